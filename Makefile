@@ -1,0 +1,87 @@
+# moesim: discrete-event simulator and parallelism planner for MoE and dense training.
+#   make                 build/moesim
+#   make check           quick tier and full tier; `make smallcheck` is the quick one (< 30 s)
+#   make check SANITIZE=address,undefined
+#   make bench           speed of moesim itself (never part of check)
+#   make install PREFIX=/usr/local
+# DEV=1 turns warnings into errors. Objects and dependencies live in $(BUILD).
+
+comma   := ,
+BUILD   ?= build$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
+PREFIX  ?= /usr/local
+DESTDIR ?=
+PKGS    := glib-2.0 gobject-2.0 json-glib-1.0 gsl
+CC      ?= cc
+OPT     ?= -O2 -g
+CPPFLAGS += -Isrc -D_GNU_SOURCE -DG_LOG_DOMAIN='"moesim"' -DMS_SOURCE_DIR='"$(CURDIR)"' \
+            -DMS_DATA_DIR='"$(PREFIX)/share/moesim"' $(shell pkg-config --cflags $(PKGS))
+# -ffp-contract=off: the same input gives the same bits whatever the optimiser does.
+CFLAGS  += -std=c11 $(OPT) -ffp-contract=off -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes \
+           -Wmissing-prototypes -Wwrite-strings -Wpointer-arith -Wno-missing-field-initializers -fno-common \
+           $(if $(DEV),-Werror)
+LDLIBS  += $(shell pkg-config --libs $(PKGS)) -lm -lpthread
+ifdef SANITIZE
+CFLAGS  += -fsanitize=$(SANITIZE) -fno-sanitize-recover=$(SANITIZE) -fno-omit-frame-pointer
+LDFLAGS += -fsanitize=$(SANITIZE)
+endif
+
+SRC     := $(sort $(wildcard src/*/*.c))
+LIBOBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/main.c,$(SRC)))
+UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/*.c)))
+TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
+BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
+
+.PHONY: all check smallcheck bigcheck check-layers bench install uninstall clean fuzz profiles published format
+.SECONDARY:
+
+all: $(BUILD)/moesim
+
+$(BUILD)/moesim: $(BUILD)/src/cli/main.o $(BUILD)/libmoesim.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/libmoesim.a: $(LIBOBJ)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(TESTLIB) $(BUILD)/libmoesim.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
+$(BUILD)/tests/unit/%.o: CPPFLAGS += -Itests
+$(BUILD)/tests/lib/%.o: CPPFLAGS += -Itests
+
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libmoesim.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+check-layers:
+	@awk -f mk/layers.awk mk/layers $(wildcard src/*/*.c src/*/*.h)
+
+smallcheck: all check-layers $(UNIT)
+	@tests/run.sh $(BUILD) quick
+
+check: all check-layers $(UNIT)
+	@tests/run.sh $(BUILD) full
+
+bench: all $(BENCH)
+	@for b in $(BENCH); do $$b || exit 1; done
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/moesim
+	install -m 755 $(BUILD)/moesim $(DESTDIR)$(PREFIX)/bin/moesim
+	cp -R models hardware scenarios $(DESTDIR)$(PREFIX)/share/moesim/
+
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PREFIX)/share/moesim
+
+format:
+	clang-format -i $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.c)
+
+clean:
+	rm -rf build build-*
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

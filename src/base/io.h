@@ -1,0 +1,31 @@
+/* src/base/io.h - files and standard streams.
+ *
+ * Files are written to a temporary name beside the target and renamed, so that an interrupt or a full disk never leaves
+ * half a file. Data goes to stdout, everything else to stderr. */
+#ifndef MS_BASE_IO_H
+#define MS_BASE_IO_H
+
+#include <glib.h>
+#include <stdio.h>
+
+/* Writes `length` bytes (-1: NUL-terminated) to `filename`, "-" is stdout. FALSE and an MS_ERROR_ENV on failure. */
+gboolean ms_write_file(const char *filename, const char *data, gssize length, GError **error);
+
+/* Flushes and checks stdout; FALSE and an MS_ERROR_ENV when something was lost (full disk, closed pipe). */
+gboolean ms_flush_stdout(GError **error);
+
+/* Where models/, hardware/ and scenarios/ live: $MOESIM_DATA, else the source tree this binary was built from (if it
+ * still exists), else the installation's share directory. (transfer none), never NULL. */
+const char *ms_data_dir(void);
+
+/* A progress line on stderr: drawn only when stderr is a terminal, at most ten times a second, removed by _end. */
+typedef struct MsProgress MsProgress;
+MsProgress *ms_progress_begin(const char *what, double total);
+void ms_progress_update(MsProgress *progress, double done, const char *note);
+void ms_progress_end(MsProgress *progress); /* frees; NULL is fine */
+
+/* Ctrl-C: after ms_interrupt_install the first SIGINT or SIGTERM only sets a flag; a second one ends the program. */
+void ms_interrupt_install(void);
+gboolean ms_interrupted(void);
+
+#endif

@@ -1,0 +1,58 @@
+/* src/base/json.h - strict reading and one way of writing JSON.
+ *
+ * Reading: a scan of our own (RFC 8259 grammar, UTF-8, no duplicate keys, no NaN/Infinity/overflow, integers within
+ * +-2^53, nesting <= 64, file <= 64 MiB, nothing after the document) runs first, because json-glib 1.6 accepts much
+ * that is wrong and crashes on deep nesting; json-glib then builds the tree. The scan remembers the line of every value,
+ * so that later checks can say `file:line: path`. Paths look like "options.recompute.modules[1]".
+ *
+ * Writing: numbers in the shortest form that reads back to the same double ("%.17g" only when needed), integers
+ * without a point, never NaN or Infinity (written as null). Keys keep the order in which they are written. */
+#ifndef MS_BASE_JSON_H
+#define MS_BASE_JSON_H
+
+#include <glib.h>
+#include <json-glib/json-glib.h>
+
+typedef struct MsJson MsJson;
+
+/* Reads a whole file ("-" is standard input). NULL and *error (MS_ERROR_INPUT for content, MS_ERROR_ENV when it cannot
+ * be read) on failure. (transfer full): free with ms_json_free. */
+MsJson *ms_json_load(const char *filename, GError **error);
+/* The same from memory; `length` -1 for a NUL-terminated text; `filename` only names it in messages. */
+MsJson *ms_json_parse(const char *text, gssize length, const char *filename, GError **error);
+void ms_json_free(MsJson *doc);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsJson, ms_json_free)
+
+JsonNode *ms_json_root(const MsJson *doc);       /* (transfer none) */
+const char *ms_json_filename(const MsJson *doc); /* (transfer none) */
+/* Line of the value at `path` (of its key, for a member), 1-based; the line of the nearest enclosing value when the path
+ * does not exist; "" is the root. */
+int ms_json_line(const MsJson *doc, const char *path);
+/* ms_input_error with this document's name and the line of `path`. Returns FALSE. */
+gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, const char *format, ...) G_GNUC_PRINTF(4, 5);
+
+/* The known word nearest to `word` by edit distance, or NULL when none is near enough to help. (transfer none) */
+const char *ms_nearest(const char *word, const char *const *known);
+
+/* --- writing ----------------------------------------------------------------------------------------------------- */
+typedef struct MsJsonOut MsJsonOut;
+
+/* indent 0: one line, `{"a":1,"b":[1,2]}`; indent > 0: pretty, short lists of scalars stay on one line. */
+MsJsonOut *ms_json_out_new(int indent);
+/* Takes the text (transfer full) and frees the writer. */
+char *ms_json_out_take(MsJsonOut *out);
+/* `key` is NULL inside an array and for the root. */
+void ms_json_out_object(MsJsonOut *out, const char *key);
+void ms_json_out_array(MsJsonOut *out, const char *key);
+void ms_json_out_end(MsJsonOut *out);
+void ms_json_out_string(MsJsonOut *out, const char *key, const char *value); /* NULL writes null */
+void ms_json_out_double(MsJsonOut *out, const char *key, double value);
+void ms_json_out_int(MsJsonOut *out, const char *key, gint64 value);
+void ms_json_out_bool(MsJsonOut *out, const char *key, gboolean value);
+void ms_json_out_null(MsJsonOut *out, const char *key);
+void ms_json_out_node(MsJsonOut *out, const char *key, JsonNode *node); /* any json-glib tree, copied */
+
+/* Shortest decimal that reads back to `value`; buf >= 32 bytes; returns buf. */
+const char *ms_double_text(double value, char *buf);
+
+#endif

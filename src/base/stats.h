@@ -1,0 +1,14 @@
+/* src/base/stats.h - order statistics and exact small combinatorics used by several layers. */
+#ifndef MS_BASE_STATS_H
+#define MS_BASE_STATS_H
+
+#include <glib.h>
+
+/* Quantile q in [0,1] of n values by linear interpolation (type 7); sorts `values` in place; NaN when n is 0. */
+double ms_quantile(double *values, size_t n, double q);
+
+/* Expected number of distinct blocks hit when k of E items, in B equal blocks, are drawn without replacement:
+ * B (1 - C(E - E/B, k) / C(E, k)). Source: hypergeometric, domain/communication.md 5.3. E, k, B > 0, k <= E. */
+double ms_expected_blocks(double items, double k, double blocks);
+
+#endif

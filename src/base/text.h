@@ -1,0 +1,23 @@
+/* src/base/text.h - numbers and tables for people.
+ *
+ * All functions return a pointer to `buf`, which has at least MS_TEXT bytes. NaN prints as "unknown". */
+#ifndef MS_BASE_TEXT_H
+#define MS_BASE_TEXT_H
+
+#include <glib.h>
+
+#define MS_TEXT 48
+const char *ms_text_bytes(double bytes_B, char *buf);   /* "12.34 GiB" */
+const char *ms_text_seconds(double time_s, char *buf);  /* "12.34 s", "3.21 ms", "4.56 us" */
+const char *ms_text_count(double count, char *buf);     /* "671.03 G" (decimal prefixes) */
+const char *ms_text_percent(double fraction, char *buf);/* "41.9 %" */
+
+/* A plain-text table: columns aligned (left for text, right when `right`), two spaces between, no trailing blanks. */
+typedef struct MsTable MsTable;
+MsTable *ms_table_new(void);
+void ms_table_column(MsTable *table, const char *title, gboolean right);
+void ms_table_cell(MsTable *table, const char *text); /* row-major; copies */
+void ms_table_cellf(MsTable *table, const char *format, ...) G_GNUC_PRINTF(2, 3);
+char *ms_table_take(MsTable *table); /* (transfer full) text; frees the table */
+
+#endif

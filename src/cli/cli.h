@@ -1,0 +1,29 @@
+/* src/cli/cli.h - the verbs of the program. Each verb is one file and one row of the table in main.c; the same table makes `--help`.
+ * A verb parses its own options (GOptionContext), works through study/, sim/, plan/, prints through report/, and returns the exit status. */
+#ifndef MS_CLI_CLI_H
+#define MS_CLI_CLI_H
+
+#include "base/err.h"
+
+typedef struct {
+  const char *name;
+  const char *arguments; /* "SCENARIO..." */
+  const char *summary;   /* one line */
+  const char *examples;  /* a few lines for --help */
+  int (*run)(int argc, char **argv); /* argv[0] is the verb */
+} MsVerb;
+extern const MsVerb ms_verbs[]; /* ends with a NULL name */
+
+/* Prints "moesim: MESSAGE" on stderr and returns the exit status that the error carries; frees the error. */
+int ms_cli_fail(GError *error);
+/* Parses argv with `entries` (a GOptionEntry array); TRUE to go on. On --help prints and sets *status 0, on a wrong option sets 2. */
+gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status);
+const MsVerb *ms_cli_verb(const char *name);
+
+int ms_cli_run(int argc, char **argv);
+int ms_cli_plan(int argc, char **argv);
+int ms_cli_show(int argc, char **argv);
+int ms_cli_schema(int argc, char **argv);
+int ms_cli_validate(int argc, char **argv);
+
+#endif

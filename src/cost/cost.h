@@ -1,0 +1,33 @@
+/* src/cost/cost.h - seconds of one operator row on one machine.
+ *
+ * Pure functions of const data: no allocation, no I/O; same input, same bits. Time is always finite and >= 0; a communication row whose group
+ * has one rank costs exactly 0. Forms and their source: measurements/efficiency_fits.md; collectives over a hierarchy: domain/communication.md 9.
+ * Not here: contention between rows and interference (sim/), host launch gaps (sim/, with MsHardware.kernel_launch_s). */
+#ifndef MS_COST_COST_H
+#define MS_COST_COST_H
+
+#include "work/work.h"
+
+typedef struct MsCost MsCost; /* a machine prepared for lookups: curves by operator and dtype */
+
+/* Prepares; NULL and *error when a data-sheet figure that any run needs is unknown (peak for the precision, HBM, links that the
+ * layout uses). Borrows hardware and layout; only layout->group and sizes are read. (transfer full) */
+MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error);
+void ms_cost_free(MsCost *cost);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCost, ms_cost_free)
+
+typedef struct {
+  double time_s;         /* alone on the machine */
+  double lower_s;        /* never more than time_s: FLOP at peak, bytes at link rate (used by `bound` and tests) */
+  guint16 sms;           /* SMs it takes while it runs (communication), 0 = none or all */
+  guint8 level;          /* communication: 0 scale-up link, 1 network */
+  const MsCurve *curve;  /* that decided, NULL = data sheet and default efficiency */
+  double band;           /* relative residual (p90) of that curve; default when there is none */
+} MsOpCost;
+
+MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op);
+
+/* A collective by itself (also used by planners and tests): `message_B` as in MsOp. */
+MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group, double message_B);
+
+#endif

@@ -1,0 +1,73 @@
+/* src/describe/enums.h - the closed sets of words that files may use. The words are the field's own, spelled as
+ * Megatron-Core spells them; each enum has its NULL-terminated list of words in the same order. */
+#ifndef MS_DESCRIBE_ENUMS_H
+#define MS_DESCRIBE_ENUMS_H
+
+#include <glib.h>
+
+typedef enum { MS_BF16, MS_FP16, MS_FP8_DELAYED, MS_FP8_TENSORWISE, MS_FP8_BLOCKWISE, MS_MXFP8, MS_NVFP4, MS_N_PRECISIONS } MsPrecision;
+extern const char *const ms_precision_words[]; /* bf16 fp16 fp8-delayed fp8-tensorwise fp8-blockwise mxfp8 nvfp4 */
+
+typedef enum { MS_DT_FP32, MS_DT_BF16, MS_DT_FP16, MS_N_DTYPES } MsDtype;
+extern const char *const ms_dtype_words[]; /* fp32 bf16 fp16 */
+static inline double ms_dtype_B(MsDtype dtype) { return dtype == MS_DT_FP32 ? 4.0 : 2.0; }
+
+typedef enum {
+  MS_SCHED_1F1B, MS_SCHED_ZB_H1, MS_SCHED_ZB_H2, MS_SCHED_ZB_1P, MS_SCHED_ZB_2P, MS_SCHED_ZB_V, MS_SCHED_V_HALF,
+  MS_SCHED_V_MIN, MS_SCHED_DUALPIPE, MS_SCHED_DUALPIPEV, MS_SCHED_GPIPE, MS_N_SCHEDULES
+} MsScheduleKind;
+extern const char *const ms_schedule_words[]; /* 1f1b zb-h1 zb-h2 zb-1p zb-2p zb-v v-half v-min dualpipe dualpipev gpipe */
+
+typedef enum { MS_CP_P2P, MS_CP_ALL_GATHER, MS_CP_A2A, MS_CP_A2A_P2P } MsCpComm;
+extern const char *const ms_cp_comm_words[]; /* p2p all_gather a2a a2a+p2p */
+
+typedef enum { MS_ORDER_DP_PP, MS_ORDER_PP_DP } MsRankOrder;
+extern const char *const ms_order_words[]; /* tp-cp-ep-dp-pp tp-cp-ep-pp-dp */
+
+typedef enum { MS_DISPATCH_ALLTOALL, MS_DISPATCH_ALLGATHER, MS_DISPATCH_DEEPEP, MS_DISPATCH_HYBRIDEP } MsDispatcher;
+extern const char *const ms_dispatcher_words[]; /* alltoall allgather deepep hybridep */
+
+typedef enum { MS_RECOMPUTE_NONE, MS_RECOMPUTE_SELECTIVE, MS_RECOMPUTE_FULL } MsRecompute;
+extern const char *const ms_recompute_words[]; /* none selective full */
+typedef enum { MS_RECOMPUTE_UNIFORM, MS_RECOMPUTE_BLOCK } MsRecomputeMethod;
+extern const char *const ms_recompute_method_words[]; /* uniform block */
+
+/* Bits of recompute.modules. */
+enum { MS_RM_CORE_ATTN = 1, MS_RM_MOE_ACT = 2, MS_RM_LAYERNORM = 4, MS_RM_MLA_UP_PROJ = 8, MS_RM_MLP = 16,
+       MS_RM_MOE = 32, MS_RM_SHARED_EXPERTS = 64, MS_RM_MHC = 128 };
+extern const char *const ms_recompute_module_words[]; /* core_attn moe_act layernorm mla_up_proj mlp moe shared_experts mhc */
+
+/* Bits of offload_modules. */
+enum { MS_OM_ATTN_NORM = 1, MS_OM_QKV_LINEAR = 2, MS_OM_CORE_ATTN = 4, MS_OM_ATTN_PROJ = 8, MS_OM_MLP_NORM = 16,
+       MS_OM_EXPERT_FC1 = 32, MS_OM_MOE_ACT = 64, MS_OM_FUSED_GROUP_MLP = 128 };
+extern const char *const ms_offload_module_words[];
+
+/* Bits of cuda_graph_scope. */
+enum { MS_CG_ATTN = 1, MS_CG_MLP = 2, MS_CG_MOE = 4, MS_CG_MOE_ROUTER = 8, MS_CG_MOE_PREPROCESS = 16, MS_CG_MAMBA = 32,
+       MS_CG_LAYER = 64, MS_CG_FULL_ITERATION = 128 };
+extern const char *const ms_cuda_graph_words[]; /* attn mlp moe moe_router moe_preprocess mamba layer full_iteration */
+
+typedef enum { MS_FSDP_NONE, MS_FSDP_OPTIM, MS_FSDP_OPTIM_GRADS, MS_FSDP_OPTIM_GRADS_PARAMS } MsFsdp;
+extern const char *const ms_fsdp_words[]; /* none optim optim-grads optim-grads-params */
+
+typedef enum { MS_OPT_ADAM, MS_OPT_MUON } MsOptimizer;
+extern const char *const ms_optimizer_words[]; /* adam muon */
+typedef enum { MS_ATTN_FUSED, MS_ATTN_FLASH, MS_ATTN_UNFUSED } MsAttnBackend;
+extern const char *const ms_attn_backend_words[]; /* fused flash unfused */
+typedef enum { MS_IMPL_TE, MS_IMPL_LOCAL } MsTransformerImpl;
+extern const char *const ms_impl_words[]; /* transformer_engine local */
+typedef enum { MS_CE_NATIVE, MS_CE_TE } MsCeImpl;
+extern const char *const ms_ce_impl_words[]; /* native te */
+typedef enum { MS_OUTER_NO_SHARD, MS_OUTER_OPTIM } MsOuterDp;
+extern const char *const ms_outer_dp_words[]; /* no_shard optim */
+
+typedef enum { MS_NORM_RMS, MS_NORM_LAYER } MsNorm;
+extern const char *const ms_norm_words[]; /* RMSNorm LayerNorm */
+typedef enum { MS_ACT_SILU, MS_ACT_GELU, MS_ACT_QUICK_GELU, MS_ACT_SQUARED_RELU } MsActivation;
+extern const char *const ms_activation_words[]; /* silu gelu quick_gelu squared_relu */
+typedef enum { MS_POS_ROPE, MS_POS_YARN, MS_POS_LEARNED, MS_POS_NONE } MsPosition;
+extern const char *const ms_position_words[]; /* rope yarn learned_absolute none */
+typedef enum { MS_SCORE_SOFTMAX, MS_SCORE_SIGMOID } MsRouterScore;
+extern const char *const ms_router_score_words[]; /* softmax sigmoid */
+
+#endif

@@ -1,0 +1,69 @@
+/* src/describe/field.h - one table of fields per JSON object.
+ *
+ * The same rows load a file, check it, print it back, set a single key (plan requests, what-if axes) and produce
+ * `moesim schema` and the reference pages. A row that is not in a table is not a key: the loader names the nearest one. */
+#ifndef MS_DESCRIBE_FIELD_H
+#define MS_DESCRIBE_FIELD_H
+
+#include "base/json.h"
+
+typedef enum {
+  MS_T_INT,     /* int */
+  MS_T_F64,     /* double; JSON null = unknown = NaN when MS_NULLABLE */
+  MS_T_BOOL,    /* gboolean */
+  MS_T_STRING,  /* char *, owned by the struct */
+  MS_T_ENUM,    /* int, index into `words` */
+  MS_T_WORDS,   /* guint32 bit set over `words`, written as a JSON list of strings */
+  MS_T_OBJECT,  /* nested struct at `offset`, described by `sub` */
+  MS_T_FREE,    /* any JSON; not loaded, kept as (JsonNode *) copy or ignored when offset is MS_NO_OFFSET */
+  MS_T_CUSTOM,  /* `parse`/`print` of the row */
+} MsFieldType;
+
+enum {
+  MS_REQUIRED = 1, /* an error when missing */
+  MS_NULLABLE = 2, /* JSON null accepted: NaN for F64, NULL for STRING, MS_NULL_INT for INT */
+  MS_OPEN = 4,     /* a plan request may leave it open: list, "auto" or {"from","to"} */
+};
+#define MS_NULL_INT G_MININT
+#define MS_NO_OFFSET ((size_t)-1)
+
+typedef struct MsFieldTable MsFieldTable;
+typedef struct MsField {
+  const char *key;
+  MsFieldType type;
+  const char *unit; /* "B", "Bps", "flops", "s", ... or "" */
+  size_t offset;    /* of the member in the loaded struct */
+  double lo, hi;    /* inclusive range of numbers; lo > hi: no range */
+  unsigned flags;
+  const char *fallback;         /* default as JSON text; NULL: none (required, or left as zero) */
+  const char *const *words;     /* NULL-terminated, for ENUM and WORDS */
+  const MsFieldTable *sub;      /* for OBJECT */
+  gboolean (*parse)(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error); /* CUSTOM */
+  void (*print)(MsJsonOut *out, const char *key, const void *member);                                   /* CUSTOM */
+  const char *doc; /* one sentence for schema and reference */
+} MsField;
+
+struct MsFieldTable {
+  const char *name; /* "scenario.layout" */
+  const char *doc;
+  const MsField *fields; /* ends with a row whose key is NULL */
+};
+
+/* Fills `object` with the defaults of the table (recursively). Strings are newly allocated. */
+void ms_fields_defaults(const MsFieldTable *table, void *object);
+/* Loads `json` over what is already in `object`; unknown keys, wrong types, ranges and (when `whole`) missing required keys are errors.
+ * On failure `object` may be partly written but is still valid for ms_fields_clear. */
+gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path, gboolean whole,
+                        void *object, GError **error);
+/* Sets one key from a JSON value; path as in "layout.tp" only for messages. */
+gboolean ms_field_set(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *object,
+                      GError **error);
+const MsField *ms_field_find(const MsFieldTable *table, const char *key); /* NULL when unknown */
+/* Writes every member that differs from its default (all of them when `all`) into the current JSON object. */
+void ms_fields_write(const MsFieldTable *table, const void *object, gboolean all, MsJsonOut *out);
+void ms_fields_clear(const MsFieldTable *table, void *object); /* frees owned strings and nodes */
+void ms_fields_copy(const MsFieldTable *table, const void *from, void *to); /* deep copy into raw memory */
+/* Appends the reference of the table (and its sub-tables) as aligned text. */
+void ms_fields_schema(const MsFieldTable *table, GString *out);
+
+#endif

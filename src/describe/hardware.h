@@ -1,0 +1,120 @@
+/* src/describe/hardware.h - a machine: device, node, scale-up domain, NICs, fabric, host link, and its fitted curves.
+ *
+ * A file is hardware/NAME.json. Data-sheet members are NaN (or 0 for counts) when unknown; whoever needs one calls
+ * ms_hardware_need, so that a run on a machine with a hole is refused by the name of the hole, never guessed.
+ * Every figure has its source in `sources` (key -> text); every curve carries its provenance. const after load. */
+#ifndef MS_DESCRIBE_HARDWARE_H
+#define MS_DESCRIBE_HARDWARE_H
+
+#include "describe/enums.h"
+#include "describe/field.h"
+
+/* --- curves: forms of measurements/efficiency_fits.md, as data ---------------------------------------------------------
+ * FORM(id, word, parameters...) ; meaning of each in cost/curve.h, which evaluates them. */
+typedef enum {
+  MS_FORM_GEMM_SATURATING,   /* "gemm-saturating": form C */
+  MS_FORM_GEMM_TILED,        /* "gemm-tiled": form E2 */
+  MS_FORM_GROUPED_GEMM,      /* "grouped-gemm": form F */
+  MS_FORM_ATTENTION,         /* "attention": form F */
+  MS_FORM_SEGMENTS,          /* "segments": min over lines alpha + bytes/bandwidth */
+  MS_FORM_DISPATCH,          /* "dispatch": alpha + bytes / min(per-SM * SMs, link) */
+  MS_FORM_BANDWIDTH,         /* "bandwidth": bytes / (HBM * efficiency) + launch */
+  MS_N_FORMS
+} MsCurveForm;
+extern const char *const ms_curve_form_words[];
+
+#define MS_CURVE_PARAMS 10
+/* Names of the parameters of each form, NULL-terminated, in the order of MsCurve.param. */
+extern const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1];
+
+typedef struct { /* residual: time *= exp(multilinear(log_ratio; log2 of the axes)), clamped at the ends */
+  int dims;       /* 0 = no grid */
+  int n[4];
+  char *name[4];  /* axis names as in the file, e.g. "m" */
+  double *axis[4];    /* ascending, > 0 */
+  double *log2_axis[4];
+  double *log_ratio;  /* row-major, first axis slowest */
+} MsGrid;
+
+typedef struct { /* where a curve comes from; printed by `moesim show hardware` */
+  char *data;     /* which measurements */
+  char *form;     /* form in words */
+  char *command;  /* that made it */
+  char *date;
+  char *note;     /* e.g. "shape inherited from h100-sxm" */
+  double n_fitted, n_held_back;
+  double residual_median, residual_p90; /* relative, on points held back; NaN unknown */
+} MsProvenance;
+
+typedef struct {
+  char *op;        /* gemm, grouped_gemm, attention, all_gather, reduce_scatter, all_reduce, all_to_all, p2p, dispatch,
+                      combine, or the word of a memory-bound operator ("rmsnorm", ...; "elementwise" is the default) */
+  char *dtype;     /* bf16, fp8, fp8-block, mxfp8, nvfp4; NULL = any */
+  char *pass;      /* forward, dgrad, wgrad, backward; NULL = any */
+  char *level;     /* nvlink or network for collectives; NULL = any */
+  char *dispatcher;/* for dispatch and combine; NULL = any */
+  int head_dim;    /* attention; 0 = any */
+  int ranks;       /* collectives: group size it was measured at; 0 = any */
+  MsCurveForm form;
+  double param[MS_CURVE_PARAMS];
+  int n_segments;  /* MS_FORM_SEGMENTS */
+  double segment_alpha_s[4], segment_Bps[4];
+  MsGrid grid;
+  MsProvenance provenance;
+} MsCurve;
+
+typedef struct MsHardware {
+  char *name, *doc, *vendor, *arch;
+  /* device */
+  double peak_bf16_flops, peak_fp16_flops, peak_fp8_flops, peak_mxfp8_flops, peak_nvfp4_flops, peak_fp32_flops; /* dense */
+  guint32 unsupported_precisions; /* bit per MsPrecision that the device cannot do */
+  double hbm_B, hbm_Bps;
+  double l2_B;
+  int sm_count;   /* SMs, CUs, AI cores; 0 unknown */
+  double clock_Hz, tdp_W;
+  /* machine */
+  int gpus_per_node;         /* one operating system */
+  int nvlink_domain_gpus;    /* GPUs that reach each other over the scale-up link (NVLink, MTLink, XGMI, UB) */
+  char *scaleup;             /* its name */
+  double scaleup_Bps;        /* per GPU, one direction */
+  double nic_Bps;            /* per GPU, one direction */
+  double fabric_oversubscription; /* 1 = full bisection */
+  int gpus_per_rail_group;   /* GPUs under one leaf or rail switch group before oversubscription applies; 0 = none */
+  double host_link_Bps;      /* device to host, one direction */
+  gboolean nvls;             /* in-switch reduction on the scale-up link */
+  gboolean sharp;            /* in-network reduction on the fabric */
+  gboolean deepep, hybridep; /* dispatchers that exist for it */
+  gboolean cuda_graphs;
+  /* overheads that no kernel benchmark shows, shared by all models (fitted; see provenance in `sources`) */
+  double kernel_launch_s;       /* host time to launch one kernel eagerly (framework included) */
+  double graph_launch_s;        /* host time to replay one captured graph */
+  double graph_kernel_s;        /* device-side gap per kernel inside a graph */
+  double sync_s;                /* host cost of one device synchronisation */
+  double sustained_derate;      /* long-run clock over benchmark clock, matrix kernels; 1 = none */
+  double wgrad_factor;          /* time of a weight-gradient GEMM over the forward one */
+  double dgrad_factor;
+  double attention_backward_factor; /* FLOP/s of backward over forward attention, see kernels_training.md section 3 */
+  int nccl_sms, deepep_sms, hybridep_sms; /* SMs a running collective takes from compute */
+  double context_B;             /* memory outside the framework's allocator: context, NCCL */
+  double reserve_ratio;         /* reserved over allocated */
+  int num_curves;
+  MsCurve *curves;
+  JsonNode *sources;            /* object: key -> text */
+  char *curves_from;            /* the profile whose curve shapes were inherited, NULL = its own */
+} MsHardware;
+
+extern const MsFieldTable ms_hardware_table;
+extern const MsFieldTable ms_curve_table;
+
+MsHardware *ms_hardware_load(const char *name, GError **error);
+MsHardware *ms_hardware_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error);
+MsHardware *ms_hardware_copy(const MsHardware *hardware);
+void ms_hardware_free(MsHardware *hardware);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsHardware, ms_hardware_free)
+
+/* FALSE and an MS_ERROR_INPUT "hardware NAME: KEY is unknown; ..." when the value is NaN (or not > 0). */
+gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *key, GError **error);
+/* Dense peak of the matrix unit for a precision, FLOP/s; NaN when unknown or not supported. */
+double ms_hardware_peak_flops(const MsHardware *hardware, MsPrecision precision);
+
+#endif

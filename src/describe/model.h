@@ -1,0 +1,82 @@
+/* src/describe/model.h - a transformer as its training framework describes it. const after load.
+ *
+ * Symbols of domain/model.md beside each member. A model file is models/NAME.json, one object with these keys. */
+#ifndef MS_DESCRIBE_MODEL_H
+#define MS_DESCRIBE_MODEL_H
+
+#include "describe/enums.h"
+#include "describe/field.h"
+
+typedef struct { /* multi-latent attention; q_lora_rank 0 = plain q projection; kv_lora_rank 0 = the model has no MLA */
+  int q_lora_rank;         /* ql */
+  int kv_lora_rank;        /* kl */
+  int qk_head_dim;         /* dn, without RoPE */
+  int qk_pos_emb_head_dim; /* dr */
+  int v_head_dim;          /* dv */
+} MsMla;
+
+typedef struct { /* every `period`-th layer (1-based) is full attention, the others see `window` tokens; window 0 = none */
+  int window; /* span in tokens, the token itself included */
+  int period; /* 0: every layer is windowed */
+} MsSlidingWindow;
+
+typedef struct MsModel {
+  char *name;
+  char *doc;    /* free text */
+  char *source; /* where the dimensions come from */
+  int num_layers;            /* L */
+  int hidden_size;           /* h */
+  int ffn_hidden_size;       /* f, dense layers */
+  int num_attention_heads;   /* n */
+  int num_query_groups;      /* g; equal to n for MHA */
+  int kv_channels;           /* dh; 0 = hidden_size / num_attention_heads, resolved at load */
+  gboolean qk_layernorm;     /* per-head norm of q and k (GQA) or latent norms (MLA; always present there) */
+  gboolean attention_output_gate;
+  MsMla multi_latent_attention;
+  MsSlidingWindow sliding_window;
+  gboolean softmax_sink;     /* learnable softmax offset per head (GPT-OSS) */
+  int vocab_size;
+  int make_vocab_size_divisible_by;
+  int seq_length_max;        /* positions of a learned table; 0 when there is none */
+  int num_experts;           /* E; 0 = dense model */
+  int moe_router_topk;       /* k */
+  int moe_ffn_hidden_size;   /* fm */
+  int moe_shared_expert_intermediate_size; /* fs, total width */
+  gboolean moe_shared_expert_gate;
+  int moe_router_num_groups; /* G, 0 = none */
+  int moe_router_group_topk; /* kg */
+  MsRouterScore moe_router_score_function;
+  gboolean moe_router_enable_expert_bias;
+  char *moe_layer_freq;      /* as written, e.g. "[0]*3+[1]*58"; NULL = every layer is MoE when num_experts > 0 */
+  guint8 *moe_layer;         /* derived: [num_layers], 1 where the layer is MoE */
+  gboolean gated;            /* gated MLP: three matrices */
+  MsActivation activation;
+  MsNorm normalization;
+  MsPosition position_embedding;
+  gboolean tie_embeddings;
+  gboolean add_bias_linear;
+  gboolean add_qkv_bias;
+  int mtp_num_layers;        /* M */
+} MsModel;
+
+extern const MsFieldTable ms_model_table;
+
+/* A name in models/, a path to a file, or "-"; `relative_to` (may be NULL) is the file that mentions it. NULL and *error on failure.
+ * (transfer full). */
+MsModel *ms_model_load(const char *name, GError **error);
+/* From the value of a scenario's "model" key: a string or an object {"base": NAME, ...overrides}. */
+MsModel *ms_model_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error);
+MsModel *ms_model_copy(const MsModel *model);
+void ms_model_free(MsModel *model);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsModel, ms_model_free)
+
+/* Derives moe_layer and kv_channels and checks what one row cannot see (heads, groups, MLA, frequency length). `doc`/`path` only for the message; doc may be NULL. */
+gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GError **error);
+
+static inline gboolean ms_model_has_mla(const MsModel *m) { return m->multi_latent_attention.kv_lora_rank > 0; }
+/* TRUE when layer `i` (0-based) attends to a window only. */
+gboolean ms_model_layer_is_windowed(const MsModel *model, int layer);
+/* Padded vocabulary for a tensor-parallel size: rounded up to make_vocab_size_divisible_by * tp (domain/layouts.md rule 9). */
+int ms_model_padded_vocab(const MsModel *model, int tp);
+
+#endif

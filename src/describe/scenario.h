@@ -1,0 +1,141 @@
+/* src/describe/scenario.h - one training run: model, machine, layout, options, and perhaps what was measured.
+ *
+ * The file format is fixed by the project's contract; schema 1. const after load. */
+#ifndef MS_DESCRIBE_SCENARIO_H
+#define MS_DESCRIBE_SCENARIO_H
+
+#include "describe/hardware.h"
+#include "describe/model.h"
+
+typedef enum { MS_ROUTING_BALANCED, MS_ROUTING_NATURAL, MS_ROUTING_ZIPF, MS_ROUTING_DIRICHLET, MS_ROUTING_CAPACITY } MsRoutingKind;
+typedef struct {
+  MsRoutingKind kind;
+  double skew;            /* zipf exponent or dirichlet concentration */
+  guint32 seed;
+  double capacity_factor; /* kind CAPACITY */
+  gboolean pad_to_capacity, forced_balance;
+} MsRouting;
+
+typedef struct {
+  int seq_length;        /* s */
+  int micro_batch_size;  /* b */
+  int global_batch_size; /* GBS, sequences */
+  MsPrecision precision;
+  MsOptimizer optimizer;
+  MsRouting routing;
+} MsTraining;
+
+typedef struct { /* as written; resolved into MsLayout by layout/layout.h */
+  int tp, cp, pp, vpp, ep, etp; /* 1 when left out; etp 1 */
+  int dp, edp;                  /* MS_NULL_INT when left out; checked against gpus */
+  int microbatch_group_size_per_virtual_pipeline_stage; /* 0 = pp */
+  MsScheduleKind schedule;
+  char *pipeline_layout;        /* NULL: layers split evenly */
+  gboolean account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split;
+  int decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers; /* 0 = not given */
+  MsCpComm cp_comm_type;
+  MsRankOrder order;
+} MsLayoutSpec;
+
+typedef struct {
+  MsRecompute granularity;
+  guint32 modules;
+  MsRecomputeMethod method;
+  int num_layers; /* of full recompute; 1 */
+} MsRecomputeSpec;
+
+typedef struct {
+  gboolean sequence_parallel; /* default: tp > 1 (-1 until the layout is resolved) */
+  MsDispatcher dispatcher;
+  gboolean ep_overlap, delay_wgrad, overlap_grad_reduce, overlap_param_gather, tp_comm_overlap;
+  MsRecomputeSpec recompute;
+  guint32 offload_modules;
+  double optimizer_offload_fraction;
+  guint32 cuda_graph_scope;
+  gboolean distributed_optimizer;
+  MsFsdp fsdp;
+  MsDtype main_grads_dtype, grad_reduce_dtype, exp_avg_dtype, exp_avg_sq_dtype, main_params_dtype;
+  gboolean fp8_param_gather, cross_entropy_fusion;
+  MsAttnBackend attention_backend;
+  MsTransformerImpl transformer_impl;
+  MsCeImpl cross_entropy_fusion_impl;
+  gboolean moe_router_fusion, moe_permute_fusion, moe_shared_expert_overlap, moe_router_padding_for_quantization;
+  double moe_expert_rank_capacity_factor; /* NaN = none */
+  gboolean moe_paged_stash, use_transformer_engine_op_fuser, fused_grouped_mlp;
+  int dispatcher_num_sms; /* 0 = the dispatcher's own */
+  gboolean cuda_graph_shared_experts;
+  int cuda_device_max_connections; /* 0 = unset */
+  int cpu_offloading_num_layers;
+  gboolean offload_optimizer_states;
+  gboolean fp4_param_gather, fp8_dot_product_attention, fp8_output_proj;
+  int num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
+  gboolean keep_mtp_spec_in_bf16, reuse_grad_buf_for_mxfp8_param_ag;
+  gboolean overlap_param_gather_with_optimizer_step, defer_embedding_wgrad_compute;
+  gboolean overlap_p2p_comm, gradient_accumulation_fusion;
+  int num_distributed_optimizer_instances;
+  MsOuterDp outer_dp_sharding_strategy;
+} MsOptions;
+
+typedef struct { /* figures of a real run; NaN / NULL where absent */
+  double step_time_s, tokens_per_s_per_gpu, tflops_per_gpu;
+  double peak_memory_GiB, allocated_memory_GiB, peak_reserved_GiB;
+  char *memory_rank; /* "max", "0", "last" */
+  gboolean out_of_memory;
+  char *flops_convention, *source, *config_confidence, *time_from;
+  double weight, rounding;
+  double activation_memory_GiB, model_state_memory_GiB, activation_memory_relative;
+  /* the remaining keys of the contract (unknown, published, breakdown_s, ...) are accepted and not compared */
+} MsMeasured;
+
+typedef struct MsScenario {
+  char *file; /* it came from, for messages */
+  char *name, *software, *doc;
+  MsModel *model;       /* owned */
+  MsHardware *hardware; /* owned */
+  JsonNode *model_json, *hardware_json; /* as written, to write the scenario back */
+  int gpus; /* W */
+  MsTraining training;
+  MsLayoutSpec layout;
+  MsOptions options;
+  gboolean has_measured;
+  MsMeasured measured;
+} MsScenario;
+
+extern const MsFieldTable ms_scenario_table, ms_training_table, ms_layout_table, ms_options_table, ms_recompute_table, ms_measured_table;
+
+MsScenario *ms_scenario_load(const char *filename, GError **error); /* "-" is stdin */
+MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error);
+/* Deep copy; with share = TRUE model and hardware are not copied but borrowed from `from`, which must outlive it. */
+MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share);
+void ms_scenario_free(MsScenario *scenario);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScenario, ms_scenario_free)
+/* The complete scenario as a file (every key written), into the current position of `out`. */
+void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *out);
+
+/* --- plan requests: a scenario with keys left open ---------------------------------------------------------------------- */
+typedef struct {
+  char *path;         /* "layout.tp" */
+  const MsField *field;
+  int n;              /* values given; 0 = "auto": the planner's own candidates */
+  JsonNode **values;  /* owned; a range {"from","to"} is expanded to all integers for n <= 4096, refused above */
+} MsOpenKey;
+
+typedef struct MsRequest {
+  MsScenario *base;   /* with the first value (or the default) of every open key */
+  int n_open;
+  MsOpenKey *open;    /* in file order */
+  guint64 layout_given; /* bit i: row i of ms_layout_table stands in the file with one value (what is left out is searched) */
+  int top;            /* key "plan": {"top": N}; 0 = not given */
+  double max_memory_fraction; /* of device memory; "plan.max_memory_fraction", default 0.94 */
+} MsRequest;
+
+MsRequest *ms_request_load(const char *filename, GError **error);
+void ms_request_free(MsRequest *request);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsRequest, ms_request_free)
+extern const MsFieldTable ms_plan_table; /* the "plan" object of a request */
+
+/* Resolves NAME for a folder of the data directory ("models", "hardware"): a path with '/' or ".json" as it is, else
+ * DATA/FOLDER/NAME.json. NULL and an error with the nearest known name. (transfer full) */
+char *ms_find_data_file(const char *folder, const char *name, GError **error);
+
+#endif

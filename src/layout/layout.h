@@ -1,0 +1,98 @@
+/* src/layout/layout.h - parallel folding: one set of ranks, two grids, and which layers live where.
+ *
+ *   attention grid  W = TP * CP * DP * PP      rank = tp + TP (cp + CP (dp + DP pp))
+ *   expert grid     W = ETP * EP * EDP * PP    rank = etp + ETP (ep + EP (edp + EDP pp))
+ * (order tp-cp-ep-dp-pp; with tp-cp-ep-pp-dp the pp and dp axes change places.) Source: domain/layouts.md 1-3, read in
+ * Megatron-Core parallel_state.py. Everything here is arithmetic on integers: no seconds, no bytes. const after resolve. */
+#ifndef MS_LAYOUT_LAYOUT_H
+#define MS_LAYOUT_LAYOUT_H
+
+#include "describe/scenario.h"
+
+typedef enum { /* GROUP kinds that collectives name */
+  MS_GROUP_NONE, MS_GROUP_TP, MS_GROUP_CP, MS_GROUP_DP, MS_GROUP_DP_CP, MS_GROUP_TP_CP, MS_GROUP_TP_DP_CP, MS_GROUP_PP,
+  MS_GROUP_EP, MS_GROUP_ETP, MS_GROUP_TP_EP /* ETP x EP */, MS_GROUP_EDP, MS_GROUP_EMBEDDING /* first and last stage */,
+  MS_GROUP_WORLD, MS_N_GROUPS
+} MsGroupKind;
+extern const char *const ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world */
+
+/* Geometry of the worst group of one kind on the machine: ranks are placed consecutively, N = nvlink_domain_gpus. */
+typedef struct {
+  int size;          /* ranks in a group; 1 = no communication */
+  int stride;        /* rank distance of neighbours (first two members) */
+  int domains;       /* scale-up domains that the worst group touches */
+  int per_domain;    /* members in the fullest domain of that group (its own included) */
+  int min_per_domain;/* members in its emptiest touched domain */
+  int nodes;         /* operating-system nodes touched */
+} MsGroup;
+
+typedef struct { /* one virtual stage: what one model chunk holds */
+  int first_layer, num_layers;    /* decoder layers [first_layer, first_layer + num_layers) */
+  int num_dense, num_moe;         /* of those */
+  gboolean has_embedding, has_loss;
+  int num_mtp;                    /* MTP blocks here; such a chunk also holds a copy of the word embedding unless has_embedding */
+} MsChunk;
+
+#define MS_MAX_PP 1024
+typedef struct MsLayout {
+  int world;                         /* W */
+  int tp, cp, dp, pp, vpp;           /* t c d p v */
+  int ep, etp, edp;                  /* e u q */
+  int microbatches;                  /* m per DP replica and step */
+  int group_size;                    /* N: microbatches per virtual-pipeline group */
+  gboolean sequence_parallel;        /* resolved: never TRUE when tp == 1 */
+  MsRankOrder order;
+  int num_chunks;                    /* pp * vpp virtual stages, index chunk * pp + stage */
+  MsChunk *chunks;                   /* owned */
+  gboolean mtp_standalone;           /* MTP not on the last pipeline stage */
+  MsGroup group[MS_N_GROUPS];
+} MsLayout;
+
+static inline const MsChunk *ms_layout_chunk(const MsLayout *l, int stage, int chunk) {
+  return &l->chunks[chunk * l->pp + stage];
+}
+
+/* --- refusal: which rule, and why ------------------------------------------------------------------------------------- */
+typedef struct {
+  int rule;        /* index into ms_rules; -1 = accepted */
+  char why[192];   /* "EP 7 does not divide 256 experts" */
+} MsRefusal;
+
+typedef struct MsRule MsRule;
+struct MsRule {
+  const char *name;   /* stable word: "ep-divides-experts" */
+  const char *path;   /* key of the scenario it speaks about, for messages: "layout.ep" */
+  int number;         /* of domain/layouts.md section 4, 0 = ours */
+  const char *doc;    /* the rule in one sentence */
+  /* TRUE when the scenario obeys it; otherwise writes `why`. Cheap: no allocation. */
+  gboolean (*holds)(const MsScenario *scenario, char *why, size_t size);
+};
+extern const MsRule ms_rules[];
+extern const int ms_num_rules;
+
+/* All rules in order; FALSE with the first that does not hold. Division-free safe for any field values in range. */
+gboolean ms_layout_check(const MsScenario *scenario, MsRefusal *refusal);
+
+/* Builds the layout. NULL with *refusal when a rule does not hold (refusal may be NULL). (transfer full) */
+MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal);
+void ms_layout_free(MsLayout *layout);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsLayout, ms_layout_free)
+/* The same with the refusal turned into `file: layout.ep: ... (rule ep-divides-experts)`. */
+MsLayout *ms_layout_new_or_error(const MsScenario *scenario, GError **error);
+
+/* --- pieces used by the above and by tests ----------------------------------------------------------------------------- */
+/* Coordinates of `rank` in one grid (expert FALSE: tp cp dp pp; TRUE: etp ep edp pp). */
+void ms_rank_coords(const MsLayout *layout, gboolean expert, int rank, int coord[4]);
+int ms_rank_of(const MsLayout *layout, gboolean expert, const int coord[4]);
+/* Members of the group of `kind` that holds `rank`, ascending; returns their number (<= capacity written). */
+int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *members, int capacity);
+/* Geometry of groups {o + i*stride, 0 <= i < size} over all valid starts of a world of `world` ranks, domain `per_domain`, node `per_node`. */
+MsGroup ms_group_geometry(int world, int size, int stride, int domain, int node);
+
+/* Parses a pipeline layout string ("Et*3|(tt|)*29,m|L", domain/layouts.md 5) into virtual stages. Returns a new array of
+ * *num_chunks with first_layer/num_layers/has_embedding/has_loss/num_mtp set (num_dense/num_moe not), or NULL with why. */
+MsChunk *ms_pipeline_layout_parse(const char *text, int *num_chunks, char *why, size_t size);
+/* Inverse, in the shortest form with repeats. (transfer full) */
+char *ms_pipeline_layout_text(const MsChunk *chunks, int num_chunks);
+
+#endif

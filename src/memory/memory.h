@@ -1,0 +1,43 @@
+/* src/memory/memory.h - bytes on one rank of each pipeline stage, over a step (domain/memory.md).
+ *
+ *   peak = parameters + gradients + optimizer + buffers + max over time (kept activations + coinciding transients)
+ * "Allocated" is what the framework's allocator hands out; `device_B` adds its reserve and what lives outside it. */
+#ifndef MS_MEMORY_MEMORY_H
+#define MS_MEMORY_MEMORY_H
+
+#include "sched/sched.h"
+#include "work/work.h"
+
+typedef struct {
+  double parameters_B, gradients_B, optimizer_B;
+  double buffers_B;      /* dummy weight gradients, workspaces, dispatcher buffers */
+  double activations_B;  /* kept activations at the peak */
+  double transient_B;    /* coinciding transients at the peak */
+  double peak_B;         /* allocated: sum of the above */
+  double between_steps_B;/* allocated when no activation lives */
+  double reserved_B;     /* reserve of the allocator over allocated, and context outside it */
+  double device_B;       /* peak_B + reserved_B: what must fit */
+  const char *peak_where;/* "mlp backward", "head", "moe forward", "embedding backward", "optimizer" */
+  int peak_slot;         /* index into the stage's slot list */
+} MsStageMemory;
+
+typedef struct {
+  int stages;
+  MsStageMemory *stage;  /* [stages], owned */
+  int peak_stage;        /* largest peak_B */
+} MsMemory;
+
+/* (transfer full) `schedule` must be the one the step runs. */
+MsMemory *ms_memory_new(const MsWork *work, const MsSchedule *schedule);
+void ms_memory_free(MsMemory *memory);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsMemory, ms_memory_free)
+
+/* Static bytes of one stage (everything but activations and transients). */
+void ms_memory_static(const MsWork *work, int stage, MsStageMemory *out);
+/* Kept bytes of one microbatch in one chunk. */
+double ms_memory_chunk_kept_B(const MsWork *work, const MsChunk *chunk);
+
+/* Allocated bytes after each slot of `stage`; n+1 values (before the first, after each); (transfer full). */
+double *ms_memory_timeline(const MsWork *work, const MsSchedule *schedule, int stage);
+
+#endif

@@ -1,0 +1,64 @@
+/* src/sim/engine.h - the discrete-event engine.
+ *
+ * Input: tasks laid down in topological order. A task has a duration, belongs to one stream (FIFO, in order of creation) of one device, waits for
+ * earlier tasks (any device), and may be issued by the host of its device, which works through its tasks in creation order and may have to wait for some.
+ * Two engines behind one interface: `relax` solves the longest path in one pass (valid when no duration depends on simulated time); `events` runs an event
+ * queue where the rate of a running task depends on what else runs on its device (SMs taken by communication, shared links). Where nothing is shared
+ * they agree to the last picosecond. Time is int64 picoseconds: ties are real ties, results do not depend on compiler or threads. */
+#ifndef MS_SIM_ENGINE_H
+#define MS_SIM_ENGINE_H
+
+#include <glib.h>
+
+typedef gint64 MsTime; /* picoseconds */
+
+typedef enum { /* what a task uses up on its device while it runs */
+  MS_USE_NOTHING,  /* copies, host work */
+  MS_USE_COMPUTE,  /* runs on the SMs: slowed by tasks that take SMs */
+  MS_USE_LINK0,    /* scale-up link: shared equally between the tasks that use it */
+  MS_USE_LINK1,    /* network */
+  MS_USE_HOSTLINK, /* host link */
+  MS_N_USES
+} MsUse;
+
+typedef struct MsGraph MsGraph;
+
+MsGraph *ms_graph_new(int devices, int streams_per_device);
+void ms_graph_free(MsGraph *graph);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsGraph, ms_graph_free)
+void ms_graph_reserve(MsGraph *graph, guint tasks, guint waits);
+
+/* Adds a task and returns its index (0, 1, 2, ...). `wait` holds n_wait earlier task indices. `launch` is the host time to issue it (0: not issued by the
+ * host, e.g. inside a graph replay); `host_sync`: the host issues nothing after it until it has ended. `sms` taken from compute while it runs (of `sm_count`
+ * set for the device). `tag` is the caller's. */
+typedef struct {
+  guint32 device;
+  guint8 stream, use, host_sync;
+  guint16 sms;
+  MsTime duration, launch;
+  guint32 tag;
+} MsTask;
+guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, guint n_wait);
+guint32 ms_graph_count(const MsGraph *graph);
+const MsTask *ms_graph_task(const MsGraph *graph, guint32 index);
+guint ms_graph_waits(const MsGraph *graph, guint32 index, const guint32 **wait); /* explicit ones only */
+void ms_graph_set_sms(MsGraph *graph, int sm_count); /* of every device */
+
+typedef struct {
+  guint32 n;
+  MsTime *start, *end; /* [n] owned */
+  gint32 *bound_by;    /* [n] owned: index of the task whose end decided the start; -1 the host, -2 nothing (time 0) */
+  MsTime makespan;
+  guint64 events;
+} MsTrajectory;
+void ms_trajectory_free(MsTrajectory *trajectory);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTrajectory, ms_trajectory_free)
+
+/* TRUE when some task takes SMs or two streams of one device use the same link, so that `relax` may differ from `events`. */
+gboolean ms_graph_shares(const MsGraph *graph);
+MsTrajectory *ms_engine_relax(const MsGraph *graph);
+MsTrajectory *ms_engine_events(const MsGraph *graph);
+/* Checks a trajectory against the graph: order on streams, waits, durations not shorter than alone, host order. FALSE with why. */
+gboolean ms_trajectory_valid(const MsGraph *graph, const MsTrajectory *trajectory, char *why, size_t size);
+
+#endif

@@ -1,0 +1,53 @@
+/* src/sim/result.h - what a prediction says. Plain data; report/ and cli/ read only this. */
+#ifndef MS_SIM_RESULT_H
+#define MS_SIM_RESULT_H
+
+#include "memory/memory.h"
+#include "sim/engine.h"
+
+typedef enum { MS_FIDELITY_BOUND, MS_FIDELITY_FAST, MS_FIDELITY_FULL } MsFidelity;
+extern const char *const ms_fidelity_words[]; /* bound fast full */
+
+typedef enum { MS_COMM_TP, MS_COMM_CP, MS_COMM_EP, MS_COMM_ETP, MS_COMM_PP, MS_COMM_DP, MS_COMM_EDP, MS_COMM_OFFLOAD, MS_N_COMMS } MsCommClass;
+extern const char *const ms_comm_words[]; /* tp cp ep etp pp dp edp offload */
+
+typedef struct { /* of one pipeline stage, or the mean over stages; compute + exposed + bubble + host + optimizer + other = step time */
+  double compute_s, exposed_comm_s, bubble_s, host_s, optimizer_s, other_s;
+  double comm_total_s[MS_N_COMMS], comm_exposed_s[MS_N_COMMS];
+  double family_s[4]; /* compute by family: gemm, grouped, attention, memory */
+} MsTimeParts;
+
+typedef struct { /* where numbers came from: one row per curve that was used */
+  const MsCurve *curve; /* borrowed from the scenario's hardware; NULL = data sheet */
+  char op[24];
+  double time_s;        /* compute or communication time of one step that it decided, on the slowest stage */
+} MsOrigin;
+
+typedef struct MsResult {
+  char *name;
+  MsFidelity fidelity;
+  gboolean feasible;
+  char *why_infeasible;     /* NULL when feasible */
+  double step_time_s;
+  double step_time_lower_s; /* proven: never above `full` */
+  double band;              /* relative half-width of the error band */
+  double tokens_per_s_per_gpu, model_flop_per_token, tflops_per_gpu, mfu;
+  MsTimeParts time;         /* mean over stages */
+  int stages;
+  MsTimeParts *stage_time;  /* [stages] */
+  MsMemory *memory;
+  double capacity_B;
+  int dp, edp, microbatches;
+  guint64 events;
+  double elapsed_s;
+  char *bottleneck;         /* one sentence: what holds it back most */
+  int n_origins;
+  MsOrigin *origins;
+} MsResult;
+
+void ms_result_free(MsResult *result);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsResult, ms_result_free)
+/* The JSON object of the project's contract, section 3, plus more keys. */
+void ms_result_write(const MsResult *result, const char *key, MsJsonOut *out);
+
+#endif

@@ -1,0 +1,35 @@
+/* src/sim/simulate.h - from a scenario to a prediction.
+ *
+ *   bound  memory (lower bound) and a lower bound of step time, closed form
+ *   fast   the schedule with chunk durations taken from one event simulation of each distinct chunk
+ *   full   every operator row of every stage and microbatch through the event engine */
+#ifndef MS_SIM_SIMULATE_H
+#define MS_SIM_SIMULATE_H
+
+#include "cost/cost.h"
+#include "sim/result.h"
+
+typedef struct MsDetail { /* the simulated step itself, for traces and timelines; only from `full` */
+  MsGraph *graph;
+  MsTrajectory *trajectory;
+  MsSchedule *schedule;
+  MsLayout *layout;
+  MsWork *work;
+  guint32 n_tags;           /* MsTask.tag indexes these */
+  const MsOp **tag_op;      /* borrowed from work or step rows; NULL for p2p rows made by the lowering */
+  const char **tag_name;
+  guint32 *slot_task;       /* first task of each slot, stage-major; n_slots + 1 entries per stage, flattened */
+  guint32 *slot_base;       /* [stages + 1] offset of each stage in slot_task */
+  gpointer owned;           /* private */
+} MsDetail;
+void ms_detail_free(MsDetail *detail);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsDetail, ms_detail_free)
+
+/* A prediction. NULL and *error (MS_ERROR_INPUT) for an impossible scenario or one that needs what is unknown or not built yet. Not fitting
+ * into memory is a result (feasible FALSE). `detail` may be NULL; set only for `full`. (transfer full) */
+MsResult *ms_simulate(const MsScenario *scenario, MsFidelity fidelity, MsDetail **detail, GError **error);
+
+/* FALSE and *error naming the first key whose feature this version does not build. */
+gboolean ms_supported(const MsScenario *scenario, GError **error);
+
+#endif

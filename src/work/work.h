@@ -1,0 +1,162 @@
+/* src/work/work.h - the operator list: what one rank executes, keeps and sends in a step.
+ *
+ * A model, a layout and the options lower to a few *pieces* (embedding, each distinct kind of decoder layer, an MTP block, the head
+ * with its loss). A piece has two lists of operator rows, forward and backward (backward holds recompute, input-gradient and weight-gradient rows
+ * in issue order), and totals. A chunk of the pipeline is a sequence of pieces. Memory, time, FLOP and execution all read these rows and
+ * nothing else. Source of the rows: domain/model.md 3-5, communication.md, precision_and_overheads.md.
+ *
+ * Rows describe ONE rank that stands for all ranks of its stage (balanced routing). const after ms_work_new. */
+#ifndef MS_WORK_WORK_H
+#define MS_WORK_WORK_H
+
+#include "layout/layout.h"
+
+typedef enum { /* rows of op.def */
+#define OP(id, word, family, doc) MS_OP_##id,
+#include "work/op.def"
+#undef OP
+  MS_N_OPS
+} MsOpKind;
+typedef enum { MS_FAMILY_GEMM, MS_FAMILY_GROUPED, MS_FAMILY_ATTENTION, MS_FAMILY_MEMORY, MS_FAMILY_COMM, MS_FAMILY_HOST } MsOpFamily;
+extern const char *const ms_op_words[];
+extern const char *const ms_op_docs[];
+extern const MsOpFamily ms_op_families[];
+
+typedef enum { MS_PASS_FORWARD, MS_PASS_RECOMPUTE, MS_PASS_DGRAD, MS_PASS_WGRAD, MS_PASS_OPTIMIZER, MS_N_PASSES } MsPass;
+extern const char *const ms_pass_words[]; /* forward recompute dgrad wgrad optimizer */
+
+typedef enum { /* streams of one rank; rows of one stream run in list order, rows of different streams overlap */
+  MS_STREAM_COMPUTE, MS_STREAM_TP, MS_STREAM_CP, MS_STREAM_EP, MS_STREAM_DP, MS_STREAM_EDP, MS_STREAM_PP_SEND, MS_STREAM_PP_RECV,
+  MS_STREAM_SIDE, MS_STREAM_D2H, MS_STREAM_H2D, MS_N_STREAMS
+} MsStream;
+extern const char *const ms_stream_words[];
+
+typedef enum { /* sub-modules of a layer in EP overlap (communication.md 8), also used by graphs, recompute and breakdowns */
+  MS_NODE_ATTN /* A: everything before dispatch */, MS_NODE_DISPATCH /* D */, MS_NODE_EXPERTS /* M */, MS_NODE_COMBINE /* C */,
+  MS_NODE_POST /* P */, MS_N_NODES
+} MsNode;
+
+typedef enum { MS_MODULE_NONE, MS_MODULE_EMBEDDING, MS_MODULE_ATTN, MS_MODULE_MLP, MS_MODULE_ROUTER, MS_MODULE_PREPROCESS,
+  MS_MODULE_SHARED, MS_MODULE_MOE /* dispatch, experts, combine */, MS_MODULE_HEAD, MS_MODULE_MTP, MS_MODULE_STEP, MS_N_MODULES } MsModule;
+extern const char *const ms_module_words[];
+
+enum { /* MsOp.flags */
+  MS_OPF_SYNC = 1,     /* the host waits until this row has ended before it issues the next one */
+  MS_OPF_WEIGHT = 2,   /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
+  MS_OPF_QUANTIZED = 4,/* runs in the scenario's low precision */
+  MS_OPF_ACCUMULATE = 8, /* adds into the main gradient */
+  MS_OPF_MODEL_FLOP = 16 /* counted by the published FLOP convention */
+};
+
+typedef enum { MS_ODT_FP32, MS_ODT_BF16, MS_ODT_FP8, MS_ODT_FP8_BLOCK, MS_ODT_MXFP8, MS_ODT_NVFP4, MS_N_ODT } MsOpDtype;
+extern const char *const ms_odt_words[]; /* fp32 bf16 fp8 fp8-block mxfp8 nvfp4, the words of MsCurve.dtype */
+
+typedef struct MsOp {
+  const char *name; /* "qkv", "expert fc1", "dispatch": static text */
+  guint8 kind, pass, stream, group, node, module, dtype, flags;
+  guint16 kernels;  /* GPU kernels launched */
+  gint16 wait[3];   /* earlier rows of the same list that must have ended, -1 = none. (Rows of one stream follow each other anyway.) */
+  /* shape: GEMM C[m,n] = A[m,k] B[n,k]^T; grouped: `groups` GEMMs with m rows in total; attention: see below; others: elements m x n */
+  double m, n, k;
+  int groups;        /* local experts; attention: batch x heads on this rank */
+  int kv_groups;     /* attention: KV heads on this rank */
+  double flop;       /* executed, 2 per multiply-add; causal attention counts the lower triangle */
+  double read_B, write_B; /* HBM traffic, ideal */
+  double message_B;  /* communication: M of domain/communication.md (AG output, RS input, AR buffer, all-to-all send total, p2p) */
+  double local_fraction; /* all-to-all: share of message_B that stays on the rank */
+  double level_B[2]; /* dispatch/combine with de-duplication: bytes over the scale-up link, over the network; 0,0 = derive from message_B */
+  double keep_B;     /* bytes that start to be kept for backward when this row ends */
+  double free_B;     /* kept bytes released when this row ends */
+  double transient_B;/* alive only while this row runs */
+} MsOp;
+/* attention rows: m = query rows per sequence on this rank (s/c), n = KV rows seen (s, or the window), k = head dims dqk + dv */
+
+typedef struct {
+  MsOp *op;
+  int n, capacity;
+} MsOpList;
+
+typedef struct { /* a tensor that forward keeps for backward; sums equal the keep_B of the rows */
+  const char *name;
+  double bytes_B;
+  guint8 module;
+} MsKept;
+
+typedef enum { MS_PIECE_EMBEDDING, MS_PIECE_LAYER, MS_PIECE_MTP, MS_PIECE_HEAD } MsPieceKind;
+
+typedef struct MsPiece {
+  MsPieceKind kind;
+  char name[48];          /* "moe layer", "dense layer, bf16" */
+  gboolean is_moe;
+  MsOpList forward;
+  MsOpList backward;      /* recompute, dgrad and wgrad rows in issue order */
+  int n_kept;
+  MsKept *kept;
+  double kept_B;          /* sum over kept: one microbatch */
+  /* parameters on this rank */
+  double params_dense;    /* all but routed experts */
+  double params_expert;
+  double params_quantizable_dense, params_quantizable_expert; /* of those, GEMM weights that low precision stores */
+  double params_tp_replicated;  /* identical on all TP ranks: their gradients are summed over TP at the end */
+  double params_model_dense, params_model_expert; /* before sharding, whole piece */
+  double model_flop;      /* forward, per microbatch and whole model replica, by the published convention (x3 for the step) */
+  double forward_transient_B, backward_transient_B; /* largest coinciding transients, domain/memory.md 7 */
+} MsPiece;
+
+typedef struct MsWork {
+  const MsScenario *scenario; /* borrowed */
+  const MsLayout *layout;     /* borrowed; only sizes and groups are read, not the chunks */
+  int n_pieces;
+  MsPiece *pieces;
+  int piece_embedding, piece_head, piece_mtp;  /* -1 when the model has none */
+  int *piece_of_layer;                         /* [num_layers] index into pieces */
+  double rows;        /* T: tokens a rank holds between layers without SP */
+  double rows_sp;     /* Tsp */
+  double rows_expert; /* Tk: token-expert rows arriving at one expert rank, balanced */
+  int padded_vocab;
+} MsWork;
+
+/* Lowers. NULL and *error when the machine or the options cannot do it (named). (transfer full) */
+MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error);
+void ms_work_free(MsWork *work);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWork, ms_work_free)
+
+/* Pieces of one chunk in forward order; returns their number (<= capacity written). */
+int ms_work_chunk_pieces(const MsWork *work, const MsChunk *chunk, int *pieces, int capacity);
+
+/* Totals of one pipeline stage (all its chunks). */
+typedef struct {
+  double params_dense, params_expert, quantizable_dense, quantizable_expert, tp_replicated, embedding_copy;
+} MsStageParams;
+MsStageParams ms_work_stage_params(const MsWork *work, int stage);
+
+/* Rows that run once per step on `stage`, after the last microbatch: gradient synchronisation that nothing hides, norm,
+ * optimizer, parameter gather; and before the first: zeroing. */
+typedef struct {
+  MsOpList before;  /* zero gradients */
+  MsOpList after;   /* LN-gradient and embedding all-reduce, gradient norm, Adam, parameter gather (exposed share) */
+  MsOpList reduce;  /* gradient reduce-scatter rows of one chunk-step, all chunks of the stage: streams DP and EDP, see `reduce_chunk` */
+  int *reduce_chunk;/* [reduce.n] chunk index whose backward of the last microbatch it follows */
+  MsOpList gather;  /* parameter all-gather rows that overlap the first forward, by chunk */
+  int *gather_chunk;
+} MsStepOps;
+void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out); /* (transfer full) free with ms_step_ops_clear */
+void ms_step_ops_clear(MsStepOps *ops);
+
+/* --- totals of the model (domain/model.md 1, 2) ---------------------------------------------------------------------------- */
+typedef struct {
+  double attention_per_layer, expert, shared, router, dense_mlp, dense_layer, moe_layer, embedding, mtp_block;
+  double total;        /* without MTP */
+  double total_mtp;    /* with it */
+  double active;       /* per token, with embedding and head */
+} MsParamCount;
+MsParamCount ms_model_params(const MsModel *model);
+
+/* Model FLOP per token, forward and backward, by Megatron's convention (causal attention halved, recompute not counted). */
+typedef struct { double attention_linear, attention_core, mlp, mtp, logits, total; } MsModelFlop;
+MsModelFlop ms_model_flop_per_token(const MsModel *model, int seq_length);
+
+/* --- building lists (used by the lowering and by tests) -------------------------------------------------------------------- */
+void ms_ops_clear(MsOpList *list);
+
+#endif
