@@ -1,0 +1,40 @@
+/* src/report/report.h - views on results: text for people, JSON, trace files. Reads plain results and prints nothing itself:
+ * every function returns text (transfer full) or writes the file it is given. Units are converted here and nowhere else. */
+#ifndef MS_REPORT_REPORT_H
+#define MS_REPORT_REPORT_H
+
+#include "plan/plan.h"
+#include "study/validate.h"
+
+/* --- style.c ---------------------------------------------------------------------------------------------------------- */
+/* TRUE when stdout is a terminal that wants colour (NO_COLOR unset or empty, TERM not dumb). Columns of the terminal, 100 when it is none. */
+gboolean ms_report_colour(void);
+int ms_report_width(void);
+
+/* --- table.c ---------------------------------------------------------------------------------------------------------- */
+enum { MS_REPORT_COLOUR = 1, MS_REPORT_EXPLAIN = 2 /* every stage, and where the numbers come from */ };
+/* One prediction: what, how long, where the time goes (parts that add up to the step), memory per stage, what holds it back.
+ * `scenario` only adds the heading and may be NULL. */
+char *ms_report_result(const MsScenario *scenario, const MsResult *result, unsigned flags);
+/* Memory of every stage: components, peak, capacity (NaN: unknown), what is live at the peak. */
+char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows);
+
+/* --- plan_table.c ----------------------------------------------------------------------------------------------------- */
+char *ms_report_plan(const MsRequest *request, const MsPlan *plan, unsigned flags);
+char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan);
+
+/* --- validation.c ----------------------------------------------------------------------------------------------------- */
+char *ms_report_validation(const MsValidation *validation, const MsValidateOptions *options, unsigned flags);
+char *ms_report_validation_json(const MsValidation *validation, const MsValidateOptions *options);
+
+/* --- picture.c -------------------------------------------------------------------------------------------------------- */
+/* The schedule, one row per stage and time to the right, in at most `width` columns. */
+char *ms_report_schedule(const MsSchedule *schedule, const MsScheduleRun *run, int width, unsigned flags);
+
+/* --- trace.c ---------------------------------------------------------------------------------------------------------- */
+/* Chrome trace (Perfetto, chrome://tracing): a process per stage, a thread per stream, one span per operator, memory as counters. */
+gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **error);
+/* CSV "stage,time_s,allocated_B,slot": allocated bytes after every slot of every stage. */
+gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError **error);
+
+#endif

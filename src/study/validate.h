@@ -1,0 +1,76 @@
+/* src/study/validate.h - predictions against what was measured.
+ *
+ * Walks files and folders, predicts every scenario that has `measured`, and compares one time and one peak memory per run. A rate
+ * (tokens/s, TFLOP/s) is turned into the step time it stands for, so that every time error has the same sign and meaning:
+ * error = predicted / measured - 1, positive = predicted too slow. Memory is allocated bytes, in GiB, of the rank that `memory_rank` names.
+ * Rows of weight 0 are listed, but enter the summary only with `all`. Order is that of the file names, whatever the threads do. */
+#ifndef MS_STUDY_VALIDATE_H
+#define MS_STUDY_VALIDATE_H
+
+#include "sim/simulate.h"
+
+typedef enum { MS_METRIC_STEP_TIME /* s */, MS_METRIC_PEAK_MEMORY /* GiB */, MS_N_METRICS } MsMetric;
+extern const char *const ms_metric_words[]; /* step_time peak_memory */
+typedef enum { MS_BY_NOTHING, MS_BY_GPU, MS_BY_MODEL, MS_BY_SOURCE /* folder */, MS_N_BYS } MsValidateBy;
+extern const char *const ms_by_words[]; /* none gpu model source */
+
+typedef struct {
+  char *name, *file;
+  char *label[MS_N_BYS];  /* group of this row for each MsValidateBy */
+  MsMetric metric;
+  const char *from;       /* key of `measured` that was compared */
+  double measured, predicted, error;
+  double weight, rounding; /* rounding NaN: not stated */
+  gboolean counted;       /* in the summary */
+} MsValidateRow;
+
+typedef struct {
+  guint n;
+  double mape, median_ape, p90_ape, bias; /* unweighted; bias = mean signed error */
+  double weighted_mape;
+} MsErrorSummary;
+
+typedef struct { /* scenarios that could not be predicted, or a reason counted over them */
+  char *reason;  /* numbers replaced by # */
+  char *example; /* the whole message of the first one */
+  guint n;
+} MsValidateRefusal;
+
+typedef struct {
+  char *name;
+  MsErrorSummary metric[MS_N_METRICS];
+} MsValidateGroup;
+
+typedef struct {
+  guint files, predicted, nothing_to_compare, refused;
+  guint n_rows;
+  MsValidateRow *rows;      /* by file name, then metric */
+  MsErrorSummary metric[MS_N_METRICS];
+  guint n_groups;
+  MsValidateGroup *groups;  /* of options.by, by name */
+  guint n_refusals;
+  MsValidateRefusal *refusals; /* descending count */
+  guint oom_measured, oom_agreed;  /* runs that went out of memory; predicted infeasible */
+  guint fit_measured, fit_refused; /* runs that fitted; predicted infeasible all the same */
+  double elapsed_s;
+} MsValidation;
+
+typedef struct {
+  MsFidelity fidelity; /* default full */
+  MsValidateBy by;
+  gboolean all;        /* rows of weight 0 count too */
+  int threads;         /* 0 = all cores */
+  gboolean progress;
+} MsValidateOptions;
+
+void ms_validate_options_init(MsValidateOptions *options);
+/* `paths` is NULL-terminated. NULL and *error when a path cannot be read, a file named explicitly has no `measured`, nothing is found, or the user
+ * interrupts. (transfer full) */
+MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *options, GError **error);
+void ms_validation_free(MsValidation *validation);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsValidation, ms_validation_free)
+
+/* Summary of n signed errors; sorts a copy. Weights may be NULL. n 0: NaN everywhere. */
+MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n);
+
+#endif
