@@ -1,0 +1,126 @@
+/* src/base/io.c - files, standard output, progress, Ctrl-C. */
+#include "base/io.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static gboolean env_error(GError **error, const char *filename, const char *what, int err) {
+  char *shown = g_filename_display_name(filename);
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s: %s", shown, what, g_strerror(err));
+  g_free(shown);
+  return FALSE;
+}
+
+/* Returns 0 or errno. */
+static int write_all(int fd, const char *data, size_t length) {
+  while (length > 0) {
+    ssize_t n = write(fd, data, length);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    data += n;
+    length -= (size_t)n;
+  }
+  return 0;
+}
+
+static int write_to_name(const char *name, int flags, const char *data, size_t length) {
+  int fd = g_open(name, flags, 0666);
+  if (fd < 0) return errno;
+  int err = write_all(fd, data, length);
+  if (close(fd) != 0 && !err) err = errno;
+  return err;
+}
+
+/* A device or a pipe must not be replaced by a file. */
+static gboolean is_special(const char *filename) {
+  GStatBuf st;
+  return g_stat(filename, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static gboolean write_stdout(const char *data, size_t length, GError **error) {
+  fwrite(data, 1, length, stdout);
+  return ms_flush_stdout(error);
+}
+
+gboolean ms_write_file(const char *filename, const char *data, gssize length, GError **error) {
+  size_t n = length < 0 ? strlen(data) : (size_t)length;
+  if (strcmp(filename, "-") == 0) return write_stdout(data, n, error);
+  if (is_special(filename)) {
+    int err = write_to_name(filename, O_WRONLY, data, n);
+    return err ? env_error(error, filename, "cannot be written", err) : TRUE;
+  }
+  char *temporary = g_strdup_printf("%s.%ld.tmp", filename, (long)getpid());
+  int err = write_to_name(temporary, O_WRONLY | O_CREAT | O_TRUNC, data, n);
+  if (!err && g_rename(temporary, filename) != 0) err = errno;
+  if (err) g_unlink(temporary);
+  g_free(temporary);
+  return err ? env_error(error, filename, "cannot be written", err) : TRUE;
+}
+
+gboolean ms_flush_stdout(GError **error) {
+  errno = 0;
+  if (fflush(stdout) == 0 && !ferror(stdout)) return TRUE;
+  return env_error(error, "standard output", "cannot be written", errno ? errno : EIO);
+}
+
+const char *ms_data_dir(void) {
+  const char *given = g_getenv("MOESIM_DATA");
+  if (given && *given) return given;
+  return g_file_test(MS_SOURCE_DIR "/models", G_FILE_TEST_IS_DIR) ? MS_SOURCE_DIR : MS_DATA_DIR;
+}
+
+/* --- progress ----------------------------------------------------------------------------------------------------- */
+struct MsProgress {
+  char *what;
+  double total;
+  gint64 drawn_us;
+};
+
+MsProgress *ms_progress_begin(const char *what, double total) {
+  if (!isatty(STDERR_FILENO)) return NULL;
+  MsProgress *progress = g_new0(MsProgress, 1);
+  *progress = (MsProgress){.what = g_strdup(what), .total = total};
+  return progress;
+}
+
+void ms_progress_update(MsProgress *progress, double done, const char *note) {
+  gint64 now_us = g_get_monotonic_time();
+  if (!progress || now_us - progress->drawn_us < 100000) return;
+  progress->drawn_us = now_us;
+  double percent = progress->total > 0 ? 100 * done / progress->total : 0;
+  fprintf(stderr, "\r\033[K%s %3.0f %% %s", progress->what, CLAMP(percent, 0, 100), note ? note : "");
+  fflush(stderr);
+}
+
+void ms_progress_end(MsProgress *progress) {
+  if (!progress) return;
+  if (progress->drawn_us) fputs("\r\033[K", stderr);
+  g_free(progress->what);
+  g_free(progress);
+}
+
+/* --- Ctrl-C: the one mutable variable of the program, as signals require ------------------------------------------- */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number) {
+  if (interrupted) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+  interrupted = 1;
+}
+
+void ms_interrupt_install(void) {
+  struct sigaction action = {.sa_handler = on_signal};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+}
+
+gboolean ms_interrupted(void) { return interrupted != 0; }

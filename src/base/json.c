@@ -1,0 +1,140 @@
+/* src/base/json.c - documents: a checked tree, its text (for lines) and its name. */
+#include "base/json.h"
+
+#include "base/err.h"
+#include "base/json_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct MsJson {
+  char *filename, *text;
+  JsonNode *root;
+};
+
+/* Takes `text`. */
+static MsJson *document(char *text, size_t length, const char *filename, GError **error) {
+  JsonNode *root = ms_json_scan(text, length, filename, error);
+  if (!root) {
+    g_free(text);
+    return NULL;
+  }
+  MsJson *doc = g_new0(MsJson, 1);
+  *doc = (MsJson){.filename = g_strdup(filename), .text = text, .root = root};
+  return doc;
+}
+
+MsJson *ms_json_parse(const char *text, gssize length, const char *filename, GError **error) {
+  size_t n = length < 0 ? strlen(text) : (size_t)length;
+  char *copy = g_malloc(n + 1);
+  memcpy(copy, text, n);
+  copy[n] = '\0';
+  return document(copy, n, filename, error);
+}
+
+static void env_error(GError **error, const char *filename, int err) {
+  char *shown = g_filename_display_name(filename);
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", shown, g_strerror(err));
+  g_free(shown);
+}
+
+/* All of `stream`, but not much more than the limit that ms_json_scan refuses. */
+static GString *read_all(FILE *stream, int *err) {
+  GString *text = g_string_new(NULL);
+  char buf[16384];
+  size_t n;
+  while (text->len <= MS_JSON_MAX_BYTES && (n = fread(buf, 1, sizeof buf, stream)) > 0)
+    g_string_append_len(text, buf, (gssize)n);
+  *err = ferror(stream) ? errno : 0;
+  return text;
+}
+
+MsJson *ms_json_load(const char *filename, GError **error) {
+  gboolean standard = strcmp(filename, "-") == 0;
+  FILE *stream = standard ? stdin : fopen(filename, "rb");
+  if (!stream) {
+    env_error(error, filename, errno);
+    return NULL;
+  }
+  int err;
+  GString *text = read_all(stream, &err);
+  if (!standard) fclose(stream);
+  const char *name = standard ? "<stdin>" : filename;
+  if (err) {
+    env_error(error, name, err);
+    g_string_free(text, TRUE);
+    return NULL;
+  }
+  size_t length = text->len;
+  return document(g_string_free(text, FALSE), length, name, error);
+}
+
+void ms_json_free(MsJson *doc) {
+  if (!doc) return;
+  json_node_unref(doc->root);
+  g_free(doc->filename);
+  g_free(doc->text);
+  g_free(doc);
+}
+
+JsonNode *ms_json_root(const MsJson *doc) { return doc->root; }
+const char *ms_json_filename(const MsJson *doc) { return doc->filename; }
+int ms_json_line(const MsJson *doc, const char *path) { return ms_json_locate(doc->text, path ? path : ""); }
+
+gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, const char *format, ...) {
+  if (!error) return FALSE;
+  va_list args;
+  va_start(args, format);
+  char *message = g_strdup_vprintf(format, args);
+  va_end(args);
+  ms_input_error(error, doc ? doc->filename : NULL, doc ? ms_json_line(doc, path) : 0, path, "%s", message);
+  g_free(message);
+  return FALSE;
+}
+
+/* --- nearest word ------------------------------------------------------------------------------------------------- */
+#define WORD_MAX 64
+
+static char folded(char c) { return c == '-' ? '_' : g_ascii_tolower(c); }
+
+/* Edit distance with swaps of neighbours; case and -/_ do not count. Both words are at most WORD_MAX long. */
+static int distance(const char *a, const char *b) {
+  int na = (int)strlen(a), nb = (int)strlen(b);
+  int row[3][WORD_MAX + 1];
+  for (int j = 0; j <= nb; j++) row[0][j] = j;
+  for (int i = 1; i <= na; i++) {
+    int *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+    now[0] = i;
+    for (int j = 1; j <= nb; j++) {
+      gboolean same = folded(a[i - 1]) == folded(b[j - 1]);
+      now[j] = MIN(MIN(last[j], now[j - 1]) + 1, last[j - 1] + !same);
+      if (i > 1 && j > 1 && folded(a[i - 1]) == folded(b[j - 2]) && folded(a[i - 2]) == folded(b[j - 1]))
+        now[j] = MIN(now[j], before[j - 2] + 1);
+    }
+  }
+  return row[na % 3][nb];
+}
+
+static gboolean is_prefix(const char *word, const char *of) {
+  return strlen(word) >= 4 && g_ascii_strncasecmp(word, of, strlen(word)) == 0;
+}
+
+const char *ms_nearest(const char *word, const char *const *known) {
+  size_t n = strlen(word);
+  if (n > WORD_MAX) return NULL;
+  int best = n < 3 ? 2 : (int)n / 3 + 1;
+  if (n < 2) best = 1;
+  const char *nearest = NULL;
+  for (; *known; known++) {
+    if (strlen(*known) > WORD_MAX) continue;
+    int d = distance(word, *known);
+    if (d < best) {
+      best = d;
+      nearest = *known;
+    } else if (!nearest && (is_prefix(word, *known) || is_prefix(*known, word))) {
+      nearest = *known;
+    }
+  }
+  return nearest;
+}

@@ -1,0 +1,446 @@
+/* src/base/json_scan.c - the strict reader: RFC 8259 and the limits of json.h, straight into json-glib nodes.
+ *
+ * json-glib 1.6 has no strict mode: it takes 010, 1e400, duplicate keys and trailing text, and dies of deep nesting.
+ * So its parser is not used at all; its tree is. Recursion is bounded by MS_JSON_MAX_DEPTH. */
+#include "base/err.h"
+#include "base/json_priv.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define INT_LIMIT 9007199254740992 /* 2^53 */
+
+typedef struct {
+  const char *key; /* owned by the object being built; NULL in an array */
+  int index;
+} Frame;
+
+typedef struct {
+  const char *p, *end;
+  const char *filename;
+  int line, depth, values;
+  Frame frame[MS_JSON_MAX_DEPTH + 1]; /* where we are, for the path in messages */
+  GError **error;
+} Scan;
+
+static JsonNode *scan_value(Scan *s);
+
+static char *scan_path(const Scan *s) {
+  GString *path = g_string_new(NULL);
+  for (int i = 0; i < s->depth; i++)
+    if (!s->frame[i].key)
+      g_string_append_printf(path, "[%d]", s->frame[i].index);
+    else
+      g_string_append_printf(path, "%s%s", path->len ? "." : "", s->frame[i].key);
+  return g_string_free(path, FALSE);
+}
+
+G_GNUC_PRINTF(2, 3) static gboolean fail(Scan *s, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  char *message = g_strdup_vprintf(format, args);
+  va_end(args);
+  char *path = scan_path(s);
+  ms_input_error(s->error, s->filename, s->line, path, "%s", message);
+  g_free(path);
+  g_free(message);
+  return FALSE;
+}
+
+static void skip_space(Scan *s) {
+  for (; s->p < s->end; s->p++) {
+    if (*s->p == '\n') s->line++;
+    else if (*s->p != ' ' && *s->p != '\t' && *s->p != '\r') return;
+  }
+}
+
+/* The next character as it should appear in a message. */
+static const char *shown(const Scan *s, char buf[16]) {
+  if (s->p >= s->end) return "the end of the file";
+  gunichar c = g_utf8_get_char(s->p);
+  int n = 1;
+  buf[0] = '\'';
+  if (c < 0x20 || c == 0x7f) n += g_snprintf(buf + n, 8, "\\x%02x", c);
+  else n += g_unichar_to_utf8(c, buf + n);
+  buf[n] = '\'';
+  buf[n + 1] = '\0';
+  return buf;
+}
+
+static gboolean expected(Scan *s, const char *what) {
+  char buf[16];
+  const char *got = shown(s, buf);
+  return fail(s, "%s where %s is expected", got, what);
+}
+
+/* --- strings ------------------------------------------------------------------------------------------------------ */
+static gboolean scan_hex4(Scan *s, guint *code) {
+  *code = 0;
+  for (int i = 0; i < 4; i++, s->p++) {
+    if (s->p >= s->end || !g_ascii_isxdigit(*s->p)) return expected(s, "a hexadecimal digit of \\uXXXX");
+    *code = *code * 16 + (guint)g_ascii_xdigit_value(*s->p);
+  }
+  return TRUE;
+}
+
+static gboolean scan_unicode(Scan *s, GString *out) {
+  guint code, low;
+  if (!scan_hex4(s, &code)) return FALSE;
+  if (code == 0) return fail(s, "\\u0000 in a string, which no key or word may contain");
+  if (code >= 0xdc00 && code <= 0xdfff) return fail(s, "\\u%04x is the second half of a pair without a first", code);
+  if (code >= 0xd800 && code <= 0xdbff) {
+    if (s->end - s->p < 2 || s->p[0] != '\\' || s->p[1] != 'u') return expected(s, "the second \\uXXXX of a pair");
+    s->p += 2;
+    if (!scan_hex4(s, &low)) return FALSE;
+    if (low < 0xdc00 || low > 0xdfff) return fail(s, "\\u%04x is not the second half of a pair", low);
+    code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+  }
+  g_string_append_unichar(out, code);
+  return TRUE;
+}
+
+static gboolean scan_escape(Scan *s, GString *out) {
+  static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+  if (s->p >= s->end) return expected(s, "the end of an escape");
+  if (*s->p == 'u') {
+    s->p++;
+    return scan_unicode(s, out);
+  }
+  const char *found = *s->p ? strchr(from, *s->p) : NULL;
+  if (!found) return expected(s, "one of \" \\ / b f n r t u after a backslash");
+  g_string_append_c(out, to[found - from]);
+  s->p++;
+  return TRUE;
+}
+
+static char *scan_string(Scan *s) { /* at the opening quote */
+  GString *out = g_string_new(NULL);
+  for (s->p++; s->p < s->end && *s->p != '"';) {
+    const char *run = s->p;
+    while (s->p < s->end && *s->p != '"' && *s->p != '\\' && (guchar)*s->p >= 0x20) s->p++;
+    g_string_append_len(out, run, s->p - run);
+    if (s->p >= s->end || *s->p == '"') break;
+    if (*s->p != '\\') {
+      expected(s, "the rest of a string (control characters are written \\n, \\t, \\u00XX)");
+      goto bad;
+    }
+    s->p++;
+    if (!scan_escape(s, out)) goto bad;
+  }
+  if (s->p >= s->end) {
+    fail(s, "string without a closing quote");
+    goto bad;
+  }
+  s->p++;
+  return g_string_free(out, FALSE);
+bad:
+  g_string_free(out, TRUE);
+  return NULL;
+}
+
+/* --- numbers and words -------------------------------------------------------------------------------------------- */
+static gboolean scan_digits(Scan *s) {
+  if (s->p >= s->end || !g_ascii_isdigit(*s->p)) return expected(s, "a digit");
+  while (s->p < s->end && g_ascii_isdigit(*s->p)) s->p++;
+  return TRUE;
+}
+
+/* Moves over one number; *integral says whether it had neither fraction nor exponent. */
+static gboolean scan_number_text(Scan *s, gboolean *integral) {
+  *integral = TRUE;
+  if (*s->p == '-') s->p++;
+  if (s->end - s->p >= 2 && s->p[0] == '0' && g_ascii_isalnum(s->p[1]) && s->p[1] != 'e' && s->p[1] != 'E')
+    return fail(s, "number with a leading zero, write it in plain decimal");
+  if (!scan_digits(s)) return FALSE;
+  if (s->p < s->end && *s->p == '.') {
+    *integral = FALSE;
+    s->p++;
+    if (!scan_digits(s)) return FALSE;
+  }
+  if (s->p < s->end && (*s->p == 'e' || *s->p == 'E')) {
+    *integral = FALSE;
+    s->p++;
+    if (s->p < s->end && (*s->p == '+' || *s->p == '-')) s->p++;
+    if (!scan_digits(s)) return FALSE;
+  }
+  return TRUE;
+}
+
+static JsonNode *scan_number(Scan *s) {
+  const char *start = s->p;
+  gboolean integral;
+  if (!scan_number_text(s, &integral)) return NULL;
+  int width = (int)MIN(s->p - start, 40);
+  JsonNode *node = json_node_new(JSON_NODE_VALUE);
+  if (integral) {
+    errno = 0;
+    gint64 value = g_ascii_strtoll(start, NULL, 10);
+    if (errno || value > INT_LIMIT || value < -INT_LIMIT) {
+      fail(s, "integer %.*s is outside +-9007199254740992 (2^53)", width, start);
+      goto bad;
+    }
+    json_node_set_int(node, value);
+    return node;
+  }
+  double value = g_ascii_strtod(start, NULL);
+  if (isfinite(value)) {
+    json_node_set_double(node, value == 0 ? 0.0 : value);
+    return node;
+  }
+  fail(s, "number %.*s is too large for a double", width, start);
+bad:
+  json_node_unref(node);
+  return NULL;
+}
+
+static gboolean take_word(Scan *s, const char *word) {
+  size_t n = strlen(word);
+  if ((size_t)(s->end - s->p) < n || strncmp(s->p, word, n) != 0) return FALSE;
+  if (s->p + n < s->end && (g_ascii_isalnum(s->p[n]) || s->p[n] == '_')) return FALSE;
+  s->p += n;
+  return TRUE;
+}
+
+static JsonNode *scan_word(Scan *s) {
+  JsonNode *node;
+  if (take_word(s, "true") || take_word(s, "false")) {
+    node = json_node_new(JSON_NODE_VALUE);
+    json_node_set_boolean(node, s->p[-2] == 'u');
+    return node;
+  }
+  if (take_word(s, "null")) return json_node_new(JSON_NODE_NULL);
+  if (take_word(s, "NaN") || take_word(s, "Infinity") || take_word(s, "nan") || take_word(s, "inf"))
+    fail(s, "NaN and Infinity are not JSON, write null for an unknown number");
+  else
+    expected(s, "a value");
+  return NULL;
+}
+
+/* --- containers --------------------------------------------------------------------------------------------------- */
+static gboolean enter(Scan *s) { /* at the opening bracket */
+  if (s->depth >= MS_JSON_MAX_DEPTH) return fail(s, "nested deeper than %d levels", MS_JSON_MAX_DEPTH);
+  s->p++;
+  s->frame[s->depth++] = (Frame){0};
+  skip_space(s);
+  return TRUE;
+}
+
+/* After a value: TRUE and *more when a comma follows, TRUE and !*more when `close` does. */
+static gboolean next_item(Scan *s, char close, gboolean *more) {
+  skip_space(s);
+  *more = s->p < s->end && *s->p == ',';
+  if (!*more && (s->p >= s->end || *s->p != close)) return expected(s, close == '}' ? "',' or '}'" : "',' or ']'");
+  s->p++;
+  skip_space(s);
+  return TRUE;
+}
+
+static JsonNode *scan_array(Scan *s) {
+  if (!enter(s)) return NULL;
+  JsonNode *node = json_node_new(JSON_NODE_ARRAY);
+  JsonArray *array = json_array_new();
+  json_node_take_array(node, array);
+  gboolean more = s->p >= s->end || *s->p != ']';
+  if (!more) s->p++;
+  while (more) {
+    JsonNode *item = scan_value(s);
+    if (item) json_array_add_element(array, item);
+    if (!item || !next_item(s, ']', &more)) {
+      json_node_unref(node);
+      return NULL;
+    }
+    s->frame[s->depth - 1].index++;
+  }
+  s->depth--;
+  return node;
+}
+
+/* Reads `"key":` and leaves the key in the frame. */
+static gboolean scan_key(Scan *s, JsonObject *object, char **key) {
+  s->frame[s->depth - 1].key = "";
+  s->depth--; /* messages about the key itself name the object */
+  if (s->p >= s->end || *s->p != '"') expected(s, "a key in quotes");
+  else *key = scan_string(s);
+  s->depth++;
+  if (!*key) return FALSE;
+  s->frame[s->depth - 1].key = *key;
+  if (json_object_has_member(object, *key)) return fail(s, "key is given twice, remove one");
+  if (json_object_get_size(object) >= MS_JSON_MAX_MEMBERS)
+    return fail(s, "object with more than %d keys", MS_JSON_MAX_MEMBERS);
+  skip_space(s);
+  if (s->p >= s->end || *s->p != ':') return expected(s, "':' after a key");
+  s->p++;
+  return TRUE;
+}
+
+static gboolean scan_member(Scan *s, JsonObject *object) {
+  char *key = NULL;
+  JsonNode *value = NULL;
+  if (scan_key(s, object, &key)) value = scan_value(s);
+  if (value) json_object_set_member(object, key, value);
+  g_free(key);
+  s->frame[s->depth - 1].key = "";
+  return value != NULL;
+}
+
+static JsonNode *scan_object(Scan *s) {
+  if (!enter(s)) return NULL;
+  JsonNode *node = json_node_new(JSON_NODE_OBJECT);
+  JsonObject *object = json_object_new();
+  json_node_take_object(node, object);
+  gboolean more = s->p >= s->end || *s->p != '}';
+  if (!more) s->p++;
+  while (more)
+    if (!scan_member(s, object) || !next_item(s, '}', &more)) {
+      json_node_unref(node);
+      return NULL;
+    }
+  s->depth--;
+  return node;
+}
+
+static JsonNode *scan_value(Scan *s) {
+  skip_space(s);
+  if (++s->values > MS_JSON_MAX_VALUES) {
+    fail(s, "more than %d values in one file", MS_JSON_MAX_VALUES);
+    return NULL;
+  }
+  char c = s->p < s->end ? *s->p : '\0';
+  if (c == '{') return scan_object(s);
+  if (c == '[') return scan_array(s);
+  if (c == '-' || g_ascii_isdigit(c)) return scan_number(s);
+  if (c != '"') return scan_word(s);
+  char *text = scan_string(s);
+  if (!text) return NULL;
+  JsonNode *node = json_node_new(JSON_NODE_VALUE);
+  json_node_set_string(node, text);
+  g_free(text);
+  return node;
+}
+
+static gboolean check_text(Scan *s, size_t length) {
+  const char *bad;
+  if (length > MS_JSON_MAX_BYTES) return fail(s, "longer than 64 MiB");
+  if (g_str_has_prefix(s->p, "\xef\xbb\xbf")) return fail(s, "begins with a byte order mark, remove it");
+  if (g_utf8_validate(s->p, (gssize)length, &bad)) return TRUE;
+  for (const char *p = s->p; p < bad; p++) s->line += *p == '\n';
+  return fail(s, "byte 0x%02x is not UTF-8 text", (guchar)*bad);
+}
+
+JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, GError **error) {
+  Scan s = {.p = text, .end = text + length, .filename = filename, .error = error};
+  if (length <= MS_JSON_MAX_BYTES) s.line = 1;
+  if (!check_text(&s, length)) return NULL;
+  skip_space(&s);
+  if (s.p >= s.end) {
+    fail(&s, "the file is empty, must hold one JSON value");
+    return NULL;
+  }
+  JsonNode *root = scan_value(&s);
+  if (!root) return NULL;
+  skip_space(&s);
+  if (s.p >= s.end) return root;
+  expected(&s, "the end of the file");
+  json_node_unref(root);
+  return NULL;
+}
+
+/* --- lines: found again only when a message needs one --------------------------------------------------------------- */
+typedef struct {
+  const char *p;
+  int line;
+} Walk;
+
+static void walk_space(Walk *w) {
+  for (; *w->p && strchr(" \t\r\n", *w->p); w->p++) w->line += *w->p == '\n';
+}
+
+static void walk_string(Walk *w) {
+  for (w->p++; *w->p && *w->p != '"'; w->p++)
+    if (*w->p == '\\' && w->p[1]) w->p++;
+  if (*w->p) w->p++;
+}
+
+static void walk_value(Walk *w) {
+  int depth = 0;
+  do {
+    walk_space(w);
+    if (*w->p == '"') {
+      walk_string(w);
+    } else if (strchr("[{", *w->p)) {
+      depth += *w->p != '\0';
+      w->p += *w->p != '\0';
+    } else if (strchr("]}", *w->p)) {
+      depth--;
+      w->p++;
+    } else if (strchr(",:", *w->p)) {
+      w->p++;
+    } else {
+      while (*w->p && !strchr(" \t\r\n,:]}", *w->p)) w->p++;
+    }
+    walk_space(w);
+  } while (depth > 0 && *w->p);
+}
+
+/* Whether the key at the walk (decoded) is the first step of `path`; *rest is what follows. Moves over the key. */
+static gboolean walk_key_matches(Walk *w, const char *path, const char **rest) {
+  const char *start = w->p;
+  walk_string(w);
+  Scan s = {.p = start, .end = w->p};
+  char *key = scan_string(&s);
+  size_t n = key ? strlen(key) : 0;
+  gboolean match = key && strncmp(path, key, n) == 0 && (path[n] == '\0' || path[n] == '.' || path[n] == '[');
+  if (match) *rest = path + n + (path[n] == '.');
+  g_free(key);
+  return match;
+}
+
+/* Both move to the value that the first step of *path names; FALSE when there is none. */
+static gboolean walk_into_object(Walk *w, const char **path, int *line) {
+  for (w->p++, walk_space(w); *w->p == '"'; walk_space(w)) {
+    int key_line = w->line;
+    gboolean match = walk_key_matches(w, *path, path);
+    walk_space(w);
+    if (*w->p == ':') w->p++;
+    walk_space(w);
+    if (match) {
+      *line = key_line;
+      return TRUE;
+    }
+    walk_value(w);
+    if (*w->p == ',') w->p++;
+  }
+  return FALSE;
+}
+
+static gboolean walk_into_array(Walk *w, const char **path, int *line) {
+  char *end;
+  if (**path != '[') return FALSE;
+  guint64 index = g_ascii_strtoull(*path + 1, &end, 10);
+  if (*end != ']') return FALSE;
+  for (w->p++, walk_space(w); *w->p && *w->p != ']'; index--) {
+    if (index == 0) {
+      *path = end + 1 + (end[1] == '.');
+      *line = w->line;
+      return TRUE;
+    }
+    walk_value(w);
+    if (*w->p == ',') w->p++;
+    walk_space(w);
+  }
+  return FALSE;
+}
+
+int ms_json_locate(const char *text, const char *path) {
+  Walk w = {text, 1};
+  walk_space(&w);
+  int line = w.line;
+  gboolean found = TRUE;
+  while (*path && found) {
+    if (*w.p == '{') found = walk_into_object(&w, &path, &line);
+    else if (*w.p == '[') found = walk_into_array(&w, &path, &line);
+    else found = FALSE;
+  }
+  return line;
+}

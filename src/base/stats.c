@@ -1,0 +1,39 @@
+/* src/base/stats.c - order statistics and small combinatorics. */
+#include "base/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define PRODUCT_MAX 4096 /* factors multiplied one by one; beyond, log gamma is exact enough and does not take long */
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double ms_quantile(double *values, size_t n, double q) {
+  if (n == 0) return NAN;
+  qsort(values, n, sizeof *values, ascending);
+  double at = CLAMP(q, 0, 1) * (double)(n - 1);
+  size_t low = (size_t)at;
+  if (low + 1 >= n) return values[n - 1];
+  return values[low] + (at - (double)low) * (values[low + 1] - values[low]);
+}
+
+static double log_choose(double n, double k) {
+  int sign;
+  return lgamma_r(n + 1, &sign) - lgamma_r(k + 1, &sign) - lgamma_r(n - k + 1, &sign);
+}
+
+/* C(n - b, k) / C(n, k): the chance that a block of b items gets none of the k drawn. */
+static double chance_missed(double n, double b, double k) {
+  if (k > n - b) return 0;
+  if (k != floor(k) || k > PRODUCT_MAX) return exp(log_choose(n - b, k) - log_choose(n, k));
+  double chance = 1;
+  for (double i = 0; i < k; i++) chance *= (n - b - i) / (n - i);
+  return chance;
+}
+
+double ms_expected_blocks(double items, double k, double blocks) {
+  return blocks * (1 - chance_missed(items, items / blocks, k));
+}

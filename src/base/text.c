@@ -1,0 +1,125 @@
+/* src/base/text.c - numbers and tables for people. */
+#include "base/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* "12.34 GiB": the largest unit in which the printed number is at least 1. */
+static const char *scaled(double value, double step, const char *const *units, char *buf) {
+  int i = 0;
+  while (units[i + 1] && fabs(value) >= step * (1 - 1e-5)) {
+    value /= step;
+    i++;
+  }
+  const char *format = i == 0 && value == floor(value) ? "%.0f" : "%.2f";
+  char number[32];
+  if (fabs(value) >= 1e15) format = "%.3e";
+  g_ascii_formatd(number, sizeof number, format, value);
+  g_snprintf(buf, MS_TEXT, "%s%s%s", number, *units[i] ? " " : "", units[i]);
+  return buf;
+}
+
+/* TRUE when `value` has no ordinary text; then it is in buf. */
+static gboolean special(double value, char *buf) {
+  if (isfinite(value)) return FALSE;
+  g_strlcpy(buf, isnan(value) ? "unknown" : value > 0 ? "infinite" : "-infinite", MS_TEXT);
+  return TRUE;
+}
+
+const char *ms_text_bytes(double bytes_B, char *buf) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", NULL};
+  return special(bytes_B, buf) ? buf : scaled(bytes_B, 1024, units, buf);
+}
+
+const char *ms_text_count(double count, char *buf) {
+  static const char *const units[] = {"", "k", "M", "G", "T", "P", "E", NULL};
+  return special(count, buf) ? buf : scaled(count, 1000, units, buf);
+}
+
+const char *ms_text_seconds(double time_s, char *buf) {
+  static const char *const units[] = {"s", "ms", "us", "ns"};
+  if (special(time_s, buf)) return buf;
+  int i = 0;
+  while (i < 3 && time_s != 0 && fabs(time_s) < 1 - 1e-5) {
+    time_s *= 1000;
+    i++;
+  }
+  char number[32];
+  g_ascii_formatd(number, sizeof number, time_s == 0 ? "%.0f" : fabs(time_s) >= 1e15 ? "%.3e" : "%.2f", time_s);
+  g_snprintf(buf, MS_TEXT, "%s %s", number, units[i]);
+  return buf;
+}
+
+const char *ms_text_percent(double fraction, char *buf) {
+  if (special(fraction, buf)) return buf;
+  char number[32];
+  g_ascii_formatd(number, sizeof number, fabs(fraction) >= 1e12 ? "%.3e" : "%.1f", 100 * fraction);
+  g_snprintf(buf, MS_TEXT, "%s %%", number);
+  return buf;
+}
+
+/* --- tables ------------------------------------------------------------------------------------------------------- */
+struct MsTable {
+  GPtrArray *cells; /* the titles are the first row */
+  GArray *right;    /* gboolean per column */
+};
+
+MsTable *ms_table_new(void) {
+  MsTable *table = g_new0(MsTable, 1);
+  *table = (MsTable){g_ptr_array_new_with_free_func(g_free), g_array_new(FALSE, FALSE, sizeof(gboolean))};
+  return table;
+}
+
+void ms_table_column(MsTable *table, const char *title, gboolean right) {
+  g_ptr_array_add(table->cells, g_strdup(title));
+  g_array_append_val(table->right, right);
+}
+
+void ms_table_cell(MsTable *table, const char *text) { g_ptr_array_add(table->cells, g_strdup(text ? text : "")); }
+
+void ms_table_cellf(MsTable *table, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_ptr_array_add(table->cells, g_strdup_vprintf(format, args));
+  va_end(args);
+}
+
+static int width(const char *text) {
+  return g_utf8_validate(text, -1, NULL) ? (int)g_utf8_strlen(text, -1) : (int)strlen(text);
+}
+
+static int column_width(const MsTable *table, guint column) {
+  int widest = 0;
+  for (guint i = column; i < table->cells->len; i += table->right->len)
+    widest = MAX(widest, width(g_ptr_array_index(table->cells, i)));
+  return widest;
+}
+
+static void append_padded(GString *out, const char *text, int columns, gboolean right) {
+  int pad = MAX(0, columns - width(text));
+  if (right) g_string_append_printf(out, "%*s", pad, "");
+  g_string_append(out, text);
+  if (!right) g_string_append_printf(out, "%*s", pad, "");
+}
+
+static void end_line(GString *out) {
+  while (out->len && out->str[out->len - 1] == ' ') g_string_truncate(out, out->len - 1);
+  g_string_append_c(out, '\n');
+}
+
+char *ms_table_take(MsTable *table) {
+  guint n = table->right->len;
+  GString *out = g_string_new(NULL);
+  int *widths = g_new0(int, n + 1);
+  for (guint c = 0; c < n; c++) widths[c] = column_width(table, c);
+  for (guint i = 0; n && i < table->cells->len; i++) {
+    if (i % n) g_string_append(out, "  ");
+    append_padded(out, g_ptr_array_index(table->cells, i), widths[i % n], g_array_index(table->right, gboolean, i % n));
+    if (i % n == n - 1 || i + 1 == table->cells->len) end_line(out);
+  }
+  g_free(widths);
+  g_ptr_array_free(table->cells, TRUE);
+  g_array_free(table->right, TRUE);
+  g_free(table);
+  return g_string_free(out, FALSE);
+}
