@@ -1,0 +1,81 @@
+#include <math.h>
+#include <string.h>
+
+#include "report/report.h"
+
+/* One character cell of the picture: what to write and in which colour (a slot kind; -1 idle). */
+typedef struct {
+  char text;
+  gint8 kind;
+} Cell;
+
+static const char *const kind_colour[MS_N_SLOTS] = {
+    [MS_SLOT_F] = "\033[44;97m", [MS_SLOT_B] = "\033[42;30m", [MS_SLOT_I] = "\033[46;30m",
+    [MS_SLOT_W] = "\033[100;97m", [MS_SLOT_FB] = "\033[45;97m"};
+
+/* Narrow slots have room for one character: forward a digit, backward a letter (a = microbatch 0 modulo 10), the rest their kind. */
+static char glyph(const MsSlot *slot) {
+  switch (slot->kind) {
+  case MS_SLOT_F: return (char)('0' + slot->mb % 10);
+  case MS_SLOT_B:
+  case MS_SLOT_I: return (char)('a' + slot->mb % 10);
+  case MS_SLOT_W: return 'w';
+  default: return '*';
+  }
+}
+
+/* A slot over `width` cells: its letter and microbatch where they fit, '-' up to its end. */
+static void draw_wide(Cell *cell, int width, const MsSlot *slot) {
+  char label[48];
+  if (slot->kind == MS_SLOT_FB)
+    g_snprintf(label, sizeof label, "F%d+B%d", slot->mb, slot->mb2);
+  else
+    g_snprintf(label, sizeof label, "%s%d", slot->kind == MS_SLOT_I ? "B" : ms_slot_words[slot->kind], slot->mb);
+  if ((int)strlen(label) > width) g_snprintf(label, sizeof label, "%c%d", slot->kind == MS_SLOT_FB ? '*' : label[0], slot->mb % 10);
+  for (int i = 0, n = (int)strlen(label); i < width; i++) cell[i] = (Cell){i < n ? label[i] : '-', (gint8)slot->kind};
+}
+
+static void draw_row(Cell *cell, int width, double scale, const MsSlot *slot, int n, const double *start, const double *end) {
+  for (int i = 0; i < width; i++) cell[i] = (Cell){'.', -1};
+  for (int k = 0; k < n; k++) {
+    int from = (int)lround(start[k] * scale), to = MIN((int)lround(end[k] * scale), width);
+    if (from >= width || to <= from) continue;
+    if (to - from >= 2)
+      draw_wide(cell + from, to - from, &slot[k]);
+    else
+      cell[from] = (Cell){glyph(&slot[k]), (gint8)slot[k].kind};
+  }
+}
+
+static void append_row(GString *out, const Cell *cell, int width, gboolean colour) {
+  int kind = -1;
+  for (int i = 0; i < width; i++) {
+    if (colour && cell[i].kind != kind) g_string_append(out, cell[i].kind < 0 ? "\033[0m" : kind_colour[cell[i].kind]);
+    kind = cell[i].kind;
+    g_string_append_c(out, cell[i].text);
+  }
+  if (colour && kind >= 0) g_string_append(out, "\033[0m");
+  g_string_append_c(out, '\n');
+}
+
+char *ms_report_schedule(const MsSchedule *schedule, const MsScheduleRun *run, int width, unsigned flags) {
+  enum { LABEL = 11, MOST_COLUMNS_PER_UNIT = 6 };
+  GString *out = g_string_new(NULL);
+  double room = MAX(width - LABEL, 10);
+  double scale = run->makespan > 0 ? room / run->makespan : 1;
+  scale = scale >= 1 ? MIN(floor(scale), MOST_COLUMNS_PER_UNIT) : scale;
+  int cells = MIN((int)ceil(run->makespan * scale), (int)room);
+  g_autofree Cell *cell = g_new(Cell, MAX(cells, 1));
+  for (int s = 0, base = 0; s < schedule->stages; base += schedule->n[s++]) {
+    draw_row(cell, cells, scale, schedule->slot[s], schedule->n[s], run->start + base, run->end + base);
+    g_string_append_printf(out, "stage %-*d", LABEL - 6, s);
+    append_row(out, cell, cells, (flags & MS_REPORT_COLOUR) != 0);
+  }
+  g_string_append_printf(out, "%*s", LABEL, "");
+  if (scale >= 1)
+    g_string_append_printf(out, "1 unit of time = %g column%s; F forward, B backward%s, number = microbatch, . idle\n", scale, scale > 1 ? "s" : "",
+                           ", W weight gradient");
+  else
+    g_string_append_printf(out, "1 column = %.3g units of time; digit forward, letter backward (a = 0), w weight gradient, * pair, . idle\n", 1 / scale);
+  return g_string_free(out, FALSE);
+}

@@ -1,0 +1,366 @@
+#include "study/validate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/stats.h"
+#include "base/units.h"
+
+const char *const ms_metric_words[] = {"step_time", "peak_memory", NULL};
+const char *const ms_by_words[] = {"none", "gpu", "model", "source", NULL};
+
+enum { MAX_WALK_DEPTH = 16 };
+
+typedef struct { /* one file; a worker fills what stands under the line */
+  char *file;
+  MsJson *doc;   /* NULL when the file is broken: `message` says how */
+  const MsValidateOptions *options;
+  GAsyncQueue *done;
+  /* --- */
+  char *message; /* why it could not be predicted */
+  gboolean predicted, feasible, oom_measured;
+  guint n_rows;
+  MsValidateRow row[MS_N_METRICS];
+} Job;
+
+static void row_clear(MsValidateRow *row) {
+  g_free(row->name);
+  g_free(row->file);
+  for (int i = 0; i < MS_N_BYS; i++) g_free(row->label[i]);
+}
+
+void ms_validate_options_init(MsValidateOptions *options) {
+  *options = (MsValidateOptions){.fidelity = MS_FIDELITY_FULL, .by = MS_BY_NOTHING};
+}
+
+/* --- finding files ------------------------------------------------------------------------------------------------------ */
+static gint compare_text(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static gboolean walk(const char *folder, int depth, GPtrArray *files, GError **error) {
+  g_autoptr(GError) inner = NULL;
+  g_autoptr(GDir) dir = g_dir_open(folder, 0, &inner);
+  if (!dir) {
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, inner->message);
+    return FALSE;
+  }
+  g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+  const char *entry;
+  while ((entry = g_dir_read_name(dir))) g_ptr_array_add(names, g_strdup(entry));
+  g_ptr_array_sort(names, compare_text);
+  for (guint i = 0; i < names->len; i++) {
+    const char *name = g_ptr_array_index(names, i);
+    g_autofree char *path = g_build_filename(folder, name, NULL);
+    if (name[0] == '.') continue;
+    if (g_file_test(path, G_FILE_TEST_IS_DIR)) {
+      if (depth < MAX_WALK_DEPTH && !walk(path, depth + 1, files, error)) return FALSE;
+    } else if (g_str_has_suffix(name, ".json")) {
+      g_ptr_array_add(files, g_steal_pointer(&path));
+    }
+  }
+  return TRUE;
+}
+
+/* --- one file ------------------------------------------------------------------------------------------------------------ */
+static gboolean has_measured(const MsJson *doc) {
+  JsonNode *root = ms_json_root(doc);
+  if (!root || !JSON_NODE_HOLDS_OBJECT(root)) return FALSE;
+  JsonNode *measured = json_object_get_member(json_node_get_object(root), "measured");
+  return measured && JSON_NODE_HOLDS_OBJECT(measured);
+}
+
+/* The folder that names the source: the parent, or the one above "loose" and "memory". */
+static char *source_of(const char *file) {
+  g_autofree char *parent = g_path_get_dirname(file);
+  char *name = g_path_get_basename(parent);
+  if (g_str_equal(name, "loose") || g_str_equal(name, "memory")) {
+    g_autofree char *above = g_path_get_dirname(parent);
+    g_free(name);
+    name = g_path_get_basename(above);
+  }
+  return name;
+}
+
+static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *from, double measured, double predicted) {
+  if (!(measured > 0) || !isfinite(predicted)) return;
+  MsValidateRow *row = &job->row[job->n_rows++];
+  row->name = g_strdup(s->name);
+  row->file = g_strdup(job->file);
+  row->label[MS_BY_GPU] = g_strdup(s->hardware->name);
+  row->label[MS_BY_MODEL] = g_strdup(s->model->name);
+  row->label[MS_BY_SOURCE] = source_of(job->file);
+  row->metric = metric;
+  row->from = from;
+  row->measured = measured;
+  row->predicted = predicted;
+  row->error = predicted / measured - 1;
+  row->weight = isnan(s->measured.weight) ? 1 : s->measured.weight;
+  row->rounding = s->measured.rounding;
+  row->counted = job->options->all || row->weight > 0;
+}
+
+/* The first time that is given; a rate becomes the step time it stands for. */
+static void compare_time(Job *job, const MsScenario *s, const MsResult *r) {
+  const MsMeasured *m = &s->measured;
+  if (!isnan(m->step_time_s)) {
+    add_row(job, s, MS_METRIC_STEP_TIME, "step_time_s", m->step_time_s, r->step_time_s);
+  } else if (!isnan(m->tokens_per_s_per_gpu)) {
+    double tokens = (double)s->training.global_batch_size * s->training.seq_length;
+    add_row(job, s, MS_METRIC_STEP_TIME, "tokens_per_s_per_gpu", tokens / (m->tokens_per_s_per_gpu * s->gpus), r->step_time_s);
+  } else if (!isnan(m->tflops_per_gpu) && g_strcmp0(m->flops_convention, "causal-half") == 0) {
+    add_row(job, s, MS_METRIC_STEP_TIME, "tflops_per_gpu", r->step_time_s * r->tflops_per_gpu / m->tflops_per_gpu, r->step_time_s);
+  }
+}
+
+static void compare_memory(Job *job, const MsScenario *s, const MsResult *r) {
+  const MsMemory *memory = r->memory;
+  if (isnan(s->measured.peak_memory_GiB) || !memory || memory->stages < 1) return;
+  const char *rank = s->measured.memory_rank;
+  int stage = memory->peak_stage;
+  if (g_strcmp0(rank, "0") == 0) stage = 0;
+  if (g_strcmp0(rank, "last") == 0) stage = memory->stages - 1;
+  add_row(job, s, MS_METRIC_PEAK_MEMORY, "peak_memory_GiB", s->measured.peak_memory_GiB, memory->stage[stage].peak_B / MS_GIB);
+}
+
+static void job_predict(Job *job) {
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsScenario) scenario = ms_scenario_from_doc(job->doc, &error);
+  g_autoptr(MsResult) result = scenario ? ms_simulate(scenario, job->options->fidelity, NULL, &error) : NULL;
+  if (!result) {
+    job->message = g_strdup(error ? error->message : "no reason given");
+    return;
+  }
+  job->predicted = TRUE;
+  job->feasible = result->feasible;
+  job->oom_measured = scenario->measured.out_of_memory;
+  if (job->oom_measured) return; /* it did not run: nothing but feasibility to compare */
+  compare_time(job, scenario, result);
+  compare_memory(job, scenario, result);
+}
+
+static void job_run(gpointer data, gpointer unused) {
+  (void)unused;
+  Job *job = data;
+  if (job->doc && !ms_interrupted()) job_predict(job);
+  g_async_queue_push(job->done, job);
+}
+
+/* --- all files ------------------------------------------------------------------------------------------------------------ */
+static void job_clear(gpointer data) {
+  Job *job = data;
+  for (guint r = 0; r < job->n_rows; r++) row_clear(&job->row[r]);
+  g_free(job->file);
+  g_free(job->message);
+  ms_json_free(job->doc);
+}
+
+static gboolean collect_file(const char *file, GArray *jobs, GError **error) {
+  g_autoptr(MsJson) doc = ms_json_load(file, error);
+  if (!doc) return FALSE;
+  if (!has_measured(doc))
+    return ms_input_error(error, file, 0, NULL, "no `measured` section: nothing to compare a prediction with");
+  Job job = {.file = g_strdup(file), .doc = g_steal_pointer(&doc)};
+  g_array_append_val(jobs, job);
+  return TRUE;
+}
+
+static gboolean collect_folder(const char *folder, GArray *jobs, GError **error) {
+  g_autoptr(GPtrArray) found = g_ptr_array_new_with_free_func(g_free);
+  if (!walk(folder, 0, found, error)) return FALSE;
+  for (guint i = 0; i < found->len; i++) {
+    const char *file = g_ptr_array_index(found, i);
+    g_autoptr(GError) broken = NULL;
+    g_autoptr(MsJson) doc = ms_json_load(file, &broken);
+    if (doc && !has_measured(doc)) continue;
+    Job job = {.file = g_strdup(file), .doc = g_steal_pointer(&doc), .message = broken ? g_strdup(broken->message) : NULL};
+    g_array_append_val(jobs, job);
+  }
+  return TRUE;
+}
+
+/* The files that are validation scenarios; one named by the user must be one, a broken one in a folder counts as refused. */
+static gboolean collect(const char *const *paths, GArray *jobs, GError **error) {
+  for (; *paths; paths++) {
+    gboolean ok = g_file_test(*paths, G_FILE_TEST_IS_DIR) ? collect_folder(*paths, jobs, error) : collect_file(*paths, jobs, error);
+    if (!ok) return FALSE;
+  }
+  if (jobs->len > 0) return TRUE;
+  g_set_error_literal(error, MS_ERROR, MS_ERROR_INPUT, "no scenario with a `measured` section found");
+  return FALSE;
+}
+
+static gboolean run_jobs(Job *jobs, guint n, const MsValidateOptions *options, GError **error) {
+  g_autoptr(GAsyncQueue) done = g_async_queue_new();
+  int threads = options->threads > 0 ? options->threads : (int)g_get_num_processors();
+  ms_data_dir(); /* resolved once, before there are threads */
+  GThreadPool *pool = g_thread_pool_new(job_run, NULL, threads, TRUE, NULL);
+  if (!pool) {
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "cannot start threads");
+    return FALSE;
+  }
+  for (guint i = 0; i < n; i++) {
+    jobs[i].options = options;
+    jobs[i].done = done;
+    g_thread_pool_push(pool, &jobs[i], NULL);
+  }
+  MsProgress *progress = options->progress ? ms_progress_begin("validate", n) : NULL;
+  for (guint i = 0; i < n; i++) {
+    Job *job = g_async_queue_pop(done);
+    if (progress) ms_progress_update(progress, i + 1, job->file);
+  }
+  ms_progress_end(progress);
+  g_thread_pool_free(pool, FALSE, TRUE);
+  if (ms_interrupted()) {
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "interrupted: a summary over some of the files would mislead, none is printed");
+    return FALSE;
+  }
+  return TRUE;
+}
+
+/* --- summaries ------------------------------------------------------------------------------------------------------------ */
+MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n) {
+  MsErrorSummary s = {n, NAN, NAN, NAN, NAN, NAN};
+  if (n == 0) return s;
+  g_autofree double *ape = g_new(double, n);
+  double sum = 0, bias = 0, weighted = 0, weight_sum = 0;
+  for (guint i = 0; i < n; i++) {
+    double weight = weights ? weights[i] : 1;
+    ape[i] = fabs(errors[i]);
+    sum += ape[i];
+    bias += errors[i];
+    weighted += weight * ape[i];
+    weight_sum += weight;
+  }
+  s.mape = sum / n;
+  s.bias = bias / n;
+  if (weight_sum > 0) s.weighted_mape = weighted / weight_sum;
+  s.median_ape = ms_quantile(ape, n, 0.5);
+  s.p90_ape = ms_quantile(ape, n, 0.9);
+  return s;
+}
+
+/* Over the counted rows of `metric`, all of them or those of one group. */
+static MsErrorSummary summarise(const MsValidation *v, MsMetric metric, MsValidateBy by, const char *group) {
+  g_autofree double *errors = g_new(double, v->n_rows + 1), *weights = g_new(double, v->n_rows + 1);
+  guint n = 0;
+  for (guint i = 0; i < v->n_rows; i++) {
+    const MsValidateRow *row = &v->rows[i];
+    if (!row->counted || row->metric != metric || (group && strcmp(row->label[by], group))) continue;
+    errors[n] = row->error;
+    weights[n++] = row->weight;
+  }
+  return ms_error_summary(errors, weights, n);
+}
+
+static void make_groups(MsValidation *v, MsValidateBy by) {
+  if (by == MS_BY_NOTHING) return;
+  g_autoptr(GPtrArray) names = g_ptr_array_new();
+  for (guint i = 0; i < v->n_rows; i++)
+    if (v->rows[i].counted && !g_ptr_array_find_with_equal_func(names, v->rows[i].label[by], g_str_equal, NULL))
+      g_ptr_array_add(names, v->rows[i].label[by]);
+  g_ptr_array_sort(names, compare_text);
+  v->n_groups = names->len;
+  v->groups = g_new0(MsValidateGroup, names->len + 1);
+  for (guint g = 0; g < names->len; g++) {
+    v->groups[g].name = g_strdup(g_ptr_array_index(names, g));
+    for (int m = 0; m < MS_N_METRICS; m++) v->groups[g].metric[m] = summarise(v, m, by, v->groups[g].name);
+  }
+}
+
+/* The message without its file and line, numbers as '#', so that the same reason counts once. */
+static char *reason_of(const char *message, const char *file) {
+  if (g_str_has_prefix(message, file) && message[strlen(file)] == ':') {
+    message += strlen(file) + 1;
+    const char *p = message;
+    while (g_ascii_isdigit(*p)) p++;
+    if (p > message && *p == ':') message = p + 1;
+  }
+  while (*message == ' ') message++;
+  GString *out = g_string_new(NULL);
+  for (const char *p = message; *p;) {
+    gboolean starts = p == message || !(g_ascii_isalnum(p[-1]) || strchr("-_.", p[-1]));
+    if (starts && g_ascii_isdigit(*p)) {
+      while (g_ascii_isdigit(*p) || (*p == '.' && g_ascii_isdigit(p[1]))) p++;
+      g_string_append_c(out, '#');
+    } else {
+      g_string_append_c(out, *p++);
+    }
+  }
+  return g_string_free(out, FALSE);
+}
+
+static gint compare_refusals(gconstpointer a, gconstpointer b) {
+  const MsValidateRefusal *x = a, *y = b;
+  return x->n != y->n ? (x->n < y->n ? 1 : -1) : strcmp(x->reason, y->reason);
+}
+
+static void count_refusal(GArray *refusals, const Job *job) {
+  g_autofree char *reason = reason_of(job->message, job->file);
+  for (guint i = 0; i < refusals->len; i++) {
+    MsValidateRefusal *r = &g_array_index(refusals, MsValidateRefusal, i);
+    if (g_str_equal(r->reason, reason)) {
+      r->n++;
+      return;
+    }
+  }
+  MsValidateRefusal r = {g_steal_pointer(&reason), g_strdup(job->message), 1};
+  g_array_append_val(refusals, r);
+}
+
+static void gather(MsValidation *v, Job *jobs, guint n) {
+  GArray *rows = g_array_new(FALSE, FALSE, sizeof(MsValidateRow));
+  GArray *refusals = g_array_new(FALSE, FALSE, sizeof(MsValidateRefusal));
+  v->files = n;
+  for (guint i = 0; i < n; i++) {
+    Job *job = &jobs[i];
+    if (!job->predicted) {
+      v->refused++;
+      count_refusal(refusals, job);
+      continue;
+    }
+    v->predicted++;
+    if (job->oom_measured) {
+      v->oom_measured++;
+      if (!job->feasible) v->oom_agreed++;
+    } else {
+      v->fit_measured++;
+      if (!job->feasible) v->fit_refused++;
+      if (job->n_rows == 0) v->nothing_to_compare++;
+    }
+    g_array_append_vals(rows, job->row, job->n_rows);
+    job->n_rows = 0; /* moved */
+  }
+  g_array_sort(refusals, compare_refusals);
+  v->n_rows = rows->len;
+  v->rows = (MsValidateRow *)g_array_free(rows, FALSE);
+  v->n_refusals = refusals->len;
+  v->refusals = (MsValidateRefusal *)g_array_free(refusals, FALSE);
+}
+
+MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *options, GError **error) {
+  gint64 begin_us = g_get_monotonic_time();
+  g_autoptr(GArray) jobs = g_array_new(FALSE, TRUE, sizeof(Job));
+  g_array_set_clear_func(jobs, job_clear);
+  if (!collect(paths, jobs, error) || !run_jobs((Job *)jobs->data, jobs->len, options, error)) return NULL;
+  MsValidation *v = g_new0(MsValidation, 1);
+  gather(v, (Job *)jobs->data, jobs->len);
+  for (int m = 0; m < MS_N_METRICS; m++) v->metric[m] = summarise(v, m, MS_BY_NOTHING, NULL);
+  make_groups(v, options->by);
+  v->elapsed_s = (double)(g_get_monotonic_time() - begin_us) * 1e-6;
+  return v;
+}
+
+void ms_validation_free(MsValidation *v) {
+  if (!v) return;
+  for (guint i = 0; i < v->n_rows; i++) row_clear(&v->rows[i]);
+  for (guint i = 0; i < v->n_groups; i++) g_free(v->groups[i].name);
+  for (guint i = 0; i < v->n_refusals; i++) {
+    g_free(v->refusals[i].reason);
+    g_free(v->refusals[i].example);
+  }
+  g_free(v->rows);
+  g_free(v->groups);
+  g_free(v->refusals);
+  g_free(v);
+}
