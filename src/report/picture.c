@@ -71,11 +71,11 @@ char *ms_report_schedule(const MsSchedule *schedule, const MsScheduleRun *run, i
     g_string_append_printf(out, "stage %-*d", LABEL - 6, s);
     append_row(out, cell, cells, (flags & MS_REPORT_COLOUR) != 0);
   }
-  g_string_append_printf(out, "%*s", LABEL, "");
   if (scale >= 1)
-    g_string_append_printf(out, "1 unit of time = %g column%s; F forward, B backward%s, number = microbatch, . idle\n", scale, scale > 1 ? "s" : "",
-                           ", W weight gradient");
+    g_string_append_printf(out, "%*sone unit of time = %g columns\n", LABEL, "", scale);
   else
-    g_string_append_printf(out, "1 column = %.3g units of time; digit forward, letter backward (a = 0), w weight gradient, * pair, . idle\n", 1 / scale);
+    g_string_append_printf(out, "%*sone column = %.3g units of time\n", LABEL, "", 1 / scale);
+  g_string_append_printf(out, "%*sFn forward, Bn backward, Wn weight gradient of microbatch n, - its rest, . idle\n", LABEL, "");
+  g_string_append_printf(out, "%*swhere only one character fits: digit forward, letter backward (a is 0), w weight gradient, * both\n", LABEL, "");
   return g_string_free(out, FALSE);
 }

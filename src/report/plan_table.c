@@ -1,0 +1,139 @@
+#include <math.h>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "report/report.h"
+
+enum { FEW_REFUSALS = 20 };
+
+/* --- table ---------------------------------------------------------------------------------------------------------------- */
+static char *recompute_text(const MsRecomputeSpec *r) {
+  if (r->granularity != MS_RECOMPUTE_SELECTIVE) return g_strdup(ms_recompute_words[r->granularity]);
+  GString *out = g_string_new(NULL);
+  for (int i = 0; ms_recompute_module_words[i]; i++)
+    if (r->modules & (1u << i)) g_string_append_printf(out, "%s%s", out->len ? "+" : "", ms_recompute_module_words[i]);
+  if (!out->len) g_string_append(out, "none");
+  return g_string_free(out, FALSE);
+}
+
+static double exposed_fraction(const MsResult *r) { return r->step_time_s > 0 ? r->time.exposed_comm_s / r->step_time_s : NAN; }
+static double bubble_fraction(const MsResult *r) { return r->step_time_s > 0 ? r->time.bubble_s / r->step_time_s : NAN; }
+
+static void percent_cell(MsTable *table, double fraction) {
+  if (isnan(fraction))
+    ms_table_cell(table, "-");
+  else
+    ms_table_cellf(table, "%.1f", 100 * fraction);
+}
+
+static void entry_row(MsTable *table, int place, const MsPlanEntry *e) {
+  char buf[MS_TEXT];
+  const MsLayoutSpec *l = &e->scenario->layout;
+  const MsResult *r = e->result;
+  const int number[] = {place, l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, r->dp, e->scenario->training.micro_batch_size};
+  for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_cellf(table, "%d", number[i]);
+  ms_table_cell(table, ms_precision_words[e->scenario->training.precision]);
+  ms_table_cell(table, ms_schedule_words[l->schedule]);
+  g_autofree char *recompute = recompute_text(&e->scenario->options.recompute);
+  ms_table_cell(table, recompute);
+  ms_table_cell(table, ms_text_seconds(r->step_time_s, buf));
+  ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
+  percent_cell(table, r->mfu);
+  ms_table_cellf(table, "%.1f", r->memory ? r->memory->stage[r->memory->peak_stage].device_B / MS_GIB : NAN);
+  percent_cell(table, exposed_fraction(r));
+  percent_cell(table, bubble_fraction(r));
+}
+
+static void append_ranking(GString *out, const MsPlan *plan) {
+  static const char *const left[] = {"precision", "schedule", "recompute"};
+  static const char *const number[] = {"#", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "mbs"};
+  static const char *const figure[] = {"step time", "tokens/s/GPU", "MFU %", "GiB", "comm %", "bubble %"};
+  MsTable *table = ms_table_new();
+  for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_column(table, number[i], TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS(left); i++) ms_table_column(table, left[i], FALSE);
+  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
+  for (int i = 0; i < plan->n_best; i++) entry_row(table, i + 1, &plan->best[i]);
+  g_autofree char *text = ms_table_take(table);
+  g_string_append(out, text);
+}
+
+static void append_refusals(GString *out, const MsPlan *plan) {
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "refused by", FALSE);
+  ms_table_column(table, "layouts", TRUE);
+  ms_table_column(table, "nearest miss", FALSE);
+  for (int i = 0; i < plan->n_refusals && i < FEW_REFUSALS; i++) {
+    ms_table_cell(table, plan->refusals[i].name);
+    ms_table_cellf(table, "%" G_GUINT64_FORMAT, plan->refusals[i].count);
+    ms_table_cell(table, plan->refusals[i].example ? plan->refusals[i].example : "-");
+  }
+  g_autofree char *text = ms_table_take(table);
+  g_string_append_printf(out, "\n%s", text);
+  if (plan->n_refusals > FEW_REFUSALS) g_string_append_printf(out, "... and %d more rules\n", plan->n_refusals - FEW_REFUSALS);
+}
+
+static void append_hint(GString *out, const MsRequest *request, const MsPlan *plan) {
+  const MsPlanEntry *best = &plan->best[0];
+  if (best->result->bottleneck) g_string_append_printf(out, "\nbest: %s\n", best->result->bottleneck);
+  g_string_append_printf(out, "next: `moesim plan %s --top 1 --json` prints its complete scenario under best[0].scenario, to keep and to `moesim run`\n",
+                         request->base->file ? request->base->file : "REQUEST");
+}
+
+char *ms_report_plan(const MsRequest *request, const MsPlan *plan, unsigned flags) {
+  GString *out = g_string_new(NULL);
+  char buf[MS_TEXT];
+  gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
+  const MsScenario *base = request->base;
+  g_string_append_printf(out, "%s%s%s: %s on %d x %s, sequence %d, batch %d\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "", base->name,
+                         flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, base->gpus, base->hardware->name, base->training.seq_length,
+                         base->training.global_batch_size);
+  g_string_append_printf(out, "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT " fit into %s, %" G_GUINT64_FORMAT
+                         " cut by a proven bound, %" G_GUINT64_FORMAT " simulated%s\n\n",
+                         plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->pruned, plan->simulated,
+                         plan->interrupted ? "; INTERRUPTED, the ranking may miss better ones" : "");
+  if (plan->n_best > 0)
+    append_ranking(out, plan);
+  else
+    g_string_append(out, "nothing feasible\n");
+  if ((explain || plan->n_best == 0) && plan->n_refusals > 0) append_refusals(out, plan);
+  if (plan->n_best > 0) append_hint(out, request, plan);
+  return g_string_free(out, FALSE);
+}
+
+/* --- JSON ----------------------------------------------------------------------------------------------------------------- */
+static void write_refusals(const MsPlan *plan, MsJsonOut *out) {
+  ms_json_out_array(out, "refused");
+  for (int i = 0; i < plan->n_refusals; i++) {
+    ms_json_out_object(out, NULL);
+    ms_json_out_string(out, "rule", plan->refusals[i].name);
+    ms_json_out_int(out, "count", (gint64)plan->refusals[i].count);
+    ms_json_out_string(out, "example", plan->refusals[i].example);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+}
+
+char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "request", request->base->name);
+  ms_json_out_int(out, "searched", (gint64)plan->searched);
+  ms_json_out_int(out, "valid", (gint64)plan->valid);
+  ms_json_out_int(out, "feasible", (gint64)plan->feasible);
+  ms_json_out_int(out, "pruned", (gint64)plan->pruned);
+  ms_json_out_int(out, "simulated", (gint64)plan->simulated);
+  ms_json_out_double(out, "elapsed_s", plan->elapsed_s);
+  ms_json_out_bool(out, "interrupted", plan->interrupted);
+  ms_json_out_double(out, "memory_limit_B", plan->memory_limit_B);
+  write_refusals(plan, out);
+  ms_json_out_array(out, "best");
+  for (int i = 0; i < plan->n_best; i++) {
+    ms_json_out_object(out, NULL);
+    ms_result_write_members(plan->best[i].result, out);
+    ms_scenario_write(plan->best[i].scenario, "scenario", out);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}

@@ -1,0 +1,218 @@
+#include <math.h>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "report/report.h"
+
+enum { FEW_STAGES = 16, FEW_ORIGINS = 12 };
+
+static void heading(GString *out, unsigned flags, const char *text) {
+  if (flags & MS_REPORT_COLOUR)
+    g_string_append_printf(out, "\033[1m%s\033[0m", text);
+  else
+    g_string_append(out, text);
+}
+
+static void append_table(GString *out, MsTable *table) {
+  g_autofree char *text = ms_table_take(table);
+  g_string_append(out, text);
+}
+
+static void cell_seconds(MsTable *table, double time_s) {
+  char buf[MS_TEXT];
+  ms_table_cell(table, ms_text_seconds(time_s, buf));
+}
+
+static void cell_percent(MsTable *table, double fraction) {
+  char buf[MS_TEXT];
+  ms_table_cell(table, ms_text_percent(fraction, buf));
+}
+
+/* --- heading ------------------------------------------------------------------------------------------------------------ */
+static void append_scenario(GString *out, const MsScenario *s) {
+  g_string_append_printf(out, "  %s on %d x %s, %s, sequence %d, batch %d\n", s->model->name, s->gpus, s->hardware->name,
+                         ms_precision_words[s->training.precision], s->training.seq_length, s->training.global_batch_size);
+  const MsLayoutSpec *l = &s->layout;
+  g_string_append_printf(out, "  tp %d  cp %d  pp %d  vpp %d  ep %d  etp %d  micro-batch %d  %s\n", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp,
+                         s->training.micro_batch_size, ms_schedule_words[l->schedule]);
+}
+
+static void append_headline(GString *out, const MsResult *r) {
+  char a[MS_TEXT], b[MS_TEXT];
+  g_string_append_printf(out, "  step time    %s", ms_text_seconds(r->step_time_s, a));
+  if (r->band > 0) g_string_append_printf(out, " +-%s", ms_text_percent(r->band, a));
+  if (r->step_time_lower_s > 0) g_string_append_printf(out, "   (lower bound %s)", ms_text_seconds(r->step_time_lower_s, b));
+  g_string_append_printf(out, "\n  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU   MFU %s\n", r->tokens_per_s_per_gpu, r->tflops_per_gpu,
+                         ms_text_percent(r->mfu, a));
+  g_string_append_printf(out, "  batches      %d microbatches per replica, dp %d, edp %d\n", r->microbatches, r->dp, r->edp);
+}
+
+/* --- time --------------------------------------------------------------------------------------------------------------- */
+static double parts_sum(const MsTimeParts *t) {
+  return t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s;
+}
+
+static void part_row(MsTable *table, const char *name, double time_s, double whole_s) {
+  ms_table_cell(table, name);
+  cell_seconds(table, time_s);
+  cell_percent(table, whole_s > 0 ? time_s / whole_s : NAN);
+}
+
+static void append_parts(GString *out, const MsTimeParts *t) {
+  static const char *const family[] = {"    GEMM", "    grouped GEMM", "    attention", "    memory-bound"};
+  double whole_s = parts_sum(t);
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  where the time goes (mean over stages)", FALSE);
+  ms_table_column(table, "time", TRUE);
+  ms_table_column(table, "share", TRUE);
+  part_row(table, "  compute", t->compute_s, whole_s);
+  for (guint f = 0; f < G_N_ELEMENTS(family); f++)
+    if (t->family_s[f] > 0) part_row(table, family[f], t->family_s[f], whole_s);
+  part_row(table, "  exposed communication", t->exposed_comm_s, whole_s);
+  part_row(table, "  pipeline bubble", t->bubble_s, whole_s);
+  part_row(table, "  host", t->host_s, whole_s);
+  part_row(table, "  optimizer", t->optimizer_s, whole_s);
+  part_row(table, "  other", t->other_s, whole_s);
+  part_row(table, "  sum", whole_s, whole_s);
+  append_table(out, table);
+}
+
+static void append_comm(GString *out, const MsTimeParts *t) {
+  double total_s = 0;
+  for (int c = 0; c < MS_N_COMMS; c++) total_s += t->comm_total_s[c];
+  if (!(total_s > 0)) return;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  communication", FALSE);
+  ms_table_column(table, "total", TRUE);
+  ms_table_column(table, "exposed", TRUE);
+  ms_table_column(table, "hidden", TRUE);
+  for (int c = 0; c < MS_N_COMMS; c++) {
+    if (!(t->comm_total_s[c] > 0)) continue;
+    ms_table_cellf(table, "  %s", ms_comm_words[c]);
+    cell_seconds(table, t->comm_total_s[c]);
+    cell_seconds(table, t->comm_exposed_s[c]);
+    cell_percent(table, 1 - t->comm_exposed_s[c] / t->comm_total_s[c]);
+  }
+  g_string_append_c(out, '\n');
+  append_table(out, table);
+}
+
+static void append_stages(GString *out, const MsResult *r) {
+  static const char *const column[] = {"compute", "exposed", "bubble", "host", "optimizer", "other", "sum"};
+  if (!r->stage_time) return;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  stage", TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  for (int s = 0; s < r->stages; s++) {
+    const MsTimeParts *t = &r->stage_time[s];
+    const double value[] = {t->compute_s, t->exposed_comm_s, t->bubble_s, t->host_s, t->optimizer_s, t->other_s, parts_sum(t)};
+    ms_table_cellf(table, "%d", s);
+    for (guint i = 0; i < G_N_ELEMENTS(value); i++) cell_seconds(table, value[i]);
+  }
+  g_string_append_c(out, '\n');
+  append_table(out, table);
+}
+
+static gint by_time(gconstpointer a, gconstpointer b) {
+  double x = (*(const MsOrigin *const *)a)->time_s, y = (*(const MsOrigin *const *)b)->time_s;
+  return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static void append_origins(GString *out, const MsResult *r) {
+  if (r->n_origins == 0) return;
+  g_autoptr(GPtrArray) order = g_ptr_array_new();
+  for (int i = 0; i < r->n_origins; i++) g_ptr_array_add(order, &r->origins[i]);
+  g_ptr_array_sort(order, by_time);
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  numbers from", FALSE);
+  ms_table_column(table, "time", TRUE);
+  ms_table_column(table, "form", FALSE);
+  ms_table_column(table, "residual p90", TRUE);
+  ms_table_column(table, "data", FALSE);
+  for (guint i = 0; i < order->len && i < FEW_ORIGINS; i++) {
+    const MsOrigin *o = g_ptr_array_index(order, i);
+    ms_table_cellf(table, "  %s", o->op);
+    cell_seconds(table, o->time_s);
+    ms_table_cell(table, o->curve ? ms_curve_form_words[o->curve->form] : "data sheet");
+    cell_percent(table, o->curve ? o->curve->provenance.residual_p90 : NAN);
+    ms_table_cell(table, o->curve && o->curve->provenance.data ? o->curve->provenance.data : "-");
+  }
+  g_string_append_c(out, '\n');
+  append_table(out, table);
+  if (order->len > FEW_ORIGINS) g_string_append_printf(out, "  ... and %u more\n", order->len - FEW_ORIGINS);
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------------- */
+typedef struct {
+  const char *name;
+  size_t offset;
+} Component;
+static const Component components[] = {
+    {"parameters", offsetof(MsStageMemory, parameters_B)}, {"gradients", offsetof(MsStageMemory, gradients_B)},
+    {"optimizer", offsetof(MsStageMemory, optimizer_B)},   {"activations", offsetof(MsStageMemory, activations_B)},
+    {"transient", offsetof(MsStageMemory, transient_B)},   {"buffers", offsetof(MsStageMemory, buffers_B)},
+    {"peak", offsetof(MsStageMemory, peak_B)},             {"reserve", offsetof(MsStageMemory, reserved_B)},
+    {"device", offsetof(MsStageMemory, device_B)},
+};
+enum { FIRST_SUM = 6 }; /* components before it add up to the peak */
+
+static double component_B(const MsStageMemory *stage, int c) { return *(const double *)((const char *)stage + components[c].offset); }
+
+static const char *dominant(const MsStageMemory *stage) {
+  int best = 0;
+  for (int c = 1; c < FIRST_SUM; c++)
+    if (component_B(stage, c) > component_B(stage, best)) best = c;
+  return components[best].name;
+}
+
+char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) {
+  char buf[MS_TEXT];
+  GString *out = g_string_new(NULL);
+  if (memory->stages < 1) return g_string_free(out, FALSE);
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  GiB on stage", TRUE);
+  for (guint c = 0; c < G_N_ELEMENTS(components); c++) ms_table_column(table, components[c].name, TRUE);
+  ms_table_column(table, "at the peak", FALSE);
+  for (int s = 0; s < memory->stages; s++) {
+    if (s >= max_rows && s != memory->peak_stage) continue;
+    const MsStageMemory *stage = &memory->stage[s];
+    ms_table_cellf(table, "%s%d", s == memory->peak_stage ? "*" : "", s);
+    for (guint c = 0; c < G_N_ELEMENTS(components); c++) ms_table_cellf(table, "%.2f", component_B(stage, (int)c) / MS_GIB);
+    ms_table_cell(table, stage->peak_where ? stage->peak_where : "-");
+  }
+  append_table(out, table);
+  if (memory->stages > max_rows) g_string_append_printf(out, "  %d stages; the first %d and the peak are shown\n", memory->stages, max_rows);
+  const MsStageMemory *peak = &memory->stage[memory->peak_stage];
+  g_string_append_printf(out, "  * largest: stage %d needs %s", memory->peak_stage, ms_text_bytes(peak->device_B, buf));
+  g_string_append_printf(out, " of %s", ms_text_bytes(capacity_B, buf));
+  if (capacity_B > 0) g_string_append_printf(out, " (%s)", ms_text_percent(peak->device_B / capacity_B, buf));
+  g_string_append_printf(out, ", mostly %s\n", dominant(peak));
+  return g_string_free(out, FALSE);
+}
+
+/* --- all together --------------------------------------------------------------------------------------------------------- */
+char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned flags) {
+  GString *out = g_string_new(NULL);
+  gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
+  heading(out, flags, r->name ? r->name : "scenario");
+  g_string_append_printf(out, "   [%s, %" G_GUINT64_FORMAT " events]\n", ms_fidelity_words[r->fidelity], r->events);
+  if (scenario) append_scenario(out, scenario);
+  if (!r->feasible) {
+    heading(out, flags, "  does not fit: ");
+    g_string_append_printf(out, "%s\n", r->why_infeasible ? r->why_infeasible : "no reason given");
+  }
+  if (r->step_time_s > 0) append_headline(out, r);
+  if (r->bottleneck) g_string_append_printf(out, "  bottleneck   %s\n", r->bottleneck);
+  if (parts_sum(&r->time) > 0) {
+    g_string_append_c(out, '\n');
+    append_parts(out, &r->time);
+    append_comm(out, &r->time);
+  }
+  if (explain) append_stages(out, r);
+  if (r->memory) {
+    g_autofree char *memory = ms_report_memory(r->memory, r->capacity_B, explain ? G_MAXINT : FEW_STAGES);
+    g_string_append_printf(out, "\n%s", memory);
+  }
+  if (explain) append_origins(out, r);
+  return g_string_free(out, FALSE);
+}
