@@ -24,18 +24,22 @@ typedef struct {
 
 typedef enum { MS_PLACE_ROUND_ROBIN, /* virtual stage = chunk * stages + stage */
                MS_PLACE_V,           /* chunk 0: stage; chunk 1: 2 stages - 1 - stage */
-               MS_PLACE_BIDIRECTIONAL /* chunk 0: stage; chunk 1: stages - 1 - stage of the mirrored copy (DualPipe) */
-} MsPlacement;
+               /* DualPipe: two copies of the model run in opposite directions; chunk 0 is stage `stage` of the copy that runs downwards, chunk 1 is
+                * stage `stages - 1 - stage` of the one that runs upwards. Virtual stages are numbered as in V, but nothing flows from stages - 1 to
+                * stages: model stage = virtual stage mod stages. Chunk 0 takes microbatches 0 .. m/2 - 1, chunk 1 takes m/2 .. m - 1. */
+               MS_PLACE_BIDIRECTIONAL } MsPlacement;
 
 typedef struct {
-  int stages, microbatches, chunks; /* p, m, v */
+  int stages, microbatches, chunks; /* p, m, v (chunks = 2 for V and bidirectional placement) */
   MsPlacement placement;
   int *n;          /* [stages] slots of each stage */
   MsSlot **slot;   /* [stages][n] in execution order */
 } MsSchedule;
 
 /* kind is the scenario's word for it; `group` is N of the interleaved schedule (0 = stages); `ep_overlap` merges steady pairs into FB slots and adds
- * one warm-up forward. NULL with `why` when the schedule cannot be built for these numbers or is not built yet. (transfer full) */
+ * one warm-up forward (1f1b with chunks >= 2, or with one stage; DualPipe and DualPipeV have FB slots anyway: without overlap give them a pair that
+ * takes F + B). NULL with `why` when the schedule cannot be built for these numbers or is not built yet. The orders that a greedy search decides
+ * (zb-1p, zb-2p, zb-v, v-half, v-min) are those of unit costs F = I = W = 1. (transfer full) */
 typedef struct {
   const char *word;
   gboolean (*applicable)(int stages, int microbatches, int chunks, int group, gboolean ep_overlap, char *why, size_t size);
@@ -47,9 +51,20 @@ MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, 
 void ms_schedule_free(MsSchedule *schedule);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsSchedule, ms_schedule_free)
 
+/* The production greedy of zero-bubble with given costs (schedules.md 5.3): at most `limit` microbatches live (from F to the end of W) on a stage.
+ * NULL with `why` when no combination of its switches fits. (transfer full) */
+MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, int limit, char *why, size_t size);
+
 /* Virtual stage (0 .. stages*chunks-1) of a stage's chunk, and the stage/chunk that holds a virtual stage. */
 int ms_virtual_stage(const MsSchedule *schedule, int stage, int chunk);
 void ms_virtual_owner(const MsSchedule *schedule, int virtual_stage, int *stage, int *chunk);
+/* The virtual stage that a forward's input comes from (its input gradient goes to), and the one it goes to; -1 at the ends of the model. */
+int ms_virtual_before(const MsSchedule *schedule, int virtual_stage);
+int ms_virtual_after(const MsSchedule *schedule, int virtual_stage);
+/* Microbatches first .. first + count - 1 that `chunk` works on: all of them except under bidirectional placement. */
+void ms_chunk_microbatches(const MsSchedule *schedule, int chunk, int *first, int *count);
+/* One stage's list for people: "F0 F1 B0", with chunks "F0.1 I0.1 W0.1", pairs "F4.0&B1.1". (transfer full) */
+char *ms_schedule_text(const MsSchedule *schedule, int stage);
 
 /* One validator for all: every (microbatch, chunk) has exactly one forward, one backward (B, or I and W with W after I) on its stage, forward before
  * backward, and the whole set can be executed without deadlock. FALSE with `why`. */
@@ -60,14 +75,17 @@ int ms_schedule_peak_in_flight(const MsSchedule *schedule, int stage);
 /* Live forwards of each chunk at the moment when sum(weight[chunk] * live[chunk]) is largest; fills live[chunks]; returns that sum. */
 double ms_schedule_peak_weighted(const MsSchedule *schedule, int stage, const double *weight, int *live);
 
-/* Unit-cost execution in exact arithmetic on doubles: F, I, W durations (B = I + W; FB = pair), p2p latency between stages. */
+/* Execution with fixed durations per slot, in doubles (exact for small integers and halves): F, I, W (B = I + W; FB = pair), and `comm` on every
+ * edge between virtual stages of different stages. One slot at a time per stage, in list order, each as early as possible. NULL when the schedule is
+ * not valid or deadlocks. (transfer full) */
 typedef struct {
   double makespan;
   double span;            /* largest over stages of last end - first start */
-  double bubble_fraction; /* 1 - M V (F+B+W) / span */
+  double bubble_fraction; /* 1 - (forwards of a stage) (F+I+W) / span; the same for makespan is left to the caller */
   double *start, *end;    /* flat, stage-major in list order; owned */
 } MsScheduleRun;
 MsScheduleRun *ms_schedule_run(const MsSchedule *schedule, double f, double i, double w, double pair, double comm);
 void ms_schedule_run_free(MsScheduleRun *run);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScheduleRun, ms_schedule_run_free)
 
 #endif
