@@ -57,6 +57,7 @@ typedef struct MsModel {
   gboolean add_bias_linear;
   gboolean add_qkv_bias;
   int mtp_num_layers;        /* M */
+  double hidden_dropout, attention_dropout; /* probabilities; above 0 a mask byte per element is kept */
 } MsModel;
 
 extern const MsFieldTable ms_model_table;

@@ -121,8 +121,9 @@ MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError *
 void ms_work_free(MsWork *work);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWork, ms_work_free)
 
-/* Pieces of one chunk in forward order; returns their number (<= capacity written). */
-int ms_work_chunk_pieces(const MsWork *work, const MsChunk *chunk, int *pieces, int capacity);
+/* Pieces of one chunk in forward order: how many, and the index of the i-th into work->pieces. */
+int ms_work_chunk_length(const MsChunk *chunk);
+int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i);
 
 /* Totals of one pipeline stage (all its chunks). */
 typedef struct {

@@ -1,0 +1,272 @@
+/* src/memory/memory.c - bytes of one rank of each stage: what stands still, and a walk over the schedule for what moves. */
+#include "memory/memory.h"
+#include <math.h>
+#include <string.h>
+
+/* --- static bytes (domain/memory.md 1) --- */
+
+static double primary_B(const MsScenario *s) { /* bytes per quantisable weight */
+  const MsOptions *o = &s->options;
+  switch (s->training.precision) {
+  case MS_FP8_DELAYED:
+  case MS_FP8_TENSORWISE: return o->fp8_param_gather ? 2 : 4;
+  case MS_FP8_BLOCKWISE: return (o->fp8_param_gather ? 2 : 4) + 2 * 4.0 / 16384;
+  case MS_MXFP8:
+    if (!o->fp8_param_gather) return 2 + 2 * (1 + 1.0 / 32);
+    return 2 * (1 + 1.0 / 32) + (o->reuse_grad_buf_for_mxfp8_param_ag ? 0 : 2);
+  case MS_NVFP4: return (o->fp4_param_gather ? 0 : 2) + 2 * (0.5 + 1.0 / 16);
+  default: return 2;
+  }
+}
+
+static gboolean low_precision_primary(const MsScenario *s) {
+  return s->training.precision > MS_FP16 && (s->training.precision == MS_NVFP4 ? s->options.fp4_param_gather : s->options.fp8_param_gather);
+}
+
+/* The precision-aware optimizer is in use as soon as a moment is not FP32; it then stores an FP32 master of a BF16 weight as the 16 missing bits. */
+static gboolean precision_aware(const MsOptions *o) {
+  return o->exp_avg_dtype != MS_DT_FP32 || o->exp_avg_sq_dtype != MS_DT_FP32 || o->main_params_dtype != MS_DT_FP32;
+}
+
+static double optimizer_B(const MsScenario *s) { /* per element of the shard */
+  const MsOptions *o = &s->options;
+  double master = ms_dtype_B(o->main_params_dtype);
+  if (precision_aware(o) && !low_precision_primary(s) && o->main_params_dtype == MS_DT_FP32) master = 2;
+  double states = ms_dtype_B(o->exp_avg_dtype) + ms_dtype_B(o->exp_avg_sq_dtype);
+  if (o->offload_optimizer_states) states = 0;
+  return (master + states) * (1 - o->optimizer_offload_fraction);
+}
+
+static double optimizer_shards(const MsWork *w, gboolean expert) {
+  const MsLayout *l = w->layout;
+  if (!w->scenario->options.distributed_optimizer) return 1;
+  double ranks = expert ? l->edp : (double)l->dp * l->cp;
+  double instances = w->scenario->options.num_distributed_optimizer_instances;
+  if (w->scenario->options.outer_dp_sharding_strategy == MS_OUTER_OPTIM) instances = 1;
+  return MAX(1, ranks / instances);
+}
+
+typedef struct { double n, k; } Shape;
+
+static gboolean seen(GArray *shapes, double n, double k) {
+  for (guint i = 0; i < shapes->len; i++) {
+    const Shape *s = &g_array_index(shapes, Shape, i);
+    if (s->n == n && s->k == k) return TRUE;
+  }
+  Shape shape = {n, k};
+  g_array_append_val(shapes, shape);
+  return FALSE;
+}
+
+/* One BF16 buffer per distinct weight shape whose gradient is accumulated in the GEMM (domain/memory.md 1.3). */
+static double dummy_weight_gradients_B(const MsWork *w, int stage) {
+  if (w->scenario->options.transformer_impl != MS_IMPL_TE) return 0;
+  GArray *shapes = g_array_new(FALSE, FALSE, sizeof(Shape));
+  double bytes = 0;
+  for (int c = 0; c < w->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
+    for (int i = 0, last = -1; i < ms_work_chunk_length(chunk); i++) {
+      int index = ms_work_chunk_piece(w, chunk, i);
+      if (index == last) continue;
+      last = index;
+      const MsOpList *list = &w->pieces[index].backward;
+      for (int j = 0; j < list->n; j++) {
+        const MsOp *op = &list->op[j];
+        if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_ACCUMULATE) && !seen(shapes, op->m, op->n)) bytes += 2 * op->m * op->n;
+      }
+    }
+  }
+  g_array_free(shapes, TRUE);
+  return bytes;
+}
+
+static gboolean stage_has_moe(const MsWork *w, int stage) {
+  for (int c = 0; c < w->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+      if (w->pieces[ms_work_chunk_piece(w, chunk, i)].is_moe) return TRUE;
+  }
+  return FALSE;
+}
+
+/* Registered buffers of DeepEP (fit of its published sizes) and HybridEP (its own formula), communication.md 5.3 and 5.4. */
+static double dispatcher_buffers_B(const MsWork *w) {
+  const MsGroup *g = &w->layout->group[MS_GROUP_TP_EP];
+  const MsScenario *s = w->scenario;
+  double h = s->model->hidden_size, ranks = g->size, experts = s->model->num_experts, nodes = g->domains;
+  double local = MAX(1, g->per_domain);
+  if (g->size <= 1 || experts == 0) return 0;
+  if (s->options.dispatcher == MS_DISPATCH_DEEPEP)
+    return (0.0447 * h + 40.0 * (nodes > 1) * (h / 7168)) * 1048576.0 + (nodes > 1 ? 0.0447 * h * nodes / 8 * 1048576.0 : 0);
+  if (s->options.dispatcher != MS_DISPATCH_HYBRIDEP) return 0;
+  double rows = w->rows_sp, token = 2 * h + 4 * h / 128;
+  double nvl = ranks * rows * (token + 4 * experts * local / ranks);
+  double rdma = nodes > 1 ? rows * (token + 4 * experts) + (nodes - 1) * rows * (token + 4 * experts / nodes) +
+                                2 * (nodes - 1) * rows * (2 * h + 4 * experts / nodes)
+                          : 0;
+  return nvl + rdma;
+}
+
+static double workspace_B(const MsWork *w, int stage) { /* cuBLAS and TE workspaces (domain/memory.md 1.3) */
+  double mib = 1048576.0, bytes = 64 * mib;
+  if (stage_has_moe(w, stage)) bytes += 128 * mib;
+  if (w->scenario->options.tp_comm_overlap) bytes += 96 * mib + 11 * 2 * w->rows * w->scenario->model->hidden_size;
+  return bytes;
+}
+
+void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
+  const MsScenario *s = w->scenario;
+  MsStageParams p = ms_work_stage_params(w, stage);
+  double dense = p.params_dense + p.embedding_copy, expert = p.params_expert, low = p.quantizable_dense + p.quantizable_expert;
+  memset(out, 0, sizeof *out);
+  out->parameters_B = 2 * (dense + expert - low) + primary_B(s) * low;
+  out->gradients_B = ms_dtype_B(s->options.main_grads_dtype) * (dense + expert);
+  out->optimizer_B = optimizer_B(s) * (dense / optimizer_shards(w, FALSE) + expert / optimizer_shards(w, TRUE));
+  double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
+  out->buffers_B = dummy + workspace_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
+  out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;
+}
+
+/* FP32 copy of a BF16 gradient shard during the step, unless the optimizer is precision aware. */
+static double optimizer_transient_B(const MsWork *w, int stage) {
+  const MsOptions *o = &w->scenario->options;
+  if (o->main_grads_dtype == MS_DT_FP32 || precision_aware(o)) return 0;
+  MsStageParams p = ms_work_stage_params(w, stage);
+  return 4 * ((p.params_dense + p.embedding_copy) / optimizer_shards(w, FALSE) + p.params_expert / optimizer_shards(w, TRUE));
+}
+
+/* --- activations: one walk over the slots --- */
+
+typedef struct { /* of one chunk and microbatch, relative to what is kept when the slot starts */
+  double kept, forward_peak, backward_peak;
+  const char *forward_where, *backward_where;
+} ChunkBytes;
+
+static const char *where(const MsPiece *piece, gboolean backward) {
+  switch (piece->kind) {
+  case MS_PIECE_EMBEDDING: return backward ? "embedding backward" : "embedding forward";
+  case MS_PIECE_HEAD: return backward ? "head backward" : "head forward";
+  case MS_PIECE_MTP: return backward ? "mtp backward" : "mtp forward";
+  default:
+    if (piece->is_moe) return backward ? "moe backward" : "moe forward";
+    return backward ? "dense backward" : "dense forward";
+  }
+}
+
+static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
+  ChunkBytes b = {.forward_where = "forward", .backward_where = "backward"};
+  int n = ms_work_chunk_length(chunk);
+  for (int i = 0; i < n; i++) {
+    const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
+    b.kept += piece->kept_B;
+    double peak = b.kept + piece->forward_transient_B;
+    if (peak > b.forward_peak) b.forward_peak = peak, b.forward_where = where(piece, FALSE);
+  }
+  double freed = 0;
+  for (int i = n - 1; i >= 0; i--) {
+    const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
+    double peak = piece->backward_transient_B - freed;
+    if (peak > b.backward_peak) b.backward_peak = peak, b.backward_where = where(piece, TRUE);
+    freed += piece->kept_B;
+  }
+  return b;
+}
+
+double ms_memory_chunk_kept_B(const MsWork *work, const MsChunk *chunk) { return chunk_bytes(work, chunk).kept; }
+
+typedef struct { double live, peak_extra; const char *where; } SlotBytes; /* kept after the slot; highest during it over the start */
+
+static SlotBytes slot_bytes(const MsSlot *slot, const ChunkBytes *chunk, double live) {
+  const ChunkBytes *c = &chunk[slot->chunk];
+  SlotBytes r = {.live = live, .where = c->forward_where};
+  switch ((MsSlotKind)slot->kind) {
+  case MS_SLOT_F:
+    r.live = live + c->kept;
+    r.peak_extra = c->forward_peak;
+    break;
+  case MS_SLOT_B:
+    r.live = live - c->kept;
+    r.peak_extra = c->backward_peak;
+    r.where = c->backward_where;
+    break;
+  case MS_SLOT_I:
+    r.peak_extra = c->backward_peak;
+    r.where = c->backward_where;
+    break;
+  case MS_SLOT_W: r.live = live - c->kept; break;
+  case MS_SLOT_FB:
+    r.live = live + c->kept - chunk[slot->chunk2].kept;
+    r.peak_extra = c->forward_peak + chunk[slot->chunk2].backward_peak;
+    break;
+  case MS_N_SLOTS: break;
+  }
+  return r;
+}
+
+static ChunkBytes *stage_chunks(const MsWork *w, int stage) {
+  ChunkBytes *chunk = g_new(ChunkBytes, w->layout->vpp);
+  for (int c = 0; c < w->layout->vpp; c++) chunk[c] = chunk_bytes(w, ms_layout_chunk(w->layout, stage, c));
+  return chunk;
+}
+
+static void walk(const MsWork *w, const MsSchedule *schedule, int stage, MsStageMemory *m) {
+  g_autofree ChunkBytes *chunk = stage_chunks(w, stage);
+  double live = 0, best = -1;
+  for (int i = 0; i < schedule->n[stage]; i++) {
+    SlotBytes r = slot_bytes(&schedule->slot[stage][i], chunk, live);
+    double peak = live + r.peak_extra, high = MAX(peak, r.live);
+    if (high > best) {
+      best = high;
+      m->activations_B = MAX(r.live, MIN(live, high));
+      m->activations_B = MIN(m->activations_B, high);
+      m->transient_B = high - m->activations_B;
+      m->peak_where = r.where;
+      m->peak_slot = i;
+    }
+    live = r.live;
+  }
+  double optimizer = optimizer_transient_B(w, stage);
+  if (optimizer > MAX(best, 0)) {
+    m->activations_B = 0;
+    m->transient_B = optimizer;
+    m->peak_where = "optimizer";
+    m->peak_slot = schedule->n[stage];
+  }
+}
+
+MsMemory *ms_memory_new(const MsWork *w, const MsSchedule *schedule) {
+  MsMemory *memory = g_new0(MsMemory, 1);
+  const MsHardware *hw = w->scenario->hardware;
+  memory->stages = w->layout->pp;
+  memory->stage = g_new0(MsStageMemory, memory->stages);
+  for (int i = 0; i < memory->stages; i++) {
+    MsStageMemory *m = &memory->stage[i];
+    ms_memory_static(w, i, m);
+    m->peak_where = "static";
+    walk(w, schedule, i, m);
+    m->peak_B = m->between_steps_B + m->activations_B + m->transient_B;
+    m->reserved_B = (hw->reserve_ratio - 1) * m->peak_B + hw->context_B;
+    m->device_B = m->peak_B + m->reserved_B;
+    if (m->peak_B > memory->stage[memory->peak_stage].peak_B) memory->peak_stage = i;
+  }
+  return memory;
+}
+
+void ms_memory_free(MsMemory *memory) {
+  if (!memory) return;
+  g_free(memory->stage);
+  g_free(memory);
+}
+
+double *ms_memory_timeline(const MsWork *w, const MsSchedule *schedule, int stage) {
+  g_autofree ChunkBytes *chunk = stage_chunks(w, stage);
+  MsStageMemory m;
+  ms_memory_static(w, stage, &m);
+  double *bytes = g_new(double, schedule->n[stage] + 1), live = 0;
+  bytes[0] = m.between_steps_B;
+  for (int i = 0; i < schedule->n[stage]; i++) {
+    live = slot_bytes(&schedule->slot[stage][i], chunk, live).live;
+    bytes[i + 1] = m.between_steps_B + live;
+  }
+  return bytes;
+}

@@ -1,0 +1,346 @@
+/* src/work/attention.c - rows of the attention block, GQA and MLA, with every way of context parallelism (domain/model.md 3.1, 3.2). */
+#include "work/build.h"
+#include "base/err.h"
+
+typedef struct {
+  double q, k, v;      /* widths per token on this rank: query, key, value */
+  double heads, kv_heads; /* on this rank */
+  double dqk, dv;
+  double kv_wire;      /* K and V elements per token that context parallelism moves */
+} Widths;
+
+static Widths widths(const MsBuild *b) {
+  const MsModel *m = b->model;
+  Widths w = {.heads = m->num_attention_heads / b->t};
+  if (ms_model_has_mla(m)) {
+    const MsMla *a = &m->multi_latent_attention;
+    w.dqk = a->qk_head_dim + a->qk_pos_emb_head_dim, w.dv = a->v_head_dim;
+    w.kv_heads = w.heads;
+  } else {
+    w.dqk = w.dv = m->kv_channels;
+    w.kv_heads = MAX(m->num_query_groups / b->t, 1);
+  }
+  w.q = w.heads * w.dqk, w.k = w.kv_heads * w.dqk, w.v = w.kv_heads * w.dv;
+  w.kv_wire = w.k + w.v;
+  return w;
+}
+
+void ms_norm_forward(MsBuild *b, const char *name, double rows, double width) {
+  MsOp *op = ms_row_memory(b, MS_OP_NORM, name, 2 * rows * width, 2 * rows * width, 1);
+  op->m = rows, op->n = width;
+}
+
+void ms_norm_backward(MsBuild *b, const char *name, double rows, double width) {
+  b->pass = MS_PASS_DGRAD;
+  MsOp *op = ms_row_memory(b, MS_OP_NORM, name, 4 * rows * width, 2 * rows * width, 2);
+  op->m = rows, op->n = width;
+}
+
+/* --- the core --- */
+
+static double pairs(const MsBuild *b, int layer) { /* query-key pairs per query token of a whole sequence */
+  double s = b->training->seq_length;
+  if (!ms_model_layer_is_windowed(b->model, layer)) return s / 2;
+  double w = MIN((double)b->model->sliding_window.window, s);
+  return w - w * (w - 1) / (2 * s);
+}
+
+/* One attention row over `share` of the rank's work; backward recomputes the scores: five products, 3 dqk + 2 dv against dqk + dv. */
+static void core_row(MsBuild *b, const char *name, const Widths *w, int layer, double share, double heads, double m, double n) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double per_pair = 2 * heads * (back ? 3 * w->dqk + 2 * w->dv : w->dqk + w->dv);
+  double rank_queries = b->rows * w->heads / heads; /* heads x queries is the same however they are split */
+  double qkv_B = 2 * b->rows * (w->q + w->k + w->v + w->heads * w->dv) * share;
+  MsOp *op = ms_row(b, MS_OP_ATTENTION, name);
+  op->flop = per_pair * rank_queries * pairs(b, layer) * share;
+  op->m = m, op->n = n, op->k = w->dqk + w->dv;
+  op->groups = (int)(b->training->micro_batch_size * heads);
+  op->kv_groups = (int)(b->training->micro_batch_size * MAX(1, heads * w->kv_heads / w->heads));
+  op->read_B = (back ? 2.0 : 0.75) * qkv_B;
+  op->write_B = (back ? 1.0 : 0.25) * qkv_B + 4 * b->rows * w->heads * share;
+  op->flags |= MS_OPF_MODEL_FLOP;
+  op->kernels = back ? 6 : 4;
+}
+
+/* Scores stored: QK^T, softmax (with its mask and dropout), PV, each over all n x s x s scores of the rank. */
+static void core_unfused(MsBuild *b, const Widths *w, int layer) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double s = b->training->seq_length, mb = b->training->micro_batch_size;
+  double scores = mb * w->heads * s * (s / b->c);
+  int products = back ? 2 : 1;
+  (void)layer;
+  for (int side = 0; side < 2; side++) {
+    for (int i = 0; i < products; i++) {
+      MsOp *op = ms_row(b, MS_OP_GEMM, side == (back ? 1 : 0) ? "scores" : "context");
+      double d = side == (back ? 1 : 0) ? w->dqk : w->dv;
+      op->m = s / b->c, op->n = s, op->k = d, op->groups = (int)(mb * w->heads);
+      op->flop = 2 * scores * d;
+      op->read_B = 2 * (scores + mb * w->heads * s * d);
+      op->write_B = 2 * mb * w->heads * s * d;
+      op->flags |= MS_OPF_MODEL_FLOP;
+    }
+    if (side == 0) {
+      double pass_B = 2 * scores;
+      gboolean drop = b->model->attention_dropout > 0;
+      MsOp *op = ms_row_memory(b, MS_OP_SCORES, "softmax", (back ? 2 : 1) * pass_B + (drop ? 1.5 * pass_B : 0), pass_B + (drop ? 1.5 * pass_B : 0), drop ? 3 : 2);
+      op->m = scores / s, op->n = s;
+    }
+  }
+}
+
+static double ring_hop_B(const MsBuild *b, const Widths *w) { return 2 * b->rows * w->kv_wire; }
+
+/* Ring: c steps of equal work (zig-zag slices); the message of step i travels while step i-1 computes. Backward moves KV and dKV:
+ * 2 (c-1) messages in all, c hops (communication.md 3). */
+static void core_ring(MsBuild *b, const Widths *w, int layer) {
+  int steps = (int)b->c;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double local = b->training->seq_length / b->c, hop_B = ring_hop_B(b, w);
+  int arrived = -1;
+  for (int i = 0; i < steps; i++) {
+    int next = -1;
+    if (i + 1 < steps || back) {
+      double factor = !back ? 1 : i == 0 || i + 1 == steps ? 1 : 2;
+      if (arrived >= 0) ms_join(b, arrived);
+      MsOp *hop = ms_row_comm_async(b, MS_OP_P2P, "cp ring", MS_STREAM_CP, MS_GROUP_CP, factor * hop_B);
+      if (hop) next = ms_row_index(b, hop);
+      b->join[0] = b->join[1] = -1;
+    }
+    if (arrived >= 0) ms_join(b, arrived);
+    core_row(b, "attention", w, layer, 1 / b->c, w->heads, local, local);
+    arrived = next;
+  }
+  if (back) ms_join(b, arrived);
+}
+
+static void core(MsBuild *b, const Widths *w, int layer) {
+  double s = b->training->seq_length, local = s / b->c;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  if (b->options->attention_backend == MS_ATTN_UNFUSED) {
+    core_unfused(b, w, layer);
+    return;
+  }
+  if (b->c <= 1) {
+    core_row(b, "attention", w, layer, 1, w->heads, s, ms_model_layer_is_windowed(b->model, layer) ? MIN(s, b->model->sliding_window.window) : s);
+    return;
+  }
+  MsCpComm type = b->scenario->layout.cp_comm_type;
+  double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv;
+  switch (type) {
+  case MS_CP_P2P: core_ring(b, w, layer); break;
+  case MS_CP_ALL_GATHER: /* K and V gathered before attention; dK, dV reduce-scattered after */
+    ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, ring_hop_B(b, w) * b->c);
+    core_row(b, "attention", w, layer, 1, w->heads, local, s);
+    if (back) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter dkv", MS_STREAM_CP, MS_GROUP_CP, ring_hop_B(b, w) * b->c);
+    break;
+  case MS_CP_A2A: /* heads scattered, sequence gathered */
+    ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, MS_GROUP_CP, back ? o_B : qkv_B);
+    core_row(b, "attention", w, layer, 1, w->heads / b->c, s, s);
+    ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, back ? qkv_B : o_B);
+    break;
+  case MS_CP_A2A_P2P: MS_BUG("a2a+p2p reached the lowering"); /* ms_supported refuses it */
+  }
+}
+
+static void core_forward(MsBuild *b, const Widths *w, int layer) {
+  core(b, w, layer);
+  gboolean keep_qkv = !(ms_model_has_mla(b->model) && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ) &&
+                        b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE);
+  if (keep_qkv) ms_keep(b, "qkv", 2 * b->rows * (w->q + w->k + w->v));
+  ms_keep(b, "attention out", 2 * b->rows * w->heads * w->dv);
+  if (b->c > 1 && b->scenario->layout.cp_comm_type == MS_CP_A2A)
+    ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
+  gboolean drops_scores = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_CORE_ATTN);
+  if (b->options->attention_backend == MS_ATTN_UNFUSED) {
+    double scores = b->training->micro_batch_size * w->heads * (double)b->training->seq_length * (b->training->seq_length / b->c);
+    if (!drops_scores) ms_keep(b, "scores", (b->model->attention_dropout > 0 ? 5 : 2) * scores);
+  } else {
+    ms_keep(b, "lse", 4 * b->rows * w->heads);
+  }
+}
+
+static void core_backward(MsBuild *b, const Widths *w, int layer) {
+  gboolean again = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_CORE_ATTN);
+  if (again) {
+    b->pass = MS_PASS_RECOMPUTE;
+    core(b, w, layer);
+  }
+  b->pass = MS_PASS_DGRAD;
+  core(b, w, layer);
+  ms_free_kept(b, "qkv");
+  ms_free_kept(b, "attention out");
+  ms_free_kept(b, "attention out before a2a");
+  ms_free_kept(b, "scores");
+  ms_free_kept(b, "lse");
+}
+
+/* --- linears --- */
+
+static MsLinear linear(const char *name, MsLinearKind kind, double m, double n, double k) {
+  return (MsLinear){.name = name, .kind = kind, .m = m, .n = n, .k = k, .low = TRUE, .fused_accumulate = TRUE, .model_flop = TRUE,
+                    .comm_in = "tp gather", .comm_out = "tp scatter"};
+}
+static MsLinear lin_qkv(const MsBuild *b, const Widths *w) {
+  double gate = b->model->attention_output_gate ? w->q : 0;
+  return linear("qkv", MS_LINEAR_COLUMN, b->rows, w->q + gate + w->k + w->v, b->h);
+}
+static MsLinear lin_out(const MsBuild *b, const Widths *w) { return linear("attention out", MS_LINEAR_ROW, b->rows, b->h, w->heads * w->dv); }
+
+static double rope_B(const MsBuild *b, const Widths *w) {
+  if (!ms_model_has_mla(b->model)) return 2 * b->rows * (w->q + w->k);
+  const MsMla *a = &b->model->multi_latent_attention;
+  return 2 * b->rows * w->heads * 2 * (a->qk_head_dim + a->qk_pos_emb_head_dim) +
+         b->rows * w->heads * (a->qk_head_dim + a->v_head_dim);
+}
+
+static void shape_rows(MsBuild *b, const Widths *w) { /* split, per-head norm, rotary: memory bound, the same bytes both ways */
+  gboolean mla = ms_model_has_mla(b->model);
+  if (!mla) {
+    double split = 2 * b->rows * (w->q + w->k + w->v);
+    ms_row_memory(b, MS_OP_COPY, "qkv split", split, split, 2);
+    if (b->model->qk_layernorm) {
+      double elements = b->rows * (w->q + w->k);
+      MsOp *op = ms_row_memory(b, MS_OP_NORM, "qk norm", (b->pass == MS_PASS_DGRAD ? 4 : 2) * elements, 2 * elements, 2);
+      op->m = elements / w->dqk, op->n = w->dqk;
+    }
+  }
+  if (b->model->position_embedding == MS_POS_ROPE || b->model->position_embedding == MS_POS_YARN)
+    ms_row_memory(b, MS_OP_ROPE, "rope", rope_B(b, w), rope_B(b, w), 2);
+}
+
+static void output_gate(MsBuild *b, const Widths *w) {
+  if (b->model->attention_output_gate) {
+    double x = 2 * b->rows * w->q;
+    ms_row_memory(b, MS_OP_ACTIVATION, "output gate", 2 * x, x, 1);
+  }
+}
+
+/* --- GQA --- */
+
+static void gqa_forward(MsBuild *b, const Widths *w) {
+  MsLinear qkv = lin_qkv(b, w);
+  ms_linear_forward(b, &qkv);
+  shape_rows(b, w);
+  if (b->model->qk_layernorm) ms_keep(b, "qk norm in", 2 * b->rows * (w->q + w->k));
+}
+
+static void gqa_backward(MsBuild *b, const Widths *w) {
+  b->pass = MS_PASS_DGRAD;
+  shape_rows(b, w);
+  ms_free_kept(b, "qk norm in");
+  MsLinear qkv = lin_qkv(b, w);
+  ms_linear_backward(b, &qkv);
+}
+
+/* --- MLA --- */
+
+typedef struct { MsLinear q_down, kv_down, q_up, kv_up; gboolean low_rank_q; double ql, kl, dr; } Mla;
+
+static Mla mla_parts(const MsBuild *b, const Widths *w) {
+  const MsMla *a = &b->model->multi_latent_attention;
+  Mla p = {.low_rank_q = a->q_lora_rank > 0, .ql = a->q_lora_rank, .kl = a->kv_lora_rank, .dr = a->qk_pos_emb_head_dim};
+  double dn = a->qk_head_dim;
+  p.q_down = linear("q down", MS_LINEAR_PLAIN, b->rows_sp, p.ql, b->h);
+  p.kv_down = linear("kv down", MS_LINEAR_PLAIN, b->rows_sp, p.kl + p.dr, b->h);
+  p.q_up = linear("q up", MS_LINEAR_COLUMN, b->rows, w->heads * w->dqk, p.low_rank_q ? p.ql : b->h);
+  p.kv_up = linear("kv up", MS_LINEAR_COLUMN, b->rows, w->heads * (dn + w->dv), p.kl);
+  return p;
+}
+
+static void mla_up(MsBuild *b, const Widths *w, const Mla *p) { /* from latents to q, k, v: what `mla_up_proj` recomputes */
+  if (p->low_rank_q) ms_norm_forward(b, "q latent norm", b->rows_sp, p->ql);
+  ms_linear_forward(b, &p->q_up);
+  ms_norm_forward(b, "kv latent norm", b->rows_sp, p->kl);
+  ms_linear_forward(b, &p->kv_up);
+  shape_rows(b, w);
+}
+
+static void mla_forward(MsBuild *b, const Widths *w) {
+  Mla p = mla_parts(b, w);
+  gboolean again = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ);
+  if (p.low_rank_q) ms_linear_forward(b, &p.q_down);
+  ms_linear_forward(b, &p.kv_down);
+  ms_keep(b, "latents", 2 * b->rows_sp * (p.ql + p.kl + (again ? p.dr : 0)));
+  if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather k rope", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * p.dr);
+  mla_up(b, w, &p);
+  if (!again) ms_keep(b, "normed latents", ms_input_B(b, b->rows_sp * (p.ql + p.kl), TRUE));
+}
+
+static void mla_backward(MsBuild *b, const Widths *w) {
+  Mla p = mla_parts(b, w);
+  b->pass = MS_PASS_DGRAD;
+  shape_rows(b, w);
+  ms_linear_backward(b, &p.kv_up);
+  ms_norm_backward(b, "kv latent norm", b->rows_sp, p.kl);
+  ms_linear_backward(b, &p.q_up);
+  if (p.low_rank_q) ms_norm_backward(b, "q latent norm", b->rows_sp, p.ql);
+  ms_free_kept(b, "normed latents");
+  if (b->sp) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "tp scatter k rope", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * p.dr);
+  ms_linear_backward(b, &p.kv_down);
+  if (p.low_rank_q) ms_linear_backward(b, &p.q_down);
+  ms_free_kept(b, "latents");
+}
+
+/* --- the block --- */
+
+/* What the projections keep of the normed input y (domain/memory.md 2 and 3). MLA feeds two linears: two quantised copies. */
+static double normed_input_B(const MsBuild *b) {
+  double elements = b->rows_sp * b->h;
+  if (!ms_model_has_mla(b->model)) return ms_input_B(b, elements, TRUE);
+  gboolean recomputed = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_LAYERNORM);
+  if (recomputed) return 0;
+  return (b->quantized ? 2 : 1) * ms_input_B(b, elements, TRUE);
+}
+
+void ms_attention_forward(MsBuild *b, int layer) {
+  Widths w = widths(b);
+  b->module = MS_MODULE_ATTN;
+  b->node = MS_NODE_ATTN;
+  ms_norm_forward(b, "input norm", b->rows_sp, b->h);
+  ms_keep(b, "layer input", 2 * b->rows_sp * b->h);
+  ms_keep(b, "normed input", normed_input_B(b));
+  if (ms_model_has_mla(b->model)) mla_forward(b, &w);
+  else gqa_forward(b, &w);
+  core_forward(b, &w, layer);
+  output_gate(b, &w);
+  MsLinear out = lin_out(b, &w);
+  ms_linear_forward(b, &out);
+  /* every recipe but delayed scaling keeps the BF16 tensor that attention keeps anyway */
+  if (b->quantized && b->training->precision == MS_FP8_DELAYED) ms_keep(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
+  double x = 2 * b->rows_sp * b->h;
+  ms_row_memory(b, MS_OP_ADD, "residual add", 2 * x, x, 1);
+  if (b->model->hidden_dropout > 0) ms_keep(b, "attention dropout mask", b->rows_sp * b->h);
+}
+
+static void recompute_attention_inputs(MsBuild *b, const Widths *w) {
+  if (b->options->recompute.granularity != MS_RECOMPUTE_SELECTIVE || !ms_model_has_mla(b->model)) return;
+  guint32 modules = b->options->recompute.modules;
+  b->pass = MS_PASS_RECOMPUTE;
+  if (modules & MS_RM_LAYERNORM) ms_norm_forward(b, "input norm", b->rows_sp, b->h);
+  if (modules & MS_RM_MLA_UP_PROJ) {
+    Mla p = mla_parts(b, w);
+    mla_up(b, w, &p);
+  }
+  b->pass = MS_PASS_DGRAD;
+}
+
+void ms_attention_backward(MsBuild *b, int layer) {
+  Widths w = widths(b);
+  b->module = MS_MODULE_ATTN;
+  b->node = MS_NODE_ATTN;
+  b->pass = MS_PASS_DGRAD;
+  MsLinear out = lin_out(b, &w);
+  ms_linear_backward(b, &out);
+  ms_free_kept(b, "attention out, quantised");
+  ms_free_kept(b, "attention dropout mask");
+  output_gate(b, &w);
+  recompute_attention_inputs(b, &w);
+  core_backward(b, &w, layer);
+  if (ms_model_has_mla(b->model)) mla_backward(b, &w);
+  else gqa_backward(b, &w);
+  ms_free_kept(b, "normed input");
+  ms_norm_backward(b, "input norm", b->rows_sp, b->h);
+  double x = 2 * b->rows_sp * b->h;
+  ms_row_memory(b, MS_OP_ADD, "gradient add", 2 * x, x, 1);
+  ms_free_kept(b, "layer input");
+}

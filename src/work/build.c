@@ -1,0 +1,211 @@
+/* src/work/build.c - laying down rows: the chain, communication, kept tensors, linear layers. */
+#include "work/build.h"
+#include "base/err.h"
+#include <string.h>
+
+void ms_ops_clear(MsOpList *list) {
+  g_free(list->op);
+  memset(list, 0, sizeof *list);
+}
+
+static MsOp *append(MsOpList *list) {
+  if (list->n == list->capacity) {
+    list->capacity = list->capacity ? 2 * list->capacity : 64;
+    list->op = g_renew(MsOp, list->op, list->capacity);
+  }
+  MsOp *op = &list->op[list->n++];
+  memset(op, 0, sizeof *op);
+  op->wait[0] = op->wait[1] = op->wait[2] = -1;
+  return op;
+}
+
+static MsOp *lay(MsBuild *b, MsOpKind kind, const char *name, MsStream stream) {
+  MsOp *op = append(b->list);
+  op->name = name;
+  op->kind = (guint8)kind;
+  op->pass = (guint8)b->pass;
+  op->stream = (guint8)stream;
+  op->node = (guint8)b->node;
+  op->module = (guint8)b->module;
+  op->dtype = MS_ODT_BF16;
+  op->kernels = 1;
+  op->groups = op->kv_groups = 1;
+  int n = 0;
+  if (b->tip >= 0) op->wait[n++] = (gint16)b->tip;
+  for (int i = 0; i < 2; i++)
+    if (b->join[i] >= 0 && b->join[i] != b->tip) op->wait[n++] = (gint16)b->join[i];
+  b->join[0] = b->join[1] = -1;
+  return op;
+}
+
+int ms_row_index(const MsBuild *b, const MsOp *op) { return (int)(op - b->list->op); }
+
+MsOp *ms_row(MsBuild *b, MsOpKind kind, const char *name) {
+  MsOp *op = lay(b, kind, name, MS_STREAM_COMPUTE);
+  b->tip = ms_row_index(b, op);
+  return op;
+}
+
+MsOp *ms_row_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream) {
+  int join[2] = {b->join[0], b->join[1]};
+  MsOp *op = lay(b, kind, name, stream);
+  b->join[0] = join[0], b->join[1] = join[1]; /* the chain still has to join them */
+  return op;
+}
+
+void ms_join(MsBuild *b, int row) {
+  if (row < 0) return;
+  for (int i = 0; i < 2; i++)
+    if (b->join[i] < 0 || b->join[i] == row) {
+      b->join[i] = row;
+      return;
+    }
+  MS_BUG("more than two joins before one row");
+}
+
+MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels) {
+  MsOp *op = ms_row(b, kind, name);
+  op->read_B = read_B;
+  op->write_B = write_B;
+  op->kernels = (guint16)kernels;
+  return op;
+}
+
+static void set_message(MsOp *op, MsGroupKind group, double message_B) {
+  op->group = (guint8)group;
+  op->message_B = message_B;
+}
+
+MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B) {
+  if (b->layout->group[group].size <= 1 || message_B <= 0) return NULL;
+  MsOp *op = ms_row_async(b, kind, name, stream);
+  set_message(op, group, message_B);
+  return op;
+}
+
+MsOp *ms_row_comm(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B) {
+  if (b->layout->group[group].size <= 1 || message_B <= 0) return NULL;
+  MsOp *op = lay(b, kind, name, stream);
+  b->tip = ms_row_index(b, op);
+  set_message(op, group, message_B);
+  return op;
+}
+
+/* --- kept tensors --- */
+
+static MsKept *find_kept(MsPiece *piece, const char *name) {
+  for (int i = 0; i < piece->n_kept; i++)
+    if (!strcmp(piece->kept[i].name, name)) return &piece->kept[i];
+  return NULL;
+}
+
+void ms_keep(MsBuild *b, const char *name, double bytes_B) {
+  if (!b->keeping || bytes_B <= 0) return;
+  MsPiece *piece = b->piece;
+  if (find_kept(piece, name)) MS_BUG("%s: tensor %s kept twice", piece->name, name);
+  piece->kept = g_renew(MsKept, piece->kept, piece->n_kept + 1);
+  piece->kept[piece->n_kept++] = (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module};
+  piece->kept_B += bytes_B;
+  b->list->op[b->list->n - 1].keep_B += bytes_B;
+}
+
+void ms_free_kept(MsBuild *b, const char *name) {
+  MsKept *kept = find_kept(b->piece, name);
+  if (kept) b->list->op[b->list->n - 1].free_B += kept->bytes_B;
+}
+
+double ms_input_B(const MsBuild *b, double elements, gboolean low) {
+  return elements * (low && b->quantized ? b->quant_B : b->act_B);
+}
+
+/* --- low precision --- */
+
+void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
+  if (!b->quantized || rows * width <= 0) return;
+  double elements = rows * width;
+  if (b->odt == MS_ODT_FP8 || b->odt == MS_ODT_NVFP4) { /* a pass over the tensor for its maximum */
+    if (b->training->precision != MS_FP8_DELAYED) {
+      MsOp *amax = ms_row_memory(b, MS_OP_AMAX, "amax", 2 * elements, 0, 1);
+      amax->m = rows, amax->n = width;
+    }
+  }
+  /* row-wise and column-wise copies in one kernel (precision_and_overheads.md 2) */
+  MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, 2 * elements, 2 * b->quant_B * elements, 1);
+  op->m = rows, op->n = width;
+  op->dtype = (guint8)b->odt;
+}
+
+/* --- linear layers --- */
+
+static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
+  MsOp *op = ms_row(b, MS_OP_GEMM, l->name);
+  op->m = m, op->n = n, op->k = k;
+  op->flop = 2 * m * n * k;
+  gboolean low = l->low && b->quantized;
+  double in_B = low ? b->quant_B : 2;
+  op->dtype = (guint8)(low ? b->odt : MS_ODT_BF16);
+  op->read_B = in_B * (m * k + n * k);
+  op->write_B = 2 * m * n;
+  op->flags = (guint8)(MS_OPF_WEIGHT | (low ? MS_OPF_QUANTIZED : 0) | (l->model_flop ? MS_OPF_MODEL_FLOP : 0));
+  op->kernels = 4; /* a framework linear costs the host several plain operators (precision_and_overheads.md 5) */
+  return op;
+}
+
+/* Bytes on the wire per element of a tensor-parallel gather: quantised shards where the recipe allows (communication.md 2). */
+static double gather_B(const MsBuild *b, const MsLinear *l) { return l->low && b->quantized ? b->quant_B : 2; }
+
+/* FP8 block recipes gather both directions of dY over NCCL; per-tensor ones a single byte. */
+static double gather_grad_B(const MsBuild *b, const MsLinear *l) {
+  if (!(l->low && b->quantized)) return 2;
+  return b->odt == MS_ODT_FP8 ? 1 : 2 * b->quant_B;
+}
+
+void ms_linear_forward(MsBuild *b, const MsLinear *l) {
+  gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
+  double shard = column && b->sp ? l->m / b->t : l->m;
+  if (l->low && !l->input_quantized_by_producer) ms_row_quantize(b, "quantize input", shard, l->k);
+  if (column && b->sp)
+    ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
+  gemm(b, l, l->m, l->n, l->k);
+  if (row)
+    ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, 2 * l->m * l->n);
+}
+
+static void weight_gradient(MsBuild *b, const MsLinear *l) {
+  MsPass pass = b->pass;
+  b->pass = MS_PASS_WGRAD;
+  MsOp *op = gemm(b, l, l->n, l->k, l->m);
+  if (l->fused_accumulate && b->options->gradient_accumulation_fusion) {
+    double g_B = ms_dtype_B(b->options->main_grads_dtype);
+    op->flags |= MS_OPF_ACCUMULATE;
+    op->write_B = g_B * l->n * l->k; /* read and written: domain/model.md 4 */
+    op->read_B += g_B * l->n * l->k;
+  }
+  b->pass = pass;
+}
+
+/* Issue order inside one linear (domain/model.md 4): gather of the saved shard, dgrad, scatter of dX, wgrad; the gather overlaps dgrad and the
+ * scatter overlaps wgrad. Without sequence parallelism dX of a column layer is all-reduced beside wgrad. */
+void ms_linear_backward(MsBuild *b, const MsLinear *l) {
+  gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
+  b->pass = MS_PASS_DGRAD;
+  double dy_rows = row && b->sp ? l->m / b->t : l->m;
+  if (l->low) ms_row_quantize(b, "quantize gradient", dy_rows, l->n);
+  if (row && b->sp)
+    ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, gather_grad_B(b, l) * l->m * l->n);
+  int gathered = -1, reduced = -1;
+  if (column && b->sp) {
+    MsOp *op = ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
+    if (op) gathered = ms_row_index(b, op);
+  }
+  gemm(b, l, l->m, l->k, l->n);
+  if (column) {
+    MsOp *op = ms_row_comm_async(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_in, MS_STREAM_TP, MS_GROUP_TP,
+                                 2 * l->m * l->k);
+    if (op) reduced = ms_row_index(b, op);
+  }
+  int dgrad = b->tip;
+  ms_join(b, gathered);
+  weight_gradient(b, l);
+  b->tip = reduced >= 0 ? reduced : dgrad; /* what follows needs dX, not dW */
+}

@@ -1,0 +1,105 @@
+/* src/work/build.h - internal to work/: the builder that lays rows down, and the pieces it makes.
+ *
+ * Rows are chained: a new row waits for the `tip` of its list, and becomes the tip. A row laid down with `async` waits for the tip
+ * but does not become it (it overlaps what follows) until somebody joins it. */
+#ifndef MS_WORK_BUILD_H
+#define MS_WORK_BUILD_H
+
+#include "work/work.h"
+
+typedef struct {
+  const MsScenario *scenario;
+  const MsModel *model;
+  const MsLayout *layout;
+  const MsTraining *training;
+  const MsOptions *options;
+  MsPiece *piece;
+  MsOpList *list;   /* being filled */
+  int tip;          /* row that the next one waits for, -1 none */
+  int join[2];      /* further rows the next one waits for, -1 none */
+  MsPass pass;
+  MsNode node;
+  MsModule module;
+  gboolean keeping; /* forward rows keep tensors for backward (FALSE inside recomputed regions) */
+  /* sizes */
+  double t, c, e, u;
+  double rows, rows_sp, rows_expert;   /* T, Tsp, Tk */
+  double rows_routed;                  /* Tsp k: rows that leave this rank */
+  double h;
+  double act_B;           /* bytes of an activation element, 2 */
+  gboolean sp;
+  /* low precision of this piece */
+  gboolean quantized;     /* GEMMs inside run in low precision */
+  MsOpDtype odt;          /* of quantized GEMMs */
+  double quant_B;         /* bytes per element of one direction of a quantised tensor, scales included */
+  double row_align;       /* expert rows are padded to this, 0 = not */
+} MsBuild;
+
+/* A list row. The returned pointer is valid until the next row is laid down. */
+MsOp *ms_row(MsBuild *b, MsOpKind kind, const char *name);
+MsOp *ms_row_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream);
+int ms_row_index(const MsBuild *b, const MsOp *op);
+void ms_join(MsBuild *b, int row); /* the next row also waits for `row` */
+
+/* Memory-bound row over x elements-bytes. */
+MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels);
+/* Communication on its stream, exposed in the chain (becomes the tip). Returns NULL, and lays nothing down, when the group has one rank. */
+MsOp *ms_row_comm(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B);
+MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B);
+
+/* Keeps a tensor at the last row laid down (forward), or gives it back at the last row (backward). Freeing what is not kept does nothing. */
+void ms_keep(MsBuild *b, const char *name, double bytes_B);
+void ms_free_kept(MsBuild *b, const char *name);
+
+/* Linear layers: C[m,n] = A[m,k] W[n,k]^T. */
+typedef enum { MS_LINEAR_PLAIN, MS_LINEAR_COLUMN, MS_LINEAR_ROW } MsLinearKind;
+typedef struct {
+  const char *name;      /* "qkv" */
+  const char *comm_in;   /* names of its TP collectives */
+  const char *comm_out;
+  MsLinearKind kind;
+  double m, n, k;        /* of the GEMM on this rank; m = gathered rows for column and row kinds */
+  gboolean low;          /* eligible for low precision */
+  gboolean input_quantized_by_producer; /* the norm or activation before it writes the quantised tensor */
+  gboolean fused_accumulate; /* weight gradient goes straight into main_grad */
+  gboolean model_flop;
+} MsLinear;
+void ms_linear_forward(MsBuild *b, const MsLinear *linear);
+void ms_linear_backward(MsBuild *b, const MsLinear *linear);
+
+/* Bytes kept for the input of a linear over `elements`: quantised when `low` and this piece is. */
+double ms_input_B(const MsBuild *b, double elements, gboolean low);
+/* Rows of the cast of a tensor of rows x width in front of a quantised GEMM. */
+void ms_row_quantize(MsBuild *b, const char *name, double rows, double width);
+
+/* Blocks; each lays down its rows in b->list. */
+void ms_attention_forward(MsBuild *b, int layer);
+void ms_attention_backward(MsBuild *b, int layer);
+void ms_dense_mlp_forward(MsBuild *b);
+void ms_dense_mlp_backward(MsBuild *b);
+void ms_moe_forward(MsBuild *b);
+void ms_moe_backward(MsBuild *b);
+void ms_norm_forward(MsBuild *b, const char *name, double rows, double width);
+void ms_norm_backward(MsBuild *b, const char *name, double rows, double width);
+
+/* Pieces. */
+void ms_build_init(MsBuild *b, const MsScenario *scenario, const MsLayout *layout, gboolean quantized);
+void ms_piece_embedding(MsBuild *b, MsPiece *piece);
+void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int checkpoint_group); /* group 0: not checkpointed, -1: a follower in a group, n: leads a group of n */
+void ms_piece_mtp(MsBuild *b, MsPiece *piece);
+void ms_piece_head(MsBuild *b, MsPiece *piece);
+void ms_piece_seal(MsBuild *b, MsPiece *piece); /* totals and transients; MS_BUG when keeps and frees do not match */
+
+/* Parameters of parts on one rank, shared with count.c. */
+typedef struct { double dense, expert, quantizable_dense, quantizable_expert, replicated; } MsPartParams;
+double ms_norm_params(const MsModel *model, double width);
+MsPartParams ms_attention_params(const MsModel *model, double t);
+MsPartParams ms_mlp_params(const MsModel *model, double t);
+MsPartParams ms_moe_params(const MsModel *model, double t, double e, double u);
+
+/* Model FLOP of one forward pass, whole batch of `tokens` with sequences of `seq` (count.c). */
+double ms_flop_attention_linear(const MsModel *model); /* per token */
+double ms_flop_attention_core(const MsModel *model, int layer, double seq); /* per token */
+double ms_flop_mlp(const MsModel *model, gboolean moe); /* per token */
+
+#endif

@@ -1,0 +1,403 @@
+/* src/work/mlp.c - rows of the dense MLP and of the MoE layer with its dispatchers (domain/model.md 3.3, 3.4; communication.md 5). */
+#include "work/build.h"
+#include "base/stats.h"
+#include <math.h>
+
+static gboolean recomputes(const MsBuild *b, guint32 module) {
+  return b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & module);
+}
+static double fc1_width(const MsBuild *b, double f) { return (b->model->gated ? 2 : 1) * f; }
+
+static MsLinear linear(const char *name, MsLinearKind kind, double m, double n, double k) {
+  return (MsLinear){.name = name, .kind = kind, .m = m, .n = n, .k = k, .low = TRUE, .fused_accumulate = TRUE, .model_flop = TRUE,
+                    .comm_in = "tp gather", .comm_out = "tp scatter"};
+}
+
+static void activation(MsBuild *b, MsOpKind kind, const char *name, double rows, double width) {
+  double in = 2 * rows * fc1_width(b, width), out = 2 * rows * width;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  MsOp *op = ms_row_memory(b, kind, name, in + (back ? out : 0), back ? in : out, 1);
+  op->m = rows, op->n = width;
+}
+
+/* A two-layer MLP of width f over `rows` gathered rows: dense layers and shared experts. */
+static void mlp_core_forward(MsBuild *b, const char *fc1, const char *fc2, double f) {
+  MsLinear up = linear(fc1, MS_LINEAR_COLUMN, b->rows, fc1_width(b, f) / b->t, b->h);
+  MsLinear down = linear(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
+  ms_linear_forward(b, &up);
+  activation(b, MS_OP_ACTIVATION, "activation", b->rows, f / b->t);
+  ms_linear_forward(b, &down);
+}
+
+static void mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, double f) {
+  MsLinear up = linear(fc1, MS_LINEAR_COLUMN, b->rows, fc1_width(b, f) / b->t, b->h);
+  MsLinear down = linear(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
+  b->pass = MS_PASS_DGRAD;
+  ms_linear_backward(b, &down);
+  b->pass = MS_PASS_DGRAD;
+  activation(b, MS_OP_ACTIVATION, "activation", b->rows, f / b->t);
+  ms_linear_backward(b, &up);
+}
+
+/* --- dense --- */
+
+void ms_dense_mlp_forward(MsBuild *b) {
+  double f = b->model->ffn_hidden_size, x = b->rows_sp * b->h;
+  b->module = MS_MODULE_MLP;
+  b->node = MS_NODE_ATTN;
+  gboolean again = recomputes(b, MS_RM_MLP);
+  ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+  ms_keep(b, "mlp input", 2 * x);
+  if (!again) ms_keep(b, "normed mlp input", ms_input_B(b, x, TRUE));
+  b->node = MS_NODE_EXPERTS;
+  mlp_core_forward(b, "fc1", "fc2", f);
+  if (!again) {
+    ms_keep(b, "fc1 out", 2 * b->rows * fc1_width(b, f) / b->t);
+    ms_keep(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
+  }
+  ms_row_memory(b, MS_OP_ADD, "residual add", 4 * x, 2 * x, 1);
+  if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
+}
+
+void ms_dense_mlp_backward(MsBuild *b) {
+  double f = b->model->ffn_hidden_size, x = b->rows_sp * b->h;
+  b->module = MS_MODULE_MLP;
+  b->node = MS_NODE_EXPERTS;
+  if (recomputes(b, MS_RM_MLP)) {
+    b->pass = MS_PASS_RECOMPUTE;
+    ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+    mlp_core_forward(b, "fc1", "fc2", f);
+  }
+  int first = b->list->n;
+  mlp_core_backward(b, "fc1", "fc2", f);
+  /* gradient of the fc1 output and of the residual coincide with all that is kept (domain/memory.md 7) */
+  double again = recomputes(b, MS_RM_MLP) ? 2 * x + 2 * b->rows * (fc1_width(b, f) + f) / b->t : 0;
+  b->list->op[first].transient_B = 2 * b->rows * fc1_width(b, f) / b->t + 2 * b->rows * b->h / b->t + again;
+  ms_free_kept(b, "mlp dropout mask");
+  ms_free_kept(b, "fc1 out");
+  ms_free_kept(b, "activation out");
+  ms_free_kept(b, "normed mlp input");
+  b->node = MS_NODE_ATTN;
+  ms_norm_backward(b, "mlp norm", b->rows_sp, b->h);
+  ms_row_memory(b, MS_OP_ADD, "gradient add", 4 * x, 2 * x, 1);
+  ms_free_kept(b, "mlp input");
+}
+
+/* --- experts --- */
+
+static double padded_rows(const MsBuild *b) { /* expert rows with the alignment of low precision (precision_and_overheads.md 4) */
+  double local = b->model->num_experts / b->e;
+  return b->rows_expert + (b->row_align > 1 && b->quantized ? local * (b->row_align - 1) / 2 : 0);
+}
+
+static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k) {
+  MsOp *op = ms_row(b, MS_OP_GROUPED_GEMM, name);
+  double local = b->model->num_experts / b->e;
+  op->m = m, op->n = n, op->k = k, op->groups = (int)local;
+  op->flop = 2 * m * n * k;
+  op->dtype = (guint8)(b->quantized ? b->odt : MS_ODT_BF16);
+  op->flags = (guint8)(MS_OPF_WEIGHT | MS_OPF_MODEL_FLOP | (b->quantized ? MS_OPF_QUANTIZED : 0));
+  double in_B = b->quantized ? b->quant_B : 2;
+  if (b->pass == MS_PASS_WGRAD) { /* m x n weights of each expert, k rows in total */
+    double g_B = b->options->gradient_accumulation_fusion ? ms_dtype_B(b->options->main_grads_dtype) : 2;
+    op->read_B = in_B * k * (m + n) + (b->options->gradient_accumulation_fusion ? g_B * local * m * n : 0);
+    op->write_B = g_B * local * m * n;
+    if (b->options->gradient_accumulation_fusion) op->flags |= MS_OPF_ACCUMULATE;
+  } else {
+    op->read_B = in_B * (m * k + local * n * k);
+    op->write_B = 2 * m * n;
+  }
+  /* one grouped call, but its host work grows with the experts (multi-stream library loop) */
+  op->kernels = (guint16)(b->options->use_transformer_engine_op_fuser ? 2 : MIN(4 + local, 200));
+  return op;
+}
+
+static void experts_forward(MsBuild *b) {
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b);
+  b->node = MS_NODE_EXPERTS;
+  b->module = MS_MODULE_MOE;
+  ms_row_quantize(b, "quantize expert input", rows, b->h);
+  grouped(b, "expert fc1", rows, fc1_width(b, fm), b->h);
+  if (!recomputes(b, MS_RM_MOE)) {
+    ms_keep(b, "expert input", ms_input_B(b, rows * b->h, TRUE));
+    ms_keep(b, "expert fc1 out", 2 * rows * fc1_width(b, fm));
+    ms_keep(b, "permuted probs", 4 * rows);
+  }
+  activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+  ms_row_quantize(b, "quantize expert activation", rows, fm);
+  grouped(b, "expert fc2", rows, b->h, fm);
+  if (!recomputes(b, MS_RM_MOE) && !recomputes(b, MS_RM_MOE_ACT)) ms_keep(b, "expert activation out", ms_input_B(b, rows * fm, TRUE));
+}
+
+static void experts_backward(MsBuild *b) {
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b);
+  b->node = MS_NODE_EXPERTS;
+  b->module = MS_MODULE_MOE;
+  if (recomputes(b, MS_RM_MOE_ACT)) {
+    b->pass = MS_PASS_RECOMPUTE;
+    activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+  }
+  b->pass = MS_PASS_DGRAD;
+  ms_row_quantize(b, "quantize expert gradient", rows, b->h);
+  grouped(b, "expert fc2", rows, fm, b->h);
+  int chain = b->tip;
+  b->pass = MS_PASS_WGRAD;
+  grouped(b, "expert fc2", b->h, fm, rows);
+  ms_free_kept(b, "expert activation out");
+  b->tip = chain;
+  b->pass = MS_PASS_DGRAD;
+  activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+  ms_free_kept(b, "expert fc1 out");
+  ms_free_kept(b, "permuted probs");
+  ms_row_quantize(b, "quantize expert gradient", rows, fc1_width(b, fm));
+  grouped(b, "expert fc1", rows, b->h, fc1_width(b, fm));
+  chain = b->tip;
+  b->pass = MS_PASS_WGRAD;
+  grouped(b, "expert fc1", fc1_width(b, fm), b->h, rows);
+  ms_free_kept(b, "expert input");
+  b->tip = chain;
+  b->pass = MS_PASS_DGRAD;
+}
+
+/* --- dispatch and combine --- */
+
+typedef struct { double ranks, domains, per_domain; double x_rank, x_domain; } Fan; /* distinct destinations of one token */
+
+static Fan fan_out(const MsBuild *b) {
+  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
+  const MsModel *m = b->model;
+  Fan f = {.ranks = g->size, .domains = g->domains, .per_domain = g->per_domain};
+  double experts = m->num_experts, k = m->moe_router_topk, groups = m->moe_router_num_groups, kg = m->moe_router_group_topk;
+  double domains = f.domains, ranks = b->e;
+  if (groups > 1 && kg < groups) { /* node-limited: k of the E kg/G experts of the chosen groups */
+    experts = experts * kg / groups;
+    if (experts < k) experts = k;
+    double share = kg / groups;
+    ranks = MAX(1, b->e * share);
+    domains = MAX(1, MIN(domains, ms_expected_blocks(groups, kg, MIN(domains, groups))));
+  }
+  f.x_domain = f.domains > 1 ? ms_expected_blocks(experts, k, MIN(domains, experts)) : 1;
+  f.x_rank = ms_expected_blocks(experts, k, MIN(ranks, experts)) * b->u;
+  return f;
+}
+
+static gboolean flex(const MsBuild *b) {
+  return b->options->dispatcher == MS_DISPATCH_DEEPEP || b->options->dispatcher == MS_DISPATCH_HYBRIDEP;
+}
+
+/* One crossing of the expert group: tokens out (dispatch) or back (combine). Bytes: communication.md 5. */
+static void cross(MsBuild *b, gboolean out) {
+  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
+  if (g->size <= 1) return;
+  double hidden = 2 * b->h;
+  b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
+  b->module = MS_MODULE_MOE;
+  MsOpKind kind = out ? MS_OP_DISPATCH : MS_OP_COMBINE;
+  const char *name = out ? "dispatch" : "combine";
+  switch (b->options->dispatcher) {
+  case MS_DISPATCH_ALLTOALL: {
+    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, b->rows_routed * (hidden + (out ? 4 : 0)));
+    if (op) op->local_fraction = 1 / b->e;
+    break;
+  }
+  case MS_DISPATCH_ALLGATHER: {
+    double ranks = g->size, experts = b->model->num_experts;
+    double message = hidden * b->rows_sp * ranks + (out ? 5 * b->rows_sp * experts * ranks : 0);
+    ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, message);
+    break;
+  }
+  case MS_DISPATCH_DEEPEP:
+  case MS_DISPATCH_HYBRIDEP: {
+    Fan f = fan_out(b);
+    double meta = b->model->moe_router_topk * 12.0;
+    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, b->rows_sp * f.x_rank * hidden);
+    if (!op) break;
+    op->level_B[0] = b->rows_sp * (f.x_rank * hidden + (out ? meta : 0)) * (1 - 1 / f.per_domain);
+    op->level_B[1] = f.domains > 1 ? b->rows_sp * f.x_domain * (hidden + (out ? meta : 0)) * (1 - 1 / f.domains) : 0;
+    break;
+  }
+  }
+}
+
+static gboolean dropless(const MsBuild *b) {
+  return !(b->training->routing.kind == MS_ROUTING_CAPACITY && b->training->routing.pad_to_capacity) &&
+         isnan(b->options->moe_expert_rank_capacity_factor);
+}
+
+static void etp_gather(MsBuild *b, gboolean gather) { /* ETP: tokens of the expert group on every ETP rank, and back (communication.md 4) */
+  if (b->u <= 1 || b->options->dispatcher != MS_DISPATCH_ALLTOALL) return;
+  ms_row_comm(b, gather ? MS_OP_ALL_GATHER : MS_OP_REDUCE_SCATTER, gather ? "etp gather" : "etp scatter", MS_STREAM_EP, MS_GROUP_ETP,
+              (gather ? 2 : 4) * b->rows_expert * b->h);
+}
+
+static void permute(MsBuild *b, MsOpKind kind, const char *name, double rows_in, double rows_out) {
+  int kernels = b->options->moe_permute_fusion ? 2 : 6;
+  MsOp *op = ms_row_memory(b, kind, name, 2 * rows_in * b->h, 2 * rows_out * b->h, kernels);
+  op->m = MAX(rows_in, rows_out), op->n = b->h;
+  if (!b->options->moe_permute_fusion) op->read_B *= 1.5, op->write_B *= 1.5; /* index_select and scatter passes */
+}
+
+static gboolean sorts(const MsBuild *b) {
+  return b->options->dispatcher == MS_DISPATCH_ALLTOALL && b->e * b->u > 1 && b->model->num_experts / b->e > 1;
+}
+
+/* Tokens from the router to expert order on their expert ranks. */
+static void to_experts(MsBuild *b) {
+  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
+  double x = flex(b) && g->size > 1 ? b->rows_sp * fan_out(b).x_rank : b->rows_sp;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  b->node = MS_NODE_ATTN;
+  b->module = back ? MS_MODULE_MOE : MS_MODULE_PREPROCESS;
+  if (!back) {
+    double maps = 9 * b->rows_sp * b->model->num_experts;
+    MsOp *pre = ms_row_memory(b, MS_OP_PREPROCESS, "dispatch preprocess", maps, maps / 2, b->options->moe_permute_fusion ? 4 : 10);
+    gboolean syncs = dropless(b) && b->options->dispatcher == MS_DISPATCH_ALLTOALL;
+    if (syncs) pre->flags |= MS_OPF_SYNC;
+    b->module = MS_MODULE_MOE;
+  }
+  if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
+  cross(b, TRUE);
+  if (!back && dropless(b) && g->size > 1 && b->options->dispatcher != MS_DISPATCH_ALLTOALL) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
+  b->node = MS_NODE_EXPERTS;
+  b->module = MS_MODULE_MOE;
+  etp_gather(b, TRUE);
+  if (sorts(b)) permute(b, MS_OP_SORT_CHUNKS, "sort chunks", b->rows_expert, b->rows_expert);
+  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_DEEPEP) permute(b, MS_OP_PERMUTE, "permute", x, b->rows_expert);
+  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
+    permute(b, MS_OP_PERMUTE, "permute", MIN(b->rows_expert, b->rows_sp * g->size), b->rows_expert);
+}
+
+/* Expert outputs back to token order, summed. */
+static void from_experts(MsBuild *b) {
+  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
+  double x = flex(b) && g->size > 1 ? b->rows_sp * fan_out(b).x_rank : b->rows_sp;
+  b->node = MS_NODE_EXPERTS;
+  b->module = MS_MODULE_MOE;
+  if (sorts(b)) permute(b, MS_OP_SORT_CHUNKS, "unsort chunks", b->rows_expert, b->rows_expert);
+  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_DEEPEP) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, x);
+  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
+    permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, MIN(b->rows_expert, b->rows_sp * g->size));
+  etp_gather(b, FALSE);
+  cross(b, FALSE);
+  b->node = MS_NODE_COMBINE;
+  if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
+}
+
+/* Buffers that are all referenced while the layer's own kept tensors exist (domain/memory.md 7). */
+static double moe_transient_B(const MsBuild *b) {
+  double tokens = 2 * b->rows_expert * b->h;
+  if (flex(b) && b->layout->group[MS_GROUP_TP_EP].size > 1) return 2 * b->rows_sp * b->h * (fan_out(b).x_rank + 1) + 2 * tokens;
+  return 4 * tokens;
+}
+
+/* --- router --- */
+
+static MsLinear router_linear(const MsBuild *b) {
+  return (MsLinear){.name = "router", .kind = MS_LINEAR_PLAIN, .m = b->rows_sp, .n = b->model->num_experts, .k = b->h, .comm_in = "", .comm_out = ""};
+}
+
+static void router_rows(MsBuild *b, gboolean back) {
+  double logits = b->rows_sp * b->model->num_experts;
+  MsOp *op = ms_row_memory(b, MS_OP_ROUTER_TOPK, "router top-k", 4 * logits * (back ? 3 : 2), 4 * logits * 2, b->options->moe_router_fusion ? 3 : back ? 14 : 18);
+  op->m = b->rows_sp, op->n = b->model->num_experts, op->k = b->model->moe_router_topk;
+}
+
+/* --- the MoE layer --- */
+
+void ms_moe_forward(MsBuild *b) {
+  double x = b->rows_sp * b->h, fs = b->model->moe_shared_expert_intermediate_size;
+  gboolean again = recomputes(b, MS_RM_MOE);
+  b->node = MS_NODE_ATTN;
+  b->module = MS_MODULE_ROUTER;
+  ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+  ms_keep(b, "mlp input", 2 * x);
+  if (!recomputes(b, MS_RM_LAYERNORM)) ms_keep(b, "normed mlp input", 2 * x);
+  if (fs > 0) {
+    b->module = MS_MODULE_SHARED;
+    mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+    if (!again && !recomputes(b, MS_RM_SHARED_EXPERTS)) {
+      ms_keep(b, "shared fc1 out", 2 * b->rows * fc1_width(b, fs) / b->t);
+      ms_keep(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
+    }
+  }
+  b->module = MS_MODULE_ROUTER;
+  MsLinear router = router_linear(b);
+  ms_linear_forward(b, &router);
+  router_rows(b, FALSE);
+  if (!again) {
+    double maps = 9 * b->rows_sp * b->model->num_experts;
+    if (b->options->moe_permute_fusion) maps += 8 * b->rows_sp * b->model->num_experts;
+    ms_keep(b, "router maps", maps);
+  }
+  to_experts(b);
+  experts_forward(b);
+  from_experts(b);
+  b->list->op[b->list->n - 1].transient_B = moe_transient_B(b);
+  ms_row_memory(b, MS_OP_ADD, "residual add", (fs > 0 ? 6 : 4) * x, 2 * x, fs > 0 ? 2 : 1);
+}
+
+static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communication included */
+  b->pass = MS_PASS_RECOMPUTE;
+  gboolean keeping = b->keeping;
+  b->keeping = FALSE;
+  double fs = b->model->moe_shared_expert_intermediate_size;
+  if (fs > 0) b->module = MS_MODULE_SHARED, mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+  b->module = MS_MODULE_ROUTER;
+  MsLinear router = router_linear(b);
+  ms_linear_forward(b, &router);
+  router_rows(b, FALSE);
+  to_experts(b);
+  experts_forward(b);
+  from_experts(b);
+  b->keeping = keeping;
+  b->pass = MS_PASS_DGRAD;
+}
+
+/* What `moe` recompute brings back to life during the backward of this layer. */
+static double moe_revived_B(const MsBuild *b) {
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b), fs = b->model->moe_shared_expert_intermediate_size;
+  return ms_input_B(b, rows * b->h, TRUE) + 2 * rows * fc1_width(b, fm) + ms_input_B(b, rows * fm, TRUE) + 4 * rows +
+         17 * b->rows_sp * b->model->num_experts + 2 * b->rows * (fc1_width(b, fs) + fs) / b->t;
+}
+
+void ms_moe_backward(MsBuild *b) {
+  double x = b->rows_sp * b->h, fs = b->model->moe_shared_expert_intermediate_size;
+  b->pass = MS_PASS_RECOMPUTE;
+  b->module = MS_MODULE_ROUTER;
+  b->node = MS_NODE_ATTN;
+  if (recomputes(b, MS_RM_LAYERNORM) && recomputes(b, MS_RM_MOE)) ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+  if (recomputes(b, MS_RM_MOE)) moe_recompute(b);
+  b->pass = MS_PASS_DGRAD;
+  /* combine backward sends the output gradient the way dispatch sends tokens, and dispatch backward comes back like a combine */
+  to_experts(b);
+  if (recomputes(b, MS_RM_MOE)) b->list->op[b->list->n - 1].transient_B = moe_revived_B(b);
+  experts_backward(b);
+  from_experts(b);
+  b->node = MS_NODE_ATTN;
+  b->module = MS_MODULE_ROUTER;
+  router_rows(b, TRUE);
+  ms_free_kept(b, "router maps");
+  if (recomputes(b, MS_RM_LAYERNORM) && !recomputes(b, MS_RM_MOE)) {
+    b->pass = MS_PASS_RECOMPUTE;
+    ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+    b->pass = MS_PASS_DGRAD;
+  }
+  MsLinear router = router_linear(b);
+  ms_linear_backward(b, &router);
+  if (fs > 0) {
+    b->module = MS_MODULE_SHARED;
+    if (recomputes(b, MS_RM_SHARED_EXPERTS) && !recomputes(b, MS_RM_MOE)) {
+      b->pass = MS_PASS_RECOMPUTE;
+      mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+    }
+    mlp_core_backward(b, "shared fc1", "shared fc2", fs);
+    ms_free_kept(b, "shared fc1 out");
+    ms_free_kept(b, "shared activation out");
+    b->pass = MS_PASS_DGRAD;
+  }
+  b->module = MS_MODULE_ROUTER;
+  ms_norm_backward(b, "mlp norm", b->rows_sp, b->h);
+  ms_free_kept(b, "normed mlp input");
+  ms_row_memory(b, MS_OP_ADD, "gradient add", (fs > 0 ? 8 : 6) * x, 2 * x, fs > 0 ? 3 : 2);
+  ms_free_kept(b, "mlp input");
+}

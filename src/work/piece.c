@@ -1,0 +1,346 @@
+/* src/work/piece.c - the pieces of a chunk: embedding, decoder layers, MTP blocks, head with its loss. */
+#include "work/build.h"
+#include "base/err.h"
+#include <math.h>
+#include <string.h>
+
+static MsOpDtype odt_of(MsPrecision p) {
+  switch (p) {
+  case MS_FP8_DELAYED:
+  case MS_FP8_TENSORWISE: return MS_ODT_FP8;
+  case MS_FP8_BLOCKWISE: return MS_ODT_FP8_BLOCK;
+  case MS_MXFP8: return MS_ODT_MXFP8;
+  case MS_NVFP4: return MS_ODT_NVFP4;
+  default: return MS_ODT_BF16;
+  }
+}
+
+static double quant_B(MsPrecision p) { /* one direction, scales included (domain/memory.md 3) */
+  switch (p) {
+  case MS_FP8_DELAYED:
+  case MS_FP8_TENSORWISE: return 1;
+  case MS_FP8_BLOCKWISE: return 1 + 4.0 / 128;
+  case MS_MXFP8: return 1 + 1.0 / 32;
+  case MS_NVFP4: return 0.5 + 1.0 / 16;
+  default: return 2;
+  }
+}
+
+static double row_alignment(const MsScenario *s) { /* precision_and_overheads.md 4 */
+  if (s->options.use_transformer_engine_op_fuser) return 256;
+  switch (s->training.precision) {
+  case MS_MXFP8: return 32;
+  case MS_NVFP4: return 128;
+  case MS_BF16:
+  case MS_FP16: return 0;
+  default: return 16;
+  }
+}
+
+static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp) {
+  const MsModel *m = s->model;
+  if (m->num_experts == 0) return 0;
+  const MsRouting *r = &s->training.routing;
+  double balanced = rows_sp * m->moe_router_topk * l->etp;
+  if (!isnan(s->options.moe_expert_rank_capacity_factor)) return balanced * s->options.moe_expert_rank_capacity_factor;
+  if (r->kind != MS_ROUTING_CAPACITY) return balanced;
+  double capacity = ceil(rows_sp * m->moe_router_topk / m->num_experts * r->capacity_factor);
+  double padded = capacity * (m->num_experts / (double)l->ep) * l->ep * l->etp;
+  return r->pad_to_capacity ? padded : MIN(padded, balanced);
+}
+
+void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean quantized) {
+  memset(b, 0, sizeof *b);
+  b->scenario = s;
+  b->model = s->model;
+  b->layout = l;
+  b->training = &s->training;
+  b->options = &s->options;
+  b->tip = b->join[0] = b->join[1] = -1;
+  b->t = l->tp, b->c = l->cp, b->e = l->ep, b->u = l->etp;
+  b->sp = l->sequence_parallel;
+  b->h = s->model->hidden_size;
+  b->rows = (double)s->training.seq_length * s->training.micro_batch_size / b->c;
+  b->rows_sp = b->sp ? b->rows / b->t : b->rows;
+  b->rows_expert = expert_rows(s, l, b->rows_sp);
+  b->rows_routed = b->rows_sp * s->model->moe_router_topk;
+  if (s->training.routing.kind == MS_ROUTING_CAPACITY) b->rows_routed = b->rows_expert / b->u;
+  b->act_B = 2;
+  b->quantized = quantized && s->training.precision > MS_FP16;
+  b->odt = odt_of(s->training.precision);
+  b->quant_B = quant_B(s->training.precision);
+  b->row_align = row_alignment(s);
+}
+
+static void start(MsBuild *b, MsOpList *list, MsPass pass, gboolean keeping) {
+  b->list = list;
+  b->tip = b->join[0] = b->join[1] = -1;
+  b->pass = pass;
+  b->keeping = keeping;
+  b->node = MS_NODE_ATTN;
+}
+
+/* Peak of kept + transient over a list, relative to what is kept when the list starts. */
+static double list_peak_B(const MsOpList *list) {
+  double now = 0, peak = 0;
+  for (int i = 0; i < list->n; i++) {
+    const MsOp *op = &list->op[i];
+    peak = MAX(peak, now + op->transient_B + op->keep_B);
+    now += op->keep_B - op->free_B;
+  }
+  return peak;
+}
+
+void ms_piece_seal(MsBuild *b, MsPiece *piece) {
+  double kept = 0, freed = 0;
+  for (int i = 0; i < piece->forward.n; i++) kept += piece->forward.op[i].keep_B;
+  for (int i = 0; i < piece->backward.n; i++) freed += piece->backward.op[i].free_B;
+  if (fabs(kept - freed) > 0.5) MS_BUG("%s keeps %.0f B and frees %.0f B", piece->name, kept, freed);
+  piece->forward_transient_B = MAX(0, list_peak_B(&piece->forward) - piece->kept_B);
+  piece->backward_transient_B = list_peak_B(&piece->backward);
+  (void)b;
+}
+
+static double tokens_of_model_replica(const MsBuild *b) { /* tokens of one microbatch: all CP ranks together */
+  return (double)b->training->seq_length * b->training->micro_batch_size;
+}
+
+static void add_params(MsPiece *piece, MsPartParams p) {
+  piece->params_dense += p.dense;
+  piece->params_expert += p.expert;
+  piece->params_quantizable_dense += p.quantizable_dense;
+  piece->params_quantizable_expert += p.quantizable_expert;
+  piece->params_tp_replicated += p.replicated;
+}
+
+static void replicated_norms(MsBuild *b, MsPiece *piece, double count) {
+  double p = count * ms_norm_params(b->model, b->h);
+  piece->params_dense += p;
+  piece->params_tp_replicated += p;
+}
+
+/* --- decoder layer --- */
+
+static void layer_params(MsBuild *b, MsPiece *piece, gboolean moe) {
+  add_params(piece, ms_attention_params(b->model, b->t));
+  add_params(piece, moe ? ms_moe_params(b->model, b->t, b->e, b->u) : ms_mlp_params(b->model, b->t));
+  replicated_norms(b, piece, 2);
+  MsPartParams all = ms_attention_params(b->model, 1), mlp = moe ? ms_moe_params(b->model, 1, 1, 1) : ms_mlp_params(b->model, 1);
+  piece->params_model_dense += all.dense + mlp.dense + 2 * ms_norm_params(b->model, b->h);
+  piece->params_model_expert += mlp.expert;
+}
+
+static void layer_forward_rows(MsBuild *b, int layer, gboolean moe) {
+  ms_attention_forward(b, layer);
+  if (moe) ms_moe_forward(b);
+  else ms_dense_mlp_forward(b);
+}
+
+static void layer_backward_rows(MsBuild *b, int layer, gboolean moe) {
+  if (moe) ms_moe_backward(b);
+  else ms_dense_mlp_backward(b);
+  ms_attention_backward(b, layer);
+}
+
+/* Kept bytes of the layer without checkpointing, from a throw-away piece. */
+static double layer_kept_B(const MsBuild *b, int layer, gboolean moe) {
+  MsPiece scratch = {0};
+  MsBuild copy = *b;
+  copy.piece = &scratch;
+  start(&copy, &scratch.forward, MS_PASS_FORWARD, TRUE);
+  layer_forward_rows(&copy, layer, moe);
+  double kept = scratch.kept_B;
+  ms_ops_clear(&scratch.forward);
+  g_free(scratch.kept);
+  return kept;
+}
+
+static void checkpointed(MsBuild *b, MsPiece *piece, int layer, gboolean moe, int group) {
+  double all = layer_kept_B(b, layer, moe), input = 2 * b->rows_sp * b->h;
+  start(b, &piece->forward, MS_PASS_FORWARD, FALSE);
+  layer_forward_rows(b, layer, moe);
+  b->keeping = TRUE;
+  if (group > 0) ms_keep(b, "checkpoint", input);
+  start(b, &piece->backward, MS_PASS_RECOMPUTE, FALSE);
+  layer_forward_rows(b, layer, moe);
+  for (int i = 0; i < piece->backward.n; i++) piece->backward.op[i].pass = MS_PASS_RECOMPUTE;
+  /* the whole group lives again while it is taken back */
+  piece->backward.op[piece->backward.n - 1].transient_B = MAX(piece->backward.op[piece->backward.n - 1].transient_B, 0) +
+                                                          all * ABS(group) - (group > 0 ? input : 0);
+  b->pass = MS_PASS_DGRAD;
+  int first = piece->backward.n;
+  layer_backward_rows(b, layer, moe);
+  for (int i = first; i < piece->backward.n; i++) {
+    if (piece->backward.op[i].transient_B > 0) piece->backward.op[i].transient_B += all;
+  }
+  ms_free_kept(b, "checkpoint");
+}
+
+void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
+  gboolean moe = b->model->num_experts > 0 && b->model->moe_layer[layer];
+  piece->kind = MS_PIECE_LAYER;
+  piece->is_moe = moe;
+  b->piece = piece;
+  g_snprintf(piece->name, sizeof piece->name, "%s layer%s%s%s", moe ? "moe" : "dense",
+             ms_model_layer_is_windowed(b->model, layer) ? ", windowed" : "",
+             b->training->precision > MS_FP16 && !b->quantized ? ", bf16" : "",
+             group == 0 ? "" : group > 0 ? ", checkpointed" : ", in checkpoint");
+  if (group != 0) {
+    checkpointed(b, piece, layer, moe, group);
+  } else {
+    start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
+    layer_forward_rows(b, layer, moe);
+    start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
+    layer_backward_rows(b, layer, moe);
+  }
+  layer_params(b, piece, moe);
+  piece->model_flop = tokens_of_model_replica(b) * (ms_flop_attention_linear(b->model) +
+                      ms_flop_attention_core(b->model, layer, b->training->seq_length) + ms_flop_mlp(b->model, moe));
+  ms_piece_seal(b, piece);
+}
+
+/* --- embedding --- */
+
+void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
+  double width = b->rows * b->h, table = (double)ms_model_padded_vocab(b->model, (int)b->t) / b->t * b->h;
+  gboolean learned = b->model->position_embedding == MS_POS_LEARNED;
+  piece->kind = MS_PIECE_EMBEDDING;
+  b->piece = piece;
+  b->module = MS_MODULE_EMBEDDING;
+  g_strlcpy(piece->name, "embedding", sizeof piece->name);
+  start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
+  ms_row_memory(b, MS_OP_EMBEDDING, "embedding", 2 * width + 8 * b->rows, 2 * width, 4);
+  ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP, MS_GROUP_TP, 2 * width);
+  if (learned) ms_row_memory(b, MS_OP_ADD, "position add", 4 * b->rows_sp * b->h, 2 * b->rows_sp * b->h, 2);
+  if (b->model->hidden_dropout > 0) ms_keep(b, "embedding dropout mask", b->rows_sp * b->h);
+  start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
+  if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather", MS_STREAM_TP, MS_GROUP_TP, 2 * width);
+  b->pass = MS_PASS_WGRAD;
+  MsOp *op = ms_row_memory(b, MS_OP_EMBEDDING, "embedding", 4 * width, 2 * width + 2 * table, 4);
+  op->transient_B = 2 * table; /* the gradient of the table in BF16 */
+  ms_free_kept(b, "embedding dropout mask");
+  piece->params_dense = table + (learned ? (double)b->model->seq_length_max * b->h : 0);
+  if (learned) piece->params_tp_replicated += (double)b->model->seq_length_max * b->h;
+  piece->params_model_dense = (double)ms_model_padded_vocab(b->model, (int)b->t) * b->h + (learned ? (double)b->model->seq_length_max * b->h : 0);
+  ms_piece_seal(b, piece);
+}
+
+/* --- head and loss --- */
+
+static MsLinear head_linear(const MsBuild *b) {
+  double vocab = (double)ms_model_padded_vocab(b->model, (int)b->t) / b->t;
+  return (MsLinear){.name = "head", .kind = MS_LINEAR_COLUMN, .m = b->rows, .n = vocab, .k = b->h, .comm_in = "tp gather", .comm_out = "",
+                    .low = b->options->fp8_output_proj, .fused_accumulate = TRUE, .model_flop = TRUE};
+}
+
+static const char *const head_in[] = {"final norm in", "final norm in 2", "final norm in 3", "final norm in 4", "final norm in 5"};
+static const char *const head_out[] = {"final norm out", "final norm out 2", "final norm out 3", "final norm out 4", "final norm out 5"};
+static const char *const head_logits[] = {"logits", "logits 2", "logits 3", "logits 4", "logits 5"};
+G_STATIC_ASSERT(G_N_ELEMENTS(head_logits) == 5);
+
+/* Loss tensors per logit: the TE kernel keeps BF16 logits and writes the gradient over them; the native one keeps an FP32 softmax and
+ * has a BF16 copy beside it on both ways (domain/memory.md 2). */
+static gboolean te_loss(const MsBuild *b) { return b->options->cross_entropy_fusion && b->options->cross_entropy_fusion_impl == MS_CE_TE; }
+
+static void loss_rows(MsBuild *b, double logits, gboolean back) {
+  gboolean te = te_loss(b);
+  double read = te ? 4 : back ? 8 : 16, write = te ? (back ? 0 : 2) : back ? 6 : 14;
+  if (b->options->cross_entropy_fusion && !te) read *= 0.8, write *= 0.8;
+  MsOp *op = ms_row_memory(b, MS_OP_CROSS_ENTROPY, "cross entropy", read * logits, write * logits, te ? 3 : back ? 4 : 10);
+  op->m = b->rows, op->n = logits / b->rows;
+  if (!te) op->transient_B = 2 * logits;
+  if (!back) {
+    ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss max", MS_STREAM_TP, MS_GROUP_TP, 4 * b->rows);
+    ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss sum", MS_STREAM_TP, MS_GROUP_TP, 8 * b->rows);
+  }
+}
+
+void ms_piece_head(MsBuild *b, MsPiece *piece) {
+  MsLinear head = head_linear(b);
+  double logits = head.m * head.n, x = b->rows_sp * b->h;
+  int copies = 1 + b->model->mtp_num_layers; /* MTP sends its hidden states through the same head again */
+  copies = MIN(copies, (int)G_N_ELEMENTS(head_logits));
+  piece->kind = MS_PIECE_HEAD;
+  b->piece = piece;
+  b->module = MS_MODULE_HEAD;
+  g_strlcpy(piece->name, "head", sizeof piece->name);
+  start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
+  for (int i = 0; i < copies; i++) {
+    if (i == 0) {
+      ms_norm_forward(b, "final norm", b->rows_sp, b->h);
+      ms_keep(b, head_in[i], 2 * x);
+    }
+    ms_linear_forward(b, &head);
+    ms_keep(b, head_out[i], 2 * x);
+    loss_rows(b, logits, FALSE);
+    ms_keep(b, head_logits[i], (te_loss(b) ? 2 : 4) * logits);
+  }
+  start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
+  for (int i = copies - 1; i >= 0; i--) {
+    b->pass = MS_PASS_DGRAD;
+    loss_rows(b, logits, TRUE);
+    double dx = 2 * b->rows * b->h * (b->t > 1 ? 2 : 1); /* dX, and the gathered input when sequence parallel */
+    int first = b->list->n;
+    ms_linear_backward(b, &head);
+    for (int j = first; j < b->list->n; j++)
+      if (b->list->op[j].kind == MS_OP_GEMM) b->list->op[j].transient_B = dx + (te_loss(b) ? 0 : 2 * logits);
+    ms_free_kept(b, head_logits[i]);
+    ms_free_kept(b, head_out[i]);
+    if (i == 0) {
+      ms_norm_backward(b, "final norm", b->rows_sp, b->h);
+      ms_free_kept(b, head_in[i]);
+    }
+  }
+  double table = head.n * b->h;
+  piece->params_dense = (b->model->tie_embeddings && b->layout->pp == 1 ? 0 : table);
+  replicated_norms(b, piece, 1);
+  piece->params_model_dense = (b->model->tie_embeddings ? 0 : table * b->t) + ms_norm_params(b->model, b->h);
+  piece->model_flop = tokens_of_model_replica(b) * 2 * b->h * ms_model_padded_vocab(b->model, 1) * copies;
+  ms_piece_seal(b, piece);
+}
+
+/* --- MTP block: two norms, a projection of both, one decoder layer of the last layer's type, a final norm --- */
+
+void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
+  int layer = b->model->num_layers - 1;
+  gboolean moe = b->model->num_experts > 0 && b->model->moe_layer[layer];
+  double x = b->rows_sp * b->h;
+  piece->kind = MS_PIECE_MTP;
+  piece->is_moe = moe;
+  b->piece = piece;
+  g_strlcpy(piece->name, "mtp block", sizeof piece->name);
+  MsLinear proj = {.name = "eh proj", .kind = MS_LINEAR_COLUMN, .m = b->rows, .n = b->h / b->t, .k = 2 * b->h, .comm_in = "tp gather",
+                   .comm_out = "", .low = !b->options->keep_mtp_spec_in_bf16, .fused_accumulate = TRUE, .model_flop = TRUE};
+  start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
+  b->module = MS_MODULE_MTP;
+  ms_row_memory(b, MS_OP_EMBEDDING, "mtp embedding", 2 * b->rows * b->h, 2 * b->rows * b->h, 4);
+  ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h);
+  ms_norm_forward(b, "mtp embedding norm", b->rows_sp, b->h);
+  ms_norm_forward(b, "mtp hidden norm", b->rows_sp, b->h);
+  ms_keep(b, "mtp norm inputs", 4 * x);
+  ms_row_memory(b, MS_OP_COPY, "mtp concat", 4 * x, 4 * x, 1);
+  ms_keep(b, "mtp concat", ms_input_B(b, 2 * x, proj.low));
+  ms_linear_forward(b, &proj);
+  ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather out", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h);
+  layer_forward_rows(b, layer, moe);
+  start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
+  layer_backward_rows(b, layer, moe);
+  b->module = MS_MODULE_MTP;
+  b->pass = MS_PASS_DGRAD;
+  ms_linear_backward(b, &proj);
+  ms_free_kept(b, "mtp concat");
+  b->pass = MS_PASS_DGRAD;
+  ms_norm_backward(b, "mtp hidden norm", b->rows_sp, b->h);
+  ms_norm_backward(b, "mtp embedding norm", b->rows_sp, b->h);
+  ms_free_kept(b, "mtp norm inputs");
+  layer_params(b, piece, moe);
+  double proj_params = 2 * b->h * b->h / b->t;
+  piece->params_dense += proj_params;
+  piece->params_quantizable_dense += proj.low ? proj_params : 0;
+  replicated_norms(b, piece, 3);
+  piece->params_model_dense += 2 * b->h * b->h + 3 * ms_norm_params(b->model, b->h);
+  piece->model_flop = tokens_of_model_replica(b) *
+      (ms_flop_attention_linear(b->model) + ms_flop_attention_core(b->model, layer, b->training->seq_length) +
+       ms_flop_mlp(b->model, moe) + 2 * (3 * b->h + 2 * b->h * b->h));
+  ms_piece_seal(b, piece);
+}

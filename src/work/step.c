@@ -1,0 +1,157 @@
+/* src/work/step.c - rows that run once per step: zeroing, gradient reduction, norm, optimizer, parameter gather (communication.md 1, 7;
+ * precision_and_overheads.md 8). */
+#include "work/build.h"
+#include <string.h>
+
+typedef struct {
+  MsBuild b;
+  const MsWork *work;
+  const MsOptions *o;
+  double grad_B;  /* main gradient */
+  double wire_B;  /* gradient on the wire */
+  double param_B; /* parameter gather on the wire */
+  double shard, expert_shard;
+} Step;
+
+/* Optimizer shards: dense over DP x CP, experts over EDP (domain/memory.md 1.1). */
+static Step step_new(const MsWork *work) {
+  Step s = {.work = work, .o = &work->scenario->options};
+  ms_build_init(&s.b, work->scenario, work->layout, TRUE);
+  s.b.module = MS_MODULE_STEP;
+  s.b.pass = MS_PASS_OPTIMIZER;
+  s.grad_B = ms_dtype_B(s.o->main_grads_dtype);
+  s.wire_B = ms_dtype_B(s.o->grad_reduce_dtype);
+  gboolean fp8 = s.b.quantized && s.o->fp8_param_gather && s.b.odt != MS_ODT_MXFP8;
+  s.param_B = fp8 ? (s.b.odt == MS_ODT_NVFP4 && s.o->fp4_param_gather ? 0.5 : 1) : 2;
+  const MsLayout *l = work->layout;
+  s.shard = s.o->distributed_optimizer ? (double)l->dp * l->cp / s.o->num_distributed_optimizer_instances : 1;
+  s.expert_shard = s.o->distributed_optimizer ? MAX(1.0, l->edp / (double)s.o->num_distributed_optimizer_instances) : 1;
+  return s;
+}
+
+static void chunk_params(const MsWork *work, const MsChunk *chunk, double *dense, double *expert) {
+  *dense = *expert = 0;
+  for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+    const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
+    *dense += piece->params_dense;
+    *expert += piece->params_expert;
+  }
+  if (chunk->num_mtp > 0 && !chunk->has_embedding && work->piece_embedding >= 0)
+    *dense += (double)work->padded_vocab / work->layout->tp * work->scenario->model->hidden_size;
+}
+
+static void list_to(Step *s, MsOpList *list) {
+  s->b.list = list;
+  s->b.tip = s->b.join[0] = s->b.join[1] = -1;
+}
+
+static void reduce_rows(Step *s, double dense, double expert) {
+  MsOpKind kind = s->o->distributed_optimizer ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
+  double scaled = 2 * s->grad_B * (dense + expert) / 2;
+  if (s->work->layout->group[MS_GROUP_DP_CP].size > 1 || s->work->layout->group[MS_GROUP_EDP].size > 1)
+    ms_row_memory(&s->b, MS_OP_GRAD_SCALE, "gradient scale", scaled, scaled, 2);
+  int tip = s->b.tip;
+  ms_row_comm(&s->b, kind, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP, s->wire_B * dense);
+  s->b.tip = tip;
+  ms_row_comm(&s->b, kind, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s->wire_B * expert);
+}
+
+static void gather_rows(Step *s, double dense, double expert) {
+  if (!s->o->distributed_optimizer) return;
+  int tip = s->b.tip;
+  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "dp gather", MS_STREAM_DP, MS_GROUP_DP_CP, s->param_B * dense);
+  int dense_row = s->b.tip;
+  s->b.tip = tip;
+  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "edp gather", MS_STREAM_EDP, MS_GROUP_EDP, s->param_B * expert);
+  if (dense_row != tip && dense_row >= 0) ms_join(&s->b, dense_row);
+}
+
+static void zero_rows(Step *s, const MsStageParams *p) {
+  double params = p->params_dense + p->params_expert + p->embedding_copy;
+  ms_row_memory(&s->b, MS_OP_ZERO_GRAD, "zero gradients", 0, s->grad_B * params, 2);
+  double weights = p->quantizable_dense + p->quantizable_expert;
+  if (s->b.quantized && !s->o->fp8_param_gather && weights > 0) { /* low-precision copies, refreshed on the first microbatch */
+    MsOp *op = ms_row_memory(&s->b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, 2 * s->b.quant_B * weights, 1);
+    op->dtype = (guint8)s->b.odt;
+  }
+}
+
+/* Bytes of Adam per shard element: gradient, master, two moments read; master, moments written; master to model parameter. */
+static double adam_B(const Step *s, double *write) {
+  double m = ms_dtype_B(s->o->exp_avg_dtype), v = ms_dtype_B(s->o->exp_avg_sq_dtype), master = ms_dtype_B(s->o->main_params_dtype);
+  *write = master + m + v + 2;
+  return s->grad_B + master + m + v + 4;
+}
+
+static gboolean embedding_shared(const MsWork *work) { /* tied weights or an MTP copy on another stage */
+  const MsModel *m = work->scenario->model;
+  return work->layout->pp > 1 && (m->tie_embeddings || m->mtp_num_layers > 0);
+}
+
+static gboolean stage_has_embedding_copy(const MsWork *work, int stage) {
+  for (int c = 0; c < work->layout->vpp; c++) {
+    const MsChunk *k = ms_layout_chunk(work->layout, stage, c);
+    if (k->has_embedding || k->num_mtp > 0 || (k->has_loss && work->scenario->model->tie_embeddings)) return TRUE;
+  }
+  return FALSE;
+}
+
+static void after_rows(Step *s, int stage, const MsStageParams *p) {
+  const MsLayout *l = s->work->layout;
+  double dense = p->params_dense + p->embedding_copy, expert = p->params_expert;
+  if (!s->o->overlap_grad_reduce) {
+    reduce_rows(s, dense, expert);
+    int rows = s->b.list->n;
+    for (int i = MAX(0, rows - 2); i < rows; i++)
+      if (s->b.list->op[i].stream != MS_STREAM_COMPUTE) ms_join(&s->b, i);
+  }
+  if (l->sequence_parallel && l->tp > 1)
+    ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, 4 * p->tp_replicated);
+  if (embedding_shared(s->work) && stage_has_embedding_copy(s->work, stage))
+    ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
+                s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size);
+  double shard = dense / s->shard + expert / s->expert_shard;
+  ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8);
+  MsOp *norm = ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4);
+  (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
+  double write, read = adam_B(s, &write);
+  ms_row_memory(&s->b, MS_OP_ADAM, "adam", read * shard, write * shard, 12);
+  if (!s->o->overlap_param_gather) gather_rows(s, dense, expert);
+}
+
+static void per_chunk(Step *s, int stage, MsOpList *list, int **chunk_of, gboolean reduce) {
+  list_to(s, list);
+  for (int c = 0; c < s->work->layout->vpp; c++) {
+    double dense, expert;
+    chunk_params(s->work, ms_layout_chunk(s->work->layout, stage, c), &dense, &expert);
+    int first = list->n;
+    s->b.tip = s->b.join[0] = s->b.join[1] = -1;
+    if (reduce) reduce_rows(s, dense, expert);
+    else gather_rows(s, dense, expert);
+    s->b.join[0] = s->b.join[1] = -1;
+    *chunk_of = g_renew(int, *chunk_of, MAX(list->n, 1));
+    for (int i = first; i < list->n; i++) (*chunk_of)[i] = c;
+  }
+}
+
+void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out) {
+  memset(out, 0, sizeof *out);
+  Step s = step_new(work);
+  MsStageParams p = ms_work_stage_params(work, stage);
+  list_to(&s, &out->before);
+  zero_rows(&s, &p);
+  if (s.o->overlap_grad_reduce) per_chunk(&s, stage, &out->reduce, &out->reduce_chunk, TRUE);
+  if (s.o->overlap_param_gather) per_chunk(&s, stage, &out->gather, &out->gather_chunk, FALSE);
+  list_to(&s, &out->after);
+  after_rows(&s, stage, &p);
+}
+
+void ms_step_ops_clear(MsStepOps *ops) {
+  ms_ops_clear(&ops->before);
+  ms_ops_clear(&ops->after);
+  ms_ops_clear(&ops->reduce);
+  ms_ops_clear(&ops->gather);
+  g_free(ops->reduce_chunk);
+  g_free(ops->gather_chunk);
+  memset(ops, 0, sizeof *ops);
+}

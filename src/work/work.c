@@ -1,0 +1,141 @@
+/* src/work/work.c - from a scenario and its layout to pieces. */
+#include "work/build.h"
+#include "base/err.h"
+#include <string.h>
+
+const char *const ms_op_words[] = {
+#define OP(id, word, family, doc) word,
+#include "work/op.def"
+#undef OP
+    NULL};
+const char *const ms_op_docs[] = {
+#define OP(id, word, family, doc) doc,
+#include "work/op.def"
+#undef OP
+    NULL};
+const MsOpFamily ms_op_families[] = {
+#define OP(id, word, family, doc) MS_FAMILY_##family,
+#include "work/op.def"
+#undef OP
+};
+const char *const ms_pass_words[] = {"forward", "recompute", "dgrad", "wgrad", "optimizer", NULL};
+const char *const ms_stream_words[] = {"compute", "tp", "cp", "ep", "dp", "edp", "pp send", "pp recv", "side", "d2h", "h2d", NULL};
+const char *const ms_module_words[] = {"none", "embedding", "attn", "mlp", "moe_router", "moe_preprocess", "shared_experts", "moe", "head", "mtp", "step", NULL};
+const char *const ms_odt_words[] = {"fp32", "bf16", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
+
+static gboolean layer_is_quantized(const MsScenario *s, int layer) {
+  return s->training.precision > MS_FP16 && layer >= s->options.num_layers_at_start_in_bf16 &&
+         layer < s->model->num_layers - s->options.num_layers_at_end_in_bf16;
+}
+
+/* Checkpoint role of a layer: 0 none, n > 0 leads a group of n layers, -n follows in one. */
+static int checkpoint_role(const MsWork *w, int layer) {
+  const MsRecomputeSpec *r = &w->scenario->options.recompute;
+  if (r->granularity != MS_RECOMPUTE_FULL) return 0;
+  int n = MAX(1, r->num_layers);
+  if (n == 1 && r->method == MS_RECOMPUTE_UNIFORM) return 1;
+  for (int i = 0; i < w->layout->num_chunks; i++) {
+    const MsChunk *c = &w->layout->chunks[i];
+    int at = layer - c->first_layer;
+    if (at < 0 || at >= c->num_layers) continue;
+    if (r->method == MS_RECOMPUTE_BLOCK) return at < n ? 1 : 0;
+    int group = MIN(n, c->num_layers - at / n * n);
+    return at % n == 0 ? group : -group;
+  }
+  return 1;
+}
+
+typedef struct { gboolean moe, windowed, quantized; int role; } LayerKey;
+
+static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
+  LayerKey key = {.moe = w->scenario->model->num_experts > 0 && w->scenario->model->moe_layer[layer],
+                  .windowed = ms_model_layer_is_windowed(w->scenario->model, layer),
+                  .quantized = layer_is_quantized(w->scenario, layer),
+                  .role = checkpoint_role(w, layer)};
+  for (guint i = 0; i < keys->len; i++) {
+    LayerKey *k = &g_array_index(keys, LayerKey, i);
+    if (k->moe == key.moe && k->windowed == key.windowed && k->quantized == key.quantized && k->role == key.role) return (int)i;
+  }
+  g_array_append_val(keys, key);
+  w->pieces = g_renew(MsPiece, w->pieces, w->n_pieces + 1);
+  MsPiece *piece = &w->pieces[w->n_pieces];
+  memset(piece, 0, sizeof *piece);
+  ms_build_init(b, w->scenario, w->layout, key.quantized);
+  ms_piece_layer(b, piece, layer, key.role);
+  return w->n_pieces++;
+}
+
+static int add_end(MsWork *w, MsBuild *b, void (*make)(MsBuild *, MsPiece *), gboolean quantized) {
+  w->pieces = g_renew(MsPiece, w->pieces, w->n_pieces + 1);
+  MsPiece *piece = &w->pieces[w->n_pieces];
+  memset(piece, 0, sizeof *piece);
+  ms_build_init(b, w->scenario, w->layout, quantized);
+  make(b, piece);
+  return w->n_pieces++;
+}
+
+MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  (void)error;
+  MsWork *w = g_new0(MsWork, 1);
+  w->scenario = scenario;
+  w->layout = layout;
+  MsBuild b;
+  ms_build_init(&b, scenario, layout, TRUE);
+  w->rows = b.rows, w->rows_sp = b.rows_sp, w->rows_expert = b.rows_expert;
+  w->padded_vocab = ms_model_padded_vocab(scenario->model, layout->tp);
+  w->piece_of_layer = g_new(int, scenario->model->num_layers);
+  GArray *keys = g_array_new(FALSE, FALSE, sizeof(LayerKey));
+  for (int i = 0; i < scenario->model->num_layers; i++) w->piece_of_layer[i] = find_or_add_layer(w, &b, keys, i);
+  g_array_free(keys, TRUE);
+  w->piece_embedding = add_end(w, &b, ms_piece_embedding, FALSE);
+  w->piece_head = add_end(w, &b, ms_piece_head, TRUE);
+  w->piece_mtp = -1;
+  if (scenario->model->mtp_num_layers > 0)
+    w->piece_mtp = add_end(w, &b, ms_piece_mtp, TRUE);
+  return w;
+}
+
+static void piece_clear(MsPiece *piece) {
+  ms_ops_clear(&piece->forward);
+  ms_ops_clear(&piece->backward);
+  g_free(piece->kept);
+}
+
+void ms_work_free(MsWork *work) {
+  if (!work) return;
+  for (int i = 0; i < work->n_pieces; i++) piece_clear(&work->pieces[i]);
+  g_free(work->pieces);
+  g_free(work->piece_of_layer);
+  g_free(work);
+}
+
+int ms_work_chunk_length(const MsChunk *chunk) {
+  return (chunk->has_embedding ? 1 : 0) + chunk->num_layers + chunk->num_mtp + (chunk->has_loss ? 1 : 0);
+}
+
+int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i) {
+  if (chunk->has_embedding && i-- == 0) return work->piece_embedding;
+  if (i < chunk->num_layers) return work->piece_of_layer[chunk->first_layer + i];
+  return i < chunk->num_layers + chunk->num_mtp ? work->piece_mtp : work->piece_head;
+}
+
+MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
+  MsStageParams p = {0};
+  gboolean embedding = FALSE, copy = FALSE;
+  for (int c = 0; c < work->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+      const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
+      p.params_dense += piece->params_dense;
+      p.params_expert += piece->params_expert;
+      p.quantizable_dense += piece->params_quantizable_dense;
+      p.quantizable_expert += piece->params_quantizable_expert;
+      p.tp_replicated += piece->params_tp_replicated;
+    }
+    embedding |= chunk->has_embedding;
+    copy |= chunk->num_mtp > 0;
+  }
+  if (copy && !embedding) /* the MTP stage holds its own copy of the word embedding (domain/layouts.md 5) */
+    p.embedding_copy = (double)work->padded_vocab / work->layout->tp * work->scenario->model->hidden_size;
+  return p;
+}
