@@ -1,0 +1,408 @@
+/* A trace holds up to millions of spans, so this writer formats numbers itself into one large buffer: what is constant per operator
+ * (name, category, shape) is laid down as text once and copied; only times, microbatch and chunk are written per span. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/units.h"
+#include "report/report.h"
+
+/* --- a buffered file that appears under its name only when it is whole ------------------------------------------------------ */
+enum { SINK_BYTES = 1 << 20 };
+typedef struct {
+  const char *target;
+  char *temporary; /* NULL: written in place (standard output, a device) */
+  FILE *file;
+  gboolean failed;
+  size_t used;
+  char *buffer;
+} Sink;
+
+static gboolean env_error(GError **error, const char *what, const char *name, int code) {
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s: %s", name, what, g_strerror(code));
+  return FALSE;
+}
+
+static int open_temporary(Sink *sink) {
+  sink->temporary = g_strdup_printf("%s.XXXXXX", sink->target);
+  int fd = g_mkstemp(sink->temporary);
+  if (fd < 0) return fd;
+  mode_t mask = umask(0);
+  umask(mask);
+  if (fchmod(fd, 0666 & ~mask) != 0) sink->failed = TRUE;
+  return fd;
+}
+
+static gboolean sink_open(Sink *sink, const char *target, GError **error) {
+  *sink = (Sink){.target = target};
+  struct stat st;
+  if (strcmp(target, "-") == 0) {
+    sink->file = stdout;
+  } else if (stat(target, &st) == 0 && !S_ISREG(st.st_mode)) {
+    sink->file = fopen(target, "w");
+  } else {
+    int fd = open_temporary(sink);
+    if (fd >= 0) sink->file = fdopen(fd, "w");
+  }
+  if (!sink->file) {
+    int code = errno;
+    g_clear_pointer(&sink->temporary, g_free);
+    return env_error(error, "cannot write", target, code);
+  }
+  sink->buffer = g_malloc(SINK_BYTES);
+  return TRUE;
+}
+
+static void sink_flush(Sink *sink) {
+  if (sink->used && fwrite(sink->buffer, 1, sink->used, sink->file) != sink->used) sink->failed = TRUE;
+  sink->used = 0;
+}
+
+static gboolean sink_close(Sink *sink, GError **error) {
+  errno = 0;
+  sink_flush(sink);
+  if (fflush(sink->file) != 0) sink->failed = TRUE;
+  int code = errno;
+  if (sink->file != stdout && fclose(sink->file) != 0) {
+    sink->failed = TRUE;
+    code = errno;
+  }
+  if (!sink->failed && sink->temporary && rename(sink->temporary, sink->target) != 0) {
+    sink->failed = TRUE;
+    code = errno;
+  }
+  if (sink->failed && sink->temporary) unlink(sink->temporary);
+  g_free(sink->temporary);
+  g_free(sink->buffer);
+  return sink->failed ? env_error(error, "cannot write", sink->target, code ? code : EIO) : TRUE;
+}
+
+static inline void put(Sink *sink, const char *text, size_t length) {
+  if (length > SINK_BYTES - sink->used) {
+    sink_flush(sink);
+    if (length > SINK_BYTES) {
+      if (fwrite(text, 1, length, sink->file) != length) sink->failed = TRUE;
+      return;
+    }
+  }
+  memcpy(sink->buffer + sink->used, text, length);
+  sink->used += length;
+}
+
+#define PUT(sink, literal) put(sink, literal, sizeof literal - 1)
+static void put_text(Sink *sink, const char *text) { put(sink, text, strlen(text)); }
+
+static char *digits(char *end, guint64 value) { /* writes before `end`, returns the first digit */
+  do *--end = (char)('0' + value % 10);
+  while (value /= 10);
+  return end;
+}
+
+static void put_int(Sink *sink, gint64 value) {
+  char buf[24], *end = buf + sizeof buf;
+  char *p = digits(end, value < 0 ? 0 - (guint64)value : (guint64)value);
+  if (value < 0) *--p = '-';
+  put(sink, p, (size_t)(end - p));
+}
+
+/* Picoseconds as microseconds, exactly, without trailing zeros. */
+static void put_us(Sink *sink, MsTime ps) {
+  char buf[32], *end = buf + sizeof buf, *p = end;
+  guint64 value = ps < 0 ? 0 - (guint64)ps : (guint64)ps, fraction = value % 1000000;
+  if (fraction) {
+    int places = 6;
+    for (; fraction % 10 == 0; fraction /= 10) places--;
+    for (; places > 0; places--, fraction /= 10) *--p = (char)('0' + fraction % 10);
+    *--p = '.';
+  }
+  p = digits(p, value / 1000000);
+  if (ps < 0) *--p = '-';
+  put(sink, p, (size_t)(end - p));
+}
+
+/* --- what is constant per operator ------------------------------------------------------------------------------------------ */
+typedef struct {
+  char *text; /* `"op":...},"name":...,"cat":...}` : rest of the span after `"args":{` */
+  size_t length;
+} Label;
+
+static void nonzero(MsJsonOut *out, const char *key, double value) {
+  if (value > 0) ms_json_out_double(out, key, value);
+}
+
+static void op_args(const MsOp *op, MsJsonOut *out) {
+  if (!op) {
+    ms_json_out_string(out, "op", "p2p");
+    return;
+  }
+  ms_json_out_string(out, "op", ms_op_words[op->kind]);
+  ms_json_out_string(out, "pass", ms_pass_words[op->pass]);
+  nonzero(out, "m", op->m);
+  nonzero(out, "n", op->n);
+  nonzero(out, "k", op->k);
+  if (op->groups > 1) ms_json_out_int(out, "groups", op->groups);
+  nonzero(out, "flop", op->flop);
+  nonzero(out, "read_B", op->read_B);
+  nonzero(out, "write_B", op->write_B);
+  nonzero(out, "message_B", op->message_B);
+  if (op->group != MS_GROUP_NONE) ms_json_out_string(out, "group", ms_group_words[op->group]);
+}
+
+static Label label_new(const MsOp *op, const char *name) {
+  MsJsonOut *args = ms_json_out_new(0), *rest = ms_json_out_new(0);
+  ms_json_out_object(args, NULL);
+  op_args(op, args);
+  ms_json_out_end(args);
+  ms_json_out_object(rest, NULL);
+  ms_json_out_string(rest, "name", name ? name : "task");
+  ms_json_out_string(rest, "cat", op ? ms_pass_words[op->pass] : "p2p");
+  ms_json_out_end(rest);
+  g_autofree char *a = g_strchomp(ms_json_out_take(args)), *b = g_strchomp(ms_json_out_take(rest));
+  Label label;
+  label.text = g_strconcat(a + 1, ",", b + 1, ",\n", NULL);
+  label.length = strlen(label.text);
+  return label;
+}
+
+/* --- spans -------------------------------------------------------------------------------------------------------------------- */
+enum { PASSES_THREAD = 0, FIRST_STREAM_THREAD = 1, MAX_STREAMS = 256 };
+
+typedef struct { /* walks tasks in ascending order and knows the slot of each */
+  const MsDetail *detail;
+  int stages;
+  guint32 *cursor; /* [stages] slot that the next task of the stage belongs to */
+} Walk;
+
+typedef struct { /* compute time of every slot, flat as MsDetail.slot_base; end < 0: nothing ran */
+  MsTime *start, *end;
+} Passes;
+
+typedef struct {
+  Walk walk;
+  Passes passes;
+  Sink *sink;
+  Label *label;                /* [n_tags] */
+  guint8 (*used)[MAX_STREAMS]; /* [stages] streams seen */
+} Trace;
+
+static int trace_stages(const MsDetail *d) {
+  if (d->schedule) return d->schedule->stages;
+  guint32 most = 0;
+  for (guint32 i = 0; i < ms_graph_count(d->graph); i++) most = MAX(most, ms_graph_task(d->graph, i)->device + 1);
+  return (int)most;
+}
+
+static Walk walk_new(const MsDetail *detail) {
+  Walk walk = {detail, trace_stages(detail), NULL};
+  walk.cursor = g_new0(guint32, walk.stages + 1);
+  return walk;
+}
+
+/* The slot that task `index` of `stage` runs for and its flat number; NULL before the first slot and after the last. */
+static const MsSlot *walk_slot(Walk *walk, guint32 stage, guint32 index, guint32 *flat) {
+  const MsDetail *d = walk->detail;
+  if (!d->slot_task || !d->schedule || (int)stage >= walk->stages) return NULL;
+  const guint32 *first = d->slot_task + d->slot_base[stage];
+  guint32 n = (guint32)d->schedule->n[stage], *k = &walk->cursor[stage];
+  if (n == 0 || index < first[0]) return NULL;
+  while (*k < n && index >= first[*k + 1]) ++*k;
+  if (*k >= n) return NULL;
+  *flat = d->slot_base[stage] + *k;
+  return &d->schedule->slot[stage][*k];
+}
+
+static Passes passes_new(const MsDetail *d) {
+  Walk walk = walk_new(d);
+  guint32 slots = d->slot_task && d->schedule ? d->slot_base[walk.stages] : 0, flat = 0;
+  Passes passes = {g_new0(MsTime, slots + 1), g_new(MsTime, slots + 1)};
+  for (guint32 i = 0; i < slots; i++) passes.end[i] = -1;
+  for (guint32 i = 0; i < d->trajectory->n; i++) {
+    const MsTask *task = ms_graph_task(d->graph, i);
+    if (!walk_slot(&walk, task->device, i, &flat) || task->stream != MS_STREAM_COMPUTE) continue;
+    if (passes.end[flat] < 0) passes.start[flat] = d->trajectory->start[i];
+    passes.end[flat] = MAX(passes.end[flat], d->trajectory->end[i]);
+  }
+  g_free(walk.cursor);
+  return passes;
+}
+
+static void passes_clear(Passes *passes) {
+  g_free(passes->start);
+  g_free(passes->end);
+}
+
+static void put_span_head(Sink *sink, gint64 pid, gint64 tid, MsTime start, MsTime end) {
+  PUT(sink, "{\"ph\":\"X\",\"pid\":");
+  put_int(sink, pid);
+  PUT(sink, ",\"tid\":");
+  put_int(sink, tid);
+  PUT(sink, ",\"ts\":");
+  put_us(sink, start);
+  PUT(sink, ",\"dur\":");
+  put_us(sink, end - start);
+  PUT(sink, ",\"args\":{");
+}
+
+static void put_slot_args(Sink *sink, const MsSlot *slot) {
+  PUT(sink, "\"mb\":");
+  put_int(sink, slot->mb);
+  PUT(sink, ",\"chunk\":");
+  put_int(sink, slot->chunk);
+  if (slot->kind == MS_SLOT_FB) {
+    PUT(sink, ",\"mb2\":");
+    put_int(sink, slot->mb2);
+    PUT(sink, ",\"chunk2\":");
+    put_int(sink, slot->chunk2);
+  }
+}
+
+static void put_task(Trace *t, guint32 index) {
+  const MsDetail *d = t->walk.detail;
+  const MsTask *task = ms_graph_task(d->graph, index);
+  guint32 flat = 0;
+  const MsSlot *slot = walk_slot(&t->walk, task->device, index, &flat);
+  put_span_head(t->sink, task->device, FIRST_STREAM_THREAD + task->stream, d->trajectory->start[index], d->trajectory->end[index]);
+  if (slot) {
+    put_slot_args(t->sink, slot);
+    PUT(t->sink, ",");
+  }
+  if (task->tag < d->n_tags)
+    put(t->sink, t->label[task->tag].text, t->label[task->tag].length);
+  else
+    PUT(t->sink, "\"op\":\"task\"},\"name\":\"task\"},\n");
+  if ((int)task->device < t->walk.stages) t->used[task->device][task->stream] = 1;
+}
+
+static void put_passes(Trace *t) {
+  const MsDetail *d = t->walk.detail;
+  if (!d->slot_task || !d->schedule) return;
+  for (int s = 0; s < t->walk.stages; s++) {
+    for (int k = 0; k < d->schedule->n[s]; k++) {
+      const MsSlot *slot = &d->schedule->slot[s][k];
+      guint32 flat = d->slot_base[s] + (guint32)k;
+      if (t->passes.end[flat] < 0) continue;
+      put_span_head(t->sink, s, PASSES_THREAD, t->passes.start[flat], t->passes.end[flat]);
+      put_slot_args(t->sink, slot);
+      PUT(t->sink, "},\"cat\":\"pass\",\"name\":\"");
+      put_text(t->sink, ms_slot_words[slot->kind]);
+      put_int(t->sink, slot->mb);
+      PUT(t->sink, ".");
+      put_int(t->sink, slot->chunk);
+      PUT(t->sink, "\"},\n");
+    }
+  }
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------------------- */
+typedef void (*MemoryPoint)(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot);
+
+/* Allocated bytes at the start of the step and at the end of every slot, stage by stage. */
+static void each_memory_point(const MsDetail *d, const Passes *passes, MemoryPoint point, gpointer user) {
+  if (!d->work || !d->schedule || !d->slot_task) return;
+  for (int s = 0; s < d->schedule->stages; s++) {
+    g_autofree double *bytes_B = ms_memory_timeline(d->work, d->schedule, s);
+    MsTime now = 0;
+    point(user, s, now, bytes_B[0], NULL);
+    for (int k = 0; k < d->schedule->n[s]; k++) {
+      now = MAX(now, passes->end[d->slot_base[s] + (guint32)k]);
+      point(user, s, now, bytes_B[k + 1], &d->schedule->slot[s][k]);
+    }
+  }
+}
+
+static void put_counter(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot) {
+  (void)slot;
+  Sink *sink = user;
+  char number[32];
+  PUT(sink, "{\"ph\":\"C\",\"name\":\"allocated\",\"pid\":");
+  put_int(sink, stage);
+  PUT(sink, ",\"ts\":");
+  put_us(sink, time_ps);
+  PUT(sink, ",\"args\":{\"GiB\":");
+  put_text(sink, ms_double_text(allocated_B / MS_GIB, number));
+  PUT(sink, "}},\n");
+}
+
+/* --- the file ------------------------------------------------------------------------------------------------------------------ */
+static void put_metadata(Sink *sink, int pid, int tid, const char *what, const char *name, int order) {
+  PUT(sink, "{\"ph\":\"M\",\"pid\":");
+  put_int(sink, pid);
+  PUT(sink, ",\"tid\":");
+  put_int(sink, tid);
+  PUT(sink, ",\"name\":\"");
+  put_text(sink, what);
+  if (name) {
+    PUT(sink, "\",\"args\":{\"name\":\"");
+    put_text(sink, name);
+    PUT(sink, "\"}},\n");
+  } else {
+    PUT(sink, "\",\"args\":{\"sort_index\":");
+    put_int(sink, order);
+    PUT(sink, "}},\n");
+  }
+}
+
+static void put_names(Trace *t) {
+  char name[32];
+  for (int s = 0; s < t->walk.stages; s++) {
+    g_snprintf(name, sizeof name, "stage %d", s);
+    put_metadata(t->sink, s, 0, "process_name", name, 0);
+    put_metadata(t->sink, s, 0, "process_sort_index", NULL, s);
+    put_metadata(t->sink, s, PASSES_THREAD, "thread_name", "passes", 0);
+    for (int i = 0; i < MAX_STREAMS; i++) {
+      if (!t->used[s][i]) continue;
+      g_snprintf(name, sizeof name, "stream %d", i);
+      put_metadata(t->sink, s, FIRST_STREAM_THREAD + i, "thread_name", i < MS_N_STREAMS ? ms_stream_words[i] : name, 0);
+      put_metadata(t->sink, s, FIRST_STREAM_THREAD + i, "thread_sort_index", NULL, FIRST_STREAM_THREAD + i);
+    }
+  }
+}
+
+static void put_trace(Trace *t) {
+  const MsTrajectory *trajectory = t->walk.detail->trajectory;
+  PUT(t->sink, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  for (guint32 i = 0; i < trajectory->n; i++) put_task(t, i);
+  put_passes(t);
+  each_memory_point(t->walk.detail, &t->passes, put_counter, t->sink);
+  put_names(t);
+  /* closes the list: the last element stands without a comma */
+  PUT(t->sink, "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"trace_end\",\"args\":{\"makespan_us\":");
+  put_us(t->sink, trajectory->makespan);
+  PUT(t->sink, "}}\n]}\n");
+}
+
+gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **error) {
+  Sink sink;
+  if (!sink_open(&sink, filename, error)) return FALSE;
+  Trace t = {.walk = walk_new(detail), .passes = passes_new(detail), .sink = &sink, .label = g_new0(Label, detail->n_tags + 1)};
+  t.used = g_malloc0(sizeof *t.used * (size_t)(t.walk.stages + 1));
+  for (guint32 i = 0; i < detail->n_tags; i++) t.label[i] = label_new(detail->tag_op[i], detail->tag_name[i]);
+  put_trace(&t);
+  for (guint32 i = 0; i < detail->n_tags; i++) g_free(t.label[i].text);
+  g_free(t.label);
+  g_free(t.used);
+  g_free(t.walk.cursor);
+  passes_clear(&t.passes);
+  return sink_close(&sink, error);
+}
+
+static void append_csv(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot) {
+  char time_text[32], bytes_text[32];
+  g_string_append_printf(user, "%d,%s,%s,", stage, ms_double_text((double)time_ps / MS_PS_PER_S, time_text), ms_double_text(allocated_B, bytes_text));
+  if (slot)
+    g_string_append_printf(user, "%s%d.%d\n", ms_slot_words[slot->kind], slot->mb, slot->chunk);
+  else
+    g_string_append(user, "begin\n");
+}
+
+gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError **error) {
+  g_autoptr(GString) out = g_string_new("stage,time_s,allocated_B,slot\n");
+  Passes passes = passes_new(detail);
+  each_memory_point(detail, &passes, append_csv, out);
+  passes_clear(&passes);
+  return ms_write_file(filename, out->str, (gssize)out->len, error);
+}
