@@ -8,19 +8,30 @@
  *   segments:            min_i(alpha_i + bytes / Bps_i), bytes already in bus-bandwidth convention
  *   dispatch:            alpha + bytes / min(per_sm_Bps * SMs, link_Bps)
  *   bandwidth:           launch + bytes / (BW e)
- * times exp(grid). */
+ * times exp(grid). Times are finite for any finite shape: a zero or negative efficiency in a curve is read as 1e-6. */
 #ifndef MS_COST_CURVE_H
 #define MS_COST_CURVE_H
 
 #include "describe/hardware.h"
 
+/* Index into MsCurve.param by form; the order of ms_curve_param_words (a unit test compares them). */
+enum { MS_C_E, MS_C_BW, MS_C_LAUNCH, MS_C_M_HALF, MS_C_N_HALF, MS_C_K_HALF };                   /* gemm-saturating */
+enum { MS_E2_E, MS_E2_BW, MS_E2_LAUNCH, MS_E2_WAVE, MS_E2_HARDNESS, MS_E2_SMALL_TILE };           /* gemm-tiled */
+enum { MS_G_E, MS_G_BW_WEIGHTS, MS_G_LAUNCH, MS_G_TE_HALF, MS_G_I_HALF, MS_G_PER_EXPERT, MS_G_BW_ACT }; /* grouped-gemm */
+enum { MS_A_E, MS_A_BW, MS_A_LAUNCH, MS_A_S_HALF, MS_A_E_CP };                                  /* attention */
+enum { MS_D_ALPHA, MS_D_PER_SM, MS_D_LINK };                                                      /* dispatch */
+enum { MS_B_E, MS_B_LAUNCH };                                                                     /* bandwidth */
+
 typedef struct { double peak_flops, hbm_Bps; int sm_count; } MsDeviceRates;
 
 double ms_curve_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double m, double n, double k, double bytes_per_element);
-/* rows in total, `groups` local experts, one GEMM (n, k); the curve was fitted on whole expert layers: the caller passes one GEMM of it and
- * gets its share by FLOP. */
+
+/* One GEMM (n, k) over `rows` rows in total and `groups` local experts. Form F was fitted on whole expert layers
+ * (permute, GEMM 1, activation, GEMM 2, finalize); this returns one GEMM of it: its own FLOP, weights, and input and output, half of
+ * the launch and per-expert terms, and the layer's residual. `inter` is the expert's intermediate width I of the form; 0: min(n, k).
+ * The hidden width of the grid is then the one of n, k that is not I or 2I. */
 double ms_curve_grouped_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double rows, double groups, double n, double k,
-                               double bytes_per_element);
+                               double inter, double bytes_per_element);
 double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, double flop, double bytes_B, double seq, double head_dim,
                             double batch_heads, double gqa_group);
 double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B);

@@ -1,0 +1,192 @@
+/* src/cost/collective.c - NCCL collectives on the hierarchy of scale-up domains and network (domain/communication.md 9).
+ *
+ * Inside a domain: the measured lines of the profile. Across domains: the fastest of a flat ring (all rails of a domain in
+ * parallel, one latency per rank), a hierarchical scheme (scale-up phase, then one ring per rail over the domains), and for
+ * all-reduce a tree. z ranks over D domains, R = members in the emptiest domain = NICs that can work for the group. */
+#include "cost/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+double ms_curve_band(const MsCurve *curve, double fallback) {
+  double p90 = curve ? curve->provenance.residual_p90 : NAN;
+  return p90 > 0 && isfinite(p90) ? p90 : fallback;
+}
+
+double ms_lines_steps_s(const MsLines *lines, double steps, double bytes_B) {
+  double best = HUGE_VAL;
+  for (int i = 0; i < lines->n; i++) best = MIN(best, lines->alpha_s[i] * steps + bytes_B / lines->Bps[i]);
+  return best;
+}
+
+double ms_lines_s(const MsLines *lines, double bytes_B) { return ms_lines_steps_s(lines, 1, bytes_B); }
+
+/* --- which curve ------------------------------------------------------------------------------------------------------------ */
+static double size_distance(int measured, int ranks) {
+  return measured <= 0 ? 0 : fabs(log((double)ranks / measured));
+}
+
+static gboolean serves(const MsCurve *curve, const char *op, const char *level, const char *dispatcher, MsCurveForm form) {
+  return curve->form == form && g_strcmp0(curve->op, op) == 0 && (!curve->level || strcmp(curve->level, level) == 0) &&
+         (!curve->dispatcher || !dispatcher || strcmp(curve->dispatcher, dispatcher) == 0);
+}
+
+/* Nearest in ratio of sizes; the first of equals. `except` is left out. */
+static const MsCurve *nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher, MsCurveForm form,
+                              int ranks, const MsCurve *except) {
+  const MsCurve *best = NULL;
+  for (int i = 0; i < hardware->num_curves; i++) {
+    const MsCurve *curve = &hardware->curves[i];
+    if (curve == except || !serves(curve, op, level, dispatcher, form)) continue;
+    if (!best || size_distance(curve->ranks, ranks) < size_distance(best->ranks, ranks)) best = curve;
+  }
+  return best;
+}
+
+const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher, MsCurveForm form,
+                                int ranks) {
+  return nearest(hardware, op, level, dispatcher, form, ranks, NULL);
+}
+
+/* --- lines ------------------------------------------------------------------------------------------------------------------ */
+/* Latency grows with these: rings by rank, the (tree or in-switch) all-reduce by doubling. */
+static double steps_of(const char *op, double ranks) { return strcmp(op, "all_reduce") == 0 ? log2(ranks) : ranks - 1; }
+
+/* Seconds per step, from two measured sizes; from one, half of its latency is taken as fixed. */
+static double step_s(const MsHardware *hardware, const char *op, const MsCurve *at, int ranks) {
+  double steps = steps_of(op, at->ranks);
+  const MsCurve *other = nearest(hardware, op, "nvlink", NULL, MS_FORM_SEGMENTS, ranks, at);
+  if (other && other->ranks > 0 && other->ranks != at->ranks)
+    return MAX(0, (at->segment_alpha_s[0] - other->segment_alpha_s[0]) / (steps - steps_of(op, other->ranks)));
+  return steps > 0 ? at->segment_alpha_s[0] / steps / 2 : 0;
+}
+
+static MsLines lines_of(const MsCurve *curve, double band) {
+  MsLines lines = {.n = curve->n_segments, .curve = curve, .band = ms_curve_band(curve, band)};
+  for (int i = 0; i < lines.n; i++) lines.alpha_s[i] = curve->segment_alpha_s[i], lines.Bps[i] = curve->segment_Bps[i];
+  return lines;
+}
+
+MsLines ms_lines_scaleup(const MsHardware *hardware, const char *op, int ranks) {
+  gboolean p2p = strcmp(op, "p2p") == 0;
+  const MsCurve *curve = nearest(hardware, op, "nvlink", NULL, MS_FORM_SEGMENTS, ranks, NULL);
+  if (!curve || curve->n_segments <= 0)
+    return (MsLines){.n = 1, .alpha_s = {p2p ? MS_DEFAULT_P2P_ALPHA_S : MS_DEFAULT_LINK_ALPHA_S}, .band = MS_DEFAULT_BAND,
+                     .Bps = {MS_DEFAULT_LINK_EFFICIENCY * hardware->scaleup_Bps}};
+  MsLines lines = lines_of(curve, MS_DEFAULT_BAND);
+  if (p2p || curve->ranks <= 1 || curve->ranks == ranks || ranks <= 1) return lines;
+  double move = step_s(hardware, op, curve, ranks) * (steps_of(op, ranks) - steps_of(op, curve->ranks));
+  for (int i = 0; i < lines.n; i++) {
+    lines.alpha_s[i] = MAX(lines.alpha_s[i] + move, lines.alpha_s[i] / 4);
+    if (ranks > curve->ranks && hardware->scaleup_Bps > 0) lines.Bps[i] = MIN(lines.Bps[i], hardware->scaleup_Bps);
+  }
+  return lines;
+}
+
+/* Oversubscription applies once the ranks between the group's first and last member no longer fit under one rail switch group. */
+double ms_network_Bps(const MsHardware *hardware, const MsGroup *group) {
+  double span = (double)(group->size - 1) * MAX(group->stride, 1) + 1;
+  double over = hardware->fabric_oversubscription;
+  return over > 1 && span > hardware->gpus_per_rail_group ? hardware->nic_Bps / over : hardware->nic_Bps;
+}
+
+MsLines ms_lines_network(const MsHardware *hardware, const char *op, const MsGroup *group) {
+  double rate = ms_network_Bps(hardware, group);
+  const MsCurve *curve = nearest(hardware, op, "network", NULL, MS_FORM_SEGMENTS, group->size, NULL);
+  if (curve && !(curve->level && curve->n_segments > 0)) curve = NULL; /* a curve of no level is one of the scale-up link */
+  if (!curve) {
+    double alpha = strcmp(op, "p2p") == 0 ? MS_DEFAULT_P2P_ALPHA_S
+                   : strcmp(op, "all_to_all") == 0 ? MS_DEFAULT_A2A_NETWORK_ALPHA_S : MS_DEFAULT_RING_STEP_S;
+    return (MsLines){.n = 1, .alpha_s = {alpha}, .Bps = {MS_DEFAULT_NIC_EFFICIENCY * rate}, .band = MS_DEFAULT_NETWORK_BAND};
+  }
+  MsLines lines = lines_of(curve, MS_DEFAULT_NETWORK_BAND);
+  for (int i = 0; i < lines.n; i++) lines.Bps[i] = MIN(lines.Bps[i], hardware->nic_Bps) * (rate / hardware->nic_Bps);
+  return lines;
+}
+
+/* --- one collective ---------------------------------------------------------------------------------------------------------- */
+MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const MsGroup *group) {
+  const char *op = ms_op_words[MS_COLL_FIRST + (kind == MS_COLL_P2P ? MS_OP_P2P - MS_COLL_FIRST : (int)kind)];
+  MsCollective c = {.group = *group, .link_Bps = hardware->scaleup_Bps, .nic_Bps = ms_network_Bps(hardware, group),
+                    .nvls = hardware->nvls, .sharp = hardware->sharp};
+  c.group.per_domain = CLAMP(c.group.per_domain, 1, MAX(c.group.size, 1));
+  c.group.min_per_domain = CLAMP(c.group.min_per_domain, 1, c.group.per_domain);
+  if (group->size <= 1) return c;
+  int inside = c.group.domains > 1 ? c.group.per_domain : c.group.size;
+  if (inside > 1) {
+    c.scaleup = ms_lines_scaleup(hardware, op, inside);
+    c.scatter = ms_lines_scaleup(hardware, "reduce_scatter", inside);
+    c.gather = ms_lines_scaleup(hardware, "all_gather", inside);
+  }
+  if (c.group.domains > 1) c.network = ms_lines_network(hardware, op, group);
+  c.sms = (guint16)(kind == MS_COLL_P2P ? MS_P2P_SMS : hardware->nccl_sms > 0 ? hardware->nccl_sms : MS_DEFAULT_NCCL_SMS);
+  return c;
+}
+
+typedef struct { double time_s, lower_s; } Cost;
+static inline double lines_or_0(const MsLines *lines, double bytes_B) { return lines->n ? ms_lines_s(lines, bytes_B) : 0; }
+
+static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction) {
+  double z = c->group.size, part = message_B * (z - 1) / z;
+  switch (kind) {
+  case MS_COLL_AR: return (Cost){ms_lines_s(&c->scaleup, 2 * part), (c->nvls ? 1 : 2) * part / c->link_Bps};
+  case MS_COLL_A2A: part = message_B * (1 - local_fraction); break;
+  case MS_COLL_P2P: part = message_B; break;
+  default: break;
+  }
+  return (Cost){ms_lines_s(&c->scaleup, part), part / c->link_Bps};
+}
+
+/* All-gather, reduce-scatter: M (1 - R/z) must enter (leave) the emptiest domain over its R NICs. */
+static Cost across_scatter(const MsCollective *c, double message_B) {
+  const MsGroup *g = &c->group;
+  double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
+  double bus = message_B * (z - 1) / z;
+  double ring = MAX(ms_lines_steps_s(&c->network, z - 1, bus / R), lines_or_0(&c->scaleup, bus));
+  double hierarchy = lines_or_0(&c->scaleup, message_B * (g->per_domain - 1) / g->per_domain) + ms_lines_steps_s(&c->network, D - 1, share);
+  return (Cost){MIN(ring, hierarchy), (1 - R / z) * message_B / R / c->nic_Bps};
+}
+
+static Cost across_reduce(const MsCollective *c, double message_B) {
+  const MsGroup *g = &c->group;
+  double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
+  double hops = 2 * MS_TREE_HOP_STEPS * log2(D), bus = 2 * message_B * (z - 1) / z, inner = message_B * (g->per_domain - 1) / g->per_domain;
+  double ring = MAX(ms_lines_steps_s(&c->network, 2 * (z - 1), bus / R), lines_or_0(&c->scaleup, bus));
+  double tree = lines_or_0(&c->scaleup, 0) + MAX(ms_lines_steps_s(&c->network, hops, 2 * message_B / R), lines_or_0(&c->scaleup, 2 * message_B));
+  double rails = MIN(ms_lines_steps_s(&c->network, 2 * (D - 1), 2 * share), ms_lines_steps_s(&c->network, hops, 2 * message_B / R));
+  if (c->sharp) rails = MIN(rails, ms_lines_steps_s(&c->network, 2 * MS_TREE_HOP_STEPS, message_B / R));
+  double hierarchy = lines_or_0(&c->scatter, inner) + rails + lines_or_0(&c->gather, inner);
+  return (Cost){MIN(MIN(ring, tree), hierarchy), (c->sharp ? 1 : 2) * (1 - R / z) * message_B / R / c->nic_Bps};
+}
+
+/* Pairwise exchange: scale-up and network carry their shares at the same time. The worst rank is one of the emptiest domain. */
+static Cost across_exchange(const MsCollective *c, double message_B, double local_fraction) {
+  const MsGroup *g = &c->group;
+  double z = g->size, moving = message_B * (1 - local_fraction) / (z - 1);
+  double inside_B = moving * (g->per_domain - 1), outside_B = moving * (z - g->min_per_domain);
+  double peers = z - g->min_per_domain;
+  double network = ms_lines_s(&c->network, outside_B) + peers * MS_A2A_PEER_S;
+  return (Cost){MAX(network, lines_or_0(&c->scaleup, inside_B)),
+                MAX(outside_B / c->nic_Bps, g->per_domain > 1 ? inside_B / c->link_Bps : 0)};
+}
+
+static Cost across_domains(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction) {
+  switch (kind) {
+  case MS_COLL_AR: return across_reduce(c, message_B);
+  case MS_COLL_A2A: return across_exchange(c, message_B, local_fraction);
+  case MS_COLL_P2P: return (Cost){ms_lines_s(&c->network, message_B), message_B / c->nic_Bps};
+  default: return across_scatter(c, message_B);
+  }
+}
+
+MsOpCost ms_collective_s(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction) {
+  if (c->group.size <= 1) return (MsOpCost){0};
+  gboolean across = c->group.domains > 1;
+  if (!(message_B > 0)) message_B = 0;
+  if (!(local_fraction > 0)) local_fraction = 1.0 / c->group.size;
+  local_fraction = MIN(local_fraction, 1.0);
+  Cost cost = across ? across_domains(c, kind, message_B, local_fraction) : inside_domain(c, kind, message_B, local_fraction);
+  const MsLines *lines = across ? &c->network : &c->scaleup;
+  return (MsOpCost){.time_s = MAX(cost.time_s, cost.lower_s), .lower_s = cost.lower_s, .sms = c->sms, .level = across,
+                    .curve = lines->curve, .band = lines->band};
+}

@@ -1,0 +1,289 @@
+/* src/cost/cost.c - the machine prepared for lookups, and the seconds of one row.
+ *
+ * ms_cost_new chooses, once, a curve for every (operator, dtype, pass) and a prepared collective for every (kind, group); a row then
+ * costs one table access and one formula. */
+#include "cost/internal.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Where a profile has no curve: medians of the fitted machines (efficiency_fits.md 1.4, 2, 3; 1.5 says how far off they may be). */
+static const MsCurve default_gemm = {.form = MS_FORM_GEMM_SATURATING, .param = {0.74, 0.6, 2.6e-6, 97, 72, 67}};
+static const MsCurve default_grouped = {.form = MS_FORM_GROUPED_GEMM, .param = {0.75, 0.83, 30e-6, 76, 300, 0.15e-6, 0.55}};
+static const MsCurve default_attention = {.form = MS_FORM_ATTENTION, .param = {0.6, 0.47, 11e-6, 1, 0.6}};
+static const MsCurve default_bandwidth = {
+    .form = MS_FORM_BANDWIDTH, .param = {MS_DEFAULT_MEMORY_EFFICIENCY, MS_DEFAULT_MEMORY_LAUNCH_S}};
+
+typedef struct {
+  const MsCurve *use;    /* evaluated: an own copy, a default */
+  const MsCurve *origin; /* reported: the profile's, NULL for a default */
+  double band;
+  double factor;         /* time over the curve's: pass factor and sustained clock */
+} Slot;
+
+struct MsCost {
+  const MsScenario *scenario;
+  const MsHardware *hardware;
+  MsDeviceRates device[MS_N_ODT];
+  double element_B[MS_N_ODT];
+  double expert_width, head_dim;
+  double attention_backward; /* FLOP/s of backward over forward attention */
+  MsCurve *curves;           /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
+  Slot slot[MS_N_OPS][MS_N_ODT][MS_N_PASSES];
+  MsCollective collective[MS_N_COLL][MS_N_GROUPS];
+  MsDispatch dispatch[2][MS_N_GROUPS];
+};
+
+/* --- preparing: device ------------------------------------------------------------------------------------------------------ */
+static gboolean known(double value) { return value > 0 && isfinite(value); }
+static double or_else(double value, double fallback) { return known(value) ? value : fallback; }
+
+static void set_device(MsCost *cost) {
+  const MsHardware *h = cost->hardware;
+  gboolean fp16 = cost->scenario->training.precision == MS_FP16 && known(h->peak_fp16_flops);
+  double half = or_else(fp16 ? h->peak_fp16_flops : h->peak_bf16_flops, h->peak_fp16_flops);
+  double fp8 = or_else(h->peak_fp8_flops, half);
+  const double peak[MS_N_ODT] = {or_else(h->peak_fp32_flops, half / 2), half, fp8, fp8, or_else(h->peak_mxfp8_flops, fp8),
+                                 or_else(h->peak_nvfp4_flops, half)};
+  static const double element_B[MS_N_ODT] = {4, 2, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16}; /* scales included */
+  for (int i = 0; i < MS_N_ODT; i++) {
+    cost->device[i] = (MsDeviceRates){peak[i], h->hbm_Bps, h->sm_count > 0 ? h->sm_count : 132};
+    cost->element_B[i] = element_B[i];
+  }
+}
+
+static void set_shape(MsCost *cost) {
+  const MsModel *m = cost->scenario->model;
+  if (!m) return;
+  int etp = MAX(cost->scenario->layout.etp, 1);
+  cost->expert_width = m->moe_ffn_hidden_size > 0 ? (double)m->moe_ffn_hidden_size / etp : 0;
+  cost->head_dim = ms_model_has_mla(m) ? m->multi_latent_attention.qk_head_dim + m->multi_latent_attention.qk_pos_emb_head_dim
+                   : m->kv_channels > 0 ? m->kv_channels : m->hidden_size / MAX(m->num_attention_heads, 1);
+}
+
+/* --- preparing: which curve -------------------------------------------------------------------------------------------------- */
+/* Dtypes whose curve may stand in, best first; a curve without dtype comes right after the first. Any other (9) serves memory-bound
+ * operators only: a cast has the dtype of its result in the file and of its input in the row. */
+static const char *const stands_in[MS_N_ODT][5] = {
+    {"fp32", "bf16"}, {"bf16"}, {"fp8", "fp8-block", "mxfp8", "bf16"}, {"fp8-block", "fp8", "mxfp8", "bf16"},
+    {"mxfp8", "fp8-block", "fp8", "bf16"}, {"nvfp4", "bf16"}};
+
+static int dtype_rank(const MsCurve *curve, int dtype) {
+  if (!curve->dtype) return 1;
+  for (int i = 0; stands_in[dtype][i]; i++)
+    if (strcmp(curve->dtype, stands_in[dtype][i]) == 0) return i == 0 ? 0 : i + 1;
+  return 9;
+}
+
+/* 0: fitted on this pass; 1: on any; 2: on forward, to be multiplied by the pass factor; -1 not at all. */
+static int pass_rank(const MsCurve *curve, int pass) {
+  if (!curve->pass) return 1;
+  gboolean forward = strcmp(curve->pass, "forward") == 0;
+  if (pass == MS_PASS_FORWARD || pass == MS_PASS_RECOMPUTE) return forward ? 0 : -1;
+  if (strcmp(curve->pass, pass == MS_PASS_WGRAD ? "wgrad" : "dgrad") == 0 || strcmp(curve->pass, "backward") == 0) return 0;
+  return forward ? 2 : -1;
+}
+
+static gboolean form_serves(MsOpFamily family, MsCurveForm form) {
+  switch (family) {
+  case MS_FAMILY_GEMM: return form == MS_FORM_GEMM_SATURATING || form == MS_FORM_GEMM_TILED;
+  case MS_FAMILY_GROUPED: return form == MS_FORM_GROUPED_GEMM;
+  case MS_FAMILY_ATTENTION: return form == MS_FORM_ATTENTION;
+  case MS_FAMILY_MEMORY: return form == MS_FORM_BANDWIDTH;
+  default: return FALSE;
+  }
+}
+
+/* The profile's best curve for the word: dtype first, then head dimension, then pass; the first of equals. -1 none. */
+static int pick(const MsCost *cost, const char *word, MsOpFamily family, int dtype, int pass, int *pass_kind) {
+  double best = HUGE_VAL;
+  int found = -1;
+  for (int i = 0; i < cost->hardware->num_curves; i++) {
+    const MsCurve *curve = &cost->hardware->curves[i];
+    if (!form_serves(family, curve->form) || g_strcmp0(curve->op, word) != 0) continue;
+    int by_dtype = dtype_rank(curve, dtype), by_pass = pass_rank(curve, pass);
+    if (by_pass < 0 || (by_dtype == 9 && family != MS_FAMILY_MEMORY)) continue;
+    double head = family != MS_FAMILY_ATTENTION || !known(cost->head_dim) ? 0
+                  : curve->head_dim > 0 ? fabs(log2(curve->head_dim / cost->head_dim)) : 0.5;
+    double score = by_dtype * 100 + MIN(head, 9) * 10 + by_pass;
+    if (score < best) best = score, found = i, *pass_kind = by_pass;
+  }
+  return found;
+}
+
+static double pass_factor(const MsCost *cost, int pass) {
+  if (pass == MS_PASS_DGRAD) return or_else(cost->hardware->dgrad_factor, 1);
+  if (pass == MS_PASS_WGRAD) return or_else(cost->hardware->wgrad_factor, 1);
+  return 1;
+}
+
+static Slot make_slot(const MsCost *cost, int op, int dtype, int pass) {
+  static const MsCurve *const fallback[] = {[MS_FAMILY_GEMM] = &default_gemm, [MS_FAMILY_GROUPED] = &default_grouped,
+                                            [MS_FAMILY_ATTENTION] = &default_attention, [MS_FAMILY_MEMORY] = &default_bandwidth};
+  MsOpFamily family = ms_op_families[op];
+  int kind = 1, found = pick(cost, ms_op_words[op], family, dtype, pass, &kind);
+  if (found < 0 && family == MS_FAMILY_MEMORY) found = pick(cost, "elementwise", family, dtype, pass, &kind);
+  Slot slot = {.use = found < 0 ? fallback[family] : &cost->curves[found], .band = MS_DEFAULT_BAND, .factor = 1};
+  if (found >= 0) {
+    slot.origin = &cost->hardware->curves[found];
+    slot.band = ms_curve_band(slot.origin, MS_DEFAULT_BAND);
+    if (family != MS_FAMILY_MEMORY && dtype_rank(slot.origin, dtype) > 1) slot.band = MAX(slot.band, MS_DEFAULT_BAND); /* stands in */
+  }
+  if (family == MS_FAMILY_MEMORY) return slot;
+  if (family != MS_FAMILY_ATTENTION && kind != 0) slot.factor = pass_factor(cost, pass);
+  if (family == MS_FAMILY_ATTENTION && kind != 0 && pass == MS_PASS_DGRAD) slot.factor = 1 / cost->attention_backward;
+  slot.factor /= or_else(cost->hardware->sustained_derate, 1);
+  return slot;
+}
+
+/* Low-precision GEMM curves were fitted with their activation cast inside; rows of kind QUANTIZE pay for it here, launch included. */
+static void take_curves(MsCost *cost) {
+  const MsHardware *h = cost->hardware;
+  double bf16_launch = default_gemm.param[MS_C_LAUNCH];
+  cost->curves = g_memdup2(h->curves, sizeof *h->curves * (size_t)MAX(h->num_curves, 0));
+  for (int i = h->num_curves - 1; i >= 0; i--)
+    if (form_serves(MS_FAMILY_GEMM, h->curves[i].form) && g_strcmp0(h->curves[i].op, "gemm") == 0 && g_strcmp0(h->curves[i].dtype, "bf16") == 0)
+      bf16_launch = h->curves[i].param[MS_C_LAUNCH];
+  for (int i = 0; i < h->num_curves; i++) {
+    const char *dtype = h->curves[i].dtype;
+    if (form_serves(MS_FAMILY_GEMM, h->curves[i].form) && dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "fp32") != 0)
+      cost->curves[i].param[MS_C_LAUNCH] = MIN(h->curves[i].param[MS_C_LAUNCH], bf16_launch);
+  }
+}
+
+/* --- preparing: what must be known ------------------------------------------------------------------------------------------- */
+static gboolean check_known(const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  static const char *const peak_key[MS_N_PRECISIONS] = {"peak_bf16_flops", "peak_fp16_flops", "peak_fp8_flops", "peak_fp8_flops",
+                                                        "peak_fp8_flops", "peak_mxfp8_flops", "peak_nvfp4_flops"};
+  const MsHardware *h = scenario->hardware;
+  MsPrecision precision = scenario->training.precision;
+  gboolean inside = FALSE, across = FALSE;
+  for (int g = MS_GROUP_NONE + 1; g < MS_N_GROUPS; g++) {
+    if (layout->group[g].size <= 1) continue;
+    inside |= layout->group[g].per_domain > 1;
+    across |= layout->group[g].domains > 1;
+  }
+  if (precision != MS_FP16 && !ms_hardware_need(h, h->peak_bf16_flops, "peak_bf16_flops", error)) return FALSE;
+  if (!ms_hardware_need(h, ms_hardware_peak_flops(h, precision), peak_key[precision], error)) return FALSE;
+  if (!ms_hardware_need(h, h->hbm_Bps, "hbm_Bps", error)) return FALSE;
+  if (inside && !ms_hardware_need(h, h->scaleup_Bps, "scaleup_Bps", error)) return FALSE;
+  if (across && !ms_hardware_need(h, h->nic_Bps, "nic_Bps", error)) return FALSE;
+  const MsOptions *o = &scenario->options;
+  gboolean offloads = o->offload_modules || o->optimizer_offload_fraction > 0 || o->cpu_offloading_num_layers > 0 || o->offload_optimizer_states;
+  return !offloads || ms_hardware_need(h, h->host_link_Bps, "host_link_Bps", error);
+}
+
+MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  if (!check_known(scenario, layout, error)) return NULL;
+  MsCost *cost = g_new0(MsCost, 1);
+  cost->scenario = scenario, cost->hardware = scenario->hardware;
+  cost->attention_backward = or_else(cost->hardware->attention_backward_factor, 1);
+  set_device(cost);
+  set_shape(cost);
+  take_curves(cost);
+  for (int op = 0; op < MS_N_OPS; op++)
+    for (int dtype = 0; dtype < MS_N_ODT && ms_op_families[op] < MS_FAMILY_COMM; dtype++)
+      for (int pass = 0; pass < MS_N_PASSES; pass++) cost->slot[op][dtype][pass] = make_slot(cost, op, dtype, pass);
+  for (int g = 0; g < MS_N_GROUPS; g++) {
+    for (int kind = 0; kind < MS_N_COLL; kind++)
+      cost->collective[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, &layout->group[g]);
+    for (int combine = 0; combine < 2; combine++) cost->dispatch[combine][g] = ms_dispatch_prepare(scenario, combine, &layout->group[g]);
+  }
+  return cost;
+}
+
+void ms_cost_free(MsCost *cost) {
+  if (!cost) return;
+  g_free(cost->curves);
+  g_free(cost);
+}
+
+/* --- rows that compute --------------------------------------------------------------------------------------------------------- */
+static inline const Slot *slot_of(const MsCost *cost, const MsOp *op) {
+  return &cost->slot[op->kind][MIN(op->dtype, MS_N_ODT - 1)][MIN(op->pass, MS_N_PASSES - 1)];
+}
+
+/* Batched GEMM (stored attention scores): the batch continues the rows. Traffic that the ideal C[m,n] = A B^T does not have (the main
+ * gradient of an accumulating weight gradient, the second operand of a batch) bounds the time from below. */
+static double gemm_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
+  const MsDeviceRates *device = &cost->device[op->dtype];
+  double m = op->m * MAX(op->groups, 1);
+  double t = ms_curve_gemm_s(slot->use, device, m, op->n, op->k, cost->element_B[op->dtype]);
+  if (!(op->flags & MS_OPF_ACCUMULATE) && op->groups <= 1) return t;
+  return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_C_BW], 0.01)));
+}
+
+static double grouped_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
+  const MsDeviceRates *device = &cost->device[op->dtype];
+  gboolean wgrad = op->pass == MS_PASS_WGRAD; /* weights m x n of each expert, k rows in total */
+  double rows = wgrad ? op->k : op->m, n = wgrad ? op->m : op->n, k = wgrad ? op->n : op->k, width = cost->expert_width;
+  if (n != width && k != width && n != 2 * width && k != 2 * width) width = 0;
+  double t = ms_curve_grouped_gemm_s(slot->use, device, rows, op->groups, n, k, width, cost->element_B[op->dtype]);
+  if (!(op->flags & MS_OPF_ACCUMULATE)) return t;
+  return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_G_BW_WEIGHTS], 0.01)));
+}
+
+/* m query rows against n key rows count as a square of n with m/n as many heads: same thread blocks, same longest block. Backward
+ * runs 2.5 times the FLOP and traffic of the forward row it belongs to, at the forward's rate times the profile's factor. */
+static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
+  gboolean scaled = op->pass == MS_PASS_DGRAD && !(slot->origin && pass_rank(slot->origin, MS_PASS_DGRAD) == 0);
+  double times = scaled ? 2.5 : 1, n = MAX(op->n, 1);
+  double heads = MAX(op->groups, 1) * (op->m / n), gqa = (double)MAX(op->groups, 1) / MAX(op->kv_groups, 1);
+  double bytes = (op->read_B + op->write_B) / times;
+  return times * ms_curve_attention_s(slot->use, &cost->device[op->dtype], op->flop / times, bytes, n, op->k / 2, heads, MAX(gqa, 1));
+}
+
+static double memory_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
+  double t = ms_curve_bandwidth_s(slot->use, &cost->device[op->dtype], op->read_B + op->write_B);
+  return t + slot->use->param[MS_B_LAUNCH] * (MAX(op->kernels, 1) - 1);
+}
+
+static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
+  const Slot *slot = slot_of(cost, op);
+  const MsDeviceRates *device = &cost->device[op->dtype];
+  double lower = (op->read_B + op->write_B) / device->hbm_Bps, t;
+  if (family != MS_FAMILY_MEMORY) lower = MAX(lower, op->flop / device->peak_flops);
+  switch (family) {
+  case MS_FAMILY_GEMM: t = gemm_s(cost, op, slot); break;
+  case MS_FAMILY_GROUPED: t = grouped_s(cost, op, slot); break;
+  case MS_FAMILY_ATTENTION: t = attention_s(cost, op, slot); break;
+  default: t = memory_s(cost, op, slot);
+  }
+  return (MsOpCost){.time_s = MAX(t * slot->factor, lower), .lower_s = lower, .curve = slot->origin, .band = slot->band};
+}
+
+/* --- rows that communicate ----------------------------------------------------------------------------------------------------- */
+static MsOpCost host_copy(const MsCost *cost, double bytes_B) {
+  double wire = known(cost->hardware->host_link_Bps) ? bytes_B / cost->hardware->host_link_Bps : 0;
+  return (MsOpCost){.time_s = MS_DEFAULT_HOST_COPY_S + wire, .lower_s = wire, .band = MS_DEFAULT_BAND};
+}
+
+static MsOpCost exchange(const MsCost *cost, MsOpKind kind, int group, double message_B, double local_fraction, const double level_B[2]) {
+  static const MsCollKind as[MS_N_OPS] = {[MS_OP_ALL_GATHER] = MS_COLL_AG, [MS_OP_REDUCE_SCATTER] = MS_COLL_RS, [MS_OP_ALL_REDUCE] = MS_COLL_AR,
+                                          [MS_OP_ALL_TO_ALL] = MS_COLL_A2A, [MS_OP_P2P] = MS_COLL_P2P};
+  MsCollKind coll = as[kind];
+  if (kind == MS_OP_DISPATCH || kind == MS_OP_COMBINE) {
+    MsDispatcher dispatcher = cost->scenario->options.dispatcher;
+    if (dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP)
+      return ms_dispatch_s(&cost->dispatch[kind == MS_OP_COMBINE][group], message_B, level_B);
+    coll = dispatcher == MS_DISPATCH_ALLTOALL ? MS_COLL_A2A : kind == MS_OP_COMBINE ? MS_COLL_RS : MS_COLL_AG;
+  }
+  return ms_collective_s(&cost->collective[coll][group], coll, message_B, local_fraction);
+}
+
+MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group, double message_B) {
+  static const double derive[2] = {0, 0};
+  if (kind == MS_OP_D2H || kind == MS_OP_H2D) return host_copy(cost, message_B);
+  if (kind >= MS_N_OPS || ms_op_families[kind] != MS_FAMILY_COMM) MS_BUG("operator %d is not a collective", (int)kind);
+  return exchange(cost, kind, group, message_B, 0, derive);
+}
+
+MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
+  MsOpFamily family = ms_op_families[op->kind];
+  if (family < MS_FAMILY_COMM) return compute(cost, op, family);
+  if (family == MS_FAMILY_HOST) return (MsOpCost){0};
+  if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return host_copy(cost, op->message_B > 0 ? op->message_B : MAX(op->read_B, op->write_B));
+  return exchange(cost, (MsOpKind)op->kind, op->group, op->message_B, op->local_fraction, op->level_B);
+}

@@ -1,0 +1,124 @@
+/* src/cost/curve.c - see curve.h. Every function is one formula of measurements/efficiency_fits.md. */
+#include "cost/curve.h"
+
+#include <math.h>
+
+static inline double efficiency(double value) { return value > 1e-6 ? value : 1e-6; }
+static inline double saturation(double x, double half) { return half > 0 ? x / (x + half) : 1.0; }
+
+/* Lower corner and weight of the upper one on an ascending axis, clamped at both ends. */
+static inline int bracket(const double *axis, int n, double x, double *weight) {
+  int i = 0;
+  *weight = 0;
+  if (n < 2 || !(x > axis[0])) return 0;
+  if (x >= axis[n - 1]) {
+    *weight = 1;
+    return n - 2;
+  }
+  while (x >= axis[i + 1]) i++;
+  *weight = (x - axis[i]) / (axis[i + 1] - axis[i]);
+  return i;
+}
+
+double ms_grid_factor(const MsGrid *grid, const double *x) {
+  int dims = grid->dims, offset = 0, step[4] = {0};
+  double weight[4], corner[16];
+  if (dims <= 0) return 1.0;
+  for (int d = 0; d < dims; d++) { /* row-major: the first axis is the slowest */
+    int i = bracket(grid->log2_axis[d], grid->n[d], x[d] > 0 ? log2(x[d]) : -HUGE_VAL, &weight[d]);
+    offset = offset * grid->n[d] + i;
+  }
+  for (int d = dims - 1, stride = 1; d >= 0; stride *= grid->n[d], d--) step[d] = grid->n[d] > 1 ? stride : 0;
+  int corners = 1 << dims;
+  for (int c = 0; c < corners; c++) {
+    int at = offset;
+    for (int d = 0; d < dims; d++)
+      if (c >> (dims - 1 - d) & 1) at += step[d];
+    corner[c] = grid->log_ratio[at];
+  }
+  for (int d = 0; d < dims; d++) { /* folds the slowest axis first */
+    corners >>= 1;
+    for (int c = 0; c < corners; c++) corner[c] = corner[c] * (1 - weight[d]) + corner[c + corners] * weight[d];
+  }
+  return exp(corner[0]);
+}
+
+static double gemm_saturating_s(const double *p, const MsDeviceRates *device, double m, double n, double k, double w) {
+  double e = efficiency(p[MS_C_E]) * saturation(m, p[MS_C_M_HALF]) * saturation(n, p[MS_C_N_HALF]) * saturation(k, p[MS_C_K_HALF]);
+  double compute = 2 * m * n * k / (device->peak_flops * e);
+  double memory = (w * (m * k + n * k) + 2 * m * n) / (device->hbm_Bps * efficiency(p[MS_C_BW]));
+  return MAX(compute, memory) + p[MS_C_LAUNCH];
+}
+
+/* One kernel per (tile, split of k): waves of tiles over the SMs, softly quantised; a split writes and sums fp32 partials. */
+static double gemm_tiled_s(const double *p, const MsDeviceRates *device, double m, double n, double k, double w) {
+  static const struct { double m, n, area, root; int power; } tile[] = {
+      {128, 256, 1, 1, 0}, {256, 128, 1, 1, 0}, {128, 128, 0.5, 0.70710678118654752, 1},
+      {64, 128, 0.25, 0.5, 2}, {64, 64, 0.125, 0.35355339059327376, 3}};
+  double r = efficiency(p[MS_E2_SMALL_TILE]), tile_eff[4] = {1, r, r * r, r * r * r};
+  double sms = MAX(device->sm_count, 1), hardness = p[MS_E2_HARDNESS], best = HUGE_VAL;
+  double sm_flops = device->peak_flops / sms * efficiency(p[MS_E2_E]), bandwidth = device->hbm_Bps * efficiency(p[MS_E2_BW]);
+  for (size_t i = 0; i < G_N_ELEMENTS(tile); i++) {
+    double tiles = ceil(m / tile[i].m) * ceil(n / tile[i].n) / sms;
+    double s_per_k = 2 * tile[i].m * tile[i].n / (sm_flops * tile_eff[tile[i].power]);
+    double fixed = p[MS_E2_WAVE] * tile[i].root;
+    for (int split = 1; split <= 8; split *= 2) {
+      double waves = tiles * split, soft = (1 - hardness) * MAX(waves, 1) + hardness * ceil(waves);
+      double t = soft * (MAX(k / split, 64) * s_per_k + fixed);
+      if (split > 1) t += 4 * m * n * split / bandwidth + p[MS_E2_LAUNCH] / 2;
+      best = MIN(best, t);
+    }
+  }
+  return MAX(best, (w * (m * k + n * k) + 2 * m * n) / bandwidth) + p[MS_E2_LAUNCH];
+}
+
+double ms_curve_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double m, double n, double k, double bytes_per_element) {
+  if (!(m > 0 && n > 0 && k > 0)) return curve->param[MS_C_LAUNCH];
+  double t = curve->form == MS_FORM_GEMM_TILED ? gemm_tiled_s(curve->param, device, m, n, k, bytes_per_element)
+                                               : gemm_saturating_s(curve->param, device, m, n, k, bytes_per_element);
+  return t * ms_grid_factor(&curve->grid, (const double[4]){m, n, k});
+}
+
+double ms_curve_grouped_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double rows, double groups, double n, double k,
+                               double inter, double bytes_per_element) {
+  const double *p = curve->param;
+  double fixed = p[MS_G_LAUNCH] / 2 + MAX(groups, 0) * p[MS_G_PER_EXPERT] / 2;
+  if (!(rows > 0 && groups > 0 && n > 0 && k > 0)) return fixed;
+  double width = inter > 0 ? inter : MIN(n, k), hidden = MAX(n, k);
+  if (inter > 0) hidden = n == inter || n == 2 * inter ? k : n;
+  double te = rows / groups, flop = 2 * rows * n * k;
+  double e = efficiency(p[MS_G_E]) * saturation(te, p[MS_G_TE_HALF]) * saturation(width, p[MS_G_I_HALF]);
+  double compute = flop / (device->peak_flops * e);
+  double weights = groups * n * k * bytes_per_element / (device->hbm_Bps * efficiency(p[MS_G_BW_WEIGHTS]));
+  double activations = rows * (k * bytes_per_element + 2 * n) / (device->hbm_Bps * efficiency(p[MS_G_BW_ACT]));
+  compute *= compute, weights *= weights;
+  double t = fixed + activations + sqrt(sqrt(compute * compute + weights * weights));
+  return t * ms_grid_factor(&curve->grid, (const double[4]){te, hidden, width, rows});
+}
+
+double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, double flop, double bytes_B, double seq, double head_dim,
+                            double batch_heads, double gqa_group) {
+  const double *p = curve->param;
+  if (!(flop > 0 && seq > 0)) return p[MS_A_LAUNCH];
+  double work = flop / (device->peak_flops * efficiency(p[MS_A_E])) * (1 + p[MS_A_S_HALF] / seq);
+  /* the longest thread block: the last 128 query rows against all keys */
+  double path = 4 * 128 * seq * head_dim / (device->peak_flops / MAX(device->sm_count, 1) * efficiency(p[MS_A_E_CP]));
+  double t = p[MS_A_LAUNCH] + bytes_B / (device->hbm_Bps * efficiency(p[MS_A_BW])) + cbrt(work * work * work + path * path * path);
+  return t * ms_grid_factor(&curve->grid, (const double[4]){seq, batch_heads, gqa_group});
+}
+
+double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B) {
+  double best = HUGE_VAL;
+  for (int i = 0; i < curve->n_segments; i++)
+    best = MIN(best, curve->segment_alpha_s[i] + bus_bytes_B / curve->segment_Bps[i]);
+  return curve->n_segments > 0 ? best : 0;
+}
+
+double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double sms) {
+  double rate = MIN(curve->param[MS_D_PER_SM] * MAX(sms, 1), curve->param[MS_D_LINK]);
+  return curve->param[MS_D_ALPHA] + bytes_B / MAX(rate, 1);
+}
+
+double ms_curve_bandwidth_s(const MsCurve *curve, const MsDeviceRates *device, double bytes_B) {
+  return curve->param[MS_B_LAUNCH] + bytes_B / (device->hbm_Bps * efficiency(curve->param[MS_B_E]));
+}

@@ -1,0 +1,69 @@
+/* src/cost/dispatch.c - DeepEP and HybridEP: de-duplicated two-level dispatch and combine (domain/communication.md 5.3-5.5).
+ *
+ * alpha + max(bytes over the scale-up link, bytes over the network), each at the rate of its SMs or of its link. */
+#include "cost/internal.h"
+
+#include <math.h>
+
+/* communication.md 5.4: the option, else the profile, else the dispatcher's own rule. */
+static int sms_of(const MsScenario *scenario, const MsGroup *group) {
+  const MsHardware *hardware = scenario->hardware;
+  gboolean hybrid = scenario->options.dispatcher == MS_DISPATCH_HYBRIDEP;
+  int profile = hybrid ? hardware->hybridep_sms : hardware->deepep_sms;
+  if (scenario->options.dispatcher_num_sms > 0) return scenario->options.dispatcher_num_sms;
+  if (profile > 0) return profile;
+  if (!hybrid) return MS_DEFAULT_DEEPEP_SMS;
+  return group->domains > 1 ? MS_HYBRIDEP_NETWORK_SMS : MS_DEFAULT_HYBRIDEP_SMS;
+}
+
+static MsCurve curve_or_default(const MsCurve *curve, double alpha_s, double per_sm_Bps, double link_Bps, double cap_Bps) {
+  MsCurve copy = {.form = MS_FORM_DISPATCH};
+  const double *p = curve ? curve->param : (double[MS_CURVE_PARAMS]){alpha_s, per_sm_Bps, link_Bps};
+  copy.param[MS_D_ALPHA] = p[MS_D_ALPHA];
+  copy.param[MS_D_PER_SM] = p[MS_D_PER_SM];
+  copy.param[MS_D_LINK] = cap_Bps > 0 ? MIN(p[MS_D_LINK], cap_Bps) : p[MS_D_LINK];
+  return copy;
+}
+
+static const MsCurve *find(const MsScenario *scenario, const char *op, const char *level, int ranks) {
+  const MsHardware *hardware = scenario->hardware;
+  const char *dispatcher = ms_dispatcher_words[scenario->options.dispatcher];
+  const MsCurve *curve = ms_curve_nearest(hardware, op, level, dispatcher, MS_FORM_DISPATCH, ranks);
+  return curve ? curve : ms_curve_nearest(hardware, op, level, NULL, MS_FORM_DISPATCH, ranks); /* the other dispatcher's */
+}
+
+MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, const MsGroup *group) {
+  const MsHardware *hardware = scenario->hardware;
+  const char *op = ms_op_words[combine ? MS_OP_COMBINE : MS_OP_DISPATCH];
+  MsDispatch d = {.group = *group, .link_Bps = hardware->scaleup_Bps, .nic_Bps = ms_network_Bps(hardware, group)};
+  if (group->size <= 1) return d;
+  double Nd = MAX(group->per_domain, 1), D = MAX(group->domains, 1);
+  d.sms = (guint16)CLAMP(sms_of(scenario, group), 1, 1024);
+  d.own_domain = Nd > 1 ? Nd / (Nd - 1) : 1;
+  d.own_network = D > 1 ? D / (D - 1) : 1;
+  d.scaleup_from = find(scenario, op, "nvlink", group->per_domain);
+  d.network_from = D > 1 ? find(scenario, op, "network", group->size) : NULL;
+  d.scaleup = curve_or_default(d.scaleup_from, MS_DEFAULT_DISPATCH_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_BPS,
+                               MS_DEFAULT_DISPATCH_LINK_EFFICIENCY * d.link_Bps * d.own_domain, d.link_Bps * d.own_domain);
+  d.network = curve_or_default(d.network_from, MS_DEFAULT_DISPATCH_NETWORK_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_NETWORK_BPS,
+                               MS_DEFAULT_NIC_EFFICIENCY * d.nic_Bps * d.own_network, d.nic_Bps * d.own_network);
+  return d;
+}
+
+MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, const double level_B[2]) {
+  double z = d->group.size, Nd = MAX(d->group.per_domain, 1);
+  if (z <= 1) return (MsOpCost){0};
+  double inside_B = level_B[0], outside_B = d->group.domains > 1 ? level_B[1] : 0;
+  if (!(inside_B > 0 || outside_B > 0)) {
+    inside_B = message_B * (Nd - 1) / z;
+    outside_B = d->group.domains > 1 ? message_B * (z - Nd) / z : 0;
+  }
+  inside_B = Nd > 1 ? MAX(inside_B, 0) : 0;
+  double inside_s = Nd > 1 ? ms_curve_dispatch_s(&d->scaleup, inside_B * d->own_domain, d->sms) : 0;
+  double outside_s = d->group.domains > 1 ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, d->sms) : 0;
+  double lower = MAX(Nd > 1 ? inside_B / d->link_Bps : 0, d->group.domains > 1 ? outside_B / d->nic_Bps : 0);
+  gboolean network = outside_s >= inside_s;
+  const MsCurve *curve = network ? d->network_from : d->scaleup_from;
+  return (MsOpCost){.time_s = MAX(MAX(inside_s, outside_s), lower), .lower_s = lower, .sms = d->sms, .level = d->group.domains > 1,
+                    .curve = curve, .band = ms_curve_band(curve, MS_DEFAULT_NETWORK_BAND)};
+}

@@ -1,0 +1,85 @@
+/* src/cost/internal.h - internal to cost/: what ms_cost_new prepares, and the two communication modules. */
+#ifndef MS_COST_INTERNAL_H
+#define MS_COST_INTERNAL_H
+
+#include "cost/cost.h"
+#include "cost/curve.h"
+
+/* Figures used where a profile has no curve. One place, so that they can be quoted. Sources: medians of the fitted machines
+ * (efficiency_fits.md 1.4, 2, 3, 4.2), kernels_training.md 4 for memory-bound kernels. */
+#define MS_DEFAULT_BAND 0.20
+#define MS_DEFAULT_NETWORK_BAND 0.25
+#define MS_DEFAULT_MEMORY_EFFICIENCY 0.8
+#define MS_DEFAULT_MEMORY_LAUNCH_S 3e-6
+#define MS_DEFAULT_LINK_EFFICIENCY 0.75   /* bus bandwidth of a collective over the scale-up link's rate */
+#define MS_DEFAULT_LINK_ALPHA_S 10e-6
+#define MS_DEFAULT_NIC_EFFICIENCY 0.95
+#define MS_DEFAULT_RING_STEP_S 4.5e-6     /* network ring step: SimAI tables, efficiency_fits.md 4.2 */
+#define MS_DEFAULT_P2P_ALPHA_S 16e-6
+#define MS_TREE_HOP_STEPS 2.0             /* a tree hop over the network in ring steps: reduce, then forward */
+#define MS_DEFAULT_A2A_NETWORK_ALPHA_S 18e-6 /* all-to-all over the network: start-up, constant in nodes in SimAI's tables, ... */
+#define MS_A2A_PEER_S 0.5e-6              /* ... and issue time per remote peer */
+#define MS_DEFAULT_HOST_COPY_S 5e-6       /* start of one copy engine transfer */
+#define MS_DEFAULT_NCCL_SMS 20
+#define MS_P2P_SMS 2
+#define MS_DEFAULT_DEEPEP_SMS 20
+#define MS_DEFAULT_HYBRIDEP_SMS 24        /* one scale-up domain; MS_HYBRIDEP_NETWORK_SMS across domains */
+#define MS_HYBRIDEP_NETWORK_SMS 8
+#define MS_DEFAULT_DISPATCH_ALPHA_S 40e-6
+#define MS_DEFAULT_DISPATCH_NETWORK_ALPHA_S 60e-6
+#define MS_DEFAULT_DISPATCH_PER_SM_BPS 15e9       /* scale-up payload that one SM moves */
+#define MS_DEFAULT_DISPATCH_PER_SM_NETWORK_BPS 5e9
+#define MS_DEFAULT_DISPATCH_LINK_EFFICIENCY 0.7
+
+/* A few straight lines alpha + bytes / Bps, the smallest counts. */
+typedef struct {
+  int n;
+  double alpha_s[4], Bps[4];
+  const MsCurve *curve; /* NULL: defaults */
+  double band;
+} MsLines;
+
+double ms_lines_s(const MsLines *lines, double bytes_B);
+/* `steps` latencies instead of one: collectives whose alpha is that of one ring step. */
+double ms_lines_steps_s(const MsLines *lines, double steps, double bytes_B);
+/* Bus-bandwidth lines of `op` among `ranks` GPUs of one scale-up domain: the curve of the nearest size, its latency moved along the steps
+ * between the two sizes, its bandwidth capped at the link when the size lies beyond what was measured. */
+MsLines ms_lines_scaleup(const MsHardware *hardware, const char *op, int ranks);
+/* One NIC: alpha of one ring step (all_gather, reduce_scatter, all_reduce) or of the whole operation (all_to_all, p2p); Bps after
+ * efficiency, cap at the NIC and oversubscription. */
+MsLines ms_lines_network(const MsHardware *hardware, const char *op, const MsGroup *group);
+double ms_network_Bps(const MsHardware *hardware, const MsGroup *group); /* NIC rate after oversubscription, without efficiency */
+const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher, MsCurveForm form,
+                                int ranks);
+double ms_curve_band(const MsCurve *curve, double fallback);
+
+/* A collective on one group, prepared. */
+typedef struct {
+  MsGroup group;
+  MsLines scaleup;      /* the collective itself over `per_domain` ranks (over all of them when there is one domain) */
+  MsLines scatter, gather; /* reduce-scatter and all-gather inside a domain: the outer phases of a hierarchical all-reduce */
+  MsLines network;
+  double link_Bps, nic_Bps;
+  gboolean nvls, sharp;
+  guint16 sms;
+} MsCollective;
+
+enum { MS_COLL_FIRST = MS_OP_ALL_GATHER }; /* all_gather reduce_scatter all_reduce all_to_all, then p2p */
+typedef enum { MS_COLL_AG, MS_COLL_RS, MS_COLL_AR, MS_COLL_A2A, MS_COLL_P2P, MS_N_COLL } MsCollKind;
+MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const MsGroup *group);
+/* `local_fraction` <= 0: 1 / ranks. */
+MsOpCost ms_collective_s(const MsCollective *collective, MsCollKind kind, double message_B, double local_fraction);
+
+/* DeepEP and HybridEP on one group, prepared. */
+typedef struct {
+  MsGroup group;
+  MsCurve scaleup, network; /* copies (without grid) of the curves, or the defaults */
+  const MsCurve *scaleup_from, *network_from;
+  double own_domain, own_network; /* factor from bytes that leave to bytes that the fits count (own rank, own domain included) */
+  double link_Bps, nic_Bps;
+  guint16 sms;
+} MsDispatch;
+MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, const MsGroup *group);
+MsOpCost ms_dispatch_s(const MsDispatch *dispatch, double message_B, const double level_B[2]);
+
+#endif
