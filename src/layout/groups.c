@@ -1,0 +1,279 @@
+/* src/layout/groups.c - coordinates of a rank in the two grids, members of its groups, and how groups lie on the machine. */
+#include "layout/internal.h"
+
+#include <string.h>
+
+const char *const ms_group_words[] = {"none", "tp",  "cp",     "dp",  "dp-cp",     "tp-cp", "tp-dp-cp", "pp",
+                                      "ep",   "etp", "etp-ep", "edp", "embedding", "world", NULL};
+
+enum { TP, CP, DP, PP }; /* axes of the attention grid; the expert grid reads them as ETP EP EDP PP */
+
+static const struct {
+  gboolean expert;
+  guint8 axes;
+} group_axes[MS_N_GROUPS] = {
+    [MS_GROUP_TP] = {FALSE, 1 << TP},
+    [MS_GROUP_CP] = {FALSE, 1 << CP},
+    [MS_GROUP_DP] = {FALSE, 1 << DP},
+    [MS_GROUP_DP_CP] = {FALSE, 1 << DP | 1 << CP},
+    [MS_GROUP_TP_CP] = {FALSE, 1 << TP | 1 << CP},
+    [MS_GROUP_TP_DP_CP] = {FALSE, 1 << TP | 1 << DP | 1 << CP},
+    [MS_GROUP_PP] = {FALSE, 1 << PP},
+    [MS_GROUP_EP] = {TRUE, 1 << CP},
+    [MS_GROUP_ETP] = {TRUE, 1 << TP},
+    [MS_GROUP_TP_EP] = {TRUE, 1 << TP | 1 << CP},
+    [MS_GROUP_EDP] = {TRUE, 1 << DP},
+    [MS_GROUP_EMBEDDING] = {FALSE, 1 << PP}, /* some stages of it */
+    [MS_GROUP_WORLD] = {FALSE, 1 << TP | 1 << CP | 1 << DP | 1 << PP},
+};
+
+/* --- coordinates ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+  int size[4], stride[4]; /* by axis */
+  int order[4];           /* axes, fastest first */
+} Grid;
+
+static Grid grid_of(const MsLayout *layout, gboolean expert) {
+  Grid grid = {.order = {TP, CP, DP, PP}};
+  if (layout->order == MS_ORDER_PP_DP) {
+    grid.order[2] = PP;
+    grid.order[3] = DP;
+  }
+  grid.size[TP] = expert ? layout->etp : layout->tp;
+  grid.size[CP] = expert ? layout->ep : layout->cp;
+  grid.size[DP] = expert ? layout->edp : layout->dp;
+  grid.size[PP] = layout->pp;
+  for (int i = 0, stride = 1; i < 4; stride *= grid.size[grid.order[i++]]) grid.stride[grid.order[i]] = stride;
+  return grid;
+}
+
+void ms_rank_coords(const MsLayout *layout, gboolean expert, int rank, int coord[4]) {
+  Grid grid = grid_of(layout, expert);
+  for (int axis = 0; axis < 4; axis++) coord[axis] = rank / grid.stride[axis] % grid.size[axis];
+}
+
+int ms_rank_of(const MsLayout *layout, gboolean expert, const int coord[4]) {
+  Grid grid = grid_of(layout, expert);
+  int rank = 0;
+  for (int axis = 0; axis < 4; axis++) rank += coord[axis] * grid.stride[axis];
+  return rank;
+}
+
+/* The axes in `mask` (or, inverted, the others) as few arithmetic progressions, fastest first; axes of size 1 vanish. */
+typedef struct {
+  int n, size[4], stride[4];
+} Axes;
+
+static Axes pick_axes(const Grid *grid, guint mask) {
+  Axes axes = {0};
+  for (int i = 0; i < 4; i++) {
+    int axis = grid->order[i], size = grid->size[axis], stride = grid->stride[axis], last = axes.n - 1;
+    if (!(mask >> axis & 1) || size == 1) continue;
+    if (last >= 0 && axes.stride[last] * axes.size[last] == stride) axes.size[last] *= size;
+    else {
+      axes.size[axes.n] = size;
+      axes.stride[axes.n++] = stride;
+    }
+  }
+  return axes;
+}
+
+static int axes_count(const Axes *axes) {
+  int count = 1;
+  for (int i = 0; i < axes->n; i++) count *= axes->size[i];
+  return count;
+}
+
+/* Writes the first `capacity` sums of the progressions, ascending, each plus `base`. */
+static void axes_list(const Axes *axes, int base, int *out, int capacity) {
+  int digit[4] = {0};
+  for (int k = 0, at = base; k < capacity; k++) {
+    out[k] = at;
+    for (int i = 0; i < axes->n; i++) {
+      at += axes->stride[i];
+      if (++digit[i] < axes->size[i]) break;
+      at -= axes->size[i] * axes->stride[i];
+      digit[i] = 0;
+    }
+  }
+}
+
+/* Stages in the embedding group: those that hold a copy of the word embedding (domain/layouts.md 2, 5). Returns 1-3. */
+static int embedding_stages(const MsLayout *layout, int stages[3]) {
+  int n = 0;
+  for (int stage = 0; stage < layout->pp && n < 3; stage++) {
+    gboolean holds = FALSE;
+    for (int chunk = 0; chunk < layout->vpp; chunk++) {
+      const MsChunk *c = ms_layout_chunk(layout, stage, chunk);
+      holds |= c->has_embedding || c->has_loss || c->num_mtp > 0;
+    }
+    if (holds) stages[n++] = stage;
+  }
+  return n;
+}
+
+int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *members, int capacity) {
+  Grid grid = grid_of(layout, group_axes[kind].expert);
+  guint mask = group_axes[kind].axes;
+  Axes axes = pick_axes(&grid, mask);
+  int base = rank, stages[3], size = axes_count(&axes);
+  for (int axis = 0; axis < 4; axis++)
+    if (mask >> axis & 1) base -= rank / grid.stride[axis] % grid.size[axis] * grid.stride[axis];
+  if (kind == MS_GROUP_EMBEDDING) {
+    size = embedding_stages(layout, stages);
+    for (int i = 0; i < MIN(size, capacity); i++) members[i] = base + stages[i] * grid.stride[PP];
+  } else {
+    axes_list(&axes, base, members, MIN(size, capacity));
+  }
+  return size;
+}
+
+/* --- geometry --------------------------------------------------------------------------------------------------------- */
+
+typedef struct { /* how one group lies on domains of N consecutive ranks */
+  int domains, most, least;
+} Touch;
+
+/* More domains is worse; then the smaller remainder alone in a domain (its ranks cross most); then the less crowded one. */
+static gboolean worse(Touch a, Touch b) {
+  if (a.domains != b.domains) return a.domains > b.domains;
+  return a.least != b.least ? a.least < b.least : a.most < b.most;
+}
+
+static gint64 gcd(gint64 a, gint64 b) {
+  while (b) {
+    gint64 rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+static void count_domain(Touch *touch, int members) {
+  touch->most = MAX(touch->most, members);
+  touch->least = MIN(touch->least, members);
+}
+
+/* The group start, start + stride, ...; stride < domain, so that no domain between the ends is skipped. */
+static Touch touch_progression(gint64 start, gint64 size, gint64 stride, gint64 domain) {
+  gint64 first = start % domain, last = first + (size - 1) * stride;
+  Touch touch = {.domains = (int)(last / domain + 1), .most = (int)size, .least = (int)size};
+  if (touch.domains == 1) return touch;
+  gint64 period = stride / gcd(stride, domain), before = (domain - first + stride - 1) / stride;
+  touch.most = touch.least = (int)before;
+  count_domain(&touch, (int)(last % domain / stride) + 1);
+  for (gint64 d = 1; d <= MIN(touch.domains - 2, period); d++) { /* whole domains between: counts repeat with `period` */
+    gint64 through = ((d + 1) * domain - first + stride - 1) / stride;
+    count_domain(&touch, (int)(through - before));
+    before = through;
+  }
+  return touch;
+}
+
+static Touch touch_worst(gint64 world, gint64 size, gint64 stride, gint64 domain) {
+  gint64 block = size * stride;
+  if (size == 1 || world <= domain || domain % block == 0) return (Touch){1, (int)size, (int)size};
+  if (stride >= domain) return (Touch){(int)size, 1, 1};
+  if (block % domain == 0 && domain % stride == 0) {
+    int members = (int)(domain / stride);
+    return (Touch){(int)(block / domain), members, members};
+  }
+  Touch worst = {0};
+  gint64 blocks = MIN(MAX(world / block, 1), domain / gcd(block, domain)); /* later blocks repeat these phases */
+  for (gint64 b = 0; b < blocks; b++)
+    for (gint64 o = 0; o < stride; o++) {
+      Touch touch = touch_progression(b * block + o, size, stride, domain);
+      if (worse(touch, worst)) worst = touch;
+    }
+  return worst;
+}
+
+static MsGroup make_group(int size, int stride, Touch domain, Touch node) {
+  return (MsGroup){.size = size, .stride = stride, .domains = domain.domains, .per_domain = domain.most,
+                   .min_per_domain = domain.least, .nodes = node.domains};
+}
+
+MsGroup ms_group_geometry(int world, int size, int stride, int domain, int node) {
+  return make_group(size, stride, touch_worst(world, size, stride, MAX(domain, 1)),
+                    touch_worst(world, size, stride, MAX(node, 1)));
+}
+
+/* The group start + offset[0..n), offsets ascending from 0. */
+static Touch touch_list(guint start, const int *offset, int n, guint domain) {
+  Touch touch = {.least = n};
+  guint end = 0; /* first rank behind the current domain */
+  int members = 0;
+  for (int i = 0; i < n; i++) {
+    guint rank = start + (guint)offset[i];
+    if (i > 0 && rank >= end) {
+      count_domain(&touch, members);
+      members = 0;
+    }
+    if (members++ == 0) {
+      touch.domains++;
+      end = (rank / domain + 1) * domain;
+    }
+  }
+  count_domain(&touch, members);
+  return touch;
+}
+
+/* Worst over all starts; starts that are equal modulo the domain lie alike. */
+static Touch touch_worst_list(const Axes *starts, const int *offset, int n, guint domain) {
+  enum { PHASES = 4096 };
+  guint8 seen[PHASES] = {0};
+  Touch worst = {0};
+  int count = axes_count(starts), digit[4] = {0};
+  guint at = 0, unseen = domain;
+  for (int k = 0; k < count && unseen; k++) {
+    guint phase = at % domain;
+    if (domain > PHASES || !seen[phase]) {
+      Touch touch = touch_list(phase, offset, n, domain);
+      if (worse(touch, worst)) worst = touch;
+      if (domain <= PHASES) {
+        seen[phase] = 1;
+        unseen--;
+      }
+    }
+    for (int i = 0; i < starts->n; i++) {
+      at += (guint)starts->stride[i];
+      if (++digit[i] < starts->size[i]) break;
+      at -= (guint)(starts->size[i] * starts->stride[i]);
+      digit[i] = 0;
+    }
+  }
+  return worst;
+}
+
+static MsGroup measure_list(const Grid *grid, guint mask, const int *offset, int n, int domain, int node) {
+  Axes starts = pick_axes(grid, ~mask & 15);
+  return make_group(n, n > 1 ? offset[1] - offset[0] : 1, touch_worst_list(&starts, offset, n, (guint)domain),
+                    touch_worst_list(&starts, offset, n, (guint)node));
+}
+
+static MsGroup measure_embedding(const MsLayout *layout, const Grid *grid, int domain, int node) {
+  int offset[3], n = embedding_stages(layout, offset), first = offset[0];
+  for (int i = 0; i < n; i++) offset[i] = (offset[i] - first) * grid->stride[PP];
+  return measure_list(grid, 1 << PP, offset, n, domain, node);
+}
+
+static MsGroup measure_kind(const MsLayout *layout, MsGroupKind kind, const Grid *grid, int domain, int node) {
+  guint mask = group_axes[kind].axes;
+  Axes axes = pick_axes(grid, mask);
+  if (kind == MS_GROUP_EMBEDDING) return measure_embedding(layout, grid, domain, node);
+  if (axes.n == 0) return ms_group_geometry(layout->world, 1, 1, domain, node);
+  if (axes.n == 1) return ms_group_geometry(layout->world, axes.size[0], axes.stride[0], domain, node);
+  int size = axes_count(&axes);
+  g_autofree int *offset = g_new(int, size);
+  axes_list(&axes, 0, offset, size);
+  return measure_list(grid, mask, offset, size, domain, node);
+}
+
+void ms_layout_measure_groups(MsLayout *layout, int domain, int node) {
+  Grid grid[2] = {grid_of(layout, FALSE), grid_of(layout, TRUE)};
+  domain = MAX(domain, 1);
+  node = MAX(node, 1);
+  for (int kind = 0; kind < MS_N_GROUPS; kind++)
+    layout->group[kind] = measure_kind(layout, kind, &grid[group_axes[kind].expert], domain, node);
+}

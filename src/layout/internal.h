@@ -1,0 +1,45 @@
+/* src/layout/internal.h - what the files of this layer share. Not for other layers. */
+#ifndef MS_LAYOUT_INTERNAL_H
+#define MS_LAYOUT_INTERNAL_H
+
+#include "layout/layout.h"
+
+enum {
+  MS_MAX_VIRTUAL_STAGES = 100000, /* of a pipeline layout string, and pp * vpp */
+  MS_MAX_STRING_LAYERS = 100000,
+};
+
+/* Writes the reason (nothing when size is 0: the caller only wants to know whether) and returns FALSE. */
+gboolean ms_refuse(char *why, size_t size, const char *format, ...) G_GNUC_PRINTF(3, 4);
+
+/* What a pipeline layout string says, without building it. */
+typedef struct {
+  int virtual_stages, layers, mtp;
+  int mtp_stage; /* virtual stage that holds the MTP blocks, -1 = none */
+} MsPipelineScan;
+
+/* Reads the string; allocates nothing. With `chunks` (room for virtual_stages of an earlier scan of the same text)
+ * the stages are written too. FALSE and `why` when it is not a layout. */
+gboolean ms_pipeline_layout_scan(const char *text, MsPipelineScan *scan, MsChunk *chunks, char *why, size_t size);
+
+/* The two-chunk V schedules: chunk 0 on the way down, chunk 1 on the way back. */
+gboolean ms_schedule_is_v(MsScheduleKind kind);
+/* Chunks per pipeline rank. The V schedules and DualPipe always have two; else the string decides, else layout.vpp.
+ * -1 when the pipeline layout string cannot be read or does not fit pp. */
+int ms_layout_chunks_per_rank(const MsScenario *scenario);
+/* Virtual stages that the model is cut into: pp * chunks per rank, but pp for DualPipe, whose ranks hold two copies. */
+gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank);
+/* Place of virtual stage `index` (domain/schedules.md 3, 5.4, 6; DualPipe: of its first copy). */
+void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *chunk);
+
+/* Decoder layers of virtual stage `index` when no string is given; the scenario obeys the rules. */
+int ms_layout_even_layers(const MsScenario *scenario, int chunks_per_rank, int index);
+
+static inline gboolean ms_layout_sequence_parallel(const MsScenario *scenario) { /* rule 6: cleared without TP */
+  return scenario->layout.tp > 1 && scenario->options.sequence_parallel != FALSE;
+}
+
+/* Fills layout->group[]; needs sizes, order and chunks. */
+void ms_layout_measure_groups(MsLayout *layout, int domain, int node);
+
+#endif

@@ -1,0 +1,99 @@
+/* src/layout/layout.c - from a scenario to its layout. */
+#include "layout/internal.h"
+
+#include "base/err.h"
+
+gboolean ms_layout_check(const MsScenario *scenario, MsRefusal *refusal) {
+  MsRefusal sink;
+  char *why = refusal ? refusal->why : NULL;
+  size_t size = refusal ? sizeof refusal->why : 0;
+  if (!refusal) refusal = &sink;
+  refusal->why[0] = '\0';
+  for (refusal->rule = 0; refusal->rule < ms_num_rules; refusal->rule++)
+    if (!ms_rules[refusal->rule].holds(scenario, why, size)) return FALSE;
+  refusal->rule = -1;
+  return TRUE;
+}
+
+static void set_sizes(MsLayout *layout, const MsScenario *s) {
+  const MsLayoutSpec *spec = &s->layout;
+  layout->world = s->gpus;
+  layout->tp = spec->tp;
+  layout->cp = spec->cp;
+  layout->pp = spec->pp;
+  layout->vpp = ms_layout_chunks_per_rank(s);
+  layout->dp = s->gpus / (spec->tp * spec->cp * spec->pp);
+  layout->ep = spec->ep;
+  layout->etp = spec->etp;
+  layout->edp = s->gpus / (spec->etp * spec->ep * spec->pp);
+  layout->microbatches = s->training.global_batch_size / (s->training.micro_batch_size * layout->dp);
+  layout->group_size = spec->microbatch_group_size_per_virtual_pipeline_stage > 0
+                           ? spec->microbatch_group_size_per_virtual_pipeline_stage
+                           : spec->pp;
+  layout->sequence_parallel = ms_layout_sequence_parallel(s);
+  layout->order = spec->order;
+}
+
+/* The virtual stages in the order of the model. */
+static MsChunk *cut_model(const MsScenario *s, int chunks_per_rank, int *n) {
+  if (s->layout.pipeline_layout) return ms_pipeline_layout_parse(s->layout.pipeline_layout, n, NULL, 0);
+  *n = (int)ms_layout_virtual_stages(s, chunks_per_rank);
+  MsChunk *chunks = g_new0(MsChunk, *n);
+  for (int i = 0, layer = 0; i < *n; layer += chunks[i++].num_layers) {
+    chunks[i].first_layer = layer;
+    chunks[i].num_layers = ms_layout_even_layers(s, chunks_per_rank, i);
+  }
+  chunks[0].has_embedding = TRUE;
+  chunks[*n - 1].has_loss = TRUE;
+  chunks[*n - 1].num_mtp = s->model->mtp_num_layers;
+  return chunks;
+}
+
+static void count_layers(MsChunk *chunk, const MsModel *model) {
+  for (int i = chunk->first_layer; i < chunk->first_layer + chunk->num_layers; i++)
+    if (model->num_experts > 0 && (!model->moe_layer || model->moe_layer[i])) chunk->num_moe++;
+  chunk->num_dense = chunk->num_layers - chunk->num_moe;
+}
+
+/* Puts the virtual stages where the schedule has them. */
+static void place_chunks(MsLayout *layout, const MsScenario *s) {
+  int n, stage, chunk, loss_stage = 0, mtp_stage = -1;
+  MsScheduleKind kind = s->layout.schedule;
+  g_autofree MsChunk *cut = cut_model(s, layout->vpp, &n);
+  layout->num_chunks = layout->pp * layout->vpp;
+  layout->chunks = g_new0(MsChunk, layout->num_chunks);
+  for (int i = 0; i < n; i++) {
+    count_layers(&cut[i], s->model);
+    ms_layout_place(kind, layout->pp, i, &stage, &chunk);
+    layout->chunks[chunk * layout->pp + stage] = cut[i];
+    if (kind == MS_SCHED_DUALPIPE) layout->chunks[2 * layout->pp - 1 - stage] = cut[i]; /* the copy that runs the other way */
+    if (cut[i].has_loss) loss_stage = stage;
+    if (cut[i].num_mtp > 0) mtp_stage = stage;
+  }
+  layout->mtp_standalone = mtp_stage >= 0 && mtp_stage != loss_stage;
+}
+
+MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal) {
+  if (!ms_layout_check(scenario, refusal)) return NULL;
+  MsLayout *layout = g_new0(MsLayout, 1);
+  set_sizes(layout, scenario);
+  place_chunks(layout, scenario);
+  ms_layout_measure_groups(layout, scenario->hardware->nvlink_domain_gpus, scenario->hardware->gpus_per_node);
+  return layout;
+}
+
+void ms_layout_free(MsLayout *layout) {
+  if (!layout) return;
+  g_free(layout->chunks);
+  g_free(layout);
+}
+
+MsLayout *ms_layout_new_or_error(const MsScenario *scenario, GError **error) {
+  MsRefusal refusal;
+  MsLayout *layout = ms_layout_new(scenario, &refusal);
+  if (!layout) {
+    const MsRule *rule = &ms_rules[refusal.rule];
+    ms_input_error(error, scenario->file, 0, rule->path, "%s (rule %s)", refusal.why, rule->name);
+  }
+  return layout;
+}
