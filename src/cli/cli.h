@@ -4,6 +4,7 @@
 #define MS_CLI_CLI_H
 
 #include "base/err.h"
+#include "base/json.h"
 
 typedef struct {
   const char *name;
@@ -18,7 +19,13 @@ extern const MsVerb ms_verbs[]; /* ends with a NULL name */
 int ms_cli_fail(GError *error);
 /* Parses argv with `entries` (a GOptionEntry array); TRUE to go on. On --help prints and sets *status 0, on a wrong option sets 2. */
 gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status);
-const MsVerb *ms_cli_verb(const char *name);
+const MsVerb *ms_cli_verb(const char *name); /* NULL when unknown */
+/* Prints "moesim VERB: MESSAGE" and where to read more; returns MS_ERROR_USAGE. */
+int ms_cli_usage(const MsVerb *verb, const char *format, ...) G_GNUC_PRINTF(2, 3);
+/* Index of `text` in `words` (NULL-terminated); -1 after a message that names the nearest word. */
+int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const char *const *words);
+void ms_cli_print(char *text);                /* to stdout with a line end; frees the text */
+void ms_cli_print_json(MsJsonOut *out); /* one line to stdout; frees the writer */
 
 int ms_cli_run(int argc, char **argv);
 int ms_cli_plan(int argc, char **argv);

@@ -39,15 +39,14 @@ static void write_parts(const MsTimeParts *t, const char *key, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-static void write_memory(const MsResult *result, MsJsonOut *out) {
-  const MsMemory *memory = result->memory;
+void ms_memory_write(const MsMemory *memory, double capacity_B, const char *key, MsJsonOut *out) {
   if (!memory) {
-    ms_json_out_null(out, "memory");
+    ms_json_out_null(out, key);
     return;
   }
-  ms_json_out_object(out, "memory");
+  ms_json_out_object(out, key);
   ms_json_out_double(out, "peak_B", memory->stages > 0 ? memory->stage[memory->peak_stage].peak_B : 0);
-  ms_json_out_double(out, "capacity_B", result->capacity_B);
+  ms_json_out_double(out, "capacity_B", capacity_B);
   ms_json_out_int(out, "peak_stage", memory->peak_stage);
   ms_json_out_array(out, "stages");
   for (int i = 0; i < memory->stages; i++) {
@@ -102,7 +101,7 @@ void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
   ms_json_out_array(out, "stage_time");
   for (int i = 0; result->stage_time && i < result->stages; i++) write_parts(&result->stage_time[i], NULL, out);
   ms_json_out_end(out);
-  write_memory(result, out);
+  ms_memory_write(result->memory, result->capacity_B, "memory", out);
   ms_json_out_object(out, "layout");
   ms_json_out_int(out, "dp", result->dp);
   ms_json_out_int(out, "edp", result->edp);

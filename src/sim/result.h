@@ -51,5 +51,6 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsResult, ms_result_free)
 void ms_result_write(const MsResult *result, const char *key, MsJsonOut *out);
 /* Its members alone, into the object that is open (a caller that adds keys of its own). */
 void ms_result_write_members(const MsResult *result, MsJsonOut *out);
+void ms_memory_write(const MsMemory *memory, double capacity_B, const char *key, MsJsonOut *out); /* its "memory" object; NULL writes null */
 
 #endif

@@ -1,0 +1,125 @@
+#include <gsl/gsl_errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/text.h"
+#include "cli/cli.h"
+
+#define MS_VERSION "0.1.0"
+
+const MsVerb ms_verbs[] = {
+    {"run", "SCENARIO…", "predict step time, throughput and memory of each scenario",
+     "  moesim run scenarios/dsv3-gb200-256.json\n"
+     "  moesim run --explain --trace step.json scenarios/dsv3-gb200-256.json     open step.json in ui.perfetto.dev\n"
+     "  moesim run --json scenarios/*.json\n",
+     ms_cli_run},
+    {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
+     "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json\n"
+     "  moesim plan --top 3 --explain request.json\n"
+     "  moesim plan --top 1 --json request.json     best[0].scenario is a scenario file\n",
+     ms_cli_plan},
+    {"show", "model|hardware|scenario|ops|schedule|memory NAME", "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
+     "  moesim show model deepseek-v3\n"
+     "  moesim show hardware h100-sxm\n"
+     "  moesim show ops scenarios/dsv3-gb200-256.json\n"
+     "  moesim show schedule 1f1b --stages 4 --microbatches 8\n"
+     "  moesim show schedule zb-h1 --stages 4 --microbatches 8 --times 1,1,1,0.1 --json\n"
+     "\nJSON of a schedule: `order` holds per stage [\"F\",microbatch,chunk], \"B\" (whole backward, or the input gradient where a \"W\"\n"
+     "of the same microbatch and chunk follows), \"W\", and [\"FB\",microbatch,chunk,microbatch,chunk] for a merged pair.\n",
+     ms_cli_show},
+    {"validate", "DIR|FILE…", "compare predictions with the `measured` section of scenarios",
+     "  moesim validate my-runs/\n"
+     "  moesim validate --by gpu --fidelity fast validation/\n"
+     "\nA rate is compared as the step time it stands for; errors are predicted / measured - 1.\n",
+     ms_cli_validate},
+    {"schema", "[KIND]", "keys, types, ranges and units of every file",
+     "  moesim schema\n"
+     "  moesim schema layout\n",
+     ms_cli_schema},
+    {NULL}};
+
+/* Verbs of the interface that this version does not have, so that nobody takes their absence for a typing error. */
+static const char *const not_built[] = {"whatif", "check", "calibrate", "fit", "gemm", "goodput", "import", "report", NULL};
+
+static void print_start(void) {
+  fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"
+        "Start here:\n"
+        "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json    find the best layout\n"
+        "  moesim run SCENARIO                                      predict one run\n"
+        "  moesim show model deepseek-v3                            look at what it knows\n"
+        "  moesim --help                                            all verbs\n",
+        stdout);
+}
+
+static void print_help(void) {
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  verb", FALSE);
+  ms_table_column(table, "what it does", FALSE);
+  for (const MsVerb *verb = ms_verbs; verb->name; verb++) {
+    ms_table_cellf(table, "  %s %s", verb->name, verb->arguments);
+    ms_table_cell(table, verb->summary);
+  }
+  fputs("Usage: moesim VERB [OPTION…] [FILE…]\n\n", stdout);
+  ms_cli_print(ms_table_take(table));
+  fputs("\n`moesim help VERB` shows its options and examples; `moesim --version` the version.\n"
+        "\"-\" is standard input or output; what follows \"--\" is never an option.\n"
+        "Models, machines and scenarios are looked up in $MOESIM_DATA, else beside the program.\n"
+        "NO_COLOR=1 turns colours off. Data goes to stdout, messages to stderr.\n"
+        "Exit status: 0 fine, 1 nothing feasible or a regression found, 2 command line, 3 a file's content, 4 environment, 70 a bug.\n",
+        stdout);
+}
+
+static int unknown_verb(const char *name) {
+  if (g_strv_contains(not_built, name)) {
+    fprintf(stderr, "moesim: %s: not built yet in this version\n", name);
+    return MS_ERROR_USAGE;
+  }
+  g_autoptr(GPtrArray) known = g_ptr_array_new();
+  for (const MsVerb *verb = ms_verbs; verb->name; verb++) g_ptr_array_add(known, (gpointer)verb->name);
+  g_ptr_array_add(known, NULL);
+  const char *near = ms_nearest(name, (const char *const *)known->pdata);
+  const char *kind = name[0] == '-' ? "option" : "verb";
+  if (near)
+    fprintf(stderr, "moesim: unknown %s '%s', did you mean '%s'?\n", kind, name, near);
+  else
+    fprintf(stderr, "moesim: unknown %s '%s'; `moesim --help` lists the verbs\n", kind, name);
+  return MS_ERROR_USAGE;
+}
+
+static int help(int argc, char **argv) {
+  if (argc < 2) {
+    print_help();
+    return 0;
+  }
+  const MsVerb *verb = ms_cli_verb(argv[1]);
+  if (!verb) return unknown_verb(argv[1]);
+  char dash[] = "--help", *args[] = {argv[1], dash, NULL};
+  return verb->run(2, args);
+}
+
+static int dispatch(int argc, char **argv) {
+  const char *name = argc > 0 ? argv[0] : "";
+  if (argc == 0) {
+    print_start();
+    return 0;
+  }
+  if (g_str_equal(name, "--help") || g_str_equal(name, "-h")) return help(1, argv);
+  if (g_str_equal(name, "help")) return help(argc, argv);
+  if (g_str_equal(name, "--version")) {
+    puts("moesim " MS_VERSION);
+    return 0;
+  }
+  const MsVerb *verb = ms_cli_verb(name);
+  return verb ? verb->run(argc, argv) : unknown_verb(name);
+}
+
+int main(int argc, char **argv) {
+  gsl_set_error_handler_off(); /* its default aborts; we check every status */
+  signal(SIGPIPE, SIG_IGN);    /* a closed pipe is an I/O error with its own exit status */
+  int status = dispatch(argc - 1, argv + 1);
+  GError *error = NULL;
+  if (!ms_flush_stdout(&error)) status = ms_cli_fail(error);
+  return status;
+}

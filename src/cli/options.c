@@ -1,0 +1,104 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+int ms_cli_fail(GError *error) {
+  if (!error) MS_BUG("a failure without a reason");
+  int status = error->domain == MS_ERROR ? error->code : error->domain == G_OPTION_ERROR ? MS_ERROR_USAGE : MS_ERROR_ENV;
+  fflush(stdout); /* what was printed before stands before the message */
+  fprintf(stderr, "moesim: %s\n", error->message);
+  g_error_free(error);
+  return status;
+}
+
+int ms_cli_usage(const MsVerb *verb, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *message = g_strdup_vprintf(format, args);
+  va_end(args);
+  fprintf(stderr, "moesim %s: %s\nmoesim help %s   shows its options and examples\n", verb->name, message, verb->name);
+  return MS_ERROR_USAGE;
+}
+
+int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const char *const *words) {
+  for (int i = 0; words[i]; i++)
+    if (strcmp(words[i], text) == 0) return i;
+  g_autofree char *all = g_strjoinv(", ", (char **)words);
+  const char *near = ms_nearest(text, words);
+  if (near)
+    ms_cli_usage(verb, "unknown %s '%s', did you mean '%s'? Known: %s", what, text, near, all);
+  else
+    ms_cli_usage(verb, "unknown %s '%s'. Known: %s", what, text, all);
+  return -1;
+}
+
+void ms_cli_print(char *text) {
+  size_t length = strlen(text);
+  fputs(text, stdout);
+  if (length > 0 && text[length - 1] != '\n') fputc('\n', stdout);
+  g_free(text);
+}
+
+void ms_cli_print_json(MsJsonOut *out) { ms_cli_print(ms_json_out_take(out)); }
+
+/* The unknown long option among argv, as the user wrote it, with the nearest known one; NULL when there is none. (transfer full) */
+static char *unknown_option(const GOptionEntry *entries, int argc, char **argv) {
+  g_autoptr(GPtrArray) known = g_ptr_array_new();
+  for (const GOptionEntry *e = entries; e->long_name; e++) g_ptr_array_add(known, (gpointer)e->long_name);
+  g_ptr_array_add(known, (gpointer)"help");
+  g_ptr_array_add(known, NULL);
+  for (int i = 1; i < argc; i++) {
+    if (!g_str_has_prefix(argv[i], "--")) continue;
+    g_autofree char *name = g_strndup(argv[i] + 2, strcspn(argv[i] + 2, "="));
+    if (g_strv_contains((const char *const *)known->pdata, name)) continue;
+    const char *near = ms_nearest(name, (const char *const *)known->pdata);
+    return near ? g_strdup_printf("unknown option --%s, did you mean --%s?", name, near) : g_strdup_printf("unknown option --%s", name);
+  }
+  return NULL;
+}
+
+static GOptionContext *context_new(const MsVerb *verb, const GOptionEntry *entries) {
+  GOptionContext *context = g_option_context_new(verb->arguments);
+  g_option_context_set_help_enabled(context, FALSE);
+  g_option_context_add_main_entries(context, entries, NULL);
+  g_option_context_set_summary(context, verb->summary);
+  g_autofree char *description = g_strdup_printf("Examples:\n%s", verb->examples);
+  g_option_context_set_description(context, description);
+  g_autofree char *name = g_strdup_printf("moesim %s", verb->name);
+  g_set_prgname(name);
+  return context;
+}
+
+static gboolean wants_help(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (g_str_equal(argv[i], "--help") || g_str_equal(argv[i], "-h")) return TRUE;
+  return FALSE;
+}
+
+gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status) {
+  int head = 1; /* what stands before "--" may be options; what follows never is */
+  while (head < *argc && strcmp((*argv)[head], "--") != 0) head++;
+  int tail = MAX(*argc - head - 1, 0), before = head;
+  g_autoptr(GOptionContext) context = context_new(verb, entries);
+  if (wants_help(head, *argv)) {
+    ms_cli_print(g_option_context_get_help(context, TRUE, NULL));
+    *status = 0;
+    return FALSE;
+  }
+  g_autofree char *unknown = unknown_option(entries, head, *argv);
+  g_autoptr(GError) error = NULL;
+  if (!g_option_context_parse(context, &head, argv, &error)) {
+    *status = ms_cli_usage(verb, "%s", unknown ? unknown : error->message);
+    return FALSE;
+  }
+  memmove(*argv + head, *argv + before + 1, sizeof **argv * (size_t)tail);
+  *argc = head + tail;
+  return TRUE;
+}
+
+const MsVerb *ms_cli_verb(const char *name) {
+  for (const MsVerb *verb = ms_verbs; verb->name; verb++)
+    if (strcmp(verb->name, name) == 0) return verb;
+  return NULL;
+}

@@ -1,0 +1,65 @@
+#include <stdio.h>
+
+#include "base/io.h"
+#include "cli/cli.h"
+#include "report/report.h"
+
+enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
+
+typedef struct {
+  int top, threads;
+  char *launch;
+  gboolean explain, no_prune, json;
+} Options;
+
+static int plan_file(const Options *o, const char *file) {
+  GError *error = NULL;
+  g_autoptr(MsRequest) request = ms_request_load(file, &error);
+  if (!request) return ms_cli_fail(error);
+  MsPlanOptions options;
+  ms_plan_options_init(&options);
+  options.prune = !o->no_prune;
+  options.threads = o->threads;
+  options.progress = TRUE;
+  if (request->top > 0) options.top = request->top;
+  if (o->top > 0) options.top = o->top;
+  ms_interrupt_install();
+  g_autoptr(MsPlan) plan = ms_plan(request, &options, &error);
+  if (!plan) return ms_cli_fail(error);
+  if (o->json) {
+    ms_cli_print(ms_report_plan_json(request, plan));
+  } else {
+    unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
+    ms_cli_print(ms_report_plan(request, plan, flags));
+  }
+  if (plan->interrupted) fputs("moesim: interrupted: the ranking holds what was found until then\n", stderr);
+  return plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;
+}
+
+static int check(const MsVerb *verb, const Options *o, int files) {
+  if (o->launch) return ms_cli_usage(verb, "--launch %s: launch arguments are not built yet in this version; the complete scenario is in --json", o->launch);
+  if (o->top < 0 || o->top > MOST_TOP) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
+  if (o->threads < 0 || o->threads > MOST_THREADS) return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
+  if (files != 1) return ms_cli_usage(verb, "give one request file, not %d", files);
+  return 0;
+}
+
+int ms_cli_plan(int argc, char **argv) {
+  const MsVerb *verb = ms_cli_verb("plan");
+  Options o = {0};
+  const GOptionEntry entries[] = {
+      {"top", 'n', 0, G_OPTION_ARG_INT, &o.top, "how many layouts to print (default 10, or the request's plan.top)", "N"},
+      {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "what was refused, by which rule, with the nearest miss", NULL},
+      {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
+      {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
+      {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch, "launch arguments of the winner (not built yet)", "FORM"},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file", NULL},
+      {NULL}};
+  int status = 0;
+  if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
+    status = check(verb, &o, argc - 1);
+    if (status == 0) status = plan_file(&o, argv[1]);
+  }
+  g_free(o.launch);
+  return status;
+}

@@ -1,0 +1,87 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "report/report.h"
+
+typedef struct {
+  char *fidelity, *trace, *timeline;
+  gboolean json, explain;
+} Options;
+
+static void options_clear(Options *o) {
+  g_free(o->fidelity);
+  g_free(o->trace);
+  g_free(o->timeline);
+}
+
+static gboolean write_detail(const Options *o, const MsDetail *detail, GError **error) {
+  if (o->trace && !ms_report_trace(detail, o->trace, error)) return FALSE;
+  return !o->timeline || ms_report_timeline(detail, o->timeline, error);
+}
+
+static void print_result(const Options *o, const MsScenario *scenario, const MsResult *result, gboolean first) {
+  if (o->json) {
+    MsJsonOut *out = ms_json_out_new(0);
+    ms_result_write(result, NULL, out);
+    ms_cli_print_json(out);
+    return;
+  }
+  unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
+  if (!first) fputc('\n', stdout);
+  ms_cli_print(ms_report_result(scenario, result, flags));
+}
+
+static gboolean to_stdout(const char *file) { return g_strcmp0(file, "-") == 0; }
+
+static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboolean first) {
+  GError *error = NULL;
+  g_autoptr(MsDetail) detail = NULL;
+  gboolean wants_detail = o->trace || o->timeline;
+  g_autoptr(MsScenario) scenario = ms_scenario_load(file, &error);
+  if (!scenario) return ms_cli_fail(error);
+  g_autoptr(MsResult) result = ms_simulate(scenario, fidelity, wants_detail ? &detail : NULL, &error);
+  if (!result) return ms_cli_fail(error);
+  if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_result(o, scenario, result, first);
+  if (detail && !write_detail(o, detail, &error)) return ms_cli_fail(error);
+  if (wants_detail && !detail) {
+    g_set_error(&error, MS_ERROR, MS_ERROR_INPUT, "%s: no trace, the step was not simulated: %s", file,
+                result->why_infeasible ? result->why_infeasible : "it is infeasible");
+    return ms_cli_fail(error);
+  }
+  return 0;
+}
+
+/* The fidelity asked for, -1 after a usage message. */
+static int check(const MsVerb *verb, const Options *o, int files) {
+  int fidelity = o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, ms_fidelity_words) : MS_FIDELITY_FULL;
+  if (fidelity < 0) return -1;
+  const char *wrong = NULL;
+  if (files == 0) wrong = "which scenario? Give at least one file";
+  if ((o->trace || o->timeline) && files > 1) wrong = "--trace and --timeline take one scenario";
+  if ((o->trace || o->timeline) && fidelity != MS_FIDELITY_FULL) wrong = "--trace and --timeline need --fidelity full";
+  if (to_stdout(o->trace) && to_stdout(o->timeline)) wrong = "--trace and --timeline cannot both go to standard output";
+  if (!wrong) return fidelity;
+  ms_cli_usage(verb, "%s", wrong);
+  return -1;
+}
+
+int ms_cli_run(int argc, char **argv) {
+  const MsVerb *verb = ms_cli_verb("run");
+  Options o = {0};
+  const GOptionEntry entries[] = {
+      {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity, "bound (closed form), fast (schedule of chunks), full (every operator; default)", "LEVEL"},
+      {"trace", 't', 0, G_OPTION_ARG_FILENAME, &o.trace, "write a Chrome trace for ui.perfetto.dev, - is stdout", "FILE"},
+      {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &o.timeline, "write memory over time of every stage as CSV", "FILE"},
+      {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "every stage, and where the numbers come from", NULL},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object per scenario and line", NULL},
+      {NULL}};
+  int status = 0;
+  if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
+    int fidelity = check(verb, &o, argc - 1);
+    status = fidelity < 0 ? MS_ERROR_USAGE : 0;
+    for (int i = 1; i < argc && status == 0; i++) status = run_one(&o, argv[i], (MsFidelity)fidelity, i == 1);
+  }
+  options_clear(&o);
+  return status;
+}

@@ -1,0 +1,43 @@
+#include <string.h>
+
+#include "cli/show.h"
+
+typedef struct {
+  const char *word;
+  gboolean takes_schedule_options;
+  int (*show)(const MsVerb *verb, const MsShow *show, const char *name);
+} What;
+
+static const What whats[] = {{"model", FALSE, ms_show_model},       {"hardware", FALSE, ms_show_hardware},
+                             {"scenario", FALSE, ms_show_scenario}, {"ops", FALSE, ms_show_ops},
+                             {"schedule", TRUE, ms_show_schedule},  {"memory", FALSE, ms_show_memory}};
+static const char *const what_words[] = {"model", "hardware", "scenario", "ops", "schedule", "memory", NULL};
+
+static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **argv) {
+  if (argc < 2) return ms_cli_usage(verb, "show what? model, hardware, scenario, ops, schedule or memory, and its name");
+  int what = ms_cli_word(verb, "subject", argv[1], what_words);
+  if (what < 0) return MS_ERROR_USAGE;
+  gboolean given = show->stages || show->microbatches || show->chunks || show->group || show->times || show->ep_overlap;
+  if (given && !whats[what].takes_schedule_options)
+    return ms_cli_usage(verb, "--stages, --microbatches, --chunks, --group, --times and --ep-overlap belong to `show schedule`");
+  if (argc != 3) return ms_cli_usage(verb, "show %s: give one name, not %d", argv[1], argc - 2);
+  return whats[what].show(verb, show, argv[2]);
+}
+
+int ms_cli_show(int argc, char **argv) {
+  const MsVerb *verb = ms_cli_verb("show");
+  MsShow show = {0};
+  const GOptionEntry entries[] = {
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &show.json, "one JSON object", NULL},
+      {"stages", 0, 0, G_OPTION_ARG_INT, &show.stages, "schedule: pipeline stages", "P"},
+      {"microbatches", 0, 0, G_OPTION_ARG_INT, &show.microbatches, "schedule: microbatches per step", "M"},
+      {"chunks", 0, 0, G_OPTION_ARG_INT, &show.chunks, "schedule: model chunks per stage (default 1; 2 for V and bidirectional schedules)", "V"},
+      {"group", 0, 0, G_OPTION_ARG_INT, &show.group, "schedule: microbatches per virtual-pipeline group (default P)", "N"},
+      {"times", 0, 0, G_OPTION_ARG_STRING, &show.times, "schedule: forward, input gradient, weight gradient, p2p in any one unit (default 1,1,1,0)", "F,B,W,COMM"},
+      {"ep-overlap", 0, 0, G_OPTION_ARG_NONE, &show.ep_overlap, "schedule: merge steady forward-backward pairs", NULL},
+      {NULL}};
+  int status = 0;
+  if (ms_cli_options(verb, entries, &argc, &argv, &status)) status = show_one(verb, &show, argc, argv);
+  g_free(show.times);
+  return status;
+}

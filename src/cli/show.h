@@ -1,0 +1,22 @@
+/* src/cli/show.h - what `moesim show` can show: one function per word, one row each in show.c. Functions return the exit status. */
+#ifndef MS_CLI_SHOW_H
+#define MS_CLI_SHOW_H
+
+#include "cli/cli.h"
+
+typedef struct {
+  gboolean json;
+  /* of `show schedule` only */
+  int stages, microbatches, chunks, group; /* 0 = not given */
+  char *times;                             /* NULL = "1,1,1,0" */
+  gboolean ep_overlap;
+} MsShow;
+
+int ms_show_model(const MsVerb *verb, const MsShow *show, const char *name);
+int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name);
+int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name);
+int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name);
+int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name);
+int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name);
+
+#endif

@@ -1,0 +1,113 @@
+#include <math.h>
+#include <string.h>
+
+#include "cli/show.h"
+#include "report/report.h"
+
+enum { MOST_STAGES = 1024, MOST_MICROBATCHES = 65536, MOST_CHUNKS = 256, MOST_SLOTS = 4 * 1000 * 1000 };
+
+typedef struct {
+  double forward, input_grad, weight_grad, comm;
+} Times;
+
+static gboolean parse_times(const char *text, Times *t) {
+  *t = (Times){1, 1, 1, 0};
+  if (!text) return TRUE;
+  double value[4];
+  g_auto(GStrv) part = g_strsplit(text, ",", -1);
+  if (g_strv_length(part) != G_N_ELEMENTS(value)) return FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS(value); i++) {
+    char *end = NULL;
+    value[i] = g_ascii_strtod(part[i], &end);
+    if (end == part[i] || *end || !isfinite(value[i]) || value[i] < 0 || value[i] > 1e12) return FALSE;
+  }
+  *t = (Times){value[0], value[1], value[2], value[3]};
+  return t->forward + t->input_grad + t->weight_grad > 0;
+}
+
+static int default_chunks(int kind) {
+  gboolean two = kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPE || kind == MS_SCHED_DUALPIPEV;
+  return two ? 2 : 1;
+}
+
+static void write_slot(const MsSlot *slot, MsJsonOut *out) {
+  ms_json_out_array(out, NULL);
+  ms_json_out_string(out, NULL, slot->kind == MS_SLOT_I ? "B" : ms_slot_words[slot->kind]);
+  ms_json_out_int(out, NULL, slot->mb);
+  ms_json_out_int(out, NULL, slot->chunk);
+  if (slot->kind == MS_SLOT_FB) {
+    ms_json_out_int(out, NULL, slot->mb2);
+    ms_json_out_int(out, NULL, slot->chunk2);
+  }
+  ms_json_out_end(out);
+}
+
+static void print_json(const char *name, const MsSchedule *s, const MsScheduleRun *run) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "schedule", name);
+  ms_json_out_int(out, "stages", s->stages);
+  ms_json_out_int(out, "microbatches", s->microbatches);
+  ms_json_out_int(out, "chunks", s->chunks);
+  ms_json_out_double(out, "makespan", run->makespan);
+  ms_json_out_double(out, "span", run->span);
+  ms_json_out_double(out, "bubble_fraction", run->bubble_fraction);
+  ms_json_out_array(out, "peak_in_flight");
+  for (int i = 0; i < s->stages; i++) ms_json_out_int(out, NULL, ms_schedule_peak_in_flight(s, i));
+  ms_json_out_end(out);
+  ms_json_out_array(out, "order");
+  for (int i = 0; i < s->stages; i++) {
+    ms_json_out_array(out, NULL);
+    for (int k = 0; k < s->n[i]; k++) write_slot(&s->slot[i][k], out);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+}
+
+static void print_text(const char *name, const MsSchedule *s, const MsScheduleRun *run) {
+  GString *out = g_string_new(NULL);
+  g_string_append_printf(out, "%s, %d stages, %d microbatches, %d chunk%s per stage\n", name, s->stages, s->microbatches, s->chunks, s->chunks == 1 ? "" : "s");
+  g_string_append_printf(out, "makespan %.6g, span %.6g, bubble %.2f %%\n", run->makespan, run->span, 100 * run->bubble_fraction);
+  g_string_append(out, "forwards alive at most, by stage:");
+  for (int i = 0; i < s->stages; i++) g_string_append_printf(out, " %d", ms_schedule_peak_in_flight(s, i));
+  g_string_append(out, "\n\n");
+  g_autofree char *picture = ms_report_schedule(s, run, ms_report_width(), ms_report_colour() ? MS_REPORT_COLOUR : 0);
+  g_string_append(out, picture);
+  ms_cli_print(g_string_free(out, FALSE));
+}
+
+static int check(const MsVerb *verb, const MsShow *show, int chunks) {
+  if (show->stages < 1 || show->stages > MOST_STAGES) return ms_cli_usage(verb, "--stages %d: give 1 to %d", show->stages, MOST_STAGES);
+  if (show->microbatches < 1 || show->microbatches > MOST_MICROBATCHES)
+    return ms_cli_usage(verb, "--microbatches %d: give 1 to %d", show->microbatches, MOST_MICROBATCHES);
+  if (chunks < 1 || chunks > MOST_CHUNKS) return ms_cli_usage(verb, "--chunks %d: give 1 to %d", chunks, MOST_CHUNKS);
+  if (show->group < 0) return ms_cli_usage(verb, "--group %d: give a positive number", show->group);
+  if ((gint64)show->stages * show->microbatches * chunks > MOST_SLOTS) return ms_cli_usage(verb, "stages x microbatches x chunks is over %d", MOST_SLOTS);
+  return 0;
+}
+
+int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name) {
+  Times t;
+  char why[256] = "";
+  int kind = ms_cli_word(verb, "schedule", name, ms_schedule_words);
+  if (kind < 0) return MS_ERROR_USAGE;
+  int chunks = show->chunks ? show->chunks : default_chunks(kind), status = check(verb, show, chunks);
+  if (status) return status;
+  if (!parse_times(show->times, &t)) return ms_cli_usage(verb, "--times %s: give four numbers F,B,W,COMM from 0 to 1e12, not all of F, B, W 0", show->times);
+  g_autoptr(MsSchedule) schedule = ms_schedule_new(kind, show->stages, show->microbatches, chunks, show->group, show->ep_overlap, why, sizeof why);
+  if (!schedule) {
+    GError *error = NULL;
+    g_set_error(&error, MS_ERROR, MS_ERROR_INPUT, "schedule %s: %s", name, why);
+    return ms_cli_fail(error);
+  }
+  MsScheduleRun *run = ms_schedule_run(schedule, t.forward, t.input_grad, t.weight_grad, t.forward + t.input_grad + t.weight_grad, t.comm);
+  if (!run) MS_BUG("schedule %s does not run", name);
+  if (show->json)
+    print_json(name, schedule, run);
+  else
+    print_text(name, schedule, run);
+  ms_schedule_run_free(run);
+  return 0;
+}
