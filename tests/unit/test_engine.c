@@ -1,0 +1,358 @@
+/* tests/unit/test_engine.c - the two engines against each other, against a slow one written apart, and against numbers worked out by hand. */
+#include "sim/engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <string.h>
+
+/* --- random graphs ------------------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct { guint64 state; } Draw;
+static guint32 below(Draw *draw, guint32 n) { /* xorshift64 */
+  draw->state ^= draw->state << 13, draw->state ^= draw->state >> 7, draw->state ^= draw->state << 17;
+  return (guint32)((draw->state >> 32) * n >> 32);
+}
+
+typedef struct { guint32 devices, streams, tasks, n_wait, longest, syncs_in_100, launches_in_100; gboolean share; } Shape;
+
+static MsGraph *random_graph(const Shape *shape, guint64 seed) {
+  Draw draw = {seed * 0x9e3779b97f4a7c15u + 1};
+  MsGraph *graph = ms_graph_new((int)shape->devices, (int)shape->streams);
+  ms_graph_set_sms(graph, 132);
+  for (guint32 i = 0; i < shape->tasks; i++) {
+    MsTask task = {.device = below(&draw, shape->devices), .stream = (guint8)below(&draw, shape->streams), .duration = below(&draw, shape->longest), .tag = i};
+    task.use = shape->share ? (guint8)below(&draw, MS_N_USES) : (guint8)(task.stream % MS_N_USES); /* not shared: a use of its own for each stream */
+    if (!shape->share && task.stream >= MS_N_USES) task.use = MS_USE_NOTHING;
+    if (shape->share && below(&draw, 2)) task.sms = (guint16)below(&draw, 90);
+    if (below(&draw, 100) < shape->launches_in_100) task.launch = 1 + below(&draw, shape->longest);
+    task.host_sync = below(&draw, 100) < shape->syncs_in_100;
+    guint32 wait[8], n = i ? below(&draw, shape->n_wait + 1) : 0;
+    for (guint32 k = 0; k < n; k++) {
+      guint32 reach = 1 + below(&draw, 60);
+      wait[k] = i - 1 - below(&draw, MIN(i, reach));
+    }
+    ms_graph_add(graph, &task, wait, n);
+  }
+  return graph;
+}
+
+static Shape random_shape(guint64 seed, gboolean share) {
+  Draw draw = {seed + 77};
+  for (int k = 0; k < 8; k++) below(&draw, 2);
+  guint32 longest[] = {1, 2, 5, 1000, 1000000};
+  return (Shape){1 + below(&draw, 9), 1 + below(&draw, 8), 1 + below(&draw, 400), below(&draw, 4), longest[below(&draw, 5)], below(&draw, 3) * 8,
+                 below(&draw, 3) * 50, share};
+}
+
+static void assert_same(const MsTrajectory *a, const MsTrajectory *b) {
+  assert_int_equal(a->n, b->n);
+  assert_int_equal(a->makespan, b->makespan);
+  for (guint32 i = 0; i < a->n; i++) {
+    assert_int_equal(a->start[i], b->start[i]);
+    assert_int_equal(a->end[i], b->end[i]);
+    assert_int_equal(a->bound_by[i], b->bound_by[i]);
+  }
+}
+
+static void assert_valid(const MsGraph *graph, const MsTrajectory *trajectory) {
+  char why[200] = "";
+  if (!ms_trajectory_valid(graph, trajectory, why, sizeof why)) fail_msg("%s", why);
+}
+
+static void engines_agree_where_nothing_is_shared(void **state) {
+  (void)state;
+  for (guint64 seed = 1; seed <= 400; seed++) {
+    Shape shape = random_shape(seed, FALSE);
+    g_autoptr(MsGraph) graph = random_graph(&shape, seed);
+    g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph);
+    assert_false(ms_graph_shares(graph));
+    assert_valid(graph, relax);
+    assert_valid(graph, events);
+    assert_same(relax, events);
+    assert_true(events->events >= shape.tasks);
+  }
+}
+
+/* --- a slow engine: at every instant looks at everything ------------------------------------------------------------------------------------------ */
+
+typedef struct { const MsGraph *graph; MsTime *start, *end, *left, *since; __int128 (*rate)[2]; gboolean *running; MsTime now; guint32 sms; } Slow;
+
+static gboolean slow_ready(const Slow *slow, guint32 i, MsTime *at) {
+  const MsTask *task = ms_graph_task(slow->graph, i);
+  const guint32 *wait;
+  MsTime cursor = 0;
+  *at = 0;
+  for (guint k = 0, n = ms_graph_waits(slow->graph, i, &wait); k < n; k++) {
+    if (slow->end[wait[k]] < 0) return FALSE;
+    *at = MAX(*at, slow->end[wait[k]]);
+  }
+  for (guint32 j = 0; j < i; j++) {
+    const MsTask *other = ms_graph_task(slow->graph, j);
+    if (other->device != task->device) continue;
+    if (other->stream == task->stream) {
+      if (slow->end[j] < 0) return FALSE;
+      *at = MAX(*at, slow->end[j]);
+    }
+    cursor += other->launch;
+    if (task->launch && other->host_sync) {
+      if (slow->end[j] < 0) return FALSE;
+      cursor = MAX(cursor, slow->end[j]);
+    }
+  }
+  if (task->launch) *at = MAX(*at, cursor + task->launch);
+  return TRUE;
+}
+
+static void slow_rate(const Slow *slow, guint32 i, __int128 rate[2]) {
+  const MsTask *task = ms_graph_task(slow->graph, i);
+  __int128 together = 0, taken = 0, sms = slow->sms;
+  for (guint32 j = 0; j < ms_graph_count(slow->graph); j++) {
+    const MsTask *other = ms_graph_task(slow->graph, j);
+    if (!slow->running[j] || other->device != task->device) continue;
+    together += other->use == task->use;
+    if (other->use != MS_USE_COMPUTE) taken += other->sms;
+  }
+  rate[0] = rate[1] = 1;
+  if (task->use == MS_USE_NOTHING) return;
+  rate[1] = together;
+  if (task->use == MS_USE_COMPUTE && taken) rate[0] = MAX(10 * (sms - taken), sms), rate[1] = 10 * sms * together;
+}
+
+/* Settles tasks whose speed changed and returns the time of the next end. */
+static MsTime slow_settle(Slow *slow) {
+  MsTime next = G_MAXINT64;
+  for (guint32 i = 0; i < ms_graph_count(slow->graph); i++) {
+    if (!slow->running[i]) continue;
+    __int128 rate[2];
+    slow_rate(slow, i, rate);
+    if (rate[0] != slow->rate[i][0] || rate[1] != slow->rate[i][1]) {
+      if (slow->rate[i][1]) slow->left[i] -= (MsTime)((slow->now - slow->since[i]) * slow->rate[i][0] / slow->rate[i][1]);
+      slow->since[i] = slow->now, slow->rate[i][0] = rate[0], slow->rate[i][1] = rate[1];
+    }
+    next = MIN(next, slow->since[i] + (MsTime)((slow->left[i] * rate[1] + rate[0] - 1) / rate[0]));
+  }
+  return next;
+}
+
+static gboolean slow_end_due(Slow *slow) {
+  gboolean any = FALSE;
+  for (guint32 i = 0; i < ms_graph_count(slow->graph); i++)
+    if (slow->running[i] && slow->rate[i][1] && slow->since[i] + (MsTime)((slow->left[i] * slow->rate[i][1] + slow->rate[i][0] - 1) / slow->rate[i][0]) <= slow->now)
+      slow->running[i] = FALSE, slow->end[i] = slow->now, any = TRUE;
+  return any;
+}
+
+static MsTime slow_start_due(Slow *slow) {
+  MsTime next = G_MAXINT64, at;
+  for (guint32 i = 0; i < ms_graph_count(slow->graph); i++) {
+    if (slow->running[i] || slow->end[i] >= 0 || !slow_ready(slow, i, &at)) continue;
+    if (at > slow->now) next = MIN(next, at);
+    else slow->running[i] = TRUE, slow->start[i] = slow->now, slow->since[i] = slow->now, slow->left[i] = ms_graph_task(slow->graph, i)->duration;
+  }
+  return next;
+}
+
+static void slow_engine(Slow *slow) {
+  for (MsTime next = 0; next != G_MAXINT64;) {
+    slow->now = next;
+    MsTime start, end;
+    do start = slow_start_due(slow), end = slow_settle(slow);
+    while (slow_end_due(slow));
+    next = MIN(start, end);
+  }
+}
+
+static void events_match_the_slow_engine(void **state) {
+  (void)state;
+  int shared = 0, stretched = 0;
+  for (guint64 seed = 1; seed <= 150; seed++) {
+    Shape shape = random_shape(seed, TRUE);
+    shape.tasks = 1 + shape.tasks / 5;
+    g_autoptr(MsGraph) graph = random_graph(&shape, seed);
+    g_autoptr(MsTrajectory) events = ms_engine_events(graph);
+    guint32 n = shape.tasks;
+    Slow slow = {graph, g_new0(MsTime, n), g_new0(MsTime, n), g_new0(MsTime, n), g_new0(MsTime, n), g_malloc0(n * sizeof *slow.rate), g_new0(gboolean, n), 0, 132};
+    for (guint32 i = 0; i < n; i++) slow.end[i] = -1;
+    slow_engine(&slow);
+    assert_valid(graph, events);
+    for (guint32 i = 0; i < n; i++) {
+      assert_int_equal(events->start[i], slow.start[i]);
+      assert_int_equal(events->end[i], slow.end[i]);
+      stretched += events->end[i] - events->start[i] > ms_graph_task(graph, i)->duration;
+    }
+    shared += ms_graph_shares(graph);
+    g_free(slow.start), g_free(slow.end), g_free(slow.left), g_free(slow.since), g_free(slow.rate), g_free(slow.running);
+  }
+  assert_true(shared > 100 && stretched > 500); /* the property is not empty */
+}
+
+/* --- by hand ------------------------------------------------------------------------------------------------------------------------------------- */
+
+static guint32 add(MsGraph *graph, guint32 device, guint8 stream, MsUse use, guint16 sms, MsTime duration, MsTime launch, gint64 wait) {
+  MsTask task = {.device = device, .stream = stream, .use = (guint8)use, .sms = sms, .duration = duration, .launch = launch};
+  guint32 w = (guint32)wait;
+  return ms_graph_add(graph, &task, &w, wait >= 0);
+}
+
+#define CHECK(trajectory, task, from, to) assert_int_equal((trajectory)->start[task], from), assert_int_equal((trajectory)->end[task], to)
+
+static void a_link_is_split_equally(void **state) {
+  (void)state;
+  g_autoptr(MsGraph) graph = ms_graph_new(2, 3);
+  add(graph, 0, 0, MS_USE_LINK0, 0, 1000, 0, -1);     /* 0: alone until 400, then half */
+  add(graph, 0, 1, MS_USE_NOTHING, 0, 400, 0, -1);    /* 1 */
+  add(graph, 0, 1, MS_USE_LINK0, 0, 1000, 0, -1);     /* 2: from 400 */
+  add(graph, 0, 2, MS_USE_LINK1, 0, 1000, 0, -1);     /* 3: another link */
+  add(graph, 1, 0, MS_USE_LINK0, 0, 1000, 0, -1);     /* 4: another device */
+  assert_true(ms_graph_shares(graph));
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  CHECK(t, 0, 0, 1600); /* 400 done, 600 left at 1/2 */
+  CHECK(t, 1, 0, 400);
+  CHECK(t, 2, 400, 2000); /* 600 done by 1600, 400 left at 1 */
+  CHECK(t, 3, 0, 1000);
+  CHECK(t, 4, 0, 1000);
+  assert_int_equal(t->bound_by[0], -2);
+  assert_int_equal(t->bound_by[2], 1);
+  assert_int_equal(t->makespan, 2000);
+}
+
+static void communication_slows_compute(void **state) {
+  (void)state;
+  g_autoptr(MsGraph) graph = ms_graph_new(1, 2);
+  add(graph, 0, 0, MS_USE_COMPUTE, 0, 132000, 0, -1);
+  add(graph, 0, 1, MS_USE_LINK0, 20, 66000, 0, -1);
+  assert_false(ms_graph_shares(graph)); /* no number of SMs: no effect */
+  ms_graph_set_sms(graph, 132);
+  assert_true(ms_graph_shares(graph));
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  CHECK(t, 1, 0, 66000);
+  CHECK(t, 0, 0, 142000); /* 66000 at 112/132 = 56000 done, 76000 left at 1 */
+}
+
+static void compute_keeps_a_tenth_of_its_speed(void **state) {
+  (void)state;
+  g_autoptr(MsGraph) graph = ms_graph_new(1, 2);
+  ms_graph_set_sms(graph, 100);
+  add(graph, 0, 0, MS_USE_COMPUTE, 0, 1000, 0, -1);
+  add(graph, 0, 1, MS_USE_LINK0, 100, 5000, 0, -1);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  CHECK(t, 0, 0, 5500); /* 500 done at 5000 */
+}
+
+static void two_streams_that_compute_halve_each_other(void **state) {
+  (void)state;
+  g_autoptr(MsGraph) graph = ms_graph_new(1, 3);
+  ms_graph_set_sms(graph, 132);
+  add(graph, 0, 0, MS_USE_COMPUTE, 50, 1000, 0, -1); /* SMs of compute tasks themselves do not count */
+  add(graph, 0, 1, MS_USE_COMPUTE, 0, 400, 0, -1);
+  assert_true(ms_graph_shares(graph));
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  CHECK(t, 1, 0, 800);
+  CHECK(t, 0, 0, 1400);
+}
+
+static void rounding_is_up_at_the_end_and_down_on_the_way(void **state) {
+  (void)state;
+  g_autoptr(MsGraph) graph = ms_graph_new(1, 3);
+  add(graph, 0, 0, MS_USE_LINK0, 0, 10, 0, -1);  /* 0 and 1 together from 0 to 5 (host task 2), then three */
+  add(graph, 0, 1, MS_USE_LINK0, 0, 10, 0, -1);
+  add(graph, 0, 2, MS_USE_NOTHING, 0, 5, 0, -1);
+  add(graph, 0, 2, MS_USE_LINK0, 0, 1, 0, -1);   /* 3: from 5, at 1/3: ends at 8 */
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  CHECK(t, 3, 5, 8);
+  CHECK(t, 0, 0, 22); /* floor(5/2) = 2 done, 8 left; 3 x 1/3 = 1 done, 7 left; 7 x 2 = 14 more */
+  CHECK(t, 1, 0, 22);
+}
+
+static void host_issues_in_order_and_waits(void **state) {
+  (void)state;
+  g_autoptr(MsGraph) graph = ms_graph_new(1, 2);
+  MsTask task = {.use = MS_USE_COMPUTE, .duration = 100, .launch = 10};
+  ms_graph_add(graph, &task, NULL, 0);               /* 0: issued 10, runs 10-110 */
+  ms_graph_add(graph, &task, NULL, 0);               /* 1: issued 20, runs 110-210 */
+  task.host_sync = 1;
+  ms_graph_add(graph, &task, NULL, 0);               /* 2: issued 30, runs 210-310; the host waits for it */
+  task = (MsTask){.stream = 1, .duration = 5};
+  ms_graph_add(graph, &task, NULL, 0);               /* 3: not issued by the host: runs 0-5 */
+  task.launch = 7;
+  ms_graph_add(graph, &task, NULL, 0);               /* 4: issued 317 */
+  task = (MsTask){.use = MS_USE_COMPUTE, .duration = 1, .launch = 3};
+  ms_graph_add(graph, &task, (guint32[]){4}, 1);     /* 5: issued 320, waits for 4: 322 */
+  g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph);
+  MsTime want[6][2] = {{10, 110}, {110, 210}, {210, 310}, {0, 5}, {317, 322}, {322, 323}};
+  gint32 by[6] = {-1, 0, 1, -2, -1, 4};
+  for (guint32 i = 0; i < 6; i++) {
+    CHECK(relax, i, want[i][0], want[i][1]);
+    assert_int_equal(relax->bound_by[i], by[i]);
+  }
+  assert_same(relax, events);
+}
+
+/* --- the rest ------------------------------------------------------------------------------------------------------------------------------------ */
+
+static void same_input_same_output(void **state) {
+  (void)state;
+  Shape shape = {8, 8, 20000, 3, 1000000, 2, 50, TRUE};
+  g_autoptr(MsGraph) a = random_graph(&shape, 5), b = random_graph(&shape, 5);
+  g_autoptr(MsTrajectory) ta = ms_engine_events(a), tb = ms_engine_events(b), again = ms_engine_events(a);
+  assert_valid(a, ta);
+  assert_same(ta, tb);
+  assert_same(ta, again);
+}
+
+static void long_times_do_not_overflow(void **state) {
+  (void)state;
+  g_autoptr(MsGraph) graph = ms_graph_new(1, 2);
+  ms_graph_set_sms(graph, 1000);
+  MsTime day = G_GINT64_CONSTANT(86400000000000000);
+  add(graph, 0, 0, MS_USE_COMPUTE, 0, 2 * day, 0, -1);
+  add(graph, 0, 1, MS_USE_LINK0, 1, day, 0, -1);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  CHECK(t, 0, 0, 2 * day + day / 1000); /* a day at 0.999 */
+}
+
+static void nothing_takes_no_time(void **state) {
+  (void)state;
+  g_autoptr(MsGraph) graph = ms_graph_new(3, 2);
+  g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph);
+  assert_int_equal(relax->makespan + events->makespan, 0);
+  assert_int_equal(relax->n + events->n, 0);
+}
+
+static void a_wrong_trajectory_is_rejected(void **state) {
+  (void)state;
+  Shape shape = {3, 3, 60, 2, 1000, 10, 50, FALSE};
+  g_autoptr(MsGraph) graph = random_graph(&shape, 9);
+  char why[200];
+  for (guint32 i = 0; i < shape.tasks; i++)
+    for (int how = 0; how < 5; how++) {
+      g_autoptr(MsTrajectory) t = ms_engine_relax(graph);
+      if (how == 0) t->start[i] -= 1, t->end[i] -= 1;
+      if (how == 1) t->start[i] += 1, t->end[i] += 1;
+      if (how == 2) t->end[i] += 1;
+      if (how == 3) t->bound_by[i] = t->bound_by[i] == -2 ? -1 : -2;
+      if (how == 4) t->makespan++;
+      assert_false(ms_trajectory_valid(graph, t, why, sizeof why));
+      assert_true(strlen(why) > 10);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(engines_agree_where_nothing_is_shared),
+      cmocka_unit_test(events_match_the_slow_engine),
+      cmocka_unit_test(a_link_is_split_equally),
+      cmocka_unit_test(communication_slows_compute),
+      cmocka_unit_test(compute_keeps_a_tenth_of_its_speed),
+      cmocka_unit_test(two_streams_that_compute_halve_each_other),
+      cmocka_unit_test(rounding_is_up_at_the_end_and_down_on_the_way),
+      cmocka_unit_test(host_issues_in_order_and_waits),
+      cmocka_unit_test(same_input_same_output),
+      cmocka_unit_test(long_times_do_not_overflow),
+      cmocka_unit_test(nothing_takes_no_time),
+      cmocka_unit_test(a_wrong_trajectory_is_rejected),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
