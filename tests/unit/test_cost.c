@@ -1,0 +1,573 @@
+/* tests/unit/test_cost.c - forms against hand-computed values, limits and monotonicity of collectives, bounds, fallbacks, refusals.
+ * The machine is built by hand, round numbers, so that every expected value can be recomputed on paper; the last tests read the shipped
+ * profiles and hold them to the check values of measurements/efficiency_fits.md. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "cost/cost.h"
+#include "cost/curve.h"
+
+static void close_to(double got, double want, double rel) {
+  if (fabs(got - want) > rel * fabs(want)) fail_msg("got %.17g, want %.17g", got, want);
+}
+
+/* --- a machine on paper: 1e15 FLOP/s, 1e12 B/s HBM, 100 SMs, 1e11 B/s links, 1e10 B/s NIC, domains of 8 ------------------------- */
+enum { MAX_CURVES = 16 };
+typedef struct {
+  MsHardware hardware;
+  MsModel model;
+  MsScenario scenario;
+  MsLayout layout;
+  MsCurve curve[MAX_CURVES];
+} Machine;
+
+static MsCurve *add(Machine *machine, const char *op, MsCurveForm form) {
+  MsCurve *curve = &machine->curve[machine->hardware.num_curves++];
+  *curve = (MsCurve){.op = (char *)op, .form = form, .provenance = {.residual_p90 = NAN, .residual_median = NAN}};
+  return curve;
+}
+
+static MsCurve *add_lines(Machine *machine, const char *op, const char *level, int ranks, double alpha_s, double Bps) {
+  MsCurve *curve = add(machine, op, MS_FORM_SEGMENTS);
+  curve->level = (char *)level, curve->ranks = ranks, curve->n_segments = 1;
+  curve->segment_alpha_s[0] = alpha_s, curve->segment_Bps[0] = Bps;
+  return curve;
+}
+
+static void params(MsCurve *curve, int n, const double *p) { memcpy(curve->param, p, sizeof *p * (size_t)n); }
+
+static MsGroup geometry(int size, int stride, int domain) {
+  int per = CLAMP(domain / stride, 1, size);
+  return (MsGroup){.size = size, .stride = stride, .per_domain = per, .min_per_domain = size % per ? size % per : per, .domains = (size + per - 1) / per,
+                   .nodes = (size + per - 1) / per};
+}
+
+static Machine *machine_new(void) {
+  Machine *machine = g_new0(Machine, 1);
+  MsHardware *h = &machine->hardware;
+  *h = (MsHardware){.name = (char *)"paper", .peak_bf16_flops = 1e15, .peak_fp16_flops = 1e15, .peak_fp8_flops = 2e15, .peak_mxfp8_flops = 2e15,
+                    .peak_nvfp4_flops = 4e15, .peak_fp32_flops = 1e14, .hbm_B = 8e10, .hbm_Bps = 1e12, .sm_count = 100,
+                    .gpus_per_node = 8, .nvlink_domain_gpus = 8, .scaleup_Bps = 1e11, .nic_Bps = 1e10, .fabric_oversubscription = 1,
+                    .host_link_Bps = 5e10, .sustained_derate = 1, .wgrad_factor = 1.05, .dgrad_factor = 1.02, .attention_backward_factor = 0.8,
+                    .nccl_sms = 20, .curves = machine->curve};
+  machine->model = (MsModel){.hidden_size = 4096, .num_attention_heads = 32, .num_query_groups = 8, .kv_channels = 128,
+                             .num_experts = 8, .moe_ffn_hidden_size = 1024, .gated = TRUE};
+  machine->scenario = (MsScenario){.model = &machine->model, .hardware = h, .gpus = 64,
+                                   .training = {.seq_length = 4096, .micro_batch_size = 1, .precision = MS_BF16}, .layout = {.etp = 1}};
+  for (int g = 0; g < MS_N_GROUPS; g++) machine->layout.group[g] = geometry(1, 1, 8);
+  return machine;
+}
+
+static MsCost *prepare(Machine *machine) {
+  g_autoptr(GError) error = NULL;
+  MsCost *cost = ms_cost_new(&machine->scenario, &machine->layout, &error);
+  if (!cost) fail_msg("%s", error ? error->message : "no error");
+  return cost;
+}
+
+static double collective_s(Machine *machine, MsOpKind kind, MsGroup group, double message_B) {
+  machine->layout.group[MS_GROUP_DP] = group;
+  g_autoptr(MsCost) cost = prepare(machine);
+  MsOpCost c = ms_cost_collective(cost, kind, MS_GROUP_DP, message_B);
+  assert_true(isfinite(c.time_s) && c.lower_s <= c.time_s && c.lower_s >= 0);
+  return c.time_s;
+}
+
+/* --- grid -------------------------------------------------------------------------------------------------------------------- */
+static double axis_a[] = {1, 4, 64}, axis_b[] = {2, 8}, log_a[] = {0, 2, 6}, log_b[] = {1, 3};
+static double ratio[] = {0.1, 0.2, 0.3, -0.4, 0.5, -0.6};
+static MsGrid grid_2d(void) {
+  return (MsGrid){.dims = 2, .n = {3, 2}, .axis = {axis_a, axis_b}, .log2_axis = {log_a, log_b}, .log_ratio = ratio};
+}
+
+static void grid_nodes(void **state) {
+  (void)state;
+  MsGrid grid = grid_2d();
+  for (int i = 0; i < 3; i++)
+    for (int j = 0; j < 2; j++) close_to(ms_grid_factor(&grid, (double[]){axis_a[i], axis_b[j]}), exp(ratio[2 * i + j]), 1e-15);
+}
+
+static void grid_between_and_outside(void **state) {
+  (void)state;
+  MsGrid grid = grid_2d(), none = {0}, flat = {.dims = 1, .n = {1}, .axis = {axis_a}, .log2_axis = {log_a}, .log_ratio = ratio};
+  close_to(ms_grid_factor(&grid, (double[]){2, 2}), exp(0.2), 1e-15);                  /* half way, in log2, between 0.1 and 0.3 */
+  close_to(ms_grid_factor(&grid, (double[]){2, 4}), exp((0.1 + 0.2 + 0.3 - 0.4) / 4), 1e-14);
+  close_to(ms_grid_factor(&grid, (double[]){1e-9, 1}), exp(0.1), 1e-15);               /* clamped */
+  close_to(ms_grid_factor(&grid, (double[]){1e9, 1e9}), exp(-0.6), 1e-15);
+  close_to(ms_grid_factor(&grid, (double[]){0, -3}), exp(0.1), 1e-15);
+  assert_true(ms_grid_factor(&none, (double[]){5}) == 1.0);
+  close_to(ms_grid_factor(&flat, (double[]){5}), exp(0.1), 1e-15);
+}
+
+/* --- forms ------------------------------------------------------------------------------------------------------------------- */
+static const MsDeviceRates rates = {1e15, 1e12, 100};
+
+static void form_saturating(void **state) {
+  (void)state;
+  MsCurve curve = {.form = MS_FORM_GEMM_SATURATING, .param = {0.5, 0.5, 3e-6, 100, 300, 500}};
+  /* e = 0.5 * 900/1000 * 700/1000 * 500/1000 = 0.1575 */
+  close_to(ms_curve_gemm_s(&curve, &rates, 900, 700, 500, 0), 6.3e8 / 1.575e14 + 3e-6, 1e-13);
+  for (int i = MS_C_M_HALF; i <= MS_C_K_HALF; i++) curve.param[i] = 0;
+  /* bandwidth bound: (2 (1*1e6 + 1e6) + 2) bytes over 5e11 B/s */
+  close_to(ms_curve_gemm_s(&curve, &rates, 1, 1, 1e6, 2), (4e6 + 2) / 5e11 + 3e-6, 1e-13);
+  close_to(ms_curve_gemm_s(&curve, &rates, 0, 10, 10, 2), 3e-6, 1e-15);
+  curve.grid = (MsGrid){.dims = 1, .n = {3}, .axis = {axis_a}, .log2_axis = {log_a}, .log_ratio = ratio};
+  close_to(ms_curve_gemm_s(&curve, &rates, 1, 1, 1e6, 2), ((4e6 + 2) / 5e11 + 3e-6) * exp(0.1), 1e-13);
+}
+
+static void form_tiled(void **state) {
+  (void)state;
+  MsDeviceRates one = {1e12, 1e12, 1};
+  MsCurve curve = {.form = MS_FORM_GEMM_TILED, .param = {0.5, 0.5, 2e-6, 1e-6, 0.25, 0.5}};
+  /* one 128x256 tile, k 64: 1 wave * (64 * 2*128*256 / 5e11 + 1 us); the smaller tiles are half as efficient, splits do not help */
+  close_to(ms_curve_gemm_s(&curve, &one, 128, 256, 64, 2), 64.0 * 65536 / 5e11 + 1e-6 + 2e-6, 1e-13);
+  /* three tiles on two SMs: 1.5 waves softly 0.75*1.5 + 0.25*2 = 1.625 */
+  MsDeviceRates two = {2e12, 1e12, 2};
+  close_to(ms_curve_gemm_s(&curve, &two, 128, 768, 64, 2), 1.625 * (64.0 * 65536 / 5e11 + 1e-6) + 2e-6, 1e-13);
+}
+
+static void form_grouped(void **state) {
+  (void)state;
+  MsCurve curve = {.form = MS_FORM_GROUPED_GEMM, .param = {0.8, 0.5, 20e-6, 100, 1000, 1e-6, 0.25}};
+  /* 4 experts, 900 rows each, n 2000 = 2I, k 4096: e = 0.8 * 0.9 * 0.5 */
+  double rows = 3600, n = 2000, k = 4096, c = 2 * rows * n * k / (1e15 * 0.36), w = 4 * n * k * 2 / 5e11, a = rows * (2 * k + 2 * n) / 2.5e11;
+  close_to(ms_curve_grouped_gemm_s(&curve, &rates, rows, 4, n, k, 1000, 2), 10e-6 + 2e-6 + a + pow(pow(c, 4) + pow(w, 4), 0.25), 1e-13);
+  close_to(ms_curve_grouped_gemm_s(&curve, &rates, 0, 4, n, k, 1000, 2), 12e-6, 1e-13);
+  /* hidden is the axis value of whichever of n, k is not the expert width */
+  double axis[] = {512, 4096}, log_axis[] = {9, 12}, value[] = {0, 0.5}, one[] = {1}, zero[] = {0};
+  curve.grid = (MsGrid){.dims = 2, .n = {1, 2}, .axis = {one, axis}, .log2_axis = {zero, log_axis}, .log_ratio = value};
+  MsCurve bare = curve;
+  bare.grid.dims = 0;
+  close_to(ms_curve_grouped_gemm_s(&curve, &rates, rows, 4, 4096, 1000, 1000, 2) / ms_curve_grouped_gemm_s(&bare, &rates, rows, 4, 4096, 1000, 1000, 2),
+           exp(0.5), 1e-13);
+}
+
+static void form_attention(void **state) {
+  (void)state;
+  MsCurve curve = {.form = MS_FORM_ATTENTION, .param = {0.6, 0.5, 10e-6, 1000, 0.5}};
+  double work = 1e12 / 6e14 * (1 + 1000.0 / 4000), path = 4 * 128 * 4000.0 * 128 / (1e15 / 100 * 0.5);
+  close_to(ms_curve_attention_s(&curve, &rates, 1e12, 5e8, 4000, 128, 32, 4), 10e-6 + 1e-3 + cbrt(pow(work, 3) + pow(path, 3)), 1e-13);
+  close_to(ms_curve_attention_s(&curve, &rates, 0, 0, 4000, 128, 32, 4), 10e-6, 1e-13);
+}
+
+static void form_simple(void **state) {
+  (void)state;
+  MsCurve lines = {.form = MS_FORM_SEGMENTS, .n_segments = 3, .segment_alpha_s = {1e-6, 2e-6, 10e-6}, .segment_Bps = {1e9, 1e10, 1e11}};
+  close_to(ms_curve_segments_s(&lines, 0), 1e-6, 1e-15);
+  close_to(ms_curve_segments_s(&lines, 1e3), 2e-6, 1e-15);
+  close_to(ms_curve_segments_s(&lines, 1e4), 3e-6, 1e-15);
+  close_to(ms_curve_segments_s(&lines, 1e9), 10e-3 + 10e-6, 1e-15);
+  MsCurve dispatch = {.form = MS_FORM_DISPATCH, .param = {40e-6, 1e10, 1e11}};
+  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 4), 40e-6 + 2.5e-3, 1e-15);
+  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 24), 40e-6 + 1e-3, 1e-15);
+  MsCurve bandwidth = {.form = MS_FORM_BANDWIDTH, .param = {0.8, 3e-6}};
+  close_to(ms_curve_bandwidth_s(&bandwidth, &rates, 8e8), 1e-3 + 3e-6, 1e-15);
+}
+
+static void param_words(void **state) { /* the enums of curve.h name the order that files are read in */
+  (void)state;
+  static const char *const want[MS_N_FORMS][MS_CURVE_PARAMS] = {
+      [MS_FORM_GEMM_SATURATING] = {[MS_C_E] = "efficiency", [MS_C_BW] = "bw_efficiency", [MS_C_LAUNCH] = "launch_s", [MS_C_M_HALF] = "m_half",
+                                   [MS_C_N_HALF] = "n_half", [MS_C_K_HALF] = "k_half"},
+      [MS_FORM_GEMM_TILED] = {[MS_E2_E] = "efficiency", [MS_E2_BW] = "bw_efficiency", [MS_E2_LAUNCH] = "launch_s", [MS_E2_WAVE] = "wave_s",
+                              [MS_E2_HARDNESS] = "wave_hardness", [MS_E2_SMALL_TILE] = "small_tile_efficiency"},
+      [MS_FORM_GROUPED_GEMM] = {[MS_G_E] = "efficiency", [MS_G_BW_WEIGHTS] = "bw_efficiency_weights", [MS_G_LAUNCH] = "launch_s",
+                                [MS_G_TE_HALF] = "te_half", [MS_G_I_HALF] = "i_half", [MS_G_PER_EXPERT] = "per_expert_s",
+                                [MS_G_BW_ACT] = "bw_efficiency_act"},
+      [MS_FORM_ATTENTION] = {[MS_A_E] = "efficiency", [MS_A_BW] = "bw_efficiency", [MS_A_LAUNCH] = "launch_s", [MS_A_S_HALF] = "s_half",
+                             [MS_A_E_CP] = "critical_path_efficiency"},
+      [MS_FORM_DISPATCH] = {[MS_D_ALPHA] = "alpha_s", [MS_D_PER_SM] = "per_sm_Bps", [MS_D_LINK] = "link_Bps"},
+      [MS_FORM_BANDWIDTH] = {[MS_B_E] = "efficiency", [MS_B_LAUNCH] = "launch_s"},
+  };
+  for (int form = 0; form < MS_N_FORMS; form++)
+    for (int i = 0; i < MS_CURVE_PARAMS; i++)
+      if (g_strcmp0(ms_curve_param_words[form][i], want[form][i]) != 0)
+        fail_msg("form %d parameter %d is %s, not %s", form, i, ms_curve_param_words[form][i], want[form][i]);
+}
+
+/* --- rows that compute --------------------------------------------------------------------------------------------------------- */
+static MsOp gemm_row(double m, double n, double k) {
+  return (MsOp){.kind = MS_OP_GEMM, .pass = MS_PASS_FORWARD, .dtype = MS_ODT_BF16, .kernels = 1, .m = m, .n = n, .k = k,
+                .flop = 2 * m * n * k, .read_B = 2 * (m * k + n * k), .write_B = 2 * m * n};
+}
+
+static const double gemm_bf16[] = {0.5, 0.5, 3e-6, 0, 0, 0}, gemm_fp8[] = {0.5, 0.5, 13e-6, 0, 0, 0};
+
+static void gemm_passes(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "gemm", MS_FORM_GEMM_SATURATING), 6, gemm_bf16);
+  machine->curve[0].dtype = (char *)"bf16";
+  machine->curve[0].provenance.residual_p90 = 0.07;
+  machine->hardware.sustained_derate = 0.9;
+  g_autoptr(MsCost) cost = prepare(machine);
+  MsOp op = gemm_row(4096, 4096, 4096);
+  double one = 2 * pow(4096, 3) / 5e14 + 3e-6;
+  MsOpCost c = ms_cost_op(cost, &op);
+  close_to(c.time_s, one / 0.9, 1e-13);
+  close_to(c.lower_s, 2 * pow(4096, 3) / 1e15, 1e-13);
+  assert_ptr_equal(c.curve, &machine->curve[0]);
+  close_to(c.band, 0.07, 1e-15);
+  assert_int_equal(c.sms, 0);
+  op.pass = MS_PASS_RECOMPUTE;
+  close_to(ms_cost_op(cost, &op).time_s, one / 0.9, 1e-13);
+  op.pass = MS_PASS_DGRAD;
+  close_to(ms_cost_op(cost, &op).time_s, one * 1.02 / 0.9, 1e-13);
+  op.pass = MS_PASS_WGRAD;
+  close_to(ms_cost_op(cost, &op).time_s, one * 1.05 / 0.9, 1e-13);
+  op.flags = MS_OPF_ACCUMULATE, op.read_B = 1e9, op.write_B = 1e9; /* 2e9 B at 5e11 B/s is longer than the arithmetic */
+  close_to(ms_cost_op(cost, &op).time_s, 4e-3 * 1.05 / 0.9, 1e-13);
+}
+
+static void gemm_dtypes(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "gemm", MS_FORM_GEMM_SATURATING), 6, gemm_bf16);
+  params(add(machine, "gemm", MS_FORM_GEMM_SATURATING), 6, gemm_fp8);
+  machine->curve[0].dtype = (char *)"bf16", machine->curve[1].dtype = (char *)"fp8";
+  g_autoptr(MsCost) cost = prepare(machine);
+  MsOp op = gemm_row(8192, 8192, 8192);
+  double flop = 2 * pow(8192, 3);
+  op.dtype = MS_ODT_FP8;
+  MsOpCost c = ms_cost_op(cost, &op);
+  close_to(c.time_s, flop / 1e15 + 3e-6, 1e-13); /* launch of bf16: the cast is a row of its own */
+  assert_ptr_equal(c.curve, &machine->curve[1]); /* the profile's, not the copy */
+  close_to(machine->curve[1].param[MS_C_LAUNCH], 13e-6, 1e-15);
+  op.dtype = MS_ODT_MXFP8;
+  assert_ptr_equal(ms_cost_op(cost, &op).curve, &machine->curve[1]);
+  op.dtype = MS_ODT_NVFP4; /* shape of bf16, own peak */
+  c = ms_cost_op(cost, &op);
+  assert_ptr_equal(c.curve, &machine->curve[0]);
+  close_to(c.time_s, flop / 2e15 + 3e-6, 1e-13);
+  assert_true(c.band >= 0.2);
+  machine->hardware.num_curves = 0;
+  g_autoptr(MsCost) bare = prepare(machine);
+  c = ms_cost_op(bare, &op);
+  assert_null(c.curve);
+  assert_true(c.time_s > flop / 4e15 && c.time_s < 3 * flop / 4e15);
+}
+
+static void grouped_passes(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "grouped_gemm", MS_FORM_GROUPED_GEMM), 7, (double[]){0.8, 0.5, 20e-6, 100, 1000, 0, 0.5});
+  g_autoptr(MsCost) cost = prepare(machine);
+  MsOp op = gemm_row(3600, 2048, 4096); /* fc1: 2I x H, I 1024 */
+  op.kind = MS_OP_GROUPED_GEMM, op.groups = 4;
+  double forward = ms_cost_op(cost, &op).time_s;
+  close_to(forward, ms_curve_grouped_gemm_s(&machine->curve[0], &rates, 3600, 4, 2048, 4096, 1024, 2), 1e-13);
+  MsOp wgrad = op; /* dW[2I, H] = dY^T[2I, rows] X[rows, H] */
+  wgrad.pass = MS_PASS_WGRAD, wgrad.m = 2048, wgrad.n = 4096, wgrad.k = 3600;
+  close_to(ms_cost_op(cost, &wgrad).time_s, 1.05 * forward, 1e-13);
+  wgrad.flags = MS_OPF_ACCUMULATE, wgrad.read_B = wgrad.write_B = 1e10;
+  close_to(ms_cost_op(cost, &wgrad).time_s, 1.05 * 2e10 / 5e11, 1e-13);
+}
+
+static void attention_rows(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  for (int i = 0; i < 3; i++) {
+    params(add(machine, "attention", MS_FORM_ATTENTION), 5, (double[]){0.6, 0.5, 10e-6, 0, 0.5});
+    machine->curve[i].head_dim = i == 0 ? 64 : i == 1 ? 128 : 192;
+  }
+  g_autoptr(MsCost) cost = prepare(machine);
+  double flop = 2 * 32 * 4096.0 * 4096 * 128;
+  MsOp op = {.kind = MS_OP_ATTENTION, .dtype = MS_ODT_BF16, .m = 4096, .n = 4096, .k = 256, .groups = 32, .kv_groups = 8, .flop = flop,
+             .read_B = 6e7, .write_B = 3e7};
+  MsOpCost c = ms_cost_op(cost, &op);
+  assert_ptr_equal(c.curve, &machine->curve[1]);
+  close_to(c.time_s, ms_curve_attention_s(&machine->curve[1], &rates, flop, 9e7, 4096, 128, 32, 4), 1e-13);
+  MsOp back = op;
+  back.pass = MS_PASS_DGRAD, back.flop = 2.5 * flop, back.read_B = 2.5 * 6e7, back.write_B = 2.5 * 3e7;
+  close_to(ms_cost_op(cost, &back).time_s, 2.5 / 0.8 * c.time_s, 1e-13); /* 0.8 of the forward FLOP/s */
+  machine->model.multi_latent_attention = (MsMla){.kv_lora_rank = 512, .qk_head_dim = 128, .qk_pos_emb_head_dim = 64, .v_head_dim = 128};
+  g_autoptr(MsCost) mla = prepare(machine);
+  assert_ptr_equal(ms_cost_op(mla, &op).curve, &machine->curve[2]);
+}
+
+static void memory_rows(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "elementwise", MS_FORM_BANDWIDTH), 2, (double[]){0.5, 2e-6});
+  params(add(machine, "rmsnorm", MS_FORM_BANDWIDTH), 2, (double[]){0.4, 4e-6});
+  params(add(machine, "rmsnorm", MS_FORM_BANDWIDTH), 2, (double[]){0.25, 4e-6});
+  machine->curve[2].pass = (char *)"backward";
+  g_autoptr(MsCost) cost = prepare(machine);
+  MsOp op = {.kind = MS_OP_NORM, .dtype = MS_ODT_BF16, .kernels = 1, .read_B = 3e8, .write_B = 1e8};
+  close_to(ms_cost_op(cost, &op).time_s, 1e-3 + 4e-6, 1e-13);
+  close_to(ms_cost_op(cost, &op).lower_s, 4e-4, 1e-13);
+  op.pass = MS_PASS_DGRAD;
+  close_to(ms_cost_op(cost, &op).time_s, 1.6e-3 + 4e-6, 1e-13);
+  op.kind = MS_OP_ROPE, op.kernels = 5; /* no curve of its own; five kernels */
+  close_to(ms_cost_op(cost, &op).time_s, 8e-4 + 10e-6, 1e-13);
+  op.read_B = op.write_B = 0, op.kernels = 0;
+  close_to(ms_cost_op(cost, &op).time_s, 2e-6, 1e-13);
+}
+
+static void never_under_the_bound(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  static double low[] = {-3}, one[] = {1}, zero[] = {0}; /* a residual that pretends to be twenty times faster than the peak */
+  MsGrid grid = {.dims = 1, .n = {1}, .axis = {one}, .log2_axis = {zero}, .log_ratio = low};
+  params(add(machine, "gemm", MS_FORM_GEMM_SATURATING), 6, gemm_bf16);
+  params(add(machine, "grouped_gemm", MS_FORM_GROUPED_GEMM), 7, (double[]){1, 0.9, 0, 0, 0, 0, 0.9});
+  params(add(machine, "attention", MS_FORM_ATTENTION), 5, (double[]){1, 0.9, 0, 0, 10});
+  for (int i = 0; i < 3; i++) machine->curve[i].grid = grid;
+  g_autoptr(MsCost) cost = prepare(machine);
+  for (int kind = 0; kind < MS_N_OPS; kind++)
+    for (int dtype = 0; dtype < MS_N_ODT; dtype++)
+      for (int pass = 0; pass < MS_N_PASSES; pass++)
+        for (double size = 0; size <= 65536; size = size ? size * 16 : 1) {
+          MsOp op = gemm_row(size, 4096, 1024);
+          op.kind = (guint8)kind, op.dtype = (guint8)dtype, op.pass = (guint8)pass, op.groups = 4, op.message_B = size * 8192;
+          MsOpCost c = ms_cost_op(cost, &op);
+          assert_true(isfinite(c.time_s) && c.time_s >= 0 && c.lower_s >= 0 && c.lower_s <= c.time_s);
+        }
+}
+
+/* --- collectives ----------------------------------------------------------------------------------------------------------------- */
+static void collective_limits(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  add_lines(machine, "all_reduce", "nvlink", 8, 20e-6, 4e10);
+  add_lines(machine, "all_gather", "nvlink", 8, 10e-6, 8e10);
+  add_lines(machine, "all_gather", "nvlink", 4, 6e-6, 7e10);
+  MsGroup eight = geometry(8, 1, 8);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, eight, 0), 10e-6, 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, eight, 8e9), 7e9 / 8e10 + 10e-6, 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_REDUCE, eight, 8e9), 14e9 / 4e10 + 20e-6, 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(4, 1, 8), 8e9), 6e9 / 7e10 + 6e-6, 1e-13);
+  /* 16 ranks in one domain of 16: latency on along 1 us per step, bandwidth of 8 */
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 1, 16), 16e9), 15e9 / 8e10 + 18e-6, 1e-13);
+  machine->curve[1].segment_Bps[0] = 5e11; /* more than the link: only believed at the measured size */
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 1, 16), 16e9), 15e9 / 1e11 + 18e-6, 1e-13);
+  static const MsOpKind kinds[] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER, MS_OP_ALL_REDUCE, MS_OP_ALL_TO_ALL, MS_OP_P2P, MS_OP_DISPATCH, MS_OP_COMBINE};
+  for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) assert_true(collective_s(machine, kinds[i], geometry(1, 1, 8), 1e9) == 0);
+}
+
+static void network_rings(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  /* one rank per domain: the hierarchy collapses to the flat ring over the NICs; defaults 4.5 us, 0.95 */
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 4.5e-6 + 15e8 / 9.5e9, 1e-13);
+  close_to(collective_s(machine, MS_OP_REDUCE_SCATTER, geometry(16, 8, 8), 16e8), 15 * 4.5e-6 + 15e8 / 9.5e9, 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(16, 8, 8), 16e8), 30 * 4.5e-6 + 30e8 / 9.5e9, 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(16, 8, 8), 16), 2 * 2 * 4 * 4.5e-6 + 32 / 9.5e9, 1e-13); /* tree */
+  add_lines(machine, "all_gather", "network", 0, 2e-6, 8e9);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 2e-6 + 15e8 / 8e9, 1e-13);
+  add_lines(machine, "all_gather", "nvlink", 8, 10e-6, 5e10);
+  /* 16 ranks on two domains: ring 15 steps and M 15/16 over 8 NICs; hierarchy 10 us + M 7/8 over the links + 1 step and M/8/2 per NIC */
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 1, 8), 16e8), MAX(30e-6 + 15e8 / 8 / 8e9, 10e-6 + 15e8 / 5e10), 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 1, 8), 16e3), 10e-6 + 14e3 / 5e10 + 2e-6 + 1e3 / 8e9, 1e-13);
+  machine->hardware.fabric_oversubscription = 2; /* all of it leaves the rail group */
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 2e-6 + 15e8 / 4e9, 1e-13);
+  machine->hardware.gpus_per_rail_group = 256;
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 2e-6 + 15e8 / 8e9, 1e-13);
+}
+
+static void exchanges(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  add_lines(machine, "all_to_all", "nvlink", 8, 10e-6, 5e10);
+  close_to(collective_s(machine, MS_OP_ALL_TO_ALL, geometry(8, 1, 8), 8e8), 10e-6 + 7e8 / 5e10, 1e-13);
+  /* 16 ranks, two domains: 8/16 over the NIC at 9.5e9 beside 7/16 over the links */
+  close_to(collective_s(machine, MS_OP_ALL_TO_ALL, geometry(16, 1, 8), 16e8), 18e-6 + 8 * 0.5e-6 + 8e8 / 9.5e9, 1e-13);
+  close_to(collective_s(machine, MS_OP_P2P, geometry(4, 8, 8), 1e8), 16e-6 + 1e8 / 9.5e9, 1e-13);
+  machine->layout.group[MS_GROUP_EP] = geometry(8, 1, 8);
+  g_autoptr(MsCost) cost = prepare(machine);
+  MsOp op = {.kind = MS_OP_DISPATCH, .group = MS_GROUP_EP, .message_B = 1e9, .local_fraction = 0.6}; /* dispatcher alltoall */
+  MsOpCost c = ms_cost_op(cost, &op);
+  close_to(c.time_s, 10e-6 + 4e8 / 5e10, 1e-13);
+  assert_int_equal(c.sms, 20);
+  machine->scenario.options.dispatcher = MS_DISPATCH_ALLGATHER;
+  close_to(ms_cost_op(cost, &op).time_s, ms_cost_collective(cost, MS_OP_ALL_GATHER, MS_GROUP_EP, 1e9).time_s, 1e-15);
+  op.kind = MS_OP_COMBINE;
+  close_to(ms_cost_op(cost, &op).time_s, ms_cost_collective(cost, MS_OP_REDUCE_SCATTER, MS_GROUP_EP, 1e9).time_s, 1e-15);
+  MsOp copy = {.kind = MS_OP_D2H, .message_B = 5e9};
+  close_to(ms_cost_op(cost, &copy).time_s, 0.1 + 5e-6, 1e-13);
+  close_to(ms_cost_op(cost, &copy).lower_s, 0.1, 1e-13);
+}
+
+/* Never cheaper with more bytes; inside a domain never cheaper with more ranks; over the network never cheaper with more domains. */
+static void collectives_are_monotone(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  static const MsOpKind kinds[] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER, MS_OP_ALL_REDUCE, MS_OP_ALL_TO_ALL, MS_OP_P2P};
+  for (int curves = 0; curves < 2; curves++) {
+    for (size_t i = 0; curves && i < G_N_ELEMENTS(kinds); i++) add_lines(machine, ms_op_words[kinds[i]], "nvlink", 8, 10e-6, 8e10);
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+      for (int size = 2; size <= 512; size *= 2)
+        for (int stride = 1; stride <= 8; stride *= 2) {
+          double before = 0;
+          for (double bytes = 1; bytes < 1e12; bytes *= 7) {
+            double t = collective_s(machine, kinds[i], geometry(size, stride, 8), bytes);
+            assert_true(t > before || (t == before && bytes < 1e4));
+            before = t;
+          }
+        }
+      for (double bytes = 1; bytes < 1e12; bytes *= 100) {
+        double before = 0;
+        for (int size = 2; size <= 72; size++) {
+          double t = collective_s(machine, kinds[i], geometry(size, 1, 72), bytes);
+          assert_true(t >= before * (1 - 1e-12));
+          before = t;
+        }
+        for (int per = 1; per <= 8; per *= 2) {
+          before = 0;
+          for (int domains = 2; domains <= 256; domains *= 2) {
+            double t = collective_s(machine, kinds[i], geometry(per * domains, 8 / per, 8), bytes);
+            assert_true(t >= before * (1 - 1e-12));
+            before = t;
+          }
+        }
+      }
+    }
+  }
+}
+
+/* --- dispatch -------------------------------------------------------------------------------------------------------------------- */
+static void two_level_dispatch(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "dispatch", MS_FORM_DISPATCH), 3, (double[]){40e-6, 2e9, 8e10});
+  machine->curve[0].level = (char *)"nvlink", machine->curve[0].dispatcher = (char *)"deepep", machine->curve[0].ranks = 8;
+  params(add(machine, "dispatch", MS_FORM_DISPATCH), 3, (double[]){100e-6, 1e9, 1.2e10});
+  machine->curve[1].level = (char *)"network", machine->curve[1].dispatcher = (char *)"deepep", machine->curve[1].ranks = 16;
+  machine->scenario.options.dispatcher = MS_DISPATCH_DEEPEP;
+  machine->layout.group[MS_GROUP_TP_EP] = geometry(8, 1, 8);
+  MsOp op = {.kind = MS_OP_DISPATCH, .group = MS_GROUP_TP_EP, .message_B = 8e8, .level_B = {7e8, 0}};
+  g_autoptr(MsCost) inside = prepare(machine);
+  MsOpCost c = ms_cost_op(inside, &op); /* 20 SMs; the fit counts the own rank's share too: 8e8 B */
+  close_to(c.time_s, 40e-6 + 8e8 / 4e10, 1e-13);
+  close_to(c.lower_s, 7e8 / 1e11, 1e-13);
+  assert_int_equal(c.sms, 20);
+  assert_int_equal(c.level, 0);
+  op.level_B[0] = 0; /* derived: 7/8 of the message leaves */
+  close_to(ms_cost_op(inside, &op).time_s, 40e-6 + 8e8 / 4e10, 1e-13);
+  machine->scenario.options.dispatcher_num_sms = 80;
+  machine->layout.group[MS_GROUP_TP_EP] = geometry(16, 1, 8);
+  op.level_B[0] = 7e8, op.level_B[1] = 5e8;
+  g_autoptr(MsCost) across = prepare(machine);
+  c = ms_cost_op(across, &op); /* link limited: 1e9 B counted, 1.2e10 B/s */
+  close_to(c.time_s, 100e-6 + 1e9 / 1.2e10, 1e-13);
+  assert_ptr_equal(c.curve, &machine->curve[1]);
+  assert_int_equal(c.sms, 80);
+  assert_int_equal(c.level, 1);
+  machine->scenario.options.dispatcher_num_sms = 0;
+  machine->scenario.options.dispatcher = MS_DISPATCH_HYBRIDEP;
+  g_autoptr(MsCost) hybrid = prepare(machine);
+  c = ms_cost_op(hybrid, &op);
+  assert_int_equal(c.sms, 8);
+  close_to(c.time_s, 100e-6 + 1e9 / 8e9, 1e-13); /* DeepEP's curve stands in */
+  assert_true(ms_cost_op(hybrid, &(MsOp){.kind = MS_OP_COMBINE, .group = MS_GROUP_EP, .message_B = 1e9}).time_s == 0);
+}
+
+/* --- refusals ---------------------------------------------------------------------------------------------------------------------- */
+static void refused(Machine *machine, const char *key) {
+  g_autoptr(GError) error = NULL;
+  MsCost *cost = ms_cost_new(&machine->scenario, &machine->layout, &error);
+  assert_null(cost);
+  assert_non_null(error);
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  if (!strstr(error->message, key)) fail_msg("%s does not name %s", error->message, key);
+}
+
+static void holes_are_refused(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  machine->hardware.scaleup_Bps = NAN, machine->hardware.nic_Bps = NAN, machine->hardware.host_link_Bps = NAN;
+  ms_cost_free(prepare(machine)); /* nothing communicates */
+  machine->layout.group[MS_GROUP_TP] = geometry(8, 1, 8);
+  refused(machine, "scaleup_Bps");
+  machine->layout.group[MS_GROUP_TP] = geometry(8, 8, 8);
+  refused(machine, "nic_Bps");
+  machine->hardware.nic_Bps = 1e10;
+  ms_cost_free(prepare(machine));
+  machine->scenario.options.offload_modules = MS_OM_CORE_ATTN;
+  refused(machine, "host_link_Bps");
+  machine->hardware.hbm_Bps = NAN;
+  refused(machine, "hbm_Bps");
+  machine->scenario.training.precision = MS_MXFP8;
+  machine->hardware.peak_mxfp8_flops = NAN;
+  refused(machine, "peak_mxfp8_flops");
+}
+
+/* --- shipped profiles -------------------------------------------------------------------------------------------------------------- */
+typedef struct { MsScenario scenario; MsModel model; MsLayout layout; MsHardware *hardware; MsCost *cost; } Shipped;
+
+static gboolean ship(Shipped *s, const char *name, MsPrecision precision, int ranks) {
+  memset(s, 0, sizeof *s);
+  s->hardware = ms_hardware_load(name, NULL);
+  if (!s->hardware) return FALSE;
+  s->model = (MsModel){.hidden_size = 4096, .num_attention_heads = 32, .num_query_groups = 8, .kv_channels = 128};
+  s->scenario = (MsScenario){.model = &s->model, .hardware = s->hardware, .training = {.precision = precision}, .layout = {.etp = 1}};
+  s->scenario.options.dispatcher = MS_DISPATCH_DEEPEP;
+  for (int g = 0; g < MS_N_GROUPS; g++) s->layout.group[g] = geometry(g == MS_GROUP_TP_EP ? ranks : 1, 1, s->hardware->nvlink_domain_gpus);
+  g_autoptr(GError) error = NULL;
+  s->cost = ms_cost_new(&s->scenario, &s->layout, &error);
+  if (!s->cost) fail_msg("%s", error->message);
+  return TRUE;
+}
+static void unship(Shipped *s) { ms_cost_free(s->cost); ms_hardware_free(s->hardware); }
+
+static void te_tutorial(void **state) { /* efficiency_fits.md 1.6: B300 bf16, C + grid 4.152 ms (measured 4.196), without run-time derate */
+  (void)state;
+  Shipped s;
+  if (!ship(&s, "b300-sxm", MS_BF16, 1)) skip();
+  static const double shape[4][2] = {{12288, 4096}, {4096, 4096}, {16384, 4096}, {4096, 16384}};
+  double sum = 0;
+  for (int i = 0; i < 4; i++) {
+    MsOp op = gemm_row(15872, shape[i][0], shape[i][1]);
+    sum += ms_cost_op(s.cost, &op).time_s;
+  }
+  double derate = s.hardware->sustained_derate > 0 ? s.hardware->sustained_derate : 1;
+  close_to(sum * derate, 4.196e-3, 0.05);
+  unship(&s);
+}
+
+static void nccl_h100(void **state) { /* efficiency_fits.md 4.1: max bus bandwidth at 512 MB on 8 H100, GB/s */
+  (void)state;
+  static const struct { MsOpKind kind; double factor, busbw; } row[] = {
+      {MS_OP_ALL_REDUCE, 1.75, 445e9}, {MS_OP_ALL_GATHER, 0.875, 336e9}, {MS_OP_REDUCE_SCATTER, 0.875, 328e9}, {MS_OP_ALL_TO_ALL, 0.875, 315e9}};
+  Shipped s;
+  if (!ship(&s, "h100-sxm", MS_BF16, 8)) skip();
+  for (size_t i = 0; i < G_N_ELEMENTS(row); i++) {
+    double t = ms_cost_collective(s.cost, row[i].kind, MS_GROUP_TP_EP, 536870912).time_s;
+    close_to(row[i].factor * 536870912 / t, row[i].busbw, 0.16);
+  }
+  unship(&s);
+}
+
+static void deepep_h100(void **state) { /* kernels_training.md 5: 4096 tokens, h 7168, top-8 of 256, 24 SMs, 8 H100: dispatch fp8 498 us, combine 961 us */
+  (void)state;
+  Shipped s;
+  if (!ship(&s, "h100-sxm", MS_BF16, 8)) skip();
+  unship(&s);
+  s.hardware = ms_hardware_load("h100-sxm", NULL);
+  s.scenario.hardware = s.hardware, s.scenario.options.dispatcher_num_sms = 24;
+  s.cost = ms_cost_new(&s.scenario, &s.layout, NULL);
+  double tokens = 4096 * 5.339 * 7168.0;
+  MsOp op = {.kind = MS_OP_DISPATCH, .group = MS_GROUP_TP_EP, .message_B = 1.03 * tokens, .level_B = {1.03 * tokens * 7 / 8, 0}};
+  close_to(ms_cost_op(s.cost, &op).time_s, 498e-6, 0.35);
+  op.kind = MS_OP_COMBINE, op.level_B[0] = 2 * tokens * 7 / 8;
+  close_to(ms_cost_op(s.cost, &op).time_s, 961e-6, 0.35);
+  unship(&s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(grid_nodes), cmocka_unit_test(grid_between_and_outside), cmocka_unit_test(form_saturating), cmocka_unit_test(form_tiled),
+      cmocka_unit_test(form_grouped), cmocka_unit_test(form_attention), cmocka_unit_test(form_simple), cmocka_unit_test(param_words),
+      cmocka_unit_test(gemm_passes), cmocka_unit_test(gemm_dtypes), cmocka_unit_test(grouped_passes), cmocka_unit_test(attention_rows),
+      cmocka_unit_test(memory_rows), cmocka_unit_test(never_under_the_bound), cmocka_unit_test(collective_limits), cmocka_unit_test(network_rings),
+      cmocka_unit_test(exchanges), cmocka_unit_test(collectives_are_monotone), cmocka_unit_test(two_level_dispatch), cmocka_unit_test(holes_are_refused),
+      cmocka_unit_test(te_tutorial), cmocka_unit_test(nccl_h100), cmocka_unit_test(deepep_h100)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
