@@ -1,0 +1,295 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "cli/show.h"
+#include "layout/layout.h"
+#include "work/work.h"
+
+/* --- any described object as a table -------------------------------------------------------------------------------------- */
+static char *number_text(double value, const char *unit) {
+  char buf[MS_TEXT];
+  if (!unit || !*unit) return g_strdup(ms_double_text(value, buf));
+  if (strcmp(unit, "B") == 0) return g_strdup(ms_text_bytes(value, buf));
+  if (strcmp(unit, "s") == 0) return g_strdup(ms_text_seconds(value, buf));
+  if (strcmp(unit, "Bps") == 0) return g_strdup_printf("%sB/s", ms_text_count(value, buf));
+  if (strcmp(unit, "flops") == 0) return g_strdup_printf("%sFLOP/s", ms_text_count(value, buf));
+  if (strcmp(unit, "Hz") == 0 || strcmp(unit, "W") == 0) return g_strdup_printf("%s%s", ms_text_count(value, buf), unit);
+  return g_strdup_printf("%s %s", ms_double_text(value, buf), unit);
+}
+
+static char *node_text(JsonNode *node, const MsField *field) {
+  if (!node || JSON_NODE_HOLDS_NULL(node)) return g_strdup(field && field->type == MS_T_STRING ? "-" : "unknown");
+  if (JSON_NODE_HOLDS_VALUE(node)) {
+    GType type = json_node_get_value_type(node);
+    if (type == G_TYPE_STRING) return g_strdup(json_node_get_string(node));
+    if (type == G_TYPE_BOOLEAN) return g_strdup(json_node_get_boolean(node) ? "yes" : "no");
+    return number_text(json_node_get_double(node), field ? field->unit : NULL);
+  }
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_node(out, NULL, node);
+  return g_strchomp(ms_json_out_take(out));
+}
+
+static void add_members(MsTable *table, const MsFieldTable *fields, JsonObject *object, const char *prefix, JsonObject *sources) {
+  g_autoptr(GList) keys = json_object_get_members(object);
+  for (GList *l = keys; l; l = l->next) {
+    const char *key = l->data;
+    const MsField *field = fields ? ms_field_find(fields, key) : NULL;
+    JsonNode *node = json_object_get_member(object, key);
+    g_autofree char *path = g_strconcat(prefix, key, NULL);
+    if (JSON_NODE_HOLDS_OBJECT(node) && field && field->type == MS_T_OBJECT) {
+      g_autofree char *deeper = g_strconcat(path, ".", NULL);
+      add_members(table, field->sub, json_node_get_object(node), deeper, sources);
+      continue;
+    }
+    if (strcmp(key, "curves") == 0 || strcmp(key, "sources") == 0) continue; /* tables of their own */
+    g_autofree char *value = node_text(node, field);
+    JsonNode *source = sources ? json_object_get_member(sources, key) : NULL;
+    ms_table_cell(table, path);
+    ms_table_cell(table, value);
+    ms_table_cell(table, source && JSON_NODE_HOLDS_VALUE(source) ? json_node_get_string(source) : field && !sources ? field->doc : "");
+  }
+}
+
+/* Every key of `object` with its value and its source (or meaning). */
+static char *object_table(const MsFieldTable *fields, const void *object, gboolean all, JsonObject *sources) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_fields_write(fields, object, all, out);
+  ms_json_out_end(out);
+  g_autofree char *text = ms_json_out_take(out);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, fields->name, &error);
+  if (!doc) MS_BUG("table %s writes what it cannot read: %s", fields->name, error->message);
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "key", FALSE);
+  ms_table_column(table, "value", FALSE);
+  ms_table_column(table, sources ? "source" : "meaning", FALSE);
+  add_members(table, fields, json_node_get_object(ms_json_root(doc)), "", sources);
+  return ms_table_take(table);
+}
+
+static void print_fields_json(const MsFieldTable *fields, const void *object) {
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_json_out_object(out, NULL);
+  ms_fields_write(fields, object, TRUE, out);
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+}
+
+/* --- model ----------------------------------------------------------------------------------------------------------------- */
+static void count_row(MsTable *table, const char *what, double count) {
+  char buf[MS_TEXT];
+  if (!(count > 0)) return;
+  ms_table_cell(table, what);
+  ms_table_cell(table, ms_text_count(count, buf));
+}
+
+static void append_table(GString *out, MsTable *table) {
+  g_autofree char *text = ms_table_take(table);
+  g_string_append_printf(out, "\n%s", text);
+}
+
+static void append_params(GString *out, const MsModel *model) {
+  MsParamCount p = ms_model_params(model);
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "parameters", FALSE);
+  ms_table_column(table, "count", TRUE);
+  count_row(table, "attention of a layer", p.attention_per_layer);
+  count_row(table, "one routed expert", p.expert);
+  count_row(table, "shared experts", p.shared);
+  count_row(table, "router", p.router);
+  count_row(table, "dense MLP", p.dense_mlp);
+  count_row(table, "dense layer", p.dense_layer);
+  count_row(table, "MoE layer", p.moe_layer);
+  count_row(table, "embedding", p.embedding);
+  count_row(table, "MTP block", p.mtp_block);
+  count_row(table, "total", p.total);
+  if (p.total_mtp > p.total) count_row(table, "total with MTP", p.total_mtp);
+  count_row(table, "active per token", p.active);
+  append_table(out, table);
+}
+
+static void append_flop(GString *out, const MsModel *model) {
+  static const int length[] = {2048, 4096, 8192, 32768, 131072};
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "FLOP per token (forward + backward)", FALSE);
+  const char *const column[] = {"linear", "attention core", "MLP", "MTP", "logits", "total"};
+  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS(length); i++) {
+    MsModelFlop f = ms_model_flop_per_token(model, length[i]);
+    const double value[] = {f.attention_linear, f.attention_core, f.mlp, f.mtp, f.logits, f.total};
+    char buf[MS_TEXT];
+    ms_table_cellf(table, "sequence %d", length[i]);
+    for (guint k = 0; k < G_N_ELEMENTS(value); k++) ms_table_cell(table, ms_text_count(value[k], buf));
+  }
+  append_table(out, table);
+}
+
+static void model_json(const MsModel *model) {
+  MsParamCount p = ms_model_params(model);
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_json_out_object(out, NULL);
+  ms_json_out_object(out, "model");
+  ms_fields_write(&ms_model_table, model, TRUE, out);
+  ms_json_out_end(out);
+  ms_json_out_object(out, "parameters");
+  ms_json_out_double(out, "total", p.total);
+  ms_json_out_double(out, "total_with_mtp", p.total_mtp);
+  ms_json_out_double(out, "active", p.active);
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+}
+
+int ms_show_model(const MsVerb *verb, const MsShow *show, const char *name) {
+  (void)verb;
+  GError *error = NULL;
+  g_autoptr(MsModel) model = ms_model_load(name, &error);
+  if (!model) return ms_cli_fail(error);
+  if (show->json) {
+    model_json(model);
+    return 0;
+  }
+  GString *out = g_string_new(NULL);
+  g_autofree char *fields = object_table(&ms_model_table, model, TRUE, NULL);
+  g_string_append(out, fields);
+  append_params(out, model);
+  append_flop(out, model);
+  ms_cli_print(g_string_free(out, FALSE));
+  return 0;
+}
+
+/* --- hardware -------------------------------------------------------------------------------------------------------------- */
+static void curve_scope(GString *out, const MsCurve *c) {
+  const char *const word[] = {c->dtype, c->pass, c->level, c->dispatcher};
+  for (guint i = 0; i < G_N_ELEMENTS(word); i++)
+    if (word[i]) g_string_append_printf(out, "%s%s", out->len ? " " : "", word[i]);
+  if (c->head_dim) g_string_append_printf(out, "%shead %d", out->len ? " " : "", c->head_dim);
+  if (c->ranks) g_string_append_printf(out, "%s%d ranks", out->len ? " " : "", c->ranks);
+  if (!out->len) g_string_append(out, "any");
+}
+
+static void curve_points(MsTable *table, double n) {
+  if (isnan(n))
+    ms_table_cell(table, "unknown");
+  else
+    ms_table_cellf(table, "%.0f", n);
+}
+
+static void append_curves(GString *out, const MsHardware *hw) {
+  static const struct {
+    const char *title;
+    gboolean right;
+  } column[] = {{"curve", FALSE}, {"for", FALSE}, {"form", FALSE}, {"fitted", TRUE}, {"held back", TRUE}, {"median", TRUE}, {"p90", TRUE}, {"data", FALSE}, {"note", FALSE}};
+  char buf[MS_TEXT];
+  if (hw->num_curves == 0) {
+    g_string_append(out, "\nno fitted curves: every time is the data sheet times a default efficiency\n");
+    return;
+  }
+  MsTable *table = ms_table_new();
+  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i].title, column[i].right);
+  for (int i = 0; i < hw->num_curves; i++) {
+    const MsCurve *c = &hw->curves[i];
+    const MsProvenance *p = &c->provenance;
+    g_autoptr(GString) scope = g_string_new(NULL);
+    curve_scope(scope, c);
+    ms_table_cell(table, c->op);
+    ms_table_cell(table, scope->str);
+    ms_table_cellf(table, "%s%s", ms_curve_form_words[c->form], c->grid.dims ? " + grid" : "");
+    curve_points(table, p->n_fitted);
+    curve_points(table, p->n_held_back);
+    ms_table_cell(table, ms_text_percent(p->residual_median, buf));
+    ms_table_cell(table, ms_text_percent(p->residual_p90, buf));
+    ms_table_cell(table, p->data ? p->data : "unknown");
+    ms_table_cell(table, p->note ? p->note : "");
+  }
+  append_table(out, table);
+  if (hw->curves_from) g_string_append_printf(out, "curve shapes inherited from %s\n", hw->curves_from);
+}
+
+int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name) {
+  (void)verb;
+  GError *error = NULL;
+  g_autoptr(MsHardware) hw = ms_hardware_load(name, &error);
+  if (!hw) return ms_cli_fail(error);
+  if (show->json) {
+    print_fields_json(&ms_hardware_table, hw);
+    return 0;
+  }
+  GString *out = g_string_new(NULL);
+  g_autoptr(JsonObject) none = json_object_new();
+  JsonObject *sources = hw->sources && JSON_NODE_HOLDS_OBJECT(hw->sources) ? json_node_get_object(hw->sources) : none;
+  g_autofree char *fields = object_table(&ms_hardware_table, hw, TRUE, sources);
+  g_string_append(out, fields);
+  append_curves(out, hw);
+  ms_cli_print(g_string_free(out, FALSE));
+  return 0;
+}
+
+/* --- scenario --------------------------------------------------------------------------------------------------------------- */
+static void append_groups(GString *out, const MsLayout *layout) {
+  static const char *const column[] = {"ranks", "stride", "domains", "per domain", "nodes"};
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "group", FALSE);
+  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  for (int g = MS_GROUP_NONE + 1; g < MS_N_GROUPS; g++) {
+    const MsGroup *group = &layout->group[g];
+    if (group->size <= 1) continue;
+    const int value[] = {group->size, group->stride, group->domains, group->per_domain, group->nodes};
+    ms_table_cell(table, ms_group_words[g]);
+    for (guint i = 0; i < G_N_ELEMENTS(value); i++) ms_table_cellf(table, "%d", value[i]);
+  }
+  append_table(out, table);
+}
+
+static void append_chunks(GString *out, const MsLayout *layout) {
+  static const char *const column[] = {"chunk", "first layer", "layers", "dense", "MoE", "MTP"};
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "stage", TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  ms_table_column(table, "also", FALSE);
+  for (int s = 0; s < layout->pp; s++) {
+    for (int v = 0; v < layout->vpp; v++) {
+      const MsChunk *c = ms_layout_chunk(layout, s, v);
+      const int value[] = {s, v, c->first_layer, c->num_layers, c->num_dense, c->num_moe, c->num_mtp};
+      for (guint i = 0; i < G_N_ELEMENTS(value); i++) ms_table_cellf(table, "%d", value[i]);
+      ms_table_cellf(table, "%s%s%s", c->has_embedding ? "embedding" : "", c->has_embedding && c->has_loss ? ", " : "", c->has_loss ? "head and loss" : "");
+    }
+  }
+  append_table(out, table);
+  g_autofree char *text = ms_pipeline_layout_text(layout->chunks, layout->num_chunks);
+  g_string_append_printf(out, "pipeline layout %s\n", text);
+}
+
+int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
+  (void)verb;
+  GError *error = NULL;
+  g_autoptr(MsScenario) scenario = ms_scenario_load(name, &error);
+  if (!scenario) return ms_cli_fail(error);
+  g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, &error);
+  if (!layout) return ms_cli_fail(error);
+  if (show->json) {
+    MsJsonOut *out = ms_json_out_new(2);
+    ms_scenario_write(scenario, NULL, out);
+    ms_cli_print_json(out);
+    return 0;
+  }
+  GString *out = g_string_new(NULL);
+  char buf[MS_TEXT];
+  MsModelFlop flop = ms_model_flop_per_token(scenario->model, scenario->training.seq_length);
+  g_string_append_printf(out, "%s: %s on %d x %s\n", scenario->name, scenario->model->name, scenario->gpus, scenario->hardware->name);
+  g_string_append_printf(out, "attention grid tp %d x cp %d x dp %d x pp %d; expert grid etp %d x ep %d x edp %d x pp %d\n", layout->tp, layout->cp, layout->dp,
+                         layout->pp, layout->etp, layout->ep, layout->edp, layout->pp);
+  g_string_append_printf(out, "%d microbatches per replica and step, groups of %d; sequence parallelism %s; %sFLOP per token\n", layout->microbatches, layout->group_size,
+                         layout->sequence_parallel ? "on" : "off", ms_text_count(flop.total, buf));
+  append_groups(out, layout);
+  append_chunks(out, layout);
+  g_autofree char *training = object_table(&ms_training_table, &scenario->training, TRUE, NULL);
+  g_autofree char *options = object_table(&ms_options_table, &scenario->options, FALSE, NULL);
+  g_string_append_printf(out, "\n%s\noptions that differ from their default\n%s", training, options);
+  ms_cli_print(g_string_free(out, FALSE));
+  return 0;
+}

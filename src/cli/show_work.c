@@ -1,0 +1,203 @@
+#include "base/text.h"
+#include "cli/show.h"
+#include "report/report.h"
+
+/* A scenario with everything that stands between it and its operator list. */
+typedef struct {
+  MsScenario *scenario;
+  MsLayout *layout;
+  MsWork *work;
+} Lowered;
+
+static void lowered_clear(Lowered *l) {
+  ms_work_free(l->work);
+  ms_layout_free(l->layout);
+  ms_scenario_free(l->scenario);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Lowered, lowered_clear)
+
+static gboolean lower(const char *name, Lowered *l, GError **error) {
+  l->scenario = ms_scenario_load(name, error);
+  l->layout = l->scenario ? ms_layout_new_or_error(l->scenario, error) : NULL;
+  l->work = l->layout ? ms_work_new(l->scenario, l->layout, error) : NULL;
+  return l->work != NULL;
+}
+
+static MsSchedule *schedule_of(const Lowered *l, GError **error) {
+  char why[256] = "";
+  const MsScenario *s = l->scenario;
+  MsSchedule *schedule = ms_schedule_new(s->layout.schedule, l->layout->pp, l->layout->microbatches, l->layout->vpp, l->layout->group_size, s->options.ep_overlap,
+                                         why, sizeof why);
+  if (!schedule) ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
+  return schedule;
+}
+
+/* --- operators -------------------------------------------------------------------------------------------------------------- */
+static void shape_cell(MsTable *table, const MsOp *op) {
+  if (op->groups > 1 && op->k > 0)
+    ms_table_cellf(table, "%d x [%.6g %.6g %.6g]", op->groups, op->m, op->n, op->k);
+  else if (op->k > 0)
+    ms_table_cellf(table, "%.6g x %.6g x %.6g", op->m, op->n, op->k);
+  else if (op->m > 0)
+    ms_table_cellf(table, "%.6g x %.6g", op->m, op->n);
+  else
+    ms_table_cell(table, "");
+}
+
+static void figure_cell(MsTable *table, double value) {
+  if (value > 0)
+    ms_table_cellf(table, "%.4g", value);
+  else
+    ms_table_cell(table, "");
+}
+
+static void op_rows(MsTable *table, const MsOpList *list) {
+  for (int i = 0; i < list->n; i++) {
+    const MsOp *op = &list->op[i];
+    ms_table_cellf(table, "  %s", op->name);
+    ms_table_cell(table, ms_op_words[op->kind]);
+    ms_table_cell(table, ms_pass_words[op->pass]);
+    ms_table_cell(table, ms_stream_words[op->stream]);
+    shape_cell(table, op);
+    ms_table_cell(table, ms_odt_words[op->dtype]);
+    figure_cell(table, op->flop / 1e9);
+    figure_cell(table, (op->read_B + op->write_B) / 1e6);
+    figure_cell(table, op->message_B / 1e6);
+    ms_table_cell(table, op->group == MS_GROUP_NONE ? "" : ms_group_words[op->group]);
+    figure_cell(table, op->keep_B / 1e6);
+  }
+}
+
+static void append_ops(GString *out, const MsOpList *const *list, int n) {
+  static const char *const text[] = {"  row", "op", "pass", "stream", "shape", "type"};
+  MsTable *table = ms_table_new();
+  for (guint i = 0; i < G_N_ELEMENTS(text); i++) ms_table_column(table, text[i], FALSE);
+  ms_table_column(table, "GFLOP", TRUE);
+  ms_table_column(table, "HBM MB", TRUE);
+  ms_table_column(table, "message MB", TRUE);
+  ms_table_column(table, "group", FALSE);
+  ms_table_column(table, "keeps MB", TRUE);
+  for (int i = 0; i < n; i++) op_rows(table, list[i]);
+  g_autofree char *rows = ms_table_take(table);
+  g_string_append(out, rows);
+}
+
+static void write_ops(const char *key, const MsOpList *list, MsJsonOut *out) {
+  ms_json_out_array(out, key);
+  for (int i = 0; i < list->n; i++) {
+    const MsOp *op = &list->op[i];
+    ms_json_out_object(out, NULL);
+    ms_json_out_string(out, "name", op->name);
+    ms_json_out_string(out, "op", ms_op_words[op->kind]);
+    ms_json_out_string(out, "pass", ms_pass_words[op->pass]);
+    ms_json_out_string(out, "stream", ms_stream_words[op->stream]);
+    ms_json_out_string(out, "group", ms_group_words[op->group]);
+    ms_json_out_string(out, "dtype", ms_odt_words[op->dtype]);
+    ms_json_out_double(out, "m", op->m);
+    ms_json_out_double(out, "n", op->n);
+    ms_json_out_double(out, "k", op->k);
+    ms_json_out_int(out, "groups", op->groups);
+    ms_json_out_double(out, "flop", op->flop);
+    ms_json_out_double(out, "read_B", op->read_B);
+    ms_json_out_double(out, "write_B", op->write_B);
+    ms_json_out_double(out, "message_B", op->message_B);
+    ms_json_out_double(out, "keep_B", op->keep_B);
+    ms_json_out_double(out, "free_B", op->free_B);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+}
+
+static void ops_json(const MsWork *work) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_array(out, "pieces");
+  for (int i = 0; i < work->n_pieces; i++) {
+    const MsPiece *p = &work->pieces[i];
+    ms_json_out_object(out, NULL);
+    ms_json_out_string(out, "name", p->name);
+    ms_json_out_double(out, "params_dense", p->params_dense);
+    ms_json_out_double(out, "params_expert", p->params_expert);
+    ms_json_out_double(out, "kept_B", p->kept_B);
+    ms_json_out_double(out, "model_flop", p->model_flop);
+    write_ops("forward", &p->forward, out);
+    write_ops("backward", &p->backward, out);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+}
+
+static void append_piece(GString *out, const MsPiece *p) {
+  char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT];
+  g_string_append_printf(out, "%s: %s dense and %s expert parameters on a rank, keeps %s per microbatch\n", p->name, ms_text_count(p->params_dense, a),
+                         ms_text_count(p->params_expert, b), ms_text_bytes(p->kept_B, c));
+  append_ops(out, (const MsOpList *const[]){&p->forward, &p->backward}, 2);
+  g_string_append_c(out, '\n');
+}
+
+int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name) {
+  (void)verb;
+  GError *error = NULL;
+  g_auto(Lowered) l = {0};
+  if (!lower(name, &l, &error)) return ms_cli_fail(error);
+  if (show->json) {
+    ops_json(l.work);
+    return 0;
+  }
+  GString *out = g_string_new(NULL);
+  for (int i = 0; i < l.work->n_pieces; i++) append_piece(out, &l.work->pieces[i]);
+  MsStepOps step;
+  ms_work_step_ops(l.work, 0, &step);
+  g_string_append(out, "once per step, stage 0: before, parameter gather, gradient reduction, after\n");
+  append_ops(out, (const MsOpList *const[]){&step.before, &step.gather, &step.reduce, &step.after}, 4);
+  ms_step_ops_clear(&step);
+  ms_cli_print(g_string_free(out, FALSE));
+  return 0;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------------------ */
+static void append_kept(GString *out, const MsPiece *p) {
+  char buf[MS_TEXT];
+  if (p->n_kept == 0) return;
+  MsTable *table = ms_table_new();
+  g_autofree char *title = g_strdup_printf("%s keeps per microbatch", p->name);
+  ms_table_column(table, title, FALSE);
+  ms_table_column(table, "bytes", TRUE);
+  ms_table_column(table, "share", TRUE);
+  for (int i = 0; i < p->n_kept; i++) {
+    ms_table_cellf(table, "  %s", p->kept[i].name);
+    ms_table_cell(table, ms_text_bytes(p->kept[i].bytes_B, buf));
+    ms_table_cell(table, p->kept_B > 0 ? ms_text_percent(p->kept[i].bytes_B / p->kept_B, buf) : "");
+  }
+  ms_table_cell(table, "  sum");
+  ms_table_cell(table, ms_text_bytes(p->kept_B, buf));
+  ms_table_cell(table, "");
+  g_autofree char *text = ms_table_take(table);
+  g_string_append_printf(out, "\n%s", text);
+}
+
+int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name) {
+  (void)verb;
+  GError *error = NULL;
+  g_auto(Lowered) l = {0};
+  if (!lower(name, &l, &error)) return ms_cli_fail(error);
+  g_autoptr(MsSchedule) schedule = schedule_of(&l, &error);
+  if (!schedule) return ms_cli_fail(error);
+  g_autoptr(MsMemory) memory = ms_memory_new(l.work, schedule);
+  double capacity_B = l.scenario->hardware->hbm_B;
+  if (show->json) {
+    MsJsonOut *out = ms_json_out_new(0);
+    ms_memory_write(memory, capacity_B, NULL, out);
+    ms_cli_print_json(out);
+    return 0;
+  }
+  GString *out = g_string_new(NULL);
+  g_string_append_printf(out, "%s\n", l.scenario->name);
+  g_autofree char *table = ms_report_memory(memory, capacity_B, G_MAXINT);
+  g_string_append(out, table);
+  for (int i = 0; i < l.work->n_pieces; i++) append_kept(out, &l.work->pieces[i]);
+  ms_cli_print(g_string_free(out, FALSE));
+  return 0;
+}
