@@ -73,6 +73,7 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
 }
 
 static void start(MsBuild *b, MsOpList *list, MsPass pass, gboolean keeping) {
+  if (b->list) b->list->tip = b->tip; /* closes the list before */
   b->list = list;
   b->tip = b->join[0] = b->join[1] = -1;
   b->pass = pass;
@@ -92,13 +93,13 @@ static double list_peak_B(const MsOpList *list) {
 }
 
 void ms_piece_seal(MsBuild *b, MsPiece *piece) {
+  b->list->tip = b->tip;
   double kept = 0, freed = 0;
   for (int i = 0; i < piece->forward.n; i++) kept += piece->forward.op[i].keep_B;
   for (int i = 0; i < piece->backward.n; i++) freed += piece->backward.op[i].free_B;
   if (fabs(kept - freed) > 0.5) MS_BUG("%s keeps %.0f B and frees %.0f B", piece->name, kept, freed);
   piece->forward_transient_B = MAX(0, list_peak_B(&piece->forward) - piece->kept_B);
   piece->backward_transient_B = list_peak_B(&piece->backward);
-  (void)b;
 }
 
 static double tokens_of_model_replica(const MsBuild *b) { /* tokens of one microbatch: all CP ranks together */
@@ -147,6 +148,7 @@ static double layer_kept_B(const MsBuild *b, int layer, gboolean moe) {
   MsPiece scratch = {0};
   MsBuild copy = *b;
   copy.piece = &scratch;
+  copy.list = NULL;
   start(&copy, &scratch.forward, MS_PASS_FORWARD, TRUE);
   layer_forward_rows(&copy, layer, moe);
   double kept = scratch.kept_B;

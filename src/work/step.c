@@ -140,10 +140,12 @@ void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out) {
   MsStageParams p = ms_work_stage_params(work, stage);
   list_to(&s, &out->before);
   zero_rows(&s, &p);
+  out->before.tip = s.b.tip;
   if (s.o->overlap_grad_reduce) per_chunk(&s, stage, &out->reduce, &out->reduce_chunk, TRUE);
   if (s.o->overlap_param_gather) per_chunk(&s, stage, &out->gather, &out->gather_chunk, FALSE);
   list_to(&s, &out->after);
   after_rows(&s, stage, &p);
+  out->after.tip = s.b.tip;
 }
 
 void ms_step_ops_clear(MsStepOps *ops) {

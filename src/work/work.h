@@ -74,6 +74,7 @@ typedef struct MsOp {
 typedef struct {
   MsOp *op;
   int n, capacity;
+  int tip; /* last row of the dependency chain: what follows the list waits for it; -1 when empty */
 } MsOpList;
 
 typedef struct { /* a tensor that forward keeps for backward; sums equal the keep_B of the rows */

@@ -1,0 +1,101 @@
+/* src/sim/account.c - where the time of a stage went.
+ *
+ * On the compute stream of a stage every moment of the step is either busy or a gap before the next compute task. A gap is given to what the task
+ * waited for, walking back along the tasks that decided its start: communication on this device is exposed, a message from another stage is exposed
+ * pipeline communication while it travels and bubble before, the host is host. The parts of a stage add up to the step exactly. */
+#include "sim/lower.h"
+#include "base/units.h"
+#include <string.h>
+
+MsCommClass ms_comm_class(const MsOp *op) {
+  switch ((MsGroupKind)op->group) {
+  case MS_GROUP_TP: return MS_COMM_TP;
+  case MS_GROUP_CP: return MS_COMM_CP;
+  case MS_GROUP_EP:
+  case MS_GROUP_TP_EP: return MS_COMM_EP;
+  case MS_GROUP_ETP: return MS_COMM_ETP;
+  case MS_GROUP_PP: return MS_COMM_PP;
+  case MS_GROUP_EDP: return MS_COMM_EDP;
+  case MS_GROUP_NONE: return MS_COMM_OFFLOAD;
+  default: return MS_COMM_DP;
+  }
+}
+
+typedef struct {
+  const MsGraph *graph;
+  const MsTrajectory *t;
+  const MsOp *const *tag_op;
+  MsTimeParts *stage;
+} Account;
+
+static double seconds(MsTime ps) { return (double)ps / MS_PS_PER_S; }
+
+static gboolean is_comm(const Account *a, const MsTask *task) {
+  const MsOp *op = a->tag_op[task->tag];
+  return op && ms_op_families[op->kind] == MS_FAMILY_COMM;
+}
+
+static void expose(Account *a, int stage, const MsTask *task, MsTime span) {
+  MsTimeParts *p = &a->stage[stage];
+  p->exposed_comm_s += seconds(span);
+  p->comm_exposed_s[ms_comm_class(a->tag_op[task->tag])] += seconds(span);
+}
+
+/* The gap [from, to) on `stage` before `task` (or before the end of the step when task is NONE and `bound` decided it). */
+static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 bound) {
+  while (to > from) {
+    if (bound == -1) {
+      a->stage[stage].host_s += seconds(to - from);
+      return;
+    }
+    if (bound < 0) break;
+    const MsTask *task = ms_graph_task(a->graph, (guint32)bound);
+    gboolean here = (int)task->device == stage;
+    gboolean comm = is_comm(a, task);
+    MsTime start = MAX(from, a->t->start[bound]);
+    if (!here && !comm) break;                                   /* another stage computes: bubble */
+    if (comm) expose(a, stage, task, to - start);
+    else if (a->tag_op[task->tag]) a->stage[stage].bubble_s += seconds(to - start); /* cannot happen on one compute stream; keep the sum exact */
+    to = start;
+    bound = a->t->bound_by[bound];
+    if (!here) break;                                            /* before the message left, the other stage was busy or idle: bubble */
+  }
+  if (to > from) a->stage[stage].bubble_s += seconds(to - from);
+}
+
+static void busy(Account *a, int stage, const MsTask *task, MsTime span) {
+  const MsOp *op = a->tag_op[task->tag];
+  MsTimeParts *p = &a->stage[stage];
+  if (op->pass == MS_PASS_OPTIMIZER) {
+    p->optimizer_s += seconds(span);
+    return;
+  }
+  p->compute_s += seconds(span);
+  int family = ms_op_families[op->kind];
+  if (family <= MS_FAMILY_MEMORY) p->family_s[family] += seconds(span);
+}
+
+void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t, const MsOp *const *tag_op, MsTimeParts *stage) {
+  int stages = program->layout->pp;
+  Account a = {.graph = graph, .t = t, .tag_op = tag_op, .stage = stage};
+  memset(stage, 0, (size_t)stages * sizeof *stage);
+  g_autofree MsTime *cursor = g_new0(MsTime, stages);
+  g_autofree gint32 *latest = g_new(gint32, stages); /* task of the device that ends last */
+  for (int s = 0; s < stages; s++) latest[s] = -2;
+  for (guint32 i = 0; i < t->n; i++) {
+    const MsTask *task = ms_graph_task(graph, i);
+    int s = (int)task->device;
+    if (latest[s] < 0 || t->end[i] > t->end[latest[s]]) latest[s] = (gint32)i;
+    const MsOp *op = tag_op[task->tag];
+    if (op && is_comm(&a, task)) stage[s].comm_total_s[ms_comm_class(op)] += seconds(t->end[i] - t->start[i]);
+    if (task->stream != MS_STREAM_COMPUTE) continue;
+    if (t->start[i] > cursor[s]) attribute(&a, s, cursor[s], t->start[i], t->bound_by[i]);
+    busy(&a, s, task, t->end[i] - t->start[i]);
+    cursor[s] = t->end[i];
+  }
+  for (int s = 0; s < stages; s++) { /* after the last compute task: what still runs here, then waiting for other stages */
+    MsTime own_end = latest[s] >= 0 ? MAX(cursor[s], t->end[latest[s]]) : 0;
+    if (own_end > cursor[s]) attribute(&a, s, cursor[s], own_end, latest[s]);
+    stage[s].bubble_s += seconds(t->makespan - own_end);
+  }
+}

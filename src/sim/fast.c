@@ -1,0 +1,223 @@
+/* src/sim/fast.c - the schedule with whole chunks as tasks.
+ *
+ * Each distinct chunk is simulated alone, several times after one another, with every row, sharing and host launch; the step between repetitions is its
+ * duration in steady state. The slots, messages and the step's own rows then go through the engine as in `full`. */
+#include "sim/lower.h"
+#include "base/err.h"
+#include "base/units.h"
+#include <string.h>
+
+typedef struct { MsTime forward, backward; MsTimeParts f, b; } ChunkTime;
+
+/* Duration and parts of one repetition in steady state: between the last computes of repetitions 2 and 4. */
+static MsTime steady(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind, const MsOp *const *tag_op, MsTimeParts *parts, guint64 *events) {
+  MsTime makespan[2];
+  MsTimeParts part[2];
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(MsGraph) graph = ms_lower_chunk(p, chunk, kind, NULL, i == 0 ? 2 : 4);
+    g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+    makespan[i] = t->makespan;
+    MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
+    ms_account(p, graph, t, tag_op, all);
+    part[i] = all[0];
+    g_free(all);
+    *events += t->events;
+  }
+  double *a = (double *)&part[0], *b = (double *)&part[1], *out = (double *)parts;
+  for (size_t i = 0; i < sizeof *parts / sizeof(double); i++) out[i] = (b[i] - a[i]) / 2;
+  return (makespan[1] - makespan[0]) / 2;
+}
+
+static void add_parts(MsTimeParts *to, const MsTimeParts *from, double times) {
+  const double *f = (const double *)from;
+  double *t = (double *)to;
+  for (size_t i = 0; i < sizeof *to / sizeof(double); i++) t[i] += times * f[i];
+}
+
+static gboolean same_chunk(const MsProgram *p, const MsChunk *a, const MsChunk *b) {
+  int n = ms_work_chunk_length(a);
+  if (n != ms_work_chunk_length(b)) return FALSE;
+  for (int i = 0; i < n; i++)
+    if (ms_work_chunk_piece(p->work, a, i) != ms_work_chunk_piece(p->work, b, i)) return FALSE;
+  return TRUE;
+}
+
+/* The costed lists of the step are kept; every chunk becomes one row of one list. */
+typedef struct {
+  const MsProgram *p;
+  const MsSchedule *s;
+  ChunkTime *chunk; /* [num_chunks] chunk * pp + stage */
+  MsTime *f_end, *b_end;
+} Fast;
+
+static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *stream) {
+  MsTime last = at;
+  for (int i = from; i < to; i++) {
+    const MsOp *op = &c->list->op[i];
+    stream[op->stream] = MAX(stream[op->stream], op->stream == MS_STREAM_COMPUTE ? last : at) + c->duration[i];
+    last = MAX(last, stream[op->stream]);
+  }
+  return last;
+}
+
+static MsTime slot_time(const Fast *f, int stage, const MsSlot *slot, MsTime ready) {
+  const ChunkTime *c = &f->chunk[slot->chunk * f->p->layout->pp + stage];
+  return ready + (slot->kind == MS_SLOT_F ? c->forward : c->backward);
+}
+
+static MsTime *cell(const Fast *f, MsTime *table, int stage, int chunk, int mb) {
+  return &table[(size_t)ms_virtual_stage(f->s, stage, chunk) * (size_t)f->s->microbatches + (size_t)mb];
+}
+
+/* End of the task that brings a slot's input, or -1 when it has not run yet. */
+static MsTime input_end(const Fast *f, int stage, const MsSlot *slot, MsTime message) {
+  int v = ms_virtual_stage(f->s, stage, slot->chunk), last = f->s->stages * f->s->chunks - 1, owner, chunk;
+  gboolean back = slot->kind == MS_SLOT_B;
+  if (!back && v == 0) return 0;
+  if (back && v == last) return *cell(f, f->f_end, stage, slot->chunk, slot->mb);
+  ms_virtual_owner(f->s, back ? v + 1 : v - 1, &owner, &chunk);
+  MsTime end = *cell(f, back ? f->b_end : f->f_end, owner, chunk, slot->mb);
+  return end < 0 ? -1 : end + (owner == stage ? 0 : message);
+}
+
+static MsTime run_slots(const Fast *f, MsTime *done, MsTimeParts *stage) {
+  int p = f->s->stages;
+  MsTime message = ms_time_of(f->p->p2p.time_s);
+  g_autofree int *next = g_new0(int, p);
+  gboolean moved = TRUE;
+  while (moved) {
+    moved = FALSE;
+    for (int s = 0; s < p; s++)
+      while (next[s] < f->s->n[s]) {
+        const MsSlot *slot = &f->s->slot[s][next[s]];
+        if (slot->kind != MS_SLOT_F && slot->kind != MS_SLOT_B) MS_BUG("slot kind %d reached fast", slot->kind);
+        MsTime in = input_end(f, s, slot, message);
+        if (in < 0) break;
+        MsTime begin = MAX(done[s], in), end = slot_time(f, s, slot, begin);
+        const ChunkTime *c = &f->chunk[slot->chunk * p + s];
+        add_parts(&stage[s], slot->kind == MS_SLOT_F ? &c->f : &c->b, 1);
+        stage[s].bubble_s += (double)(begin - done[s]) / MS_PS_PER_S;
+        *cell(f, slot->kind == MS_SLOT_F ? f->f_end : f->b_end, s, slot->chunk, slot->mb) = end;
+        done[s] = end;
+        int v = ms_virtual_stage(f->s, s, slot->chunk), last = p * f->s->chunks - 1;
+        gboolean sends = slot->kind == MS_SLOT_F ? v < last : v > 0;
+        if (f->p->p2p_blocks && sends && p > 1) {
+          done[s] += message;
+          stage[s].exposed_comm_s += (double)message / MS_PS_PER_S;
+          stage[s].comm_exposed_s[MS_COMM_PP] += (double)message / MS_PS_PER_S;
+        }
+        if (sends && p > 1) stage[s].comm_total_s[MS_COMM_PP] += (double)message / MS_PS_PER_S;
+        next[s]++;
+        moved = TRUE;
+      }
+  }
+  MsTime all = 0;
+  for (int s = 0; s < p; s++) all = MAX(all, done[s]);
+  return all;
+}
+
+static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events) {
+  const MsLayout *l = f->p->layout;
+  for (int i = 0; i < l->num_chunks; i++) {
+    int same = -1;
+    for (int j = 0; j < i && same < 0; j++)
+      if (same_chunk(f->p, &l->chunks[i], &l->chunks[j])) same = j;
+    if (same >= 0) {
+      f->chunk[i] = f->chunk[same];
+      continue;
+    }
+    ChunkTime *c = &f->chunk[i];
+    c->forward = steady(f->p, &l->chunks[i], MS_SLOT_F, tag_op, &c->f, events);
+    c->backward = steady(f->p, &l->chunks[i], MS_SLOT_B, tag_op, &c->b, events);
+  }
+}
+
+static int crossing(const MsOpList *list) {
+  for (int i = 0; i < list->n; i++)
+    if (list->op[i].flags & MS_OPF_SYNC) return i + 1;
+  return list->n;
+}
+
+static void step_parts(const MsCosted *c, MsTimeParts *part) {
+  for (int i = 0; i < c->list->n; i++) {
+    const MsOp *op = &c->list->op[i];
+    double s = (double)c->duration[i] / MS_PS_PER_S;
+    if (op->stream == MS_STREAM_COMPUTE) part->optimizer_s += s;
+    else {
+      part->comm_total_s[ms_comm_class(op)] += s;
+    }
+  }
+}
+
+MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts *stage, guint64 *events) {
+  const MsLayout *l = p->layout;
+  size_t cells = (size_t)l->num_chunks * (size_t)schedule->microbatches;
+  Fast f = {.p = p, .s = schedule, .chunk = g_new0(ChunkTime, l->num_chunks), .f_end = g_new(MsTime, cells), .b_end = g_new(MsTime, cells)};
+  for (size_t i = 0; i < cells; i++) f.f_end[i] = f.b_end[i] = -1;
+  g_autofree const MsOp **tag_op = g_new0(const MsOp *, p->n_tags);
+  for (int i = 0; i < p->work->n_pieces; i++) {
+    for (int j = 0; j < p->piece[i].forward.list->n; j++) tag_op[p->piece[i].forward.tag + (guint32)j] = &p->piece[i].forward.list->op[j];
+    for (int j = 0; j < p->piece[i].backward.list->n; j++) tag_op[p->piece[i].backward.tag + (guint32)j] = &p->piece[i].backward.list->op[j];
+  }
+  memset(stage, 0, (size_t)l->pp * sizeof *stage);
+  costs_of_chunks(&f, tag_op, events);
+  g_autofree MsTime *done = g_new0(MsTime, l->pp);
+  for (int s = 0; s < l->pp; s++) {
+    MsTime stream[MS_N_STREAMS] = {0};
+    MsTime ready = list_end(&p->step[s].before, 0, p->step[s].before.list->n, 0, stream);
+    memset(stream, 0, sizeof stream);
+    MsTime gather = 0; /* parameters of the first chunk are awaited; later ones hide behind it */
+    const MsCosted *g = &p->step[s].gather;
+    int n = 0;
+    while (n < g->list->n && p->step[s].ops.gather_chunk[n] == 0) n++;
+    gather = list_end(g, 0, n, 0, stream);
+    step_parts(&p->step[s].before, &stage[s]);
+    if (gather > ready) {
+      stage[s].exposed_comm_s += (double)(gather - ready) / MS_PS_PER_S;
+      stage[s].comm_exposed_s[MS_COMM_DP] += (double)(gather - ready) / MS_PS_PER_S;
+    }
+    done[s] = MAX(ready, gather);
+    step_parts(g, &stage[s]);
+  }
+  run_slots(&f, done, stage);
+  MsTime meet = 0, end = 0;
+  g_autofree MsTime *came = g_new0(MsTime, l->pp);
+  for (int s = 0; s < l->pp; s++) { /* reductions of the last chunk are exposed, earlier chunks' hide behind the backward that follows */
+    MsTime stream[MS_N_STREAMS] = {0};
+    const MsCosted *r = &p->step[s].reduce;
+    MsTime at = done[s];
+    int from = 0;
+    for (int i = 0; i < r->list->n; i++)
+      if (p->step[s].ops.reduce_chunk[i] == 0) { from = 0; break; }
+    int to = from;
+    while (to < r->list->n && p->step[s].ops.reduce_chunk[to] == 0) to++;
+    for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
+    at = list_end(r, from, to, at, stream);
+    step_parts(r, &stage[s]);
+    const MsCosted *a = &p->step[s].after;
+    int cross = crossing(a->list);
+    for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
+    at = list_end(a, 0, cross, at, stream);
+    step_parts(a, &stage[s]);
+    came[s] = at;
+    meet = MAX(meet, at);
+  }
+  for (int s = 0; s < l->pp; s++) {
+    MsTime stream[MS_N_STREAMS];
+    for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = meet;
+    const MsCosted *a = &p->step[s].after;
+    MsTime at = list_end(a, crossing(a->list), a->list->n, meet, stream);
+    came[s] = at;
+    end = MAX(end, at);
+  }
+  for (int s = 0; s < l->pp; s++) { /* what is not in another part waited for other stages */
+    MsTimeParts *t = &stage[s];
+    double total = (double)end / MS_PS_PER_S, known = t->compute_s + t->exposed_comm_s + t->host_s + t->optimizer_s;
+    t->bubble_s = MAX(0, total - known);
+    double sum = known + t->bubble_s;
+    if (sum > total) t->other_s = total - sum; /* overlapped optimizer rows */
+  }
+  *events += (guint64)schedule->n[0] * (guint64)l->pp;
+  g_free(f.chunk), g_free(f.f_end), g_free(f.b_end);
+  return end;
+}

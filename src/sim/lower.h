@@ -1,0 +1,65 @@
+/* src/sim/lower.h - internal to sim/: rows with their costs, and the step as a graph of tasks.
+ *
+ * A costed list is an operator list with every row's duration, resources and host launch in engine units. Each row has a tag, unique over the
+ * whole step program, so that a task of the graph leads back to its row. */
+#ifndef MS_SIM_LOWER_H
+#define MS_SIM_LOWER_H
+
+#include "cost/cost.h"
+#include "sim/simulate.h"
+
+typedef struct {
+  const MsOpList *list;
+  MsTime *duration, *launch; /* [n] */
+  guint16 *sms;
+  guint8 *use;
+  guint32 tag;      /* of row 0 */
+  MsTime shortest;  /* from the start of the list to the end of its last compute row, alone on the machine: a lower bound of it in any run */
+  MsTime compute;   /* sum of compute rows */
+} MsCosted;
+
+typedef struct {
+  MsCosted forward, backward;
+} MsCostedPiece;
+
+typedef struct {
+  MsStepOps ops;
+  MsCosted before, reduce, gather, after;
+} MsCostedStep;
+
+typedef struct { /* everything a step needs, costed; borrows scenario, layout, work, cost */
+  const MsScenario *scenario;
+  const MsLayout *layout;
+  const MsWork *work;
+  const MsCost *cost;
+  MsCostedPiece *piece; /* [work->n_pieces] */
+  MsCostedStep *step;   /* [pp] */
+  MsOp p2p_op;          /* the message between virtual stages */
+  MsOpCost p2p;
+  guint32 p2p_tag, n_tags;
+  gboolean p2p_blocks;  /* non-interleaved: sends are waited for (communication.md 6) */
+} MsProgram;
+
+MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);
+void ms_program_free(MsProgram *program);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsProgram, ms_program_free)
+
+MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
+
+/* Tasks that the full step would have. */
+double ms_program_tasks(const MsProgram *program, const MsSchedule *schedule);
+/* The whole step. slot_task/slot_base as in MsDetail (may be NULL). */
+MsGraph *ms_lower_full(const MsProgram *program, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base);
+/* One slot of one chunk, `repeat` times after one another, alone on one device. */
+MsGraph *ms_lower_chunk(const MsProgram *program, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, int repeat);
+
+/* Time parts of each stage from a simulated full step. */
+void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory, const MsOp *const *tag_op, MsTimeParts *stage);
+MsCommClass ms_comm_class(const MsOp *op);
+
+/* bound: a lower bound of the step, picoseconds. `schedule` only for its kind of ends: NULL means 1F1B or interleaved. */
+MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts *stage);
+/* fast: the schedule with chunk durations. */
+MsTime ms_fast_step(const MsProgram *program, const MsSchedule *schedule, MsTimeParts *stage, guint64 *events);
+
+#endif

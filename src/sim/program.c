@@ -1,0 +1,141 @@
+/* src/sim/program.c - costing every distinct row once. */
+#include "sim/lower.h"
+#include "base/units.h"
+#include <math.h>
+#include <string.h>
+
+MsTime ms_time_of(double time_s) {
+  double ps = time_s * MS_PS_PER_S;
+  if (!(ps > 0)) return 0;
+  return ps > 4e18 ? (MsTime)4e18 : (MsTime)(ps + 0.5);
+}
+
+/* Modules that a graph scope captures (precision_and_overheads.md 6). */
+static gboolean captured(const MsOptions *o, const MsOp *op) {
+  guint32 scope = o->cuda_graph_scope;
+  if (scope & MS_CG_FULL_ITERATION) return op->module != MS_MODULE_STEP;
+  switch ((MsModule)op->module) {
+  case MS_MODULE_ATTN: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0;
+  case MS_MODULE_MLP: return (scope & (MS_CG_MLP | MS_CG_LAYER)) != 0;
+  case MS_MODULE_ROUTER: return (scope & (MS_CG_MOE_ROUTER | MS_CG_MOE | MS_CG_LAYER)) != 0;
+  case MS_MODULE_SHARED:
+    return (scope & (MS_CG_MOE | MS_CG_LAYER)) != 0 ||
+           ((scope & MS_CG_MOE_ROUTER) && o->cuda_graph_shared_experts && !o->moe_shared_expert_overlap);
+  case MS_MODULE_PREPROCESS: return (scope & (MS_CG_MOE_PREPROCESS | MS_CG_MOE | MS_CG_LAYER)) != 0;
+  case MS_MODULE_MOE: return (scope & (MS_CG_MOE | MS_CG_LAYER)) != 0;
+  default: return FALSE;
+  }
+}
+
+static guint8 use_of(const MsOp *op, const MsOpCost *cost) {
+  if (ms_op_families[op->kind] != MS_FAMILY_COMM) return MS_USE_COMPUTE;
+  if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return MS_USE_HOSTLINK;
+  return cost->level == 0 ? MS_USE_LINK0 : MS_USE_LINK1;
+}
+
+/* Longest path to the last compute row with every stream free at the start. */
+static MsTime shortest(const MsCosted *c) {
+  int n = c->list->n;
+  g_autofree MsTime *end = g_new(MsTime, MAX(n, 1));
+  MsTime stream[MS_N_STREAMS] = {0}, last = 0;
+  for (int i = 0; i < n; i++) {
+    const MsOp *op = &c->list->op[i];
+    MsTime start = stream[op->stream];
+    for (int j = 0; j < 3; j++)
+      if (op->wait[j] >= 0) start = MAX(start, end[op->wait[j]]);
+    end[i] = stream[op->stream] = start + c->duration[i];
+    if (op->stream == MS_STREAM_COMPUTE) last = end[i];
+  }
+  return last;
+}
+
+static void cost_list(MsCosted *c, const MsProgram *p, const MsOpList *list, guint32 *tag) {
+  const MsHardware *hw = p->scenario->hardware;
+  int n = list->n;
+  c->list = list;
+  c->tag = *tag;
+  *tag += (guint32)n;
+  c->duration = g_new(MsTime, MAX(n, 1));
+  c->launch = g_new(MsTime, MAX(n, 1));
+  c->sms = g_new(guint16, MAX(n, 1));
+  c->use = g_new(guint8, MAX(n, 1));
+  gboolean in_graph = FALSE, sync = FALSE;
+  for (int i = 0; i < n; i++) {
+    const MsOp *op = &list->op[i];
+    MsOpCost cost = ms_cost_op(p->cost, op);
+    c->duration[i] = ms_time_of(cost.time_s);
+    c->sms[i] = hw->sm_count > 0 ? cost.sms : 0;
+    c->use[i] = use_of(op, &cost);
+    if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
+    gboolean graph = hw->cuda_graphs && captured(&p->scenario->options, op);
+    double launch_s = graph ? (in_graph ? 0 : hw->graph_launch_s) : op->kernels * hw->kernel_launch_s;
+    if (p->scenario->options.cuda_graph_scope & MS_CG_FULL_ITERATION && graph) launch_s = 0;
+    if (sync) launch_s += hw->sync_s;
+    c->launch[i] = ms_time_of(launch_s);
+    in_graph = graph;
+    sync = (op->flags & MS_OPF_SYNC) != 0;
+  }
+  c->shortest = shortest(c);
+}
+
+static void costed_clear(MsCosted *c) {
+  g_free(c->duration);
+  g_free(c->launch);
+  g_free(c->sms);
+  g_free(c->use);
+}
+
+static void p2p_row(MsProgram *p) {
+  MsOp *op = &p->p2p_op;
+  op->name = "pipeline";
+  op->kind = MS_OP_P2P;
+  op->stream = MS_STREAM_PP_SEND;
+  op->group = MS_GROUP_PP;
+  op->dtype = MS_ODT_BF16;
+  op->kernels = 2;
+  op->groups = op->kv_groups = 1;
+  op->wait[0] = op->wait[1] = op->wait[2] = -1;
+  op->message_B = 2 * p->work->rows_sp * p->scenario->model->hidden_size;
+  p->p2p = ms_cost_op(p->cost, op);
+}
+
+MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
+  MsProgram *p = g_new0(MsProgram, 1);
+  p->scenario = work->scenario;
+  p->layout = work->layout;
+  p->work = work;
+  p->cost = cost;
+  guint32 tag = 0;
+  p->piece = g_new0(MsCostedPiece, work->n_pieces);
+  for (int i = 0; i < work->n_pieces; i++) {
+    cost_list(&p->piece[i].forward, p, &work->pieces[i].forward, &tag);
+    cost_list(&p->piece[i].backward, p, &work->pieces[i].backward, &tag);
+  }
+  p->step = g_new0(MsCostedStep, p->layout->pp);
+  for (int i = 0; i < p->layout->pp; i++) {
+    MsCostedStep *s = &p->step[i];
+    ms_work_step_ops(work, i, &s->ops);
+    cost_list(&s->before, p, &s->ops.before, &tag);
+    cost_list(&s->reduce, p, &s->ops.reduce, &tag);
+    cost_list(&s->gather, p, &s->ops.gather, &tag);
+    cost_list(&s->after, p, &s->ops.after, &tag);
+  }
+  p2p_row(p);
+  p->p2p_tag = tag++;
+  p->n_tags = tag;
+  p->p2p_blocks = p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm;
+  return p;
+}
+
+void ms_program_free(MsProgram *p) {
+  if (!p) return;
+  for (int i = 0; i < p->work->n_pieces; i++) costed_clear(&p->piece[i].forward), costed_clear(&p->piece[i].backward);
+  for (int i = 0; i < p->layout->pp; i++) {
+    MsCostedStep *s = &p->step[i];
+    costed_clear(&s->before), costed_clear(&s->reduce), costed_clear(&s->gather), costed_clear(&s->after);
+    ms_step_ops_clear(&s->ops);
+  }
+  g_free(p->piece);
+  g_free(p->step);
+  g_free(p);
+}

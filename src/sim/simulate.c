@@ -1,0 +1,272 @@
+/* src/sim/simulate.c - one scenario, one prediction. */
+#include "sim/simulate.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "sim/lower.h"
+#include <math.h>
+#include <string.h>
+
+#define MAX_TASKS 6e7 /* of one `full` step: about 4 GB */
+
+typedef struct {
+  MsLayout *layout;
+  MsWork *work;
+  MsCost *cost;
+  MsProgram *program;
+  MsSchedule *schedule;
+  const MsOp **tag_op;
+  const char **tag_name;
+} Parts;
+
+static void parts_clear(Parts *p) {
+  g_free(p->tag_op);
+  g_free(p->tag_name);
+  ms_schedule_free(p->schedule);
+  ms_program_free(p->program);
+  ms_cost_free(p->cost);
+  ms_work_free(p->work);
+  ms_layout_free(p->layout);
+}
+
+static void tag_list(Parts *p, const MsCosted *c) {
+  for (int i = 0; i < c->list->n; i++) {
+    p->tag_op[c->tag + (guint32)i] = &c->list->op[i];
+    p->tag_name[c->tag + (guint32)i] = c->list->op[i].name;
+  }
+}
+
+static void tag_rows(Parts *p) {
+  p->tag_op = g_new0(const MsOp *, p->program->n_tags);
+  p->tag_name = g_new0(const char *, p->program->n_tags);
+  for (int i = 0; i < p->work->n_pieces; i++) {
+    tag_list(p, &p->program->piece[i].forward);
+    tag_list(p, &p->program->piece[i].backward);
+  }
+  for (int i = 0; i < p->layout->pp; i++) {
+    const MsCostedStep *s = &p->program->step[i];
+    tag_list(p, &s->before), tag_list(p, &s->reduce), tag_list(p, &s->gather), tag_list(p, &s->after);
+  }
+  p->tag_op[p->program->p2p_tag] = &p->program->p2p_op;
+  p->tag_name[p->program->p2p_tag] = p->program->p2p_op.name;
+}
+
+static gboolean prepare(Parts *p, const MsScenario *s, GError **error) {
+  char why[192];
+  if (!ms_supported(s, error)) return FALSE;
+  if (!(p->layout = ms_layout_new_or_error(s, error))) return FALSE;
+  if (!(p->work = ms_work_new(s, p->layout, error))) return FALSE;
+  if (!(p->cost = ms_cost_new(s, p->layout, error))) return FALSE;
+  p->schedule = ms_schedule_new((int)s->layout.schedule, p->layout->pp, p->layout->microbatches, p->layout->vpp, p->layout->group_size,
+                                s->options.ep_overlap, why, sizeof why);
+  if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
+  p->program = ms_program_new(p->work, p->cost);
+  tag_rows(p);
+  return TRUE;
+}
+
+/* --- the step at each fidelity --- */
+
+static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
+  double tasks = ms_program_tasks(p->program, p->schedule);
+  if (tasks > MAX_TASKS)
+    return ms_input_error(error, p->work->scenario->file, 0, "", "full fidelity would need %.0f million operators (at most %.0f); use --fidelity fast",
+                          tasks / 1e6, MAX_TASKS / 1e6);
+  guint32 *base = NULL, *slots = NULL;
+  if (detail) {
+    base = g_new(guint32, p->layout->pp + 1);
+    base[0] = 0;
+    for (int i = 0; i < p->layout->pp; i++) base[i + 1] = base[i] + (guint32)p->schedule->n[i] + 1;
+    slots = g_new0(guint32, base[p->layout->pp]);
+  }
+  MsGraph *graph = ms_lower_full(p->program, p->schedule, slots, base);
+  MsTrajectory *t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+  ms_account(p->program, graph, t, p->tag_op, r->stage_time);
+  *step = t->makespan;
+  r->events = t->events;
+  if (detail) {
+    detail->graph = graph, detail->trajectory = t, detail->slot_task = slots, detail->slot_base = base;
+  } else {
+    ms_trajectory_free(t);
+    ms_graph_free(graph);
+  }
+  return TRUE;
+}
+
+static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
+  MsTime lower = ms_bound_step(p->program, p->work->scenario->layout.schedule, r->stage_time);
+  r->step_time_lower_s = (double)lower / MS_PS_PER_S;
+  *step = lower;
+  if (r->fidelity == MS_FIDELITY_FAST) *step = ms_fast_step(p->program, p->schedule, r->stage_time, &r->events);
+  if (r->fidelity == MS_FIDELITY_FULL) return full_step(p, r, step, detail, error);
+  return TRUE;
+}
+
+/* --- summing up --- */
+
+static void mean_parts(MsResult *r) {
+  double *mean = (double *)&r->time;
+  for (int s = 0; s < r->stages; s++) {
+    const double *part = (const double *)&r->stage_time[s];
+    for (size_t i = 0; i < sizeof(MsTimeParts) / sizeof(double); i++) mean[i] += part[i] / r->stages;
+  }
+}
+
+static void add_origin(MsResult *r, const MsOp *op, const MsOpCost *cost, double times) {
+  const char *word = cost->curve ? cost->curve->op : ms_op_words[op->kind];
+  for (int i = 0; i < r->n_origins; i++)
+    if (r->origins[i].curve == cost->curve && !strcmp(r->origins[i].op, word)) {
+      r->origins[i].time_s += times * cost->time_s;
+      return;
+    }
+  r->origins = g_renew(MsOrigin, r->origins, r->n_origins + 1);
+  MsOrigin *o = &r->origins[r->n_origins++];
+  memset(o, 0, sizeof *o);
+  o->curve = cost->curve;
+  g_strlcpy(o->op, word, sizeof o->op);
+  o->time_s = times * cost->time_s;
+}
+
+static void origins_of_list(MsResult *r, const Parts *p, const MsOpList *list, double times, double *weighted, double *total) {
+  for (int i = 0; i < list->n; i++) {
+    MsOpCost cost = ms_cost_op(p->cost, &list->op[i]);
+    add_origin(r, &list->op[i], &cost, times);
+    *weighted += times * cost.time_s * cost.band;
+    *total += times * cost.time_s;
+  }
+}
+
+static int by_time(const void *a, const void *b) {
+  double x = ((const MsOrigin *)a)->time_s, y = ((const MsOrigin *)b)->time_s;
+  return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Which curves decided the time of the stage that computes longest, and the time-weighted residual of those curves. */
+static void origins(MsResult *r, const Parts *p) {
+  int slowest = 0;
+  for (int s = 1; s < r->stages; s++)
+    if (r->stage_time[s].compute_s > r->stage_time[slowest].compute_s) slowest = s;
+  double weighted = 0, total = 0;
+  g_autofree double *times = g_new0(double, p->work->n_pieces);
+  for (int c = 0; c < p->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(p->layout, slowest, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++) times[ms_work_chunk_piece(p->work, chunk, i)] += p->layout->microbatches;
+  }
+  for (int i = 0; i < p->work->n_pieces; i++) {
+    if (times[i] == 0) continue;
+    origins_of_list(r, p, &p->work->pieces[i].forward, times[i], &weighted, &total);
+    origins_of_list(r, p, &p->work->pieces[i].backward, times[i], &weighted, &total);
+  }
+  origins_of_list(r, p, &p->program->step[slowest].ops.after, 1, &weighted, &total);
+  r->band = total > 0 ? weighted / total : 0;
+  qsort(r->origins, (size_t)r->n_origins, sizeof *r->origins, by_time);
+}
+
+static void bottleneck(MsResult *r) {
+  const MsTimeParts *t = &r->time;
+  const char *family[] = {"dense GEMMs", "expert GEMMs", "attention", "memory-bound kernels"};
+  int most = 0, comm = 0;
+  for (int i = 1; i < 4; i++)
+    if (t->family_s[i] > t->family_s[most]) most = i;
+  for (int i = 1; i < MS_N_COMMS; i++)
+    if (t->comm_exposed_s[i] > t->comm_exposed_s[comm]) comm = i;
+  double step = r->step_time_s > 0 ? r->step_time_s : 1;
+  struct { double s; char text[96]; } lost[4];
+  g_snprintf(lost[0].text, sizeof lost[0].text, "exposed %s communication (%.1f %% of the step)", ms_comm_words[comm], 100 * t->comm_exposed_s[comm] / step);
+  lost[0].s = t->comm_exposed_s[comm];
+  g_snprintf(lost[1].text, sizeof lost[1].text, "the pipeline bubble (%.1f %% of the step)", 100 * t->bubble_s / step);
+  lost[1].s = t->bubble_s;
+  g_snprintf(lost[2].text, sizeof lost[2].text, "the host, which launches kernels too slowly (%.1f %% of the step)", 100 * t->host_s / step);
+  lost[2].s = t->host_s;
+  g_snprintf(lost[3].text, sizeof lost[3].text, "the optimizer step (%.1f %% of the step)", 100 * t->optimizer_s / step);
+  lost[3].s = t->optimizer_s;
+  int worst = 0;
+  for (int i = 1; i < 4; i++)
+    if (lost[i].s > lost[worst].s) worst = i;
+  r->bottleneck = g_strdup_printf("compute is %.1f %% of the step, most of it %s (%.1f %%); beside it, %s", 100 * t->compute_s / step,
+                                  family[most], 100 * t->family_s[most] / step, lost[worst].text);
+}
+
+static void throughput(MsResult *r, const MsScenario *s) {
+  double tokens = (double)s->training.global_batch_size * s->training.seq_length;
+  r->model_flop_per_token = ms_model_flop_per_token(s->model, s->training.seq_length).total;
+  if (r->step_time_s <= 0) return;
+  r->tokens_per_s_per_gpu = tokens / r->step_time_s / s->gpus;
+  r->tflops_per_gpu = r->tokens_per_s_per_gpu * r->model_flop_per_token / 1e12;
+  double peak = ms_hardware_peak_flops(s->hardware, s->training.precision);
+  r->mfu = peak > 0 ? r->tflops_per_gpu * 1e12 / peak : NAN;
+}
+
+static void feasibility(MsResult *r) {
+  int worst = 0;
+  for (int i = 1; i < r->memory->stages; i++)
+    if (r->memory->stage[i].device_B > r->memory->stage[worst].device_B) worst = i;
+  const MsStageMemory *m = &r->memory->stage[worst];
+  r->feasible = m->device_B <= r->capacity_B;
+  if (r->feasible) return;
+  char need[MS_TEXT], have[MS_TEXT], over[MS_TEXT];
+  r->why_infeasible = g_strdup_printf("stage %d needs %s of %s (%s too much, peak in %s)", worst, ms_text_bytes(m->device_B, need),
+                                      ms_text_bytes(r->capacity_B, have), ms_text_bytes(m->device_B - r->capacity_B, over), m->peak_where);
+}
+
+static void keep_detail(MsDetail *detail, Parts *p) {
+  detail->schedule = g_steal_pointer(&p->schedule);
+  detail->layout = g_steal_pointer(&p->layout);
+  detail->work = g_steal_pointer(&p->work);
+  detail->n_tags = p->program->n_tags;
+  detail->tag_op = g_steal_pointer(&p->tag_op);
+  detail->tag_name = g_steal_pointer(&p->tag_name);
+  detail->owned = g_steal_pointer(&p->program);
+  ms_cost_free(g_steal_pointer(&p->cost));
+}
+
+void ms_detail_free(MsDetail *d) {
+  if (!d) return;
+  ms_trajectory_free(d->trajectory);
+  ms_graph_free(d->graph);
+  ms_program_free(d->owned);
+  ms_schedule_free(d->schedule);
+  ms_work_free(d->work);
+  ms_layout_free(d->layout);
+  g_free(d->tag_op);
+  g_free(d->tag_name);
+  g_free(d->slot_task);
+  g_free(d->slot_base);
+  g_free(d);
+}
+
+MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detail, GError **error) {
+  gint64 began = g_get_monotonic_time();
+  Parts p = {0};
+  if (!prepare(&p, s, error)) {
+    parts_clear(&p);
+    return NULL;
+  }
+  MsResult *r = g_new0(MsResult, 1);
+  r->name = g_strdup(s->name ? s->name : s->file);
+  r->fidelity = fidelity;
+  r->stages = p.layout->pp;
+  r->stage_time = g_new0(MsTimeParts, r->stages);
+  r->dp = p.layout->dp, r->edp = p.layout->edp, r->microbatches = p.layout->microbatches;
+  r->capacity_B = s->hardware->hbm_B;
+  r->memory = ms_memory_new(p.work, p.schedule);
+  MsDetail *kept = detail && fidelity == MS_FIDELITY_FULL ? g_new0(MsDetail, 1) : NULL;
+  MsTime step = 0;
+  if (!step_time(&p, r, &step, kept, error)) {
+    ms_result_free(r);
+    ms_detail_free(kept);
+    parts_clear(&p);
+    return NULL;
+  }
+  r->step_time_s = (double)step / MS_PS_PER_S;
+  mean_parts(r);
+  throughput(r, s);
+  feasibility(r);
+  origins(r, &p);
+  bottleneck(r);
+  r->elapsed_s = (double)(g_get_monotonic_time() - began) / 1e6;
+  if (kept) keep_detail(kept, &p);
+  if (detail) *detail = kept;
+  parts_clear(&p);
+  return r;
+}

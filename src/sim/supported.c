@@ -1,0 +1,50 @@
+/* src/sim/supported.c - features that the files can name and this version does not build yet: refused by name, one row each. */
+#include "sim/simulate.h"
+#include "base/err.h"
+#include <math.h>
+
+typedef struct { const char *path; gboolean (*used)(const MsScenario *s); } Missing;
+
+#define USED(name, expression) static gboolean name(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
+USED(ep_overlap, s->options.ep_overlap)
+USED(schedule, s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE)
+USED(a2a_p2p, s->layout.cp_comm_type == MS_CP_A2A_P2P && s->layout.cp > 1)
+USED(fsdp, s->options.fsdp != MS_FSDP_NONE)
+USED(offload, s->options.offload_modules != 0)
+USED(cpu_offload, s->options.cpu_offloading_num_layers > 0)
+USED(optimizer_offload, s->options.optimizer_offload_fraction > 0 || s->options.offload_optimizer_states)
+USED(muon, s->training.optimizer == MS_OPT_MUON)
+USED(stash, s->options.moe_paged_stash)
+USED(shared_overlap, s->options.moe_shared_expert_overlap)
+USED(fp8_dpa, s->options.fp8_dot_product_attention)
+USED(fused_mlp, s->options.fused_grouped_mlp)
+USED(skew, s->training.routing.kind == MS_ROUTING_ZIPF || s->training.routing.kind == MS_ROUTING_DIRICHLET)
+USED(tp_overlap, s->options.tp_comm_overlap)
+USED(mhc, s->options.recompute.modules & MS_RM_MHC)
+USED(gpipe_vpp, s->layout.schedule == MS_SCHED_GPIPE && s->layout.vpp > 1)
+
+static const Missing missing[] = {
+    {"options.ep_overlap", ep_overlap},
+    {"layout.schedule", schedule},
+    {"layout.cp_comm_type", a2a_p2p},
+    {"options.fsdp", fsdp},
+    {"options.offload_modules", offload},
+    {"options.cpu_offloading_num_layers", cpu_offload},
+    {"options.optimizer_offload_fraction", optimizer_offload},
+    {"training.optimizer", muon},
+    {"options.moe_paged_stash", stash},
+    {"options.moe_shared_expert_overlap", shared_overlap},
+    {"options.fp8_dot_product_attention", fp8_dpa},
+    {"options.fused_grouped_mlp", fused_mlp},
+    {"training.routing", skew},
+    {"options.tp_comm_overlap", tp_overlap},
+    {"options.recompute.modules", mhc},
+    {"layout.vpp", gpipe_vpp},
+};
+
+gboolean ms_supported(const MsScenario *s, GError **error) {
+  for (guint i = 0; i < G_N_ELEMENTS(missing); i++)
+    if (missing[i].used(s))
+      return ms_input_error(error, s->file, 0, missing[i].path, "this version does not simulate it yet; leave it at its default");
+  return TRUE;
+}
