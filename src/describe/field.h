@@ -21,7 +21,8 @@ typedef enum {
 
 enum {
   MS_REQUIRED = 1, /* an error when missing */
-  MS_NULLABLE = 2, /* JSON null accepted: NaN for F64, NULL for STRING, MS_NULL_INT for INT */
+  MS_NULLABLE = 2, /* JSON null accepted; it means the default of the row or, without one: NaN for F64, NULL for STRING,
+                      MS_NULL_INT for INT, -1 for BOOL, the defaults of the sub-table for OBJECT */
   MS_OPEN = 4,     /* a plan request may leave it open: list, "auto" or {"from","to"} */
 };
 #define MS_NULL_INT G_MININT
@@ -33,11 +34,13 @@ typedef struct MsField {
   MsFieldType type;
   const char *unit; /* "B", "Bps", "flops", "s", ... or "" */
   size_t offset;    /* of the member in the loaded struct */
-  double lo, hi;    /* inclusive range of numbers; lo > hi: no range */
+  double lo, hi;    /* inclusive range of numbers; lo > hi or both 0: no range */
   unsigned flags;
   const char *fallback;         /* default as JSON text; NULL: none (required, or left as zero) */
   const char *const *words;     /* NULL-terminated, for ENUM and WORDS */
   const MsFieldTable *sub;      /* for OBJECT */
+  /* CUSTOM: `member` is at `offset`; a row that fills several members has offset 0 and gets the whole struct. What it
+   * owns is freed and copied by the module of the struct. print NULL: never written. */
   gboolean (*parse)(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error); /* CUSTOM */
   void (*print)(MsJsonOut *out, const char *key, const void *member);                                   /* CUSTOM */
   const char *doc; /* one sentence for schema and reference */
@@ -62,7 +65,8 @@ const MsField *ms_field_find(const MsFieldTable *table, const char *key); /* NUL
 /* Writes every member that differs from its default (all of them when `all`) into the current JSON object. */
 void ms_fields_write(const MsFieldTable *table, const void *object, gboolean all, MsJsonOut *out);
 void ms_fields_clear(const MsFieldTable *table, void *object); /* frees owned strings and nodes */
-void ms_fields_copy(const MsFieldTable *table, const void *from, void *to); /* deep copy into raw memory */
+/* Deep copy into raw memory of every row but CUSTOM ones (copy the struct by assignment first, then call this). */
+void ms_fields_copy(const MsFieldTable *table, const void *from, void *to);
 /* Appends the reference of the table (and its sub-tables) as aligned text. */
 void ms_fields_schema(const MsFieldTable *table, GString *out);
 

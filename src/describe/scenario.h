@@ -97,6 +97,7 @@ typedef struct MsScenario {
   MsTraining training;
   MsLayoutSpec layout;
   MsOptions options;
+  gboolean borrowed; /* model, hardware and their JSON belong to another scenario */
   gboolean has_measured;
   MsMeasured measured;
 } MsScenario;
@@ -130,6 +131,7 @@ typedef struct MsRequest {
 } MsRequest;
 
 MsRequest *ms_request_load(const char *filename, GError **error);
+MsRequest *ms_request_from_doc(const MsJson *doc, GError **error);
 void ms_request_free(MsRequest *request);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsRequest, ms_request_free)
 extern const MsFieldTable ms_plan_table; /* the "plan" object of a request */

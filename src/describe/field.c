@@ -1,0 +1,439 @@
+/* src/describe/field.c - loading, printing, copying and documenting objects by their tables. */
+#include "describe/field.h"
+
+#include "base/err.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <string.h>
+
+#define AT(type, object, field) ((type *)(void *)((char *)(object) + (field)->offset))
+
+static gboolean has_range(const MsField *field) { return field->lo <= field->hi && (field->lo != 0 || field->hi != 0); }
+
+/* --- what a JSON value is ------------------------------------------------------------------------------------------ */
+static gboolean is_null(JsonNode *node) { return JSON_NODE_HOLDS_NULL(node); }
+
+static gboolean is_type(JsonNode *node, GType type) {
+  return JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == type;
+}
+
+static gboolean is_number(JsonNode *node) { return is_type(node, G_TYPE_INT64) || is_type(node, G_TYPE_DOUBLE); }
+
+static double number(JsonNode *node) {
+  return is_type(node, G_TYPE_INT64) ? (double)json_node_get_int(node) : json_node_get_double(node);
+}
+
+static const char *kind_of(JsonNode *node) {
+  if (is_null(node)) return "null";
+  if (JSON_NODE_HOLDS_OBJECT(node)) return "an object";
+  if (JSON_NODE_HOLDS_ARRAY(node)) return "a list";
+  if (is_type(node, G_TYPE_STRING)) return "a string";
+  if (is_type(node, G_TYPE_BOOLEAN)) return "a boolean";
+  return is_type(node, G_TYPE_INT64) ? "an integer" : "a number with fraction or exponent";
+}
+
+static gboolean wrong_type(const MsJson *doc, JsonNode *node, const char *path, const char *wanted, GError **error) {
+  return ms_json_error(doc, path, error, "is %s, must be %s", kind_of(node), wanted);
+}
+
+/* --- messages about words and keys --------------------------------------------------------------------------------- */
+static char *word_list(const char *const *words) {
+  char *all = g_strjoinv(", ", (char **)words);
+  return all;
+}
+
+static gboolean unknown_word(const MsJson *doc, const char *word, const char *const *words, const char *path,
+                             GError **error) {
+  const char *near = ms_nearest(word, words);
+  if (near) return ms_json_error(doc, path, error, "unknown word \"%s\", did you mean \"%s\"?", word, near);
+  char *all = word_list(words);
+  ms_json_error(doc, path, error, "unknown word \"%s\", must be one of %s", word, all);
+  g_free(all);
+  return FALSE;
+}
+
+static char *join_path(const char *path, const char *key) {
+  return path && *path ? g_strdup_printf("%s.%s", path, key) : g_strdup(key);
+}
+
+static const char **table_keys(const MsFieldTable *table) {
+  guint n = 0;
+  while (table->fields[n].key) n++;
+  const char **keys = g_new0(const char *, n + 1);
+  for (guint i = 0; i < n; i++) keys[i] = table->fields[i].key;
+  return keys;
+}
+
+static gboolean unknown_key(const MsFieldTable *table, const MsJson *doc, const char *path, const char *key,
+                            GError **error) {
+  const char **keys = table_keys(table);
+  const char *near = ms_nearest(key, keys);
+  char *full = join_path(path, key);
+  if (near) ms_json_error(doc, full, error, "unknown key, did you mean \"%s\"?", near);
+  else ms_json_error(doc, full, error, "unknown key, `moesim schema` lists the keys of %s", table->name);
+  g_free(full);
+  g_free(keys);
+  return FALSE;
+}
+
+const MsField *ms_field_find(const MsFieldTable *table, const char *key) {
+  for (const MsField *field = table->fields; field->key; field++)
+    if (strcmp(field->key, key) == 0) return field;
+  return NULL;
+}
+
+/* --- setting one field ---------------------------------------------------------------------------------------------- */
+static gboolean check_range(const MsField *field, const MsJson *doc, double value, const char *path, GError **error) {
+  if (!has_range(field) || (value >= field->lo && value <= field->hi)) return TRUE;
+  char got[32], lo[32], hi[32];
+  ms_double_text(field->lo, lo);
+  ms_double_text(field->hi, hi);
+  return ms_json_error(doc, path, error, "is %s, must be in [%s, %s]%s%s", ms_double_text(value, got), lo, hi,
+                       field->unit && *field->unit ? " " : "", field->unit ? field->unit : "");
+}
+
+static gboolean set_int(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, int *member,
+                        GError **error) {
+  if (!is_type(node, G_TYPE_INT64)) return wrong_type(doc, node, path, "an integer", error);
+  gint64 value = json_node_get_int(node);
+  if (!check_range(field, doc, (double)value, path, error)) return FALSE;
+  if (value <= G_MININT || value > G_MAXINT)
+    return ms_json_error(doc, path, error, "is %" G_GINT64_FORMAT ", must be within +-%d", value, G_MAXINT);
+  *member = (int)value;
+  return TRUE;
+}
+
+static gboolean set_f64(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, double *member,
+                        GError **error) {
+  if (!is_number(node)) return wrong_type(doc, node, path, "a number", error);
+  double value = number(node);
+  if (!check_range(field, doc, value, path, error)) return FALSE;
+  *member = value;
+  return TRUE;
+}
+
+static gboolean set_bool(const MsJson *doc, JsonNode *node, const char *path, gboolean *member, GError **error) {
+  if (!is_type(node, G_TYPE_BOOLEAN)) return wrong_type(doc, node, path, "true or false", error);
+  *member = json_node_get_boolean(node);
+  return TRUE;
+}
+
+static gboolean set_string(const MsJson *doc, JsonNode *node, const char *path, char **member, GError **error) {
+  if (!is_type(node, G_TYPE_STRING)) return wrong_type(doc, node, path, "a string", error);
+  g_free(*member);
+  *member = g_strdup(json_node_get_string(node));
+  return TRUE;
+}
+
+static int word_index(const char *word, const char *const *words) {
+  for (int i = 0; words[i]; i++)
+    if (strcmp(word, words[i]) == 0) return i;
+  return -1;
+}
+
+/* Index of a JSON word, or -1 with *error. */
+static int parse_word(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, GError **error) {
+  if (!is_type(node, G_TYPE_STRING)) {
+    char *all = word_list(field->words);
+    char *wanted = g_strdup_printf("one of %s", all);
+    wrong_type(doc, node, path, wanted, error);
+    g_free(wanted);
+    g_free(all);
+    return -1;
+  }
+  const char *word = json_node_get_string(node);
+  int index = word_index(word, field->words);
+  if (index < 0) unknown_word(doc, word, field->words, path, error);
+  return index;
+}
+
+static gboolean set_enum(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, int *member,
+                         GError **error) {
+  int index = parse_word(field, doc, node, path, error);
+  if (index < 0) return FALSE;
+  *member = index;
+  return TRUE;
+}
+
+static gboolean set_words(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, guint32 *member,
+                          GError **error) {
+  if (!JSON_NODE_HOLDS_ARRAY(node)) return wrong_type(doc, node, path, "a list of words", error);
+  JsonArray *array = json_node_get_array(node);
+  guint32 bits = 0;
+  for (guint i = 0; i < json_array_get_length(array); i++) {
+    char *item = g_strdup_printf("%s[%u]", path, i);
+    int index = parse_word(field, doc, json_array_get_element(array, i), item, error);
+    gboolean twice = index >= 0 && (bits & (1u << index));
+    if (twice) ms_json_error(doc, item, error, "word \"%s\" is given twice", field->words[index]);
+    g_free(item);
+    if (index < 0 || twice) return FALSE;
+    bits |= 1u << index;
+  }
+  *member = bits;
+  return TRUE;
+}
+
+static gboolean set_object(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *member,
+                           gboolean whole, GError **error) {
+  if (!JSON_NODE_HOLDS_OBJECT(node)) return wrong_type(doc, node, path, "an object", error);
+  return ms_fields_load(field->sub, doc, json_node_get_object(node), path, whole, member, error);
+}
+
+static void set_free(JsonNode *node, JsonNode **member) {
+  if (*member) json_node_unref(*member);
+  *member = json_node_copy(node);
+}
+
+static void set_default(const MsField *field, void *object);
+static void clear_field(const MsField *field, void *object);
+
+static gboolean set_field(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, gboolean whole,
+                          void *object, GError **error) {
+  if (field->type == MS_T_CUSTOM) return field->parse(doc, node, path, AT(void, object, field), error);
+  if (field->offset == MS_NO_OFFSET) return TRUE;
+  if (is_null(node) && (field->flags & MS_NULLABLE)) {
+    clear_field(field, object);
+    set_default(field, object);
+    return TRUE;
+  }
+  void *member = AT(void, object, field);
+  switch (field->type) {
+  case MS_T_INT: return set_int(field, doc, node, path, member, error);
+  case MS_T_F64: return set_f64(field, doc, node, path, member, error);
+  case MS_T_BOOL: return set_bool(doc, node, path, member, error);
+  case MS_T_STRING: return set_string(doc, node, path, member, error);
+  case MS_T_ENUM: return set_enum(field, doc, node, path, member, error);
+  case MS_T_WORDS: return set_words(field, doc, node, path, member, error);
+  case MS_T_OBJECT: return set_object(field, doc, node, path, member, whole, error);
+  case MS_T_FREE: set_free(node, member); return TRUE;
+  case MS_T_CUSTOM: break;
+  }
+  MS_BUG("field %s has no type", field->key);
+}
+
+gboolean ms_field_set(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *object,
+                      GError **error) {
+  return set_field(field, doc, node, path, FALSE, object, error);
+}
+
+/* --- defaults ------------------------------------------------------------------------------------------------------- */
+static void set_nothing(const MsField *field, void *object) {
+  gboolean nullable = (field->flags & MS_NULLABLE) != 0;
+  switch (field->type) {
+  case MS_T_INT: *AT(int, object, field) = nullable ? MS_NULL_INT : 0; break;
+  case MS_T_F64: *AT(double, object, field) = nullable ? NAN : 0; break;
+  case MS_T_BOOL: *AT(gboolean, object, field) = nullable ? -1 : FALSE; break;
+  case MS_T_STRING: *AT(char *, object, field) = NULL; break;
+  case MS_T_ENUM: *AT(int, object, field) = 0; break;
+  case MS_T_WORDS: *AT(guint32, object, field) = 0; break;
+  case MS_T_OBJECT: ms_fields_defaults(field->sub, AT(void, object, field)); break;
+  case MS_T_FREE: *AT(JsonNode *, object, field) = NULL; break;
+  case MS_T_CUSTOM: break;
+  }
+}
+
+/* Leaves the member as new memory: what it owned is not freed. */
+static void set_default(const MsField *field, void *object) {
+  if (field->offset == MS_NO_OFFSET) return;
+  set_nothing(field, object);
+  if (!field->fallback) return;
+  GError *error = NULL;
+  MsJson *doc = ms_json_parse(field->fallback, -1, "default", &error);
+  if (!doc || !set_field(field, NULL, ms_json_root(doc), field->key, FALSE, object, &error))
+    MS_BUG("default of %s: %s", field->key, error->message);
+  ms_json_free(doc);
+}
+
+void ms_fields_defaults(const MsFieldTable *table, void *object) {
+  for (const MsField *field = table->fields; field->key; field++) set_default(field, object);
+}
+
+/* --- loading -------------------------------------------------------------------------------------------------------- */
+static gboolean check_keys(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
+                           GError **error) {
+  JsonObjectIter iter;
+  const char *key;
+  json_object_iter_init_ordered(&iter, json);
+  while (json_object_iter_next_ordered(&iter, &key, NULL))
+    if (!ms_field_find(table, key)) return unknown_key(table, doc, path, key, error);
+  return TRUE;
+}
+
+static gboolean load_field(const MsField *field, const MsJson *doc, JsonObject *json, const char *path, gboolean whole,
+                           void *object, GError **error) {
+  JsonNode *node = json_object_get_member(json, field->key);
+  gboolean missing = !node && whole && (field->flags & MS_REQUIRED);
+  if (!node && !missing) return TRUE;
+  char *full = join_path(path, field->key);
+  gboolean ok = missing ? ms_json_error(doc, full, error, "required key is missing")
+                        : set_field(field, doc, node, full, whole, object, error);
+  g_free(full);
+  return ok;
+}
+
+gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path, gboolean whole,
+                        void *object, GError **error) {
+  if (!check_keys(table, doc, json, path, error)) return FALSE;
+  for (const MsField *field = table->fields; field->key; field++)
+    if (!load_field(field, doc, json, path, whole, object, error)) return FALSE;
+  return TRUE;
+}
+
+/* --- writing -------------------------------------------------------------------------------------------------------- */
+static void write_words(const MsField *field, const char *key, guint32 bits, MsJsonOut *out) {
+  ms_json_out_array(out, key);
+  for (int i = 0; field->words[i]; i++)
+    if (bits & (1u << i)) ms_json_out_string(out, NULL, field->words[i]);
+  ms_json_out_end(out);
+}
+
+static void write_object(const MsField *field, const char *key, const void *member, gboolean all, MsJsonOut *out) {
+  ms_json_out_object(out, key);
+  ms_fields_write(field->sub, member, all, out);
+  ms_json_out_end(out);
+}
+
+static void write_int(const char *key, int value, MsJsonOut *out) {
+  if (value == MS_NULL_INT) ms_json_out_null(out, key);
+  else ms_json_out_int(out, key, value);
+}
+
+static void write_bool(const char *key, gboolean value, MsJsonOut *out) {
+  if (value < 0) ms_json_out_null(out, key);
+  else ms_json_out_bool(out, key, value);
+}
+
+static void write_field(const MsField *field, const void *object, const char *key, gboolean all, MsJsonOut *out) {
+  const void *member = AT(const void, object, field);
+  switch (field->type) {
+  case MS_T_INT: write_int(key, *(const int *)member, out); break;
+  case MS_T_F64: ms_json_out_double(out, key, *(const double *)member); break;
+  case MS_T_BOOL: write_bool(key, *(const gboolean *)member, out); break;
+  case MS_T_STRING: ms_json_out_string(out, key, *(char *const *)member); break;
+  case MS_T_ENUM: ms_json_out_string(out, key, field->words[*(const int *)member]); break;
+  case MS_T_WORDS: write_words(field, key, *(const guint32 *)member, out); break;
+  case MS_T_OBJECT: write_object(field, key, member, all, out); break;
+  case MS_T_FREE: ms_json_out_node(out, key, *(JsonNode *const *)member); break;
+  case MS_T_CUSTOM: field->print(out, key, member); break;
+  }
+}
+
+/* The text of a value alone, to compare it with the text of its default. */
+static char *field_text(const MsField *field, const void *object) {
+  MsJsonOut *out = ms_json_out_new(0);
+  write_field(field, object, NULL, FALSE, out);
+  return ms_json_out_take(out);
+}
+
+static char *default_text(const MsField *field) {
+  static const char *const nothing[] = {
+      [MS_T_INT] = "0",    [MS_T_F64] = "0",  [MS_T_BOOL] = "false", [MS_T_STRING] = "null", [MS_T_ENUM] = "",
+      [MS_T_WORDS] = "[]", [MS_T_OBJECT] = "{}", [MS_T_FREE] = "null",  [MS_T_CUSTOM] = "null"};
+  if (!field->fallback) return g_strdup(field->flags & MS_NULLABLE ? "null" : nothing[field->type]);
+  MsJson *doc = ms_json_parse(field->fallback, -1, "default", NULL);
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_node(out, NULL, ms_json_root(doc));
+  ms_json_free(doc);
+  return ms_json_out_take(out);
+}
+
+static gboolean is_default(const MsField *field, const void *object) {
+  if (field->type == MS_T_CUSTOM && !field->fallback) return FALSE;
+  char *is = field_text(field, object);
+  char *was = field->type == MS_T_OBJECT ? g_strdup("{}") : default_text(field);
+  gboolean same = strcmp(is, was) == 0;
+  g_free(is);
+  g_free(was);
+  return same;
+}
+
+static gboolean is_written(const MsField *field) {
+  return field->type == MS_T_CUSTOM ? field->print != NULL : field->offset != MS_NO_OFFSET;
+}
+
+void ms_fields_write(const MsFieldTable *table, const void *object, gboolean all, MsJsonOut *out) {
+  for (const MsField *field = table->fields; field->key; field++)
+    if (is_written(field) && (all || !is_default(field, object))) write_field(field, object, field->key, all, out);
+}
+
+/* --- ownership ------------------------------------------------------------------------------------------------------ */
+static void clear_field(const MsField *field, void *object) {
+  if (field->offset == MS_NO_OFFSET) return;
+  if (field->type == MS_T_OBJECT) ms_fields_clear(field->sub, AT(void, object, field));
+  if (field->type == MS_T_STRING) g_clear_pointer(AT(char *, object, field), g_free);
+  if (field->type == MS_T_FREE) g_clear_pointer(AT(JsonNode *, object, field), json_node_unref);
+}
+
+void ms_fields_clear(const MsFieldTable *table, void *object) {
+  for (const MsField *field = table->fields; field->key; field++) clear_field(field, object);
+}
+
+static void copy_node(JsonNode *const *from, JsonNode **to) { *to = *from ? json_node_copy(*from) : NULL; }
+
+static void copy_field(const MsField *field, const void *from, void *to) {
+  const void *source = AT(const void, from, field);
+  void *target = AT(void, to, field);
+  switch (field->type) {
+  case MS_T_INT:
+  case MS_T_ENUM: *(int *)target = *(const int *)source; break;
+  case MS_T_BOOL: *(gboolean *)target = *(const gboolean *)source; break;
+  case MS_T_F64: *(double *)target = *(const double *)source; break;
+  case MS_T_WORDS: *(guint32 *)target = *(const guint32 *)source; break;
+  case MS_T_STRING: *(char **)target = g_strdup(*(char *const *)source); break;
+  case MS_T_OBJECT: ms_fields_copy(field->sub, source, target); break;
+  case MS_T_FREE: copy_node(source, target); break;
+  case MS_T_CUSTOM: break;
+  }
+}
+
+void ms_fields_copy(const MsFieldTable *table, const void *from, void *to) {
+  for (const MsField *field = table->fields; field->key; field++)
+    if (field->offset != MS_NO_OFFSET) copy_field(field, from, to);
+}
+
+/* --- reference ------------------------------------------------------------------------------------------------------ */
+static const char *type_text(const MsField *field) {
+  static const char *const names[] = {"integer", "number", "true|false", "string", "word",
+                                      "list of words", "object", "any", "see meaning"};
+  return names[field->type];
+}
+
+static char *range_text(const MsField *field) {
+  char lo[32], hi[32];
+  if (!has_range(field)) return g_strdup("");
+  ms_double_text(field->lo, lo);
+  return g_strdup_printf("[%s, %s]", lo, ms_double_text(field->hi, hi));
+}
+
+static const char *default_column(const MsField *field) {
+  if (field->flags & MS_REQUIRED) return "required";
+  if (field->fallback) return field->fallback;
+  return field->flags & MS_NULLABLE ? "null" : "-";
+}
+
+static void schema_row(const MsField *field, MsTable *rows) {
+  char *range = range_text(field);
+  char *words = field->words ? g_strjoinv("|", (char **)field->words) : NULL;
+  ms_table_cellf(rows, "  %s", field->key);
+  ms_table_cell(rows, type_text(field));
+  ms_table_cell(rows, field->unit);
+  ms_table_cell(rows, range);
+  ms_table_cell(rows, default_column(field));
+  ms_table_cellf(rows, "%s%s%s", field->doc ? field->doc : "", words ? ": " : "", words ? words : "");
+  g_free(words);
+  g_free(range);
+}
+
+void ms_fields_schema(const MsFieldTable *table, GString *out) {
+  static const char *const titles[] = {"  key", "type", "unit", "range", "default", "meaning"};
+  MsTable *rows = ms_table_new();
+  g_string_append_printf(out, "%s%s: %s\n", out->len ? "\n" : "", table->name, table->doc);
+  for (guint i = 0; i < G_N_ELEMENTS(titles); i++) ms_table_column(rows, titles[i], FALSE);
+  for (const MsField *field = table->fields; field->key; field++) schema_row(field, rows);
+  char *text = ms_table_take(rows);
+  g_string_append(out, text);
+  g_free(text);
+  for (const MsField *field = table->fields; field->key; field++)
+    if (field->sub) ms_fields_schema(field->sub, out);
+}

@@ -1,0 +1,138 @@
+/* src/describe/find.c - from the name of a model or a machine to its file; and what all loaders share. */
+#include "base/err.h"
+#include "base/io.h"
+#include "describe/rows.h"
+#include "describe/scenario.h"
+
+#include <string.h>
+
+/* Names that exist in the world but not here, so that the refusal says why. */
+static const struct {
+  const char *prefix, *reason;
+} not_described[] = {
+    {"nemotron-3", "Mamba/hybrid layers"},
+    {"nemotron-h", "Mamba/hybrid layers"},
+    {"qwen3-next-", "gated linear-attention layers"},
+    {"deepseek-v4-", "compressed sparse attention and hyper-connections"},
+    {"glm5-2", "sparse-attention layers with an indexer"},
+};
+
+static const char *why_not_described(const char *name) {
+  for (guint i = 0; i < G_N_ELEMENTS(not_described); i++)
+    if (g_str_has_prefix(name, not_described[i].prefix)) return not_described[i].reason;
+  return NULL;
+}
+
+static gboolean is_path(const char *name) { return strchr(name, '/') || g_str_has_suffix(name, ".json"); }
+
+static char *data_file(const char *folder, const char *name) {
+  char *base = g_strconcat(name, ".json", NULL);
+  char *file = g_build_filename(ms_data_dir(), folder, base, NULL);
+  g_free(base);
+  return file;
+}
+
+static gint by_name(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Names of DATA/FOLDER, sorted, NULL-terminated. (transfer full) */
+static GPtrArray *known_names(const char *folder) {
+  GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
+  char *path = g_build_filename(ms_data_dir(), folder, NULL);
+  GDir *dir = g_dir_open(path, 0, NULL);
+  const char *entry;
+  while (dir && (entry = g_dir_read_name(dir)))
+    if (g_str_has_suffix(entry, ".json")) g_ptr_array_add(names, g_strndup(entry, strlen(entry) - 5));
+  g_ptr_array_sort(names, by_name);
+  g_ptr_array_add(names, NULL);
+  if (dir) g_dir_close(dir);
+  g_free(path);
+  return names;
+}
+
+/* What to say of a name without a file. (transfer full) */
+static char *unknown_name(const char *folder, const char *name) {
+  gboolean model = strcmp(folder, "models") == 0;
+  const char *what = model ? "model" : folder;
+  const char *reason = model ? why_not_described(name) : NULL;
+  if (reason) return g_strdup_printf("%s \"%s\" has %s, which this version does not describe", what, name, reason);
+  GPtrArray *names = known_names(folder);
+  const char *near = ms_nearest(name, (const char *const *)names->pdata);
+  char *text = near ? g_strdup_printf("unknown %s \"%s\", did you mean \"%s\"?", what, name, near)
+                    : g_strdup_printf("unknown %s \"%s\", must be the name of a file in %s/ or a path", what, name, folder);
+  g_ptr_array_free(names, TRUE);
+  return text;
+}
+
+static char *find(const char *folder, const char *name) {
+  if (is_path(name)) return g_strdup(name);
+  char *file = data_file(folder, name);
+  if (!g_file_test(file, G_FILE_TEST_EXISTS)) g_clear_pointer(&file, g_free);
+  return file;
+}
+
+char *ms_find_data_file(const char *folder, const char *name, GError **error) {
+  char *file = find(folder, name);
+  if (file) return file;
+  char *text = unknown_name(folder, name);
+  ms_input_error(error, NULL, 0, NULL, "%s", text);
+  g_free(text);
+  return NULL;
+}
+
+/* `name` beside the file that mentions it, when it is there. (transfer full) */
+static char *beside(const char *name, const MsJson *doc) {
+  if (!doc || g_path_is_absolute(name)) return NULL;
+  char *folder = g_path_get_dirname(ms_json_filename(doc));
+  char *file = g_build_filename(folder, name, NULL);
+  g_free(folder);
+  if (!g_file_test(file, G_FILE_TEST_IS_REGULAR)) g_clear_pointer(&file, g_free);
+  return file;
+}
+
+char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc, const char *path, GError **error) {
+  char *file = is_path(name) ? beside(name, doc) : NULL;
+  if (!file) file = find(folder, name);
+  if (file && g_file_test(file, G_FILE_TEST_IS_REGULAR)) return file;
+  char *text = file ? g_strdup_printf("there is no file \"%s\"", name) : unknown_name(folder, name);
+  ms_json_error(doc, path, error, "%s", text);
+  g_free(text);
+  g_free(file);
+  return NULL;
+}
+
+/* --- shared by the loaders ------------------------------------------------------------------------------------------ */
+gboolean ms_schema_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+  (void)member;
+  gboolean one = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_INT64 && json_node_get_int(node) == 1;
+  return one || ms_json_error(doc, path, error, "must be 1, the only version of the format that this program reads");
+}
+
+void ms_schema_print(MsJsonOut *out, const char *key, const void *member) {
+  (void)member;
+  ms_json_out_int(out, key, 1);
+}
+
+MsJson *ms_load_object(const char *filename, GError **error) {
+  MsJson *doc = ms_json_load(filename, error);
+  if (!doc || JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) return doc;
+  ms_json_error(doc, "", error, "must be one JSON object");
+  ms_json_free(doc);
+  return NULL;
+}
+
+char *ms_name_of_file(const char *filename) {
+  char *name = g_path_get_basename(filename);
+  if (g_str_has_suffix(name, ".json")) name[strlen(name) - 5] = '\0';
+  return name;
+}
+
+JsonObject *ms_object_without(JsonObject *object, const char *key) {
+  JsonObject *rest = json_object_new();
+  JsonObjectIter iter;
+  const char *name;
+  JsonNode *member;
+  json_object_iter_init_ordered(&iter, object);
+  while (json_object_iter_next_ordered(&iter, &name, &member))
+    if (strcmp(name, key) != 0) json_object_set_member(rest, name, json_node_copy(member));
+  return rest;
+}

@@ -1,0 +1,263 @@
+/* src/describe/request.c - plan requests: the open keys are taken out first, then the rest is an ordinary scenario. */
+#include "base/err.h"
+#include "describe/rows.h"
+#include "describe/scenario.h"
+
+#include <string.h>
+
+#define VALUES_MAX 4096
+
+#define S MsRequest
+static const MsField plan_fields[] = {
+    MS_INT(S, top, 0, 1000000, "0", MS_NULLABLE, "how many plans to print; 0 = the program's default"),
+    MS_F64(S, max_memory_fraction, "", 0.01, 1, "0.94", MS_NULLABLE, "share of the device memory that a plan may use"),
+    {0}};
+#undef S
+const MsFieldTable ms_plan_table = {"request.plan", "how a plan request is searched", plan_fields};
+
+typedef struct {
+  const MsJson *doc;
+  MsRequest *request;
+  GArray *open; /* of MsOpenKey */
+  GError **error;
+} Reader;
+
+static gboolean is_string(JsonNode *node, const char *text) {
+  return JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING &&
+         strcmp(json_node_get_string(node), text) == 0;
+}
+
+static gboolean is_int(JsonNode *node) {
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_INT64;
+}
+
+/* A list of words is one value of such a key, a list of lists is many. */
+static gboolean is_list_of_values(const MsField *field, JsonNode *node) {
+  if (!JSON_NODE_HOLDS_ARRAY(node)) return FALSE;
+  if (field->type != MS_T_WORDS) return TRUE;
+  JsonArray *array = json_node_get_array(node);
+  return json_array_get_length(array) > 0 && JSON_NODE_HOLDS_ARRAY(json_array_get_element(array, 0));
+}
+
+static gboolean is_range(JsonNode *node) {
+  if (!JSON_NODE_HOLDS_OBJECT(node)) return FALSE;
+  JsonObject *json = json_node_get_object(node);
+  return json_object_has_member(json, "from") || json_object_has_member(json, "to");
+}
+
+static gboolean is_open(const MsField *field, JsonNode *node) {
+  return (field->flags & MS_OPEN) && (is_string(node, "auto") || is_list_of_values(field, node) || is_range(node));
+}
+
+/* --- the values of an open key --------------------------------------------------------------------------------------- */
+/* The whole object that a partial one means, so that setting it later leaves nothing of the value before. */
+static JsonNode *completed(const MsField *field, const void *object) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_fields_write(field->sub, (const char *)object + field->offset, TRUE, out);
+  ms_json_out_end(out);
+  char *text = ms_json_out_take(out);
+  MsJson *doc = ms_json_parse(text, -1, NULL, NULL);
+  JsonNode *node = json_node_copy(ms_json_root(doc));
+  ms_json_free(doc);
+  g_free(text);
+  return node;
+}
+
+/* Checks one value; a node to keep, or NULL and *error. */
+static JsonNode *check_value(Reader *r, const MsField *field, JsonNode *node, const char *path) {
+  const MsField one[] = {*field, {0}};
+  const MsFieldTable table = {"value", "", one};
+  MsScenario scratch; /* as large as any struct of the tables */
+  memset(&scratch, 0, sizeof scratch);
+  ms_fields_defaults(&table, &scratch);
+  JsonNode *kept = NULL;
+  if (ms_field_set(field, r->doc, node, path, &scratch, r->error))
+    kept = field->type == MS_T_OBJECT ? completed(field, &scratch) : json_node_copy(node);
+  ms_fields_clear(&table, &scratch);
+  return kept;
+}
+
+static gboolean add_value(Reader *r, MsOpenKey *key, JsonNode *node, const char *path) {
+  JsonNode *kept = check_value(r, key->field, node, path);
+  if (!kept) return FALSE;
+  key->values[key->n++] = kept;
+  for (int i = 0; i + 1 < key->n; i++)
+    if (json_node_equal(key->values[i], kept)) return ms_json_error(r->doc, path, r->error, "the same value is given twice");
+  return TRUE;
+}
+
+static gboolean add_list(Reader *r, MsOpenKey *key, JsonArray *array) {
+  guint length = json_array_get_length(array);
+  if (length < 1 || length > VALUES_MAX)
+    return ms_json_error(r->doc, key->path, r->error, "is a list of %u values, must hold 1 to %d", length, VALUES_MAX);
+  key->values = g_new0(JsonNode *, length);
+  gboolean ok = TRUE;
+  for (guint i = 0; ok && i < length; i++) {
+    char *item = g_strdup_printf("%s[%u]", key->path, i);
+    ok = add_value(r, key, json_array_get_element(array, i), item);
+    g_free(item);
+  }
+  return ok;
+}
+
+static JsonNode *int_node(gint64 value) {
+  JsonNode *node = json_node_new(JSON_NODE_VALUE);
+  json_node_set_int(node, value);
+  return node;
+}
+
+static gboolean expand_range(Reader *r, MsOpenKey *key, gint64 from, gint64 to) {
+  key->values = g_new0(JsonNode *, (gsize)(to - from + 1));
+  for (gint64 value = from; value <= to; value++) key->values[key->n++] = int_node(value);
+  JsonNode *first = check_value(r, key->field, key->values[0], key->path);
+  JsonNode *last = first ? check_value(r, key->field, key->values[key->n - 1], key->path) : NULL;
+  if (first) json_node_unref(first);
+  if (last) json_node_unref(last);
+  return last != NULL;
+}
+
+static gboolean add_range(Reader *r, MsOpenKey *key, JsonObject *json) {
+  JsonNode *from = json_object_get_member(json, "from"), *to = json_object_get_member(json, "to");
+  if (key->field->type != MS_T_INT)
+    return ms_json_error(r->doc, key->path, r->error, "is a range, which only integer keys take; give a list");
+  if (!is_int(from) || !is_int(to) || json_object_get_size(json) != 2)
+    return ms_json_error(r->doc, key->path, r->error, "must be a range {\"from\": integer, \"to\": integer}");
+  gint64 lo = json_node_get_int(from), hi = json_node_get_int(to);
+  if (lo > hi || hi - lo >= VALUES_MAX)
+    return ms_json_error(r->doc, key->path, r->error,
+                         "range from %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT ", must hold 1 to %d values", lo, hi,
+                         VALUES_MAX);
+  return expand_range(r, key, lo, hi);
+}
+
+static void open_key_clear(MsOpenKey *key) {
+  for (int i = 0; i < key->n; i++) json_node_unref(key->values[i]);
+  g_free(key->values);
+  g_free(key->path);
+}
+
+/* Records an open key; *first is its first value, NULL for "auto". */
+static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const char *path, JsonNode **first) {
+  MsOpenKey key = {.path = g_strdup(path), .field = field};
+  gboolean ok = TRUE;
+  if (JSON_NODE_HOLDS_ARRAY(node)) ok = add_list(r, &key, json_node_get_array(node));
+  else if (JSON_NODE_HOLDS_OBJECT(node)) ok = add_range(r, &key, json_node_get_object(node));
+  if (!ok) {
+    open_key_clear(&key);
+    return FALSE;
+  }
+  *first = key.n > 0 ? json_node_copy(key.values[0]) : NULL;
+  g_array_append_val(r->open, key);
+  return TRUE;
+}
+
+/* --- the scenario that is left --------------------------------------------------------------------------------------- */
+static JsonObject *close_object(Reader *r, const MsFieldTable *table, JsonObject *json, const char *path);
+
+static void mark_given(Reader *r, const MsFieldTable *table, const MsField *field, JsonNode *node) {
+  if (table == &ms_layout_table && !JSON_NODE_HOLDS_NULL(node))
+    r->request->layout_given |= (guint64)1 << (field - table->fields);
+}
+
+/* The node that stands for `node` in the closed scenario, in *closed; NULL leaves the key out. */
+static gboolean close_member(Reader *r, const MsFieldTable *table, const char *name, JsonNode *node, const char *path,
+                             JsonNode **closed) {
+  const MsField *field = ms_field_find(table, name);
+  if (field && is_open(field, node)) return read_open(r, field, node, path, closed);
+  if (field && field->type == MS_T_OBJECT && JSON_NODE_HOLDS_OBJECT(node)) {
+    JsonObject *inner = close_object(r, field->sub, json_node_get_object(node), path);
+    if (!inner) return FALSE;
+    *closed = json_node_new(JSON_NODE_OBJECT);
+    json_node_take_object(*closed, inner);
+    return TRUE;
+  }
+  if (field) mark_given(r, table, field, node);
+  *closed = json_node_copy(node);
+  return TRUE;
+}
+
+/* A copy of `json` with one value for every open key. NULL and *error on failure. (transfer full) */
+static JsonObject *close_object(Reader *r, const MsFieldTable *table, JsonObject *json, const char *path) {
+  JsonObject *result = json_object_new();
+  JsonObjectIter iter;
+  const char *name;
+  JsonNode *node;
+  gboolean ok = TRUE;
+  json_object_iter_init_ordered(&iter, json);
+  while (ok && json_object_iter_next_ordered(&iter, &name, &node)) {
+    char *full = *path ? g_strconcat(path, ".", name, NULL) : g_strdup(name);
+    JsonNode *closed = NULL;
+    ok = close_member(r, table, name, node, full, &closed);
+    if (closed) json_object_set_member(result, name, closed);
+    g_free(full);
+  }
+  if (!ok) g_clear_pointer(&result, json_object_unref);
+  return result;
+}
+
+/* What even a request must say: required rows without a default. `json` may be NULL. */
+static gboolean check_required(const MsJson *doc, const MsFieldTable *table, JsonObject *json, const char *path,
+                               GError **error) {
+  gboolean ok = TRUE;
+  for (const MsField *field = table->fields; ok && field->key; field++) {
+    JsonNode *node = json ? json_object_get_member(json, field->key) : NULL;
+    char *full = *path ? g_strconcat(path, ".", field->key, NULL) : g_strdup(field->key);
+    if (field->type == MS_T_OBJECT && (!node || JSON_NODE_HOLDS_OBJECT(node)))
+      ok = check_required(doc, field->sub, node ? json_node_get_object(node) : NULL, full, error);
+    else if (!node && (field->flags & MS_REQUIRED) && !(field->flags & MS_NULLABLE) && !field->fallback)
+      ok = ms_json_error(doc, full, error, "required key is missing");
+    g_free(full);
+  }
+  return ok;
+}
+
+static gboolean read_plan(Reader *r, JsonObject *json) {
+  JsonNode *node = json_object_get_member(json, "plan");
+  if (!node) return TRUE;
+  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(r->doc, "plan", r->error, "must be an object");
+  return ms_fields_load(&ms_plan_table, r->doc, json_node_get_object(node), "plan", TRUE, r->request, r->error);
+}
+
+static gboolean read_request(Reader *r, JsonObject *json) {
+  if (!read_plan(r, json)) return FALSE;
+  JsonObject *rest = ms_object_without(json, "plan");
+  JsonObject *closed = close_object(r, &ms_scenario_table, rest, "");
+  if (closed) r->request->base = ms_scenario_from_object(r->doc, closed, FALSE, r->error);
+  gboolean ok = r->request->base && check_required(r->doc, &ms_scenario_table, rest, "", r->error);
+  if (closed) json_object_unref(closed);
+  json_object_unref(rest);
+  return ok;
+}
+
+static MsRequest *from_doc(const MsJson *doc, GError **error) {
+  MsRequest *request = g_new0(MsRequest, 1);
+  Reader r = {doc, request, g_array_new(FALSE, FALSE, sizeof(MsOpenKey)), error};
+  ms_fields_defaults(&ms_plan_table, request);
+  gboolean ok = read_request(&r, json_node_get_object(ms_json_root(doc)));
+  request->n_open = (int)r.open->len;
+  request->open = (MsOpenKey *)(void *)g_array_free(r.open, FALSE);
+  if (!ok) g_clear_pointer(&request, ms_request_free);
+  return request;
+}
+
+MsRequest *ms_request_from_doc(const MsJson *doc, GError **error) {
+  if (JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) return from_doc(doc, error);
+  ms_json_error(doc, "", error, "must be one JSON object");
+  return NULL;
+}
+
+MsRequest *ms_request_load(const char *filename, GError **error) {
+  MsJson *doc = ms_json_load(filename, error);
+  MsRequest *request = doc ? ms_request_from_doc(doc, error) : NULL;
+  ms_json_free(doc);
+  return request;
+}
+
+void ms_request_free(MsRequest *request) {
+  if (!request) return;
+  for (int i = 0; i < request->n_open; i++) open_key_clear(&request->open[i]);
+  g_free(request->open);
+  ms_scenario_free(request->base);
+  g_free(request);
+}
