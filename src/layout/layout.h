@@ -11,7 +11,7 @@
 
 typedef enum { /* GROUP kinds that collectives name */
   MS_GROUP_NONE, MS_GROUP_TP, MS_GROUP_CP, MS_GROUP_DP, MS_GROUP_DP_CP, MS_GROUP_TP_CP, MS_GROUP_TP_DP_CP, MS_GROUP_PP,
-  MS_GROUP_EP, MS_GROUP_ETP, MS_GROUP_TP_EP /* ETP x EP */, MS_GROUP_EDP, MS_GROUP_EMBEDDING /* first and last stage */,
+  MS_GROUP_EP, MS_GROUP_ETP, MS_GROUP_TP_EP /* ETP x EP */, MS_GROUP_EDP, MS_GROUP_EMBEDDING /* stages with a copy of the word embedding: first, standalone MTP, last */,
   MS_GROUP_WORLD, MS_N_GROUPS
 } MsGroupKind;
 extern const char *const ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world */
@@ -23,7 +23,7 @@ typedef struct {
   int domains;       /* scale-up domains that the worst group touches */
   int per_domain;    /* members in the fullest domain of that group (its own included) */
   int min_per_domain;/* members in its emptiest touched domain */
-  int nodes;         /* operating-system nodes touched */
+  int nodes;         /* operating-system nodes touched, the most of any group */
 } MsGroup;
 
 typedef struct { /* one virtual stage: what one model chunk holds */
@@ -36,13 +36,13 @@ typedef struct { /* one virtual stage: what one model chunk holds */
 #define MS_MAX_PP 1024
 typedef struct MsLayout {
   int world;                         /* W */
-  int tp, cp, dp, pp, vpp;           /* t c d p v */
+  int tp, cp, dp, pp, vpp;           /* t c d p v; v resolved: from the string, 2 for the V schedules and dualpipe */
   int ep, etp, edp;                  /* e u q */
   int microbatches;                  /* m per DP replica and step */
   int group_size;                    /* N: microbatches per virtual-pipeline group */
   gboolean sequence_parallel;        /* resolved: never TRUE when tp == 1 */
   MsRankOrder order;
-  int num_chunks;                    /* pp * vpp virtual stages, index chunk * pp + stage */
+  int num_chunks;                    /* pp * vpp, index chunk * pp + stage; the V schedules and dualpipe place layers as sched.h does */
   MsChunk *chunks;                   /* owned */
   gboolean mtp_standalone;           /* MTP not on the last pipeline stage */
   MsGroup group[MS_N_GROUPS];
@@ -64,7 +64,7 @@ struct MsRule {
   const char *path;   /* key of the scenario it speaks about, for messages: "layout.ep" */
   int number;         /* of domain/layouts.md section 4, 0 = ours */
   const char *doc;    /* the rule in one sentence */
-  /* TRUE when the scenario obeys it; otherwise writes `why`. Cheap: no allocation. */
+  /* TRUE when the scenario obeys it; otherwise writes `why` (size 0: does not). No allocation. May rely on the rows above. */
   gboolean (*holds)(const MsScenario *scenario, char *why, size_t size);
 };
 extern const MsRule ms_rules[];

@@ -3,8 +3,8 @@
  *   E embedding   t decoder layer   m MTP block   L head and loss   | next virtual stage   , ignored
  *   (body)*k  the body k times, no nesting         x*k  one letter or bar k times
  *
- * The string is walked, never expanded: `(` remembers where the body starts and `)*k` goes back there. Every repeat
- * adds something, the sums are capped and so is the number of characters walked, so a hostile string costs little. */
+ * The string is walked, never expanded: `(` remembers where the body starts and `)*k` multiplies what it added, or goes
+ * back there to write the stages. Sums are capped and so is the number of characters walked: a hostile string costs little. */
 #include "layout/internal.h"
 
 #include <string.h>
@@ -17,6 +17,8 @@ typedef struct {
   int walked;        /* characters looked at, repeats included */
   size_t group;      /* start of the body of the open group, 0 = none open */
   int rounds;        /* that the body has been walked, this one included */
+  gboolean plain;    /* E stands before the group: its rounds are alike unless it has MTP blocks or L */
+  int stages_before, layers_before; /* the group */
   gboolean begun, ended; /* E seen, L seen */
   MsPipelineScan *scan;
   MsChunk *chunk;    /* current, NULL when only counting */
@@ -98,12 +100,29 @@ static gboolean add(Walk *walk, char letter, int count) {
   return TRUE;
 }
 
+/* The remaining rounds of a group of decoders and bars at once, when only sums are wanted. */
+static gboolean add_rounds(Walk *walk, int rounds) {
+  MsPipelineScan *scan = walk->scan;
+  gint64 stages = scan->virtual_stages + (gint64)rounds * (scan->virtual_stages - walk->stages_before);
+  gint64 layers = scan->layers + (gint64)rounds * (scan->layers - walk->layers_before);
+  gint64 walked = walk->walked + rounds * (gint64)(walk->at - walk->group); /* as if, so that writing stays in bounds too */
+  if (layers > MS_MAX_STRING_LAYERS) return refuse_here(walk, "more than 100000 layers");
+  if (stages > MS_MAX_VIRTUAL_STAGES) return refuse_here(walk, "more than 100000 virtual stages");
+  if (walked > MAX_CHARS_WALKED) return refuse_here(walk, "too many repeats");
+  scan->virtual_stages = (int)stages;
+  scan->layers = (int)layers;
+  walk->walked = (int)walked;
+  walk->group = 0;
+  return TRUE;
+}
+
 static gboolean close_group(Walk *walk) { /* the cursor is behind ')' */
   int repeat;
   if (!walk->group) return refuse_here(walk, "')' without '('");
   if (walk->group + 1 == walk->at) return refuse_here(walk, "an empty group");
   if (peek(walk) != '*') return refuse_here(walk, "a group without *k");
   if (!read_repeat(walk, &repeat)) return FALSE;
+  if (!walk->chunk && walk->plain && walk->scan->mtp == 0 && !walk->ended) return add_rounds(walk, repeat - 1);
   if (walk->rounds++ < repeat) walk->at = walk->group;
   else walk->group = 0;
   return TRUE;
@@ -116,6 +135,9 @@ static gboolean step(Walk *walk) {
     if (walk->group) return refuse_here(walk, "a group inside a group");
     walk->group = walk->at;
     walk->rounds = 1;
+    walk->plain = walk->begun;
+    walk->stages_before = walk->scan->virtual_stages;
+    walk->layers_before = walk->scan->layers;
     return TRUE;
   }
   if (letter == ')') return close_group(walk);

@@ -205,7 +205,7 @@ gboolean ms_schedule_is_v(MsScheduleKind kind) {
 int ms_layout_chunks_per_rank(const MsScenario *s) {
   MsPipelineScan scan;
   if (ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE) return 2;
-  if (!s->layout.pipeline_layout) return s->layout.vpp;
+  if (!s->layout.pipeline_layout || s->layout.vpp > 1) return s->layout.vpp; /* layout-string-stages: they agree */
   if (!ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0)) return -1;
   return scan.virtual_stages % s->layout.pp == 0 ? scan.virtual_stages / s->layout.pp : -1;
 }
@@ -238,14 +238,17 @@ RULE(string_alone) {
 }
 RULE(string_stages) {
   MsPipelineScan scan;
-  int pp = s->layout.pp, vpp = s->layout.vpp, v = ms_layout_chunks_per_rank(s);
+  int pp = s->layout.pp, vpp = s->layout.vpp;
+  MsScheduleKind kind = s->layout.schedule;
   if (!s->layout.pipeline_layout) return TRUE;
   ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0);
-  if (scan.virtual_stages % pp != 0) return REFUSE("%d virtual stages do not divide by PP %d", scan.virtual_stages, pp);
-  if (scan.virtual_stages != ms_layout_virtual_stages(s, v))
-    return REFUSE("%d virtual stages, schedule %s on PP %d has %d", scan.virtual_stages,
-                  ms_schedule_words[s->layout.schedule], pp, (int)ms_layout_virtual_stages(s, v));
-  return vpp == 1 || vpp == v || REFUSE("%d virtual stages on PP %d make VPP %d, not %d", scan.virtual_stages, pp, v, vpp);
+  if (scan.virtual_stages % pp != 0) return REFUSE("PP %d does not divide the %d virtual stages", pp, scan.virtual_stages);
+  if (ms_schedule_is_v(kind) || kind == MS_SCHED_DUALPIPE)
+    return scan.virtual_stages == ms_layout_virtual_stages(s, 2) ||
+           REFUSE("%d virtual stages, but schedule %s on PP %d has %d", scan.virtual_stages, ms_schedule_words[kind], pp,
+                  (int)ms_layout_virtual_stages(s, 2));
+  return vpp == 1 || vpp == scan.virtual_stages / pp ||
+         REFUSE("%d virtual stages on PP %d make VPP %d, not %d", scan.virtual_stages, pp, scan.virtual_stages / pp, vpp);
 }
 RULE(string_layers) {
   MsPipelineScan scan;
@@ -276,8 +279,9 @@ static gint64 counted_layers(const MsScenario *s) {
 
 RULE(layers_divide) {
   gint64 layers = counted_layers(s);
-  int v = ms_layout_chunks_per_rank(s), pp = s->layout.pp;
+  int v, pp = s->layout.pp;
   if (s->layout.pipeline_layout || has_ends(s)) return TRUE;
+  v = ms_layout_chunks_per_rank(s);
   if (layers % pp != 0)
     return REFUSE("PP %d does not divide %d layers; a pipeline_layout may split them unevenly", pp, (int)layers);
   return layers % ms_layout_virtual_stages(s, v) == 0 ||
@@ -292,14 +296,15 @@ static void between_ends(const MsScenario *s, int *stages, int *layers) {
 }
 
 RULE(ends_divide) {
-  int stages, layers, first = s->layout.decoder_first_pipeline_num_layers, last = s->layout.decoder_last_pipeline_num_layers;
-  int v = ms_layout_chunks_per_rank(s);
+  int first = s->layout.decoder_first_pipeline_num_layers, last = s->layout.decoder_last_pipeline_num_layers;
+  int stages, layers, v;
   if (!has_ends(s) || s->layout.pipeline_layout) return TRUE;
   if (s->layout.pp == 1) return REFUSE("first/last layer counts need PP > 1");
   if (has_account(s)) return REFUSE("first/last layer counts go without account_for_* keys");
   if (ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE)
     return REFUSE("schedule %s takes no first/last layer counts", ms_schedule_words[s->layout.schedule]);
   between_ends(s, &stages, &layers);
+  v = ms_layout_chunks_per_rank(s);
   if (layers < 0 || (stages == 0 ? layers > 0 : layers % stages != 0))
     return REFUSE("first %d and last %d layers leave %d for %d stages", first, last, layers, stages);
   return (first % v == 0 && last % v == 0 && (stages == 0 || layers / stages % v == 0)) ||

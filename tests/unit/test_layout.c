@@ -364,6 +364,8 @@ static void layout_string_round_trip(void **state) {
       {"Et*6|(t*6|)*2(t*5|)*4t*5mL", "Et*6|t*6|t*6|(t*5|)*4t*5mL"},
       {"E,|,t,*,1,0,|,L", "E|t*10|L"},
       {"(Et)*1|L", "Et|L"},
+      {"Et(t|m)*1|L", "Ett|m|L"},
+      {"E(t|t)*3(tt|)*2(mm)*2L", "Et|tt|tt|ttt|tt|m*4L"},
   };
   (void)state;
   for (guint i = 0; i < G_N_ELEMENTS(strings); i++) {
@@ -429,6 +431,8 @@ static void hostile_strings(void **state) {
   memset(commas, ',', megabyte);
   memcpy(commas, "E(t", 3);
   strcpy(commas + megabyte, ")*99999L");
+  assert_no_layout(commas, "too many repeats");
+  memcpy(commas + 1000, ")*99999L", 9);
   assert_no_layout(commas, "too many repeats");
   memset(many, '(', megabyte);
   assert_no_layout(many, "a group inside a group");
