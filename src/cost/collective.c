@@ -1,8 +1,8 @@
 /* src/cost/collective.c - NCCL collectives on the hierarchy of scale-up domains and network (domain/communication.md 9).
  *
- * Inside a domain: the measured lines of the profile. Across domains: the fastest of a flat ring (all rails of a domain in
- * parallel, one latency per rank), a hierarchical scheme (scale-up phase, then one ring per rail over the domains), and for
- * all-reduce a tree. z ranks over D domains, R = members in the emptiest domain = NICs that can work for the group. */
+ * Inside a domain: the measured lines of the profile. Across domains: a flat ring (all rails of a domain in parallel, one latency per
+ * rank); for all-reduce the fastest of that, a tree, and a hierarchical scheme (reduce-scatter in the domain, a ring or tree per
+ * rail, all-gather in the domain). z ranks over D domains, R = members in the emptiest domain = NICs that can work for the group. */
 #include "cost/internal.h"
 
 #include <math.h>
@@ -95,12 +95,12 @@ MsLines ms_lines_network(const MsHardware *hardware, const char *op, const MsGro
   const MsCurve *curve = nearest(hardware, op, "network", NULL, MS_FORM_SEGMENTS, group->size, NULL);
   if (curve && !(curve->level && curve->n_segments > 0)) curve = NULL; /* a curve of no level is one of the scale-up link */
   if (!curve) {
-    double alpha = strcmp(op, "p2p") == 0 ? MS_DEFAULT_P2P_ALPHA_S
-                   : strcmp(op, "all_to_all") == 0 ? MS_DEFAULT_A2A_NETWORK_ALPHA_S : MS_DEFAULT_RING_STEP_S;
+    double alpha = strcmp(op, "p2p") == 0 ? MS_DEFAULT_P2P_ALPHA_S / MS_P2P_STEPS : MS_DEFAULT_RING_STEP_S;
     return (MsLines){.n = 1, .alpha_s = {alpha}, .Bps = {MS_DEFAULT_NIC_EFFICIENCY * rate}, .band = MS_DEFAULT_NETWORK_BAND};
   }
   MsLines lines = lines_of(curve, MS_DEFAULT_NETWORK_BAND);
-  for (int i = 0; i < lines.n; i++) lines.Bps[i] = MIN(lines.Bps[i], hardware->nic_Bps) * (rate / hardware->nic_Bps);
+  for (int i = 0; i < lines.n; i++) /* a NIC slower than the measured one (what-if) keeps the default efficiency */
+    lines.Bps[i] = MIN(lines.Bps[i], MS_DEFAULT_NIC_EFFICIENCY * hardware->nic_Bps) * (rate / hardware->nic_Bps);
   return lines;
 }
 
@@ -137,14 +137,12 @@ static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message
   return (Cost){ms_lines_s(&c->scaleup, part), part / c->link_Bps};
 }
 
-/* All-gather, reduce-scatter: M (1 - R/z) must enter (leave) the emptiest domain over its R NICs. */
+/* All-gather, reduce-scatter: NCCL runs flat rings, whose latency grows with all ranks (S_half of efficiency_fits.md 4.2 is proportional
+ * to GPUs, not to nodes). M (1 - R/z) must enter (leave) the emptiest domain over its R NICs. */
 static Cost across_scatter(const MsCollective *c, double message_B) {
-  const MsGroup *g = &c->group;
-  double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
-  double bus = message_B * (z - 1) / z;
+  double z = c->group.size, R = c->group.min_per_domain, bus = message_B * (z - 1) / z;
   double ring = MAX(ms_lines_steps_s(&c->network, z - 1, bus / R), lines_or_0(&c->scaleup, bus));
-  double hierarchy = lines_or_0(&c->scaleup, message_B * (g->per_domain - 1) / g->per_domain) + ms_lines_steps_s(&c->network, D - 1, share);
-  return (Cost){MIN(ring, hierarchy), (1 - R / z) * message_B / R / c->nic_Bps};
+  return (Cost){ring, (1 - R / z) * message_B / R / c->nic_Bps};
 }
 
 static Cost across_reduce(const MsCollective *c, double message_B) {
@@ -165,7 +163,7 @@ static Cost across_exchange(const MsCollective *c, double message_B, double loca
   double z = g->size, moving = message_B * (1 - local_fraction) / (z - 1);
   double inside_B = moving * (g->per_domain - 1), outside_B = moving * (z - g->min_per_domain);
   double peers = z - g->min_per_domain;
-  double network = ms_lines_s(&c->network, outside_B) + peers * MS_A2A_PEER_S;
+  double network = ms_lines_steps_s(&c->network, MS_A2A_STEPS, outside_B) + peers * MS_A2A_PEER_S;
   return (Cost){MAX(network, lines_or_0(&c->scaleup, inside_B)),
                 MAX(outside_B / c->nic_Bps, g->per_domain > 1 ? inside_B / c->link_Bps : 0)};
 }
@@ -174,7 +172,7 @@ static Cost across_domains(const MsCollective *c, MsCollKind kind, double messag
   switch (kind) {
   case MS_COLL_AR: return across_reduce(c, message_B);
   case MS_COLL_A2A: return across_exchange(c, message_B, local_fraction);
-  case MS_COLL_P2P: return (Cost){ms_lines_s(&c->network, message_B), message_B / c->nic_Bps};
+  case MS_COLL_P2P: return (Cost){ms_lines_steps_s(&c->network, MS_P2P_STEPS, message_B), message_B / c->nic_Bps};
   default: return across_scatter(c, message_B);
   }
 }

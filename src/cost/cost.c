@@ -31,6 +31,7 @@ struct MsCost {
   double expert_width, head_dim;
   double attention_backward; /* FLOP/s of backward over forward attention */
   MsCurve *curves;           /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
+  guint8 *curve_op;          /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
   Slot slot[MS_N_OPS][MS_N_ODT][MS_N_PASSES];
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
   MsDispatch dispatch[2][MS_N_GROUPS];
@@ -96,13 +97,13 @@ static gboolean form_serves(MsOpFamily family, MsCurveForm form) {
   }
 }
 
-/* The profile's best curve for the word: dtype first, then head dimension, then pass; the first of equals. -1 none. */
-static int pick(const MsCost *cost, const char *word, MsOpFamily family, int dtype, int pass, int *pass_kind) {
+/* The profile's best curve for an operator (MS_N_OPS: elementwise): dtype first, then head dimension, then pass; the first of equals. -1 none. */
+static int pick(const MsCost *cost, int word, MsOpFamily family, int dtype, int pass, int *pass_kind) {
   double best = HUGE_VAL;
   int found = -1;
   for (int i = 0; i < cost->hardware->num_curves; i++) {
     const MsCurve *curve = &cost->hardware->curves[i];
-    if (!form_serves(family, curve->form) || g_strcmp0(curve->op, word) != 0) continue;
+    if (cost->curve_op[i] != word || !form_serves(family, curve->form)) continue;
     int by_dtype = dtype_rank(curve, dtype), by_pass = pass_rank(curve, pass);
     if (by_pass < 0 || (by_dtype == 9 && family != MS_FAMILY_MEMORY)) continue;
     double head = family != MS_FAMILY_ATTENTION || !known(cost->head_dim) ? 0
@@ -123,8 +124,8 @@ static Slot make_slot(const MsCost *cost, int op, int dtype, int pass) {
   static const MsCurve *const fallback[] = {[MS_FAMILY_GEMM] = &default_gemm, [MS_FAMILY_GROUPED] = &default_grouped,
                                             [MS_FAMILY_ATTENTION] = &default_attention, [MS_FAMILY_MEMORY] = &default_bandwidth};
   MsOpFamily family = ms_op_families[op];
-  int kind = 1, found = pick(cost, ms_op_words[op], family, dtype, pass, &kind);
-  if (found < 0 && family == MS_FAMILY_MEMORY) found = pick(cost, "elementwise", family, dtype, pass, &kind);
+  int kind = 1, found = pick(cost, op, family, dtype, pass, &kind);
+  if (found < 0 && family == MS_FAMILY_MEMORY) found = pick(cost, MS_N_OPS, family, dtype, pass, &kind);
   Slot slot = {.use = found < 0 ? fallback[family] : &cost->curves[found], .band = MS_DEFAULT_BAND, .factor = 1};
   if (found >= 0) {
     slot.origin = &cost->hardware->curves[found];
@@ -146,8 +147,12 @@ static void take_curves(MsCost *cost) {
   for (int i = h->num_curves - 1; i >= 0; i--)
     if (form_serves(MS_FAMILY_GEMM, h->curves[i].form) && g_strcmp0(h->curves[i].op, "gemm") == 0 && g_strcmp0(h->curves[i].dtype, "bf16") == 0)
       bf16_launch = h->curves[i].param[MS_C_LAUNCH];
+  cost->curve_op = g_malloc((gsize)MAX(h->num_curves, 1));
   for (int i = 0; i < h->num_curves; i++) {
-    const char *dtype = h->curves[i].dtype;
+    const char *dtype = h->curves[i].dtype, *word = h->curves[i].op ? h->curves[i].op : "";
+    int op = 0;
+    while (op < MS_N_OPS && strcmp(word, ms_op_words[op]) != 0) op++;
+    cost->curve_op[i] = op == MS_N_OPS && strcmp(word, "elementwise") != 0 ? 255 : (guint8)op;
     if (form_serves(MS_FAMILY_GEMM, h->curves[i].form) && dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "fp32") != 0)
       cost->curves[i].param[MS_C_LAUNCH] = MIN(h->curves[i].param[MS_C_LAUNCH], bf16_launch);
   }
@@ -197,6 +202,7 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
 void ms_cost_free(MsCost *cost) {
   if (!cost) return;
   g_free(cost->curves);
+  g_free(cost->curve_op);
   g_free(cost);
 }
 

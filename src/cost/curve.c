@@ -50,6 +50,12 @@ static double gemm_saturating_s(const double *p, const MsDeviceRates *device, do
   return MAX(compute, memory) + p[MS_C_LAUNCH];
 }
 
+/* ceil without a call (plain x86-64 has no rounding instruction); x is a count of tiles. */
+static inline double round_up(double x) {
+  double whole = (double)(gint64)MIN(x, 1e15);
+  return whole < x ? whole + 1 : whole;
+}
+
 /* One kernel per (tile, split of k): waves of tiles over the SMs, softly quantised; a split writes and sums fp32 partials. */
 static double gemm_tiled_s(const double *p, const MsDeviceRates *device, double m, double n, double k, double w) {
   static const struct { double m, n, area, root; int power; } tile[] = {
@@ -59,11 +65,11 @@ static double gemm_tiled_s(const double *p, const MsDeviceRates *device, double 
   double sms = MAX(device->sm_count, 1), hardness = p[MS_E2_HARDNESS], best = HUGE_VAL;
   double sm_flops = device->peak_flops / sms * efficiency(p[MS_E2_E]), bandwidth = device->hbm_Bps * efficiency(p[MS_E2_BW]);
   for (size_t i = 0; i < G_N_ELEMENTS(tile); i++) {
-    double tiles = ceil(m / tile[i].m) * ceil(n / tile[i].n) / sms;
+    double tiles = round_up(m / tile[i].m) * round_up(n / tile[i].n) / sms;
     double s_per_k = 2 * tile[i].m * tile[i].n / (sm_flops * tile_eff[tile[i].power]);
     double fixed = p[MS_E2_WAVE] * tile[i].root;
     for (int split = 1; split <= 8; split *= 2) {
-      double waves = tiles * split, soft = (1 - hardness) * MAX(waves, 1) + hardness * ceil(waves);
+      double waves = tiles * split, soft = (1 - hardness) * MAX(waves, 1) + hardness * round_up(waves);
       double t = soft * (MAX(k / split, 64) * s_per_k + fixed);
       if (split > 1) t += 4 * m * n * split / bandwidth + p[MS_E2_LAUNCH] / 2;
       best = MIN(best, t);

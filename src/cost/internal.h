@@ -17,8 +17,9 @@
 #define MS_DEFAULT_RING_STEP_S 4.5e-6     /* network ring step: SimAI tables, efficiency_fits.md 4.2 */
 #define MS_DEFAULT_P2P_ALPHA_S 16e-6
 #define MS_TREE_HOP_STEPS 2.0             /* a tree hop over the network in ring steps: reduce, then forward */
-#define MS_DEFAULT_A2A_NETWORK_ALPHA_S 18e-6 /* all-to-all over the network: start-up, constant in nodes in SimAI's tables, ... */
-#define MS_A2A_PEER_S 0.5e-6              /* ... and issue time per remote peer */
+#define MS_P2P_STEPS 2.0                  /* start-up of a message over the network in ring steps: rendezvous, then data */
+#define MS_A2A_STEPS 4.0                  /* start-up of an all-to-all over the network (~20 us, constant in nodes in SimAI's tables), */
+#define MS_A2A_PEER_S 0.5e-6              /* and issue time per remote peer */
 #define MS_DEFAULT_HOST_COPY_S 5e-6       /* start of one copy engine transfer */
 #define MS_DEFAULT_NCCL_SMS 20
 #define MS_P2P_SMS 2
@@ -45,8 +46,7 @@ double ms_lines_steps_s(const MsLines *lines, double steps, double bytes_B);
 /* Bus-bandwidth lines of `op` among `ranks` GPUs of one scale-up domain: the curve of the nearest size, its latency moved along the steps
  * between the two sizes, its bandwidth capped at the link when the size lies beyond what was measured. */
 MsLines ms_lines_scaleup(const MsHardware *hardware, const char *op, int ranks);
-/* One NIC: alpha of one ring step (all_gather, reduce_scatter, all_reduce) or of the whole operation (all_to_all, p2p); Bps after
- * efficiency, cap at the NIC and oversubscription. */
+/* One NIC: alpha of one ring step; Bps after efficiency, cap at the NIC and oversubscription. */
 MsLines ms_lines_network(const MsHardware *hardware, const char *op, const MsGroup *group);
 double ms_network_Bps(const MsHardware *hardware, const MsGroup *group); /* NIC rate after oversubscription, without efficiency */
 const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher, MsCurveForm form,

@@ -363,9 +363,15 @@ static void network_rings(void **state) {
   add_lines(machine, "all_gather", "network", 0, 2e-6, 8e9);
   close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 2e-6 + 15e8 / 8e9, 1e-13);
   add_lines(machine, "all_gather", "nvlink", 8, 10e-6, 5e10);
-  /* 16 ranks on two domains: ring 15 steps and M 15/16 over 8 NICs; hierarchy 10 us + M 7/8 over the links + 1 step and M/8/2 per NIC */
+  /* 16 ranks on two domains: 15 steps and M 15/16 over 8 NICs; the links carry M 15/16 at the same time */
   close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 1, 8), 16e8), MAX(30e-6 + 15e8 / 8 / 8e9, 10e-6 + 15e8 / 5e10), 1e-13);
-  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 1, 8), 16e3), 10e-6 + 14e3 / 5e10 + 2e-6 + 1e3 / 8e9, 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 1, 8), 16e3), 30e-6 + 15e3 / 8 / 8e9, 1e-13);
+  add_lines(machine, "reduce_scatter", "nvlink", 8, 10e-6, 2e11);
+  add_lines(machine, "all_reduce", "nvlink", 8, 20e-6, 5e10);
+  machine->curve[1].segment_Bps[0] = 2e11; /* all_gather */
+  /* hierarchy: M 7/8 scattered and gathered in the domain, between them M/8 reduced over two ranks per rail */
+  double half = 10e-6 + 14e6 / 2e11;
+  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(16, 1, 8), 16e6), 2 * half + 2 * 4.5e-6 + 2e6 / 9.5e9, 1e-13);
   machine->hardware.fabric_oversubscription = 2; /* all of it leaves the rail group */
   close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 2e-6 + 15e8 / 4e9, 1e-13);
   machine->hardware.gpus_per_rail_group = 256;
@@ -545,20 +551,26 @@ static void nccl_h100(void **state) { /* efficiency_fits.md 4.1: max bus bandwid
   unship(&s);
 }
 
-static void deepep_h100(void **state) { /* kernels_training.md 5: 4096 tokens, h 7168, top-8 of 256, 24 SMs, 8 H100: dispatch fp8 498 us, combine 961 us */
+/* kernels_training.md 5: 4096 tokens, h 7168, top-8 of 256, 24 SMs, 1, 2 and 4 nodes of H100; distinct ranks and nodes by communication.md 5.3. */
+static void deepep_h100(void **state) {
   (void)state;
-  Shipped s;
-  if (!ship(&s, "h100-sxm", MS_BF16, 8)) skip();
-  unship(&s);
-  s.hardware = ms_hardware_load("h100-sxm", NULL);
-  s.scenario.hardware = s.hardware, s.scenario.options.dispatcher_num_sms = 24;
-  s.cost = ms_cost_new(&s.scenario, &s.layout, NULL);
-  double tokens = 4096 * 5.339 * 7168.0;
-  MsOp op = {.kind = MS_OP_DISPATCH, .group = MS_GROUP_TP_EP, .message_B = 1.03 * tokens, .level_B = {1.03 * tokens * 7 / 8, 0}};
-  close_to(ms_cost_op(s.cost, &op).time_s, 498e-6, 0.35);
-  op.kind = MS_OP_COMBINE, op.level_B[0] = 2 * tokens * 7 / 8;
-  close_to(ms_cost_op(s.cost, &op).time_s, 961e-6, 0.35);
-  unship(&s);
+  static const struct { int ranks; double x_rank, x_node, dispatch_s, combine_s, tolerance; } row[] = {
+      {8, 5.339, 1, 498e-6, 961e-6, 0.15}, {16, 6.53, 1.993, 749e-6, 1777e-6, 0.10}, {32, 7.359, 3.61, 1791e-6, 3522e-6, 0.05}};
+  for (size_t i = 0; i < G_N_ELEMENTS(row); i++) {
+    Shipped s;
+    if (!ship(&s, "h100-sxm", MS_BF16, row[i].ranks)) skip();
+    s.scenario.options.dispatcher_num_sms = 24;
+    ms_cost_free(s.cost);
+    s.cost = ms_cost_new(&s.scenario, &s.layout, NULL);
+    double nodes = row[i].ranks / 8.0, tokens = 4096 * 7168.0;
+    for (int combine = 0; combine < 2; combine++) {
+      double payload = tokens * (combine ? 2 : 1.03);
+      MsOp op = {.kind = combine ? MS_OP_COMBINE : MS_OP_DISPATCH, .group = MS_GROUP_TP_EP,
+                 .level_B = {payload * row[i].x_rank * 7 / 8, payload * row[i].x_node * (1 - 1 / nodes)}};
+      close_to(ms_cost_op(s.cost, &op).time_s, combine ? row[i].combine_s : row[i].dispatch_s, row[i].tolerance);
+    }
+    unship(&s);
+  }
 }
 
 int main(void) {
