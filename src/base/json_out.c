@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "base/json.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,7 +178,7 @@ void ms_json_out_node(MsJsonOut *out, const char *key, JsonNode *node) {
 const char *ms_double_text(double value, char *buf) {
   if (!isfinite(value)) return memcpy(buf, "null", 5);
   if (value == 0) return memcpy(buf, "0", 2); /* never "-0" */
-  for (int digits = 15; digits <= 17; digits++) {
+  for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) { /* 15 always read back as written */
     char format[8];
     g_snprintf(format, sizeof format, "%%.%dg", digits);
     g_ascii_formatd(buf, 32, format, value);

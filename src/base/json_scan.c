@@ -31,7 +31,7 @@ static char *scan_path(const Scan *s) {
   for (int i = 0; i < s->depth; i++)
     if (!s->frame[i].key)
       g_string_append_printf(path, "[%d]", s->frame[i].index);
-    else
+    else if (*s->frame[i].key) /* "" between two members */
       g_string_append_printf(path, "%s%s", path->len ? "." : "", s->frame[i].key);
   return g_string_free(path, FALSE);
 }
