@@ -46,6 +46,12 @@ static double optimizer_shards(const MsWork *w, gboolean expert) {
   return MAX(1, ranks / instances);
 }
 
+MsParamBytes ms_memory_param_bytes(const MsWork *w) {
+  const MsScenario *s = w->scenario;
+  return (MsParamBytes){.weight = 2, .low_weight = primary_B(s), .gradient = ms_dtype_B(s->options.main_grads_dtype), .optimizer = optimizer_B(s),
+                        .dense_shards = optimizer_shards(w, FALSE), .expert_shards = optimizer_shards(w, TRUE)};
+}
+
 typedef struct { double n, k; } Shape;
 
 static gboolean seen(GArray *shapes, double n, double k) {
@@ -119,9 +125,10 @@ void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
   MsStageParams p = ms_work_stage_params(w, stage);
   double dense = p.params_dense + p.embedding_copy, expert = p.params_expert, low = p.quantizable_dense + p.quantizable_expert;
   memset(out, 0, sizeof *out);
-  out->parameters_B = 2 * (dense + expert - low) + primary_B(s) * low;
-  out->gradients_B = ms_dtype_B(s->options.main_grads_dtype) * (dense + expert);
-  out->optimizer_B = optimizer_B(s) * (dense / optimizer_shards(w, FALSE) + expert / optimizer_shards(w, TRUE));
+  MsParamBytes b = ms_memory_param_bytes(w);
+  out->parameters_B = b.weight * (dense + expert - low) + b.low_weight * low;
+  out->gradients_B = b.gradient * (dense + expert);
+  out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
   double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
   out->buffers_B = dummy + workspace_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;

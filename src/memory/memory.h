@@ -32,6 +32,9 @@ MsMemory *ms_memory_new(const MsWork *work, const MsSchedule *schedule);
 void ms_memory_free(MsMemory *memory);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsMemory, ms_memory_free)
 
+/* Bytes per parameter held on a rank; optimizer per element of the shard. */
+typedef struct { double weight, low_weight, gradient, optimizer; double dense_shards, expert_shards; } MsParamBytes;
+MsParamBytes ms_memory_param_bytes(const MsWork *work);
 /* Static bytes of one stage (everything but activations and transients). */
 void ms_memory_static(const MsWork *work, int stage, MsStageMemory *out);
 /* Kept bytes of one microbatch in one chunk. */

@@ -34,19 +34,24 @@ static guint8 use_of(const MsOp *op, const MsOpCost *cost) {
 }
 
 /* Longest path to the last compute row with every stream free at the start. */
-static MsTime shortest(const MsCosted *c) {
-  int n = c->list->n;
-  g_autofree MsTime *end = g_new(MsTime, MAX(n, 1));
+static MsTime shortest(const MsOpList *list, const MsTime *duration) {
+  g_autofree MsTime *end = g_new(MsTime, MAX(list->n, 1));
   MsTime stream[MS_N_STREAMS] = {0}, last = 0;
-  for (int i = 0; i < n; i++) {
-    const MsOp *op = &c->list->op[i];
+  for (int i = 0; i < list->n; i++) {
+    const MsOp *op = &list->op[i];
     MsTime start = stream[op->stream];
     for (int j = 0; j < 3; j++)
       if (op->wait[j] >= 0) start = MAX(start, end[op->wait[j]]);
-    end[i] = stream[op->stream] = start + c->duration[i];
+    end[i] = stream[op->stream] = start + duration[i];
     if (op->stream == MS_STREAM_COMPUTE) last = end[i];
   }
   return last;
+}
+
+MsTime ms_list_shortest(const MsOpList *list, const MsCost *cost) {
+  g_autofree MsTime *duration = g_new(MsTime, MAX(list->n, 1));
+  for (int i = 0; i < list->n; i++) duration[i] = ms_time_of(ms_cost_op(cost, &list->op[i]).time_s);
+  return shortest(list, duration);
 }
 
 static void cost_list(MsCosted *c, const MsProgram *p, const MsOpList *list, guint32 *tag) {
@@ -75,7 +80,7 @@ static void cost_list(MsCosted *c, const MsProgram *p, const MsOpList *list, gui
     in_graph = graph;
     sync = (op->flags & MS_OPF_SYNC) != 0;
   }
-  c->shortest = shortest(c);
+  c->shortest = shortest(list, c->duration);
 }
 
 static void costed_clear(MsCosted *c) {
