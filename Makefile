@@ -2,6 +2,7 @@
 #   make                 build/moesim
 #   make check           quick tier and full tier; `make smallcheck` is the quick one (< 30 s)
 #   make check SANITIZE=address,undefined
+#   make golden-update   writes the expected output of tests/golden anew: read the diff before you commit it
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local
 # DEV=1 turns warnings into errors. Objects and dependencies live in $(BUILD).
@@ -31,7 +32,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all check smallcheck bigcheck check-layers bench install uninstall clean fuzz profiles published format
+.PHONY: all check golden-update smallcheck bigcheck check-layers bench install uninstall clean fuzz profiles published format
 .SECONDARY:
 
 all: $(BUILD)/moesim
@@ -66,6 +67,9 @@ smallcheck: all check-layers $(UNIT)
 
 check: all check-layers $(UNIT)
 	@tests/run.sh $(BUILD) full
+
+golden-update: all
+	@tests/run.sh $(BUILD) golden-update
 
 bench: all $(BENCH)
 	@for b in $(BENCH); do $$b || exit 1; done

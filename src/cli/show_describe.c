@@ -13,9 +13,12 @@ static char *number_text(double value, const char *unit) {
   if (!unit || !*unit) return g_strdup(ms_double_text(value, buf));
   if (strcmp(unit, "B") == 0) return g_strdup(ms_text_bytes(value, buf));
   if (strcmp(unit, "s") == 0) return g_strdup(ms_text_seconds(value, buf));
-  if (strcmp(unit, "Bps") == 0) return g_strdup_printf("%sB/s", ms_text_count(value, buf));
-  if (strcmp(unit, "flops") == 0) return g_strdup_printf("%sFLOP/s", ms_text_count(value, buf));
-  if (strcmp(unit, "Hz") == 0 || strcmp(unit, "W") == 0) return g_strdup_printf("%s%s", ms_text_count(value, buf), unit);
+  const char *shown = strcmp(unit, "Bps") == 0 ? "B/s" : strcmp(unit, "flops") == 0 ? "FLOP/s" : strcmp(unit, "Hz") == 0 || strcmp(unit, "W") == 0 ? unit : NULL;
+  if (shown) {
+    const char *count = ms_text_count(value, buf);
+    gboolean prefixed = g_ascii_isalpha(count[strlen(count) - 1]); /* "3.35 T" + "B/s", but "700" + " W" */
+    return g_strdup_printf("%s%s%s", count, prefixed ? "" : " ", shown);
+  }
   return g_strdup_printf("%s %s", ms_double_text(value, buf), unit);
 }
 
@@ -32,7 +35,9 @@ static char *node_text(JsonNode *node, const MsField *field) {
   return g_strchomp(ms_json_out_take(out));
 }
 
-static void add_members(MsTable *table, const MsFieldTable *fields, JsonObject *object, const char *prefix, JsonObject *sources) {
+enum { WIDEST_VALUE = 56 }; /* longer texts stand below the table */
+
+static void add_members(MsTable *table, GString *below, const MsFieldTable *fields, JsonObject *object, const char *prefix, JsonObject *sources) {
   g_autoptr(GList) keys = json_object_get_members(object);
   for (GList *l = keys; l; l = l->next) {
     const char *key = l->data;
@@ -41,12 +46,16 @@ static void add_members(MsTable *table, const MsFieldTable *fields, JsonObject *
     g_autofree char *path = g_strconcat(prefix, key, NULL);
     if (JSON_NODE_HOLDS_OBJECT(node) && field && field->type == MS_T_OBJECT) {
       g_autofree char *deeper = g_strconcat(path, ".", NULL);
-      add_members(table, field->sub, json_node_get_object(node), deeper, sources);
+      add_members(table, below, field->sub, json_node_get_object(node), deeper, sources);
       continue;
     }
     if (strcmp(key, "curves") == 0 || strcmp(key, "sources") == 0) continue; /* tables of their own */
     g_autofree char *value = node_text(node, field);
     JsonNode *source = sources ? json_object_get_member(sources, key) : NULL;
+    if (g_utf8_strlen(value, -1) > WIDEST_VALUE) {
+      g_string_append_printf(below, "%s: %s\n", path, value);
+      continue;
+    }
     ms_table_cell(table, path);
     ms_table_cell(table, value);
     ms_table_cell(table, source && JSON_NODE_HOLDS_VALUE(source) ? json_node_get_string(source) : field && !sources ? field->doc : "");
@@ -67,8 +76,11 @@ static char *object_table(const MsFieldTable *fields, const void *object, gboole
   ms_table_column(table, "key", FALSE);
   ms_table_column(table, "value", FALSE);
   ms_table_column(table, sources ? "source" : "meaning", FALSE);
-  add_members(table, fields, json_node_get_object(ms_json_root(doc)), "", sources);
-  return ms_table_take(table);
+  GString *below = g_string_new(NULL);
+  add_members(table, below, fields, json_node_get_object(ms_json_root(doc)), "", sources);
+  g_autofree char *rows = ms_table_take(table);
+  g_string_prepend(below, rows);
+  return g_string_free(below, FALSE);
 }
 
 static void print_fields_json(const MsFieldTable *fields, const void *object) {

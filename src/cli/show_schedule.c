@@ -79,6 +79,7 @@ static void print_text(const char *name, const MsSchedule *s, const MsScheduleRu
 }
 
 static int check(const MsVerb *verb, const MsShow *show, int chunks) {
+  if (!show->stages || !show->microbatches) return ms_cli_usage(verb, "show schedule needs --stages P and --microbatches M");
   if (show->stages < 1 || show->stages > MOST_STAGES) return ms_cli_usage(verb, "--stages %d: give 1 to %d", show->stages, MOST_STAGES);
   if (show->microbatches < 1 || show->microbatches > MOST_MICROBATCHES)
     return ms_cli_usage(verb, "--microbatches %d: give 1 to %d", show->microbatches, MOST_MICROBATCHES);

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases, two at a time.
+#
+# quick leaves out programs named test_full_*. A golden case is a folder tests/golden/NAME with `cmd` (a shell command that
+# calls `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
+# `exit`. golden-update writes those three. The last line is always "N passed, M failed"; status 1 when M > 0.
+set -u
+cd "$(dirname "$0")/.." || exit 4
+export LC_ALL=C NO_COLOR=1 G_DEBUG=fatal-warnings G_SLICE=always-malloc MOESIM_CHECK=1
+unset MOESIM_DATA
+
+# --- one job, in a process of its own: its result is a file "PASSED FAILED" and what it has to say ---------------------------
+one_program() { # PROGRAM RESULT
+  local name out status passed failed
+  name=$(basename "$1")
+  out=$(timeout 600 "$1" 2>&1 </dev/null)
+  status=$?
+  passed=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' <<<"$out" | awk '{n += $1} END {print n + 0}')
+  failed=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' <<<"$out" | awk '{n += $1} END {print n + 0}')
+  if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
+  if [ "$status" -eq 0 ] && [ "$passed" -eq 0 ] && ! grep -q '0 test(s) run\|1\.\.0' <<<"$out"; then passed=1; fi
+  { echo "$passed $failed"
+    if [ "$failed" -gt 0 ]; then echo "FAILED $name (exit $status)"; tail -n 60 <<<"$out"; fi; } >"$2"
+}
+
+golden_run() { # CASE DIRECTORY: leaves stdout, stderr and exit in DIRECTORY
+  timeout 120 bash -c "$(cat "$1/cmd")" >"$2/stdout" 2>"$2/stderr" </dev/null
+  echo $? >"$2/exit"
+}
+
+one_golden() { # CASE RESULT
+  local dir bad="" part
+  dir=$(mktemp -d)
+  golden_run "$1" "$dir"
+  for part in exit stdout stderr; do
+    cmp -s "$1/$part" "$dir/$part" || bad="$bad$(diff -u "$1/$part" "$dir/$part" 2>&1 | head -n 40)"$'\n'
+  done
+  if [ -z "$bad" ]; then echo "1 0" >"$2"; else { echo "0 1"; echo "FAILED golden $(basename "$1"): $(cat "$1/cmd")"; printf '%s' "$bad"; } >"$2"; fi
+  rm -rf "$dir"
+}
+
+case "${1:-}" in
+--program) one_program "$2" "$3"; exit 0 ;;
+--golden) one_golden "$2" "$3"; exit 0 ;;
+esac
+
+# --- all of them ----------------------------------------------------------------------------------------------------------
+build=${1:?usage: tests/run.sh BUILD quick|full|golden-update}
+tier=${2:?usage: tests/run.sh BUILD quick|full|golden-update}
+PATH=$(cd "$build" && pwd):$PATH
+export PATH
+
+if [ "$tier" = golden-update ]; then
+  for case in tests/golden/*/; do golden_run "${case%/}" "${case%/}"; done
+  git status --short tests/golden 2>/dev/null
+  exit 0
+fi
+
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+{
+  for source in tests/unit/*.c; do
+    program=$build/tests/$(basename "$source" .c)
+    case $(basename "$program") in test_full_*) [ "$tier" = full ] || continue ;; esac
+    [ -x "$program" ] && printf '%s\0%s\0%s\0' --program "$program" "$results/$(basename "$program")"
+  done
+  for case in tests/golden/*/; do
+    [ -f "$case/cmd" ] && printf '%s\0%s\0%s\0' --golden "${case%/}" "$results/golden.$(basename "$case")"
+  done
+} | xargs -0 -r -n 3 -P 2 "$PWD/tests/run.sh"
+
+passed=0 failed=0
+for result in "$results"/*; do
+  [ -f "$result" ] || continue
+  read -r p f <"$result"
+  passed=$((passed + p)) failed=$((failed + f))
+  [ "$f" -eq 0 ] || { tail -n +2 "$result"; echo; }
+done
+if [ "$passed" -eq 0 ] && [ "$failed" -eq 0 ]; then echo "no test was found"; failed=1; fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
