@@ -11,8 +11,8 @@
 
 const MsVerb ms_verbs[] = {
     {"run", "SCENARIO…", "predict step time, throughput and memory of each scenario",
-     "  moesim run scenarios/dsv3-gb200-256.json\n"
-     "  moesim run --explain --trace step.json scenarios/dsv3-gb200-256.json     open step.json in ui.perfetto.dev\n"
+     "  moesim run scenarios/run-deepseek-v3-gb200-256.json\n"
+     "  moesim run --explain --trace step.json scenarios/run-deepseek-v3-gb200-256.json     open step.json in ui.perfetto.dev\n"
      "  moesim run --json scenarios/*.json\n",
      ms_cli_run},
     {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
@@ -23,7 +23,7 @@ const MsVerb ms_verbs[] = {
     {"show", "model|hardware|scenario|ops|schedule|memory NAME", "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
      "  moesim show model deepseek-v3\n"
      "  moesim show hardware h100-sxm\n"
-     "  moesim show ops scenarios/dsv3-gb200-256.json\n"
+     "  moesim show ops scenarios/run-deepseek-v3-gb200-256.json\n"
      "  moesim show schedule 1f1b --stages 4 --microbatches 8\n"
      "  moesim show schedule zb-h1 --stages 4 --microbatches 8 --times 1,1,1,0.1 --json\n"
      "\nJSON of a schedule: `order` holds per stage [\"F\",microbatch,chunk], \"B\" (whole backward, or the input gradient where a \"W\"\n"
@@ -47,7 +47,7 @@ static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"
         "Start here:\n"
         "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json    find the best layout\n"
-        "  moesim run SCENARIO                                      predict one run\n"
+        "  moesim run scenarios/run-deepseek-v3-gb200-256.json      predict one run\n"
         "  moesim show model deepseek-v3                            look at what it knows\n"
         "  moesim --help                                            all verbs\n",
         stdout);
