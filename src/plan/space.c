@@ -84,6 +84,10 @@ static gboolean recompute_choice(MsScenario *s, int i) {
 /* Value i of what the planner tries for an "auto" of this key; FALSE past the last; skips what does not apply by leaving *usable FALSE. */
 static gboolean automatic_choice(MsScenario *s, const MsOpenKey *open, int i, gboolean *usable, GError **error) {
   *usable = TRUE;
+  if (!strcmp(open->path, "layout.pipeline_layout")) { /* the planner balances one where layers do not divide evenly */
+    g_clear_pointer(&s->layout.pipeline_layout, g_free);
+    return i == 0;
+  }
   if (!strcmp(open->path, "options.recompute")) {
     if (i > 8) return FALSE;
     *usable = recompute_choice(s, i);

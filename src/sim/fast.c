@@ -169,7 +169,7 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     MsTime gather = 0; /* parameters of the first chunk are awaited; later ones hide behind it */
     const MsCosted *g = &p->step[s].gather;
     int n = 0;
-    while (n < g->list->n && p->step[s].ops.gather_chunk[n] == 0) n++;
+    while (n < g->list->n && p->step[s].ops.gather_at[n].chunk == 0 && p->step[s].ops.gather_at[n].piece == p->step[s].ops.gather_at[0].piece) n++;
     gather = list_end(g, 0, n, 0, stream);
     step_parts(&p->step[s].before, &stage[s]);
     if (gather > ready) {
@@ -186,11 +186,8 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     MsTime stream[MS_N_STREAMS] = {0};
     const MsCosted *r = &p->step[s].reduce;
     MsTime at = done[s];
-    int from = 0;
-    for (int i = 0; i < r->list->n; i++)
-      if (p->step[s].ops.reduce_chunk[i] == 0) { from = 0; break; }
-    int to = from;
-    while (to < r->list->n && p->step[s].ops.reduce_chunk[to] == 0) to++;
+    int to = r->list->n, from = to; /* the bucket that ends last */
+    while (from > 0 && p->step[s].ops.reduce_at[from - 1].chunk == 0 && p->step[s].ops.reduce_at[from - 1].piece == 0) from--;
     for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
     at = list_end(r, from, to, at, stream);
     step_parts(r, &stage[s]);

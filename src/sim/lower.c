@@ -13,8 +13,8 @@ typedef struct {
   int *next;             /* [stages] slot to lay down next */
   guint32 *arrived_f;    /* [virtual stage * microbatches + mb] task that brings its input, NONE = not yet */
   guint32 *arrived_b;    /* the same for its output gradient */
-  guint32 *gather;       /* [stages * chunks * 2] last parameter gather rows, NONE = none */
-  guint32 *reduce;       /* [stages * chunks * 2] gradient reductions */
+  guint32 **gather;      /* [stages][gather rows] task of each parameter gather row */
+  guint32 *reduced;      /* [stages * streams] last gradient reduction on each stream, NONE = none */
   guint32 *tip;          /* [stages] last task of the chain of the last slot */
   guint32 *send;         /* [stages] last blocking send, NONE = none */
   int *left_b;           /* [stages * chunks] backwards still to come */
@@ -50,49 +50,79 @@ static Laid lay_list(Lower *l, const MsCosted *c, guint32 device, const guint32 
   return laid;
 }
 
-static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, gboolean backward, guint32 *entry, guint n_entry) {
+/* What happens at the borders of the pieces of one slot: parameters awaited before a forward, gradients reduced after a backward. */
+typedef struct { int stage, chunk; gboolean gather, reduce; } Hooks;
+
+static guint wait_gather(Lower *l, const Hooks *h, int piece, guint32 *entry, guint n);
+static void issue_reduce(Lower *l, const Hooks *h, int piece, guint32 tip);
+
+static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, gboolean backward, guint32 *entry, guint n_entry, const Hooks *hooks) {
   int n = ms_work_chunk_length(chunk);
   guint32 tip = NONE;
   for (int i = 0; i < n; i++) {
-    int piece = ms_work_chunk_piece(l->p->work, chunk, backward ? n - 1 - i : i);
-    const MsCostedPiece *c = &l->p->piece[piece];
+    int at = backward ? n - 1 - i : i;
+    const MsCostedPiece *c = &l->p->piece[ms_work_chunk_piece(l->p->work, chunk, at)];
+    if (hooks && hooks->gather) n_entry = wait_gather(l, hooks, at, entry, n_entry);
     Laid laid = lay_list(l, backward ? &c->backward : &c->forward, device, entry, n_entry);
-    if (laid.tip == NONE) continue;
-    tip = laid.tip;
-    entry[0] = tip;
-    n_entry = 1;
+    if (laid.tip != NONE) {
+      tip = laid.tip;
+      entry[0] = tip;
+      n_entry = 1;
+    }
+    if (hooks && hooks->reduce && tip != NONE) issue_reduce(l, hooks, at, tip);
   }
+  if (hooks && hooks->reduce && n == 0) issue_reduce(l, hooks, 0, n_entry > 0 ? entry[0] : NONE);
   return tip;
 }
 
 /* --- the step's own rows --- */
 
-static void lay_step_rows(Lower *l, int stage, const MsCosted *c, const int *chunk_of, guint32 *out, int chunk, guint32 after) {
-  /* rows of `chunk` in a reduce or gather list; each list keeps rows of one chunk together and in order */
-  const MsOpList *list = c->list;
-  int first = 0;
-  while (first < list->n && chunk_of[first] != chunk) first++;
+/* Rows [from, to) of a reduce or gather list; their waits are inside the same bucket. ids may be NULL. */
+static void lay_bucket(Lower *l, int stage, const MsCosted *c, int from, int to, guint32 after, guint32 *ids) {
   guint32 base = ms_graph_count(l->graph);
-  int kept = 0;
-  for (int i = first; i < list->n && chunk_of[i] == chunk; i++) {
-    const MsOp *op = &list->op[i];
+  for (int i = from; i < to; i++) {
+    const MsOp *op = &c->list->op[i];
     guint32 wait[4];
     guint n = 0;
     for (int j = 0; j < 3; j++)
-      if (op->wait[j] >= first) wait[n++] = base + (guint32)(op->wait[j] - first);
+      if (op->wait[j] >= from) wait[n++] = base + (guint32)(op->wait[j] - from);
     if (n == 0 && after != NONE) wait[n++] = after;
     guint32 id = add_row(l, stage, c, i, wait, n);
-    if (op->stream != MS_STREAM_COMPUTE && kept < 2) out[kept++] = id;
+    if (ids) ids[i] = id;
   }
 }
 
+/* The whole gather list of a stage is issued at the start of the step; each forward piece waits for its own bucket. */
 static void lay_before(Lower *l) {
   for (int s = 0; s < l->stages; s++) {
     const MsCostedStep *step = &l->p->step[s];
-    Laid laid = lay_list(l, &step->before, (guint32)s, NULL, 0);
-    l->tip[s] = laid.tip;
-    for (int c = 0; c < l->chunks; c++)
-      lay_step_rows(l, s, &step->gather, step->ops.gather_chunk, &l->gather[2 * (s * l->chunks + c)], c, NONE);
+    l->tip[s] = lay_list(l, &step->before, (guint32)s, NULL, 0).tip;
+    l->gather[s] = g_new(guint32, MAX(1, step->gather.list->n));
+    for (int i = 0, to; i < step->gather.list->n; i = to) {
+      const MsBucket *at = step->ops.gather_at;
+      for (to = i + 1; to < step->gather.list->n && at[to].chunk == at[i].chunk && at[to].piece == at[i].piece;) to++;
+      lay_bucket(l, s, &step->gather, i, to, NONE, l->gather[s]);
+    }
+  }
+}
+
+static guint wait_gather(Lower *l, const Hooks *h, int piece, guint32 *entry, guint n) {
+  const MsCostedStep *step = &l->p->step[h->stage];
+  for (int i = 0; i < step->gather.list->n; i++)
+    if (step->ops.gather_at[i].chunk == h->chunk && step->ops.gather_at[i].piece == piece && n < 7) entry[n++] = l->gather[h->stage][i];
+  return n;
+}
+
+static void issue_reduce(Lower *l, const Hooks *h, int piece, guint32 tip) {
+  const MsCostedStep *step = &l->p->step[h->stage];
+  for (int i = 0; i < step->reduce.list->n; i++) {
+    if (step->ops.reduce_at[i].chunk != h->chunk || step->ops.reduce_at[i].piece != piece) continue;
+    int to = i + 1;
+    while (to < step->reduce.list->n && step->ops.reduce_at[to].chunk == h->chunk && step->ops.reduce_at[to].piece == piece) to++;
+    guint32 first = ms_graph_count(l->graph);
+    lay_bucket(l, h->stage, &step->reduce, i, to, tip, NULL);
+    for (int k = i; k < to; k++) l->reduced[MS_N_STREAMS * h->stage + step->reduce.list->op[k].stream] = first + (guint32)(k - i);
+    return;
   }
 }
 
@@ -176,16 +206,11 @@ static gboolean input_ready(Lower *l, int virtual_stage, int mb, gboolean backwa
   return TRUE;
 }
 
-static guint entry_of(Lower *l, int stage, int chunk, guint32 input, gboolean backward, int mb, guint32 *entry) {
+static guint entry_of(Lower *l, int stage, guint32 input, guint32 *entry) {
   guint n = 0;
   if (input != NONE) entry[n++] = input;
   if (l->tip[stage] != NONE && n == 0) entry[n++] = l->tip[stage];
   if (l->send[stage] != NONE) entry[n++] = l->send[stage], l->send[stage] = NONE;
-  if (!backward && mb == 0)
-    for (int k = 0; k < 2; k++) {
-      guint32 g = l->gather[2 * (stage * l->chunks + chunk) + k];
-      if (g != NONE) entry[n++] = g;
-    }
   return n;
 }
 
@@ -193,9 +218,10 @@ static gboolean lay_forward(Lower *l, int stage, int chunk, int mb) {
   int v = ms_virtual_stage(l->schedule, stage, chunk);
   guint32 input, entry[8];
   if (!input_ready(l, v, mb, FALSE, &input)) return FALSE;
-  guint n = entry_of(l, stage, chunk, input, FALSE, mb, entry);
+  guint n = entry_of(l, stage, input, entry);
+  Hooks hooks = {.stage = stage, .chunk = chunk, .gather = mb == 0};
   guint32 before = l->tip[stage];
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, FALSE, entry, n);
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, FALSE, entry, n, &hooks);
   if (tip == NONE) tip = input != NONE ? input : before; /* an empty virtual stage passes its input on */
   l->tip[stage] = tip;
   if (v + 1 < virtual_count(l)) {
@@ -210,15 +236,12 @@ static gboolean lay_backward(Lower *l, int stage, int chunk, int mb) {
   int v = ms_virtual_stage(l->schedule, stage, chunk);
   guint32 input, entry[8];
   if (!input_ready(l, v, mb, TRUE, &input)) return FALSE;
-  guint n = entry_of(l, stage, chunk, input, TRUE, mb, entry);
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, TRUE, entry, n);
+  guint n = entry_of(l, stage, input, entry);
+  Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = --l->left_b[stage * l->chunks + chunk] == 0};
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, TRUE, entry, n, &hooks);
   if (tip == NONE) tip = input;
   l->tip[stage] = tip;
   if (v > 0) send(l, stage, tip, v - 1, mb, TRUE);
-  if (--l->left_b[stage * l->chunks + chunk] == 0) {
-    const MsCostedStep *step = &l->p->step[stage];
-    lay_step_rows(l, stage, &step->reduce, step->ops.reduce_chunk, &l->reduce[2 * (stage * l->chunks + chunk)], chunk, tip);
-  }
   return TRUE;
 }
 
@@ -278,11 +301,11 @@ static MsGraph *new_graph(const MsProgram *p, int devices, double tasks) {
 /* What follows the last slot on a stage waits for its chain and for its gradient reductions. */
 static void join_reductions(Lower *l) {
   for (int s = 0; s < l->stages; s++) {
-    g_autofree guint32 *wait = g_new(guint32, 2 * l->chunks + 1);
+    guint32 wait[MS_N_STREAMS + 1];
     guint n = 0;
     if (l->tip[s] != NONE) wait[n++] = l->tip[s];
-    for (int k = 0; k < 2 * l->chunks; k++) {
-      guint32 r = l->reduce[2 * s * l->chunks + k];
+    for (int k = 0; k < MS_N_STREAMS; k++) {
+      guint32 r = l->reduced[MS_N_STREAMS * s + k];
       if (r != NONE) wait[n++] = r;
     }
     if (n < 2) continue;
@@ -298,7 +321,7 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   size_t virtual_mb = (size_t)(l.stages * l.chunks) * (size_t)l.microbatches, per_chunk = (size_t)(l.stages * l.chunks);
   l.next = g_new0(int, l.stages);
   l.arrived_f = filled(virtual_mb, NONE), l.arrived_b = filled(virtual_mb, NONE);
-  l.gather = filled(2 * per_chunk, NONE), l.reduce = filled(2 * per_chunk, NONE);
+  l.gather = g_new0(guint32 *, l.stages), l.reduced = filled((size_t)MS_N_STREAMS * (size_t)l.stages, NONE);
   l.tip = filled((size_t)l.stages, NONE), l.send = filled((size_t)l.stages, NONE);
   l.left_b = g_new(int, per_chunk);
   for (size_t i = 0; i < per_chunk; i++) l.left_b[i] = l.microbatches;
@@ -308,7 +331,8 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
     for (int s = 0; s < l.stages; s++) slot_task[slot_base[s] + (guint32)schedule->n[s]] = ms_graph_count(l.graph);
   join_reductions(&l);
   lay_after(&l);
-  g_free(l.next), g_free(l.arrived_f), g_free(l.arrived_b), g_free(l.gather), g_free(l.reduce), g_free(l.tip), g_free(l.send), g_free(l.left_b);
+  for (int i = 0; i < l.stages; i++) g_free(l.gather[i]);
+  g_free(l.gather), g_free(l.next), g_free(l.arrived_f), g_free(l.arrived_b), g_free(l.reduced), g_free(l.tip), g_free(l.send), g_free(l.left_b);
   return l.graph;
 }
 
@@ -319,7 +343,7 @@ MsGraph *ms_lower_chunk(const MsProgram *p, const MsChunk *chunk, MsSlotKind kin
   guint32 tip = NONE;
   for (int i = 0; i < repeat; i++) {
     guint32 entry[1] = {tip};
-    guint32 t = lay_chunk(&l, chunk, 0, kind != MS_SLOT_F, entry, 1);
+    guint32 t = lay_chunk(&l, chunk, 0, kind != MS_SLOT_F, entry, 1, NULL);
     if (t != NONE) tip = t;
   }
   return l.graph;

@@ -83,8 +83,17 @@ MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream st
   return op;
 }
 
+/* The last compute row so far: a collective issued in order waits for everything that was issued to the compute stream before it. */
+static int last_compute(const MsOpList *list) {
+  int i = list->n - 1;
+  while (i >= 0 && list->op[i].stream != MS_STREAM_COMPUTE) i--;
+  return i;
+}
+
 MsOp *ms_row_comm(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B) {
   if (b->layout->group[group].size <= 1 || message_B <= 0) return NULL;
+  int issued = last_compute(b->list);
+  if (issued > b->tip) ms_join(b, issued);
   MsOp *op = lay(b, kind, name, stream);
   b->tip = ms_row_index(b, op);
   set_message(op, group, message_B);

@@ -119,18 +119,60 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   if (!s->o->overlap_param_gather) gather_rows(s, dense, expert);
 }
 
-static void per_chunk(Step *s, int stage, MsOpList *list, int **chunk_of, gboolean reduce) {
-  list_to(s, list);
-  for (int c = 0; c < s->work->layout->vpp; c++) {
+/* --- buckets (communication.md 7): only the first chunk of the first stage has several, each of at least max(40 M, 1 M x DP) parameters; every other
+ * chunk reduces and gathers its parameters in one piece --- */
+
+typedef struct { double dense, expert; int piece; } Bucket;
+
+static double bucket_size(const MsWork *work) { return MAX(40e6, 1e6 * work->layout->dp); }
+
+static int piece_params(const MsWork *work, const MsChunk *chunk, int i, double *dense, double *expert) {
+  const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
+  *dense = piece->params_dense, *expert = piece->params_expert;
+  return i;
+}
+
+/* In backward order; returns how many. */
+static int buckets_of(const MsWork *work, int stage, int c, Bucket **out) {
+  const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
+  int length = ms_work_chunk_length(chunk), n = 0;
+  *out = g_new0(Bucket, length + 1);
+  if (stage > 0 || c > 0 || length == 0) {
+    Bucket *b = &(*out)[n++];
+    chunk_params(work, chunk, &b->dense, &b->expert);
+    return n;
+  }
+  Bucket now = {0};
+  for (int i = length - 1; i >= 0; i--) {
     double dense, expert;
-    chunk_params(s->work, ms_layout_chunk(s->work->layout, stage, c), &dense, &expert);
-    int first = list->n;
-    s->b.tip = s->b.join[0] = s->b.join[1] = -1;
-    if (reduce) reduce_rows(s, dense, expert);
-    else gather_rows(s, dense, expert);
-    s->b.join[0] = s->b.join[1] = -1;
-    *chunk_of = g_renew(int, *chunk_of, MAX(list->n, 1));
-    for (int i = first; i < list->n; i++) (*chunk_of)[i] = c;
+    now.piece = piece_params(work, chunk, i, &dense, &expert);
+    now.dense += dense, now.expert += expert;
+    if (now.dense + now.expert < bucket_size(work) && i > 0) continue;
+    (*out)[n++] = now;
+    now = (Bucket){0};
+  }
+  return n;
+}
+
+static void add_bucket(Step *s, MsOpList *list, MsBucket **at, const Bucket *bucket, int chunk, gboolean reduce) {
+  int first = list->n;
+  s->b.tip = s->b.join[0] = s->b.join[1] = -1;
+  if (reduce) reduce_rows(s, bucket->dense, bucket->expert);
+  else gather_rows(s, bucket->dense, bucket->expert);
+  s->b.join[0] = s->b.join[1] = -1;
+  *at = g_renew(MsBucket, *at, MAX(list->n, 1));
+  for (int i = first; i < list->n; i++) (*at)[i] = (MsBucket){.chunk = chunk, .piece = bucket->piece};
+}
+
+static void bucket_rows(Step *s, int stage, MsOpList *list, MsBucket **at, gboolean reduce) {
+  list_to(s, list);
+  int chunks = s->work->layout->vpp;
+  for (int i = 0; i < chunks; i++) {
+    int c = reduce ? chunks - 1 - i : i; /* backward ends the last chunk first */
+    Bucket *bucket;
+    int n = buckets_of(s->work, stage, c, &bucket);
+    for (int k = 0; k < n; k++) add_bucket(s, list, at, &bucket[reduce ? k : n - 1 - k], c, reduce);
+    g_free(bucket);
   }
 }
 
@@ -141,8 +183,8 @@ void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out) {
   list_to(&s, &out->before);
   zero_rows(&s, &p);
   out->before.tip = s.b.tip;
-  if (s.o->overlap_grad_reduce) per_chunk(&s, stage, &out->reduce, &out->reduce_chunk, TRUE);
-  if (s.o->overlap_param_gather) per_chunk(&s, stage, &out->gather, &out->gather_chunk, FALSE);
+  if (s.o->overlap_grad_reduce) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
+  if (s.o->overlap_param_gather) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
   list_to(&s, &out->after);
   after_rows(&s, stage, &p);
   out->after.tip = s.b.tip;
@@ -153,7 +195,7 @@ void ms_step_ops_clear(MsStepOps *ops) {
   ms_ops_clear(&ops->after);
   ms_ops_clear(&ops->reduce);
   ms_ops_clear(&ops->gather);
-  g_free(ops->reduce_chunk);
-  g_free(ops->gather_chunk);
+  g_free(ops->reduce_at);
+  g_free(ops->gather_at);
   memset(ops, 0, sizeof *ops);
 }

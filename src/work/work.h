@@ -134,13 +134,18 @@ MsStageParams ms_work_stage_params(const MsWork *work, int stage);
 
 /* Rows that run once per step on `stage`, after the last microbatch: gradient synchronisation that nothing hides, norm,
  * optimizer, parameter gather; and before the first: zeroing. */
+typedef struct { /* where a row of `reduce` or `gather` hangs: one bucket of parameters */
+  int chunk;  /* model chunk of the stage */
+  int piece;  /* forward index of the bucket's first piece in the chunk: its backward ends the bucket, its forward is the first to need it */
+} MsBucket;
+
 typedef struct {
-  MsOpList before;  /* zero gradients */
-  MsOpList after;   /* LN-gradient and embedding all-reduce, gradient norm, Adam, parameter gather (exposed share) */
-  MsOpList reduce;  /* gradient reduce-scatter rows of one chunk-step, all chunks of the stage: streams DP and EDP, see `reduce_chunk` */
-  int *reduce_chunk;/* [reduce.n] chunk index whose backward of the last microbatch it follows */
-  MsOpList gather;  /* parameter all-gather rows that overlap the first forward, by chunk */
-  int *gather_chunk;
+  MsOpList before;  /* zero gradients, low-precision copies of the weights */
+  MsOpList after;   /* what is not overlapped: gradient reduction, LN-gradient and embedding all-reduce, norm, optimizer, parameter gather */
+  MsOpList reduce;  /* overlapped gradient reductions, in the order in which a step issues them */
+  MsBucket *reduce_at; /* [reduce.n] */
+  MsOpList gather;  /* overlapped parameter all-gathers, in forward order */
+  MsBucket *gather_at; /* [gather.n] */
 } MsStepOps;
 void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out); /* (transfer full) free with ms_step_ops_clear */
 void ms_step_ops_clear(MsStepOps *ops);
