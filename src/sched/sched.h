@@ -51,9 +51,9 @@ MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, 
 void ms_schedule_free(MsSchedule *schedule);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsSchedule, ms_schedule_free)
 
-/* The production greedy of zero-bubble with given costs (schedules.md 5.3): at most `limit` microbatches live (from F to the end of W) on a stage.
- * NULL with `why` when no combination of its switches fits. (transfer full) */
-MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, int limit, char *why, size_t size);
+/* The production greedy of zero-bubble with given costs (schedules.md 5.3). A stage holds at most `limit` activations of a microbatch; I frees the share
+ * `i_frees` of one, W the rest (zb-1p and zb-2p: limit p and 2p, 0). NULL with `why` when no combination of its switches fits. (transfer full) */
+MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, double limit, double i_frees, char *why, size_t size);
 
 /* Virtual stage (0 .. stages*chunks-1) of a stage's chunk, and the stage/chunk that holds a virtual stage. */
 int ms_virtual_stage(const MsSchedule *schedule, int stage, int chunk);

@@ -11,7 +11,8 @@ typedef struct { /* one combination of switches */
 } Switches;
 
 typedef struct {
-  int stages, microbatches, limit;
+  int stages, microbatches;
+  double limit, i_frees;  /* in activations of one microbatch */
   double cost[3], comm;
   Switches switches;
   MsSchedule *out;
@@ -23,7 +24,11 @@ typedef struct {
 } Greedy;
 
 static double *end_of(const Greedy *greedy, int kind, int stage, int mb) { return &greedy->end[kind][(size_t)stage * greedy->microbatches + mb]; }
-static int live(const Greedy *greedy, int stage) { return greedy->done[F][stage] - greedy->done[W][stage]; }
+/* Activations held by the stage, from counts: no drift. */
+static double live(const Greedy *greedy, int stage) {
+  return greedy->done[F][stage] - greedy->done[I][stage] * greedy->i_frees - greedy->done[W][stage] * (1 - greedy->i_frees);
+}
+static gboolean fits(const Greedy *greedy, double held) { return held <= greedy->limit + 1e-9; }
 static gboolean has_w(const Greedy *greedy, int stage) { return greedy->done[W][stage] < greedy->done[I][stage]; }
 
 static void put(Greedy *greedy, int stage, int kind) {
@@ -52,7 +57,7 @@ static void fill_gap(Greedy *greedy, int stage, double arrival) {
 /* More forwards for `stage` while they fit before `arrival`, the first gradient from downstream. Returns the time when they are done. */
 static double count_warm_up(const Greedy *greedy, int stage, double arrival, int *extra) {
   double time = greedy->time[stage];
-  for (int held = live(greedy, stage); greedy->done[F][stage] + *extra < greedy->microbatches && held < greedy->limit; held++, ++*extra) {
+  for (double held = live(greedy, stage) + 1; greedy->done[F][stage] + *extra < greedy->microbatches && fits(greedy, held); held++, ++*extra) {
     if (greedy->switches.bubble_before_first_i ? time + greedy->cost[F] > arrival : time >= arrival) break;
     time += greedy->cost[F];
   }
@@ -79,14 +84,14 @@ static gboolean skip_forward(const Greedy *greedy, int stage) {
   if (!greedy->switches.prefer_i || stage + 1 >= greedy->stages || greedy->done[F][stage] < greedy->done[F][stage + 1] + 2) return FALSE;
   double next = greedy->time[stage + 1] + greedy->cost[F] + greedy->cost[I] + greedy->comm, drain = 0;
   if (greedy->time[stage] >= next) return TRUE;
-  int held = live(greedy, stage) + 1;
-  for (int w = greedy->done[W][stage]; held > greedy->limit && w < greedy->done[I][stage]; w++) drain += greedy->cost[W], held--;
+  double held = live(greedy, stage) + 1;
+  for (int w = greedy->done[W][stage]; !fits(greedy, held) && w < greedy->done[I][stage]; w++) drain += greedy->cost[W], held -= 1 - greedy->i_frees;
   if (greedy->time[stage] + greedy->cost[F] + drain <= next) return FALSE;
   return next - greedy->time[stage] <= greedy->worst - greedy->bubble[stage];
 }
 
 static gboolean put_forward(Greedy *greedy, int stage) {
-  while (live(greedy, stage) >= greedy->limit) {
+  while (!fits(greedy, live(greedy, stage) + 1)) {
     if (!has_w(greedy, stage)) return FALSE;
     put(greedy, stage, W);
   }
@@ -135,10 +140,10 @@ static double longest_span(const Greedy *greedy) {
   return span;
 }
 
-MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, int limit, char *why, size_t size) {
-  if (stages < 1 || microbatches < 1 || limit < 1 || 2.0 * stages * microbatches > 50e6 || !(f > 0) || !(i > 0) || !(w >= 0) || !(comm >= 0))
-    return ms_schedule_refuse(why, size, "the zero-bubble search needs stages, microbatches, a limit of at least 1, and costs"), NULL;
-  Greedy greedy = {.stages = stages, .microbatches = microbatches, .limit = limit, .cost = {f, i, w}, .comm = comm};
+MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, double limit, double i_frees, char *why, size_t size) {
+  if (stages < 1 || microbatches < 1 || !(limit >= 1) || !(i_frees >= 0 && i_frees <= 1) || 2.0 * stages * microbatches > 50e6 || !(f > 0) || !(i > 0) || !(w >= 0) || !(comm >= 0))
+    return ms_schedule_refuse(why, size, "the zero-bubble search needs stages, microbatches, a limit of at least 1, a freed share of at most 1, and costs"), NULL;
+  Greedy greedy = {.stages = stages, .microbatches = microbatches, .limit = limit, .i_frees = i_frees, .cost = {f, i, w}, .comm = comm};
   for (int kind = F; kind <= W; kind++) greedy.done[kind] = g_new(int, stages);
   for (int kind = F; kind <= I; kind++) greedy.end[kind] = g_new(double, (size_t)stages * microbatches);
   greedy.time = g_new(double, stages), greedy.bubble = g_new(double, stages), greedy.first = g_new(double, stages);
@@ -156,16 +161,16 @@ MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double
   ms_schedule_free(greedy.out);
   for (int kind = F; kind <= W; kind++) g_free(greedy.done[kind]);
   g_free(greedy.end[F]), g_free(greedy.end[I]), g_free(greedy.time), g_free(greedy.bubble), g_free(greedy.first);
-  if (!best) ms_schedule_refuse(why, size, "no zero-bubble order of %d microbatches over %d stages keeps at most %d of them live", microbatches, stages, limit);
+  if (!best) ms_schedule_refuse(why, size, "no zero-bubble order of %d microbatches over %d stages keeps at most %g of them live", microbatches, stages, limit);
   return best;
 }
 
 MsSchedule *ms_zb_1p_build(MS_SCHEDULE_ARGS) {
   (void)chunks, (void)group, (void)ep_overlap;
-  return ms_schedule_zb_greedy(stages, microbatches, 1, 1, 1, 0, stages, NULL, 0);
+  return ms_schedule_zb_greedy(stages, microbatches, 1, 1, 1, 0, stages, 0, NULL, 0);
 }
 
 MsSchedule *ms_zb_2p_build(MS_SCHEDULE_ARGS) {
   (void)chunks, (void)group, (void)ep_overlap;
-  return ms_schedule_zb_greedy(stages, microbatches, 1, 1, 1, 0, 2 * stages, NULL, 0);
+  return ms_schedule_zb_greedy(stages, microbatches, 1, 1, 1, 0, 2.0 * stages, 0, NULL, 0);
 }

@@ -1,0 +1,510 @@
+/* tests/unit/test_sched.c - schedules against written-out orders, closed forms, published bubble rates, and lists made by the authors' generators.
+ * All times are small multiples of 1/2 or 1/4 and exact; published rates have 4 decimals. */
+#include "sched/sched.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ONE_F1B, ZB_H1, ZB_H2, ZB_1P, ZB_2P, ZB_V, V_HALF, V_MIN, DUALPIPE, DUALPIPEV, GPIPE, N_KINDS };
+
+static MsSchedule *make(int kind, int p, int m, int v, int group, gboolean overlap) {
+  char why[200] = "";
+  MsSchedule *schedule = ms_schedule_new(kind, p, m, v, group, overlap, why, sizeof why);
+  if (!schedule) fail_msg("%s p=%d m=%d v=%d N=%d: %s", ms_schedule_rows[kind].word, p, m, v, group, why);
+  return schedule;
+}
+
+static void assert_valid(const MsSchedule *schedule) {
+  char why[200] = "";
+  if (!ms_schedule_valid(schedule, why, sizeof why)) fail_msg("p=%d m=%d v=%d: %s", schedule->stages, schedule->microbatches, schedule->chunks, why);
+}
+
+static void assert_order(const MsSchedule *schedule, int stage, const char *order) {
+  g_autofree char *text = ms_schedule_text(schedule, stage);
+  assert_string_equal(text, order);
+}
+
+/* Compares doubles exactly. */
+static void assert_time(double is, double should) {
+  if (is != should) fail_msg("%.17g, should be %.17g", is, should);
+}
+
+/* --- written-out orders (schedules.md 2, 3, 5.1) --------------------------------------------------------------------------------------------------- */
+
+static void order_of_1f1b(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) schedule = make(ONE_F1B, 4, 8, 1, 0, FALSE);
+  assert_order(schedule, 0, "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7");
+  assert_order(schedule, 1, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7");
+  assert_order(schedule, 2, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7");
+  assert_order(schedule, 3, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
+}
+
+static void times_of_1f1b(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) schedule = make(ONE_F1B, 4, 8, 1, 0, FALSE);
+  g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1, 1, 3, 0);
+  static const double first[][3] = {{3, 3, 4}, {4, 10, 12}, {5, 12, 13}, {6, 13, 15}, {12, 22, 24}, {13, 25, 27}, {14, 28, 30}, {15, 31, 33}};
+  for (size_t k = 0; k < G_N_ELEMENTS(first); k++) {
+    assert_time(run->start[(int)first[k][0]], first[k][1]);
+    assert_time(run->end[(int)first[k][0]], first[k][2]);
+  }
+  assert_time(run->start[48], 3), assert_time(run->end[48], 4); /* last stage: F0, B0, F1 */
+  assert_time(run->start[49], 4), assert_time(run->end[49], 6);
+  assert_time(run->start[50], 6), assert_time(run->end[50], 7);
+}
+
+static void order_of_interleaved(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) schedule = make(ONE_F1B, 4, 8, 2, 4, FALSE);
+  assert_order(schedule, 0, "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 F3.1 F4.0 F5.0 F6.0 B0.1 F7.0 B1.1 F4.1 B2.1 F5.1 B3.1 F6.1 B0.0 F7.1 B1.0 B2.0 B3.0 "
+                            "B4.1 B5.1 B6.1 B7.1 B4.0 B5.0 B6.0 B7.0");
+  assert_order(schedule, 1, "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 F3.1 F4.0 B0.1 F5.0 B1.1 F6.0 B2.1 F7.0 B3.1 F4.1 B0.0 F5.1 B1.0 F6.1 B2.0 F7.1 B3.0 "
+                            "B4.1 B5.1 B6.1 B7.1 B4.0 B5.0 B6.0 B7.0");
+  assert_order(schedule, 2, "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 B0.1 F3.1 B1.1 F4.0 B2.1 F5.0 B3.1 F6.0 B0.0 F7.0 B1.0 F4.1 B2.0 F5.1 B3.0 F6.1 B4.1 "
+                            "F7.1 B5.1 B6.1 B7.1 B4.0 B5.0 B6.0 B7.0");
+  assert_order(schedule, 3, "F0.0 F1.0 F2.0 F3.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1 F4.0 B0.0 F5.0 B1.0 F6.0 B2.0 F7.0 B3.0 F4.1 B4.1 F5.1 B5.1 "
+                            "F6.1 B6.1 F7.1 B7.1 B4.0 B5.0 B6.0 B7.0");
+  g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1, 1, 3, 0);
+  for (int s = 0; s < 4; s++) { /* stage i runs from i to 57 - 2 i */
+    assert_time(run->start[s * 32], s);
+    assert_time(run->end[s * 32 + 31], 57 - 2 * s);
+  }
+}
+
+static void order_with_a_smaller_last_group(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) schedule = make(ONE_F1B, 2, 5, 2, 3, FALSE); /* groups of 3 and 2; warm-up 2 + 3 = 5 and 3 */
+  assert_order(schedule, 0, "F0.0 F1.0 F2.0 F0.1 F1.1 F2.1 B0.1 F3.0 B1.1 F4.0 B2.1 F3.1 B0.0 F4.1 B1.0 B2.0 B3.1 B4.1 B3.0 B4.0");
+  assert_order(schedule, 1, "F0.0 F1.0 F2.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.0 B0.0 F4.0 B1.0 F3.1 B2.0 F4.1 B3.1 B4.1 B3.0 B4.0");
+  assert_valid(schedule);
+}
+
+static void order_with_overlap(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) one = make(ONE_F1B, 1, 3, 1, 0, TRUE);
+  assert_order(one, 0, "F0 F1&B0 F2&B1 B2");
+  g_autoptr(MsSchedule) two = make(ONE_F1B, 2, 2, 2, 0, TRUE);
+  assert_order(two, 1, "F0.0 F1.0 F0.1 F1.1&B0.1 B1.1 B0.0 B1.0");
+}
+
+static void order_of_zb_h1(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) schedule = make(ZB_H1, 4, 8, 1, 0, FALSE);
+  assert_order(schedule, 0, "F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 I6 W6 I7 W7");
+  assert_order(schedule, 1, "F0 F1 F2 I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 F6 I4 W3 F7 I5 W4 I6 W5 I7 W6 W7");
+  assert_order(schedule, 2, "F0 F1 I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 F6 I5 W3 F7 I6 W4 I7 W5 W6 W7");
+  assert_order(schedule, 3, "F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 F6 I6 W3 F7 I7 W4 W5 W6 W7");
+}
+
+static void order_of_dualpipe(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) schedule = make(DUALPIPE, 4, 8, 1, 0, FALSE);
+  assert_order(schedule, 0, "F0.0 F1.0 F2.0 F4.1 I4.1 W4.1 F5.1 F3.0&B5.1 F6.1&B0.0 B6.1 F7.1&B1.0 B7.1 I2.0 W2.0 I3.0 W3.0");
+  assert_order(schedule, 1, "F0.0 F4.1 F1.0 F5.1 F2.0 B4.1 F6.1&B0.0 F3.0&B5.1 F7.1&B1.0 B6.1 B2.0 I7.1 I3.0 W7.1 W3.0");
+  assert_order(schedule, 3, "F4.1 F5.1 F6.1 F0.0 I0.0 W0.0 F1.0 F7.1&B1.0 F2.0&B4.1 B2.0 F3.0&B5.1 B3.0 I6.1 W6.1 I7.1 W7.1");
+}
+
+/* --- the table of oracles (schedules.md 3, 4, 5, 6, 7, 8) -------------------------------------------------------------------------------------------- */
+
+typedef struct { int kind, p, m, v, group, overlap; double f, i, w, pair, makespan, span; const char *peaks; } Oracle;
+
+static const Oracle oracles[] = {
+    {ONE_F1B, 4, 8, 1, 0, 0, 1, 1, 1, 3, 33, 33, "4 3 2 1"},
+    {ONE_F1B, 4, 4, 1, 0, 0, 1, 1, 1, 3, 21, 21, "4 3 2 1"},
+    {ONE_F1B, 8, 16, 1, 0, 0, 1, 1, 1, 3, 69, 69, "8 7 6 5 4 3 2 1"},
+    {ONE_F1B, 16, 128, 1, 0, 0, 1, 1, 1, 3, 429, 429, NULL},
+    {ONE_F1B, 4, 8, 2, 0, 0, 1, 1, 1, 3, 57, 57, "11 9 7 5"},
+    {ONE_F1B, 4, 8, 2, 8, 0, 1, 1, 1, 3, 57, 57, "15 13 11 9"},
+    {ONE_F1B, 2, 4, 2, 0, 0, .5, .5, .5, 1.5, 13.5, 13.5, NULL},
+    {ONE_F1B, 4, 16, 4, 0, 0, .25, .25, .25, .75, 50.25, 50.25, "19 17 15 13"},
+    {ONE_F1B, 1, 8, 1, 0, 1, 1, 1, 1, 2, 17, 17, "2"},
+    {ONE_F1B, 4, 8, 2, 0, 1, 1, 1, 1, 3, 57, 57, "12 10 8 6"},
+    {ONE_F1B, 4, 8, 2, 0, 1, 1, 1, 1, 2.5, 51.5, 51.5, NULL},
+    {ONE_F1B, 4, 8, 2, 0, 1, 1, 1, 1, 2, 46, 46, NULL},
+    {ONE_F1B, 8, 16, 2, 0, 1, 1, 1, 1, 3, 117, 117, NULL},
+    {ONE_F1B, 8, 16, 2, 0, 1, 1, 1, 1, 2.5, 105.5, 105.5, NULL},
+    {ONE_F1B, 8, 16, 2, 0, 1, 1, 1, 1, 2, 94, 94, NULL},
+    {ONE_F1B, 8, 32, 4, 0, 1, 1, 1, 1, 3, 405, 405, NULL},
+    {ONE_F1B, 8, 32, 4, 0, 1, 1, 1, 1, 2.5, 353.5, 353.5, NULL},
+    {ONE_F1B, 8, 32, 4, 0, 1, 1, 1, 1, 2, 302, 302, NULL},
+    {ONE_F1B, 2, 8, 2, 0, 1, 1, 1, 1, 3, 51, 51, NULL},
+    {ONE_F1B, 2, 8, 2, 0, 1, 1, 1, 1, 2.5, 44.5, 44.5, NULL},
+    {ONE_F1B, 2, 8, 2, 0, 1, 1, 1, 1, 2, 38, 38, NULL},
+    {ONE_F1B, 4, 16, 8, 4, 0, 1, 1, 1, 3, 393, 393, "35 33 31 29"},
+    {ONE_F1B, 4, 16, 8, 4, 1, 1, 1, 1, 3, 393, 393, "36 34 32 30"},
+    {ONE_F1B, 4, 16, 8, 4, 1, 1, 1, 1, 2.5, 343.5, 343.5, NULL},
+    {ONE_F1B, 4, 16, 8, 4, 1, 1, 1, 1, 2, 294, 294, NULL},
+    {ONE_F1B, 8, 128, 4, 8, 0, 1, 1, 1, 3, 1557, 1557, "39 37 35 33 31 29 27 25"},
+    {ONE_F1B, 8, 128, 4, 8, 1, 1, 1, 1, 3, 1557, 1557, NULL},
+    {ONE_F1B, 8, 128, 4, 8, 1, 1, 1, 1, 2.5, 1313.5, 1313.5, NULL},
+    {ONE_F1B, 8, 128, 4, 8, 1, 1, 1, 1, 2, 1070, 1070, NULL},
+    {ONE_F1B, 8, 256, 2, 8, 0, 1, 1, 1, 3, 1557, 1557, "23 21 19 17 15 13 11 9"},
+    {ONE_F1B, 8, 256, 2, 8, 1, 1, 1, 1, 2.5, 1305.5, 1305.5, NULL},
+    {ONE_F1B, 8, 256, 2, 8, 1, 1, 1, 1, 2, 1054, 1054, NULL},
+    {ONE_F1B, 4, 128, 4, 4, 0, 1, 1, 1, 3, 1545, 1545, "19 17 15 13"},
+    {ONE_F1B, 4, 128, 4, 4, 1, 1, 1, 1, 2.5, 1295.5, 1295.5, NULL},
+    {ONE_F1B, 4, 128, 4, 4, 1, 1, 1, 1, 2, 1046, 1046, NULL},
+    {GPIPE, 4, 8, 1, 0, 0, 1, 1, 1, 3, 33, 33, "8 8 8 8"},
+    {ZB_H1, 4, 8, 1, 0, 0, 1, 1, 1, 3, 27, 27, "4 4 4 4"},
+    {ZB_H1, 8, 16, 1, 0, 0, 1, 1, 1, 3, 55, 55, "8 8 8 8 8 8 8 8"},
+    {ZB_H2, 4, 8, 1, 0, 0, 1, 1, 1, 3, 27, 24, "7 7 7 7"},
+    {ZB_H2, 8, 16, 1, 0, 0, 1, 1, 1, 3, 55, 48, "15 15 15 15 15 15 15 15"},
+    {ZB_1P, 4, 8, 1, 0, 0, 1, 1, 1, 3, 27, 27, "4 4 4 4"},
+    {ZB_1P, 8, 16, 1, 0, 0, 1, 1, 1, 3, 55, 55, "8 8 8 8 8 8 8 8"},
+    {ZB_2P, 4, 8, 1, 0, 0, 1, 1, 1, 3, 27, 24, "8 8 8 8"},
+    {ZB_2P, 8, 16, 1, 0, 0, 1, 1, 1, 3, 55, 48, "16 16 16 16 16 16 16 16"},
+    {ZB_V, 4, 8, 2, 0, 0, 1, 1, 1, 3, 51, 48, "8 8 8 8"},
+    {ZB_V, 4, 12, 2, 0, 0, 1, 1, 1, 3, 75, 72, "8 8 8 8"},
+    {ZB_V, 8, 16, 2, 0, 0, 1, 1, 1, 3, 103, 96, "16 16 16 16 16 16 16 16"},
+    {V_HALF, 4, 8, 2, 0, 0, 1, 1, 1, 3, 53, 53, "6 6 6 6"},
+    {V_HALF, 6, 12, 2, 0, 0, 1, 1, 1, 3, 83, 83, "8 8 8 8 8 8"},
+    {V_HALF, 8, 16, 2, 0, 0, 1, 1, 1, 3, 113, 113, "10 10 10 10 10 10 10 10"},
+    {V_HALF, 10, 20, 2, 0, 0, 1, 1, 1, 3, 143, 143, NULL},
+    {V_HALF, 12, 24, 2, 0, 0, 1, 1, 1, 3, 173, 173, NULL},
+    {V_MIN, 4, 8, 2, 0, 0, 1, 1, 1, 3, 59, 59, "4 4 4 4"},
+    {V_MIN, 6, 12, 2, 0, 0, 1, 1, 1, 3, 89, 89, "6 6 6 6 6 6"},
+    {V_MIN, 8, 16, 2, 0, 0, 1, 1, 1, 3, 123, 123, "7 8 8 8 8 8 8 8"}, /* the note gives the largest, 8 */
+    {V_MIN, 10, 20, 2, 0, 0, 1, 1, 1, 3, 155, 155, "8 8 8 8 8 8 8 8 8 8"},
+    {V_MIN, 12, 24, 2, 0, 0, 1, 1, 1, 3, 185, 185, NULL},
+    {DUALPIPE, 4, 8, 1, 0, 0, 1, 1, 1, 3, 26, 26, "5 5 5 5"},
+    {DUALPIPE, 4, 12, 1, 0, 0, 1, 1, 1, 3, 38, 38, "5 5 5 5"},
+    {DUALPIPE, 8, 20, 1, 0, 0, 1, 1, 1, 3, 66, 66, "9 9 9 9 9 9 9 9"},
+    {DUALPIPE, 8, 32, 1, 0, 0, 1, 1, 1, 3, 102, 102, NULL},
+    {DUALPIPE, 4, 8, 1, 0, 0, 1, 1, 1, 2, 22, 22, NULL},
+    {DUALPIPE, 4, 12, 1, 0, 0, 1, 1, 1, 2, 30, 30, NULL},
+    {DUALPIPE, 8, 20, 1, 0, 0, 1, 1, 1, 2, 52, 52, NULL},
+    {DUALPIPE, 8, 32, 1, 0, 0, 1, 1, 1, 2, 76, 76, NULL},
+    {DUALPIPE, 4, 8, 2, 0, 0, 2, 2, 1, 5, 45, 45, NULL},
+    {DUALPIPE, 4, 12, 2, 0, 0, 2, 2, 1, 5, 65, 65, NULL},
+    {DUALPIPE, 8, 20, 2, 0, 0, 2, 2, 1, 5, 115, 115, NULL},
+    {DUALPIPE, 8, 32, 2, 0, 0, 2, 2, 1, 5, 175, 175, NULL},
+    {DUALPIPEV, 2, 8, 2, 0, 0, 1, 1, 1, 3, 50, 50, "5 5"},
+    {DUALPIPEV, 4, 10, 2, 0, 0, 1, 1, 1, 3, 66, 66, "9 9 9 9"},
+    {DUALPIPEV, 4, 16, 2, 0, 0, 1, 1, 1, 3, 102, 102, "9 9 9 9"},
+};
+
+static void makespans_and_peaks(void **state) {
+  (void)state;
+  for (size_t k = 0; k < G_N_ELEMENTS(oracles); k++) {
+    const Oracle *oracle = &oracles[k];
+    g_autoptr(MsSchedule) schedule = make(oracle->kind, oracle->p, oracle->m, oracle->v, oracle->group, oracle->overlap);
+    assert_valid(schedule);
+    g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, oracle->f, oracle->i, oracle->w, oracle->pair, 0);
+    if (run->makespan != oracle->makespan || run->span != oracle->span)
+      fail_msg("oracle %zu: makespan %g, span %g; should be %g, %g", k, run->makespan, run->span, oracle->makespan, oracle->span);
+    GString *peaks = g_string_new(NULL);
+    for (int s = 0; s < oracle->p; s++) g_string_append_printf(peaks, s ? " %d" : "%d", ms_schedule_peak_in_flight(schedule, s));
+    if (oracle->peaks) assert_string_equal(peaks->str, oracle->peaks);
+    g_string_free(peaks, TRUE);
+  }
+}
+
+/* --- closed forms on grids --------------------------------------------------------------------------------------------------------------------------- */
+
+static void closed_form_of_1f1b_and_zero_bubble(void **state) {
+  (void)state;
+  for (int p = 1; p <= 9; p++)
+    for (int m = 1; m <= 24; m += m < 6 ? 1 : 5) {
+      g_autoptr(MsSchedule) one = make(ONE_F1B, p, m, 1, 0, FALSE), h1 = make(ZB_H1, p, m, 1, 0, FALSE), h2 = make(ZB_H2, p, m, 1, 0, FALSE);
+      g_autoptr(MsScheduleRun) run = ms_schedule_run(one, 1, 1.5, .5, 0, 0), run1 = ms_schedule_run(h1, 1, 1.5, .5, 0, 0),
+                               run2 = ms_schedule_run(h2, 1, 1.5, .5, 0, 0), unit2 = ms_schedule_run(h2, 1, 1, 1, 0, 0);
+      assert_time(run->makespan, (m + p - 1) * 3.0);
+      assert_true(ABS(run->bubble_fraction - (p - 1.0) / (m + p - 1)) < 1e-15);
+      for (int s = 0; s < p; s++) assert_int_equal(ms_schedule_peak_in_flight(one, s), MIN(m, p - s));
+      if (m >= p) assert_time(run1->makespan, m * 3.0 + (p - 1) * 2.0); /* F + max(0, B - W) = 1 + 1 */
+      if (m < 2 * p - 1) continue;
+      assert_time(unit2->makespan, 3 * m + p - 1);
+      assert_time(unit2->span, 3 * m);
+      assert_time(run2->makespan, m * 3.0 + (p - 1) * 1.5); /* max(F, F + B - 2 W) = 1.5 */
+      for (int s = 0; s < p; s++) assert_int_equal(ms_schedule_peak_in_flight(h2, s), 2 * p - 1);
+    }
+}
+
+static void closed_form_of_interleaved(void **state) {
+  (void)state;
+  for (int p = 2; p <= 6; p++)
+    for (int v = 2; v <= 5; v++)
+      for (int m = p; m <= 4 * p; m++)
+        for (int group = p; group <= MIN(m, p + 3); group++) {
+          if (m % group && m % group < p) continue;
+          int n = m * v, last = (v - 1) * group + 1;
+          g_autoptr(MsSchedule) plain = make(ONE_F1B, p, m, v, group, FALSE), overlap = make(ONE_F1B, p, m, v, group, TRUE);
+          assert_valid(plain), assert_valid(overlap);
+          for (int s = 0; s < p; s++) {
+            int peak = 2 * (p - s - 1) + (v - 1) * group + 1;
+            assert_int_equal(ms_schedule_peak_in_flight(plain, s), MIN(n, peak));
+            assert_int_equal(ms_schedule_peak_in_flight(overlap, s), MIN(n, peak + 1));
+          }
+          if (m % group) continue; /* the closed forms are for whole groups */
+          g_autoptr(MsScheduleRun) run = ms_schedule_run(plain, 1, 1, 1, 3, 0);
+          assert_time(run->makespan, 3.0 * (n + p - 1));
+          g_autoptr(MsScheduleRun) same = ms_schedule_run(overlap, 1, 1, 1, 3, 0);
+          assert_time(same->makespan, (p - 1 + last) * 3.0 + (n - last) * 3.0);
+          g_autoptr(MsScheduleRun) fast = ms_schedule_run(overlap, 1, 1, 1, 2.5, 0);
+          assert_time(fast->makespan, (p - 1 + last) * 3.0 + (n - last) * 2.5);
+        }
+}
+
+static void closed_form_of_dualpipe(void **state) {
+  (void)state;
+  for (int p = 2; p <= 8; p += 2)
+    for (int m = 2 * p; m <= 3 * p + 4; m += 2) {
+      g_autoptr(MsSchedule) dual = make(DUALPIPE, p, m, 1, 0, FALSE), v = make(DUALPIPEV, p, m, 2, 0, FALSE);
+      assert_valid(dual), assert_valid(v);
+      g_autoptr(MsScheduleRun) run = ms_schedule_run(dual, 2, 2, 1, 5, 0), run_v = ms_schedule_run(v, 2, 2, 1, 5, 0);
+      assert_time(run->makespan, m * 5.0 + (p / 2 - 1) * (5 + 3 - 3.0));
+      assert_time(run_v->makespan, 2 * m * 5.0 + (p - 1) * (5 + 3 - 3.0));
+      for (int s = 0; s < p; s++) {
+        assert_int_equal(ms_schedule_peak_in_flight(dual, s), p + 1);
+        assert_int_equal(ms_schedule_peak_in_flight(v, s), 2 * p + 1);
+      }
+    }
+}
+
+static void latency_lengthens_start_and_end(void **state) {
+  (void)state;
+  for (int p = 2; p <= 6; p++) { /* one microbatch: down and up the pipeline */
+    g_autoptr(MsSchedule) schedule = make(ONE_F1B, p, 1, 1, 0, FALSE);
+    g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1, 1, 3, .25);
+    assert_time(run->makespan, 3 * p + 2 * (p - 1) * .25);
+  }
+  g_autoptr(MsSchedule) v = make(ZB_V, 3, 1, 2, 0, FALSE); /* the turn of the V and its start stay on one stage: 4 edges down and up the V, each way */
+  g_autoptr(MsScheduleRun) run = ms_schedule_run(v, 1, 1, 1, 3, .25);
+  assert_time(run->makespan, 12 + 8 * .25 + 1); /* the last W of chunk 0 on stage 0 */
+  g_autoptr(MsSchedule) ring = make(ONE_F1B, 2, 2, 2, 0, FALSE); /* chunk 0 of stage 1 to chunk 1 of stage 0 is an edge too */
+  g_autoptr(MsScheduleRun) ring_run = ms_schedule_run(ring, 1, 1, 1, 3, 8);
+  assert_true(ring_run->makespan >= 4 * 3 + 6 * 8.0);
+}
+
+static void every_schedule_is_valid_on_a_grid(void **state) {
+  (void)state;
+  int built[N_KINDS] = {0};
+  for (int kind = 0; kind < N_KINDS; kind++)
+    for (int p = 1; p <= 9; p++)
+      for (int m = 1; m <= 40; m += m < 12 ? 1 : 7)
+        for (int v = 1; v <= 3; v++)
+          for (int overlap = 0; overlap < 2; overlap++) {
+            char why[200] = "";
+            g_autoptr(MsSchedule) schedule = ms_schedule_new(kind, p, m, v, 0, overlap, why, sizeof why);
+            if (!schedule) {
+              assert_true(strlen(why) > 10);
+              continue;
+            }
+            assert_valid(schedule);
+            built[kind]++;
+            g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1, 1, 3, 0);
+            int work = kind == DUALPIPE ? 3 * m : 3 * m * v; /* no makespan below the work of a stage */
+            assert_true(run->span >= work && run->makespan >= run->span);
+          }
+  for (int kind = 0; kind < N_KINDS; kind++)
+    if (built[kind] < 20) fail_msg("%s: only %d built", ms_schedule_rows[kind].word, built[kind]);
+}
+
+/* --- published bubble rates and generators -------------------------------------------------------------------------------------------------------------- */
+
+static char *read_data(const char *name) {
+  g_autofree char *path = g_build_filename(MS_SOURCE_DIR, "tests", "data", name, NULL);
+  char *text = NULL;
+  if (!g_file_get_contents(path, &text, NULL, NULL)) fail_msg("cannot read %s", path);
+  return text;
+}
+
+/* Share of a microbatch's activations that I frees: all but the inputs of the linear layers, 32 of 34 h + 5 a s per layer (the paper's Table 3 models). */
+static double freed_by_i(const char *model) {
+  double h = g_str_equal(model, "1.5B") ? 2304 : g_str_equal(model, "6.2B") ? 4096 : 5120;
+  double a = g_str_equal(model, "1.5B") ? 24 : g_str_equal(model, "6.2B") ? 32 : 40, s = 1024;
+  return (2 * h + 5 * a * s) / (34 * h + 5 * a * s);
+}
+
+static void assert_rate(MsSchedule *schedule, char **cell, int column) {
+  g_autoptr(MsSchedule) owned = schedule;
+  g_autoptr(MsScheduleRun) run = ms_schedule_run(owned, atof(cell[3]), atof(cell[4]), atof(cell[5]), 0, atof(cell[6]));
+  if (!(ABS(run->bubble_fraction - atof(cell[column])) <= .00005 + 1e-12))
+    fail_msg("%s m=%s: %.6f, the paper says %s (column %d)", cell[0], cell[2], run->bubble_fraction, cell[column], column);
+}
+
+static void bubble_rates_of_the_zero_bubble_paper(void **state) {
+  (void)state;
+  g_autofree char *text = read_data("zero-bubble.csv");
+  g_auto(GStrv) line = g_strsplit(text, "\n", -1);
+  int rows = 0;
+  for (int k = 2; line[k] && *line[k]; k++, rows++) {
+    g_auto(GStrv) cell = g_strsplit(line[k], ",", -1);
+    int p = atoi(cell[1]), m = atoi(cell[2]);
+    double f = atof(cell[3]), i = atof(cell[4]), w = atof(cell[5]), comm = atof(cell[6]), freed = freed_by_i(cell[0]);
+    assert_rate(make(ONE_F1B, p, m, 1, 0, FALSE), cell, 7);
+    assert_rate(make(ZB_H1, p, m, 1, 0, FALSE), cell, 10);
+    assert_rate(make(ZB_H2, p, m, 1, 0, FALSE), cell, 11);
+    assert_rate(ms_schedule_zb_greedy(p, m, f, i, w, comm, p, freed, NULL, 0), cell, 12);
+    assert_rate(ms_schedule_zb_greedy(p, m, f, i, w, comm, 2 * p, freed, NULL, 0), cell, 13);
+  }
+  assert_int_equal(rows, 9);
+}
+
+static void lists_of_the_authors_generators(void **state) {
+  (void)state;
+  g_autofree char *text = read_data("zero-bubble-orders.txt");
+  g_auto(GStrv) line = g_strsplit(text, "\n", -1);
+  int compared = 0;
+  for (int k = 3; line[k] && *line[k];) {
+    g_auto(GStrv) word = g_strsplit(line[k++], " ", -1);
+    int kind = 0, p = atoi(word[1]);
+    while (!g_str_equal(ms_schedule_rows[kind].word, word[0])) kind++;
+    g_autoptr(MsSchedule) schedule = make(kind, p, atoi(word[2]), atoi(word[3]), 0, FALSE);
+    for (int s = 0; s < p; s++, compared++) assert_order(schedule, s, line[k++]);
+  }
+  assert_int_equal(compared, 5 * (4 + 5 + 8));
+}
+
+/* --- what is refused ------------------------------------------------------------------------------------------------------------------------------------ */
+
+static void assert_refused(int kind, int p, int m, int v, int group, gboolean overlap, const char *part) {
+  char why[200] = "";
+  g_autoptr(MsSchedule) schedule = ms_schedule_new(kind, p, m, v, group, overlap, why, sizeof why);
+  assert_null(schedule);
+  if (!strstr(why, part)) fail_msg("\"%s\" does not contain \"%s\"", why, part);
+}
+
+static void impossible_numbers_are_refused(void **state) {
+  (void)state;
+  assert_refused(N_KINDS, 4, 8, 1, 0, 0, "unknown schedule");
+  assert_refused(-1, 4, 8, 1, 0, 0, "unknown schedule");
+  assert_refused(ONE_F1B, 0, 8, 1, 0, 0, "at least 1");
+  assert_refused(ONE_F1B, 4, 8, 1, 0, 1, "at least 2 chunks");
+  assert_refused(ONE_F1B, 1, 8, 2, 0, 0, "at least 2 stages");
+  assert_refused(ONE_F1B, 4, 8, 2, 3, 0, "microbatch group 3");
+  assert_refused(ONE_F1B, 4, 8, 2, 9, 0, "microbatch group 9");
+  assert_refused(ONE_F1B, 4, 2, 2, 0, 0, "microbatch group 4");
+  assert_refused(ONE_F1B, 4, 9, 2, 4, 0, "leave a group of 1");
+  assert_refused(ONE_F1B, 1000, 30000, 1, 0, 0, "50 million");
+  assert_refused(ONE_F1B, G_MAXINT, G_MAXINT, 1, 0, 0, "more than");
+  assert_refused(ZB_H1, 4, 8, 2, 0, 0, "one chunk");
+  assert_refused(ZB_V, 4, 8, 1, 0, 0, "2 chunks");
+  assert_refused(V_MIN, 4, 8, 2, 0, 1, "overlap");
+  assert_refused(GPIPE, 4, 8, 2, 0, 0, "one chunk");
+  assert_refused(DUALPIPE, 3, 8, 1, 0, 0, "even number of stages");
+  assert_refused(DUALPIPE, 4, 9, 1, 0, 0, "even number of microbatches");
+  assert_refused(DUALPIPE, 4, 6, 1, 0, 0, "at least 8");
+  assert_refused(DUALPIPEV, 4, 7, 2, 0, 0, "at least 8");
+}
+
+/* Each mutation of each slot of a valid list must be found. Swaps only where they break something. */
+static void broken_lists_are_rejected(void **state) {
+  (void)state;
+  static const int kinds[][3] = {{ONE_F1B, 4, 1}, {ONE_F1B, 4, 2}, {ZB_H1, 3, 1}, {DUALPIPE, 4, 1}, {DUALPIPEV, 3, 2}, {V_HALF, 3, 2}};
+  char why[200];
+  int rejected = 0;
+  for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+    g_autoptr(MsSchedule) schedule = make(kinds[k][0], kinds[k][1], 8, kinds[k][2], 0, FALSE);
+    for (int s = 0; s < schedule->stages; s++) {
+      MsSlot *slot = schedule->slot[s];
+      int n = schedule->n[s];
+      for (int i = 0; i < n; i++) {
+        MsSlot kept = slot[i];
+        MsSlot broken[] = {kept, kept, kept, kept, kept, kept};
+        broken[0].mb = (kept.mb + 1) % 8;
+        broken[1].mb = 8;
+        broken[2].chunk = (gint16)schedule->chunks;
+        broken[3].chunk = -1;
+        broken[4].kind = kept.kind == MS_SLOT_F ? MS_SLOT_B : MS_SLOT_F;
+        broken[5].kind = MS_N_SLOTS;
+        for (size_t j = 0; j < G_N_ELEMENTS(broken); j++) {
+          slot[i] = broken[j];
+          assert_false(ms_schedule_valid(schedule, why, sizeof why));
+          assert_null(ms_schedule_run(schedule, 1, 1, 1, 3, 0));
+          assert_true(strlen(why) > 10);
+          rejected++;
+        }
+        slot[i] = kept;
+      }
+      schedule->n[s]--; /* the last slot is missing */
+      assert_false(ms_schedule_valid(schedule, why, sizeof why));
+      schedule->n[s]++;
+    }
+    assert_valid(schedule);
+  }
+  assert_true(rejected > 2000);
+}
+
+static void deadlocks_are_found(void **state) {
+  (void)state;
+  char why[200] = "";
+  g_autoptr(MsSchedule) schedule = make(ONE_F1B, 2, 2, 1, 0, FALSE); /* stage 0: F0 F1 B0 B1, stage 1: F0 B0 F1 B1 */
+  MsSlot kept = schedule->slot[0][1];
+  schedule->slot[0][1] = schedule->slot[0][2], schedule->slot[0][2] = schedule->slot[0][3], schedule->slot[0][3] = kept;
+  assert_false(ms_schedule_valid(schedule, why, sizeof why)); /* B1 before F1 on one stage: the list itself is wrong */
+  assert_non_null(strstr(why, "before its forward"));
+  g_autoptr(MsSchedule) cross = make(ONE_F1B, 2, 2, 1, 0, FALSE);
+  MsSlot *slot = cross->slot[1]; /* stage 1: F1 B1 F0 B0, while stage 0 wants B0 before it runs F1: each list is right alone */
+  slot[0].mb = slot[1].mb = 1, slot[2].mb = slot[3].mb = 0;
+  slot = cross->slot[0];
+  kept = slot[1], slot[1] = slot[2], slot[2] = kept; /* stage 0: F0 B0 F1 B1 */
+  assert_false(ms_schedule_valid(cross, why, sizeof why));
+  assert_non_null(strstr(why, "deadlock"));
+  assert_null(ms_schedule_run(cross, 1, 1, 1, 3, 0));
+  g_autoptr(MsSchedule) pair = make(ONE_F1B, 1, 2, 1, 0, TRUE); /* F0 F1&B0 B1: a pair of one microbatch */
+  pair->slot[0][1].mb2 = 1, pair->slot[0][2].mb = 0;
+  assert_false(ms_schedule_valid(pair, why, sizeof why));
+}
+
+static void virtual_stages_and_owners_agree(void **state) {
+  (void)state;
+  static const int kinds[][3] = {{ONE_F1B, 4, 3}, {ZB_V, 5, 2}, {DUALPIPE, 4, 1}};
+  for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+    g_autoptr(MsSchedule) schedule = make(kinds[k][0], kinds[k][1], 12, kinds[k][2], 0, FALSE);
+    int ends = 0;
+    for (int v = 0; v < schedule->stages * schedule->chunks; v++) {
+      int stage, chunk;
+      ms_virtual_owner(schedule, v, &stage, &chunk);
+      assert_int_equal(ms_virtual_stage(schedule, stage, chunk), v);
+      int next = ms_virtual_after(schedule, v);
+      if (next >= 0) assert_int_equal(ms_virtual_before(schedule, next), v);
+      else ends++;
+    }
+    assert_int_equal(ends, schedule->placement == MS_PLACE_BIDIRECTIONAL ? 2 : 1);
+  }
+}
+
+static void weighted_peak(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) schedule = make(ONE_F1B, 4, 8, 2, 0, FALSE);
+  int live[2];
+  assert_time(ms_schedule_peak_weighted(schedule, 0, (double[]){1, 1}, live), 11);
+  assert_int_equal(live[0] + live[1], 11);
+  assert_time(ms_schedule_peak_weighted(schedule, 0, (double[]){1, 0}, live), 8); /* all eight of chunk 0 before its first backward */
+  assert_int_equal(live[0], 8);
+  assert_time(ms_schedule_peak_weighted(schedule, 3, (double[]){2, 3}, live), 11); /* stage 3, F0.1: four of chunk 0 and one of chunk 1 */
+  assert_int_equal(live[0], 4);
+  assert_int_equal(live[1], 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(order_of_1f1b),
+      cmocka_unit_test(times_of_1f1b),
+      cmocka_unit_test(order_of_interleaved),
+      cmocka_unit_test(order_with_a_smaller_last_group),
+      cmocka_unit_test(order_with_overlap),
+      cmocka_unit_test(order_of_zb_h1),
+      cmocka_unit_test(order_of_dualpipe),
+      cmocka_unit_test(makespans_and_peaks),
+      cmocka_unit_test(closed_form_of_1f1b_and_zero_bubble),
+      cmocka_unit_test(closed_form_of_interleaved),
+      cmocka_unit_test(closed_form_of_dualpipe),
+      cmocka_unit_test(latency_lengthens_start_and_end),
+      cmocka_unit_test(every_schedule_is_valid_on_a_grid),
+      cmocka_unit_test(bubble_rates_of_the_zero_bubble_paper),
+      cmocka_unit_test(lists_of_the_authors_generators),
+      cmocka_unit_test(impossible_numbers_are_refused),
+      cmocka_unit_test(broken_lists_are_rejected),
+      cmocka_unit_test(deadlocks_are_found),
+      cmocka_unit_test(virtual_stages_and_owners_agree),
+      cmocka_unit_test(weighted_peak),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
