@@ -120,21 +120,25 @@ static gboolean is_prefix(const char *word, const char *of) {
   return strlen(word) >= 4 && g_ascii_strncasecmp(word, of, strlen(word)) == 0;
 }
 
+/* `d` beats the best so far, or equals it and starts with the same letter where that did not. */
+static gboolean is_nearer(const char *word, const char *candidate, int d, const char *nearest, int best) {
+  if (d != best || !nearest) return d < best;
+  return folded(*candidate) == folded(*word) && folded(*nearest) != folded(*word);
+}
+
 const char *ms_nearest(const char *word, const char *const *known) {
   size_t n = strlen(word);
   if (n > WORD_MAX) return NULL;
-  int best = n < 3 ? 2 : (int)n / 3 + 1;
-  if (n < 2) best = 1;
-  const char *nearest = NULL;
+  int best = n < 2 ? 1 : n < 3 ? 2 : (int)n / 3 + 1; /* one too many */
+  const char *nearest = NULL, *longer = NULL;
   for (; *known; known++) {
     if (strlen(*known) > WORD_MAX) continue;
     int d = distance(word, *known);
-    if (d < best) {
+    if (is_nearer(word, *known, d, nearest, best)) {
       best = d;
       nearest = *known;
-    } else if (!nearest && (is_prefix(word, *known) || is_prefix(*known, word))) {
-      nearest = *known;
     }
+    if (!longer && (is_prefix(word, *known) || is_prefix(*known, word))) longer = *known;
   }
-  return nearest;
+  return nearest ? nearest : longer;
 }

@@ -325,7 +325,7 @@ static gboolean check_text(Scan *s, size_t length) {
   if (g_str_has_prefix(s->p, "\xef\xbb\xbf")) return fail(s, "begins with a byte order mark, remove it");
   if (g_utf8_validate(s->p, (gssize)length, &bad)) return TRUE;
   for (const char *p = s->p; p < bad; p++) s->line += *p == '\n';
-  return fail(s, "byte 0x%02x is not UTF-8 text", (guchar)*bad);
+  return fail(s, "byte 0x%02x does not belong in UTF-8 text", (guchar)*bad);
 }
 
 JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, GError **error) {

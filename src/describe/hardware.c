@@ -102,7 +102,7 @@ static void params_print(MsJsonOut *out, const char *key, const void *member) {
 static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve, GError **error) {
   double *pair = NULL;
   int n = 0;
-  gboolean ok = get_numbers(doc, node, path, 0, 1e18, 2, &pair, &n, error);
+  gboolean ok = get_numbers(doc, node, path, 0, 1e18, 16, &pair, &n, error);
   if (ok && n != 2) ok = ms_json_error(doc, path, error, "must be [alpha_s, Bps]");
   if (ok && pair[1] <= 0) ok = ms_json_error(doc, path, error, "has a bandwidth of 0, must be above 0 Bps");
   if (ok) {

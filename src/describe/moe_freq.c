@@ -4,18 +4,21 @@
  *   term   = [ integer "*" ] atom { "*" integer }
  *   atom   = "(" sum ")" | "[" [ bit { "," bit } ] "]"
  *
- * Entries beyond `max` are an error, so that "[1]*1000000000" costs nothing. */
+ * What is read is bounded on the way, so that "[1]*1000000000" costs nothing; "[0]*8+[1]*0" may have one entry more on
+ * the way than in the end. */
 #include "describe/moe_freq.h"
 
 #include <string.h>
 
-#define TEXT_MAX  100000
+#define TEXT_MAX  40000
 #define DEPTH_MAX 16
+#define SPARE     4096 /* entries that a later "*0" may take away */
 
 typedef struct {
   const char *p;
   guint8 *layer;
-  int n, max, depth;
+  int n, room, depth;
+  int max; /* entries wanted */
   char *why;
   size_t size;
 } Freq;
@@ -55,7 +58,7 @@ static gboolean read_bits(Freq *f) {
   if (take(f, ']')) return TRUE;
   do {
     if (peek(f) != '0' && peek(f) != '1') return unreadable(f);
-    if (f->n >= f->max) return too_long(f);
+    if (f->n >= f->room) return too_long(f);
     f->layer[f->n++] = *f->p++ == '1';
   } while (take(f, ','));
   return take(f, ']') || unreadable(f);
@@ -73,7 +76,7 @@ static gboolean read_atom(Freq *f) {
 static gboolean repeat(Freq *f, int start, int count) {
   int n = f->n - start;
   if (n == 0) return TRUE;
-  if ((gint64)n * count > f->max - start) return too_long(f);
+  if ((gint64)n * count > f->room - start) return too_long(f);
   for (int i = 1; i < count; i++) memcpy(f->layer + start + i * n, f->layer + start, (size_t)n);
   f->n = start + n * count;
   return TRUE;
@@ -107,15 +110,21 @@ static int every(Freq *f) {
   return f->max;
 }
 
+static int read_list(Freq *f, guint8 *layer) {
+  gboolean ok = read_sum(f) && (!peek(f) || unreadable(f)) && (f->n <= f->max || too_long(f));
+  if (ok) memcpy(layer, f->layer, (size_t)f->n);
+  return ok ? f->n : -1;
+}
+
 int ms_moe_freq_parse(const char *text, guint8 *layer, int max, char *why, size_t size) {
-  Freq f = {.p = text, .layer = layer, .max = max, .why = why, .size = size};
+  Freq f = {.p = text, .layer = layer, .max = max, .room = max + SPARE, .why = why, .size = size};
   if (strlen(text) > TEXT_MAX) {
     g_snprintf(why, size, "is longer than %d characters", TEXT_MAX);
     return -1;
   }
   if (is_integer(text)) return every(&f);
-  if (!read_sum(&f)) return -1;
-  if (!peek(&f)) return f.n;
-  unreadable(&f);
-  return -1;
+  f.layer = g_new(guint8, (gsize)f.room);
+  int n = read_list(&f, layer);
+  g_free(f.layer);
+  return n;
 }

@@ -17,7 +17,7 @@
 #define MS_ENUM(S, k, w, fb, fl, d) {MS_ROW(S, k, MS_T_ENUM, "", fb, fl, d), .words = w}
 #define MS_WORDS(S, k, w, fb, fl, d) {MS_ROW(S, k, MS_T_WORDS, "", fb, fl, d), .words = w}
 #define MS_OBJECT(S, k, t, fl, d) {MS_ROW(S, k, MS_T_OBJECT, "", NULL, fl, d), .sub = t}
-#define MS_FREE(S, k, d) {MS_ROW(S, k, MS_T_FREE, "", NULL, 0, d)}
+#define MS_FREE(S, k, d) {MS_ROW(S, k, MS_T_FREE, "", NULL, MS_NULLABLE, d)}
 #define MS_IGNORED(k, d) {.key = #k, .type = MS_T_FREE, .unit = "", .offset = MS_NO_OFFSET, .doc = d}
 #define MS_SCHEMA(fl) \
   {.key = "schema", .type = MS_T_CUSTOM, .unit = "", .flags = fl, .parse = ms_schema_parse, .print = ms_schema_print, \
