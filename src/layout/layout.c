@@ -73,12 +73,22 @@ static void place_chunks(MsLayout *layout, const MsScenario *s) {
   layout->mtp_standalone = mtp_stage >= 0 && mtp_stage != loss_stage;
 }
 
+/* Schedulers cut a job into equal segments, one per domain (Slurm's --segment): 256 GPUs on NVL72 are 4 x 64, not 72 + 72 + 72 + 40. */
+int ms_gpus_per_domain(const MsHardware *hardware, int world) {
+  int domain = MAX(1, hardware->nvlink_domain_gpus), node = MAX(1, hardware->gpus_per_node);
+  if (world <= domain || domain <= node) return domain;
+  for (int n = domain - domain % node; 2 * n >= domain; n -= node)
+    if (world % n == 0) return n;
+  return domain;
+}
+
 MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal) {
   if (!ms_layout_check(scenario, refusal)) return NULL;
   MsLayout *layout = g_new0(MsLayout, 1);
   set_sizes(layout, scenario);
   place_chunks(layout, scenario);
-  ms_layout_measure_groups(layout, scenario->hardware->nvlink_domain_gpus, scenario->hardware->gpus_per_node);
+  int domain = ms_gpus_per_domain(scenario->hardware, layout->world);
+  ms_layout_measure_groups(layout, domain, scenario->hardware->gpus_per_node);
   return layout;
 }
 
