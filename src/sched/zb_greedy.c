@@ -69,7 +69,10 @@ static void start_up(Greedy *greedy, int *extra) {
   for (int s = 0; s < p; s++) put(greedy, s, F);
   memset(extra, 0, sizeof(int) * p);
   double last = greedy->time[p - 1] + greedy->cost[I];
-  for (int s = p - 2; s >= 0; s--) last = MAX(count_warm_up(greedy, s, last + greedy->comm, &extra[s]), last + greedy->comm) + greedy->cost[I];
+  for (int s = p - 2; s >= 0; s--) {
+    double arrival = last + greedy->comm, ready = count_warm_up(greedy, s, arrival, &extra[s]);
+    last = MAX(ready, arrival) + greedy->cost[I];
+  }
   for (int s = 1; s < p; s++)
     while (extra[s] > 0 && extra[s] >= extra[s - 1] && greedy->done[F][s] + extra[s] < greedy->microbatches) extra[s]--;
   for (int s = 0; s < p; s++)

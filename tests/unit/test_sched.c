@@ -346,6 +346,12 @@ static void bubble_rates_of_the_zero_bubble_paper(void **state) {
   assert_int_equal(rows, 9);
 }
 
+static int kind_of(const char *word) {
+  int kind = 0;
+  while (!g_str_equal(ms_schedule_rows[kind].word, word)) kind++;
+  return kind;
+}
+
 static void lists_of_the_authors_generators(void **state) {
   (void)state;
   g_autofree char *text = read_data("zero-bubble-orders.txt");
@@ -353,12 +359,13 @@ static void lists_of_the_authors_generators(void **state) {
   int compared = 0;
   for (int k = 3; line[k] && *line[k];) {
     g_auto(GStrv) word = g_strsplit(line[k++], " ", -1);
-    int kind = 0, p = atoi(word[1]);
-    while (!g_str_equal(ms_schedule_rows[kind].word, word[0])) kind++;
-    g_autoptr(MsSchedule) schedule = make(kind, p, atoi(word[2]), atoi(word[3]), 0, FALSE);
+    int p = atoi(word[1]);
+    g_autoptr(MsSchedule) schedule = g_str_equal(word[0], "costs")
+        ? ms_schedule_zb_greedy(p, atoi(word[2]), atof(word[3]), atof(word[4]), atof(word[5]), atof(word[6]), atof(word[7]), 0, NULL, 0)
+        : make(kind_of(word[0]), p, atoi(word[2]), atoi(word[3]), 0, FALSE);
     for (int s = 0; s < p; s++, compared++) assert_order(schedule, s, line[k++]);
   }
-  assert_int_equal(compared, 5 * (4 + 5 + 8));
+  assert_int_equal(compared, 5 * (4 + 5 + 8) + 4 + 7 + 2 + 6 + 5);
 }
 
 /* --- what is refused ------------------------------------------------------------------------------------------------------------------------------------ */
@@ -429,6 +436,26 @@ static void broken_lists_are_rejected(void **state) {
     assert_valid(schedule);
   }
   assert_true(rejected > 2000);
+}
+
+static void repeated_slots_are_rejected(void **state) {
+  (void)state;
+  static const int kinds[] = {ONE_F1B, ZB_H2, DUALPIPE};
+  for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+    g_autoptr(MsSchedule) schedule = make(kinds[k], 4, 8, 1, 0, FALSE);
+    int n = schedule->n[1];
+    MsSlot *kept = schedule->slot[1];
+    g_autofree MsSlot *longer = g_new(MsSlot, n + 1);
+    schedule->n[1] = n + 1, schedule->slot[1] = longer;
+    for (int i = 0; i < n; i++) { /* slot i once more, at the end */
+      char why[200] = "";
+      memcpy(longer, kept, sizeof *kept * n);
+      longer[n] = kept[i];
+      assert_false(ms_schedule_valid(schedule, why, sizeof why));
+      assert_non_null(strstr(why, "repeats"));
+    }
+    schedule->n[1] = n, schedule->slot[1] = kept;
+  }
 }
 
 static void deadlocks_are_found(void **state) {
@@ -502,6 +529,7 @@ int main(void) {
       cmocka_unit_test(lists_of_the_authors_generators),
       cmocka_unit_test(impossible_numbers_are_refused),
       cmocka_unit_test(broken_lists_are_rejected),
+      cmocka_unit_test(repeated_slots_are_rejected),
       cmocka_unit_test(deadlocks_are_found),
       cmocka_unit_test(virtual_stages_and_owners_agree),
       cmocka_unit_test(weighted_peak),
