@@ -7,7 +7,7 @@
 
 #define MESSAGE_MAX 1000 /* bytes; what comes from a hostile file must not fill a terminal */
 
-G_DEFINE_QUARK(ms-error-quark, ms_error)
+G_DEFINE_QUARK(ms - error - quark, ms_error)
 
 /* Control characters (newlines among them) become spaces, what is not UTF-8 is replaced, the rest is cut. */
 static char *one_line(char *text) {
@@ -22,7 +22,8 @@ static char *one_line(char *text) {
   return valid;
 }
 
-gboolean ms_input_error(GError **error, const char *file, int line, const char *path, const char *format, ...) {
+gboolean ms_input_error(GError **error, const char *file, int line, const char *path, const char *format,
+                        ...) {
   if (!error) return FALSE;
   GString *text = g_string_new(NULL);
   if (file && *file) g_string_append_printf(text, "%s:", file);

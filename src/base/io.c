@@ -75,7 +75,8 @@ const char *ms_data_dir(void) {
   return g_file_test(MS_SOURCE_DIR "/models", G_FILE_TEST_IS_DIR) ? MS_SOURCE_DIR : MS_DATA_DIR;
 }
 
-/* --- progress ----------------------------------------------------------------------------------------------------- */
+/* --- progress
+ * ----------------------------------------------------------------------------------------------------- */
 struct MsProgress {
   char *what;
   double total;
@@ -105,7 +106,8 @@ void ms_progress_end(MsProgress *progress) {
   g_free(progress);
 }
 
-/* --- Ctrl-C: the one mutable variable of the program, as signals require ------------------------------------------- */
+/* --- Ctrl-C: the one mutable variable of the program, as signals require
+ * ------------------------------------------- */
 static volatile sig_atomic_t interrupted;
 
 static void on_signal(int number) {

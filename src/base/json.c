@@ -93,7 +93,8 @@ gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, cons
   return FALSE;
 }
 
-/* --- nearest word ------------------------------------------------------------------------------------------------- */
+/* --- nearest word
+ * ------------------------------------------------------------------------------------------------- */
 #define WORD_MAX 64
 
 static char folded(char c) { return c == '-' ? '_' : g_ascii_tolower(c); }

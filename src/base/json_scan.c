@@ -1,7 +1,7 @@
 /* src/base/json_scan.c - the strict reader: RFC 8259 and the limits of json.h, straight into json-glib nodes.
  *
- * json-glib 1.6 has no strict mode: it takes 010, 1e400, duplicate keys and trailing text, and dies of deep nesting.
- * So its parser is not used at all; its tree is. Recursion is bounded by MS_JSON_MAX_DEPTH. */
+ * json-glib 1.6 has no strict mode: it takes 010, 1e400, duplicate keys and trailing text, and dies of deep
+ * nesting. So its parser is not used at all; its tree is. Recursion is bounded by MS_JSON_MAX_DEPTH. */
 #include "base/err.h"
 #include "base/json_priv.h"
 
@@ -29,8 +29,7 @@ static JsonNode *scan_value(Scan *s);
 static char *scan_path(const Scan *s) {
   GString *path = g_string_new(NULL);
   for (int i = 0; i < s->depth; i++)
-    if (!s->frame[i].key)
-      g_string_append_printf(path, "[%d]", s->frame[i].index);
+    if (!s->frame[i].key) g_string_append_printf(path, "[%d]", s->frame[i].index);
     else if (*s->frame[i].key) /* "" between two members */
       g_string_append_printf(path, "%s%s", path->len ? "." : "", s->frame[i].key);
   return g_string_free(path, FALSE);
@@ -74,7 +73,8 @@ static gboolean expected(Scan *s, const char *what) {
   return fail(s, "%s where %s is expected", got, what);
 }
 
-/* --- strings ------------------------------------------------------------------------------------------------------ */
+/* --- strings
+ * ------------------------------------------------------------------------------------------------------ */
 static gboolean scan_hex4(Scan *s, guint *code) {
   *code = 0;
   for (int i = 0; i < 4; i++, s->p++) {
@@ -88,9 +88,11 @@ static gboolean scan_unicode(Scan *s, GString *out) {
   guint code, low;
   if (!scan_hex4(s, &code)) return FALSE;
   if (code == 0) return fail(s, "\\u0000 in a string, which no key or word may contain");
-  if (code >= 0xdc00 && code <= 0xdfff) return fail(s, "\\u%04x is the second half of a pair without a first", code);
+  if (code >= 0xdc00 && code <= 0xdfff)
+    return fail(s, "\\u%04x is the second half of a pair without a first", code);
   if (code >= 0xd800 && code <= 0xdbff) {
-    if (s->end - s->p < 2 || s->p[0] != '\\' || s->p[1] != 'u') return expected(s, "the second \\uXXXX of a pair");
+    if (s->end - s->p < 2 || s->p[0] != '\\' || s->p[1] != 'u')
+      return expected(s, "the second \\uXXXX of a pair");
     s->p += 2;
     if (!scan_hex4(s, &low)) return FALSE;
     if (low < 0xdc00 || low > 0xdfff) return fail(s, "\\u%04x is not the second half of a pair", low);
@@ -139,7 +141,8 @@ bad:
   return NULL;
 }
 
-/* --- numbers and words -------------------------------------------------------------------------------------------- */
+/* --- numbers and words
+ * -------------------------------------------------------------------------------------------- */
 static gboolean scan_digits(Scan *s) {
   if (s->p >= s->end || !g_ascii_isdigit(*s->p)) return expected(s, "a digit");
   while (s->p < s->end && g_ascii_isdigit(*s->p)) s->p++;
@@ -212,12 +215,12 @@ static JsonNode *scan_word(Scan *s) {
   if (take_word(s, "null")) return json_node_new(JSON_NODE_NULL);
   if (take_word(s, "NaN") || take_word(s, "Infinity") || take_word(s, "nan") || take_word(s, "inf"))
     fail(s, "NaN and Infinity are not JSON, write null for an unknown number");
-  else
-    expected(s, "a value");
+  else expected(s, "a value");
   return NULL;
 }
 
-/* --- containers --------------------------------------------------------------------------------------------------- */
+/* --- containers
+ * --------------------------------------------------------------------------------------------------- */
 static gboolean enter(Scan *s) { /* at the opening bracket */
   if (s->depth >= MS_JSON_MAX_DEPTH) return fail(s, "nested deeper than %d levels", MS_JSON_MAX_DEPTH);
   s->p++;
@@ -230,7 +233,8 @@ static gboolean enter(Scan *s) { /* at the opening bracket */
 static gboolean next_item(Scan *s, char close, gboolean *more) {
   skip_space(s);
   *more = s->p < s->end && *s->p == ',';
-  if (!*more && (s->p >= s->end || *s->p != close)) return expected(s, close == '}' ? "',' or '}'" : "',' or ']'");
+  if (!*more && (s->p >= s->end || *s->p != close))
+    return expected(s, close == '}' ? "',' or '}'" : "',' or ']'");
   s->p++;
   skip_space(s);
   return TRUE;
@@ -346,7 +350,8 @@ JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, GE
   return NULL;
 }
 
-/* --- lines: found again only when a message needs one --------------------------------------------------------------- */
+/* --- lines: found again only when a message needs one
+ * --------------------------------------------------------------- */
 typedef struct {
   const char *p;
   int line;
@@ -383,7 +388,8 @@ static void walk_value(Walk *w) {
   } while (depth > 0 && *w->p);
 }
 
-/* Whether the key at the walk (decoded) is the first step of `path`; *rest is what follows. Moves over the key. */
+/* Whether the key at the walk (decoded) is the first step of `path`; *rest is what follows. Moves over the
+ * key. */
 static gboolean walk_key_matches(Walk *w, const char *path, const char **rest) {
   const char *start = w->p;
   walk_string(w);

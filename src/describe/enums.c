@@ -1,17 +1,23 @@
 /* src/describe/enums.c - the words, in the order of the enums. */
 #include "describe/enums.h"
 
-const char *const ms_precision_words[] = {"bf16", "fp16", "fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", NULL};
+const char *const ms_precision_words[] = {"bf16",          "fp16",  "fp8-delayed", "fp8-tensorwise",
+                                          "fp8-blockwise", "mxfp8", "nvfp4",       NULL};
 const char *const ms_dtype_words[] = {"fp32", "bf16", "fp16", NULL};
-const char *const ms_schedule_words[] = {"1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "zb-v", "v-half", "v-min", "dualpipe", "dualpipev", "gpipe", NULL};
+const char *const ms_schedule_words[] = {"1f1b",   "zb-h1", "zb-h2",    "zb-1p",     "zb-2p", "zb-v",
+                                         "v-half", "v-min", "dualpipe", "dualpipev", "gpipe", NULL};
 const char *const ms_cp_comm_words[] = {"p2p", "all_gather", "a2a", "a2a+p2p", NULL};
 const char *const ms_order_words[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", NULL};
 const char *const ms_dispatcher_words[] = {"alltoall", "allgather", "deepep", "hybridep", NULL};
 const char *const ms_recompute_words[] = {"none", "selective", "full", NULL};
 const char *const ms_recompute_method_words[] = {"uniform", "block", NULL};
-const char *const ms_recompute_module_words[] = {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "mhc", NULL};
-const char *const ms_offload_module_words[] = {"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act", "fused_group_mlp", NULL};
-const char *const ms_cuda_graph_words[] = {"attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "layer", "full_iteration", NULL};
+const char *const ms_recompute_module_words[] = {
+    "core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "mhc", NULL};
+const char *const ms_offload_module_words[] = {"attn_norm", "qkv_linear",      "core_attn",
+                                               "attn_proj", "mlp_norm",        "expert_fc1",
+                                               "moe_act",   "fused_group_mlp", NULL};
+const char *const ms_cuda_graph_words[] = {
+    "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "layer", "full_iteration", NULL};
 const char *const ms_fsdp_words[] = {"none", "optim", "optim-grads", "optim-grads-params", NULL};
 const char *const ms_optimizer_words[] = {"adam", "muon", NULL};
 const char *const ms_attn_backend_words[] = {"fused", "flash", "unfused", NULL};

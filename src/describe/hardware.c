@@ -1,4 +1,5 @@
-/* src/describe/hardware.c - machines: their table, the curves they carry, and curves borrowed from another machine. */
+/* src/describe/hardware.c - machines: their table, the curves they carry, and curves borrowed from another
+ * machine. */
 #include "describe/hardware.h"
 
 #include "base/err.h"
@@ -16,26 +17,29 @@ const char *const ms_curve_form_words[] = {"gemm-saturating", "gemm-tiled", "gro
 
 const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
     [MS_FORM_GEMM_SATURATING] = {"efficiency", "bw_efficiency", "launch_s", "m_half", "n_half", "k_half"},
-    [MS_FORM_GEMM_TILED] = {"efficiency", "bw_efficiency", "launch_s", "wave_s", "wave_hardness", "small_tile_efficiency"},
-    [MS_FORM_GROUPED_GEMM] = {"efficiency", "bw_efficiency_weights", "launch_s", "te_half", "i_half", "per_expert_s",
-                              "bw_efficiency_act"},
+    [MS_FORM_GEMM_TILED] = {"efficiency", "bw_efficiency", "launch_s", "wave_s", "wave_hardness",
+                            "small_tile_efficiency"},
+    [MS_FORM_GROUPED_GEMM] = {"efficiency", "bw_efficiency_weights", "launch_s", "te_half", "i_half",
+                              "per_expert_s", "bw_efficiency_act"},
     [MS_FORM_ATTENTION] = {"efficiency", "bw_efficiency", "launch_s", "s_half", "critical_path_efficiency"},
     [MS_FORM_SEGMENTS] = {NULL},
     [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps"},
     [MS_FORM_BANDWIDTH] = {"efficiency", "launch_s"},
 };
 
-/* --- pieces of JSON -------------------------------------------------------------------------------------------------- */
-static gboolean get_number(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, double *value,
-                           GError **error) {
+/* --- pieces of JSON
+ * -------------------------------------------------------------------------------------------------- */
+static gboolean get_number(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi,
+                           double *value, GError **error) {
   MsField field = {.key = "number", .type = MS_T_F64, .lo = lo, .hi = hi};
   return ms_field_set(&field, doc, node, path, value, error);
 }
 
 /* A list of at most `max` numbers in [lo, hi]; *values is new. */
-static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, guint max,
-                            double **values, int *n, GError **error) {
-  if (!node || !JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of numbers");
+static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi,
+                            guint max, double **values, int *n, GError **error) {
+  if (!node || !JSON_NODE_HOLDS_ARRAY(node))
+    return ms_json_error(doc, path, error, "must be a list of numbers");
   JsonArray *array = json_node_get_array(node);
   guint length = json_array_get_length(array);
   if (length < 1 || length > max)
@@ -56,15 +60,16 @@ static gboolean need_object(const MsJson *doc, JsonNode *node, const char *path,
   return JSON_NODE_HOLDS_OBJECT(node) || ms_json_error(doc, path, error, "must be an object");
 }
 
-/* --- curve: params --------------------------------------------------------------------------------------------------- */
+/* --- curve: params
+ * --------------------------------------------------------------------------------------------------- */
 static int param_index(MsCurveForm form, const char *name) {
   for (int i = 0; ms_curve_param_words[form][i]; i++)
     if (strcmp(ms_curve_param_words[form][i], name) == 0) return i;
   return -1;
 }
 
-static gboolean set_param(const MsJson *doc, const char *name, JsonNode *node, const char *path, MsCurve *curve,
-                          GError **error) {
+static gboolean set_param(const MsJson *doc, const char *name, JsonNode *node, const char *path,
+                          MsCurve *curve, GError **error) {
   const char *const *known = ms_curve_param_words[curve->form];
   char *full = g_strconcat(path, ".", name, NULL);
   int index = param_index(curve->form, name);
@@ -78,7 +83,8 @@ static gboolean set_param(const MsJson *doc, const char *name, JsonNode *node, c
 }
 
 /* The row has offset 0: it needs the form, which stands before it in the table. */
-static gboolean params_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+static gboolean params_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                             GError **error) {
   MsCurve *curve = member;
   if (!need_object(doc, node, path, error)) return FALSE;
   JsonObjectIter iter;
@@ -98,8 +104,10 @@ static void params_print(MsJsonOut *out, const char *key, const void *member) {
   ms_json_out_end(out);
 }
 
-/* --- curve: segments ------------------------------------------------------------------------------------------------- */
-static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve, GError **error) {
+/* --- curve: segments
+ * ------------------------------------------------------------------------------------------------- */
+static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve,
+                              GError **error) {
   double *pair = NULL;
   int n = 0;
   gboolean ok = get_numbers(doc, node, path, 0, 1e18, 16, &pair, &n, error);
@@ -113,13 +121,16 @@ static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *pat
   return ok;
 }
 
-static gboolean segments_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+static gboolean segments_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                               GError **error) {
   MsCurve *curve = member;
   guint max = G_N_ELEMENTS(curve->segment_Bps);
-  if (!JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of [alpha_s, Bps]");
+  if (!JSON_NODE_HOLDS_ARRAY(node))
+    return ms_json_error(doc, path, error, "must be a list of [alpha_s, Bps]");
   JsonArray *array = json_node_get_array(node);
   guint length = json_array_get_length(array);
-  if (length > max) return ms_json_error(doc, path, error, "holds %u lines, must hold at most %u", length, max);
+  if (length > max)
+    return ms_json_error(doc, path, error, "holds %u lines, must hold at most %u", length, max);
   curve->n_segments = 0;
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < length; i++) {
@@ -142,7 +153,8 @@ static void segments_print(MsJsonOut *out, const char *key, const void *member) 
   ms_json_out_end(out);
 }
 
-/* --- curve: grid ----------------------------------------------------------------------------------------------------- */
+/* --- curve: grid
+ * ----------------------------------------------------------------------------------------------------- */
 static void grid_clear(MsGrid *grid) {
   for (guint d = 0; d < G_N_ELEMENTS(grid->n); d++) {
     g_free(grid->name[d]);
@@ -171,8 +183,8 @@ static void grid_copy(const MsGrid *from, MsGrid *to) {
   to->log_ratio = g_memdup2(from->log_ratio, (gsize)grid_size(from) * sizeof(double));
 }
 
-static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, const char *path, MsGrid *grid,
-                           GError **error) {
+static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, const char *path,
+                           MsGrid *grid, GError **error) {
   int d = grid->dims;
   if (d >= (int)G_N_ELEMENTS(grid->n))
     return ms_json_error(doc, path, error, "has more than %u axes", (guint)G_N_ELEMENTS(grid->n));
@@ -189,32 +201,39 @@ static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, 
   return TRUE;
 }
 
-static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid, GError **error) {
-  if (!node || !JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object of lists");
+static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid,
+                           GError **error) {
+  if (!node || !JSON_NODE_HOLDS_OBJECT(node))
+    return ms_json_error(doc, path, error, "must be an object of lists");
   JsonObjectIter iter;
   const char *name;
   JsonNode *value;
   json_object_iter_init_ordered(&iter, json_node_get_object(node));
   while (json_object_iter_next_ordered(&iter, &name, &value))
     if (!axis_parse(doc, name, value, path, grid, error)) return FALSE;
-  return grid->dims > 0 || ms_json_error(doc, path, error, "is empty, must hold 1 to %u axes", (guint)G_N_ELEMENTS(grid->n));
+  return grid->dims > 0 ||
+         ms_json_error(doc, path, error, "is empty, must hold 1 to %u axes", (guint)G_N_ELEMENTS(grid->n));
 }
 
-static gboolean ratios_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid, GError **error) {
+static gboolean ratios_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid,
+                             GError **error) {
   int n = 0;
   gint64 size = grid_size(grid);
   if (size > GRID_MAX) return ms_json_error(doc, path, error, "the axes span more than %d points", GRID_MAX);
   if (!get_numbers(doc, node, path, -20, 20, GRID_MAX, &grid->log_ratio, &n, error)) return FALSE;
-  return n == size || ms_json_error(doc, path, error, "holds %d numbers, must hold %d as the axes span", n, (int)size);
+  return n == size ||
+         ms_json_error(doc, path, error, "holds %d numbers, must hold %d as the axes span", n, (int)size);
 }
 
-static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                           GError **error) {
   MsGrid *grid = member;
   grid_clear(grid);
   if (JSON_NODE_HOLDS_NULL(node)) return TRUE;
   if (!need_object(doc, node, path, error)) return FALSE;
   JsonObject *json = json_node_get_object(node);
-  if (json_object_get_size(json) != 2) return ms_json_error(doc, path, error, "must hold \"axes\" and \"log_ratio\"");
+  if (json_object_get_size(json) != 2)
+    return ms_json_error(doc, path, error, "must hold \"axes\" and \"log_ratio\"");
   char *axes = g_strconcat(path, ".axes", NULL), *ratios = g_strconcat(path, ".log_ratio", NULL);
   gboolean ok = axes_parse(doc, json_object_get_member(json, "axes"), axes, grid, error) &&
                 ratios_parse(doc, json_object_get_member(json, "log_ratio"), ratios, grid, error);
@@ -244,7 +263,9 @@ static void grid_print(MsJsonOut *out, const char *key, const void *member) {
   ms_json_out_end(out);
 }
 
-/* --- curves ---------------------------------------------------------------------------------------------------------- */
+/* --- curves
+ * ----------------------------------------------------------------------------------------------------------
+ */
 #define S MsProvenance
 static const MsField provenance_fields[] = {
     MS_STRING(S, data, MS_NULLABLE, "which measurements"),
@@ -258,11 +279,13 @@ static const MsField provenance_fields[] = {
     MS_F64(S, residual_p90, "", 0, 1e6, NULL, MS_NULLABLE, "90 % quantile of it"),
     {0}};
 #undef S
-static const MsFieldTable provenance_table = {"hardware.curves.provenance", "where a curve comes from", provenance_fields};
+static const MsFieldTable provenance_table = {"hardware.curves.provenance", "where a curve comes from",
+                                              provenance_fields};
 
 #define S MsCurve
 static const MsField curve_fields[] = {
-    MS_STRING(S, op, MS_REQUIRED, "gemm, grouped_gemm, attention, a collective, dispatch, combine or a memory-bound operator"),
+    MS_STRING(S, op, MS_REQUIRED,
+              "gemm, grouped_gemm, attention, a collective, dispatch, combine or a memory-bound operator"),
     MS_STRING(S, dtype, MS_NULLABLE, "bf16, fp16, fp32, fp64, fp8, fp8-block, mxfp8, nvfp4; null = any"),
     MS_STRING(S, pass, MS_NULLABLE, "forward, dgrad, wgrad, backward; null = any"),
     MS_STRING(S, level, MS_NULLABLE, "nvlink or network, for collectives; null = any"),
@@ -270,11 +293,26 @@ static const MsField curve_fields[] = {
     MS_INT(S, head_dim, 0, 65536, "0", MS_NULLABLE, "for attention; 0 = any"),
     MS_INT(S, ranks, 0, 1 << 20, "0", MS_NULLABLE, "group size that was measured; 0 = any"),
     MS_ENUM(S, form, ms_curve_form_words, NULL, MS_REQUIRED, "formula"),
-    {.key = "params", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .parse = params_parse, .print = params_print,
+    {.key = "params",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = 0,
+     .parse = params_parse,
+     .print = params_print,
      .doc = "object of the formula's parameters"},
-    {.key = "segments", .type = MS_T_CUSTOM, .unit = "s, Bps", .offset = 0, .parse = segments_parse, .print = segments_print,
+    {.key = "segments",
+     .type = MS_T_CUSTOM,
+     .unit = "s, Bps",
+     .offset = 0,
+     .parse = segments_parse,
+     .print = segments_print,
      .doc = "list of up to four [alpha_s, Bps] of the form segments"},
-    {.key = "grid", .type = MS_T_CUSTOM, .unit = "", .offset = offsetof(S, grid), .parse = grid_parse, .print = grid_print,
+    {.key = "grid",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = offsetof(S, grid),
+     .parse = grid_parse,
+     .print = grid_print,
      .doc = "residual {\"axes\": {NAME: [...]}, \"log_ratio\": [...]}, first axis slowest; null = none"},
     MS_OBJECT(S, provenance, &provenance_table, MS_NULLABLE, "where it comes from"),
     {0}};
@@ -308,21 +346,25 @@ static gboolean check_word(const MsJson *doc, const char *path, const char *key,
   return FALSE;
 }
 
-static gboolean check_params(const MsJson *doc, JsonObject *json, const char *path, const MsCurve *curve, GError **error) {
+static gboolean check_params(const MsJson *doc, JsonObject *json, const char *path, const MsCurve *curve,
+                             GError **error) {
   JsonNode *node = json_object_get_member(json, "params");
   for (int i = 0; ms_curve_param_words[curve->form][i]; i++) {
     const char *name = ms_curve_param_words[curve->form][i];
     if (node && json_object_has_member(json_node_get_object(node), name)) continue;
     char *full = g_strconcat(path, ".params.", name, NULL);
-    ms_json_error(doc, full, error, "required parameter of the form %s is missing", ms_curve_form_words[curve->form]);
+    ms_json_error(doc, full, error, "required parameter of the form %s is missing",
+                  ms_curve_form_words[curve->form]);
     g_free(full);
     return FALSE;
   }
   return TRUE;
 }
 
-static gboolean check_curve(const MsJson *doc, JsonObject *json, const char *path, const MsCurve *curve, GError **error) {
-  static const char *const dtypes[] = {"bf16", "fp16", "fp32", "fp64", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
+static gboolean check_curve(const MsJson *doc, JsonObject *json, const char *path, const MsCurve *curve,
+                            GError **error) {
+  static const char *const dtypes[] = {"bf16",      "fp16",  "fp32",  "fp64", "fp8",
+                                       "fp8-block", "mxfp8", "nvfp4", NULL};
   static const char *const passes[] = {"forward", "dgrad", "wgrad", "backward", NULL};
   static const char *const levels[] = {"nvlink", "network", NULL};
   if (!check_word(doc, path, "dtype", curve->dtype, dtypes, error) ||
@@ -332,19 +374,23 @@ static gboolean check_curve(const MsJson *doc, JsonObject *json, const char *pat
       !check_params(doc, json, path, curve, error))
     return FALSE;
   if ((curve->form == MS_FORM_SEGMENTS) == (curve->n_segments > 0)) return TRUE;
-  return ms_json_error(doc, path, error, curve->n_segments ? "has segments, which only the form segments takes"
-                                                           : "must have segments, a list of [alpha_s, Bps]");
+  return ms_json_error(doc, path, error,
+                       curve->n_segments ? "has segments, which only the form segments takes"
+                                         : "must have segments, a list of [alpha_s, Bps]");
 }
 
 /* On failure the curve is valid for curve_clear. */
-static gboolean curve_load(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve, GError **error) {
+static gboolean curve_load(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve,
+                           GError **error) {
   ms_fields_defaults(&ms_curve_table, curve);
   if (!need_object(doc, node, path, error)) return FALSE;
   JsonObject *json = json_node_get_object(node);
-  return ms_fields_load(&ms_curve_table, doc, json, path, TRUE, curve, error) && check_curve(doc, json, path, curve, error);
+  return ms_fields_load(&ms_curve_table, doc, json, path, TRUE, curve, error) &&
+         check_curve(doc, json, path, curve, error);
 }
 
-static gboolean curves_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+static gboolean curves_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                             GError **error) {
   MsHardware *hardware = member;
   if (!JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of curves");
   JsonArray *array = json_node_get_array(node);
@@ -373,11 +419,12 @@ static void curves_print(MsJsonOut *out, const char *key, const void *member) {
   ms_json_out_end(out);
 }
 
-/* --- the machine ----------------------------------------------------------------------------------------------------- */
-#define S MsHardware
-#define RATE(k, u, d) MS_F64(S, k, u, 1, 1e19, NULL, MS_NULLABLE, d)
+/* --- the machine
+ * ----------------------------------------------------------------------------------------------------- */
+#define S                  MsHardware
+#define RATE(k, u, d)      MS_F64(S, k, u, 1, 1e19, NULL, MS_NULLABLE, d)
 #define OVERHEAD(k, fb, d) MS_F64(S, k, "s", 0, 1, fb, MS_NULLABLE, d)
-#define FACTOR(k, fb, d) MS_F64(S, k, "", 0.01, 100, fb, MS_NULLABLE, d)
+#define FACTOR(k, fb, d)   MS_F64(S, k, "", 0.01, 100, fb, MS_NULLABLE, d)
 static const MsField hardware_fields[] = {
     MS_SCHEMA(0),
     MS_STRING(S, name, 0, "name, by default that of the file"),
@@ -398,12 +445,14 @@ static const MsField hardware_fields[] = {
     RATE(clock_Hz, "Hz", "boost clock"),
     RATE(tdp_W, "W", "power limit"),
     MS_INT(S, gpus_per_node, 1, 65536, "8", 0, "devices under one operating system"),
-    MS_INT(S, nvlink_domain_gpus, 0, 65536, "0", MS_NULLABLE, "devices joined by the scale-up link; 0 = gpus_per_node"),
+    MS_INT(S, nvlink_domain_gpus, 0, 65536, "0", MS_NULLABLE,
+           "devices joined by the scale-up link; 0 = gpus_per_node"),
     MS_STRING(S, scaleup, MS_NULLABLE, "name of the scale-up link"),
     RATE(scaleup_Bps, "Bps", "scale-up link, per device and direction"),
     RATE(nic_Bps, "Bps", "network, per device and direction"),
     MS_F64(S, fabric_oversubscription, "", 1, 1000, "1", MS_NULLABLE, "1 = full bisection"),
-    MS_INT(S, gpus_per_rail_group, 0, 1 << 20, "0", MS_NULLABLE, "devices below one switch group; 0 = no limit"),
+    MS_INT(S, gpus_per_rail_group, 0, 1 << 20, "0", MS_NULLABLE,
+           "devices below one switch group; 0 = no limit"),
     RATE(host_link_Bps, "Bps", "device to host, per direction"),
     MS_BOOL(S, nvls, "false", 0, "reduction in the scale-up switch"),
     MS_BOOL(S, sharp, "false", 0, "reduction in the network"),
@@ -423,23 +472,31 @@ static const MsField hardware_fields[] = {
     MS_INT(S, hybridep_sms, 0, 100000, "24", MS_NULLABLE, "SMs that HybridEP takes"),
     MS_F64(S, context_B, "B", 0, 1e15, "2.5e9", MS_NULLABLE, "memory outside the framework's allocator"),
     MS_F64(S, reserve_ratio, "", 1, 100, "1.02", MS_NULLABLE, "reserved over allocated memory"),
-    {.key = "curves", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .parse = curves_parse, .print = curves_print,
+    {.key = "curves",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = 0,
+     .parse = curves_parse,
+     .print = curves_print,
      .doc = "list of fitted curves"},
     MS_FREE(S, sources, "object: key -> where its figure comes from"),
-    MS_STRING(S, curves_from, MS_NULLABLE, "profile whose curves serve for operators that this one has none for"),
+    MS_STRING(S, curves_from, MS_NULLABLE,
+              "profile whose curves serve for operators that this one has none for"),
     {0}};
 #undef S
 const MsFieldTable ms_hardware_table = {"hardware", "a machine, hardware/NAME.json", hardware_fields};
 
-/* --- loading --------------------------------------------------------------------------------------------------------- */
+/* --- loading
+ * ---------------------------------------------------------------------------------------------------------
+ */
 static MsHardware *hardware_new(void) {
   MsHardware *hardware = g_new0(MsHardware, 1);
   ms_fields_defaults(&ms_hardware_table, hardware);
   return hardware;
 }
 
-static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject *json, const char *path, gboolean whole,
-                            GError **error) {
+static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject *json, const char *path,
+                            gboolean whole, GError **error) {
   char *sources = g_strdup_printf("%s%ssources", path, *path ? "." : "");
   gboolean ok = ms_fields_load(&ms_hardware_table, doc, json, path, whole, hardware, error) &&
                 (!hardware->sources || need_object(doc, hardware->sources, sources, error));
@@ -455,7 +512,8 @@ static gboolean has_op(const MsCurve *curves, int n, const char *op) {
 
 static void mark_inherited(MsCurve *curve, const char *from) {
   char *note = curve->provenance.note;
-  curve->provenance.note = g_strdup_printf("shape inherited from %s%s%s", from, note ? "; " : "", note ? note : "");
+  curve->provenance.note =
+      g_strdup_printf("shape inherited from %s%s%s", from, note ? "; " : "", note ? note : "");
   g_free(note);
 }
 
@@ -477,7 +535,8 @@ static MsHardware *load_file(char *file, gboolean finish, GError **error);
 static gboolean borrow_curves(MsHardware *hardware, const MsJson *doc, const char *path, GError **error) {
   if (strcmp(hardware->curves_from, hardware->name) == 0)
     return ms_json_error(doc, path, error, "names the machine itself, must name another profile");
-  MsHardware *donor = load_file(ms_find_mentioned("hardware", hardware->curves_from, doc, path, error), FALSE, error);
+  MsHardware *donor =
+      load_file(ms_find_mentioned("hardware", hardware->curves_from, doc, path, error), FALSE, error);
   if (!donor) return FALSE;
   inherit(hardware, donor);
   ms_hardware_free(donor);
@@ -520,9 +579,11 @@ MsHardware *ms_hardware_load(const char *name, GError **error) {
   return load_file(file, TRUE, error);
 }
 
-static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char *path, gboolean finish, GError **error) {
+static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char *path, gboolean finish,
+                                  GError **error) {
   if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
-    return load_file(ms_find_mentioned("hardware", json_node_get_string(node), doc, path, error), finish, error);
+    return load_file(ms_find_mentioned("hardware", json_node_get_string(node), doc, path, error), finish,
+                     error);
   ms_json_error(doc, path, error, "must be the name of a machine or a path");
   return NULL;
 }
@@ -533,7 +594,8 @@ static MsHardware *from_object(const MsJson *doc, JsonObject *json, const char *
   JsonNode *base = json_object_get_member(json, "base");
   MsHardware *hardware = base ? load_mentioned(doc, base, base_path, FALSE, error) : hardware_new();
   JsonObject *changes = ms_object_without(json, "base");
-  if (hardware && !load_object(hardware, doc, changes, path, !base, error)) g_clear_pointer(&hardware, ms_hardware_free);
+  if (hardware && !load_object(hardware, doc, changes, path, !base, error))
+    g_clear_pointer(&hardware, ms_hardware_free);
   if (hardware && !hardware->name) hardware->name = g_strdup("inline");
   json_object_unref(changes);
   g_free(base_path);
@@ -564,7 +626,8 @@ void ms_hardware_free(MsHardware *hardware) {
 
 gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *key, GError **error) {
   if (value > 0) return TRUE;
-  return ms_input_error(error, NULL, 0, NULL, "hardware %s: %s is unknown; give it in the profile or as an override",
+  return ms_input_error(error, NULL, 0, NULL,
+                        "hardware %s: %s is unknown; give it in the profile or as an override",
                         hardware->name, key);
 }
 

@@ -13,8 +13,10 @@
 
 #define S MsMla
 static const MsField mla_fields[] = {
-    MS_INT(S, q_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE, "rank of the query projection, 0 or null = plain projection"),
-    MS_INT(S, kv_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE, "rank of keys and values, 0 = the model has no latent attention"),
+    MS_INT(S, q_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE,
+           "rank of the query projection, 0 or null = plain projection"),
+    MS_INT(S, kv_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE,
+           "rank of keys and values, 0 = the model has no latent attention"),
     MS_INT(S, qk_head_dim, 0, 65536, "0", 0, "head width of query and key without RoPE"),
     MS_INT(S, qk_pos_emb_head_dim, 0, 65536, "0", 0, "head width that carries RoPE"),
     MS_INT(S, v_head_dim, 0, 65536, "0", 0, "head width of the values"),
@@ -24,8 +26,10 @@ static const MsFieldTable mla_table = {"model.multi_latent_attention", "multi-la
 
 #define S MsSlidingWindow
 static const MsField window_fields[] = {
-    MS_INT(S, window, 0, 1 << 30, "0", MS_NULLABLE, "tokens that a windowed layer sees, itself included; 0 = none"),
-    MS_INT(S, period, 0, MAX_LAYERS, "0", MS_NULLABLE, "every period-th layer sees all tokens; 0 = every layer is windowed"),
+    MS_INT(S, window, 0, 1 << 30, "0", MS_NULLABLE,
+           "tokens that a windowed layer sees, itself included; 0 = none"),
+    MS_INT(S, period, 0, MAX_LAYERS, "0", MS_NULLABLE,
+           "every period-th layer sees all tokens; 0 = every layer is windowed"),
     {0}};
 #undef S
 static const MsFieldTable window_table = {"model.sliding_window", "sliding-window attention", window_fields};
@@ -41,7 +45,8 @@ static const MsField model_fields[] = {
     MS_INT(S, ffn_hidden_size, 0, MAX_WIDTH, "0", MS_NULLABLE, "MLP width f of dense layers"),
     MS_INT(S, num_attention_heads, 1, 65536, NULL, MS_REQUIRED, "query heads n"),
     MS_INT(S, num_query_groups, 0, 65536, "0", MS_NULLABLE, "key-value heads g; 0 = num_attention_heads"),
-    MS_INT(S, kv_channels, 0, 65536, "0", MS_NULLABLE, "head width dh; 0 = hidden_size / num_attention_heads"),
+    MS_INT(S, kv_channels, 0, 65536, "0", MS_NULLABLE,
+           "head width dh; 0 = hidden_size / num_attention_heads"),
     MS_BOOL(S, qk_layernorm, "false", 0, "norm of query and key heads"),
     MS_BOOL(S, attention_output_gate, "false", 0, "gate on the attention output"),
     MS_OBJECT(S, multi_latent_attention, &mla_table, MS_NULLABLE, "multi-latent attention; null = none"),
@@ -53,13 +58,16 @@ static const MsField model_fields[] = {
     MS_INT(S, num_experts, 0, 65536, "0", MS_NULLABLE, "routed experts E; 0 = dense model"),
     MS_INT(S, moe_router_topk, 0, 65536, "0", MS_NULLABLE, "experts per token k"),
     MS_INT(S, moe_ffn_hidden_size, 0, MAX_WIDTH, "0", MS_NULLABLE, "width fm of one routed expert"),
-    MS_INT(S, moe_shared_expert_intermediate_size, 0, MAX_WIDTH, "0", MS_NULLABLE, "total width fs of the shared experts"),
+    MS_INT(S, moe_shared_expert_intermediate_size, 0, MAX_WIDTH, "0", MS_NULLABLE,
+           "total width fs of the shared experts"),
     MS_BOOL(S, moe_shared_expert_gate, "false", 0, "gate on the shared expert"),
-    MS_INT(S, moe_router_num_groups, 0, 65536, "0", MS_NULLABLE, "groups of experts for group-limited routing; 0 = none"),
+    MS_INT(S, moe_router_num_groups, 0, 65536, "0", MS_NULLABLE,
+           "groups of experts for group-limited routing; 0 = none"),
     MS_INT(S, moe_router_group_topk, 0, 65536, "0", MS_NULLABLE, "groups a token may use"),
     MS_ENUM(S, moe_router_score_function, ms_router_score_words, "\"softmax\"", 0, "score of the router"),
     MS_BOOL(S, moe_router_enable_expert_bias, "false", 0, "bias per expert for balance without a loss"),
-    MS_STRING(S, moe_layer_freq, MS_NULLABLE, "which layers are MoE, e.g. \"[0]*3+[1]*58\"; null = all when num_experts > 0"),
+    MS_STRING(S, moe_layer_freq, MS_NULLABLE,
+              "which layers are MoE, e.g. \"[0]*3+[1]*58\"; null = all when num_experts > 0"),
     MS_BOOL(S, gated, "true", 0, "gated MLP: three matrices instead of two"),
     MS_ENUM(S, activation, ms_activation_words, "\"silu\"", 0, "activation of the MLP"),
     MS_ENUM(S, normalization, ms_norm_words, "\"RMSNorm\"", 0, "norm of the layers"),
@@ -72,7 +80,8 @@ static const MsField model_fields[] = {
 #undef S
 const MsFieldTable ms_model_table = {"model", "a transformer, models/NAME.json", model_fields};
 
-/* --- checks that one row cannot make --------------------------------------------------------------------------------- */
+/* --- checks that one row cannot make
+ * --------------------------------------------------------------------------------- */
 typedef struct {
   const MsJson *doc;
   const char *path;
@@ -95,10 +104,12 @@ static gboolean finish_heads(MsModel *m, const Where *where) {
   int heads = m->num_attention_heads;
   if (m->num_query_groups == 0) m->num_query_groups = heads;
   if (heads % m->num_query_groups != 0)
-    return bad(where, "num_query_groups", "is %d, must divide num_attention_heads = %d", m->num_query_groups, heads);
+    return bad(where, "num_query_groups", "is %d, must divide num_attention_heads = %d", m->num_query_groups,
+               heads);
   if (m->kv_channels > 0) return TRUE;
   if (m->hidden_size % heads != 0)
-    return bad(where, "kv_channels", "is not given, and num_attention_heads = %d does not divide hidden_size = %d", heads,
+    return bad(where, "kv_channels",
+               "is not given, and num_attention_heads = %d does not divide hidden_size = %d", heads,
                m->hidden_size);
   m->kv_channels = m->hidden_size / heads;
   return TRUE;
@@ -108,9 +119,12 @@ static gboolean check_mla(const MsModel *m, const Where *where) {
   const MsMla *mla = &m->multi_latent_attention;
   gboolean any = mla->q_lora_rank || mla->qk_head_dim || mla->qk_pos_emb_head_dim || mla->v_head_dim;
   if (mla->kv_lora_rank == 0)
-    return !any || bad(where, "multi_latent_attention.kv_lora_rank", "is 0 beside other dimensions, must be at least 1");
-  if (mla->qk_head_dim == 0) return bad(where, "multi_latent_attention.qk_head_dim", "is 0, must be at least 1");
-  if (mla->v_head_dim == 0) return bad(where, "multi_latent_attention.v_head_dim", "is 0, must be at least 1");
+    return !any || bad(where, "multi_latent_attention.kv_lora_rank",
+                       "is 0 beside other dimensions, must be at least 1");
+  if (mla->qk_head_dim == 0)
+    return bad(where, "multi_latent_attention.qk_head_dim", "is 0, must be at least 1");
+  if (mla->v_head_dim == 0)
+    return bad(where, "multi_latent_attention.v_head_dim", "is 0, must be at least 1");
   return TRUE;
 }
 
@@ -120,18 +134,21 @@ static gboolean check_router_groups(const MsModel *m, const Where *where) {
   if (m->num_experts % groups != 0)
     return bad(where, "moe_router_num_groups", "is %d, must divide num_experts = %d", groups, m->num_experts);
   if (used < 1 || used > groups)
-    return bad(where, "moe_router_group_topk", "is %d, must be in [1, moe_router_num_groups = %d]", used, groups);
+    return bad(where, "moe_router_group_topk", "is %d, must be in [1, moe_router_num_groups = %d]", used,
+               groups);
   if (m->moe_router_topk > used * (m->num_experts / groups))
-    return bad(where, "moe_router_topk", "is %d, but %d of %d groups hold only %d experts", m->moe_router_topk, used, groups,
-               used * (m->num_experts / groups));
+    return bad(where, "moe_router_topk", "is %d, but %d of %d groups hold only %d experts",
+               m->moe_router_topk, used, groups, used * (m->num_experts / groups));
   return TRUE;
 }
 
 static gboolean check_experts(const MsModel *m, const Where *where) {
   if (m->num_experts == 0) return TRUE;
   if (m->moe_router_topk < 1 || m->moe_router_topk > m->num_experts)
-    return bad(where, "moe_router_topk", "is %d, must be in [1, num_experts = %d]", m->moe_router_topk, m->num_experts);
-  if (m->moe_ffn_hidden_size == 0) return bad(where, "moe_ffn_hidden_size", "is 0, must be at least 1 with num_experts > 0");
+    return bad(where, "moe_router_topk", "is %d, must be in [1, num_experts = %d]", m->moe_router_topk,
+               m->num_experts);
+  if (m->moe_ffn_hidden_size == 0)
+    return bad(where, "moe_ffn_hidden_size", "is 0, must be at least 1 with num_experts > 0");
   return check_router_groups(m, where);
 }
 
@@ -161,7 +178,8 @@ gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GE
          finish_layers(model, &where) && check_dense_width(model, &where);
 }
 
-/* --- loading -------------------------------------------------------------------------------------------------------- */
+/* --- loading
+ * -------------------------------------------------------------------------------------------------------- */
 static MsModel *model_new(void) {
   MsModel *model = g_new0(MsModel, 1);
   ms_fields_defaults(&ms_model_table, model);
@@ -171,7 +189,8 @@ static MsModel *model_new(void) {
 /* Loaded, but not finished: overrides may follow. */
 static MsModel *load_raw(const MsJson *doc, GError **error) {
   MsModel *model = model_new();
-  if (!ms_fields_load(&ms_model_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, model, error)) {
+  if (!ms_fields_load(&ms_model_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, model,
+                      error)) {
     ms_model_free(model);
     return NULL;
   }
@@ -199,12 +218,13 @@ MsModel *ms_model_load(const char *name, GError **error) {
   return load_file(file, TRUE, error);
 }
 
-/* Another number of layers without its own moe_layer_freq: dense layers first, then MoE layers, is continued or cut; any
- * other pattern stays as it is and must fit. */
+/* Another number of layers without its own moe_layer_freq: dense layers first, then MoE layers, is continued
+ * or cut; any other pattern stays as it is and must fit. */
 static void refit_moe_layers(MsModel *model, int old_layers) {
   guint8 layer[MAX_LAYERS];
   char why[160];
-  if (!model->moe_layer_freq || ms_moe_freq_parse(model->moe_layer_freq, layer, old_layers, why, sizeof why) != old_layers)
+  if (!model->moe_layer_freq ||
+      ms_moe_freq_parse(model->moe_layer_freq, layer, old_layers, why, sizeof why) != old_layers)
     return;
   int dense = 0;
   while (dense < old_layers && !layer[dense]) dense++;
@@ -214,7 +234,8 @@ static void refit_moe_layers(MsModel *model, int old_layers) {
   model->moe_layer_freq = g_strdup_printf("[0]*%d+[1]*%d", dense, model->num_layers - dense);
 }
 
-static gboolean override(MsModel *model, const MsJson *doc, JsonObject *changes, const char *path, GError **error) {
+static gboolean override(MsModel *model, const MsJson *doc, JsonObject *changes, const char *path,
+                         GError **error) {
   int old_layers = model->num_layers;
   gboolean every_head_its_own = model->num_query_groups == model->num_attention_heads;
   if (!ms_fields_load(&ms_model_table, doc, changes, path, FALSE, model, error)) return FALSE;
@@ -232,7 +253,9 @@ static MsModel *from_base(const MsJson *doc, JsonObject *json, const char *path,
   MsModel *model = NULL;
   if (!JSON_NODE_HOLDS_VALUE(base) || json_node_get_value_type(base) != G_TYPE_STRING)
     ms_json_error(doc, base_path, error, "must be the name of a model or a path");
-  else model = load_file(ms_find_mentioned("models", json_node_get_string(base), doc, base_path, error), FALSE, error);
+  else
+    model = load_file(ms_find_mentioned("models", json_node_get_string(base), doc, base_path, error), FALSE,
+                      error);
   JsonObject *changes = ms_object_without(json, "base");
   if (model && !override(model, doc, changes, path, error)) g_clear_pointer(&model, ms_model_free);
   json_object_unref(changes);
@@ -242,7 +265,8 @@ static MsModel *from_base(const MsJson *doc, JsonObject *json, const char *path,
 
 static MsModel *from_inline(const MsJson *doc, JsonObject *json, const char *path, GError **error) {
   MsModel *model = model_new();
-  if (!ms_fields_load(&ms_model_table, doc, json, path, TRUE, model, error)) g_clear_pointer(&model, ms_model_free);
+  if (!ms_fields_load(&ms_model_table, doc, json, path, TRUE, model, error))
+    g_clear_pointer(&model, ms_model_free);
   if (model && !model->name) model->name = g_strdup("inline");
   return model;
 }
@@ -256,7 +280,8 @@ MsModel *ms_model_from_json(const MsJson *doc, JsonNode *node, const char *path,
   }
   if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
     return load_file(ms_find_mentioned("models", json_node_get_string(node), doc, path, error), TRUE, error);
-  ms_json_error(doc, path, error, "must be the name of a model, a path, or an object with \"base\" and overrides");
+  ms_json_error(doc, path, error,
+                "must be the name of a model, a path, or an object with \"base\" and overrides");
   return NULL;
 }
 

@@ -4,8 +4,8 @@
  *   term   = [ integer "*" ] atom { "*" integer }
  *   atom   = "(" sum ")" | "[" [ bit { "," bit } ] "]"
  *
- * What is read is bounded on the way, so that "[1]*1000000000" costs nothing; "[0]*8+[1]*0" may have one entry more on
- * the way than in the end. */
+ * What is read is bounded on the way, so that "[1]*1000000000" costs nothing; "[0]*8+[1]*0" may have one
+ * entry more on the way than in the end. */
 #include "describe/moe_freq.h"
 
 #include <string.h>
@@ -37,7 +37,8 @@ static gboolean take(Freq *f, char c) {
 }
 
 static gboolean unreadable(Freq *f) {
-  if (peek(f)) g_snprintf(f->why, f->size, "cannot be read at \"%.20s\", must be like \"[0]*3+[1]*58\"", f->p);
+  if (peek(f))
+    g_snprintf(f->why, f->size, "cannot be read at \"%.20s\", must be like \"[0]*3+[1]*58\"", f->p);
   else g_snprintf(f->why, f->size, "ends too early, must be like \"[0]*3+[1]*58\"");
   return FALSE;
 }

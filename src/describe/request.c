@@ -1,4 +1,5 @@
-/* src/describe/request.c - plan requests: the open keys are taken out first, then the rest is an ordinary scenario. */
+/* src/describe/request.c - plan requests: the open keys are taken out first, then the rest is an ordinary
+ * scenario. */
 #include "base/err.h"
 #include "describe/rows.h"
 #include "describe/scenario.h"
@@ -10,7 +11,8 @@
 #define S MsRequest
 static const MsField plan_fields[] = {
     MS_INT(S, top, 0, 1000000, "0", MS_NULLABLE, "how many plans to print; 0 = the program's default"),
-    MS_F64(S, max_memory_fraction, "", 0.01, 1, "0.94", MS_NULLABLE, "share of the device memory that a plan may use"),
+    MS_F64(S, max_memory_fraction, "", 0.01, 1, "0.94", MS_NULLABLE,
+           "share of the device memory that a plan may use"),
     {0}};
 #undef S
 const MsFieldTable ms_plan_table = {"request.plan", "how a plan request is searched", plan_fields};
@@ -46,10 +48,12 @@ static gboolean is_range(JsonNode *node) {
 }
 
 static gboolean is_open(const MsField *field, JsonNode *node) {
-  return (field->flags & MS_OPEN) && (is_string(node, "auto") || is_list_of_values(field, node) || is_range(node));
+  return (field->flags & MS_OPEN) &&
+         (is_string(node, "auto") || is_list_of_values(field, node) || is_range(node));
 }
 
-/* --- the values of an open key --------------------------------------------------------------------------------------- */
+/* --- the values of an open key
+ * --------------------------------------------------------------------------------------- */
 /* The whole object that a partial one means, so that setting it later leaves nothing of the value before. */
 static JsonNode *completed(const MsField *field, const void *object) {
   MsJsonOut *out = ms_json_out_new(0);
@@ -83,14 +87,16 @@ static gboolean add_value(Reader *r, MsOpenKey *key, JsonNode *node, const char 
   if (!kept) return FALSE;
   key->values[key->n++] = kept;
   for (int i = 0; i + 1 < key->n; i++)
-    if (json_node_equal(key->values[i], kept)) return ms_json_error(r->doc, path, r->error, "the same value is given twice");
+    if (json_node_equal(key->values[i], kept))
+      return ms_json_error(r->doc, path, r->error, "the same value is given twice");
   return TRUE;
 }
 
 static gboolean add_list(Reader *r, MsOpenKey *key, JsonArray *array) {
   guint length = json_array_get_length(array);
   if (length < 1 || length > VALUES_MAX)
-    return ms_json_error(r->doc, key->path, r->error, "is a list of %u values, must hold 1 to %d", length, VALUES_MAX);
+    return ms_json_error(r->doc, key->path, r->error, "is a list of %u values, must hold 1 to %d", length,
+                         VALUES_MAX);
   key->values = g_new0(JsonNode *, length);
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < length; i++) {
@@ -120,14 +126,15 @@ static gboolean expand_range(Reader *r, MsOpenKey *key, gint64 from, gint64 to) 
 static gboolean add_range(Reader *r, MsOpenKey *key, JsonObject *json) {
   JsonNode *from = json_object_get_member(json, "from"), *to = json_object_get_member(json, "to");
   if (key->field->type != MS_T_INT)
-    return ms_json_error(r->doc, key->path, r->error, "is a range, which only integer keys take; give a list");
+    return ms_json_error(r->doc, key->path, r->error,
+                         "is a range, which only integer keys take; give a list");
   if (!is_int(from) || !is_int(to) || json_object_get_size(json) != 2)
     return ms_json_error(r->doc, key->path, r->error, "must be a range {\"from\": integer, \"to\": integer}");
   gint64 lo = json_node_get_int(from), hi = json_node_get_int(to);
   if (lo > hi || hi - lo >= VALUES_MAX)
     return ms_json_error(r->doc, key->path, r->error,
-                         "range from %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT ", must hold 1 to %d values", lo, hi,
-                         VALUES_MAX);
+                         "range from %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT ", must hold 1 to %d values",
+                         lo, hi, VALUES_MAX);
   return expand_range(r, key, lo, hi);
 }
 
@@ -138,7 +145,8 @@ static void open_key_clear(MsOpenKey *key) {
 }
 
 /* Records an open key; *first is its first value, NULL for "auto". */
-static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const char *path, JsonNode **first) {
+static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const char *path,
+                          JsonNode **first) {
   MsOpenKey key = {.path = g_strdup(path), .field = field};
   gboolean ok = TRUE;
   if (JSON_NODE_HOLDS_ARRAY(node)) ok = add_list(r, &key, json_node_get_array(node));
@@ -152,7 +160,8 @@ static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const
   return TRUE;
 }
 
-/* --- the scenario that is left --------------------------------------------------------------------------------------- */
+/* --- the scenario that is left
+ * --------------------------------------------------------------------------------------- */
 static JsonObject *close_object(Reader *r, const MsFieldTable *table, JsonObject *json, const char *path);
 
 static void mark_given(Reader *r, const MsFieldTable *table, const MsField *field, JsonNode *node) {
@@ -161,8 +170,8 @@ static void mark_given(Reader *r, const MsFieldTable *table, const MsField *fiel
 }
 
 /* The node that stands for `node` in the closed scenario, in *closed; NULL leaves the key out. */
-static gboolean close_member(Reader *r, const MsFieldTable *table, const char *name, JsonNode *node, const char *path,
-                             JsonNode **closed) {
+static gboolean close_member(Reader *r, const MsFieldTable *table, const char *name, JsonNode *node,
+                             const char *path, JsonNode **closed) {
   const MsField *field = ms_field_find(table, name);
   if (field && is_open(field, node)) return read_open(r, field, node, path, closed);
   if (field && field->type == MS_T_OBJECT && JSON_NODE_HOLDS_OBJECT(node)) {
@@ -197,8 +206,8 @@ static JsonObject *close_object(Reader *r, const MsFieldTable *table, JsonObject
 }
 
 /* What even a request must say: required rows without a default. `json` may be NULL. */
-static gboolean check_required(const MsJson *doc, const MsFieldTable *table, JsonObject *json, const char *path,
-                               GError **error) {
+static gboolean check_required(const MsJson *doc, const MsFieldTable *table, JsonObject *json,
+                               const char *path, GError **error) {
   gboolean ok = TRUE;
   for (const MsField *field = table->fields; ok && field->key; field++) {
     JsonNode *node = json ? json_object_get_member(json, field->key) : NULL;
@@ -216,7 +225,8 @@ static gboolean read_plan(Reader *r, JsonObject *json) {
   JsonNode *node = json_object_get_member(json, "plan");
   if (!node) return TRUE;
   if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(r->doc, "plan", r->error, "must be an object");
-  return ms_fields_load(&ms_plan_table, r->doc, json_node_get_object(node), "plan", TRUE, r->request, r->error);
+  return ms_fields_load(&ms_plan_table, r->doc, json_node_get_object(node), "plan", TRUE, r->request,
+                        r->error);
 }
 
 static gboolean read_request(Reader *r, JsonObject *json) {

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* --- routing: a word or an object ------------------------------------------------------------------------------------ */
+/* --- routing: a word or an object
+ * ------------------------------------------------------------------------------------ */
 typedef struct {
   double zipf, dirichlet, capacity_factor; /* NaN: not given */
   int seed;
@@ -17,8 +18,10 @@ typedef struct {
 #define S RoutingObject
 static const MsField routing_fields[] = {
     MS_F64(S, zipf, "", 0, 10, NULL, MS_NULLABLE, "exponent of a Zipf distribution over the experts"),
-    MS_F64(S, dirichlet, "", 1e-3, 1e6, NULL, MS_NULLABLE, "concentration of a Dirichlet distribution over the experts"),
-    MS_F64(S, capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE, "tokens beyond this multiple of the mean are dropped"),
+    MS_F64(S, dirichlet, "", 1e-3, 1e6, NULL, MS_NULLABLE,
+           "concentration of a Dirichlet distribution over the experts"),
+    MS_F64(S, capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE,
+           "tokens beyond this multiple of the mean are dropped"),
     MS_INT(S, seed, 0, G_MAXINT, "0", 0, "of the random skew"),
     MS_BOOL(S, pad_to_capacity, "false", 0, "every expert is padded to its capacity"),
     MS_BOOL(S, forced_balance, "false", 0, "the router is forced into balance"),
@@ -26,7 +29,8 @@ static const MsField routing_fields[] = {
 #undef S
 static const MsFieldTable routing_table = {"scenario.training.routing", "skew or token drop", routing_fields};
 
-static gboolean routing_word(const MsJson *doc, const char *word, const char *path, MsRouting *routing, GError **error) {
+static gboolean routing_word(const MsJson *doc, const char *word, const char *path, MsRouting *routing,
+                             GError **error) {
   static const char *const words[] = {"balanced", "natural", NULL};
   if (strcmp(word, words[0]) != 0 && strcmp(word, words[1]) != 0) {
     const char *near = ms_nearest(word, words);
@@ -39,25 +43,32 @@ static gboolean routing_word(const MsJson *doc, const char *word, const char *pa
 }
 
 static MsRouting routing_of(const RoutingObject *o) {
-  MsRouting routing = {.seed = (guint32)o->seed, .pad_to_capacity = o->pad_to_capacity, .forced_balance = o->forced_balance};
-  routing.kind = !isnan(o->zipf) ? MS_ROUTING_ZIPF : !isnan(o->dirichlet) ? MS_ROUTING_DIRICHLET : MS_ROUTING_CAPACITY;
+  MsRouting routing = {
+      .seed = (guint32)o->seed, .pad_to_capacity = o->pad_to_capacity, .forced_balance = o->forced_balance};
+  routing.kind = !isnan(o->zipf)        ? MS_ROUTING_ZIPF
+                 : !isnan(o->dirichlet) ? MS_ROUTING_DIRICHLET
+                                        : MS_ROUTING_CAPACITY;
   if (routing.kind == MS_ROUTING_CAPACITY) routing.capacity_factor = o->capacity_factor;
   else routing.skew = routing.kind == MS_ROUTING_ZIPF ? o->zipf : o->dirichlet;
   return routing;
 }
 
-static gboolean routing_object(const MsJson *doc, JsonObject *json, const char *path, MsRouting *routing, GError **error) {
+static gboolean routing_object(const MsJson *doc, JsonObject *json, const char *path, MsRouting *routing,
+                               GError **error) {
   RoutingObject o;
   ms_fields_defaults(&routing_table, &o);
   if (!ms_fields_load(&routing_table, doc, json, path, TRUE, &o, error)) return FALSE;
   int kinds = !isnan(o.zipf) + !isnan(o.dirichlet) + !isnan(o.capacity_factor);
-  if (kinds != 1) return ms_json_error(doc, path, error, "must have exactly one of zipf, dirichlet, capacity_factor");
+  if (kinds != 1)
+    return ms_json_error(doc, path, error, "must have exactly one of zipf, dirichlet, capacity_factor");
   *routing = routing_of(&o);
   return TRUE;
 }
 
-static gboolean routing_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
-  if (JSON_NODE_HOLDS_OBJECT(node)) return routing_object(doc, json_node_get_object(node), path, member, error);
+static gboolean routing_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                              GError **error) {
+  if (JSON_NODE_HOLDS_OBJECT(node))
+    return routing_object(doc, json_node_get_object(node), path, member, error);
   if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
     return routing_word(doc, json_node_get_string(node), path, member, error);
   return ms_json_error(doc, path, error, "must be balanced, natural or an object");
@@ -67,7 +78,8 @@ static void print_routing_object(MsJsonOut *out, const char *key, const MsRoutin
   ms_json_out_object(out, key);
   if (routing->kind == MS_ROUTING_ZIPF) ms_json_out_double(out, "zipf", routing->skew);
   if (routing->kind == MS_ROUTING_DIRICHLET) ms_json_out_double(out, "dirichlet", routing->skew);
-  if (routing->kind == MS_ROUTING_CAPACITY) ms_json_out_double(out, "capacity_factor", routing->capacity_factor);
+  if (routing->kind == MS_ROUTING_CAPACITY)
+    ms_json_out_double(out, "capacity_factor", routing->capacity_factor);
   if (routing->seed) ms_json_out_int(out, "seed", routing->seed);
   if (routing->pad_to_capacity) ms_json_out_bool(out, "pad_to_capacity", TRUE);
   if (routing->forced_balance) ms_json_out_bool(out, "forced_balance", TRUE);
@@ -81,8 +93,9 @@ static void routing_print(MsJsonOut *out, const char *key, const void *member) {
   else print_routing_object(out, key, routing);
 }
 
-/* --- training, layout, options, measured -------------------------------------------------------------------------------
- * A required row with a default is required in a scenario only: a plan request may leave it out. */
+/* --- training, layout, options, measured
+ * ------------------------------------------------------------------------------- A required row with a
+ * default is required in a scenario only: a plan request may leave it out. */
 #define S MsTraining
 static const MsField training_fields[] = {
     MS_INT(S, seq_length, 1, 1 << 27, NULL, MS_REQUIRED, "tokens per sequence s"),
@@ -91,7 +104,8 @@ static const MsField training_fields[] = {
     MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_REQUIRED | MS_OPEN, "compute precision"),
     MS_ENUM(S, optimizer, ms_optimizer_words, "\"adam\"", 0, "optimizer"),
     {MS_ROW(S, routing, MS_T_CUSTOM, "", "\"balanced\"", MS_REQUIRED,
-            "balanced (forced), natural, {\"zipf\": x, \"seed\": n}, {\"dirichlet\": x, \"seed\": n} or {\"capacity_factor\": x, "
+            "balanced (forced), natural, {\"zipf\": x, \"seed\": n}, {\"dirichlet\": x, \"seed\": n} or "
+            "{\"capacity_factor\": x, "
             "\"pad_to_capacity\": false, \"forced_balance\": false}"),
      .parse = routing_parse, .print = routing_print},
     {0}};
@@ -112,11 +126,14 @@ static const MsField layout_fields[] = {
     MS_INT(S, microbatch_group_size_per_virtual_pipeline_stage, 0, 65536, "0", MS_NULLABLE | MS_OPEN,
            "microbatches per virtual stage in a row; 0 = pp"),
     MS_ENUM(S, schedule, ms_schedule_words, "\"1f1b\"", MS_OPEN, "pipeline schedule"),
-    MS_STRING(S, pipeline_layout, MS_NULLABLE | MS_OPEN, "layers of the virtual stages, e.g. \"Et*3|(tt|)*29,m|L\"; null = even"),
+    MS_STRING(S, pipeline_layout, MS_NULLABLE | MS_OPEN,
+              "layers of the virtual stages, e.g. \"Et*3|(tt|)*29,m|L\"; null = even"),
     MS_BOOL(S, account_for_embedding_in_pipeline_split, "false", MS_OPEN, "the embedding counts as a layer"),
     MS_BOOL(S, account_for_loss_in_pipeline_split, "false", MS_OPEN, "the loss counts as a layer"),
-    MS_INT(S, decoder_first_pipeline_num_layers, 0, 10000, "0", MS_NULLABLE | MS_OPEN, "layers of the first stage; 0 = even"),
-    MS_INT(S, decoder_last_pipeline_num_layers, 0, 10000, "0", MS_NULLABLE | MS_OPEN, "layers of the last stage; 0 = even"),
+    MS_INT(S, decoder_first_pipeline_num_layers, 0, 10000, "0", MS_NULLABLE | MS_OPEN,
+           "layers of the first stage; 0 = even"),
+    MS_INT(S, decoder_last_pipeline_num_layers, 0, 10000, "0", MS_NULLABLE | MS_OPEN,
+           "layers of the last stage; 0 = even"),
     MS_ENUM(S, cp_comm_type, ms_cp_comm_words, "\"p2p\"", MS_OPEN, "communication of context parallelism"),
     MS_ENUM(S, order, ms_order_words, "\"tp-cp-ep-dp-pp\"", MS_OPEN, "rank order"),
     {0}};
@@ -131,14 +148,16 @@ static const MsField recompute_fields[] = {
     MS_INT(S, num_layers, 1, 10000, "1", MS_NULLABLE | MS_OPEN, "of full recompute"),
     {0}};
 #undef S
-const MsFieldTable ms_recompute_table = {"scenario.options.recompute", "activation recompute", recompute_fields};
+const MsFieldTable ms_recompute_table = {"scenario.options.recompute", "activation recompute",
+                                         recompute_fields};
 
-#define S MsOptions
+#define S                MsOptions
 #define SWITCH(k, fb, d) MS_BOOL(S, k, fb, MS_OPEN, d)
-#define KNOB(k, fb, d) MS_BOOL(S, k, fb, MS_REQUIRED | MS_OPEN, d)
-#define DTYPE(k, fl, d) MS_ENUM(S, k, ms_dtype_words, "\"fp32\"", (fl) | MS_OPEN, d)
+#define KNOB(k, fb, d)   MS_BOOL(S, k, fb, MS_REQUIRED | MS_OPEN, d)
+#define DTYPE(k, fl, d)  MS_ENUM(S, k, ms_dtype_words, "\"fp32\"", (fl) | MS_OPEN, d)
 static const MsField options_fields[] = {
-    MS_BOOL(S, sequence_parallel, NULL, MS_REQUIRED | MS_NULLABLE | MS_OPEN, "sequence parallelism; null = when tp > 1"),
+    MS_BOOL(S, sequence_parallel, NULL, MS_REQUIRED | MS_NULLABLE | MS_OPEN,
+            "sequence parallelism; null = when tp > 1"),
     MS_ENUM(S, dispatcher, ms_dispatcher_words, "\"alltoall\"", MS_REQUIRED | MS_OPEN, "token dispatcher"),
     KNOB(ep_overlap, "false", "expert communication beside another microbatch's compute"),
     KNOB(delay_wgrad, "false", "weight gradients delayed behind expert communication"),
@@ -146,9 +165,12 @@ static const MsField options_fields[] = {
     KNOB(overlap_param_gather, "true", "parameter gather beside the forward pass"),
     KNOB(tp_comm_overlap, "false", "tensor-parallel communication beside GEMMs"),
     MS_OBJECT(S, recompute, &ms_recompute_table, MS_REQUIRED | MS_OPEN, "activation recompute"),
-    MS_WORDS(S, offload_modules, ms_offload_module_words, "[]", MS_REQUIRED | MS_OPEN, "activations that go to the host"),
-    MS_F64(S, optimizer_offload_fraction, "", 0, 1, "0", MS_REQUIRED | MS_OPEN, "share of the optimizer on the host"),
-    MS_WORDS(S, cuda_graph_scope, ms_cuda_graph_words, "[]", MS_REQUIRED | MS_OPEN, "what runs in captured graphs"),
+    MS_WORDS(S, offload_modules, ms_offload_module_words, "[]", MS_REQUIRED | MS_OPEN,
+             "activations that go to the host"),
+    MS_F64(S, optimizer_offload_fraction, "", 0, 1, "0", MS_REQUIRED | MS_OPEN,
+           "share of the optimizer on the host"),
+    MS_WORDS(S, cuda_graph_scope, ms_cuda_graph_words, "[]", MS_REQUIRED | MS_OPEN,
+             "what runs in captured graphs"),
     KNOB(distributed_optimizer, "true", "optimizer state sharded over data-parallel ranks"),
     MS_ENUM(S, fsdp, ms_fsdp_words, "\"none\"", MS_REQUIRED | MS_OPEN, "sharding of Megatron-FSDP"),
     DTYPE(main_grads_dtype, MS_REQUIRED, "main gradients"),
@@ -158,21 +180,27 @@ static const MsField options_fields[] = {
     DTYPE(main_params_dtype, 0, "master weights"),
     KNOB(fp8_param_gather, "false", "parameters kept and gathered in FP8"),
     KNOB(cross_entropy_fusion, "true", "fused cross entropy"),
-    MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", MS_OPEN, "attention kernels; unfused stores the scores"),
-    MS_ENUM(S, transformer_impl, ms_impl_words, "\"transformer_engine\"", MS_OPEN, "implementation of layers"),
-    MS_ENUM(S, cross_entropy_fusion_impl, ms_ce_impl_words, "\"native\"", MS_OPEN, "with cross_entropy_fusion"),
+    MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", MS_OPEN,
+            "attention kernels; unfused stores the scores"),
+    MS_ENUM(S, transformer_impl, ms_impl_words, "\"transformer_engine\"", MS_OPEN,
+            "implementation of layers"),
+    MS_ENUM(S, cross_entropy_fusion_impl, ms_ce_impl_words, "\"native\"", MS_OPEN,
+            "with cross_entropy_fusion"),
     SWITCH(moe_router_fusion, "true", "fused router kernels"),
     SWITCH(moe_permute_fusion, "true", "fused permute kernels"),
     SWITCH(moe_shared_expert_overlap, "false", "shared expert beside dispatch and combine"),
-    SWITCH(moe_router_padding_for_quantization, "false", "expert rows padded to the quantisation block in the router"),
+    SWITCH(moe_router_padding_for_quantization, "false",
+           "expert rows padded to the quantisation block in the router"),
     MS_F64(S, moe_expert_rank_capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE | MS_OPEN,
            "fixed token capacity per expert rank; null = none"),
     SWITCH(moe_paged_stash, "false", "paged activation stash"),
     SWITCH(use_transformer_engine_op_fuser, "false", "fused operators of Transformer Engine"),
     SWITCH(fused_grouped_mlp, "false", "fused grouped MLP kernels"),
-    MS_INT(S, dispatcher_num_sms, 0, 100000, "0", MS_NULLABLE | MS_OPEN, "SMs of DeepEP or HybridEP; 0 = its own"),
+    MS_INT(S, dispatcher_num_sms, 0, 100000, "0", MS_NULLABLE | MS_OPEN,
+           "SMs of DeepEP or HybridEP; 0 = its own"),
     SWITCH(cuda_graph_shared_experts, "true", "shared experts are inside the captured graph"),
-    MS_INT(S, cuda_device_max_connections, 0, 32, "0", MS_NULLABLE | MS_OPEN, "environment variable; 0 = unset"),
+    MS_INT(S, cuda_device_max_connections, 0, 32, "0", MS_NULLABLE | MS_OPEN,
+           "environment variable; 0 = unset"),
     MS_INT(S, cpu_offloading_num_layers, 0, 10000, "0", MS_OPEN, "layers whose activations go to the host"),
     SWITCH(offload_optimizer_states, "false", "moments live on the host between steps"),
     SWITCH(fp4_param_gather, "false", "parameters gathered in FP4"),
@@ -187,12 +215,14 @@ static const MsField options_fields[] = {
     SWITCH(overlap_p2p_comm, "true", "pipeline communication beside compute"),
     SWITCH(gradient_accumulation_fusion, "true", "weight gradients accumulated by the GEMM"),
     MS_INT(S, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),
-    MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN, "sharding over the outer groups"),
+    MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN,
+            "sharding over the outer groups"),
     {0}};
 #undef S
-const MsFieldTable ms_options_table = {"scenario.options", "framework options, as Megatron-Core spells them", options_fields};
+const MsFieldTable ms_options_table = {"scenario.options", "framework options, as Megatron-Core spells them",
+                                       options_fields};
 
-#define S MsMeasured
+#define S               MsMeasured
 #define FIGURE(k, u, d) MS_F64(S, k, u, 0, 1e18, NULL, MS_NULLABLE, d)
 static const MsField measured_fields[] = {
     FIGURE(step_time_s, "s", "time of one step"),
@@ -203,7 +233,8 @@ static const MsField measured_fields[] = {
     FIGURE(peak_reserved_GiB, "GiB", "peak reserved by the allocator"),
     MS_STRING(S, memory_rank, MS_NULLABLE, "max, 0 or last"),
     MS_BOOL(S, out_of_memory, "false", 0, "the run did not fit"),
-    MS_STRING(S, flops_convention, MS_NULLABLE, "how the source counts model FLOP: causal-half, full-attention, ..."),
+    MS_STRING(S, flops_convention, MS_NULLABLE,
+              "how the source counts model FLOP: causal-half, full-attention, ..."),
     MS_STRING(S, source, MS_NULLABLE, "who measured"),
     MS_STRING(S, config_confidence, MS_NULLABLE, "exact, inferred or unknown"),
     MS_STRING(S, time_from, MS_NULLABLE, "published, tokens_per_s, samples_per_s, tflops or mfu"),
@@ -222,15 +253,18 @@ static const MsField measured_fields[] = {
 #undef S
 const MsFieldTable ms_measured_table = {"scenario.measured", "figures of a real run", measured_fields};
 
-/* --- the whole file -------------------------------------------------------------------------------------------------- */
-static gboolean model_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+/* --- the whole file
+ * -------------------------------------------------------------------------------------------------- */
+static gboolean model_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                            GError **error) {
   MsScenario *scenario = member;
   scenario->model = ms_model_from_json(doc, node, path, error);
   scenario->model_json = json_node_copy(node);
   return scenario->model != NULL;
 }
 
-static gboolean hardware_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+static gboolean hardware_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                               GError **error) {
   MsScenario *scenario = member;
   scenario->hardware = ms_hardware_from_json(doc, node, path, error);
   scenario->hardware_json = json_node_copy(node);
@@ -259,10 +293,22 @@ static const MsField scenario_fields[] = {
     MS_STRING(S, name, MS_REQUIRED, "name of the run"),
     MS_STRING(S, software, MS_NULLABLE, "software stack and release that ran it"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
-    {.key = "model", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .flags = MS_REQUIRED, .parse = model_parse,
-     .print = model_print, .doc = "a name in models/, a path, or {\"base\": NAME, ...overrides}"},
-    {.key = "hardware", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .flags = MS_REQUIRED, .parse = hardware_parse,
-     .print = hardware_print, .doc = "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"},
+    {.key = "model",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = 0,
+     .flags = MS_REQUIRED,
+     .parse = model_parse,
+     .print = model_print,
+     .doc = "a name in models/, a path, or {\"base\": NAME, ...overrides}"},
+    {.key = "hardware",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = 0,
+     .flags = MS_REQUIRED,
+     .parse = hardware_parse,
+     .print = hardware_print,
+     .doc = "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"},
     MS_INT(S, gpus, 1, 1 << 20, NULL, MS_REQUIRED, "devices W"),
     MS_OBJECT(S, training, &ms_training_table, MS_REQUIRED, "what is trained on how much"),
     MS_OBJECT(S, layout, &ms_layout_table, MS_REQUIRED, "how ranks share the model"),
@@ -272,7 +318,9 @@ static const MsField scenario_fields[] = {
 #undef S
 const MsFieldTable ms_scenario_table = {"scenario", "one training run, scenarios/**/*.json", scenario_fields};
 
-/* --- loading --------------------------------------------------------------------------------------------------------- */
+/* --- loading
+ * ---------------------------------------------------------------------------------------------------------
+ */
 MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean whole, GError **error) {
   MsScenario *scenario = g_new0(MsScenario, 1);
   ms_fields_defaults(&ms_scenario_table, scenario);
@@ -288,7 +336,8 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolea
 
 MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error) {
   JsonNode *root = ms_json_root(doc);
-  if (JSON_NODE_HOLDS_OBJECT(root)) return ms_scenario_from_object(doc, json_node_get_object(root), TRUE, error);
+  if (JSON_NODE_HOLDS_OBJECT(root))
+    return ms_scenario_from_object(doc, json_node_get_object(root), TRUE, error);
   ms_json_error(doc, "", error, "must be one JSON object");
   return NULL;
 }
@@ -334,7 +383,8 @@ void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *o
   for (const MsField *field = scenario_fields; field->key; field++) {
     const MsField one[] = {*field, {0}};
     const MsFieldTable table = {"scenario", "", one};
-    if (scenario->has_measured || strcmp(field->key, "measured") != 0) ms_fields_write(&table, scenario, TRUE, out);
+    if (scenario->has_measured || strcmp(field->key, "measured") != 0)
+      ms_fields_write(&table, scenario, TRUE, out);
   }
   ms_json_out_end(out);
 }

@@ -4,9 +4,11 @@
 #include <glib/gstdio.h>
 
 const char ms_test_tiny[] =
-    "{\n  \"schema\": 1, \"name\": \"tiny\",\n  \"num_layers\": 12, \"hidden_size\": 512, \"ffn_hidden_size\": 2048,\n"
+    "{\n  \"schema\": 1, \"name\": \"tiny\",\n  \"num_layers\": 12, \"hidden_size\": 512, "
+    "\"ffn_hidden_size\": 2048,\n"
     "  \"num_attention_heads\": 8, \"vocab_size\": 50257, \"gated\": false, \"activation\": \"gelu\",\n"
-    "  \"normalization\": \"LayerNorm\", \"position_embedding\": \"learned_absolute\", \"tie_embeddings\": true\n}\n";
+    "  \"normalization\": \"LayerNorm\", \"position_embedding\": \"learned_absolute\", \"tie_embeddings\": "
+    "true\n}\n";
 
 const char ms_test_moe[] =
     "{\n  \"schema\": 1, \"name\": \"moe\", \"doc\": \"a small mixture\", \"source\": \"none\",\n"
@@ -20,40 +22,57 @@ const char ms_test_moe[] =
     "  \"mtp_num_layers\": 1\n}\n";
 
 const char ms_test_box[] =
-    "{\n  \"schema\": 1, \"name\": \"box\", \"vendor\": \"none\", \"peak_bf16_flops\": 989.5e12, \"peak_fp8_flops\": 1979e12,\n"
-    "  \"unsupported_precisions\": [\"nvfp4\"], \"hbm_B\": 8e10, \"hbm_Bps\": 3.35e12, \"sm_count\": 132, \"nic_Bps\": null,\n"
-    "  \"gpus_per_node\": 8, \"scaleup_Bps\": 450e9, \"sources\": {\"hbm_B\": \"invented\"},\n  \"curves\": [\n"
+    "{\n  \"schema\": 1, \"name\": \"box\", \"vendor\": \"none\", \"peak_bf16_flops\": 989.5e12, "
+    "\"peak_fp8_flops\": 1979e12,\n"
+    "  \"unsupported_precisions\": [\"nvfp4\"], \"hbm_B\": 8e10, \"hbm_Bps\": 3.35e12, \"sm_count\": 132, "
+    "\"nic_Bps\": null,\n"
+    "  \"gpus_per_node\": 8, \"scaleup_Bps\": 450e9, \"sources\": {\"hbm_B\": \"invented\"},\n  \"curves\": "
+    "[\n"
     "    {\"op\": \"gemm\", \"dtype\": \"bf16\", \"form\": \"gemm-saturating\",\n"
-    "     \"params\": {\"efficiency\": 0.8, \"bw_efficiency\": 0.9, \"launch_s\": 3e-6, \"m_half\": 50, \"n_half\": 60, \"k_half\": 70},\n"
-    "     \"grid\": {\"axes\": {\"m\": [256, 1024], \"n\": [128, 512, 2048]}, \"log_ratio\": [0.1, 0, -0.1, 0, 0.05, 0]},\n"
-    "     \"provenance\": {\"data\": \"none\", \"note\": \"by hand\", \"n_fitted\": 6, \"residual_median\": 0.02}},\n"
+    "     \"params\": {\"efficiency\": 0.8, \"bw_efficiency\": 0.9, \"launch_s\": 3e-6, \"m_half\": 50, "
+    "\"n_half\": 60, \"k_half\": 70},\n"
+    "     \"grid\": {\"axes\": {\"m\": [256, 1024], \"n\": [128, 512, 2048]}, \"log_ratio\": [0.1, 0, -0.1, "
+    "0, 0.05, 0]},\n"
+    "     \"provenance\": {\"data\": \"none\", \"note\": \"by hand\", \"n_fitted\": 6, \"residual_median\": "
+    "0.02}},\n"
     "    {\"op\": \"all_reduce\", \"level\": \"nvlink\", \"ranks\": 8, \"form\": \"segments\",\n"
     "     \"segments\": [[5e-6, 1e10], [2e-5, 3e11]]}\n  ]\n}\n";
 
 const char ms_test_other[] =
-    "{\n  \"name\": \"other\", \"peak_bf16_flops\": 312e12, \"hbm_B\": 4e10, \"curves_from\": \"box\",\n  \"curves\": [\n"
+    "{\n  \"name\": \"other\", \"peak_bf16_flops\": 312e12, \"hbm_B\": 4e10, \"curves_from\": \"box\",\n  "
+    "\"curves\": [\n"
     "    {\"op\": \"all_reduce\", \"form\": \"segments\", \"segments\": [[1e-5, 2e11]]}\n  ]\n}\n";
 
 const char ms_test_scenario[] =
-    "{\n  \"schema\": 1,\n  \"name\": \"moe-box-8\",\n  \"model\": {\"base\": \"moe\", \"num_layers\": 6},\n  \"hardware\": \"box\",\n"
-    "  \"gpus\": 8,\n  \"training\": {\n    \"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": 64,\n"
+    "{\n  \"schema\": 1,\n  \"name\": \"moe-box-8\",\n  \"model\": {\"base\": \"moe\", \"num_layers\": 6},\n "
+    " \"hardware\": \"box\",\n"
+    "  \"gpus\": 8,\n  \"training\": {\n    \"seq_length\": 4096, \"micro_batch_size\": 1, "
+    "\"global_batch_size\": 64,\n"
     "    \"precision\": \"bf16\", \"routing\": {\"capacity_factor\": 1.25, \"pad_to_capacity\": true}\n  },\n"
-    "  \"layout\": {\"tp\": 2, \"pp\": 2, \"ep\": 4, \"vpp\": 1, \"pipeline_layout\": \"Ettt|tttL\"},\n  \"options\": {\n"
-    "    \"sequence_parallel\": true,\n    \"dispatcher\": \"alltoall\",\n    \"ep_overlap\": false, \"delay_wgrad\": false,\n"
+    "  \"layout\": {\"tp\": 2, \"pp\": 2, \"ep\": 4, \"vpp\": 1, \"pipeline_layout\": \"Ettt|tttL\"},\n  "
+    "\"options\": {\n"
+    "    \"sequence_parallel\": true,\n    \"dispatcher\": \"alltoall\",\n    \"ep_overlap\": false, "
+    "\"delay_wgrad\": false,\n"
     "    \"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": false,\n"
     "    \"recompute\": {\"granularity\": \"selective\", \"modules\": [\"core_attn\", \"moe_act\"]},\n"
-    "    \"offload_modules\": [], \"optimizer_offload_fraction\": 0.0,\n    \"cuda_graph_scope\": [\"attn\"],\n"
+    "    \"offload_modules\": [], \"optimizer_offload_fraction\": 0.0,\n    \"cuda_graph_scope\": "
+    "[\"attn\"],\n"
     "    \"distributed_optimizer\": true,\n    \"fsdp\": \"none\",\n"
-    "    \"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\",\n"
+    "    \"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", "
+    "\"exp_avg_sq_dtype\": \"fp32\",\n"
     "    \"fp8_param_gather\": false,\n    \"cross_entropy_fusion\": true\n  },\n"
-    "  \"measured\": {\"step_time_s\": 1.5, \"tflops_per_gpu\": null, \"source\": \"none\", \"unknown\": [\"a\", \"b\"]}\n}\n";
+    "  \"measured\": {\"step_time_s\": 1.5, \"tflops_per_gpu\": null, \"source\": \"none\", \"unknown\": "
+    "[\"a\", \"b\"]}\n}\n";
 
 const char ms_test_request[] =
-    "{\n  \"schema\": 1,\n  \"name\": \"search\",\n  \"model\": \"moe\",\n  \"hardware\": \"box\",\n  \"gpus\": 64,\n"
-    "  \"training\": {\"seq_length\": 4096, \"global_batch_size\": 256, \"micro_batch_size\": [1, 2], \"precision\": \"auto\"},\n"
+    "{\n  \"schema\": 1,\n  \"name\": \"search\",\n  \"model\": \"moe\",\n  \"hardware\": \"box\",\n  "
+    "\"gpus\": 64,\n"
+    "  \"training\": {\"seq_length\": 4096, \"global_batch_size\": 256, \"micro_batch_size\": [1, 2], "
+    "\"precision\": \"auto\"},\n"
     "  \"layout\": {\"tp\": [1, 2, 4], \"pp\": {\"from\": 1, \"to\": 8}, \"ep\": \"auto\", \"cp\": 1},\n"
     "  \"options\": {\"dispatcher\": [\"deepep\", \"alltoall\"],\n"
-    "    \"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": \"selective\", \"modules\": [\"core_attn\"]}],\n"
+    "    \"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": \"selective\", \"modules\": "
+    "[\"core_attn\"]}],\n"
     "    \"cuda_graph_scope\": [[], [\"attn\"]], \"offload_modules\": [\"core_attn\"]},\n"
     "  \"plan\": {\"top\": 5}\n}\n";
 

@@ -25,28 +25,28 @@ typedef struct {
 static const char *const colours[] = {"red", "green", "blue", NULL};
 static const MsField inner_fields[] = {MS_INT(Inner, depth, 0, 9, "3", 0, "how deep"), {0}};
 static const MsFieldTable inner_table = {"outer.inner", "inside", inner_fields};
-static const MsField outer_fields[] = {
-    MS_INT(Outer, count, 1, 100, NULL, MS_REQUIRED, "how many"),
-    MS_INT(Outer, maybe, 0, 0, NULL, MS_NULLABLE, "perhaps"),
-    MS_F64(Outer, size, "B", 0, 1e9, "2.5", MS_NULLABLE, "how large"),
-    MS_F64(Outer, unknown, "s", 0, 1, NULL, MS_NULLABLE, "not known"),
-    MS_BOOL(Outer, on, "true", 0, "switch"),
-    MS_BOOL(Outer, later, NULL, MS_NULLABLE, "decided later"),
-    {MS_ROW(Outer, text, MS_T_STRING, "", "\"none\"", 0, "a text")},
-    MS_STRING(Outer, note, MS_NULLABLE, "a note"),
-    MS_ENUM(Outer, word, colours, "\"green\"", 0, "a colour"),
-    MS_WORDS(Outer, words, colours, "[\"red\"]", 0, "some colours"),
-    MS_OBJECT(Outer, inner, &inner_table, MS_NULLABLE, "inside"),
-    MS_FREE(Outer, anything, "free"),
-    MS_IGNORED(ignored, "not kept"),
-    {0}};
+static const MsField outer_fields[] = {MS_INT(Outer, count, 1, 100, NULL, MS_REQUIRED, "how many"),
+                                       MS_INT(Outer, maybe, 0, 0, NULL, MS_NULLABLE, "perhaps"),
+                                       MS_F64(Outer, size, "B", 0, 1e9, "2.5", MS_NULLABLE, "how large"),
+                                       MS_F64(Outer, unknown, "s", 0, 1, NULL, MS_NULLABLE, "not known"),
+                                       MS_BOOL(Outer, on, "true", 0, "switch"),
+                                       MS_BOOL(Outer, later, NULL, MS_NULLABLE, "decided later"),
+                                       {MS_ROW(Outer, text, MS_T_STRING, "", "\"none\"", 0, "a text")},
+                                       MS_STRING(Outer, note, MS_NULLABLE, "a note"),
+                                       MS_ENUM(Outer, word, colours, "\"green\"", 0, "a colour"),
+                                       MS_WORDS(Outer, words, colours, "[\"red\"]", 0, "some colours"),
+                                       MS_OBJECT(Outer, inner, &inner_table, MS_NULLABLE, "inside"),
+                                       MS_FREE(Outer, anything, "free"),
+                                       MS_IGNORED(ignored, "not kept"),
+                                       {0}};
 static const MsFieldTable outer_table = {"outer", "a test", outer_fields};
 
 static gboolean load(Outer *outer, const char *text, GError **error) {
   MsJson *doc = ms_json_parse(text, -1, "f", error);
   assert_non_null(doc);
   ms_fields_defaults(&outer_table, outer);
-  gboolean ok = ms_fields_load(&outer_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, outer, error);
+  gboolean ok =
+      ms_fields_load(&outer_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, outer, error);
   ms_json_free(doc);
   return ok;
 }
@@ -81,7 +81,8 @@ static void defaults(void **state) {
 }
 
 static const char full[] =
-    "{\"count\":7,\"maybe\":-5,\"size\":0.5,\"unknown\":1,\"on\":false,\"later\":true,\"text\":\"x\",\"note\":\"y\","
+    "{\"count\":7,\"maybe\":-5,\"size\":0.5,\"unknown\":1,\"on\":false,\"later\":true,\"text\":\"x\","
+    "\"note\":\"y\","
     "\"word\":\"blue\",\"words\":[\"green\",\"blue\"],\"inner\":{\"depth\":9},\"anything\":[1,{\"a\":null}]}";
 
 static void writes_what_it_read(void **state) {
@@ -101,8 +102,10 @@ static void writes_what_it_read(void **state) {
 static void null_means_default(void **state) {
   (void)state;
   Outer outer;
-  assert_true(load(&outer, "{\"count\":1,\"maybe\":null,\"size\":null,\"unknown\":null,\"later\":null,\"note\":null,"
-                           "\"inner\":null,\"ignored\":[null]}", NULL));
+  assert_true(load(&outer,
+                   "{\"count\":1,\"maybe\":null,\"size\":null,\"unknown\":null,\"later\":null,\"note\":null,"
+                   "\"inner\":null,\"ignored\":[null]}",
+                   NULL));
   assert_close(outer.size, 2.5, 0);
   assert_true(isnan(outer.unknown));
   assert_int_equal(outer.inner.depth, 3);
@@ -114,8 +117,11 @@ static void all_writes_null(void **state) {
   Outer outer;
   assert_true(load(&outer, "{\"count\":1}", NULL));
   char *text = written(&outer, TRUE);
-  assert_string_equal(text, "{\"count\":1,\"maybe\":null,\"size\":2.5,\"unknown\":null,\"on\":true,\"later\":null,\"text\":\"none\","
-                            "\"note\":null,\"word\":\"green\",\"words\":[\"red\"],\"inner\":{\"depth\":3},\"anything\":null}");
+  assert_string_equal(
+      text,
+      "{\"count\":1,\"maybe\":null,\"size\":2.5,\"unknown\":null,\"on\":true,\"later\":null,\"text\":"
+      "\"none\","
+      "\"note\":null,\"word\":\"green\",\"words\":[\"red\"],\"inner\":{\"depth\":3},\"anything\":null}");
   g_free(text);
   ms_fields_clear(&outer_table, &outer);
 }
@@ -132,7 +138,8 @@ static void refuses(void **state) {
       {"{\"count\":1,\n\"inner\":{\"depth\":\n10}}", "f:2: inner.depth: is 10, must be in [0, 9]"},
       {"{\"count\":1,\"inner\":{\"dept\":1}}", "f:1: inner.dept: unknown key, did you mean \"depth\"?"},
       {"{\"count\":1,\"word\":\"grene\"}", "f:1: word: unknown word \"grene\", did you mean \"green\"?"},
-      {"{\"count\":1,\"words\":[\"red\",3]}", "f:1: words[1]: is an integer, must be one of red, green, blue"},
+      {"{\"count\":1,\"words\":[\"red\",3]}",
+       "f:1: words[1]: is an integer, must be one of red, green, blue"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     Outer outer;
@@ -179,7 +186,8 @@ static void check_table(const MsFieldTable *table) {
 
 static void tables_are_complete(void **state) {
   (void)state;
-  const MsFieldTable *const all[] = {&ms_scenario_table, &ms_model_table, &ms_hardware_table, &ms_curve_table, &ms_plan_table};
+  const MsFieldTable *const all[] = {&ms_scenario_table, &ms_model_table, &ms_hardware_table, &ms_curve_table,
+                                     &ms_plan_table};
   for (guint i = 0; i < G_N_ELEMENTS(all); i++) {
     check_table(all[i]);
     GString *text = g_string_new(NULL);
@@ -210,9 +218,14 @@ static void words_match_enums(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(defaults),        cmocka_unit_test(writes_what_it_read), cmocka_unit_test(null_means_default),
-      cmocka_unit_test(all_writes_null), cmocka_unit_test(refuses),             cmocka_unit_test(sets_one_key_without_a_document),
-      cmocka_unit_test(tables_are_complete), cmocka_unit_test(words_match_enums),
+      cmocka_unit_test(defaults),
+      cmocka_unit_test(writes_what_it_read),
+      cmocka_unit_test(null_means_default),
+      cmocka_unit_test(all_writes_null),
+      cmocka_unit_test(refuses),
+      cmocka_unit_test(sets_one_key_without_a_document),
+      cmocka_unit_test(tables_are_complete),
+      cmocka_unit_test(words_match_enums),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-#define TRY(expression)                                                                                                \
-  do {                                                                                                                 \
-    error = NULL;                                                                                                      \
-    if (!(expression)) fail_msg("%s", error ? error->message : #expression);                                           \
+#define TRY(expression)                                                                                      \
+  do {                                                                                                       \
+    error = NULL;                                                                                            \
+    if (!(expression)) fail_msg("%s", error ? error->message : #expression);                                 \
   } while (0)
 
 static GError *error;
@@ -39,7 +39,9 @@ static char *text_of(const MsScenario *scenario) {
   return ms_json_out_take(out);
 }
 
-/* --- models ---------------------------------------------------------------------------------------------------------- */
+/* --- models
+ * ----------------------------------------------------------------------------------------------------------
+ */
 static void dense_model(void **state) {
   (void)state;
   MsModel *m;
@@ -77,14 +79,17 @@ static void moe_model(void **state) {
 static void overrides(void **state) {
   (void)state;
   MsModel *m;
-  TRY(m = model_of("{\"base\":\"tiny\",\"hidden_size\":1024,\"num_attention_heads\":16,\"num_layers\":4,\"num_experts\":8,"
-                   "\"moe_router_topk\":2,\"moe_ffn_hidden_size\":256,\"moe_layer_freq\":\"[0]+[1]*3\",\"activation\":\"silu\"}"));
+  TRY(m = model_of("{\"base\":\"tiny\",\"hidden_size\":1024,\"num_attention_heads\":16,\"num_layers\":4,"
+                   "\"num_experts\":8,"
+                   "\"moe_router_topk\":2,\"moe_ffn_hidden_size\":256,\"moe_layer_freq\":\"[0]+[1]*3\","
+                   "\"activation\":\"silu\"}"));
   assert_int_equal(m->num_query_groups, 16); /* still a head of its own each */
   assert_int_equal(m->kv_channels, 64);
   assert_memory_equal(m->moe_layer, "\0\1\1\1", 4);
   assert_string_equal(m->name, "tiny");
   ms_model_free(m);
-  TRY(m = model_of("{\"base\":\"moe\",\"multi_latent_attention\":{\"q_lora_rank\":null},\"kv_channels\":128}"));
+  TRY(m = model_of(
+          "{\"base\":\"moe\",\"multi_latent_attention\":{\"q_lora_rank\":null},\"kv_channels\":128}"));
   assert_int_equal(m->multi_latent_attention.q_lora_rank, 0);
   assert_int_equal(m->multi_latent_attention.kv_lora_rank, 128); /* merged over the base */
   assert_int_equal(m->kv_channels, 128);
@@ -96,7 +101,10 @@ static void overrides(void **state) {
 
 static void other_number_of_layers(void **state) {
   (void)state;
-  static const struct { int layers; const char *freq; } cases[] = {{12, "[0]*1+[1]*11"}, {3, "[0]*1+[1]*2"}, {1, "[0]*1+[1]*0"}};
+  static const struct {
+    int layers;
+    const char *freq;
+  } cases[] = {{12, "[0]*1+[1]*11"}, {3, "[0]*1+[1]*2"}, {1, "[0]*1+[1]*0"}};
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     char *json = g_strdup_printf("{\"base\":\"moe\",\"num_layers\":%d}", cases[i].layers);
     MsModel *m;
@@ -105,9 +113,11 @@ static void other_number_of_layers(void **state) {
     ms_model_free(m);
     g_free(json);
   }
-  ms_test_data_write("models/alternating.json", "{\"num_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4,\"vocab_size\":100,"
-                     "\"ffn_hidden_size\":64,\"num_experts\":4,\"moe_router_topk\":1,\"moe_ffn_hidden_size\":64,"
-                     "\"moe_layer_freq\":\"([0]+[1])*2\"}");
+  ms_test_data_write(
+      "models/alternating.json",
+      "{\"num_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4,\"vocab_size\":100,"
+      "\"ffn_hidden_size\":64,\"num_experts\":4,\"moe_router_topk\":1,\"moe_ffn_hidden_size\":64,"
+      "\"moe_layer_freq\":\"([0]+[1])*2\"}");
   MsModel *m;
   TRY(m = ms_model_load("alternating", &error));
   assert_string_equal(m->name, "alternating");
@@ -120,11 +130,32 @@ static void other_number_of_layers(void **state) {
 
 static void layer_frequencies(void **state) {
   (void)state;
-  static const struct { const char *text; int n; const char *layers; } cases[] = {
-      {"[0]*3+[1]*2", 5, "00011"}, {"[0,1,1]", 3, "011"}, {" [ 0 , 1 ] * 2 + [1] ", 5, "01011"}, {"([0]*1+[1]*2)*2", 6, "011011"},
-      {"3*[1]", 3, "111"}, {"[]", 0, ""}, {"[1]*0", 0, ""}, {"[]*1000000000", 0, ""}, {"[1]*2*2", 4, "1111"}, {"[0]*10+[1]*0", 10, "0000000000"}, {"2", 10, "1010101010"},
-      {"1", 10, "1111111111"}, {"[1]*11", -1, ""}, {"", -1, ""}, {"[2]", -1, ""}, {"[0", -1, ""}, {"(0)", -1, ""}, {"[0]+", -1, ""},
-      {"[0]x", -1, ""}, {"0", -1, ""}, {"99999999999999999999", 10, "1000000000"}, {"[1]*99999999999999999999", -1, ""}};
+  static const struct {
+    const char *text;
+    int n;
+    const char *layers;
+  } cases[] = {{"[0]*3+[1]*2", 5, "00011"},
+               {"[0,1,1]", 3, "011"},
+               {" [ 0 , 1 ] * 2 + [1] ", 5, "01011"},
+               {"([0]*1+[1]*2)*2", 6, "011011"},
+               {"3*[1]", 3, "111"},
+               {"[]", 0, ""},
+               {"[1]*0", 0, ""},
+               {"[]*1000000000", 0, ""},
+               {"[1]*2*2", 4, "1111"},
+               {"[0]*10+[1]*0", 10, "0000000000"},
+               {"2", 10, "1010101010"},
+               {"1", 10, "1111111111"},
+               {"[1]*11", -1, ""},
+               {"", -1, ""},
+               {"[2]", -1, ""},
+               {"[0", -1, ""},
+               {"(0)", -1, ""},
+               {"[0]+", -1, ""},
+               {"[0]x", -1, ""},
+               {"0", -1, ""},
+               {"99999999999999999999", 10, "1000000000"},
+               {"[1]*99999999999999999999", -1, ""}};
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     guint8 layer[10] = {0};
     char why[160];
@@ -156,7 +187,8 @@ static void model_beside_scenario(void **state) {
   (void)state;
   ms_test_data_write("mine.json", ms_test_tiny);
   char **parts = g_strsplit(ms_test_scenario, "{\"base\": \"moe\", \"num_layers\": 6}", 2);
-  char *text = g_strconcat(parts[0], "\"mine.json\"", parts[1], NULL), *path = ms_test_data_path("scenario.json");
+  char *text = g_strconcat(parts[0], "\"mine.json\"", parts[1], NULL),
+       *path = ms_test_data_path("scenario.json");
   ms_test_data_write("scenario.json", text);
   MsScenario *s;
   TRY(s = ms_scenario_load(path, &error));
@@ -167,7 +199,8 @@ static void model_beside_scenario(void **state) {
   g_free(path);
 }
 
-/* --- machines -------------------------------------------------------------------------------------------------------- */
+/* --- machines
+ * -------------------------------------------------------------------------------------------------------- */
 static void machine(void **state) {
   (void)state;
   MsHardware *h;
@@ -181,7 +214,8 @@ static void machine(void **state) {
   assert_true(isnan(ms_hardware_peak_flops(h, MS_NVFP4)));
   assert_true(isnan(ms_hardware_peak_flops(h, MS_MXFP8)));
   assert_false(ms_hardware_need(h, h->nic_Bps, "nic_Bps", &error));
-  assert_string_equal(error->message, "hardware box: nic_Bps is unknown; give it in the profile or as an override");
+  assert_string_equal(error->message,
+                      "hardware box: nic_Bps is unknown; give it in the profile or as an override");
   g_clear_error(&error);
   assert_true(ms_hardware_need(h, h->hbm_B, "hbm_B", &error));
   ms_hardware_free(h);
@@ -246,7 +280,8 @@ static void machine_writes_what_it_read(void **state) {
   g_free(text[1]);
 }
 
-/* --- scenarios ------------------------------------------------------------------------------------------------------- */
+/* --- scenarios
+ * ------------------------------------------------------------------------------------------------------- */
 static void scenario(void **state) {
   (void)state;
   MsScenario *s;
@@ -296,14 +331,19 @@ static void scenario_writes_what_it_read(void **state) {
 
 static void routings(void **state) {
   (void)state;
-  static const struct { const char *json; MsRoutingKind kind; double skew; guint32 seed; } cases[] = {
-      {"\"balanced\"", MS_ROUTING_BALANCED, 0, 0},
-      {"\"natural\"", MS_ROUTING_NATURAL, 0, 0},
-      {"{\"zipf\": 0.8, \"seed\": 1}", MS_ROUTING_ZIPF, 0.8, 1},
-      {"{\"dirichlet\": 1.0, \"seed\": 7, \"forced_balance\": true}", MS_ROUTING_DIRICHLET, 1, 7}};
+  static const struct {
+    const char *json;
+    MsRoutingKind kind;
+    double skew;
+    guint32 seed;
+  } cases[] = {{"\"balanced\"", MS_ROUTING_BALANCED, 0, 0},
+               {"\"natural\"", MS_ROUTING_NATURAL, 0, 0},
+               {"{\"zipf\": 0.8, \"seed\": 1}", MS_ROUTING_ZIPF, 0.8, 1},
+               {"{\"dirichlet\": 1.0, \"seed\": 7, \"forced_balance\": true}", MS_ROUTING_DIRICHLET, 1, 7}};
   const char *old = "{\"capacity_factor\": 1.25, \"pad_to_capacity\": true}";
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-    char **parts = g_strsplit(ms_test_scenario, old, 2), *json = g_strconcat(parts[0], cases[i].json, parts[1], NULL);
+    char **parts = g_strsplit(ms_test_scenario, old, 2),
+         *json = g_strconcat(parts[0], cases[i].json, parts[1], NULL);
     MsScenario *s;
     TRY(s = scenario_of(json));
     assert_int_equal(s->training.routing.kind, cases[i].kind);
@@ -321,7 +361,8 @@ static void routings(void **state) {
   }
 }
 
-/* --- requests -------------------------------------------------------------------------------------------------------- */
+/* --- requests
+ * -------------------------------------------------------------------------------------------------------- */
 static MsRequest *request_of(const char *json) {
   error = NULL;
   MsJson *doc = ms_json_parse(json, -1, "f", &error);
@@ -397,7 +438,8 @@ static void smallest_request(void **state) {
   (void)state;
   MsRequest *r;
   TRY(r = request_of("{\"schema\":1,\"name\":\"x\",\"model\":\"tiny\",\"hardware\":\"box\",\"gpus\":8,"
-                     "\"training\":{\"seq_length\":1024,\"global_batch_size\":8},\"options\":{\"recompute\":{\"granularity\":"
+                     "\"training\":{\"seq_length\":1024,\"global_batch_size\":8},\"options\":{\"recompute\":{"
+                     "\"granularity\":"
                      "[\"none\",\"full\"]}},\"plan\":{\"max_memory_fraction\":0.5}}"));
   assert_int_equal(r->layout_given, 0);
   assert_int_equal(open_key(r, "options.recompute.granularity")->n, 2);
@@ -408,12 +450,24 @@ static void smallest_request(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(dense_model),       cmocka_unit_test(moe_model),        cmocka_unit_test(overrides),
-      cmocka_unit_test(other_number_of_layers), cmocka_unit_test(layer_frequencies), cmocka_unit_test(data_files),
-      cmocka_unit_test(model_beside_scenario), cmocka_unit_test(machine),      cmocka_unit_test(curves),
-      cmocka_unit_test(inherited_curves),  cmocka_unit_test(machine_writes_what_it_read), cmocka_unit_test(scenario),
-      cmocka_unit_test(scenario_writes_what_it_read), cmocka_unit_test(routings), cmocka_unit_test(request),
-      cmocka_unit_test(values_can_be_set), cmocka_unit_test(scenario_is_a_request), cmocka_unit_test(smallest_request),
+      cmocka_unit_test(dense_model),
+      cmocka_unit_test(moe_model),
+      cmocka_unit_test(overrides),
+      cmocka_unit_test(other_number_of_layers),
+      cmocka_unit_test(layer_frequencies),
+      cmocka_unit_test(data_files),
+      cmocka_unit_test(model_beside_scenario),
+      cmocka_unit_test(machine),
+      cmocka_unit_test(curves),
+      cmocka_unit_test(inherited_curves),
+      cmocka_unit_test(machine_writes_what_it_read),
+      cmocka_unit_test(scenario),
+      cmocka_unit_test(scenario_writes_what_it_read),
+      cmocka_unit_test(routings),
+      cmocka_unit_test(request),
+      cmocka_unit_test(values_can_be_set),
+      cmocka_unit_test(scenario_is_a_request),
+      cmocka_unit_test(smallest_request),
   };
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

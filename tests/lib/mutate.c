@@ -1,0 +1,165 @@
+#include "lib/mutate.h"
+
+#include "base/err.h"
+#include "describe/scenario.h"
+
+#include <string.h>
+
+/* --- damage
+ * ----------------------------------------------------------------------------------------------------------
+ */
+static const char *const nasty[] = {"0",
+                                    "-1",
+                                    "1e308",
+                                    "1e999",
+                                    "-0.0",
+                                    "2147483648",
+                                    "-2147483648",
+                                    "9007199254740992",
+                                    "99999999999999999999",
+                                    "0.5",
+                                    "null",
+                                    "true",
+                                    "false",
+                                    "[]",
+                                    "{}",
+                                    "\"\"",
+                                    "\"auto\"",
+                                    "[1, 2]",
+                                    "[[]]",
+                                    "{\"from\": 1, \"to\": 4096}",
+                                    "{\"from\": -5, \"to\": 5}",
+                                    "\"[1]*1000000000\"",
+                                    "\"x\"",
+                                    "[\"attn\", \"mlp\"]",
+                                    "{\"base\": \"moe\"}",
+                                    "\"moe\"",
+                                    "[\"bf16\", \"mxfp8\"]",
+                                    "1e-400",
+                                    "[[0, 1]]",
+                                    "\"\\ud800\"",
+                                    "NaN",
+                                    "10000",
+                                    "[[[[[[[[1]]]]]]]]"};
+
+static gsize somewhere(GRand *rand, const GString *text) {
+  return text->len ? (gsize)g_rand_int_range(rand, 0, (gint32)text->len) : 0;
+}
+
+/* Replaces the value that begins at or behind a random place. */
+static void replace_value(GRand *rand, GString *text) {
+  const char *colon = strpbrk(text->str + somewhere(rand, text), ":,[");
+  if (!colon) return;
+  gsize start = (gsize)(colon - text->str) + 1;
+  gsize length = strcspn(text->str + start, ",]}\n");
+  g_string_erase(text, (gssize)start, (gssize)length);
+  g_string_insert(text, (gssize)start, nasty[g_rand_int_range(rand, 0, G_N_ELEMENTS(nasty))]);
+}
+
+static void cut(GRand *rand, GString *text) {
+  gsize at = somewhere(rand, text), length = (gsize)g_rand_int_range(rand, 1, 40);
+  g_string_erase(text, (gssize)at, (gssize)MIN(length, text->len - at));
+}
+
+static void duplicate(GRand *rand, GString *text) {
+  gsize at = somewhere(rand, text);
+  char *piece = g_strndup(text->str + at, (gsize)g_rand_int_range(rand, 1, 60));
+  g_string_insert(text, (gssize)somewhere(rand, text), piece);
+  g_free(piece);
+}
+
+static void flip(GRand *rand, GString *text) {
+  if (text->len) text->str[somewhere(rand, text)] = (char)g_rand_int_range(rand, 1, 256);
+}
+
+static void bump_digit(GRand *rand, GString *text) {
+  gsize at = somewhere(rand, text);
+  at += strcspn(text->str + at, "0123456789");
+  if (at < text->len) text->str[at] = (char)('0' + g_rand_int_range(rand, 0, 10));
+}
+
+char *ms_test_mutate(GRand *rand, const char *original) {
+  static void (*const damage[])(GRand *, GString *) = {
+      replace_value, replace_value, replace_value, bump_digit, cut, duplicate, flip};
+  GString *text = g_string_new(original);
+  for (int n = g_rand_int_range(rand, 1, 4); n > 0; n--)
+    damage[g_rand_int_range(rand, 0, G_N_ELEMENTS(damage))](rand, text);
+  return g_string_free(text, FALSE);
+}
+
+/* --- loading
+ * ---------------------------------------------------------------------------------------------------------
+ */
+static void check_error(gboolean ok, GError *error, const char *text) {
+  gboolean kept = ok ? !error
+                     : error && error->domain == MS_ERROR && error->code == MS_ERROR_INPUT &&
+                           !strchr(error->message, '\n');
+  if (!kept) g_error("broken promise (%s) for: %s", error ? error->message : "no message", text);
+}
+
+static MsJson *parsed(const char *text) {
+  GError *error = NULL;
+  MsJson *doc = ms_json_parse(text, -1, "fuzz.json", &error);
+  check_error(doc != NULL, error, text);
+  g_clear_error(&error);
+  return doc;
+}
+
+static gboolean try_scenario(const MsJson *doc, const char *text) {
+  GError *error = NULL;
+  MsScenario *scenario = ms_scenario_from_doc(doc, &error);
+  check_error(scenario != NULL, error, text);
+  g_clear_error(&error);
+  if (!scenario) return FALSE;
+  MsJsonOut *out = ms_json_out_new(2);
+  MsScenario *copy = ms_scenario_copy(scenario, FALSE);
+  ms_scenario_write(copy, NULL, out);
+  char *again = ms_json_out_take(out);
+  MsJson *second = parsed(again);
+  MsScenario *reloaded = second ? ms_scenario_from_doc(second, &error) : NULL;
+  if (!reloaded) g_error("written scenario does not load: %s", error ? error->message : again);
+  ms_json_free(second);
+  ms_scenario_free(reloaded);
+  ms_scenario_free(copy);
+  ms_scenario_free(scenario);
+  g_free(again);
+  return TRUE;
+}
+
+static gboolean try_request(const MsJson *doc, const char *text) {
+  GError *error = NULL;
+  MsRequest *request = ms_request_from_doc(doc, &error);
+  check_error(request != NULL, error, text);
+  g_clear_error(&error);
+  ms_request_free(request);
+  return request != NULL;
+}
+
+static gboolean try_model(const MsJson *doc, const char *text) {
+  GError *error = NULL;
+  MsModel *model = ms_model_from_json(doc, ms_json_root(doc), "model", &error);
+  check_error(model != NULL, error, text);
+  g_clear_error(&error);
+  if (model) ms_model_free(ms_model_copy(model));
+  ms_model_free(model);
+  return model != NULL;
+}
+
+static gboolean try_hardware(const MsJson *doc, const char *text) {
+  GError *error = NULL;
+  MsHardware *hardware = ms_hardware_from_json(doc, ms_json_root(doc), "hardware", &error);
+  check_error(hardware != NULL, error, text);
+  g_clear_error(&error);
+  if (hardware) ms_hardware_free(ms_hardware_copy(hardware));
+  ms_hardware_free(hardware);
+  return hardware != NULL;
+}
+
+int ms_test_load_anything(const char *text) {
+  MsJson *doc = parsed(text);
+  if (!doc) return 0;
+  int accepted =
+      try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text);
+  ms_json_free(doc);
+  return accepted;
+}

@@ -1,0 +1,15 @@
+/* tests/lib/mutate.h - random damage to a text, and loading a text as everything it might be. */
+#ifndef MS_TESTS_MUTATE_H
+#define MS_TESTS_MUTATE_H
+
+#include <glib.h>
+
+/* A damaged copy: bytes flipped, pieces cut, doubled or moved, values replaced by nasty ones. (transfer full)
+ */
+char *ms_test_mutate(GRand *rand, const char *text);
+/* Loads `text` as scenario, request, model and machine; ends the program on a broken promise: no error on
+ * failure, more than one line, or something that does not load again after being written. How many of the
+ * four were accepted. */
+int ms_test_load_anything(const char *text);
+
+#endif

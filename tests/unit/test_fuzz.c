@@ -1,0 +1,34 @@
+/* 20,000 seeded mutations of valid files: none may crash, hang, leak or give a message that breaks its
+ * promise. Run it under SANITIZE=address,undefined now and then; tests/fuzz has the open-ended version. */
+#include "lib/close.h"
+
+#include "lib/data.h"
+#include "lib/mutate.h"
+
+#define ROUNDS 4000
+
+static void run(const char *text, guint32 seed, int accepted_whole) {
+  assert_int_equal(ms_test_load_anything(text), accepted_whole);
+  GRand *rand = g_rand_new_with_seed(seed);
+  int accepted = 0;
+  for (int i = 0; i < ROUNDS; i++) {
+    char *damaged = ms_test_mutate(rand, text);
+    accepted += ms_test_load_anything(damaged) > 0;
+    g_free(damaged);
+  }
+  g_rand_free(rand);
+  assert_in_range(accepted, ROUNDS / 50, ROUNDS * 4 / 5); /* the damage is neither hopeless nor harmless */
+}
+
+static void models(void **state) { (void)state, run(ms_test_moe, 1, 1); }
+static void dense_models(void **state) { (void)state, run(ms_test_tiny, 2, 1); }
+static void machines(void **state) { (void)state, run(ms_test_box, 3, 1); }
+static void scenarios(void **state) { (void)state, run(ms_test_scenario, 4, 2); } /* a request as well */
+static void requests(void **state) { (void)state, run(ms_test_request, 5, 1); }
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(dense_models),
+                                     cmocka_unit_test(machines), cmocka_unit_test(scenarios),
+                                     cmocka_unit_test(requests)};
+  return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
+}
