@@ -19,7 +19,6 @@ USED(shared_overlap, s->options.moe_shared_expert_overlap)
 USED(fp8_dpa, s->options.fp8_dot_product_attention)
 USED(fused_mlp, s->options.fused_grouped_mlp)
 USED(skew, s->training.routing.kind == MS_ROUTING_ZIPF || s->training.routing.kind == MS_ROUTING_DIRICHLET)
-USED(tp_overlap, s->options.tp_comm_overlap)
 USED(mhc, s->options.recompute.modules & MS_RM_MHC)
 USED(gpipe_vpp, s->layout.schedule == MS_SCHED_GPIPE && s->layout.vpp > 1)
 
@@ -37,7 +36,6 @@ static const Missing missing[] = {
     {"options.fp8_dot_product_attention", fp8_dpa},
     {"options.fused_grouped_mlp", fused_mlp},
     {"training.routing", skew},
-    {"options.tp_comm_overlap", tp_overlap},
     {"options.recompute.modules", mhc},
     {"layout.vpp", gpipe_vpp},
 };

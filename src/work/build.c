@@ -169,10 +169,43 @@ static double gather_grad_B(const MsBuild *b, const MsLinear *l) {
   return b->odt == MS_ODT_FP8 ? 1 : 2 * b->quant_B;
 }
 
+/* TP overlap with user buffers (communication.md 2): the collective goes in t chunks beside the GEMM; one chunk stays outside. Layers only. */
+static gboolean pipelined(const MsBuild *b, const MsLinear *l) {
+  return b->options->tp_comm_overlap && b->sp && l->low && b->layout->group[MS_GROUP_TP].size > 1;
+}
+
+/* Gather then GEMM: the first chunk before it, the others beside it. */
+static void gather_gemm(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n, double k) {
+  ms_row_comm(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
+  MsOp *rest = ms_row_comm_async(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t);
+  int beside = ms_row_index(b, rest);
+  gemm(b, l, m, n, k);
+  ms_join(b, beside);
+}
+
+/* GEMM then scatter: all chunks but the last beside it. */
+static void gemm_scatter(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n, double k) {
+  int issued = last_compute(b->list);
+  if (issued > b->tip) ms_join(b, issued);
+  MsOp *most = ms_row_comm_async(b, MS_OP_REDUCE_SCATTER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t);
+  int beside = ms_row_index(b, most);
+  gemm(b, l, m, n, k);
+  ms_join(b, beside);
+  ms_row_comm(b, MS_OP_REDUCE_SCATTER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
+}
+
 void ms_linear_forward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
   double shard = column && b->sp ? l->m / b->t : l->m;
   if (l->low && !l->input_quantized_by_producer) ms_row_quantize(b, "quantize input", shard, l->k);
+  if (pipelined(b, l) && column) {
+    gather_gemm(b, l, l->comm_in, gather_B(b, l) * l->m * l->k, l->m, l->n, l->k);
+    return;
+  }
+  if (pipelined(b, l) && row) {
+    gemm_scatter(b, l, l->comm_out, 2 * l->m * l->n, l->m, l->n, l->k);
+    return;
+  }
   if (column && b->sp)
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
   gemm(b, l, l->m, l->n, l->k);
@@ -200,6 +233,13 @@ void ms_linear_backward(MsBuild *b, const MsLinear *l) {
   b->pass = MS_PASS_DGRAD;
   double dy_rows = row && b->sp ? l->m / b->t : l->m;
   if (l->low) ms_row_quantize(b, "quantize gradient", dy_rows, l->n);
+  if (row && pipelined(b, l)) {
+    gather_gemm(b, l, l->comm_out, (b->quantized ? b->quant_B : 2) * l->m * l->n, l->m, l->k, l->n);
+    int chain = b->tip;
+    weight_gradient(b, l);
+    b->tip = chain;
+    return;
+  }
   if (row && b->sp)
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, gather_grad_B(b, l) * l->m * l->n);
   int gathered = -1, reduced = -1;

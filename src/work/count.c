@@ -54,7 +54,7 @@ MsPartParams ms_moe_params(const MsModel *m, double t, double e, double u) {
   double expert = mlp_matrices(m) * h * fm / u;
   double shared = fs > 0 ? mlp_matrices(m) * h * fs / t : 0;
   MsPartParams p = {0};
-  p.replicated = h * experts + (fs > 0 && m->moe_shared_expert_gate ? h : 0);
+  p.replicated = h * experts + (m->add_bias_linear ? experts : 0) + (fs > 0 && m->moe_shared_expert_gate ? h : 0);
   p.dense = p.replicated + shared;
   p.quantizable_dense = shared;
   p.expert = experts / e * (expert + mlp_bias(m, fm, u));
