@@ -41,17 +41,23 @@ struct MsCost {
 static gboolean known(double value) { return value > 0 && isfinite(value); }
 static double or_else(double value, double fallback) { return known(value) ? value : fallback; }
 
-static void set_device(MsCost *cost) {
-  const MsHardware *h = cost->hardware;
-  gboolean fp16 = cost->scenario->training.precision == MS_FP16 && known(h->peak_fp16_flops);
-  double half = or_else(fp16 ? h->peak_fp16_flops : h->peak_bf16_flops, h->peak_fp16_flops);
+MsDeviceRates ms_device_rates(const MsHardware *h, int dtype, gboolean fp16) {
+  double half = or_else(fp16 && known(h->peak_fp16_flops) ? h->peak_fp16_flops : h->peak_bf16_flops, h->peak_fp16_flops);
   double fp8 = or_else(h->peak_fp8_flops, half);
   const double peak[MS_N_ODT] = {or_else(h->peak_fp32_flops, half / 2), half, fp8, fp8, or_else(h->peak_mxfp8_flops, fp8),
                                  or_else(h->peak_nvfp4_flops, half)};
+  return (MsDeviceRates){peak[dtype], h->hbm_Bps, h->sm_count > 0 ? h->sm_count : 132};
+}
+
+double ms_element_B(int dtype) {
   static const double element_B[MS_N_ODT] = {4, 2, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16}; /* scales included */
+  return element_B[dtype];
+}
+
+static void set_device(MsCost *cost) {
   for (int i = 0; i < MS_N_ODT; i++) {
-    cost->device[i] = (MsDeviceRates){peak[i], h->hbm_Bps, h->sm_count > 0 ? h->sm_count : 132};
-    cost->element_B[i] = element_B[i];
+    cost->device[i] = ms_device_rates(cost->hardware, i, cost->scenario->training.precision == MS_FP16);
+    cost->element_B[i] = ms_element_B(i);
   }
 }
 
@@ -139,7 +145,8 @@ static Slot make_slot(const MsCost *cost, int op, int dtype, int pass) {
   return slot;
 }
 
-/* Low-precision GEMM curves were fitted with their activation cast inside; rows of kind QUANTIZE pay for it here, launch included. */
+/* Low-precision GEMM curves were fitted with their activation cast inside; rows of kind QUANTIZE pay for it here, launch included. The
+ * first parameter of every form that computes is its efficiency. */
 static void take_curves(MsCost *cost) {
   const MsHardware *h = cost->hardware;
   double bf16_launch = default_gemm.param[MS_C_LAUNCH];
@@ -152,6 +159,7 @@ static void take_curves(MsCost *cost) {
     const char *dtype = h->curves[i].dtype, *word = h->curves[i].op ? h->curves[i].op : "";
     int op = 0;
     while (op < MS_N_OPS && strcmp(word, ms_op_words[op]) != 0) op++;
+    if (form_serves(ms_op_families[MIN(op, MS_N_OPS - 1)], h->curves[i].form)) cost->curves[i].param[0] *= or_else(h->curves[i].sustained, 1);
     cost->curve_op[i] = op == MS_N_OPS && strcmp(word, "elementwise") != 0 ? 255 : (guint8)op;
     if (form_serves(MS_FAMILY_GEMM, h->curves[i].form) && dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "fp32") != 0)
       cost->curves[i].param[MS_C_LAUNCH] = MIN(h->curves[i].param[MS_C_LAUNCH], bf16_launch);

@@ -91,7 +91,7 @@ double ms_curve_grouped_gemm_s(const MsCurve *curve, const MsDeviceRates *device
   double fixed = p[MS_G_LAUNCH] / 2 + MAX(groups, 0) * p[MS_G_PER_EXPERT] / 2;
   if (!(rows > 0 && groups > 0 && n > 0 && k > 0)) return fixed;
   double width = inter > 0 ? inter : MIN(n, k), hidden = MAX(n, k);
-  if (inter > 0) hidden = n == inter || n == 2 * inter ? k : n;
+  if (inter > 0) hidden = k != inter && (n == inter || n == 2 * inter) ? k : n;
   double te = rows / groups, flop = 2 * rows * n * k;
   double e = efficiency(p[MS_G_E]) * saturation(te, p[MS_G_TE_HALF]) * saturation(width, p[MS_G_I_HALF]);
   double compute = flop / (device->peak_flops * e);

@@ -23,6 +23,10 @@ enum { MS_D_ALPHA, MS_D_PER_SM, MS_D_LINK };                                    
 enum { MS_B_E, MS_B_LAUNCH };                                                                     /* bandwidth */
 
 typedef struct { double peak_flops, hbm_Bps; int sm_count; } MsDeviceRates;
+/* The rates that curves of a dtype (an MsOpDtype) are relative to, the fp16 peak instead of bf16 when `fp16`; and bytes of one element
+ * of A and B, scales included. NaN where the data sheet has a hole. */
+MsDeviceRates ms_device_rates(const MsHardware *hardware, int dtype, gboolean fp16);
+double ms_element_B(int dtype);
 
 double ms_curve_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double m, double n, double k, double bytes_per_element);
 

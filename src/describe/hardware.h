@@ -42,6 +42,9 @@ typedef struct { /* where a curve comes from; printed by `moesim show hardware` 
   char *command;  /* that made it */
   char *date;
   char *note;     /* e.g. "shape inherited from h100-sxm" */
+  char *library;  /* whose rows they are ("trtllm-1.3"); `moesim fit --evaluate` compares with rows of this library only */
+  double cast_launch_s, cast_bw_efficiency; /* GEMM rows with the cast of their activations inside: what the rows hold beyond the curve,
+                     launch + (2 + w) m k bytes at this share of HBM bandwidth; NaN = nothing. The simulator has cast rows of its own. */
   double n_fitted, n_held_back;
   double residual_median, residual_p90; /* relative, on points held back; NaN unknown */
 } MsProvenance;
@@ -57,6 +60,7 @@ typedef struct {
   int ranks;       /* collectives: group size it was measured at; 0 = any */
   MsCurveForm form;
   double param[MS_CURVE_PARAMS];
+  double sustained; /* rate in long training over the rate in the short measurements, multiplies `efficiency` in the simulator; 1 = same */
   int n_segments;  /* MS_FORM_SEGMENTS */
   double segment_alpha_s[4], segment_Bps[4];
   MsGrid grid;
