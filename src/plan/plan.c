@@ -27,8 +27,9 @@ static PieceSums sums_of(const MsWork *w, const MsCost *cost, int piece) {
   PieceSums s = {0};
   if (piece < 0) return s;
   const MsPiece *p = &w->pieces[piece];
-  s.forward = ms_list_shortest(&p->forward, cost);
-  s.backward = ms_list_shortest(&p->backward, cost);
+  gboolean overlapped = w->scenario->options.ep_overlap;
+  s.forward = ms_list_shortest(&p->forward, cost, overlapped);
+  s.backward = ms_list_shortest(&p->backward, cost, overlapped);
   s.kept_B = p->kept_B;
   s.dense = p->params_dense, s.expert = p->params_expert;
   s.low = p->params_quantizable_dense + p->params_quantizable_expert;

@@ -10,11 +10,11 @@
 typedef struct { MsTime forward, backward; MsTimeParts f, b; } ChunkTime;
 
 /* Duration and parts of one repetition in steady state: between the last computes of repetitions 2 and 4. */
-static MsTime steady(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind, const MsOp *const *tag_op, MsTimeParts *parts, guint64 *events) {
+static MsTime steady(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, const MsOp *const *tag_op, MsTimeParts *parts, guint64 *events) {
   MsTime makespan[2];
   MsTimeParts part[2];
   for (int i = 0; i < 2; i++) {
-    g_autoptr(MsGraph) graph = ms_lower_chunk(p, chunk, kind, NULL, i == 0 ? 2 : 4);
+    g_autoptr(MsGraph) graph = ms_lower_chunk(p, chunk, kind, chunk2, i == 0 ? 2 : 4);
     g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
     makespan[i] = t->makespan;
     MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
@@ -47,6 +47,8 @@ typedef struct {
   const MsProgram *p;
   const MsSchedule *s;
   ChunkTime *chunk; /* [num_chunks] chunk * pp + stage */
+  MsTime *pair;     /* [num_chunks * vpp] forward chunk with backward chunk of the same stage; combined schedules only */
+  MsTimeParts *pair_parts;
   MsTime *f_end, *b_end;
 } Fast;
 
@@ -60,7 +62,12 @@ static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *s
   return last;
 }
 
+static size_t pair_index(const Fast *f, int stage, int forward, int backward) {
+  return ((size_t)forward * (size_t)f->p->layout->vpp + (size_t)backward) * (size_t)f->p->layout->pp + (size_t)stage;
+}
+
 static MsTime slot_time(const Fast *f, int stage, const MsSlot *slot, MsTime ready) {
+  if (slot->kind == MS_SLOT_FB) return ready + f->pair[pair_index(f, stage, slot->chunk, slot->chunk2)];
   const ChunkTime *c = &f->chunk[slot->chunk * f->p->layout->pp + stage];
   return ready + (slot->kind == MS_SLOT_F ? c->forward : c->backward);
 }
@@ -70,13 +77,12 @@ static MsTime *cell(const Fast *f, MsTime *table, int stage, int chunk, int mb) 
 }
 
 /* End of the task that brings a slot's input, or -1 when it has not run yet. */
-static MsTime input_end(const Fast *f, int stage, const MsSlot *slot, MsTime message) {
-  int v = ms_virtual_stage(f->s, stage, slot->chunk), last = f->s->stages * f->s->chunks - 1, owner, chunk;
-  gboolean back = slot->kind == MS_SLOT_B;
+static MsTime input_end(const Fast *f, int stage, int own_chunk, int mb, gboolean back, MsTime message) {
+  int v = ms_virtual_stage(f->s, stage, own_chunk), last = f->s->stages * f->s->chunks - 1, owner, chunk;
   if (!back && v == 0) return 0;
-  if (back && v == last) return *cell(f, f->f_end, stage, slot->chunk, slot->mb);
+  if (back && v == last) return *cell(f, f->f_end, stage, own_chunk, mb);
   ms_virtual_owner(f->s, back ? v + 1 : v - 1, &owner, &chunk);
-  MsTime end = *cell(f, back ? f->b_end : f->f_end, owner, chunk, slot->mb);
+  MsTime end = *cell(f, back ? f->b_end : f->f_end, owner, chunk, mb);
   return end < 0 ? -1 : end + (owner == stage ? 0 : message);
 }
 
@@ -90,17 +96,19 @@ static MsTime run_slots(const Fast *f, MsTime *done, MsTimeParts *stage) {
     for (int s = 0; s < p; s++)
       while (next[s] < f->s->n[s]) {
         const MsSlot *slot = &f->s->slot[s][next[s]];
-        if (slot->kind != MS_SLOT_F && slot->kind != MS_SLOT_B) MS_BUG("slot kind %d reached fast", slot->kind);
-        MsTime in = input_end(f, s, slot, message);
-        if (in < 0) break;
-        MsTime begin = MAX(done[s], in), end = slot_time(f, s, slot, begin);
+        gboolean both = slot->kind == MS_SLOT_FB, back = slot->kind == MS_SLOT_B;
+        if (!both && !back && slot->kind != MS_SLOT_F) MS_BUG("slot kind %d reached fast", slot->kind);
+        MsTime in = input_end(f, s, slot->chunk, slot->mb, back, message);
+        MsTime in2 = both ? input_end(f, s, slot->chunk2, slot->mb2, TRUE, message) : 0;
+        if (in < 0 || in2 < 0) break;
+        MsTime begin = MAX(done[s], MAX(in, in2)), end = slot_time(f, s, slot, begin);
         const ChunkTime *c = &f->chunk[slot->chunk * p + s];
-        add_parts(&stage[s], slot->kind == MS_SLOT_F ? &c->f : &c->b, 1);
-        stage[s].bubble_s += (double)(begin - done[s]) / MS_PS_PER_S;
-        *cell(f, slot->kind == MS_SLOT_F ? f->f_end : f->b_end, s, slot->chunk, slot->mb) = end;
+        add_parts(&stage[s], both ? &f->pair_parts[pair_index(f, s, slot->chunk, slot->chunk2)] : back ? &c->b : &c->f, 1);
+        *cell(f, back ? f->b_end : f->f_end, s, slot->chunk, slot->mb) = end;
+        if (both) *cell(f, f->b_end, s, slot->chunk2, slot->mb2) = end;
         done[s] = end;
         int v = ms_virtual_stage(f->s, s, slot->chunk), last = p * f->s->chunks - 1;
-        gboolean sends = slot->kind == MS_SLOT_F ? v < last : v > 0;
+        gboolean sends = !back ? v < last : v > 0;
         if (f->p->p2p_blocks && sends && p > 1) {
           done[s] += message;
           stage[s].exposed_comm_s += (double)message / MS_PS_PER_S;
@@ -116,6 +124,24 @@ static MsTime run_slots(const Fast *f, MsTime *done, MsTimeParts *stage) {
   return all;
 }
 
+/* The pair (forward chunk a, backward chunk b) of one stage; an equal pair seen before is reused. */
+static void pair_cost(Fast *f, int stage, int a, int b, const MsOp *const *tag_op, guint64 *events) {
+  const MsLayout *l = f->p->layout;
+  const MsChunk *ca = ms_layout_chunk(l, stage, a), *cb = ms_layout_chunk(l, stage, b);
+  size_t at = pair_index(f, stage, a, b);
+  for (int s = 0; s <= stage; s++)
+    for (int x = 0; x < l->vpp; x++)
+      for (int y = 0; y < l->vpp; y++) {
+        size_t other = pair_index(f, s, x, y);
+        if (s == stage && x * l->vpp + y >= a * l->vpp + b) continue;
+        if (!same_chunk(f->p, ca, ms_layout_chunk(l, s, x)) || !same_chunk(f->p, cb, ms_layout_chunk(l, s, y))) continue;
+        f->pair[at] = f->pair[other];
+        f->pair_parts[at] = f->pair_parts[other];
+        return;
+      }
+  f->pair[at] = steady(f->p, ca, MS_SLOT_FB, cb, tag_op, &f->pair_parts[at], events);
+}
+
 static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events) {
   const MsLayout *l = f->p->layout;
   for (int i = 0; i < l->num_chunks; i++) {
@@ -127,9 +153,13 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
       continue;
     }
     ChunkTime *c = &f->chunk[i];
-    c->forward = steady(f->p, &l->chunks[i], MS_SLOT_F, tag_op, &c->f, events);
-    c->backward = steady(f->p, &l->chunks[i], MS_SLOT_B, tag_op, &c->b, events);
+    c->forward = steady(f->p, &l->chunks[i], MS_SLOT_F, NULL, tag_op, &c->f, events);
+    c->backward = steady(f->p, &l->chunks[i], MS_SLOT_B, NULL, tag_op, &c->b, events);
   }
+  if (!f->pair) return;
+  for (int s = 0; s < l->pp; s++)
+    for (int a = 0; a < l->vpp; a++)
+      for (int b = 0; b < l->vpp; b++) pair_cost(f, s, a, b, tag_op, events);
 }
 
 static int crossing(const MsOpList *list) {
@@ -153,6 +183,10 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
   const MsLayout *l = p->layout;
   size_t cells = (size_t)l->num_chunks * (size_t)schedule->microbatches;
   Fast f = {.p = p, .s = schedule, .chunk = g_new0(ChunkTime, l->num_chunks), .f_end = g_new(MsTime, cells), .b_end = g_new(MsTime, cells)};
+  if (p->scenario->options.ep_overlap) {
+    f.pair = g_new0(MsTime, (size_t)l->num_chunks * (size_t)l->vpp);
+    f.pair_parts = g_new0(MsTimeParts, (size_t)l->num_chunks * (size_t)l->vpp);
+  }
   for (size_t i = 0; i < cells; i++) f.f_end[i] = f.b_end[i] = -1;
   g_autofree const MsOp **tag_op = g_new0(const MsOp *, p->n_tags);
   for (int i = 0; i < p->work->n_pieces; i++) {
@@ -215,6 +249,7 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     if (sum > total) t->other_s = total - sum; /* overlapped optimizer rows */
   }
   *events += (guint64)schedule->n[0] * (guint64)l->pp;
+  g_free(f.pair), g_free(f.pair_parts);
   g_free(f.chunk), g_free(f.f_end), g_free(f.b_end);
   return end;
 }

@@ -50,6 +50,99 @@ static Laid lay_list(Lower *l, const MsCosted *c, guint32 device, const guint32 
   return laid;
 }
 
+/* --- a forward layer beside a backward layer (communication.md 8) ---
+ *
+ * Each list is cut at its two crossings of the expert group: before dispatch, dispatch, experts, combine and after. The cuts of the two lists are issued
+ * alternately, so that each crossing of one runs beside compute of the other; rows wait only inside their own list. */
+typedef struct {
+  const MsCosted *c;
+  guint32 *id;      /* [n] task of each row, NONE = not laid down yet */
+  int cut[5];       /* segment s is rows [cut[s], cut[s+1]) */
+  guint32 entry[8];
+  guint n_entry;
+} Side;
+
+static int first_at(const MsOpList *list, int from, MsNode node, gboolean comm_only) {
+  for (int i = from; i < list->n; i++) {
+    const MsOp *op = &list->op[i];
+    if (op->node == node && (!comm_only || op->stream == MS_STREAM_EP)) return i;
+  }
+  return list->n;
+}
+
+static void cut_list(Side *side, gboolean backward) {
+  const MsOpList *list = side->c->list;
+  int dispatch = first_at(list, 0, MS_NODE_DISPATCH, TRUE);
+  int experts = first_at(list, dispatch, MS_NODE_EXPERTS, FALSE), combine = first_at(list, experts, MS_NODE_COMBINE, TRUE);
+  if (dispatch == list->n) { /* a dense layer: no crossings; everything is the outer segment */
+    int outer = backward ? 3 : 0;
+    for (int s = 0; s < 5; s++) side->cut[s] = s <= outer ? 0 : list->n;
+    return;
+  }
+  /* forward: A | D | M | C and after. backward: to dispatch | M | combine | rest */
+  const int forward_cut[] = {0, dispatch, experts, combine, list->n};
+  const int backward_cut[] = {0, experts, combine, combine + 1, list->n};
+  memcpy(side->cut, backward ? backward_cut : forward_cut, sizeof forward_cut);
+}
+
+static void lay_row(Lower *l, int stage, Side *side, int i) {
+  const MsOp *op = &side->c->list->op[i];
+  guint32 wait[12];
+  guint n = 0;
+  gboolean own = FALSE;
+  for (int j = 0; j < 3; j++) {
+    if (op->wait[j] < 0) continue;
+    own = TRUE;
+    if (side->id[op->wait[j]] != NONE) wait[n++] = side->id[op->wait[j]]; /* a deferred weight gradient holds nobody up */
+  }
+  if (!own)
+    for (guint j = 0; j < side->n_entry; j++) wait[n++] = side->entry[j];
+  side->id[i] = add_row(l, stage, side->c, i, wait, n);
+}
+
+/* Rows of segment s; weight gradients are left for later when `defer`, or are the only ones laid down when `late`. */
+static void lay_segment(Lower *l, int stage, Side *side, int s, gboolean defer, gboolean late) {
+  for (int i = side->cut[s]; i < side->cut[s + 1]; i++) {
+    gboolean wgrad = side->c->list->op[i].pass == MS_PASS_WGRAD;
+    if (side->id[i] != NONE || (defer && wgrad) || (late && !wgrad)) continue;
+    lay_row(l, stage, side, i);
+  }
+}
+
+static void side_init(Side *side, const MsCosted *c, gboolean backward, const guint32 *entry, guint n_entry) {
+  side->c = c;
+  side->id = g_new(guint32, MAX(1, c->list->n));
+  for (int i = 0; i < c->list->n; i++) side->id[i] = NONE;
+  side->n_entry = MIN(n_entry, 8);
+  memcpy(side->entry, entry, side->n_entry * sizeof *entry);
+  cut_list(side, backward);
+}
+
+static guint32 side_tip(Side *side) {
+  guint32 tip = side->c->list->n > 0 ? side->id[side->c->list->tip] : NONE;
+  g_free(side->id);
+  return tip;
+}
+
+static void lay_pair(Lower *l, int stage, const MsCosted *f, const MsCosted *b, guint32 *f_entry, guint *n_f, guint32 *b_entry, guint *n_b) {
+  gboolean defer = l->p->scenario->options.delay_wgrad;
+  Side forward, backward;
+  side_init(&forward, f, FALSE, f_entry, *n_f);
+  side_init(&backward, b, TRUE, b_entry, *n_b);
+  lay_segment(l, stage, &backward, 0, defer, FALSE);
+  lay_segment(l, stage, &forward, 0, FALSE, FALSE);
+  lay_segment(l, stage, &backward, 1, defer, FALSE);
+  lay_segment(l, stage, &forward, 1, FALSE, FALSE);
+  lay_segment(l, stage, &backward, 1, FALSE, TRUE);
+  lay_segment(l, stage, &backward, 2, FALSE, FALSE);
+  lay_segment(l, stage, &forward, 2, FALSE, FALSE);
+  lay_segment(l, stage, &forward, 3, FALSE, FALSE);
+  lay_segment(l, stage, &backward, 3, defer, FALSE);
+  for (int s = 0; s < 4; s++) lay_segment(l, stage, &backward, s, FALSE, TRUE);
+  f_entry[0] = side_tip(&forward), *n_f = 1;
+  b_entry[0] = side_tip(&backward), *n_b = 1;
+}
+
 /* What happens at the borders of the pieces of one slot: parameters awaited before a forward, gradients reduced after a backward. */
 typedef struct { int stage, chunk; gboolean gather, reduce; } Hooks;
 
@@ -245,10 +338,65 @@ static gboolean lay_backward(Lower *l, int stage, int chunk, int mb) {
   return TRUE;
 }
 
+/* One slot of the combined schedule: the ends of the chunks alone, layers in pairs, first forward layer with last backward layer. */
+static void lay_layers_paired(Lower *l, int stage, const MsChunk *f, const MsChunk *b, guint32 *f_entry, guint n_f, guint32 *b_entry, guint n_b,
+                              const Hooks *f_hooks, const Hooks *b_hooks, guint32 *f_tip, guint32 *b_tip) {
+  const MsWork *w = l->p->work;
+  int nf = ms_work_chunk_length(f), nb = ms_work_chunk_length(b), i = 0, j = nb - 1;
+  *f_tip = *b_tip = NONE;
+  while (i < nf || j >= 0) {
+    const MsCostedPiece *fp = i < nf ? &l->p->piece[ms_work_chunk_piece(w, f, i)] : NULL;
+    const MsCostedPiece *bp = j >= 0 ? &l->p->piece[ms_work_chunk_piece(w, b, j)] : NULL;
+    gboolean f_layer = fp && i >= (f->has_embedding ? 1 : 0) && i < (f->has_embedding ? 1 : 0) + f->num_layers + f->num_mtp;
+    gboolean b_layer = bp && j >= (b->has_embedding ? 1 : 0) && j < (b->has_embedding ? 1 : 0) + b->num_layers + b->num_mtp;
+    if (fp && f_hooks && f_hooks->gather) n_f = wait_gather(l, f_hooks, i, f_entry, n_f);
+    int done_b = -1;
+    if (f_layer && b_layer) {
+      lay_pair(l, stage, &fp->forward, &bp->backward, f_entry, &n_f, b_entry, &n_b);
+      *f_tip = f_entry[0], *b_tip = b_entry[0];
+      i++, done_b = j--;
+    } else if (bp && (!b_layer || !f_layer) && (!f_layer || !b_layer) && !(fp && !f_layer && i == 0 && f->has_embedding)) {
+      Laid laid = lay_list(l, &bp->backward, (guint32)stage, b_entry, n_b);
+      if (laid.tip != NONE) b_entry[0] = *b_tip = laid.tip, n_b = 1;
+      done_b = j--;
+    } else {
+      Laid laid = lay_list(l, &fp->forward, (guint32)stage, f_entry, n_f);
+      if (laid.tip != NONE) f_entry[0] = *f_tip = laid.tip, n_f = 1;
+      i++;
+    }
+    if (done_b >= 0 && b_hooks && b_hooks->reduce && *b_tip != NONE) issue_reduce(l, b_hooks, done_b, *b_tip);
+  }
+}
+
+static gboolean lay_both(Lower *l, int stage, const MsSlot *slot) {
+  int vf = ms_virtual_stage(l->schedule, stage, slot->chunk), vb = ms_virtual_stage(l->schedule, stage, slot->chunk2);
+  guint32 f_in, b_in, f_entry[8], b_entry[8], f_tip, b_tip;
+  if (!input_ready(l, vf, slot->mb, FALSE, &f_in) || !input_ready(l, vb, slot->mb2, TRUE, &b_in)) return FALSE;
+  guint32 before = l->tip[stage], sent = l->send[stage];
+  guint n_f = entry_of(l, stage, f_in, f_entry);
+  l->send[stage] = sent;
+  guint n_b = entry_of(l, stage, b_in, b_entry);
+  Hooks f_hooks = {.stage = stage, .chunk = slot->chunk, .gather = slot->mb == 0};
+  Hooks b_hooks = {.stage = stage, .chunk = slot->chunk2, .reduce = --l->left_b[stage * l->chunks + slot->chunk2] == 0};
+  lay_layers_paired(l, stage, ms_layout_chunk(l->p->layout, stage, slot->chunk), ms_layout_chunk(l->p->layout, stage, slot->chunk2), f_entry, n_f,
+                    b_entry, n_b, &f_hooks, &b_hooks, &f_tip, &b_tip);
+  if (f_tip == NONE) f_tip = f_in != NONE ? f_in : before;
+  if (b_tip == NONE) b_tip = b_in;
+  l->tip[stage] = b_tip;
+  if (vf + 1 < virtual_count(l)) {
+    if (f_tip != NONE) send(l, stage, f_tip, vf + 1, slot->mb, FALSE);
+  } else {
+    *arrival(l, TRUE, vf, slot->mb) = f_tip;
+  }
+  if (vb > 0) send(l, stage, b_tip, vb - 1, slot->mb2, TRUE);
+  return TRUE;
+}
+
 static gboolean lay_slot(Lower *l, int stage, const MsSlot *slot) {
   switch ((MsSlotKind)slot->kind) {
   case MS_SLOT_F: return lay_forward(l, stage, slot->chunk, slot->mb);
   case MS_SLOT_B: return lay_backward(l, stage, slot->chunk, slot->mb);
+  case MS_SLOT_FB: return lay_both(l, stage, slot);
   default: MS_BUG("slot kind %d reached the lowering", slot->kind);
   }
 }
@@ -337,14 +485,17 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
 }
 
 MsGraph *ms_lower_chunk(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, int repeat) {
-  (void)chunk2;
   Lower l = {.p = p};
   l.graph = new_graph(p, 1, 256);
-  guint32 tip = NONE;
+  guint32 f_tip = NONE, b_tip = NONE;
   for (int i = 0; i < repeat; i++) {
-    guint32 entry[1] = {tip};
-    guint32 t = lay_chunk(&l, chunk, 0, kind != MS_SLOT_F, entry, 1, NULL);
-    if (t != NONE) tip = t;
+    guint32 f_entry[8] = {f_tip}, b_entry[8] = {b_tip}, f = NONE, b = NONE;
+    guint n_f = f_tip != NONE, n_b = b_tip != NONE;
+    if (kind == MS_SLOT_FB) lay_layers_paired(&l, 0, chunk, chunk2, f_entry, n_f, b_entry, n_b, NULL, NULL, &f, &b);
+    else if (kind == MS_SLOT_F) f = lay_chunk(&l, chunk, 0, FALSE, f_entry, n_f, NULL);
+    else b = lay_chunk(&l, chunk, 0, TRUE, b_entry, n_b, NULL);
+    if (f != NONE) f_tip = f;
+    if (b != NONE) b_tip = b;
   }
   return l.graph;
 }

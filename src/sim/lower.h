@@ -44,8 +44,8 @@ MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);
 void ms_program_free(MsProgram *program);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsProgram, ms_program_free)
 
-/* The lower bound of one list (MsCosted.shortest) without keeping its costs. */
-MsTime ms_list_shortest(const MsOpList *list, const MsCost *cost);
+/* The lower bound of one list (MsCosted.shortest, or .compute when `overlapped`) without keeping its costs. */
+MsTime ms_list_shortest(const MsOpList *list, const MsCost *cost, gboolean overlapped);
 MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
 
 /* Tasks that the full step would have. */

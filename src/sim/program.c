@@ -48,10 +48,14 @@ static MsTime shortest(const MsOpList *list, const MsTime *duration) {
   return last;
 }
 
-MsTime ms_list_shortest(const MsOpList *list, const MsCost *cost) {
+MsTime ms_list_shortest(const MsOpList *list, const MsCost *cost, gboolean overlapped) {
   g_autofree MsTime *duration = g_new(MsTime, MAX(list->n, 1));
-  for (int i = 0; i < list->n; i++) duration[i] = ms_time_of(ms_cost_op(cost, &list->op[i]).time_s);
-  return shortest(list, duration);
+  MsTime compute = 0;
+  for (int i = 0; i < list->n; i++) {
+    duration[i] = ms_time_of(ms_cost_op(cost, &list->op[i]).time_s);
+    if (list->op[i].stream == MS_STREAM_COMPUTE) compute += duration[i];
+  }
+  return overlapped ? compute : shortest(list, duration);
 }
 
 static void cost_list(MsCosted *c, const MsProgram *p, const MsOpList *list, guint32 *tag) {

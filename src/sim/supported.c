@@ -6,7 +6,6 @@
 typedef struct { const char *path; gboolean (*used)(const MsScenario *s); } Missing;
 
 #define USED(name, expression) static gboolean name(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
-USED(ep_overlap, s->options.ep_overlap)
 USED(schedule, s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE)
 USED(a2a_p2p, s->layout.cp_comm_type == MS_CP_A2A_P2P && s->layout.cp > 1)
 USED(fsdp, s->options.fsdp != MS_FSDP_NONE)
@@ -23,7 +22,6 @@ USED(mhc, s->options.recompute.modules & MS_RM_MHC)
 USED(gpipe_vpp, s->layout.schedule == MS_SCHED_GPIPE && s->layout.vpp > 1)
 
 static const Missing missing[] = {
-    {"options.ep_overlap", ep_overlap},
     {"layout.schedule", schedule},
     {"layout.cp_comm_type", a2a_p2p},
     {"options.fsdp", fsdp},
