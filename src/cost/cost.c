@@ -254,6 +254,17 @@ static double memory_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   return t + slot->use->param[MS_B_LAUNCH] * (MAX(op->kernels, 1) - 1);
 }
 
+/* Of the software stack; 0 in scenarios built by hand means 1. */
+static double stack_factor(const MsCost *cost, MsOpFamily family) {
+  const MsStack *s = &cost->scenario->stack;
+  double factor = family == MS_FAMILY_GEMM        ? s->gemm
+                  : family == MS_FAMILY_GROUPED   ? s->grouped_gemm
+                  : family == MS_FAMILY_ATTENTION ? s->attention
+                  : family == MS_FAMILY_MEMORY    ? s->memory_bound
+                                                  : s->communication;
+  return factor > 0 ? factor : 1;
+}
+
 static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
   const Slot *slot = slot_of(cost, op);
   const MsDeviceRates *device = &cost->device[op->dtype];
@@ -265,7 +276,7 @@ static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
   case MS_FAMILY_ATTENTION: t = attention_s(cost, op, slot); break;
   default: t = memory_s(cost, op, slot);
   }
-  return (MsOpCost){.time_s = MAX(t * slot->factor, lower), .lower_s = lower, .curve = slot->origin, .band = slot->band};
+  return (MsOpCost){.time_s = MAX(t * slot->factor * stack_factor(cost, family), lower), .lower_s = lower, .curve = slot->origin, .band = slot->band};
 }
 
 /* --- rows that communicate ----------------------------------------------------------------------------------------------------- */
@@ -299,5 +310,7 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   if (family < MS_FAMILY_COMM) return compute(cost, op, family);
   if (family == MS_FAMILY_HOST) return (MsOpCost){0};
   if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return host_copy(cost, op->message_B > 0 ? op->message_B : MAX(op->read_B, op->write_B));
-  return exchange(cost, (MsOpKind)op->kind, op->group, op->message_B, op->local_fraction, op->level_B);
+  MsOpCost c = exchange(cost, (MsOpKind)op->kind, op->group, op->message_B, op->local_fraction, op->level_B);
+  c.time_s = MAX(c.time_s * stack_factor(cost, family), c.lower_s);
+  return c;
 }

@@ -76,6 +76,8 @@ static const MsField model_fields[] = {
     MS_BOOL(S, add_bias_linear, "false", 0, "bias in linear layers"),
     MS_BOOL(S, add_qkv_bias, "false", 0, "bias in the query-key-value projection"),
     MS_INT(S, mtp_num_layers, 0, 100, "0", MS_NULLABLE, "multi-token-prediction blocks M"),
+    MS_F64(S, hidden_dropout, "", 0, 1, "0", 0, "dropout of the residual stream; above 0 its masks are kept for backward"),
+    MS_F64(S, attention_dropout, "", 0, 1, "0", 0, "dropout of the attention scores"),
     {0}};
 #undef S
 const MsFieldTable ms_model_table = {"model", "a transformer, models/NAME.json", model_fields};

@@ -329,6 +329,10 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolea
     ms_scenario_free(scenario);
     return NULL;
   }
+  if (!ms_stack_find(scenario->software, &scenario->stack, error)) {
+    ms_scenario_free(scenario);
+    return NULL;
+  }
   JsonNode *measured = json_object_get_member(json, "measured");
   scenario->has_measured = measured && JSON_NODE_HOLDS_OBJECT(measured);
   return scenario;
@@ -353,6 +357,7 @@ MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share) {
   MsScenario *copy = g_new(MsScenario, 1);
   *copy = *from;
   ms_fields_copy(&ms_scenario_table, from, copy);
+  ms_stack_copy(&from->stack, &copy->stack);
   copy->file = g_strdup(from->file);
   copy->borrowed = share;
   if (share) return copy;
@@ -374,6 +379,7 @@ void ms_scenario_free(MsScenario *scenario) {
   if (!scenario) return;
   if (!scenario->borrowed) free_owned(scenario);
   ms_fields_clear(&ms_scenario_table, scenario);
+  ms_stack_clear(&scenario->stack);
   g_free(scenario->file);
   g_free(scenario);
 }

@@ -6,6 +6,7 @@
 
 #include "describe/hardware.h"
 #include "describe/model.h"
+#include "describe/stack.h"
 
 typedef enum { MS_ROUTING_BALANCED, MS_ROUTING_NATURAL, MS_ROUTING_ZIPF, MS_ROUTING_DIRICHLET, MS_ROUTING_CAPACITY } MsRoutingKind;
 typedef struct {
@@ -93,6 +94,7 @@ typedef struct MsScenario {
   MsModel *model;       /* owned */
   MsHardware *hardware; /* owned */
   JsonNode *model_json, *hardware_json; /* as written, to write the scenario back */
+  MsStack stack; /* what `software` names, or the default */
   int gpus; /* W */
   MsTraining training;
   MsLayoutSpec layout;

@@ -76,8 +76,9 @@ static void cost_list(MsCosted *c, const MsProgram *p, const MsOpList *list, gui
     c->sms[i] = hw->sm_count > 0 ? cost.sms : 0;
     c->use[i] = use_of(op, &cost);
     if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
+    if (c->use[i] == MS_USE_COMPUTE && op->pass == MS_PASS_WGRAD) c->weight += c->duration[i];
     gboolean graph = hw->cuda_graphs && captured(&p->scenario->options, op);
-    double launch_s = graph ? (in_graph ? 0 : hw->graph_launch_s) : op->kernels * hw->kernel_launch_s;
+    double launch_s = graph ? (in_graph ? 0 : hw->graph_launch_s) : op->kernels * hw->kernel_launch_s * (p->scenario->stack.host > 0 ? p->scenario->stack.host : 1);
     if (p->scenario->options.cuda_graph_scope & MS_CG_FULL_ITERATION && graph) launch_s = 0;
     if (sync) launch_s += hw->sync_s;
     c->launch[i] = ms_time_of(launch_s);
@@ -132,8 +133,32 @@ MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
   p2p_row(p);
   p->p2p_tag = tag++;
   p->n_tags = tag;
-  p->p2p_blocks = p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm;
+  MsScheduleKind kind = p->scenario->layout.schedule;
+  gboolean classic = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
+  p->p2p_blocks = classic && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm);
+  p->skewed = kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && p->layout->pp > 1;
   return p;
+}
+
+gboolean ms_slots_overlap(const MsScenario *s) {
+  return s->options.ep_overlap || (s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE);
+}
+
+/* Mean over the stages: the search knows one cost for each pass. */
+MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
+  const MsLayout *l = p->layout;
+  MsScheduleKind kind = p->scenario->layout.schedule;
+  if ((kind != MS_SCHED_ZB_1P && kind != MS_SCHED_ZB_2P) || l->vpp > 1)
+    return ms_schedule_new((int)kind, l->pp, l->microbatches, l->vpp, l->group_size, p->scenario->options.ep_overlap, why, size);
+  double f = 0, b = 0, w = 0;
+  for (int i = 0; i < l->num_chunks; i++)
+    for (int j = 0; j < ms_work_chunk_length(&l->chunks[i]); j++) {
+      const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, &l->chunks[i], j)];
+      f += (double)piece->forward.shortest, b += (double)piece->backward.shortest, w += (double)piece->backward.weight;
+    }
+  double n = l->pp, comm = l->pp > 1 ? (double)ms_time_of(p->p2p.time_s) : 0;
+  return ms_schedule_zb_greedy(l->pp, l->microbatches, MAX(1, round(f / n)), MAX(1, round((b - w) / n)), round(w / n), comm,
+                               kind == MS_SCHED_ZB_1P ? l->pp : 2.0 * l->pp, 0, why, size);
 }
 
 void ms_program_free(MsProgram *p) {

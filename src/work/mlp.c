@@ -18,6 +18,11 @@ static void activation(MsBuild *b, MsOpKind kind, const char *name, double rows,
   gboolean back = b->pass == MS_PASS_DGRAD;
   MsOp *op = ms_row_memory(b, kind, name, in + (back ? out : 0), back ? in : out, 1);
   op->m = rows, op->n = width;
+  if (b->model->activation == MS_ACT_QUICK_GELU) { /* clamp, gate, offset, product and probability as kernels of their own, the last in FP32 */
+    double passes = (back ? 70 : 34) * rows * width;
+    op->read_B = op->write_B = passes / 2;
+    op->kernels = back ? 16 : 8;
+  }
 }
 
 /* A two-layer MLP of width f over `rows` gathered rows: dense layers and shared experts. */
@@ -126,7 +131,10 @@ static void experts_forward(MsBuild *b) {
   activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   ms_row_quantize(b, "quantize expert activation", rows, fm);
   grouped(b, "expert fc2", rows, b->h, fm);
-  if (!recomputes(b, MS_RM_MOE) && !recomputes(b, MS_RM_MOE_ACT)) ms_keep(b, "expert activation out", ms_input_B(b, rows * fm, TRUE));
+  if (recomputes(b, MS_RM_MOE) || recomputes(b, MS_RM_MOE_ACT)) return;
+  ms_keep(b, "expert activation out", ms_input_B(b, rows * fm, TRUE));
+  /* only the gated activation has a kernel with the routing weight inside; others multiply after it and keep both factors */
+  if (!b->model->gated) ms_keep(b, "expert activation, unweighted", 2 * rows * fm);
 }
 
 static void experts_backward(MsBuild *b) {
@@ -144,6 +152,7 @@ static void experts_backward(MsBuild *b) {
   b->pass = MS_PASS_WGRAD;
   grouped(b, "expert fc2", b->h, fm, rows);
   ms_free_kept(b, "expert activation out");
+  ms_free_kept(b, "expert activation, unweighted");
   b->tip = chain;
   b->pass = MS_PASS_DGRAD;
   activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
@@ -189,14 +198,14 @@ static gboolean flex(const MsBuild *b) {
 static void cross(MsBuild *b, gboolean out) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   if (g->size <= 1) return;
-  double hidden = 2 * b->h;
+  double hidden = 2 * b->h, skew = b->training->routing.kind == MS_ROUTING_NATURAL ? b->rows_expert / (b->rows_routed * b->u) : 1;
   b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
   b->module = MS_MODULE_MOE;
   MsOpKind kind = out ? MS_OP_DISPATCH : MS_OP_COMBINE;
   const char *name = out ? "dispatch" : "combine";
   switch (b->options->dispatcher) {
   case MS_DISPATCH_ALLTOALL: {
-    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, b->rows_routed * (hidden + (out ? 4 : 0)));
+    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, skew * b->rows_routed * (hidden + (out ? 4 : 0)));
     if (op) op->local_fraction = 1 / b->e;
     break;
   }
@@ -210,10 +219,10 @@ static void cross(MsBuild *b, gboolean out) {
   case MS_DISPATCH_HYBRIDEP: {
     Fan f = fan_out(b);
     double meta = b->model->moe_router_topk * 12.0;
-    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, b->rows_sp * f.x_rank * hidden);
+    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, skew * b->rows_sp * f.x_rank * hidden);
     if (!op) break;
-    op->level_B[0] = b->rows_sp * (f.x_rank * hidden + (out ? meta : 0)) * (1 - 1 / f.per_domain);
-    op->level_B[1] = f.domains > 1 ? b->rows_sp * f.x_domain * (hidden + (out ? meta : 0)) * (1 - 1 / f.domains) : 0;
+    op->level_B[0] = skew * b->rows_sp * (f.x_rank * hidden + (out ? meta : 0)) * (1 - 1 / f.per_domain);
+    op->level_B[1] = f.domains > 1 ? skew * b->rows_sp * f.x_domain * (hidden + (out ? meta : 0)) * (1 - 1 / f.domains) : 0;
     break;
   }
   }
@@ -334,6 +343,7 @@ void ms_moe_forward(MsBuild *b) {
   from_experts(b);
   b->list->op[b->list->n - 1].transient_B = moe_transient_B(b);
   ms_row_memory(b, MS_OP_ADD, "residual add", (fs > 0 ? 6 : 4) * x, 2 * x, fs > 0 ? 2 : 1);
+  if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
 
 static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communication included */
@@ -370,6 +380,7 @@ void ms_moe_backward(MsBuild *b) {
   b->pass = MS_PASS_DGRAD;
   /* combine backward sends the output gradient the way dispatch sends tokens, and dispatch backward comes back like a combine */
   to_experts(b);
+  ms_free_kept(b, "mlp dropout mask");
   if (recomputes(b, MS_RM_MOE)) b->list->op[b->list->n - 1].transient_B = moe_revived_B(b);
   experts_backward(b);
   from_experts(b);

@@ -1,0 +1,69 @@
+/* src/describe/stack.c - reading software/stacks.json. */
+#include "describe/stack.h"
+
+#include "base/io.h"
+#include "describe/rows.h"
+
+#include <string.h>
+
+#define S MsStack
+static const MsField stack_fields[] = {
+    MS_STRING(S, name, MS_REQUIRED, "the word that scenarios write in `software`"),
+    MS_F64(S, gemm, "", 0.2, 5, "1", 0, "factor on the time of dense GEMMs"),
+    MS_F64(S, grouped_gemm, "", 0.2, 5, "1", 0, "factor on the time of expert GEMMs"),
+    MS_F64(S, attention, "", 0.2, 5, "1", 0, "factor on the time of attention"),
+    MS_F64(S, memory_bound, "", 0.2, 5, "1", 0, "factor on the time of memory-bound kernels"),
+    MS_F64(S, communication, "", 0.2, 5, "1", 0, "factor on the time of communication"),
+    MS_F64(S, host, "", 0.05, 20, "1", 0, "factor on the host time per framework operator"),
+    MS_F64(S, step_overhead_s, "s", 0, 10, "0", 0, "host time once per step"),
+    MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
+    {0}};
+#undef S
+const MsFieldTable ms_stack_table = {"stack", "one software stack, software/stacks.json", stack_fields};
+
+static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char *software, MsStack *stack, gboolean *found, GError **error) {
+  g_autofree char *path = g_strdup_printf("stacks[%u]", i);
+  JsonNode *node = json_array_get_element(list, i);
+  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object");
+  MsStack one;
+  ms_fields_defaults(&ms_stack_table, &one);
+  gboolean ok = ms_fields_load(&ms_stack_table, doc, json_node_get_object(node), path, TRUE, &one, error);
+  if (ok && !strcmp(one.name, software)) {
+    ms_stack_clear(stack);
+    *stack = one;
+    *found = TRUE;
+    return TRUE;
+  }
+  ms_stack_clear(&one);
+  return ok;
+}
+
+static gboolean load_list(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
+  JsonNode *root = ms_json_root(doc);
+  JsonObject *object = JSON_NODE_HOLDS_OBJECT(root) ? json_node_get_object(root) : NULL;
+  JsonNode *list = object ? json_object_get_member(object, "stacks") : NULL;
+  if (!list || !JSON_NODE_HOLDS_ARRAY(list)) return ms_json_error(doc, "", error, "must be an object with a list \"stacks\"");
+  JsonArray *stacks = json_node_get_array(list);
+  gboolean found = FALSE, ok = TRUE;
+  for (guint i = 0; ok && !found && i < json_array_get_length(stacks); i++) ok = load_one(doc, stacks, i, software, stack, &found, error);
+  return ok;
+}
+
+gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
+  ms_fields_defaults(&ms_stack_table, stack);
+  stack->name = g_strdup("default");
+  if (!software) return TRUE;
+  g_autofree char *file = g_build_filename(ms_data_dir(), "software", "stacks.json", NULL);
+  if (!g_file_test(file, G_FILE_TEST_EXISTS)) return TRUE;
+  g_autoptr(MsJson) doc = ms_json_load(file, error);
+  gboolean ok = doc && load_list(doc, software, stack, error);
+  if (!ok) ms_stack_clear(stack);
+  return ok;
+}
+
+void ms_stack_clear(MsStack *stack) { ms_fields_clear(&ms_stack_table, stack); }
+
+void ms_stack_copy(const MsStack *from, MsStack *to) {
+  *to = *from;
+  ms_fields_copy(&ms_stack_table, from, to);
+}

@@ -1,0 +1,28 @@
+/* src/describe/stack.h - software stacks: how one framework release differs from what the machine profiles were fitted to.
+ *
+ * The same layout on the same GPUs moves by several percent between releases. A stack is a few physically meant factors on time, shared by all
+ * models and machines; software/stacks.json holds them with the runs they were fitted on. A scenario whose `software` is absent or not listed uses the
+ * default stack (all ones). Factors multiply the time of what they name. */
+#ifndef MS_DESCRIBE_STACK_H
+#define MS_DESCRIBE_STACK_H
+
+#include "describe/field.h"
+
+typedef struct {
+  char *name;
+  double gemm, grouped_gemm, attention; /* matrix kernels: library, and the clock the site sustains under its power limit */
+  double memory_bound, communication;
+  double host;                          /* host time per framework operator */
+  double step_overhead_s;               /* once per step: data, logging, barriers */
+  char *source;
+} MsStack;
+
+extern const MsFieldTable ms_stack_table;
+
+/* The stack of that name, or the default one (name "default"); members are owned by the result. FALSE and *error when the file is wrong; a missing
+ * file means no stacks are known. */
+gboolean ms_stack_find(const char *software, MsStack *stack, GError **error);
+void ms_stack_clear(MsStack *stack);
+void ms_stack_copy(const MsStack *from, MsStack *to);
+
+#endif
