@@ -113,10 +113,30 @@ static double dispatcher_buffers_B(const MsWork *w) {
   return nvl + rdma;
 }
 
-static double workspace_B(const MsWork *w, int stage) { /* cuBLAS and TE workspaces (domain/memory.md 1.3) */
-  double mib = 1048576.0, bytes = 64 * mib;
-  if (stage_has_moe(w, stage)) bytes += 128 * mib;
-  if (w->scenario->options.tp_comm_overlap) bytes += 96 * mib + 11 * 2 * w->rows * w->scenario->model->hidden_size;
+/* Scratch of the GEMM libraries (domain/memory.md 1.3; "between steps" of 130 functional tests of Megatron-LM): one cuBLAS workspace for each
+ * of the two host threads that launch GEMMs, forward and autograd; one of TransformerEngine, four more for its grouped GEMMs. */
+static double workspace_B(const MsWork *w, int stage) {
+  const MsScenario *s = w->scenario;
+  double mib = 1048576.0, one = 32 * mib, te_one = one;
+  if (s->hardware->arch && strstr(s->hardware->arch, "sm80")) one = 8.125 * mib, te_one = 4 * mib;
+  double bytes = 2 * one;
+  if (s->options.transformer_impl == MS_IMPL_TE) bytes += te_one + (stage_has_moe(w, stage) ? 4 * te_one : 0);
+  if (s->options.tp_comm_overlap) bytes += 3 * te_one + 11 * 2 * w->rows * s->model->hidden_size;
+  return bytes;
+}
+
+/* Layers without TransformerEngine compute the scores into one buffer that is never given back. */
+static double score_buffer_B(const MsWork *w) {
+  const MsScenario *s = w->scenario;
+  if (s->options.transformer_impl != MS_IMPL_LOCAL || s->options.attention_backend == MS_ATTN_FLASH) return 0;
+  return 2 * w->rows * s->training.seq_length * s->model->num_attention_heads / w->layout->tp;
+}
+
+/* Every chunk that receives its input holds on to the last one and to its gradient. */
+static double received_B(const MsWork *w, int stage) {
+  double bytes = 0;
+  for (int c = 0; c < w->layout->vpp; c++)
+    if (!ms_layout_chunk(w->layout, stage, c)->has_embedding) bytes += 4 * w->rows_sp * w->scenario->model->hidden_size;
   return bytes;
 }
 
@@ -130,7 +150,7 @@ void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
   out->gradients_B = b.gradient * (dense + expert);
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
   double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
-  out->buffers_B = dummy + workspace_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
+  out->buffers_B = dummy + workspace_B(w, stage) + score_buffer_B(w) + received_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;
 }
 
@@ -146,6 +166,7 @@ static double optimizer_transient_B(const MsWork *w, int stage) {
 
 typedef struct { /* of one chunk and microbatch, relative to what is kept when the slot starts */
   double kept, forward_peak, backward_peak;
+  double deferred; /* kept from backward to the end of the step */
   const char *forward_where, *backward_where;
 } ChunkBytes;
 
@@ -158,6 +179,13 @@ static const char *where(const MsPiece *piece, gboolean backward) {
     if (piece->is_moe) return backward ? "moe backward" : "moe forward";
     return backward ? "dense backward" : "dense forward";
   }
+}
+
+/* `defer_embedding_wgrad_compute`: gradient of the logits and input of the head wait for the end of the step, for every microbatch. */
+static double deferred_B(const MsWork *w, const MsChunk *chunk) {
+  if (!w->scenario->options.defer_embedding_wgrad_compute || !chunk->has_loss || w->layout->pp == 1) return 0;
+  double h = w->scenario->model->hidden_size;
+  return (1 + w->scenario->model->mtp_num_layers) * (2 * w->rows * w->padded_vocab / w->layout->tp + 2 * w->rows_sp * h);
 }
 
 static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
@@ -176,15 +204,66 @@ static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
     if (peak > b.backward_peak) b.backward_peak = peak, b.backward_where = where(piece, TRUE);
     freed += piece->kept_B;
   }
+  b.deferred = deferred_B(w, chunk);
   return b;
 }
 
 double ms_memory_chunk_kept_B(const MsWork *work, const MsChunk *chunk) { return chunk_bytes(work, chunk).kept; }
 
+/* A forward and a backward in one slot go layer by layer in pairs: embedding forward, head backward, the pairs, what the longer one has left,
+ * head forward, embedding backward (domain/schedules.md 9; measured: one microbatch lives, and a layer of the next). */
+typedef struct { double now, peak; const char *where; } Pairing;
+
+static void pairing_step(Pairing *p, const MsPiece *forward, const MsPiece *backward) {
+  double kept = forward ? forward->kept_B : 0;
+  double peak = p->now + kept + (forward ? forward->forward_transient_B : 0) + (backward ? backward->backward_transient_B : 0);
+  if (peak > p->peak) p->peak = peak, p->where = backward ? where(backward, TRUE) : where(forward, FALSE);
+  p->now += kept - (backward ? backward->kept_B : 0);
+}
+
+static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b) {
+  Pairing p = {.where = "forward beside backward"};
+  int n_f = ms_work_chunk_length(f) - f->has_loss, n_b = ms_work_chunk_length(b) - b->has_loss;
+  int i = f->has_embedding ? 1 : 0, j = n_b - 1, end = b->has_embedding ? 1 : 0;
+  if (i) pairing_step(&p, &w->pieces[w->piece_embedding], NULL);
+  if (b->has_loss) pairing_step(&p, NULL, &w->pieces[w->piece_head]);
+  for (; i < n_f || j >= end; i++, j--)
+    pairing_step(&p, i < n_f ? &w->pieces[ms_work_chunk_piece(w, f, i)] : NULL, j >= end ? &w->pieces[ms_work_chunk_piece(w, b, j)] : NULL);
+  if (f->has_loss) pairing_step(&p, &w->pieces[w->piece_head], NULL);
+  if (end) pairing_step(&p, NULL, &w->pieces[w->piece_embedding]);
+  return p;
+}
+
+typedef struct { /* one stage */
+  const MsWork *work;
+  int stage;
+  ChunkBytes *chunk; /* [vpp] */
+  Pairing *pair;     /* [vpp][vpp], forward x backward, filled when first asked for (`where` set) */
+} StageBytes;
+
+static const Pairing *pair_of(StageBytes *s, int forward, int backward) {
+  int n = s->work->layout->vpp;
+  if (!s->pair) s->pair = g_new0(Pairing, n * n);
+  Pairing *p = &s->pair[forward * n + backward];
+  if (!p->where) *p = paired_bytes(s->work, ms_layout_chunk(s->work->layout, s->stage, forward), ms_layout_chunk(s->work->layout, s->stage, backward));
+  return p;
+}
+
+static StageBytes stage_bytes(const MsWork *w, int stage) {
+  StageBytes s = {.work = w, .stage = stage, .chunk = g_new(ChunkBytes, w->layout->vpp)};
+  for (int c = 0; c < w->layout->vpp; c++) s.chunk[c] = chunk_bytes(w, ms_layout_chunk(w->layout, stage, c));
+  return s;
+}
+
+static void stage_bytes_clear(StageBytes *s) {
+  g_free(s->chunk);
+  g_free(s->pair);
+}
+
 typedef struct { double live, peak_extra; const char *where; } SlotBytes; /* kept after the slot; highest during it over the start */
 
-static SlotBytes slot_bytes(const MsSlot *slot, const ChunkBytes *chunk, double live) {
-  const ChunkBytes *c = &chunk[slot->chunk];
+static SlotBytes slot_bytes(const MsSlot *slot, StageBytes *stage, double live) {
+  const ChunkBytes *c = &stage->chunk[slot->chunk];
   SlotBytes r = {.live = live, .where = c->forward_where};
   switch ((MsSlotKind)slot->kind) {
   case MS_SLOT_F:
@@ -192,7 +271,7 @@ static SlotBytes slot_bytes(const MsSlot *slot, const ChunkBytes *chunk, double 
     r.peak_extra = c->forward_peak;
     break;
   case MS_SLOT_B:
-    r.live = live - c->kept;
+    r.live = live - c->kept + c->deferred;
     r.peak_extra = c->backward_peak;
     r.where = c->backward_where;
     break;
@@ -200,27 +279,24 @@ static SlotBytes slot_bytes(const MsSlot *slot, const ChunkBytes *chunk, double 
     r.peak_extra = c->backward_peak;
     r.where = c->backward_where;
     break;
-  case MS_SLOT_W: r.live = live - c->kept; break;
-  case MS_SLOT_FB:
-    r.live = live + c->kept - chunk[slot->chunk2].kept;
-    r.peak_extra = c->forward_peak + chunk[slot->chunk2].backward_peak;
+  case MS_SLOT_W: r.live = live - c->kept + c->deferred; break;
+  case MS_SLOT_FB: {
+    const Pairing *pair = pair_of(stage, slot->chunk, slot->chunk2);
+    r.live = live + pair->now + stage->chunk[slot->chunk2].deferred;
+    r.peak_extra = pair->peak;
+    r.where = pair->where;
     break;
+  }
   case MS_N_SLOTS: break;
   }
   return r;
 }
 
-static ChunkBytes *stage_chunks(const MsWork *w, int stage) {
-  ChunkBytes *chunk = g_new(ChunkBytes, w->layout->vpp);
-  for (int c = 0; c < w->layout->vpp; c++) chunk[c] = chunk_bytes(w, ms_layout_chunk(w->layout, stage, c));
-  return chunk;
-}
-
 static void walk(const MsWork *w, const MsSchedule *schedule, int stage, MsStageMemory *m) {
-  g_autofree ChunkBytes *chunk = stage_chunks(w, stage);
+  StageBytes bytes = stage_bytes(w, stage);
   double live = 0, best = -1;
   for (int i = 0; i < schedule->n[stage]; i++) {
-    SlotBytes r = slot_bytes(&schedule->slot[stage][i], chunk, live);
+    SlotBytes r = slot_bytes(&schedule->slot[stage][i], &bytes, live);
     double peak = live + r.peak_extra, high = MAX(peak, r.live);
     if (high > best) {
       best = high;
@@ -232,6 +308,7 @@ static void walk(const MsWork *w, const MsSchedule *schedule, int stage, MsStage
     }
     live = r.live;
   }
+  stage_bytes_clear(&bytes);
   double optimizer = optimizer_transient_B(w, stage);
   if (optimizer > MAX(best, 0)) {
     m->activations_B = 0;
@@ -266,14 +343,15 @@ void ms_memory_free(MsMemory *memory) {
 }
 
 double *ms_memory_timeline(const MsWork *w, const MsSchedule *schedule, int stage) {
-  g_autofree ChunkBytes *chunk = stage_chunks(w, stage);
+  StageBytes of_stage = stage_bytes(w, stage);
   MsStageMemory m;
   ms_memory_static(w, stage, &m);
   double *bytes = g_new(double, schedule->n[stage] + 1), live = 0;
   bytes[0] = m.between_steps_B;
   for (int i = 0; i < schedule->n[stage]; i++) {
-    live = slot_bytes(&schedule->slot[stage][i], chunk, live).live;
+    live = slot_bytes(&schedule->slot[stage][i], &of_stage, live).live;
     bytes[i + 1] = m.between_steps_B + live;
   }
+  stage_bytes_clear(&of_stage);
   return bytes;
 }

@@ -113,10 +113,16 @@ static void core_ring(MsBuild *b, const Widths *w, int layer) {
   if (back) ms_join(b, arrived);
 }
 
+/* The layers without TransformerEngine have no fused attention; flash attention is a package of its own. */
+static gboolean stores_scores(const MsBuild *b) {
+  return b->options->attention_backend == MS_ATTN_UNFUSED ||
+         (b->options->transformer_impl == MS_IMPL_LOCAL && b->options->attention_backend == MS_ATTN_FUSED);
+}
+
 static void core(MsBuild *b, const Widths *w, int layer) {
   double s = b->training->seq_length, local = s / b->c;
   gboolean back = b->pass == MS_PASS_DGRAD;
-  if (b->options->attention_backend == MS_ATTN_UNFUSED) {
+  if (stores_scores(b)) {
     core_unfused(b, w, layer);
     return;
   }
@@ -150,9 +156,13 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
   ms_keep(b, "attention out", 2 * b->rows * w->heads * w->dv);
   if (b->c > 1 && b->scenario->layout.cp_comm_type == MS_CP_A2A)
     ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
+  /* flash attention works batch first: its output is kept beside the sequence-first copy that the projection reads */
+  if (b->options->attention_backend == MS_ATTN_FLASH && b->training->micro_batch_size > 1)
+    ms_keep(b, "attention out, batch first", 2 * b->rows * w->heads * w->dv);
   gboolean drops_scores = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_CORE_ATTN);
-  if (b->options->attention_backend == MS_ATTN_UNFUSED) {
+  if (stores_scores(b)) {
     double scores = b->training->micro_batch_size * w->heads * (double)b->training->seq_length * (b->training->seq_length / b->c);
+    /* softmax; with dropout also its mask and the scores that it leaves */
     if (!drops_scores) ms_keep(b, "scores", (b->model->attention_dropout > 0 ? 5 : 2) * scores);
   } else {
     ms_keep(b, "lse", 4 * b->rows * w->heads);
@@ -170,6 +180,7 @@ static void core_backward(MsBuild *b, const Widths *w, int layer) {
   ms_free_kept(b, "qkv");
   ms_free_kept(b, "attention out");
   ms_free_kept(b, "attention out before a2a");
+  ms_free_kept(b, "attention out, batch first");
   ms_free_kept(b, "scores");
   ms_free_kept(b, "lse");
 }
