@@ -27,7 +27,7 @@ static PieceSums sums_of(const MsWork *w, const MsCost *cost, int piece) {
   PieceSums s = {0};
   if (piece < 0) return s;
   const MsPiece *p = &w->pieces[piece];
-  gboolean overlapped = w->scenario->options.ep_overlap;
+  gboolean overlapped = ms_slots_overlap(w->scenario);
   s.forward = ms_list_shortest(&p->forward, cost, overlapped);
   s.backward = ms_list_shortest(&p->backward, cost, overlapped);
   s.kept_B = p->kept_B;
@@ -119,7 +119,8 @@ static Bound bound_of(const MsScenario *s, const Memo *memo, const MsLayout *l, 
                   bytes.optimizer * (all.dense / bytes.dense_shards + all.expert / bytes.expert_shards);
     double peak = stat + live_B(s, l, scratch, stage);
     b.device_B = MAX(b.device_B, peak * MAX(1, hw->reserve_ratio) + hw->context_B);
-    MsTime span = (all.forward + all.backward) * l->microbatches + (ends ? head + tail : 0);
+    int microbatches = s->layout.schedule == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches; /* two copies of the model: half each */
+    MsTime span = (all.forward + all.backward) * microbatches + (ends ? head + tail : 0);
     b.step = MAX(b.step, span);
     head += scratch[0].forward;
     tail += scratch[0].backward;

@@ -99,3 +99,21 @@ void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajecto
     stage[s].bubble_s += seconds(t->makespan - own_end);
   }
 }
+
+static void take(double *from, double *left) {
+  double x = MIN(*from, *left);
+  *from -= x, *left -= x;
+}
+
+/* First what the stage waited without a message on its way, then messages between stages, then rounding. */
+void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by) {
+  for (int s = 0; s < stages; s++) {
+    MsTimeParts *p = &stage[s];
+    double left = seconds(by), exposed;
+    take(&p->bubble_s, &left);
+    exposed = left;
+    take(&p->comm_exposed_s[MS_COMM_PP], &left);
+    p->exposed_comm_s -= exposed - left;
+    p->other_s -= left;
+  }
+}

@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include <string.h>
 
-typedef struct { MsTime forward, backward; MsTimeParts f, b; } ChunkTime;
+typedef struct { MsTime time[MS_N_SLOTS]; MsTimeParts part[MS_N_SLOTS]; } ChunkTime; /* of the kinds that the schedule has; FB is in Fast.pair */
 
 /* Duration and parts of one repetition in steady state: between the last computes of repetitions 2 and 4. */
 static MsTime steady(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, const MsOp *const *tag_op, MsTimeParts *parts, guint64 *events) {
@@ -47,7 +47,7 @@ typedef struct {
   const MsProgram *p;
   const MsSchedule *s;
   ChunkTime *chunk; /* [num_chunks] chunk * pp + stage */
-  MsTime *pair;     /* [num_chunks * vpp] forward chunk with backward chunk of the same stage; combined schedules only */
+  MsTime *pair;     /* [num_chunks * vpp] forward chunk with backward chunk of the same stage; with EP overlap only */
   MsTimeParts *pair_parts;
   MsTime *f_end, *b_end;
 } Fast;
@@ -66,10 +66,22 @@ static size_t pair_index(const Fast *f, int stage, int forward, int backward) {
   return ((size_t)forward * (size_t)f->p->layout->vpp + (size_t)backward) * (size_t)f->p->layout->pp + (size_t)stage;
 }
 
-static MsTime slot_time(const Fast *f, int stage, const MsSlot *slot, MsTime ready) {
-  if (slot->kind == MS_SLOT_FB) return ready + f->pair[pair_index(f, stage, slot->chunk, slot->chunk2)];
-  const ChunkTime *c = &f->chunk[slot->chunk * f->p->layout->pp + stage];
-  return ready + (slot->kind == MS_SLOT_F ? c->forward : c->backward);
+static const ChunkTime *chunk_time(const Fast *f, int stage, int chunk) { return &f->chunk[chunk * f->p->layout->pp + stage]; }
+
+static MsTime slot_time(const Fast *f, int stage, const MsSlot *slot, MsTimeParts *part) {
+  if (slot->kind != MS_SLOT_FB) {
+    const ChunkTime *c = chunk_time(f, stage, slot->chunk);
+    add_parts(part, &c->part[slot->kind], 1);
+    return c->time[slot->kind];
+  }
+  if (f->pair) {
+    size_t i = pair_index(f, stage, slot->chunk, slot->chunk2);
+    add_parts(part, &f->pair_parts[i], 1);
+    return f->pair[i];
+  }
+  const ChunkTime *c = chunk_time(f, stage, slot->chunk), *d = chunk_time(f, stage, slot->chunk2);
+  add_parts(part, &c->part[MS_SLOT_F], 1), add_parts(part, &d->part[MS_SLOT_B], 1);
+  return c->time[MS_SLOT_F] + d->time[MS_SLOT_B];
 }
 
 static MsTime *cell(const Fast *f, MsTime *table, int stage, int chunk, int mb) {
@@ -78,50 +90,61 @@ static MsTime *cell(const Fast *f, MsTime *table, int stage, int chunk, int mb) 
 
 /* End of the task that brings a slot's input, or -1 when it has not run yet. */
 static MsTime input_end(const Fast *f, int stage, int own_chunk, int mb, gboolean back, MsTime message) {
-  int v = ms_virtual_stage(f->s, stage, own_chunk), last = f->s->stages * f->s->chunks - 1, owner, chunk;
-  if (!back && v == 0) return 0;
-  if (back && v == last) return *cell(f, f->f_end, stage, own_chunk, mb);
-  ms_virtual_owner(f->s, back ? v + 1 : v - 1, &owner, &chunk);
+  int v = ms_virtual_stage(f->s, stage, own_chunk), from = back ? ms_virtual_after(f->s, v) : ms_virtual_before(f->s, v), owner, chunk;
+  if (from < 0) return back ? *cell(f, f->f_end, stage, own_chunk, mb) : 0;
+  ms_virtual_owner(f->s, from, &owner, &chunk);
   MsTime end = *cell(f, back ? f->b_end : f->f_end, owner, chunk, mb);
   return end < 0 ? -1 : end + (owner == stage ? 0 : message);
 }
 
-static MsTime run_slots(const Fast *f, MsTime *done, MsTimeParts *stage) {
+/* Messages that a slot sends to another stage. */
+static void count_sends(const Fast *f, int stage, int chunk, gboolean back, MsTime message, MsTime *done, MsTimeParts *part) {
+  int v = ms_virtual_stage(f->s, stage, chunk), to = back ? ms_virtual_before(f->s, v) : ms_virtual_after(f->s, v), owner, at;
+  if (to < 0) return;
+  ms_virtual_owner(f->s, to, &owner, &at);
+  if (owner == stage) return;
+  double s = (double)message / MS_PS_PER_S;
+  part->comm_total_s[MS_COMM_PP] += s;
+  if (!f->p->p2p_blocks) return;
+  *done += message;
+  part->exposed_comm_s += s;
+  part->comm_exposed_s[MS_COMM_PP] += s;
+}
+
+/* FALSE when its input is not there yet. `first`: when the stage stopped waiting for its first input. */
+static gboolean run_slot(const Fast *f, int s, const MsSlot *slot, MsTime message, MsTime *done, MsTime *first, MsTimeParts *part) {
+  gboolean forward = slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB, back = slot->kind != MS_SLOT_F && slot->kind != MS_SLOT_W;
+  int b_chunk = slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk, b_mb = slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb;
+  MsTime in = forward ? input_end(f, s, slot->chunk, slot->mb, FALSE, message) : 0;
+  MsTime in2 = back ? input_end(f, s, b_chunk, b_mb, TRUE, message) : 0;
+  if (in < 0 || in2 < 0) return FALSE;
+  MsTime begin = MAX(done[s], MAX(in, in2)), end = begin + slot_time(f, s, slot, part);
+  if (*first < 0) *first = begin;
+  if (forward) *cell(f, f->f_end, s, slot->chunk, slot->mb) = end;
+  if (back) *cell(f, f->b_end, s, b_chunk, b_mb) = end;
+  done[s] = end;
+  if (forward) count_sends(f, s, slot->chunk, FALSE, message, &done[s], part);
+  if (back) count_sends(f, s, b_chunk, TRUE, message, &done[s], part);
+  return TRUE;
+}
+
+/* done[]: from when each stage could start, to when it ended. idle[]: how long it waited for its first input. */
+static void run_slots(const Fast *f, MsTime *done, MsTime *idle, MsTimeParts *stage) {
   int p = f->s->stages;
   MsTime message = ms_time_of(f->p->p2p.time_s);
   g_autofree int *next = g_new0(int, p);
+  g_autofree MsTime *first = g_new(MsTime, p), *ready = g_memdup2(done, sizeof *done * (size_t)p);
+  for (int s = 0; s < p; s++) first[s] = -1;
   gboolean moved = TRUE;
   while (moved) {
     moved = FALSE;
     for (int s = 0; s < p; s++)
-      while (next[s] < f->s->n[s]) {
-        const MsSlot *slot = &f->s->slot[s][next[s]];
-        gboolean both = slot->kind == MS_SLOT_FB, back = slot->kind == MS_SLOT_B;
-        if (!both && !back && slot->kind != MS_SLOT_F) MS_BUG("slot kind %d reached fast", slot->kind);
-        MsTime in = input_end(f, s, slot->chunk, slot->mb, back, message);
-        MsTime in2 = both ? input_end(f, s, slot->chunk2, slot->mb2, TRUE, message) : 0;
-        if (in < 0 || in2 < 0) break;
-        MsTime begin = MAX(done[s], MAX(in, in2)), end = slot_time(f, s, slot, begin);
-        const ChunkTime *c = &f->chunk[slot->chunk * p + s];
-        add_parts(&stage[s], both ? &f->pair_parts[pair_index(f, s, slot->chunk, slot->chunk2)] : back ? &c->b : &c->f, 1);
-        *cell(f, back ? f->b_end : f->f_end, s, slot->chunk, slot->mb) = end;
-        if (both) *cell(f, f->b_end, s, slot->chunk2, slot->mb2) = end;
-        done[s] = end;
-        int v = ms_virtual_stage(f->s, s, slot->chunk), last = p * f->s->chunks - 1;
-        gboolean sends = !back ? v < last : v > 0;
-        if (f->p->p2p_blocks && sends && p > 1) {
-          done[s] += message;
-          stage[s].exposed_comm_s += (double)message / MS_PS_PER_S;
-          stage[s].comm_exposed_s[MS_COMM_PP] += (double)message / MS_PS_PER_S;
-        }
-        if (sends && p > 1) stage[s].comm_total_s[MS_COMM_PP] += (double)message / MS_PS_PER_S;
-        next[s]++;
-        moved = TRUE;
-      }
+      while (next[s] < f->s->n[s] && run_slot(f, s, &f->s->slot[s][next[s]], message, done, &first[s], &stage[s])) next[s]++, moved = TRUE;
   }
-  MsTime all = 0;
-  for (int s = 0; s < p; s++) all = MAX(all, done[s]);
-  return all;
+  for (int s = 0; s < p; s++) {
+    if (next[s] < f->s->n[s]) MS_BUG("schedule deadlocks at stage %d slot %d", s, next[s]);
+    idle[s] = MAX(0, first[s] - ready[s]);
+  }
 }
 
 /* The pair (forward chunk a, backward chunk b) of one stage; an equal pair seen before is reused. */
@@ -144,6 +167,10 @@ static void pair_cost(Fast *f, int stage, int a, int b, const MsOp *const *tag_o
 
 static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events) {
   const MsLayout *l = f->p->layout;
+  gboolean used[MS_N_SLOTS] = {FALSE};
+  for (int s = 0; s < f->s->stages; s++)
+    for (int i = 0; i < f->s->n[s]; i++) used[f->s->slot[s][i].kind] = TRUE;
+  if (used[MS_SLOT_FB] && !f->pair) used[MS_SLOT_F] = used[MS_SLOT_B] = TRUE;
   for (int i = 0; i < l->num_chunks; i++) {
     int same = -1;
     for (int j = 0; j < i && same < 0; j++)
@@ -153,8 +180,8 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
       continue;
     }
     ChunkTime *c = &f->chunk[i];
-    c->forward = steady(f->p, &l->chunks[i], MS_SLOT_F, NULL, tag_op, &c->f, events);
-    c->backward = steady(f->p, &l->chunks[i], MS_SLOT_B, NULL, tag_op, &c->b, events);
+    for (int kind = MS_SLOT_F; kind < MS_SLOT_FB; kind++)
+      if (used[kind]) c->time[kind] = steady(f->p, &l->chunks[i], kind, NULL, tag_op, &c->part[kind], events);
   }
   if (!f->pair) return;
   for (int s = 0; s < l->pp; s++)
@@ -213,8 +240,9 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     done[s] = MAX(ready, gather);
     step_parts(g, &stage[s]);
   }
-  run_slots(&f, done, stage);
-  MsTime meet = 0, end = 0;
+  g_autofree MsTime *idle = g_new0(MsTime, l->pp);
+  run_slots(&f, done, idle, stage);
+  MsTime meet = 0, end = 0, period = 0;
   g_autofree MsTime *came = g_new0(MsTime, l->pp);
   for (int s = 0; s < l->pp; s++) { /* reductions of the last chunk are exposed, earlier chunks' hide behind the backward that follows */
     MsTime stream[MS_N_STREAMS] = {0};
@@ -234,13 +262,14 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     meet = MAX(meet, at);
   }
   for (int s = 0; s < l->pp; s++) {
-    MsTime stream[MS_N_STREAMS];
-    for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = meet;
+    MsTime stream[MS_N_STREAMS], from = p->skewed ? came[s] : meet;
+    for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = from;
     const MsCosted *a = &p->step[s].after;
-    MsTime at = list_end(a, crossing(a->list), a->list->n, meet, stream);
-    came[s] = at;
+    MsTime at = list_end(a, crossing(a->list), a->list->n, from, stream);
     end = MAX(end, at);
+    period = MAX(period, at - idle[s]);
   }
+  if (p->skewed) end = period;
   for (int s = 0; s < l->pp; s++) { /* what is not in another part waited for other stages */
     MsTimeParts *t = &stage[s];
     double total = (double)end / MS_PS_PER_S, known = t->compute_s + t->exposed_comm_s + t->host_s + t->optimizer_s;

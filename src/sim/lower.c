@@ -17,7 +17,10 @@ typedef struct {
   guint32 *reduced;      /* [stages * streams] last gradient reduction on each stream, NONE = none */
   guint32 *tip;          /* [stages] last task of the chain of the last slot */
   guint32 *send;         /* [stages] last blocking send, NONE = none */
-  int *left_b;           /* [stages * chunks] backwards still to come */
+  guint32 *split;        /* [virtual stage * microbatches + mb] end of its input gradient: what its weight gradient waits for */
+  int *left_b;           /* [stages * chunks] weight gradients still to come */
+  guint32 *scratch;      /* [n_scratch] task of each row of the list being laid down */
+  int n_scratch;
   guint32 *slot_task;
   const guint32 *slot_base;
 } Lower;
@@ -31,23 +34,35 @@ static guint32 add_row(Lower *l, int stage, const MsCosted *c, int i, const guin
   return ms_graph_add(l->graph, &task, wait, n);
 }
 
-typedef struct { guint32 first, tip; } Laid;
+/* Rows of a backward list that a slot takes: all (B), those of the input gradient (I), those of the weight gradients (W). */
+typedef enum { PART_ALL, PART_INPUT, PART_WEIGHT } Part;
 
-static Laid lay_list(Lower *l, const MsCosted *c, guint32 device, const guint32 *entry, guint n_entry) {
-  Laid laid = {.first = ms_graph_count(l->graph), .tip = NONE};
+static gboolean in_part(const MsOp *op, Part part) {
+  return part == PART_ALL || (op->pass == MS_PASS_WGRAD) == (part == PART_WEIGHT);
+}
+
+/* Lays the part down and returns the end of its chain, NONE when it has no rows. A row whose waits are all outside the part waits for the entry. */
+static guint32 lay_list(Lower *l, const MsCosted *c, guint32 device, const guint32 *entry, guint n_entry, Part part) {
+  guint32 last = NONE;
+  if (c->list->n > l->n_scratch) {
+    l->n_scratch = c->list->n;
+    l->scratch = g_renew(guint32, l->scratch, l->n_scratch);
+  }
   for (int i = 0; i < c->list->n; i++) {
     const MsOp *op = &c->list->op[i];
     guint32 wait[8];
     guint n = 0;
+    l->scratch[i] = NONE;
+    if (!in_part(op, part)) continue;
     for (int j = 0; j < 3; j++)
-      if (op->wait[j] >= 0) wait[n++] = laid.first + (guint32)op->wait[j];
+      if (op->wait[j] >= 0 && l->scratch[op->wait[j]] != NONE) wait[n++] = l->scratch[op->wait[j]];
     if (n == 0)
       for (guint j = 0; j < n_entry && n < G_N_ELEMENTS(wait); j++)
         if (entry[j] != NONE) wait[n++] = entry[j];
-    add_row(l, (int)device, c, i, wait, n);
+    last = l->scratch[i] = add_row(l, (int)device, c, i, wait, n);
   }
-  if (c->list->n > 0) laid.tip = laid.first + (guint32)c->list->tip;
-  return laid;
+  if (c->list->n > 0 && l->scratch[c->list->tip] != NONE) return l->scratch[c->list->tip];
+  return last;
 }
 
 /* --- a forward layer beside a backward layer (communication.md 8) ---
@@ -146,22 +161,24 @@ static void lay_pair(Lower *l, int stage, const MsCosted *f, const MsCosted *b, 
 /* What happens at the borders of the pieces of one slot: parameters awaited before a forward, gradients reduced after a backward. */
 typedef struct { int stage, chunk; gboolean gather, reduce; } Hooks;
 
+typedef struct { gboolean backward; Part part; } Pass;
+static Pass pass_of(MsSlotKind kind) {
+  return (Pass){kind != MS_SLOT_F, kind == MS_SLOT_I ? PART_INPUT : kind == MS_SLOT_W ? PART_WEIGHT : PART_ALL};
+}
+
 static guint wait_gather(Lower *l, const Hooks *h, int piece, guint32 *entry, guint n);
 static void issue_reduce(Lower *l, const Hooks *h, int piece, guint32 tip);
 
-static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, gboolean backward, guint32 *entry, guint n_entry, const Hooks *hooks) {
+static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, MsSlotKind kind, guint32 *entry, guint n_entry, const Hooks *hooks) {
+  Pass pass = pass_of(kind);
   int n = ms_work_chunk_length(chunk);
   guint32 tip = NONE;
   for (int i = 0; i < n; i++) {
-    int at = backward ? n - 1 - i : i;
+    int at = pass.backward ? n - 1 - i : i;
     const MsCostedPiece *c = &l->p->piece[ms_work_chunk_piece(l->p->work, chunk, at)];
     if (hooks && hooks->gather) n_entry = wait_gather(l, hooks, at, entry, n_entry);
-    Laid laid = lay_list(l, backward ? &c->backward : &c->forward, device, entry, n_entry);
-    if (laid.tip != NONE) {
-      tip = laid.tip;
-      entry[0] = tip;
-      n_entry = 1;
-    }
+    guint32 laid = lay_list(l, pass.backward ? &c->backward : &c->forward, device, entry, n_entry, pass.part);
+    if (laid != NONE) entry[0] = tip = laid, n_entry = 1;
     if (hooks && hooks->reduce && tip != NONE) issue_reduce(l, hooks, at, tip);
   }
   if (hooks && hooks->reduce && n == 0) issue_reduce(l, hooks, 0, n_entry > 0 ? entry[0] : NONE);
@@ -189,7 +206,7 @@ static void lay_bucket(Lower *l, int stage, const MsCosted *c, int from, int to,
 static void lay_before(Lower *l) {
   for (int s = 0; s < l->stages; s++) {
     const MsCostedStep *step = &l->p->step[s];
-    l->tip[s] = lay_list(l, &step->before, (guint32)s, NULL, 0).tip;
+    l->tip[s] = lay_list(l, &step->before, (guint32)s, NULL, 0, PART_ALL);
     l->gather[s] = g_new(guint32, MAX(1, step->gather.list->n));
     for (int i = 0, to; i < step->gather.list->n; i = to) {
       const MsBucket *at = step->ops.gather_at;
@@ -240,7 +257,8 @@ static void lay_until_crossing(Lower *l, int stage, int *at, guint32 *id) {
   }
 }
 
-/* After-rows go in lockstep: a row over a group that spans stages starts when all its stages have come so far. */
+/* After-rows go in lockstep: a row over a group that spans stages starts when all its stages have come so far. Post-validation (schedules.md 5) lets
+ * each stage go on with its own part of the gradient norm. */
 static void lay_after(Lower *l) {
   g_autofree int *at = g_new0(int, l->stages);
   g_autofree guint32 *barrier = g_new(guint32, 4 * (gsize)l->stages);
@@ -258,6 +276,7 @@ static void lay_after(Lower *l) {
     for (int s = 0; s < l->stages; s++) {
       const MsCosted *c = &l->p->step[s].after;
       if (at[s] >= c->list->n || c->list->op[at[s]].group != order[k]) continue;
+      if (l->p->skewed && order[k] == MS_GROUP_WORLD) n = row_waits(l, s, &c->list->op[at[s]], id[s], barrier);
       id[s][at[s]] = add_row(l, s, c, at[s], barrier, n);
       at[s]++;
     }
@@ -287,24 +306,50 @@ static guint32 send(Lower *l, int stage, guint32 tip, int to_virtual, int mb, gb
   return task_id;
 }
 
-static int virtual_count(const Lower *l) { return l->stages * l->chunks; }
-
+/* The task that brings the input of a slot; FALSE when it is not laid down yet. *task NONE: nothing to wait for. */
 static gboolean input_ready(Lower *l, int virtual_stage, int mb, gboolean backward, guint32 *task) {
-  gboolean end = backward ? virtual_stage == virtual_count(l) - 1 : virtual_stage == 0;
   *task = NONE;
-  if (end && !backward) return TRUE;
+  if (!backward && ms_virtual_before(l->schedule, virtual_stage) < 0) return TRUE;
   guint32 t = *arrival(l, backward, virtual_stage, mb);
   if (t == NONE) return FALSE;
   *task = t;
   return TRUE;
 }
 
+/* A blocking exchange ends in a device synchronisation: the host issues nothing of the next slot before the message is here (communication.md 6). */
+static guint32 receive(Lower *l, int stage, guint32 input) {
+  if (!l->p->p2p_blocks || (int)ms_graph_task(l->graph, input)->device == stage) return input;
+  MsTask task = {.device = (guint32)stage, .stream = MS_STREAM_SIDE, .use = MS_USE_NOTHING, .host_sync = 1, .tag = l->p->p2p_tag,
+                 .launch = ms_time_of(l->p->scenario->hardware->sync_s)};
+  return ms_graph_add(l->graph, &task, &input, 1);
+}
+
 static guint entry_of(Lower *l, int stage, guint32 input, guint32 *entry) {
   guint n = 0;
-  if (input != NONE) entry[n++] = input;
+  if (input != NONE) entry[n++] = receive(l, stage, input);
   if (l->tip[stage] != NONE && n == 0) entry[n++] = l->tip[stage];
   if (l->send[stage] != NONE) entry[n++] = l->send[stage], l->send[stage] = NONE;
   return n;
+}
+
+static gboolean first_microbatch(const Lower *l, int chunk, int mb) {
+  int first, count;
+  ms_chunk_microbatches(l->schedule, chunk, &first, &count);
+  return mb == first;
+}
+
+static gboolean last_backward(Lower *l, int stage, int chunk) { return --l->left_b[stage * l->chunks + chunk] == 0; }
+
+/* The output of forward at virtual stage v goes on to the next one, or is the loss, after which the backward of the same stage may run. */
+static void forward_done(Lower *l, int stage, int v, int mb, guint32 tip) {
+  int next = ms_virtual_after(l->schedule, v);
+  if (next < 0) *arrival(l, TRUE, v, mb) = tip;
+  else if (tip != NONE) send(l, stage, tip, next, mb, FALSE);
+}
+
+static void backward_done(Lower *l, int stage, int v, int mb, guint32 tip) {
+  int before = ms_virtual_before(l->schedule, v);
+  if (before >= 0) send(l, stage, tip, before, mb, TRUE);
 }
 
 static gboolean lay_forward(Lower *l, int stage, int chunk, int mb) {
@@ -312,29 +357,38 @@ static gboolean lay_forward(Lower *l, int stage, int chunk, int mb) {
   guint32 input, entry[8];
   if (!input_ready(l, v, mb, FALSE, &input)) return FALSE;
   guint n = entry_of(l, stage, input, entry);
-  Hooks hooks = {.stage = stage, .chunk = chunk, .gather = mb == 0};
+  Hooks hooks = {.stage = stage, .chunk = chunk, .gather = first_microbatch(l, chunk, mb)};
   guint32 before = l->tip[stage];
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, FALSE, entry, n, &hooks);
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_F, entry, n, &hooks);
   if (tip == NONE) tip = input != NONE ? input : before; /* an empty virtual stage passes its input on */
   l->tip[stage] = tip;
-  if (v + 1 < virtual_count(l)) {
-    if (tip != NONE) send(l, stage, tip, v + 1, mb, FALSE);
-  } else {
-    *arrival(l, TRUE, v, mb) = tip; /* the loss: backward of the last stage follows its own forward */
-  }
+  forward_done(l, stage, v, mb, tip);
   return TRUE;
 }
 
-static gboolean lay_backward(Lower *l, int stage, int chunk, int mb) {
+/* Whole backward (B) or its input gradient (I). */
+static gboolean lay_backward(Lower *l, int stage, MsSlotKind kind, int chunk, int mb) {
   int v = ms_virtual_stage(l->schedule, stage, chunk);
   guint32 input, entry[8];
   if (!input_ready(l, v, mb, TRUE, &input)) return FALSE;
   guint n = entry_of(l, stage, input, entry);
-  Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = --l->left_b[stage * l->chunks + chunk] == 0};
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, TRUE, entry, n, &hooks);
+  Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = kind == MS_SLOT_B && last_backward(l, stage, chunk)};
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, kind, entry, n, &hooks);
   if (tip == NONE) tip = input;
   l->tip[stage] = tip;
-  if (v > 0) send(l, stage, tip, v - 1, mb, TRUE);
+  if (kind == MS_SLOT_I) l->split[(size_t)v * (size_t)l->microbatches + (size_t)mb] = tip;
+  backward_done(l, stage, v, mb, tip);
+  return TRUE;
+}
+
+/* Weight gradients: they wait for their own input gradient and for their turn on the compute stream; nobody waits for them. */
+static gboolean lay_weight(Lower *l, int stage, int chunk, int mb) {
+  int v = ms_virtual_stage(l->schedule, stage, chunk);
+  guint32 entry[8] = {l->split[(size_t)v * (size_t)l->microbatches + (size_t)mb]};
+  if (entry[0] == NONE) return FALSE;
+  Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = last_backward(l, stage, chunk)};
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_W, entry, 1, &hooks);
+  if (tip != NONE) l->tip[stage] = tip;
   return TRUE;
 }
 
@@ -356,46 +410,47 @@ static void lay_layers_paired(Lower *l, int stage, const MsChunk *f, const MsChu
       *f_tip = f_entry[0], *b_tip = b_entry[0];
       i++, done_b = j--;
     } else if (bp && (!b_layer || !f_layer) && (!f_layer || !b_layer) && !(fp && !f_layer && i == 0 && f->has_embedding)) {
-      Laid laid = lay_list(l, &bp->backward, (guint32)stage, b_entry, n_b);
-      if (laid.tip != NONE) b_entry[0] = *b_tip = laid.tip, n_b = 1;
+      guint32 laid = lay_list(l, &bp->backward, (guint32)stage, b_entry, n_b, PART_ALL);
+      if (laid != NONE) b_entry[0] = *b_tip = laid, n_b = 1;
       done_b = j--;
     } else {
-      Laid laid = lay_list(l, &fp->forward, (guint32)stage, f_entry, n_f);
-      if (laid.tip != NONE) f_entry[0] = *f_tip = laid.tip, n_f = 1;
+      guint32 laid = lay_list(l, &fp->forward, (guint32)stage, f_entry, n_f, PART_ALL);
+      if (laid != NONE) f_entry[0] = *f_tip = laid, n_f = 1;
       i++;
     }
     if (done_b >= 0 && b_hooks && b_hooks->reduce && *b_tip != NONE) issue_reduce(l, b_hooks, done_b, *b_tip);
   }
 }
 
+/* Forward of one microbatch with backward of another: layers in pairs with EP overlap, one after the other without. */
 static gboolean lay_both(Lower *l, int stage, const MsSlot *slot) {
   int vf = ms_virtual_stage(l->schedule, stage, slot->chunk), vb = ms_virtual_stage(l->schedule, stage, slot->chunk2);
   guint32 f_in, b_in, f_entry[8], b_entry[8], f_tip, b_tip;
   if (!input_ready(l, vf, slot->mb, FALSE, &f_in) || !input_ready(l, vb, slot->mb2, TRUE, &b_in)) return FALSE;
+  if (!l->p->scenario->options.ep_overlap)
+    return lay_forward(l, stage, slot->chunk, slot->mb) && lay_backward(l, stage, MS_SLOT_B, slot->chunk2, slot->mb2);
   guint32 before = l->tip[stage], sent = l->send[stage];
   guint n_f = entry_of(l, stage, f_in, f_entry);
   l->send[stage] = sent;
   guint n_b = entry_of(l, stage, b_in, b_entry);
-  Hooks f_hooks = {.stage = stage, .chunk = slot->chunk, .gather = slot->mb == 0};
-  Hooks b_hooks = {.stage = stage, .chunk = slot->chunk2, .reduce = --l->left_b[stage * l->chunks + slot->chunk2] == 0};
+  Hooks f_hooks = {.stage = stage, .chunk = slot->chunk, .gather = first_microbatch(l, slot->chunk, slot->mb)};
+  Hooks b_hooks = {.stage = stage, .chunk = slot->chunk2, .reduce = last_backward(l, stage, slot->chunk2)};
   lay_layers_paired(l, stage, ms_layout_chunk(l->p->layout, stage, slot->chunk), ms_layout_chunk(l->p->layout, stage, slot->chunk2), f_entry, n_f,
                     b_entry, n_b, &f_hooks, &b_hooks, &f_tip, &b_tip);
   if (f_tip == NONE) f_tip = f_in != NONE ? f_in : before;
   if (b_tip == NONE) b_tip = b_in;
   l->tip[stage] = b_tip;
-  if (vf + 1 < virtual_count(l)) {
-    if (f_tip != NONE) send(l, stage, f_tip, vf + 1, slot->mb, FALSE);
-  } else {
-    *arrival(l, TRUE, vf, slot->mb) = f_tip;
-  }
-  if (vb > 0) send(l, stage, b_tip, vb - 1, slot->mb2, TRUE);
+  forward_done(l, stage, vf, slot->mb, f_tip);
+  backward_done(l, stage, vb, slot->mb2, b_tip);
   return TRUE;
 }
 
 static gboolean lay_slot(Lower *l, int stage, const MsSlot *slot) {
   switch ((MsSlotKind)slot->kind) {
   case MS_SLOT_F: return lay_forward(l, stage, slot->chunk, slot->mb);
-  case MS_SLOT_B: return lay_backward(l, stage, slot->chunk, slot->mb);
+  case MS_SLOT_B:
+  case MS_SLOT_I: return lay_backward(l, stage, slot->kind, slot->chunk, slot->mb);
+  case MS_SLOT_W: return lay_weight(l, stage, slot->chunk, slot->mb);
   case MS_SLOT_FB: return lay_both(l, stage, slot);
   default: MS_BUG("slot kind %d reached the lowering", slot->kind);
   }
@@ -428,7 +483,9 @@ double ms_program_tasks(const MsProgram *p, const MsSchedule *schedule) {
         const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
         rows += piece->forward.list->n + piece->backward.list->n;
       }
-      tasks += rows * schedule->microbatches;
+      int first, count;
+      ms_chunk_microbatches(schedule, c, &first, &count);
+      tasks += rows * count;
     }
   return tasks;
 }
@@ -466,13 +523,13 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   Lower l = {.p = p, .schedule = schedule, .stages = schedule->stages, .chunks = schedule->chunks, .microbatches = schedule->microbatches,
              .slot_task = slot_task, .slot_base = slot_base};
   l.graph = new_graph(p, l.stages, ms_program_tasks(p, schedule) + 64.0 * l.stages);
-  size_t virtual_mb = (size_t)(l.stages * l.chunks) * (size_t)l.microbatches, per_chunk = (size_t)(l.stages * l.chunks);
+  size_t virtual_mb = (size_t)(l.stages * l.chunks) * (size_t)l.microbatches;
   l.next = g_new0(int, l.stages);
-  l.arrived_f = filled(virtual_mb, NONE), l.arrived_b = filled(virtual_mb, NONE);
+  l.arrived_f = filled(virtual_mb, NONE), l.arrived_b = filled(virtual_mb, NONE), l.split = filled(virtual_mb, NONE);
   l.gather = g_new0(guint32 *, l.stages), l.reduced = filled((size_t)MS_N_STREAMS * (size_t)l.stages, NONE);
   l.tip = filled((size_t)l.stages, NONE), l.send = filled((size_t)l.stages, NONE);
-  l.left_b = g_new(int, per_chunk);
-  for (size_t i = 0; i < per_chunk; i++) l.left_b[i] = l.microbatches;
+  l.left_b = g_new(int, l.stages * l.chunks);
+  for (int i = 0, first; i < l.stages * l.chunks; i++) ms_chunk_microbatches(schedule, i % l.chunks, &first, &l.left_b[i]);
   lay_before(&l);
   lay_slots(&l);
   if (slot_task)
@@ -481,6 +538,7 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   lay_after(&l);
   for (int i = 0; i < l.stages; i++) g_free(l.gather[i]);
   g_free(l.gather), g_free(l.next), g_free(l.arrived_f), g_free(l.arrived_b), g_free(l.reduced), g_free(l.tip), g_free(l.send), g_free(l.left_b);
+  g_free(l.split), g_free(l.scratch);
   return l.graph;
 }
 
@@ -492,10 +550,34 @@ MsGraph *ms_lower_chunk(const MsProgram *p, const MsChunk *chunk, MsSlotKind kin
     guint32 f_entry[8] = {f_tip}, b_entry[8] = {b_tip}, f = NONE, b = NONE;
     guint n_f = f_tip != NONE, n_b = b_tip != NONE;
     if (kind == MS_SLOT_FB) lay_layers_paired(&l, 0, chunk, chunk2, f_entry, n_f, b_entry, n_b, NULL, NULL, &f, &b);
-    else if (kind == MS_SLOT_F) f = lay_chunk(&l, chunk, 0, FALSE, f_entry, n_f, NULL);
-    else b = lay_chunk(&l, chunk, 0, TRUE, b_entry, n_b, NULL);
+    else if (kind == MS_SLOT_F) f = lay_chunk(&l, chunk, 0, kind, f_entry, n_f, NULL);
+    else b = lay_chunk(&l, chunk, 0, kind, b_entry, n_b, NULL);
     if (f != NONE) f_tip = f;
     if (b != NONE) b_tip = b;
   }
+  g_free(l.scratch);
   return l.graph;
+}
+
+/* Post-validation: a stage starts its next step as soon as it has ended this one, so steps follow one another at the longest span of a stage, from
+ * when it stopped waiting for its first input. The parts of each stage lose the rest of the makespan: waiting at its ends. */
+MsTime ms_lower_period(const MsProgram *p, const MsGraph *graph, const MsTrajectory *t, MsTimeParts *stage) {
+  if (!p->skewed) return t->makespan;
+  int stages = p->layout->pp;
+  g_autofree MsTime *own = g_new0(MsTime, stages), *idle = g_new(MsTime, stages), *end = g_new0(MsTime, stages);
+  for (int s = 0; s < stages; s++) idle[s] = -1;
+  for (guint32 i = 0; i < t->n; i++) {
+    const MsTask *task = ms_graph_task(graph, i);
+    guint32 s = task->device;
+    const MsCostedStep *step = &p->step[s];
+    gboolean before = (task->tag >= step->before.tag && task->tag < step->before.tag + (guint32)step->before.list->n) ||
+                      (task->tag >= step->gather.tag && task->tag < step->gather.tag + (guint32)step->gather.list->n);
+    if (before) own[s] = MAX(own[s], t->end[i]);
+    else if (idle[s] < 0 && task->stream == MS_STREAM_COMPUTE) idle[s] = MAX(0, t->start[i] - own[s]);
+    end[s] = MAX(end[s], t->end[i]);
+  }
+  MsTime period = 0;
+  for (int s = 0; s < stages; s++) period = MAX(period, end[s] - MAX(idle[s], 0));
+  ms_parts_shorten(stage, stages, t->makespan - period);
+  return period;
 }

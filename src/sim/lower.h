@@ -16,6 +16,7 @@ typedef struct {
   guint32 tag;      /* of row 0 */
   MsTime shortest;  /* from the start of the list to the end of its last compute row, alone on the machine: a lower bound of it in any run */
   MsTime compute;   /* sum of compute rows */
+  MsTime weight;    /* of those, weight gradients: what a W slot takes */
 } MsCosted;
 
 typedef struct {
@@ -38,6 +39,7 @@ typedef struct { /* everything a step needs, costed; borrows scenario, layout, w
   MsOpCost p2p;
   guint32 p2p_tag, n_tags;
   gboolean p2p_blocks;  /* non-interleaved: sends are waited for (communication.md 6) */
+  gboolean skewed;      /* the optimizer validates its step afterwards: stages do not meet at the gradient norm (schedules.md 5) */
 } MsProgram;
 
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);
@@ -54,6 +56,16 @@ double ms_program_tasks(const MsProgram *program, const MsSchedule *schedule);
 MsGraph *ms_lower_full(const MsProgram *program, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base);
 /* One slot of one chunk, `repeat` times after one another, alone on one device. */
 MsGraph *ms_lower_chunk(const MsProgram *program, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, int repeat);
+
+/* Seconds between two steps; takes what is not part of them off the parts. */
+MsTime ms_lower_period(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory, MsTimeParts *stage);
+/* Takes `by` off the waiting of every stage. */
+void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by);
+
+/* The schedule that the scenario names; zb-1p and zb-2p search with the costs of the program. NULL and `why` when it cannot be built. (transfer full) */
+MsSchedule *ms_program_schedule(const MsProgram *program, char *why, size_t size);
+/* Communication of a slot may hide behind another slot: only compute rows are certain to follow one another. */
+gboolean ms_slots_overlap(const MsScenario *scenario);
 
 /* Time parts of each stage from a simulated full step. */
 void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory, const MsOp *const *tag_op, MsTimeParts *stage);

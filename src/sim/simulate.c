@@ -57,10 +57,9 @@ static gboolean prepare(Parts *p, const MsScenario *s, GError **error) {
   if (!(p->layout = ms_layout_new_or_error(s, error))) return FALSE;
   if (!(p->work = ms_work_new(s, p->layout, error))) return FALSE;
   if (!(p->cost = ms_cost_new(s, p->layout, error))) return FALSE;
-  p->schedule = ms_schedule_new((int)s->layout.schedule, p->layout->pp, p->layout->microbatches, p->layout->vpp, p->layout->group_size,
-                                s->options.ep_overlap, why, sizeof why);
-  if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
   p->program = ms_program_new(p->work, p->cost);
+  p->schedule = ms_program_schedule(p->program, why, sizeof why);
+  if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
   tag_rows(p);
   return TRUE;
 }
@@ -82,7 +81,7 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   MsGraph *graph = ms_lower_full(p->program, p->schedule, slots, base);
   MsTrajectory *t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
   ms_account(p->program, graph, t, p->tag_op, r->stage_time);
-  *step = t->makespan;
+  *step = ms_lower_period(p->program, graph, t, r->stage_time);
   r->events = t->events;
   if (detail) {
     detail->graph = graph, detail->trajectory = t, detail->slot_task = slots, detail->slot_base = base;

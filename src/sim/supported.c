@@ -6,7 +6,6 @@
 typedef struct { const char *path; gboolean (*used)(const MsScenario *s); } Missing;
 
 #define USED(name, expression) static gboolean name(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
-USED(schedule, s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE)
 USED(a2a_p2p, s->layout.cp_comm_type == MS_CP_A2A_P2P && s->layout.cp > 1)
 USED(fsdp, s->options.fsdp != MS_FSDP_NONE)
 USED(offload, s->options.offload_modules != 0)
@@ -19,10 +18,8 @@ USED(fp8_dpa, s->options.fp8_dot_product_attention)
 USED(fused_mlp, s->options.fused_grouped_mlp)
 USED(skew, s->training.routing.kind == MS_ROUTING_ZIPF || s->training.routing.kind == MS_ROUTING_DIRICHLET)
 USED(mhc, s->options.recompute.modules & MS_RM_MHC)
-USED(gpipe_vpp, s->layout.schedule == MS_SCHED_GPIPE && s->layout.vpp > 1)
 
 static const Missing missing[] = {
-    {"layout.schedule", schedule},
     {"layout.cp_comm_type", a2a_p2p},
     {"options.fsdp", fsdp},
     {"options.offload_modules", offload},
@@ -35,7 +32,6 @@ static const Missing missing[] = {
     {"options.fused_grouped_mlp", fused_mlp},
     {"training.routing", skew},
     {"options.recompute.modules", mhc},
-    {"layout.vpp", gpipe_vpp},
 };
 
 gboolean ms_supported(const MsScenario *s, GError **error) {

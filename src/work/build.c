@@ -245,7 +245,7 @@ void ms_linear_backward(MsBuild *b, const MsLinear *l) {
   int gathered = -1, reduced = -1;
   if (column && b->sp) {
     MsOp *op = ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
-    if (op) gathered = ms_row_index(b, op);
+    if (op) op->pass = MS_PASS_WGRAD, gathered = ms_row_index(b, op); /* the input, for the weight gradient only */
   }
   gemm(b, l, l->m, l->k, l->n);
   if (column) {
