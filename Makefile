@@ -11,7 +11,7 @@ comma   := ,
 BUILD   ?= build$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 PREFIX  ?= /usr/local
 DESTDIR ?=
-PKGS    := glib-2.0 gobject-2.0 json-glib-1.0 gsl
+PKGS    := glib-2.0 gobject-2.0 gio-2.0 json-glib-1.0 gsl
 CC      ?= cc
 OPT     ?= -O2 -g
 CPPFLAGS += -Isrc -D_GNU_SOURCE -DG_LOG_DOMAIN='"moesim"' -DMS_SOURCE_DIR='"$(CURDIR)"' \
@@ -77,7 +77,7 @@ bench: all $(BENCH)
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/moesim
 	install -m 755 $(BUILD)/moesim $(DESTDIR)$(PREFIX)/bin/moesim
-	cp -R models hardware scenarios $(DESTDIR)$(PREFIX)/share/moesim/
+	cp -R models hardware software scenarios $(DESTDIR)$(PREFIX)/share/moesim/
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PREFIX)/share/moesim
