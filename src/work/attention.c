@@ -40,7 +40,8 @@ void ms_norm_backward(MsBuild *b, const char *name, double rows, double width) {
 
 static double pairs(const MsBuild *b, int layer) { /* query-key pairs per query token of a whole sequence */
   double s = b->training->seq_length;
-  if (!ms_model_layer_is_windowed(b->model, layer)) return s / 2;
+  /* with a learned sink the fused kernels mask the window but do not skip its blocks: inferred from all published GPT-OSS runs */
+  if (!ms_model_layer_is_windowed(b->model, layer) || b->model->softmax_sink) return s / 2;
   double w = MIN((double)b->model->sliding_window.window, s);
   return w - w * (w - 1) / (2 * s);
 }

@@ -95,6 +95,13 @@ static double padded_rows(const MsBuild *b) { /* expert rows with the alignment 
   return b->rows_expert + (b->row_align > 1 && b->quantized ? local * (b->row_align - 1) / 2 : 0);
 }
 
+/* Rows whose tensors are kept: time follows the busiest rank of each layer, but no rank is the busiest of all its layers; what they keep adds up to
+ * the mean (the last ranks of Megatron-LM's functional tests keep 0.9 to 1.0 of it). */
+static double kept_rows(const MsBuild *b) {
+  double rows = padded_rows(b), mean = b->rows_routed * b->u;
+  return b->training->routing.kind == MS_ROUTING_NATURAL && b->rows_expert > mean ? rows - b->rows_expert + mean : rows;
+}
+
 static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k) {
   MsOp *op = ms_row(b, MS_OP_GROUPED_GEMM, name);
   double local = b->model->num_experts / b->e;
@@ -117,24 +124,37 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
   return op;
 }
 
+/* Expert biases are added by a loop over the experts and a concatenation; after fc2 they carry the FP32 router probability (add_bias_linear models:
+ * GPT-OSS). Bytes: add and concatenate in BF16, or in FP32 and cast back. */
+static void expert_bias(MsBuild *b, double rows, double width, gboolean weighted) {
+  if (!b->model->add_bias_linear) return;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double bytes = (weighted ? back ? 16 : 20 : 8) * rows * width;
+  int kernels = (int)MIN(2 + 2 * b->model->num_experts / b->e, 200);
+  MsOp *op = ms_row_memory(b, MS_OP_ADD, "expert bias", bytes / 2, bytes / 2, kernels);
+  op->m = rows, op->n = width;
+}
+
 static void experts_forward(MsBuild *b) {
-  double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b);
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b), kept = kept_rows(b);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   ms_row_quantize(b, "quantize expert input", rows, b->h);
   grouped(b, "expert fc1", rows, fc1_width(b, fm), b->h);
+  expert_bias(b, rows, fc1_width(b, fm), FALSE);
   if (!recomputes(b, MS_RM_MOE)) {
-    ms_keep(b, "expert input", ms_input_B(b, rows * b->h, TRUE));
-    ms_keep(b, "expert fc1 out", 2 * rows * fc1_width(b, fm));
-    ms_keep(b, "permuted probs", 4 * rows);
+    ms_keep(b, "expert input", ms_input_B(b, kept * b->h, TRUE));
+    ms_keep(b, "expert fc1 out", 2 * kept * fc1_width(b, fm));
+    ms_keep(b, "permuted probs", 4 * kept);
   }
   activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   ms_row_quantize(b, "quantize expert activation", rows, fm);
   grouped(b, "expert fc2", rows, b->h, fm);
+  expert_bias(b, rows, b->h, TRUE);
   if (recomputes(b, MS_RM_MOE) || recomputes(b, MS_RM_MOE_ACT)) return;
-  ms_keep(b, "expert activation out", ms_input_B(b, rows * fm, TRUE));
+  ms_keep(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
   /* only the gated activation has a kernel with the routing weight inside; others multiply after it and keep both factors */
-  if (!b->model->gated) ms_keep(b, "expert activation, unweighted", 2 * rows * fm);
+  if (!b->model->gated) ms_keep(b, "expert activation, unweighted", 2 * kept * fm);
 }
 
 static void experts_backward(MsBuild *b) {
@@ -146,6 +166,7 @@ static void experts_backward(MsBuild *b) {
     activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   }
   b->pass = MS_PASS_DGRAD;
+  expert_bias(b, rows, b->h, TRUE);
   ms_row_quantize(b, "quantize expert gradient", rows, b->h);
   grouped(b, "expert fc2", rows, fm, b->h);
   int chain = b->tip;
@@ -158,6 +179,7 @@ static void experts_backward(MsBuild *b) {
   activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   ms_free_kept(b, "expert fc1 out");
   ms_free_kept(b, "permuted probs");
+  expert_bias(b, rows, fc1_width(b, fm), FALSE);
   ms_row_quantize(b, "quantize expert gradient", rows, fc1_width(b, fm));
   grouped(b, "expert fc1", rows, b->h, fc1_width(b, fm));
   chain = b->tip;
