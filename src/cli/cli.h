@@ -32,5 +32,6 @@ int ms_cli_plan(int argc, char **argv);
 int ms_cli_show(int argc, char **argv);
 int ms_cli_schema(int argc, char **argv);
 int ms_cli_validate(int argc, char **argv);
+int ms_cli_fit(int argc, char **argv);
 
 #endif

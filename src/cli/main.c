@@ -34,6 +34,13 @@ const MsVerb ms_verbs[] = {
      "  moesim validate --by gpu --fidelity fast validation/\n"
      "\nA rate is compared as the step time it stands for; errors are predicted / measured - 1.\n",
      ms_cli_validate},
+    {"fit", "--hardware NAME MEASUREMENTS.csv…", "fit the curves of a machine to measured kernels and collectives, or evaluate them",
+     "  moesim fit --hardware h100-sxm gemm_consensus.csv.gz collectives_nccl.csv.gz --out h100-mine.json\n"
+     "  moesim fit --evaluate --hardware h100-sxm gemm_consensus.csv.gz\n"
+     "  moesim fit --evaluate --held-back --json --hardware h100-sxm *.csv.gz\n"
+     "\nColumns are found by name (gpu, source optional): dtype,m,n,k,latency_us for GEMMs; op,num_gpus,bytes,latency_us for collectives; ...\n"
+     "15 % of the shapes are held back by a hash and give the residuals; the rest of the profile stays as it is.\n",
+     ms_cli_fit},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
      "  moesim schema layout\n",
@@ -41,7 +48,7 @@ const MsVerb ms_verbs[] = {
     {NULL}};
 
 /* Verbs of the interface that this version does not have, so that nobody takes their absence for a typing error. */
-static const char *const not_built[] = {"whatif", "check", "calibrate", "fit", "gemm", "goodput", "import", "report", NULL};
+static const char *const not_built[] = {"whatif", "check", "calibrate", "gemm", "goodput", "import", "report", NULL};
 
 static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"

@@ -1,0 +1,35 @@
+/* src/calib/solve.h - robust fits: bounded nonlinear least squares of a few parameters, and the residual grid on top.
+ *
+ * Residuals are logarithms of predicted over measured, so that an error of 5 % counts the same at 3 us and at 3 s. Tukey's loss gives
+ * no weight to points beyond about seven median deviations. Deterministic: same input, same bits. */
+#ifndef MS_CALIB_SOLVE_H
+#define MS_CALIB_SOLVE_H
+
+#include "describe/hardware.h"
+
+enum { MS_MAX_PARAMS = MS_CURVE_PARAMS + 2 };
+
+/* lo <= value <= hi is kept by a transform; lo == hi: fixed. Searched on a logarithmic scale when `logarithmic` (then lo > 0). */
+typedef struct { double lo, hi; gboolean logarithmic; } MsBound;
+
+/* log(predicted / measured) of point i for parameters p. */
+typedef double (*MsResidual)(const double *p, guint i, const void *data);
+
+/* Minimises from each of the n_starts rows of `starts` and keeps the best in p[n_params]. Returns the mean of min(|residual|, 0.5). */
+double ms_solve(int n_params, const MsBound *bound, guint n_points, MsResidual residual, const void *data, int n_starts,
+                const double (*starts)[MS_MAX_PARAMS], double *p);
+
+typedef struct {
+  double at[4];  /* coordinates */
+  double log_ratio; /* log(measured / predicted without grid) */
+  double share;  /* of the prediction that the grid multiplies */
+} MsGridPoint;
+
+/* Axes of at most max_nodes[d] nodes, evenly spaced in the logarithm over what the points cover and together at most n_points / 6 nodes.
+ * FALSE (and dims 0) when that leaves less than two nodes on the longest axis. `names` are copied. */
+gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const int *max_nodes, const MsGridPoint *point, guint n_points);
+/* The node values: robust least squares with `smooth` times the squared differences of neighbours (about that many points per edge). */
+void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth);
+void ms_grid_clear(MsGrid *grid);
+
+#endif

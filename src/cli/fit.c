@@ -1,0 +1,173 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/io.h"
+#include "base/text.h"
+#include "calib/fit.h"
+#include "cli/cli.h"
+
+typedef struct {
+  char *hardware, *like, *out, *date;
+  gboolean evaluate, held_back, others, json;
+} Options;
+
+static void print_notes(const GPtrArray *notes) {
+  for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
+}
+
+/* --- fit -------------------------------------------------------------------------------------------------------------------- */
+static char *today(void) {
+  const char *epoch = g_getenv("SOURCE_DATE_EPOCH");
+  gint64 seconds = epoch && *epoch ? g_ascii_strtoll(epoch, NULL, 10) : (gint64)time(NULL);
+  g_autoptr(GDateTime) date = g_date_time_new_from_unix_utc(seconds);
+  return date ? g_date_time_format(date, "%Y-%m-%d") : g_strdup("unknown");
+}
+
+/* Names of tables without their folder, so that the text does not depend on where they lie. */
+static char *command_of(const Options *o, char **files) {
+  GString *text = g_string_new("moesim fit --hardware ");
+  g_string_append(text, o->hardware);
+  if (o->like) g_string_append_printf(text, " --like %s", o->like);
+  for (int i = 0; files[i]; i++) {
+    g_autofree char *name = g_path_get_basename(files[i]);
+    g_string_append_printf(text, " %s", name);
+  }
+  return g_string_free(text, FALSE);
+}
+
+static void cell_error(MsTable *table, double error) {
+  char text[MS_TEXT];
+  ms_table_cell(table, error >= 0 ? ms_text_percent(error, text) : "-");
+}
+
+/* Where the profile goes decides where the table goes: data to stdout, the rest to stderr. */
+static void print_curves(const MsFit *fit, FILE *to) {
+  MsTable *table = ms_table_new();
+  static const char *const title[] = {"curve", "form", "fitted", "held back", "median", "p90"};
+  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 1);
+  for (guint i = 0; i < fit->curves->len; i++) {
+    const MsCurve *c = fit->curves->pdata[i];
+    g_autoptr(GString) name = g_string_new(c->op);
+    const char *words[] = {c->dtype, c->pass, c->level, c->dispatcher};
+    for (size_t w = 0; w < G_N_ELEMENTS(words); w++)
+      if (words[w]) g_string_append_printf(name, " %s", words[w]);
+    if (c->head_dim) g_string_append_printf(name, " d%d", c->head_dim);
+    if (c->ranks) g_string_append_printf(name, " x%d", c->ranks);
+    ms_table_cell(table, name->str);
+    ms_table_cellf(table, "%s%s", ms_curve_form_words[c->form], c->grid.dims ? " + grid" : "");
+    ms_table_cellf(table, "%.0f", c->provenance.n_fitted);
+    ms_table_cellf(table, "%.0f", c->provenance.n_held_back);
+    cell_error(table, c->provenance.residual_median);
+    cell_error(table, c->provenance.residual_p90);
+  }
+  g_autofree char *text = ms_table_take(table);
+  fputs(text, to);
+}
+
+static int fit(const Options *o, char **files) {
+  GError *error = NULL;
+  g_autofree char *date = o->date ? g_strdup(o->date) : today(), *command = command_of(o, files);
+  MsFitOptions options = {o->hardware, o->like, (const char *const *)files, date, command};
+  g_autoptr(MsFit) result = ms_fit(&options, &error);
+  if (!result) return ms_cli_fail(error);
+  print_notes(result->notes);
+  print_curves(result, o->out && !g_str_equal(o->out, "-") ? stdout : stderr);
+  return ms_write_file(o->out ? o->out : "-", result->text, -1, &error) ? 0 : ms_cli_fail(error);
+}
+
+/* --- evaluate ----------------------------------------------------------------------------------------------------------------- */
+static void put_rows(MsJsonOut *out, const char *key, const GArray *rows) {
+  ms_json_out_array(out, key);
+  for (guint i = 0; i < rows->len; i++) {
+    const MsEvaluated *row = &g_array_index(rows, MsEvaluated, i);
+    ms_json_out_object(out, NULL);
+    ms_json_out_string(out, "file", row->file);
+    ms_json_out_string(out, "gpu", row->gpu);
+    ms_json_out_string(out, "dtype", row->dtype);
+    ms_json_out_string(out, "kind", row->kind);
+    ms_json_out_int(out, "n", row->n);
+    ms_json_out_double(out, "median", row->median);
+    ms_json_out_double(out, "p90", row->p90);
+    ms_json_out_double(out, "bias", row->bias);
+    ms_json_out_string(out, "library", row->library);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+}
+
+static void print_json(const MsEvaluation *evaluation) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  put_rows(out, "rows", evaluation->rows);
+  put_rows(out, "other_libraries", evaluation->others);
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+}
+
+static void print_table(const GArray *rows) {
+  static const char *const title[] = {"file", "gpu", "dtype", "kind", "library", "n", "median", "p90", "bias"};
+  MsTable *table = ms_table_new();
+  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 4);
+  for (guint i = 0; i < rows->len; i++) {
+    const MsEvaluated *row = &g_array_index(rows, MsEvaluated, i);
+    const char *words[] = {row->file, row->gpu, row->dtype, row->kind, row->library};
+    for (size_t w = 0; w < G_N_ELEMENTS(words); w++) ms_table_cell(table, words[w]);
+    ms_table_cellf(table, "%u", row->n);
+    cell_error(table, row->median);
+    cell_error(table, row->p90);
+    ms_table_cellf(table, "%+.1f %%", 100 * row->bias);
+  }
+  ms_cli_print(ms_table_take(table));
+}
+
+static int evaluate(const Options *o, char **files) {
+  GError *error = NULL;
+  g_autoptr(MsEvaluation) evaluation = ms_fit_evaluate(o->hardware, (const char *const *)files, o->held_back, &error);
+  if (!evaluation) return ms_cli_fail(error);
+  print_notes(evaluation->notes);
+  if (o->json) {
+    print_json(evaluation);
+    return 0;
+  }
+  print_table(evaluation->rows);
+  if (o->others && evaluation->others->len > 0) {
+    fputs("\nother libraries than the curves were fitted to:\n", stdout);
+    print_table(evaluation->others);
+  }
+  return 0;
+}
+
+static int check(const MsVerb *verb, const Options *o, int files) {
+  if (!o->hardware) return ms_cli_usage(verb, "give the machine: --hardware NAME");
+  if (files < 1) return ms_cli_usage(verb, "give one or more tables of measurements");
+  if (o->evaluate && (o->out || o->date || o->like)) return ms_cli_usage(verb, "--evaluate learns nothing: --out, --date and --like do not go with it");
+  if (!o->evaluate && (o->json || o->held_back || o->others)) return ms_cli_usage(verb, "--json, --held-back and --others go with --evaluate");
+  return 0;
+}
+
+int ms_cli_fit(int argc, char **argv) {
+  const MsVerb *verb = ms_cli_verb("fit");
+  Options o = {0};
+  const GOptionEntry entries[] = {
+      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "the profile to start from, or to evaluate", "NAME"},
+      {"out", 'o', 0, G_OPTION_ARG_STRING, &o.out, "where the profile goes (default: stdout)", "FILE"},
+      {"date", 0, 0, G_OPTION_ARG_STRING, &o.date, "date of the provenance (default: $SOURCE_DATE_EPOCH, else today)", "DATE"},
+      {"like", 0, 0, G_OPTION_ARG_STRING, &o.like, "sister machine whose training-grade rows serve where this one has none", "NAME"},
+      {"evaluate", 'e', 0, G_OPTION_ARG_NONE, &o.evaluate, "compare the profile's curves with the rows, learn nothing", NULL},
+      {"held-back", 0, 0, G_OPTION_ARG_NONE, &o.held_back, "with --evaluate: only the 15 % of shapes that a fit never sees", NULL},
+      {"others", 0, 0, G_OPTION_ARG_NONE, &o.others, "with --evaluate: also the rows of other libraries", NULL},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "with --evaluate: one JSON object {\"rows\": [...]}", NULL},
+      {NULL}};
+  int status = 0;
+  if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
+    argv[argc] = NULL;
+    status = check(verb, &o, argc - 1);
+    if (status == 0) status = o.evaluate ? evaluate(&o, argv + 1) : fit(&o, argv + 1);
+  }
+  g_free(o.hardware);
+  g_free(o.like);
+  g_free(o.out);
+  g_free(o.date);
+  return status;
+}
