@@ -37,19 +37,10 @@ static double optimizer_B(const MsScenario *s) { /* per element of the shard */
   return (master + states) * (1 - o->optimizer_offload_fraction);
 }
 
-static double optimizer_shards(const MsWork *w, gboolean expert) {
-  const MsLayout *l = w->layout;
-  if (!w->scenario->options.distributed_optimizer) return 1;
-  double ranks = expert ? l->edp : (double)l->dp * l->cp;
-  double instances = w->scenario->options.num_distributed_optimizer_instances;
-  if (w->scenario->options.outer_dp_sharding_strategy == MS_OUTER_OPTIM) instances = 1;
-  return MAX(1, ranks / instances);
-}
-
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
   return (MsParamBytes){.weight = 2, .low_weight = primary_B(s), .gradient = ms_dtype_B(s->options.main_grads_dtype), .optimizer = optimizer_B(s),
-                        .dense_shards = optimizer_shards(w, FALSE), .expert_shards = optimizer_shards(w, TRUE)};
+                        .dense_shards = ms_work_shards(w, FALSE), .expert_shards = ms_work_shards(w, TRUE)};
 }
 
 typedef struct { double n, k; } Shape;
@@ -140,17 +131,44 @@ static double received_B(const MsWork *w, int stage) {
   return bytes;
 }
 
+/* Megatron-FSDP (domain/memory.md 1.3): whole parameters and gradients of the piece at work and of its neighbour, and of embedding and head, which are
+ * no units and stay whole through a microbatch. Buffers are shared by all pieces. */
+static double fsdp_buffers_B(const MsWork *w, int stage, MsParamBytes b) {
+  MsFsdp fsdp = w->scenario->options.fsdp;
+  double largest = 0, largest_B = 0, ends = 0;
+  if (fsdp < MS_FSDP_OPTIM_GRADS) return 0;
+  for (int c = 0; c < w->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+      const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
+      double params = piece->params_dense + piece->params_expert, low = piece->params_quantizable_dense + piece->params_quantizable_expert;
+      if (!ms_work_is_unit(piece)) {
+        ends += b.weight * params;
+        continue;
+      }
+      largest = MAX(largest, params), largest_B = MAX(largest_B, b.weight * (params - low) + b.low_weight * low);
+    }
+  }
+  double gradients = 2 * ms_dtype_B(w->scenario->options.grad_reduce_dtype) * largest;
+  return gradients + (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS ? 2 * largest_B + ends : 0);
+}
+
 void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
   const MsScenario *s = w->scenario;
   MsStageParams p = ms_work_stage_params(w, stage);
   double dense = p.params_dense + p.embedding_copy, expert = p.params_expert, low = p.quantizable_dense + p.quantizable_expert;
   memset(out, 0, sizeof *out);
   MsParamBytes b = ms_memory_param_bytes(w);
+  MsFsdp fsdp = s->options.fsdp;
+  double shard = b.dense_shards, expert_shard = b.expert_shards, low_expert = p.quantizable_expert, low_dense = low - low_expert;
   out->parameters_B = b.weight * (dense + expert - low) + b.low_weight * low;
   out->gradients_B = b.gradient * (dense + expert);
+  if (fsdp >= MS_FSDP_OPTIM_GRADS) out->gradients_B = b.gradient * (dense / shard + expert / expert_shard);
+  if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS)
+    out->parameters_B = b.weight * ((dense - low_dense) / shard + (expert - low_expert) / expert_shard) + b.low_weight * (low_dense / shard + low_expert / expert_shard);
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
   double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
-  out->buffers_B = dummy + workspace_B(w, stage) + score_buffer_B(w) + received_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
+  out->buffers_B = fsdp_buffers_B(w, stage, b) + dummy + workspace_B(w, stage) + score_buffer_B(w) + received_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;
 }
 
@@ -159,7 +177,7 @@ static double optimizer_transient_B(const MsWork *w, int stage) {
   const MsOptions *o = &w->scenario->options;
   if (o->main_grads_dtype == MS_DT_FP32 || precision_aware(o)) return 0;
   MsStageParams p = ms_work_stage_params(w, stage);
-  return 4 * ((p.params_dense + p.embedding_copy) / optimizer_shards(w, FALSE) + p.params_expert / optimizer_shards(w, TRUE));
+  return 4 * ((p.params_dense + p.embedding_copy) / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE));
 }
 
 /* --- activations: one walk over the slots --- */

@@ -107,15 +107,19 @@ static Bound bound_of(const MsScenario *s, const Memo *memo, const MsLayout *l, 
   const MsHardware *hw = s->hardware;
   gboolean ends = s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE;
   MsParamBytes bytes = ms_memory_param_bytes(memo->work);
-  bytes.dense_shards = s->options.distributed_optimizer ? MAX(1.0, (double)l->dp * l->cp) : 1;
-  bytes.expert_shards = s->options.distributed_optimizer ? MAX(1.0, (double)l->edp) : 1;
+  gboolean shards = s->options.distributed_optimizer || s->options.fsdp != MS_FSDP_NONE;
+  double owners = s->layout.schedule == MS_SCHED_DUALPIPE ? 2 : 1;
+  bytes.dense_shards = shards ? MAX(1.0, (double)l->dp * l->cp) * owners : 1;
+  bytes.expert_shards = shards ? MAX(1.0, (double)l->edp) * owners : 1;
+  double whole_weights = s->options.fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS ? 0 : 1, whole_gradients = s->options.fsdp >= MS_FSDP_OPTIM_GRADS ? 0 : 1;
   for (int stage = 0; stage < l->pp; stage++) {
     PieceSums all = {0};
     for (int c = 0; c < l->vpp; c++) {
       scratch[c] = chunk_sums(memo, ms_layout_chunk(l, stage, c));
       add(&all, &scratch[c], 1);
     }
-    double stat = bytes.weight * (all.dense + all.expert - all.low) + bytes.low_weight * all.low + bytes.gradient * (all.dense + all.expert) +
+    double stat = whole_weights * (bytes.weight * (all.dense + all.expert - all.low) + bytes.low_weight * all.low) +
+                  whole_gradients * bytes.gradient * (all.dense + all.expert) +
                   bytes.optimizer * (all.dense / bytes.dense_shards + all.expert / bytes.expert_shards);
     double peak = stat + live_B(s, l, scratch, stage);
     b.device_B = MAX(b.device_B, peak * MAX(1, hw->reserve_ratio) + hw->context_B);

@@ -5,6 +5,12 @@
 
 #define NONE G_MAXUINT32
 
+typedef struct { /* FSDP: parameters on their way for the next piece of a stage */
+  int piece;      /* whose, -1 = none */
+  guint n;
+  guint32 id[4];
+} Fetch;
+
 typedef struct {
   const MsProgram *p;
   const MsSchedule *schedule;
@@ -21,6 +27,7 @@ typedef struct {
   int *left_b;           /* [stages * chunks] weight gradients still to come */
   guint32 *scratch;      /* [n_scratch] task of each row of the list being laid down */
   int n_scratch;
+  Fetch *fetch;          /* [2 * stages] of the forward (or only) pass and of the backward pass beside it */
   guint32 *slot_task;
   const guint32 *slot_base;
 } Lower;
@@ -169,16 +176,88 @@ static Pass pass_of(MsSlotKind kind) {
 static guint wait_gather(Lower *l, const Hooks *h, int piece, guint32 *entry, guint n);
 static void issue_reduce(Lower *l, const Hooks *h, int piece, guint32 tip);
 
-static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, MsSlotKind kind, guint32 *entry, guint n_entry, const Hooks *hooks) {
+/* --- Megatron-FSDP: parameters gathered one piece ahead, gradients reduced after each backward --- */
+
+static gboolean needs_params(const Lower *l, int piece, MsSlotKind kind) {
+  if (!l->p->unit || l->p->unit[piece].gather.list->n == 0 || kind == MS_SLOT_W) return FALSE;
+  return kind == MS_SLOT_F || ms_work_is_unit(&l->p->work->pieces[piece]);
+}
+
+/* Gathers the parameters of a piece; may start when the piece before it does, whose entry is given. */
+static void fetch_params(Lower *l, guint32 device, int side, int piece, const guint32 *entry, guint n_entry) {
+  const MsCosted *c = &l->p->unit[piece].gather;
+  Fetch *f = &l->fetch[2 * device + (guint)side];
+  f->piece = piece, f->n = 0;
+  for (int i = 0; i < c->list->n; i++) f->id[f->n++] = add_row(l, (int)device, c, i, entry, n_entry);
+}
+
+/* The entry of a piece with its parameters; `next` (-1 none): whose parameters are gathered while it runs. */
+static guint use_params(Lower *l, guint32 device, int side, int piece, gboolean needed, int next, guint32 *entry, guint n) {
+  Fetch *f = &l->fetch[2 * device + (guint)side], here = {.piece = -1};
+  guint32 before[8];
+  guint n_before = n;
+  memcpy(before, entry, n * sizeof *entry);
+  if (needed) {
+    if (f->piece != piece) fetch_params(l, device, side, piece, entry, n);
+    here = *f;
+    f->piece = -1;
+  }
+  if (next >= 0) fetch_params(l, device, side, next, before, n_before);
+  for (guint i = 0; i < here.n && n < 7; i++) entry[n++] = here.id[i];
+  if (needed && l->p->unit[piece].cast.list->n > 0) {
+    entry[0] = lay_list(l, &l->p->unit[piece].cast, device, entry, n, PART_ALL);
+    n = 1;
+  }
+  return n;
+}
+
+static void reduce_unit(Lower *l, guint32 device, int piece, guint32 tip) {
+  const MsCosted *c = &l->p->unit[piece].reduce;
+  for (int i = 0; i < c->list->n; i++) {
+    guint32 id = add_row(l, (int)device, c, i, &tip, tip != NONE);
+    if (l->reduced) l->reduced[MS_N_STREAMS * device + c->list->op[i].stream] = id;
+  }
+}
+
+/* The first piece that needs parameters in the slots of a stage from `at` on; -1 when none does. */
+static int next_unit(const Lower *l, int stage, int at) {
+  for (; l->schedule && at < l->schedule->n[stage]; at++) {
+    const MsSlot *slot = &l->schedule->slot[stage][at];
+    if (slot->kind == MS_SLOT_FB && l->p->scenario->options.ep_overlap) return -1; /* it gathers its own */
+    MsSlotKind kind = slot->kind == MS_SLOT_FB ? MS_SLOT_F : (MsSlotKind)slot->kind;
+    const MsChunk *chunk = ms_layout_chunk(l->p->layout, stage, slot->chunk);
+    int n = ms_work_chunk_length(chunk);
+    for (int i = 0; i < n; i++) {
+      int piece = ms_work_chunk_piece(l->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
+      if (needs_params(l, piece, kind)) return piece;
+    }
+  }
+  return -1;
+}
+
+/* The next piece of the chunk, in the order of the pass, that needs parameters; `then` when there is none. */
+static int next_in_chunk(const Lower *l, const MsChunk *chunk, MsSlotKind kind, int i, int then) {
+  int n = ms_work_chunk_length(chunk);
+  for (i++; i < n; i++) {
+    int piece = ms_work_chunk_piece(l->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
+    if (needs_params(l, piece, kind)) return piece;
+  }
+  return then;
+}
+
+static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, MsSlotKind kind, guint32 *entry, guint n_entry, const Hooks *hooks, int then) {
   Pass pass = pass_of(kind);
   int n = ms_work_chunk_length(chunk);
   guint32 tip = NONE;
   for (int i = 0; i < n; i++) {
-    int at = pass.backward ? n - 1 - i : i;
-    const MsCostedPiece *c = &l->p->piece[ms_work_chunk_piece(l->p->work, chunk, at)];
+    int at = pass.backward ? n - 1 - i : i, piece = ms_work_chunk_piece(l->p->work, chunk, at);
+    const MsCostedPiece *c = &l->p->piece[piece];
     if (hooks && hooks->gather) n_entry = wait_gather(l, hooks, at, entry, n_entry);
+    if (l->p->unit && kind != MS_SLOT_W)
+      n_entry = use_params(l, device, 0, piece, needs_params(l, piece, kind), next_in_chunk(l, chunk, kind, i, then), entry, n_entry);
     guint32 laid = lay_list(l, pass.backward ? &c->backward : &c->forward, device, entry, n_entry, pass.part);
     if (laid != NONE) entry[0] = tip = laid, n_entry = 1;
+    if (l->p->unit && pass.backward && kind != MS_SLOT_I) reduce_unit(l, device, piece, tip);
     if (hooks && hooks->reduce && tip != NONE) issue_reduce(l, hooks, at, tip);
   }
   if (hooks && hooks->reduce && n == 0) issue_reduce(l, hooks, 0, n_entry > 0 ? entry[0] : NONE);
@@ -359,7 +438,7 @@ static gboolean lay_forward(Lower *l, int stage, int chunk, int mb) {
   guint n = entry_of(l, stage, input, entry);
   Hooks hooks = {.stage = stage, .chunk = chunk, .gather = first_microbatch(l, chunk, mb)};
   guint32 before = l->tip[stage];
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_F, entry, n, &hooks);
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_F, entry, n, &hooks, next_unit(l, stage, l->next[stage] + 1));
   if (tip == NONE) tip = input != NONE ? input : before; /* an empty virtual stage passes its input on */
   l->tip[stage] = tip;
   forward_done(l, stage, v, mb, tip);
@@ -373,7 +452,8 @@ static gboolean lay_backward(Lower *l, int stage, MsSlotKind kind, int chunk, in
   if (!input_ready(l, v, mb, TRUE, &input)) return FALSE;
   guint n = entry_of(l, stage, input, entry);
   Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = kind == MS_SLOT_B && last_backward(l, stage, chunk)};
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, kind, entry, n, &hooks);
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, kind, entry, n, &hooks,
+                          next_unit(l, stage, l->next[stage] + 1));
   if (tip == NONE) tip = input;
   l->tip[stage] = tip;
   if (kind == MS_SLOT_I) l->split[(size_t)v * (size_t)l->microbatches + (size_t)mb] = tip;
@@ -387,7 +467,7 @@ static gboolean lay_weight(Lower *l, int stage, int chunk, int mb) {
   guint32 entry[8] = {l->split[(size_t)v * (size_t)l->microbatches + (size_t)mb]};
   if (entry[0] == NONE) return FALSE;
   Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = last_backward(l, stage, chunk)};
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_W, entry, 1, &hooks);
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_W, entry, 1, &hooks, -1);
   if (tip != NONE) l->tip[stage] = tip;
   return TRUE;
 }
@@ -404,20 +484,32 @@ static void lay_layers_paired(Lower *l, int stage, const MsChunk *f, const MsChu
     gboolean f_layer = fp && i >= (f->has_embedding ? 1 : 0) && i < (f->has_embedding ? 1 : 0) + f->num_layers + f->num_mtp;
     gboolean b_layer = bp && j >= (b->has_embedding ? 1 : 0) && j < (b->has_embedding ? 1 : 0) + b->num_layers + b->num_mtp;
     if (fp && f_hooks && f_hooks->gather) n_f = wait_gather(l, f_hooks, i, f_entry, n_f);
-    int done_b = -1;
-    if (f_layer && b_layer) {
+    gboolean pair = f_layer && b_layer;
+    gboolean lone_b = !pair && bp && (!b_layer || !f_layer) && !(fp && !f_layer && i == 0 && f->has_embedding);
+    gboolean lone_f = !pair && !lone_b;
+    int done_b = pair || lone_b ? j : -1;
+    if (l->p->unit && (pair || lone_f)) {
+      int piece = ms_work_chunk_piece(w, f, i);
+      n_f = use_params(l, (guint32)stage, 0, piece, needs_params(l, piece, MS_SLOT_F), next_in_chunk(l, f, MS_SLOT_F, i, -1), f_entry, n_f);
+    }
+    if (l->p->unit && done_b >= 0) {
+      int piece = ms_work_chunk_piece(w, b, j);
+      n_b = use_params(l, (guint32)stage, 1, piece, needs_params(l, piece, MS_SLOT_B), next_in_chunk(l, b, MS_SLOT_B, nb - 1 - j, -1), b_entry, n_b);
+    }
+    if (pair) {
       lay_pair(l, stage, &fp->forward, &bp->backward, f_entry, &n_f, b_entry, &n_b);
       *f_tip = f_entry[0], *b_tip = b_entry[0];
-      i++, done_b = j--;
-    } else if (bp && (!b_layer || !f_layer) && (!f_layer || !b_layer) && !(fp && !f_layer && i == 0 && f->has_embedding)) {
+      i++, j--;
+    } else if (lone_b) {
       guint32 laid = lay_list(l, &bp->backward, (guint32)stage, b_entry, n_b, PART_ALL);
       if (laid != NONE) b_entry[0] = *b_tip = laid, n_b = 1;
-      done_b = j--;
+      j--;
     } else {
       guint32 laid = lay_list(l, &fp->forward, (guint32)stage, f_entry, n_f, PART_ALL);
       if (laid != NONE) f_entry[0] = *f_tip = laid, n_f = 1;
       i++;
     }
+    if (done_b >= 0 && l->p->unit) reduce_unit(l, (guint32)stage, ms_work_chunk_piece(w, b, done_b), *b_tip);
     if (done_b >= 0 && b_hooks && b_hooks->reduce && *b_tip != NONE) issue_reduce(l, b_hooks, done_b, *b_tip);
   }
 }
@@ -481,7 +573,7 @@ double ms_program_tasks(const MsProgram *p, const MsSchedule *schedule) {
       double rows = 2;
       for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
         const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
-        rows += piece->forward.list->n + piece->backward.list->n;
+        rows += piece->forward.list->n + piece->backward.list->n + (p->unit ? 8 : 0);
       }
       int first, count;
       ms_chunk_microbatches(schedule, c, &first, &count);
@@ -529,6 +621,8 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   l.gather = g_new0(guint32 *, l.stages), l.reduced = filled((size_t)MS_N_STREAMS * (size_t)l.stages, NONE);
   l.tip = filled((size_t)l.stages, NONE), l.send = filled((size_t)l.stages, NONE);
   l.left_b = g_new(int, l.stages * l.chunks);
+  l.fetch = g_new0(Fetch, 2 * l.stages);
+  for (int i = 0; i < 2 * l.stages; i++) l.fetch[i].piece = -1;
   for (int i = 0, first; i < l.stages * l.chunks; i++) ms_chunk_microbatches(schedule, i % l.chunks, &first, &l.left_b[i]);
   lay_before(&l);
   lay_slots(&l);
@@ -538,20 +632,22 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   lay_after(&l);
   for (int i = 0; i < l.stages; i++) g_free(l.gather[i]);
   g_free(l.gather), g_free(l.next), g_free(l.arrived_f), g_free(l.arrived_b), g_free(l.reduced), g_free(l.tip), g_free(l.send), g_free(l.left_b);
-  g_free(l.split), g_free(l.scratch);
+  g_free(l.split), g_free(l.scratch), g_free(l.fetch);
   return l.graph;
 }
 
 MsGraph *ms_lower_chunk(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, int repeat) {
-  Lower l = {.p = p};
+  Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
+  Lower l = {.p = p, .fetch = fetch};
   l.graph = new_graph(p, 1, 256);
+  int first = p->unit ? next_in_chunk(&l, chunk, kind, -1, -1) : -1;
   guint32 f_tip = NONE, b_tip = NONE;
   for (int i = 0; i < repeat; i++) {
     guint32 f_entry[8] = {f_tip}, b_entry[8] = {b_tip}, f = NONE, b = NONE;
     guint n_f = f_tip != NONE, n_b = b_tip != NONE;
     if (kind == MS_SLOT_FB) lay_layers_paired(&l, 0, chunk, chunk2, f_entry, n_f, b_entry, n_b, NULL, NULL, &f, &b);
-    else if (kind == MS_SLOT_F) f = lay_chunk(&l, chunk, 0, kind, f_entry, n_f, NULL);
-    else b = lay_chunk(&l, chunk, 0, kind, b_entry, n_b, NULL);
+    else if (kind == MS_SLOT_F) f = lay_chunk(&l, chunk, 0, kind, f_entry, n_f, NULL, first);
+    else b = lay_chunk(&l, chunk, 0, kind, b_entry, n_b, NULL, first);
     if (f != NONE) f_tip = f;
     if (b != NONE) b_tip = b;
   }

@@ -28,12 +28,18 @@ typedef struct {
   MsCosted before, reduce, gather, after;
 } MsCostedStep;
 
+typedef struct { /* Megatron-FSDP, around the passes of one piece */
+  MsUnitOps ops;
+  MsCosted gather, cast, reduce;
+} MsCostedUnit;
+
 typedef struct { /* everything a step needs, costed; borrows scenario, layout, work, cost */
   const MsScenario *scenario;
   const MsLayout *layout;
   const MsWork *work;
   const MsCost *cost;
   MsCostedPiece *piece; /* [work->n_pieces] */
+  MsCostedUnit *unit;   /* [work->n_pieces], NULL without sharded gradients */
   MsCostedStep *step;   /* [pp] */
   MsOp p2p_op;          /* the message between virtual stages */
   MsOpCost p2p;

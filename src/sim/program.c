@@ -88,6 +88,27 @@ static void cost_list(MsCosted *c, const MsProgram *p, const MsOpList *list, gui
   c->shortest = shortest(list, c->duration);
 }
 
+/* Collectives out of registered buffers take few SMs (communication.md 9: user buffers on NVLink, on NVLink and network, on the network alone). */
+static void registered_buffers(const MsProgram *p, MsCosted *c) {
+  for (int i = 0; i < c->list->n; i++) {
+    const MsGroup *group = &p->layout->group[c->list->op[i].group];
+    c->sms[i] = MIN(c->sms[i], group->domains == 1 ? 4 : group->per_domain > 1 ? 16 : 4);
+  }
+}
+
+static void cost_units(MsProgram *p, guint32 *tag) {
+  if (p->scenario->options.fsdp < MS_FSDP_OPTIM_GRADS) return;
+  p->unit = g_new0(MsCostedUnit, p->work->n_pieces);
+  for (int i = 0; i < p->work->n_pieces; i++) {
+    MsCostedUnit *u = &p->unit[i];
+    ms_work_unit_ops(p->work, i, &u->ops);
+    cost_list(&u->gather, p, &u->ops.gather, tag);
+    cost_list(&u->cast, p, &u->ops.cast, tag);
+    cost_list(&u->reduce, p, &u->ops.reduce, tag);
+    registered_buffers(p, &u->gather), registered_buffers(p, &u->reduce);
+  }
+}
+
 static void costed_clear(MsCosted *c) {
   g_free(c->duration);
   g_free(c->launch);
@@ -121,6 +142,7 @@ MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
     cost_list(&p->piece[i].forward, p, &work->pieces[i].forward, &tag);
     cost_list(&p->piece[i].backward, p, &work->pieces[i].backward, &tag);
   }
+  cost_units(p, &tag);
   p->step = g_new0(MsCostedStep, p->layout->pp);
   for (int i = 0; i < p->layout->pp; i++) {
     MsCostedStep *s = &p->step[i];
@@ -164,6 +186,11 @@ MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
 void ms_program_free(MsProgram *p) {
   if (!p) return;
   for (int i = 0; i < p->work->n_pieces; i++) costed_clear(&p->piece[i].forward), costed_clear(&p->piece[i].backward);
+  for (int i = 0; p->unit && i < p->work->n_pieces; i++) {
+    costed_clear(&p->unit[i].gather), costed_clear(&p->unit[i].cast), costed_clear(&p->unit[i].reduce);
+    ms_unit_ops_clear(&p->unit[i].ops);
+  }
+  g_free(p->unit);
   for (int i = 0; i < p->layout->pp; i++) {
     MsCostedStep *s = &p->step[i];
     costed_clear(&s->before), costed_clear(&s->reduce), costed_clear(&s->gather), costed_clear(&s->after);

@@ -43,6 +43,8 @@ static void tag_rows(Parts *p) {
     tag_list(p, &p->program->piece[i].forward);
     tag_list(p, &p->program->piece[i].backward);
   }
+  for (int i = 0; p->program->unit && i < p->work->n_pieces; i++)
+    tag_list(p, &p->program->unit[i].gather), tag_list(p, &p->program->unit[i].cast), tag_list(p, &p->program->unit[i].reduce);
   for (int i = 0; i < p->layout->pp; i++) {
     const MsCostedStep *s = &p->program->step[i];
     tag_list(p, &s->before), tag_list(p, &s->reduce), tag_list(p, &s->gather), tag_list(p, &s->after);

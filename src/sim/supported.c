@@ -7,7 +7,6 @@ typedef struct { const char *path; gboolean (*used)(const MsScenario *s); } Miss
 
 #define USED(name, expression) static gboolean name(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
 USED(a2a_p2p, s->layout.cp_comm_type == MS_CP_A2A_P2P && s->layout.cp > 1)
-USED(fsdp, s->options.fsdp != MS_FSDP_NONE)
 USED(offload, s->options.offload_modules != 0)
 USED(cpu_offload, s->options.cpu_offloading_num_layers > 0)
 USED(optimizer_offload, s->options.optimizer_offload_fraction > 0 || s->options.offload_optimizer_states)
@@ -21,7 +20,6 @@ USED(mhc, s->options.recompute.modules & MS_RM_MHC)
 
 static const Missing missing[] = {
     {"layout.cp_comm_type", a2a_p2p},
-    {"options.fsdp", fsdp},
     {"options.offload_modules", offload},
     {"options.cpu_offloading_num_layers", cpu_offload},
     {"options.optimizer_offload_fraction", optimizer_offload},

@@ -11,7 +11,18 @@ typedef struct {
   double wire_B;  /* gradient on the wire */
   double param_B; /* parameter gather on the wire */
   double shard, expert_shard;
+  gboolean shards_gradients, shards_params; /* FSDP: reduced and gathered around every pass, see ms_work_unit_ops */
 } Step;
+
+double ms_work_shards(const MsWork *work, gboolean expert) {
+  const MsLayout *l = work->layout;
+  const MsOptions *o = &work->scenario->options;
+  if (!o->distributed_optimizer && o->fsdp == MS_FSDP_NONE) return 1;
+  double ranks = expert ? l->edp : (double)l->dp * l->cp, instances = o->num_distributed_optimizer_instances;
+  if (o->outer_dp_sharding_strategy == MS_OUTER_OPTIM) instances = 1;
+  if (work->scenario->layout.schedule == MS_SCHED_DUALPIPE) ranks *= 2;
+  return MAX(1, ranks / MAX(1, instances));
+}
 
 /* Optimizer shards: dense over DP x CP, experts over EDP (domain/memory.md 1.1). */
 static Step step_new(const MsWork *work) {
@@ -23,9 +34,10 @@ static Step step_new(const MsWork *work) {
   s.wire_B = ms_dtype_B(s.o->grad_reduce_dtype);
   gboolean fp8 = s.b.quantized && s.o->fp8_param_gather && s.b.odt != MS_ODT_MXFP8;
   s.param_B = fp8 ? (s.b.odt == MS_ODT_NVFP4 && s.o->fp4_param_gather ? 0.5 : 1) : 2;
-  const MsLayout *l = work->layout;
-  s.shard = s.o->distributed_optimizer ? (double)l->dp * l->cp / s.o->num_distributed_optimizer_instances : 1;
-  s.expert_shard = s.o->distributed_optimizer ? MAX(1.0, l->edp / (double)s.o->num_distributed_optimizer_instances) : 1;
+  s.shard = ms_work_shards(work, FALSE);
+  s.expert_shard = ms_work_shards(work, TRUE);
+  s.shards_gradients = s.o->fsdp >= MS_FSDP_OPTIM_GRADS;
+  s.shards_params = s.o->fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
   return s;
 }
 
@@ -45,8 +57,10 @@ static void list_to(Step *s, MsOpList *list) {
   s->b.tip = s->b.join[0] = s->b.join[1] = -1;
 }
 
+static gboolean sharded_optimizer(const Step *s) { return s->o->distributed_optimizer || s->o->fsdp != MS_FSDP_NONE; }
+
 static void reduce_rows(Step *s, double dense, double expert) {
-  MsOpKind kind = s->o->distributed_optimizer ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
+  MsOpKind kind = sharded_optimizer(s) ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
   double scaled = 2 * s->grad_B * (dense + expert) / 2;
   if (s->work->layout->group[MS_GROUP_DP_CP].size > 1 || s->work->layout->group[MS_GROUP_EDP].size > 1)
     ms_row_memory(&s->b, MS_OP_GRAD_SCALE, "gradient scale", scaled, scaled, 2);
@@ -57,7 +71,7 @@ static void reduce_rows(Step *s, double dense, double expert) {
 }
 
 static void gather_rows(Step *s, double dense, double expert) {
-  if (!s->o->distributed_optimizer) return;
+  if (!sharded_optimizer(s)) return;
   int tip = s->b.tip;
   ms_row_comm(&s->b, MS_OP_ALL_GATHER, "dp gather", MS_STREAM_DP, MS_GROUP_DP_CP, s->param_B * dense);
   int dense_row = s->b.tip;
@@ -68,12 +82,19 @@ static void gather_rows(Step *s, double dense, double expert) {
 
 static void zero_rows(Step *s, const MsStageParams *p) {
   double params = p->params_dense + p->params_expert + p->embedding_copy;
+  if (s->shards_gradients) params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_ZERO_GRAD, "zero gradients", 0, s->grad_B * params, 2);
   double weights = p->quantizable_dense + p->quantizable_expert;
-  if (s->b.quantized && !s->o->fp8_param_gather && weights > 0) { /* low-precision copies, refreshed on the first microbatch */
+  if (s->b.quantized && !s->o->fp8_param_gather && !s->shards_params && weights > 0) { /* low-precision copies, refreshed on the first microbatch */
     MsOp *op = ms_row_memory(&s->b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, 2 * s->b.quant_B * weights, 1);
     op->dtype = (guint8)s->b.odt;
   }
+}
+
+/* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated half back. */
+static void mirror_row(Step *s, const char *name, double element_B, double dense, double expert) {
+  if (s->work->scenario->layout.schedule != MS_SCHED_DUALPIPE) return;
+  ms_row_comm(&s->b, MS_OP_P2P, name, MS_STREAM_DP, MS_GROUP_PP, element_B * (dense / s->shard + expert / s->expert_shard)); /* shards count both owners */
 }
 
 /* Bytes of Adam per shard element: gradient, master, two moments read; master, moments written; master to model parameter. */
@@ -99,7 +120,7 @@ static gboolean stage_has_embedding_copy(const MsWork *work, int stage) {
 static void after_rows(Step *s, int stage, const MsStageParams *p) {
   const MsLayout *l = s->work->layout;
   double dense = p->params_dense + p->embedding_copy, expert = p->params_expert;
-  if (!s->o->overlap_grad_reduce) {
+  if (!s->o->overlap_grad_reduce && !s->shards_gradients) {
     reduce_rows(s, dense, expert);
     int rows = s->b.list->n;
     for (int i = MAX(0, rows - 2); i < rows; i++)
@@ -110,13 +131,15 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   if (embedding_shared(s->work) && stage_has_embedding_copy(s->work, stage))
     ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
                 s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size);
+  mirror_row(s, "mirror gradients", s->wire_B, dense, expert);
   double shard = dense / s->shard + expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8);
   MsOp *norm = ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4);
   (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
   double write, read = adam_B(s, &write);
   ms_row_memory(&s->b, MS_OP_ADAM, "adam", read * shard, write * shard, 12);
-  if (!s->o->overlap_param_gather) gather_rows(s, dense, expert);
+  if (sharded_optimizer(s)) mirror_row(s, "mirror parameters", s->param_B, dense, expert);
+  if (!s->o->overlap_param_gather && !s->shards_params) gather_rows(s, dense, expert);
 }
 
 /* --- buckets (communication.md 7): only the first chunk of the first stage has several, each of at least max(40 M, 1 M x DP) parameters; every other
@@ -183,8 +206,8 @@ void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out) {
   list_to(&s, &out->before);
   zero_rows(&s, &p);
   out->before.tip = s.b.tip;
-  if (s.o->overlap_grad_reduce) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
-  if (s.o->overlap_param_gather) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
+  if (s.o->overlap_grad_reduce && !s.shards_gradients) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
+  if (s.o->overlap_param_gather && !s.shards_params) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
   list_to(&s, &out->after);
   after_rows(&s, stage, &p);
   out->after.tip = s.b.tip;
@@ -198,4 +221,38 @@ void ms_step_ops_clear(MsStepOps *ops) {
   g_free(ops->reduce_at);
   g_free(ops->gather_at);
   memset(ops, 0, sizeof *ops);
+}
+
+/* --- Megatron-FSDP: rows around every pass of one piece --- */
+
+gboolean ms_work_is_unit(const MsPiece *piece) { return piece->kind == MS_PIECE_LAYER || piece->kind == MS_PIECE_MTP; }
+
+void ms_work_unit_ops(const MsWork *work, int index, MsUnitOps *out) {
+  memset(out, 0, sizeof *out);
+  Step s = step_new(work);
+  const MsPiece *piece = &work->pieces[index];
+  list_to(&s, &out->gather);
+  s.b.pass = MS_PASS_FORWARD;
+  if (s.shards_params) gather_rows(&s, piece->params_dense, piece->params_expert);
+  list_to(&s, &out->cast);
+  double weights = piece->params_quantizable_dense + piece->params_quantizable_expert;
+  if (s.shards_params && s.b.quantized && !s.o->fp8_param_gather && weights > 0) {
+    MsOp *op = ms_row_memory(&s.b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, 2 * s.b.quant_B * weights, 1);
+    op->dtype = (guint8)s.b.odt;
+  }
+  out->cast.tip = s.b.tip;
+  list_to(&s, &out->reduce);
+  s.b.pass = MS_PASS_WGRAD;
+  if (s.shards_gradients) {
+    ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP, s.wire_B * piece->params_dense);
+    s.b.tip = -1;
+    ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s.wire_B * piece->params_expert);
+  }
+  out->gather.tip = out->gather.n - 1, out->reduce.tip = out->reduce.n - 1;
+}
+
+void ms_unit_ops_clear(MsUnitOps *ops) {
+  ms_ops_clear(&ops->gather);
+  ms_ops_clear(&ops->cast);
+  ms_ops_clear(&ops->reduce);
 }

@@ -150,6 +150,21 @@ typedef struct {
 void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out); /* (transfer full) free with ms_step_ops_clear */
 void ms_step_ops_clear(MsStepOps *ops);
 
+/* Megatron-FSDP with sharded gradients or parameters: rows around every pass of one piece. Empty lists where the sharding level has none. */
+typedef struct {
+  MsOpList gather; /* parameters, before its forward and again before its backward */
+  MsOpList cast;   /* low-precision copies of what was gathered */
+  MsOpList reduce; /* gradients, after its backward */
+} MsUnitOps;
+void ms_work_unit_ops(const MsWork *work, int piece, MsUnitOps *out); /* (transfer full) free with ms_unit_ops_clear */
+void ms_unit_ops_clear(MsUnitOps *ops);
+/* A decoder layer or MTP block: gathered for each pass and dropped after it. Embedding and head stay from forward to backward. */
+gboolean ms_work_is_unit(const MsPiece *piece);
+
+/* Ranks over which optimizer states (and what FSDP shards) of dense or expert parameters are split; 1 = not split. DualPipe's two copies of a stage
+ * share them too. */
+double ms_work_shards(const MsWork *work, gboolean expert);
+
 /* --- totals of the model (domain/model.md 1, 2) ---------------------------------------------------------------------------- */
 typedef struct {
   double attention_per_layer, expert, shared, router, dense_mlp, dense_layer, moe_layer, embedding, mtp_block;
