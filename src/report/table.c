@@ -77,6 +77,26 @@ static void append_parts(GString *out, const MsTimeParts *t) {
   append_table(out, table);
 }
 
+/* Each part in percent of the step, and how far the parts so far have come: from MFU to 100 %. */
+static void append_gap(GString *out, const MsResult *r) {
+  if (r->n_gap == 0) return;
+  double sum = 0;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  from MFU to 100 %", FALSE);
+  ms_table_column(table, "time", TRUE);
+  ms_table_column(table, "MFU points", TRUE);
+  ms_table_column(table, "so far", TRUE);
+  for (int i = 0; i < r->n_gap; i++) {
+    sum += r->gap[i].fraction;
+    ms_table_cellf(table, "  %s", r->gap[i].name);
+    cell_seconds(table, r->gap[i].fraction * r->step_time_s);
+    ms_table_cellf(table, "%.2f", 100 * r->gap[i].fraction);
+    ms_table_cellf(table, "%.2f", 100 * sum);
+  }
+  g_string_append_c(out, '\n');
+  append_table(out, table);
+}
+
 static void append_comm(GString *out, const MsTimeParts *t) {
   double total_s = 0;
   for (int c = 0; c < MS_N_COMMS; c++) total_s += t->comm_total_s[c];
@@ -208,6 +228,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned f
     append_parts(out, &r->time);
     append_comm(out, &r->time);
   }
+  if (explain) append_gap(out, r);
   if (explain) append_stages(out, r);
   if (r->memory) {
     g_autofree char *memory = ms_report_memory(r->memory, r->capacity_B, explain ? G_MAXINT : FEW_STAGES);

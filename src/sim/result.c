@@ -14,6 +14,7 @@ void ms_result_free(MsResult *result) {
   ms_memory_free(result->memory);
   g_free(result->bottleneck);
   g_free(result->origins);
+  g_free(result->gap);
   g_free(result);
 }
 
@@ -84,6 +85,18 @@ static void write_origins(const MsResult *result, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
+static void write_gap(const MsResult *result, MsJsonOut *out) {
+  ms_json_out_array(out, "gap");
+  for (int i = 0; i < result->n_gap; i++) {
+    ms_json_out_object(out, NULL);
+    ms_json_out_string(out, "part", result->gap[i].name);
+    ms_json_out_double(out, "fraction_of_step", result->gap[i].fraction);
+    ms_json_out_double(out, "mfu_points", 100 * result->gap[i].fraction);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+}
+
 void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
   ms_json_out_string(out, "name", result->name);
   ms_json_out_bool(out, "feasible", result->feasible);
@@ -108,6 +121,7 @@ void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
   ms_json_out_int(out, "microbatches", result->microbatches);
   ms_json_out_end(out);
   ms_json_out_string(out, "bottleneck", result->bottleneck);
+  write_gap(result, out);
   write_origins(result, out);
   ms_json_out_int(out, "events", (gint64)result->events);
   ms_json_out_string(out, "fidelity", ms_fidelity_words[result->fidelity]);

@@ -23,6 +23,11 @@ typedef struct { /* where numbers came from: one row per curve that was used */
   double time_s;        /* compute or communication time of one step that it decided, on the slowest stage */
 } MsOrigin;
 
+typedef struct { /* one part of the step, sim/explain.h; fractions of all parts add up to 1, the first is MFU. A part may be negative: work saved */
+  char name[48];
+  double fraction;
+} MsGapPart;
+
 typedef struct MsResult {
   char *name;
   MsFidelity fidelity;
@@ -43,6 +48,8 @@ typedef struct MsResult {
   char *bottleneck;         /* one sentence: what holds it back most */
   int n_origins;
   MsOrigin *origins;
+  int n_gap;
+  MsGapPart *gap;
 } MsResult;
 
 void ms_result_free(MsResult *result);

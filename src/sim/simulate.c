@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "sim/explain.h"
 #include "sim/lower.h"
 #include <math.h>
 #include <string.h>
@@ -265,6 +266,7 @@ MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detai
   feasibility(r);
   origins(r, &p);
   bottleneck(r);
+  ms_explain(r, p.program, p.schedule);
   r->elapsed_s = (double)(g_get_monotonic_time() - began) / 1e6;
   if (kept) keep_detail(kept, &p);
   if (detail) *detail = kept;
