@@ -28,7 +28,7 @@ static const struct { const char *op, *dtype; int head_dim; const char *library[
     {"gemm", "bf16", 0, {"", "consensus", "trtllm*", "sglang*"}},
     {"gemm", NULL, 0, {"", "trtllm*", "sglang*", "consensus"}}, /* sources differ by 30 to 150 % */
     {"grouped_gemm", NULL, 0, {"", "trtllm*cutlass", "trtllm*deepgemm", "trtllm*moe_torch_flow"}},
-    {"attention", NULL, 192, {"", "vllm*flash_attn_mla", "sglang*trtllm_mla", "sglang*fa3", "trtllm*default"}}, /* MLA, not absorbed */
+    {"attention", NULL, 192, {"", "sglang*fa3", "sglang*trtllm_mha", "sglang*trtllm_mla", "vllm*flash_attn_mla", "trtllm*default"}}, /* MLA not absorbed */
     {"attention", NULL, 0, {"", "sglang*fa3", "sglang*trtllm_mha", "sglang*flash_attention", "vllm*"}}, /* trtllm rows hold RoPE and the cache write */
     {"quantize", NULL, 0, {"", "vllm*static_scaled*", "trtllm*"}},
     {"dispatch", NULL, 0, {"", "trtllm*TwoSided", "*"}},
@@ -142,15 +142,34 @@ static double kernel_launch(const Work *work) {
   return 2.6e-6;
 }
 
-static MsCurve *fit_one(Work *work, const MsSeries *series, const MsHardware *rates, const MsFitContext *context) {
-  char *why = NULL;
-  MsCurve *curve = g_new0(MsCurve, 1);
-  MsDeviceRates device = ms_device_rates(rates, series->dtype, FALSE);
-  if (ms_fit_series(series, &device, context, curve, &why)) {
+/* Why a fitted exchange must not replace what the profile has: the rows are noise, or of a network slower than this machine's. */
+static char *refused(const Work *work, const MsSeries *series, const MsCurve *curve) {
+  if (series->kind != MS_ROW_EXCHANGE) return NULL;
+  double nodes = g_array_index(series->rows, MsRow, 0).x[5], least = 0.6 * work->hardware->nic_Bps * nodes / MAX(nodes - 1, 1);
+  if (curve->provenance.residual_median > 0.25) return g_strdup_printf("the rows scatter, median error %.0f %%", 100 * curve->provenance.residual_median);
+  if (nodes > 1 && curve->param[MS_D_LINK] < least)
+    return g_strdup_printf("its network is slower than this machine's, %.0f GB/s a NIC", curve->param[MS_D_LINK] * (nodes - 1) / nodes / 1e9);
+  return NULL;
+}
+
+static MsCurve *keep(Work *work, const MsSeries *series, MsCurve *curve) {
+  char *why = refused(work, series, curve);
+  if (!why) {
     set_provenance(work, series, curve);
     g_ptr_array_add(work->fit->curves, curve);
     return curve;
   }
+  g_ptr_array_add(work->fit->notes, g_strdup_printf("%s, %d ranks (%s): not taken, %s", series->key.op, series->key.ranks, series->file, why));
+  g_free(why);
+  curve_free(curve);
+  return NULL;
+}
+
+static MsCurve *fit_one(Work *work, const MsSeries *series, const MsHardware *rates, const MsFitContext *context) {
+  char *why = NULL;
+  MsCurve *curve = g_new0(MsCurve, 1);
+  MsDeviceRates device = ms_device_rates(rates, series->dtype, FALSE);
+  if (ms_fit_series(series, &device, context, curve, &why)) return keep(work, series, curve);
   g_ptr_array_add(work->fit->notes, why);
   g_free(curve);
   return NULL;

@@ -41,7 +41,7 @@ static const Form forms[] = {
      3, {"seq", "batch_x_heads", "gqa_group"}, {8, 9, 4}},
     {MS_ROW_EXCHANGE, MS_FORM_DISPATCH, "alpha + bytes to distinct destinations / min(per SM x SMs, link)", 3, 2,
      {{1e-6, 2e-3, TRUE}, {1e8, 1e13, TRUE}, {1e9, 1e13, TRUE}}, {{50e-6, 15e9, 300e9}, {100e-6, 4e9, 60e9}}, {2, 0, 1}},
-    {MS_ROW_CAST, MS_FORM_BANDWIDTH, "launch + bytes / bandwidth", 2, 1, {SHARE, LAUNCH}, {{0.8, 3e-6}}, {0, 1}}};
+    {MS_ROW_CAST, MS_FORM_BANDWIDTH, "launch + bytes / bandwidth", 2, 1, {SHARE, {1e-6, 5e-6, TRUE}}, {{0.8, 3e-6}}, {0, 1}}};
 
 typedef struct {
   const MsSeries *series;

@@ -54,7 +54,7 @@ gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const in
       if (nodes[d] > nodes[most]) most = d;
     }
     if (nodes[most] < 2) return FALSE;
-    if ((guint)total * 6 <= n_points) break;
+    if ((guint)total * 3 <= n_points) break;
     nodes[most]--;
   }
   grid->dims = dims;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_LINES = 4, POINTS_PER_LINE = 6 };
+enum { MOST_LINES = 4, POINTS_PER_LINE = 4 };
 static const double worth = 0.97; /* one more line must lower the loss to this share */
 
 typedef struct {

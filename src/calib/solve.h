@@ -25,7 +25,7 @@ typedef struct {
   double share;  /* of the prediction that the grid multiplies */
 } MsGridPoint;
 
-/* Axes of at most max_nodes[d] nodes, evenly spaced in the logarithm over what the points cover and together at most n_points / 6 nodes.
+/* Axes of at most max_nodes[d] nodes, evenly spaced in the logarithm over what the points cover and together at most n_points / 3 nodes.
  * FALSE (and dims 0) when that leaves less than two nodes on the longest axis. `names` are copied. */
 gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const int *max_nodes, const MsGridPoint *point, guint n_points);
 /* The node values: robust least squares with `smooth` times the squared differences of neighbours (about that many points per edge). */

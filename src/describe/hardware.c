@@ -303,6 +303,7 @@ static const MsField curve_fields[] = {
      .parse = params_parse,
      .print = params_print,
      .doc = "object of the formula's parameters"},
+    MS_F64(S, sustained, "", 0.01, 10, "1", MS_NULLABLE, "rate in long training over that of the measurements; multiplies the efficiency"),
     {.key = "segments",
      .type = MS_T_CUSTOM,
      .unit = "s, Bps",
