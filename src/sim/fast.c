@@ -52,14 +52,33 @@ typedef struct {
   MsTime *f_end, *b_end;
 } Fast;
 
-static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *stream) {
+/* Rows [from, to) after `at`, each when its stream is free and its waits are over (those before `from` are). What lengthens the list goes into
+ * `part` (may be NULL): compute is the optimizer's, communication is exposed. */
+static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *stream, MsTimeParts *part) {
   MsTime last = at;
+  g_autofree MsTime *end = g_new(MsTime, MAX(to - from, 1));
   for (int i = from; i < to; i++) {
     const MsOp *op = &c->list->op[i];
-    stream[op->stream] = MAX(stream[op->stream], op->stream == MS_STREAM_COMPUTE ? last : at) + c->duration[i];
-    last = MAX(last, stream[op->stream]);
+    MsTime start = MAX(stream[op->stream], at);
+    for (int j = 0; j < 3; j++)
+      if (op->wait[j] >= from) start = MAX(start, end[op->wait[j] - from]);
+    end[i - from] = stream[op->stream] = start + c->duration[i];
+    double longer = (double)MAX(0, end[i - from] - last) / MS_PS_PER_S;
+    last = MAX(last, end[i - from]);
+    if (!part) continue;
+    if (op->stream == MS_STREAM_COMPUTE) part->optimizer_s += longer;
+    else part->exposed_comm_s += longer, part->comm_exposed_s[ms_comm_class(op)] += longer;
   }
   return last;
+}
+
+/* Compute rows before `to`: they hide nothing and nothing hides them. */
+static MsTime compute_before(const MsCosted *c, int to, MsTimeParts *part) {
+  MsTime sum = 0;
+  for (int i = 0; i < to; i++)
+    if (c->list->op[i].stream == MS_STREAM_COMPUTE) sum += c->duration[i];
+  part->optimizer_s += (double)sum / MS_PS_PER_S;
+  return sum;
 }
 
 static size_t pair_index(const Fast *f, int stage, int forward, int backward) {
@@ -165,6 +184,16 @@ static void pair_cost(Fast *f, int stage, int a, int b, const MsOp *const *tag_o
   f->pair[at] = steady(f->p, ca, MS_SLOT_FB, cb, tag_op, &f->pair_parts[at], events);
 }
 
+/* FSDP: communication of a backward goes on beside the forward that follows it, so a backward is what it adds to a forward. */
+static void backward_beside_forward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op, guint64 *events) {
+  MsTimeParts both;
+  MsTime time = steady(p, chunk, MS_SLOT_FB, chunk, tag_op, &both, events);
+  if (time - c->time[MS_SLOT_F] >= c->time[MS_SLOT_B]) return;
+  c->time[MS_SLOT_B] = time - c->time[MS_SLOT_F];
+  c->part[MS_SLOT_B] = both;
+  add_parts(&c->part[MS_SLOT_B], &c->part[MS_SLOT_F], -1);
+}
+
 static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events) {
   const MsLayout *l = f->p->layout;
   gboolean used[MS_N_SLOTS] = {FALSE};
@@ -182,6 +211,7 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
     ChunkTime *c = &f->chunk[i];
     for (int kind = MS_SLOT_F; kind < MS_SLOT_FB; kind++)
       if (used[kind]) c->time[kind] = steady(f->p, &l->chunks[i], kind, NULL, tag_op, &c->part[kind], events);
+    if (f->p->unit && used[MS_SLOT_F] && used[MS_SLOT_B]) backward_beside_forward(f->p, &l->chunks[i], c, tag_op, events);
   }
   if (!f->pair) return;
   for (int s = 0; s < l->pp; s++)
@@ -195,14 +225,10 @@ static int crossing(const MsOpList *list) {
   return list->n;
 }
 
-static void step_parts(const MsCosted *c, MsTimeParts *part) {
+static void comm_totals(const MsCosted *c, MsTimeParts *part) {
   for (int i = 0; i < c->list->n; i++) {
     const MsOp *op = &c->list->op[i];
-    double s = (double)c->duration[i] / MS_PS_PER_S;
-    if (op->stream == MS_STREAM_COMPUTE) part->optimizer_s += s;
-    else {
-      part->comm_total_s[ms_comm_class(op)] += s;
-    }
+    if (op->stream != MS_STREAM_COMPUTE) part->comm_total_s[ms_comm_class(op)] += (double)c->duration[i] / MS_PS_PER_S;
   }
 }
 
@@ -228,20 +254,19 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
   g_autofree MsTime *done = g_new0(MsTime, l->pp);
   for (int s = 0; s < l->pp; s++) {
     MsTime stream[MS_N_STREAMS] = {0};
-    MsTime ready = list_end(&p->step[s].before, 0, p->step[s].before.list->n, 0, stream);
+    MsTime ready = list_end(&p->step[s].before, 0, p->step[s].before.list->n, 0, stream, &stage[s]);
     memset(stream, 0, sizeof stream);
     MsTime gather = 0; /* parameters of the first chunk are awaited; later ones hide behind it */
     const MsCosted *g = &p->step[s].gather;
     int n = 0;
     while (n < g->list->n && p->step[s].ops.gather_at[n].chunk == 0 && p->step[s].ops.gather_at[n].piece == p->step[s].ops.gather_at[0].piece) n++;
-    gather = list_end(g, 0, n, 0, stream);
-    step_parts(&p->step[s].before, &stage[s]);
+    gather = list_end(g, 0, n, 0, stream, NULL);
     if (gather > ready) {
       stage[s].exposed_comm_s += (double)(gather - ready) / MS_PS_PER_S;
       stage[s].comm_exposed_s[MS_COMM_DP] += (double)(gather - ready) / MS_PS_PER_S;
     }
     done[s] = MAX(ready, gather);
-    step_parts(g, &stage[s]);
+    comm_totals(g, &stage[s]);
   }
   g_autofree MsTime *idle = g_new0(MsTime, l->pp);
   run_slots(&f, done, idle, stage);
@@ -253,14 +278,15 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     MsTime at = done[s];
     int to = r->list->n, from = to; /* the bucket that ends last */
     while (from > 0 && p->step[s].ops.reduce_at[from - 1].chunk == 0 && p->step[s].ops.reduce_at[from - 1].piece == 0) from--;
+    at += compute_before(r, from, &stage[s]);
     for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
-    at = list_end(r, from, to, at, stream);
-    step_parts(r, &stage[s]);
+    at = list_end(r, from, to, at, stream, &stage[s]);
+    comm_totals(r, &stage[s]);
     const MsCosted *a = &p->step[s].after;
     int cross = crossing(a->list);
     for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
-    at = list_end(a, 0, cross, at, stream);
-    step_parts(a, &stage[s]);
+    at = list_end(a, 0, cross, at, stream, &stage[s]);
+    comm_totals(a, &stage[s]);
     came[s] = at;
     meet = MAX(meet, at);
   }
@@ -268,7 +294,7 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     MsTime stream[MS_N_STREAMS], from = p->skewed ? came[s] : meet;
     for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = from;
     const MsCosted *a = &p->step[s].after;
-    MsTime at = list_end(a, crossing(a->list), a->list->n, from, stream);
+    MsTime at = list_end(a, crossing(a->list), a->list->n, from, stream, &stage[s]);
     end = MAX(end, at);
     period = MAX(period, at - idle[s]);
   }
@@ -278,7 +304,7 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     double total = (double)end / MS_PS_PER_S, known = t->compute_s + t->exposed_comm_s + t->host_s + t->optimizer_s;
     t->bubble_s = MAX(0, total - known);
     double sum = known + t->bubble_s;
-    if (sum > total) t->other_s = total - sum; /* overlapped optimizer rows */
+    if (sum > total) t->other_s = total - sum; /* rounding */
   }
   *events += (guint64)schedule->n[0] * (guint64)l->pp;
   g_free(f.pair), g_free(f.pair_parts);

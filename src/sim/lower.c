@@ -640,12 +640,16 @@ MsGraph *ms_lower_chunk(const MsProgram *p, const MsChunk *chunk, MsSlotKind kin
   Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
   Lower l = {.p = p, .fetch = fetch};
   l.graph = new_graph(p, 1, 256);
-  int first = p->unit ? next_in_chunk(&l, chunk, kind, -1, -1) : -1;
+  int first = p->unit ? next_in_chunk(&l, chunk, kind == MS_SLOT_FB ? MS_SLOT_F : kind, -1, -1) : -1;
   guint32 f_tip = NONE, b_tip = NONE;
   for (int i = 0; i < repeat; i++) {
     guint32 f_entry[8] = {f_tip}, b_entry[8] = {b_tip}, f = NONE, b = NONE;
     guint n_f = f_tip != NONE, n_b = b_tip != NONE;
-    if (kind == MS_SLOT_FB) lay_layers_paired(&l, 0, chunk, chunk2, f_entry, n_f, b_entry, n_b, NULL, NULL, &f, &b);
+    if (kind == MS_SLOT_FB && !p->scenario->options.ep_overlap) {
+      f = lay_chunk(&l, chunk, 0, MS_SLOT_F, b_entry, n_b, NULL, next_in_chunk(&l, chunk2, MS_SLOT_B, -1, -1));
+      if (f != NONE) b_entry[0] = f, n_b = 1;
+      b = lay_chunk(&l, chunk2, 0, MS_SLOT_B, b_entry, n_b, NULL, first);
+    } else if (kind == MS_SLOT_FB) lay_layers_paired(&l, 0, chunk, chunk2, f_entry, n_f, b_entry, n_b, NULL, NULL, &f, &b);
     else if (kind == MS_SLOT_F) f = lay_chunk(&l, chunk, 0, kind, f_entry, n_f, NULL, first);
     else b = lay_chunk(&l, chunk, 0, kind, b_entry, n_b, NULL, first);
     if (f != NONE) f_tip = f;

@@ -60,7 +60,7 @@ MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
 double ms_program_tasks(const MsProgram *program, const MsSchedule *schedule);
 /* The whole step. slot_task/slot_base as in MsDetail (may be NULL). */
 MsGraph *ms_lower_full(const MsProgram *program, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base);
-/* One slot of one chunk, `repeat` times after one another, alone on one device. */
+/* One slot of one chunk, `repeat` times after one another, alone on one device. FB without EP overlap: the forward, then the backward. */
 MsGraph *ms_lower_chunk(const MsProgram *program, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, int repeat);
 
 /* Seconds between two steps; takes what is not part of them off the parts. */
