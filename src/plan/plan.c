@@ -339,6 +339,7 @@ static void settle(Search *x, Job *job) {
 static MsScenario *materialise(const Search *x, const MsCandidate *c) {
   MsScenario *s = ms_scenario_copy(x->space->combo[c->combo], TRUE);
   ms_candidate_apply(x->space, c, s);
+  if (s->options.sequence_parallel < 0) s->options.sequence_parallel = s->layout.tp > 1; /* null in the request: said in what is printed */
   g_autofree char *layout = layout_text(s);
   g_free(s->name);
   s->name = g_strdup_printf("%s, %s", x->space->request->base->name ? x->space->request->base->name : "plan", layout);

@@ -257,7 +257,6 @@ void ms_candidate_apply(const MsSpace *space, const MsCandidate *c, MsScenario *
   l->tp = c->value[MS_AXIS_TP], l->cp = c->value[MS_AXIS_CP], l->pp = c->value[MS_AXIS_PP], l->vpp = c->value[MS_AXIS_VPP];
   l->ep = c->value[MS_AXIS_EP], l->etp = c->value[MS_AXIS_ETP];
   s->training.micro_batch_size = c->value[MS_AXIS_MBS];
-  s->options.sequence_parallel = l->tp > 1;
   int stages = l->pp * l->vpp;
   if (l->pp == 1 || splits_evenly(s) || stages > s->model->num_layers + 2) return;
   int *counts = g_new(int, stages);

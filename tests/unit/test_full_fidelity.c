@@ -1,0 +1,231 @@
+/* The three fidelities on every published run: no errors but named refusals, bound <= full and bound <= fast, fast close to full, parts that add
+ * up, the same bytes twice, and both engines equal where nothing is shared. Only in the full tier. */
+#include "lib/close.h"
+
+#include "base/err.h"
+#include "base/stats.h"
+#include "base/units.h"
+#include "lib/world.h"
+#include "sim/lower.h"
+
+#include <string.h>
+
+static GPtrArray *files;
+
+static int find_files(void **state) {
+  (void)state;
+  files = ms_test_files("scenarios/published");
+  return files->len == 0;
+}
+
+static int free_files(void **state) {
+  (void)state;
+  g_ptr_array_free(files, TRUE);
+  return 0;
+}
+
+static MsScenario *load(const char *path) {
+  GError *error = NULL;
+  MsScenario *scenario = ms_scenario_load(path, &error);
+  if (!scenario) fail_msg("%s", error->message);
+  return scenario;
+}
+
+static MsResult *run(const MsScenario *s, MsFidelity fidelity) {
+  GError *error = NULL;
+  MsResult *result = ms_simulate(s, fidelity, NULL, &error);
+  if (!result) fail_msg("%s at %s: %s", s->file, ms_fidelity_words[fidelity], error->message);
+  return result;
+}
+
+/* What this version says it does not simulate: the scenario is left out, after the message was looked at. */
+static gboolean refused(const MsScenario *s) {
+  GError *error = NULL;
+  if (ms_supported(s, &error)) return FALSE;
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  assert_non_null(strstr(error->message, s->file));
+  g_error_free(error);
+  for (int f = 0; f < 3; f++) {
+    error = NULL;
+    assert_null(ms_simulate(s, (MsFidelity)f, NULL, &error));
+    assert_int_equal(error->code, MS_ERROR_INPUT);
+    g_clear_error(&error);
+  }
+  return TRUE;
+}
+
+static double sum_of(const MsTimeParts *t) {
+  return t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s;
+}
+
+static void check_parts(const MsScenario *s, const MsResult *r, const MsTimeParts *t) {
+  double comm = 0, family = 0;
+  if (fabs(sum_of(t) / r->step_time_s - 1) > 1e-9)
+    fail_msg("%s at %s: parts add up to %.12g of %.12g s", s->file, ms_fidelity_words[r->fidelity], sum_of(t), r->step_time_s);
+  const double part[] = {t->compute_s, t->exposed_comm_s, t->bubble_s, t->host_s, t->optimizer_s, t->other_s};
+  for (guint i = 0; i < G_N_ELEMENTS(part); i++)
+    if (!(part[i] >= -1e-9 * r->step_time_s))
+      fail_msg("%s at %s: part %u is %.12g s", s->file, ms_fidelity_words[r->fidelity], i, part[i]);
+  for (int c = 0; c < MS_N_COMMS; c++) {
+    comm += t->comm_exposed_s[c];
+    assert_true(t->comm_exposed_s[c] >= 0);
+    if (t->comm_exposed_s[c] > t->comm_total_s[c] * (1 + 1e-9) + 1e-9 && c <= MS_COMM_ETP) /* for the others a stage may wait for another's */
+      fail_msg("%s at %s: %s exposed for %.9g of %.9g s", s->file, ms_fidelity_words[r->fidelity], ms_comm_words[c], t->comm_exposed_s[c], t->comm_total_s[c]);
+  }
+  assert_close(comm, t->exposed_comm_s, 1e-9);
+  for (int i = 0; i < 4; i++) family += t->family_s[i];
+  assert_close(family, t->compute_s, 1e-9);
+}
+
+static void check_result(const MsScenario *s, const MsResult *r) {
+  assert_true(isfinite(r->step_time_s) && r->step_time_s > 0);
+  assert_true(r->step_time_lower_s > 0 && r->step_time_lower_s <= r->step_time_s);
+  assert_true(isfinite(r->tflops_per_gpu) && isfinite(r->tokens_per_s_per_gpu));
+  assert_true(isnan(r->mfu) || (r->mfu > 0 && r->mfu < 1));
+  assert_int_equal(r->feasible, r->why_infeasible == NULL);
+  if (r->fidelity == MS_FIDELITY_BOUND) return;
+  check_parts(s, r, &r->time);
+  for (int i = 0; i < r->stages; i++) check_parts(s, r, &r->stage_time[i]);
+}
+
+static gint64 picoseconds(double time_s) { return llround(time_s * MS_PS_PER_S); }
+
+static void every_published_run_at_every_fidelity(void **state) {
+  (void)state;
+  g_autofree double *error = g_new(double, files->len);
+  guint n = 0, left_out = 0;
+  double bias = 0;
+  for (guint i = 0; i < files->len; i++) {
+    g_autoptr(MsScenario) s = load(files->pdata[i]);
+    if (refused(s)) {
+      left_out++;
+      continue;
+    }
+    g_autoptr(MsResult) bound = run(s, MS_FIDELITY_BOUND);
+    g_autoptr(MsResult) fast = run(s, MS_FIDELITY_FAST);
+    g_autoptr(MsResult) full = run(s, MS_FIDELITY_FULL);
+    check_result(s, bound), check_result(s, fast), check_result(s, full);
+    if (picoseconds(bound->step_time_s) > picoseconds(full->step_time_s))
+      fail_msg("%s: bound %.12g s above full %.12g s", s->file, bound->step_time_s, full->step_time_s);
+    if (bound->step_time_lower_s != full->step_time_lower_s || bound->step_time_s != bound->step_time_lower_s) fail_msg("%s: two bounds", s->file);
+    for (int m = 0; m < bound->stages; m++) assert_close(bound->memory->stage[m].peak_B, full->memory->stage[m].peak_B, 0);
+    error[n] = fabs(fast->step_time_s / full->step_time_s - 1);
+    bias += fast->step_time_s / full->step_time_s - 1;
+    n++;
+  }
+  assert_true(n > 300);
+  double median = ms_quantile(error, n, 0.5), p95 = ms_quantile(error, n, 0.95);
+  print_message("%u runs, %u refused by name; fast against full: median %.2f %%, p95 %.2f %%, worst %.2f %%, bias %+.2f %%\n", n, left_out,
+                100 * median, 100 * p95, 100 * error[n - 1], 100 * bias / n);
+  assert_true(median <= 0.02);
+  assert_true(p95 <= 0.15); /* far above what it is: a change that breaks `fast` somewhere should not hide behind the median */
+}
+
+/* --- twice the same ------------------------------------------------------------------------------------------------------------- */
+static char *json_of(const MsScenario *s, MsFidelity fidelity) {
+  g_autoptr(MsResult) r = run(s, fidelity);
+  r->elapsed_s = 0;
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_result_write(r, NULL, out);
+  return ms_json_out_take(out);
+}
+
+static void the_same_bytes_twice(void **state) {
+  (void)state;
+  for (guint i = 0; i < files->len; i += 7) {
+    g_autoptr(MsScenario) s = load(files->pdata[i]);
+    g_autoptr(MsScenario) again = load(files->pdata[i]);
+    if (!ms_supported(s, NULL)) continue;
+    for (int f = 0; f < 3; f++) {
+      g_autofree char *a = json_of(s, (MsFidelity)f), *b = json_of(again, (MsFidelity)f);
+      assert_string_equal(a, b);
+    }
+  }
+}
+
+/* --- both engines ----------------------------------------------------------------------------------------------------------------- */
+/* The same tasks and waits, but communication takes no SMs and no link. */
+static MsGraph *unshared(const MsGraph *graph, int stages) {
+  MsGraph *copy = ms_graph_new(stages, MS_N_STREAMS);
+  for (guint32 i = 0; i < ms_graph_count(graph); i++) {
+    MsTask task = *ms_graph_task(graph, i);
+    const guint32 *wait;
+    guint n = ms_graph_waits(graph, i, &wait);
+    if (task.use != MS_USE_COMPUTE) task.use = MS_USE_NOTHING;
+    task.sms = 0;
+    ms_graph_add(copy, &task, wait, n);
+  }
+  return copy;
+}
+
+static gboolean same_times(const MsTrajectory *a, const MsTrajectory *b) {
+  return a->n == b->n && a->makespan == b->makespan && !memcmp(a->start, b->start, a->n * sizeof *a->start) &&
+         !memcmp(a->end, b->end, a->n * sizeof *a->end) && !memcmp(a->bound_by, b->bound_by, a->n * sizeof *a->bound_by);
+}
+
+static void check_valid(const MsScenario *s, const MsGraph *graph, const MsTrajectory *t) {
+  char why[192];
+  if (!ms_trajectory_valid(graph, t, why, sizeof why)) fail_msg("%s: %s", s->file, why);
+}
+
+/* A step with real rows, run by both engines: equal where nothing is shared, never faster with sharing. */
+static void check_engines(MsScenario *s, guint *equal, guint *slower) {
+  g_auto(MsLowered) l = ms_test_lower(s);
+  GError *error = NULL;
+  char why[192];
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, &error);
+  if (!cost) fail_msg("%s", error->message);
+  g_autoptr(MsSchedule) schedule = ms_schedule_new((int)s->layout.schedule, l.layout->pp, l.layout->microbatches, l.layout->vpp, l.layout->group_size,
+                                                   s->options.ep_overlap, why, sizeof why);
+  assert_non_null(schedule);
+  MsProgram *program = ms_program_new(l.work, cost);
+  g_autoptr(MsGraph) graph = ms_lower_full(program, schedule, NULL, NULL);
+  g_autoptr(MsTrajectory) relax = ms_engine_relax(graph);
+  g_autoptr(MsTrajectory) events = ms_engine_events(graph);
+  check_valid(s, graph, events);
+  if (ms_graph_shares(graph)) assert_true(events->makespan >= relax->makespan), ++*slower;
+  else assert_true(same_times(relax, events));
+  g_autoptr(MsGraph) free_graph = unshared(graph, l.layout->pp);
+  assert_false(ms_graph_shares(free_graph));
+  g_autoptr(MsTrajectory) free_relax = ms_engine_relax(free_graph);
+  g_autoptr(MsTrajectory) free_events = ms_engine_events(free_graph);
+  check_valid(s, free_graph, free_relax);
+  if (!same_times(free_relax, free_events)) fail_msg("%s: engines differ where nothing is shared", s->file);
+  assert_true(same_times(free_relax, relax) || free_relax->makespan == relax->makespan); /* relax does not look at sharing */
+  ++*equal;
+  ms_program_free(program);
+}
+
+static void both_engines_on_published_runs(void **state) {
+  (void)state;
+  guint equal = 0, slower = 0;
+  for (guint i = 0; i < files->len; i += 9) {
+    g_autoptr(MsScenario) s = load(files->pdata[i]);
+    if (!ms_supported(s, NULL)) continue;
+    check_engines(s, &equal, &slower);
+  }
+  print_message("%u steps where nothing is shared: both engines equal to the picosecond; %u with sharing\n", equal, slower);
+  assert_true(equal > 20 && slower > 0);
+}
+
+/* --- what more of everything does --------------------------------------------------------------------------------------------------- */
+static void twice_the_batch_at_most_twice_the_time(void **state) {
+  (void)state;
+  for (guint i = 0; i < files->len; i += 23) {
+    g_autoptr(MsScenario) s = load(files->pdata[i]);
+    if (!ms_supported(s, NULL)) continue;
+    g_autoptr(MsResult) was = run(s, MS_FIDELITY_FULL);
+    s->training.global_batch_size *= 2; /* twice the microbatches: at most twice the time, and more than before */
+    g_autoptr(MsResult) is = run(s, MS_FIDELITY_FULL);
+    assert_true(is->step_time_s > was->step_time_s);
+    if (is->step_time_s > 2.02 * was->step_time_s) fail_msg("%s: twice the batch takes %.3f times as long", s->file, is->step_time_s / was->step_time_s);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_published_run_at_every_fidelity), cmocka_unit_test(the_same_bytes_twice), cmocka_unit_test(both_engines_on_published_runs),
+      cmocka_unit_test(twice_the_batch_at_most_twice_the_time),
+  };
+  return cmocka_run_group_tests(tests, find_files, free_files);
+}
