@@ -68,6 +68,18 @@ smallcheck: all check-layers $(UNIT)
 check: all check-layers $(UNIT)
 	@tests/run.sh $(BUILD) full
 
+# Curves of every machine that shared measurements exist for, made anew: the same tables give the same bytes. DATE is written to them.
+MEASUREMENTS ?= ../shared/measurements
+PROFILE_DATE ?= 2026-11-21
+PROFILES := a100-sxm-80g:a100-pcie-80g a100-pcie-80g: h100-sxm: h200-sxm: b200-sxm: b300-sxm:b200-sxm gb200-nvl72:b200-sxm gb300-nvl72:b200-sxm
+PROFILE_TABLES := gemm_consensus.csv.gz gemm.csv.gz moe_grouped_gemm.csv.gz attention_prefill_causal.csv.gz mla_prefill.csv.gz \
+  collectives_nccl.csv.gz deepep_normal.csv.gz alltoall_gb200_trtllm.csv.gz quantize_fp8.csv.gz train_te_gemm.csv train_te_sdpa.csv
+profiles: all
+	@if [ ! -d $(MEASUREMENTS) ]; then echo "make profiles: no folder $(MEASUREMENTS), nothing to fit to; hardware/ stays as it is"; exit 0; fi; \
+	for p in $(PROFILES); do name=$${p%%:*}; like=$${p#*:}; echo "== $$name"; \
+	  $(BUILD)/moesim fit --hardware $$name $${like:+--like $$like} --date $(PROFILE_DATE) --out hardware/$$name.json \
+	    $(addprefix $(MEASUREMENTS)/,$(PROFILE_TABLES)) 2>/dev/null || exit 1; done
+
 golden-update: all
 	@tests/run.sh $(BUILD) golden-update
 

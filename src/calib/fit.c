@@ -53,9 +53,12 @@ static gboolean same_curve(const MsSeries *a, const MsSeries *b) {
          g_strcmp0(p->dispatcher, q->dispatcher) == 0 && p->head_dim == q->head_dim && p->ranks == q->ranks;
 }
 
+/* The preferred library, then the one with far more rows, then the newer version. */
 static gboolean better(const MsSeries *a, const MsSeries *b) {
   int p = ms_fit_preference(a), q = ms_fit_preference(b);
-  return p != q ? p < q : a->rows->len > b->rows->len;
+  if (p != q) return p < q;
+  if (a->rows->len > 2 * b->rows->len || b->rows->len > 2 * a->rows->len) return a->rows->len > b->rows->len;
+  return strverscmp(a->library, b->library) > 0;
 }
 
 /* The rows of `from` join those of `into`: one library, measured in two tables. */

@@ -63,16 +63,14 @@ static int odt_of(const char *dtype) {
   return MS_ODT_BF16;
 }
 
-/* "aic:trtllm-1.3.0rc20" and kernel "deepgemm" -> "trtllm-1.3 deepgemm"; NCCL is one library whatever its version. */
+/* "aic:trtllm-1.3.0rc20" and kernel "deepgemm" -> "trtllm-1.3.0rc20 deepgemm"; NCCL is one library whatever its version. */
 static char *library_of(const Reader *r) {
   const char *source = ms_csv_text(r->csv, r->source), *kernel = ms_csv_text(r->csv, r->kernel);
   if (r->nsrc >= 0) return g_strdup("consensus");
   if (g_str_has_prefix(source, "aic:nccl")) return g_strdup("nccl");
   if (!g_str_has_prefix(source, "aic:")) return g_strndup(source, strcspn(source, ":"));
   source += 4;
-  size_t length = strcspn(source, ".");
-  if (source[length]) length += 1 + strspn(source + length + 1, "0123456789");
-  return g_strdup_printf("%.*s%s%s", (int)length, source, *kernel ? " " : "", kernel);
+  return g_strdup_printf("%s%s%s", source, *kernel ? " " : "", kernel);
 }
 
 /* --- series ----------------------------------------------------------------------------------------------------------------- */

@@ -44,7 +44,7 @@ typedef struct {
   char *file;        /* base name of the table */
   char *gpu;         /* as the table says, "" when it does not */
   int machine;       /* index into the names given to ms_measure_read */
-  char *library;     /* "trtllm-1.3 deepgemm", "consensus", "" when the table does not say */
+  char *library;     /* "trtllm-1.3.0rc20 deepgemm", "consensus", "" when the table does not say */
   GArray *rows;      /* MsRow */
 } MsSeries;
 void ms_series_free(MsSeries *series);

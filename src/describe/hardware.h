@@ -42,7 +42,7 @@ typedef struct { /* where a curve comes from; printed by `moesim show hardware` 
   char *command;  /* that made it */
   char *date;
   char *note;     /* e.g. "shape inherited from h100-sxm" */
-  char *library;  /* whose rows they are ("trtllm-1.3"); `moesim fit --evaluate` compares with rows of this library only */
+  char *library;  /* whose rows they are ("trtllm-1.3.0rc20 deepgemm"); `moesim fit --evaluate` compares with rows of this library only */
   double cast_launch_s, cast_bw_efficiency; /* GEMM rows with the cast of their activations inside: what the rows hold beyond the curve,
                      launch + (2 + w) m k bytes at this share of HBM bandwidth; NaN = nothing. The simulator has cast rows of its own. */
   double n_fitted, n_held_back;
@@ -98,6 +98,7 @@ typedef struct MsHardware {
   double wgrad_factor;          /* time of a weight-gradient GEMM over the forward one */
   double dgrad_factor;
   double attention_backward_factor; /* FLOP/s of backward over forward attention, see kernels_training.md section 3 */
+  double band;                  /* error that all runs on it may have in common, relative, 90 % (sim/band.h); NaN unknown */
   int nccl_sms, deepep_sms, hybridep_sms; /* SMs a running collective takes from compute */
   double context_B;             /* memory outside the framework's allocator: context, NCCL */
   double reserve_ratio;         /* reserved over allocated */
