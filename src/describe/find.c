@@ -10,7 +10,6 @@
 static const struct {
   const char *prefix, *reason;
 } not_described[] = {
-    {"nemotron-3", "Mamba/hybrid layers"},
     {"nemotron-h", "Mamba/hybrid layers"},
     {"qwen3-next-", "gated linear-attention layers"},
     {"deepseek-v4-", "compressed sparse attention and hyper-connections"},

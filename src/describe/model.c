@@ -34,6 +34,17 @@ static const MsField window_fields[] = {
 #undef S
 static const MsFieldTable window_table = {"model.sliding_window", "sliding-window attention", window_fields};
 
+#define S MsMamba
+static const MsField mamba_fields[] = {
+    MS_INT(S, num_heads, 0, 65536, "0", MS_NULLABLE, "heads; 0 = the model has no Mamba layers"),
+    MS_INT(S, head_dim, 0, 65536, "0", MS_NULLABLE, "width of a head"),
+    MS_INT(S, state_dim, 0, 65536, "0", MS_NULLABLE, "state per head and channel"),
+    MS_INT(S, num_groups, 0, 65536, "0", MS_NULLABLE, "groups that share B and C"),
+    MS_INT(S, conv_kernel, 0, 1024, "4", MS_NULLABLE, "taps of the short convolution"),
+    {0}};
+#undef S
+static const MsFieldTable mamba_table = {"model.mamba", "Mamba-2 mixer", mamba_fields};
+
 #define S MsModel
 static const MsField model_fields[] = {
     MS_SCHEMA(0),
@@ -68,6 +79,11 @@ static const MsField model_fields[] = {
     MS_BOOL(S, moe_router_enable_expert_bias, "false", 0, "bias per expert for balance without a loss"),
     MS_STRING(S, moe_layer_freq, MS_NULLABLE,
               "which layers are MoE, e.g. \"[0]*3+[1]*58\"; null = all when num_experts > 0"),
+    MS_INT(S, moe_latent_size, 0, MAX_WIDTH, "0", MS_NULLABLE, "width at which the routed experts work; 0 = hidden_size"),
+    MS_OBJECT(S, mamba, &mamba_table, MS_NULLABLE, "Mamba-2 mixer; null = none"),
+    MS_STRING(S, hybrid_layer_pattern, MS_NULLABLE, "one letter a layer: M Mamba, * attention, E experts, - MLP; null = standard layers"),
+    MS_STRING(S, mtp_pattern, MS_NULLABLE, "letters of one MTP block; null = as the last layer"),
+    MS_BOOL(S, mtp_use_repeated_layer, "false", 0, "all MTP blocks share one set of weights"),
     MS_BOOL(S, gated, "true", 0, "gated MLP: three matrices instead of two"),
     MS_ENUM(S, activation, ms_activation_words, "\"silu\"", 0, "activation of the MLP"),
     MS_ENUM(S, normalization, ms_norm_words, "\"RMSNorm\"", 0, "norm of the layers"),
@@ -169,15 +185,54 @@ static gboolean finish_layers(MsModel *m, const Where *where) {
          bad(where, "moe_layer_freq", "gives %d layers, must give num_layers = %d", n, m->num_layers);
 }
 
+static int mixer_of(char letter) {
+  switch (letter) {
+  case 'M': return MS_MIX_MAMBA;
+  case '*': return MS_MIX_ATTN;
+  case 'E': return MS_MIX_MOE;
+  case '-': return MS_MIX_MLP;
+  default: return 0;
+  }
+}
+
+static gboolean check_letters(const MsModel *m, const char *key, const char *pattern, const Where *where) {
+  const MsMamba *a = &m->mamba;
+  for (const char *c = pattern; *c; c++) {
+    if (!mixer_of(*c)) return bad(where, key, "has the letter '%c', must be made of M, *, E and -", g_ascii_isprint(*c) ? *c : '?');
+    if (*c == 'E' && m->num_experts == 0) return bad(where, key, "has expert layers, but num_experts is 0");
+    if (*c == 'M' && (a->num_heads < 1 || a->head_dim < 1 || a->state_dim < 1 || a->num_groups < 1))
+      return bad(where, key, "has Mamba layers, but mamba gives no heads, head_dim, state_dim or num_groups");
+  }
+  return TRUE;
+}
+
+/* Layers of a hybrid model from its letters. */
+static gboolean finish_hybrid(MsModel *m, const Where *where) {
+  g_clear_pointer(&m->mixers, g_free);
+  if (m->mtp_pattern && !check_letters(m, "mtp_pattern", m->mtp_pattern, where)) return FALSE;
+  if (!m->hybrid_layer_pattern) return TRUE;
+  if (!check_letters(m, "hybrid_layer_pattern", m->hybrid_layer_pattern, where)) return FALSE;
+  size_t n = strlen(m->hybrid_layer_pattern);
+  if (n != (size_t)m->num_layers)
+    return bad(where, "hybrid_layer_pattern", "has %d layers, must have num_layers = %d", (int)MIN(n, 1000000), m->num_layers);
+  m->mixers = g_new0(guint8, n);
+  for (size_t i = 0; i < n; i++) {
+    m->mixers[i] = (guint8)mixer_of(m->hybrid_layer_pattern[i]);
+    m->moe_layer[i] = m->mixers[i] == MS_MIX_MOE;
+  }
+  return TRUE;
+}
+
 static gboolean check_dense_width(const MsModel *m, const Where *where) {
   if (m->ffn_hidden_size > 0 || !memchr(m->moe_layer, 0, (size_t)m->num_layers)) return TRUE;
+  if (m->hybrid_layer_pattern && !strchr(m->hybrid_layer_pattern, '-')) return TRUE;
   return bad(where, "ffn_hidden_size", "is 0, must be at least 1 for dense layers");
 }
 
 gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GError **error) {
   Where where = {doc, path, error};
   return finish_heads(model, &where) && check_mla(model, &where) && check_experts(model, &where) &&
-         finish_layers(model, &where) && check_dense_width(model, &where);
+         finish_layers(model, &where) && finish_hybrid(model, &where) && check_dense_width(model, &where);
 }
 
 /* --- loading
@@ -292,6 +347,7 @@ MsModel *ms_model_copy(const MsModel *model) {
   *copy = *model;
   ms_fields_copy(&ms_model_table, model, copy);
   if (model->moe_layer) copy->moe_layer = g_memdup2(model->moe_layer, (gsize)model->num_layers);
+  if (model->mixers) copy->mixers = g_memdup2(model->mixers, (gsize)model->num_layers);
   return copy;
 }
 
@@ -299,7 +355,21 @@ void ms_model_free(MsModel *model) {
   if (!model) return;
   ms_fields_clear(&ms_model_table, model);
   g_free(model->moe_layer);
+  g_free(model->mixers);
   g_free(model);
+}
+
+guint8 ms_model_mixers(const MsModel *model, int layer) {
+  if (model->mixers) return model->mixers[layer];
+  gboolean moe = model->num_experts > 0 && model->moe_layer && model->moe_layer[layer];
+  return (guint8)(MS_MIX_ATTN | (moe ? MS_MIX_MOE : MS_MIX_MLP));
+}
+
+guint8 ms_model_mtp_mixers(const MsModel *model) {
+  if (!model->mtp_pattern) return ms_model_mixers(model, model->num_layers - 1);
+  guint8 mixers = 0;
+  for (const char *c = model->mtp_pattern; *c; c++) mixers |= (guint8)mixer_of(*c);
+  return mixers;
 }
 
 gboolean ms_model_layer_is_windowed(const MsModel *model, int layer) {

@@ -20,6 +20,14 @@ typedef struct { /* every `period`-th layer (1-based) is full attention, the oth
   int period; /* 0: every layer is windowed */
 } MsSlidingWindow;
 
+typedef struct { /* Mamba-2 mixer; num_heads 0 = the model has none */
+  int num_heads, head_dim, state_dim, num_groups, conv_kernel;
+} MsMamba;
+
+enum { /* what a layer is made of, in this order; a standard layer is attention and an MLP or experts */
+  MS_MIX_MAMBA = 1, MS_MIX_ATTN = 2, MS_MIX_MLP = 4, MS_MIX_MOE = 8
+};
+
 typedef struct MsModel {
   char *name;
   char *doc;    /* free text */
@@ -49,6 +57,12 @@ typedef struct MsModel {
   gboolean moe_router_enable_expert_bias;
   char *moe_layer_freq;      /* as written, e.g. "[0]*3+[1]*58"; NULL = every layer is MoE when num_experts > 0 */
   guint8 *moe_layer;         /* derived: [num_layers], 1 where the layer is MoE */
+  int moe_latent_size;       /* z: routed experts work at this width between two projections; 0 = at h */
+  MsMamba mamba;
+  char *hybrid_layer_pattern;/* one letter a layer: M Mamba, * attention, E experts, - MLP; NULL = standard layers */
+  char *mtp_pattern;         /* the same for one MTP block; NULL = the last layer's kind */
+  gboolean mtp_use_repeated_layer; /* all MTP blocks share one set of weights */
+  guint8 *mixers;            /* derived from hybrid_layer_pattern: [num_layers] MS_MIX_* bits; NULL = standard layers */
   gboolean gated;            /* gated MLP: three matrices */
   MsActivation activation;
   MsNorm normalization;
@@ -75,6 +89,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsModel, ms_model_free)
 gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GError **error);
 
 static inline gboolean ms_model_has_mla(const MsModel *m) { return m->multi_latent_attention.kv_lora_rank > 0; }
+/* Mixers of a layer and of an MTP block. */
+guint8 ms_model_mixers(const MsModel *model, int layer);
+guint8 ms_model_mtp_mixers(const MsModel *model);
 /* TRUE when layer `i` (0-based) attends to a window only. */
 gboolean ms_model_layer_is_windowed(const MsModel *model, int layer);
 /* Padded vocabulary for a tensor-parallel size: rounded up to make_vocab_size_divisible_by * tp (domain/layouts.md rule 9). */

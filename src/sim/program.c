@@ -16,6 +16,7 @@ static gboolean captured(const MsOptions *o, const MsOp *op) {
   if (scope & MS_CG_FULL_ITERATION) return op->module != MS_MODULE_STEP;
   switch ((MsModule)op->module) {
   case MS_MODULE_ATTN: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0;
+  case MS_MODULE_MAMBA: return (scope & (MS_CG_MAMBA | MS_CG_LAYER)) != 0;
   case MS_MODULE_MLP: return (scope & (MS_CG_MLP | MS_CG_LAYER)) != 0;
   case MS_MODULE_ROUTER: return (scope & (MS_CG_MOE_ROUTER | MS_CG_MOE | MS_CG_LAYER)) != 0;
   case MS_MODULE_SHARED:

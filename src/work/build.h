@@ -26,6 +26,7 @@ typedef struct {
   double rows, rows_sp, rows_expert;   /* T, Tsp, Tk */
   double rows_routed;                  /* Tsp k: rows that leave this rank */
   double h;
+  double eh;               /* width of the routed experts' tokens: h, or the latent size */
   double act_B;           /* bytes of an activation element, 2 */
   gboolean sp;
   /* low precision of this piece */
@@ -79,6 +80,8 @@ void ms_dense_mlp_forward(MsBuild *b);
 void ms_dense_mlp_backward(MsBuild *b);
 void ms_moe_forward(MsBuild *b);
 void ms_moe_backward(MsBuild *b);
+void ms_mamba_forward(MsBuild *b);
+void ms_mamba_backward(MsBuild *b);
 void ms_norm_forward(MsBuild *b, const char *name, double rows, double width);
 void ms_norm_backward(MsBuild *b, const char *name, double rows, double width);
 
@@ -87,6 +90,7 @@ void ms_build_init(MsBuild *b, const MsScenario *scenario, const MsLayout *layou
 void ms_piece_embedding(MsBuild *b, MsPiece *piece);
 void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int checkpoint_group); /* group 0: not checkpointed, -1: a follower in a group, n: leads a group of n */
 void ms_piece_mtp(MsBuild *b, MsPiece *piece);
+void ms_piece_without_params(MsPiece *piece); /* a block that shares the weights of another */
 void ms_piece_head(MsBuild *b, MsPiece *piece);
 void ms_piece_seal(MsBuild *b, MsPiece *piece); /* totals and transients; MS_BUG when keeps and frees do not match */
 
@@ -95,11 +99,14 @@ typedef struct { double dense, expert, quantizable_dense, quantizable_expert, re
 double ms_norm_params(const MsModel *model, double width);
 MsPartParams ms_attention_params(const MsModel *model, double t);
 MsPartParams ms_mlp_params(const MsModel *model, double t);
+MsPartParams ms_mamba_params(const MsModel *model, double t);
+MsPartParams ms_layer_params(const MsModel *model, guint8 mixers, double t, double e, double u); /* norms included */
 MsPartParams ms_moe_params(const MsModel *model, double t, double e, double u);
 
 /* Model FLOP of one forward pass, whole batch of `tokens` with sequences of `seq` (count.c). */
 double ms_flop_attention_linear(const MsModel *model); /* per token */
 double ms_flop_attention_core(const MsModel *model, int layer, double seq); /* per token */
 double ms_flop_mlp(const MsModel *model, gboolean moe); /* per token */
+double ms_flop_layer(const MsModel *model, guint8 mixers, int layer, double seq); /* per token, all of a layer */
 
 #endif

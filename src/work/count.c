@@ -51,14 +51,43 @@ MsPartParams ms_mlp_params(const MsModel *m, double t) {
 MsPartParams ms_moe_params(const MsModel *m, double t, double e, double u) {
   double h = m->hidden_size, experts = m->num_experts, fm = m->moe_ffn_hidden_size;
   double fs = m->moe_shared_expert_intermediate_size;
-  double expert = mlp_matrices(m) * h * fm / u;
+  double width = m->moe_latent_size > 0 ? m->moe_latent_size : h, latent = m->moe_latent_size > 0 ? 2 * h * width : 0;
+  double expert = mlp_matrices(m) * width * fm / u;
   double shared = fs > 0 ? mlp_matrices(m) * h * fs / t : 0;
   MsPartParams p = {0};
   p.replicated = h * experts + (m->add_bias_linear ? experts : 0) + (fs > 0 && m->moe_shared_expert_gate ? h : 0);
+  p.replicated += latent;
   p.dense = p.replicated + shared;
-  p.quantizable_dense = shared;
+  p.quantizable_dense = shared + latent;
   p.expert = experts / e * (expert + mlp_bias(m, fm, u));
   p.quantizable_expert = experts / e * expert;
+  return p;
+}
+
+MsPartParams ms_mamba_params(const MsModel *m, double t) {
+  const MsMamba *a = &m->mamba;
+  double h = m->hidden_size, inner = (double)a->num_heads * a->head_dim, bc = 2.0 * a->num_groups * a->state_dim;
+  double in = h * (2 * inner + bc + a->num_heads), out = inner * h;
+  double small = (inner + bc) * (a->conv_kernel + 1) + 3.0 * a->num_heads + inner; /* convolution and bias, A D dt, gated norm */
+  return (MsPartParams){.dense = (in + out + small) / t, .quantizable_dense = (in + out) / t};
+}
+
+static void add(MsPartParams *to, MsPartParams x) {
+  to->dense += x.dense, to->expert += x.expert, to->replicated += x.replicated;
+  to->quantizable_dense += x.quantizable_dense, to->quantizable_expert += x.quantizable_expert;
+}
+
+MsPartParams ms_layer_params(const MsModel *m, guint8 mixers, double t, double e, double u) {
+  MsPartParams p = {0};
+  for (int bit = MS_MIX_MAMBA; bit <= MS_MIX_MOE; bit *= 2) {
+    if (!(mixers & bit)) continue;
+    if (bit == MS_MIX_MAMBA) add(&p, ms_mamba_params(m, t));
+    if (bit == MS_MIX_ATTN) add(&p, ms_attention_params(m, t));
+    if (bit == MS_MIX_MLP) add(&p, ms_mlp_params(m, t));
+    if (bit == MS_MIX_MOE) add(&p, ms_moe_params(m, t, e, u));
+    double norm = ms_norm_params(m, m->hidden_size); /* one before each mixer */
+    p.dense += norm, p.replicated += norm;
+  }
   return p;
 }
 
@@ -73,7 +102,7 @@ MsParamCount ms_model_params(const MsModel *m) {
   if (m->num_experts > 0) {
     MsPartParams moe = ms_moe_params(m, 1, 1, 1);
     c.expert = moe.expert / m->num_experts;
-    c.shared = moe.quantizable_dense;
+    c.shared = moe.quantizable_dense - (m->moe_latent_size > 0 ? 2 * h * m->moe_latent_size : 0);
     c.router = h * m->num_experts;
     c.moe_layer = c.attention_per_layer + sum(moe) + norms;
   }
@@ -81,15 +110,15 @@ MsParamCount ms_model_params(const MsModel *m) {
   c.dense_layer = c.attention_per_layer + c.dense_mlp + norms;
   double layers = 0, active = 0;
   for (int i = 0; i < m->num_layers; i++) {
-    gboolean moe = m->num_experts > 0 && m->moe_layer[i];
-    layers += moe ? c.moe_layer : c.dense_layer;
-    active += moe ? c.moe_layer - c.expert * (m->num_experts - m->moe_router_topk) : c.dense_layer;
+    guint8 mixers = ms_model_mixers(m, i);
+    double layer = sum(ms_layer_params(m, mixers, 1, 1, 1));
+    layers += layer;
+    active += layer - (mixers & MS_MIX_MOE ? c.expert * (m->num_experts - m->moe_router_topk) : 0);
   }
   double ends = ms_norm_params(m, h) + c.embedding * (m->tie_embeddings ? 1 : 2);
-  gboolean last_moe = m->num_experts > 0 && m->moe_layer[m->num_layers - 1];
-  c.mtp_block = m->mtp_num_layers > 0 ? (last_moe ? c.moe_layer : c.dense_layer) + 2 * h * h + 3 * ms_norm_params(m, h) : 0;
+  if (m->mtp_num_layers > 0) c.mtp_block = sum(ms_layer_params(m, ms_model_mtp_mixers(m), 1, 1, 1)) + 2 * h * h + 3 * ms_norm_params(m, h);
   c.total = layers + ends;
-  c.total_mtp = c.total + m->mtp_num_layers * c.mtp_block;
+  c.total_mtp = c.total + (m->mtp_use_repeated_layer ? MIN(m->mtp_num_layers, 1) : m->mtp_num_layers) * c.mtp_block;
   c.active = active + ends;
   return c;
 }
@@ -120,9 +149,25 @@ double ms_flop_attention_core(const MsModel *m, int layer, double s) {
 }
 
 double ms_flop_mlp(const MsModel *m, gboolean moe) {
-  double h = m->hidden_size, k = mlp_matrices(m);
+  double h = m->hidden_size, k = mlp_matrices(m), z = m->moe_latent_size;
   if (!moe) return 2 * h * k * m->ffn_hidden_size;
-  return 2 * h * k * ((double)m->moe_ffn_hidden_size * m->moe_router_topk + m->moe_shared_expert_intermediate_size);
+  double routed = 2 * (z > 0 ? z : h) * k * (double)m->moe_ffn_hidden_size * m->moe_router_topk + (z > 0 ? 4 * h * z : 0);
+  return routed + 2 * h * k * m->moe_shared_expert_intermediate_size;
+}
+
+/* Megatron's formula takes the inner width as 2 h whatever the heads say (checked against Nemotron-3's published TFLOPS per token). */
+static double flop_mamba(const MsModel *m) {
+  const MsMamba *a = &m->mamba;
+  double h = m->hidden_size, inner = 2 * h;
+  return 2 * h * (2 * inner + 2.0 * a->num_groups * a->state_dim + a->num_heads) + 7 * inner * a->state_dim + 2 * inner * h;
+}
+
+double ms_flop_layer(const MsModel *m, guint8 mixers, int layer, double seq) {
+  double flop = mixers & MS_MIX_MAMBA ? flop_mamba(m) : 0;
+  if (mixers & MS_MIX_ATTN) flop += ms_flop_attention_linear(m) + ms_flop_attention_core(m, layer, seq);
+  if (mixers & MS_MIX_MLP) flop += ms_flop_mlp(m, FALSE);
+  if (mixers & MS_MIX_MOE) flop += ms_flop_mlp(m, TRUE);
+  return flop;
 }
 
 MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
@@ -130,10 +175,11 @@ MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
   double h = m->hidden_size;
   for (int i = 0; i < m->num_layers + m->mtp_num_layers; i++) {
     int layer = MIN(i, m->num_layers - 1);
-    gboolean moe = m->num_experts > 0 && m->moe_layer[layer];
-    f.attention_linear += 3 * ms_flop_attention_linear(m);
-    f.attention_core += 3 * ms_flop_attention_core(m, layer, seq_length);
-    f.mlp += 3 * ms_flop_mlp(m, moe);
+    guint8 mixers = i < m->num_layers ? ms_model_mixers(m, i) : ms_model_mtp_mixers(m);
+    double attention = mixers & MS_MIX_ATTN ? ms_flop_attention_linear(m) : 0, core = mixers & MS_MIX_ATTN ? ms_flop_attention_core(m, layer, seq_length) : 0;
+    f.attention_linear += 3 * attention;
+    f.attention_core += 3 * core;
+    f.mlp += 3 * (ms_flop_layer(m, mixers, layer, seq_length) - attention - core);
   }
   f.mtp = 6.0 * m->mtp_num_layers * (3 * h + 2 * h * h);
   f.logits = 6.0 * h * ms_model_padded_vocab(m, 1) * (1 + m->mtp_num_layers);

@@ -139,18 +139,18 @@ static void experts_forward(MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b), kept = kept_rows(b);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
-  ms_row_quantize(b, "quantize expert input", rows, b->h);
-  grouped(b, "expert fc1", rows, fc1_width(b, fm), b->h);
+  ms_row_quantize(b, "quantize expert input", rows, b->eh);
+  grouped(b, "expert fc1", rows, fc1_width(b, fm), b->eh);
   expert_bias(b, rows, fc1_width(b, fm), FALSE);
   if (!recomputes(b, MS_RM_MOE)) {
-    ms_keep(b, "expert input", ms_input_B(b, kept * b->h, TRUE));
+    ms_keep(b, "expert input", ms_input_B(b, kept * b->eh, TRUE));
     ms_keep(b, "expert fc1 out", 2 * kept * fc1_width(b, fm));
     ms_keep(b, "permuted probs", 4 * kept);
   }
   activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   ms_row_quantize(b, "quantize expert activation", rows, fm);
-  grouped(b, "expert fc2", rows, b->h, fm);
-  expert_bias(b, rows, b->h, TRUE);
+  grouped(b, "expert fc2", rows, b->eh, fm);
+  expert_bias(b, rows, b->eh, TRUE);
   if (recomputes(b, MS_RM_MOE) || recomputes(b, MS_RM_MOE_ACT)) return;
   ms_keep(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
   /* only the gated activation has a kernel with the routing weight inside; others multiply after it and keep both factors */
@@ -166,12 +166,12 @@ static void experts_backward(MsBuild *b) {
     activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   }
   b->pass = MS_PASS_DGRAD;
-  expert_bias(b, rows, b->h, TRUE);
-  ms_row_quantize(b, "quantize expert gradient", rows, b->h);
-  grouped(b, "expert fc2", rows, fm, b->h);
+  expert_bias(b, rows, b->eh, TRUE);
+  ms_row_quantize(b, "quantize expert gradient", rows, b->eh);
+  grouped(b, "expert fc2", rows, fm, b->eh);
   int chain = b->tip;
   b->pass = MS_PASS_WGRAD;
-  grouped(b, "expert fc2", b->h, fm, rows);
+  grouped(b, "expert fc2", b->eh, fm, rows);
   ms_free_kept(b, "expert activation out");
   ms_free_kept(b, "expert activation, unweighted");
   b->tip = chain;
@@ -181,10 +181,10 @@ static void experts_backward(MsBuild *b) {
   ms_free_kept(b, "permuted probs");
   expert_bias(b, rows, fc1_width(b, fm), FALSE);
   ms_row_quantize(b, "quantize expert gradient", rows, fc1_width(b, fm));
-  grouped(b, "expert fc1", rows, b->h, fc1_width(b, fm));
+  grouped(b, "expert fc1", rows, b->eh, fc1_width(b, fm));
   chain = b->tip;
   b->pass = MS_PASS_WGRAD;
-  grouped(b, "expert fc1", fc1_width(b, fm), b->h, rows);
+  grouped(b, "expert fc1", fc1_width(b, fm), b->eh, rows);
   ms_free_kept(b, "expert input");
   b->tip = chain;
   b->pass = MS_PASS_DGRAD;
@@ -220,7 +220,7 @@ static gboolean flex(const MsBuild *b) {
 static void cross(MsBuild *b, gboolean out) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   if (g->size <= 1) return;
-  double hidden = 2 * b->h, skew = b->training->routing.kind == MS_ROUTING_NATURAL ? b->rows_expert / (b->rows_routed * b->u) : 1;
+  double hidden = 2 * b->eh, skew = b->training->routing.kind == MS_ROUTING_NATURAL ? b->rows_expert / (b->rows_routed * b->u) : 1;
   b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
   b->module = MS_MODULE_MOE;
   MsOpKind kind = out ? MS_OP_DISPATCH : MS_OP_COMBINE;
@@ -258,13 +258,13 @@ static gboolean dropless(const MsBuild *b) {
 static void etp_gather(MsBuild *b, gboolean gather) { /* ETP: tokens of the expert group on every ETP rank, and back (communication.md 4) */
   if (b->u <= 1 || b->options->dispatcher != MS_DISPATCH_ALLTOALL) return;
   ms_row_comm(b, gather ? MS_OP_ALL_GATHER : MS_OP_REDUCE_SCATTER, gather ? "etp gather" : "etp scatter", MS_STREAM_EP, MS_GROUP_ETP,
-              (gather ? 2 : 4) * b->rows_expert * b->h);
+              (gather ? 2 : 4) * b->rows_expert * b->eh);
 }
 
 static void permute(MsBuild *b, MsOpKind kind, const char *name, double rows_in, double rows_out) {
   int kernels = b->options->moe_permute_fusion ? 2 : 6;
-  MsOp *op = ms_row_memory(b, kind, name, 2 * rows_in * b->h, 2 * rows_out * b->h, kernels);
-  op->m = MAX(rows_in, rows_out), op->n = b->h;
+  MsOp *op = ms_row_memory(b, kind, name, 2 * rows_in * b->eh, 2 * rows_out * b->eh, kernels);
+  op->m = MAX(rows_in, rows_out), op->n = b->eh;
   if (!b->options->moe_permute_fusion) op->read_B *= 1.5, op->write_B *= 1.5; /* index_select and scatter passes */
 }
 
@@ -316,8 +316,8 @@ static void from_experts(MsBuild *b) {
 
 /* Buffers that are all referenced while the layer's own kept tensors exist (domain/memory.md 7). */
 static double moe_transient_B(const MsBuild *b) {
-  double tokens = 2 * b->rows_expert * b->h;
-  if (flex(b) && b->layout->group[MS_GROUP_TP_EP].size > 1) return 2 * b->rows_sp * b->h * (fan_out(b).x_rank + 1) + 2 * tokens;
+  double tokens = 2 * b->rows_expert * b->eh;
+  if (flex(b) && b->layout->group[MS_GROUP_TP_EP].size > 1) return 2 * b->rows_sp * b->eh * (fan_out(b).x_rank + 1) + 2 * tokens;
   return 4 * tokens;
 }
 
@@ -331,6 +331,26 @@ static void router_rows(MsBuild *b, gboolean back) {
   double logits = b->rows_sp * b->model->num_experts;
   MsOp *op = ms_row_memory(b, MS_OP_ROUTER_TOPK, "router top-k", 4 * logits * (back ? 3 : 2), 4 * logits * 2, b->options->moe_router_fusion ? 3 : back ? 14 : 18);
   op->m = b->rows_sp, op->n = b->model->num_experts, op->k = b->model->moe_router_topk;
+}
+
+/* Latent experts: a projection down before dispatch and one up after combine, replicated over TP (domain/model.md 1). */
+static MsLinear latent(const MsBuild *b, gboolean down) {
+  MsLinear l = linear(down ? "latent down" : "latent up", MS_LINEAR_PLAIN, b->rows_sp, down ? b->eh : b->h, down ? b->h : b->eh);
+  l.comm_in = l.comm_out = "";
+  return l;
+}
+
+static void latent_forward(MsBuild *b, gboolean down) {
+  if (b->model->moe_latent_size <= 0) return;
+  MsLinear l = latent(b, down);
+  ms_linear_forward(b, &l);
+}
+
+static void latent_backward(MsBuild *b, gboolean down) {
+  if (b->model->moe_latent_size <= 0) return;
+  MsLinear l = latent(b, down);
+  ms_linear_backward(b, &l);
+  b->pass = MS_PASS_DGRAD;
 }
 
 /* --- the MoE layer --- */
@@ -360,10 +380,16 @@ void ms_moe_forward(MsBuild *b) {
     if (b->options->moe_permute_fusion) maps += 8 * b->rows_sp * b->model->num_experts;
     ms_keep(b, "router maps", maps);
   }
+  latent_forward(b, TRUE);
   to_experts(b);
   experts_forward(b);
   from_experts(b);
   b->list->op[b->list->n - 1].transient_B = moe_transient_B(b);
+  if (b->model->moe_latent_size > 0) {
+    b->module = MS_MODULE_MOE;
+    latent_forward(b, FALSE);
+    ms_keep(b, "latent tokens", ms_input_B(b, b->rows_sp * b->eh, TRUE));
+  }
   ms_row_memory(b, MS_OP_ADD, "residual add", (fs > 0 ? 6 : 4) * x, 2 * x, fs > 0 ? 2 : 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
@@ -388,7 +414,7 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
 /* What `moe` recompute brings back to life during the backward of this layer. */
 static double moe_revived_B(const MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b), fs = b->model->moe_shared_expert_intermediate_size;
-  return ms_input_B(b, rows * b->h, TRUE) + 2 * rows * fc1_width(b, fm) + ms_input_B(b, rows * fm, TRUE) + 4 * rows +
+  return ms_input_B(b, rows * b->eh, TRUE) + 2 * rows * fc1_width(b, fm) + ms_input_B(b, rows * fm, TRUE) + 4 * rows +
          17 * b->rows_sp * b->model->num_experts + 2 * b->rows * (fc1_width(b, fs) + fs) / b->t;
 }
 
@@ -400,12 +426,15 @@ void ms_moe_backward(MsBuild *b) {
   if (recomputes(b, MS_RM_LAYERNORM) && recomputes(b, MS_RM_MOE)) ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (recomputes(b, MS_RM_MOE)) moe_recompute(b);
   b->pass = MS_PASS_DGRAD;
+  latent_backward(b, FALSE);
+  ms_free_kept(b, "latent tokens");
   /* combine backward sends the output gradient the way dispatch sends tokens, and dispatch backward comes back like a combine */
   to_experts(b);
   ms_free_kept(b, "mlp dropout mask");
   if (recomputes(b, MS_RM_MOE)) b->list->op[b->list->n - 1].transient_B = moe_revived_B(b);
   experts_backward(b);
   from_experts(b);
+  latent_backward(b, TRUE);
   b->node = MS_NODE_ATTN;
   b->module = MS_MODULE_ROUTER;
   router_rows(b, TRUE);

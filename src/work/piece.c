@@ -65,6 +65,7 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
   b->t = l->tp, b->c = l->cp, b->e = l->ep, b->u = l->etp;
   b->sp = l->sequence_parallel;
   b->h = s->model->hidden_size;
+  b->eh = s->model->moe_latent_size > 0 ? s->model->moe_latent_size : b->h;
   b->rows = (double)s->training.seq_length * s->training.micro_batch_size / b->c;
   b->rows_sp = b->sp ? b->rows / b->t : b->rows;
   b->rows_expert = expert_rows(s, l, b->rows_sp);
@@ -127,56 +128,62 @@ static void replicated_norms(MsBuild *b, MsPiece *piece, double count) {
 
 /* --- decoder layer --- */
 
-static void layer_params(MsBuild *b, MsPiece *piece, gboolean moe) {
-  add_params(piece, ms_attention_params(b->model, b->t));
-  add_params(piece, moe ? ms_moe_params(b->model, b->t, b->e, b->u) : ms_mlp_params(b->model, b->t));
-  replicated_norms(b, piece, 2);
-  MsPartParams all = ms_attention_params(b->model, 1), mlp = moe ? ms_moe_params(b->model, 1, 1, 1) : ms_mlp_params(b->model, 1);
-  piece->params_model_dense += all.dense + mlp.dense + 2 * ms_norm_params(b->model, b->h);
-  piece->params_model_expert += mlp.expert;
+static void layer_params(MsBuild *b, MsPiece *piece, guint8 mixers) {
+  MsPartParams all = ms_layer_params(b->model, mixers, 1, 1, 1);
+  add_params(piece, ms_layer_params(b->model, mixers, b->t, b->e, b->u));
+  piece->params_model_dense += all.dense;
+  piece->params_model_expert += all.expert;
 }
 
-static void layer_forward_rows(MsBuild *b, int layer, gboolean moe) {
-  ms_attention_forward(b, layer);
-  if (moe) ms_moe_forward(b);
-  else ms_dense_mlp_forward(b);
+static void layer_forward_rows(MsBuild *b, int layer, guint8 mixers) {
+  if (mixers & MS_MIX_MAMBA) ms_mamba_forward(b);
+  if (mixers & MS_MIX_ATTN) ms_attention_forward(b, layer);
+  if (mixers & MS_MIX_MLP) ms_dense_mlp_forward(b);
+  if (mixers & MS_MIX_MOE) ms_moe_forward(b);
 }
 
-static void layer_backward_rows(MsBuild *b, int layer, gboolean moe) {
-  if (moe) ms_moe_backward(b);
-  else ms_dense_mlp_backward(b);
-  ms_attention_backward(b, layer);
+static void layer_backward_rows(MsBuild *b, int layer, guint8 mixers) {
+  if (mixers & MS_MIX_MOE) ms_moe_backward(b);
+  if (mixers & MS_MIX_MLP) ms_dense_mlp_backward(b);
+  if (mixers & MS_MIX_ATTN) ms_attention_backward(b, layer);
+  if (mixers & MS_MIX_MAMBA) ms_mamba_backward(b);
+}
+
+static const char *mixers_name(guint8 mixers) {
+  if (mixers == (MS_MIX_ATTN | MS_MIX_MOE)) return "moe";
+  if (mixers == (MS_MIX_ATTN | MS_MIX_MLP)) return "dense";
+  return mixers & MS_MIX_MAMBA ? "mamba" : mixers & MS_MIX_ATTN ? "attention" : mixers & MS_MIX_MOE ? "experts" : "mlp";
 }
 
 /* Kept bytes of the layer without checkpointing, from a throw-away piece. */
-static double layer_kept_B(const MsBuild *b, int layer, gboolean moe) {
+static double layer_kept_B(const MsBuild *b, int layer, guint8 mixers) {
   MsPiece scratch = {0};
   MsBuild copy = *b;
   copy.piece = &scratch;
   copy.list = NULL;
   start(&copy, &scratch.forward, MS_PASS_FORWARD, TRUE);
-  layer_forward_rows(&copy, layer, moe);
+  layer_forward_rows(&copy, layer, mixers);
   double kept = scratch.kept_B;
   ms_ops_clear(&scratch.forward);
   g_free(scratch.kept);
   return kept;
 }
 
-static void checkpointed(MsBuild *b, MsPiece *piece, int layer, gboolean moe, int group) {
-  double all = layer_kept_B(b, layer, moe), input = 2 * b->rows_sp * b->h;
+static void checkpointed(MsBuild *b, MsPiece *piece, int layer, guint8 mixers, int group) {
+  double all = layer_kept_B(b, layer, mixers), input = 2 * b->rows_sp * b->h;
   start(b, &piece->forward, MS_PASS_FORWARD, FALSE);
-  layer_forward_rows(b, layer, moe);
+  layer_forward_rows(b, layer, mixers);
   b->keeping = TRUE;
   if (group > 0) ms_keep(b, "checkpoint", input);
   start(b, &piece->backward, MS_PASS_RECOMPUTE, FALSE);
-  layer_forward_rows(b, layer, moe);
+  layer_forward_rows(b, layer, mixers);
   for (int i = 0; i < piece->backward.n; i++) piece->backward.op[i].pass = MS_PASS_RECOMPUTE;
   /* the whole group lives again while it is taken back */
   piece->backward.op[piece->backward.n - 1].transient_B = MAX(piece->backward.op[piece->backward.n - 1].transient_B, 0) +
                                                           all * ABS(group) - (group > 0 ? input : 0);
   b->pass = MS_PASS_DGRAD;
   int first = piece->backward.n;
-  layer_backward_rows(b, layer, moe);
+  layer_backward_rows(b, layer, mixers);
   for (int i = first; i < piece->backward.n; i++) {
     if (piece->backward.op[i].transient_B > 0) piece->backward.op[i].transient_B += all;
   }
@@ -184,25 +191,24 @@ static void checkpointed(MsBuild *b, MsPiece *piece, int layer, gboolean moe, in
 }
 
 void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
-  gboolean moe = b->model->num_experts > 0 && b->model->moe_layer[layer];
+  guint8 mixers = ms_model_mixers(b->model, layer);
   piece->kind = MS_PIECE_LAYER;
-  piece->is_moe = moe;
+  piece->is_moe = (mixers & MS_MIX_MOE) != 0;
   b->piece = piece;
-  g_snprintf(piece->name, sizeof piece->name, "%s layer%s%s%s", moe ? "moe" : "dense",
+  g_snprintf(piece->name, sizeof piece->name, "%s layer%s%s%s", mixers_name(mixers),
              ms_model_layer_is_windowed(b->model, layer) ? ", windowed" : "",
              b->training->precision > MS_FP16 && !b->quantized ? ", bf16" : "",
              group == 0 ? "" : group > 0 ? ", checkpointed" : ", in checkpoint");
   if (group != 0) {
-    checkpointed(b, piece, layer, moe, group);
+    checkpointed(b, piece, layer, mixers, group);
   } else {
     start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
-    layer_forward_rows(b, layer, moe);
+    layer_forward_rows(b, layer, mixers);
     start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
-    layer_backward_rows(b, layer, moe);
+    layer_backward_rows(b, layer, mixers);
   }
-  layer_params(b, piece, moe);
-  piece->model_flop = tokens_of_model_replica(b) * (ms_flop_attention_linear(b->model) +
-                      ms_flop_attention_core(b->model, layer, b->training->seq_length) + ms_flop_mlp(b->model, moe));
+  layer_params(b, piece, mixers);
+  piece->model_flop = tokens_of_model_replica(b) * ms_flop_layer(b->model, mixers, layer, b->training->seq_length);
   ms_piece_seal(b, piece);
 }
 
@@ -311,10 +317,10 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
 
 void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   int layer = b->model->num_layers - 1;
-  gboolean moe = b->model->num_experts > 0 && b->model->moe_layer[layer];
+  guint8 mixers = ms_model_mtp_mixers(b->model);
   double x = b->rows_sp * b->h;
   piece->kind = MS_PIECE_MTP;
-  piece->is_moe = moe;
+  piece->is_moe = (mixers & MS_MIX_MOE) != 0;
   b->piece = piece;
   g_strlcpy(piece->name, "mtp block", sizeof piece->name);
   MsLinear proj = {.name = "eh proj", .kind = MS_LINEAR_COLUMN, .m = b->rows, .n = b->h / b->t, .k = 2 * b->h, .comm_in = "tp gather",
@@ -330,9 +336,9 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   ms_keep(b, "mtp concat", ms_input_B(b, 2 * x, proj.low));
   ms_linear_forward(b, &proj);
   ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather out", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h);
-  layer_forward_rows(b, layer, moe);
+  layer_forward_rows(b, layer, mixers);
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
-  layer_backward_rows(b, layer, moe);
+  layer_backward_rows(b, layer, mixers);
   b->module = MS_MODULE_MTP;
   b->pass = MS_PASS_DGRAD;
   ms_linear_backward(b, &proj);
@@ -341,14 +347,19 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   ms_norm_backward(b, "mtp hidden norm", b->rows_sp, b->h);
   ms_norm_backward(b, "mtp embedding norm", b->rows_sp, b->h);
   ms_free_kept(b, "mtp norm inputs");
-  layer_params(b, piece, moe);
+  layer_params(b, piece, mixers);
   double proj_params = 2 * b->h * b->h / b->t;
   piece->params_dense += proj_params;
   piece->params_quantizable_dense += proj.low ? proj_params : 0;
   replicated_norms(b, piece, 3);
   piece->params_model_dense += 2 * b->h * b->h + 3 * ms_norm_params(b->model, b->h);
   piece->model_flop = tokens_of_model_replica(b) *
-      (ms_flop_attention_linear(b->model) + ms_flop_attention_core(b->model, layer, b->training->seq_length) +
-       ms_flop_mlp(b->model, moe) + 2 * (3 * b->h + 2 * b->h * b->h));
+      (ms_flop_layer(b->model, mixers, layer, b->training->seq_length) + 2 * (3 * b->h + 2 * b->h * b->h));
   ms_piece_seal(b, piece);
+}
+
+void ms_piece_without_params(MsPiece *piece) {
+  piece->params_dense = piece->params_expert = piece->params_quantizable_dense = piece->params_quantizable_expert = 0;
+  piece->params_tp_replicated = piece->params_model_dense = piece->params_model_expert = 0;
+  g_strlcpy(piece->name, "mtp block, shared", sizeof piece->name);
 }

@@ -20,7 +20,7 @@ const MsOpFamily ms_op_families[] = {
 };
 const char *const ms_pass_words[] = {"forward", "recompute", "dgrad", "wgrad", "optimizer", NULL};
 const char *const ms_stream_words[] = {"compute", "tp", "cp", "ep", "dp", "edp", "pp send", "pp recv", "side", "d2h", "h2d", NULL};
-const char *const ms_module_words[] = {"none", "embedding", "attn", "mlp", "moe_router", "moe_preprocess", "shared_experts", "moe", "head", "mtp", "step", NULL};
+const char *const ms_module_words[] = {"none", "embedding", "attn", "mlp", "moe_router", "moe_preprocess", "shared_experts", "moe", "head", "mtp", "mamba", "step", NULL};
 const char *const ms_odt_words[] = {"fp32", "bf16", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
 
 static gboolean layer_is_quantized(const MsScenario *s, int layer) {
@@ -45,16 +45,16 @@ static int checkpoint_role(const MsWork *w, int layer) {
   return 1;
 }
 
-typedef struct { gboolean moe, windowed, quantized; int role; } LayerKey;
+typedef struct { guint8 mixers; gboolean windowed, quantized; int role; } LayerKey;
 
 static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
-  LayerKey key = {.moe = w->scenario->model->num_experts > 0 && w->scenario->model->moe_layer[layer],
+  LayerKey key = {.mixers = ms_model_mixers(w->scenario->model, layer),
                   .windowed = ms_model_layer_is_windowed(w->scenario->model, layer),
                   .quantized = layer_is_quantized(w->scenario, layer),
                   .role = checkpoint_role(w, layer)};
   for (guint i = 0; i < keys->len; i++) {
     LayerKey *k = &g_array_index(keys, LayerKey, i);
-    if (k->moe == key.moe && k->windowed == key.windowed && k->quantized == key.quantized && k->role == key.role) return (int)i;
+    if (k->mixers == key.mixers && k->windowed == key.windowed && k->quantized == key.quantized && k->role == key.role) return (int)i;
   }
   g_array_append_val(keys, key);
   w->pieces = g_renew(MsPiece, w->pieces, w->n_pieces + 1);
@@ -92,6 +92,11 @@ MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError *
   w->piece_mtp = -1;
   if (scenario->model->mtp_num_layers > 0)
     w->piece_mtp = add_end(w, &b, ms_piece_mtp, TRUE);
+  w->piece_mtp_again = -1;
+  if (scenario->model->mtp_num_layers > 1 && scenario->model->mtp_use_repeated_layer) {
+    w->piece_mtp_again = add_end(w, &b, ms_piece_mtp, TRUE);
+    ms_piece_without_params(&w->pieces[w->piece_mtp_again]);
+  }
   return w;
 }
 
@@ -116,7 +121,9 @@ int ms_work_chunk_length(const MsChunk *chunk) {
 int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i) {
   if (chunk->has_embedding && i-- == 0) return work->piece_embedding;
   if (i < chunk->num_layers) return work->piece_of_layer[chunk->first_layer + i];
-  return i < chunk->num_layers + chunk->num_mtp ? work->piece_mtp : work->piece_head;
+  i -= chunk->num_layers;
+  if (i >= chunk->num_mtp) return work->piece_head;
+  return i > 0 && work->piece_mtp_again >= 0 ? work->piece_mtp_again : work->piece_mtp;
 }
 
 MsStageParams ms_work_stage_params(const MsWork *work, int stage) {

@@ -37,7 +37,7 @@ typedef enum { /* sub-modules of a layer in EP overlap (communication.md 8), als
 } MsNode;
 
 typedef enum { MS_MODULE_NONE, MS_MODULE_EMBEDDING, MS_MODULE_ATTN, MS_MODULE_MLP, MS_MODULE_ROUTER, MS_MODULE_PREPROCESS,
-  MS_MODULE_SHARED, MS_MODULE_MOE /* dispatch, experts, combine */, MS_MODULE_HEAD, MS_MODULE_MTP, MS_MODULE_STEP, MS_N_MODULES } MsModule;
+  MS_MODULE_SHARED, MS_MODULE_MOE /* dispatch, experts, combine */, MS_MODULE_HEAD, MS_MODULE_MTP, MS_MODULE_MAMBA, MS_MODULE_STEP, MS_N_MODULES } MsModule;
 extern const char *const ms_module_words[];
 
 enum { /* MsOp.flags */
@@ -110,6 +110,7 @@ typedef struct MsWork {
   int n_pieces;
   MsPiece *pieces;
   int piece_embedding, piece_head, piece_mtp;  /* -1 when the model has none */
+  int piece_mtp_again; /* further MTP blocks that share the weights of the first; -1 when each has its own */
   int *piece_of_layer;                         /* [num_layers] index into pieces */
   double rows;        /* T: tokens a rank holds between layers without SP */
   double rows_sp;     /* Tsp */

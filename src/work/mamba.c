@@ -1,0 +1,90 @@
+/* src/work/mamba.c - rows of a Mamba-2 mixer: projection, short convolution, state-space scan, gated norm, projection.
+ *
+ * Widths: inner d = heads x head_dim; the input projection makes z, x, B, C, dt: 2 d + 2 groups x state + heads per token. The scan works in chunks of 128
+ * tokens; its products are small beside the projections, and its kernels move the projected tensors and the chunk states several times. */
+#include "work/build.h"
+
+#define CHUNK 128.0
+#define SCAN_PASSES 4.0 /* of the FP32 chunk states forward: written and read by the state, passing, and output kernels */
+
+typedef struct { double inner, conv, projected, states; } Widths; /* per token on this rank; states: FP32 elements per token */
+
+static Widths widths(const MsBuild *b) {
+  const MsMamba *m = &b->model->mamba;
+  Widths w = {.inner = (double)m->num_heads * m->head_dim / b->t};
+  double bc = 2.0 * m->num_groups * m->state_dim / b->t;
+  w.conv = w.inner + bc;
+  w.projected = 2 * w.inner + bc + m->num_heads / b->t;
+  w.states = w.inner * m->state_dim / CHUNK;
+  return w;
+}
+
+static MsLinear linear(const char *name, MsLinearKind kind, double m, double n, double k) {
+  return (MsLinear){.name = name, .kind = kind, .m = m, .n = n, .k = k, .low = TRUE, .fused_accumulate = TRUE, .model_flop = TRUE,
+                    .comm_in = "tp gather", .comm_out = "tp scatter"};
+}
+
+static double scan_flop(const MsBuild *b, const Widths *w) { /* scores per group, product with x, states in and out */
+  const MsMamba *m = &b->model->mamba;
+  double groups = m->num_groups / b->t;
+  return b->rows * (CHUNK * m->state_dim * groups + CHUNK * w->inner + 4 * w->inner * m->state_dim);
+}
+
+static void scan_rows(MsBuild *b, const Widths *w) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double tokens = b->rows, times = back ? 2.5 : 1;
+  MsOp *conv = ms_row_memory(b, MS_OP_CONV, "conv1d", 2 * tokens * w->conv * times, 2 * tokens * w->conv, back ? 3 : 1);
+  conv->m = tokens, conv->n = w->conv;
+  MsOp *scan = ms_row_memory(b, MS_OP_SCAN, "state-space scan", tokens * times * (2 * (w->projected + w->inner) + SCAN_PASSES * 4 * w->states),
+                             tokens * times * (2 * w->inner + SCAN_PASSES * 4 * w->states), back ? 10 : 6);
+  scan->m = tokens, scan->n = w->inner, scan->k = b->model->mamba.state_dim;
+  scan->flop = scan_flop(b, w) * times;
+}
+
+static void gated_norm(MsBuild *b, const Widths *w) {
+  double x = 2 * b->rows * w->inner;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  ms_row_memory(b, MS_OP_NORM, "gated norm", (back ? 3 : 2) * x, (back ? 2 : 1) * x, back ? 2 : 1);
+}
+
+void ms_mamba_forward(MsBuild *b) {
+  Widths w = widths(b);
+  MsLinear in = linear("mamba in", MS_LINEAR_COLUMN, b->rows, w.projected, b->h);
+  MsLinear out = linear("mamba out", MS_LINEAR_ROW, b->rows, b->h, w.inner);
+  double x = b->rows_sp * b->h;
+  b->module = MS_MODULE_MAMBA;
+  b->node = MS_NODE_ATTN;
+  ms_norm_forward(b, "mamba norm", b->rows_sp, b->h);
+  ms_keep(b, "mamba input", 2 * x);
+  ms_keep(b, "normed mamba input", ms_input_B(b, x, TRUE));
+  ms_linear_forward(b, &in);
+  ms_keep(b, "mamba projected", 2 * b->rows * w.projected);
+  scan_rows(b, &w);
+  ms_keep(b, "scan out", 2 * b->rows * w.inner);
+  gated_norm(b, &w);
+  ms_keep(b, "gated scan out", ms_input_B(b, b->rows * w.inner, TRUE));
+  ms_linear_forward(b, &out);
+  ms_row_memory(b, MS_OP_ADD, "residual add", 4 * x, 2 * x, 1);
+}
+
+void ms_mamba_backward(MsBuild *b) {
+  Widths w = widths(b);
+  MsLinear in = linear("mamba in", MS_LINEAR_COLUMN, b->rows, w.projected, b->h);
+  MsLinear out = linear("mamba out", MS_LINEAR_ROW, b->rows, b->h, w.inner);
+  double x = b->rows_sp * b->h;
+  b->module = MS_MODULE_MAMBA;
+  b->node = MS_NODE_ATTN;
+  b->pass = MS_PASS_DGRAD;
+  ms_linear_backward(b, &out);
+  ms_free_kept(b, "gated scan out");
+  b->pass = MS_PASS_DGRAD;
+  gated_norm(b, &w);
+  ms_free_kept(b, "scan out");
+  scan_rows(b, &w);
+  ms_free_kept(b, "mamba projected");
+  ms_linear_backward(b, &in);
+  ms_free_kept(b, "normed mamba input");
+  ms_norm_backward(b, "mamba norm", b->rows_sp, b->h);
+  ms_row_memory(b, MS_OP_ADD, "gradient add", 4 * x, 2 * x, 1);
+  ms_free_kept(b, "mamba input");
+}
