@@ -245,6 +245,7 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
   for (int i = 0; i < p->work->n_pieces; i++) {
     for (int j = 0; j < p->piece[i].forward.list->n; j++) tag_op[p->piece[i].forward.tag + (guint32)j] = &p->piece[i].forward.list->op[j];
     for (int j = 0; j < p->piece[i].backward.list->n; j++) tag_op[p->piece[i].backward.tag + (guint32)j] = &p->piece[i].backward.list->op[j];
+    for (int j = 0; j < p->piece[i].reload.list->n; j++) tag_op[p->piece[i].reload.tag + (guint32)j] = &p->piece[i].reload.list->op[j];
     const MsCosted *unit[] = {p->unit ? &p->unit[i].gather : NULL, p->unit ? &p->unit[i].cast : NULL, p->unit ? &p->unit[i].reduce : NULL};
     for (int k = 0; p->unit && k < 3; k++)
       for (int j = 0; j < unit[k]->list->n; j++) tag_op[unit[k]->tag + (guint32)j] = &unit[k]->list->op[j];

@@ -5,11 +5,15 @@
 
 #define NONE G_MAXUINT32
 
-typedef struct { /* FSDP: parameters on their way for the next piece of a stage */
+typedef struct { /* what is on its way for the next piece of a stage: parameters (FSDP), tensors from the host */
   int piece;      /* whose, -1 = none */
+  gboolean backward;
   guint n;
-  guint32 id[4];
+  guint32 id[4];  /* the last row on each stream */
 } Fetch;
+
+typedef struct { int piece; gboolean backward; } Need;
+static const Need nobody = {-1, FALSE};
 
 typedef struct {
   const MsProgram *p;
@@ -28,6 +32,8 @@ typedef struct {
   guint32 *scratch;      /* [n_scratch] task of each row of the list being laid down */
   int n_scratch;
   Fetch *fetch;          /* [2 * stages] of the forward (or only) pass and of the backward pass beside it */
+  gboolean fetches;
+  guint32 *leaving;      /* [2 * stages] last copies to the host of the two pieces before, NONE = none */
   guint32 *slot_task;
   const guint32 *slot_base;
 } Lower;
@@ -176,39 +182,69 @@ static Pass pass_of(MsSlotKind kind) {
 static guint wait_gather(Lower *l, const Hooks *h, int piece, guint32 *entry, guint n);
 static void issue_reduce(Lower *l, const Hooks *h, int piece, guint32 tip);
 
-/* --- Megatron-FSDP: parameters gathered one piece ahead, gradients reduced after each backward --- */
+/* --- fetched one piece ahead: parameters that FSDP gathers, tensors that were offloaded --- */
 
 static gboolean needs_params(const Lower *l, int piece, MsSlotKind kind) {
   if (!l->p->unit || l->p->unit[piece].gather.list->n == 0 || kind == MS_SLOT_W) return FALSE;
   return kind == MS_SLOT_F || ms_work_is_unit(&l->p->work->pieces[piece]);
 }
 
-/* Gathers the parameters of a piece; may start when the piece before it does, whose entry is given. */
-static void fetch_params(Lower *l, guint32 device, int side, int piece, const guint32 *entry, guint n_entry) {
-  const MsCosted *c = &l->p->unit[piece].gather;
-  Fetch *f = &l->fetch[2 * device + (guint)side];
-  f->piece = piece, f->n = 0;
-  for (int i = 0; i < c->list->n; i++) f->id[f->n++] = add_row(l, (int)device, c, i, entry, n_entry);
+static gboolean needs_fetch(const Lower *l, int piece, MsSlotKind kind) {
+  return needs_params(l, piece, kind) || (kind != MS_SLOT_F && kind != MS_SLOT_W && l->p->piece[piece].reload.list->n > 0);
 }
 
-/* The entry of a piece with its parameters; `next` (-1 none): whose parameters are gathered while it runs. */
-static guint use_params(Lower *l, guint32 device, int side, int piece, gboolean needed, int next, guint32 *entry, guint n) {
+static void fetch_list(Lower *l, guint32 device, Fetch *f, const MsCosted *c, const guint32 *entry, guint n_entry) {
+  for (int i = 0; i < c->list->n; i++) {
+    guint32 id = add_row(l, (int)device, c, i, entry, n_entry);
+    guint k = 0;
+    while (k < f->n && ms_graph_task(l->graph, f->id[k])->stream != c->list->op[i].stream) k++;
+    f->id[k] = id, f->n = MAX(f->n, k + 1);
+  }
+}
+
+/* May start when the piece before it does, whose entry is given. */
+static void fetch(Lower *l, guint32 device, int side, Need need, const guint32 *entry, guint n_entry) {
+  Fetch *f = &l->fetch[2 * device + (guint)side];
+  *f = (Fetch){.piece = need.piece, .backward = need.backward};
+  if (needs_params(l, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F)) fetch_list(l, device, f, &l->p->unit[need.piece].gather, entry, n_entry);
+  if (need.backward) fetch_list(l, device, f, &l->p->piece[need.piece].reload, entry, n_entry);
+}
+
+/* The entry of a piece with what it needs; `next` (nobody: none): for which pass of which piece the next fetch goes on while it runs. */
+static guint use_fetched(Lower *l, guint32 device, int side, int piece, MsSlotKind kind, Need next, guint32 *entry, guint n) {
   Fetch *f = &l->fetch[2 * device + (guint)side], here = {.piece = -1};
+  gboolean backward = kind != MS_SLOT_F;
   guint32 before[8];
   guint n_before = n;
   memcpy(before, entry, n * sizeof *entry);
-  if (needed) {
-    if (f->piece != piece) fetch_params(l, device, side, piece, entry, n);
+  if (needs_fetch(l, piece, kind)) {
+    if (f->piece != piece || f->backward != backward) fetch(l, device, side, (Need){piece, backward}, entry, n);
     here = *f;
     f->piece = -1;
   }
-  if (next >= 0) fetch_params(l, device, side, next, before, n_before);
+  if (next.piece >= 0) fetch(l, device, side, next, before, n_before);
   for (guint i = 0; i < here.n && n < 7; i++) entry[n++] = here.id[i];
-  if (needed && l->p->unit[piece].cast.list->n > 0) {
+  if (needs_params(l, piece, kind) && l->p->unit[piece].cast.list->n > 0) {
     entry[0] = lay_list(l, &l->p->unit[piece].cast, device, entry, n, PART_ALL);
     n = 1;
   }
   return n;
+}
+
+/* The host takes the tensors of one piece while the next one runs; the one after that waits for their memory. */
+static guint wait_leaving(Lower *l, guint32 device, guint32 *entry, guint n) {
+  guint32 *leaving = &l->leaving[2 * device];
+  if (leaving[0] != NONE && n < 7) entry[n++] = leaving[0];
+  leaving[0] = leaving[1], leaving[1] = NONE;
+  return n;
+}
+
+static void note_leaving(Lower *l, guint32 device, guint32 from) {
+  for (guint32 i = ms_graph_count(l->graph); i-- > from;)
+    if (ms_graph_task(l->graph, i)->stream == MS_STREAM_D2H) {
+      l->leaving[2 * device + 1] = i;
+      return;
+    }
 }
 
 static void reduce_unit(Lower *l, guint32 device, int piece, guint32 tip) {
@@ -219,33 +255,35 @@ static void reduce_unit(Lower *l, guint32 device, int piece, guint32 tip) {
   }
 }
 
-/* The first piece that needs parameters in the slots of a stage from `at` on; -1 when none does. */
-static int next_unit(const Lower *l, int stage, int at) {
-  for (; l->schedule && at < l->schedule->n[stage]; at++) {
-    const MsSlot *slot = &l->schedule->slot[stage][at];
-    if (slot->kind == MS_SLOT_FB && l->p->scenario->options.ep_overlap) return -1; /* it gathers its own */
-    MsSlotKind kind = slot->kind == MS_SLOT_FB ? MS_SLOT_F : (MsSlotKind)slot->kind;
-    const MsChunk *chunk = ms_layout_chunk(l->p->layout, stage, slot->chunk);
-    int n = ms_work_chunk_length(chunk);
-    for (int i = 0; i < n; i++) {
-      int piece = ms_work_chunk_piece(l->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
-      if (needs_params(l, piece, kind)) return piece;
-    }
-  }
-  return -1;
-}
-
-/* The next piece of the chunk, in the order of the pass, that needs parameters; `then` when there is none. */
-static int next_in_chunk(const Lower *l, const MsChunk *chunk, MsSlotKind kind, int i, int then) {
+/* The next piece of the chunk, in the order of the pass, that needs something; `then` when there is none. */
+static Need next_in_chunk(const Lower *l, const MsChunk *chunk, MsSlotKind kind, int i, Need then) {
   int n = ms_work_chunk_length(chunk);
   for (i++; i < n; i++) {
     int piece = ms_work_chunk_piece(l->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
-    if (needs_params(l, piece, kind)) return piece;
+    if (needs_fetch(l, piece, kind)) return (Need){piece, kind != MS_SLOT_F};
   }
   return then;
 }
 
-static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, MsSlotKind kind, guint32 *entry, guint n_entry, const Hooks *hooks, int then) {
+/* The first piece that needs something in the slots of a stage from `at` on. */
+static Need next_in_slots(const Lower *l, int stage, int at) {
+  for (; l->fetches && at < l->schedule->n[stage]; at++) {
+    const MsSlot *slot = &l->schedule->slot[stage][at];
+    if (slot->kind == MS_SLOT_FB && l->p->scenario->options.ep_overlap) return nobody; /* it fetches its own */
+    MsSlotKind kind = slot->kind == MS_SLOT_FB ? MS_SLOT_F : (MsSlotKind)slot->kind;
+    Need need = next_in_chunk(l, ms_layout_chunk(l->p->layout, stage, slot->chunk), kind, -1, nobody);
+    if (need.piece >= 0) return need;
+  }
+  return nobody;
+}
+
+static gboolean anything_fetched(const MsProgram *p) {
+  for (int i = 0; i < p->work->n_pieces; i++)
+    if (p->piece[i].reload.list->n > 0) return TRUE;
+  return p->unit != NULL;
+}
+
+static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, MsSlotKind kind, guint32 *entry, guint n_entry, const Hooks *hooks, Need then) {
   Pass pass = pass_of(kind);
   int n = ms_work_chunk_length(chunk);
   guint32 tip = NONE;
@@ -253,10 +291,12 @@ static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, MsSlotK
     int at = pass.backward ? n - 1 - i : i, piece = ms_work_chunk_piece(l->p->work, chunk, at);
     const MsCostedPiece *c = &l->p->piece[piece];
     if (hooks && hooks->gather) n_entry = wait_gather(l, hooks, at, entry, n_entry);
-    if (l->p->unit && kind != MS_SLOT_W)
-      n_entry = use_params(l, device, 0, piece, needs_params(l, piece, kind), next_in_chunk(l, chunk, kind, i, then), entry, n_entry);
+    if (l->fetches && !pass.backward) n_entry = wait_leaving(l, device, entry, n_entry);
+    if (l->fetches && kind != MS_SLOT_W) n_entry = use_fetched(l, device, 0, piece, kind, next_in_chunk(l, chunk, kind, i, then), entry, n_entry);
+    guint32 from = ms_graph_count(l->graph);
     guint32 laid = lay_list(l, pass.backward ? &c->backward : &c->forward, device, entry, n_entry, pass.part);
     if (laid != NONE) entry[0] = tip = laid, n_entry = 1;
+    if (l->fetches && !pass.backward) note_leaving(l, device, from);
     if (l->p->unit && pass.backward && kind != MS_SLOT_I) reduce_unit(l, device, piece, tip);
     if (hooks && hooks->reduce && tip != NONE) issue_reduce(l, hooks, at, tip);
   }
@@ -438,7 +478,7 @@ static gboolean lay_forward(Lower *l, int stage, int chunk, int mb) {
   guint n = entry_of(l, stage, input, entry);
   Hooks hooks = {.stage = stage, .chunk = chunk, .gather = first_microbatch(l, chunk, mb)};
   guint32 before = l->tip[stage];
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_F, entry, n, &hooks, next_unit(l, stage, l->next[stage] + 1));
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_F, entry, n, &hooks, next_in_slots(l, stage, l->next[stage] + 1));
   if (tip == NONE) tip = input != NONE ? input : before; /* an empty virtual stage passes its input on */
   l->tip[stage] = tip;
   forward_done(l, stage, v, mb, tip);
@@ -453,7 +493,7 @@ static gboolean lay_backward(Lower *l, int stage, MsSlotKind kind, int chunk, in
   guint n = entry_of(l, stage, input, entry);
   Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = kind == MS_SLOT_B && last_backward(l, stage, chunk)};
   guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, kind, entry, n, &hooks,
-                          next_unit(l, stage, l->next[stage] + 1));
+                          next_in_slots(l, stage, l->next[stage] + 1));
   if (tip == NONE) tip = input;
   l->tip[stage] = tip;
   if (kind == MS_SLOT_I) l->split[(size_t)v * (size_t)l->microbatches + (size_t)mb] = tip;
@@ -467,7 +507,7 @@ static gboolean lay_weight(Lower *l, int stage, int chunk, int mb) {
   guint32 entry[8] = {l->split[(size_t)v * (size_t)l->microbatches + (size_t)mb]};
   if (entry[0] == NONE) return FALSE;
   Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = last_backward(l, stage, chunk)};
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_W, entry, 1, &hooks, -1);
+  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_W, entry, 1, &hooks, nobody);
   if (tip != NONE) l->tip[stage] = tip;
   return TRUE;
 }
@@ -488,14 +528,10 @@ static void lay_layers_paired(Lower *l, int stage, const MsChunk *f, const MsChu
     gboolean lone_b = !pair && bp && (!b_layer || !f_layer) && !(fp && !f_layer && i == 0 && f->has_embedding);
     gboolean lone_f = !pair && !lone_b;
     int done_b = pair || lone_b ? j : -1;
-    if (l->p->unit && (pair || lone_f)) {
-      int piece = ms_work_chunk_piece(w, f, i);
-      n_f = use_params(l, (guint32)stage, 0, piece, needs_params(l, piece, MS_SLOT_F), next_in_chunk(l, f, MS_SLOT_F, i, -1), f_entry, n_f);
-    }
-    if (l->p->unit && done_b >= 0) {
-      int piece = ms_work_chunk_piece(w, b, j);
-      n_b = use_params(l, (guint32)stage, 1, piece, needs_params(l, piece, MS_SLOT_B), next_in_chunk(l, b, MS_SLOT_B, nb - 1 - j, -1), b_entry, n_b);
-    }
+    if (l->fetches && (pair || lone_f))
+      n_f = use_fetched(l, (guint32)stage, 0, ms_work_chunk_piece(w, f, i), MS_SLOT_F, next_in_chunk(l, f, MS_SLOT_F, i, nobody), f_entry, n_f);
+    if (l->fetches && done_b >= 0)
+      n_b = use_fetched(l, (guint32)stage, 1, ms_work_chunk_piece(w, b, j), MS_SLOT_B, next_in_chunk(l, b, MS_SLOT_B, nb - 1 - j, nobody), b_entry, n_b);
     if (pair) {
       lay_pair(l, stage, &fp->forward, &bp->backward, f_entry, &n_f, b_entry, &n_b);
       *f_tip = f_entry[0], *b_tip = b_entry[0];
@@ -621,6 +657,8 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   l.gather = g_new0(guint32 *, l.stages), l.reduced = filled((size_t)MS_N_STREAMS * (size_t)l.stages, NONE);
   l.tip = filled((size_t)l.stages, NONE), l.send = filled((size_t)l.stages, NONE);
   l.left_b = g_new(int, l.stages * l.chunks);
+  l.fetches = anything_fetched(p);
+  l.leaving = filled(2 * (size_t)l.stages, NONE);
   l.fetch = g_new0(Fetch, 2 * l.stages);
   for (int i = 0; i < 2 * l.stages; i++) l.fetch[i].piece = -1;
   for (int i = 0, first; i < l.stages * l.chunks; i++) ms_chunk_microbatches(schedule, i % l.chunks, &first, &l.left_b[i]);
@@ -632,21 +670,22 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   lay_after(&l);
   for (int i = 0; i < l.stages; i++) g_free(l.gather[i]);
   g_free(l.gather), g_free(l.next), g_free(l.arrived_f), g_free(l.arrived_b), g_free(l.reduced), g_free(l.tip), g_free(l.send), g_free(l.left_b);
-  g_free(l.split), g_free(l.scratch), g_free(l.fetch);
+  g_free(l.split), g_free(l.scratch), g_free(l.fetch), g_free(l.leaving);
   return l.graph;
 }
 
 MsGraph *ms_lower_chunk(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, int repeat) {
   Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
-  Lower l = {.p = p, .fetch = fetch};
+  guint32 leaving[2] = {NONE, NONE};
+  Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .fetches = anything_fetched(p)};
   l.graph = new_graph(p, 1, 256);
-  int first = p->unit ? next_in_chunk(&l, chunk, kind == MS_SLOT_FB ? MS_SLOT_F : kind, -1, -1) : -1;
+  Need first = l.fetches ? next_in_chunk(&l, chunk, kind == MS_SLOT_FB ? MS_SLOT_F : kind, -1, nobody) : nobody;
   guint32 f_tip = NONE, b_tip = NONE;
   for (int i = 0; i < repeat; i++) {
     guint32 f_entry[8] = {f_tip}, b_entry[8] = {b_tip}, f = NONE, b = NONE;
     guint n_f = f_tip != NONE, n_b = b_tip != NONE;
     if (kind == MS_SLOT_FB && !p->scenario->options.ep_overlap) {
-      f = lay_chunk(&l, chunk, 0, MS_SLOT_F, b_entry, n_b, NULL, next_in_chunk(&l, chunk2, MS_SLOT_B, -1, -1));
+      f = lay_chunk(&l, chunk, 0, MS_SLOT_F, b_entry, n_b, NULL, next_in_chunk(&l, chunk2, MS_SLOT_B, -1, nobody));
       if (f != NONE) b_entry[0] = f, n_b = 1;
       b = lay_chunk(&l, chunk2, 0, MS_SLOT_B, b_entry, n_b, NULL, first);
     } else if (kind == MS_SLOT_FB) lay_layers_paired(&l, 0, chunk, chunk2, f_entry, n_f, b_entry, n_b, NULL, NULL, &f, &b);

@@ -20,7 +20,7 @@ typedef struct {
 } MsCosted;
 
 typedef struct {
-  MsCosted forward, backward;
+  MsCosted forward, backward, reload;
 } MsCostedPiece;
 
 typedef struct {

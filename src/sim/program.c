@@ -142,6 +142,7 @@ MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
   for (int i = 0; i < work->n_pieces; i++) {
     cost_list(&p->piece[i].forward, p, &work->pieces[i].forward, &tag);
     cost_list(&p->piece[i].backward, p, &work->pieces[i].backward, &tag);
+    cost_list(&p->piece[i].reload, p, &work->pieces[i].reload, &tag);
   }
   cost_units(p, &tag);
   p->step = g_new0(MsCostedStep, p->layout->pp);
@@ -186,7 +187,7 @@ MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
 
 void ms_program_free(MsProgram *p) {
   if (!p) return;
-  for (int i = 0; i < p->work->n_pieces; i++) costed_clear(&p->piece[i].forward), costed_clear(&p->piece[i].backward);
+  for (int i = 0; i < p->work->n_pieces; i++) costed_clear(&p->piece[i].forward), costed_clear(&p->piece[i].backward), costed_clear(&p->piece[i].reload);
   for (int i = 0; p->unit && i < p->work->n_pieces; i++) {
     costed_clear(&p->unit[i].gather), costed_clear(&p->unit[i].cast), costed_clear(&p->unit[i].reduce);
     ms_unit_ops_clear(&p->unit[i].ops);

@@ -43,6 +43,7 @@ static void tag_rows(Parts *p) {
   for (int i = 0; i < p->work->n_pieces; i++) {
     tag_list(p, &p->program->piece[i].forward);
     tag_list(p, &p->program->piece[i].backward);
+    tag_list(p, &p->program->piece[i].reload);
   }
   for (int i = 0; p->program->unit && i < p->work->n_pieces; i++)
     tag_list(p, &p->program->unit[i].gather), tag_list(p, &p->program->unit[i].cast), tag_list(p, &p->program->unit[i].reduce);

@@ -7,8 +7,6 @@ typedef struct { const char *path; gboolean (*used)(const MsScenario *s); } Miss
 
 #define USED(name, expression) static gboolean name(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
 USED(a2a_p2p, s->layout.cp_comm_type == MS_CP_A2A_P2P && s->layout.cp > 1)
-USED(offload, s->options.offload_modules != 0)
-USED(cpu_offload, s->options.cpu_offloading_num_layers > 0)
 USED(optimizer_offload, s->options.optimizer_offload_fraction > 0 || s->options.offload_optimizer_states)
 USED(muon, s->training.optimizer == MS_OPT_MUON)
 USED(stash, s->options.moe_paged_stash)
@@ -20,8 +18,6 @@ USED(mhc, s->options.recompute.modules & MS_RM_MHC)
 
 static const Missing missing[] = {
     {"layout.cp_comm_type", a2a_p2p},
-    {"options.offload_modules", offload},
-    {"options.cpu_offloading_num_layers", cpu_offload},
     {"options.optimizer_offload_fraction", optimizer_offload},
     {"training.optimizer", muon},
     {"options.moe_paged_stash", stash},

@@ -108,9 +108,47 @@ static MsKept *find_kept(MsPiece *piece, const char *name) {
   return NULL;
 }
 
+/* Tensors of the offload modules (domain/memory.md 5). */
+static const struct { const char *name; guint32 modules; } offloads[] = {
+    {"layer input", MS_OM_ATTN_NORM},    {"normed input", MS_OM_QKV_LINEAR},
+    {"qkv", MS_OM_CORE_ATTN},            {"attention out", MS_OM_ATTN_PROJ},
+    {"mlp input", MS_OM_MLP_NORM},       {"expert input", MS_OM_EXPERT_FC1 | MS_OM_FUSED_GROUP_MLP},
+    {"expert fc1 out", MS_OM_MOE_ACT | MS_OM_FUSED_GROUP_MLP}};
+
+enum { SMALLEST_OFFLOAD = 1 << 20 }; /* elements: smaller tensors stay */
+
+static gboolean goes_to_host(const MsBuild *b, const char *name, double bytes_B) {
+  if (bytes_B < SMALLEST_OFFLOAD * b->act_B) return FALSE;
+  if (b->offload_all) return TRUE;
+  for (guint i = 0; b->options->offload_modules && i < G_N_ELEMENTS(offloads); i++)
+    if (!strcmp(offloads[i].name, name)) return (b->options->offload_modules & offloads[i].modules) != 0;
+  return FALSE;
+}
+
+static void reload_row(MsPiece *piece, double bytes_B) {
+  MsOp *op = append(&piece->reload);
+  op->name = "reload";
+  op->kind = MS_OP_H2D, op->pass = MS_PASS_DGRAD, op->stream = MS_STREAM_H2D, op->dtype = MS_ODT_BF16;
+  op->kernels = 1, op->groups = op->kv_groups = 1;
+  op->message_B = bytes_B;
+  piece->reload.tip = piece->reload.n - 1;
+}
+
+/* Leaves on its own stream as soon as it is there; comes back in one piece, before the backward. */
+static void send_to_host(MsBuild *b, double bytes_B) {
+  MsOp *op = ms_row_async(b, MS_OP_D2H, "offload", MS_STREAM_D2H);
+  op->message_B = bytes_B;
+  b->piece->offload_B += bytes_B;
+  reload_row(b->piece, bytes_B);
+}
+
 void ms_keep(MsBuild *b, const char *name, double bytes_B) {
   if (!b->keeping || bytes_B <= 0) return;
   MsPiece *piece = b->piece;
+  if (goes_to_host(b, name, bytes_B)) {
+    send_to_host(b, bytes_B);
+    return;
+  }
   if (find_kept(piece, name)) MS_BUG("%s: tensor %s kept twice", piece->name, name);
   piece->kept = g_renew(MsKept, piece->kept, piece->n_kept + 1);
   piece->kept[piece->n_kept++] = (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module};

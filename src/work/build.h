@@ -34,6 +34,7 @@ typedef struct {
   MsOpDtype odt;          /* of quantized GEMMs */
   double quant_B;         /* bytes per element of one direction of a quantised tensor, scales included */
   double row_align;       /* expert rows are padded to this, 0 = not */
+  gboolean offload_all;   /* every kept tensor of the piece goes to the host (cpu_offloading_num_layers) */
 } MsBuild;
 
 /* A list row. The returned pointer is valid until the next row is laid down. */
@@ -48,7 +49,8 @@ MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, 
 MsOp *ms_row_comm(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B);
 MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B);
 
-/* Keeps a tensor at the last row laid down (forward), or gives it back at the last row (backward). Freeing what is not kept does nothing. */
+/* Keeps a tensor at the last row laid down (forward), or gives it back at the last row (backward). Freeing what is not kept does nothing. A tensor that
+ * is offloaded leaves in a row of its own and is not kept. */
 void ms_keep(MsBuild *b, const char *name, double bytes_B);
 void ms_free_kept(MsBuild *b, const char *name);
 

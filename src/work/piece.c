@@ -106,6 +106,9 @@ void ms_piece_seal(MsBuild *b, MsPiece *piece) {
   if (fabs(kept - freed) > 0.5) MS_BUG("%s keeps %.0f B and frees %.0f B", piece->name, kept, freed);
   piece->forward_transient_B = MAX(0, list_peak_B(&piece->forward) - piece->kept_B);
   piece->backward_transient_B = list_peak_B(&piece->backward);
+  /* what went to the host: still here while its piece works; on the way back, with what the piece before it will need */
+  piece->forward_transient_B += piece->offload_B;
+  piece->backward_transient_B += 2 * piece->offload_B;
 }
 
 static double tokens_of_model_replica(const MsBuild *b) { /* tokens of one microbatch: all CP ranks together */
@@ -165,6 +168,7 @@ static double layer_kept_B(const MsBuild *b, int layer, guint8 mixers) {
   layer_forward_rows(&copy, layer, mixers);
   double kept = scratch.kept_B;
   ms_ops_clear(&scratch.forward);
+  ms_ops_clear(&scratch.reload);
   g_free(scratch.kept);
   return kept;
 }

@@ -45,22 +45,24 @@ static int checkpoint_role(const MsWork *w, int layer) {
   return 1;
 }
 
-typedef struct { guint8 mixers; gboolean windowed, quantized; int role; } LayerKey;
+typedef struct { guint8 mixers; gboolean windowed, quantized, offloaded; int role; } LayerKey;
 
 static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
   LayerKey key = {.mixers = ms_model_mixers(w->scenario->model, layer),
                   .windowed = ms_model_layer_is_windowed(w->scenario->model, layer),
                   .quantized = layer_is_quantized(w->scenario, layer),
+                  .offloaded = layer < w->scenario->options.cpu_offloading_num_layers,
                   .role = checkpoint_role(w, layer)};
   for (guint i = 0; i < keys->len; i++) {
     LayerKey *k = &g_array_index(keys, LayerKey, i);
-    if (k->mixers == key.mixers && k->windowed == key.windowed && k->quantized == key.quantized && k->role == key.role) return (int)i;
+    if (k->mixers == key.mixers && k->windowed == key.windowed && k->quantized == key.quantized && k->offloaded == key.offloaded && k->role == key.role) return (int)i;
   }
   g_array_append_val(keys, key);
   w->pieces = g_renew(MsPiece, w->pieces, w->n_pieces + 1);
   MsPiece *piece = &w->pieces[w->n_pieces];
   memset(piece, 0, sizeof *piece);
   ms_build_init(b, w->scenario, w->layout, key.quantized);
+  b->offload_all = key.offloaded;
   ms_piece_layer(b, piece, layer, key.role);
   return w->n_pieces++;
 }
@@ -103,6 +105,7 @@ MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError *
 static void piece_clear(MsPiece *piece) {
   ms_ops_clear(&piece->forward);
   ms_ops_clear(&piece->backward);
+  ms_ops_clear(&piece->reload);
   g_free(piece->kept);
 }
 

@@ -91,6 +91,8 @@ typedef struct MsPiece {
   gboolean is_moe;
   MsOpList forward;
   MsOpList backward;      /* recompute, dgrad and wgrad rows in issue order */
+  MsOpList reload;        /* kept tensors that the forward sent to the host, fetched before the backward */
+  double offload_B;       /* bytes of them: on the device while the piece works */
   int n_kept;
   MsKept *kept;
   double kept_B;          /* sum over kept: one microbatch */
