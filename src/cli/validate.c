@@ -5,7 +5,7 @@
 typedef struct {
   char *by, *fidelity;
   int threads;
-  gboolean all, json;
+  gboolean all, exact, json;
 } Options;
 
 static gboolean fill(const MsVerb *verb, const Options *o, MsValidateOptions *options) {
@@ -15,6 +15,7 @@ static gboolean fill(const MsVerb *verb, const Options *o, MsValidateOptions *op
   options->by = (MsValidateBy)by;
   options->fidelity = (MsFidelity)fidelity;
   options->all = o->all;
+  options->exact = o->exact;
   options->threads = o->threads;
   options->progress = TRUE;
   return by >= 0 && fidelity >= 0;
@@ -37,9 +38,10 @@ int ms_cli_validate(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("validate");
   Options o = {0};
   const GOptionEntry entries[] = {
-      {"by", 'b', 0, G_OPTION_ARG_STRING, &o.by, "summarise by gpu, model or source (folder)", "WHAT"},
+      {"by", 'b', 0, G_OPTION_ARG_STRING, &o.by, "summarise by gpu, model, source (folder), confidence or stack", "WHAT"},
       {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity, "bound, fast or full (default)", "LEVEL"},
       {"all", 'a', 0, G_OPTION_ARG_NONE, &o.all, "count rows of weight 0 too", NULL},
+      {"exact", 'x', 0, G_OPTION_ARG_NONE, &o.exact, "count only runs whose configuration is known exactly", NULL},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object: rows, summary, by", NULL},
       {NULL}};

@@ -468,6 +468,7 @@ static const MsField hardware_fields[] = {
     OVERHEAD(graph_kernel_s, "1.5e-6", "device gap per kernel inside a graph"),
     OVERHEAD(sync_s, "2e-5", "host cost of one device synchronisation"),
     FACTOR(sustained_derate, "1", "clock in long runs over benchmark clock"),
+    MS_F64(S, band, "", 0, 2, NULL, MS_NULLABLE, "error that all predictions on it may have in common, 90 %"),
     FACTOR(wgrad_factor, "1.05", "time of a weight-gradient GEMM over the forward one"),
     FACTOR(dgrad_factor, "1", "time of a data-gradient GEMM over the forward one"),
     FACTOR(attention_backward_factor, "0.8", "FLOP/s of backward over forward attention"),

@@ -16,6 +16,7 @@ static const MsField stack_fields[] = {
     MS_F64(S, communication, "", 0.2, 5, "1", 0, "factor on the time of communication"),
     MS_F64(S, host, "", 0.05, 20, "1", 0, "factor on the host time per framework operator"),
     MS_F64(S, step_overhead_s, "s", 0, 10, "0", 0, "host time once per step"),
+    MS_F64(S, band, "", 0, 2, NULL, MS_NULLABLE, "what errors of all its runs have in common, 90 %; null = that of the GPU"),
     MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
     {0}};
 #undef S
@@ -38,25 +39,26 @@ static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char
   return ok;
 }
 
-static gboolean load_list(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
+/* The stack of that name into *stack; it stays as it is when there is none. */
+static gboolean load_list(const MsJson *doc, const char *software, MsStack *stack, gboolean *found, GError **error) {
   JsonNode *root = ms_json_root(doc);
   JsonObject *object = JSON_NODE_HOLDS_OBJECT(root) ? json_node_get_object(root) : NULL;
   JsonNode *list = object ? json_object_get_member(object, "stacks") : NULL;
   if (!list || !JSON_NODE_HOLDS_ARRAY(list)) return ms_json_error(doc, "", error, "must be an object with a list \"stacks\"");
   JsonArray *stacks = json_node_get_array(list);
-  gboolean found = FALSE, ok = TRUE;
-  for (guint i = 0; ok && !found && i < json_array_get_length(stacks); i++) ok = load_one(doc, stacks, i, software, stack, &found, error);
+  gboolean ok = TRUE;
+  for (guint i = 0; ok && !*found && i < json_array_get_length(stacks); i++) ok = load_one(doc, stacks, i, software, stack, found, error);
   return ok;
 }
 
 gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
   ms_fields_defaults(&ms_stack_table, stack);
   stack->name = g_strdup("default");
-  if (!software) return TRUE;
   g_autofree char *file = g_build_filename(ms_data_dir(), "software", "stacks.json", NULL);
   if (!g_file_test(file, G_FILE_TEST_EXISTS)) return TRUE;
   g_autoptr(MsJson) doc = ms_json_load(file, error);
-  gboolean ok = doc && load_list(doc, software, stack, error);
+  gboolean found = FALSE, ok = doc && (!software || load_list(doc, software, stack, &found, error));
+  ok = ok && (found || load_list(doc, "default", stack, &found, error));
   if (!ok) ms_stack_clear(stack);
   return ok;
 }

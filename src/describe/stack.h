@@ -2,7 +2,7 @@
  *
  * The same layout on the same GPUs moves by several percent between releases. A stack is a few physically meant factors on time, shared by all
  * models and machines; software/stacks.json holds them with the runs they were fitted on. A scenario whose `software` is absent or not listed uses the
- * default stack (all ones). Factors multiply the time of what they name. */
+ * stack "default" of the file (all ones when it has none). Factors multiply the time of what they name. */
 #ifndef MS_DESCRIBE_STACK_H
 #define MS_DESCRIBE_STACK_H
 
@@ -14,6 +14,7 @@ typedef struct {
   double memory_bound, communication;
   double host;                          /* host time per framework operator */
   double step_overhead_s;               /* once per step: data, logging, barriers */
+  double band;                          /* what errors of this stack have in common, relative, 90 %; NaN unknown (sim/band.h) */
   char *source;
 } MsStack;
 

@@ -22,7 +22,7 @@ static void plain_percent(MsTable *table, double fraction) {
 }
 
 static MsTable *summary_table(const char *first) {
-  static const char *const column[] = {"n", "MAPE", "median", "p90", "bias", "weighted MAPE"};
+  static const char *const column[] = {"n", "MAPE", "median", "p90", "bias", "weighted MAPE", "in band", "common"};
   MsTable *table = ms_table_new();
   ms_table_column(table, first, FALSE);
   ms_table_column(table, "compared", FALSE);
@@ -40,6 +40,8 @@ static void summary_row(MsTable *table, const char *name, MsMetric metric, const
   plain_percent(table, s->p90_ape);
   signed_percent(table, s->bias);
   plain_percent(table, s->weighted_mape);
+  plain_percent(table, s->inside);
+  plain_percent(table, s->common);
 }
 
 static void append_table(GString *out, MsTable *table) {
@@ -92,11 +94,18 @@ static void append_refusals(GString *out, const MsValidation *v) {
   if (v->n_refusals > FEW_REFUSALS) g_string_append_printf(out, "... and %u more reasons\n", v->n_refusals - FEW_REFUSALS);
 }
 
+static void append_confidence(GString *out, const MsValidation *v) {
+  MsTable *table = summary_table("configuration");
+  for (int m = 0; m < MS_N_METRICS; m++)
+    for (guint g = 0; g < v->n_confidence; g++) summary_row(table, v->confidence[g].name, m, &v->confidence[g].metric[m]);
+  append_table(out, table);
+}
+
 char *ms_report_validation(const MsValidation *v, const MsValidateOptions *options, unsigned flags) {
   (void)flags;
   GString *out = g_string_new(NULL);
   g_string_append_printf(out, "%u runs: %u predicted (%s), %u refused; error = predicted / measured - 1%s\n", v->files, v->predicted,
-                         ms_fidelity_words[options->fidelity], v->refused, options->all ? "" : "; rows of weight 0 are left out");
+                         ms_fidelity_words[options->fidelity], v->refused, options->exact ? "; exactly known configurations" : options->all ? "" : "; rows of weight 0 are left out");
   if (v->oom_measured > 0) g_string_append_printf(out, "out of memory: %u of %u such runs predicted not to fit\n", v->oom_agreed, v->oom_measured);
   if (v->fit_refused > 0) g_string_append_printf(out, "ran, but predicted not to fit: %u of %u\n", v->fit_refused, v->fit_measured);
   MsTable *table = summary_table(options->by == MS_BY_NOTHING ? "" : ms_by_words[options->by]);
@@ -105,6 +114,7 @@ char *ms_report_validation(const MsValidation *v, const MsValidateOptions *optio
     for (guint g = 0; g < v->n_groups; g++) summary_row(table, v->groups[g].name, m, &v->groups[g].metric[m]);
   }
   append_table(out, table);
+  if (options->by != MS_BY_CONFIDENCE) append_confidence(out, v);
   for (int m = 0; m < MS_N_METRICS; m++) append_worst(out, v, m);
   append_refusals(out, v);
   return g_string_free(out, FALSE);
@@ -119,6 +129,8 @@ static void write_summary(const MsErrorSummary *s, const char *key, MsJsonOut *o
   ms_json_out_double(out, "p90_ape", s->p90_ape);
   ms_json_out_double(out, "bias", s->bias);
   ms_json_out_double(out, "weighted_mape", s->weighted_mape);
+  ms_json_out_double(out, "inside_band", s->inside);
+  ms_json_out_double(out, "common_term", s->common);
   ms_json_out_end(out);
 }
 
@@ -134,6 +146,10 @@ static void write_row(const MsValidateRow *row, MsJsonOut *out) {
   ms_json_out_double(out, "weight", row->weight);
   ms_json_out_double(out, "rounding", row->rounding);
   ms_json_out_bool(out, "counted", row->counted);
+  if (row->metric == MS_METRIC_STEP_TIME) {
+    ms_json_out_double(out, "error_band", row->band);
+    ms_json_out_bool(out, "inside_band", row->inside);
+  }
   for (int by = MS_BY_GPU; by < MS_N_BYS; by++) ms_json_out_string(out, ms_by_words[by], row->label[by]);
   ms_json_out_string(out, "file", row->file);
   ms_json_out_end(out);
@@ -160,6 +176,16 @@ static void write_fit(const MsValidation *v, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
+static void write_groups(const MsValidateGroup *groups, guint n, const char *key, MsJsonOut *out) {
+  ms_json_out_object(out, key);
+  for (guint g = 0; g < n; g++) {
+    ms_json_out_object(out, groups[g].name);
+    for (int m = 0; m < MS_N_METRICS; m++) write_summary(&groups[g].metric[m], ms_metric_words[m], out);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+}
+
 char *ms_report_validation_json(const MsValidation *v, const MsValidateOptions *options) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
@@ -169,13 +195,8 @@ char *ms_report_validation_json(const MsValidation *v, const MsValidateOptions *
   ms_json_out_object(out, "summary");
   for (int m = 0; m < MS_N_METRICS; m++) write_summary(&v->metric[m], ms_metric_words[m], out);
   ms_json_out_end(out);
-  ms_json_out_object(out, "by");
-  for (guint g = 0; g < v->n_groups; g++) {
-    ms_json_out_object(out, v->groups[g].name);
-    for (int m = 0; m < MS_N_METRICS; m++) write_summary(&v->groups[g].metric[m], ms_metric_words[m], out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
+  write_groups(v->groups, v->n_groups, "by", out);
+  write_groups(v->confidence, v->n_confidence, "confidence", out);
   write_fit(v, out);
   ms_json_out_int(out, "files", v->files);
   ms_json_out_int(out, "predicted", v->predicted);

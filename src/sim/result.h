@@ -21,6 +21,8 @@ typedef struct { /* where numbers came from: one row per curve that was used */
   const MsCurve *curve; /* borrowed from the scenario's hardware; NULL = data sheet */
   char op[24];
   double time_s;        /* compute or communication time of one step that it decided, on the slowest stage */
+  double band;          /* relative residual (p90), a default where none is known */
+  gboolean communication;
 } MsOrigin;
 
 typedef struct { /* one part of the step, sim/explain.h; fractions of all parts add up to 1, the first is MFU. A part may be negative: work saved */
@@ -35,7 +37,7 @@ typedef struct MsResult {
   char *why_infeasible;     /* NULL when feasible */
   double step_time_s;
   double step_time_lower_s; /* proven: never above `full` */
-  double band;              /* relative half-width of the error band */
+  double band, band_curves; /* relative half width of the 90 % band (sim/band.h); of the curves alone */
   double tokens_per_s_per_gpu, model_flop_per_token, tflops_per_gpu, mfu;
   MsTimeParts time;         /* mean over stages */
   int stages;

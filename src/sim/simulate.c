@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "sim/band.h"
 #include "sim/explain.h"
 #include "sim/lower.h"
 #include <math.h>
@@ -119,6 +120,7 @@ static void add_origin(MsResult *r, const MsOp *op, const MsOpCost *cost, double
   const char *word = cost->curve ? cost->curve->op : ms_op_words[op->kind];
   for (int i = 0; i < r->n_origins; i++)
     if (r->origins[i].curve == cost->curve && !strcmp(r->origins[i].op, word)) {
+      r->origins[i].band = MAX(r->origins[i].band, cost->band); /* it may also stand in for another type */
       r->origins[i].time_s += times * cost->time_s;
       return;
     }
@@ -128,14 +130,14 @@ static void add_origin(MsResult *r, const MsOp *op, const MsOpCost *cost, double
   o->curve = cost->curve;
   g_strlcpy(o->op, word, sizeof o->op);
   o->time_s = times * cost->time_s;
+  o->band = cost->band;
+  o->communication = ms_op_families[op->kind] == MS_FAMILY_COMM;
 }
 
-static void origins_of_list(MsResult *r, const Parts *p, const MsOpList *list, double times, double *weighted, double *total) {
+static void origins_of_list(MsResult *r, const Parts *p, const MsOpList *list, double times) {
   for (int i = 0; i < list->n; i++) {
     MsOpCost cost = ms_cost_op(p->cost, &list->op[i]);
     add_origin(r, &list->op[i], &cost, times);
-    *weighted += times * cost.time_s * cost.band;
-    *total += times * cost.time_s;
   }
 }
 
@@ -144,12 +146,11 @@ static int by_time(const void *a, const void *b) {
   return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Which curves decided the time of the stage that computes longest, and the time-weighted residual of those curves. */
+/* Which curves decided the time of the stage that computes longest, and the band that follows. */
 static void origins(MsResult *r, const Parts *p) {
   int slowest = 0;
   for (int s = 1; s < r->stages; s++)
     if (r->stage_time[s].compute_s > r->stage_time[slowest].compute_s) slowest = s;
-  double weighted = 0, total = 0;
   g_autofree double *times = g_new0(double, p->work->n_pieces);
   for (int c = 0; c < p->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(p->layout, slowest, c);
@@ -157,11 +158,12 @@ static void origins(MsResult *r, const Parts *p) {
   }
   for (int i = 0; i < p->work->n_pieces; i++) {
     if (times[i] == 0) continue;
-    origins_of_list(r, p, &p->work->pieces[i].forward, times[i], &weighted, &total);
-    origins_of_list(r, p, &p->work->pieces[i].backward, times[i], &weighted, &total);
+    origins_of_list(r, p, &p->work->pieces[i].forward, times[i]);
+    origins_of_list(r, p, &p->work->pieces[i].backward, times[i]);
   }
-  origins_of_list(r, p, &p->program->step[slowest].ops.after, 1, &weighted, &total);
-  r->band = total > 0 ? weighted / total : 0;
+  origins_of_list(r, p, &p->program->step[slowest].ops.after, 1);
+  r->band_curves = ms_band_of_curves(r, &r->stage_time[slowest]);
+  r->band = hypot(r->band_curves, ms_band_common(p->work->scenario));
   qsort(r->origins, (size_t)r->n_origins, sizeof *r->origins, by_time);
 }
 

@@ -9,7 +9,7 @@
 #include "base/units.h"
 
 const char *const ms_metric_words[] = {"step_time", "peak_memory", NULL};
-const char *const ms_by_words[] = {"none", "gpu", "model", "source", NULL};
+const char *const ms_by_words[] = {"none", "gpu", "model", "source", "confidence", "stack", NULL};
 
 enum { MAX_WALK_DEPTH = 16 };
 
@@ -82,7 +82,7 @@ static char *source_of(const char *file) {
   return name;
 }
 
-static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *from, double measured, double predicted) {
+static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *from, double measured, double predicted, const MsResult *r) {
   if (!(measured > 0) || !isfinite(predicted)) return;
   MsValidateRow *row = &job->row[job->n_rows++];
   row->name = g_strdup(s->name);
@@ -90,6 +90,8 @@ static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *
   row->label[MS_BY_GPU] = g_strdup(s->hardware->name);
   row->label[MS_BY_MODEL] = g_strdup(s->model->name);
   row->label[MS_BY_SOURCE] = source_of(job->file);
+  row->label[MS_BY_CONFIDENCE] = g_strdup(s->measured.config_confidence ? s->measured.config_confidence : "unknown");
+  row->label[MS_BY_STACK] = g_strdup(s->stack.name);
   row->metric = metric;
   row->from = from;
   row->measured = measured;
@@ -97,19 +99,23 @@ static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *
   row->error = predicted / measured - 1;
   row->weight = isnan(s->measured.weight) ? 1 : s->measured.weight;
   row->rounding = s->measured.rounding;
-  row->counted = job->options->all || row->weight > 0;
+  row->counted = (job->options->all || row->weight > 0) &&
+                 (!job->options->exact || g_str_equal(row->label[MS_BY_CONFIDENCE], "exact"));
+  row->band = metric == MS_METRIC_STEP_TIME ? r->band : NAN;
+  row->band_curves = metric == MS_METRIC_STEP_TIME ? r->band_curves : NAN;
+  row->inside = fabs(measured / predicted - 1) <= row->band;
 }
 
 /* The first time that is given; a rate becomes the step time it stands for. */
 static void compare_time(Job *job, const MsScenario *s, const MsResult *r) {
   const MsMeasured *m = &s->measured;
   if (!isnan(m->step_time_s)) {
-    add_row(job, s, MS_METRIC_STEP_TIME, "step_time_s", m->step_time_s, r->step_time_s);
+    add_row(job, s, MS_METRIC_STEP_TIME, "step_time_s", m->step_time_s, r->step_time_s, r);
   } else if (!isnan(m->tokens_per_s_per_gpu)) {
     double tokens = (double)s->training.global_batch_size * s->training.seq_length;
-    add_row(job, s, MS_METRIC_STEP_TIME, "tokens_per_s_per_gpu", tokens / (m->tokens_per_s_per_gpu * s->gpus), r->step_time_s);
+    add_row(job, s, MS_METRIC_STEP_TIME, "tokens_per_s_per_gpu", tokens / (m->tokens_per_s_per_gpu * s->gpus), r->step_time_s, r);
   } else if (!isnan(m->tflops_per_gpu) && g_strcmp0(m->flops_convention, "causal-half") == 0) {
-    add_row(job, s, MS_METRIC_STEP_TIME, "tflops_per_gpu", r->step_time_s * r->tflops_per_gpu / m->tflops_per_gpu, r->step_time_s);
+    add_row(job, s, MS_METRIC_STEP_TIME, "tflops_per_gpu", r->step_time_s * r->tflops_per_gpu / m->tflops_per_gpu, r->step_time_s, r);
   }
 }
 
@@ -120,7 +126,7 @@ static void compare_memory(Job *job, const MsScenario *s, const MsResult *r) {
   int stage = memory->peak_stage;
   if (g_strcmp0(rank, "0") == 0) stage = 0;
   if (g_strcmp0(rank, "last") == 0) stage = memory->stages - 1;
-  add_row(job, s, MS_METRIC_PEAK_MEMORY, "peak_memory_GiB", s->measured.peak_memory_GiB, memory->stage[stage].peak_B / MS_GIB);
+  add_row(job, s, MS_METRIC_PEAK_MEMORY, "peak_memory_GiB", s->measured.peak_memory_GiB, memory->stage[stage].peak_B / MS_GIB, r);
 }
 
 static void job_predict(Job *job) {
@@ -220,7 +226,7 @@ static gboolean run_jobs(Job *jobs, guint n, const MsValidateOptions *options, G
 
 /* --- summaries ------------------------------------------------------------------------------------------------------------ */
 MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n) {
-  MsErrorSummary s = {n, NAN, NAN, NAN, NAN, NAN};
+  MsErrorSummary s = {n, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
   if (n == 0) return s;
   g_autofree double *ape = g_new(double, n);
   double sum = 0, bias = 0, weighted = 0, weight_sum = 0;
@@ -240,32 +246,61 @@ MsErrorSummary ms_error_summary(const double *errors, const double *weights, gui
   return s;
 }
 
+static gboolean in_group(const MsValidateRow *row, MsMetric metric, MsValidateBy by, const char *group) {
+  return row->counted && row->metric == metric && (!group || g_str_equal(row->label[by], group));
+}
+
+/* Share inside the band, and the common term that would hold 90 %. */
+static void coverage(const MsValidation *v, MsValidateBy by, const char *group, MsErrorSummary *s) {
+  g_autofree double *need = g_new(double, v->n_rows + 1);
+  guint n = 0, inside = 0;
+  for (guint i = 0; i < v->n_rows; i++) {
+    const MsValidateRow *row = &v->rows[i];
+    if (!in_group(row, MS_METRIC_STEP_TIME, by, group)) continue;
+    double miss = row->measured / row->predicted - 1;
+    need[n++] = sqrt(MAX(0, miss * miss - row->band_curves * row->band_curves));
+    inside += row->inside != 0;
+  }
+  if (n == 0) return;
+  s->inside = (double)inside / n;
+  s->common = ms_quantile(need, n, 0.9);
+}
+
 /* Over the counted rows of `metric`, all of them or those of one group. */
 static MsErrorSummary summarise(const MsValidation *v, MsMetric metric, MsValidateBy by, const char *group) {
   g_autofree double *errors = g_new(double, v->n_rows + 1), *weights = g_new(double, v->n_rows + 1);
   guint n = 0;
   for (guint i = 0; i < v->n_rows; i++) {
     const MsValidateRow *row = &v->rows[i];
-    if (!row->counted || row->metric != metric || (group && strcmp(row->label[by], group))) continue;
+    if (!in_group(row, metric, by, group)) continue;
     errors[n] = row->error;
     weights[n++] = row->weight;
   }
-  return ms_error_summary(errors, weights, n);
+  MsErrorSummary s = ms_error_summary(errors, weights, n);
+  if (metric == MS_METRIC_STEP_TIME) coverage(v, by, group, &s);
+  return s;
 }
 
-static void make_groups(MsValidation *v, MsValidateBy by) {
-  if (by == MS_BY_NOTHING) return;
+static MsValidateGroup *make_groups(const MsValidation *v, MsValidateBy by, guint *n) {
+  *n = 0;
+  if (by == MS_BY_NOTHING) return NULL;
   g_autoptr(GPtrArray) names = g_ptr_array_new();
   for (guint i = 0; i < v->n_rows; i++)
     if (v->rows[i].counted && !g_ptr_array_find_with_equal_func(names, v->rows[i].label[by], g_str_equal, NULL))
       g_ptr_array_add(names, v->rows[i].label[by]);
   g_ptr_array_sort(names, compare_text);
-  v->n_groups = names->len;
-  v->groups = g_new0(MsValidateGroup, names->len + 1);
+  MsValidateGroup *groups = g_new0(MsValidateGroup, names->len + 1);
+  *n = names->len;
   for (guint g = 0; g < names->len; g++) {
-    v->groups[g].name = g_strdup(g_ptr_array_index(names, g));
-    for (int m = 0; m < MS_N_METRICS; m++) v->groups[g].metric[m] = summarise(v, m, by, v->groups[g].name);
+    groups[g].name = g_strdup(g_ptr_array_index(names, g));
+    for (int m = 0; m < MS_N_METRICS; m++) groups[g].metric[m] = summarise(v, m, by, groups[g].name);
   }
+  return groups;
+}
+
+static void groups_free(MsValidateGroup *groups, guint n) {
+  for (guint i = 0; i < n; i++) g_free(groups[i].name);
+  g_free(groups);
 }
 
 /* The message without its file and line, numbers as '#', so that the same reason counts once. */
@@ -346,7 +381,8 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
   MsValidation *v = g_new0(MsValidation, 1);
   gather(v, (Job *)jobs->data, jobs->len);
   for (int m = 0; m < MS_N_METRICS; m++) v->metric[m] = summarise(v, m, MS_BY_NOTHING, NULL);
-  make_groups(v, options->by);
+  v->groups = make_groups(v, options->by, &v->n_groups);
+  v->confidence = make_groups(v, MS_BY_CONFIDENCE, &v->n_confidence);
   v->elapsed_s = (double)(g_get_monotonic_time() - begin_us) * 1e-6;
   return v;
 }
@@ -354,13 +390,13 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
 void ms_validation_free(MsValidation *v) {
   if (!v) return;
   for (guint i = 0; i < v->n_rows; i++) row_clear(&v->rows[i]);
-  for (guint i = 0; i < v->n_groups; i++) g_free(v->groups[i].name);
   for (guint i = 0; i < v->n_refusals; i++) {
     g_free(v->refusals[i].reason);
     g_free(v->refusals[i].example);
   }
   g_free(v->rows);
-  g_free(v->groups);
+  groups_free(v->groups, v->n_groups);
+  groups_free(v->confidence, v->n_confidence);
   g_free(v->refusals);
   g_free(v);
 }

@@ -3,7 +3,10 @@
  * Walks files and folders, predicts every scenario that has `measured`, and compares one time and one peak memory per run. A rate
  * (tokens/s, TFLOP/s) is turned into the step time it stands for, so that every time error has the same sign and meaning:
  * error = predicted / measured - 1, positive = predicted too slow. Memory is allocated bytes, in GiB, of the rank that `memory_rank` names.
- * Rows of weight 0 are listed, but enter the summary only with `all`. Order is that of the file names, whatever the threads do. */
+ * Rows of weight 0 are listed, but enter the summary only with `all`; rows whose configuration is not known exactly do
+ * not enter it with `exact`.  Order is that of the file names, whatever the threads do.
+ *
+ * A time is inside its band when |measured / predicted - 1| <= band; a 90 % band should hold 85 to 95 % of the runs. */
 #ifndef MS_STUDY_VALIDATE_H
 #define MS_STUDY_VALIDATE_H
 
@@ -11,8 +14,8 @@
 
 typedef enum { MS_METRIC_STEP_TIME /* s */, MS_METRIC_PEAK_MEMORY /* GiB */, MS_N_METRICS } MsMetric;
 extern const char *const ms_metric_words[]; /* step_time peak_memory */
-typedef enum { MS_BY_NOTHING, MS_BY_GPU, MS_BY_MODEL, MS_BY_SOURCE /* folder */, MS_N_BYS } MsValidateBy;
-extern const char *const ms_by_words[]; /* none gpu model source */
+typedef enum { MS_BY_NOTHING, MS_BY_GPU, MS_BY_MODEL, MS_BY_SOURCE /* folder */, MS_BY_CONFIDENCE, MS_BY_STACK, MS_N_BYS } MsValidateBy;
+extern const char *const ms_by_words[]; /* none gpu model source confidence stack */
 
 typedef struct {
   char *name, *file;
@@ -21,6 +24,8 @@ typedef struct {
   const char *from;       /* key of `measured` that was compared */
   double measured, predicted, error;
   double weight, rounding; /* rounding NaN: not stated */
+  double band, band_curves; /* of a time; NaN for memory */
+  gboolean inside;        /* the truth lies in the band */
   gboolean counted;       /* in the summary */
 } MsValidateRow;
 
@@ -28,6 +33,8 @@ typedef struct {
   guint n;
   double mape, median_ape, p90_ape, bias; /* unweighted; bias = mean signed error */
   double weighted_mape;
+  double inside; /* share of the times inside their band */
+  double common; /* common term (sim/band.h) with which 90 % of them would be inside */
 } MsErrorSummary;
 
 typedef struct { /* scenarios that could not be predicted, or a reason counted over them */
@@ -48,6 +55,8 @@ typedef struct {
   MsErrorSummary metric[MS_N_METRICS];
   guint n_groups;
   MsValidateGroup *groups;  /* of options.by, by name */
+  guint n_confidence;
+  MsValidateGroup *confidence; /* exact, inferred, unknown, those that occur */
   guint n_refusals;
   MsValidateRefusal *refusals; /* descending count */
   guint oom_measured, oom_agreed;  /* runs that went out of memory; predicted infeasible */
@@ -59,6 +68,7 @@ typedef struct {
   MsFidelity fidelity; /* default full */
   MsValidateBy by;
   gboolean all;        /* rows of weight 0 count too */
+  gboolean exact;      /* only rows whose `config_confidence` is exact count */
   int threads;         /* 0 = all cores */
   gboolean progress;
 } MsValidateOptions;
@@ -70,7 +80,7 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
 void ms_validation_free(MsValidation *validation);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsValidation, ms_validation_free)
 
-/* Summary of n signed errors; sorts a copy. Weights may be NULL. n 0: NaN everywhere. */
+/* Summary of n signed errors; sorts a copy. Weights may be NULL. n 0: NaN everywhere; inside and common are left NaN. */
 MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n);
 
 #endif
