@@ -2,7 +2,8 @@
  *
  * On the compute stream of a stage every moment of the step is either busy or a gap before the next compute task. A gap is given to what the task
  * waited for, walking back along the tasks that decided its start: communication on this device is exposed, a message from another stage is exposed
- * pipeline communication while it travels and bubble before, the host is host. The parts of a stage add up to the step exactly. */
+ * pipeline communication while it travels and bubble before, the host is host from when it stopped waiting for the device (what it waited for is
+ * followed like any other wait). The parts of a stage add up to the step exactly. */
 #include "sim/lower.h"
 #include "base/units.h"
 #include <string.h>
@@ -26,6 +27,7 @@ typedef struct {
   const MsTrajectory *t;
   const MsOp *const *tag_op;
   MsTimeParts *stage;
+  const gint32 *sync; /* [tasks] the last task of its device that the host waited for before it issued this one, -1 none */
 } Account;
 
 static double seconds(MsTime ps) { return (double)ps / MS_PS_PER_S; }
@@ -41,12 +43,16 @@ static void expose(Account *a, int stage, const MsTask *task, MsTime span) {
   p->comm_exposed_s[ms_comm_class(a->tag_op[task->tag])] += seconds(span);
 }
 
-/* The gap [from, to) on `stage` before `task` (or before the end of the step when task is NONE and `bound` decided it). */
-static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 bound) {
+/* The gap [from, to) on `stage` before task `next`, whose start `bound` decided. */
+static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 next, gint32 bound) {
   while (to > from) {
     if (bound == -1) {
-      a->stage[stage].host_s += seconds(to - from);
-      return;
+      gint32 waited = a->sync[next];
+      MsTime since = waited >= 0 ? MAX(from, a->t->end[waited]) : from;
+      a->stage[stage].host_s += seconds(to - since);
+      to = since;
+      next = bound = waited;
+      continue;
     }
     if (bound < 0) break;
     const MsTask *task = ms_graph_task(a->graph, (guint32)bound);
@@ -57,6 +63,7 @@ static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 boun
     if (comm) expose(a, stage, task, to - start);
     else if (a->tag_op[task->tag]) a->stage[stage].bubble_s += seconds(to - start); /* cannot happen on one compute stream; keep the sum exact */
     to = start;
+    next = bound;
     bound = a->t->bound_by[bound];
     if (!here) break;                                            /* before the message left, the other stage was busy or idle: bubble */
   }
@@ -81,21 +88,25 @@ void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajecto
   memset(stage, 0, (size_t)stages * sizeof *stage);
   g_autofree MsTime *cursor = g_new0(MsTime, stages);
   g_autofree gint32 *latest = g_new(gint32, stages); /* task of the device that ends last */
-  for (int s = 0; s < stages; s++) latest[s] = -2;
+  g_autofree gint32 *sync = g_new(gint32, MAX(t->n, 1)), *last_sync = g_new(gint32, stages);
+  for (int s = 0; s < stages; s++) latest[s] = -2, last_sync[s] = -1;
+  a.sync = sync;
   for (guint32 i = 0; i < t->n; i++) {
     const MsTask *task = ms_graph_task(graph, i);
     int s = (int)task->device;
+    sync[i] = last_sync[s];
+    if (task->host_sync) last_sync[s] = (gint32)i;
     if (latest[s] < 0 || t->end[i] > t->end[latest[s]]) latest[s] = (gint32)i;
     const MsOp *op = tag_op[task->tag];
     if (op && is_comm(&a, task)) stage[s].comm_total_s[ms_comm_class(op)] += seconds(t->end[i] - t->start[i]);
     if (task->stream != MS_STREAM_COMPUTE) continue;
-    if (t->start[i] > cursor[s]) attribute(&a, s, cursor[s], t->start[i], t->bound_by[i]);
+    if (t->start[i] > cursor[s]) attribute(&a, s, cursor[s], t->start[i], (gint32)i, t->bound_by[i]);
     busy(&a, s, task, t->end[i] - t->start[i]);
     cursor[s] = t->end[i];
   }
   for (int s = 0; s < stages; s++) { /* after the last compute task: what still runs here, then waiting for other stages */
     MsTime own_end = latest[s] >= 0 ? MAX(cursor[s], t->end[latest[s]]) : 0;
-    if (own_end > cursor[s]) attribute(&a, s, cursor[s], own_end, latest[s]);
+    if (own_end > cursor[s]) attribute(&a, s, cursor[s], own_end, latest[s], latest[s]);
     stage[s].bubble_s += seconds(t->makespan - own_end);
   }
 }
