@@ -12,6 +12,7 @@
 /* TransformerEngine's MXFP8 kernels over the DeepGEMM kernel with UE8M0 scales that fp8-block was fitted to: 1.90 of 2.365 ms without casts
  * on B300 (efficiency_fits.md 1.6). */
 static const double mxfp8_rate = 0.806;
+static const double most_scatter = 0.2; /* median error on points held back, beyond which rows teach nothing */
 
 typedef struct {
   const MsFitOptions *options;
@@ -145,11 +146,13 @@ static double kernel_launch(const Work *work) {
   return 2.6e-6;
 }
 
-/* Why a fitted exchange must not replace what the profile has: the rows are noise, or of a network slower than this machine's. */
+/* Why a fitted curve must not replace what the profile has: the rows are noise (Triton's grouped GEMMs on A100), or of a network slower
+ * than this machine's. */
 static char *refused(const Work *work, const MsSeries *series, const MsCurve *curve) {
+  if (curve->provenance.residual_median > most_scatter)
+    return g_strdup_printf("the rows scatter, median error %.0f %%", 100 * curve->provenance.residual_median);
   if (series->kind != MS_ROW_EXCHANGE) return NULL;
   double nodes = g_array_index(series->rows, MsRow, 0).x[5], least = 0.6 * work->hardware->nic_Bps * nodes / MAX(nodes - 1, 1);
-  if (curve->provenance.residual_median > 0.25) return g_strdup_printf("the rows scatter, median error %.0f %%", 100 * curve->provenance.residual_median);
   if (nodes > 1 && curve->param[MS_D_LINK] < least)
     return g_strdup_printf("its network is slower than this machine's, %.0f GB/s a NIC", curve->param[MS_D_LINK] * (nodes - 1) / nodes / 1e9);
   return NULL;
@@ -162,7 +165,8 @@ static MsCurve *keep(Work *work, const MsSeries *series, MsCurve *curve) {
     g_ptr_array_add(work->fit->curves, curve);
     return curve;
   }
-  g_ptr_array_add(work->fit->notes, g_strdup_printf("%s, %d ranks (%s): not taken, %s", series->key.op, series->key.ranks, series->file, why));
+  g_ptr_array_add(work->fit->notes, g_strdup_printf("%s %s, %d ranks (%s, %s): not taken, %s", series->key.op,
+                                                      series->key.dtype ? series->key.dtype : "", series->key.ranks, series->file, series->library, why));
   g_free(why);
   curve_free(curve);
   return NULL;

@@ -1,0 +1,410 @@
+/* tests/unit/test_fit.c - fits on synthetic rows whose parameters are known: every form, noise, outliers, few points; evaluation; wrong tables;
+ * edits of a profile's text; mutated tables never crash. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <glib/gstdio.h>
+#include <gsl/gsl_errno.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "calib/csv.h"
+#include "calib/fit_priv.h"
+#include "calib/solve.h"
+
+static const MsDeviceRates device = {1e15, 3e12, 132};
+
+/* --- noise that is the same everywhere: a linear congruential generator, sum of four for a bell ------------------------------------- */
+static guint64 seed = 1;
+static double uniform(void) {
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return (double)(seed >> 11) / 9007199254740992.0;
+}
+static double bell(void) { return (uniform() + uniform() + uniform() + uniform() - 2) * sqrt(3.0); }
+
+static MsSeries series_new(MsRowKind kind, const char *op, const char *dtype, int odt) {
+  seed = 1;
+  return (MsSeries){.kind = kind, .key = {.op = op, .dtype = dtype}, .dtype = odt, .file = (char *)"t.csv", .gpu = (char *)"", .library = (char *)"",
+                    .rows = g_array_new(FALSE, FALSE, sizeof(MsRow))};
+}
+
+/* A row as `truth` says, with 2 % noise; every `spoil`th is four times too slow. */
+static void add_row(MsSeries *series, const MsCurve *truth, const MsRow *shape, double noise, guint spoil) {
+  MsRow row = *shape;
+  row.time_s = ms_predict(truth, &device, series, row.x).time_s * exp(noise * bell());
+  if (spoil && series->rows->len % spoil == spoil - 1) row.time_s *= 4;
+  g_array_append_vals(series->rows, &row, 1);
+}
+
+static double pick(const double *list, int n) { return list[(int)(uniform() * n)]; }
+static const double sizes[] = {128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384};
+#define SIZE() pick(sizes, G_N_ELEMENTS(sizes))
+
+static void gemm_rows(MsSeries *series, const MsCurve *truth, int n, double noise, guint spoil) {
+  for (int i = 0; i < n; i++) add_row(series, truth, &(MsRow){.x = {256 + floor(uniform() * 16000), SIZE(), SIZE()}}, noise, spoil);
+  ms_series_merge(series->rows);
+}
+
+/* Median and p90 error of `curve` against the truth without noise. */
+static void expect(const MsCurve *curve, const MsCurve *truth, const MsSeries *series, double median, double p90) {
+  g_autoptr(GArray) error = g_array_new(FALSE, FALSE, sizeof(double));
+  for (guint i = 0; i < series->rows->len; i++) {
+    const double *x = g_array_index(series->rows, MsRow, i).x;
+    double e = fabs(ms_predict(curve, &device, series, x).time_s / ms_predict(truth, &device, series, x).time_s - 1);
+    g_array_append_val(error, e);
+  }
+  double *e = (double *)(void *)error->data;
+  for (guint i = 0; i < error->len; i++)
+    for (guint j = i; j > 0 && e[j] < e[j - 1]; j--) { double t = e[j]; e[j] = e[j - 1], e[j - 1] = t; }
+  if (e[error->len / 2] > median || e[error->len * 9 / 10] > p90)
+    fail_msg("%s: median %.4f p90 %.4f, at most %.4f %.4f", ms_curve_form_words[curve->form], e[error->len / 2], e[error->len * 9 / 10], median, p90);
+}
+
+static MsCurve fit_it(const MsSeries *series, const MsFitContext *context) {
+  MsCurve curve = {0};
+  char *why = NULL;
+  if (!ms_fit_series(series, &device, context, &curve, &why)) fail_msg("not fitted: %s", why);
+  return curve;
+}
+
+static void done(MsSeries *series, MsCurve *curve) {
+  g_array_unref(series->rows);
+  ms_fit_curve_clear(curve);
+}
+
+static const MsFitContext plain = {.launch_s = NAN};
+#define TRUTH(op_, form_, ...) \
+  {.op = (char *)(op_), .form = form_, .param = {__VA_ARGS__}, .provenance = {.cast_launch_s = NAN, .cast_bw_efficiency = NAN}}
+
+/* --- forms -------------------------------------------------------------------------------------------------------------------------- */
+static void form_saturating(void **state) {
+  (void)state;
+  MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_SATURATING, 0.72, 0.6, 4e-6, 120, 60, 200);
+  MsSeries series = series_new(MS_ROW_GEMM, "gemm", "bf16", MS_ODT_BF16);
+  gemm_rows(&series, &truth, 1500, 0.02, 12);
+  MsCurve curve = fit_it(&series, &plain);
+  assert_int_equal(curve.form, MS_FORM_GEMM_SATURATING);
+  assert_true(fabs(curve.param[MS_C_E] - 0.72) < 0.03);
+  assert_true(curve.provenance.n_held_back > 150 && curve.provenance.n_held_back < 300);
+  assert_true(curve.provenance.n_fitted + curve.provenance.n_held_back == series.rows->len);
+  expect(&curve, &truth, &series, 0.01, 0.03);
+  done(&series, &curve);
+}
+
+static void form_tiled(void **state) {
+  (void)state;
+  MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_TILED, 0.8, 0.7, 3e-6, 2e-6, 0.6, 0.85);
+  MsSeries series = series_new(MS_ROW_GEMM, "gemm", "bf16", MS_ODT_BF16);
+  gemm_rows(&series, &truth, 1500, 0.02, 12);
+  MsCurve curve = fit_it(&series, &plain);
+  assert_int_equal(curve.form, MS_FORM_GEMM_TILED);
+  expect(&curve, &truth, &series, 0.01, 0.03);
+  done(&series, &curve);
+}
+
+/* Rows that hold a cast: the cast goes to the provenance, the kernel keeps the launch that it is given. */
+static void cast_apart(void **state) {
+  (void)state;
+  MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_SATURATING, 0.7, 0.6, 3e-6, 100, 100, 300);
+  truth.provenance.cast_launch_s = 9e-6, truth.provenance.cast_bw_efficiency = 0.35;
+  MsSeries series = series_new(MS_ROW_GEMM, "gemm", "fp8", MS_ODT_FP8);
+  gemm_rows(&series, &truth, 1500, 0.01, 0);
+  MsCurve curve = fit_it(&series, &(MsFitContext){.launch_s = 3e-6});
+  assert_true(curve.param[MS_C_LAUNCH] == 3e-6);
+  assert_true(fabs(curve.provenance.cast_launch_s / 9e-6 - 1) < 0.1);
+  assert_true(fabs(curve.provenance.cast_bw_efficiency / 0.35 - 1) < 0.2);
+  expect(&curve, &truth, &series, 0.01, 0.03);
+  done(&series, &curve);
+}
+
+/* A bump that no form has: the grid takes it. */
+static void grid_takes_the_rest(void **state) {
+  (void)state;
+  MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_SATURATING, 0.72, 0.6, 4e-6, 120, 60, 200);
+  MsSeries series = series_new(MS_ROW_GEMM, "gemm", "bf16", MS_ODT_BF16);
+  gemm_rows(&series, &truth, 2500, 0.005, 0);
+  for (guint i = 0; i < series.rows->len; i++) {
+    MsRow *row = &g_array_index(series.rows, MsRow, i);
+    row->time_s *= exp(0.15 * sin(log2(row->x[0])) + 0.1 * cos(1.3 * log2(row->x[1])));
+  }
+  MsCurve curve = fit_it(&series, &plain);
+  assert_true(curve.grid.dims == 3);
+  assert_true(curve.provenance.residual_median < 0.025 && curve.provenance.residual_p90 < 0.06);
+  done(&series, &curve);
+}
+
+static void form_layer(void **state) {
+  (void)state;
+  static const double hidden[] = {2048, 4096, 7168}, inter[] = {512, 768, 1536, 2048, 8192}, tokens[] = {512, 2048, 8192, 32768}, ep[] = {1, 4, 16};
+  MsCurve truth = TRUTH("grouped_gemm", MS_FORM_GROUPED_GEMM, 0.7, 0.8, 25e-6, 80, 300, 2e-7, 0.6);
+  MsSeries series = series_new(MS_ROW_LAYER, "grouped_gemm", "bf16", MS_ODT_BF16);
+  for (int i = 0; i < 1500; i++)
+    add_row(&series, &truth, &(MsRow){.x = {pick(tokens, 4), pick(hidden, 3), pick(inter, 5), 1 + floor(uniform() * 8), 128, pick(ep, 3), 1}}, 0.02, 15);
+  ms_series_merge(series.rows);
+  MsCurve curve = fit_it(&series, &plain);
+  assert_true(fabs(curve.param[MS_G_E] - 0.7) < 0.06);
+  expect(&curve, &truth, &series, 0.015, 0.04);
+  done(&series, &curve);
+}
+
+static void form_attention(void **state) {
+  (void)state;
+  MsCurve truth = TRUTH("attention", MS_FORM_ATTENTION, 0.6, 0.5, 12e-6, 300, 0.5);
+  MsSeries series = series_new(MS_ROW_ATTENTION, "attention", "bf16", MS_ODT_BF16);
+  for (int i = 0; i < 1200; i++) {
+    double heads = exp2(floor(uniform() * 7)), kv = MIN(heads, exp2(floor(uniform() * 4)));
+    add_row(&series, &truth, &(MsRow){.x = {exp2(floor(uniform() * 4)), 512 + 64 * floor(uniform() * 250), heads, kv, 128, 128}}, 0.02, 10);
+  }
+  ms_series_merge(series.rows);
+  MsCurve curve = fit_it(&series, &plain);
+  assert_true(fabs(curve.param[MS_A_E] - 0.6) < 0.04);
+  expect(&curve, &truth, &series, 0.015, 0.04);
+  done(&series, &curve);
+}
+
+static void form_segments(void **state) {
+  (void)state;
+  MsCurve truth = {.op = (char *)"all_reduce", .form = MS_FORM_SEGMENTS, .n_segments = 3, .segment_alpha_s = {15e-6, 20e-6, 60e-6},
+                   .segment_Bps = {8e9, 150e9, 400e9}};
+  MsSeries series = series_new(MS_ROW_COLLECTIVE, "all_reduce", NULL, MS_ODT_BF16);
+  for (int i = 0; i < 60; i++) add_row(&series, &truth, &(MsRow){.x = {exp2(10 + i / 3.0), 8}}, 0.01, 9);
+  ms_series_merge(series.rows);
+  MsCurve curve = fit_it(&series, &plain);
+  assert_true(curve.n_segments >= 2 && curve.n_segments <= 4);
+  assert_true(fabs(curve.segment_Bps[curve.n_segments - 1] / 400e9 - 1) < 0.05);
+  expect(&curve, &truth, &series, 0.02, 0.06);
+  done(&series, &curve);
+}
+
+static void form_dispatch(void **state) {
+  (void)state;
+  static const double sms[] = {4, 8, 12, 16, 20, 24, 32}, hidden[] = {2048, 4096, 7168};
+  MsCurve truth = TRUTH("dispatch", MS_FORM_DISPATCH, 50e-6, 15e9, 320e9);
+  MsSeries series = series_new(MS_ROW_EXCHANGE, "dispatch", NULL, MS_ODT_BF16);
+  for (int i = 0; i < 300; i++)
+    add_row(&series, &truth, &(MsRow){.x = {256 * exp2(floor(uniform() * 6)), pick(hidden, 3), 8, 256, 8, 1, pick(sms, 7), 2}}, 0.02, 10);
+  ms_series_merge(series.rows);
+  MsCurve curve = fit_it(&series, &plain);
+  assert_true(fabs(curve.param[MS_D_ALPHA] / 50e-6 - 1) < 0.1 && fabs(curve.param[MS_D_PER_SM] / 15e9 - 1) < 0.05);
+  assert_true(fabs(curve.param[MS_D_LINK] / 320e9 - 1) < 0.05);
+  done(&series, &curve);
+}
+
+static void form_bandwidth(void **state) {
+  (void)state;
+  MsCurve truth = TRUTH("quantize", MS_FORM_BANDWIDTH, 0.85, 3e-6);
+  MsSeries series = series_new(MS_ROW_CAST, "quantize", "fp8", MS_ODT_FP8);
+  for (int i = 0; i < 60; i++) add_row(&series, &truth, &(MsRow){.x = {1e6 * exp2(i / 6.0)}}, 0.01, 8);
+  MsCurve curve = fit_it(&series, &plain);
+  assert_true(fabs(curve.param[MS_B_E] - 0.85) < 0.02);
+  done(&series, &curve);
+}
+
+/* --- few points ------------------------------------------------------------------------------------------------------------------------ */
+static void few_points(void **state) {
+  (void)state;
+  MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_SATURATING, 0.5, 0.6, 4e-6, 120, 60, 200), donor = truth;
+  donor.param[MS_C_E] = 0.8;
+  MsSeries series = series_new(MS_ROW_GEMM, "gemm", "bf16", MS_ODT_BF16);
+  gemm_rows(&series, &truth, 12, 0, 0);
+  MsCurve curve = fit_it(&series, &(MsFitContext){.launch_s = NAN, .donor = &donor});
+  assert_non_null(strstr(curve.provenance.note, "few points"));
+  assert_int_equal(curve.grid.dims, 0);
+  if (curve.form == MS_FORM_GEMM_SATURATING) {
+    assert_true(curve.param[MS_C_K_HALF] == 200);
+    assert_true(fabs(curve.param[MS_C_E] / 0.5 - 1) < 0.05);
+  }
+  ms_fit_curve_clear(&curve);
+  g_array_set_size(series.rows, 1);
+  char *why = NULL;
+  assert_false(ms_fit_series(&series, &device, &plain, &curve, &why));
+  assert_non_null(strstr(why, "fewer than two points"));
+  g_free(why);
+  done(&series, &curve);
+}
+
+static void same_input_same_bits(void **state) {
+  (void)state;
+  MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_TILED, 0.8, 0.7, 3e-6, 2e-6, 0.6, 0.85), curve[2];
+  for (int i = 0; i < 2; i++) {
+    MsSeries series = series_new(MS_ROW_GEMM, "gemm", "bf16", MS_ODT_BF16);
+    gemm_rows(&series, &truth, 400, 0.03, 12);
+    curve[i] = fit_it(&series, &plain);
+    g_array_unref(series.rows);
+  }
+  assert_memory_equal(curve[0].param, curve[1].param, sizeof curve[0].param);
+  assert_true(curve[0].provenance.residual_p90 == curve[1].provenance.residual_p90);
+  ms_fit_curve_clear(&curve[0]);
+  ms_fit_curve_clear(&curve[1]);
+}
+
+static void split_is_fair(void **state) {
+  (void)state;
+  int held = 0;
+  for (int i = 0; i < 20000; i++) held += ms_row_bucket(MS_ROW_GEMM, (const double[MS_ROW_X]){256 * (1 + i % 100), 128 * (1 + i / 100), 4096}) < MS_HELD_BACK;
+  assert_true(held > 2700 && held < 3300);
+}
+
+/* --- tables ------------------------------------------------------------------------------------------------------------------------------ */
+static void csv_error(const char *text, const char *want) {
+  GError *error = NULL;
+  MsCsv *csv = ms_csv_parse(text, strlen(text), "f.csv", &error);
+  double value;
+  while (csv && ms_csv_next(csv, &error) && ms_csv_number(csv, ms_csv_column(csv, "m"), 1, 1e6, &value, &error)) {}
+  if (!error || !strstr(error->message, want)) fail_msg("got \"%s\", want \"%s\"", error ? error->message : "nothing", want);
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  g_error_free(error);
+  ms_csv_free(csv);
+}
+
+static void csv_errors(void **state) {
+  (void)state;
+  csv_error("", "f.csv: is empty");
+  csv_error("m,m\n1,2\n", "f.csv:1: two columns have the name \"m\"");
+  csv_error("m,n\n1\n", "f.csv:2: holds 1 fields, the header names 2");
+  csv_error("m,n\n1,2,3\n", "f.csv:2: holds 3 fields");
+  csv_error("m\n12\nx\n", "f.csv:3: m: \"x\" is no number");
+  csv_error("m\ninf\n", "f.csv:2: m: \"inf\" is no number");
+  csv_error("m\n1e999\n", "is no number");
+  csv_error("m\n0x10\n", "is no number");
+  csv_error("m\n0\n", "f.csv:2: m: is 0, must be within 1 and 1e+06");
+  csv_error("m\n\"1\n", "a quote is not closed");
+  csv_error("m\n\"1\"2\n", "text follows the closing quote");
+}
+
+static void csv_reads(void **state) {
+  (void)state;
+  const char *text = "\xef\xbb\xbf" "a,\"b \"\"x\"\"\",c\r\n1,\"2,5\",\r\n\r\n3,4,5";
+  GError *error = NULL;
+  g_autoptr(MsCsv) csv = ms_csv_parse(text, strlen(text), "f.csv", &error);
+  assert_non_null(csv);
+  assert_int_equal(ms_csv_column(csv, "b \"x\""), 1);
+  assert_true(ms_csv_next(csv, &error));
+  assert_string_equal(ms_csv_text(csv, 1), "2,5");
+  assert_string_equal(ms_csv_text(csv, 2), "");
+  assert_true(ms_csv_next(csv, &error));
+  assert_string_equal(ms_csv_text(csv, 2), "5");
+  assert_false(ms_csv_next(csv, &error));
+  assert_null(error);
+}
+
+static char *temporary(const char *name, const char *text, gssize length) {
+  char *file = g_build_filename(g_get_tmp_dir(), name, NULL);
+  assert_true(g_file_set_contents(file, text, length, NULL));
+  return file;
+}
+
+static void words_of_gpus(void **state) {
+  (void)state;
+  assert_true(ms_measure_is_gpu("h100-sxm", "h100_sxm"));
+  assert_true(ms_measure_is_gpu("gb200-nvl72", "gb200"));
+  assert_true(ms_measure_is_gpu("a100-sxm-80g", "a100_sxm"));
+  assert_false(ms_measure_is_gpu("a100-pcie-80g", "a100_sxm"));
+  assert_false(ms_measure_is_gpu("h100-sxm", "h10"));
+  assert_false(ms_measure_is_gpu("h100-sxm", ""));
+}
+
+static const char gemm_table[] = "gpu,dtype,m,n,k,latency_us,source\n"
+                                 "x1,bf16,256,1024,1024,5.5,mine\nx1,bf16,512,1024,1024,7,mine\nx1,bf16,1024,1024,1024,9,mine\n"
+                                 "x1,bf16,2048,1024,1024,14,mine\nx1,bf16,4096,1024,1024,24,mine\nx1,bf16,8192,1024,1024,44,mine\n"
+                                 "x1,bf16,8192,2048,2048,150,mine\nother,bf16,1,1,1,1,mine\nx1,int8,256,256,256,3,mine\n";
+static const char profile[] = "{\n  \"schema\": 1, \"name\": \"x1\", \"doc\": \"keeps  its   blanks\", \"peak_bf16_flops\": 989.4e12,\n  \"hbm_Bps\": 3.35e12, "
+                              "\"sm_count\": 132,\n  \"sources\": {\"hbm_Bps\": \"a \\\"b\\\" }]\"},\n  \"curves\": [\n    {\"op\": \"gemm\", \"dtype\": \"bf16\", "
+                              "\"form\": \"gemm-saturating\", \"params\": {\"efficiency\": 0.7, \"bw_efficiency\": 0.6, \"launch_s\": 3e-6, \"m_half\": 50, "
+                              "\"n_half\": 50, \"k_half\": 50}},\n    {\"op\": \"rope\", \"form\": \"bandwidth\", \"params\": {\"efficiency\": 0.50, \"launch_s\": 0}}]\n}\n";
+
+static void whole_fit(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *table = temporary("moesim-fit.csv", gemm_table, -1), *machine = temporary("moesim-fit-x1.json", profile, -1);
+  const char *files[] = {table, NULL};
+  MsFitOptions options = {machine, NULL, files, "2000-01-01", "a test"};
+  g_autoptr(MsFit) fit = ms_fit(&options, &error), again = ms_fit(&options, NULL);
+  if (!fit) fail_msg("%s", error->message);
+  assert_string_equal(fit->text, again->text);
+  assert_non_null(strstr(fit->text, "\"doc\": \"keeps  its   blanks\", \"peak_bf16_flops\": 989.4e12"));
+  assert_non_null(strstr(fit->text, "{\"op\": \"rope\", \"form\": \"bandwidth\", \"params\": {\"efficiency\": 0.50, \"launch_s\": 0}}]\n}\n"));
+  assert_non_null(strstr(fit->text, "\"date\": \"2000-01-01\""));
+  g_autoptr(MsJson) doc = ms_json_parse(fit->text, -1, "new", &error);
+  g_autoptr(MsHardware) hardware = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "", &error) : NULL;
+  if (!hardware) fail_msg("%s", error->message);
+  assert_int_equal(hardware->num_curves, 2);
+  g_autofree char *new_machine = temporary("moesim-fit-x1b.json", fit->text, -1);
+  g_autoptr(MsEvaluation) evaluation = ms_fit_evaluate(new_machine, files, FALSE, &error);
+  if (!evaluation) fail_msg("%s", error->message);
+  assert_int_equal(evaluation->rows->len, 1);
+  const MsEvaluated *row = &g_array_index(evaluation->rows, MsEvaluated, 0);
+  assert_string_equal(row->kind, "gemm");
+  assert_int_equal(row->n, 7);
+  assert_true(row->median < 0.1);
+}
+
+static void profile_edits(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(GPtrArray) none = g_ptr_array_new();
+  const char *members[] = {"wgrad_factor", "1.07", "\"why\"", "hbm_Bps", "4e12", "\"new\"", NULL};
+  g_autofree char *same = ms_profile_edit(profile, "p", none, NULL, &error), *text = ms_profile_edit(profile, "p", none, members, &error);
+  assert_string_equal(same, profile);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "p", &error);
+  g_autoptr(MsHardware) hardware = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "", &error) : NULL;
+  if (!hardware) fail_msg("%s\n%s", error->message, text);
+  assert_true(hardware->wgrad_factor == 1.07 && hardware->hbm_Bps == 4e12);
+  assert_string_equal(json_object_get_string_member(json_node_get_object(hardware->sources), "wgrad_factor"), "why");
+  assert_string_equal(json_object_get_string_member(json_node_get_object(hardware->sources), "hbm_Bps"), "new");
+  assert_int_equal(hardware->num_curves, 2);
+}
+
+/* Bytes changed, lines cut, numbers blown up: an answer or an error, never a crash. */
+static void mutated_tables(void **state) {
+  (void)state;
+  static const char *const seeds[] = {
+      gemm_table, "gpu,op,dtype,num_gpus,bytes,latency_us\nx1,all_reduce,half,8,1024,10\nx1,alltoall,half,2,4096,12\n",
+      "dtype,tokens,hidden,inter,topk,experts,ep,tp,dist,gated,latency_us\nbf16,256,2048,768,8,128,1,1,balanced,1,100\nbf16,512,2048,768,8,128,4,1,balanced,1,90\n",
+      "gpu,nodes,ep,hidden,tokens_per_rank,topk,experts,dispatch_sms,dispatch_us,combine_sms,combine_us\nx1,1,8,2048,512,8,128,4,31,4,35\nx1,2,16,2048,512,8,128,4,31,4,35\n",
+      "attn_dtype,kv_dtype,heads,kv_heads,head_dim,batch,seq,latency_us\nbfloat16,bfloat16,8,2,128,1,512,26\nfp8,fp8,8,2,128,1,1024,46\n"};
+  g_autofree char *machine = temporary("moesim-fit-x1.json", profile, -1);
+  static const char bytes[] = "0,\n\"9e-.x1";
+  for (int round = 0; round < 400; round++) {
+    seed = (guint64)round * 977 + 5;
+    g_autofree char *text = g_strdup(seeds[round % 5]);
+    size_t length = strlen(text);
+    for (int change = 0; change < 1 + round % 7; change++) text[(size_t)(uniform() * (double)length)] = bytes[(int)(uniform() * 10)];
+    if (round % 11 == 0) text[(size_t)(uniform() * (double)length)] = '\0';
+    g_autofree char *table = temporary("moesim-fit-mutant.csv", text, (gssize)strlen(text));
+    const char *files[] = {table, NULL};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsFit) fit = ms_fit(&(MsFitOptions){machine, NULL, files, "2000-01-01", "a test"}, &error);
+    assert_true((fit != NULL) != (error != NULL));
+    if (error) assert_int_equal(error->code, MS_ERROR_INPUT);
+    g_autoptr(MsEvaluation) evaluation = ms_fit_evaluate(machine, files, FALSE, NULL);
+  }
+}
+
+static void damaged_gzip(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *file = temporary("moesim-fit.csv.gz", "\x1f\x8b\x08\x00rubbish", 11);
+  assert_null(ms_csv_open(file, &error));
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  g_clear_error(&error);
+  assert_null(ms_csv_open("/nowhere/at/all.csv", &error));
+  assert_int_equal(error->code, MS_ERROR_ENV);
+  g_error_free(error);
+}
+
+int main(void) {
+  gsl_set_error_handler_off();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(form_saturating), cmocka_unit_test(form_tiled), cmocka_unit_test(cast_apart), cmocka_unit_test(grid_takes_the_rest),
+      cmocka_unit_test(form_layer), cmocka_unit_test(form_attention), cmocka_unit_test(form_segments), cmocka_unit_test(form_dispatch),
+      cmocka_unit_test(form_bandwidth), cmocka_unit_test(few_points), cmocka_unit_test(same_input_same_bits), cmocka_unit_test(split_is_fair),
+      cmocka_unit_test(csv_errors), cmocka_unit_test(csv_reads), cmocka_unit_test(words_of_gpus), cmocka_unit_test(whole_fit),
+      cmocka_unit_test(profile_edits), cmocka_unit_test(mutated_tables), cmocka_unit_test(damaged_gzip)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
