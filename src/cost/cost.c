@@ -308,7 +308,10 @@ MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   MsOpFamily family = ms_op_families[op->kind];
   if (family < MS_FAMILY_COMM) return compute(cost, op, family);
-  if (family == MS_FAMILY_HOST) return (MsOpCost){0};
+  if (family == MS_FAMILY_HOST) { /* host memory is at least as fast as the link that it feeds: the link's rate stands for it */
+    double s = cost->hardware->host_link_Bps > 0 ? (op->read_B + op->write_B) / cost->hardware->host_link_Bps : 0;
+    return (MsOpCost){.time_s = s, .lower_s = 0, .band = MS_DEFAULT_BAND};
+  }
   if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return host_copy(cost, op->message_B > 0 ? op->message_B : MAX(op->read_B, op->write_B));
   MsOpCost c = exchange(cost, (MsOpKind)op->kind, op->group, op->message_B, op->local_fraction, op->level_B);
   c.time_s = MAX(c.time_s * stack_factor(cost, family), c.lower_s);

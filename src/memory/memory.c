@@ -167,6 +167,12 @@ void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
   if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS)
     out->parameters_B = b.weight * ((dense - low_dense) / shard + (expert - low_expert) / expert_shard) + b.low_weight * (low_dense / shard + low_expert / expert_shard);
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
+  if (s->training.optimizer == MS_OPT_MUON) { /* matrices have a momentum, no second moment */
+    double matrix_dense, matrix_expert;
+    ms_work_matrix_params(w, stage, &matrix_dense, &matrix_expert);
+    double second = s->options.offload_optimizer_states ? 0 : ms_dtype_B(s->options.exp_avg_sq_dtype) * (1 - s->options.optimizer_offload_fraction);
+    out->optimizer_B -= second * (matrix_dense / shard + matrix_expert / expert_shard);
+  }
   double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
   out->buffers_B = fsdp_buffers_B(w, stage, b) + dummy + workspace_B(w, stage) + score_buffer_B(w) + received_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;
@@ -175,9 +181,10 @@ void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
 /* FP32 copy of a BF16 gradient shard during the step, unless the optimizer is precision aware. */
 static double optimizer_transient_B(const MsWork *w, int stage) {
   const MsOptions *o = &w->scenario->options;
-  if (o->main_grads_dtype == MS_DT_FP32 || precision_aware(o)) return 0;
   MsStageParams p = ms_work_stage_params(w, stage);
-  return 4 * ((p.params_dense + p.embedding_copy) / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE));
+  double copy = o->main_grads_dtype == MS_DT_FP32 || precision_aware(o) ? 0 : 4;
+  if (o->offload_optimizer_states) copy += (ms_dtype_B(o->exp_avg_dtype) + ms_dtype_B(o->exp_avg_sq_dtype)) * (1 - o->optimizer_offload_fraction); /* back for the update */
+  return copy * ((p.params_dense + p.embedding_copy) / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE));
 }
 
 /* --- activations: one walk over the slots --- */

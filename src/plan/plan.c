@@ -107,6 +107,8 @@ static Bound bound_of(const MsScenario *s, const Memo *memo, const MsLayout *l, 
   const MsHardware *hw = s->hardware;
   gboolean ends = s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE;
   MsParamBytes bytes = ms_memory_param_bytes(memo->work);
+  if (s->training.optimizer == MS_OPT_MUON && !s->options.offload_optimizer_states) /* matrices have no second moment */
+    bytes.optimizer -= ms_dtype_B(s->options.exp_avg_sq_dtype) * (1 - s->options.optimizer_offload_fraction);
   gboolean shards = s->options.distributed_optimizer || s->options.fsdp != MS_FSDP_NONE;
   double owners = s->layout.schedule == MS_SCHED_DUALPIPE ? 2 : 1;
   bytes.dense_shards = shards ? MAX(1.0, (double)l->dp * l->cp) * owners : 1;

@@ -34,7 +34,7 @@ static double seconds(MsTime ps) { return (double)ps / MS_PS_PER_S; }
 
 static gboolean is_comm(const Account *a, const MsTask *task) {
   const MsOp *op = a->tag_op[task->tag];
-  return op && ms_op_families[op->kind] == MS_FAMILY_COMM;
+  return op && ms_op_families[op->kind] >= MS_FAMILY_COMM; /* work on the host belongs to the copies around it */
 }
 
 static void expose(Account *a, int stage, const MsTask *task, MsTime span) {

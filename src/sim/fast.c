@@ -63,6 +63,7 @@ static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *s
     for (int j = 0; j < 3; j++)
       if (op->wait[j] >= from) start = MAX(start, end[op->wait[j] - from]);
     end[i - from] = stream[op->stream] = start + c->duration[i];
+    if (op->stream == MS_STREAM_D2H) continue; /* nobody waits for it but rows that say so */
     double longer = (double)MAX(0, end[i - from] - last) / MS_PS_PER_S;
     last = MAX(last, end[i - from]);
     if (!part) continue;

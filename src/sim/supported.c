@@ -7,8 +7,6 @@ typedef struct { const char *path; gboolean (*used)(const MsScenario *s); } Miss
 
 #define USED(name, expression) static gboolean name(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
 USED(a2a_p2p, s->layout.cp_comm_type == MS_CP_A2A_P2P && s->layout.cp > 1)
-USED(optimizer_offload, s->options.optimizer_offload_fraction > 0 || s->options.offload_optimizer_states)
-USED(muon, s->training.optimizer == MS_OPT_MUON)
 USED(stash, s->options.moe_paged_stash)
 USED(shared_overlap, s->options.moe_shared_expert_overlap)
 USED(fp8_dpa, s->options.fp8_dot_product_attention)
@@ -18,8 +16,6 @@ USED(mhc, s->options.recompute.modules & MS_RM_MHC)
 
 static const Missing missing[] = {
     {"layout.cp_comm_type", a2a_p2p},
-    {"options.optimizer_offload_fraction", optimizer_offload},
-    {"training.optimizer", muon},
     {"options.moe_paged_stash", stash},
     {"options.moe_shared_expert_overlap", shared_overlap},
     {"options.fp8_dot_product_attention", fp8_dpa},

@@ -111,7 +111,8 @@ static MsKept *find_kept(MsPiece *piece, const char *name) {
 /* Tensors of the offload modules (domain/memory.md 5). */
 static const struct { const char *name; guint32 modules; } offloads[] = {
     {"layer input", MS_OM_ATTN_NORM},    {"normed input", MS_OM_QKV_LINEAR},
-    {"qkv", MS_OM_CORE_ATTN},            {"attention out", MS_OM_ATTN_PROJ},
+    {"qkv", MS_OM_CORE_ATTN},            {"scores", MS_OM_CORE_ATTN},
+    {"attention out before a2a", MS_OM_CORE_ATTN}, {"attention out", MS_OM_ATTN_PROJ},
     {"mlp input", MS_OM_MLP_NORM},       {"expert input", MS_OM_EXPERT_FC1 | MS_OM_FUSED_GROUP_MLP},
     {"expert fc1 out", MS_OM_MOE_ACT | MS_OM_FUSED_GROUP_MLP}};
 

@@ -1,6 +1,7 @@
 /* src/work/step.c - rows that run once per step: zeroing, gradient reduction, norm, optimizer, parameter gather (communication.md 1, 7;
  * precision_and_overheads.md 8). */
 #include "work/build.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -80,7 +81,11 @@ static void gather_rows(Step *s, double dense, double expert) {
   if (dense_row != tip && dense_row >= 0) ms_join(&s->b, dense_row);
 }
 
+static double states_B(const Step *s, const MsStageParams *p);
+
 static void zero_rows(Step *s, const MsStageParams *p) {
+  if (s->o->offload_optimizer_states) /* beside the first forwards */
+    ms_row_async(&s->b, MS_OP_D2H, "optimizer states to host", MS_STREAM_D2H)->message_B = states_B(s, p);
   double params = p->params_dense + p->params_expert + p->embedding_copy;
   if (s->shards_gradients) params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_ZERO_GRAD, "zero gradients", 0, s->grad_B * params, 2);
@@ -104,6 +109,113 @@ static double adam_B(const Step *s, double *write) {
   return s->grad_B + master + m + v + 4;
 }
 
+/* --- Muon: momentum, then five Newton-Schulz iterations of three products on every matrix (each whole on its owner when the optimizer is sharded) --- */
+
+typedef struct { double m, n; double dense, expert; } Matrices; /* how many of one shape */
+
+static void add_matrices(GArray *all, const MsOp *op) {
+  double m = MIN(op->m, op->n), n = MAX(op->m, op->n);
+  gboolean expert = op->kind == MS_OP_GROUPED_GEMM;
+  Matrices *at = NULL;
+  for (guint i = 0; i < all->len && !at; i++) {
+    Matrices *x = &g_array_index(all, Matrices, i);
+    if (x->m == m && x->n == n) at = x;
+  }
+  if (!at) {
+    Matrices x = {.m = m, .n = n};
+    g_array_append_val(all, x);
+    at = &g_array_index(all, Matrices, all->len - 1);
+  }
+  *(expert ? &at->expert : &at->dense) += expert ? op->groups : 1;
+}
+
+static GArray *matrices_of(const MsWork *work, int stage) {
+  GArray *all = g_array_new(FALSE, FALSE, sizeof(Matrices));
+  for (int c = 0; c < work->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+      const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
+      for (int j = 0; ms_work_is_unit(piece) && j < piece->backward.n; j++)
+        if (piece->backward.op[j].pass == MS_PASS_WGRAD && piece->backward.op[j].flags & MS_OPF_WEIGHT) add_matrices(all, &piece->backward.op[j]);
+    }
+  }
+  return all;
+}
+
+void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double *expert) {
+  GArray *all = matrices_of(work, stage);
+  *dense = *expert = 0;
+  for (guint i = 0; i < all->len; i++) {
+    const Matrices *x = &g_array_index(all, Matrices, i);
+    *dense += x->dense * x->m * x->n, *expert += x->expert * x->m * x->n;
+  }
+  g_array_free(all, TRUE);
+}
+
+enum { NEWTON_SCHULZ_ITERATIONS = 5 };
+
+static void product(Step *s, const char *name, double count, double m, double n, double k) {
+  MsOp *op = ms_row(&s->b, MS_OP_GEMM, name);
+  op->m = m, op->n = n, op->k = k;
+  op->groups = (int)count;
+  op->flop = 2 * m * n * k * count;
+  op->read_B = 2 * count * (m * k + n * k), op->write_B = 2 * count * m * n;
+  op->kernels = (guint16)MIN(2 * count, 60000);
+}
+
+static void muon_rows(Step *s, int stage) {
+  GArray *all = matrices_of(s->work, stage);
+  double elements = 0;
+  for (guint i = 0; i < all->len; i++) {
+    const Matrices *x = &g_array_index(all, Matrices, i);
+    double count = ceil(x->dense / s->shard) + ceil(x->expert / s->expert_shard);
+    elements += (x->dense / s->shard + x->expert / s->expert_shard) * x->m * x->n;
+    for (int k = 0; k < NEWTON_SCHULZ_ITERATIONS; k++) {
+      product(s, "muon gram", count, x->m, x->m, x->n);
+      product(s, "muon square", count, x->m, x->m, x->m);
+      product(s, "muon apply", count, x->m, x->n, x->m);
+    }
+  }
+  double m = ms_dtype_B(s->o->exp_avg_dtype), master = ms_dtype_B(s->o->main_params_dtype);
+  ms_row_memory(&s->b, MS_OP_ADAM, "muon update", (s->grad_B + m + master + 4) * elements, (master + m + 2) * elements, 6);
+  g_array_free(all, TRUE);
+}
+
+/* The optimizer: Adam on what is left of the shard, the offloaded share on the host meanwhile (copied out, updated, copied back: in this order), states
+ * that live on the host brought back first. */
+static void optimizer_rows(Step *s, int stage, double dense, double expert, int states) {
+  double share = s->o->optimizer_offload_fraction, write, read = adam_B(s, &write), shard = dense / s->shard + expert / s->expert_shard;
+  int back = -1;
+  if (share > 0) {
+    MsOp *out = ms_row_async(&s->b, MS_OP_D2H, "gradients to host", MS_STREAM_D2H);
+    out->message_B = s->grad_B * share * shard;
+    int chain = s->b.tip;
+    s->b.tip = ms_row_index(&s->b, out);
+    MsOp *cpu = ms_row_async(&s->b, MS_OP_CPU_ADAM, "cpu adam", MS_STREAM_SIDE);
+    cpu->read_B = (s->grad_B + 12) * share * shard, cpu->write_B = 14 * share * shard;
+    cpu->kernels = 0;
+    s->b.tip = ms_row_index(&s->b, cpu);
+    MsOp *in = ms_row_async(&s->b, MS_OP_H2D, "parameters from host", MS_STREAM_H2D);
+    in->message_B = 2 * share * shard;
+    back = ms_row_index(&s->b, in);
+    s->b.tip = chain;
+  }
+  ms_join(&s->b, states);
+  if (s->work->scenario->training.optimizer == MS_OPT_MUON) {
+    double matrix_dense, matrix_expert;
+    ms_work_matrix_params(s->work, stage, &matrix_dense, &matrix_expert);
+    shard -= matrix_dense / s->shard + matrix_expert / s->expert_shard;
+    muon_rows(s, stage);
+  }
+  ms_row_memory(&s->b, MS_OP_ADAM, "adam", (1 - share) * read * shard, (1 - share) * write * shard, 12);
+  ms_join(&s->b, back);
+}
+
+static double states_B(const Step *s, const MsStageParams *p) { /* moments of this rank */
+  double shard = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
+  return (ms_dtype_B(s->o->exp_avg_dtype) + ms_dtype_B(s->o->exp_avg_sq_dtype)) * (1 - s->o->optimizer_offload_fraction) * shard;
+}
+
 static gboolean embedding_shared(const MsWork *work) { /* tied weights or an MTP copy on another stage */
   const MsModel *m = work->scenario->model;
   return work->layout->pp > 1 && (m->tie_embeddings || m->mtp_num_layers > 0);
@@ -120,6 +232,12 @@ static gboolean stage_has_embedding_copy(const MsWork *work, int stage) {
 static void after_rows(Step *s, int stage, const MsStageParams *p) {
   const MsLayout *l = s->work->layout;
   double dense = p->params_dense + p->embedding_copy, expert = p->params_expert;
+  int states = -1;
+  if (s->o->offload_optimizer_states) { /* while gradients are reduced */
+    MsOp *op = ms_row_async(&s->b, MS_OP_H2D, "optimizer states from host", MS_STREAM_H2D);
+    op->message_B = states_B(s, p);
+    states = ms_row_index(&s->b, op);
+  }
   if (!s->o->overlap_grad_reduce && !s->shards_gradients) {
     reduce_rows(s, dense, expert);
     int rows = s->b.list->n;
@@ -136,8 +254,7 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8);
   MsOp *norm = ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4);
   (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
-  double write, read = adam_B(s, &write);
-  ms_row_memory(&s->b, MS_OP_ADAM, "adam", read * shard, write * shard, 12);
+  optimizer_rows(s, stage, dense, expert, states);
   if (sharded_optimizer(s)) mirror_row(s, "mirror parameters", s->param_B, dense, expert);
   if (!s->o->overlap_param_gather && !s->shards_params) gather_rows(s, dense, expert);
 }

@@ -164,6 +164,9 @@ void ms_unit_ops_clear(MsUnitOps *ops);
 /* A decoder layer or MTP block: gathered for each pass and dropped after it. Embedding and head stay from forward to backward. */
 gboolean ms_work_is_unit(const MsPiece *piece);
 
+/* Matrices of one stage that Muon orthogonalises: weights of the layers, not embedding and head. Parameters per rank. */
+void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double *expert);
+
 /* Ranks over which optimizer states (and what FSDP shards) of dense or expert parameters are split; 1 = not split. DualPipe's two copies of a stage
  * share them too. */
 double ms_work_shards(const MsWork *work, gboolean expert);
