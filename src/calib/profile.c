@@ -182,7 +182,7 @@ static void edit_curves(GArray *edits, const char *list, const MsHardware *hardw
 
 static char *apply(const char *text, GArray *edits) {
   GString *out = g_string_new(NULL);
-  qsort(edits->data, edits->len, sizeof(Edit), by_place);
+  if (edits->len) qsort(edits->data, edits->len, sizeof(Edit), by_place);
   for (guint i = 0; i < edits->len; i++) {
     Edit *e = &g_array_index(edits, Edit, i);
     g_string_append_len(out, text, e->from - text);
