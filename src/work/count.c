@@ -181,7 +181,7 @@ MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
     f.attention_core += 3 * core;
     f.mlp += 3 * (ms_flop_layer(m, mixers, layer, seq_length) - attention - core);
   }
-  f.mtp = 6.0 * m->mtp_num_layers * (3 * h + 2 * h * h);
+  if (!m->hybrid_layer_pattern) f.mtp = 6.0 * m->mtp_num_layers * (3 * h + 2 * h * h); /* the hybrid convention leaves the projection out */
   f.logits = 6.0 * h * ms_model_padded_vocab(m, 1) * (1 + m->mtp_num_layers);
   f.total = f.attention_linear + f.attention_core + f.mlp + f.mtp + f.logits;
   return f;

@@ -358,7 +358,7 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   replicated_norms(b, piece, 3);
   piece->params_model_dense += 2 * b->h * b->h + 3 * ms_norm_params(b->model, b->h);
   piece->model_flop = tokens_of_model_replica(b) *
-      (ms_flop_layer(b->model, mixers, layer, b->training->seq_length) + 2 * (3 * b->h + 2 * b->h * b->h));
+      (ms_flop_layer(b->model, mixers, layer, b->training->seq_length) + (b->model->hybrid_layer_pattern ? 0 : 2 * (3 * b->h + 2 * b->h * b->h)));
   ms_piece_seal(b, piece);
 }
 
