@@ -3,6 +3,8 @@
 #   make check           quick tier and full tier; `make smallcheck` is the quick one (< 30 s)
 #   make check SANITIZE=address,undefined
 #   make golden-update   writes the expected output of tests/golden anew: read the diff before you commit it
+#   make plots           predicted against measured, through gnuplot
+#   make accuracy-update writes the figures anew that `make check` guards
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local
 # DEV=1 turns warnings into errors. Objects and dependencies live in $(BUILD).
@@ -32,7 +34,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all check golden-update smallcheck bigcheck check-layers bench install uninstall clean fuzz profiles published format
+.PHONY: all check golden-update smallcheck bigcheck check-layers bench plots accuracy-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
 all: $(BUILD)/moesim
@@ -86,10 +88,20 @@ golden-update: all
 bench: all $(BENCH)
 	@for b in $(BENCH); do $$b || exit 1; done
 
+# Needs gnuplot. VALIDATION is a folder of runs with `measured`.
+VALIDATION ?= scenarios/published
+plots: all
+	$(BUILD)/moesim validate --csv $(BUILD)/validation.csv --plot $(BUILD)/validation.svg $(VALIDATION)
+	@echo "wrote $(BUILD)/validation.svg and $(BUILD)/validation.csv"
+
+# Rewrites tests/data/accuracy.json with the figures of this tree: read the diff before you commit it.
+accuracy-update: $(BUILD)/tests/test_full_accuracy
+	$(BUILD)/tests/test_full_accuracy --update
+
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/moesim
 	install -m 755 $(BUILD)/moesim $(DESTDIR)$(PREFIX)/bin/moesim
-	cp -R models hardware software scenarios $(DESTDIR)$(PREFIX)/share/moesim/
+	cp -R models hardware software scenarios plots $(DESTDIR)$(PREFIX)/share/moesim/
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PREFIX)/share/moesim

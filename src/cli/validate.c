@@ -1,12 +1,22 @@
+#include <stdio.h>
+
 #include "base/io.h"
 #include "cli/cli.h"
 #include "report/report.h"
 
 typedef struct {
-  char *by, *fidelity;
+  char *by, *fidelity, *ladders, *plot, *csv;
   int threads;
   gboolean all, exact, json;
 } Options;
+
+static void options_clear(Options *o) {
+  g_free(o->by);
+  g_free(o->fidelity);
+  g_free(o->ladders);
+  g_free(o->plot);
+  g_free(o->csv);
+}
 
 static gboolean fill(const MsVerb *verb, const Options *o, MsValidateOptions *options) {
   ms_validate_options_init(options);
@@ -21,17 +31,42 @@ static gboolean fill(const MsVerb *verb, const Options *o, MsValidateOptions *op
   return by >= 0 && fidelity >= 0;
 }
 
+static gboolean write_files(const Options *o, const MsValidation *validation, GError **error) {
+  if (o->csv) {
+    g_autofree char *rows = ms_report_validation_csv(validation);
+    if (!ms_write_file(o->csv, rows, -1, error)) return FALSE;
+  }
+  return !o->plot || ms_report_validation_plot(validation, o->plot, error);
+}
+
+static void print(const Options *o, const MsValidation *validation, const MsLadders *ladders, const MsValidateOptions *options) {
+  if (g_strcmp0(o->csv, "-") == 0) return;
+  if (o->json) {
+    ms_cli_print(ms_report_validation_json(validation, ladders, options));
+    return;
+  }
+  ms_cli_print(ms_report_validation(validation, options, ms_report_colour() ? MS_REPORT_COLOUR : 0));
+  if (!ladders) return;
+  fputc('\n', stdout);
+  ms_cli_print(ms_report_ladders(ladders));
+}
+
 static int validate(const Options *o, const char *const *paths, const MsValidateOptions *options) {
   GError *error = NULL;
   ms_interrupt_install();
   g_autoptr(MsValidation) validation = ms_validate(paths, options, &error);
   if (!validation) return ms_cli_fail(error);
-  if (o->json) {
-    ms_cli_print(ms_report_validation_json(validation, options));
-  } else {
-    ms_cli_print(ms_report_validation(validation, options, ms_report_colour() ? MS_REPORT_COLOUR : 0));
-  }
-  return 0;
+  g_autoptr(MsLadders) ladders = o->ladders ? ms_ladders(validation, o->ladders, &error) : NULL;
+  if (o->ladders && !ladders) return ms_cli_fail(error);
+  print(o, validation, ladders, options);
+  return write_files(o, validation, &error) ? 0 : ms_cli_fail(error);
+}
+
+/* NULL, or what is wrong with the options taken together. */
+static const char *wrong(const Options *o, int paths) {
+  if (paths < 1) return "give folders or files with a `measured` section";
+  if (o->plot && !g_str_has_suffix(o->plot, ".svg") && !g_str_has_suffix(o->plot, ".png")) return "--plot takes a file that ends in .svg or .png";
+  return NULL;
 }
 
 int ms_cli_validate(int argc, char **argv) {
@@ -42,20 +77,23 @@ int ms_cli_validate(int argc, char **argv) {
       {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity, "bound, fast or full (default)", "LEVEL"},
       {"all", 'a', 0, G_OPTION_ARG_NONE, &o.all, "count rows of weight 0 too", NULL},
       {"exact", 'x', 0, G_OPTION_ARG_NONE, &o.exact, "count only runs whose configuration is known exactly", NULL},
+      {"ladders", 'l', 0, G_OPTION_ARG_FILENAME, &o.ladders, "rank order and single-knob changes over the sets of a ladders file", "FILE"},
+      {"csv", 0, 0, G_OPTION_ARG_FILENAME, &o.csv, "write every row, - is stdout", "FILE"},
+      {"plot", 'p', 0, G_OPTION_ARG_FILENAME, &o.plot, "predicted against measured step times, .svg or .png (needs gnuplot)", "FILE"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object: rows, summary, by", NULL},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     MsValidateOptions options;
-    if (argc < 2)
-      status = ms_cli_usage(verb, "give folders or files with a `measured` section");
+    const char *message = wrong(&o, argc - 1);
+    if (message)
+      status = ms_cli_usage(verb, "%s", message);
     else if (!fill(verb, &o, &options))
       status = MS_ERROR_USAGE;
     else
       status = validate(&o, (const char *const *)argv + 1, &options);
   }
-  g_free(o.by);
-  g_free(o.fidelity);
+  options_clear(&o);
   return status;
 }

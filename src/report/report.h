@@ -4,6 +4,7 @@
 #define MS_REPORT_REPORT_H
 
 #include "plan/plan.h"
+#include "study/ladder.h"
 #include "study/validate.h"
 
 /* --- style.c ---------------------------------------------------------------------------------------------------------- */
@@ -25,7 +26,17 @@ char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan);
 
 /* --- validation.c ----------------------------------------------------------------------------------------------------- */
 char *ms_report_validation(const MsValidation *validation, const MsValidateOptions *options, unsigned flags);
-char *ms_report_validation_json(const MsValidation *validation, const MsValidateOptions *options);
+/* `ladders` may be NULL. */
+char *ms_report_validation_json(const MsValidation *validation, const MsLadders *ladders, const MsValidateOptions *options);
+
+/* --- ladders.c -------------------------------------------------------------------------------------------------------- */
+char *ms_report_ladders(const MsLadders *ladders);
+void ms_report_ladders_json(const MsLadders *ladders, const char *key, MsJsonOut *out);
+
+/* --- plot.c ----------------------------------------------------------------------------------------------------------- */
+char *ms_report_validation_csv(const MsValidation *validation); /* one line per row, columns in the first line */
+/* Scatter of the step times through gnuplot and plots/validation.gp into an .svg or .png file. FALSE and an MS_ERROR_ENV when gnuplot is missing or fails. */
+gboolean ms_report_validation_plot(const MsValidation *validation, const char *filename, GError **error);
 
 /* --- picture.c -------------------------------------------------------------------------------------------------------- */
 /* The schedule, one row per stage and time to the right, in at most `width` columns. */

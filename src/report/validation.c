@@ -186,7 +186,7 @@ static void write_groups(const MsValidateGroup *groups, guint n, const char *key
   ms_json_out_end(out);
 }
 
-char *ms_report_validation_json(const MsValidation *v, const MsValidateOptions *options) {
+char *ms_report_validation_json(const MsValidation *v, const MsLadders *ladders, const MsValidateOptions *options) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
   ms_json_out_array(out, "rows");
@@ -197,6 +197,7 @@ char *ms_report_validation_json(const MsValidation *v, const MsValidateOptions *
   ms_json_out_end(out);
   write_groups(v->groups, v->n_groups, "by", out);
   write_groups(v->confidence, v->n_confidence, "confidence", out);
+  if (ladders) ms_report_ladders_json(ladders, "ladders", out);
   write_fit(v, out);
   ms_json_out_int(out, "files", v->files);
   ms_json_out_int(out, "predicted", v->predicted);
