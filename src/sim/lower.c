@@ -379,9 +379,9 @@ static void lay_until_crossing(Lower *l, int stage, int *at, guint32 *id) {
 /* After-rows go in lockstep: a row over a group that spans stages starts when all its stages have come so far. Post-validation (schedules.md 5) lets
  * each stage go on with its own part of the gradient norm. */
 static void lay_after(Lower *l) {
-  g_autofree int *at = g_new0(int, l->stages);
-  g_autofree guint32 *barrier = g_new(guint32, 4 * (gsize)l->stages);
-  g_autofree guint32 **id = g_new0(guint32 *, l->stages);
+  g_autofree int *at = g_new0(int, (guint)l->stages);
+  g_autofree guint32 *barrier = g_new(guint32, 4 * (guint)l->stages);
+  g_autofree guint32 **id = g_new0(guint32 *, (guint)l->stages);
   for (int s = 0; s < l->stages; s++) id[s] = g_new(guint32, MAX(1, l->p->step[s].after.list->n));
   const MsGroupKind order[] = {MS_GROUP_EMBEDDING, MS_GROUP_WORLD};
   for (guint k = 0; k <= G_N_ELEMENTS(order); k++) {
