@@ -180,7 +180,8 @@ typedef struct {
 static void consider(Search *x, MsScenario *s, const MsCandidate *raw, Memo **memo, gboolean *memo_failed, GError **error) {
   MsRefusal refusal;
   x->plan->searched++;
-  if (!ms_layout_check(s, &refusal)) {
+  g_autoptr(MsLayout) layout = ms_layout_new(s, &refusal);
+  if (!layout) {
     refuse(&x->refusals, ms_rules[refusal.rule].name, s, NAN, refusal.why);
     return;
   }
@@ -189,8 +190,6 @@ static void consider(Search *x, MsScenario *s, const MsCandidate *raw, Memo **me
     *memo_failed = TRUE;
     return;
   }
-  g_autoptr(MsLayout) layout = ms_layout_new(s, &refusal);
-  if (!layout) return;
   x->plan->valid++;
   g_autofree PieceSums *scratch = g_new(PieceSums, layout->vpp);
   Bound b = bound_of(s, *memo, layout, scratch);

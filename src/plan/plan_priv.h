@@ -12,6 +12,7 @@ extern const char *const ms_axis_paths[]; /* "layout.tp", ... */
 typedef struct { /* the request taken apart */
   const MsRequest *request;
   MsIntAxis axis[MS_N_AXES];
+  double tail;          /* weight of MTP blocks and head in layers */
   int n_combos;         /* every combination of the other open keys (options, precision, schedule, ...) */
   MsScenario **combo;   /* owned copies that borrow model and hardware; axis values still to be set */
 } MsSpace;

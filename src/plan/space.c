@@ -218,6 +218,8 @@ static gboolean make_axis(MsSpace *space, int axis, GError **error) {
 MsSpace *ms_space_new(const MsRequest *request, GError **error) {
   MsSpace *space = g_new0(MsSpace, 1);
   space->request = request;
+  const MsModel *m = request->base->model;
+  space->tail = ms_head_weight(m, request->base->training.seq_length) + m->mtp_num_layers;
   gboolean ok = TRUE;
   for (int i = 0; ok && i < MS_N_AXES; i++) ok = make_axis(space, i, error);
   if (!ok || !make_combos(space, error)) {
@@ -252,7 +254,6 @@ static gboolean splits_evenly(const MsScenario *s) {
 }
 
 void ms_candidate_apply(const MsSpace *space, const MsCandidate *c, MsScenario *s) {
-  (void)space;
   MsLayoutSpec *l = &s->layout;
   l->tp = c->value[MS_AXIS_TP], l->cp = c->value[MS_AXIS_CP], l->pp = c->value[MS_AXIS_PP], l->vpp = c->value[MS_AXIS_VPP];
   l->ep = c->value[MS_AXIS_EP], l->etp = c->value[MS_AXIS_ETP];
@@ -260,8 +261,7 @@ void ms_candidate_apply(const MsSpace *space, const MsCandidate *c, MsScenario *
   int stages = l->pp * l->vpp;
   if (l->pp == 1 || splits_evenly(s) || stages > s->model->num_layers + 2) return;
   int *counts = g_new(int, stages);
-  double tail = ms_head_weight(s->model, s->training.seq_length) + s->model->mtp_num_layers;
-  if (ms_partition(s->model->num_layers, stages, 0.3, tail, counts)) {
+  if (ms_partition(s->model->num_layers, stages, 0.3, space->tail, counts)) {
     g_free(l->pipeline_layout);
     l->pipeline_layout = ms_partition_text(counts, stages, s->model->mtp_num_layers);
   }
