@@ -43,8 +43,8 @@ static MsPrediction collective(const MsCurve *curve, const double *x) {
 /* Bytes to distinct destinations, own rank or node included (efficiency_fits.md 4.3): ranks inside a domain, nodes across. */
 static MsPrediction exchange(const MsCurve *curve, const double *x) {
   double blocks = x[5] > 1 ? x[5] : x[4], copies = ms_expected_blocks(x[3], MIN(x[2], x[3]), MIN(blocks, x[3]));
-  double bytes = x[0] * x[1] * x[7] * copies;
-  return (MsPrediction){ms_curve_dispatch_s(curve, bytes, x[6]), 1, {bytes, x[6]}};
+  double row = x[1] * x[7], bytes = x[0] * row * copies;
+  return (MsPrediction){ms_curve_dispatch_s(curve, bytes, x[0], row, x[6]), 1, {bytes, x[6]}};
 }
 
 MsPrediction ms_predict(const MsCurve *curve, const MsDeviceRates *device, const MsSeries *series, const double *x) {

@@ -285,24 +285,25 @@ static MsOpCost host_copy(const MsCost *cost, double bytes_B) {
   return (MsOpCost){.time_s = MS_DEFAULT_HOST_COPY_S + wire, .lower_s = wire, .band = MS_DEFAULT_BAND};
 }
 
-static MsOpCost exchange(const MsCost *cost, MsOpKind kind, int group, double message_B, double local_fraction, const double level_B[2]) {
+/* `row`: the operator of a dispatch or combine, NULL when only the message is known. */
+static MsOpCost exchange(const MsCost *cost, MsOpKind kind, int group, double message_B, double local_fraction, const MsOp *row) {
+  static const double derive[2] = {0, 0};
   static const MsCollKind as[MS_N_OPS] = {[MS_OP_ALL_GATHER] = MS_COLL_AG, [MS_OP_REDUCE_SCATTER] = MS_COLL_RS, [MS_OP_ALL_REDUCE] = MS_COLL_AR,
                                           [MS_OP_ALL_TO_ALL] = MS_COLL_A2A, [MS_OP_P2P] = MS_COLL_P2P};
   MsCollKind coll = as[kind];
   if (kind == MS_OP_DISPATCH || kind == MS_OP_COMBINE) {
     MsDispatcher dispatcher = cost->scenario->options.dispatcher;
     if (dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP)
-      return ms_dispatch_s(&cost->dispatch[kind == MS_OP_COMBINE][group], message_B, level_B);
+      return ms_dispatch_s(&cost->dispatch[kind == MS_OP_COMBINE][group], message_B, row ? row->m : 0, row ? row->n : 0, row ? row->level_B : derive);
     coll = dispatcher == MS_DISPATCH_ALLTOALL ? MS_COLL_A2A : kind == MS_OP_COMBINE ? MS_COLL_RS : MS_COLL_AG;
   }
   return ms_collective_s(&cost->collective[coll][group], coll, message_B, local_fraction);
 }
 
 MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group, double message_B) {
-  static const double derive[2] = {0, 0};
   if (kind == MS_OP_D2H || kind == MS_OP_H2D) return host_copy(cost, message_B);
   if (kind >= MS_N_OPS || ms_op_families[kind] != MS_FAMILY_COMM) MS_BUG("operator %d is not a collective", (int)kind);
-  return exchange(cost, kind, group, message_B, 0, derive);
+  return exchange(cost, kind, group, message_B, 0, NULL);
 }
 
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
@@ -313,7 +314,7 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
     return (MsOpCost){.time_s = s, .lower_s = 0, .band = MS_DEFAULT_BAND};
   }
   if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return host_copy(cost, op->message_B > 0 ? op->message_B : MAX(op->read_B, op->write_B));
-  MsOpCost c = exchange(cost, (MsOpKind)op->kind, op->group, op->message_B, op->local_fraction, op->level_B);
+  MsOpCost c = exchange(cost, (MsOpKind)op->kind, op->group, op->message_B, op->local_fraction, op);
   c.time_s = MAX(c.time_s * stack_factor(cost, family), c.lower_s);
   return c;
 }

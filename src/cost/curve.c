@@ -120,7 +120,9 @@ double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B) {
   return curve->n_segments > 0 ? best : 0;
 }
 
-double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double sms) {
+double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double tokens, double row_B, double sms) {
+  if (bytes_B > 0 && tokens > 0 && row_B > 0)
+    bytes_B += bytes_B / row_B * curve->param[MS_D_COPY] + tokens * row_B * curve->param[MS_D_TOKEN];
   double rate = MIN(curve->param[MS_D_PER_SM] * MAX(sms, 1), curve->param[MS_D_LINK]);
   return curve->param[MS_D_ALPHA] + bytes_B / MAX(rate, 1);
 }

@@ -6,7 +6,8 @@
  *   grouped-gemm (F):    launch + E_l per_expert + A/(BW b_act) + ((F/(P e te/(te+te_h) I/(I+I_h)))^4 + (W/(BW b_w))^4)^(1/4)
  *   attention (F):       launch + bytes/(BW b) + ((F/(P e)(1+s_h/s))^3 + (4*128 s d/(P/SM e_cp))^3)^(1/3)
  *   segments:            min_i(alpha_i + bytes / Bps_i), bytes already in bus-bandwidth convention
- *   dispatch:            alpha + bytes / min(per_sm_Bps * SMs, link_Bps)
+ *   dispatch:            alpha + B / min(per_sm_Bps * SMs, link_Bps), B = tokens (row_B (copies + token_copies) + copy_B copies): each copy of a
+ *                        token costs copy_B beside its row, each token token_copies rows (reading, reducing) however few ranks it goes to
  *   bandwidth:           launch + bytes / (BW e)
  * times exp(grid). Times are finite for any finite shape: a zero or negative efficiency in a curve is read as 1e-6. */
 #ifndef MS_COST_CURVE_H
@@ -19,7 +20,7 @@ enum { MS_C_E, MS_C_BW, MS_C_LAUNCH, MS_C_M_HALF, MS_C_N_HALF, MS_C_K_HALF };   
 enum { MS_E2_E, MS_E2_BW, MS_E2_LAUNCH, MS_E2_WAVE, MS_E2_HARDNESS, MS_E2_SMALL_TILE };           /* gemm-tiled */
 enum { MS_G_E, MS_G_BW_WEIGHTS, MS_G_LAUNCH, MS_G_TE_HALF, MS_G_I_HALF, MS_G_PER_EXPERT, MS_G_BW_ACT }; /* grouped-gemm */
 enum { MS_A_E, MS_A_BW, MS_A_LAUNCH, MS_A_S_HALF, MS_A_E_CP };                                  /* attention */
-enum { MS_D_ALPHA, MS_D_PER_SM, MS_D_LINK };                                                      /* dispatch */
+enum { MS_D_ALPHA, MS_D_PER_SM, MS_D_LINK, MS_D_COPY, MS_D_TOKEN };                                                  /* dispatch */
 enum { MS_B_E, MS_B_LAUNCH };                                                                     /* bandwidth */
 
 typedef struct { double peak_flops, hbm_Bps; int sm_count; } MsDeviceRates;
@@ -39,7 +40,8 @@ double ms_curve_grouped_gemm_s(const MsCurve *curve, const MsDeviceRates *device
 double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, double flop, double bytes_B, double seq, double head_dim,
                             double batch_heads, double gqa_group);
 double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B);
-double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double sms);
+/* bytes_B = tokens * row_B * copies; tokens 0: they are not known, nothing beside the rows counts. */
+double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double tokens, double row_B, double sms);
 double ms_curve_bandwidth_s(const MsCurve *curve, const MsDeviceRates *device, double bytes_B);
 /* exp of the interpolated residual at coordinates x[dims] (not logarithms); 1 without a grid. */
 double ms_grid_factor(const MsGrid *grid, const double *x);

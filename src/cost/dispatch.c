@@ -21,7 +21,9 @@ static MsCurve curve_or_default(const MsCurve *curve, double alpha_s, double per
   const double *p = curve ? curve->param : (double[MS_CURVE_PARAMS]){alpha_s, per_sm_Bps, link_Bps};
   copy.param[MS_D_ALPHA] = p[MS_D_ALPHA];
   copy.param[MS_D_PER_SM] = p[MS_D_PER_SM];
-  copy.param[MS_D_LINK] = cap_Bps > 0 ? MIN(p[MS_D_LINK], cap_Bps) : p[MS_D_LINK];
+  copy.param[MS_D_COPY] = p[MS_D_COPY], copy.param[MS_D_TOKEN] = p[MS_D_TOKEN];
+  gboolean payload = !(p[MS_D_COPY] > 0 || p[MS_D_TOKEN] > 0); /* else the rates count more than what crosses the link: lower_s caps them */
+  copy.param[MS_D_LINK] = cap_Bps > 0 && payload ? MIN(p[MS_D_LINK], cap_Bps) : p[MS_D_LINK];
   return copy;
 }
 
@@ -50,7 +52,7 @@ MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, con
   return d;
 }
 
-MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, const double level_B[2]) {
+MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, double tokens, double row_B, const double level_B[2]) {
   double z = d->group.size, Nd = MAX(d->group.per_domain, 1);
   if (z <= 1) return (MsOpCost){0};
   double inside_B = level_B[0], outside_B = d->group.domains > 1 ? level_B[1] : 0;
@@ -59,8 +61,8 @@ MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, const double level
     outside_B = d->group.domains > 1 ? message_B * (z - Nd) / z : 0;
   }
   inside_B = Nd > 1 ? MAX(inside_B, 0) : 0;
-  double inside_s = Nd > 1 ? ms_curve_dispatch_s(&d->scaleup, inside_B * d->own_domain, d->sms) : 0;
-  double outside_s = d->group.domains > 1 ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, d->sms) : 0;
+  double inside_s = Nd > 1 ? ms_curve_dispatch_s(&d->scaleup, inside_B * d->own_domain, tokens, row_B, d->sms) : 0;
+  double outside_s = d->group.domains > 1 ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, tokens, row_B, d->sms) : 0;
   double lower = MAX(Nd > 1 ? inside_B / d->link_Bps : 0, d->group.domains > 1 ? outside_B / d->nic_Bps : 0);
   gboolean network = outside_s >= inside_s;
   const MsCurve *curve = network ? d->network_from : d->scaleup_from;

@@ -80,6 +80,7 @@ typedef struct {
   guint16 sms;
 } MsDispatch;
 MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, const MsGroup *group);
-MsOpCost ms_dispatch_s(const MsDispatch *dispatch, double message_B, const double level_B[2]);
+/* `tokens` rows of `row_B` bytes are sent; 0 when that is not known. */
+MsOpCost ms_dispatch_s(const MsDispatch *dispatch, double message_B, double tokens, double row_B, const double level_B[2]);
 
 #endif

@@ -23,7 +23,7 @@ const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
                               "per_expert_s", "bw_efficiency_act"},
     [MS_FORM_ATTENTION] = {"efficiency", "bw_efficiency", "launch_s", "s_half", "critical_path_efficiency"},
     [MS_FORM_SEGMENTS] = {NULL},
-    [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps"},
+    [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps", "copy_B", "token_copies"},
     [MS_FORM_BANDWIDTH] = {"efficiency", "launch_s"},
 };
 
@@ -356,6 +356,7 @@ static gboolean check_params(const MsJson *doc, JsonObject *json, const char *pa
   for (int i = 0; ms_curve_param_words[curve->form][i]; i++) {
     const char *name = ms_curve_param_words[curve->form][i];
     if (node && json_object_has_member(json_node_get_object(node), name)) continue;
+    if (curve->form == MS_FORM_DISPATCH && i >= MS_DISPATCH_OPTIONAL) continue; /* 0 */
     char *full = g_strconcat(path, ".params.", name, NULL);
     ms_json_error(doc, full, error, "required parameter of the form %s is missing",
                   ms_curve_form_words[curve->form]);

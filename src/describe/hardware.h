@@ -17,13 +17,14 @@ typedef enum {
   MS_FORM_GROUPED_GEMM,      /* "grouped-gemm": form F */
   MS_FORM_ATTENTION,         /* "attention": form F */
   MS_FORM_SEGMENTS,          /* "segments": min over lines alpha + bytes/bandwidth */
-  MS_FORM_DISPATCH,          /* "dispatch": alpha + bytes / min(per-SM * SMs, link) */
+  MS_FORM_DISPATCH,          /* "dispatch": alpha + bytes / min(per-SM * SMs, link); copy_B and token_copies may be left out */
   MS_FORM_BANDWIDTH,         /* "bandwidth": bytes / (HBM * efficiency) + launch */
   MS_N_FORMS
 } MsCurveForm;
 extern const char *const ms_curve_form_words[];
 
 #define MS_CURVE_PARAMS 10
+#define MS_DISPATCH_OPTIONAL 3 /* parameters of "dispatch" from here on may be left out: 0 */
 /* Names of the parameters of each form, NULL-terminated, in the order of MsCurve.param. */
 extern const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1];
 

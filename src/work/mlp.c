@@ -243,6 +243,7 @@ static void cross(MsBuild *b, gboolean out) {
     double meta = b->model->moe_router_topk * 12.0;
     MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, skew * b->rows_sp * f.x_rank * hidden);
     if (!op) break;
+    op->m = b->rows_sp, op->n = hidden;
     op->level_B[0] = skew * b->rows_sp * (f.x_rank * hidden + (out ? meta : 0)) * (1 - 1 / f.per_domain);
     op->level_B[1] = f.domains > 1 ? skew * b->rows_sp * f.x_domain * (hidden + (out ? meta : 0)) * (1 - 1 / f.domains) : 0;
     break;

@@ -165,8 +165,10 @@ static void form_simple(void **state) {
   close_to(ms_curve_segments_s(&lines, 1e4), 3e-6, 1e-15);
   close_to(ms_curve_segments_s(&lines, 1e9), 10e-3 + 10e-6, 1e-15);
   MsCurve dispatch = {.form = MS_FORM_DISPATCH, .param = {40e-6, 1e10, 1e11}};
-  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 4), 40e-6 + 2.5e-3, 1e-15);
-  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 24), 40e-6 + 1e-3, 1e-15);
+  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 0, 0, 4), 40e-6 + 2.5e-3, 1e-15);
+  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 0, 0, 24), 40e-6 + 1e-3, 1e-15);
+  dispatch.param[MS_D_COPY] = 1000, dispatch.param[MS_D_TOKEN] = 2; /* 1e4 tokens of 2000 B, 5 copies each */
+  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 1e4, 2000, 4), 40e-6 + (1e8 + 5e7 + 4e7) / 4e10, 1e-12);
   MsCurve bandwidth = {.form = MS_FORM_BANDWIDTH, .param = {0.8, 3e-6}};
   close_to(ms_curve_bandwidth_s(&bandwidth, &rates, 8e8), 1e-3 + 3e-6, 1e-15);
 }
@@ -183,7 +185,8 @@ static void param_words(void **state) { /* the enums of curve.h name the order t
                                 [MS_G_BW_ACT] = "bw_efficiency_act"},
       [MS_FORM_ATTENTION] = {[MS_A_E] = "efficiency", [MS_A_BW] = "bw_efficiency", [MS_A_LAUNCH] = "launch_s", [MS_A_S_HALF] = "s_half",
                              [MS_A_E_CP] = "critical_path_efficiency"},
-      [MS_FORM_DISPATCH] = {[MS_D_ALPHA] = "alpha_s", [MS_D_PER_SM] = "per_sm_Bps", [MS_D_LINK] = "link_Bps"},
+      [MS_FORM_DISPATCH] = {[MS_D_ALPHA] = "alpha_s", [MS_D_PER_SM] = "per_sm_Bps", [MS_D_LINK] = "link_Bps",
+                            [MS_D_COPY] = "copy_B", [MS_D_TOKEN] = "token_copies"},
       [MS_FORM_BANDWIDTH] = {[MS_B_E] = "efficiency", [MS_B_LAUNCH] = "launch_s"},
   };
   for (int form = 0; form < MS_N_FORMS; form++)
@@ -566,6 +569,7 @@ static void deepep_h100(void **state) {
     for (int combine = 0; combine < 2; combine++) {
       double payload = tokens * (combine ? 2 : 1.03);
       MsOp op = {.kind = combine ? MS_OP_COMBINE : MS_OP_DISPATCH, .group = MS_GROUP_TP_EP,
+                 .m = 4096, .n = payload / 4096,
                  .level_B = {payload * row[i].x_rank * 7 / 8, payload * row[i].x_node * (1 - 1 / nodes)}};
       close_to(ms_cost_op(s.cost, &op).time_s, combine ? row[i].combine_s : row[i].dispatch_s, row[i].tolerance);
     }
