@@ -7,20 +7,10 @@ typedef struct { const char *path; gboolean (*used)(const MsScenario *s); } Miss
 
 #define USED(name, expression) static gboolean name(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
 USED(a2a_p2p, s->layout.cp_comm_type == MS_CP_A2A_P2P && s->layout.cp > 1)
-USED(stash, s->options.moe_paged_stash)
-USED(shared_overlap, s->options.moe_shared_expert_overlap)
-USED(fp8_dpa, s->options.fp8_dot_product_attention)
-USED(fused_mlp, s->options.fused_grouped_mlp)
-USED(skew, s->training.routing.kind == MS_ROUTING_ZIPF || s->training.routing.kind == MS_ROUTING_DIRICHLET)
 USED(mhc, s->options.recompute.modules & MS_RM_MHC)
 
 static const Missing missing[] = {
     {"layout.cp_comm_type", a2a_p2p},
-    {"options.moe_paged_stash", stash},
-    {"options.moe_shared_expert_overlap", shared_overlap},
-    {"options.fp8_dot_product_attention", fp8_dpa},
-    {"options.fused_grouped_mlp", fused_mlp},
-    {"training.routing", skew},
     {"options.recompute.modules", mhc},
 };
 

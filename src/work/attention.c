@@ -46,6 +46,9 @@ static double pairs(const MsBuild *b, int layer) { /* query-key pairs per query 
   return w - w * (w - 1) / (2 * s);
 }
 
+/* FP8 kernels have no learned sink: such models stay at BF16. */
+static gboolean fp8_core(const MsBuild *b) { return b->options->fp8_dot_product_attention && b->quantized && !b->model->softmax_sink; }
+
 /* One attention row over `share` of the rank's work; backward recomputes the scores: five products, 3 dqk + 2 dv against dqk + dv. */
 static void core_row(MsBuild *b, const char *name, const Widths *w, int layer, double share, double heads, double m, double n) {
   gboolean back = b->pass == MS_PASS_DGRAD;
@@ -61,6 +64,7 @@ static void core_row(MsBuild *b, const char *name, const Widths *w, int layer, d
   op->write_B = (back ? 1.0 : 0.25) * qkv_B + 4 * b->rows * w->heads * share;
   op->flags |= MS_OPF_MODEL_FLOP;
   op->kernels = back ? 6 : 4;
+  if (fp8_core(b)) op->dtype = MS_ODT_FP8, op->read_B *= 0.5;
 }
 
 /* Scores stored: QK^T, softmax (with its mask and dropout), PV, each over all n x s x s scores of the rank. */
@@ -149,11 +153,19 @@ static void core(MsBuild *b, const Widths *w, int layer) {
   }
 }
 
+/* Casts in front of an FP8 core: q, k, v forward, dO backward; one copy each. */
+static void core_casts(MsBuild *b, double width) {
+  if (!fp8_core(b)) return;
+  MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, "quantize attention input", 2 * b->rows * width, b->rows * width, 1);
+  op->m = b->rows, op->n = width, op->dtype = MS_ODT_FP8;
+}
+
 static void core_forward(MsBuild *b, const Widths *w, int layer) {
+  core_casts(b, w->q + w->k + w->v);
   core(b, w, layer);
   gboolean keep_qkv = !(ms_model_has_mla(b->model) && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ) &&
                         b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE);
-  if (keep_qkv) ms_keep(b, "qkv", 2 * b->rows * (w->q + w->k + w->v));
+  if (keep_qkv) ms_keep(b, "qkv", (fp8_core(b) ? 1 : 2) * b->rows * (w->q + w->k + w->v));
   ms_keep(b, "attention out", 2 * b->rows * w->heads * w->dv);
   if (b->c > 1 && b->scenario->layout.cp_comm_type == MS_CP_A2A)
     ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
@@ -177,6 +189,7 @@ static void core_backward(MsBuild *b, const Widths *w, int layer) {
     core(b, w, layer);
   }
   b->pass = MS_PASS_DGRAD;
+  core_casts(b, w->heads * w->dv);
   core(b, w, layer);
   ms_free_kept(b, "qkv");
   ms_free_kept(b, "attention out");

@@ -41,7 +41,7 @@ static MsOp *lay(MsBuild *b, MsOpKind kind, const char *name, MsStream stream) {
 int ms_row_index(const MsBuild *b, const MsOp *op) { return (int)(op - b->list->op); }
 
 MsOp *ms_row(MsBuild *b, MsOpKind kind, const char *name) {
-  MsOp *op = lay(b, kind, name, MS_STREAM_COMPUTE);
+  MsOp *op = lay(b, kind, name, b->beside);
   b->tip = ms_row_index(b, op);
   return op;
 }

@@ -25,6 +25,9 @@ typedef struct {
   double t, c, e, u;
   double rows, rows_sp, rows_expert;   /* T, Tsp, Tk */
   double rows_routed;                  /* Tsp k: rows that leave this rank */
+  double rows_kept;                    /* Tk of the rank that keeps most, over all layers */
+  int shared;                          /* last row of the shared expert that runs beside the crossings, -1 = none */
+  MsStream beside;                     /* stream of compute rows, MS_STREAM_COMPUTE */
   double h;
   double eh;               /* width of the routed experts' tokens: h, or the latent size */
   double act_B;           /* bytes of an activation element, 2 */
@@ -86,6 +89,10 @@ void ms_mamba_forward(MsBuild *b);
 void ms_mamba_backward(MsBuild *b);
 void ms_norm_forward(MsBuild *b, const char *name, double rows, double width);
 void ms_norm_backward(MsBuild *b, const char *name, double rows, double width);
+
+/* Routed rows of the hottest expert rank over the mean: of each layer (what its time follows), and summed over the layers (what it keeps). */
+typedef struct { double time, memory; } MsSkew;
+MsSkew ms_routing_skew(const MsScenario *scenario, const MsLayout *layout, double rows_sp);
 
 /* Pieces. */
 void ms_build_init(MsBuild *b, const MsScenario *scenario, const MsLayout *layout, gboolean quantized);

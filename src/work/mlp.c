@@ -95,11 +95,11 @@ static double padded_rows(const MsBuild *b) { /* expert rows with the alignment 
   return b->rows_expert + (b->row_align > 1 && b->quantized ? local * (b->row_align - 1) / 2 : 0);
 }
 
-/* Rows whose tensors are kept: time follows the busiest rank of each layer, but no rank is the busiest of all its layers; what they keep adds up to
- * the mean (the last ranks of Megatron-LM's functional tests keep 0.9 to 1.0 of it). */
-static double kept_rows(const MsBuild *b) {
-  double rows = padded_rows(b), mean = b->rows_routed * b->u;
-  return b->training->routing.kind == MS_ROUTING_NATURAL && b->rows_expert > mean ? rows - b->rows_expert + mean : rows;
+static double kept_rows(const MsBuild *b) { return padded_rows(b) - b->rows_expert + b->rows_kept; }
+
+/* One kernel from fc1 over bias and activation to the quantised input of fc2, and back (MXFP8 on Blackwell: precision_and_overheads.md 7). */
+static gboolean fused_mlp(const MsBuild *b) {
+  return (b->options->fused_grouped_mlp || b->options->use_transformer_engine_op_fuser) && b->quantized && b->odt == MS_ODT_MXFP8 && b->model->gated;
 }
 
 static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k) {
@@ -120,14 +120,14 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
     op->write_B = 2 * m * n;
   }
   /* one grouped call, but its host work grows with the experts (multi-stream library loop) */
-  op->kernels = (guint16)(b->options->use_transformer_engine_op_fuser ? 2 : MIN(4 + local, 200));
+  op->kernels = (guint16)(b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp ? 2 : MIN(4 + local, 200));
   return op;
 }
 
 /* Expert biases are added by a loop over the experts and a concatenation; after fc2 they carry the FP32 router probability (add_bias_linear models:
  * GPT-OSS). Bytes: add and concatenate in BF16, or in FP32 and cast back. */
 static void expert_bias(MsBuild *b, double rows, double width, gboolean weighted) {
-  if (!b->model->add_bias_linear) return;
+  if (!b->model->add_bias_linear || fused_mlp(b)) return;
   gboolean back = b->pass == MS_PASS_DGRAD;
   double bytes = (weighted ? back ? 16 : 20 : 8) * rows * width;
   int kernels = (int)MIN(2 + 2 * b->model->num_experts / b->e, 200);
@@ -147,8 +147,12 @@ static void experts_forward(MsBuild *b) {
     ms_keep(b, "expert fc1 out", 2 * kept * fc1_width(b, fm));
     ms_keep(b, "permuted probs", 4 * kept);
   }
-  activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
-  ms_row_quantize(b, "quantize expert activation", rows, fm);
+  if (fused_mlp(b)) {
+    b->list->op[b->list->n - 1].write_B += 2 * b->quant_B * rows * fm;
+  } else {
+    activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+    ms_row_quantize(b, "quantize expert activation", rows, fm);
+  }
   grouped(b, "expert fc2", rows, b->eh, fm);
   expert_bias(b, rows, b->eh, TRUE);
   if (recomputes(b, MS_RM_MOE) || recomputes(b, MS_RM_MOE_ACT)) return;
@@ -176,11 +180,11 @@ static void experts_backward(MsBuild *b) {
   ms_free_kept(b, "expert activation, unweighted");
   b->tip = chain;
   b->pass = MS_PASS_DGRAD;
-  activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+  if (!fused_mlp(b)) activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   ms_free_kept(b, "expert fc1 out");
   ms_free_kept(b, "permuted probs");
   expert_bias(b, rows, fc1_width(b, fm), FALSE);
-  ms_row_quantize(b, "quantize expert gradient", rows, fc1_width(b, fm));
+  if (!fused_mlp(b)) ms_row_quantize(b, "quantize expert gradient", rows, fc1_width(b, fm));
   grouped(b, "expert fc1", rows, b->eh, fc1_width(b, fm));
   chain = b->tip;
   b->pass = MS_PASS_WGRAD;
@@ -216,11 +220,58 @@ static gboolean flex(const MsBuild *b) {
   return b->options->dispatcher == MS_DISPATCH_DEEPEP || b->options->dispatcher == MS_DISPATCH_HYBRIDEP;
 }
 
+static gboolean skewed(const MsBuild *b) {
+  MsRoutingKind kind = b->training->routing.kind;
+  return isnan(b->options->moe_expert_rank_capacity_factor) && (kind == MS_ROUTING_NATURAL || kind == MS_ROUTING_ZIPF || kind == MS_ROUTING_DIRICHLET);
+}
+
+/* --- the shared expert beside the crossings (communication.md 8 end): its first half beside dispatch, its second beside combine, on a stream of its own,
+ * TP collectives included --- */
+
+static gboolean shared_beside(const MsBuild *b) {
+  return b->options->moe_shared_expert_overlap && b->model->moe_shared_expert_intermediate_size > 0;
+}
+
+/* `from`: the row that its input comes from. */
+static void shared_half(MsBuild *b, gboolean first, int from) {
+  double fs = b->model->moe_shared_expert_intermediate_size;
+  if (!shared_beside(b)) return;
+  MsLinear up = linear("shared fc1", MS_LINEAR_COLUMN, b->rows, fc1_width(b, fs) / b->t, b->h);
+  MsLinear down = linear("shared fc2", MS_LINEAR_ROW, b->rows, b->h, fs / b->t);
+  MsPass pass = b->pass;
+  MsModule module = b->module;
+  MsNode node = b->node;
+  int tip = b->tip, join[2] = {b->join[0], b->join[1]};
+  b->join[0] = b->join[1] = -1;
+  b->tip = from, b->beside = MS_STREAM_SIDE, b->module = MS_MODULE_SHARED, b->node = MS_NODE_ATTN;
+  if (b->shared >= 0 && b->shared != from) ms_join(b, b->shared);
+  if (pass != MS_PASS_DGRAD && first) {
+    ms_linear_forward(b, &up);
+    activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
+  } else if (pass != MS_PASS_DGRAD) {
+    ms_linear_forward(b, &down);
+  } else if (first) {
+    ms_linear_backward(b, &down);
+    b->pass = MS_PASS_DGRAD;
+    activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
+  } else {
+    ms_linear_backward(b, &up);
+  }
+  b->shared = b->tip;
+  b->tip = tip, b->join[0] = join[0], b->join[1] = join[1];
+  b->beside = MS_STREAM_COMPUTE, b->pass = pass, b->module = module, b->node = node;
+}
+
+static void join_shared(MsBuild *b) { /* the next row adds the output of the shared expert */
+  ms_join(b, b->shared);
+  b->shared = -1;
+}
+
 /* One crossing of the expert group: tokens out (dispatch) or back (combine). Bytes: communication.md 5. */
 static void cross(MsBuild *b, gboolean out) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   if (g->size <= 1) return;
-  double hidden = 2 * b->eh, skew = b->training->routing.kind == MS_ROUTING_NATURAL ? b->rows_expert / (b->rows_routed * b->u) : 1;
+  double hidden = 2 * b->eh, skew = skewed(b) ? b->rows_expert / (b->rows_routed * b->u) : 1;
   b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
   b->module = MS_MODULE_MOE;
   MsOpKind kind = out ? MS_OP_DISPATCH : MS_OP_COMBINE;
@@ -288,8 +339,11 @@ static void to_experts(MsBuild *b) {
     b->module = MS_MODULE_MOE;
   }
   if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
+  int input = b->tip;
   cross(b, TRUE);
-  if (!back && dropless(b) && g->size > 1 && b->options->dispatcher != MS_DISPATCH_ALLTOALL) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
+  int crossed = b->list->n - 1;
+  shared_half(b, TRUE, input);
+  if (!back && dropless(b) && g->size > 1 && b->options->dispatcher != MS_DISPATCH_ALLTOALL) b->list->op[crossed].flags |= MS_OPF_SYNC;
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   etp_gather(b, TRUE);
@@ -310,14 +364,17 @@ static void from_experts(MsBuild *b) {
   if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
     permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, MIN(b->rows_expert, b->rows_sp * g->size));
   etp_gather(b, FALSE);
+  int input = b->tip;
   cross(b, FALSE);
+  shared_half(b, FALSE, input);
   b->node = MS_NODE_COMBINE;
   if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
 }
 
 /* Buffers that are all referenced while the layer's own kept tensors exist (domain/memory.md 7). */
 static double moe_transient_B(const MsBuild *b) {
-  double tokens = 2 * b->rows_expert * b->eh;
+  double factor = b->options->moe_expert_rank_capacity_factor; /* buffers are sized for the budget, whatever is computed of it */
+  double tokens = 2 * MAX(b->rows_expert, isnan(factor) ? 0 : factor * b->rows_routed * b->u) * b->eh;
   if (flex(b) && b->layout->group[MS_GROUP_TP_EP].size > 1) return 2 * b->rows_sp * b->eh * (fan_out(b).x_rank + 1) + 2 * tokens;
   return 4 * tokens;
 }
@@ -366,7 +423,7 @@ void ms_moe_forward(MsBuild *b) {
   if (!recomputes(b, MS_RM_LAYERNORM)) ms_keep(b, "normed mlp input", 2 * x);
   if (fs > 0) {
     b->module = MS_MODULE_SHARED;
-    mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+    if (!shared_beside(b)) mlp_core_forward(b, "shared fc1", "shared fc2", fs);
     if (!again && !recomputes(b, MS_RM_SHARED_EXPERTS)) {
       ms_keep(b, "shared fc1 out", 2 * b->rows * fc1_width(b, fs) / b->t);
       ms_keep(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
@@ -391,6 +448,7 @@ void ms_moe_forward(MsBuild *b) {
     latent_forward(b, FALSE);
     ms_keep(b, "latent tokens", ms_input_B(b, b->rows_sp * b->eh, TRUE));
   }
+  join_shared(b);
   ms_row_memory(b, MS_OP_ADD, "residual add", (fs > 0 ? 6 : 4) * x, 2 * x, fs > 0 ? 2 : 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
@@ -400,7 +458,7 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
   gboolean keeping = b->keeping;
   b->keeping = FALSE;
   double fs = b->model->moe_shared_expert_intermediate_size;
-  if (fs > 0) b->module = MS_MODULE_SHARED, mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+  if (fs > 0 && !shared_beside(b)) b->module = MS_MODULE_SHARED, mlp_core_forward(b, "shared fc1", "shared fc2", fs);
   b->module = MS_MODULE_ROUTER;
   MsLinear router = router_linear(b);
   ms_linear_forward(b, &router);
@@ -453,7 +511,7 @@ void ms_moe_backward(MsBuild *b) {
       b->pass = MS_PASS_RECOMPUTE;
       mlp_core_forward(b, "shared fc1", "shared fc2", fs);
     }
-    mlp_core_backward(b, "shared fc1", "shared fc2", fs);
+    if (!shared_beside(b)) mlp_core_backward(b, "shared fc1", "shared fc2", fs);
     ms_free_kept(b, "shared fc1 out");
     ms_free_kept(b, "shared activation out");
     b->pass = MS_PASS_DGRAD;
@@ -461,6 +519,7 @@ void ms_moe_backward(MsBuild *b) {
   b->module = MS_MODULE_ROUTER;
   ms_norm_backward(b, "mlp norm", b->rows_sp, b->h);
   ms_free_kept(b, "normed mlp input");
+  join_shared(b);
   ms_row_memory(b, MS_OP_ADD, "gradient add", (fs > 0 ? 8 : 6) * x, 2 * x, fs > 0 ? 3 : 2);
   ms_free_kept(b, "mlp input");
 }

@@ -41,17 +41,39 @@ static double row_alignment(const MsScenario *s) { /* precision_and_overheads.md
  * Qwen3-235B at 16k to 128k and of Mixtral-8x22B (scenarios/published/modelzoo) ask for 1.07 to 1.65, precision_and_overheads.md 9 gives 1.1 to 1.5. */
 #define NATURAL_SKEW 1.3
 
+/* Grouped GEMMs that take the number of rows of each expert from the device compute those that came, not the whole budget. */
+static gboolean counts_on_device(const MsOptions *o) { return o->use_transformer_engine_op_fuser || o->fused_grouped_mlp; }
+
 static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp) {
   const MsModel *m = s->model;
   if (m->num_experts == 0) return 0;
   const MsRouting *r = &s->training.routing;
   double balanced = rows_sp * m->moe_router_topk * l->etp;
-  if (!isnan(s->options.moe_expert_rank_capacity_factor)) return balanced * s->options.moe_expert_rank_capacity_factor;
+  if (!isnan(s->options.moe_expert_rank_capacity_factor) && !counts_on_device(&s->options)) return balanced * s->options.moe_expert_rank_capacity_factor;
+  if (r->kind == MS_ROUTING_ZIPF || r->kind == MS_ROUTING_DIRICHLET) return balanced * ms_routing_skew(s, l, rows_sp).time;
   if (r->kind == MS_ROUTING_NATURAL) return l->ep > 1 ? MIN(balanced * NATURAL_SKEW, balanced * l->ep) : balanced;
   if (r->kind != MS_ROUTING_CAPACITY) return balanced;
   double capacity = ceil(rows_sp * m->moe_router_topk / m->num_experts * r->capacity_factor);
   double padded = capacity * (m->num_experts / (double)l->ep) * l->ep * l->etp;
   return r->pad_to_capacity ? padded : MIN(padded, balanced);
+}
+
+/* Stash pages hold this much of the balanced number of rows (domain/memory.md 5). */
+#define PAGED_STASH 1.10
+
+/* Rows whose tensors are kept. Time follows the busiest rank of each layer, but no rank is the busiest of all its layers; with natural routing what a rank
+ * keeps adds up to the mean (the last ranks of Megatron-LM's functional tests keep 0.9 to 1.0 of it), with drawn routing to the draw's own sum. A budget
+ * of rows is kept whole, unless it is stashed in pages. */
+static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, double rows_expert) {
+  double mean = rows_sp * s->model->moe_router_topk * l->etp;
+  if (!isnan(s->options.moe_expert_rank_capacity_factor))
+    return mean * (s->options.moe_paged_stash ? MIN(PAGED_STASH, s->options.moe_expert_rank_capacity_factor) : s->options.moe_expert_rank_capacity_factor);
+  switch (s->training.routing.kind) {
+  case MS_ROUTING_NATURAL: return MIN(rows_expert, mean);
+  case MS_ROUTING_ZIPF:
+  case MS_ROUTING_DIRICHLET: return mean * ms_routing_skew(s, l, rows_sp).memory;
+  default: return rows_expert;
+  }
 }
 
 void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean quantized) {
@@ -70,6 +92,8 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
   b->rows_sp = b->sp ? b->rows / b->t : b->rows;
   b->rows_expert = expert_rows(s, l, b->rows_sp);
   b->rows_routed = b->rows_sp * s->model->moe_router_topk;
+  b->rows_kept = kept_rows(s, l, b->rows_sp, b->rows_expert);
+  b->shared = -1;
   if (s->training.routing.kind == MS_ROUTING_CAPACITY) b->rows_routed = b->rows_expert / b->u;
   b->act_B = 2;
   b->quantized = quantized && s->training.precision > MS_FP16;
@@ -81,7 +105,7 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
 static void start(MsBuild *b, MsOpList *list, MsPass pass, gboolean keeping) {
   if (b->list) b->list->tip = b->tip; /* closes the list before */
   b->list = list;
-  b->tip = b->join[0] = b->join[1] = -1;
+  b->tip = b->join[0] = b->join[1] = b->shared = -1;
   b->pass = pass;
   b->keeping = keeping;
   b->node = MS_NODE_ATTN;

@@ -68,7 +68,7 @@ static void stages_alike_have_the_closed_forms(void **state) {
     g_autoptr(MsScenario) s = pipeline(kind, p, m);
     s->model->vocab_size = 128; /* the ends weigh little */
     g_autoptr(MsResult) r = sound(s);
-    double pass = r->time.compute_s / m, share = kind == MS_SCHED_1F1B ? p - 1.0 : kind == MS_SCHED_ZB_H1 ? (p - 1) / 3.0 : 0;
+    double pass = r->time.compute_s / m, share = kind == MS_SCHED_1F1B ? p - 1.0 : kind == MS_SCHED_ZB_H1 ? (p - 1) / 3.0 : 0.5; /* F + I exceeds 2 W a little */
     for (int i = 0; i < p; i++) pass = MAX(pass, r->stage_time[i].compute_s / m);
     double want = pass * (m + share) + r->time.optimizer_s + r->time.exposed_comm_s;
     if (fabs(r->step_time_s / want - 1) > 0.05) fail_msg("%s: %.6f s, closed form %.6f", ms_schedule_words[kind], r->step_time_s, want);
