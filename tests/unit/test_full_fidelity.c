@@ -6,6 +6,7 @@
 #include "base/stats.h"
 #include "base/units.h"
 #include "lib/world.h"
+#include "plan/plan.h"
 #include "sim/lower.h"
 
 #include <string.h>
@@ -222,10 +223,31 @@ static void twice_the_batch_at_most_twice_the_time(void **state) {
   }
 }
 
+/* --- the requests that ship ------------------------------------------------------------------------------------------------------------ */
+static void shipped_requests_find_something(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) scenarios = ms_test_files("scenarios");
+  int n = 0;
+  for (guint i = 0; i < scenarios->len; i++) {
+    g_autofree char *name = g_path_get_basename(scenarios->pdata[i]);
+    if (!g_str_has_prefix(name, "plan-")) continue;
+    GError *error = NULL;
+    g_autoptr(MsRequest) request = ms_request_load(scenarios->pdata[i], &error);
+    if (!request) fail_msg("%s", error->message);
+    g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .threads = 2}, &error);
+    if (!plan) fail_msg("%s: %s", name, error->message);
+    assert_int_equal(plan->n_best, 3);
+    print_message("%s: %.3f s, MFU %.1f %%, %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " simulated in %.1f s\n", name, plan->best[0].result->step_time_s,
+                  100 * plan->best[0].result->mfu, plan->simulated, plan->searched, plan->elapsed_s);
+    n++;
+  }
+  assert_true(n >= 3);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_published_run_at_every_fidelity), cmocka_unit_test(the_same_bytes_twice), cmocka_unit_test(both_engines_on_published_runs),
-      cmocka_unit_test(twice_the_batch_at_most_twice_the_time),
+      cmocka_unit_test(twice_the_batch_at_most_twice_the_time), cmocka_unit_test(shipped_requests_find_something),
   };
   return cmocka_run_group_tests(tests, find_files, free_files);
 }

@@ -1,0 +1,342 @@
+/* The program from outside: keys of the contract, exit codes, traces, every shipped file, the commands of the README. */
+#include "lib/close.h"
+
+#include "base/json.h"
+#include "lib/world.h"
+
+#include <gio/gio.h>
+#include <glib/gstdio.h>
+#include <string.h>
+
+static char *program, *folder;
+
+typedef struct { int status; char *out, *err; } Run;
+
+static Run run_in(const char *const *argv, const char *input) {
+  Run r = {.status = -1};
+  g_autoptr(GError) error = NULL;
+  GPtrArray *all = g_ptr_array_new();
+  g_ptr_array_add(all, program);
+  for (int i = 0; argv[i]; i++) g_ptr_array_add(all, (char *)argv[i]);
+  g_ptr_array_add(all, NULL);
+  g_autoptr(GSubprocess) child = g_subprocess_newv((const char *const *)all->pdata, G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE |
+                                                   G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
+  g_ptr_array_free(all, TRUE);
+  if (!child) fail_msg("%s", error->message);
+  if (!g_subprocess_communicate_utf8(child, input, NULL, &r.out, &r.err, &error)) fail_msg("%s", error->message);
+  r.status = g_subprocess_get_if_exited(child) ? g_subprocess_get_exit_status(child) : 1000 + g_subprocess_get_term_sig(child);
+  return r;
+}
+#define RUN(...) run_in((const char *const[]){__VA_ARGS__, NULL}, "")
+
+static void run_clear(Run *r) {
+  g_clear_pointer(&r->out, g_free);
+  g_clear_pointer(&r->err, g_free);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Run, run_clear)
+
+static void expect(const Run *r, int status, const char *what) {
+  if (r->status != status) fail_msg("%s: exit %d, not %d; stderr: %s", what, r->status, status, r->err);
+}
+
+static MsJson *json_of(const char *text, const char *what) {
+  GError *error = NULL;
+  MsJson *doc = ms_json_parse(text, -1, what, &error);
+  if (!doc) fail_msg("%s: %s", what, error->message);
+  return doc;
+}
+
+static char *shipped(const char *name) { return g_build_filename(MS_SOURCE_DIR "/scenarios", name, NULL); }
+
+/* Every key of `path` ("memory.stages[0].peak_B"), of the kind that its letter says: n number, s string, b boolean, a list, ? string or null. */
+static JsonNode *at(JsonNode *node, const char *path) {
+  g_auto(GStrv) part = g_strsplit_set(path, ".[]", -1);
+  for (int i = 0; part[i]; i++) {
+    if (!*part[i]) continue;
+    if (JSON_NODE_HOLDS_ARRAY(node)) {
+      guint k = (guint)atoi(part[i]);
+      if (k >= json_array_get_length(json_node_get_array(node))) fail_msg("%s is too short", path);
+      node = json_array_get_element(json_node_get_array(node), k);
+    } else {
+      node = JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_member(json_node_get_object(node), part[i]) : NULL;
+    }
+    if (!node) fail_msg("no key %s", path);
+  }
+  return node;
+}
+
+static void check_key(JsonNode *root, const char *kind_path) {
+  JsonNode *node = at(root, kind_path + 1);
+  GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : 0;
+  gboolean number = type == G_TYPE_INT64 || type == G_TYPE_DOUBLE;
+  gboolean fine = *kind_path == 'n' ? number : *kind_path == 's' ? type == G_TYPE_STRING : *kind_path == 'b' ? type == G_TYPE_BOOLEAN
+                  : *kind_path == 'a' ? JSON_NODE_HOLDS_ARRAY(node) : JSON_NODE_HOLDS_NULL(node) || type == G_TYPE_STRING;
+  if (!fine) fail_msg("%s is of the wrong type", kind_path + 1);
+}
+
+static const char *const run_keys[] = {
+    "sname", "bfeasible", "?why_infeasible", "nstep_time_s", "ntokens_per_s_per_gpu", "nmodel_flop_per_token", "ntflops_per_gpu", "nmfu",
+    "nbound.step_time_lower_s", "ntime.compute_s", "ntime.exposed_comm_s", "ntime.bubble_s", "ntime.host_s", "ntime.optimizer_s", "ntime.other_s",
+    "ntime.comm.tp.total_s", "ntime.comm.tp.exposed_s", "ntime.comm.cp.total_s", "ntime.comm.cp.exposed_s", "ntime.comm.ep.total_s", "ntime.comm.ep.exposed_s",
+    "ntime.comm.etp.total_s", "ntime.comm.etp.exposed_s", "ntime.comm.pp.total_s", "ntime.comm.pp.exposed_s", "ntime.comm.dp.total_s", "ntime.comm.dp.exposed_s",
+    "ntime.comm.edp.total_s", "ntime.comm.edp.exposed_s", "ntime.comm.offload.total_s", "ntime.comm.offload.exposed_s", "nmemory.peak_B", "nmemory.capacity_B",
+    "nmemory.peak_stage", "nmemory.stages[0].stage", "nmemory.stages[0].parameters_B", "nmemory.stages[0].gradients_B", "nmemory.stages[0].optimizer_B",
+    "nmemory.stages[0].activations_B", "nmemory.stages[0].buffers_B", "nmemory.stages[0].reserved_B", "nmemory.stages[0].peak_B", "nlayout.dp", "nlayout.edp",
+    "nlayout.microbatches", "nevents", "sfidelity", "nelapsed_s"};
+
+static void run_json_has_the_keys_of_the_contract(void **state) {
+  (void)state;
+  g_autofree char *file = shipped("run-deepseek-v3-gb200-256.json");
+  static const char *const fidelities[] = {"bound", "fast", "full"};
+  for (guint f = 0; f < G_N_ELEMENTS(fidelities); f++) {
+    g_auto(Run) r = RUN("run", "--json", "--fidelity", fidelities[f], file);
+    expect(&r, 0, file);
+    assert_string_equal(r.err, "");
+    g_autoptr(MsJson) doc = json_of(r.out, "run --json");
+    for (guint i = 0; i < G_N_ELEMENTS(run_keys); i++) check_key(ms_json_root(doc), run_keys[i]);
+    assert_string_equal(json_node_get_string(at(ms_json_root(doc), "fidelity")), fidelities[f]);
+  }
+}
+
+/* One object per line, in the order of the files. */
+static void many_scenarios_are_many_lines(void **state) {
+  (void)state;
+  g_autofree char *a = shipped("run-llama3-70b-h100-64.json"), *b = shipped("run-qwen3-235b-h100-256.json");
+  g_auto(Run) r = RUN("run", "--json", "-f", "fast", b, a, b);
+  expect(&r, 0, "three scenarios");
+  g_auto(GStrv) line = g_strsplit(r.out, "\n", -1);
+  assert_int_equal(g_strv_length(line), 4);
+  static const char *const names[] = {"run-qwen3-235b-h100-256", "run-llama3-70b-h100-64", "run-qwen3-235b-h100-256"};
+  for (int i = 0; i < 3; i++) {
+    g_autoptr(MsJson) doc = json_of(line[i], "line");
+    assert_string_equal(json_node_get_string(at(ms_json_root(doc), "name")), names[i]);
+  }
+}
+
+static void every_shipped_scenario_runs(void **state) {
+  (void)state;
+  g_autoptr(GDir) dir = g_dir_open(MS_SOURCE_DIR "/scenarios", 0, NULL);
+  int n = 0;
+  for (const char *name; (name = g_dir_read_name(dir));) {
+    if (!g_str_has_prefix(name, "run-") || !g_str_has_suffix(name, ".json")) continue;
+    g_autofree char *file = shipped(name);
+    g_auto(Run) r = RUN("run", file);
+    expect(&r, 0, name);
+    assert_non_null(strstr(r.out, "step time"));
+    g_auto(Run) again = RUN("run", "-", "--json"); /* an empty standard input is an error of the file */
+    expect(&again, 3, "empty stdin");
+    n++;
+  }
+  assert_true(n >= 4);
+}
+
+static void standard_input_is_a_file(void **state) {
+  (void)state;
+  g_autofree char *file = shipped("run-llama3-70b-h100-64.json"), *text = NULL;
+  assert_true(g_file_get_contents(file, &text, NULL, NULL));
+  const char *const argv[] = {"run", "--json", "-f", "fast", "-", NULL};
+  g_auto(Run) r = run_in(argv, text);
+  expect(&r, 0, "stdin");
+  g_autoptr(MsJson) doc = json_of(r.out, "run -");
+  assert_string_equal(json_node_get_string(at(ms_json_root(doc), "name")), "run-llama3-70b-h100-64");
+}
+
+/* --- trace and timeline ---------------------------------------------------------------------------------------------------------------- */
+static void trace_and_timeline(void **state) {
+  (void)state;
+  /* few layers and microbatches: the reader takes traces of 64 MiB */
+  g_autofree char *file = g_build_filename(folder, "small.json", NULL), *trace = g_build_filename(folder, "t.json", NULL), *csv = g_build_filename(folder, "t.csv", NULL);
+  MsScenario *s = ms_test_run("mixtral-8x7b", -1, "h100-sxm", 32);
+  s->layout.pp = 4, s->layout.ep = 8, s->training.global_batch_size = 64;
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_scenario_write(s, NULL, out);
+  g_autofree char *text = ms_json_out_take(out);
+  ms_scenario_free(s);
+  assert_true(g_file_set_contents(file, text, -1, NULL));
+  g_auto(Run) r = RUN("run", "--json", "--trace", trace, "--timeline", csv, file);
+  expect(&r, 0, "run --trace");
+  g_autoptr(MsJson) doc = json_of(r.out, "run --json");
+  GError *error = NULL;
+  g_autoptr(MsJson) events = ms_json_load(trace, &error);
+  if (!events) fail_msg("%s", error->message);
+  JsonArray *list = json_node_get_array(at(ms_json_root(events), "traceEvents"));
+  guint spans = 0, counters = 0;
+  gboolean stage[4] = {FALSE};
+  for (guint i = 0; i < json_array_get_length(list); i++) {
+    JsonObject *e = json_array_get_object_element(list, i);
+    const char *ph = json_object_get_string_member(e, "ph");
+    spans += !strcmp(ph, "X"), counters += !strcmp(ph, "C");
+    if (!strcmp(ph, "X") && json_object_get_int_member(e, "pid") < 4) stage[json_object_get_int_member(e, "pid")] = TRUE;
+  }
+  assert_true(spans > 1000 && counters >= 4 * 2 * 8); /* after every slot */
+  for (int i = 0; i < 4; i++) assert_true(stage[i]);
+  g_autofree char *rows = NULL;
+  assert_true(g_file_get_contents(csv, &rows, NULL, NULL));
+  assert_true(g_str_has_prefix(rows, "stage,time_s,allocated_B,slot\n"));
+  g_remove(trace), g_remove(csv), g_remove(file);
+}
+
+/* --- plan -------------------------------------------------------------------------------------------------------------------------------- */
+static const char request[] =
+    "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+    "{\"seq_length\": 4096, \"global_batch_size\": 64, \"micro_batch_size\": [1, 2], \"precision\": \"bf16\", \"routing\": \"balanced\"}, \"layout\": {\"cp\": 1}, "
+    "\"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, \"overlap_grad_reduce\": true, "
+    "\"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": {\"granularity\": \"none\"}, \"offload_modules\": [], "
+    "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
+    "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}";
+
+static void plan_json_has_the_keys_of_the_contract(void **state) {
+  (void)state;
+  static const char *const keys[] = {"srequest", "nsearched", "nfeasible", "npruned", "nsimulated", "nelapsed_s", "abest"};
+  g_autofree char *file = g_build_filename(folder, "request.json", NULL), *best = g_build_filename(folder, "best.json", NULL);
+  assert_true(g_file_set_contents(file, request, -1, NULL));
+  g_auto(Run) r = RUN("plan", "--json", "--top", "3", file);
+  expect(&r, 0, "plan --json");
+  g_autoptr(MsJson) doc = json_of(r.out, "plan --json");
+  for (guint i = 0; i < G_N_ELEMENTS(keys); i++) check_key(ms_json_root(doc), keys[i]);
+  JsonNode *list = at(ms_json_root(doc), "best");
+  assert_int_equal(json_array_get_length(json_node_get_array(list)), 3);
+  for (int p = 0; p < 3; p++)
+    for (guint i = 0; i < G_N_ELEMENTS(run_keys); i++) check_key(json_array_get_element(json_node_get_array(list), (guint)p), run_keys[i]);
+  /* best[0].scenario is a complete file: it runs, and gives the time of the ranking */
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_json_out_node(out, NULL, at(list, "0.scenario"));
+  g_autofree char *text = ms_json_out_take(out);
+  assert_true(g_file_set_contents(best, text, -1, NULL));
+  g_auto(Run) again = RUN("run", "--json", best);
+  expect(&again, 0, "run of the best");
+  g_autoptr(MsJson) result = json_of(again.out, "run");
+  assert_close(json_node_get_double(at(ms_json_root(result), "step_time_s")), json_node_get_double(at(list, "0.step_time_s")), 0);
+  g_auto(Run) table = RUN("plan", "--explain", file);
+  expect(&table, 0, "plan --explain");
+  assert_non_null(strstr(table.out, "world-divides"));
+  g_remove(file), g_remove(best);
+}
+
+/* --- exit codes ---------------------------------------------------------------------------------------------------------------------------- */
+static void exit_codes(void **state) {
+  (void)state;
+  g_autofree char *scenario = shipped("run-llama3-70b-h100-64.json"), *text = NULL, *large = g_build_filename(folder, "large.json", NULL);
+  g_autofree char *nothing = g_build_filename(folder, "nothing.json", NULL), *wrong = g_build_filename(folder, "wrong.json", NULL);
+  /* too large for its machine: a result */
+  assert_true(g_file_get_contents(scenario, &text, NULL, NULL));
+  g_auto(GStrv) part = g_strsplit(text, "\"model\": \"llama3-70b\"", 2);
+  g_autofree char *larger = g_strconcat(part[0], "\"model\": {\"base\": \"llama3-70b\", \"hidden_size\": 32768, \"ffn_hidden_size\": 131072}", part[1], NULL);
+  assert_true(g_file_set_contents(large, larger, -1, NULL));
+  g_auto(Run) infeasible = RUN("run", "--json", "-f", "bound", large);
+  expect(&infeasible, 0, "infeasible");
+  g_autoptr(MsJson) doc = json_of(infeasible.out, "run");
+  check_key(ms_json_root(doc), "swhy_infeasible");
+  assert_false(json_node_get_boolean(at(ms_json_root(doc), "feasible")));
+  /* nothing feasible */
+  g_auto(GStrv) of = g_strsplit(request, "{\"base\": \"llama3-8b\", \"num_layers\": 8}", 2);
+  g_autofree char *huge = g_strconcat(of[0], "\"llama3-405b\"", of[1], NULL);
+  assert_true(g_file_set_contents(nothing, huge, -1, NULL));
+  g_auto(Run) none = RUN("plan", nothing);
+  expect(&none, 1, "nothing feasible");
+  assert_non_null(strstr(none.out, "nothing feasible"));
+  /* an impossible layout: a rule, its name, one line */
+  g_auto(GStrv) vpp = g_strsplit(text, "\"vpp\": 5", 2);
+  g_autofree char *seven = g_strconcat(vpp[0], "\"vpp\": 7", vpp[1], NULL);
+  assert_true(g_file_set_contents(wrong, seven, -1, NULL));
+  g_auto(Run) rule = RUN("run", wrong);
+  expect(&rule, 3, "vpp 7");
+  assert_string_equal(rule.out, "");
+  assert_non_null(strstr(rule.err, "layout."));
+  assert_non_null(strstr(rule.err, "(rule layers-divide)"));
+  assert_ptr_equal(strchr(rule.err, '\n'), rule.err + strlen(rule.err) - 1);
+  g_auto(Run) usage = RUN("run", "--fidelity", "exact", scenario);
+  expect(&usage, 2, "unknown fidelity");
+  g_auto(Run) verb = RUN("fly");
+  expect(&verb, 2, "unknown verb");
+  g_auto(Run) missing = RUN("run", "/nonexistent/x.json");
+  assert_true(missing.status == 3 || missing.status == 4);
+  g_auto(Run) unwritable = RUN("run", "--trace", "/nonexistent/folder/t.json", scenario);
+  expect(&unwritable, 4, "unwritable trace");
+  g_remove(large), g_remove(nothing), g_remove(wrong);
+}
+
+/* --- show, schema, help ---------------------------------------------------------------------------------------------------------------------- */
+static void show_everything(void **state) {
+  (void)state;
+  static const char *const kinds[][2] = {{"model", "models"}, {"hardware", "hardware"}};
+  for (guint k = 0; k < G_N_ELEMENTS(kinds); k++) {
+    g_autoptr(GPtrArray) files = ms_test_files(kinds[k][1]);
+    assert_true(files->len >= 10);
+    for (guint i = 0; i < files->len; i++) {
+      g_autofree char *name = g_path_get_basename(files->pdata[i]);
+      *strrchr(name, '.') = 0;
+      g_auto(Run) r = RUN("show", kinds[k][0], name);
+      expect(&r, 0, name);
+      assert_non_null(strstr(r.out, name));
+      g_auto(Run) json = RUN("show", kinds[k][0], name, "--json");
+      expect(&json, 0, name);
+      g_autoptr(MsJson) doc = json_of(json.out, name);
+    }
+  }
+  g_autofree char *file = shipped("run-deepseek-v3-gb200-256.json");
+  static const char *const of[] = {"scenario", "ops", "memory"};
+  for (guint i = 0; i < G_N_ELEMENTS(of); i++) {
+    g_auto(Run) r = RUN("show", of[i], file);
+    expect(&r, 0, of[i]);
+    assert_true(strlen(r.out) > 200);
+  }
+}
+
+static void schema_and_help(void **state) {
+  (void)state;
+  g_auto(Run) all = RUN("schema");
+  expect(&all, 0, "schema");
+  static const char *const keys[] = {"seq_length", "pipeline_layout", "moe_router_topk", "nvlink_domain_gpus", "max_memory_fraction"};
+  for (guint i = 0; i < G_N_ELEMENTS(keys); i++)
+    if (!strstr(all.out, keys[i])) fail_msg("`moesim schema` does not say %s", keys[i]);
+  static const char *const verbs[] = {"run", "plan", "show", "schema", "validate"};
+  for (guint i = 0; i < G_N_ELEMENTS(verbs); i++) {
+    g_auto(Run) help = RUN(verbs[i], "--help");
+    expect(&help, 0, verbs[i]);
+    assert_non_null(strstr(help.out, verbs[i]));
+    assert_string_equal(help.err, "");
+  }
+}
+
+/* Commands that README.md shows in backquotes and that can run as they stand; placeholders get shipped files. */
+static void commands_of_the_readme(void **state) {
+  (void)state;
+  g_autofree char *text = NULL, *scenario = shipped("run-llama3-70b-h100-64.json");
+  assert_true(g_file_get_contents(MS_SOURCE_DIR "/README.md", &text, NULL, NULL));
+  g_autofree char *trace = g_build_filename(folder, "step.json", NULL);
+  g_auto(GStrv) piece = g_strsplit(text, "`", -1);
+  int n = 0;
+  for (int i = 1; piece[i]; i += 2) {
+    if (!g_str_has_prefix(piece[i], "moesim ") || strstr(piece[i], "REQUEST") || strstr(piece[i], "VERB") || strstr(piece[i], "DIR")) continue;
+    if (!strcmp(piece[i], "moesim show hardware")) continue; /* a way of speaking */
+    g_auto(GStrv) word = g_strsplit(piece[i] + strlen("moesim "), " ", -1);
+    for (int w = 0; word[w]; w++) {
+      const char *as = !strcmp(word[w], "SCENARIO") ? scenario : !strcmp(word[w], "step.json") ? trace : NULL;
+      if (as) g_free(word[w]), word[w] = g_strdup(as);
+    }
+    g_auto(Run) r = run_in((const char *const *)word, "");
+    expect(&r, 0, piece[i]);
+    n++;
+  }
+  assert_true(n >= 4);
+  g_remove(trace);
+  assert_non_null(strstr(text, "scenarios/plan-deepseek-v3-gb200-256.json"));
+  assert_true(g_file_test(MS_SOURCE_DIR "/scenarios/plan-deepseek-v3-gb200-256.json", G_FILE_TEST_EXISTS));
+}
+
+int main(int argc, char **argv) {
+  (void)argc;
+  g_autofree char *here = g_path_get_dirname(argv[0]);
+  program = g_build_filename(here, "..", "moesim", NULL);
+  folder = g_dir_make_tmp("moesim-cli-XXXXXX", NULL);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(every_shipped_scenario_runs),
+      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract),
+      cmocka_unit_test(exit_codes), cmocka_unit_test(show_everything), cmocka_unit_test(schema_and_help), cmocka_unit_test(commands_of_the_readme),
+  };
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  g_rmdir(folder);
+  g_free(folder), g_free(program);
+  return failed;
+}
