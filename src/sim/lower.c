@@ -222,7 +222,7 @@ static guint use_fetched(Lower *l, guint32 device, int side, int piece, MsSlotKi
     here = *f;
     f->piece = -1;
   }
-  if (next.piece >= 0) fetch(l, device, side, next, before, n_before);
+  if (next.piece >= 0) fetch(l, device, side, next, before, n_before); /* one piece ahead, no further */
   for (guint i = 0; i < here.n && n < 7; i++) entry[n++] = here.id[i];
   if (needs_params(l, piece, kind) && l->p->unit[piece].cast.list->n > 0) {
     entry[0] = lay_list(l, &l->p->unit[piece].cast, device, entry, n, PART_ALL);
@@ -255,26 +255,22 @@ static void reduce_unit(Lower *l, guint32 device, int piece, guint32 tip) {
   }
 }
 
-/* The next piece of the chunk, in the order of the pass, that needs something; `then` when there is none. */
+/* The piece after the i-th of a pass over the chunk, when it needs something; `then` after the last. */
 static Need next_in_chunk(const Lower *l, const MsChunk *chunk, MsSlotKind kind, int i, Need then) {
   int n = ms_work_chunk_length(chunk);
-  for (i++; i < n; i++) {
-    int piece = ms_work_chunk_piece(l->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
-    if (needs_fetch(l, piece, kind)) return (Need){piece, kind != MS_SLOT_F};
-  }
-  return then;
+  if (++i >= n) return then;
+  int piece = ms_work_chunk_piece(l->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
+  return needs_fetch(l, piece, kind) ? (Need){piece, kind != MS_SLOT_F} : nobody;
 }
 
-/* The first piece that needs something in the slots of a stage from `at` on. */
+/* The first piece of the next slot of a stage that is not a weight gradient, from `at` on. */
 static Need next_in_slots(const Lower *l, int stage, int at) {
-  for (; l->fetches && at < l->schedule->n[stage]; at++) {
-    const MsSlot *slot = &l->schedule->slot[stage][at];
-    if (slot->kind == MS_SLOT_FB && l->p->scenario->options.ep_overlap) return nobody; /* it fetches its own */
-    MsSlotKind kind = slot->kind == MS_SLOT_FB ? MS_SLOT_F : (MsSlotKind)slot->kind;
-    Need need = next_in_chunk(l, ms_layout_chunk(l->p->layout, stage, slot->chunk), kind, -1, nobody);
-    if (need.piece >= 0) return need;
-  }
-  return nobody;
+  if (!l->fetches) return nobody;
+  while (at < l->schedule->n[stage] && l->schedule->slot[stage][at].kind == MS_SLOT_W) at++;
+  if (at == l->schedule->n[stage]) return nobody;
+  const MsSlot *slot = &l->schedule->slot[stage][at];
+  if (slot->kind == MS_SLOT_FB && l->p->scenario->options.ep_overlap) return nobody; /* it fetches its own */
+  return next_in_chunk(l, ms_layout_chunk(l->p->layout, stage, slot->chunk), slot->kind == MS_SLOT_FB ? MS_SLOT_F : (MsSlotKind)slot->kind, -1, nobody);
 }
 
 static gboolean anything_fetched(const MsProgram *p) {

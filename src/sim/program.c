@@ -31,7 +31,8 @@ static gboolean captured(const MsOptions *o, const MsOp *op) {
 static guint8 use_of(const MsOp *op, const MsOpCost *cost) {
   if (ms_op_families[op->kind] == MS_FAMILY_HOST) return MS_USE_NOTHING;
   if (ms_op_families[op->kind] != MS_FAMILY_COMM) return MS_USE_COMPUTE;
-  if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return MS_USE_HOSTLINK;
+  if (op->kind == MS_OP_H2D) return MS_USE_NOTHING; /* the link is full duplex, and one stream uses each direction */
+  if (op->kind == MS_OP_D2H) return MS_USE_HOSTLINK;
   return cost->level == 0 ? MS_USE_LINK0 : MS_USE_LINK1;
 }
 

@@ -149,6 +149,178 @@ static void fsdp_of_one_rank_is_nothing(void **state) {
   assert_true(with->time.comm_total_s[MS_COMM_DP] == 0);
 }
 
+/* --- offload ----------------------------------------------------------------------------------------------------------------- */
+
+static MsScenario *moe_run(void) {
+  MsScenario *s = ms_test_run("deepseek-v3", 0, "gb200-nvl72", 64);
+  s->model->num_layers = 8;
+  g_free(s->model->moe_layer);
+  s->model->moe_layer = g_new0(guint8, 8);
+  for (int i = 1; i < 8; i++) s->model->moe_layer[i] = 1;
+  s->layout.ep = 64;
+  s->training.global_batch_size = 256;
+  s->options.overlap_grad_reduce = s->options.overlap_param_gather = TRUE;
+  return s;
+}
+
+static double offloaded(const MsResult *r) { return r->time.comm_total_s[MS_COMM_OFFLOAD]; }
+
+static void activation_offload(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = moe_run();
+  g_autoptr(MsResult) none = sound(s);
+  assert_true(offloaded(none) == 0);
+  s->options.offload_modules = MS_OM_EXPERT_FC1;
+  g_autoptr(MsResult) one = sound(s);
+  s->options.offload_modules = MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT;
+  g_autoptr(MsResult) two = sound(s);
+  /* 2 Tk h bytes per MoE layer and microbatch leave and come back: Tk = 8 x 4096 */
+  double bytes = 7.0 * 4 * 2 * 32768 * 7168, wire = 2 * bytes / s->hardware->host_link_Bps;
+  assert_true(offloaded(one) > wire && offloaded(one) < 1.25 * wire);
+  assert_true(one->memory->stage[0].activations_B < none->memory->stage[0].activations_B);
+  assert_true(two->memory->stage[0].activations_B < one->memory->stage[0].activations_B);
+  assert_close(none->memory->stage[0].activations_B - one->memory->stage[0].activations_B, bytes / 4, 1e-9);
+  assert_close(one->memory->stage[0].between_steps_B, none->memory->stage[0].between_steps_B, 1e-12);
+  assert_close(one->time.comm_total_s[MS_COMM_EP], none->time.comm_total_s[MS_COMM_EP], 0.01);
+  assert_true(one->step_time_s >= none->step_time_s * 0.999);
+  s->hardware->host_link_Bps = 5e9; /* copies take longer than the layers: the streams stall, and the step is theirs */
+  g_autoptr(MsResult) slow = sound(s);
+  assert_true(slow->step_time_s > 1.5 * two->step_time_s && slow->time.comm_exposed_s[MS_COMM_OFFLOAD] > 0.3 * slow->step_time_s);
+}
+
+static void whole_layers_offloaded(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = moe_run();
+  double before = INFINITY;
+  for (int n = 0; n <= 8; n += 4) {
+    s->options.cpu_offloading_num_layers = n;
+    g_autoptr(MsResult) r = sound(s);
+    assert_true(r->memory->stage[0].activations_B < before);
+    before = r->memory->stage[0].activations_B;
+    assert_true((n > 0) == (offloaded(r) > 0));
+  }
+}
+
+static void optimizer_offload(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = moe_run();
+  g_autoptr(MsResult) none = sound(s);
+  s->options.optimizer_offload_fraction = 0.5;
+  g_autoptr(MsResult) half = sound(s);
+  s->options.optimizer_offload_fraction = 1;
+  g_autoptr(MsResult) all = sound(s);
+  assert_close(half->memory->stage[0].optimizer_B, 0.5 * none->memory->stage[0].optimizer_B, 1e-9);
+  assert_true(all->memory->stage[0].optimizer_B == 0);
+  assert_close(offloaded(all), 2 * offloaded(half), 0.01);
+  assert_true(none->step_time_s < half->step_time_s && half->step_time_s < all->step_time_s);
+  assert_close(all->time.compute_s, none->time.compute_s, 0.01);
+  s->options.optimizer_offload_fraction = 0;
+  s->options.offload_optimizer_states = TRUE;
+  g_autoptr(MsResult) states = sound(s);
+  assert_close(states->memory->stage[0].optimizer_B, none->memory->stage[0].optimizer_B / 3, 1e-9); /* the master stays */
+  assert_true(offloaded(states) > 0 && states->step_time_s < all->step_time_s);
+}
+
+static void muon(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = moe_run();
+  g_autoptr(MsResult) adam = sound(s);
+  s->training.optimizer = MS_OPT_MUON;
+  g_autoptr(MsResult) r = sound(s);
+  assert_true(r->time.optimizer_s > 2 * adam->time.optimizer_s);
+  assert_true(r->memory->stage[0].optimizer_B < 0.75 * adam->memory->stage[0].optimizer_B);
+  assert_close(r->time.compute_s, adam->time.compute_s, 1e-3);
+}
+
+/* --- experts ------------------------------------------------------------------------------------------------------------------ */
+
+static void shared_expert_overlap(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = moe_run();
+  g_autoptr(MsResult) off = sound(s);
+  s->options.moe_shared_expert_overlap = TRUE;
+  g_autoptr(MsResult) on = sound(s);
+  assert_true(on->step_time_s < off->step_time_s);
+  assert_true(off->step_time_s - on->step_time_s < off->time.compute_s - on->time.compute_s + 1e-3); /* no more than what left the compute stream */
+  assert_close(on->time.comm_total_s[MS_COMM_EP], off->time.comm_total_s[MS_COMM_EP], 0.01);
+  assert_close(on->memory->stage[0].peak_B, off->memory->stage[0].peak_B, 0.01);
+  s->model->moe_shared_expert_intermediate_size = 0;
+  g_autoptr(MsResult) without = sound(s);
+  s->options.moe_shared_expert_overlap = FALSE;
+  g_autoptr(MsResult) neither = sound(s);
+  assert_close(without->step_time_s, neither->step_time_s, 1e-12); /* no shared expert, nothing to overlap */
+}
+
+static void paged_stash(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = moe_run();
+  s->options.dispatcher = MS_DISPATCH_HYBRIDEP;
+  s->options.use_transformer_engine_op_fuser = TRUE;
+  g_autoptr(MsResult) exact = sound(s);
+  s->options.moe_expert_rank_capacity_factor = 1.5;
+  g_autoptr(MsResult) budget = sound(s);
+  s->options.moe_paged_stash = TRUE;
+  g_autoptr(MsResult) paged = sound(s);
+  double a = exact->memory->stage[0].activations_B, b = budget->memory->stage[0].activations_B, c = paged->memory->stage[0].activations_B;
+  assert_close((c - a) / (b - a), 0.2, 1e-6); /* 1.10 of the balanced rows instead of 1.5 */
+  assert_close(budget->step_time_s, paged->step_time_s, 1e-12);
+  assert_close(budget->time.compute_s, exact->time.compute_s, 1e-3); /* counts on the device: what came is computed */
+}
+
+static void fused_experts(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = moe_run();
+  s->training.precision = MS_MXFP8;
+  g_autoptr(MsResult) apart = sound(s);
+  s->options.fused_grouped_mlp = TRUE;
+  g_autoptr(MsResult) fused = sound(s);
+  assert_true(fused->time.family_s[MS_FAMILY_MEMORY] < apart->time.family_s[MS_FAMILY_MEMORY]);
+  assert_close(fused->time.family_s[MS_FAMILY_GROUPED], apart->time.family_s[MS_FAMILY_GROUPED], 0.01);
+  assert_close(fused->memory->stage[0].activations_B, apart->memory->stage[0].activations_B, 1e-9);
+}
+
+static void fp8_attention(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = moe_run();
+  s->options.fp8_dot_product_attention = TRUE;
+  g_autoptr(MsResult) bf16 = sound(s); /* nothing runs in FP8 */
+  s->options.fp8_dot_product_attention = FALSE;
+  g_autoptr(MsResult) plain = sound(s);
+  assert_close(bf16->step_time_s, plain->step_time_s, 1e-12);
+  s->training.precision = MS_MXFP8;
+  g_autoptr(MsResult) off = sound(s);
+  s->options.fp8_dot_product_attention = TRUE;
+  g_autoptr(MsResult) on = sound(s);
+  assert_true(on->time.family_s[MS_FAMILY_ATTENTION] < off->time.family_s[MS_FAMILY_ATTENTION]);
+  assert_true(on->memory->stage[0].activations_B < off->memory->stage[0].activations_B);
+  assert_close(on->time.family_s[MS_FAMILY_GROUPED], off->time.family_s[MS_FAMILY_GROUPED], 0.01);
+}
+
+static void drawn_routing(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = moe_run();
+  g_autoptr(MsResult) balanced = sound(s);
+  s->training.routing.kind = MS_ROUTING_ZIPF;
+  s->training.routing.seed = 7;
+  double before = balanced->time.family_s[MS_FAMILY_GROUPED];
+  for (int i = 0; i < 3; i++) {
+    s->training.routing.skew = 0.2 + 0.3 * i;
+    g_autoptr(MsResult) r = sound(s), again = simulate(s, MS_FIDELITY_FULL);
+    assert_true(r->step_time_s == again->step_time_s); /* same seed, same draw */
+    assert_true(r->time.family_s[MS_FAMILY_GROUPED] > before);
+    assert_true(r->memory->stage[0].activations_B > balanced->memory->stage[0].activations_B);
+    assert_close(r->time.family_s[MS_FAMILY_ATTENTION], balanced->time.family_s[MS_FAMILY_ATTENTION], 0.01);
+    before = r->time.family_s[MS_FAMILY_GROUPED];
+  }
+  s->training.routing.kind = MS_ROUTING_DIRICHLET;
+  s->training.routing.skew = 1e5; /* so many that all experts are alike */
+  g_autoptr(MsResult) alike = sound(s);
+  assert_close(alike->step_time_s, balanced->step_time_s, 0.03);
+  s->training.routing.skew = 1;
+  g_autoptr(MsResult) skewed = sound(s);
+  assert_true(skewed->step_time_s > alike->step_time_s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_schedule),
@@ -157,6 +329,15 @@ int main(void) {
       cmocka_unit_test(dualpipe_holds_two_copies),
       cmocka_unit_test(fsdp_shards),
       cmocka_unit_test(fsdp_of_one_rank_is_nothing),
+      cmocka_unit_test(activation_offload),
+      cmocka_unit_test(whole_layers_offloaded),
+      cmocka_unit_test(optimizer_offload),
+      cmocka_unit_test(muon),
+      cmocka_unit_test(shared_expert_overlap),
+      cmocka_unit_test(paged_stash),
+      cmocka_unit_test(fused_experts),
+      cmocka_unit_test(fp8_attention),
+      cmocka_unit_test(drawn_routing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
