@@ -32,6 +32,9 @@ const MsVerb ms_verbs[] = {
     {"validate", "DIR|FILE…", "compare predictions with the `measured` section of scenarios",
      "  moesim validate my-runs/\n"
      "  moesim validate --by gpu --fidelity fast validation/\n"
+     "  moesim validate --exact --plot scatter.svg validation/\n"
+     "  moesim validate --ladders validation/ladders.json validation/     does it put runs in the right order?\n"
+     "  moesim validate --cross-validate validation/                      what are the fitted figures worth on other runs?\n"
      "\nA rate is compared as the step time it stands for; errors are predicted / measured - 1.\n",
      ms_cli_validate},
     {"fit", "--hardware NAME MEASUREMENTS.csv…", "fit the curves of a machine to measured kernels and collectives, or evaluate them",

@@ -7,7 +7,7 @@
 typedef struct {
   char *by, *fidelity, *ladders, *plot, *csv;
   int threads;
-  gboolean all, exact, json;
+  gboolean all, exact, cross, json;
 } Options;
 
 static void options_clear(Options *o) {
@@ -62,10 +62,20 @@ static int validate(const Options *o, const char *const *paths, const MsValidate
   return write_files(o, validation, &error) ? 0 : ms_cli_fail(error);
 }
 
+static int cross_validate(const Options *o, const char *const *paths, const MsValidateOptions *options) {
+  GError *error = NULL;
+  ms_interrupt_install();
+  g_autoptr(MsCrossval) crossval = ms_crossval(paths, options, &error);
+  if (!crossval) return ms_cli_fail(error);
+  ms_cli_print(o->json ? ms_report_crossval_json(crossval) : ms_report_crossval(crossval));
+  return 0;
+}
+
 /* NULL, or what is wrong with the options taken together. */
 static const char *wrong(const Options *o, int paths) {
   if (paths < 1) return "give folders or files with a `measured` section";
   if (o->plot && !g_str_has_suffix(o->plot, ".svg") && !g_str_has_suffix(o->plot, ".png")) return "--plot takes a file that ends in .svg or .png";
+  if (o->cross && (o->by || o->fidelity || o->ladders || o->plot || o->csv || o->all)) return "--cross-validate goes with --exact, --threads and --json only";
   return NULL;
 }
 
@@ -80,6 +90,7 @@ int ms_cli_validate(int argc, char **argv) {
       {"ladders", 'l', 0, G_OPTION_ARG_FILENAME, &o.ladders, "rank order and single-knob changes over the sets of a ladders file", "FILE"},
       {"csv", 0, 0, G_OPTION_ARG_FILENAME, &o.csv, "write every row, - is stdout", "FILE"},
       {"plot", 'p', 0, G_OPTION_ARG_FILENAME, &o.plot, "predicted against measured step times, .svg or .png (needs gnuplot)", "FILE"},
+      {"cross-validate", 'c', 0, G_OPTION_ARG_NONE, &o.cross, "refit the shared figures of each machine, leaving out one model at a time", NULL},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object: rows, summary, by", NULL},
       {NULL}};
@@ -91,6 +102,8 @@ int ms_cli_validate(int argc, char **argv) {
       status = ms_cli_usage(verb, "%s", message);
     else if (!fill(verb, &o, &options))
       status = MS_ERROR_USAGE;
+    else if (o.cross)
+      status = cross_validate(&o, (const char *const *)argv + 1, &options);
     else
       status = validate(&o, (const char *const *)argv + 1, &options);
   }

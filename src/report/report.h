@@ -4,6 +4,7 @@
 #define MS_REPORT_REPORT_H
 
 #include "plan/plan.h"
+#include "study/crossval.h"
 #include "study/ladder.h"
 #include "study/validate.h"
 
@@ -32,6 +33,10 @@ char *ms_report_validation_json(const MsValidation *validation, const MsLadders 
 /* --- ladders.c -------------------------------------------------------------------------------------------------------- */
 char *ms_report_ladders(const MsLadders *ladders);
 void ms_report_ladders_json(const MsLadders *ladders, const char *key, MsJsonOut *out);
+
+/* --- crossval.c ------------------------------------------------------------------------------------------------------- */
+char *ms_report_crossval(const MsCrossval *crossval);
+char *ms_report_crossval_json(const MsCrossval *crossval);
 
 /* --- plot.c ----------------------------------------------------------------------------------------------------------- */
 char *ms_report_validation_csv(const MsValidation *validation); /* one line per row, columns in the first line */

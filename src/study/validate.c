@@ -106,17 +106,26 @@ static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *
   row->inside = fabs(measured / predicted - 1) <= row->band;
 }
 
-/* The first time that is given; a rate becomes the step time it stands for. */
-static void compare_time(Job *job, const MsScenario *s, const MsResult *r) {
+double ms_measured_time(const MsScenario *s, const char **from) {
   const MsMeasured *m = &s->measured;
+  double tokens = (double)s->training.global_batch_size * s->training.seq_length;
   if (!isnan(m->step_time_s)) {
-    add_row(job, s, MS_METRIC_STEP_TIME, "step_time_s", m->step_time_s, r->step_time_s, r);
-  } else if (!isnan(m->tokens_per_s_per_gpu)) {
-    double tokens = (double)s->training.global_batch_size * s->training.seq_length;
-    add_row(job, s, MS_METRIC_STEP_TIME, "tokens_per_s_per_gpu", tokens / (m->tokens_per_s_per_gpu * s->gpus), r->step_time_s, r);
-  } else if (!isnan(m->tflops_per_gpu) && g_strcmp0(m->flops_convention, "causal-half") == 0) {
-    add_row(job, s, MS_METRIC_STEP_TIME, "tflops_per_gpu", r->step_time_s * r->tflops_per_gpu / m->tflops_per_gpu, r->step_time_s, r);
+    *from = "step_time_s";
+    return m->step_time_s;
   }
+  if (!isnan(m->tokens_per_s_per_gpu)) {
+    *from = "tokens_per_s_per_gpu";
+    return tokens / (m->tokens_per_s_per_gpu * s->gpus);
+  }
+  if (isnan(m->tflops_per_gpu) || g_strcmp0(m->flops_convention, "causal-half") != 0) return NAN;
+  *from = "tflops_per_gpu";
+  return ms_model_flop_per_token(s->model, s->training.seq_length).total * tokens / (m->tflops_per_gpu * 1e12 * s->gpus);
+}
+
+static void compare_time(Job *job, const MsScenario *s, const MsResult *r) {
+  const char *from = NULL;
+  double measured = ms_measured_time(s, &from);
+  if (from) add_row(job, s, MS_METRIC_STEP_TIME, from, measured, r->step_time_s, r);
 }
 
 static void compare_memory(Job *job, const MsScenario *s, const MsResult *r) {
@@ -181,6 +190,14 @@ static gboolean collect_folder(const char *folder, GArray *jobs, GError **error)
     if (doc && !has_measured(doc)) continue;
     Job job = {.file = g_strdup(file), .doc = g_steal_pointer(&doc), .message = broken ? g_strdup(broken->message) : NULL};
     g_array_append_val(jobs, job);
+  }
+  return TRUE;
+}
+
+gboolean ms_validation_files(const char *const *paths, GPtrArray *files, GError **error) {
+  for (; *paths; paths++) {
+    if (!g_file_test(*paths, G_FILE_TEST_IS_DIR)) g_ptr_array_add(files, g_strdup(*paths));
+    else if (!walk(*paths, 0, files, error)) return FALSE;
   }
   return TRUE;
 }

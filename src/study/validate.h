@@ -80,6 +80,12 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
 void ms_validation_free(MsValidation *validation);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsValidation, ms_validation_free)
 
+/* The step time that the run showed: the first time that is given, or the one that a rate stands for; *from names the key. NaN and *from unchanged
+ * when there is none. */
+double ms_measured_time(const MsScenario *scenario, const char **from);
+/* Adds the *.json files under every path, in order, to `files` (which frees its strings). */
+gboolean ms_validation_files(const char *const *paths, GPtrArray *files, GError **error);
+
 /* Summary of n signed errors; sorts a copy. Weights may be NULL. n 0: NaN everywhere; inside and common are left NaN. */
 MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n);
 

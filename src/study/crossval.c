@@ -1,0 +1,381 @@
+/* src/study/crossval.c - leave-group-out over the figures of a machine that come from training runs. */
+#include "study/crossval.h"
+
+#include "base/err.h"
+#include "base/io.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { N_DERATE = 5, N_LAUNCH = 7, SCAN = 13, ROUNDS = 4 };
+#define LOW_DERATE (-0.36) /* log of the smallest and largest factor */
+#define HIGH_DERATE 0.36
+#define LOW_LAUNCH (-1.4)
+#define HIGH_LAUNCH 1.4
+#define PRIOR 0.005         /* loss of a log factor of 1 */
+
+typedef struct { /* one run */
+  char *file;
+  const MsValidateOptions *options;
+  GAsyncQueue *done;
+  gboolean usable, exact;
+  char *gpu, *stack, *model;
+  guint derate, factor; /* index of its GPU and of its stack among the parameters; factor 0: the default stack, no parameter */
+  double measured, weight;
+  double log_time[N_DERATE][N_LAUNCH];
+  double error[3]; /* shipped, in sample, left out */
+} Run;
+
+static void run_clear(gpointer data) {
+  Run *run = data;
+  g_free(run->file);
+  g_free(run->gpu);
+  g_free(run->stack);
+  g_free(run->model);
+}
+
+/* --- predictions on the grid ---------------------------------------------------------------------------------------------------- */
+static double node(double low, double high, int i, int n) { return low + (high - low) * i / (n - 1); }
+
+static gboolean fill_grid(Run *run, MsScenario *s) {
+  double derate = s->hardware->sustained_derate > 0 ? s->hardware->sustained_derate : 1, launch = s->hardware->kernel_launch_s;
+  for (int d = 0; d < N_DERATE; d++)
+    for (int l = 0; l < N_LAUNCH; l++) {
+      s->hardware->sustained_derate = derate * exp(node(LOW_DERATE, HIGH_DERATE, d, N_DERATE));
+      s->hardware->kernel_launch_s = launch * exp(node(LOW_LAUNCH, HIGH_LAUNCH, l, N_LAUNCH));
+      g_autoptr(MsResult) r = ms_interrupted() ? NULL : ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+      if (!r || !(r->step_time_s > 0)) return FALSE;
+      run->log_time[d][l] = log(r->step_time_s);
+    }
+  return TRUE;
+}
+
+static void simulate(Run *run) {
+  g_autoptr(MsScenario) s = ms_scenario_load(run->file, NULL);
+  const char *from = NULL;
+  if (!s || !s->has_measured || s->measured.out_of_memory) return;
+  run->measured = ms_measured_time(s, &from);
+  run->weight = isnan(s->measured.weight) ? 1 : s->measured.weight;
+  run->exact = g_strcmp0(s->measured.config_confidence, "exact") == 0;
+  if (!from || !(run->measured > 0) || !(run->weight > 0) || (run->options->exact && !run->exact)) return;
+  run->gpu = g_strdup(s->hardware->name);
+  run->stack = g_strdup(s->stack.name);
+  run->model = g_strdup(s->model->name);
+  run->usable = fill_grid(run, s);
+}
+
+static void work(gpointer data, gpointer unused) {
+  (void)unused;
+  Run *run = data;
+  simulate(run);
+  g_async_queue_push(run->done, run);
+}
+
+static gboolean simulate_all(GArray *runs, const MsValidateOptions *options, GError **error) {
+  g_autoptr(GAsyncQueue) done = g_async_queue_new();
+  int threads = options->threads > 0 ? options->threads : (int)g_get_num_processors();
+  ms_data_dir(); /* resolved once, before there are threads */
+  GThreadPool *pool = g_thread_pool_new(work, NULL, threads, TRUE, NULL);
+  if (!pool) {
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "cannot start threads");
+    return FALSE;
+  }
+  for (guint i = 0; i < runs->len; i++) {
+    Run *run = &g_array_index(runs, Run, i);
+    run->options = options, run->done = done;
+    g_thread_pool_push(pool, run, NULL);
+  }
+  MsProgress *progress = options->progress ? ms_progress_begin("cross-validate", runs->len) : NULL;
+  for (guint i = 0; i < runs->len; i++) {
+    const Run *run = g_async_queue_pop(done);
+    if (progress) ms_progress_update(progress, i + 1, run->file);
+  }
+  ms_progress_end(progress);
+  g_thread_pool_free(pool, FALSE, TRUE);
+  if (!ms_interrupted()) return TRUE;
+  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "interrupted");
+  return FALSE;
+}
+
+/* Position of x among n nodes: cell and how far into it. */
+static int cell(double x, double low, double high, int n, double *part) {
+  double at = CLAMP((x - low) / (high - low), 0, 1) * (n - 1);
+  int i = MIN((int)at, n - 2);
+  *part = at - i;
+  return i;
+}
+
+/* log of the time with log factors d, l. */
+static double interpolate(const Run *run, double d, double l) {
+  double x, y;
+  int i = cell(d, LOW_DERATE, HIGH_DERATE, N_DERATE, &x), j = cell(l, LOW_LAUNCH, HIGH_LAUNCH, N_LAUNCH, &y);
+  return (1 - x) * ((1 - y) * run->log_time[i][j] + y * run->log_time[i][j + 1]) + x * ((1 - y) * run->log_time[i + 1][j] + y * run->log_time[i + 1][j + 1]);
+}
+
+/* --- fit ------------------------------------------------------------------------------------------------------------------------ */
+double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, double low, double high, double tolerance) {
+  const double phi = 0.6180339887498949;
+  double a = high - phi * (high - low), b = low + phi * (high - low), fa = f(a, data), fb = f(b, data);
+  while (high - low > tolerance) {
+    if (fa <= fb) {
+      high = b, b = a, fb = fa;
+      a = high - phi * (high - low), fa = f(a, data);
+    } else {
+      low = a, a = b, fa = fb;
+      b = low + phi * (high - low), fb = f(b, data);
+    }
+  }
+  return (low + high) / 2;
+}
+
+enum { LAUNCH, FIRST_GPU, MAX_PARAMETERS = 64 };
+
+typedef struct {
+  Run *const *runs;
+  guint n, n_gpus, n_stacks;  /* parameters: launch, a derate per GPU, a factor per named stack */
+  const char *gpu, *model;    /* left out; NULL: nothing */
+  double x[MAX_PARAMETERS];   /* log factors on what is shipped */
+  guint free;                 /* which of them is moved */
+} Fit;
+
+static gboolean left_out(const Fit *fit, const Run *run) {
+  return fit->model && g_str_equal(run->model, fit->model) && g_str_equal(run->gpu, fit->gpu);
+}
+
+static double predict(const Fit *fit, const Run *run) {
+  return interpolate(run, fit->x[run->derate] + (run->factor ? fit->x[run->factor] : 0), fit->x[LAUNCH]);
+}
+
+static gboolean uses(const Run *run, guint parameter) { return parameter == LAUNCH || run->derate == parameter || run->factor == parameter; }
+
+/* Of the runs that the moved parameter touches; the prior only decides where the runs do not. */
+static double loss(double x, gpointer data) {
+  Fit *fit = data;
+  double sum = 0, weights = 0, before = fit->x[fit->free];
+  fit->x[fit->free] = x;
+  for (guint i = 0; i < fit->n; i++) {
+    const Run *run = fit->runs[i];
+    if (!uses(run, fit->free) || left_out(fit, run)) continue;
+    sum += run->weight * fabs(predict(fit, run) - log(run->measured));
+    weights += run->weight;
+  }
+  fit->x[fit->free] = before;
+  return (weights > 0 ? sum / weights : 0) + PRIOR * x * x;
+}
+
+/* A scan finds the valley, golden section its bottom. */
+static void minimise(Fit *fit, guint which, double low, double high) {
+  int best = 0;
+  double least = HUGE_VAL, step = (high - low) / (SCAN - 1);
+  fit->free = which;
+  for (int i = 0; i < SCAN; i++) {
+    double value = loss(low + i * step, fit);
+    if (value < least) least = value, best = i;
+  }
+  fit->x[which] = ms_golden_minimum(loss, fit, low + MAX(best - 1, 0) * step, low + MIN(best + 1, SCAN - 1) * step, 1e-4);
+}
+
+static gboolean has_runs(const Fit *fit, guint parameter) {
+  for (guint i = 0; i < fit->n; i++)
+    if (uses(fit->runs[i], parameter) && !left_out(fit, fit->runs[i])) return TRUE;
+  return FALSE;
+}
+
+/* A GPU of which nothing is left takes the mean of the others. */
+static void fill_empty(Fit *fit) {
+  double sum = 0;
+  guint known = 0;
+  for (guint g = FIRST_GPU; g < FIRST_GPU + fit->n_gpus; g++)
+    if (has_runs(fit, g)) sum += fit->x[g], known++;
+  for (guint g = FIRST_GPU; g < FIRST_GPU + fit->n_gpus; g++)
+    if (!has_runs(fit, g)) fit->x[g] = known > 0 ? sum / known : 0;
+}
+
+static void fit_all(Fit *fit) {
+  guint parameters = FIRST_GPU + fit->n_gpus + fit->n_stacks;
+  memset(fit->x, 0, sizeof fit->x);
+  for (int round = 0; round < ROUNDS; round++) {
+    for (guint i = FIRST_GPU; i < parameters; i++) minimise(fit, i, LOW_DERATE, HIGH_DERATE);
+    minimise(fit, LAUNCH, LOW_LAUNCH, HIGH_LAUNCH);
+  }
+  fill_empty(fit);
+}
+
+/* --- groups --------------------------------------------------------------------------------------------------------------------- */
+static gint by_gpu_then_model(gconstpointer a, gconstpointer b) {
+  const Run *x = *(const Run *const *)a, *y = *(const Run *const *)b;
+  int gpu = strcmp(x->gpu, y->gpu), model = strcmp(x->model, y->model);
+  return gpu ? gpu : model ? model : strcmp(x->file, y->file);
+}
+
+static MsErrorSummary summarise(Run *const *runs, guint n, int which, gboolean exact) {
+  g_autofree double *errors = g_new(double, n + 1);
+  guint kept = 0;
+  for (guint i = 0; i < n; i++)
+    if (!exact || runs[i]->exact) errors[kept++] = runs[i]->error[which];
+  return ms_error_summary(errors, NULL, kept);
+}
+
+static MsCrossErrors summarise_three(Run *const *runs, guint n, gboolean exact) {
+  return (MsCrossErrors){summarise(runs, n, 0, exact), summarise(runs, n, 1, exact), summarise(runs, n, 2, exact)};
+}
+
+static void set_errors(const Fit *fit, Run *const *runs, guint n, int which) {
+  for (guint i = 0; i < n; i++) runs[i]->error[which] = exp(predict(fit, runs[i])) / runs[i]->measured - 1;
+}
+
+/* First run of each GPU, sorted; sets the runs' parameter. */
+static guint number_gpus(Run *const *runs, guint n, guint *first) {
+  guint gpus = 0;
+  for (guint i = 0; i < n; i++) {
+    if (i == 0 || !g_str_equal(runs[i]->gpu, runs[i - 1]->gpu)) first[gpus++] = i;
+    runs[i]->derate = FIRST_GPU + gpus - 1;
+  }
+  first[gpus] = n;
+  return gpus;
+}
+
+static guint number_stacks(Run *const *runs, guint n, guint from, GPtrArray *names) {
+  for (guint i = 0; i < n; i++) {
+    guint at;
+    if (g_str_equal(runs[i]->stack, "default")) continue;
+    if (!g_ptr_array_find_with_equal_func(names, runs[i]->stack, g_str_equal, &at)) {
+      at = names->len;
+      g_ptr_array_add(names, runs[i]->stack);
+    }
+    runs[i]->factor = from + at;
+  }
+  return names->len;
+}
+
+/* Runs are sorted: a group is a stretch of them. */
+static guint leave_groups_out(Fit *fit) {
+  guint groups = 0;
+  for (guint i = 0, to; i < fit->n; i = to, groups++) {
+    Run *const *run = fit->runs;
+    for (to = i + 1; to < fit->n && g_str_equal(run[to]->gpu, run[i]->gpu) && g_str_equal(run[to]->model, run[i]->model);) to++;
+    fit->gpu = run[i]->gpu, fit->model = run[i]->model;
+    fit_all(fit);
+    set_errors(fit, run + i, to - i, 2);
+  }
+  fit->gpu = fit->model = NULL;
+  return groups;
+}
+
+static void add_shared(MsCrossval *c, const char *name, guint runs, double log_factor) {
+  c->shared = g_renew(MsCrossShared, c->shared, c->n_shared + 1);
+  c->shared[c->n_shared++] = (MsCrossShared){g_strdup(name), runs, exp(log_factor)};
+}
+
+static guint count_users(const Fit *fit, guint parameter) {
+  guint users = 0;
+  for (guint i = 0; i < fit->n; i++) users += uses(fit->runs[i], parameter) != 0;
+  return users;
+}
+
+static void report_fit(MsCrossval *c, const Fit *fit, const guint *first, const GPtrArray *stacks) {
+  add_shared(c, "kernel_launch_s", fit->n, fit->x[LAUNCH]);
+  for (guint g = 0; g < fit->n_gpus; g++) {
+    g_autofree char *name = g_strdup_printf("sustained_derate of %s", fit->runs[first[g]]->gpu);
+    add_shared(c, name, count_users(fit, FIRST_GPU + g), fit->x[FIRST_GPU + g]);
+  }
+  for (guint k = 0; k < stacks->len; k++) {
+    g_autofree char *name = g_strdup_printf("speed of stack %s", (const char *)g_ptr_array_index(stacks, k));
+    guint at = FIRST_GPU + fit->n_gpus + k;
+    add_shared(c, name, count_users(fit, at), fit->x[at]);
+  }
+}
+
+static gboolean study(MsCrossval *c, Run *const *runs, guint n, GError **error) {
+  g_autofree guint *first = g_new(guint, n + 1);
+  g_autoptr(GPtrArray) stacks = g_ptr_array_new();
+  Fit fit = {.runs = runs, .n = n};
+  fit.n_gpus = number_gpus(runs, n, first);
+  fit.n_stacks = number_stacks(runs, n, FIRST_GPU + fit.n_gpus, stacks);
+  if (FIRST_GPU + fit.n_gpus + fit.n_stacks > MAX_PARAMETERS) {
+    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "runs of more than %d machines and stacks", MAX_PARAMETERS - FIRST_GPU);
+    return FALSE;
+  }
+  set_errors(&fit, runs, n, 0);
+  c->runs = n;
+  c->groups = leave_groups_out(&fit);
+  fit_all(&fit);
+  set_errors(&fit, runs, n, 1);
+  report_fit(c, &fit, first, stacks);
+  c->all = summarise_three(runs, n, FALSE);
+  c->exact = summarise_three(runs, n, TRUE);
+  c->n_gpus = fit.n_gpus;
+  c->gpus = g_new0(MsCrossGpu, c->n_gpus + 1);
+  for (guint g = 0; g < c->n_gpus; g++)
+    c->gpus[g] = (MsCrossGpu){g_strdup(runs[first[g]]->gpu), summarise_three(runs + first[g], first[g + 1] - first[g], FALSE)};
+  return TRUE;
+}
+
+/* --- files ---------------------------------------------------------------------------------------------------------------------- */
+static gint by_hash(gconstpointer a, gconstpointer b) {
+  const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+  g_autofree char *p = g_path_get_basename(x), *q = g_path_get_basename(y);
+  guint hx = g_str_hash(p) * 2654435761u, hy = g_str_hash(q) * 2654435761u;
+  return hx != hy ? (hx < hy ? -1 : 1) : strcmp(p, q);
+}
+
+/* Of folders with more than a few hundred files (all of them small runs) the first by hash. */
+static GPtrArray *sample(GPtrArray *files) {
+  enum { MANY = 300 };
+  GPtrArray *kept = g_ptr_array_new();
+  g_autoptr(GHashTable) folders = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
+  for (guint i = 0; i < files->len; i++) {
+    g_autofree char *folder = g_path_get_dirname(g_ptr_array_index(files, i));
+    GPtrArray *list = g_hash_table_lookup(folders, folder);
+    if (!list) g_hash_table_insert(folders, g_strdup(folder), list = g_ptr_array_new());
+    g_ptr_array_add(list, g_ptr_array_index(files, i));
+  }
+  GHashTableIter iter;
+  gpointer list;
+  g_hash_table_iter_init(&iter, folders);
+  while (g_hash_table_iter_next(&iter, NULL, &list)) {
+    GPtrArray *of_folder = list;
+    gboolean many = of_folder->len > MANY;
+    if (many) g_ptr_array_sort(of_folder, by_hash);
+    for (guint i = 0; i < of_folder->len && (!many || i < MS_CROSSVAL_SMALL); i++) g_ptr_array_add(kept, g_ptr_array_index(of_folder, i));
+  }
+  return kept;
+}
+
+MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *options, GError **error) {
+  gint64 begin_us = g_get_monotonic_time();
+  g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+  if (!ms_validation_files(paths, files, error)) return NULL;
+  g_autoptr(GPtrArray) chosen = sample(files), usable = g_ptr_array_new();
+  g_autoptr(GArray) runs = g_array_new(FALSE, TRUE, sizeof(Run));
+  g_array_set_clear_func(runs, run_clear);
+  for (guint i = 0; i < chosen->len; i++) {
+    Run run = {.file = g_strdup(g_ptr_array_index(chosen, i))};
+    g_array_append_val(runs, run);
+  }
+  if (!simulate_all(runs, options, error)) return NULL;
+  for (guint i = 0; i < runs->len; i++)
+    if (g_array_index(runs, Run, i).usable) g_ptr_array_add(usable, &g_array_index(runs, Run, i));
+  if (usable->len == 0) {
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_INPUT, "no run with a measured step time that can be predicted");
+    return NULL;
+  }
+  g_ptr_array_sort(usable, by_gpu_then_model);
+  MsCrossval *c = g_new0(MsCrossval, 1);
+  c->files = chosen->len;
+  if (!study(c, (Run *const *)usable->pdata, usable->len, error)) {
+    ms_crossval_free(c);
+    return NULL;
+  }
+  c->elapsed_s = (double)(g_get_monotonic_time() - begin_us) * 1e-6;
+  return c;
+}
+
+void ms_crossval_free(MsCrossval *c) {
+  if (!c) return;
+  for (guint i = 0; i < c->n_gpus; i++) g_free(c->gpus[i].name);
+  for (guint i = 0; i < c->n_shared; i++) g_free(c->shared[i].name);
+  g_free(c->gpus);
+  g_free(c->shared);
+  g_free(c);
+}
