@@ -4,7 +4,8 @@
 #include <string.h>
 
 const char *const ms_group_words[] = {"none", "tp",  "cp",     "dp",  "dp-cp",     "tp-cp", "tp-dp-cp", "pp",
-                                      "ep",   "etp", "etp-ep", "edp", "embedding", "world", NULL};
+                                      "ep",   "etp", "etp-ep", "edp", "embedding", "world",
+                                      "cp-inner", "cp-outer", NULL};
 
 enum { TP, CP, DP, PP }; /* axes of the attention grid; the expert grid reads them as ETP EP EDP PP */
 
@@ -113,7 +114,22 @@ static int embedding_stages(const MsLayout *layout, int stages[3]) {
   return n;
 }
 
+/* a2a+p2p cuts each CP group into runs of cp_inner neighbours; the ring goes through ranks of the same place in their runs. */
+static int cp_part(const MsLayout *layout, MsGroupKind kind, int *step) {
+  Grid grid = grid_of(layout, FALSE);
+  int inner = MAX(layout->cp_inner, 1);
+  *step = grid.stride[CP] * (kind == MS_GROUP_CP_INNER ? 1 : inner);
+  return layout->cp_inner <= 1 && kind == MS_GROUP_CP_OUTER ? 1 : kind == MS_GROUP_CP_INNER ? inner : layout->cp / inner;
+}
+
 int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *members, int capacity) {
+  if (kind == MS_GROUP_CP_INNER || kind == MS_GROUP_CP_OUTER) {
+    int coord[4], step, n = cp_part(layout, kind, &step);
+    ms_rank_coords(layout, FALSE, rank, coord);
+    int place = kind == MS_GROUP_CP_INNER ? coord[CP] % n : n > 1 ? coord[CP] / layout->cp_inner : 0;
+    for (int i = 0; i < MIN(n, capacity); i++) members[i] = rank + (i - place) * step;
+    return n;
+  }
   Grid grid = grid_of(layout, group_axes[kind].expert);
   guint mask = group_axes[kind].axes;
   Axes axes = pick_axes(&grid, mask);
@@ -261,6 +277,10 @@ static MsGroup measure_embedding(const MsLayout *layout, const Grid *grid, int d
 static MsGroup measure_kind(const MsLayout *layout, MsGroupKind kind, const Grid *grid, int domain, int node) {
   guint mask = group_axes[kind].axes;
   Axes axes = pick_axes(grid, mask);
+  if (kind == MS_GROUP_CP_INNER || kind == MS_GROUP_CP_OUTER) {
+    int step, n = cp_part(layout, kind, &step);
+    return ms_group_geometry(layout->world, n, step, domain, node);
+  }
   if (kind == MS_GROUP_EMBEDDING) return measure_embedding(layout, grid, domain, node);
   if (axes.n == 0) return ms_group_geometry(layout->world, 1, 1, domain, node);
   if (axes.n == 1) return ms_group_geometry(layout->world, axes.size[0], axes.stride[0], domain, node);

@@ -23,6 +23,7 @@ static void set_sizes(MsLayout *layout, const MsScenario *s) {
   layout->pp = spec->pp;
   layout->vpp = ms_layout_chunks_per_rank(s);
   layout->dp = s->gpus / (spec->tp * spec->cp * spec->pp);
+  layout->cp_inner = 1;
   layout->ep = spec->ep;
   layout->etp = spec->etp;
   layout->edp = s->gpus / (spec->etp * spec->ep * spec->pp);
@@ -82,12 +83,23 @@ int ms_gpus_per_domain(const MsHardware *hardware, int world) {
   return domain;
 }
 
+/* The most CP ranks of one scale-up domain among which the heads of a TP rank divide: the hierarchy of a2a+p2p. */
+static int inner_cp(const MsLayout *layout, const MsScenario *s, int domain) {
+  int heads = s->model->num_attention_heads / layout->tp, most = MAX(1, domain / layout->tp);
+  int groups = ms_model_has_mla(s->model) ? heads : MAX(1, s->model->num_query_groups / layout->tp);
+  if (s->layout.cp_comm_type != MS_CP_A2A_P2P) return 1;
+  for (int n = MIN(layout->cp, most); n > 1; n--)
+    if (layout->cp % n == 0 && heads % n == 0 && groups % n == 0) return n;
+  return 1;
+}
+
 MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal) {
   if (!ms_layout_check(scenario, refusal)) return NULL;
   MsLayout *layout = g_new0(MsLayout, 1);
   set_sizes(layout, scenario);
   place_chunks(layout, scenario);
   int domain = ms_gpus_per_domain(scenario->hardware, layout->world);
+  layout->cp_inner = inner_cp(layout, scenario, domain);
   ms_layout_measure_groups(layout, domain, scenario->hardware->gpus_per_node);
   return layout;
 }

@@ -12,9 +12,11 @@
 typedef enum { /* GROUP kinds that collectives name */
   MS_GROUP_NONE, MS_GROUP_TP, MS_GROUP_CP, MS_GROUP_DP, MS_GROUP_DP_CP, MS_GROUP_TP_CP, MS_GROUP_TP_DP_CP, MS_GROUP_PP,
   MS_GROUP_EP, MS_GROUP_ETP, MS_GROUP_TP_EP /* ETP x EP */, MS_GROUP_EDP, MS_GROUP_EMBEDDING /* stages with a copy of the word embedding: first, standalone MTP, last */,
-  MS_GROUP_WORLD, MS_N_GROUPS
+  MS_GROUP_WORLD,
+  MS_GROUP_CP_INNER, MS_GROUP_CP_OUTER, /* a2a+p2p: all-to-all inside, ring of those outside; of one rank otherwise */
+  MS_N_GROUPS
 } MsGroupKind;
-extern const char *const ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world */
+extern const char *const ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world cp-inner cp-outer */
 
 /* Geometry of the worst group of one kind on the machine: ranks are placed consecutively, N = nvlink_domain_gpus. */
 typedef struct {
@@ -37,6 +39,7 @@ typedef struct { /* one virtual stage: what one model chunk holds */
 typedef struct MsLayout {
   int world;                         /* W */
   int tp, cp, dp, pp, vpp;           /* t c d p v; v resolved: from the string, 2 for the V schedules and dualpipe */
+  int cp_inner;                      /* ranks of a CP group that exchange heads: a2a+p2p only, else 1 */
   int ep, etp, edp;                  /* e u q */
   int microbatches;                  /* m per DP replica and step */
   int group_size;                    /* N: microbatches per virtual-pipeline group */

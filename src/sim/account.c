@@ -11,7 +11,9 @@
 MsCommClass ms_comm_class(const MsOp *op) {
   switch ((MsGroupKind)op->group) {
   case MS_GROUP_TP: return MS_COMM_TP;
-  case MS_GROUP_CP: return MS_COMM_CP;
+  case MS_GROUP_CP:
+  case MS_GROUP_CP_INNER:
+  case MS_GROUP_CP_OUTER: return MS_COMM_CP;
   case MS_GROUP_EP:
   case MS_GROUP_TP_EP: return MS_COMM_EP;
   case MS_GROUP_ETP: return MS_COMM_ETP;

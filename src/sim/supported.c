@@ -6,11 +6,9 @@
 typedef struct { const char *path; gboolean (*used)(const MsScenario *s); } Missing;
 
 #define USED(name, expression) static gboolean name(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
-USED(a2a_p2p, s->layout.cp_comm_type == MS_CP_A2A_P2P && s->layout.cp > 1)
 USED(mhc, s->options.recompute.modules & MS_RM_MHC)
 
 static const Missing missing[] = {
-    {"layout.cp_comm_type", a2a_p2p},
     {"options.recompute.modules", mhc},
 };
 

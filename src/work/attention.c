@@ -1,6 +1,5 @@
 /* src/work/attention.c - rows of the attention block, GQA and MLA, with every way of context parallelism (domain/model.md 3.1, 3.2). */
 #include "work/build.h"
-#include "base/err.h"
 
 typedef struct {
   double q, k, v;      /* widths per token on this rank: query, key, value */
@@ -97,22 +96,21 @@ static double ring_hop_B(const MsBuild *b, const Widths *w) { return 2 * b->rows
 
 /* Ring: c steps of equal work (zig-zag slices); the message of step i travels while step i-1 computes. Backward moves KV and dKV:
  * 2 (c-1) messages in all, c hops (communication.md 3). */
-static void core_ring(MsBuild *b, const Widths *w, int layer) {
-  int steps = (int)b->c;
+static void core_ring(MsBuild *b, const Widths *w, int layer, int steps, MsGroupKind group, double heads) {
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double local = b->training->seq_length / b->c, hop_B = ring_hop_B(b, w);
+  double local = (double)b->training->seq_length / steps, hop_B = ring_hop_B(b, w);
   int arrived = -1;
   for (int i = 0; i < steps; i++) {
     int next = -1;
     if (i + 1 < steps || back) {
       double factor = !back ? 1 : i == 0 || i + 1 == steps ? 1 : 2;
       if (arrived >= 0) ms_join(b, arrived);
-      MsOp *hop = ms_row_comm_async(b, MS_OP_P2P, "cp ring", MS_STREAM_CP, MS_GROUP_CP, factor * hop_B);
+      MsOp *hop = ms_row_comm_async(b, MS_OP_P2P, "cp ring", MS_STREAM_CP, group, factor * hop_B);
       if (hop) next = ms_row_index(b, hop);
       b->join[0] = b->join[1] = -1;
     }
     if (arrived >= 0) ms_join(b, arrived);
-    core_row(b, "attention", w, layer, 1 / b->c, w->heads, local, local);
+    core_row(b, "attention", w, layer, 1.0 / steps, heads, local, local);
     arrived = next;
   }
   if (back) ms_join(b, arrived);
@@ -138,7 +136,7 @@ static void core(MsBuild *b, const Widths *w, int layer) {
   MsCpComm type = b->scenario->layout.cp_comm_type;
   double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv;
   switch (type) {
-  case MS_CP_P2P: core_ring(b, w, layer); break;
+  case MS_CP_P2P: core_ring(b, w, layer, (int)b->c, MS_GROUP_CP, w->heads); break;
   case MS_CP_ALL_GATHER: /* K and V gathered before attention; dK, dV reduce-scattered after */
     ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, ring_hop_B(b, w) * b->c);
     core_row(b, "attention", w, layer, 1, w->heads, local, s);
@@ -149,7 +147,14 @@ static void core(MsBuild *b, const Widths *w, int layer) {
     core_row(b, "attention", w, layer, 1, w->heads / b->c, s, s);
     ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, back ? qkv_B : o_B);
     break;
-  case MS_CP_A2A_P2P: MS_BUG("a2a+p2p reached the lowering"); /* ms_supported refuses it */
+  case MS_CP_A2A_P2P: { /* heads scattered inside, where every rank then holds the tokens of all; K and V of these go round outside */
+    double inner = b->layout->cp_inner;
+    ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, MS_GROUP_CP_INNER, back ? o_B : qkv_B);
+    if (inner < b->c) core_ring(b, w, layer, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, w->heads / inner);
+    else core_row(b, "attention", w, layer, 1, w->heads / inner, s, s);
+    ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, MS_GROUP_CP_INNER, back ? qkv_B : o_B);
+    break;
+  }
   }
 }
 
@@ -167,7 +172,7 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
                         b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE);
   if (keep_qkv) ms_keep(b, "qkv", (fp8_core(b) ? 1 : 2) * b->rows * (w->q + w->k + w->v));
   ms_keep(b, "attention out", 2 * b->rows * w->heads * w->dv);
-  if (b->c > 1 && b->scenario->layout.cp_comm_type == MS_CP_A2A)
+  if (b->c > 1 && (b->scenario->layout.cp_comm_type == MS_CP_A2A || b->layout->cp_inner > 1))
     ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
   /* flash attention works batch first: its output is kept beside the sequence-first copy that the projection reads */
   if (b->options->attention_backend == MS_ATTN_FLASH && b->training->micro_batch_size > 1)

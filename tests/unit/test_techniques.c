@@ -321,6 +321,45 @@ static void drawn_routing(void **state) {
   assert_true(skewed->step_time_s > alike->step_time_s);
 }
 
+/* --- context parallelism: heads inside, ring outside ------------------------------------------------------------------------- */
+
+static double cp_step(int cp, MsCpComm type, int domain, int *inner) {
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 16);
+  s->layout.cp = cp, s->layout.cp_comm_type = type;
+  s->training.seq_length = 32768, s->training.global_batch_size = 16;
+  s->hardware->nvlink_domain_gpus = s->hardware->gpus_per_node = domain;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  *inner = l.layout->cp_inner;
+  assert_int_equal(l.layout->group[MS_GROUP_CP_INNER].size, *inner);
+  assert_int_equal(l.layout->group[MS_GROUP_CP_OUTER].size, *inner > 1 ? cp / *inner : 1);
+  assert_int_equal(l.layout->group[MS_GROUP_CP_INNER].domains, 1);
+  for (int kind = MS_GROUP_CP_INNER; kind <= MS_GROUP_CP_OUTER; kind++)
+    for (int rank = 0; rank < 16; rank++) {
+      int member[16], again[16], n = ms_group_members(l.layout, kind, rank, member, 16);
+      assert_int_equal(n, l.layout->group[kind].size);
+      for (int i = 0; i < n; i++) { /* every member names the same group */
+        assert_int_equal(ms_group_members(l.layout, kind, member[i], again, 16), n);
+        assert_memory_equal(member, again, sizeof(int) * (size_t)n);
+      }
+    }
+  g_autoptr(MsResult) r = sound(s);
+  return r->step_time_s;
+}
+
+static void heads_inside_ring_outside(void **state) {
+  (void)state;
+  int inner;
+  double both = cp_step(8, MS_CP_A2A_P2P, 8, &inner);
+  assert_int_equal(inner, 8); /* all in one domain: the heads alone */
+  assert_close(both, cp_step(8, MS_CP_A2A, 8, &inner), 1e-12);
+  both = cp_step(8, MS_CP_A2A_P2P, 1, &inner);
+  assert_int_equal(inner, 1); /* no neighbours in the domain: the ring alone */
+  assert_close(both, cp_step(8, MS_CP_P2P, 1, &inner), 1e-12);
+  both = cp_step(16, MS_CP_A2A_P2P, 8, &inner);
+  assert_int_equal(inner, 8); /* 8 KV heads */
+  assert_true(both < cp_step(16, MS_CP_P2P, 8, &inner)); /* two steps over the network instead of sixteen */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_schedule),
@@ -338,6 +377,7 @@ int main(void) {
       cmocka_unit_test(fused_experts),
       cmocka_unit_test(fp8_attention),
       cmocka_unit_test(drawn_routing),
+      cmocka_unit_test(heads_inside_ring_outside),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
