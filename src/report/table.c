@@ -133,6 +133,18 @@ static void append_stages(GString *out, const MsResult *r) {
   append_table(out, table);
 }
 
+/* Split and paired schedules: what one pass takes, in the words of the schedules' authors. */
+static void append_passes(GString *out, const MsResult *r) {
+  static const char *const word[MS_N_SLOTS] = {"1F", "1B whole", "1B input", "1W", "1F1B"};
+  if (!(r->pass_s[MS_SLOT_F] > 0)) return;
+  g_string_append(out, "\n  one pass of a middle stage:");
+  for (int kind = 0; kind < MS_N_SLOTS; kind++) {
+    char time[MS_TEXT];
+    if (r->pass_s[kind] > 0) g_string_append_printf(out, "  %s %s", word[kind], ms_text_seconds(r->pass_s[kind], time));
+  }
+  g_string_append_c(out, '\n');
+}
+
 static gint by_time(gconstpointer a, gconstpointer b) {
   double x = (*(const MsOrigin *const *)a)->time_s, y = (*(const MsOrigin *const *)b)->time_s;
   return x < y ? 1 : x > y ? -1 : 0;
@@ -230,6 +242,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned f
   }
   if (explain) append_gap(out, r);
   if (explain) append_stages(out, r);
+  if (explain) append_passes(out, r);
   if (r->memory) {
     g_autofree char *memory = ms_report_memory(r->memory, r->capacity_B, explain ? G_MAXINT : FEW_STAGES);
     g_string_append_printf(out, "\n%s", memory);

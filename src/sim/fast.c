@@ -220,6 +220,24 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
       for (int b = 0; b < l->vpp; b++) pair_cost(f, s, a, b, tag_op, events);
 }
 
+static gboolean has_kind(const MsSchedule *s, MsSlotKind kind) {
+  for (int stage = 0; stage < s->stages; stage++)
+    for (int i = 0; i < s->n[stage]; i++)
+      if (s->slot[stage][i].kind == kind) return TRUE;
+  return FALSE;
+}
+
+gboolean ms_schedule_splits(const MsSchedule *s) { return has_kind(s, MS_SLOT_I) || has_kind(s, MS_SLOT_FB); }
+
+void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *tag_op, double *slot_s) {
+  const MsLayout *l = p->layout;
+  const MsChunk *first = ms_layout_chunk(l, l->pp / 2, 0), *last = ms_layout_chunk(l, l->pp / 2, l->vpp - 1);
+  MsTimeParts parts;
+  guint64 events = 0;
+  for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++)
+    if (kind != MS_SLOT_FB || has_kind(s, MS_SLOT_FB)) slot_s[kind] = (double)steady(p, first, kind, last, tag_op, &parts, &events) / MS_PS_PER_S;
+}
+
 static int crossing(const MsOpList *list) {
   for (int i = 0; i < list->n; i++)
     if (list->op[i].flags & MS_OPF_SYNC) return i + 1;

@@ -79,6 +79,9 @@ MsCommClass ms_comm_class(const MsOp *op);
 
 /* bound: a lower bound of the step, picoseconds. `schedule` only for its kind of ends: NULL means 1F1B or interleaved. */
 MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts *stage);
+/* Seconds of each kind of slot on the middle stage, alone and in steady state; F, B, I, W always, FB when the schedule has pairs. */
+void ms_slot_times(const MsProgram *program, const MsSchedule *schedule, const MsOp *const *tag_op, double *slot_s);
+gboolean ms_schedule_splits(const MsSchedule *schedule); /* has slots other than F and B */
 /* fast: the schedule with chunk durations. */
 MsTime ms_fast_step(const MsProgram *program, const MsSchedule *schedule, MsTimeParts *stage, guint64 *events);
 

@@ -111,6 +111,12 @@ void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
   ms_json_out_double(out, "step_time_lower_s", result->step_time_lower_s);
   ms_json_out_end(out);
   write_parts(&result->time, "time", out);
+  if (result->pass_s[MS_SLOT_F] > 0) {
+    ms_json_out_object(out, "pass_s");
+    for (int kind = 0; kind < MS_N_SLOTS; kind++)
+      if (result->pass_s[kind] > 0) ms_json_out_double(out, ms_slot_words[kind], result->pass_s[kind]);
+    ms_json_out_end(out);
+  }
   ms_json_out_array(out, "stage_time");
   for (int i = 0; result->stage_time && i < result->stages; i++) write_parts(&result->stage_time[i], NULL, out);
   ms_json_out_end(out);

@@ -50,6 +50,7 @@ typedef struct MsResult {
   char *bottleneck;         /* one sentence: what holds it back most */
   int n_origins;
   MsOrigin *origins;
+  double pass_s[MS_N_SLOTS]; /* one pass of the middle stage, alone and in steady state, by MsSlotKind; 0 where the schedule is plain 1F1B or GPipe */
   int n_gap;
   MsGapPart *gap;
 } MsResult;

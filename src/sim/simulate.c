@@ -270,6 +270,7 @@ MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detai
   origins(r, &p);
   bottleneck(r);
   ms_explain(r, p.program, p.schedule);
+  if (fidelity != MS_FIDELITY_BOUND && ms_schedule_splits(p.schedule)) ms_slot_times(p.program, p.schedule, p.tag_op, r->pass_s);
   r->elapsed_s = (double)(g_get_monotonic_time() - began) / 1e6;
   if (kept) keep_detail(kept, &p);
   if (detail) *detail = kept;
