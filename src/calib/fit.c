@@ -152,9 +152,10 @@ static char *refused(const Work *work, const MsSeries *series, const MsCurve *cu
   if (curve->provenance.residual_median > most_scatter)
     return g_strdup_printf("the rows scatter, median error %.0f %%", 100 * curve->provenance.residual_median);
   if (series->kind != MS_ROW_EXCHANGE) return NULL;
-  double nodes = g_array_index(series->rows, MsRow, 0).x[5], least = 0.6 * work->hardware->nic_Bps * nodes / MAX(nodes - 1, 1);
-  if (nodes > 1 && curve->param[MS_D_LINK] < least)
-    return g_strdup_printf("its network is slower than this machine's, %.0f GB/s a NIC", curve->param[MS_D_LINK] * (nodes - 1) / nodes / 1e9);
+  double nodes = g_array_index(series->rows, MsRow, 0).x[5], remote = (nodes - 1) / nodes;
+  double nic_Bps = curve->param[MS_D_LINK] / ms_dispatch_overhead(curve->param) * remote;
+  if (nodes > 1 && nic_Bps < 0.6 * work->hardware->nic_Bps)
+    return g_strdup_printf("its network is slower than this machine's, %.0f GB/s a NIC", nic_Bps / 1e9);
   return NULL;
 }
 
@@ -305,9 +306,10 @@ static double forward_ratio(const Work *work, const MsHardware *rates, int head_
   const double x[MS_ROW_X] = {1, 4096, 64, 64, head_dim, head_dim == 192 ? 128 : head_dim};
   const MsCurve *mine = fitted(work, "attention", "bf16", NULL, head_dim);
   int theirs = ms_fit_find_curve(rates, &of);
-  if (rates == work->hardware || !mine || theirs < 0) return 1;
+  gboolean ours = g_strcmp0(rates->curves_from, work->hardware->name) == 0; /* it inherits the curves of this machine */
+  if (rates == work->hardware || !mine || (!ours && theirs < 0)) return 1;
   MsDeviceRates here = ms_device_rates(work->hardware, MS_ODT_BF16, FALSE), there = ms_device_rates(rates, MS_ODT_BF16, FALSE);
-  double t = ms_predict(mine, &here, &of, x).time_s * here.peak_flops, u = ms_predict(&rates->curves[theirs], &there, &of, x).time_s * there.peak_flops;
+  double t = ms_predict(mine, &here, &of, x).time_s * here.peak_flops, u = ms_predict(ours ? mine : &rates->curves[theirs], &there, &of, x).time_s * there.peak_flops;
   return u / t;
 }
 

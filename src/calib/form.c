@@ -218,17 +218,16 @@ static void round_curve(MsCurve *curve) {
   for (int i = 0; i < size; i++) curve->grid.log_ratio[i] = round(curve->grid.log_ratio[i] * 1e4) / 1e4;
 }
 
-/* What is counted over what crosses the link, for rows of 7168 in bf16 to 5.3 ranks. */
-static double overhead(const double *p) { return 1 + p[MS_D_COPY] / 14336 + p[MS_D_TOKEN] / 5.3; }
+double ms_dispatch_overhead(const double *p) { return 1 + p[MS_D_COPY] / 14336 + p[MS_D_TOKEN] / 5.3; }
 
 /* A link that no measured number of SMs reaches is not known from the rows: the donor's, if it is not slower than what was seen. */
 static void check_link(const MsSeries *series, const MsFitContext *context, MsCurve *curve, GString *note) {
   double most = 0, *p = curve->param;
   for (guint i = 0; i < series->rows->len; i++) most = MAX(most, g_array_index(series->rows, MsRow, i).x[6]);
   if (most <= 1 || p[MS_D_LINK] < 0.97 * p[MS_D_PER_SM] * most) return;
-  double seen = p[MS_D_PER_SM] * most, donor = context->donor ? context->donor->param[MS_D_LINK] * overhead(p) / overhead(context->donor->param) : 0;
+  double seen = p[MS_D_PER_SM] * most, donor = context->donor ? context->donor->param[MS_D_LINK] * ms_dispatch_overhead(p) / ms_dispatch_overhead(context->donor->param) : 0;
   p[MS_D_LINK] = ms_round_digits(MAX(seen, donor), 4);
-  g_string_append_printf(note, "the link is not reached by %.0f SMs: %s; ", most, donor > seen ? "its rate is that of the profile before" : "its rate is at least this");
+  g_string_append_printf(note, "the link is not reached by %.0f SMs: the faster of what they move and of the profile before; ", most);
 }
 
 static void set_residuals(const MsSeries *series, const MsDeviceRates *device, guint n_fitted, MsCurve *curve) {
@@ -274,8 +273,8 @@ static void fit_form(const MsSeries *series, const MsDeviceRates *device, const 
   set_grid(&job, rows, best.smooth);
   round_curve(curve);
   if (n_free < best.form->n_params)
-    g_string_append_printf(note, "few points: %d of %d parameters fitted, the others are %s; ", n_free, best.form->n_params,
-                           context->donor && context->donor->form == curve->form ? "those of the profile before" : "typical values");
+    g_string_append_printf(note, "few points: %d of %d parameters fitted, the others are those of the curve before, else typical values; ", n_free,
+                           best.form->n_params);
   if (series->kind == MS_ROW_EXCHANGE) check_link(series, context, curve, note);
   if (job.cast) g_string_append(note, "rows hold the cast of their activations, kept apart in cast_*; launch is that of the bf16 kernel; ");
   g_autofree char *words = g_strconcat(best.form->words, curve->grid.dims ? ", times residual grid" : "", NULL);
