@@ -1,0 +1,230 @@
+/* Studies: rank order on made-up rows, golden section, the error band, cross-validation and the plot on a few published runs. */
+#include "lib/close.h"
+
+#include "base/err.h"
+#include "base/io.h"
+#include "report/report.h"
+#include "sim/band.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static char *folder;
+
+static int setup(void **state) {
+  (void)state;
+  folder = g_dir_make_tmp("moesim-study-XXXXXX", NULL);
+  return folder == NULL;
+}
+
+static char *write_text(const char *name, const char *text) {
+  char *path = g_build_filename(folder, name, NULL);
+  assert_true(g_file_set_contents(path, text, -1, NULL));
+  return path;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  GDir *dir = g_dir_open(folder, 0, NULL);
+  const char *name;
+  while ((name = g_dir_read_name(dir))) {
+    g_autofree char *path = g_build_filename(folder, name, NULL);
+    g_unlink(path);
+  }
+  g_dir_close(dir);
+  g_rmdir(folder);
+  g_free(folder);
+  return 0;
+}
+
+/* --- ladders ---------------------------------------------------------------------------------------------------------------------- */
+enum { RUNS = 4 };
+static const double measured[RUNS] = {1, 2, 3, 3.01}, predicted[RUNS] = {1, 2.5, 2.4, 5};
+static const char *const body[RUNS] = {"{\"gpus\": 8, \"layout\": {\"tp\": 1, \"pp\": 1}}", "{\"gpus\": 8, \"layout\": {\"tp\": 2, \"pp\": 1}}",
+                                       "{\"gpus\": 8, \"layout\": {\"tp\": 4}}",
+                                       "{\"gpus\": 8, \"layout\": {\"tp\": 4}, \"options\": {\"recompute\": {\"granularity\": \"full\", \"num_layers\": 2}}}"};
+
+static MsLadders *ladders_of(const char *text, GError **error) {
+  MsValidateRow rows[RUNS] = {{0}};
+  MsValidation v = {.n_rows = RUNS, .rows = rows};
+  for (int i = 0; i < RUNS; i++) {
+    g_autofree char *name = g_strdup_printf("run%d.json", i);
+    rows[i] = (MsValidateRow){.file = write_text(name, body[i]), .metric = MS_METRIC_STEP_TIME, .measured = measured[i], .predicted = predicted[i]};
+  }
+  g_autofree char *file = write_text("ladders.json", text);
+  MsLadders *ladders = ms_ladders(&v, file, error);
+  for (int i = 0; i < RUNS; i++) g_free(rows[i].file);
+  return ladders;
+}
+
+#define ALL "{\"path\": \"run0.json\"}, {\"path\": \"run1.json\"}, {\"path\": \"run2.json\"}, {\"path\": \"run3.json\"}, {\"path\": \"absent.json\"}"
+
+static void pairs_are_counted_by_order_and_by_knob(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsLadders) l = ladders_of("{\"ladders\": [{\"name\": \"a\", \"kind\": \"ablation\", \"published\": true, \"scenarios\": [" ALL "]},"
+                                      "{\"name\": \"b\", \"scenarios\": [{\"path\": \"run0.json\"}]}]}", &error);
+  if (!l) fail_msg("%s", error->message);
+  assert_int_equal(l->n, 1);
+  assert_int_equal(l->skipped, 1);
+  assert_int_equal(l->ladders[0].listed, 5);
+  assert_int_equal(l->ladders[0].found, 4);
+  assert_int_equal(l->all.pairs, 6); /* only (run1, run2) is the wrong way round */
+  assert_int_equal(l->all.right, 5);
+  assert_close(ms_order_tau(&l->all), 4.0 / 6, 1e-12);
+  assert_close(l->mean_tau, 4.0 / 6, 1e-12);
+  assert_int_equal(l->clear.pairs, 5); /* run2 and run3 lie 0.3 % apart */
+  assert_int_equal(l->single_all.pairs, 2); /* tp of run0 and run1; recompute of run2 and run3, one knob with two keys */
+  assert_int_equal(l->single.pairs, 1);
+  assert_int_equal(l->n_knobs, 1);
+  assert_string_equal(l->knobs[0].knob, "layout.tp");
+  assert_int_equal(l->single_published.right, 1);
+}
+
+static void scaling_is_ordered_by_rate(void **state) {
+  (void)state;
+  g_autoptr(MsLadders) l = ladders_of("{\"ladders\": [{\"name\": \"a\", \"kind\": \"scaling\", \"published\": true, \"scenarios\": ["
+                                      "{\"path\": \"run0.json\", \"tokens_per_s_per_gpu\": 100}, {\"path\": \"run1.json\", \"tokens_per_s_per_gpu\": 110}]}]}", NULL);
+  assert_non_null(l);
+  assert_int_equal(l->all.wrong, 1); /* predicted 100 and 110 x 2 / 2.5 = 88 */
+}
+
+static void wrong_ladders_are_named(void **state) {
+  (void)state;
+  static const char *const text[] = {"[]", "{\"ladders\": {}}", "{\"ladders\": [3]}", "{\"ladders\": [{\"scenarios\": 1}]}", "{\"ladders\": [{\"scenarios\": [1]}]}",
+                                     "{\"ladders\": []}", "{\"ladders\": [{\"scenarios\": [{\"path\": \"absent.json\"}]}]}"};
+  for (guint i = 0; i < G_N_ELEMENTS(text); i++) {
+    g_autoptr(GError) error = NULL;
+    assert_null(ladders_of(text[i], &error));
+    assert_true(g_error_matches(error, MS_ERROR, MS_ERROR_INPUT));
+  }
+}
+
+/* --- golden section, band --------------------------------------------------------------------------------------------------------- */
+static double valley(double x, gpointer data) { return fabs(x - *(double *)data); }
+
+static void golden_section_finds_the_minimum(void **state) {
+  (void)state;
+  for (double at = -0.95; at < 1; at += 0.1) {
+    double want = at;
+    assert_true(fabs(ms_golden_minimum(valley, &want, -1, 1, 1e-6) - at) < 1e-6);
+  }
+}
+
+static void bands_add_up_as_squares(void **state) {
+  (void)state;
+  MsCurve lent = {.provenance.note = (char *)"shape inherited from h100-sxm"};
+  MsOrigin origins[] = {{.time_s = 0.5, .band = 0.06}, {.time_s = 0.4, .band = 0.2, .communication = TRUE}, {.curve = &lent, .time_s = 0.2, .band = 0.1}};
+  MsResult r = {.step_time_s = 1, .n_origins = 2, .origins = origins};
+  MsTimeParts stage = {.comm_total_s[MS_COMM_EP] = 0.4, .comm_exposed_s[MS_COMM_EP] = 0.2};
+  assert_close(ms_band_of_curves(&r, &stage), hypot(0.5 * 0.06, 0.4 * 0.2 * 0.5), 1e-12);
+  r.n_origins = 3;
+  assert_close(ms_band_of_curves(&r, &stage), sqrt(0.03 * 0.03 + 0.04 * 0.04 + 0.03 * 0.03), 1e-12); /* lent: half as much again */
+}
+
+static void common_term_is_of_the_stack_then_of_the_gpu(void **state) {
+  (void)state;
+  MsHardware machine = {.band = 0.1}, bare = {.band = NAN};
+  MsScenario s = {.hardware = &machine, .stack = {.name = (char *)"x-1", .band = 0.05}};
+  assert_close(ms_band_common(&s), 0.05, 0);
+  s.stack.name = (char *)"default";
+  assert_close(ms_band_common(&s), 0.1, 0);
+  s.hardware = &bare;
+  assert_close(ms_band_common(&s), 0.05, 0);
+  s.stack.band = NAN;
+  assert_close(ms_band_common(&s), 0.15, 0);
+}
+
+/* --- on published runs -------------------------------------------------------------------------------------------------------------- */
+static const char *const few[] = {"scenarios/published/simumax", NULL};
+
+static MsValidation *validate_few(gboolean exact) {
+  MsValidateOptions options;
+  GError *error = NULL;
+  ms_validate_options_init(&options);
+  options.fidelity = MS_FIDELITY_FAST, options.exact = exact;
+  MsValidation *v = ms_validate(few, &options, &error);
+  if (!v) fail_msg("%s", error->message);
+  return v;
+}
+
+static void exact_counts_exact_rows_only(void **state) {
+  (void)state;
+  g_autoptr(MsValidation) all = validate_few(FALSE), exact = validate_few(TRUE);
+  const MsErrorSummary *s = &exact->metric[MS_METRIC_STEP_TIME];
+  assert_int_equal(all->n_rows, exact->n_rows);
+  assert_true(s->n < all->metric[MS_METRIC_STEP_TIME].n && s->n > 0);
+  assert_int_equal(exact->n_confidence, 1);
+  assert_true(s->inside > 0 && s->inside <= 1);
+  for (guint i = 0; i < all->n_rows; i++) {
+    const MsValidateRow *row = &all->rows[i];
+    assert_true(row->metric != MS_METRIC_STEP_TIME || (row->band > row->band_curves && row->band < 1));
+    assert_true(!row->inside || fabs(row->measured / row->predicted - 1) <= row->band);
+  }
+}
+
+static void csv_has_a_line_per_row(void **state) {
+  (void)state;
+  g_autoptr(MsValidation) v = validate_few(FALSE);
+  g_autofree char *csv = ms_report_validation_csv(v);
+  g_auto(GStrv) line = g_strsplit(csv, "\n", -1);
+  assert_int_equal(g_strv_length(line), v->n_rows + 2);
+  assert_true(g_str_has_prefix(line[0], "name,file,gpu,model,"));
+}
+
+static void plot_without_gnuplot_says_so(void **state) {
+  (void)state;
+  g_autoptr(MsValidation) v = validate_few(FALSE);
+  g_autofree char *path = g_strdup(g_getenv("PATH")), *file = g_build_filename(folder, "plot.svg", NULL);
+  g_setenv("PATH", folder, TRUE);
+  g_autoptr(GError) error = NULL;
+  gboolean ok = ms_report_validation_plot(v, file, &error);
+  g_setenv("PATH", path, TRUE);
+  assert_false(ok);
+  assert_true(g_error_matches(error, MS_ERROR, MS_ERROR_ENV));
+  assert_non_null(strstr(error->message, "gnuplot is not installed"));
+}
+
+static void plot_is_drawn_where_gnuplot_is(void **state) {
+  (void)state;
+  g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+  if (!gnuplot) skip();
+  g_autoptr(MsValidation) v = validate_few(FALSE);
+  g_autofree char *file = g_build_filename(folder, "plot of 'few'.svg", NULL), *text = NULL;
+  GError *error = NULL;
+  if (!ms_report_validation_plot(v, file, &error)) fail_msg("%s", error->message);
+  assert_true(g_file_get_contents(file, &text, NULL, NULL));
+  assert_non_null(strstr(text, "b200-sxm"));
+}
+
+static void cross_validation_is_the_same_twice_and_better_in_sample(void **state) {
+  (void)state;
+  MsValidateOptions options;
+  ms_validate_options_init(&options);
+  g_autoptr(MsCrossval) a = ms_crossval(few, &options, NULL);
+  options.threads = 1;
+  g_autoptr(MsCrossval) b = ms_crossval(few, &options, NULL);
+  assert_non_null(a);
+  assert_non_null(b);
+  assert_int_equal(a->runs, 26);
+  assert_int_equal(a->groups, 3); /* models on one GPU */
+  assert_true(a->all.left_out.mape == b->all.left_out.mape && a->all.in_sample.mape == b->all.in_sample.mape);
+  assert_true(a->all.in_sample.mape <= a->all.shipped.mape + 1e-3);
+  assert_true(a->all.in_sample.mape < a->all.left_out.mape);
+  for (guint i = 0; i < a->n_shared; i++) assert_true(a->shared[i].factor > 0.2 && a->shared[i].factor < 5);
+  g_autofree char *text = ms_report_crossval(a), *json = ms_report_crossval_json(a);
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, "json", NULL);
+  assert_non_null(doc);
+  assert_non_null(strstr(text, "left out"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pairs_are_counted_by_order_and_by_knob), cmocka_unit_test(scaling_is_ordered_by_rate), cmocka_unit_test(wrong_ladders_are_named),
+      cmocka_unit_test(golden_section_finds_the_minimum), cmocka_unit_test(bands_add_up_as_squares),
+      cmocka_unit_test(common_term_is_of_the_stack_then_of_the_gpu), cmocka_unit_test(exact_counts_exact_rows_only), cmocka_unit_test(csv_has_a_line_per_row),
+      cmocka_unit_test(plot_without_gnuplot_says_so), cmocka_unit_test(plot_is_drawn_where_gnuplot_is),
+      cmocka_unit_test(cross_validation_is_the_same_twice_and_better_in_sample)};
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
