@@ -24,6 +24,7 @@ typedef struct {
 } Slot;
 
 struct MsCost {
+  gboolean borrowed; /* curves, curve_op and what the slots point to belong to another */
   const MsScenario *scenario;
   const MsHardware *hardware;
   MsDeviceRates device[MS_N_ODT];
@@ -188,10 +189,7 @@ static gboolean check_known(const MsScenario *scenario, const MsLayout *layout, 
   return !offloads || ms_hardware_need(h, h->host_link_Bps, "host_link_Bps", error);
 }
 
-MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  if (!check_known(scenario, layout, error)) return NULL;
-  MsCost *cost = g_new0(MsCost, 1);
-  cost->scenario = scenario, cost->hardware = scenario->hardware;
+static void prepare_kernels(MsCost *cost) { /* depends on the machine and the model's head width only */
   cost->attention_backward = or_else(cost->hardware->attention_backward_factor, 1);
   set_device(cost);
   set_shape(cost);
@@ -199,18 +197,42 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
   for (int op = 0; op < MS_N_OPS; op++)
     for (int dtype = 0; dtype < MS_N_ODT && ms_op_families[op] < MS_FAMILY_COMM; dtype++)
       for (int pass = 0; pass < MS_N_PASSES; pass++) cost->slot[op][dtype][pass] = make_slot(cost, op, dtype, pass);
+}
+
+static void prepare_exchanges(MsCost *cost, const MsLayout *layout) {
   for (int g = 0; g < MS_N_GROUPS; g++) {
     for (int kind = 0; kind < MS_N_COLL; kind++)
       cost->collective[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, &layout->group[g]);
-    for (int combine = 0; combine < 2; combine++) cost->dispatch[combine][g] = ms_dispatch_prepare(scenario, combine, &layout->group[g]);
+    for (int combine = 0; combine < 2; combine++) cost->dispatch[combine][g] = ms_dispatch_prepare(cost->scenario, combine, &layout->group[g]);
   }
+}
+
+MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  if (!check_known(scenario, layout, error)) return NULL;
+  MsCost *cost = g_new0(MsCost, 1);
+  cost->scenario = scenario, cost->hardware = scenario->hardware;
+  prepare_kernels(cost);
+  prepare_exchanges(cost, layout);
+  return cost;
+}
+
+MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  if (!like || like->hardware != scenario->hardware || like->scenario->model != scenario->model) return ms_cost_new(scenario, layout, error);
+  if (!check_known(scenario, layout, error)) return NULL;
+  MsCost *cost = g_memdup2(like, sizeof *like);
+  cost->scenario = scenario;
+  cost->borrowed = TRUE;
+  set_shape(cost);
+  prepare_exchanges(cost, layout);
   return cost;
 }
 
 void ms_cost_free(MsCost *cost) {
   if (!cost) return;
-  g_free(cost->curves);
-  g_free(cost->curve_op);
+  if (!cost->borrowed) {
+    g_free(cost->curves);
+    g_free(cost->curve_op);
+  }
   g_free(cost);
 }
 

@@ -49,15 +49,17 @@ static void memo_free(Memo *m) {
   g_free(m);
 }
 
-static Memo *memo_new(const MsScenario *s, GError **error) {
+/* Kernel curves are prepared once: the first cost stays in *shared. */
+static Memo *memo_new(const MsScenario *s, MsCost **shared, GError **error) {
   Memo *m = g_new0(Memo, 1);
   g_autoptr(MsCost) cost = NULL;
-  if (!(m->layout = ms_layout_new_or_error(s, error)) || !(m->work = ms_work_new(s, m->layout, error)) || !(cost = ms_cost_new(s, m->layout, error))) {
+  if (!(m->layout = ms_layout_new_or_error(s, error)) || !(m->work = ms_work_new(s, m->layout, error)) || !(cost = ms_cost_new_like(*shared, s, m->layout, error))) {
     memo_free(m);
     return NULL;
   }
   g_autofree PieceSums *piece = g_new0(PieceSums, m->work->n_pieces);
   for (int i = 0; i < m->work->n_pieces; i++) piece[i] = sums_of(m->work, cost, i);
+  if (!*shared) *shared = g_steal_pointer(&cost);
   int layers = s->model->num_layers;
   m->before = g_new0(PieceSums, layers + 1);
   for (int i = 0; i < layers; i++) {
@@ -173,6 +175,7 @@ typedef struct {
   MsPlan *plan;
   Refusals refusals;
   GArray *candidates; /* MsCandidate */
+  MsCost *shared;     /* kernel curves that all memos borrow */
   MsProgress *progress;
   double done;
 } Search;
@@ -186,7 +189,7 @@ static void consider(Search *x, MsScenario *s, const MsCandidate *raw, Memo **me
     return;
   }
   if (*memo_failed) return;
-  if (!*memo && !(*memo = memo_new(s, error))) {
+  if (!*memo && !(*memo = memo_new(s, &x->shared, error))) {
     *memo_failed = TRUE;
     return;
   }
@@ -427,6 +430,7 @@ MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError *
   gboolean ok = enumerate(&x, error);
   if (ok) simulate_all(&x);
   ms_progress_end(x.progress);
+  ms_cost_free(x.shared);
   plan->interrupted = ms_interrupted();
   hand_over_refusals(&x);
   g_array_free(x.candidates, TRUE);
