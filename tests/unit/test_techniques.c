@@ -54,7 +54,7 @@ static void every_schedule(void **state) {
     step_s[kind] = r->step_time_s;
     live_B[kind] = r->memory->stage[0].activations_B;
   }
-  assert_true(step_s[MS_SCHED_ZB_H1] < step_s[MS_SCHED_1F1B] && step_s[MS_SCHED_ZB_2P] <= step_s[MS_SCHED_ZB_1P]);
+  assert_true(step_s[MS_SCHED_ZB_H1] < step_s[MS_SCHED_1F1B] && step_s[MS_SCHED_ZB_2P] <= step_s[MS_SCHED_ZB_1P] * (1 + 1e-6));
   assert_true(step_s[MS_SCHED_V_HALF] < step_s[MS_SCHED_V_MIN] && step_s[MS_SCHED_ZB_V] < step_s[MS_SCHED_V_HALF]);
   assert_true(live_B[MS_SCHED_V_MIN] < live_B[MS_SCHED_V_HALF] && live_B[MS_SCHED_V_HALF] < live_B[MS_SCHED_ZB_V]);
   assert_true(live_B[MS_SCHED_GPIPE] > live_B[MS_SCHED_1F1B]);
