@@ -82,6 +82,14 @@ profiles: all
 	  $(BUILD)/moesim fit --hardware $$name $${like:+--like $$like} --date $(PROFILE_DATE) --out hardware/$$name.json \
 	    $(addprefix $(MEASUREMENTS)/,$(PROFILE_TABLES)) 2>/dev/null || exit 1; done
 
+# libFuzzer targets of the parsers, in build-fuzz (needs clang): fuzz_json, fuzz_scenario.
+FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+fuzz:
+	@$(MAKE) CC=clang BUILD=build-fuzz SANITIZE=fuzzer-no-link,address,undefined build-fuzz/libmoesim.a $(FUZZ:%=build-fuzz/fuzz/%)
+build-fuzz/fuzz/%: tests/fuzz/%.c $(TESTLIB) $(BUILD)/libmoesim.a
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Itests $(CFLAGS) -fsanitize=fuzzer,address,undefined $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
 golden-update: all
 	@tests/run.sh $(BUILD) golden-update
 

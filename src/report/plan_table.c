@@ -87,7 +87,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, unsigned flag
   g_string_append_printf(out, "%s%s%s: %s on %d x %s, sequence %d, batch %d\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "", base->name,
                          flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, base->gpus, base->hardware->name, base->training.seq_length,
                          base->training.global_batch_size);
-  g_string_append_printf(out, "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT " fit into %s, %" G_GUINT64_FORMAT
+  g_string_append_printf(out, "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT " seen to fit into %s, %" G_GUINT64_FORMAT
                          " cut by a proven bound, %" G_GUINT64_FORMAT " simulated%s\n\n",
                          plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->pruned, plan->simulated,
                          plan->interrupted ? "; INTERRUPTED, the ranking may miss better ones" : "");
