@@ -56,8 +56,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(TESTLIB) $(BUILD)/libmoesim.a
 
 $(BUILD)/tests/unit/%.o: CPPFLAGS += -Itests
 $(BUILD)/tests/lib/%.o: CPPFLAGS += -Itests
+$(BUILD)/bench/%.o: CPPFLAGS += -Itests
 
-$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libmoesim.a
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/tests/lib/unshared.o $(BUILD)/libmoesim.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 

@@ -7,6 +7,7 @@
 
 #include <glib/gstdio.h>
 
+#include "lib/unshared.h"
 #include "plan/plan.h"
 #include "report/report.h"
 #include "sim/lower.h"
@@ -56,21 +57,6 @@ static void close_step(Step *s) {
   ms_scenario_free(s->scenario);
 }
 
-/* The same tasks without what they share: no SMs taken, no link used; `host` FALSE: issued ahead of time. */
-static MsGraph *unshared(const MsGraph *graph, int stages, gboolean host) {
-  MsGraph *copy = ms_graph_new(stages, MS_N_STREAMS);
-  for (guint32 i = 0; i < ms_graph_count(graph); i++) {
-    MsTask task = *ms_graph_task(graph, i);
-    const guint32 *wait;
-    guint n = ms_graph_waits(graph, i, &wait);
-    if (task.use != MS_USE_COMPUTE) task.use = MS_USE_NOTHING;
-    task.sms = 0;
-    if (!host) task.launch = 0, task.host_sync = 0;
-    ms_graph_add(copy, &task, wait, n);
-  }
-  return copy;
-}
-
 static double rate(const MsGraph *graph, MsTrajectory *(*engine)(const MsGraph *)) {
   double best = INFINITY;
   for (int i = 0; i < REPEATS; i++) {
@@ -90,8 +76,8 @@ static void engines(const char *name) {
     build = MIN(build, seconds() - from);
   }
   g_autoptr(MsGraph) graph = ms_lower_full(s.program, s.schedule, NULL, NULL);
-  g_autoptr(MsGraph) alone = unshared(graph, s.layout->pp, TRUE);
-  g_autoptr(MsGraph) ahead = unshared(graph, s.layout->pp, FALSE);
+  g_autoptr(MsGraph) alone = ms_test_unshared(graph, s.layout->pp, TRUE);
+  g_autoptr(MsGraph) ahead = ms_test_unshared(graph, s.layout->pp, FALSE);
   g_autoptr(MsTrajectory) a = ms_engine_relax(alone);
   g_autoptr(MsTrajectory) b = ms_engine_events(alone);
   gboolean equal = a->makespan == b->makespan && !memcmp(a->start, b->start, a->n * sizeof *a->start) && !memcmp(a->end, b->end, a->n * sizeof *a->end);

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "study/jobs.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,9 +16,7 @@ enum { N_DERATE = 5, N_LAUNCH = 7, SCAN = 13, ROUNDS = 4 };
 #define PRIOR 0.005         /* loss of a log factor of 1 */
 
 typedef struct { /* one run */
-  char *file;
-  const MsValidateOptions *options;
-  GAsyncQueue *done;
+  char *file; /* first: ms_jobs_run shows it */
   gboolean usable, exact;
   char *gpu, *stack, *model;
   guint derate, factor; /* index of its GPU and of its stack among the parameters; factor 0: the default stack, no parameter */
@@ -50,51 +49,19 @@ static gboolean fill_grid(Run *run, MsScenario *s) {
   return TRUE;
 }
 
-static void simulate(Run *run) {
+static void simulate(gpointer item, const MsValidateOptions *options) {
+  Run *run = item;
   g_autoptr(MsScenario) s = ms_scenario_load(run->file, NULL);
   const char *from = NULL;
   if (!s || !s->has_measured || s->measured.out_of_memory) return;
   run->measured = ms_measured_time(s, &from);
   run->weight = isnan(s->measured.weight) ? 1 : s->measured.weight;
   run->exact = g_strcmp0(s->measured.config_confidence, "exact") == 0;
-  if (!from || !(run->measured > 0) || !(run->weight > 0) || (run->options->exact && !run->exact)) return;
+  if (!from || !(run->measured > 0) || !(run->weight > 0) || (options->exact && !run->exact)) return;
   run->gpu = g_strdup(s->hardware->name);
   run->stack = g_strdup(s->stack.name);
   run->model = g_strdup(s->model->name);
   run->usable = fill_grid(run, s);
-}
-
-static void work(gpointer data, gpointer unused) {
-  (void)unused;
-  Run *run = data;
-  simulate(run);
-  g_async_queue_push(run->done, run);
-}
-
-static gboolean simulate_all(GArray *runs, const MsValidateOptions *options, GError **error) {
-  g_autoptr(GAsyncQueue) done = g_async_queue_new();
-  int threads = options->threads > 0 ? options->threads : (int)g_get_num_processors();
-  ms_data_dir(); /* resolved once, before there are threads */
-  GThreadPool *pool = g_thread_pool_new(work, NULL, threads, TRUE, NULL);
-  if (!pool) {
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "cannot start threads");
-    return FALSE;
-  }
-  for (guint i = 0; i < runs->len; i++) {
-    Run *run = &g_array_index(runs, Run, i);
-    run->options = options, run->done = done;
-    g_thread_pool_push(pool, run, NULL);
-  }
-  MsProgress *progress = options->progress ? ms_progress_begin("cross-validate", runs->len) : NULL;
-  for (guint i = 0; i < runs->len; i++) {
-    const Run *run = g_async_queue_pop(done);
-    if (progress) ms_progress_update(progress, i + 1, run->file);
-  }
-  ms_progress_end(progress);
-  g_thread_pool_free(pool, FALSE, TRUE);
-  if (!ms_interrupted()) return TRUE;
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "interrupted");
-  return FALSE;
 }
 
 /* Position of x among n nodes: cell and how far into it. */
@@ -353,7 +320,7 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
     Run run = {.file = g_strdup(g_ptr_array_index(chosen, i))};
     g_array_append_val(runs, run);
   }
-  if (!simulate_all(runs, options, error)) return NULL;
+  if (!ms_jobs_run(runs, simulate, "cross-validate", "interrupted", options, error)) return NULL;
   for (guint i = 0; i < runs->len; i++)
     if (g_array_index(runs, Run, i).usable) g_ptr_array_add(usable, &g_array_index(runs, Run, i));
   if (usable->len == 0) {

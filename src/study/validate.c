@@ -7,6 +7,7 @@
 #include "base/io.h"
 #include "base/stats.h"
 #include "base/units.h"
+#include "study/jobs.h"
 
 const char *const ms_metric_words[] = {"step_time", "peak_memory", NULL};
 const char *const ms_by_words[] = {"none", "gpu", "model", "source", "confidence", "stack", NULL};
@@ -14,10 +15,9 @@ const char *const ms_by_words[] = {"none", "gpu", "model", "source", "confidence
 enum { MAX_WALK_DEPTH = 16 };
 
 typedef struct { /* one file; a worker fills what stands under the line */
-  char *file;
+  char *file; /* first: ms_jobs_run shows it */
   MsJson *doc;   /* NULL when the file is broken: `message` says how */
   const MsValidateOptions *options;
-  GAsyncQueue *done;
   /* --- */
   char *message; /* why it could not be predicted */
   gboolean predicted, feasible, oom_measured;
@@ -154,11 +154,10 @@ static void job_predict(Job *job) {
   compare_memory(job, scenario, result);
 }
 
-static void job_run(gpointer data, gpointer unused) {
-  (void)unused;
-  Job *job = data;
+static void job_run(gpointer item, const MsValidateOptions *options) {
+  Job *job = item;
+  job->options = options;
   if (job->doc && !ms_interrupted()) job_predict(job);
-  g_async_queue_push(job->done, job);
 }
 
 /* --- all files ------------------------------------------------------------------------------------------------------------ */
@@ -211,34 +210,6 @@ static gboolean collect(const char *const *paths, GArray *jobs, GError **error) 
   if (jobs->len > 0) return TRUE;
   g_set_error_literal(error, MS_ERROR, MS_ERROR_INPUT, "no scenario with a `measured` section found");
   return FALSE;
-}
-
-static gboolean run_jobs(Job *jobs, guint n, const MsValidateOptions *options, GError **error) {
-  g_autoptr(GAsyncQueue) done = g_async_queue_new();
-  int threads = options->threads > 0 ? options->threads : (int)g_get_num_processors();
-  ms_data_dir(); /* resolved once, before there are threads */
-  GThreadPool *pool = g_thread_pool_new(job_run, NULL, threads, TRUE, NULL);
-  if (!pool) {
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "cannot start threads");
-    return FALSE;
-  }
-  for (guint i = 0; i < n; i++) {
-    jobs[i].options = options;
-    jobs[i].done = done;
-    g_thread_pool_push(pool, &jobs[i], NULL);
-  }
-  MsProgress *progress = options->progress ? ms_progress_begin("validate", n) : NULL;
-  for (guint i = 0; i < n; i++) {
-    Job *job = g_async_queue_pop(done);
-    if (progress) ms_progress_update(progress, i + 1, job->file);
-  }
-  ms_progress_end(progress);
-  g_thread_pool_free(pool, FALSE, TRUE);
-  if (ms_interrupted()) {
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "interrupted: a summary over some of the files would mislead, none is printed");
-    return FALSE;
-  }
-  return TRUE;
 }
 
 /* --- summaries ------------------------------------------------------------------------------------------------------------ */
@@ -394,7 +365,9 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
   gint64 begin_us = g_get_monotonic_time();
   g_autoptr(GArray) jobs = g_array_new(FALSE, TRUE, sizeof(Job));
   g_array_set_clear_func(jobs, job_clear);
-  if (!collect(paths, jobs, error) || !run_jobs((Job *)jobs->data, jobs->len, options, error)) return NULL;
+  if (!collect(paths, jobs, error)) return NULL;
+  static const char interrupted[] = "interrupted: a summary over some of the files would mislead, none is printed";
+  if (!ms_jobs_run(jobs, job_run, "validate", interrupted, options, error)) return NULL;
   MsValidation *v = g_new0(MsValidation, 1);
   gather(v, (Job *)jobs->data, jobs->len);
   for (int m = 0; m < MS_N_METRICS; m++) v->metric[m] = summarise(v, m, MS_BY_NOTHING, NULL);

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/stats.h"
 #include "base/units.h"
+#include "lib/unshared.h"
 #include "lib/world.h"
 #include "plan/plan.h"
 #include "sim/lower.h"
@@ -145,20 +146,6 @@ static void the_same_bytes_twice(void **state) {
 }
 
 /* --- both engines ----------------------------------------------------------------------------------------------------------------- */
-/* The same tasks and waits, but communication takes no SMs and no link. */
-static MsGraph *unshared(const MsGraph *graph, int stages) {
-  MsGraph *copy = ms_graph_new(stages, MS_N_STREAMS);
-  for (guint32 i = 0; i < ms_graph_count(graph); i++) {
-    MsTask task = *ms_graph_task(graph, i);
-    const guint32 *wait;
-    guint n = ms_graph_waits(graph, i, &wait);
-    if (task.use != MS_USE_COMPUTE) task.use = MS_USE_NOTHING;
-    task.sms = 0;
-    ms_graph_add(copy, &task, wait, n);
-  }
-  return copy;
-}
-
 static gboolean same_times(const MsTrajectory *a, const MsTrajectory *b) {
   return a->n == b->n && a->makespan == b->makespan && !memcmp(a->start, b->start, a->n * sizeof *a->start) &&
          !memcmp(a->end, b->end, a->n * sizeof *a->end) && !memcmp(a->bound_by, b->bound_by, a->n * sizeof *a->bound_by);
@@ -186,7 +173,7 @@ static void check_engines(MsScenario *s, guint *equal, guint *slower) {
   check_valid(s, graph, events);
   if (ms_graph_shares(graph)) assert_true(events->makespan >= relax->makespan), ++*slower;
   else assert_true(same_times(relax, events));
-  g_autoptr(MsGraph) free_graph = unshared(graph, l.layout->pp);
+  g_autoptr(MsGraph) free_graph = ms_test_unshared(graph, l.layout->pp, TRUE);
   assert_false(ms_graph_shares(free_graph));
   g_autoptr(MsTrajectory) free_relax = ms_engine_relax(free_graph);
   g_autoptr(MsTrajectory) free_events = ms_engine_events(free_graph);
