@@ -202,7 +202,8 @@ static void add_note(MsCurve *curve, const char *text) {
   g_free(old);
 }
 
-/* A grouped GEMM of 8192 rows an expert runs no faster than the dense kernel of its dtype in training, whose own `sustained` counts. */
+/* A grouped GEMM of 8192 rows an expert runs no faster than the dense kernel of its dtype in training, whose own `sustained` counts. To first
+ * order: the factor scales the arithmetic, and what the time holds besides stays, so grouped may remain up to a tenth faster. */
 static void level_grouped(const Work *work, MsCurve *curve) {
   enum { GROUPS = 8, ROWS = 8192, N = 4096, K = 7168 };
   MsSeries of = {.key = {.op = "gemm", .dtype = curve->dtype}};

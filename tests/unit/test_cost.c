@@ -229,6 +229,18 @@ static void gemm_passes(void **state) {
   close_to(ms_cost_op(cost, &op).time_s, 4e-3 * 1.05 / 0.9, 1e-13);
 }
 
+/* The rate in long training multiplies what the arithmetic reaches, not the launch. */
+static void gemm_sustained(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "gemm", MS_FORM_GEMM_SATURATING), 6, gemm_bf16);
+  machine->curve[0].dtype = (char *)"bf16", machine->curve[0].sustained = 0.8;
+  g_autoptr(MsCost) cost = prepare(machine);
+  MsOp op = gemm_row(4096, 4096, 4096);
+  close_to(ms_cost_op(cost, &op).time_s, 2 * pow(4096, 3) / (5e14 * 0.8) + 3e-6, 1e-13);
+  assert_true(machine->curve[0].param[0] == gemm_bf16[0]); /* the machine keeps what was measured */
+}
+
 static void gemm_dtypes(void **state) {
   (void)state;
   g_autofree Machine *machine = machine_new();
@@ -581,7 +593,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(grid_nodes), cmocka_unit_test(grid_between_and_outside), cmocka_unit_test(form_saturating), cmocka_unit_test(form_tiled),
       cmocka_unit_test(form_grouped), cmocka_unit_test(form_attention), cmocka_unit_test(form_simple), cmocka_unit_test(param_words),
-      cmocka_unit_test(gemm_passes), cmocka_unit_test(gemm_dtypes), cmocka_unit_test(grouped_passes), cmocka_unit_test(attention_rows),
+      cmocka_unit_test(gemm_passes), cmocka_unit_test(gemm_sustained), cmocka_unit_test(gemm_dtypes), cmocka_unit_test(grouped_passes), cmocka_unit_test(attention_rows),
       cmocka_unit_test(memory_rows), cmocka_unit_test(never_under_the_bound), cmocka_unit_test(collective_limits), cmocka_unit_test(network_rings),
       cmocka_unit_test(exchanges), cmocka_unit_test(collectives_are_monotone), cmocka_unit_test(two_level_dispatch), cmocka_unit_test(holes_are_refused),
       cmocka_unit_test(te_tutorial), cmocka_unit_test(nccl_h100), cmocka_unit_test(deepep_h100)};
