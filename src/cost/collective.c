@@ -99,7 +99,7 @@ MsLines ms_lines_network(const MsHardware *hardware, const char *op, const MsGro
     return (MsLines){.n = 1, .alpha_s = {alpha}, .Bps = {MS_DEFAULT_NIC_EFFICIENCY * rate}, .band = MS_DEFAULT_NETWORK_BAND};
   }
   MsLines lines = lines_of(curve, MS_DEFAULT_NETWORK_BAND);
-  for (int i = 0; i < lines.n; i++) /* a NIC slower than the measured one (what-if) keeps the default efficiency */
+  for (int i = 0; i < lines.n; i++) /* no network collective gets more of its NIC than the default efficiency */
     lines.Bps[i] = MIN(lines.Bps[i], MS_DEFAULT_NIC_EFFICIENCY * hardware->nic_Bps) * (rate / hardware->nic_Bps);
   return lines;
 }

@@ -594,23 +594,36 @@ static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char 
   return NULL;
 }
 
-/* "base" and overrides, or a whole machine without "base". */
-static MsHardware *from_object(const MsJson *doc, JsonObject *json, const char *path, GError **error) {
+/* "base" and overrides. Curves that the overrides do not give follow the links that they change, inherited ones too. */
+static MsHardware *changed(const MsJson *doc, JsonObject *json, const char *path, GError **error) {
   char *base_path = g_strconcat(path, ".base", NULL);
-  JsonNode *base = json_object_get_member(json, "base");
-  MsHardware *hardware = base ? load_mentioned(doc, base, base_path, FALSE, error) : hardware_new();
-  JsonObject *changes = ms_object_without(json, "base");
-  if (hardware && !load_object(hardware, doc, changes, path, !base, error))
-    g_clear_pointer(&hardware, ms_hardware_free);
-  if (hardware && !hardware->name) hardware->name = g_strdup("inline");
-  json_object_unref(changes);
+  MsHardware *hardware = load_mentioned(doc, json_object_get_member(json, "base"), base_path, FALSE, error);
   g_free(base_path);
+  if (!hardware) return NULL;
+  double scaleup_Bps = hardware->scaleup_Bps, nic_Bps = hardware->nic_Bps;
+  JsonObject *changes = ms_object_without(json, "base");
+  if (!load_object(hardware, doc, changes, path, FALSE, error)) g_clear_pointer(&hardware, ms_hardware_free);
+  int own = hardware && json_object_has_member(changes, "curves") ? hardware->num_curves : 0;
+  json_object_unref(changes);
+  hardware = finished(hardware, doc, path, error);
+  if (!hardware) return NULL;
+  ms_curves_follow_link(hardware, own, "scaleup_Bps", scaleup_Bps, hardware->scaleup_Bps);
+  ms_curves_follow_link(hardware, own, "nic_Bps", nic_Bps, hardware->nic_Bps);
   return hardware;
 }
 
+static MsHardware *whole(const MsJson *doc, JsonObject *json, const char *path, GError **error) {
+  MsHardware *hardware = hardware_new();
+  if (!load_object(hardware, doc, json, path, TRUE, error)) g_clear_pointer(&hardware, ms_hardware_free);
+  if (hardware && !hardware->name) hardware->name = g_strdup("inline");
+  return finished(hardware, doc, path, error);
+}
+
 MsHardware *ms_hardware_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
-  if (JSON_NODE_HOLDS_OBJECT(node))
-    return finished(from_object(doc, json_node_get_object(node), path, error), doc, path, error);
+  if (JSON_NODE_HOLDS_OBJECT(node)) {
+    JsonObject *json = json_node_get_object(node);
+    return json_object_has_member(json, "base") ? changed(doc, json, path, error) : whole(doc, json, path, error);
+  }
   return load_mentioned(doc, node, path, TRUE, error);
 }
 

@@ -118,6 +118,18 @@ MsHardware *ms_hardware_copy(const MsHardware *hardware);
 void ms_hardware_free(MsHardware *hardware);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsHardware, ms_hardware_free)
 
+/* --- hardware_rates.c: a machine like a measured one with one rate changed ---------------------------------------------------
+ * Curves of kernels are relative to the peaks and the HBM bandwidth of the profile, so they follow these by themselves. Curves of collectives and
+ * dispatchers are absolute: the bandwidth term of those that a link limits is scaled with the link, the latency term and what SMs can issue stay. The
+ * note in their provenance says so. The same happens to a profile that is changed in a scenario, {"base": NAME, "nic_Bps": ...}, unless the curves
+ * are given there too. */
+
+/* Multiplies the rate (or any other number of the profile; a hole stays a hole) by `factor` > 0, and what follows from it. */
+void ms_hardware_scale(MsHardware *hardware, const char *key, double factor);
+/* The second half alone: the curves from `first` on were measured at `from_Bps` of the link `key` ("scaleup_Bps" or "nic_Bps") and shall tell what
+ * they would be at `to_Bps`. Nothing happens when either is unknown. */
+void ms_curves_follow_link(MsHardware *hardware, int first, const char *key, double from_Bps, double to_Bps);
+
 /* FALSE and an MS_ERROR_INPUT "hardware NAME: KEY is unknown; ..." when the value is NaN (or not > 0). */
 gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *key, GError **error);
 /* Dense peak of the matrix unit for a precision, FLOP/s; NaN when unknown or not supported. */

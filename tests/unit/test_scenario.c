@@ -256,6 +256,65 @@ static void inherited_curves(void **state) {
   ms_hardware_free(h);
 }
 
+static MsHardware *machine_of(const char *json) {
+  MsHardware *h;
+  MsJson *doc;
+  TRY(doc = ms_json_parse(json, -1, "f", &error));
+  TRY(h = ms_hardware_from_json(doc, ms_json_root(doc), "hardware", &error));
+  ms_json_free(doc);
+  return h;
+}
+
+/* A rate that is changed in a scenario scales what was measured at the old one: bandwidth, not latency; and says so. */
+static void curves_follow_a_changed_link(void **state) {
+  (void)state;
+  MsHardware *base, *half, *same, *given;
+  TRY(base = ms_hardware_load("box", &error));
+  const MsCurve *ring = &base->curves[1];
+  char *text = g_strdup_printf("{\"base\": \"box\", \"scaleup_Bps\": %.17g}", base->scaleup_Bps / 2);
+  half = machine_of(text);
+  assert_close(half->curves[1].segment_Bps[0], ring->segment_Bps[0] / 2, 0);
+  assert_close(half->curves[1].segment_Bps[1], ring->segment_Bps[1] / 2, 0);
+  assert_close(half->curves[1].segment_alpha_s[1], ring->segment_alpha_s[1], 0);
+  assert_non_null(strstr(half->curves[1].provenance.note, "bandwidth scaled with scaleup_Bps"));
+  assert_memory_equal(half->curves[0].param, base->curves[0].param, sizeof base->curves[0].param); /* a kernel: relative to the peaks already */
+  same = machine_of("{\"base\": \"box\", \"nic_Bps\": 5e10, \"hbm_Bps\": 1e12}"); /* a network of a machine that has no curve of one */
+  assert_close(same->curves[1].segment_Bps[0], ring->segment_Bps[0], 0);
+  assert_null(same->curves[1].provenance.note);
+  given = machine_of("{\"base\": \"box\", \"scaleup_Bps\": 1e11, \"curves\": [{\"op\": \"all_reduce\", \"level\": \"nvlink\", \"ranks\": 8,"
+                     " \"form\": \"segments\", \"segments\": [[1e-5, 7e10]]}]}");
+  assert_close(given->curves[0].segment_Bps[0], 7e10, 0); /* what stands beside the changed rate was measured at it */
+  g_free(text);
+  ms_hardware_free(given);
+  ms_hardware_free(same);
+  ms_hardware_free(half);
+  ms_hardware_free(base);
+}
+
+/* The same in a program: what a sensitivity does. Dispatch: the link's rate, not what SMs can issue. */
+static void scaled_machine(void **state) {
+  (void)state;
+  MsHardware *h = machine_of(
+      "{\"base\": \"box\", \"nic_Bps\": 5e10, \"scaleup_Bps\": 1e11, \"curves\": ["
+      "{\"op\": \"dispatch\", \"level\": \"network\", \"form\": \"dispatch\", \"params\": {\"alpha_s\": 1e-5, \"per_sm_Bps\": 1e10, \"link_Bps\": 4e10}},"
+      "{\"op\": \"p2p\", \"form\": \"segments\", \"segments\": [[1e-5, 7e10]]}]}");
+  ms_hardware_scale(h, "nic_Bps", 1.5);
+  assert_close(h->nic_Bps, 7.5e10, 0);
+  assert_close(h->curves[0].param[0], 1e-5, 0);
+  assert_close(h->curves[0].param[1], 1e10, 0);
+  assert_close(h->curves[0].param[2], 6e10, 0);
+  assert_close(h->curves[1].segment_Bps[0], 7e10, 0);
+  ms_hardware_scale(h, "scaleup_Bps", 0.5);
+  assert_close(h->curves[0].param[2], 6e10, 0);
+  assert_close(h->curves[1].segment_Bps[0], 3.5e10, 0); /* of no level: the scale-up link */
+  double peak = h->peak_bf16_flops;
+  ms_hardware_scale(h, "peak_bf16_flops", 1.1);
+  assert_close(h->peak_bf16_flops, 1.1 * peak, 0);
+  ms_hardware_scale(h, "peak_nvfp4_flops", 1.1); /* a hole stays one */
+  assert_true(isnan(h->peak_nvfp4_flops));
+  ms_hardware_free(h);
+}
+
 static void machine_writes_what_it_read(void **state) {
   (void)state;
   char *text[2];
@@ -459,7 +518,7 @@ int main(void) {
       cmocka_unit_test(model_beside_scenario),
       cmocka_unit_test(machine),
       cmocka_unit_test(curves),
-      cmocka_unit_test(inherited_curves),
+      cmocka_unit_test(inherited_curves), cmocka_unit_test(curves_follow_a_changed_link), cmocka_unit_test(scaled_machine),
       cmocka_unit_test(machine_writes_what_it_read),
       cmocka_unit_test(scenario),
       cmocka_unit_test(scenario_writes_what_it_read),

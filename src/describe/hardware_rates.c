@@ -1,0 +1,49 @@
+/* src/describe/hardware_rates.c - a rate of a machine is changed: the curves measured at it follow. */
+#include "base/err.h"
+#include "describe/hardware.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A curve of no level is one of the scale-up link, as in cost/. */
+static gboolean limited_by(const MsCurve *curve, const char *key) {
+  if (curve->form != MS_FORM_SEGMENTS && curve->form != MS_FORM_DISPATCH) return FALSE;
+  return (g_strcmp0(curve->level, "network") == 0) == (strcmp(key, "nic_Bps") == 0);
+}
+
+/* Index of the parameter link_Bps of the form "dispatch"; what one SM moves (per_sm_Bps) does not depend on the link. */
+static int link_parameter(void) {
+  const char *const *words = ms_curve_param_words[MS_FORM_DISPATCH];
+  int i = 0;
+  while (strcmp(words[i], "link_Bps") != 0) i++;
+  return i;
+}
+
+static void scale_bandwidth(MsCurve *curve, double factor) {
+  for (int i = 0; i < curve->n_segments; i++) curve->segment_Bps[i] *= factor;
+  if (curve->form == MS_FORM_DISPATCH) curve->param[link_parameter()] *= factor;
+}
+
+static void note(MsCurve *curve, const char *key, double from_Bps, double to_Bps) {
+  char *before = curve->provenance.note;
+  curve->provenance.note = g_strdup_printf("%s%sbandwidth scaled with %s, measured at %.4g, now %.4g", before ? before : "", before ? "; " : "", key,
+                                           from_Bps, to_Bps);
+  g_free(before);
+}
+
+void ms_curves_follow_link(MsHardware *hardware, int first, const char *key, double from_Bps, double to_Bps) {
+  if (!(from_Bps > 0 && to_Bps > 0) || from_Bps == to_Bps) return;
+  for (int i = first; i < hardware->num_curves; i++) {
+    if (!limited_by(&hardware->curves[i], key)) continue;
+    scale_bandwidth(&hardware->curves[i], to_Bps / from_Bps);
+    note(&hardware->curves[i], key, from_Bps, to_Bps);
+  }
+}
+
+void ms_hardware_scale(MsHardware *hardware, const char *key, double factor) {
+  const MsField *field = ms_field_find(&ms_hardware_table, key);
+  if (!field || field->type != MS_T_F64 || !(factor > 0)) MS_BUG("cannot scale %s of a machine by %g", key, factor);
+  double *member = (double *)(void *)((char *)hardware + field->offset), before = *member;
+  *member *= factor;
+  if (strcmp(key, "nic_Bps") == 0 || strcmp(key, "scaleup_Bps") == 0) ms_curves_follow_link(hardware, 0, key, before, *member);
+}
