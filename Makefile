@@ -22,7 +22,7 @@ CPPFLAGS += -Isrc -D_GNU_SOURCE -DG_LOG_DOMAIN='"moesim"' -DMS_SOURCE_DIR='"$(CU
 CFLAGS  += -std=c11 $(OPT) -ffp-contract=off -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes \
            -Wmissing-prototypes -Wwrite-strings -Wpointer-arith -Wno-missing-field-initializers -fno-common \
            $(if $(DEV),-Werror)
-LDLIBS  += $(shell pkg-config --libs $(PKGS)) -lm -lpthread
+LDLIBS  += $(shell pkg-config --libs $(PKGS)) -lm -lpthread -ldl
 ifdef SANITIZE
 CFLAGS  += -fsanitize=$(SANITIZE) -fno-sanitize-recover=$(SANITIZE) -fno-omit-frame-pointer
 LDFLAGS += -fsanitize=$(SANITIZE)
