@@ -510,9 +510,10 @@ static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject 
   return ok;
 }
 
-static gboolean has_op(const MsCurve *curves, int n, const char *op) {
+/* A curve for the same operator, type and head width: what a donor says of another type still serves. */
+static gboolean has_curve(const MsCurve *curves, int n, const MsCurve *like) {
   for (int i = 0; i < n; i++)
-    if (strcmp(curves[i].op, op) == 0) return TRUE;
+    if (strcmp(curves[i].op, like->op) == 0 && g_strcmp0(curves[i].dtype, like->dtype) == 0 && curves[i].head_dim == like->head_dim) return TRUE;
   return FALSE;
 }
 
@@ -523,12 +524,12 @@ static void mark_inherited(MsCurve *curve, const char *from) {
   g_free(note);
 }
 
-/* Copies the curves of operators that `hardware` has none for. */
+/* Copies the curves of operators and types that `hardware` has none for. */
 static void inherit(MsHardware *hardware, const MsHardware *donor) {
   int own = hardware->num_curves;
   hardware->curves = g_renew(MsCurve, hardware->curves, own + donor->num_curves + 1);
   for (int i = 0; i < donor->num_curves; i++) {
-    if (has_op(hardware->curves, own, donor->curves[i].op)) continue;
+    if (has_curve(hardware->curves, own, &donor->curves[i])) continue;
     MsCurve *curve = &hardware->curves[hardware->num_curves++];
     curve_copy(&donor->curves[i], curve);
     mark_inherited(curve, donor->name);

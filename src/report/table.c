@@ -133,14 +133,50 @@ static void append_stages(GString *out, const MsResult *r) {
   append_table(out, table);
 }
 
-/* Split and paired schedules: what one pass takes, in the words of the schedules' authors. */
+/* The step pass by pass (sim/passes.h): seconds of each kind of slot, and how many slots of it the stage has. */
+static const char *const pass_words[MS_N_SLOTS] = {"1F", "1B whole", "1B input", "1W", "1F1B"};
+
+static void passes_row(MsTable *table, const MsPasses *p, const MsPasses *columns) {
+  double sum_s = p->bubble_s + p->optimizer_s;
+  for (int kind = 0; kind < MS_N_SLOTS; kind++) {
+    char time[MS_TEXT];
+    if (columns->count[kind] == 0) continue;
+    if (p == columns) ms_table_cell(table, "");
+    else ms_table_cellf(table, "%d x %s", p->count[kind], ms_text_seconds(p->count[kind] ? p->total_s[kind] / p->count[kind] : 0, time));
+    cell_seconds(table, p->total_s[kind]);
+    sum_s += p->total_s[kind];
+  }
+  cell_seconds(table, p->bubble_s);
+  cell_seconds(table, p->optimizer_s);
+  cell_seconds(table, sum_s);
+}
+
+static void append_step_passes(GString *out, const MsResult *r) {
+  if (!r->passes) return;
+  MsPasses mean = ms_passes_mean(r->passes, r->stages);
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  pass by pass, stage", TRUE);
+  for (int kind = 0; kind < MS_N_SLOTS; kind++) {
+    if (mean.count[kind] == 0) continue;
+    ms_table_column(table, pass_words[kind], TRUE);
+    ms_table_column(table, "total", TRUE);
+  }
+  ms_table_column(table, "bubble", TRUE);
+  ms_table_column(table, "optimizer", TRUE);
+  ms_table_column(table, "sum", TRUE);
+  for (int s = 0; s < r->stages; s++) ms_table_cellf(table, "%d", s), passes_row(table, &r->passes[s], &mean);
+  if (r->stages > 1) ms_table_cell(table, "mean"), passes_row(table, &mean, &mean);
+  g_string_append_c(out, '\n');
+  append_table(out, table);
+}
+
+/* Split and paired schedules: what one pass takes alone and in steady state. */
 static void append_passes(GString *out, const MsResult *r) {
-  static const char *const word[MS_N_SLOTS] = {"1F", "1B whole", "1B input", "1W", "1F1B"};
   if (!(r->pass_s[MS_SLOT_F] > 0)) return;
   g_string_append(out, "\n  one pass of a middle stage:");
   for (int kind = 0; kind < MS_N_SLOTS; kind++) {
     char time[MS_TEXT];
-    if (r->pass_s[kind] > 0) g_string_append_printf(out, "  %s %s", word[kind], ms_text_seconds(r->pass_s[kind], time));
+    if (r->pass_s[kind] > 0) g_string_append_printf(out, "  %s %s", pass_words[kind], ms_text_seconds(r->pass_s[kind], time));
   }
   g_string_append_c(out, '\n');
 }
@@ -242,6 +278,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned f
   }
   if (explain) append_gap(out, r);
   if (explain) append_stages(out, r);
+  if (explain) append_step_passes(out, r);
   if (explain) append_passes(out, r);
   if (r->memory) {
     g_autofree char *memory = ms_report_memory(r->memory, r->capacity_B, explain ? G_MAXINT : FEW_STAGES);

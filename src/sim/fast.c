@@ -132,13 +132,14 @@ static void count_sends(const Fast *f, int stage, int chunk, gboolean back, MsTi
 }
 
 /* FALSE when its input is not there yet. `first`: when the stage stopped waiting for its first input. */
-static gboolean run_slot(const Fast *f, int s, const MsSlot *slot, MsTime message, MsTime *done, MsTime *first, MsTimeParts *part) {
+static gboolean run_slot(const Fast *f, int s, const MsSlot *slot, MsTime message, MsTime *done, MsTime *first, MsTimeParts *part, MsPasses *passes) {
   gboolean forward = slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB, back = slot->kind != MS_SLOT_F && slot->kind != MS_SLOT_W;
   int b_chunk = slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk, b_mb = slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb;
   MsTime in = forward ? input_end(f, s, slot->chunk, slot->mb, FALSE, message) : 0;
   MsTime in2 = back ? input_end(f, s, b_chunk, b_mb, TRUE, message) : 0;
   if (in < 0 || in2 < 0) return FALSE;
-  MsTime begin = MAX(done[s], MAX(in, in2)), end = begin + slot_time(f, s, slot, part);
+  MsTime begin = MAX(done[s], MAX(in, in2)), time = slot_time(f, s, slot, part), end = begin + time;
+  passes->count[slot->kind]++, passes->total_s[slot->kind] += (double)time / MS_PS_PER_S;
   if (*first < 0) *first = begin;
   if (forward) *cell(f, f->f_end, s, slot->chunk, slot->mb) = end;
   if (back) *cell(f, f->b_end, s, b_chunk, b_mb) = end;
@@ -149,7 +150,7 @@ static gboolean run_slot(const Fast *f, int s, const MsSlot *slot, MsTime messag
 }
 
 /* done[]: from when each stage could start, to when it ended. idle[]: how long it waited for its first input. */
-static void run_slots(const Fast *f, MsTime *done, MsTime *idle, MsTimeParts *stage) {
+static void run_slots(const Fast *f, MsTime *done, MsTime *idle, MsTimeParts *stage, MsPasses *passes) {
   int p = f->s->stages;
   MsTime message = ms_time_of(f->p->p2p.time_s);
   g_autofree int *next = g_new0(int, p);
@@ -159,7 +160,7 @@ static void run_slots(const Fast *f, MsTime *done, MsTime *idle, MsTimeParts *st
   while (moved) {
     moved = FALSE;
     for (int s = 0; s < p; s++)
-      while (next[s] < f->s->n[s] && run_slot(f, s, &f->s->slot[s][next[s]], message, done, &first[s], &stage[s])) next[s]++, moved = TRUE;
+      while (next[s] < f->s->n[s] && run_slot(f, s, &f->s->slot[s][next[s]], message, done, &first[s], &stage[s], &passes[s])) next[s]++, moved = TRUE;
   }
   for (int s = 0; s < p; s++) {
     if (next[s] < f->s->n[s]) MS_BUG("schedule deadlocks at stage %d slot %d", s, next[s]);
@@ -251,7 +252,7 @@ static void comm_totals(const MsCosted *c, MsTimeParts *part) {
   }
 }
 
-MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts *stage, guint64 *events) {
+MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts *stage, MsPasses *passes, guint64 *events) {
   const MsLayout *l = p->layout;
   size_t cells = (size_t)l->num_chunks * (size_t)schedule->microbatches;
   Fast f = {.p = p, .s = schedule, .chunk = g_new0(ChunkTime, l->num_chunks), .f_end = g_new(MsTime, cells), .b_end = g_new(MsTime, cells)};
@@ -286,10 +287,11 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
       stage[s].comm_exposed_s[MS_COMM_DP] += (double)(gather - ready) / MS_PS_PER_S;
     }
     done[s] = MAX(ready, gather);
+    passes[s].optimizer_s = (double)done[s] / MS_PS_PER_S;
     comm_totals(g, &stage[s]);
   }
   g_autofree MsTime *idle = g_new0(MsTime, l->pp);
-  run_slots(&f, done, idle, stage);
+  run_slots(&f, done, idle, stage, passes);
   MsTime meet = 0, end = 0, period = 0;
   g_autofree MsTime *came = g_new0(MsTime, l->pp);
   for (int s = 0; s < l->pp; s++) { /* reductions of the last chunk are exposed, earlier chunks' hide behind the backward that follows */
@@ -308,6 +310,7 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     at = list_end(a, 0, cross, at, stream, &stage[s]);
     comm_totals(a, &stage[s]);
     came[s] = at;
+    passes[s].optimizer_s += (double)(at - done[s]) / MS_PS_PER_S;
     meet = MAX(meet, at);
   }
   for (int s = 0; s < l->pp; s++) {
@@ -315,6 +318,7 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = from;
     const MsCosted *a = &p->step[s].after;
     MsTime at = list_end(a, crossing(a->list), a->list->n, from, stream, &stage[s]);
+    passes[s].optimizer_s += (double)(at - from) / MS_PS_PER_S;
     end = MAX(end, at);
     period = MAX(period, at - idle[s]);
   }

@@ -33,7 +33,7 @@ typedef struct { /* Megatron-FSDP, around the passes of one piece */
   MsCosted gather, cast, reduce;
 } MsCostedUnit;
 
-typedef struct { /* everything a step needs, costed; borrows scenario, layout, work, cost */
+typedef struct MsProgram { /* everything a step needs, costed; borrows scenario, layout, work, cost */
   const MsScenario *scenario;
   const MsLayout *layout;
   const MsWork *work;
@@ -83,6 +83,6 @@ MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts 
 void ms_slot_times(const MsProgram *program, const MsSchedule *schedule, const MsOp *const *tag_op, double *slot_s);
 gboolean ms_schedule_splits(const MsSchedule *schedule); /* has slots other than F and B */
 /* fast: the schedule with chunk durations. */
-MsTime ms_fast_step(const MsProgram *program, const MsSchedule *schedule, MsTimeParts *stage, guint64 *events);
+MsTime ms_fast_step(const MsProgram *program, const MsSchedule *schedule, MsTimeParts *stage, MsPasses *passes, guint64 *events);
 
 #endif

@@ -11,6 +11,7 @@ void ms_result_free(MsResult *result) {
   g_free(result->name);
   g_free(result->why_infeasible);
   g_free(result->stage_time);
+  g_free(result->passes);
   ms_memory_free(result->memory);
   g_free(result->bottleneck);
   g_free(result->origins);
@@ -97,6 +98,26 @@ static void write_gap(const MsResult *result, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
+static void write_passes(const MsResult *result, MsJsonOut *out) {
+  if (!result->passes) return;
+  ms_json_out_array(out, "passes");
+  for (int s = 0; s < result->stages; s++) {
+    const MsPasses *p = &result->passes[s];
+    ms_json_out_object(out, NULL);
+    for (int kind = 0; kind < MS_N_SLOTS; kind++) {
+      if (p->count[kind] == 0) continue;
+      ms_json_out_object(out, ms_slot_words[kind]);
+      ms_json_out_int(out, "count", p->count[kind]);
+      ms_json_out_double(out, "total_s", p->total_s[kind]);
+      ms_json_out_end(out);
+    }
+    ms_json_out_double(out, "bubble_s", p->bubble_s);
+    ms_json_out_double(out, "optimizer_s", p->optimizer_s);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+}
+
 void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
   ms_json_out_string(out, "name", result->name);
   ms_json_out_bool(out, "feasible", result->feasible);
@@ -117,6 +138,7 @@ void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
       if (result->pass_s[kind] > 0) ms_json_out_double(out, ms_slot_words[kind], result->pass_s[kind]);
     ms_json_out_end(out);
   }
+  write_passes(result, out);
   ms_json_out_array(out, "stage_time");
   for (int i = 0; result->stage_time && i < result->stages; i++) write_parts(&result->stage_time[i], NULL, out);
   ms_json_out_end(out);

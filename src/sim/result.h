@@ -4,6 +4,7 @@
 
 #include "memory/memory.h"
 #include "sim/engine.h"
+#include "sim/passes.h"
 
 typedef enum { MS_FIDELITY_BOUND, MS_FIDELITY_FAST, MS_FIDELITY_FULL } MsFidelity;
 extern const char *const ms_fidelity_words[]; /* bound fast full */
@@ -50,6 +51,7 @@ typedef struct MsResult {
   char *bottleneck;         /* one sentence: what holds it back most */
   int n_origins;
   MsOrigin *origins;
+  MsPasses *passes;          /* [stages] the step pass by pass; NULL at `bound` */
   double pass_s[MS_N_SLOTS]; /* one pass of the middle stage, alone and in steady state, by MsSlotKind; 0 where the schedule is plain 1F1B or GPipe */
   int n_gap;
   MsGapPart *gap;

@@ -76,20 +76,17 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   if (tasks > MAX_TASKS)
     return ms_input_error(error, p->work->scenario->file, 0, "", "full fidelity would need %.0f million operators (at most %.0f); use --fidelity fast",
                           tasks / 1e6, MAX_TASKS / 1e6);
-  guint32 *base = NULL, *slots = NULL;
-  if (detail) {
-    base = g_new(guint32, p->layout->pp + 1);
-    base[0] = 0;
-    for (int i = 0; i < p->layout->pp; i++) base[i + 1] = base[i] + (guint32)p->schedule->n[i] + 1;
-    slots = g_new0(guint32, base[p->layout->pp]);
-  }
+  g_autofree guint32 *base = g_new0(guint32, p->layout->pp + 1);
+  for (int i = 0; i < p->layout->pp; i++) base[i + 1] = base[i] + (guint32)p->schedule->n[i] + 1;
+  g_autofree guint32 *slots = g_new0(guint32, base[p->layout->pp]);
   MsGraph *graph = ms_lower_full(p->program, p->schedule, slots, base);
   MsTrajectory *t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
   ms_account(p->program, graph, t, p->tag_op, r->stage_time);
   *step = ms_lower_period(p->program, graph, t, r->stage_time);
+  ms_passes_of_step(p->program, p->schedule, graph, t, slots, base, r->passes);
   r->events = t->events;
   if (detail) {
-    detail->graph = graph, detail->trajectory = t, detail->slot_task = slots, detail->slot_base = base;
+    detail->graph = graph, detail->trajectory = t, detail->slot_task = g_steal_pointer(&slots), detail->slot_base = g_steal_pointer(&base);
   } else {
     ms_trajectory_free(t);
     ms_graph_free(graph);
@@ -101,7 +98,7 @@ static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   MsTime lower = ms_bound_step(p->program, p->work->scenario->layout.schedule, r->stage_time);
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
-  if (r->fidelity == MS_FIDELITY_FAST) *step = ms_fast_step(p->program, p->schedule, r->stage_time, &r->events);
+  if (r->fidelity == MS_FIDELITY_FAST) *step = ms_fast_step(p->program, p->schedule, r->stage_time, r->passes, &r->events);
   if (r->fidelity == MS_FIDELITY_FULL) return full_step(p, r, step, detail, error);
   return TRUE;
 }
@@ -252,6 +249,7 @@ MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detai
   r->fidelity = fidelity;
   r->stages = p.layout->pp;
   r->stage_time = g_new0(MsTimeParts, r->stages);
+  if (fidelity != MS_FIDELITY_BOUND) r->passes = g_new0(MsPasses, r->stages);
   r->dp = p.layout->dp, r->edp = p.layout->edp, r->microbatches = p.layout->microbatches;
   r->capacity_B = s->hardware->hbm_B;
   r->memory = ms_memory_new(p.work, p.schedule);
@@ -264,6 +262,7 @@ MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detai
     return NULL;
   }
   r->step_time_s = (double)step / MS_PS_PER_S;
+  if (r->passes) ms_passes_close(r->passes, r->stages, r->step_time_s);
   mean_parts(r);
   throughput(r, s);
   feasibility(r);

@@ -1,0 +1,100 @@
+/* src/sim/passes.c - seconds of every kind of slot, from the tasks that each slot laid down. */
+#include "sim/passes.h"
+
+#include "base/units.h"
+#include "sim/lower.h"
+
+typedef struct { MsTime start, end; } Interval;
+
+/* Rows that are the pass itself. What runs beside passes: messages between stages, reductions and gathers of parameters, copies to and from the host. */
+static gboolean in_pass(const MsTask *task) {
+  switch ((MsStream)task->stream) {
+  case MS_STREAM_COMPUTE:
+  case MS_STREAM_TP:
+  case MS_STREAM_CP:
+  case MS_STREAM_EP: return TRUE;
+  case MS_STREAM_SIDE: return task->duration > 0; /* else a join, or the wait for a message */
+  default: return FALSE;
+  }
+}
+
+/* Tasks of a slot follow one another in the graph. */
+static Interval slot_interval(const MsGraph *graph, const MsTrajectory *t, int stage, guint32 from, guint32 to) {
+  Interval slot = {G_MAXINT64, 0};
+  for (guint32 i = from; i < to && (int)ms_graph_task(graph, i)->device == stage; i++) {
+    if (!in_pass(ms_graph_task(graph, i))) continue;
+    slot.start = MIN(slot.start, t->start[i]), slot.end = MAX(slot.end, t->end[i]);
+  }
+  return slot;
+}
+
+static Interval slots_of_stage(const MsSchedule *schedule, const MsGraph *graph, const MsTrajectory *t, int stage, const guint32 *first, MsPasses *passes) {
+  Interval all = {G_MAXINT64, 0};
+  for (int i = 0; i < schedule->n[stage]; i++) {
+    Interval slot = slot_interval(graph, t, stage, first[i], first[i + 1]);
+    int kind = schedule->slot[stage][i].kind;
+    passes->count[kind]++;
+    if (slot.end <= all.end) continue; /* no rows, or hidden behind the slot before it */
+    passes->total_s[kind] += (double)(slot.end - MAX(slot.start, all.end)) / MS_PS_PER_S;
+    all.start = MIN(all.start, slot.start), all.end = slot.end;
+  }
+  return all;
+}
+
+static gboolean has_tag(const MsCosted *c, guint32 tag) { return tag >= c->tag && tag - c->tag < (guint32)c->list->n; }
+
+static gboolean of_step(const MsCostedStep *step, guint32 tag) {
+  return has_tag(&step->before, tag) || has_tag(&step->gather, tag) || has_tag(&step->reduce, tag) || has_tag(&step->after, tag);
+}
+
+static int by_start(gconstpointer a, gconstpointer b) {
+  MsTime x = ((const Interval *)a)->start, y = ((const Interval *)b)->start;
+  return x < y ? -1 : x > y;
+}
+
+/* Time in which at least one of the step's own rows runs before or after the slots. */
+static double outside(GArray *rows, Interval slots) {
+  MsTime sum = 0, done = 0;
+  g_array_sort(rows, by_start);
+  for (guint i = 0; i < rows->len; i++) {
+    Interval row = g_array_index(rows, Interval, i);
+    MsTime from = MAX(row.start, done), before = MIN(row.end, slots.start) - from, after = row.end - MAX(from, slots.end);
+    sum += MAX(before, 0) + MAX(after, 0);
+    done = MAX(done, row.end);
+  }
+  return (double)sum / MS_PS_PER_S;
+}
+
+void ms_passes_of_step(const struct MsProgram *p, const MsSchedule *schedule, const MsGraph *graph, const MsTrajectory *t, const guint32 *slot_task,
+                       const guint32 *slot_base, MsPasses *passes) {
+  int stages = schedule->stages;
+  g_autofree GArray **rows = g_new(GArray *, stages);
+  for (int s = 0; s < stages; s++) rows[s] = g_array_new(FALSE, FALSE, sizeof(Interval)), passes[s] = (MsPasses){0};
+  for (guint32 i = 0; i < t->n; i++) {
+    const MsTask *task = ms_graph_task(graph, i);
+    if (of_step(&p->step[task->device], task->tag)) g_array_append_val(rows[task->device], ((Interval){t->start[i], t->end[i]}));
+  }
+  for (int s = 0; s < stages; s++) {
+    passes[s].optimizer_s = outside(rows[s], slots_of_stage(schedule, graph, t, s, slot_task + slot_base[s], &passes[s]));
+    g_array_unref(rows[s]);
+  }
+}
+
+void ms_passes_close(MsPasses *passes, int stages, double step_s) {
+  for (int s = 0; s < stages; s++) {
+    passes[s].bubble_s = step_s - passes[s].optimizer_s;
+    for (int kind = 0; kind < MS_N_SLOTS; kind++) passes[s].bubble_s -= passes[s].total_s[kind];
+  }
+}
+
+MsPasses ms_passes_mean(const MsPasses *passes, int stages) {
+  MsPasses mean = {{0}};
+  for (int s = 0; s < stages; s++) {
+    for (int kind = 0; kind < MS_N_SLOTS; kind++) {
+      mean.total_s[kind] += passes[s].total_s[kind] / stages;
+      mean.count[kind] = MAX(mean.count[kind], passes[s].count[kind]);
+    }
+    mean.optimizer_s += passes[s].optimizer_s / stages, mean.bubble_s += passes[s].bubble_s / stages;
+  }
+  return mean;
+}
