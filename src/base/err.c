@@ -50,3 +50,14 @@ void ms_bug(const char *file, int line, const char *format, ...) {
   va_end(args);
   exit(70);
 }
+
+const char *ms_error_text(const char *message, const char *file) {
+  size_t n = strlen(file);
+  if (strncmp(message, file, n) != 0 || message[n] != ':') return message;
+  message += n + 1;
+  const char *p = message;
+  while (g_ascii_isdigit(*p)) p++;
+  if (p > message && *p == ':') message = p + 1;
+  while (*message == ' ') message++;
+  return message;
+}

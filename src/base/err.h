@@ -25,6 +25,9 @@ typedef enum {
 gboolean ms_input_error(GError **error, const char *file, int line, const char *path, const char *format, ...)
     G_GNUC_PRINTF(5, 6);
 
+/* Such a message without its "file: " or "file:line: ", when it starts with that file. (transfer none), a part of `message`. */
+const char *ms_error_text(const char *message, const char *file);
+
 #define MS_BUG(...) ms_bug(__FILE__, __LINE__, __VA_ARGS__)
 G_NORETURN void ms_bug(const char *file, int line, const char *format, ...) G_GNUC_PRINTF(3, 4);
 

@@ -20,6 +20,12 @@ const MsVerb ms_verbs[] = {
      "  moesim plan --top 3 --explain request.json\n"
      "  moesim plan --top 1 --json request.json     best[0].scenario is a scenario file\n",
      ms_cli_plan},
+    {"whatif", "FILE…", "change a base run along axes and take the differences apart by part",
+     "  moesim whatif scenarios/whatif/nic.json\n"
+     "  moesim whatif --plot domain.svg scenarios/whatif/nvlink-domain.json\n"
+     "  moesim whatif --csv points.csv scenarios/whatif/*.json\n"
+     "\nA study names a base scenario (or a plan request) and the keys that change; `moesim schema whatif` lists its keys.\n",
+     ms_cli_whatif},
     {"show", "model|hardware|scenario|ops|schedule|memory NAME", "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
      "  moesim show model deepseek-v3\n"
      "  moesim show hardware h100-sxm\n"
@@ -51,7 +57,7 @@ const MsVerb ms_verbs[] = {
     {NULL}};
 
 /* Verbs of the interface that this version does not have, so that nobody takes their absence for a typing error. */
-static const char *const not_built[] = {"whatif", "check", "calibrate", "gemm", "goodput", "import", "report", NULL};
+static const char *const not_built[] = {"check", "calibrate", "gemm", "goodput", "import", "report", NULL};
 
 static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"

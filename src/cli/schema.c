@@ -1,7 +1,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "describe/scenario.h"
+#include "describe/whatif.h"
 
 typedef struct {
   const char *kind;
@@ -10,8 +10,8 @@ typedef struct {
 } Kind;
 
 int ms_cli_schema(int argc, char **argv) {
-  static const char *const words[] = {"scenario", "plan", "model", "hardware", "curve", "training", "layout", "options", "recompute", "measured", NULL};
-  const Kind kinds[] = {{"scenario", &ms_scenario_table, TRUE}, {"plan", &ms_plan_table, TRUE},
+  static const char *const words[] = {"scenario", "plan", "whatif", "model", "hardware", "curve", "training", "layout", "options", "recompute", "measured", NULL};
+  const Kind kinds[] = {{"scenario", &ms_scenario_table, TRUE}, {"plan", &ms_plan_table, TRUE}, {"whatif", &ms_whatif_table, TRUE},
                         {"model", &ms_model_table, TRUE},       {"hardware", &ms_hardware_table, TRUE},
                         {"curve", &ms_curve_table, TRUE},       {"training", &ms_training_table, FALSE},
                         {"layout", &ms_layout_table, FALSE},    {"options", &ms_options_table, FALSE},

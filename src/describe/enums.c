@@ -3,6 +3,7 @@
 
 const char *const ms_precision_words[] = {"bf16",          "fp16",  "fp8-delayed", "fp8-tensorwise",
                                           "fp8-blockwise", "mxfp8", "nvfp4",       NULL};
+const char *const ms_fidelity_words[] = {"bound", "fast", "full", NULL};
 const char *const ms_dtype_words[] = {"fp32", "bf16", "fp16", NULL};
 const char *const ms_schedule_words[] = {"1f1b",   "zb-h1", "zb-h2",    "zb-1p",     "zb-2p", "zb-v",
                                          "v-half", "v-min", "dualpipe", "dualpipev", "gpipe", NULL};

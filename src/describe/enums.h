@@ -8,6 +8,9 @@
 typedef enum { MS_BF16, MS_FP16, MS_FP8_DELAYED, MS_FP8_TENSORWISE, MS_FP8_BLOCKWISE, MS_MXFP8, MS_NVFP4, MS_N_PRECISIONS } MsPrecision;
 extern const char *const ms_precision_words[]; /* bf16 fp16 fp8-delayed fp8-tensorwise fp8-blockwise mxfp8 nvfp4 */
 
+typedef enum { MS_FIDELITY_BOUND, MS_FIDELITY_FAST, MS_FIDELITY_FULL } MsFidelity; /* sim/simulate.h */
+extern const char *const ms_fidelity_words[]; /* bound fast full */
+
 typedef enum { MS_DT_FP32, MS_DT_BF16, MS_DT_FP16, MS_N_DTYPES } MsDtype;
 extern const char *const ms_dtype_words[]; /* fp32 bf16 fp16 */
 static inline double ms_dtype_B(MsDtype dtype) { return dtype == MS_DT_FP32 ? 4.0 : 2.0; }

@@ -7,6 +7,7 @@
 #include "study/crossval.h"
 #include "study/ladder.h"
 #include "study/validate.h"
+#include "study/whatif.h"
 
 /* --- style.c ---------------------------------------------------------------------------------------------------------- */
 /* TRUE when stdout is a terminal that wants colour (NO_COLOR unset or empty, TERM not dumb). Columns of the terminal, 100 when it is none. */
@@ -42,6 +43,14 @@ char *ms_report_crossval_json(const MsCrossval *crossval);
 char *ms_report_validation_csv(const MsValidation *validation); /* one line per row, columns in the first line */
 /* Scatter of the step times through gnuplot and plots/validation.gp into an .svg or .png file. FALSE and an MS_ERROR_ENV when gnuplot is missing or fails. */
 gboolean ms_report_validation_plot(const MsValidation *validation, const char *filename, GError **error);
+
+/* --- whatif.c --------------------------------------------------------------------------------------------------------- */
+char *ms_report_whatif(const MsWhatifRun *run, unsigned flags);
+char *ms_report_whatif_json(const MsWhatifRun *run); /* one line */
+/* One line per point, the base first; the columns are the same for every study. */
+char *ms_report_whatif_csv(MsWhatifRun *const *runs, guint n);
+/* Parts of every point as stacked bars with the throughput above them, through gnuplot and plots/whatif.gp, .svg or .png. */
+gboolean ms_report_whatif_plot(MsWhatifRun *run, const char *filename, GError **error);
 
 /* --- picture.c -------------------------------------------------------------------------------------------------------- */
 /* The schedule, one row per stage and time to the right, in at most `width` columns. */

@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-const char *const ms_fidelity_words[] = {"bound", "fast", "full", NULL};
 const char *const ms_comm_words[] = {"tp", "cp", "ep", "etp", "pp", "dp", "edp", "offload", NULL};
 static const char *const family_words[] = {"gemm", "grouped_gemm", "attention", "memory_bound"};
 

@@ -6,9 +6,6 @@
 #include "sim/engine.h"
 #include "sim/passes.h"
 
-typedef enum { MS_FIDELITY_BOUND, MS_FIDELITY_FAST, MS_FIDELITY_FULL } MsFidelity;
-extern const char *const ms_fidelity_words[]; /* bound fast full */
-
 typedef enum { MS_COMM_TP, MS_COMM_CP, MS_COMM_EP, MS_COMM_ETP, MS_COMM_PP, MS_COMM_DP, MS_COMM_EDP, MS_COMM_OFFLOAD, MS_N_COMMS } MsCommClass;
 extern const char *const ms_comm_words[]; /* tp cp ep etp pp dp edp offload */
 

@@ -293,13 +293,7 @@ static void groups_free(MsValidateGroup *groups, guint n) {
 
 /* The message without its file and line, numbers as '#', so that the same reason counts once. */
 static char *reason_of(const char *message, const char *file) {
-  if (g_str_has_prefix(message, file) && message[strlen(file)] == ':') {
-    message += strlen(file) + 1;
-    const char *p = message;
-    while (g_ascii_isdigit(*p)) p++;
-    if (p > message && *p == ':') message = p + 1;
-  }
-  while (*message == ' ') message++;
+  message = ms_error_text(message, file);
   GString *out = g_string_new(NULL);
   for (const char *p = message; *p;) {
     gboolean starts = p == message || !(g_ascii_isalnum(p[-1]) || strchr("-_.", p[-1]));

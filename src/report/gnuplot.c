@@ -1,0 +1,80 @@
+#include "report/gnuplot.h"
+
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/json.h"
+
+/* --- CSV -------------------------------------------------------------------------------------------------------------------- */
+void ms_csv_text(GString *out, const char *text) {
+  if (!strpbrk(text, ",\"\n")) {
+    g_string_append(out, text);
+  } else {
+    GString *quoted = g_string_new(text);
+    g_string_replace(quoted, "\"", "\"\"", 0);
+    g_string_append_printf(out, "\"%s\"", quoted->str);
+    g_string_free(quoted, TRUE);
+  }
+  g_string_append_c(out, ',');
+}
+
+void ms_csv_number(GString *out, double value, char end) {
+  char text[32];
+  if (isfinite(value)) g_string_append(out, ms_double_text(value, text));
+  g_string_append_c(out, end);
+}
+
+/* --- gnuplot ---------------------------------------------------------------------------------------------------------------- */
+/* NAME='text'; a single quote is doubled. */
+static void assign(GString *out, const char *name, const char *text) {
+  GString *value = g_string_new(text);
+  g_string_replace(value, "'", "''", 0);
+  g_string_append_printf(out, "%s='%s'; ", name, value->str);
+  g_string_free(value, TRUE);
+}
+
+static gboolean run(const char *settings, const char *script, GError **error) {
+  const char *argv[] = {"gnuplot", "-e", settings, script, NULL};
+  g_autoptr(GError) inner = NULL;
+  g_autofree char *complaint = NULL;
+  int status = 0;
+  if (!g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, &complaint, &status, &inner)) {
+    gboolean missing = g_error_matches(inner, G_SPAWN_ERROR, G_SPAWN_ERROR_NOENT);
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, missing ? "gnuplot is not installed; --csv writes the rows for another program" : "gnuplot: %s",
+                inner->message);
+    return FALSE;
+  }
+  if (g_spawn_check_wait_status(status, NULL)) return TRUE;
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "gnuplot failed: %s", complaint && *complaint ? g_strdelimit(g_strstrip(complaint), "\n", ' ') : "no reason given");
+  return FALSE;
+}
+
+/* A temporary file with the rows; the caller removes it. */
+static char *temporary(const char *rows, GError **error) {
+  g_autoptr(GError) inner = NULL;
+  char *name = NULL;
+  int fd = g_file_open_tmp("moesim-plot-XXXXXX.csv", &name, &inner);
+  if (fd >= 0) close(fd);
+  if (fd >= 0 && g_file_set_contents(name, rows, -1, &inner)) return name;
+  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, inner->message);
+  g_free(name);
+  return NULL;
+}
+
+gboolean ms_gnuplot(const char *script, const char *rows, const char *filename, const char *const *variables, GError **error) {
+  g_autofree char *path = g_build_filename(ms_data_dir(), "plots", script, NULL);
+  char *csv = temporary(rows, error);
+  if (!csv) return FALSE;
+  g_autoptr(GString) settings = g_string_new(NULL);
+  assign(settings, "csv", csv);
+  assign(settings, "out", filename);
+  for (; variables && *variables; variables += 2) assign(settings, variables[0], variables[1]);
+  gboolean ok = run(settings->str, path, error);
+  g_unlink(csv);
+  g_free(csv);
+  return ok;
+}
