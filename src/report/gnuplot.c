@@ -10,7 +10,7 @@
 #include "base/json.h"
 
 /* --- CSV -------------------------------------------------------------------------------------------------------------------- */
-void ms_csv_text(GString *out, const char *text) {
+void ms_rows_text(GString *out, const char *text) {
   if (!strpbrk(text, ",\"\n")) {
     g_string_append(out, text);
   } else {
@@ -22,7 +22,7 @@ void ms_csv_text(GString *out, const char *text) {
   g_string_append_c(out, ',');
 }
 
-void ms_csv_number(GString *out, double value, char end) {
+void ms_rows_number(GString *out, double value, char end) {
   char text[32];
   if (isfinite(value)) g_string_append(out, ms_double_text(value, text));
   g_string_append_c(out, end);

@@ -220,19 +220,19 @@ static void csv_row(GString *out, const MsWhatifRun *run, int index) {
   const MsWhatifRow *row = row_at(run, index);
   const MsResult *r = row->result;
   const MsWhatif *w = run->whatif;
-  ms_csv_text(out, w->name);
-  ms_csv_text(out, row->label);
-  for (int a = 0; a < MS_WHATIF_MAX_AXES; a++) ms_csv_text(out, index >= 0 && a < w->n_axes ? ms_whatif_at(w, index, a)->label : "");
-  ms_csv_number(out, r != NULL, ',');
-  ms_csv_number(out, r && r->feasible, ',');
-  ms_csv_text(out, row->why ? row->why : "");
-  ms_csv_number(out, row->scenario ? row->scenario->gpus : NAN, ',');
+  ms_rows_text(out, w->name);
+  ms_rows_text(out, row->label);
+  for (int a = 0; a < MS_WHATIF_MAX_AXES; a++) ms_rows_text(out, index >= 0 && a < w->n_axes ? ms_whatif_at(w, index, a)->label : "");
+  ms_rows_number(out, r != NULL, ',');
+  ms_rows_number(out, r && r->feasible, ',');
+  ms_rows_text(out, row->why ? row->why : "");
+  ms_rows_number(out, row->scenario ? row->scenario->gpus : NAN, ',');
   const double figure[] = {r ? r->step_time_s : NAN, r ? r->tokens_per_s_per_gpu : NAN, r ? r->tflops_per_gpu : NAN, r ? r->mfu : NAN, r ? ms_device_B(r) : NAN,
                            r ? r->capacity_B : NAN};
-  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_csv_number(out, figure[i], ',');
-  ms_csv_number(out, row->value_s, ',');
-  for (int p = 0; p < MS_N_PARTS; p++) ms_csv_number(out, r ? row->part_s[p] : NAN, ',');
-  for (int m = 0; m < MS_N_MEMS; m++) ms_csv_number(out, r ? row->memory_B[m] : NAN, m + 1 < MS_N_MEMS ? ',' : '\n');
+  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_rows_number(out, figure[i], ',');
+  ms_rows_number(out, row->value_s, ',');
+  for (int p = 0; p < MS_N_PARTS; p++) ms_rows_number(out, r ? row->part_s[p] : NAN, ',');
+  for (int m = 0; m < MS_N_MEMS; m++) ms_rows_number(out, r ? row->memory_B[m] : NAN, m + 1 < MS_N_MEMS ? ',' : '\n');
 }
 
 char *ms_report_whatif_csv(MsWhatifRun *const *runs, guint n) {
@@ -246,6 +246,8 @@ char *ms_report_whatif_csv(MsWhatifRun *const *runs, guint n) {
 /* --- picture ---------------------------------------------------------------------------------------------------------------- */
 gboolean ms_report_whatif_plot(MsWhatifRun *run, const char *filename, GError **error) {
   g_autofree char *rows = ms_report_whatif_csv(&run, 1);
-  const char *const variables[] = {"study", run->whatif->name, "unit", run->whatif->per == MS_WHATIF_TOKEN ? "GPU us per token" : "step time, s", NULL};
+  g_autofree char *parts = g_strjoinv(" ", (char **)ms_part_words);
+  const char *unit = run->whatif->per == MS_WHATIF_TOKEN ? "GPU us per token" : "step time, s";
+  const char *const variables[] = {"study", run->whatif->name, "unit", unit, "parts", parts, NULL};
   return ms_gnuplot("whatif.gp", rows, filename, variables, error);
 }

@@ -1,7 +1,7 @@
 #include "lib/mutate.h"
 
 #include "base/err.h"
-#include "describe/scenario.h"
+#include "describe/whatif.h"
 
 #include <string.h>
 
@@ -155,11 +155,30 @@ static gboolean try_hardware(const MsJson *doc, const char *text) {
   return hardware != NULL;
 }
 
+/* Loading keeps the document, so it gets one of its own; every point must apply. */
+static gboolean try_whatif(const char *text) {
+  GError *error = NULL;
+  MsJson *doc = parsed(text);
+  MsWhatif *whatif = ms_whatif_from_doc(doc, &error);
+  check_error(whatif != NULL, error, text);
+  g_clear_error(&error);
+  for (int i = 0; whatif && i < MIN(ms_whatif_points(whatif), 8); i++) {
+    MsJson *point = ms_whatif_apply(whatif, whatif->base, i);
+    MsScenario *scenario = ms_scenario_from_doc(point, &error);
+    check_error(scenario != NULL, error, text);
+    g_clear_error(&error);
+    ms_scenario_free(scenario);
+    ms_json_free(point);
+  }
+  ms_whatif_free(whatif);
+  return whatif != NULL;
+}
+
 int ms_test_load_anything(const char *text) {
   MsJson *doc = parsed(text);
   if (!doc) return 0;
   int accepted =
-      try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text);
+      try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text) + try_whatif(text);
   ms_json_free(doc);
   return accepted;
 }

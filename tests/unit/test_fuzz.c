@@ -25,10 +25,17 @@ static void dense_models(void **state) { (void)state, run(ms_test_tiny, 2, 1); }
 static void machines(void **state) { (void)state, run(ms_test_box, 3, 1); }
 static void scenarios(void **state) { (void)state, run(ms_test_scenario, 4, 2); } /* a request as well */
 static void requests(void **state) { (void)state, run(ms_test_request, 5, 1); }
+static void studies(void **state) {
+  (void)state;
+  char *text = g_strdup_printf("{\"schema\": 1, \"axes\": [{\"key\": \"layout.ep\", \"values\": [1, 2]}, {\"name\": \"net\", \"points\": [{\"label\": \"slow\", "
+                               "\"set\": {\"hardware.nic_Bps\": 1e9, \"gpus\": 16}}]}], \"base\": %s}", ms_test_scenario);
+  run(text, 6, 1);
+  g_free(text);
+}
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(dense_models),
                                      cmocka_unit_test(machines), cmocka_unit_test(scenarios),
-                                     cmocka_unit_test(requests)};
+                                     cmocka_unit_test(requests), cmocka_unit_test(studies)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

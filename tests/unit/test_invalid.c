@@ -4,7 +4,7 @@
 #include "lib/close.h"
 
 #include "base/err.h"
-#include "describe/scenario.h"
+#include "describe/whatif.h"
 #include "lib/data.h"
 
 #include <string.h>
@@ -33,6 +33,12 @@ static gboolean load_request(const char *file, GError **error) {
   MsRequest *request = ms_request_load(file, error);
   ms_request_free(request);
   return request != NULL;
+}
+
+static gboolean load_whatif(const char *file, GError **error) {
+  MsWhatif *whatif = ms_whatif_load(file, error);
+  ms_whatif_free(whatif);
+  return whatif != NULL;
 }
 
 static char *replaced(const char *text, const char *from, const char *to) {
@@ -94,6 +100,7 @@ static void models(void **state) { (void)state, check_folder("model", load_model
 static void machines(void **state) { (void)state, check_folder("hardware", load_hardware, 30); }
 static void scenarios(void **state) { (void)state, check_folder("scenario", load_scenario, 50); }
 static void requests(void **state) { (void)state, check_folder("request", load_request, 20); }
+static void studies(void **state) { (void)state, check_folder("whatif", load_whatif, 25); }
 
 /* Too large for the repository. */
 static void generated(void **state) {
@@ -117,6 +124,6 @@ static void generated(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(machines),
                                      cmocka_unit_test(scenarios), cmocka_unit_test(requests),
-                                     cmocka_unit_test(generated)};
+                                     cmocka_unit_test(studies), cmocka_unit_test(generated)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
