@@ -6,26 +6,38 @@
 #   make plots           predicted against measured, through gnuplot
 #   make accuracy-update writes the figures anew that `make check` guards
 #   make bench           speed of moesim itself (never part of check)
-#   make install PREFIX=/usr/local
+#   make install PREFIX=/usr/local   program, data, man page, completions, libmoesim with header and pkg-config file
+#   make deb             a Debian package in build-deb
 # DEV=1 turns warnings into errors. Objects and dependencies live in $(BUILD).
 
 comma   := ,
 BUILD   ?= build$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 PREFIX  ?= /usr/local
 DESTDIR ?=
+VERSION := 0.1.0
 PKGS    := glib-2.0 gobject-2.0 gio-2.0 json-glib-1.0 gsl
 CC      ?= cc
 OPT     ?= -O2 -g
-CPPFLAGS += -Isrc -D_GNU_SOURCE -DG_LOG_DOMAIN='"moesim"' -DMS_SOURCE_DIR='"$(CURDIR)"' \
-            -DMS_DATA_DIR='"$(PREFIX)/share/moesim"' $(shell pkg-config --cflags $(PKGS))
+CPPFLAGS += -Isrc -D_GNU_SOURCE -DG_LOG_DOMAIN='"moesim"' -DMS_VERSION='"$(VERSION)"' -DMS_SOURCE_DIR='"$(CURDIR)"' \
+            $(shell pkg-config --cflags $(PKGS))
 # -ffp-contract=off: the same input gives the same bits whatever the optimiser does.
 CFLAGS  += -std=c11 $(OPT) -ffp-contract=off -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes \
            -Wmissing-prototypes -Wwrite-strings -Wpointer-arith -Wno-missing-field-initializers -fno-common \
-           $(if $(DEV),-Werror)
+           -fPIC -fvisibility=hidden -fno-semantic-interposition $(if $(DEV),-Werror)
 LDLIBS  += $(shell pkg-config --libs $(PKGS)) -lm -lpthread -ldl
 ifdef SANITIZE
 CFLAGS  += -fsanitize=$(SANITIZE) -fno-sanitize-recover=$(SANITIZE) -fno-omit-frame-pointer
 LDFLAGS += -fsanitize=$(SANITIZE)
+endif
+
+# Objects are made anew when the compiler or its flags change (not for -Werror, which changes nothing in them).
+STAMP := $(strip $(CC) $(CPPFLAGS) $(filter-out -Werror,$(CFLAGS)))
+$(shell mkdir -p $(BUILD))
+ifneq ($(strip $(file <$(BUILD)/flags)),$(STAMP))
+$(file >$(BUILD)/flags,$(STAMP))
+endif
+ifneq ($(strip $(file <$(BUILD)/prefix)),$(PREFIX))
+$(file >$(BUILD)/prefix,$(PREFIX))
 endif
 
 SRC     := $(sort $(wildcard src/*/*.c))
@@ -34,10 +46,10 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all check golden-update smallcheck bigcheck check-layers bench plots accuracy-update install uninstall clean fuzz profiles published format
+.PHONY: all deb check golden-update smallcheck bigcheck check-layers bench plots accuracy-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
-all: $(BUILD)/moesim
+all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0
 
 $(BUILD)/moesim: $(BUILD)/src/cli/main.o $(BUILD)/libmoesim.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -46,7 +58,14 @@ $(BUILD)/libmoesim.a: $(LIBOBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(BUILD)/%.o: %.c
+$(BUILD)/src/base/io.o: CPPFLAGS += -DMS_DATA_DIR='"$(PREFIX)/share/moesim"'
+$(BUILD)/src/base/io.o: $(BUILD)/prefix
+
+# What a program of others links to: only the functions of src/api/moesim.h are visible.
+$(BUILD)/libmoesim.so.0: $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/%,$(SRC)))
+	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
@@ -107,13 +126,33 @@ plots: all
 accuracy-update: $(BUILD)/tests/test_full_accuracy
 	$(BUILD)/tests/test_full_accuracy --update
 
+LIBDIR ?= $(PREFIX)/lib
+SHARE   := $(DESTDIR)$(PREFIX)/share
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/moesim
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(SHARE)/moesim $(SHARE)/man/man1 \
+	  $(SHARE)/bash-completion/completions $(SHARE)/zsh/vendor-completions $(SHARE)/fish/vendor_completions.d $(SHARE)/doc/moesim
 	install -m 755 $(BUILD)/moesim $(DESTDIR)$(PREFIX)/bin/moesim
-	cp -R models hardware software scenarios plots $(DESTDIR)$(PREFIX)/share/moesim/
+	cp -R models hardware software scenarios plots $(SHARE)/moesim/
+	$(BUILD)/moesim help --man >$(SHARE)/man/man1/moesim.1
+	$(BUILD)/moesim help --completion bash >$(SHARE)/bash-completion/completions/moesim
+	$(BUILD)/moesim help --completion zsh >$(SHARE)/zsh/vendor-completions/_moesim
+	$(BUILD)/moesim help --completion fish >$(SHARE)/fish/vendor_completions.d/moesim.fish
+	install -m 644 src/api/moesim.h $(DESTDIR)$(PREFIX)/include/moesim.h
+	install -m 755 $(BUILD)/libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so.0
+	ln -sf libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so
+	install -m 644 $(BUILD)/libmoesim.a $(DESTDIR)$(LIBDIR)/libmoesim.a
+	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@version@|$(VERSION)|; s|@requires@|$(PKGS)|' mk/moesim.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/moesim.pc
+	cp LICENSE README.md $(SHARE)/doc/moesim/
+	cp -R docs examples $(SHARE)/doc/moesim/
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PREFIX)/share/moesim
+	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PREFIX)/include/moesim.h $(DESTDIR)$(LIBDIR)/libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so \
+	  $(DESTDIR)$(LIBDIR)/libmoesim.a $(DESTDIR)$(LIBDIR)/pkgconfig/moesim.pc $(SHARE)/moesim $(SHARE)/doc/moesim $(SHARE)/man/man1/moesim.1 \
+	  $(SHARE)/bash-completion/completions/moesim $(SHARE)/zsh/vendor-completions/_moesim $(SHARE)/fish/vendor_completions.d/moesim.fish
+
+# Built for PREFIX=/usr in a tree of its own, since the data folder is compiled in.
+deb:
+	@mk/deb.sh $(VERSION) build-deb
 
 format:
 	clang-format -i $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.c)
@@ -121,4 +160,4 @@ format:
 clean:
 	rm -rf build build-*
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

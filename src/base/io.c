@@ -72,7 +72,10 @@ gboolean ms_flush_stdout(GError **error) {
 const char *ms_data_dir(void) {
   const char *given = g_getenv("MOESIM_DATA");
   if (given && *given) return given;
-  return g_file_test(MS_SOURCE_DIR "/models", G_FILE_TEST_IS_DIR) ? MS_SOURCE_DIR : MS_DATA_DIR;
+#ifndef MS_NO_SOURCE_DATA /* a package must not look into the tree it was built in */
+  if (g_file_test(MS_SOURCE_DIR "/models", G_FILE_TEST_IS_DIR)) return MS_SOURCE_DIR;
+#endif
+  return MS_DATA_DIR;
 }
 
 /* --- progress

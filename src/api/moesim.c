@@ -1,0 +1,144 @@
+#include "api/moesim.h"
+
+#include <gsl/gsl_errno.h>
+#include <math.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "report/report.h"
+
+/* The opaque types are the program's own: a scenario, a result, a plan with its request. */
+struct moesim_plan {
+  MsRequest *request;
+  MsPlan *plan;
+};
+
+static void start(void) {
+  static gsize started;
+  if (!g_once_init_enter(&started)) return;
+  gsl_set_error_handler_off(); /* its default aborts; every status is checked */
+  g_once_init_leave(&started, 1);
+}
+
+/* Always NULL, so that callers can return it. Takes `reason`. */
+static void *fail(char **error, GError *reason) {
+  if (error) *error = g_strdup(reason ? reason->message : "out of range");
+  g_clear_error(&reason);
+  return NULL;
+}
+
+const char *moesim_version(void) { return MS_VERSION; }
+void moesim_free(void *text) { g_free(text); }
+
+static const MsScenario *scenario_of(const moesim_scenario *s) { return (const MsScenario *)s; }
+static const MsResult *result_of(const moesim_result *r) { return (const MsResult *)r; }
+
+static moesim_scenario *scenario_from(MsJson *doc, GError *reason, char **error) {
+  MsScenario *scenario = doc ? ms_scenario_from_doc(doc, &reason) : NULL;
+  ms_json_free(doc);
+  return scenario ? (moesim_scenario *)scenario : fail(error, reason);
+}
+
+moesim_scenario *moesim_scenario_load(const char *file, char **error) {
+  start();
+  GError *reason = NULL;
+  MsJson *doc = ms_json_load(file, &reason);
+  return scenario_from(doc, reason, error);
+}
+
+moesim_scenario *moesim_scenario_parse(const char *json, const char *name, char **error) {
+  start();
+  GError *reason = NULL;
+  MsJson *doc = ms_json_parse(json, -1, name, &reason);
+  return scenario_from(doc, reason, error);
+}
+
+void moesim_scenario_free(moesim_scenario *scenario) { ms_scenario_free((MsScenario *)scenario); }
+
+moesim_result *moesim_run(const moesim_scenario *scenario, moesim_fidelity fidelity, char **error) {
+  if (fidelity < MOESIM_BOUND || fidelity > MOESIM_FULL)
+    return fail(error, g_error_new(MS_ERROR, MS_ERROR_USAGE, "fidelity %d: give MOESIM_BOUND, MOESIM_FAST or MOESIM_FULL", (int)fidelity));
+  GError *reason = NULL;
+  MsResult *result = ms_simulate(scenario_of(scenario), (MsFidelity)fidelity, NULL, &reason);
+  return result ? (moesim_result *)result : fail(error, reason);
+}
+
+void moesim_result_free(moesim_result *result) { ms_result_free((MsResult *)result); }
+int moesim_result_feasible(const moesim_result *result) { return result_of(result)->feasible ? 1 : 0; }
+const char *moesim_result_why_infeasible(const moesim_result *result) { return result_of(result)->why_infeasible; }
+const char *moesim_result_bottleneck(const moesim_result *result) { return result_of(result)->bottleneck; }
+double moesim_result_step_time_s(const moesim_result *result) { return result_of(result)->step_time_s; }
+double moesim_result_step_time_band(const moesim_result *result) { return result_of(result)->band; }
+double moesim_result_tokens_per_s_per_gpu(const moesim_result *result) { return result_of(result)->tokens_per_s_per_gpu; }
+double moesim_result_tflops_per_gpu(const moesim_result *result) { return result_of(result)->tflops_per_gpu; }
+double moesim_result_mfu(const moesim_result *result) { return result_of(result)->mfu; }
+
+double moesim_result_peak_memory_B(const moesim_result *result) {
+  const MsMemory *memory = result_of(result)->memory;
+  return memory && memory->stages > 0 ? memory->stage[memory->peak_stage].peak_B : NAN;
+}
+
+double moesim_result_memory_capacity_B(const moesim_result *result) { return result_of(result)->capacity_B; }
+
+char *moesim_result_json(const moesim_result *result) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_result_write(result_of(result), NULL, out);
+  return ms_json_out_take(out);
+}
+
+static moesim_plan *plan_from(MsJson *doc, GError *reason, int top, int threads, char **error) {
+  if (doc && (top < 0 || threads < 0)) reason = g_error_new(MS_ERROR, MS_ERROR_USAGE, "top %d, threads %d: give 0 or more", top, threads);
+  MsRequest *request = doc && !reason ? ms_request_from_doc(doc, &reason) : NULL;
+  ms_json_free(doc);
+  if (!request) return fail(error, reason);
+  MsPlanOptions options;
+  ms_plan_options_init(&options);
+  options.threads = threads;
+  if (request->top > 0) options.top = request->top;
+  if (top > 0) options.top = top;
+  moesim_plan *plan = g_new0(moesim_plan, 1);
+  *plan = (moesim_plan){.request = request, .plan = ms_plan(request, &options, &reason)};
+  if (plan->plan) return plan;
+  moesim_plan_free(plan);
+  return fail(error, reason);
+}
+
+moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **error) {
+  start();
+  GError *reason = NULL;
+  MsJson *doc = ms_json_load(file, &reason);
+  return plan_from(doc, reason, top, threads, error);
+}
+
+moesim_plan *moesim_plan_parse(const char *json, const char *name, int top, int threads, char **error) {
+  start();
+  GError *reason = NULL;
+  MsJson *doc = ms_json_parse(json, -1, name, &reason);
+  return plan_from(doc, reason, top, threads, error);
+}
+
+void moesim_plan_free(moesim_plan *plan) {
+  if (!plan) return;
+  if (plan->plan) ms_plan_free(plan->plan);
+  ms_request_free(plan->request);
+  g_free(plan);
+}
+
+static const MsPlanEntry *entry(const moesim_plan *plan, int i) { return i >= 0 && i < plan->plan->n_best ? &plan->plan->best[i] : NULL; }
+
+int moesim_plan_count(const moesim_plan *plan) { return plan->plan->n_best; }
+
+const moesim_result *moesim_plan_result(const moesim_plan *plan, int i) {
+  const MsPlanEntry *e = entry(plan, i);
+  return e ? (const moesim_result *)e->result : NULL;
+}
+
+char *moesim_plan_scenario_json(const moesim_plan *plan, int i) {
+  const MsPlanEntry *e = entry(plan, i);
+  if (!e) return NULL;
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_scenario_write(e->scenario, NULL, out);
+  return ms_json_out_take(out);
+}
+
+char *moesim_plan_json(const moesim_plan *plan) { return ms_report_plan_json(plan->request, plan->plan); }

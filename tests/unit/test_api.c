@@ -1,0 +1,95 @@
+/* libmoesim as others see it: its header alone, its errors, the same numbers as the program. */
+#include "lib/close.h"
+
+#include "api/moesim.h"
+#include "lib/world.h"
+#include "report/report.h"
+
+#include <string.h>
+
+static void a_run_says_what_the_simulator_says(void **state) {
+  (void)state;
+  const char *file = MS_SOURCE_DIR "/scenarios/run-llama3-70b-h100-64.json";
+  char *error = NULL;
+  moesim_scenario *scenario = moesim_scenario_load(file, &error);
+  if (!scenario) fail_msg("%s", error);
+  moesim_result *result = moesim_run(scenario, MOESIM_FULL, &error);
+  if (!result) fail_msg("%s", error);
+  g_autoptr(MsScenario) own = ms_scenario_load(file, NULL);
+  g_autoptr(MsResult) want = ms_simulate(own, MS_FIDELITY_FULL, NULL, NULL);
+  assert_non_null(want);
+  assert_true(moesim_result_step_time_s(result) == want->step_time_s);
+  assert_true(moesim_result_mfu(result) == want->mfu);
+  assert_true(moesim_result_peak_memory_B(result) == want->memory->stage[want->memory->peak_stage].peak_B);
+  assert_true(moesim_result_memory_capacity_B(result) == want->capacity_B);
+  assert_int_equal(moesim_result_feasible(result), want->feasible);
+  char *json = moesim_result_json(result);
+  assert_non_null(strstr(json, "\"step_time_s\""));
+  moesim_free(json);
+  moesim_result_free(result);
+  moesim_scenario_free(scenario);
+}
+
+static void errors_are_one_line_of_text(void **state) {
+  (void)state;
+  char *error = NULL;
+  assert_null(moesim_scenario_load("/nonexistent.json", &error));
+  assert_non_null(strstr(error, "/nonexistent.json"));
+  moesim_free(error);
+  error = NULL;
+  assert_null(moesim_scenario_parse("{\"schema\": 1,\n \"nmae\": \"x\"}", "mine", &error));
+  assert_true(g_str_has_prefix(error, "mine:2: nmae"));
+  assert_null(strchr(error, '\n'));
+  moesim_free(error);
+  assert_null(moesim_scenario_parse("{", "mine", NULL)); /* nobody asked why */
+  error = NULL;
+  assert_null(moesim_plan_parse("{}", "mine", 1, 0, &error));
+  assert_true(g_str_has_prefix(error, "mine:"));
+  moesim_free(error);
+  error = NULL;
+  assert_null(moesim_plan_load(MS_SOURCE_DIR "/scenarios/plan-llama3-70b-h100-64.json", -1, 0, &error));
+  moesim_free(error);
+  moesim_scenario *scenario = moesim_scenario_load(MS_SOURCE_DIR "/scenarios/run-llama3-70b-h100-64.json", NULL);
+  assert_non_null(scenario);
+  error = NULL;
+  assert_null(moesim_run(scenario, (moesim_fidelity)7, &error));
+  assert_non_null(error);
+  moesim_free(error);
+  moesim_scenario_free(scenario);
+}
+
+static void a_plan_gives_the_layouts_in_order_and_as_scenarios(void **state) {
+  (void)state;
+  char *error = NULL;
+  moesim_plan *plan = moesim_plan_load(MS_SOURCE_DIR "/scenarios/plan-llama3-70b-h100-64.json", 3, 1, &error);
+  if (!plan) fail_msg("%s", error);
+  int n = moesim_plan_count(plan);
+  assert_in_range(n, 2, 3);
+  for (int i = 0; i < n; i++) {
+    const moesim_result *result = moesim_plan_result(plan, i);
+    if (i > 0) assert_true(moesim_result_step_time_s(result) >= moesim_result_step_time_s(moesim_plan_result(plan, i - 1)));
+    char *text = moesim_plan_scenario_json(plan, i);
+    moesim_scenario *scenario = moesim_scenario_parse(text, "winner", &error);
+    if (!scenario) fail_msg("%s", error);
+    moesim_result *again = moesim_run(scenario, MOESIM_FULL, &error);
+    assert_true(moesim_result_step_time_s(again) == moesim_result_step_time_s(result));
+    moesim_result_free(again);
+    moesim_scenario_free(scenario);
+    moesim_free(text);
+  }
+  assert_null(moesim_plan_result(plan, n));
+  assert_null(moesim_plan_scenario_json(plan, -1));
+  char *json = moesim_plan_json(plan);
+  assert_non_null(strstr(json, "\"searched\""));
+  moesim_free(json);
+  moesim_plan_free(plan);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_run_says_what_the_simulator_says),
+      cmocka_unit_test(errors_are_one_line_of_text),
+      cmocka_unit_test(a_plan_gives_the_layouts_in_order_and_as_scenarios),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
