@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases, two at a time.
 #
-# quick leaves out programs named test_full_*. A golden case is a folder tests/golden/NAME with `cmd` (a shell command that
+# quick leaves out programs named test_full_* and the installation (tests/install.sh). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that
 # calls `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
 # `exit`. golden-update writes those three. The last line is always "N passed, M failed"; status 1 when M > 0.
 set -u
@@ -39,7 +39,13 @@ one_golden() { # CASE RESULT
   rm -rf "$dir"
 }
 
+one_script() { # SCRIPT RESULT
+  local out
+  if out=$(timeout 600 "$1" "$build" 2>&1 </dev/null); then echo "1 0" >"$2"; else { echo "0 1"; echo "FAILED $1"; tail -n 40 <<<"$out"; } >"$2"; fi
+}
+
 case "${1:-}" in
+--script) build=$BUILD_FOLDER; one_script "$2" "$3"; exit 0 ;;
 --program) one_program "$2" "$3"; exit 0 ;;
 --golden) one_golden "$2" "$3"; exit 0 ;;
 esac
@@ -48,7 +54,7 @@ esac
 build=${1:?usage: tests/run.sh BUILD quick|full|golden-update}
 tier=${2:?usage: tests/run.sh BUILD quick|full|golden-update}
 PATH=$(cd "$build" && pwd):$PATH
-export PATH
+export PATH BUILD_FOLDER=$build
 
 if [ "$tier" = golden-update ]; then
   for case in tests/golden/*/; do golden_run "${case%/}" "${case%/}"; done
@@ -64,6 +70,7 @@ trap 'rm -rf "$results"' EXIT
     case $(basename "$program") in test_full_*) [ "$tier" = full ] || continue ;; esac
     [ -x "$program" ] && printf '%s\0%s\0%s\0' --program "$program" "$results/$(basename "$program")"
   done
+  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/install.sh "$results/install"
   for case in tests/golden/*/; do
     [ -f "$case/cmd" ] && printf '%s\0%s\0%s\0' --golden "${case%/}" "$results/golden.$(basename "$case")"
   done

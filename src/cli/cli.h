@@ -20,6 +20,13 @@ int ms_cli_fail(GError *error);
 /* Parses argv with `entries` (a GOptionEntry array); TRUE to go on. On --help prints and sets *status 0, on a wrong option sets 2. */
 gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status);
 const MsVerb *ms_cli_verb(const char *name); /* NULL when unknown */
+
+/* Every verb hands its option table (GOptionEntry, ends with a NULL name) to ms_cli_options and nowhere else. This calls `see` with each of them
+ * without running anything: the man page and the completions are made from what the verbs really parse. */
+typedef void (*MsOptionsSeen)(const MsVerb *verb, const void *entries, gpointer data);
+void ms_cli_each_options(MsOptionsSeen see, gpointer data);
+char *ms_cli_man_page(void);                     /* roff, section 1 (transfer full) */
+char *ms_cli_completion(const char *shell);      /* a script for "bash", "zsh" or "fish", NULL for another word (transfer full) */
 /* Prints "moesim VERB: MESSAGE" and where to read more; returns MS_ERROR_USAGE. */
 int ms_cli_usage(const MsVerb *verb, const char *format, ...) G_GNUC_PRINTF(2, 3);
 /* Index of `text` in `words` (NULL-terminated); -1 after a message that names the nearest word. */

@@ -7,8 +7,6 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-#define MS_VERSION "0.1.0"
-
 const MsVerb ms_verbs[] = {
     {"run", "SCENARIO…", "predict step time, throughput and memory of each scenario",
      "  moesim run scenarios/run-deepseek-v3-gb200-256.json\n"
@@ -18,8 +16,7 @@ const MsVerb ms_verbs[] = {
     {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
      "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json\n"
      "  moesim plan --top 3 --explain request.json\n"
-     "  moesim plan --compare mine.json request.json    my layout beside the winner, part by part\n"
-     "  moesim plan --top 1 --json request.json         best[0].scenario is a scenario file\n",
+     "  moesim plan --top 1 --json request.json     best[0].scenario is a scenario file\n",
      ms_cli_plan},
     {"whatif", "FILE…", "change a base run along axes and take the differences apart by part",
      "  moesim whatif scenarios/whatif/nic.json\n"
@@ -28,6 +25,7 @@ const MsVerb ms_verbs[] = {
      "\nA study names a base scenario (or a plan request) and the keys that change; `moesim schema whatif` lists its keys.\n",
      ms_cli_whatif},
     {"show", "model|hardware|scenario|ops|schedule|memory NAME", "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
+     "  moesim show model                       the names that are known; the same for hardware\n"
      "  moesim show model deepseek-v3\n"
      "  moesim show hardware h100-sxm\n"
      "  moesim show ops scenarios/run-deepseek-v3-gb200-256.json\n"
@@ -81,6 +79,7 @@ static void print_help(void) {
   fputs("Usage: moesim VERB [OPTION…] [FILE…]\n\n", stdout);
   ms_cli_print(ms_table_take(table));
   fputs("\n`moesim help VERB` shows its options and examples; `moesim --version` the version.\n"
+        "`moesim help --man` prints the man page, `moesim help --completion bash|zsh|fish` a completion script; `make install` puts both in place.\n"
         "\"-\" is standard input or output; what follows \"--\" is never an option.\n"
         "Models, machines and scenarios are looked up in $MOESIM_DATA, else beside the program.\n"
         "NO_COLOR=1 turns colours off. Data goes to stdout, messages to stderr.\n"
@@ -105,11 +104,23 @@ static int unknown_verb(const char *name) {
   return MS_ERROR_USAGE;
 }
 
+static int help_completion(const char *shell) {
+  char *script = shell ? ms_cli_completion(shell) : NULL;
+  if (script) ms_cli_print(script);
+  else fprintf(stderr, "moesim: --completion: for which shell? bash, zsh or fish\n");
+  return script ? 0 : MS_ERROR_USAGE;
+}
+
 static int help(int argc, char **argv) {
   if (argc < 2) {
     print_help();
     return 0;
   }
+  if (g_str_equal(argv[1], "--man")) {
+    ms_cli_print(ms_cli_man_page());
+    return 0;
+  }
+  if (g_str_equal(argv[1], "--completion")) return help_completion(argc > 2 ? argv[2] : NULL);
   const MsVerb *verb = ms_cli_verb(argv[1]);
   if (!verb) return unknown_verb(argv[1]);
   char dash[] = "--help", *args[] = {argv[1], dash, NULL};

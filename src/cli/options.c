@@ -76,7 +76,24 @@ static gboolean wants_help(int argc, char **argv) {
   return FALSE;
 }
 
+static struct { MsOptionsSeen see; gpointer data; } watcher; /* set while ms_cli_each_options runs */
+
+void ms_cli_each_options(MsOptionsSeen see, gpointer data) {
+  watcher.see = see;
+  watcher.data = data;
+  for (const MsVerb *verb = ms_verbs; verb->name; verb++) {
+    char *argv[] = {(char *)verb->name, NULL};
+    verb->run(1, argv);
+  }
+  watcher.see = NULL;
+}
+
 gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status) {
+  if (watcher.see) {
+    watcher.see(verb, entries, watcher.data);
+    *status = 0;
+    return FALSE;
+  }
   int head = 1; /* what stands before "--" may be options; what follows never is */
   while (head < *argc && strcmp((*argv)[head], "--") != 0) head++;
   int tail = MAX(*argc - head - 1, 0), before = head;

@@ -70,7 +70,7 @@ int ms_cli_run(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("run");
   Options o = {0};
   const GOptionEntry entries[] = {
-      {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity, "bound (closed form), fast (schedule of chunks), full (every operator; default)", "LEVEL"},
+      {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity, "closed form, schedule of chunks, or every operator (default full)", "bound|fast|full"},
       {"trace", 't', 0, G_OPTION_ARG_FILENAME, &o.trace, "write a Chrome trace for ui.perfetto.dev, - is stdout", "FILE"},
       {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &o.timeline, "write memory over time of every stage as CSV", "FILE"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "every stage, and where the numbers come from", NULL},

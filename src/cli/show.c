@@ -1,17 +1,34 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/show.h"
+#include "describe/scenario.h"
 
 typedef struct {
   const char *word;
+  const char *folder; /* of the data directory, whose names are listed when none is given; NULL: a file or a schedule */
   gboolean takes_schedule_options;
   int (*show)(const MsVerb *verb, const MsShow *show, const char *name);
 } What;
 
-static const What whats[] = {{"model", FALSE, ms_show_model},       {"hardware", FALSE, ms_show_hardware},
-                             {"scenario", FALSE, ms_show_scenario}, {"ops", FALSE, ms_show_ops},
-                             {"schedule", TRUE, ms_show_schedule},  {"memory", FALSE, ms_show_memory}};
+static const What whats[] = {{"model", "models", FALSE, ms_show_model},   {"hardware", "hardware", FALSE, ms_show_hardware},
+                             {"scenario", NULL, FALSE, ms_show_scenario}, {"ops", NULL, FALSE, ms_show_ops},
+                             {"schedule", NULL, TRUE, ms_show_schedule},  {"memory", NULL, FALSE, ms_show_memory}};
 static const char *const what_words[] = {"model", "hardware", "scenario", "ops", "schedule", "memory", NULL};
+
+static int list_names(const MsShow *show, const char *folder) {
+  g_autoptr(GPtrArray) names = ms_data_names(folder);
+  MsJsonOut *out = show->json ? ms_json_out_new(0) : NULL;
+  if (out) ms_json_out_array(out, NULL);
+  for (guint i = 0; i + 1 < names->len; i++) {
+    if (out) ms_json_out_string(out, NULL, names->pdata[i]);
+    else puts(names->pdata[i]);
+  }
+  if (!out) return 0;
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+  return 0;
+}
 
 static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **argv) {
   if (argc < 2) return ms_cli_usage(verb, "show what? model, hardware, scenario, ops, schedule or memory, and its name");
@@ -20,6 +37,7 @@ static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **arg
   gboolean given = show->stages || show->microbatches || show->chunks || show->group || show->times || show->ep_overlap;
   if (given && !whats[what].takes_schedule_options)
     return ms_cli_usage(verb, "--stages, --microbatches, --chunks, --group, --times and --ep-overlap belong to `show schedule`");
+  if (argc == 2 && whats[what].folder) return list_names(show, whats[what].folder);
   if (argc != 3) return ms_cli_usage(verb, "show %s: give one name, not %d", argv[1], argc - 2);
   return whats[what].show(verb, show, argv[2]);
 }

@@ -83,8 +83,8 @@ int ms_cli_validate(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("validate");
   Options o = {0};
   const GOptionEntry entries[] = {
-      {"by", 'b', 0, G_OPTION_ARG_STRING, &o.by, "summarise by gpu, model, source (folder), confidence or stack", "WHAT"},
-      {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity, "bound, fast or full (default)", "LEVEL"},
+      {"by", 'b', 0, G_OPTION_ARG_STRING, &o.by, "summarise by this (source is the folder)", "gpu|model|source|confidence|stack"},
+      {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity, "closed form, schedule of chunks, or every operator (default full)", "bound|fast|full"},
       {"all", 'a', 0, G_OPTION_ARG_NONE, &o.all, "count rows of weight 0 too", NULL},
       {"exact", 'x', 0, G_OPTION_ARG_NONE, &o.exact, "count only runs whose configuration is known exactly", NULL},
       {"ladders", 'l', 0, G_OPTION_ARG_FILENAME, &o.ladders, "rank order and single-knob changes over the sets of a ladders file", "FILE"},

@@ -33,8 +33,7 @@ static char *data_file(const char *folder, const char *name) {
 
 static gint by_name(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Names of DATA/FOLDER, sorted, NULL-terminated. (transfer full) */
-static GPtrArray *known_names(const char *folder) {
+GPtrArray *ms_data_names(const char *folder) {
   GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
   char *path = g_build_filename(ms_data_dir(), folder, NULL);
   GDir *dir = g_dir_open(path, 0, NULL);
@@ -55,7 +54,7 @@ static char *unknown_name(const char *folder, const char *name) {
   const char *reason = model ? why_not_described(name) : NULL;
   if (reason)
     return g_strdup_printf("%s \"%s\" has %s, which this version does not describe", what, name, reason);
-  GPtrArray *names = known_names(folder);
+  GPtrArray *names = ms_data_names(folder);
   const char *near = ms_nearest(name, (const char *const *)names->pdata);
   char *text = near ? g_strdup_printf("unknown %s \"%s\", did you mean \"%s\"?", what, name, near)
                     : g_strdup_printf("unknown %s \"%s\", must be the name of a file in %s/ or a path", what,

@@ -141,5 +141,7 @@ extern const MsFieldTable ms_plan_table; /* the "plan" object of a request */
 /* Resolves NAME for a folder of the data directory ("models", "hardware"): a path with '/' or ".json" as it is, else
  * DATA/FOLDER/NAME.json. NULL and an error with the nearest known name. (transfer full) */
 char *ms_find_data_file(const char *folder, const char *name, GError **error);
+/* Names in DATA/FOLDER ("models", "hardware"), sorted, ends with a NULL pointer. (transfer full) */
+GPtrArray *ms_data_names(const char *folder);
 
 #endif

@@ -1,0 +1,209 @@
+/* src/cli/manual.c - the man page and the shell completions, from the verb table and the option tables that the verbs parse. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* --- what both read ------------------------------------------------------------------------------------------------------- */
+
+/* "bound|fast|full" of an option, or the leading "model|hardware NAME" of a verb: its words. NULL when the text lists none. (transfer full) */
+static char **words_of(const char *text) {
+  if (!text) return NULL;
+  g_autofree char *first = g_strndup(text, strcspn(text, " ["));
+  if (!strchr(first, '|')) return NULL;
+  for (const char *c = first; *c; c++)
+    if (!g_ascii_islower(*c) && !g_ascii_isdigit(*c) && !strchr("|-", *c)) return NULL; /* "DIR|FILE…" are kinds of argument, not words */
+  return g_strsplit(first, "|", -1);
+}
+
+static gboolean takes_value(const GOptionEntry *e) { return e->arg != G_OPTION_ARG_NONE; }
+
+/* --- man page ------------------------------------------------------------------------------------------------------------- */
+
+/* Text for troff: backslashes and leading dots are plain, "-" is the ASCII one, the ellipsis is three dots. */
+static void roff(GString *out, const char *text) {
+  gboolean line_start = TRUE;
+  for (const char *c = text; *c; c = g_utf8_next_char(c)) {
+    if (line_start && (*c == '.' || *c == '\'')) g_string_append(out, "\\&");
+    line_start = *c == '\n';
+    gunichar u = g_utf8_get_char(c);
+    if (*c == '\\') g_string_append(out, "\\e");
+    else if (*c == '-') g_string_append(out, "\\-");
+    else if (u == 0x2026) g_string_append(out, "...");
+    else g_string_append_unichar(out, u);
+  }
+}
+
+static void roff_option(GString *out, const GOptionEntry *e) {
+  g_string_append(out, ".TP\n.B ");
+  if (e->short_name) g_string_append_printf(out, "\\-%c\\fR,\\fB ", e->short_name);
+  g_string_append(out, "\\-\\-");
+  roff(out, e->long_name);
+  if (takes_value(e)) {
+    g_string_append(out, "\\fR=\\fI");
+    roff(out, e->arg_description ? e->arg_description : "VALUE");
+    g_string_append(out, "\\fR");
+  }
+  g_string_append_c(out, '\n');
+  roff(out, e->description ? e->description : "");
+  g_string_append_c(out, '\n');
+}
+
+static void roff_verb(const MsVerb *verb, const void *entries, gpointer data) {
+  GString *out = data;
+  g_string_append(out, ".SS moesim ");
+  roff(out, verb->name);
+  g_string_append_c(out, ' ');
+  roff(out, verb->arguments);
+  g_string_append_c(out, '\n');
+  roff(out, verb->summary);
+  g_string_append(out, ".\n");
+  for (const GOptionEntry *e = entries; e->long_name; e++) roff_option(out, e);
+  g_string_append(out, ".PP\nExamples:\n.PP\n.nf\n");
+  roff(out, verb->examples);
+  g_string_append(out, ".fi\n");
+}
+
+char *ms_cli_man_page(void) {
+  GString *out = g_string_new(".\\\" made by `moesim help --man`\n.TH MOESIM 1 \"\" \"moesim " MS_VERSION "\" \"User Commands\"\n"
+                              ".SH NAME\nmoesim \\- simulator and parallelism planner for training mixture\\-of\\-experts and dense models\n"
+                              ".SH SYNOPSIS\n.B moesim\n.I VERB\n[\\fIOPTION\\fR...] [\\fIFILE\\fR...]\n.SH DESCRIPTION\n"
+                              "Predicts step time, throughput, memory and communication of a training run from its model, machine and parallel layout,\n"
+                              "and finds the layout that does it best. \"\\-\" is standard input or output; what follows \"\\-\\-\" is never an option.\n"
+                              ".SH VERBS\n");
+  ms_cli_each_options(roff_verb, out);
+  g_string_append(out, ".SH EXIT STATUS\n0 fine, 1 nothing feasible or a regression found, 2 command line, 3 a file's content, 4 environment, 70 a bug.\n"
+                       ".SH ENVIRONMENT\n.TP\n.B MOESIM_DATA\nfolder of models, machines and scenarios; default beside the program.\n"
+                       ".TP\n.B NO_COLOR\nno colours.\n");
+  return g_string_free(out, FALSE);
+}
+
+/* --- completions ---------------------------------------------------------------------------------------------------------- */
+
+static char *verb_words(void) {
+  GString *out = g_string_new(NULL);
+  for (const MsVerb *verb = ms_verbs; verb->name; verb++) g_string_append_printf(out, "%s ", verb->name);
+  return g_string_free(g_string_append(out, "help"), FALSE);
+}
+
+static void bash_verb(const MsVerb *verb, const void *entries, gpointer data) {
+  GString *out = data, *options = g_string_new("--help"), *values = g_string_new(NULL);
+  for (const GOptionEntry *e = entries; e->long_name; e++) {
+    g_string_append_printf(options, " --%s", e->long_name);
+    g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
+    if (!words) continue;
+    g_autofree char *all = g_strjoinv(" ", words);
+    g_string_append_printf(values, "        --%s) words=\"%s\" ;;\n", e->long_name, all);
+  }
+  g_auto(GStrv) words = words_of(verb->arguments);
+  g_autofree char *subjects = words ? g_strjoinv(" ", words) : g_strdup("");
+  g_string_append_printf(out, "    %s)\n      options=\"%s\" subjects=\"%s\"\n", verb->name, options->str, subjects);
+  if (values->len) g_string_append_printf(out, "      case $previous in\n%s      esac\n", values->str);
+  g_string_append(out, "      ;;\n");
+  g_string_free(options, TRUE);
+  g_string_free(values, TRUE);
+}
+
+static char *bash_script(void) {
+  g_autofree char *verbs = verb_words();
+  GString *out = g_string_new("# bash completion of moesim, made by `moesim help --completion bash`\n_moesim() {\n"
+                              "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
+                              "  local options= subjects= words=\n  COMPREPLY=()\n");
+  g_string_append_printf(out, "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"%s --help --version\" -- \"$current\")\n    return\n  fi\n", verbs);
+  g_string_append_printf(out, "  case $verb in\n    help) words=\"%s\" ;;\n", verbs);
+  ms_cli_each_options(bash_verb, out);
+  g_string_append(out, "  esac\n"
+                       "  if [ -z \"$words\" ] && [ \"${current:0:1}\" = - ]; then words=$options; fi\n"
+                       "  if [ -z \"$words\" ] && [ \"$COMP_CWORD\" -eq 2 ]; then words=$subjects; fi\n"
+                       "  if [ -z \"$words\" ] && [ \"$verb\" = show ] && [ \"$COMP_CWORD\" -eq 3 ]; then\n"
+                       "    case $previous in model|hardware) words=$(\"${COMP_WORDS[0]}\" show \"$previous\" 2>/dev/null) ;; esac\n  fi\n"
+                       "  if [ -n \"$words\" ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+                       "  else\n    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n    compopt -o filenames 2>/dev/null\n  fi\n}\n"
+                       "complete -F _moesim moesim\n");
+  return g_string_free(out, FALSE);
+}
+
+/* Inside single quotes of zsh and fish, and without what _arguments gives a meaning to. */
+static void quoted(GString *out, const char *text) {
+  for (const char *c = text; *c; c++)
+    if (*c == '\'') g_string_append(out, "'\\''");
+    else if (strchr("[]:", *c)) g_string_append_printf(out, "\\%c", *c);
+    else g_string_append_c(out, *c);
+}
+
+static void zsh_verb(const MsVerb *verb, const void *entries, gpointer data) {
+  GString *out = data;
+  g_string_append_printf(out, "        %s)\n          _arguments -S '--help[show options and examples]'", verb->name);
+  for (const GOptionEntry *e = entries; e->long_name; e++) {
+    g_string_append_printf(out, " \\\n            '--%s%s[", e->long_name, takes_value(e) ? "=" : "");
+    quoted(out, e->description ? e->description : "");
+    g_string_append_c(out, ']');
+    g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
+    g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
+    if (all) g_string_append_printf(out, ":value:(%s)", all);
+    else if (e->arg == G_OPTION_ARG_FILENAME) g_string_append(out, ":file:_files");
+    else if (takes_value(e)) g_string_append(out, ":value: ");
+    g_string_append_c(out, '\'');
+  }
+  g_auto(GStrv) words = words_of(verb->arguments);
+  g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
+  if (all) g_string_append_printf(out, " \\\n            '1:subject:(%s)'", all);
+  g_string_append(out, " \\\n            '*:file:_files' ;;\n");
+}
+
+static char *zsh_script(void) {
+  GString *out = g_string_new("#compdef moesim\n# zsh completion of moesim, made by `moesim help --completion zsh`\n_moesim() {\n  local -a verbs\n  verbs=(\n");
+  for (const MsVerb *verb = ms_verbs; verb->name; verb++) {
+    g_string_append_printf(out, "    '%s:", verb->name);
+    quoted(out, verb->summary);
+    g_string_append(out, "'\n");
+  }
+  g_string_append(out, "    'help:options and examples of a verb'\n  )\n  _arguments -C '1:verb:->verb' '*::argument:->argument'\n  case $state in\n"
+                       "    verb) _describe verb verbs ;;\n    argument)\n      case $words[1] in\n        help) _describe verb verbs ;;\n");
+  ms_cli_each_options(zsh_verb, out);
+  g_string_append(out, "      esac ;;\n  esac\n}\n_moesim \"$@\"\n");
+  return g_string_free(out, FALSE);
+}
+
+static void fish_quoted(GString *out, const char *text) {
+  for (const char *c = text; *c; c++) {
+    if (*c == '\'' || *c == '\\') g_string_append_c(out, '\\');
+    g_string_append_c(out, *c);
+  }
+}
+
+static void fish_verb(const MsVerb *verb, const void *entries, gpointer data) {
+  GString *out = data;
+  for (const GOptionEntry *e = entries; e->long_name; e++) {
+    g_string_append_printf(out, "complete -c moesim -n '__fish_seen_subcommand_from %s' -l %s", verb->name, e->long_name);
+    if (e->short_name) g_string_append_printf(out, " -s %c", e->short_name);
+    g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
+    g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
+    if (all) g_string_append_printf(out, " -x -a '%s'", all);
+    else if (takes_value(e)) g_string_append(out, e->arg == G_OPTION_ARG_FILENAME ? " -r" : " -x");
+    g_string_append(out, " -d '");
+    fish_quoted(out, e->description ? e->description : "");
+    g_string_append(out, "'\n");
+  }
+  g_auto(GStrv) words = words_of(verb->arguments);
+  g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
+  if (all) g_string_append_printf(out, "complete -c moesim -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a '%s'\n", verb->name, all, all);
+}
+
+static char *fish_script(void) {
+  GString *out = g_string_new("# fish completion of moesim, made by `moesim help --completion fish`\n");
+  for (const MsVerb *verb = ms_verbs; verb->name; verb++) {
+    g_string_append_printf(out, "complete -c moesim -n __fish_use_subcommand -a %s -d '", verb->name);
+    fish_quoted(out, verb->summary);
+    g_string_append(out, "'\n");
+  }
+  g_string_append(out, "complete -c moesim -n __fish_use_subcommand -a help -d 'options and examples of a verb'\n");
+  ms_cli_each_options(fish_verb, out);
+  return g_string_free(out, FALSE);
+}
+
+char *ms_cli_completion(const char *shell) {
+  if (strcmp(shell, "bash") == 0) return bash_script();
+  if (strcmp(shell, "zsh") == 0) return zsh_script();
+  if (strcmp(shell, "fish") == 0) return fish_script();
+  return NULL;
+}
