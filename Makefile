@@ -2,7 +2,7 @@
 #   make                 build/moesim
 #   make check           quick tier and full tier; `make smallcheck` is the quick one (< 30 s)
 #   make check SANITIZE=address,undefined
-#   make golden-update   writes the expected output of tests/golden anew: read the diff before you commit it
+#   make golden-update   writes the expected output of tests/golden and docs/reference.md anew: read the diff before you commit it
 #   make plots           predicted against measured, through gnuplot
 #   make accuracy-update writes the figures anew that `make check` guards
 #   make bench           speed of moesim itself (never part of check)
@@ -46,7 +46,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all deb check golden-update smallcheck bigcheck check-layers bench plots accuracy-update install uninstall clean fuzz profiles published format
+.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers bench plots accuracy-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
 all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0
@@ -110,7 +110,11 @@ build-fuzz/fuzz/%: tests/fuzz/%.c $(TESTLIB) $(BUILD)/libmoesim.a
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Itests $(CFLAGS) -fsanitize=fuzzer,address,undefined $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
-golden-update: all
+# The page of all keys, from the field tables.
+reference: all
+	$(BUILD)/moesim schema --markdown >docs/reference.md
+
+golden-update: all reference
 	@tests/run.sh $(BUILD) golden-update
 
 bench: all $(BENCH)

@@ -1,31 +1,37 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "describe/whatif.h"
 
-typedef struct {
+static const struct {
   const char *kind;
   const MsFieldTable *table;
   gboolean whole_file; /* stands on its own; the others are part of one that does */
-} Kind;
+} kinds[] = {{"scenario", &ms_scenario_table, TRUE}, {"plan", &ms_plan_table, TRUE},       {"whatif", &ms_whatif_table, TRUE},
+             {"model", &ms_model_table, TRUE},       {"hardware", &ms_hardware_table, TRUE}, {"curve", &ms_curve_table, TRUE},
+             {"training", &ms_training_table, FALSE}, {"layout", &ms_layout_table, FALSE},  {"options", &ms_options_table, FALSE},
+             {"recompute", &ms_recompute_table, FALSE}, {"measured", &ms_measured_table, FALSE}};
+
+static const char reference_head[] =
+    "# Keys of every file\n\n"
+    "Made by `make reference` from the field tables that the loaders use; a test compares. `moesim schema` prints the same in a terminal.\n"
+    "Units: `B` bytes, `Bps` bytes per second, `flops` FLOP per second, `s` seconds. *required*: an error when missing.\n";
 
 int ms_cli_schema(int argc, char **argv) {
-  static const char *const words[] = {"scenario", "plan", "whatif", "model", "hardware", "curve", "training", "layout", "options", "recompute", "measured", NULL};
-  const Kind kinds[] = {{"scenario", &ms_scenario_table, TRUE}, {"plan", &ms_plan_table, TRUE}, {"whatif", &ms_whatif_table, TRUE},
-                        {"model", &ms_model_table, TRUE},       {"hardware", &ms_hardware_table, TRUE},
-                        {"curve", &ms_curve_table, TRUE},       {"training", &ms_training_table, FALSE},
-                        {"layout", &ms_layout_table, FALSE},    {"options", &ms_options_table, FALSE},
-                        {"recompute", &ms_recompute_table, FALSE}, {"measured", &ms_measured_table, FALSE}};
   const MsVerb *verb = ms_cli_verb("schema");
-  const GOptionEntry entries[] = {{NULL}};
+  gboolean markdown = FALSE;
+  const GOptionEntry entries[] = {{"markdown", 0, 0, G_OPTION_ARG_NONE, &markdown, "the reference page, docs/reference.md", NULL}, {NULL}};
   int status = 0;
   if (!ms_cli_options(verb, entries, &argc, &argv, &status)) return status;
   if (argc > 2) return ms_cli_usage(verb, "give one kind or none, not %d", argc - 1);
+  const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};
+  for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) words[i] = kinds[i].kind;
   int one = argc == 2 ? ms_cli_word(verb, "kind", argv[1], words) : -1;
   if (argc == 2 && one < 0) return MS_ERROR_USAGE;
-  g_autoptr(GString) out = g_string_new(NULL);
+  g_autoptr(GString) out = g_string_new(markdown && one < 0 ? reference_head : NULL);
   for (int i = 0; i < (int)G_N_ELEMENTS(kinds); i++)
-    if (one == i || (one < 0 && kinds[i].whole_file)) ms_fields_schema(kinds[i].table, out);
+    if (one == i || (one < 0 && kinds[i].whole_file)) (markdown ? ms_fields_markdown : ms_fields_schema)(kinds[i].table, out);
   fputs(out->str, stdout);
   return 0;
 }

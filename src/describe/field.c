@@ -432,17 +432,19 @@ static const char *default_column(const MsField *field) {
   return field->flags & MS_NULLABLE ? "null" : "-";
 }
 
+static char *meaning(const MsField *field) {
+  g_autofree char *words = field->words ? g_strjoinv("|", (char **)field->words) : NULL;
+  return g_strdup_printf("%s%s%s", field->doc ? field->doc : "", words ? ": " : "", words ? words : "");
+}
+
 static void schema_row(const MsField *field, MsTable *rows) {
-  char *range = range_text(field);
-  char *words = field->words ? g_strjoinv("|", (char **)field->words) : NULL;
+  g_autofree char *range = range_text(field), *text = meaning(field);
   ms_table_cellf(rows, "  %s", field->key);
   ms_table_cell(rows, type_text(field));
   ms_table_cell(rows, field->unit);
   ms_table_cell(rows, range);
   ms_table_cell(rows, default_column(field));
-  ms_table_cellf(rows, "%s%s%s", field->doc ? field->doc : "", words ? ": " : "", words ? words : "");
-  g_free(words);
-  g_free(range);
+  ms_table_cell(rows, text);
 }
 
 void ms_fields_schema(const MsFieldTable *table, GString *out) {
@@ -456,4 +458,29 @@ void ms_fields_schema(const MsFieldTable *table, GString *out) {
   g_free(text);
   for (const MsField *field = table->fields; field->key; field++)
     if (field->sub) ms_fields_schema(field->sub, out);
+}
+
+/* Markdown takes "|" as the next cell and "<" as HTML. */
+static void markdown_cell(GString *out, const char *text) {
+  for (const char *c = text; *c; c++)
+    if (*c == '|') g_string_append(out, "\\|");
+    else if (*c == '<') g_string_append(out, "&lt;");
+    else g_string_append_c(out, *c);
+  g_string_append(out, " | ");
+}
+
+static void markdown_row(const MsField *field, GString *out) {
+  g_autofree char *range = range_text(field), *text = meaning(field);
+  g_string_append_printf(out, "| `%s` | ", field->key);
+  const char *const cells[] = {type_text(field), field->unit ? field->unit : "", range, default_column(field), text};
+  for (guint i = 0; i < G_N_ELEMENTS(cells); i++) markdown_cell(out, cells[i]);
+  while (out->str[out->len - 1] == ' ') g_string_truncate(out, out->len - 1);
+  g_string_append_c(out, '\n');
+}
+
+void ms_fields_markdown(const MsFieldTable *table, GString *out) {
+  g_string_append_printf(out, "\n## %s\n\n%s\n\n| key | type | unit | range | default | meaning |\n|---|---|---|---|---|---|\n", table->name, table->doc);
+  for (const MsField *field = table->fields; field->key; field++) markdown_row(field, out);
+  for (const MsField *field = table->fields; field->key; field++)
+    if (field->sub) ms_fields_markdown(field->sub, out);
 }

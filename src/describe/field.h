@@ -69,5 +69,6 @@ void ms_fields_clear(const MsFieldTable *table, void *object); /* frees owned st
 void ms_fields_copy(const MsFieldTable *table, const void *from, void *to);
 /* Appends the reference of the table (and its sub-tables) as aligned text. */
 void ms_fields_schema(const MsFieldTable *table, GString *out);
+void ms_fields_markdown(const MsFieldTable *table, GString *out); /* the same as a section of docs/reference.md */
 
 #endif
