@@ -5,6 +5,7 @@
 #   make golden-update   writes the expected output of tests/golden and docs/reference.md anew: read the diff before you commit it
 #   make plots           predicted against measured, through gnuplot
 #   make accuracy-update writes the figures anew that `make check` guards
+#   make studies-update  writes the figures of scenarios/whatif/README.md anew
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local   program, data, man page, completions, libmoesim with header and pkg-config file
 #   make deb             a Debian package in build-deb
@@ -46,7 +47,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers bench plots accuracy-update install uninstall clean fuzz profiles published format
+.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers bench plots accuracy-update studies-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
 all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0
@@ -129,6 +130,10 @@ plots: all
 # Rewrites tests/data/accuracy.json with the figures of this tree: read the diff before you commit it.
 accuracy-update: $(BUILD)/tests/test_full_accuracy
 	$(BUILD)/tests/test_full_accuracy --update
+
+# Rewrites the figures of scenarios/whatif/README.md with what its studies print.
+studies-update: $(BUILD)/tests/test_full_studies
+	$(BUILD)/tests/test_full_studies --update
 
 LIBDIR ?= $(PREFIX)/lib
 SHARE   := $(DESTDIR)$(PREFIX)/share

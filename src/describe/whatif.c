@@ -44,7 +44,7 @@ static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, 
 
 typedef struct { /* the loaded struct, and what the file names */
   MsWhatif study;
-  JsonNode *base_node;
+  JsonNode *base_node, *set;
 } File;
 
 #define S        MsWhatif
@@ -55,6 +55,8 @@ static const MsField whatif_fields[] = {
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
     {.key = "base", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, base_node), .flags = MS_REQUIRED,
      .doc = "what is changed: a scenario (or a plan request, see plan), as a path beside this file or as an object"},
+    {.key = "set", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, set), .flags = MS_NULLABLE,
+     .doc = "object: path of a key -> its value, set in the base before anything else; null = nothing"},
     IN(plan, ms_whatif_plan_words, "\"none\"", "the base is a scenario (none), a plan request whose winner is changed (base) or that is planned anew at every point (points)"),
     IN(fidelity, ms_fidelity_words, "\"full\"", "of the simulation"),
     IN(combine, ms_whatif_combine_words, "\"cross\"", "every value of an axis with every other's (cross), or the i-th values together (zip)"),
@@ -191,23 +193,26 @@ static gboolean key_and_values(const MsJson *doc, const AxisRow *row, const char
   return TRUE;
 }
 
+/* The settings of an object "path of a key": value. */
+static gboolean settings(const MsJson *doc, JsonNode *set, const char *path, MsAxisPoint *point, GError **error) {
+  JsonObjectIter iter;
+  const char *key;
+  JsonNode *value;
+  if (!set || !JSON_NODE_HOLDS_OBJECT(set)) return ms_json_error(doc, path, error, "must be an object of keys and values");
+  json_object_iter_init_ordered(&iter, json_node_get_object(set));
+  while (json_object_iter_next_ordered(&iter, &key, &value)) {
+    if (!resolve(doc, path, key, error)) return FALSE;
+    point_add(point, key, value);
+  }
+  return TRUE;
+}
+
 static gboolean point_load(const MsJson *doc, JsonNode *node, const char *path, MsAxisPoint *point, GError **error) {
   PointRow row = {0};
   g_autofree char *set_path = g_strconcat(path, ".set", NULL);
   point->path = g_strdup(path);
   if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object with label and set");
-  gboolean ok = ms_fields_load(&ms_axis_point_table, doc, json_node_get_object(node), path, TRUE, &row, error);
-  if (ok && (!row.set || !JSON_NODE_HOLDS_OBJECT(row.set))) ok = ms_json_error(doc, set_path, error, "must be an object of keys and values");
-  if (ok) {
-    JsonObjectIter iter;
-    const char *key;
-    JsonNode *value;
-    json_object_iter_init_ordered(&iter, json_node_get_object(row.set));
-    while (ok && json_object_iter_next_ordered(&iter, &key, &value)) {
-      ok = resolve(doc, set_path, key, error) != NULL;
-      if (ok) point_add(point, key, value);
-    }
-  }
+  gboolean ok = ms_fields_load(&ms_axis_point_table, doc, json_node_get_object(node), path, TRUE, &row, error) && settings(doc, row.set, set_path, point, error);
   point->label = g_steal_pointer(&row.label);
   ms_fields_clear(&ms_axis_point_table, &row);
   return ok;
@@ -276,6 +281,35 @@ static MsJson *doc_of_node(JsonNode *node, const char *filename) {
   return doc;
 }
 
+/* The object member `key` of `json`; the name of a model or a machine becomes its base, what is no object is replaced. */
+static JsonObject *object_at(JsonObject *json, const char *key) {
+  JsonNode *node = json_object_get_member(json, key);
+  if (node && JSON_NODE_HOLDS_OBJECT(node)) return json_node_get_object(node);
+  JsonObject *made = json_object_new();
+  if (node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING) json_object_set_member(made, "base", json_node_copy(node));
+  json_object_set_object_member(json, key, made);
+  return made;
+}
+
+static void set_key(JsonObject *json, const char *key, JsonNode *value) {
+  g_auto(GStrv) part = g_strsplit(key, ".", -1);
+  int i = 0;
+  for (; part[i + 1]; i++) json = object_at(json, part[i]);
+  json_object_set_member(json, part[i], json_node_copy(value));
+}
+
+static void set_keys(JsonObject *json, const MsAxisPoint *point) {
+  for (int i = 0; i < point->n; i++) set_key(json, point->key[i], point->value[i]);
+}
+
+/* A tree of its own, to be changed. */
+static JsonNode *copied(const MsJson *doc) {
+  MsJson *again = doc_of_node(ms_json_root(doc), ms_json_filename(doc));
+  JsonNode *root = json_node_ref(ms_json_root(again));
+  ms_json_free(again);
+  return root;
+}
+
 /* TRUE when `doc` loads as what the study needs. */
 static gboolean loads(const MsJson *doc, gboolean request, GError **error) {
   if (request) {
@@ -291,6 +325,27 @@ static gboolean inside(const MsWhatif *w, GError *failure, GError **error) {
   const char *text = ms_error_text(failure->message, w->file), *colon = strstr(text, ": ");
   g_autofree char *path = colon ? g_strdup_printf("base.%.*s", (int)(colon - text), text) : g_strdup("base");
   ms_json_error(w->source, path, error, "%s", colon ? colon + 2 : text);
+  g_error_free(failure);
+  return FALSE;
+}
+
+/* `set` changes the base before anything else. */
+static gboolean change_base(MsWhatif *w, JsonNode *set, GError **error) {
+  MsAxisPoint point = {0};
+  GError *failure = NULL;
+  if (!settings(w->source, set, "set", &point, error)) {
+    point_clear(&point);
+    return FALSE;
+  }
+  JsonNode *root = copied(w->base);
+  set_keys(json_node_get_object(root), &point);
+  MsJson *changed = doc_of_node(root, ms_json_filename(w->base));
+  json_node_unref(root);
+  point_clear(&point);
+  ms_json_free(w->base);
+  w->base = changed;
+  if (loads(w->base, w->plan != MS_WHATIF_PLAN_NONE, &failure)) return TRUE;
+  ms_json_error(w->source, "set", error, "%s", ms_error_text(failure->message, ms_json_filename(w->base)));
   g_error_free(failure);
   return FALSE;
 }
@@ -320,8 +375,9 @@ MsWhatif *ms_whatif_from_doc(MsJson *doc, GError **error) {
   gboolean ok = JSON_NODE_HOLDS_OBJECT(root) || ms_json_error(doc, "", error, "must be one JSON object");
   ok = ok && ms_fields_load(&ms_whatif_table, doc, json_node_get_object(root), "", TRUE, &file, error) && check_axes(&file.study, error);
   if (!file.study.name) file.study.name = ms_name_of_file(file.study.file);
-  ok = ok && load_base(&file.study, file.base_node, error);
+  ok = ok && load_base(&file.study, file.base_node, error) && (!file.set || change_base(&file.study, file.set, error));
   if (file.base_node) json_node_unref(file.base_node);
+  if (file.set) json_node_unref(file.set);
   *w = file.study;
   if (!ok) g_clear_pointer(&w, ms_whatif_free);
   return w;
@@ -367,38 +423,12 @@ char *ms_whatif_label(const MsWhatif *w, int index) {
   return g_string_free(out, FALSE);
 }
 
-/* The object member `key` of `json`; the name of a model or a machine becomes its base, what is no object is replaced. */
-static JsonObject *object_at(JsonObject *json, const char *key) {
-  JsonNode *node = json_object_get_member(json, key);
-  if (node && JSON_NODE_HOLDS_OBJECT(node)) return json_node_get_object(node);
-  JsonObject *made = json_object_new();
-  if (node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING) json_object_set_member(made, "base", json_node_copy(node));
-  json_object_set_object_member(json, key, made);
-  return made;
-}
-
-static void set_key(JsonObject *json, const char *key, JsonNode *value) {
-  g_auto(GStrv) part = g_strsplit(key, ".", -1);
-  int i = 0;
-  for (; part[i + 1]; i++) json = object_at(json, part[i]);
-  json_object_set_member(json, part[i], json_node_copy(value));
-}
-
-/* A tree of its own: nodes of a document are shared and sealed. */
-static JsonNode *copied(const MsJson *doc) {
-  MsJson *again = doc_of_node(ms_json_root(doc), ms_json_filename(doc));
-  JsonNode *root = json_node_ref(ms_json_root(again));
-  ms_json_free(again);
-  return root;
-}
-
 static MsJson *apply(const MsWhatif *w, const MsJson *base, int index, int only_axis) {
   JsonNode *root = copied(base);
   JsonObject *json = json_node_get_object(root);
   json_object_remove_member(json, "measured");
   for (int a = 0; a < w->n_axes; a++) {
-    const MsAxisPoint *point = ms_whatif_at(w, index, a);
-    for (int i = 0; i < point->n && (only_axis < 0 || only_axis == a); i++) set_key(json, point->key[i], point->value[i]);
+    if (only_axis < 0 || only_axis == a) set_keys(json, ms_whatif_at(w, index, a));
   }
   g_autofree char *label = ms_whatif_label(w, index), *name = g_strdup_printf("%s: %s", w->name, label);
   json_object_set_string_member(json, "name", name);

@@ -49,7 +49,7 @@ typedef struct MsWhatif {
   int n_axes;
   MsAxis *axis;
   MsJson *source;          /* the file itself */
-  MsJson *base;            /* document of the base scenario or request */
+  MsJson *base;            /* document of the base scenario or request, with `set` applied */
 } MsWhatif;
 
 extern const MsFieldTable ms_whatif_table, ms_axis_table, ms_axis_point_table;

@@ -105,8 +105,8 @@ static void memory_table(GString *out, const MsWhatifRun *run) {
   for (int m = 0; m < MS_N_MEMS; m++) ms_table_column(table, ms_mem_part_words[m], TRUE);
   for (int i = -1; i < run->n; i++) {
     const MsWhatifRow *row = row_at(run, i);
-    if (!row->result) continue;
     double sum = memory_sum(row), was = memory_sum(&run->base);
+    if (!row->result || (i >= 0 && sum == was)) continue;
     ms_table_cellf(table, "  %s", row->label);
     ms_table_cellf(table, "%.2f", sum / MS_GIB);
     ms_table_cellf(table, i < 0 ? "%.2f" : "%+.2f", (i < 0 ? sum : sum - was) / MS_GIB);
@@ -135,7 +135,7 @@ char *ms_report_whatif(const MsWhatifRun *run, unsigned flags) {
   if (w->doc) g_string_append_printf(out, "  %s\n", w->doc);
   g_autoptr(GString) layout = g_string_new(NULL);
   layout_text(s, layout);
-  g_string_append_printf(out, "  base: %s, %s on %d x %s, %s, %s\n", s->name, s->model->name, s->gpus, s->hardware->name, ms_precision_words[s->training.precision], layout->str);
+  g_string_append_printf(out, "  base: %s on %d x %s, %s, %s\n", s->model->name, s->gpus, s->hardware->name, ms_precision_words[s->training.precision], layout->str);
   g_string_append_printf(out, "  change and parts in %% of the %s of the base: the base's own, then what each point adds\n\n",
                          w->per == MS_WHATIF_TOKEN ? "GPU time per token" : "step");
   time_table(out, run);

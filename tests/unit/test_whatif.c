@@ -147,6 +147,19 @@ static void overrides_add_up(void **state) {
   assert_string_equal(run->row[0].scenario->name, "study: both");
 }
 
+/* `set` makes another base: the same as a point of the old one. */
+static void the_base_can_be_changed(void **state) {
+  (void)state;
+  g_autoptr(MsWhatifRun) one = run_of(RUN ", \"axes\": [{\"key\": \"training.global_batch_size\", \"values\": [512]}]");
+  g_autoptr(MsWhatifRun) two = run_of(RUN ", \"set\": {\"training.global_batch_size\": 512}, \"axes\": [{\"key\": \"gpus\", \"values\": [64]}]");
+  assert_close(two->base.value_s, one->row[0].value_s, 0);
+  assert_close(two->row[0].value_s, one->row[0].value_s, 0);
+  GError *error = NULL;
+  assert_null(run_threads(RUN ", \"set\": {\"gpus\": 0}, \"axes\": [{\"key\": \"gpus\", \"values\": [64]}]", 1, &error));
+  assert_true(g_str_has_suffix(error->message, "study.json:1: set: gpus: is 0, must be in [1, 1048576]"));
+  g_clear_error(&error);
+}
+
 static void threads_do_not_matter(void **state) {
   (void)state;
   GError *error = NULL;
@@ -183,6 +196,6 @@ static void planned(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parts_add_up), cmocka_unit_test(the_part_that_moves_is_named), cmocka_unit_test(cross_and_zip), cmocka_unit_test(per_token),
-      cmocka_unit_test(rows_say_why), cmocka_unit_test(blame), cmocka_unit_test(overrides_add_up), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(planned)};
+      cmocka_unit_test(rows_say_why), cmocka_unit_test(blame), cmocka_unit_test(overrides_add_up), cmocka_unit_test(the_base_can_be_changed), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(planned)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
