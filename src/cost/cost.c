@@ -13,6 +13,7 @@
 static const MsCurve default_gemm = {.form = MS_FORM_GEMM_SATURATING, .param = {0.74, 0.6, 2.6e-6, 97, 72, 67}};
 static const MsCurve default_grouped = {.form = MS_FORM_GROUPED_GEMM, .param = {0.75, 0.83, 30e-6, 76, 300, 0.15e-6, 0.55}};
 static const MsCurve default_attention = {.form = MS_FORM_ATTENTION, .param = {0.6, 0.47, 11e-6, 1, 0.6}};
+static const MsCurve default_delta = {.form = MS_FORM_ATTENTION, .param = {0.3, 0.5, 20e-6, 1, 0.3}};
 static const MsCurve default_bandwidth = {
     .form = MS_FORM_BANDWIDTH, .param = {MS_DEFAULT_MEMORY_EFFICIENCY, MS_DEFAULT_MEMORY_LAUNCH_S}};
 
@@ -133,15 +134,19 @@ static Slot make_slot(const MsCost *cost, int op, int dtype, int pass) {
   MsOpFamily family = ms_op_families[op];
   int kind = 1, found = pick(cost, op, family, dtype, pass, &kind);
   if (found < 0 && family == MS_FAMILY_MEMORY) found = pick(cost, MS_N_OPS, family, dtype, pass, &kind);
-  Slot slot = {.use = found < 0 ? fallback[family] : &cost->curves[found], .band = MS_DEFAULT_BAND, .factor = 1};
+  gboolean stand_in = found < 0 && (op == MS_OP_SPARSE_ATTENTION || op == MS_OP_INDEXER); /* as fast as dense attention to as many keys */
+  if (stand_in) found = pick(cost, MS_OP_ATTENTION, family, dtype, pass, &kind);
+  if (found < 0 && op == MS_OP_FRONT_END) found = pick(cost, MS_OP_GEMM, family, dtype, MS_PASS_FORWARD, &kind), stand_in = TRUE;
+  const MsCurve *none = op == MS_OP_DELTA_RULE ? &default_delta : fallback[family];
+  Slot slot = {.use = found < 0 ? none : &cost->curves[found], .band = MS_DEFAULT_BAND, .factor = 1};
   if (found >= 0) {
     slot.origin = &cost->hardware->curves[found];
     slot.band = ms_curve_band(slot.origin, MS_DEFAULT_BAND);
-    if (family != MS_FAMILY_MEMORY && dtype_rank(slot.origin, dtype) > 1) slot.band = MAX(slot.band, MS_DEFAULT_BAND); /* stands in */
+    if (family != MS_FAMILY_MEMORY && (stand_in || dtype_rank(slot.origin, dtype) > 1)) slot.band = MAX(slot.band, MS_DEFAULT_BAND); /* stands in */
   }
   if (family == MS_FAMILY_MEMORY) return slot;
   if (family != MS_FAMILY_ATTENTION && kind != 0) slot.factor = pass_factor(cost, pass);
-  if (family == MS_FAMILY_ATTENTION && kind != 0 && pass == MS_PASS_DGRAD) slot.factor = 1 / cost->attention_backward;
+  if (family == MS_FAMILY_ATTENTION && kind != 0 && pass == MS_PASS_DGRAD && op != MS_OP_DELTA_RULE) slot.factor = 1 / cost->attention_backward;
   slot.factor /= or_else(cost->hardware->sustained_derate, 1);
   return slot;
 }
@@ -251,6 +256,13 @@ static double gemm_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_C_BW], 0.01)));
 }
 
+/* Stated FLOP and bytes: as fast as large GEMMs, or as memory. The first two parameters of every GEMM form are these shares. */
+static double opaque_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
+  const MsDeviceRates *device = &cost->device[op->dtype];
+  double compute = op->flop / (device->peak_flops * MAX(slot->use->param[MS_C_E], 0.01));
+  return MAX(compute, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_C_BW], 0.01)));
+}
+
 static double grouped_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   const MsDeviceRates *device = &cost->device[op->dtype];
   gboolean wgrad = op->pass == MS_PASS_WGRAD; /* weights m x n of each expert, k rows in total */
@@ -262,10 +274,10 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
 }
 
 /* m query rows against n key rows count as a square of n with m/n as many heads: same thread blocks, same longest block. Backward
- * runs 2.5 times the FLOP and traffic of the forward row it belongs to, at the forward's rate times the profile's factor. */
+ * runs 2.5 times the FLOP and traffic of the forward row it belongs to (3 times for a delta rule), at the forward's rate times the profile's factor. */
 static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   gboolean scaled = op->pass == MS_PASS_DGRAD && !(slot->origin && pass_rank(slot->origin, MS_PASS_DGRAD) == 0);
-  double times = scaled ? 2.5 : 1, n = MAX(op->n, 1);
+  double times = !scaled ? 1 : op->kind == MS_OP_DELTA_RULE ? 3 : 2.5, n = MAX(op->n, 1);
   double heads = MAX(op->groups, 1) * (op->m / n), gqa = (double)MAX(op->groups, 1) / MAX(op->kv_groups, 1);
   double bytes = (op->read_B + op->write_B) / times;
   return times * ms_curve_attention_s(slot->use, &cost->device[op->dtype], op->flop / times, bytes, n, op->k / 2, heads, MAX(gqa, 1));
@@ -293,7 +305,7 @@ static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
   double lower = (op->read_B + op->write_B) / device->hbm_Bps, t;
   if (family != MS_FAMILY_MEMORY) lower = MAX(lower, op->flop / device->peak_flops);
   switch (family) {
-  case MS_FAMILY_GEMM: t = gemm_s(cost, op, slot); break;
+  case MS_FAMILY_GEMM: t = op->kind == MS_OP_FRONT_END ? opaque_s(cost, op, slot) : gemm_s(cost, op, slot); break;
   case MS_FAMILY_GROUPED: t = grouped_s(cost, op, slot); break;
   case MS_FAMILY_ATTENTION: t = attention_s(cost, op, slot); break;
   default: t = memory_s(cost, op, slot);

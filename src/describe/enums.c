@@ -28,4 +28,4 @@ const char *const ms_outer_dp_words[] = {"no_shard", "optim", NULL};
 const char *const ms_norm_words[] = {"RMSNorm", "LayerNorm", NULL};
 const char *const ms_activation_words[] = {"silu", "gelu", "quick_gelu", "squared_relu", NULL};
 const char *const ms_position_words[] = {"rope", "yarn", "learned_absolute", "none", NULL};
-const char *const ms_router_score_words[] = {"softmax", "sigmoid", NULL};
+const char *const ms_router_score_words[] = {"softmax", "sigmoid", "sqrtsoftplus", NULL};

@@ -70,7 +70,7 @@ typedef enum { MS_ACT_SILU, MS_ACT_GELU, MS_ACT_QUICK_GELU, MS_ACT_SQUARED_RELU 
 extern const char *const ms_activation_words[]; /* silu gelu quick_gelu squared_relu */
 typedef enum { MS_POS_ROPE, MS_POS_YARN, MS_POS_LEARNED, MS_POS_NONE } MsPosition;
 extern const char *const ms_position_words[]; /* rope yarn learned_absolute none */
-typedef enum { MS_SCORE_SOFTMAX, MS_SCORE_SIGMOID } MsRouterScore;
-extern const char *const ms_router_score_words[]; /* softmax sigmoid */
+typedef enum { MS_SCORE_SOFTMAX, MS_SCORE_SIGMOID, MS_SCORE_SQRTSOFTPLUS } MsRouterScore;
+extern const char *const ms_router_score_words[]; /* softmax sigmoid sqrtsoftplus */
 
 #endif

@@ -11,9 +11,6 @@ static const struct {
   const char *prefix, *reason;
 } not_described[] = {
     {"nemotron-h", "Mamba/hybrid layers"},
-    {"qwen3-next-", "gated linear-attention layers"},
-    {"deepseek-v4-", "compressed sparse attention and hyper-connections"},
-    {"glm5-2", "sparse-attention layers with an indexer"},
 };
 
 static const char *why_not_described(const char *name) {

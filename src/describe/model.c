@@ -2,6 +2,7 @@
 #include "describe/model.h"
 
 #include "base/err.h"
+#include "describe/model_kinds.h"
 #include "describe/moe_freq.h"
 #include "describe/rows.h"
 #include "describe/scenario.h"
@@ -81,7 +82,12 @@ static const MsField model_fields[] = {
               "which layers are MoE, e.g. \"[0]*3+[1]*58\"; null = all when num_experts > 0"),
     MS_INT(S, moe_latent_size, 0, MAX_WIDTH, "0", MS_NULLABLE, "width at which the routed experts work; 0 = hidden_size"),
     MS_OBJECT(S, mamba, &mamba_table, MS_NULLABLE, "Mamba-2 mixer; null = none"),
-    MS_STRING(S, hybrid_layer_pattern, MS_NULLABLE, "one letter a layer: M Mamba, * attention, E experts, - MLP; null = standard layers"),
+    MS_OBJECT(S, linear_attention, &ms_linear_attention_table, MS_NULLABLE, "gated delta net; null = none"),
+    MS_OBJECT(S, sparse_attention, &ms_sparse_attention_table, MS_NULLABLE, "sparse attention behind an indexer; null = none"),
+    MS_OBJECT(S, compressed_attention, &ms_compressed_attention_table, MS_NULLABLE, "compressed sparse attention; null = none"),
+    MS_OBJECT(S, hyper_connections, &ms_hyper_connections_table, MS_NULLABLE, "several residual streams; null = one"),
+    MS_OBJECT(S, front_end, &ms_front_end_table, MS_NULLABLE, "opaque stage before the decoder; null = none"),
+    MS_STRING(S, hybrid_layer_pattern, MS_NULLABLE, "one letter a layer: M Mamba, G gated delta net, * attention, E experts, - MLP; null = standard layers"),
     MS_STRING(S, mtp_pattern, MS_NULLABLE, "letters of one MTP block; null = as the last layer"),
     MS_BOOL(S, mtp_use_repeated_layer, "false", 0, "all MTP blocks share one set of weights"),
     MS_BOOL(S, gated, "true", 0, "gated MLP: three matrices instead of two"),
@@ -188,6 +194,7 @@ static gboolean finish_layers(MsModel *m, const Where *where) {
 static int mixer_of(char letter) {
   switch (letter) {
   case 'M': return MS_MIX_MAMBA;
+  case 'G': return MS_MIX_DELTA;
   case '*': return MS_MIX_ATTN;
   case 'E': return MS_MIX_MOE;
   case '-': return MS_MIX_MLP;
@@ -198,10 +205,11 @@ static int mixer_of(char letter) {
 static gboolean check_letters(const MsModel *m, const char *key, const char *pattern, const Where *where) {
   const MsMamba *a = &m->mamba;
   for (const char *c = pattern; *c; c++) {
-    if (!mixer_of(*c)) return bad(where, key, "has the letter '%c', must be made of M, *, E and -", g_ascii_isprint(*c) ? *c : '?');
+    if (!mixer_of(*c)) return bad(where, key, "has the letter '%c', must be made of M, G, *, E and -", g_ascii_isprint(*c) ? *c : '?');
     if (*c == 'E' && m->num_experts == 0) return bad(where, key, "has expert layers, but num_experts is 0");
     if (*c == 'M' && (a->num_heads < 1 || a->head_dim < 1 || a->state_dim < 1 || a->num_groups < 1))
       return bad(where, key, "has Mamba layers, but mamba gives no heads, head_dim, state_dim or num_groups");
+    if (*c == 'G' && m->linear_attention.num_value_heads == 0) return bad(where, key, "has gated delta net layers, but linear_attention is not given");
   }
   return TRUE;
 }
@@ -229,10 +237,16 @@ static gboolean check_dense_width(const MsModel *m, const Where *where) {
   return bad(where, "ffn_hidden_size", "is 0, must be at least 1 for dense layers");
 }
 
+static gboolean finish_kinds(MsModel *m, const Where *where) {
+  const char *key = NULL;
+  char why[200];
+  return ms_model_finish_kinds(m, &key, why, sizeof why) || bad(where, key, "%s", why);
+}
+
 gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GError **error) {
   Where where = {doc, path, error};
   return finish_heads(model, &where) && check_mla(model, &where) && check_experts(model, &where) &&
-         finish_layers(model, &where) && finish_hybrid(model, &where) && check_dense_width(model, &where);
+         finish_layers(model, &where) && finish_hybrid(model, &where) && check_dense_width(model, &where) && finish_kinds(model, &where);
 }
 
 /* --- loading
@@ -348,6 +362,7 @@ MsModel *ms_model_copy(const MsModel *model) {
   ms_fields_copy(&ms_model_table, model, copy);
   if (model->moe_layer) copy->moe_layer = g_memdup2(model->moe_layer, (gsize)model->num_layers);
   if (model->mixers) copy->mixers = g_memdup2(model->mixers, (gsize)model->num_layers);
+  if (model->compress_ratio) copy->compress_ratio = g_memdup2(model->compress_ratio, (gsize)model->num_compress_ratios);
   return copy;
 }
 
@@ -356,13 +371,15 @@ void ms_model_free(MsModel *model) {
   ms_fields_clear(&ms_model_table, model);
   g_free(model->moe_layer);
   g_free(model->mixers);
+  g_free(model->compress_ratio);
   g_free(model);
 }
 
 guint8 ms_model_mixers(const MsModel *model, int layer) {
   if (model->mixers) return model->mixers[layer];
   gboolean moe = model->num_experts > 0 && model->moe_layer && model->moe_layer[layer];
-  return (guint8)(MS_MIX_ATTN | (moe ? MS_MIX_MOE : MS_MIX_MLP));
+  int frequency = model->linear_attention.frequency;
+  return (guint8)((frequency > 0 && (layer + 1) % frequency != 0 ? MS_MIX_DELTA : MS_MIX_ATTN) | (moe ? MS_MIX_MOE : MS_MIX_MLP));
 }
 
 guint8 ms_model_mtp_mixers(const MsModel *model) {
@@ -374,6 +391,7 @@ guint8 ms_model_mtp_mixers(const MsModel *model) {
 
 gboolean ms_model_layer_is_windowed(const MsModel *model, int layer) {
   const MsSlidingWindow *sliding = &model->sliding_window;
+  layer = MIN(layer, model->num_layers - 1);
   return sliding->window > 0 && (sliding->period == 0 || (layer + 1) % sliding->period != 0);
 }
 

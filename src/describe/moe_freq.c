@@ -2,7 +2,7 @@
  *
  *   sum    = term { "+" term }
  *   term   = [ integer "*" ] atom { "*" integer }
- *   atom   = "(" sum ")" | "[" [ bit { "," bit } ] "]"
+ *   atom   = "(" sum ")" | "[" [ value { "," value } ] "]"       value: 0 up to the largest allowed, 1 for MoE layers
  *
  * What is read is bounded on the way, so that "[1]*1000000000" costs nothing; "[0]*8+[1]*0" may have one
  * entry more on the way than in the end. */
@@ -19,6 +19,7 @@ typedef struct {
   guint8 *layer;
   int n, room, depth;
   int max; /* entries wanted */
+  int most; /* largest value of an entry */
   char *why;
   size_t size;
 } Freq;
@@ -55,18 +56,24 @@ static gboolean read_count(Freq *f, int *count) {
   return TRUE;
 }
 
-static gboolean read_bits(Freq *f) {
+static gboolean read_values(Freq *f) {
   if (take(f, ']')) return TRUE;
   do {
-    if (peek(f) != '0' && peek(f) != '1') return unreadable(f);
+    char first = peek(f);
+    const char *at = f->p;
+    int value = 0;
+    if (!g_ascii_isdigit(first) || !read_count(f, &value) || value > f->most || f->p - at > 3) {
+      f->p = at;
+      return unreadable(f);
+    }
     if (f->n >= f->room) return too_long(f);
-    f->layer[f->n++] = *f->p++ == '1';
+    f->layer[f->n++] = (guint8)value;
   } while (take(f, ','));
   return take(f, ']') || unreadable(f);
 }
 
 static gboolean read_atom(Freq *f) {
-  if (take(f, '[')) return read_bits(f);
+  if (take(f, '[')) return read_values(f);
   if (!take(f, '(') || ++f->depth > DEPTH_MAX) return unreadable(f);
   if (!read_sum(f)) return FALSE;
   f->depth--;
@@ -117,15 +124,19 @@ static int read_list(Freq *f, guint8 *layer) {
   return ok ? f->n : -1;
 }
 
-int ms_moe_freq_parse(const char *text, guint8 *layer, int max, char *why, size_t size) {
-  Freq f = {.p = text, .layer = layer, .max = max, .room = max + SPARE, .why = why, .size = size};
+int ms_layer_list_parse(const char *text, guint8 *layer, int max, int most, char *why, size_t size) {
+  Freq f = {.p = text, .layer = layer, .max = max, .most = MIN(most, 255), .room = max + SPARE, .why = why, .size = size};
   if (strlen(text) > TEXT_MAX) {
     g_snprintf(why, size, "is longer than %d characters", TEXT_MAX);
     return -1;
   }
-  if (is_integer(text)) return every(&f);
+  if (most == 1 && is_integer(text)) return every(&f);
   f.layer = g_new(guint8, (gsize)f.room);
   int n = read_list(&f, layer);
   g_free(f.layer);
   return n;
+}
+
+int ms_moe_freq_parse(const char *text, guint8 *layer, int max, char *why, size_t size) {
+  return ms_layer_list_parse(text, layer, max, 1, why, size);
 }

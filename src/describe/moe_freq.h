@@ -10,4 +10,7 @@
  * `why`. */
 int ms_moe_freq_parse(const char *text, guint8 *layer, int max, char *why, size_t size);
 
+/* The same for values from 0 to `most` (at most 255), "[0]*2+[4]+[128,4]*20": no lone integer. */
+int ms_layer_list_parse(const char *text, guint8 *layer, int max, int most, char *why, size_t size);
+
 #endif

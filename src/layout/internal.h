@@ -32,6 +32,9 @@ gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank)
 /* Place of virtual stage `index` (domain/schedules.md 3, 5.4, 6; DualPipe: of its first copy). */
 void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *chunk);
 
+/* The virtual stages in the order of the model. (transfer full) */
+MsChunk *ms_layout_cut(const MsScenario *scenario, int chunks_per_rank, int *n);
+
 /* Decoder layers of virtual stage `index` when no string is given; the scenario obeys the rules. */
 int ms_layout_even_layers(const MsScenario *scenario, int chunks_per_rank, int index);
 

@@ -35,8 +35,7 @@ static void set_sizes(MsLayout *layout, const MsScenario *s) {
   layout->order = spec->order;
 }
 
-/* The virtual stages in the order of the model. */
-static MsChunk *cut_model(const MsScenario *s, int chunks_per_rank, int *n) {
+MsChunk *ms_layout_cut(const MsScenario *s, int chunks_per_rank, int *n) {
   if (s->layout.pipeline_layout) return ms_pipeline_layout_parse(s->layout.pipeline_layout, n, NULL, 0);
   *n = (int)ms_layout_virtual_stages(s, chunks_per_rank);
   MsChunk *chunks = g_new0(MsChunk, *n);
@@ -60,7 +59,7 @@ static void count_layers(MsChunk *chunk, const MsModel *model) {
 static void place_chunks(MsLayout *layout, const MsScenario *s) {
   int n, stage, chunk, loss_stage = 0, mtp_stage = -1;
   MsScheduleKind kind = s->layout.schedule;
-  g_autofree MsChunk *cut = cut_model(s, layout->vpp, &n);
+  g_autofree MsChunk *cut = ms_layout_cut(s, layout->vpp, &n);
   layout->num_chunks = layout->pp * layout->vpp;
   layout->chunks = g_new0(MsChunk, layout->num_chunks);
   for (int i = 0; i < n; i++) {

@@ -189,7 +189,7 @@ RULE(router_groups_divide) {
 }
 RULE(expert_bias_needs_sigmoid) {
   return !is_moe(s) || !s->model->moe_router_enable_expert_bias ||
-         s->model->moe_router_score_function == MS_SCORE_SIGMOID || REFUSE("expert bias needs sigmoid router scores");
+         s->model->moe_router_score_function != MS_SCORE_SOFTMAX || REFUSE("expert bias needs sigmoid or sqrtsoftplus router scores");
 }
 RULE(moe_bias_needs_etp1) {
   return !is_moe(s) || !s->model->add_bias_linear || s->layout.etp == 1 ||
@@ -333,6 +333,16 @@ RULE(vpp_without_p2p_overlap) {
   return ms_layout_chunks_per_rank(s) == 1 || s->layout.schedule != MS_SCHED_1F1B || s->options.overlap_p2p_comm ||
          s->layout.pp > 2 || REFUSE("VPP without overlap_p2p_comm needs PP > 2, not %d", s->layout.pp);
 }
+/* Layers that share the choice of an indexer cannot get it from another stage (Megatron: cross-PP top-k sharing is not supported). */
+RULE(shared_keys_in_stage) {
+  if (s->model->sparse_attention.indexer_topk_freq <= 1 || s->layout.pp == 1) return TRUE;
+  int n, bad = -1;
+  g_autofree MsChunk *chunks = ms_layout_cut(s, ms_layout_chunks_per_rank(s), &n);
+  for (int i = 0; i < n && bad < 0; i++)
+    if (chunks[i].num_layers > 0 && ms_model_layer_is_sparse(s->model, chunks[i].first_layer) && !ms_model_layer_has_indexer(s->model, chunks[i].first_layer))
+      bad = i;
+  return bad < 0 || REFUSE("virtual stage %d begins with layer %d, which shares the keys chosen in a stage before", bad, chunks[bad].first_layer + 1);
+}
 RULE(microbatch_group) {
   gint64 m = microbatches(s);
   int pp = s->layout.pp, group = s->layout.microbatch_group_size_per_virtual_pipeline_stage;
@@ -427,6 +437,30 @@ RULE(shared_overlap_dispatcher) {
 RULE(shared_overlap_recompute) {
   return !s->options.moe_shared_expert_overlap || !recomputes(s, MS_RM_SHARED_EXPERTS) ||
          REFUSE("shared-expert overlap excludes recompute of shared_experts");
+}
+
+/* --- layer kinds beside attention and experts ------------------------------------------------------------------------------- */
+
+RULE(tp_divides_delta_heads) {
+  int heads = s->model->linear_attention.num_key_heads;
+  return heads % s->layout.tp == 0 || REFUSE("TP %d does not divide the %d key heads of the gated delta net", s->layout.tp, heads);
+}
+RULE(compressed_without_tp) {
+  return !ms_model_has_compressed_attention(s->model) || s->layout.tp == 1 || REFUSE("compressed attention runs with TP 1 only, not %d", s->layout.tp);
+}
+RULE(sparse_cp_gathers) {
+  return s->layout.cp == 1 || s->model->sparse_attention.indexer_topk == 0 || ms_model_has_compressed_attention(s->model) ||
+         s->layout.cp_comm_type == MS_CP_ALL_GATHER || REFUSE("sparse attention with CP %d needs cp_comm_type all_gather", s->layout.cp);
+}
+RULE(sparse_needs_fused) {
+  gboolean own = ms_model_has_compressed_attention(s->model) || s->model->sparse_attention.indexer_topk > 0;
+  return !own || (s->options.attention_backend != MS_ATTN_UNFUSED && s->options.transformer_impl == MS_IMPL_TE) ||
+         REFUSE("sparse attention has fused kernels only: attention_backend fused or flash, transformer_impl transformer_engine");
+}
+RULE(mhc_needs_streams) {
+  if (!recomputes(s, MS_RM_MHC)) return TRUE;
+  if (ms_model_streams(s->model) == 1) return REFUSE("recompute of mhc needs a model with hyper_connections");
+  return !recomputes(s, MS_RM_MLP) || REFUSE("recompute of mhc excludes recompute of mlp");
 }
 
 /* --- precision, optimizer, memory savers, graphs ------------------------------------------------------------------------ */
@@ -524,7 +558,7 @@ const MsRule ms_rules[] = {
      ulysses_divides_heads},
     {"batch-divides", "training.global_batch_size", 10, "micro-batch x DP divides the global batch", batch_divides},
     {"router-groups-divide", "model.moe_router_num_groups", 19, "router groups divide the experts", router_groups_divide},
-    {"expert-bias-needs-sigmoid", "model.moe_router_enable_expert_bias", 20, "expert bias needs sigmoid scores",
+    {"expert-bias-needs-sigmoid", "model.moe_router_enable_expert_bias", 20, "expert bias needs sigmoid or sqrtsoftplus scores",
      expert_bias_needs_sigmoid},
     {"moe-bias-needs-etp1", "layout.etp", 23, "experts with bias need ETP 1", moe_bias_needs_etp1},
     {"layout-string-reads", "layout.pipeline_layout", 13, "one E first, one L last, decoders before MTP blocks",
@@ -542,6 +576,7 @@ const MsRule ms_rules[] = {
     {"vpp-needs-pp", "layout.vpp", 14, "VPP needs PP > 1", vpp_needs_pp},
     {"vpp-without-p2p-overlap", "options.overlap_p2p_comm", 14, "VPP without p2p overlap needs PP > 2",
      vpp_without_p2p_overlap},
+    {"shared-keys-in-stage", "layout.pp", 0, "a stage begins with a layer that has an indexer of its own", shared_keys_in_stage},
     {"microbatch-group", "layout.microbatch_group_size_per_virtual_pipeline_stage", 15,
      "interleaving: PP <= group <= microbatches, and the rest is none or at least PP", microbatch_group},
     {"dualpipe-microbatches", "layout.schedule", 0, "DualPipe needs 2 x PP microbatches, and even numbers",
@@ -567,6 +602,11 @@ const MsRule ms_rules[] = {
      "shared-expert overlap needs alltoall, deepep or hybridep", shared_overlap_dispatcher},
     {"shared-overlap-recompute", "options.moe_shared_expert_overlap", 0,
      "shared-expert overlap excludes recompute of shared_experts", shared_overlap_recompute},
+    {"tp-divides-delta-heads", "layout.tp", 0, "TP divides the key heads of gated delta nets", tp_divides_delta_heads},
+    {"compressed-without-tp", "layout.tp", 0, "compressed attention needs TP 1", compressed_without_tp},
+    {"sparse-cp-gathers", "layout.cp_comm_type", 0, "sparse attention with CP needs all_gather", sparse_cp_gathers},
+    {"sparse-needs-fused", "options.attention_backend", 0, "sparse attention has fused kernels only", sparse_needs_fused},
+    {"mhc-needs-streams", "options.recompute.modules", 0, "recompute of mhc needs hyper-connections and excludes mlp", mhc_needs_streams},
     {"precision-on-hardware", "training.precision", 0, "the device has the precision", precision_on_hardware},
     {"fp8-params-need-fp8", "options.fp8_param_gather", 31, "FP8 parameters need an FP8 recipe", fp8_params_need_fp8},
     {"fp4-params-need-fp4", "options.fp4_param_gather", 31, "FP4 parameters need nvfp4", fp4_params_need_fp4},

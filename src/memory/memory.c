@@ -127,7 +127,7 @@ static double score_buffer_B(const MsWork *w) {
 static double received_B(const MsWork *w, int stage) {
   double bytes = 0;
   for (int c = 0; c < w->layout->vpp; c++)
-    if (!ms_layout_chunk(w->layout, stage, c)->has_embedding) bytes += 4 * w->rows_sp * w->scenario->model->hidden_size;
+    if (!ms_layout_chunk(w->layout, stage, c)->has_embedding) bytes += 4 * w->rows_sp * w->scenario->model->hidden_size * ms_model_streams(w->scenario->model);
   return bytes;
 }
 
@@ -166,6 +166,7 @@ void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
   if (fsdp >= MS_FSDP_OPTIM_GRADS) out->gradients_B = b.gradient * (dense / shard + expert / expert_shard);
   if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS)
     out->parameters_B = b.weight * ((dense - low_dense) / shard + (expert - low_expert) / expert_shard) + b.low_weight * (low_dense / shard + low_expert / expert_shard);
+  out->parameters_B += b.weight * p.frozen;
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
   if (s->training.optimizer == MS_OPT_MUON) { /* matrices have a momentum, no second moment */
     double matrix_dense, matrix_expert;

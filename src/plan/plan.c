@@ -410,11 +410,6 @@ MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError *
   gint64 began = g_get_monotonic_time();
   MsSpace *space = ms_space_new(request, error);
   if (!space) return NULL;
-  for (int i = 0; i < space->n_combos; i++)
-    if (!ms_supported(space->combo[i], error)) {
-      ms_space_free(space);
-      return NULL;
-    }
   if (!ms_hardware_need(request->base->hardware, request->base->hardware->hbm_B, "hbm_B", error)) {
     ms_space_free(space);
     return NULL;

@@ -16,6 +16,7 @@ static gboolean captured(const MsOptions *o, const MsOp *op) {
   if (scope & MS_CG_FULL_ITERATION) return op->module != MS_MODULE_STEP;
   switch ((MsModule)op->module) {
   case MS_MODULE_ATTN: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0;
+  case MS_MODULE_DELTA: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0; /* stands where attention would */
   case MS_MODULE_MAMBA: return (scope & (MS_CG_MAMBA | MS_CG_LAYER)) != 0;
   case MS_MODULE_MLP: return (scope & (MS_CG_MLP | MS_CG_LAYER)) != 0;
   case MS_MODULE_ROUTER: return (scope & (MS_CG_MOE_ROUTER | MS_CG_MOE | MS_CG_LAYER)) != 0;
@@ -129,7 +130,7 @@ static void p2p_row(MsProgram *p) {
   op->kernels = 2;
   op->groups = op->kv_groups = 1;
   op->wait[0] = op->wait[1] = op->wait[2] = -1;
-  op->message_B = 2 * p->work->rows_sp * p->scenario->model->hidden_size;
+  op->message_B = 2 * p->work->rows_sp * p->scenario->model->hidden_size * ms_model_streams(p->scenario->model);
   p->p2p = ms_cost_op(p->cost, op);
 }
 

@@ -58,7 +58,6 @@ static void tag_rows(Parts *p) {
 
 static gboolean prepare(Parts *p, const MsScenario *s, GError **error) {
   char why[192];
-  if (!ms_supported(s, error)) return FALSE;
   if (!(p->layout = ms_layout_new_or_error(s, error))) return FALSE;
   if (!(p->work = ms_work_new(s, p->layout, error))) return FALSE;
   if (!(p->cost = ms_cost_new(s, p->layout, error))) return FALSE;

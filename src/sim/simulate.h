@@ -25,11 +25,8 @@ typedef struct MsDetail { /* the simulated step itself, for traces and timelines
 void ms_detail_free(MsDetail *detail);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsDetail, ms_detail_free)
 
-/* A prediction. NULL and *error (MS_ERROR_INPUT) for an impossible scenario or one that needs what is unknown or not built yet. Not fitting
+/* A prediction. NULL and *error (MS_ERROR_INPUT) for an impossible scenario or one that needs what is unknown. Not fitting
  * into memory is a result (feasible FALSE). `detail` may be NULL; set only for `full`. (transfer full) */
 MsResult *ms_simulate(const MsScenario *scenario, MsFidelity fidelity, MsDetail **detail, GError **error);
-
-/* FALSE and *error naming the first key whose feature this version does not build. */
-gboolean ms_supported(const MsScenario *scenario, GError **error);
 
 #endif

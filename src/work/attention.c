@@ -206,15 +206,11 @@ static void core_backward(MsBuild *b, const Widths *w, int layer) {
 
 /* --- linears --- */
 
-static MsLinear linear(const char *name, MsLinearKind kind, double m, double n, double k) {
-  return (MsLinear){.name = name, .kind = kind, .m = m, .n = n, .k = k, .low = TRUE, .fused_accumulate = TRUE, .model_flop = TRUE,
-                    .comm_in = "tp gather", .comm_out = "tp scatter"};
-}
 static MsLinear lin_qkv(const MsBuild *b, const Widths *w) {
   double gate = b->model->attention_output_gate ? w->q : 0;
-  return linear("qkv", MS_LINEAR_COLUMN, b->rows, w->q + gate + w->k + w->v, b->h);
+  return ms_linear_of("qkv", MS_LINEAR_COLUMN, b->rows, w->q + gate + w->k + w->v, b->h);
 }
-static MsLinear lin_out(const MsBuild *b, const Widths *w) { return linear("attention out", MS_LINEAR_ROW, b->rows, b->h, w->heads * w->dv); }
+static MsLinear lin_out(const MsBuild *b, const Widths *w) { return ms_linear_of("attention out", MS_LINEAR_ROW, b->rows, b->h, w->heads * w->dv); }
 
 static double rope_B(const MsBuild *b, const Widths *w) {
   if (!ms_model_has_mla(b->model)) return 2 * b->rows * (w->q + w->k);
@@ -270,10 +266,10 @@ static Mla mla_parts(const MsBuild *b, const Widths *w) {
   const MsMla *a = &b->model->multi_latent_attention;
   Mla p = {.low_rank_q = a->q_lora_rank > 0, .ql = a->q_lora_rank, .kl = a->kv_lora_rank, .dr = a->qk_pos_emb_head_dim};
   double dn = a->qk_head_dim;
-  p.q_down = linear("q down", MS_LINEAR_PLAIN, b->rows_sp, p.ql, b->h);
-  p.kv_down = linear("kv down", MS_LINEAR_PLAIN, b->rows_sp, p.kl + p.dr, b->h);
-  p.q_up = linear("q up", MS_LINEAR_COLUMN, b->rows, w->heads * w->dqk, p.low_rank_q ? p.ql : b->h);
-  p.kv_up = linear("kv up", MS_LINEAR_COLUMN, b->rows, w->heads * (dn + w->dv), p.kl);
+  p.q_down = ms_linear_of("q down", MS_LINEAR_PLAIN, b->rows_sp, p.ql, b->h);
+  p.kv_down = ms_linear_of("kv down", MS_LINEAR_PLAIN, b->rows_sp, p.kl + p.dr, b->h);
+  p.q_up = ms_linear_of("q up", MS_LINEAR_COLUMN, b->rows, w->heads * w->dqk, p.low_rank_q ? p.ql : b->h);
+  p.kv_up = ms_linear_of("kv up", MS_LINEAR_COLUMN, b->rows, w->heads * (dn + w->dv), p.kl);
   return p;
 }
 
@@ -316,18 +312,59 @@ static void mla_backward(MsBuild *b, const Widths *w) {
 /* What the projections keep of the normed input y (domain/memory.md 2 and 3). MLA feeds two linears: two quantised copies. */
 static double normed_input_B(const MsBuild *b) {
   double elements = b->rows_sp * b->h;
-  if (!ms_model_has_mla(b->model)) return ms_input_B(b, elements, TRUE);
+  if (!ms_model_has_mla(b->model)) return ms_inputs_recomputed(b) ? 0 : ms_input_B(b, elements, TRUE);
   gboolean recomputed = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_LAYERNORM);
-  if (recomputed) return 0;
+  if (recomputed || ms_inputs_recomputed(b)) return 0;
   return (b->quantized ? 2 : 1) * ms_input_B(b, elements, TRUE);
 }
 
+/* Blocks whose rows are in files of their own; the norm before them and the residual stream are as for the others. */
+typedef void (*Block)(MsBuild *b, int layer);
+static Block own_block(const MsBuild *b, int layer, gboolean back) {
+  if (ms_model_has_compressed_attention(b->model)) return back ? ms_compressed_backward : ms_compressed_forward;
+  return ms_model_layer_is_sparse(b->model, layer) ? back ? ms_sparse_backward : ms_sparse_forward : NULL;
+}
+
+static void own_block_forward(MsBuild *b, int layer, Block block) {
+  double x = b->rows_sp * b->h;
+  b->module = MS_MODULE_ATTN;
+  b->node = MS_NODE_ATTN;
+  ms_residual_in(b, MS_HALF_ATTENTION);
+  ms_norm_forward(b, "input norm", b->rows_sp, b->h);
+  if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", 2 * x);
+  gboolean recomputed = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_LAYERNORM);
+  /* two quantised copies for the down projections, and the BF16 tensor for what stays in BF16 */
+  if (!recomputed && !ms_inputs_recomputed(b)) ms_keep(b, "normed input", (b->quantized ? 2 * ms_input_B(b, x, TRUE) : 0) + 2 * x);
+  block(b, layer);
+  ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
+}
+
+static void own_block_backward(MsBuild *b, int layer, Block block) {
+  b->module = MS_MODULE_ATTN;
+  b->node = MS_NODE_ATTN;
+  b->pass = MS_PASS_DGRAD;
+  ms_residual_out_backward(b, MS_HALF_ATTENTION);
+  gboolean recomputed = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_LAYERNORM);
+  if (recomputed) b->pass = MS_PASS_RECOMPUTE, ms_norm_forward(b, "input norm", b->rows_sp, b->h);
+  block(b, layer);
+  ms_free_kept(b, "normed input");
+  ms_norm_backward(b, "input norm", b->rows_sp, b->h);
+  ms_residual_in_backward(b, MS_HALF_ATTENTION, 2, 1);
+  ms_free_kept(b, "layer input");
+}
+
 void ms_attention_forward(MsBuild *b, int layer) {
+  Block own = own_block(b, layer, FALSE);
+  if (own) {
+    own_block_forward(b, layer, own);
+    return;
+  }
   Widths w = widths(b);
   b->module = MS_MODULE_ATTN;
   b->node = MS_NODE_ATTN;
+  ms_residual_in(b, MS_HALF_ATTENTION);
   ms_norm_forward(b, "input norm", b->rows_sp, b->h);
-  ms_keep(b, "layer input", 2 * b->rows_sp * b->h);
+  if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", 2 * b->rows_sp * b->h);
   ms_keep(b, "normed input", normed_input_B(b));
   if (ms_model_has_mla(b->model)) mla_forward(b, &w);
   else gqa_forward(b, &w);
@@ -337,8 +374,7 @@ void ms_attention_forward(MsBuild *b, int layer) {
   ms_linear_forward(b, &out);
   /* every recipe but delayed scaling keeps the BF16 tensor that attention keeps anyway */
   if (b->quantized && b->training->precision == MS_FP8_DELAYED) ms_keep(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
-  double x = 2 * b->rows_sp * b->h;
-  ms_row_memory(b, MS_OP_ADD, "residual add", 2 * x, x, 1);
+  ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "attention dropout mask", b->rows_sp * b->h);
 }
 
@@ -355,10 +391,16 @@ static void recompute_attention_inputs(MsBuild *b, const Widths *w) {
 }
 
 void ms_attention_backward(MsBuild *b, int layer) {
+  Block own = own_block(b, layer, TRUE);
+  if (own) {
+    own_block_backward(b, layer, own);
+    return;
+  }
   Widths w = widths(b);
   b->module = MS_MODULE_ATTN;
   b->node = MS_NODE_ATTN;
   b->pass = MS_PASS_DGRAD;
+  ms_residual_out_backward(b, MS_HALF_ATTENTION);
   MsLinear out = lin_out(b, &w);
   ms_linear_backward(b, &out);
   ms_free_kept(b, "attention out, quantised");
@@ -370,7 +412,6 @@ void ms_attention_backward(MsBuild *b, int layer) {
   else gqa_backward(b, &w);
   ms_free_kept(b, "normed input");
   ms_norm_backward(b, "input norm", b->rows_sp, b->h);
-  double x = 2 * b->rows_sp * b->h;
-  ms_row_memory(b, MS_OP_ADD, "gradient add", 2 * x, x, 1);
+  ms_residual_in_backward(b, MS_HALF_ATTENTION, 2, 1);
   ms_free_kept(b, "layer input");
 }

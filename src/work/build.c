@@ -185,6 +185,11 @@ void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
 
 /* --- linear layers --- */
 
+MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, double k) {
+  return (MsLinear){.name = name, .kind = kind, .m = m, .n = n, .k = k, .low = TRUE, .fused_accumulate = TRUE, .model_flop = TRUE,
+                    .comm_in = "tp gather", .comm_out = "tp scatter"};
+}
+
 static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
   MsOp *op = ms_row(b, MS_OP_GEMM, l->name);
   op->m = m, op->n = n, op->k = k;
@@ -296,4 +301,39 @@ void ms_linear_backward(MsBuild *b, const MsLinear *l) {
   ms_join(b, gathered);
   weight_gradient(b, l);
   b->tip = reduced >= 0 ? reduced : dgrad; /* what follows needs dX, not dW */
+}
+
+void ms_linear_backward_weight(MsBuild *b, const MsLinear *l) {
+  b->pass = MS_PASS_DGRAD;
+  if (l->low) ms_row_quantize(b, "quantize gradient", l->m, l->n);
+  int chain = b->tip;
+  weight_gradient(b, l);
+  b->tip = chain;
+}
+
+/* --- block-diagonal weights --- */
+
+static MsOp *block_gemm(MsBuild *b, const MsBlockLinear *l, double m, double n, double k) {
+  MsOp *op = ms_row(b, MS_OP_GEMM, l->name);
+  op->m = m, op->n = n, op->k = k, op->groups = l->groups;
+  op->flop = 2 * m * n * k * l->groups;
+  op->read_B = 2 * (m * k + n * k) * l->groups;
+  op->write_B = 2 * m * n * l->groups;
+  op->flags = MS_OPF_WEIGHT | MS_OPF_MODEL_FLOP;
+  op->kernels = 4;
+  return op;
+}
+
+void ms_block_linear_forward(MsBuild *b, const MsBlockLinear *l) { block_gemm(b, l, l->m, l->n, l->k); }
+
+void ms_block_linear_backward(MsBuild *b, const MsBlockLinear *l) {
+  b->pass = MS_PASS_DGRAD;
+  block_gemm(b, l, l->m, l->k, l->n);
+  int chain = b->tip;
+  b->pass = MS_PASS_WGRAD;
+  MsOp *op = block_gemm(b, l, l->n, l->k, l->m);
+  double weights = l->n * l->k * l->groups, g_B = ms_dtype_B(b->options->main_grads_dtype); /* a tensor of its own, then added to the main gradient */
+  op->read_B += (2 + g_B) * weights, op->write_B += g_B * weights;
+  b->pass = MS_PASS_DGRAD;
+  b->tip = chain;
 }

@@ -29,6 +29,7 @@ typedef struct {
   int shared;                          /* last row of the shared expert that runs beside the crossings, -1 = none */
   MsStream beside;                     /* stream of compute rows, MS_STREAM_COMPUTE */
   double h;
+  double streams;          /* residual streams of width h, 1 but with hyper-connections */
   double eh;               /* width of the routed experts' tokens: h, or the latent size */
   double act_B;           /* bytes of an activation element, 2 */
   gboolean sp;
@@ -70,8 +71,17 @@ typedef struct {
   gboolean fused_accumulate; /* weight gradient goes straight into main_grad */
   gboolean model_flop;
 } MsLinear;
+/* A layer's linear: low precision where the piece has it, fused gradient accumulation, counted as model FLOP. */
+MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, double k);
 void ms_linear_forward(MsBuild *b, const MsLinear *linear);
 void ms_linear_backward(MsBuild *b, const MsLinear *linear);
+
+/* A weight of `groups` blocks [n,k], each for its own m x k input (absorbed latent projections, grouped output projection): one batched BF16 GEMM. */
+typedef struct { const char *name; double m, n, k; int groups; } MsBlockLinear;
+void ms_block_linear_forward(MsBuild *b, const MsBlockLinear *l);
+void ms_block_linear_backward(MsBuild *b, const MsBlockLinear *l);
+/* Weight gradient only: the input of the linear is detached from what made it. */
+void ms_linear_backward_weight(MsBuild *b, const MsLinear *linear);
 
 /* Bytes kept for the input of a linear over `elements`: quantised when `low` and this piece is. */
 double ms_input_B(const MsBuild *b, double elements, gboolean low);
@@ -87,8 +97,36 @@ void ms_moe_forward(MsBuild *b);
 void ms_moe_backward(MsBuild *b);
 void ms_mamba_forward(MsBuild *b);
 void ms_mamba_backward(MsBuild *b);
+void ms_delta_forward(MsBuild *b);
+void ms_delta_backward(MsBuild *b);
 void ms_norm_forward(MsBuild *b, const char *name, double rows, double width);
 void ms_norm_backward(MsBuild *b, const char *name, double rows, double width);
+
+
+/* Sparse attention behind an indexer (sparse.c) and DeepSeek-V4's attention (compressed.c): whole blocks, in place of GQA or MLA. */
+void ms_sparse_forward(MsBuild *b, int layer);
+void ms_sparse_backward(MsBuild *b, int layer);
+void ms_compressed_forward(MsBuild *b, int layer);
+void ms_compressed_backward(MsBuild *b, int layer);
+/* Keys per query on average when each sees at most `most` of those before it, itself included. */
+double ms_keys_seen(double seq, double most);
+/* One attention row of `heads` query heads that share one key head: keys and values of width dqk (dv of it is the value), `keys` of them per query. */
+void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double keys);
+typedef struct { double q_rank, per_key; } MsIndexer; /* width of the latent that its queries come from; tokens in one of its keys */
+void ms_indexer_forward(MsBuild *b, const MsIndexer *ix);
+/* Its own loss: what attention gave to the chosen keys against what the indexer did. heads and dqk are those of the attention. */
+void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double heads, double dqk);
+
+/* Residual stream (hyper.c): in front of a sub-layer the streams are mixed into one (nothing to do with a plain stream), behind it what it gives is
+ * added. `reads`, `kernels`: tensors that the plain add reads, and its kernels. */
+typedef enum { MS_HALF_ATTENTION, MS_HALF_MLP } MsHalf; /* sub-layer */
+void ms_residual_in(MsBuild *b, MsHalf half);
+void ms_residual_out(MsBuild *b, MsHalf half, double reads, int kernels);
+void ms_residual_out_backward(MsBuild *b, MsHalf half);
+void ms_residual_in_backward(MsBuild *b, MsHalf half, double reads, int kernels);
+gboolean ms_inputs_recomputed(const MsBuild *b); /* the input of a sub-layer and its norm are not kept: recompute `mhc` */
+void ms_streams_expand(MsBuild *b, gboolean back); /* behind the embedding */
+void ms_streams_join(MsBuild *b, gboolean back);   /* in front of the final norm */
 
 /* Routed rows of the hottest expert rank over the mean: of each layer (what its time follows), and summed over the layers (what it keeps). */
 typedef struct { double time, memory; } MsSkew;
@@ -106,14 +144,22 @@ void ms_piece_seal(MsBuild *b, MsPiece *piece); /* totals and transients; MS_BUG
 /* Parameters of parts on one rank, shared with count.c. */
 typedef struct { double dense, expert, quantizable_dense, quantizable_expert, replicated; } MsPartParams;
 double ms_norm_params(const MsModel *model, double width);
-MsPartParams ms_attention_params(const MsModel *model, double t);
+MsPartParams ms_attention_params(const MsModel *model, int layer, double t); /* layers from num_layers on are MTP blocks, here and below */
 MsPartParams ms_mlp_params(const MsModel *model, double t);
 MsPartParams ms_mamba_params(const MsModel *model, double t);
-MsPartParams ms_layer_params(const MsModel *model, guint8 mixers, double t, double e, double u); /* norms included */
+MsPartParams ms_delta_params(const MsModel *model, double t);
+MsPartParams ms_indexer_params(const MsModel *model, int layer);
+MsPartParams ms_compressed_params(const MsModel *model, int layer);
+double ms_hyper_params(const MsModel *model);      /* of one sub-layer; 0 with a plain residual stream */
+double ms_hyper_head_params(const MsModel *model); /* of what joins the streams before the head */
+MsPartParams ms_layer_params(const MsModel *model, guint8 mixers, int layer, double t, double e, double u); /* norms included */
 MsPartParams ms_moe_params(const MsModel *model, double t, double e, double u);
 
 /* Model FLOP of one forward pass, whole batch of `tokens` with sequences of `seq` (count.c). */
-double ms_flop_attention_linear(const MsModel *model); /* per token */
+double ms_flop_attention_linear(const MsModel *model, int layer); /* per token */
+double ms_flop_delta(const MsModel *model); /* per token */
+double ms_flop_compressed_linear(const MsModel *model, int layer); /* per token */
+double ms_flop_compressed_core(const MsModel *model, int layer, double seq); /* per token */
 double ms_flop_attention_core(const MsModel *model, int layer, double seq); /* per token */
 double ms_flop_mlp(const MsModel *model, gboolean moe); /* per token */
 double ms_flop_layer(const MsModel *model, guint8 mixers, int layer, double seq); /* per token, all of a layer */

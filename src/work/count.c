@@ -17,8 +17,18 @@ static MsPartParams mla_params(const MsModel *m, double t) {
   return p;
 }
 
-MsPartParams ms_attention_params(const MsModel *m, double t) {
-  if (ms_model_has_mla(m)) return mla_params(m, t);
+static void add(MsPartParams *to, MsPartParams x) {
+  to->dense += x.dense, to->expert += x.expert, to->replicated += x.replicated;
+  to->quantizable_dense += x.quantizable_dense, to->quantizable_expert += x.quantizable_expert;
+}
+
+MsPartParams ms_attention_params(const MsModel *m, int layer, double t) {
+  if (ms_model_has_compressed_attention(m)) return ms_compressed_params(m, layer);
+  if (ms_model_has_mla(m)) {
+    MsPartParams p = mla_params(m, t);
+    if (ms_model_layer_has_indexer(m, layer)) add(&p, ms_indexer_params(m, layer));
+    return p;
+  }
   double h = m->hidden_size, q = q_width(m), k = kv_width(m);
   double k_rank = m->num_query_groups < t ? m->kv_channels : k / t; /* replicated KV heads below one group a rank */
   double qkv = h * (q / t + 2 * k_rank), out = q * h / t;
@@ -72,21 +82,17 @@ MsPartParams ms_mamba_params(const MsModel *m, double t) {
   return (MsPartParams){.dense = (in + out + small) / t, .quantizable_dense = (in + out) / t};
 }
 
-static void add(MsPartParams *to, MsPartParams x) {
-  to->dense += x.dense, to->expert += x.expert, to->replicated += x.replicated;
-  to->quantizable_dense += x.quantizable_dense, to->quantizable_expert += x.quantizable_expert;
-}
-
-MsPartParams ms_layer_params(const MsModel *m, guint8 mixers, double t, double e, double u) {
+MsPartParams ms_layer_params(const MsModel *m, guint8 mixers, int layer, double t, double e, double u) {
   MsPartParams p = {0};
-  for (int bit = MS_MIX_MAMBA; bit <= MS_MIX_MOE; bit *= 2) {
+  for (int bit = MS_MIX_MAMBA; bit <= MS_MIX_DELTA; bit *= 2) {
     if (!(mixers & bit)) continue;
     if (bit == MS_MIX_MAMBA) add(&p, ms_mamba_params(m, t));
-    if (bit == MS_MIX_ATTN) add(&p, ms_attention_params(m, t));
+    if (bit == MS_MIX_DELTA) add(&p, ms_delta_params(m, t));
+    if (bit == MS_MIX_ATTN) add(&p, ms_attention_params(m, layer, t));
     if (bit == MS_MIX_MLP) add(&p, ms_mlp_params(m, t));
     if (bit == MS_MIX_MOE) add(&p, ms_moe_params(m, t, e, u));
-    double norm = ms_norm_params(m, m->hidden_size); /* one before each mixer */
-    p.dense += norm, p.replicated += norm;
+    double before = ms_norm_params(m, m->hidden_size) + ms_hyper_params(m); /* a norm before each mixer, and what feeds and merges the residual streams */
+    p.dense += before, p.replicated += before;
   }
   return p;
 }
@@ -97,7 +103,7 @@ MsParamCount ms_model_params(const MsModel *m) {
   MsParamCount c = {0};
   double h = m->hidden_size, norms = 2 * ms_norm_params(m, h);
   double padded = ms_model_padded_vocab(m, 1);
-  c.attention_per_layer = sum(ms_attention_params(m, 1));
+  c.attention_per_layer = sum(ms_attention_params(m, m->num_layers - 1, 1));
   c.embedding = padded * h;
   if (m->num_experts > 0) {
     MsPartParams moe = ms_moe_params(m, 1, 1, 1);
@@ -111,20 +117,22 @@ MsParamCount ms_model_params(const MsModel *m) {
   double layers = 0, active = 0;
   for (int i = 0; i < m->num_layers; i++) {
     guint8 mixers = ms_model_mixers(m, i);
-    double layer = sum(ms_layer_params(m, mixers, 1, 1, 1));
+    double layer = sum(ms_layer_params(m, mixers, i, 1, 1, 1));
     layers += layer;
     active += layer - (mixers & MS_MIX_MOE ? c.expert * (m->num_experts - m->moe_router_topk) : 0);
   }
-  double ends = ms_norm_params(m, h) + c.embedding * (m->tie_embeddings ? 1 : 2);
-  if (m->mtp_num_layers > 0) c.mtp_block = sum(ms_layer_params(m, ms_model_mtp_mixers(m), 1, 1, 1)) + 2 * h * h + 3 * ms_norm_params(m, h);
+  double ends = ms_norm_params(m, h) + ms_hyper_head_params(m) + c.embedding * (m->tie_embeddings ? 1 : 2) + m->front_end.parameters;
+  if (m->mtp_num_layers > 0)
+    c.mtp_block = sum(ms_layer_params(m, ms_model_mtp_mixers(m), m->num_layers, 1, 1, 1)) + 2 * h * h + 3 * ms_norm_params(m, h) + ms_hyper_head_params(m);
   c.total = layers + ends;
   c.total_mtp = c.total + (m->mtp_use_repeated_layer ? MIN(m->mtp_num_layers, 1) : m->mtp_num_layers) * c.mtp_block;
   c.active = active + ends;
   return c;
 }
 
-double ms_flop_attention_linear(const MsModel *m) {
+double ms_flop_attention_linear(const MsModel *m, int layer) {
   double h = m->hidden_size;
+  if (ms_model_has_compressed_attention(m)) return ms_flop_compressed_linear(m, layer);
   if (!ms_model_has_mla(m)) {
     double q = q_width(m), k = kv_width(m);
     return 2 * (h * (q + 2 * k + (m->attention_output_gate ? q : 0)) + q * h);
@@ -136,9 +144,10 @@ double ms_flop_attention_linear(const MsModel *m) {
   return 2 * (q + kl * (h + n * (dn + dv) + 1) + h * dr + n * dv * h);
 }
 
-/* Causal attention counted at half; a window of w tokens sees w s - w (w-1)/2 pairs of a sequence of s. */
+/* Causal attention counted at half, behind an indexer too: Megatron's formula does not know sparse attention but DeepSeek-V4's; a window of w tokens sees w s - w (w-1)/2 pairs of a sequence of s. */
 double ms_flop_attention_core(const MsModel *m, int layer, double s) {
   double pairs = s / 2;
+  if (ms_model_has_compressed_attention(m)) return ms_flop_compressed_core(m, layer, s);
   if (ms_model_layer_is_windowed(m, layer)) {
     double w = MIN((double)m->sliding_window.window, s);
     pairs = w - w * (w - 1) / (2 * s);
@@ -164,7 +173,8 @@ static double flop_mamba(const MsModel *m) {
 
 double ms_flop_layer(const MsModel *m, guint8 mixers, int layer, double seq) {
   double flop = mixers & MS_MIX_MAMBA ? flop_mamba(m) : 0;
-  if (mixers & MS_MIX_ATTN) flop += ms_flop_attention_linear(m) + ms_flop_attention_core(m, layer, seq);
+  if (mixers & MS_MIX_DELTA) flop += ms_flop_delta(m);
+  if (mixers & MS_MIX_ATTN) flop += ms_flop_attention_linear(m, layer) + ms_flop_attention_core(m, layer, seq);
   if (mixers & MS_MIX_MLP) flop += ms_flop_mlp(m, FALSE);
   if (mixers & MS_MIX_MOE) flop += ms_flop_mlp(m, TRUE);
   return flop;
@@ -174,12 +184,12 @@ MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
   MsModelFlop f = {0};
   double h = m->hidden_size;
   for (int i = 0; i < m->num_layers + m->mtp_num_layers; i++) {
-    int layer = MIN(i, m->num_layers - 1);
     guint8 mixers = i < m->num_layers ? ms_model_mixers(m, i) : ms_model_mtp_mixers(m);
-    double attention = mixers & MS_MIX_ATTN ? ms_flop_attention_linear(m) : 0, core = mixers & MS_MIX_ATTN ? ms_flop_attention_core(m, layer, seq_length) : 0;
+    double attention = mixers & MS_MIX_ATTN ? ms_flop_attention_linear(m, i) : 0, core = mixers & MS_MIX_ATTN ? ms_flop_attention_core(m, i, seq_length) : 0;
+    if (mixers & MS_MIX_DELTA) attention += ms_flop_delta(m);
     f.attention_linear += 3 * attention;
     f.attention_core += 3 * core;
-    f.mlp += 3 * (ms_flop_layer(m, mixers, layer, seq_length) - attention - core);
+    f.mlp += 3 * (ms_flop_layer(m, mixers, i, seq_length) - attention - core);
   }
   if (!m->hybrid_layer_pattern) f.mtp = 6.0 * m->mtp_num_layers * (3 * h + 2 * h * h); /* the hybrid convention leaves the projection out */
   f.logits = 6.0 * h * ms_model_padded_vocab(m, 1) * (1 + m->mtp_num_layers);

@@ -19,11 +19,6 @@ static Widths widths(const MsBuild *b) {
   return w;
 }
 
-static MsLinear linear(const char *name, MsLinearKind kind, double m, double n, double k) {
-  return (MsLinear){.name = name, .kind = kind, .m = m, .n = n, .k = k, .low = TRUE, .fused_accumulate = TRUE, .model_flop = TRUE,
-                    .comm_in = "tp gather", .comm_out = "tp scatter"};
-}
-
 static double scan_flop(const MsBuild *b, const Widths *w) { /* scores per group, product with x, states in and out */
   const MsMamba *m = &b->model->mamba;
   double groups = m->num_groups / b->t;
@@ -49,8 +44,8 @@ static void gated_norm(MsBuild *b, const Widths *w) {
 
 void ms_mamba_forward(MsBuild *b) {
   Widths w = widths(b);
-  MsLinear in = linear("mamba in", MS_LINEAR_COLUMN, b->rows, w.projected, b->h);
-  MsLinear out = linear("mamba out", MS_LINEAR_ROW, b->rows, b->h, w.inner);
+  MsLinear in = ms_linear_of("mamba in", MS_LINEAR_COLUMN, b->rows, w.projected, b->h);
+  MsLinear out = ms_linear_of("mamba out", MS_LINEAR_ROW, b->rows, b->h, w.inner);
   double x = b->rows_sp * b->h;
   b->module = MS_MODULE_MAMBA;
   b->node = MS_NODE_ATTN;
@@ -69,8 +64,8 @@ void ms_mamba_forward(MsBuild *b) {
 
 void ms_mamba_backward(MsBuild *b) {
   Widths w = widths(b);
-  MsLinear in = linear("mamba in", MS_LINEAR_COLUMN, b->rows, w.projected, b->h);
-  MsLinear out = linear("mamba out", MS_LINEAR_ROW, b->rows, b->h, w.inner);
+  MsLinear in = ms_linear_of("mamba in", MS_LINEAR_COLUMN, b->rows, w.projected, b->h);
+  MsLinear out = ms_linear_of("mamba out", MS_LINEAR_ROW, b->rows, b->h, w.inner);
   double x = b->rows_sp * b->h;
   b->module = MS_MODULE_MAMBA;
   b->node = MS_NODE_ATTN;

@@ -8,11 +8,6 @@ static gboolean recomputes(const MsBuild *b, guint32 module) {
 }
 static double fc1_width(const MsBuild *b, double f) { return (b->model->gated ? 2 : 1) * f; }
 
-static MsLinear linear(const char *name, MsLinearKind kind, double m, double n, double k) {
-  return (MsLinear){.name = name, .kind = kind, .m = m, .n = n, .k = k, .low = TRUE, .fused_accumulate = TRUE, .model_flop = TRUE,
-                    .comm_in = "tp gather", .comm_out = "tp scatter"};
-}
-
 static void activation(MsBuild *b, MsOpKind kind, const char *name, double rows, double width) {
   double in = 2 * rows * fc1_width(b, width), out = 2 * rows * width;
   gboolean back = b->pass == MS_PASS_DGRAD;
@@ -27,16 +22,16 @@ static void activation(MsBuild *b, MsOpKind kind, const char *name, double rows,
 
 /* A two-layer MLP of width f over `rows` gathered rows: dense layers and shared experts. */
 static void mlp_core_forward(MsBuild *b, const char *fc1, const char *fc2, double f) {
-  MsLinear up = linear(fc1, MS_LINEAR_COLUMN, b->rows, fc1_width(b, f) / b->t, b->h);
-  MsLinear down = linear(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
+  MsLinear up = ms_linear_of(fc1, MS_LINEAR_COLUMN, b->rows, fc1_width(b, f) / b->t, b->h);
+  MsLinear down = ms_linear_of(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
   ms_linear_forward(b, &up);
   activation(b, MS_OP_ACTIVATION, "activation", b->rows, f / b->t);
   ms_linear_forward(b, &down);
 }
 
 static void mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, double f) {
-  MsLinear up = linear(fc1, MS_LINEAR_COLUMN, b->rows, fc1_width(b, f) / b->t, b->h);
-  MsLinear down = linear(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
+  MsLinear up = ms_linear_of(fc1, MS_LINEAR_COLUMN, b->rows, fc1_width(b, f) / b->t, b->h);
+  MsLinear down = ms_linear_of(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
   b->pass = MS_PASS_DGRAD;
   ms_linear_backward(b, &down);
   b->pass = MS_PASS_DGRAD;
@@ -51,16 +46,17 @@ void ms_dense_mlp_forward(MsBuild *b) {
   b->module = MS_MODULE_MLP;
   b->node = MS_NODE_ATTN;
   gboolean again = recomputes(b, MS_RM_MLP);
+  ms_residual_in(b, MS_HALF_MLP);
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
-  ms_keep(b, "mlp input", 2 * x);
-  if (!again) ms_keep(b, "normed mlp input", ms_input_B(b, x, TRUE));
+  if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", 2 * x);
+  if (!again && !ms_inputs_recomputed(b)) ms_keep(b, "normed mlp input", ms_input_B(b, x, TRUE));
   b->node = MS_NODE_EXPERTS;
   mlp_core_forward(b, "fc1", "fc2", f);
   if (!again) {
     ms_keep(b, "fc1 out", 2 * b->rows * fc1_width(b, f) / b->t);
     ms_keep(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
   }
-  ms_row_memory(b, MS_OP_ADD, "residual add", 4 * x, 2 * x, 1);
+  ms_residual_out(b, MS_HALF_MLP, 2, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
 
@@ -68,6 +64,7 @@ void ms_dense_mlp_backward(MsBuild *b) {
   double f = b->model->ffn_hidden_size, x = b->rows_sp * b->h;
   b->module = MS_MODULE_MLP;
   b->node = MS_NODE_EXPERTS;
+  ms_residual_out_backward(b, MS_HALF_MLP);
   if (recomputes(b, MS_RM_MLP)) {
     b->pass = MS_PASS_RECOMPUTE;
     ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
@@ -84,7 +81,7 @@ void ms_dense_mlp_backward(MsBuild *b) {
   ms_free_kept(b, "normed mlp input");
   b->node = MS_NODE_ATTN;
   ms_norm_backward(b, "mlp norm", b->rows_sp, b->h);
-  ms_row_memory(b, MS_OP_ADD, "gradient add", 4 * x, 2 * x, 1);
+  ms_residual_in_backward(b, MS_HALF_MLP, 2, 1);
   ms_free_kept(b, "mlp input");
 }
 
@@ -236,8 +233,8 @@ static gboolean shared_beside(const MsBuild *b) {
 static void shared_half(MsBuild *b, gboolean first, int from) {
   double fs = b->model->moe_shared_expert_intermediate_size;
   if (!shared_beside(b)) return;
-  MsLinear up = linear("shared fc1", MS_LINEAR_COLUMN, b->rows, fc1_width(b, fs) / b->t, b->h);
-  MsLinear down = linear("shared fc2", MS_LINEAR_ROW, b->rows, b->h, fs / b->t);
+  MsLinear up = ms_linear_of("shared fc1", MS_LINEAR_COLUMN, b->rows, fc1_width(b, fs) / b->t, b->h);
+  MsLinear down = ms_linear_of("shared fc2", MS_LINEAR_ROW, b->rows, b->h, fs / b->t);
   MsPass pass = b->pass;
   MsModule module = b->module;
   MsNode node = b->node;
@@ -393,7 +390,7 @@ static void router_rows(MsBuild *b, gboolean back) {
 
 /* Latent experts: a projection down before dispatch and one up after combine, replicated over TP (domain/model.md 1). */
 static MsLinear latent(const MsBuild *b, gboolean down) {
-  MsLinear l = linear(down ? "latent down" : "latent up", MS_LINEAR_PLAIN, b->rows_sp, down ? b->eh : b->h, down ? b->h : b->eh);
+  MsLinear l = ms_linear_of(down ? "latent down" : "latent up", MS_LINEAR_PLAIN, b->rows_sp, down ? b->eh : b->h, down ? b->h : b->eh);
   l.comm_in = l.comm_out = "";
   return l;
 }
@@ -418,9 +415,10 @@ void ms_moe_forward(MsBuild *b) {
   gboolean again = recomputes(b, MS_RM_MOE);
   b->node = MS_NODE_ATTN;
   b->module = MS_MODULE_ROUTER;
+  ms_residual_in(b, MS_HALF_MLP);
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
-  ms_keep(b, "mlp input", 2 * x);
-  if (!recomputes(b, MS_RM_LAYERNORM)) ms_keep(b, "normed mlp input", 2 * x);
+  if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", 2 * x);
+  if (!recomputes(b, MS_RM_LAYERNORM) && !ms_inputs_recomputed(b)) ms_keep(b, "normed mlp input", 2 * x);
   if (fs > 0) {
     b->module = MS_MODULE_SHARED;
     if (!shared_beside(b)) mlp_core_forward(b, "shared fc1", "shared fc2", fs);
@@ -449,7 +447,7 @@ void ms_moe_forward(MsBuild *b) {
     ms_keep(b, "latent tokens", ms_input_B(b, b->rows_sp * b->eh, TRUE));
   }
   join_shared(b);
-  ms_row_memory(b, MS_OP_ADD, "residual add", (fs > 0 ? 6 : 4) * x, 2 * x, fs > 0 ? 2 : 1);
+  ms_residual_out(b, MS_HALF_MLP, fs > 0 ? 3 : 2, fs > 0 ? 2 : 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
 
@@ -478,10 +476,11 @@ static double moe_revived_B(const MsBuild *b) {
 }
 
 void ms_moe_backward(MsBuild *b) {
-  double x = b->rows_sp * b->h, fs = b->model->moe_shared_expert_intermediate_size;
-  b->pass = MS_PASS_RECOMPUTE;
+  double fs = b->model->moe_shared_expert_intermediate_size;
   b->module = MS_MODULE_ROUTER;
   b->node = MS_NODE_ATTN;
+  ms_residual_out_backward(b, MS_HALF_MLP);
+  b->pass = MS_PASS_RECOMPUTE;
   if (recomputes(b, MS_RM_LAYERNORM) && recomputes(b, MS_RM_MOE)) ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (recomputes(b, MS_RM_MOE)) moe_recompute(b);
   b->pass = MS_PASS_DGRAD;
@@ -520,6 +519,6 @@ void ms_moe_backward(MsBuild *b) {
   ms_norm_backward(b, "mlp norm", b->rows_sp, b->h);
   ms_free_kept(b, "normed mlp input");
   join_shared(b);
-  ms_row_memory(b, MS_OP_ADD, "gradient add", (fs > 0 ? 8 : 6) * x, 2 * x, fs > 0 ? 3 : 2);
+  ms_residual_in_backward(b, MS_HALF_MLP, fs > 0 ? 4 : 3, fs > 0 ? 3 : 2);
   ms_free_kept(b, "mlp input");
 }

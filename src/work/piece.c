@@ -87,6 +87,7 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
   b->t = l->tp, b->c = l->cp, b->e = l->ep, b->u = l->etp;
   b->sp = l->sequence_parallel;
   b->h = s->model->hidden_size;
+  b->streams = ms_model_streams(s->model);
   b->eh = s->model->moe_latent_size > 0 ? s->model->moe_latent_size : b->h;
   b->rows = (double)s->training.seq_length * s->training.micro_batch_size / b->c;
   b->rows_sp = b->sp ? b->rows / b->t : b->rows;
@@ -147,23 +148,23 @@ static void add_params(MsPiece *piece, MsPartParams p) {
   piece->params_tp_replicated += p.replicated;
 }
 
-static void replicated_norms(MsBuild *b, MsPiece *piece, double count) {
-  double p = count * ms_norm_params(b->model, b->h);
-  piece->params_dense += p;
-  piece->params_tp_replicated += p;
+static void replicated(MsPiece *piece, double params) { /* on every TP rank alike */
+  piece->params_dense += params;
+  piece->params_tp_replicated += params;
 }
 
 /* --- decoder layer --- */
 
-static void layer_params(MsBuild *b, MsPiece *piece, guint8 mixers) {
-  MsPartParams all = ms_layer_params(b->model, mixers, 1, 1, 1);
-  add_params(piece, ms_layer_params(b->model, mixers, b->t, b->e, b->u));
+static void layer_params(MsBuild *b, MsPiece *piece, int layer, guint8 mixers) {
+  MsPartParams all = ms_layer_params(b->model, mixers, layer, 1, 1, 1);
+  add_params(piece, ms_layer_params(b->model, mixers, layer, b->t, b->e, b->u));
   piece->params_model_dense += all.dense;
   piece->params_model_expert += all.expert;
 }
 
 static void layer_forward_rows(MsBuild *b, int layer, guint8 mixers) {
   if (mixers & MS_MIX_MAMBA) ms_mamba_forward(b);
+  if (mixers & MS_MIX_DELTA) ms_delta_forward(b);
   if (mixers & MS_MIX_ATTN) ms_attention_forward(b, layer);
   if (mixers & MS_MIX_MLP) ms_dense_mlp_forward(b);
   if (mixers & MS_MIX_MOE) ms_moe_forward(b);
@@ -173,12 +174,14 @@ static void layer_backward_rows(MsBuild *b, int layer, guint8 mixers) {
   if (mixers & MS_MIX_MOE) ms_moe_backward(b);
   if (mixers & MS_MIX_MLP) ms_dense_mlp_backward(b);
   if (mixers & MS_MIX_ATTN) ms_attention_backward(b, layer);
+  if (mixers & MS_MIX_DELTA) ms_delta_backward(b);
   if (mixers & MS_MIX_MAMBA) ms_mamba_backward(b);
 }
 
 static const char *mixers_name(guint8 mixers) {
   if (mixers == (MS_MIX_ATTN | MS_MIX_MOE)) return "moe";
   if (mixers == (MS_MIX_ATTN | MS_MIX_MLP)) return "dense";
+  if (mixers & MS_MIX_DELTA) return mixers & MS_MIX_MOE ? "delta net, moe" : mixers & MS_MIX_MLP ? "delta net, dense" : "delta net";
   return mixers & MS_MIX_MAMBA ? "mamba" : mixers & MS_MIX_ATTN ? "attention" : mixers & MS_MIX_MOE ? "experts" : "mlp";
 }
 
@@ -198,7 +201,7 @@ static double layer_kept_B(const MsBuild *b, int layer, guint8 mixers) {
 }
 
 static void checkpointed(MsBuild *b, MsPiece *piece, int layer, guint8 mixers, int group) {
-  double all = layer_kept_B(b, layer, mixers), input = 2 * b->rows_sp * b->h;
+  double all = layer_kept_B(b, layer, mixers), input = 2 * b->rows_sp * b->h * b->streams;
   start(b, &piece->forward, MS_PASS_FORWARD, FALSE);
   layer_forward_rows(b, layer, mixers);
   b->keeping = TRUE;
@@ -223,8 +226,12 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
   piece->kind = MS_PIECE_LAYER;
   piece->is_moe = (mixers & MS_MIX_MOE) != 0;
   b->piece = piece;
+  char ratio[24] = "";
+  if (ms_model_has_compressed_attention(b->model)) g_snprintf(ratio, sizeof ratio, ", ratio %d", ms_model_compress_ratio(b->model, layer));
   g_snprintf(piece->name, sizeof piece->name, "%s layer%s%s%s", mixers_name(mixers),
-             ms_model_layer_is_windowed(b->model, layer) ? ", windowed" : "",
+             ms_model_layer_is_windowed(b->model, layer)                                                            ? ", windowed"
+             : ms_model_layer_is_sparse(b->model, layer) && !ms_model_layer_has_indexer(b->model, layer) ? ", shared keys"
+                                                                                                                    : ratio,
              b->training->precision > MS_FP16 && !b->quantized ? ", bf16" : "",
              group == 0 ? "" : group > 0 ? ", checkpointed" : ", in checkpoint");
   if (group != 0) {
@@ -235,9 +242,40 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
     start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
     layer_backward_rows(b, layer, mixers);
   }
-  layer_params(b, piece, mixers);
+  layer_params(b, piece, layer, mixers);
   piece->model_flop = tokens_of_model_replica(b) * ms_flop_layer(b->model, mixers, layer, b->training->seq_length);
   ms_piece_seal(b, piece);
+}
+
+/* --- front end: opaque rows of stated FLOP and bytes; every tensor-parallel rank runs it whole, the context-parallel ranks share its sequences --- */
+
+static void front_end_row(MsBuild *b, const char *name, double times) {
+  const MsFrontEnd *f = &b->model->front_end;
+  double share = times * b->training->micro_batch_size / b->c;
+  MsOp *op = ms_row(b, MS_OP_FRONT_END, name);
+  op->flop = share * f->forward_flop;
+  op->read_B = op->write_B = share * f->forward_B / 2;
+  op->kernels = 1;
+}
+
+static void front_end_forward(MsBuild *b, MsPiece *piece) {
+  const MsFrontEnd *f = &b->model->front_end;
+  if (f->parameters <= 0) return;
+  front_end_row(b, "front end", 1);
+  if (!f->frozen) ms_keep(b, "front end", f->kept_B * b->training->micro_batch_size / b->c);
+  if (f->frozen) piece->params_frozen = f->parameters;
+  else replicated(piece, f->parameters);
+  piece->params_model_dense += f->parameters;
+}
+
+static void front_end_backward(MsBuild *b) {
+  const MsFrontEnd *f = &b->model->front_end;
+  if (f->parameters <= 0 || f->frozen) return;
+  b->pass = MS_PASS_DGRAD;
+  front_end_row(b, "front end", 1);
+  b->pass = MS_PASS_WGRAD;
+  front_end_row(b, "front end", 1);
+  ms_free_kept(b, "front end");
 }
 
 /* --- embedding --- */
@@ -250,20 +288,24 @@ void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
   b->module = MS_MODULE_EMBEDDING;
   g_strlcpy(piece->name, "embedding", sizeof piece->name);
   start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
+  front_end_forward(b, piece);
   ms_row_memory(b, MS_OP_EMBEDDING, "embedding", 2 * width + 8 * b->rows, 2 * width, 4);
   ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP, MS_GROUP_TP, 2 * width);
   if (learned) ms_row_memory(b, MS_OP_ADD, "position add", 4 * b->rows_sp * b->h, 2 * b->rows_sp * b->h, 2);
   if (b->model->hidden_dropout > 0) ms_keep(b, "embedding dropout mask", b->rows_sp * b->h);
+  ms_streams_expand(b, FALSE);
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
+  ms_streams_expand(b, TRUE);
   if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather", MS_STREAM_TP, MS_GROUP_TP, 2 * width);
   b->pass = MS_PASS_WGRAD;
   MsOp *op = ms_row_memory(b, MS_OP_EMBEDDING, "embedding", 4 * width, 2 * width + 2 * table, 4);
   op->transient_B = 2 * table; /* the gradient of the table in BF16 */
   ms_free_kept(b, "embedding dropout mask");
+  front_end_backward(b);
   double positions = learned ? MAX(b->model->seq_length_max, b->training->seq_length) * b->h : 0; /* a table covers at least the sequence */
-  piece->params_dense = table + positions;
+  piece->params_dense += table + positions;
   piece->params_tp_replicated += positions;
-  piece->params_model_dense = table * b->t + positions;
+  piece->params_model_dense += table * b->t + positions;
   ms_piece_seal(b, piece);
 }
 
@@ -309,6 +351,8 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
   start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
   for (int i = 0; i < copies; i++) {
     if (i == 0) {
+      ms_streams_join(b, FALSE);
+      if (b->streams > 1) ms_keep(b, "head streams", 2 * x * b->streams);
       ms_norm_forward(b, "final norm", b->rows_sp, b->h);
       ms_keep(b, head_in[i], 2 * x);
     }
@@ -330,57 +374,98 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
     ms_free_kept(b, head_out[i]);
     if (i == 0) {
       ms_norm_backward(b, "final norm", b->rows_sp, b->h);
+      ms_streams_join(b, TRUE);
+      ms_free_kept(b, "head streams");
       ms_free_kept(b, head_in[i]);
     }
   }
   double table = head.n * b->h;
   piece->params_dense = (b->model->tie_embeddings && b->layout->pp == 1 ? 0 : table);
-  replicated_norms(b, piece, 1);
-  piece->params_model_dense = (b->model->tie_embeddings ? 0 : table * b->t) + ms_norm_params(b->model, b->h);
+  replicated(piece, ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model));
+  piece->params_model_dense = (b->model->tie_embeddings ? 0 : table * b->t) + ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model);
   piece->model_flop = tokens_of_model_replica(b) * 2 * b->h * ms_model_padded_vocab(b->model, 1) * copies;
   ms_piece_seal(b, piece);
 }
 
-/* --- MTP block: two norms, a projection of both, one decoder layer of the last layer's type, a final norm --- */
+/* --- MTP block: two norms, a projection of both, one decoder layer of the last layer's type, a final norm. With several residual streams the
+ * projection of the embedding is apart from that of the hidden states, which runs for each stream. --- */
+
+typedef struct { MsLinear both, embedding, hidden; } MtpProjections;
+
+static MsLinear mtp_linear(const MsBuild *b, const char *name, double rows, double k) {
+  return (MsLinear){.name = name, .kind = MS_LINEAR_COLUMN, .m = rows, .n = b->h / b->t, .k = k, .comm_in = "tp gather",
+                    .comm_out = "", .low = !b->options->keep_mtp_spec_in_bf16, .fused_accumulate = TRUE, .model_flop = TRUE};
+}
+
+static MtpProjections mtp_projections(const MsBuild *b) {
+  return (MtpProjections){mtp_linear(b, "eh proj", b->rows, 2 * b->h), mtp_linear(b, "e proj", b->rows, b->h), mtp_linear(b, "h proj", b->streams * b->rows, b->h)};
+}
+
+static void mtp_project(MsBuild *b, double x) {
+  MtpProjections p = mtp_projections(b);
+  if (b->streams <= 1) {
+    ms_row_memory(b, MS_OP_COPY, "mtp concat", 4 * x, 4 * x, 1);
+    ms_keep(b, "mtp concat", ms_input_B(b, 2 * x, p.both.low));
+    ms_linear_forward(b, &p.both);
+  } else {
+    ms_keep(b, "mtp concat", ms_input_B(b, (1 + b->streams) * x, p.both.low));
+    ms_linear_forward(b, &p.embedding);
+    ms_linear_forward(b, &p.hidden);
+    ms_row_memory(b, MS_OP_STREAM_MIX, "embedding to streams", 2 * x * (1 + b->streams), 2 * x * b->streams, 1);
+  }
+  ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather out", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h * b->streams);
+}
+
+static void mtp_project_backward(MsBuild *b) {
+  MtpProjections p = mtp_projections(b);
+  if (b->streams <= 1) {
+    ms_linear_backward(b, &p.both);
+  } else {
+    double x = b->rows_sp * b->h;
+    ms_row_memory(b, MS_OP_STREAM_MIX, "embedding to streams", 2 * x * b->streams, 2 * x, 1);
+    ms_linear_backward(b, &p.hidden);
+    ms_linear_backward(b, &p.embedding);
+  }
+}
 
 void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
-  int layer = b->model->num_layers - 1;
+  int layer = b->model->num_layers; /* past the decoder */
   guint8 mixers = ms_model_mtp_mixers(b->model);
   double x = b->rows_sp * b->h;
   piece->kind = MS_PIECE_MTP;
   piece->is_moe = (mixers & MS_MIX_MOE) != 0;
   b->piece = piece;
   g_strlcpy(piece->name, "mtp block", sizeof piece->name);
-  MsLinear proj = {.name = "eh proj", .kind = MS_LINEAR_COLUMN, .m = b->rows, .n = b->h / b->t, .k = 2 * b->h, .comm_in = "tp gather",
-                   .comm_out = "", .low = !b->options->keep_mtp_spec_in_bf16, .fused_accumulate = TRUE, .model_flop = TRUE};
   start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
   b->module = MS_MODULE_MTP;
   ms_row_memory(b, MS_OP_EMBEDDING, "mtp embedding", 2 * b->rows * b->h, 2 * b->rows * b->h, 4);
   ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h);
   ms_norm_forward(b, "mtp embedding norm", b->rows_sp, b->h);
-  ms_norm_forward(b, "mtp hidden norm", b->rows_sp, b->h);
-  ms_keep(b, "mtp norm inputs", 4 * x);
-  ms_row_memory(b, MS_OP_COPY, "mtp concat", 4 * x, 4 * x, 1);
-  ms_keep(b, "mtp concat", ms_input_B(b, 2 * x, proj.low));
-  ms_linear_forward(b, &proj);
-  ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather out", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h);
+  ms_norm_forward(b, "mtp hidden norm", b->streams * b->rows_sp, b->h);
+  ms_keep(b, "mtp norm inputs", 2 * x * (1 + b->streams));
+  mtp_project(b, x);
   layer_forward_rows(b, layer, mixers);
+  ms_streams_join(b, FALSE);
+  if (b->streams > 1) ms_keep(b, "mtp streams", 2 * x * b->streams);
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
+  ms_streams_join(b, TRUE);
+  ms_free_kept(b, "mtp streams");
   layer_backward_rows(b, layer, mixers);
   b->module = MS_MODULE_MTP;
   b->pass = MS_PASS_DGRAD;
-  ms_linear_backward(b, &proj);
+  mtp_project_backward(b);
   ms_free_kept(b, "mtp concat");
   b->pass = MS_PASS_DGRAD;
-  ms_norm_backward(b, "mtp hidden norm", b->rows_sp, b->h);
+  ms_norm_backward(b, "mtp hidden norm", b->streams * b->rows_sp, b->h);
   ms_norm_backward(b, "mtp embedding norm", b->rows_sp, b->h);
   ms_free_kept(b, "mtp norm inputs");
-  layer_params(b, piece, mixers);
+  layer_params(b, piece, layer, mixers);
   double proj_params = 2 * b->h * b->h / b->t;
   piece->params_dense += proj_params;
-  piece->params_quantizable_dense += proj.low ? proj_params : 0;
-  replicated_norms(b, piece, 3);
-  piece->params_model_dense += 2 * b->h * b->h + 3 * ms_norm_params(b->model, b->h);
+  piece->params_quantizable_dense += b->options->keep_mtp_spec_in_bf16 ? 0 : proj_params;
+  double norms = 3 * ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model);
+  replicated(piece, norms);
+  piece->params_model_dense += 2 * b->h * b->h + norms;
   piece->model_flop = tokens_of_model_replica(b) *
       (ms_flop_layer(b->model, mixers, layer, b->training->seq_length) + (b->model->hybrid_layer_pattern ? 0 : 2 * (3 * b->h + 2 * b->h * b->h)));
   ms_piece_seal(b, piece);

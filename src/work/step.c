@@ -126,7 +126,7 @@ static void add_matrices(GArray *all, const MsOp *op) {
     g_array_append_val(all, x);
     at = &g_array_index(all, Matrices, all->len - 1);
   }
-  *(expert ? &at->expert : &at->dense) += expert ? op->groups : 1;
+  *(expert ? &at->expert : &at->dense) += op->groups; /* 1 of a plain GEMM */
 }
 
 static GArray *matrices_of(const MsWork *work, int stage) {

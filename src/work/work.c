@@ -20,7 +20,7 @@ const MsOpFamily ms_op_families[] = {
 };
 const char *const ms_pass_words[] = {"forward", "recompute", "dgrad", "wgrad", "optimizer", NULL};
 const char *const ms_stream_words[] = {"compute", "tp", "cp", "ep", "dp", "edp", "pp send", "pp recv", "side", "d2h", "h2d", NULL};
-const char *const ms_module_words[] = {"none", "embedding", "attn", "mlp", "moe_router", "moe_preprocess", "shared_experts", "moe", "head", "mtp", "mamba", "step", NULL};
+const char *const ms_module_words[] = {"none", "embedding", "attn", "mlp", "moe_router", "moe_preprocess", "shared_experts", "moe", "head", "mtp", "mamba", "delta_net", "step", NULL};
 const char *const ms_odt_words[] = {"fp32", "bf16", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
 
 static gboolean layer_is_quantized(const MsScenario *s, int layer) {
@@ -45,17 +45,21 @@ static int checkpoint_role(const MsWork *w, int layer) {
   return 1;
 }
 
-typedef struct { guint8 mixers; gboolean windowed, quantized, offloaded; int role; } LayerKey;
+typedef struct { guint8 mixers; gboolean windowed, indexed, quantized, offloaded; int ratio, role; } LayerKey;
 
 static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
   LayerKey key = {.mixers = ms_model_mixers(w->scenario->model, layer),
                   .windowed = ms_model_layer_is_windowed(w->scenario->model, layer),
+                  .indexed = ms_model_layer_has_indexer(w->scenario->model, layer),
+                  .ratio = ms_model_compress_ratio(w->scenario->model, layer),
                   .quantized = layer_is_quantized(w->scenario, layer),
                   .offloaded = layer < w->scenario->options.cpu_offloading_num_layers,
                   .role = checkpoint_role(w, layer)};
   for (guint i = 0; i < keys->len; i++) {
     LayerKey *k = &g_array_index(keys, LayerKey, i);
-    if (k->mixers == key.mixers && k->windowed == key.windowed && k->quantized == key.quantized && k->offloaded == key.offloaded && k->role == key.role) return (int)i;
+    if (k->mixers == key.mixers && k->windowed == key.windowed && k->indexed == key.indexed && k->ratio == key.ratio && k->quantized == key.quantized &&
+        k->offloaded == key.offloaded && k->role == key.role)
+      return (int)i;
   }
   g_array_append_val(keys, key);
   w->pieces = g_renew(MsPiece, w->pieces, w->n_pieces + 1);
@@ -141,6 +145,7 @@ MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
       p.quantizable_dense += piece->params_quantizable_dense;
       p.quantizable_expert += piece->params_quantizable_expert;
       p.tp_replicated += piece->params_tp_replicated;
+      p.frozen += piece->params_frozen;
     }
     embedding |= chunk->has_embedding;
     copy |= chunk->num_mtp > 0;

@@ -37,7 +37,7 @@ typedef enum { /* sub-modules of a layer in EP overlap (communication.md 8), als
 } MsNode;
 
 typedef enum { MS_MODULE_NONE, MS_MODULE_EMBEDDING, MS_MODULE_ATTN, MS_MODULE_MLP, MS_MODULE_ROUTER, MS_MODULE_PREPROCESS,
-  MS_MODULE_SHARED, MS_MODULE_MOE /* dispatch, experts, combine */, MS_MODULE_HEAD, MS_MODULE_MTP, MS_MODULE_MAMBA, MS_MODULE_STEP, MS_N_MODULES } MsModule;
+  MS_MODULE_SHARED, MS_MODULE_MOE /* dispatch, experts, combine */, MS_MODULE_HEAD, MS_MODULE_MTP, MS_MODULE_MAMBA, MS_MODULE_DELTA, MS_MODULE_STEP, MS_N_MODULES } MsModule;
 extern const char *const ms_module_words[];
 
 enum { /* MsOp.flags */
@@ -101,6 +101,7 @@ typedef struct MsPiece {
   double params_dense;    /* all but routed experts */
   double params_expert;
   double params_quantizable_dense, params_quantizable_expert; /* of those, GEMM weights that low precision stores */
+  double params_frozen;   /* weights without gradients and optimizer states, beside the others */
   double params_tp_replicated;  /* identical on all TP ranks: their gradients are summed over TP at the end */
   double params_model_dense, params_model_expert; /* before sharding, whole piece */
   double model_flop;      /* forward, per microbatch and whole model replica, by the published convention (x3 for the step) */
@@ -132,7 +133,7 @@ int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i);
 
 /* Totals of one pipeline stage (all its chunks). */
 typedef struct {
-  double params_dense, params_expert, quantizable_dense, quantizable_expert, tp_replicated, embedding_copy;
+  double params_dense, params_expert, quantizable_dense, quantizable_expert, tp_replicated, frozen, embedding_copy;
 } MsStageParams;
 MsStageParams ms_work_stage_params(const MsWork *work, int stage);
 
@@ -184,6 +185,11 @@ MsParamCount ms_model_params(const MsModel *model);
 /* Model FLOP per token, forward and backward, by Megatron's convention (causal attention halved, recompute not counted). */
 typedef struct { double attention_linear, attention_core, mlp, mtp, logits, total; } MsModelFlop;
 MsModelFlop ms_model_flop_per_token(const MsModel *model, int seq_length);
+
+/* Executed FLOP and HBM bytes of a chunked gated delta rule, forward, for `tokens` tokens; dk, dv: widths of a key and a value head. */
+#define MS_DELTA_CHUNK 64.0
+typedef struct { double flop, read_B, write_B; } MsDeltaWork;
+MsDeltaWork ms_delta_work(double tokens, double key_heads, double value_heads, double dk, double dv);
 
 /* --- building lists (used by the lowering and by tests) -------------------------------------------------------------------- */
 void ms_ops_clear(MsOpList *list);

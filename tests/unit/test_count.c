@@ -169,11 +169,17 @@ static void flop_of_a_step(void **state) {
 /* Parts of the ranks of a grid add up to the model's, replicated tensors counted once a rank. */
 static void sharded_parts_add_up(void **state) {
   (void)state;
-  static const char *const names[] = {"deepseek-v3", "qwen3-235b-a22b", "mixtral-8x7b", "gpt3-175b", "gpt-oss-120b", "deepseek-v2-lite", "qwen2-57b-a14b"};
+  static const char *const names[] = {"deepseek-v3", "qwen3-235b-a22b", "mixtral-8x7b", "gpt3-175b", "gpt-oss-120b", "deepseek-v2-lite", "qwen2-57b-a14b",
+                                      "qwen3-next-80b-a3b", "deepseek-v3.2"};
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
     g_autoptr(MsModel) m = load(names[i], -1);
     for (int t = 1; t <= 4; t *= 2) {
-      MsPartParams one = ms_attention_params(m, 1), part = ms_attention_params(m, t);
+      if (m->linear_attention.num_value_heads > 0) {
+        MsPartParams whole = ms_delta_params(m, 1), shard = ms_delta_params(m, t);
+        assert_close(t * (shard.dense - shard.replicated) + shard.replicated, whole.dense, 1e-14);
+      }
+      if (m->num_query_groups < t) continue; /* key-value heads are repeated */
+      MsPartParams one = ms_attention_params(m, 0, 1), part = ms_attention_params(m, 0, t);
       assert_close(t * (part.dense - part.replicated) + part.replicated, one.dense, 1e-14);
       assert_close(part.replicated, one.replicated, 0);
       if (m->ffn_hidden_size > 0) {

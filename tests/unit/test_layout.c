@@ -601,6 +601,13 @@ BREAKS(graph_alone) { OPTIONS.cuda_graph_scope = MS_CG_ATTN | MS_CG_FULL_ITERATI
 BREAKS(graph_preprocess) { OPTIONS.cuda_graph_scope = MS_CG_MOE_PREPROCESS; }
 BREAKS(graph_full) { OPTIONS.cuda_graph_scope = MS_CG_ATTN, OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL; }
 BREAKS(graph_moe) { OPTIONS.cuda_graph_scope = MS_CG_MOE_ROUTER, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MOE; }
+BREAKS(shared_keys) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention = (MsSparseAttention){.indexer_num_heads = 2, .indexer_head_dim = 8, .indexer_topk = 64, .indexer_topk_freq = 3}, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER; }
+BREAKS(delta_heads) { c->model.linear_attention = (MsLinearAttention){.num_key_heads = 3, .num_value_heads = 3, .key_head_dim = 8, .value_head_dim = 8, .conv_kernel = 4, .frequency = 4}; }
+BREAKS(compressed_tp) { c->model.compressed_attention.head_dim = 64; }
+BREAKS(sparse_cp) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention = (MsSparseAttention){.indexer_num_heads = 2, .indexer_head_dim = 8, .indexer_topk = 64, .indexer_topk_freq = 1}; }
+BREAKS(sparse_unfused) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention.indexer_topk = 64, c->model.sparse_attention.indexer_topk_freq = 1, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER, OPTIONS.attention_backend = MS_ATTN_UNFUSED; }
+BREAKS(mhc_plain) { OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MHC; }
+BREAKS(mhc_mlp) { c->model.hyper_connections.num_residual_streams = 4, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MHC | MS_RM_MLP; }
 
 static const struct {
   const char *rule;
@@ -644,7 +651,9 @@ static const struct {
     {"cpu-offloading", break_cpu_offload}, {"cpu-offloading", break_cpu_offload2}, {"offload-attn-proj", break_attn_proj},
     {"graphs-on-hardware", break_no_graphs}, {"graph-scope-alone", break_graph_alone},
     {"graph-preprocess", break_graph_preprocess}, {"graph-recompute", break_graph_full},
-    {"graph-recompute", break_graph_moe},
+    {"graph-recompute", break_graph_moe}, {"shared-keys-in-stage", break_shared_keys}, {"tp-divides-delta-heads", break_delta_heads},
+    {"compressed-without-tp", break_compressed_tp}, {"sparse-cp-gathers", break_sparse_cp}, {"sparse-needs-fused", break_sparse_unfused},
+    {"mhc-needs-streams", break_mhc_plain}, {"mhc-needs-streams", break_mhc_mlp},
 };
 
 /* The good scenario: 64 GPUs, TP 2 x CP 2 x PP 2 x DP 8; EP 8 x EDP 4. */

@@ -1,0 +1,200 @@
+/* src/work/sparse.c - sparse attention behind an indexer (DSA: DeepSeek-V3.2, GLM-5), and the indexer itself.
+ *
+ * The latent attention runs absorbed, as Megatron-LM's AbsorbedMLASelfAttention does (dev branch, 2026-08): the key half of the up-projection is applied to
+ * the queries, the value half to the result, and all heads share one key of width kl + dr whose first kl are the value. Every query attends to the
+ * `indexer_topk` keys with the highest scores, score = sum over indexer heads of weight x relu(q . k). The indexer sees its inputs detached: its
+ * weights learn from a loss of its own (the attention probabilities of the chosen keys), nothing flows back into the layer. All of it is replicated over
+ * TP. Context parallelism gathers latents and indexer keys ("all_gather" only, as in Megatron). */
+#include "work/build.h"
+
+MsPartParams ms_indexer_params(const MsModel *m, int layer) {
+  const MsSparseAttention *a = &m->sparse_attention;
+  double h = m->hidden_size, heads = a->indexer_num_heads, d = a->indexer_head_dim;
+  gboolean compressed = ms_model_has_compressed_attention(m);
+  double q = (compressed ? m->compressed_attention.q_lora_rank : m->multi_latent_attention.q_lora_rank > 0 ? m->multi_latent_attention.q_lora_rank : h) * heads * d;
+  double ratio = ms_model_compress_ratio(m, layer);
+  /* keys: a projection and a LayerNorm; with compressed attention a compressor of its own (key and weight projections of two halves, positions, norm) */
+  double keys = compressed ? 4 * h * d + 2 * ratio * d + d : h * d + 2 * d;
+  MsPartParams p = {.dense = q + h * heads + keys, .quantizable_dense = q};
+  p.replicated = p.dense;
+  return p;
+}
+
+double ms_keys_seen(double s, double most) {
+  double w = MIN(most, s);
+  return w - w * (w - 1) / (2 * s);
+}
+
+/* --- the indexer ------------------------------------------------------------------------------------------------------------------ */
+
+static MsLinear plain(const char *name, double m, double n, double k, gboolean low) {
+  MsLinear l = ms_linear_of(name, MS_LINEAR_PLAIN, m, n, k);
+  l.low = low, l.model_flop = FALSE, l.input_quantized_by_producer = TRUE; /* their inputs are cast already, or stay as they are */
+  return l;
+}
+
+static double topk_of(const MsBuild *b, const MsIndexer *ix) {
+  return MIN((double)b->model->sparse_attention.indexer_topk, b->training->seq_length / ix->per_key);
+}
+
+static double pairs_B(const MsBuild *b, const MsIndexer *ix) { /* FP32 scores of all queries */
+  return 4 * b->rows * b->training->seq_length / (2 * ix->per_key);
+}
+
+static void score_row(MsBuild *b, const char *name, const MsIndexer *ix, double flop, double keys) {
+  const MsSparseAttention *a = &b->model->sparse_attention;
+  double width = (double)a->indexer_num_heads * a->indexer_head_dim, s = b->training->seq_length;
+  MsOp *op = ms_row(b, MS_OP_INDEXER, name);
+  op->m = s / b->c, op->n = MAX(keys, 1), op->k = 2.0 * a->indexer_head_dim;
+  op->groups = (int)MAX((double)b->training->micro_batch_size * a->indexer_num_heads, 1), op->kv_groups = b->training->micro_batch_size;
+  op->flop = flop;
+  op->read_B = 2 * b->rows * (width + a->indexer_num_heads) + 2 * b->rows * b->c / ix->per_key * a->indexer_head_dim;
+  op->kernels = 2;
+}
+
+void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
+  const MsSparseAttention *a = &b->model->sparse_attention;
+  double heads = a->indexer_num_heads, d = a->indexer_head_dim, width = heads * d, s = b->training->seq_length;
+  gboolean compressed = ix->per_key > 1;
+  MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE), w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
+  MsLinear k = plain("indexer k", b->rows_sp, compressed ? 4 * d : d, b->h, FALSE); /* key and weight of a compressor in one row */
+  ms_linear_forward(b, &q);
+  ms_linear_forward(b, &w);
+  ms_linear_forward(b, &k);
+  ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4); /* rotary, then Hadamard */
+  if (compressed) ms_row_memory(b, MS_OP_POOL, "indexer pool", 8 * b->rows * d, 2 * b->rows / ix->per_key * d, 2);
+  else if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather index", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * (d + heads));
+  ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
+  score_row(b, "indexer scores", ix, 2 * b->rows * width * s / (2 * ix->per_key), s / ix->per_key);
+  b->list->op[b->list->n - 1].write_B = pairs_B(b, ix);
+  MsOp *top = ms_row_memory(b, MS_OP_TOPK, "indexer top-k", pairs_B(b, ix), 4 * b->rows * topk_of(b, ix), 2);
+  top->m = b->rows, top->n = s / ix->per_key;
+  ms_keep(b, "chosen keys", 4 * b->rows * topk_of(b, ix));
+  if (!a->indexer_loss) return;
+  ms_keep(b, "indexer q, k, weights", 2 * b->rows * (width + heads + d / ix->per_key + (compressed ? 4 * d : 0)));
+}
+
+void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads, double dqk) {
+  const MsSparseAttention *a = &b->model->sparse_attention;
+  double heads = a->indexer_num_heads, d = a->indexer_head_dim, width = heads * d;
+  gboolean compressed = ix->per_key > 1;
+  ms_free_kept(b, "chosen keys");
+  if (!a->indexer_loss) return;
+  b->pass = MS_PASS_DGRAD;
+  double pairs = b->rows * ms_keys_seen(b->training->seq_length / ix->per_key, topk_of(b, ix));
+  /* probabilities of attention over the chosen keys; the indexer's own again; its gradient to queries and keys */
+  score_row(b, "indexer loss", ix, 2 * pairs * (attention_heads * dqk + 3 * width), topk_of(b, ix));
+  MsOp *loss = &b->list->op[b->list->n - 1];
+  loss->read_B += 2 * b->rows * attention_heads * dqk + 4 * pairs, loss->write_B = 2 * b->rows * width + 4 * b->rows * d;
+  loss->kernels = 8;
+  ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
+  if (compressed) ms_row_memory(b, MS_OP_POOL, "indexer pool", 10 * b->rows * d, 8 * b->rows * d, 3);
+  ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4);
+  MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE), w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
+  MsLinear k = plain("indexer k", b->rows_sp, compressed ? 4 * d : d, b->h, FALSE);
+  ms_linear_backward_weight(b, &k);
+  ms_linear_backward_weight(b, &w);
+  ms_linear_backward_weight(b, &q);
+  ms_free_kept(b, "indexer q, k, weights");
+}
+
+/* --- the core --------------------------------------------------------------------------------------------------------------------- */
+
+void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double keys) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double per_pair = 2 * heads * (back ? 3 * dqk + 2 * dv : dqk + dv), qo_B = 2 * b->rows * heads * (dqk + dv), kv_B = 2 * b->rows * b->c * dqk;
+  MsOp *op = ms_row(b, MS_OP_SPARSE_ATTENTION, "sparse attention");
+  op->flop = per_pair * b->rows * keys;
+  op->m = (double)b->training->seq_length / b->c, op->n = MAX(keys, 1), op->k = dqk + dv;
+  op->groups = (int)MAX(b->training->micro_batch_size * heads, 1), op->kv_groups = b->training->micro_batch_size;
+  op->read_B = (back ? 2 : 1) * (qo_B / 2 + kv_B) + 4 * b->rows * keys; /* the list of keys too */
+  op->write_B = (back ? 1 : 0.5) * qo_B + (back ? 2 * kv_B : 0) + 4 * b->rows * heads;
+  op->kernels = back ? 6 : 4;
+}
+
+/* --- the block -------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct { double heads, ql, kl, dr, dn, dv; MsLinear q_down, kv_down, q_up, out; MsBlockLinear absorb, lift; MsIndexer indexer; } Dsa;
+
+static Dsa parts(const MsBuild *b) {
+  const MsMla *a = &b->model->multi_latent_attention;
+  Dsa p = {.heads = b->model->num_attention_heads / b->t, .ql = a->q_lora_rank, .kl = a->kv_lora_rank, .dr = a->qk_pos_emb_head_dim, .dn = a->qk_head_dim, .dv = a->v_head_dim};
+  p.indexer = (MsIndexer){.q_rank = p.ql > 0 ? p.ql : b->h, .per_key = 1};
+  p.q_down = ms_linear_of("q down", MS_LINEAR_PLAIN, b->rows_sp, p.ql, b->h);
+  p.kv_down = ms_linear_of("kv down", MS_LINEAR_PLAIN, b->rows_sp, p.kl + p.dr, b->h);
+  p.q_up = ms_linear_of("q up", MS_LINEAR_COLUMN, b->rows, p.heads * (p.dn + p.dr), p.ql > 0 ? p.ql : b->h);
+  p.out = ms_linear_of("attention out", MS_LINEAR_ROW, b->rows, b->h, p.heads * p.dv);
+  p.absorb = (MsBlockLinear){"k up, absorbed", b->rows, p.kl, p.dn, (int)p.heads};
+  p.lift = (MsBlockLinear){"v up, absorbed", b->rows, p.dv, p.kl, (int)p.heads};
+  return p;
+}
+
+static gboolean up_recomputed(const MsBuild *b) {
+  return b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ);
+}
+
+static void up_rows(MsBuild *b, const Dsa *p) { /* from latents to absorbed queries */
+  if (p->ql > 0) ms_norm_forward(b, "q latent norm", b->rows_sp, p->ql);
+  ms_linear_forward(b, &p->q_up);
+  ms_norm_forward(b, "kv latent norm", b->rows_sp, p->kl);
+  ms_block_linear_forward(b, &p->absorb);
+  ms_row_memory(b, MS_OP_ROPE, "rope", 4 * b->rows * p->heads * p->dr, 4 * b->rows * p->heads * p->dr, 2);
+}
+
+static void core_rows(MsBuild *b, const Dsa *p) {
+  ms_row_sparse_core(b, p->heads, p->kl + p->dr, p->kl, ms_keys_seen(b->training->seq_length, b->model->sparse_attention.indexer_topk));
+}
+
+static double latents_B(const MsBuild *b, const Dsa *p) { return 2 * b->rows * (p->kl + p->dr); }
+
+void ms_sparse_forward(MsBuild *b, int layer) {
+  Dsa p = parts(b);
+  gboolean again = up_recomputed(b);
+  if (p.ql > 0) ms_linear_forward(b, &p.q_down);
+  ms_linear_forward(b, &p.kv_down);
+  ms_keep(b, "latents", 2 * b->rows_sp * (p.ql + p.kl + p.dr));
+  up_rows(b, &p);
+  if (!again) ms_keep(b, "normed latents", ms_input_B(b, b->rows_sp * p.ql, TRUE) + 2 * b->rows * (p.kl + p.dr));
+  if (!again) ms_keep(b, "q", 2 * b->rows * p.heads * (p.dn + p.dr));
+  if (!again) ms_keep(b, "qkv", 2 * b->rows * p.heads * (p.kl + p.dr)); /* absorbed queries; the key stands with the latents */
+  if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather latents", MS_STREAM_TP, MS_GROUP_TP, latents_B(b, &p));
+  ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather latents", MS_STREAM_CP, MS_GROUP_CP, latents_B(b, &p) * b->c);
+  if (ms_model_layer_has_indexer(b->model, layer)) ms_indexer_forward(b, &p.indexer);
+  core_rows(b, &p);
+  ms_keep(b, "attention out", 2 * b->rows * p.heads * p.kl);
+  ms_keep(b, "lse", 4 * b->rows * p.heads);
+  ms_block_linear_forward(b, &p.lift);
+  ms_keep(b, "attention values", 2 * b->rows * p.heads * p.dv);
+  ms_linear_forward(b, &p.out);
+}
+
+void ms_sparse_backward(MsBuild *b, int layer) {
+  Dsa p = parts(b);
+  b->pass = MS_PASS_DGRAD;
+  ms_linear_backward(b, &p.out);
+  ms_block_linear_backward(b, &p.lift);
+  ms_free_kept(b, "attention values");
+  if (up_recomputed(b)) {
+    b->pass = MS_PASS_RECOMPUTE;
+    up_rows(b, &p);
+  }
+  b->pass = MS_PASS_DGRAD;
+  core_rows(b, &p);
+  ms_free_kept(b, "attention out");
+  ms_free_kept(b, "lse");
+  if (ms_model_layer_has_indexer(b->model, layer)) ms_indexer_backward(b, &p.indexer, p.heads, p.kl + p.dr);
+  b->pass = MS_PASS_DGRAD;
+  ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter latents", MS_STREAM_CP, MS_GROUP_CP, latents_B(b, &p) * b->c);
+  if (b->sp) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "tp scatter latents", MS_STREAM_TP, MS_GROUP_TP, latents_B(b, &p));
+  ms_row_memory(b, MS_OP_ROPE, "rope", 4 * b->rows * p.heads * p.dr, 4 * b->rows * p.heads * p.dr, 2);
+  ms_block_linear_backward(b, &p.absorb);
+  ms_free_kept(b, "qkv");
+  ms_free_kept(b, "q");
+  ms_norm_backward(b, "kv latent norm", b->rows_sp, p.kl);
+  ms_linear_backward(b, &p.q_up);
+  if (p.ql > 0) ms_norm_backward(b, "q latent norm", b->rows_sp, p.ql);
+  ms_free_kept(b, "normed latents");
+  ms_linear_backward(b, &p.kv_down);
+  if (p.ql > 0) ms_linear_backward(b, &p.q_down);
+  ms_free_kept(b, "latents");
+}
