@@ -16,7 +16,8 @@ const MsVerb ms_verbs[] = {
     {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
      "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json\n"
      "  moesim plan --top 3 --explain request.json\n"
-     "  moesim plan --top 1 --json request.json     best[0].scenario is a scenario file\n",
+     "  moesim plan --compare mine.json request.json    my layout beside the winner, part by part\n"
+     "  moesim plan --top 1 --json request.json         best[0].scenario is a scenario file\n",
      ms_cli_plan},
     {"whatif", "FILE…", "change a base run along axes and take the differences apart by part",
      "  moesim whatif scenarios/whatif/nic.json\n"

@@ -8,7 +8,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
 typedef struct {
   int top, threads;
-  char *launch;
+  char *launch, *compare;
   gboolean explain, no_prune, json;
 } Options;
 
@@ -26,11 +26,13 @@ static int plan_file(const Options *o, const char *file) {
   ms_interrupt_install();
   g_autoptr(MsPlan) plan = ms_plan(request, &options, &error);
   if (!plan) return ms_cli_fail(error);
+  g_autoptr(MsReasons) reasons = ms_reasons_new(request, plan, &options, o->explain && !plan->interrupted, o->compare, &error);
+  if (!reasons) return ms_cli_fail(error);
   if (o->json) {
-    ms_cli_print(ms_report_plan_json(request, plan));
+    ms_cli_print(ms_report_plan_json(request, plan, reasons));
   } else {
     unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
-    ms_cli_print(ms_report_plan(request, plan, flags));
+    ms_cli_print(ms_report_plan(request, plan, reasons, flags));
   }
   if (plan->interrupted) fputs("moesim: interrupted: the ranking holds what was found until then\n", stderr);
   return plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;
@@ -49,7 +51,8 @@ int ms_cli_plan(int argc, char **argv) {
   Options o = {0};
   const GOptionEntry entries[] = {
       {"top", 'n', 0, G_OPTION_ARG_INT, &o.top, "how many layouts to print (default 10, or the request's plan.top)", "N"},
-      {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "what was refused, by which rule, with the nearest miss", NULL},
+      {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "what bounds the winner, what would help most, the runner-up, what was refused by which rule", NULL},
+      {"compare", 'c', 0, G_OPTION_ARG_FILENAME, &o.compare, "a layout of the same task, side by side with the winner, part by part", "SCENARIO"},
       {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
       {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch, "launch arguments of the winner (not built yet)", "FORM"},
@@ -60,6 +63,6 @@ int ms_cli_plan(int argc, char **argv) {
     status = check(verb, &o, argc - 1);
     if (status == 0) status = plan_file(&o, argv[1]);
   }
-  g_free(o.launch);
+  g_free(o.launch), g_free(o.compare);
   return status;
 }

@@ -198,7 +198,7 @@ static void consider(Search *x, MsScenario *s, const MsCandidate *raw, Memo **me
   Bound b = bound_of(s, *memo, layout, scratch);
   if (b.device_B > x->plan->memory_limit_B) {
     char over[MS_TEXT], why[96];
-    g_snprintf(why, sizeof why, "at least %s too much memory", ms_text_bytes(b.device_B - x->plan->memory_limit_B, over));
+    g_snprintf(why, sizeof why, "fits if at least %s less", ms_text_bytes(b.device_B - x->plan->memory_limit_B, over));
     refuse(&x->refusals, "memory", s, b.device_B - x->plan->memory_limit_B, why);
     return;
   }
@@ -327,7 +327,7 @@ static void settle(Search *x, Job *job) {
   if (job->cheap && worst_device_B(job->cheap) > job->memory_limit_B) {
     char over[MS_TEXT], why[96];
     double miss = worst_device_B(job->cheap) - job->memory_limit_B;
-    g_snprintf(why, sizeof why, "%s too much memory, peak in %s", ms_text_bytes(miss, over), job->cheap->memory->stage[job->cheap->memory->peak_stage].peak_where);
+    g_snprintf(why, sizeof why, "fits if %s less, peak in %s", ms_text_bytes(miss, over), job->cheap->memory->stage[job->cheap->memory->peak_stage].peak_where);
     refuse(&x->refusals, "memory", job->scenario, miss, why);
   } else if (job->error) {
     refuse(&x->refusals, "not simulated", job->scenario, NAN, job->error->message);

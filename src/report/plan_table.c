@@ -7,7 +7,7 @@
 enum { FEW_REFUSALS = 20 };
 
 /* --- table ---------------------------------------------------------------------------------------------------------------- */
-static char *recompute_text(const MsRecomputeSpec *r) {
+char *ms_report_recompute(const MsRecomputeSpec *r) {
   if (r->granularity != MS_RECOMPUTE_SELECTIVE) return g_strdup(ms_recompute_words[r->granularity]);
   GString *out = g_string_new(NULL);
   for (int i = 0; ms_recompute_module_words[i]; i++)
@@ -34,7 +34,7 @@ static void entry_row(MsTable *table, int place, const MsPlanEntry *e) {
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_cellf(table, "%d", number[i]);
   ms_table_cell(table, ms_precision_words[e->scenario->training.precision]);
   ms_table_cell(table, ms_schedule_words[l->schedule]);
-  g_autofree char *recompute = recompute_text(&e->scenario->options.recompute);
+  g_autofree char *recompute = ms_report_recompute(&e->scenario->options.recompute);
   ms_table_cell(table, recompute);
   ms_table_cell(table, ms_text_seconds(r->step_time_s, buf));
   ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
@@ -79,7 +79,7 @@ static void append_hint(GString *out, const MsRequest *request, const MsPlan *pl
                          request->base->file ? request->base->file : "REQUEST");
 }
 
-char *ms_report_plan(const MsRequest *request, const MsPlan *plan, unsigned flags) {
+char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons, unsigned flags) {
   GString *out = g_string_new(NULL);
   char buf[MS_TEXT];
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
@@ -96,6 +96,10 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, unsigned flag
   else
     g_string_append(out, "nothing feasible\n");
   if ((explain || plan->n_best == 0) && plan->n_refusals > 0) append_refusals(out, plan);
+  if (reasons) {
+    g_autofree char *text = ms_report_reasons(plan, reasons);
+    g_string_append(out, text);
+  }
   if (plan->n_best > 0) append_hint(out, request, plan);
   return g_string_free(out, FALSE);
 }
@@ -113,7 +117,7 @@ static void write_refusals(const MsPlan *plan, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan) {
+char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
   ms_json_out_string(out, "request", request->base->name);
@@ -134,6 +138,7 @@ char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan) {
     ms_json_out_end(out);
   }
   ms_json_out_end(out);
+  if (reasons) ms_report_reasons_json(plan, reasons, out);
   ms_json_out_end(out);
   return ms_json_out_take(out);
 }

@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 #include "study/crossval.h"
 #include "study/ladder.h"
+#include "study/reasons.h"
 #include "study/validate.h"
 #include "study/whatif.h"
 
@@ -23,8 +24,17 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *result, unsig
 char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows);
 
 /* --- plan_table.c ----------------------------------------------------------------------------------------------------- */
-char *ms_report_plan(const MsRequest *request, const MsPlan *plan, unsigned flags);
-char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan);
+char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
+/* `reasons` may be NULL in both. */
+char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons, unsigned flags);
+char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons);
+
+/* --- reasons.c -------------------------------------------------------------------------------------------------------- */
+char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);
+void ms_report_reasons_json(const MsPlan *plan, const MsReasons *reasons, MsJsonOut *out); /* members of the object that is open */
+/* Two layouts under the names `a` and `b` of their columns (keys in JSON): keys that differ, parts of time and memory. */
+char *ms_report_comparison(const MsComparison *comparison, const char *a, const char *b);
+void ms_report_comparison_json(const MsComparison *comparison, const char *key, const char *a, const char *b, MsJsonOut *out);
 
 /* --- validation.c ----------------------------------------------------------------------------------------------------- */
 char *ms_report_validation(const MsValidation *validation, const MsValidateOptions *options, unsigned flags);

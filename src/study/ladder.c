@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "study/knobs.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,34 +18,9 @@ static void run_clear(gpointer data) { g_clear_pointer(&((Run *)data)->knobs, g_
 double ms_order_tau(const MsOrder *o) { return o->pairs > 0 ? ((double)o->right - o->wrong) / o->pairs : NAN; }
 
 /* --- knobs of a scenario ---------------------------------------------------------------------------------------------------- */
-static void flatten(GHashTable *to, const char *path, JsonNode *node) {
-  if (JSON_NODE_HOLDS_OBJECT(node) && !g_str_equal(path, "options.recompute")) {
-    JsonObjectIter iter;
-    const char *key;
-    JsonNode *member;
-    json_object_iter_init(&iter, json_node_get_object(node));
-    while (json_object_iter_next(&iter, &key, &member)) {
-      g_autofree char *inner = *path ? g_strconcat(path, ".", key, NULL) : g_strdup(key);
-      flatten(to, inner, member);
-    }
-    return;
-  }
-  g_autoptr(JsonGenerator) text = json_generator_new();
-  json_generator_set_root(text, node);
-  g_hash_table_insert(to, g_strdup(path), json_generator_to_data(text, NULL));
-}
-
 static GHashTable *knobs_of(const char *file, GError **error) {
-  static const char *const parts[] = {"model", "hardware", "gpus", "training", "layout", "options"};
   g_autoptr(MsJson) doc = ms_json_load(file, error);
-  if (!doc) return NULL;
-  GHashTable *knobs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
-  JsonObject *root = json_node_get_object(ms_json_root(doc));
-  for (guint i = 0; i < G_N_ELEMENTS(parts); i++) {
-    JsonNode *node = json_object_get_member(root, parts[i]);
-    if (node) flatten(knobs, parts[i], node);
-  }
-  return knobs;
+  return doc ? ms_knobs_of(ms_json_root(doc)) : NULL;
 }
 
 /* How many keys of `a` have another value in `b` or none; *which is the last one seen. */

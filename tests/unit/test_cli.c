@@ -210,6 +210,21 @@ static void plan_json_has_the_keys_of_the_contract(void **state) {
   g_auto(Run) table = RUN("plan", "--explain", file);
   expect(&table, 0, "plan --explain");
   assert_non_null(strstr(table.out, "world-divides"));
+  assert_non_null(strstr(table.out, "what would help the winner"));
+  assert_non_null(strstr(table.out, "the runner-up takes "));
+  /* the winner beside itself; a run of something else is no comparison */
+  g_auto(Run) beside = RUN("plan", "--json", "--explain", "--compare", best, file);
+  expect(&beside, 0, "plan --compare");
+  g_autoptr(MsJson) reasons = json_of(beside.out, "plan --compare");
+  JsonNode *root = ms_json_root(reasons);
+  assert_close(json_node_get_double(at(root, "named.slower_than_winner")), 0, 0);
+  assert_int_equal(json_array_get_length(json_node_get_array(at(root, "named.compared.keys"))), 0);
+  assert_int_equal(json_array_get_length(json_node_get_array(at(root, "sensitivities"))), 7);
+  assert_true(json_array_get_length(json_node_get_array(at(root, "runner_up.time_s"))) > 3);
+  g_autofree char *qwen = shipped("run-qwen3-235b-h100-256.json");
+  g_auto(Run) other = RUN("plan", "--compare", qwen, file);
+  expect(&other, 3, "plan --compare of another task");
+  assert_non_null(strstr(other.err, "only layouts of one task can be compared"));
   g_remove(file), g_remove(best);
 }
 

@@ -1,0 +1,29 @@
+#include "study/knobs.h"
+
+static void flatten(GHashTable *to, const char *path, JsonNode *node) {
+  if (JSON_NODE_HOLDS_OBJECT(node) && !g_str_equal(path, "options.recompute")) {
+    JsonObjectIter iter;
+    const char *key;
+    JsonNode *member;
+    json_object_iter_init(&iter, json_node_get_object(node));
+    while (json_object_iter_next(&iter, &key, &member)) {
+      g_autofree char *inner = g_strconcat(path, ".", key, NULL);
+      flatten(to, inner, member);
+    }
+    return;
+  }
+  g_autoptr(JsonGenerator) text = json_generator_new();
+  json_generator_set_root(text, node);
+  g_hash_table_insert(to, g_strdup(path), json_generator_to_data(text, NULL));
+}
+
+GHashTable *ms_knobs_of(JsonNode *root) {
+  static const char *const parts[] = {"model", "hardware", "gpus", "training", "layout", "options"};
+  GHashTable *knobs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+  JsonObject *object = root && JSON_NODE_HOLDS_OBJECT(root) ? json_node_get_object(root) : NULL;
+  for (guint i = 0; object && i < G_N_ELEMENTS(parts); i++) {
+    JsonNode *node = json_object_get_member(object, parts[i]);
+    if (node) flatten(knobs, parts[i], node);
+  }
+  return knobs;
+}

@@ -1,0 +1,11 @@
+/* src/study/knobs.h - what two scenarios differ in: every key of a scenario as a path and the text of its value. */
+#ifndef MS_STUDY_KNOBS_H
+#define MS_STUDY_KNOBS_H
+
+#include "base/json.h"
+
+/* Of the members model, hardware, gpus, training, layout and options of a scenario's JSON; path -> value as JSON text. `options.recompute` is one
+ * key, other objects are taken apart. `root` may be anything. (transfer full) */
+GHashTable *ms_knobs_of(JsonNode *root);
+
+#endif
