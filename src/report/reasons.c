@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "report/report.h"
+#include "study/parts.h"
 
 enum { MOST_VALUE = 44 /* columns of a value that is compared */ };
 
@@ -157,12 +158,13 @@ static void append_sensitivities(GString *out, const MsSensitivities *s) {
 
 static void append_named(GString *out, const MsPlan *plan, const MsReasons *r) {
   char text[MS_TEXT], memory[MS_TEXT];
-  double device_B = ms_fullest_stage_B(r->named_result), over_B = device_B - plan->memory_limit_B;
-  g_string_append_printf(out, "\n%s: %s, %s on the fullest stage", r->named->name, ms_text_seconds(r->named_result->step_time_s, text),
+  const MsResult *named = ms_reasons_named(r);
+  double device_B = ms_device_B(named), over_B = device_B - plan->memory_limit_B;
+  g_string_append_printf(out, "\n%s: %s, %s on the fullest stage", r->named->name, ms_text_seconds(named->step_time_s, text),
                          ms_text_bytes(device_B, memory));
   if (over_B > 0) g_string_append_printf(out, ", which is %s too much", ms_text_bytes(over_B, text));
   if (r->compared) {
-    double slower = r->named_result->step_time_s / plan->best[0].result->step_time_s - 1;
+    double slower = named->step_time_s / plan->best[0].result->step_time_s - 1;
     g_string_append_printf(out, "; %.2f %% %s than the winner\n", 100 * fabs(slower), slower >= 0 ? "slower" : "faster");
     g_autofree char *side = ms_report_comparison(r->compared, "winner", "named");
     g_string_append(out, side);
@@ -200,14 +202,17 @@ static void write_sensitivities(const MsSensitivities *s, MsJsonOut *out) {
 }
 
 static void write_named(const MsPlan *plan, const MsReasons *r, MsJsonOut *out) {
+  const MsResult *named = ms_reasons_named(r);
+  double device_B = ms_device_B(named);
   ms_json_out_object(out, "named");
   ms_json_out_string(out, "name", r->named->name);
   ms_json_out_string(out, "file", r->named->file);
-  ms_json_out_double(out, "step_time_s", r->named_result->step_time_s);
-  ms_json_out_double(out, "device_B", ms_fullest_stage_B(r->named_result));
-  ms_json_out_bool(out, "fits", ms_fullest_stage_B(r->named_result) <= plan->memory_limit_B);
-  if (r->compared) ms_json_out_double(out, "slower_than_winner", r->named_result->step_time_s / plan->best[0].result->step_time_s - 1);
+  ms_json_out_double(out, "step_time_s", named->step_time_s);
+  ms_json_out_double(out, "device_B", device_B);
+  ms_json_out_bool(out, "fits", device_B <= plan->memory_limit_B);
+  if (r->compared) ms_json_out_double(out, "slower_than_winner", named->step_time_s / plan->best[0].result->step_time_s - 1);
   if (r->compared) ms_report_comparison_json(r->compared, "compared", "winner", "named", out);
+  ms_scenario_write(r->named, "scenario", out);
   ms_json_out_end(out);
 }
 

@@ -1,8 +1,8 @@
 #include "study/compare.h"
 
 #include "base/err.h"
-#include "base/units.h"
 #include "study/knobs.h"
+#include "study/parts.h"
 
 #include <string.h>
 
@@ -47,23 +47,13 @@ static void compare_times(MsComparison *c, const MsResult *a, const MsResult *b)
   for (int i = 0; i < b->n_gap; i++) part_named(&c->time, &c->n_time, name_of(&b->gap[i]))->b += b->gap[i].fraction * b->step_time_s;
 }
 
-static const MsStageMemory *fullest(const MsResult *r) {
-  int most = 0;
-  for (int i = 1; i < r->memory->stages; i++)
-    if (r->memory->stage[i].device_B > r->memory->stage[most].device_B) most = i;
-  return &r->memory->stage[most];
-}
-
-double ms_fullest_stage_B(const MsResult *r) { return fullest(r)->device_B; }
-
 static void compare_memory(MsComparison *c, const MsResult *a, const MsResult *b) {
-  const MsStageMemory *x = fullest(a), *y = fullest(b);
-  const MsComparedPart part[] = {{"parameters", x->parameters_B, y->parameters_B}, {"gradients", x->gradients_B, y->gradients_B},
-                                 {"optimizer", x->optimizer_B, y->optimizer_B},    {"buffers", x->buffers_B, y->buffers_B},
-                                 {"activations", x->activations_B, y->activations_B}, {"transients", x->transient_B, y->transient_B},
-                                 {"reserved and context", x->reserved_B, y->reserved_B}};
-  c->n_memory = G_N_ELEMENTS(part);
-  c->memory = g_memdup2(part, sizeof part);
+  double x[MS_N_MEMS], y[MS_N_MEMS];
+  ms_parts_of_memory(a, x), ms_parts_of_memory(b, y);
+  for (int i = 0; i < MS_N_MEMS; i++) {
+    MsComparedPart *part = part_named(&c->memory, &c->n_memory, ms_mem_part_words[i]);
+    part->a = x[i], part->b = y[i];
+  }
 }
 
 MsComparison *ms_compare(const MsScenario *a, const MsResult *result_a, const MsScenario *b, const MsResult *result_b) {

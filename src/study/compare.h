@@ -1,7 +1,7 @@
 /* src/study/compare.h - two layouts of one task side by side: what differs in them, and where the difference of step time and memory lies.
  *
  * Time: the parts of sim/explain.h in seconds (mean over stages), memory-bound kernels as one part; each column adds up to its step time, so the
- * differences add up to the difference. Memory: the parts of the fullest stage of each, which add up to what must fit on the device. */
+ * differences add up to the difference. Memory: the parts of study/parts.h. */
 #ifndef MS_STUDY_COMPARE_H
 #define MS_STUDY_COMPARE_H
 
@@ -32,8 +32,5 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsComparison, ms_comparison_free)
 /* FALSE and an MS_ERROR_INPUT that names the difference when `other` is another task than `task`: model, machine, software stack, number of GPUs, sequence length or
  * global batch. Precision, layout and options may differ. */
 gboolean ms_same_task(const MsScenario *task, const MsScenario *other, GError **error);
-
-/* Bytes of the fullest stage, as the planner compares them with its limit. */
-double ms_fullest_stage_B(const MsResult *result);
 
 #endif
