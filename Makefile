@@ -42,7 +42,8 @@ $(file >$(BUILD)/prefix,$(PREFIX))
 endif
 
 SRC     := $(sort $(wildcard src/*/*.c))
-LIBOBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/main.c,$(SRC)))
+LIBOBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/main.c,$(SRC))) $(BUILD)/gen/page_text.o
+PAGE    := $(addprefix src/report/page/,page.html page.css base.js figure.js summary.js steps.js memory.js map.js traffic.js roofline.js curves.js live.js main.js)
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/*.c)))
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
@@ -63,11 +64,18 @@ $(BUILD)/src/base/io.o: CPPFLAGS += -DMS_DATA_DIR='"$(PREFIX)/share/moesim"'
 $(BUILD)/src/base/io.o: $(BUILD)/prefix
 
 # What a program of others links to: only the functions of src/api/moesim.h are visible.
-$(BUILD)/libmoesim.so.0: $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/%,$(SRC)))
+$(BUILD)/libmoesim.so.0: $(filter-out $(BUILD)/src/cli/%,$(LIBOBJ))
 	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# The HTML page's markup, style and script as C strings; edit them in src/report/page/.
+$(BUILD)/gen/page_text.c: $(PAGE) mk/embed.awk
+	@mkdir -p $(@D)
+	LC_ALL=C awk -f mk/embed.awk $(PAGE) >$@.tmp && mv $@.tmp $@
+$(BUILD)/gen/page_text.o: $(BUILD)/gen/page_text.c $(BUILD)/flags
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(TESTLIB) $(BUILD)/libmoesim.a

@@ -3,7 +3,8 @@
 #
 # quick leaves out programs named test_full_* and the installation (tests/install.sh). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that
 # calls `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
-# `exit`. golden-update writes those three. The last line is always "N passed, M failed"; status 1 when M > 0.
+# `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always "N passed, M failed"
+# (and ", K skipped" without a browser); status 1 when M > 0.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 export LC_ALL=C NO_COLOR=1 G_DEBUG=fatal-warnings G_SLICE=always-malloc MOESIM_CHECK=1
@@ -44,7 +45,25 @@ one_script() { # SCRIPT RESULT
   if out=$(timeout 600 "$1" "$build" 2>&1 </dev/null); then echo "1 0" >"$2"; else { echo "0 1"; echo "FAILED $1"; tail -n 40 <<<"$out"; } >"$2"; fi
 }
 
+# Headless Chromium over the pages (tests/browser/NAME.mjs). Without node, Chromium or playwright-core it is skipped, with a word.
+one_browser() { # SCRIPT RESULT
+  local out status why="" line
+  command -v node >/dev/null || why="no node"
+  [ -x "${CHROMIUM:-/usr/bin/chromium}" ] || why="no chromium"
+  [ -d tests/browser/node_modules/playwright-core ] || why="no playwright-core"
+  if [ -n "$why" ]; then
+    { echo "0 0 1"; echo "skipped $(basename "$1"): $why; ./bootstrap --tests installs it"; } >"$2"
+    return
+  fi
+  out=$(timeout 600 node "$1" 2>&1 </dev/null)
+  status=$?
+  line=$(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<<"$out" | tail -n 1)
+  if [ -z "$line" ]; then line="0 1"; elif [ "$status" -ne 0 ] && [ "${line#* }" -eq 0 ]; then line="${line% *} 1"; fi
+  { echo "$line"; if [ "${line#* }" -gt 0 ]; then echo "FAILED $(basename "$1") (exit $status)"; tail -n 60 <<<"$out"; else grep -v passed <<<"$out"; fi; } >"$2"
+}
+
 case "${1:-}" in
+--browser) one_browser "$2" "$3"; exit 0 ;;
 --script) build=$BUILD_FOLDER; one_script "$2" "$3"; exit 0 ;;
 --program) one_program "$2" "$3"; exit 0 ;;
 --golden) one_golden "$2" "$3"; exit 0 ;;
@@ -71,18 +90,22 @@ trap 'rm -rf "$results"' EXIT
     [ -x "$program" ] && printf '%s\0%s\0%s\0' --program "$program" "$results/$(basename "$program")"
   done
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/install.sh "$results/install"
+  for script in tests/browser/*.mjs; do
+    case $script in */harness.mjs) continue ;; esac
+    [ "$tier" = full ] && printf '%s\0%s\0%s\0' --browser "$script" "$results/browser.$(basename "$script" .mjs)"
+  done
   for case in tests/golden/*/; do
     [ -f "$case/cmd" ] && printf '%s\0%s\0%s\0' --golden "${case%/}" "$results/golden.$(basename "$case")"
   done
 } | xargs -0 -r -n 3 -P 2 "$PWD/tests/run.sh"
 
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 for result in "$results"/*; do
   [ -f "$result" ] || continue
-  read -r p f <"$result"
-  passed=$((passed + p)) failed=$((failed + f))
-  [ "$f" -eq 0 ] || { tail -n +2 "$result"; echo; }
+  read -r p f s <"$result"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + ${s:-0}))
+  tail -n +2 "$result"
 done
 if [ "$passed" -eq 0 ] && [ "$failed" -eq 0 ]; then echo "no test was found"; failed=1; fi
-echo "$passed passed, $failed failed"
+[ "$skipped" -eq 0 ] && echo "$passed passed, $failed failed" || echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

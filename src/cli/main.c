@@ -50,6 +50,11 @@ const MsVerb ms_verbs[] = {
      "\nColumns are found by name (gpu, source optional): dtype,m,n,k,latency_us for GEMMs; op,num_gpus,bytes,latency_us for collectives; ...\n"
      "15 % of the shapes are held back by a hash and give the residuals; the rest of the profile stays as it is.\n",
      ms_cli_fit},
+    {"report", "SCENARIO… --html FILE", "one self-contained HTML page: timeline, memory, layout map, MFU waterfall, communication, operators",
+     "  moesim report scenarios/run-deepseek-v3-gb200-256.json --html step.html\n"
+     "  moesim report a.json b.json --html compare.html     two layouts side by side\n"
+     "  moesim report --validation my-runs/ my-runs/one.json --html one.html\n",
+     ms_cli_report},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
      "  moesim schema layout\n",
@@ -57,7 +62,7 @@ const MsVerb ms_verbs[] = {
     {NULL}};
 
 /* Verbs of the interface that this version does not have, so that nobody takes their absence for a typing error. */
-static const char *const not_built[] = {"check", "calibrate", "gemm", "goodput", "import", "report", NULL};
+static const char *const not_built[] = {"check", "calibrate", "gemm", "goodput", "import", NULL};
 
 static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"

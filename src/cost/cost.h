@@ -33,4 +33,9 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op);
 /* A collective by itself (also used by planners and tests): `message_B` as in MsOp. */
 MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group, double message_B);
 
+/* Bytes that one rank moves (in one direction) for a communication row: over the scale-up link, over the network, over the host link; all 0 for other rows and groups
+ * of one. Of a group that is spread unevenly, a rank of its emptiest domain. Rings, pairwise exchange, and the dispatchers' own de-duplicated counts:
+ * the forms of domain/communication.md 2, 5 and 9. */
+void ms_cost_level_B(const MsScenario *scenario, const MsLayout *layout, const MsOp *op, double level_B[3]);
+
 #endif

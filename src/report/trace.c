@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/units.h"
+#include "report/slots.h"
 #include "report/report.h"
 
 /* --- a buffered file that appears under its name only when it is whole ------------------------------------------------------ */
@@ -171,69 +172,13 @@ static Label label_new(const MsOp *op, const char *name) {
 /* --- spans -------------------------------------------------------------------------------------------------------------------- */
 enum { PASSES_THREAD = 0, FIRST_STREAM_THREAD = 1, MAX_STREAMS = 256 };
 
-typedef struct { /* walks tasks in ascending order and knows the slot of each */
-  const MsDetail *detail;
-  int stages;
-  guint32 *cursor; /* [stages] slot that the next task of the stage belongs to */
-} Walk;
-
-typedef struct { /* compute time of every slot, flat as MsDetail.slot_base; end < 0: nothing ran */
-  MsTime *start, *end;
-} Passes;
-
 typedef struct {
-  Walk walk;
-  Passes passes;
+  MsWalk walk;
+  MsSlotSpans passes;
   Sink *sink;
   Label *label;                /* [n_tags] */
   guint8 (*used)[MAX_STREAMS]; /* [stages] streams seen */
 } Trace;
-
-static int trace_stages(const MsDetail *d) {
-  if (d->schedule) return d->schedule->stages;
-  guint32 most = 0;
-  for (guint32 i = 0; i < ms_graph_count(d->graph); i++) most = MAX(most, ms_graph_task(d->graph, i)->device + 1);
-  return (int)most;
-}
-
-static Walk walk_new(const MsDetail *detail) {
-  Walk walk = {detail, trace_stages(detail), NULL};
-  walk.cursor = g_new0(guint32, walk.stages + 1);
-  return walk;
-}
-
-/* The slot that task `index` of `stage` runs for and its flat number; NULL before the first slot and after the last. */
-static const MsSlot *walk_slot(Walk *walk, guint32 stage, guint32 index, guint32 *flat) {
-  const MsDetail *d = walk->detail;
-  if (!d->slot_task || !d->schedule || (int)stage >= walk->stages) return NULL;
-  const guint32 *first = d->slot_task + d->slot_base[stage];
-  guint32 n = (guint32)d->schedule->n[stage], *k = &walk->cursor[stage];
-  if (n == 0 || index < first[0]) return NULL;
-  while (*k < n && index >= first[*k + 1]) ++*k;
-  if (*k >= n) return NULL;
-  *flat = d->slot_base[stage] + *k;
-  return &d->schedule->slot[stage][*k];
-}
-
-static Passes passes_new(const MsDetail *d) {
-  Walk walk = walk_new(d);
-  guint32 slots = d->slot_task && d->schedule ? d->slot_base[walk.stages] : 0, flat = 0;
-  Passes passes = {g_new0(MsTime, slots + 1), g_new(MsTime, slots + 1)};
-  for (guint32 i = 0; i < slots; i++) passes.end[i] = -1;
-  for (guint32 i = 0; i < d->trajectory->n; i++) {
-    const MsTask *task = ms_graph_task(d->graph, i);
-    if (!walk_slot(&walk, task->device, i, &flat) || task->stream != MS_STREAM_COMPUTE) continue;
-    if (passes.end[flat] < 0) passes.start[flat] = d->trajectory->start[i];
-    passes.end[flat] = MAX(passes.end[flat], d->trajectory->end[i]);
-  }
-  g_free(walk.cursor);
-  return passes;
-}
-
-static void passes_clear(Passes *passes) {
-  g_free(passes->start);
-  g_free(passes->end);
-}
 
 static void put_span_head(Sink *sink, gint64 pid, gint64 tid, MsTime start, MsTime end) {
   PUT(sink, "{\"ph\":\"X\",\"pid\":");
@@ -264,7 +209,7 @@ static void put_task(Trace *t, guint32 index) {
   const MsDetail *d = t->walk.detail;
   const MsTask *task = ms_graph_task(d->graph, index);
   guint32 flat = 0;
-  const MsSlot *slot = walk_slot(&t->walk, task->device, index, &flat);
+  const MsSlot *slot = ms_walk_slot(&t->walk, task->device, index, &flat);
   put_span_head(t->sink, task->device, FIRST_STREAM_THREAD + task->stream, d->trajectory->start[index], d->trajectory->end[index]);
   if (slot) {
     put_slot_args(t->sink, slot);
@@ -298,22 +243,6 @@ static void put_passes(Trace *t) {
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------------------- */
-typedef void (*MemoryPoint)(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot);
-
-/* Allocated bytes at the start of the step and at the end of every slot, stage by stage. */
-static void each_memory_point(const MsDetail *d, const Passes *passes, MemoryPoint point, gpointer user) {
-  if (!d->work || !d->schedule || !d->slot_task) return;
-  for (int s = 0; s < d->schedule->stages; s++) {
-    g_autofree double *bytes_B = ms_memory_timeline(d->work, d->schedule, s);
-    MsTime now = 0;
-    point(user, s, now, bytes_B[0], NULL);
-    for (int k = 0; k < d->schedule->n[s]; k++) {
-      now = MAX(now, passes->end[d->slot_base[s] + (guint32)k]);
-      point(user, s, now, bytes_B[k + 1], &d->schedule->slot[s][k]);
-    }
-  }
-}
-
 static void put_counter(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot) {
   (void)slot;
   Sink *sink = user;
@@ -367,7 +296,7 @@ static void put_trace(Trace *t) {
   PUT(t->sink, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   for (guint32 i = 0; i < trajectory->n; i++) put_task(t, i);
   put_passes(t);
-  each_memory_point(t->walk.detail, &t->passes, put_counter, t->sink);
+  ms_each_memory_point(t->walk.detail, &t->passes, put_counter, t->sink);
   put_names(t);
   /* closes the list: the last element stands without a comma */
   PUT(t->sink, "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"trace_end\",\"args\":{\"makespan_us\":");
@@ -378,7 +307,7 @@ static void put_trace(Trace *t) {
 gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **error) {
   Sink sink;
   if (!sink_open(&sink, filename, error)) return FALSE;
-  Trace t = {.walk = walk_new(detail), .passes = passes_new(detail), .sink = &sink, .label = g_new0(Label, detail->n_tags + 1)};
+  Trace t = {.walk = ms_walk_new(detail), .passes = ms_slot_spans_new(detail), .sink = &sink, .label = g_new0(Label, detail->n_tags + 1)};
   t.used = g_malloc0(sizeof *t.used * (size_t)(t.walk.stages + 1));
   for (guint32 i = 0; i < detail->n_tags; i++) t.label[i] = label_new(detail->tag_op[i], detail->tag_name[i]);
   put_trace(&t);
@@ -386,7 +315,7 @@ gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **
   g_free(t.label);
   g_free(t.used);
   g_free(t.walk.cursor);
-  passes_clear(&t.passes);
+  ms_slot_spans_clear(&t.passes);
   return sink_close(&sink, error);
 }
 
@@ -401,8 +330,8 @@ static void append_csv(gpointer user, int stage, MsTime time_ps, double allocate
 
 gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError **error) {
   g_autoptr(GString) out = g_string_new("stage,time_s,allocated_B,slot\n");
-  Passes passes = passes_new(detail);
-  each_memory_point(detail, &passes, append_csv, out);
-  passes_clear(&passes);
+  MsSlotSpans passes = ms_slot_spans_new(detail);
+  ms_each_memory_point(detail, &passes, append_csv, out);
+  ms_slot_spans_clear(&passes);
   return ms_write_file(filename, out->str, (gssize)out->len, error);
 }

@@ -1,0 +1,102 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "cli/cli.h"
+#include "report/page.h"
+
+typedef struct {
+  char *html, *title, **validation;
+  gboolean no_validation;
+} Options;
+
+static void options_clear(Options *o) {
+  g_free(o->html);
+  g_free(o->title);
+  g_strfreev(o->validation);
+}
+
+/* --- validation runs: those given, else the shipped ones of the same model on the same machine ------------------------------------------------ */
+static gboolean is_reported(const GPtrArray *scenarios, const MsScenario *run) {
+  for (guint i = 0; i < scenarios->len; i++) {
+    const MsScenario *s = scenarios->pdata[i];
+    if (g_strcmp0(s->hardware->name, run->hardware->name) == 0 && g_strcmp0(s->model->name, run->model->name) == 0) return TRUE;
+  }
+  return FALSE;
+}
+
+static GPtrArray *shipped_runs(const GPtrArray *scenarios) { /* NULL-terminated file names */
+  g_autofree char *folder = g_build_filename(ms_data_dir(), "scenarios", "published", NULL);
+  g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
+  GPtrArray *chosen = g_ptr_array_new_with_free_func(g_free);
+  const char *const paths[] = {folder, NULL};
+  if (g_file_test(folder, G_FILE_TEST_IS_DIR) && ms_validation_files(paths, files, NULL))
+    for (guint i = 0; i < files->len; i++) {
+      g_autoptr(MsScenario) s = ms_scenario_load(files->pdata[i], NULL);
+      gboolean comparable = s && s->has_measured && s->measured.weight > 0 && is_reported(scenarios, s);
+      if (comparable) g_ptr_array_add(chosen, g_strdup(files->pdata[i]));
+    }
+  g_ptr_array_add(chosen, NULL);
+  return chosen;
+}
+
+static gboolean add_validation(const Options *o, const GPtrArray *scenarios, MsPage *page, GError **error) {
+  if (o->no_validation) return TRUE;
+  MsValidateOptions options;
+  ms_validate_options_init(&options);
+  options.progress = TRUE;
+  g_autoptr(GPtrArray) shipped = o->validation ? NULL : shipped_runs(scenarios);
+  const char *const *paths = o->validation ? (const char *const *)o->validation : (const char *const *)shipped->pdata;
+  if (!paths[0]) return TRUE;
+  g_autoptr(MsValidation) validation = ms_validate(paths, &options, error);
+  if (!validation) return FALSE;
+  g_autofree char *where = o->validation ? g_strjoinv(" ", o->validation) : g_strdup("Published runs of the same model on the same GPU");
+  ms_page_set_validation(page, validation, where);
+  return TRUE;
+}
+
+/* --- the page --------------------------------------------------------------------------------------------------------------------- */
+static gboolean add_run(MsPage *page, const char *file, GPtrArray *scenarios, GError **error) {
+  MsScenario *scenario = ms_scenario_load(file, error);
+  if (!scenario) return FALSE;
+  g_ptr_array_add(scenarios, scenario);
+  g_autoptr(MsDetail) detail = NULL;
+  g_autoptr(MsResult) result = ms_simulate(scenario, MS_FIDELITY_FULL, &detail, error);
+  if (!result) return FALSE;
+  ms_page_add_run(page, scenario, result, detail);
+  return TRUE;
+}
+
+static int report(const Options *o, char **files, int n) {
+  GError *error = NULL;
+  ms_interrupt_install();
+  g_autoptr(GPtrArray) scenarios = g_ptr_array_new_with_free_func((GDestroyNotify)ms_scenario_free);
+  MsPage *page = ms_page_new(o->title);
+  gboolean ok = TRUE;
+  for (int i = 0; ok && i < n; i++) ok = add_run(page, files[i], scenarios, &error);
+  ok = ok && add_validation(o, scenarios, page, &error);
+  g_autofree char *html = ms_page_take(page);
+  return ok && ms_write_file(o->html, html, -1, &error) ? 0 : ms_cli_fail(error);
+}
+
+int ms_cli_report(int argc, char **argv) {
+  const MsVerb *verb = ms_cli_verb("report");
+  Options o = {0};
+  const GOptionEntry entries[] = {
+      {"html", 'o', 0, G_OPTION_ARG_FILENAME, &o.html, "the file to write, - is stdout", "FILE"},
+      {"title", 0, 0, G_OPTION_ARG_STRING, &o.title, "heading of the page (default: the first scenario's name)", "TEXT"},
+      {"validation", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.validation, "runs with `measured` for the scatter (default: shipped ones of the same model and GPU); may be repeated", "DIR|FILE"},
+      {"no-validation", 0, 0, G_OPTION_ARG_NONE, &o.no_validation, "leave the scatter out", NULL},
+      {NULL}};
+  enum { MOST_RUNS = 16 };
+  int status = 0;
+  if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
+    if (!o.html) status = ms_cli_usage(verb, "where to? Give --html FILE");
+    else if (argc < 2) status = ms_cli_usage(verb, "which scenario? Give at least one file");
+    else if (argc - 1 > MOST_RUNS) status = ms_cli_usage(verb, "%d scenarios on one page; at most %d", argc - 1, MOST_RUNS);
+    else if (o.validation && o.no_validation) status = ms_cli_usage(verb, "--validation and --no-validation exclude each other");
+    else status = report(&o, argv + 1, argc - 1);
+  }
+  options_clear(&o);
+  return status;
+}
