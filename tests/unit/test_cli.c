@@ -319,7 +319,7 @@ static void commands_of_the_readme(void **state) {
   (void)state;
   g_autofree char *text = NULL, *scenario = shipped("run-llama3-70b-h100-64.json");
   assert_true(g_file_get_contents(MS_SOURCE_DIR "/README.md", &text, NULL, NULL));
-  g_autofree char *trace = g_build_filename(folder, "step.json", NULL);
+  g_autofree char *trace = g_build_filename(folder, "step.json", NULL), *page = g_build_filename(folder, "step.html", NULL);
   g_auto(GStrv) piece = g_strsplit(text, "`", -1);
   int n = 0;
   for (int i = 1; piece[i]; i += 2) {
@@ -327,7 +327,7 @@ static void commands_of_the_readme(void **state) {
     if (!strcmp(piece[i], "moesim show hardware")) continue; /* a way of speaking */
     g_auto(GStrv) word = g_strsplit(piece[i] + strlen("moesim "), " ", -1);
     for (int w = 0; word[w]; w++) {
-      const char *as = !strcmp(word[w], "SCENARIO") ? scenario : !strcmp(word[w], "step.json") ? trace : NULL;
+      const char *as = !strcmp(word[w], "SCENARIO") ? scenario : !strcmp(word[w], "step.json") ? trace : !strcmp(word[w], "step.html") ? page : NULL;
       if (as) g_free(word[w]), word[w] = g_strdup(as);
     }
     g_auto(Run) r = run_in((const char *const *)word, "");
@@ -336,6 +336,7 @@ static void commands_of_the_readme(void **state) {
   }
   assert_true(n >= 4);
   g_remove(trace);
+  g_remove(page);
   assert_non_null(strstr(text, "scenarios/plan-deepseek-v3-gb200-256.json"));
   assert_true(g_file_test(MS_SOURCE_DIR "/scenarios/plan-deepseek-v3-gb200-256.json", G_FILE_TEST_EXISTS));
 }
