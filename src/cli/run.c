@@ -4,9 +4,12 @@
 #include "cli/cli.h"
 #include "report/report.h"
 
+enum { MAX_DRAWS = 1000000 };
+
 typedef struct {
   char *fidelity, *trace, *timeline;
   gboolean json, explain;
+  int draws; /* 0: the scenario alone */
 } Options;
 
 static void options_clear(Options *o) {
@@ -20,16 +23,20 @@ static gboolean write_detail(const Options *o, const MsDetail *detail, GError **
   return !o->timeline || ms_report_timeline(detail, o->timeline, error);
 }
 
-static void print_result(const Options *o, const MsScenario *scenario, const MsResult *result, gboolean first) {
+static void print_result(const Options *o, const MsScenario *scenario, const MsResult *result, const MsDraws *draws, gboolean first) {
   if (o->json) {
     MsJsonOut *out = ms_json_out_new(0);
-    ms_result_write(result, NULL, out);
+    ms_json_out_object(out, NULL);
+    ms_result_write_members(result, out);
+    if (draws) ms_draws_write(draws, "draws", out);
+    ms_json_out_end(out);
     ms_cli_print_json(out);
     return;
   }
   unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
   if (!first) fputc('\n', stdout);
   ms_cli_print(ms_report_result(scenario, result, flags));
+  if (draws) ms_cli_print(ms_report_draws(draws));
 }
 
 static gboolean to_stdout(const char *file) { return g_strcmp0(file, "-") == 0; }
@@ -42,7 +49,9 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   if (!scenario) return ms_cli_fail(error);
   g_autoptr(MsResult) result = ms_simulate(scenario, fidelity, wants_detail ? &detail : NULL, &error);
   if (!result) return ms_cli_fail(error);
-  if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_result(o, scenario, result, first);
+  MsDraws draws;
+  if (o->draws > 0 && !ms_draws_run(scenario, fidelity, o->draws, 0, TRUE, &draws, &error)) return ms_cli_fail(error);
+  if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_result(o, scenario, result, o->draws > 0 ? &draws : NULL, first);
   if (detail && !write_detail(o, detail, &error)) return ms_cli_fail(error);
   if (wants_detail && !detail) {
     g_set_error(&error, MS_ERROR, MS_ERROR_INPUT, "%s: no trace, the step was not simulated: %s", file,
@@ -61,6 +70,7 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if ((o->trace || o->timeline) && files > 1) wrong = "--trace and --timeline take one scenario";
   if ((o->trace || o->timeline) && fidelity != MS_FIDELITY_FULL) wrong = "--trace and --timeline need --fidelity full";
   if (to_stdout(o->trace) && to_stdout(o->timeline)) wrong = "--trace and --timeline cannot both go to standard output";
+  if (o->draws < 0 || o->draws > MAX_DRAWS) wrong = "--draws takes a number from 1 to 1000000";
   if (!wrong) return fidelity;
   ms_cli_usage(verb, "%s", wrong);
   return -1;
@@ -74,6 +84,7 @@ int ms_cli_run(int argc, char **argv) {
       {"trace", 't', 0, G_OPTION_ARG_FILENAME, &o.trace, "write a Chrome trace for ui.perfetto.dev, - is stdout", "FILE"},
       {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &o.timeline, "write memory over time of every stage as CSV", "FILE"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "every stage, and where the numbers come from", NULL},
+      {"draws", 0, 0, G_OPTION_ARG_INT, &o.draws, "also draw the routing N times (seed, seed + 1, ...): mean, p50, p95 with standard errors", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object per scenario and line", NULL},
       {NULL}};
   int status = 0;

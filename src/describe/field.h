@@ -38,7 +38,7 @@ typedef struct MsField {
   unsigned flags;
   const char *fallback;         /* default as JSON text; NULL: none (required, or left as zero) */
   const char *const *words;     /* NULL-terminated, for ENUM and WORDS */
-  const MsFieldTable *sub;      /* for OBJECT */
+  const MsFieldTable *sub;      /* for OBJECT; CUSTOM: of the object that it also takes, for the schema */
   /* CUSTOM: `member` is at `offset`; a row that fills several members has offset 0 and gets the whole struct. What it
    * owns is freed and copied by the module of the struct. print NULL: never written. */
   gboolean (*parse)(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error); /* CUSTOM */

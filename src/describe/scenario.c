@@ -7,92 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-/* --- routing: a word or an object
- * ------------------------------------------------------------------------------------ */
-typedef struct {
-  double zipf, dirichlet, capacity_factor; /* NaN: not given */
-  int seed;
-  gboolean pad_to_capacity, forced_balance;
-} RoutingObject;
-
-#define S RoutingObject
-static const MsField routing_fields[] = {
-    MS_F64(S, zipf, "", 0, 10, NULL, MS_NULLABLE, "exponent of a Zipf distribution over the experts"),
-    MS_F64(S, dirichlet, "", 1e-3, 1e6, NULL, MS_NULLABLE,
-           "concentration of a Dirichlet distribution over the experts"),
-    MS_F64(S, capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE,
-           "tokens beyond this multiple of the mean are dropped"),
-    MS_INT(S, seed, 0, G_MAXINT, "0", 0, "of the random skew"),
-    MS_BOOL(S, pad_to_capacity, "false", 0, "every expert is padded to its capacity"),
-    MS_BOOL(S, forced_balance, "false", 0, "the router is forced into balance"),
-    {0}};
-#undef S
-static const MsFieldTable routing_table = {"scenario.training.routing", "skew or token drop", routing_fields};
-
-static gboolean routing_word(const MsJson *doc, const char *word, const char *path, MsRouting *routing,
-                             GError **error) {
-  static const char *const words[] = {"balanced", "natural", NULL};
-  if (strcmp(word, words[0]) != 0 && strcmp(word, words[1]) != 0) {
-    const char *near = ms_nearest(word, words);
-    return ms_json_error(doc, path, error, "unknown word \"%s\", %s", word,
-                         near ? near == words[0] ? "did you mean \"balanced\"?" : "did you mean \"natural\"?"
-                              : "must be balanced, natural or an object");
-  }
-  *routing = (MsRouting){.kind = strcmp(word, words[0]) == 0 ? MS_ROUTING_BALANCED : MS_ROUTING_NATURAL};
-  return TRUE;
-}
-
-static MsRouting routing_of(const RoutingObject *o) {
-  MsRouting routing = {
-      .seed = (guint32)o->seed, .pad_to_capacity = o->pad_to_capacity, .forced_balance = o->forced_balance};
-  routing.kind = !isnan(o->zipf)        ? MS_ROUTING_ZIPF
-                 : !isnan(o->dirichlet) ? MS_ROUTING_DIRICHLET
-                                        : MS_ROUTING_CAPACITY;
-  if (routing.kind == MS_ROUTING_CAPACITY) routing.capacity_factor = o->capacity_factor;
-  else routing.skew = routing.kind == MS_ROUTING_ZIPF ? o->zipf : o->dirichlet;
-  return routing;
-}
-
-static gboolean routing_object(const MsJson *doc, JsonObject *json, const char *path, MsRouting *routing,
-                               GError **error) {
-  RoutingObject o;
-  ms_fields_defaults(&routing_table, &o);
-  if (!ms_fields_load(&routing_table, doc, json, path, TRUE, &o, error)) return FALSE;
-  int kinds = !isnan(o.zipf) + !isnan(o.dirichlet) + !isnan(o.capacity_factor);
-  if (kinds != 1)
-    return ms_json_error(doc, path, error, "must have exactly one of zipf, dirichlet, capacity_factor");
-  *routing = routing_of(&o);
-  return TRUE;
-}
-
-static gboolean routing_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
-                              GError **error) {
-  if (JSON_NODE_HOLDS_OBJECT(node))
-    return routing_object(doc, json_node_get_object(node), path, member, error);
-  if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
-    return routing_word(doc, json_node_get_string(node), path, member, error);
-  return ms_json_error(doc, path, error, "must be balanced, natural or an object");
-}
-
-static void print_routing_object(MsJsonOut *out, const char *key, const MsRouting *routing) {
-  ms_json_out_object(out, key);
-  if (routing->kind == MS_ROUTING_ZIPF) ms_json_out_double(out, "zipf", routing->skew);
-  if (routing->kind == MS_ROUTING_DIRICHLET) ms_json_out_double(out, "dirichlet", routing->skew);
-  if (routing->kind == MS_ROUTING_CAPACITY)
-    ms_json_out_double(out, "capacity_factor", routing->capacity_factor);
-  if (routing->seed) ms_json_out_int(out, "seed", routing->seed);
-  if (routing->pad_to_capacity) ms_json_out_bool(out, "pad_to_capacity", TRUE);
-  if (routing->forced_balance) ms_json_out_bool(out, "forced_balance", TRUE);
-  ms_json_out_end(out);
-}
-
-static void routing_print(MsJsonOut *out, const char *key, const void *member) {
-  const MsRouting *routing = member;
-  if (routing->kind == MS_ROUTING_BALANCED) ms_json_out_string(out, key, "balanced");
-  else if (routing->kind == MS_ROUTING_NATURAL) ms_json_out_string(out, key, "natural");
-  else print_routing_object(out, key, routing);
-}
-
 /* --- training, layout, options, measured
  * ------------------------------------------------------------------------------- A required row with a
  * default is required in a scenario only: a plan request may leave it out. */
@@ -104,10 +18,9 @@ static const MsField training_fields[] = {
     MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_REQUIRED | MS_OPEN, "compute precision"),
     MS_ENUM(S, optimizer, ms_optimizer_words, "\"adam\"", 0, "optimizer"),
     {MS_ROW(S, routing, MS_T_CUSTOM, "", "\"balanced\"", MS_REQUIRED,
-            "balanced (forced), natural, {\"zipf\": x, \"seed\": n}, {\"dirichlet\": x, \"seed\": n} or "
-            "{\"capacity_factor\": x, "
-            "\"pad_to_capacity\": false, \"forced_balance\": false}"),
-     .parse = routing_parse, .print = routing_print},
+            "balanced (forced), natural, or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or {\"capacity_factor\": x}, and "
+            "more keys, see scenario.training.routing"),
+     .sub = &ms_routing_table, .parse = ms_routing_parse, .print = ms_routing_print},
     {0}};
 #undef S
 const MsFieldTable ms_training_table = {"scenario.training", "what is trained on how much", training_fields};
@@ -359,6 +272,7 @@ MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share) {
   ms_fields_copy(&ms_scenario_table, from, copy);
   ms_stack_copy(&from->stack, &copy->stack);
   copy->file = g_strdup(from->file);
+  ms_histogram_ref(copy->training.routing.histogram);
   copy->borrowed = share;
   if (share) return copy;
   copy->model = from->model ? ms_model_copy(from->model) : NULL;
@@ -380,6 +294,7 @@ void ms_scenario_free(MsScenario *scenario) {
   if (!scenario->borrowed) free_owned(scenario);
   ms_fields_clear(&ms_scenario_table, scenario);
   ms_stack_clear(&scenario->stack);
+  ms_histogram_unref(scenario->training.routing.histogram);
   g_free(scenario->file);
   g_free(scenario);
 }

@@ -6,16 +6,8 @@
 
 #include "describe/hardware.h"
 #include "describe/model.h"
+#include "describe/routing.h"
 #include "describe/stack.h"
-
-typedef enum { MS_ROUTING_BALANCED, MS_ROUTING_NATURAL, MS_ROUTING_ZIPF, MS_ROUTING_DIRICHLET, MS_ROUTING_CAPACITY } MsRoutingKind;
-typedef struct {
-  MsRoutingKind kind;
-  double skew;            /* zipf exponent or dirichlet concentration */
-  guint32 seed;
-  double capacity_factor; /* kind CAPACITY */
-  gboolean pad_to_capacity, forced_balance;
-} MsRouting;
 
 typedef struct {
   int seq_length;        /* s */

@@ -5,6 +5,7 @@
 
 #include "plan/plan.h"
 #include "study/crossval.h"
+#include "study/draws.h"
 #include "study/ladder.h"
 #include "study/reasons.h"
 #include "study/validate.h"
@@ -22,6 +23,9 @@ enum { MS_REPORT_COLOUR = 1, MS_REPORT_EXPLAIN = 2 /* every stage, and where the
 char *ms_report_result(const MsScenario *scenario, const MsResult *result, unsigned flags);
 /* Memory of every stage: components, peak, capacity (NaN: unknown), what is live at the peak. */
 char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows);
+
+/* --- draws.c ---------------------------------------------------------------------------------------------------------- */
+char *ms_report_draws(const MsDraws *draws);
 
 /* --- plan_table.c ----------------------------------------------------------------------------------------------------- */
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */

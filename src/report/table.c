@@ -181,6 +181,14 @@ static void append_passes(GString *out, const MsResult *r) {
   g_string_append_c(out, '\n');
 }
 
+static void append_routing(GString *out, const MsResult *r) {
+  char most[MS_TEXT], least[MS_TEXT];
+  const MsRoutingLoad *l = &r->routing;
+  if (!(l->hottest > 0)) return;
+  g_string_append_printf(out, "\n  expert ranks  the hottest gets %.3f times the mean (worst layer %.3f); peak memory %s where most rows come, %s where fewest\n",
+                         l->hottest, l->hottest_most, ms_text_bytes(l->peak_B, most), ms_text_bytes(l->peak_coldest_B, least));
+}
+
 static gint by_time(gconstpointer a, gconstpointer b) {
   double x = (*(const MsOrigin *const *)a)->time_s, y = (*(const MsOrigin *const *)b)->time_s;
   return x < y ? 1 : x > y ? -1 : 0;
@@ -280,6 +288,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned f
   if (explain) append_stages(out, r);
   if (explain) append_step_passes(out, r);
   if (explain) append_passes(out, r);
+  append_routing(out, r);
   if (r->memory) {
     g_autofree char *memory = ms_report_memory(r->memory, r->capacity_B, explain ? G_MAXINT : FEW_STAGES);
     g_string_append_printf(out, "\n%s", memory);

@@ -97,6 +97,17 @@ static void write_gap(const MsResult *result, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
+static void write_routing(const MsResult *result, MsJsonOut *out) {
+  const MsRoutingLoad *r = &result->routing;
+  if (!(r->hottest > 0)) return;
+  ms_json_out_object(out, "routing");
+  ms_json_out_double(out, "hottest_rank_over_mean", r->hottest);
+  ms_json_out_double(out, "hottest_rank_over_mean_of_worst_layer", r->hottest_most);
+  ms_json_out_double(out, "peak_of_hottest_rank_B", r->peak_B);
+  ms_json_out_double(out, "peak_of_coldest_rank_B", r->peak_coldest_B);
+  ms_json_out_end(out);
+}
+
 static void write_passes(const MsResult *result, MsJsonOut *out) {
   if (!result->passes) return;
   ms_json_out_array(out, "passes");
@@ -137,6 +148,7 @@ void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
       if (result->pass_s[kind] > 0) ms_json_out_double(out, ms_slot_words[kind], result->pass_s[kind]);
     ms_json_out_end(out);
   }
+  write_routing(result, out);
   write_passes(result, out);
   ms_json_out_array(out, "stage_time");
   for (int i = 0; result->stage_time && i < result->stages; i++) write_parts(&result->stage_time[i], NULL, out);

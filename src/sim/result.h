@@ -28,6 +28,13 @@ typedef struct { /* one part of the step, sim/explain.h; fractions of all parts 
   double fraction;
 } MsGapPart;
 
+typedef struct { /* drawn routing: ranks of an expert group differ; 0 throughout when it is not drawn */
+  double hottest;      /* routed rows of the hottest rank over the mean: mean over the layers, what time follows */
+  double hottest_most; /* the same of the layer where it is largest */
+  double peak_B;       /* largest peak memory of a stage, on the rank that gets most of its layers' rows */
+  double peak_coldest_B; /* the same, on the rank that gets least */
+} MsRoutingLoad;
+
 typedef struct MsResult {
   char *name;
   MsFidelity fidelity;
@@ -42,6 +49,7 @@ typedef struct MsResult {
   MsTimeParts *stage_time;  /* [stages] */
   MsMemory *memory;
   double capacity_B;
+  MsRoutingLoad routing;
   int dp, edp, microbatches;
   guint64 events;
   double elapsed_s;

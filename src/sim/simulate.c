@@ -236,6 +236,29 @@ void ms_detail_free(MsDetail *d) {
   g_free(d);
 }
 
+static double largest_peak_B(const MsMemory *m) {
+  double most = 0;
+  for (int i = 0; i < m->stages; i++) most = MAX(most, m->stage[i].device_B);
+  return most;
+}
+
+/* What the ranks of an expert group differ by. */
+static void routing_load(MsResult *r, const Parts *p) {
+  const MsRoutingDraw *draw = p->work->draw;
+  int layers = 0;
+  if (!draw) return;
+  for (int i = 0; i < draw->layers; i++) {
+    double hottest = ms_routing_hottest(draw, i) / draw->mean;
+    if (!(hottest > 0)) continue;
+    r->routing.hottest += hottest, layers++;
+    r->routing.hottest_most = MAX(r->routing.hottest_most, hottest);
+  }
+  r->routing.hottest /= MAX(layers, 1);
+  g_autoptr(MsWork) coldest = ms_work_new_coldest(p->work->scenario, p->layout, NULL);
+  g_autoptr(MsMemory) memory = ms_memory_new(coldest, p->schedule);
+  r->routing.peak_B = largest_peak_B(r->memory), r->routing.peak_coldest_B = largest_peak_B(memory);
+}
+
 MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detail, GError **error) {
   gint64 began = g_get_monotonic_time();
   Parts p = {0};
@@ -265,6 +288,7 @@ MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detai
   mean_parts(r);
   throughput(r, s);
   feasibility(r);
+  routing_load(r, &p);
   origins(r, &p);
   bottleneck(r);
   ms_explain(r, p.program, p.schedule);

@@ -25,7 +25,8 @@ typedef struct {
   double t, c, e, u;
   double rows, rows_sp, rows_expert;   /* T, Tsp, Tk */
   double rows_routed;                  /* Tsp k: rows that leave this rank */
-  double rows_kept;                    /* Tk of the rank that keeps most, over all layers */
+  double rows_kept;                    /* Tk of the rank that keeps most, over all layers of its stage */
+  double local_experts;                /* on this rank, replicas included */
   int shared;                          /* last row of the shared expert that runs beside the crossings, -1 = none */
   MsStream beside;                     /* stream of compute rows, MS_STREAM_COMPUTE */
   double h;
@@ -128,12 +129,10 @@ gboolean ms_inputs_recomputed(const MsBuild *b); /* the input of a sub-layer and
 void ms_streams_expand(MsBuild *b, gboolean back); /* behind the embedding */
 void ms_streams_join(MsBuild *b, gboolean back);   /* in front of the final norm */
 
-/* Routed rows of the hottest expert rank over the mean: of each layer (what its time follows), and summed over the layers (what it keeps). */
-typedef struct { double time, memory; } MsSkew;
-MsSkew ms_routing_skew(const MsScenario *scenario, const MsLayout *layout, double rows_sp);
-
 /* Pieces. */
 void ms_build_init(MsBuild *b, const MsScenario *scenario, const MsLayout *layout, gboolean quantized);
+/* Drawn routing: routed rows of this layer on its hottest rank, which its time follows, and on the rank whose memory is looked at. */
+void ms_build_drawn(MsBuild *b, double hottest, double kept);
 void ms_piece_embedding(MsBuild *b, MsPiece *piece);
 void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int checkpoint_group); /* group 0: not checkpointed, -1: a follower in a group, n: leads a group of n */
 void ms_piece_mtp(MsBuild *b, MsPiece *piece);

@@ -88,7 +88,7 @@ void ms_dense_mlp_backward(MsBuild *b) {
 /* --- experts --- */
 
 static double padded_rows(const MsBuild *b) { /* expert rows with the alignment of low precision (precision_and_overheads.md 4) */
-  double local = b->model->num_experts / b->e;
+  double local = b->local_experts;
   return b->rows_expert + (b->row_align > 1 && b->quantized ? local * (b->row_align - 1) / 2 : 0);
 }
 
@@ -101,7 +101,7 @@ static gboolean fused_mlp(const MsBuild *b) {
 
 static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k) {
   MsOp *op = ms_row(b, MS_OP_GROUPED_GEMM, name);
-  double local = b->model->num_experts / b->e;
+  double local = b->local_experts;
   op->m = m, op->n = n, op->k = k, op->groups = (int)local;
   op->flop = 2 * m * n * k;
   op->dtype = (guint8)(b->quantized ? b->odt : MS_ODT_BF16);
@@ -127,7 +127,7 @@ static void expert_bias(MsBuild *b, double rows, double width, gboolean weighted
   if (!b->model->add_bias_linear || fused_mlp(b)) return;
   gboolean back = b->pass == MS_PASS_DGRAD;
   double bytes = (weighted ? back ? 16 : 20 : 8) * rows * width;
-  int kernels = (int)MIN(2 + 2 * b->model->num_experts / b->e, 200);
+  int kernels = (int)MIN(2 + 2 * b->local_experts, 200);
   MsOp *op = ms_row_memory(b, MS_OP_ADD, "expert bias", bytes / 2, bytes / 2, kernels);
   op->m = rows, op->n = width;
 }
@@ -218,8 +218,8 @@ static gboolean flex(const MsBuild *b) {
 }
 
 static gboolean skewed(const MsBuild *b) {
-  MsRoutingKind kind = b->training->routing.kind;
-  return isnan(b->options->moe_expert_rank_capacity_factor) && (kind == MS_ROUTING_NATURAL || kind == MS_ROUTING_ZIPF || kind == MS_ROUTING_DIRICHLET);
+  const MsRouting *routing = &b->training->routing;
+  return isnan(b->options->moe_expert_rank_capacity_factor) && (routing->kind == MS_ROUTING_NATURAL || ms_routing_is_drawn(routing));
 }
 
 /* --- the shared expert beside the crossings (communication.md 8 end): its first half beside dispatch, its second beside combine, on a stream of its own,
@@ -318,7 +318,7 @@ static void permute(MsBuild *b, MsOpKind kind, const char *name, double rows_in,
 }
 
 static gboolean sorts(const MsBuild *b) {
-  return b->options->dispatcher == MS_DISPATCH_ALLTOALL && b->e * b->u > 1 && b->model->num_experts / b->e > 1;
+  return b->options->dispatcher == MS_DISPATCH_ALLTOALL && b->e * b->u > 1 && b->local_experts > 1;
 }
 
 /* Tokens from the router to expert order on their expert ranks. */

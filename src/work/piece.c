@@ -50,9 +50,8 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
   const MsRouting *r = &s->training.routing;
   double balanced = rows_sp * m->moe_router_topk * l->etp;
   if (!isnan(s->options.moe_expert_rank_capacity_factor) && !counts_on_device(&s->options)) return balanced * s->options.moe_expert_rank_capacity_factor;
-  if (r->kind == MS_ROUTING_ZIPF || r->kind == MS_ROUTING_DIRICHLET) return balanced * ms_routing_skew(s, l, rows_sp).time;
   if (r->kind == MS_ROUTING_NATURAL) return l->ep > 1 ? MIN(balanced * NATURAL_SKEW, balanced * l->ep) : balanced;
-  if (r->kind != MS_ROUTING_CAPACITY) return balanced;
+  if (r->kind != MS_ROUTING_CAPACITY) return balanced; /* drawn kinds: ms_build_drawn, layer by layer */
   double capacity = ceil(rows_sp * m->moe_router_topk / m->num_experts * r->capacity_factor);
   double padded = capacity * (m->num_experts / (double)l->ep) * l->ep * l->etp;
   return r->pad_to_capacity ? padded : MIN(padded, balanced);
@@ -62,16 +61,14 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
 #define PAGED_STASH 1.10
 
 /* Rows whose tensors are kept. Time follows the busiest rank of each layer, but no rank is the busiest of all its layers; with natural routing what a rank
- * keeps adds up to the mean (the last ranks of Megatron-LM's functional tests keep 0.9 to 1.0 of it), with drawn routing to the draw's own sum. A budget
- * of rows is kept whole, unless it is stashed in pages. */
+ * keeps adds up to the mean (the last ranks of Megatron-LM's functional tests keep 0.9 to 1.0 of it), with drawn routing to the draw's own sum
+ * (ms_build_drawn). A budget of rows is kept whole, unless it is stashed in pages. */
 static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, double rows_expert) {
   double mean = rows_sp * s->model->moe_router_topk * l->etp;
   if (!isnan(s->options.moe_expert_rank_capacity_factor))
     return mean * (s->options.moe_paged_stash ? MIN(PAGED_STASH, s->options.moe_expert_rank_capacity_factor) : s->options.moe_expert_rank_capacity_factor);
   switch (s->training.routing.kind) {
   case MS_ROUTING_NATURAL: return MIN(rows_expert, mean);
-  case MS_ROUTING_ZIPF:
-  case MS_ROUTING_DIRICHLET: return mean * ms_routing_skew(s, l, rows_sp).memory;
   default: return rows_expert;
   }
 }
@@ -94,6 +91,7 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
   b->rows_expert = expert_rows(s, l, b->rows_sp);
   b->rows_routed = b->rows_sp * s->model->moe_router_topk;
   b->rows_kept = kept_rows(s, l, b->rows_sp, b->rows_expert);
+  b->local_experts = (s->model->num_experts + s->training.routing.replicas) / l->ep;
   b->shared = -1;
   if (s->training.routing.kind == MS_ROUTING_CAPACITY) b->rows_routed = b->rows_expert / b->u;
   b->act_B = 2;
@@ -101,6 +99,12 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
   b->odt = odt_of(s->training.precision);
   b->quant_B = quant_B(s->training.precision);
   b->row_align = row_alignment(s);
+}
+
+void ms_build_drawn(MsBuild *b, double hottest, double kept) {
+  gboolean budget = !isnan(b->options->moe_expert_rank_capacity_factor);
+  if (!budget || counts_on_device(b->options)) b->rows_expert = hottest * b->u;
+  if (!budget) b->rows_kept = kept * b->u;
 }
 
 static void start(MsBuild *b, MsOpList *list, MsPass pass, gboolean keeping) {
@@ -157,7 +161,10 @@ static void replicated(MsPiece *piece, double params) { /* on every TP rank alik
 
 static void layer_params(MsBuild *b, MsPiece *piece, int layer, guint8 mixers) {
   MsPartParams all = ms_layer_params(b->model, mixers, layer, 1, 1, 1);
-  add_params(piece, ms_layer_params(b->model, mixers, layer, b->t, b->e, b->u));
+  MsPartParams own = ms_layer_params(b->model, mixers, layer, b->t, b->e, b->u);
+  double copies = b->model->num_experts > 0 ? 1 + (double)b->training->routing.replicas / b->model->num_experts : 1;
+  own.expert *= copies, own.quantizable_expert *= copies;
+  add_params(piece, own);
   piece->params_model_dense += all.dense;
   piece->params_model_expert += all.expert;
 }

@@ -1,13 +1,26 @@
-/* src/work/routing.c - skewed routing: tokens per expert drawn for every layer, and what the hottest rank gets of them.
- *
- * Popularity of the experts of a layer: zipf, p_j ~ j^-skew over a random order; dirichlet, all concentrations `skew`. No expert can get more than one
- * visit of every token. The tokens of the expert group are then drawn one multinomial a layer. Same seed, same draw. */
-#include "work/build.h"
+/* src/work/routing.c - drawing the rows of every layer and rank; see routing.h. */
+#include "work/routing.h"
+
+#include "base/err.h"
 
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
 #include <math.h>
+#include <string.h>
 
+#define MOST_VISITS 4e9 /* of one draw: an unsigned */
+
+typedef struct {
+  const MsRouting *routing;
+  int experts, topk, ranks, replicas;
+  gsl_rng *rng;
+  double *p, *share, *scratch; /* [experts] popularity; load with biases; biases or concentrations */
+  unsigned *tokens;            /* [experts] */
+  int *copies;                 /* [experts] 1 + replicas */
+  int *rank_of;                /* [experts + replicas] of each copy, copies of an expert together */
+} Draw;
+
+/* --- popularity ------------------------------------------------------------------------------------------------------------------ */
 /* p[] sums to one; no more than `most` for any, the rest to the others in proportion. */
 static void cap_shares(double *p, int n, double most) {
   for (int round = 0; round < n; round++) {
@@ -22,45 +35,168 @@ static void cap_shares(double *p, int n, double most) {
   }
 }
 
-static void draw_shares(const MsRouting *r, gsl_rng *rng, double *p, double *alpha, int n, int topk) {
-  if (r->kind == MS_ROUTING_DIRICHLET) {
-    for (int i = 0; i < n; i++) alpha[i] = MAX(r->skew, 1e-3);
-    gsl_ran_dirichlet(rng, (size_t)n, alpha, p);
-  } else {
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += p[i] = pow(i + 1, -r->skew);
-    for (int i = 0; i < n; i++) p[i] /= sum;
-    gsl_ran_shuffle(rng, p, (size_t)n, sizeof *p);
-  }
-  cap_shares(p, n, 1.0 / topk);
+static void normalise(double *p, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += p[i];
+  for (int i = 0; i < n; i++) p[i] /= sum;
 }
 
-MsSkew ms_routing_skew(const MsScenario *s, const MsLayout *l, double rows_sp) {
+static void popularity(Draw *d, int moe_layer) {
+  const MsRouting *r = d->routing;
+  int n = d->experts;
+  if (r->kind == MS_ROUTING_HISTOGRAM) {
+    const MsHistogram *h = r->histogram;
+    memcpy(d->p, h->tokens + (gsize)MIN(moe_layer, h->layers - 1) * (gsize)n, sizeof(double) * (gsize)n);
+    normalise(d->p, n);
+  } else if (r->kind == MS_ROUTING_DIRICHLET) {
+    for (int i = 0; i < n; i++) d->scratch[i] = MAX(r->skew, 1e-3);
+    gsl_ran_dirichlet(d->rng, (size_t)n, d->scratch, d->p);
+  } else {
+    for (int i = 0; i < n; i++) d->p[i] = pow(i + 1, -r->skew);
+    normalise(d->p, n);
+    gsl_ran_shuffle(d->rng, d->p, (size_t)n, sizeof *d->p);
+  }
+  cap_shares(d->p, n, 1.0 / d->topk);
+}
+
+/* What the biases leave of the popularity. */
+static void balance(Draw *d) {
+  int n = d->experts;
+  double *bias = d->scratch, rate = d->routing->bias_update_rate;
+  if (!(rate > 0)) return;
+  for (int i = 0; i < n; i++) bias[i] = 0;
+  for (int step = 0;; step++) {
+    for (int i = 0; i < n; i++) d->share[i] = d->p[i] * exp(bias[i]);
+    normalise(d->share, n);
+    cap_shares(d->share, n, 1.0 / d->topk);
+    if (step == d->routing->bias_updates) break;
+    for (int i = 0; i < n; i++) bias[i] += d->share[i] < 1.0 / n ? rate : d->share[i] > 1.0 / n ? -rate : 0;
+  }
+  memcpy(d->p, d->share, sizeof(double) * (gsize)n);
+}
+
+/* --- placement --------------------------------------------------------------------------------------------------------------------- */
+static void replicate(Draw *d) {
+  for (int i = 0; i < d->experts; i++) d->copies[i] = 1;
+  for (int k = 0; k < d->replicas; k++) {
+    int most = -1;
+    for (int i = 0; i < d->experts; i++)
+      if (d->copies[i] < d->ranks && (most < 0 || d->p[i] / d->copies[i] > d->p[most] / d->copies[most])) most = i;
+    d->copies[MAX(most, 0)]++;
+  }
+}
+
+typedef struct { double load; int copy, expert; } Item;
+
+static int by_load(const void *a, const void *b) {
+  const Item *x = a, *y = b;
+  return x->load > y->load ? -1 : x->load < y->load ? 1 : x->copy - y->copy;
+}
+
+/* The largest first, on the least loaded rank with a place, if possible one without a copy of the same expert. */
+static void place_by_load(Draw *d) {
+  int n = d->experts + d->replicas, slots = n / d->ranks;
+  g_autofree Item *item = g_new(Item, n);
+  g_autofree double *load = g_new0(double, d->ranks);
+  g_autofree int *used = g_new0(int, d->ranks), *holds = g_new(int, d->ranks);
+  for (int i = 0, k = 0; i < d->experts; i++)
+    for (int c = 0; c < d->copies[i]; c++, k++) item[k] = (Item){d->p[i] / d->copies[i], k, i};
+  qsort(item, (size_t)n, sizeof *item, by_load);
+  for (int i = 0; i < d->ranks; i++) holds[i] = -1;
+  for (int k = 0; k < n; k++) {
+    int best = -1;
+    for (int rank = 0; rank < d->ranks; rank++) { /* copies of one expert follow one another: holds[] remembers the last expert of a rank */
+      if (used[rank] == slots) continue;
+      gboolean twice = holds[rank] == item[k].expert, best_twice = best >= 0 && holds[best] == item[k].expert;
+      if (best < 0 || twice < best_twice || (twice == best_twice && load[rank] < load[best])) best = rank;
+    }
+    d->rank_of[item[k].copy] = best, used[best]++, load[best] += item[k].load, holds[best] = item[k].expert;
+  }
+}
+
+static void place(Draw *d) {
+  replicate(d);
+  if (d->routing->placement == MS_PLACEMENT_LOAD) {
+    place_by_load(d);
+    return;
+  }
+  for (int i = 0; i < d->experts; i++) d->rank_of[i] = i / (d->experts / d->ranks);
+}
+
+/* --- rows ---------------------------------------------------------------------------------------------------------------------------- */
+static void draw_layer(Draw *d, double visits, int moe_layer, double *rows) {
+  popularity(d, moe_layer);
+  balance(d);
+  place(d);
+  double drawn = MIN(visits, MOST_VISITS);
+  gsl_ran_multinomial(d->rng, (size_t)d->experts, (unsigned)drawn, d->p, d->tokens);
+  for (int i = 0, k = 0; i < d->experts; i++)
+    for (int c = 0; c < d->copies[i]; c++, k++) rows[d->rank_of[k]] += d->tokens[i] * (visits / drawn) / d->copies[i];
+}
+
+static gboolean fits(const MsScenario *s, const MsLayout *l, int moe_layers, GError **error) {
+  const MsRouting *r = &s->training.routing;
+  const MsHistogram *h = r->histogram;
+  if (r->kind == MS_ROUTING_HISTOGRAM && !h)
+    return ms_input_error(error, s->file, 0, "training.routing.histogram", "no histogram is loaded");
+  if (h && h->experts != s->model->num_experts)
+    return ms_input_error(error, s->file, 0, "training.routing.histogram", "%s has %d experts a layer, the model has %d", h->name, h->experts, s->model->num_experts);
+  if (h && h->layers != 1 && h->layers != moe_layers)
+    return ms_input_error(error, s->file, 0, "training.routing.histogram", "%s has %d layers, the model has %d with experts; give those, or one for all", h->name, h->layers, moe_layers);
+  if (r->replicas % l->ep != 0)
+    return ms_input_error(error, s->file, 0, "training.routing.replicas", "%d copies cannot be spread evenly over ep %d", r->replicas, l->ep);
+  if (r->replicas > s->model->num_experts * (l->ep - 1))
+    return ms_input_error(error, s->file, 0, "training.routing.replicas", "%d copies are more than one of each of the %d experts on every other rank", r->replicas, s->model->num_experts);
+  return TRUE;
+}
+
+static int count_moe(const MsModel *m) {
+  int n = 0;
+  for (int i = 0; i < m->num_layers; i++) n += (ms_model_mixers(m, i) & MS_MIX_MOE) != 0;
+  return n;
+}
+
+MsRoutingDraw *ms_routing_draw(const MsScenario *s, const MsLayout *l, double rows_sp, GError **error) {
   const MsModel *m = s->model;
   const MsRouting *r = &s->training.routing;
-  MsSkew skew = {1, 1};
-  int layers = 0, n = m->num_experts;
-  if ((r->kind != MS_ROUTING_ZIPF && r->kind != MS_ROUTING_DIRICHLET) || n == 0 || l->ep <= 1) return skew;
-  g_autofree double *p = g_new(double, n), *alpha = g_new(double, n), *total = g_new0(double, l->ep);
+  if (!ms_routing_is_drawn(r) || m->num_experts == 0) return NULL;
+  if (!fits(s, l, count_moe(m), error) || l->ep <= 1) return NULL;
+  int n = m->num_experts;
+  MsRoutingDraw *draw = g_new0(MsRoutingDraw, 1);
+  draw->layers = m->num_layers + 1, draw->ranks = l->ep;
+  draw->mean = rows_sp * m->moe_router_topk;
+  draw->rows = g_new0(double, (gsize)draw->layers * (gsize)l->ep);
+  g_autofree double *space = g_new(double, 3 * n);
   g_autofree unsigned *tokens = g_new(unsigned, n);
-  gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
-  gsl_rng_set(rng, r->seed);
-  double visits = MIN(rows_sp * m->moe_router_topk * l->ep, 4e9), mean = visits / l->ep, hottest = 0;
-  for (int i = 0; i < m->num_layers; i++) {
-    if (!m->moe_layer[i]) continue;
-    draw_shares(r, rng, p, alpha, n, MAX(m->moe_router_topk, 1));
-    gsl_ran_multinomial(rng, (size_t)n, (unsigned)visits, p, tokens);
-    double most = 0;
-    for (int rank = 0; rank < l->ep; rank++) {
-      double here = 0;
-      for (int j = rank * (n / l->ep); j < (rank + 1) * (n / l->ep); j++) here += tokens[j];
-      most = MAX(most, here), total[rank] += here;
-    }
-    hottest += most, layers++;
+  g_autofree int *copies = g_new(int, n), *rank_of = g_new(int, n + r->replicas);
+  Draw d = {.routing = r, .experts = n, .topk = MAX(m->moe_router_topk, 1), .ranks = l->ep, .replicas = r->replicas, .rng = gsl_rng_alloc(gsl_rng_mt19937),
+            .p = space, .share = space + n, .scratch = space + 2 * n, .tokens = tokens, .copies = copies, .rank_of = rank_of};
+  gsl_rng_set(d.rng, r->seed);
+  for (int i = 0, at = 0; i < draw->layers; i++)
+    if (i == m->num_layers ? m->mtp_num_layers > 0 : (ms_model_mixers(m, i) & MS_MIX_MOE) != 0) draw_layer(&d, draw->mean * l->ep, at++, draw->rows + (gsize)i * (gsize)l->ep);
+  gsl_rng_free(d.rng);
+  return draw;
+}
+
+void ms_routing_draw_free(MsRoutingDraw *draw) {
+  if (!draw) return;
+  g_free(draw->rows), g_free(draw);
+}
+
+double ms_routing_hottest(const MsRoutingDraw *draw, int layer) {
+  double most = 0;
+  for (int rank = 0; rank < draw->ranks; rank++) most = MAX(most, draw->rows[(gsize)layer * (gsize)draw->ranks + (gsize)rank]);
+  return most;
+}
+
+int ms_routing_extreme_rank(const MsRoutingDraw *draw, const guint8 *member, gboolean least) {
+  int best = 0;
+  double best_sum = 0;
+  for (int rank = 0; rank < draw->ranks; rank++) {
+    double sum = 0;
+    for (int i = 0; i < draw->layers; i++)
+      if (member[i]) sum += draw->rows[(gsize)i * (gsize)draw->ranks + (gsize)rank];
+    if (rank == 0 || (least ? sum < best_sum : sum > best_sum)) best = rank, best_sum = sum;
   }
-  gsl_rng_free(rng);
-  if (layers == 0) return skew;
-  double sum = 0;
-  for (int rank = 0; rank < l->ep; rank++) sum = MAX(sum, total[rank]);
-  return (MsSkew){.time = hottest / layers / mean, .memory = sum / layers / mean};
+  return best;
 }

@@ -102,6 +102,15 @@ static void mirror_row(Step *s, const char *name, double element_B, double dense
   ms_row_comm(&s->b, MS_OP_P2P, name, MS_STREAM_DP, MS_GROUP_PP, element_B * (dense / s->shard + expert / s->expert_shard)); /* shards count both owners */
 }
 
+/* Copies of one expert on several ranks of an expert group: each sends what it holds of the reduced gradient, and all update alike. */
+static void replica_row(Step *s, double expert) {
+  double experts = s->work->scenario->model->num_experts, replicas = s->work->scenario->training.routing.replicas;
+  if (!(replicas > 0)) return;
+  MsOp *op = ms_row_comm(&s->b, MS_OP_ALL_TO_ALL, "replica gradients", MS_STREAM_EDP, MS_GROUP_EP,
+                         s->wire_B * MIN(1, 2 * replicas / (experts + replicas)) * expert / s->expert_shard);
+  if (op) op->local_fraction = 0;
+}
+
 /* Bytes of Adam per shard element: gradient, master, two moments read; master, moments written; master to model parameter. */
 static double adam_B(const Step *s, double *write) {
   double m = ms_dtype_B(s->o->exp_avg_dtype), v = ms_dtype_B(s->o->exp_avg_sq_dtype), master = ms_dtype_B(s->o->main_params_dtype);
@@ -250,6 +259,7 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
     ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
                 s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size);
   mirror_row(s, "mirror gradients", s->wire_B, dense, expert);
+  replica_row(s, expert);
   double shard = dense / s->shard + expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8);
   MsOp *norm = ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4);

@@ -45,7 +45,25 @@ static int checkpoint_role(const MsWork *w, int layer) {
   return 1;
 }
 
-typedef struct { guint8 mixers; gboolean windowed, indexed, quantized, offloaded; int ratio, role; } LayerKey;
+typedef struct { guint8 mixers; gboolean windowed, indexed, quantized, offloaded; int ratio, role, drawn; } LayerKey; /* drawn: the layer, 0 when routing is not drawn */
+
+/* Stage of a decoder layer, or of the MTP blocks (layer num_layers); -1: of none. */
+static int stage_of(const MsWork *w, int layer) {
+  gboolean mtp = layer == w->scenario->model->num_layers;
+  for (int i = 0; i < w->layout->num_chunks; i++) {
+    const MsChunk *c = &w->layout->chunks[i];
+    if (mtp ? c->num_mtp > 0 : layer >= c->first_layer && layer < c->first_layer + c->num_layers) return i % w->layout->pp;
+  }
+  return -1;
+}
+
+static void build_layer_rows(const MsWork *w, MsBuild *b, int layer) {
+  if (!w->draw) return;
+  g_autofree guint8 *member = g_new0(guint8, w->draw->layers);
+  for (int i = 0, stage = stage_of(w, layer); i < w->draw->layers; i++) member[i] = stage_of(w, i) == stage;
+  int keeper = ms_routing_extreme_rank(w->draw, member, w->coldest);
+  ms_build_drawn(b, ms_routing_hottest(w->draw, layer), w->draw->rows[(gsize)layer * (gsize)w->draw->ranks + (gsize)keeper]);
+}
 
 static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
   LayerKey key = {.mixers = ms_model_mixers(w->scenario->model, layer),
@@ -54,11 +72,12 @@ static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
                   .ratio = ms_model_compress_ratio(w->scenario->model, layer),
                   .quantized = layer_is_quantized(w->scenario, layer),
                   .offloaded = layer < w->scenario->options.cpu_offloading_num_layers,
-                  .role = checkpoint_role(w, layer)};
+                  .role = checkpoint_role(w, layer),
+                  .drawn = w->draw && ms_model_mixers(w->scenario->model, layer) & MS_MIX_MOE ? layer : 0};
   for (guint i = 0; i < keys->len; i++) {
     LayerKey *k = &g_array_index(keys, LayerKey, i);
     if (k->mixers == key.mixers && k->windowed == key.windowed && k->indexed == key.indexed && k->ratio == key.ratio && k->quantized == key.quantized &&
-        k->offloaded == key.offloaded && k->role == key.role)
+        k->offloaded == key.offloaded && k->role == key.role && k->drawn == key.drawn)
       return (int)i;
   }
   g_array_append_val(keys, key);
@@ -67,6 +86,7 @@ static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
   memset(piece, 0, sizeof *piece);
   ms_build_init(b, w->scenario, w->layout, key.quantized);
   b->offload_all = key.offloaded;
+  build_layer_rows(w, b, layer);
   ms_piece_layer(b, piece, layer, key.role);
   return w->n_pieces++;
 }
@@ -76,18 +96,26 @@ static int add_end(MsWork *w, MsBuild *b, void (*make)(MsBuild *, MsPiece *), gb
   MsPiece *piece = &w->pieces[w->n_pieces];
   memset(piece, 0, sizeof *piece);
   ms_build_init(b, w->scenario, w->layout, quantized);
+  if (make == ms_piece_mtp) build_layer_rows(w, b, w->scenario->model->num_layers);
   make(b, piece);
   return w->n_pieces++;
 }
 
-MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  (void)error;
+static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, gboolean coldest, GError **error) {
   MsWork *w = g_new0(MsWork, 1);
+  GError *wrong = NULL;
   w->scenario = scenario;
   w->layout = layout;
   MsBuild b;
   ms_build_init(&b, scenario, layout, TRUE);
   w->rows = b.rows, w->rows_sp = b.rows_sp, w->rows_expert = b.rows_expert;
+  w->coldest = coldest;
+  w->draw = ms_routing_draw(scenario, layout, b.rows_sp, &wrong);
+  if (wrong) {
+    g_propagate_error(error, wrong);
+    g_free(w);
+    return NULL;
+  }
   w->padded_vocab = ms_model_padded_vocab(scenario->model, layout->tp);
   w->piece_of_layer = g_new(int, scenario->model->num_layers);
   GArray *keys = g_array_new(FALSE, FALSE, sizeof(LayerKey));
@@ -106,6 +134,9 @@ MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError *
   return w;
 }
 
+MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error) { return work_new(scenario, layout, FALSE, error); }
+MsWork *ms_work_new_coldest(const MsScenario *scenario, const MsLayout *layout, GError **error) { return work_new(scenario, layout, TRUE, error); }
+
 static void piece_clear(MsPiece *piece) {
   ms_ops_clear(&piece->forward);
   ms_ops_clear(&piece->backward);
@@ -116,6 +147,7 @@ static void piece_clear(MsPiece *piece) {
 void ms_work_free(MsWork *work) {
   if (!work) return;
   for (int i = 0; i < work->n_pieces; i++) piece_clear(&work->pieces[i]);
+  ms_routing_draw_free(work->draw);
   g_free(work->pieces);
   g_free(work->piece_of_layer);
   g_free(work);

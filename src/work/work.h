@@ -5,11 +5,13 @@
  * in issue order), and totals. A chunk of the pipeline is a sequence of pieces. Memory, time, FLOP and execution all read these rows and
  * nothing else. Source of the rows: domain/model.md 3-5, communication.md, precision_and_overheads.md.
  *
- * Rows describe ONE rank that stands for all ranks of its stage (balanced routing). const after ms_work_new. */
+ * Rows describe ONE rank that stands for all ranks of its stage. With drawn routing the ranks of an expert group differ: every layer is a piece of its
+ * own, takes as long as on its hottest rank, and keeps what the rank keeps that has most of all layers of the stage. const after ms_work_new. */
 #ifndef MS_WORK_WORK_H
 #define MS_WORK_WORK_H
 
 #include "layout/layout.h"
+#include "work/routing.h"
 
 typedef enum { /* rows of op.def */
 #define OP(id, word, family, doc) MS_OP_##id,
@@ -118,12 +120,16 @@ typedef struct MsWork {
   int *piece_of_layer;                         /* [num_layers] index into pieces */
   double rows;        /* T: tokens a rank holds between layers without SP */
   double rows_sp;     /* Tsp */
-  double rows_expert; /* Tk: token-expert rows arriving at one expert rank, balanced */
+  double rows_expert; /* Tk: token-expert rows arriving at one expert rank, balanced unless drawn */
+  MsRoutingDraw *draw; /* NULL: not drawn */
+  gboolean coldest;    /* what is kept is that of the rank with the fewest rows */
   int padded_vocab;
 } MsWork;
 
 /* Lowers. NULL and *error when the machine or the options cannot do it (named). (transfer full) */
 MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error);
+/* The same, but what is kept is that of the rank with the fewest rows of all layers of the stage. */
+MsWork *ms_work_new_coldest(const MsScenario *scenario, const MsLayout *layout, GError **error);
 void ms_work_free(MsWork *work);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWork, ms_work_free)
 

@@ -174,9 +174,17 @@ static gboolean try_whatif(const char *text) {
   return whatif != NULL;
 }
 
+static void try_histogram(const MsJson *doc, const char *text) {
+  GError *error = NULL;
+  g_autoptr(MsHistogram) histogram = ms_histogram_parse(doc, "h.json", &error);
+  check_error(histogram != NULL, error, text);
+  g_clear_error(&error);
+}
+
 int ms_test_load_anything(const char *text) {
   MsJson *doc = parsed(text);
   if (!doc) return 0;
+  try_histogram(doc, text);
   int accepted =
       try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text) + try_whatif(text);
   ms_json_free(doc);

@@ -33,9 +33,21 @@ static void studies(void **state) {
   g_free(text);
 }
 
+/* Rows of tokens, and what a user may have done to them. */
+static void histograms(void **state) {
+  (void)state;
+  const char *text = "{\"schema\": 1, \"doc\": \"step 900\", \"tokens\": [[10, 20, 5.5, 0], [1, 2, 3, 4], [7, 7, 7, 7]]}";
+  GRand *rand = g_rand_new_with_seed(6);
+  for (int i = 0; i < ROUNDS; i++) {
+    g_autofree char *damaged = ms_test_mutate(rand, text);
+    ms_test_load_anything(damaged);
+  }
+  g_rand_free(rand);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(dense_models),
                                      cmocka_unit_test(machines), cmocka_unit_test(scenarios),
-                                     cmocka_unit_test(requests), cmocka_unit_test(studies)};
+                                     cmocka_unit_test(requests), cmocka_unit_test(studies), cmocka_unit_test(histograms)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

@@ -1,0 +1,106 @@
+/* src/study/draws.c - many draws of the routing, and what their results spread over. */
+#include "study/draws.h"
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/stats.h"
+#include "study/jobs.h"
+
+#include <math.h>
+
+typedef struct {
+  char *file; /* borrowed; for the progress bar */
+  const MsScenario *base;
+  MsFidelity fidelity;
+  int index;
+  double step_s, peak_B, hottest;
+  gboolean feasible;
+  GError *error;
+} One;
+
+static void draw(gpointer item, const MsValidateOptions *options) {
+  One *one = item;
+  (void)options;
+  if (ms_interrupted()) return;
+  g_autoptr(MsScenario) s = ms_scenario_copy(one->base, TRUE);
+  s->training.routing.seed += (guint32)one->index;
+  g_autoptr(MsResult) r = ms_simulate(s, one->fidelity, NULL, &one->error);
+  if (!r) return;
+  one->step_s = r->step_time_s, one->feasible = r->feasible;
+  one->peak_B = r->routing.peak_B, one->hottest = r->routing.hottest;
+}
+
+static double quantile_error(double *values, int n, double q) {
+  double s = sqrt(q * (1 - q) / n);
+  return (ms_quantile(values, (size_t)n, MIN(q + s, 1)) - ms_quantile(values, (size_t)n, MAX(q - s, 0))) / 2;
+}
+
+MsSpread ms_spread(double *values, int n) {
+  double sum = 0, squares = 0;
+  for (int i = 0; i < n; i++) sum += values[i];
+  double mean = sum / n;
+  for (int i = 0; i < n; i++) squares += (values[i] - mean) * (values[i] - mean);
+  double sd = n > 1 ? sqrt(squares / (n - 1)) : 0;
+  return (MsSpread){.mean = mean, .mean_error = sd / sqrt(n), .sd = sd, .p50 = ms_quantile(values, (size_t)n, 0.5), .p50_error = quantile_error(values, n, 0.5),
+                    .p95 = ms_quantile(values, (size_t)n, 0.95), .p95_error = quantile_error(values, n, 0.95),
+                    .least = ms_quantile(values, (size_t)n, 0), .most = ms_quantile(values, (size_t)n, 1)};
+}
+
+static MsSpread spread_of(GArray *all, size_t offset) {
+  g_autofree double *value = g_new(double, all->len);
+  for (guint i = 0; i < all->len; i++) value[i] = *(const double *)((const char *)&g_array_index(all, One, i) + offset);
+  return ms_spread(value, (int)all->len);
+}
+
+/* Draws in their own order, whatever order they ended in. FALSE with the error of the first that failed. */
+static gboolean sum_up(GArray *all, MsDraws *out, GError **error) {
+  for (guint i = 0; i < all->len; i++) {
+    One *one = &g_array_index(all, One, i);
+    if (one->error) {
+      g_propagate_error(error, g_steal_pointer(&one->error));
+      return FALSE;
+    }
+    out->feasible += one->feasible;
+  }
+  out->step_time_s = spread_of(all, offsetof(One, step_s));
+  out->peak_B = spread_of(all, offsetof(One, peak_B));
+  out->hottest = spread_of(all, offsetof(One, hottest));
+  return TRUE;
+}
+
+gboolean ms_draws_run(const MsScenario *s, MsFidelity fidelity, int n, int threads, gboolean progress, MsDraws *out, GError **error) {
+  *out = (MsDraws){.n = n, .first_seed = s->training.routing.seed};
+  if (!ms_routing_is_drawn(&s->training.routing) || s->model->num_experts == 0 || s->layout.ep <= 1)
+    return ms_input_error(error, s->file, 0, "training.routing", "is the same in every draw; draws need zipf, dirichlet or histogram, experts, and ep > 1");
+  g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(One));
+  for (int i = 0; i < n; i++) g_array_append_val(all, ((One){.file = s->file, .base = s, .fidelity = fidelity, .index = i}));
+  MsValidateOptions options = {.threads = threads, .progress = progress};
+  gboolean ok = ms_jobs_run(all, draw, "draws", "interrupted: not all draws were simulated", &options, error) && sum_up(all, out, error);
+  for (guint i = 0; i < all->len; i++) g_clear_error(&g_array_index(all, One, i).error);
+  return ok;
+}
+
+static void write_spread(const MsSpread *s, const char *key, MsJsonOut *out) {
+  ms_json_out_object(out, key);
+  ms_json_out_double(out, "mean", s->mean);
+  ms_json_out_double(out, "mean_standard_error", s->mean_error);
+  ms_json_out_double(out, "standard_deviation", s->sd);
+  ms_json_out_double(out, "p50", s->p50);
+  ms_json_out_double(out, "p50_standard_error", s->p50_error);
+  ms_json_out_double(out, "p95", s->p95);
+  ms_json_out_double(out, "p95_standard_error", s->p95_error);
+  ms_json_out_double(out, "min", s->least);
+  ms_json_out_double(out, "max", s->most);
+  ms_json_out_end(out);
+}
+
+void ms_draws_write(const MsDraws *d, const char *key, MsJsonOut *out) {
+  ms_json_out_object(out, key);
+  ms_json_out_int(out, "n", d->n);
+  ms_json_out_int(out, "first_seed", d->first_seed);
+  ms_json_out_int(out, "feasible", d->feasible);
+  write_spread(&d->step_time_s, "step_time_s", out);
+  write_spread(&d->peak_B, "peak_memory_B", out);
+  write_spread(&d->hottest, "hottest_rank_over_mean", out);
+  ms_json_out_end(out);
+}
