@@ -31,6 +31,7 @@ static const struct { const char *op, *dtype; int head_dim; const char *library[
     {"grouped_gemm", NULL, 0, {"", "trtllm*cutlass", "trtllm*deepgemm", "trtllm*moe_torch_flow"}},
     {"attention", NULL, 192, {"", "sglang*fa3", "sglang*trtllm_mha", "sglang*trtllm_mla", "vllm*flash_attn_mla", "trtllm*default"}}, /* MLA not absorbed */
     {"attention", NULL, 0, {"", "sglang*fa3", "sglang*trtllm_mha", "sglang*flash_attention", "vllm*"}}, /* trtllm rows hold RoPE and the cache write */
+    {"delta_rule", NULL, 0, {"", "sglang*chunk_gated_delta_rule", "trtllm*chunk_gated_delta_rule", "vllm*chunk_gated_delta_rule"}}, /* the Triton kernel that training uses */
     {"quantize", NULL, 0, {"", "vllm*static_scaled*", "trtllm*"}},
     {"dispatch", NULL, 0, {"", "trtllm*TwoSided", "*"}},
     {"combine", NULL, 0, {"", "trtllm*TwoSided", "*"}}};

@@ -174,6 +174,15 @@ static void read_sdpa(Reader *r) {
   if (pass) add_attention(r, "bf16", pass, TRUE, &row);
 }
 
+/* Of the rows of a linear-attention layer: the chunked rule, not the convolution before it. */
+static void read_delta(Reader *r) {
+  const char *kernel = ms_csv_text(r->csv, r->kernel);
+  MsRow row = {.x = {size(r, 0), size(r, 1), size(r, 2), size(r, 4), number(r, 3, 1, 65536), number(r, 5, 1, 65536)}, .time_s = seconds(r, r->latency)};
+  if (*kernel && !g_str_has_prefix(kernel, "chunk_gated_delta_rule")) return;
+  if (r->ok && row.x[2] > row.x[3]) r->ok = ms_csv_error(r->csv, r->column[2], r->error, "more key heads than value heads");
+  add(r, MS_ROW_DELTA, &(MsCurveKey){.op = "delta_rule", .dtype = "bf16"}, FALSE, &row);
+}
+
 static void read_collective(Reader *r) {
   static const char *const same[][2] = {{"all_reduce", "all_reduce"}, {"all_gather", "all_gather"}, {"reduce_scatter", "reduce_scatter"},
                                         {"alltoall", "all_to_all"}, {"all_to_all", "all_to_all"}};
@@ -225,6 +234,7 @@ static const Table tables[] = {
     {"attention of a training framework", {"pass", "batch", "seq", "heads", "kv_heads", "qk_dim", "v_dim"}, {NULL}, read_sdpa, TRUE},
     {"causal attention", {"attn_dtype", "kv_dtype", "heads", "kv_heads", "head_dim", "batch", "seq"}, {NULL}, read_attention, TRUE},
     {"MLA", {"attn_dtype", "kv_dtype", "heads", "batch", "seq"}, {"head_dim", "kv_heads"}, read_mla, TRUE},
+    {"gated delta rules", {"batch", "seq", "num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"}, {NULL}, read_delta, TRUE},
     {"collectives", {"op", "num_gpus", "bytes"}, {NULL}, read_collective, TRUE},
     {"DeepEP", {"nodes", "ep", "tokens_per_rank", "hidden", "topk", "experts", "dispatch_sms", "dispatch_us", "combine_sms", "combine_us"},
      {NULL}, read_deepep, FALSE},

@@ -2,7 +2,7 @@
  *
  * A table is recognised by its columns (measurements/README.md; a user's own table works the same way): GEMMs (dtype, m, n, k), the same
  * with a role (fwd, dgrad, wgrad), expert layers, grouped GEMMs with a role, causal attention, MLA, attention forward and backward,
- * NCCL collectives, DeepEP and NVLink all-to-all dispatch and combine, casts. All have latency_us (DeepEP: dispatch_us, combine_us). The
+ * gated delta rules, NCCL collectives, DeepEP and NVLink all-to-all dispatch and combine, casts. All have latency_us (DeepEP: dispatch_us, combine_us). The
  * columns gpu and source are optional; without gpu every row is one of the machine in question.
  *
  * Left out: rows that an autotuner spoiled (suspect = 1), routing other than balanced, attention that is not causal, exchanges below
@@ -21,6 +21,7 @@ typedef enum {
   MS_ROW_COLLECTIVE, /* x = bytes as nccl-tests count, ranks */
   MS_ROW_EXCHANGE,   /* x = tokens per rank, hidden, topk, experts, ep, nodes, SMs, bytes per element */
   MS_ROW_CAST,       /* x = bytes read and written */
+  MS_ROW_DELTA,      /* x = batch, seq, key heads, value heads, key dim, value dim: chunked gated delta rule, forward */
   MS_N_ROW_KINDS
 } MsRowKind;
 enum { MS_ROW_X = 8 };

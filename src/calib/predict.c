@@ -35,6 +35,12 @@ static MsPrediction attention(const MsCurve *curve, const MsDeviceRates *device,
   return (MsPrediction){t, 1, {s, b * h, h / kv}};
 }
 
+static MsPrediction delta(const MsCurve *curve, const MsDeviceRates *device, const double *x) {
+  MsDeltaWork work = ms_delta_work(x[0] * x[1], x[2], x[3], x[4], x[5]);
+  double t = ms_curve_attention_s(curve, device, work.flop, work.read_B + work.write_B, x[1], (x[4] + x[5]) / 2, x[0] * x[3], x[3] / x[2]);
+  return (MsPrediction){t, 1, {x[1], x[0] * x[3], x[3] / x[2]}};
+}
+
 static MsPrediction collective(const MsCurve *curve, const double *x) {
   double bus = x[0] * (x[1] - 1) / x[1] * (strcmp(curve->op, "all_reduce") == 0 ? 2 : 1);
   return (MsPrediction){ms_curve_segments_s(curve, bus), 1, {bus}};
@@ -54,6 +60,7 @@ MsPrediction ms_predict(const MsCurve *curve, const MsDeviceRates *device, const
   case MS_ROW_LAYER: return layer(curve, device, w, x);
   case MS_ROW_GROUPED: return grouped(curve, device, w, x);
   case MS_ROW_ATTENTION: return attention(curve, device, x);
+  case MS_ROW_DELTA: return delta(curve, device, x);
   case MS_ROW_COLLECTIVE: return collective(curve, x);
   case MS_ROW_EXCHANGE: return exchange(curve, x);
   case MS_ROW_CAST: return (MsPrediction){ms_curve_bandwidth_s(curve, device, x[0]), 1, {x[0]}};

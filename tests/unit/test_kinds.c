@@ -1,0 +1,319 @@
+/* Layer kinds beside attention, MLP, experts and Mamba: gated delta net, sparse and compressed attention, hyper-connections, front end. Counts are in
+ * test_count; here: rows, what switches move, and costs. */
+#include "lib/close.h"
+
+#include "calib/measure.h"
+#include "cost/cost.h"
+#include "lib/world.h"
+#include "sim/simulate.h"
+#include "work/build.h"
+
+#include <string.h>
+
+static MsResult *simulate(const MsScenario *s, MsFidelity fidelity) {
+  GError *error = NULL;
+  MsResult *r = ms_simulate(s, fidelity, NULL, &error);
+  if (!r) fail_msg("%s", error->message);
+  return r;
+}
+
+static MsResult *sound(const MsScenario *s) {
+  MsResult *full = simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) bound = simulate(s, MS_FIDELITY_BOUND), fast = simulate(s, MS_FIDELITY_FAST);
+  if (bound->step_time_s > full->step_time_s) fail_msg("%s: bound %.6f above full %.6f", s->model->name, bound->step_time_s, full->step_time_s);
+  if (fabs(fast->step_time_s / full->step_time_s - 1) > 0.1) fail_msg("%s: fast %.6f, full %.6f", s->model->name, fast->step_time_s, full->step_time_s);
+  return full;
+}
+
+/* --- sums over lists ---------------------------------------------------------------------------------------------------------- */
+
+typedef double (*Of)(const MsOp *op);
+static double flop(const MsOp *op) { return op->flop; }
+static double traffic(const MsOp *op) { return op->read_B + op->write_B; }
+static double message(const MsOp *op) { return op->message_B; }
+static double one(const MsOp *op) { return op->n > 0 || op->n <= 0 ? 1 : 0; }
+
+/* Over rows of a name (NULL: all) and kind (-1: all). */
+static double sum(const MsOpList *list, const char *name, int kind, Of of) {
+  double total = 0;
+  for (int i = 0; i < list->n; i++)
+    if ((!name || !strcmp(list->op[i].name, name)) && (kind < 0 || list->op[i].kind == kind)) total += of(&list->op[i]);
+  return total;
+}
+
+static const MsPiece *layer(const MsLowered *l, int i) { return &l->work->pieces[l->work->piece_of_layer[i]]; }
+
+static double kept(const MsPiece *piece, const char *name) {
+  for (int i = 0; i < piece->n_kept; i++)
+    if (!strcmp(piece->kept[i].name, name)) return piece->kept[i].bytes_B;
+  return 0;
+}
+
+/* --- gated delta net ---------------------------------------------------------------------------------------------------------- */
+
+static void delta_net_rows(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("qwen3-next-80b-a3b", 0, "h100-sxm", 8);
+  s->layout.ep = 8;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *delta = layer(&l, 0), *attention = layer(&l, 3);
+  assert_ptr_not_equal(delta, attention);
+  assert_ptr_equal(delta, layer(&l, 1));
+  assert_ptr_equal(attention, layer(&l, 47));
+  double T = 4096, h = 2048;
+  assert_close(sum(&delta->forward, "delta in", -1, flop), 2 * T * h * (2 * 2048 + 2 * 4096 + 64), 0);
+  assert_close(sum(&delta->forward, "delta out", -1, flop), 2 * T * h * 4096, 0);
+  assert_true(sum(&delta->forward, NULL, MS_OP_ATTENTION, one) == 0 && sum(&attention->forward, NULL, MS_OP_DELTA_RULE, one) == 0);
+  assert_close(sum(&delta->backward, NULL, MS_OP_DELTA_RULE, flop), 3 * sum(&delta->forward, NULL, MS_OP_DELTA_RULE, flop), 1e-12);
+  /* linears of the layer, and the delta rule of the convention, are the convention */
+  double convention = 2 * T * (4.0 * (2 * 2048 + 4096) + 32 * 128.0 * 128 * 4);
+  double linears = sum(&delta->forward, "delta in", -1, flop) + sum(&delta->forward, "delta out", -1, flop);
+  assert_close(linears + convention, T * ms_flop_delta(s->model), 1e-14);
+  assert_close(kept(delta, "delta projected"), 2 * T * (2 * 2048 + 2 * 4096 + 64), 0);
+  /* twice the sequence: twice the rule, four times the softmax core */
+  s->training.seq_length = 8192;
+  g_auto(MsLowered) longer = ms_test_lower(s);
+  assert_close(sum(&layer(&longer, 0)->forward, NULL, MS_OP_DELTA_RULE, flop), 2 * sum(&delta->forward, NULL, MS_OP_DELTA_RULE, flop), 1e-12);
+  assert_close(sum(&layer(&longer, 3)->forward, NULL, MS_OP_ATTENTION, flop), 4 * sum(&attention->forward, NULL, MS_OP_ATTENTION, flop), 1e-12);
+}
+
+static void delta_net_in_parallel(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("qwen3-next-80b-a3b", 0, "h100-sxm", 16);
+  s->layout.ep = 8;
+  g_auto(MsLowered) whole = ms_test_lower(s);
+  s->layout.cp = 2;
+  g_auto(MsLowered) halves = ms_test_lower(s);
+  const MsPiece *a = layer(&whole, 0), *b = layer(&halves, 0);
+  assert_close(sum(&b->forward, NULL, MS_OP_DELTA_RULE, flop), sum(&a->forward, NULL, MS_OP_DELTA_RULE, flop) / 2, 1e-12);
+  assert_true(sum(&a->forward, "cp gather states", -1, one) == 0);
+  assert_close(sum(&b->forward, "cp gather states", -1, message), 2 * 4.0 * 32 * 128 * (128 + 128), 0);
+  assert_close(sum(&b->forward, "cp to slices", -1, message) + sum(&b->forward, "cp from slices", -1, message), 2 * 2.0 * 2048 * 2048, 0);
+  s->layout.cp = 1, s->layout.tp = 2;
+  g_auto(MsLowered) split = ms_test_lower(s);
+  const MsPiece *c = layer(&split, 0);
+  assert_close(sum(&c->forward, NULL, MS_OP_DELTA_RULE, flop), sum(&a->forward, NULL, MS_OP_DELTA_RULE, flop) / 2, 1e-12);
+  assert_close(sum(&c->forward, "delta in", -1, flop), sum(&a->forward, "delta in", -1, flop) / 2, 1e-12);
+  g_autoptr(MsResult) r = sound(s);
+  assert_true(r->time.comm_total_s[MS_COMM_TP] > 0);
+}
+
+/* The simulator costs a row as the fit predicts the measured one: same FLOP, bytes and coordinates. */
+static void delta_rule_costs_its_curve(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("qwen3-next-80b-a3b", 0, "h100-sxm", 8);
+  s->layout.ep = 8;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  GError *error = NULL;
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, &error);
+  assert_non_null(cost);
+  for (int i = 0; i < layer(&l, 0)->forward.n; i++) {
+    const MsOp *op = &layer(&l, 0)->forward.op[i];
+    if (op->kind != MS_OP_DELTA_RULE) continue;
+    MsOpCost c = ms_cost_op(cost, op);
+    assert_non_null(c.curve);
+    assert_string_equal(c.curve->op, "delta_rule");
+    MsDeviceRates device = ms_device_rates(s->hardware, MS_ODT_BF16, FALSE);
+    MsSeries series = {.kind = MS_ROW_DELTA, .dtype = MS_ODT_BF16};
+    double derate = s->hardware->sustained_derate > 0 ? s->hardware->sustained_derate : 1;
+    MsPrediction p = ms_predict(c.curve, &device, &series, (const double[MS_ROW_X]){1, 4096, 16, 32, 128, 128});
+    double factor = s->stack.attention > 0 ? s->stack.attention : 1;
+    assert_close(c.time_s, p.time_s / derate * factor, 1e-9);
+    return;
+  }
+  fail_msg("no delta rule");
+}
+
+/* --- sparse attention ----------------------------------------------------------------------------------------------------------- */
+
+static MsScenario *sparse(int seq) {
+  MsScenario *s = ms_test_run("glm5-2", 0, "h200-sxm", 32);
+  s->layout.ep = 32;
+  s->training.seq_length = seq;
+  return s;
+}
+
+static void sparse_attention_sees_its_keys(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = sparse(1024);
+  g_auto(MsLowered) few = ms_test_lower(s);
+  double per_key = 2.0 * 64 * (576 + 512);
+  assert_close(sum(&layer(&few, 2)->forward, NULL, MS_OP_SPARSE_ATTENTION, flop), per_key * 1024 * 1025 / 2, 1e-12); /* all before it, itself included */
+  s->training.seq_length = 65536;
+  g_auto(MsLowered) many = ms_test_lower(s);
+  double keys = 65536 - 2048 + 1;
+  assert_close(sum(&layer(&many, 2)->forward, NULL, MS_OP_SPARSE_ATTENTION, flop), per_key * (keys * 2048 + 2047.0 * 2048 / 2), 1e-12);
+  assert_close(sum(&layer(&many, 2)->forward, NULL, MS_OP_INDEXER, flop), 2.0 * 32 * 128 * 65536 * 65536 / 2, 1e-12);
+  /* dense attention of the same model: everything but the core and its absorbed projections is alike */
+  s->model->sparse_attention.indexer_topk = 0;
+  g_auto(MsLowered) dense = ms_test_lower(s);
+  const MsPiece *a = layer(&many, 4), *b = layer(&dense, 4);
+  assert_close(sum(&b->forward, NULL, MS_OP_ATTENTION, flop) / sum(&a->forward, NULL, MS_OP_SPARSE_ATTENTION, flop), 32768.0 * 512 / (2048 * 1088.0), 0.02);
+  assert_close(sum(&a->forward, NULL, MS_OP_GROUPED_GEMM, flop), sum(&b->forward, NULL, MS_OP_GROUPED_GEMM, flop), 0);
+  double up = sum(&a->forward, "k up, absorbed", -1, flop) + sum(&a->forward, "v up, absorbed", -1, flop);
+  assert_close(up, sum(&b->forward, "kv up", -1, flop), 1e-12);
+  assert_close(a->params_dense, b->params_dense, 1e-12); /* a layer that shares its keys has no indexer */
+}
+
+static void shared_choice_of_keys(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = sparse(4096);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *own = layer(&l, 6), *shared = layer(&l, 7); /* layers 7 and 8 from 1: (7 - 3) % 4 = 0 */
+  assert_true(sum(&own->forward, NULL, MS_OP_INDEXER, one) == 1 && sum(&shared->forward, NULL, MS_OP_INDEXER, one) == 0);
+  assert_close(sum(&own->forward, NULL, MS_OP_SPARSE_ATTENTION, flop), sum(&shared->forward, NULL, MS_OP_SPARSE_ATTENTION, flop), 0);
+  assert_close(own->params_dense - shared->params_dense, 2048.0 * 32 * 128 + 6144.0 * 128 + 2 * 128 + 6144.0 * 32, 1e-12);
+  assert_true(kept(own, "chosen keys") > 0 && kept(shared, "chosen keys") == 0);
+  double learns = sum(&own->backward, NULL, MS_OP_INDEXER, one), forward = sum(&own->forward, NULL, -1, traffic);
+  assert_true(learns == 1);
+  s->model->sparse_attention.indexer_loss = FALSE;
+  g_auto(MsLowered) fixed = ms_test_lower(s);
+  assert_true(sum(&layer(&fixed, 6)->backward, NULL, MS_OP_INDEXER, one) == 0);
+  assert_close(sum(&layer(&fixed, 6)->forward, NULL, -1, traffic), forward, 0);
+  assert_true(layer(&fixed, 6)->kept_B < own->kept_B);
+}
+
+static void sparse_attention_pays_at_length(void **state) {
+  (void)state;
+  double gain[2];
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(MsScenario) s = sparse(i ? 131072 : 4096);
+    s->layout.cp = 8, s->layout.cp_comm_type = MS_CP_ALL_GATHER;
+    s->training.global_batch_size = 8;
+    g_autoptr(MsResult) on = sound(s);
+    assert_true(on->time.comm_total_s[MS_COMM_CP] > 0);
+    s->model->sparse_attention.indexer_topk = 0;
+    g_autoptr(MsResult) off = sound(s);
+    gain[i] = off->step_time_s / on->step_time_s;
+    assert_close(on->model_flop_per_token, off->model_flop_per_token, 1e-12); /* the convention does not know */
+  }
+  assert_true(gain[1] > 1.5 && gain[0] < 1.1);
+}
+
+/* --- DeepSeek-V4 ------------------------------------------------------------------------------------------------------------------ */
+
+static void compressed_attention_by_ratio(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("deepseek-v4-flash", 1, "gb200-nvl72", 64);
+  s->layout.ep = 64;
+  s->training.seq_length = 16384;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *window = layer(&l, 0), *chosen = layer(&l, 2), *all = layer(&l, 3);
+  double T = 16384, per_key = 2.0 * 64 * 1024, near = ms_keys_seen(T, 128);
+  assert_close(sum(&window->forward, NULL, MS_OP_SPARSE_ATTENTION, flop), per_key * T * near, 1e-12);
+  assert_close(sum(&chosen->forward, NULL, MS_OP_SPARSE_ATTENTION, flop), per_key * T * (near + ms_keys_seen(T / 4, 512)), 1e-12);
+  assert_close(sum(&all->forward, NULL, MS_OP_SPARSE_ATTENTION, flop), per_key * T * (near + T / 256), 1e-12);
+  assert_true(sum(&window->forward, "compressor", -1, one) == 0 && sum(&all->forward, "compressor", -1, one) == 1);
+  assert_true(sum(&all->forward, NULL, MS_OP_INDEXER, one) == 0 && sum(&chosen->forward, NULL, MS_OP_INDEXER, one) == 1);
+  /* executed against the convention: differs at the start of the sequence, and the convention lets the indexer score keys that are still to come */
+  for (int i = 0; i < 4; i++) {
+    double core = sum(&layer(&l, i)->forward, NULL, MS_OP_SPARSE_ATTENTION, flop) + sum(&layer(&l, i)->forward, NULL, MS_OP_INDEXER, flop);
+    double linears = sum(&layer(&l, i)->forward, NULL, MS_OP_GEMM, flop);
+    double want_core = T * ms_flop_compressed_core(s->model, i, T), want = T * ms_flop_compressed_linear(s->model, i);
+    if (i == 2) want_core -= 64 * 128.0 / 4 * T * T;
+    assert_close(core, want_core, 0.02);
+    double mlp = 2 * T * 4096.0 * (256 + 3 * 2048); /* router and shared expert */
+    assert_close(linears - mlp, want - 2 * T * (1024 + 512), 1e-9);
+  }
+  /* the MTP block sees the window only */
+  assert_close(sum(&l.work->pieces[l.work->piece_mtp].forward, NULL, MS_OP_SPARSE_ATTENTION, flop), per_key * T * near, 1e-12);
+}
+
+static void streams(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("qwen3-30b-a3b", 0, "h100-sxm", 16);
+  s->layout.pp = 2, s->layout.ep = 8;
+  s->training.global_batch_size = 64;
+  g_auto(MsLowered) plain = ms_test_lower(s);
+  g_autoptr(MsResult) without = sound(s);
+  s->model->hyper_connections.num_residual_streams = 4;
+  g_auto(MsLowered) four = ms_test_lower(s);
+  g_autoptr(MsResult) with = sound(s);
+  const MsPiece *a = layer(&plain, 1), *b = layer(&four, 1);
+  assert_close(sum(&a->forward, NULL, MS_OP_GEMM, flop), sum(&b->forward, NULL, MS_OP_GEMM, flop), 0);
+  assert_close(sum(&a->backward, NULL, MS_OP_GROUPED_GEMM, flop), sum(&b->backward, NULL, MS_OP_GROUPED_GEMM, flop), 0);
+  assert_close(sum(&a->forward, NULL, MS_OP_ATTENTION, flop), sum(&b->forward, NULL, MS_OP_ATTENTION, flop), 0);
+  assert_true(sum(&a->forward, NULL, MS_OP_STREAM_MIX, one) == 0 && sum(&b->forward, NULL, MS_OP_STREAM_MIX, one) == 8);
+  assert_close(with->time.comm_total_s[MS_COMM_EP], without->time.comm_total_s[MS_COMM_EP], 0.01);
+  assert_true(with->time.comm_total_s[MS_COMM_PP] > 2 * without->time.comm_total_s[MS_COMM_PP]); /* four times the message */
+  assert_close(with->model_flop_per_token, without->model_flop_per_token, 1e-12);
+  double x = 2.0 * 4096 * 2048;
+  assert_close(kept(b, "attention streams"), 4 * x, 0);
+  assert_close(b->params_dense - a->params_dense, 2 * (24 * (4 * 2048.0 + 1) + 3), 1e-12);
+  s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = MS_RM_MHC;
+  g_auto(MsLowered) again = ms_test_lower(s);
+  const MsPiece *c = layer(&again, 1);
+  assert_close(sum(&c->forward, NULL, -1, traffic), sum(&b->forward, NULL, -1, traffic), 0);
+  /* gone: streams of the second half, both inputs and their norms */
+  assert_close(b->kept_B - c->kept_B, 4 * x + 2 * x + 2 * x, 1e-12);
+  assert_true(sum(&c->backward, NULL, -1, traffic) > sum(&b->backward, NULL, -1, traffic));
+}
+
+static void one_stream_is_the_plain_residual(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 8);
+  s->layout.ep = 8;
+  g_autoptr(MsResult) plain = sound(s);
+  s->model->hyper_connections.num_residual_streams = 1, s->model->hyper_connections.sinkhorn_iterations = 5;
+  g_autoptr(MsResult) one_stream = sound(s);
+  assert_close(one_stream->step_time_s, plain->step_time_s, 0);
+  assert_close(one_stream->memory->stage[0].peak_B, plain->memory->stage[0].peak_B, 0);
+}
+
+/* --- front end -------------------------------------------------------------------------------------------------------------------- */
+
+static void front_end(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+  s->layout.pp = 2;
+  s->training.global_batch_size = 32;
+  g_autoptr(MsResult) without = sound(s);
+  s->model->front_end = (MsFrontEnd){.parameters = 6e8, .forward_flop = 5e12, .forward_B = 1e9, .kept_B = 2e9, .frozen = TRUE};
+  g_autoptr(MsResult) frozen = sound(s);
+  s->model->front_end.frozen = FALSE;
+  g_autoptr(MsResult) trained = sound(s);
+  double passes = s->training.global_batch_size / 4.0, rate = s->hardware->peak_bf16_flops;
+  double added = frozen->stage_time[0].compute_s - without->stage_time[0].compute_s;
+  assert_true(added > passes * 5e12 / rate && added < passes * 5e12 / (0.5 * rate));
+  assert_close(trained->stage_time[0].compute_s - without->stage_time[0].compute_s, 3 * added, 0.15);
+  assert_close(trained->stage_time[1].compute_s, without->stage_time[1].compute_s, 1e-9);
+  assert_close(frozen->memory->stage[0].parameters_B - without->memory->stage[0].parameters_B, 2 * 6e8, 1e-9);
+  assert_close(frozen->memory->stage[0].gradients_B, without->memory->stage[0].gradients_B, 0);
+  assert_close(frozen->memory->stage[0].activations_B, without->memory->stage[0].activations_B, 0);
+  assert_close(trained->memory->stage[0].gradients_B - without->memory->stage[0].gradients_B, 4 * 6e8, 1e-9);
+  assert_close(trained->memory->stage[0].activations_B - without->memory->stage[0].activations_B, 2 * 2e9, 1e-9); /* two microbatches in flight */
+  assert_close(trained->memory->stage[1].peak_B, without->memory->stage[1].peak_B, 1e-12);
+  assert_close(trained->model_flop_per_token, without->model_flop_per_token, 0); /* the convention counts the language model */
+}
+
+/* --- all of them, at every fidelity, recomputed and not ------------------------------------------------------------------------------ */
+
+static void every_kind_runs(void **state) {
+  (void)state;
+  static const struct { const char *model, *hardware; int gpus, pp, ep; MsPrecision precision; } runs[] = {
+      {"qwen3-next-80b-a3b", "h100-sxm", 64, 4, 8, MS_BF16},      {"qwen3-next-80b-a3b", "gb200-nvl72", 64, 1, 64, MS_MXFP8},
+      {"deepseek-v3.2", "gb200-nvl72", 256, 1, 64, MS_MXFP8},     {"glm5-2", "h200-sxm", 352, 11, 32, MS_FP8_BLOCKWISE},
+      {"deepseek-v4-flash", "gb200-nvl72", 64, 1, 64, MS_MXFP8},  {"deepseek-v4-pro", "gb300-nvl72", 64, 1, 64, MS_NVFP4},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(runs); i++) {
+    g_autoptr(MsScenario) s = ms_test_run(runs[i].model, 0, runs[i].hardware, runs[i].gpus);
+    s->layout.pp = runs[i].pp, s->layout.ep = runs[i].ep, s->training.precision = runs[i].precision;
+    s->training.global_batch_size = runs[i].gpus / runs[i].pp * 4;
+    if (runs[i].pp == 11) s->layout.pipeline_layout = g_strdup("Etttttt|tttttttt|tttttttt|tttttttt|tttttttt|tttttttt|tttttttt|tttttttt|tttttttt|tttt|ttttL");
+    g_autoptr(MsResult) plain = sound(s);
+    s->options.recompute.granularity = MS_RECOMPUTE_FULL;
+    g_autoptr(MsResult) again = sound(s);
+    assert_true(again->step_time_s > 1.15 * plain->step_time_s && again->step_time_s < 1.5 * plain->step_time_s);
+    assert_true(again->memory->stage[0].activations_B < 0.3 * plain->memory->stage[0].activations_B);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(delta_net_rows), cmocka_unit_test(delta_net_in_parallel), cmocka_unit_test(delta_rule_costs_its_curve),
+      cmocka_unit_test(sparse_attention_sees_its_keys), cmocka_unit_test(shared_choice_of_keys), cmocka_unit_test(sparse_attention_pays_at_length),
+      cmocka_unit_test(compressed_attention_by_ratio), cmocka_unit_test(streams), cmocka_unit_test(one_stream_is_the_plain_residual),
+      cmocka_unit_test(front_end), cmocka_unit_test(every_kind_runs),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
