@@ -5,6 +5,7 @@
 #   make golden-update   writes the expected output of tests/golden and docs/reference.md anew: read the diff before you commit it
 #   make plots           predicted against measured, through gnuplot
 #   make accuracy-update writes the figures anew that `make check` guards
+#   make predictions-update  accepts the predictions of this tree: writes scenarios/check/baseline.json anew
 #   make studies-update  writes the figures of scenarios/whatif/README.md anew
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local   program, data, man page, completions, libmoesim with header and pkg-config file
@@ -48,7 +49,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers bench plots accuracy-update studies-update install uninstall clean fuzz profiles published format
+.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers bench plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
 all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0
@@ -141,6 +142,10 @@ plots: all
 # Rewrites tests/data/accuracy.json with the figures of this tree: read the diff before you commit it.
 accuracy-update: $(BUILD)/tests/test_full_accuracy
 	$(BUILD)/tests/test_full_accuracy --update
+
+# What test_full_predictions guards: read the diff, `git diff scenarios/check`, before you commit it.
+predictions-update: all
+	$(BUILD)/moesim check --update scenarios/check/baseline.json
 
 # Rewrites the figures of scenarios/whatif/README.md with what its studies print.
 studies-update: $(BUILD)/tests/test_full_studies

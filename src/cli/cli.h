@@ -37,6 +37,7 @@ void ms_cli_print_json(MsJsonOut *out); /* one line to stdout; frees the writer 
 int ms_cli_run(int argc, char **argv);
 int ms_cli_plan(int argc, char **argv);
 int ms_cli_whatif(int argc, char **argv);
+int ms_cli_check(int argc, char **argv);
 int ms_cli_show(int argc, char **argv);
 int ms_cli_schema(int argc, char **argv);
 int ms_cli_validate(int argc, char **argv);

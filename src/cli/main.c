@@ -25,6 +25,12 @@ const MsVerb ms_verbs[] = {
      "  moesim whatif --csv points.csv scenarios/whatif/*.json\n"
      "\nA study names a base scenario (or a plan request) and the keys that change; `moesim schema whatif` lists its keys.\n",
      ms_cli_whatif},
+    {"check", "BASELINE [SCENARIO…]", "compare today's predictions with stored ones; exit 1 on drift",
+     "  moesim check --update mine.json runs/*.json                    store the predictions of these scenarios\n"
+     "  moesim check mine.json                                         did anything move since?\n"
+     "  moesim check --junit check.xml --markdown check.md mine.json   for CI systems, see docs/ci.md\n"
+     "  moesim check --update mine.json                                accept what moved\n",
+     ms_cli_check},
     {"show", "model|hardware|scenario|ops|schedule|memory NAME", "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
      "  moesim show model                       the names that are known; the same for hardware\n"
      "  moesim show model deepseek-v3\n"
@@ -62,7 +68,7 @@ const MsVerb ms_verbs[] = {
     {NULL}};
 
 /* Verbs of the interface that this version does not have, so that nobody takes their absence for a typing error. */
-static const char *const not_built[] = {"check", "calibrate", "gemm", "goodput", "import", NULL};
+static const char *const not_built[] = {"calibrate", "gemm", "goodput", "import", NULL};
 
 static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"

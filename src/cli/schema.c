@@ -3,12 +3,14 @@
 
 #include "cli/cli.h"
 #include "describe/whatif.h"
+#include "study/baseline.h"
 
 static const struct {
   const char *kind;
   const MsFieldTable *table;
   gboolean whole_file; /* stands on its own; the others are part of one that does */
 } kinds[] = {{"scenario", &ms_scenario_table, TRUE}, {"plan", &ms_plan_table, TRUE},       {"whatif", &ms_whatif_table, TRUE},
+             {"baseline", &ms_baseline_table, TRUE},
              {"model", &ms_model_table, TRUE},       {"hardware", &ms_hardware_table, TRUE}, {"curve", &ms_curve_table, TRUE},
              {"training", &ms_training_table, FALSE}, {"layout", &ms_layout_table, FALSE},  {"options", &ms_options_table, FALSE},
              {"recompute", &ms_recompute_table, FALSE}, {"measured", &ms_measured_table, FALSE}};

@@ -1,4 +1,4 @@
-/* src/describe/rows.h - private to describe: short ways to write table rows, and what the loaders share.
+/* src/describe/rows.h - for modules that define tables: short ways to write table rows, and what the loaders share.
  *
  * In every row macro: S struct, k member and key, fallback JSON text or NULL, flags, d one sentence. */
 #ifndef MS_DESCRIBE_ROWS_H

@@ -4,6 +4,7 @@
 #define MS_REPORT_REPORT_H
 
 #include "plan/plan.h"
+#include "study/check.h"
 #include "study/crossval.h"
 #include "study/draws.h"
 #include "study/ladder.h"
@@ -65,6 +66,13 @@ char *ms_report_whatif_json(const MsWhatifRun *run); /* one line */
 char *ms_report_whatif_csv(MsWhatifRun *const *runs, guint n);
 /* Parts of every point as stacked bars with the throughput above them, through gnuplot and plots/whatif.gp, .svg or .png. */
 gboolean ms_report_whatif_plot(MsWhatifRun *run, const char *filename, GError **error);
+
+/* --- check.c ---------------------------------------------------------------------------------------------------------- */
+/* What moved, by how much, in which part, and which figures of machines and models changed. Nothing in them depends on time or place. */
+char *ms_report_check(const MsCheck *check, unsigned flags);
+char *ms_report_check_json(const MsCheck *check);
+char *ms_report_check_junit(const MsCheck *check);    /* JUnit XML: a test case per scenario, a failure per drifted one */
+char *ms_report_check_markdown(const MsCheck *check); /* for the summary page of a CI job */
 
 /* --- picture.c -------------------------------------------------------------------------------------------------------- */
 /* The schedule, one row per stage and time to the right, in at most `width` columns. */

@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "describe/whatif.h"
+#include "study/baseline.h"
 
 #include <string.h>
 
@@ -181,12 +182,29 @@ static void try_histogram(const MsJson *doc, const char *text) {
   g_clear_error(&error);
 }
 
+static gboolean try_baseline(const MsJson *doc, const char *text) {
+  GError *error = NULL;
+  MsBaseline *baseline = ms_baseline_from_doc(doc, &error);
+  check_error(baseline != NULL, error, text);
+  g_clear_error(&error);
+  if (!baseline) return FALSE;
+  char *again = ms_baseline_text(baseline);
+  MsJson *second = parsed(again);
+  MsBaseline *reloaded = second ? ms_baseline_from_doc(second, &error) : NULL;
+  if (!reloaded) g_error("written baseline does not load: %s", error ? error->message : again);
+  ms_json_free(second);
+  ms_baseline_free(reloaded);
+  ms_baseline_free(baseline);
+  g_free(again);
+  return TRUE;
+}
+
 int ms_test_load_anything(const char *text) {
   MsJson *doc = parsed(text);
   if (!doc) return 0;
   try_histogram(doc, text);
   int accepted =
-      try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text) + try_whatif(text);
+      try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text) + try_whatif(text) + try_baseline(doc, text);
   ms_json_free(doc);
   return accepted;
 }

@@ -45,9 +45,17 @@ static void histograms(void **state) {
   g_rand_free(rand);
 }
 
+static void baselines(void **state) {
+  (void)state;
+  char *text = g_strdup_printf("{\"schema\": 1, \"tolerance\": {\"default\": 0.001, \"time\": 0.01}, \"inputs\": {\"model moe\": {\"num_layers\": 8}}, \"predictions\": "
+                               "[{\"name\": \"a\", \"quantities\": {\"step_time_s\": 1.5, \"time.gemm_s\": 1, \"mfu\": null}, \"scenario\": %s}]}", ms_test_scenario);
+  run(text, 7, 1);
+  g_free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(dense_models),
                                      cmocka_unit_test(machines), cmocka_unit_test(scenarios),
-                                     cmocka_unit_test(requests), cmocka_unit_test(studies), cmocka_unit_test(histograms)};
+                                     cmocka_unit_test(requests), cmocka_unit_test(studies), cmocka_unit_test(histograms), cmocka_unit_test(baselines)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "describe/whatif.h"
+#include "study/baseline.h"
 #include "lib/data.h"
 
 #include <string.h>
@@ -39,6 +40,12 @@ static gboolean load_whatif(const char *file, GError **error) {
   MsWhatif *whatif = ms_whatif_load(file, error);
   ms_whatif_free(whatif);
   return whatif != NULL;
+}
+
+static gboolean load_baseline(const char *file, GError **error) {
+  MsBaseline *baseline = ms_baseline_load(file, error);
+  ms_baseline_free(baseline);
+  return baseline != NULL;
 }
 
 static char *replaced(const char *text, const char *from, const char *to) {
@@ -101,6 +108,7 @@ static void machines(void **state) { (void)state, check_folder("hardware", load_
 static void scenarios(void **state) { (void)state, check_folder("scenario", load_scenario, 50); }
 static void requests(void **state) { (void)state, check_folder("request", load_request, 20); }
 static void studies(void **state) { (void)state, check_folder("whatif", load_whatif, 25); }
+static void baselines(void **state) { (void)state, check_folder("baseline", load_baseline, 15); }
 
 /* Too large for the repository. */
 static void generated(void **state) {
@@ -124,6 +132,6 @@ static void generated(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(machines),
                                      cmocka_unit_test(scenarios), cmocka_unit_test(requests),
-                                     cmocka_unit_test(studies), cmocka_unit_test(generated)};
+                                     cmocka_unit_test(studies), cmocka_unit_test(baselines), cmocka_unit_test(generated)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
