@@ -125,6 +125,8 @@ static const MsField options_fields[] = {
     SWITCH(reuse_grad_buf_for_mxfp8_param_ag, "false", "no separate buffer for the parameter gather"),
     SWITCH(overlap_param_gather_with_optimizer_step, "false", "as in Megatron"),
     SWITCH(defer_embedding_wgrad_compute, "false", "as in Megatron"),
+    MS_BOOL(S, optimizer_post_validation, NULL, MS_NULLABLE,
+            "stages do not meet at the gradient norm, the step is checked afterwards; null = with zero-bubble schedules"),
     SWITCH(overlap_p2p_comm, "true", "pipeline communication beside compute"),
     SWITCH(gradient_accumulation_fusion, "true", "weight gradients accumulated by the GEMM"),
     MS_INT(S, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),

@@ -222,7 +222,7 @@ void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *ch
 
 RULE(schedule_chunks) {
   int vpp = s->layout.vpp;
-  if (s->layout.schedule == MS_SCHED_1F1B) return TRUE;
+  if (s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE) return TRUE;
   if (ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE)
     return vpp <= 2 || REFUSE("schedule %s has two chunks on a rank, not VPP %d", ms_schedule_words[s->layout.schedule], vpp);
   return ms_layout_chunks_per_rank(s) == 1 ||
@@ -346,7 +346,10 @@ RULE(shared_keys_in_stage) {
 RULE(microbatch_group) {
   gint64 m = microbatches(s);
   int pp = s->layout.pp, group = s->layout.microbatch_group_size_per_virtual_pipeline_stage;
-  if (s->layout.schedule != MS_SCHED_1F1B || ms_layout_chunks_per_rank(s) == 1) return TRUE;
+  if (ms_layout_chunks_per_rank(s) == 1) return TRUE;
+  if (s->layout.schedule == MS_SCHED_GPIPE)
+    return group <= m || REFUSE("the microbatch group %d is more than %" G_GINT64_FORMAT " microbatches", group, m);
+  if (s->layout.schedule != MS_SCHED_1F1B) return TRUE;
   if (group <= 0) group = pp;
   if (group < pp || group > m)
     return REFUSE("the microbatch group %d of the interleaved schedule is not between PP %d and %" G_GINT64_FORMAT
@@ -354,6 +357,11 @@ RULE(microbatch_group) {
   return m % group == 0 || m % group >= pp ||
          REFUSE("%" G_GINT64_FORMAT " microbatches leave %d after groups of %d, fewer than PP %d", m, (int)(m % group),
                 group, pp);
+}
+RULE(post_validation_schedule) {
+  MsScheduleKind kind = s->layout.schedule;
+  return s->options.optimizer_post_validation != TRUE || (kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN) ||
+         REFUSE("only zero-bubble schedules end their stages one after the other; %s has no use of it", ms_schedule_words[kind]);
 }
 RULE(dualpipe_microbatches) {
   gint64 m = microbatches(s);
@@ -579,6 +587,8 @@ const MsRule ms_rules[] = {
     {"shared-keys-in-stage", "layout.pp", 0, "a stage begins with a layer that has an indexer of its own", shared_keys_in_stage},
     {"microbatch-group", "layout.microbatch_group_size_per_virtual_pipeline_stage", 15,
      "interleaving: PP <= group <= microbatches, and the rest is none or at least PP", microbatch_group},
+    {"post-validation-schedule", "options.optimizer_post_validation", 0, "optimizer post-validation needs a zero-bubble schedule",
+     post_validation_schedule},
     {"dualpipe-microbatches", "layout.schedule", 0, "DualPipe needs 2 x PP microbatches, and even numbers",
      dualpipe_microbatches},
     {"dispatcher-on-hardware", "options.dispatcher", 0, "the dispatcher exists for the device", dispatcher_on_hardware},

@@ -93,7 +93,11 @@ static gint64 forwards_of(gint64 n, int c, int chunks, int group) {
 
 static double live_B(const MsScenario *s, const MsLayout *l, const PieceSums *chunk, int stage) {
   gint64 m = l->microbatches;
-  if (s->layout.schedule == MS_SCHED_GPIPE) return (double)m * chunk[0].kept_B;
+  if (s->layout.schedule == MS_SCHED_GPIPE) {
+    double live = 0;
+    for (int c = 0; c < l->vpp; c++) live += (double)m * chunk[c].kept_B;
+    return live;
+  }
   if (s->layout.schedule != MS_SCHED_1F1B) return 0;
   if (l->vpp == 1) return (double)MIN(m, l->pp - stage) * chunk[0].kept_B;
   int group = (int)MIN((gint64)l->group_size, m);

@@ -2,21 +2,10 @@
 #include "sched/build.h"
 
 gboolean ms_gpipe_applicable(MS_SCHEDULE_WHY) {
-  (void)stages, (void)microbatches, (void)group;
-  if (chunks != 1) return ms_schedule_refuse(why, size, "gpipe has one chunk per stage, not %d", chunks);
   if (ep_overlap) return ms_schedule_refuse(why, size, "gpipe has no forward/backward pairs to overlap");
+  if (chunks > 1 && stages == 1) return ms_schedule_refuse(why, size, "%d chunks per stage need at least 2 stages", chunks);
+  if (chunks > 1 && group > microbatches) return ms_schedule_refuse(why, size, "the microbatch group %d is more than the %d microbatches", group, microbatches);
   return TRUE;
-}
-
-/* All forwards, then all backwards, both in the order of the microbatches. */
-MsSchedule *ms_gpipe_build(MS_SCHEDULE_ARGS) {
-  (void)group, (void)ep_overlap;
-  MsSchedule *schedule = ms_schedule_alloc(stages, microbatches, chunks, MS_PLACE_ROUND_ROBIN, 2 * microbatches);
-  for (int s = 0; s < stages; s++) {
-    for (int j = 0; j < microbatches; j++) ms_slot_put(schedule, s, MS_SLOT_F, j, 0);
-    for (int j = 0; j < microbatches; j++) ms_slot_put(schedule, s, MS_SLOT_B, j, 0);
-  }
-  return schedule;
 }
 
 gboolean ms_1f1b_applicable(MS_SCHEDULE_WHY) {
@@ -46,6 +35,20 @@ static void fill_table(Entry *table, int microbatches, int chunks, int group) {
 static gint64 warm_up(int stages, int stage, int chunks, int group, gboolean ep_overlap) {
   gint64 distance = stages - stage - 1;
   return chunks == 1 ? distance + (ep_overlap ? 1 : 0) : 2 * distance + (gint64)(chunks - 1) * group + (ep_overlap ? 1 : 0);
+}
+
+/* All forwards, then all backwards, both in the order of the table: any group serves, since every stage has the same list. */
+MsSchedule *ms_gpipe_build(MS_SCHEDULE_ARGS) {
+  (void)ep_overlap;
+  int n = microbatches * chunks;
+  g_autofree Entry *table = g_new(Entry, n);
+  fill_table(table, microbatches, chunks, chunks == 1 ? microbatches : group ? group : MIN(stages, microbatches));
+  MsSchedule *schedule = ms_schedule_alloc(stages, microbatches, chunks, MS_PLACE_ROUND_ROBIN, 2 * n);
+  for (int s = 0; s < stages; s++) {
+    for (int k = 0; k < n; k++) ms_slot_put(schedule, s, MS_SLOT_F, table[k].mb, table[k].chunk);
+    for (int k = 0; k < n; k++) ms_slot_put(schedule, s, MS_SLOT_B, table[k].mb, chunks - 1 - table[k].chunk);
+  }
+  return schedule;
 }
 
 MsSchedule *ms_1f1b_build(MS_SCHEDULE_ARGS) {

@@ -163,7 +163,7 @@ MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
   MsScheduleKind kind = p->scenario->layout.schedule;
   gboolean classic = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
   p->p2p_blocks = classic && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm);
-  p->skewed = kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && p->layout->pp > 1;
+  p->skewed = kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && p->layout->pp > 1 && p->scenario->options.optimizer_post_validation != FALSE;
   return p;
 }
 
