@@ -83,6 +83,12 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(TESTLIB) $(BUILD)/libmoesim.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
+# A GPU on paper, for test_gpu.
+$(BUILD)/tests/test_gpu: $(BUILD)/tests/fake-cuda.so $(BUILD)/tests/fake-musa.so
+$(BUILD)/tests/fake-%.so: tests/fake/fake_gpu.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(if $(filter musa,$*),-DFAKE_MUSA) -Wno-missing-prototypes -shared $(LDFLAGS) -o $@ $<
+
 $(BUILD)/tests/unit/%.o: CPPFLAGS += -Itests
 $(BUILD)/tests/lib/%.o: CPPFLAGS += -Itests
 $(BUILD)/bench/%.o: CPPFLAGS += -Itests

@@ -79,8 +79,11 @@ static void evaluate(const MsHardware *hardware, const GPtrArray *series, guint 
     int at = ms_fit_find_curve(hardware, s);
     MsDeviceRates device = ms_device_rates(hardware, s->dtype, FALSE);
     if (at < 0 || !(device.peak_flops > 0)) {
-      g_ptr_array_add(out->notes, g_strdup_printf("%s: %u rows of %s %s, %s: the profile has no such curve", s->file, s->rows->len, s->key.op,
-                                                  s->key.dtype ? s->key.dtype : "", s->library));
+      const char *words[] = {s->key.op, s->key.dtype, s->key.pass, s->library};
+      g_autoptr(GString) what = g_string_new(NULL);
+      for (size_t j = 0; j < G_N_ELEMENTS(words); j++)
+        if (words[j] && *words[j]) g_string_append_printf(what, "%s%s", what->len ? " " : "", words[j]);
+      g_ptr_array_add(out->notes, g_strdup_printf("%s: %u rows of %s: the profile has no such curve", s->file, s->rows->len, what->str));
       continue;
     }
     const MsCurve *curve = &hardware->curves[at];

@@ -229,6 +229,11 @@ static void read_cast(Reader *r) {
   if (dtype && row.x[0] >= LEAST_CAST_B) add(r, MS_ROW_CAST, &(MsCurveKey){.op = "quantize", .dtype = dtype}, FALSE, &row);
 }
 
+static void read_copy(Reader *r) { /* what a memory-bound kernel can reach at best: a copy inside the device */
+  MsRow row = {.x = {size(r, 1)}, .time_s = seconds(r, r->latency)};
+  if (strcmp(text(r, 0), "copy") == 0 && row.x[0] >= LEAST_CAST_B) add(r, MS_ROW_CAST, &(MsCurveKey){.op = "elementwise"}, FALSE, &row);
+}
+
 static const Table tables[] = {
     {"expert layers", {"dtype", "tokens", "hidden", "inter", "topk", "experts", "ep", "gated"}, {NULL}, read_layer, TRUE},
     {"attention of a training framework", {"pass", "batch", "seq", "heads", "kv_heads", "qk_dim", "v_dim"}, {NULL}, read_sdpa, TRUE},
@@ -242,7 +247,8 @@ static const Table tables[] = {
     {"grouped GEMMs of a training framework", {"role", "groups", "m_per_group", "n", "k", "main_grad_dtype"}, {NULL}, read_train_grouped, TRUE},
     {"GEMMs of a training framework", {"role", "m", "n", "k"}, {"groups"}, read_train_gemm, TRUE},
     {"GEMMs", {"dtype", "m", "n", "k"}, {"role", "groups", "pass"}, read_gemm, TRUE},
-    {"casts", {"op", "dtype", "m", "k"}, {"n"}, read_cast, TRUE}};
+    {"casts", {"op", "dtype", "m", "k"}, {"n"}, read_cast, TRUE},
+    {"copies", {"op", "bytes"}, {"num_gpus", "tokens_per_rank"}, read_copy, TRUE}};
 
 /* --- one file --------------------------------------------------------------------------------------------------------------- */
 static gboolean fits(Reader *r, const Table *table) {

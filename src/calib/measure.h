@@ -2,7 +2,7 @@
  *
  * A table is recognised by its columns (measurements/README.md; a user's own table works the same way): GEMMs (dtype, m, n, k), the same
  * with a role (fwd, dgrad, wgrad), expert layers, grouped GEMMs with a role, causal attention, MLA, attention forward and backward,
- * gated delta rules, NCCL collectives, DeepEP and NVLink all-to-all dispatch and combine, casts. All have latency_us (DeepEP: dispatch_us, combine_us). The
+ * gated delta rules, NCCL collectives, DeepEP and NVLink all-to-all dispatch and combine, casts, copies. All have latency_us (DeepEP: dispatch_us, combine_us). The
  * columns gpu and source are optional; without gpu every row is one of the machine in question.
  *
  * Left out: rows that an autotuner spoiled (suspect = 1), routing other than balanced, attention that is not causal, exchanges below

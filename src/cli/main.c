@@ -61,6 +61,12 @@ const MsVerb ms_verbs[] = {
      "  moesim report a.json b.json --html compare.html     two layouts side by side\n"
      "  moesim report --validation my-runs/ my-runs/one.json --html one.html\n",
      ms_cli_report},
+    {"calibrate", "--gpu --out FOLDER", "measure a GPU of this machine: the tables that `moesim fit` makes curves of",
+     "  moesim calibrate --gpu --out mine/\n"
+     "  moesim fit --hardware h100-sxm --out h100-mine.json mine/*.csv\n"
+     "\nMatrix products, copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; MOESIM_GPU_LIBRARIES\n"
+     "names a folder to look in first. Exit 4 where there is no GPU.\n",
+     ms_cli_calibrate},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
      "  moesim schema layout\n",
@@ -68,7 +74,7 @@ const MsVerb ms_verbs[] = {
     {NULL}};
 
 /* Verbs of the interface that this version does not have, so that nobody takes their absence for a typing error. */
-static const char *const not_built[] = {"calibrate", "gemm", "goodput", "import", NULL};
+static const char *const not_built[] = {"gemm", "goodput", "import", NULL};
 
 static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"
