@@ -37,6 +37,7 @@ const MsVerb ms_verbs[] = {
      "  moesim show hardware h100-sxm\n"
      "  moesim show ops scenarios/run-deepseek-v3-gb200-256.json\n"
      "  moesim show schedule 1f1b --stages 4 --microbatches 8\n"
+     "  moesim show schedule dualpipe --stages 8 --microbatches 20 --svg dualpipe.svg\n"
      "  moesim show schedule zb-h1 --stages 4 --microbatches 8 --times 1,1,1,0.1 --json\n"
      "\nJSON of a schedule: `order` holds per stage [\"F\",microbatch,chunk], \"B\" (whole backward, or the input gradient where a \"W\"\n"
      "of the same microbatch and chunk follows), \"W\", and [\"FB\",microbatch,chunk,microbatch,chunk] for a merged pair.\n",

@@ -34,9 +34,9 @@ static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **arg
   if (argc < 2) return ms_cli_usage(verb, "show what? model, hardware, scenario, ops, schedule or memory, and its name");
   int what = ms_cli_word(verb, "subject", argv[1], what_words);
   if (what < 0) return MS_ERROR_USAGE;
-  gboolean given = show->stages || show->microbatches || show->chunks || show->group || show->times || show->ep_overlap;
+  gboolean given = show->stages || show->microbatches || show->chunks || show->group || show->times || show->ep_overlap || show->svg;
   if (given && !whats[what].takes_schedule_options)
-    return ms_cli_usage(verb, "--stages, --microbatches, --chunks, --group, --times and --ep-overlap belong to `show schedule`");
+    return ms_cli_usage(verb, "--stages, --microbatches, --chunks, --group, --times, --ep-overlap and --svg belong to `show schedule`");
   if (argc == 2 && whats[what].folder) return list_names(show, whats[what].folder);
   if (argc != 3) return ms_cli_usage(verb, "show %s: give one name, not %d", argv[1], argc - 2);
   return whats[what].show(verb, show, argv[2]);
@@ -53,9 +53,11 @@ int ms_cli_show(int argc, char **argv) {
       {"group", 0, 0, G_OPTION_ARG_INT, &show.group, "schedule: microbatches per virtual-pipeline group (default P)", "N"},
       {"times", 0, 0, G_OPTION_ARG_STRING, &show.times, "schedule: forward, input gradient, weight gradient, p2p in any one unit (default 1,1,1,0)", "F,B,W,COMM"},
       {"ep-overlap", 0, 0, G_OPTION_ARG_NONE, &show.ep_overlap, "schedule: merge steady forward-backward pairs", NULL},
+      {"svg", 0, 0, G_OPTION_ARG_FILENAME, &show.svg, "schedule: the picture as an SVG file, - is stdout", "FILE"},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) status = show_one(verb, &show, argc, argv);
   g_free(show.times);
+  g_free(show.svg);
   return status;
 }

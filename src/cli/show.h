@@ -10,6 +10,7 @@ typedef struct {
   int stages, microbatches, chunks, group; /* 0 = not given */
   char *times;                             /* NULL = "1,1,1,0" */
   gboolean ep_overlap;
+  char *svg;                               /* file for the picture, NULL = none */
 } MsShow;
 
 int ms_show_model(const MsVerb *verb, const MsShow *show, const char *name);

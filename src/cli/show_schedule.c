@@ -1,9 +1,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "cli/show.h"
 #include "report/report.h"
 
+enum { MOST_DRAWN = 50000 /* passes in an SVG: browsers draw no more with ease */ };
 enum { MOST_STAGES = 1024, MOST_MICROBATCHES = 65536, MOST_CHUNKS = 256, MOST_SLOTS = 4 * 1000 * 1000 };
 
 typedef struct {
@@ -86,7 +88,16 @@ static int check(const MsVerb *verb, const MsShow *show, int chunks) {
   if (chunks < 1 || chunks > MOST_CHUNKS) return ms_cli_usage(verb, "--chunks %d: give 1 to %d", chunks, MOST_CHUNKS);
   if (show->group < 0) return ms_cli_usage(verb, "--group %d: give a positive number", show->group);
   if ((gint64)show->stages * show->microbatches * chunks > MOST_SLOTS) return ms_cli_usage(verb, "stages x microbatches x chunks is over %d", MOST_SLOTS);
+  if (show->svg && (gint64)show->stages * show->microbatches * chunks > MOST_DRAWN)
+    return ms_cli_usage(verb, "--svg: stages x microbatches x chunks is over %d, too many to draw", MOST_DRAWN);
+  if (show->json && show->svg && strcmp(show->svg, "-") == 0) return ms_cli_usage(verb, "--json and --svg cannot both go to standard output");
   return 0;
+}
+
+static int write_svg(const char *file, const char *name, const MsSchedule *schedule, const MsScheduleRun *run) {
+  GError *error = NULL;
+  g_autofree char *svg = ms_report_schedule_svg(name, schedule, run);
+  return ms_write_file(file, svg, -1, &error) ? 0 : ms_cli_fail(error);
 }
 
 int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name) {
@@ -105,10 +116,9 @@ int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name) {
   }
   MsScheduleRun *run = ms_schedule_run(schedule, t.forward, t.input_grad, t.weight_grad, t.forward + t.input_grad + t.weight_grad, t.comm);
   if (!run) MS_BUG("schedule %s does not run", name);
-  if (show->json)
-    print_json(name, schedule, run);
-  else
-    print_text(name, schedule, run);
+  if (show->svg) status = write_svg(show->svg, name, schedule, run);
+  if (status == 0 && show->json) print_json(name, schedule, run);
+  else if (status == 0 && !(show->svg && strcmp(show->svg, "-") == 0)) print_text(name, schedule, run);
   ms_schedule_run_free(run);
-  return 0;
+  return status;
 }

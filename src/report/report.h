@@ -77,6 +77,8 @@ char *ms_report_check_markdown(const MsCheck *check); /* for the summary page of
 /* --- picture.c -------------------------------------------------------------------------------------------------------- */
 /* The schedule, one row per stage and time to the right, in at most `width` columns. */
 char *ms_report_schedule(const MsSchedule *schedule, const MsScheduleRun *run, int width, unsigned flags);
+/* The same as an SVG file; `name` is a word of ms_schedule_words. */
+char *ms_report_schedule_svg(const char *name, const MsSchedule *schedule, const MsScheduleRun *run);
 
 /* --- trace.c ---------------------------------------------------------------------------------------------------------- */
 /* Chrome trace (Perfetto, chrome://tracing): a process per stage, a thread per stream, one span per operator, memory as counters. */
