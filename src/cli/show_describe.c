@@ -291,7 +291,7 @@ int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
   }
   GString *out = g_string_new(NULL);
   char buf[MS_TEXT];
-  MsModelFlop flop = ms_model_flop_per_token(scenario->model, scenario->training.seq_length);
+  MsModelFlop flop = ms_training_flop_per_token(scenario->model, &scenario->training);
   g_string_append_printf(out, "%s: %s on %d x %s\n", scenario->name, scenario->model->name, scenario->gpus, scenario->hardware->name);
   g_string_append_printf(out, "attention grid tp %d x cp %d x dp %d x pp %d; expert grid etp %d x ep %d x edp %d x pp %d\n", layout->tp, layout->cp, layout->dp,
                          layout->pp, layout->etp, layout->ep, layout->edp, layout->pp);

@@ -21,6 +21,9 @@ static const MsField training_fields[] = {
             "balanced (forced), natural, or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or {\"capacity_factor\": x}, and "
             "more keys, see scenario.training.routing"),
      .sub = &ms_routing_table, .parse = ms_routing_parse, .print = ms_routing_print},
+    {MS_ROW(S, sequence_lengths, MS_T_CUSTOM, "", "null", MS_NULLABLE,
+            "histogram {\"lengths\": [tokens, ...], \"weights\": [sequences, ...], \"seed\": n} of what is packed into a sequence; null = nothing, all are seq_length long"),
+     .sub = &ms_lengths_table, .parse = ms_lengths_parse, .print = ms_lengths_print},
     {0}};
 #undef S
 const MsFieldTable ms_training_table = {"scenario.training", "what is trained on how much", training_fields};
@@ -132,6 +135,8 @@ static const MsField options_fields[] = {
     MS_INT(S, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),
     MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN,
             "sharding over the outer groups"),
+    SWITCH(hybrid_context_parallel, "false", "each packed sequence goes to as few context-parallel ranks as hold it"),
+    MS_INT(S, max_seqlen_per_dp_cp_rank, 0, 1 << 27, "0", MS_NULLABLE | MS_OPEN, "tokens of one sequence that a rank holds with hybrid_context_parallel; 0 = seq_length / cp"),
     {0}};
 #undef S
 const MsFieldTable ms_options_table = {"scenario.options", "framework options, as Megatron-Core spells them",

@@ -5,6 +5,7 @@
 #define MS_DESCRIBE_SCENARIO_H
 
 #include "describe/hardware.h"
+#include "describe/lengths.h"
 #include "describe/model.h"
 #include "describe/routing.h"
 #include "describe/stack.h"
@@ -16,6 +17,7 @@ typedef struct {
   MsPrecision precision;
   MsOptimizer optimizer;
   MsRouting routing;
+  MsLengths sequence_lengths; /* of what is packed into one sequence of seq_length tokens */
 } MsTraining;
 
 typedef struct { /* as written; resolved into MsLayout by layout/layout.h */
@@ -68,6 +70,8 @@ typedef struct {
   gboolean optimizer_post_validation; /* -1: when the schedule is a zero-bubble one */
   int num_distributed_optimizer_instances;
   MsOuterDp outer_dp_sharding_strategy;
+  gboolean hybrid_context_parallel;
+  int max_seqlen_per_dp_cp_rank; /* 0 = seq_length / cp */
 } MsOptions;
 
 typedef struct { /* figures of a real run; NaN / NULL where absent */

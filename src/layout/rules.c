@@ -13,7 +13,6 @@
  *   21  loss kinds that go with a capacity factor: no such key
  *   22  variable sequence length: no such key
  *   27  hierarchical sizes of a2a+p2p: no such key
- *   28  hybrid CP: no such key
  *   29  CUDA_DEVICE_MAX_CONNECTIONS and 30 fused cross-entropy: older releases allowed what HEAD refuses
  *   32  method of selective recompute (the key has a default), positions of MTP (YaRN counts as RoPE)
  *   33  expandable segments: no such key */
@@ -465,6 +464,30 @@ RULE(sparse_needs_fused) {
   return !own || (s->options.attention_backend != MS_ATTN_UNFUSED && s->options.transformer_impl == MS_IMPL_TE) ||
          REFUSE("sparse attention has fused kernels only: attention_backend fused or flash, transformer_impl transformer_engine");
 }
+RULE(lengths_fit) {
+  const MsLengths *l = &s->training.sequence_lengths;
+  return l->n == 0 || l->length[l->n - 1] <= s->training.seq_length ||
+         REFUSE("a sequence of %d tokens is longer than the pack of seq_length = %d", l->length[l->n - 1], s->training.seq_length);
+}
+RULE(packing_needs_fused) {
+  return s->training.sequence_lengths.n == 0 || (s->options.attention_backend != MS_ATTN_UNFUSED && s->options.transformer_impl == MS_IMPL_TE) ||
+         REFUSE("packed sequences need attention_backend fused or flash and transformer_impl transformer_engine");
+}
+RULE(hybrid_cp) { /* domain/layouts.md 28 */
+  const MsLengths *l = &s->training.sequence_lengths;
+  if (!s->options.hybrid_context_parallel)
+    return s->options.max_seqlen_per_dp_cp_rank == 0 || REFUSE("max_seqlen_per_dp_cp_rank belongs to hybrid_context_parallel");
+  if (l->n == 0) return REFUSE("hybrid context parallelism needs training.sequence_lengths");
+  if (s->layout.pp > 1) return REFUSE("hybrid context parallelism needs PP 1, not %d", s->layout.pp);
+  if (s->options.fsdp != MS_FSDP_NONE) return REFUSE("hybrid context parallelism excludes Megatron-FSDP");
+  if (s->layout.cp_comm_type != MS_CP_P2P) return REFUSE("hybrid context parallelism needs cp_comm_type p2p, not %s", ms_cp_comm_words[s->layout.cp_comm_type]);
+  if (s->model->sparse_attention.indexer_topk > 0 || ms_model_has_compressed_attention(s->model) || s->model->linear_attention.num_value_heads > 0 || s->model->mamba.num_heads > 0)
+    return REFUSE("hybrid context parallelism needs softmax attention in all layers");
+  gint64 most = s->options.max_seqlen_per_dp_cp_rank > 0 ? s->options.max_seqlen_per_dp_cp_rank : MAX(1, s->training.seq_length / s->layout.cp);
+  gint64 ranks = 1, pool = s->gpus / times(s->layout.tp, s->layout.pp);
+  while (ranks * most < l->length[l->n - 1]) ranks *= 2;
+  return ranks <= pool || REFUSE("a sequence of %d tokens at %d a rank needs %d of %d data- and context-parallel ranks", l->length[l->n - 1], (int)most, (int)MIN(ranks, G_MAXINT), (int)pool);
+}
 RULE(mhc_needs_streams) {
   if (!recomputes(s, MS_RM_MHC)) return TRUE;
   if (ms_model_streams(s->model) == 1) return REFUSE("recompute of mhc needs a model with hyper_connections");
@@ -616,6 +639,9 @@ const MsRule ms_rules[] = {
     {"compressed-without-tp", "layout.tp", 0, "compressed attention needs TP 1", compressed_without_tp},
     {"sparse-cp-gathers", "layout.cp_comm_type", 0, "sparse attention with CP needs all_gather", sparse_cp_gathers},
     {"sparse-needs-fused", "options.attention_backend", 0, "sparse attention has fused kernels only", sparse_needs_fused},
+    {"lengths-fit", "training.sequence_lengths", 0, "no packed sequence is longer than the pack", lengths_fit},
+    {"packing-needs-fused", "training.sequence_lengths", 0, "packed sequences need fused or flash attention", packing_needs_fused},
+    {"hybrid-cp", "options.hybrid_context_parallel", 28, "hybrid CP: packed sequences, PP 1, p2p, no FSDP, softmax attention, enough ranks for the longest", hybrid_cp},
     {"mhc-needs-streams", "options.recompute.modules", 0, "recompute of mhc needs hyper-connections and excludes mlp", mhc_needs_streams},
     {"precision-on-hardware", "training.precision", 0, "the device has the precision", precision_on_hardware},
     {"fp8-params-need-fp8", "options.fp8_param_gather", 31, "FP8 parameters need an FP8 recipe", fp8_params_need_fp8},

@@ -190,7 +190,7 @@ static void bottleneck(MsResult *r) {
 
 static void throughput(MsResult *r, const MsScenario *s) {
   double tokens = (double)s->training.global_batch_size * s->training.seq_length;
-  r->model_flop_per_token = ms_model_flop_per_token(s->model, s->training.seq_length).total;
+  r->model_flop_per_token = ms_training_flop_per_token(s->model, &s->training).total;
   if (r->step_time_s <= 0) return;
   r->tokens_per_s_per_gpu = tokens / r->step_time_s / s->gpus;
   r->tflops_per_gpu = r->tokens_per_s_per_gpu * r->model_flop_per_token / 1e12;

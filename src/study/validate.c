@@ -119,7 +119,7 @@ double ms_measured_time(const MsScenario *s, const char **from) {
   }
   if (isnan(m->tflops_per_gpu) || g_strcmp0(m->flops_convention, "causal-half") != 0) return NAN;
   *from = "tflops_per_gpu";
-  return ms_model_flop_per_token(s->model, s->training.seq_length).total * tokens / (m->tflops_per_gpu * 1e12 * s->gpus);
+  return ms_training_flop_per_token(s->model, &s->training).total * tokens / (m->tflops_per_gpu * 1e12 * s->gpus);
 }
 
 static void compare_time(Job *job, const MsScenario *s, const MsResult *r) {

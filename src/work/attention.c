@@ -37,28 +37,38 @@ void ms_norm_backward(MsBuild *b, const char *name, double rows, double width) {
 
 /* --- the core --- */
 
-static double pairs(const MsBuild *b, int layer) { /* query-key pairs per query token of a whole sequence */
-  double s = b->training->seq_length;
+typedef struct { const MsBuild *b; int layer; } PairsOf;
+
+static double pairs_of_length(double s, const void *data) { /* query-key pairs per query token of a whole sequence */
+  const PairsOf *of = data;
+  const MsBuild *b = of->b;
   /* with a learned sink the fused kernels mask the window but do not skip its blocks: inferred from all published GPT-OSS runs */
-  if (!ms_model_layer_is_windowed(b->model, layer) || b->model->softmax_sink) return s / 2;
+  if (!ms_model_layer_is_windowed(b->model, of->layer) || b->model->softmax_sink) return s / 2;
   double w = MIN((double)b->model->sliding_window.window, s);
   return w - w * (w - 1) / (2 * s);
+}
+
+static double pairs(const MsBuild *b, int layer, const MsPackPart *part) {
+  PairsOf of = {b, layer};
+  if (!b->packing->packed) return pairs_of_length(b->training->seq_length, &of);
+  return b->packing->skew * ms_packing_mean(&b->training->sequence_lengths, part->first, part->last, pairs_of_length, &of);
 }
 
 /* FP8 kernels have no learned sink: such models stay at BF16. */
 static gboolean fp8_core(const MsBuild *b) { return b->options->fp8_dot_product_attention && b->quantized && !b->model->softmax_sink; }
 
 /* One attention row over `share` of the rank's work; backward recomputes the scores: five products, 3 dqk + 2 dv against dqk + dv. */
-static void core_row(MsBuild *b, const char *name, const Widths *w, int layer, double share, double heads, double m, double n) {
+static void core_row(MsBuild *b, const char *name, const Widths *w, int layer, const MsPackPart *part, double share, double heads, double m, double n) {
+  share *= part->tokens;
   gboolean back = b->pass == MS_PASS_DGRAD;
   double per_pair = 2 * heads * (back ? 3 * w->dqk + 2 * w->dv : w->dqk + w->dv);
   double rank_queries = b->rows * w->heads / heads; /* heads x queries is the same however they are split */
   double qkv_B = 2 * b->rows * (w->q + w->k + w->v + w->heads * w->dv) * share;
   MsOp *op = ms_row(b, MS_OP_ATTENTION, name);
-  op->flop = per_pair * rank_queries * pairs(b, layer) * share;
+  op->flop = per_pair * rank_queries * pairs(b, layer, part) * share;
   op->m = m, op->n = n, op->k = w->dqk + w->dv;
-  op->groups = (int)(b->training->micro_batch_size * heads);
-  op->kv_groups = (int)(b->training->micro_batch_size * MAX(1, heads * w->kv_heads / w->heads));
+  op->groups = (int)MAX(part->sequences * heads, 1);
+  op->kv_groups = (int)MAX(part->sequences * MAX(1, heads * w->kv_heads / w->heads), 1);
   op->read_B = (back ? 2.0 : 0.75) * qkv_B;
   op->write_B = (back ? 1.0 : 0.25) * qkv_B + 4 * b->rows * w->heads * share;
   op->flags |= MS_OPF_MODEL_FLOP;
@@ -92,13 +102,13 @@ static void core_unfused(MsBuild *b, const Widths *w, int layer) {
   }
 }
 
-static double ring_hop_B(const MsBuild *b, const Widths *w) { return 2 * b->rows * w->kv_wire; }
+static double ring_hop_B(const MsBuild *b, const Widths *w, const MsPackPart *part) { return 2 * b->rows * w->kv_wire * part->tokens; }
 
 /* Ring: c steps of equal work (zig-zag slices); the message of step i travels while step i-1 computes. Backward moves KV and dKV:
  * 2 (c-1) messages in all, c hops (communication.md 3). */
-static void core_ring(MsBuild *b, const Widths *w, int layer, int steps, MsGroupKind group, double heads) {
+static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, int steps, MsGroupKind group, double heads) {
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double local = (double)b->training->seq_length / steps, hop_B = ring_hop_B(b, w);
+  double local = part->length / steps, hop_B = ring_hop_B(b, w, part);
   int arrived = -1;
   for (int i = 0; i < steps; i++) {
     int next = -1;
@@ -110,7 +120,7 @@ static void core_ring(MsBuild *b, const Widths *w, int layer, int steps, MsGroup
       b->join[0] = b->join[1] = -1;
     }
     if (arrived >= 0) ms_join(b, arrived);
-    core_row(b, "attention", w, layer, 1.0 / steps, heads, local, local);
+    core_row(b, "attention", w, layer, part, 1.0 / steps, heads, local, local);
     arrived = next;
   }
   if (back) ms_join(b, arrived);
@@ -122,36 +132,50 @@ static gboolean stores_scores(const MsBuild *b) {
          (b->options->transformer_impl == MS_IMPL_LOCAL && b->options->attention_backend == MS_ATTN_FUSED);
 }
 
+/* Hybrid context parallelism: sequences of each length on as many ranks as they need. */
+static void core_hybrid(MsBuild *b, const Widths *w, int layer) {
+  for (int i = 0; i < b->packing->n; i++) {
+    const MsPackPart *part = &b->packing->part[i];
+    if (part->ranks == 1) core_row(b, "attention", w, layer, part, 1, w->heads, part->length, part->length);
+    else core_ring(b, w, layer, part, part->ranks, part->ranks <= b->c ? MS_GROUP_CP : MS_GROUP_DP_CP, w->heads);
+  }
+}
+
 static void core(MsBuild *b, const Widths *w, int layer) {
-  double s = b->training->seq_length, local = s / b->c;
+  const MsPackPart *part = &b->packing->part[0];
+  double s = part->length, local = s / b->c;
   gboolean back = b->pass == MS_PASS_DGRAD;
   if (stores_scores(b)) {
     core_unfused(b, w, layer);
     return;
   }
+  if (b->options->hybrid_context_parallel) {
+    core_hybrid(b, w, layer);
+    return;
+  }
   if (b->c <= 1) {
-    core_row(b, "attention", w, layer, 1, w->heads, s, ms_model_layer_is_windowed(b->model, layer) ? MIN(s, b->model->sliding_window.window) : s);
+    core_row(b, "attention", w, layer, part, 1, w->heads, s, ms_model_layer_is_windowed(b->model, layer) ? MIN(s, b->model->sliding_window.window) : s);
     return;
   }
   MsCpComm type = b->scenario->layout.cp_comm_type;
-  double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv;
+  double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv, kv_B = ring_hop_B(b, w, part);
   switch (type) {
-  case MS_CP_P2P: core_ring(b, w, layer, (int)b->c, MS_GROUP_CP, w->heads); break;
+  case MS_CP_P2P: core_ring(b, w, layer, part, (int)b->c, MS_GROUP_CP, w->heads); break;
   case MS_CP_ALL_GATHER: /* K and V gathered before attention; dK, dV reduce-scattered after */
-    ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, ring_hop_B(b, w) * b->c);
-    core_row(b, "attention", w, layer, 1, w->heads, local, s);
-    if (back) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter dkv", MS_STREAM_CP, MS_GROUP_CP, ring_hop_B(b, w) * b->c);
+    ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, kv_B * b->c);
+    core_row(b, "attention", w, layer, part, 1, w->heads, local, s);
+    if (back) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter dkv", MS_STREAM_CP, MS_GROUP_CP, kv_B * b->c);
     break;
   case MS_CP_A2A: /* heads scattered, sequence gathered */
     ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, MS_GROUP_CP, back ? o_B : qkv_B);
-    core_row(b, "attention", w, layer, 1, w->heads / b->c, s, s);
+    core_row(b, "attention", w, layer, part, 1, w->heads / b->c, s, s);
     ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, back ? qkv_B : o_B);
     break;
   case MS_CP_A2A_P2P: { /* heads scattered inside, where every rank then holds the tokens of all; K and V of these go round outside */
     double inner = b->layout->cp_inner;
     ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, MS_GROUP_CP_INNER, back ? o_B : qkv_B);
-    if (inner < b->c) core_ring(b, w, layer, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, w->heads / inner);
-    else core_row(b, "attention", w, layer, 1, w->heads / inner, s, s);
+    if (inner < b->c) core_ring(b, w, layer, part, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, w->heads / inner);
+    else core_row(b, "attention", w, layer, part, 1, w->heads / inner, s, s);
     ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, MS_GROUP_CP_INNER, back ? qkv_B : o_B);
     break;
   }

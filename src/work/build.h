@@ -5,6 +5,7 @@
 #ifndef MS_WORK_BUILD_H
 #define MS_WORK_BUILD_H
 
+#include "work/packing.h"
 #include "work/work.h"
 
 typedef struct {
@@ -39,6 +40,7 @@ typedef struct {
   MsOpDtype odt;          /* of quantized GEMMs */
   double quant_B;         /* bytes per element of one direction of a quantised tensor, scales included */
   double row_align;       /* expert rows are padded to this, 0 = not */
+  const MsPacking *packing; /* set by who lowers layers */
   gboolean offload_all;   /* every kept tensor of the piece goes to the host (cpu_offloading_num_layers) */
 } MsBuild;
 
@@ -109,8 +111,15 @@ void ms_sparse_forward(MsBuild *b, int layer);
 void ms_sparse_backward(MsBuild *b, int layer);
 void ms_compressed_forward(MsBuild *b, int layer);
 void ms_compressed_backward(MsBuild *b, int layer);
-/* Keys per query on average when each sees at most `most` of those before it, itself included. */
+/* Keys per query on average when each sees at most `most` of those before it, itself included; and over the packed sequences of the run, each `per_key`
+ * tokens one key (near `most` on every rank, so that no rank waits for another). */
 double ms_keys_seen(double seq, double most);
+double ms_packed_keys_seen(const MsBuild *b, double most, double per_key);
+/* Mean length of the packed sequences over their tokens, and how many a microbatch has. */
+double ms_packed_length(const MsBuild *b);
+double ms_packed_sequences(const MsBuild *b);
+/* Model FLOP per token of a layer, with the actual lengths. */
+double ms_flop_layer_packed(const MsModel *model, guint8 mixers, int layer, const MsTraining *training);
 /* One attention row of `heads` query heads that share one key head: keys and values of width dqk (dv of it is the value), `keys` of them per query. */
 void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double keys);
 typedef struct { double q_rank, per_key; } MsIndexer; /* width of the latent that its queries come from; tokens in one of its keys */

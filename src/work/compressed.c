@@ -79,9 +79,9 @@ static gboolean up_recomputed(const MsBuild *b) {
 }
 
 static double keys_seen(const MsBuild *b, const Sizes *z) { /* executed: the window shrinks at the start of a sequence, unlike in the convention */
-  double s = b->training->seq_length, keys = ms_keys_seen(s, z->window);
-  if (z->ratio == 4) keys += ms_keys_seen(s / 4, b->model->sparse_attention.indexer_topk);
-  else if (z->ratio > 0) keys += s / (2 * z->ratio);
+  double keys = ms_packed_keys_seen(b, z->window, 1);
+  if (z->ratio == 4) keys += ms_packed_keys_seen(b, b->model->sparse_attention.indexer_topk, 4);
+  else if (z->ratio > 0) keys += b->packing->skew * ms_packed_length(b) / (2 * z->ratio);
   return keys;
 }
 

@@ -180,6 +180,19 @@ double ms_flop_layer(const MsModel *m, guint8 mixers, int layer, double seq) {
   return flop;
 }
 
+typedef struct { const MsModel *m; guint8 mixers; int layer; } LayerFlop;
+
+static double layer_flop_of(double length, const void *data) {
+  const LayerFlop *f = data;
+  return ms_flop_layer(f->m, f->mixers, f->layer, length);
+}
+
+double ms_flop_layer_packed(const MsModel *m, guint8 mixers, int layer, const MsTraining *t) {
+  LayerFlop f = {m, mixers, layer};
+  const MsLengths *l = &t->sequence_lengths;
+  return l->n > 0 ? ms_packing_mean(l, 0, l->n, layer_flop_of, &f) : layer_flop_of(t->seq_length, &f);
+}
+
 MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
   MsModelFlop f = {0};
   double h = m->hidden_size;
@@ -195,4 +208,19 @@ MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
   f.logits = 6.0 * h * ms_model_padded_vocab(m, 1) * (1 + m->mtp_num_layers);
   f.total = f.attention_linear + f.attention_core + f.mlp + f.mtp + f.logits;
   return f;
+}
+
+MsModelFlop ms_training_flop_per_token(const MsModel *m, const MsTraining *t) {
+  const MsLengths *l = &t->sequence_lengths;
+  MsModelFlop sum = {0};
+  double tokens = 0;
+  if (l->n == 0) return ms_model_flop_per_token(m, t->seq_length);
+  for (int i = 0; i < l->n; i++) {
+    MsModelFlop f = ms_model_flop_per_token(m, l->length[i]);
+    double w = l->weight[i] * l->length[i];
+    sum.attention_linear += w * f.attention_linear, sum.attention_core += w * f.attention_core, sum.mlp += w * f.mlp;
+    sum.mtp += w * f.mtp, sum.logits += w * f.logits, sum.total += w * f.total;
+    tokens += w;
+  }
+  return (MsModelFlop){sum.attention_linear / tokens, sum.attention_core / tokens, sum.mlp / tokens, sum.mtp / tokens, sum.logits / tokens, sum.total / tokens};
 }

@@ -48,7 +48,7 @@ MsDeltaWork ms_delta_work(double tokens, double key_heads, double value_heads, d
 static void rule_row(MsBuild *b) {
   const MsLinearAttention *a = &b->model->linear_attention;
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double times = back ? BACKWARD : 1, local = (double)b->training->seq_length / b->c, mb = b->training->micro_batch_size;
+  double times = back ? BACKWARD : 1, local = ms_packed_length(b) / b->c, mb = ms_packed_sequences(b);
   MsDeltaWork work = ms_delta_work(b->rows, a->num_key_heads / b->t, a->num_value_heads / b->t, a->key_head_dim, a->value_head_dim);
   MsOp *op = ms_row(b, MS_OP_DELTA_RULE, "delta rule");
   op->m = op->n = local, op->k = a->key_head_dim + a->value_head_dim;

@@ -250,7 +250,7 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
     layer_backward_rows(b, layer, mixers);
   }
   layer_params(b, piece, layer, mixers);
-  piece->model_flop = tokens_of_model_replica(b) * ms_flop_layer(b->model, mixers, layer, b->training->seq_length);
+  piece->model_flop = tokens_of_model_replica(b) * ms_flop_layer_packed(b->model, mixers, layer, b->training);
   ms_piece_seal(b, piece);
 }
 
@@ -474,7 +474,7 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   replicated(piece, norms);
   piece->params_model_dense += 2 * b->h * b->h + norms;
   piece->model_flop = tokens_of_model_replica(b) *
-      (ms_flop_layer(b->model, mixers, layer, b->training->seq_length) + (b->model->hybrid_layer_pattern ? 0 : 2 * (3 * b->h + 2 * b->h * b->h)));
+      (ms_flop_layer_packed(b->model, mixers, layer, b->training) + (b->model->hybrid_layer_pattern ? 0 : 2 * (3 * b->h + 2 * b->h * b->h)));
   ms_piece_seal(b, piece);
 }
 

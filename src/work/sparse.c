@@ -25,6 +25,22 @@ double ms_keys_seen(double s, double most) {
   return w - w * (w - 1) / (2 * s);
 }
 
+typedef struct { double most, per_key; } Seen;
+
+static double seen_of(double length, const void *data) {
+  const Seen *seen = data;
+  return ms_keys_seen(length / seen->per_key, seen->most);
+}
+
+double ms_packed_keys_seen(const MsBuild *b, double most, double per_key) {
+  Seen seen = {most, per_key};
+  const MsLengths *l = &b->training->sequence_lengths;
+  return b->packing->packed ? ms_packing_mean(l, 0, l->n, seen_of, &seen) : seen_of(b->training->seq_length, &seen);
+}
+
+double ms_packed_length(const MsBuild *b) { return b->packing->length; }
+double ms_packed_sequences(const MsBuild *b) { return b->rows * b->c / b->packing->length; }
+
 /* --- the indexer ------------------------------------------------------------------------------------------------------------------ */
 
 static MsLinear plain(const char *name, double m, double n, double k, gboolean low) {
@@ -34,19 +50,19 @@ static MsLinear plain(const char *name, double m, double n, double k, gboolean l
 }
 
 static double topk_of(const MsBuild *b, const MsIndexer *ix) {
-  return MIN((double)b->model->sparse_attention.indexer_topk, b->training->seq_length / ix->per_key);
+  return MIN((double)b->model->sparse_attention.indexer_topk, ms_packed_length(b) / ix->per_key);
 }
 
 static double pairs_B(const MsBuild *b, const MsIndexer *ix) { /* FP32 scores of all queries */
-  return 4 * b->rows * b->training->seq_length / (2 * ix->per_key);
+  return 4 * b->rows * b->packing->skew * ms_packed_length(b) / (2 * ix->per_key);
 }
 
 static void score_row(MsBuild *b, const char *name, const MsIndexer *ix, double flop, double keys) {
   const MsSparseAttention *a = &b->model->sparse_attention;
-  double width = (double)a->indexer_num_heads * a->indexer_head_dim, s = b->training->seq_length;
+  double width = (double)a->indexer_num_heads * a->indexer_head_dim, s = ms_packed_length(b), sequences = ms_packed_sequences(b);
   MsOp *op = ms_row(b, MS_OP_INDEXER, name);
   op->m = s / b->c, op->n = MAX(keys, 1), op->k = 2.0 * a->indexer_head_dim;
-  op->groups = (int)MAX((double)b->training->micro_batch_size * a->indexer_num_heads, 1), op->kv_groups = b->training->micro_batch_size;
+  op->groups = (int)MAX(sequences * a->indexer_num_heads, 1), op->kv_groups = (int)MAX(sequences, 1);
   op->flop = flop;
   op->read_B = 2 * b->rows * (width + a->indexer_num_heads) + 2 * b->rows * b->c / ix->per_key * a->indexer_head_dim;
   op->kernels = 2;
@@ -54,7 +70,7 @@ static void score_row(MsBuild *b, const char *name, const MsIndexer *ix, double 
 
 void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   const MsSparseAttention *a = &b->model->sparse_attention;
-  double heads = a->indexer_num_heads, d = a->indexer_head_dim, width = heads * d, s = b->training->seq_length;
+  double heads = a->indexer_num_heads, d = a->indexer_head_dim, width = heads * d, s = ms_packed_length(b);
   gboolean compressed = ix->per_key > 1;
   MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE), w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
   MsLinear k = plain("indexer k", b->rows_sp, compressed ? 4 * d : d, b->h, FALSE); /* key and weight of a compressor in one row */
@@ -65,7 +81,7 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   if (compressed) ms_row_memory(b, MS_OP_POOL, "indexer pool", 8 * b->rows * d, 2 * b->rows / ix->per_key * d, 2);
   else if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather index", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * (d + heads));
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
-  score_row(b, "indexer scores", ix, 2 * b->rows * width * s / (2 * ix->per_key), s / ix->per_key);
+  score_row(b, "indexer scores", ix, 2 * b->rows * width * b->packing->skew * s / (2 * ix->per_key), s / ix->per_key);
   b->list->op[b->list->n - 1].write_B = pairs_B(b, ix);
   MsOp *top = ms_row_memory(b, MS_OP_TOPK, "indexer top-k", pairs_B(b, ix), 4 * b->rows * topk_of(b, ix), 2);
   top->m = b->rows, top->n = s / ix->per_key;
@@ -81,7 +97,7 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads
   ms_free_kept(b, "chosen keys");
   if (!a->indexer_loss) return;
   b->pass = MS_PASS_DGRAD;
-  double pairs = b->rows * ms_keys_seen(b->training->seq_length / ix->per_key, topk_of(b, ix));
+  double pairs = b->rows * ms_packed_keys_seen(b, a->indexer_topk, ix->per_key);
   /* probabilities of attention over the chosen keys; the indexer's own again; its gradient to queries and keys */
   score_row(b, "indexer loss", ix, 2 * pairs * (attention_heads * dqk + 3 * width), topk_of(b, ix));
   MsOp *loss = &b->list->op[b->list->n - 1];
@@ -105,8 +121,8 @@ void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double 
   double per_pair = 2 * heads * (back ? 3 * dqk + 2 * dv : dqk + dv), qo_B = 2 * b->rows * heads * (dqk + dv), kv_B = 2 * b->rows * b->c * dqk;
   MsOp *op = ms_row(b, MS_OP_SPARSE_ATTENTION, "sparse attention");
   op->flop = per_pair * b->rows * keys;
-  op->m = (double)b->training->seq_length / b->c, op->n = MAX(keys, 1), op->k = dqk + dv;
-  op->groups = (int)MAX(b->training->micro_batch_size * heads, 1), op->kv_groups = b->training->micro_batch_size;
+  op->m = ms_packed_length(b) / b->c, op->n = MAX(keys, 1), op->k = dqk + dv;
+  op->groups = (int)MAX(ms_packed_sequences(b) * heads, 1), op->kv_groups = (int)MAX(ms_packed_sequences(b), 1);
   op->read_B = (back ? 2 : 1) * (qo_B / 2 + kv_B) + 4 * b->rows * keys; /* the list of keys too */
   op->write_B = (back ? 1 : 0.5) * qo_B + (back ? 2 * kv_B : 0) + 4 * b->rows * heads;
   op->kernels = back ? 6 : 4;
@@ -142,7 +158,7 @@ static void up_rows(MsBuild *b, const Dsa *p) { /* from latents to absorbed quer
 }
 
 static void core_rows(MsBuild *b, const Dsa *p) {
-  ms_row_sparse_core(b, p->heads, p->kl + p->dr, p->kl, ms_keys_seen(b->training->seq_length, b->model->sparse_attention.indexer_topk));
+  ms_row_sparse_core(b, p->heads, p->kl + p->dr, p->kl, ms_packed_keys_seen(b, b->model->sparse_attention.indexer_topk, 1));
 }
 
 static double latents_B(const MsBuild *b, const Dsa *p) { return 2 * b->rows * (p->kl + p->dr); }

@@ -85,6 +85,7 @@ static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
   MsPiece *piece = &w->pieces[w->n_pieces];
   memset(piece, 0, sizeof *piece);
   ms_build_init(b, w->scenario, w->layout, key.quantized);
+  b->packing = &w->packing;
   b->offload_all = key.offloaded;
   build_layer_rows(w, b, layer);
   ms_piece_layer(b, piece, layer, key.role);
@@ -96,6 +97,7 @@ static int add_end(MsWork *w, MsBuild *b, void (*make)(MsBuild *, MsPiece *), gb
   MsPiece *piece = &w->pieces[w->n_pieces];
   memset(piece, 0, sizeof *piece);
   ms_build_init(b, w->scenario, w->layout, quantized);
+  b->packing = &w->packing;
   if (make == ms_piece_mtp) build_layer_rows(w, b, w->scenario->model->num_layers);
   make(b, piece);
   return w->n_pieces++;
@@ -110,6 +112,7 @@ static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, gboo
   ms_build_init(&b, scenario, layout, TRUE);
   w->rows = b.rows, w->rows_sp = b.rows_sp, w->rows_expert = b.rows_expert;
   w->coldest = coldest;
+  w->packing = ms_packing_of(scenario, layout);
   w->draw = ms_routing_draw(scenario, layout, b.rows_sp, &wrong);
   if (wrong) {
     g_propagate_error(error, wrong);

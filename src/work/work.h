@@ -11,6 +11,7 @@
 #define MS_WORK_WORK_H
 
 #include "layout/layout.h"
+#include "work/packing.h"
 #include "work/routing.h"
 
 typedef enum { /* rows of op.def */
@@ -124,6 +125,7 @@ typedef struct MsWork {
   MsRoutingDraw *draw; /* NULL: not drawn */
   gboolean coldest;    /* what is kept is that of the rank with the fewest rows */
   int padded_vocab;
+  MsPacking packing;
 } MsWork;
 
 /* Lowers. NULL and *error when the machine or the options cannot do it (named). (transfer full) */
@@ -191,6 +193,8 @@ MsParamCount ms_model_params(const MsModel *model);
 /* Model FLOP per token, forward and backward, by Megatron's convention (causal attention halved, recompute not counted). */
 typedef struct { double attention_linear, attention_core, mlp, mtp, logits, total; } MsModelFlop;
 MsModelFlop ms_model_flop_per_token(const MsModel *model, int seq_length);
+/* The same over the packed sequences of a run: attention pays the sum of their squares. */
+MsModelFlop ms_training_flop_per_token(const MsModel *model, const MsTraining *training);
 
 /* Executed FLOP and HBM bytes of a chunked gated delta rule, forward, for `tokens` tokens; dk, dv: widths of a key and a value head. */
 #define MS_DELTA_CHUNK 64.0

@@ -607,6 +607,15 @@ BREAKS(delta_heads) { c->model.linear_attention = (MsLinearAttention){.num_key_h
 BREAKS(compressed_tp) { c->model.compressed_attention.head_dim = 64; }
 BREAKS(sparse_cp) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention = (MsSparseAttention){.indexer_num_heads = 2, .indexer_head_dim = 8, .indexer_topk = 64, .indexer_topk_freq = 1}; }
 BREAKS(sparse_unfused) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention.indexer_topk = 64, c->model.sparse_attention.indexer_topk_freq = 1, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER, OPTIONS.attention_backend = MS_ATTN_UNFUSED; }
+static void pack(Case *c, int longest) { TRAINING.sequence_lengths = (MsLengths){.n = 2, .length = {64, longest}, .weight = {1, 1}}; }
+BREAKS(lengths) { pack(c, TRAINING.seq_length + 1); }
+BREAKS(packed_unfused) { pack(c, TRAINING.seq_length), OPTIONS.attention_backend = MS_ATTN_UNFUSED; }
+BREAKS(hybrid_alone) { OPTIONS.max_seqlen_per_dp_cp_rank = 512; }
+BREAKS(hybrid_unpacked) { LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE; }
+BREAKS(hybrid_pp) { pack(c, TRAINING.seq_length), OPTIONS.hybrid_context_parallel = TRUE; }
+BREAKS(hybrid_fsdp) { pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE, OPTIONS.fsdp = MS_FSDP_OPTIM; }
+BREAKS(hybrid_gather) { pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER; }
+BREAKS(hybrid_ranks) { pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE, OPTIONS.max_seqlen_per_dp_cp_rank = 1; }
 BREAKS(mhc_plain) { OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MHC; }
 BREAKS(mhc_mlp) { c->model.hyper_connections.num_residual_streams = 4, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MHC | MS_RM_MLP; }
 
@@ -654,6 +663,8 @@ static const struct {
     {"graph-preprocess", break_graph_preprocess}, {"graph-recompute", break_graph_full},
     {"graph-recompute", break_graph_moe}, {"shared-keys-in-stage", break_shared_keys}, {"tp-divides-delta-heads", break_delta_heads},
     {"compressed-without-tp", break_compressed_tp}, {"sparse-cp-gathers", break_sparse_cp}, {"sparse-needs-fused", break_sparse_unfused},
+    {"lengths-fit", break_lengths}, {"packing-needs-fused", break_packed_unfused}, {"hybrid-cp", break_hybrid_alone}, {"hybrid-cp", break_hybrid_unpacked},
+    {"hybrid-cp", break_hybrid_pp}, {"hybrid-cp", break_hybrid_fsdp}, {"hybrid-cp", break_hybrid_gather}, {"hybrid-cp", break_hybrid_ranks},
     {"mhc-needs-streams", break_mhc_plain}, {"mhc-needs-streams", break_mhc_mlp},
 };
 
