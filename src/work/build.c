@@ -257,6 +257,11 @@ void ms_linear_forward(MsBuild *b, const MsLinear *l) {
     ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, 2 * l->m * l->n);
 }
 
+void ms_row_accumulate(MsBuild *b, double weights, int kernels) {
+  double g_B = ms_dtype_B(b->options->main_grads_dtype);
+  if (!b->options->gradient_accumulation_fusion) ms_row_memory(b, MS_OP_ADD, "gradient accumulate", (2 + g_B) * weights, g_B * weights, kernels);
+}
+
 static void weight_gradient(MsBuild *b, const MsLinear *l) {
   MsPass pass = b->pass;
   b->pass = MS_PASS_WGRAD;
@@ -267,6 +272,7 @@ static void weight_gradient(MsBuild *b, const MsLinear *l) {
     op->write_B = g_B * l->n * l->k; /* read and written: domain/model.md 4 */
     op->read_B += g_B * l->n * l->k;
   }
+  if (l->fused_accumulate) ms_row_accumulate(b, l->n * l->k, 1);
   b->pass = pass;
 }
 

@@ -173,6 +173,7 @@ static void experts_backward(MsBuild *b) {
   int chain = b->tip;
   b->pass = MS_PASS_WGRAD;
   grouped(b, "expert fc2", b->eh, fm, rows);
+  ms_row_accumulate(b, b->local_experts * b->eh * fm, (int)MIN(b->local_experts, 200));
   ms_free_kept(b, "expert activation out");
   ms_free_kept(b, "expert activation, unweighted");
   b->tip = chain;
@@ -186,6 +187,7 @@ static void experts_backward(MsBuild *b) {
   chain = b->tip;
   b->pass = MS_PASS_WGRAD;
   grouped(b, "expert fc1", fc1_width(b, fm), b->eh, rows);
+  ms_row_accumulate(b, b->local_experts * fc1_width(b, fm) * b->eh, (int)MIN(b->local_experts, 200));
   ms_free_kept(b, "expert input");
   b->tip = chain;
   b->pass = MS_PASS_DGRAD;
