@@ -141,4 +141,4 @@ char *moesim_plan_scenario_json(const moesim_plan *plan, int i) {
   return ms_json_out_take(out);
 }
 
-char *moesim_plan_json(const moesim_plan *plan) { return ms_report_plan_json(plan->request, plan->plan, NULL); }
+char *moesim_plan_json(const moesim_plan *plan) { return ms_report_plan_json(plan->request, plan->plan, NULL, 0); }

@@ -8,14 +8,16 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
 typedef struct {
   int top, threads;
-  char *launch, *compare;
+  char *launch, *compare, *under;
   gboolean explain, no_prune, json;
 } Options;
 
-static int plan_file(const Options *o, const char *file) {
-  GError *error = NULL;
-  g_autoptr(MsRequest) request = ms_request_load(file, &error);
-  if (!request) return ms_cli_fail(error);
+static void print_plan(const Options *o, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
+  unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
+  ms_cli_print(o->json ? ms_report_plan_json(request, plan, extras, top) : ms_report_plan(request, plan, extras, top, flags));
+}
+
+static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
   MsPlanOptions options;
   ms_plan_options_init(&options);
   options.prune = !o->no_prune;
@@ -23,17 +25,27 @@ static int plan_file(const Options *o, const char *file) {
   options.progress = TRUE;
   if (request->top > 0) options.top = request->top;
   if (o->top > 0) options.top = o->top;
+  return options;
+}
+
+static int plan_file(const Options *o, const char *file) {
+  GError *error = NULL;
+  g_autoptr(MsRequest) request = ms_request_load(file, &error);
+  if (!request) return ms_cli_fail(error);
+  g_autoptr(MsDisturbances) given = o->under ? ms_disturbances_load(o->under, &error) : NULL;
+  if (error) return ms_cli_fail(error);
+  const MsDisturbances *under = given ? given : request->under;
+  MsPlanOptions options = plan_options(o, request);
+  int top = options.top;
+  if (under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
   ms_interrupt_install();
   g_autoptr(MsPlan) plan = ms_plan(request, &options, &error);
   if (!plan) return ms_cli_fail(error);
   g_autoptr(MsReasons) reasons = ms_reasons_new(request, plan, &options, o->explain && !plan->interrupted, o->compare, &error);
   if (!reasons) return ms_cli_fail(error);
-  if (o->json) {
-    ms_cli_print(ms_report_plan_json(request, plan, reasons));
-  } else {
-    unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
-    ms_cli_print(ms_report_plan(request, plan, reasons, flags));
-  }
+  g_autoptr(MsRobust) robust = under && plan->n_best > 0 ? ms_robust(plan, options.top, under, &options, &error) : NULL;
+  if (error) return ms_cli_fail(error);
+  print_plan(o, request, plan, &(MsPlanExtras){reasons, robust}, top);
   if (plan->interrupted) fputs("moesim: interrupted: the ranking holds what was found until then\n", stderr);
   return plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;
 }
@@ -53,6 +65,7 @@ int ms_cli_plan(int argc, char **argv) {
       {"top", 'n', 0, G_OPTION_ARG_INT, &o.top, "how many layouts to print (default 10, or the request's plan.top)", "N"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "what bounds the winner, what would help most, the runner-up, what was refused by which rule", NULL},
       {"compare", 'c', 0, G_OPTION_ARG_FILENAME, &o.compare, "a layout of the same task, side by side with the winner, part by part", "SCENARIO"},
+      {"under", 'u', 0, G_OPTION_ARG_FILENAME, &o.under, "disturbances to choose under (slow GPUs, skewed routing, ...): expected and p95 step time", "FILE"},
       {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
       {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch, "launch arguments of the winner (not built yet)", "FORM"},
@@ -63,6 +76,6 @@ int ms_cli_plan(int argc, char **argv) {
     status = check(verb, &o, argc - 1);
     if (status == 0) status = plan_file(&o, argv[1]);
   }
-  g_free(o.launch), g_free(o.compare);
+  g_free(o.launch), g_free(o.compare), g_free(o.under);
   return status;
 }

@@ -130,3 +130,18 @@ double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double tokens, 
 double ms_curve_bandwidth_s(const MsCurve *curve, const MsDeviceRates *device, double bytes_B) {
   return curve->param[MS_B_LAUNCH] + bytes_B / (device->hbm_Bps * efficiency(curve->param[MS_B_E]));
 }
+
+/* Which parameters are rates (or efficiencies of one); the others but for shapes and per-copy bytes are times. */
+void ms_curve_slow(MsCurve *curve, double factor) {
+  static const struct { int rate[4], time[3]; } linear[MS_N_FORMS] = { /* 1 + index, 0 ends */
+      [MS_FORM_GEMM_SATURATING] = {{1 + MS_C_E, 1 + MS_C_BW}, {1 + MS_C_LAUNCH}},
+      [MS_FORM_GEMM_TILED] = {{1 + MS_E2_E, 1 + MS_E2_BW}, {1 + MS_E2_LAUNCH, 1 + MS_E2_WAVE}},
+      [MS_FORM_GROUPED_GEMM] = {{1 + MS_G_E, 1 + MS_G_BW_WEIGHTS, 1 + MS_G_BW_ACT}, {1 + MS_G_LAUNCH, 1 + MS_G_PER_EXPERT}},
+      [MS_FORM_ATTENTION] = {{1 + MS_A_E, 1 + MS_A_BW, 1 + MS_A_E_CP}, {1 + MS_A_LAUNCH}},
+      [MS_FORM_DISPATCH] = {{1 + MS_D_PER_SM, 1 + MS_D_LINK}, {1 + MS_D_ALPHA}},
+      [MS_FORM_BANDWIDTH] = {{1 + MS_B_E}, {1 + MS_B_LAUNCH}},
+  };
+  for (int i = 0; i < 4 && linear[curve->form].rate[i]; i++) curve->param[linear[curve->form].rate[i] - 1] /= factor;
+  for (int i = 0; i < 3 && linear[curve->form].time[i]; i++) curve->param[linear[curve->form].time[i] - 1] *= factor;
+  for (int i = 0; i < curve->n_segments; i++) curve->segment_alpha_s[i] *= factor, curve->segment_Bps[i] /= factor;
+}

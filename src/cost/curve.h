@@ -43,6 +43,8 @@ double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B);
 /* bytes_B = tokens * row_B * copies; tokens 0: they are not known, nothing beside the rows counts. */
 double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double tokens, double row_B, double sms);
 double ms_curve_bandwidth_s(const MsCurve *curve, const MsDeviceRates *device, double bytes_B);
+/* Changes the parameters so that every time the curve gives is `factor` > 0 times what it was. */
+void ms_curve_slow(MsCurve *curve, double factor);
 /* exp of the interpolated residual at coordinates x[dims] (not logarithms); 1 without a grid. */
 double ms_grid_factor(const MsGrid *grid, const double *x);
 

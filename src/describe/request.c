@@ -8,11 +8,23 @@
 
 #define VALUES_MAX 4096
 
+static gboolean under_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+  MsRequest *request = member;
+  ms_disturbances_free(request->under); /* a key twice in overrides */
+  return (request->under = ms_disturbances_from_list(doc, node, path, error)) != NULL;
+}
+
 #define S MsRequest
 static const MsField plan_fields[] = {
     MS_INT(S, top, 0, 1000000, "0", MS_NULLABLE, "how many plans to print; 0 = the program's default"),
     MS_F64(S, max_memory_fraction, "", 0.01, 1, "0.94", MS_NULLABLE,
            "share of the device memory that a plan may use"),
+    {.key = "under",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = 0,
+     .parse = under_parse,
+     .doc = "states of the cluster to choose under, as in a file of --under: list of disturbances"},
     {0}};
 #undef S
 const MsFieldTable ms_plan_table = {"request.plan", "how a plan request is searched", plan_fields};
@@ -268,6 +280,7 @@ void ms_request_free(MsRequest *request) {
   if (!request) return;
   for (int i = 0; i < request->n_open; i++) open_key_clear(&request->open[i]);
   g_free(request->open);
+  ms_disturbances_free(request->under);
   ms_scenario_free(request->base);
   g_free(request);
 }

@@ -4,6 +4,7 @@
 #ifndef MS_DESCRIBE_SCENARIO_H
 #define MS_DESCRIBE_SCENARIO_H
 
+#include "describe/disturbance.h"
 #include "describe/hardware.h"
 #include "describe/lengths.h"
 #include "describe/model.h"
@@ -126,6 +127,7 @@ typedef struct MsRequest {
   MsOpenKey *open;    /* in file order */
   guint64 layout_given; /* bit i: row i of ms_layout_table stands in the file with one value (what is left out is searched) */
   int top;            /* key "plan": {"top": N}; 0 = not given */
+  MsDisturbances *under;      /* "plan.under"; NULL: none */
   double max_memory_fraction; /* of device memory; "plan.max_memory_fraction", default 0.94 */
 } MsRequest;
 

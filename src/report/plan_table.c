@@ -44,7 +44,9 @@ static void entry_row(MsTable *table, int place, const MsPlanEntry *e) {
   percent_cell(table, bubble_fraction(r));
 }
 
-static void append_ranking(GString *out, const MsPlan *plan) {
+static int shown(const MsPlan *plan, int top) { return top > 0 ? MIN(top, plan->n_best) : plan->n_best; }
+
+static void append_ranking(GString *out, const MsPlan *plan, int top) {
   static const char *const left[] = {"precision", "schedule", "recompute"};
   static const char *const number[] = {"#", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "mbs"};
   static const char *const figure[] = {"step time", "tokens/s/GPU", "MFU %", "GiB", "comm %", "bubble %"};
@@ -52,7 +54,7 @@ static void append_ranking(GString *out, const MsPlan *plan) {
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_column(table, number[i], TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(left); i++) ms_table_column(table, left[i], FALSE);
   for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
-  for (int i = 0; i < plan->n_best; i++) entry_row(table, i + 1, &plan->best[i]);
+  for (int i = 0; i < shown(plan, top); i++) entry_row(table, i + 1, &plan->best[i]);
   g_autofree char *text = ms_table_take(table);
   g_string_append(out, text);
 }
@@ -79,7 +81,7 @@ static void append_hint(GString *out, const MsRequest *request, const MsPlan *pl
                          request->base->file ? request->base->file : "REQUEST");
 }
 
-char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons, unsigned flags) {
+char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags) {
   GString *out = g_string_new(NULL);
   char buf[MS_TEXT];
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
@@ -92,12 +94,16 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsReaso
                          plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->pruned, plan->simulated,
                          plan->interrupted ? "; INTERRUPTED, the ranking may miss better ones" : "");
   if (plan->n_best > 0)
-    append_ranking(out, plan);
+    append_ranking(out, plan, top);
   else
     g_string_append(out, "nothing feasible\n");
   if ((explain || plan->n_best == 0) && plan->n_refusals > 0) append_refusals(out, plan);
-  if (reasons) {
-    g_autofree char *text = ms_report_reasons(plan, reasons);
+  if (extras && extras->reasons) {
+    g_autofree char *text = ms_report_reasons(plan, extras->reasons);
+    g_string_append(out, text);
+  }
+  if (extras && extras->robust) {
+    g_autofree char *text = ms_report_robust(extras->robust, top);
     g_string_append(out, text);
   }
   if (plan->n_best > 0) append_hint(out, request, plan);
@@ -117,7 +123,7 @@ static void write_refusals(const MsPlan *plan, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons) {
+char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
   ms_json_out_string(out, "request", request->base->name);
@@ -131,14 +137,15 @@ char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const Ms
   ms_json_out_double(out, "memory_limit_B", plan->memory_limit_B);
   write_refusals(plan, out);
   ms_json_out_array(out, "best");
-  for (int i = 0; i < plan->n_best; i++) {
+  for (int i = 0; i < shown(plan, top); i++) {
     ms_json_out_object(out, NULL);
     ms_result_write_members(plan->best[i].result, out);
     ms_scenario_write(plan->best[i].scenario, "scenario", out);
     ms_json_out_end(out);
   }
   ms_json_out_end(out);
-  if (reasons) ms_report_reasons_json(plan, reasons, out);
+  if (extras && extras->reasons) ms_report_reasons_json(plan, extras->reasons, out);
+  if (extras && extras->robust) ms_report_robust_json(extras->robust, "robust", out);
   ms_json_out_end(out);
   return ms_json_out_take(out);
 }

@@ -9,6 +9,7 @@
 #include "study/draws.h"
 #include "study/ladder.h"
 #include "study/reasons.h"
+#include "study/robust.h"
 #include "study/validate.h"
 #include "study/whatif.h"
 
@@ -30,9 +31,13 @@ char *ms_report_draws(const MsDraws *draws);
 
 /* --- plan_table.c ----------------------------------------------------------------------------------------------------- */
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
-/* `reasons` may be NULL in both. */
-char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons, unsigned flags);
-char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons);
+typedef struct { /* what stands around a plan; each may be NULL */
+  const MsReasons *reasons;
+  const MsRobust *robust;
+} MsPlanExtras;
+/* At most `top` rows of the ranking (0: all); `extras` may be NULL. */
+char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags);
+char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top);
 
 /* --- reasons.c -------------------------------------------------------------------------------------------------------- */
 char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);
@@ -40,6 +45,10 @@ void ms_report_reasons_json(const MsPlan *plan, const MsReasons *reasons, MsJson
 /* Two layouts under the names `a` and `b` of their columns (keys in JSON): keys that differ, parts of time and memory. */
 char *ms_report_comparison(const MsComparison *comparison, const char *a, const char *b);
 void ms_report_comparison_json(const MsComparison *comparison, const char *key, const char *a, const char *b, MsJsonOut *out);
+
+/* --- robust.c --------------------------------------------------------------------------------------------------------- */
+char *ms_report_robust(const MsRobust *robust, int top);
+void ms_report_robust_json(const MsRobust *robust, const char *key, MsJsonOut *out);
 
 /* --- validation.c ----------------------------------------------------------------------------------------------------- */
 char *ms_report_validation(const MsValidation *validation, const MsValidateOptions *options, unsigned flags);

@@ -1,6 +1,7 @@
 /* src/sim/engine.c - the task graph, the longest-path engine, and the check of a trajectory. */
 #include "base/err.h"
 #include "sim/engine_priv.h"
+#include <math.h>
 
 /* --- graph --------------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -66,6 +67,13 @@ guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, gu
 
 guint32 ms_graph_count(const MsGraph *graph) { return graph->n; }
 const MsTask *ms_graph_task(const MsGraph *graph, guint32 index) { return &graph->task[index]; }
+void ms_graph_slow(MsGraph *graph, guint32 device, double factor) {
+  for (guint32 i = 0; i < graph->n; i++) {
+    MsTask *task = &graph->task[i];
+    if (task->device == device && task->use == MS_USE_COMPUTE) task->duration = (MsTime)ceil((double)task->duration * factor);
+  }
+}
+
 void ms_graph_set_sms(MsGraph *graph, int sm_count) { graph->sm_count = MAX(sm_count, 0); }
 gboolean ms_graph_shares(const MsGraph *graph) { return graph->shares_use || (graph->takes_sms && graph->sm_count); }
 

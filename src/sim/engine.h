@@ -42,6 +42,8 @@ guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, gu
 guint32 ms_graph_count(const MsGraph *graph);
 const MsTask *ms_graph_task(const MsGraph *graph, guint32 index);
 guint ms_graph_waits(const MsGraph *graph, guint32 index, const guint32 **wait); /* explicit ones only */
+/* Tasks of one device that compute take `factor` >= 1 times as long (rounded up). */
+void ms_graph_slow(MsGraph *graph, guint32 device, double factor);
 void ms_graph_set_sms(MsGraph *graph, int sm_count); /* of every device */
 
 typedef struct {

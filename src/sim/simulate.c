@@ -11,7 +11,10 @@
 
 #define MAX_TASKS 6e7 /* of one `full` step: about 4 GB */
 
+typedef struct { int stage; double factor; } SlowGpu;
+
 typedef struct {
+  const SlowGpu *slow; /* NULL: none */
   MsLayout *layout;
   MsWork *work;
   MsCost *cost;
@@ -79,6 +82,7 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   for (int i = 0; i < p->layout->pp; i++) base[i + 1] = base[i] + (guint32)p->schedule->n[i] + 1;
   g_autofree guint32 *slots = g_new0(guint32, base[p->layout->pp]);
   MsGraph *graph = ms_lower_full(p->program, p->schedule, slots, base);
+  if (p->slow) ms_graph_slow(graph, (guint32)p->slow->stage, p->slow->factor);
   MsTrajectory *t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
   ms_account(p->program, graph, t, p->tag_op, r->stage_time);
   *step = ms_lower_period(p->program, graph, t, r->stage_time);
@@ -259,9 +263,9 @@ static void routing_load(MsResult *r, const Parts *p) {
   r->routing.peak_B = largest_peak_B(r->memory), r->routing.peak_coldest_B = largest_peak_B(memory);
 }
 
-MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detail, GError **error) {
+static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGpu *slow, MsDetail **detail, GError **error) {
   gint64 began = g_get_monotonic_time();
-  Parts p = {0};
+  Parts p = {.slow = slow};
   if (!prepare(&p, s, error)) {
     parts_clear(&p);
     return NULL;
@@ -298,4 +302,10 @@ MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detai
   if (detail) *detail = kept;
   parts_clear(&p);
   return r;
+}
+
+MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detail, GError **error) { return simulate(s, fidelity, NULL, detail, error); }
+
+MsResult *ms_simulate_slow_gpu(const MsScenario *s, int stage, double factor, GError **error) {
+  return simulate(s, MS_FIDELITY_FULL, &(SlowGpu){stage, factor}, NULL, error);
 }

@@ -29,4 +29,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsDetail, ms_detail_free)
  * into memory is a result (feasible FALSE). `detail` may be NULL; set only for `full`. (transfer full) */
 MsResult *ms_simulate(const MsScenario *scenario, MsFidelity fidelity, MsDetail **detail, GError **error);
 
+/* The same as `full` on a cluster with one slow GPU in pipeline stage `stage`: its kernels take `factor` >= 1 times as long, and all that meet it in
+ * collectives wait for it. */
+MsResult *ms_simulate_slow_gpu(const MsScenario *scenario, int stage, double factor, GError **error);
+
 #endif

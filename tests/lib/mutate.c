@@ -199,12 +199,22 @@ static gboolean try_baseline(const MsJson *doc, const char *text) {
   return TRUE;
 }
 
+static gboolean try_under(const MsJson *doc, const char *text) {
+  GError *error = NULL;
+  MsDisturbances *d = ms_disturbances_from_doc(doc, &error);
+  check_error(d != NULL, error, text);
+  g_clear_error(&error);
+  ms_disturbances_free(d);
+  return d != NULL;
+}
+
 int ms_test_load_anything(const char *text) {
   MsJson *doc = parsed(text);
   if (!doc) return 0;
   try_histogram(doc, text);
   int accepted =
-      try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text) + try_whatif(text) + try_baseline(doc, text);
+      try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text) + try_whatif(text) + try_baseline(doc, text) +
+      try_under(doc, text);
   ms_json_free(doc);
   return accepted;
 }

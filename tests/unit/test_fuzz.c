@@ -32,6 +32,12 @@ static void studies(void **state) {
   run(text, 6, 1);
   g_free(text);
 }
+static void disturbances(void **state) {
+  (void)state;
+  run("{\"schema\": 1, \"disturbances\": [{\"name\": \"as planned\", \"weight\": 6}, {\"name\": \"skew\", \"routing\": {\"zipf\": 0.3, \"seed\": 1}}, "
+      "{\"name\": \"slow\", \"slow_gpu\": {\"rate\": 0.001, \"slowdown\": 1.1}, \"scale\": {\"nic_Bps\": 0.8}}, "
+      "{\"name\": \"curves\", \"uncertainty\": {\"samples\": 4, \"seed\": 1}}]}", 7, 1);
+}
 
 /* Rows of tokens, and what a user may have done to them. */
 static void histograms(void **state) {
@@ -56,6 +62,6 @@ static void baselines(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(dense_models),
                                      cmocka_unit_test(machines), cmocka_unit_test(scenarios),
-                                     cmocka_unit_test(requests), cmocka_unit_test(studies), cmocka_unit_test(histograms), cmocka_unit_test(baselines)};
+                                     cmocka_unit_test(requests), cmocka_unit_test(studies), cmocka_unit_test(histograms), cmocka_unit_test(baselines), cmocka_unit_test(disturbances)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

@@ -48,6 +48,12 @@ static gboolean load_baseline(const char *file, GError **error) {
   return baseline != NULL;
 }
 
+static gboolean load_under(const char *file, GError **error) {
+  MsDisturbances *d = ms_disturbances_load(file, error);
+  ms_disturbances_free(d);
+  return d != NULL;
+}
+
 static char *replaced(const char *text, const char *from, const char *to) {
   char **parts = g_strsplit(text, from, -1);
   char *joined = g_strjoinv(to, parts);
@@ -110,6 +116,8 @@ static void requests(void **state) { (void)state, check_folder("request", load_r
 static void studies(void **state) { (void)state, check_folder("whatif", load_whatif, 25); }
 static void baselines(void **state) { (void)state, check_folder("baseline", load_baseline, 15); }
 
+static void disturbances(void **state) { (void)state, check_folder("under", load_under, 14); }
+
 /* Too large for the repository. */
 static void generated(void **state) {
   (void)state;
@@ -132,6 +140,6 @@ static void generated(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(machines),
                                      cmocka_unit_test(scenarios), cmocka_unit_test(requests),
-                                     cmocka_unit_test(studies), cmocka_unit_test(baselines), cmocka_unit_test(generated)};
+                                     cmocka_unit_test(studies), cmocka_unit_test(baselines), cmocka_unit_test(disturbances), cmocka_unit_test(generated)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
