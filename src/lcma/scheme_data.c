@@ -4,6 +4,8 @@
 #include "lcma/scheme.h"
 
 const MsSchemeText ms_scheme_texts[] = {
+    {"definition", 1, 1, 1, 1, "one block: copies, and widens bfloat16",
+     "(a11)(b11) -> c11\n"},
     {"strassen", 2, 2, 2, 7, "Strassen 1969",
      "(a11 + a22)(b11 + b22) -> c11 + c22\n"
      "(a21 + a22)(b11) -> c21 - c22\n"

@@ -16,7 +16,7 @@ static void test_table_is_right_in_every_order(void **state) {
   for (const MsSchemeText *t = ms_scheme_texts; t->name; t++) {
     MsScheme *s = ms_scheme_parse(t, NULL);
     assert_non_null(s);
-    assert_true(s->r < s->m * s->k * s->n);
+    assert_true(s->r < s->m * s->k * s->n || s->r == 1);
     for (int turn = 0; turn < 6; turn++) {
       prove(s);
       MsScheme *next = turn == 2 ? ms_scheme_transposed(s) : ms_scheme_rotated(s);

@@ -1,0 +1,45 @@
+/* src/lcma/combine_kernel.h - one kernel of combine.c; included once for each type and vector unit.
+ * NAME, TARGET (attribute), REAL, VECTOR, LANES, LOAD(p), STORE(p, x), STREAM(p, x), SET(c), FMA(c, x, acc), MUL(c, x) are defined by the includer. */
+TARGET static void NAME(REAL *out, const REAL *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
+  size_t i = 0;
+  for (; i + 4 * LANES <= n; i += 4 * LANES) {
+    const REAL *x = in[0] + i;
+    VECTOR c = SET((REAL)coefficient[0]), a0 = MUL(c, LOAD(x)), a1 = MUL(c, LOAD(x + LANES)), a2 = MUL(c, LOAD(x + 2 * LANES)),
+           a3 = MUL(c, LOAD(x + 3 * LANES));
+    for (int t = 1; t < terms; t++) {
+      x = in[t] + i;
+      c = SET((REAL)coefficient[t]);
+      a0 = FMA(c, LOAD(x), a0);
+      a1 = FMA(c, LOAD(x + LANES), a1);
+      a2 = FMA(c, LOAD(x + 2 * LANES), a2);
+      a3 = FMA(c, LOAD(x + 3 * LANES), a3);
+    }
+    if (stream) {
+      STREAM(out + i, a0);
+      STREAM(out + i + LANES, a1);
+      STREAM(out + i + 2 * LANES, a2);
+      STREAM(out + i + 3 * LANES, a3);
+    } else {
+      STORE(out + i, a0);
+      STORE(out + i + LANES, a1);
+      STORE(out + i + 2 * LANES, a2);
+      STORE(out + i + 3 * LANES, a3);
+    }
+  }
+  for (; i < n; i += LANES) {
+    VECTOR a = MUL(SET((REAL)coefficient[0]), LOAD(in[0] + i));
+    for (int t = 1; t < terms; t++) a = FMA(SET((REAL)coefficient[t]), LOAD(in[t] + i), a);
+    STORE(out + i, a);
+  }
+}
+#undef NAME
+#undef TARGET
+#undef REAL
+#undef VECTOR
+#undef LANES
+#undef LOAD
+#undef STORE
+#undef STREAM
+#undef SET
+#undef FMA
+#undef MUL

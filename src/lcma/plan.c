@@ -1,0 +1,129 @@
+/* src/lcma/plan.c - plans by name, their block sizes and workspace. */
+#include <string.h>
+
+#include "base/err.h"
+#include "lcma/exec_priv.h"
+
+MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error) {
+  g_autoptr(MsLcmaPlan) plan = g_new0(MsLcmaPlan, 1);
+  plan->name = g_strdup(name);
+  if (strcmp(name, "library") == 0) return g_steal_pointer(&plan);
+  g_auto(GStrv) words = g_strsplit(name, "/", -1);
+  guint n = MAX(g_strv_length(words), 1);
+  if (n > MS_LCMA_STAGES) {
+    g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "plan '%s' has more than %d stages; join schemes of one stage with '*'", name, MS_LCMA_STAGES);
+    return NULL;
+  }
+  for (guint i = 0; i < n; i++) {
+    MsScheme *scheme = ms_scheme_new(words[i] ? words[i] : "", error);
+    if (!scheme) return NULL;
+    plan->scheme[plan->n_stages] = scheme;
+    plan->group[plan->n_stages++] = scheme->r;
+  }
+  return g_steal_pointer(&plan);
+}
+
+void ms_lcma_plan_free(MsLcmaPlan *plan) {
+  if (!plan) return;
+  for (int i = 0; i < plan->n_stages; i++) ms_scheme_free(plan->scheme[i]);
+  g_free(plan->name);
+  g_free(plan);
+}
+
+int ms_lcma_plan_levels(const MsLcmaPlan *plan) {
+  int levels = 0;
+  for (int i = 0; i < plan->n_stages; i++) levels += plan->scheme[i]->levels;
+  return levels;
+}
+
+double ms_lcma_plan_growth(const MsLcmaPlan *plan) {
+  double growth = 1;
+  for (int i = 0; i < plan->n_stages; i++) growth *= ms_scheme_growth(plan->scheme[i]);
+  return growth;
+}
+
+static gint64 round_up(gint64 x, gint64 to) { return (x + to - 1) / to * to; }
+
+/* Columns of C in whole vectors, which libraries like; the others in small steps, so that little is multiplied in vain. */
+MsLcmaBlock ms_lcma_block(const MsScheme *s, gint64 m, gint64 n, gint64 k) {
+  return (MsLcmaBlock){round_up((m + s->m - 1) / s->m, 2), round_up((n + s->n - 1) / s->n, n >= 1024 ? 16 : 4), round_up((k + s->k - 1) / s->k, 4)};
+}
+
+/* Leading dimension of a buffer: whole groups of combine.h, and no multiple of a page, which would put every row into the same sets of the caches. */
+gint64 ms_lcma_ld(gint64 cols, size_t real_B) {
+  gint64 ld = round_up(cols, MS_COMBINE_ALIGN);
+  return (ld * (gint64)real_B) % 4096 == 0 ? ld + MS_COMBINE_ALIGN : ld;
+}
+
+/* Distance of two buffers: an odd number of cache lines beyond whole pages, so that equal places of many buffers share no set. */
+size_t ms_lcma_stride_B(gint64 rows, gint64 cols, size_t real_B) {
+  return (size_t)round_up(rows * ms_lcma_ld(cols, real_B) * (gint64)real_B, 4096) + 11 * 64;
+}
+
+gboolean ms_terms_single(const MsCoefficients *c, int row) {
+  int found = 0;
+  for (int i = 0; i < c->cols; i++) found += c->numerator[row * c->cols + i] != 0;
+  return found == 1;
+}
+
+static int most_buffers(const MsCoefficients *c, int group, gboolean keep_single) {
+  int most = 0;
+  for (int first = 0; first < c->rows; first += group) {
+    int here = 0;
+    for (int r = first; r < MIN(first + group, c->rows); r++) here += keep_single || !ms_terms_single(c, r);
+    most = MAX(most, here);
+  }
+  return most;
+}
+
+MsStageSize ms_stage_size(const MsScheme *s, int group, const MsGemm *g) {
+  MsStageSize z = {.block = ms_lcma_block(s, g->m, g->n, g->k), .real_B = g->type == MS_BLAS_F64 ? 8 : 4};
+  z.a_rows = g->trans_a ? z.block.k : z.block.m;
+  z.a_cols = g->trans_a ? z.block.m : z.block.k;
+  z.b_rows = g->trans_b ? z.block.n : z.block.k;
+  z.b_cols = g->trans_b ? z.block.k : z.block.n;
+  z.a_stride_B = ms_lcma_stride_B(z.a_rows, z.a_cols, z.real_B);
+  z.b_stride_B = ms_lcma_stride_B(z.b_rows, z.b_cols, z.real_B);
+  z.c_stride_B = ms_lcma_stride_B(z.block.m, z.block.n, z.real_B);
+  /* A product of a single block reads it where it is, unless it must be widened or is cut by the edge. */
+  gboolean cut_m = z.block.m * s->m != g->m, cut_n = z.block.n * s->n != g->n, cut_k = z.block.k * s->k != g->k, widen = g->type == MS_BLAS_BF16;
+  z.copy_a = cut_m || cut_k || widen;
+  z.copy_b = cut_k || cut_n || widen;
+  z.a_buffers = most_buffers(&s->u, group, z.copy_a);
+  z.b_buffers = most_buffers(&s->v, group, z.copy_b);
+  return z;
+}
+
+MsGemm ms_inner_gemm(const MsStageSize *z, const MsGemm *g) {
+  MsGemm inner = {.type = g->type == MS_BLAS_F64 ? MS_BLAS_F64 : MS_BLAS_F32, .trans_a = g->trans_a, .trans_b = g->trans_b};
+  inner.m = z->block.m;
+  inner.n = z->block.n;
+  inner.k = z->block.k;
+  inner.alpha = 1;
+  return inner;
+}
+
+size_t ms_lcma_workspace_B(const MsLcmaPlan *plan, const MsGemm *gemm) {
+  size_t total_B = 0;
+  MsGemm g = *gemm;
+  for (int i = 0; i < plan->n_stages; i++) {
+    MsStageSize z = ms_stage_size(plan->scheme[i], plan->group[i], &g);
+    total_B += (size_t)z.a_buffers * z.a_stride_B + (size_t)z.b_buffers * z.b_stride_B + (size_t)plan->group[i] * z.c_stride_B;
+    g = ms_inner_gemm(&z, &g);
+  }
+  return total_B;
+}
+
+gboolean ms_lcma_plan_fit(MsLcmaPlan *plan, const MsGemm *gemm, size_t limit_B) {
+  for (int i = 0; i < plan->n_stages; i++) plan->group[i] = plan->scheme[i]->r;
+  for (int i = 0; i < plan->n_stages && ms_lcma_workspace_B(plan, gemm) > limit_B; i++) {
+    int fits = 1, too_large = plan->group[i]; /* bisection: the workspace grows with the group */
+    while (too_large - fits > 1) {
+      plan->group[i] = (fits + too_large) / 2;
+      if (ms_lcma_workspace_B(plan, gemm) > limit_B) too_large = plan->group[i];
+      else fits = plan->group[i];
+    }
+    plan->group[i] = fits;
+  }
+  return ms_lcma_workspace_B(plan, gemm) <= limit_B;
+}

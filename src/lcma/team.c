@@ -1,0 +1,95 @@
+#include "lcma/team.h"
+
+#include <glib.h>
+
+#include "lcma/combine.h"
+
+struct MsTeam {
+  int threads;
+  GThread **helpers; /* threads - 1 */
+  GMutex mutex;
+  GCond start, done;
+  int phase;   /* counts the calls of ms_team_run; -1: go home */
+  int working; /* helpers that have not finished this phase */
+  MsTask task;
+  void *context;
+  int tasks, next; /* next is atomic */
+};
+
+typedef struct {
+  MsTeam *team;
+  int worker;
+} Helper;
+
+static void work(MsTeam *team, int worker) {
+  for (int i; (i = g_atomic_int_add(&team->next, 1)) < team->tasks;) team->task(team->context, i, worker);
+  ms_combine_fence(); /* streamed stores before the lock that others take afterwards */
+}
+
+static gpointer helper_main(gpointer data) {
+  Helper self = *(Helper *)data;
+  MsTeam *team = self.team;
+  g_free(data);
+  for (int seen = 0;;) {
+    g_mutex_lock(&team->mutex);
+    while (team->phase == seen) g_cond_wait(&team->start, &team->mutex);
+    seen = team->phase;
+    g_mutex_unlock(&team->mutex);
+    if (seen < 0) return NULL;
+    work(team, self.worker);
+    g_mutex_lock(&team->mutex);
+    if (--team->working == 0) g_cond_signal(&team->done);
+    g_mutex_unlock(&team->mutex);
+  }
+}
+
+MsTeam *ms_team_new(int threads) {
+  MsTeam *team = g_new0(MsTeam, 1);
+  team->threads = MAX(threads, 1);
+  g_mutex_init(&team->mutex);
+  g_cond_init(&team->start);
+  g_cond_init(&team->done);
+  team->helpers = g_new0(GThread *, team->threads);
+  for (int i = 1; i < team->threads; i++) {
+    Helper *helper = g_new(Helper, 1);
+    *helper = (Helper){team, i};
+    team->helpers[i - 1] = g_thread_new("lcma", helper_main, helper);
+  }
+  return team;
+}
+
+void ms_team_free(MsTeam *team) {
+  if (!team) return;
+  g_mutex_lock(&team->mutex);
+  team->phase = -1;
+  g_cond_broadcast(&team->start);
+  g_mutex_unlock(&team->mutex);
+  for (int i = 1; i < team->threads; i++) g_thread_join(team->helpers[i - 1]);
+  g_free(team->helpers);
+  g_mutex_clear(&team->mutex);
+  g_cond_clear(&team->start);
+  g_cond_clear(&team->done);
+  g_free(team);
+}
+
+int ms_team_threads(const MsTeam *team) { return team->threads; }
+
+void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks) {
+  team->task = task;
+  team->context = context;
+  team->tasks = tasks;
+  g_atomic_int_set(&team->next, 0);
+  if (team->threads == 1 || tasks <= 1) {
+    work(team, 0);
+    return;
+  }
+  g_mutex_lock(&team->mutex);
+  team->phase = team->phase == G_MAXINT ? 1 : team->phase + 1;
+  team->working = team->threads - 1;
+  g_cond_broadcast(&team->start);
+  g_mutex_unlock(&team->mutex);
+  work(team, 0);
+  g_mutex_lock(&team->mutex);
+  while (team->working > 0) g_cond_wait(&team->done, &team->mutex);
+  g_mutex_unlock(&team->mutex);
+}

@@ -1,0 +1,15 @@
+/* src/lcma/team.h - a few threads that take the tasks of one phase after the other. The caller is one of them. */
+#ifndef MS_LCMA_TEAM_H
+#define MS_LCMA_TEAM_H
+
+typedef struct MsTeam MsTeam;
+typedef void (*MsTask)(void *context, int task, int worker); /* worker < threads */
+
+MsTeam *ms_team_new(int threads);
+void ms_team_free(MsTeam *team);
+int ms_team_threads(const MsTeam *team);
+/* Calls task(context, i, worker) for each i < tasks, each once, in any order, and returns when all are done. What the tasks wrote is then
+ * visible to the caller and to later tasks. Not to be called from within a task. */
+void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks);
+
+#endif
