@@ -90,34 +90,34 @@ static gboolean has_avx2(void) { return __builtin_cpu_supports("avx2") && __buil
 
 static gboolean aligned(const void *p) { return ((guintptr)p & 63) == 0; }
 
-void ms_combine_f32(float *out, const float *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
+void ms_combine_f32(float *out, size_t step, const float *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
   stream = stream && aligned(out);
 #if defined(__x86_64__)
   if (has_avx512()) {
-    avx512_f32(out, in, coefficient, terms, n, stream);
+    avx512_f32(out, step, in, coefficient, terms, n, stream);
     return;
   }
   if (has_avx2()) {
-    avx2_f32(out, in, coefficient, terms, n, stream);
+    avx2_f32(out, step, in, coefficient, terms, n, stream);
     return;
   }
 #endif
-  plain_f32(out, in, coefficient, terms, n, stream);
+  plain_f32(out, step, in, coefficient, terms, n, stream);
 }
 
-void ms_combine_f64(double *out, const double *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
+void ms_combine_f64(double *out, size_t step, const double *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
   stream = stream && aligned(out);
 #if defined(__x86_64__)
   if (has_avx512()) {
-    avx512_f64(out, in, coefficient, terms, n, stream);
+    avx512_f64(out, step, in, coefficient, terms, n, stream);
     return;
   }
   if (has_avx2()) {
-    avx2_f64(out, in, coefficient, terms, n, stream);
+    avx2_f64(out, step, in, coefficient, terms, n, stream);
     return;
   }
 #endif
-  plain_f64(out, in, coefficient, terms, n, stream);
+  plain_f64(out, step, in, coefficient, terms, n, stream);
 }
 
 void ms_combine_fence(void) {

@@ -11,9 +11,10 @@
 enum { MS_COMBINE_ALIGN = 16 }; /* elements are handled in groups of 16 */
 
 /* out[i] = sum over t < terms of coefficient[t] * in[t][i] for i < n; n is a multiple of MS_COMBINE_ALIGN, terms >= 1. `out` may be one of the
- * inputs. `stream`: the result goes past the caches where `out` is aligned to 64 bytes; ms_combine_fence before others read it. */
-void ms_combine_f32(float *out, const float *const *in, const double *coefficient, int terms, size_t n, gboolean stream);
-void ms_combine_f64(double *out, const double *const *in, const double *coefficient, int terms, size_t n, gboolean stream);
+ * inputs. With `step` > 0 the result is cut into pieces of two vectors, which go `step` elements apart (panels of kernel.h). `stream`: the result goes past the caches where `out` and `step` are
+ * aligned to 64 bytes; ms_combine_fence before others read it. */
+void ms_combine_f32(float *out, size_t step, const float *const *in, const double *coefficient, int terms, size_t n, gboolean stream);
+void ms_combine_f64(double *out, size_t step, const double *const *in, const double *coefficient, int terms, size_t n, gboolean stream);
 void ms_combine_fence(void);
 
 /* out[i] = in[i] for i < n, widened. */

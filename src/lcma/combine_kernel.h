@@ -1,7 +1,8 @@
 /* src/lcma/combine_kernel.h - one kernel of combine.c; included once for each type and vector unit.
  * NAME, TARGET (attribute), REAL, VECTOR, LANES, LOAD(p), STORE(p, x), STREAM(p, x), SET(c), FMA(c, x, acc), MUL(c, x) are defined by the includer. */
-TARGET static void NAME(REAL *out, const REAL *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
+TARGET static void NAME(REAL *out, size_t step, const REAL *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
   size_t i = 0;
+  if (step == 0) step = 2 * LANES;
   for (; i + 4 * LANES <= n; i += 4 * LANES) {
     const REAL *x = in[0] + i;
     VECTOR c = SET((REAL)coefficient[0]), a0 = MUL(c, LOAD(x)), a1 = MUL(c, LOAD(x + LANES)), a2 = MUL(c, LOAD(x + 2 * LANES)),
@@ -15,21 +16,22 @@ TARGET static void NAME(REAL *out, const REAL *const *in, const double *coeffici
       a3 = FMA(c, LOAD(x + 3 * LANES), a3);
     }
     if (stream) {
-      STREAM(out + i, a0);
-      STREAM(out + i + LANES, a1);
-      STREAM(out + i + 2 * LANES, a2);
-      STREAM(out + i + 3 * LANES, a3);
+      STREAM(out, a0);
+      STREAM(out + LANES, a1);
+      STREAM(out + step, a2);
+      STREAM(out + step + LANES, a3);
     } else {
-      STORE(out + i, a0);
-      STORE(out + i + LANES, a1);
-      STORE(out + i + 2 * LANES, a2);
-      STORE(out + i + 3 * LANES, a3);
+      STORE(out, a0);
+      STORE(out + LANES, a1);
+      STORE(out + step, a2);
+      STORE(out + step + LANES, a3);
     }
+    out += 2 * step;
   }
-  for (; i < n; i += LANES) {
+  for (size_t v = 0; i < n; i += LANES, v++) {
     VECTOR a = MUL(SET((REAL)coefficient[0]), LOAD(in[0] + i));
     for (int t = 1; t < terms; t++) a = FMA(SET((REAL)coefficient[t]), LOAD(in[t] + i), a);
-    STORE(out + i, a);
+    STORE(out + v / 2 * step + v % 2 * LANES, a);
   }
 }
 #undef NAME

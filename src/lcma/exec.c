@@ -6,7 +6,7 @@
 enum {
   CHUNK_B = 24 * 1024, /* of all operands of a chunk together: they stay in the first-level cache */
   CHUNK_LEAST = 64,    /* elements */
-  TASK_ROWS = 8        /* rows of a block that a thread takes at a time */
+  TASK_ROWS = 16       /* rows of a block that a thread takes at a time */
 };
 
 typedef struct { /* a sum of blocks */
@@ -15,14 +15,14 @@ typedef struct { /* a sum of blocks */
   double *coefficient;
 } Sum;
 
-typedef struct { /* A or B as stored, cut into a grid of blocks */
+typedef struct { /* A or B cut into a grid of blocks */
   const char *data;
   size_t element_B;
-  gboolean bf16;
+  gboolean bf16, trans;
   gint64 ld, rows, cols;
   int grid_rows, grid_cols;
   gint64 block_rows, block_cols;
-} Grid;
+} Grid; /* without a kernel as stored, with one as multiplied: `trans` tells that data holds it the other way round */
 
 typedef struct { /* where product r finds an operand: scale * (block_rows x block_cols at data) */
   const void *data;
@@ -67,12 +67,17 @@ static size_t chunk_elements(int operands, size_t real_B) {
   return MAX(n, CHUNK_LEAST);
 }
 
-static void combine(size_t real_B, void *out, const void *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
-  if (real_B == 8) ms_combine_f64(out, (const double *const *)in, coefficient, terms, n, stream);
-  else ms_combine_f32(out, (const float *const *)in, coefficient, terms, n, stream);
+static void combine(size_t real_B, void *out, gint64 step, const void *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
+  if (real_B == 8) ms_combine_f64(out, (size_t)step, (const double *const *)in, coefficient, terms, n, stream);
+  else ms_combine_f32(out, (size_t)step, (const float *const *)in, coefficient, terms, n, stream);
 }
 
 /* --- split: sums of blocks of A or B ------------------------------------------------------------------------------------------------ */
+typedef struct { /* where element (i, j) of a sum goes */
+  gint64 row, step; /* elements from row to row; between pieces of a row, 0: it is whole */
+  gint64 slab, slab_rows, slab_cols, piece; /* packed: elements from slab to slab, its rows or columns (0: not cut that way), columns of a piece */
+} Target;
+
 typedef struct {
   const Exec *exec;
   const Grid *grid;
@@ -80,9 +85,22 @@ typedef struct {
   const Sum *sums; /* of the products that have a buffer */
   char **out;
   int n_out;
-  gint64 ld_out;
+  Target target;
   gboolean *needed; /* blocks that occur in them */
 } Split;
+
+static Target plain_target(gint64 cols, size_t real_B) { return (Target){.row = ms_lcma_ld(cols, real_B)}; }
+
+static Target packed_target(const MsKernel *kernel, const MsPacked *p, gboolean is_b) {
+  if (!is_b) return (Target){.row = p->a_row, .slab = p->a_slab, .slab_cols = p->slab_k};
+  return (Target){.row = kernel->nr, .step = p->b_panel, .slab = p->b_slab, .slab_rows = p->slab_k, .piece = kernel->nr};
+}
+
+static gint64 place(const Target *t, gint64 i, gint64 j) {
+  if (t->slab_cols) return j / t->slab_cols * t->slab + i * t->row + j % t->slab_cols;
+  if (t->slab_rows) return i / t->slab_rows * t->slab + j / t->piece * t->step + i % t->slab_rows * t->row;
+  return i * t->row + j;
+}
 
 /* n elements of row i of a block from column j on: in place where that is possible, else a copy in `room`, widened and filled up with zeros. */
 static const void *read_block(const Grid *g, int block, gint64 i, gint64 j, size_t n, size_t real_B, char *room) {
@@ -97,29 +115,72 @@ static const void *read_block(const Grid *g, int block, gint64 i, gint64 j, size
   return room;
 }
 
+/* Rows i to i + rows - 1 of the same, of a matrix that is stored the other way round, into `room`, n elements apart. */
+static void read_transposed(const Grid *g, int block, gint64 i, gint64 rows, gint64 j, size_t n, size_t real_B, char *room) {
+  gint64 row = block / g->grid_cols * g->block_rows + i, col = block % g->grid_cols * g->block_cols + j;
+  gint64 have_rows = CLAMP(g->rows - row, 0, rows), have = CLAMP(g->cols - col, 0, (gint64)n);
+  if (have_rows < rows || have < (gint64)n) memset(room, 0, (size_t)rows * n * real_B);
+  for (gint64 x = 0; x < have; x++) {
+    size_t at = (size_t)((col + x) * g->ld + row);
+    if (g->bf16) {
+      for (gint64 y = 0; y < have_rows; y++) ms_widen_bf16((float *)(void *)room + (size_t)y * n + x, (const guint16 *)(const void *)g->data + at + y, 1);
+    } else if (real_B == 8) {
+      for (gint64 y = 0; y < have_rows; y++) ((double *)(void *)room)[(size_t)y * n + (size_t)x] = ((const double *)(const void *)g->data)[at + (size_t)y];
+    } else {
+      for (gint64 y = 0; y < have_rows; y++) ((float *)(void *)room)[(size_t)y * n + (size_t)x] = ((const float *)(const void *)g->data)[at + (size_t)y];
+    }
+  }
+}
+
+/* Columns of the chunk that begins at column j: whole groups of combine.h, within one slab. */
+static size_t chunk_at(const Split *s, gint64 j) {
+  gint64 n = (s->grid->block_cols - j + MS_COMBINE_ALIGN - 1) / MS_COMBINE_ALIGN * MS_COMBINE_ALIGN;
+  if (s->target.slab_cols) n = MIN(n, s->target.slab_cols - j % s->target.slab_cols);
+  return MIN(s->chunk, (size_t)n);
+}
+
+static void split_row(const Split *s, const void *const *in, gint64 i, gint64 j, size_t n) {
+  const void *terms[MS_SCHEME_PRODUCTS];
+  gint64 at = place(&s->target, i, j);
+  for (int o = 0; o < s->n_out; o++) {
+    const Sum *sum = &s->sums[o];
+    for (int t = 0; t < sum->terms; t++) terms[t] = in[sum->block[t]];
+    combine(s->real_B, s->out[o] + (size_t)at * s->real_B, s->target.step, terms, sum->coefficient, sum->terms, n, TRUE);
+  }
+}
+
 static void split_task(void *context, int task, int worker) {
   const Split *s = context;
   const Grid *g = s->grid;
   int blocks = g->grid_rows * g->grid_cols;
-  const void *in[MS_SCHEME_PRODUCTS], *terms[MS_SCHEME_PRODUCTS];
+  const void *in[MS_SCHEME_PRODUCTS];
   char *scratch = s->exec->scratch[worker];
-  for (gint64 i = (gint64)task * TASK_ROWS; i < MIN(((gint64)task + 1) * TASK_ROWS, g->block_rows); i++)
-    for (gint64 j = 0; j < g->block_cols; j += (gint64)s->chunk) {
-      size_t n = MIN(s->chunk, (size_t)(g->block_cols - j + MS_COMBINE_ALIGN - 1) / MS_COMBINE_ALIGN * MS_COMBINE_ALIGN);
+  gint64 top = (gint64)task * TASK_ROWS, rows = MIN(TASK_ROWS, g->block_rows - top);
+  for (gint64 j = 0; j < g->block_cols && g->trans;) {
+    size_t n = chunk_at(s, j), room_B = (size_t)TASK_ROWS * s->chunk * s->real_B;
+    for (int b = 0; b < blocks; b++)
+      if (s->needed[b]) read_transposed(g, b, top, rows, j, n, s->real_B, scratch + (size_t)b * room_B);
+    for (gint64 i = 0; i < rows; i++) {
+      for (int b = 0; b < blocks; b++) in[b] = scratch + (size_t)b * room_B + (size_t)i * n * s->real_B;
+      split_row(s, in, top + i, j, n);
+    }
+    j += (gint64)n;
+  }
+  for (gint64 i = top; i < top + rows && !g->trans; i++)
+    for (gint64 j = 0; j < g->block_cols;) {
+      size_t n = chunk_at(s, j);
       for (int b = 0; b < blocks; b++)
         if (s->needed[b]) in[b] = read_block(g, b, i, j, n, s->real_B, scratch + (size_t)b * s->chunk * s->real_B);
-      for (int o = 0; o < s->n_out; o++) {
-        const Sum *sum = &s->sums[o];
-        for (int t = 0; t < sum->terms; t++) terms[t] = in[sum->block[t]];
-        combine(s->real_B, s->out[o] + (size_t)(i * s->ld_out + j) * s->real_B, terms, sum->coefficient, sum->terms, n, TRUE);
-      }
+      split_row(s, in, i, j, n);
+      j += (gint64)n;
     }
 }
 
 /* Operands of products first to end - 1: blocks in place, or buffers from `room` on, stride_B apart, which this fills. */
-static void split(const Exec *exec, const Grid *g, const Sum *sums, int first, int end, gboolean copy, size_t real_B, char *room, size_t stride_B,
-                  Operand *operands) {
-  Split s = {.exec = exec, .grid = g, .real_B = real_B, .chunk = chunk_elements(g->grid_rows * g->grid_cols, real_B), .ld_out = ms_lcma_ld(g->block_cols, real_B)};
+static void split(const Exec *exec, const Grid *g, const Sum *sums, int first, int end, gboolean copy, size_t real_B, const Target *target, char *room,
+                  size_t stride_B, Operand *operands) {
+  int copies = g->grid_rows * g->grid_cols * (g->trans ? TASK_ROWS : 1);
+  Split s = {.exec = exec, .grid = g, .real_B = real_B, .chunk = chunk_elements(copies, real_B), .target = *target};
   g_autofree Sum *list = g_new(Sum, end - first);
   g_autofree char **out = g_new(char *, end - first);
   g_autofree gboolean *needed = g_new0(gboolean, g->grid_rows * g->grid_cols);
@@ -133,7 +194,7 @@ static void split(const Exec *exec, const Grid *g, const Sum *sums, int first, i
     for (int t = 0; t < sums[r].terms; t++) needed[sums[r].block[t]] = TRUE;
     list[s.n_out] = sums[r];
     out[s.n_out] = room + (size_t)s.n_out * stride_B;
-    operands[r] = (Operand){out[s.n_out++], s.ld_out, 1};
+    operands[r] = (Operand){out[s.n_out++], target->row, 1};
   }
   s.sums = list;
   s.out = out;
@@ -157,38 +218,46 @@ static void library(const MsBlas *blas, const MsGemm *g) {
 
 typedef struct {
   const Exec *exec;
+  const MsStageSize *size;
   const MsGemm *products; /* of the group */
   int whole, pieces;      /* the first `whole` products are a task each, the rest are cut into `pieces` by rows */
 } Multiply;
 
+/* Rows from `from` to `to` - 1 of a product. */
+static void multiply_rows(const Multiply *p, const MsGemm *g, gint64 from, gint64 to) {
+  if (from == to) return;
+  if (p->size->kernel) {
+    ms_kernel_multiply(p->size->kernel, &p->size->packed, g->a, g->b, g->c, g->ldc, from, to);
+    return;
+  }
+  MsGemm part = *g;
+  size_t element_B = ms_blas_type_B(g->type);
+  part.a = (const char *)g->a + (size_t)(g->trans_a ? from : from * g->lda) * element_B;
+  part.c = (char *)g->c + (size_t)(from * g->ldc) * element_B;
+  part.m = to - from;
+  ms_blas_set_threads(p->exec->blas, 1);
+  library(p->exec->blas, &part);
+}
+
 static void multiply_task(void *context, int task, int worker) {
   (void)worker;
   const Multiply *p = context;
-  ms_blas_set_threads(p->exec->blas, 1);
-  if (task < p->whole) {
-    library(p->exec->blas, &p->products[task]);
-    return;
-  }
-  int which = (task - p->whole) / p->pieces, piece = (task - p->whole) % p->pieces;
-  MsGemm g = p->products[p->whole + which];
-  size_t element_B = ms_blas_type_B(g.type);
-  gint64 from = g.m * piece / p->pieces, to = g.m * (piece + 1) / p->pieces;
-  if (from == to) return;
-  g.a = (const char *)g.a + (size_t)(g.trans_a ? from : from * g.lda) * element_B;
-  g.c = (char *)g.c + (size_t)(from * g.ldc) * element_B;
-  g.m = to - from;
-  library(p->exec->blas, &g);
+  int which = task < p->whole ? task : p->whole + (task - p->whole) / p->pieces, piece = task < p->whole ? 0 : (task - p->whole) % p->pieces;
+  int pieces = task < p->whole ? 1 : p->pieces;
+  const MsGemm *g = &p->products[which];
+  multiply_rows(p, g, g->m * piece / pieces, g->m * (piece + 1) / pieces);
 }
 
 static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *gemm);
 
-static void multiply(const Exec *exec, int stage, char *workspace, const MsGemm *products, int n) {
-  if (stage < exec->plan->n_stages) {
-    for (int i = 0; i < n; i++) execute(exec, stage, workspace, &products[i]);
+/* The n products of a group of stage `stage`. */
+static void multiply(const Exec *exec, int stage, const MsStageSize *size, char *workspace, const MsGemm *products, int n) {
+  if (stage + 1 < exec->plan->n_stages) {
+    for (int i = 0; i < n; i++) execute(exec, stage + 1, workspace, &products[i]);
     return;
   }
   int threads = ms_team_threads(exec->team), rest = n % threads;
-  Multiply p = {exec, products, n - rest, threads};
+  Multiply p = {exec, size, products, n - rest, threads};
   ms_team_run(exec->team, multiply_task, &p, p.whole + rest * threads);
 }
 
@@ -225,7 +294,7 @@ static void merge_block(const Merge *m, int block, gint64 i, gint64 j, size_t n,
     in[terms] = out;
     coefficient[terms++] = m->beta[block];
   }
-  combine(real_B, out, in, coefficient, terms, n, out == c);
+  combine(real_B, out, 0, in, coefficient, terms, n, out == c);
   if (out != c) memcpy(c, out, (size_t)have * real_B);
 }
 
@@ -266,29 +335,45 @@ static void merge(const Exec *exec, const MsGemm *gemm, const MsScheme *scheme, 
 /* --- a stage ------------------------------------------------------------------------------------------------------------------------------- */
 static Grid grid_of(const MsGemm *g, const MsScheme *s, const MsStageSize *z, gboolean is_b) {
   gboolean trans = is_b ? g->trans_b : g->trans_a;
-  gint64 rows = is_b ? g->k : g->m, cols = is_b ? g->n : g->k;
-  int grid_rows = is_b ? s->k : s->m, grid_cols = is_b ? s->n : s->k;
-  return (Grid){is_b ? g->b : g->a,          ms_blas_type_B(g->type),          g->type == MS_BLAS_BF16,
-                is_b ? g->ldb : g->lda,      trans ? cols : rows,              trans ? rows : cols,
-                trans ? grid_cols : grid_rows, trans ? grid_rows : grid_cols,  is_b ? z->b_rows : z->a_rows,
-                is_b ? z->b_cols : z->a_cols};
+  Grid grid = {.data = is_b ? g->b : g->a, .element_B = ms_blas_type_B(g->type), .bf16 = g->type == MS_BLAS_BF16, .ld = is_b ? g->ldb : g->lda};
+  grid.rows = is_b ? g->k : g->m;
+  grid.cols = is_b ? g->n : g->k;
+  grid.grid_rows = is_b ? s->k : s->m;
+  grid.grid_cols = is_b ? s->n : s->k;
+  grid.block_rows = is_b ? z->block.k : z->block.m;
+  grid.block_cols = is_b ? z->block.n : z->block.k;
+  if (!trans) return grid;
+  if (z->kernel) {
+    grid.trans = TRUE;
+    return grid;
+  }
+  Grid stored = grid; /* the library transposes: blocks stay as they are */
+  stored.rows = grid.cols;
+  stored.cols = grid.rows;
+  stored.grid_rows = grid.grid_cols;
+  stored.grid_cols = grid.grid_rows;
+  stored.block_rows = grid.block_cols;
+  stored.block_cols = grid.block_rows;
+  return stored;
 }
 
 static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *g) {
   const MsScheme *s = exec->plan->scheme[stage];
   const int group = exec->plan->group[stage];
-  MsStageSize z = ms_stage_size(s, group, g);
+  MsStageSize z = ms_stage_size(exec->plan, stage, g);
   Grid a = grid_of(g, s, &z, FALSE), b = grid_of(g, s, &z, TRUE);
   char *room_a = workspace, *room_b = room_a + (size_t)z.a_buffers * z.a_stride_B, *room_c = room_b + (size_t)z.b_buffers * z.b_stride_B;
   char *inner_workspace = room_c + (size_t)group * z.c_stride_B;
-  Sum *u = sums_of(&s->u, s->m, s->k, g->trans_a), *v = sums_of(&s->v, s->k, s->n, g->trans_b);
+  Sum *u = sums_of(&s->u, s->m, s->k, g->trans_a && !z.kernel), *v = sums_of(&s->v, s->k, s->n, g->trans_b && !z.kernel);
+  Target to_a = z.kernel ? packed_target(z.kernel, &z.packed, FALSE) : plain_target(a.block_cols, z.real_B);
+  Target to_b = z.kernel ? packed_target(z.kernel, &z.packed, TRUE) : plain_target(b.block_cols, z.real_B);
   g_autofree Operand *left = g_new(Operand, s->r), *right = g_new(Operand, s->r);
   g_autofree MsGemm *products = g_new(MsGemm, group);
   g_autofree gboolean *touched = g_new0(gboolean, s->m * s->n);
   for (int first = 0; first < s->r; first += group) {
     int end = MIN(first + group, s->r);
-    split(exec, &a, u, first, end, z.copy_a, z.real_B, room_a, z.a_stride_B, left);
-    split(exec, &b, v, first, end, z.copy_b, z.real_B, room_b, z.b_stride_B, right);
+    split(exec, &a, u, first, end, z.copy_a, z.real_B, &to_a, room_a, z.a_stride_B, left);
+    split(exec, &b, v, first, end, z.copy_b, z.real_B, &to_b, room_b, z.b_stride_B, right);
     for (int r = first; r < end; r++) {
       MsGemm *p = &products[r - first];
       *p = ms_inner_gemm(&z, g);
@@ -300,7 +385,7 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
       p->c = room_c + (size_t)(r - first) * z.c_stride_B;
       p->ldc = ms_lcma_ld(z.block.n, z.real_B);
     }
-    multiply(exec, stage + 1, inner_workspace, products, end - first);
+    multiply(exec, stage, &z, inner_workspace, products, end - first);
     merge(exec, g, s, &z, first, end, room_c, touched);
   }
   sums_free(u, s->r);
@@ -318,8 +403,8 @@ void ms_lcma_execute(const MsLcmaPlan *plan, const MsBlas *blas, MsTeam *team, v
   size_t scratch_B = 0;
   for (int i = 0; i < plan->n_stages; i++) {
     const MsScheme *s = plan->scheme[i];
-    int operands = MAX(MAX(s->m * s->k, s->k * s->n), 1);
-    scratch_B = MAX(scratch_B, MAX((size_t)CHUNK_B, (size_t)operands * CHUNK_LEAST * 8));
+    int operands = MAX(s->m * s->k, s->k * s->n);
+    scratch_B = MAX(scratch_B, MAX((size_t)CHUNK_B, (size_t)operands * TASK_ROWS * CHUNK_LEAST * 8));
   }
   for (int i = 0; i < threads; i++) exec.scratch[i] = g_malloc(scratch_B);
   execute(&exec, 0, workspace, gemm);

@@ -1,12 +1,13 @@
-/* src/lcma/exec.h - runs a plan: schemes on blocks, products by the library.
+/* src/lcma/exec.h - runs a plan: schemes on blocks.
  *
  * A plan is a list of stages, outermost first; a stage is a scheme (perhaps a tensor product of several). One stage, on its blocks:
  *   split    one pass over A writes every S_r that is not a block of A itself, past the caches; the same for B and T_r;
- *   multiply each product by the next stage, or in the last stage by the library on one thread, several products side by side;
+ *   multiply each product by the next stage; in the last stage by our own kernel, whose packed operands the split has written, or by the library;
+ *            each product on one thread, several products side by side;
  *   merge    one pass reads the P_r and writes C = alpha sum W P + beta C.
  * Products are taken in groups: a group's S, T and P are all that a stage keeps, so that a limit of the workspace sets the size of the group.
  * Any size works: blocks that reach beyond the matrix are filled with zeros while they are read and cut while they are written.
- * With trans_a the blocks stay transposed and the library transposes. bfloat16 is widened while it is read: sums and products are float. */
+ * With trans_a the blocks stay transposed until the last stage, which transposes while it packs, or the library does. bfloat16 is widened while it is read: sums and products are float. */
 #ifndef MS_LCMA_EXEC_H
 #define MS_LCMA_EXEC_H
 
@@ -17,10 +18,11 @@
 enum { MS_LCMA_STAGES = 3 };
 
 typedef struct {
-  char *name; /* "library", or stages joined by "/" as in "strassen/strassen*strassen" */
+  char *name; /* "library", or stages joined by "/" as in "strassen/strassen*strassen", perhaps with ":library" for by_library */
   int n_stages;
   MsScheme *scheme[MS_LCMA_STAGES];
   int group[MS_LCMA_STAGES]; /* products at a time, 1 to r */
+  gboolean by_library;       /* the products too, even where this CPU has a kernel of our own */
 } MsLcmaPlan;
 
 /* NULL and an MS_ERROR_USAGE when a name is unknown or there are more than MS_LCMA_STAGES. Groups are whole. (transfer full) */

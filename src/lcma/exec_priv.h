@@ -4,20 +4,22 @@
 
 #include "lcma/combine.h"
 #include "lcma/exec.h"
+#include "lcma/kernel.h"
 
-typedef struct { /* one stage of one multiplication: sizes of its blocks and buffers, operands as stored */
+typedef struct { /* one stage of one multiplication: sizes of its blocks and buffers */
   MsLcmaBlock block;
   size_t real_B; /* of an element of a buffer */
-  gint64 a_rows, a_cols, b_rows, b_cols; /* of a block */
+  const MsKernel *kernel; /* of the products; NULL: the library or the next stage */
+  MsPacked packed;        /* with a kernel: the layout of S and T */
   size_t a_stride_B, b_stride_B, c_stride_B;
   gboolean copy_a, copy_b; /* products of a single block need a buffer too */
   int a_buffers, b_buffers;
 } MsStageSize;
 
-MsStageSize ms_stage_size(const MsScheme *scheme, int group, const MsGemm *gemm);
+MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *gemm);
+const MsKernel *ms_plan_kernel(const MsLcmaPlan *plan, int stage, MsBlasType type);
 MsGemm ms_inner_gemm(const MsStageSize *size, const MsGemm *gemm); /* the multiplication of one product, without its operands */
 gint64 ms_lcma_ld(gint64 cols, size_t real_B);
-size_t ms_lcma_stride_B(gint64 rows, gint64 cols, size_t real_B);
 gboolean ms_terms_single(const MsCoefficients *coefficients, int row); /* one block alone */
 
 #endif

@@ -8,7 +8,12 @@ MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error) {
   g_autoptr(MsLcmaPlan) plan = g_new0(MsLcmaPlan, 1);
   plan->name = g_strdup(name);
   if (strcmp(name, "library") == 0) return g_steal_pointer(&plan);
-  g_auto(GStrv) words = g_strsplit(name, "/", -1);
+  g_autofree char *stages = g_strdup(name);
+  if (g_str_has_suffix(stages, ":library")) {
+    plan->by_library = TRUE;
+    stages[strlen(stages) - strlen(":library")] = '\0';
+  }
+  g_auto(GStrv) words = g_strsplit(stages, "/", -1);
   guint n = MAX(g_strv_length(words), 1);
   if (n > MS_LCMA_STAGES) {
     g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "plan '%s' has more than %d stages; join schemes of one stage with '*'", name, MS_LCMA_STAGES);
@@ -56,8 +61,9 @@ gint64 ms_lcma_ld(gint64 cols, size_t real_B) {
 }
 
 /* Distance of two buffers: an odd number of cache lines beyond whole pages, so that equal places of many buffers share no set. */
-size_t ms_lcma_stride_B(gint64 rows, gint64 cols, size_t real_B) {
-  return (size_t)round_up(rows * ms_lcma_ld(cols, real_B) * (gint64)real_B, 4096) + 11 * 64;
+static size_t spread_B(gint64 elements, size_t real_B) { return (size_t)round_up(elements * (gint64)real_B, 4096) + 11 * 64; }
+static size_t stride_B(gint64 rows, gint64 cols, size_t real_B) {
+  return spread_B(rows * ms_lcma_ld(cols, real_B), real_B);
 }
 
 gboolean ms_terms_single(const MsCoefficients *c, int row) {
@@ -76,21 +82,30 @@ static int most_buffers(const MsCoefficients *c, int group, gboolean keep_single
   return most;
 }
 
-MsStageSize ms_stage_size(const MsScheme *s, int group, const MsGemm *g) {
+const MsKernel *ms_plan_kernel(const MsLcmaPlan *plan, int stage, MsBlasType type) {
+  return plan->by_library || stage + 1 < plan->n_stages ? NULL : ms_kernel_for(type == MS_BLAS_F64 ? 8 : 4);
+}
+
+MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *g) {
+  const MsScheme *s = plan->scheme[stage];
   MsStageSize z = {.block = ms_lcma_block(s, g->m, g->n, g->k), .real_B = g->type == MS_BLAS_F64 ? 8 : 4};
-  z.a_rows = g->trans_a ? z.block.k : z.block.m;
-  z.a_cols = g->trans_a ? z.block.m : z.block.k;
-  z.b_rows = g->trans_b ? z.block.n : z.block.k;
-  z.b_cols = g->trans_b ? z.block.k : z.block.n;
-  z.a_stride_B = ms_lcma_stride_B(z.a_rows, z.a_cols, z.real_B);
-  z.b_stride_B = ms_lcma_stride_B(z.b_rows, z.b_cols, z.real_B);
-  z.c_stride_B = ms_lcma_stride_B(z.block.m, z.block.n, z.real_B);
-  /* A product of a single block reads it where it is, unless it must be widened or is cut by the edge. */
-  gboolean cut_m = z.block.m * s->m != g->m, cut_n = z.block.n * s->n != g->n, cut_k = z.block.k * s->k != g->k, widen = g->type == MS_BLAS_BF16;
-  z.copy_a = cut_m || cut_k || widen;
-  z.copy_b = cut_k || cut_n || widen;
-  z.a_buffers = most_buffers(&s->u, group, z.copy_a);
-  z.b_buffers = most_buffers(&s->v, group, z.copy_b);
+  z.c_stride_B = stride_B(z.block.m, z.block.n, z.real_B);
+  z.kernel = ms_plan_kernel(plan, stage, g->type);
+  if (z.kernel) {
+    z.packed = ms_packed(z.kernel, z.block.m, z.block.n, z.block.k);
+    z.a_stride_B = spread_B(z.packed.a_slab * z.packed.slabs, z.real_B);
+    z.b_stride_B = spread_B(z.packed.b_slab * z.packed.slabs, z.real_B);
+    z.copy_a = z.copy_b = TRUE;
+  } else {
+    z.a_stride_B = stride_B(g->trans_a ? z.block.k : z.block.m, g->trans_a ? z.block.m : z.block.k, z.real_B);
+    z.b_stride_B = stride_B(g->trans_b ? z.block.n : z.block.k, g->trans_b ? z.block.k : z.block.n, z.real_B);
+    /* A product of a single block reads it where it is, unless it must be widened or is cut by the edge. */
+    gboolean cut_m = z.block.m * s->m != g->m, cut_n = z.block.n * s->n != g->n, cut_k = z.block.k * s->k != g->k, widen = g->type == MS_BLAS_BF16;
+    z.copy_a = cut_m || cut_k || widen;
+    z.copy_b = cut_k || cut_n || widen;
+  }
+  z.a_buffers = most_buffers(&s->u, plan->group[stage], z.copy_a);
+  z.b_buffers = most_buffers(&s->v, plan->group[stage], z.copy_b);
   return z;
 }
 
@@ -107,7 +122,7 @@ size_t ms_lcma_workspace_B(const MsLcmaPlan *plan, const MsGemm *gemm) {
   size_t total_B = 0;
   MsGemm g = *gemm;
   for (int i = 0; i < plan->n_stages; i++) {
-    MsStageSize z = ms_stage_size(plan->scheme[i], plan->group[i], &g);
+    MsStageSize z = ms_stage_size(plan, i, &g);
     total_B += (size_t)z.a_buffers * z.a_stride_B + (size_t)z.b_buffers * z.b_stride_B + (size_t)plan->group[i] * z.c_stride_B;
     g = ms_inner_gemm(&z, &g);
   }

@@ -102,7 +102,8 @@ static void right(const Case *q, const MsLcmaPlan *plan, int threads) {
              ms_blas_type_words[q->type], q->m, q->n, q->k, q->ta, q->tb, worst, bound);
 }
 
-static const char *const plans[] = {"definition", "strassen", "winograd", "3x2x3", "4x4x4-48", "strassen*strassen", "strassen/strassen", "2x3x4/winograd", "3x3x6"};
+static const char *const plans[] = {"definition", "strassen", "winograd", "3x2x3", "4x4x4-48", "strassen*strassen", "strassen/strassen", "2x3x4/winograd", "3x3x6",
+                                    "definition:library", "strassen:library", "3x2x3:library", "strassen*strassen:library", "strassen/2x2x3:library"};
 
 static void test_types_and_transposes(void **state) {
   (void)state;
@@ -116,7 +117,7 @@ static void test_types_and_transposes(void **state) {
 
 static void test_odd_sizes(void **state) {
   (void)state;
-  static const gint64 sizes[][3] = {{1, 1, 1}, {1, 200, 3}, {97, 1, 33}, {5, 3, 211}, {65, 129, 67}, {127, 131, 113}, {33, 66, 1}, {258, 70, 130}};
+  static const gint64 sizes[][3] = {{1, 1, 1}, {1, 200, 3}, {97, 1, 33}, {5, 3, 211}, {65, 129, 67}, {127, 131, 113}, {33, 66, 1}, {258, 70, 130}, {30, 50, 1100}};
   for (size_t i = 0; i < G_N_ELEMENTS(plans); i++) {
     g_autoptr(MsLcmaPlan) plan = plan_of(plans[i]);
     for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++)
