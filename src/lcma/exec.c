@@ -4,7 +4,7 @@
 #include "lcma/exec_priv.h"
 
 enum {
-  CHUNK_B = 24 * 1024, /* of all operands of a chunk together: they stay in the first-level cache */
+  CHUNK_B = 32 * 1024, /* of all operands of a chunk together: they stay in the first-level cache */
   CHUNK_LEAST = 64,    /* elements */
   TASK_ROWS = 16       /* rows of a block that a thread takes at a time */
 };
@@ -35,7 +35,15 @@ typedef struct {
   const MsBlas *blas;
   MsTeam *team;
   char **scratch; /* one for each worker */
+  MsLcmaPhases *phases;
 } Exec;
+
+/* Adds the microseconds since *since to *phase and moves *since to now. */
+static void lap(gint64 *since, double *phase_s) {
+  gint64 now = g_get_monotonic_time();
+  *phase_s += 1e-6 * (double)(now - *since);
+  *since = now;
+}
 
 /* Rows of the coefficients as sums; with `flip` the grid is stored transposed (rows x cols are those of the scheme). */
 static Sum *sums_of(const MsCoefficients *c, int rows, int cols, gboolean flip) {
@@ -271,7 +279,16 @@ typedef struct {
   const Sum *sums; /* for each block of C: products of this group (index in it), coefficients times alpha */
   const double *beta; /* for each block: what its old value is worth now */
   const char *products;
+  int n_products;
 } Merge;
+
+/* The rows of all products are too many streams for the hardware to follow: what comes next is asked for. */
+static void fetch_products(const Merge *m, gint64 i, gint64 j, size_t n) {
+  size_t at_B = (size_t)(i * ms_lcma_ld(m->size->block.n, m->size->real_B) + j) * m->size->real_B;
+  for (int r = 0; r < m->n_products; r++)
+    for (size_t line_B = 0; line_B < n * m->size->real_B; line_B += 64)
+      __builtin_prefetch(m->products + (size_t)r * m->size->c_stride_B + at_B + line_B, 0, 3);
+}
 
 static void merge_block(const Merge *m, int block, gint64 i, gint64 j, size_t n, char *scratch) {
   const MsGemm *g = m->gemm;
@@ -305,6 +322,8 @@ static void merge_task(void *context, int task, int worker) {
   for (gint64 i = (gint64)task * TASK_ROWS; i < MIN(((gint64)task + 1) * TASK_ROWS, m->size->block.m); i++)
     for (gint64 j = 0; j < m->size->block.n; j += (gint64)m->chunk) {
       size_t n = MIN(m->chunk, (size_t)(m->size->block.n - j + MS_COMBINE_ALIGN - 1) / MS_COMBINE_ALIGN * MS_COMBINE_ALIGN);
+      gboolean last = j + (gint64)n >= m->size->block.n;
+      fetch_products(m, last ? i + 1 : i, last ? 0 : j + (gint64)n, m->chunk);
       for (int b = 0; b < m->scheme->m * m->scheme->n; b++) merge_block(m, b, i, j, n, scratch);
     }
 }
@@ -327,7 +346,7 @@ static void merge(const Exec *exec, const MsGemm *gemm, const MsScheme *scheme, 
     beta[b] = touched[b] ? 1 : gemm->beta;
     touched[b] |= sums[b].terms > 0;
   }
-  Merge m = {exec, gemm, scheme, size, chunk_elements(end - first + 1, size->real_B), sums, beta, products};
+  Merge m = {exec, gemm, scheme, size, chunk_elements(end - first + 1, size->real_B), sums, beta, products, end - first};
   ms_team_run(exec->team, merge_task, &m, (int)((size->block.m + TASK_ROWS - 1) / TASK_ROWS));
   sums_free(sums, blocks);
 }
@@ -370,10 +389,12 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
   g_autofree Operand *left = g_new(Operand, s->r), *right = g_new(Operand, s->r);
   g_autofree MsGemm *products = g_new(MsGemm, group);
   g_autofree gboolean *touched = g_new0(gboolean, s->m * s->n);
+  gint64 since = g_get_monotonic_time();
   for (int first = 0; first < s->r; first += group) {
     int end = MIN(first + group, s->r);
     split(exec, &a, u, first, end, z.copy_a, z.real_B, &to_a, room_a, z.a_stride_B, left);
     split(exec, &b, v, first, end, z.copy_b, z.real_B, &to_b, room_b, z.b_stride_B, right);
+    lap(&since, &exec->phases->split_s);
     for (int r = first; r < end; r++) {
       MsGemm *p = &products[r - first];
       *p = ms_inner_gemm(&z, g);
@@ -386,20 +407,25 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
       p->ldc = ms_lcma_ld(z.block.n, z.real_B);
     }
     multiply(exec, stage, &z, inner_workspace, products, end - first);
+    double inner_s = 0;
+    lap(&since, stage + 1 < exec->plan->n_stages ? &inner_s : &exec->phases->multiply_s); /* an inner stage has counted its own */
     merge(exec, g, s, &z, first, end, room_c, touched);
+    lap(&since, &exec->phases->merge_s);
   }
   sums_free(u, s->r);
   sums_free(v, s->r);
 }
 
-void ms_lcma_execute(const MsLcmaPlan *plan, const MsBlas *blas, MsTeam *team, void *workspace, const MsGemm *gemm) {
+void ms_lcma_execute(const MsLcmaPlan *plan, const MsBlas *blas, MsTeam *team, void *workspace, const MsGemm *gemm,
+                     MsLcmaPhases *phases) {
   if (plan->n_stages == 0) {
     ms_blas_set_threads(blas, ms_team_threads(team));
     library(blas, gemm);
     return;
   }
   int threads = ms_team_threads(team);
-  Exec exec = {plan, blas, team, g_new(char *, threads)};
+  MsLcmaPhases nobody = {0};
+  Exec exec = {plan, blas, team, g_new(char *, threads), phases ? phases : &nobody};
   size_t scratch_B = 0;
   for (int i = 0; i < plan->n_stages; i++) {
     const MsScheme *s = plan->scheme[i];

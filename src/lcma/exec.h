@@ -57,8 +57,13 @@ size_t ms_lcma_workspace_B(const MsLcmaPlan *plan, const MsGemm *gemm);
 /* Makes groups as large as a workspace of limit_B allows, outermost first; FALSE when one product at a time is still too large. */
 gboolean ms_lcma_plan_fit(MsLcmaPlan *plan, const MsGemm *gemm, size_t limit_B);
 
-/* Runs it on the team's threads. `workspace` has ms_lcma_workspace_B bytes, aligned to 64. A plan without stages is one call of the library with
+typedef struct {
+  double split_s, multiply_s, merge_s; /* of all stages but the products of outer ones, which are inner stages */
+} MsLcmaPhases;
+
+/* Runs it on the team's threads. `phases`, if not NULL, gets wall time added. `workspace` has ms_lcma_workspace_B bytes, aligned to 64. A plan without stages is one call of the library with
  * the team's number of threads. m, n, k >= 1. */
-void ms_lcma_execute(const MsLcmaPlan *plan, const MsBlas *blas, MsTeam *team, void *workspace, const MsGemm *gemm);
+void ms_lcma_execute(const MsLcmaPlan *plan, const MsBlas *blas, MsTeam *team, void *workspace, const MsGemm *gemm,
+                     MsLcmaPhases *phases);
 
 #endif

@@ -80,7 +80,7 @@ static gint64 parts(gint64 x, gint64 of) { return (x + of - 1) / of; }
 
 MsPacked ms_packed(const MsKernel *kernel, gint64 m, gint64 n, gint64 k) {
   MsPacked p = {.m = m, .n = n, .k = k, .a_row = (gint64)(MS_KERNEL_ROW_B / kernel->real_B)};
-  p.slabs = (int)parts(k, p.a_row);
+  p.slabs = (int)parts(k, MS_KERNEL_SLAB_B / (gint64)kernel->real_B);
   p.slab_k = parts(parts(k, p.slabs), 16) * 16;
   p.slabs = (int)parts(k, p.slab_k);
   p.a_slab = m * p.a_row;

@@ -10,7 +10,7 @@
 
 #include <glib.h>
 
-enum { MS_KERNEL_ROW_B = 2048 };
+enum { MS_KERNEL_SLAB_B = 2048, MS_KERNEL_ROW_B = MS_KERNEL_SLAB_B + 64 };
 
 typedef struct {
   const char *name;

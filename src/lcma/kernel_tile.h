@@ -15,12 +15,12 @@ TARGET static inline __attribute__((always_inline)) void NAME(body)(const int ro
       __builtin_prefetch(c + i * ldc + v * LANES, 1);
     }
   for (gint64 l = 0; l < k; l += 16) {
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++) __builtin_prefetch(ahead + i * ROW + l);
+    const REAL *fetch = ahead + l; /* one row of the next tile of A for each step: 16 steps use up a cache line of each row */
     gint64 end = MIN(l + 16, k);
 #pragma GCC unroll 4
-    for (gint64 p = l; p < end; p++) {
+    for (gint64 p = l; p < end; p++, fetch += ROW) {
       VECTOR b0 = LOAD(b + p * 2 * LANES), b1 = vectors > 1 ? LOAD(b + p * 2 * LANES + LANES) : b0;
+      __builtin_prefetch(fetch);
       __builtin_prefetch(b + p * 2 * LANES + AHEAD);
       if (LANES * sizeof(REAL) == 64) __builtin_prefetch(b + p * 2 * LANES + AHEAD + LANES);
 #pragma GCC unroll 16

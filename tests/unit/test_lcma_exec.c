@@ -68,7 +68,7 @@ static double worst_error(const Case *q, const MsLcmaPlan *plan, int threads) {
   char *raw = g_malloc(workspace_B + 64), *workspace = raw + (64 - ((guintptr)raw & 63));
   memset(raw, 0xff, workspace_B + 64); /* NaN in every type */
   MsTeam *team = ms_team_new(threads);
-  ms_lcma_execute(plan, ms_blas_open(NULL, NULL), team, workspace, &g);
+  ms_lcma_execute(plan, ms_blas_open(NULL, NULL), team, workspace, &g, NULL);
   ms_team_free(team);
   g_free(raw);
   double worst = 0;

@@ -1,0 +1,155 @@
+#include "lcma/decide.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct { /* what the model needs of a scheme; products of schemes multiply these */
+  char *name;
+  int m, k, n, r, levels;
+  double nnz_u, nnz_v, nnz_w, growth;
+} Counts;
+
+static void counts_free(gpointer data) {
+  Counts *c = data;
+  g_free(c->name);
+  g_free(c);
+}
+
+static Counts *counts_of(const MsScheme *s, const char *name) {
+  Counts *c = g_new(Counts, 1);
+  *c = (Counts){g_strdup(name), s->m, s->k, s->n, s->r, s->levels, s->u.nonzeros, s->v.nonzeros, s->w.nonzeros, ms_scheme_growth(s)};
+  return c;
+}
+
+static Counts *counts_product(const Counts *x, const Counts *y, char joint) {
+  Counts *c = g_new(Counts, 1);
+  *c = (Counts){g_strdup_printf("%s%c%s", x->name, joint, y->name), x->m * y->m, x->k * y->k, x->n * y->n, x->r * y->r, x->levels + y->levels,
+                x->nnz_u * y->nnz_u, x->nnz_v * y->nnz_v, x->nnz_w * y->nnz_w, x->growth * y->growth};
+  return c;
+}
+
+static gboolean has(const GPtrArray *list, int m, int k, int n) {
+  for (guint i = 0; i < list->len; i++) {
+    const Counts *c = list->pdata[i];
+    if (c->m == m && c->k == k && c->n == n) return TRUE;
+  }
+  return FALSE;
+}
+
+/* Every scheme of the table in every order of its sizes, and products with Strassen's; made once. Winograd's variant saves additions only where
+ * sums are built from sums, which one pass does not do. */
+static const GPtrArray *fused_stages(void) {
+  static gsize once;
+  static GPtrArray *list;
+  if (!g_once_init_enter(&once)) return list;
+  GPtrArray *all = g_ptr_array_new_with_free_func(counts_free);
+  for (const MsSchemeText *t = ms_scheme_texts; t->name; t++) {
+    if (strcmp(t->name, "winograd") == 0) continue;
+    MsScheme *s = ms_scheme_parse(t, NULL);
+    for (int turn = 0; turn < 6; turn++) {
+      if (turn == 0) g_ptr_array_add(all, counts_of(s, t->name));
+      else if (!has(all, s->m, s->k, s->n)) g_ptr_array_add(all, counts_of(s, s->name));
+      MsScheme *next = turn == 2 ? ms_scheme_transposed(s) : ms_scheme_rotated(s);
+      ms_scheme_free(s);
+      s = next;
+    }
+    ms_scheme_free(s);
+  }
+  const Counts *strassen = NULL;
+  for (guint i = 0; i < all->len; i++)
+    if (strcmp(((Counts *)all->pdata[i])->name, "strassen") == 0) strassen = all->pdata[i];
+  for (guint i = 0, n = all->len; i < n; i++) {
+    const Counts *c = all->pdata[i];
+    if (c->r > 1 && c->r * strassen->r <= 200) g_ptr_array_add(all, counts_product(c, strassen, '*'));
+  }
+  list = all;
+  g_once_init_leave(&once, 1);
+  return list;
+}
+
+static double up(double x, double to) { return ceil(x / to) * to; }
+
+/* One stage, done `times` times: adds to the choice's phases. Products by the stage `inner`, NULL: by the machine. */
+static void stage(const MsLcmaMachine *x, const Counts *s, const Counts *inner, const MsLcmaShape *q, double times, double limit_B, MsLcmaChoice *to) {
+  double bm = ceil(q->m / s->m), bn = up(q->n / s->n, 4), bk = up(q->k / s->k, 4);
+  double a = bm * bk, b = bk * bn, c = bm * bn, each_B = (a + b) * x->sum_B + c * x->product_B, groups = 1;
+  if (limit_B > 0 && each_B * s->r > limit_B) {
+    double fit = MAX(floor(limit_B / each_B), 1);
+    groups = ceil(s->r / fit);
+  }
+  to->workspace_B += each_B * ceil(s->r / groups);
+  if (to->groups == 0) to->groups = (int)groups;
+  double read_B = (q->m * q->k + q->k * q->n) * x->input_B * groups, written_B = s->r * (a + b) * x->sum_B;
+  to->split_s += times * (x->split_s_per_B * (read_B + written_B) + x->split_s_per_term * (s->nnz_u * a + s->nnz_v * b));
+  double c_passes = 2 * groups - 1 + (q->beta ? 1 : 0); /* written in each group, read in each but the first */
+  to->merge_s += times * (x->merge_s_per_B * (s->r * c + c_passes * q->m * q->n) * x->product_B + x->merge_s_per_term * s->nnz_w * c);
+  to->levels += s->levels;
+  to->growth *= s->growth;
+  if (inner) {
+    MsLcmaMachine in_sums = *x; /* the inner stage reads sums */
+    in_sums.input_B = x->sum_B;
+    stage(&in_sums, inner, NULL, &(MsLcmaShape){bm, bn, bk, FALSE, 0}, times * s->r, MAX(limit_B - to->workspace_B, 0), to);
+    return;
+  }
+  to->flop = times * s->r * 2 * bm * bn * bk;
+  to->multiply_s = times * s->r * x->product_s(x->data, bm, bn, bk);
+}
+
+static MsLcmaChoice *choice_new(const MsLcmaMachine *x, const Counts *s, const Counts *inner, const MsLcmaShape *q) {
+  MsLcmaChoice *to = g_new0(MsLcmaChoice, 1);
+  to->growth = 1;
+  stage(x, s, inner, q, 1, q->limit_B, to);
+  to->plan = inner ? g_strdup_printf("%s/%s", s->name, inner->name) : g_strdup(s->name);
+  to->time_s = to->split_s + to->multiply_s + to->merge_s;
+  if (s->r == 1) to->levels = 0;
+  return to;
+}
+
+static MsLcmaChoice *library_choice(const MsLcmaMachine *x, const MsLcmaShape *q) {
+  MsLcmaChoice *to = g_new0(MsLcmaChoice, 1);
+  double time_s = x->library_s(x->data, q->m, q->n, q->k);
+  *to = (MsLcmaChoice){.plan = g_strdup("library"), .time_s = time_s, .multiply_s = time_s, .growth = 1, .groups = 1, .flop = 2 * q->m * q->n * q->k};
+  return to;
+}
+
+static void choice_free(gpointer data) {
+  MsLcmaChoice *c = data;
+  g_free(c->plan);
+  g_free(c);
+}
+
+/* By time; equal times by name, so that the order is always the same. */
+static gint by_time(gconstpointer a, gconstpointer b) {
+  const MsLcmaChoice *x = *(MsLcmaChoice *const *)a, *y = *(MsLcmaChoice *const *)b;
+  return x->time_s < y->time_s ? -1 : x->time_s > y->time_s ? 1 : strcmp(x->plan, y->plan);
+}
+
+GPtrArray *ms_lcma_decide(const MsLcmaMachine *machine, const MsLcmaShape *shape) {
+  GPtrArray *choices = g_ptr_array_new_with_free_func(choice_free);
+  const GPtrArray *fused = fused_stages();
+  const Counts *strassen = NULL, *strassen2 = NULL;
+  for (guint i = 0; i < fused->len; i++) {
+    const Counts *c = fused->pdata[i];
+    if (strcmp(c->name, "strassen") == 0) strassen = c;
+    if (strcmp(c->name, "strassen*strassen") == 0) strassen2 = c;
+    if (c->m <= shape->m && c->k <= shape->k && c->n <= shape->n) g_ptr_array_add(choices, choice_new(machine, c, NULL, shape));
+  }
+  g_ptr_array_add(choices, choice_new(machine, strassen, strassen, shape));
+  g_ptr_array_add(choices, choice_new(machine, strassen, strassen2, shape)); /* three levels: depth first, so that the workspace stays bounded */
+  for (guint i = choices->len; i-- > 0 && shape->limit_B > 0;)
+    if (((MsLcmaChoice *)choices->pdata[i])->workspace_B > shape->limit_B) g_ptr_array_remove_index(choices, i);
+  g_ptr_array_sort(choices, by_time);
+  MsLcmaChoice *library = library_choice(machine, shape);
+  guint at = 0;
+  const MsLcmaChoice *best = choices->len ? choices->pdata[0] : NULL;
+  if (best && best->time_s * MS_LCMA_MARGIN < library->time_s)
+    while (at < choices->len && ((MsLcmaChoice *)choices->pdata[at])->time_s < library->time_s) at++;
+  g_ptr_array_insert(choices, (gint)at, library);
+  return choices;
+}
+
+const MsLcmaChoice *ms_lcma_choice_of(const GPtrArray *choices, const char *plan) {
+  for (guint i = 0; i < choices->len; i++)
+    if (strcmp(((const MsLcmaChoice *)choices->pdata[i])->plan, plan) == 0) return choices->pdata[i];
+  return NULL;
+}

@@ -1,0 +1,195 @@
+#include "lcma/measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PASSES = 3, MOST = 8 };
+
+void ms_fit_rates(const double *rows, const double *target, int n, int width, double *x) {
+  double scale[MOST], normal[MOST][MOST] = {{0}}, right[MOST] = {0}, y[MOST];
+  for (int j = 0; j < width; j++) { /* columns of about one: rates differ by many orders */
+    scale[j] = 0;
+    for (int i = 0; i < n; i++) scale[j] = MAX(scale[j], rows[i * width + j] / target[i]);
+    if (scale[j] <= 0) scale[j] = 1;
+    y[j] = 0;
+  }
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < width; j++) {
+      double a = rows[i * width + j] / target[i] / scale[j];
+      right[j] += a;
+      for (int l = 0; l < width; l++) normal[j][l] += a * rows[i * width + l] / target[i] / scale[l];
+    }
+  for (int step = 0; step < 20000; step++) /* one coordinate after the other: converges for any positive semidefinite matrix */
+    for (int j = 0; j < width; j++) {
+      double gradient = -right[j];
+      for (int l = 0; l < width; l++) gradient += normal[j][l] * y[l];
+      if (normal[j][j] > 0) y[j] = MAX(y[j] - gradient / normal[j][j], 0);
+    }
+  for (int j = 0; j < width; j++) x[j] = y[j] / scale[j];
+}
+
+/* --- the model of a fitted machine -------------------------------------------------------------------------------------------------- */
+static double dot(const double *x, const double *row) { return x[0] * row[0] + x[1] * row[1] + x[2] * row[2] + x[3] * row[3]; }
+
+static void surface_row(double m, double n, double k, double *row) {
+  row[0] = m * n * k;
+  row[1] = m * n;
+  row[2] = m * k;
+  row[3] = k * n;
+}
+
+static double library_s(const void *data, double m, double n, double k) {
+  double row[4];
+  surface_row(m, n, k, row);
+  return dot(((const MsLcmaLocal *)data)->library, row);
+}
+
+static void product_row(const MsLcmaLocal *local, double m, double n, double k, double *row) {
+  surface_row(m, n, k, row);
+  if (!local->kernel) return;
+  double half = local->kernel->nr / 2, slab = MS_KERNEL_SLAB_B / (double)local->kernel->real_B;
+  row[0] = m * ceil(n / half) * half * k;
+  row[1] = m * n * ceil(k / slab);
+  row[2] = row[3] = 0;
+}
+
+static double product_s(const void *data, double m, double n, double k) {
+  double row[4];
+  product_row(data, m, n, k, row);
+  return dot(((const MsLcmaLocal *)data)->product, row);
+}
+
+/* --- measuring ------------------------------------------------------------------------------------------------------------------------ */
+typedef struct {
+  const MsBlas *blas;
+  MsTeam *team;
+  MsBlasType type;
+  void *a, *b, *c, *workspace;
+  size_t room_B, workspace_B;
+} Bench;
+
+static void *pages(size_t size_B) {
+  void *p = mmap(NULL, size_B, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return NULL;
+  madvise(p, size_B, MADV_HUGEPAGE);
+  memset(p, 0, size_B);
+  return p;
+}
+
+static gboolean bench_room(Bench *b, size_t room_B, size_t workspace_B) {
+  b->room_B = room_B;
+  b->workspace_B = workspace_B;
+  b->a = pages(room_B);
+  b->b = pages(room_B);
+  b->c = pages(room_B);
+  b->workspace = pages(workspace_B);
+  if (!b->a || !b->b || !b->c || !b->workspace) return FALSE;
+  for (size_t i = 0; i < room_B / 2; i++) ((guint16 *)b->a)[i] = ((guint16 *)b->b)[i] = (guint16)(0x3f00 + i % 61); /* ordinary numbers in every type */
+  return TRUE;
+}
+
+static void bench_free(Bench *b) {
+  void *all[] = {b->a, b->b, b->c};
+  for (int i = 0; i < 3; i++)
+    if (all[i]) munmap(all[i], b->room_B);
+  if (b->workspace) munmap(b->workspace, b->workspace_B);
+}
+
+/* Seconds of one run; its phases are added up in *phases. */
+static double run(const Bench *b, const MsLcmaPlan *plan, const int *size, MsLcmaPhases *phases) {
+  MsGemm g = {.type = b->type, .m = size[0], .n = size[1], .k = size[2], .alpha = 1, .a = b->a, .lda = size[2], .b = b->b, .ldb = size[1], .c = b->c, .ldc = size[1]};
+  gint64 since = g_get_monotonic_time();
+  ms_lcma_execute(plan, b->blas, b->team, b->workspace, &g, phases);
+  return MAX(1e-6 * (double)(g_get_monotonic_time() - since), 1e-7);
+}
+
+static const int library_sizes[][3] = {{512, 512, 512},    {1024, 1024, 1024}, {2048, 1024, 1024}, {1024, 2048, 1024}, {1024, 1024, 2048}, {1536, 1536, 1536},
+                                       {2048, 2048, 2048}, {4096, 512, 512},   {512, 4096, 512},   {512, 512, 4096},   {1000, 1500, 1200}};
+static const int plan_sizes[][3] = {{1024, 1024, 1024}, {2048, 1024, 1536}, {1536, 3072, 512}};
+static const char *const plan_names[] = {"definition", "strassen", "strassen*strassen", "4x5x5"};
+enum { LIBRARY = G_N_ELEMENTS(library_sizes), PLANS = G_N_ELEMENTS(plan_names), SHAPES = G_N_ELEMENTS(plan_sizes) };
+
+static void shrink(const int *size, int by, int *to) {
+  for (int i = 0; i < 3; i++) to[i] = size[i] / by;
+}
+
+/* bf16 without bf16 in the library: what "library" means is then to widen first, which the definition's plan does. */
+static const char *library_plan(const MsBlas *blas, MsBlasType type) { return ms_blas_has(blas, type) ? "library" : "definition:library"; }
+
+static void fit_library(MsLcmaLocal *to, const Bench *b, int by) {
+  g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(library_plan(b->blas, b->type), NULL);
+  double rows[LIBRARY * 4], time_s[LIBRARY];
+  for (int pass = 0; pass < PASSES; pass++)
+    for (int i = 0; i < LIBRARY; i++) {
+      int size[3];
+      shrink(library_sizes[i], by, size);
+      surface_row(size[0], size[1], size[2], rows + 4 * i);
+      double t = run(b, plan, size, NULL);
+      time_s[i] = pass ? MIN(time_s[i], t) : t;
+    }
+  ms_fit_rates(rows, time_s, LIBRARY, 4, to->library);
+  for (int i = 0; i < LIBRARY; i++) to->residual = MAX(to->residual, fabs(dot(to->library, rows + 4 * i) / time_s[i] - 1));
+}
+
+/* Times of the three phases of each plan and shape, and what the model says they consist of. */
+static void fit_plans(MsLcmaLocal *to, const Bench *b, int by) {
+  enum { N = PLANS * SHAPES };
+  double split[N * 2], merge[N * 2], product[N * 4], split_s[N], merge_s[N], multiply_s[N];
+  const MsLcmaMachine *x = &to->machine;
+  for (int pass = 0; pass < PASSES; pass++)
+    for (int p = 0; p < PLANS; p++) {
+      g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(plan_names[p], NULL);
+      const MsScheme *s = plan->scheme[0];
+      for (int i = 0; i < SHAPES; i++) {
+        int size[3], at = p * SHAPES + i;
+        shrink(plan_sizes[i], by, size);
+        MsLcmaPhases t = {0};
+        run(b, plan, size, &t);
+        split_s[at] = MAX(pass ? MIN(split_s[at], t.split_s) : t.split_s, 1e-6);
+        merge_s[at] = MAX(pass ? MIN(merge_s[at], t.merge_s) : t.merge_s, 1e-6);
+        multiply_s[at] = MAX(pass ? MIN(multiply_s[at], t.multiply_s) : t.multiply_s, 1e-6);
+        MsLcmaBlock z = ms_lcma_block(s, size[0], size[1], size[2]);
+        double mk = (double)size[0] * size[2], kn = (double)size[2] * size[1], mn = (double)size[0] * size[1];
+        double bm = (double)z.m, bn = (double)z.n, bk = (double)z.k;
+        split[2 * at] = (mk + kn) * x->input_B + s->r * (bm * bk + bk * bn) * x->sum_B;
+        split[2 * at + 1] = s->u.nonzeros * bm * bk + s->v.nonzeros * bk * bn;
+        merge[2 * at] = (s->r * bm * bn + mn) * x->product_B;
+        merge[2 * at + 1] = s->w.nonzeros * bm * bn;
+        product_row(to, bm, bn, bk, product + 4 * at);
+        for (int c = 0; c < 4; c++) product[4 * at + c] *= s->r;
+      }
+    }
+  double rates[2];
+  ms_fit_rates(split, split_s, N, 2, rates);
+  to->machine.split_s_per_B = rates[0];
+  to->machine.split_s_per_term = rates[1];
+  ms_fit_rates(merge, merge_s, N, 2, rates);
+  to->machine.merge_s_per_B = rates[0];
+  to->machine.merge_s_per_term = rates[1];
+  ms_fit_rates(product, multiply_s, N, 4, to->product);
+}
+
+MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) {
+  gint64 since = g_get_monotonic_time();
+  MsLcmaLocal *to = g_new0(MsLcmaLocal, 1);
+  double real_B = type == MS_BLAS_F64 ? 8 : 4;
+  to->type = type;
+  to->threads = ms_team_threads(team);
+  to->kernel = ms_kernel_for((size_t)real_B);
+  to->machine = (MsLcmaMachine){.data = to, .library_s = library_s, .product_s = product_s, .input_B = (double)ms_blas_type_B(type), .sum_B = real_B, .product_B = real_B};
+  Bench b = {.blas = blas, .team = team, .type = type};
+  if (bench_room(&b, (size_t)(2048 * 2048 * real_B), (size_t)256 << 20)) {
+    g_autoptr(MsLcmaPlan) first = ms_lcma_plan_new(library_plan(blas, type), NULL);
+    run(&b, first, plan_sizes[0], NULL); /* warm: pages, threads, clock */
+    int by = run(&b, first, plan_sizes[0], NULL) < 0.03 ? 1 : 2; /* a slow machine or type: smaller shapes, so that it stays short */
+    fit_library(to, &b, by);
+    fit_plans(to, &b, by);
+  } else { /* no memory to measure in: nothing but the library will ever be chosen */
+    to->product[0] = 1;
+  }
+  bench_free(&b);
+  to->elapsed_s = 1e-6 * (double)(g_get_monotonic_time() - since);
+  return to;
+}
