@@ -138,12 +138,14 @@ int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
     lcma->decided = *g;
   }
   size_t needed_B = ms_lcma_workspace_B(lcma->plan, g);
-  while (!workspace(lcma, needed_B) && lcma->plan->n_stages > 0) { /* the memory is not there: with half of it, down to none */
+  for (gboolean last = FALSE; !workspace(lcma, needed_B);) { /* the memory is not there: with half of it, down to none */
+    if (last) return MS_LCMA_NO_MEMORY;
     needed_B /= 2;
     if (ms_lcma_plan_fit(lcma->plan, g, needed_B)) continue;
     forget(lcma);
     lcma->plan = ms_lcma_plan_new(fallback(lcma, g->type), NULL);
     needed_B = ms_lcma_workspace_B(lcma->plan, g);
+    last = TRUE;
   }
   ms_lcma_execute(lcma->plan, lcma->blas, lcma->team, lcma->workspace, g, NULL);
   return MS_LCMA_OK;

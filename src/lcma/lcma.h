@@ -22,7 +22,8 @@ enum {
   MS_LCMA_OK = 0,
   MS_LCMA_BAD_ARGUMENT = 1, /* a size, leading dimension or letter is wrong; nothing was written */
   MS_LCMA_NO_LIBRARY = 2,   /* no BLAS is installed, or not this one, or it lacks the type */
-  MS_LCMA_UNKNOWN_PLAN = 3
+  MS_LCMA_UNKNOWN_PLAN = 3,
+  MS_LCMA_NO_MEMORY = 4 /* not even for widening bfloat16, where the library cannot */
 };
 
 /* library: "openblas", "blis", "mkl", "onednn", or NULL for the first that is installed ($MOESIM_BLAS decides if set). threads: 0 for all CPUs of the
