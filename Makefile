@@ -52,7 +52,7 @@ BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 .PHONY: all deb reference check golden-update smallcheck bigcheck check-layers bench plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
-all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0
+all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a
 
 $(BUILD)/moesim: $(BUILD)/src/cli/main.o $(BUILD)/libmoesim.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -65,8 +65,17 @@ $(BUILD)/src/base/io.o: CPPFLAGS += -DMS_DATA_DIR='"$(PREFIX)/share/moesim"'
 $(BUILD)/src/base/io.o: $(BUILD)/prefix
 
 # What a program of others links to: only the functions of src/api/moesim.h are visible.
-$(BUILD)/libmoesim.so.0: $(filter-out $(BUILD)/src/cli/%,$(LIBOBJ))
+$(BUILD)/libmoesim.so.0: $(filter-out $(BUILD)/src/cli/% $(BUILD)/src/lcma/lcma.o $(BUILD)/src/lcma/bench.o,$(LIBOBJ))
 	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ $(LDLIBS)
+
+# Matrix multiplication by itself, for programs that want nothing else of moesim: src/lcma/lcma.h.
+LCMAOBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/lcma/bench.c,$(wildcard src/lcma/*.c)) $(wildcard src/blas/*.c) src/base/err.c)
+LCMAPKG := glib-2.0
+$(BUILD)/libmoesim_lcma.so.0: $(LCMAOBJ)
+	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim_lcma.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ $(shell pkg-config --libs $(LCMAPKG)) -lm -lpthread -ldl
+$(BUILD)/libmoesim_lcma.a: $(LCMAOBJ)
+	@rm -f $@
+	$(AR) rcs $@ $^
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -169,6 +178,11 @@ install: all
 	$(BUILD)/moesim help --completion zsh >$(SHARE)/zsh/vendor-completions/_moesim
 	$(BUILD)/moesim help --completion fish >$(SHARE)/fish/vendor_completions.d/moesim.fish
 	install -m 644 src/api/moesim.h $(DESTDIR)$(PREFIX)/include/moesim.h
+	install -m 644 src/lcma/lcma.h $(DESTDIR)$(PREFIX)/include/moesim_lcma.h
+	install -m 755 $(BUILD)/libmoesim_lcma.so.0 $(DESTDIR)$(LIBDIR)/libmoesim_lcma.so.0
+	ln -sf libmoesim_lcma.so.0 $(DESTDIR)$(LIBDIR)/libmoesim_lcma.so
+	install -m 644 $(BUILD)/libmoesim_lcma.a $(DESTDIR)$(LIBDIR)/libmoesim_lcma.a
+	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@version@|$(VERSION)|; s|@requires@|$(LCMAPKG)|' mk/moesim_lcma.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/moesim_lcma.pc
 	install -m 755 $(BUILD)/libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so.0
 	ln -sf libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so
 	install -m 644 $(BUILD)/libmoesim.a $(DESTDIR)$(LIBDIR)/libmoesim.a
@@ -178,7 +192,9 @@ install: all
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PREFIX)/include/moesim.h $(DESTDIR)$(LIBDIR)/libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so \
-	  $(DESTDIR)$(LIBDIR)/libmoesim.a $(DESTDIR)$(LIBDIR)/pkgconfig/moesim.pc $(SHARE)/moesim $(SHARE)/doc/moesim $(SHARE)/man/man1/moesim.1 \
+	  $(DESTDIR)$(LIBDIR)/libmoesim.a $(DESTDIR)$(LIBDIR)/pkgconfig/moesim.pc \
+	  $(DESTDIR)$(PREFIX)/include/moesim_lcma.h $(DESTDIR)$(LIBDIR)/libmoesim_lcma.so.0 $(DESTDIR)$(LIBDIR)/libmoesim_lcma.so \
+	  $(DESTDIR)$(LIBDIR)/libmoesim_lcma.a $(DESTDIR)$(LIBDIR)/pkgconfig/moesim_lcma.pc $(SHARE)/moesim $(SHARE)/doc/moesim $(SHARE)/man/man1/moesim.1 \
 	  $(SHARE)/bash-completion/completions/moesim $(SHARE)/zsh/vendor-completions/_moesim $(SHARE)/fish/vendor_completions.d/moesim.fish
 
 # Built for PREFIX=/usr in a tree of its own, since the data folder is compiled in.

@@ -22,6 +22,14 @@ grep -q "^scenarios/run-llama3-70b-h100-64.json: ${step%?}" "$root/out" || wrong
 exported=$(nm -D --defined-only "$usr/lib/libmoesim.so.0" | awk '$3 !~ /^moesim_/ && $3 !~ /^(_init|_fini|__asan|__ubsan|__odr_asan|\.)/ {print $3}' | head -3)
 [ -z "$exported" ] || wrong "libmoesim.so exports more than its header: $exported"
 
+# --- libmoesim_lcma: its example, against the shared and the static library, checked against the plain definition ------------------
+# shellcheck disable=SC2046
+multiply() { ${CC:-cc} -std=c99 -Wall -Werror examples/multiply.c "-I$usr/include" "$@" -lm -o "$root/multiply" && "$root/multiply" >"$root/out"; }
+multiply $(pkg-config --cflags --libs moesim_lcma) || wrong "examples/multiply.c with the shared library: $(cat "$root/out")"
+multiply "$usr/lib/libmoesim_lcma.a" $(PKG_CONFIG_SYSROOT_DIR='' pkg-config --libs glib-2.0) -lpthread -ldl || wrong "examples/multiply.c with the static library: $(cat "$root/out")"
+exported=$(nm -D --defined-only "$usr/lib/libmoesim_lcma.so.0" | awk '$3 !~ /^ms_lcma_/ && $3 !~ /^(_init|_fini|__asan|__ubsan|__odr_asan|\.)/ {print $3}' | head -3)
+[ -z "$exported" ] || wrong "libmoesim_lcma.so exports more than its header: $exported"
+
 # --- the manual and the completions: nothing that the program parses is missing ------------------------------------------------
 man=$usr/share/man/man1/moesim.1
 sed 's/\\-/-/g' "$man" >"$root/man"

@@ -68,6 +68,14 @@ const MsVerb ms_verbs[] = {
      "\nMatrix products, copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; MOESIM_GPU_LIBRARIES\n"
      "names a folder to look in first. Exit 4 where there is no GPU.\n",
      ms_cli_calibrate},
+    {"gemm", "decide|run|bench M N K", "matrix multiplication with fewer multiplications: what it would choose and why, run it, time it beside the libraries",
+     "  moesim gemm decide 4096 4096 4096\n"
+     "  moesim gemm decide 16384 7168 2048 --dtype bf16 --hardware h100-sxm\n"
+     "  moesim gemm bench 4096 11008 4096 --threads 2\n"
+     "  moesim gemm run 3000 3000 3000 --scheme strassen*strassen --workspace 0.1\n"
+     "\nSchemes multiply blocks with fewer products than the definition (Strassen and successors) and pay with additions and rounding error. The rates\n"
+     "of this CPU are measured first, which takes about a second. docs/lcma.md has the schemes, the model and the library for other programs.\n",
+     ms_cli_gemm},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
      "  moesim schema layout\n",
@@ -75,7 +83,7 @@ const MsVerb ms_verbs[] = {
     {NULL}};
 
 /* Verbs of the interface that this version does not have, so that nobody takes their absence for a typing error. */
-static const char *const not_built[] = {"gemm", "goodput", "import", NULL};
+static const char *const not_built[] = {"goodput", "import", NULL};
 
 static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"

@@ -1,4 +1,5 @@
 #include <string.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "lcma/exec_priv.h"
@@ -38,10 +39,16 @@ typedef struct {
   MsLcmaPhases *phases;
 } Exec;
 
-/* Adds the microseconds since *since to *phase and moves *since to now. */
-static void lap(gint64 *since, double *phase_s) {
-  gint64 now = g_get_monotonic_time();
-  *phase_s += 1e-6 * (double)(now - *since);
+double ms_process_cpu_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Adds the CPU time since *since to *phase_s, shared by the threads, and moves *since to now. */
+static void lap(const Exec *exec, double *since, double *phase_s) {
+  double now = ms_process_cpu_s();
+  *phase_s += (now - *since) / ms_team_threads(exec->team);
   *since = now;
 }
 
@@ -389,12 +396,12 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
   g_autofree Operand *left = g_new(Operand, s->r), *right = g_new(Operand, s->r);
   g_autofree MsGemm *products = g_new(MsGemm, group);
   g_autofree gboolean *touched = g_new0(gboolean, s->m * s->n);
-  gint64 since = g_get_monotonic_time();
+  double since = ms_process_cpu_s();
   for (int first = 0; first < s->r; first += group) {
     int end = MIN(first + group, s->r);
     split(exec, &a, u, first, end, z.copy_a, z.real_B, &to_a, room_a, z.a_stride_B, left);
     split(exec, &b, v, first, end, z.copy_b, z.real_B, &to_b, room_b, z.b_stride_B, right);
-    lap(&since, &exec->phases->split_s);
+    lap(exec, &since, &exec->phases->split_s);
     for (int r = first; r < end; r++) {
       MsGemm *p = &products[r - first];
       *p = ms_inner_gemm(&z, g);
@@ -408,9 +415,9 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
     }
     multiply(exec, stage, &z, inner_workspace, products, end - first);
     double inner_s = 0;
-    lap(&since, stage + 1 < exec->plan->n_stages ? &inner_s : &exec->phases->multiply_s); /* an inner stage has counted its own */
+    lap(exec, &since, stage + 1 < exec->plan->n_stages ? &inner_s : &exec->phases->multiply_s); /* an inner stage has counted its own */
     merge(exec, g, s, &z, first, end, room_c, touched);
-    lap(&since, &exec->phases->merge_s);
+    lap(exec, &since, &exec->phases->merge_s);
   }
   sums_free(u, s->r);
   sums_free(v, s->r);

@@ -1,0 +1,267 @@
+/* src/cli/gemm.c - moesim gemm decide|run|bench M N K: matrix multiplication with fewer multiplications, beside the libraries. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cost/lcma.h"
+#include "lcma/bench.h"
+
+typedef struct {
+  char *dtype, *hardware, *library, *plan;
+  int threads, reps, top;
+  double workspace_GiB;
+  gboolean json;
+  MsBlasType type;
+  gint64 m, n, k;
+} Options;
+
+/* --- decide --------------------------------------------------------------------------------------------------------------------------- */
+static void put_choice(MsJsonOut *out, const MsLcmaChoice *c, double library_s) {
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "scheme", c->plan);
+  ms_json_out_int(out, "levels", c->levels);
+  ms_json_out_double(out, "speedup", library_s / c->time_s);
+  ms_json_out_double(out, "time_s", c->time_s);
+  ms_json_out_double(out, "split_s", c->split_s);
+  ms_json_out_double(out, "multiply_s", c->multiply_s);
+  ms_json_out_double(out, "merge_s", c->merge_s);
+  ms_json_out_double(out, "product_flop", c->flop);
+  ms_json_out_double(out, "workspace_B", c->workspace_B);
+  ms_json_out_double(out, "error_growth", c->growth);
+  ms_json_out_end(out);
+}
+
+static void print_choices(const Options *o, const GPtrArray *choices, const char *machine) {
+  const MsLcmaChoice *best = choices->pdata[0];
+  double library_s = ms_lcma_choice_of(choices, "library")->time_s;
+  guint shown = MIN(choices->len, (guint)o->top);
+  if (o->json) {
+    MsJsonOut *out = ms_json_out_new(0);
+    ms_json_out_object(out, NULL);
+    ms_json_out_string(out, "machine", machine);
+    ms_json_out_string(out, "dtype", ms_blas_type_words[o->type]);
+    ms_json_out_string(out, "scheme", best->plan);
+    ms_json_out_int(out, "levels", best->levels);
+    ms_json_out_double(out, "speedup", library_s / best->time_s);
+    ms_json_out_double(out, "library_s", library_s);
+    ms_json_out_array(out, "candidates");
+    for (guint i = 0; i < shown; i++) put_choice(out, choices->pdata[i], library_s);
+    ms_json_out_end(out);
+    ms_json_out_end(out);
+    ms_cli_print_json(out);
+    return;
+  }
+  static const char *const title[] = {"  scheme", "levels", "time", "sums", "products", "merge", "FLOP saved", "workspace", "error", "gain"};
+  MsTable *table = ms_table_new();
+  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
+  char buf[MS_TEXT];
+  double flop = 2.0 * (double)o->m * (double)o->n * (double)o->k;
+  for (guint i = 0; i < shown; i++) {
+    const MsLcmaChoice *c = choices->pdata[i];
+    ms_table_cellf(table, "%s %s", i == 0 ? "*" : " ", c->plan);
+    ms_table_cellf(table, "%d", c->levels);
+    ms_table_cell(table, ms_text_seconds(c->time_s, buf));
+    ms_table_cell(table, ms_text_seconds(c->split_s, buf));
+    ms_table_cell(table, ms_text_seconds(c->multiply_s, buf));
+    ms_table_cell(table, ms_text_seconds(c->merge_s, buf));
+    ms_table_cellf(table, "%.1f %%", 100 * (1 - c->flop / flop));
+    ms_table_cell(table, ms_text_bytes(c->workspace_B, buf));
+    ms_table_cellf(table, "x%.3g", c->growth);
+    ms_table_cellf(table, "%.3f", library_s / c->time_s);
+  }
+  printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", o->m, o->n, o->k, ms_blas_type_words[o->type], machine);
+  ms_cli_print(ms_table_take(table));
+  printf("\n* is chosen: a scheme must be predicted %.0f %% faster than the library. error: bound of the rounding error over the definition's.\n",
+         100 * (MS_LCMA_MARGIN - 1));
+}
+
+static MsLcma *open_lcma(const Options *o, GError **error) {
+  char why[300] = "";
+  if (!ms_blas_open(o->library, error)) return NULL;
+  MsLcma *lcma = ms_lcma_new(o->library, o->threads, why, sizeof why);
+  if (!lcma) g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s", why);
+  else if (ms_lcma_set_plan(lcma, o->plan) != MS_LCMA_OK) {
+    g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(o->plan, error); /* for its message */
+    g_clear_pointer(&lcma, ms_lcma_free);
+  } else if (!ms_blas_has(ms_lcma_blas(lcma), o->type) && o->type != MS_BLAS_BF16) {
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s has no multiplication for %s", ms_blas_name(ms_lcma_blas(lcma)), ms_blas_type_words[o->type]);
+    g_clear_pointer(&lcma, ms_lcma_free);
+  }
+  if (lcma) ms_lcma_set_workspace_limit(lcma, (size_t)(o->workspace_GiB * 1024 * 1024 * 1024));
+  return lcma;
+}
+
+static char *this_machine(const MsBlas *blas, int threads) {
+  const char *kernel = ms_blas_kernel(blas);
+  return g_strdup_printf("this CPU, %d thread%s, %s %s%s%s", threads, threads == 1 ? "" : "s", ms_blas_name(blas), ms_blas_version(blas), kernel ? " " : "", kernel ? kernel : "");
+}
+
+static int threads_of(const Options *o) { return o->threads ? o->threads : ms_cpus(); }
+
+static int decide(const Options *o) {
+  GError *error = NULL;
+  MsLcmaShape shape = {(double)o->m, (double)o->n, (double)o->k, FALSE, o->workspace_GiB * 1024 * 1024 * 1024};
+  if (o->hardware) {
+    g_autoptr(MsHardware) hardware = ms_hardware_load(o->hardware, &error);
+    MsLcmaProfile profile;
+    if (!hardware || !ms_lcma_profile_load(&profile, hardware, o->type == MS_BLAS_F32, &error)) return ms_cli_fail(error);
+    g_autoptr(GPtrArray) choices = ms_lcma_decide(&profile.machine, &shape);
+    print_choices(o, choices, hardware->name);
+    return 0;
+  }
+  MsLcma *lcma = open_lcma(o, &error);
+  if (!lcma) return ms_cli_fail(error);
+  MsGemm gemm = {.type = o->type, .m = o->m, .n = o->n, .k = o->k, .alpha = 1};
+  g_autofree char *machine = this_machine(ms_lcma_blas(lcma), threads_of(o));
+  g_autoptr(GPtrArray) choices = ms_lcma_choices(lcma, &gemm);
+  print_choices(o, choices, machine);
+  ms_lcma_free(lcma);
+  return 0;
+}
+
+/* --- run and bench ---------------------------------------------------------------------------------------------------------------------- */
+static MsProgress *progress;
+static void draw(int done, int all) {
+  (void)all;
+  ms_progress_update(progress, done, NULL);
+}
+
+static void put_bench(const Options *o, const MsGemmBench *b, const char *machine) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "machine", machine);
+  ms_json_out_string(out, "dtype", ms_blas_type_words[o->type]);
+  ms_json_out_int(out, "threads", threads_of(o));
+  ms_json_out_string(out, "scheme", b->plan);
+  ms_json_out_int(out, "levels", b->levels);
+  if (b->fastest) {
+    ms_json_out_double(out, "speedup", b->timing[b->fastest].ratio);
+    ms_json_out_double(out, "speedup_cpu", b->timing[b->fastest].busy_ratio);
+    ms_json_out_string(out, "library", b->timing[b->fastest].library);
+  }
+  ms_json_out_double(out, "relative_error", b->timing[0].relative_error);
+  ms_json_out_double(out, "error_growth", b->growth);
+  ms_json_out_double(out, "time_s", b->timing[0].median_s);
+  ms_json_out_double(out, "best_s", b->timing[0].best_s);
+  ms_json_out_double(out, "undisturbed", b->timing[0].quiet);
+  ms_json_out_array(out, "libraries");
+  for (int i = 1; i < b->n; i++) {
+    ms_json_out_object(out, NULL);
+    ms_json_out_string(out, "name", b->timing[i].library);
+    ms_json_out_double(out, "time_s", b->timing[i].median_s);
+    ms_json_out_double(out, "best_s", b->timing[i].best_s);
+    ms_json_out_double(out, "speedup", b->timing[i].ratio);
+    ms_json_out_double(out, "speedup_cpu", b->timing[i].busy_ratio);
+    ms_json_out_double(out, "relative_error", b->timing[i].relative_error);
+    ms_json_out_double(out, "undisturbed", b->timing[i].quiet);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+}
+
+static void print_bench(const Options *o, const MsGemmBench *b, const char *machine) {
+  static const char *const title[] = {"", "median", "best", "GFLOP/s", "speed-up", "by CPU time", "relative error", "undisturbed"};
+  double flop = 2.0 * (double)o->m * (double)o->n * (double)o->k;
+  char buf[MS_TEXT];
+  MsTable *table = ms_table_new();
+  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
+  for (int i = 0; i < b->n; i++) {
+    const MsGemmTiming *t = &b->timing[i];
+    ms_table_cell(table, t->library ? t->library : b->plan);
+    ms_table_cell(table, ms_text_seconds(t->median_s, buf));
+    ms_table_cell(table, ms_text_seconds(t->best_s, buf));
+    ms_table_cellf(table, "%.1f", 1e-9 * flop / t->best_s);
+    if (i == 0) {
+      ms_table_cell(table, "");
+      ms_table_cell(table, "");
+    } else {
+      ms_table_cellf(table, "%.3f", t->ratio);
+      ms_table_cellf(table, "%.3f", t->busy_ratio);
+    }
+    ms_table_cellf(table, "%.2g", t->relative_error);
+    ms_table_cellf(table, "%.0f %%", 100 * t->quiet);
+  }
+  printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", o->m, o->n, o->k, ms_blas_type_words[o->type], machine);
+  ms_cli_print(ms_table_take(table));
+  if (b->n > 1)
+    puts("\nspeed-up: median over the paired runs of the library's time over ours. undisturbed: runs in which the process had its CPUs for itself.");
+}
+
+static int measure(const Options *o, gboolean with_libraries) {
+  GError *error = NULL;
+  MsLcma *lcma = open_lcma(o, &error);
+  if (!lcma) return ms_cli_fail(error);
+  const MsBlas *others[8] = {NULL};
+  int n = 0;
+  for (int i = 0; ms_blas_names[i] && with_libraries && n < 7; i++) {
+    const MsBlas *blas = o->library && strcmp(o->library, ms_blas_names[i]) != 0 ? NULL : ms_blas_open(ms_blas_names[i], NULL);
+    if (blas) others[n++] = blas;
+  }
+  const char *note = ms_blas_note(ms_lcma_blas(lcma));
+  if (note) fprintf(stderr, "moesim: %s\n", note);
+  progress = ms_progress_begin("gemm", (o->reps + 1) * (n + 1));
+  g_autoptr(MsGemmBench) bench = ms_gemm_bench(lcma, others, threads_of(o), o->type, o->m, o->n, o->k, o->reps, draw, &error);
+  ms_progress_end(progress);
+  g_autofree char *machine = this_machine(ms_lcma_blas(lcma), threads_of(o));
+  ms_lcma_free(lcma);
+  if (!bench) return ms_cli_fail(error);
+  if (o->json) put_bench(o, bench, machine);
+  else print_bench(o, bench, machine);
+  return 0;
+}
+
+/* --- the command line ---------------------------------------------------------------------------------------------------------------------- */
+static gboolean size_of(const char *text, gint64 *size) { return g_ascii_string_to_signed(text, 10, 1, 1 << 20, size, NULL); }
+
+static int check(const MsVerb *verb, Options *o, int argc, char **argv) {
+  if (argc != 5) return ms_cli_usage(verb, "give what to do and three sizes: decide|run|bench M N K");
+  gint64 *const to[] = {&o->m, &o->n, &o->k};
+  for (int i = 0; i < 3; i++)
+    if (!size_of(argv[2 + i], to[i])) return ms_cli_usage(verb, "%c is '%s', not a whole number from 1 to %d", "MNK"[i], argv[2 + i], 1 << 20);
+  int type = ms_cli_word(verb, "dtype", o->dtype ? o->dtype : "f32", ms_blas_type_words);
+  if (type < 0) return MS_ERROR_USAGE;
+  o->type = (MsBlasType)type;
+  if (o->threads < 0 || o->threads > 1024) return ms_cli_usage(verb, "--threads is %d, not from 1 to 1024", o->threads);
+  if (o->reps < 1 || o->reps > 100000) return ms_cli_usage(verb, "--reps is %d, not from 1 to 100000", o->reps);
+  if (o->top < 1) return ms_cli_usage(verb, "--top is %d, not 1 or more", o->top);
+  if (!(o->workspace_GiB >= 0 && o->workspace_GiB < 1e6)) return ms_cli_usage(verb, "--workspace is not a size in GiB");
+  gboolean deciding = strcmp(argv[1], "decide") == 0;
+  if (o->hardware && !deciding) return ms_cli_usage(verb, "--hardware goes with decide; run and bench are of this machine");
+  if (o->hardware && (o->library || o->threads)) return ms_cli_usage(verb, "--library and --threads are of this machine, they do not go with --hardware");
+  if (o->hardware && o->type == MS_BLAS_F64) return ms_cli_usage(verb, "profiles have no rate for f64; f32 and bf16 can be decided");
+  if (o->plan && deciding) return ms_cli_usage(verb, "--scheme goes with run and bench; decide compares all");
+  return 0;
+}
+
+int ms_cli_gemm(int argc, char **argv) {
+  const MsVerb *verb = ms_cli_verb("gemm");
+  static const char *const tasks[] = {"decide", "run", "bench", NULL};
+  Options o = {.reps = 5, .top = 8};
+  const GOptionEntry entries[] = {
+      {"dtype", 't', 0, G_OPTION_ARG_STRING, &o.dtype, "of A and B (default f32); bf16 is summed in float", "f32|f64|bf16"},
+      {"threads", 'p', 0, G_OPTION_ARG_INT, &o.threads, "default: the CPUs of this process", "T"},
+      {"reps", 'n', 0, G_OPTION_ARG_INT, &o.reps, "repetitions, each of all contenders (default 5)", "R"},
+      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "decide for a machine by its profile instead of this CPU", "NAME"},
+      {"library", 'l', 0, G_OPTION_ARG_STRING, &o.library, "BLAS (default: $MOESIM_BLAS, else the first installed; bench: all)", "openblas|blis|mkl|onednn"},
+      {"scheme", 's', 0, G_OPTION_ARG_STRING, &o.plan, "run this instead of what would be chosen: library, strassen, 3x4x5, strassen*strassen, …", "NAME"},
+      {"workspace", 'w', 0, G_OPTION_ARG_DOUBLE, &o.workspace_GiB, "memory beside the matrices (default: no limit)", "GIB"},
+      {"top", 0, 0, G_OPTION_ARG_INT, &o.top, "decide: candidates shown (default 8)", "N"},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object", NULL},
+      {NULL}};
+  int status = 0;
+  if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
+    int task = argc > 1 ? ms_cli_word(verb, "task", argv[1], tasks) : 0;
+    status = task < 0 ? MS_ERROR_USAGE : check(verb, &o, argc, argv);
+    if (status == 0) status = task == 0 ? decide(&o) : measure(&o, task == 2);
+  }
+  g_free(o.dtype);
+  g_free(o.hardware);
+  g_free(o.library);
+  g_free(o.plan);
+  return status;
+}

@@ -1,0 +1,178 @@
+/* tests/unit/test_lcma.c - the BLAS-like interface: arguments, edge cases, plans and limits; the decision on machines whose rates are known; the fit of
+ * rates; the benchmark's own arithmetic. */
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "lcma/bench.h"
+#include "lib/close.h"
+
+static MsLcma *open_one(int threads) {
+  char why[200] = "";
+  MsLcma *lcma = ms_lcma_new(NULL, threads, why, sizeof why);
+  if (!lcma) fail_msg("%s", why);
+  return lcma;
+}
+
+static void test_arguments(void **state) {
+  (void)state;
+  char why[40] = "";
+  assert_null(ms_lcma_new("nonsense", 1, why, sizeof why));
+  assert_int_equal(strncmp(why, "unknown BLAS 'nonsense'", 23), 0); /* cut to the room there is */
+  assert_null(ms_lcma_new(NULL, -1, NULL, 0));
+  MsLcma *lcma = open_one(1);
+  float a[4] = {1, 2, 3, 4}, c[4] = {9, 9, 9, 9};
+  assert_int_equal(ms_lcma_sgemm(lcma, 'X', 'N', 2, 2, 2, 1, a, 2, a, 2, 0, c, 2), MS_LCMA_BAD_ARGUMENT);
+  assert_int_equal(ms_lcma_sgemm(lcma, 'N', 'N', -1, 2, 2, 1, a, 2, a, 2, 0, c, 2), MS_LCMA_BAD_ARGUMENT);
+  assert_int_equal(ms_lcma_sgemm(lcma, 'N', 'N', 2, 2, 2, 1, a, 1, a, 2, 0, c, 2), MS_LCMA_BAD_ARGUMENT);
+  assert_int_equal(ms_lcma_sgemm(lcma, 'N', 'N', 2, 2, 2, 1, a, 2, a, 2, 0, c, 1), MS_LCMA_BAD_ARGUMENT);
+  assert_int_equal(ms_lcma_sgemm(lcma, 'N', 'N', 2, 2, (int64_t)1 << 40, 1, a, 2, a, 2, 0, c, 2), MS_LCMA_BAD_ARGUMENT);
+  assert_int_equal(ms_lcma_sgemm(NULL, 'N', 'N', 2, 2, 2, 1, a, 2, a, 2, 0, c, 2), MS_LCMA_BAD_ARGUMENT);
+  for (int i = 0; i < 4; i++) assert_close((double)c[i], 9, 0);
+  assert_int_equal(ms_lcma_set_plan(lcma, "strasen"), MS_LCMA_UNKNOWN_PLAN);
+  ms_lcma_free(lcma);
+  ms_lcma_free(NULL);
+}
+
+static void test_edge_cases(void **state) {
+  (void)state;
+  MsLcma *lcma = open_one(2);
+  float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8}, c[4] = {1, 1, 1, 1};
+  double x[4] = {1, 2, 3, 4}, z[4] = {1, 1, 1, NAN};
+  assert_int_equal(ms_lcma_sgemm(lcma, 'N', 't', 2, 2, 2, 1, a, 2, b, 2, 2, c, 2), MS_LCMA_OK);
+  const double expected[] = {19, 25, 41, 55}; /* A B^T + 2 */
+  for (int i = 0; i < 4; i++) assert_close((double)c[i], expected[i], 1e-6);
+  assert_string_equal(ms_lcma_plan(lcma), "library");
+  assert_int_equal(ms_lcma_sgemm(lcma, 'N', 'N', 0, 2, 2, 1, a, 2, b, 2, 0, c, 2), MS_LCMA_OK); /* nothing to do */
+  assert_close((double)c[0], 19, 1e-6);
+  assert_int_equal(ms_lcma_sgemm(lcma, 'N', 'N', 2, 2, 0, 1, a, 2, b, 2, 0.5f, c, 2), MS_LCMA_OK); /* C = beta C */
+  assert_close((double)c[3], 27.5, 1e-6);
+  assert_int_equal(ms_lcma_dgemm(lcma, 'N', 'N', 2, 2, 2, 0, x, 2, x, 2, 0, z, 2), MS_LCMA_OK);
+  for (int i = 0; i < 4; i++) assert_close(z[i], 0, 0); /* beta 0 clears even NaN */
+  const uint16_t half = 0x3f00, two = 0x4000; /* 0.5 and 2 as bfloat16 */
+  float product = NAN;
+  assert_int_equal(ms_lcma_bf16gemm(lcma, 'N', 'N', 1, 1, 1, 3, &half, 1, &two, 1, 0, &product, 1), MS_LCMA_OK);
+  assert_close((double)product, 3, 1e-6);
+  ms_lcma_free(lcma);
+}
+
+static void fill(double *x, int n) {
+  for (int i = 0; i < n; i++) x[i] = sin(i * 0.7) + 0.1 * (i % 5);
+}
+
+/* The same product by the library, by schemes and under limits from nothing to plenty. */
+static void test_plans_and_limits(void **state) {
+  (void)state;
+  enum { N = 90 };
+  static double a[N * N], b[N * N], by_library[N * N], c[N * N];
+  fill(a, N * N);
+  fill(b, N * N);
+  MsLcma *lcma = open_one(1);
+  assert_int_equal(ms_lcma_set_plan(lcma, "library"), MS_LCMA_OK);
+  assert_int_equal(ms_lcma_dgemm(lcma, 'N', 'T', N, N, N, 1, a, N, b, N, 0, by_library, N), MS_LCMA_OK);
+  static const char *const plans[] = {"strassen", "winograd/3x3x3", "4x4x4-48"};
+  for (size_t i = 0; i < G_N_ELEMENTS(plans); i++)
+    for (size_t limit_B = 1; limit_B <= 1 << 22; limit_B *= 8) {
+      ms_lcma_set_workspace_limit(lcma, limit_B);
+      assert_int_equal(ms_lcma_set_plan(lcma, plans[i]), MS_LCMA_OK);
+      assert_int_equal(ms_lcma_dgemm(lcma, 'N', 'T', N, N, N, 1, a, N, b, N, 0, c, N), MS_LCMA_OK);
+      assert_string_equal(ms_lcma_plan(lcma), limit_B < 4096 ? "library" : limit_B > 1 << 20 ? plans[i] : ms_lcma_plan(lcma));
+      for (int x = 0; x < N * N; x++) assert_true(fabs(c[x] - by_library[x]) < 1e-11);
+    }
+  assert_true(ms_lcma_error_growth(lcma) > 1);
+  ms_lcma_free(lcma);
+}
+
+/* --- the decision ---------------------------------------------------------------------------------------------------------------------------- */
+static double flop_s(const void *data, double m, double n, double k) { return 2 * m * n * k / *(const double *)data; }
+
+static MsLcmaMachine machine_of(const double *flops, double Bps) {
+  return (MsLcmaMachine){.data = flops, .library_s = flop_s, .product_s = flop_s, .split_s_per_B = 1 / Bps, .merge_s_per_B = 1 / Bps,
+                         .input_B = 4, .sum_B = 4, .product_B = 4};
+}
+
+static void test_decision_follows_the_rates(void **state) {
+  (void)state;
+  const double flops = 1e11;
+  MsLcmaMachine fast = machine_of(&flops, 1e15), slow = machine_of(&flops, 1e9), usual = machine_of(&flops, 1e10);
+  g_autoptr(GPtrArray) free_sums = ms_lcma_decide(&fast, &(MsLcmaShape){8192, 8192, 8192, FALSE, 0});
+  const MsLcmaChoice *best = free_sums->pdata[0];
+  assert_true(best->levels >= 3); /* additions that cost nothing: the fewest products win */
+  assert_close(best->time_s, best->split_s + best->multiply_s + best->merge_s, 1e-12);
+  g_autoptr(GPtrArray) dear_sums = ms_lcma_decide(&slow, &(MsLcmaShape){2048, 2048, 2048, FALSE, 0});
+  assert_string_equal(((MsLcmaChoice *)dear_sums->pdata[0])->plan, "library");
+  double before = 0; /* larger squares gain more */
+  for (double n = 512; n <= 16384; n *= 2) {
+    g_autoptr(GPtrArray) choices = ms_lcma_decide(&usual, &(MsLcmaShape){n, n, n, FALSE, 0});
+    double gain = ms_lcma_choice_of(choices, "library")->time_s / ((MsLcmaChoice *)choices->pdata[0])->time_s;
+    assert_true(gain >= before);
+    before = gain;
+    if (n < 600) assert_string_equal(((MsLcmaChoice *)choices->pdata[0])->plan, "library");
+    for (guint i = 2; i < choices->len; i++) /* the others by time */
+      assert_true(((MsLcmaChoice *)choices->pdata[i])->time_s >= ((MsLcmaChoice *)choices->pdata[i - 1])->time_s ||
+                  strcmp(((MsLcmaChoice *)choices->pdata[i])->plan, "library") == 0 || strcmp(((MsLcmaChoice *)choices->pdata[i - 1])->plan, "library") == 0);
+  }
+}
+
+/* Strassen's scheme by hand: 7 products of half size; 4 MK read and 7 quarters written; 7 quarters read and C written. */
+static void test_decision_by_hand(void **state) {
+  (void)state;
+  const double flops = 1e11, Bps = 1e10, n = 1024, e = n * n;
+  MsLcmaMachine machine = machine_of(&flops, Bps);
+  machine.split_s_per_term = 1e-12;
+  g_autoptr(GPtrArray) choices = ms_lcma_decide(&machine, &(MsLcmaShape){n, n, n, FALSE, 0});
+  const MsLcmaChoice *c = ms_lcma_choice_of(choices, "strassen");
+  assert_close(c->multiply_s, 7 * 2 * 512.0 * 512 * 512 / flops, 1e-12);
+  assert_close(c->split_s, (2 * e + 2 * 7 * e / 4) * 4 / Bps + 1e-12 * 24 * e / 4, 1e-12);
+  assert_close(c->merge_s, (7 * e / 4 + e) * 4 / Bps, 1e-12);
+  assert_close(c->workspace_B, 21 * e / 4 * 4, 1e-12);
+  assert_close(c->growth, 6, 1e-12);
+  g_autoptr(GPtrArray) limited = ms_lcma_decide(&machine, &(MsLcmaShape){n, n, n, TRUE, 7 * 4 * e}); /* room for nearly all: two groups */
+  const MsLcmaChoice *l = ms_lcma_choice_of(limited, "strassen*strassen");
+  assert_non_null(l);
+  assert_true(l->groups >= 2 && l->workspace_B <= 7 * 4 * e);
+  assert_true(l->split_s > ms_lcma_choice_of(choices, "strassen*strassen")->split_s);
+}
+
+static void test_fit_of_rates(void **state) {
+  (void)state;
+  double rows[12 * 3], target[12], x[3];
+  for (int i = 0; i < 12; i++) {
+    rows[3 * i] = pow(2, i) * 1e6;
+    rows[3 * i + 1] = 1e3 * (i * i % 7 + 1);
+    rows[3 * i + 2] = 50 + i;
+    target[i] = 3e-9 * rows[3 * i] + 2e-5 * rows[3 * i + 1];
+  }
+  ms_fit_rates(rows, target, 12, 3, x);
+  assert_close(x[0], 3e-9, 1e-4);
+  assert_close(x[1], 2e-5, 1e-4);
+  assert_true(x[2] >= 0 && x[2] * 60 < 1e-3 * target[0] + 1e-9); /* a rate is never negative */
+}
+
+static void test_bench(void **state) {
+  (void)state;
+  MsLcma *lcma = open_one(1);
+  assert_int_equal(ms_lcma_set_plan(lcma, "strassen"), MS_LCMA_OK);
+  const MsBlas *libraries[] = {ms_lcma_blas(lcma), NULL};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsGemmBench) bench = ms_gemm_bench(lcma, libraries, 1, MS_BLAS_F64, 130, 120, 110, 3, NULL, &error);
+  assert_non_null(bench);
+  assert_int_equal(bench->n, 2);
+  assert_string_equal(bench->plan, "strassen");
+  assert_int_equal(bench->levels, 1);
+  assert_int_equal(bench->fastest, 1);
+  for (int i = 0; i < 2; i++) {
+    assert_true(bench->timing[i].best_s > 0 && bench->timing[i].best_s <= bench->timing[i].median_s);
+    assert_true(bench->timing[i].relative_error > 0 && bench->timing[i].relative_error < 1e-13);
+  }
+  assert_close(bench->timing[0].ratio, 1, 0);
+  ms_lcma_free(lcma);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_arguments),        cmocka_unit_test(test_edge_cases),   cmocka_unit_test(test_plans_and_limits), cmocka_unit_test(test_decision_follows_the_rates),
+      cmocka_unit_test(test_decision_by_hand), cmocka_unit_test(test_fit_of_rates), cmocka_unit_test(test_bench),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
