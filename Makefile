@@ -172,7 +172,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(SHARE)/moesim $(SHARE)/man/man1 \
 	  $(SHARE)/bash-completion/completions $(SHARE)/zsh/vendor-completions $(SHARE)/fish/vendor_completions.d $(SHARE)/doc/moesim
 	install -m 755 $(BUILD)/moesim $(DESTDIR)$(PREFIX)/bin/moesim
-	cp -R models hardware software scenarios plots $(SHARE)/moesim/
+	cp -R models hardware software reliability scenarios plots $(SHARE)/moesim/
 	$(BUILD)/moesim help --man >$(SHARE)/man/man1/moesim.1
 	$(BUILD)/moesim help --completion bash >$(SHARE)/bash-completion/completions/moesim
 	$(BUILD)/moesim help --completion zsh >$(SHARE)/zsh/vendor-completions/_moesim

@@ -38,6 +38,7 @@ int ms_cli_run(int argc, char **argv);
 int ms_cli_plan(int argc, char **argv);
 int ms_cli_whatif(int argc, char **argv);
 int ms_cli_check(int argc, char **argv);
+int ms_cli_goodput(int argc, char **argv);
 int ms_cli_show(int argc, char **argv);
 int ms_cli_schema(int argc, char **argv);
 int ms_cli_validate(int argc, char **argv);

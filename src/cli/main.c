@@ -31,6 +31,11 @@ const MsVerb ms_verbs[] = {
      "  moesim check --junit check.xml --markdown check.md mine.json   for CI systems, see docs/ci.md\n"
      "  moesim check --update mine.json                                accept what moved\n",
      ms_cli_check},
+    {"goodput", "FILE…", "failures, checkpoints, restarts: effective training time, days and GPU-hours to a token budget",
+     "  moesim goodput scenarios/goodput/llama3-405b-16384.json\n"
+     "  moesim goodput --json scenarios/goodput/*.json\n"
+     "\nA file names a run, the reliability of its machines (reliability/) and what is done about failures; `moesim schema goodput` lists its keys.\n",
+     ms_cli_goodput},
     {"show", "model|hardware|scenario|ops|schedule|memory NAME", "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
      "  moesim show model                       the names that are known; the same for hardware\n"
      "  moesim show model deepseek-v3\n"
@@ -83,7 +88,7 @@ const MsVerb ms_verbs[] = {
     {NULL}};
 
 /* Verbs of the interface that this version does not have, so that nobody takes their absence for a typing error. */
-static const char *const not_built[] = {"goodput", "import", NULL};
+static const char *const not_built[] = {"import", NULL};
 
 static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"

@@ -7,6 +7,7 @@
 #include "study/check.h"
 #include "study/crossval.h"
 #include "study/draws.h"
+#include "study/goodput.h"
 #include "study/ladder.h"
 #include "study/reasons.h"
 #include "study/robust.h"
@@ -82,6 +83,11 @@ char *ms_report_check(const MsCheck *check, unsigned flags);
 char *ms_report_check_json(const MsCheck *check);
 char *ms_report_check_junit(const MsCheck *check);    /* JUnit XML: a test case per scenario, a failure per drifted one */
 char *ms_report_check_markdown(const MsCheck *check); /* for the summary page of a CI job */
+
+/* --- goodput.c -------------------------------------------------------------------------------------------------------- */
+/* Effective training time, interruptions, days and GPU-hours, the optimal checkpoint interval, where the time goes. */
+char *ms_report_goodput(const MsGoodputResult *result, unsigned flags);
+char *ms_report_goodput_json(const MsGoodputResult *result); /* one line */
 
 /* --- picture.c -------------------------------------------------------------------------------------------------------- */
 /* The schedule, one row per stage and time to the right, in at most `width` columns. */

@@ -1,6 +1,7 @@
 #include "lib/mutate.h"
 
 #include "base/err.h"
+#include "describe/goodput.h"
 #include "describe/whatif.h"
 #include "study/baseline.h"
 
@@ -208,13 +209,22 @@ static gboolean try_under(const MsJson *doc, const char *text) {
   return d != NULL;
 }
 
+static gboolean try_goodput(const MsJson *doc, const char *text) {
+  GError *error = NULL;
+  MsGoodput *goodput = ms_goodput_from_doc(doc, &error);
+  check_error(goodput != NULL, error, text);
+  g_clear_error(&error);
+  ms_goodput_free(goodput);
+  return goodput != NULL;
+}
+
 int ms_test_load_anything(const char *text) {
   MsJson *doc = parsed(text);
   if (!doc) return 0;
   try_histogram(doc, text);
   int accepted =
       try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text) + try_whatif(text) + try_baseline(doc, text) +
-      try_under(doc, text);
+      try_under(doc, text) + try_goodput(doc, text);
   ms_json_free(doc);
   return accepted;
 }

@@ -7,9 +7,9 @@
 /* A damaged copy: bytes flipped, pieces cut, doubled or moved, values replaced by nasty ones. (transfer full)
  */
 char *ms_test_mutate(GRand *rand, const char *text);
-/* Loads `text` as scenario, request, model, machine, what-if study and baseline; ends the program on a broken promise: no error on
+/* Loads `text` as scenario, request, model, machine, what-if study, baseline and goodput study; ends the program on a broken promise: no error on
  * failure, more than one line, or something that does not load again after being written. How many of the
- * six were accepted. */
+ * seven were accepted. */
 int ms_test_load_anything(const char *text);
 
 #endif

@@ -59,9 +59,19 @@ static void baselines(void **state) {
   g_free(text);
 }
 
+static void goodputs(void **state) {
+  (void)state;
+  char *text = g_strdup_printf("{\"schema\": 1, \"reliability\": {\"failures\": [{\"component\": \"gpu\", \"per\": \"node\", \"per_1000_days\": 6.5, \"detection_s\": 60, "
+                               "\"source\": \"none\"}]}, \"checkpoint\": {\"mode\": \"synchronous\", \"storage_Bps\": 1e10}, \"recovery\": {\"restart_s\": 300, \"rewarm_s\": 60}, "
+                               "\"spares\": {\"nodes\": 2}, \"budget\": {\"days\": 30}, \"run\": %s}", ms_test_scenario);
+  run(text, 8, 1);
+  g_free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(dense_models),
                                      cmocka_unit_test(machines), cmocka_unit_test(scenarios),
-                                     cmocka_unit_test(requests), cmocka_unit_test(studies), cmocka_unit_test(histograms), cmocka_unit_test(baselines), cmocka_unit_test(disturbances)};
+                                     cmocka_unit_test(requests), cmocka_unit_test(studies), cmocka_unit_test(histograms), cmocka_unit_test(baselines), cmocka_unit_test(disturbances),
+                                     cmocka_unit_test(goodputs)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

@@ -4,6 +4,7 @@
 #include "lib/close.h"
 
 #include "base/err.h"
+#include "describe/goodput.h"
 #include "describe/whatif.h"
 #include "study/baseline.h"
 #include "lib/data.h"
@@ -52,6 +53,12 @@ static gboolean load_under(const char *file, GError **error) {
   MsDisturbances *d = ms_disturbances_load(file, error);
   ms_disturbances_free(d);
   return d != NULL;
+}
+
+static gboolean load_goodput(const char *file, GError **error) {
+  MsGoodput *goodput = ms_goodput_load(file, error);
+  ms_goodput_free(goodput);
+  return goodput != NULL;
 }
 
 static char *replaced(const char *text, const char *from, const char *to) {
@@ -115,6 +122,7 @@ static void scenarios(void **state) { (void)state, check_folder("scenario", load
 static void requests(void **state) { (void)state, check_folder("request", load_request, 20); }
 static void studies(void **state) { (void)state, check_folder("whatif", load_whatif, 25); }
 static void baselines(void **state) { (void)state, check_folder("baseline", load_baseline, 15); }
+static void goodputs(void **state) { (void)state, check_folder("goodput", load_goodput, 20); }
 
 static void disturbances(void **state) { (void)state, check_folder("under", load_under, 14); }
 
@@ -140,6 +148,7 @@ static void generated(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(machines),
                                      cmocka_unit_test(scenarios), cmocka_unit_test(requests),
-                                     cmocka_unit_test(studies), cmocka_unit_test(baselines), cmocka_unit_test(disturbances), cmocka_unit_test(generated)};
+                                     cmocka_unit_test(studies), cmocka_unit_test(baselines), cmocka_unit_test(disturbances), cmocka_unit_test(goodputs),
+                                     cmocka_unit_test(generated)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

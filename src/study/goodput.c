@@ -1,0 +1,194 @@
+#include "study/goodput.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/stats.h"
+#include "sim/simulate.h"
+#include "study/jobs.h"
+
+#define DAY_S 86400.0
+#define NO_PROGRESS 0.01  /* of the time useful: not worth simulating */
+#define MOST_EVENTS 1e8   /* of all runs together */
+#define PATIENCE 10.0     /* times the useful time, then a run is given up */
+
+const char *const ms_goodput_part_words[] = {"work", "rework", "slowed", "checkpoint", "recovery", "waiting", NULL};
+
+/* --- the job ------------------------------------------------------------------------------------------------------------------- */
+static gboolean need(const MsGoodput *g, double value, const char *key, GError **error) {
+  return ms_hardware_need(g->run->hardware, value, key, error);
+}
+
+static gboolean predict(MsGoodputResult *r, GError **error) {
+  MsGoodput *g = r->goodput;
+  g_autoptr(MsResult) result = ms_simulate(g->run, g->fidelity, NULL, error);
+  if (!result) return FALSE;
+  if (!result->feasible && isnan(g->step_time_s)) return ms_input_error(error, g->file, 0, "run", "does not fit: %s", result->why_infeasible);
+  r->step_time_s = isnan(g->step_time_s) ? result->step_time_s : g->step_time_s;
+  r->tokens_per_step = (double)g->run->training.global_batch_size * g->run->training.seq_length;
+  r->gpus = g->run->gpus;
+  r->nodes = (r->gpus + g->run->hardware->gpus_per_node - 1) / g->run->hardware->gpus_per_node;
+  r->model.replicas = MAX(result->dp, 1);
+  r->model.nodes = r->nodes;
+  r->model.nodes_per_replica = (double)r->nodes / r->model.replicas;
+  return TRUE;
+}
+
+/* Weights, main parameters and moments of every parameter once; the orthogonalised matrices of Muon have one moment. */
+static double checkpoint_B(const MsScenario *s) {
+  MsParamCount count = ms_model_params(s->model);
+  const MsOptions *o = &s->options;
+  double second = s->training.optimizer == MS_OPT_MUON ? 0 : ms_dtype_B(o->exp_avg_sq_dtype);
+  return count.total_mtp * (2 + ms_dtype_B(o->main_params_dtype) + ms_dtype_B(o->exp_avg_dtype) + second);
+}
+
+static gboolean checkpoint(MsGoodputResult *r, GError **error) {
+  const MsGoodput *g = r->goodput;
+  const MsCheckpointSpec *c = &g->checkpoint;
+  const MsHardware *h = g->run->hardware;
+  r->checkpoint_B = isnan(c->size_B) ? checkpoint_B(g->run) : c->size_B;
+  r->gpu_share_B = r->checkpoint_B / r->gpus;
+  gboolean copies = c->mode != MS_CHECKPOINT_SYNCHRONOUS, memory = c->mode == MS_CHECKPOINT_IN_MEMORY;
+  if (copies && !need(g, h->host_link_Bps, "host_link_Bps", error)) return FALSE;
+  if (memory && !need(g, h->nic_Bps, "nic_Bps", error)) return FALSE;
+  double storage_s = memory ? r->gpu_share_B / h->nic_Bps : r->checkpoint_B / c->storage_Bps;
+  r->model.stall_s = copies ? r->gpu_share_B / h->host_link_Bps : storage_s;
+  r->model.write_s = copies ? storage_s : 0;
+  r->load_s = storage_s + (copies ? r->gpu_share_B / h->host_link_Bps : 0);
+  r->model.restart_s = g->recovery.restart_s + r->load_s + g->recovery.rewarm_s;
+  return TRUE;
+}
+
+static void failures(MsGoodputResult *r) {
+  const MsGoodput *g = r->goodput;
+  const double units[] = {r->gpus, r->nodes, 1};
+  r->model.n_kinds = g->reliability.n;
+  for (int i = 0; i < g->reliability.n; i++) {
+    const MsFailure *f = &g->reliability.failure[i];
+    r->kind_Hz[i] = f->per_1000_days / 1000 * units[f->per] / DAY_S;
+    r->model.kind[i] = (MsFaultKind){r->kind_Hz[i], f->detection_s, f->takes_node};
+  }
+  r->model.spares = g->spares.nodes == MS_NULL_INT ? -1 : g->spares.nodes;
+  r->model.repair_s = g->spares.repair_s;
+  r->model.elastic = g->elastic;
+  r->model.slow_Hz = g->slow_nodes.per_1000_node_days / 1000 * r->nodes / DAY_S;
+  r->model.slow_speed = g->slow_nodes.speed;
+  r->model.slow_detection_s = g->slow_nodes.detection_s;
+}
+
+/* --- closed forms -------------------------------------------------------------------------------------------------------------- */
+static gboolean interval(MsGoodputResult *r, GError **error) {
+  MsFaultModel *m = &r->model;
+  r->mtbf_s = 1 / ms_fault_rate(m);
+  r->young_s = ms_fault_young_s(m);
+  r->daly_s = ms_fault_daly_s(m);
+  r->optimal_s = ms_fault_optimal_s(m, r->step_time_s);
+  r->interval_given = !isnan(r->goodput->checkpoint.interval_s);
+  m->interval_s = r->interval_given ? r->goodput->checkpoint.interval_s : r->optimal_s;
+  if (m->interval_s >= m->write_s) return TRUE;
+  return ms_input_error(error, r->goodput->file, 0, "checkpoint.interval_s", "is %.6g s, but writing one takes %.6g s", m->interval_s, m->write_s);
+}
+
+static void closed_forms(MsGoodputResult *r) {
+  MsFaultModel *m = &r->model;
+  const MsBudgetSpec *b = &r->goodput->budget;
+  r->work_s = b->tokens / r->tokens_per_step * r->step_time_s; /* NaN with days */
+  m->horizon_s = b->days * DAY_S;
+  m->work_s = INFINITY;
+  r->expected_s = NAN;
+  if (!isnan(r->work_s)) {
+    double n = MAX(1, round(r->work_s / m->interval_s)); /* whole intervals */
+    m->interval_s = r->work_s / n;
+    m->work_s = r->work_s;
+    m->horizon_s = PATIENCE * r->work_s;
+    r->expected_s = ms_fault_expected_s(m, m->interval_s, n);
+  }
+  r->ettr = ms_fault_ettr(m, m->interval_s);
+  r->ettr_first_order = ms_fault_ettr_first_order(m, m->interval_s);
+  r->shortage = ms_fault_shortage(m);
+}
+
+/* --- Monte Carlo --------------------------------------------------------------------------------------------------------------- */
+typedef struct {
+  const char *name; /* first: ms_jobs_run shows it */
+  const MsFaultModel *model;
+  guint32 seed;
+  int first, n;
+  MsFaultRun *run;
+} Batch;
+
+static void batch_run(gpointer item, const MsValidateOptions *options) {
+  (void)options;
+  Batch *b = item;
+  for (int i = 0; i < b->n && !ms_interrupted(); i++) ms_fault_simulate(b->model, b->seed, (guint32)(b->first + i), &b->run[b->first + i]);
+}
+
+static gboolean simulate_all(const MsGoodputResult *r, const MsGoodputOptions *options, MsFaultRun *run, int runs, GError **error) {
+  enum { BATCH = 16 };
+  g_autoptr(GArray) batches = g_array_new(FALSE, TRUE, sizeof(Batch));
+  for (int i = 0; i < runs; i += BATCH) {
+    Batch b = {"runs", &r->model, (guint32)r->goodput->monte_carlo.seed, i, MIN(BATCH, runs - i), run};
+    g_array_append_val(batches, b);
+  }
+  MsValidateOptions shift;
+  ms_validate_options_init(&shift);
+  shift.threads = options->threads;
+  shift.progress = options->progress;
+  return ms_jobs_run(batches, batch_run, "goodput", "interrupted: figures of some of the runs would mislead, none are printed", &shift, error);
+}
+
+static MsRunSpread spread(double *value, int n) {
+  double sum = 0, squares = 0;
+  for (int i = 0; i < n; i++) sum += value[i];
+  double mean = sum / n;
+  for (int i = 0; i < n; i++) squares += (value[i] - mean) * (value[i] - mean);
+  return (MsRunSpread){mean, sqrt(squares / MAX(n - 1, 1) / n), ms_quantile(value, (size_t)n, 0.05), ms_quantile(value, (size_t)n, 0.5), ms_quantile(value, (size_t)n, 0.95)};
+}
+
+static void summarise(MsGoodputResult *r, const MsFaultRun *run, int n) {
+  g_autofree double *wall = g_new(double, n), *ettr = g_new(double, n), *failed = g_new0(double, n), *tokens = g_new(double, n);
+  for (int i = 0; i < n; i++) {
+    const MsFaultRun *one = &run[i];
+    const double part[] = {one->work_s, one->rework_s, one->slowed_s, one->stall_s, one->recovery_s, one->waiting_s};
+    for (guint p = 0; p < G_N_ELEMENTS(part); p++) r->part_s[p] += part[p] / n;
+    for (int k = 0; k < r->model.n_kinds; k++) failed[i] += one->failures[k], r->kind_failures[k] += one->failures[k] / n;
+    r->planned += one->planned / n;
+    wall[i] = one->wall_s;
+    ettr[i] = one->work_s / one->wall_s;
+    tokens[i] = one->work_s / r->step_time_s * r->tokens_per_step;
+    r->unfinished += one->work_s < r->model.work_s * (1 - 1e-9) && isfinite(r->model.work_s);
+  }
+  r->runs = n;
+  r->wall_s = spread(wall, n), r->ettr_runs = spread(ettr, n), r->failures = spread(failed, n), r->tokens = spread(tokens, n);
+}
+
+static gboolean monte_carlo(MsGoodputResult *r, const MsGoodputOptions *options, GError **error) {
+  int runs = r->goodput->monte_carlo.runs;
+  if (!(r->ettr >= NO_PROGRESS)) return TRUE;
+  double wall_s = isnan(r->work_s) ? r->model.horizon_s : r->expected_s, events = runs * wall_s * (1 / r->model.interval_s + ms_fault_rate(&r->model) + r->model.slow_Hz);
+  if (events > MOST_EVENTS) return ms_input_error(error, r->goodput->file, 0, "monte_carlo.runs", "would take %.2g events (at most %.2g); give fewer runs", events, MOST_EVENTS);
+  g_autofree MsFaultRun *run = g_new0(MsFaultRun, runs);
+  if (!simulate_all(r, options, run, runs, error)) return FALSE;
+  summarise(r, run, runs);
+  return TRUE;
+}
+
+MsGoodputResult *ms_goodput_run(MsGoodput *goodput, const MsGoodputOptions *options, GError **error) {
+  MsGoodputResult *r = g_new0(MsGoodputResult, 1);
+  r->goodput = goodput;
+  gboolean ok = predict(r, error) && checkpoint(r, error);
+  if (ok) failures(r);
+  ok = ok && interval(r, error);
+  if (ok) closed_forms(r);
+  ok = ok && monte_carlo(r, options, error);
+  if (!ok) g_clear_pointer(&r, ms_goodput_result_free);
+  return r;
+}
+
+void ms_goodput_result_free(MsGoodputResult *r) {
+  if (!r) return;
+  ms_goodput_free(r->goodput);
+  g_free(r);
+}
