@@ -18,6 +18,8 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 VERSION := 0.1.0
 PKGS    := glib-2.0 gobject-2.0 gio-2.0 json-glib-1.0 gsl
+# moesim serve needs libsoup 3; without it the verb says so.
+SOUP    := $(shell pkg-config --exists libsoup-3.0 && echo libsoup-3.0)
 CC      ?= cc
 OPT     ?= -O2 -g
 CPPFLAGS += -Isrc -D_GNU_SOURCE -DG_LOG_DOMAIN='"moesim"' -DMS_VERSION='"$(VERSION)"' -DMS_SOURCE_DIR='"$(CURDIR)"' \
@@ -55,7 +57,7 @@ BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a
 
 $(BUILD)/moesim: $(BUILD)/src/cli/main.o $(BUILD)/libmoesim.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(if $(SOUP),$(shell pkg-config --libs $(SOUP)))
 
 $(BUILD)/libmoesim.a: $(LIBOBJ)
 	@rm -f $@
@@ -65,7 +67,7 @@ $(BUILD)/src/base/io.o: CPPFLAGS += -DMS_DATA_DIR='"$(PREFIX)/share/moesim"'
 $(BUILD)/src/base/io.o: $(BUILD)/prefix
 
 # What a program of others links to: only the functions of src/api/moesim.h are visible.
-$(BUILD)/libmoesim.so.0: $(filter-out $(BUILD)/src/cli/% $(BUILD)/src/lcma/lcma.o $(BUILD)/src/lcma/bench.o,$(LIBOBJ))
+$(BUILD)/libmoesim.so.0: $(filter-out $(BUILD)/src/cli/% $(BUILD)/src/serve/% $(BUILD)/src/lcma/lcma.o $(BUILD)/src/lcma/bench.o,$(LIBOBJ))
 	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ $(LDLIBS)
 
 # Matrix multiplication by itself, for programs that want nothing else of moesim: src/lcma/lcma.h.
@@ -85,6 +87,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 $(BUILD)/gen/page_text.c: $(PAGE) mk/embed.awk
 	@mkdir -p $(@D)
 	LC_ALL=C awk -f mk/embed.awk $(PAGE) >$@.tmp && mv $@.tmp $@
+$(BUILD)/src/serve/serve.o: CPPFLAGS += $(if $(SOUP),-DMS_HAVE_SOUP $(shell pkg-config --cflags $(SOUP)))
 $(BUILD)/gen/page_text.o: $(BUILD)/gen/page_text.c $(BUILD)/flags
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 

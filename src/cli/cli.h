@@ -46,5 +46,6 @@ int ms_cli_fit(int argc, char **argv);
 int ms_cli_gemm(int argc, char **argv);
 int ms_cli_report(int argc, char **argv);
 int ms_cli_calibrate(int argc, char **argv);
+int ms_cli_serve(int argc, char **argv);
 
 #endif

@@ -81,6 +81,10 @@ const MsVerb ms_verbs[] = {
      "\nSchemes multiply blocks with fewer products than the definition (Strassen and successors) and pay with additions and rounding error. The rates\n"
      "of this CPU are measured first, which takes about a second. docs/lcma.md has the schemes, the model and the library for other programs.\n",
      ms_cli_gemm},
+    {"serve", "", "the page live on this machine: choose, watch the plan appear, compare layouts",
+     "  moesim serve                     then open http://127.0.0.1:8080/\n"
+     "  moesim serve --port 9000\n",
+     ms_cli_serve},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
      "  moesim schema layout\n",

@@ -9,8 +9,18 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 typedef struct {
   int top, threads;
   char *launch, *compare, *under;
-  gboolean explain, no_prune, json;
+  gboolean explain, no_prune, json, follow;
 } Options;
+
+/* What was found so far, as a line for a program that reads along; at most five a second. */
+static void print_so_far(const MsPlan *plan, double done, gpointer user) {
+  enum { EVERY_US = G_USEC_PER_SEC / 5 };
+  gint64 *last = user, now = g_get_monotonic_time();
+  if (now - *last < EVERY_US) return;
+  *last = now;
+  ms_cli_print(ms_report_plan_so_far(plan, done));
+  fflush(stdout);
+}
 
 static void print_plan(const Options *o, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
   unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
@@ -38,8 +48,11 @@ static int plan_file(const Options *o, const char *file) {
   MsPlanOptions options = plan_options(o, request);
   int top = options.top;
   if (under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
+  gint64 last_line = 0;
+  if (o->follow) options.watch = print_so_far, options.watch_user = &last_line;
   ms_interrupt_install();
   g_autoptr(MsPlan) plan = ms_plan(request, &options, &error);
+  options.watch = NULL;
   if (!plan) return ms_cli_fail(error);
   g_autoptr(MsReasons) reasons = ms_reasons_new(request, plan, &options, o->explain && !plan->interrupted, o->compare, &error);
   if (!reasons) return ms_cli_fail(error);
@@ -54,6 +67,7 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (o->launch) return ms_cli_usage(verb, "--launch %s: launch arguments are not built yet in this version; the complete scenario is in --json", o->launch);
   if (o->top < 0 || o->top > MOST_TOP) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
   if (o->threads < 0 || o->threads > MOST_THREADS) return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
+  if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
   if (files != 1) return ms_cli_usage(verb, "give one request file, not %d", files);
   return 0;
 }
@@ -69,6 +83,7 @@ int ms_cli_plan(int argc, char **argv) {
       {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
       {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch, "launch arguments of the winner (not built yet)", "FORM"},
+      {"follow", 0, 0, G_OPTION_ARG_NONE, &o.follow, "with --json: a line of what was found so far, several times, before the last one, which has everything", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file", NULL},
       {NULL}};
   int status = 0;

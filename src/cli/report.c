@@ -7,7 +7,7 @@
 
 typedef struct {
   char *html, *title, **validation;
-  gboolean no_validation;
+  gboolean no_validation, json;
 } Options;
 
 static void options_clear(Options *o) {
@@ -67,6 +67,21 @@ static gboolean add_run(MsPage *page, const char *file, GPtrArray *scenarios, GE
   return TRUE;
 }
 
+/* The data of the page instead of the page. */
+static int print_data(char **files, int n) {
+  GError *error = NULL;
+  for (int i = 0; i < n; i++) {
+    g_autoptr(MsDetail) detail = NULL;
+    g_autoptr(MsScenario) scenario = ms_scenario_load(files[i], &error);
+    g_autoptr(MsResult) result = scenario ? ms_simulate(scenario, MS_FIDELITY_FULL, &detail, &error) : NULL;
+    if (!result) return ms_cli_fail(error);
+    MsJsonOut *out = ms_json_out_new(0);
+    ms_page_run(scenario, result, detail, NULL, out);
+    ms_cli_print_json(out);
+  }
+  return 0;
+}
+
 static int report(const Options *o, char **files, int n) {
   GError *error = NULL;
   ms_interrupt_install();
@@ -87,14 +102,17 @@ int ms_cli_report(int argc, char **argv) {
       {"title", 0, 0, G_OPTION_ARG_STRING, &o.title, "heading of the page (default: the first scenario's name)", "TEXT"},
       {"validation", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.validation, "runs with `measured` for the scatter (default: shipped ones of the same model and GPU); may be repeated", "DIR|FILE"},
       {"no-validation", 0, 0, G_OPTION_ARG_NONE, &o.no_validation, "leave the scatter out", NULL},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "instead of a page its data, one JSON object per scenario and line", NULL},
       {NULL}};
   enum { MOST_RUNS = 16 };
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
-    if (!o.html) status = ms_cli_usage(verb, "where to? Give --html FILE");
+    if (!o.html && !o.json) status = ms_cli_usage(verb, "where to? Give --html FILE");
     else if (argc < 2) status = ms_cli_usage(verb, "which scenario? Give at least one file");
     else if (argc - 1 > MOST_RUNS) status = ms_cli_usage(verb, "%d scenarios on one page; at most %d", argc - 1, MOST_RUNS);
     else if (o.validation && o.no_validation) status = ms_cli_usage(verb, "--validation and --no-validation exclude each other");
+    else if (o.json && o.html) status = ms_cli_usage(verb, "--json and --html exclude each other");
+    else if (o.json) status = print_data(argv + 1, argc - 1);
     else status = report(&o, argv + 1, argc - 1);
   }
   options_clear(&o);

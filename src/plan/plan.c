@@ -211,6 +211,11 @@ static void consider(Search *x, MsScenario *s, const MsCandidate *raw, Memo **me
   g_array_append_val(x->candidates, c);
 }
 
+static void progress(Search *x, double done, const char *note) {
+  ms_progress_update(x->progress, done, note);
+  if (x->options->watch) x->options->watch(x->plan, done, x->options->watch_user);
+}
+
 /* All (pp, vpp) of one setting of the other axes. */
 static gboolean sweep_pipeline(Search *x, MsCandidate *c, GError **error) {
   const MsIntAxis *pp = &x->space->axis[MS_AXIS_PP], *vpp = &x->space->axis[MS_AXIS_VPP];
@@ -250,7 +255,7 @@ static gboolean enumerate(Search *x, GError **error) {
               c.value[MS_AXIS_EP] = a[MS_AXIS_EP].value[ep], c.value[MS_AXIS_ETP] = a[MS_AXIS_ETP].value[etp];
               c.value[MS_AXIS_MBS] = a[MS_AXIS_MBS].value[mbs];
               if (!sweep_pipeline(x, &c, error)) return FALSE;
-              ms_progress_update(x->progress, 0.2 * (double)x->plan->searched / total, "enumerating");
+              progress(x, 0.2 * (double)x->plan->searched / total, "enumerating");
             }
   return TRUE;
 }
@@ -386,7 +391,7 @@ static void simulate_all(Search *x) {
     i += (guint)batch;
     char note[64];
     g_snprintf(note, sizeof note, "%" G_GUINT64_FORMAT " simulated, best %.3f s", x->plan->simulated, x->plan->n_best ? x->plan->best[0].result->step_time_s : 0.0);
-    ms_progress_update(x->progress, 0.2 + 0.8 * i / n, note);
+    progress(x, 0.2 + 0.8 * i / n, note);
   }
 }
 

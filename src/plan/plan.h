@@ -7,11 +7,15 @@
 
 #include "sim/simulate.h"
 
+struct MsPlan;
 typedef struct {
   int top;             /* how many to keep; default 10 */
   gboolean prune;      /* default TRUE */
   int threads;         /* 0 = all cores */
   gboolean progress;
+  /* Called after every batch by the thread that called ms_plan, with what was found so far (not to be kept) and the share that is done; NULL: nobody. */
+  void (*watch)(const struct MsPlan *so_far, double done, gpointer user);
+  gpointer watch_user;
 } MsPlanOptions;
 
 typedef struct { /* one refused class, for --explain */

@@ -123,6 +123,40 @@ static void write_refusals(const MsPlan *plan, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
+char *ms_report_plan_so_far(const MsPlan *plan, double done) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_double(out, "done", done);
+  ms_json_out_int(out, "searched", (gint64)plan->searched);
+  ms_json_out_int(out, "simulated", (gint64)plan->simulated);
+  ms_json_out_array(out, "best");
+  for (int i = 0; i < plan->n_best; i++) {
+    const MsResult *r = plan->best[i].result;
+    const MsScenario *s = plan->best[i].scenario;
+    ms_json_out_object(out, NULL);
+    ms_json_out_double(out, "step_time_s", r->step_time_s);
+    ms_json_out_double(out, "tokens_per_s_per_gpu", r->tokens_per_s_per_gpu);
+    ms_json_out_double(out, "mfu", r->mfu);
+    ms_memory_write(r->memory, r->capacity_B, "memory", out);
+    ms_json_out_object(out, "layout");
+    ms_json_out_int(out, "dp", r->dp);
+    ms_json_out_end(out);
+    ms_json_out_object(out, "scenario");
+    ms_json_out_object(out, "layout");
+    ms_json_out_int(out, "tp", s->layout.tp), ms_json_out_int(out, "cp", s->layout.cp), ms_json_out_int(out, "pp", s->layout.pp);
+    ms_json_out_int(out, "vpp", s->layout.vpp), ms_json_out_int(out, "ep", s->layout.ep), ms_json_out_int(out, "etp", s->layout.etp);
+    ms_json_out_end(out);
+    ms_json_out_object(out, "training");
+    ms_json_out_int(out, "micro_batch_size", s->training.micro_batch_size);
+    ms_json_out_end(out);
+    ms_json_out_end(out);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}
+
 char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);

@@ -38,6 +38,8 @@ typedef struct { /* what stands around a plan; each may be NULL */
 } MsPlanExtras;
 /* At most `top` rows of the ranking (0: all); `extras` may be NULL. */
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags);
+/* One line while it is searched: what was found so far, in short. */
+char *ms_report_plan_so_far(const MsPlan *plan, double done);
 char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top);
 
 /* --- reasons.c -------------------------------------------------------------------------------------------------------- */

@@ -55,4 +55,5 @@ if (page.runs.length) {
   drawRuns();
   drawRun();
 }
+if (page.live) startLive();
 document.documentElement.dataset.ready = String(Math.round(performance.now()));

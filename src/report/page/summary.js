@@ -62,7 +62,7 @@ function drawCompare(runs, chosen) {
     const change = was > 0 ? value / was - 1 : NaN, matters = !self && known(change) && Math.abs(change) >= 0.0005;
     return html('td', {class: matters ? (change * sign > 0 ? 'up' : 'down') : undefined}, form(value), matters ? ` (${text.signed(change)})` : '');
   };
-  node.append(table(['', ...runs.map(r => r.name)], rows.filter(([, of]) => runs.some(r => of(r.result) > 1e-12)).map(([name, of, form, sign]) =>
+  node.append(table(['', ...runs.map(r => r.name)], rows.filter(([, of]) => runs.some(r => of(r.result) > 5e-5 * r.result.step_time_s)).map(([name, of, form, sign]) =>
     [name, ...runs.map((r, i) => cell(of(r.result), of(base), form, sign, i === chosen))])));
 }
 

@@ -1,0 +1,95 @@
+#include "serve/guard.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MOST_COMBINATIONS 2e5
+#define MOST_GPUS 65536
+#define MOST_SEQUENCES_PER_GPU 4096
+
+/* --- who asks ---------------------------------------------------------------------------------------------------------------------- */
+static gboolean is_loopback(const char *served) { return g_str_has_prefix(served, "127.") || g_str_has_prefix(served, "[::1]"); }
+
+gboolean ms_guard_host(const char *host, const char *served) {
+  if (!host) return FALSE;
+  if (g_ascii_strcasecmp(host, served) == 0 || !is_loopback(served)) return TRUE;
+  const char *port = strrchr(served, ':');
+  g_autofree char *local = g_strconcat("localhost", port, NULL);
+  return g_ascii_strcasecmp(host, local) == 0;
+}
+
+gboolean ms_guard_origin(const char *origin, const char *host) {
+  return host && g_str_has_prefix(origin, "http://") && g_ascii_strcasecmp(origin + strlen("http://"), host) == 0;
+}
+
+/* --- what is asked ------------------------------------------------------------------------------------------------------------------- */
+static gboolean could_be_a_file(const char *text) {
+  return strchr(text, '/') || strchr(text, '\\') || strcmp(text, "-") == 0 || strcmp(text, "..") == 0 || g_str_has_suffix(text, ".json");
+}
+
+static gboolean is_free_text(const char *key) {
+  static const char *const free_text[] = {"name", "doc", "measured", "sources", NULL};
+  return g_strv_contains(free_text, key);
+}
+
+typedef struct {
+  const MsJson *doc;
+  double combinations;
+  GError **error;
+} Walk;
+
+static gboolean walk(Walk *w, JsonNode *node, const char *path);
+
+static gboolean walk_object(Walk *w, JsonObject *object, const char *path) {
+  JsonObjectIter iter;
+  const char *key;
+  JsonNode *member;
+  json_object_iter_init_ordered(&iter, object);
+  while (json_object_iter_next_ordered(&iter, &key, &member)) {
+    g_autofree char *at = *path ? g_strdup_printf("%s.%s", path, key) : g_strdup(key);
+    if (!is_free_text(key) && !walk(w, member, at)) return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean walk_array(Walk *w, JsonArray *array, const char *path) {
+  guint n = json_array_get_length(array);
+  w->combinations *= MAX(n, 1);
+  for (guint i = 0; i < n; i++) {
+    g_autofree char *at = g_strdup_printf("%s[%u]", path, i);
+    if (!walk(w, json_array_get_element(array, i), at)) return FALSE;
+  }
+  return TRUE;
+}
+
+static double number(JsonObject *object, const char *key) { /* NaN when there is none */
+  JsonNode *node = object && json_object_has_member(object, key) ? json_object_get_member(object, key) : NULL;
+  GType type = node && JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : 0;
+  return type == G_TYPE_INT64 || type == G_TYPE_DOUBLE ? json_node_get_double(node) : (double)NAN;
+}
+
+static gboolean walk(Walk *w, JsonNode *node, const char *path) {
+  if (JSON_NODE_HOLDS_ARRAY(node)) return walk_array(w, json_node_get_array(node), path);
+  if (JSON_NODE_HOLDS_OBJECT(node)) {
+    JsonObject *object = json_node_get_object(node);
+    double from = number(object, "from"), to = number(object, "to");
+    if (to > from) w->combinations *= to - from + 1;
+    return walk_object(w, object, path);
+  }
+  const char *text = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING ? json_node_get_string(node) : NULL;
+  return !text || !could_be_a_file(text) || ms_json_error(w->doc, path, w->error, "a server reads no files: name a model or a machine that it has");
+}
+
+gboolean ms_guard_request(const MsJson *doc, GError **error) {
+  Walk w = {doc, 1, error};
+  JsonNode *root = ms_json_root(doc);
+  if (!JSON_NODE_HOLDS_OBJECT(root)) return ms_json_error(doc, "", error, "must be one JSON object");
+  if (!walk(&w, root, "")) return FALSE;
+  if (w.combinations > MOST_COMBINATIONS) return ms_json_error(doc, "", error, "lists %.3g combinations, a server searches at most %.3g; moesim plan takes more", w.combinations, MOST_COMBINATIONS);
+  JsonObject *object = json_node_get_object(root);
+  JsonNode *training = json_object_has_member(object, "training") ? json_object_get_member(object, "training") : NULL;
+  double gpus = number(object, "gpus"), batch = training && JSON_NODE_HOLDS_OBJECT(training) ? number(json_node_get_object(training), "global_batch_size") : (double)NAN;
+  if (gpus > MOST_GPUS) return ms_json_error(doc, "gpus", error, "a server takes at most %d", MOST_GPUS);
+  if (batch > MOST_SEQUENCES_PER_GPU * gpus) return ms_json_error(doc, "training.global_batch_size", error, "a server takes at most %d sequences per GPU", MOST_SEQUENCES_PER_GPU);
+  return TRUE;
+}

@@ -1,0 +1,409 @@
+/* src/serve/serve.c - requests in, text out. The only file that knows libsoup; without it the verb says so. */
+#include "serve/serve.h"
+
+#include "base/err.h"
+
+#ifndef MS_HAVE_SOUP
+
+gboolean ms_serve(const MsServeOptions *options, GError **error) {
+  (void)options;
+  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "serve: this moesim was built without libsoup 3 (Debian: libsoup-3.0-dev); moesim report writes the same page to a file");
+  return FALSE;
+}
+
+#else
+
+#include <gio/gio.h>
+#include <glib-unix.h>
+#include <libsoup/soup.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/json.h"
+#include "report/page.h"
+#include "serve/guard.h"
+#include "serve/worker.h"
+
+enum {
+  BODY_BYTES = 128 * 1024,
+  CONNECTIONS = 256,
+};
+static const MsWorkerLimits worker_limits = {.running = 2, .waiting = 128, .kept = 192, .memory_B = 3ull << 30, .answer_B = 48u << 20};
+
+typedef struct {
+  GMainLoop *loop;
+  SoupServer *soup;
+  GSocketService *listener;
+  MsWorkers *workers;
+  char *page, *choices, *host; /* host: "127.0.0.1:8080" */
+  guint connections, idle_s;
+} Server;
+
+/* --- answers ------------------------------------------------------------------------------------------------------------------- */
+static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; connect-src 'self'; "
+                             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+static void answer(SoupServerMessage *msg, guint status, const char *type, const char *text) {
+  SoupMessageHeaders *headers = soup_server_message_get_response_headers(msg);
+  soup_message_headers_replace(headers, "Content-Security-Policy", policy);
+  soup_message_headers_replace(headers, "X-Content-Type-Options", "nosniff");
+  soup_message_headers_replace(headers, "Referrer-Policy", "no-referrer");
+  soup_message_headers_replace(headers, "Cache-Control", "no-store");
+  soup_server_message_set_status(msg, status, NULL);
+  soup_server_message_set_response(msg, type, SOUP_MEMORY_COPY, text, strlen(text));
+}
+
+static void answer_json(SoupServerMessage *msg, guint status, const char *json) { answer(msg, status, "application/json", json); }
+
+static void answer_error(SoupServerMessage *msg, guint status, const char *message) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "error", message);
+  ms_json_out_end(out);
+  g_autofree char *json = ms_json_out_take(out);
+  if (status == SOUP_STATUS_SERVICE_UNAVAILABLE) soup_message_headers_replace(soup_server_message_get_response_headers(msg), "Retry-After", "5");
+  answer_json(msg, status, json);
+}
+
+/* What a worker said on standard error, as one line without the program's name. */
+static void answer_failure(SoupServerMessage *msg, MsWorker *worker) {
+  g_autofree char *text = g_strdup(ms_worker_message(worker));
+  char *line = g_str_has_prefix(text, "moesim: ") ? text + strlen("moesim: ") : text;
+  g_strdelimit(g_strchomp(line), "\n", ' ');
+  int status = ms_worker_status(worker);
+  if (ms_worker_state(worker) == MS_WORKER_STOPPED) answer_error(msg, SOUP_STATUS_SERVICE_UNAVAILABLE, "stopped: it took too long");
+  else if (status == MS_ERROR_INPUT || status == MS_ERROR_USAGE) answer_error(msg, SOUP_STATUS_BAD_REQUEST, line);
+  else answer_error(msg, SOUP_STATUS_INTERNAL_SERVER_ERROR, *line ? line : "it ended without an answer: too large for this server");
+}
+
+/* --- a body ------------------------------------------------------------------------------------------------------------------------ */
+typedef struct { /* of one message */
+  GString *body;
+  gboolean refused;
+  guint timer;
+} Incoming;
+
+static void incoming_free(gpointer data) {
+  Incoming *in = data;
+  if (in->timer) g_source_remove(in->timer);
+  g_string_free(in->body, TRUE);
+  g_free(in);
+}
+static Incoming *incoming_of(SoupServerMessage *msg) { return g_object_get_data(G_OBJECT(msg), "incoming"); }
+
+static void hang_up(SoupServerMessage *msg) {
+  GSocket *socket = g_object_get_data(G_OBJECT(soup_server_message_get_remote_address(msg)), "socket"); /* see incoming() */
+  if (socket) g_socket_shutdown(socket, TRUE, TRUE, NULL);
+}
+
+static void got_chunk(SoupServerMessage *msg, GBytes *chunk, gpointer user) {
+  (void)user;
+  Incoming *in = incoming_of(msg);
+  gsize n = g_bytes_get_size(chunk);
+  if (in->refused) return;
+  if (in->body->len + n > BODY_BYTES) { /* more than announced, or not announced at all */
+    in->refused = TRUE;
+    hang_up(msg);
+    return;
+  }
+  g_string_append_len(in->body, g_bytes_get_data(chunk, NULL), (gssize)n);
+}
+
+static gboolean too_slow(gpointer user) {
+  SoupServerMessage *msg = user;
+  incoming_of(msg)->timer = 0;
+  hang_up(msg);
+  return G_SOURCE_REMOVE;
+}
+
+static void got_body(SoupServerMessage *msg, gpointer user) {
+  (void)user;
+  Incoming *in = incoming_of(msg);
+  if (in->timer) g_source_remove(in->timer);
+  in->timer = 0;
+}
+
+static void request_started(SoupServer *soup, SoupServerMessage *msg, gpointer user) {
+  (void)soup;
+  const Server *server = user;
+  Incoming *in = g_new0(Incoming, 1);
+  in->body = g_string_new(NULL);
+  in->timer = g_timeout_add_seconds(server->idle_s, too_slow, msg); /* goes with the message */
+  g_object_set_data_full(G_OBJECT(msg), "incoming", in, incoming_free);
+  soup_message_body_set_accumulate(soup_server_message_get_request_body(msg), FALSE);
+  g_signal_connect(msg, "got-chunk", G_CALLBACK(got_chunk), NULL);
+  g_signal_connect(msg, "got-body", G_CALLBACK(got_body), NULL);
+}
+
+/* --- what may come in: after the headers, before the body ------------------------------------------------------------------------------ */
+static void refuse(SoupServerMessage *msg, guint status, const char *why) {
+  incoming_of(msg)->refused = TRUE;
+  answer_error(msg, status, why);
+  soup_message_headers_replace(soup_server_message_get_response_headers(msg), "Connection", "close");
+}
+
+static void early(SoupServer *soup, SoupServerMessage *msg, const char *path, GHashTable *query, gpointer user) {
+  (void)soup, (void)path, (void)query;
+  const Server *server = user;
+  SoupMessageHeaders *headers = soup_server_message_get_request_headers(msg);
+  const char *method = soup_server_message_get_method(msg), *host = soup_message_headers_get_one(headers, "Host");
+  const char *origin = soup_message_headers_get_one(headers, "Origin");
+  if (!ms_guard_host(host, server->host)) refuse(msg, SOUP_STATUS_MISDIRECTED_REQUEST, "this server answers to its own address only");
+  else if (origin && !ms_guard_origin(origin, host)) refuse(msg, SOUP_STATUS_FORBIDDEN, "requests come from this server's own page only");
+  else if (strcmp(method, "POST") == 0) {
+    const char *type = soup_message_headers_get_content_type(headers, NULL);
+    goffset length = soup_message_headers_get_content_length(headers);
+    if (!type || strcmp(type, "application/json") != 0) refuse(msg, SOUP_STATUS_UNSUPPORTED_MEDIA_TYPE, "a body comes as application/json");
+    else if (length > BODY_BYTES) refuse(msg, SOUP_STATUS_REQUEST_ENTITY_TOO_LARGE, "a body has at most 128 KiB");
+  } else if (soup_message_headers_get_content_length(headers) > 0) {
+    refuse(msg, SOUP_STATUS_BAD_REQUEST, "only POST has a body");
+  }
+}
+
+/* The body as JSON that may be worked on; NULL after an answer. (transfer full) */
+static char *checked_body(SoupServerMessage *msg) {
+  g_autoptr(GError) error = NULL;
+  const GString *body = incoming_of(msg)->body;
+  g_autoptr(MsJson) doc = ms_json_parse(body->str, (gssize)body->len, "request", &error);
+  if (doc && ms_guard_request(doc, &error)) return g_strndup(body->str, body->len);
+  answer_error(msg, SOUP_STATUS_BAD_REQUEST, error->message);
+  return NULL;
+}
+
+/* --- runs and launch arguments: the answer waits for the worker ---------------------------------------------------------------------------- */
+typedef struct {
+  SoupServerMessage *msg; /* owned */
+  MsWorker *worker;
+  gulong finished;
+  const char *type;
+} Pending;
+
+static void pending_free(Pending *p) {
+  g_signal_handler_disconnect(p->msg, p->finished);
+  g_object_unref(p->msg);
+  g_free(p);
+}
+
+static void gone_away(SoupServerMessage *msg, gpointer user) {
+  (void)msg;
+  Pending *p = user;
+  ms_worker_abandon(p->worker);
+  pending_free(p);
+}
+
+static void pending_ended(MsWorker *worker, gpointer user) {
+  Pending *p = user;
+  const char *text = ms_worker_answer(worker);
+  if (ms_worker_state(worker) == MS_WORKER_DONE && text) answer(p->msg, SOUP_STATUS_OK, p->type, text);
+  else answer_failure(p->msg, worker);
+  soup_server_message_unpause(p->msg);
+  pending_free(p);
+}
+
+static void work_on(Server *server, SoupServerMessage *msg, const char *const *argv, const char *type) {
+  g_autofree char *body = checked_body(msg);
+  if (!body) return;
+  Pending *p = g_new0(Pending, 1);
+  *p = (Pending){.msg = g_object_ref(msg), .type = type};
+  p->finished = g_signal_connect(msg, "finished", G_CALLBACK(gone_away), p);
+  p->worker = ms_workers_start(server->workers, argv, body, pending_ended, p);
+  if (p->worker) {
+    soup_server_message_pause(msg);
+    return;
+  }
+  answer_error(msg, SOUP_STATUS_SERVICE_UNAVAILABLE, "too many requests wait already");
+  pending_free(p);
+}
+
+/* --- plans -------------------------------------------------------------------------------------------------------------------------------- */
+static void start_plan(Server *server, SoupServerMessage *msg) {
+  static const char *const argv[] = {"plan", "--json", "--follow", "--threads", "1", "--", "-", NULL};
+  g_autofree char *body = checked_body(msg);
+  if (!body) return;
+  MsWorker *worker = ms_workers_start(server->workers, argv, body, NULL, NULL);
+  if (!worker) {
+    answer_error(msg, SOUP_STATUS_SERVICE_UNAVAILABLE, "too many requests wait already");
+    return;
+  }
+  g_autofree char *json = g_strdup_printf("{\"id\":\"%s\"}", ms_worker_id(worker));
+  answer_json(msg, SOUP_STATUS_ACCEPTED, json);
+}
+
+static void tell_plan(SoupServerMessage *msg, MsWorker *worker) {
+  const char *plan = ms_worker_answer(worker), *message = ms_worker_message(worker);
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "state", ms_worker_words[ms_worker_state(worker)]);
+  ms_json_out_string(out, "message", ms_worker_state(worker) == MS_WORKER_FAILED && !*message ? "it ended without an answer: too large for this server" : message);
+  ms_json_out_end(out);
+  g_autofree char *head = g_strchomp(ms_json_out_take(out));
+  g_autofree char *json = g_strdup_printf("%.*s,\"plan\":%s}", (int)strlen(head) - 1, head, plan ? plan : "null");
+  answer_json(msg, SOUP_STATUS_OK, json);
+}
+
+static void on_plan(Server *server, SoupServerMessage *msg, const char *id) {
+  const char *method = soup_server_message_get_method(msg);
+  MsWorker *worker = ms_workers_find(server->workers, id);
+  if (!worker) answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such plan, or it was long ago");
+  else if (strcmp(method, "DELETE") == 0) {
+    ms_worker_stop(worker);
+    answer_json(msg, SOUP_STATUS_OK, "{}");
+  } else if (strcmp(method, "GET") == 0) tell_plan(msg, worker);
+  else answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, "GET or DELETE");
+}
+
+/* --- routes --------------------------------------------------------------------------------------------------------------------------------- */
+static gboolean is(SoupServerMessage *msg, const char *method) {
+  if (strcmp(soup_server_message_get_method(msg), method) == 0) return TRUE;
+  answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, method);
+  return FALSE;
+}
+
+static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GHashTable *query, gpointer user) {
+  (void)soup, (void)query;
+  Server *server = user;
+  static const char *const run[] = {"report", "--json", "--no-validation", "--", "-", NULL};
+  if (incoming_of(msg)->refused) return;
+  if (strcmp(path, "/") == 0) {
+    const char *method = soup_server_message_get_method(msg);
+    if (strcmp(method, "HEAD") == 0 || is(msg, "GET")) answer(msg, SOUP_STATUS_OK, "text/html; charset=utf-8", server->page);
+  } else if (strcmp(path, "/api/choices") == 0) {
+    if (is(msg, "GET")) answer_json(msg, SOUP_STATUS_OK, server->choices);
+  } else if (strcmp(path, "/api/plan") == 0) {
+    if (is(msg, "POST")) start_plan(server, msg);
+  } else if (g_str_has_prefix(path, "/api/plan/")) {
+    on_plan(server, msg, path + strlen("/api/plan/"));
+  } else if (strcmp(path, "/api/run") == 0) {
+    if (is(msg, "POST")) work_on(server, msg, run, "application/json");
+  } else {
+    answer_error(msg, SOUP_STATUS_NOT_FOUND, "nothing is served here");
+  }
+}
+
+/* --- connections -------------------------------------------------------------------------------------------------------------------------------- */
+static void connection_gone(gpointer user, GObject *where) {
+  (void)where;
+  Server *server = user;
+  if (server->connections-- == CONNECTIONS) g_socket_service_start(server->listener);
+}
+
+static gboolean incoming(GSocketService *listener, GSocketConnection *connection, GObject *source, gpointer user) {
+  (void)listener, (void)source;
+  Server *server = user;
+  GSocket *socket = g_socket_connection_get_socket(connection);
+  g_socket_set_timeout(socket, server->idle_s);
+  g_autoptr(GSocketAddress) local = g_socket_connection_get_local_address(connection, NULL), remote = g_socket_connection_get_remote_address(connection, NULL);
+  if (remote) g_object_set_data_full(G_OBJECT(remote), "socket", g_object_ref(socket), g_object_unref); /* libsoup keeps the address, not the socket */
+  if (!local || !remote || !soup_server_accept_iostream(server->soup, G_IO_STREAM(connection), local, remote, NULL)) return TRUE;
+  if (++server->connections == CONNECTIONS) g_socket_service_stop(server->listener); /* the others wait in the system's queue */
+  g_object_weak_ref(G_OBJECT(connection), connection_gone, server);
+  return TRUE;
+}
+
+static gboolean listen_on(Server *server, const MsServeOptions *options, GError **error) {
+  g_autoptr(GInetAddress) inet = g_inet_address_new_from_string(options->address);
+  if (!inet) {
+    g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "serve: --address %s: give a numeric address, 127.0.0.1 or ::1 for this machine alone", options->address);
+    return FALSE;
+  }
+  g_autoptr(GSocketAddress) wanted = g_inet_socket_address_new(inet, options->port), got = NULL;
+  g_autoptr(GError) why = NULL;
+  g_socket_listener_set_backlog(G_SOCKET_LISTENER(server->listener), CONNECTIONS);
+  if (!g_socket_listener_add_address(G_SOCKET_LISTENER(server->listener), wanted, G_SOCKET_TYPE_STREAM, G_SOCKET_PROTOCOL_TCP, NULL, &got, &why)) {
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "serve: %s port %u: %s", options->address, options->port, why->message);
+    return FALSE;
+  }
+  guint16 port = g_inet_socket_address_get_port(G_INET_SOCKET_ADDRESS(got));
+  gboolean six = g_inet_address_get_family(inet) == G_SOCKET_FAMILY_IPV6;
+  server->host = g_strdup_printf(six ? "[%s]:%u" : "%s:%u", options->address, port);
+  return TRUE;
+}
+
+/* --- from start to end ---------------------------------------------------------------------------------------------------------------------------- */
+static gboolean stop(gpointer user) {
+  g_main_loop_quit(((Server *)user)->loop);
+  return G_SOURCE_CONTINUE;
+}
+
+static void write_model(const char *name, MsJsonOut *out) {
+  g_autoptr(MsModel) model = ms_model_load(name, NULL);
+  if (!model) return;
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "name", name);
+  ms_json_out_bool(out, "moe", model->num_experts > 0);
+  ms_json_out_bool(out, "mla", ms_model_has_mla(model));
+  ms_json_out_end(out);
+}
+
+static void write_machine(const char *name, MsJsonOut *out) {
+  g_autoptr(MsHardware) machine = ms_hardware_load(name, NULL);
+  if (!machine) return;
+  int dispatcher = machine->hybridep ? MS_DISPATCH_HYBRIDEP : machine->deepep ? MS_DISPATCH_DEEPEP : MS_DISPATCH_ALLTOALL;
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "name", name);
+  ms_json_out_string(out, "dispatcher", ms_dispatcher_words[dispatcher]);
+  ms_json_out_array(out, "precisions");
+  for (int p = 0; ms_precision_words[p]; p++)
+    if (ms_hardware_peak_flops(machine, (MsPrecision)p) > 0) ms_json_out_string(out, NULL, ms_precision_words[p]);
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+}
+
+static void write_each(MsJsonOut *out, const char *key, const char *folder, void (*write)(const char *name, MsJsonOut *out)) {
+  g_autoptr(GPtrArray) names = ms_data_names(folder);
+  ms_json_out_array(out, key);
+  for (guint i = 0; i + 1 < names->len; i++) write(names->pdata[i], out);
+  ms_json_out_end(out);
+}
+
+static char *choices_json(guint time_s) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  write_each(out, "models", "models", write_model);
+  write_each(out, "machines", "hardware", write_machine);
+  ms_json_out_array(out, "launch_forms"); /* none in this version */
+  ms_json_out_end(out);
+  ms_json_out_int(out, "time_s", time_s);
+  ms_json_out_end(out);
+  return g_strchomp(ms_json_out_take(out));
+}
+
+static void server_clear(Server *server) {
+  g_socket_service_stop(server->listener);
+  g_socket_listener_close(G_SOCKET_LISTENER(server->listener));
+  soup_server_disconnect(server->soup);
+  ms_workers_free(server->workers);
+  g_object_unref(server->soup);
+  g_object_unref(server->listener);
+  g_main_loop_unref(server->loop);
+  g_free(server->page);
+  g_free(server->choices);
+  g_free(server->host);
+}
+
+gboolean ms_serve(const MsServeOptions *options, GError **error) {
+  g_autofree char *own = g_file_read_link("/proc/self/exe", NULL);
+  Server server = {.loop = g_main_loop_new(NULL, FALSE), .listener = g_socket_service_new(), .page = ms_page_live(), .choices = choices_json(options->time_s), .idle_s = options->idle_s};
+  MsWorkerLimits limits = worker_limits;
+  limits.time_s = options->time_s;
+  server.soup = soup_server_new("server-header", "moesim", NULL);
+  server.workers = ms_workers_new(options->program ? options->program : own ? own : "moesim", &limits, error);
+  gboolean ok = server.workers && listen_on(&server, options, error);
+  if (ok) {
+    g_signal_connect(server.soup, "request-started", G_CALLBACK(request_started), &server);
+    soup_server_add_early_handler(server.soup, NULL, early, &server, NULL);
+    soup_server_add_handler(server.soup, NULL, route, &server, NULL);
+    g_signal_connect(server.listener, "incoming", G_CALLBACK(incoming), &server);
+    guint interrupt = g_unix_signal_add(SIGINT, stop, &server), terminate = g_unix_signal_add(SIGTERM, stop, &server);
+    printf("moesim serves http://%s/   (Ctrl-C ends it)\n", server.host);
+    ok = ms_flush_stdout(error);
+    if (ok) g_main_loop_run(server.loop);
+    g_source_remove(interrupt);
+    g_source_remove(terminate);
+  }
+  server_clear(&server);
+  return ok;
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* src/serve/serve.h - the page, live: a web server for one's own machine.
+ *
+ *   GET    /                the page
+ *   GET    /api/choices     models, machines, what the limits are
+ *   POST   /api/plan        a plan request; 202 {"id"}
+ *   GET    /api/plan/ID     {"state","done","note","plan"}: what was found so far, then everything
+ *   DELETE /api/plan/ID     stops it; what was found stays
+ *   POST   /api/run         a scenario; the data of the page for it (report/page.h)
+ *   POST   /api/launch/FORM a scenario; launch arguments, where this version can write them
+ *
+ * The server itself only moves text: every request is worked on by a moesim of its own (worker.h) with bounded time and memory, in an empty folder.
+ * Nothing is served from the file system. A request may not hold a path: models and machines are named. Bodies, connections, jobs that run, wait
+ * and are kept are all bounded; what is over is refused with 413, 429 or 503. A body must come as application/json and, when the browser says where from,
+ * from this server's own page; the Host must be the address that is served, so that a foreign page cannot reach it through a name of its own. */
+#ifndef MS_SERVE_SERVE_H
+#define MS_SERVE_SERVE_H
+
+#include <glib.h>
+
+typedef struct {
+  const char *address; /* numeric, "127.0.0.1" */
+  guint16 port;        /* 0 = any free one */
+  guint idle_s;        /* a connection on which nothing moves, and a request that does not arrive, are cut after that */
+  guint time_s;        /* of one search or simulation */
+  const char *program; /* the moesim that works on requests; NULL = this one */
+} MsServeOptions;
+
+/* Serves until SIGINT or SIGTERM; prints the address on standard output once it listens. FALSE and an MS_ERROR_ENV when it cannot listen or was built
+ * without libsoup. */
+gboolean ms_serve(const MsServeOptions *options, GError **error);
+
+#endif
