@@ -1,0 +1,174 @@
+/* What papers say a technique changes, against what it changes here: the direction in all, the size within a third except where a row says why not.
+ * Sources: arXiv 2603.07685 tables 3-5 and 7 (the Megatron-Core MoE report), Megatron-MoE-ModelZoo best_practice/qwen3 (through scenarios/published). */
+#include "lib/close.h"
+
+#include "lib/world.h"
+#include "sim/lower.h"
+#include "sim/simulate.h"
+
+#include <string.h>
+
+#define THIRD (1.0 / 3)
+
+static void compare(const char *what, double here, double published, double within) {
+  if (!(here * published > 0)) fail_msg("%s: %g, published %g: the wrong direction", what, here, published);
+  if (!(fabs(here / published - 1) <= within)) fail_msg("%s: %g, published %g (%+.0f %%)", what, here, published, 100 * (here / published - 1));
+}
+
+static MsResult *predict(const MsScenario *s, MsFidelity fidelity) {
+  GError *error = NULL;
+  MsResult *r = ms_simulate(s, fidelity, NULL, &error);
+  if (!r) fail_msg("%s", error->message);
+  return r;
+}
+
+static MsResult *published(const char *name) {
+  g_autofree char *file = g_strdup_printf("%s/scenarios/published/modelzoo/%s.json", MS_SOURCE_DIR, name);
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
+  if (!s) fail_msg("%s", error->message);
+  return predict(s, MS_FIDELITY_FULL);
+}
+
+/* Qwen3-235B on 256 H100: 19.7 s, with EP overlap 17.6 s. The saving comes out 1.9 times as large: the simulator's dispatch runs at full rate beside compute,
+ * while in DeepSeek's profile of an overlapped step its kernels take 1.4 times as long as alone. A common factor of that size was tried and makes the 44 published runs with
+ * EP overlap worse (mean error 10 to 14 %), so it is not in. */
+static void ep_overlap(void **state) {
+  (void)state;
+  g_autoptr(MsResult) apart = published("MZ-qwen3-h100-table-0"), overlapped = published("MZ-qwen3-h100-table-1");
+  compare("step without EP overlap", apart->step_time_s, 19.7, 0.1);
+  compare("step with EP overlap", overlapped->step_time_s, 17.6, 0.2);
+  compare("saved by EP overlap", apart->step_time_s - overlapped->step_time_s, 19.7 - 17.6, 1);
+}
+
+/* --- memory of the report's DeepSeek-V3: BF16, PP4 x VPP4 x EP64 on 256 GPUs, mean over the stages --- */
+static MsScenario *report_run(void) {
+  MsScenario *s = ms_test_run("deepseek-v3", -1, "gb200-nvl72", 256);
+  s->layout.pp = 4, s->layout.vpp = 4, s->layout.ep = 64, s->layout.pipeline_layout = g_strdup("Et*4|(tttt|)*14tmL");
+  s->options.dispatcher = MS_DISPATCH_HYBRIDEP, s->options.distributed_optimizer = TRUE;
+  s->options.overlap_grad_reduce = s->options.overlap_param_gather = TRUE;
+  s->training.global_batch_size = 8192;
+  return s;
+}
+
+typedef struct { double weights, optimizer, activations, peak; } Bytes; /* GB, mean over stages; peak of the largest */
+
+static Bytes bytes_of(const MsScenario *s) {
+  g_autoptr(MsResult) r = predict(s, MS_FIDELITY_BOUND);
+  Bytes b = {0};
+  for (int i = 0; i < r->stages; i++) {
+    const MsStageMemory *m = &r->memory->stage[i];
+    b.weights += (m->parameters_B + m->gradients_B) / 1e9 / r->stages, b.optimizer += m->optimizer_B / 1e9 / r->stages;
+    b.activations += m->activations_B / 1e9 / r->stages, b.peak = MAX(b.peak, m->peak_B / 1e9);
+  }
+  return b;
+}
+
+static double recomputed(guint32 modules, double before) {
+  g_autoptr(MsScenario) s = report_run();
+  s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, modules, 0, 1};
+  return bytes_of(s).activations - before;
+}
+
+static void memory_of_the_report(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = report_run();
+  Bytes base = bytes_of(s);
+  compare("weights and gradients", base.weights, 36.4, THIRD);
+  compare("main weights and optimizer", base.optimizer, 32.1, THIRD);
+  compare("activations", base.activations, 131, THIRD);
+  compare("MLA up-projection recomputed", recomputed(MS_RM_MLA_UP_PROJ, base.activations), -30.4, THIRD);
+  compare("layer norms recomputed", recomputed(MS_RM_LAYERNORM, base.activations), -8.2, THIRD);
+  compare("all three recomputed", recomputed(MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, base.activations), -42.4, THIRD);
+  /* The table's figures are 56 live layers: 30.4 GB is 512 MiB a layer, 131 GB is 2236 MiB. Its 3.8 GB is 64 MiB a layer, one byte per element of the
+   * activation; a BF16 run keeps two. */
+  compare("SwiGLU recomputed", recomputed(MS_RM_MOE_ACT, base.activations), 2 * -3.8, THIRD);
+  s->options.exp_avg_dtype = s->options.exp_avg_sq_dtype = MS_DT_BF16;
+  compare("BF16 moments", bytes_of(s).optimizer - base.optimizer, -11, 0.6); /* 10 to 12 GB; sharded over EDP 4 here, over what is not said there */
+  s->training.precision = MS_MXFP8;
+  compare("activations in FP8", bytes_of(s).activations - base.activations, -16, THIRD);
+}
+
+/* Table 5: DeepSeek-V3 TP1 PP8 EP32 VPP4 MXFP8, 169 to 151 GB and 945 to 930 TFLOP/s by offloading (modules not said; the recipe's: expert_fc1). */
+static void activation_offload(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = report_run();
+  g_free(s->layout.pipeline_layout);
+  s->layout.pp = 8, s->layout.ep = 32, s->layout.pipeline_layout = g_strdup("Et|(tt|)*30mL");
+  s->training.precision = MS_MXFP8, s->options.fp8_param_gather = TRUE;
+  s->options.exp_avg_dtype = s->options.exp_avg_sq_dtype = MS_DT_BF16;
+  s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ, 0, 1};
+  s->training.global_batch_size = 2048;
+  g_autoptr(MsResult) kept = predict(s, MS_FIDELITY_FULL);
+  double before = bytes_of(s).peak;
+  s->options.offload_modules = MS_OM_EXPERT_FC1;
+  g_autoptr(MsResult) gone = predict(s, MS_FIDELITY_FULL);
+  compare("peak memory with offload", bytes_of(s).peak - before, 151 - 169, THIRD);
+  double slower = gone->step_time_s / kept->step_time_s - 1;
+  assert_true(slower > 0 && slower < 0.016 * 2);
+}
+
+/* --- dispatcher latencies: table 7, microseconds, 4096 tokens, DeepSeek-V3's experts, communication only --- */
+static double crossing_us(const char *hardware, MsDispatcher dispatcher, int ep, MsOpKind kind) {
+  g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 0, hardware, 64);
+  s->layout.ep = ep;
+  s->options.dispatcher = dispatcher;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  MsCost *cost = ms_cost_new(s, l.layout, NULL);
+  const MsOpList *rows = &l.work->pieces[l.work->piece_of_layer[s->model->num_layers - 1]].forward;
+  double us = NAN;
+  for (int i = 0; i < rows->n; i++)
+    if (rows->op[i].kind == kind) us = ms_cost_op(cost, &rows->op[i]).time_s * 1e6;
+  ms_cost_free(cost);
+  return us;
+}
+
+static void dispatcher_latencies(void **state) {
+  (void)state;
+  enum { SIZES = 4 };
+  static const struct {
+    const char *hardware;
+    MsDispatcher dispatcher;
+    double us[2][SIZES];
+    double kernel; /* HybridEP: the profile's rates are of whole calls; its kernels alone take this share of them (domain/ep-bandwidth.md: median over ranks) */
+  } table[] = {
+      {"gb200-nvl72", MS_DISPATCH_HYBRIDEP, {{391, 578, 612, 675}, {353, 527, 646, 744}}, 0.76},
+      {"gb200-nvl72", MS_DISPATCH_ALLTOALL, {{735, 743, 769, 930}, {741, 765, 758, 827}}, 1},
+      {"h100-sxm", MS_DISPATCH_HYBRIDEP, {{661, 1485, 3064, 4626}, {624, 1688, 3088, 4398}}, 0.86},
+      {"h100-sxm", MS_DISPATCH_ALLTOALL, {{1265, 5774, 8059, 9164}, {1277, 5628, 7815, 8727}}, 1}};
+  for (guint i = 0; i < G_N_ELEMENTS(table); i++)
+    for (int back = 0; back < 2; back++) {
+      double before = 0;
+      for (int k = 0; k < SIZES; k++) {
+        g_autofree char *what = g_strdup_printf("%s, %s, %s over %d ranks", table[i].hardware, ms_dispatcher_words[table[i].dispatcher], back ? "combine" : "dispatch", 8 << k);
+        double us = crossing_us(table[i].hardware, table[i].dispatcher, 8 << k, back ? MS_OP_COMBINE : MS_OP_DISPATCH);
+        compare(what, us * table[i].kernel, table[i].us[back][k], THIRD);
+        assert_true(us > before); /* more ranks take longer */
+        before = us;
+      }
+    }
+}
+
+/* --- the router's own choice against forced balance, Qwen3-235B on H100 at 16k to 128k: 295/237, 335/277, 368/320, 389/357 TFLOP/s --- */
+static void forced_and_natural_routing(void **state) {
+  (void)state;
+  static const struct { int seq; double forced, natural; } pairs[] = {{16384, 295, 237}, {32768, 335, 277}, {65536, 368, 320}, {131072, 389, 357}};
+  double before = INFINITY;
+  for (guint i = 0; i < G_N_ELEMENTS(pairs); i++) {
+    g_autofree char *a = g_strdup_printf("MZ-qwen3-235b-h100-longctx-%d-forced", pairs[i].seq), *b = g_strdup_printf("MZ-qwen3-235b-h100-longctx-%d-natural", pairs[i].seq);
+    g_autoptr(MsResult) forced = published(a), natural = published(b);
+    compare(a, forced->tflops_per_gpu, pairs[i].forced, 0.15);
+    compare(b, natural->tflops_per_gpu, pairs[i].natural, 0.15);
+    double slower = natural->step_time_s / forced->step_time_s - 1;
+    /* 0.46 of the published slowdown at every length: one default skew (1.3) serves all models, and these runs ask for 1.65, Mixtral-8x22B for 1.07 */
+    compare(a, slower, pairs[i].forced / pairs[i].natural - 1, 0.6);
+    assert_true(slower < before); /* attention outgrows the experts */
+    before = slower;
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ep_overlap), cmocka_unit_test(memory_of_the_report), cmocka_unit_test(activation_offload),
+                                     cmocka_unit_test(dispatcher_latencies), cmocka_unit_test(forced_and_natural_routing)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
