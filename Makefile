@@ -6,7 +6,7 @@
 #   make plots           predicted against measured, through gnuplot
 #   make accuracy-update writes the figures anew that `make check` guards
 #   make predictions-update  accepts the predictions of this tree: writes scenarios/check/baseline.json anew
-#   make studies-update  writes the figures of scenarios/whatif/README.md anew
+#   make studies-update  writes the figures of scenarios/whatif/README.md and scenarios/tour/README.md anew
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local   program, data, man page, completions, libmoesim with header and pkg-config file
 #   make deb             a Debian package in build-deb

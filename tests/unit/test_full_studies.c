@@ -1,4 +1,4 @@
-/* The shipped what-if studies and what scenarios/whatif/README.md says of them: every figure there stands before <!--STUDY | POINT | COLUMN--> and must be
+/* The shipped what-if studies and what scenarios/whatif/README.md and scenarios/tour/README.md say of them: every figure there stands before <!--STUDY | POINT | COLUMN--> and must be
  * the cell that `moesim whatif` prints. `make studies-update` (this program with --update) writes the figures anew; the prose is for people to check. */
 #include "lib/close.h"
 
@@ -8,29 +8,30 @@
 
 #include <string.h>
 
-#define README "scenarios/whatif/README.md"
+static const struct { const char *folder; guint studies; int figures; } shelves[] = {{"scenarios/whatif", 12, 40}, {"scenarios/tour", 20, 50}};
 
 static GHashTable *tables; /* study -> what the command prints */
 
-static const char *table_of(const char *study) {
-  char *text = g_hash_table_lookup(tables, study);
+static const char *table_of(const char *folder, const char *study) {
+  g_autofree char *key = g_build_filename(folder, study, NULL);
+  char *text = g_hash_table_lookup(tables, key);
   if (text) return text;
-  g_autofree char *file = g_strdup_printf("scenarios/whatif/%s.json", study);
+  g_autofree char *file = g_strdup_printf("%s/%s.json", folder, study);
   GError *error = NULL;
   const MsWhatifOptions options = {0};
   MsWhatif *whatif = ms_whatif_load(file, &error);
   g_autoptr(MsWhatifRun) run = whatif ? ms_whatif_run(whatif, &options, &error) : NULL;
   if (!run) fail_msg("%s: %s", file, error->message);
   text = ms_report_whatif(run, 0);
-  g_hash_table_insert(tables, g_strdup(study), text);
+  g_hash_table_insert(tables, g_steal_pointer(&key), text);
   return text;
 }
 
 /* Columns of a table are at least two blanks apart; the first stands behind two blanks. */
 static GStrv cells_of(const char *line) { return g_regex_split_simple(" {2,}", g_strchug(g_strdup(line)), 0, 0); }
 
-static char *cell_of(const char *study, const char *point, const char *column) {
-  g_auto(GStrv) line = g_strsplit(table_of(study), "\n", -1);
+static char *cell_of(const char *folder, const char *study, const char *point, const char *column) {
+  g_auto(GStrv) line = g_strsplit(table_of(folder, study), "\n", -1);
   g_auto(GStrv) title = NULL;
   for (int i = 0; line[i]; i++) {
     if (g_str_has_prefix(line[i], "  point ")) title = cells_of(line[i]);
@@ -40,12 +41,12 @@ static char *cell_of(const char *study, const char *point, const char *column) {
       if (g_str_equal(title[c], column)) return g_strdup(cell[c]);
     break;
   }
-  fail_msg(README ": %s | %s | %s is no cell of what the study prints", study, point, column);
+  fail_msg("%s/README.md: %s | %s | %s is no cell of what the study prints", folder, study, point, column);
   return NULL;
 }
 
 /* The README with every figure from today's output; *figures of them, *wrong that differ. */
-static char *with_figures(const char *text, int *figures, int *wrong) {
+static char *with_figures(const char *folder, const char *text, int *figures, int *wrong) {
   g_autoptr(GRegex) regex = g_regex_new("`([^`]*)`<!--([^|>]*) \\| ([^|>]*) \\| ([^|>]*)-->", 0, 0, NULL);
   g_autoptr(GMatchInfo) match = NULL;
   GString *out = g_string_new(NULL);
@@ -55,10 +56,10 @@ static char *with_figures(const char *text, int *figures, int *wrong) {
     int from, to;
     g_match_info_fetch_pos(match, 1, &from, &to);
     g_autofree char *is = g_match_info_fetch(match, 1), *study = g_match_info_fetch(match, 2), *point = g_match_info_fetch(match, 3), *column = g_match_info_fetch(match, 4);
-    g_autofree char *cell = cell_of(study, point, column);
+    g_autofree char *cell = cell_of(folder, study, point, column);
     ++*figures;
     if (!g_str_equal(cell, is)) {
-      print_error(README ": %s | %s | %s is %s, the study prints %s (make studies-update)\n", study, point, column, is, cell);
+      print_error("%s/README.md: %s | %s | %s is %s, the study prints %s (make studies-update)\n", folder, study, point, column, is, cell);
       ++*wrong;
     }
     g_string_append_len(out, text + at, from - at);
@@ -69,48 +70,64 @@ static char *with_figures(const char *text, int *figures, int *wrong) {
   return g_string_free(out, FALSE);
 }
 
+/* Names of the studies of a folder; runs that studies start from stand beside them. */
+static GPtrArray *studies_of(const char *folder) {
+  g_autoptr(GPtrArray) files = ms_test_files(folder);
+  GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
+  for (guint i = 0; i < files->len; i++) {
+    g_autofree char *text = NULL;
+    assert_true(g_file_get_contents(files->pdata[i], &text, NULL, NULL));
+    if (!strstr(text, "\"axes\"")) continue;
+    char *name = g_path_get_basename(files->pdata[i]);
+    *strrchr(name, '.') = 0;
+    g_ptr_array_add(names, name);
+  }
+  return names;
+}
+
+static char *readme_of(const char *folder) { return g_build_filename(folder, "README.md", NULL); }
+
 static void every_study_runs(void **state) {
   (void)state;
-  g_autoptr(GPtrArray) files = ms_test_files("scenarios/whatif");
-  assert_true(files->len >= 12);
-  for (guint i = 0; i < files->len; i++) {
-    g_autofree char *name = g_path_get_basename(files->pdata[i]);
-    *strrchr(name, '.') = 0;
-    assert_non_null(strstr(table_of(name), "\n  base "));
+  for (guint k = 0; k < G_N_ELEMENTS(shelves); k++) {
+    g_autoptr(GPtrArray) names = studies_of(shelves[k].folder);
+    assert_true(names->len >= shelves[k].studies);
+    for (guint i = 0; i < names->len; i++) assert_non_null(strstr(table_of(shelves[k].folder, names->pdata[i]), "\n  base "));
   }
 }
 
 static void the_readme_says_what_they_print(void **state) {
   (void)state;
-  g_autofree char *text = NULL;
-  assert_true(g_file_get_contents(README, &text, NULL, NULL));
-  int figures, wrong;
-  g_autofree char *now = with_figures(text, &figures, &wrong);
-  assert_true(figures >= 40);
-  assert_int_equal(wrong, 0);
-  g_autoptr(GPtrArray) files = ms_test_files("scenarios/whatif");
-  for (guint i = 0; i < files->len; i++) {
-    g_autofree char *name = g_path_get_basename(files->pdata[i]), *link = g_strdup_printf("](%s)", name);
-    if (!strstr(text, link)) fail_msg(README " has no section on %s", name);
+  for (guint k = 0; k < G_N_ELEMENTS(shelves); k++) {
+    g_autofree char *readme = readme_of(shelves[k].folder), *text = NULL;
+    assert_true(g_file_get_contents(readme, &text, NULL, NULL));
+    int figures, wrong;
+    g_autofree char *now = with_figures(shelves[k].folder, text, &figures, &wrong);
+    assert_true(figures >= shelves[k].figures);
+    assert_int_equal(wrong, 0);
+    g_autoptr(GPtrArray) names = studies_of(shelves[k].folder);
+    for (guint i = 0; i < names->len; i++) {
+      g_autofree char *link = g_strdup_printf("](%s.json)", (char *)names->pdata[i]);
+      if (!strstr(text, link)) fail_msg("%s has no section on %s", readme, (char *)names->pdata[i]);
+    }
   }
 }
 
-static int update(void) {
-  g_autofree char *text = NULL;
+static void update(const char *folder) {
+  g_autofree char *readme = readme_of(folder), *text = NULL;
   GError *error = NULL;
-  if (!g_file_get_contents(README, &text, NULL, &error)) g_error("%s", error->message);
+  if (!g_file_get_contents(readme, &text, NULL, &error)) g_error("%s", error->message);
   int figures, wrong;
-  g_autofree char *now = with_figures(text, &figures, &wrong);
-  if (!ms_write_file(README, now, -1, &error)) g_error("%s", error->message);
-  g_print("%s: %d figures, %d changed\n", README, figures, wrong);
-  return 0;
+  g_autofree char *now = with_figures(folder, text, &figures, &wrong);
+  if (!ms_write_file(readme, now, -1, &error)) g_error("%s", error->message);
+  g_print("%s: %d figures, %d changed\n", readme, figures, wrong);
 }
 
 int main(int argc, char **argv) {
   tables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
   int status = 0;
   if (argc > 1 && g_str_equal(argv[1], "--update")) {
-    status = update();
+    for (guint k = 0; k < G_N_ELEMENTS(shelves); k++) update(shelves[k].folder);
   } else {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_study_runs), cmocka_unit_test(the_readme_says_what_they_print)};
     status = cmocka_run_group_tests(tests, NULL, NULL);
