@@ -21,11 +21,12 @@ set style fill solid 0.95 border rgb "white"
 set boxwidth 0.7
 set xtics rotate by -30 noenhanced
 set key outside right top reverse Left noenhanced samplen 1
+label(point, runs, fits) = point . (runs ne "1" ? " (cannot run)" : fits ne "1" ? " (does not fit)" : "")
 shown = "" # parts that some point has
 do for [p=1:words(parts)] {
   stats csv skip 1 using (valid(17+p) ? column(17+p) : 0) nooutput name "C"
   if (C_max > 0) { shown = shown . sprintf(" %d", p) }
 }
-plot for [k=1:words(shown)] csv skip 1 using (column(17+int(word(shown, k)))*scale):xtic(2) lc rgb word(colours, int(word(shown, k))) \
+plot for [k=1:words(shown)] csv skip 1 using (column(17+int(word(shown, k)))*scale):xtic(label(strcol(2), strcol(7), strcol(8))) lc rgb word(colours, int(word(shown, k))) \
        title word(parts, int(word(shown, k))), \
      csv skip 1 using 0:12 axes x1y2 with points pt 7 ps 1.2 lc rgb "black" title "tokens/s/GPU"

@@ -5,6 +5,7 @@
 #include "report/report.h"
 #include "study/whatif.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 #define RUN "\"base\": \"run-llama3-70b-h100-64.json\", \"fidelity\": \"fast\""
@@ -193,9 +194,35 @@ static void planned(void **state) {
   g_clear_error(&error);
 }
 
+/* --- picture ------------------------------------------------------------------------------------------------------------------------ */
+static void the_picture_shows_points_and_parts(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-whatif-XXXXXX", NULL), *file = g_build_filename(folder, "it's.svg", NULL), *gnuplot = g_find_program_in_path("gnuplot");
+  g_autoptr(MsWhatifRun) run = run_of(RUN ", \"per\": \"token\", \"axes\": [{\"key\": \"layout.vpp\", \"values\": [5, 7, 10]}]"); /* one of them cannot run */
+  gboolean ok = ms_report_whatif_plot(run, file, &error);
+  if (!gnuplot) {
+    assert_false(ok);
+    assert_int_equal(error->code, MS_ERROR_ENV);
+    g_clear_error(&error);
+    g_rmdir(folder);
+    skip();
+  }
+  if (!ok) fail_msg("%s", error->message);
+  g_autofree char *svg = NULL;
+  assert_true(g_file_get_contents(file, &svg, NULL, NULL));
+  static const char *const shown[] = {">base<", ">5<", ">7 (cannot run)<", ">10<", ">gemm<", ">bubble<", ">GPU us per token<", ">tokens/s/GPU<"};
+  for (guint i = 0; i < G_N_ELEMENTS(shown); i++)
+    if (!strstr(svg, shown[i])) fail_msg("no %s in the picture", shown[i]);
+  assert_null(strstr(svg, ">exposed_cp<")); /* nothing has it */
+  g_remove(file);
+  g_rmdir(folder);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parts_add_up), cmocka_unit_test(the_part_that_moves_is_named), cmocka_unit_test(cross_and_zip), cmocka_unit_test(per_token),
-      cmocka_unit_test(rows_say_why), cmocka_unit_test(blame), cmocka_unit_test(overrides_add_up), cmocka_unit_test(the_base_can_be_changed), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(planned)};
+      cmocka_unit_test(rows_say_why), cmocka_unit_test(blame), cmocka_unit_test(overrides_add_up), cmocka_unit_test(the_base_can_be_changed), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(planned),
+      cmocka_unit_test(the_picture_shows_points_and_parts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
