@@ -152,7 +152,11 @@ static Cost across_reduce(const MsCollective *c, double message_B) {
   double ring = MAX(ms_lines_steps_s(&c->network, 2 * (z - 1), bus / R), lines_or_0(&c->scaleup, bus));
   double tree = lines_or_0(&c->scaleup, 0) + MAX(ms_lines_steps_s(&c->network, hops, 2 * message_B / R), lines_or_0(&c->scaleup, 2 * message_B));
   double rails = MIN(ms_lines_steps_s(&c->network, 2 * (D - 1), 2 * share), ms_lines_steps_s(&c->network, hops, 2 * message_B / R));
-  if (c->sharp) rails = MIN(rails, ms_lines_steps_s(&c->network, 2 * MS_TREE_HOP_STEPS, message_B / R));
+  if (c->sharp) { /* up to the switches and back, each byte once; in chunks, while the domain reduces the next ones */
+    double switches = ms_lines_steps_s(&c->network, 2 * MS_TREE_HOP_STEPS, message_B / R);
+    rails = MIN(rails, switches);
+    tree = MIN(tree, lines_or_0(&c->scaleup, 0) + MAX(switches, lines_or_0(&c->scaleup, 2 * inner)));
+  }
   double hierarchy = lines_or_0(&c->scatter, inner) + rails + lines_or_0(&c->gather, inner);
   return (Cost){MIN(MIN(ring, tree), hierarchy), (c->sharp ? 1 : 2) * (1 - R / z) * message_B / R / c->nic_Bps};
 }

@@ -135,6 +135,7 @@ static const MsField options_fields[] = {
     MS_INT(S, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),
     MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN,
             "sharding over the outer groups"),
+    SWITCH(moe_memory_efficient_permutation, "true", "router weights multiply inside the experts, so that unpermute keeps no expert output"),
     SWITCH(hybrid_context_parallel, "false", "each packed sequence goes to as few context-parallel ranks as hold it"),
     MS_INT(S, max_seqlen_per_dp_cp_rank, 0, 1 << 27, "0", MS_NULLABLE | MS_OPEN, "tokens of one sequence that a rank holds with hybrid_context_parallel; 0 = seq_length / cp"),
     {0}};

@@ -312,6 +312,21 @@ static void etp_gather(MsBuild *b, gboolean gather) { /* ETP: tokens of the expe
               (gather ? 2 : 4) * b->rows_expert * b->eh);
 }
 
+/* Without memory-efficient permutation the router weights multiply in unpermute: its backward needs the output of the experts, which is kept, and reads
+ * it once more for the gradient of the weights (arXiv 2603.07685; domain/moe-facts.md). */
+static void keep_expert_output(MsBuild *b) {
+  if (!b->options->moe_memory_efficient_permutation && !recomputes(b, MS_RM_MOE)) ms_keep(b, "expert output", 2 * b->rows_routed * b->eh);
+}
+
+static void weigh_backward(MsBuild *b) {
+  if (b->options->moe_memory_efficient_permutation) return;
+  double x = 2 * b->rows_routed * b->eh;
+  b->module = MS_MODULE_MOE, b->node = MS_NODE_COMBINE;
+  MsOp *op = ms_row_memory(b, MS_OP_UNPERMUTE, "router weight gradient", 2 * x, x + 4 * b->rows_routed, 1);
+  op->m = b->rows_routed, op->n = b->eh;
+  ms_free_kept(b, "expert output");
+}
+
 static void permute(MsBuild *b, MsOpKind kind, const char *name, double rows_in, double rows_out) {
   int kernels = b->options->moe_permute_fusion ? 2 : 6;
   MsOp *op = ms_row_memory(b, kind, name, 2 * rows_in * b->eh, 2 * rows_out * b->eh, kernels);
@@ -443,6 +458,7 @@ void ms_moe_forward(MsBuild *b) {
   experts_forward(b);
   from_experts(b);
   b->list->op[b->list->n - 1].transient_B = moe_transient_B(b);
+  keep_expert_output(b);
   if (b->model->moe_latent_size > 0) {
     b->module = MS_MODULE_MOE;
     latent_forward(b, FALSE);
@@ -488,6 +504,7 @@ void ms_moe_backward(MsBuild *b) {
   b->pass = MS_PASS_DGRAD;
   latent_backward(b, FALSE);
   ms_free_kept(b, "latent tokens");
+  weigh_backward(b);
   /* combine backward sends the output gradient the way dispatch sends tokens, and dispatch backward comes back like a combine */
   to_experts(b);
   ms_free_kept(b, "mlp dropout mask");

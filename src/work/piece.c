@@ -324,10 +324,12 @@ static MsLinear head_linear(const MsBuild *b) {
                     .low = b->options->fp8_output_proj, .fused_accumulate = TRUE, .model_flop = TRUE};
 }
 
-static const char *const head_in[] = {"final norm in", "final norm in 2", "final norm in 3", "final norm in 4", "final norm in 5"};
-static const char *const head_out[] = {"final norm out", "final norm out 2", "final norm out 3", "final norm out 4", "final norm out 5"};
-static const char *const head_logits[] = {"logits", "logits 2", "logits 3", "logits 4", "logits 5"};
-G_STATIC_ASSERT(G_N_ELEMENTS(head_logits) == 5);
+/* Name of a tensor of the i-th pass through the head: the main one, then one for each MTP block. */
+static const char *head_name(const char *tensor, int i) {
+  if (i == 0) return tensor;
+  g_autofree char *name = g_strdup_printf("%s %d", tensor, i + 1);
+  return g_intern_string(name);
+}
 
 /* Loss tensors per logit: the TE kernel keeps BF16 logits and writes the gradient over them; the native one keeps an FP32 softmax and
  * has a BF16 copy beside it on both ways (domain/memory.md 2). Compiled ("fused"), it cannot work in place: one more FP32 tensor. */
@@ -350,7 +352,6 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
   MsLinear head = head_linear(b);
   double logits = head.m * head.n, x = b->rows_sp * b->h;
   int copies = 1 + b->model->mtp_num_layers; /* MTP sends its hidden states through the same head again */
-  copies = MIN(copies, (int)G_N_ELEMENTS(head_logits));
   piece->kind = MS_PIECE_HEAD;
   b->piece = piece;
   b->module = MS_MODULE_HEAD;
@@ -361,12 +362,12 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
       ms_streams_join(b, FALSE);
       if (b->streams > 1) ms_keep(b, "head streams", 2 * x * b->streams);
       ms_norm_forward(b, "final norm", b->rows_sp, b->h);
-      ms_keep(b, head_in[i], 2 * x);
+      ms_keep(b, head_name("final norm in", i), 2 * x);
     }
     ms_linear_forward(b, &head);
-    ms_keep(b, head_out[i], 2 * x);
+    ms_keep(b, head_name("final norm out", i), 2 * x);
     loss_rows(b, logits, FALSE);
-    ms_keep(b, head_logits[i], (te_loss(b) ? 2 : 4) * logits);
+    ms_keep(b, head_name("logits", i), (te_loss(b) ? 2 : 4) * logits);
   }
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
   for (int i = copies - 1; i >= 0; i--) {
@@ -377,13 +378,13 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
     ms_linear_backward(b, &head);
     for (int j = first; j < b->list->n; j++)
       if (b->list->op[j].kind == MS_OP_GEMM) b->list->op[j].transient_B = dx + (te_loss(b) ? 0 : 2 * logits);
-    ms_free_kept(b, head_logits[i]);
-    ms_free_kept(b, head_out[i]);
+    ms_free_kept(b, head_name("logits", i));
+    ms_free_kept(b, head_name("final norm out", i));
     if (i == 0) {
       ms_norm_backward(b, "final norm", b->rows_sp, b->h);
       ms_streams_join(b, TRUE);
       ms_free_kept(b, "head streams");
-      ms_free_kept(b, head_in[i]);
+      ms_free_kept(b, head_name("final norm in", i));
     }
   }
   double table = head.n * b->h;
