@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { GROUPS = 64, MICROBATCHES = 16, MOST_RANKS = 256, MOST_SEQUENCES = 1 << 20 }; /* drawn at most */
+enum { GROUPS = 64, MICROBATCHES = 16, STEPS = 8, MOST_RANKS = 256, MOST_SEQUENCES = 1 << 20 }; /* drawn at most */
 
 double ms_packing_mean(const MsLengths *l, int first, int last, double (*of)(double, const void *), const void *data) {
   double tokens = 0, sum = 0;
@@ -63,14 +63,18 @@ static double group_skew(const Packer *p, int group) {
 /* The largest sum over the microbatches of a step, over the mean; with more microbatches than are drawn the spread shrinks as 1 / sqrt. */
 static double step_late(const Packer *p, int group, int replicas, int microbatches) {
   int groups = MIN(MAX(1, replicas / MAX(group, 1)), MOST_RANKS), drawn = MIN(microbatches, MICROBATCHES);
-  double most = 0, all = 0;
+  double late = 0;
   if (groups <= 1) return 0;
-  for (int i = 0; i < groups; i++) {
-    double sum = 0;
-    for (int m = 0; m < drawn; m++) sum += busiest_of(p, group);
-    most = MAX(most, sum), all += sum;
+  for (int step = 0; step < STEPS; step++) {
+    double most = 0, all = 0;
+    for (int i = 0; i < groups; i++) {
+      double sum = 0;
+      for (int m = 0; m < drawn; m++) sum += busiest_of(p, group);
+      most = MAX(most, sum), all += sum;
+    }
+    late += (most / (all / groups) - 1) / STEPS;
   }
-  return (most / (all / groups) - 1) * sqrt((double)drawn / microbatches);
+  return late * sqrt((double)drawn / microbatches);
 }
 
 /* --- hybrid: longest first, to the least loaded ranks ---------------------------------------------------------------------------------- */
@@ -81,7 +85,7 @@ static gint lighter_first(gconstpointer a, gconstpointer b) {
   return (x > y) - (x < y);
 }
 
-/* One microbatch of all ranks of `pool`; load over the mean of the busiest. */
+/* All packs of a step over the ranks of `pool` (Megatron's scheduler forms groups of even load from the whole batch); load of the busiest over the mean. */
 static double deal(const MsScenario *s, const Packer *p, int pool, int packs) {
   g_autoptr(GArray) lengths = g_array_new(FALSE, FALSE, sizeof(int));
   g_autofree double *load = g_new0(double, pool);
@@ -132,15 +136,18 @@ static void draw(MsPacking *k, const MsScenario *s, const MsLayout *l) {
   for (int i = 0; i < p.lengths->n; i++) weight += p.lengths->weight[i];
   sequences = p.room / (tokens_of(p.lengths, 0, p.lengths->n) / weight);
   if (s->options.hybrid_context_parallel) {
-    int packs = (int)MAX(1, MIN(MIN(l->dp, GROUPS), MOST_SEQUENCES / 8 / MAX(sequences, 1))), rounds = 4;
+    int replicas = MIN(l->dp, GROUPS), rounds = 2;
+    int packs = (int)MAX(replicas, MIN(MIN((double)replicas * l->microbatches, MOST_RANKS), MOST_SEQUENCES / 8 / MAX(sequences, 1)));
     double most = 0;
-    for (int i = 0; i < rounds; i++) most += deal(s, &p, packs * l->cp, packs) / rounds;
+    for (int i = 0; i < rounds; i++) most += deal(s, &p, replicas * l->cp, packs) / rounds;
     k->skew = most;
   } else {
     int group = s->model->num_experts > 0 ? (int)MIN((gint64)l->dp, MAX(1, (gint64)l->ep * l->etp / ((gint64)l->tp * l->cp))) : 1;
     group = (int)MAX(1, MIN(group, MOST_SEQUENCES / GROUPS / MAX(sequences, 1)));
     k->skew = group_skew(&p, group);
-    if (sequences * group * MICROBATCHES * MIN(l->dp / group, MOST_RANKS) <= 16.0 * MOST_SEQUENCES) k->late = step_late(&p, group, l->dp, l->microbatches);
+    double work = sequences * group * MIN(l->microbatches, MICROBATCHES) * MIN(l->dp / group, MOST_RANKS) * STEPS;
+    int replicas = work > 8.0 * MOST_SEQUENCES ? (int)MAX(group, l->dp * 8.0 * MOST_SEQUENCES / work) : l->dp; /* some stand for all */
+    k->late = step_late(&p, group, replicas, l->microbatches);
   }
   gsl_ran_discrete_free(p.table);
   gsl_rng_free(p.rng);
