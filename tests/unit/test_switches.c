@@ -122,6 +122,12 @@ static MsScenario *dense_long(void) {
   s->layout.cp = 4, s->training.seq_length = 32768;
   return s;
 }
+static MsScenario *dense_packed(void) { /* hybrid context parallelism knows no pipeline */
+  MsScenario *s = dense_long();
+  s->layout.pp = s->layout.vpp = 1;
+  s->training.sequence_lengths = (MsLengths){.n = 2, .length = {1024, 16384}, .weight = {10, 1}};
+  return s;
+}
 static MsScenario *zero_bubble(void) {
   MsScenario *s = dense();
   s->layout.schedule = MS_SCHED_ZB_H1;
@@ -205,6 +211,11 @@ SWITCH(token_drop) { s->training.routing = (MsRouting){.kind = MS_ROUTING_CAPACI
 SWITCH(bias) { s->training.routing.bias_update_rate = 1e-3, s->training.routing.bias_updates = 1000; }
 SWITCH(placement) { s->training.routing.placement = MS_PLACEMENT_LOAD; }
 SWITCH(replicas) { s->training.routing.placement = MS_PLACEMENT_LOAD, s->training.routing.replicas = 64; }
+SWITCH(plain_permutation) { O.moe_memory_efficient_permutation = FALSE; }
+SWITCH(one_length) { s->training.sequence_lengths = (MsLengths){.n = 1, .length = {s->training.seq_length}, .weight = {2}}; }
+SWITCH(packed) { s->training.sequence_lengths = (MsLengths){.n = 2, .length = {1024, 16384}, .weight = {10, 1}}; }
+SWITCH(hybrid_cp) { O.hybrid_context_parallel = TRUE; }
+SWITCH(streams) { s->model->hyper_connections.num_residual_streams = 4; }
 SWITCH(sharp) { s->hardware->sharp = !s->hardware->sharp; }
 SWITCH(more_sms) { O.dispatcher = MS_DISPATCH_DEEPEP, O.dispatcher_num_sms = 40; }
 #undef O
@@ -263,6 +274,11 @@ static const struct {
     {"blocking_p2p", moe_deep, blocking_p2p, "STEP+"},
     {"cp_gather", dense_long, cp_gather, "ATTENTION- HOST- CP+ STREAMS- STEP+"},
     {"cp_a2a", dense_long, cp_a2a, "ACTIVATIONS+ ATTENTION- HOST- CP+ STREAMS- STEP+"},
+    {"one_length", dense_long, one_length, ""},
+    {"packed", dense_long, packed, "ATTENTION- STEP-"},
+    {"hybrid_cp", dense_packed, hybrid_cp, "ATTENTION- STEP_ROWS- HOST- CP- STREAMS- STEP-"},
+    {"plain_permutation", moe, plain_permutation, "ACTIVATIONS+ MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
+    {"streams", moe, streams, "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS+ TRANSIENT- BUFFERS+ MEMORY_BOUND+ STEP_ROWS+ HOST+ TP+ PP+ DP+ STREAMS+ STEP+"},
     {"skew", moe, skew, "ACTIVATIONS+ TRANSIENT+ GROUPED+ MEMORY_BOUND+ EP+ STEP+"},
     {"token_drop", moe, token_drop, "HOST- STEP-"},
     {"bias", drawn, bias, "ACTIVATIONS- TRANSIENT- GROUPED- MEMORY_BOUND- EP- STEP-"},
