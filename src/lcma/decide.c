@@ -124,6 +124,16 @@ static gint by_time(gconstpointer a, gconstpointer b) {
   return x->time_s < y->time_s ? -1 : x->time_s > y->time_s ? 1 : strcmp(x->plan, y->plan);
 }
 
+/* Of the plans that are as good as the fastest, the most accurate comes first. */
+static void prefer_accurate(GPtrArray *choices) {
+  guint best = 0;
+  for (guint i = 1; i < choices->len; i++) {
+    const MsLcmaChoice *x = choices->pdata[i], *first = choices->pdata[0], *y = choices->pdata[best];
+    if (x->time_s < MS_LCMA_TIE * first->time_s && x->growth < y->growth) best = i;
+  }
+  if (best > 0) g_ptr_array_insert(choices, 0, g_ptr_array_steal_index(choices, best));
+}
+
 GPtrArray *ms_lcma_decide(const MsLcmaMachine *machine, const MsLcmaShape *shape) {
   GPtrArray *choices = g_ptr_array_new_with_free_func(choice_free);
   const GPtrArray *fused = fused_stages();
@@ -139,10 +149,11 @@ GPtrArray *ms_lcma_decide(const MsLcmaMachine *machine, const MsLcmaShape *shape
   for (guint i = choices->len; i-- > 0 && shape->limit_B > 0;)
     if (((MsLcmaChoice *)choices->pdata[i])->workspace_B > shape->limit_B) g_ptr_array_remove_index(choices, i);
   g_ptr_array_sort(choices, by_time);
+  if (choices->len > 0) prefer_accurate(choices);
   MsLcmaChoice *library = library_choice(machine, shape);
   guint at = 0;
   const MsLcmaChoice *best = choices->len ? choices->pdata[0] : NULL;
-  if (best && best->time_s * MS_LCMA_MARGIN < library->time_s)
+  if (best && (best->time_s + MS_LCMA_DOUBT * (best->split_s + best->merge_s)) * MS_LCMA_MARGIN < library->time_s)
     while (at < choices->len && ((MsLcmaChoice *)choices->pdata[at])->time_s < library->time_s) at++;
   g_ptr_array_insert(choices, (gint)at, library);
   return choices;

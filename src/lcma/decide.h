@@ -6,13 +6,16 @@
  *   multiply  r product_s(bm, bn, bk)
  *   merge     m_B (r bm bn read + C written, read first when beta is not 0) + m_t nnz(W) bm bn
  * An inner stage stands in for product_s. A limit of the workspace cuts the products into g groups: A and B are then read, and C read and written, g
- * times. The library is one more candidate, and wins unless a plan is faster by MS_LCMA_MARGIN. */
+ * times. The library is one more candidate, and wins unless a plan with MS_LCMA_DOUBT more for its bytes is
+ * faster by MS_LCMA_MARGIN. */
 #ifndef MS_LCMA_DECIDE_H
 #define MS_LCMA_DECIDE_H
 
 #include "lcma/exec.h"
 
-#define MS_LCMA_MARGIN 1.02 /* a predicted gain below this is within the model's error */
+#define MS_LCMA_MARGIN 1.03 /* a predicted gain below this is within the model's error, */
+#define MS_LCMA_DOUBT 0.2   /* and so is this share of the time of sums and merge: memory is less steady than arithmetic */
+#define MS_LCMA_TIE 1.01    /* of plans that differ by less, the one with the least growth of the error is taken */
 
 typedef struct {
   const void *data; /* of the two functions */
