@@ -3,6 +3,7 @@
  * ms_cost_new chooses, once, a curve for every (operator, dtype, pass) and a prepared collective for every (kind, group); a row then
  * costs one table access and one formula. */
 #include "cost/internal.h"
+#include "cost/lcma.h"
 
 #include "base/err.h"
 
@@ -299,18 +300,39 @@ static double stack_factor(const MsCost *cost, MsOpFamily family) {
   return factor > 0 ? factor : 1;
 }
 
+/* A dense product by a lower-complexity scheme, where the model of lcma/decide.h predicts a gain within the workspace that the scenario sets aside.
+ * *flop becomes what is multiplied then; returns the growth of the rounding error, 0 for the ordinary product. */
+static double lcma(const MsCost *cost, const MsOp *op, const Slot *slot, double *time_s, double *flop) {
+  const MsOptions *options = &cost->scenario->options;
+  if (!options->lcma || op->groups > 1 || (op->dtype != MS_ODT_BF16 && op->dtype != MS_ODT_FP32)) return 0;
+  const Slot *memory = &cost->slot[MS_OP_ADD][op->dtype][MS_PASS_FORWARD];
+  MsLcmaProfile profile;
+  ms_lcma_profile_init(&profile, slot->use, &cost->device[op->dtype], cost->element_B[op->dtype], 1, MAX(memory->use->param[MS_B_E], 0.01));
+  MsLcmaShape shape = {op->m, op->n, op->k, (op->flags & MS_OPF_ACCUMULATE) != 0, options->lcma_workspace_B};
+  g_autoptr(GPtrArray) choices = ms_lcma_decide(&profile.machine, &shape);
+  const MsLcmaChoice *best = choices->pdata[0];
+  if (best->levels == 0 || best->time_s >= *time_s) return 0;
+  *time_s = best->time_s;
+  *flop = best->flop;
+  return best->growth;
+}
+
 static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
   const Slot *slot = slot_of(cost, op);
   const MsDeviceRates *device = &cost->device[op->dtype];
-  double lower = (op->read_B + op->write_B) / device->hbm_Bps, t;
-  if (family != MS_FAMILY_MEMORY) lower = MAX(lower, op->flop / device->peak_flops);
+  double flop = op->flop, growth = 0, t;
   switch (family) {
-  case MS_FAMILY_GEMM: t = op->kind == MS_OP_FRONT_END ? opaque_s(cost, op, slot) : gemm_s(cost, op, slot); break;
+  case MS_FAMILY_GEMM:
+    t = op->kind == MS_OP_FRONT_END ? opaque_s(cost, op, slot) : gemm_s(cost, op, slot);
+    if (op->kind == MS_OP_GEMM) growth = lcma(cost, op, slot, &t, &flop);
+    break;
   case MS_FAMILY_GROUPED: t = grouped_s(cost, op, slot); break;
   case MS_FAMILY_ATTENTION: t = attention_s(cost, op, slot); break;
   default: t = memory_s(cost, op, slot);
   }
-  return (MsOpCost){.time_s = MAX(t * slot->factor * stack_factor(cost, family), lower), .lower_s = lower, .curve = slot->origin, .band = slot->band};
+  double lower = (op->read_B + op->write_B) / device->hbm_Bps;
+  if (family != MS_FAMILY_MEMORY) lower = MAX(lower, flop / device->peak_flops);
+  return (MsOpCost){.time_s = MAX(t * slot->factor * stack_factor(cost, family), lower), .lower_s = lower, .curve = slot->origin, .error_growth = growth, .band = slot->band};
 }
 
 /* --- rows that communicate ----------------------------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ typedef struct {
   guint16 sms;           /* SMs it takes while it runs (communication), 0 = none or all */
   guint8 level;          /* communication: 0 scale-up link, 1 network */
   const MsCurve *curve;  /* that decided, NULL = data sheet and default efficiency */
+  double error_growth;   /* of the rounding error over an ordinary product's where a lower-complexity scheme was chosen (option lcma), else 0 */
   double band;           /* relative residual (p90) of that curve; default when there is none */
 } MsOpCost;
 

@@ -1,6 +1,6 @@
 /* src/cost/lcma.h - what a machine of a profile needs for a product by a lower-complexity scheme (lcma/decide.h): its curve of a GEMM for the products,
  * its HBM bandwidth and the efficiency of its memory-bound kernels for the sums. Sums are kept in the type of the operands and products in float: split
- * and merge are one kernel each, products one batched GEMM. */
+ * and merge cost their bytes, every product is a launch of its own. */
 #ifndef MS_COST_LCMA_H
 #define MS_COST_LCMA_H
 

@@ -138,6 +138,8 @@ static const MsField options_fields[] = {
     SWITCH(moe_memory_efficient_permutation, "true", "router weights multiply inside the experts, so that unpermute keeps no expert output"),
     SWITCH(hybrid_context_parallel, "false", "each packed sequence goes to as few context-parallel ranks as hold it"),
     MS_INT(S, max_seqlen_per_dp_cp_rank, 0, 1 << 27, "0", MS_NULLABLE | MS_OPEN, "tokens of one sequence that a rank holds with hybrid_context_parallel; 0 = seq_length / cp"),
+    SWITCH(lcma, "false", "dense BF16 and FP32 matrix products by lower-complexity schemes (docs/lcma.md) where they are predicted to gain"),
+    MS_F64(S, lcma_workspace_B, "B", 1, 1e13, "1073741824", MS_OPEN, "with lcma: memory set aside for sums and products"),
     {0}};
 #undef S
 const MsFieldTable ms_options_table = {"scenario.options", "framework options, as Megatron-Core spells them",

@@ -74,6 +74,8 @@ typedef struct {
   gboolean moe_memory_efficient_permutation;
   gboolean hybrid_context_parallel;
   int max_seqlen_per_dp_cp_rank; /* 0 = seq_length / cp */
+  gboolean lcma;
+  double lcma_workspace_B;
 } MsOptions;
 
 typedef struct { /* figures of a real run; NaN / NULL where absent */

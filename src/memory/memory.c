@@ -112,6 +112,7 @@ static double workspace_B(const MsWork *w, int stage) {
   if (s->hardware->arch && strstr(s->hardware->arch, "sm80")) one = 8.125 * mib, te_one = 4 * mib;
   double bytes = 2 * one;
   if (s->options.transformer_impl == MS_IMPL_TE) bytes += te_one + (stage_has_moe(w, stage) ? 4 * te_one : 0);
+  if (s->options.lcma) bytes += s->options.lcma_workspace_B;
   if (s->options.tp_comm_overlap) bytes += 3 * te_one + 11 * 2 * w->rows * s->model->hidden_size;
   return bytes;
 }

@@ -189,6 +189,13 @@ static void append_routing(GString *out, const MsResult *r) {
                          l->hottest, l->hottest_most, ms_text_bytes(l->peak_B, most), ms_text_bytes(l->peak_coldest_B, least));
 }
 
+static void append_lcma(GString *out, const MsResult *r) {
+  char time[MS_TEXT];
+  if (!(r->lcma_growth > 0)) return;
+  g_string_append_printf(out, "\n  lower-complexity matrix products  %s of the stage that computes longest; bound of their rounding error %.3g times the ordinary one\n",
+                         ms_text_seconds(r->lcma_s, time), r->lcma_growth);
+}
+
 static gint by_time(gconstpointer a, gconstpointer b) {
   double x = (*(const MsOrigin *const *)a)->time_s, y = (*(const MsOrigin *const *)b)->time_s;
   return x < y ? 1 : x > y ? -1 : 0;
@@ -289,6 +296,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned f
   if (explain) append_step_passes(out, r);
   if (explain) append_passes(out, r);
   append_routing(out, r);
+  append_lcma(out, r);
   if (r->memory) {
     g_autofree char *memory = ms_report_memory(r->memory, r->capacity_B, explain ? G_MAXINT : FEW_STAGES);
     g_string_append_printf(out, "\n%s", memory);

@@ -148,6 +148,12 @@ void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
       if (result->pass_s[kind] > 0) ms_json_out_double(out, ms_slot_words[kind], result->pass_s[kind]);
     ms_json_out_end(out);
   }
+  if (result->lcma_growth > 0) {
+    ms_json_out_object(out, "lcma");
+    ms_json_out_double(out, "time_s", result->lcma_s);
+    ms_json_out_double(out, "error_growth", result->lcma_growth);
+    ms_json_out_end(out);
+  }
   write_routing(result, out);
   write_passes(result, out);
   ms_json_out_array(out, "stage_time");

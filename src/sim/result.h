@@ -54,6 +54,7 @@ typedef struct MsResult {
   guint64 events;
   double elapsed_s;
   char *bottleneck;         /* one sentence: what holds it back most */
+  double lcma_s, lcma_growth; /* of the same stage: time of products by lower-complexity schemes, largest growth of their rounding error; 0 = none */
   int n_origins;
   MsOrigin *origins;
   MsPasses *passes;          /* [stages] the step pass by pass; NULL at `bound` */

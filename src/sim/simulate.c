@@ -138,6 +138,8 @@ static void origins_of_list(MsResult *r, const Parts *p, const MsOpList *list, d
   for (int i = 0; i < list->n; i++) {
     MsOpCost cost = ms_cost_op(p->cost, &list->op[i]);
     add_origin(r, &list->op[i], &cost, times);
+    if (cost.error_growth > 0) r->lcma_s += times * cost.time_s;
+    r->lcma_growth = MAX(r->lcma_growth, cost.error_growth);
   }
 }
 

@@ -360,9 +360,38 @@ static void heads_inside_ring_outside(void **state) {
   assert_true(both < cp_step(16, MS_CP_P2P, 8, &inner)); /* two steps over the network instead of sixteen */
 }
 
+/* Lower-complexity products: nothing where memory is too slow for them, less time where it is not, never more; the workspace counts as a buffer. */
+static void lower_complexity_products(void **state) {
+  (void)state;
+  double step_s[2][2];
+  for (int fast = 0; fast < 2; fast++)
+    for (int on = 0; on < 2; on++) {
+      g_autoptr(MsScenario) s = ms_test_run("llama3-70b", 0, "h100-sxm", 8);
+      s->model->num_layers = 8;
+      s->layout.tp = 8;
+      s->training.seq_length = 16384;
+      s->options.lcma = on;
+      s->options.lcma_workspace_B = 2e9;
+      if (fast) s->hardware->hbm_Bps *= 10;
+      g_autoptr(MsResult) r = sound(s);
+      step_s[fast][on] = r->step_time_s;
+      if (!on) assert_close(r->lcma_growth, 0, 0);
+      if (fast && on) {
+        assert_true(r->lcma_growth >= 6 && r->lcma_s > 0 && r->lcma_s < r->step_time_s);
+        s->options.lcma = FALSE;
+        g_autoptr(MsResult) off = simulate(s, MS_FIDELITY_FULL);
+        assert_close(r->memory->stage[0].buffers_B, off->memory->stage[0].buffers_B + 2e9, 1e-12);
+        assert_close(r->model_flop_per_token, off->model_flop_per_token, 0); /* the model's FLOP, not what is multiplied */
+      }
+    }
+  assert_true(step_s[0][1] <= step_s[0][0]);
+  assert_true(step_s[1][1] < 0.99 * step_s[1][0]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_schedule),
+      cmocka_unit_test(lower_complexity_products),
       cmocka_unit_test(stages_alike_have_the_closed_forms),
       cmocka_unit_test(split_backward_keeps_everything),
       cmocka_unit_test(dualpipe_holds_two_copies),
