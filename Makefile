@@ -3,7 +3,7 @@
 #   make check           quick tier and full tier; `make smallcheck` is the quick one (< 30 s)
 #   make check SANITIZE=address,undefined
 #   make golden-update   writes the expected output of tests/golden and docs/reference.md anew: read the diff before you commit it
-#   make plots           predicted against measured, through gnuplot
+#   make plots           the figures of README and docs, in docs/figures
 #   make accuracy-update writes the figures anew that `make check` guards
 #   make predictions-update  accepts the predictions of this tree: writes scenarios/check/baseline.json anew
 #   make studies-update  writes the figures of scenarios/whatif/README.md and scenarios/tour/README.md anew
@@ -151,11 +151,18 @@ golden-update: all reference
 bench: all $(BENCH)
 	@for b in $(BENCH); do $$b || exit 1; done
 
-# Needs gnuplot. VALIDATION is a folder of runs with `measured`.
+# The figures of README and docs, in docs/figures. Needs gnuplot, and for the picture of the page a browser (./bootstrap --tests).
 VALIDATION ?= scenarios/published
+FIGURES := docs/figures
 plots: all
-	$(BUILD)/moesim validate --csv $(BUILD)/validation.csv --plot $(BUILD)/validation.svg $(VALIDATION)
-	@echo "wrote $(BUILD)/validation.svg and $(BUILD)/validation.csv"
+	@mkdir -p $(FIGURES)
+	$(BUILD)/moesim validate --exact --plot $(FIGURES)/validation.svg $(VALIDATION) >$(BUILD)/validation.txt
+	$(BUILD)/moesim whatif --plot $(FIGURES)/whatif-nic.svg scenarios/whatif/nic.json >$(BUILD)/whatif-nic.txt
+	$(BUILD)/moesim show schedule dualpipe --stages 8 --microbatches 20 --svg $(FIGURES)/dualpipe.svg >$(BUILD)/dualpipe.txt
+	$(BUILD)/moesim report --no-validation scenarios/run-deepseek-v3-2048-pp16.json --html $(BUILD)/page.html
+	@if [ -d tests/browser/node_modules ]; then node mk/page-picture.mjs $(BUILD)/page.html $(FIGURES)/page.png summary timeline overlap map; \
+	  else echo "no picture of the page: ./bootstrap --tests installs the browser"; fi
+	@ls -l $(FIGURES)
 
 # Rewrites tests/data/accuracy.json with the figures of this tree: read the diff before you commit it.
 accuracy-update: $(BUILD)/tests/test_full_accuracy

@@ -65,6 +65,7 @@ const MsVerb ms_verbs[] = {
     {"report", "SCENARIO… --html FILE", "one self-contained HTML page: timeline, memory, layout map, MFU waterfall, communication, operators",
      "  moesim report scenarios/run-deepseek-v3-gb200-256.json --html step.html\n"
      "  moesim report a.json b.json --html compare.html     two layouts side by side\n"
+     "  moesim report scenarios/run-qwen3-235b-h100-256.json --whatif scenarios/whatif/nic.json --html nic.html\n"
      "  moesim report --validation my-runs/ my-runs/one.json --html one.html\n",
      ms_cli_report},
     {"calibrate", "--gpu --out FOLDER", "measure a GPU of this machine: the tables that `moesim fit` makes curves of",

@@ -6,7 +6,7 @@
 #include "report/page.h"
 
 typedef struct {
-  char *html, *title, **validation;
+  char *html, *title, **validation, **whatif;
   gboolean no_validation, json;
 } Options;
 
@@ -14,6 +14,7 @@ static void options_clear(Options *o) {
   g_free(o->html);
   g_free(o->title);
   g_strfreev(o->validation);
+  g_strfreev(o->whatif);
 }
 
 /* --- validation runs: those given, else the shipped ones of the same model on the same machine ------------------------------------------------ */
@@ -82,6 +83,16 @@ static int print_data(char **files, int n) {
   return 0;
 }
 
+static gboolean add_studies(const Options *o, MsPage *page, GError **error) {
+  for (int i = 0; o->whatif && o->whatif[i]; i++) {
+    MsWhatif *study = ms_whatif_load(o->whatif[i], error);
+    g_autoptr(MsWhatifRun) run = study ? ms_whatif_run(study, &(MsWhatifOptions){.progress = TRUE}, error) : NULL;
+    if (!run) return FALSE;
+    ms_page_add_whatif(page, run);
+  }
+  return TRUE;
+}
+
 static int report(const Options *o, char **files, int n) {
   GError *error = NULL;
   ms_interrupt_install();
@@ -89,6 +100,7 @@ static int report(const Options *o, char **files, int n) {
   MsPage *page = ms_page_new(o->title);
   gboolean ok = TRUE;
   for (int i = 0; ok && i < n; i++) ok = add_run(page, files[i], scenarios, &error);
+  ok = ok && add_studies(o, page, &error);
   ok = ok && add_validation(o, scenarios, page, &error);
   g_autofree char *html = ms_page_take(page);
   return ok && ms_write_file(o->html, html, -1, &error) ? 0 : ms_cli_fail(error);
@@ -101,6 +113,7 @@ int ms_cli_report(int argc, char **argv) {
       {"html", 'o', 0, G_OPTION_ARG_FILENAME, &o.html, "the file to write, - is stdout", "FILE"},
       {"title", 0, 0, G_OPTION_ARG_STRING, &o.title, "heading of the page (default: the first scenario's name)", "TEXT"},
       {"validation", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.validation, "runs with `measured` for the scatter (default: shipped ones of the same model and GPU); may be repeated", "DIR|FILE"},
+      {"whatif", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.whatif, "a study for curves of its own (`moesim help whatif`); may be repeated", "FILE"},
       {"no-validation", 0, 0, G_OPTION_ARG_NONE, &o.no_validation, "leave the scatter out", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "instead of a page its data, one JSON object per scenario and line", NULL},
       {NULL}};

@@ -9,7 +9,7 @@
 struct MsPage {
   char *title;
   gboolean live;
-  GPtrArray *runs;   /* JSON text of each */
+  GPtrArray *runs, *studies; /* JSON text of each */
   char *validation;  /* JSON text, NULL without */
 };
 
@@ -98,6 +98,7 @@ MsPage *ms_page_new(const char *title) {
   MsPage *page = g_new0(MsPage, 1);
   page->title = g_strdup(title);
   page->runs = g_ptr_array_new_with_free_func(g_free);
+  page->studies = g_ptr_array_new_with_free_func(g_free);
   return page;
 }
 
@@ -106,6 +107,12 @@ void ms_page_add_run(MsPage *page, const MsScenario *s, const MsResult *r, const
   ms_page_run(s, r, d, NULL, out);
   g_ptr_array_add(page->runs, ms_json_out_take(out));
   if (!page->title) page->title = g_strdup(r->name);
+}
+
+void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_page_whatif(run, out);
+  g_ptr_array_add(page->studies, ms_json_out_take(out));
 }
 
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where) {
@@ -120,13 +127,20 @@ static void append_block(GString *to, const char *json) {
     else g_string_append_c(to, *p);
 }
 
-static void append_data(GString *to, const MsPage *page) {
-  g_string_append(to, page->live ? "{\"live\":true,\"runs\":[" : "{\"live\":false,\"runs\":[");
-  for (guint i = 0; i < page->runs->len; i++) {
+static void append_list(GString *to, const char *key, const GPtrArray *texts) {
+  g_string_append_printf(to, ",\"%s\":[", key);
+  for (guint i = 0; i < texts->len; i++) {
     if (i) g_string_append_c(to, ',');
-    append_block(to, page->runs->pdata[i]);
+    append_block(to, texts->pdata[i]);
   }
-  g_string_append(to, "],\"validation\":");
+  g_string_append_c(to, ']');
+}
+
+static void append_data(GString *to, const MsPage *page) {
+  g_string_append_printf(to, "{\"live\":%s", page->live ? "true" : "false");
+  append_list(to, "runs", page->runs);
+  append_list(to, "studies", page->studies);
+  g_string_append(to, ",\"validation\":");
   append_block(to, page->validation ? page->validation : "null");
   g_string_append_c(to, '}');
 }
@@ -151,6 +165,7 @@ char *ms_page_take(MsPage *page) {
   g_free(page->title);
   g_free(page->validation);
   g_ptr_array_free(page->runs, TRUE);
+  g_ptr_array_free(page->studies, TRUE);
   g_free(page);
   return g_string_free(html, FALSE);
 }

@@ -17,16 +17,18 @@ typedef struct MsPage MsPage;
 MsPage *ms_page_new(const char *title);
 void ms_page_add_run(MsPage *page, const MsScenario *scenario, const MsResult *result, const MsDetail *detail);
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where);
+void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run);
 /* The HTML (transfer full); frees the page. Whatever stands in names cannot leave the JSON block: "<" is written as an escape. */
 char *ms_page_take(MsPage *page);
 /* The page that `moesim serve` hands out: no runs yet, it asks the server for them. (transfer full) */
 char *ms_page_live(void);
 
-/* --- internal to report/: the parts of a run ----------------------------------------------------------------------------------- */
+/* --- internal to report/: the parts of a run, a study ----------------------------------------------------------------------------------- */
 void ms_page_passes(const MsDetail *detail, MsJsonOut *out);        /* page_steps.c: "passes", "streams", "window", "memory_timeline" */
 void ms_page_layout(const MsScenario *scenario, const MsLayout *layout, MsJsonOut *out); /* page_layout.c: "placement" */
 void ms_page_comm(const MsScenario *scenario, const MsDetail *detail, const MsResult *result, MsJsonOut *out); /* page_ops.c: "comm" */
 void ms_page_operators(const MsScenario *scenario, const MsDetail *detail, MsJsonOut *out); /* page_ops.c: "roofs", "operators" */
 void ms_page_kept(const MsMemory *memory, const MsDetail *detail, MsJsonOut *out);          /* page_layout.c: "kept" */
+void ms_page_whatif(const MsWhatifRun *run, MsJsonOut *out);                                 /* page_whatif.c: an object of its own */
 
 #endif

@@ -148,4 +148,17 @@ await check('an infeasible run says so', async () => {
   await page.close();
 });
 
+await check('a what-if study is drawn as curves', async () => {
+  const page = await open(at(await report('whatif.html', '--no-validation', '--whatif', 'scenarios/whatif/nic.json', '--whatif', 'scenarios/whatif/ep-etp.json', 'scenarios/run-llama3-70b-h100-64.json')), { width: 390 });
+  const study = JSON.parse((await moesim('whatif', '--json', 'scenarios/whatif/nic.json')).stdout), points = page.locator('#whatif svg').first().locator('circle');
+  equal(await points.count(), study.points.length, 'points');
+  await points.first().focus();
+  ok((await tip(page).innerText()).includes('against the base'), await tip(page).innerText());
+  await page.locator('#whatif summary').first().click();
+  await page.locator('#whatif table tbody tr').nth(study.points.length).waitFor({ timeout: 5000 });
+  equal(page.complaints.join('; '), '', 'complaints');
+  ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
+  await page.close();
+});
+
 await finish();

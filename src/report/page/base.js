@@ -47,6 +47,10 @@ function ramp(at) {
   return `rgb(${RAMP[i].map((c, k) => Math.round(c + f * (RAMP[i + 1][k] - c))).join(',')})`;
 }
 const rampOf = (index, size) => ramp(size > 1 ? index / (size - 1) : 0.3);
+function lineOf(index, size) { /* for thin lines: without the end of the ramp that the background swallows */
+  const [r, g, b] = [1, 3, 5].map(i => parseInt(colour('card').slice(i, i + 2), 16)), [lo, hi] = r + g + b < 384 ? [0.35, 1] : [0, 0.8];
+  return ramp(size > 1 ? lo + (hi - lo) * index / (size - 1) : (lo + hi) / 2);
+}
 
 /* Round values from lo to hi, about `count` of them. */
 function ticks(lo, hi, count) {

@@ -1,4 +1,52 @@
-/* curves.js - predictions against measured runs, and where the numbers come from. */
+/* curves.js - what-if studies, predictions against measured runs, and where the numbers come from. */
+
+/* --- what-if: throughput along the last axis, one line for every combination of the others; the parts of every point below --------------- */
+const DASHES = ['none', '6 3', '2 3', '8 3 2 3'];
+
+function whatifCurves(node, study, along, lines) {
+  plot(node, (at, width) => {
+    const left = 58, height = 230, bottom = 40, right = 14, inner = width - left - right, values = study.points.filter(p => p.runs).map(p => p.tokens_per_s_per_gpu), top = Math.max(...values, study.base.runs ? study.base.tokens_per_s_per_gpu : 0) * 1.08;
+    const x = i => left + (along.length > 1 ? i / (along.length - 1) * (inner - 40) + 20 : inner / 2), y = v => 8 + (1 - v / top) * (height - bottom - 8);
+    const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+    for (const v of ticks(0, top, 4)) picture.append(svg('line', {class: 'grid', x1: left, x2: left + inner, y1: y(v), y2: y(v)}), svg('text', {class: 'soft', x: left - 6, y: y(v) + 4, 'text-anchor': 'end'}, v.toLocaleString('en-US')));
+    const every = Math.max(1, Math.ceil(along.length * 58 / inner));
+    along.forEach((label, i) => { if (i % every === 0) picture.append(svg('text', {class: 'soft', x: x(i), y: height - bottom + 16, 'text-anchor': 'middle'}, label)); });
+    picture.append(svg('text', {class: 'soft', x: left + inner / 2, y: height - 6, 'text-anchor': 'middle'}, `${study.axes.length ? study.axes[study.axes.length - 1].name : ''}  (up: tokens/s/GPU)`));
+    if (study.base.runs) picture.append(svg('line', {x1: left, x2: left + inner, y1: y(study.base.tokens_per_s_per_gpu), y2: y(study.base.tokens_per_s_per_gpu), style: 'stroke:var(--soft);stroke-dasharray:4 4'}), svg('text', {class: 'soft', x: left + 4, y: y(study.base.tokens_per_s_per_gpu) - 5}, 'base'));
+    lines.forEach((line, k) => {
+      const shade = lineOf(k, lines.length), d = line.points.map((p, i) => p.runs ? `${i && line.points[i - 1].runs ? 'L' : 'M'}${x(i).toFixed(1)} ${y(p.tokens_per_s_per_gpu).toFixed(1)}` : '').join('');
+      picture.append(svg('path', {d, fill: 'none', style: `stroke:${shade};stroke-width:2;stroke-dasharray:${DASHES[k % DASHES.length]}`}));
+      line.points.forEach((p, i) => p.runs && picture.append(marked(svg('circle', {cx: x(i), cy: y(p.tokens_per_s_per_gpu), r: 4.5, style: `fill:${p.fits ? shade : 'var(--card)'};stroke:${p.fits ? 'var(--card)' : 'var(--bad)'};stroke-width:1.5`}),
+        () => ({title: p.label, rows: [['tokens/s/GPU', Math.round(p.tokens_per_s_per_gpu).toLocaleString('en-US')], study.base.runs ? ['against the base', text.signed(p.tokens_per_s_per_gpu / study.base.tokens_per_s_per_gpu - 1)] : null,
+          ['MFU', text.percent(p.mfu)], ['memory', text.GiB(p.device_B)], p.fits ? null : ['does not fit', p.why || '']]}))));
+    });
+    at.append(picture);
+  }, `What-if curves, ${study.name}`);
+  if (lines.length > 1) node.append(legend(lines.map((l, k) => [lineOf(k, lines.length), l.label])));
+}
+
+function whatifParts(node, study) {
+  const rows = [study.base, ...study.points].filter(p => p.runs), words = Object.keys(study.base.runs ? study.base.parts_s : (rows[0] || {parts_s: {}}).parts_s).filter(w => rows.some(p => p.parts_s[w] > 1e-4 * p.value_s));
+  node.append(folded('the parts of every point', () => table(['point', ...words.map(w => w.replace(/_/g, ' ')), study.per === 'token' ? 'GPU time per token' : 'step', 'note'], [study.base, ...study.points].map(p => p.runs
+    ? [p.label, ...words.map(w => html('td', {}, text.seconds(p.parts_s[w]))), text.seconds(p.value_s), p.why || ''] : [p.label, ...words.map(() => ''), '', p.why || '']), [0])));
+}
+
+function drawStudies(studies) {
+  if (!studies.length) return;
+  const node = section('whatif', 'What if', 'Throughput when one thing after another is changed; every point is a simulation of its own. Hollow points do not fit into memory, gaps cannot run.');
+  for (const study of studies) {
+    const last = study.axes[study.axes.length - 1], size = study.crossed && last ? last.labels.length : study.points.length, along = study.crossed && last ? last.labels : study.points.map(p => p.label), lines = [];
+    for (let i = 0; i < study.points.length; i += size) {
+      const points = study.points.slice(i, i + size);
+      lines.push({points, label: points[0].label.split(', ').slice(0, -1).join(', ')});
+    }
+    node.append(html('h3', {}, study.name), study.doc ? html('p', {class: 'note'}, study.doc) : '');
+    whatifCurves(node, study, along, lines);
+    whatifParts(node, study);
+  }
+}
+
+/* --- measured runs ---------------------------------------------------------------------------------------------------------------------- */
 
 function drawValidation(validation, run) {
   if (!validation || !validation.rows.length) return;

@@ -17,6 +17,7 @@ function drawRun() {
   drawMap(run, state);
   drawTraffic(run);
   drawRoofline(run);
+  drawStudies(page.studies);
   drawValidation(page.validation, run);
   drawSources(run);
   for (const node of document.querySelectorAll('main > section')) document.getElementById('sections').append(html('a', {href: `#${node.id}`}, node.getAttribute('aria-label')));

@@ -17,10 +17,10 @@ function memoryOverTime(node, run, state) {
       let d = '';
       for (let k = 0; k < line.points.length; k += 2) d += k ? `H${x(line.points[k]).toFixed(1)}V${y(line.points[k + 1] / 1024).toFixed(1)}` : `M${x(line.points[0]).toFixed(1)} ${y(line.points[1] / 1024).toFixed(1)}`;
       const peak = stages[line.stage], chosen = line.stage === state.stage;
-      picture.append(marked(svg('path', {d, fill: 'none', 'data-stage': line.stage, style: `stroke:${rampOf(i, lines.length)};stroke-width:${chosen ? 2.6 : 1.2};opacity:${chosen ? 1 : 0.75}`}),
+      picture.append(marked(svg('path', {d, fill: 'none', 'data-stage': line.stage, style: `stroke:${lineOf(i, lines.length)};stroke-width:${chosen ? 2.6 : 1.2};opacity:${chosen ? 1 : 0.75}`}),
         () => ({title: `stage ${line.stage}`, rows: [['peak, allocated', text.GiB(peak.peak_B)], ['with reserve', text.GiB(peak.device_B)], ['between steps', text.GiB(peak.between_steps_B)], ['peak in', peak.peak_where]]})));
       const end = y(peak.peak_B / 2 ** 30);
-      picture.append(svg('line', {x1: left + inner, x2: left + inner + 6, y1: end, y2: end, style: `stroke:${rampOf(i, lines.length)};stroke-width:2`}));
+      picture.append(svg('line', {x1: left + inner, x2: left + inner + 6, y1: end, y2: end, style: `stroke:${lineOf(i, lines.length)};stroke-width:2`}));
       if (chosen) picture.append(svg('text', {class: 'strong', x: left + inner + 9, y: end + 4}, `stage ${line.stage}`));
     });
     at.append(picture);
