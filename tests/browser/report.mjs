@@ -1,49 +1,58 @@
 // The page of `moesim report` in a real browser: draws without complaint, offline, answers to pointer and keyboard, fits its window, in light and dark.
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { check, equal, finish, folder, moesim, ok, open } from './harness.mjs';
+import {readFileSync, statSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import {check, equal, finish, folder, moesim, ok, open} from './harness.mjs';
 
 const nasty = `</script><script>document.title='broken'</script><!-- <script> & "quotes" \u2028`;
 async function report(name, ...args) {
-  const file = join(folder, name), r = await moesim('report', '--html', file, ...args);
+  const file = join(folder, name),
+    r = await moesim('report', '--html', file, ...args);
   if (r.status !== 0) throw new Error(`moesim report ${args}: ${r.status} ${r.stderr}`);
   return file;
 }
 const at = file => `file://${file}`;
 const tip = page => page.locator('#tip');
-const luminance = rgb => { const [r, g, b] = rgb.match(/\d+/g).map(Number); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const luminance = rgb => {
+  const [r, g, b] = rgb.match(/\d+/g).map(Number);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
 const background = page => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-const pixels = canvas => canvas.evaluate(node => { const d = node.getContext('2d').getImageData(0, 0, node.width, node.height).data; let h = 0; for (let i = 0; i < d.length; i += 4) h = (h * 31 + d[i] + d[i + 1] * 7 + d[i + 2] * 13) | 0; return h; });
+const pixels = canvas => canvas.evaluate(node => node.toDataURL());
 
 const small = await report('small.html', 'scenarios/run-deepseek-v3-gb200-256.json');
 const large = await report('large.html', '--no-validation', 'scenarios/run-deepseek-v3-2048-pp16.json');
 
 await check('a 2048-GPU page is below 5 MB', async () => {
-  const size = statSync(large).size, page = await open(at(large));
+  const size = statSync(large).size,
+    page = await open(at(large));
   ok(size < 5e6, `${size} bytes`);
   console.log(`2048 GPUs: ${(size / 1e6).toFixed(2)} MB, interactive after ${await page.evaluate(() => document.documentElement.dataset.ready)} ms`);
   equal(page.complaints.join('; '), '', 'complaints');
   await page.close();
 });
 
-for (const width of [1280, 390]) for (const colorScheme of ['light', 'dark'])
-  await check(`draws at ${width} pixels, ${colorScheme}, offline, without overflow`, async () => {
-    const page = await open(at(small), { width, colorScheme });
-    equal(page.complaints.join('; '), '', 'complaints');
-    equal(page.asked.filter(u => !u.startsWith('file:') && !u.startsWith('data:')).join(' '), '', 'network');
-    ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page is wider than its window');
-    for (const id of ['summary', 'parts', 'mfu', 'timeline', 'overlap', 'memory', 'map', 'traffic', 'operators', 'sources']) {
-      const box = await page.locator(`section#${id}`).boundingBox();
-      ok(box && box.height > 60 && box.x >= 0 && box.x + box.width <= width, `section ${id} stands at ${JSON.stringify(box)}`);
-    }
-    ok((luminance(await background(page)) > 128) === (colorScheme === 'light'), 'background does not follow the system');
-    const sizes = await page.evaluate(() => [...document.querySelectorAll('main p, main td, main .s')].map(n => parseFloat(getComputedStyle(n).fontSize)));
-    ok(Math.min(...sizes) >= 12, `text of ${Math.min(...sizes)} pixels`);
-    await page.close();
-  });
+for (const width of [1280, 390])
+  for (const colorScheme of ['light', 'dark'])
+    await check(`draws at ${width} pixels, ${colorScheme}, offline, without overflow`, async () => {
+      const page = await open(at(small), {width, colorScheme});
+      equal(page.complaints.join('; '), '', 'complaints');
+      equal(page.asked.filter(u => !u.startsWith('file:') && !u.startsWith('data:')).join(' '), '', 'network');
+      ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page is wider than its window');
+      for (const id of ['summary', 'parts', 'mfu', 'timeline', 'overlap', 'memory', 'map', 'traffic', 'operators', 'sources']) {
+        const box = await page.locator(`section#${id}`).boundingBox();
+        ok(box && box.height > 60 && box.x >= 0 && box.x + box.width <= width, `section ${id} stands at ${JSON.stringify(box)}`);
+      }
+      ok(luminance(await background(page)) > 128 === (colorScheme === 'light'), 'background does not follow the system');
+      const sizes = await page.evaluate(() =>
+        [...document.querySelectorAll('main p, main td, main .s')].map(n => parseFloat(getComputedStyle(n).fontSize)),
+      );
+      ok(Math.min(...sizes) >= 12, `text of ${Math.min(...sizes)} pixels`);
+      await page.close();
+    });
 
 await check('figures say what the program says', async () => {
-  const page = await open(at(small)), r = JSON.parse((await moesim('run', '--json', 'scenarios/run-deepseek-v3-gb200-256.json')).stdout);
+  const page = await open(at(small)),
+    r = JSON.parse((await moesim('run', '--json', 'scenarios/run-deepseek-v3-gb200-256.json')).stdout);
   const shown = await page.locator('#summary').innerText();
   ok(shown.includes(`${(100 * r.mfu).toFixed(1)} %`) && shown.includes(Math.round(r.tokens_per_s_per_gpu).toLocaleString('en-US')), shown);
   const data = JSON.parse(await page.locator('#data').textContent()).runs[0];
@@ -58,13 +67,13 @@ await check('hover shows what lies under the pointer', async () => {
   ok((await tip(page).innerText()).startsWith('GEMM, mean'), await tip(page).innerText());
   const map = page.locator('#map canvas');
   await map.scrollIntoViewIfNeeded();
-  await map.hover({ position: { x: 8, y: 8 } });
+  await map.hover({position: {x: 8, y: 8}});
   const said = await tip(page).innerText();
   ok(/GPU 0\b/.test(said) && /stage/.test(said) && /experts/.test(said) && /0–63/.test(said), said);
   const line = page.locator('#timeline canvas');
   await line.scrollIntoViewIfNeeded();
   const box = await line.boundingBox();
-  await line.hover({ position: { x: box.width / 2, y: 12 } });
+  await line.hover({position: {x: box.width / 2, y: 12}});
   ok(/forward|backward|waits/.test(await tip(page).innerText()), await tip(page).innerText());
   await page.mouse.move(2, 300);
   await page.close();
@@ -77,15 +86,21 @@ await check('keyboard reaches figures and marks', async () => {
   ok((await tip(page).innerText()).startsWith('GPU 2'), await tip(page).innerText());
   await page.keyboard.press('Escape');
   ok(await tip(page).isHidden(), 'Escape leaves the tooltip');
-  const canvas = page.locator('#timeline canvas'), before = await pixels(canvas);
+  const canvas = page.locator('#timeline canvas'),
+    before = await pixels(canvas);
   await canvas.focus();
   await page.keyboard.press('+');
-  ok(await pixels(canvas) !== before, 'plus does not zoom');
+  ok((await pixels(canvas)) !== before, 'plus does not zoom');
   await page.keyboard.press('0');
   equal(await pixels(canvas), before, 'zoom and back');
   await page.locator('#mfu rect[tabindex]').first().focus();
   ok((await tip(page).innerText()).includes('points of MFU'), await tip(page).innerText());
-  const nameless = await page.evaluate(() => [...document.querySelectorAll('button, select, canvas, [tabindex="0"]')].filter(n => !(n.getAttribute('aria-label') || n.textContent.trim() || n.closest('label'))).length);
+  const nameless = await page.evaluate(
+    () =>
+      [...document.querySelectorAll('button, select, canvas, [tabindex="0"]')].filter(
+        n => !(n.getAttribute('aria-label') || n.textContent.trim() || n.closest('label')),
+      ).length,
+  );
   equal(nameless, 0, 'controls without a name');
   await page.close();
 });
@@ -94,52 +109,55 @@ await check('toggles change what they name', async () => {
   const page = await open(at(small));
   const wasLight = await background(page);
   await page.locator('#theme').click();
-  ok(luminance(await background(page)) < 100 && wasLight !== await background(page), 'theme does not change');
+  ok(luminance(await background(page)) < 100 && wasLight !== (await background(page)), 'theme does not change');
   await page.locator('#theme').click();
   ok(luminance(await background(page)) > 128, 'theme does not change back');
-  const map = page.locator('#map canvas'), shards = await pixels(map);
+  const map = page.locator('#map canvas'),
+    shards = await pixels(map);
   await page.locator('#map select').first().selectOption('pp');
-  ok(await pixels(page.locator('#map canvas')) !== shards, 'colours of the map do not change');
+  ok((await pixels(page.locator('#map canvas'))) !== shards, 'colours of the map do not change');
   const before = await page.locator('#traffic table').innerText();
   await page.locator('#traffic select').selectOption('0');
-  ok(await page.locator('#traffic table').innerText() !== before, 'stage of the communication table');
+  ok((await page.locator('#traffic table').innerText()) !== before, 'stage of the communication table');
   const matrix = await pixels(page.locator('#traffic canvas'));
   await page.locator('#traffic .seg button').last().click();
-  ok(await pixels(page.locator('#traffic canvas')) !== matrix, 'class of the matrix');
+  ok((await pixels(page.locator('#traffic canvas'))) !== matrix, 'class of the matrix');
   await page.locator('#overlap select').selectOption('0');
   ok((await page.locator('#overlap canvas').first().getAttribute('aria-label')).includes('stage 0'), 'stage of the streams');
   await page.locator('#memory select').selectOption('2');
   ok((await page.locator('#memory').innerText()).includes('Kept for backward on stage 2'), 'stage of the kept tensors');
   await page.locator('#operators summary').click();
-  await page.locator('#operators table tbody tr').nth(20).waitFor({ timeout: 5000 });
+  await page.locator('#operators table tbody tr').nth(20).waitFor({timeout: 5000});
   equal(page.complaints.join('; '), '', 'complaints');
   await page.close();
 });
 
 await check('a resized window draws again, without overflow', async () => {
   const page = await open(at(small));
-  await page.setViewportSize({ width: 390, height: 800 });
+  await page.setViewportSize({width: 390, height: 800});
   await page.waitForFunction(() => document.querySelector('#parts svg').getBoundingClientRect().width < 390);
   ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
   await page.close();
 });
 
 await check('names cannot break out, several runs compare', async () => {
-  const scenario = JSON.parse(readFileSync('scenarios/run-llama3-70b-h100-64.json', 'utf8')), file = join(folder, 'nasty.json');
+  const scenario = JSON.parse(readFileSync('scenarios/run-llama3-70b-h100-64.json', 'utf8')),
+    file = join(folder, 'nasty.json');
   scenario.name = nasty;
   writeFileSync(file, JSON.stringify(scenario));
   const page = await open(at(await report('nasty.html', '--no-validation', file, 'scenarios/run-qwen3-235b-h100-256.json')));
   equal(await page.locator('h1').textContent(), nasty, 'heading');
   ok((await page.title()).startsWith(nasty), await page.title());
   equal(page.complaints.join('; '), '', 'complaints');
-  ok(await page.locator('#compare table tbody tr').count() >= 8, 'comparison');
+  ok((await page.locator('#compare table tbody tr').count()) >= 8, 'comparison');
   await page.locator('#runs select').selectOption('1');
   equal(await page.locator('h1').textContent(), 'run-qwen3-235b-h100-256', 'second run');
   await page.close();
 });
 
 await check('an infeasible run says so', async () => {
-  const scenario = JSON.parse(readFileSync('scenarios/run-llama3-70b-h100-64.json', 'utf8')), file = join(folder, 'huge.json');
+  const scenario = JSON.parse(readFileSync('scenarios/run-llama3-70b-h100-64.json', 'utf8')),
+    file = join(folder, 'huge.json');
   scenario.training.micro_batch_size = 16;
   writeFileSync(file, JSON.stringify(scenario));
   const page = await open(at(await report('huge.html', '--no-validation', file)));
@@ -149,13 +167,27 @@ await check('an infeasible run says so', async () => {
 });
 
 await check('a what-if study is drawn as curves', async () => {
-  const page = await open(at(await report('whatif.html', '--no-validation', '--whatif', 'scenarios/whatif/nic.json', '--whatif', 'scenarios/whatif/ep-etp.json', 'scenarios/run-llama3-70b-h100-64.json')), { width: 390 });
-  const study = JSON.parse((await moesim('whatif', '--json', 'scenarios/whatif/nic.json')).stdout), points = page.locator('#whatif svg').first().locator('circle');
+  const page = await open(
+    at(
+      await report(
+        'whatif.html',
+        '--no-validation',
+        '--whatif',
+        'scenarios/whatif/nic.json',
+        '--whatif',
+        'scenarios/whatif/ep-etp.json',
+        'scenarios/run-llama3-70b-h100-64.json',
+      ),
+    ),
+    {width: 390},
+  );
+  const study = JSON.parse((await moesim('whatif', '--json', 'scenarios/whatif/nic.json')).stdout),
+    points = page.locator('#whatif svg').first().locator('circle');
   equal(await points.count(), study.points.length, 'points');
   await points.first().focus();
   ok((await tip(page).innerText()).includes('against the base'), await tip(page).innerText());
   await page.locator('#whatif summary').first().click();
-  await page.locator('#whatif table tbody tr').nth(study.points.length).waitFor({ timeout: 5000 });
+  await page.locator('#whatif table tbody tr').nth(study.points.length).waitFor({timeout: 5000});
   equal(page.complaints.join('; '), '', 'complaints');
   ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
   await page.close();

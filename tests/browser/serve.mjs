@@ -1,40 +1,69 @@
 // `moesim serve`: what it answers, what it refuses, and that nothing brings it down; then its page in a browser.
-import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
-import { spawn } from 'node:child_process';
+import {readFileSync, readdirSync, writeFileSync} from 'node:fs';
+import {spawn} from 'node:child_process';
 import http from 'node:http';
 import net from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { check, equal, finish, folder, moesim, ok, open } from './harness.mjs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {check, equal, finish, folder, moesim, ok, open} from './harness.mjs';
 
 /* --- a server of our own --------------------------------------------------------------------------------------------------------- */
 async function serve(...args) {
-  const env = { ...process.env, ASAN_OPTIONS: `${process.env.ASAN_OPTIONS || ''}:quarantine_size_mb=8` }; /* freed memory that a sanitizer holds back is not the server's */
-  const child = spawn('moesim', ['serve', '--port', '0', ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
-  const server = { child, err: '', ended: new Promise(done => child.on('exit', (code, signal) => done(code ?? signal))) };
-  child.stderr.on('data', d => { server.err += d; });
+  const env = {
+    ...process.env,
+    ASAN_OPTIONS: `${process.env.ASAN_OPTIONS || ''}:quarantine_size_mb=8`,
+  }; /* freed memory that a sanitizer holds back is not the server's */
+  const child = spawn('moesim', ['serve', '--port', '0', ...args], {env, stdio: ['ignore', 'pipe', 'pipe']});
+  const server = {child, err: '', ended: new Promise(done => child.on('exit', (code, signal) => done(code ?? signal)))};
+  child.stderr.on('data', d => {
+    server.err += d;
+  });
   server.port = await new Promise((done, fail) => {
-    child.stdout.on('data', d => { const m = /http:\/\/127\.0\.0\.1:(\d+)\//.exec(d); if (m) done(Number(m[1])); });
+    child.stdout.on('data', d => {
+      const m = /http:\/\/127\.0\.0\.1:(\d+)\//.exec(d);
+      if (m) done(Number(m[1]));
+    });
     server.ended.then(code => fail(new Error(`serve ended with ${code}: ${server.err}`)));
   });
   return server;
 }
 function ask(server, method, path, body, headers = {}) {
   return new Promise((done, fail) => {
-    const request = http.request({ host: '127.0.0.1', port: server.port, method, path, agent: false, headers: { ...(body === undefined ? {} : { 'Content-Type': 'application/json' }), ...headers } }, reply => {
-      let text = '';
-      reply.setEncoding('utf8').on('data', d => { text += d; }).on('end', () => done({ status: reply.statusCode, text, headers: reply.headers }));
-    });
+    const request = http.request(
+      {
+        host: '127.0.0.1',
+        port: server.port,
+        method,
+        path,
+        agent: false,
+        headers: {...(body === undefined ? {} : {'Content-Type': 'application/json'}), ...headers},
+      },
+      reply => {
+        let text = '';
+        reply
+          .setEncoding('utf8')
+          .on('data', d => {
+            text += d;
+          })
+          .on('end', () => done({status: reply.statusCode, text, headers: reply.headers}));
+      },
+    );
     request.on('error', fail);
     request.end(body);
   });
 }
 /* Raw bytes in, everything that comes back until it closes. */
-const raw = (server, bytes) => new Promise(done => {
-  let text = '';
-  const socket = net.connect(server.port, '127.0.0.1', () => socket.end(bytes));
-  socket.on('data', d => { text += d; }).on('error', () => done(text)).on('close', () => done(text));
-});
+const raw = (server, bytes) =>
+  new Promise(done => {
+    let text = '';
+    const socket = net.connect(server.port, '127.0.0.1', () => socket.end(bytes));
+    socket
+      .on('data', d => {
+        text += d;
+      })
+      .on('error', () => done(text))
+      .on('close', () => done(text));
+  });
 const alive = async server => equal((await ask(server, 'GET', '/')).status, 200, 'GET / afterwards');
 const rss = server => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))[1]) / 1024;
 const children = server => readFileSync(`/proc/${server.child.pid}/task/${server.child.pid}/children`, 'utf8').trim().split(/\s+/).filter(Boolean);
@@ -49,14 +78,23 @@ async function over(server, id) {
 
 const request = JSON.parse(readFileSync('scenarios/plan-llama3-70b-h100-64.json', 'utf8'));
 request.training.micro_batch_size = 1;
-request.options.recompute = { granularity: 'none' };
-request.layout = { ...request.layout, tp: [2, 4, 8], cp: 1, pp: [2, 4], vpp: 1 };
+request.options.recompute = {granularity: 'none'};
+request.layout = {...request.layout, tp: [2, 4, 8], cp: 1, pp: [2, 4], vpp: 1};
 request.plan.top = 2;
-const small = JSON.stringify(request), scenario = readFileSync('scenarios/run-llama3-70b-h100-64.json', 'utf8');
-const large = JSON.stringify({ ...request, layout: { schedule: '1f1b', ep: 1, etp: 1 }, training: { ...request.training, micro_batch_size: 'auto', global_batch_size: 65536 }, plan: { top: 500 } });
+const small = JSON.stringify(request),
+  scenario = readFileSync('scenarios/run-llama3-70b-h100-64.json', 'utf8');
+const large = JSON.stringify({
+  ...request,
+  layout: {schedule: '1f1b', ep: 1, etp: 1},
+  training: {...request.training, micro_batch_size: 'auto', global_batch_size: 65536},
+  plan: {top: 500},
+});
 
 writeFileSync(join(folder, 'request.json'), small);
-const folders = left(), server = await serve('--idle', '2'), at = `http://127.0.0.1:${server.port}/`, atRest = rss(server);
+const folders = left(),
+  server = await serve('--idle', '2'),
+  at = `http://127.0.0.1:${server.port}/`,
+  atRest = rss(server);
 
 /* --- what it answers ---------------------------------------------------------------------------------------------------------------- */
 await check('a hundred plans at once, all the same answer, memory bounded', async () => {
@@ -72,17 +110,24 @@ await check('a hundred plans at once, all the same answer, memory bounded', asyn
 });
 
 await check('more than may wait are refused, the others answered', async () => {
-  const started = await Promise.all([...Array(240)].map(() => ask(server, 'POST', '/api/plan', small))), taken = started.filter(r => r.status === 202), refused = started.filter(r => r.status === 503);
+  const started = await Promise.all([...Array(240)].map(() => ask(server, 'POST', '/api/plan', small))),
+    taken = started.filter(r => r.status === 202),
+    refused = started.filter(r => r.status === 503);
   equal(taken.length + refused.length, 240, 'other answers');
   ok(refused.length > 0 && refused[0].headers['retry-after'], 'none refused');
   for (const r of taken) await ask(server, 'DELETE', `/api/plan/${JSON.parse(r.text).id}`);
   const states = new Set((await Promise.all(taken.map(r => over(server, JSON.parse(r.text).id)))).map(p => p.state));
-  ok([...states].every(s => s === 'stopped' || s === 'done'), [...states].join(' '));
+  ok(
+    [...states].every(s => s === 'stopped' || s === 'done'),
+    [...states].join(' '),
+  );
   await alive(server);
 });
 
 await check('a run is the data of the page', async () => {
-  const r = await ask(server, 'POST', '/api/run', scenario), run = JSON.parse(r.text), want = JSON.parse((await moesim('run', '--json', 'scenarios/run-llama3-70b-h100-64.json')).stdout);
+  const r = await ask(server, 'POST', '/api/run', scenario),
+    run = JSON.parse(r.text),
+    want = JSON.parse((await moesim('run', '--json', 'scenarios/run-llama3-70b-h100-64.json')).stdout);
   equal(r.status, 200, 'status');
   equal(run.result.step_time_s, want.step_time_s, 'step time');
   ok(run.passes.length > 0 && run.operators.length > 0, 'figures');
@@ -90,18 +135,36 @@ await check('a run is the data of the page', async () => {
 
 /* --- what it refuses ------------------------------------------------------------------------------------------------------------------ */
 await check('malformed bodies are told what is wrong', async () => {
-  const bad = ['', '{', '[]', '{}', 'null', '{"schema":1}', small.slice(0, -30), `{"a":${'['.repeat(5000)}`, '{"gpus":1e999}', '{"a":1,"a":2}', '\u0000', '{"schema":1,"gpus":99999999999999999999}',
-    small.replace('"gpus":64', '"gpus":-1'), small.replace('"gpus":64', '"gpu":64'), small.replace('"gpus":64', '"gpus":1000000'), small.replace('65536', '1e300')];
-  for (const path of ['/api/plan', '/api/run']) for (const body of bad) {
-    const r = await ask(server, 'POST', path, body);
-    if (path === '/api/plan' && r.status === 202) { /* what only the planner finds wrong */
-      const p = await over(server, JSON.parse(r.text).id);
-      if (body !== bad[bad.length - 1]) ok(p.state === 'failed' && p.message.length > 10, `${body.slice(0, 60)}: ${p.state}`);
-    } else if (!(path === '/api/run' && body === bad[bad.length - 1])) {
-      equal(r.status, 400, body.slice(0, 60));
-      ok(JSON.parse(r.text).error.length > 5, r.text);
+  const bad = [
+    '',
+    '{',
+    '[]',
+    '{}',
+    'null',
+    '{"schema":1}',
+    small.slice(0, -30),
+    `{"a":${'['.repeat(5000)}`,
+    '{"gpus":1e999}',
+    '{"a":1,"a":2}',
+    '\u0000',
+    '{"schema":1,"gpus":99999999999999999999}',
+    small.replace('"gpus":64', '"gpus":-1'),
+    small.replace('"gpus":64', '"gpu":64'),
+    small.replace('"gpus":64', '"gpus":1000000'),
+    small.replace('65536', '1e300'),
+  ];
+  for (const path of ['/api/plan', '/api/run'])
+    for (const body of bad) {
+      const r = await ask(server, 'POST', path, body);
+      if (path === '/api/plan' && r.status === 202) {
+        /* what only the planner finds wrong */
+        const p = await over(server, JSON.parse(r.text).id);
+        if (body !== bad[bad.length - 1]) ok(p.state === 'failed' && p.message.length > 10, `${body.slice(0, 60)}: ${p.state}`);
+      } else if (!(path === '/api/run' && body === bad[bad.length - 1])) {
+        equal(r.status, 400, body.slice(0, 60));
+        ok(JSON.parse(r.text).error.length > 5, r.text);
+      }
     }
-  }
   const invalid = Buffer.from([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x7d]);
   equal((await ask(server, 'POST', '/api/plan', invalid)).status, 400, 'not UTF-8');
   await alive(server);
@@ -109,12 +172,23 @@ await check('malformed bodies are told what is wrong', async () => {
 
 await check('paths name nothing', async () => {
   for (const name of ['/etc/passwd', '../../../etc/passwd', 'models/deepseek-v3.json', '..', '-', 'C:\\x', './h100-sxm', 'file:///etc/passwd'])
-    for (const make of [n => ({ model: n }), n => ({ hardware: n }), n => ({ model: { base: n } }), n => ({ hardware: { base: n, nic_Bps: 1e9 } })]) {
-      const r = await ask(server, 'POST', '/api/run', JSON.stringify({ ...JSON.parse(scenario), ...make(name) }));
+    for (const make of [n => ({model: n}), n => ({hardware: n}), n => ({model: {base: n}}), n => ({hardware: {base: n, nic_Bps: 1e9}})]) {
+      const r = await ask(server, 'POST', '/api/run', JSON.stringify({...JSON.parse(scenario), ...make(name)}));
       equal(r.status, 400, `${name} ${r.text.slice(0, 80)}`);
       ok(!r.text.includes('root:x:'), r.text);
     }
-  for (const path of ['/etc/passwd', '/../../../../etc/passwd', '/..%2f..%2fetc/passwd', '/%2e%2e/%2e%2e/etc/passwd', '//etc/passwd', '/api/../../etc/passwd', '/api/plan/../../../etc/passwd', '/api/plan/%00', '/src/cli/main.c', '/./']) {
+  for (const path of [
+    '/etc/passwd',
+    '/../../../../etc/passwd',
+    '/..%2f..%2fetc/passwd',
+    '/%2e%2e/%2e%2e/etc/passwd',
+    '//etc/passwd',
+    '/api/../../etc/passwd',
+    '/api/plan/../../../etc/passwd',
+    '/api/plan/%00',
+    '/src/cli/main.c',
+    '/./',
+  ]) {
     const reply = await raw(server, `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nConnection: close\r\n\r\n`);
     ok(/^HTTP\/1\.1 (404|400|301|200)/.test(reply) && !reply.includes('root:x:') && !reply.includes('#include'), `${path}: ${reply.slice(0, 60)}`);
     if (reply.startsWith('HTTP/1.1 200')) ok(reply.includes('<title>moesim'), `${path} served something else`);
@@ -122,10 +196,14 @@ await check('paths name nothing', async () => {
 });
 
 await check('strangers are refused', async () => {
-  equal((await ask(server, 'GET', '/', undefined, { Host: 'evil.example:80' })).status, 421, 'another host');
-  equal((await ask(server, 'GET', '/', undefined, { Host: `localhost:${server.port}` })).status, 200, 'localhost');
-  equal((await ask(server, 'POST', '/api/plan', small, { Origin: 'http://evil.example' })).status, 403, 'another origin');
-  equal((await ask(server, 'POST', '/api/plan', small, { Origin: `http://127.0.0.1:${server.port}`, 'Content-Type': 'text/plain' })).status, 415, 'a simple request');
+  equal((await ask(server, 'GET', '/', undefined, {Host: 'evil.example:80'})).status, 421, 'another host');
+  equal((await ask(server, 'GET', '/', undefined, {Host: `localhost:${server.port}`})).status, 200, 'localhost');
+  equal((await ask(server, 'POST', '/api/plan', small, {Origin: 'http://evil.example'})).status, 403, 'another origin');
+  equal(
+    (await ask(server, 'POST', '/api/plan', small, {Origin: `http://127.0.0.1:${server.port}`, 'Content-Type': 'text/plain'})).status,
+    415,
+    'a simple request',
+  );
   equal((await ask(server, 'PUT', '/api/plan', small)).status, 400, 'PUT');
   equal((await ask(server, 'GET', '/api/run')).status, 405, 'GET of a run');
   equal((await ask(server, 'DELETE', '/api/plan/x')).status, 404, 'an unknown plan');
@@ -135,34 +213,81 @@ await check('strangers are refused', async () => {
 
 await check('oversized bodies, announced or not', async () => {
   equal((await ask(server, 'POST', '/api/plan', ' '.repeat(200000))).status, 413, 'announced');
-  const endless = await new Promise(done => { /* chunks without end */
+  const endless = await new Promise(done => {
+    /* chunks without end */
     const socket = net.connect(server.port, '127.0.0.1', () => {
-      socket.write(`POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`);
+      socket.write(
+        `POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`,
+      );
       const chunk = `4000\r\n${' '.repeat(0x4000)}\r\n`;
       let sent = 0;
-      const more = () => { if (socket.destroyed) return; sent += 0x4000; if (sent > 1 << 28) { socket.destroy(); done('not cut'); } else if (socket.write(chunk)) setImmediate(more); else socket.once('drain', more); };
+      const more = () => {
+        if (socket.destroyed) return;
+        sent += 0x4000;
+        if (sent > 1 << 28) {
+          socket.destroy();
+          done('not cut');
+        } else if (socket.write(chunk)) setImmediate(more);
+        else socket.once('drain', more);
+      };
       more();
     });
-    socket.on('error', () => done('cut')).on('close', () => done('cut')).resume();
+    socket
+      .on('error', () => done('cut'))
+      .on('close', () => done('cut'))
+      .resume();
   });
   equal(endless, 'cut', 'endless chunks');
   const header = await raw(server, `GET / HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nX: ${'x'.repeat(1 << 20)}\r\n\r\n`);
   ok(!header.startsWith('HTTP/1.1 200'), 'a header of a megabyte');
-  for (const junk of ['\r\n\r\n', 'GET\r\n\r\n', '\x16\x03\x01\x00', 'POST /api/plan HTTP/1.1\r\nContent-Length: -5\r\n\r\n', 'GET / HTTP/9.9\r\n\r\n', '\x00'.repeat(4096)]) await raw(server, junk);
+  for (const junk of [
+    '\r\n\r\n',
+    'GET\r\n\r\n',
+    '\x16\x03\x01\x00',
+    'POST /api/plan HTTP/1.1\r\nContent-Length: -5\r\n\r\n',
+    'GET / HTTP/9.9\r\n\r\n',
+    '\x00'.repeat(4096),
+  ])
+    await raw(server, junk);
   ok(rss(server) < atRest + 250, `${rss(server)} MiB, ${atRest} at rest`);
   await alive(server);
 });
 
 await check('slow clients are cut, others answered meanwhile', async () => {
-  const slow = await Promise.all([...Array(120)].map((_, i) => new Promise(done => {
-    const socket = net.connect(server.port, '127.0.0.1', () => {
-      if (i % 3) socket.write(i % 3 === 1 ? 'GET / HT' : `POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{`);
-      done(socket);
-    });
-    socket.on('error', () => {});
-  })));
-  const cut = Promise.all(slow.map(s => new Promise(done => { s.resume(); if (s.destroyed) done(); else s.on('close', done); })));
-  const drip = setInterval(() => slow.forEach((s, i) => { if (i % 3 && !s.destroyed) s.write(' '); }), 300); /* a byte now and then does not keep it open */
+  const slow = await Promise.all(
+    [...Array(120)].map(
+      (_, i) =>
+        new Promise(done => {
+          const socket = net.connect(server.port, '127.0.0.1', () => {
+            if (i % 3)
+              socket.write(
+                i % 3 === 1
+                  ? 'GET / HT'
+                  : `POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{`,
+              );
+            done(socket);
+          });
+          socket.on('error', () => {});
+        }),
+    ),
+  );
+  const cut = Promise.all(
+    slow.map(
+      s =>
+        new Promise(done => {
+          s.resume();
+          if (s.destroyed) done();
+          else s.on('close', done);
+        }),
+    ),
+  );
+  const drip = setInterval(
+    () =>
+      slow.forEach((s, i) => {
+        if (i % 3 && !s.destroyed) s.write(' ');
+      }),
+    300,
+  ); /* a byte now and then does not keep it open */
   await alive(server);
   equal((await ask(server, 'POST', '/api/run', scenario)).status, 200, 'a run meanwhile');
   await cut;
@@ -175,8 +300,11 @@ await check('slow clients are cut, others answered meanwhile', async () => {
 });
 
 await check('a client that goes away takes its work with it', async () => {
-  const socket = net.connect(server.port, '127.0.0.1'), body = scenario.replace('"global_batch_size": 128', '"global_batch_size": 16384');
-  socket.write(`POST /api/run HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+  const socket = net.connect(server.port, '127.0.0.1'),
+    body = scenario.replace('"global_batch_size": 128', '"global_batch_size": 16384');
+  socket.write(
+    `POST /api/run HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  );
   while (children(server).length === 0) await new Promise(done => setTimeout(done, 5));
   socket.destroy();
   for (let i = 0; i < 400 && children(server).length; i++) await new Promise(done => setTimeout(done, 25));
@@ -185,52 +313,77 @@ await check('a client that goes away takes its work with it', async () => {
 });
 
 /* --- in the browser -------------------------------------------------------------------------------------------------------------------- */
-for (const [width, colorScheme] of [[1280, 'light'], [390, 'dark']]) await check(`plan, watch, compare, take away at ${width} pixels, ${colorScheme}`, async () => {
-  const page = await open(at, { width, colorScheme });
-  await page.locator('#live-search').waitFor();
-  await page.locator('#live-model').selectOption('llama3-70b');
-  await page.locator('#live-machine').selectOption('h100-sxm');
-  await page.locator('#live-gpus').fill('64');
-  await page.locator('#live-batch').fill('128');
-  await page.locator('#live-batch').blur();
-  equal(JSON.parse(await page.locator('#live-request').inputValue()).model, 'llama3-70b', 'the request follows the form');
-  await page.locator('#live-search').click();
-  await page.locator('#live-compare:not([hidden])').waitFor({ timeout: 60000 });
-  ok(await page.locator('#plan tbody tr').count() >= 2, 'ranking');
-  const file = join(folder, `best-${width}.json`), [download] = await Promise.all([page.waitForEvent('download'), page.locator('button[aria-label="Download the scenario of layout 1"]').click()]);
-  await download.saveAs(file);
-  const best = JSON.parse((await moesim('run', '--json', file)).stdout), shown = await page.locator('#plan tbody tr').first().innerText();
-  ok(best.feasible && shown.includes(Math.round(best.tokens_per_s_per_gpu).toLocaleString('en-US')), shown);
-  await page.locator('#live-compare').click();
-  await page.locator('#compare table').waitFor();
-  await page.locator('button[aria-label="Show layout 2"]').click();
-  await page.waitForFunction(() => !document.querySelector('#compare') && document.querySelector('#timeline canvas'));
-  ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
-  equal(page.complaints.join('; '), '', 'complaints');
-  ok(page.asked.every(u => u.startsWith(at) || u.startsWith('data:') || u.startsWith('blob:')), page.asked.join(' '));
-  await page.locator('#plan summary').click();
-  await page.locator('#live-request').fill('{"schema":1}');
-  await page.locator('#live-search').click();
-  await page.locator('#plan [role=alert]').waitFor();
-  await page.close();
-});
+for (const [width, colorScheme] of [
+  [1280, 'light'],
+  [390, 'dark'],
+])
+  await check(`plan, watch, compare, take away at ${width} pixels, ${colorScheme}`, async () => {
+    const page = await open(at, {width, colorScheme});
+    await page.locator('#live-search').waitFor();
+    await page.locator('#live-model').selectOption('llama3-70b');
+    await page.locator('#live-machine').selectOption('h100-sxm');
+    await page.locator('#live-gpus').fill('64');
+    await page.locator('#live-batch').fill('128');
+    await page.locator('#live-batch').blur();
+    equal(JSON.parse(await page.locator('#live-request').inputValue()).model, 'llama3-70b', 'the request follows the form');
+    await page.locator('#live-search').click();
+    await page.locator('#live-compare:not([hidden])').waitFor({timeout: 60000});
+    ok((await page.locator('#plan tbody tr').count()) >= 2, 'ranking');
+    const file = join(folder, `best-${width}.json`),
+      [download] = await Promise.all([page.waitForEvent('download'), page.locator('button[aria-label="Download the scenario of layout 1"]').click()]);
+    await download.saveAs(file);
+    const best = JSON.parse((await moesim('run', '--json', file)).stdout),
+      shown = await page.locator('#plan tbody tr').first().innerText();
+    ok(best.feasible && shown.includes(Math.round(best.tokens_per_s_per_gpu).toLocaleString('en-US')), shown);
+    await page.locator('#live-compare').click();
+    await page.locator('#compare table').waitFor();
+    await page.locator('button[aria-label="Show layout 2"]').click();
+    await page.waitForFunction(() => !document.querySelector('#compare') && document.querySelector('#timeline canvas'));
+    ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
+    equal(page.complaints.join('; '), '', 'complaints');
+    ok(
+      page.asked.every(u => u.startsWith(at) || u.startsWith('data:') || u.startsWith('blob:')),
+      page.asked.join(' '),
+    );
+    await page.locator('#plan summary').click();
+    await page.locator('#live-request').fill('{"schema":1}');
+    await page.locator('#live-search').click();
+    await page.locator('#plan [role=alert]').waitFor();
+    await page.close();
+  });
 
 /* --- the end ------------------------------------------------------------------------------------------------------------------------------- */
 await check('ends cleanly', async () => {
   server.child.kill('SIGTERM');
   equal(await server.ended, 0, 'exit status');
-  equal(server.err.replace(/.*(GLib|Warning).*\n/g, m => m), '', 'standard error');
+  equal(
+    server.err.replace(/.*(GLib|Warning).*\n/g, m => m),
+    '',
+    'standard error',
+  );
 });
 
 await check('a search is stopped when its time is over, and with the server', async () => {
-  const short = await serve('--time', '1'), id = JSON.parse((await ask(short, 'POST', '/api/plan', large)).text).id, now = await over(short, id);
+  const short = await serve('--time', '1'),
+    id = JSON.parse((await ask(short, 'POST', '/api/plan', large)).text).id,
+    now = await over(short, id);
   ok(['stopped', 'done'].includes(now.state), now.state);
   for (let i = 0; i < 4; i++) await ask(short, 'POST', '/api/plan', large);
   while (children(short).length === 0) await new Promise(done => setTimeout(done, 5));
   const pids = children(short);
   short.child.kill('SIGINT');
   equal(await short.ended, 0, 'exit status');
-  ok(pids.every(pid => { try { process.kill(Number(pid), 0); return false; } catch (e) { return true; } }), 'a worker outlives the server');
+  ok(
+    pids.every(pid => {
+      try {
+        process.kill(Number(pid), 0);
+        return false;
+      } catch (e) {
+        return true;
+      }
+    }),
+    'a worker outlives the server',
+  );
   equal(short.err, '', 'standard error');
   equal(left(), folders, 'folders left behind');
 });

@@ -13,15 +13,26 @@ function section(id, title, note) {
 function plot(parent, draw, label) {
   const node = html('div', {class: 'plot', role: label ? 'group' : undefined, 'aria-label': label});
   parent.append(node);
-  const figure = {node, width: 0, draw() { node.replaceChildren(); draw(node, figure.width); }};
+  const figure = {
+    node,
+    width: 0,
+    draw() {
+      node.replaceChildren();
+      draw(node, figure.width);
+    },
+  };
   figures.push(figure);
   return figure;
 }
 
 const widths = new ResizeObserver(entries => {
   for (const entry of entries) {
-    const figure = figures.find(f => f.node === entry.target), width = Math.floor(entry.contentRect.width);
-    if (figure && width > 0 && width !== figure.width) { figure.width = width; figure.draw(); }
+    const figure = figures.find(f => f.node === entry.target),
+      width = Math.floor(entry.contentRect.width);
+    if (figure && width > 0 && width !== figure.width) {
+      figure.width = width;
+      figure.draw();
+    }
   }
 });
 function showFigures() {
@@ -40,33 +51,88 @@ function clearFigures() {
 const redraw = () => figures.forEach(f => f.draw());
 
 /* --- controls -------------------------------------------------------------------------------------------------------------------- */
-function choice(label, options, value, change) { /* options: [[value, text]] */
-  const node = html('select', {onchange: () => change(node.value)}, options.map(([v, t]) => html('option', {value: v, selected: String(v) === String(value)}, t)));
+function choice(label, options, value, change) {
+  /* options: [[value, text]] */
+  const node = html(
+    'select',
+    {onchange: () => change(node.value)},
+    options.map(([v, t]) => html('option', {value: v, selected: String(v) === String(value)}, t)),
+  );
   return html('label', {}, label, node);
 }
 function segments(label, options, value, change) {
   const node = html('span', {class: 'seg', role: 'group', 'aria-label': label});
-  const buttons = options.map(([v, t]) => html('button', {type: 'button', class: 'button', 'aria-pressed': String(v === value), onclick: () => {
-    buttons.forEach((b, i) => b.setAttribute('aria-pressed', String(options[i][0] === v)));
-    change(v);
-  }}, t));
+  const buttons = options.map(([v, t]) =>
+    html(
+      'button',
+      {
+        type: 'button',
+        class: 'button',
+        'aria-pressed': String(v === value),
+        onclick: () => {
+          buttons.forEach((b, i) => b.setAttribute('aria-pressed', String(options[i][0] === v)));
+          change(v);
+        },
+      },
+      t,
+    ),
+  );
   node.append(...buttons);
   return node;
 }
 const controls = (...children) => html('div', {class: 'controls'}, ...children);
 const button = (label, title, click) => html('button', {type: 'button', class: 'button', 'aria-label': title, title, onclick: click}, label);
 
-function legend(entries) { /* [[colour or svg node, text]] */
-  return html('ul', {class: 'legend'}, entries.map(([c, t]) => html('li', {}, typeof c === 'string' ? html('i', {style: `background:${c}`}) : c, t)));
+function legend(entries) {
+  /* [[colour or svg node, text]] */
+  return html(
+    'ul',
+    {class: 'legend'},
+    entries.map(([c, t]) => html('li', {}, typeof c === 'string' ? html('i', {style: `background:${c}`}) : c, t)),
+  );
 }
 function table(head, rows, textColumns = []) {
-  const cls = i => textColumns.includes(i) ? 'text' : undefined;
-  return html('div', {class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'table'}, html('table', {},
-    html('thead', {}, html('tr', {}, head.map((h, i) => html('th', {scope: 'col', class: cls(i)}, h)))),
-    html('tbody', {}, rows.map(r => html('tr', {}, r.map((c, i) => c instanceof Node ? c : html('td', {class: cls(i)}, c)))))));
+  const cls = i => (textColumns.includes(i) ? 'text' : undefined);
+  return html(
+    'div',
+    {class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'table'},
+    html(
+      'table',
+      {},
+      html(
+        'thead',
+        {},
+        html(
+          'tr',
+          {},
+          head.map((h, i) => html('th', {scope: 'col', class: cls(i)}, h)),
+        ),
+      ),
+      html(
+        'tbody',
+        {},
+        rows.map(r =>
+          html(
+            'tr',
+            {},
+            r.map((c, i) => (c instanceof Node ? c : html('td', {class: cls(i)}, c))),
+          ),
+        ),
+      ),
+    ),
+  );
 }
-const folded = (title, make) => { /* made when it is first opened */
-  const node = html('details', {ontoggle: () => { if (node.open && node.childElementCount === 1) node.append(make()); }}, html('summary', {}, title));
+const folded = (title, make) => {
+  /* made when it is first opened */
+  const node = html(
+    'details',
+    {
+      ontoggle: () => {
+        if (node.open && node.childElementCount === 1) node.append(make());
+      },
+    },
+    html('summary', {}, title),
+  );
   return node;
 };
 
@@ -74,28 +140,65 @@ const folded = (title, make) => { /* made when it is first opened */
 const tip = document.getElementById('tip');
 function showTip(content, x, y) {
   if (!content) return hideTip();
-  tip.replaceChildren(html('b', {}, content.title), html('dl', {}, (content.rows || []).filter(Boolean).flatMap(([k, v]) => [html('dt', {}, k), html('dd', {}, v)])));
+  tip.replaceChildren(
+    html('b', {}, content.title),
+    html(
+      'dl',
+      {},
+      (content.rows || []).filter(Boolean).flatMap(([k, v]) => [html('dt', {}, k), html('dd', {}, v)]),
+    ),
+  );
   tip.hidden = false;
-  const w = tip.offsetWidth, h = tip.offsetHeight, left = x + 14 + w > innerWidth - 8 ? x - w - 14 : x + 14;
+  const w = tip.offsetWidth,
+    h = tip.offsetHeight,
+    left = x + 14 + w > innerWidth - 8 ? x - w - 14 : x + 14;
   tip.style.left = `${Math.min(Math.max(left, 8), Math.max(innerWidth - w - 8, 8))}px`;
   tip.style.top = `${Math.min(Math.max(y + 14 + h > innerHeight - 8 ? y - h - 14 : y + 14, 8), Math.max(innerHeight - h - 8, 8))}px`;
 }
-function hideTip() { tip.hidden = true; }
+function hideTip() {
+  tip.hidden = true;
+}
 addEventListener('scroll', hideTip, {passive: true});
-addEventListener('keydown', e => { if (e.key === 'Escape') hideTip(); });
+addEventListener('keydown', e => {
+  if (e.key === 'Escape') hideTip();
+});
 
 /* A mark of an SVG figure: hover and keyboard focus show the same. */
 function marked(node, content) {
-  const at = () => { const b = node.getBoundingClientRect(); showTip(content(), b.left + b.width / 2, b.top + b.height / 2); };
-  return fill(node, {tabindex: 0, role: 'img', 'aria-label': (c => `${c.title}: ${(c.rows || []).filter(Boolean).map(r => r.join(' ')).join(', ')}`)(content()),
-    onpointermove: e => showTip(content(), e.clientX, e.clientY), onpointerleave: hideTip, onfocus: at, onblur: hideTip}, []);
+  const at = () => {
+    const b = node.getBoundingClientRect();
+    showTip(content(), b.left + b.width / 2, b.top + b.height / 2);
+  };
+  return fill(
+    node,
+    {
+      tabindex: 0,
+      role: 'img',
+      'aria-label': (c =>
+        `${c.title}: ${(c.rows || [])
+          .filter(Boolean)
+          .map(r => r.join(' '))
+          .join(', ')}`)(content()),
+      onpointermove: e => showTip(content(), e.clientX, e.clientY),
+      onpointerleave: hideTip,
+      onfocus: at,
+      onblur: hideTip,
+    },
+    [],
+  );
 }
 
 /* --- canvas ------------------------------------------------------------------------------------------------------------------------ */
 function canvas(width, height, label) {
   const ratio = Math.min(devicePixelRatio || 1, 2);
-  const node = html('canvas', {width: Math.round(width * ratio), height: Math.round(height * ratio), style: `width:${width}px;height:${height}px`, tabindex: 0, role: 'img',
-    'aria-label': label});
+  const node = html('canvas', {
+    width: Math.round(width * ratio),
+    height: Math.round(height * ratio),
+    style: `width:${width}px;height:${height}px`,
+    tabindex: 0,
+    role: 'img',
+    'aria-label': label,
+  });
   const ctx = node.getContext('2d');
   ctx.scale(ratio, ratio);
   ctx.font = '11px system-ui, sans-serif';
@@ -106,17 +209,25 @@ function canvas(width, height, label) {
 /* Rows over time with zoom and pan. view: {from, to} in seconds, kept by the caller between drawings.
  * spec: {rows: [{label, height}], to, view, label, paint(ctx, row, top, height, x), hit(row, time) -> tooltip content, changed()} */
 function timeCanvas(parent, width, spec) {
-  const left = Math.min(Math.max(...spec.rows.map(r => r.label.length)) * 6.6 + 12, 92), axis = 24, gap = 3;
+  const left = Math.min(Math.max(...spec.rows.map(r => r.label.length)) * 6.6 + 12, 92),
+    axis = 24,
+    gap = 3;
   const tops = [];
   let height = 2;
-  for (const row of spec.rows) { tops.push(height); height += row.height + gap; }
+  for (const row of spec.rows) {
+    tops.push(height);
+    height += row.height + gap;
+  }
   const {node, ctx} = canvas(width, height + axis, spec.label);
-  const view = spec.view, inner = width - left - 6;
-  const x = t => left + (t - view.from) / (view.to - view.from) * inner, time = px => view.from + (px - left) / inner * (view.to - view.from);
+  const view = spec.view,
+    inner = width - left - 6;
+  const x = t => left + ((t - view.from) / (view.to - view.from)) * inner,
+    time = px => view.from + ((px - left) / inner) * (view.to - view.from);
   let cursor = null;
 
   function paint() {
-    const ink = colour('soft'), grid = colour('grid');
+    const ink = colour('soft'),
+      grid = colour('grid');
     ctx.clearRect(0, 0, width, height + axis);
     ctx.textAlign = 'center';
     for (const [t, label] of timeTicks(view.from, view.to, inner / 110)) {
@@ -131,14 +242,19 @@ function timeCanvas(parent, width, spec) {
     ctx.rect(left, 0, inner, height);
     ctx.clip();
     spec.rows.forEach((row, i) => spec.paint(ctx, i, tops[i], row.height, x));
-    if (cursor !== null) { ctx.fillStyle = colour('ink'); ctx.globalAlpha = 0.5; ctx.fillRect(Math.round(cursor), 0, 1, height); }
+    if (cursor !== null) {
+      ctx.fillStyle = colour('ink');
+      ctx.globalAlpha = 0.5;
+      ctx.fillRect(Math.round(cursor), 0, 1, height);
+    }
     ctx.restore();
     ctx.textAlign = 'left';
     ctx.fillStyle = ink;
     spec.rows.forEach((row, i) => row.height >= 8 && ctx.fillText(row.label, 2, tops[i] + row.height / 2 + 0.5));
   }
   function zoom(factor, at) {
-    const span = Math.min(Math.max((view.to - view.from) * factor, spec.to * 1e-6), spec.to), share = (at - view.from) / (view.to - view.from);
+    const span = Math.min(Math.max((view.to - view.from) * factor, spec.to * 1e-6), spec.to),
+      share = (at - view.from) / (view.to - view.from);
     view.from = Math.min(Math.max(at - share * span, 0), spec.to - span);
     view.to = view.from + span;
     paint();
@@ -150,40 +266,98 @@ function timeCanvas(parent, width, spec) {
     paint();
   }
   function point(e) {
-    const box = node.getBoundingClientRect(), px = e.clientX - box.left, py = e.clientY - box.top;
+    const box = node.getBoundingClientRect(),
+      px = e.clientX - box.left,
+      py = e.clientY - box.top;
     const row = tops.findIndex((t, i) => py >= t && py < t + spec.rows[i].height + gap);
-    if (row < 0 || px < left) { cursor = null; hideTip(); return paint(); }
+    if (row < 0 || px < left) {
+      cursor = null;
+      hideTip();
+      return paint();
+    }
     cursor = px;
     paint();
     showTip(spec.hit(row, time(px), (view.to - view.from) / inner), e.clientX, e.clientY);
   }
   let drag = null;
-  fill(node, {
-    onpointerdown: e => { drag = {x: e.clientX, moved: false}; node.setPointerCapture(e.pointerId); },
-    onpointerup: () => { drag = null; },
-    onpointermove: e => {
-      if (!drag) return point(e);
-      const d = e.clientX - drag.x;
-      if (Math.abs(d) > 2) { drag.moved = true; hideTip(); pan(-d / inner * (view.to - view.from)); drag.x = e.clientX; }
+  fill(
+    node,
+    {
+      onpointerdown: e => {
+        drag = {x: e.clientX, moved: false};
+        node.setPointerCapture(e.pointerId);
+      },
+      onpointerup: () => {
+        drag = null;
+      },
+      onpointermove: e => {
+        if (!drag) return point(e);
+        const d = e.clientX - drag.x;
+        if (Math.abs(d) > 2) {
+          drag.moved = true;
+          hideTip();
+          pan((-d / inner) * (view.to - view.from));
+          drag.x = e.clientX;
+        }
+      },
+      onpointerleave: () => {
+        cursor = null;
+        hideTip();
+        paint();
+      },
+      ondblclick: () => {
+        view.from = 0;
+        view.to = spec.to;
+        paint();
+      },
+      onkeydown: e => {
+        const span = view.to - view.from,
+          middle = (view.to + view.from) / 2;
+        const act = {
+          ArrowLeft: () => pan(-span / 6),
+          ArrowRight: () => pan(span / 6),
+          '+': () => zoom(0.6, middle),
+          '=': () => zoom(0.6, middle),
+          '-': () => zoom(1 / 0.6, middle),
+          Home: () => pan(-spec.to),
+          End: () => pan(spec.to),
+          0: () => zoom(spec.to / span, middle),
+        }[e.key];
+        if (act) {
+          e.preventDefault();
+          act();
+        }
+      },
     },
-    onpointerleave: () => { cursor = null; hideTip(); paint(); },
-    ondblclick: () => { view.from = 0; view.to = spec.to; paint(); },
-    onkeydown: e => {
-      const span = view.to - view.from, middle = (view.to + view.from) / 2;
-      const act = {ArrowLeft: () => pan(-span / 6), ArrowRight: () => pan(span / 6), '+': () => zoom(0.6, middle), '=': () => zoom(0.6, middle), '-': () => zoom(1 / 0.6, middle),
-        Home: () => pan(-spec.to), End: () => pan(spec.to), 0: () => zoom(spec.to / span, middle)}[e.key];
-      if (act) { e.preventDefault(); act(); }
+    [],
+  );
+  node.addEventListener(
+    'wheel',
+    e => {
+      if (!e.ctrlKey && !e.metaKey && !e.shiftKey) return; /* plain wheel scrolls the page */
+      e.preventDefault();
+      zoom(Math.exp((e.deltaY || e.deltaX) * 0.0022), time(e.clientX - node.getBoundingClientRect().left));
     },
-  }, []);
-  node.addEventListener('wheel', e => {
-    if (!e.ctrlKey && !e.metaKey && !e.shiftKey) return; /* plain wheel scrolls the page */
-    e.preventDefault();
-    zoom(Math.exp((e.deltaY || e.deltaX) * 0.0022), time(e.clientX - node.getBoundingClientRect().left));
-  }, {passive: false});
+    {passive: false},
+  );
   parent.append(node);
   paint();
-  return {zoom: factor => zoom(factor, (view.from + view.to) / 2), reset: () => { view.from = 0; view.to = spec.to; paint(); }, paint};
+  return {
+    zoom: factor => zoom(factor, (view.from + view.to) / 2),
+    reset: () => {
+      view.from = 0;
+      view.to = spec.to;
+      paint();
+    },
+    paint,
+  };
 }
-const zoomButtons = handle => html('span', {class: 'seg', role: 'group', 'aria-label': 'Zoom'}, button('−', 'Zoom out', () => handle().zoom(1 / 0.6)),
-  button('+', 'Zoom in', () => handle().zoom(0.6)), button('all', 'Show the whole step', () => handle().reset()));
+const zoomButtons = handle =>
+  html(
+    'span',
+    {class: 'seg', role: 'group', 'aria-label': 'Zoom'},
+    button('−', 'Zoom out', () => handle().zoom(1 / 0.6)),
+    button('+', 'Zoom in', () => handle().zoom(0.6)),
+    button('all', 'Show the whole step', () => handle().reset()),
+  );
 const zoomHelp = 'Drag to move, Ctrl + wheel or + and − to zoom, double click for all.';

@@ -5,80 +5,248 @@ const ask = async (method, path, body) => {
   const content = await reply.text();
   if (reply.ok) return reply.headers.get('Content-Type').startsWith('application/json') ? JSON.parse(content) : content;
   let why = `${reply.status}`;
-  try { why = JSON.parse(content).error; } catch (e) { /* not one of the server's own answers */ }
+  try {
+    why = JSON.parse(content).error;
+  } catch (e) {
+    /* not one of the server's own answers */
+  }
   throw new Error(why);
 };
 
 /* --- the request: what the form says, as a plan request -------------------------------------------------------------------------- */
 function requestOf(form, choices) {
-  const model = choices.models.find(m => m.name === form.model), machine = choices.machines.find(m => m.name === form.machine), low = !['bf16', 'fp16'].includes(form.precision);
-  const recompute = [{granularity: 'none'}, {granularity: 'selective', modules: ['layernorm', ...(model.moe ? ['moe_act'] : []), ...(model.mla ? ['mla_up_proj'] : [])]}, {granularity: 'full'}];
-  return {schema: 1, name: `${form.model}-${form.machine}-${form.gpus}`, model: form.model, hardware: form.machine, gpus: form.gpus,
+  const model = choices.models.find(m => m.name === form.model),
+    machine = choices.machines.find(m => m.name === form.machine),
+    low = !['bf16', 'fp16'].includes(form.precision);
+  const recompute = [
+    {granularity: 'none'},
+    {granularity: 'selective', modules: ['layernorm', ...(model.moe ? ['moe_act'] : []), ...(model.mla ? ['mla_up_proj'] : [])]},
+    {granularity: 'full'},
+  ];
+  return {
+    schema: 1,
+    name: `${form.model}-${form.machine}-${form.gpus}`,
+    model: form.model,
+    hardware: form.machine,
+    gpus: form.gpus,
     training: {seq_length: form.sequence, micro_batch_size: [1, 2], global_batch_size: form.batch, precision: form.precision, routing: 'balanced'},
     layout: {...(model.moe ? {} : {ep: 1, etp: 1}), schedule: '1f1b'},
-    options: {sequence_parallel: null, dispatcher: model.moe ? machine.dispatcher : 'alltoall', ep_overlap: false, delay_wgrad: false, overlap_grad_reduce: true, overlap_param_gather: true, tp_comm_overlap: false,
-      recompute, offload_modules: [], optimizer_offload_fraction: 0, cuda_graph_scope: [], distributed_optimizer: true, fsdp: 'none', main_grads_dtype: 'fp32', grad_reduce_dtype: 'fp32',
-      exp_avg_dtype: 'fp32', exp_avg_sq_dtype: 'fp32', fp8_param_gather: low && form.precision.includes('fp8'), cross_entropy_fusion: true},
-    plan: {top: 10}};
+    options: {
+      sequence_parallel: null,
+      dispatcher: model.moe ? machine.dispatcher : 'alltoall',
+      ep_overlap: false,
+      delay_wgrad: false,
+      overlap_grad_reduce: true,
+      overlap_param_gather: true,
+      tp_comm_overlap: false,
+      recompute,
+      offload_modules: [],
+      optimizer_offload_fraction: 0,
+      cuda_graph_scope: [],
+      distributed_optimizer: true,
+      fsdp: 'none',
+      main_grads_dtype: 'fp32',
+      grad_reduce_dtype: 'fp32',
+      exp_avg_dtype: 'fp32',
+      exp_avg_sq_dtype: 'fp32',
+      fp8_param_gather: low && form.precision.includes('fp8'),
+      cross_entropy_fusion: true,
+    },
+    plan: {top: 10},
+  };
 }
 
 function liveForm(choices, changed) {
-  const start = {model: 'deepseek-v3', machine: 'gb200-nvl72'}, pick = (list, name) => list.some(x => x.name === name) ? name : list[0].name;
+  const start = {model: 'deepseek-v3', machine: 'gb200-nvl72'},
+    pick = (list, name) => (list.some(x => x.name === name) ? name : list[0].name);
   const options = (list, value) => list.map(x => html('option', {value: x, selected: x === value}, x));
-  const model = html('select', {id: 'live-model'}, options(choices.models.map(m => m.name), pick(choices.models, start.model)));
-  const machine = html('select', {id: 'live-machine'}, options(choices.machines.map(m => m.name), pick(choices.machines, start.machine)));
-  const precision = html('select', {id: 'live-precision'}), number = (id, value, max) => html('input', {id, type: 'number', min: 1, max, value, required: true});
-  const gpus = number('live-gpus', 256, 65536), sequence = number('live-sequence', 4096, 1 << 20), batch = number('live-batch', 2048, 1 << 20);
+  const model = html(
+    'select',
+    {id: 'live-model'},
+    options(
+      choices.models.map(m => m.name),
+      pick(choices.models, start.model),
+    ),
+  );
+  const machine = html(
+    'select',
+    {id: 'live-machine'},
+    options(
+      choices.machines.map(m => m.name),
+      pick(choices.machines, start.machine),
+    ),
+  );
+  const precision = html('select', {id: 'live-precision'}),
+    number = (id, value, max) => html('input', {id, type: 'number', min: 1, max, value, required: true});
+  const gpus = number('live-gpus', 256, 65536),
+    sequence = number('live-sequence', 4096, 1 << 20),
+    batch = number('live-batch', 2048, 1 << 20);
   const offer = () => {
-    const list = choices.machines.find(m => m.name === machine.value).precisions, had = precision.value;
+    const list = choices.machines.find(m => m.name === machine.value).precisions,
+      had = precision.value;
     precision.replaceChildren(...options(list, list.includes(had) ? had : 'bf16'));
   };
-  const values = () => ({model: model.value, machine: machine.value, precision: precision.value, gpus: Number(gpus.value), sequence: Number(sequence.value), batch: Number(batch.value)});
-  const field = (label, node) => { node.addEventListener('change', () => { if (node === machine) offer(); changed(values()); }); return html('label', {}, label, node); };
+  const values = () => ({
+    model: model.value,
+    machine: machine.value,
+    precision: precision.value,
+    gpus: Number(gpus.value),
+    sequence: Number(sequence.value),
+    batch: Number(batch.value),
+  });
+  const field = (label, node) => {
+    node.addEventListener('change', () => {
+      if (node === machine) offer();
+      changed(values());
+    });
+    return html('label', {}, label, node);
+  };
   offer();
-  return {values, node: html('div', {class: 'live-form'}, field('Model', model), field('Machine', machine), field('GPUs', gpus), field('Precision', precision), field('Sequence length', sequence),
-    field('Global batch, sequences', batch))};
+  return {
+    values,
+    node: html(
+      'div',
+      {class: 'live-form'},
+      field('Model', model),
+      field('Machine', machine),
+      field('GPUs', gpus),
+      field('Precision', precision),
+      field('Sequence length', sequence),
+      field('Global batch, sequences', batch),
+    ),
+  };
 }
 
 /* --- the ranking -------------------------------------------------------------------------------------------------------------------- */
-const layoutText = s => `tp ${s.layout.tp} · cp ${s.layout.cp} · pp ${s.layout.pp} × ${s.layout.vpp} · ep ${s.layout.ep} · etp ${s.layout.etp} · micro-batch ${s.training.micro_batch_size}`;
+const layoutText = s =>
+  `tp ${s.layout.tp} · cp ${s.layout.cp} · pp ${s.layout.pp} × ${s.layout.vpp} · ep ${s.layout.ep} · etp ${s.layout.etp} · micro-batch ${s.training.micro_batch_size}`;
 function recomputeText(s) {
   const r = s.options && s.options.recompute;
   return !r ? '' : r.granularity === 'selective' ? r.modules.join(', ') : r.granularity;
 }
 
-function ranking(best, chosen, act) { /* `act` only when the plan is whole: {look, compare, scenario, launch} */
+function ranking(best, chosen, act) {
+  /* `act` only when the plan is whole: {look, compare, scenario, launch} */
   const head = ['', 'layout', 'recompute', 'step time', 'tokens/s/GPU', 'MFU', 'memory', ''];
-  return table(head, best.map((b, i) => [
-    html('td', {}, act ? html('input', {type: 'checkbox', 'aria-label': `Compare layout ${i + 1}`, checked: chosen.has(i), onchange: e => { e.target.checked ? chosen.add(i) : chosen.delete(i); act.chosen(); }}) : `${i + 1}`),
-    layoutText(b.scenario), recomputeText(b.scenario), text.seconds(b.step_time_s), Math.round(b.tokens_per_s_per_gpu).toLocaleString('en-US'), text.percent(b.mfu),
-    text.GiB(Math.max(...b.memory.stages.map(m => m.device_B))),
-    html('td', {}, act ? html('span', {class: 'seg'}, html('button', {type: 'button', class: 'button', 'aria-label': `Show layout ${i + 1}`, onclick: () => act.look([i])}, 'show'),
-      html('button', {type: 'button', class: 'button', 'aria-label': `Download the scenario of layout ${i + 1}`, onclick: () => save(`${b.scenario.name}.json`, JSON.stringify(b.scenario, null, 2))}, 'scenario'),
-      ...act.forms.map(f => html('button', {type: 'button', class: 'button', 'aria-label': `Launch arguments of layout ${i + 1} for ${f}`, onclick: () => act.launch(i, f)}, f))) : '')]), [1, 2]);
+  return table(
+    head,
+    best.map((b, i) => [
+      html(
+        'td',
+        {},
+        act
+          ? html('input', {
+              type: 'checkbox',
+              'aria-label': `Compare layout ${i + 1}`,
+              checked: chosen.has(i),
+              onchange: e => {
+                e.target.checked ? chosen.add(i) : chosen.delete(i);
+                act.chosen();
+              },
+            })
+          : `${i + 1}`,
+      ),
+      layoutText(b.scenario),
+      recomputeText(b.scenario),
+      text.seconds(b.step_time_s),
+      Math.round(b.tokens_per_s_per_gpu).toLocaleString('en-US'),
+      text.percent(b.mfu),
+      text.GiB(Math.max(...b.memory.stages.map(m => m.device_B))),
+      html(
+        'td',
+        {},
+        act
+          ? html(
+              'span',
+              {class: 'seg'},
+              html('button', {type: 'button', class: 'button', 'aria-label': `Show layout ${i + 1}`, onclick: () => act.look([i])}, 'show'),
+              html(
+                'button',
+                {
+                  type: 'button',
+                  class: 'button',
+                  'aria-label': `Download the scenario of layout ${i + 1}`,
+                  onclick: () => save(`${b.scenario.name}.json`, JSON.stringify(b.scenario, null, 2)),
+                },
+                'scenario',
+              ),
+              ...act.forms.map(f =>
+                html(
+                  'button',
+                  {type: 'button', class: 'button', 'aria-label': `Launch arguments of layout ${i + 1} for ${f}`, onclick: () => act.launch(i, f)},
+                  f,
+                ),
+              ),
+            )
+          : '',
+      ),
+    ]),
+    [1, 2],
+  );
 }
 
 async function startLive() {
-  const place = document.getElementById('live'), card = html('section', {class: 'card', id: 'plan', 'aria-label': 'Plan'}), note = html('p', {class: 'note', role: 'status'});
+  const place = document.getElementById('live'),
+    card = html('section', {class: 'card', id: 'plan', 'aria-label': 'Plan'}),
+    note = html('p', {class: 'note', role: 'status'});
   place.append(card);
   let choices;
-  try { choices = await ask('GET', 'api/choices'); } catch (e) { card.append(html('p', {class: 'warn', role: 'alert'}, `The server does not answer: ${e.message}`)); return; }
-  const editor = html('textarea', {id: 'live-request', rows: 14, spellcheck: 'false', 'aria-label': 'Plan request', class: 'mono', style: 'width:100%'});
-  const form = liveForm(choices, values => { editor.value = JSON.stringify(requestOf(values, choices), null, 2); });
+  try {
+    choices = await ask('GET', 'api/choices');
+  } catch (e) {
+    card.append(html('p', {class: 'warn', role: 'alert'}, `The server does not answer: ${e.message}`));
+    return;
+  }
+  const editor = html('textarea', {
+    id: 'live-request',
+    rows: 14,
+    spellcheck: 'false',
+    'aria-label': 'Plan request',
+    class: 'mono',
+    style: 'width:100%',
+  });
+  const form = liveForm(choices, values => {
+    editor.value = JSON.stringify(requestOf(values, choices), null, 2);
+  });
   editor.value = JSON.stringify(requestOf(form.values(), choices), null, 2);
-  const bar = html('i', {}), progress = html('div', {class: 'progress', hidden: true, role: 'progressbar', 'aria-label': 'Search', 'aria-valuemin': 0, 'aria-valuemax': 100}, bar), list = html('div', {}), flags = html('div', {});
-  const search = html('button', {type: 'button', class: 'button strong', id: 'live-search'}, 'Search layouts'), stop = html('button', {type: 'button', class: 'button', hidden: true}, 'Stop');
+  const bar = html('i', {}),
+    progress = html(
+      'div',
+      {class: 'progress', hidden: true, role: 'progressbar', 'aria-label': 'Search', 'aria-valuemin': 0, 'aria-valuemax': 100},
+      bar,
+    ),
+    list = html('div', {}),
+    flags = html('div', {});
+  const search = html('button', {type: 'button', class: 'button strong', id: 'live-search'}, 'Search layouts'),
+    stop = html('button', {type: 'button', class: 'button', hidden: true}, 'Stop');
   const compare = html('button', {type: 'button', class: 'button', hidden: true, id: 'live-compare'}, 'Compare the ticked layouts');
-  card.append(html('h1', {class: 'title'}, 'Plan a training run'), html('p', {class: 'note'}, 'Which layout trains this model fastest on these GPUs, and fits? The search runs on this machine; a search may take '
-    + `${choices.time_s} s.`), form.node, html('details', {style: 'margin-top:10px'}, html('summary', {}, 'The request, key by key'), editor), controls(search, stop, compare), progress, note, list, flags);
+  card.append(
+    html('h1', {class: 'title'}, 'Plan a training run'),
+    html(
+      'p',
+      {class: 'note'},
+      'Which layout trains this model fastest on these GPUs, and fits? The search runs on this machine; a search may take ' + `${choices.time_s} s.`,
+    ),
+    form.node,
+    html('details', {style: 'margin-top:10px'}, html('summary', {}, 'The request, key by key'), editor),
+    controls(search, stop, compare),
+    progress,
+    note,
+    list,
+    flags,
+  );
 
   const look = async (best, picked) => {
     note.textContent = 'Simulating …';
     try {
       page.runs = await Promise.all(picked.map(i => ask('POST', 'api/run', JSON.stringify(best[i].scenario))));
-    } catch (e) { note.textContent = e.message; return; }
+    } catch (e) {
+      note.textContent = e.message;
+      return;
+    }
     note.textContent = picked.length > 1 ? 'Side by side below.' : 'Shown below.';
-    state.run = 0; state.stage = null;
+    state.run = 0;
+    state.stage = null;
     drawRuns();
     drawRun();
     document.getElementById(picked.length > 1 ? 'compare' : 'summary').scrollIntoView();
@@ -87,40 +255,81 @@ async function startLive() {
     flags.replaceChildren();
     try {
       const script = await ask('POST', `api/launch/${as}`, JSON.stringify(scenario));
-      flags.append(html('h3', {}, `Launch arguments, ${as}: ${layoutText(scenario)}`), html('pre', {class: 'flags', tabindex: 0}, script), controls(html('button', {type: 'button', class: 'button', onclick: () => save(`${scenario.name}.${as}.sh`, script)}, 'Download')));
-    } catch (e) { flags.append(html('p', {class: 'warn', role: 'alert'}, e.message)); }
+      flags.append(
+        html('h3', {}, `Launch arguments, ${as}: ${layoutText(scenario)}`),
+        html('pre', {class: 'flags', tabindex: 0}, script),
+        controls(html('button', {type: 'button', class: 'button', onclick: () => save(`${scenario.name}.${as}.sh`, script)}, 'Download')),
+      );
+    } catch (e) {
+      flags.append(html('p', {class: 'warn', role: 'alert'}, e.message));
+    }
   };
 
   const show = (plan, whole) => {
-    const chosen = new Set(plan.best.length > 1 ? [0, 1] : []), best = plan.best;
-    const act = whole ? {forms: choices.launch_forms, look: picked => look(best, picked), launch: (i, f) => launch(best[i].scenario, f), chosen: () => { compare.disabled = chosen.size < 2; }} : null;
+    const chosen = new Set(plan.best.length > 1 ? [0, 1] : []),
+      best = plan.best;
+    const act = whole
+      ? {
+          forms: choices.launch_forms,
+          look: picked => look(best, picked),
+          launch: (i, f) => launch(best[i].scenario, f),
+          chosen: () => {
+            compare.disabled = chosen.size < 2;
+          },
+        }
+      : null;
     list.replaceChildren(best.length ? ranking(best, chosen, act) : html('p', {class: 'note'}, whole ? 'No layout fits.' : ''));
-    if (whole && !best.length && plan.refused) list.append(table(['refused by', 'layouts', 'nearest'], plan.refused.slice(0, 6).map(r => [r.rule, `${r.count}`, r.example || '']), [2]));
+    if (whole && !best.length && plan.refused)
+      list.append(
+        table(
+          ['refused by', 'layouts', 'nearest'],
+          plan.refused.slice(0, 6).map(r => [r.rule, `${r.count}`, r.example || '']),
+          [2],
+        ),
+      );
     compare.hidden = !whole || best.length < 2;
     compare.onclick = () => look(best, [...chosen].sort((a, b) => a - b).slice(0, 4));
   };
   search.addEventListener('click', async () => {
     let id = null;
-    search.disabled = true; stop.hidden = false; progress.hidden = false; compare.hidden = true;
-    flags.replaceChildren(); list.replaceChildren();
+    search.disabled = true;
+    stop.hidden = false;
+    progress.hidden = false;
+    compare.hidden = true;
+    flags.replaceChildren();
+    list.replaceChildren();
     bar.style.width = '0';
     note.textContent = 'Searching …';
-    stop.onclick = () => { if (id) ask('DELETE', `api/plan/${id}`).catch(() => {}); };
+    stop.onclick = () => {
+      if (id) ask('DELETE', `api/plan/${id}`).catch(() => {});
+    };
     try {
       ({id} = await ask('POST', 'api/plan', editor.value));
       for (;;) {
-        const now = await ask('GET', `api/plan/${id}`), p = now.plan, over = !['waiting', 'running'].includes(now.state);
+        const now = await ask('GET', `api/plan/${id}`),
+          p = now.plan,
+          over = !['waiting', 'running'].includes(now.state);
         const share = over ? 1 : p ? p.done || 0 : 0;
         bar.style.width = `${100 * share}%`;
         progress.setAttribute('aria-valuenow', Math.round(100 * share));
         if (p) show(p, over && p.valid !== undefined);
         if (now.state === 'failed') throw new Error(now.message.replace(/^moesim: /, '').trim());
-        note.textContent = now.state === 'waiting' ? 'Waiting for another search …' : !p ? 'Searching …' : `${p.searched.toLocaleString('en-US')} layouts looked at, ${p.simulated.toLocaleString('en-US')} simulated${
-          now.state === 'stopped' ? '; stopped, better ones may be missing' : over ? ` in ${text.seconds(p.elapsed_s)}` : ''}`;
+        note.textContent =
+          now.state === 'waiting'
+            ? 'Waiting for another search …'
+            : !p
+              ? 'Searching …'
+              : `${p.searched.toLocaleString('en-US')} layouts looked at, ${p.simulated.toLocaleString('en-US')} simulated${
+                  now.state === 'stopped' ? '; stopped, better ones may be missing' : over ? ` in ${text.seconds(p.elapsed_s)}` : ''
+                }`;
         if (over) break;
         await new Promise(done => setTimeout(done, 250));
       }
-    } catch (e) { note.textContent = ''; list.replaceChildren(html('p', {class: 'warn', role: 'alert'}, e.message)); }
-    search.disabled = false; stop.hidden = true;
+    } catch (e) {
+      note.textContent = '';
+      list.replaceChildren(html('p', {class: 'warn', role: 'alert'}, e.message));
+    }
+    search.disabled = false;
+    stop.hidden = true;
   });
 }

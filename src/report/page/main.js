@@ -20,37 +20,59 @@ function drawRun() {
   drawStudies(page.studies);
   drawValidation(page.validation, run);
   drawSources(run);
-  for (const node of document.querySelectorAll('main > section')) document.getElementById('sections').append(html('a', {href: `#${node.id}`}, node.getAttribute('aria-label')));
+  for (const node of document.querySelectorAll('main > section'))
+    document.getElementById('sections').append(html('a', {href: `#${node.id}`}, node.getAttribute('aria-label')));
   showFigures();
 }
 
-function drawRuns() { /* which run the figures show */
+function drawRuns() {
+  /* which run the figures show */
   const place = document.getElementById('runs');
   place.replaceChildren();
-  if (page.runs.length > 1) place.append(html('select', {'aria-label': 'Run', onchange: e => { state.run = Number(e.target.value); state.stage = null; drawRun(); }},
-    page.runs.map((r, i) => html('option', {value: i, selected: i === state.run}, r.name))));
+  if (page.runs.length > 1)
+    place.append(
+      html(
+        'select',
+        {
+          'aria-label': 'Run',
+          onchange: e => {
+            state.run = Number(e.target.value);
+            state.stage = null;
+            drawRun();
+          },
+        },
+        page.runs.map((r, i) => html('option', {value: i, selected: i === state.run}, r.name)),
+      ),
+    );
 }
 
 /* --- colours: as the system has them, or light, or dark ---------------------------------------------------------------------------- */
 function setTheme(theme) {
   if (theme === 'auto') document.documentElement.removeAttribute('data-theme');
   else document.documentElement.setAttribute('data-theme', theme);
-  const node = document.getElementById('theme'), words = {auto: ['◐', 'as the system has them'], light: ['☀', 'light'], dark: ['☾', 'dark']}[theme];
+  const node = document.getElementById('theme'),
+    words = {auto: ['◐', 'as the system has them'], light: ['☀', 'light'], dark: ['☾', 'dark']}[theme];
   node.textContent = words[0];
   node.setAttribute('aria-label', `Colours: ${words[1]}`);
   node.title = `Colours: ${words[1]}`;
   node.dataset.theme = theme;
   redraw();
 }
-document.getElementById('theme').addEventListener('click', () => setTheme({auto: 'dark', dark: 'light', light: 'auto'}[document.getElementById('theme').dataset.theme || 'auto']));
+document
+  .getElementById('theme')
+  .addEventListener('click', () => setTheme({auto: 'dark', dark: 'light', light: 'auto'}[document.getElementById('theme').dataset.theme || 'auto']));
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
 
 /* --- the section in view is marked in the list ---------------------------------------------------------------------------------------- */
-addEventListener('scroll', () => {
-  let current = null;
-  for (const node of document.querySelectorAll('main > section')) if (node.getBoundingClientRect().top < 140) current = node.id;
-  for (const link of document.querySelectorAll('.sections a')) link.toggleAttribute('aria-current', link.hash === `#${current}`);
-}, {passive: true});
+addEventListener(
+  'scroll',
+  () => {
+    let current = null;
+    for (const node of document.querySelectorAll('main > section')) if (node.getBoundingClientRect().top < 140) current = node.id;
+    for (const link of document.querySelectorAll('.sections a')) link.toggleAttribute('aria-current', link.hash === `#${current}`);
+  },
+  {passive: true},
+);
 
 if (page.runs.length) {
   drawRuns();

@@ -4,30 +4,48 @@ const KIND_COLOUR = ['kind-f', 'kind-b', 'kind-i', 'kind-w', 'kind-fb'];
 const KIND_NAME = ['forward', 'backward', 'input gradient', 'weight gradient', 'forward beside backward'];
 const SLOT = 7; /* kind, microbatch, chunk, microbatch 2, chunk 2, start us, duration us */
 
-function slotAt(slots, us) { /* index of the last slot that starts at or before `us`, -1 none */
-  let lo = 0, hi = slots.length / SLOT;
-  while (lo < hi) { const m = (lo + hi) >> 1; if (slots[m * SLOT + 5] <= us) lo = m + 1; else hi = m; }
+function slotAt(slots, us) {
+  /* index of the last slot that starts at or before `us`, -1 none */
+  let lo = 0,
+    hi = slots.length / SLOT;
+  while (lo < hi) {
+    const m = (lo + hi) >> 1;
+    if (slots[m * SLOT + 5] <= us) lo = m + 1;
+    else hi = m;
+  }
   return lo - 1;
 }
 function describeSlot(slots, i, stage, chunks) {
-  const s = slots.slice(i * SLOT, i * SLOT + SLOT), name = (mb, c) => `microbatch ${mb}${chunks > 1 ? `, chunk ${c}` : ''}`;
-  return {title: `${KIND_NAME[s[0]]}, stage ${stage}`, rows: [[s[0] === 4 ? 'forward' : 'of', name(s[1], s[2])], s[0] === 4 ? ['backward', name(s[3], s[4])] : null,
-    ['starts', text.seconds(s[5] / 1e6)], ['takes', text.seconds(s[6] / 1e6)]]};
+  const s = slots.slice(i * SLOT, i * SLOT + SLOT),
+    name = (mb, c) => `microbatch ${mb}${chunks > 1 ? `, chunk ${c}` : ''}`;
+  return {
+    title: `${KIND_NAME[s[0]]}, stage ${stage}`,
+    rows: [
+      [s[0] === 4 ? 'forward' : 'of', name(s[1], s[2])],
+      s[0] === 4 ? ['backward', name(s[3], s[4])] : null,
+      ['starts', text.seconds(s[5] / 1e6)],
+      ['takes', text.seconds(s[6] / 1e6)],
+    ],
+  };
 }
 
 function paintSlots(ctx, slots, top, height, x, view) {
   const ink = {0: '#ffffff'};
-  const first = Math.max(slotAt(slots, view.from * 1e6), 0), n = slots.length / SLOT;
+  const first = Math.max(slotAt(slots, view.from * 1e6), 0),
+    n = slots.length / SLOT;
   let covered = -1; /* slots narrower than a pixel are drawn once per pixel */
   for (let i = first; i < n; i++) {
-    const at = i * SLOT, from = x(slots[at + 5] / 1e6), to = x((slots[at + 5] + slots[at + 6]) / 1e6);
+    const at = i * SLOT,
+      from = x(slots[at + 5] / 1e6),
+      to = x((slots[at + 5] + slots[at + 6]) / 1e6);
     if (slots[at + 5] / 1e6 > view.to) break;
     if (to < covered + 0.5) continue;
     covered = to;
     const w = to - from;
     ctx.fillStyle = colour(KIND_COLOUR[slots[at]]);
     ctx.fillRect(from, top, Math.max(w - (w > 3 ? 0.8 : 0), 0.6), height);
-    if (slots[at] === 4 && w > 3 && height > 6) { /* both at once: hatched, so that it does not rest on colour alone */
+    if (slots[at] === 4 && w > 3 && height > 6) {
+      /* both at once: hatched, so that it does not rest on colour alone */
       ctx.fillStyle = 'rgba(255,255,255,.35)';
       ctx.fillRect(from, top + height / 2, Math.max(w - 0.8, 0.6), 1.5);
     }
@@ -42,27 +60,56 @@ function paintSlots(ctx, slots, top, height, x, view) {
 
 function drawTimeline(run, state) {
   if (!run.passes) return;
-  const node = section('timeline', 'Pipeline timeline', `Every pass of every stage over one step. ${zoomHelp}`), P = run.passes, to = run.makespan_s;
+  const node = section('timeline', 'Pipeline timeline', `Every pass of every stage over one step. ${zoomHelp}`),
+    P = run.passes,
+    to = run.makespan_s;
   const kinds = new Set(P.flatMap(p => p.slots.filter((_, i) => i % SLOT === 0)));
   state.view = {from: 0, to};
   let handle = null;
-  node.append(controls(zoomButtons(() => handle), button('one microbatch', 'Zoom to the middle of the step', () => {
-    const w = (run.windows || [])[0], span = w ? (w.to_s - w.from_s) * 4 : to / 20;
-    state.view.from = Math.max(to / 2 - span / 2, 0); state.view.to = Math.min(state.view.from + span, to); handle.paint();
-  })));
+  node.append(
+    controls(
+      zoomButtons(() => handle),
+      button('one microbatch', 'Zoom to the middle of the step', () => {
+        const w = (run.windows || [])[0],
+          span = w ? (w.to_s - w.from_s) * 4 : to / 20;
+        state.view.from = Math.max(to / 2 - span / 2, 0);
+        state.view.to = Math.min(state.view.from + span, to);
+        handle.paint();
+      }),
+    ),
+  );
   node.append(legend([...kinds].sort().map(k => [`var(--${KIND_COLOUR[k]})`, KIND_NAME[k]])));
-  plot(node, (at, width) => {
-    const h = P.length > 32 ? 10 : P.length > 12 ? 15 : 22;
-    handle = timeCanvas(at, width, {to, view: state.view, label: 'Passes of every stage over time; arrow keys move, plus and minus zoom',
-      rows: P.map(p => ({label: `stage ${p.stage}`, height: h})),
-      paint: (ctx, i, top, height, x) => paintSlots(ctx, P[i].slots, top, height, x, state.view),
-      hit: (i, t) => {
-        const k = slotAt(P[i].slots, t * 1e6), end = k >= 0 ? P[i].slots[k * SLOT + 5] + P[i].slots[k * SLOT + 6] : 0;
-        return k >= 0 && t * 1e6 <= end ? describeSlot(P[i].slots, k, P[i].stage, run.placement.chunks) : {title: `stage ${P[i].stage} waits`, rows: [['at', text.seconds(t)]]};
-      }});
-  }, 'Pipeline timeline');
-  const left = sum(P.map(p => p.left_out)), stages = run.result.stage_time.length;
-  if (left || P.length < stages) node.append(html('p', {class: 'note'}, `Shown: ${P.length} of ${stages} stages${left ? `, without ${left} passes in the middle of the step` : ''}. The trace of moesim run --trace has all.`));
+  plot(
+    node,
+    (at, width) => {
+      const h = P.length > 32 ? 10 : P.length > 12 ? 15 : 22;
+      handle = timeCanvas(at, width, {
+        to,
+        view: state.view,
+        label: 'Passes of every stage over time; arrow keys move, plus and minus zoom',
+        rows: P.map(p => ({label: `stage ${p.stage}`, height: h})),
+        paint: (ctx, i, top, height, x) => paintSlots(ctx, P[i].slots, top, height, x, state.view),
+        hit: (i, t) => {
+          const k = slotAt(P[i].slots, t * 1e6),
+            end = k >= 0 ? P[i].slots[k * SLOT + 5] + P[i].slots[k * SLOT + 6] : 0;
+          return k >= 0 && t * 1e6 <= end
+            ? describeSlot(P[i].slots, k, P[i].stage, run.placement.chunks)
+            : {title: `stage ${P[i].stage} waits`, rows: [['at', text.seconds(t)]]};
+        },
+      });
+    },
+    'Pipeline timeline',
+  );
+  const left = sum(P.map(p => p.left_out)),
+    stages = run.result.stage_time.length;
+  if (left || P.length < stages)
+    node.append(
+      html(
+        'p',
+        {class: 'note'},
+        `Shown: ${P.length} of ${stages} stages${left ? `, without ${left} passes in the middle of the step` : ''}. The trace of moesim run --trace has all.`,
+      ),
+    );
 }
 
 /* --- streams and operators of one stage --------------------------------------------------------------------------------------------- */
@@ -75,55 +122,141 @@ function taskColour(tag, stream) {
 
 function drawStreams(run, state) {
   if (!run.streams || !run.streams.length) return;
-  const node = section('overlap', 'Streams and overlap', 'What the streams of one GPU of a stage do at the same time. Communication above idle compute is exposed; above busy compute it is hidden.');
-  const stages = [...new Set(run.streams.map(s => s.stage))], tags = run.tags, tag = i => tags.slice(i * 4, i * 4 + 4);
+  const node = section(
+    'overlap',
+    'Streams and overlap',
+    'What the streams of one GPU of a stage do at the same time. Communication above idle compute is exposed; above busy compute it is hidden.',
+  );
+  const stages = [...new Set(run.streams.map(s => s.stage))],
+    tags = run.tags,
+    tag = i => tags.slice(i * 4, i * 4 + 4);
   state.stage = stages.includes(state.stage) ? state.stage : stages[Math.floor(stages.length / 2)];
   let whole, window;
-  node.append(controls(choice('Stage', stages.map(s => [s, `${s}`]), state.stage, v => { state.stage = Number(v); whole.draw(); window.draw(); })));
-  node.append(html('h3', {}, 'The whole step'), html('p', {class: 'note'}, 'Share of each moment in which the stream works: dark is all of it, light a little.'));
-  whole = plot(node, (at, width) => {
-    const rows = run.streams.filter(s => s.stage === state.stage), view = {from: 0, to: run.makespan_s};
-    timeCanvas(at, width, {to: run.makespan_s, view, label: `Streams of stage ${state.stage} over the step`, rows: rows.map(r => ({label: r.stream, height: 18})),
-      paint: (ctx, i, top, height, x) => {
-        const bins = rows[i].percent, bin = run.makespan_s / bins.length;
-        ctx.fillStyle = colour(STREAM_COLOUR[rows[i].stream] || 'comm');
-        bins.forEach((p, b) => { if (p > 0) { ctx.globalAlpha = 0.12 + 0.88 * p / 100; ctx.fillRect(x(b * bin), top, Math.max(x((b + 1) * bin) - x(b * bin), 0.5) + 0.3, height); } });
-        ctx.globalAlpha = 1;
-      },
-      hit: (i, t) => ({title: `${rows[i].stream}, stage ${state.stage}`, rows: [['busy here', `${rows[i].percent[Math.min(Math.floor(t / run.makespan_s * rows[i].percent.length), rows[i].percent.length - 1)]} %`],
-        ['busy in all', `${text.seconds(rows[i].busy_s)} (${text.percent(rows[i].busy_s / run.makespan_s)})`], ['at', text.seconds(t)]]})});
-  }, 'Streams of a stage');
+  node.append(
+    controls(
+      choice(
+        'Stage',
+        stages.map(s => [s, `${s}`]),
+        state.stage,
+        v => {
+          state.stage = Number(v);
+          whole.draw();
+          window.draw();
+        },
+      ),
+    ),
+  );
+  node.append(
+    html('h3', {}, 'The whole step'),
+    html('p', {class: 'note'}, 'Share of each moment in which the stream works: dark is all of it, light a little.'),
+  );
+  whole = plot(
+    node,
+    (at, width) => {
+      const rows = run.streams.filter(s => s.stage === state.stage),
+        view = {from: 0, to: run.makespan_s};
+      timeCanvas(at, width, {
+        to: run.makespan_s,
+        view,
+        label: `Streams of stage ${state.stage} over the step`,
+        rows: rows.map(r => ({label: r.stream, height: 18})),
+        paint: (ctx, i, top, height, x) => {
+          const bins = rows[i].percent,
+            bin = run.makespan_s / bins.length;
+          ctx.fillStyle = colour(STREAM_COLOUR[rows[i].stream] || 'comm');
+          bins.forEach((p, b) => {
+            if (p > 0) {
+              ctx.globalAlpha = 0.12 + (0.88 * p) / 100;
+              ctx.fillRect(x(b * bin), top, Math.max(x((b + 1) * bin) - x(b * bin), 0.5) + 0.3, height);
+            }
+          });
+          ctx.globalAlpha = 1;
+        },
+        hit: (i, t) => ({
+          title: `${rows[i].stream}, stage ${state.stage}`,
+          rows: [
+            ['busy here', `${rows[i].percent[Math.min(Math.floor((t / run.makespan_s) * rows[i].percent.length), rows[i].percent.length - 1)]} %`],
+            ['busy in all', `${text.seconds(rows[i].busy_s)} (${text.percent(rows[i].busy_s / run.makespan_s)})`],
+            ['at', text.seconds(t)],
+          ],
+        }),
+      });
+    },
+    'Streams of a stage',
+  );
 
-  node.append(html('h3', {}, 'Operator by operator'), html('p', {class: 'note'}, `One forward and the backward after it in the middle of the step, every kernel and message. ${zoomHelp}`));
-  node.append(legend([['var(--gemm)', 'GEMM'], ['var(--grouped)', 'grouped GEMM'], ['var(--attention)', 'attention'], ['var(--memory)', 'memory-bound'], ['var(--comm)', 'communication'], ['var(--host)', 'host copies']]));
+  node.append(
+    html('h3', {}, 'Operator by operator'),
+    html('p', {class: 'note'}, `One forward and the backward after it in the middle of the step, every kernel and message. ${zoomHelp}`),
+  );
+  node.append(
+    legend([
+      ['var(--gemm)', 'GEMM'],
+      ['var(--grouped)', 'grouped GEMM'],
+      ['var(--attention)', 'attention'],
+      ['var(--memory)', 'memory-bound'],
+      ['var(--comm)', 'communication'],
+      ['var(--host)', 'host copies'],
+    ]),
+  );
   let handle = null;
   node.append(controls(zoomButtons(() => handle)));
-  window = plot(node, (at, width) => {
-    const w = run.windows.find(v => v.stage === state.stage);
-    if (!w) { at.append(html('p', {class: 'note'}, 'The operators of this stage are left out to keep the page small; moesim run --trace has them all.')); return; }
-    const lanes = by(i => w.tasks[i], [...Array(w.tasks.length / 4).keys()].map(i => i * 4)), order = [...lanes.keys()].sort((a, b) => a - b);
-    for (const list of lanes.values()) list.sort((a, b) => w.tasks[a + 2] - w.tasks[b + 2]);
-    const span = w.to_s - w.from_s, view = {from: 0, to: span}, name = s => run.stream_kinds[s];
-    handle = timeCanvas(at, width, {to: span, view, label: `Operators of stage ${w.stage}`, rows: order.map(s => ({label: name(s), height: 24})),
-      paint: (ctx, r, top, height, x) => {
-        for (const i of lanes.get(order[r])) {
-          const from = x(w.tasks[i + 2] / 1e9), wide = x((w.tasks[i + 2] + w.tasks[i + 3]) / 1e9) - from, t = tag(w.tasks[i + 1]);
-          if (from > width || from + wide < 0) continue;
-          ctx.fillStyle = colour(taskColour(t, name(order[r])));
-          ctx.fillRect(from, top, Math.max(wide - (wide > 2.5 ? 0.7 : 0), 0.5), height);
-          if (wide > 44) {
-            ctx.fillStyle = '#ffffff';
-            ctx.textAlign = 'left';
-            const fits = Math.floor((wide - 6) / 6.2), label = t[0].length > fits ? `${t[0].slice(0, fits - 1)}…` : t[0];
-            ctx.fillText(label, Math.max(from, x(view.from)) + 3, top + height / 2 + 0.5);
+  window = plot(
+    node,
+    (at, width) => {
+      const w = run.windows.find(v => v.stage === state.stage);
+      if (!w) {
+        at.append(html('p', {class: 'note'}, 'The operators of this stage are left out to keep the page small; moesim run --trace has them all.'));
+        return;
+      }
+      const lanes = by(
+          i => w.tasks[i],
+          [...Array(w.tasks.length / 4).keys()].map(i => i * 4),
+        ),
+        order = [...lanes.keys()].sort((a, b) => a - b);
+      for (const list of lanes.values()) list.sort((a, b) => w.tasks[a + 2] - w.tasks[b + 2]);
+      const span = w.to_s - w.from_s,
+        view = {from: 0, to: span},
+        name = s => run.stream_kinds[s];
+      handle = timeCanvas(at, width, {
+        to: span,
+        view,
+        label: `Operators of stage ${w.stage}`,
+        rows: order.map(s => ({label: name(s), height: 24})),
+        paint: (ctx, r, top, height, x) => {
+          for (const i of lanes.get(order[r])) {
+            const from = x(w.tasks[i + 2] / 1e9),
+              wide = x((w.tasks[i + 2] + w.tasks[i + 3]) / 1e9) - from,
+              t = tag(w.tasks[i + 1]);
+            if (from > width || from + wide < 0) continue;
+            ctx.fillStyle = colour(taskColour(t, name(order[r])));
+            ctx.fillRect(from, top, Math.max(wide - (wide > 2.5 ? 0.7 : 0), 0.5), height);
+            if (wide > 44) {
+              ctx.fillStyle = '#ffffff';
+              ctx.textAlign = 'left';
+              const fits = Math.floor((wide - 6) / 6.2),
+                label = t[0].length > fits ? `${t[0].slice(0, fits - 1)}…` : t[0];
+              ctx.fillText(label, Math.max(from, x(view.from)) + 3, top + height / 2 + 0.5);
+            }
           }
-        }
-      },
-      hit: (r, t, pixel) => {
-        const near = lanes.get(order[r]).find(i => t >= w.tasks[i + 2] / 1e9 - pixel && t <= (w.tasks[i + 2] + w.tasks[i + 3]) / 1e9 + pixel);
-        if (near === undefined) return {title: `${name(order[r])} idle`, rows: [['at', text.seconds(w.from_s + t)]]};
-        const g = tag(w.tasks[near + 1]);
-        return {title: g[0], rows: [['operator', g[1]], ['pass', g[2]], g[3] ? ['group', g[3]] : null, ['takes', text.seconds(w.tasks[near + 3] / 1e9)], ['starts', text.seconds(w.from_s + w.tasks[near + 2] / 1e9)]]};
-      }});
-  }, 'Operators of a window');
+        },
+        hit: (r, t, pixel) => {
+          const near = lanes.get(order[r]).find(i => t >= w.tasks[i + 2] / 1e9 - pixel && t <= (w.tasks[i + 2] + w.tasks[i + 3]) / 1e9 + pixel);
+          if (near === undefined) return {title: `${name(order[r])} idle`, rows: [['at', text.seconds(w.from_s + t)]]};
+          const g = tag(w.tasks[near + 1]);
+          return {
+            title: g[0],
+            rows: [
+              ['operator', g[1]],
+              ['pass', g[2]],
+              g[3] ? ['group', g[3]] : null,
+              ['takes', text.seconds(w.tasks[near + 3] / 1e9)],
+              ['starts', text.seconds(w.from_s + w.tasks[near + 2] / 1e9)],
+            ],
+          };
+        },
+      });
+    },
+    'Operators of a window',
+  );
 }

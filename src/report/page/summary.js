@@ -1,39 +1,96 @@
 /* summary.js - the answer in figures, runs side by side, where the step goes, the way from peak to MFU. */
 
-const PARTS = [ /* of MsTimeParts, in the order of the bars: name, colour, seconds */
-  ['GEMM', 'gemm', p => p.compute_by_family.gemm], ['grouped GEMM', 'grouped', p => p.compute_by_family.grouped_gemm],
-  ['attention', 'attention', p => p.compute_by_family.attention], ['memory-bound', 'memory', p => p.compute_by_family.memory_bound],
-  ['exposed communication', 'comm', p => p.exposed_comm_s], ['pipeline bubble', 'bubble', p => p.bubble_s], ['host', 'host', p => p.host_s],
+const PARTS = [
+  /* of MsTimeParts, in the order of the bars: name, colour, seconds */ ['GEMM', 'gemm', p => p.compute_by_family.gemm],
+  ['grouped GEMM', 'grouped', p => p.compute_by_family.grouped_gemm],
+  ['attention', 'attention', p => p.compute_by_family.attention],
+  ['memory-bound', 'memory', p => p.compute_by_family.memory_bound],
+  ['exposed communication', 'comm', p => p.exposed_comm_s],
+  ['pipeline bubble', 'bubble', p => p.bubble_s],
+  ['host', 'host', p => p.host_s],
   ['optimizer', 'optimizer', p => p.optimizer_s],
   ['other', 'other', p => p.other_s + p.compute_s - sum(Object.values(p.compute_by_family))],
 ];
 
-function interval(value, band, form) { return known(band) ? `${form(value / (1 + band))} to ${form(value * (1 + band))}` : 'no band known'; }
+function interval(value, band, form) {
+  return known(band) ? `${form(value / (1 + band))} to ${form(value * (1 + band))}` : 'no band known';
+}
 
 function tiles(run) {
-  const r = run.result, peak = r.memory.stages[r.memory.peak_stage], worst = r.memory.stages.reduce((a, b) => b.device_B > a.device_B ? b : a, peak);
+  const r = run.result,
+    peak = r.memory.stages[r.memory.peak_stage],
+    worst = r.memory.stages.reduce((a, b) => (b.device_B > a.device_B ? b : a), peak);
   const used = worst.device_B / r.memory.capacity_B;
-  const tile = (k, v, unit, s, extra) => html('div', {class: 'tile'}, html('div', {class: 'k'}, k), html('div', {class: 'v'}, v, unit ? html('small', {}, ` ${unit}`) : null), extra || null,
-    html('div', {class: 's'}, s));
+  const tile = (k, v, unit, s, extra) =>
+    html(
+      'div',
+      {class: 'tile'},
+      html('div', {class: 'k'}, k),
+      html('div', {class: 'v'}, v, unit ? html('small', {}, ` ${unit}`) : null),
+      extra || null,
+      html('div', {class: 's'}, s),
+    );
   const [stepValue, stepUnit] = text.seconds(r.step_time_s).split(' ');
-  return html('div', {class: 'tiles'},
-    tile('Step time', stepValue, stepUnit, `${known(r.error_band) ? `± ${text.percent(r.error_band)}, 90 % band` : 'no error band'}; proven lower bound ${text.seconds(r.bound.step_time_lower_s)}`),
-    tile('Throughput', Math.round(r.tokens_per_s_per_gpu).toLocaleString('en-US'), 'tokens/s/GPU', `${interval(r.tokens_per_s_per_gpu, r.error_band, v => Math.round(v).toLocaleString('en-US'))}; ${text.count(r.tokens_per_s_per_gpu * run.scenario.gpus)} tokens/s in all`),
-    tile('Model FLOP/s', digits(r.tflops_per_gpu), 'TFLOP/s/GPU', `${text.count(r.model_flop_per_token)} FLOP per token, causal attention counted half`),
-    tile('MFU', known(r.mfu) ? (100 * r.mfu).toFixed(1) : '–', '%', `of ${text.flops(run.machine.peak_flops)} dense peak, ${run.scenario.training.precision}`),
-    tile('Memory', (worst.device_B / 2 ** 30).toFixed(1), 'GiB', `of ${text.GiB(r.memory.capacity_B)} on stage ${worst.stage}, highest in ${worst.peak_where}; reserve included`,
-      html('div', {class: used > 1 ? 'meter over' : 'meter', role: 'img', 'aria-label': `${text.percent(used)} of memory`}, html('i', {style: `width:${Math.min(100 * used, 100)}%`}))));
+  return html(
+    'div',
+    {class: 'tiles'},
+    tile(
+      'Step time',
+      stepValue,
+      stepUnit,
+      `${known(r.error_band) ? `± ${text.percent(r.error_band)}, 90 % band` : 'no error band'}; proven lower bound ${text.seconds(r.bound.step_time_lower_s)}`,
+    ),
+    tile(
+      'Throughput',
+      Math.round(r.tokens_per_s_per_gpu).toLocaleString('en-US'),
+      'tokens/s/GPU',
+      `${interval(r.tokens_per_s_per_gpu, r.error_band, v => Math.round(v).toLocaleString('en-US'))}; ${text.count(r.tokens_per_s_per_gpu * run.scenario.gpus)} tokens/s in all`,
+    ),
+    tile(
+      'Model FLOP/s',
+      digits(r.tflops_per_gpu),
+      'TFLOP/s/GPU',
+      `${text.count(r.model_flop_per_token)} FLOP per token, causal attention counted half`,
+    ),
+    tile(
+      'MFU',
+      known(r.mfu) ? (100 * r.mfu).toFixed(1) : '–',
+      '%',
+      `of ${text.flops(run.machine.peak_flops)} dense peak, ${run.scenario.training.precision}`,
+    ),
+    tile(
+      'Memory',
+      (worst.device_B / 2 ** 30).toFixed(1),
+      'GiB',
+      `of ${text.GiB(r.memory.capacity_B)} on stage ${worst.stage}, highest in ${worst.peak_where}; reserve included`,
+      html(
+        'div',
+        {class: used > 1 ? 'meter over' : 'meter', role: 'img', 'aria-label': `${text.percent(used)} of memory`},
+        html('i', {style: `width:${Math.min(100 * used, 100)}%`}),
+      ),
+    ),
+  );
 }
 
 function settings(run) {
-  const s = run.scenario, l = s.layout, o = s.options, p = run.result.layout, list = [];
+  const s = run.scenario,
+    l = s.layout,
+    o = s.options,
+    p = run.result.layout,
+    list = [];
   const add = (k, v) => list.push(html('li', {}, `${k} `, html('b', {}, String(v))));
   for (const key of ['tp', 'cp', 'pp', 'vpp', 'ep', 'etp']) add(key, l[key]);
-  add('dp', p.dp); add('edp', p.edp); add('schedule', l.schedule);
-  add('micro-batch', s.training.micro_batch_size); add('microbatches', p.microbatches); add('global batch', s.training.global_batch_size); add('sequence', s.training.seq_length);
+  add('dp', p.dp);
+  add('edp', p.edp);
+  add('schedule', l.schedule);
+  add('micro-batch', s.training.micro_batch_size);
+  add('microbatches', p.microbatches);
+  add('global batch', s.training.global_batch_size);
+  add('sequence', s.training.seq_length);
   if (run.scenario.layout.ep > 1) add('dispatcher', o.dispatcher);
   const recompute = o.recompute || {};
-  if (recompute.granularity && recompute.granularity !== 'none') add('recompute', recompute.granularity === 'full' ? 'full' : (recompute.modules || []).join(', ') || recompute.granularity);
+  if (recompute.granularity && recompute.granularity !== 'none')
+    add('recompute', recompute.granularity === 'full' ? 'full' : (recompute.modules || []).join(', ') || recompute.granularity);
   if (o.ep_overlap) add('EP overlap', 'on');
   if (o.fsdp && o.fsdp !== 'none') add('fsdp', o.fsdp);
   if ((o.cuda_graph_scope || []).length) add('CUDA graphs', o.cuda_graph_scope.join(', '));
@@ -41,11 +98,19 @@ function settings(run) {
 }
 
 function drawSummary(run) {
-  const node = html('section', {class: 'card', id: 'summary', 'aria-label': 'Summary'}), s = run.scenario;
+  const node = html('section', {class: 'card', id: 'summary', 'aria-label': 'Summary'}),
+    s = run.scenario;
   document.getElementById('main').append(node);
-  node.append(html('h1', {class: 'title'}, run.name),
-    html('p', {class: 'lead'}, `${run.model.name} (${text.count(run.model.parameters)} parameters, ${text.count(run.model.active)} active per token) on ${s.gpus} × ${run.machine.name}. ${
-      run.result.bottleneck ? run.result.bottleneck[0].toUpperCase() + run.result.bottleneck.slice(1) + '.' : ''}`));
+  node.append(
+    html('h1', {class: 'title'}, run.name),
+    html(
+      'p',
+      {class: 'lead'},
+      `${run.model.name} (${text.count(run.model.parameters)} parameters, ${text.count(run.model.active)} active per token) on ${s.gpus} × ${run.machine.name}. ${
+        run.result.bottleneck ? run.result.bottleneck[0].toUpperCase() + run.result.bottleneck.slice(1) + '.' : ''
+      }`,
+    ),
+  );
   if (!run.result.feasible) node.append(html('p', {class: 'warn', role: 'alert'}, `Does not fit: ${run.result.why_infeasible}.`));
   node.append(tiles(run), settings(run));
 }
@@ -53,50 +118,104 @@ function drawSummary(run) {
 /* --- several runs --------------------------------------------------------------------------------------------------------------- */
 function drawCompare(runs, chosen) {
   if (runs.length < 2) return;
-  const node = section('compare', 'Side by side', `Every run of this page against ${runs[chosen].name}. Red is worse, green better; parts are means over the stages of a run.`), base = runs[chosen].result;
+  const node = section(
+      'compare',
+      'Side by side',
+      `Every run of this page against ${runs[chosen].name}. Red is worse, green better; parts are means over the stages of a run.`,
+    ),
+    base = runs[chosen].result;
   const rows = [
-    ['step time', r => r.step_time_s, text.seconds, 1], ['tokens/s/GPU', r => r.tokens_per_s_per_gpu, v => Math.round(v).toLocaleString('en-US'), -1], ['MFU', r => r.mfu, text.percent, -1],
+    ['step time', r => r.step_time_s, text.seconds, 1],
+    ['tokens/s/GPU', r => r.tokens_per_s_per_gpu, v => Math.round(v).toLocaleString('en-US'), -1],
+    ['MFU', r => r.mfu, text.percent, -1],
     ['memory, worst stage', r => Math.max(...r.memory.stages.map(m => m.device_B)), text.GiB, 1],
-    ...PARTS.map(([name, , of]) => [name, r => of(r.time), text.seconds, 1])];
+    ...PARTS.map(([name, , of]) => [name, r => of(r.time), text.seconds, 1]),
+  ];
   const cell = (value, was, form, sign, self) => {
-    const change = was > 0 ? value / was - 1 : NaN, matters = !self && known(change) && Math.abs(change) >= 0.0005;
+    const change = was > 0 ? value / was - 1 : NaN,
+      matters = !self && known(change) && Math.abs(change) >= 0.0005;
     return html('td', {class: matters ? (change * sign > 0 ? 'up' : 'down') : undefined}, form(value), matters ? ` (${text.signed(change)})` : '');
   };
-  node.append(table(['', ...runs.map(r => r.name)], rows.filter(([, of]) => runs.some(r => of(r.result) > 5e-5 * r.result.step_time_s)).map(([name, of, form, sign]) =>
-    [name, ...runs.map((r, i) => cell(of(r.result), of(base), form, sign, i === chosen))])));
+  node.append(
+    table(
+      ['', ...runs.map(r => r.name)],
+      rows
+        .filter(([, of]) => runs.some(r => of(r.result) > 5e-5 * r.result.step_time_s))
+        .map(([name, of, form, sign]) => [name, ...runs.map((r, i) => cell(of(r.result), of(base), form, sign, i === chosen))]),
+    ),
+  );
 }
 
 /* --- where the step goes ----------------------------------------------------------------------------------------------------------- */
 function drawParts(run) {
-  const node = section('parts', 'Where the step goes', 'Each bar is one step of one pipeline stage, split by what its compute stream does or waits for. The parts of a bar add up to the step.');
-  const r = run.result, rows = [['mean', r.time], ...r.stage_time.map((t, i) => [`stage ${i}`, t])];
+  const node = section(
+    'parts',
+    'Where the step goes',
+    'Each bar is one step of one pipeline stage, split by what its compute stream does or waits for. The parts of a bar add up to the step.',
+  );
+  const r = run.result,
+    rows = [['mean', r.time], ...r.stage_time.map((t, i) => [`stage ${i}`, t])];
   const shown = PARTS.filter(([, , of]) => rows.some(([, t]) => of(t) > r.step_time_s * 5e-5));
   node.append(legend(shown.map(([name, c]) => [`var(--${c})`, name])));
   const stepped = rows.length > 40 ? rows.filter((_, i) => i === 0 || (i - 1) % Math.ceil(rows.length / 33) === 0) : rows;
-  plot(node, (at, width) => {
-    const left = 66, h = stepped.length > 20 ? 14 : 20, gap = 4, height = stepped.length * (h + gap) + 30, inner = width - left - 8;
-    const longest = Math.max(r.step_time_s, ...rows.map(([, t]) => sum(PARTS.map(p => Math.max(p[2](t), 0))))), x = v => left + v / longest * inner;
-    const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
-    for (const [t, label] of timeTicks(0, longest, inner / 100)) {
-      picture.append(svg('line', {class: 'grid', x1: x(t), x2: x(t), y1: 0, y2: height - 22}),
-        svg('text', {class: 'soft', x: Math.min(x(t), width - 4), y: height - 6, 'text-anchor': t === 0 ? 'start' : x(t) > width - 30 ? 'end' : 'middle'}, label));
-    }
-    stepped.forEach(([name, t], i) => {
-      const y = i * (h + gap);
-      picture.append(svg('text', {class: i ? 'soft' : 'strong', x: 0, y: y + h / 2 + 4}, name));
-      let from = 0;
-      for (const [part, c, of] of shown) {
-        const seconds = of(t);
-        if (!(seconds > 0)) continue;
-        const rows = part === 'exposed communication' ? Object.entries(t.comm).filter(([, v]) => v.exposed_s > 0).map(([k, v]) => [k, text.seconds(v.exposed_s)]) : [];
-        const rect = svg('rect', {x: x(from), y, width: Math.max(seconds / longest * inner - 0.7, 0.3), height: h, style: `fill:var(--${c})`});
-        picture.append(i === 0 || stepped.length <= 20 ? marked(rect, () => ({title: `${part}, ${name}`, rows: [['time', text.seconds(seconds)], ['of the step', text.percent(seconds / r.step_time_s)], ...rows]})) : rect);
-        from += seconds;
+  plot(
+    node,
+    (at, width) => {
+      const left = 66,
+        h = stepped.length > 20 ? 14 : 20,
+        gap = 4,
+        height = stepped.length * (h + gap) + 30,
+        inner = width - left - 8;
+      const longest = Math.max(r.step_time_s, ...rows.map(([, t]) => sum(PARTS.map(p => Math.max(p[2](t), 0))))),
+        x = v => left + (v / longest) * inner;
+      const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+      for (const [t, label] of timeTicks(0, longest, inner / 100)) {
+        picture.append(
+          svg('line', {class: 'grid', x1: x(t), x2: x(t), y1: 0, y2: height - 22}),
+          svg(
+            'text',
+            {class: 'soft', x: Math.min(x(t), width - 4), y: height - 6, 'text-anchor': t === 0 ? 'start' : x(t) > width - 30 ? 'end' : 'middle'},
+            label,
+          ),
+        );
       }
-    });
-    at.append(picture);
-  }, 'Time parts of every stage');
-  node.append(folded('as a table', () => table(['', ...shown.map(p => p[0]), 'sum'], rows.map(([name, t]) => [name, ...shown.map(p => text.seconds(p[2](t))), text.seconds(sum(PARTS.map(p => p[2](t))))]))));
+      stepped.forEach(([name, t], i) => {
+        const y = i * (h + gap);
+        picture.append(svg('text', {class: i ? 'soft' : 'strong', x: 0, y: y + h / 2 + 4}, name));
+        let from = 0;
+        for (const [part, c, of] of shown) {
+          const seconds = of(t);
+          if (!(seconds > 0)) continue;
+          const rows =
+            part === 'exposed communication'
+              ? Object.entries(t.comm)
+                  .filter(([, v]) => v.exposed_s > 0)
+                  .map(([k, v]) => [k, text.seconds(v.exposed_s)])
+              : [];
+          const rect = svg('rect', {x: x(from), y, width: Math.max((seconds / longest) * inner - 0.7, 0.3), height: h, style: `fill:var(--${c})`});
+          picture.append(
+            i === 0 || stepped.length <= 20
+              ? marked(rect, () => ({
+                  title: `${part}, ${name}`,
+                  rows: [['time', text.seconds(seconds)], ['of the step', text.percent(seconds / r.step_time_s)], ...rows],
+                }))
+              : rect,
+          );
+          from += seconds;
+        }
+      });
+      at.append(picture);
+    },
+    'Time parts of every stage',
+  );
+  node.append(
+    folded('as a table', () =>
+      table(
+        ['', ...shown.map(p => p[0]), 'sum'],
+        rows.map(([name, t]) => [name, ...shown.map(p => text.seconds(p[2](t))), text.seconds(sum(PARTS.map(p => p[2](t))))]),
+      ),
+    ),
+  );
 }
 
 /* --- from peak to MFU ---------------------------------------------------------------------------------------------------------------- */
@@ -112,31 +231,75 @@ function gapColour(name) {
   if (name === 'optimizer') return 'optimizer';
   return 'other';
 }
-function points(g, last) { /* losses with a minus sign; two decimals where one would print zero */
-  const size = Math.abs(g.mfu_points), figure = size.toFixed(size < 0.095 ? 2 : 1);
+function points(g, last) {
+  /* losses with a minus sign; two decimals where one would print zero */
+  const size = Math.abs(g.mfu_points),
+    figure = size.toFixed(size < 0.095 ? 2 : 1);
   return last ? figure : `${g.mfu_points < 0 ? '+' : '−'}${figure}`;
 }
 function drawWaterfall(run) {
   const gap = (run.result.gap || []).filter((g, i) => i === 0 || Math.abs(g.mfu_points) >= 0.005);
   if (!gap.length) return;
-  const node = section('mfu', 'From peak to MFU', 'What keeps the step from being all model FLOP at the machine’s dense peak, in points of MFU; the parts add up to 100. “kernels” is what a kernel takes beyond its FLOP at peak.');
-  plot(node, (at, width) => {
-    const narrow = width < 560, left = narrow ? 8 : 236, row = narrow ? 36 : 23, height = gap.length * row + 30, inner = width - left - 56;
-    const lowest = Math.min(0, ...gap.map((_, i) => 100 - sum(gap.slice(1, i + 1).map(g => g.mfu_points)))), x = v => left + (v - lowest) / (100 - lowest) * inner;
-    const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
-    for (const v of [0, 20, 40, 60, 80, 100]) {
-      picture.append(svg('line', {class: 'grid', x1: x(v), x2: x(v), y1: 0, y2: height - 22}), svg('text', {class: 'soft', x: x(v), y: height - 6, 'text-anchor': 'middle'}, `${v}`));
-    }
-    let level = 100; /* the losses come down from 100 to the MFU, which stands last, from 0 */
-    [...gap.slice(1), gap[0]].forEach((g, i) => {
-      const last = i === gap.length - 1, from = last ? 0 : level - g.mfu_points, to = last ? g.mfu_points : level, y = i * row + (narrow ? 17 : 3);
-      const label = last ? 'MFU: model FLOP at peak' : g.part, lo = Math.min(from, to), hi = Math.max(from, to);
-      picture.append(svg('text', narrow ? {class: last ? 'strong' : 'soft', x: left, y: y - 4} : {class: last ? 'strong' : undefined, x: left - 10, y: y + 12, 'text-anchor': 'end'}, label));
-      picture.append(marked(svg('rect', {x: x(lo), y, width: Math.max(x(hi) - x(lo), 1.5), height: 16, rx: 1.5, style: `fill:var(--${gapColour(g.part)})`}),
-        () => ({title: label, rows: [['points of MFU', g.mfu_points.toFixed(2)], ['time per step', text.seconds(g.fraction_of_step * run.result.step_time_s)]]})));
-      picture.append(svg('text', {class: last ? 'strong' : 'soft', x: x(hi) + 6, y: y + 12}, points(g, last)));
-      if (!last) { level -= g.mfu_points; picture.append(svg('line', {x1: x(level), x2: x(level), y1: y + 16, y2: y + row, style: 'stroke:var(--soft);stroke-dasharray:2 2'})); }
-    });
-    at.append(picture);
-  }, 'MFU waterfall');
+  const node = section(
+    'mfu',
+    'From peak to MFU',
+    'What keeps the step from being all model FLOP at the machine’s dense peak, in points of MFU; the parts add up to 100. “kernels” is what a kernel takes beyond its FLOP at peak.',
+  );
+  plot(
+    node,
+    (at, width) => {
+      const narrow = width < 560,
+        left = narrow ? 8 : 236,
+        row = narrow ? 36 : 23,
+        height = gap.length * row + 30,
+        inner = width - left - 56;
+      const lowest = Math.min(0, ...gap.map((_, i) => 100 - sum(gap.slice(1, i + 1).map(g => g.mfu_points)))),
+        x = v => left + ((v - lowest) / (100 - lowest)) * inner;
+      const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+      for (const v of [0, 20, 40, 60, 80, 100]) {
+        picture.append(
+          svg('line', {class: 'grid', x1: x(v), x2: x(v), y1: 0, y2: height - 22}),
+          svg('text', {class: 'soft', x: x(v), y: height - 6, 'text-anchor': 'middle'}, `${v}`),
+        );
+      }
+      let level = 100; /* the losses come down from 100 to the MFU, which stands last, from 0 */
+      [...gap.slice(1), gap[0]].forEach((g, i) => {
+        const last = i === gap.length - 1,
+          from = last ? 0 : level - g.mfu_points,
+          to = last ? g.mfu_points : level,
+          y = i * row + (narrow ? 17 : 3);
+        const label = last ? 'MFU: model FLOP at peak' : g.part,
+          lo = Math.min(from, to),
+          hi = Math.max(from, to);
+        picture.append(
+          svg(
+            'text',
+            narrow
+              ? {class: last ? 'strong' : 'soft', x: left, y: y - 4}
+              : {class: last ? 'strong' : undefined, x: left - 10, y: y + 12, 'text-anchor': 'end'},
+            label,
+          ),
+        );
+        picture.append(
+          marked(
+            svg('rect', {x: x(lo), y, width: Math.max(x(hi) - x(lo), 1.5), height: 16, rx: 1.5, style: `fill:var(--${gapColour(g.part)})`}),
+            () => ({
+              title: label,
+              rows: [
+                ['points of MFU', g.mfu_points.toFixed(2)],
+                ['time per step', text.seconds(g.fraction_of_step * run.result.step_time_s)],
+              ],
+            }),
+          ),
+        );
+        picture.append(svg('text', {class: last ? 'strong' : 'soft', x: x(hi) + 6, y: y + 12}, points(g, last)));
+        if (!last) {
+          level -= g.mfu_points;
+          picture.append(svg('line', {x1: x(level), x2: x(level), y1: y + 16, y2: y + row, style: 'stroke:var(--soft);stroke-dasharray:2 2'}));
+        }
+      });
+      at.append(picture);
+    },
+    'MFU waterfall',
+  );
 }

@@ -1,88 +1,235 @@
 /* traffic.js - communication by class and link level, and between blocks of GPUs. */
 
-const LEVELS = [['scaleup_B', 'scale-up'], ['network_B', 'network'], ['host_B', 'host link']];
+const LEVELS = [
+  ['scaleup_B', 'scale-up'],
+  ['network_B', 'network'],
+  ['host_B', 'host link'],
+];
 
-function classTotals(run, stage) { /* of one stage, or the mean over stages */
-  const stages = run.result.stage_time.length, rows = [];
+function classTotals(run, stage) {
+  /* of one stage, or the mean over stages */
+  const stages = run.result.stage_time.length,
+    rows = [];
   for (const [word, list] of by(c => c.class, run.comm)) {
-    const of = stage === 'mean' ? list : list.filter(c => c.stage === stage), over = stage === 'mean' ? stages : 1, total = k => sum(of.map(c => c[k] || 0)) / over;
-    if (of.length) rows.push({word, group: of[0].group, calls: total('calls'), time_s: total('time_s'), exposed_s: total('exposed_s'), ...Object.fromEntries(LEVELS.map(([k]) => [k, total(k)]))});
+    const of = stage === 'mean' ? list : list.filter(c => c.stage === stage),
+      over = stage === 'mean' ? stages : 1,
+      total = k => sum(of.map(c => c[k] || 0)) / over;
+    if (of.length)
+      rows.push({
+        word,
+        group: of[0].group,
+        calls: total('calls'),
+        time_s: total('time_s'),
+        exposed_s: total('exposed_s'),
+        ...Object.fromEntries(LEVELS.map(([k]) => [k, total(k)])),
+      });
   }
   return rows;
 }
 
 function trafficTable(run, stage) {
-  const rows = classTotals(run, stage), most = Math.max(...rows.flatMap(r => LEVELS.map(([k]) => r[k])), 1), m = run.machine;
-  const rate = {scaleup_B: m.scaleup_Bps, network_B: m.nic_Bps, host_B: m.host_link_Bps}, used = LEVELS.filter(([k]) => rows.some(r => r[k] > 0));
-  const heat = B => html('td', {class: 'heat', style: B > 0 ? `background:color-mix(in srgb, var(--comm) ${Math.round(8 + 52 * Math.sqrt(B / most))}%, transparent)` : ''}, B > 0 ? text.bytes(B) : '');
-  const body = rows.map(r => [r.word, r.group, ...used.map(([k]) => heat(r[k])), text.seconds(r.time_s), text.seconds(r.exposed_s), text.percent(r.time_s > 0 ? Math.max(0, 1 - r.exposed_s / r.time_s) : 0)]);
-  body.push(['wire time at the data sheet’s rate', '', ...used.map(([k]) => known(rate[k]) && rate[k] > 0 ? text.seconds(sum(rows.map(r => r[k])) / rate[k]) : 'unknown'), '', '', '']);
-  return table(['class', 'group', ...used.map(([k, t]) => `${t}${known(rate[k]) ? `, ${text.rate(rate[k])}` : ''}`), 'time', 'exposed', 'hidden'], body, [1]);
+  const rows = classTotals(run, stage),
+    most = Math.max(...rows.flatMap(r => LEVELS.map(([k]) => r[k])), 1),
+    m = run.machine;
+  const rate = {scaleup_B: m.scaleup_Bps, network_B: m.nic_Bps, host_B: m.host_link_Bps},
+    used = LEVELS.filter(([k]) => rows.some(r => r[k] > 0));
+  const heat = B =>
+    html(
+      'td',
+      {class: 'heat', style: B > 0 ? `background:color-mix(in srgb, var(--comm) ${Math.round(8 + 52 * Math.sqrt(B / most))}%, transparent)` : ''},
+      B > 0 ? text.bytes(B) : '',
+    );
+  const body = rows.map(r => [
+    r.word,
+    r.group,
+    ...used.map(([k]) => heat(r[k])),
+    text.seconds(r.time_s),
+    text.seconds(r.exposed_s),
+    text.percent(r.time_s > 0 ? Math.max(0, 1 - r.exposed_s / r.time_s) : 0),
+  ]);
+  body.push([
+    'wire time at the data sheet’s rate',
+    '',
+    ...used.map(([k]) => (known(rate[k]) && rate[k] > 0 ? text.seconds(sum(rows.map(r => r[k])) / rate[k]) : 'unknown')),
+    '',
+    '',
+    '',
+  ]);
+  return table(
+    ['class', 'group', ...used.map(([k, t]) => `${t}${known(rate[k]) ? `, ${text.rate(rate[k])}` : ''}`), 'time', 'exposed', 'hidden'],
+    body,
+    [1],
+  );
 }
 
 /* Bytes from block to block for one class and step: what a rank moves on a level is spread evenly over the members of its group on that level. */
 function blockMatrix(run, word) {
-  const p = run.placement, d = Math.min(p.gpus_per_domain, p.gpus), per = Math.ceil(p.gpus / 64 / (p.gpus > 64 ? d : 1)) * (p.gpus > 64 ? d : 1), n = Math.ceil(p.gpus / per);
-  const B = new Float64Array(n * n), rows = run.comm.filter(c => c.class === word && c.group in GROUPS);
+  const p = run.placement,
+    d = Math.min(p.gpus_per_domain, p.gpus),
+    per = Math.ceil(p.gpus / 64 / (p.gpus > 64 ? d : 1)) * (p.gpus > 64 ? d : 1),
+    n = Math.ceil(p.gpus / per);
+  const B = new Float64Array(n * n),
+    rows = run.comm.filter(c => c.class === word && c.group in GROUPS);
   if (!rows.length) return {per, n, B};
-  const [gridWord, axes] = GROUPS[rows[0].group], grid = p[gridWord], ofStage = by(r => r.stage, rows), done = new Uint8Array(p.gpus), chain = axes.includes('pp');
+  const [gridWord, axes] = GROUPS[rows[0].group],
+    grid = p[gridWord],
+    ofStage = by(r => r.stage, rows),
+    done = new Uint8Array(p.gpus),
+    chain = axes.includes('pp');
   for (let r = 0; r < p.gpus; r++) {
-    const stage = coords(grid, r).pp, mine = ofStage.get(stage);
-    if (chain) { /* to the neighbours */
+    const stage = coords(grid, r).pp,
+      mine = ofStage.get(stage);
+    if (chain) {
+      /* to the neighbours */
       if (!mine) continue;
-      const line = groupOf(grid, axes, r), at = line.indexOf(r), next = [line[(at + 1) % line.length], line[(at + line.length - 1) % line.length]];
+      const line = groupOf(grid, axes, r),
+        at = line.indexOf(r),
+        next = [line[(at + 1) % line.length], line[(at + line.length - 1) % line.length]];
       for (const to of next) B[Math.floor(r / per) * n + Math.floor(to / per)] += sum(mine.map(c => c.scaleup_B + c.network_B)) / next.length;
       continue;
     }
     if (done[r] || !mine) continue;
-    const members = groupOf(grid, axes, r), blocks = new Map(), domains = new Map();
-    for (const m of members) { done[m] = 1; const b = Math.floor(m / per), o = Math.floor(m / d); blocks.set(b, (blocks.get(b) || 0) + 1); domains.set(o, (domains.get(o) || 0) + 1); }
-    const near = sum(mine.map(c => c.scaleup_B)), far = sum(mine.map(c => c.network_B));
-    for (const [o, k] of domains) { /* inside a domain: pairs of its members */
+    const members = groupOf(grid, axes, r),
+      blocks = new Map(),
+      domains = new Map();
+    for (const m of members) {
+      done[m] = 1;
+      const b = Math.floor(m / per),
+        o = Math.floor(m / d);
+      blocks.set(b, (blocks.get(b) || 0) + 1);
+      domains.set(o, (domains.get(o) || 0) + 1);
+    }
+    const near = sum(mine.map(c => c.scaleup_B)),
+      far = sum(mine.map(c => c.network_B));
+    for (const [o, k] of domains) {
+      /* inside a domain: pairs of its members */
       if (k < 2) continue;
-      const inside = members.filter(m => Math.floor(m / d) === o), cut = new Map();
-      for (const m of inside) { const b = Math.floor(m / per); cut.set(b, (cut.get(b) || 0) + 1); }
-      for (const [a, x] of cut) for (const [b, y] of cut) B[a * n + b] += near / (k - 1) * (a === b ? x * (x - 1) : x * y);
+      const inside = members.filter(m => Math.floor(m / d) === o),
+        cut = new Map();
+      for (const m of inside) {
+        const b = Math.floor(m / per);
+        cut.set(b, (cut.get(b) || 0) + 1);
+      }
+      for (const [a, x] of cut) for (const [b, y] of cut) B[a * n + b] += (near / (k - 1)) * (a === b ? x * (x - 1) : x * y);
     }
-    if (domains.size > 1) for (const [a, x] of blocks) for (const [b, y] of blocks) { /* across: pairs in different domains */
-      let pairs = x * y;
-      for (const [o, k] of domains) if (Math.floor(o * d / per) === a && Math.floor(o * d / per) === b && per >= d) pairs -= k * k;
-      if (per < d && Math.floor(a * per / d) === Math.floor(b * per / d)) pairs = 0;
-      B[a * n + b] += far * pairs / Math.max(members.length - members.length / domains.size, 1);
-    }
+    if (domains.size > 1)
+      for (const [a, x] of blocks)
+        for (const [b, y] of blocks) {
+          /* across: pairs in different domains */
+          let pairs = x * y;
+          for (const [o, k] of domains) if (Math.floor((o * d) / per) === a && Math.floor((o * d) / per) === b && per >= d) pairs -= k * k;
+          if (per < d && Math.floor((a * per) / d) === Math.floor((b * per) / d)) pairs = 0;
+          B[a * n + b] += (far * pairs) / Math.max(members.length - members.length / domains.size, 1);
+        }
   }
   return {per, n, B};
 }
 
 function drawTraffic(run) {
   if (!run.comm || !run.comm.length) return;
-  const node = section('traffic', 'Communication', 'Bytes that one GPU moves in a step, by class of communication and level of the machine, and the time its streams spend on it. Exposed is what compute waits for.');
-  const stages = [...new Set(run.comm.map(c => c.stage))], words = [...new Set(run.comm.map(c => c.class))], local = {stage: 'mean', word: words.includes('ep') ? 'ep' : words[0]}, place = html('div', {});
+  const node = section(
+    'traffic',
+    'Communication',
+    'Bytes that one GPU moves in a step, by class of communication and level of the machine, and the time its streams spend on it. Exposed is what compute waits for.',
+  );
+  const stages = [...new Set(run.comm.map(c => c.stage))],
+    words = [...new Set(run.comm.map(c => c.class))],
+    local = {stage: 'mean', word: words.includes('ep') ? 'ep' : words[0]},
+    place = html('div', {});
   const fillTable = () => place.replaceChildren(trafficTable(run, local.stage));
-  node.append(controls(choice('Stage', [['mean', 'mean over stages'], ...stages.map(s => [s, `${s}`])], 'mean', v => { local.stage = v === 'mean' ? v : Number(v); fillTable(); })), place);
+  node.append(
+    controls(
+      choice('Stage', [['mean', 'mean over stages'], ...stages.map(s => [s, `${s}`])], 'mean', v => {
+        local.stage = v === 'mean' ? v : Number(v);
+        fillTable();
+      }),
+    ),
+    place,
+  );
   fillTable();
   const shown = words.filter(w => run.comm.some(c => c.class === w && c.scaleup_B + c.network_B > 0));
   if (!run.placement || !shown.length || run.placement.gpus < 2) return;
   if (!shown.includes(local.word)) local.word = shown[0];
-  node.append(html('h3', {}, 'Who talks to whom'), html('p', {class: 'note'}, 'Bytes in a step from the GPUs of a row to those of a column; what a GPU moves is spread evenly over its group on that level, pipeline messages over the two neighbours.'));
+  node.append(
+    html('h3', {}, 'Who talks to whom'),
+    html(
+      'p',
+      {class: 'note'},
+      'Bytes in a step from the GPUs of a row to those of a column; what a GPU moves is spread evenly over its group on that level, pipeline messages over the two neighbours.',
+    ),
+  );
   let figure;
-  node.append(controls(segments('Class', shown.map(w => [w, w]), local.word, v => { local.word = v; figure.draw(); })));
-  figure = plot(node, (at, width) => {
-    const {per, n, B} = blockMatrix(run, local.word), most = Math.max(...B), side = Math.min(width - 42, 460), cell = side / n;
-    const {node: sheet, ctx} = canvas(side + 42, side + 22, `Bytes between blocks of GPUs, ${local.word}`);
-    const label = b => per > 1 ? `GPU ${b * per}–${Math.min((b + 1) * per, run.placement.gpus) - 1}` : `GPU ${b}`;
-    ctx.fillStyle = colour('grid');
-    ctx.fillRect(42, 0, side, side);
-    for (let a = 0; a < n; a++) for (let b = 0; b < n; b++) if (B[a * n + b] > 0) { ctx.fillStyle = ramp(Math.sqrt(B[a * n + b] / most)); ctx.fillRect(42 + b * cell, a * cell, Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5), Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5)); }
-    ctx.fillStyle = colour('soft');
-    ctx.textAlign = 'right'; ctx.fillText('0', 36, cell / 2 + 2); ctx.fillText(`${(n - 1) * per}`, 36, side - Math.max(cell / 2, 5));
-    ctx.textAlign = 'left'; ctx.fillText('from ↓  to →', 42, side + 13);
-    ctx.textAlign = 'right'; ctx.fillText(`one row: ${per} GPU${per > 1 ? 's' : ''}`, 42 + side, side + 13);
-    fill(sheet, {onpointerleave: hideTip, onpointermove: e => {
-      const box = sheet.getBoundingClientRect(), b = Math.floor((e.clientX - box.left - 42) / cell), a = Math.floor((e.clientY - box.top) / cell);
-      if (a < 0 || b < 0 || a >= n || b >= n) return hideTip();
-      showTip({title: `${label(a)} to ${label(b)}`, rows: [[`${local.word}, per step`, B[a * n + b] > 0 ? text.bytes(B[a * n + b]) : 'nothing']]}, e.clientX, e.clientY);
-    }}, []);
-    at.append(sheet, html('ul', {class: 'legend'}, html('li', {}, '0', html('i', {style: `width:90px;background:linear-gradient(90deg,${RAMP.map(c => `rgb(${c})`).join(',')})`}), `${text.bytes(most)} (square-root scale)`)));
-  }, 'Communication matrix');
+  node.append(
+    controls(
+      segments(
+        'Class',
+        shown.map(w => [w, w]),
+        local.word,
+        v => {
+          local.word = v;
+          figure.draw();
+        },
+      ),
+    ),
+  );
+  figure = plot(
+    node,
+    (at, width) => {
+      const {per, n, B} = blockMatrix(run, local.word),
+        most = Math.max(...B),
+        side = Math.min(width - 42, 460),
+        cell = side / n;
+      const {node: sheet, ctx} = canvas(side + 42, side + 22, `Bytes between blocks of GPUs, ${local.word}`);
+      const label = b => (per > 1 ? `GPU ${b * per}–${Math.min((b + 1) * per, run.placement.gpus) - 1}` : `GPU ${b}`);
+      ctx.fillStyle = colour('grid');
+      ctx.fillRect(42, 0, side, side);
+      for (let a = 0; a < n; a++)
+        for (let b = 0; b < n; b++)
+          if (B[a * n + b] > 0) {
+            ctx.fillStyle = ramp(Math.sqrt(B[a * n + b] / most));
+            ctx.fillRect(42 + b * cell, a * cell, Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5), Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5));
+          }
+      ctx.fillStyle = colour('soft');
+      ctx.textAlign = 'right';
+      ctx.fillText('0', 36, cell / 2 + 2);
+      ctx.fillText(`${(n - 1) * per}`, 36, side - Math.max(cell / 2, 5));
+      ctx.textAlign = 'left';
+      ctx.fillText('from ↓  to →', 42, side + 13);
+      ctx.textAlign = 'right';
+      ctx.fillText(`one row: ${per} GPU${per > 1 ? 's' : ''}`, 42 + side, side + 13);
+      fill(
+        sheet,
+        {
+          onpointerleave: hideTip,
+          onpointermove: e => {
+            const box = sheet.getBoundingClientRect(),
+              b = Math.floor((e.clientX - box.left - 42) / cell),
+              a = Math.floor((e.clientY - box.top) / cell);
+            if (a < 0 || b < 0 || a >= n || b >= n) return hideTip();
+            showTip(
+              {title: `${label(a)} to ${label(b)}`, rows: [[`${local.word}, per step`, B[a * n + b] > 0 ? text.bytes(B[a * n + b]) : 'nothing']]},
+              e.clientX,
+              e.clientY,
+            );
+          },
+        },
+        [],
+      );
+      at.append(
+        sheet,
+        html(
+          'ul',
+          {class: 'legend'},
+          html(
+            'li',
+            {},
+            '0',
+            html('i', {style: `width:90px;background:linear-gradient(90deg,${RAMP.map(c => `rgb(${c})`).join(',')})`}),
+            `${text.bytes(most)} (square-root scale)`,
+          ),
+        ),
+      );
+    },
+    'Communication matrix',
+  );
 }
