@@ -540,6 +540,11 @@ RULE(offload_attn_proj) {
   return !(modules & MS_OM_ATTN_PROJ) || (modules & MS_OM_CORE_ATTN) ||
          REFUSE("offload of attn_proj needs offload of core_attn");
 }
+RULE(fp8_dispatch_needs_fp8) {
+  if (!s->options.fp8_dispatch) return TRUE;
+  if (!is_flex(s->options.dispatcher)) return REFUSE("only deepep and hybridep carry FP8, not %s", ms_dispatcher_words[s->options.dispatcher]);
+  return is_fp8(s->training.precision) || REFUSE("fp8_dispatch needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
+}
 RULE(graphs_on_hardware) {
   return !s->options.cuda_graph_scope || s->hardware->cuda_graphs ||
          REFUSE("%s has no CUDA graphs", s->hardware->name ? s->hardware->name : "the device");
@@ -657,6 +662,7 @@ const MsRule ms_rules[] = {
     {"cpu-offloading", "options.cpu_offloading_num_layers", 0, "whole-layer offload needs PP 1 and no recompute",
      cpu_offloading},
     {"offload-attn-proj", "options.offload_modules", 0, "offload of attn_proj needs core_attn", offload_attn_proj},
+    {"fp8-dispatch-needs-fp8", "options.fp8_dispatch", 0, "FP8 dispatch needs an FP8 recipe and deepep or hybridep", fp8_dispatch_needs_fp8},
     {"graphs-on-hardware", "options.cuda_graph_scope", 0, "the device has CUDA graphs", graphs_on_hardware},
     {"graph-scope-alone", "options.cuda_graph_scope", 33, "full_iteration and layer stand alone", graph_scope_alone},
     {"graph-preprocess", "options.cuda_graph_scope", 0, "moe_preprocess needs moe_router", graph_preprocess},

@@ -99,6 +99,15 @@ static gboolean fused_mlp(const MsBuild *b) {
   return (b->options->fused_grouped_mlp || b->options->use_transformer_engine_op_fuser) && b->quantized && b->odt == MS_ODT_MXFP8 && b->model->gated;
 }
 
+/* What goes to the experts is cast before it leaves, once per token; what arrives is quantised row by row, and the weight gradients need it column by
+ * column (DeepSeek's profile: a cast in front of dispatch, casts with transposition in front of the weight gradients). */
+static gboolean low_dispatch(const MsBuild *b) { return b->options->fp8_dispatch && b->quantized && b->layout->group[MS_GROUP_TP_EP].size > 1; }
+
+static void turn_columns(MsBuild *b, const char *name, double rows) {
+  MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * b->eh, b->quant_B * rows * b->eh, 1);
+  op->m = rows, op->n = b->eh;
+}
+
 static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k) {
   MsOp *op = ms_row(b, MS_OP_GROUPED_GEMM, name);
   double local = b->local_experts;
@@ -136,7 +145,7 @@ static void experts_forward(MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b), kept = kept_rows(b);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
-  ms_row_quantize(b, "quantize expert input", rows, b->eh);
+  if (!low_dispatch(b)) ms_row_quantize(b, "quantize expert input", rows, b->eh);
   grouped(b, "expert fc1", rows, fc1_width(b, fm), b->eh);
   expert_bias(b, rows, fc1_width(b, fm), FALSE);
   if (!recomputes(b, MS_RM_MOE)) {
@@ -168,10 +177,11 @@ static void experts_backward(MsBuild *b) {
   }
   b->pass = MS_PASS_DGRAD;
   expert_bias(b, rows, b->eh, TRUE);
-  ms_row_quantize(b, "quantize expert gradient", rows, b->eh);
+  if (!low_dispatch(b)) ms_row_quantize(b, "quantize expert gradient", rows, b->eh);
   grouped(b, "expert fc2", rows, fm, b->eh);
   int chain = b->tip;
   b->pass = MS_PASS_WGRAD;
+  if (low_dispatch(b)) turn_columns(b, "turn expert gradient", rows);
   grouped(b, "expert fc2", b->eh, fm, rows);
   ms_row_accumulate(b, b->local_experts * b->eh * fm, (int)MIN(b->local_experts, 200));
   ms_free_kept(b, "expert activation out");
@@ -186,6 +196,7 @@ static void experts_backward(MsBuild *b) {
   grouped(b, "expert fc1", rows, b->eh, fc1_width(b, fm));
   chain = b->tip;
   b->pass = MS_PASS_WGRAD;
+  if (low_dispatch(b)) turn_columns(b, "turn expert input", rows);
   grouped(b, "expert fc1", fc1_width(b, fm), b->eh, rows);
   ms_row_accumulate(b, b->local_experts * fc1_width(b, fm) * b->eh, (int)MIN(b->local_experts, 200));
   ms_free_kept(b, "expert input");
@@ -270,7 +281,7 @@ static void join_shared(MsBuild *b) { /* the next row adds the output of the sha
 static void cross(MsBuild *b, gboolean out) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   if (g->size <= 1) return;
-  double hidden = 2 * b->eh, skew = skewed(b) ? b->rows_expert / (b->rows_routed * b->u) : 1;
+  double hidden = (out && low_dispatch(b) ? b->quant_B : 2) * b->eh, skew = skewed(b) ? b->rows_expert / (b->rows_routed * b->u) : 1;
   b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
   b->module = MS_MODULE_MOE;
   MsOpKind kind = out ? MS_OP_DISPATCH : MS_OP_COMBINE;
@@ -329,7 +340,8 @@ static void weigh_backward(MsBuild *b) {
 
 static void permute(MsBuild *b, MsOpKind kind, const char *name, double rows_in, double rows_out) {
   int kernels = b->options->moe_permute_fusion ? 2 : 6;
-  MsOp *op = ms_row_memory(b, kind, name, 2 * rows_in * b->eh, 2 * rows_out * b->eh, kernels);
+  double element_B = kind == MS_OP_PERMUTE && low_dispatch(b) ? b->quant_B : 2;
+  MsOp *op = ms_row_memory(b, kind, name, element_B * rows_in * b->eh, element_B * rows_out * b->eh, kernels);
   op->m = MAX(rows_in, rows_out), op->n = b->eh;
   if (!b->options->moe_permute_fusion) op->read_B *= 1.5, op->write_B *= 1.5; /* index_select and scatter passes */
 }
@@ -353,6 +365,7 @@ static void to_experts(MsBuild *b) {
     b->module = MS_MODULE_MOE;
   }
   if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
+  if (low_dispatch(b)) ms_row_quantize(b, "quantize tokens", b->rows_sp, b->eh);
   int input = b->tip;
   cross(b, TRUE);
   int crossed = b->list->n - 1;

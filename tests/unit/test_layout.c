@@ -552,6 +552,7 @@ BREAKS(string_mtp_rank0) { LAYOUT.pipeline_layout = (char *)"Et*32|t*32|m|L", c-
 BREAKS(string_mtp_chunk) { LAYOUT.pipeline_layout = (char *)"Et*32|t*32m||L", c->model.mtp_num_layers = 1; }
 BREAKS(schedule_vpp) { LAYOUT.schedule = MS_SCHED_ZB_H1, LAYOUT.vpp = 2; }
 BREAKS(schedule_v) { LAYOUT.schedule = MS_SCHED_V_MIN, LAYOUT.vpp = 4; }
+BREAKS(fp8_dispatch) { OPTIONS.fp8_dispatch = TRUE; }
 BREAKS(post_validation) { OPTIONS.optimizer_post_validation = TRUE; }
 BREAKS(schedule_split) { LAYOUT.schedule = MS_SCHED_ZB_H1, LAYOUT.pipeline_layout = (char *)"Et*16|(t*16|)*2t*16L"; }
 BREAKS(layers) { c->model.num_layers = 63; }
@@ -640,7 +641,7 @@ static const struct {
     {"layout-string-stages", break_string_schedule}, {"layout-string-layers", break_string_layers},
     {"layout-string-layers", break_string_mtp}, {"layout-string-mtp-place", break_string_mtp_rank0},
     {"layout-string-mtp-place", break_string_mtp_chunk}, {"schedule-chunks", break_schedule_vpp},
-    {"schedule-chunks", break_schedule_v}, {"schedule-chunks", break_schedule_split}, {"post-validation-schedule", break_post_validation}, {"layers-divide", break_layers},
+    {"schedule-chunks", break_schedule_v}, {"schedule-chunks", break_schedule_split}, {"post-validation-schedule", break_post_validation}, {"fp8-dispatch-needs-fp8", break_fp8_dispatch}, {"layers-divide", break_layers},
     {"layers-divide", break_layers_vpp}, {"layers-divide", break_layers_account}, {"ends-divide", break_ends},
     {"ends-divide", break_ends_account}, {"ends-divide", break_ends_rest}, {"ends-divide", break_ends_huge},
     {"vpp-needs-pp", break_vpp_pp}, {"vpp-without-p2p-overlap", break_vpp_p2p}, {"microbatch-group", break_group_small},

@@ -149,6 +149,11 @@ static MsScenario *drawn(void) {
   s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.6, .seed = 1};
   return s;
 }
+static MsScenario *fp8_deepep(void) {
+  MsScenario *s = moe();
+  s->training.precision = MS_FP8_BLOCKWISE, s->options.dispatcher = MS_DISPATCH_DEEPEP;
+  return s;
+}
 static MsScenario *fp8(void) {
   MsScenario *s = moe();
   s->training.precision = MS_FP8_BLOCKWISE;
@@ -198,6 +203,7 @@ SWITCH(no_accumulation_fusion) { O.gradient_accumulation_fusion = FALSE; }
 SWITCH(unfused_cross_entropy) { O.cross_entropy_fusion = FALSE; }
 SWITCH(fused_experts) { O.fused_grouped_mlp = TRUE; }
 SWITCH(fp8_attention) { O.fp8_dot_product_attention = TRUE; }
+SWITCH(fp8_dispatch) { O.fp8_dispatch = TRUE; }
 SWITCH(muon) { s->training.optimizer = MS_OPT_MUON; }
 SWITCH(gpipe) { s->layout.schedule = MS_SCHED_GPIPE; }
 SWITCH(zb_h1) { s->layout.schedule = MS_SCHED_ZB_H1, O.optimizer_post_validation = FALSE; }
@@ -265,6 +271,7 @@ static const struct {
     {"unfused_cross_entropy", moe, unfused_cross_entropy, "TRANSIENT- MEMORY_BOUND+ STEP+"},
     {"fused_experts", moe_mxfp8, fused_experts, "MEMORY_BOUND- HOST- STREAMS- STEP-"},
     {"fp8_attention", moe_mxfp8, fp8_attention, "ACTIVATIONS- ATTENTION- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
+    {"fp8_dispatch", fp8_deepep, fp8_dispatch, "MEMORY_BOUND- HOST+ EP- STREAMS+ STEP-"},
     {"muon", moe, muon, "OPTIMIZER- STEP_ROWS+ HOST+ STREAMS+ STEP+"},
     {"gpipe", dense, gpipe, "ACTIVATIONS+ SLOTS- STEP-"},
     {"zb_h1", dense, zb_h1, "ACTIVATIONS+ SLOTS+ STEP-"},
