@@ -120,6 +120,9 @@ static void *load_mended(MsBlas *blas, const char *const *files, char *(*kernel_
   }
   const char *value = unit == UNIT_AVX512 ? choice->avx512 : choice->avx2;
   g_autofree char *old = blas->kernel;
+  Function finalize = function(handle, "bli_finalize"); /* BLIS leaves what it allocated otherwise */
+  if (finalize) finalize();
+  dlopen("libgomp.so.1", RTLD_NOW | RTLD_NOLOAD); /* a thread runtime that came with it stays: it cannot be unloaded cleanly */
   dlclose(handle);
   g_setenv(choice->variable, value, TRUE);
   handle = open_first(files);
