@@ -9,6 +9,13 @@
 
 enum { M = 7, N = 9, K = 5, LD = 13 };
 
+/* gcc 12's leak checker crashes on sleeping threads of an OpenMP runtime that was loaded at run time, whatever started them. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { MOST_THREADS = 1 };
+#else
+enum { MOST_THREADS = 2 };
+#endif
+
 static double value(int i, int j) { return ((i * 7 + j * 3) % 11 - 5) / 4.0; } /* exact in bfloat16 */
 
 /* What C must be after C = 1.5 A B + 0.5 C with A(i,l) = value(i,l), B(l,j) = value(l+2,j), C(i,j) = value(j,i). */
@@ -62,7 +69,7 @@ static void test_every_library(void **state) {
     }
     assert_string_equal(ms_blas_name(blas), ms_blas_names[i]);
     assert_ptr_equal(blas, ms_blas_open(ms_blas_names[i], NULL));
-    for (int threads = 1; threads <= 2; threads++) {
+    for (int threads = 1; threads <= MOST_THREADS; threads++) {
       ms_blas_set_threads(blas, threads);
       assert_int_equal(ms_blas_threads(blas), threads);
       for (int type = 0; type < MS_BLAS_TYPES; type++)
