@@ -17,7 +17,7 @@ BUILD   ?= build$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 PREFIX  ?= /usr/local
 DESTDIR ?=
 VERSION := 0.1.0
-PKGS    := glib-2.0 gobject-2.0 gio-2.0 json-glib-1.0 gsl
+PKGS    := glib-2.0 gobject-2.0 gio-2.0 json-glib-1.0 gsl yaml-0.1
 # moesim serve needs libsoup 3; without it the verb says so.
 SOUP    := $(shell pkg-config --exists libsoup-3.0 && echo libsoup-3.0)
 CC      ?= cc

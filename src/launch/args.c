@@ -1,0 +1,167 @@
+/* src/launch/args.c - argument lists. */
+#include "launch/args.h"
+
+#include "base/err.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+
+static void arg_free(gpointer data) {
+  MsArg *arg = data;
+  g_free(arg->flag);
+  g_strfreev(arg->values);
+  g_free(arg);
+}
+
+static void variable_free(gpointer data) {
+  MsVariable *variable = data;
+  g_free(variable->name);
+  g_free(variable->value);
+  g_free(variable);
+}
+
+MsArgs *ms_args_new(const char *file) {
+  MsArgs *args = g_new0(MsArgs, 1);
+  args->file = g_strdup(file);
+  args->list = g_ptr_array_new_with_free_func(arg_free);
+  args->env = g_ptr_array_new_with_free_func(variable_free);
+  args->notes = json_object_new();
+  return args;
+}
+
+void ms_args_free(MsArgs *args) {
+  if (!args) return;
+  g_free(args->file);
+  g_ptr_array_unref(args->list);
+  g_ptr_array_unref(args->env);
+  json_object_unref(args->notes);
+  g_free(args);
+}
+
+static MsArg *append(MsArgs *args, MsSection section, char *flag, GPtrArray *values, int line) {
+  MsArg *arg = g_new0(MsArg, 1);
+  g_ptr_array_add(values, NULL);
+  *arg = (MsArg){.flag = flag, .values = (char **)g_ptr_array_free(values, FALSE), .line = line, .section = section};
+  g_ptr_array_add(args->list, arg);
+  return arg;
+}
+
+MsArg *ms_args_add(MsArgs *args, MsSection section, const char *flag, ...) {
+  GPtrArray *values = g_ptr_array_new();
+  va_list list;
+  va_start(list, flag);
+  for (const char *value; (value = va_arg(list, const char *));) g_ptr_array_add(values, g_strdup(value));
+  va_end(list);
+  return append(args, section, g_strdup(flag), values, 0);
+}
+
+void ms_args_addf(MsArgs *args, MsSection section, const char *flag, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  g_autofree char *value = g_strdup_vprintf(format, list);
+  va_end(list);
+  ms_args_add(args, section, flag, value, NULL);
+}
+
+static gboolean is_flag(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
+
+void ms_args_add_words(MsArgs *args, char *const *words, int line) {
+  for (; *words && !is_flag(*words); words++) {}
+  while (*words) {
+    const char *word = *words++, *equals = strchr(word, '=');
+    GPtrArray *values = g_ptr_array_new();
+    char *flag = equals ? g_strndup(word, (gsize)(equals - word)) : g_strdup(word);
+    if (equals) g_ptr_array_add(values, g_strdup(equals + 1));
+    for (; *words && !is_flag(*words); words++) g_ptr_array_add(values, g_strdup(*words));
+    append(args, MS_SECTION_DATA, flag, values, line);
+  }
+}
+
+MsArg *ms_args_take(MsArgs *args, const char *flag) {
+  MsArg *last = NULL;
+  for (guint i = 0; i < args->list->len; i++) {
+    MsArg *arg = args->list->pdata[i];
+    if (strcmp(arg->flag, flag) != 0) continue;
+    arg->used = TRUE;
+    last = arg;
+  }
+  return last;
+}
+
+MsArg *ms_args_take_any(MsArgs *args, const char *flags) {
+  g_auto(GStrv) words = g_strsplit(flags, " ", -1);
+  MsArg *last = NULL;
+  for (guint i = 0; i < args->list->len; i++) {
+    MsArg *arg = args->list->pdata[i];
+    if (!g_strv_contains((const char *const *)words, arg->flag)) continue;
+    arg->used = TRUE;
+    last = arg;
+  }
+  return last;
+}
+
+gboolean ms_args_has(const MsArgs *args, const char *flag) {
+  for (guint i = 0; i < args->list->len; i++)
+    if (strcmp(((MsArg *)args->list->pdata[i])->flag, flag) == 0) return TRUE;
+  return FALSE;
+}
+
+static MsVariable *find_variable(const MsArgs *args, const char *name) {
+  for (guint i = 0; i < args->env->len; i++) {
+    MsVariable *variable = args->env->pdata[i];
+    if (strcmp(variable->name, name) == 0) return variable;
+  }
+  return NULL;
+}
+
+void ms_args_setenv(MsArgs *args, const char *name, const char *value) {
+  MsVariable *variable = find_variable(args, name);
+  if (!variable) {
+    variable = g_new0(MsVariable, 1);
+    variable->name = g_strdup(name);
+    g_ptr_array_add(args->env, variable);
+  }
+  g_free(variable->value);
+  variable->value = g_strdup(value);
+}
+
+const char *ms_args_getenv(MsArgs *args, const char *name) {
+  MsVariable *variable = find_variable(args, name);
+  if (!variable) return NULL;
+  variable->used = TRUE;
+  return variable->value;
+}
+
+gboolean ms_arg_error(const MsArgs *args, const MsArg *arg, GError **error, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  g_autofree char *message = g_strdup_vprintf(format, list);
+  va_end(list);
+  return ms_input_error(error, args->file, arg->line, arg->flag, "%s", message);
+}
+
+const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error) {
+  if (arg->values[0]) return arg->values[0];
+  ms_arg_error(args, arg, error, "has no value");
+  return NULL;
+}
+
+gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, gint64 *value, GError **error) {
+  const char *text = ms_arg_value(args, arg, error);
+  if (!text) return FALSE;
+  g_autoptr(GError) why = NULL;
+  if (g_ascii_string_to_signed(text, 10, lo, hi, value, &why)) return TRUE;
+  return ms_arg_error(args, arg, error, "is \"%.60s\", must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]", text, lo, hi);
+}
+
+gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double hi, double *value, GError **error) {
+  const char *text = ms_arg_value(args, arg, error);
+  char *end, low[32], high[32];
+  if (!text) return FALSE;
+  *value = g_ascii_strtod(text, &end);
+  if (end != text && !*end && isfinite(*value) && *value >= lo && *value <= hi) return TRUE;
+  if (lo <= -G_MAXDOUBLE) return ms_arg_error(args, arg, error, "is \"%.60s\", must be a number", text);
+  return ms_arg_error(args, arg, error, "is \"%.60s\", must be a number in [%s, %s]", text, ms_double_text(lo, low), ms_double_text(hi, high));
+}

@@ -1,0 +1,64 @@
+/* src/launch/args.h - an argument list with its environment: what every launch form renders and every import reads.
+ *
+ * Export fills one from a scenario (table.h) and a form writes it down; import reads a form into one and the same table
+ * makes the scenario of it. Later duplicates win, as in argparse. Reading marks what was understood; what is not marked
+ * in the end was ignored and is listed to the user. */
+#ifndef MS_LAUNCH_ARGS_H
+#define MS_LAUNCH_ARGS_H
+
+#include <glib.h>
+#include <json-glib/json-glib.h>
+
+typedef enum { /* where an argument belongs; sections of the written forms, arrays of MT-Megatron */
+  MS_SECTION_PARALLEL, MS_SECTION_TRAINING, MS_SECTION_MODEL, MS_SECTION_MOE, MS_SECTION_PRECISION, MS_SECTION_DATA, MS_N_SECTIONS
+} MsSection;
+
+typedef struct {
+  char *flag;      /* "--hidden-size" */
+  char **values;   /* NULL-terminated, empty for a switch */
+  int line;        /* in the file it was read from; 0 = none */
+  MsSection section;
+  gboolean used;   /* understood on import */
+} MsArg;
+
+typedef struct {
+  char *name, *value;
+  gboolean used;
+} MsVariable;
+
+typedef struct MsArgs {
+  char *file;          /* for messages; "" when written */
+  GPtrArray *list;     /* MsArg *, in order */
+  GPtrArray *env;      /* MsVariable *: environment, in order, each name once */
+  JsonObject *notes;   /* what no argument says: lines "#moesim KEY JSON" (form.h) */
+} MsArgs;
+
+MsArgs *ms_args_new(const char *file);
+void ms_args_free(MsArgs *args);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsArgs, ms_args_free)
+
+/* Appends `flag` with copies of the values (NULL-terminated varargs of const char *). */
+MsArg *ms_args_add(MsArgs *args, MsSection section, const char *flag, ...) G_GNUC_NULL_TERMINATED;
+/* Appends with one printed value. */
+void ms_args_addf(MsArgs *args, MsSection section, const char *flag, const char *format, ...) G_GNUC_PRINTF(4, 5);
+/* Takes apart the words of a command: "--flag value value", "--flag=value"; words before the first flag are dropped. */
+void ms_args_add_words(MsArgs *args, char *const *words, int line);
+
+/* The last occurrence of `flag`; all of them become used. NULL when absent. */
+MsArg *ms_args_take(MsArgs *args, const char *flag);
+/* The same for the last occurrence of any of several spellings ("--a --b", separated by spaces). */
+MsArg *ms_args_take_any(MsArgs *args, const char *flags);
+gboolean ms_args_has(const MsArgs *args, const char *flag); /* marks nothing */
+
+void ms_args_setenv(MsArgs *args, const char *name, const char *value); /* replaces */
+const char *ms_args_getenv(MsArgs *args, const char *name);             /* marks it used; NULL when unset */
+
+/* Sets *error to "file:line: --flag: message" (MS_ERROR_INPUT); returns FALSE. */
+gboolean ms_arg_error(const MsArgs *args, const MsArg *arg, GError **error, const char *format, ...) G_GNUC_PRINTF(4, 5);
+/* The one value of an argument; an error when there are none. */
+const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error);
+/* The value as a number within bounds. */
+gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double hi, double *value, GError **error);
+gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, gint64 *value, GError **error);
+
+#endif

@@ -1,0 +1,124 @@
+/* src/launch/canonical.c - one way to say each run. Every step below takes away something that no prediction depends on. */
+#include "layout/layout.h"
+#include "launch/launch.h"
+
+#include <math.h>
+#include <string.h>
+
+/* "[0]*3+[1]*58" for any pattern; NULL when every layer has experts. (transfer full) */
+static char *runs_of(const guint8 *layer, int n) {
+  if (!memchr(layer, 0, (size_t)n)) return NULL;
+  GString *text = g_string_new(NULL);
+  for (int i = 0, end; i < n; i = end) {
+    for (end = i + 1; end < n && layer[end] == layer[i]; end++) {}
+    g_string_append_printf(text, "%s[%d]*%d", i ? "+" : "", layer[i], end - i);
+  }
+  return g_string_free(text, FALSE);
+}
+
+static void without_experts(MsModel *m) {
+  m->moe_router_topk = m->moe_ffn_hidden_size = m->moe_shared_expert_intermediate_size = 0;
+  m->moe_router_num_groups = m->moe_router_group_topk = m->moe_latent_size = 0;
+  m->moe_shared_expert_gate = m->moe_router_enable_expert_bias = FALSE;
+  m->moe_router_score_function = MS_SCORE_SOFTMAX;
+  g_clear_pointer(&m->moe_layer_freq, g_free);
+}
+
+static void with_experts(MsModel *m) {
+  if (m->moe_layer && !m->mixers) {
+    g_free(m->moe_layer_freq);
+    m->moe_layer_freq = runs_of(m->moe_layer, m->num_layers);
+  }
+  if (m->moe_router_num_groups == 0) m->moe_router_group_topk = 0;
+  if (m->moe_shared_expert_intermediate_size == 0) m->moe_shared_expert_gate = FALSE;
+}
+
+void ms_model_canonical(MsModel *m, int seq_length) {
+  if (m->num_experts == 0) without_experts(m);
+  else with_experts(m);
+  if (ms_model_has_mla(m)) m->num_query_groups = m->num_attention_heads;
+  if (m->add_bias_linear) m->add_qkv_bias = FALSE; /* included */
+  if (m->sliding_window.window == 0) m->sliding_window.period = 0;
+  m->seq_length_max = m->position_embedding == MS_POS_LEARNED ? MAX(m->seq_length_max, seq_length) : 0;
+  if (m->mtp_num_layers == 0) m->mtp_use_repeated_layer = FALSE;
+  g_clear_pointer(&m->doc, g_free);
+  g_clear_pointer(&m->source, g_free);
+}
+
+static void canonical_split(MsScenario *s) {
+  MsLayoutSpec *l = &s->layout;
+  char why[8];
+  int chunks = 0;
+  MsChunk *parsed = l->pipeline_layout ? ms_pipeline_layout_parse(l->pipeline_layout, &chunks, why, sizeof why) : NULL;
+  if (parsed) {
+    g_free(l->pipeline_layout);
+    l->pipeline_layout = ms_pipeline_layout_text(parsed, chunks);
+    if (chunks % l->pp == 0) l->vpp = chunks / l->pp;
+  }
+  g_free(parsed);
+  gboolean interleaved = l->vpp > 1;
+  if (!interleaved || l->microbatch_group_size_per_virtual_pipeline_stage == l->pp) l->microbatch_group_size_per_virtual_pipeline_stage = 0;
+  if (!interleaved) s->options.overlap_p2p_comm = TRUE; /* the release overlaps p2p in the interleaved schedule only */
+}
+
+static void canonical_layout(MsScenario *s) {
+  MsLayoutSpec *l = &s->layout;
+  l->dp = l->edp = MS_NULL_INT;
+  if (s->model->num_experts == 0) l->etp = 1;
+  if (l->cp == 1) l->cp_comm_type = MS_CP_P2P;
+  canonical_split(s);
+}
+
+/* What only speaks about experts, in a dense model. */
+static void canonical_moe(MsScenario *s) {
+  MsOptions *o = &s->options;
+  gboolean moe = s->model->num_experts > 0, shared = moe && s->model->moe_shared_expert_intermediate_size > 0;
+  if (!moe) {
+    s->training.routing = (MsRouting){.kind = MS_ROUTING_BALANCED};
+    o->dispatcher = MS_DISPATCH_ALLTOALL;
+    o->moe_router_fusion = o->moe_permute_fusion = TRUE;
+    o->moe_router_padding_for_quantization = o->moe_paged_stash = o->fused_grouped_mlp = FALSE;
+    o->moe_expert_rank_capacity_factor = NAN;
+  }
+  if (!shared) o->moe_shared_expert_overlap = FALSE;
+  if (o->dispatcher == MS_DISPATCH_ALLTOALL || o->dispatcher == MS_DISPATCH_ALLGATHER) o->dispatcher_num_sms = 0;
+  if (!shared || o->moe_shared_expert_overlap || !(o->cuda_graph_scope & MS_CG_MOE_ROUTER)) o->cuda_graph_shared_experts = TRUE;
+}
+
+static void canonical_recompute(MsRecomputeSpec *r) {
+  if (r->granularity == MS_RECOMPUTE_SELECTIVE && !r->modules) r->granularity = MS_RECOMPUTE_NONE;
+  if (r->granularity != MS_RECOMPUTE_SELECTIVE) r->modules = 0;
+  if (r->granularity == MS_RECOMPUTE_FULL) return;
+  r->method = MS_RECOMPUTE_UNIFORM;
+  r->num_layers = 1;
+}
+
+static void canonical_precision(MsScenario *s) {
+  MsOptions *o = &s->options;
+  gboolean low = s->training.precision >= MS_FP8_DELAYED;
+  if (!low) o->num_layers_at_start_in_bf16 = o->num_layers_at_end_in_bf16 = 0;
+  if (!low || s->model->mtp_num_layers == 0) o->keep_mtp_spec_in_bf16 = FALSE;
+  if (s->training.precision != MS_MXFP8 || !o->fp8_param_gather || o->fsdp != MS_FSDP_NONE) o->reuse_grad_buf_for_mxfp8_param_ag = FALSE;
+}
+
+static void canonical_options(MsScenario *s) {
+  MsOptions *o = &s->options;
+  o->sequence_parallel = s->layout.tp > 1 && o->sequence_parallel != 0;
+  if (s->layout.tp == 1) o->tp_comm_overlap = FALSE;
+  if (!o->cross_entropy_fusion) o->cross_entropy_fusion_impl = MS_CE_NATIVE;
+  canonical_moe(s);
+  canonical_recompute(&o->recompute);
+  canonical_precision(s);
+  o->cuda_device_max_connections = ms_launch_connections(s);
+}
+
+MsScenario *ms_launch_canonical(const MsScenario *scenario) {
+  MsScenario *s = ms_scenario_copy(scenario, FALSE);
+  s->has_measured = FALSE;
+  ms_model_canonical(s->model, s->training.seq_length);
+  canonical_layout(s);
+  canonical_options(s);
+  g_clear_pointer(&s->model_json, json_node_unref);
+  s->model_json = ms_model_mention(s->model);
+  return s;
+}

@@ -1,0 +1,95 @@
+/* src/launch/environment.c - environment variables that change time or memory, and the attention kernels they help to choose (domain/launch.md 3). */
+#include "launch/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/launch.h"
+
+/* --- attention backend --- */
+gboolean ms_write_attention_backend(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  MsAttnBackend backend = s->options.attention_backend;
+  (void)error;
+  if (release == MS_RELEASE_MCORE) {
+    ms_args_add(args, MS_SECTION_TRAINING, "--attention-backend", ms_attn_backend_words[backend], NULL);
+    return TRUE;
+  }
+  if (backend == MS_ATTN_FLASH) ms_args_add(args, MS_SECTION_TRAINING, "--use-flash-attn", NULL);
+  ms_args_setenv(args, "NVTE_FUSED_ATTN", backend == MS_ATTN_FUSED ? "1" : "0");
+  ms_args_setenv(args, "NVTE_FLASH_ATTN", backend == MS_ATTN_FLASH ? "1" : "0");
+  return TRUE;
+}
+
+/* Without a backend Transformer Engine chooses by its variables; --use-flash-attn speaks about the local implementation only. */
+static MsAttnBackend backend_of_environment(MsArgs *args, const MsScenario *s, gboolean use_flash) {
+  const char *fused = ms_args_getenv(args, "NVTE_FUSED_ATTN"), *flash = ms_args_getenv(args, "NVTE_FLASH_ATTN");
+  gboolean no_fused = g_strcmp0(fused, "0") == 0, no_flash = g_strcmp0(flash, "0") == 0;
+  if (s->options.transformer_impl == MS_IMPL_LOCAL && !fused) return use_flash ? MS_ATTN_FLASH : MS_ATTN_UNFUSED;
+  if (!no_fused) return MS_ATTN_FUSED;
+  return no_flash ? MS_ATTN_UNFUSED : MS_ATTN_FLASH;
+}
+
+gboolean ms_read_attention_backend(MsArgs *args, MsScenario *s, GError **error) {
+  const MsArg *arg = ms_args_take(args, "--attention-backend");
+  gboolean use_flash = ms_args_take(args, "--use-flash-attn") != NULL;
+  const char *text = arg ? ms_arg_value(args, arg, error) : "auto";
+  if (!text) return FALSE;
+  s->options.attention_backend = backend_of_environment(args, s, use_flash);
+  if (strcmp(text, "auto") == 0) return TRUE;
+  int word = ms_arg_word(args, arg, strcmp(text, "local") == 0 ? "unfused" : text, ms_attn_backend_words, error);
+  s->options.attention_backend = (MsAttnBackend)MAX(word, 0);
+  return word >= 0;
+}
+
+/* --- variables --- */
+static gboolean before_blackwell(const MsHardware *hardware) {
+  const char *sm = hardware->arch ? strstr(hardware->arch, "sm") : NULL;
+  return sm && atoi(sm + 2) < 100;
+}
+
+gboolean ms_launch_asserts_connections(const MsScenario *s) {
+  return (s->layout.tp > 1 || s->layout.cp > 1) && s->options.fsdp == MS_FSDP_NONE && !s->options.ep_overlap && before_blackwell(s->hardware);
+}
+
+int ms_launch_connections(const MsScenario *s) {
+  if (s->options.cuda_device_max_connections > 0) return s->options.cuda_device_max_connections;
+  if (s->options.ep_overlap) return 32; /* several streams at once: what the recipes with EP overlap set */
+  return ms_launch_asserts_connections(s) ? 1 : 0;
+}
+
+static gboolean uses_te_graphs(const MsOptions *o) { return o->cuda_graph_scope && o->cuda_graph_scope != MS_CG_FULL_ITERATION; }
+
+gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsOptions *o = &s->options;
+  int connections = ms_launch_connections(s);
+  g_autofree char *text = g_strdup_printf("%d", connections);
+  if (connections > 0) ms_args_setenv(args, "CUDA_DEVICE_MAX_CONNECTIONS", text);
+  if (release != MS_RELEASE_MCORE)
+    return !o->fused_grouped_mlp || ms_refuse_key(s, error, "options.fused_grouped_mlp", "%s has no fused grouped MLP", ms_release_words[release]);
+  if (o->fused_grouped_mlp) ms_args_setenv(args, "NVTE_CUTEDSL_FUSED_GROUPED_MLP", "1");
+  ms_args_setenv(args, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True");
+  if (uses_te_graphs(o)) ms_args_setenv(args, "NCCL_GRAPH_REGISTER", "0");       /* asserted beside expandable segments */
+  if (o->offload_modules) ms_args_setenv(args, "NVTE_CPU_OFFLOAD_V1", "1"); /* asserted with Transformer Engine >= 2.10 */
+  if (o->ep_overlap) { /* SMs left to the dispatcher's kernels */
+    ms_args_setenv(args, "NVTE_FWD_LAYERNORM_SM_MARGIN", "24");
+    ms_args_setenv(args, "NVTE_BWD_LAYERNORM_SM_MARGIN", "24");
+  }
+  if (ms_is_moe(s) && o->dispatcher == MS_DISPATCH_HYBRIDEP) {
+    g_autofree char *domain = g_strdup_printf("%d", s->hardware->nvlink_domain_gpus);
+    ms_args_setenv(args, "NVLINK_DOMAIN_SIZE", domain);
+  }
+  return TRUE;
+}
+
+gboolean ms_read_environment(MsArgs *args, MsScenario *s, GError **error) {
+  static const char *const implied[] = {"PYTORCH_CUDA_ALLOC_CONF", "NCCL_GRAPH_REGISTER", "NVTE_CPU_OFFLOAD_V1", "NVTE_FWD_LAYERNORM_SM_MARGIN",
+                                        "NVTE_BWD_LAYERNORM_SM_MARGIN", "NVLINK_DOMAIN_SIZE", NULL};
+  const char *connections = ms_args_getenv(args, "CUDA_DEVICE_MAX_CONNECTIONS");
+  gint64 value = 0;
+  if (connections && *connections && !g_ascii_string_to_signed(connections, 10, 1, 32, &value, NULL))
+    return ms_arg_error(args, &(MsArg){.flag = (char *)"CUDA_DEVICE_MAX_CONNECTIONS"}, error, "is \"%.60s\", must be an integer in [1, 32]", connections);
+  s->options.cuda_device_max_connections = (int)value;
+  s->options.fused_grouped_mlp = g_strcmp0(ms_args_getenv(args, "NVTE_CUTEDSL_FUSED_GROUPED_MLP"), "1") == 0;
+  for (int i = 0; implied[i]; i++) ms_args_getenv(args, implied[i]);
+  return TRUE;
+}

@@ -1,0 +1,38 @@
+/* src/launch/form.h - private to launch: arguments rendered as text. */
+#ifndef MS_LAUNCH_FORM_H
+#define MS_LAUNCH_FORM_H
+
+#include "launch/launch.h"
+#include "launch/table.h"
+
+typedef struct { /* a launch in two parts, so that sbatch can stand around either */
+  GString *once;     /* shell text before the nodes start */
+  GString *per_node; /* what every node runs; needs NODE_RANK, MASTER_ADDR, MASTER_PORT */
+} MsLaunchText;
+
+typedef struct {
+  const MsScenario *scenario; /* canonical */
+  const MsArgs *args;
+  MsLaunchText *text;
+  gboolean slurm; /* NODE_RANK, MASTER_ADDR, MASTER_PORT come from Slurm */
+  int nodes, gpus_per_node;
+} MsFormContext;
+
+void ms_form_megatron(const MsFormContext *context);
+void ms_form_mt(const MsFormContext *context);
+void ms_form_modelzoo(const MsFormContext *context);
+char *ms_modelzoo_yaml(const MsFormContext *context); /* (transfer full) */
+
+/* A name as one harmless word: letters, digits, "-_.". (transfer full) */
+char *ms_plain_name(const char *name);
+/* One word of shell text, quoted when it needs to be. */
+void ms_append_word(GString *text, const char *word);
+/* " --flag value ..." */
+void ms_append_arg(GString *text, const MsArg *arg);
+void ms_append_exports(GString *text, const MsArgs *args);
+/* Lines "#moesim KEY JSON" of the notes. */
+void ms_append_notes(GString *text, const MsArgs *args);
+/* What no argument of `release` says of a canonical scenario. */
+void ms_notes_from_scenario(const MsScenario *scenario, MsRelease release, MsLaunchForm form, JsonObject *notes);
+
+#endif

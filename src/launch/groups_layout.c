@@ -1,0 +1,164 @@
+/* src/launch/groups_layout.c - context, expert and pipeline parallelism, rank order. */
+#include "base/err.h"
+#include "layout/layout.h"
+#include "launch/table.h"
+
+#include <string.h>
+
+#define SECTION MS_SECTION_PARALLEL
+
+static gboolean set_int(MsArgs *args, const char *flags, int absent, int lo, int hi, int *value, GError **error) {
+  const MsArg *arg = ms_args_take_any(args, flags);
+  gint64 given = absent;
+  if (arg && !ms_arg_int(args, arg, lo, hi, &given, error)) return FALSE;
+  *value = (int)given;
+  return TRUE;
+}
+
+/* --- context parallelism --- */
+gboolean ms_write_context(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  int cp = s->layout.cp;
+  MsCpComm type = s->layout.cp_comm_type;
+  ms_args_addf(args, SECTION, "--context-parallel-size", "%d", cp);
+  if (cp == 1) return TRUE;
+  if (release == MS_RELEASE_MT)
+    return type == MS_CP_P2P || ms_refuse_key(s, error, "layout.cp_comm_type", "%s has p2p only, not %s", ms_release_words[release], ms_cp_comm_words[type]);
+  ms_args_add(args, SECTION, "--cp-comm-type", ms_cp_comm_words[type], NULL);
+  if (type != MS_CP_A2A_P2P) return TRUE;
+  g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
+  if (!layout) return FALSE;
+  g_autofree char *inner = g_strdup_printf("%d", layout->cp_inner), *outer = g_strdup_printf("%d", cp / layout->cp_inner);
+  ms_args_add(args, SECTION, "--hierarchical-context-parallel-sizes", inner, outer, NULL);
+  return TRUE;
+}
+
+static gboolean read_cp_type(MsArgs *args, const MsArg *arg, MsCpComm *type, GError **error) {
+  if (!ms_arg_value(args, arg, error)) return FALSE;
+  for (int i = 1; arg->values[i]; i++)
+    if (strcmp(arg->values[i], arg->values[0]) != 0) return ms_arg_error(args, arg, error, "differs from layer to layer, moesim has one type for all");
+  const char *text = strcmp(arg->values[0], "allgather") == 0 ? "all_gather" : arg->values[0]; /* the spelling of the option's help */
+  int word = ms_arg_word(args, arg, text, ms_cp_comm_words, error);
+  *type = (MsCpComm)MAX(word, 0);
+  return word >= 0;
+}
+
+gboolean ms_read_context(MsArgs *args, MsScenario *s, GError **error) {
+  s->layout.cp_comm_type = MS_CP_P2P;
+  if (!set_int(args, "--context-parallel-size", 1, 1, 1024, &s->layout.cp, error)) return FALSE;
+  const MsArg *arg = ms_args_take(args, "--cp-comm-type");
+  if (arg && !read_cp_type(args, arg, &s->layout.cp_comm_type, error)) return FALSE;
+  if (s->layout.cp_comm_type == MS_CP_A2A_P2P) ms_args_take(args, "--hierarchical-context-parallel-sizes"); /* they follow from the node */
+  return TRUE;
+}
+
+/* --- expert parallelism --- */
+gboolean ms_write_expert_parallel(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  ms_args_addf(args, SECTION, "--expert-model-parallel-size", "%d", s->layout.ep);
+  if (release == MS_RELEASE_MCORE) {
+    ms_args_addf(args, SECTION, "--expert-tensor-parallel-size", "%d", s->layout.etp);
+    return TRUE;
+  }
+  return !ms_is_moe(s) || s->layout.etp == s->layout.tp ||
+         ms_refuse_key(s, error, "layout.etp", "is %d, but %s has no --expert-tensor-parallel-size: ETP is TP = %d there", s->layout.etp,
+                       ms_release_words[release], s->layout.tp);
+}
+
+gboolean ms_read_expert_parallel(MsArgs *args, MsScenario *s, GError **error) {
+  return set_int(args, "--expert-model-parallel-size", 1, 1, 16384, &s->layout.ep, error) &&
+         set_int(args, "--expert-tensor-parallel-size", s->layout.tp, 1, 64, &s->layout.etp, error); /* without it ETP is TP */
+}
+
+/* --- pipeline --- */
+static gboolean only_mcore(const MsScenario *s, MsRelease release, gboolean used, const char *path, const char *flag, GError **error) {
+  return release == MS_RELEASE_MCORE || !used || ms_refuse_key(s, error, path, "%s has no %s", ms_release_words[release], flag);
+}
+
+static void write_split(const MsScenario *s, MsArgs *args) {
+  const MsLayoutSpec *l = &s->layout;
+  if (l->account_for_embedding_in_pipeline_split) ms_args_add(args, SECTION, "--account-for-embedding-in-pipeline-split", NULL);
+  if (l->account_for_loss_in_pipeline_split) ms_args_add(args, SECTION, "--account-for-loss-in-pipeline-split", NULL);
+  if (l->decoder_first_pipeline_num_layers > 0)
+    ms_args_addf(args, SECTION, "--decoder-first-pipeline-num-layers", "%d", l->decoder_first_pipeline_num_layers);
+  if (l->decoder_last_pipeline_num_layers > 0)
+    ms_args_addf(args, SECTION, "--decoder-last-pipeline-num-layers", "%d", l->decoder_last_pipeline_num_layers);
+}
+
+/* Exactly one of the three ways to say VPP; the May 2024 release knows layers per chunk only. */
+static gboolean write_chunks(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsLayoutSpec *l = &s->layout;
+  gboolean uneven = l->decoder_first_pipeline_num_layers > 0 || l->decoder_last_pipeline_num_layers > 0;
+  if (l->pipeline_layout) {
+    ms_args_add(args, SECTION, "--pipeline-model-parallel-layout", l->pipeline_layout, NULL);
+  } else if (l->vpp > 1 && release == MS_RELEASE_MCORE) {
+    ms_args_addf(args, SECTION, "--num-virtual-stages-per-pipeline-rank", "%d", l->vpp);
+  } else if (l->vpp > 1) {
+    if (uneven) return ms_refuse_key(s, error, "layout.vpp", "%s takes VPP only with an even split", ms_release_words[release]);
+    ms_args_addf(args, SECTION, "--num-layers-per-virtual-pipeline-stage", "%d", s->model->num_layers / l->pp / l->vpp);
+  }
+  return TRUE;
+}
+
+gboolean ms_write_pipeline(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsLayoutSpec *l = &s->layout;
+  if (l->schedule != MS_SCHED_1F1B)
+    return ms_refuse_key(s, error, "layout.schedule", "%s is not a schedule of %s, which has 1f1b (interleaved with VPP)", ms_schedule_words[l->schedule],
+                         ms_release_words[release]);
+  if (!only_mcore(s, release, l->pipeline_layout != NULL, "layout.pipeline_layout", "--pipeline-model-parallel-layout", error) ||
+      !only_mcore(s, release, l->account_for_embedding_in_pipeline_split, "layout.account_for_embedding_in_pipeline_split",
+                  "--account-for-embedding-in-pipeline-split", error) ||
+      !only_mcore(s, release, l->account_for_loss_in_pipeline_split, "layout.account_for_loss_in_pipeline_split",
+                  "--account-for-loss-in-pipeline-split", error) ||
+      !only_mcore(s, release, l->microbatch_group_size_per_virtual_pipeline_stage > 0, "layout.microbatch_group_size_per_virtual_pipeline_stage",
+                  "--microbatch-group-size-per-virtual-pipeline-stage", error))
+    return FALSE;
+  ms_args_addf(args, SECTION, "--pipeline-model-parallel-size", "%d", l->pp);
+  if (!write_chunks(s, release, args, error)) return FALSE;
+  write_split(s, args);
+  if (l->microbatch_group_size_per_virtual_pipeline_stage > 0)
+    ms_args_addf(args, SECTION, "--microbatch-group-size-per-virtual-pipeline-stage", "%d", l->microbatch_group_size_per_virtual_pipeline_stage);
+  return TRUE;
+}
+
+/* VPP from layers per chunk, as Megatron infers it. */
+static gboolean chunks_of_layers(MsArgs *args, MsScenario *s, GError **error) {
+  const MsArg *arg = ms_args_take(args, "--num-layers-per-virtual-pipeline-stage"), *layers_arg = ms_args_take(args, "--num-layers");
+  gint64 per_chunk, layers = 0;
+  if (!arg) return TRUE;
+  if (!ms_arg_int(args, arg, 1, 10000, &per_chunk, error)) return FALSE;
+  if (layers_arg && !ms_arg_int(args, layers_arg, 1, 10000, &layers, error)) return FALSE;
+  layers += s->layout.account_for_embedding_in_pipeline_split + s->layout.account_for_loss_in_pipeline_split;
+  gint64 chunks = layers / s->layout.pp / per_chunk;
+  if (chunks < 1 || chunks > 1024 || chunks * per_chunk * s->layout.pp != layers)
+    return ms_arg_error(args, arg, error, "is %d, but %d layers on PP %d do not split so", (int)per_chunk, (int)layers, s->layout.pp);
+  s->layout.vpp = (int)chunks;
+  return TRUE;
+}
+
+gboolean ms_read_pipeline(MsArgs *args, MsScenario *s, GError **error) {
+  MsLayoutSpec *l = &s->layout;
+  l->schedule = MS_SCHED_1F1B;
+  l->account_for_embedding_in_pipeline_split = ms_args_take(args, "--account-for-embedding-in-pipeline-split") != NULL;
+  l->account_for_loss_in_pipeline_split = ms_args_take(args, "--account-for-loss-in-pipeline-split") != NULL;
+  g_clear_pointer(&l->pipeline_layout, g_free);
+  const MsArg *string = ms_args_take(args, "--pipeline-model-parallel-layout");
+  if (string && !ms_arg_value(args, string, error)) return FALSE;
+  if (string) l->pipeline_layout = g_strdup(string->values[0]);
+  return set_int(args, "--pipeline-model-parallel-size", 1, 1, 1024, &l->pp, error) &&
+         set_int(args, "--num-virtual-stages-per-pipeline-rank", 1, 1, 1024, &l->vpp, error) && chunks_of_layers(args, s, error) &&
+         set_int(args, "--decoder-first-pipeline-num-layers", 0, 0, 10000, &l->decoder_first_pipeline_num_layers, error) &&
+         set_int(args, "--decoder-last-pipeline-num-layers", 0, 0, 10000, &l->decoder_last_pipeline_num_layers, error) &&
+         set_int(args, "--microbatch-group-size-per-virtual-pipeline-stage", 0, 0, 65536, &l->microbatch_group_size_per_virtual_pipeline_stage, error);
+}
+
+/* --- rank order --- */
+gboolean ms_write_order(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  (void)release, (void)error;
+  if (s->layout.order == MS_ORDER_PP_DP) ms_args_add(args, SECTION, "--use-tp-pp-dp-mapping", NULL);
+  return TRUE;
+}
+
+gboolean ms_read_order(MsArgs *args, MsScenario *s, GError **error) {
+  (void)error;
+  s->layout.order = ms_args_take(args, "--use-tp-pp-dp-mapping") ? MS_ORDER_PP_DP : MS_ORDER_DP_PP;
+  return TRUE;
+}

@@ -1,0 +1,172 @@
+/* src/launch/groups_model.c - attention, latent attention, activation, positions, vocabulary. */
+#include "launch/table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MODEL MS_SECTION_MODEL
+
+static gboolean refuse_mt(const MsScenario *s, MsRelease release, const char *path, const char *flag, GError **error) {
+  return ms_refuse_key(s, error, path, "%s has no %s", ms_release_words[release], flag);
+}
+
+/* --- attention --- */
+gboolean ms_write_attention(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsModel *m = s->model;
+  const MsSlidingWindow *w = &m->sliding_window;
+  ms_args_addf(args, MODEL, "--num-attention-heads", "%d", m->num_attention_heads);
+  ms_args_addf(args, MODEL, "--kv-channels", "%d", m->kv_channels);
+  if (!ms_model_has_mla(m) && m->num_query_groups != m->num_attention_heads) { /* the two ways exclude each other */
+    ms_args_add(args, MODEL, "--group-query-attention", NULL);
+    ms_args_addf(args, MODEL, "--num-query-groups", "%d", m->num_query_groups);
+  }
+  if (release != MS_RELEASE_MCORE && w->window > 0) return refuse_mt(s, release, "model.sliding_window", "--window-size", error);
+  if (release != MS_RELEASE_MCORE && m->softmax_sink) return refuse_mt(s, release, "model.softmax_sink", "--softmax-type", error);
+  if (w->window > 0) ms_args_addf(args, MODEL, "--window-size", "%d,0", w->window - 1); /* earlier and later tokens, without the token itself */
+  if (w->window > 0 && w->period > 0) ms_args_addf(args, MODEL, "--window-attn-skip-freq", "%d", w->period);
+  if (m->softmax_sink) ms_args_add(args, MODEL, "--softmax-type", "learnable", NULL);
+  return TRUE;
+}
+
+static gboolean read_window(MsArgs *args, MsSlidingWindow *w, GError **error) {
+  const MsArg *arg = ms_args_take(args, "--window-size"), *skip = ms_args_take(args, "--window-attn-skip-freq");
+  *w = (MsSlidingWindow){0};
+  if (!arg) return TRUE;
+  const char *text = ms_arg_value(args, arg, error);
+  if (!text) return FALSE;
+  int left, right;
+  if (sscanf(text + strspn(text, "([ "), "%9d , %9d", &left, &right) != 2 || left < -1)
+    return ms_arg_error(args, arg, error, "is \"%.60s\", must be two numbers such as 127,0", text);
+  if (left < 0) return TRUE; /* no limit */
+  gint64 period = 0;
+  if (skip && skip->values[0] && strchr(skip->values[0], '['))
+    return ms_arg_error(args, skip, error, "is a list; moesim knows one full layer after every N - 1 windowed ones, written as N");
+  if (skip && !ms_arg_int(args, skip, 1, 10000, &period, error)) return FALSE;
+  *w = (MsSlidingWindow){.window = left + 1, .period = (int)period};
+  return TRUE;
+}
+
+gboolean ms_read_attention(MsArgs *args, MsScenario *s, GError **error) {
+  MsModel *m = s->model;
+  const MsArg *heads = ms_args_take(args, "--num-attention-heads"), *channels = ms_args_take(args, "--kv-channels");
+  gboolean grouped = ms_args_take(args, "--group-query-attention") != NULL;
+  const MsArg *groups = ms_args_take(args, "--num-query-groups"), *softmax = ms_args_take(args, "--softmax-type");
+  gint64 n = 0, g = 1, dh = 0;
+  if (!heads) return ms_arg_error(args, &(MsArg){.flag = (char *)"--num-attention-heads"}, error, "is missing");
+  if (!ms_arg_int(args, heads, 1, 65536, &n, error) || (channels && !ms_arg_int(args, channels, 0, 65536, &dh, error)) ||
+      (groups && !ms_arg_int(args, groups, 1, 65536, &g, error)))
+    return FALSE;
+  m->num_attention_heads = (int)n;
+  m->num_query_groups = grouped ? (int)g : (int)n;
+  m->kv_channels = (int)dh;
+  m->softmax_sink = softmax && softmax->values[0] && strcmp(softmax->values[0], "learnable") == 0;
+  return read_window(args, &m->sliding_window, error);
+}
+
+/* --- latent attention --- */
+static const struct {
+  const char *flag;
+  size_t offset;
+  int absent; /* what the release takes without it */
+} mla_rows[] = {{"--q-lora-rank", offsetof(MsMla, q_lora_rank), 0},
+                {"--kv-lora-rank", offsetof(MsMla, kv_lora_rank), 32},
+                {"--qk-head-dim", offsetof(MsMla, qk_head_dim), 128},
+                {"--qk-pos-emb-head-dim", offsetof(MsMla, qk_pos_emb_head_dim), 64},
+                {"--v-head-dim", offsetof(MsMla, v_head_dim), 128}};
+
+static int *mla_member(MsMla *mla, guint i) { return (int *)(void *)((char *)mla + mla_rows[i].offset); }
+
+gboolean ms_write_latent_attention(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  (void)release, (void)error;
+  if (!ms_model_has_mla(s->model)) return TRUE;
+  ms_args_add(args, MODEL, "--multi-latent-attention", NULL);
+  for (guint i = 0; i < G_N_ELEMENTS(mla_rows); i++) {
+    int value = *mla_member(&s->model->multi_latent_attention, i);
+    if (value > 0) ms_args_addf(args, MODEL, mla_rows[i].flag, "%d", value);
+    else if (mla_rows[i].absent > 0) ms_args_addf(args, MODEL, mla_rows[i].flag, "0");
+  }
+  return TRUE;
+}
+
+gboolean ms_read_latent_attention(MsArgs *args, MsScenario *s, GError **error) {
+  MsMla *mla = &s->model->multi_latent_attention;
+  *mla = (MsMla){0};
+  if (!ms_args_take(args, "--multi-latent-attention")) return TRUE;
+  for (guint i = 0; i < G_N_ELEMENTS(mla_rows); i++) {
+    const MsArg *arg = ms_args_take(args, mla_rows[i].flag);
+    gint64 value = mla_rows[i].absent;
+    if (arg && !ms_arg_int(args, arg, 0, 65536, &value, error)) return FALSE;
+    *mla_member(mla, i) = (int)value;
+  }
+  return mla->kv_lora_rank > 0 || ms_arg_error(args, &(MsArg){.flag = (char *)"--kv-lora-rank"}, error, "is 0, must be at least 1 with --multi-latent-attention");
+}
+
+/* --- activation --- */
+static const struct {
+  gboolean gated;
+  MsActivation activation;
+  const char *flag; /* NULL: what the release does without one */
+} activations[] = {{FALSE, MS_ACT_GELU, NULL}, {TRUE, MS_ACT_SILU, "--swiglu"}, {TRUE, MS_ACT_QUICK_GELU, "--quick-geglu"}, {FALSE, MS_ACT_SQUARED_RELU, "--squared-relu"}};
+
+gboolean ms_write_activation(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsModel *m = s->model;
+  for (guint i = 0; i < G_N_ELEMENTS(activations); i++) {
+    if (!activations[i].gated != !m->gated || activations[i].activation != m->activation) continue;
+    if (release != MS_RELEASE_MCORE && m->activation == MS_ACT_QUICK_GELU) return refuse_mt(s, release, "model.activation", "--quick-geglu", error);
+    if (activations[i].flag) ms_args_add(args, MODEL, activations[i].flag, NULL);
+    return TRUE;
+  }
+  return ms_refuse_key(s, error, "model.activation", "%s %s MLP: %s has gelu, gated silu, gated quick_gelu and squared_relu", m->gated ? "gated" : "ungated",
+                       ms_activation_words[m->activation], ms_release_words[release]);
+}
+
+gboolean ms_read_activation(MsArgs *args, MsScenario *s, GError **error) {
+  (void)error;
+  guint found = 0;
+  for (guint i = 1; i < G_N_ELEMENTS(activations); i++)
+    if (ms_args_take(args, activations[i].flag)) found = i;
+  s->model->gated = activations[found].gated;
+  s->model->activation = activations[found].activation;
+  return TRUE;
+}
+
+/* --- positions: the table of learned ones has --max-position-embeddings rows, which every launch must give --- */
+gboolean ms_write_positions(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  MsPosition position = s->model->position_embedding;
+  gboolean learned = position == MS_POS_LEARNED;
+  if (release != MS_RELEASE_MCORE && position != MS_POS_ROPE && !learned)
+    return ms_refuse_key(s, error, "model.position_embedding", "%s has rope and learned_absolute, not %s", ms_release_words[release], ms_position_words[position]);
+  ms_args_add(args, MODEL, "--position-embedding-type", ms_position_words[position], NULL);
+  ms_args_addf(args, MODEL, "--max-position-embeddings", "%d", learned ? MAX(s->model->seq_length_max, s->training.seq_length) : s->training.seq_length);
+  return TRUE;
+}
+
+gboolean ms_read_positions(MsArgs *args, MsScenario *s, GError **error) {
+  MsModel *m = s->model;
+  const MsArg *type = ms_args_take(args, "--position-embedding-type"), *most = ms_args_take(args, "--max-position-embeddings");
+  gboolean rotary = ms_args_take(args, "--use-rotary-position-embeddings") != NULL;
+  const char *text = type ? ms_arg_value(args, type, error) : rotary ? "rope" : "learned_absolute";
+  int word = text ? ms_arg_word(args, type, text, ms_position_words, error) : -1;
+  gint64 rows = s->training.seq_length;
+  if (word < 0 || (most && !ms_arg_int(args, most, 1, 1 << 30, &rows, error))) return FALSE;
+  m->position_embedding = (MsPosition)word;
+  m->seq_length_max = word == MS_POS_LEARNED ? (int)rows : 0;
+  return TRUE;
+}
+
+/* --- vocabulary: 0 when the file does not say it (a tokenizer does) --- */
+gboolean ms_write_vocabulary(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  (void)release, (void)error;
+  ms_args_addf(args, MODEL, "--vocab-size", "%d", s->model->vocab_size);
+  ms_args_addf(args, MODEL, "--make-vocab-size-divisible-by", "%d", s->model->make_vocab_size_divisible_by);
+  return TRUE;
+}
+
+gboolean ms_read_vocabulary(MsArgs *args, MsScenario *s, GError **error) {
+  const MsArg *size = ms_args_take(args, "--vocab-size"), *unit = ms_args_take(args, "--make-vocab-size-divisible-by");
+  gint64 vocab = 0, divisor = 128;
+  if ((size && !ms_arg_int(args, size, 1, 1 << 24, &vocab, error)) || (unit && !ms_arg_int(args, unit, 1, 1 << 20, &divisor, error))) return FALSE;
+  s->model->vocab_size = (int)vocab;
+  s->model->make_vocab_size_divisible_by = (int)divisor;
+  return TRUE;
+}

@@ -1,0 +1,118 @@
+/* src/launch/groups_moe.c - dispatcher, routing, and which layers hold experts. */
+#include "launch/table.h"
+
+#include <string.h>
+
+#define MOE MS_SECTION_MOE
+
+/* --- dispatcher: always said, since the release would take allgather --- */
+gboolean ms_write_dispatcher(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  MsDispatcher dispatcher = s->options.dispatcher;
+  gboolean flex = dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP;
+  if (!ms_is_moe(s)) return TRUE;
+  if (flex && release != MS_RELEASE_MCORE)
+    return ms_refuse_key(s, error, "options.dispatcher", "%s has alltoall and allgather, not %s", ms_release_words[release], ms_dispatcher_words[dispatcher]);
+  ms_args_add(args, MOE, "--moe-token-dispatcher-type", flex ? "flex" : ms_dispatcher_words[dispatcher], NULL);
+  if (!flex) return TRUE;
+  ms_args_add(args, MOE, "--moe-flex-dispatcher-backend", ms_dispatcher_words[dispatcher], NULL);
+  if (s->options.dispatcher_num_sms > 0) ms_args_addf(args, MOE, "--moe-flex-dispatcher-num-sms", "%d", s->options.dispatcher_num_sms);
+  return TRUE;
+}
+
+static gboolean read_backend(MsArgs *args, MsOptions *o, GError **error) {
+  static const char *const backends[] = {"deepep", "hybridep", NULL};
+  const MsArg *arg = ms_args_take(args, "--moe-flex-dispatcher-backend"), *sms = ms_args_take(args, "--moe-flex-dispatcher-num-sms");
+  gboolean old_deepep = ms_args_take(args, "--moe-enable-deepep") != NULL;
+  const char *text = arg && !old_deepep ? ms_arg_value(args, arg, error) : backends[0];
+  int word = text ? ms_arg_word(args, arg, text, backends, error) : -1;
+  gint64 count = 0;
+  if (word < 0) return FALSE;
+  o->dispatcher = word == 0 ? MS_DISPATCH_DEEPEP : MS_DISPATCH_HYBRIDEP;
+  if (!sms) sms = ms_args_take(args, word == 0 ? "--moe-deepep-num-sms" : "--moe-hybridep-num-sms");
+  if (sms && !ms_arg_int(args, sms, 0, 100000, &count, error)) return FALSE;
+  o->dispatcher_num_sms = (int)count;
+  return TRUE;
+}
+
+gboolean ms_read_dispatcher(MsArgs *args, MsScenario *s, GError **error) {
+  static const char *const types[] = {"allgather", "alltoall", "flex", "alltoall_seq", NULL};
+  const MsArg *arg = ms_args_take(args, "--moe-token-dispatcher-type");
+  const char *text = arg ? ms_arg_value(args, arg, error) : types[0];
+  int word = text ? ms_arg_word(args, arg, text, types, error) : -1;
+  s->options.dispatcher_num_sms = 0;
+  if (word < 0) return FALSE;
+  if (word == 2) return read_backend(args, &s->options, error);
+  s->options.dispatcher = word == 0 ? MS_DISPATCH_ALLGATHER : MS_DISPATCH_ALLTOALL;
+  return TRUE;
+}
+
+/* --- routing: what no argument says (a skew; forced balance where a release cannot force it) travels as a note --- */
+gboolean ms_write_routing(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsRouting *r = &s->training.routing;
+  char buf[32];
+  (void)error;
+  if (!ms_is_moe(s)) return TRUE;
+  gboolean forced = r->kind == MS_ROUTING_BALANCED || (r->kind == MS_ROUTING_CAPACITY && r->forced_balance);
+  if (r->kind == MS_ROUTING_CAPACITY) {
+    ms_args_add(args, MOE, "--moe-expert-capacity-factor", ms_double_text(r->capacity_factor, buf), NULL);
+    if (r->pad_to_capacity) ms_args_add(args, MOE, "--moe-pad-expert-input-to-capacity", NULL);
+  }
+  if (forced && release == MS_RELEASE_MCORE) ms_args_add(args, MOE, "--moe-router-force-load-balancing", NULL);
+  return TRUE;
+}
+
+gboolean ms_read_routing(MsArgs *args, MsScenario *s, GError **error) {
+  MsRouting *r = &s->training.routing;
+  const MsArg *factor = ms_args_take(args, "--moe-expert-capacity-factor");
+  gboolean forced = ms_args_take(args, "--moe-router-force-load-balancing") != NULL;
+  *r = (MsRouting){.kind = forced ? MS_ROUTING_BALANCED : MS_ROUTING_NATURAL};
+  if (!factor) return TRUE;
+  double value;
+  if (!ms_arg_number(args, factor, -1e4, 1e4, &value, error)) return FALSE;
+  if (value >= 0 && value < 1e-3) return ms_arg_error(args, factor, error, "is %s, must be at least 0.001", factor->values[0]);
+  if (value < 0) return TRUE; /* Megatron takes a negative factor as none */
+  gboolean padded = ms_args_take(args, "--moe-pad-expert-input-to-capacity") != NULL;
+  *r = (MsRouting){.kind = MS_ROUTING_CAPACITY, .capacity_factor = value, .pad_to_capacity = padded, .forced_balance = forced};
+  return TRUE;
+}
+
+/* --- widths of the two kinds of MLP, and which layer has which --- */
+gboolean ms_write_widths(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsModel *m = s->model;
+  (void)release, (void)error;
+  if (m->ffn_hidden_size > 0) ms_args_addf(args, MOE, "--ffn-hidden-size", "%d", m->ffn_hidden_size);
+  if (!ms_is_moe(s)) return TRUE;
+  ms_args_addf(args, MOE, "--num-experts", "%d", m->num_experts);
+  ms_args_addf(args, MOE, "--moe-ffn-hidden-size", "%d", m->moe_ffn_hidden_size);
+  if (m->moe_layer_freq) ms_args_addf(args, MOE, "--moe-layer-freq", "(%s)", m->moe_layer_freq);
+  return TRUE;
+}
+
+static gboolean read_width(MsArgs *args, const char *flag, int lo, int hi, int *width, GError **error) {
+  const MsArg *arg = ms_args_take(args, flag);
+  gint64 value = 0;
+  if (arg && !ms_arg_int(args, arg, lo, hi, &value, error)) return FALSE;
+  *width = (int)value;
+  return TRUE;
+}
+
+/* The width Megatron gives dense layers that are not told one. */
+static int default_width(MsArgs *args, const MsModel *m) {
+  gint64 wide = 4 * (gint64)m->hidden_size;
+  return (int)MIN(ms_args_has(args, "--swiglu") ? wide * 2 / 3 / 64 * 64 : wide, 1048576);
+}
+
+gboolean ms_read_widths(MsArgs *args, MsScenario *s, GError **error) {
+  MsModel *m = s->model;
+  const MsArg *freq = ms_args_take(args, "--moe-layer-freq");
+  g_clear_pointer(&m->moe_layer_freq, g_free);
+  if (!read_width(args, "--ffn-hidden-size", 1, 1048576, &m->ffn_hidden_size, error) || !read_width(args, "--num-experts", 0, 65536, &m->num_experts, error) ||
+      !read_width(args, "--moe-ffn-hidden-size", 1, 1048576, &m->moe_ffn_hidden_size, error))
+    return FALSE;
+  if (freq && !ms_arg_value(args, freq, error)) return FALSE;
+  if (freq && m->num_experts > 0 && strcmp(freq->values[0], "1") != 0) m->moe_layer_freq = g_strdup(freq->values[0]);
+  gboolean own_width = m->moe_ffn_hidden_size > 0, only_moe = m->num_experts > 0 && !m->moe_layer_freq;
+  if (m->ffn_hidden_size == 0 && !(only_moe && own_width)) m->ffn_hidden_size = default_width(args, m);
+  if (m->num_experts > 0 && !own_width) m->moe_ffn_hidden_size = m->ffn_hidden_size;
+  return TRUE;
+}

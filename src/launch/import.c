@@ -1,0 +1,215 @@
+/* src/launch/import.c - what all imports share: notes, hardware, GPUs, the vocabulary, the finished scenario. */
+#include "launch/import.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "launch/mention.h"
+
+#define DEFAULT_HARDWARE "h100-sxm"
+enum { MOST_BYTES = 4 << 20, MOST_GPUS = 1 << 20 };
+
+MsImport *ms_import_new(void) {
+  MsImport *import = g_new0(MsImport, 1);
+  import->ignored = g_ptr_array_new_with_free_func(g_free);
+  import->remarks = g_ptr_array_new_with_free_func(g_free);
+  return import;
+}
+
+void ms_import_free(MsImport *import) {
+  if (!import) return;
+  ms_scenario_free(import->scenario);
+  g_ptr_array_unref(import->ignored);
+  g_ptr_array_unref(import->remarks);
+  g_free(import);
+}
+
+void ms_import_remark(MsImport *import, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  g_ptr_array_add(import->remarks, g_strdup_vprintf(format, list));
+  va_end(list);
+}
+
+char *ms_import_text(const char *text, gsize length, const char *file, GError **error) {
+  if (length > MOST_BYTES) ms_input_error(error, file, 0, "", "is larger than 4 MiB");
+  else if (memchr(text, 0, length)) ms_input_error(error, file, 0, "", "holds a NUL character");
+  else if (!g_utf8_validate(text, (gssize)length, NULL)) ms_input_error(error, file, 0, "", "is not UTF-8 text");
+  else return g_strndup(text, length);
+  return NULL;
+}
+
+/* --- notes --- */
+static gboolean read_note(MsArgs *args, const char *line, int number, GError **error) {
+  static const char *const keys[] = {"name", "doc", "software", "hardware", "gpus", "model", "routing", NULL};
+  g_auto(GStrv) parts = g_strsplit(line, " ", 2);
+  if (!parts[0] || !g_strv_contains(keys, parts[0]) || !parts[1])
+    return ms_input_error(error, args->file, number, "#moesim", "must be a key and a value; keys are name, doc, software, hardware, gpus, model, routing");
+  g_autoptr(GError) why = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(parts[1], -1, "", &why);
+  if (!doc) return ms_input_error(error, args->file, number, parts[0], "is not JSON");
+  JsonNode *root = ms_json_root(doc);
+  gboolean text = JSON_NODE_HOLDS_VALUE(root) && json_node_get_value_type(root) == G_TYPE_STRING;
+  gboolean any = strcmp(parts[0], "hardware") == 0 || strcmp(parts[0], "routing") == 0, integer = strcmp(parts[0], "gpus") == 0;
+  if (!any && !integer && !text) return ms_input_error(error, args->file, number, parts[0], "must be a string");
+  if (integer && !(JSON_NODE_HOLDS_VALUE(root) && json_node_get_value_type(root) == G_TYPE_INT64))
+    return ms_input_error(error, args->file, number, parts[0], "must be an integer");
+  json_object_set_member(args->notes, parts[0], json_node_copy(root));
+  return TRUE;
+}
+
+gboolean ms_import_notes(MsArgs *args, const char *text, GError **error) {
+  static const char mark[] = "#moesim ";
+  g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+  for (int i = 0; lines[i]; i++) {
+    const char *line = g_strchomp(lines[i]);
+    line += strspn(line, " \t");
+    if (g_str_has_prefix(line, mark) && !read_note(args, line + strlen(mark), i + 1, error)) return FALSE;
+  }
+  return TRUE;
+}
+
+static const char *note(const MsArgs *args, const char *key) {
+  return json_object_has_member(args->notes, key) ? json_object_get_string_member(args->notes, key) : NULL;
+}
+
+/* --- hardware --- */
+static gboolean load_hardware(MsScenario *s, const MsArgs *args, MsImport *import, const MsImportOptions *options, GError **error) {
+  JsonNode *mention = json_object_get_member(args->notes, "hardware");
+  g_autoptr(JsonNode) own = json_node_new(JSON_NODE_VALUE);
+  if (options->hardware || !mention) {
+    json_node_set_string(own, options->hardware ? options->hardware : DEFAULT_HARDWARE);
+    if (!options->hardware) ms_import_remark(import, "hardware: the file does not say it, " DEFAULT_HARDWARE " is assumed; --hardware NAME says another");
+    mention = own;
+  }
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_node(out, NULL, mention);
+  g_autofree char *text = ms_json_out_take(out);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, args->file, error);
+  s->hardware_json = json_node_copy(mention);
+  s->hardware = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "hardware", error) : NULL;
+  return s->hardware != NULL;
+}
+
+/* --- GPUs and batch --- */
+static gint64 plain_int(MsArgs *args, const char *flag, gint64 absent) {
+  const MsArg *arg = ms_args_take(args, flag);
+  gint64 value = absent;
+  return arg && ms_arg_int(args, arg, 1, MOST_GPUS, &value, NULL) ? value : absent;
+}
+
+static gint64 gcd(gint64 a, gint64 b) { return b == 0 ? a : gcd(b, a % b); }
+
+/* Ranks that share one copy of the attention and expert grids: the fewest the layout can run on. */
+static gint64 fewest_gpus(MsArgs *args) {
+  gint64 tp = plain_int(args, "--tensor-model-parallel-size", 1), pp = plain_int(args, "--pipeline-model-parallel-size", 1);
+  gint64 dense = tp * plain_int(args, "--context-parallel-size", 1), expert = plain_int(args, "--expert-tensor-parallel-size", tp) * plain_int(args, "--expert-model-parallel-size", 1);
+  if (dense > MOST_GPUS || expert > MOST_GPUS || pp > MOST_GPUS) return 1;
+  gint64 shared = dense / gcd(dense, expert) * expert;
+  return shared > MOST_GPUS / pp ? 1 : shared * pp;
+}
+
+static int count_gpus(MsArgs *args, int launcher, const MsImportOptions *options, MsImport *import) {
+  gint64 noted = json_object_has_member(args->notes, "gpus") ? json_object_get_int_member(args->notes, "gpus") : 0;
+  if (options->gpus > 0) return options->gpus;
+  if (launcher > 0) return launcher;
+  if (noted > 0 && noted <= MOST_GPUS) return (int)noted;
+  int fewest = (int)fewest_gpus(args);
+  ms_import_remark(import, "gpus: the file does not say them, %d are assumed, the fewest this layout runs on; --gpus N says another number", fewest);
+  return fewest;
+}
+
+/* Megatron's own default: one microbatch on every data-parallel rank. */
+static void default_batch(MsArgs *args, int gpus) {
+  if (ms_args_has(args, "--global-batch-size")) return;
+  gint64 ranks = plain_int(args, "--tensor-model-parallel-size", 1) * plain_int(args, "--context-parallel-size", 1);
+  ranks = ranks > MOST_GPUS ? MOST_GPUS : ranks * plain_int(args, "--pipeline-model-parallel-size", 1);
+  gint64 batch = plain_int(args, "--micro-batch-size", 1) * MAX(1, gpus / ranks);
+  ms_args_addf(args, MS_SECTION_TRAINING, "--global-batch-size", "%d", (int)MIN(batch, 1 << 24));
+}
+
+/* --- the model --- */
+/* The vocabulary of the shipped model with the same width, heads, experts and, if possible, layers. */
+static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions *options, MsImport *import, GError **error) {
+  if (options->vocab_size > 0) m->vocab_size = options->vocab_size;
+  if (m->vocab_size > 0) return TRUE;
+  g_autoptr(GPtrArray) names = ms_data_names("models");
+  g_autoptr(MsModel) best = NULL;
+  for (guint i = 0; i + 1 < names->len; i++) {
+    g_autoptr(MsModel) shipped = ms_model_load(names->pdata[i], NULL);
+    gboolean near = shipped && ms_model_is_near(m, shipped);
+    if (!near || (best && (best->num_layers == m->num_layers || shipped->num_layers != m->num_layers))) continue;
+    g_clear_pointer(&best, ms_model_free);
+    best = g_steal_pointer(&shipped);
+  }
+  if (!best) return ms_input_error(error, args->file, 0, "--vocab-size", "is missing (the tokenizer knows it), and no shipped model looks like this one; give --vocab-size N");
+  m->vocab_size = best->vocab_size;
+  if (!ms_args_has(args, "--make-vocab-size-divisible-by")) m->make_vocab_size_divisible_by = best->make_vocab_size_divisible_by;
+  ms_import_remark(import, "vocabulary: the file does not say it, %d of %s is assumed; --vocab-size N says another", m->vocab_size, best->name);
+  return TRUE;
+}
+
+static char *name_of_file(const char *file) {
+  if (strcmp(file, "-") == 0) return g_strdup("imported");
+  g_autofree char *base = g_path_get_basename(file);
+  char *dot = strrchr(base, '.');
+  if (dot && dot != base) *dot = '\0';
+  return g_strdup(base);
+}
+
+static gboolean finish_model(MsScenario *s, MsArgs *args, const MsImportOptions *options, MsImport *import, GError **error) {
+  const char *name = note(args, "model");
+  g_autoptr(GError) why = NULL;
+  if (!find_vocabulary(s->model, args, options, import, error)) return FALSE;
+  if (!ms_model_finish(s->model, NULL, "model", &why)) return ms_input_error(error, args->file, 0, "", "%s", why->message);
+  g_free(s->model->name);
+  s->model->name = name ? g_strdup(name) : g_strdup_printf("%s-model", s->name);
+  return TRUE;
+}
+
+/* A skew that no argument says counts as long as the arguments leave routing to the router. */
+static gboolean note_routing(MsScenario *s, const MsArgs *args, GError **error) {
+  JsonNode *node = json_object_get_member(args->notes, "routing");
+  gboolean open = s->training.routing.kind == MS_ROUTING_NATURAL || s->training.routing.kind == MS_ROUTING_CAPACITY;
+  g_autoptr(GError) why = NULL;
+  if (!node || !open) return TRUE;
+  if (ms_field_set(ms_field_find(&ms_training_table, "routing"), NULL, node, "routing", &s->training, &why)) return TRUE;
+  return ms_input_error(error, args->file, 0, "#moesim", "%s", why->message);
+}
+
+/* --- the whole --- */
+static MsScenario *empty_scenario(const MsArgs *args, const MsImportOptions *options) {
+  MsScenario *s = g_new0(MsScenario, 1);
+  const char *name = options->name ? options->name : note(args, "name");
+  ms_fields_defaults(&ms_scenario_table, s);
+  s->file = g_strdup(args->file);
+  s->name = name ? g_strdup(name) : name_of_file(args->file);
+  s->software = g_strdup(note(args, "software"));
+  s->doc = g_strdup(note(args, "doc"));
+  s->model = g_new0(MsModel, 1);
+  ms_fields_defaults(&ms_model_table, s->model);
+  return s;
+}
+
+gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsImportOptions *options, GError **error) {
+  g_autoptr(MsScenario) s = empty_scenario(args, options);
+  if (!load_hardware(s, args, import, options, error) || !ms_stack_find(s->software, &s->stack, error)) return FALSE;
+  s->gpus = count_gpus(args, gpus, options, import);
+  default_batch(args, s->gpus);
+  if (!ms_args_read(args, s, error) || !note_routing(s, args, error) || !finish_model(s, args, options, import, error)) return FALSE;
+  import->scenario = ms_launch_canonical(s);
+  ms_import_list_ignored(import, args);
+  return TRUE;
+}
+
+void ms_import_list_ignored(MsImport *import, const MsArgs *args) {
+  for (guint i = 0; i < args->list->len; i++) {
+    const MsArg *arg = args->list->pdata[i];
+    g_autofree char *values = g_strjoinv(" ", arg->values), *where = arg->line > 0 ? g_strdup_printf("line %d: ", arg->line) : g_strdup("");
+    if (!arg->used) g_ptr_array_add(import->ignored, g_strdup_printf("%s%s%s%s", where, arg->flag, *values ? " " : "", values));
+  }
+  for (guint i = 0; i < args->env->len; i++) {
+    const MsVariable *variable = args->env->pdata[i];
+    if (!variable->used) g_ptr_array_add(import->ignored, g_strdup_printf("%s=%s", variable->name, variable->value));
+  }
+}

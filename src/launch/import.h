@@ -1,0 +1,19 @@
+/* src/launch/import.h - private to launch: from an argument list to a scenario. */
+#ifndef MS_LAUNCH_IMPORT_H
+#define MS_LAUNCH_IMPORT_H
+
+#include "launch/launch.h"
+#include "launch/table.h"
+
+MsImport *ms_import_new(void);
+/* Adds the lines "#moesim KEY JSON" of `text` to the notes of `args`. */
+gboolean ms_import_notes(MsArgs *args, const char *text, GError **error);
+/* The scenario of the arguments; `gpus` as the launcher said them, 0 = it did not. Takes nothing. */
+gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsImportOptions *options, GError **error);
+/* What was not marked used, as text, into import->ignored. */
+void ms_import_list_ignored(MsImport *import, const MsArgs *args);
+void ms_import_remark(MsImport *import, const char *format, ...) G_GNUC_PRINTF(2, 3);
+/* A copy with a NUL at the end, or NULL and an error when the text holds a NUL, is not UTF-8 or is above 4 MiB. (transfer full) */
+char *ms_import_text(const char *text, gsize length, const char *file, GError **error);
+
+#endif

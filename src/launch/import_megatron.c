@@ -1,0 +1,153 @@
+/* src/launch/import_megatron.c - a command line or shell script: which of its commands trains, and on how many GPUs. */
+#include <string.h>
+
+#include "base/err.h"
+#include "launch/import.h"
+#include "launch/shell.h"
+
+static gboolean is_flag(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
+
+static int count_flags(char *const *words) {
+  int n = 0;
+  for (; *words; words++) n += is_flag(*words);
+  return n;
+}
+
+/* The command with the most options, the later of equals. */
+static const MsCommand *training_command(const MsShell *shell) {
+  const MsCommand *best = NULL;
+  int most = 0;
+  for (guint i = 0; i < shell->commands->len; i++) {
+    const MsCommand *command = shell->commands->pdata[i];
+    int flags = count_flags(command->words);
+    if (flags > 0 && flags >= most) best = command, most = flags;
+  }
+  return best;
+}
+
+/* Arrays and variables that hold options, for files that only define them. */
+static gboolean add_variables(MsArgs *args, const MsShell *shell) {
+  g_autoptr(GList) names = g_list_sort(g_hash_table_get_keys(shell->variables), (GCompareFunc)strcmp);
+  gboolean any = FALSE;
+  for (GList *n = names; n; n = n->next) {
+    g_autofree char *text = ms_shell_get(shell, n->data);
+    g_auto(GStrv) words = g_strsplit_set(text, " \t\n", -1);
+    if (count_flags(words) == 0) continue;
+    any = TRUE;
+    ms_args_add_words(args, words, 0);
+  }
+  return any;
+}
+
+/* --- GPUs --- */
+static int to_count(const char *text) {
+  gint64 value;
+  return text && g_ascii_string_to_signed(text, 10, 1, 1 << 20, &value, NULL) ? (int)value : 0;
+}
+
+static int product(int a, int b) { return a > 0 && b > 0 && a <= (1 << 20) / b ? a * b : 0; }
+
+static int launcher_count(MsArgs *launcher, const char *flags) {
+  const MsArg *arg = ms_args_take_any(launcher, flags);
+  return arg ? to_count(arg->values[0]) : 0;
+}
+
+static int variable_count(const MsShell *shell, const char *name) {
+  g_autofree char *text = ms_shell_get(shell, name);
+  return to_count(text);
+}
+
+/* "#SBATCH --nodes=64" and the like; the number behind `key`, 0 when there is none. */
+static int sbatch_count(const char *text, const char *key) {
+  const char *at = text;
+  while ((at = strstr(at, "#SBATCH"))) {
+    gsize n = strcspn(at, "\n");
+    g_autofree char *line = g_strndup(at, n);
+    const char *found = strstr(line, key);
+    if (found) return to_count((g_strdelimit(line, " \t\r", '\0'), found + strlen(key)));
+    at += n;
+  }
+  return 0;
+}
+
+static int gpus_of_slurm(const char *text) {
+  int nodes = sbatch_count(text, "--nodes="), per_node = sbatch_count(text, "--gpus-per-node=");
+  if (per_node == 0) per_node = sbatch_count(text, "--gres=gpu:");
+  if (per_node == 0) per_node = sbatch_count(text, "--ntasks-per-node=");
+  return product(nodes, per_node);
+}
+
+static int gpus_of_variables(const MsShell *shell) {
+  int world = variable_count(shell, "WORLD_SIZE"), nodes = variable_count(shell, "NNODES"), per_node = variable_count(shell, "GPUS_PER_NODE");
+  return world > 0 ? world : product(nodes, per_node);
+}
+
+/* --- words into launcher, script and arguments --- */
+static int find_script(char *const *words) {
+  for (int i = 0; words[i]; i++)
+    if (g_str_has_suffix(words[i], ".py")) return i;
+  return -1;
+}
+
+static void split_words(char *const *words, int line, MsArgs *launcher, MsArgs *args) {
+  int script = find_script(words);
+  if (script < 0) {
+    ms_args_add_words(args, words, line);
+    return;
+  }
+  g_autofree char **head = g_new0(char *, script + 1);
+  memcpy(head, words, sizeof *head * (size_t)script);
+  ms_args_add_words(launcher, head, line);
+  ms_args_add_words(args, words + script + 1, line);
+}
+
+static gboolean matters(const char *name) {
+  static const char *const prefixes[] = {"CUDA_DEVICE_", "NVTE_", "NCCL_", "PYTORCH_", "TORCH_NCCL_", "NVLINK_"};
+  for (guint i = 0; i < G_N_ELEMENTS(prefixes); i++)
+    if (g_str_has_prefix(name, prefixes[i])) return TRUE;
+  return FALSE;
+}
+
+static void add_environment(MsArgs *args, const MsShell *shell) {
+  g_autoptr(GList) names = g_list_sort(g_hash_table_get_keys(shell->variables), (GCompareFunc)strcmp);
+  for (GList *n = names; n; n = n->next) {
+    g_autofree char *value = ms_shell_get(shell, n->data);
+    if (matters(n->data)) ms_args_setenv(args, n->data, value);
+  }
+}
+
+/* What the launcher says of places and ranks is no part of a scenario. */
+static void know_launcher(MsArgs *launcher) {
+  ms_args_take_any(launcher, "--node_rank --node-rank --master_addr --master-addr --master_port --master-port --rdzv_id --rdzv-id --rdzv_backend --rdzv-backend "
+                             "--rdzv_endpoint --rdzv-endpoint --standalone --max_restarts --max-restarts --tee --redirects --log_dir --log-dir");
+}
+
+static gboolean collect(MsImport *import, MsShell *shell, const char *text, MsArgs *args, int *gpus, GError **error) {
+  const MsCommand *command = training_command(shell);
+  g_autoptr(MsArgs) launcher = ms_args_new(args->file);
+  if (command) split_words(command->words, command->line, launcher, args);
+  else if (!add_variables(args, shell)) return ms_input_error(error, args->file, 0, "", "has no command with --options of Megatron-LM");
+  int per_node = launcher_count(launcher, "--nproc_per_node --nproc-per-node");
+  *gpus = product(launcher_count(launcher, "--nnodes"), per_node);
+  if (*gpus == 0) *gpus = gpus_of_variables(shell);
+  if (*gpus == 0) *gpus = gpus_of_slurm(text);
+  know_launcher(launcher);
+  add_environment(args, shell);
+  ms_import_list_ignored(import, launcher);
+  return TRUE;
+}
+
+MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error) {
+  g_autofree char *script = ms_import_text(text, length, file, error);
+  if (!script) return NULL;
+  g_autoptr(MsImport) import = ms_import_new();
+  g_autoptr(MsArgs) args = ms_args_new(file);
+  g_autoptr(MsShell) shell = ms_shell_new(file);
+  shell->words = options->words;
+  shell->set = options->set;
+  shell->environment = options->environment;
+  int gpus = 0;
+  if (!ms_import_notes(args, script, error) || !ms_shell_read(shell, script, error) || !collect(import, shell, script, args, &gpus, error)) return NULL;
+  for (guint i = 0; i < shell->remarks->len; i++) ms_import_remark(import, "%s", (const char *)shell->remarks->pdata[i]);
+  return ms_import_scenario(import, args, gpus, options, error) ? g_steal_pointer(&import) : NULL;
+}

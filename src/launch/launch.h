@@ -1,0 +1,64 @@
+/* src/launch/launch.h - from a scenario to what starts it, and back.
+ *
+ * Export writes the complete arguments and environment of a canonical scenario in one of the forms below; import reads
+ * such a form, or anybody's command line, script or model-zoo file, into a canonical scenario. Both go through one
+ * table (table.h), so exporting and importing again gives the same scenario. What a launch cannot say is refused by the
+ * name of the key, what an import cannot use is listed. Facts: domain/launch.md, docs/launch.md. */
+#ifndef MS_LAUNCH_LAUNCH_H
+#define MS_LAUNCH_LAUNCH_H
+
+#include "describe/scenario.h"
+
+typedef enum { MS_LAUNCH_MEGATRON, MS_LAUNCH_MODELZOO, MS_LAUNCH_MT, MS_N_LAUNCH_FORMS } MsLaunchForm;
+typedef struct {
+  MsLaunchForm form;
+  gboolean slurm; /* an sbatch script around it */
+} MsLaunch;
+extern const char *const ms_launch_words[]; /* megatron modelzoo mt-megatron slurm slurm:modelzoo slurm:mt-megatron */
+/* The launch of ms_launch_words[word]. */
+MsLaunch ms_launch_of_word(int word);
+
+/* The same run with every key that has no effect at its default and every derived one resolved: what an export says
+ * and an import gives. Predictions of both are equal. Nothing borrowed; `measured` is left behind. (transfer full) */
+MsScenario *ms_launch_canonical(const MsScenario *scenario);
+
+/* The text of the form. NULL and an MS_ERROR_INPUT that names the key or rule when the layout is not valid or the
+ * release cannot say it or would reject it. (transfer full) */
+char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error);
+
+/* CUDA_DEVICE_MAX_CONNECTIONS as it is launched: as given, else 32 with EP overlap, 1 where the release asserts it, else 0 = unset. */
+int ms_launch_connections(const MsScenario *scenario);
+/* TRUE when the release asserts that variable to be 1: TP or CP on a GPU before Blackwell, without FSDP and EP overlap. */
+gboolean ms_launch_asserts_connections(const MsScenario *scenario);
+
+/* --- import --- */
+typedef struct {
+  const char *hardware;      /* name or path; NULL: from the file's note, else h100-sxm with a remark */
+  const char *name;          /* of the scenario; NULL: from the note, else of the file */
+  int gpus, vocab_size;      /* 0: from the file */
+  const char *const *words;  /* NULL or what a script is called with ($1, $2, ...) */
+  const char *const *set;    /* NULL or NAME=VALUE of variables, before the environment */
+  gboolean environment;      /* look up other variables in the environment of the process */
+} MsImportOptions;
+
+typedef struct {
+  MsScenario *scenario; /* canonical, owned */
+  GPtrArray *ignored;   /* char *: arguments and variables that were not used, as written, with their line */
+  GPtrArray *remarks;   /* char *: what was assumed, one sentence each */
+} MsImport;
+
+void ms_import_free(MsImport *import);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsImport, ms_import_free)
+/* A command line or shell script; a model-zoo YAML (or a script that holds one). `file` names it in messages; `text` need not end with NUL. */
+MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
+MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
+/* A Hugging Face config.json as a model; keys that are not used go to `ignored`. (transfer full) */
+MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GError **error);
+
+/* The shipped model with the same keys (name, doc and source aside) as JSON: its name, {"base": NAME, ...} for up to four
+ * differences, or else the whole model. The model is canonical. (transfer full) */
+JsonNode *ms_model_mention(const MsModel *model);
+/* Keys without effect at their defaults; `seq_length` is the sequence it is trained on (0: none). */
+void ms_model_canonical(MsModel *model, int seq_length);
+
+#endif

@@ -1,0 +1,113 @@
+/* src/launch/mention.c - is this model one of the shipped ones, or nearly? */
+#include "describe/scenario.h"
+#include "launch/launch.h"
+
+#include <string.h>
+
+#include "launch/mention.h"
+
+#define MOST_DIFFERENCES 4
+
+/* All keys of a canonical model but its name. (transfer full) */
+static JsonObject *keys_of(const MsModel *model) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_fields_write(&ms_model_table, model, TRUE, out);
+  ms_json_out_end(out);
+  g_autofree char *text = ms_json_out_take(out);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "model", NULL);
+  JsonObject *keys = json_object_ref(json_node_get_object(ms_json_root(doc)));
+  static const char *const aside[] = {"schema", "name", "doc", "source"};
+  for (guint i = 0; i < G_N_ELEMENTS(aside); i++)
+    if (json_object_has_member(keys, aside[i])) json_object_remove_member(keys, aside[i]);
+  return keys;
+}
+
+/* {"base": name, ...} with the members of `keys` that differ from those of `base`; NULL when more than MOST_DIFFERENCES do. (transfer full) */
+static JsonObject *differences(JsonObject *keys, JsonObject *base, const char *name) {
+  JsonObject *result = json_object_new();
+  json_object_set_string_member(result, "base", name);
+  g_autoptr(GList) members = json_object_get_members(keys);
+  for (GList *m = members; m; m = m->next) {
+    JsonNode *mine = json_object_get_member(keys, m->data), *its = json_object_get_member(base, m->data);
+    if (!its || !json_node_equal(mine, its)) json_object_set_member(result, m->data, json_node_copy(mine));
+  }
+  if (json_object_get_size(result) <= MOST_DIFFERENCES + 1) return result;
+  json_object_unref(result);
+  return NULL;
+}
+
+gboolean ms_model_is_near(const MsModel *a, const MsModel *b) {
+  return a->hidden_size == b->hidden_size && a->num_attention_heads == b->num_attention_heads && a->num_experts == b->num_experts;
+}
+
+/* TRUE when the mention loads as the model it stands for. */
+static gboolean stands_for(JsonNode *mention, const MsModel *model, JsonObject *keys) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_node(out, NULL, mention);
+  g_autofree char *text = ms_json_out_take(out);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "model", NULL);
+  g_autoptr(MsModel) loaded = doc ? ms_model_from_json(doc, ms_json_root(doc), "", NULL) : NULL;
+  if (!loaded) return FALSE;
+  ms_model_canonical(loaded, model->seq_length_max);
+  JsonObject *its = keys_of(loaded), *rest = differences(keys, its, "");
+  gboolean same = rest && json_object_get_size(rest) == 1;
+  json_object_unref(its);
+  g_clear_pointer(&rest, json_object_unref);
+  return same;
+}
+
+static JsonNode *whole(const MsModel *model) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_fields_write(&ms_model_table, model, TRUE, out);
+  ms_json_out_end(out);
+  g_autofree char *text = ms_json_out_take(out);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "model", NULL);
+  return json_node_copy(ms_json_root(doc));
+}
+
+static JsonNode *node_of(JsonObject *difference, const char *name) {
+  JsonNode *node = json_node_new(JSON_NODE_VALUE);
+  if (json_object_get_size(difference) == 1) json_node_set_string(node, name);
+  else json_node_init_object(node, difference);
+  return node;
+}
+
+/* The name itself when the shipped model of that name is this one: most are. */
+static JsonNode *by_own_name(const MsModel *model, JsonObject *keys) {
+  JsonNode *mention = json_node_new(JSON_NODE_VALUE);
+  json_node_set_string(mention, model->name ? model->name : "");
+  g_autoptr(GPtrArray) names = ms_data_names("models");
+  gboolean shipped = model->name && g_strv_contains((const char *const *)names->pdata, model->name);
+  if (!shipped || !stands_for(mention, model, keys)) g_clear_pointer(&mention, json_node_unref);
+  return mention;
+}
+
+JsonNode *ms_model_mention(const MsModel *model) {
+  g_autoptr(GPtrArray) names = ms_data_names("models");
+  JsonObject *keys = keys_of(model), *best = NULL;
+  const char *best_name = NULL;
+  JsonNode *own = by_own_name(model, keys);
+  if (own) {
+    json_object_unref(keys);
+    return own;
+  }
+  for (guint i = 0; i + 1 < names->len; i++) {
+    g_autoptr(MsModel) shipped = ms_model_load(names->pdata[i], NULL);
+    if (!shipped || !ms_model_is_near(model, shipped)) continue;
+    ms_model_canonical(shipped, model->seq_length_max);
+    JsonObject *its = keys_of(shipped), *found = differences(keys, its, names->pdata[i]);
+    json_object_unref(its);
+    gboolean better = found && (!best || json_object_get_size(found) < json_object_get_size(best));
+    if (better) best_name = names->pdata[i];
+    if (better && best) json_object_unref(best);
+    if (better) best = found;
+    else if (found) json_object_unref(found);
+  }
+  JsonNode *mention = best ? node_of(best, best_name) : NULL;
+  if (mention && !stands_for(mention, model, keys)) g_clear_pointer(&mention, json_node_unref);
+  if (best) json_object_unref(best);
+  json_object_unref(keys);
+  return mention ? mention : whole(model);
+}

@@ -1,0 +1,217 @@
+/* src/launch/rows.c - the table at work: a scenario to arguments, arguments to a scenario. */
+#include "base/err.h"
+#include "launch/table.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- keys by path -------------------------------------------------------------------------------------------------------- */
+static const MsField *walk(const MsFieldTable *table, void *object, const char *path, void **at) {
+  const char *dot = strchr(path, '.');
+  g_autofree char *key = dot ? g_strndup(path, (gsize)(dot - path)) : g_strdup(path);
+  const MsField *field = ms_field_find(table, key);
+  *at = object;
+  if (!field || !dot) return field;
+  return field->sub ? walk(field->sub, (char *)object + field->offset, dot + 1, at) : NULL;
+}
+
+const MsField *ms_key_find(const MsScenario *scenario, const char *path, void **object) {
+  if (g_str_has_prefix(path, "model.")) return walk(&ms_model_table, scenario->model, path + strlen("model."), object);
+  return walk(&ms_scenario_table, (void *)scenario, path, object);
+}
+
+static void *member(const MsField *field, const void *object) { return (char *)object + field->offset; }
+
+gboolean ms_refuse_key(const MsScenario *scenario, GError **error, const char *path, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  g_autofree char *message = g_strdup_vprintf(format, list);
+  va_end(list);
+  return ms_input_error(error, scenario->file, 0, path, "%s", message);
+}
+
+int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error) {
+  for (int i = 0; words[i]; i++)
+    if (strcmp(words[i], text) == 0) return i;
+  const char *near = ms_nearest(text, words);
+  g_autofree char *all = g_strjoinv(", ", (char **)words);
+  if (near) ms_arg_error(args, arg, error, "unknown word \"%.60s\", did you mean \"%s\"?", text, near);
+  else ms_arg_error(args, arg, error, "unknown word \"%.60s\", moesim has %s", text, all);
+  return -1;
+}
+
+/* --- values as JSON nodes ------------------------------------------------------------------------------------------------- */
+static JsonNode *constant(const char *json) {
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, "table", NULL);
+  if (!doc) MS_BUG("not JSON: %s", json);
+  return json_node_copy(ms_json_root(doc));
+}
+
+/* What a command line says for a field, into `node`. */
+static gboolean node_of_text(const MsArgs *args, const MsArg *arg, const MsField *field, const char *text, JsonNode *node, GError **error) {
+  gint64 integer;
+  double number;
+  switch (field->type) {
+  case MS_T_INT: /* every integer field has a range */
+    if (!ms_arg_int(args, arg, (gint64)field->lo, (gint64)field->hi, &integer, error)) return FALSE;
+    json_node_set_int(node, integer);
+    return TRUE;
+  case MS_T_F64:
+    if (!ms_arg_number(args, arg, -G_MAXDOUBLE, G_MAXDOUBLE, &number, error)) return FALSE;
+    json_node_set_double(node, number);
+    return TRUE;
+  default:
+    json_node_set_string(node, text);
+    return TRUE;
+  }
+}
+
+static gboolean set_key(MsArgs *args, const MsArg *arg, const MsField *field, void *object, JsonNode *node, GError **error) {
+  g_autoptr(GError) why = NULL;
+  if (ms_field_set(field, NULL, node, "", object, &why)) return TRUE;
+  return arg ? ms_arg_error(args, arg, error, "%s", why->message) : ms_input_error(error, args->file, 0, field->key, "%s", why->message);
+}
+
+/* --- reading --------------------------------------------------------------------------------------------------------------- */
+static gboolean read_simple(const MsLaunchRow *row, MsArgs *args, MsScenario *s, GError **error) {
+  void *object;
+  const MsField *field = ms_key_find(s, row->fields, &object);
+  const MsArg *arg = ms_args_take_any(args, row->flag);
+  g_autoptr(JsonNode) node = NULL;
+  if (arg && row->kind == MS_ROW_VALUE) {
+    const char *text = ms_arg_value(args, arg, error);
+    node = json_node_new(JSON_NODE_VALUE);
+    if (!text || !node_of_text(args, arg, field, text, node, error)) return FALSE;
+  } else if (arg || row->value) {
+    node = constant(!arg ? row->value : row->kind == MS_ROW_ON ? "true" : "false");
+  } else {
+    return ms_input_error(error, args->file, 0, row->flag, "is missing: no launch of Megatron-LM goes without it");
+  }
+  return set_key(args, arg, field, object, node, error);
+}
+
+/* What a launch needs besides is understood when it stands as it would be written. */
+static void read_fixed(const MsLaunchRow *row, MsArgs *args) {
+  for (guint i = 0; i < args->list->len; i++) {
+    MsArg *arg = args->list->pdata[i];
+    if (strcmp(arg->flag, row->flag) == 0 && g_strcmp0(arg->values[0], row->value) == 0) arg->used = TRUE;
+  }
+}
+
+gboolean ms_args_read(MsArgs *args, MsScenario *scenario, GError **error) {
+  for (int i = 0; i < ms_num_launch_rows; i++) {
+    const MsLaunchRow *row = &ms_launch_rows[i];
+    gboolean ok = TRUE;
+    if (row->kind == MS_ROW_GROUP) ok = row->read(args, scenario, error);
+    else if (row->kind == MS_ROW_FIXED) read_fixed(row, args);
+    else ok = read_simple(row, args, scenario, error);
+    if (!ok) return FALSE;
+  }
+  return TRUE;
+}
+
+/* --- writing --------------------------------------------------------------------------------------------------------------- */
+/* The value as a command line says it. (transfer full) */
+static char *text_of(const MsField *field, const void *object) {
+  char buf[32];
+  const void *at = member(field, object);
+  switch (field->type) {
+  case MS_T_INT: return g_strdup_printf("%d", *(const int *)at);
+  case MS_T_F64: return g_strdup(ms_double_text(*(const double *)at, buf));
+  case MS_T_ENUM: return g_strdup(field->words[*(const int *)at]);
+  case MS_T_STRING: return g_strdup(*(char *const *)at);
+  default: MS_BUG("%s: no text for this type", field->key);
+  }
+}
+
+/* TRUE when the member is what the release takes without the argument. */
+static gboolean is_absent_value(const MsLaunchRow *row, const MsField *field, const void *object) {
+  const void *at = member(field, object);
+  if (!row->value) return FALSE;
+  if (field->type == MS_T_BOOL) return (*(const gboolean *)at != 0) == (row->kind == MS_ROW_OFF);
+  if (field->type == MS_T_F64 && isnan(*(const double *)at)) return strcmp(row->value, "null") == 0;
+  g_autofree char *text = text_of(field, object);
+  g_autofree char *quoted = g_strdup_printf("\"%s\"", text);
+  return strcmp(row->value, text) == 0 || strcmp(row->value, quoted) == 0;
+}
+
+static char *main_flag(const MsLaunchRow *row) { return g_strndup(row->flag, strcspn(row->flag, " ")); }
+
+/* Writes one argument; a key that the release has no argument for is added to `refused`. */
+static void write_simple(const MsLaunchRow *row, const MsScenario *s, MsRelease release, MsArgs *args, GPtrArray *refused) {
+  void *object;
+  const MsField *field = ms_key_find(s, row->fields, &object);
+  gboolean absent = is_absent_value(row, field, object), known = release == MS_RELEASE_MCORE || (row->flags & MS_ROW_MT);
+  g_autofree char *flag = main_flag(row);
+  if (!known && !absent) g_ptr_array_add(refused, g_strdup_printf("%s (%s)", row->fields, flag));
+  if (!known || (absent && !(row->flags & MS_ROW_ALWAYS))) return;
+  if (row->kind == MS_ROW_VALUE) {
+    g_autofree char *text = text_of(field, object);
+    ms_args_add(args, row->section, flag, text, NULL);
+  } else {
+    ms_args_add(args, row->section, flag, NULL);
+  }
+}
+
+static gboolean names_key(const char *list, const char *path) {
+  g_auto(GStrv) words = g_strsplit(list, " ", -1);
+  return g_strv_contains((const char *const *)words, path);
+}
+
+static gboolean is_said(const char *path) {
+  if (names_key(ms_launch_notes, path) || names_key(ms_launch_unused, path)) return TRUE;
+  for (int i = 0; i < ms_num_launch_rows; i++)
+    if (ms_launch_rows[i].fields && names_key(ms_launch_rows[i].fields, path)) return TRUE;
+  return FALSE;
+}
+
+/* A key that no row says must be at its default: keys that the tables gain later are refused by name, never lost. */
+static gboolean check_unsaid(const MsScenario *s, const MsFieldTable *table, const char *prefix, void *object, GError **error) {
+  for (const MsField *field = table->fields; field->key; field++) {
+    g_autofree char *path = g_strconcat(prefix, field->key, NULL);
+    if (field->type == MS_T_OBJECT && field->sub) {
+      g_autofree char *below = g_strconcat(path, ".", NULL);
+      if (!check_unsaid(s, field->sub, below, (char *)object + field->offset, error)) return FALSE;
+    } else if (!is_said(path)) {
+      const MsField one[] = {*field, {0}};
+      const MsFieldTable alone = {"", "", one};
+      MsJsonOut *out = ms_json_out_new(0);
+      ms_json_out_object(out, NULL);
+      ms_fields_write(&alone, object, FALSE, out);
+      ms_json_out_end(out);
+      g_autofree char *text = ms_json_out_take(out);
+      if (strcmp(text, "{}") != 0) return ms_refuse_key(s, error, path, "no argument of %s says it; leave it at its default", ms_release_words[MS_RELEASE_MCORE]);
+    }
+  }
+  return TRUE;
+}
+
+static gboolean check_all_said(const MsScenario *s, GError **error) {
+  return check_unsaid(s, &ms_model_table, "model.", s->model, error) && check_unsaid(s, &ms_training_table, "training.", (void *)&s->training, error) &&
+         check_unsaid(s, &ms_layout_table, "layout.", (void *)&s->layout, error) &&
+         check_unsaid(s, &ms_options_table, "options.", (void *)&s->options, error);
+}
+
+MsArgs *ms_args_from_scenario(const MsScenario *scenario, MsRelease release, GError **error) {
+  g_autoptr(MsArgs) args = ms_args_new("");
+  g_autoptr(GPtrArray) refused = g_ptr_array_new_with_free_func(g_free);
+  if (!check_all_said(scenario, error)) return NULL;
+  for (int i = 0; i < ms_num_launch_rows; i++) {
+    const MsLaunchRow *row = &ms_launch_rows[i];
+    if (row->when && !row->when(scenario)) continue;
+    if (row->kind == MS_ROW_GROUP) {
+      guint before = args->list->len;
+      if (!row->write(scenario, release, args, error)) return NULL;
+      for (; before < args->list->len; before++) ((MsArg *)args->list->pdata[before])->section = row->section;
+    } else if (row->kind != MS_ROW_FIXED) {
+      write_simple(row, scenario, release, args, refused);
+    } else if (release == MS_RELEASE_MCORE || (row->flags & MS_ROW_MT)) {
+      ms_args_add(args, row->section, row->flag, row->value, NULL);
+    }
+  }
+  if (refused->len == 0) return g_steal_pointer(&args);
+  g_ptr_array_add(refused, NULL);
+  g_autofree char *keys = g_strjoinv(", ", (char **)refused->pdata);
+  ms_refuse_key(scenario, error, keys, "%s has no such %s", ms_release_words[release], refused->len > 2 ? "arguments" : "argument");
+  return NULL;
+}

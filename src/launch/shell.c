@@ -1,0 +1,646 @@
+/* src/launch/shell.c - reading a script: words with their expansions, commands, assignments, conditions. */
+#include "launch/shell.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+enum { MOST_TEXT = 16 << 20, MOST_NESTING = 32, MOST_COMMANDS = 100000 };
+
+typedef enum { FRAME_IF, FRAME_LOOP, FRAME_CASE } FrameKind;
+typedef struct {
+  FrameKind kind;
+  gboolean active, taken, condition; /* commands count here; a branch was taken; reading the condition of if */
+  int result;                        /* of the condition so far */
+} Frame;
+
+typedef struct {
+  MsShell *shell;
+  const char *p;
+  int line, depth;
+  gsize *produced; /* characters of all words, against scripts that double a variable again and again */
+  GArray *frames;
+  GPtrArray *pending; /* delimiters of here-documents that begin on the next line */
+  int status;         /* of the last command: 1, 0, -1 unknown */
+  int gate;           /* 0 none, '&' or '|': the next command depends on it */
+  GError **error;
+} Reader;
+
+typedef struct { /* the words of the command being read */
+  GPtrArray *words;
+  GString *word;
+  gboolean open;      /* a word has begun, perhaps empty */
+  gboolean no_split;  /* inside an assignment or [[ ]] */
+  gboolean in_test;   /* variables without a value are empty */
+} Words;
+
+static gboolean run_text(MsShell *shell, const char *text, int line, int depth, gsize *produced, GError **error);
+
+static gboolean fail(Reader *r, const char *message) { return ms_input_error(r->error, r->shell->file, r->line, "", "%s", message); }
+
+static void remark(Reader *r, const char *what) {
+  g_ptr_array_add(r->shell->remarks, g_strdup_printf("line %d: %s", r->line, what));
+}
+
+static gboolean is_name(char c, gboolean first) { return g_ascii_isalpha(c) || c == '_' || (!first && g_ascii_isdigit(c)); }
+
+static gsize name_length(const char *p) {
+  gsize n = 0;
+  while (is_name(p[n], n == 0)) n++;
+  return n;
+}
+
+/* --- words -------------------------------------------------------------------------------------------------------------- */
+static gboolean put_char(Reader *r, Words *w, char c) {
+  w->open = TRUE;
+  g_string_append_c(w->word, c);
+  return ++*r->produced <= MOST_TEXT || fail(r, "expands to more than 16 MiB of text");
+}
+
+static gboolean put_text(Reader *r, Words *w, const char *text) {
+  w->open = TRUE;
+  g_string_append(w->word, text);
+  *r->produced += strlen(text);
+  return *r->produced <= MOST_TEXT || fail(r, "expands to more than 16 MiB of text");
+}
+
+static void finish_word(Words *w) {
+  if (w->open) g_ptr_array_add(w->words, g_strdup(w->word->str));
+  g_string_truncate(w->word, 0);
+  w->open = FALSE;
+}
+
+/* The text of an expansion outside quotes: blanks separate words. */
+static gboolean put_split(Reader *r, Words *w, const char *text) {
+  for (; *text; text++) {
+    if (g_ascii_isspace(*text) && !w->no_split) finish_word(w);
+    else if (!put_char(r, w, *text)) return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean put_value(Reader *r, Words *w, char *const *values, gboolean quoted, gboolean each) {
+  for (int i = 0; values[i]; i++) {
+    if (i > 0 && each && !w->no_split) finish_word(w);
+    else if (i > 0 && !put_char(r, w, ' ')) return FALSE;
+    if (!(quoted ? put_text(r, w, values[i]) : put_split(r, w, values[i]))) return FALSE;
+  }
+  return TRUE;
+}
+
+/* --- variables ----------------------------------------------------------------------------------------------------------- */
+const char *ms_shell_given(const MsShell *shell, const char *name) {
+  gsize n = strlen(name);
+  for (int i = 0; shell->set && shell->set[i]; i++)
+    if (strncmp(shell->set[i], name, n) == 0 && shell->set[i][n] == '=') return shell->set[i] + n + 1;
+  return shell->environment ? g_getenv(name) : NULL;
+}
+
+/* Words of a variable or NULL. (transfer full) */
+static char **value_of(const MsShell *shell, const char *name) {
+  if (g_ascii_isdigit(*name)) {
+    gint64 index = g_ascii_strtoll(name, NULL, 10), count = shell->words ? g_strv_length((char **)shell->words) : 0;
+    return index >= 1 && index <= count ? g_strdupv((char *[]){(char *)shell->words[index - 1], NULL}) : NULL;
+  }
+  if (strcmp(name, "@") == 0 || strcmp(name, "*") == 0) return shell->words ? g_strdupv((char **)shell->words) : NULL;
+  char **own = g_hash_table_lookup(shell->variables, name);
+  if (own) return g_strdupv(own);
+  const char *given = ms_shell_given(shell, name);
+  return given ? g_strdupv((char *[]){(char *)given, NULL}) : NULL;
+}
+
+char *ms_shell_get(const MsShell *shell, const char *name) {
+  g_auto(GStrv) values = value_of(shell, name);
+  return values ? g_strjoinv(" ", values) : NULL;
+}
+
+static void assign(MsShell *shell, const char *name, GPtrArray *words, gboolean append, gboolean array) {
+  g_auto(GStrv) old = append ? value_of(shell, name) : NULL;
+  GPtrArray *all = g_ptr_array_new();
+  for (int i = 0; old && old[i]; i++) g_ptr_array_add(all, g_strdup(old[i]));
+  if (append && !array && all->len > 0 && words->len > 0) { /* text is appended to text */
+    char *last = all->pdata[all->len - 1];
+    all->pdata[all->len - 1] = g_strconcat(last, words->pdata[0], NULL);
+    g_free(last);
+  } else {
+    for (guint i = 0; i < words->len; i++) g_ptr_array_add(all, g_strdup(words->pdata[i]));
+  }
+  g_ptr_array_add(all, NULL);
+  g_hash_table_replace(shell->variables, g_strdup(name), g_ptr_array_free(all, FALSE));
+}
+
+/* --- expansions ---------------------------------------------------------------------------------------------------------- */
+static gboolean read_part(Reader *r, Words *w, gboolean quoted);
+
+/* The end of a bracketed text whose opening bracket was just read, or NULL. Quotes are respected. */
+static const char *closing(const char *p, char open, char close) {
+  int depth = 1;
+  for (char quote = 0; *p; p++) {
+    if (*p == '\\' && quote != '\'') {
+      if (!p[1]) return NULL;
+      p++;
+    } else if (quote) {
+      if (*p == quote) quote = 0;
+    } else if (*p == '"' || *p == '\'') {
+      quote = *p;
+    } else if (*p == open) {
+      depth++;
+    } else if (*p == close && --depth == 0) {
+      return p;
+    }
+  }
+  return NULL;
+}
+
+static void count_lines(Reader *r, const char *end) {
+  for (const char *c = r->p; c < end; c++) r->line += *c == '\n';
+}
+
+/* Keeps what cannot be told as it is written. */
+static gboolean keep_as_written(Reader *r, Words *w, const char *start, const char *end) {
+  g_autofree char *text = g_strndup(start, (gsize)(end - start));
+  count_lines(r, end);
+  r->p = end;
+  return w->in_test ? (w->open = TRUE) : put_text(r, w, text);
+}
+
+/* The default of ${NAME:-text}, itself expanded. */
+static gboolean put_default(Reader *r, Words *w, const char *text, gsize n, gboolean quoted) {
+  g_autofree char *copy = g_strndup(text, n);
+  Reader inner = *r;
+  inner.p = copy;
+  inner.depth = r->depth + 1;
+  if (inner.depth > MOST_NESTING) return fail(r, "is nested too deeply");
+  while (*inner.p)
+    if (!read_part(&inner, w, quoted)) return FALSE;
+  return TRUE;
+}
+
+/* ${...}: r->p behind the brace. */
+static gboolean read_braces(Reader *r, Words *w, gboolean quoted) {
+  const char *start = r->p - 2, *end = closing(r->p, '{', '}');
+  if (!end) return fail(r, "has ${ without }");
+  const char *p = r->p + (*r->p == '!' || *r->p == '#');
+  gsize n = g_ascii_isdigit(*p) ? strspn(p, "0123456789") : *p == '@' || *p == '*' ? 1 : name_length(p);
+  g_autofree char *name = g_strndup(p, n);
+  const char *after = p + n;
+  gboolean each = g_str_has_prefix(after, "[@]"), all = each || g_str_has_prefix(after, "[*]");
+  if (all) after += 3;
+  if (p != r->p || n == 0) return keep_as_written(r, w, start, end + 1); /* ${!x}, ${#x} */
+  g_auto(GStrv) values = value_of(r->shell, name);
+  gboolean colon = *after == ':', empty = values && (!values[0] || (!*values[0] && !values[1]));
+  const char *op = after + colon;
+  gboolean missing = !values || (colon && empty);
+  count_lines(r, end);
+  if (*op && strchr("-=+?", *op)) {
+    r->p = end + 1;
+    if (*op == '+') return missing || put_default(r, w, op + 1, (gsize)(end - op - 1), quoted);
+    if (missing && *op != '?') {
+      w->open |= quoted;
+      return put_default(r, w, op + 1, (gsize)(end - op - 1), quoted);
+    }
+  } else if (after != end) {
+    return keep_as_written(r, w, start, end + 1); /* cutting and replacing */
+  }
+  if (!values) return keep_as_written(r, w, start, end + 1);
+  r->p = end + 1;
+  w->open |= quoted && !all;
+  return put_value(r, w, values, quoted, each || (all && !quoted) || (!all && !quoted));
+}
+
+static gboolean read_dollar(Reader *r, Words *w, gboolean quoted) {
+  const char *start = r->p++;
+  char buf[32];
+  if (*r->p == '(' && r->p[1] == '(') {
+    const char *end = closing(r->p + 2, '(', ')');
+    gint64 value;
+    if (!end || end[1] != ')') return fail(r, "has $(( without ))");
+    g_autofree char *text = g_strndup(r->p + 2, (gsize)(end - r->p - 2));
+    if (!ms_shell_arithmetic(r->shell, text, &value)) return keep_as_written(r, w, start, end + 2);
+    count_lines(r, end);
+    r->p = end + 2;
+    g_snprintf(buf, sizeof buf, "%" G_GINT64_FORMAT, value);
+    return put_text(r, w, buf);
+  }
+  if (*r->p == '(') {
+    const char *end = closing(r->p + 1, '(', ')');
+    return end ? keep_as_written(r, w, start, end + 1) : fail(r, "has $( without )");
+  }
+  if (*r->p == '{') {
+    r->p++;
+    return read_braces(r, w, quoted);
+  }
+  gsize n = g_ascii_isdigit(*r->p) || *r->p == '@' || *r->p == '*' ? 1 : name_length(r->p);
+  if (n == 0) return put_char(r, w, '$');
+  g_autofree char *name = g_strndup(r->p, n);
+  g_auto(GStrv) values = value_of(r->shell, name);
+  if (!values) return keep_as_written(r, w, start, r->p + n);
+  r->p += n;
+  gboolean list = *name == '@' || *name == '*';
+  for (int i = 1; !list && values[0] && values[i]; i++) g_clear_pointer(&values[i], g_free); /* $NAME of an array is its first word */
+  w->open |= quoted;
+  return put_value(r, w, values, quoted, list && *name == '@');
+}
+
+/* One character, quoted text or expansion of a word. */
+static gboolean read_part(Reader *r, Words *w, gboolean quoted) {
+  char c = *r->p;
+  if (c == '$') return read_dollar(r, w, quoted);
+  if (c == '`') {
+    const char *end = strchr(r->p + 1, '`');
+    return end ? keep_as_written(r, w, r->p, end + 1) : fail(r, "has a backquote without its end");
+  }
+  if (c == '\\') {
+    r->p++;
+    if (*r->p == '\n') r->line++, r->p++;
+    else if (*r->p == '\r' && r->p[1] == '\n') r->line++, r->p += 2;
+    else if (!*r->p) return put_char(r, w, '\\');
+    else {
+      if (quoted && !strchr("$`\"\\", *r->p) && !put_char(r, w, '\\')) return FALSE;
+      return put_char(r, w, *r->p++);
+    }
+    return TRUE;
+  }
+  if (c == '\'' && !quoted) {
+    const char *end = strchr(r->p + 1, '\'');
+    if (!end) return fail(r, "has a quote without its end");
+    w->open = TRUE;
+    for (const char *q = r->p + 1; q < end; q++)
+      if (!put_char(r, w, *q)) return FALSE;
+    count_lines(r, end);
+    r->p = end + 1;
+    return TRUE;
+  }
+  if (c == '"' && !quoted) {
+    int line = r->line;
+    w->open = TRUE;
+    for (r->p++; *r->p && *r->p != '"';)
+      if (!read_part(r, w, TRUE)) return FALSE;
+    if (!*r->p) {
+      r->line = line;
+      return fail(r, "has a quote without its end");
+    }
+    r->p++;
+    return TRUE;
+  }
+  r->line += c == '\n';
+  r->p++;
+  return put_char(r, w, c);
+}
+
+/* --- assignments --------------------------------------------------------------------------------------------------------- */
+/* Length of "NAME=" or "NAME+=" at p, 0 when there is none. */
+static gsize assignment_at(const char *p) {
+  gsize n = name_length(p);
+  if (n == 0) return 0;
+  if (p[n] == '[') { /* NAME[key]=: of an associative array, whose words stay unused */
+    const char *end = strchr(p + n, ']');
+    if (!end || end[1] != '=') return 0;
+    return (gsize)(end + 2 - p);
+  }
+  if (p[n] == '=') return n + 1;
+  return p[n] == '+' && p[n + 1] == '=' ? n + 2 : 0;
+}
+
+static void words_init(Words *w) { *w = (Words){.words = g_ptr_array_new_with_free_func(g_free), .word = g_string_new(NULL)}; }
+static void words_clear(Words *w) {
+  g_ptr_array_unref(w->words);
+  g_string_free(w->word, TRUE);
+}
+
+static void skip_comment(Reader *r) {
+  while (*r->p && *r->p != '\n') r->p++;
+}
+
+static gboolean at_blank(const Reader *r) { return *r->p == ' ' || *r->p == '\t' || *r->p == '\r'; }
+
+/* The words of NAME=( ... ), r->p behind the bracket. */
+static gboolean read_array(Reader *r, Words *w) {
+  while (*r->p && *r->p != ')') {
+    if (at_blank(r) || *r->p == '\n') {
+      finish_word(w);
+      r->line += *r->p++ == '\n';
+    } else if (*r->p == '#' && !w->open) {
+      skip_comment(r);
+    } else if (!read_part(r, w, FALSE)) {
+      return FALSE;
+    }
+  }
+  finish_word(w);
+  if (!*r->p) return fail(r, "has ( without )");
+  r->p++;
+  return TRUE;
+}
+
+static gboolean ends_word(const Reader *r) { return !*r->p || at_blank(r) || strchr("\n;&|()<>", *r->p); }
+
+static gboolean read_assignment(Reader *r, gsize length, gboolean active) {
+  gboolean append = r->p[length - 2] == '+', array = r->p[length] == '(';
+  g_autofree char *name = g_strndup(r->p, name_length(r->p));
+  gboolean element = r->p[strlen(name)] == '[';
+  Words w;
+  words_init(&w);
+  r->p += length + array;
+  gboolean ok = TRUE;
+  if (array) {
+    ok = read_array(r, &w);
+  } else {
+    w.no_split = TRUE;
+    while (ok && !ends_word(r)) ok = read_part(r, &w, FALSE);
+    w.open = TRUE; /* an empty value is a value */
+    finish_word(&w);
+  }
+  if (ok && active && !element) assign(r->shell, name, w.words, append, array);
+  words_clear(&w);
+  return ok;
+}
+
+/* --- conditions ---------------------------------------------------------------------------------------------------------- */
+static gboolean is_active(const Reader *r) {
+  for (guint i = 0; i < r->frames->len; i++)
+    if (!g_array_index(r->frames, Frame, i).active) return FALSE;
+  return TRUE;
+}
+
+static Frame *top(Reader *r) { return r->frames->len ? &g_array_index(r->frames, Frame, r->frames->len - 1) : NULL; }
+
+static void push(Reader *r, FrameKind kind) {
+  Frame frame = {.kind = kind, .active = kind == FRAME_IF, .condition = kind == FRAME_IF, .result = 1};
+  if (kind != FRAME_IF && is_active(r)) remark(r, kind == FRAME_LOOP ? "a loop is skipped" : "a case is skipped");
+  g_array_append_val(r->frames, frame);
+}
+
+static void enter_branch(Reader *r, Frame *f) { /* then */
+  f->condition = FALSE;
+  f->active = TRUE;
+  if (r->status < 0 && !f->taken && is_active(r)) remark(r, "a condition cannot be told and is taken as false");
+  f->active = r->status == 1 && !f->taken;
+  f->taken |= f->active;
+}
+
+/* TRUE when `word` at the start of a command is a keyword, which it obeys. */
+static gboolean keyword(Reader *r, const char *word) {
+  Frame *f = top(r);
+  if (strcmp(word, "if") == 0) push(r, FRAME_IF);
+  else if (strcmp(word, "for") == 0 || strcmp(word, "while") == 0 || strcmp(word, "until") == 0 || strcmp(word, "select") == 0) push(r, FRAME_LOOP);
+  else if (strcmp(word, "case") == 0) push(r, FRAME_CASE);
+  else if (f && f->kind == FRAME_IF && strcmp(word, "then") == 0) enter_branch(r, f);
+  else if (f && f->kind == FRAME_IF && strcmp(word, "elif") == 0) f->condition = TRUE, f->active = !f->taken;
+  else if (f && f->kind == FRAME_IF && strcmp(word, "else") == 0) f->active = !f->taken, f->taken = TRUE;
+  else if (f && ((f->kind == FRAME_IF && strcmp(word, "fi") == 0) || (f->kind == FRAME_LOOP && strcmp(word, "done") == 0) ||
+                 (f->kind == FRAME_CASE && strcmp(word, "esac") == 0)))
+    g_array_set_size(r->frames, r->frames->len - 1);
+  else return strcmp(word, "do") == 0 || strcmp(word, "{") == 0 || strcmp(word, "}") == 0 || strcmp(word, "function") == 0;
+  r->gate = 0;
+  return TRUE;
+}
+
+/* --- commands ------------------------------------------------------------------------------------------------------------ */
+static void command_free(gpointer data) {
+  MsCommand *command = data;
+  g_strfreev(command->words);
+  g_free(command);
+}
+
+static gboolean is_option(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
+
+static void add_words_to(MsCommand *command, GPtrArray *words) {
+  guint old = g_strv_length(command->words);
+  command->words = g_renew(char *, command->words, old + words->len + 1);
+  for (guint i = 0; i < words->len; i++) command->words[old + i] = g_strdup(words->pdata[i]);
+  command->words[old + words->len] = NULL;
+}
+
+static gboolean keep_command(Reader *r, GPtrArray *words, int line) {
+  GPtrArray *commands = r->shell->commands;
+  if (commands->len >= MOST_COMMANDS) return fail(r, "has more than 100000 commands");
+  if (is_option(words->pdata[0]) && commands->len > 0) { /* a line that begins with an option goes on with the command before it */
+    add_words_to(commands->pdata[commands->len - 1], words);
+    return TRUE;
+  }
+  MsCommand *command = g_new0(MsCommand, 1);
+  command->words = g_new0(char *, 1);
+  command->line = line;
+  add_words_to(command, words);
+  g_ptr_array_add(commands, command);
+  return TRUE;
+}
+
+/* The script inside eval WORDS and ... bash -c SCRIPT. (transfer full) or NULL */
+static char *inner_script(GPtrArray *words) {
+  char **w = (char **)words->pdata;
+  if (strcmp(w[0], "eval") == 0) {
+    g_ptr_array_add(words, NULL);
+    char *text = g_strjoinv(" ", (char **)words->pdata + 1);
+    g_ptr_array_set_size(words, (int)words->len - 1);
+    return text;
+  }
+  for (guint i = 0; i + 2 < words->len; i++) {
+    gboolean shell = g_str_has_suffix(w[i], "bash") || strcmp(w[i], "sh") == 0;
+    if (shell && w[i + 1][0] == '-' && strchr(w[i + 1], 'c') && w[i + 1][1] != '-') return g_strdup(w[i + 2]);
+  }
+  return NULL;
+}
+
+static int status_of(GPtrArray *words) {
+  char **w = (char **)words->pdata;
+  int n = (int)words->len;
+  if (strcmp(w[0], "[") == 0 || strcmp(w[0], "[[") == 0) return ms_shell_test(w + 1, n - 2 > 0 ? n - 2 : 0);
+  if (strcmp(w[0], "test") == 0) return ms_shell_test(w + 1, n - 1);
+  return strcmp(w[0], "true") == 0 ? 1 : strcmp(w[0], "false") == 0 ? 0 : -1;
+}
+
+static gboolean end_command(Reader *r, Words *w, int line) {
+  finish_word(w);
+  if (w->words->len == 0) return TRUE;
+  gboolean skip = !is_active(r) || (r->gate == '&' && r->status == 0) || (r->gate == '|' && r->status == 1);
+  const Frame *f = top(r);
+  gboolean condition = f && f->condition;
+  if (!skip) {
+    int before = r->status;
+    r->status = status_of(w->words);
+    if (condition && r->gate == '&' && before < 0 && r->status == 1) r->status = -1;
+    if (!condition && r->status < 0 && (strcmp(w->words->pdata[0], "[") == 0 || strcmp(w->words->pdata[0], "[[") == 0)) {
+      remark(r, "a condition cannot be told and is taken as false");
+      r->status = 0;
+    } else if (!condition && r->status < 0) {
+      r->status = 1; /* other commands are thought to succeed */
+    }
+    g_autofree char *script = inner_script(w->words);
+    if (script && r->depth < 4 ? !run_text(r->shell, script, line, r->depth + 1, r->produced, r->error) : !keep_command(r, w->words, line)) return FALSE;
+  }
+  g_ptr_array_set_size(w->words, 0);
+  w->in_test = w->no_split = FALSE;
+  return TRUE;
+}
+
+/* --- here-documents ------------------------------------------------------------------------------------------------------ */
+static gboolean take_documents(Reader *r) { /* r->p at the start of a line */
+  for (guint i = 0; i < r->pending->len; i++) {
+    const char *end_word = r->pending->pdata[i];
+    GString *text = g_string_new(NULL);
+    gboolean found = FALSE;
+    while (*r->p && !found) {
+      gsize n = strcspn(r->p, "\n");
+      g_autofree char *one = g_strndup(r->p, n);
+      r->p += n + (r->p[n] == '\n');
+      r->line++;
+      g_strchomp(one);
+      found = strcmp(one + strspn(one, "\t"), end_word) == 0;
+      if (!found) g_string_append_printf(text, "%s\n", one);
+    }
+    g_ptr_array_add(r->shell->documents, g_string_free(text, FALSE));
+    if (!found) return fail(r, "ends inside a here-document");
+  }
+  g_ptr_array_set_size(r->pending, 0);
+  return TRUE;
+}
+
+static gboolean read_redirection(Reader *r) {
+  gboolean document = g_str_has_prefix(r->p, "<<") && r->p[2] != '<';
+  r->p += strspn(r->p, "<>&|-");
+  while (at_blank(r)) r->p++;
+  Words w;
+  words_init(&w);
+  w.no_split = TRUE;
+  gboolean ok = TRUE;
+  while (ok && !ends_word(r)) ok = read_part(r, &w, FALSE);
+  if (ok && document) g_ptr_array_add(r->pending, g_strdup(w.word->str));
+  words_clear(&w);
+  return ok;
+}
+
+/* (( ... )) as a command: an assignment of a number, or a condition. r->p behind the brackets. */
+static gboolean read_arithmetic_command(Reader *r) {
+  const char *end = closing(r->p, '(', ')');
+  if (!end || end[1] != ')') return fail(r, "has (( without ))");
+  g_autofree char *text = g_strndup(r->p, (gsize)(end - r->p));
+  char *body = g_strstrip(text);
+  gsize n = name_length(body), gap = n + strspn(body + n, " ");
+  gint64 value;
+  count_lines(r, end);
+  r->p = end + 2;
+  if (n > 0 && body[gap] == '=' && body[gap + 1] != '=') {
+    g_autofree char *name = g_strndup(body, n);
+    if (!is_active(r) || !ms_shell_arithmetic(r->shell, body + gap + 1, &value)) return TRUE;
+    g_autoptr(GPtrArray) words = g_ptr_array_new_with_free_func(g_free);
+    g_ptr_array_add(words, g_strdup_printf("%" G_GINT64_FORMAT, value));
+    assign(r->shell, name, words, FALSE, FALSE);
+    r->status = 1;
+  } else if (is_active(r)) {
+    r->status = ms_shell_arithmetic(r->shell, body, &value) ? value != 0 : -1;
+  }
+  return TRUE;
+}
+
+/* --- the script ---------------------------------------------------------------------------------------------------------- */
+static gboolean is_declaration(GPtrArray *words) {
+  static const char *const prefixes[] = {"export", "declare", "local", "readonly", "typeset", "env", NULL};
+  if (words->len == 0 || !g_strv_contains(prefixes, words->pdata[0])) return words->len == 0;
+  for (guint i = 1; i < words->len; i++)
+    if (*(char *)words->pdata[i] != '-') return FALSE;
+  return TRUE;
+}
+
+/* The word that ends here may be a keyword or open a test. */
+static void look_at_first(Reader *r, Words *w) {
+  if (w->words->len != 1) return;
+  const char *first = w->words->pdata[0];
+  if (keyword(r, first)) g_ptr_array_set_size(w->words, 0);
+  else if (strcmp(first, "[") == 0 || strcmp(first, "[[") == 0 || strcmp(first, "test") == 0) w->in_test = TRUE, w->no_split = strcmp(first, "[[") == 0;
+}
+
+static gboolean in_double_brackets(const Words *w) { return w->no_split && w->words->len > 0 && strcmp(w->words->pdata[0], "[[") == 0; }
+
+static gboolean read_operator(Reader *r, Words *w, int line) {
+  char c = *r->p;
+  gboolean twice = r->p[1] == c;
+  if (in_double_brackets(w) && c != '\n' && c != ';') {
+    finish_word(w);
+    g_ptr_array_add(w->words, g_strndup(r->p, 1u + twice));
+    r->p += 1 + twice;
+    return TRUE;
+  }
+  if (c == '<' || c == '>') {
+    gboolean number = w->open && strspn(w->word->str, "0123456789") == w->word->len;
+    if (number) g_string_truncate(w->word, 0), w->open = FALSE; /* 2>&1 */
+    finish_word(w);
+    look_at_first(r, w);
+    return read_redirection(r);
+  }
+  finish_word(w);
+  look_at_first(r, w);
+  if (c == '(' && r->p[1] == '(' && w->words->len == 0) {
+    r->p += 2;
+    return read_arithmetic_command(r);
+  }
+  if (!end_command(r, w, line)) return FALSE;
+  r->gate = twice && (c == '&' || c == '|') ? c : 0;
+  r->p += 1 + (twice && c != '\n' && c != '(' && c != ')');
+  if (c != '\n') return TRUE;
+  r->line++;
+  return take_documents(r);
+}
+
+static gboolean read_script(Reader *r, Words *w) {
+  int line = r->line;
+  while (*r->p) {
+    gsize assignment;
+    if (w->words->len == 0 && !w->open) line = r->line;
+    if (at_blank(r)) {
+      r->p++;
+      finish_word(w);
+      look_at_first(r, w);
+    } else if (*r->p == '#' && !w->open) {
+      skip_comment(r);
+    } else if (strchr("\n;&|()<>", *r->p)) {
+      if (!read_operator(r, w, line)) return FALSE;
+    } else if (!w->open && is_declaration(w->words) && (assignment = assignment_at(r->p)) > 0) {
+      gboolean skip = (r->gate == '&' && r->status == 0) || (r->gate == '|' && r->status == 1);
+      if (!read_assignment(r, assignment, is_active(r) && !skip)) return FALSE;
+    } else if (!read_part(r, w, FALSE)) {
+      return FALSE;
+    }
+  }
+  finish_word(w);
+  look_at_first(r, w);
+  return end_command(r, w, line);
+}
+
+static gboolean run_text(MsShell *shell, const char *text, int line, int depth, gsize *produced, GError **error) {
+  Reader r = {.shell = shell, .p = text, .line = line, .depth = depth, .produced = produced, .status = 1, .error = error};
+  Words w;
+  words_init(&w);
+  r.frames = g_array_new(FALSE, FALSE, sizeof(Frame));
+  r.pending = g_ptr_array_new_with_free_func(g_free);
+  gboolean ok = read_script(&r, &w);
+  g_array_unref(r.frames);
+  g_ptr_array_unref(r.pending);
+  words_clear(&w);
+  return ok;
+}
+
+gboolean ms_shell_read(MsShell *shell, const char *text, GError **error) {
+  gsize produced = 0;
+  return run_text(shell, text, 1, 0, &produced, error);
+}
+
+MsShell *ms_shell_new(const char *file) {
+  MsShell *shell = g_new0(MsShell, 1);
+  shell->file = file;
+  shell->commands = g_ptr_array_new_with_free_func(command_free);
+  shell->documents = g_ptr_array_new_with_free_func(g_free);
+  shell->remarks = g_ptr_array_new_with_free_func(g_free);
+  shell->variables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_strfreev);
+  return shell;
+}
+
+void ms_shell_free(MsShell *shell) {
+  if (!shell) return;
+  g_ptr_array_unref(shell->commands);
+  g_ptr_array_unref(shell->documents);
+  g_ptr_array_unref(shell->remarks);
+  g_hash_table_unref(shell->variables);
+  g_free(shell);
+}

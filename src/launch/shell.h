@@ -1,0 +1,45 @@
+/* src/launch/shell.h - the commands of a shell script, with variables and arrays put in; nothing is ever run.
+ *
+ * Understood: comments, quotes, continuation lines, NAME=VALUE, NAME+=VALUE, NAME=( words ), export and declare, $NAME,
+ * ${NAME}, ${NAME[@]}, ${NAME:-default} and its relatives, $1, $((arithmetic)), (( NAME = arithmetic )), if with [ ], [[ ]]
+ * and test of strings and numbers, && and ||, eval, bash -c, here-documents, functions (read as if called where they stand).
+ * Not understood: loops and case (skipped, with a remark), tests of files and results of commands (taken as false, with a
+ * remark), $(command) and variables without a value (they stay as they are written). */
+#ifndef MS_LAUNCH_SHELL_H
+#define MS_LAUNCH_SHELL_H
+
+#include <glib.h>
+
+typedef struct {
+  char **words;
+  int line;
+} MsCommand;
+
+typedef struct MsShell {
+  const char *file;
+  GPtrArray *commands;  /* MsCommand * */
+  GPtrArray *documents; /* char *: here-documents */
+  GPtrArray *remarks;   /* char * */
+  GHashTable *variables;/* char * -> char **: words; a plain variable has one */
+  const char *const *words; /* $1, $2, ... */
+  const char *const *set;   /* NAME=VALUE of variables the script finds set; may be NULL */
+  gboolean environment;     /* and those of the process */
+} MsShell;
+
+MsShell *ms_shell_new(const char *file);
+void ms_shell_free(MsShell *shell);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsShell, ms_shell_free)
+/* Reads a NUL-terminated script. FALSE and an MS_ERROR_INPUT with the line when it cannot be read. */
+gboolean ms_shell_read(MsShell *shell, const char *text, GError **error);
+/* The value of a variable: its words joined; NULL when it has none. (transfer full) */
+char *ms_shell_get(const MsShell *shell, const char *name);
+/* The value it is given from outside (set, environment) or NULL. (transfer none) */
+const char *ms_shell_given(const MsShell *shell, const char *name);
+
+/* --- shell_eval.c --- */
+/* Integer arithmetic with + - * / % ( ) comparisons && ||, numbers and variables. FALSE when it is anything else. */
+gboolean ms_shell_arithmetic(const MsShell *shell, const char *text, gint64 *value);
+/* The words between [ and ] or after test. -1: cannot be told. */
+int ms_shell_test(char *const *words, int n);
+
+#endif

@@ -1,0 +1,128 @@
+/* src/launch/table.c - the rows. */
+#include "launch/table.h"
+
+const char *const ms_release_words[] = {"Megatron-LM at " MS_MCORE_COMMIT, "MT-MegatronLM (Megatron-LM of May 2024)", NULL};
+const char *const ms_launch_notes = "name software doc model.name hardware training.routing";
+const char *const ms_launch_unused = "schema gpus model training layout options measured model.schema model.doc model.source layout.dp layout.edp options.recompute "
+                                     "model.multi_latent_attention model.sliding_window"; /* gpus: the launcher says them; objects: by their keys */
+
+gboolean ms_is_moe(const MsScenario *s) { return s->model->num_experts > 0; }
+static gboolean needs_pre_softmax(const MsScenario *s) {
+  return ms_is_moe(s) && s->model->moe_router_topk == 1 && s->model->moe_router_score_function == MS_SCORE_SOFTMAX;
+}
+static gboolean has_cross_entropy_fusion(const MsScenario *s) { return s->options.cross_entropy_fusion; }
+static gboolean uses_optimizer_offload(const MsScenario *s) { return s->options.optimizer_offload_fraction > 0; }
+static gboolean captures_iteration(const MsScenario *s) { return s->options.cuda_graph_scope == MS_CG_FULL_ITERATION; }
+
+#define VALUE(section_, flag_, field_, value_, flags_, ...) \
+  {.kind = MS_ROW_VALUE, .section = MS_SECTION_##section_, .flag = flag_, .fields = field_, .value = value_, .flags = flags_, __VA_ARGS__}
+#define ON(section_, flag_, field_, flags_, ...) \
+  {.kind = MS_ROW_ON, .section = MS_SECTION_##section_, .flag = flag_, .fields = field_, .value = "false", .flags = flags_, __VA_ARGS__}
+#define OFF(section_, flag_, field_, flags_, ...) \
+  {.kind = MS_ROW_OFF, .section = MS_SECTION_##section_, .flag = flag_, .fields = field_, .value = "true", .flags = flags_, __VA_ARGS__}
+#define FIXED(section_, flag_, value_, flags_, ...) \
+  {.kind = MS_ROW_FIXED, .section = MS_SECTION_##section_, .flag = flag_, .value = value_, .flags = flags_, __VA_ARGS__}
+#define GROUP(section_, name, fields_) \
+  {.kind = MS_ROW_GROUP, .section = MS_SECTION_##section_, .fields = fields_, .write = ms_write_##name, .read = ms_read_##name}
+#define A MS_ROW_ALWAYS
+#define M MS_ROW_MT
+
+const MsLaunchRow ms_launch_rows[] = {
+    VALUE(PARALLEL, "--tensor-model-parallel-size", "layout.tp", "1", A | M),
+    GROUP(PARALLEL, context, "layout.cp layout.cp_comm_type"),
+    GROUP(PARALLEL, expert_parallel, "layout.ep layout.etp"),
+    GROUP(PARALLEL, pipeline,
+          "layout.pp layout.vpp layout.pipeline_layout layout.account_for_embedding_in_pipeline_split layout.account_for_loss_in_pipeline_split "
+          "layout.decoder_first_pipeline_num_layers layout.decoder_last_pipeline_num_layers layout.schedule "
+          "layout.microbatch_group_size_per_virtual_pipeline_stage"),
+    GROUP(PARALLEL, order, "layout.order"),
+    ON(PARALLEL, "--sequence-parallel", "options.sequence_parallel", M),
+    ON(PARALLEL, "--tp-comm-overlap", "options.tp_comm_overlap", M),
+    OFF(PARALLEL, "--no-overlap-p2p-communication", "options.overlap_p2p_comm", M),
+    ON(PARALLEL, "--defer-embedding-wgrad-compute", "options.defer_embedding_wgrad_compute", 0),
+
+    VALUE(TRAINING, "--micro-batch-size", "training.micro_batch_size", NULL, A | M),
+    VALUE(TRAINING, "--global-batch-size", "training.global_batch_size", NULL, A | M),
+    VALUE(TRAINING, "--seq-length", "training.seq_length", NULL, A | M),
+    GROUP(TRAINING, optimizer, "training.optimizer options.distributed_optimizer"),
+    GROUP(TRAINING, fsdp, "options.fsdp options.outer_dp_sharding_strategy"),
+    VALUE(TRAINING, "--num-distributed-optimizer-instances", "options.num_distributed_optimizer_instances", "1", 0),
+    ON(TRAINING, "--overlap-grad-reduce", "options.overlap_grad_reduce", M),
+    ON(TRAINING, "--overlap-param-gather", "options.overlap_param_gather", M),
+    ON(TRAINING, "--overlap-param-gather-with-optimizer-step", "options.overlap_param_gather_with_optimizer_step", 0),
+    OFF(TRAINING, "--no-gradient-accumulation-fusion", "options.gradient_accumulation_fusion", M),
+    ON(TRAINING, "--cross-entropy-loss-fusion", "options.cross_entropy_fusion", 0),
+    VALUE(TRAINING, "--cross-entropy-fusion-impl", "options.cross_entropy_fusion_impl", "\"native\"", A, .when = has_cross_entropy_fusion),
+    VALUE(TRAINING, "--transformer-impl", "options.transformer_impl", "\"transformer_engine\"", A | M),
+    GROUP(TRAINING, recompute, "options.recompute.granularity options.recompute.modules options.recompute.method options.recompute.num_layers"),
+    GROUP(TRAINING, offload, "options.offload_modules options.optimizer_offload_fraction"),
+    FIXED(TRAINING, "--overlap-cpu-optimizer-d2h-h2d", NULL, 0, .when = uses_optimizer_offload),
+    VALUE(TRAINING, "--cpu-offloading-num-layers", "options.cpu_offloading_num_layers", "0", 0),
+    GROUP(TRAINING, graphs, "options.cuda_graph_scope"),
+    FIXED(TRAINING, "--no-check-for-nan-in-loss-and-grad", NULL, 0, .when = captures_iteration),
+    GROUP(TRAINING, attention_backend, "options.attention_backend"),
+    GROUP(TRAINING, environment, "options.cuda_device_max_connections options.fused_grouped_mlp"),
+
+    GROUP(PRECISION, precision, "training.precision"),
+    ON(PRECISION, "--fp8-param-gather", "options.fp8_param_gather", 0),
+    ON(PRECISION, "--fp4-param-gather", "options.fp4_param_gather", 0),
+    ON(PRECISION, "--reuse-grad-buf-for-mxfp8-param-ag", "options.reuse_grad_buf_for_mxfp8_param_ag", 0),
+    ON(PRECISION, "--fp8-output-proj", "options.fp8_output_proj", 0),
+    GROUP(PRECISION, bf16_ends, "options.num_layers_at_start_in_bf16 options.num_layers_at_end_in_bf16"),
+    GROUP(PRECISION, gradients,
+          "options.main_grads_dtype options.grad_reduce_dtype options.main_params_dtype options.exp_avg_dtype options.exp_avg_sq_dtype"),
+
+    VALUE(MODEL, "--num-layers", "model.num_layers", NULL, A | M),
+    VALUE(MODEL, "--hidden-size", "model.hidden_size", NULL, A | M),
+    GROUP(MODEL, attention,
+          "model.num_attention_heads model.num_query_groups model.kv_channels model.sliding_window.window model.sliding_window.period model.softmax_sink"),
+    ON(MODEL, "--qk-layernorm", "model.qk_layernorm", M),
+    ON(MODEL, "--attention-output-gate", "model.attention_output_gate", 0),
+    GROUP(MODEL, latent_attention,
+          "model.multi_latent_attention.q_lora_rank model.multi_latent_attention.kv_lora_rank model.multi_latent_attention.qk_head_dim "
+          "model.multi_latent_attention.qk_pos_emb_head_dim model.multi_latent_attention.v_head_dim"),
+    GROUP(MODEL, activation, "model.gated model.activation"),
+    VALUE(MODEL, "--normalization", "model.normalization", "\"LayerNorm\"", A | M),
+    OFF(MODEL, "--disable-bias-linear", "model.add_bias_linear", M),
+    ON(MODEL, "--add-qkv-bias", "model.add_qkv_bias", M),
+    OFF(MODEL, "--untie-embeddings-and-output-weights", "model.tie_embeddings", M),
+    GROUP(MODEL, positions, "model.position_embedding model.seq_length_max"),
+    GROUP(MODEL, vocabulary, "model.vocab_size model.make_vocab_size_divisible_by"),
+    VALUE(MODEL, "--hidden-dropout", "model.hidden_dropout", "0.1", A | M),
+    VALUE(MODEL, "--attention-dropout", "model.attention_dropout", "0.1", A | M),
+    VALUE(MODEL, "--mtp-num-layers", "model.mtp_num_layers", "0", 0),
+    ON(MODEL, "--mtp-use-repeated-layer", "model.mtp_use_repeated_layer", 0),
+
+    GROUP(MOE, widths, "model.ffn_hidden_size model.num_experts model.moe_ffn_hidden_size model.moe_layer_freq"),
+    VALUE(MOE, "--moe-shared-expert-intermediate-size", "model.moe_shared_expert_intermediate_size", "0", M),
+    ON(MOE, "--moe-shared-expert-gate", "model.moe_shared_expert_gate", 0),
+    VALUE(MOE, "--moe-latent-size", "model.moe_latent_size", "0", 0),
+    VALUE(MOE, "--moe-router-topk", "model.moe_router_topk", "2", A | M, .when = ms_is_moe),
+    VALUE(MOE, "--moe-router-num-groups", "model.moe_router_num_groups", "0", 0),
+    VALUE(MOE, "--moe-router-group-topk", "model.moe_router_group_topk", "0", 0),
+    VALUE(MOE, "--moe-router-score-function", "model.moe_router_score_function", "\"softmax\"", 0),
+    FIXED(MOE, "--moe-router-pre-softmax", NULL, M, .when = needs_pre_softmax),
+    ON(MOE, "--moe-router-enable-expert-bias", "model.moe_router_enable_expert_bias", 0),
+    FIXED(MOE, "--moe-grouped-gemm", NULL, M, .when = ms_is_moe),
+    FIXED(MOE, "--moe-router-dtype", "fp32", 0, .when = ms_is_moe), /* what DeepEP and HybridEP ask for */
+    GROUP(MOE, dispatcher, "options.dispatcher options.dispatcher_num_sms"),
+    GROUP(MOE, routing, "training.routing"),
+    ON(MOE, "--overlap-moe-expert-parallel-comm", "options.ep_overlap", 0),
+    ON(MOE, "--delay-wgrad-compute", "options.delay_wgrad", 0),
+    ON(MOE, "--moe-router-fusion", "options.moe_router_fusion", 0, .when = ms_is_moe),
+    ON(MOE, "--moe-permute-fusion", "options.moe_permute_fusion", 0, .when = ms_is_moe),
+    ON(MOE, "--moe-shared-expert-overlap", "options.moe_shared_expert_overlap", M),
+    ON(MOE, "--moe-router-padding-for-quantization --moe-router-padding-for-fp8", "options.moe_router_padding_for_quantization", 0),
+    VALUE(MOE, "--moe-expert-rank-capacity-factor", "options.moe_expert_rank_capacity_factor", "null", 0),
+    ON(MOE, "--moe-paged-stash", "options.moe_paged_stash", 0),
+    ON(MOE, "--use-transformer-engine-op-fuser", "options.use_transformer_engine_op_fuser", 0),
+
+    FIXED(DATA, "--use-mcore-models", NULL, M),
+    FIXED(DATA, "--tokenizer-type", "NullTokenizer", M),
+    FIXED(DATA, "--mock-data", NULL, 0),
+    FIXED(DATA, "--train-iters", "50", M),
+    FIXED(DATA, "--lr", "1e-4", M),
+    FIXED(DATA, "--eval-iters", "0", M),
+    FIXED(DATA, "--log-interval", "1", M),
+};
+const int ms_num_launch_rows = G_N_ELEMENTS(ms_launch_rows);

@@ -1,0 +1,163 @@
+/* src/launch/yaml.c - ENV_VARS and MODEL_ARGS of a model-zoo file. */
+#include "launch/yaml.h"
+
+#include <string.h>
+#include <yaml.h>
+
+#include "base/err.h"
+
+typedef struct {
+  yaml_parser_t parser;
+  yaml_event_t event;
+  gboolean has_event;
+  const char *file;
+  GError **error;
+} Reader;
+
+static int line_of(const Reader *r) { return (int)MIN(r->event.start_mark.line + 1, 1000000000); }
+
+static gboolean fail(Reader *r, const char *path, const char *message) { return ms_input_error(r->error, r->file, line_of(r), path, "%s", message); }
+
+static gboolean next(Reader *r) {
+  if (r->has_event) yaml_event_delete(&r->event);
+  r->has_event = yaml_parser_parse(&r->parser, &r->event) != 0;
+  if (r->has_event) return TRUE;
+  g_autofree char *problem = g_utf8_make_valid(r->parser.problem ? r->parser.problem : "cannot be read", -1);
+  return ms_input_error(r->error, r->file, (int)MIN(r->parser.problem_mark.line + 1, 1000000000), "", "not YAML: %s", problem);
+}
+
+/* The text of a scalar event; NULL and *error when it is another one or holds a NUL. (transfer none) */
+static const char *scalar(Reader *r, const char *path, const char *wanted) {
+  if (r->event.type == YAML_ALIAS_EVENT) return fail(r, path, "is an alias; write it out"), NULL;
+  if (r->event.type != YAML_SCALAR_EVENT) return fail(r, path, wanted), NULL;
+  const char *text = (const char *)r->event.data.scalar.value;
+  if (strlen(text) != r->event.data.scalar.length) return fail(r, path, "holds a NUL character"), NULL;
+  return text;
+}
+
+static gboolean read_list(Reader *r, const char *path, GString *value) {
+  for (;;) {
+    if (!next(r)) return FALSE;
+    if (r->event.type == YAML_SEQUENCE_END_EVENT) return TRUE;
+    const char *text = scalar(r, path, "must be a list of plain values");
+    if (!text) return FALSE;
+    g_string_append_printf(value, "%s%s", value->len ? " " : "", text);
+  }
+}
+
+static void pair_free(gpointer data) {
+  MsYamlPair *pair = data;
+  g_free(pair->key);
+  g_free(pair->value);
+  g_free(pair);
+}
+
+static gboolean has_key(const GPtrArray *pairs, const char *key) {
+  for (guint i = 0; i < pairs->len; i++)
+    if (strcmp(((const MsYamlPair *)pairs->pdata[i])->key, key) == 0) return TRUE;
+  return FALSE;
+}
+
+static gboolean is_null(const Reader *r) {
+  const char *text = (const char *)r->event.data.scalar.value;
+  return r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE && (!*text || strcmp(text, "null") == 0 || strcmp(text, "~") == 0);
+}
+
+static gboolean read_pair(Reader *r, const char *map, GPtrArray *pairs) {
+  const char *text = scalar(r, map, "must have plain keys");
+  if (!text) return FALSE;
+  g_autofree char *key = g_strdup(text), *path = g_strdup_printf("%s.%s", map, key);
+  int line = line_of(r);
+  if (has_key(pairs, key)) return fail(r, path, "is given twice");
+  if (pairs->len >= 10000) return fail(r, path, "has more than 10000 members");
+  if (!next(r)) return FALSE;
+  g_autoptr(GString) value = g_string_new(NULL);
+  if (r->event.type == YAML_SEQUENCE_START_EVENT) {
+    if (!read_list(r, path, value)) return FALSE;
+  } else if (!is_null(r)) {
+    if (!(text = scalar(r, path, "must be a plain value or a list of them"))) return FALSE;
+    g_string_append(value, text);
+  }
+  MsYamlPair *pair = g_new0(MsYamlPair, 1);
+  *pair = (MsYamlPair){.key = g_steal_pointer(&key), .value = g_strdup(value->str), .line = line};
+  g_ptr_array_add(pairs, pair);
+  return TRUE;
+}
+
+static gboolean read_map(Reader *r, const char *map, GPtrArray *pairs) {
+  if (!next(r)) return FALSE;
+  if (is_null(r)) return TRUE;
+  if (r->event.type != YAML_MAPPING_START_EVENT) return fail(r, map, "must be a map");
+  for (;;) {
+    if (!next(r)) return FALSE;
+    if (r->event.type == YAML_MAPPING_END_EVENT) return TRUE;
+    if (!read_pair(r, map, pairs)) return FALSE;
+  }
+}
+
+/* Passes over the value that comes next. */
+static gboolean skip_value(Reader *r) {
+  int depth = 0;
+  do {
+    if (!next(r)) return FALSE;
+    yaml_event_type_t type = r->event.type;
+    depth += (type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT) - (type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT);
+  } while (depth > 0);
+  return TRUE;
+}
+
+static gboolean read_top(Reader *r, MsYaml *yaml) {
+  gboolean seen[2] = {FALSE, FALSE};
+  for (;;) {
+    if (!next(r)) return FALSE;
+    if (r->event.type == YAML_MAPPING_END_EVENT) break;
+    const char *key = scalar(r, "", "must have plain keys");
+    if (!key) return FALSE;
+    int map = strcmp(key, "ENV_VARS") == 0 ? 0 : strcmp(key, "MODEL_ARGS") == 0 ? 1 : -1;
+    if (map >= 0 && seen[map]) return fail(r, key, "is given twice");
+    if (map < 0) {
+      g_ptr_array_add(yaml->other, g_strdup(key));
+      if (!skip_value(r)) return FALSE;
+    } else {
+      seen[map] = TRUE;
+      if (!read_map(r, map == 0 ? "ENV_VARS" : "MODEL_ARGS", map == 0 ? yaml->environment : yaml->arguments)) return FALSE;
+    }
+  }
+  return seen[1] || fail(r, "MODEL_ARGS", "is missing: a model-zoo file has the maps ENV_VARS and MODEL_ARGS");
+}
+
+static gboolean read_stream(Reader *r, MsYaml *yaml) {
+  if (!next(r) || !next(r)) return FALSE; /* stream, document */
+  if (r->event.type != YAML_DOCUMENT_START_EVENT) return fail(r, "", "is empty");
+  if (!next(r)) return FALSE;
+  if (r->event.type != YAML_MAPPING_START_EVENT) return fail(r, "", "must be a map with ENV_VARS and MODEL_ARGS");
+  if (!read_top(r, yaml) || !next(r) || !next(r)) return FALSE;
+  return r->event.type == YAML_STREAM_END_EVENT || fail(r, "", "has a second document");
+}
+
+MsYaml *ms_yaml_read(const char *text, gsize length, const char *file, GError **error) {
+  Reader r = {.file = file, .error = error};
+  MsYaml *yaml = g_new0(MsYaml, 1);
+  yaml->environment = g_ptr_array_new_with_free_func(pair_free);
+  yaml->arguments = g_ptr_array_new_with_free_func(pair_free);
+  yaml->other = g_ptr_array_new_with_free_func(g_free);
+  gboolean ok = FALSE;
+  if (yaml_parser_initialize(&r.parser)) {
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, length);
+    ok = read_stream(&r, yaml);
+    if (r.has_event) yaml_event_delete(&r.event);
+    yaml_parser_delete(&r.parser);
+  } else {
+    ms_input_error(error, file, 0, "", "the YAML reader has no memory");
+  }
+  if (!ok) g_clear_pointer(&yaml, ms_yaml_free);
+  return yaml;
+}
+
+void ms_yaml_free(MsYaml *yaml) {
+  if (!yaml) return;
+  g_ptr_array_unref(yaml->environment);
+  g_ptr_array_unref(yaml->arguments);
+  g_ptr_array_unref(yaml->other);
+  g_free(yaml);
+}

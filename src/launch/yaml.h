@@ -1,0 +1,22 @@
+/* src/launch/yaml.h - private to launch: the two maps of a model-zoo file, through libyaml. */
+#ifndef MS_LAUNCH_YAML_H
+#define MS_LAUNCH_YAML_H
+
+#include <glib.h>
+
+typedef struct {
+  char *key, *value; /* of a list: its items with blanks between */
+  int line;
+} MsYamlPair;
+
+typedef struct {
+  GPtrArray *environment, *arguments; /* MsYamlPair *, in order, of ENV_VARS and MODEL_ARGS */
+  GPtrArray *other;                   /* char *: other keys at the top */
+} MsYaml;
+
+void ms_yaml_free(MsYaml *yaml);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsYaml, ms_yaml_free)
+/* NULL and an MS_ERROR_INPUT with the line on anything but one document with these maps. (transfer full) */
+MsYaml *ms_yaml_read(const char *text, gsize length, const char *file, GError **error);
+
+#endif

@@ -1,0 +1,2 @@
+ARGS=( --num-layers 8
+python pretrain_gpt.py

@@ -1,0 +1,2 @@
+TP=${X:-1
+python pretrain_gpt.py

@@ -1,0 +1,2 @@
+cat <<EOF
+--num-layers 8

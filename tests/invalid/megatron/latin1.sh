@@ -1,0 +1,2 @@
+# café
+python pretrain_gpt.py --num-layers 8

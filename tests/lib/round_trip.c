@@ -1,0 +1,55 @@
+#include "lib/round_trip.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "layout/layout.h"
+#include "lib/close.h"
+#include "lib/draw.h"
+
+static char *json_of(const MsScenario *s) {
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_scenario_write(s, NULL, out);
+  return ms_json_out_take(out);
+}
+
+static MsImport *import_text(const char *text, MsLaunchForm form, GError **error) {
+  const MsImportOptions options = {0};
+  return form == MS_LAUNCH_MODELZOO ? ms_import_modelzoo(text, strlen(text), "export", &options, error)
+                                    : ms_import_megatron(text, strlen(text), "export", &options, error);
+}
+
+static void check_refusal(const GError *error) {
+  assert_non_null(error);
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  assert_null(strchr(error->message, '\n'));
+}
+
+/* TRUE when the form could say the scenario; what it says is read back and compared. */
+static gboolean round_trip(const MsScenario *drawn, MsLaunch launch) {
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = ms_launch_text(drawn, launch, &error);
+  if (!text) return check_refusal(error), FALSE;
+  g_autoptr(MsImport) import = import_text(text, launch.form, &error);
+  if (!import) fail_msg("%s\n%s", error->message, text);
+  g_autoptr(MsScenario) canonical = ms_launch_canonical(drawn);
+  g_autofree char *want = json_of(canonical), *got = json_of(import->scenario);
+  if (strcmp(want, got) != 0) fail_msg("exported:\n%s\nwant %s\ngot  %s", text, want, got);
+  if (import->ignored->len) fail_msg("ignored %s of:\n%s", (char *)import->ignored->pdata[0], text);
+  if (import->remarks->len) fail_msg("remark %s about:\n%s", (char *)import->remarks->pdata[0], text);
+  return TRUE;
+}
+
+#define DRAWS 20000
+
+void ms_test_round_trips(MsLaunch launch, guint32 seed, int rounds) {
+  GRand *rand = g_rand_new_with_seed(seed);
+  int said = 0, draws = 0;
+  for (; said < rounds && draws < DRAWS; draws++) {
+    g_autoptr(MsScenario) drawn = ms_test_draw(rand, launch.form == MS_LAUNCH_MT);
+    gboolean valid = ms_model_finish(drawn->model, NULL, "", NULL) && ms_layout_check(drawn, NULL);
+    if (valid) said += round_trip(drawn, launch);
+  }
+  g_rand_free(rand);
+  if (said < rounds) fail_msg("only %d of %d drawn scenarios could be launched", said, draws);
+}

@@ -1,0 +1,332 @@
+/* Imports: the argument sets of the launch notes, scripts, model-zoo files with variables, config.json of every family, refusals and damaged files. */
+#include "lib/close.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "launch/launch.h"
+#include "launch/shell.h"
+#include "lib/mutate.h"
+#include "lib/mutate_import.h"
+#include "lib/world.h"
+
+#define DATA MS_SOURCE_DIR "/tests/data/"
+
+typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
+
+static char *text_of(const char *file, gsize *length) {
+  char *text = NULL;
+  GError *error = NULL;
+  if (!g_file_get_contents(file, &text, length, &error)) fail_msg("%s", error->message);
+  return text;
+}
+
+static MsImport *import_data(Reader reader, const char *name, const MsImportOptions *options) {
+  g_autofree char *file = g_strconcat(DATA "import/", name, NULL);
+  gsize length;
+  g_autofree char *text = text_of(file, &length);
+  GError *error = NULL;
+  MsImport *import = reader(text, length, file, options, &error);
+  if (!import) fail_msg("%s", error->message);
+  return import;
+}
+
+/* The value at "layout.tp" of the written scenario, as JSON. (transfer full) */
+static char *value_at(const MsScenario *s, const char *path) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_scenario_write(s, NULL, out);
+  g_autofree char *text = ms_json_out_take(out);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "written", NULL);
+  g_auto(GStrv) keys = g_strsplit(path, ".", -1);
+  JsonNode *node = ms_json_root(doc);
+  for (int i = 0; keys[i] && node; i++) node = JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_member(json_node_get_object(node), keys[i]) : NULL;
+  if (!node) fail_msg("no key %s", path);
+  out = ms_json_out_new(0);
+  ms_json_out_node(out, NULL, node);
+  return ms_json_out_take(out);
+}
+
+typedef struct {
+  const char *path, *json;
+} Want;
+
+static void check_values(const char *what, const MsScenario *s, const Want *wants) {
+  for (; wants->path; wants++) {
+    g_autofree char *got = value_at(s, wants->path);
+    if (strcmp(got, wants->json) != 0) fail_msg("%s: %s is %s, not %s", what, wants->path, got, wants->json);
+  }
+}
+
+static gboolean mentions(const GPtrArray *lines, const char *text) {
+  for (guint i = 0; i < lines->len; i++)
+    if (strstr(lines->pdata[i], text)) return TRUE;
+  return FALSE;
+}
+
+/* --- the argument sets of the launch notes --- */
+static void worked_example_mixtral(void **state) {
+  (void)state;
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  g_autoptr(MsImport) import = import_data(ms_import_megatron, "mixtral-8x7b-64.sh", &options);
+  check_values("A", import->scenario, (const Want[]){{"name", "\"mixtral-8x7b-64\""}, {"gpus", "64"}, {"layout.tp", "1"}, {"layout.pp", "4"}, {"layout.vpp", "8"}, {"layout.ep", "8"},
+                                         {"layout.etp", "1"}, {"training.global_batch_size", "256"}, {"training.precision", "\"bf16\""}, {"training.routing", "\"natural\""},
+                                         {"options.dispatcher", "\"alltoall\""}, {"options.cuda_device_max_connections", "1"}, {"options.moe_permute_fusion", "true"},
+                                         {"options.moe_router_fusion", "false"}, {"options.cross_entropy_fusion", "false"}, {"options.overlap_param_gather", "true"},
+                                         {"model", "{\"base\":\"mixtral-8x7b\",\"hidden_dropout\":0.1,\"attention_dropout\":0.1}"}, {NULL, NULL}});
+  assert_true(mentions(import->ignored, "--moe-aux-loss-coeff 1e-2"));
+  assert_true(mentions(import->remarks, "32000 of mixtral-8x7b"));
+  assert_int_equal(import->ignored->len, 2);
+}
+
+static void worked_example_deepseek(void **state) {
+  (void)state;
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  g_autoptr(MsImport) import = import_data(ms_import_megatron, "deepseek-v3-1024.sh", &options);
+  check_values("B", import->scenario, (const Want[]){{"gpus", "1024"}, {"layout.tp", "2"}, {"layout.pp", "8"}, {"layout.vpp", "4"}, {"layout.ep", "64"}, {"layout.pipeline_layout", "\"Et|(tt|)*30mL\""},
+                                         {"training.precision", "\"fp8-blockwise\""}, {"options.dispatcher", "\"deepep\""}, {"options.ep_overlap", "true"}, {"options.delay_wgrad", "true"},
+                                         {"options.recompute.modules", "[\"mla_up_proj\",\"mlp\"]"}, {"options.exp_avg_dtype", "\"bf16\""}, {"options.main_grads_dtype", "\"fp32\""},
+                                         {"options.fp8_param_gather", "true"}, {"options.moe_router_padding_for_quantization", "true"}, {"options.tp_comm_overlap", "false"},
+                                         {"options.cuda_device_max_connections", "32"}, {"model", "\"deepseek-v3\""}, {NULL, NULL}});
+}
+
+static void worked_example_qwen(void **state) {
+  (void)state;
+  const MsImportOptions options = {.hardware = "h100-sxm", .name = "mine"};
+  g_autoptr(MsImport) import = import_data(ms_import_megatron, "qwen3-235b-256.sh", &options);
+  check_values("C", import->scenario, (const Want[]){{"name", "\"mine\""}, {"gpus", "256"}, {"layout.tp", "2"}, {"layout.pp", "8"}, {"layout.vpp", "4"}, {"layout.ep", "32"},
+                                         {"layout.account_for_loss_in_pipeline_split", "true"}, {"options.dispatcher", "\"deepep\""}, {"options.dispatcher_num_sms", "24"},
+                                         {"options.cuda_graph_scope", "[\"moe_router\",\"moe_preprocess\"]"}, {"options.recompute.modules", "[\"moe_act\",\"layernorm\"]"},
+                                         {"options.tp_comm_overlap", "true"}, {"model", "\"qwen3-235b-a22b\""}, {NULL, NULL}});
+}
+
+static void mt_megatron_runner(void **state) {
+  (void)state;
+  const char *const words[] = {"WORK", "PATCH", "tp1_pp4_dp16_mbs1_numbs16_gbs256_gpus64", "hostfile", "data", "1", "4", "8", "1", "256", "tok", NULL};
+  const MsImportOptions options = {.hardware = "mtt-s5000", .gpus = 64, .words = words};
+  g_autoptr(MsImport) import = import_data(ms_import_megatron, "mt-mixtral.sh", &options);
+  check_values("MT", import->scenario, (const Want[]){{"gpus", "64"}, {"layout.tp", "1"}, {"layout.pp", "4"}, {"layout.ep", "8"}, {"layout.etp", "1"}, {"training.global_batch_size", "256"},
+                                          {"training.routing", "{\"capacity_factor\":4}"}, {"options.recompute.granularity", "\"none\""}, {"options.attention_backend", "\"flash\""},
+                                          {"options.gradient_accumulation_fusion", "false"}, {"options.transformer_impl", "\"local\""}, {"model", "\"mixtral-8x7b\""}, {NULL, NULL}});
+  assert_true(mentions(import->remarks, "a loop is skipped"));
+  assert_true(mentions(import->remarks, "cannot be told"));
+  assert_true(mentions(import->ignored, "--attention-softmax-in-fp32"));
+}
+
+/* The published recipes: a model-zoo file, the script's variables and the arguments behind them. */
+static void modelzoo_recipes(void **state) {
+  (void)state;
+  static const struct {
+    const char *variables, *arguments;
+    Want wants[12];
+  } rows[] = {
+      {"PR=fp8 TP=2 CP=1 PP=8 VPP=4 EP=64 NNODES=128 MBS=1 GBS=8192 SEQ_LEN=4096 A2A_OVERLAP=1 DISPATCHER=deepep NUM_LAYERS=61",
+       "--recompute-granularity selective --recompute-modules mla_up_proj mlp --mtp-num-layers 1 --pipeline-model-parallel-layout Et|(tt|)*30mL",
+       {{"gpus", "1024"}, {"layout.tp", "2"}, {"layout.vpp", "4"}, {"training.precision", "\"fp8-blockwise\""}, {"options.ep_overlap", "true"}, {"options.fp8_param_gather", "true"},
+        {"options.exp_avg_dtype", "\"bf16\""}, {"options.moe_router_padding_for_quantization", "true"}, {"options.cuda_device_max_connections", "32"}, {"options.dispatcher", "\"deepep\""}}},
+      {"PR=mxfp8 TP=1 CP=1 PP=4 VPP=4 EP=64 NNODES=64 GB200_CLUSTER=1 MBS=1 GBS=8192 SEQ_LEN=4096 DISPATCHER=hybridep NUM_LAYERS=61",
+       "--recompute-granularity selective --recompute-modules mlp --cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router moe_preprocess "
+       "--mtp-num-layers 1 --pipeline-model-parallel-layout Et*4|(tttt|)*14tmL --moe-router-force-load-balancing",
+       {{"gpus", "256"}, {"layout.ep", "64"}, {"layout.pipeline_layout", "\"Et*4|(t*4|)*14tmL\""}, {"training.precision", "\"mxfp8\""}, {"training.routing", "\"balanced\""},
+        {"options.dispatcher", "\"hybridep\""}, {"options.dispatcher_num_sms", "32"}, {"options.reuse_grad_buf_for_mxfp8_param_ag", "true"},
+        {"options.cuda_graph_scope", "[\"attn\",\"moe_router\",\"moe_preprocess\"]"}, {"options.recompute.modules", "[\"mlp\"]"}, {"options.cuda_device_max_connections", "0"}}},
+      {"PR=fp8 TP=32 CP=1 PP=8 VPP=4 EP=32 NNODES=32 MBS=1 GBS=480 SEQ_LEN=131072 OPTIMIZER_OFFLOAD=1 DISPATCHER=deepep NUM_LAYERS=61",
+       "--recompute-granularity selective --recompute-modules mla_up_proj moe mlp layernorm --mtp-num-layers 1 --pipeline-model-parallel-layout Et*2|(tt|)*22t|(tt|)*7mL",
+       {{"gpus", "256"}, {"layout.tp", "32"}, {"training.seq_length", "131072"}, {"options.optimizer_offload_fraction", "1"}, {"options.fp8_param_gather", "false"},
+        {"options.recompute.modules", "[\"layernorm\",\"mla_up_proj\",\"mlp\",\"moe\"]"}}},
+      {"PR=bf16 TP=1 CP=1 PP=16 VPP=1 EP=64 NNODES=128 MBS=1 GBS=8192 SEQ_LEN=4096 DISPATCHER=alltoall NUM_LAYERS=61 PP_FIRST=4 PP_LAST=1", "",
+       {{"gpus", "1024"}, {"layout.decoder_first_pipeline_num_layers", "4"}, {"layout.decoder_last_pipeline_num_layers", "1"}, {"training.precision", "\"bf16\""},
+        {"options.tp_comm_overlap", "false"}, {"model", "{\"base\":\"deepseek-v3\",\"make_vocab_size_divisible_by\":3232,\"mtp_num_layers\":0}"}}},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *all = g_strconcat("MOE_GROUPED_GEMM=true ", rows[i].variables, NULL);
+    g_auto(GStrv) set = g_strsplit(all, " ", -1), words = g_strsplit(rows[i].arguments, " ", -1);
+    const MsImportOptions options = {.hardware = "gb200-nvl72", .set = (const char *const *)set, .words = (const char *const *)(*rows[i].arguments ? words : NULL)};
+    g_autoptr(MsImport) import = import_data(ms_import_modelzoo, "deepseek-v3.yaml", &options);
+    check_values(rows[i].variables, import->scenario, rows[i].wants);
+    assert_true(mentions(import->ignored, "--data-path ${DATA_PATH}"));
+    assert_true(mentions(import->ignored, "NCCL_NVLS_ENABLE=0"));
+  }
+}
+
+static void a_variable_without_a_value_is_named(void **state) {
+  (void)state;
+  const char *const set[] = {"TP=1", NULL};
+  const MsImportOptions options = {.set = set};
+  g_autofree char *file = g_strdup(DATA "import/deepseek-v3.yaml");
+  gsize length;
+  g_autofree char *text = text_of(file, &length);
+  g_autoptr(GError) error = NULL;
+  assert_null(ms_import_modelzoo(text, length, "zoo.yaml", &options, &error));
+  assert_string_equal(error->message, "zoo.yaml:11: --context-parallel-size: is \"$CP\", must be an integer in [1, 1024]");
+}
+
+/* --- config.json --- */
+static void families_of_hugging_face(void **state) {
+  (void)state;
+  static const char *const names[] = {"llama3-8b",      "mixtral-8x7b",  "deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "kimi-k2",
+                                      "qwen2-57b-a14b", "qwen3-30b-a3b", "qwen3-235b-a22b",  "qwen3-8b",    "gpt-oss-120b"};
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+    g_autofree char *file = g_strdup_printf(DATA "hf/%s.json", names[i]);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsJson) doc = ms_json_load(file, &error);
+    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL, shipped = ms_model_load(names[i], NULL);
+    if (!model) fail_msg("%s", error->message);
+    assert_true(mentions(ignored, "rms_norm_eps"));
+    assert_string_equal(model->name, names[i]);
+    MsParamCount got = ms_model_params(model), want = ms_model_params(shipped);
+    if (got.total != want.total || got.active != want.active || got.mtp_block != want.mtp_block)
+      fail_msg("%s: %.17g parameters, %.17g active, not %.17g and %.17g", names[i], got.total, got.active, want.total, want.active);
+    /* aside: a head width that latent attention does not use, paddings of frameworks, and whether a window of 128 counts the token itself */
+    if (ms_model_has_mla(model)) model->kv_channels = shipped->kv_channels;
+    model->make_vocab_size_divisible_by = shipped->make_vocab_size_divisible_by;
+    if (model->sliding_window.window == 128) model->sliding_window.window = shipped->sliding_window.window;
+    g_autoptr(JsonNode) mention = ms_model_mention(model);
+    if (!JSON_NODE_HOLDS_VALUE(mention)) fail_msg("%s: differs from the shipped model", names[i]);
+    assert_string_equal(json_node_get_string(mention), names[i]);
+  }
+}
+
+/* --- the shell reader --- */
+static void shell_words(void **state) {
+  (void)state;
+  static const struct {
+    const char *script, *words; /* of the last command, separated by '|' */
+  } rows[] = {
+      {"run a 'b c' \"d e\" f\\ g", "run|a|b c|d e|f g"},
+      {"A=1 B=\"x y\"; run $A \"$B\" $B ${A}2", "run|1|x y|x|y|12"},
+      {"A=(--x 1 \"2 3\") # c\nA+=(4)\nrun \"${A[@]}\"", "run|--x|1|2 3|4"},
+      {"A=(1 2); run ${A[*]} \"${A[*]}\" $A", "run|1|2|1 2|1"},
+      {"run ${N:-4} ${M:-\"a b\"} ${N-}", "run|4|a b"},
+      {"N=3; run ${N:+yes} $((N * (2 + 1) - 7 % 4)) $((8/0))", "run|yes|6|$((8/0))"},
+      {"run $UNSET ${UNSET} $(date) `date`", "run|$UNSET|${UNSET}|$(date)|`date`"},
+      {"(( D = 64 / (2 * 4) )); run $D", "run|8"},
+      {"if [ 1 -eq 1 ]; then X=a; else X=b; fi; run $X", "run|a"},
+      {"if [[ \"a\" == b ]]; then X=a; elif [ -z \"\" ]; then X=c; else X=b; fi\nrun $X", "run|c"},
+      {"X=1; [ $X -gt 2 ] && X=5; [ $X -lt 2 ] && X=6; run $X", "run|6"},
+      {"if [[ -n \"x\" && ! 1 -gt 2 ]]; then if [ a = b ]; then Y=1; fi; Y=2; fi; run $Y", "run|2"},
+      {"for i in 1 2; do run $i; done; run x", "run|x"},
+      {"case $1 in a) run b;; esac; run y", "run|y"},
+      {"cat <<EOF\nrun no\nEOF\nrun z > out 2>&1", "run|z"},
+      {"eval \"run 'a b' c\"", "run|a b|c"},
+      {"srun bash -c \"run d\"", "run|d"},
+      {"f() {\n  run in f\n}", "run|in|f"},
+      {"run \\\n  --a 1 \\\n  --b", "run|--a|1|--b"},
+      {"run --a\n --b 2\n--c", "run|--a|--b|2|--c"},
+      {"run 'it''s' \"a\\\"b\" a#b # c", "run|its|a\"b|a#b"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(MsShell) shell = ms_shell_new("script");
+    g_autoptr(GError) error = NULL;
+    if (!ms_shell_read(shell, rows[i].script, &error)) fail_msg("%s: %s", rows[i].script, error->message);
+    assert_true(shell->commands->len > 0);
+    const MsCommand *last = shell->commands->pdata[shell->commands->len - 1];
+    g_autofree char *got = g_strjoinv("|", last->words);
+    if (strcmp(got, rows[i].words) != 0) fail_msg("%s\n gives %s, not %s", rows[i].script, got, rows[i].words);
+  }
+}
+
+/* Scripts that would grow without end are refused, not obeyed. */
+static void shell_growth(void **state) {
+  (void)state;
+  g_autoptr(GString) script = g_string_new("A=aaaaaaaaaaaaaaaa\n");
+  for (int i = 0; i < 64; i++) g_string_append(script, "A=$A$A\n");
+  g_autoptr(MsShell) shell = ms_shell_new("script");
+  g_autoptr(GError) error = NULL;
+  assert_false(ms_shell_read(shell, script->str, &error));
+  assert_non_null(strstr(error->message, "more than 16 MiB"));
+}
+
+/* --- refusals: tests/invalid/KIND/NAME.* must give exactly the line in NAME.err ($FILE stands for the file); MOESIM_BLESS=1 writes it --- */
+static GError *refusal_of(const char *kind, const char *file, const char *text, gsize length) {
+  const MsImportOptions options = {.hardware = "h100-sxm", .gpus = 8};
+  GError *error = NULL;
+  if (strcmp(kind, "hf") == 0) {
+    g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsJson) doc = ms_json_parse(text, (gssize)length, file, &error);
+    ms_model_free(doc ? ms_import_hf(doc, ignored, &error) : NULL);
+  } else {
+    ms_import_free((strcmp(kind, "megatron") == 0 ? ms_import_megatron : ms_import_modelzoo)(text, length, file, &options, &error));
+  }
+  return error;
+}
+
+static void check_refusal(const char *kind, const char *file) {
+  gsize length;
+  g_autofree char *text = text_of(file, &length), *stem = g_strndup(file, (gsize)(strrchr(file, '.') - file)), *stored = g_strconcat(stem, ".err", NULL), *want = NULL;
+  g_autoptr(GError) error = refusal_of(kind, file, text, length);
+  if (!error) fail_msg("%s was accepted", file);
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  assert_null(strchr(error->message, '\n'));
+  g_auto(GStrv) parts = g_strsplit(error->message, file, -1);
+  g_autofree char *shown = g_strjoinv("$FILE", parts), *got = g_strconcat(shown, "\n", NULL);
+  if (g_getenv("MOESIM_BLESS")) g_file_set_contents(stored, got, -1, NULL);
+  if (!g_file_get_contents(stored, &want, NULL, NULL) || strcmp(want, got) != 0) fail_msg("%s:\n got  %s want %s", file, got, want ? want : "(none)");
+}
+
+static void refusals(void **state) {
+  (void)state;
+  static const char *const kinds[] = {"hf", "megatron", "modelzoo"};
+  for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) {
+    g_autofree char *folder = g_build_filename(MS_SOURCE_DIR, "tests/invalid", kinds[i], NULL);
+    GDir *dir = g_dir_open(folder, 0, NULL);
+    assert_non_null(dir);
+    int files = 0;
+    for (const char *name; (name = g_dir_read_name(dir));) {
+      g_autofree char *file = g_build_filename(folder, name, NULL);
+      if (g_str_has_suffix(name, ".err")) continue;
+      files++;
+      check_refusal(kinds[i], file);
+    }
+    g_dir_close(dir);
+    assert_true(files >= 8);
+  }
+}
+
+/* --- damage: no crash, one line, and what is accepted is a scenario that loads again --- */
+static void damage(const char *name, Reader reader, guint32 seed, int rounds) {
+  g_autofree char *file = g_strconcat(DATA "import/", name, NULL);
+  gsize length;
+  g_autofree char *text = text_of(file, &length);
+  GRand *rand = g_rand_new_with_seed(seed);
+  const char *const set[] = {"TP=1", "CP=1", "PP=4", "EP=64", "MBS=1", "GBS=8192", "SEQ_LEN=4096", "MOE_GROUPED_GEMM=true", "NNODES=32", NULL};
+  const char *const words[] = {"W", "P", "E", "H", "D", "1", "4", "8", "1", "256", "T", NULL};
+  const MsImportOptions options = {.hardware = "h100-sxm", .set = set, .words = reader == ms_import_megatron ? words : NULL};
+  int accepted = 0;
+  for (int i = 0; i < rounds; i++) {
+    g_autofree char *damaged = ms_test_mutate(rand, text);
+    accepted += ms_test_import_anything(damaged, strlen(damaged), reader == ms_import_modelzoo, &options);
+  }
+  g_rand_free(rand);
+  assert_in_range(accepted, rounds / 50, rounds * 19 / 20);
+}
+
+static void damaged_scripts(void **state) {
+  (void)state;
+  damage("mt-mixtral.sh", ms_import_megatron, 1, 50);
+  damage("deepseek-v3-1024.sh", ms_import_megatron, 2, 50);
+}
+
+static void damaged_configs(void **state) {
+  (void)state;
+  gsize length;
+  g_autofree char *text = text_of(DATA "hf/deepseek-v3.json", &length);
+  GRand *rand = g_rand_new_with_seed(4);
+  int accepted = 0;
+  for (int i = 0; i < 100; i++) {
+    g_autofree char *damaged = ms_test_mutate(rand, text);
+    accepted += ms_test_import_config(damaged, strlen(damaged));
+  }
+  g_rand_free(rand);
+  assert_in_range(accepted, 5, 95);
+}
+static void damaged_zoo(void **state) { (void)state, damage("deepseek-v3.yaml", ms_import_modelzoo, 3, 50); }
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral), cmocka_unit_test(worked_example_deepseek), cmocka_unit_test(worked_example_qwen),
+                                     cmocka_unit_test(mt_megatron_runner),     cmocka_unit_test(modelzoo_recipes),        cmocka_unit_test(a_variable_without_a_value_is_named),
+                                     cmocka_unit_test(families_of_hugging_face), cmocka_unit_test(shell_words),           cmocka_unit_test(shell_growth),
+                                     cmocka_unit_test(refusals),               cmocka_unit_test(damaged_scripts),         cmocka_unit_test(damaged_zoo),
+                                     cmocka_unit_test(damaged_configs)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,134 @@
+/* Launch forms: some round trips of each (test_full_launch has a hundred), every key of a scenario has an argument or says that it has none, the release's rules. */
+#include "lib/close.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "launch/launch.h"
+#include "launch/release.h"
+#include "lib/round_trip.h"
+#include "lib/world.h"
+
+static void some_round_trips(void **state) {
+  (void)state;
+  for (int form = 0; form < MS_N_LAUNCH_FORMS; form++) ms_test_round_trips((MsLaunch){(MsLaunchForm)form, FALSE}, 11 + (guint32)form, 8);
+  ms_test_round_trips((MsLaunch){MS_LAUNCH_MODELZOO, TRUE}, 20, 4);
+}
+
+/* --- the table --- */
+/* No key twice, none that does not exist. */
+static void every_row_names_a_key(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", -1, "h100-sxm", 8);
+  g_autoptr(GHashTable) seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  for (int i = 0; i < ms_num_launch_rows; i++) {
+    if (!ms_launch_rows[i].fields) continue;
+    g_auto(GStrv) paths = g_strsplit(ms_launch_rows[i].fields, " ", -1);
+    for (int k = 0; paths[k]; k++) {
+      void *object;
+      if (!ms_key_find(s, paths[k], &object)) fail_msg("%s is no key", paths[k]);
+      if (!g_hash_table_add(seen, g_strdup(paths[k]))) fail_msg("%s is said twice", paths[k]);
+    }
+  }
+}
+
+static char *refusal(MsScenario *s, MsLaunchForm form) {
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = ms_launch_text(s, (MsLaunch){form, FALSE}, &error);
+  if (text) fail_msg("was not refused:\n%s", text);
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  return g_strdup(error->message);
+}
+
+static void check_refusal(MsScenario *s, MsLaunchForm form, const char *part) {
+  g_autofree char *message = refusal(s, form);
+  if (!strstr(message, part)) fail_msg("\"%s\" does not say \"%s\"", message, part);
+}
+
+/* A key without an argument is refused by its name as soon as it is not at its default. */
+static void keys_without_an_argument(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", -1, "h100-sxm", 8);
+  s->options.offload_optimizer_states = TRUE;
+  check_refusal(s, MS_LAUNCH_MEGATRON, "options.offload_optimizer_states: no argument");
+  s->options.offload_optimizer_states = FALSE;
+  s->model->mamba.num_heads = 8;
+  check_refusal(s, MS_LAUNCH_MEGATRON, "model.mamba.num_heads: no argument");
+}
+
+/* --- what the release would reject --- */
+static MsScenario *run_on(const char *model, int gpus, int tp) {
+  MsScenario *s = ms_test_run(model, -1, "h100-sxm", gpus);
+  s->layout.tp = tp;
+  s->training.global_batch_size = 64;
+  return s;
+}
+
+static void rules_of_the_release(void **state) {
+  (void)state;
+  struct {
+    const char *rule;
+    MsScenario *s;
+  } rows[] = {{"ce-native", run_on("llama3-8b", 8, 1)},         {"precision-aware-sharded", run_on("llama3-8b", 8, 1)}, {"connections-one", run_on("llama3-8b", 8, 2)},
+              {"padding-quantised", run_on("mixtral-8x7b", 8, 1)}, {"graph-moe-drops", run_on("mixtral-8x7b", 8, 1)},      {"fsdp-sharded", run_on("llama3-8b", 8, 1)},
+              {"mtp-positions", run_on("llama3-8b", 8, 1)},     {"whole-nodes", run_on("llama3-8b", 12, 1)},               {"recompute-mla", run_on("llama3-8b", 8, 1)}};
+  rows[0].s->options.cross_entropy_fusion_impl = MS_CE_TE;
+  rows[1].s->options.exp_avg_dtype = MS_DT_BF16, rows[1].s->options.distributed_optimizer = FALSE;
+  rows[2].s->options.cuda_device_max_connections = 8;
+  rows[3].s->options.moe_router_padding_for_quantization = TRUE;
+  rows[4].s->options.cuda_graph_scope = MS_CG_MOE;
+  rows[5].s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS, rows[5].s->options.distributed_optimizer = FALSE;
+  rows[6].s->model->mtp_num_layers = 1, rows[6].s->model->position_embedding = MS_POS_YARN;
+  rows[7].s->training.global_batch_size = 48;
+  rows[8].s->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MLA_UP_PROJ, .num_layers = 1};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *part = g_strdup_printf("(rule %s)", rows[i].rule);
+    check_refusal(rows[i].s, MS_LAUNCH_MEGATRON, part);
+    ms_scenario_free(rows[i].s);
+  }
+}
+
+/* What MT-MegatronLM's release has no words for, all at once where it is only missing arguments. */
+static void refusals_of_mt(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run_on("mixtral-8x7b", 16, 2);
+  s->options.sequence_parallel = TRUE;
+  check_refusal(s, MS_LAUNCH_MT, "layout.etp: is 1");
+  s->layout.etp = 2;
+  check_refusal(s, MS_LAUNCH_MT, "options.cross_entropy_fusion (--cross-entropy-loss-fusion), options.moe_router_fusion (--moe-router-fusion), options.moe_permute_fusion");
+  s->options.cross_entropy_fusion = s->options.moe_router_fusion = s->options.moe_permute_fusion = FALSE;
+  s->options.dispatcher = MS_DISPATCH_DEEPEP;
+  check_refusal(s, MS_LAUNCH_MT, "options.dispatcher");
+  s->options.dispatcher = MS_DISPATCH_ALLTOALL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MT, FALSE}, &error);
+  if (!text) fail_msg("%s", error->message);
+  assert_non_null(strstr(text, "--tensor-model-parallel-size $TP_SIZE"));
+  assert_null(strstr(text, "--expert-tensor-parallel-size"));
+}
+
+/* What the launch notes ask of every export. */
+static void always_said(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run_on("deepseek-v3", 64, 2);
+  s->layout.ep = 8;
+  s->options.ep_overlap = TRUE;
+  s->options.offload_modules = MS_OM_ATTN_NORM;
+  s->options.cuda_graph_scope = MS_CG_ATTN;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MEGATRON, FALSE}, &error);
+  if (!text) fail_msg("%s", error->message);
+  static const char *const parts[] = {"--tensor-model-parallel-size 2 ", "--context-parallel-size 1 ", "--pipeline-model-parallel-size 1 ", "--expert-model-parallel-size 8 ",
+                                      "--expert-tensor-parallel-size 1 ", "--sequence-parallel ", "--moe-token-dispatcher-type alltoall ", "--multi-latent-attention ",
+                                      "--cross-entropy-fusion-impl native ", "export CUDA_DEVICE_MAX_CONNECTIONS=32\n", "export NCCL_GRAPH_REGISTER=0\n",
+                                      "export NVTE_CPU_OFFLOAD_V1=1\n", "--nnodes 8 --nproc_per_node 8"};
+  for (guint i = 0; i < G_N_ELEMENTS(parts); i++)
+    if (!strstr(text, parts[i])) fail_msg("no %s in\n%s", parts[i], text);
+  assert_null(strstr(text, "--group-query-attention"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),     cmocka_unit_test(every_row_names_a_key), cmocka_unit_test(keys_without_an_argument),
+                                     cmocka_unit_test(rules_of_the_release), cmocka_unit_test(refusals_of_mt),        cmocka_unit_test(always_said)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
