@@ -44,6 +44,7 @@ int ms_cli_schema(int argc, char **argv);
 int ms_cli_validate(int argc, char **argv);
 int ms_cli_fit(int argc, char **argv);
 int ms_cli_gemm(int argc, char **argv);
+int ms_cli_import(int argc, char **argv);
 int ms_cli_report(int argc, char **argv);
 int ms_cli_calibrate(int argc, char **argv);
 int ms_cli_serve(int argc, char **argv);

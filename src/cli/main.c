@@ -36,11 +36,12 @@ const MsVerb ms_verbs[] = {
      "  moesim goodput --json scenarios/goodput/*.json\n"
      "\nA file names a run, the reliability of its machines (reliability/) and what is done about failures; `moesim schema goodput` lists its keys.\n",
      ms_cli_goodput},
-    {"show", "model|hardware|scenario|ops|schedule|memory NAME", "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
+    {"show", "model|hardware|scenario|ops|schedule|memory|launch NAME", "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
      "  moesim show model                       the names that are known; the same for hardware\n"
      "  moesim show model deepseek-v3\n"
      "  moesim show hardware h100-sxm\n"
      "  moesim show ops scenarios/run-deepseek-v3-gb200-256.json\n"
+     "  moesim show launch --form slurm my-run.json     what starts it: arguments and environment\n"
      "  moesim show schedule 1f1b --stages 4 --microbatches 8\n"
      "  moesim show schedule dualpipe --stages 8 --microbatches 20 --svg dualpipe.svg\n"
      "  moesim show schedule zb-h1 --stages 4 --microbatches 8 --times 1,1,1,0.1 --json\n"
@@ -86,14 +87,20 @@ const MsVerb ms_verbs[] = {
      "  moesim serve                     then open http://127.0.0.1:8080/\n"
      "  moesim serve --port 9000\n",
      ms_cli_serve},
+    {"import", "hf|megatron|modelzoo FILE [WORD…]", "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML",
+     "  moesim import hf config.json --out my-model.json\n"
+     "  moesim import megatron run.sh --hardware h100-sxm --gpus 64 --out my-run.json\n"
+     "  moesim import megatron run_pretrain_mixtral.sh WORK PATCH NAME hostfile DATA 1 4 8 1 256 TOKENIZER     a script and what it is called with\n"
+     "  TP=1 PP=4 EP=8 CP=1 MBS=1 GBS=256 SEQ_LEN=4096 NNODES=8 moesim import modelzoo Mixtral-8x7B.yaml\n"
+     "  moesim plan --launch megatron request.json | moesim import megatron -                               the same scenario again\n"
+     "\nNothing of a script is run: variables, arrays, conditions on strings and numbers are read, the rest is skipped and said so. Arguments that\n"
+     "mean nothing to a prediction are listed on standard error; what cannot be represented is an error that names it. docs/launch.md has the details.\n",
+     ms_cli_import},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
      "  moesim schema layout\n",
      ms_cli_schema},
     {NULL}};
-
-/* Verbs of the interface that this version does not have, so that nobody takes their absence for a typing error. */
-static const char *const not_built[] = {"import", NULL};
 
 static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"
@@ -125,10 +132,6 @@ static void print_help(void) {
 }
 
 static int unknown_verb(const char *name) {
-  if (g_strv_contains(not_built, name)) {
-    fprintf(stderr, "moesim: %s: not built yet in this version\n", name);
-    return MS_ERROR_USAGE;
-  }
   g_autoptr(GPtrArray) known = g_ptr_array_new();
   for (const MsVerb *verb = ms_verbs; verb->name; verb++) g_ptr_array_add(known, (gpointer)verb->name);
   g_ptr_array_add(known, NULL);

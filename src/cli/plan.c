@@ -2,12 +2,13 @@
 
 #include "base/io.h"
 #include "cli/cli.h"
+#include "cli/plan_launch.h"
 #include "report/report.h"
 
 enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
 typedef struct {
-  int top, threads;
+  int top, threads, rank;
   char *launch, *compare, *under;
   gboolean explain, no_prune, json, follow;
 } Options;
@@ -22,9 +23,15 @@ static void print_so_far(const MsPlan *plan, double done, gpointer user) {
   fflush(stdout);
 }
 
-static void print_plan(const Options *o, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
+/* The plan, or with --launch what starts one of its layouts. Returns the exit status. */
+static int print_plan(const Options *o, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
   unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
+  if (o->launch) {
+    g_autofree char *json = o->json ? ms_report_plan_json(request, plan, extras, top) : NULL;
+    return ms_cli_plan_launch(ms_cli_verb("plan"), plan, extras->robust, o->launch, o->rank, json);
+  }
   ms_cli_print(o->json ? ms_report_plan_json(request, plan, extras, top) : ms_report_plan(request, plan, extras, top, flags));
+  return plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;
 }
 
 static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
@@ -58,13 +65,13 @@ static int plan_file(const Options *o, const char *file) {
   if (!reasons) return ms_cli_fail(error);
   g_autoptr(MsRobust) robust = under && plan->n_best > 0 ? ms_robust(plan, options.top, under, &options, &error) : NULL;
   if (error) return ms_cli_fail(error);
-  print_plan(o, request, plan, &(MsPlanExtras){reasons, robust}, top);
+  int status = print_plan(o, request, plan, &(MsPlanExtras){reasons, robust}, top);
   if (plan->interrupted) fputs("moesim: interrupted: the ranking holds what was found until then\n", stderr);
-  return plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;
+  return status;
 }
 
 static int check(const MsVerb *verb, const Options *o, int files) {
-  if (o->launch) return ms_cli_usage(verb, "--launch %s: launch arguments are not built yet in this version; the complete scenario is in --json", o->launch);
+  if (ms_cli_plan_launch_check(verb, o->launch, o->rank) != 0) return MS_ERROR_USAGE;
   if (o->top < 0 || o->top > MOST_TOP) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
   if (o->threads < 0 || o->threads > MOST_THREADS) return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
   if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
@@ -82,7 +89,8 @@ int ms_cli_plan(int argc, char **argv) {
       {"under", 'u', 0, G_OPTION_ARG_FILENAME, &o.under, "disturbances to choose under (slow GPUs, skewed routing, ...): expected and p95 step time", "FILE"},
       {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
-      {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch, "launch arguments of the winner (not built yet)", "FORM"},
+      {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch, "what starts the winner: megatron, modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
+      {"rank", 0, 0, G_OPTION_ARG_INT, &o.rank, "launch this one of the ranking instead of the first", "N"},
       {"follow", 0, 0, G_OPTION_ARG_NONE, &o.follow, "with --json: a line of what was found so far, several times, before the last one, which has everything", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file", NULL},
       {NULL}};

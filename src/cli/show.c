@@ -13,8 +13,9 @@ typedef struct {
 
 static const What whats[] = {{"model", "models", FALSE, ms_show_model},   {"hardware", "hardware", FALSE, ms_show_hardware},
                              {"scenario", NULL, FALSE, ms_show_scenario}, {"ops", NULL, FALSE, ms_show_ops},
-                             {"schedule", NULL, TRUE, ms_show_schedule},  {"memory", NULL, FALSE, ms_show_memory}};
-static const char *const what_words[] = {"model", "hardware", "scenario", "ops", "schedule", "memory", NULL};
+                             {"schedule", NULL, TRUE, ms_show_schedule},  {"memory", NULL, FALSE, ms_show_memory},
+                             {"launch", NULL, FALSE, ms_show_launch}};
+static const char *const what_words[] = {"model", "hardware", "scenario", "ops", "schedule", "memory", "launch", NULL};
 
 static int list_names(const MsShow *show, const char *folder) {
   g_autoptr(GPtrArray) names = ms_data_names(folder);
@@ -31,12 +32,13 @@ static int list_names(const MsShow *show, const char *folder) {
 }
 
 static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **argv) {
-  if (argc < 2) return ms_cli_usage(verb, "show what? model, hardware, scenario, ops, schedule or memory, and its name");
+  if (argc < 2) return ms_cli_usage(verb, "show what? model, hardware, scenario, ops, schedule, memory or launch, and its name");
   int what = ms_cli_word(verb, "subject", argv[1], what_words);
   if (what < 0) return MS_ERROR_USAGE;
   gboolean given = show->stages || show->microbatches || show->chunks || show->group || show->times || show->ep_overlap || show->svg;
   if (given && !whats[what].takes_schedule_options)
     return ms_cli_usage(verb, "--stages, --microbatches, --chunks, --group, --times, --ep-overlap and --svg belong to `show schedule`");
+  if (show->form && whats[what].show != ms_show_launch) return ms_cli_usage(verb, "--form belongs to `show launch`");
   if (argc == 2 && whats[what].folder) return list_names(show, whats[what].folder);
   if (argc != 3) return ms_cli_usage(verb, "show %s: give one name, not %d", argv[1], argc - 2);
   return whats[what].show(verb, show, argv[2]);
@@ -54,10 +56,12 @@ int ms_cli_show(int argc, char **argv) {
       {"times", 0, 0, G_OPTION_ARG_STRING, &show.times, "schedule: forward, input gradient, weight gradient, p2p in any one unit (default 1,1,1,0)", "F,B,W,COMM"},
       {"ep-overlap", 0, 0, G_OPTION_ARG_NONE, &show.ep_overlap, "schedule: merge steady forward-backward pairs", NULL},
       {"svg", 0, 0, G_OPTION_ARG_FILENAME, &show.svg, "schedule: the picture as an SVG file, - is stdout", "FILE"},
+      {"form", 0, 0, G_OPTION_ARG_STRING, &show.form, "launch: megatron (default), modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) status = show_one(verb, &show, argc, argv);
   g_free(show.times);
   g_free(show.svg);
+  g_free(show.form);
   return status;
 }

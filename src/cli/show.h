@@ -11,6 +11,7 @@ typedef struct {
   char *times;                             /* NULL = "1,1,1,0" */
   gboolean ep_overlap;
   char *svg;                               /* file for the picture, NULL = none */
+  char *form; /* of `show launch` only; NULL = megatron */
 } MsShow;
 
 int ms_show_model(const MsVerb *verb, const MsShow *show, const char *name);
@@ -18,6 +19,7 @@ int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name);
+int ms_show_launch(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name);
 
 #endif

@@ -1,0 +1,139 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "cli/cli.h"
+#include "launch/launch.h"
+
+typedef struct {
+  char *out, *model_out, *hardware, *name;
+  int gpus, vocab_size;
+  char **set;
+} Options;
+
+typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
+
+static gboolean read_all(const char *file, char **text, gsize *length, GError **error) {
+  g_autoptr(GError) why = NULL;
+  if (strcmp(file, "-") != 0) {
+    if (g_file_get_contents(file, text, length, &why)) return TRUE;
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", file, why->message);
+    return FALSE;
+  }
+  GString *all = g_string_new(NULL);
+  char buffer[65536];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, stdin)) > 0;) g_string_append_len(all, buffer, (gssize)n);
+  *length = all->len;
+  *text = g_string_free(all, FALSE);
+  return TRUE;
+}
+
+/* stderr, one line each, so that stdout stays a file. */
+static void print_lines(const char *file, const char *what, const GPtrArray *lines) {
+  for (guint i = 0; i < lines->len; i++) fprintf(stderr, "moesim: %s: %s%s\n", file, what, (const char *)lines->pdata[i]);
+}
+
+static char *model_text(const MsModel *model) {
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_json_out_object(out, NULL);
+  ms_fields_write(&ms_model_table, model, TRUE, out);
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}
+
+static char *scenario_text(const MsScenario *scenario) {
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_scenario_write(scenario, NULL, out);
+  return ms_json_out_take(out);
+}
+
+static int put(const char *file, char *text) {
+  GError *error = NULL;
+  g_autofree char *line = g_str_has_suffix(text, "\n") ? g_strdup(text) : g_strconcat(text, "\n", NULL);
+  g_free(text);
+  return ms_write_file(file ? file : "-", line, -1, &error) ? 0 : ms_cli_fail(error);
+}
+
+static int import_hf(const Options *o, const char *file) {
+  GError *error = NULL;
+  g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsJson) doc = ms_json_load(file, &error);
+  g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
+  if (!model) return ms_cli_fail(error);
+  if (o->name) {
+    g_free(model->name);
+    model->name = g_strdup(o->name);
+  }
+  print_lines(file, "ignored: ", ignored);
+  return put(o->out, model_text(model));
+}
+
+/* The model apart, mentioned by its path; beside the scenario by its name. */
+static int write_model(const Options *o, MsScenario *scenario) {
+  g_autofree char *folder = g_path_get_dirname(o->model_out), *ours = g_path_get_dirname(o->out ? o->out : "-"), *base = g_path_get_basename(o->model_out);
+  int status = put(o->model_out, model_text(scenario->model));
+  JsonNode *mention = json_node_new(JSON_NODE_VALUE);
+  json_node_set_string(mention, o->out && strcmp(folder, ours) == 0 ? base : o->model_out);
+  g_clear_pointer(&scenario->model_json, json_node_unref);
+  scenario->model_json = mention;
+  return status;
+}
+
+static int import_scenario(const Options *o, Reader reader, const char *file, char **words) {
+  GError *error = NULL;
+  g_autofree char *text = NULL;
+  gsize length;
+  const MsImportOptions options = {.hardware = o->hardware, .name = o->name, .gpus = o->gpus, .vocab_size = o->vocab_size, .words = (const char *const *)words,
+                                   .set = (const char *const *)o->set, .environment = TRUE};
+  if (!read_all(file, &text, &length, &error)) return ms_cli_fail(error);
+  g_autoptr(MsImport) import = reader(text, length, file, &options, &error);
+  if (!import) return ms_cli_fail(error);
+  print_lines(file, "", import->remarks);
+  print_lines(file, "ignored: ", import->ignored);
+  int status = o->model_out ? write_model(o, import->scenario) : 0;
+  return status ? status : put(o->out, scenario_text(import->scenario));
+}
+
+static int check(const MsVerb *verb, const Options *o, int kind, int words) {
+  if (words < 2) return ms_cli_usage(verb, "give one file (\"-\" is standard input)");
+  if (o->gpus < 0 || o->gpus > 1 << 20) return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
+  if (o->vocab_size < 0 || o->vocab_size > 1 << 24) return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);
+  for (int i = 0; o->set && o->set[i]; i++)
+    if (!strchr(o->set[i], '=')) return ms_cli_usage(verb, "--set %s: give NAME=VALUE", o->set[i]);
+  gboolean runs_only = o->model_out || o->hardware || o->gpus || o->vocab_size || o->set || words > 2;
+  if (kind == 0 && runs_only) return ms_cli_usage(verb, "import hf takes one file, --name and --out: it makes a model, not a run");
+  return 0;
+}
+
+static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {
+  static const char *const kinds[] = {"hf", "megatron", "modelzoo", NULL};
+  if (argc < 2) return ms_cli_usage(verb, "import what? hf, megatron or modelzoo, and a file");
+  int kind = ms_cli_word(verb, "kind", argv[1], kinds);
+  int status = kind < 0 ? MS_ERROR_USAGE : check(verb, o, kind, argc - 1);
+  if (status) return status;
+  if (kind == 0) return import_hf(o, argv[2]);
+  return import_scenario(o, kind == 1 ? ms_import_megatron : ms_import_modelzoo, argv[2], argv + 3);
+}
+
+int ms_cli_import(int argc, char **argv) {
+  const MsVerb *verb = ms_cli_verb("import");
+  Options o = {0};
+  const GOptionEntry entries[] = {
+      {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "write there instead of to standard output", "FILE"},
+      {"model-out", 0, 0, G_OPTION_ARG_FILENAME, &o.model_out, "write the model apart; the scenario mentions it", "FILE"},
+      {"name", 0, 0, G_OPTION_ARG_STRING, &o.name, "name of the scenario or model (default: of the file)", "NAME"},
+      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "machine: a name in hardware/ or a path", "NAME"},
+      {"gpus", 0, 0, G_OPTION_ARG_INT, &o.gpus, "GPUs, when the file does not say them", "N"},
+      {"vocab-size", 0, 0, G_OPTION_ARG_INT, &o.vocab_size, "vocabulary, when only the tokenizer knows it", "N"},
+      {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.set, "value of a variable of the file; the environment's are used too", "NAME=VALUE"},
+      {NULL}};
+  int status = 0;
+  if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
+    g_autofree char **words = g_new0(char *, argc + 1); /* ends with NULL */
+    memcpy(words, argv, sizeof *words * (size_t)argc);
+    status = import_one(verb, &o, argc, words);
+  }
+  g_free(o.out), g_free(o.model_out), g_free(o.hardware), g_free(o.name);
+  g_strfreev(o.set);
+  return status;
+}

@@ -1,0 +1,38 @@
+#include <stdio.h>
+
+#include "cli/plan_launch.h"
+#include "launch/launch.h"
+
+/* The JSON object of the plan with the launch as one more member. (transfer full) */
+static char *with_launch(const char *json, const char *form, int rank, const char *text) {
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, "plan", NULL);
+  JsonObject *launch = json_object_new();
+  json_object_set_string_member(launch, "form", form);
+  json_object_set_int_member(launch, "rank", rank);
+  json_object_set_string_member(launch, "text", text);
+  json_object_set_object_member(json_node_get_object(ms_json_root(doc)), "launch", launch);
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_node(out, NULL, ms_json_root(doc));
+  return ms_json_out_take(out);
+}
+
+int ms_cli_plan_launch_check(const MsVerb *verb, const char *form, int rank) {
+  if (form && ms_cli_word(verb, "form", form, ms_launch_words) < 0) return MS_ERROR_USAGE;
+  if (rank && !form) return ms_cli_usage(verb, "--rank belongs to --launch");
+  return rank >= 0 ? 0 : ms_cli_usage(verb, "--rank %d: give 1 or more", rank);
+}
+
+int ms_cli_plan_launch(const MsVerb *verb, const MsPlan *plan, const MsRobust *robust, const char *form, int rank, const char *json) {
+  GError *error = NULL;
+  int kept = robust ? robust->n : plan->n_best;
+  rank = MAX(rank, 1);
+  if (rank > kept) {
+    fprintf(stderr, "moesim: no layout to launch: %d were kept, --rank %d is asked for\n", kept, rank);
+    return MS_ERROR_NOTHING;
+  }
+  const MsPlanEntry *entry = robust ? robust->row[rank - 1].entry : &plan->best[rank - 1];
+  g_autofree char *text = ms_launch_text(entry->scenario, ms_launch_of_word(ms_cli_word(verb, "form", form, ms_launch_words)), &error);
+  if (!text) return ms_cli_fail(error);
+  ms_cli_print(json ? with_launch(json, form, rank, text) : g_steal_pointer(&text));
+  return 0;
+}

@@ -1,0 +1,20 @@
+#include "cli/show.h"
+#include "launch/launch.h"
+
+int ms_show_launch(const MsVerb *verb, const MsShow *show, const char *name) {
+  GError *error = NULL;
+  int word = ms_cli_word(verb, "form", show->form ? show->form : ms_launch_words[0], ms_launch_words);
+  if (word < 0) return MS_ERROR_USAGE;
+  g_autoptr(MsScenario) scenario = ms_scenario_load(name, &error);
+  char *text = scenario ? ms_launch_text(scenario, ms_launch_of_word(word), &error) : NULL;
+  if (!text) return ms_cli_fail(error);
+  if (!show->json) return ms_cli_print(text), 0;
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "form", ms_launch_words[word]);
+  ms_json_out_string(out, "text", text);
+  ms_json_out_end(out);
+  g_free(text);
+  ms_cli_print_json(out);
+  return 0;
+}
