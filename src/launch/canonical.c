@@ -1,6 +1,7 @@
 /* src/launch/canonical.c - one way to say each run. Every step below takes away something that no prediction depends on. */
 #include "layout/layout.h"
 #include "launch/launch.h"
+#include "launch/table.h"
 
 #include <math.h>
 #include <string.h>
@@ -105,6 +106,7 @@ static void canonical_options(MsScenario *s) {
   MsOptions *o = &s->options;
   o->sequence_parallel = s->layout.tp > 1 && o->sequence_parallel != 0;
   if (s->layout.tp == 1) o->tp_comm_overlap = FALSE;
+  if (!o->lcma) ms_key_reset(s, "options.lcma_workspace_B");
   if (!o->cross_entropy_fusion) o->cross_entropy_fusion_impl = MS_CE_NATIVE;
   canonical_moe(s);
   canonical_recompute(&o->recompute);

@@ -20,6 +20,14 @@ const MsField *ms_key_find(const MsScenario *scenario, const char *path, void **
   return walk(&ms_scenario_table, (void *)scenario, path, object);
 }
 
+void ms_key_reset(MsScenario *scenario, const char *path) {
+  void *object;
+  const MsField *field = ms_key_find(scenario, path, &object);
+  const MsField one[] = {*field, {0}};
+  const MsFieldTable alone = {"", "", one};
+  ms_fields_defaults(&alone, object);
+}
+
 static void *member(const MsField *field, const void *object) { return (char *)object + field->offset; }
 
 gboolean ms_refuse_key(const MsScenario *scenario, GError **error, const char *path, const char *format, ...) {

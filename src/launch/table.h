@@ -58,6 +58,8 @@ gboolean ms_args_read(MsArgs *args, MsScenario *scenario, GError **error);
 /* --- shared by the files of the table --- */
 /* Key at a path ("options.recompute.modules"): its row in the field tables and the struct it lives in. NULL when unknown. */
 const MsField *ms_key_find(const MsScenario *scenario, const char *path, void **object);
+/* Sets a key without memory of its own to its default. */
+void ms_key_reset(MsScenario *scenario, const char *path);
 /* "file: path: message" about a key that a release cannot say; returns FALSE. */
 gboolean ms_refuse_key(const MsScenario *scenario, GError **error, const char *path, const char *format, ...) G_GNUC_PRINTF(4, 5);
 /* Index of `text` in words, or an error that names the nearest one: -1. */

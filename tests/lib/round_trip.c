@@ -19,6 +19,14 @@ static MsImport *import_text(const char *text, MsLaunchForm form, GError **error
                                     : ms_import_megatron(text, strlen(text), "export", &options, error);
 }
 
+/* Ends the test with the first line that differs. */
+static void fail_with_difference(const char *want, const char *got) {
+  g_auto(GStrv) wants = g_strsplit(want, "\n", -1), gots = g_strsplit(got, "\n", -1);
+  int i = 0;
+  while (wants[i] && gots[i] && strcmp(wants[i], gots[i]) == 0) i++;
+  fail_msg("line %d is %s, not %s", i + 1, gots[i] ? gots[i] : "missing", wants[i] ? wants[i] : "nothing");
+}
+
 static void check_refusal(const GError *error) {
   assert_non_null(error);
   assert_int_equal(error->code, MS_ERROR_INPUT);
@@ -34,7 +42,7 @@ static gboolean round_trip(const MsScenario *drawn, MsLaunch launch) {
   if (!import) fail_msg("%s\n%s", error->message, text);
   g_autoptr(MsScenario) canonical = ms_launch_canonical(drawn);
   g_autofree char *want = json_of(canonical), *got = json_of(import->scenario);
-  if (strcmp(want, got) != 0) fail_msg("exported:\n%s\nwant %s\ngot  %s", text, want, got);
+  if (strcmp(want, got) != 0) fail_with_difference(want, got);
   if (import->ignored->len) fail_msg("ignored %s of:\n%s", (char *)import->ignored->pdata[0], text);
   if (import->remarks->len) fail_msg("remark %s about:\n%s", (char *)import->remarks->pdata[0], text);
   return TRUE;

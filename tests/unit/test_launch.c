@@ -15,6 +15,29 @@ static void some_round_trips(void **state) {
   ms_test_round_trips((MsLaunch){MS_LAUNCH_MODELZOO, TRUE}, 20, 4);
 }
 
+/* Every shipped model comes back by its name, or is refused for what no argument says. */
+static void shipped_models(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) names = ms_data_names("models");
+  int said = 0;
+  for (guint i = 0; i + 1 < names->len; i++) {
+    g_autoptr(MsScenario) s = ms_test_run(names->pdata[i], -1, "h100-sxm", 8);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MEGATRON, FALSE}, &error);
+    if (!text) {
+      assert_non_null(strstr(error->message, ": no argument of "));
+      continue;
+    }
+    const MsImportOptions options = {0};
+    g_autoptr(MsImport) import = ms_import_megatron(text, strlen(text), "export", &options, &error);
+    if (!import) fail_msg("%s: %s", (char *)names->pdata[i], error->message);
+    assert_true(JSON_NODE_HOLDS_VALUE(import->scenario->model_json));
+    assert_string_equal(json_node_get_string(import->scenario->model_json), names->pdata[i]);
+    said++;
+  }
+  assert_true(said >= 35);
+}
+
 /* --- the table --- */
 /* No key twice, none that does not exist. */
 static void every_row_names_a_key(void **state) {
@@ -128,7 +151,7 @@ static void always_said(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),     cmocka_unit_test(every_row_names_a_key), cmocka_unit_test(keys_without_an_argument),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),     cmocka_unit_test(shipped_models), cmocka_unit_test(every_row_names_a_key), cmocka_unit_test(keys_without_an_argument),
                                      cmocka_unit_test(rules_of_the_release), cmocka_unit_test(refusals_of_mt),        cmocka_unit_test(always_said)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
