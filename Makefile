@@ -34,6 +34,13 @@ CFLAGS  += -fsanitize=$(SANITIZE) -fno-sanitize-recover=$(SANITIZE) -fno-omit-fr
 LDFLAGS += -fsanitize=$(SANITIZE)
 endif
 
+# Ranks under mpirun, where Open MPI is installed (MPI=0 leaves it out); else their serial twin.
+MPI     ?= $(shell pkg-config --exists ompi-c && echo 1 || echo 0)
+ifeq ($(MPI),1)
+CPPFLAGS += $(shell pkg-config --cflags ompi-c)
+LDLIBS   += $(shell pkg-config --libs ompi-c)
+endif
+
 # Objects are made anew when the compiler or its flags change (not for -Werror, which changes nothing in them).
 STAMP := $(strip $(CC) $(CPPFLAGS) $(filter-out -Werror,$(CFLAGS)))
 $(shell mkdir -p $(BUILD))
@@ -44,7 +51,8 @@ ifneq ($(strip $(file <$(BUILD)/prefix)),$(PREFIX))
 $(file >$(BUILD)/prefix,$(PREFIX))
 endif
 
-SRC     := $(sort $(wildcard src/*/*.c))
+TWIN    := src/plan/ranks_$(if $(filter 1,$(MPI)),serial,mpi).c
+SRC     := $(filter-out $(TWIN),$(sort $(wildcard src/*/*.c)))
 LIBOBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/main.c,$(SRC))) $(BUILD)/gen/page_text.o
 PAGE    := $(addprefix src/report/page/,page.html page.css base.js figure.js summary.js steps.js memory.js map.js traffic.js roofline.js curves.js live.js main.js)
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/*.c)))

@@ -83,13 +83,13 @@ const char *ms_data_dir(void) {
 struct MsProgress {
   char *what;
   double total;
-  gint64 drawn_us;
+  gint64 drawn_us, begun_us;
 };
 
 MsProgress *ms_progress_begin(const char *what, double total) {
   if (!isatty(STDERR_FILENO)) return NULL;
   MsProgress *progress = g_new0(MsProgress, 1);
-  *progress = (MsProgress){.what = g_strdup(what), .total = total};
+  *progress = (MsProgress){.what = g_strdup(what), .total = total, .begun_us = g_get_monotonic_time()};
   return progress;
 }
 
@@ -98,7 +98,10 @@ void ms_progress_update(MsProgress *progress, double done, const char *note) {
   if (!progress || now_us - progress->drawn_us < 100000) return;
   progress->drawn_us = now_us;
   double percent = progress->total > 0 ? 100 * done / progress->total : 0;
-  fprintf(stderr, "\r\033[K%s %3.0f %% %s", progress->what, CLAMP(percent, 0, 100), note ? note : "");
+  double left_s = percent > 1 ? (100 - percent) / percent * (double)(now_us - progress->begun_us) / 1e6 : 0;
+  char left[48] = "";
+  if (left_s >= 1) g_snprintf(left, sizeof left, " (about %.0f %s left)", left_s < 120 ? left_s : left_s / 60, left_s < 120 ? "s" : "min");
+  fprintf(stderr, "\r\033[K%s %3.0f %% %s%s", progress->what, CLAMP(percent, 0, 100), note ? note : "", left);
   fflush(stderr);
 }
 

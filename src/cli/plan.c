@@ -1,15 +1,17 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "base/io.h"
 #include "cli/cli.h"
 #include "cli/plan_launch.h"
+#include "plan/ranks.h"
 #include "report/report.h"
 
 enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
 typedef struct {
   int top, threads, rank;
-  char *launch, *compare, *under;
+  char *launch, *compare, *under, *checkpoint, *resume, **without;
   gboolean explain, no_prune, json, follow;
 } Options;
 
@@ -34,15 +36,43 @@ static int print_plan(const Options *o, const MsRequest *request, const MsPlan *
   return plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;
 }
 
+static guint shortcuts(const Options *o) {
+  guint bits = 0;
+  for (int i = 0; o->without && o->without[i]; i++)
+    for (int k = 0; ms_shortcut_words[k]; k++)
+      if (strcmp(o->without[i], ms_shortcut_words[k]) == 0) bits |= 1u << k;
+  return bits;
+}
+
 static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
   MsPlanOptions options;
   ms_plan_options_init(&options);
   options.prune = !o->no_prune;
   options.threads = o->threads;
   options.progress = TRUE;
+  options.without = shortcuts(o);
   if (request->top > 0) options.top = request->top;
   if (o->top > 0) options.top = o->top;
   return options;
+}
+
+/* On all ranks; the list is on rank 0 alone, which goes on by itself. `first` FALSE: this is another. */
+static MsPlan *plan_on_ranks(const Options *o, const MsRequest *request, const MsPlanOptions *options, gboolean *first, GError **error) {
+  MsPlanOptions kept = *options;
+  kept.checkpoint = o->checkpoint ? o->checkpoint : o->resume;
+  kept.resume = o->resume;
+  ms_interrupt_install();
+  if (!ms_ranks_begin(error)) return NULL;
+  MsPlan *plan = ms_plan(request, &kept, error);
+  *first = ms_ranks_own() == 0;
+  ms_ranks_end();
+  return plan;
+}
+
+static void say_interrupted(const Options *o) {
+  const char *file = o->checkpoint ? o->checkpoint : o->resume;
+  g_autofree char *next = file ? g_strdup_printf("; --resume %s goes on", file) : g_strdup("");
+  fprintf(stderr, "moesim: interrupted: the ranking holds what was found until then%s\n", next);
 }
 
 static int plan_file(const Options *o, const char *file) {
@@ -57,8 +87,12 @@ static int plan_file(const Options *o, const char *file) {
   if (under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
   gint64 last_line = 0;
   if (o->follow) options.watch = print_so_far, options.watch_user = &last_line;
-  ms_interrupt_install();
-  g_autoptr(MsPlan) plan = ms_plan(request, &options, &error);
+  gboolean first = TRUE;
+  g_autoptr(MsPlan) plan = plan_on_ranks(o, request, &options, &first, &error);
+  if (!first) { /* rank 0 says it, and its status is the program's */
+    g_clear_error(&error);
+    return 0;
+  }
   options.watch = NULL;
   if (!plan) return ms_cli_fail(error);
   g_autoptr(MsReasons) reasons = ms_reasons_new(request, plan, &options, o->explain && !plan->interrupted, o->compare, &error);
@@ -66,7 +100,7 @@ static int plan_file(const Options *o, const char *file) {
   g_autoptr(MsRobust) robust = under && plan->n_best > 0 ? ms_robust(plan, options.top, under, &options, &error) : NULL;
   if (error) return ms_cli_fail(error);
   int status = print_plan(o, request, plan, &(MsPlanExtras){reasons, robust}, top);
-  if (plan->interrupted) fputs("moesim: interrupted: the ranking holds what was found until then\n", stderr);
+  if (plan->interrupted) say_interrupted(o);
   return status;
 }
 
@@ -75,6 +109,8 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (o->top < 0 || o->top > MOST_TOP) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
   if (o->threads < 0 || o->threads > MOST_THREADS) return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
   if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
+  for (int i = 0; o->without && o->without[i]; i++)
+    if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
   if (files != 1) return ms_cli_usage(verb, "give one request file, not %d", files);
   return 0;
 }
@@ -88,7 +124,10 @@ int ms_cli_plan(int argc, char **argv) {
       {"compare", 'c', 0, G_OPTION_ARG_FILENAME, &o.compare, "a layout of the same task, side by side with the winner, part by part", "SCENARIO"},
       {"under", 'u', 0, G_OPTION_ARG_FILENAME, &o.under, "disturbances to choose under (slow GPUs, skewed routing, ...): expected and p95 step time", "FILE"},
       {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
-      {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
+      {"without", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.without, "leave one shortcut out: bound, relaxed, memory, shared or same-as-another; may be repeated", "NAME"},
+      {"checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &o.checkpoint, "keep what was simulated in this file", "FILE"},
+      {"resume", 0, 0, G_OPTION_ARG_FILENAME, &o.resume, "go on from such a file, and keep on writing it", "FILE"},
+      {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same. Under mpirun or srun the ranks share the work", "N"},
       {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch, "what starts the winner: megatron, modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
       {"rank", 0, 0, G_OPTION_ARG_INT, &o.rank, "launch this one of the ranking instead of the first", "N"},
       {"follow", 0, 0, G_OPTION_ARG_NONE, &o.follow, "with --json: a line of what was found so far, several times, before the last one, which has everything", NULL},
@@ -99,6 +138,7 @@ int ms_cli_plan(int argc, char **argv) {
     status = check(verb, &o, argc - 1);
     if (status == 0) status = plan_file(&o, argv[1]);
   }
-  g_free(o.launch), g_free(o.compare), g_free(o.under);
+  g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.checkpoint), g_free(o.resume);
+  g_strfreev(o.without);
   return status;
 }

@@ -223,7 +223,8 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
 }
 
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  if (!like || like->hardware != scenario->hardware || like->scenario->model != scenario->model) return ms_cost_new(scenario, layout, error);
+  gboolean fp16 = like && (like->scenario->training.precision == MS_FP16) != (scenario->training.precision == MS_FP16); /* another peak */
+  if (!like || fp16 || like->hardware != scenario->hardware || like->scenario->model != scenario->model) return ms_cost_new(scenario, layout, error);
   if (!check_known(scenario, layout, error)) return NULL;
   MsCost *cost = g_memdup2(like, sizeof *like);
   cost->scenario = scenario;

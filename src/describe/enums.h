@@ -64,6 +64,9 @@ extern const char *const ms_ce_impl_words[]; /* native te */
 typedef enum { MS_OUTER_NO_SHARD, MS_OUTER_OPTIM } MsOuterDp;
 extern const char *const ms_outer_dp_words[]; /* no_shard optim */
 
+typedef enum { MS_GOAL_STEP_TIME, MS_GOAL_TOKENS, MS_GOAL_COST, MS_GOAL_ENERGY, MS_GOAL_DEADLINE, MS_N_GOALS } MsGoal;
+extern const char *const ms_goal_words[]; /* step_time tokens_per_s_per_gpu cost_per_token energy_per_token gpus_for_deadline */
+
 typedef enum { MS_NORM_RMS, MS_NORM_LAYER } MsNorm;
 extern const char *const ms_norm_words[]; /* RMSNorm LayerNorm */
 typedef enum { MS_ACT_SILU, MS_ACT_GELU, MS_ACT_QUICK_GELU, MS_ACT_SQUARED_RELU } MsActivation;

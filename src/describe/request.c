@@ -25,6 +25,17 @@ static const MsField plan_fields[] = {
      .offset = 0,
      .parse = under_parse,
      .doc = "states of the cluster to choose under, as in a file of --under: list of disturbances"},
+    MS_ENUM(S, objective, ms_goal_words, "\"step_time\"", 0,
+            "what plans are ranked by; gpus may be a list or a range"),
+    MS_F64(S, gpu_hour_price, "", 1e-6, 1e9, NULL, MS_NULLABLE,
+           "price of one GPU for one hour, any currency; for cost_per_token"),
+    MS_STRING(S, gpu_hour_price_source, MS_NULLABLE, "where that price comes from; required with it"),
+    MS_F64(S, gpu_power_W, "W", 1, 1e6, NULL, MS_NULLABLE,
+           "power per GPU while it trains, for energy_per_token; null = tdp_W of the hardware"),
+    MS_F64(S, training_tokens, "", 1, 1e18, NULL, MS_NULLABLE,
+           "tokens of the whole training, for gpus_for_deadline"),
+    MS_F64(S, deadline_s, "s", 1, 1e12, NULL, MS_NULLABLE,
+           "longest time for all of them, for gpus_for_deadline"),
     {0}};
 #undef S
 const MsFieldTable ms_plan_table = {"request.plan", "how a plan request is searched", plan_fields};
@@ -159,6 +170,8 @@ static void open_key_clear(MsOpenKey *key) {
 /* Records an open key; *first is its first value, NULL for "auto". */
 static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const char *path,
                           JsonNode **first) {
+  if (is_string(node, "auto") && strcmp(path, "gpus") == 0)
+    return ms_json_error(r->doc, path, r->error, "\"auto\" is not offered for this key, give a list or a range");
   MsOpenKey key = {.path = g_strdup(path), .field = field};
   gboolean ok = TRUE;
   if (JSON_NODE_HOLDS_ARRAY(node)) ok = add_list(r, &key, json_node_get_array(node));
@@ -281,6 +294,7 @@ void ms_request_free(MsRequest *request) {
   for (int i = 0; i < request->n_open; i++) open_key_clear(&request->open[i]);
   g_free(request->open);
   ms_disturbances_free(request->under);
+  ms_fields_clear(&ms_plan_table, request);
   ms_scenario_free(request->base);
   g_free(request);
 }

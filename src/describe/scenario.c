@@ -233,7 +233,7 @@ static const MsField scenario_fields[] = {
      .parse = hardware_parse,
      .print = hardware_print,
      .doc = "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"},
-    MS_INT(S, gpus, 1, 1 << 20, NULL, MS_REQUIRED, "devices W"),
+    MS_INT(S, gpus, 1, 1 << 20, NULL, MS_REQUIRED | MS_OPEN, "devices W"),
     MS_OBJECT(S, training, &ms_training_table, MS_REQUIRED, "what is trained on how much"),
     MS_OBJECT(S, layout, &ms_layout_table, MS_REQUIRED, "how ranks share the model"),
     MS_OBJECT(S, options, &ms_options_table, MS_REQUIRED, "framework options"),

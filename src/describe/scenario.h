@@ -132,6 +132,9 @@ typedef struct MsRequest {
   int top;            /* key "plan": {"top": N}; 0 = not given */
   MsDisturbances *under;      /* "plan.under"; NULL: none */
   double max_memory_fraction; /* of device memory; "plan.max_memory_fraction", default 0.94 */
+  MsGoal objective;           /* what the plans are ranked by; the other rows of "plan" below, NaN or NULL when not given */
+  double gpu_hour_price, gpu_power_W, training_tokens, deadline_s;
+  char *gpu_hour_price_source;
 } MsRequest;
 
 MsRequest *ms_request_load(const char *filename, GError **error);

@@ -24,11 +24,6 @@ gboolean ms_pipeline_layout_scan(const char *text, MsPipelineScan *scan, MsChunk
 
 /* The two-chunk V schedules: chunk 0 on the way down, chunk 1 on the way back. */
 gboolean ms_schedule_is_v(MsScheduleKind kind);
-/* Chunks per pipeline rank. The V schedules and DualPipe always have two; else the string decides, else layout.vpp.
- * -1 when the pipeline layout string cannot be read or does not fit pp. */
-int ms_layout_chunks_per_rank(const MsScenario *scenario);
-/* Virtual stages that the model is cut into: pp * chunks per rank, but pp for DualPipe, whose ranks hold two copies. */
-gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank);
 /* Place of virtual stage `index` (domain/schedules.md 3, 5.4, 6; DualPipe: of its first copy). */
 void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *chunk);
 

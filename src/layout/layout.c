@@ -15,6 +15,12 @@ gboolean ms_layout_check(const MsScenario *scenario, MsRefusal *refusal) {
   return TRUE;
 }
 
+int ms_layout_check_kind(const MsScenario *scenario, MsRuleKind kind) {
+  for (int i = 0; i < ms_num_rules; i++)
+    if (ms_rules[i].kind == kind && !ms_rules[i].holds(scenario, NULL, 0)) return i;
+  return -1;
+}
+
 static void set_sizes(MsLayout *layout, const MsScenario *s) {
   const MsLayoutSpec *spec = &s->layout;
   layout->world = s->gpus;
@@ -92,8 +98,7 @@ static int inner_cp(const MsLayout *layout, const MsScenario *s, int domain) {
   return 1;
 }
 
-MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal) {
-  if (!ms_layout_check(scenario, refusal)) return NULL;
+MsLayout *ms_layout_build(const MsScenario *scenario) {
   MsLayout *layout = g_new0(MsLayout, 1);
   set_sizes(layout, scenario);
   place_chunks(layout, scenario);
@@ -101,6 +106,10 @@ MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal) {
   layout->cp_inner = inner_cp(layout, scenario, domain);
   ms_layout_measure_groups(layout, domain, scenario->hardware->gpus_per_node);
   return layout;
+}
+
+MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal) {
+  return ms_layout_check(scenario, refusal) ? ms_layout_build(scenario) : NULL;
 }
 
 void ms_layout_free(MsLayout *layout) {

@@ -61,6 +61,12 @@ typedef struct {
   char why[192];   /* "EP 7 does not divide 256 experts" */
 } MsRefusal;
 
+typedef enum {    /* what a rule reads, so that a planner asks it once for all layouts that agree in that */
+  MS_RULE_RANKS,   /* anything: sizes, batch, options */
+  MS_RULE_SPLIT,   /* model, pp, vpp and the other keys of `layout`, but not gpus, tp, cp, ep, etp */
+  MS_RULE_OPTIONS, /* model, hardware, training and options, `layout.schedule`: no sizes of groups, no batch */
+} MsRuleKind;
+
 typedef struct MsRule MsRule;
 struct MsRule {
   const char *name;   /* stable word: "ep-divides-experts" */
@@ -69,6 +75,7 @@ struct MsRule {
   const char *doc;    /* the rule in one sentence */
   /* TRUE when the scenario obeys it; otherwise writes `why` (size 0: does not). No allocation. May rely on the rows above. */
   gboolean (*holds)(const MsScenario *scenario, char *why, size_t size);
+  MsRuleKind kind;
 };
 extern const MsRule ms_rules[];
 extern const int ms_num_rules;
@@ -76,12 +83,23 @@ extern const int ms_num_rules;
 /* All rules in order; FALSE with the first that does not hold. Division-free safe for any field values in range. */
 gboolean ms_layout_check(const MsScenario *scenario, MsRefusal *refusal);
 
+/* The verdict of the rules of one kind: -1, or the first that does not hold. */
+int ms_layout_check_kind(const MsScenario *scenario, MsRuleKind kind);
+
+/* Builds the layout of a scenario that is known to obey the rules. (transfer full) */
+MsLayout *ms_layout_build(const MsScenario *scenario);
 /* Builds the layout. NULL with *refusal when a rule does not hold (refusal may be NULL). (transfer full) */
 MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal);
 void ms_layout_free(MsLayout *layout);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsLayout, ms_layout_free)
 /* The same with the refusal turned into `file: layout.ep: ... (rule ep-divides-experts)`. */
 MsLayout *ms_layout_new_or_error(const MsScenario *scenario, GError **error);
+
+/* Chunks per pipeline rank. The V schedules and DualPipe always have two; else the string decides, else layout.vpp.
+ * -1 when the pipeline layout string cannot be read or does not fit pp. */
+int ms_layout_chunks_per_rank(const MsScenario *scenario);
+/* Virtual stages that the model is cut into: pp * chunks per rank, but pp for DualPipe, whose ranks hold two copies. */
+gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank);
 
 /* --- pieces used by the above and by tests ----------------------------------------------------------------------------- */
 /* Coordinates of `rank` in one grid (expert FALSE: tp cp dp pp; TRUE: etp ep edp pp). */

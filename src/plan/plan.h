@@ -10,13 +10,27 @@
 struct MsPlan;
 typedef struct {
   int top;             /* how many to keep; default 10 */
-  gboolean prune;      /* default TRUE */
+  gboolean prune;      /* default TRUE; FALSE: every layout that obeys the rules and fits is simulated */
+  guint without;       /* shortcuts that are left out: bits of MsShortcut. None of them changes the answer */
   int threads;         /* 0 = all cores */
   gboolean progress;
   /* Called after every batch by the thread that called ms_plan, with what was found so far (not to be kept) and the share that is done; NULL: nobody. */
   void (*watch)(const struct MsPlan *so_far, double done, gpointer user);
   gpointer watch_user;
+  const char *checkpoint; /* file that keeps what was simulated, for `resume`; NULL: none */
+  const char *resume;     /* such a file of the same request: what it holds is not simulated again */
 } MsPlanOptions;
+
+/* What makes the search short, one by one. */
+typedef enum {
+  MS_SHORT_BOUND,   /* layouts whose bound of the time is above the last of the list are not simulated */
+  MS_SHORT_RELAXED, /* the same with the tighter bound of sim/relaxed.c */
+  MS_SHORT_MEMORY,  /* layouts whose bound of the memory does not fit are not looked at more closely */
+  MS_SHORT_SHARED,  /* options that cannot change a bound share it */
+  MS_SHORT_SAME,    /* of layouts that differ only in an option that makes no difference, one is searched */
+  MS_N_SHORT
+} MsShortcut;
+extern const char *const ms_shortcut_words[]; /* bound relaxed memory shared same-as-another */
 
 typedef struct { /* one refused class, for --explain */
   char *name;          /* rule word, or "memory", "slower than the best" */
@@ -27,14 +41,17 @@ typedef struct { /* one refused class, for --explain */
 typedef struct {
   MsScenario *scenario; /* complete, owned; model and hardware borrowed from the request's base */
   MsResult *result;     /* full, owned */
+  double figure;        /* of the objective, in ms_objective_unit */
 } MsPlanEntry;
 
 typedef struct MsPlan {
   guint64 searched, valid, feasible, pruned, simulated; /* candidates; obey the rules; fit in memory; cut by bound; run in full */
+  guint64 bounded, screened, resumed; /* bounded in time and memory; bounded again more tightly; taken from `resume` instead of simulated */
   double elapsed_s;
   gboolean interrupted;
+  MsGoal objective;
   int n_best;
-  MsPlanEntry *best;    /* ascending step time, ties by layout */
+  MsPlanEntry *best;    /* by the request's objective, then step time; ties by layout */
   int n_refusals;
   MsPlanRefusal *refusals; /* descending count */
   double memory_limit_B;
@@ -44,5 +61,16 @@ void ms_plan_options_init(MsPlanOptions *options);
 MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error);
 void ms_plan_free(MsPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPlan, ms_plan_free)
+
+/* --- what plans are ranked by (objective.c) -------------------------------------------------------------------------------------------- */
+/* FALSE and *error when the request does not say what its objective needs. */
+gboolean ms_objective_check(const MsRequest *request, GError **error);
+/* What the search minimises. Never falls when step_s rises, so that a lower bound of the step is one of it. INFINITY: misses the deadline. */
+double ms_objective_cost(const MsRequest *request, int gpus, double step_s);
+/* The same as a person reads it, in ms_objective_unit: step time, tokens/s/GPU, price or energy of a million tokens, or time of the whole training. */
+double ms_objective_figure(const MsRequest *request, int gpus, double step_s);
+const char *ms_objective_unit(MsGoal goal);
+/* One sentence: price or power assumed, with its source; NULL when nothing is. (transfer full) */
+char *ms_objective_assumption(const MsRequest *request);
 
 #endif

@@ -1,44 +1,168 @@
-/* src/plan/plan_priv.h - internal to plan/: axes, candidates, and the search. */
+/* src/plan/plan_priv.h - internal to plan/: the space, candidates and their bounds, refusals, and the pieces of the search. */
 #ifndef MS_PLAN_PRIV_H
 #define MS_PLAN_PRIV_H
 
+#include "base/io.h"
 #include "plan/plan.h"
 
+/* --- the space: axes of integers times choices of everything else that is open (space.c, choices.c) ------------------------------------- */
 typedef struct { int n, *value; } MsIntAxis; /* ascending, owned */
 
-enum { MS_AXIS_TP, MS_AXIS_CP, MS_AXIS_PP, MS_AXIS_VPP, MS_AXIS_EP, MS_AXIS_ETP, MS_AXIS_MBS, MS_N_AXES };
-extern const char *const ms_axis_paths[]; /* "layout.tp", ... */
+enum { MS_AXIS_GPUS, MS_AXIS_TP, MS_AXIS_CP, MS_AXIS_EP, MS_AXIS_ETP, MS_AXIS_MBS, MS_AXIS_PP, MS_AXIS_VPP, MS_N_AXES };
+enum { MS_N_OUTER = MS_AXIS_PP }; /* the axes before pp: what pieces of work depend on */
+extern const char *const ms_axis_paths[]; /* "gpus", "layout.tp", ... */
+
+typedef enum { /* what the values of an open key change, the most first: combinations that differ only in the later kinds share what the bound computes */
+  MS_ROLE_WORK,   /* rows of the pieces, so everything */
+  MS_ROLE_STATE,  /* bytes of parameters, gradients and optimizer states; not the bound of the time */
+  MS_ROLE_BLIND,  /* neither: what only the simulation sees */
+  MS_N_ROLES
+} MsRole;
+
+typedef struct { /* one value of one open key, ready to be written into a scenario */
+  union { int i; guint32 bits; double f; MsRecomputeSpec recompute; } value;
+  char *text;    /* strings */
+} MsPatch;
+
+typedef struct {
+  const MsOpenKey *open;
+  MsRole role;
+  gboolean in_rules; /* some rule reads it together with the axes */
+  size_t offset;     /* of the member in MsScenario */
+  size_t size;       /* 0: a string */
+  int n;
+  MsPatch *value;
+} MsChoice;
+
+/* NULL and *error for an "auto" that has no candidates of its own. Appends to `choice`. */
+gboolean ms_choice_init(MsChoice *choice, const MsRequest *request, const MsOpenKey *open, GError **error);
+void ms_choice_clear(MsChoice *choice);
+void ms_choice_apply(const MsChoice *choice, int value, MsScenario *scenario);
 
 typedef struct { /* the request taken apart */
   const MsRequest *request;
   MsIntAxis axis[MS_N_AXES];
   double tail;          /* weight of MTP blocks and head in layers */
-  int n_combos;         /* every combination of the other open keys (options, precision, schedule, ...) */
-  MsScenario **combo;   /* owned copies that borrow model and hardware; axis values still to be set */
+  int n_choices;        /* work keys first, then state, then blind */
+  MsChoice *choice;
+  int n_of_role[MS_N_ROLES]; /* combinations of the choices of one role */
+  int n_combos;         /* combo = (work * n_of_role[STATE] + state) * n_of_role[BLIND] + blind; in each the last choice varies fastest */
+  /* what rules see of a combination */
+  int n_classes;        /* combinations of the choices that rules read together with the axes */
+  guint16 *class_of;    /* [n_combos] */
+  gint16 *refused_by;   /* [n_combos] rule that refuses it whatever the axes are, -1 = none */
+  guint32 *class_count; /* [n_classes] combinations that no such rule refuses */
+  int *class_example;   /* [n_classes] one of them, -1 = none */
 } MsSpace;
 
-/* NULL and *error for an "auto" that has no candidates of its own. */
-MsSpace *ms_space_new(const MsRequest *request, GError **error);
+/* With `shared` FALSE every open key counts as one of MS_ROLE_WORK: nothing is shared between combinations. */
+MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error);
 void ms_space_free(MsSpace *space);
 double ms_space_size(const MsSpace *space);
 
 typedef struct {
   gint32 value[MS_N_AXES];
   gint32 combo;
-  MsTime bound;
+  MsTime bound;         /* of the step */
+  double cost;          /* of the objective, for that bound */
 } MsCandidate;
 
-/* Writes the candidate into `scenario` (a copy of its combo): axis values, and a balanced pipeline layout where layers do not divide evenly and
- * the request gives none. */
-void ms_candidate_apply(const MsSpace *space, const MsCandidate *candidate, MsScenario *scenario);
-int ms_candidate_compare(const void *a, const void *b); /* by bound, then values */
+/* A scenario to write candidates into: model and hardware are borrowed from the request. (transfer full) */
+MsScenario *ms_space_scratch(const MsSpace *space);
+void ms_space_apply_combo(const MsSpace *space, int combo, MsScenario *scenario);
+/* Axis values. With `text` also the balanced pipeline layout, where layers do not divide evenly and the request gives none. */
+void ms_space_apply_axes(const MsSpace *space, const gint32 *value, gboolean text, MsScenario *scenario);
+/* Both: the complete scenario of a candidate, named. (transfer full) */
+MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *candidate);
+int ms_candidate_compare(const void *a, const void *b); /* by cost of the bound, then bound, then values */
 
-/* Layers of each of `stages` virtual stages, balanced: the embedding weighs `embedding` layers, MTP blocks and the head weigh `mtp` and `head` at the end.
+/* A combination whose choices make no difference with these axes (cp_comm_type with CP 1): another combination, the one with the key's first value,
+ * stands for it. `scenario` has both written in. */
+gboolean ms_space_same_as_another(const MsSpace *space, int combo, const MsScenario *scenario);
+
+/* Layers of each of `stages` virtual stages, balanced: the embedding weighs `embedding` layers, MTP blocks and the head weigh `tail` at the end.
  * FALSE when some stage other than the ends would be empty. counts[stages]. */
 gboolean ms_partition(int layers, int stages, double embedding, double tail, int *counts);
 /* The layout string of such a partition, with MTP blocks before the loss. (transfer full) */
 char *ms_partition_text(const int *counts, int stages, int mtp);
 /* Weights of the ends in layers, from FLOP. */
 double ms_head_weight(const MsModel *model, int seq_length);
+
+/* --- the bound (bound.c): step time and device memory of a layout, both never above what `full` finds ------------------------------------- */
+typedef struct MsPieceMemo MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once */
+typedef struct MsShape MsShape;         /* which pieces stand on which stage, and how many live there, for one (pp, vpp, microbatches) */
+typedef struct MsShapes MsShapes;       /* those made so far, of one thread */
+
+/* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). */
+MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError **error);
+const MsCost *ms_memo_cost(const MsPieceMemo *memo);
+void ms_memo_free(MsPieceMemo *memo);
+
+MsShapes *ms_shapes_new(void);
+void ms_shapes_free(MsShapes *shapes);
+/* Number of the way in which the memo's layers are pieces: shapes differ by it. */
+int ms_shapes_map(MsShapes *shapes, const MsPieceMemo *memo);
+/* The shape of a scenario whose ranks obey the rules; it has axis values `value` and choices of `class` written in, but no balanced pipeline layout yet:
+ * one is written in while a shape is made. *rule: the rule about the split into stages that refuses it (the result is NULL then), else -1. Borrowed. */
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, const gint32 *value, MsScenario *scenario, int class, int *rule);
+
+typedef struct { /* bytes per parameter of a rank: of every copy, and of what its data-parallel replicas share */
+  double whole_B, low_B, shared_B; /* low: added for parameters that low precision stores */
+  gboolean shards;
+  int owners;
+} MsStateBytes;
+/* `scenario` agrees with the memo's in everything but keys of MS_ROLE_STATE and later. */
+MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *scenario);
+MsTime ms_bound_time(const MsShape *shape, const MsPieceMemo *memo);
+/* dp, edp: of the layout; dp counts CP ranks. */
+double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, const MsHardware *hardware);
+
+/* --- refusals (refusal.c): counted by rule, one example of each kept as numbers and worded at the end --------------------------------------- */
+enum { MS_REFUSED_MEMORY, MS_REFUSED_DEADLINE, MS_REFUSED_SAME, MS_REFUSED_ERROR, MS_N_REFUSED }; /* after the rules */
+typedef struct { guint64 count, order; double miss; MsCandidate example; } MsRefused;
+typedef struct { int n; MsRefused *row; } MsRefusedTable; /* row = number of the rule, or ms_num_rules + MS_REFUSED_... */
+
+void ms_refused_init(MsRefusedTable *table);
+void ms_refused_clear(MsRefusedTable *table);
+/* Keeps the example that missed by least, of equals the first in `order`; so tables can be added up in any order. */
+void ms_refused_add(MsRefusedTable *table, int row, guint64 count, double miss, guint64 order, const MsCandidate *example);
+void ms_refused_merge(MsRefusedTable *into, const MsRefusedTable *from);
+/* Words them, by descending count. */
+void ms_refused_hand_over(const MsRefusedTable *table, const MsSpace *space, MsPlan *plan);
+
+/* --- enumeration (enumerate.c): every layout ruled out or bounded ----------------------------------------------------------------------------- */
+typedef struct {
+  const MsSpace *space;
+  const MsPlanOptions *options;
+  MsPlan *plan;         /* searched, valid and pruned are counted into it */
+  MsRefusedTable refused;
+  GArray *candidates;   /* MsCandidate, those that may fit */
+  MsProgress *progress;
+} MsSearch;
+gboolean ms_enumerate(MsSearch *search, GError **error);
+
+/* --- what was simulated, kept in a file (checkpoint.c) ------------------------------------------------------------------------------------------ */
+typedef enum { MS_OUTCOME_RUN, MS_OUTCOME_ERROR } MsOutcomeKind;
+typedef struct { /* of one candidate, at `full` */
+  MsCandidate candidate;
+  double step_time_s;
+  gint32 kind, index; /* index: of the job it belongs to */
+} MsOutcome;
+
+typedef struct MsCheckpoint MsCheckpoint;
+/* NULL file: nothing is kept. With `resume` what an earlier run of the same request kept is read first; it is an error when there is none. */
+MsCheckpoint *ms_checkpoint_new(const MsSpace *space, const char *file, const char *resume, GError **error);
+const MsOutcome *ms_checkpoint_find(const MsCheckpoint *checkpoint, const MsCandidate *candidate); /* NULL: not simulated yet */
+void ms_checkpoint_add(MsCheckpoint *checkpoint, const MsOutcome *outcome);
+/* Writes the file when something was added (and, unless `now`, the last writing is a second ago). */
+gboolean ms_checkpoint_write(MsCheckpoint *checkpoint, gboolean now, GError **error);
+void ms_checkpoint_free(MsCheckpoint *checkpoint);
+
+/* --- threads and ranks (parallel.c) ----------------------------------------------------------------------------------------------------------- */
+/* Calls `work` for every index below n that belongs to this rank, on `threads` threads (0 = all cores); `thread` counts from 0. Returns when all are done. */
+typedef void (*MsWorkFunc)(int index, int thread, gpointer data);
+int ms_parallel_threads(int wanted);
+void ms_parallel(int n, int threads, MsWorkFunc work, gpointer data);
+void ms_parallel_here(int n, int threads, MsWorkFunc work, gpointer data); /* every index, whatever other ranks do */
 
 #endif

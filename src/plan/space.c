@@ -1,10 +1,11 @@
 /* src/plan/space.c - a request as axes of integers times combinations of everything else that is open. */
 #include "plan/plan_priv.h"
 #include "base/err.h"
+#include "layout/layout.h"
 #include <math.h>
 #include <string.h>
 
-const char *const ms_axis_paths[] = {"layout.tp", "layout.cp", "layout.pp", "layout.vpp", "layout.ep", "layout.etp", "training.micro_batch_size", NULL};
+const char *const ms_axis_paths[] = {"gpus", "layout.tp", "layout.cp", "layout.ep", "layout.etp", "training.micro_batch_size", "layout.pp", "layout.vpp", NULL};
 
 static int axis_of(const char *path) {
   for (int i = 0; i < MS_N_AXES; i++)
@@ -31,150 +32,172 @@ static void divisors(MsIntAxis *a, int of, int limit) {
     if (of % v == 0) push(a, v);
 }
 
-static void automatic(MsIntAxis *a, int axis, const MsScenario *s) {
+/* For one number of GPUs; the candidates of several are put together, the rules sort out which go with which. */
+static void automatic(MsIntAxis *a, int axis, const MsScenario *s, int gpus) {
   const MsModel *m = s->model;
   switch (axis) {
-  case MS_AXIS_TP: powers(a, MIN(MIN(m->num_attention_heads, s->gpus), MAX(s->hardware->gpus_per_node, 8))); break;
-  case MS_AXIS_CP: powers(a, MIN(s->gpus, MAX(1, s->training.seq_length / 2048))); break;
-  case MS_AXIS_PP: divisors(a, s->gpus, MIN(m->num_layers + 2, 128)); break;
+  case MS_AXIS_TP: powers(a, MIN(MIN(m->num_attention_heads, gpus), MAX(s->hardware->gpus_per_node, 8))); break;
+  case MS_AXIS_CP: powers(a, MIN(gpus, MAX(1, s->training.seq_length / 2048))); break;
+  case MS_AXIS_PP: divisors(a, gpus, MIN(m->num_layers + 2, 128)); break;
   case MS_AXIS_VPP:
     for (int v = 1; v <= MIN(m->num_layers, 16); v++) push(a, v);
     break;
   case MS_AXIS_EP:
-    if (m->num_experts > 0) divisors(a, m->num_experts, s->gpus);
+    if (m->num_experts > 0) divisors(a, m->num_experts, gpus);
     else push(a, 1);
     break;
   case MS_AXIS_ETP:
-    if (m->num_experts > 0) powers(a, MIN(s->gpus, MAX(s->hardware->gpus_per_node, 8)));
+    if (m->num_experts > 0) powers(a, MIN(gpus, MAX(s->hardware->gpus_per_node, 8)));
     else push(a, 1);
     break;
   case MS_AXIS_MBS: powers(a, MIN(8, s->training.global_batch_size)); break;
   }
 }
 
-/* --- the other open keys --- */
+/* --- the other open keys ------------------------------------------------------------------------------------------------------------------ */
 
-typedef struct { MsFieldType type; int n; MsScenario **out; } Combos;
+enum { MOST_COMBOS = 4000000 };
 
-static void *object_of(MsScenario *s, const char *path) {
-  if (g_str_has_prefix(path, "layout.")) return &s->layout;
-  if (g_str_has_prefix(path, "options.recompute.")) return &s->options.recompute;
-  if (g_str_has_prefix(path, "options.")) return &s->options;
-  return &s->training;
-}
+static int compare_roles(const void *a, const void *b) { return (int)((const MsChoice *)a)->role - (int)((const MsChoice *)b)->role; }
 
-static gboolean recompute_choice(MsScenario *s, int i) {
-  MsRecomputeSpec *r = &s->options.recompute;
-  gboolean mla = ms_model_has_mla(s->model), moe = s->model->num_experts > 0;
-  *r = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .num_layers = 1};
-  switch (i) {
-  case 0: r->granularity = MS_RECOMPUTE_NONE; return TRUE;
-  case 1: r->modules = MS_RM_MOE_ACT; return moe;
-  case 2: r->modules = MS_RM_MOE_ACT | MS_RM_LAYERNORM; return moe;
-  case 3: r->modules = MS_RM_MLA_UP_PROJ; return mla;
-  case 4: r->modules = MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM; return mla && moe;
-  case 5: r->modules = MS_RM_MLA_UP_PROJ | MS_RM_MLP | MS_RM_MOE_ACT | MS_RM_LAYERNORM; return mla && moe;
-  case 6: r->modules = MS_RM_MOE | MS_RM_LAYERNORM; return moe;
-  case 7: r->modules = MS_RM_MLP; return !moe;
-  case 8: r->granularity = MS_RECOMPUTE_FULL; return TRUE;
-  default: return FALSE;
+static gboolean path_is(const MsChoice *c, const char *path) { return !strcmp(c->open->path, path); }
+
+/* A rule about whole-layer offload reads what is recomputed, one about hybrid CP how FSDP shards. */
+static void note_rules(MsSpace *space) {
+  const MsOptions *o = &space->request->base->options;
+  gboolean offloads = o->cpu_offloading_num_layers > 0, hybrid = o->hybrid_context_parallel;
+  for (int i = 0; i < space->n_choices; i++) {
+    offloads |= path_is(&space->choice[i], "options.cpu_offloading_num_layers");
+    hybrid |= path_is(&space->choice[i], "options.hybrid_context_parallel");
+  }
+  for (int i = 0; i < space->n_choices; i++) {
+    MsChoice *c = &space->choice[i];
+    c->in_rules |= (offloads && g_str_has_prefix(c->open->path, "options.recompute")) || (hybrid && path_is(c, "options.fsdp"));
   }
 }
 
-/* Value i of what the planner tries for an "auto" of this key; FALSE past the last; skips what does not apply by leaving *usable FALSE. */
-static gboolean automatic_choice(MsScenario *s, const MsOpenKey *open, int i, gboolean *usable, GError **error) {
-  *usable = TRUE;
-  if (!strcmp(open->path, "layout.pipeline_layout")) { /* the planner balances one where layers do not divide evenly */
-    g_clear_pointer(&s->layout.pipeline_layout, g_free);
-    return i == 0;
+static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
+  const MsRequest *r = space->request;
+  space->choice = g_new0(MsChoice, MAX(r->n_open, 1));
+  double combos = 1;
+  for (int i = 0; i < r->n_open; i++) {
+    if (axis_of(r->open[i].path) >= 0) continue;
+    MsChoice *c = &space->choice[space->n_choices++];
+    if (!ms_choice_init(c, r, &r->open[i], error)) return FALSE;
+    combos *= c->n;
+    if (combos > MOST_COMBOS)
+      return ms_input_error(error, r->base->file, 0, r->open[i].path, "more than %d combinations of open options, close some", MOST_COMBOS);
   }
-  if (!strcmp(open->path, "options.recompute")) {
-    if (i > 8) return FALSE;
-    *usable = recompute_choice(s, i);
-    return TRUE;
-  }
-  if (!strcmp(open->path, "training.precision")) {
-    if (i >= MS_N_PRECISIONS) return FALSE;
-    *usable = i != MS_FP16 && !(s->hardware->unsupported_precisions & (1u << i)) && ms_hardware_peak_flops(s->hardware, (MsPrecision)i) > 0;
-    s->training.precision = (MsPrecision)i;
-    return TRUE;
-  }
-  if (!strcmp(open->path, "options.dispatcher")) {
-    if (i > MS_DISPATCH_HYBRIDEP) return FALSE;
-    *usable = i == MS_DISPATCH_ALLTOALL || (i == MS_DISPATCH_DEEPEP && s->hardware->deepep) || (i == MS_DISPATCH_HYBRIDEP && s->hardware->hybridep);
-    s->options.dispatcher = (MsDispatcher)i;
-    return TRUE;
-  }
-  if (open->field->type == MS_T_BOOL) {
-    if (i > 1) return FALSE;
-    *(gboolean *)((char *)object_of(s, open->path) + open->field->offset) = i;
-    return TRUE;
-  }
-  ms_input_error(error, s->file, 0, open->path, "\"auto\" is not offered for this key, give a list of values");
-  return FALSE;
+  qsort(space->choice, (size_t)space->n_choices, sizeof *space->choice, compare_roles);
+  note_rules(space);
+  for (int role = 0; role < MS_N_ROLES; role++) space->n_of_role[role] = 1;
+  for (int i = 0; i < space->n_choices; i++) space->n_of_role[shared ? space->choice[i].role : MS_ROLE_WORK] *= space->choice[i].n;
+  space->n_combos = (int)combos;
+  return TRUE;
 }
 
-static void put(Combos *out, MsScenario *s) {
-  out->out = g_renew(MsScenario *, out->out, out->n + 1);
-  out->out[out->n++] = s;
+/* Number of the value that each choice has in a combination. */
+static void digits_of(const MsSpace *space, int combo, int *digit) {
+  for (int i = space->n_choices - 1; i >= 0; i--) {
+    digit[i] = combo % space->choice[i].n;
+    combo /= space->choice[i].n;
+  }
 }
 
-/* Multiplies the combinations in `from` by the values of one open key. */
-static gboolean multiply(const Combos *from, const MsOpenKey *open, Combos *to, GError **error) {
-  for (int c = 0; c < from->n; c++)
-    for (int i = 0; open->n == 0 || i < open->n; i++) {
-      MsScenario *s = ms_scenario_copy(from->out[c], TRUE);
-      gboolean usable = TRUE;
-      GError *why = NULL;
-      if (open->n > 0) {
-        if (!ms_field_set(open->field, NULL, open->values[i], open->path, object_of(s, open->path), error)) {
-          ms_scenario_free(s);
-          return FALSE;
-        }
-      } else if (!automatic_choice(s, open, i, &usable, &why)) {
-        ms_scenario_free(s);
-        if (!why) break;
-        g_propagate_error(error, why);
-        return FALSE;
+static int class_of_digits(const MsSpace *space, const int *digit) {
+  int class = 0;
+  for (int i = 0; i < space->n_choices; i++)
+    if (space->choice[i].in_rules) class = class * space->choice[i].n + digit[i];
+  return class;
+}
+
+static gboolean make_classes(MsSpace *space, GError **error) {
+  double classes = 1;
+  for (int i = 0; i < space->n_choices; i++)
+    if (space->choice[i].in_rules) classes *= space->choice[i].n;
+  if (classes > G_MAXUINT16)
+    return ms_input_error(error, space->request->base->file, 0, "options", "more than %d combinations of open keys that rules read, close some", G_MAXUINT16);
+  space->n_classes = (int)classes;
+  space->class_of = g_new(guint16, space->n_combos);
+  space->refused_by = g_new(gint16, space->n_combos);
+  space->class_count = g_new0(guint32, space->n_classes);
+  space->class_example = g_new(int, space->n_classes);
+  for (int i = 0; i < space->n_classes; i++) space->class_example[i] = -1;
+  g_autoptr(MsScenario) s = ms_space_scratch(space);
+  g_autofree int *digit = g_new(int, MAX(space->n_choices, 1));
+  for (int i = 0; i < space->n_combos; i++) {
+    digits_of(space, i, digit);
+    ms_space_apply_combo(space, i, s);
+    int class = class_of_digits(space, digit);
+    space->class_of[i] = (guint16)class;
+    space->refused_by[i] = (gint16)ms_layout_check_kind(s, MS_RULE_OPTIONS);
+    if (space->refused_by[i] >= 0) continue;
+    if (space->class_count[class]++ == 0) space->class_example[class] = i;
+  }
+  return TRUE;
+}
+
+MsScenario *ms_space_scratch(const MsSpace *space) { return ms_scenario_copy(space->request->base, TRUE); }
+
+void ms_space_apply_combo(const MsSpace *space, int combo, MsScenario *s) {
+  for (int i = space->n_choices - 1; i >= 0; i--) {
+    const MsChoice *c = &space->choice[i];
+    ms_choice_apply(c, combo % c->n, s);
+    combo /= c->n;
+  }
+}
+
+/* --- combinations that differ in what makes no difference ------------------------------------------------------------------------------------ */
+
+static gboolean without_cp(const MsScenario *s) { return s->layout.cp == 1; }
+static gboolean without_tp(const MsScenario *s) { return s->layout.tp == 1; }
+static gboolean without_pp(const MsScenario *s) { return s->layout.pp == 1; }
+static gboolean without_chunks(const MsScenario *s) { return s->layout.vpp == 1 || s->layout.pp == 1 || (s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE); }
+static gboolean without_experts(const MsScenario *s) { return s->layout.ep * s->layout.etp == 1; }
+
+static const struct { const char *path; gboolean (*idle)(const MsScenario *s); } idle_keys[] = {
+    {"layout.cp_comm_type", without_cp},
+    {"layout.order", without_pp},
+    {"layout.microbatch_group_size_per_virtual_pipeline_stage", without_chunks},
+    {"options.dispatcher", without_experts},
+    {"options.sequence_parallel", without_tp},
+    {"options.tp_comm_overlap", without_tp},
+};
+
+/* The value that stands for all when a key is idle. A flexible dispatcher needs somebody to talk to, so it cannot. */
+static int standing_value(const MsChoice *c) {
+  if (!path_is(c, "options.dispatcher")) return 0;
+  for (int i = 0; i < c->n; i++)
+    if (c->value[i].value.i <= MS_DISPATCH_ALLGATHER) return i;
+  return -1;
+}
+
+/* Schedules with two chunks on every rank take VPP 1 and 2 alike. */
+static gboolean same_chunks(const MsSpace *space, const MsScenario *s) {
+  MsScheduleKind kind = s->layout.schedule;
+  gboolean two = kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPE || kind == MS_SCHED_DUALPIPEV;
+  return two && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
+}
+
+gboolean ms_space_same_as_another(const MsSpace *space, int combo, const MsScenario *s) {
+  if (same_chunks(space, s)) return TRUE;
+  for (int i = space->n_choices - 1; i >= 0; combo /= space->choice[i--].n) {
+    const MsChoice *c = &space->choice[i];
+    int value = combo % c->n;
+    for (guint k = 0; c->in_rules && k < G_N_ELEMENTS(idle_keys); k++)
+      if (path_is(c, idle_keys[k].path) && idle_keys[k].idle(s)) {
+        int stands = standing_value(c);
+        if (stands >= 0 && value != stands) return TRUE;
       }
-      if (usable) put(to, s);
-      else ms_scenario_free(s);
-      if (to->n > 100000) return ms_input_error(error, from->out[0]->file, 0, open->path, "more than 100000 combinations of open options, close some");
-    }
-  return TRUE;
-}
-
-static void combos_clear(Combos *c) {
-  for (int i = 0; i < c->n; i++) ms_scenario_free(c->out[i]);
-  g_free(c->out);
-  c->out = NULL, c->n = 0;
-}
-
-static gboolean make_combos(MsSpace *space, GError **error) {
-  Combos now = {0};
-  put(&now, ms_scenario_copy(space->request->base, TRUE));
-  for (int i = 0; i < space->request->n_open; i++) {
-    const MsOpenKey *open = &space->request->open[i];
-    if (axis_of(open->path) >= 0) continue;
-    Combos next = {0};
-    gboolean ok = multiply(&now, open, &next, error);
-    combos_clear(&now);
-    now = next;
-    if (!ok) {
-      combos_clear(&now);
-      return FALSE;
-    }
   }
-  space->n_combos = now.n;
-  space->combo = now.out;
-  return TRUE;
+  return FALSE;
 }
 
 /* --- axes --- */
 
-static gboolean given_values(MsIntAxis *a, const MsOpenKey *open, const MsRequest *request, GError **error) {
+static gboolean given_values(MsIntAxis *a, int axis, const MsOpenKey *open, const MsRequest *request, GError **error) {
   g_autoptr(MsScenario) scratch = ms_scenario_copy(request->base, TRUE);
-  void *object = object_of(scratch, open->path);
+  void *object = axis == MS_AXIS_GPUS ? (void *)scratch : axis == MS_AXIS_MBS ? (void *)&scratch->training : (void *)&scratch->layout;
   for (int i = 0; i < open->n; i++) {
     if (!ms_field_set(open->field, NULL, open->values[i], open->path, object, error)) return FALSE;
     push(a, *(int *)((char *)object + open->field->offset));
@@ -190,8 +213,13 @@ static gboolean layout_key_given(const MsRequest *request, const char *key) {
 
 static int base_value(const MsScenario *s, int axis) {
   const MsLayoutSpec *l = &s->layout;
-  const int value[MS_N_AXES] = {l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, s->training.micro_batch_size};
+  const int value[MS_N_AXES] = {s->gpus, l->tp, l->cp, l->ep, l->etp, s->training.micro_batch_size, l->pp, l->vpp};
   return value[axis];
+}
+
+static void own_candidates(const MsSpace *space, MsIntAxis *a, int axis) {
+  const MsIntAxis *gpus = &space->axis[MS_AXIS_GPUS];
+  for (int i = 0; i < gpus->n; i++) automatic(a, axis, space->request->base, gpus->value[i]);
 }
 
 static gboolean make_axis(MsSpace *space, int axis, GError **error) {
@@ -200,29 +228,29 @@ static gboolean make_axis(MsSpace *space, int axis, GError **error) {
   for (int i = 0; i < r->n_open; i++)
     if (!strcmp(r->open[i].path, ms_axis_paths[axis])) {
       if (r->open[i].n > 0) {
-        if (!given_values(a, &r->open[i], r, error)) return FALSE;
+        if (!given_values(a, axis, &r->open[i], r, error)) return FALSE;
       } else {
-        automatic(a, axis, r->base);
+        own_candidates(space, a, axis);
       }
       qsort(a->value, (size_t)a->n, sizeof(int), ascending);
       return TRUE;
     }
-  gboolean fixed = axis == MS_AXIS_MBS || layout_key_given(r, strchr(ms_axis_paths[axis], '.') + 1);
+  gboolean fixed = axis == MS_AXIS_MBS || axis == MS_AXIS_GPUS || layout_key_given(r, strchr(ms_axis_paths[axis], '.') + 1);
   /* a pipeline layout fixes how many virtual stages there are; with pp open, every pp that divides them is tried */
   if (fixed) push(a, base_value(r->base, axis));
-  else automatic(a, axis, r->base);
+  else own_candidates(space, a, axis);
   qsort(a->value, (size_t)a->n, sizeof(int), ascending);
   return TRUE;
 }
 
-MsSpace *ms_space_new(const MsRequest *request, GError **error) {
+MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error) {
   MsSpace *space = g_new0(MsSpace, 1);
   space->request = request;
   const MsModel *m = request->base->model;
   space->tail = ms_head_weight(m, request->base->training.seq_length) + m->mtp_num_layers;
   gboolean ok = TRUE;
   for (int i = 0; ok && i < MS_N_AXES; i++) ok = make_axis(space, i, error);
-  if (!ok || !make_combos(space, error)) {
+  if (!ok || !make_choices(space, shared, error) || !make_classes(space, error)) {
     ms_space_free(space);
     return NULL;
   }
@@ -232,8 +260,12 @@ MsSpace *ms_space_new(const MsRequest *request, GError **error) {
 void ms_space_free(MsSpace *space) {
   if (!space) return;
   for (int i = 0; i < MS_N_AXES; i++) g_free(space->axis[i].value);
-  for (int i = 0; i < space->n_combos; i++) ms_scenario_free(space->combo[i]);
-  g_free(space->combo);
+  for (int i = 0; i < space->n_choices; i++) ms_choice_clear(&space->choice[i]);
+  g_free(space->choice);
+  g_free(space->class_of);
+  g_free(space->refused_by);
+  g_free(space->class_count);
+  g_free(space->class_example);
   g_free(space);
 }
 
@@ -245,31 +277,49 @@ double ms_space_size(const MsSpace *space) {
 
 /* --- candidates --- */
 
-static gboolean splits_evenly(const MsScenario *s) {
+/* The request says how, or it comes out even. */
+static gboolean split_is_given(const MsScenario *s, gint64 stages) {
   const MsLayoutSpec *l = &s->layout;
   if (l->pipeline_layout || l->account_for_embedding_in_pipeline_split || l->account_for_loss_in_pipeline_split ||
       l->decoder_first_pipeline_num_layers > 0 || l->decoder_last_pipeline_num_layers > 0)
-    return TRUE; /* the request says how */
-  return s->model->num_layers % (l->pp * l->vpp) == 0 && s->model->mtp_num_layers == 0;
+    return TRUE;
+  return s->model->num_layers % stages == 0 && s->model->mtp_num_layers == 0;
 }
 
-void ms_candidate_apply(const MsSpace *space, const MsCandidate *c, MsScenario *s) {
+static void balance(const MsSpace *space, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;
-  l->tp = c->value[MS_AXIS_TP], l->cp = c->value[MS_AXIS_CP], l->pp = c->value[MS_AXIS_PP], l->vpp = c->value[MS_AXIS_VPP];
-  l->ep = c->value[MS_AXIS_EP], l->etp = c->value[MS_AXIS_ETP];
-  s->training.micro_batch_size = c->value[MS_AXIS_MBS];
-  int stages = l->pp * l->vpp;
-  if (l->pp == 1 || splits_evenly(s) || stages > s->model->num_layers + 2) return;
-  int *counts = g_new(int, stages);
-  if (ms_partition(s->model->num_layers, stages, 0.3, space->tail, counts)) {
-    g_free(l->pipeline_layout);
-    l->pipeline_layout = ms_partition_text(counts, stages, s->model->mtp_num_layers);
-  }
-  g_free(counts);
+  gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
+  if (l->pp == 1 || stages > s->model->num_layers + 2 || split_is_given(s, stages)) return;
+  g_autofree int *counts = g_new(int, stages);
+  if (ms_partition(s->model->num_layers, (int)stages, 0.3, space->tail, counts))
+    l->pipeline_layout = ms_partition_text(counts, (int)stages, s->model->mtp_num_layers);
+}
+
+void ms_space_apply_axes(const MsSpace *space, const gint32 *value, gboolean text, MsScenario *s) {
+  MsLayoutSpec *l = &s->layout;
+  s->gpus = value[MS_AXIS_GPUS];
+  l->tp = value[MS_AXIS_TP], l->cp = value[MS_AXIS_CP], l->pp = value[MS_AXIS_PP], l->vpp = value[MS_AXIS_VPP];
+  l->ep = value[MS_AXIS_EP], l->etp = value[MS_AXIS_ETP];
+  s->training.micro_batch_size = value[MS_AXIS_MBS];
+  if (l->microbatch_group_size_per_virtual_pipeline_stage < 0) l->microbatch_group_size_per_virtual_pipeline_stage *= -l->pp;
+  if (text) balance(space, s);
+}
+
+MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *c) {
+  MsScenario *s = ms_space_scratch(space);
+  ms_space_apply_combo(space, c->combo, s);
+  ms_space_apply_axes(space, c->value, TRUE, s);
+  if (s->options.sequence_parallel < 0) s->options.sequence_parallel = s->layout.tp > 1; /* null in the request: said in what is printed */
+  const MsLayoutSpec *l = &s->layout;
+  const char *name = space->request->base->name ? space->request->base->name : "plan";
+  g_free(s->name);
+  s->name = g_strdup_printf("%s, tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d", name, l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, s->training.micro_batch_size);
+  return s;
 }
 
 int ms_candidate_compare(const void *a, const void *b) {
   const MsCandidate *x = a, *y = b;
+  if (x->cost != y->cost) return x->cost < y->cost ? -1 : 1;
   if (x->bound != y->bound) return x->bound < y->bound ? -1 : 1;
   if (x->combo != y->combo) return x->combo < y->combo ? -1 : 1;
   for (int i = 0; i < MS_N_AXES; i++)

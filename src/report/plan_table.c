@@ -26,16 +26,25 @@ static void percent_cell(MsTable *table, double fraction) {
     ms_table_cellf(table, "%.1f", 100 * fraction);
 }
 
-static void entry_row(MsTable *table, int place, const MsPlanEntry *e) {
+static gboolean several_gpus(const MsPlan *plan) {
+  for (int i = 1; i < plan->n_best; i++)
+    if (plan->best[i].scenario->gpus != plan->best[0].scenario->gpus) return TRUE;
+  return FALSE;
+}
+
+static void entry_row(MsTable *table, const MsPlan *plan, int place) {
+  const MsPlanEntry *e = &plan->best[place - 1];
   char buf[MS_TEXT];
   const MsLayoutSpec *l = &e->scenario->layout;
   const MsResult *r = e->result;
   const int number[] = {place, l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, r->dp, e->scenario->training.micro_batch_size};
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_cellf(table, "%d", number[i]);
+  if (several_gpus(plan)) ms_table_cellf(table, "%d", e->scenario->gpus);
   ms_table_cell(table, ms_precision_words[e->scenario->training.precision]);
   ms_table_cell(table, ms_schedule_words[l->schedule]);
   g_autofree char *recompute = ms_report_recompute(&e->scenario->options.recompute);
   ms_table_cell(table, recompute);
+  if (plan->objective != MS_GOAL_STEP_TIME) ms_table_cellf(table, "%.4g", e->figure);
   ms_table_cell(table, ms_text_seconds(r->step_time_s, buf));
   ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
   percent_cell(table, r->mfu);
@@ -52,9 +61,11 @@ static void append_ranking(GString *out, const MsPlan *plan, int top) {
   static const char *const figure[] = {"step time", "tokens/s/GPU", "MFU %", "GiB", "comm %", "bubble %"};
   MsTable *table = ms_table_new();
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_column(table, number[i], TRUE);
+  if (several_gpus(plan)) ms_table_column(table, "GPUs", TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(left); i++) ms_table_column(table, left[i], FALSE);
+  if (plan->objective != MS_GOAL_STEP_TIME) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
-  for (int i = 0; i < shown(plan, top); i++) entry_row(table, i + 1, &plan->best[i]);
+  for (int i = 0; i < shown(plan, top); i++) entry_row(table, plan, i + 1);
   g_autofree char *text = ms_table_take(table);
   g_string_append(out, text);
 }
@@ -93,6 +104,9 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
                          " cut by a proven bound, %" G_GUINT64_FORMAT " simulated%s\n\n",
                          plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->pruned, plan->simulated,
                          plan->interrupted ? "; INTERRUPTED, the ranking may miss better ones" : "");
+  g_autofree char *assumption = ms_objective_assumption(request);
+  if (plan->objective != MS_GOAL_STEP_TIME)
+    g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "", assumption ? assumption : "");
   if (plan->n_best > 0)
     append_ranking(out, plan, top);
   else
@@ -166,6 +180,13 @@ char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const Ms
   ms_json_out_int(out, "feasible", (gint64)plan->feasible);
   ms_json_out_int(out, "pruned", (gint64)plan->pruned);
   ms_json_out_int(out, "simulated", (gint64)plan->simulated);
+  ms_json_out_int(out, "bounded", (gint64)plan->bounded);
+  ms_json_out_int(out, "screened", (gint64)plan->screened);
+  ms_json_out_int(out, "resumed", (gint64)plan->resumed);
+  g_autofree char *assumption = ms_objective_assumption(request);
+  ms_json_out_string(out, "objective", ms_goal_words[plan->objective]);
+  ms_json_out_string(out, "objective_unit", ms_objective_unit(plan->objective));
+  ms_json_out_string(out, "objective_assumes", assumption);
   ms_json_out_double(out, "elapsed_s", plan->elapsed_s);
   ms_json_out_bool(out, "interrupted", plan->interrupted);
   ms_json_out_double(out, "memory_limit_B", plan->memory_limit_B);
@@ -174,6 +195,7 @@ char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const Ms
   for (int i = 0; i < shown(plan, top); i++) {
     ms_json_out_object(out, NULL);
     ms_result_write_members(plan->best[i].result, out);
+    ms_json_out_double(out, "objective_value", plan->best[i].figure);
     ms_scenario_write(plan->best[i].scenario, "scenario", out);
     ms_json_out_end(out);
   }

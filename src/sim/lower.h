@@ -77,8 +77,21 @@ gboolean ms_slots_overlap(const MsScenario *scenario);
 void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory, const MsOp *const *tag_op, MsTimeParts *stage);
 MsCommClass ms_comm_class(const MsOp *op);
 
+/* --- busy.c: how long a list keeps the compute stream, from below --- */
+typedef struct { int after, before; MsTime chain, loss; } MsWindow; /* scratch of one row */
+typedef struct {
+  MsTime from_compute; /* from the start of the first compute row to the end of the last */
+  MsTime from_entry;   /* from what the list waits for to the end of the last compute row */
+  MsTime tail;         /* from there to the end of its chain (`tip`); -1 = the chain does not follow the last compute row */
+} MsBusy;
+/* Compute rows, the gaps in which communication lets them wait, and what rows that run beside compute take from it with their SMs. laid[] (NULL: all):
+ * the rows that take part. window[n] is scratch. */
+MsBusy ms_list_busy(const MsOpList *list, const MsTime *duration, const guint16 *sms, int sm_count, const gboolean *laid, MsWindow *window);
+
 /* bound: a lower bound of the step, picoseconds. `schedule` only for its kind of ends: NULL means 1F1B or interleaved. */
 MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts *stage);
+/* A tighter one: the whole step with nothing shared, slot by slot (sim/relaxed.c); 0 where steps overlap (`skewed`). */
+MsTime ms_relaxed_step(const MsProgram *program, const MsSchedule *schedule);
 /* Seconds of each kind of slot on the middle stage, alone and in steady state; F, B, I, W always, FB when the schedule has pairs. */
 void ms_slot_times(const MsProgram *program, const MsSchedule *schedule, const MsOp *const *tag_op, double *slot_s);
 gboolean ms_schedule_splits(const MsSchedule *schedule); /* has slots other than F and B */

@@ -67,7 +67,6 @@ static gboolean prepare(Parts *p, const MsScenario *s, GError **error) {
   p->program = ms_program_new(p->work, p->cost);
   p->schedule = ms_program_schedule(p->program, why, sizeof why);
   if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
-  tag_rows(p);
   return TRUE;
 }
 
@@ -97,8 +96,13 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   return TRUE;
 }
 
+static MsTime lower_bound(const Parts *p, MsTimeParts *stage) {
+  MsTime closed = ms_bound_step(p->program, p->work->scenario->layout.schedule, stage), relaxed = ms_relaxed_step(p->program, p->schedule);
+  return MAX(closed, relaxed);
+}
+
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
-  MsTime lower = ms_bound_step(p->program, p->work->scenario->layout.schedule, r->stage_time);
+  MsTime lower = lower_bound(p, r->stage_time);
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
   if (r->fidelity == MS_FIDELITY_FAST) *step = ms_fast_step(p->program, p->schedule, r->stage_time, r->passes, &r->events);
@@ -272,6 +276,7 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
     parts_clear(&p);
     return NULL;
   }
+  tag_rows(&p);
   MsResult *r = g_new0(MsResult, 1);
   r->name = g_strdup(s->name ? s->name : s->file);
   r->fidelity = fidelity;
@@ -310,4 +315,16 @@ MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detai
 
 MsResult *ms_simulate_slow_gpu(const MsScenario *s, int stage, double factor, GError **error) {
   return simulate(s, MS_FIDELITY_FULL, &(SlowGpu){stage, factor}, NULL, error);
+}
+
+gboolean ms_screen(const MsScenario *s, MsScreen *out, GError **error) {
+  Parts p = {0};
+  gboolean ok = prepare(&p, s, error);
+  if (ok) {
+    g_autoptr(MsMemory) memory = ms_memory_new(p.work, p.schedule);
+    *out = (MsScreen){.step_time_lower_s = (double)lower_bound(&p, NULL) / MS_PS_PER_S};
+    for (int i = 0; i < memory->stages; i++) out->device_B = MAX(out->device_B, memory->stage[i].device_B);
+  }
+  parts_clear(&p);
+  return ok;
 }

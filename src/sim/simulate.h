@@ -33,4 +33,9 @@ MsResult *ms_simulate(const MsScenario *scenario, MsFidelity fidelity, MsDetail 
  * collectives wait for it. */
 MsResult *ms_simulate_slow_gpu(const MsScenario *scenario, int stage, double factor, GError **error);
 
+/* What a planner asks first: a lower bound of the step that `full` never undercuts, within a few percent of it, and the device memory of the stage that
+ * needs most, exactly as `full` says it. FALSE and *error as above. */
+typedef struct { double step_time_lower_s, device_B; } MsScreen;
+gboolean ms_screen(const MsScenario *scenario, MsScreen *screen, GError **error);
+
 #endif

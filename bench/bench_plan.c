@@ -1,0 +1,71 @@
+/* Speed of the planner: layouts bounded a second, and three large tasks from request to ranking. Figures stand beside the goals of the project; Calculon's
+ * rate is the one it was measured at on a machine of this kind (2,100 configurations a second and core). Never fails for being slow. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "plan/plan_priv.h"
+
+#define CALCULON_PER_S 2100.0
+
+static void line(const char *what, double figure, const char *unit, double goal, gboolean more_is_better) {
+  double ratio = more_is_better ? figure / goal : goal / figure;
+  printf("  %-46s %12.4g %-16s goal %8.4g  x%.2f%s\n", what, figure, unit, goal, ratio, ratio < 1 ? "  MISSED" : "");
+}
+
+static double cpu_s(void) {
+  struct rusage use;
+  getrusage(RUSAGE_SELF, &use);
+  return (double)use.ru_utime.tv_sec + (double)use.ru_utime.tv_usec / 1e6;
+}
+
+static double peak_GiB(void) {
+  struct rusage use;
+  getrusage(RUSAGE_SELF, &use);
+  return (double)use.ru_maxrss / (1 << 20);
+}
+
+static MsRequest *load(const char *name) {
+  GError *error = NULL;
+  g_autofree char *path = g_strdup_printf(MS_SOURCE_DIR "/scenarios/%s.json", name);
+  MsRequest *request = ms_request_load(path, &error);
+  if (request) return request;
+  fprintf(stderr, "bench_plan: %s\n", error->message);
+  exit(1);
+}
+
+/* Nothing fits into a hundredth of the memory: every layout that obeys the rules is bounded in time and memory, and none is simulated. */
+static void bounds(const char *name) {
+  g_autoptr(MsRequest) request = load(name);
+  request->max_memory_fraction = 0.01;
+  double cpu = cpu_s();
+  g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 1, .prune = TRUE}, NULL);
+  cpu = cpu_s() - cpu;
+  int cores = ms_parallel_threads(0);
+  printf("%s: %.4g layouts, %.4g obey the rules and were bounded; %d cores, %.2f s, %.2f s of CPU\n", name, (double)plan->searched, (double)plan->valid, cores,
+         plan->elapsed_s, cpu);
+  line("bound, layouts searched", (double)plan->searched / plan->elapsed_s / 1e6, "M layouts/s", 1, TRUE);
+  line("bound, of them bounded", (double)plan->valid / plan->elapsed_s / 1e6, "M layouts/s", 1, TRUE);
+  line("bound, of them bounded, per core", (double)plan->valid / cpu / 1e6, "M layouts/CPU s", 0.5, TRUE);
+}
+
+static void task(const char *name, double goal_s) {
+  g_autoptr(MsRequest) request = load(name);
+  double cpu = cpu_s();
+  g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 10, .prune = TRUE}, NULL);
+  cpu = cpu_s() - cpu;
+  printf("%s: %.4g layouts, %.4g obey the rules, %.4g screened, %.4g simulated, best %.4g s\n", name, (double)plan->searched, (double)plan->valid,
+         (double)plan->screened, (double)plan->simulated, plan->n_best ? plan->best[0].result->step_time_s : 0.0);
+  line("request to ranking", plan->elapsed_s, "s", goal_s, FALSE);
+  line("over two cores' CPU time", cpu / 2, "s", goal_s, FALSE);
+  line("configurations per second and core", (double)plan->searched / cpu, "1/s", 200 * CALCULON_PER_S, TRUE);
+  line("peak memory so far", peak_GiB(), "GiB", 1, FALSE);
+}
+
+int main(void) {
+  bounds("plan-gpt3-175b-a100-4096");
+  task("plan-gpt3-175b-a100-4096", 2);
+  task("plan-llama3-405b-h100-16384", 10);
+  task("plan-deepseek-v3-gb200-4096", 10);
+  return 0;
+}

@@ -1,0 +1,278 @@
+/* src/plan/bound.c - step time and device memory of a layout from below, in a few dozen multiplications.
+ *
+ * The step of stage i is at least what its own pieces take for all microbatches, after the first chunk of every stage before it has let the first
+ * microbatch through and before their last backwards (sim/bound.c). That is a sum over pieces of a whole number times the piece's time:
+ *   - the times depend on the outer axes and the work keys: the memo, costed once for all (pp, vpp);
+ *   - the whole numbers depend on pp, vpp and the number of microbatches: the shape, counted once for all memos.
+ * Memory is the same kind of sum over parameters and kept bytes. A stage whose numbers are all no larger than another's decides nothing and is left out
+ * of the shape, which is then two to five stages long whatever PP is. */
+#include "plan/plan_priv.h"
+#include "sim/lower.h"
+#include <string.h>
+
+/* --- pieces, costed ------------------------------------------------------------------------------------------------------------------------------- */
+
+struct MsPieceMemo {
+  MsLayout *layout;
+  MsWork *work;
+  MsCost *cost;
+  MsScenario *scenario; /* own copy: layout, work and cost point to it */
+  int n;
+  MsTime *time;         /* [n] shortest forward and backward of a piece */
+  double *kept, *dense, *expert, *low; /* [n] bytes of a microbatch, parameters */
+};
+
+const MsCost *ms_memo_cost(const MsPieceMemo *memo) { return memo->cost; }
+
+void ms_memo_free(MsPieceMemo *m) {
+  if (!m) return;
+  g_free(m->time);
+  g_free(m->kept);
+  ms_cost_free(m->cost);
+  ms_work_free(m->work);
+  ms_layout_free(m->layout);
+  ms_scenario_free(m->scenario);
+  g_free(m);
+}
+
+MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError **error) {
+  MsPieceMemo *m = g_new0(MsPieceMemo, 1);
+  m->scenario = ms_scenario_copy(scenario, TRUE);
+  m->layout = ms_layout_build(m->scenario);
+  if (!(m->work = ms_work_new(m->scenario, m->layout, error)) || !(m->cost = ms_cost_new_like(like, m->scenario, m->layout, error))) {
+    ms_memo_free(m);
+    return NULL;
+  }
+  m->n = m->work->n_pieces;
+  m->time = g_new(MsTime, m->n);
+  m->kept = g_new(double, 4 * m->n);
+  m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n;
+  gboolean overlapped = ms_slots_overlap(m->scenario);
+  for (int i = 0; i < m->n; i++) {
+    const MsPiece *p = &m->work->pieces[i];
+    m->time[i] = ms_list_shortest(&p->forward, m->cost, overlapped) + ms_list_shortest(&p->backward, m->cost, overlapped);
+    m->kept[i] = p->kept_B;
+    m->dense[i] = p->params_dense, m->expert[i] = p->params_expert;
+    m->low[i] = p->params_quantizable_dense + p->params_quantizable_expert;
+  }
+  return m;
+}
+
+/* --- shapes ------------------------------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct { /* of one stage, by piece */
+  gint64 *time;  /* times it counts in the step */
+  gint32 *count; /* pieces that stand there */
+  gint64 *live;  /* microbatches of them that are alive at once */
+} StageCounts;
+
+struct MsShape {
+  int n, n_time, n_memory; /* pieces; stages that may decide the time, and the memory */
+  gint64 *time;            /* [n_time][n] */
+  gint32 *count;           /* [n_memory][n] */
+  gint64 *live;            /* [n_memory][n] */
+};
+
+typedef struct { gint32 pp, vpp, microbatches, class, map; } ShapeKey;
+typedef struct { MsShape *shape; int rule; } ShapeEntry;
+
+struct MsShapes {
+  GHashTable *known; /* ShapeKey -> ShapeEntry */
+  GPtrArray *maps;   /* which layer is which piece, as bytes */
+};
+
+static guint hash_key(gconstpointer key) {
+  const gint32 *k = key;
+  guint h = 2166136261u;
+  for (size_t i = 0; i < sizeof(ShapeKey) / sizeof *k; i++) h = (h ^ (guint)k[i]) * 16777619u;
+  return h ^ h >> 15;
+}
+static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(ShapeKey)); }
+
+static void free_entry(gpointer data) {
+  ShapeEntry *e = data;
+  if (e->shape) {
+    g_free(e->shape->time);
+    g_free(e->shape->count);
+    g_free(e->shape->live);
+  }
+  g_free(e->shape);
+  g_free(e);
+}
+
+MsShapes *ms_shapes_new(void) {
+  MsShapes *s = g_new0(MsShapes, 1);
+  s->known = g_hash_table_new_full(hash_key, equal_key, g_free, free_entry);
+  s->maps = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
+  return s;
+}
+
+void ms_shapes_free(MsShapes *s) {
+  if (!s) return;
+  g_hash_table_unref(s->known);
+  g_ptr_array_unref(s->maps);
+  g_free(s);
+}
+
+int ms_shapes_map(MsShapes *s, const MsPieceMemo *memo) {
+  const MsWork *w = memo->work;
+  int layers = w->scenario->model->num_layers;
+  const int ends[] = {w->n_pieces, w->piece_embedding, w->piece_head, w->piece_mtp, w->piece_mtp_again};
+  size_t size = sizeof ends + sizeof(int) * (size_t)layers;
+  g_autofree char *bytes = g_malloc(size);
+  memcpy(bytes, ends, sizeof ends);
+  memcpy(bytes + sizeof ends, w->piece_of_layer, size - sizeof ends);
+  for (guint i = 0; i < s->maps->len; i++) {
+    gsize n;
+    const void *known = g_bytes_get_data(s->maps->pdata[i], &n);
+    if (n == size && !memcmp(known, bytes, size)) return (int)i;
+  }
+  g_ptr_array_add(s->maps, g_bytes_new(bytes, size));
+  return (int)s->maps->len - 1;
+}
+
+/* Forwards of chunk c among the first n of the interleaved table (domain/schedules.md 3). */
+static gint64 forwards_of(gint64 n, int c, int chunks, int group) {
+  gint64 cycle = (gint64)group * chunks, rest = n % cycle;
+  return n / cycle * group + CLAMP(rest - (gint64)c * group, 0, group);
+}
+
+/* Microbatches of a chunk that are alive at some moment, all chunks of the stage at the same moment. */
+static gint64 alive(const MsScenario *s, const MsLayout *l, int stage, int chunk) {
+  gint64 m = l->microbatches;
+  if (s->layout.schedule == MS_SCHED_GPIPE) return m;
+  if (s->layout.schedule != MS_SCHED_1F1B) return 0;
+  if (l->vpp == 1) return MIN(m, l->pp - stage);
+  int group = (int)MIN((gint64)l->group_size, m);
+  gint64 n = MIN(m * l->vpp, 2 * (gint64)(l->pp - stage - 1) + (gint64)(l->vpp - 1) * group + 1);
+  return forwards_of(n, chunk, l->vpp, group);
+}
+
+static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, gint64 *before, StageCounts *out) {
+  gboolean ends = s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE;
+  gint64 microbatches = s->layout.schedule == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches; /* two copies of the model: half each */
+  int n = w->n_pieces;
+  memset(out->time, 0, sizeof *out->time * (size_t)n);
+  memset(out->count, 0, sizeof *out->count * (size_t)n);
+  memset(out->live, 0, sizeof *out->live * (size_t)n);
+  for (int c = 0; c < l->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(l, stage, c);
+    gint64 live = alive(s, l, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+      int piece = ms_work_chunk_piece(w, chunk, i);
+      out->count[piece]++;
+      out->live[piece] += live;
+      out->time[piece] += microbatches;
+    }
+  }
+  if (!ends) return;
+  for (int i = 0; i < n; i++) out->time[i] += before[i];
+  const MsChunk *first = ms_layout_chunk(l, stage, 0);
+  for (int i = 0; i < ms_work_chunk_length(first); i++) before[ms_work_chunk_piece(w, first, i)]++;
+}
+
+static gboolean no_larger_time(const StageCounts *a, const StageCounts *b, int n) {
+  for (int i = 0; i < n; i++)
+    if (a->time[i] > b->time[i]) return FALSE;
+  return TRUE;
+}
+
+static gboolean no_larger_memory(const StageCounts *a, const StageCounts *b, int n) {
+  for (int i = 0; i < n; i++)
+    if (a->count[i] > b->count[i] || a->live[i] > b->live[i]) return FALSE;
+  return TRUE;
+}
+
+/* TRUE when stage k decides nothing: another is no smaller in everything (of equals the first stays). */
+static gboolean decided(const StageCounts *stage, int stages, int k, int n, gboolean (*no_larger)(const StageCounts *, const StageCounts *, int)) {
+  for (int i = 0; i < stages; i++)
+    if (i != k && no_larger(&stage[k], &stage[i], n) && (i < k || !no_larger(&stage[i], &stage[k], n))) return TRUE;
+  return FALSE;
+}
+
+static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout *l) {
+  int n = w->n_pieces, stages = l->pp;
+  size_t cells = (size_t)n * (size_t)stages;
+  g_autofree gint64 *time = g_new(gint64, cells), *live = g_new(gint64, cells), *before = g_new0(gint64, (gsize)n);
+  g_autofree gint32 *count = g_new(gint32, cells);
+  g_autofree StageCounts *stage = g_new(StageCounts, stages);
+  for (int i = 0; i < stages; i++) {
+    size_t at = (size_t)i * (size_t)n;
+    stage[i] = (StageCounts){time + at, count + at, live + at};
+    count_stage(s, w, l, i, before, &stage[i]);
+  }
+  MsShape *shape = g_new0(MsShape, 1);
+  shape->n = n;
+  shape->time = g_new(gint64, cells), shape->count = g_new(gint32, cells), shape->live = g_new(gint64, cells);
+  for (int i = 0; i < stages; i++) {
+    if (!decided(stage, stages, i, n, no_larger_time)) memcpy(shape->time + shape->n_time++ * n, stage[i].time, sizeof(gint64) * (size_t)n);
+    if (decided(stage, stages, i, n, no_larger_memory)) continue;
+    memcpy(shape->count + shape->n_memory * n, stage[i].count, sizeof(gint32) * (size_t)n);
+    memcpy(shape->live + shape->n_memory++ * n, stage[i].live, sizeof(gint64) * (size_t)n);
+  }
+  return shape;
+}
+
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, const gint32 *value, MsScenario *s, int class, int *rule) {
+  const MsLayoutSpec *spec = &s->layout;
+  gint64 dp = s->gpus / ((gint64)spec->tp * spec->cp * spec->pp);
+  const ShapeKey key = {spec->pp, spec->vpp, (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)), class, map};
+  ShapeEntry *e = g_hash_table_lookup(shapes->known, &key);
+  if (!e) {
+    char *given = s->layout.pipeline_layout;
+    s->layout.pipeline_layout = g_strdup(given);
+    ms_space_apply_axes(space, value, TRUE, s);
+    e = g_new0(ShapeEntry, 1);
+    e->rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
+    if (e->rule < 0) {
+      g_autoptr(MsLayout) layout = ms_layout_build(s);
+      e->shape = count_shape(s, memo->work, layout);
+    }
+    g_free(s->layout.pipeline_layout);
+    s->layout.pipeline_layout = given;
+    g_hash_table_insert(shapes->known, g_memdup2(&key, sizeof key), e);
+  }
+  *rule = e->rule;
+  return e->shape;
+}
+
+/* --- the bounds ---------------------------------------------------------------------------------------------------------------------------------------- */
+
+MsTime ms_bound_time(const MsShape *shape, const MsPieceMemo *memo) {
+  MsTime step = 0;
+  int n = shape->n;
+  for (int k = 0; k < shape->n_time; k++) {
+    const gint64 *times = shape->time + k * n;
+    MsTime sum = 0;
+    for (int i = 0; i < n; i++) sum += times[i] * memo->time[i];
+    step = MAX(step, sum);
+  }
+  return step;
+}
+
+MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
+  const MsOptions *o = &s->options;
+  memo->scenario->options = *o;
+  MsParamBytes b = ms_memory_param_bytes(memo->work);
+  if (s->training.optimizer == MS_OPT_MUON && !o->offload_optimizer_states) /* matrices have no second moment */
+    b.optimizer -= ms_dtype_B(o->exp_avg_sq_dtype) * (1 - o->optimizer_offload_fraction);
+  MsStateBytes r = {.shared_B = b.optimizer, .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE, .owners = s->layout.schedule == MS_SCHED_DUALPIPE ? 2 : 1};
+  if (o->fsdp < MS_FSDP_OPTIM_GRADS) r.whole_B += b.gradient;
+  if (o->fsdp < MS_FSDP_OPTIM_GRADS_PARAMS) r.whole_B += b.weight, r.low_B = b.low_weight - b.weight;
+  return r;
+}
+
+double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, const MsHardware *hardware) {
+  double dense_shards = bytes->shards ? MAX(1.0, dp_cp) * bytes->owners : 1, expert_shards = bytes->shards ? MAX(1.0, edp) * bytes->owners : 1;
+  double dense_B = bytes->whole_B + bytes->shared_B / dense_shards, expert_B = bytes->whole_B + bytes->shared_B / expert_shards, most = 0;
+  int n = shape->n;
+  for (int k = 0; k < shape->n_memory; k++) {
+    const gint32 *count = shape->count + k * n;
+    const gint64 *live = shape->live + k * n;
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+      sum += count[i] * (dense_B * memo->dense[i] + expert_B * memo->expert[i] + bytes->low_B * memo->low[i]) + (double)live[i] * memo->kept[i];
+    most = MAX(most, sum);
+  }
+  return (1 - 1e-12) * (most * MAX(1, hardware->reserve_ratio) + hardware->context_B); /* rounding never makes it too large */
+}

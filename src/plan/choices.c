@@ -1,0 +1,218 @@
+/* src/plan/choices.c - the values of one open key: those of the request, or for "auto" the planner's own. */
+#include "plan/plan_priv.h"
+#include "base/err.h"
+#include <stddef.h>
+#include <string.h>
+
+/* --- which kind of key it is ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct { const char *path; MsRole role; gboolean in_rules; } Known;
+
+/* Keys that are not here are of MS_ROLE_WORK, and of `layout` in_rules. tests/unit/test_plan.c changes each key alone and looks whether a bound moves that
+ * should not. */
+static const Known known[] = {
+    {"options.sequence_parallel", MS_ROLE_WORK, TRUE},
+    {"options.dispatcher", MS_ROLE_WORK, TRUE},
+    {"options.ep_overlap", MS_ROLE_WORK, TRUE},
+    {"options.tp_comm_overlap", MS_ROLE_WORK, TRUE},
+    {"options.cpu_offloading_num_layers", MS_ROLE_WORK, TRUE},
+    {"options.hybrid_context_parallel", MS_ROLE_WORK, TRUE},
+    {"options.max_seqlen_per_dp_cp_rank", MS_ROLE_WORK, TRUE},
+    {"options.exp_avg_dtype", MS_ROLE_STATE, FALSE},
+    {"options.exp_avg_sq_dtype", MS_ROLE_STATE, FALSE},
+    {"options.main_params_dtype", MS_ROLE_STATE, FALSE},
+    {"options.distributed_optimizer", MS_ROLE_STATE, FALSE},
+    {"options.optimizer_offload_fraction", MS_ROLE_STATE, FALSE},
+    {"options.offload_optimizer_states", MS_ROLE_STATE, FALSE},
+    {"options.fsdp", MS_ROLE_STATE, FALSE},
+    {"options.num_distributed_optimizer_instances", MS_ROLE_STATE, TRUE},
+    {"options.outer_dp_sharding_strategy", MS_ROLE_BLIND, FALSE},
+    {"options.overlap_p2p_comm", MS_ROLE_BLIND, TRUE},
+    {"options.overlap_grad_reduce", MS_ROLE_BLIND, FALSE},
+    {"options.overlap_param_gather", MS_ROLE_BLIND, FALSE},
+    {"options.overlap_param_gather_with_optimizer_step", MS_ROLE_BLIND, FALSE},
+    {"options.grad_reduce_dtype", MS_ROLE_BLIND, FALSE},
+    {"options.delay_wgrad", MS_ROLE_BLIND, FALSE},
+    {"options.cuda_graph_scope", MS_ROLE_BLIND, FALSE},
+    {"options.cuda_graph_shared_experts", MS_ROLE_BLIND, FALSE},
+    {"options.cuda_device_max_connections", MS_ROLE_BLIND, FALSE},
+    {"options.optimizer_post_validation", MS_ROLE_BLIND, FALSE},
+    {"layout.order", MS_ROLE_BLIND, TRUE},
+};
+
+static Known kind_of(const char *path) {
+  for (guint i = 0; i < G_N_ELEMENTS(known); i++)
+    if (!strcmp(known[i].path, path)) return known[i];
+  return (Known){path, MS_ROLE_WORK, g_str_has_prefix(path, "layout.")};
+}
+
+/* --- the planner's own candidates -------------------------------------------------------------------------------------------------------------- */
+
+static gboolean recompute_auto(const MsScenario *s, int i, MsPatch *p) {
+  static const struct { MsRecompute granularity; guint32 modules; gboolean mla, moe, dense; } own[] = {
+      {MS_RECOMPUTE_NONE, 0, FALSE, FALSE, FALSE},
+      {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT, FALSE, TRUE, FALSE},
+      {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT | MS_RM_LAYERNORM, FALSE, TRUE, FALSE},
+      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ, TRUE, FALSE, FALSE},
+      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, TRUE, TRUE, FALSE},
+      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MLP | MS_RM_MOE_ACT | MS_RM_LAYERNORM, TRUE, TRUE, FALSE},
+      {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE | MS_RM_LAYERNORM, FALSE, TRUE, FALSE},
+      {MS_RECOMPUTE_SELECTIVE, MS_RM_CORE_ATTN, FALSE, FALSE, TRUE},
+      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP, FALSE, FALSE, TRUE},
+      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP | MS_RM_LAYERNORM, FALSE, FALSE, TRUE},
+      {MS_RECOMPUTE_FULL, 0, FALSE, FALSE, FALSE}};
+  gboolean mla = ms_model_has_mla(s->model), moe = s->model->num_experts > 0;
+  int at = 0;
+  for (guint k = 0; k < G_N_ELEMENTS(own); k++) {
+    if ((own[k].mla && !mla) || (own[k].moe && !moe) || (own[k].dense && moe) || at++ != i) continue;
+    p->value.recompute = (MsRecomputeSpec){.granularity = own[k].granularity, .modules = own[k].modules, .num_layers = 1};
+    return TRUE;
+  }
+  return FALSE;
+}
+
+static gboolean bits_auto(const guint32 *own, guint n, int i, MsPatch *p) {
+  if (i >= (int)n) return FALSE;
+  p->value.bits = own[i];
+  return TRUE;
+}
+
+static gboolean graphs_auto(const MsScenario *s, int i, MsPatch *p) {
+  static const guint32 moe[] = {0, MS_CG_ATTN, MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS}, dense[] = {0, MS_CG_ATTN, MS_CG_LAYER};
+  if (!s->hardware->cuda_graphs) return bits_auto(moe, 1, i, p);
+  return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p) : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
+}
+
+static gboolean offload_auto(const MsScenario *s, int i, MsPatch *p) {
+  static const guint32 moe[] = {0, MS_OM_MOE_ACT, MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT}, dense[] = {0, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, MS_OM_CORE_ATTN | MS_OM_ATTN_PROJ};
+  if (!(s->hardware->host_link_Bps > 0)) return bits_auto(moe, 1, i, p);
+  return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p) : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
+}
+
+/* Value i of a list that leaves some words of an enumeration out. */
+static gboolean words_auto(int n, gboolean (*usable)(const MsScenario *, int), const MsScenario *s, int i, MsPatch *p) {
+  for (int word = 0; word < n; word++) {
+    if (!usable(s, word) || i-- > 0) continue;
+    p->value.i = word;
+    return TRUE;
+  }
+  return FALSE;
+}
+
+static gboolean precision_usable(const MsScenario *s, int i) {
+  return i != MS_FP16 && !(s->hardware->unsupported_precisions & (1u << i)) && ms_hardware_peak_flops(s->hardware, (MsPrecision)i) > 0;
+}
+static gboolean dispatcher_usable(const MsScenario *s, int i) {
+  if (s->model->num_experts == 0) return i == MS_DISPATCH_ALLTOALL;
+  return i == MS_DISPATCH_ALLTOALL || (i == MS_DISPATCH_DEEPEP && s->hardware->deepep) || (i == MS_DISPATCH_HYBRIDEP && s->hardware->hybridep);
+}
+static gboolean schedule_usable(const MsScenario *s, int i) {
+  (void)s;
+  return i != MS_SCHED_GPIPE; /* never better than 1f1b */
+}
+static gboolean any_usable(const MsScenario *s, int i) {
+  (void)s, (void)i;
+  return TRUE;
+}
+
+/* Value i of an "auto"; FALSE past the last. *offered FALSE: there is no "auto" for this key. */
+static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsPatch *p, gboolean *offered) {
+  static const int groups[] = {0, -2, -4}; /* microbatches per group: PP, and twice and four times as many */
+  static const double fractions[] = {0, 0.5, 1};
+  const char *path = open->path;
+  *offered = TRUE;
+  if (!strcmp(path, "layout.pipeline_layout")) return i == 0; /* NULL: the planner balances one where layers do not divide evenly */
+  if (!strcmp(path, "options.recompute")) return recompute_auto(s, i, p);
+  if (!strcmp(path, "options.cuda_graph_scope")) return graphs_auto(s, i, p);
+  if (!strcmp(path, "options.offload_modules")) return offload_auto(s, i, p);
+  if (!strcmp(path, "training.precision")) return words_auto(MS_N_PRECISIONS, precision_usable, s, i, p);
+  if (!strcmp(path, "options.dispatcher")) return words_auto(MS_DISPATCH_HYBRIDEP + 1, dispatcher_usable, s, i, p);
+  if (!strcmp(path, "options.fsdp")) return words_auto(MS_FSDP_OPTIM_GRADS_PARAMS + 1, any_usable, s, i, p);
+  if (!strcmp(path, "layout.schedule")) return words_auto(MS_N_SCHEDULES, schedule_usable, s, i, p);
+  if (!strcmp(path, "layout.cp_comm_type")) return words_auto(MS_CP_A2A_P2P + 1, any_usable, s, i, p);
+  if (!strcmp(path, "layout.order")) return words_auto(MS_ORDER_PP_DP + 1, any_usable, s, i, p);
+  if (!strcmp(path, "layout.microbatch_group_size_per_virtual_pipeline_stage")) {
+    if (i < (int)G_N_ELEMENTS(groups)) p->value.i = groups[i];
+    return i < (int)G_N_ELEMENTS(groups);
+  }
+  if (!strcmp(path, "options.optimizer_offload_fraction")) {
+    if (i < (int)G_N_ELEMENTS(fractions)) p->value.f = fractions[i];
+    return i < (s->hardware->host_link_Bps > 0 ? (int)G_N_ELEMENTS(fractions) : 1);
+  }
+  if (!strcmp(path, "options.sequence_parallel")) { /* with TP; without it neither value means anything */
+    p->value.i = -1;
+    return i == 0;
+  }
+  if (open->field->type == MS_T_BOOL) {
+    p->value.i = i;
+    return i < 2 && !(i == 1 && s->model->num_experts == 0 && (!strcmp(path, "options.ep_overlap") || !strcmp(path, "options.delay_wgrad")));
+  }
+  *offered = FALSE;
+  return FALSE;
+}
+
+/* --- reading and writing -------------------------------------------------------------------------------------------------------------------------- */
+
+static size_t object_offset(const char *path) {
+  if (g_str_has_prefix(path, "layout.")) return offsetof(MsScenario, layout);
+  if (g_str_has_prefix(path, "options.recompute.")) return offsetof(MsScenario, options.recompute);
+  if (g_str_has_prefix(path, "options.")) return offsetof(MsScenario, options);
+  return g_str_has_prefix(path, "training.") ? offsetof(MsScenario, training) : 0;
+}
+
+static size_t size_of(const MsField *field) {
+  switch (field->type) {
+  case MS_T_STRING: return 0;
+  case MS_T_F64: return sizeof(double);
+  case MS_T_OBJECT: return sizeof(MsRecomputeSpec);
+  default: return sizeof(int);
+  }
+}
+
+static MsPatch *add(MsChoice *c) {
+  c->value = g_renew(MsPatch, c->value, c->n + 1);
+  memset(&c->value[c->n], 0, sizeof *c->value);
+  return &c->value[c->n++];
+}
+
+/* A value of the request, through the reader of its field. */
+static gboolean given(MsChoice *c, const MsRequest *r, int i, GError **error) {
+  g_autoptr(MsScenario) scratch = ms_scenario_copy(r->base, TRUE);
+  char *object = (char *)scratch + object_offset(c->open->path), *member = (char *)scratch + c->offset;
+  if (!ms_field_set(c->open->field, NULL, c->open->values[i], c->open->path, object, error)) return FALSE;
+  MsPatch *p = add(c);
+  if (c->size) memcpy(&p->value, member, c->size);
+  else p->text = g_strdup(*(char **)(void *)member);
+  return TRUE;
+}
+
+gboolean ms_choice_init(MsChoice *c, const MsRequest *r, const MsOpenKey *open, GError **error) {
+  Known kind = kind_of(open->path);
+  *c = (MsChoice){.open = open, .role = kind.role, .in_rules = kind.in_rules, .size = size_of(open->field)};
+  c->offset = object_offset(open->path) + open->field->offset;
+  for (int i = 0; i < open->n; i++)
+    if (!given(c, r, i, error)) return FALSE;
+  if (open->n > 0) return TRUE;
+  for (gboolean offered = TRUE;;) {
+    MsPatch value = {0};
+    if (automatic(r->base, open, c->n, &value, &offered)) *add(c) = value;
+    else if (offered) return TRUE;
+    else return ms_input_error(error, r->base->file, 0, open->path, "\"auto\" is not offered for this key, give a list of values");
+  }
+}
+
+void ms_choice_clear(MsChoice *c) {
+  for (int i = 0; i < c->n; i++) g_free(c->value[i].text);
+  g_free(c->value);
+}
+
+void ms_choice_apply(const MsChoice *c, int value, MsScenario *s) {
+  char *member = (char *)s + c->offset;
+  if (c->size) {
+    memcpy(member, &c->value[value].value, c->size);
+    return;
+  }
+  char **text = (char **)(void *)member;
+  g_free(*text);
+  *text = g_strdup(c->value[value].text);
+}

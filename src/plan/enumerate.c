@@ -1,0 +1,335 @@
+/* src/plan/enumerate.c - every layout of the space: ruled out, or bounded in time and memory.
+ *
+ * A unit is one setting of the outer axes (GPUs, TP, CP, EP, ETP, microbatch size). Within it the rules are asked once for each (pp, vpp) and class of
+ * combinations that look alike to them; the pieces of work are costed once for each combination of work keys; a bound is computed once for each
+ * combination of state keys, and combinations that differ only in blind keys share it. Units are independent: threads and ranks share them out. */
+#include "plan/plan_priv.h"
+#include "plan/ranks.h"
+#include "base/io.h"
+#include "base/units.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct { /* what one thread found */
+  GArray *candidates;
+  MsRefusedTable refused;
+  guint64 valid, bounded;
+  MsShapes *shapes;
+  MsScenario *scratch, *second;
+  gboolean *passes; /* [pp][vpp][class] obeys the rules about ranks */
+  GError *error;
+  guint64 error_order;
+} Finder;
+
+typedef struct {
+  MsSearch *search;
+  const MsSpace *space;
+  Finder *finder;    /* [threads] */
+  MsPieceMemo *first; /* its kernel curves are everybody's */
+  int n_units, threads;
+  gint done;
+} Enumeration;
+
+static void unit_values(const MsSpace *space, int unit, gint32 *value) {
+  for (int axis = MS_N_OUTER - 1; axis >= 0; axis--) {
+    value[axis] = space->axis[axis].value[unit % space->axis[axis].n];
+    unit /= space->axis[axis].n;
+  }
+}
+
+static int n_inner(const MsSpace *space) { return space->axis[MS_AXIS_PP].n * space->axis[MS_AXIS_VPP].n; }
+
+static void inner_values(const MsSpace *space, int inner, gint32 *value) {
+  value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / space->axis[MS_AXIS_VPP].n];
+  value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[inner % space->axis[MS_AXIS_VPP].n];
+}
+
+/* Writes axis values over whatever was there: the microbatch group may have been a multiple of another PP. */
+static void write_axes(const MsSpace *space, const gint32 *value, int group, MsScenario *s) {
+  s->layout.microbatch_group_size_per_virtual_pipeline_stage = group;
+  ms_space_apply_axes(space, value, FALSE, s);
+}
+
+static gboolean has(const Enumeration *e, MsShortcut shortcut) { return !(e->search->options->without & (1u << shortcut)); }
+
+/* --- rules about ranks, by class --- */
+
+/* Place of a layout in the whole space: the same whoever meets it. */
+static guint64 order_of(const MsSpace *space, int unit, int combo, int inner) {
+  return ((guint64)unit * (guint64)space->n_combos + (guint64)combo) * (guint64)n_inner(space) + (guint64)inner;
+}
+
+static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
+  const MsSpace *space = e->space;
+  int inner = n_inner(space);
+  for (int class = 0; class < space->n_classes; class++) {
+    c->combo = space->class_example[class];
+    if (c->combo < 0) continue;
+    ms_space_apply_combo(space, c->combo, f->scratch);
+    int group = f->scratch->layout.microbatch_group_size_per_virtual_pipeline_stage;
+    for (int i = 0; i < inner; i++) {
+      inner_values(space, i, c->value);
+      write_axes(space, c->value, group, f->scratch);
+      int row = ms_layout_check_kind(f->scratch, MS_RULE_RANKS);
+      if (row < 0 && has(e, MS_SHORT_SAME) && ms_space_same_as_another(space, c->combo, f->scratch)) row = ms_num_rules + MS_REFUSED_SAME;
+      f->passes[i * space->n_classes + class] = row < 0;
+      if (row >= 0) ms_refused_add(&f->refused, row, space->class_count[class], INFINITY, order_of(space, unit, c->combo, i), c);
+    }
+  }
+}
+
+/* --- bounds --- */
+
+/* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its expert rows are drawn. */
+static gboolean pieces_depend_on_cut(const MsScenario *s) {
+  const MsRecomputeSpec *r = &s->options.recompute;
+  return (r->granularity == MS_RECOMPUTE_FULL && (r->num_layers > 1 || r->method != MS_RECOMPUTE_UNIFORM)) || ms_routing_is_drawn(&s->training.routing);
+}
+
+typedef struct { /* one combination of work keys in one unit */
+  Enumeration *e;
+  Finder *f;
+  int unit, work, map;
+  gboolean per_cut;
+  MsPieceMemo *memo;
+} Bench;
+
+static gboolean memo_for(Bench *b, const gint32 *value) {
+  if (b->memo && !b->per_cut) return TRUE;
+  GError *error = NULL;
+  ms_memo_free(b->memo);
+  char *given = b->f->scratch->layout.pipeline_layout;
+  b->f->scratch->layout.pipeline_layout = g_strdup(given);
+  ms_space_apply_axes(b->e->space, value, TRUE, b->f->scratch);
+  b->memo = ms_layout_check_kind(b->f->scratch, MS_RULE_SPLIT) < 0 ? ms_memo_new(b->f->scratch, b->e->first ? ms_memo_cost(b->e->first) : NULL, &error) : NULL;
+  g_free(b->f->scratch->layout.pipeline_layout);
+  b->f->scratch->layout.pipeline_layout = given;
+  if (b->memo) b->map = ms_shapes_map(b->f->shapes, b->memo);
+  if (!error) return b->memo != NULL;
+  guint64 order = order_of(b->e->space, b->unit, b->work, 0);
+  if (!b->f->error || order < b->f->error_order) {
+    g_clear_error(&b->f->error);
+    b->f->error = g_steal_pointer(&error);
+    b->f->error_order = order;
+  }
+  g_clear_error(&error);
+  return FALSE;
+}
+
+static void put(Bench *b, MsCandidate *c, int inner, MsTime time, double device_B) {
+  const MsRequest *request = b->e->space->request;
+  const MsPlan *plan = b->e->search->plan;
+  double seconds = (double)time / MS_PS_PER_S;
+  int gpus = c->value[MS_AXIS_GPUS];
+  guint64 order = order_of(b->e->space, b->unit, c->combo, inner);
+  b->f->valid++;
+  if (device_B > plan->memory_limit_B && has(b->e, MS_SHORT_MEMORY)) {
+    ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_MEMORY, 1, device_B - plan->memory_limit_B, order, c);
+    return;
+  }
+  c->bound = time;
+  c->cost = ms_objective_cost(request, gpus, seconds);
+  if (isinf(c->cost)) ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_DEADLINE, 1, ms_objective_figure(request, gpus, seconds) - request->deadline_s, order, c);
+  else g_array_append_val(b->f->candidates, *c);
+}
+
+/* Every combination of state and blind keys of one (pp, vpp). */
+static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes *bytes) {
+  const MsSpace *space = b->e->space;
+  const gint32 *v = c->value;
+  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP], edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP];
+  const MsShape *shape = NULL;
+  MsTime time = 0;
+  int known_class = -1, rule = -1;
+  for (int state = 0, combo = b->work * space->n_of_role[MS_ROLE_STATE] * space->n_of_role[MS_ROLE_BLIND]; state < space->n_of_role[MS_ROLE_STATE]; state++) {
+    double device_B = -1;
+    for (int blind = 0; blind < space->n_of_role[MS_ROLE_BLIND]; blind++, combo++) {
+      int class = space->class_of[combo];
+      if (space->refused_by[combo] >= 0 || !b->f->passes[inner * space->n_classes + class]) continue;
+      c->combo = combo;
+      if (class != known_class) {
+        shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, v, b->f->scratch, class, &rule);
+        time = shape ? ms_bound_time(shape, b->memo) : 0;
+        known_class = class, device_B = -1;
+      }
+      if (!shape) {
+        ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, combo, inner), c);
+        continue;
+      }
+      if (device_B < 0) device_B = ms_bound_device_B(shape, b->memo, &bytes[state], dp_cp, edp, space->request->base->hardware), b->f->bounded++;
+      put(b, c, inner, time, device_B);
+    }
+  }
+}
+
+static gboolean anything_passes(const Bench *b, int inner) {
+  const MsSpace *space = b->e->space;
+  int n = space->n_of_role[MS_ROLE_STATE] * space->n_of_role[MS_ROLE_BLIND], first = b->work * n;
+  for (int i = first; i < first + n; i++)
+    if (space->refused_by[i] < 0 && b->f->passes[inner * space->n_classes + space->class_of[i]]) return TRUE;
+  return FALSE;
+}
+
+static void refuse_split(Bench *b, MsCandidate *c, int inner) {
+  const MsSpace *space = b->e->space;
+  int n = space->n_of_role[MS_ROLE_STATE] * space->n_of_role[MS_ROLE_BLIND], rule;
+  char *given = b->f->scratch->layout.pipeline_layout;
+  b->f->scratch->layout.pipeline_layout = g_strdup(given);
+  ms_space_apply_axes(space, c->value, TRUE, b->f->scratch);
+  rule = ms_layout_check_kind(b->f->scratch, MS_RULE_SPLIT);
+  g_free(b->f->scratch->layout.pipeline_layout);
+  b->f->scratch->layout.pipeline_layout = given;
+  for (c->combo = b->work * n; c->combo < (b->work + 1) * n; c->combo++)
+    if (rule >= 0 && space->refused_by[c->combo] < 0 && b->f->passes[inner * space->n_classes + space->class_of[c->combo]])
+      ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, c->combo, inner), c);
+}
+
+static void state_bytes(Bench *b, MsStateBytes *bytes) {
+  const MsSpace *space = b->e->space;
+  for (int state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
+    ms_space_apply_combo(space, (b->work * space->n_of_role[MS_ROLE_STATE] + state) * space->n_of_role[MS_ROLE_BLIND], b->f->second);
+    bytes[state] = ms_state_bytes(b->memo, b->f->second);
+  }
+}
+
+static void bound_work(Bench *b, MsCandidate *c) {
+  const MsSpace *space = b->e->space;
+  MsScenario *s = b->f->scratch;
+  g_autofree MsStateBytes *bytes = g_new(MsStateBytes, space->n_of_role[MS_ROLE_STATE]);
+  ms_space_apply_combo(space, b->work * space->n_of_role[MS_ROLE_STATE] * space->n_of_role[MS_ROLE_BLIND], s);
+  int group = s->layout.microbatch_group_size_per_virtual_pipeline_stage, inner = n_inner(space);
+  b->per_cut = pieces_depend_on_cut(s);
+  for (int i = 0; i < inner; i++) {
+    if (!anything_passes(b, i)) continue;
+    inner_values(space, i, c->value);
+    write_axes(space, c->value, group, s);
+    gboolean fresh = !b->memo || b->per_cut;
+    GError *before = b->f->error;
+    if (!memo_for(b, c->value)) {
+      if (b->f->error && b->f->error != before) return;
+      refuse_split(b, c, i);
+      continue;
+    }
+    if (fresh) state_bytes(b, bytes);
+    bound_inner(b, c, i, bytes);
+  }
+}
+
+static void do_unit(int unit, int thread, gpointer data) {
+  Enumeration *e = data;
+  Finder *f = &e->finder[thread];
+  MsCandidate c = {0};
+  if (ms_interrupted() || f->error) return;
+  unit_values(e->space, unit, c.value);
+  ask_rules(e, f, unit, &c);
+  for (int work = 0; work < e->space->n_of_role[MS_ROLE_WORK]; work++) {
+    Bench b = {.e = e, .f = f, .unit = unit, .work = work};
+    bound_work(&b, &c);
+    ms_memo_free(b.memo);
+  }
+  int done = g_atomic_int_add(&e->done, 1) + 1;
+  if (thread == 0) ms_progress_update(e->search->progress, 0.2 * done * ms_ranks_count() / e->n_units, "bounding layouts");
+}
+
+/* --- all of it --- */
+
+/* The first layout that obeys the rules: its kernel curves serve all. */
+static void find_first(Enumeration *e) {
+  const MsSpace *space = e->space;
+  g_autoptr(MsScenario) s = ms_space_scratch(space);
+  int inner = n_inner(space);
+  for (int unit = 0; unit < e->n_units && !e->first; unit++)
+    for (int class = 0; class < space->n_classes && !e->first; class++)
+      for (int i = 0; i < inner && !e->first; i++) {
+        MsCandidate c = {.combo = space->class_example[class]};
+        if (c.combo < 0) continue;
+        unit_values(space, unit, c.value);
+        inner_values(space, i, c.value);
+        ms_space_apply_combo(space, c.combo, s);
+        ms_space_apply_axes(space, c.value, FALSE, s);
+        if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0) continue;
+        g_autoptr(MsScenario) whole = ms_candidate_scenario(space, &c);
+        MsRefusal refusal;
+        if (ms_layout_check(whole, &refusal)) e->first = ms_memo_new(whole, NULL, NULL);
+      }
+}
+
+/* Combinations that a rule about options refuses, with all axes. */
+static void count_refused_options(MsSearch *x) {
+  const MsSpace *space = x->space;
+  guint64 layouts = 1;
+  MsCandidate c = {0};
+  for (int axis = 0; axis < MS_N_AXES; axis++) layouts *= (guint64)space->axis[axis].n, c.value[axis] = space->axis[axis].value[0];
+  x->plan->searched = layouts * (guint64)space->n_combos;
+  for (c.combo = 0; c.combo < space->n_combos; c.combo++)
+    if (space->refused_by[c.combo] >= 0) ms_refused_add(&x->refused, space->refused_by[c.combo], layouts, INFINITY, (guint64)c.combo, &c);
+}
+
+typedef struct { guint64 valid, bounded; } Counts;
+
+/* What the ranks found, on all of them. */
+static void put_together(Enumeration *e) {
+  MsSearch *x = e->search;
+  MsRefusedTable own;
+  ms_refused_init(&own);
+  Counts sum = {0};
+  for (int i = 0; i < e->threads; i++) {
+    Finder *f = &e->finder[i];
+    g_array_append_vals(x->candidates, f->candidates->data, f->candidates->len);
+    g_array_set_size(f->candidates, 0);
+    ms_refused_merge(&own, &f->refused);
+    sum.valid += f->valid, sum.bounded += f->bounded;
+  }
+  g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(MsRefused)), counts = g_array_new(FALSE, FALSE, sizeof(Counts));
+  g_array_append_vals(rows, own.row, (guint)own.n);
+  g_array_append_val(counts, sum);
+  ms_ranks_gather(rows);
+  ms_ranks_gather(counts);
+  ms_ranks_gather(x->candidates);
+  for (guint i = 0; i < rows->len; i += (guint)own.n) {
+    const MsRefusedTable other = {own.n, &g_array_index(rows, MsRefused, i)};
+    ms_refused_merge(&x->refused, &other);
+  }
+  for (guint i = 0; i < counts->len; i++) x->plan->valid += g_array_index(counts, Counts, i).valid, x->plan->bounded += g_array_index(counts, Counts, i).bounded;
+  ms_refused_clear(&own);
+}
+
+static gboolean first_error(Enumeration *e, GError **error) {
+  Finder *first = NULL;
+  for (int i = 0; i < e->threads; i++)
+    if (e->finder[i].error && (!first || e->finder[i].error_order < first->error_order)) first = &e->finder[i];
+  if (!first) return TRUE;
+  g_propagate_error(error, g_steal_pointer(&first->error));
+  return FALSE;
+}
+
+gboolean ms_enumerate(MsSearch *x, GError **error) {
+  Enumeration e = {.search = x, .space = x->space, .n_units = 1, .threads = ms_parallel_threads(x->options->threads)};
+  for (int axis = 0; axis < MS_N_OUTER; axis++) e.n_units *= x->space->axis[axis].n;
+  e.finder = g_new0(Finder, e.threads);
+  for (int i = 0; i < e.threads; i++) {
+    Finder *f = &e.finder[i];
+    f->candidates = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
+    f->shapes = ms_shapes_new();
+    f->scratch = ms_space_scratch(x->space), f->second = ms_space_scratch(x->space);
+    f->passes = g_new(gboolean, (gsize)n_inner(x->space) * (gsize)x->space->n_classes);
+    ms_refused_init(&f->refused);
+  }
+  find_first(&e);
+  ms_parallel(e.n_units, e.threads, do_unit, &e);
+  gboolean ok = first_error(&e, error);
+  count_refused_options(x);
+  put_together(&e);
+  for (int i = 0; i < e.threads; i++) {
+    Finder *f = &e.finder[i];
+    g_array_unref(f->candidates);
+    ms_shapes_free(f->shapes);
+    ms_scenario_free(f->scratch), ms_scenario_free(f->second);
+    g_free(f->passes);
+    ms_refused_clear(&f->refused);
+    g_clear_error(&f->error);
+  }
+  g_free(e.finder);
+  ms_memo_free(e.first);
+  return ok;
+}

@@ -1,0 +1,33 @@
+/* src/plan/parallel.c - one function on many indices, shared out between ranks and threads. Which thread takes which index does not show in results: what
+ * is gathered is put in order or added up afterwards. */
+#include "plan/plan_priv.h"
+#include "plan/ranks.h"
+
+typedef struct { int n, step, thread; gint *next; MsWorkFunc work; gpointer data; } Worker;
+
+static gpointer run(gpointer data) {
+  const Worker *w = data;
+  for (int i; (i = g_atomic_int_add(w->next, w->step)) < w->n;) w->work(i, w->thread, w->data);
+  return NULL;
+}
+
+int ms_parallel_threads(int wanted) {
+  int cores = (int)g_get_num_processors();
+  if (wanted > 0) return wanted;
+  return MAX(1, cores / ms_ranks_local());
+}
+
+static void share_out(int n, int first, int step, int threads, MsWorkFunc work, gpointer data) {
+  gint next = first;
+  threads = MIN(ms_parallel_threads(threads), MAX(1, n));
+  g_autofree Worker *worker = g_new(Worker, threads);
+  g_autofree GThread **thread = g_new0(GThread *, threads);
+  for (int i = 0; i < threads; i++) worker[i] = (Worker){n, step, i, &next, work, data};
+  for (int i = 1; i < threads; i++) thread[i] = g_thread_try_new("plan", run, &worker[i], NULL); /* without it, the others do its share */
+  run(&worker[0]);
+  for (int i = 1; i < threads; i++)
+    if (thread[i]) g_thread_join(thread[i]);
+}
+
+void ms_parallel(int n, int threads, MsWorkFunc work, gpointer data) { share_out(n, ms_ranks_own(), ms_ranks_count(), threads, work, data); }
+void ms_parallel_here(int n, int threads, MsWorkFunc work, gpointer data) { share_out(n, 0, 1, threads, work, data); }

@@ -1,0 +1,24 @@
+/* src/plan/ranks.h - processes that search together under mpirun or srun. Two implementations, one of which is built: ranks_mpi.c where Open MPI was
+ * found, ranks_serial.c elsewhere, where a process is always alone.
+ *
+ * All ranks run the same program on the same request and make the same decisions from the same gathered numbers; only rank 0 prints. Only the main
+ * thread calls these. A rank that is lost ends the whole run: the launcher says which. */
+#ifndef MS_PLAN_RANKS_H
+#define MS_PLAN_RANKS_H
+
+#include <glib.h>
+
+/* Joins the others when a launcher started this process, else is alone. FALSE and an MS_ERROR_ENV: a launcher started several, but this program was
+ * built without MPI, or MPI fails. */
+gboolean ms_ranks_begin(GError **error);
+void ms_ranks_end(void);
+
+int ms_ranks_count(void); /* 1 alone */
+int ms_ranks_own(void);   /* 0 .. count - 1 */
+int ms_ranks_local(void); /* ranks on this machine, which share its cores */
+
+/* The elements of every rank's array, in the order of the ranks, into the array of each. */
+void ms_ranks_gather(GArray *array);
+gboolean ms_ranks_any(gboolean flag); /* TRUE when it is on some rank */
+
+#endif

@@ -1,0 +1,72 @@
+/* src/plan/refusal.c - what was refused: counts by rule, and of each the example that missed by least. */
+#include "plan/plan_priv.h"
+#include "base/text.h"
+#include <math.h>
+#include <string.h>
+
+static const char *const more_names[MS_N_REFUSED] = {"memory", "deadline", "same-as-another", "not-simulated"};
+
+void ms_refused_init(MsRefusedTable *t) {
+  t->n = ms_num_rules + MS_N_REFUSED;
+  t->row = g_new0(MsRefused, t->n);
+}
+
+void ms_refused_clear(MsRefusedTable *t) { g_clear_pointer(&t->row, g_free); }
+
+static gboolean nearer(double miss, guint64 order, const MsRefused *than) {
+  if (than->count == 0) return TRUE;
+  return miss != than->miss ? miss < than->miss : order < than->order;
+}
+
+void ms_refused_add(MsRefusedTable *t, int row, guint64 count, double miss, guint64 order, const MsCandidate *example) {
+  MsRefused *r = &t->row[row];
+  if (nearer(miss, order, r)) r->miss = miss, r->order = order, r->example = *example;
+  r->count += count;
+}
+
+void ms_refused_merge(MsRefusedTable *into, const MsRefusedTable *from) {
+  for (int i = 0; i < into->n; i++)
+    if (from->row[i].count > 0) ms_refused_add(into, i, from->row[i].count, from->row[i].miss, from->row[i].order, &from->row[i].example);
+}
+
+static char *why_of(int row, const MsRefused *r, const MsScenario *s) {
+  char text[MS_TEXT];
+  switch (row - ms_num_rules) {
+  case MS_REFUSED_MEMORY: return g_strdup_printf("fits if at least %s less", ms_text_bytes(r->miss, text));
+  case MS_REFUSED_DEADLINE: return g_strdup_printf("at least %s too late", ms_text_seconds(r->miss, text));
+  case MS_REFUSED_SAME: return g_strdup("an open key makes no difference here; the layout with its first value stands for all");
+  case MS_REFUSED_ERROR: {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsResult) result = ms_simulate(s, MS_FIDELITY_BOUND, NULL, &error);
+    return g_strdup(error ? error->message : "too large to simulate");
+  }
+  }
+  char why[192] = "";
+  ms_rules[row].holds(s, why, sizeof why);
+  return g_strdup(why);
+}
+
+static char *layout_text(const MsSpace *space, const MsScenario *s) {
+  const MsLayoutSpec *l = &s->layout;
+  g_autofree char *gpus = space->axis[MS_AXIS_GPUS].n > 1 ? g_strdup_printf("gpus %d ", s->gpus) : g_strdup("");
+  return g_strdup_printf("%stp %d cp %d pp %d vpp %d ep %d etp %d mbs %d", gpus, l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, s->training.micro_batch_size);
+}
+
+static int more_first(const void *a, const void *b) {
+  const MsPlanRefusal *x = a, *y = b;
+  if (x->count != y->count) return x->count < y->count ? 1 : -1;
+  return strcmp(x->name, y->name);
+}
+
+void ms_refused_hand_over(const MsRefusedTable *t, const MsSpace *space, MsPlan *plan) {
+  plan->refusals = g_new0(MsPlanRefusal, t->n);
+  for (int i = 0; i < t->n; i++) {
+    const MsRefused *r = &t->row[i];
+    if (r->count == 0) continue;
+    g_autoptr(MsScenario) s = ms_candidate_scenario(space, &r->example);
+    g_autofree char *layout = layout_text(space, s), *why = why_of(i, r, s);
+    plan->refusals[plan->n_refusals++] = (MsPlanRefusal){.name = g_strdup(i < ms_num_rules ? ms_rules[i].name : more_names[i - ms_num_rules]),
+                                                         .example = g_strdup_printf("%s: %s", layout, why), .count = r->count};
+  }
+  qsort(plan->refusals, (size_t)plan->n_refusals, sizeof *plan->refusals, more_first);
+}

@@ -1,0 +1,162 @@
+/* The planner from outside: the same output for any number of ranks and threads, a rank that is killed, Ctrl-C, and going on afterwards. */
+#include "lib/close.h"
+
+#include "base/json.h"
+
+#include <gio/gio.h>
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *program, *folder, *request;
+
+static const char request_text[] = /* a few hundred layouts, some seconds of work without pruning */
+    "{\"schema\": 1, \"name\": \"ranks\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 16}, \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+    "{\"seq_length\": 4096, \"global_batch_size\": 64, \"routing\": \"balanced\", \"micro_batch_size\": [1, 2], \"precision\": \"bf16\"}, \"layout\": {\"tp\": [1, 2, 4], "
+    "\"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2]}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, "
+    "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": \"auto\", \"recompute\": \"auto\", \"offload_modules\": [], "
+    "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
+    "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}";
+
+static GSubprocess *start(const char *ranks, const char *const *more) {
+  GPtrArray *argv = g_ptr_array_new();
+  const char *const launcher[] = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks};
+  for (guint i = 0; ranks && i < G_N_ELEMENTS(launcher); i++) g_ptr_array_add(argv, (char *)launcher[i]);
+  g_ptr_array_add(argv, program);
+  g_ptr_array_add(argv, (char *)"plan");
+  g_ptr_array_add(argv, request);
+  for (int i = 0; more[i]; i++) g_ptr_array_add(argv, (char *)more[i]);
+  g_ptr_array_add(argv, NULL);
+  GError *error = NULL;
+  GSubprocess *child = g_subprocess_newv((const char *const *)argv->pdata, G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
+  g_ptr_array_free(argv, TRUE);
+  if (!child) fail_msg("%s", error->message);
+  return child;
+}
+
+/* Standard output; *status 0 .. 255, or 1000 + the signal. */
+static char *wait_for(GSubprocess *child, int *status, char **err) {
+  char *out = NULL;
+  GError *error = NULL;
+  if (!g_subprocess_communicate_utf8(child, NULL, NULL, &out, err, &error)) fail_msg("%s", error->message);
+  *status = g_subprocess_get_if_exited(child) ? g_subprocess_get_exit_status(child) : 1000 + g_subprocess_get_term_sig(child);
+  g_object_unref(child);
+  return out;
+}
+
+/* Every "elapsed_s" taken out: the only figure that may differ. */
+static char *timeless(const char *json) {
+  g_autoptr(GRegex) elapsed = g_regex_new("\"elapsed_s\":[^,}]*", 0, 0, NULL);
+  return g_regex_replace_literal(elapsed, json, -1, 0, "", 0, NULL);
+}
+
+static char *planned(const char *ranks, const char *threads) {
+  int status;
+  g_autofree char *err = NULL, *out = wait_for(start(ranks, (const char *const[]){"--threads", threads, "--json", NULL}), &status, &err);
+  if (status != 0) fail_msg("%s ranks: exit %d: %s", ranks ? ranks : "no", status, err);
+  return timeless(out);
+}
+
+static gboolean without_mpirun(void) {
+  g_autofree char *launcher = g_find_program_in_path("mpirun");
+  if (!launcher) print_message("mpirun is not installed: ranks are not tested\n");
+  return !launcher;
+}
+
+static void ranks_and_threads_agree(void **state) {
+  (void)state;
+  g_autofree char *one = planned(NULL, "1"), *two = planned(NULL, "2");
+  assert_string_equal(one, two);
+  if (without_mpirun()) return;
+  static const struct { const char *ranks, *threads; } ways[] = {{"1", "1"}, {"2", "1"}, {"2", "2"}, {"3", "1"}};
+  for (guint i = 0; i < G_N_ELEMENTS(ways); i++) {
+    g_autofree char *many = planned(ways[i].ranks, ways[i].threads);
+    assert_string_equal(one, many);
+  }
+}
+
+/* Waits until the file is there, a minute at most. */
+static void await(const char *file) {
+  for (int i = 0; i < 6000 && !g_file_test(file, G_FILE_TEST_EXISTS); i++) g_usleep(10000);
+  if (!g_file_test(file, G_FILE_TEST_EXISTS)) fail_msg("no checkpoint was written");
+}
+
+static gint64 number(const char *json, const char *key) {
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, "plan", NULL);
+  assert_non_null(doc);
+  return json_object_get_int_member(json_node_get_object(ms_json_root(doc)), key);
+}
+
+static char *list_of(const char *json) { /* what follows "best" */
+  const char *best = strstr(json, "\"best\":");
+  assert_non_null(best);
+  return timeless(best);
+}
+
+/* Going on from the file gives the same list without simulating what it holds again. */
+static void goes_on(const char *file) {
+  int status;
+  g_autofree char *err = NULL, *whole = planned(NULL, "2");
+  g_autofree char *rest = wait_for(start(NULL, (const char *const[]){"--resume", file, "--json", "--no-prune", NULL}), &status, &err);
+  assert_int_equal(status, 0);
+  assert_true(number(rest, "resumed") > 0 && number(rest, "resumed") <= number(rest, "simulated"));
+  g_autofree char *a = list_of(whole), *b = list_of(rest);
+  assert_string_equal(a, b);
+}
+
+static int child_of(const char *parent) { /* the last one */
+  g_autofree char *path = g_strdup_printf("/proc/%s/task/%s/children", parent, parent), *text = NULL;
+  if (!g_file_get_contents(path, &text, NULL, NULL)) return 0;
+  g_auto(GStrv) pid = g_strsplit(g_strstrip(text), " ", -1);
+  guint n = g_strv_length(pid);
+  return n ? atoi(pid[n - 1]) : 0;
+}
+
+static void lost_rank(void **state) {
+  (void)state;
+  if (without_mpirun()) return;
+  g_autofree char *file = g_build_filename(folder, "lost.json", NULL), *err = NULL;
+  GSubprocess *child = start("2", (const char *const[]){"--threads", "1", "--no-prune", "--checkpoint", file, NULL});
+  await(file);
+  int rank = child_of(g_subprocess_get_identifier(child)), status;
+  if (!rank) {
+    print_message("/proc lists no children: no rank is killed\n");
+    g_subprocess_force_exit(child);
+    g_object_unref(child);
+    return;
+  }
+  kill(rank, SIGKILL);
+  g_autofree char *out = wait_for(child, &status, &err);
+  assert_true(status != 0);
+  assert_non_null(strstr(err, "signal 9"));
+  goes_on(file);
+  g_remove(file);
+}
+
+static void interrupted(void **state) {
+  (void)state;
+  g_autofree char *file = g_build_filename(folder, "stopped.json", NULL), *err = NULL;
+  GSubprocess *child = start(NULL, (const char *const[]){"--threads", "1", "--no-prune", "--checkpoint", file, NULL});
+  await(file);
+  int status;
+  g_subprocess_send_signal(child, SIGINT);
+  g_autofree char *out = wait_for(child, &status, &err);
+  assert_non_null(strstr(err, "--resume"));
+  goes_on(file);
+  g_remove(file);
+}
+
+int main(int argc, char **argv) {
+  (void)argc;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_and_threads_agree), cmocka_unit_test(lost_rank), cmocka_unit_test(interrupted)};
+  g_autofree char *here = g_path_get_dirname(argv[0]), *relative = g_build_filename(here, "..", "moesim", NULL);
+  program = g_canonicalize_filename(relative, NULL);
+  folder = g_dir_make_tmp("moesim-ranks-XXXXXX", NULL);
+  request = g_build_filename(folder, "request.json", NULL);
+  g_file_set_contents(request, request_text, -1, NULL);
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  g_remove(request), g_rmdir(folder);
+  g_free(program), g_free(folder), g_free(request);
+  return failed;
+}
