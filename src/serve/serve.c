@@ -21,6 +21,7 @@ gboolean ms_serve(const MsServeOptions *options, GError **error) {
 
 #include "base/io.h"
 #include "base/json.h"
+#include "launch/launch.h"
 #include "report/page.h"
 #include "serve/guard.h"
 #include "serve/worker.h"
@@ -253,6 +254,12 @@ static void on_plan(Server *server, SoupServerMessage *msg, const char *id) {
   else answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, "GET or DELETE");
 }
 
+static void write_launch(Server *server, SoupServerMessage *msg, const char *form) {
+  const char *const argv[] = {"show", "launch", "--form", form, "--json", "--", "-", NULL};
+  if (!g_strv_contains(ms_launch_words, form)) answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such form of launch arguments");
+  else work_on(server, msg, argv, "application/json");
+}
+
 /* --- routes --------------------------------------------------------------------------------------------------------------------------------- */
 static gboolean is(SoupServerMessage *msg, const char *method) {
   if (strcmp(soup_server_message_get_method(msg), method) == 0) return TRUE;
@@ -276,6 +283,8 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
     on_plan(server, msg, path + strlen("/api/plan/"));
   } else if (strcmp(path, "/api/run") == 0) {
     if (is(msg, "POST")) work_on(server, msg, run, "application/json");
+  } else if (g_str_has_prefix(path, "/api/launch/")) {
+    if (is(msg, "POST")) write_launch(server, msg, path + strlen("/api/launch/"));
   } else {
     answer_error(msg, SOUP_STATUS_NOT_FOUND, "nothing is served here");
   }
@@ -362,7 +371,8 @@ static char *choices_json(guint time_s) {
   ms_json_out_object(out, NULL);
   write_each(out, "models", "models", write_model);
   write_each(out, "machines", "hardware", write_machine);
-  ms_json_out_array(out, "launch_forms"); /* none in this version */
+  ms_json_out_array(out, "launch_forms");
+  for (int f = 0; f < MS_N_LAUNCH_FORMS; f++) ms_json_out_string(out, NULL, ms_launch_words[f]);
   ms_json_out_end(out);
   ms_json_out_int(out, "time_s", time_s);
   ms_json_out_end(out);

@@ -6,7 +6,7 @@
  *   GET    /api/plan/ID     {"state","done","note","plan"}: what was found so far, then everything
  *   DELETE /api/plan/ID     stops it; what was found stays
  *   POST   /api/run         a scenario; the data of the page for it (report/page.h)
- *   POST   /api/launch/FORM a scenario; launch arguments, where this version can write them
+ *   POST   /api/launch/FORM a scenario; {"form","text"}: what starts it (launch/launch.h)
  *
  * The server itself only moves text: every request is worked on by a moesim of its own (worker.h) with bounded time and memory, in an empty folder.
  * Nothing is served from the file system. A request may not hold a path: models and machines are named. Bodies, connections, jobs that run, wait

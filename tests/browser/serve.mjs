@@ -133,6 +133,14 @@ await check('a run is the data of the page', async () => {
   ok(run.passes.length > 0 && run.operators.length > 0, 'figures');
 });
 
+await check('launch arguments of what was planned', async () => {
+  const best = (await over(server, JSON.parse((await ask(server, 'POST', '/api/plan', small)).text).id)).plan.best[0].scenario, r = await ask(server, 'POST', '/api/launch/megatron', JSON.stringify(best));
+  equal(r.status, 200, r.text.slice(0, 200));
+  ok(JSON.parse(r.text).text.includes(`--tensor-model-parallel-size ${best.layout.tp}`), r.text.slice(0, 400));
+  equal((await ask(server, 'POST', '/api/launch/nothing', JSON.stringify(best))).status, 404, 'an unknown form');
+  equal((await ask(server, 'GET', '/api/launch/megatron')).status, 405, 'GET');
+});
+
 /* --- what it refuses ------------------------------------------------------------------------------------------------------------------ */
 await check('malformed bodies are told what is wrong', async () => {
   const bad = [
@@ -335,6 +343,8 @@ for (const [width, colorScheme] of [
     const best = JSON.parse((await moesim('run', '--json', file)).stdout),
       shown = await page.locator('#plan tbody tr').first().innerText();
     ok(best.feasible && shown.includes(Math.round(best.tokens_per_s_per_gpu).toLocaleString('en-US')), shown);
+    await page.locator('button[aria-label="Launch arguments of layout 1 for megatron"]').click();
+    ok((await page.locator('#plan pre.flags').innerText()).includes('--pipeline-model-parallel-size'), 'launch arguments');
     await page.locator('#live-compare').click();
     await page.locator('#compare table').waitFor();
     await page.locator('button[aria-label="Show layout 2"]').click();

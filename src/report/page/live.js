@@ -254,7 +254,7 @@ async function startLive() {
   const launch = async (scenario, as) => {
     flags.replaceChildren();
     try {
-      const script = await ask('POST', `api/launch/${as}`, JSON.stringify(scenario));
+      const script = (await ask('POST', `api/launch/${as}`, JSON.stringify(scenario))).text;
       flags.append(
         html('h3', {}, `Launch arguments, ${as}: ${layoutText(scenario)}`),
         html('pre', {class: 'flags', tabindex: 0}, script),
