@@ -59,7 +59,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers bench plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
+.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers bench headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
 all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a
@@ -171,6 +171,10 @@ plots: all
 	@if [ -d tests/browser/node_modules ]; then node mk/page-picture.mjs $(BUILD)/page.html $(FIGURES)/page.png summary timeline overlap map; \
 	  else echo "no picture of the page: ./bootstrap --tests installs the browser"; fi
 	@ls -l $(FIGURES)
+
+# What experts chose for the published headline runs beside the winner of a plan, as the table of docs/planner.md (minutes).
+headline: $(BUILD)/tests/test_full_headline
+	@$(BUILD)/tests/test_full_headline --table
 
 # Rewrites tests/data/accuracy.json with the figures of this tree: read the diff before you commit it.
 accuracy-update: $(BUILD)/tests/test_full_accuracy

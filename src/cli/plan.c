@@ -11,8 +11,8 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
 typedef struct {
   int top, threads, rank;
-  char *launch, *compare, *under, *checkpoint, *resume, **without;
-  gboolean explain, no_prune, json, follow;
+  char *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
+  gboolean explain, no_prune, json, follow, front;
 } Options;
 
 /* What was found so far, as a line for a program that reads along; at most five a second. */
@@ -61,7 +61,6 @@ static MsPlan *plan_on_ranks(const Options *o, const MsRequest *request, const M
   MsPlanOptions kept = *options;
   kept.checkpoint = o->checkpoint ? o->checkpoint : o->resume;
   kept.resume = o->resume;
-  ms_interrupt_install();
   if (!ms_ranks_begin(error)) return NULL;
   MsPlan *plan = ms_plan(request, &kept, error);
   *first = ms_ranks_own() == 0;
@@ -75,10 +74,8 @@ static void say_interrupted(const Options *o) {
   fprintf(stderr, "moesim: interrupted: the ranking holds what was found until then%s\n", next);
 }
 
-static int plan_file(const Options *o, const char *file) {
+static int plan_one(const Options *o, MsRequest *request) {
   GError *error = NULL;
-  g_autoptr(MsRequest) request = ms_request_load(file, &error);
-  if (!request) return ms_cli_fail(error);
   g_autoptr(MsDisturbances) given = o->under ? ms_disturbances_load(o->under, &error) : NULL;
   if (error) return ms_cli_fail(error);
   const MsDisturbances *under = given ? given : request->under;
@@ -104,6 +101,36 @@ static int plan_file(const Options *o, const char *file) {
   return status;
 }
 
+/* Several clusters or models, or the front of one. */
+static int plan_sweep(const Options *o, const GPtrArray *requests) {
+  GError *error = NULL;
+  MsPlanOptions options = plan_options(o, g_ptr_array_index(requests, 0));
+  if (!ms_ranks_begin(&error)) return ms_cli_fail(error);
+  int ranks = ms_ranks_count();
+  ms_ranks_end();
+  if (ranks > 1) return ms_cli_usage(ms_cli_verb("plan"), "several clusters, models or a front are planned by one process, without mpirun or srun");
+  g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, o->front || o->plot, &error);
+  if (!sweep) return ms_cli_fail(error);
+  if (o->plot && !ms_report_sweep_plot(sweep, o->plot, &error)) return ms_cli_fail(error);
+  ms_cli_print(o->json ? ms_report_sweep_json(sweep) : ms_report_sweep(sweep));
+  gboolean feasible = FALSE;
+  for (int i = 0; i < sweep->n_cells; i++) feasible |= sweep->cell[i].plan && sweep->cell[i].plan->n_best > 0;
+  return feasible ? 0 : MS_ERROR_NOTHING;
+}
+
+static int plan_file(const MsVerb *verb, const Options *o, const char *file) {
+  GError *error = NULL;
+  g_autoptr(GPtrArray) requests = ms_requests_load(file, &error);
+  if (!requests) return ms_cli_fail(error);
+  ms_interrupt_install();
+  if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
+  const MsRequest *first = g_ptr_array_index(requests, 0);
+  if (o->explain || o->compare || o->under || o->follow || o->launch || o->checkpoint || o->resume || first->under)
+    return ms_cli_usage(verb, "--explain, --compare, --under (or plan.under), --launch, --checkpoint, --resume and --follow take one cluster and model and no --front; %s has %u",
+                        file, requests->len);
+  return plan_sweep(o, requests);
+}
+
 static int check(const MsVerb *verb, const Options *o, int files) {
   if (ms_cli_plan_launch_check(verb, o->launch, o->rank) != 0) return MS_ERROR_USAGE;
   if (o->top < 0 || o->top > MOST_TOP) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
@@ -123,6 +150,8 @@ int ms_cli_plan(int argc, char **argv) {
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "what bounds the winner, what would help most, the runner-up, what was refused by which rule", NULL},
       {"compare", 'c', 0, G_OPTION_ARG_FILENAME, &o.compare, "a layout of the same task, side by side with the winner, part by part", "SCENARIO"},
       {"under", 'u', 0, G_OPTION_ARG_FILENAME, &o.under, "disturbances to choose under (slow GPUs, skewed routing, ...): expected and p95 step time", "FILE"},
+      {"front", 0, 0, G_OPTION_ARG_NONE, &o.front, "front of step time, free memory and GPUs (several plans for each cluster)", NULL},
+      {"plot", 0, 0, G_OPTION_ARG_FILENAME, &o.plot, "draws the front, .svg or .png (needs gnuplot)", "FILE"},
       {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
       {"without", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.without, "leave one shortcut out: bound, relaxed, memory, shared or same-as-another; may be repeated", "NAME"},
       {"checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &o.checkpoint, "keep what was simulated in this file", "FILE"},
@@ -136,9 +165,9 @@ int ms_cli_plan(int argc, char **argv) {
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     status = check(verb, &o, argc - 1);
-    if (status == 0) status = plan_file(&o, argv[1]);
+    if (status == 0) status = plan_file(verb, &o, argv[1]);
   }
-  g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.checkpoint), g_free(o.resume);
+  g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint), g_free(o.resume);
   g_strfreev(o.without);
   return status;
 }

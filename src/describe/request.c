@@ -265,11 +265,11 @@ static gboolean read_request(Reader *r, JsonObject *json) {
   return ok;
 }
 
-static MsRequest *from_doc(const MsJson *doc, GError **error) {
+static MsRequest *from_object(const MsJson *doc, JsonObject *json, GError **error) {
   MsRequest *request = g_new0(MsRequest, 1);
   Reader r = {doc, request, g_array_new(FALSE, FALSE, sizeof(MsOpenKey)), error};
   ms_fields_defaults(&ms_plan_table, request);
-  gboolean ok = read_request(&r, json_node_get_object(ms_json_root(doc)));
+  gboolean ok = read_request(&r, json);
   request->n_open = (int)r.open->len;
   request->open = (MsOpenKey *)(void *)g_array_free(r.open, FALSE);
   if (!ok) g_clear_pointer(&request, ms_request_free);
@@ -277,7 +277,7 @@ static MsRequest *from_doc(const MsJson *doc, GError **error) {
 }
 
 MsRequest *ms_request_from_doc(const MsJson *doc, GError **error) {
-  if (JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) return from_doc(doc, error);
+  if (JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) return from_object(doc, json_node_get_object(ms_json_root(doc)), error);
   ms_json_error(doc, "", error, "must be one JSON object");
   return NULL;
 }
@@ -287,6 +287,56 @@ MsRequest *ms_request_load(const char *filename, GError **error) {
   MsRequest *request = doc ? ms_request_from_doc(doc, error) : NULL;
   ms_json_free(doc);
   return request;
+}
+
+/* --- several requests in one file
+ * ------------------------------------------------------------------------------------ */
+static const char *const listed_keys[] = {"model", "hardware", "gpus"};
+
+/* Numbers of GPUs are one search when it is ranked by something else than step time, as the GPUs that a deadline needs. */
+static gboolean one_search(JsonObject *json, const char *key) {
+  JsonNode *plan = json_object_get_member(json, "plan");
+  if (strcmp(key, "gpus") != 0 || !plan || !JSON_NODE_HOLDS_OBJECT(plan)) return FALSE;
+  JsonNode *objective = json_object_get_member(json_node_get_object(plan), "objective");
+  return objective && !JSON_NODE_HOLDS_NULL(objective) && !is_string(objective, "step_time");
+}
+
+/* Adds the requests of `json` whose keys from `key` on are still to be taken from their lists. */
+static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray *out, GError **error) {
+  if (key == G_N_ELEMENTS(listed_keys)) {
+    MsRequest *request = from_object(doc, json, error);
+    if (request) g_ptr_array_add(out, request);
+    return request != NULL;
+  }
+  JsonNode *node = json_object_get_member(json, listed_keys[key]);
+  if (!node || !JSON_NODE_HOLDS_ARRAY(node) || one_search(json, listed_keys[key])) return expand(doc, json, key + 1, out, error);
+  JsonArray *list = json_node_get_array(node);
+  guint n = json_array_get_length(list);
+  if (n < 1 || n > MS_REQUESTS_MAX) return ms_json_error(doc, listed_keys[key], error, "is a list of %u values, must hold 1 to %d", n, MS_REQUESTS_MAX);
+  gboolean ok = TRUE;
+  for (guint i = 0; ok && i < n; i++) {
+    JsonObject *one = ms_object_without(json, listed_keys[key]);
+    json_object_set_member(one, listed_keys[key], json_node_copy(json_array_get_element(list, i)));
+    ok = expand(doc, one, key + 1, out, error);
+    json_object_unref(one);
+    if (ok && out->len > MS_REQUESTS_MAX)
+      ok = ms_json_error(doc, listed_keys[key], error, "makes more than %d requests of models, machines and numbers of GPUs", MS_REQUESTS_MAX);
+  }
+  return ok;
+}
+
+GPtrArray *ms_requests_from_doc(const MsJson *doc, GError **error) {
+  g_autoptr(GPtrArray) out = g_ptr_array_new_with_free_func((GDestroyNotify)ms_request_free);
+  if (!JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) {
+    ms_json_error(doc, "", error, "must be one JSON object");
+    return NULL;
+  }
+  return expand(doc, json_node_get_object(ms_json_root(doc)), 0, out, error) ? g_steal_pointer(&out) : NULL;
+}
+
+GPtrArray *ms_requests_load(const char *filename, GError **error) {
+  g_autoptr(MsJson) doc = ms_json_load(filename, error);
+  return doc ? ms_requests_from_doc(doc, error) : NULL;
 }
 
 void ms_request_free(MsRequest *request) {

@@ -139,6 +139,11 @@ typedef struct MsRequest {
 
 MsRequest *ms_request_load(const char *filename, GError **error);
 MsRequest *ms_request_from_doc(const MsJson *doc, GError **error);
+/* The same where `model`, `hardware` and `gpus` may be lists: one request for every combination, the last key changing fastest. A list of
+ * `gpus` stays open in one request when plan.objective is given and not step_time. (transfer full) of MsRequest, 1 to MS_REQUESTS_MAX. */
+#define MS_REQUESTS_MAX 256
+GPtrArray *ms_requests_load(const char *filename, GError **error);
+GPtrArray *ms_requests_from_doc(const MsJson *doc, GError **error);
 void ms_request_free(MsRequest *request);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsRequest, ms_request_free)
 extern const MsFieldTable ms_plan_table; /* the "plan" object of a request */

@@ -171,9 +171,7 @@ char *ms_report_plan_so_far(const MsPlan *plan, double done) {
   return ms_json_out_take(out);
 }
 
-char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
+void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, MsJsonOut *out) {
   ms_json_out_string(out, "request", request->base->name);
   ms_json_out_int(out, "searched", (gint64)plan->searched);
   ms_json_out_int(out, "valid", (gint64)plan->valid);
@@ -202,6 +200,12 @@ char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const Ms
   ms_json_out_end(out);
   if (extras && extras->reasons) ms_report_reasons_json(plan, extras->reasons, out);
   if (extras && extras->robust) ms_report_robust_json(extras->robust, "robust", out);
+}
+
+char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_report_plan_members(request, plan, extras, top, out);
   ms_json_out_end(out);
   return ms_json_out_take(out);
 }

@@ -11,6 +11,7 @@
 #include "study/ladder.h"
 #include "study/reasons.h"
 #include "study/robust.h"
+#include "study/sweep.h"
 #include "study/validate.h"
 #include "study/whatif.h"
 
@@ -41,6 +42,14 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
 /* One line while it is searched: what was found so far, in short. */
 char *ms_report_plan_so_far(const MsPlan *plan, double done);
 char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top);
+/* Its members alone, into the object that is open. */
+void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, MsJsonOut *out);
+
+/* --- sweep.c ---------------------------------------------------------------------------------------------------------- */
+char *ms_report_sweep(const MsSweep *sweep);
+char *ms_report_sweep_json(const MsSweep *sweep);
+/* The points of the front search through gnuplot and plots/front.gp into an .svg or .png file. FALSE and an MS_ERROR_ENV when gnuplot is missing. */
+gboolean ms_report_sweep_plot(const MsSweep *sweep, const char *filename, GError **error);
 
 /* --- reasons.c -------------------------------------------------------------------------------------------------------- */
 char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);

@@ -23,7 +23,8 @@ static gboolean best_of_named(MsReasons *r, const MsPlanOptions *options, GError
 
 static gboolean compare_named(MsReasons *r, const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options, const char *file, GError **error) {
   r->named_request = ms_request_load(file, error);
-  if (!r->named_request || !ms_same_task(request->base, r->named_request->base, error)) return FALSE;
+  const MsScenario *task = plan->n_best > 0 ? plan->best[0].scenario : request->base; /* the number of GPUs may have been searched */
+  if (!r->named_request || !ms_same_task(task, r->named_request->base, error)) return FALSE;
   r->named_request->max_memory_fraction = request->max_memory_fraction;
   if (r->named_request->n_open > 0) {
     if (!best_of_named(r, options, error)) return FALSE;

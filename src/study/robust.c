@@ -219,7 +219,7 @@ MsRobust *ms_robust(const MsPlan *plan, int kept, const MsDisturbances *disturba
   if (ok) {
     double last_s = plan->best[plan->n_best - 1].result->step_time_s;
     rank(r);
-    r->outside_s = plan->n_best < kept ? INFINITY : floor_of(states, disturbances->n) * last_s;
+    r->outside_s = plan->n_best < kept ? INFINITY : plan->objective == MS_GOAL_STEP_TIME ? floor_of(states, disturbances->n) * last_s : 0;
     r->proven = r->outside_s >= r->row[0].expected_s && isfinite(r->row[0].expected_s);
   }
   states_free(states, disturbances->n);

@@ -12,7 +12,7 @@
  * How far the ranking is exact: a layout outside the candidates has a nominal step of at least that of the last candidate, T (the plan is exact). In a state
  * that shortens no task by more than a factor f its step is at least f T. With F the weighted mean of those f, its expected step is at least F T: when that
  * is above the winner's, the winner is the best of all layouts (`proven`). Scaled rates and times that make the machine faster, or routing where the plan's own
- * is not balanced, count as f = 0. */
+ * is not balanced, count as f = 0; so does a plan ranked by anything but step time. */
 #ifndef MS_STUDY_ROBUST_H
 #define MS_STUDY_ROBUST_H
 

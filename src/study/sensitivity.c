@@ -178,7 +178,7 @@ MsRequest *ms_neighbourhood(const MsRequest *request, const MsScenario *centre, 
   n->n_open = 0, n->open = NULL;
   for (guint i = 0; i < G_N_ELEMENTS(size); i++) open_size(n, request, &size[i]);
   for (int i = 0; i < request->n_open; i++) {
-    gboolean is_size = FALSE;
+    gboolean is_size = strcmp(request->open[i].path, "gpus") == 0; /* as many as the winner has */
     for (guint j = 0; j < G_N_ELEMENTS(size); j++) is_size |= strcmp(size[j].path, request->open[i].path) == 0;
     if (!is_size) copy_key(n, &request->open[i]);
   }

@@ -134,6 +134,9 @@ static gboolean try_request(const MsJson *doc, const char *text) {
   check_error(request != NULL, error, text);
   g_clear_error(&error);
   ms_request_free(request);
+  g_autoptr(GPtrArray) all = ms_requests_from_doc(doc, &error); /* lists of clusters as well */
+  check_error(all != NULL, error, text);
+  g_clear_error(&error);
   return request != NULL;
 }
 

@@ -229,6 +229,40 @@ static void plan_json_has_the_keys_of_the_contract(void **state) {
 }
 
 /* --- exit codes ---------------------------------------------------------------------------------------------------------------------------- */
+/* Several clusters in one request: a table, cells and front in JSON; what needs one cluster says so. */
+static void plan_of_several_clusters(void **state) {
+  (void)state;
+  g_autofree char *file = g_build_filename(folder, "clusters.json", NULL), *under = g_build_filename(folder, "under.json", NULL);
+  g_autoptr(GString) text = g_string_new(request);
+  assert_int_equal(g_string_replace(text, "\"gpus\": 8", "\"gpus\": [8, 16]", 1), 1);
+  assert_true(g_file_set_contents(file, text->str, -1, NULL));
+  assert_true(g_file_set_contents(under, "{\"schema\": 1, \"disturbances\": [{\"name\": \"as planned\"}, {\"name\": \"slow NIC\", \"scale\": {\"nic_Bps\": 0.8}}]}", -1, NULL));
+  g_auto(Run) r = RUN("plan", "--json", "--front", "--top", "2", file);
+  expect(&r, 0, "plan --front");
+  g_autoptr(MsJson) doc = json_of(r.out, "plan --front");
+  JsonNode *root = ms_json_root(doc);
+  assert_int_equal(json_array_get_length(json_node_get_array(at(root, "cells"))), 2);
+  assert_int_equal(json_node_get_int(at(root, "cells.1.gpus")), 16);
+  assert_close(json_node_get_double(at(root, "front.0.step_time_s")), json_node_get_double(at(root, "cells.0.best.0.step_time_s")), 0);
+  g_auto(Run) table = RUN("plan", "--front", file);
+  expect(&table, 0, "plan --front as text");
+  assert_non_null(strstr(table.out, "front of step time, free memory and GPUs"));
+  g_auto(Run) no = RUN("plan", "--explain", file);
+  expect(&no, 2, "plan --explain of two clusters");
+  g_auto(Run) no_file = RUN("plan", "--under", "/nowhere.json", file);
+  expect(&no_file, 2, "plan --under of two clusters");
+  assert_true(g_file_set_contents(file, request, -1, NULL));
+  g_auto(Run) robust = RUN("plan", "--json", "--top", "2", "--under", under, file);
+  expect(&robust, 0, "plan --under");
+  g_autoptr(MsJson) judged = json_of(robust.out, "plan --under");
+  assert_int_equal(json_array_get_length(json_node_get_array(at(ms_json_root(judged), "best"))), 2);
+  assert_true(json_array_get_length(json_node_get_array(at(ms_json_root(judged), "robust.ranking"))) >= 2);
+  assert_true(json_node_get_double(at(ms_json_root(judged), "robust.ranking.0.p95_s")) >= json_node_get_double(at(ms_json_root(judged), "robust.ranking.0.step_time_s")));
+  g_auto(Run) missing = RUN("plan", "--under", "/nowhere.json", file);
+  expect(&missing, 4, "plan --under without the file");
+  g_remove(file), g_remove(under);
+}
+
 static void exit_codes(void **state) {
   (void)state;
   g_autofree char *scenario = shipped("run-llama3-70b-h100-64.json"), *text = NULL, *large = g_build_filename(folder, "large.json", NULL);
@@ -348,7 +382,7 @@ int main(int argc, char **argv) {
   folder = g_dir_make_tmp("moesim-cli-XXXXXX", NULL);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(every_shipped_scenario_runs),
-      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract),
+      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(plan_of_several_clusters),
       cmocka_unit_test(exit_codes), cmocka_unit_test(show_everything), cmocka_unit_test(schema_and_help), cmocka_unit_test(commands_of_the_readme),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,144 @@
+/* src/report/sweep.c - plans of several clusters and models: a table, the front of time, memory and GPUs, its picture. */
+#include <math.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "report/gnuplot.h"
+#include "report/report.h"
+#include "study/parts.h"
+
+static char *layout_text(const MsScenario *s) {
+  const MsLayoutSpec *l = &s->layout;
+  g_autofree char *recompute = ms_report_recompute(&s->options.recompute);
+  return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, s->training.micro_batch_size, recompute);
+}
+
+static void place_cells(MsTable *table, const MsScenario *s) {
+  ms_table_cell(table, s->model->name);
+  ms_table_cell(table, s->hardware->name);
+  ms_table_cellf(table, "%d", s->gpus);
+}
+
+static MsTable *table_of(const char *const *column, guint n, guint right_from) {
+  MsTable *table = ms_table_new();
+  for (guint i = 0; i < n; i++) ms_table_column(table, column[i], i == 2 || (i >= right_from && i + 1 < n));
+  return table;
+}
+
+static void take(GString *out, MsTable *table) {
+  g_autofree char *text = ms_table_take(table);
+  g_string_append(out, text);
+}
+
+/* --- cells ---------------------------------------------------------------------------------------------------------------------- */
+static void cell_row(MsTable *table, const MsSweepCell *cell) {
+  char text[MS_TEXT];
+  place_cells(table, cell->request->base);
+  if (!cell->plan || cell->plan->n_best == 0) {
+    for (int i = 0; i < 4; i++) ms_table_cell(table, "-");
+    ms_table_cell(table, cell->why ? cell->why : "nothing feasible");
+    return;
+  }
+  const MsPlanEntry *best = &cell->plan->best[0];
+  g_autofree char *layout = layout_text(best->scenario);
+  ms_table_cell(table, ms_text_seconds(best->result->step_time_s, text));
+  ms_table_cellf(table, "%.0f", best->result->tokens_per_s_per_gpu);
+  ms_table_cell(table, ms_text_percent(best->result->mfu, text));
+  ms_table_cell(table, ms_text_bytes(best->scenario->hardware->hbm_B - ms_device_B(best->result), text));
+  ms_table_cell(table, layout);
+}
+
+static void append_front(GString *out, const MsSweep *s) {
+  static const char *const column[] = {"model", "hardware", "GPUs", "step time", "tokens/s/GPU", "free memory", "layout"};
+  char text[MS_TEXT];
+  MsTable *table = table_of(column, G_N_ELEMENTS(column), 3);
+  int dominated = 0;
+  for (int i = 0; i < s->n_points; i++) {
+    const MsParetoPoint *p = &s->point[i];
+    if (!p->on_front) dominated++;
+    if (!p->on_front) continue;
+    g_autofree char *layout = layout_text(p->scenario);
+    double tokens = (double)p->scenario->training.global_batch_size * p->scenario->training.seq_length;
+    place_cells(table, p->scenario);
+    ms_table_cell(table, ms_text_seconds(p->step_time_s, text));
+    ms_table_cellf(table, "%.0f", tokens / p->step_time_s / p->gpus);
+    ms_table_cell(table, ms_text_bytes(p->free_B, text));
+    ms_table_cell(table, layout);
+  }
+  g_string_append(out, "\nfront of step time, free memory and GPUs: no layout of the same model is better in all three\n");
+  take(out, table);
+  if (dominated > 0) g_string_append_printf(out, "%d more layouts are the best of their cluster and limit, but beaten by one of these\n", dominated);
+}
+
+char *ms_report_sweep(const MsSweep *s) {
+  static const char *const column[] = {"model", "hardware", "GPUs", "step time", "tokens/s/GPU", "MFU", "free memory", "best layout"};
+  GString *out = g_string_new(NULL);
+  MsTable *table = table_of(column, G_N_ELEMENTS(column), 3);
+  for (int i = 0; i < s->n_cells; i++) cell_row(table, &s->cell[i]);
+  take(out, table);
+  if (s->n_points > 0) append_front(out, s);
+  if (s->interrupted) g_string_append(out, "INTERRUPTED: what was not planned is missing\n");
+  return g_string_free(out, FALSE);
+}
+
+/* --- JSON ----------------------------------------------------------------------------------------------------------------------- */
+static void write_place(const MsScenario *s, MsJsonOut *out) {
+  ms_json_out_string(out, "model", s->model->name);
+  ms_json_out_string(out, "hardware", s->hardware->name);
+  ms_json_out_int(out, "gpus", s->gpus);
+}
+
+char *ms_report_sweep_json(const MsSweep *s) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_bool(out, "interrupted", s->interrupted);
+  ms_json_out_array(out, "cells");
+  for (int i = 0; i < s->n_cells; i++) {
+    ms_json_out_object(out, NULL);
+    write_place(s->cell[i].request->base, out);
+    ms_json_out_string(out, "why", s->cell[i].why);
+    if (s->cell[i].plan) ms_report_plan_members(s->cell[i].request, s->cell[i].plan, NULL, 0, out);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  ms_json_out_array(out, "front");
+  for (int i = 0; i < s->n_points; i++) {
+    if (!s->point[i].on_front) continue;
+    ms_json_out_object(out, NULL);
+    write_place(s->point[i].scenario, out);
+    ms_json_out_double(out, "step_time_s", s->point[i].step_time_s);
+    ms_json_out_double(out, "device_B", s->point[i].device_B);
+    ms_json_out_double(out, "free_B", s->point[i].free_B);
+    ms_scenario_write(s->point[i].scenario, "scenario", out);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}
+
+/* --- picture -------------------------------------------------------------------------------------------------------------------- */
+/* (transfer full) without the quotes that gnuplot's list of words is made with */
+static char *series_of(const MsScenario *s) {
+  char *name = g_strdup_printf("%s, %d x %s", s->model->name, s->gpus, s->hardware->name);
+  return g_strdelimit(name, "\"", '\'');
+}
+
+gboolean ms_report_sweep_plot(const MsSweep *s, const char *filename, GError **error) {
+  if (s->n_points == 0) {
+    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: nothing feasible to plot", filename);
+    return FALSE;
+  }
+  g_autoptr(GString) rows = g_string_new("cluster,gpus,step_time_s,free_GiB,on_front\n"), names = g_string_new(NULL);
+  for (int i = 0; i < s->n_cells; i++) {
+    g_autofree char *series = series_of(s->cell[i].request->base);
+    g_string_append_printf(names, "%s\"%s\"", names->len ? " " : "", series);
+  }
+  for (int i = 0; i < s->n_points; i++) {
+    const MsParetoPoint *p = &s->point[i];
+    ms_rows_number(rows, p->cell + 1, ',');
+    ms_rows_number(rows, p->gpus, ','), ms_rows_number(rows, p->step_time_s, ','), ms_rows_number(rows, p->free_B / MS_GIB, ','), ms_rows_number(rows, p->on_front, '\n');
+  }
+  return ms_gnuplot("front.gp", rows->str, filename, (const char *const[]){"names", names->str, NULL}, error);
+}

@@ -1,0 +1,101 @@
+#include "study/sweep.h"
+
+#include "base/err.h"
+#include "study/parts.h"
+
+#include <string.h>
+
+/* --- cells -------------------------------------------------------------------------------------------------------------------- */
+static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options) {
+  g_autoptr(GError) error = NULL;
+  MsPlanOptions own = *options;
+  if (own.top <= 0) own.top = cell->request->top;
+  cell->plan = ms_plan(cell->request, &own, &error);
+  if (!cell->plan) cell->why = g_strdup(error->message);
+}
+
+/* --- the front ------------------------------------------------------------------------------------------------------------------ */
+static void add_point(MsSweep *s, int cell, const MsPlanEntry *entry) {
+  const MsScenario *from = entry->scenario;
+  s->point = g_renew(MsParetoPoint, s->point, s->n_points + 1);
+  s->point[s->n_points++] = (MsParetoPoint){.cell = cell,
+                                            .scenario = ms_scenario_copy(from, TRUE),
+                                            .step_time_s = entry->result->step_time_s,
+                                            .device_B = ms_device_B(entry->result),
+                                            .free_B = from->hardware->hbm_B - ms_device_B(entry->result),
+                                            .gpus = from->gpus};
+}
+
+static void trade_memory(MsSweep *s, int cell, const MsPlanOptions *options) {
+  const MsRequest *request = s->cell[cell].request;
+  double capacity_B = request->base->hardware->hbm_B;
+  MsRequest tighter = *request; /* only read */
+  MsPlanOptions one = *options;
+  one.top = 1;
+  add_point(s, cell, &s->cell[cell].plan->best[0]);
+  for (;;) {
+    tighter.max_memory_fraction = s->point[s->n_points - 1].device_B / capacity_B - MS_SWEEP_STEP;
+    if (!(tighter.max_memory_fraction > 0) || s->interrupted) return;
+    g_autoptr(MsPlan) plan = ms_plan(&tighter, &one, NULL);
+    if (!plan || plan->interrupted) s->interrupted |= plan && plan->interrupted;
+    else if (plan->n_best > 0) add_point(s, cell, &plan->best[0]);
+    if (!plan || plan->interrupted || plan->n_best == 0) return;
+  }
+}
+
+static gboolean dominates(const MsParetoPoint *a, const MsParetoPoint *b) {
+  gboolean as_good = a->step_time_s <= b->step_time_s && a->free_B >= b->free_B && a->gpus <= b->gpus;
+  return as_good && (a->step_time_s < b->step_time_s || a->free_B > b->free_B || a->gpus < b->gpus);
+}
+
+static const char *model_of(const MsSweepCell *cell, const MsParetoPoint *p) { return cell[p->cell].request->base->model->name; }
+
+void ms_pareto_mark(const MsSweepCell *cell, MsParetoPoint *point, int n) {
+  for (int i = 0; i < n; i++) {
+    point[i].on_front = TRUE;
+    for (int j = 0; j < n; j++)
+      if (strcmp(model_of(cell, &point[i]), model_of(cell, &point[j])) == 0 && dominates(&point[j], &point[i])) point[i].on_front = FALSE;
+  }
+}
+
+static int by_place(const void *a, const void *b, gpointer data) {
+  const MsParetoPoint *x = a, *y = b;
+  const MsSweepCell *cell = data;
+  int model = strcmp(model_of(cell, x), model_of(cell, y));
+  if (model != 0) return model;
+  if (x->gpus != y->gpus) return x->gpus - y->gpus;
+  if (x->step_time_s != y->step_time_s) return x->step_time_s < y->step_time_s ? -1 : 1;
+  return x->cell - y->cell;
+}
+
+/* --- all ------------------------------------------------------------------------------------------------------------------------ */
+MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gboolean front, GError **error) {
+  g_autoptr(MsSweep) s = g_new0(MsSweep, 1);
+  s->cell = g_new0(MsSweepCell, MAX(requests->len, 1));
+  for (guint i = 0; i < requests->len && !s->interrupted; i++) {
+    MsSweepCell *cell = &s->cell[s->n_cells++];
+    cell->request = g_ptr_array_index(requests, i);
+    plan_cell(cell, options);
+    s->interrupted = cell->plan && cell->plan->interrupted;
+    if (front && cell->plan && cell->plan->n_best > 0 && !s->interrupted) trade_memory(s, (int)i, options);
+  }
+  if (s->interrupted && s->n_cells <= 1) {
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "interrupted");
+    return NULL;
+  }
+  if (s->n_points > 0) g_qsort_with_data(s->point, s->n_points, sizeof *s->point, by_place, s->cell);
+  ms_pareto_mark(s->cell, s->point, s->n_points);
+  return g_steal_pointer(&s);
+}
+
+void ms_sweep_free(MsSweep *s) {
+  if (!s) return;
+  for (int i = 0; i < s->n_cells; i++) {
+    ms_plan_free(s->cell[i].plan);
+    g_free(s->cell[i].why);
+  }
+  for (int i = 0; i < s->n_points; i++) ms_scenario_free(s->point[i].scenario);
+  g_free(s->cell);
+  g_free(s->point);
+  g_free(s);
+}
