@@ -65,7 +65,8 @@ static void check_parts(const MsScenario *s, const MsResult *r, const MsTimePart
 
 static void check_result(const MsScenario *s, const MsResult *r) {
   assert_true(isfinite(r->step_time_s) && r->step_time_s > 0);
-  assert_true(r->step_time_lower_s > 0 && r->step_time_lower_s <= r->step_time_s);
+  if (!(r->step_time_lower_s > 0 && r->step_time_lower_s <= r->step_time_s))
+    fail_msg("%s at %s: %.12g s is no lower bound of %.12g s", s->file, ms_fidelity_words[r->fidelity], r->step_time_lower_s, r->step_time_s);
   assert_true(isfinite(r->tflops_per_gpu) && isfinite(r->tokens_per_s_per_gpu));
   assert_true(isnan(r->mfu) || (r->mfu > 0 && r->mfu < 1));
   assert_int_equal(r->feasible, r->why_infeasible == NULL);
