@@ -78,7 +78,7 @@ static void canonical_moe(MsScenario *s) {
     s->training.routing = (MsRouting){.kind = MS_ROUTING_BALANCED};
     o->dispatcher = MS_DISPATCH_ALLTOALL;
     o->moe_router_fusion = o->moe_permute_fusion = TRUE;
-    o->moe_router_padding_for_quantization = o->moe_paged_stash = o->fused_grouped_mlp = FALSE;
+    o->moe_router_padding_for_quantization = o->moe_paged_stash = o->fused_grouped_mlp = o->fp8_dispatch = FALSE;
     o->moe_expert_rank_capacity_factor = NAN;
   }
   if (!shared) o->moe_shared_expert_overlap = FALSE;

@@ -41,7 +41,7 @@ typedef struct MsResult {
   gboolean feasible;
   char *why_infeasible;     /* NULL when feasible */
   double step_time_s;
-  double step_time_lower_s; /* proven: never above `full` */
+  double step_time_lower_s; /* proven: never above `full`; `fast` estimates that and may fall below */
   double band, band_curves; /* relative half width of the 90 % band (sim/band.h); of the curves alone */
   double tokens_per_s_per_gpu, model_flop_per_token, tflops_per_gpu, mfu;
   MsTimeParts time;         /* mean over stages */

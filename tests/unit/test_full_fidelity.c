@@ -65,7 +65,8 @@ static void check_parts(const MsScenario *s, const MsResult *r, const MsTimePart
 
 static void check_result(const MsScenario *s, const MsResult *r) {
   assert_true(isfinite(r->step_time_s) && r->step_time_s > 0);
-  if (!(r->step_time_lower_s > 0 && r->step_time_lower_s <= r->step_time_s))
+  gboolean estimate = r->fidelity == MS_FIDELITY_FAST; /* the bound is proven of `full`; where hosts decide, `fast` may fall below it */
+  if (!(r->step_time_lower_s > 0 && (estimate || r->step_time_lower_s <= r->step_time_s)))
     fail_msg("%s at %s: %.12g s is no lower bound of %.12g s", s->file, ms_fidelity_words[r->fidelity], r->step_time_lower_s, r->step_time_s);
   assert_true(isfinite(r->tflops_per_gpu) && isfinite(r->tokens_per_s_per_gpu));
   assert_true(isnan(r->mfu) || (r->mfu > 0 && r->mfu < 1));
@@ -191,11 +192,13 @@ static void twice_the_batch_at_most_twice_the_time(void **state) {
 /* --- the requests that ship ------------------------------------------------------------------------------------------------------------ */
 static void shipped_requests_find_something(void **state) {
   (void)state;
+  static const char *const elsewhere[] = {"plan-mixtral-clusters.json" /* lists of machines: test_sweep */,
+                                          "plan-deepseek-v3-gb200-4096.json", "plan-gpt3-175b-a100-4096.json" /* millions of layouts: bench/bench_plan.c */, NULL};
   g_autoptr(GPtrArray) scenarios = ms_test_files("scenarios");
   int n = 0;
   for (guint i = 0; i < scenarios->len; i++) {
     g_autofree char *name = g_path_get_basename(scenarios->pdata[i]);
-    if (!g_str_has_prefix(name, "plan-")) continue;
+    if (!g_str_has_prefix(name, "plan-") || g_strv_contains(elsewhere, name)) continue;
     GError *error = NULL;
     g_autoptr(MsRequest) request = ms_request_load(scenarios->pdata[i], &error);
     if (!request) fail_msg("%s", error->message);
