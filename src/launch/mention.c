@@ -8,15 +8,22 @@
 
 #define MOST_DIFFERENCES 4
 
-/* All keys of a canonical model but its name. (transfer full) */
-static JsonObject *keys_of(const MsModel *model) {
+/* Every key of a model. (transfer full) */
+static JsonNode *whole(const MsModel *model) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
   ms_fields_write(&ms_model_table, model, TRUE, out);
   ms_json_out_end(out);
   g_autofree char *text = ms_json_out_take(out);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "model", NULL);
-  JsonObject *keys = json_object_ref(json_node_get_object(ms_json_root(doc)));
+  return json_node_copy(ms_json_root(doc));
+}
+
+/* All keys of a canonical model but its name. (transfer full) */
+static JsonObject *keys_of(const MsModel *model) {
+  JsonNode *node = whole(model);
+  JsonObject *keys = json_object_ref(json_node_get_object(node));
+  json_node_unref(node);
   static const char *const aside[] = {"schema", "name", "doc", "source"};
   for (guint i = 0; i < G_N_ELEMENTS(aside); i++)
     if (json_object_has_member(keys, aside[i])) json_object_remove_member(keys, aside[i]);
@@ -55,16 +62,6 @@ static gboolean stands_for(JsonNode *mention, const MsModel *model, JsonObject *
   json_object_unref(its);
   g_clear_pointer(&rest, json_object_unref);
   return same;
-}
-
-static JsonNode *whole(const MsModel *model) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(&ms_model_table, model, TRUE, out);
-  ms_json_out_end(out);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "model", NULL);
-  return json_node_copy(ms_json_root(doc));
 }
 
 static JsonNode *node_of(JsonObject *difference, const char *name) {

@@ -1,26 +1,11 @@
 /* Packed sequences of several lengths, and hybrid context parallelism: what they move and what they leave. */
 #include "lib/close.h"
 
+#include "lib/sound.h"
 #include "lib/world.h"
-#include "sim/simulate.h"
 #include "work/build.h"
 
 #include <string.h>
-
-static MsResult *simulate(const MsScenario *s, MsFidelity fidelity) {
-  GError *error = NULL;
-  MsResult *r = ms_simulate(s, fidelity, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
-  return r;
-}
-
-static MsResult *sound(const MsScenario *s) {
-  MsResult *full = simulate(s, MS_FIDELITY_FULL);
-  g_autoptr(MsResult) bound = simulate(s, MS_FIDELITY_BOUND), fast = simulate(s, MS_FIDELITY_FAST);
-  if (bound->step_time_s > full->step_time_s) fail_msg("bound %.6f above full %.6f", bound->step_time_s, full->step_time_s);
-  if (fabs(fast->step_time_s / full->step_time_s - 1) > 0.1) fail_msg("fast %.6f, full %.6f", fast->step_time_s, full->step_time_s);
-  return full;
-}
 
 static void pack(MsScenario *s, int n, const int *length, const double *weight) {
   s->training.sequence_lengths = (MsLengths){.n = n};
