@@ -28,7 +28,7 @@ static const char *table_of(const char *folder, const char *study) {
 }
 
 /* Columns of a table are at least two blanks apart; the first stands behind two blanks. */
-static GStrv cells_of(const char *line) { return g_regex_split_simple(" {2,}", g_strchug(g_strdup(line)), 0, 0); }
+static GStrv cells_of(const char *line) { return g_regex_split_simple(" {2,}", line + strspn(line, " "), 0, 0); }
 
 static char *cell_of(const char *folder, const char *study, const char *point, const char *column) {
   g_auto(GStrv) line = g_strsplit(table_of(folder, study), "\n", -1);
