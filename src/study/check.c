@@ -17,8 +17,8 @@ typedef struct {
   MsPrediction *out;
 } Job;
 
-static void job_run(gpointer item, const MsValidateOptions *options) {
-  (void)options;
+static void job_run(gpointer item, gconstpointer data) {
+  (void)data;
   Job *job = item;
   if (!ms_interrupted()) ms_prediction_make(job->baseline, job->index, job->out);
 }
@@ -39,11 +39,8 @@ static MsPrediction *predict_all(const MsBaseline *b, const MsCheckOptions *opti
     Job job = {b->prediction[i].name, b, i, &today[i]};
     g_array_append_val(jobs, job);
   }
-  MsValidateOptions shift;
-  ms_validate_options_init(&shift);
-  shift.threads = options->threads;
-  shift.progress = options->progress;
-  if (ms_jobs_run(jobs, job_run, "check", "interrupted: nothing was compared or written", &shift, error)) return today;
+  const MsJobsOptions shift = {"check", "interrupted: nothing was compared or written", options->threads, options->progress};
+  if (ms_jobs_run(jobs, job_run, NULL, &shift, error)) return today;
   predictions_free(today, b->n);
   return NULL;
 }

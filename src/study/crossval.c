@@ -49,7 +49,8 @@ static gboolean fill_grid(Run *run, MsScenario *s) {
   return TRUE;
 }
 
-static void simulate(gpointer item, const MsValidateOptions *options) {
+static void simulate(gpointer item, gconstpointer data) {
+  const MsValidateOptions *options = data;
   Run *run = item;
   g_autoptr(MsScenario) s = ms_scenario_load(run->file, NULL);
   const char *from = NULL;
@@ -320,7 +321,8 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
     Run run = {.file = g_strdup(g_ptr_array_index(chosen, i))};
     g_array_append_val(runs, run);
   }
-  if (!ms_jobs_run(runs, simulate, "cross-validate", "interrupted", options, error)) return NULL;
+  const MsJobsOptions shift = {"cross-validate", "interrupted", options->threads, options->progress};
+  if (!ms_jobs_run(runs, simulate, options, &shift, error)) return NULL;
   for (guint i = 0; i < runs->len; i++)
     if (g_array_index(runs, Run, i).usable) g_ptr_array_add(usable, &g_array_index(runs, Run, i));
   if (usable->len == 0) {

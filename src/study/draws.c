@@ -18,9 +18,9 @@ typedef struct {
   GError *error;
 } One;
 
-static void draw(gpointer item, const MsValidateOptions *options) {
+static void draw(gpointer item, gconstpointer data) {
   One *one = item;
-  (void)options;
+  (void)data;
   if (ms_interrupted()) return;
   g_autoptr(MsScenario) s = ms_scenario_copy(one->base, TRUE);
   s->training.routing.seed += (guint32)one->index;
@@ -74,8 +74,8 @@ gboolean ms_draws_run(const MsScenario *s, MsFidelity fidelity, int n, int threa
     return ms_input_error(error, s->file, 0, "training.routing", "is the same in every draw; draws need zipf, dirichlet or histogram, experts, and ep > 1");
   g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(One));
   for (int i = 0; i < n; i++) g_array_append_val(all, ((One){.file = s->file, .base = s, .fidelity = fidelity, .index = i}));
-  MsValidateOptions options = {.threads = threads, .progress = progress};
-  gboolean ok = ms_jobs_run(all, draw, "draws", "interrupted: not all draws were simulated", &options, error) && sum_up(all, out, error);
+  const MsJobsOptions shift = {"draws", "interrupted: not all draws were simulated", threads, progress};
+  gboolean ok = ms_jobs_run(all, draw, NULL, &shift, error) && sum_up(all, out, error);
   for (guint i = 0; i < all->len; i++) g_clear_error(&g_array_index(all, One, i).error);
   return ok;
 }

@@ -119,8 +119,8 @@ typedef struct {
   MsFaultRun *run;
 } Batch;
 
-static void batch_run(gpointer item, const MsValidateOptions *options) {
-  (void)options;
+static void batch_run(gpointer item, gconstpointer data) {
+  (void)data;
   Batch *b = item;
   for (int i = 0; i < b->n && !ms_interrupted(); i++) ms_fault_simulate(b->model, b->seed, (guint32)(b->first + i), &b->run[b->first + i]);
 }
@@ -132,11 +132,8 @@ static gboolean simulate_all(const MsGoodputResult *r, const MsGoodputOptions *o
     Batch b = {"runs", &r->model, (guint32)r->goodput->monte_carlo.seed, i, MIN(BATCH, runs - i), run};
     g_array_append_val(batches, b);
   }
-  MsValidateOptions shift;
-  ms_validate_options_init(&shift);
-  shift.threads = options->threads;
-  shift.progress = options->progress;
-  return ms_jobs_run(batches, batch_run, "goodput", "interrupted: figures of some of the runs would mislead, none are printed", &shift, error);
+  const MsJobsOptions shift = {"goodput", "interrupted: figures of some of the runs would mislead, none are printed", options->threads, options->progress};
+  return ms_jobs_run(batches, batch_run, NULL, &shift, error);
 }
 
 static MsRunSpread spread(double *value, int n) {

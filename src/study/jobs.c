@@ -5,19 +5,19 @@
 
 typedef struct {
   MsJobFunc func;
-  const MsValidateOptions *options;
+  gconstpointer data;
   GAsyncQueue *done;
 } Shift;
 
 static void work(gpointer item, gpointer data) {
   const Shift *shift = data;
-  shift->func(item, shift->options);
+  shift->func(item, shift->data);
   g_async_queue_push(shift->done, item);
 }
 
-gboolean ms_jobs_run(GArray *items, MsJobFunc func, const char *what, const char *interrupted, const MsValidateOptions *options, GError **error) {
+gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options, GError **error) {
   g_autoptr(GAsyncQueue) done = g_async_queue_new();
-  Shift shift = {func, options, done};
+  Shift shift = {func, data, done};
   int threads = options->threads > 0 ? options->threads : (int)g_get_num_processors();
   gsize size = g_array_get_element_size(items);
   ms_data_dir(); /* resolved once, before there are threads */
@@ -27,14 +27,14 @@ gboolean ms_jobs_run(GArray *items, MsJobFunc func, const char *what, const char
     return FALSE;
   }
   for (guint i = 0; i < items->len; i++) g_thread_pool_push(pool, items->data + i * size, NULL);
-  MsProgress *progress = options->progress ? ms_progress_begin(what, items->len) : NULL;
+  MsProgress *progress = options->progress ? ms_progress_begin(options->what, items->len) : NULL;
   for (guint i = 0; i < items->len; i++) {
-    char *const *file = g_async_queue_pop(done);
-    if (progress) ms_progress_update(progress, i + 1, *file);
+    char *const *name = g_async_queue_pop(done);
+    if (progress) ms_progress_update(progress, i + 1, *name);
   }
   ms_progress_end(progress);
   g_thread_pool_free(pool, FALSE, TRUE);
   if (!ms_interrupted()) return TRUE;
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, interrupted);
+  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, options->interrupted);
   return FALSE;
 }

@@ -2,14 +2,20 @@
 #ifndef MS_STUDY_JOBS_H
 #define MS_STUDY_JOBS_H
 
-#include "study/validate.h"
+#include <glib.h>
 
-/* Works on one item; the only one that touches it meanwhile. After Ctrl-C (ms_interrupted) it should return at once. */
-typedef void (*MsJobFunc)(gpointer item, const MsValidateOptions *options);
+/* Works on one item; the only one that touches it meanwhile. After Ctrl-C (ms_interrupted) it should return at once. `data` is the same for all. */
+typedef void (*MsJobFunc)(gpointer item, gconstpointer data);
 
-/* Calls `func` once on every item on options->threads threads (0 = one per processor), in no fixed order, and waits for all. `what` names the
- * progress bar of options->progress, which shows the file of the item finished last: every item starts with its `char *file`. FALSE and *error
- * when threads cannot be started or with `interrupted` as message after Ctrl-C. */
-gboolean ms_jobs_run(GArray *items, MsJobFunc func, const char *what, const char *interrupted, const MsValidateOptions *options, GError **error);
+typedef struct {
+  const char *what;        /* name of the progress bar */
+  const char *interrupted; /* message after Ctrl-C */
+  int threads;             /* 0 = one per processor */
+  gboolean progress;
+} MsJobsOptions;
+
+/* Calls `func` once on every item, on several threads, in no fixed order, and waits for all. The progress bar shows the name of the item finished
+ * last: every item starts with a `char *` that names it. FALSE and *error when threads cannot be started or after Ctrl-C. */
+gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options, GError **error);
 
 #endif

@@ -158,8 +158,8 @@ static gboolean draw_outcomes(const Job *job, const State *state, const Draw *dr
   return o.time_s >= 0;
 }
 
-static void judge(gpointer item, const MsValidateOptions *options) {
-  (void)options;
+static void judge(gpointer item, gconstpointer data) {
+  (void)data;
   Job *job = item;
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsOutcome));
   for (int i = 0; i < job->n_states; i++) {
@@ -198,8 +198,8 @@ static gboolean judge_all(MsRobust *r, const State *states, const MsPlanOptions 
     Job job = {r->row[i].entry->scenario->name, states, r->disturbances->n, &r->row[i], NULL};
     g_array_append_val(jobs, job);
   }
-  MsValidateOptions shared = {.threads = options->threads, .progress = options->progress};
-  gboolean ok = ms_jobs_run(jobs, judge, "disturbances", "interrupted", &shared, error);
+  const MsJobsOptions shift = {"disturbances", "interrupted", options->threads, options->progress};
+  gboolean ok = ms_jobs_run(jobs, judge, NULL, &shift, error);
   for (guint i = 0; i < jobs->len; i++) {
     GError *why = g_array_index(jobs, Job, i).error;
     if (why && ok) g_propagate_error(error, why), ok = FALSE;

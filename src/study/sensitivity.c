@@ -41,8 +41,8 @@ typedef struct {
   GError *error;
 } Job;
 
-static void simulate(gpointer item, const MsValidateOptions *options) {
-  (void)options;
+static void simulate(gpointer item, gconstpointer data) {
+  (void)data;
   Job *job = item;
   if (!ms_interrupted()) job->result = ms_simulate(job->scenario, MS_FIDELITY_FULL, NULL, &job->error);
 }
@@ -75,8 +75,8 @@ static MsSensitivity *add_row(MsSensitivities *s, const char *what, gboolean pla
 
 static gboolean simulated_rows(MsSensitivities *s, const MsPlanEntry *winner, const MsPlanOptions *options, GError **error) {
   g_autoptr(GArray) jobs = jobs_of(winner->scenario);
-  MsValidateOptions shared = {.threads = options->threads, .progress = options->progress};
-  if (!ms_jobs_run(jobs, simulate, "what would help", "interrupted", &shared, error)) return FALSE;
+  const MsJobsOptions shift = {"what would help", "interrupted", options->threads, options->progress};
+  if (!ms_jobs_run(jobs, simulate, NULL, &shift, error)) return FALSE;
   for (guint i = 0; i < jobs->len; i++) {
     Job *job = &g_array_index(jobs, Job, i);
     if (!job->result) {

@@ -154,9 +154,9 @@ static void job_predict(Job *job) {
   compare_memory(job, scenario, result);
 }
 
-static void job_run(gpointer item, const MsValidateOptions *options) {
+static void job_run(gpointer item, gconstpointer data) {
   Job *job = item;
-  job->options = options;
+  job->options = data;
   if (job->doc && !ms_interrupted()) job_predict(job);
 }
 
@@ -360,8 +360,8 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
   g_autoptr(GArray) jobs = g_array_new(FALSE, TRUE, sizeof(Job));
   g_array_set_clear_func(jobs, job_clear);
   if (!collect(paths, jobs, error)) return NULL;
-  static const char interrupted[] = "interrupted: a summary over some of the files would mislead, none is printed";
-  if (!ms_jobs_run(jobs, job_run, "validate", interrupted, options, error)) return NULL;
+  const MsJobsOptions shift = {"validate", "interrupted: a summary over some of the files would mislead, none is printed", options->threads, options->progress};
+  if (!ms_jobs_run(jobs, job_run, options, &shift, error)) return NULL;
   MsValidation *v = g_new0(MsValidation, 1);
   gather(v, (Job *)jobs->data, jobs->len);
   for (int m = 0; m < MS_N_METRICS; m++) v->metric[m] = summarise(v, m, MS_BY_NOTHING, NULL);

@@ -66,8 +66,8 @@ static void refuse(MsWhatifRow *row, const MsJson *base, GError *error) {
 }
 
 /* --- points: scenarios side by side, requests one after another ---------------------------------------------------------------- */
-static void job_run(gpointer item, const MsValidateOptions *options) {
-  (void)options;
+static void job_run(gpointer item, gconstpointer data) {
+  (void)data;
   Job *job = item;
   if (ms_interrupted()) return;
   GError *error = NULL;
@@ -128,11 +128,8 @@ static gboolean run_points(MsWhatifRun *run, const MsJson *base, const MsWhatifO
       return FALSE;
     }
   } else {
-    MsValidateOptions shift;
-    ms_validate_options_init(&shift);
-    shift.threads = options->threads;
-    shift.progress = options->progress;
-    if (!ms_jobs_run(jobs, job_run, "whatif", interrupted, &shift, error)) return FALSE;
+    const MsJobsOptions shift = {"whatif", interrupted, options->threads, options->progress};
+    if (!ms_jobs_run(jobs, job_run, NULL, &shift, error)) return FALSE;
   }
   return first_error(jobs, error);
 }
