@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "cli/show.h"
 #include "describe/scenario.h"
 
@@ -19,6 +20,10 @@ static const char *const what_words[] = {"model", "hardware", "scenario", "ops",
 
 static int list_names(const MsShow *show, const char *folder) {
   g_autoptr(GPtrArray) names = ms_data_names(folder);
+  if (names->len == 1) {
+    fprintf(stderr, "moesim: %s/%s holds no file; MOESIM_DATA names the folder of models and machines\n", ms_data_dir(), folder);
+    return MS_ERROR_ENV;
+  }
   MsJsonOut *out = show->json ? ms_json_out_new(0) : NULL;
   if (out) ms_json_out_array(out, NULL);
   for (guint i = 0; i + 1 < names->len; i++) {

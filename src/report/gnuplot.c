@@ -1,5 +1,6 @@
 #include "report/gnuplot.h"
 
+#include <errno.h>
 #include <glib/gstdio.h>
 #include <math.h>
 #include <string.h>
@@ -65,16 +66,30 @@ static char *temporary(const char *rows, GError **error) {
   return NULL;
 }
 
+/* A name in the folder of `filename` with its ending, by which the scripts choose the form of the picture. */
+static char *beside(const char *filename) {
+  g_autofree char *folder = g_path_get_dirname(filename), *base = g_path_get_basename(filename), *hidden = g_strdup_printf(".%d-%s", (int)getpid(), base);
+  return g_build_filename(folder, hidden, NULL);
+}
+
+/* gnuplot opens its output first and draws then: only a whole picture takes the name that was asked for. */
+static gboolean keep(gboolean ok, const char *drawn, const char *filename, GError **error) {
+  if (ok && g_rename(drawn, filename) == 0) return TRUE;
+  if (ok) g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be written: %s", filename, g_strerror(errno));
+  g_unlink(drawn);
+  return FALSE;
+}
+
 gboolean ms_gnuplot(const char *script, const char *rows, const char *filename, const char *const *variables, GError **error) {
-  g_autofree char *path = g_build_filename(ms_data_dir(), "plots", script, NULL);
+  g_autofree char *path = g_build_filename(ms_data_dir(), "plots", script, NULL), *drawn = beside(filename);
   char *csv = temporary(rows, error);
   if (!csv) return FALSE;
   g_autoptr(GString) settings = g_string_new(NULL);
   assign(settings, "csv", csv);
-  assign(settings, "out", filename);
+  assign(settings, "out", drawn);
   for (; variables && *variables; variables += 2) assign(settings, variables[0], variables[1]);
   gboolean ok = run(settings->str, path, error);
   g_unlink(csv);
   g_free(csv);
-  return ok;
+  return keep(ok, drawn, filename, error);
 }
