@@ -1,0 +1,117 @@
+/* src/exec/kernel.h - one real CPU kernel for every row of the operator registry (work/op.def), forward and backward.
+ *
+ * Two tables, one per element type (float, double), of the same functions: callers hold a `const MsKernels *` and pass `void *` to arrays of that
+ * type. Matrices are row-major and contiguous unless a leading dimension is given. A matrix of tokens is [rows][width]; what a row is (position,
+ * sequence, expert row) is the caller's business: kernels that need positions are given them. No kernel allocates more than a scratch of its own,
+ * keeps state, or communicates: vocabulary-parallel and ring versions are cut where the collective stands. Gradients of parameters are ADDED to
+ * (main gradients), gradients of activations are written, unless said otherwise. Backward kernels get what the operator list keeps, nothing else:
+ * statistics of a norm are computed again from its input.
+ *
+ * Same input, same bits: fixed order of sums, on any number of threads (BLAS: with the same number).
+ *
+ * FLOP: kernels add what they really multiply and add (2 per pair) to run->flop, as loops went, for GEMM and attention kinds; the
+ * executor compares that with MsOp.flop. Each function is tested against a naive oracle in double and against finite differences. */
+#ifndef MS_EXEC_KERNEL_H
+#define MS_EXEC_KERNEL_H
+
+#include "blas/blas.h"
+
+typedef struct { /* of one executing thread; not shared */
+  const MsBlas *blas;
+  double flop;      /* counted so far */
+} MsKernelRun;
+
+typedef enum { MS_KACT_SWIGLU, MS_KACT_GEGLU_QUICK /* GPT-OSS: clamped, x sigmoid(1.702 x)(1 + gate) */, MS_KACT_GELU, MS_KACT_RELU2 } MsKernelActivation;
+typedef enum { MS_KNORM_RMS, MS_KNORM_LAYER } MsKernelNorm;
+typedef enum { MS_KSCORE_SOFTMAX, MS_KSCORE_SIGMOID } MsKernelScore;
+
+typedef struct { /* one attention call: `batch` sequences side by side */
+  int batch, heads, kv_heads; /* heads is a multiple of kv_heads: query head i reads KV head i / (heads / kv_heads) */
+  int sq, sk;                 /* query and key positions of each sequence here */
+  int dqk, dv;
+  const gint32 *q_pos, *k_pos; /* [sq], [sk]: global positions; a query sees keys with k_pos <= q_pos (causal) */
+  int window;                 /* and k_pos > q_pos - window; 0 = no window */
+  double scale;
+  const void *sink;           /* [heads] learned logit in the denominator only; NULL = none */
+} MsAttentionShape;
+/* Layout of its arrays: q [sq][batch][heads][dqk], k [sk][batch][kv_heads][dqk], v [sk][batch][kv_heads][dv], o [sq][batch][heads][dv],
+ * lse [sq][batch][heads] (natural logarithm of the sum of exponentials; -inf where a query saw no key). */
+
+typedef enum { MS_QUANT_FP8_TENSOR, MS_QUANT_FP8_BLOCK /* 1x128 of activations, 128x128 of weights, FP32 scales */, MS_QUANT_MXFP8 /* 1x32, E8M0 */,
+  MS_QUANT_NVFP4 /* 1x16, E4M3 scale under an FP32 one */, MS_QUANT_BF16 } MsQuantFormat;
+
+typedef struct MsKernels {
+  size_t real_B; /* 4 or 8 */
+
+  /* C = alpha op(A) op(B) + beta C, as ms_blas_sgemm. */
+  void (*gemm)(MsKernelRun *run, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, double alpha, const void *a, gint64 lda,
+               const void *b, gint64 ldb, double beta, void *c, gint64 ldc);
+  /* groups of rows[g] rows each, one after another in x [sum rows][k] and y [sum rows][n]; w [groups][n][k]. y_g = x_g w_g^T; dx_g = dy_g w_g; dw_g += dy_g^T x_g. */
+  void (*grouped_forward)(MsKernelRun *run, int groups, const gint64 *rows, gint64 n, gint64 k, const void *x, const void *w, void *y);
+  void (*grouped_dgrad)(MsKernelRun *run, int groups, const gint64 *rows, gint64 n, gint64 k, const void *dy, const void *w, void *dx);
+  void (*grouped_wgrad)(MsKernelRun *run, int groups, const gint64 *rows, gint64 n, gint64 k, const void *dy, const void *x, void *dw);
+
+  /* Vocabulary-parallel: this rank holds words [first, first + count) in table [count][h]; other words give zero rows. */
+  void (*embedding_forward)(gint64 rows, gint64 h, const gint32 *word, gint32 first, gint32 count, const void *table, void *y);
+  void (*embedding_backward)(gint64 rows, gint64 h, const gint32 *word, gint32 first, gint32 count, const void *dy, void *dtable);
+
+  /* y = x / rms(x) * gain (LayerNorm: minus the mean, plus bias; bias NULL for RMS). */
+  void (*norm_forward)(MsKernelNorm kind, gint64 rows, gint64 width, double eps, const void *x, const void *gain, const void *bias, void *y);
+  void (*norm_backward)(MsKernelNorm kind, gint64 rows, gint64 width, double eps, const void *x, const void *gain, const void *dy, void *dx, void *dgain, void *dbias);
+
+  /* Rotates the first `rotary` of d elements of each of `heads` heads of x [rows][heads][d] (stride row_stride elements between rows) in place by the angles of
+   * pos[row], half-split pairing (i, i + rotary / 2), angle pos * base^(-2i / rotary). back: the inverse rotation, which is its gradient. */
+  void (*rope)(gint64 rows, gint64 heads, gint64 d, gint64 rotary, gint64 row_stride, const gint32 *pos, double base, gboolean back, void *x);
+
+  /* Fused (online softmax, scores never stored). backward: dq, dk, dv are added to, so that ring steps and shared KV heads sum; lse is of ALL keys of the query (after
+   * merging), o and d_o likewise. dsink may be NULL. */
+  void (*attention_forward)(MsKernelRun *run, const MsAttentionShape *shape, const void *q, const void *k, const void *v, void *o, void *lse);
+  void (*attention_backward)(MsKernelRun *run, const MsAttentionShape *shape, const void *q, const void *k, const void *v, const void *o, const void *lse,
+                             const void *d_o, void *dq, void *dk, void *dv, void *dsink);
+  /* Merges a partial result over other keys into (o, lse): rows of `heads` heads. */
+  void (*attention_merge)(gint64 rows, int heads, int dv, void *o, void *lse, const void *o_part, const void *lse_part);
+  /* Unfused: in place over scores [matrices][sq][sk]; masked entries become 0. backward: p and dp -> ds in dp. */
+  void (*softmax_forward)(const MsAttentionShape *shape, void *scores);
+  void (*softmax_backward)(const MsAttentionShape *shape, const void *p, void *dp);
+
+  /* x [rows][2 width] (gate first; [rows][width] for GELU and squared ReLU), y [rows][width]; prob [rows] multiplies each row, NULL = none. backward: dprob [rows] may be NULL. */
+  void (*activation_forward)(MsKernelActivation kind, gint64 rows, gint64 width, double clamp, const void *x, const void *prob, void *y);
+  void (*activation_backward)(MsKernelActivation kind, gint64 rows, gint64 width, double clamp, const void *x, const void *prob, const void *dy, void *dx, void *dprob);
+
+  void (*add)(gint64 n, const void *a, const void *b, void *y); /* y = a + b, may be in place */
+  void (*scale)(gint64 n, double by, void *x);
+  double (*sum_squares)(gint64 n, const void *x); /* pairwise, in double */
+  /* Adam with decoupled weight decay; grad is multiplied by grad_scale (clipping, averaging). step from 1. */
+  void (*adam)(gint64 n, double lr, double beta1, double beta2, double eps, double weight_decay, double grad_scale, int step, const void *grad, void *master, void *m, void *v, void *param);
+
+  /* logits [rows][experts]. Top-k by score (+ bias [experts], used for the choice only; NULL = none), ties to the lower number, or the forced choice: token `index[row]` (global
+   * number) goes to experts (index k + j) mod experts. groups / top_groups: node-limited choice, 0 = none. prob [rows][k] are the weights of the chosen (normalised when
+   * `normalize`, times scaling), which [rows][k] their experts, ascending. load [experts] += rows that chose each. score_sum [experts] += scores (for the auxiliary loss). */
+  void (*router_forward)(gint64 rows, int experts, int k, int groups, int top_groups, MsKernelScore score, gboolean normalize, double scaling, const gint64 *forced_index,
+                         const void *bias, const void *logits, void *prob, gint32 *which, gint64 *load, double *score_sum);
+  /* dscore_all [experts]: gradient of the auxiliary loss with respect to every score of that expert, the same for all rows (NULL = none). */
+  void (*router_backward)(gint64 rows, int experts, int k, MsKernelScore score, gboolean normalize, double scaling, const void *logits, const gint32 *which,
+                          const void *dprob, const void *dscore_all, void *dlogits);
+
+  /* y[i] = x[from[i]] for `rows` rows; from[i] < 0 gives zeros. Backward of it, and unpermute: y[from[i]] += weight[i] x[i] (weight NULL = 1), y zeroed first
+   * over y_rows rows. */
+  void (*gather_rows)(gint64 rows, gint64 width, const gint64 *from, const void *x, void *y);
+  void (*scatter_rows)(gint64 rows, gint64 width, const gint64 *to, const void *weight, const void *x, gint64 y_rows, void *y);
+  /* dweight[i] = <dy[to[i]], x[i]>. */
+  void (*scatter_weight_grad)(gint64 rows, gint64 width, const gint64 *to, const void *x, const void *dy, void *dweight);
+
+  /* Vocabulary-parallel cross entropy over logits [rows][count], words [first, first + count): row maxima; then (with the maxima of all ranks) logits -> exp in place, sums, and the
+   * logit of the target minus the maximum (0 when the word is elsewhere); then (with summed sums) the gradient in place: (exp / sum - one-hot) * scale. */
+  void (*loss_max)(gint64 rows, gint64 count, const void *logits, void *max);
+  void (*loss_exp)(gint64 rows, gint64 count, gint32 first, const gint32 *target, const void *max, void *logits, void *sum, void *target_logit);
+  void (*loss_grad)(gint64 rows, gint64 count, gint32 first, const gint32 *target, const void *sum, double scale, void *logits);
+
+  /* Rounds x [rows][cols] to the format and back (emulation): y holds the values a low-precision kernel would multiply. Returns bytes of the quantised tensor, scales included. */
+  double (*quantize)(MsQuantFormat format, gboolean weight, gint64 rows, gint64 cols, const void *x, void *y);
+  void (*transpose)(gint64 rows, gint64 cols, const void *x, void *y);
+  double (*amax)(gint64 n, const void *x);
+} MsKernels;
+
+extern const MsKernels ms_kernels_f32, ms_kernels_f64;
+
+#endif
