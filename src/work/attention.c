@@ -98,6 +98,7 @@ static void core_unfused(MsBuild *b, const Widths *w, int layer) {
       gboolean drop = b->model->attention_dropout > 0;
       MsOp *op = ms_row_memory(b, MS_OP_SCORES, "softmax", (back ? 2 : 1) * pass_B + (drop ? 1.5 * pass_B : 0), pass_B + (drop ? 1.5 * pass_B : 0), drop ? 3 : 2);
       op->m = scores / s, op->n = s;
+      op->transient_B = 2 * scores; /* forward the products that it reads, backward the gradient that it overwrites */
     }
   }
 }

@@ -41,13 +41,15 @@ static void ep_overlap(void **state) {
   compare("saved by EP overlap", apart->step_time_s - overlapped->step_time_s, 19.7 - 17.6, 1);
 }
 
-/* --- memory of the report's DeepSeek-V3: BF16, PP4 x VPP4 x EP64 on 256 GPUs, mean over the stages --- */
-static MsScenario *report_run(void) {
+/* --- memory of the report's DeepSeek-V3: PP4 x VPP4 x EP64 on 256 GPUs, mean over the stages --- */
+static MsScenario *report_run(MsPrecision precision) {
   MsScenario *s = ms_test_run("deepseek-v3", -1, "gb200-nvl72", 256);
   s->layout.pp = 4, s->layout.vpp = 4, s->layout.ep = 64, s->layout.pipeline_layout = g_strdup("Et*4|(tttt|)*14tmL");
   s->options.dispatcher = MS_DISPATCH_HYBRIDEP, s->options.distributed_optimizer = TRUE;
   s->options.overlap_grad_reduce = s->options.overlap_param_gather = TRUE;
   s->training.global_batch_size = 8192;
+  s->training.precision = precision;
+  s->options.fp8_param_gather = precision == MS_MXFP8;
   return s;
 }
 
@@ -64,46 +66,62 @@ static Bytes bytes_of(const MsScenario *s) {
   return b;
 }
 
-static double recomputed(guint32 modules, double before) {
-  g_autoptr(MsScenario) s = report_run();
-  s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, modules, 0, 1};
-  return bytes_of(s).activations - before;
-}
-
 static void memory_of_the_report(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = report_run();
+  g_autoptr(MsScenario) s = report_run(MS_BF16);
   Bytes base = bytes_of(s);
-  compare("weights and gradients", base.weights, 36.4, THIRD);
+  compare("weights and gradients", base.weights, 36.4, THIRD); /* 6 bytes of 15 MoE layers; a stage has 15.5 with MTP, and the ends their tables */
   compare("main weights and optimizer", base.optimizer, 32.1, THIRD);
-  compare("activations", base.activations, 131, THIRD);
-  compare("MLA up-projection recomputed", recomputed(MS_RM_MLA_UP_PROJ, base.activations), -30.4, THIRD);
-  compare("layer norms recomputed", recomputed(MS_RM_LAYERNORM, base.activations), -8.2, THIRD);
-  compare("all three recomputed", recomputed(MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, base.activations), -42.4, THIRD);
-  /* The table's figures are 56 live layers: 30.4 GB is 512 MiB a layer, 131 GB is 2236 MiB. Its 3.8 GB is 64 MiB a layer, one byte per element of the
-   * activation; a BF16 run keeps two. */
-  compare("SwiGLU recomputed", recomputed(MS_RM_MOE_ACT, base.activations), 2 * -3.8, THIRD);
-  s->options.exp_avg_dtype = s->options.exp_avg_sq_dtype = MS_DT_BF16;
-  compare("BF16 moments", bytes_of(s).optimizer - base.optimizer, -11, 0.6); /* 10 to 12 GB; sharded over EDP 4 here, over what is not said there */
+  /* Its estimator still keeps the output of the experts for the backward: with it 2236 MiB a layer, and 131 GB. */
+  s->options.moe_memory_efficient_permutation = FALSE;
+  double kept = bytes_of(s).activations;
+  compare("activations", kept, 131, 0.2);
+  compare("memory-efficient permutation", base.activations - kept, -26.3, 0.2);
+  s->options.moe_memory_efficient_permutation = TRUE;
   s->training.precision = MS_MXFP8;
   compare("activations in FP8", bytes_of(s).activations - base.activations, -16, THIRD);
 }
 
-/* Table 5: DeepSeek-V3 TP1 PP8 EP32 VPP4 MXFP8, 169 to 151 GB and 945 to 930 TFLOP/s by offloading (modules not said; the recipe's: expert_fc1). */
+static double recomputed(guint32 modules, double before) {
+  g_autoptr(MsScenario) s = report_run(MS_MXFP8);
+  s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, modules, 0, 1};
+  return bytes_of(s).activations - before;
+}
+
+/* Table 4 and the moments are figures of the FP8 run, as their ratios to the 26.3 GB of memory-efficient permutation (7168 BF16 elements a row) show, whatever number of
+ * layers is alive: SwiGLU's 3.8 GB is 1/7 of it, 2048 elements of one byte; the norms' 8.2 GB is 140/448, y twice in FP8 for the two down projections, y2 in BF16 for the router
+ * and in FP8 for the shared expert (112/448 if all were BF16). Moments go from 6 + 12/d to 6 + 8/d bytes per parameter: the master stays FP32, while a BF16 run stores half
+ * of it (6 + 6/d). */
+static void recomputation_of_the_report(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = report_run(MS_MXFP8);
+  Bytes base = bytes_of(s);
+  compare("MLA up-projection recomputed", recomputed(MS_RM_MLA_UP_PROJ, base.activations), -30.4, 0.2);
+  compare("SwiGLU recomputed", recomputed(MS_RM_MOE_ACT, base.activations), -3.8, 0.2);
+  compare("layer norms recomputed", recomputed(MS_RM_LAYERNORM, base.activations), -8.2, 0.2);
+  compare("all three recomputed", recomputed(MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, base.activations), -42.4, 0.2);
+  s->options.exp_avg_dtype = s->options.exp_avg_sq_dtype = MS_DT_BF16;
+  compare("BF16 moments", bytes_of(s).optimizer - base.optimizer, -11, 0.1); /* 10 to 12 GB */
+}
+
+/* Table 5: DeepSeek-V3 TP1 PP8 EP32 VPP4 MXFP8, 169 to 151 GB and 945 to 930 TFLOP/s by offloading (modules not said; the recipe's: expert_fc1). The rest as the report's
+ * appendix gives it for this layout (MCR-dsv3_gb200_bf16): moments in BF16, dense MLPs recomputed. */
 static void activation_offload(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = report_run();
+  g_autoptr(MsScenario) s = report_run(MS_MXFP8);
   g_free(s->layout.pipeline_layout);
   s->layout.pp = 8, s->layout.ep = 32, s->layout.pipeline_layout = g_strdup("Et|(tt|)*30mL");
-  s->training.precision = MS_MXFP8, s->options.fp8_param_gather = TRUE;
+  s->options.reuse_grad_buf_for_mxfp8_param_ag = TRUE;
   s->options.exp_avg_dtype = s->options.exp_avg_sq_dtype = MS_DT_BF16;
-  s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ, 0, 1};
+  s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, MS_RM_MLP, 0, 1};
   s->training.global_batch_size = 2048;
   g_autoptr(MsResult) kept = predict(s, MS_FIDELITY_FULL);
   double before = bytes_of(s).peak;
   s->options.offload_modules = MS_OM_EXPERT_FC1;
   g_autoptr(MsResult) gone = predict(s, MS_FIDELITY_FULL);
-  compare("peak memory with offload", bytes_of(s).peak - before, 151 - 169, THIRD);
+  compare("peak memory", before, 169, 0.05);
+  compare("peak memory with offload", bytes_of(s).peak, 151, 0.05);
+  compare("saved by offload", bytes_of(s).peak - before, 151 - 169, 0.15);
   double slower = gone->step_time_s / kept->step_time_s - 1;
   assert_true(slower > 0 && slower < 0.016 * 2);
 }
@@ -168,7 +186,8 @@ static void forced_and_natural_routing(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ep_overlap), cmocka_unit_test(memory_of_the_report), cmocka_unit_test(activation_offload),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ep_overlap), cmocka_unit_test(memory_of_the_report), cmocka_unit_test(recomputation_of_the_report),
+                                     cmocka_unit_test(activation_offload),
                                      cmocka_unit_test(dispatcher_latencies), cmocka_unit_test(forced_and_natural_routing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
