@@ -83,7 +83,7 @@ static char *curve_text(const MsCurve *curve) {
   } else {
     g_string_append(out, ",\n     \"params\": {");
     for (int i = 0; ms_curve_param_words[curve->form][i]; i++)
-      if (curve->form != MS_FORM_DISPATCH || i < MS_DISPATCH_OPTIONAL || curve->param[i] > 0) put_number(out, ms_curve_param_words[curve->form][i], curve->param[i]);
+      if (i < ms_curve_required(curve->form) || curve->param[i] > 0) put_number(out, ms_curve_param_words[curve->form][i], curve->param[i]);
     g_string_append_c(out, '}');
   }
   if (curve->grid.dims) put_grid(out, &curve->grid);

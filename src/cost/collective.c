@@ -16,7 +16,7 @@ double ms_curve_band(const MsCurve *curve, double fallback) {
 double ms_lines_steps_s(const MsLines *lines, double steps, double bytes_B) {
   double best = HUGE_VAL;
   for (int i = 0; i < lines->n; i++) best = MIN(best, lines->alpha_s[i] * steps + bytes_B / lines->Bps[i]);
-  return best;
+  return lines->curve ? best * ms_grid_factor(&lines->curve->grid, (const double[4]){bytes_B}) : best;
 }
 
 double ms_lines_s(const MsLines *lines, double bytes_B) { return ms_lines_steps_s(lines, 1, bytes_B); }
@@ -31,21 +31,36 @@ static gboolean serves(const MsCurve *curve, const char *op, const char *level, 
          (!curve->dispatcher || !dispatcher || strcmp(curve->dispatcher, dispatcher) == 0);
 }
 
-/* Nearest in ratio of sizes; the first of equals. `except` is left out. */
-static const MsCurve *nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher, MsCurveForm form,
-                              int ranks, const MsCurve *except) {
+typedef struct { /* what is looked for */
+  const char *op, *level, *dispatcher, *dtype; /* the last two: NULL = any */
+  MsCurveForm form;
+  int ranks;
+} Wanted;
+
+static int dtype_distance(const MsCurve *curve, const char *dtype) {
+  if (!curve->dtype || !dtype) return curve->dtype != NULL;
+  return strcmp(curve->dtype, dtype) == 0 ? 0 : 2;
+}
+
+static gboolean nearer(const MsCurve *a, const MsCurve *b, const Wanted *w) {
+  double x = size_distance(a->ranks, w->ranks), y = size_distance(b->ranks, w->ranks);
+  return x < y || (x == y && dtype_distance(a, w->dtype) < dtype_distance(b, w->dtype));
+}
+
+/* Nearest in ratio of sizes, then in dtype; the first of equals. */
+static const MsCurve *nearest(const MsHardware *hardware, const Wanted *w) {
   const MsCurve *best = NULL;
   for (int i = 0; i < hardware->num_curves; i++) {
     const MsCurve *curve = &hardware->curves[i];
-    if (curve == except || !serves(curve, op, level, dispatcher, form)) continue;
-    if (!best || size_distance(curve->ranks, ranks) < size_distance(best->ranks, ranks)) best = curve;
+    if (!serves(curve, w->op, w->level, w->dispatcher, w->form)) continue;
+    if (!best || nearer(curve, best, w)) best = curve;
   }
   return best;
 }
 
 const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher, MsCurveForm form,
                                 int ranks) {
-  return nearest(hardware, op, level, dispatcher, form, ranks, NULL);
+  return nearest(hardware, &(Wanted){op, level, dispatcher, NULL, form, ranks});
 }
 
 /* --- lines ------------------------------------------------------------------------------------------------------------------ */
@@ -55,7 +70,13 @@ static double steps_of(const char *op, double ranks) { return strcmp(op, "all_re
 /* Seconds per step, from two measured sizes; from one, half of its latency is taken as fixed. */
 static double step_s(const MsHardware *hardware, const char *op, const MsCurve *at, int ranks) {
   double steps = steps_of(op, at->ranks);
-  const MsCurve *other = nearest(hardware, op, "nvlink", NULL, MS_FORM_SEGMENTS, ranks, at);
+  const MsCurve *other = NULL; /* of another size, the nearest */
+  for (int i = 0; i < hardware->num_curves; i++) {
+    const MsCurve *curve = &hardware->curves[i];
+    Wanted wanted = {op, "nvlink", NULL, at->dtype, MS_FORM_SEGMENTS, ranks};
+    if (curve->ranks == at->ranks || !serves(curve, op, "nvlink", NULL, MS_FORM_SEGMENTS)) continue;
+    if (!other || nearer(curve, other, &wanted)) other = curve;
+  }
   if (other && other->ranks > 0 && other->ranks != at->ranks)
     return MAX(0, (at->segment_alpha_s[0] - other->segment_alpha_s[0]) / (steps - steps_of(op, other->ranks)));
   return steps > 0 ? at->segment_alpha_s[0] / steps / 2 : 0;
@@ -67,9 +88,9 @@ static MsLines lines_of(const MsCurve *curve, double band) {
   return lines;
 }
 
-MsLines ms_lines_scaleup(const MsHardware *hardware, const char *op, int ranks) {
+MsLines ms_lines_scaleup(const MsHardware *hardware, const char *op, const char *dtype, int ranks) {
   gboolean p2p = strcmp(op, "p2p") == 0;
-  const MsCurve *curve = nearest(hardware, op, "nvlink", NULL, MS_FORM_SEGMENTS, ranks, NULL);
+  const MsCurve *curve = nearest(hardware, &(Wanted){op, "nvlink", NULL, dtype, MS_FORM_SEGMENTS, ranks});
   if (!curve || curve->n_segments <= 0)
     return (MsLines){.n = 1, .alpha_s = {p2p ? MS_DEFAULT_P2P_ALPHA_S : MS_DEFAULT_LINK_ALPHA_S}, .band = MS_DEFAULT_BAND,
                      .Bps = {MS_DEFAULT_LINK_EFFICIENCY * hardware->scaleup_Bps}};
@@ -90,9 +111,9 @@ double ms_network_Bps(const MsHardware *hardware, const MsGroup *group) {
   return over > 1 && span > hardware->gpus_per_rail_group ? hardware->nic_Bps / over : hardware->nic_Bps;
 }
 
-MsLines ms_lines_network(const MsHardware *hardware, const char *op, const MsGroup *group) {
+MsLines ms_lines_network(const MsHardware *hardware, const char *op, const char *dtype, const MsGroup *group) {
   double rate = ms_network_Bps(hardware, group);
-  const MsCurve *curve = nearest(hardware, op, "network", NULL, MS_FORM_SEGMENTS, group->size, NULL);
+  const MsCurve *curve = nearest(hardware, &(Wanted){op, "network", NULL, dtype, MS_FORM_SEGMENTS, group->size});
   if (curve && !(curve->level && curve->n_segments > 0)) curve = NULL; /* a curve of no level is one of the scale-up link */
   if (!curve) {
     double alpha = strcmp(op, "p2p") == 0 ? MS_DEFAULT_P2P_ALPHA_S / MS_P2P_STEPS : MS_DEFAULT_RING_STEP_S;
@@ -105,7 +126,7 @@ MsLines ms_lines_network(const MsHardware *hardware, const char *op, const MsGro
 }
 
 /* --- one collective ---------------------------------------------------------------------------------------------------------- */
-MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const MsGroup *group) {
+MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const char *dtype, const MsGroup *group) {
   const char *op = ms_op_words[MS_COLL_FIRST + (kind == MS_COLL_P2P ? MS_OP_P2P - MS_COLL_FIRST : (int)kind)];
   MsCollective c = {.group = *group, .link_Bps = hardware->scaleup_Bps, .nic_Bps = ms_network_Bps(hardware, group),
                     .nvls = hardware->nvls, .sharp = hardware->sharp};
@@ -114,11 +135,11 @@ MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, 
   if (group->size <= 1) return c;
   int inside = c.group.domains > 1 ? c.group.per_domain : c.group.size;
   if (inside > 1) {
-    c.scaleup = ms_lines_scaleup(hardware, op, inside);
-    c.scatter = ms_lines_scaleup(hardware, "reduce_scatter", inside);
-    c.gather = ms_lines_scaleup(hardware, "all_gather", inside);
+    c.scaleup = ms_lines_scaleup(hardware, op, dtype, inside);
+    c.scatter = ms_lines_scaleup(hardware, "reduce_scatter", dtype, inside);
+    c.gather = ms_lines_scaleup(hardware, "all_gather", dtype, inside);
   }
-  if (c.group.domains > 1) c.network = ms_lines_network(hardware, op, group);
+  if (c.group.domains > 1) c.network = ms_lines_network(hardware, op, dtype, group);
   c.sms = (guint16)(kind == MS_COLL_P2P ? MS_P2P_SMS : hardware->nccl_sms > 0 ? hardware->nccl_sms : MS_DEFAULT_NCCL_SMS);
   return c;
 }

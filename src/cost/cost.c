@@ -4,6 +4,7 @@
  * costs one table access and one formula. */
 #include "cost/internal.h"
 #include "cost/lcma.h"
+#include "cost/terms.h"
 
 #include "base/err.h"
 
@@ -37,6 +38,7 @@ struct MsCost {
   guint8 *curve_op;          /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
   Slot slot[MS_N_OPS][MS_N_ODT][MS_N_PASSES];
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
+  MsCollective (*collective_fp32)[MS_N_GROUPS]; /* [MS_N_COLL] NULL: messages of FP32 are like any other */
   MsDispatch dispatch[2][MS_N_GROUPS];
 };
 
@@ -97,6 +99,7 @@ static int pass_rank(const MsCurve *curve, int pass) {
 }
 
 static gboolean form_serves(MsOpFamily family, MsCurveForm form) {
+  if (form == MS_FORM_TERMS) return family < MS_FAMILY_COMM;
   switch (family) {
   case MS_FAMILY_GEMM: return form == MS_FORM_GEMM_SATURATING || form == MS_FORM_GEMM_TILED;
   case MS_FAMILY_GROUPED: return form == MS_FORM_GROUPED_GEMM;
@@ -152,6 +155,9 @@ static Slot make_slot(const MsCost *cost, int op, int dtype, int pass) {
   return slot;
 }
 
+/* Of the forms whose third parameter is the launch of a GEMM kernel. */
+static gboolean is_gemm(const MsCurve *curve) { return curve->form == MS_FORM_GEMM_SATURATING || curve->form == MS_FORM_GEMM_TILED; }
+
 /* Low-precision GEMM curves were fitted with their activation cast inside; rows of kind QUANTIZE pay for it here, launch included. The
  * first parameter of every form that computes is its efficiency. */
 static void take_curves(MsCost *cost) {
@@ -159,16 +165,17 @@ static void take_curves(MsCost *cost) {
   double bf16_launch = default_gemm.param[MS_C_LAUNCH];
   cost->curves = g_memdup2(h->curves, sizeof *h->curves * (size_t)MAX(h->num_curves, 0));
   for (int i = h->num_curves - 1; i >= 0; i--)
-    if (form_serves(MS_FAMILY_GEMM, h->curves[i].form) && g_strcmp0(h->curves[i].op, "gemm") == 0 && g_strcmp0(h->curves[i].dtype, "bf16") == 0)
+    if (is_gemm(&h->curves[i]) && g_strcmp0(h->curves[i].op, "gemm") == 0 && g_strcmp0(h->curves[i].dtype, "bf16") == 0)
       bf16_launch = h->curves[i].param[MS_C_LAUNCH];
   cost->curve_op = g_malloc((gsize)MAX(h->num_curves, 1));
   for (int i = 0; i < h->num_curves; i++) {
     const char *dtype = h->curves[i].dtype, *word = h->curves[i].op ? h->curves[i].op : "";
     int op = 0;
     while (op < MS_N_OPS && strcmp(word, ms_op_words[op]) != 0) op++;
-    if (form_serves(ms_op_families[MIN(op, MS_N_OPS - 1)], h->curves[i].form)) cost->curves[i].param[0] *= or_else(h->curves[i].sustained, 1);
+    if (h->curves[i].form == MS_FORM_TERMS) ms_curve_slow(&cost->curves[i], 1 / or_else(h->curves[i].sustained, 1));
+    else if (form_serves(ms_op_families[MIN(op, MS_N_OPS - 1)], h->curves[i].form)) cost->curves[i].param[0] *= or_else(h->curves[i].sustained, 1);
     cost->curve_op[i] = op == MS_N_OPS && strcmp(word, "elementwise") != 0 ? 255 : (guint8)op;
-    if (form_serves(MS_FAMILY_GEMM, h->curves[i].form) && dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "fp32") != 0)
+    if (is_gemm(&h->curves[i]) && dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "fp32") != 0)
       cost->curves[i].param[MS_C_LAUNCH] = MIN(h->curves[i].param[MS_C_LAUNCH], bf16_launch);
   }
 }
@@ -205,10 +212,20 @@ static void prepare_kernels(MsCost *cost) { /* depends on the machine and the mo
       for (int pass = 0; pass < MS_N_PASSES; pass++) cost->slot[op][dtype][pass] = make_slot(cost, op, dtype, pass);
 }
 
+/* A machine that stores BF16 as FP32 moves more than a row counts, so its profile has collectives of both. */
+static gboolean has_fp32_collectives(const MsHardware *h) {
+  for (int i = 0; i < h->num_curves; i++)
+    if (h->curves[i].form == MS_FORM_SEGMENTS && g_strcmp0(h->curves[i].dtype, "fp32") == 0) return TRUE;
+  return FALSE;
+}
+
 static void prepare_exchanges(MsCost *cost, const MsLayout *layout) {
+  cost->collective_fp32 = has_fp32_collectives(cost->hardware) ? g_malloc(MS_N_COLL * sizeof *cost->collective_fp32) : NULL;
   for (int g = 0; g < MS_N_GROUPS; g++) {
-    for (int kind = 0; kind < MS_N_COLL; kind++)
-      cost->collective[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, &layout->group[g]);
+    for (int kind = 0; kind < MS_N_COLL; kind++) {
+      cost->collective[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "bf16", &layout->group[g]);
+      if (cost->collective_fp32) cost->collective_fp32[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "fp32", &layout->group[g]);
+    }
     for (int combine = 0; combine < 2; combine++) cost->dispatch[combine][g] = ms_dispatch_prepare(cost->scenario, combine, &layout->group[g]);
   }
 }
@@ -236,6 +253,7 @@ MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const M
 
 void ms_cost_free(MsCost *cost) {
   if (!cost) return;
+  g_free(cost->collective_fp32);
   if (!cost->borrowed) {
     g_free(cost->curves);
     g_free(cost->curve_op);
@@ -248,11 +266,41 @@ static inline const Slot *slot_of(const MsCost *cost, const MsOp *op) {
   return &cost->slot[op->kind][MIN(op->dtype, MS_N_ODT - 1)][MIN(op->pass, MS_N_PASSES - 1)];
 }
 
+MsTerms ms_op_terms(const MsOp *op) {
+  double g = MAX(op->groups, 1), m = op->m, n = op->n, k = op->k;
+  MsTerms x = {.groups = g, .m = m, .flop = op->flop, .bytes_B = op->read_B + op->write_B};
+  switch (ms_op_families[op->kind]) {
+  case MS_FAMILY_GROUPED: { /* m rows of all groups; weight gradients: m x n for each group from k rows of all */
+    gboolean wgrad = op->pass == MS_PASS_WGRAD;
+    x.mn = wgrad ? g * m * n : m * n, x.mk = m * k, x.nk = wgrad ? n * k : g * n * k;
+    x.at[0] = (wgrad ? k : m) / g, x.at[1] = MAX(n, wgrad ? m : k), x.at[2] = MIN(n, wgrad ? m : k), x.at[3] = wgrad ? k : m;
+    break;
+  }
+  case MS_FAMILY_ATTENTION:
+    x.m *= g, x.mn = op->k > 0 ? op->flop / (2 * op->k) : g * m * n, x.mk = g * m * k, x.nk = MAX(op->kv_groups, 1) * n * k;
+    x.at[0] = n, x.at[1] = g, x.at[2] = g / MAX(op->kv_groups, 1);
+    break;
+  case MS_FAMILY_GEMM:
+    x.m *= g, x.mn = g * m * n, x.mk = g * m * k, x.nk = g * n * k;
+    x.at[0] = m * g, x.at[1] = n, x.at[2] = k;
+    break;
+  default:
+    x.groups = 1, x.mn = m * n, x.at[0] = x.bytes_B;
+  }
+  return x;
+}
+
+static double terms_s(const MsOp *op, const Slot *slot) {
+  MsTerms terms = ms_op_terms(op);
+  return ms_curve_terms_s(slot->use, &terms);
+}
+
 /* Batched GEMM (stored attention scores): the batch continues the rows. Traffic that the ideal C[m,n] = A B^T does not have (the main
  * gradient of an accumulating weight gradient, the second operand of a batch) bounds the time from below. */
 static double gemm_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   const MsDeviceRates *device = &cost->device[op->dtype];
   double m = op->m * MAX(op->groups, 1);
+  if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   double t = ms_curve_gemm_s(slot->use, device, m, op->n, op->k, cost->element_B[op->dtype]);
   if (!(op->flags & MS_OPF_ACCUMULATE) && op->groups <= 1) return t;
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_C_BW], 0.01)));
@@ -261,12 +309,14 @@ static double gemm_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
 /* Stated FLOP and bytes: as fast as large GEMMs, or as memory. The first two parameters of every GEMM form are these shares. */
 static double opaque_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   const MsDeviceRates *device = &cost->device[op->dtype];
+  if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   double compute = op->flop / (device->peak_flops * MAX(slot->use->param[MS_C_E], 0.01));
   return MAX(compute, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_C_BW], 0.01)));
 }
 
 static double grouped_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   const MsDeviceRates *device = &cost->device[op->dtype];
+  if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   gboolean wgrad = op->pass == MS_PASS_WGRAD; /* weights m x n of each expert, k rows in total */
   double rows = wgrad ? op->k : op->m, n = wgrad ? op->m : op->n, k = wgrad ? op->n : op->k, width = cost->expert_width;
   if (n != width && k != width && n != 2 * width && k != 2 * width) width = 0;
@@ -278,6 +328,7 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
 /* m query rows against n key rows count as a square of n with m/n as many heads: same thread blocks, same longest block. Backward
  * runs 2.5 times the FLOP and traffic of the forward row it belongs to (3 times for a delta rule), at the forward's rate times the profile's factor. */
 static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
+  if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   gboolean scaled = op->pass == MS_PASS_DGRAD && !(slot->origin && pass_rank(slot->origin, MS_PASS_DGRAD) == 0);
   double times = !scaled ? 1 : op->kind == MS_OP_DELTA_RULE ? 3 : 2.5, n = MAX(op->n, 1);
   double heads = MAX(op->groups, 1) * (op->m / n), gqa = (double)MAX(op->groups, 1) / MAX(op->kv_groups, 1);
@@ -286,6 +337,7 @@ static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) 
 }
 
 static double memory_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
+  if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   double t = ms_curve_bandwidth_s(slot->use, &cost->device[op->dtype], op->read_B + op->write_B);
   return t + slot->use->param[MS_B_LAUNCH] * (MAX(op->kernels, 1) - 1);
 }
@@ -305,7 +357,7 @@ static double stack_factor(const MsCost *cost, MsOpFamily family) {
  * *flop becomes what is multiplied then; returns the growth of the rounding error, 0 for the ordinary product. */
 static double lcma(const MsCost *cost, const MsOp *op, const Slot *slot, double *time_s, double *flop) {
   const MsOptions *options = &cost->scenario->options;
-  if (!options->lcma || op->groups > 1 || (op->dtype != MS_ODT_BF16 && op->dtype != MS_ODT_FP32)) return 0;
+  if (!options->lcma || slot->use->form == MS_FORM_TERMS /* says nothing of passes over memory */ || op->groups > 1 || (op->dtype != MS_ODT_BF16 && op->dtype != MS_ODT_FP32)) return 0;
   const Slot *memory = &cost->slot[MS_OP_ADD][op->dtype][MS_PASS_FORWARD];
   MsLcmaProfile profile;
   ms_lcma_profile_init(&profile, slot->use, &cost->device[op->dtype], cost->element_B[op->dtype], 1, MAX(memory->use->param[MS_B_E], 0.01));
@@ -354,7 +406,8 @@ static MsOpCost exchange(const MsCost *cost, MsOpKind kind, int group, double me
       return ms_dispatch_s(&cost->dispatch[kind == MS_OP_COMBINE][group], message_B, row ? row->m : 0, row ? row->n : 0, row ? row->level_B : derive);
     coll = dispatcher == MS_DISPATCH_ALLTOALL ? MS_COLL_A2A : kind == MS_OP_COMBINE ? MS_COLL_RS : MS_COLL_AG;
   }
-  return ms_collective_s(&cost->collective[coll][group], coll, message_B, local_fraction);
+  gboolean fp32 = cost->collective_fp32 && row && row->dtype == MS_ODT_FP32;
+  return ms_collective_s(fp32 ? &cost->collective_fp32[coll][group] : &cost->collective[coll][group], coll, message_B, local_fraction);
 }
 
 MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group, double message_B) {

@@ -117,7 +117,7 @@ double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B) {
   double best = HUGE_VAL;
   for (int i = 0; i < curve->n_segments; i++)
     best = MIN(best, curve->segment_alpha_s[i] + bus_bytes_B / curve->segment_Bps[i]);
-  return curve->n_segments > 0 ? best : 0;
+  return curve->n_segments > 0 ? best * ms_grid_factor(&curve->grid, (const double[4]){bus_bytes_B}) : 0;
 }
 
 double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double tokens, double row_B, double sms) {
@@ -128,7 +128,15 @@ double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double tokens, 
 }
 
 double ms_curve_bandwidth_s(const MsCurve *curve, const MsDeviceRates *device, double bytes_B) {
-  return curve->param[MS_B_LAUNCH] + bytes_B / (device->hbm_Bps * efficiency(curve->param[MS_B_E]));
+  double t = curve->param[MS_B_LAUNCH] + bytes_B / (device->hbm_Bps * efficiency(curve->param[MS_B_E]));
+  return t * ms_grid_factor(&curve->grid, (const double[4]){bytes_B});
+}
+
+double ms_curve_terms_s(const MsCurve *curve, const MsTerms *x) {
+  const double *p = curve->param;
+  double t = p[MS_T_LAUNCH] + p[MS_T_GROUP] * x->groups + p[MS_T_M] * x->m + p[MS_T_MN] * x->mn + p[MS_T_MK] * x->mk + p[MS_T_NK] * x->nk +
+             p[MS_T_FLOP] * x->flop + p[MS_T_BYTE] * x->bytes_B + p[MS_T_FAR_BYTE] * MAX(0, x->bytes_B - p[MS_T_CACHE]);
+  return t * ms_grid_factor(&curve->grid, x->at);
 }
 
 /* Which parameters are rates (or efficiencies of one); the others but for shapes and per-copy bytes are times. */
@@ -141,6 +149,8 @@ void ms_curve_slow(MsCurve *curve, double factor) {
       [MS_FORM_DISPATCH] = {{1 + MS_D_PER_SM, 1 + MS_D_LINK}, {1 + MS_D_ALPHA}},
       [MS_FORM_BANDWIDTH] = {{1 + MS_B_E}, {1 + MS_B_LAUNCH}},
   };
+  if (curve->form == MS_FORM_TERMS)
+    for (int i = MS_T_LAUNCH; i <= MS_T_FAR_BYTE; i++) curve->param[i] *= factor;
   for (int i = 0; i < 4 && linear[curve->form].rate[i]; i++) curve->param[linear[curve->form].rate[i] - 1] /= factor;
   for (int i = 0; i < 3 && linear[curve->form].time[i]; i++) curve->param[linear[curve->form].time[i] - 1] *= factor;
   for (int i = 0; i < curve->n_segments; i++) curve->segment_alpha_s[i] *= factor, curve->segment_Bps[i] /= factor;

@@ -9,7 +9,10 @@
  *   dispatch:            alpha + B / min(per_sm_Bps * SMs, link_Bps), B = tokens (row_B (copies + token_copies) + copy_B copies): each copy of a
  *                        token costs copy_B beside its row, each token token_copies rows (reading, reducing) however few ranks it goes to
  *   bandwidth:           launch + bytes / (BW e)
- * times exp(grid). Times are finite for any finite shape: a zero or negative efficiency in a curve is read as 1e-6. */
+ *   terms:               launch + sum of coefficient x what the row has of it (MsTerms) + far_byte_s max(0, bytes - cache_B): seconds are the machine's own,
+ *                        no share of a peak. What a blocked multiplication costs on a CPU (domain/cpu.md 4): MNK, and elements packed and written
+ * times exp(grid). Axes of the grid: GEMM m, n, k; grouped rows per group, hidden, width, rows; attention seq, batch x heads, GQA group; memory-bound
+ * operators and collectives bytes. Times are finite for any finite shape: a zero or negative efficiency in a curve is read as 1e-6. */
 #ifndef MS_COST_CURVE_H
 #define MS_COST_CURVE_H
 
@@ -22,6 +25,7 @@ enum { MS_G_E, MS_G_BW_WEIGHTS, MS_G_LAUNCH, MS_G_TE_HALF, MS_G_I_HALF, MS_G_PER
 enum { MS_A_E, MS_A_BW, MS_A_LAUNCH, MS_A_S_HALF, MS_A_E_CP };                                  /* attention */
 enum { MS_D_ALPHA, MS_D_PER_SM, MS_D_LINK, MS_D_COPY, MS_D_TOKEN };                                                  /* dispatch */
 enum { MS_B_E, MS_B_LAUNCH };                                                                     /* bandwidth */
+enum { MS_T_LAUNCH, MS_T_GROUP, MS_T_M, MS_T_MN, MS_T_MK, MS_T_NK, MS_T_FLOP, MS_T_BYTE, MS_T_FAR_BYTE, MS_T_CACHE }; /* terms */
 
 typedef struct { double peak_flops, hbm_Bps; int sm_count; } MsDeviceRates;
 /* The rates that curves of a dtype (an MsOpDtype) are relative to, the fp16 peak instead of bf16 when `fp16`; and bytes of one element
@@ -43,6 +47,16 @@ double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B);
 /* bytes_B = tokens * row_B * copies; tokens 0: they are not known, nothing beside the rows counts. */
 double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double tokens, double row_B, double sms);
 double ms_curve_bandwidth_s(const MsCurve *curve, const MsDeviceRates *device, double bytes_B);
+
+/* What one row has of everything that the form "terms" charges for; of all its groups together. */
+typedef struct {
+  double groups;
+  double m;          /* rows */
+  double mn, mk, nk; /* elements of the result and of the two operands; attention: query-key pairs, elements of Q and O, elements of K and V */
+  double flop, bytes_B;
+  double at[4];      /* coordinates in the grid */
+} MsTerms;
+double ms_curve_terms_s(const MsCurve *curve, const MsTerms *terms);
 /* Changes the parameters so that every time the curve gives is `factor` > 0 times what it was. */
 void ms_curve_slow(MsCurve *curve, double factor);
 /* exp of the interpolated residual at coordinates x[dims] (not logarithms); 1 without a grid. */

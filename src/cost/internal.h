@@ -45,9 +45,9 @@ double ms_lines_s(const MsLines *lines, double bytes_B);
 double ms_lines_steps_s(const MsLines *lines, double steps, double bytes_B);
 /* Bus-bandwidth lines of `op` among `ranks` GPUs of one scale-up domain: the curve of the nearest size, its latency moved along the steps
  * between the two sizes, its bandwidth capped at the link when the size lies beyond what was measured. */
-MsLines ms_lines_scaleup(const MsHardware *hardware, const char *op, int ranks);
+MsLines ms_lines_scaleup(const MsHardware *hardware, const char *op, const char *dtype, int ranks);
 /* One NIC: alpha of one ring step; Bps after efficiency, cap at the NIC and oversubscription. */
-MsLines ms_lines_network(const MsHardware *hardware, const char *op, const MsGroup *group);
+MsLines ms_lines_network(const MsHardware *hardware, const char *op, const char *dtype, const MsGroup *group);
 double ms_network_Bps(const MsHardware *hardware, const MsGroup *group); /* NIC rate after oversubscription, without efficiency */
 const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher, MsCurveForm form,
                                 int ranks);
@@ -66,7 +66,8 @@ typedef struct {
 
 enum { MS_COLL_FIRST = MS_OP_ALL_GATHER }; /* all_gather reduce_scatter all_reduce all_to_all, then p2p */
 typedef enum { MS_COLL_AG, MS_COLL_RS, MS_COLL_AR, MS_COLL_A2A, MS_COLL_P2P, MS_N_COLL } MsCollKind;
-MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const MsGroup *group);
+/* `dtype` of the messages: of curves that differ in nothing else, its own serves, else one of no or of another dtype. */
+MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const char *dtype, const MsGroup *group);
 /* `local_fraction` <= 0: 1 / ranks. */
 MsOpCost ms_collective_s(const MsCollective *collective, MsCollKind kind, double message_B, double local_fraction);
 

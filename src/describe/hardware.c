@@ -13,7 +13,7 @@
 #define CURVES_MAX 4096
 
 const char *const ms_curve_form_words[] = {"gemm-saturating", "gemm-tiled", "grouped-gemm", "attention",
-                                           "segments",        "dispatch",   "bandwidth",    NULL};
+                                           "segments",        "dispatch",   "bandwidth",    "terms",     NULL};
 
 const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
     [MS_FORM_GEMM_SATURATING] = {"efficiency", "bw_efficiency", "launch_s", "m_half", "n_half", "k_half"},
@@ -25,7 +25,13 @@ const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
     [MS_FORM_SEGMENTS] = {NULL},
     [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps", "copy_B", "token_copies"},
     [MS_FORM_BANDWIDTH] = {"efficiency", "launch_s"},
+    [MS_FORM_TERMS] = {"launch_s", "group_s", "m_s", "mn_s", "mk_s", "nk_s", "flop_s", "byte_s", "far_byte_s", "cache_B"},
 };
+
+int ms_curve_required(MsCurveForm form) {
+  if (form == MS_FORM_DISPATCH) return 3; /* what a copy costs beside its row may be unknown */
+  return form == MS_FORM_TERMS ? 0 : MS_CURVE_PARAMS;
+}
 
 /* --- pieces of JSON
  * -------------------------------------------------------------------------------------------------- */
@@ -356,7 +362,7 @@ static gboolean check_params(const MsJson *doc, JsonObject *json, const char *pa
   for (int i = 0; ms_curve_param_words[curve->form][i]; i++) {
     const char *name = ms_curve_param_words[curve->form][i];
     if (node && json_object_has_member(json_node_get_object(node), name)) continue;
-    if (curve->form == MS_FORM_DISPATCH && i >= MS_DISPATCH_OPTIONAL) continue; /* 0 */
+    if (i >= ms_curve_required(curve->form)) continue; /* 0 */
     char *full = g_strconcat(path, ".params.", name, NULL);
     ms_json_error(doc, full, error, "required parameter of the form %s is missing",
                   ms_curve_form_words[curve->form]);
@@ -464,6 +470,7 @@ static const MsField hardware_fields[] = {
     MS_BOOL(S, deepep, "false", 0, "DeepEP exists for it"),
     MS_BOOL(S, hybridep, "false", 0, "HybridEP exists for it"),
     MS_BOOL(S, cuda_graphs, "true", 0, "kernel graphs exist for it"),
+    MS_BOOL(S, serial, "false", 0, "messages keep the cores busy that compute (a CPU): the rows of a rank run one after another, nothing overlaps"),
     OVERHEAD(kernel_launch_s, "5e-6", "host time to launch one kernel"),
     OVERHEAD(graph_launch_s, "1.5e-5", "host time to replay one graph"),
     OVERHEAD(graph_kernel_s, "1.5e-6", "device gap per kernel inside a graph"),

@@ -19,12 +19,14 @@ typedef enum {
   MS_FORM_SEGMENTS,          /* "segments": min over lines alpha + bytes/bandwidth */
   MS_FORM_DISPATCH,          /* "dispatch": alpha + bytes / min(per-SM * SMs, link); copy_B and token_copies may be left out */
   MS_FORM_BANDWIDTH,         /* "bandwidth": bytes / (HBM * efficiency) + launch */
+  MS_FORM_TERMS,             /* "terms": a sum of seconds per row, element, FLOP and byte; serves any operator that computes */
   MS_N_FORMS
 } MsCurveForm;
 extern const char *const ms_curve_form_words[];
 
 #define MS_CURVE_PARAMS 10
-#define MS_DISPATCH_OPTIONAL 3 /* parameters of "dispatch" from here on may be left out: 0 */
+/* Parameters of a form from here on may be left out, which means 0. */
+int ms_curve_required(MsCurveForm form);
 /* Names of the parameters of each form, NULL-terminated, in the order of MsCurve.param. */
 extern const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1];
 
@@ -53,7 +55,7 @@ typedef struct { /* where a curve comes from; printed by `moesim show hardware` 
 typedef struct {
   char *op;        /* gemm, grouped_gemm, attention, all_gather, reduce_scatter, all_reduce, all_to_all, p2p, dispatch,
                       combine, or the word of a memory-bound operator ("rmsnorm", ...; "elementwise" is the default) */
-  char *dtype;     /* bf16, fp8, fp8-block, mxfp8, nvfp4; NULL = any */
+  char *dtype;     /* bf16, fp8, fp8-block, mxfp8, nvfp4, fp32; NULL = any. Collectives: "fp32" serves messages of FP32 where a profile has both */
   char *pass;      /* forward, dgrad, wgrad, backward; NULL = any */
   char *level;     /* nvlink or network for collectives; NULL = any */
   char *dispatcher;/* for dispatch and combine; NULL = any */
@@ -90,6 +92,7 @@ typedef struct MsHardware {
   gboolean sharp;            /* in-network reduction on the fabric */
   gboolean deepep, hybridep; /* dispatchers that exist for it */
   gboolean cuda_graphs;
+  gboolean serial;           /* messages keep the cores busy that compute: the rows of a rank run one after another */
   /* overheads that no kernel benchmark shows, shared by all models (fitted; see provenance in `sources`) */
   double kernel_launch_s;       /* host time to launch one kernel eagerly (framework included) */
   double graph_launch_s;        /* host time to replay one captured graph */

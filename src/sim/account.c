@@ -103,7 +103,8 @@ void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajecto
     if (op && is_comm(&a, task)) stage[s].comm_total_s[ms_comm_class(op)] += seconds(t->end[i] - t->start[i]);
     if (task->stream != MS_STREAM_COMPUTE) continue;
     if (t->start[i] > cursor[s]) attribute(&a, s, cursor[s], t->start[i], (gint32)i, t->bound_by[i]);
-    busy(&a, s, task, t->end[i] - t->start[i]);
+    if (op && ms_op_families[op->kind] == MS_FAMILY_COMM) expose(&a, s, task, t->end[i] - t->start[i]); /* a serial machine: the cores move it */
+    else busy(&a, s, task, t->end[i] - t->start[i]);
     cursor[s] = t->end[i];
   }
   for (int s = 0; s < stages; s++) { /* after the last compute task: what still runs here, then waiting for other stages */

@@ -67,7 +67,7 @@ static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *s
     double longer = (double)MAX(0, end[i - from] - last) / MS_PS_PER_S;
     last = MAX(last, end[i - from]);
     if (!part) continue;
-    if (op->stream == MS_STREAM_COMPUTE) part->optimizer_s += longer;
+    if (op->stream == MS_STREAM_COMPUTE && ms_op_families[op->kind] != MS_FAMILY_COMM) part->optimizer_s += longer;
     else part->exposed_comm_s += longer, part->comm_exposed_s[ms_comm_class(op)] += longer;
   }
   return last;
@@ -248,7 +248,7 @@ static int crossing(const MsOpList *list) {
 static void comm_totals(const MsCosted *c, MsTimeParts *part) {
   for (int i = 0; i < c->list->n; i++) {
     const MsOp *op = &c->list->op[i];
-    if (op->stream != MS_STREAM_COMPUTE) part->comm_total_s[ms_comm_class(op)] += (double)c->duration[i] / MS_PS_PER_S;
+    if (op->stream != MS_STREAM_COMPUTE || ms_op_families[op->kind] == MS_FAMILY_COMM) part->comm_total_s[ms_comm_class(op)] += (double)c->duration[i] / MS_PS_PER_S;
   }
 }
 

@@ -77,7 +77,7 @@ static void cost_list(MsCosted *c, const MsProgram *p, const MsOpList *list, gui
     const MsOp *op = &list->op[i];
     MsOpCost cost = ms_cost_op(p->cost, op);
     c->duration[i] = ms_time_of(cost.time_s);
-    c->sms[i] = hw->sm_count > 0 ? cost.sms : 0;
+    c->sms[i] = hw->sm_count > 0 && !hw->serial ? cost.sms : 0;
     c->use[i] = use_of(op, &cost);
     if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
     if (c->use[i] == MS_USE_COMPUTE && op->pass == MS_PASS_WGRAD) c->weight += c->duration[i];
@@ -162,7 +162,7 @@ MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
   p->n_tags = tag;
   MsScheduleKind kind = p->scenario->layout.schedule;
   gboolean classic = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
-  p->p2p_blocks = classic && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm);
+  p->p2p_blocks = (classic && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm)) || p->scenario->hardware->serial;
   p->skewed = kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && p->layout->pp > 1 && p->scenario->options.optimizer_post_validation != FALSE;
   return p;
 }

@@ -24,7 +24,7 @@ static MsOp *lay(MsBuild *b, MsOpKind kind, const char *name, MsStream stream) {
   op->name = name;
   op->kind = (guint8)kind;
   op->pass = (guint8)b->pass;
-  op->stream = (guint8)stream;
+  op->stream = (guint8)(b->scenario->hardware && b->scenario->hardware->serial ? MS_STREAM_COMPUTE : stream);
   op->node = (guint8)b->node;
   op->module = (guint8)b->module;
   op->dtype = MS_ODT_BF16;

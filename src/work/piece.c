@@ -343,8 +343,10 @@ static void loss_rows(MsBuild *b, double logits, gboolean back) {
   op->m = b->rows, op->n = logits / b->rows;
   if (!te) op->transient_B = (b->options->cross_entropy_fusion ? 6 : 2) * logits;
   if (!back) {
-    ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss max", MS_STREAM_TP, MS_GROUP_TP, 4 * b->rows);
-    ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss sum", MS_STREAM_TP, MS_GROUP_TP, 8 * b->rows);
+    MsOp *max = ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss max", MS_STREAM_TP, MS_GROUP_TP, 4 * b->rows);
+    if (max) max->dtype = MS_ODT_FP32;
+    MsOp *sum = ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss sum", MS_STREAM_TP, MS_GROUP_TP, 8 * b->rows);
+    if (sum) sum->dtype = MS_ODT_FP32;
   }
 }
 

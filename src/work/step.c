@@ -60,15 +60,21 @@ static void list_to(Step *s, MsOpList *list) {
 
 static gboolean sharded_optimizer(const Step *s) { return s->o->distributed_optimizer || s->o->fsdp != MS_FSDP_NONE; }
 
+/* Elements of 4 bytes on the wire are FP32. */
+static MsOp *wire(MsOp *op, double element_B) {
+  if (op && element_B == 4) op->dtype = MS_ODT_FP32;
+  return op;
+}
+
 static void reduce_rows(Step *s, double dense, double expert) {
   MsOpKind kind = sharded_optimizer(s) ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
   double scaled = 2 * s->grad_B * (dense + expert) / 2;
   if (s->work->layout->group[MS_GROUP_DP_CP].size > 1 || s->work->layout->group[MS_GROUP_EDP].size > 1)
     ms_row_memory(&s->b, MS_OP_GRAD_SCALE, "gradient scale", scaled, scaled, 2);
   int tip = s->b.tip;
-  ms_row_comm(&s->b, kind, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP, s->wire_B * dense);
+  wire(ms_row_comm(&s->b, kind, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP, s->wire_B * dense), s->wire_B);
   s->b.tip = tip;
-  ms_row_comm(&s->b, kind, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s->wire_B * expert);
+  wire(ms_row_comm(&s->b, kind, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s->wire_B * expert), s->wire_B);
 }
 
 static void gather_rows(Step *s, double dense, double expert) {
@@ -254,15 +260,15 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
       if (s->b.list->op[i].stream != MS_STREAM_COMPUTE) ms_join(&s->b, i);
   }
   if (l->sequence_parallel && l->tp > 1)
-    ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, 4 * p->tp_replicated);
+    wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, 4 * p->tp_replicated), 4);
   if (embedding_shared(s->work) && stage_has_embedding_copy(s->work, stage))
-    ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
-                s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size);
+    wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
+                     s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size), s->grad_B);
   mirror_row(s, "mirror gradients", s->wire_B, dense, expert);
   replica_row(s, expert);
   double shard = dense / s->shard + expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8);
-  MsOp *norm = ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4);
+  MsOp *norm = wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4), 4);
   (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
   optimizer_rows(s, stage, dense, expert, states);
   if (sharded_optimizer(s)) mirror_row(s, "mirror parameters", s->param_B, dense, expert);
@@ -399,9 +405,9 @@ void ms_work_unit_ops(const MsWork *work, int index, MsUnitOps *out) {
   list_to(&s, &out->reduce);
   s.b.pass = MS_PASS_WGRAD;
   if (s.shards_gradients) {
-    ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP, s.wire_B * piece->params_dense);
+    wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP, s.wire_B * piece->params_dense), s.wire_B);
     s.b.tip = -1;
-    ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s.wire_B * piece->params_expert);
+    wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s.wire_B * piece->params_expert), s.wire_B);
   }
   out->gather.tip = out->gather.n - 1, out->reduce.tip = out->reduce.n - 1;
 }

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "cost/cost.h"
 #include "cost/curve.h"
+#include "cost/terms.h"
 
 static void close_to(double got, double want, double rel) {
   if (fabs(got - want) > rel * fabs(want)) fail_msg("got %.17g, want %.17g", got, want);
@@ -188,6 +189,8 @@ static void param_words(void **state) { /* the enums of curve.h name the order t
       [MS_FORM_DISPATCH] = {[MS_D_ALPHA] = "alpha_s", [MS_D_PER_SM] = "per_sm_Bps", [MS_D_LINK] = "link_Bps",
                             [MS_D_COPY] = "copy_B", [MS_D_TOKEN] = "token_copies"},
       [MS_FORM_BANDWIDTH] = {[MS_B_E] = "efficiency", [MS_B_LAUNCH] = "launch_s"},
+      [MS_FORM_TERMS] = {[MS_T_LAUNCH] = "launch_s", [MS_T_GROUP] = "group_s", [MS_T_M] = "m_s", [MS_T_MN] = "mn_s", [MS_T_MK] = "mk_s", [MS_T_NK] = "nk_s",
+                         [MS_T_FLOP] = "flop_s", [MS_T_BYTE] = "byte_s", [MS_T_FAR_BYTE] = "far_byte_s", [MS_T_CACHE] = "cache_B"},
   };
   for (int form = 0; form < MS_N_FORMS; form++)
     for (int i = 0; i < MS_CURVE_PARAMS; i++)
@@ -589,6 +592,84 @@ static void deepep_h100(void **state) {
   }
 }
 
+/* --- the form "terms" and what else describes a CPU ------------------------------------------------------------------------------------- */
+static MsOp terms_op(MsOpKind kind, MsPass pass, double m, double n, double k, int groups) {
+  return (MsOp){.kind = (guint8)kind, .pass = (guint8)pass, .dtype = MS_ODT_BF16, .m = m, .n = n, .k = k, .groups = groups, .kv_groups = 1, .flop = 2 * m * n * k,
+                .read_B = 600, .write_B = 400};
+}
+
+static void form_terms(void **state) {
+  (void)state;
+  Machine *machine = machine_new();
+  machine->hardware.hbm_Bps = 1e15; /* bounds that never bind */
+  const double p[] = {1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 11e-3, 13e-3, 17e-3, 19e-3, 900};
+  static const char *const ops[] = {"gemm", "grouped_gemm", "attention", "rmsnorm"};
+  for (int i = 0; i < 4; i++) params(add(machine, ops[i], MS_FORM_TERMS), 10, p);
+  g_autoptr(MsCost) cost = prepare(machine);
+  double far = 0.017 * 1000 + 0.019 * 100; /* bytes, and those beyond the cache */
+  MsOp gemm = terms_op(MS_OP_GEMM, MS_PASS_FORWARD, 2, 3, 4, 5);
+  gemm.flop *= 5;
+  close_to(ms_cost_op(cost, &gemm).time_s, 0.001 + 0.01 + 0.03 + 0.005 * 30 + 0.007 * 40 + 0.011 * 60 + 0.013 * 240 + far, 1e-12);
+  MsOp grouped = terms_op(MS_OP_GROUPED_GEMM, MS_PASS_FORWARD, 20, 3, 4, 5);
+  close_to(ms_cost_op(cost, &grouped).time_s, 0.001 + 0.01 + 0.06 + 0.005 * 60 + 0.007 * 80 + 0.011 * 60 + 0.013 * 480 + far, 1e-12);
+  MsOp wgrad = terms_op(MS_OP_GROUPED_GEMM, MS_PASS_WGRAD, 3, 4, 20, 5); /* 3 x 4 for each of 5 from 20 rows of all */
+  close_to(ms_cost_op(cost, &wgrad).time_s / 1.05, 0.001 + 0.01 + 0.009 + 0.005 * 60 + 0.007 * 60 + 0.011 * 80 + 0.013 * 480 + far, 1e-12);
+  MsOp attention = terms_op(MS_OP_ATTENTION, MS_PASS_FORWARD, 8, 8, 6, 4);
+  attention.kv_groups = 2, attention.flop = 2 * 4 * 36 * 6; /* 36 pairs of 64 are seen */
+  close_to(ms_cost_op(cost, &attention).time_s, 0.001 + 0.008 + 0.003 * 32 + 0.005 * 144 + 0.007 * 192 + 0.011 * 96 + 0.013 * 1728 + far, 1e-12);
+  MsOp norm = terms_op(MS_OP_NORM, MS_PASS_FORWARD, 3, 4, 0, 1);
+  close_to(ms_cost_op(cost, &norm).time_s, 0.001 + 0.002 + 0.009 + 0.005 * 12 + far, 1e-12);
+  MsTerms terms = ms_op_terms(&norm);
+  MsCurve slow = machine->curve[3];
+  double before = ms_curve_terms_s(&slow, &terms);
+  ms_curve_slow(&slow, 3);
+  close_to(ms_curve_terms_s(&slow, &terms), 3 * before, 1e-12);
+  g_free(machine);
+}
+
+static double bytes_axis[] = {1024, 1048576}, bytes_log2[] = {10, 20}, bytes_ratio[] = {0, 0.6931471805599453};
+static MsGrid bytes_grid(void) { /* 1 at 1 KiB, twice as slow from 1 MiB on */
+  return (MsGrid){.dims = 1, .n = {2}, .axis = {bytes_axis}, .log2_axis = {bytes_log2}, .log_ratio = bytes_ratio};
+}
+
+static void grids_over_bytes(void **state) {
+  (void)state;
+  Machine *machine = machine_new();
+  add_lines(machine, "p2p", "nvlink", 2, 1e-6, 1e9)->grid = bytes_grid();
+  MsCurve *copy = add(machine, "copy", MS_FORM_BANDWIDTH);
+  params(copy, 2, (double[]){0.5, 1e-6});
+  copy->grid = bytes_grid();
+  close_to(collective_s(machine, MS_OP_P2P, geometry(2, 1, 8), 1024), 1e-6 + 1024e-9, 1e-12);
+  close_to(collective_s(machine, MS_OP_P2P, geometry(2, 1, 8), 4194304), 2 * (1e-6 + 4194304e-9), 1e-12);
+  close_to(ms_curve_segments_s(&machine->curve[0], 4194304), 2 * (1e-6 + 4194304e-9), 1e-12);
+  g_autoptr(MsCost) cost = prepare(machine);
+  MsOp op = {.kind = MS_OP_COPY, .dtype = MS_ODT_BF16, .kernels = 1, .read_B = 1048576, .write_B = 1048576};
+  close_to(ms_cost_op(cost, &op).time_s, 2 * (1e-6 + 2097152 / 0.5e12), 1e-12);
+  g_free(machine);
+}
+
+/* A machine that stores BF16 as FP32 moves twice what a row of BF16 counts. */
+static void collectives_by_dtype(void **state) {
+  (void)state;
+  Machine *machine = machine_new();
+  add_lines(machine, "all_gather", "nvlink", 2, 1e-6, 4e9)->dtype = (char *)"fp32";
+  add_lines(machine, "all_gather", "nvlink", 2, 1e-6, 2e9)->dtype = (char *)"bf16";
+  add_lines(machine, "all_reduce", "nvlink", 2, 1e-6, 4e9);
+  machine->layout.group[MS_GROUP_DP] = geometry(2, 1, 8);
+  g_autoptr(MsCost) cost = prepare(machine);
+  g_autoptr(MsCost) again = ms_cost_new_like(cost, &machine->scenario, &machine->layout, NULL);
+  const MsCost *both[] = {cost, again};
+  for (int i = 0; i < 2; i++) {
+    MsOp op = {.kind = MS_OP_ALL_GATHER, .dtype = MS_ODT_FP32, .group = MS_GROUP_DP, .message_B = 2e6};
+    close_to(ms_cost_op(both[i], &op).time_s, 1e-6 + 1e6 / 4e9, 1e-12);
+    op.dtype = MS_ODT_BF16;
+    close_to(ms_cost_op(both[i], &op).time_s, 1e-6 + 1e6 / 2e9, 1e-12);
+    op.kind = MS_OP_ALL_REDUCE; /* one curve serves both */
+    close_to(ms_cost_op(both[i], &op).time_s, 1e-6 + 2e6 / 4e9, 1e-12);
+  }
+  g_free(machine);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(grid_nodes), cmocka_unit_test(grid_between_and_outside), cmocka_unit_test(form_saturating), cmocka_unit_test(form_tiled),
@@ -596,6 +677,7 @@ int main(void) {
       cmocka_unit_test(gemm_passes), cmocka_unit_test(gemm_sustained), cmocka_unit_test(gemm_dtypes), cmocka_unit_test(grouped_passes), cmocka_unit_test(attention_rows),
       cmocka_unit_test(memory_rows), cmocka_unit_test(never_under_the_bound), cmocka_unit_test(collective_limits), cmocka_unit_test(network_rings),
       cmocka_unit_test(exchanges), cmocka_unit_test(collectives_are_monotone), cmocka_unit_test(two_level_dispatch), cmocka_unit_test(holes_are_refused),
-      cmocka_unit_test(te_tutorial), cmocka_unit_test(nccl_h100), cmocka_unit_test(deepep_h100)};
+      cmocka_unit_test(te_tutorial), cmocka_unit_test(nccl_h100), cmocka_unit_test(deepep_h100),
+      cmocka_unit_test(form_terms), cmocka_unit_test(grids_over_bytes), cmocka_unit_test(collectives_by_dtype)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
