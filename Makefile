@@ -51,7 +51,7 @@ ifneq ($(strip $(file <$(BUILD)/prefix)),$(PREFIX))
 $(file >$(BUILD)/prefix,$(PREFIX))
 endif
 
-TWIN    := src/plan/ranks_$(if $(filter 1,$(MPI)),serial,mpi).c
+TWIN    := $(addsuffix _$(if $(filter 1,$(MPI)),serial,mpi).c,src/base/ranks src/exec/comm)
 SRC     := $(filter-out $(TWIN),$(sort $(wildcard src/*/*.c)))
 LIBOBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/main.c,$(SRC))) $(BUILD)/gen/page_text.o
 PAGE    := $(addprefix src/report/page/,page.html page.css base.js figure.js summary.js steps.js memory.js map.js traffic.js roofline.js curves.js live.js main.js)

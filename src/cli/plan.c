@@ -4,7 +4,7 @@
 #include "base/io.h"
 #include "cli/cli.h"
 #include "cli/plan_launch.h"
-#include "plan/ranks.h"
+#include "base/ranks.h"
 #include "report/report.h"
 
 enum { MOST_TOP = 10000, MOST_THREADS = 1024 };

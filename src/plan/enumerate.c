@@ -4,7 +4,7 @@
  * combinations that look alike to them; the pieces of work are costed once for each combination of work keys; a bound is computed once for each
  * combination of state keys, and combinations that differ only in blind keys share it. Units are independent: threads and ranks share them out. */
 #include "plan/plan_priv.h"
-#include "plan/ranks.h"
+#include "base/ranks.h"
 #include "base/io.h"
 #include "base/units.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 /* src/plan/parallel.c - one function on many indices, shared out between ranks and threads. Which thread takes which index does not show in results: what
  * is gathered is put in order or added up afterwards. */
 #include "plan/plan_priv.h"
-#include "plan/ranks.h"
+#include "base/ranks.h"
 
 typedef struct { int n, step, thread; gint *next; MsWorkFunc work; gpointer data; } Worker;
 

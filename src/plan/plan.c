@@ -1,7 +1,7 @@
 /* src/plan/plan.c - the search: every layout bounded, the promising ones bounded again more tightly, and simulated in the order of those bounds until none
  * that is left can enter the list. */
 #include "plan/plan_priv.h"
-#include "plan/ranks.h"
+#include "base/ranks.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "base/units.h"

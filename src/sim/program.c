@@ -120,20 +120,6 @@ static void costed_clear(MsCosted *c) {
   g_free(c->use);
 }
 
-static void p2p_row(MsProgram *p) {
-  MsOp *op = &p->p2p_op;
-  op->name = "pipeline";
-  op->kind = MS_OP_P2P;
-  op->stream = MS_STREAM_PP_SEND;
-  op->group = MS_GROUP_PP;
-  op->dtype = MS_ODT_BF16;
-  op->kernels = 2;
-  op->groups = op->kv_groups = 1;
-  op->wait[0] = op->wait[1] = op->wait[2] = -1;
-  op->message_B = 2 * p->work->rows_sp * p->scenario->model->hidden_size * ms_model_streams(p->scenario->model);
-  p->p2p = ms_cost_op(p->cost, op);
-}
-
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
   MsProgram *p = g_new0(MsProgram, 1);
   p->scenario = work->scenario;
@@ -157,7 +143,8 @@ MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
     cost_list(&s->gather, p, &s->ops.gather, &tag);
     cost_list(&s->after, p, &s->ops.after, &tag);
   }
-  p2p_row(p);
+  p->p2p_op = ms_work_p2p(work);
+  p->p2p = ms_cost_op(cost, &p->p2p_op);
   p->p2p_tag = tag++;
   p->n_tags = tag;
   MsScheduleKind kind = p->scenario->layout.schedule;

@@ -152,14 +152,16 @@ void ms_keep(MsBuild *b, const char *name, double bytes_B) {
   }
   if (find_kept(piece, name)) MS_BUG("%s: tensor %s kept twice", piece->name, name);
   piece->kept = g_renew(MsKept, piece->kept, piece->n_kept + 1);
-  piece->kept[piece->n_kept++] = (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module};
+  piece->kept[piece->n_kept++] = (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module, .kept_at = b->list->n - 1, .freed_at = -1};
   piece->kept_B += bytes_B;
   b->list->op[b->list->n - 1].keep_B += bytes_B;
 }
 
 void ms_free_kept(MsBuild *b, const char *name) {
   MsKept *kept = find_kept(b->piece, name);
-  if (kept) b->list->op[b->list->n - 1].free_B += kept->bytes_B;
+  if (!kept) return;
+  b->list->op[b->list->n - 1].free_B += kept->bytes_B;
+  kept->freed_at = b->list->n - 1;
 }
 
 double ms_input_B(const MsBuild *b, double elements, gboolean low) {

@@ -168,6 +168,11 @@ int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i) {
   return i > 0 && work->piece_mtp_again >= 0 ? work->piece_mtp_again : work->piece_mtp;
 }
 
+MsOp ms_work_p2p(const MsWork *work) {
+  return (MsOp){.name = "pipeline", .kind = MS_OP_P2P, .stream = MS_STREAM_PP_SEND, .group = MS_GROUP_PP, .dtype = MS_ODT_BF16, .kernels = 2, .groups = 1,
+                .kv_groups = 1, .wait = {-1, -1, -1}, .message_B = 2 * work->rows_sp * work->scenario->model->hidden_size * ms_model_streams(work->scenario->model)};
+}
+
 MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
   MsStageParams p = {0};
   gboolean embedding = FALSE, copy = FALSE;

@@ -85,6 +85,7 @@ typedef struct { /* a tensor that forward keeps for backward; sums equal the kee
   const char *name;
   double bytes_B;
   guint8 module;
+  int kept_at, freed_at; /* row of the forward list whose end keeps it, and of the backward list whose end gives it back */
 } MsKept;
 
 typedef enum { MS_PIECE_EMBEDDING, MS_PIECE_LAYER, MS_PIECE_MTP, MS_PIECE_HEAD } MsPieceKind;
@@ -138,6 +139,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWork, ms_work_free)
 /* Pieces of one chunk in forward order: how many, and the index of the i-th into work->pieces. */
 int ms_work_chunk_length(const MsChunk *chunk);
 int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i);
+
+/* The message between virtual stages on different ranks: one microbatch of activations, or of their gradients. */
+MsOp ms_work_p2p(const MsWork *work);
 
 /* Totals of one pipeline stage (all its chunks). */
 typedef struct {

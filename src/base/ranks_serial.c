@@ -1,5 +1,5 @@
-/* src/plan/ranks_serial.c - built without MPI: a process is alone. */
-#include "plan/ranks.h"
+/* src/base/ranks_serial.c - built without MPI: a process is alone. */
+#include "base/ranks.h"
 #include "base/err.h"
 #include <stdlib.h>
 

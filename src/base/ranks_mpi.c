@@ -1,5 +1,5 @@
-/* src/plan/ranks_mpi.c - processes that search together, over MPI. */
-#include "plan/ranks.h"
+/* src/base/ranks_mpi.c - processes that work together, over MPI. */
+#include "base/ranks.h"
 #include "base/err.h"
 #include <mpi.h>
 

@@ -1,10 +1,10 @@
-/* src/plan/ranks.h - processes that search together under mpirun or srun. Two implementations, one of which is built: ranks_mpi.c where Open MPI was
+/* src/base/ranks.h - processes that work together under mpirun or srun. Two implementations, one of which is built: ranks_mpi.c where Open MPI was
  * found, ranks_serial.c elsewhere, where a process is always alone.
  *
  * All ranks run the same program on the same request and make the same decisions from the same gathered numbers; only rank 0 prints. Only the main
  * thread calls these. A rank that is lost ends the whole run: the launcher says which. */
-#ifndef MS_PLAN_RANKS_H
-#define MS_PLAN_RANKS_H
+#ifndef MS_BASE_RANKS_H
+#define MS_BASE_RANKS_H
 
 #include <glib.h>
 
