@@ -123,6 +123,7 @@ static const MsField options_fields[] = {
     SWITCH(fp8_dot_product_attention, "false", "attention core in FP8"),
     SWITCH(fp8_output_proj, "false", "output projection in FP8"),
     SWITCH(fp8_dispatch, "false", "tokens and their gradients go to the experts in the run's FP8; what comes back is BF16 (DeepSeek)"),
+    SWITCH(activation_func_fp8_input_store, "false", "inputs of SwiGLU kept for the backward in FP8, recomputed activations included (DeepSeek)"),
     MS_INT(S, num_layers_at_start_in_bf16, 0, 10000, "0", MS_OPEN, "first layers kept in BF16"),
     MS_INT(S, num_layers_at_end_in_bf16, 0, 10000, "0", MS_OPEN, "last layers kept in BF16"),
     SWITCH(keep_mtp_spec_in_bf16, "false", "MTP block kept in BF16"),

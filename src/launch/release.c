@@ -44,7 +44,6 @@ RULE(optimizer_step_overlap, !s->options.overlap_param_gather_with_optimizer_ste
                                   !s->options.reuse_grad_buf_for_mxfp8_param_ag))
 RULE(fsdp_adam, !fsdp(s) || s->training.optimizer == MS_OPT_ADAM)
 RULE(fsdp_sharded, !fsdp(s) || s->options.distributed_optimizer)
-RULE(outer_sharding_fsdp, s->options.outer_dp_sharding_strategy == MS_OUTER_NO_SHARD || fsdp(s))
 RULE(fsdp_connections, !fsdp(s) || ms_launch_connections(s) != 1)
 RULE(connections_one, !ms_launch_asserts_connections(s) || ms_launch_connections(s) == 1)
 RULE(bf16_ends_on_stage, MAX(s->options.num_layers_at_start_in_bf16, s->options.num_layers_at_end_in_bf16) <= s->model->num_layers / s->layout.pp)
@@ -92,7 +91,6 @@ const MsReleaseRule ms_release_rules[] = {
      "needs distributed_optimizer, overlap_param_gather, VPP, and no reuse_grad_buf_for_mxfp8_param_ag", optimizer_step_overlap},
     {"fsdp-adam", "training.optimizer", "Megatron-FSDP has adam only", fsdp_adam},
     {"fsdp-sharded", "options.distributed_optimizer", "Megatron-FSDP has the distributed optimizer on", fsdp_sharded},
-    {"outer-sharding-fsdp", "options.outer_dp_sharding_strategy", "sharding over outer groups is Megatron-FSDP's", outer_sharding_fsdp},
     {"fsdp-connections", "options.cuda_device_max_connections", "Megatron-FSDP excludes CUDA_DEVICE_MAX_CONNECTIONS = 1", fsdp_connections},
     {"connections-one", "options.cuda_device_max_connections", "TP or CP before Blackwell needs CUDA_DEVICE_MAX_CONNECTIONS = 1", connections_one},
     {"bf16-ends-on-stage", "options.num_layers_at_start_in_bf16", "layers kept in BF16 must fit on one pipeline stage", bf16_ends_on_stage},

@@ -545,6 +545,14 @@ RULE(fp8_dispatch_needs_fp8) {
   if (!is_flex(s->options.dispatcher)) return REFUSE("only deepep and hybridep carry FP8, not %s", ms_dispatcher_words[s->options.dispatcher]);
   return is_fp8(s->training.precision) || REFUSE("fp8_dispatch needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
 }
+RULE(fp8_input_store_swiglu) {
+  return !s->options.activation_func_fp8_input_store || (s->model->gated && s->model->activation == MS_ACT_SILU) ||
+         REFUSE("activation_func_fp8_input_store is for SwiGLU only");
+}
+RULE(outer_sharding_needs_fsdp) {
+  return s->options.outer_dp_sharding_strategy == MS_OUTER_NO_SHARD || s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS ||
+         REFUSE("outer_dp_sharding_strategy %s needs fsdp %s", ms_outer_dp_words[s->options.outer_dp_sharding_strategy], ms_fsdp_words[MS_FSDP_OPTIM_GRADS_PARAMS]);
+}
 RULE(graphs_on_hardware) {
   return !s->options.cuda_graph_scope || s->hardware->cuda_graphs ||
          REFUSE("%s has no CUDA graphs", s->hardware->name ? s->hardware->name : "the device");
@@ -663,6 +671,8 @@ const MsRule ms_rules[] = {
      cpu_offloading},
     {"offload-attn-proj", "options.offload_modules", 0, "offload of attn_proj needs core_attn", offload_attn_proj, MS_RULE_OPTIONS},
     {"fp8-dispatch-needs-fp8", "options.fp8_dispatch", 0, "FP8 dispatch needs an FP8 recipe and deepep or hybridep", fp8_dispatch_needs_fp8, MS_RULE_OPTIONS},
+    {"fp8-input-store-swiglu", "options.activation_func_fp8_input_store", 0, "the FP8 store of activation inputs needs SwiGLU", fp8_input_store_swiglu, MS_RULE_OPTIONS},
+    {"outer-sharding-needs-fsdp", "options.outer_dp_sharding_strategy", 0, "sharding over the outer groups needs FSDP of the parameters", outer_sharding_needs_fsdp, MS_RULE_OPTIONS},
     {"graphs-on-hardware", "options.cuda_graph_scope", 0, "the device has CUDA graphs", graphs_on_hardware, MS_RULE_OPTIONS},
     {"graph-scope-alone", "options.cuda_graph_scope", 33, "full_iteration and layer stand alone", graph_scope_alone, MS_RULE_OPTIONS},
     {"graph-preprocess", "options.cuda_graph_scope", 0, "moe_preprocess needs moe_router", graph_preprocess, MS_RULE_OPTIONS},

@@ -26,7 +26,7 @@ static const Known known[] = {
     {"options.offload_optimizer_states", MS_ROLE_STATE, FALSE},
     {"options.fsdp", MS_ROLE_STATE, FALSE},
     {"options.num_distributed_optimizer_instances", MS_ROLE_STATE, TRUE},
-    {"options.outer_dp_sharding_strategy", MS_ROLE_BLIND, FALSE},
+    {"options.outer_dp_sharding_strategy", MS_ROLE_STATE, FALSE},
     {"options.overlap_p2p_comm", MS_ROLE_BLIND, TRUE},
     {"options.overlap_grad_reduce", MS_ROLE_BLIND, FALSE},
     {"options.overlap_param_gather", MS_ROLE_BLIND, FALSE},

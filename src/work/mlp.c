@@ -20,12 +20,33 @@ static void activation(MsBuild *b, MsOpKind kind, const char *name, double rows,
   }
 }
 
+/* --- inputs of SwiGLU that are kept in FP8: a cast behind it, and one back in front of its backward (kernels of their own in Megatron-Core and in DeepSeek's
+ * profile) --- */
+
+static double activation_input_B(const MsBuild *b, double elements) { return (b->options->activation_func_fp8_input_store ? 1 : 2) * elements; }
+
+static MsOp *cast_activation_input(MsBuild *b, const char *name, double rows, double width, double read_B, double write_B) {
+  double elements = rows * fc1_width(b, width);
+  if (!b->options->activation_func_fp8_input_store) return NULL;
+  MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, read_B * elements, write_B * elements, 1);
+  op->m = rows, op->n = fc1_width(b, width), op->dtype = MS_ODT_FP8;
+  return op;
+}
+
+static void store_activation_input(MsBuild *b, double rows, double width) { cast_activation_input(b, "store activation input", rows, width, 2, 1); }
+
+static void restore_activation_input(MsBuild *b, double rows, double width) {
+  MsOp *op = cast_activation_input(b, "restore activation input", rows, width, 1, 2);
+  if (op) op->transient_B = op->write_B;
+}
+
 /* A two-layer MLP of width f over `rows` gathered rows: dense layers and shared experts. */
 static void mlp_core_forward(MsBuild *b, const char *fc1, const char *fc2, double f) {
   MsLinear up = ms_linear_of(fc1, MS_LINEAR_COLUMN, b->rows, fc1_width(b, f) / b->t, b->h);
   MsLinear down = ms_linear_of(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
   ms_linear_forward(b, &up);
   activation(b, MS_OP_ACTIVATION, "activation", b->rows, f / b->t);
+  store_activation_input(b, b->rows, f / b->t);
   ms_linear_forward(b, &down);
 }
 
@@ -35,6 +56,7 @@ static void mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, doub
   b->pass = MS_PASS_DGRAD;
   ms_linear_backward(b, &down);
   b->pass = MS_PASS_DGRAD;
+  restore_activation_input(b, b->rows, f / b->t);
   activation(b, MS_OP_ACTIVATION, "activation", b->rows, f / b->t);
   ms_linear_backward(b, &up);
 }
@@ -53,7 +75,7 @@ void ms_dense_mlp_forward(MsBuild *b) {
   b->node = MS_NODE_EXPERTS;
   mlp_core_forward(b, "fc1", "fc2", f);
   if (!again) {
-    ms_keep(b, "fc1 out", 2 * b->rows * fc1_width(b, f) / b->t);
+    ms_keep(b, "fc1 out", activation_input_B(b, b->rows * fc1_width(b, f) / b->t));
     ms_keep(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
   }
   ms_residual_out(b, MS_HALF_MLP, 2, 1);
@@ -150,13 +172,14 @@ static void experts_forward(MsBuild *b) {
   expert_bias(b, rows, fc1_width(b, fm), FALSE);
   if (!recomputes(b, MS_RM_MOE)) {
     ms_keep(b, "expert input", ms_input_B(b, kept * b->eh, TRUE));
-    ms_keep(b, "expert fc1 out", 2 * kept * fc1_width(b, fm));
+    ms_keep(b, "expert fc1 out", activation_input_B(b, kept * fc1_width(b, fm)));
     ms_keep(b, "permuted probs", 4 * kept);
   }
   if (fused_mlp(b)) {
     b->list->op[b->list->n - 1].write_B += 2 * b->quant_B * rows * fm;
   } else {
     activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+    store_activation_input(b, rows, fm);
     ms_row_quantize(b, "quantize expert activation", rows, fm);
   }
   grouped(b, "expert fc2", rows, b->eh, fm);
@@ -171,6 +194,7 @@ static void experts_backward(MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
+  if (!fused_mlp(b)) restore_activation_input(b, rows, fm);
   if (recomputes(b, MS_RM_MOE_ACT)) {
     b->pass = MS_PASS_RECOMPUTE;
     activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
@@ -258,11 +282,13 @@ static void shared_half(MsBuild *b, gboolean first, int from) {
   if (pass != MS_PASS_DGRAD && first) {
     ms_linear_forward(b, &up);
     activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
+    store_activation_input(b, b->rows, fs / b->t);
   } else if (pass != MS_PASS_DGRAD) {
     ms_linear_forward(b, &down);
   } else if (first) {
     ms_linear_backward(b, &down);
     b->pass = MS_PASS_DGRAD;
+    restore_activation_input(b, b->rows, fs / b->t);
     activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
   } else {
     ms_linear_backward(b, &up);
@@ -453,7 +479,7 @@ void ms_moe_forward(MsBuild *b) {
     b->module = MS_MODULE_SHARED;
     if (!shared_beside(b)) mlp_core_forward(b, "shared fc1", "shared fc2", fs);
     if (!again && !recomputes(b, MS_RM_SHARED_EXPERTS)) {
-      ms_keep(b, "shared fc1 out", 2 * b->rows * fc1_width(b, fs) / b->t);
+      ms_keep(b, "shared fc1 out", activation_input_B(b, b->rows * fc1_width(b, fs) / b->t));
       ms_keep(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
     }
   }
@@ -502,8 +528,8 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
 /* What `moe` recompute brings back to life during the backward of this layer. */
 static double moe_revived_B(const MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b), fs = b->model->moe_shared_expert_intermediate_size;
-  return ms_input_B(b, rows * b->eh, TRUE) + 2 * rows * fc1_width(b, fm) + ms_input_B(b, rows * fm, TRUE) + 4 * rows +
-         17 * b->rows_sp * b->model->num_experts + 2 * b->rows * (fc1_width(b, fs) + fs) / b->t;
+  return ms_input_B(b, rows * b->eh, TRUE) + activation_input_B(b, rows * fc1_width(b, fm)) + ms_input_B(b, rows * fm, TRUE) + 4 * rows +
+         17 * b->rows_sp * b->model->num_experts + (activation_input_B(b, b->rows * fc1_width(b, fs)) + 2 * b->rows * fs) / b->t;
 }
 
 void ms_moe_backward(MsBuild *b) {

@@ -231,15 +231,23 @@ static double states_B(const Step *s, const MsStageParams *p) { /* moments of th
   return (ms_dtype_B(s->o->exp_avg_dtype) + ms_dtype_B(s->o->exp_avg_sq_dtype)) * (1 - s->o->optimizer_offload_fraction) * shard;
 }
 
-static gboolean embedding_shared(const MsWork *work) { /* tied weights or an MTP copy on another stage */
-  const MsModel *m = work->scenario->model;
-  return work->layout->pp > 1 && (m->tie_embeddings || m->mtp_num_layers > 0);
-}
+typedef struct { gboolean embedding, user; } WordEmbedding; /* a stage has the embedding; tied weights or an MTP block use it there */
 
-static gboolean stage_has_embedding_copy(const MsWork *work, int stage) {
+static WordEmbedding word_embedding(const MsWork *work, int stage) {
+  WordEmbedding w = {0};
   for (int c = 0; c < work->layout->vpp; c++) {
     const MsChunk *k = ms_layout_chunk(work->layout, stage, c);
-    if (k->has_embedding || k->num_mtp > 0 || (k->has_loss && work->scenario->model->tie_embeddings)) return TRUE;
+    w.embedding |= k->has_embedding;
+    w.user |= k->num_mtp > 0 || (k->has_loss && work->scenario->model->tie_embeddings);
+  }
+  return w;
+}
+
+/* Some stage has a copy of the embedding. Where both ends of the model are on one device (V schedules, DualPipe) it has the embedding itself. */
+static gboolean embedding_copied(const MsWork *work) {
+  for (int stage = 0; stage < work->layout->pp; stage++) {
+    WordEmbedding w = word_embedding(work, stage);
+    if (w.user && !w.embedding) return TRUE;
   }
   return FALSE;
 }
@@ -261,7 +269,8 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   }
   if (l->sequence_parallel && l->tp > 1)
     wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, 4 * p->tp_replicated), 4);
-  if (embedding_shared(s->work) && stage_has_embedding_copy(s->work, stage))
+  WordEmbedding word = word_embedding(s->work, stage);
+  if ((word.embedding || word.user) && embedding_copied(s->work))
     wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
                      s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size), s->grad_B);
   mirror_row(s, "mirror gradients", s->wire_B, dense, expert);

@@ -597,6 +597,9 @@ BREAKS(gather_overlap) { OPTIONS.overlap_param_gather = TRUE, OPTIONS.distribute
 BREAKS(offload_fp8) { OPTIONS.optimizer_offload_fraction = 0.5, OPTIONS.fp8_param_gather = TRUE, TRAINING.precision = MS_MXFP8; }
 BREAKS(cpu_offload) { OPTIONS.cpu_offloading_num_layers = 2; }
 BREAKS(cpu_offload2) { LAYOUT.pp = 1, OPTIONS.cpu_offloading_num_layers = 2, OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL; }
+BREAKS(input_store) { OPTIONS.activation_func_fp8_input_store = TRUE, c->model.gated = TRUE, c->model.activation = MS_ACT_QUICK_GELU; }
+BREAKS(outer_alone) { OPTIONS.outer_dp_sharding_strategy = MS_OUTER_OPTIM; }
+BREAKS(outer_grads) { OPTIONS.outer_dp_sharding_strategy = MS_OUTER_OPTIM, OPTIONS.fsdp = MS_FSDP_OPTIM_GRADS; }
 BREAKS(attn_proj) { OPTIONS.offload_modules = MS_OM_ATTN_PROJ; }
 BREAKS(no_graphs) { OPTIONS.cuda_graph_scope = MS_CG_ATTN, c->hardware.cuda_graphs = FALSE; }
 BREAKS(graph_alone) { OPTIONS.cuda_graph_scope = MS_CG_ATTN | MS_CG_FULL_ITERATION; }
@@ -660,6 +663,7 @@ static const struct {
     {"delayed-recipe", break_delayed_recompute}, {"bf16-ends-fit", break_bf16_ends},
     {"param-gather-overlap", break_gather_overlap}, {"optimizer-offload-fp8", break_offload_fp8},
     {"cpu-offloading", break_cpu_offload}, {"cpu-offloading", break_cpu_offload2}, {"offload-attn-proj", break_attn_proj},
+    {"fp8-input-store-swiglu", break_input_store}, {"outer-sharding-needs-fsdp", break_outer_alone}, {"outer-sharding-needs-fsdp", break_outer_grads},
     {"graphs-on-hardware", break_no_graphs}, {"graph-scope-alone", break_graph_alone},
     {"graph-preprocess", break_graph_preprocess}, {"graph-recompute", break_graph_full},
     {"graph-recompute", break_graph_moe}, {"shared-keys-in-stage", break_shared_keys}, {"tp-divides-delta-heads", break_delta_heads},

@@ -142,6 +142,30 @@ static void layers_keep(void **state) {
   }
 }
 
+/* SwiGLU inputs in FP8: one byte for each of the 2 x 2048 columns of 32768 expert rows, and of 4096 shared rows. Recomputation of the output stays possible. */
+static void fp8_store_keeps_one_byte(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 0, "h100-sxm", 512);
+  s->layout.ep = 256;
+  s->training.precision = MS_FP8_BLOCKWISE;
+  s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, DSV3_RM, 0, 1};
+  g_auto(MsLowered) without = ms_test_lower(s);
+  s->options.activation_func_fp8_input_store = TRUE;
+  g_auto(MsLowered) with = ms_test_lower(s);
+  int moe = with.work->piece_of_layer[5];
+  assert_close(without.work->pieces[moe].kept_B - with.work->pieces[moe].kept_B, (128 + 16) * MIB, 1e-3);
+}
+
+/* DeepSeek's own run fits the GPUs that it ran on. */
+static void deepseek_fits_h800(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = ms_scenario_load(MS_SOURCE_DIR "/scenarios/tour/deepseek-v3-h800-dualpipe.json", &error);
+  if (!s) fail_msg("%s", error->message);
+  g_auto(Run) run = run_of(s);
+  for (int i = 0; i < run.memory->stages; i++) assert_true(run.memory->stage[i].device_B < s->hardware->hbm_B);
+}
+
 /* --- large runs (domain/memory.md 7.2 and 7.3) --- */
 static MsScenario *mixtral(void) {
   MsScenario *s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 64);
@@ -335,6 +359,7 @@ int main(void) {
       cmocka_unit_test(hand_checked_cases), cmocka_unit_test(layers_keep),       cmocka_unit_test(static_bytes),
       cmocka_unit_test(interleaved_peaks),  cmocka_unit_test(ep_overlap_peaks),  cmocka_unit_test(live_microbatches),
       cmocka_unit_test(parts_add_up),       cmocka_unit_test(dropout_keeps_masks), cmocka_unit_test(published_memories),
+      cmocka_unit_test(fp8_store_keeps_one_byte), cmocka_unit_test(deepseek_fits_h800),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,6 +204,7 @@ SWITCH(unfused_cross_entropy) { O.cross_entropy_fusion = FALSE; }
 SWITCH(fused_experts) { O.fused_grouped_mlp = TRUE; }
 SWITCH(fp8_attention) { O.fp8_dot_product_attention = TRUE; }
 SWITCH(fp8_dispatch) { O.fp8_dispatch = TRUE; }
+SWITCH(fp8_input_store) { O.activation_func_fp8_input_store = TRUE; }
 SWITCH(muon) { s->training.optimizer = MS_OPT_MUON; }
 SWITCH(gpipe) { s->layout.schedule = MS_SCHED_GPIPE; }
 SWITCH(zb_h1) { s->layout.schedule = MS_SCHED_ZB_H1, O.optimizer_post_validation = FALSE; }
@@ -272,6 +273,7 @@ static const struct {
     {"fused_experts", moe_mxfp8, fused_experts, "MEMORY_BOUND- HOST- STREAMS- STEP-"},
     {"fp8_attention", moe_mxfp8, fp8_attention, "ACTIVATIONS- ATTENTION- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"fp8_dispatch", fp8_deepep, fp8_dispatch, "MEMORY_BOUND- HOST+ EP- STREAMS+ STEP-"},
+    {"fp8_input_store", moe, fp8_input_store, "ACTIVATIONS- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"muon", moe, muon, "OPTIMIZER- STEP_ROWS+ HOST+ STREAMS+ STEP+"},
     {"gpipe", dense, gpipe, "ACTIVATIONS+ SLOTS- STEP-"},
     {"zb_h1", dense, zb_h1, "ACTIVATIONS+ SLOTS+ STEP-"},

@@ -113,6 +113,29 @@ static void dualpipe_holds_two_copies(void **state) {
   assert_true(overlapped->time.comm_exposed_s[MS_COMM_EP] < two->time.comm_exposed_s[MS_COMM_EP]);
 }
 
+static gboolean sums_embedding_gradients(MsScheduleKind kind) {
+  g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", -1, "h100-sxm", 32);
+  s->layout.pp = 4, s->layout.ep = 8, s->layout.schedule = kind;
+  s->layout.pipeline_layout = g_strdup("Et*16|t*16|t*16|t*13mL");
+  s->training.global_batch_size = 8 * 16;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  gboolean found = FALSE;
+  for (int stage = 0; stage < 4; stage++) {
+    MsStepOps ops;
+    ms_work_step_ops(l.work, stage, &ops);
+    for (int i = 0; i < ops.after.n; i++) found |= !strcmp(ops.after.op[i].name, "embedding gradients");
+    ms_step_ops_clear(&ops);
+  }
+  return found;
+}
+
+/* An MTP block on the last stage has a copy of the embedding, whose gradients are summed. DualPipe has both ends of the model on one device. */
+static void both_ends_share_the_embedding(void **state) {
+  (void)state;
+  assert_true(sums_embedding_gradients(MS_SCHED_1F1B));
+  assert_false(sums_embedding_gradients(MS_SCHED_DUALPIPE));
+}
+
 /* --- Megatron-FSDP ---------------------------------------------------------------------------------------------------------- */
 
 static void fsdp_shards(void **state) {
@@ -394,7 +417,7 @@ int main(void) {
       cmocka_unit_test(lower_complexity_products),
       cmocka_unit_test(stages_alike_have_the_closed_forms),
       cmocka_unit_test(split_backward_keeps_everything),
-      cmocka_unit_test(dualpipe_holds_two_copies),
+      cmocka_unit_test(dualpipe_holds_two_copies), cmocka_unit_test(both_ends_share_the_embedding),
       cmocka_unit_test(fsdp_shards),
       cmocka_unit_test(fsdp_of_one_rank_is_nothing),
       cmocka_unit_test(activation_offload),
