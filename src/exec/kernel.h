@@ -1,11 +1,11 @@
 /* src/exec/kernel.h - one real CPU kernel for every row of the operator registry (work/op.def), forward and backward.
  *
- * Two tables, one per element type (float, double), of the same functions: callers hold a `const MsKernels *` and pass `void *` to arrays of that
+ * Two tables, one per element type (float, double), of the same functions, by ms_kernels(): callers hold a `const MsKernels *` and pass `void *` to arrays of that
  * type. Matrices are row-major and contiguous unless a leading dimension is given. A matrix of tokens is [rows][width]; what a row is (position,
  * sequence, expert row) is the caller's business: kernels that need positions are given them. No kernel allocates more than a scratch of its own,
  * keeps state, or communicates: vocabulary-parallel and ring versions are cut where the collective stands. Gradients of parameters are ADDED to
  * (main gradients), gradients of activations are written, unless said otherwise. Backward kernels get what the operator list keeps, nothing else:
- * statistics of a norm are computed again from its input.
+ * statistics of a norm are computed again from its input. No two arrays overlap unless said.
  *
  * Same input, same bits: fixed order of sums, on any number of threads (BLAS: with the same number).
  *
@@ -34,14 +34,27 @@ typedef struct { /* one attention call: `batch` sequences side by side */
   double scale;
   const void *sink;           /* [heads] learned logit in the denominator only; NULL = none */
 } MsAttentionShape;
+/* Tiles that the kernels work in: scores of ROWS queries and KEYS keys are multiplied if any pair of them is visible (the whole tile then), else skipped. */
+enum { MS_ATTENTION_ROWS = 128, MS_ATTENTION_KEYS = 64 };
+typedef enum { MS_TILE_NONE, MS_TILE_PARTIAL, MS_TILE_ALL } MsTileMask; /* of its pairs visible */
+MsTileMask ms_attention_tile(const MsAttentionShape *shape, int q0, int queries, int k0, int keys);
+/* Query-key pairs of one sequence and head: those that are visible (causal, sq = sk = s: s^2 / 2 + s / 2; the registry counts s^2 / 2, the diagonal half), and those of
+ * the tiles multiplied. Exact: attention_forward adds 2 batch heads (dqk + dv) multiplied to run->flop, attention_backward 2 batch heads (3 dqk + 2 dv) multiplied. */
+typedef struct { double visible, multiplied; } MsAttentionPairs;
+MsAttentionPairs ms_attention_pairs(const MsAttentionShape *shape);
+
 /* Layout of its arrays: q [sq][batch][heads][dqk], k [sk][batch][kv_heads][dqk], v [sk][batch][kv_heads][dv], o [sq][batch][heads][dv],
  * lse [sq][batch][heads] (natural logarithm of the sum of exponentials; -inf where a query saw no key). */
 
-typedef enum { MS_QUANT_FP8_TENSOR, MS_QUANT_FP8_BLOCK /* 1x128 of activations, 128x128 of weights, FP32 scales */, MS_QUANT_MXFP8 /* 1x32, E8M0 */,
+/* Types of one element, as a cast rounds to it: nearest, ties to even, saturating (BF16 too). */
+typedef enum { MS_ELEMENT_E4M3, MS_ELEMENT_E5M2, MS_ELEMENT_E2M1, MS_ELEMENT_BF16 } MsElement;
+/* Tensors with their scales. TENSOR: one FP32 scale, amax to the largest number (E4M3; E5M2 for gradients of the hybrid recipe). */
+typedef enum { MS_QUANT_FP8_TENSOR, MS_QUANT_FP8_TENSOR_E5M2, MS_QUANT_FP8_BLOCK /* 1x128 of activations, 128x128 of weights, FP32 scales */, MS_QUANT_MXFP8 /* 1x32, E8M0 */,
   MS_QUANT_NVFP4 /* 1x16, E4M3 scale under an FP32 one */, MS_QUANT_BF16 } MsQuantFormat;
 
 typedef struct MsKernels {
   size_t real_B; /* 4 or 8 */
+  const char *unit; /* "avx512", "avx2", "baseline": what the own loops were compiled for */
 
   /* C = alpha op(A) op(B) + beta C, as ms_blas_sgemm. */
   void (*gemm)(MsKernelRun *run, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, double alpha, const void *a, gint64 lda,
@@ -70,11 +83,12 @@ typedef struct MsKernels {
                              const void *d_o, void *dq, void *dk, void *dv, void *dsink);
   /* Merges a partial result over other keys into (o, lse): rows of `heads` heads. */
   void (*attention_merge)(gint64 rows, int heads, int dv, void *o, void *lse, const void *o_part, const void *lse_part);
-  /* Unfused: in place over scores [matrices][sq][sk]; masked entries become 0. backward: p and dp -> ds in dp. */
+  /* Unfused: in place over scores [batch][heads][sq][sk], already scaled; masked entries become 0. backward: p and dp -> ds in dp; dsink as above. */
   void (*softmax_forward)(const MsAttentionShape *shape, void *scores);
-  void (*softmax_backward)(const MsAttentionShape *shape, const void *p, void *dp);
+  void (*softmax_backward)(const MsAttentionShape *shape, const void *p, void *dp, void *dsink);
 
-  /* x [rows][2 width] (gate first; [rows][width] for GELU and squared ReLU), y [rows][width]; prob [rows] multiplies each row, NULL = none. backward: dprob [rows] may be NULL. */
+  /* x [rows][2 width] (gate first; [rows][width] for GELU and squared ReLU), y [rows][width]; prob [rows] multiplies each row, NULL = none; clamp <= 0 = none
+   * (gated kinds only: gate from above, the other half from both sides). GELU is the tanh form of Megatron's fused kernel. backward: dprob [rows] may be NULL. */
   void (*activation_forward)(MsKernelActivation kind, gint64 rows, gint64 width, double clamp, const void *x, const void *prob, void *y);
   void (*activation_backward)(MsKernelActivation kind, gint64 rows, gint64 width, double clamp, const void *x, const void *prob, const void *dy, void *dx, void *dprob);
 
@@ -86,7 +100,8 @@ typedef struct MsKernels {
 
   /* logits [rows][experts]. Top-k by score (+ bias [experts], used for the choice only; NULL = none), ties to the lower number, or the forced choice: token `index[row]` (global
    * number) goes to experts (index k + j) mod experts. groups / top_groups: node-limited choice, 0 = none. prob [rows][k] are the weights of the chosen (normalised when
-   * `normalize`, times scaling), which [rows][k] their experts, ascending. load [experts] += rows that chose each. score_sum [experts] += scores (for the auxiliary loss). */
+   * `normalize`, times scaling), which [rows][k] their experts, ascending. load [experts] += rows that chose each. score_sum [experts] += scores (for the auxiliary
+   * loss; sigmoids divided by their sum over all experts, as Megatron does). load and score_sum may be NULL. A group counts by the sum of its k / top_groups best. */
   void (*router_forward)(gint64 rows, int experts, int k, int groups, int top_groups, MsKernelScore score, gboolean normalize, double scaling, const gint64 *forced_index,
                          const void *bias, const void *logits, void *prob, gint32 *which, gint64 *load, double *score_sum);
   /* dscore_all [experts]: gradient of the auxiliary loss with respect to every score of that expert, the same for all rows (NULL = none). */
@@ -108,10 +123,15 @@ typedef struct MsKernels {
 
   /* Rounds x [rows][cols] to the format and back (emulation): y holds the values a low-precision kernel would multiply. Returns bytes of the quantised tensor, scales included. */
   double (*quantize)(MsQuantFormat format, gboolean weight, gint64 rows, gint64 cols, const void *x, void *y);
+  /* y = round(x * scale) / scale: a cast with a scale that is known before, as of delayed scaling; scale 1 for BF16. In place allowed. */
+  void (*cast)(MsElement element, gint64 n, double scale, const void *x, void *y);
   void (*transpose)(gint64 rows, gint64 cols, const void *x, void *y);
   double (*amax)(gint64 n, const void *x);
 } MsKernels;
 
-extern const MsKernels ms_kernels_f32, ms_kernels_f64;
+/* The table for elements of 4 or 8 bytes, for the widest vector unit of this CPU that the library was built for. The same bits from every unit. */
+const MsKernels *ms_kernels(size_t real_B);
+/* The same for unit 0 (the widest), 1 …; NULL when there are no more. For tests. */
+const MsKernels *ms_kernels_of_unit(size_t real_B, int unit);
 
 #endif
