@@ -1,7 +1,7 @@
-/* src/sim/busy.c - how long a list of rows keeps the compute stream at least, sharing included.
+/* src/sim/busy.c - how long rows keep the compute stream at least, sharing included.
  *
- * Number the compute rows 0, 1, ... and call the entry of the list -1. A communication row that follows compute row a and that compute row b waits for
- * (both through any chain of waits) runs between the end of a and the start of b.
+ * Number the compute rows 0, 1, ... and call what a list waits for its entry. A communication row that follows compute row a (or the entry) and that
+ * compute row b waits for (both through any chain of waits) runs between the end of a and the start of b.
  *   - b = a + 1: nothing can be computed meanwhile. The gap between the two lasts at least as long as the longest chain of such rows in it.
  *   - b > a + 1: it may run beside compute. For every second it does, compute loses sms / sm_count of a second; for every second it does not, the stream
  *     waits, which costs more, unless it waits anyway: in one of the gaps between a and b. So it costs at least (duration - those gaps) sms / sm_count.
@@ -10,143 +10,203 @@
  * up as long as compute keeps a tenth of the SMs, the engine's floor; where streams could take more, no costs are counted. Sharing of links only makes
  * rows longer.) */
 #include "sim/lower.h"
+#include <string.h>
 
-enum { ENTRY = -1, NOBODY = -2 };
+enum { ENTRY = -1, NOTHING = -2 };
 
-static gboolean takes_part(const gboolean *laid, int row) { return !laid || laid[row]; }
-static gboolean computes(const MsOpList *list, int row) { return list->op[row].stream == MS_STREAM_COMPUTE; }
+static gboolean computes(const MsRow *row) { return row->stream == MS_STREAM_COMPUTE; }
+
+typedef struct { /* of a communication row */
+  int row, after, before; /* numbers of compute rows; before = n: none waits for it */
+  MsTime chain, loss;     /* from `after` to its end, along rows that it waits for; what it costs */
+} Window;
 
 typedef struct {
-  const MsOpList *list;
-  const MsTime *duration;
-  const gboolean *laid;
-  MsWindow *w;      /* [rows]; `before` of a compute row is its own number */
-  int n;            /* compute rows */
+  const MsRows *rows;
+  int n, n_windows;   /* compute rows, communication rows */
+  int *number;        /* [rows] of a compute row its number, of another its window */
+  Window *window;     /* in order */
   MsTime *own, *gap, *start; /* [n] duration of a compute row; wait in front of it; when it starts at the earliest */
 } Busy;
 
-/* The last compute row that each row follows. */
+/* What each row follows: the last compute row, else the entry of its list when its own waits lead there. Streams lead back to compute rows only. */
 static void find_after(Busy *b) {
   int stream[MS_N_STREAMS];
-  for (int s = 0; s < MS_N_STREAMS; s++) stream[s] = ENTRY;
-  for (int i = 0; i < b->list->n; i++) {
-    const MsOp *op = &b->list->op[i];
-    b->w[i] = (MsWindow){ENTRY, NOBODY, 0, 0};
-    if (!takes_part(b->laid, i)) continue;
-    int after = stream[op->stream];
-    for (int j = 0; j < 3; j++) {
-      int k = op->wait[j];
-      if (k < 0 || !takes_part(b->laid, k)) continue;
-      int of = computes(b->list, k) ? b->w[k].before : b->w[k].after;
-      after = MAX(after, of);
+  for (int s = 0; s < MS_N_STREAMS; s++) stream[s] = NOTHING;
+  for (int i = 0; i < b->rows->n; i++) {
+    const MsRow *r = &b->rows->row[i];
+    int after = MAX(r->opens ? ENTRY : NOTHING, stream[r->stream]);
+    for (int j = 0; j < 3 && r->wait[j] >= 0; j++) {
+      const MsRow *w = &b->rows->row[r->wait[j]];
+      int number = b->number[r->wait[j]];
+      after = MAX(after, computes(w) ? number : b->window[number].after);
     }
-    b->w[i].after = after;
-    if (computes(b->list, i)) b->w[i].before = after = b->n++;
-    stream[op->stream] = after;
+    if (computes(r)) {
+      after = b->number[i] = b->n;
+      b->own[b->n++] = r->duration;
+    } else {
+      b->number[i] = b->n_windows;
+      b->window[b->n_windows++] = (Window){.row = i, .after = after};
+    }
+    if (after >= 0) stream[r->stream] = after;
   }
-}
-
-static void sooner(int *at, int compute) {
-  if (*at == NOBODY || compute < *at) *at = compute;
 }
 
 /* The first compute row that waits for each row. */
 static void find_before(Busy *b) {
   int stream[MS_N_STREAMS]; /* first compute row behind the later rows of a stream */
-  for (int s = 0; s < MS_N_STREAMS; s++) stream[s] = NOBODY;
-  for (int i = b->list->n - 1; i >= 0; i--) {
-    const MsOp *op = &b->list->op[i];
-    if (!takes_part(b->laid, i)) continue;
-    if (!computes(b->list, i)) {
-      if (stream[op->stream] != NOBODY) sooner(&b->w[i].before, stream[op->stream]);
-      stream[op->stream] = b->w[i].before;
+  for (int s = 0; s < MS_N_STREAMS; s++) stream[s] = b->n;
+  for (int k = 0; k < b->n_windows; k++) b->window[k].before = b->n;
+  for (int i = b->rows->n - 1; i >= 0; i--) {
+    const MsRow *r = &b->rows->row[i];
+    int before = b->number[i];
+    if (!computes(r)) {
+      Window *w = &b->window[b->number[i]];
+      before = w->before = stream[r->stream] = MIN(w->before, stream[r->stream]);
     }
-    for (int j = 0; j < 3 && b->w[i].before != NOBODY; j++) {
-      int k = op->wait[j];
-      if (k >= 0 && takes_part(b->laid, k) && !computes(b->list, k)) sooner(&b->w[k].before, b->w[i].before);
+    for (int j = 0; j < 3 && r->wait[j] >= 0; j++) {
+      int k = r->wait[j];
+      if (!computes(&b->rows->row[k])) b->window[b->number[k]].before = MIN(b->window[b->number[k]].before, before);
     }
   }
 }
 
 /* Chains of communication behind a compute row, and the gaps that they make. */
 static void measure_gaps(Busy *b) {
-  for (int i = 0; i < b->list->n; i++) {
-    if (!takes_part(b->laid, i)) continue;
-    MsWindow *w = &b->w[i];
-    if (computes(b->list, i)) {
-      b->own[w->before] = b->duration[i];
-      continue;
+  for (int k = 0; k < b->n_windows; k++) {
+    Window *w = &b->window[k];
+    const MsRow *r = &b->rows->row[w->row];
+    for (int j = 0; j < 3 && r->wait[j] >= 0; j++) {
+      const Window *v = &b->window[b->number[r->wait[j]]];
+      if (!computes(&b->rows->row[r->wait[j]]) && v->after == w->after) w->chain = MAX(w->chain, v->chain);
     }
-    for (int j = 0; j < 3; j++) {
-      int k = b->list->op[i].wait[j];
-      if (k >= 0 && takes_part(b->laid, k) && !computes(b->list, k) && b->w[k].after == w->after) w->chain = MAX(w->chain, b->w[k].chain);
-    }
-    w->chain += b->duration[i];
-    if (w->before == w->after + 1) b->gap[w->before] = MAX(b->gap[w->before], w->chain);
+    w->chain += r->duration;
+    if (w->after >= 0 && w->before == w->after + 1 && w->before < b->n) b->gap[w->before] = MAX(b->gap[w->before], w->chain);
   }
 }
 
-static gboolean losses_add_up(const MsOpList *list, const guint16 *sms, int sm_count) {
-  guint16 most[MS_N_STREAMS] = {0};
-  int sum = 0;
-  for (int i = 0; i < list->n; i++) most[list->op[i].stream] = MAX(most[list->op[i].stream], sms[i]);
+static gboolean losses_add_up(const MsRows *rows, int sm_count) {
+  int most[MS_N_STREAMS] = {0}, sum = 0;
+  for (int i = 0; i < rows->n; i++) most[rows->row[i].stream] = MAX(most[rows->row[i].stream], rows->row[i].sms);
   for (int s = 0; s < MS_N_STREAMS; s++) sum += most[s];
   return sm_count > 0 && 10 * sum <= 9 * sm_count;
 }
 
+static MsTime loss(const Busy *b, const Window *w, int from, MsTime gaps, int sm_count) {
+  const MsRow *r = &b->rows->row[w->row];
+  MsTime left = r->duration - gaps;
+  for (int k = from; k <= w->before && k < b->n && left > 0; k++) left -= b->gap[k];
+  return left > 0 ? left / sm_count * r->sms : 0;
+}
+
 /* What rows beside compute take from it. */
-static void measure_losses(Busy *b, const guint16 *sms, int sm_count) {
-  if (!losses_add_up(b->list, sms, sm_count)) return;
-  for (int i = 0; i < b->list->n; i++) {
-    MsWindow *w = &b->w[i];
-    if (!takes_part(b->laid, i) || computes(b->list, i) || sms[i] == 0 || w->before <= w->after + 1) continue;
-    MsTime left = b->duration[i];
-    for (int k = w->after + 1; k <= w->before && left > 0; k++) left -= b->gap[k];
-    if (left > 0) w->loss = left / sm_count * sms[i];
+static void measure_losses(Busy *b, int sm_count) {
+  for (int k = 0; k < b->n_windows; k++) {
+    Window *w = &b->window[k];
+    if (w->after >= 0 && w->before > w->after + 1 && w->before < b->n && b->rows->row[w->row].sms > 0) w->loss = loss(b, w, w->after + 1, 0, sm_count);
   }
 }
 
-static void from(Busy *b, int a, MsTime end) { /* everything that begins at the end of compute row a, or of the entry */
-  MsTime inside = 0, lost = 0;
-  gboolean begins = FALSE;
-  for (int i = 0; i < b->list->n; i++) {
-    const MsWindow *w = &b->w[i];
-    if (!takes_part(b->laid, i) || computes(b->list, i) || w->after != a || w->before == NOBODY) continue;
-    begins |= w->loss > 0;
-    b->start[w->before] = MAX(b->start[w->before], end + w->chain);
+static void lift(MsTime *a, MsTime to) { *a = MAX(*a, to); }
+
+/* From compute row a on: start[] of what waits for rows that begin there. `stretch`: the costs within add up from here on, also of rows that begin at
+ * `lowest` or later. */
+static void onward(Busy *b, int a, int lowest, gboolean stretch) {
+  MsTime end = b->start[a] + b->own[a], inside = 0;
+  for (int k = 0; k < b->n_windows; k++) {
+    const Window *w = &b->window[k];
+    if (w->after != a) continue;
+    stretch |= w->loss > 0;
+    if (w->before < b->n) lift(&b->start[w->before], end + w->chain);
   }
   for (int k = a + 1; k < b->n; k++) {
     inside += b->gap[k];
-    for (int i = 0; begins && i < b->list->n; i++) /* rows whose time ends here */
-      if (b->w[i].loss > 0 && b->w[i].before == k && b->w[i].after >= a) lost += b->w[i].loss;
-    b->start[k] = MAX(b->start[k], end + inside + lost);
+    for (int i = 0; stretch && i < b->n_windows; i++)
+      if (b->window[i].before == k && b->window[i].after >= lowest) inside += b->window[i].loss;
+    lift(&b->start[k], end + inside);
+    if (!stretch) break; /* the next row takes it from here */
     inside += b->own[k];
-    if (!begins) break; /* the next row takes it from here */
   }
 }
 
-/* To the end of the last compute row, from the entry or from the start of the first one. */
-static MsTime longest(Busy *b, gboolean entry) {
-  for (int k = 0; k < b->n; k++) b->start[k] = 0;
-  if (entry) from(b, ENTRY, 0);
-  for (int k = 0; k < b->n; k++) from(b, k, b->start[k] + b->own[k]);
-  return b->n > 0 ? b->start[b->n - 1] + b->own[b->n - 1] : 0;
+static void onward_from(Busy *b, int first, int lowest) {
+  onward(b, first, lowest, TRUE);
+  for (int k = first + 1; k < b->n; k++) onward(b, k, k, FALSE);
 }
 
-MsBusy ms_list_busy(const MsOpList *list, const MsTime *duration, const guint16 *sms, int sm_count, const gboolean *laid, MsWindow *window) {
-  enum { FEW = 64 };
-  MsTime few[3 * FEW] = {0};
-  Busy b = {.list = list, .duration = duration, .laid = laid, .w = window};
-  find_after(&b);
-  g_autofree MsTime *many = b.n > FEW ? g_new0(MsTime, 3 * b.n) : NULL;
-  b.own = many ? many : few, b.gap = b.own + b.n, b.start = b.gap + b.n;
-  find_before(&b);
-  measure_gaps(&b);
-  measure_losses(&b, sms, sm_count);
-  MsBusy busy = {.from_compute = longest(&b, FALSE), .from_entry = longest(&b, TRUE), .tail = -1};
-  int tip = list->tip;
-  if (b.n == 0 || tip < 0 || !takes_part(laid, tip)) return busy;
-  if (computes(list, tip)) busy.tail = window[tip].before == b.n - 1 ? 0 : -1;
-  else if (window[tip].after == b.n - 1) busy.tail = window[tip].chain;
-  return busy;
+/* From the moment when the stream is free for the first compute row. */
+static void from_compute(Busy *b) {
+  if (b->n == 0) return;
+  b->start[0] = 0;
+  onward_from(b, 0, 0);
+}
+
+static gboolean begins_at_entry(const Busy *b, const Window *w, gboolean beside) {
+  return w->after == ENTRY && b->rows->row[w->row].beside == beside;
+}
+
+/* From the entry of one of the lists: to the first compute row that follows it, and on from there. */
+static void from_entry(Busy *b, gboolean beside, int sm_count) {
+  int first = b->n;
+  for (int i = 0; i < b->rows->n; i++) {
+    const MsRow *r = &b->rows->row[i];
+    if (!computes(r) || !r->opens || r->beside != beside) continue;
+    first = MIN(first, b->number[i]);
+    b->start[b->number[i]] = 0;
+  }
+  for (int k = 0; k < b->n_windows; k++) {
+    const Window *w = &b->window[k];
+    if (!begins_at_entry(b, w, beside) || w->before == b->n) continue;
+    first = MIN(first, w->before);
+    lift(&b->start[w->before], w->chain);
+  }
+  if (first == b->n) return;
+  for (int k = 0; k < b->n_windows; k++) { /* what runs from the entry beside compute */
+    Window *w = &b->window[k];
+    if (w->after != ENTRY) continue;
+    gboolean costs = sm_count > 0 && begins_at_entry(b, w, beside) && w->before > first && w->before < b->n;
+    w->loss = costs ? loss(b, w, first + 1, b->start[first], sm_count) : 0;
+  }
+  onward_from(b, first, ENTRY);
+}
+
+static void hand_over(const Busy *b, int source, MsLags *lags) {
+  if (b->n > 0 && b->start[b->n - 1] >= 0) lift(&lags->to[MS_END_COMPUTE][source], b->start[b->n - 1] + b->own[b->n - 1]);
+  for (int side = 0; side < 2; side++) {
+    int tip = b->rows->tip[side];
+    if (tip < 0) continue;
+    const Window *w = &b->window[b->number[tip]];
+    gboolean compute = computes(&b->rows->row[tip]);
+    int last = compute ? b->number[tip] : w->after;
+    if (last >= 0 && b->start[last] >= 0) lift(&lags->to[side ? MS_END_BESIDE : MS_END_ENTRY][source], b->start[last] + b->own[last] + (compute ? 0 : w->chain));
+  }
+}
+
+void ms_rows_busy(const MsRows *rows, int sm_count, MsLags *lags) {
+  enum { FEW = 160 };
+  int few_numbers[FEW], n = rows->n;
+  Window few_windows[FEW];
+  MsTime few_times[3 * FEW];
+  gboolean many = n > FEW;
+  Busy b = {.rows = rows, .number = many ? g_new(int, n) : few_numbers, .window = many ? g_new(Window, n) : few_windows,
+            .own = many ? g_new(MsTime, 3 * n) : few_times};
+  b.gap = b.own + n, b.start = b.gap + n;
+  if (n > 0) {
+    memset(b.gap, 0, sizeof(MsTime) * (size_t)n);
+    find_after(&b);
+    find_before(&b);
+    measure_gaps(&b);
+    gboolean losses = losses_add_up(rows, sm_count);
+    if (losses) measure_losses(&b, sm_count);
+    for (int source = 0; source < 3; source++) {
+      for (int k = 0; k < b.n; k++) b.start[k] = -1; /* not behind the source */
+      if (source == MS_END_COMPUTE) from_compute(&b);
+      else from_entry(&b, source == MS_END_BESIDE, losses ? sm_count : 0);
+      hand_over(&b, source, lags);
+    }
+  }
+  if (!many) return;
+  g_free(b.number);
+  g_free(b.window);
+  g_free(b.own);
 }

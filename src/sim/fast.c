@@ -221,14 +221,14 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
       for (int b = 0; b < l->vpp; b++) pair_cost(f, s, a, b, tag_op, events);
 }
 
-static gboolean has_kind(const MsSchedule *s, MsSlotKind kind) {
+gboolean ms_schedule_has(const MsSchedule *s, MsSlotKind kind) {
   for (int stage = 0; stage < s->stages; stage++)
     for (int i = 0; i < s->n[stage]; i++)
       if (s->slot[stage][i].kind == kind) return TRUE;
   return FALSE;
 }
 
-gboolean ms_schedule_splits(const MsSchedule *s) { return has_kind(s, MS_SLOT_I) || has_kind(s, MS_SLOT_FB); }
+gboolean ms_schedule_splits(const MsSchedule *s) { return ms_schedule_has(s, MS_SLOT_I) || ms_schedule_has(s, MS_SLOT_FB); }
 
 void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *tag_op, double *slot_s) {
   const MsLayout *l = p->layout;
@@ -236,7 +236,7 @@ void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *t
   MsTimeParts parts;
   guint64 events = 0;
   for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++)
-    if (kind != MS_SLOT_FB || has_kind(s, MS_SLOT_FB)) slot_s[kind] = (double)steady(p, first, kind, last, tag_op, &parts, &events) / MS_PS_PER_S;
+    if (kind != MS_SLOT_FB || ms_schedule_has(s, MS_SLOT_FB)) slot_s[kind] = (double)steady(p, first, kind, last, tag_op, &parts, &events) / MS_PS_PER_S;
 }
 
 static int crossing(const MsOpList *list) {

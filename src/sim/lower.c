@@ -47,15 +47,8 @@ static guint32 add_row(Lower *l, int stage, const MsCosted *c, int i, const guin
   return ms_graph_add(l->graph, &task, wait, n);
 }
 
-/* Rows of a backward list that a slot takes: all (B), those of the input gradient (I), those of the weight gradients (W). */
-typedef enum { PART_ALL, PART_INPUT, PART_WEIGHT } Part;
-
-static gboolean in_part(const MsOp *op, Part part) {
-  return part == PART_ALL || (op->pass == MS_PASS_WGRAD) == (part == PART_WEIGHT);
-}
-
 /* Lays the part down and returns the end of its chain, NONE when it has no rows. A row whose waits are all outside the part waits for the entry. */
-static guint32 lay_list(Lower *l, const MsCosted *c, guint32 device, const guint32 *entry, guint n_entry, Part part) {
+static guint32 lay_list(Lower *l, const MsCosted *c, guint32 device, const guint32 *entry, guint n_entry, MsListPart part) {
   guint32 last = NONE;
   if (c->list->n > l->n_scratch) {
     l->n_scratch = c->list->n;
@@ -66,7 +59,7 @@ static guint32 lay_list(Lower *l, const MsCosted *c, guint32 device, const guint
     guint32 wait[8];
     guint n = 0;
     l->scratch[i] = NONE;
-    if (!in_part(op, part)) continue;
+    if (!ms_in_list_part(op, part)) continue;
     for (int j = 0; j < 3; j++)
       if (op->wait[j] >= 0 && l->scratch[op->wait[j]] != NONE) wait[n++] = l->scratch[op->wait[j]];
     if (n == 0)
@@ -78,40 +71,14 @@ static guint32 lay_list(Lower *l, const MsCosted *c, guint32 device, const guint
   return last;
 }
 
-/* --- a forward layer beside a backward layer (communication.md 8) ---
- *
- * Each list is cut at its two crossings of the expert group: before dispatch, dispatch, experts, combine and after. The cuts of the two lists are issued
- * alternately, so that each crossing of one runs beside compute of the other; rows wait only inside their own list. */
+/* --- a forward layer beside a backward layer: rows in the order of pair.c, which wait only inside their own list --- */
+
 typedef struct {
   const MsCosted *c;
   guint32 *id;      /* [n] task of each row, NONE = not laid down yet */
-  int cut[5];       /* segment s is rows [cut[s], cut[s+1]) */
   guint32 entry[8];
   guint n_entry;
 } Side;
-
-static int first_at(const MsOpList *list, int from, MsNode node, gboolean comm_only) {
-  for (int i = from; i < list->n; i++) {
-    const MsOp *op = &list->op[i];
-    if (op->node == node && (!comm_only || op->stream == MS_STREAM_EP)) return i;
-  }
-  return list->n;
-}
-
-static void cut_list(Side *side, gboolean backward) {
-  const MsOpList *list = side->c->list;
-  int dispatch = first_at(list, 0, MS_NODE_DISPATCH, TRUE);
-  int experts = first_at(list, dispatch, MS_NODE_EXPERTS, FALSE), combine = first_at(list, experts, MS_NODE_COMBINE, TRUE);
-  if (dispatch == list->n) { /* a dense layer: no crossings; everything is the outer segment */
-    int outer = backward ? 3 : 0;
-    for (int s = 0; s < 5; s++) side->cut[s] = s <= outer ? 0 : list->n;
-    return;
-  }
-  /* forward: A | D | M | C and after. backward: to dispatch | M | combine | rest */
-  const int forward_cut[] = {0, dispatch, experts, combine, list->n};
-  const int backward_cut[] = {0, experts, combine, combine + 1, list->n};
-  memcpy(side->cut, backward ? backward_cut : forward_cut, sizeof forward_cut);
-}
 
 static void lay_row(Lower *l, int stage, Side *side, int i) {
   const MsOp *op = &side->c->list->op[i];
@@ -128,22 +95,12 @@ static void lay_row(Lower *l, int stage, Side *side, int i) {
   side->id[i] = add_row(l, stage, side->c, i, wait, n);
 }
 
-/* Rows of segment s; weight gradients are left for later when `defer`, or are the only ones laid down when `late`. */
-static void lay_segment(Lower *l, int stage, Side *side, int s, gboolean defer, gboolean late) {
-  for (int i = side->cut[s]; i < side->cut[s + 1]; i++) {
-    gboolean wgrad = side->c->list->op[i].pass == MS_PASS_WGRAD;
-    if (side->id[i] != NONE || (defer && wgrad) || (late && !wgrad)) continue;
-    lay_row(l, stage, side, i);
-  }
-}
-
-static void side_init(Side *side, const MsCosted *c, gboolean backward, const guint32 *entry, guint n_entry) {
+static void side_init(Side *side, const MsCosted *c, const guint32 *entry, guint n_entry) {
   side->c = c;
   side->id = g_new(guint32, MAX(1, c->list->n));
   for (int i = 0; i < c->list->n; i++) side->id[i] = NONE;
   side->n_entry = MIN(n_entry, 8);
   memcpy(side->entry, entry, side->n_entry * sizeof *entry);
-  cut_list(side, backward);
 }
 
 static guint32 side_tip(Side *side) {
@@ -153,30 +110,23 @@ static guint32 side_tip(Side *side) {
 }
 
 static void lay_pair(Lower *l, int stage, const MsCosted *f, const MsCosted *b, guint32 *f_entry, guint *n_f, guint32 *b_entry, guint *n_b) {
-  gboolean defer = l->p->scenario->options.delay_wgrad;
-  Side forward, backward;
-  side_init(&forward, f, FALSE, f_entry, *n_f);
-  side_init(&backward, b, TRUE, b_entry, *n_b);
-  lay_segment(l, stage, &backward, 0, defer, FALSE);
-  lay_segment(l, stage, &forward, 0, FALSE, FALSE);
-  lay_segment(l, stage, &backward, 1, defer, FALSE);
-  lay_segment(l, stage, &forward, 1, FALSE, FALSE);
-  lay_segment(l, stage, &backward, 1, FALSE, TRUE);
-  lay_segment(l, stage, &backward, 2, FALSE, FALSE);
-  lay_segment(l, stage, &forward, 2, FALSE, FALSE);
-  lay_segment(l, stage, &forward, 3, FALSE, FALSE);
-  lay_segment(l, stage, &backward, 3, defer, FALSE);
-  for (int s = 0; s < 4; s++) lay_segment(l, stage, &backward, s, FALSE, TRUE);
-  f_entry[0] = side_tip(&forward), *n_f = 1;
-  b_entry[0] = side_tip(&backward), *n_b = 1;
+  Side side[2];
+  side_init(&side[0], f, f_entry, *n_f);
+  side_init(&side[1], b, b_entry, *n_b);
+  int n = f->list->n + b->list->n;
+  g_autofree MsPairRow *order = g_new(MsPairRow, MAX(n, 1));
+  n = ms_pair_order(f->list, b->list, l->p->scenario->options.delay_wgrad, order);
+  for (int i = 0; i < n; i++) lay_row(l, stage, &side[order[i].backward], order[i].row);
+  f_entry[0] = side_tip(&side[0]), *n_f = 1;
+  b_entry[0] = side_tip(&side[1]), *n_b = 1;
 }
 
 /* What happens at the borders of the pieces of one slot: parameters awaited before a forward, gradients reduced after a backward. */
 typedef struct { int stage, chunk; gboolean gather, reduce; } Hooks;
 
-typedef struct { gboolean backward; Part part; } Pass;
+typedef struct { gboolean backward; MsListPart part; } Pass;
 static Pass pass_of(MsSlotKind kind) {
-  return (Pass){kind != MS_SLOT_F, kind == MS_SLOT_I ? PART_INPUT : kind == MS_SLOT_W ? PART_WEIGHT : PART_ALL};
+  return (Pass){kind != MS_SLOT_F, kind == MS_SLOT_I ? MS_LIST_INPUT : kind == MS_SLOT_W ? MS_LIST_WEIGHT : MS_LIST_ALL};
 }
 
 static guint wait_gather(Lower *l, const Hooks *h, int piece, guint32 *entry, guint n);
@@ -225,7 +175,7 @@ static guint use_fetched(Lower *l, guint32 device, int side, int piece, MsSlotKi
   if (next.piece >= 0) fetch(l, device, side, next, before, n_before); /* one piece ahead, no further */
   for (guint i = 0; i < here.n && n < 7; i++) entry[n++] = here.id[i];
   if (needs_params(l, piece, kind) && l->p->unit[piece].cast.list->n > 0) {
-    entry[0] = lay_list(l, &l->p->unit[piece].cast, device, entry, n, PART_ALL);
+    entry[0] = lay_list(l, &l->p->unit[piece].cast, device, entry, n, MS_LIST_ALL);
     n = 1;
   }
   return n;
@@ -321,7 +271,7 @@ static void lay_bucket(Lower *l, int stage, const MsCosted *c, int from, int to,
 static void lay_before(Lower *l) {
   for (int s = 0; s < l->stages; s++) {
     const MsCostedStep *step = &l->p->step[s];
-    l->tip[s] = lay_list(l, &step->before, (guint32)s, NULL, 0, PART_ALL);
+    l->tip[s] = lay_list(l, &step->before, (guint32)s, NULL, 0, MS_LIST_ALL);
     l->gather[s] = g_new(guint32, MAX(1, step->gather.list->n));
     for (int i = 0, to; i < step->gather.list->n; i = to) {
       const MsBucket *at = step->ops.gather_at;
@@ -508,41 +458,34 @@ static gboolean lay_weight(Lower *l, int stage, int chunk, int mb) {
   return TRUE;
 }
 
-/* One slot of the combined schedule: the ends of the chunks alone, layers in pairs, first forward layer with last backward layer. */
+/* One slot of the combined schedule, piece by piece in the order of pair.c. */
 static void lay_layers_paired(Lower *l, int stage, const MsChunk *f, const MsChunk *b, guint32 *f_entry, guint n_f, guint32 *b_entry, guint n_b,
                               const Hooks *f_hooks, const Hooks *b_hooks, guint32 *f_tip, guint32 *b_tip) {
   const MsWork *w = l->p->work;
-  int nf = ms_work_chunk_length(f), nb = ms_work_chunk_length(b), i = 0, j = nb - 1;
+  int nf = ms_work_chunk_length(f), nb = ms_work_chunk_length(b);
   *f_tip = *b_tip = NONE;
-  while (i < nf || j >= 0) {
-    const MsCostedPiece *fp = i < nf ? &l->p->piece[ms_work_chunk_piece(w, f, i)] : NULL;
-    const MsCostedPiece *bp = j >= 0 ? &l->p->piece[ms_work_chunk_piece(w, b, j)] : NULL;
-    gboolean f_layer = fp && i >= (f->has_embedding ? 1 : 0) && i < (f->has_embedding ? 1 : 0) + f->num_layers + f->num_mtp;
-    gboolean b_layer = bp && j >= (b->has_embedding ? 1 : 0) && j < (b->has_embedding ? 1 : 0) + b->num_layers + b->num_mtp;
-    if (fp && f_hooks && f_hooks->gather) n_f = wait_gather(l, f_hooks, i, f_entry, n_f);
-    gboolean pair = f_layer && b_layer;
-    gboolean lone_b = !pair && bp && (!b_layer || !f_layer) && !(fp && !f_layer && i == 0 && f->has_embedding);
-    gboolean lone_f = !pair && !lone_b;
-    int done_b = pair || lone_b ? j : -1;
-    if (l->fetches && (pair || lone_f))
-      n_f = use_fetched(l, (guint32)stage, 0, ms_work_chunk_piece(w, f, i), MS_SLOT_F, next_in_chunk(l, f, MS_SLOT_F, i, nobody), f_entry, n_f);
-    if (l->fetches && done_b >= 0)
-      n_b = use_fetched(l, (guint32)stage, 1, ms_work_chunk_piece(w, b, j), MS_SLOT_B, next_in_chunk(l, b, MS_SLOT_B, nb - 1 - j, nobody), b_entry, n_b);
-    if (pair) {
-      lay_pair(l, stage, &fp->forward, &bp->backward, f_entry, &n_f, b_entry, &n_b);
+  MsPairWalk walk = ms_pair_walk(f, b);
+  while (ms_pair_step(&walk)) {
+    const MsCosted *fp = walk.f >= 0 ? &l->p->piece[ms_work_chunk_piece(w, f, walk.f)].forward : NULL;
+    const MsCosted *bp = walk.b >= 0 ? &l->p->piece[ms_work_chunk_piece(w, b, walk.b)].backward : NULL;
+    int next_f = walk.f >= 0 ? walk.f : walk.next_f;
+    if (next_f < nf && f_hooks && f_hooks->gather) n_f = wait_gather(l, f_hooks, next_f, f_entry, n_f);
+    if (l->fetches && fp)
+      n_f = use_fetched(l, (guint32)stage, 0, ms_work_chunk_piece(w, f, walk.f), MS_SLOT_F, next_in_chunk(l, f, MS_SLOT_F, walk.f, nobody), f_entry, n_f);
+    if (l->fetches && bp)
+      n_b = use_fetched(l, (guint32)stage, 1, ms_work_chunk_piece(w, b, walk.b), MS_SLOT_B, next_in_chunk(l, b, MS_SLOT_B, nb - 1 - walk.b, nobody), b_entry, n_b);
+    if (fp && bp) {
+      lay_pair(l, stage, fp, bp, f_entry, &n_f, b_entry, &n_b);
       *f_tip = f_entry[0], *b_tip = b_entry[0];
-      i++, j--;
-    } else if (lone_b) {
-      guint32 laid = lay_list(l, &bp->backward, (guint32)stage, b_entry, n_b, PART_ALL);
+    } else if (bp) {
+      guint32 laid = lay_list(l, bp, (guint32)stage, b_entry, n_b, MS_LIST_ALL);
       if (laid != NONE) b_entry[0] = *b_tip = laid, n_b = 1;
-      j--;
     } else {
-      guint32 laid = lay_list(l, &fp->forward, (guint32)stage, f_entry, n_f, PART_ALL);
+      guint32 laid = lay_list(l, fp, (guint32)stage, f_entry, n_f, MS_LIST_ALL);
       if (laid != NONE) f_entry[0] = *f_tip = laid, n_f = 1;
-      i++;
     }
-    if (done_b >= 0 && l->p->unit) reduce_unit(l, (guint32)stage, ms_work_chunk_piece(w, b, done_b), *b_tip);
-    if (done_b >= 0 && b_hooks && b_hooks->reduce && *b_tip != NONE) issue_reduce(l, b_hooks, done_b, *b_tip);
+    if (bp && l->p->unit) reduce_unit(l, (guint32)stage, ms_work_chunk_piece(w, b, walk.b), *b_tip);
+    if (bp && b_hooks && b_hooks->reduce && *b_tip != NONE) issue_reduce(l, b_hooks, walk.b, *b_tip);
   }
 }
 

@@ -77,16 +77,60 @@ gboolean ms_slots_overlap(const MsScenario *scenario);
 void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory, const MsOp *const *tag_op, MsTimeParts *stage);
 MsCommClass ms_comm_class(const MsOp *op);
 
-/* --- busy.c: how long a list keeps the compute stream, from below --- */
-typedef struct { int after, before; MsTime chain, loss; } MsWindow; /* scratch of one row */
+/* --- pair.c: a forward chunk beside a backward chunk, with EP overlap --- */
 typedef struct {
-  MsTime from_compute; /* from the start of the first compute row to the end of the last */
-  MsTime from_entry;   /* from what the list waits for to the end of the last compute row */
-  MsTime tail;         /* from there to the end of its chain (`tip`); -1 = the chain does not follow the last compute row */
-} MsBusy;
-/* Compute rows, the gaps in which communication lets them wait, and what rows that run beside compute take from it with their SMs. laid[] (NULL: all):
- * the rows that take part. window[n] is scratch. */
-MsBusy ms_list_busy(const MsOpList *list, const MsTime *duration, const guint16 *sms, int sm_count, const gboolean *laid, MsWindow *window);
+  const MsChunk *forward, *backward;
+  int next_f, next_b; /* the pieces that come next, numbers within their chunk; next_f = its length, next_b = -1 at the end */
+  int f, b;           /* of this step: both, or one of them beside -1 */
+} MsPairWalk;
+MsPairWalk ms_pair_walk(const MsChunk *forward, const MsChunk *backward);
+gboolean ms_pair_step(MsPairWalk *walk); /* FALSE at the end */
+
+typedef struct { gboolean backward; int row; } MsPairRow;
+/* The order in which the rows of a forward list and a backward list beside it are issued; order[] has room for all of them. Returns how many. */
+int ms_pair_order(const MsOpList *forward, const MsOpList *backward, gboolean delay_wgrad, MsPairRow *order);
+
+/* Rows of a backward list that a slot takes: all (B), those of the input gradient (I), those of the weight gradients (W). */
+typedef enum { MS_LIST_ALL, MS_LIST_INPUT, MS_LIST_WEIGHT } MsListPart;
+static inline gboolean ms_in_list_part(const MsOp *op, MsListPart part) {
+  return part == MS_LIST_ALL || (op->pass == MS_PASS_WGRAD) == (part == MS_LIST_WEIGHT);
+}
+
+/* --- rows.c: one list, or a pair of lists, as the bounds read them --- */
+typedef struct {
+  gint32 wait[3];      /* earlier rows, then -1 */
+  guint8 stream;
+  gboolean beside;     /* of the backward list of a pair */
+  gboolean opens;      /* waits for what its list waits for */
+  gboolean host_waits;
+  guint16 sms;
+  MsTime duration, launch;
+} MsRow;
+typedef struct {
+  MsRow *row;          /* [n], in the order in which they are issued */
+  int n, capacity;
+  int tip[2];          /* last row of the chain of the list (or the forward of a pair), and of the backward beside it; -1 = none */
+  int *place;          /* scratch */
+} MsRows;
+void ms_rows_of_list(MsRows *rows, const MsCosted *list, MsListPart part);
+void ms_rows_of_pair(MsRows *rows, const MsCosted *forward, const MsCosted *backward, gboolean delay_wgrad);
+void ms_rows_clear(MsRows *rows);
+
+/* --- lags.c: what rows do to the stage they run on ---
+ *
+ * Every time in a step where nothing is shared is a maximum of sums of durations ("max-plus linear"), so what rows do to their stage is a table of lags
+ * from (what the list waits for, what the list beside it waits for, the compute stream is free, the host is free) to the same four afterwards. */
+typedef enum { MS_END_ENTRY, MS_END_BESIDE, MS_END_COMPUTE, MS_END_HOST, MS_N_ENDS } MsEnd;
+typedef struct { MsTime to[MS_N_ENDS][MS_N_ENDS]; } MsLags; /* to[end][source] */
+#define MS_NEVER (-((MsTime)1 << 60)) /* minus infinity of max-plus; sums of a few of them do not overflow */
+extern const MsLags ms_no_rows;
+MsLags ms_lags_of_rows(const MsRows *rows, int sm_count);
+MsLags ms_lags_product(const MsLags *then, const MsLags *first);
+MsLags ms_lags_beside(const MsLags *lags); /* of a list that runs as the backward of a pair */
+void ms_lags_run(const MsLags *lags, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
+
+/* busy.c: raises the lags from the entries and the compute stream to those that rows need which share the SMs. */
+void ms_rows_busy(const MsRows *rows, int sm_count, MsLags *lags);
 
 /* bound: a lower bound of the step, picoseconds. `schedule` only for its kind of ends: NULL means 1F1B or interleaved. */
 MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts *stage);
@@ -94,6 +138,7 @@ MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts 
 MsTime ms_relaxed_step(const MsProgram *program, const MsSchedule *schedule);
 /* Seconds of each kind of slot on the middle stage, alone and in steady state; F, B, I, W always, FB when the schedule has pairs. */
 void ms_slot_times(const MsProgram *program, const MsSchedule *schedule, const MsOp *const *tag_op, double *slot_s);
+gboolean ms_schedule_has(const MsSchedule *schedule, MsSlotKind kind);
 gboolean ms_schedule_splits(const MsSchedule *schedule); /* has slots other than F and B */
 /* fast: the schedule with chunk durations. */
 MsTime ms_fast_step(const MsProgram *program, const MsSchedule *schedule, MsTimeParts *stage, MsPasses *passes, guint64 *events);

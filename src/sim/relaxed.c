@@ -1,9 +1,7 @@
-/* src/sim/relaxed.c - a tight lower bound of the step: what `full` would find if nothing were shared, slot by slot.
+/* src/sim/relaxed.c - a tight lower bound of the step: what `full` would find if links were not shared, slot by slot.
  *
- * Every time in the unshared step is a maximum of sums of durations ("max-plus linear"), so what one pass over one piece does to its stage is a
- * 3 x 3 table of lags: from (its input is there, the compute stream is free, the host is free) to (its output is there, the compute stream is free
- * again, the host is free again). The table of a chunk is the max-plus product of those of its pieces. The slots of the schedule then cost nine sums
- * each instead of hundreds of rows.
+ * What one pass over one piece does to its stage is a table of lags (sim/lags.c); with EP overlap so is what a forward piece does beside a backward piece.
+ * The table of a chunk is the max-plus product of those of its pieces. The slots of the schedule then cost a few sums each instead of hundreds of rows.
  *
  * Why it never exceeds `full`: sharing only lengthens rows; of all orders and waits that the lowering lays down (sim/lower.c) a subset is kept here,
  * and with fewer waits and shorter rows nothing starts later. Left out: rows of other streams that reach from one piece into the next, gradient
@@ -11,156 +9,105 @@
 #include "sim/lower.h"
 #include "base/err.h"
 
-#define NEVER (-((MsTime)1 << 60)) /* minus infinity of max-plus; sums of a few of them do not overflow */
-
-enum { ENTRY, COMPUTE, HOST, N_ENDS };
-typedef struct { MsTime to[N_ENDS][N_ENDS]; } Lags; /* to[end][source] */
-
-typedef struct { MsTime from[N_ENDS]; } Reach; /* of one moment: lag behind each source */
-
-static const Reach nowhere = {{NEVER, NEVER, NEVER}};
-
-static Reach later(Reach a, Reach b) {
-  Reach r;
-  for (int i = 0; i < N_ENDS; i++) r.from[i] = MAX(a.from[i], b.from[i]);
-  return r;
-}
-
-static Reach plus(Reach a, MsTime by) {
-  for (int i = 0; i < N_ENDS; i++) a.from[i] = MAX(a.from[i] + by, NEVER);
-  return a;
-}
-
-static const Lags no_rows = {{{0, NEVER, NEVER}, {NEVER, 0, NEVER}, {NEVER, NEVER, 0}}};
-
-static Lags product(const Lags *then, const Lags *first) {
-  Lags r;
-  for (int i = 0; i < N_ENDS; i++)
-    for (int k = 0; k < N_ENDS; k++) {
-      MsTime best = NEVER;
-      for (int j = 0; j < N_ENDS; j++) best = MAX(best, then->to[i][j] + first->to[j][k]);
-      r.to[i][k] = best;
-    }
-  return r;
-}
-
-typedef enum { PART_ALL, PART_INPUT, PART_WEIGHT } Part;
-
-static gboolean in_part(const MsOp *op, Part part) {
-  return part == PART_ALL || (op->pass == MS_PASS_WGRAD) == (part == PART_WEIGHT);
-}
-
-typedef struct { Reach *end; gboolean *laid; MsWindow *window; int capacity; } Scratch;
-
-static void scratch_reserve(Scratch *s, int n) {
-  if (n <= s->capacity) return;
-  s->capacity = n;
-  s->end = g_renew(Reach, s->end, n);
-  s->laid = g_renew(gboolean, s->laid, n);
-  s->window = g_renew(MsWindow, s->window, n);
-}
-
-/* The rows of one list in order, as lay_list of the lowering chains them. `alone`: rows of the compute stream may be issued in another order (pairs), so
- * only their own waits hold, and the host is left out. */
-static Lags list_lags(const MsCosted *c, int sm_count, Part part, gboolean alone, Scratch *s) {
-  const Reach source[N_ENDS] = {{{0, NEVER, NEVER}}, {{NEVER, 0, NEVER}}, {{NEVER, NEVER, 0}}};
-  Reach stream[MS_N_STREAMS], host = source[HOST], tip = source[ENTRY];
-  int n = c->list->n;
-  gboolean any_compute = FALSE;
-  scratch_reserve(s, n);
-  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = nowhere;
-  stream[MS_STREAM_COMPUTE] = source[COMPUTE];
-  for (int i = 0; i < n; i++) {
-    const MsOp *op = &c->list->op[i];
-    s->laid[i] = in_part(op, part);
-    if (!s->laid[i]) continue;
-    Reach start = nowhere;
-    gboolean waits = FALSE;
-    for (int j = 0; j < 3; j++)
-      if (op->wait[j] >= 0 && s->laid[op->wait[j]]) start = later(start, s->end[op->wait[j]]), waits = TRUE;
-    if (!waits) start = later(start, source[ENTRY]);
-    if (!alone || op->stream == MS_STREAM_COMPUTE) start = later(start, alone ? source[COMPUTE] : stream[op->stream]);
-    if (!alone && c->launch[i] > 0) start = later(start, host = plus(host, c->launch[i]));
-    tip = s->end[i] = plus(start, c->duration[i]);
-    stream[op->stream] = later(stream[op->stream], tip);
-    if (op->stream == MS_STREAM_COMPUTE) any_compute = TRUE;
-    if (!alone && (op->flags & MS_OPF_SYNC)) host = later(host, tip);
-  }
-  if (n > 0 && s->laid[c->list->tip]) tip = s->end[c->list->tip];
-  Lags lags;
-  if (!alone) { /* rows that share the SMs of a compute stream keep it longer than the longest path says */
-    MsBusy busy = ms_list_busy(c->list, c->duration, c->sms, sm_count, s->laid, s->window);
-    Reach *end = &stream[MS_STREAM_COMPUTE];
-    if (any_compute) end->from[ENTRY] = MAX(end->from[ENTRY], busy.from_entry), end->from[COMPUTE] = MAX(end->from[COMPUTE], busy.from_compute);
-    if (busy.tail >= 0) tip = later(tip, plus(*end, busy.tail));
-  }
-  for (int k = 0; k < N_ENDS; k++) {
-    lags.to[ENTRY][k] = tip.from[k];
-    lags.to[COMPUTE][k] = stream[MS_STREAM_COMPUTE].from[k];
-    lags.to[HOST][k] = host.from[k];
-  }
-  return lags;
-}
+#define NEVER MS_NEVER
 
 /* --- chunks --- */
 
-typedef struct { /* of one chunk, by kind of slot; pairs: the same lists in any order */
-  Lags pass[MS_SLOT_W + 1], forward_alone, backward_alone;
-  MsTime compute_f, compute_b, launch_f, launch_b; /* compute rows and host time of each pass; for pairs */
-  gboolean empty;
+typedef struct { /* of one chunk, by kind of slot */
+  MsLags pass[MS_SLOT_W + 1];
+  int kind; /* chunks of the same pieces have the same number */
 } ChunkLags;
 
 typedef struct {
   const MsProgram *p;
   const MsSchedule *s;
   ChunkLags *chunk;  /* [num_chunks] chunk * pp + stage */
-  Lags *piece[MS_SLOT_W + 1], *forward_alone, *backward_alone; /* [n_pieces] */
+  MsLags *piece[MS_SLOT_W + 1]; /* [n_pieces] */
+  MsLags **pair;     /* [n_pieces * n_pieces] forward of one beside backward of another; NULL = not asked for yet */
+  MsLags **pair_of_kinds; /* the same of chunks, [n_kinds * n_kinds] */
+  int n_kinds;
   MsTime *arrived_f, *arrived_b, *split; /* [virtual stage * microbatches + mb]; NEVER = not yet */
   MsTime *compute, *host, *tip, *send, *stream_f, *stream_b, *last_b, *gather_at; /* of each stage; the last two of each chunk */
   int *next;
   MsTime message, message_launch, sync;
   gboolean paired;
+  MsRows rows;       /* scratch */
 } Relaxed;
 
-static void pieces_lags(Relaxed *r) {
-  Scratch scratch = {0};
-  int n = r->p->work->n_pieces, sm_count = r->p->scenario->hardware->sm_count;
-  for (int kind = 0; kind <= MS_SLOT_W; kind++) r->piece[kind] = g_new(Lags, n);
-  r->forward_alone = g_new(Lags, n), r->backward_alone = g_new(Lags, n);
-  for (int i = 0; i < n; i++) {
-    const MsCostedPiece *c = &r->p->piece[i];
-    r->piece[MS_SLOT_F][i] = list_lags(&c->forward, sm_count, PART_ALL, FALSE, &scratch);
-    r->piece[MS_SLOT_B][i] = list_lags(&c->backward, sm_count, PART_ALL, FALSE, &scratch);
-    r->piece[MS_SLOT_I][i] = list_lags(&c->backward, sm_count, PART_INPUT, FALSE, &scratch);
-    r->piece[MS_SLOT_W][i] = list_lags(&c->backward, sm_count, PART_WEIGHT, FALSE, &scratch);
-    if (!r->paired) continue;
-    r->forward_alone[i] = list_lags(&c->forward, sm_count, PART_ALL, TRUE, &scratch);
-    r->backward_alone[i] = list_lags(&c->backward, sm_count, PART_ALL, TRUE, &scratch);
-  }
-  g_free(scratch.end), g_free(scratch.laid), g_free(scratch.window);
+static MsLags list_lags(Relaxed *r, const MsCosted *list, MsListPart part) {
+  ms_rows_of_list(&r->rows, list, part);
+  return ms_lags_of_rows(&r->rows, r->p->scenario->hardware->sm_count);
 }
 
-static MsTime launches(const MsCosted *c) {
-  MsTime sum = 0;
-  for (int i = 0; i < c->list->n; i++) sum += c->launch[i];
-  return sum;
+static void pieces_lags(Relaxed *r, gboolean splits) {
+  int n = r->p->work->n_pieces;
+  for (int kind = 0; kind <= MS_SLOT_W; kind++) r->piece[kind] = g_new(MsLags, n);
+  for (int i = 0; i < n; i++) {
+    const MsCostedPiece *c = &r->p->piece[i];
+    r->piece[MS_SLOT_F][i] = list_lags(r, &c->forward, MS_LIST_ALL);
+    r->piece[MS_SLOT_B][i] = list_lags(r, &c->backward, MS_LIST_ALL);
+    r->piece[MS_SLOT_I][i] = splits ? list_lags(r, &c->backward, MS_LIST_INPUT) : ms_no_rows;
+    r->piece[MS_SLOT_W][i] = splits ? list_lags(r, &c->backward, MS_LIST_WEIGHT) : ms_no_rows;
+  }
+}
+
+static gboolean same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b) {
+  int n = ms_work_chunk_length(a);
+  if (n != ms_work_chunk_length(b) || a->has_embedding != b->has_embedding || a->num_layers + a->num_mtp != b->num_layers + b->num_mtp) return FALSE;
+  for (int i = 0; i < n; i++)
+    if (ms_work_chunk_piece(w, a, i) != ms_work_chunk_piece(w, b, i)) return FALSE;
+  return TRUE;
 }
 
 static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
   int n = ms_work_chunk_length(chunk);
-  ChunkLags l = {.forward_alone = no_rows, .backward_alone = no_rows, .empty = n == 0};
-  for (int kind = 0; kind <= MS_SLOT_W; kind++) l.pass[kind] = no_rows;
-  for (int i = 0; i < n; i++) {
-    int f = ms_work_chunk_piece(r->p->work, chunk, i), b = ms_work_chunk_piece(r->p->work, chunk, n - 1 - i);
-    for (int kind = 0; kind <= MS_SLOT_W; kind++) l.pass[kind] = product(&r->piece[kind][kind == MS_SLOT_F ? f : b], &l.pass[kind]);
-    if (!r->paired) continue;
-    const MsCostedPiece *c = &r->p->piece[f];
-    l.forward_alone = product(&r->forward_alone[f], &l.forward_alone);
-    l.backward_alone = product(&r->backward_alone[b], &l.backward_alone);
-    l.compute_f += c->forward.compute, l.compute_b += c->backward.compute;
-    l.launch_f += launches(&c->forward), l.launch_b += launches(&c->backward);
+  ChunkLags l;
+  for (int kind = 0; kind <= MS_SLOT_W; kind++) {
+    l.pass[kind] = ms_no_rows;
+    for (int i = 0; i < n; i++) {
+      int piece = ms_work_chunk_piece(r->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
+      l.pass[kind] = ms_lags_product(&r->piece[kind][piece], &l.pass[kind]);
+    }
   }
   return l;
+}
+
+static void chunks_lags(Relaxed *r) {
+  const MsLayout *l = r->p->layout;
+  for (int i = 0; i < l->num_chunks; i++) {
+    int like = 0;
+    while (like < i && !same_pieces(r->p->work, &l->chunks[like], &l->chunks[i])) like++;
+    if (like < i) {
+      r->chunk[i] = r->chunk[like];
+      continue;
+    }
+    r->chunk[i] = chunk_lags(r, &l->chunks[i]);
+    r->chunk[i].kind = r->n_kinds++;
+  }
+  r->pair = g_new0(MsLags *, (size_t)r->p->work->n_pieces * (size_t)r->p->work->n_pieces);
+  r->pair_of_kinds = g_new0(MsLags *, (size_t)r->n_kinds * (size_t)r->n_kinds);
+}
+
+static const MsLags *pair_of_pieces(Relaxed *r, int f, int b) {
+  MsLags **known = &r->pair[f * r->p->work->n_pieces + b];
+  if (*known) return *known;
+  ms_rows_of_pair(&r->rows, &r->p->piece[f].forward, &r->p->piece[b].backward, r->p->scenario->options.delay_wgrad);
+  MsLags lags = ms_lags_of_rows(&r->rows, r->p->scenario->hardware->sm_count);
+  return *known = g_memdup2(&lags, sizeof lags);
+}
+
+/* A forward chunk beside a backward chunk, piece by piece as the lowering lays them. */
+static const MsLags *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk *f_chunk, const ChunkLags *b, const MsChunk *b_chunk) {
+  MsLags **known = &r->pair_of_kinds[f->kind * r->n_kinds + b->kind];
+  if (*known) return *known;
+  MsLags lags = ms_no_rows;
+  MsPairWalk walk = ms_pair_walk(f_chunk, b_chunk);
+  while (ms_pair_step(&walk)) {
+    int fp = walk.f >= 0 ? ms_work_chunk_piece(r->p->work, f_chunk, walk.f) : -1, bp = walk.b >= 0 ? ms_work_chunk_piece(r->p->work, b_chunk, walk.b) : -1;
+    MsLags step = fp < 0 ? ms_lags_beside(&r->piece[MS_SLOT_B][bp]) : bp < 0 ? r->piece[MS_SLOT_F][fp] : *pair_of_pieces(r, fp, bp);
+    lags = ms_lags_product(&step, &lags);
+  }
+  return *known = g_memdup2(&lags, sizeof lags);
 }
 
 /* --- slots, in step with sim/lower.c --- */
@@ -169,16 +116,14 @@ static MsTime *cell(const Relaxed *r, MsTime *table, int virtual_stage, int mb) 
   return &table[(size_t)virtual_stage * (size_t)r->s->microbatches + (size_t)mb];
 }
 
-static MsTime at_least(const MsTime *lag, MsTime entry, MsTime compute, MsTime host) {
-  return MAX(MAX(entry + lag[ENTRY], compute + lag[COMPUTE]), MAX(host + lag[HOST], NEVER));
-}
-
-/* Runs a chunk's table on a stage; returns when its output is there. */
-static MsTime run_lags(Relaxed *r, int stage, const Lags *l, MsTime entry) {
-  MsTime c = r->compute[stage], h = r->host[stage];
-  r->compute[stage] = at_least(l->to[COMPUTE], entry, c, h); /* never before c and h: both have a lag of at least 0 behind themselves */
-  r->host[stage] = at_least(l->to[HOST], entry, c, h);
-  return at_least(l->to[ENTRY], entry, c, h);
+/* Runs a chunk's table on a stage; returns when its output is there. `beside`: what the backward of a pair waits for; becomes when its output is there. */
+static MsTime run_lags(Relaxed *r, int stage, const MsLags *l, MsTime entry, MsTime *beside) {
+  MsTime before[MS_N_ENDS] = {entry, beside ? *beside : NEVER, r->compute[stage], r->host[stage]}, after[MS_N_ENDS];
+  ms_lags_run(l, before, after);
+  r->compute[stage] = after[MS_END_COMPUTE];
+  r->host[stage] = after[MS_END_HOST];
+  if (beside) *beside = after[MS_END_BESIDE];
+  return after[MS_END_ENTRY];
 }
 
 /* The input of a slot: when it is there; FALSE when it does not exist yet. `own`: no other stage sends it. */
@@ -232,6 +177,8 @@ static void forward_done(Relaxed *r, int stage, int v, int mb, MsTime tip) {
 
 static const ChunkLags *chunk_of(const Relaxed *r, int stage, int chunk) { return &r->chunk[chunk * r->p->layout->pp + stage]; }
 
+static gboolean is_empty(const Relaxed *r, int stage, int chunk) { return ms_work_chunk_length(ms_layout_chunk(r->p->layout, stage, chunk)) == 0; }
+
 static MsTime gathered(Relaxed *r, int stage, int chunk, int mb) {
   int first, count;
   ms_chunk_microbatches(r->s, chunk, &first, &count);
@@ -246,7 +193,7 @@ static gboolean run_forward(Relaxed *r, int stage, int chunk, int mb) {
   MsTime entry = entry_of(r, stage, input, own, take_send(r, stage)), parameters = gathered(r, stage, chunk, mb);
   entry = MAX(entry, parameters);
   const ChunkLags *c = chunk_of(r, stage, chunk);
-  MsTime tip = c->empty ? (input != NEVER ? input : before) : run_lags(r, stage, &c->pass[MS_SLOT_F], MAX(entry, 0));
+  MsTime tip = is_empty(r, stage, chunk) ? (input != NEVER ? input : before) : run_lags(r, stage, &c->pass[MS_SLOT_F], MAX(entry, 0), NULL);
   r->tip[stage] = tip;
   forward_done(r, stage, v, mb, tip);
   return TRUE;
@@ -261,7 +208,7 @@ static gboolean run_backward(Relaxed *r, int stage, MsSlotKind kind, int chunk, 
   if (!input_of(r, stage, v, mb, TRUE, &input, &own)) return FALSE;
   MsTime entry = entry_of(r, stage, input, own, take_send(r, stage));
   const ChunkLags *c = chunk_of(r, stage, chunk);
-  MsTime tip = c->empty ? input : run_lags(r, stage, &c->pass[kind], entry);
+  MsTime tip = is_empty(r, stage, chunk) ? input : run_lags(r, stage, &c->pass[kind], entry, NULL);
   r->tip[stage] = tip;
   if (kind == MS_SLOT_I) *cell(r, r->split, v, mb) = tip;
   else backward_ended(r, stage, chunk, tip);
@@ -273,12 +220,12 @@ static gboolean run_weight(Relaxed *r, int stage, int chunk, int mb) {
   MsTime entry = *cell(r, r->split, ms_virtual_stage(r->s, stage, chunk), mb);
   const ChunkLags *c = chunk_of(r, stage, chunk);
   if (entry == NEVER) return FALSE;
-  if (!c->empty) r->tip[stage] = run_lags(r, stage, &c->pass[MS_SLOT_W], entry);
+  if (!is_empty(r, stage, chunk)) r->tip[stage] = run_lags(r, stage, &c->pass[MS_SLOT_W], entry, NULL);
   backward_ended(r, stage, chunk, r->tip[stage]);
   return TRUE;
 }
 
-/* Layers in pairs: each list keeps its own waits; on the compute stream and on the host all rows of both follow one another in some order. */
+/* Layers in pairs. */
 static gboolean run_pair(Relaxed *r, int stage, const MsSlot *slot) {
   int vf = ms_virtual_stage(r->s, stage, slot->chunk), vb = ms_virtual_stage(r->s, stage, slot->chunk2);
   MsTime f_in, b_in, before = r->tip[stage];
@@ -287,13 +234,11 @@ static gboolean run_pair(Relaxed *r, int stage, const MsSlot *slot) {
   if (!r->paired) return run_forward(r, stage, slot->chunk, slot->mb) && run_backward(r, stage, MS_SLOT_B, slot->chunk2, slot->mb2);
   MsTime send = take_send(r, stage);
   MsTime f_entry = entry_of(r, stage, f_in, f_own, send), b_entry = entry_of(r, stage, b_in, b_own, send);
-  f_entry = MAX(f_entry, 0);
-  const ChunkLags *f = chunk_of(r, stage, slot->chunk), *b = chunk_of(r, stage, slot->chunk2);
-  MsTime c = r->compute[stage];
-  MsTime f_tip = f->empty ? (f_in != NEVER ? f_in : before) : at_least(f->forward_alone.to[ENTRY], f_entry, c, NEVER);
-  MsTime b_tip = b->empty ? b_in : at_least(b->backward_alone.to[ENTRY], b_entry, c, NEVER);
-  r->compute[stage] = c + f->compute_f + b->compute_b;
-  r->host[stage] += f->launch_f + b->launch_b;
+  const MsChunk *f = ms_layout_chunk(r->p->layout, stage, slot->chunk), *b = ms_layout_chunk(r->p->layout, stage, slot->chunk2);
+  const MsLags *lags = pair_of_chunks(r, chunk_of(r, stage, slot->chunk), f, chunk_of(r, stage, slot->chunk2), b);
+  MsTime b_tip = b_entry, f_tip = run_lags(r, stage, lags, MAX(f_entry, 0), &b_tip);
+  if (is_empty(r, stage, slot->chunk)) f_tip = f_in != NEVER ? f_in : before;
+  if (is_empty(r, stage, slot->chunk2)) b_tip = b_in;
   r->tip[stage] = b_tip;
   backward_ended(r, stage, slot->chunk2, b_tip);
   forward_done(r, stage, vf, slot->mb, f_tip);
@@ -440,14 +385,17 @@ MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
   r.stream_f = filled(stages, 0), r.stream_b = filled(stages, 0), r.last_b = filled(chunks, 0), r.gather_at = filled(chunks, 0);
   r.next = g_new0(int, (guint)stages);
   r.chunk = g_new(ChunkLags, chunks);
-  pieces_lags(&r);
-  for (int i = 0; i < l->num_chunks; i++) r.chunk[i] = chunk_lags(&r, &l->chunks[i]);
+  pieces_lags(&r, ms_schedule_has(schedule, MS_SLOT_I));
+  chunks_lags(&r);
   for (int s = 0; s < l->pp; s++) run_before(&r, s);
   run_slots(&r);
   MsTime end = run_after(&r);
   MsTime *const owned[] = {r.arrived_f, r.arrived_b, r.split, r.compute, r.host, r.tip, r.send, r.stream_f, r.stream_b, r.last_b, r.gather_at};
   for (guint i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
   for (int kind = 0; kind <= MS_SLOT_W; kind++) g_free(r.piece[kind]);
-  g_free(r.forward_alone), g_free(r.backward_alone), g_free(r.chunk), g_free(r.next);
+  for (int i = 0; i < p->work->n_pieces * p->work->n_pieces; i++) g_free(r.pair[i]);
+  for (int i = 0; i < r.n_kinds * r.n_kinds; i++) g_free(r.pair_of_kinds[i]);
+  g_free(r.pair), g_free(r.pair_of_kinds), g_free(r.chunk), g_free(r.next);
+  ms_rows_clear(&r.rows);
   return end;
 }

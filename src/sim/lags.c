@@ -1,0 +1,73 @@
+/* src/sim/lags.c - rows as a table of lags (max-plus linear algebra). */
+#include "sim/lower.h"
+
+typedef struct { MsTime from[MS_N_ENDS]; } Reach; /* of one moment: lag behind each source */
+
+static const Reach nowhere = {{MS_NEVER, MS_NEVER, MS_NEVER, MS_NEVER}};
+static const Reach at_source[MS_N_ENDS] = {{{0, MS_NEVER, MS_NEVER, MS_NEVER}}, {{MS_NEVER, 0, MS_NEVER, MS_NEVER}}, {{MS_NEVER, MS_NEVER, 0, MS_NEVER}},
+                                           {{MS_NEVER, MS_NEVER, MS_NEVER, 0}}};
+const MsLags ms_no_rows = {{{0, MS_NEVER, MS_NEVER, MS_NEVER}, {MS_NEVER, 0, MS_NEVER, MS_NEVER}, {MS_NEVER, MS_NEVER, 0, MS_NEVER},
+                            {MS_NEVER, MS_NEVER, MS_NEVER, 0}}};
+
+static Reach later(Reach a, Reach b) {
+  Reach r;
+  for (int i = 0; i < MS_N_ENDS; i++) r.from[i] = MAX(a.from[i], b.from[i]);
+  return r;
+}
+
+static Reach plus(Reach a, MsTime by) {
+  for (int i = 0; i < MS_N_ENDS; i++) a.from[i] = MAX(a.from[i] + by, MS_NEVER);
+  return a;
+}
+
+MsLags ms_lags_of_rows(const MsRows *rows, int sm_count) {
+  g_autofree Reach *end = g_new(Reach, MAX(rows->n, 1));
+  Reach stream[MS_N_STREAMS], host = at_source[MS_END_HOST];
+  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = nowhere;
+  stream[MS_STREAM_COMPUTE] = at_source[MS_END_COMPUTE];
+  for (int i = 0; i < rows->n; i++) {
+    const MsRow *r = &rows->row[i];
+    Reach start = stream[r->stream];
+    for (int j = 0; j < 3 && r->wait[j] >= 0; j++) start = later(start, end[r->wait[j]]);
+    if (r->opens) start = later(start, at_source[r->beside ? MS_END_BESIDE : MS_END_ENTRY]);
+    if (r->launch > 0) start = later(start, host = plus(host, r->launch));
+    stream[r->stream] = end[i] = plus(start, r->duration);
+    if (r->host_waits) host = later(host, end[i]);
+  }
+  MsLags lags = ms_no_rows;
+  for (int k = 0; k < MS_N_ENDS; k++) {
+    for (int side = 0; side < 2; side++)
+      if (rows->tip[side] >= 0) lags.to[side ? MS_END_BESIDE : MS_END_ENTRY][k] = end[rows->tip[side]].from[k];
+    lags.to[MS_END_COMPUTE][k] = stream[MS_STREAM_COMPUTE].from[k];
+    lags.to[MS_END_HOST][k] = host.from[k];
+  }
+  ms_rows_busy(rows, sm_count, &lags);
+  return lags;
+}
+
+MsLags ms_lags_product(const MsLags *then, const MsLags *first) {
+  MsLags r;
+  for (int i = 0; i < MS_N_ENDS; i++)
+    for (int k = 0; k < MS_N_ENDS; k++) {
+      MsTime best = MS_NEVER;
+      for (int j = 0; j < MS_N_ENDS; j++) best = MAX(best, then->to[i][j] + first->to[j][k]);
+      r.to[i][k] = best;
+    }
+  return r;
+}
+
+MsLags ms_lags_beside(const MsLags *l) {
+  static const MsEnd swapped[MS_N_ENDS] = {MS_END_BESIDE, MS_END_ENTRY, MS_END_COMPUTE, MS_END_HOST};
+  MsLags r;
+  for (int i = 0; i < MS_N_ENDS; i++)
+    for (int k = 0; k < MS_N_ENDS; k++) r.to[swapped[i]][swapped[k]] = l->to[i][k];
+  return r;
+}
+
+void ms_lags_run(const MsLags *l, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
+  for (int i = 0; i < MS_N_ENDS; i++) {
+    MsTime best = MS_NEVER;
+    for (int k = 0; k < MS_N_ENDS; k++) best = MAX(best, before[k] + l->to[i][k]);
+    after[i] = best;
+  }
+}
