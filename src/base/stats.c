@@ -38,3 +38,20 @@ static double chance_missed(double n, double b, double k) {
 double ms_expected_blocks(double items, double k, double blocks) {
   return blocks * (1 - chance_missed(items, items / blocks, k));
 }
+
+/* Coefficients are divided by (E/B)^j, so that none overflows. */
+double ms_expected_fullest(int items, int k, int blocks) {
+  enum { MOST = 128 };
+  double n = (double)items / blocks, term[MOST + 1], all = 1, expected = 0;
+  if (k > MOST || k < 1 || blocks < 1) return (double)k / MAX(blocks, 1);
+  for (int j = 0; j <= k; j++) term[j] = j == 0 ? 1 : term[j - 1] * MAX(n - j + 1, 0) / (j * n);
+  for (int j = 0; j < k; j++) all *= (items - j) / ((j + 1) * n);
+  for (int m = 0; m < k && m < n; m++) { /* P(the fullest has more than m), summed */
+    double ways[MOST + 1] = {1};
+    for (int block = 0; block < blocks; block++)
+      for (int at = k; at > 0; at--)
+        for (int j = 1; j <= MIN(m, at); j++) ways[at] += term[j] * ways[at - j];
+    expected += 1 - MIN(ways[k] / all, 1);
+  }
+  return expected;
+}

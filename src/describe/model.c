@@ -78,6 +78,7 @@ static const MsField model_fields[] = {
     MS_INT(S, moe_router_group_topk, 0, 65536, "0", MS_NULLABLE, "groups a token may use"),
     MS_ENUM(S, moe_router_score_function, ms_router_score_words, "\"softmax\"", 0, "score of the router"),
     MS_BOOL(S, moe_router_enable_expert_bias, "false", 0, "bias per expert for balance without a loss"),
+    MS_F64(S, moe_aux_loss_coeff, "", 0, 1, "0.001", 0, "weight of the loss that balances the experts; with 0 natural routing is far from balance in early training"),
     MS_STRING(S, moe_layer_freq, MS_NULLABLE,
               "which layers are MoE, e.g. \"[0]*3+[1]*58\"; null = all when num_experts > 0"),
     MS_INT(S, moe_latent_size, 0, MAX_WIDTH, "0", MS_NULLABLE, "width at which the routed experts work; 0 = hidden_size"),

@@ -87,6 +87,7 @@ typedef struct MsModel {
   int moe_router_group_topk; /* kg */
   MsRouterScore moe_router_score_function;
   gboolean moe_router_enable_expert_bias;
+  double moe_aux_loss_coeff; /* of the loss that balances the experts; 0 = none */
   char *moe_layer_freq;      /* as written, e.g. "[0]*3+[1]*58"; NULL = every layer is MoE when num_experts > 0 */
   guint8 *moe_layer;         /* derived: [num_layers], 1 where the layer is MoE */
   int moe_latent_size;       /* z: routed experts work at this width between two projections; 0 = at h */

@@ -22,6 +22,7 @@ static void without_experts(MsModel *m) {
   m->moe_router_num_groups = m->moe_router_group_topk = m->moe_latent_size = 0;
   m->moe_shared_expert_gate = m->moe_router_enable_expert_bias = FALSE;
   m->moe_router_score_function = MS_SCORE_SOFTMAX;
+  m->moe_aux_loss_coeff = 0.001; /* the default of the key */
   g_clear_pointer(&m->moe_layer_freq, g_free);
 }
 

@@ -63,6 +63,7 @@ static const MapRow map[] = {
     {"num_experts num_local_experts n_routed_experts", "num_experts", FALSE},
     {"num_experts_per_tok experts_per_token", "moe_router_topk", FALSE},
     {"moe_intermediate_size", "moe_ffn_hidden_size", FALSE},
+    {"router_aux_loss_coef aux_loss_alpha", "moe_aux_loss_coeff", FALSE},
     {"n_group", "moe_router_num_groups", FALSE},
     {"topk_group", "moe_router_group_topk", FALSE},
     {"num_nextn_predict_layers mtp_num_hidden_layers", "mtp_num_layers", FALSE},
@@ -217,7 +218,14 @@ static gboolean deepseek_v2(Config *c) { return deepseek(c, "softmax", 3200); }
 static gboolean deepseek_v3(Config *c) {
   const char *method = take_string(c, "topk_method");
   c->model->moe_router_enable_expert_bias = !method || strcmp(method, "noaux_tc") == 0;
+  if (!json_object_has_member(c->json, "aux_loss_alpha")) c->model->moe_aux_loss_coeff = 1e-4; /* domain/launch.md 6 */
   return deepseek(c, "sigmoid", 1280);
+}
+
+static gboolean kimi_k2(Config *c) {
+  if (!deepseek_v3(c)) return FALSE;
+  if (!json_object_has_member(c->json, "aux_loss_alpha")) c->model->moe_aux_loss_coeff = 1e-3;
+  return TRUE;
 }
 
 static gboolean gpt_oss(Config *c) {
@@ -225,6 +233,7 @@ static gboolean gpt_oss(Config *c) {
   m->moe_ffn_hidden_size = m->ffn_hidden_size;
   m->add_bias_linear = TRUE;
   m->softmax_sink = TRUE;
+  m->moe_aux_loss_coeff = 0; /* trained without, whatever the file says (domain/launch.md 6) */
   m->activation = MS_ACT_QUICK_GELU;
   m->sliding_window.period = 2;
   take(c, "hidden_act");
@@ -236,7 +245,7 @@ static const struct {
   const char *type;
   gboolean (*read)(Config *config);
 } families[] = {{"llama", llama}, {"mistral", mistral}, {"mixtral", mixtral}, {"qwen2", qwen2}, {"qwen3", qwen3}, {"qwen2_moe", qwen2_moe}, {"qwen3_moe", qwen3_moe},
-                {"deepseek_v2", deepseek_v2}, {"deepseek_v3", deepseek_v3}, {"kimi_k2", deepseek_v3}, {"gpt_oss", gpt_oss}};
+                {"deepseek_v2", deepseek_v2}, {"deepseek_v3", deepseek_v3}, {"kimi_k2", kimi_k2}, {"gpt_oss", gpt_oss}};
 
 static gboolean read_family(Config *c) {
   const char *type = take_string(c, "model_type");

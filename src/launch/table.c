@@ -103,6 +103,7 @@ const MsLaunchRow ms_launch_rows[] = {
     VALUE(MOE, "--moe-router-score-function", "model.moe_router_score_function", "\"softmax\"", 0),
     FIXED(MOE, "--moe-router-pre-softmax", NULL, M, .when = needs_pre_softmax),
     ON(MOE, "--moe-router-enable-expert-bias", "model.moe_router_enable_expert_bias", 0),
+    VALUE(MOE, "--moe-aux-loss-coeff", "model.moe_aux_loss_coeff", "0", M, .when = ms_is_moe),
     FIXED(MOE, "--moe-grouped-gemm", NULL, M, .when = ms_is_moe),
     FIXED(MOE, "--moe-router-dtype", "fp32", 0, .when = ms_is_moe), /* what DeepEP and HybridEP ask for */
     GROUP(MOE, dispatcher, "options.dispatcher options.dispatcher_num_sms"),

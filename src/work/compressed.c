@@ -2,7 +2,8 @@
  *
  * A layer's ratio says what it sees beside the window: 0 nothing, 4 the `indexer_topk` compressed keys that an indexer chose, else all compressed keys.
  * A compressor makes a key of `ratio` tokens (of twice as many, overlapping, when the ratio is 4): projections to keys and to weights, softmax over the
- * tokens. The output returns through RoPE's inverse and a grouped low-rank projection. Shapes, dtypes (compressors and the grouped projection stay in BF16),
+ * tokens. Query heads are normed, without weights. The output returns through RoPE's inverse and a grouped low-rank projection. Recompute `mla_up_proj`
+ * drops what lies between the normed query latent and attention: queries, their norm, the key, RoPE. Shapes, dtypes (compressors and the grouped projection stay in BF16),
  * FLOP convention as in Megatron-LM's deepseek_v4_hybrid_attention.py, csa.py and training.py (dev branch, 2026-08). Megatron runs it with TP 1. Context
  * parallelism gathers the compressed keys; the window reaches into the slice before. */
 #include "work/build.h"
@@ -87,8 +88,9 @@ static double keys_seen(const MsBuild *b, const Sizes *z) { /* executed: the win
 
 static void up_rows(MsBuild *b, const Csa *p) {
   const Sizes *z = &p->z;
-  ms_norm_forward(b, "q latent norm", b->rows, z->ql);
   ms_linear_forward(b, &p->q_up);
+  ms_norm_forward(b, "q head norm", b->rows * z->n, z->d);
+  ms_linear_forward(b, &p->kv);
   ms_norm_forward(b, "kv norm", b->rows, z->d);
   ms_row_memory(b, MS_OP_ROPE, "rope", 2 * b->rows * (z->n + 1) * z->dr, 2 * b->rows * (z->n + 1) * z->dr, 2);
 }
@@ -112,11 +114,11 @@ void ms_compressed_forward(MsBuild *b, int layer) {
   gboolean again = up_recomputed(b);
   ms_row_comm(b, MS_OP_P2P, "cp window", MS_STREAM_CP, MS_GROUP_CP, window_B(b, z));
   ms_linear_forward(b, &p.q_down);
-  ms_linear_forward(b, &p.kv);
-  ms_keep(b, "latents", 2 * b->rows * (z->ql + z->d));
+  ms_norm_forward(b, "q latent norm", b->rows, z->ql);
+  ms_keep(b, "latents", 2 * b->rows * z->ql);
+  ms_keep(b, "normed latents", again ? 2 * b->rows * z->ql : ms_input_B(b, b->rows * z->ql, TRUE));
   up_rows(b, &p);
-  if (!again) ms_keep(b, "normed latents", ms_input_B(b, b->rows * z->ql, TRUE) + 2 * b->rows * z->d);
-  if (!again) ms_keep(b, "qkv", 2 * b->rows * z->n * z->d);
+  if (!again) ms_keep(b, "qkv", 2 * b->rows * (2 * z->n + 2) * z->d); /* before and after their norms */
   if (z->ratio > 0) {
     ms_linear_forward(b, &p.compressor);
     ms_keep(b, "compressor out", 4 * b->rows * z->wide * z->d);
@@ -163,12 +165,14 @@ void ms_compressed_backward(MsBuild *b, int layer) {
   }
   b->pass = MS_PASS_DGRAD;
   ms_row_memory(b, MS_OP_ROPE, "rope", 2 * b->rows * (z->n + 1) * z->dr, 2 * b->rows * (z->n + 1) * z->dr, 2);
-  ms_free_kept(b, "qkv");
   ms_norm_backward(b, "kv norm", b->rows, z->d);
+  ms_linear_backward(b, &p.kv);
+  b->pass = MS_PASS_DGRAD;
+  ms_norm_backward(b, "q head norm", b->rows * z->n, z->d);
+  ms_free_kept(b, "qkv");
   ms_linear_backward(b, &p.q_up);
   ms_norm_backward(b, "q latent norm", b->rows, z->ql);
   ms_free_kept(b, "normed latents");
-  ms_linear_backward(b, &p.kv);
   ms_linear_backward(b, &p.q_down);
   ms_free_kept(b, "latents");
   ms_row_comm(b, MS_OP_P2P, "cp window", MS_STREAM_CP, MS_GROUP_CP, window_B(b, z));

@@ -125,6 +125,14 @@ static gboolean fused_mlp(const MsBuild *b) {
  * column (DeepSeek's profile: a cast in front of dispatch, casts with transposition in front of the weight gradients). */
 static gboolean low_dispatch(const MsBuild *b) { return b->options->fp8_dispatch && b->quantized && b->layout->group[MS_GROUP_TP_EP].size > 1; }
 
+/* Per-tensor scales of the moment are found expert by expert: TransformerEngine splits the rows and casts each part on its own. */
+static void quantize_experts(MsBuild *b, const char *name, double rows, double width) {
+  int first = b->list->n;
+  ms_row_quantize(b, name, rows, width);
+  if (b->training->precision != MS_FP8_TENSORWISE) return;
+  for (int i = first; i < b->list->n; i++) b->list->op[i].kernels = (guint16)(1 + MIN(b->local_experts, 800) / 4);
+}
+
 static void turn_columns(MsBuild *b, const char *name, double rows) {
   MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * b->eh, b->quant_B * rows * b->eh, 1);
   op->m = rows, op->n = b->eh;
@@ -167,7 +175,7 @@ static void experts_forward(MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b), kept = kept_rows(b);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
-  if (!low_dispatch(b)) ms_row_quantize(b, "quantize expert input", rows, b->eh);
+  if (!low_dispatch(b)) quantize_experts(b, "quantize expert input", rows, b->eh);
   grouped(b, "expert fc1", rows, fc1_width(b, fm), b->eh);
   expert_bias(b, rows, fc1_width(b, fm), FALSE);
   if (!recomputes(b, MS_RM_MOE)) {
@@ -180,7 +188,7 @@ static void experts_forward(MsBuild *b) {
   } else {
     activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
     store_activation_input(b, rows, fm);
-    ms_row_quantize(b, "quantize expert activation", rows, fm);
+    quantize_experts(b, "quantize expert activation", rows, fm);
   }
   grouped(b, "expert fc2", rows, b->eh, fm);
   expert_bias(b, rows, b->eh, TRUE);
@@ -201,7 +209,7 @@ static void experts_backward(MsBuild *b) {
   }
   b->pass = MS_PASS_DGRAD;
   expert_bias(b, rows, b->eh, TRUE);
-  if (!low_dispatch(b)) ms_row_quantize(b, "quantize expert gradient", rows, b->eh);
+  if (!low_dispatch(b)) quantize_experts(b, "quantize expert gradient", rows, b->eh);
   grouped(b, "expert fc2", rows, fm, b->eh);
   int chain = b->tip;
   b->pass = MS_PASS_WGRAD;
@@ -216,7 +224,7 @@ static void experts_backward(MsBuild *b) {
   ms_free_kept(b, "expert fc1 out");
   ms_free_kept(b, "permuted probs");
   expert_bias(b, rows, fc1_width(b, fm), FALSE);
-  if (!fused_mlp(b)) ms_row_quantize(b, "quantize expert gradient", rows, fc1_width(b, fm));
+  if (!fused_mlp(b)) quantize_experts(b, "quantize expert gradient", rows, fc1_width(b, fm));
   grouped(b, "expert fc1", rows, b->eh, fc1_width(b, fm));
   chain = b->tip;
   b->pass = MS_PASS_WGRAD;

@@ -1,5 +1,6 @@
 /* src/work/piece.c - the pieces of a chunk: embedding, decoder layers, MTP blocks, head with its loss. */
 #include "work/build.h"
+#include "base/stats.h"
 #include "base/err.h"
 #include <math.h>
 #include <string.h>
@@ -41,6 +42,19 @@ static double row_alignment(const MsScenario *s) { /* precision_and_overheads.md
  * Qwen3-235B at 16k to 128k and of Mixtral-8x22B (scenarios/published/modelzoo) ask for 1.07 to 1.65, precision_and_overheads.md 9 gives 1.1 to 1.5. */
 #define NATURAL_SKEW 1.3
 
+/* Without a loss that balances the experts, most tokens of early training choose the same ones: all published runs with natural routing and no such loss
+ * are the first hundred steps of a training from scratch (scenarios/published/nemo-bridge-cards: GPT-OSS 120B and 20B, GLM-5.2, DeepSeek-V4). This share of a
+ * layer's visits goes to the same k experts, which lie at random among the ranks; the others spread as with the loss. */
+#define UNBALANCED_SHARE 0.75
+
+static double natural_skew(const MsModel *m, const MsLayout *l) {
+  if (l->ep <= 1) return 1;
+  double skew = NATURAL_SKEW, k = m->moe_router_topk;
+  if (m->moe_aux_loss_coeff <= 0)
+    skew = (1 - UNBALANCED_SHARE) * NATURAL_SKEW + UNBALANCED_SHARE * ms_expected_fullest(m->num_experts, m->moe_router_topk, l->ep) * l->ep / k;
+  return MIN(skew, l->ep);
+}
+
 /* Grouped GEMMs that take the number of rows of each expert from the device compute those that came, not the whole budget. */
 static gboolean counts_on_device(const MsOptions *o) { return o->use_transformer_engine_op_fuser || o->fused_grouped_mlp; }
 
@@ -50,7 +64,7 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
   const MsRouting *r = &s->training.routing;
   double balanced = rows_sp * m->moe_router_topk * l->etp;
   if (!isnan(s->options.moe_expert_rank_capacity_factor) && !counts_on_device(&s->options)) return balanced * s->options.moe_expert_rank_capacity_factor;
-  if (r->kind == MS_ROUTING_NATURAL) return l->ep > 1 ? MIN(balanced * NATURAL_SKEW, balanced * l->ep) : balanced;
+  if (r->kind == MS_ROUTING_NATURAL) return balanced * natural_skew(m, l);
   if (r->kind != MS_ROUTING_CAPACITY) return balanced; /* drawn kinds: ms_build_drawn, layer by layer */
   double capacity = ceil(rows_sp * m->moe_router_topk / m->num_experts * r->capacity_factor);
   double padded = capacity * (m->num_experts / (double)l->ep) * l->ep * l->etp;

@@ -65,7 +65,7 @@ static void score_row(MsBuild *b, const char *name, const MsIndexer *ix, double 
   op->groups = (int)MAX(sequences * a->indexer_num_heads, 1), op->kv_groups = (int)MAX(sequences, 1);
   op->flop = flop;
   op->read_B = 2 * b->rows * (width + a->indexer_num_heads) + 2 * b->rows * b->c / ix->per_key * a->indexer_head_dim;
-  op->kernels = 2;
+  op->kernels = 4;
 }
 
 void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
@@ -83,7 +83,7 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
   score_row(b, "indexer scores", ix, 2 * b->rows * width * b->packing->skew * s / (2 * ix->per_key), s / ix->per_key);
   b->list->op[b->list->n - 1].write_B = pairs_B(b, ix);
-  MsOp *top = ms_row_memory(b, MS_OP_TOPK, "indexer top-k", pairs_B(b, ix), 4 * b->rows * topk_of(b, ix), 2);
+  MsOp *top = ms_row_memory(b, MS_OP_TOPK, "indexer top-k", pairs_B(b, ix), 4 * b->rows * topk_of(b, ix), 8);
   top->m = b->rows, top->n = s / ix->per_key;
   ms_keep(b, "chosen keys", 4 * b->rows * topk_of(b, ix));
   if (!a->indexer_loss) return;
@@ -102,7 +102,7 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads
   score_row(b, "indexer loss", ix, 2 * pairs * (attention_heads * dqk + 3 * width), topk_of(b, ix));
   MsOp *loss = &b->list->op[b->list->n - 1];
   loss->read_B += 2 * b->rows * attention_heads * dqk + 4 * pairs, loss->write_B = 2 * b->rows * width + 4 * b->rows * d;
-  loss->kernels = 8;
+  loss->kernels = 36; /* target, softmax over the chosen keys, divergence, gradients, each of several */
   ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
   if (compressed) ms_row_memory(b, MS_OP_POOL, "indexer pool", 10 * b->rows * d, 8 * b->rows * d, 3);
   ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4);
@@ -125,7 +125,8 @@ void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double 
   op->groups = (int)MAX(ms_packed_sequences(b) * heads, 1), op->kv_groups = (int)MAX(ms_packed_sequences(b), 1);
   op->read_B = (back ? 2 : 1) * (qo_B / 2 + kv_B) + 4 * b->rows * keys; /* the list of keys too */
   op->write_B = (back ? 1 : 0.5) * qo_B + (back ? 2 * kv_B : 0) + 4 * b->rows * heads;
-  op->kernels = back ? 6 : 4;
+  if (back) op->write_B += 4 * b->rows * keys * dqk; /* every query adds to its keys' gradients, atomically in FP32; at the rate of memory, nobody measured it */
+  op->kernels = back ? 8 : 14; /* most build the list of keys: offsets of window and batch, compaction, padding, lengths */
 }
 
 /* --- the block -------------------------------------------------------------------------------------------------------------------- */

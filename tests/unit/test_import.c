@@ -72,10 +72,9 @@ static void worked_example_mixtral(void **state) {
                                          {"layout.etp", "1"}, {"training.global_batch_size", "256"}, {"training.precision", "\"bf16\""}, {"training.routing", "\"natural\""},
                                          {"options.dispatcher", "\"alltoall\""}, {"options.cuda_device_max_connections", "1"}, {"options.moe_permute_fusion", "true"},
                                          {"options.moe_router_fusion", "false"}, {"options.cross_entropy_fusion", "false"}, {"options.overlap_param_gather", "true"},
-                                         {"model", "{\"base\":\"mixtral-8x7b\",\"hidden_dropout\":0.1,\"attention_dropout\":0.1}"}, {NULL, NULL}});
-  assert_true(mentions(import->ignored, "--moe-aux-loss-coeff 1e-2"));
+                                         {"model", "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01,\"hidden_dropout\":0.1,\"attention_dropout\":0.1}"}, {NULL, NULL}});
   assert_true(mentions(import->remarks, "32000 of mixtral-8x7b"));
-  assert_int_equal(import->ignored->len, 2);
+  assert_int_equal(import->ignored->len, 1);
 }
 
 static void worked_example_deepseek(void **state) {
@@ -106,7 +105,7 @@ static void mt_megatron_runner(void **state) {
   g_autoptr(MsImport) import = import_data(ms_import_megatron, "mt-mixtral.sh", &options);
   check_values("MT", import->scenario, (const Want[]){{"gpus", "64"}, {"layout.tp", "1"}, {"layout.pp", "4"}, {"layout.ep", "8"}, {"layout.etp", "1"}, {"training.global_batch_size", "256"},
                                           {"training.routing", "{\"capacity_factor\":4}"}, {"options.recompute.granularity", "\"none\""}, {"options.attention_backend", "\"flash\""},
-                                          {"options.gradient_accumulation_fusion", "false"}, {"options.transformer_impl", "\"local\""}, {"model", "\"mixtral-8x7b\""}, {NULL, NULL}});
+                                          {"options.gradient_accumulation_fusion", "false"}, {"options.transformer_impl", "\"local\""}, {"model", "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01}"}, {NULL, NULL}});
   assert_true(mentions(import->remarks, "a loop is skipped"));
   assert_true(mentions(import->remarks, "cannot be told"));
   assert_true(mentions(import->ignored, "--attention-softmax-in-fp32"));
@@ -135,7 +134,7 @@ static void modelzoo_recipes(void **state) {
         {"options.recompute.modules", "[\"layernorm\",\"mla_up_proj\",\"mlp\",\"moe\"]"}}},
       {"PR=bf16 TP=1 CP=1 PP=16 VPP=1 EP=64 NNODES=128 MBS=1 GBS=8192 SEQ_LEN=4096 DISPATCHER=alltoall NUM_LAYERS=61 PP_FIRST=4 PP_LAST=1", "",
        {{"gpus", "1024"}, {"layout.decoder_first_pipeline_num_layers", "4"}, {"layout.decoder_last_pipeline_num_layers", "1"}, {"training.precision", "\"bf16\""},
-        {"options.tp_comm_overlap", "false"}, {"model", "{\"base\":\"deepseek-v3\",\"make_vocab_size_divisible_by\":3232,\"mtp_num_layers\":0}"}}},
+        {"options.tp_comm_overlap", "false"}, {"model", "{\"base\":\"deepseek-v3\",\"make_vocab_size_divisible_by\":3232,\"moe_aux_loss_coeff\":0,\"mtp_num_layers\":0}"}}},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autofree char *all = g_strconcat("MOE_GROUPED_GEMM=true ", rows[i].variables, NULL);

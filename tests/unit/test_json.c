@@ -298,6 +298,11 @@ static void statistics(void **state) {
   assert_close(ms_expected_blocks(4, 2, 2), 2 * (1 - 1.0 / 6), 1e-15); /* C(2,2)/C(4,2) = 1/6 */
   assert_close(ms_expected_blocks(16, 16, 4), 4, 0);
   assert_close(ms_expected_blocks(16, 1, 4), 1, 1e-15);
+  assert_close(ms_expected_fullest(8, 2, 4), 8.0 / 7, 1e-14); /* 4 of 28 pairs share a block */
+  assert_close(ms_expected_fullest(12, 3, 4), 84.0 / 55, 1e-14);
+  assert_close(ms_expected_fullest(16, 4, 4), 1.9692307692307693, 1e-14); /* all 1820 choices counted one by one */
+  assert_close(ms_expected_fullest(16, 4, 16), 1, 1e-14);
+  assert_close(ms_expected_fullest(256, 256, 8), 32, 1e-12);
   assert_close(ms_expected_blocks(1e6, 5000, 10), ms_expected_blocks(1e6, 5000.0000001, 10), 1e-9);
 }
 

@@ -2,6 +2,7 @@
 #include "lib/close.h"
 
 #include "base/err.h"
+#include "base/stats.h"
 #include "lib/world.h"
 #include "sim/simulate.h"
 #include "study/draws.h"
@@ -161,6 +162,31 @@ static void the_slowest_rank_decides(void **state) {
   assert_true(most > least);
 }
 
+/* Rows of the busiest rank over the mean. */
+static double natural_rows(const char *model) {
+  g_autoptr(MsScenario) s = ms_test_run(model, 0, "h100-sxm", 32);
+  s->layout.pp = 4, s->layout.ep = 8;
+  s->training.global_batch_size = 8 * 16;
+  double rows[2];
+  for (int natural = 0; natural < 2; natural++) {
+    s->training.routing = (MsRouting){.kind = natural ? MS_ROUTING_NATURAL : MS_ROUTING_BALANCED};
+    GError *error = NULL;
+    g_autoptr(MsLayout) l = ms_layout_new_or_error(s, &error);
+    g_autoptr(MsWork) work = l ? ms_work_new(s, l, &error) : NULL;
+    if (!work) fail_msg("%s", error->message);
+    rows[natural] = work->rows_expert;
+  }
+  return rows[1] / rows[0];
+}
+
+static void routing_without_a_balancing_loss(void **state) {
+  (void)state;
+  double with = natural_rows("qwen3-30b-a3b"), without = natural_rows("gpt-oss-20b");
+  assert_true(with > 1 && with < 1.6);
+  /* most visits go to the same 4 of 32 experts, and the fullest of 8 ranks has nearly 1.6 of these: three times the mean */
+  assert_true(without > 2 && without < ms_expected_fullest(32, 4, 8) * 8 / 4);
+}
+
 static void replicas_cost_memory_and_gradients(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run(MS_ROUTING_ZIPF, 0.8, 4);
@@ -289,7 +315,7 @@ static void nothing_to_draw(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_visit_arrives_once), cmocka_unit_test(histograms_are_followed), cmocka_unit_test(layers_have_their_own_row),
-      cmocka_unit_test(what_ifs), cmocka_unit_test(the_slowest_rank_decides), cmocka_unit_test(replicas_cost_memory_and_gradients),
+      cmocka_unit_test(what_ifs), cmocka_unit_test(the_slowest_rank_decides), cmocka_unit_test(routing_without_a_balancing_loss), cmocka_unit_test(replicas_cost_memory_and_gradients),
       cmocka_unit_test(impossible_draws_are_refused), cmocka_unit_test(wrong_files_are_refused), cmocka_unit_test(threads_change_nothing),
       cmocka_unit_test(errors_shrink_with_the_root_of_n), cmocka_unit_test(spread_of_known_values), cmocka_unit_test(nothing_to_draw)};
   return cmocka_run_group_tests(tests, NULL, NULL);
