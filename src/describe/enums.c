@@ -13,7 +13,7 @@ const char *const ms_dispatcher_words[] = {"alltoall", "allgather", "deepep", "h
 const char *const ms_recompute_words[] = {"none", "selective", "full", NULL};
 const char *const ms_recompute_method_words[] = {"uniform", "block", NULL};
 const char *const ms_recompute_module_words[] = {
-    "core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "mhc", NULL};
+    "core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "mhc", "gdn_norm_out", NULL};
 const char *const ms_offload_module_words[] = {"attn_norm", "qkv_linear",      "core_attn",
                                                "attn_proj", "mlp_norm",        "expert_fc1",
                                                "moe_act",   "fused_group_mlp", NULL};

@@ -37,8 +37,8 @@ extern const char *const ms_recompute_method_words[]; /* uniform block */
 
 /* Bits of recompute.modules. */
 enum { MS_RM_CORE_ATTN = 1, MS_RM_MOE_ACT = 2, MS_RM_LAYERNORM = 4, MS_RM_MLA_UP_PROJ = 8, MS_RM_MLP = 16,
-       MS_RM_MOE = 32, MS_RM_SHARED_EXPERTS = 64, MS_RM_MHC = 128 };
-extern const char *const ms_recompute_module_words[]; /* core_attn moe_act layernorm mla_up_proj mlp moe shared_experts mhc */
+       MS_RM_MOE = 32, MS_RM_SHARED_EXPERTS = 64, MS_RM_MHC = 128, MS_RM_GDN_NORM_OUT = 256 };
+extern const char *const ms_recompute_module_words[]; /* core_attn moe_act layernorm mla_up_proj mlp moe shared_experts mhc gdn_norm_out */
 
 /* Bits of offload_modules. */
 enum { MS_OM_ATTN_NORM = 1, MS_OM_QKV_LINEAR = 2, MS_OM_CORE_ATTN = 4, MS_OM_ATTN_PROJ = 8, MS_OM_MLP_NORM = 16,

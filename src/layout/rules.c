@@ -493,6 +493,10 @@ RULE(mhc_needs_streams) {
   if (ms_model_streams(s->model) == 1) return REFUSE("recompute of mhc needs a model with hyper_connections");
   return !recomputes(s, MS_RM_MLP) || REFUSE("recompute of mhc excludes recompute of mlp");
 }
+RULE(norm_out_needs_delta) {
+  return !recomputes(s, MS_RM_GDN_NORM_OUT) || s->model->linear_attention.num_value_heads > 0 ||
+         REFUSE("recompute of gdn_norm_out needs a model with linear_attention");
+}
 
 /* --- precision, optimizer, memory savers, graphs ------------------------------------------------------------------------ */
 
@@ -656,6 +660,7 @@ const MsRule ms_rules[] = {
     {"packing-needs-fused", "training.sequence_lengths", 0, "packed sequences need fused or flash attention", packing_needs_fused, MS_RULE_OPTIONS},
     {"hybrid-cp", "options.hybrid_context_parallel", 28, "hybrid CP: packed sequences, PP 1, p2p, no FSDP, softmax attention, enough ranks for the longest", hybrid_cp},
     {"mhc-needs-streams", "options.recompute.modules", 0, "recompute of mhc needs hyper-connections and excludes mlp", mhc_needs_streams, MS_RULE_OPTIONS},
+    {"norm-out-needs-delta", "options.recompute.modules", 0, "recompute of gdn_norm_out needs gated delta nets", norm_out_needs_delta, MS_RULE_OPTIONS},
     {"precision-on-hardware", "training.precision", 0, "the device has the precision", precision_on_hardware, MS_RULE_OPTIONS},
     {"fp8-params-need-fp8", "options.fp8_param_gather", 31, "FP8 parameters need an FP8 recipe", fp8_params_need_fp8, MS_RULE_OPTIONS},
     {"fp4-params-need-fp4", "options.fp4_param_gather", 31, "FP4 parameters need nvfp4", fp4_params_need_fp4, MS_RULE_OPTIONS},

@@ -95,6 +95,11 @@ static void output_norm(MsBuild *b, const Widths *w) {
 static MsLinear lin_in(const MsBuild *b, const Widths *w) { return ms_linear_of("delta in", MS_LINEAR_COLUMN, b->rows, w->projected, b->h); }
 static MsLinear lin_out(const MsBuild *b, const Widths *w) { return ms_linear_of("delta out", MS_LINEAR_ROW, b->rows, b->h, w->values); }
 
+/* `gdn_norm_out`: what the projection reads is made again from the output of the rule and the gate. */
+static gboolean recomputes_output(const MsBuild *b) {
+  return b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_GDN_NORM_OUT);
+}
+
 void ms_delta_forward(MsBuild *b) {
   Widths w = widths(b->model, b->t);
   MsLinear in = lin_in(b, &w), out = lin_out(b, &w);
@@ -119,7 +124,7 @@ void ms_delta_forward(MsBuild *b) {
   ms_keep(b, "delta chunks", 2 * b->rows * w.heads * CHUNK); /* the inverse inside each chunk */
   ms_keep(b, "delta out", 2 * b->rows * w.values);
   output_norm(b, &w);
-  ms_keep(b, "gated delta out", ms_input_B(b, b->rows * w.values, TRUE));
+  if (!recomputes_output(b)) ms_keep(b, "gated delta out", ms_input_B(b, b->rows * w.values, TRUE));
   ms_linear_forward(b, &out);
   relayout(b, "cp from slices");
   ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
@@ -133,6 +138,7 @@ void ms_delta_backward(MsBuild *b) {
   b->pass = MS_PASS_DGRAD;
   ms_residual_out_backward(b, MS_HALF_ATTENTION);
   relayout(b, "cp to slices");
+  if (recomputes_output(b)) b->pass = MS_PASS_RECOMPUTE, output_norm(b, &w);
   ms_linear_backward(b, &out);
   ms_free_kept(b, "gated delta out");
   b->pass = MS_PASS_DGRAD;

@@ -621,6 +621,7 @@ BREAKS(hybrid_fsdp) { pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybri
 BREAKS(hybrid_gather) { pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER; }
 BREAKS(hybrid_ranks) { pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE, OPTIONS.max_seqlen_per_dp_cp_rank = 1; }
 BREAKS(mhc_plain) { OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MHC; }
+BREAKS(norm_out) { OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_GDN_NORM_OUT; }
 BREAKS(mhc_mlp) { c->model.hyper_connections.num_residual_streams = 4, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MHC | MS_RM_MLP; }
 
 static const struct {
@@ -670,7 +671,7 @@ static const struct {
     {"compressed-without-tp", break_compressed_tp}, {"sparse-cp-gathers", break_sparse_cp}, {"sparse-needs-fused", break_sparse_unfused},
     {"lengths-fit", break_lengths}, {"packing-needs-fused", break_packed_unfused}, {"hybrid-cp", break_hybrid_alone}, {"hybrid-cp", break_hybrid_unpacked},
     {"hybrid-cp", break_hybrid_pp}, {"hybrid-cp", break_hybrid_fsdp}, {"hybrid-cp", break_hybrid_gather}, {"hybrid-cp", break_hybrid_ranks},
-    {"mhc-needs-streams", break_mhc_plain}, {"mhc-needs-streams", break_mhc_mlp},
+    {"mhc-needs-streams", break_mhc_plain}, {"mhc-needs-streams", break_mhc_mlp}, {"norm-out-needs-delta", break_norm_out},
 };
 
 /* The good scenario: 64 GPUs, TP 2 x CP 2 x PP 2 x DP 8; EP 8 x EDP 4. */
