@@ -8,9 +8,24 @@ typedef struct {
   const MsJson *doc;
   JsonObject *json;
   MsModel *model;
-  GHashTable *used; /* keys that say something */
+  const char *within; /* "text_config." where the language model is a part of the file, else "" */
+  GHashTable *used;   /* keys that say something */
   GError **error;
 } Config;
+
+static const char *path_of(const Config *c, const char *key) {
+  g_autofree char *path = g_strconcat(c->within, key, NULL);
+  return g_intern_string(path);
+}
+
+/* Always FALSE. */
+G_GNUC_PRINTF(3, 4) static gboolean bad(const Config *c, const char *key, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *text = g_strdup_vprintf(format, args);
+  va_end(args);
+  return ms_json_error(c->doc, path_of(c, key), c->error, "%s", text);
+}
 
 /* --- reading one key --- */
 /* The value of a key; NULL when it is missing or null. Marks it used. */
@@ -26,7 +41,7 @@ static gboolean take_int(Config *c, const char *key, int absent, int hi, int *va
   *value = absent;
   if (!node) return TRUE;
   gboolean integer = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_INT64;
-  if (!integer || json_node_get_int(node) < 0 || json_node_get_int(node) > hi) return ms_json_error(c->doc, key, c->error, "must be an integer in [0, %d]", hi);
+  if (!integer || json_node_get_int(node) < 0 || json_node_get_int(node) > hi) return bad(c, key, "must be an integer in [0, %d]", hi);
   *value = (int)json_node_get_int(node);
   return TRUE;
 }
@@ -79,8 +94,8 @@ static gboolean read_map(Config *c) {
       if (node) g_hash_table_add(c->used, (gpointer)g_intern_string(keys[k]));
       if (node && JSON_NODE_HOLDS_NULL(node)) node = NULL;
     }
-    if (!node && map[i].required) return ms_json_error(c->doc, "", c->error, "has no %s", keys[0]);
-    if (node && !ms_field_set(ms_field_find(&ms_model_table, map[i].field), c->doc, node, keys[k - 1], c->model, c->error)) return FALSE;
+    if (!node && map[i].required) return bad(c, "", "has no %s", keys[0]);
+    if (node && !ms_field_set(ms_field_find(&ms_model_table, map[i].field), c->doc, node, path_of(c, keys[k - 1]), c->model, c->error)) return FALSE;
   }
   return TRUE;
 }
@@ -88,7 +103,7 @@ static gboolean read_map(Config *c) {
 /* --- what several families share --- */
 static gboolean has_silu(Config *c) {
   const char *act = take_string(c, "hidden_act");
-  return !act || strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0 || ms_json_error(c->doc, "hidden_act", c->error, "is \"%.40s\", this family has silu", act);
+  return !act || strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0 || bad(c, "hidden_act", "is \"%.40s\", this family has silu", act);
 }
 
 /* YaRN where the file says so; other scalings of RoPE change no shapes. */
@@ -141,7 +156,7 @@ static gboolean read_sparse_step(Config *c) {
   if (!take_int(c, "decoder_sparse_step", 1, 10000, &step)) return FALSE;
   JsonNode *only = take(c, "mlp_only_layers");
   JsonArray *dense = only && JSON_NODE_HOLDS_ARRAY(only) ? json_node_get_array(only) : NULL;
-  if (only && !dense) return ms_json_error(c->doc, "mlp_only_layers", c->error, "must be a list of layers");
+  if (only && !dense) return bad(c, "mlp_only_layers", "must be a list of layers");
   g_autoptr(GString) freq = g_string_new("[");
   gboolean any_dense = FALSE;
   for (int i = 0; i < m->num_layers; i++) {
@@ -149,7 +164,7 @@ static gboolean read_sparse_step(Config *c) {
     for (guint k = 0; dense && k < json_array_get_length(dense) && k < 10000; k++) {
       JsonNode *node = json_array_get_element(dense, k);
       if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_INT64)
-        return ms_json_error(c->doc, "mlp_only_layers", c->error, "must be a list of layers");
+        return bad(c, "mlp_only_layers", "must be a list of layers");
       moe &= json_node_get_int(node) != i;
     }
     any_dense |= !moe;
@@ -174,6 +189,36 @@ static gboolean qwen2_moe(Config *c) {
 
 static gboolean qwen3_moe(Config *c) { return qwen(c, FALSE, TRUE) && read_sparse_step(c) && read_norm_topk(c); }
 
+/* Every `every`-th layer is softmax attention, the others are gated delta nets; `layer_types` may say it once more. */
+static gboolean read_layer_types(Config *c, int every) {
+  JsonNode *node = take(c, "layer_types");
+  if (!node) return TRUE;
+  JsonArray *types = JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+  for (guint i = 0; types && i < json_array_get_length(types); i++) {
+    JsonNode *one = json_array_get_element(types, i);
+    const char *type = JSON_NODE_HOLDS_VALUE(one) && json_node_get_value_type(one) == G_TYPE_STRING ? json_node_get_string(one) : "";
+    if (strcmp(type, every > 0 && (i + 1) % (guint)every == 0 ? "full_attention" : "linear_attention") != 0)
+      return bad(c, "layer_types", "does not have full_attention in every layer that full_attention_interval = %d names, and linear_attention in the others", every);
+  }
+  return types || bad(c, "layer_types", "must be a list of words");
+}
+
+/* Qwen3-Next, Qwen3.5: gated softmax attention with normed heads, gated delta nets, experts with a gated shared one. */
+static gboolean qwen_hybrid(Config *c) {
+  MsModel *m = c->model;
+  MsLinearAttention *a = &m->linear_attention;
+  gboolean moe = m->num_experts > 0;
+  if (!take_int(c, "full_attention_interval", 4, 10000, &a->frequency) || !take_int(c, "linear_num_key_heads", 16, 65536, &a->num_key_heads) ||
+      !take_int(c, "linear_num_value_heads", 32, 65536, &a->num_value_heads) || !take_int(c, "linear_key_head_dim", 128, 65536, &a->key_head_dim) ||
+      !take_int(c, "linear_value_head_dim", 128, 65536, &a->value_head_dim) || !take_int(c, "linear_conv_kernel_dim", 4, 1024, &a->conv_kernel) ||
+      !read_layer_types(c, a->frequency) || (moe && !take_int(c, "shared_expert_intermediate_size", 0, 1048576, &m->moe_shared_expert_intermediate_size)))
+    return FALSE;
+  m->moe_shared_expert_gate = m->moe_shared_expert_intermediate_size > 0;
+  m->attention_output_gate = !json_object_has_member(c->json, "attn_output_gate") || is_true(c, "attn_output_gate");
+  take(c, "use_sliding_window");
+  return qwen(c, FALSE, TRUE) && (!moe || (read_sparse_step(c) && read_norm_topk(c)));
+}
+
 static gboolean read_latent(Config *c) {
   MsMla *mla = &c->model->multi_latent_attention;
   return take_int(c, "q_lora_rank", 0, 1048576, &mla->q_lora_rank) && take_int(c, "kv_lora_rank", 512, 1048576, &mla->kv_lora_rank) &&
@@ -189,7 +234,7 @@ static gboolean read_score(Config *c, const char *absent) {
     c->model->moe_router_score_function = (MsRouterScore)i;
     return TRUE;
   }
-  return ms_json_error(c->doc, "scoring_func", c->error, "is \"%.40s\", must be softmax, sigmoid or sqrtsoftplus", score);
+  return bad(c, "scoring_func", "is \"%.40s\", must be softmax, sigmoid or sqrtsoftplus", score);
 }
 
 static gboolean deepseek(Config *c, const char *score, int unit) {
@@ -198,10 +243,10 @@ static gboolean deepseek(Config *c, const char *score, int unit) {
   if (!has_silu(c) || !read_latent(c) || !read_score(c, score) || !take_int(c, "first_k_dense_replace", 0, 10000, &dense) ||
       !take_int(c, "n_shared_experts", 0, 1024, &shared) || !take_int(c, "moe_layer_freq", 1, 10000, &every))
     return FALSE;
-  if (every != 1) return ms_json_error(c->doc, "moe_layer_freq", c->error, "is %d; moesim imports 1, experts in every layer after the first dense ones", every);
-  if (dense > m->num_layers) return ms_json_error(c->doc, "first_k_dense_replace", c->error, "is %d, the model has %d layers", dense, m->num_layers);
+  if (every != 1) return bad(c, "moe_layer_freq", "is %d; moesim imports 1, experts in every layer after the first dense ones", every);
+  if (dense > m->num_layers) return bad(c, "first_k_dense_replace", "is %d, the model has %d layers", dense, m->num_layers);
   gint64 width = (gint64)shared * m->moe_ffn_hidden_size;
-  if (width > 1048576) return ms_json_error(c->doc, "n_shared_experts", c->error, "make shared experts wider than 1048576");
+  if (width > 1048576) return bad(c, "n_shared_experts", "make shared experts wider than 1048576");
   m->moe_layer_freq = dense_first(m, dense);
   m->moe_shared_expert_intermediate_size = (int)width;
   m->num_query_groups = m->num_attention_heads; /* keys and values come from the latent */
@@ -245,7 +290,8 @@ static const struct {
   const char *type;
   gboolean (*read)(Config *config);
 } families[] = {{"llama", llama}, {"mistral", mistral}, {"mixtral", mixtral}, {"qwen2", qwen2}, {"qwen3", qwen3}, {"qwen2_moe", qwen2_moe}, {"qwen3_moe", qwen3_moe},
-                {"deepseek_v2", deepseek_v2}, {"deepseek_v3", deepseek_v3}, {"kimi_k2", kimi_k2}, {"gpt_oss", gpt_oss}};
+                {"deepseek_v2", deepseek_v2}, {"deepseek_v3", deepseek_v3}, {"kimi_k2", kimi_k2}, {"gpt_oss", gpt_oss}, {"qwen3_next", qwen_hybrid},
+                {"qwen3_5_text", qwen_hybrid}, {"qwen3_5_moe_text", qwen_hybrid}, {"qwen3_5", qwen_hybrid}, {"qwen3_5_moe", qwen_hybrid}};
 
 static gboolean read_family(Config *c) {
   const char *type = take_string(c, "model_type");
@@ -256,7 +302,7 @@ static gboolean read_family(Config *c) {
   }
   GString *known = g_string_new(NULL);
   for (guint i = 0; i < G_N_ELEMENTS(families); i++) g_string_append_printf(known, "%s%s", i ? ", " : "", families[i].type);
-  ms_json_error(c->doc, "model_type", c->error, "%s%.60s%s, moesim imports %s", type ? "is \"" : "is missing", type ? type : "", type ? "\"" : "", known->str);
+  bad(c, "model_type", "%s%.60s%s, moesim imports %s", type ? "is \"" : "is missing", type ? type : "", type ? "\"" : "", known->str);
   g_string_free(known, TRUE);
   return FALSE;
 }
@@ -272,7 +318,7 @@ static char *name_of(Config *c) {
 static void list_ignored(Config *c, GPtrArray *ignored) {
   g_autoptr(GList) members = json_object_get_members(c->json);
   for (GList *m = members; m; m = m->next)
-    if (!g_hash_table_contains(c->used, m->data)) g_ptr_array_add(ignored, g_strdup(m->data));
+    if (!g_hash_table_contains(c->used, m->data)) g_ptr_array_add(ignored, g_strconcat(c->within, m->data, NULL));
 }
 
 static gboolean read_config(Config *c) {
@@ -292,8 +338,15 @@ MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GError **error) {
   g_autoptr(MsModel) model = g_new0(MsModel, 1);
   g_autoptr(GHashTable) used = g_hash_table_new(g_str_hash, g_str_equal);
   ms_fields_defaults(&ms_model_table, model);
-  Config c = {.doc = doc, .json = json_node_get_object(root), .model = model, .used = used, .error = error};
+  Config c = {.doc = doc, .json = json_node_get_object(root), .model = model, .within = "", .used = used, .error = error};
   g_hash_table_add(used, (gpointer)"architectures"); /* says the family once more */
+  JsonNode *part = json_object_get_member(c.json, "text_config");
+  if (part && JSON_NODE_HOLDS_OBJECT(part)) { /* a multimodal model: what is around its language model would be a front_end */
+    g_hash_table_add(used, (gpointer)"text_config");
+    g_hash_table_add(used, (gpointer)"model_type");
+    list_ignored(&c, ignored);
+    c.json = json_node_get_object(part), c.within = "text_config.";
+  }
   if (!read_config(&c)) return NULL;
   list_ignored(&c, ignored);
   return g_steal_pointer(&model);

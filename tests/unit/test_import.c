@@ -163,7 +163,7 @@ static void a_variable_without_a_value_is_named(void **state) {
 static void families_of_hugging_face(void **state) {
   (void)state;
   static const char *const names[] = {"llama3-8b",      "mixtral-8x7b",  "deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "kimi-k2",
-                                      "qwen2-57b-a14b", "qwen3-30b-a3b", "qwen3-235b-a22b",  "qwen3-8b",    "gpt-oss-120b"};
+                                      "qwen2-57b-a14b", "qwen3-30b-a3b", "qwen3-235b-a22b",  "qwen3-8b",    "gpt-oss-120b", "qwen3-next-80b-a3b"};
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
     g_autofree char *file = g_strdup_printf(DATA "hf/%s.json", names[i]);
     g_autoptr(GError) error = NULL;
@@ -184,6 +184,22 @@ static void families_of_hugging_face(void **state) {
     if (!JSON_NODE_HOLDS_VALUE(mention)) fail_msg("%s: differs from the shipped model", names[i]);
     assert_string_equal(json_node_get_string(mention), names[i]);
   }
+}
+
+/* The language model of a multimodal file: Qwen3.5 with 35 G parameters, 3.5 G of them active. */
+static void language_model_within(void **state) {
+  (void)state;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsJson) doc = ms_json_load(DATA "hf/qwen3.5-moe.json", &error);
+  g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
+  if (!model) fail_msg("%s", error->message);
+  assert_true(mentions(ignored, "vision_config") && mentions(ignored, "text_config.rms_norm_eps") && !mentions(ignored, "layer_types"));
+  assert_true(model->attention_output_gate && model->moe_shared_expert_gate && model->qk_layernorm);
+  assert_int_equal(model->linear_attention.frequency, 4);
+  MsParamCount count = ms_model_params(model);
+  assert_in_range(count.total / 1e8, 346, 347);
+  assert_in_range(count.active / 1e7, 344, 346);
 }
 
 /* --- the shell reader --- */
@@ -324,7 +340,7 @@ static void damaged_zoo(void **state) { (void)state, damage("deepseek-v3.yaml", 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral), cmocka_unit_test(worked_example_deepseek), cmocka_unit_test(worked_example_qwen),
                                      cmocka_unit_test(mt_megatron_runner),     cmocka_unit_test(modelzoo_recipes),        cmocka_unit_test(a_variable_without_a_value_is_named),
-                                     cmocka_unit_test(families_of_hugging_face), cmocka_unit_test(shell_words),           cmocka_unit_test(shell_growth),
+                                     cmocka_unit_test(families_of_hugging_face), cmocka_unit_test(language_model_within), cmocka_unit_test(shell_words),           cmocka_unit_test(shell_growth),
                                      cmocka_unit_test(refusals),               cmocka_unit_test(damaged_scripts),         cmocka_unit_test(damaged_zoo),
                                      cmocka_unit_test(damaged_configs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
