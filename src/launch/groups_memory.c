@@ -94,6 +94,8 @@ gboolean ms_read_recompute(MsArgs *args, MsScenario *s, GError **error) {
 gboolean ms_write_offload(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsOptions *o = &s->options;
   char buf[32];
+  if (o->offload_optimizer_states) /* --offload-optimizer-states is an argument of the dev branch, read below */
+    return ms_refuse_key(s, error, "options.offload_optimizer_states", "no argument of %s says it; leave it at its default", ms_release_words[release]);
   if (release != MS_RELEASE_MCORE) {
     if (o->offload_modules) return refuse_mt(s, release, "options.offload_modules", "--fine-grained-activation-offloading", error);
     return !(o->optimizer_offload_fraction > 0) || refuse_mt(s, release, "options.optimizer_offload_fraction", "--optimizer-cpu-offload", error);
@@ -113,6 +115,7 @@ gboolean ms_read_offload(MsArgs *args, MsScenario *s, GError **error) {
   MsOptions *o = &s->options;
   o->offload_modules = 0;
   o->optimizer_offload_fraction = 0;
+  o->offload_optimizer_states = ms_args_take(args, "--offload-optimizer-states") != NULL;
   if (ms_args_take(args, "--fine-grained-activation-offloading")) {
     const MsArg *arg = ms_args_take(args, "--offload-modules");
     if (arg && !read_words(args, arg, ms_offload_module_words, &o->offload_modules, error)) return FALSE;

@@ -64,6 +64,18 @@ static void add_pair(MsArgs *args, const MsShell *shell, const MsYamlPair *pair)
   ms_args_add_words(args, (char *const *)words->pdata, pair->line);
 }
 
+/* Arguments behind the file, as behind sbatch_benchmarking.sh, which hands them to a shell once more. */
+static void add_words(MsArgs *args, const char *const *words) {
+  g_autoptr(GPtrArray) plain = g_ptr_array_new_with_free_func(g_free);
+  for (int i = 0; words && words[i]; i++) {
+    char *word = g_strdup(words[i]);
+    unquote(word);
+    g_ptr_array_add(plain, word);
+  }
+  g_ptr_array_add(plain, NULL);
+  if (plain->len > 1) ms_args_add_words(args, (char *const *)plain->pdata, 0);
+}
+
 static void add_maps(MsArgs *args, const MsShell *shell, const MsYaml *yaml) {
   for (guint i = 0; i < yaml->environment->len; i++) {
     const MsYamlPair *pair = yaml->environment->pdata[i];
@@ -97,8 +109,7 @@ MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, c
   if (!ms_import_notes(args, copy, error)) return NULL;
   add_maps(args, shell, yaml);
   ms_modelzoo_assemble(args, lookup, shell);
-  for (int i = 0; options->words && options->words[i]; i++) /* arguments behind the file, as behind sbatch_benchmarking.sh */
-    if (i == 0) ms_args_add_words(args, (char *const *)options->words, 0);
+  add_words(args, options->words);
   for (guint i = 0; i < yaml->other->len; i++) g_ptr_array_add(import->ignored, g_strdup(yaml->other->pdata[i]));
   int gpus = number(shell, "NNODES") * (number(shell, "GB200_CLUSTER") == 1 ? 4 : 8);
   return ms_import_scenario(import, args, gpus, options, error) ? g_steal_pointer(&import) : NULL;

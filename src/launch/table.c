@@ -55,7 +55,7 @@ const MsLaunchRow ms_launch_rows[] = {
     VALUE(TRAINING, "--cross-entropy-fusion-impl", "options.cross_entropy_fusion_impl", "\"native\"", A, .when = has_cross_entropy_fusion),
     VALUE(TRAINING, "--transformer-impl", "options.transformer_impl", "\"transformer_engine\"", A | M),
     GROUP(TRAINING, recompute, "options.recompute.granularity options.recompute.modules options.recompute.method options.recompute.num_layers"),
-    GROUP(TRAINING, offload, "options.offload_modules options.optimizer_offload_fraction"),
+    GROUP(TRAINING, offload, "options.offload_modules options.optimizer_offload_fraction options.offload_optimizer_states"),
     FIXED(TRAINING, "--overlap-cpu-optimizer-d2h-h2d", NULL, 0, .when = uses_optimizer_offload),
     VALUE(TRAINING, "--cpu-offloading-num-layers", "options.cpu_offloading_num_layers", "0", 0),
     GROUP(TRAINING, graphs, "options.cuda_graph_scope"),

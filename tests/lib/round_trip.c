@@ -33,14 +33,13 @@ static void check_refusal(const GError *error) {
   assert_null(strchr(error->message, '\n'));
 }
 
-/* TRUE when the form could say the scenario; what it says is read back and compared. */
-static gboolean round_trip(const MsScenario *drawn, MsLaunch launch) {
+gboolean ms_test_round_trip(const MsScenario *scenario, MsLaunch launch) {
   g_autoptr(GError) error = NULL;
-  g_autofree char *text = ms_launch_text(drawn, launch, &error);
+  g_autofree char *text = ms_launch_text(scenario, launch, &error);
   if (!text) return check_refusal(error), FALSE;
   g_autoptr(MsImport) import = import_text(text, launch.form, &error);
   if (!import) fail_msg("%s\n%s", error->message, text);
-  g_autoptr(MsScenario) canonical = ms_launch_canonical(drawn);
+  g_autoptr(MsScenario) canonical = ms_launch_canonical(scenario);
   g_autofree char *want = json_of(canonical), *got = json_of(import->scenario);
   if (strcmp(want, got) != 0) fail_with_difference(want, got);
   if (import->ignored->len) fail_msg("ignored %s of:\n%s", (char *)import->ignored->pdata[0], text);
@@ -56,7 +55,7 @@ void ms_test_round_trips(MsLaunch launch, guint32 seed, int rounds) {
   for (; said < rounds && draws < DRAWS; draws++) {
     g_autoptr(MsScenario) drawn = ms_test_draw(rand, launch.form == MS_LAUNCH_MT);
     gboolean valid = ms_model_finish(drawn->model, NULL, "", NULL) && ms_layout_check(drawn, NULL);
-    if (valid) said += round_trip(drawn, launch);
+    if (valid) said += ms_test_round_trip(drawn, launch);
   }
   g_rand_free(rand);
   if (said < rounds) fail_msg("only %d of %d drawn scenarios could be launched", said, draws);

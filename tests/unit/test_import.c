@@ -8,6 +8,7 @@
 #include "launch/shell.h"
 #include "lib/mutate.h"
 #include "lib/mutate_import.h"
+#include "lib/round_trip.h"
 #include "lib/world.h"
 
 #define DATA MS_SOURCE_DIR "/tests/data/"
@@ -145,6 +146,70 @@ static void modelzoo_recipes(void **state) {
     assert_true(mentions(import->ignored, "--data-path ${DATA_PATH}"));
     assert_true(mentions(import->ignored, "NCCL_NVLS_ENABLE=0"));
   }
+}
+
+/* The model zoo's default rows and published recipes of Mixtral, Qwen3 and Kimi-K2 (launch notes, section 4): each is read, obeys the rules, and comes back
+ * from the forms that can say it. */
+static void modelzoo_rows(void **state) {
+  (void)state;
+#define NATIVE " --cross-entropy-fusion-impl native"
+#define OVERLAPPED " --cuda-graph-impl transformer_engine --cuda-graph-modules moe_router moe_preprocess"
+  static const struct {
+    const char *file, *hardware, *variables, *arguments;
+    Want wants[12];
+  } rows[] = {
+      {"mixtral-8x7b", "h100-sxm", "TP=1 PP=4 EP=8 CP=1 VPP=8 MBS=1 GBS=256 NNODES=8 NUM_LAYERS=32 PR=bf16 DISPATCHER=alltoall", "",
+       {{"gpus", "64"}, {"layout.vpp", "8"}, {"layout.ep", "8"}, {"options.dispatcher", "\"alltoall\""}, {"options.tp_comm_overlap", "false"}, {"options.cross_entropy_fusion", "false"}}},
+      {"mixtral-8x22b", "h100-sxm", "TP=2 PP=8 EP=8 CP=1 VPP=7 MBS=1 GBS=256 NNODES=16 NUM_LAYERS=56 PR=bf16 DISPATCHER=alltoall", "--moe-router-force-load-balancing",
+       {{"gpus", "128"}, {"layout.tp", "2"}, {"layout.vpp", "7"}, {"training.routing", "\"balanced\""}, {"options.cross_entropy_fusion", "true"}}},
+      {"mixtral-8x22b", "h100-sxm", "TP=2 PP=8 EP=8 CP=1 VPP=7 MBS=1 GBS=256 NNODES=16 NUM_LAYERS=56 PR=bf16 DISPATCHER=alltoall", "--moe-expert-capacity-factor 1.0 --moe-pad-expert-input-to-capacity",
+       {{"training.routing", "{\"capacity_factor\":1,\"pad_to_capacity\":true}"}}},
+      {"qwen3-235b", "h100-sxm", "TP=2 PP=8 EP=32 CP=1 VPP=4 MBS=1 GBS=256 NNODES=32 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep", "--cross-entropy-fusion-impl native",
+       {{"gpus", "256"}, {"layout.vpp", "4"}, {"layout.account_for_embedding_in_pipeline_split", "true"}, {"options.dispatcher", "\"deepep\""}, {"options.tp_comm_overlap", "true"}}},
+      {"qwen3-235b", "h100-sxm", "TP=2 PP=8 EP=32 CP=1 VPP=4 MBS=1 GBS=2048 NNODES=32 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep A2A_OVERLAP=1",
+       "--recompute-granularity selective --recompute-modules moe_act layernorm" OVERLAPPED NATIVE,
+       {{"options.ep_overlap", "true"}, {"options.delay_wgrad", "true"}, {"options.recompute.modules", "[\"moe_act\",\"layernorm\"]"}, {"options.cuda_graph_scope", "[\"moe_router\",\"moe_preprocess\"]"}}},
+      {"qwen3-235b", "b200-sxm", "TP=1 PP=4 EP=16 CP=1 VPP=24 MBS=1 GBS=1024 NNODES=16 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep A2A_OVERLAP=1", "--cross-entropy-fusion-impl native",
+       {{"gpus", "128"}, {"layout.vpp", "24"}, {"options.tp_comm_overlap", "false"}}},
+      {"qwen3-235b", "gb200-nvl72", "TP=1 PP=4 EP=64 CP=1 VPP=6 MBS=3 GBS=3072 NNODES=64 GB200_CLUSTER=1 NUM_LAYERS=96 PR=mxfp8 DISPATCHER=hybridep A2A_OVERLAP=1",
+       "--fine-grained-activation-offloading --offload-modules expert_fc1 moe_act" OVERLAPPED NATIVE,
+       {{"gpus", "256"}, {"training.micro_batch_size", "3"}, {"options.offload_modules", "[\"expert_fc1\",\"moe_act\"]"}, {"options.dispatcher", "\"hybridep\""}}},
+      {"qwen3-235b", "gb200-nvl72", "TP=4 PP=4 EP=32 CP=4 VPP=12 MBS=1 GBS=1024 SEQ_LEN=131072 NNODES=32 GB200_CLUSTER=1 NUM_LAYERS=96 PR=mxfp8 DISPATCHER=hybridep",
+       "--recompute-granularity selective --recompute-modules moe_act layernorm" NATIVE, {{"gpus", "128"}, {"layout.cp", "4"}, {"training.seq_length", "131072"}}},
+      {"qwen3-235b", "h100-sxm", "TP=4 PP=8 EP=8 CP=8 VPP=4 MBS=1 GBS=256 SEQ_LEN=131072 NNODES=32 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep",
+       "--recompute-granularity selective --recompute-modules layernorm moe" NATIVE, {{"gpus", "256"}, {"layout.cp", "8"}, {"options.recompute.modules", "[\"layernorm\",\"moe\"]"}}},
+      {"qwen3-235b", "gb300-nvl72", "TP=1 PP=1 EP=64 CP=1 VPP=1 MBS=1 GBS=8192 NNODES=16 GB200_CLUSTER=1 NUM_LAYERS=96 PR=mxfp8 DISPATCHER=hybridep A2A_OVERLAP=1",
+       "--moe-router-force-load-balancing" OVERLAPPED NATIVE, {{"gpus", "64"}, {"layout.pp", "1"}, {"layout.vpp", "1"}, {"options.ep_overlap", "true"}}},
+      {"kimi-k2", "gb200-nvl72", "TP=16 PP=2 EP=64 CP=1 VPP=1 MBS=1 GBS=128 SEQ_LEN=131072 NNODES=32 GB200_CLUSTER=1 NUM_LAYERS=61 PR=mxfp8 DISPATCHER=hybridep",
+       "--recompute-granularity selective --recompute-modules mla_up_proj mlp layernorm moe_act --pipeline-model-parallel-layout 'Et|t|(tt|)*29tL' "
+       "--fine-grained-activation-offloading --offload-modules expert_fc1 --moe-router-force-load-balancing",
+       {{"gpus", "128"}, {"layout.tp", "16"}, {"layout.vpp", "16"}, {"layout.pipeline_layout", "\"Et|t|(tt|)*29tL\""}, {"options.offload_modules", "[\"expert_fc1\"]"}}},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    const char *length = strstr(rows[i].variables, "SEQ_LEN=") ? "" : " SEQ_LEN=4096";
+    g_autofree char *all = g_strconcat("MOE_GROUPED_GEMM=true MOE_TOKEN_DISPATCHER=alltoall ", rows[i].variables, length, NULL), *file = g_strconcat(rows[i].file, ".yaml", NULL);
+    g_auto(GStrv) set = g_strsplit(all, " ", -1), words = g_strsplit(rows[i].arguments, " ", -1);
+    const MsImportOptions options = {.hardware = rows[i].hardware, .set = (const char *const *)set, .words = (const char *const *)(*rows[i].arguments ? words : NULL)};
+    g_autoptr(MsImport) import = import_data(ms_import_modelzoo, file, &options);
+    check_values(rows[i].variables, import->scenario, rows[i].wants);
+    MsRefusal refusal;
+    if (!ms_layout_check(import->scenario, &refusal)) fail_msg("%s: %s", rows[i].variables, refusal.why);
+    assert_true(ms_test_round_trip(import->scenario, (MsLaunch){MS_LAUNCH_MEGATRON, FALSE}));
+    assert_true(ms_test_round_trip(import->scenario, (MsLaunch){MS_LAUNCH_MODELZOO, FALSE}));
+  }
+}
+
+/* What the zoo's table says of Kimi-K2 cannot run, and what the dev branch says beyond the release is read, though not said again. */
+static void modelzoo_kimi(void **state) {
+  (void)state;
+  const char *const set[] = {"TP=1", "PP=4", "EP=64", "CP=1", "VPP=4", "MBS=1", "GBS=128", "SEQ_LEN=4096", "NNODES=16", "NUM_LAYERS=61", "PP_FIRST=4", "PP_LAST=1", "PR=bf16", "DISPATCHER=deepep", NULL};
+  const char *const words[] = {"--offload-optimizer-states", NULL};
+  const MsImportOptions options = {.hardware = "h100-sxm", .set = set, .words = words};
+  g_autoptr(MsImport) import = import_data(ms_import_modelzoo, "kimi-k2.yaml", &options);
+  MsRefusal refusal;
+  assert_false(ms_layout_check(import->scenario, &refusal));
+  assert_string_equal(refusal.why, "ETP 1 x EP 64 x PP 4 does not divide 128 GPUs");
+  assert_true(import->scenario->options.offload_optimizer_states);
 }
 
 static void a_variable_without_a_value_is_named(void **state) {
@@ -339,7 +404,7 @@ static void damaged_zoo(void **state) { (void)state, damage("deepseek-v3.yaml", 
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral), cmocka_unit_test(worked_example_deepseek), cmocka_unit_test(worked_example_qwen),
-                                     cmocka_unit_test(mt_megatron_runner),     cmocka_unit_test(modelzoo_recipes),        cmocka_unit_test(a_variable_without_a_value_is_named),
+                                     cmocka_unit_test(mt_megatron_runner),     cmocka_unit_test(modelzoo_recipes), cmocka_unit_test(modelzoo_rows), cmocka_unit_test(modelzoo_kimi),        cmocka_unit_test(a_variable_without_a_value_is_named),
                                      cmocka_unit_test(families_of_hugging_face), cmocka_unit_test(language_model_within), cmocka_unit_test(shell_words),           cmocka_unit_test(shell_growth),
                                      cmocka_unit_test(refusals),               cmocka_unit_test(damaged_scripts),         cmocka_unit_test(damaged_zoo),
                                      cmocka_unit_test(damaged_configs)};
