@@ -1,0 +1,85 @@
+/* src/exec/bind.c - from rows to handlers, before anything runs; and what kept tensors are called here. */
+#include "exec/exec_priv.h"
+
+#include "base/err.h"
+#include <string.h>
+
+static const Handler *const tables[] = {ms_exec_end_rows, ms_exec_linear_rows, ms_exec_attention_rows, ms_exec_moe_rows, ms_exec_step_rows};
+
+static const Handler *handler_of(const MsOp *op) {
+  for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
+    for (const Handler *h = tables[t]; h->run; h++)
+      if (h->kind == op->kind && strcmp(h->name, op->name) == 0 && (h->module < 0 || h->module == op->module) && h->passes >> op->pass & 1) return h;
+  return NULL;
+}
+
+static gboolean is_gemm(const MsOp *op) { return op->kind == MS_OP_GEMM && (op->flags & MS_OPF_WEIGHT); }
+
+/* The linear layer that a row belongs to: a gather stands before its GEMM, a scatter or sum behind it. */
+static int gemm_of(const MsOpList *list, int i) {
+  const MsOp *op = &list->op[i];
+  if (is_gemm(op)) return i;
+  gboolean before = op->kind == MS_OP_ALL_GATHER;
+  if (!before && op->kind != MS_OP_REDUCE_SCATTER && op->kind != MS_OP_ALL_REDUCE && op->kind != MS_OP_ADD) return -1;
+  for (int j = i; j >= 0 && j < list->n; j += before ? 1 : -1)
+    if (is_gemm(&list->op[j])) return j;
+  return -1;
+}
+
+static int turn_of(const MsOpList *list, int i) {
+  int turn = 0;
+  const MsOp *op = &list->op[i];
+  for (int j = 0; j < i; j++) {
+    const MsOp *o = &list->op[j];
+    turn += o->kind == op->kind && o->pass == op->pass && o->module == op->module && strcmp(o->name, op->name) == 0;
+  }
+  return turn;
+}
+
+gboolean ms_exec_bind(Exec *x, const MsOpList *list, RowList *out, const char *where, GError **error) {
+  *out = (RowList){.list = list, .row = g_new0(Row, MAX(list->n, 1)), .n = list->n};
+  for (int i = 0; i < list->n; i++) {
+    const MsOp *op = &list->op[i];
+    Row *r = &out->row[i];
+    r->op = op;
+    r->handler = handler_of(op);
+    if (!r->handler || op->dtype != MS_ODT_BF16) {
+      g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: the executor has no kernel for row %d of %s, %s \"%s\" (%s, %s%s%s)", x->scenario->file, i, where, ms_op_words[op->kind],
+                  op->name, ms_module_words[op->module], ms_pass_words[op->pass], op->dtype != MS_ODT_BF16 ? ", " : "", op->dtype != MS_ODT_BF16 ? ms_odt_words[op->dtype] : "");
+      return FALSE;
+    }
+    r->turn = turn_of(list, i);
+    int gemm = gemm_of(list, i);
+    if (gemm >= 0) r->linear = ms_exec_linear(x, &list->op[gemm], turn_of(list, gemm));
+  }
+  return TRUE;
+}
+
+/* --- kept tensors: the list's name for several of ours ----------------------------------------------------------------------------------- */
+
+static const struct { const char *kept, *parts[6]; } several[] = {
+    {"qkv", {"q", "k", "v"}},
+    {"qk norm in", {"q raw", "k raw"}},
+    {"latents", {"q latent", "kv latent", "k rope latent"}},
+    {"normed latents", {"normed q latent", "normed kv latent"}},
+    {"mtp norm inputs", {"mtp embedding", "mtp hidden"}},
+    {"router maps", {"logits", "dense probs", "routing map", "row map"}},
+    {"checkpoint", {"layer input", "mlp input"}},
+};
+static const char *const one_to_one[] = {"layer input", "normed input", "attention out", "attention out before a2a", "lse", "scores", "mlp input", "normed mlp input", "fc1 out",
+  "activation out", "shared fc1 out", "shared activation out", "expert input", "expert fc1 out", "permuted probs", "expert activation out", "expert activation, unweighted",
+  "latent tokens", "expert output", "mtp concat", "mtp final norm in", NULL};
+static const char *const by_copy[] = {"final norm in", "final norm out", "logits", NULL}; /* of the head: " 2", ... for the further ones */
+
+static gboolean listed(const char *const *names, const char *name, gboolean copies) {
+  for (int i = 0; names[i]; i++)
+    if (copies ? g_str_has_prefix(name, names[i]) : strcmp(name, names[i]) == 0) return TRUE;
+  return FALSE;
+}
+
+const char *const *ms_exec_kept_parts(const MsKept *kept, const char *own[2]) {
+  for (guint i = 0; i < G_N_ELEMENTS(several); i++)
+    if (strcmp(several[i].kept, kept->name) == 0) return several[i].parts;
+  own[0] = kept->name, own[1] = NULL;
+  return listed(one_to_one, kept->name, FALSE) || (kept->module == MS_MODULE_HEAD && listed(by_copy, kept->name, TRUE)) ? own : NULL;
+}

@@ -1,0 +1,147 @@
+/* src/exec/rows.c - one list of rows: each is run, timed, and compared with what the list says of it. */
+#include "exec/exec_priv.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+static double clock_s(clockid_t id) {
+  struct timespec t;
+  clock_gettime(id, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+const char *ms_exec_row_text(const Exec *x) {
+  static _Thread_local char text[200];
+  const MsOp *op = x->row ? x->row->op : NULL;
+  if (!op) return "the executor";
+  g_snprintf(text, sizeof text, "%s \"%s\" (%s, %s%s%s)", ms_op_words[op->kind], op->name, ms_module_words[op->module], ms_pass_words[op->pass], x->now ? ", " : "",
+             x->now ? x->work->pieces[x->now->piece].name : "");
+  return text;
+}
+
+void ms_exec_sent(Exec *x, double elements, double width_B) { x->message_B += elements * width_B; }
+
+/* --- ledger -------------------------------------------------------------------------------------------------------------------------------- */
+
+static double tensors_B(Exec *x, const MsKept *kept, gboolean freeing) {
+  const char *own[2];
+  const char *const *part = ms_exec_kept_parts(kept, own);
+  double bytes = 0;
+  gboolean any = FALSE;
+  for (int i = 0; part && part[i]; i++) {
+    Tensor *t = ms_store_find(x->frame, part[i]);
+    if (!t) continue;
+    any = TRUE;
+    bytes += (double)t->n * t->width_B;
+    if (freeing && !t->read && !x->options->unchecked)
+      ms_exec_fail(x, MS_ERROR_NOTHING, "%s gives \"%s\" back (%.0f B kept as \"%s\"), which no row of the backward pass has read", ms_exec_row_text(x), t->name,
+                   (double)t->n * t->width_B, kept->name);
+  }
+  if (!any && !x->options->unchecked)
+    ms_exec_fail(x, MS_ERROR_NOTHING, "%s %s \"%s\" (%.0f B), and no such tensor is there", ms_exec_row_text(x), freeing ? "gives back" : "keeps", kept->name, kept->bytes_B);
+  return bytes;
+}
+
+static char *held_text(Exec *x, const MsPiece *piece, int row) {
+  GString *text = g_string_new(NULL);
+  for (int i = 0; i < piece->n_kept; i++) {
+    const MsKept *k = &piece->kept[i];
+    if (x->backward ? k->freed_at <= row : k->kept_at > row) continue;
+    g_string_append_printf(text, "%s%s %.0f B (said %.0f)", text->len ? ", " : "", k->name, tensors_B(x, k, FALSE), k->bytes_B);
+  }
+  return g_string_free(text, FALSE);
+}
+
+static void ledger(Exec *x, const MsPiece *piece, int row, const MsOp *op) {
+  for (int i = 0; i < piece->n_kept; i++) {
+    const MsKept *k = &piece->kept[i];
+    if (!x->backward && k->kept_at == row) x->kept_B += tensors_B(x, k, FALSE);
+    if (x->backward && !x->split && k->freed_at == row) x->kept_B -= tensors_B(x, k, TRUE);
+  }
+  x->said_B += op->keep_B - (x->split ? 0 : op->free_B);
+  x->peak_B = MAX(x->peak_B, x->kept_B);
+  if (fabs(x->kept_B - x->said_B) < 0.5 || x->options->unchecked) return;
+  g_autofree char *held = held_text(x, piece, row);
+  ms_exec_fail(x, MS_ERROR_NOTHING, "ledger: after %s %.0f B are held for backward, the list says %.0f; this piece holds %s", ms_exec_row_text(x), x->kept_B, x->said_B, held);
+}
+
+/* Dropped as the list gives it back, so that no later row finds it. */
+static void drop_freed(Exec *x, const MsPiece *piece, int row) {
+  const char *own[2];
+  for (int i = 0; i < piece->n_kept; i++) {
+    if (piece->kept[i].freed_at != row) continue;
+    const char *const *part = ms_exec_kept_parts(&piece->kept[i], own);
+    for (int j = 0; part && part[j]; j++) ms_exec_drop(x, part[j]);
+  }
+}
+
+void ms_exec_forward_ended(Exec *x, const MsPiece *piece) {
+  const char *own[2];
+  for (int i = x->frame->n - 1; i >= 0; i--) {
+    gboolean keep = FALSE;
+    for (int k = 0; k < piece->n_kept && !keep; k++) {
+      const char *const *part = ms_exec_kept_parts(&piece->kept[k], own);
+      for (int j = 0; part && part[j]; j++) keep |= strcmp(part[j], x->frame->t[i].name) == 0;
+    }
+    x->frame->t[i].read = FALSE;
+    if (!keep) ms_store_drop(x, x->frame, i);
+  }
+}
+
+void ms_exec_backward_ended(Exec *x, const MsPiece *piece) {
+  if (x->split)
+    for (int i = 0; i < piece->n_kept; i++) x->kept_B -= tensors_B(x, &piece->kept[i], TRUE), x->said_B -= piece->kept[i].bytes_B;
+  ms_store_clear(x, x->frame);
+}
+
+/* --- messages and FLOP ------------------------------------------------------------------------------------------------------------------------ */
+
+static gboolean near(double a, double b) { return fabs(a - b) <= 1e-9 * MAX(fabs(a), fabs(b)) + 1e-6; }
+
+static void compare(Exec *x, const MsOp *op, double flop) {
+  MsOpFamily family = ms_op_families[op->kind];
+  if (x->options->unchecked) return;
+  if (!near(x->message_B, op->message_B)) /* rows that are no messages have 0 */
+    ms_exec_fail(x, MS_ERROR_NOTHING, "messages: %s handed %.17g B to MPI, the list says %.17g", ms_exec_row_text(x), x->message_B, op->message_B);
+  gboolean counted = family == MS_FAMILY_GEMM || family == MS_FAMILY_GROUPED || family == MS_FAMILY_ATTENTION;
+  if (counted && !near(flop, op->flop))
+    ms_exec_fail(x, MS_ERROR_NOTHING, "FLOP: the kernels of %s counted %.17g, the list says %.17g", ms_exec_row_text(x), flop, op->flop);
+}
+
+static void record(Exec *x, const Row *row, double cpu_s, double wall_s, double flop) {
+  MsExecRow *r = &g_array_index(x->results, MsExecRow, row->result);
+  if (r->calls == 0 || cpu_s < r->least_cpu_s) r->least_cpu_s = cpu_s;
+  if (r->calls == 0 || wall_s < r->least_wall_s) r->least_wall_s = wall_s;
+  r->calls++;
+  r->cpu_s += cpu_s, r->wall_s += wall_s;
+  r->flop = flop, r->message_B = x->message_B;
+}
+
+static void run_row(Exec *x, const Row *row) {
+  double flop = x->run.flop;
+  x->row = row;
+  x->message_B = 0;
+  double wall = clock_s(CLOCK_MONOTONIC), cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID);
+  row->handler->run(x);
+  cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu, wall = clock_s(CLOCK_MONOTONIC) - wall;
+  ms_exec_scratch_clear(x);
+  flop = x->run.flop - flop;
+  x->step_message_B += x->message_B;
+  record(x, row, cpu, wall, flop);
+  compare(x, row->op, flop);
+}
+
+static gboolean in_part(const MsOp *op, Part part) { return part == PART_ALL || (op->pass == MS_PASS_WGRAD) == (part == PART_WEIGHT); }
+
+void ms_exec_rows(Exec *x, const RowList *rows, int from, int to, Part part, const MsPiece *piece) {
+  for (int i = from; i < to; i++) {
+    const MsOp *op = rows->row[i].op;
+    if (!in_part(op, part)) continue;
+    run_row(x, &rows->row[i]);
+    if (!piece) continue;
+    ledger(x, piece, i, op);
+    if (x->backward && !x->split) drop_freed(x, piece, i);
+  }
+  x->row = NULL;
+}
