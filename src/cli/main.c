@@ -75,6 +75,12 @@ const MsVerb ms_verbs[] = {
      "\nMatrix products, copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; MOESIM_GPU_LIBRARIES\n"
      "names a folder to look in first. Exit 4 where there is no GPU.\n",
      ms_cli_calibrate},
+    {"exec", "SCENARIO", "run a step of the operator list for real on this CPU, over MPI ranks where the layout has several, and check it against the list",
+     "  moesim exec scenarios/exec/dense-1.json\n"
+     "  moesim exec --dtype f64 --dump one.dump scenarios/exec/dense-1.json\n"
+     "\nEvery row that moesim predicts is a real kernel or a real message here. A layout of several GPUs is started with mpirun, one rank for each GPU.\n"
+     "After every row the bytes kept for backward, the bytes sent and the FLOP are compared with the list; exit 1 where they differ. docs/exec.md has more.\n",
+     ms_cli_exec},
     {"gemm", "decide|run|bench M N K", "matrix multiplication with fewer multiplications: what it would choose and why, run it, time it beside the libraries",
      "  moesim gemm decide 4096 4096 4096\n"
      "  moesim gemm decide 16384 7168 2048 --dtype bf16 --hardware h100-sxm\n"

@@ -4,16 +4,16 @@
 #include "base/err.h"
 #include <string.h>
 
-static const Handler *const tables[] = {ms_exec_end_rows, ms_exec_linear_rows, ms_exec_attention_rows, ms_exec_moe_rows, ms_exec_step_rows};
-
-static const Handler *handler_of(const MsOp *op) {
-  for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
-    for (const Handler *h = tables[t]; h->run; h++)
-      if (h->kind == op->kind && strcmp(h->name, op->name) == 0 && (h->module < 0 || h->module == op->module) && h->passes >> op->pass & 1) return h;
-  return NULL;
-}
+static const Handler *const tables[] = {ms_exec_end_rows, ms_exec_attention_rows, ms_exec_moe_rows, ms_exec_step_rows, ms_exec_linear_rows};
 
 static gboolean is_gemm(const MsOp *op) { return op->kind == MS_OP_GEMM && (op->flags & MS_OPF_WEIGHT); }
+
+static const Handler *handler_of(Exec *x, const MsOp *op) {
+  for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
+    for (const Handler *h = tables[t]; h->run; h++)
+      if (h->kind == op->kind && (h->name ? strcmp(h->name, op->name) == 0 : is_gemm(op) && ms_exec_linear(x, op, 0)) && (h->module < 0 || h->module == op->module) && h->passes >> op->pass & 1) return h;
+  return NULL;
+}
 
 /* The linear layer that a row belongs to: a gather stands before its GEMM, a scatter or sum behind it. */
 static int gemm_of(const MsOpList *list, int i) {
@@ -42,7 +42,7 @@ gboolean ms_exec_bind(Exec *x, const MsOpList *list, RowList *out, const char *w
     const MsOp *op = &list->op[i];
     Row *r = &out->row[i];
     r->op = op;
-    r->handler = handler_of(op);
+    r->handler = handler_of(x, op);
     if (!r->handler || op->dtype != MS_ODT_BF16) {
       g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: the executor has no kernel for row %d of %s, %s \"%s\" (%s, %s%s%s)", x->scenario->file, i, where, ms_op_words[op->kind],
                   op->name, ms_module_words[op->module], ms_pass_words[op->pass], op->dtype != MS_ODT_BF16 ? ", " : "", op->dtype != MS_ODT_BF16 ? ms_odt_words[op->dtype] : "");
@@ -58,7 +58,7 @@ gboolean ms_exec_bind(Exec *x, const MsOpList *list, RowList *out, const char *w
 /* --- kept tensors: the list's name for several of ours ----------------------------------------------------------------------------------- */
 
 static const struct { const char *kept, *parts[6]; } several[] = {
-    {"qkv", {"q", "k", "v"}},
+    {"qkv", {"q", "k", "v", "kv owner"}},
     {"qk norm in", {"q raw", "k raw"}},
     {"latents", {"q latent", "kv latent", "k rope latent"}},
     {"normed latents", {"normed q latent", "normed kv latent"}},

@@ -5,6 +5,7 @@
 #ifndef MS_EXEC_PRIV_H
 #define MS_EXEC_PRIV_H
 
+#include "base/err.h"
 #include "exec/comm.h"
 #include "exec/exec.h"
 #include "exec/kernel.h"
@@ -44,6 +45,7 @@ void ms_exec_accumulate(Exec *x, const char *name, const void *from, gint64 n);
 
 Tensor *ms_store_find(Store *store, const char *name);
 void ms_store_move(Exec *x, Store *from, const char *name, Store *to, const char *as); /* fails the run when it is not there */
+void ms_store_share(Exec *x, Store *from, const char *name, Store *to, const char *as);
 void ms_store_drop(Exec *x, Store *store, int index);
 void ms_store_clear(Exec *x, Store *store);
 
@@ -70,9 +72,12 @@ typedef struct { gint64 n; void *param, *grad; } Flat; /* dense, expert */
 
 typedef struct { /* parameters that are reduced, updated and gathered together */
   int kind;           /* of Flat */
+  int bucket, chunk, piece; /* number of the bucket and where it begins; 0, -1, -1 when all are reduced together */
   gint64 from, n;     /* elements of Flat */
-  gint64 own, n_own;  /* part that this rank updates */
-  gint64 *counts;     /* [ranks of its group] parts of all */
+  gint64 shard, *counts; /* first element of this rank's shard; elements of those of all ranks [ranks of its group]; NULL when not sharded */
+  gint64 own, n_own;  /* part that this rank updates: its shard, half of it beside DualPipe's other owner, or all */
+  gint64 other, n_other; /* the half of that owner */
+  gboolean counted;   /* this rank stands for the range in the norm: where it is not sharded, one of those that hold it */
   void *m, *v, *master; /* [n_own] */
 } Range;
 
@@ -140,13 +145,13 @@ typedef struct Routing Routing;
 void ms_exec_routing_free(Routing *routing);
 
 typedef struct { /* one microbatch in one chunk */
-  gboolean live;
+  int length;
   Store stream;      /* between pieces: "hidden", "d hidden", ... */
   Store *piece;      /* [length] */
   Routing **routing; /* [length] */
 } Microbatch;
 
-typedef struct { RowList forward, backward; MsUnitOps unit; RowList unit_gather, unit_reduce; } PieceRows;
+typedef struct { RowList forward, backward; } PieceRows;
 
 struct Exec {
   const MsScenario *scenario;
@@ -175,9 +180,10 @@ struct Exec {
   /* rows */
   PieceRows *piece_rows; /* [work->n_pieces] */
   MsStepOps step_ops;
-  RowList before, reduce, gather, after;
+  RowList before, reduce, gather, after, p2p_rows;
   MsOp p2p;
-  int p2p_result;
+  int p2p_to, p2p_tag; /* of the message being sent */
+  const char *p2p_name;
   Microbatch *microbatch; /* [vpp * microbatches] */
   /* at work */
   Instance *now;
@@ -187,11 +193,16 @@ struct Exec {
   const Row *row;
   gboolean backward, split; /* split: input gradients and weight gradients in slots of their own */
   double message_B, self_B, level_B; /* of the row: handed to MPI; of that, to itself; to others, metadata included */
-  int step, bucket;
+  int step;
+  int *left;         /* [vpp] backward passes of this step still to come */
+  int bucket;        /* that rows of the step are about, -1: all */
+  int mirror;        /* rank of DualPipe's other owner */
+  Linear *head;      /* [1 + MTP blocks] */
+  double row_flop;   /* of the row by the registry's rule, where the kernel counts more (tiles of attention); NaN = as counted */
   double loss;       /* sum over this rank's tokens in this step */
   double norm, clip;
   /* ledger */
-  double kept_B, said_B, peak_B, step_message_B;
+  double kept_B, said_B, peak_B, step_message_B, step_flop;
   /* memory */
   GHashTable *pool;  /* size -> GPtrArray of free blocks */
   GPtrArray *blocks; /* all of them */
@@ -216,6 +227,22 @@ void ms_exec_sum_rows(const Exec *x, gint64 rows, gint64 width, const void *from
 void ms_exec_fill(const Exec *x, gint64 n, double value, void *to);
 double ms_exec_read(const Exec *x, const void *p, gint64 i);
 void ms_exec_write(const Exec *x, void *p, gint64 i, double value);
+
+/* --- handlers of one file that others use ---------------------------------------------------------------------------------------------------- */
+void ms_exec_linear_dgrad(Exec *x);
+const Linear *ms_exec_head(Exec *x, int copy);
+void ms_exec_tp_gather(Exec *x, const char *from, const char *to); /* shards of rows to all rows */
+/* Sum over TP of `part`: shards of rows (reduce-scatter row), or everything (all-reduce row). Replaces `to`, or adds to it. */
+void ms_exec_tp_sum(Exec *x, const char *part, const char *to, gboolean add);
+void ms_exec_norm(Exec *x, gint64 rows, gint64 width, const char *gain, const char *bias, const void *in, void *out);
+void ms_exec_norm_back(Exec *x, gint64 rows, gint64 width, const char *gain, const char *bias, const void *in, const void *d_out, void *d_in);
+MsKernelActivation ms_exec_activation(const Exec *x);
+void ms_exec_positions(const Exec *x, int first, int n, gint32 *to); /* that CP ranks first .. first + n - 1 hold */
+
+#define MS_EXEC_EPSILON 1e-5
+#define MS_EXEC_ROPE_BASE 10000.0
+#define MS_EXEC_CLAMP 7.0 /* of GPT-OSS's activation; others have none */
+#define MS_EXEC_MIRROR_TAG 30000
 
 /* --- the batch ----------------------------------------------------------------------------------------------------------------------------- */
 gint64 ms_exec_sequence(const Exec *x, int mb, int b); /* global number of the b-th sequence of a microbatch */

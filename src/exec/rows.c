@@ -121,12 +121,13 @@ static void record(Exec *x, const Row *row, double cpu_s, double wall_s, double 
 static void run_row(Exec *x, const Row *row) {
   double flop = x->run.flop;
   x->row = row;
-  x->message_B = 0;
+  x->message_B = 0, x->row_flop = NAN;
   double wall = clock_s(CLOCK_MONOTONIC), cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID);
   row->handler->run(x);
   cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu, wall = clock_s(CLOCK_MONOTONIC) - wall;
   ms_exec_scratch_clear(x);
-  flop = x->run.flop - flop;
+  flop = isnan(x->row_flop) ? x->run.flop - flop : x->row_flop;
+  x->step_flop += flop;
   x->step_message_B += x->message_B;
   record(x, row, cpu, wall, flop);
   compare(x, row->op, flop);

@@ -179,6 +179,25 @@ static gint32 *owner_of(Exec *x, const Core *a) {
   return owner;
 }
 
+/* What the list calls the FLOP of these pairs: a query's own key counts half (s^2 / 2 of a causal triangle), pairs of a window count as they are; with a
+ * learned sink a window is masked but not skipped. The kernel multiplies whole tiles, which is checked as well. */
+static void count_pairs(Exec *x, const MsAttentionShape *shape, double per_pair, double counted) {
+  MsAttentionShape s = *shape;
+  double heads = (double)s.batch * s.heads, own = 0;
+  MsAttentionPairs tiles = ms_attention_pairs(&s);
+  if (!x->options->unchecked && fabs(counted - heads * per_pair * tiles.multiplied) > 0.5)
+    ms_exec_fail(x, MS_ERROR_NOTHING, "FLOP: the kernel of %s counted %.17g, its tiles have %.17g", ms_exec_row_text(x), counted, heads * per_pair * tiles.multiplied);
+  if (x->model->softmax_sink) s.window = 0;
+  if (s.window == 0) {
+    guint8 *seen = ms_exec_scratch_B(x, (size_t)x->s);
+    memset(seen, 0, (size_t)x->s);
+    for (int i = 0; i < s.sk; i++) seen[s.k_pos[i]] = 1;
+    for (int i = 0; i < s.sq; i++) own += seen[s.q_pos[i]];
+  }
+  double pairs = ms_attention_pairs(&s).visible - own / 2;
+  x->row_flop = heads * per_pair * pairs;
+}
+
 static void core_forward(Exec *x) {
   Core a = core_of(x);
   gboolean all = x->c > 1 && x->scenario->layout.cp_comm_type == MS_CP_ALL_GATHER;
@@ -187,6 +206,7 @@ static void core_forward(Exec *x) {
   int block = all ? 0 : a.outer > 1 ? ring_rank(&a, *owner - turn) : 0;
   gint64 blocks = all ? x->c : 1, lse_n = x->T * a.heads;
   MsAttentionShape s = shape_of(x, &a, block, (int)blocks, turn == 0);
+  double before = x->run.flop;
   const void *q = ms_exec_get(x, "q", a.q);
   const void *k = ms_exec_get(x, all ? "k all" : turn ? "ring k" : "k", a.k * blocks), *v = ms_exec_get(x, all ? "v all" : turn ? "ring v" : "v", a.v * blocks);
   if (turn == 0) {
@@ -197,6 +217,7 @@ static void core_forward(Exec *x) {
     x->k->attention_forward(&x->run, &s, q, k, v, o, lse);
     x->k->attention_merge((gint64)s.sq * s.batch, s.heads, s.dv, ms_exec_get(x, out_name(&a), a.o), ms_exec_get(x, "lse", lse_n), o, lse);
   }
+  count_pairs(x, &s, 2.0 * (a.dqk + a.dv), x->run.flop - before);
   if (all) ms_exec_drop(x, "k all"), ms_exec_drop(x, "v all");
   if (a.outer == 1) return;
   if (turn < last) {
@@ -219,8 +240,10 @@ static void core_backward(Exec *x) {
   if (turn == 0) ms_exec_fill(x, a.q, 0, ms_exec_new(x, "d q", a.q));
   if (turn == 0) ms_exec_fill(x, k_n, 0, ms_exec_new(x, dk_name, k_n)), ms_exec_fill(x, v_n, 0, ms_exec_new(x, dv_name, v_n));
   void *sink = s.sink ? ms_exec_at(x, ms_exec_grad(x, "sink"), x->ci % a.inner * s.heads) : NULL;
+  double before = x->run.flop;
   x->k->attention_backward(&x->run, &s, ms_exec_get(x, "q", a.q), k, v, ms_exec_get(x, out_name(&a), a.o), ms_exec_get(x, "lse", x->T * a.heads),
                            ms_exec_get(x, d_out_name(&a), a.o), ms_exec_get(x, "d q", a.q), ms_exec_get(x, dk_name, k_n), ms_exec_get(x, dv_name, v_n), sink);
+  count_pairs(x, &s, 2.0 * (3 * a.dqk + 2 * a.dv), x->run.flop - before);
   if (all) ms_exec_drop(x, "k all"), ms_exec_drop(x, "v all");
   if (a.outer > 1 && turn < last) ms_exec_rename(x, "ring k next", "ring k"), ms_exec_rename(x, "ring v next", "ring v");
   if (turn < last) return;
@@ -383,7 +406,7 @@ static void softmax(Exec *x) {
   Core a = core_of(x);
   MsAttentionShape s = shape_of(x, &a, 0, 1, TRUE);
   void *p = ms_exec_get(x, "scores", scores_n(x, &a));
-  if (x->row->op->pass == MS_PASS_DGRAD) x->k->softmax_backward(&s, p, ms_exec_get(x, "d scores", scores_n(x, &a)));
+  if (x->row->op->pass == MS_PASS_DGRAD) x->k->softmax_backward(&s, p, ms_exec_get(x, "d scores", scores_n(x, &a)), s.sink ? ms_exec_grad(x, "sink") : NULL);
   else x->k->softmax_forward(&s, p);
 }
 

@@ -35,7 +35,7 @@ static const char *numbered(const char *format, int copy) {
   return g_intern_string(name);
 }
 
-static const Linear *head(Exec *x, int copy) {
+const Linear *ms_exec_head(Exec *x, int copy) {
   Linear *l = &x->head[copy];
   if (l->name) return l;
   *l = (Linear){.name = "head", .module = -1, .kind = LINEAR_COLUMN, .in = numbered("final norm out%s", copy), .out = numbered("logits%s", copy), .weight = "table",
@@ -45,13 +45,18 @@ static const Linear *head(Exec *x, int copy) {
 
 const Linear *ms_exec_linear(Exec *x, const MsOp *gemm, int turn) {
   int copies = 1 + x->model->mtp_num_layers;
-  if (strcmp(gemm->name, "head") == 0) return turn < copies ? head(x, gemm->pass == MS_PASS_FORWARD ? turn : copies - 1 - turn) : NULL;
+  if (strcmp(gemm->name, "head") == 0) return turn < copies ? ms_exec_head(x, gemm->pass == MS_PASS_FORWARD ? turn : copies - 1 - turn) : NULL;
   for (guint i = 0; i < G_N_ELEMENTS(linears); i++) {
     const Linear *l = &linears[i];
     if (strcmp(l->name, gemm->name) != 0) continue;
     if (strcmp(l->name, "q up") == 0 && x->model->multi_latent_attention.q_lora_rank == 0) { /* no latent: straight from the normed input */
       static const Linear full = {.name = "q up", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed input", "q up out"), .weight = "q up"};
       return &full;
+    }
+    if (strcmp(l->name, "eh proj") == 0 && x->t == 1) { /* nothing to gather: what it makes is the input of the layer */
+      static const Linear alone = {.name = "eh proj", .module = -1, .kind = LINEAR_COLUMN, .in = "mtp concat", .out = "layer input", .d_in = "d mtp concat", .d_out = "d layer out",
+                                   .gathered_in = "", .gathered_d_out = "", .weight = "eh proj"};
+      return &alone;
     }
     return l;
   }
@@ -80,7 +85,7 @@ static void linear_forward(Exec *x) {
 }
 
 /* dX = dY W. A column layer's is a part of a sum over TP: its message adds it up. */
-static void linear_dgrad(Exec *x) {
+void ms_exec_linear_dgrad(Exec *x) {
   const Linear *l = x->row->linear;
   const MsOp *op = x->row->op;
   gint64 m = (gint64)op->m, n = (gint64)op->n, k = (gint64)op->k; /* rows, inputs, outputs */
@@ -188,7 +193,7 @@ static const Norm norms[] = {
     {"final norm", NORM("final norm in", "final norm out"), "final norm", "final norm bias"},
     {"mtp embedding norm", NORM("mtp embedding", "normed mtp embedding"), "mtp embedding norm", "mtp embedding norm bias"},
     {"mtp hidden norm", NORM("mtp hidden", "normed mtp hidden"), "mtp hidden norm", "mtp hidden norm bias"},
-    {"mtp final norm", NORM("mtp final norm in", "mtp out"), "mtp final norm", "mtp final norm bias"},
+    {"mtp final norm", "mtp final norm in", "mtp out", "d mlp residual", "d mtp out", "mtp final norm", "mtp final norm bias"},
 };
 
 static const Norm *norm_of(const Exec *x) {
@@ -235,7 +240,7 @@ static void residual_add(Exec *x) {
   gboolean attention = in_attention(x);
   const void *in = ms_exec_get(x, attention ? "layer input" : "mlp input", n);
   const char *part = attention ? "attention projected" : x->now->mixers & MS_MIX_MOE ? "moe out" : "mlp out";
-  void *out = ms_exec_new(x, attention && has_mlp(x) ? "mlp input" : "layer out", n);
+  void *out = ms_exec_new(x, attention && has_mlp(x) ? "mlp input" : x->work->pieces[x->now->piece].kind == MS_PIECE_MTP ? "mtp final norm in" : "layer out", n);
   x->k->add(n, in, ms_exec_get(x, part, n), out);
   ms_exec_drop(x, part);
   if (!attention && ms_exec_find(x, "shared out")) {
@@ -265,36 +270,24 @@ MsKernelActivation ms_exec_activation(const Exec *x) {
   }
 }
 
+static double clamp(const Exec *x) { return x->model->activation == MS_ACT_QUICK_GELU ? MS_EXEC_CLAMP : 0; }
+
 static void activation(Exec *x) {
   gboolean shared = x->row->op->module == MS_MODULE_SHARED, back = x->row->op->pass == MS_PASS_DGRAD;
   gint64 rows = (gint64)x->row->op->m, width = (gint64)x->row->op->n, wide = (x->model->gated ? 2 : 1) * width;
   const void *in = ms_exec_get(x, shared ? "shared fc1 out" : "fc1 out", rows * wide);
   if (!back) {
-    x->k->activation_forward(ms_exec_activation(x), rows, width, MS_EXEC_CLAMP, in, NULL, ms_exec_new(x, shared ? "shared activation out" : "activation out", rows * width));
+    x->k->activation_forward(ms_exec_activation(x), rows, width, clamp(x), in, NULL, ms_exec_new(x, shared ? "shared activation out" : "activation out", rows * width));
     return;
   }
   const char *d = shared ? "d shared activation out" : "d activation out";
   void *d_in = ms_exec_new(x, shared ? "d shared fc1 out" : "d fc1 out", rows * wide);
-  x->k->activation_backward(ms_exec_activation(x), rows, width, MS_EXEC_CLAMP, in, NULL, ms_exec_get(x, d, rows * width), d_in, NULL);
+  x->k->activation_backward(ms_exec_activation(x), rows, width, clamp(x), in, NULL, ms_exec_get(x, d, rows * width), d_in, NULL);
   ms_exec_drop(x, d);
 }
 
 const Handler ms_exec_linear_rows[] = {
-    {MS_OP_GEMM, "qkv", -1, PASS_F, linear_forward},           {MS_OP_GEMM, "qkv", -1, PASS_D, linear_dgrad},           {MS_OP_GEMM, "qkv", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "attention out", -1, PASS_F, linear_forward}, {MS_OP_GEMM, "attention out", -1, PASS_D, linear_dgrad}, {MS_OP_GEMM, "attention out", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "q up", -1, PASS_F, linear_forward},          {MS_OP_GEMM, "q up", -1, PASS_D, linear_dgrad},          {MS_OP_GEMM, "q up", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "kv up", -1, PASS_F, linear_forward},         {MS_OP_GEMM, "kv up", -1, PASS_D, linear_dgrad},         {MS_OP_GEMM, "kv up", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "fc1", -1, PASS_F, linear_forward},           {MS_OP_GEMM, "fc1", -1, PASS_D, linear_dgrad},           {MS_OP_GEMM, "fc1", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "fc2", -1, PASS_F, linear_forward},           {MS_OP_GEMM, "fc2", -1, PASS_D, linear_dgrad},           {MS_OP_GEMM, "fc2", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "shared fc1", -1, PASS_F, linear_forward},    {MS_OP_GEMM, "shared fc1", -1, PASS_D, linear_dgrad},    {MS_OP_GEMM, "shared fc1", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "shared fc2", -1, PASS_F, linear_forward},    {MS_OP_GEMM, "shared fc2", -1, PASS_D, linear_dgrad},    {MS_OP_GEMM, "shared fc2", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "router", -1, PASS_F, linear_forward},        {MS_OP_GEMM, "router", -1, PASS_D, linear_dgrad},        {MS_OP_GEMM, "router", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "latent down", -1, PASS_F, linear_forward},   {MS_OP_GEMM, "latent down", -1, PASS_D, linear_dgrad},   {MS_OP_GEMM, "latent down", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "latent up", -1, PASS_F, linear_forward},     {MS_OP_GEMM, "latent up", -1, PASS_D, linear_dgrad},     {MS_OP_GEMM, "latent up", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "eh proj", -1, PASS_F, linear_forward},       {MS_OP_GEMM, "eh proj", -1, PASS_D, linear_dgrad},       {MS_OP_GEMM, "eh proj", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "q down", -1, PASS_F, linear_forward},        {MS_OP_GEMM, "q down", -1, PASS_D, linear_dgrad},        {MS_OP_GEMM, "q down", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "head", -1, PASS_F, linear_forward},          {MS_OP_GEMM, "head", -1, PASS_D, linear_dgrad},          {MS_OP_GEMM, "head", -1, PASS_W, linear_wgrad},
-    {MS_OP_GEMM, "kv down", -1, PASS_W, linear_wgrad},
+    {MS_OP_GEMM, NULL, -1, PASS_F, linear_forward}, {MS_OP_GEMM, NULL, -1, PASS_D, ms_exec_linear_dgrad}, {MS_OP_GEMM, NULL, -1, PASS_W, linear_wgrad}, /* those of the table */
     {MS_OP_ALL_GATHER, "tp gather", -1, PASS_F | PASS_D | PASS_W, tp_gather},
     {MS_OP_ALL_GATHER, "tp scatter", -1, PASS_D, tp_gather},
     {MS_OP_REDUCE_SCATTER, "tp scatter", -1, PASS_F, tp_sum},

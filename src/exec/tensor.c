@@ -92,6 +92,15 @@ void ms_store_move(Exec *x, Store *from, const char *name, Store *to, const char
   put(x, to, moved);
 }
 
+void ms_store_share(Exec *x, Store *from, const char *name, Store *to, const char *as) {
+  Tensor *t = ms_store_find(from, name);
+  if (!t) ms_exec_fail(x, MS_ERROR_NOTHING, "nothing made \"%s\"", name);
+  Tensor shared = *t;
+  shared.name = as, shared.read = FALSE;
+  shared.buffer->refs++;
+  put(x, to, shared);
+}
+
 /* --- by name in the frame at work ------------------------------------------------------------------------------------------------------------ */
 
 void *ms_exec_new_typed(Exec *x, const char *name, gint64 n, size_t element_B, double width_B) {

@@ -244,19 +244,27 @@ static double rope_B(const MsBuild *b, const Widths *w) {
          b->rows * w->heads * (a->qk_head_dim + a->v_head_dim);
 }
 
-static void shape_rows(MsBuild *b, const Widths *w) { /* split, per-head norm, rotary: memory bound, the same bytes both ways */
-  gboolean mla = ms_model_has_mla(b->model);
-  if (!mla) {
-    double split = 2 * b->rows * (w->q + w->k + w->v);
-    ms_row_memory(b, MS_OP_COPY, "qkv split", split, split, 2);
-    if (b->model->qk_layernorm) {
-      double elements = b->rows * (w->q + w->k);
-      MsOp *op = ms_row_memory(b, MS_OP_NORM, "qk norm", (b->pass == MS_PASS_DGRAD ? 4 : 2) * elements, 2 * elements, 2);
-      op->m = elements / w->dqk, op->n = w->dqk;
-    }
-  }
+static void split_row(MsBuild *b, const Widths *w) {
+  double split = 2 * b->rows * (w->q + w->k + w->v);
+  ms_row_memory(b, MS_OP_COPY, "qkv split", split, split, 2);
+}
+
+static void head_norm_row(MsBuild *b, const Widths *w) {
+  double elements = b->rows * (w->q + w->k);
+  if (!b->model->qk_layernorm) return;
+  MsOp *op = ms_row_memory(b, MS_OP_NORM, "qk norm", (b->pass == MS_PASS_DGRAD ? 4 : 2) * elements, 2 * elements, 2);
+  op->m = elements / w->dqk, op->n = w->dqk;
+}
+
+static void rope_row(MsBuild *b, const Widths *w) {
   if (b->model->position_embedding == MS_POS_ROPE || b->model->position_embedding == MS_POS_YARN)
     ms_row_memory(b, MS_OP_ROPE, "rope", rope_B(b, w), rope_B(b, w), 2);
+}
+
+/* Split, per-head norm, rotary, and back in the opposite order: memory bound, the same bytes both ways. */
+static void shape_rows(MsBuild *b, const Widths *w) {
+  static void (*const row[])(MsBuild *, const Widths *) = {split_row, head_norm_row, rope_row};
+  for (int i = ms_model_has_mla(b->model) ? 2 : 0; i < 3; i++) row[b->pass == MS_PASS_DGRAD && !ms_model_has_mla(b->model) ? 2 - i : i](b, w);
 }
 
 static void output_gate(MsBuild *b, const Widths *w) {

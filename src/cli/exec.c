@@ -1,0 +1,185 @@
+/* src/cli/exec.c - moesim exec SCENARIO: a step of the operator list, run for real on this CPU. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ranks.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "exec/exec.h"
+
+enum { MOST_STEPS = 100000, MOST_THREADS = 1024 };
+
+typedef struct {
+  char *dtype, *blas, *dump, *compare;
+  int steps, threads, top;
+  gboolean json, no_check;
+} Options;
+
+static const char *list_text(const MsExecRow *r, char *buf, size_t size) {
+  g_snprintf(buf, size, "%s %s", ms_exec_list_words[r->list], r->list == MS_EXEC_FORWARD || r->list == MS_EXEC_BACKWARD ? ms_pass_words[r->op.pass] : "");
+  return g_strchomp(buf);
+}
+
+/* --- JSON ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void put_numbers(MsJsonOut *out, const char *key, const double *values, int n) {
+  ms_json_out_array(out, key);
+  for (int i = 0; i < n; i++) ms_json_out_double(out, NULL, values[i]);
+  ms_json_out_end(out);
+}
+
+static void put_row(MsJsonOut *out, const MsExecRow *r) {
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "list", ms_exec_list_words[r->list]);
+  if (r->piece >= 0) ms_json_out_int(out, "piece", r->piece);
+  ms_json_out_int(out, "row", r->row);
+  ms_json_out_string(out, "kind", ms_op_words[r->op.kind]);
+  ms_json_out_string(out, "name", r->op.name);
+  ms_json_out_string(out, "module", ms_module_words[r->op.module]);
+  ms_json_out_string(out, "pass", ms_pass_words[r->op.pass]);
+  ms_json_out_int(out, "calls", r->calls);
+  ms_json_out_double(out, "cpu_s", r->cpu_s);
+  ms_json_out_double(out, "wall_s", r->wall_s);
+  ms_json_out_double(out, "least_wall_s", r->least_wall_s);
+  ms_json_out_double(out, "flop", r->flop);
+  ms_json_out_double(out, "message_B", r->message_B);
+  ms_json_out_double(out, "keep_B", r->op.keep_B);
+  ms_json_out_double(out, "free_B", r->op.free_B);
+  ms_json_out_end(out);
+}
+
+static void print_json(const MsScenario *scenario, const Options *o, const MsExecResult *r) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "name", scenario->name);
+  ms_json_out_string(out, "dtype", o->dtype);
+  ms_json_out_int(out, "ranks", r->ranks);
+  ms_json_out_double(out, "loss", r->loss);
+  ms_json_out_double(out, "gradient_norm", r->gradient_norm);
+  ms_json_out_bool(out, "checked", !o->no_check);
+  put_numbers(out, "step_s", r->step_s, r->steps);
+  put_numbers(out, "step_cpu_s", r->step_cpu_s, r->steps);
+  put_numbers(out, "peak_kept_B", r->peak_kept_B, r->ranks);
+  put_numbers(out, "flop", r->rank_flop, r->ranks);
+  put_numbers(out, "message_B", r->rank_message_B, r->ranks);
+  if (o->compare) {
+    ms_json_out_double(out, "gradient_difference", r->gradient_difference);
+    ms_json_out_string(out, "gradient_worst", r->gradient_worst);
+    ms_json_out_double(out, "parameter_difference", r->parameter_difference);
+    ms_json_out_string(out, "parameter_worst", r->parameter_worst);
+  }
+  ms_json_out_array(out, "rows");
+  for (int i = 0; i < r->n_rows; i++)
+    if (r->rows[i].calls > 0) put_row(out, &r->rows[i]);
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+}
+
+/* --- for people ------------------------------------------------------------------------------------------------------------------------ */
+
+static int by_time(const void *a, const void *b) {
+  const MsExecRow *x = *(const MsExecRow *const *)a, *y = *(const MsExecRow *const *)b;
+  return x->wall_s != y->wall_s ? (x->wall_s < y->wall_s) - (x->wall_s > y->wall_s) : x < y ? -1 : x > y;
+}
+
+static double largest(const double *values, int n) {
+  double most = 0;
+  for (int i = 0; i < n; i++) most = MAX(most, values[i]);
+  return most;
+}
+
+static void print_rows(const MsExecResult *r, int top) {
+  g_autofree const MsExecRow **row = g_new(const MsExecRow *, MAX(r->n_rows, 1));
+  char buf[MS_TEXT], list[64];
+  double all = 0;
+  int n = 0;
+  for (int i = 0; i < r->n_rows; i++)
+    if (r->rows[i].calls > 0) row[n++] = &r->rows[i], all += r->rows[i].wall_s;
+  qsort(row, (size_t)n, sizeof *row, by_time);
+  MsTable *table = ms_table_new();
+  static const char *const title[] = {"row", "module", "list", "calls", "time", "share", "CPU", "GFLOP/s", "message"};
+  for (guint i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 2);
+  for (int i = 0; i < MIN(n, top); i++) {
+    ms_table_cellf(table, "%s \"%s\"", ms_op_words[row[i]->op.kind], row[i]->op.name);
+    ms_table_cell(table, ms_module_words[row[i]->op.module]);
+    ms_table_cell(table, list_text(row[i], list, sizeof list));
+    ms_table_cellf(table, "%d", row[i]->calls);
+    ms_table_cell(table, ms_text_seconds(row[i]->wall_s / row[i]->calls, buf));
+    ms_table_cell(table, ms_text_percent(row[i]->wall_s / all, buf));
+    ms_table_cell(table, ms_text_seconds(row[i]->cpu_s / row[i]->calls, buf));
+    if (row[i]->flop > 0) ms_table_cellf(table, "%.2f", 1e-9 * row[i]->flop * row[i]->calls / row[i]->wall_s);
+    else ms_table_cell(table, "");
+    ms_table_cell(table, row[i]->message_B > 0 ? ms_text_bytes(row[i]->message_B, buf) : "");
+  }
+  ms_cli_print(ms_table_take(table));
+  if (n > top) printf("(%d further rows: --rows N, or --json)\n", n - top);
+}
+
+static void print_result(const MsScenario *scenario, const Options *o, const MsExecResult *r) {
+  char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT], d[MS_TEXT];
+  printf("%s: %d rank%s, %d step%s in %s\n\n", scenario->name, r->ranks, r->ranks == 1 ? "" : "s", r->steps, r->steps == 1 ? "" : "s", o->dtype);
+  printf("loss           %.12g\ngradient norm  %.12g\nlast step      %s\nper rank       %s kept for backward at most, %sFLOP, %s handed to MPI\n", r->loss, r->gradient_norm,
+         ms_text_seconds(r->step_s[r->steps - 1], a), ms_text_bytes(largest(r->peak_kept_B, r->ranks), d), ms_text_count(largest(r->rank_flop, r->ranks), b),
+         ms_text_bytes(largest(r->rank_message_B, r->ranks), c));
+  printf("checks         %s\n", o->no_check ? "off" : "ledger, messages and FLOP of every row are what the list says");
+  if (o->compare)
+    printf("compared with  %s: gradients differ by at most %.3g (%s), parameters by %.3g (%s)\n", o->compare, r->gradient_difference, r->gradient_worst ? r->gradient_worst : "none",
+           r->parameter_difference, r->parameter_worst ? r->parameter_worst : "none");
+  putchar('\n');
+  print_rows(r, o->top);
+}
+
+/* --- the verb ------------------------------------------------------------------------------------------------------------------------------ */
+
+static int run(const Options *o, const char *file, int type) {
+  GError *error = NULL;
+  MsExecOptions options = {.type = (MsBlasType)type, .blas = o->blas, .threads = o->threads, .steps = o->steps, .unchecked = o->no_check, .dump = o->dump, .compare = o->compare};
+  if (!ms_ranks_begin(&error)) return ms_cli_fail(error);
+  gboolean first = ms_ranks_own() == 0;
+  g_autoptr(MsScenario) scenario = ms_scenario_load(file, &error);
+  g_autoptr(MsExecResult) result = scenario ? ms_exec_run(scenario, &options, &error) : NULL;
+  int status = 0;
+  if (!result) {
+    status = error->code;
+    if (first) ms_cli_fail(error);
+    else g_error_free(error);
+  } else if (first && o->json) {
+    print_json(scenario, o, result);
+  } else if (first) {
+    print_result(scenario, o, result);
+  }
+  ms_ranks_end();
+  return status;
+}
+
+int ms_cli_exec(int argc, char **argv) {
+  const MsVerb *verb = ms_cli_verb("exec");
+  Options o = {.steps = 1, .threads = 1, .top = 20};
+  const GOptionEntry entries[] = {
+      {"dtype", 0, 0, G_OPTION_ARG_STRING, &o.dtype, "of all tensors (default f32)", "f32|f64"},
+      {"steps", 0, 0, G_OPTION_ARG_INT, &o.steps, "training steps, all with the same batch (default 1)", "N"},
+      {"blas", 0, 0, G_OPTION_ARG_STRING, &o.blas, "library of the matrix products (default: the first that is installed)", "NAME"},
+      {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "threads of that library on each rank (default 1)", "N"},
+      {"no-check", 0, 0, G_OPTION_ARG_NONE, &o.no_check, "do not compare bytes, messages and FLOP with the list", NULL},
+      {"dump", 0, 0, G_OPTION_ARG_FILENAME, &o.dump, "write gradients and updated parameters of the whole model", "FILE"},
+      {"compare", 0, 0, G_OPTION_ARG_FILENAME, &o.compare, "compare them with such a file", "FILE"},
+      {"rows", 0, 0, G_OPTION_ARG_INT, &o.top, "rows to print, the slowest first (default 20)", "N"},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object with all rows", NULL},
+      {NULL}};
+  int status = 0;
+  if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
+    if (!o.dtype) o.dtype = g_strdup("f32");
+    int type = g_str_equal(o.dtype, "f64") ? MS_BLAS_F64 : g_str_equal(o.dtype, "f32") ? MS_BLAS_F32 : -1;
+    if (argc != 2) status = ms_cli_usage(verb, "which scenario? Give one file");
+    else if (type < 0) status = ms_cli_usage(verb, "--dtype takes f32 or f64, not \"%s\"", o.dtype);
+    else if (o.steps < 1 || o.steps > MOST_STEPS) status = ms_cli_usage(verb, "--steps takes a number from 1 to %d", MOST_STEPS);
+    else if (o.threads < 1 || o.threads > MOST_THREADS) status = ms_cli_usage(verb, "--threads takes a number from 1 to %d", MOST_THREADS);
+    else if (o.top < 0) status = ms_cli_usage(verb, "--rows takes a number from 0");
+    else status = run(&o, argv[1], type);
+  }
+  g_free(o.dtype), g_free(o.blas), g_free(o.dump), g_free(o.compare);
+  return status;
+}
