@@ -37,6 +37,7 @@ struct MsCost {
   MsCurve *curves;           /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
   guint8 *curve_op;          /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
   Slot slot[MS_N_OPS][MS_N_ODT][MS_N_PASSES];
+  MsGroup group[MS_N_GROUPS]; /* that the tables below are of */
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
   MsCollective (*collective_fp32)[MS_N_GROUPS]; /* [MS_N_COLL] NULL: messages of FP32 are like any other */
   MsDispatch dispatch[2][MS_N_GROUPS];
@@ -219,14 +220,20 @@ static gboolean has_fp32_collectives(const MsHardware *h) {
   return FALSE;
 }
 
-static void prepare_exchanges(MsCost *cost, const MsLayout *layout) {
-  cost->collective_fp32 = has_fp32_collectives(cost->hardware) ? g_malloc(MS_N_COLL * sizeof *cost->collective_fp32) : NULL;
+/* `like`: another whose tables `cost` is a copy of, or NULL; those of a group that is the same stay. */
+static void prepare_exchanges(MsCost *cost, const MsCost *like, const MsLayout *layout) {
+  gboolean fp32 = has_fp32_collectives(cost->hardware);
+  const MsOptions *now = &cost->scenario->options, *then = like ? &like->scenario->options : NULL;
+  gboolean same_dispatcher = then && then->dispatcher == now->dispatcher && then->dispatcher_num_sms == now->dispatcher_num_sms;
+  cost->collective_fp32 = !fp32 ? NULL : like ? g_memdup2(like->collective_fp32, MS_N_COLL * sizeof *cost->collective_fp32) : g_malloc(MS_N_COLL * sizeof *cost->collective_fp32);
   for (int g = 0; g < MS_N_GROUPS; g++) {
-    for (int kind = 0; kind < MS_N_COLL; kind++) {
+    gboolean same = like && !memcmp(&like->group[g], &layout->group[g], sizeof layout->group[g]);
+    cost->group[g] = layout->group[g];
+    for (int kind = 0; !same && kind < MS_N_COLL; kind++) {
       cost->collective[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "bf16", &layout->group[g]);
-      if (cost->collective_fp32) cost->collective_fp32[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "fp32", &layout->group[g]);
+      if (fp32) cost->collective_fp32[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "fp32", &layout->group[g]);
     }
-    for (int combine = 0; combine < 2; combine++) cost->dispatch[combine][g] = ms_dispatch_prepare(cost->scenario, combine, &layout->group[g]);
+    for (int combine = 0; !(same && same_dispatcher) && combine < 2; combine++) cost->dispatch[combine][g] = ms_dispatch_prepare(cost->scenario, combine, &layout->group[g]);
   }
 }
 
@@ -235,7 +242,7 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
   MsCost *cost = g_new0(MsCost, 1);
   cost->scenario = scenario, cost->hardware = scenario->hardware;
   prepare_kernels(cost);
-  prepare_exchanges(cost, layout);
+  prepare_exchanges(cost, NULL, layout);
   return cost;
 }
 
@@ -247,7 +254,7 @@ MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const M
   cost->scenario = scenario;
   cost->borrowed = TRUE;
   set_shape(cost);
-  prepare_exchanges(cost, layout);
+  prepare_exchanges(cost, like, layout);
   return cost;
 }
 

@@ -1,13 +1,12 @@
 /* src/plan/bound.c - step time and device memory of a layout from below, in a few dozen multiplications.
  *
  * The step of stage i is at least what its own pieces take for all microbatches, after the first chunk of every stage before it has let the first
- * microbatch through and before their last backwards (sim/bound.c). That is a sum over pieces of a whole number times the piece's time:
+ * microbatch through and before their last backwards (sim/bound.c). That is a sum over pieces of a whole number times a time of the piece:
  *   - the times depend on the outer axes and the work keys: the memo, costed once for all (pp, vpp);
  *   - the whole numbers depend on pp, vpp and the number of microbatches: the shape, counted once for all memos.
  * Memory is the same kind of sum over parameters and kept bytes. A stage whose numbers are all no larger than another's decides nothing and is left out
  * of the shape, which is then two to five stages long whatever PP is. */
 #include "plan/plan_priv.h"
-#include "sim/lower.h"
 #include <string.h>
 
 /* --- pieces, costed ------------------------------------------------------------------------------------------------------------------------------- */
@@ -18,7 +17,9 @@ struct MsPieceMemo {
   MsCost *cost;
   MsScenario *scenario; /* own copy: layout, work and cost point to it */
   int n;
-  MsTime *time;         /* [n] shortest forward and backward of a piece */
+  MsCostedPiece *piece; /* [n] */
+  MsPieceLags *lags;
+  MsPieceTime *time;    /* [n] */
   double *kept, *dense, *expert, *low; /* [n] bytes of a microbatch, parameters */
 };
 
@@ -27,6 +28,8 @@ const MsCost *ms_memo_cost(const MsPieceMemo *memo) { return memo->cost; }
 void ms_memo_free(MsPieceMemo *m) {
   if (!m) return;
   g_free(m->time);
+  ms_piece_lags_free(m->lags);
+  ms_costed_pieces_free(m->piece, m->n);
   g_free(m->kept);
   ms_cost_free(m->cost);
   ms_work_free(m->work);
@@ -44,13 +47,15 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError 
     return NULL;
   }
   m->n = m->work->n_pieces;
-  m->time = g_new(MsTime, m->n);
+  guint32 tag = 0;
+  m->piece = ms_costed_pieces_new(m->work, m->cost, &tag);
+  m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario);
+  m->time = g_new(MsPieceTime, m->n);
+  ms_piece_times(m->work, m->piece, m->lags, m->time);
   m->kept = g_new(double, 4 * m->n);
   m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n;
-  gboolean overlapped = ms_slots_overlap(m->scenario);
   for (int i = 0; i < m->n; i++) {
     const MsPiece *p = &m->work->pieces[i];
-    m->time[i] = ms_list_shortest(&p->forward, m->cost, overlapped) + ms_list_shortest(&p->backward, m->cost, overlapped);
     m->kept[i] = p->kept_B;
     m->dense[i] = p->params_dense, m->expert[i] = p->params_expert;
     m->low[i] = p->params_quantizable_dense + p->params_quantizable_expert;
@@ -60,15 +65,17 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError 
 
 /* --- shapes ------------------------------------------------------------------------------------------------------------------------------------------ */
 
+enum { RUN, STARTS, ENDS, AHEAD, LATE, N_COUNTS }; /* of pieces in the time of a stage: that it runs; at the start and at the end of a chunk; on the way
+                                                     * to and from it; first in the chunk that ends the stage's work */
 typedef struct { /* of one stage, by piece */
-  gint64 *time;  /* times it counts in the step */
+  gint64 *time;  /* [N_COUNTS][n] */
   gint32 *count; /* pieces that stand there */
   gint64 *live;  /* microbatches of them that are alive at once */
 } StageCounts;
 
 struct MsShape {
   int n, n_time, n_memory; /* pieces; stages that may decide the time, and the memory */
-  gint64 *time;            /* [n_time][n] */
+  gint64 *time;            /* [n_time][N_COUNTS][n] */
   gint32 *count;           /* [n_memory][n] */
   gint64 *live;            /* [n_memory][n] */
 };
@@ -152,28 +159,34 @@ static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l,
   gboolean ends = s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE;
   gint64 microbatches = s->layout.schedule == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches; /* two copies of the model: half each */
   int n = w->n_pieces;
-  memset(out->time, 0, sizeof *out->time * (size_t)n);
+  memset(out->time, 0, sizeof *out->time * N_COUNTS * (size_t)n);
   memset(out->count, 0, sizeof *out->count * (size_t)n);
   memset(out->live, 0, sizeof *out->live * (size_t)n);
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
     gint64 live = alive(s, l, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+    int length = ms_work_chunk_length(chunk);
+    for (int i = 0; i < length; i++) {
       int piece = ms_work_chunk_piece(w, chunk, i);
       out->count[piece]++;
       out->live[piece] += live;
-      out->time[piece] += microbatches;
+      out->time[RUN * n + piece] += microbatches;
+      if (i == 0) out->time[STARTS * n + piece] += microbatches;
+      if (i == length - 1) out->time[ENDS * n + piece] += microbatches;
     }
   }
   if (!ends) return;
-  for (int i = 0; i < n; i++) out->time[i] += before[i];
+  for (int i = 0; i < n; i++) out->time[AHEAD * n + i] = before[i];
   const MsChunk *first = ms_layout_chunk(l, stage, 0);
   for (int i = 0; i < ms_work_chunk_length(first); i++) before[ms_work_chunk_piece(w, first, i)]++;
+  if (stage > 0 && ms_work_chunk_length(first) > 0) out->time[LATE * n + ms_work_chunk_piece(w, first, 0)] = 1;
 }
 
 static gboolean no_larger_time(const StageCounts *a, const StageCounts *b, int n) {
-  for (int i = 0; i < n; i++)
-    if (a->time[i] > b->time[i]) return FALSE;
+  static const gboolean takes_off[N_COUNTS] = {[STARTS] = TRUE, [ENDS] = TRUE, [LATE] = TRUE};
+  for (int kind = 0; kind < N_COUNTS; kind++)
+    for (int i = kind * n; i < (kind + 1) * n; i++)
+      if (takes_off[kind] ? a->time[i] < b->time[i] : a->time[i] > b->time[i]) return FALSE;
   return TRUE;
 }
 
@@ -193,19 +206,20 @@ static gboolean decided(const StageCounts *stage, int stages, int k, int n, gboo
 static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout *l) {
   int n = w->n_pieces, stages = l->pp;
   size_t cells = (size_t)n * (size_t)stages;
-  g_autofree gint64 *time = g_new(gint64, cells), *live = g_new(gint64, cells), *before = g_new0(gint64, (gsize)n);
+  g_autofree gint64 *time = g_new(gint64, N_COUNTS * cells), *live = g_new(gint64, cells), *before = g_new0(gint64, (gsize)n);
   g_autofree gint32 *count = g_new(gint32, cells);
   g_autofree StageCounts *stage = g_new(StageCounts, stages);
   for (int i = 0; i < stages; i++) {
     size_t at = (size_t)i * (size_t)n;
-    stage[i] = (StageCounts){time + at, count + at, live + at};
+    stage[i] = (StageCounts){time + N_COUNTS * at, count + at, live + at};
     count_stage(s, w, l, i, before, &stage[i]);
   }
   MsShape *shape = g_new0(MsShape, 1);
   shape->n = n;
-  shape->time = g_new(gint64, cells), shape->count = g_new(gint32, cells), shape->live = g_new(gint64, cells);
+  size_t row = N_COUNTS * (size_t)n;
+  shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells), shape->live = g_new(gint64, cells);
   for (int i = 0; i < stages; i++) {
-    if (!decided(stage, stages, i, n, no_larger_time)) memcpy(shape->time + shape->n_time++ * n, stage[i].time, sizeof(gint64) * (size_t)n);
+    if (!decided(stage, stages, i, n, no_larger_time)) memcpy(shape->time + (size_t)shape->n_time++ * row, stage[i].time, sizeof(gint64) * row);
     if (decided(stage, stages, i, n, no_larger_memory)) continue;
     memcpy(shape->count + shape->n_memory * n, stage[i].count, sizeof(gint32) * (size_t)n);
     memcpy(shape->live + shape->n_memory++ * n, stage[i].live, sizeof(gint64) * (size_t)n);
@@ -242,10 +256,15 @@ MsTime ms_bound_time(const MsShape *shape, const MsPieceMemo *memo) {
   MsTime step = 0;
   int n = shape->n;
   for (int k = 0; k < shape->n_time; k++) {
-    const gint64 *times = shape->time + k * n;
-    MsTime sum = 0;
-    for (int i = 0; i < n; i++) sum += times[i] * memo->time[i];
-    step = MAX(step, sum);
+    const gint64 *times = shape->time + (size_t)k * N_COUNTS * (size_t)n;
+    MsTime direct = 0, line = 0, ahead = 0;
+    for (int i = 0; i < n; i++) {
+      const MsPieceTime *t = &memo->time[i];
+      direct += times[RUN * n + i] * t->direct;
+      line += times[RUN * n + i] * t->line - times[STARTS * n + i] * t->start - times[ENDS * n + i] * t->end;
+      ahead += times[AHEAD * n + i] * t->ahead - times[LATE * n + i] * t->late;
+    }
+    step = MAX(step, MAX(direct, line) + ahead);
   }
   return step;
 }

@@ -17,6 +17,7 @@ typedef struct { /* what one thread found */
   MsShapes *shapes;
   MsScenario *scratch, *second;
   gboolean *passes; /* [pp][vpp][class] obeys the rules about ranks */
+  MsPieceMemo *last; /* the next one is much like it */
   GError *error;
   guint64 error_order;
 } Finder;
@@ -97,11 +98,12 @@ typedef struct { /* one combination of work keys in one unit */
 static gboolean memo_for(Bench *b, const gint32 *value) {
   if (b->memo && !b->per_cut) return TRUE;
   GError *error = NULL;
-  ms_memo_free(b->memo);
+  if (b->memo) ms_memo_free(b->f->last), b->f->last = b->memo;
+  const MsPieceMemo *like = b->f->last ? b->f->last : b->e->first;
   char *given = b->f->scratch->layout.pipeline_layout;
   b->f->scratch->layout.pipeline_layout = g_strdup(given);
   ms_space_apply_axes(b->e->space, value, TRUE, b->f->scratch);
-  b->memo = ms_layout_check_kind(b->f->scratch, MS_RULE_SPLIT) < 0 ? ms_memo_new(b->f->scratch, b->e->first ? ms_memo_cost(b->e->first) : NULL, &error) : NULL;
+  b->memo = ms_layout_check_kind(b->f->scratch, MS_RULE_SPLIT) < 0 ? ms_memo_new(b->f->scratch, like ? ms_memo_cost(like) : NULL, &error) : NULL;
   g_free(b->f->scratch->layout.pipeline_layout);
   b->f->scratch->layout.pipeline_layout = given;
   if (b->memo) b->map = ms_shapes_map(b->f->shapes, b->memo);
@@ -225,7 +227,7 @@ static void do_unit(int unit, int thread, gpointer data) {
   for (int work = 0; work < e->space->n_of_role[MS_ROLE_WORK]; work++) {
     Bench b = {.e = e, .f = f, .unit = unit, .work = work};
     bound_work(&b, &c);
-    ms_memo_free(b.memo);
+    if (b.memo) ms_memo_free(f->last), f->last = b.memo;
   }
   int done = g_atomic_int_add(&e->done, 1) + 1;
   if (thread == 0) ms_progress_update(e->search->progress, 0.2 * done * ms_ranks_count() / e->n_units, "bounding layouts");
@@ -326,6 +328,7 @@ gboolean ms_enumerate(MsSearch *x, GError **error) {
     ms_shapes_free(f->shapes);
     ms_scenario_free(f->scratch), ms_scenario_free(f->second);
     g_free(f->passes);
+    ms_memo_free(f->last);
     ms_refused_clear(&f->refused);
     g_clear_error(&f->error);
   }

@@ -4,6 +4,7 @@
 
 #include "base/io.h"
 #include "plan/plan.h"
+#include "sim/lower.h"
 
 /* --- the space: axes of integers times choices of everything else that is open (space.c, choices.c) ------------------------------------- */
 typedef struct { int n, *value; } MsIntAxis; /* ascending, owned */
@@ -92,6 +93,14 @@ double ms_head_weight(const MsModel *model, int seq_length);
 typedef struct MsPieceMemo MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once */
 typedef struct MsShape MsShape;         /* which pieces stand on which stage, and how many live there, for one (pp, vpp, microbatches) */
 typedef struct MsShapes MsShapes;       /* those made so far, of one thread */
+
+typedef struct { /* picoseconds of one piece, both passes (piece_times.c) */
+  MsTime direct, line; /* the larger of the sums of either counts; line 0: only the first holds */
+  MsTime start, end;   /* off `line` for the first and last piece of each chunk */
+  MsTime ahead;        /* from its input to its output, alone */
+  MsTime late;         /* of that, at most after its backward has handed on its gradient */
+} MsPieceTime;
+void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, MsPieceTime *time);
 
 /* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). */
 MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError **error);

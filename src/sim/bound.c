@@ -1,20 +1,39 @@
 /* src/sim/bound.c - a lower bound of the step that `full` can never undercut.
  *
- * On one stage the rows of a slot take at least `shortest` (longest path with every stream free and nothing shared), and slots follow one another on
- * the compute stream, so their sum is a bound of the stage's span (only of compute rows where slots overlap). For 1F1B, interleaved and GPipe the first slot of stage i waits for chunk 0 of the
- * stages before it, and after its last slot (chunk 0 backward) the earlier stages still run theirs. All stages meet at the gradient norm; what
- * follows it on the slowest stage is added. Everything is summed in the engine's own picoseconds. */
+ * Slots follow one another on the compute stream of their stage, so a stage's span is at least the sum over its pieces of the time from the first compute
+ * row of each pass to the end of the last, sharing included (only the compute rows where backwards are split or run beside forwards). For 1F1B,
+ * interleaved and GPipe the first slot of stage i waits for chunk 0 of the stages before it, and when its last slot (chunk 0 backward) has handed on its
+ * gradient the earlier stages still run theirs. All stages meet at the gradient norm; what follows it on the slowest stage is added. Everything is
+ * summed in the engine's own picoseconds. */
 #include "sim/lower.h"
 #include "base/units.h"
 
-static MsTime chunk_shortest(const MsProgram *p, const MsChunk *chunk, gboolean backward) {
+static MsTime piece_span(const MsProgram *p, int piece, MsSlotKind kind) {
+  const MsCostedPiece *c = &p->piece[piece];
+  if (ms_slots_overlap(p->scenario)) return kind == MS_SLOT_F ? c->forward.compute : c->backward.compute;
+  return MAX(0, ms_piece_lags_pass(p->lags, kind, piece)->to[MS_END_COMPUTE][MS_END_COMPUTE]);
+}
+
+static MsTime chunk_span(const MsProgram *p, const MsChunk *chunk) {
   MsTime sum = 0;
   for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
-    const MsCostedPiece *c = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
-    const MsCosted *list = backward ? &c->backward : &c->forward;
-    sum += ms_slots_overlap(p->scenario) ? list->compute : list->shortest;
+    int piece = ms_work_chunk_piece(p->work, chunk, i);
+    sum += piece_span(p, piece, MS_SLOT_F) + piece_span(p, piece, MS_SLOT_B);
   }
   return sum;
+}
+
+/* From a chunk's input to its output. */
+static MsTime chunk_passage(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind) {
+  MsTime sum = 0;
+  for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+    sum += MAX(0, ms_piece_lags_pass(p->lags, kind, ms_work_chunk_piece(p->work, chunk, i))->to[MS_END_ENTRY][MS_END_ENTRY]);
+  return sum;
+}
+
+MsTime ms_bound_late(MsPieceLags *lags, int piece) {
+  const MsLags *l = ms_piece_lags_pass(lags, MS_SLOT_B, piece);
+  return MAX(0, l->to[MS_END_COMPUTE][MS_END_COMPUTE] - MAX(0, l->to[MS_END_ENTRY][MS_END_COMPUTE]));
 }
 
 static MsTime after_barrier(const MsCosted *c) { /* compute rows behind the gradient norm */
@@ -36,16 +55,17 @@ MsTime ms_bound_step(const MsProgram *p, MsScheduleKind kind, MsTimeParts *stage
     MsTime sum = 0, microbatches = kind == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches; /* two copies of the model: half each */
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
-      sum += chunk_shortest(p, chunk, FALSE) + chunk_shortest(p, chunk, TRUE);
+      sum += chunk_span(p, chunk);
     }
     MsTime span = sum * microbatches;
     if (stage) stage[s].compute_s = (double)span / MS_PS_PER_S;
     MsTime after = after_barrier(&p->step[s].after);
-    meet = MAX(meet, span + (ends ? head + tail : 0) + (p->skewed ? after : 0));
-    behind = MAX(behind, p->skewed ? 0 : after);
     const MsChunk *first = ms_layout_chunk(l, s, 0);
-    head += chunk_shortest(p, first, FALSE) + message;
-    tail += chunk_shortest(p, first, TRUE) + message;
+    MsTime late = s > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(p->lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
+    meet = MAX(meet, span + (ends ? head + tail - late : 0) + (p->skewed ? after : 0));
+    behind = MAX(behind, p->skewed ? 0 : after);
+    head += chunk_passage(p, first, MS_SLOT_F) + message;
+    tail += chunk_passage(p, first, MS_SLOT_B) + message;
   }
   return meet + behind;
 }

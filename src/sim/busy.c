@@ -18,6 +18,7 @@ static gboolean computes(const MsRow *row) { return row->stream == MS_STREAM_COM
 
 typedef struct { /* of a communication row */
   int row, after, before; /* numbers of compute rows; before = n: none waits for it */
+  int next_after, next_before; /* the next window with the same; -1 = none */
   MsTime chain, loss;     /* from `after` to its end, along rows that it waits for; what it costs */
 } Window;
 
@@ -26,6 +27,7 @@ typedef struct {
   int n, n_windows;   /* compute rows, communication rows */
   int *number;        /* [rows] of a compute row its number, of another its window */
   Window *window;     /* in order */
+  int *first_after, *first_before; /* [n + 1], [n]: window that begins behind compute row k (k + 1 = 0: at the entry), ends before row k; -1 = none */
   MsTime *own, *gap, *start; /* [n] duration of a compute row; wait in front of it; when it starts at the earliest */
 } Busy;
 
@@ -71,6 +73,17 @@ static void find_before(Busy *b) {
   }
 }
 
+/* Windows by where they begin and end. */
+static void link_windows(Busy *b) {
+  for (int k = 0; k <= b->n; k++) b->first_after[k] = -1;
+  for (int k = 0; k < b->n; k++) b->first_before[k] = -1;
+  for (int i = b->n_windows - 1; i >= 0; i--) {
+    Window *w = &b->window[i];
+    if (w->after >= ENTRY) w->next_after = b->first_after[w->after + 1], b->first_after[w->after + 1] = i;
+    if (w->before < b->n) w->next_before = b->first_before[w->before], b->first_before[w->before] = i;
+  }
+}
+
 /* Chains of communication behind a compute row, and the gaps that they make. */
 static void measure_gaps(Busy *b) {
   for (int k = 0; k < b->n_windows; k++) {
@@ -109,36 +122,35 @@ static void measure_losses(Busy *b, int sm_count) {
 
 static void lift(MsTime *a, MsTime to) { *a = MAX(*a, to); }
 
-/* From compute row a on: start[] of what waits for rows that begin there. `stretch`: the costs within add up from here on, also of rows that begin at
- * `lowest` or later. */
-static void onward(Busy *b, int a, int lowest, gboolean stretch) {
+/* From compute row a on: start[] of what waits for rows that begin there. `stretch`: the costs within add up from here on; `entry`: also those of rows
+ * that begin at the entry. */
+static void onward(Busy *b, int a, gboolean stretch, gboolean entry) {
   MsTime end = b->start[a] + b->own[a], inside = 0;
-  for (int k = 0; k < b->n_windows; k++) {
-    const Window *w = &b->window[k];
-    if (w->after != a) continue;
+  for (int i = b->first_after[a + 1]; i >= 0; i = b->window[i].next_after) {
+    const Window *w = &b->window[i];
     stretch |= w->loss > 0;
     if (w->before < b->n) lift(&b->start[w->before], end + w->chain);
   }
   for (int k = a + 1; k < b->n; k++) {
     inside += b->gap[k];
-    for (int i = 0; stretch && i < b->n_windows; i++)
-      if (b->window[i].before == k && b->window[i].after >= lowest) inside += b->window[i].loss;
+    for (int i = stretch ? b->first_before[k] : -1; i >= 0; i = b->window[i].next_before)
+      if (b->window[i].after >= a || (entry && b->window[i].after == ENTRY)) inside += b->window[i].loss;
     lift(&b->start[k], end + inside);
     if (!stretch) break; /* the next row takes it from here */
     inside += b->own[k];
   }
 }
 
-static void onward_from(Busy *b, int first, int lowest) {
-  onward(b, first, lowest, TRUE);
-  for (int k = first + 1; k < b->n; k++) onward(b, k, k, FALSE);
+static void onward_from(Busy *b, int first, gboolean entry) {
+  onward(b, first, TRUE, entry);
+  for (int k = first + 1; k < b->n; k++) onward(b, k, FALSE, FALSE);
 }
 
 /* From the moment when the stream is free for the first compute row. */
 static void from_compute(Busy *b) {
   if (b->n == 0) return;
   b->start[0] = 0;
-  onward_from(b, 0, 0);
+  onward_from(b, 0, FALSE);
 }
 
 static gboolean begins_at_entry(const Busy *b, const Window *w, gboolean beside) {
@@ -154,20 +166,19 @@ static void from_entry(Busy *b, gboolean beside, int sm_count) {
     first = MIN(first, b->number[i]);
     b->start[b->number[i]] = 0;
   }
-  for (int k = 0; k < b->n_windows; k++) {
+  for (int k = b->first_after[0]; k >= 0; k = b->window[k].next_after) {
     const Window *w = &b->window[k];
     if (!begins_at_entry(b, w, beside) || w->before == b->n) continue;
     first = MIN(first, w->before);
     lift(&b->start[w->before], w->chain);
   }
   if (first == b->n) return;
-  for (int k = 0; k < b->n_windows; k++) { /* what runs from the entry beside compute */
+  for (int k = b->first_after[0]; k >= 0; k = b->window[k].next_after) { /* what runs from the entry beside compute */
     Window *w = &b->window[k];
-    if (w->after != ENTRY) continue;
     gboolean costs = sm_count > 0 && begins_at_entry(b, w, beside) && w->before > first && w->before < b->n;
     w->loss = costs ? loss(b, w, first + 1, b->start[first], sm_count) : 0;
   }
-  onward_from(b, first, ENTRY);
+  onward_from(b, first, TRUE);
 }
 
 static void hand_over(const Busy *b, int source, MsLags *lags) {
@@ -182,29 +193,34 @@ static void hand_over(const Busy *b, int source, MsLags *lags) {
   }
 }
 
+/* From each source in turn: starts of the compute rows, and what follows from them for the lags. */
+static void measure(Busy *b, int sm_count, MsLags *lags) {
+  find_after(b);
+  find_before(b);
+  link_windows(b);
+  memset(b->gap, 0, sizeof(MsTime) * (size_t)b->n);
+  measure_gaps(b);
+  gboolean losses = losses_add_up(b->rows, sm_count);
+  if (losses) measure_losses(b, sm_count);
+  for (int source = 0; source < 3; source++) {
+    for (int k = 0; k < b->n; k++) b->start[k] = -1; /* not behind the source */
+    if (source == MS_END_COMPUTE) from_compute(b);
+    else from_entry(b, source == MS_END_BESIDE, losses ? sm_count : 0);
+    hand_over(b, source, lags);
+  }
+}
+
 void ms_rows_busy(const MsRows *rows, int sm_count, MsLags *lags) {
   enum { FEW = 160 };
-  int few_numbers[FEW], n = rows->n;
+  int few_numbers[3 * FEW + 1], n = rows->n;
   Window few_windows[FEW];
   MsTime few_times[3 * FEW];
   gboolean many = n > FEW;
-  Busy b = {.rows = rows, .number = many ? g_new(int, n) : few_numbers, .window = many ? g_new(Window, n) : few_windows,
+  Busy b = {.rows = rows, .number = many ? g_new(int, 3 * n + 1) : few_numbers, .window = many ? g_new(Window, n) : few_windows,
             .own = many ? g_new(MsTime, 3 * n) : few_times};
+  b.first_before = b.number + n, b.first_after = b.first_before + n;
   b.gap = b.own + n, b.start = b.gap + n;
-  if (n > 0) {
-    memset(b.gap, 0, sizeof(MsTime) * (size_t)n);
-    find_after(&b);
-    find_before(&b);
-    measure_gaps(&b);
-    gboolean losses = losses_add_up(rows, sm_count);
-    if (losses) measure_losses(&b, sm_count);
-    for (int source = 0; source < 3; source++) {
-      for (int k = 0; k < b.n; k++) b.start[k] = -1; /* not behind the source */
-      if (source == MS_END_COMPUTE) from_compute(&b);
-      else from_entry(&b, source == MS_END_BESIDE, losses ? sm_count : 0);
-      hand_over(&b, source, lags);
-    }
-  }
+  if (n > 0) measure(&b, sm_count, lags);
   if (!many) return;
   g_free(b.number);
   g_free(b.window);

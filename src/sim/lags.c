@@ -1,4 +1,4 @@
-/* src/sim/lags.c - rows as a table of lags (max-plus linear algebra). */
+/* src/sim/lags.c - rows as a table of lags (max-plus linear algebra), and the tables of the pieces of a step. */
 #include "sim/lower.h"
 
 typedef struct { MsTime from[MS_N_ENDS]; } Reach; /* of one moment: lag behind each source */
@@ -70,4 +70,53 @@ void ms_lags_run(const MsLags *l, const MsTime before[MS_N_ENDS], MsTime after[M
     for (int k = 0; k < MS_N_ENDS; k++) best = MAX(best, before[k] + l->to[i][k]);
     after[i] = best;
   }
+}
+
+/* --- of pieces --- */
+
+struct MsPieceLags {
+  const MsCostedPiece *piece;
+  int n, sm_count;
+  gboolean delay_wgrad;
+  MsLags **pass; /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
+  MsLags **pair; /* [n * n] forward of one beside backward of another */
+  MsRows rows;   /* scratch */
+};
+
+MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario) {
+  MsPieceLags *l = g_new0(MsPieceLags, 1);
+  *l = (MsPieceLags){.piece = piece, .n = n, .sm_count = scenario->hardware->sm_count, .delay_wgrad = scenario->options.delay_wgrad};
+  l->pass = g_new0(MsLags *, (MS_SLOT_W + 1) * (gsize)n);
+  l->pair = g_new0(MsLags *, (gsize)n * (gsize)n);
+  return l;
+}
+
+void ms_piece_lags_free(MsPieceLags *l) {
+  if (!l) return;
+  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) g_free(l->pass[i]);
+  for (int i = 0; i < l->n * l->n; i++) g_free(l->pair[i]);
+  g_free(l->pass), g_free(l->pair);
+  ms_rows_clear(&l->rows);
+  g_free(l);
+}
+
+static const MsLags *keep_lags(MsPieceLags *l, MsLags **known) {
+  MsLags lags = ms_lags_of_rows(&l->rows, l->sm_count);
+  return *known = g_memdup2(&lags, sizeof lags);
+}
+
+const MsLags *ms_piece_lags_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
+  static const MsListPart part[] = {[MS_SLOT_F] = MS_LIST_ALL, [MS_SLOT_B] = MS_LIST_ALL, [MS_SLOT_I] = MS_LIST_INPUT, [MS_SLOT_W] = MS_LIST_WEIGHT};
+  MsLags **known = &l->pass[(int)kind * l->n + piece];
+  if (*known) return *known;
+  const MsCostedPiece *c = &l->piece[piece];
+  ms_rows_of_list(&l->rows, kind == MS_SLOT_F ? &c->forward : &c->backward, part[kind]);
+  return keep_lags(l, known);
+}
+
+const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b) {
+  MsLags **known = &l->pair[f * l->n + b];
+  if (*known) return *known;
+  ms_rows_of_pair(&l->rows, &l->piece[f].forward, &l->piece[b].backward, l->delay_wgrad);
+  return keep_lags(l, known);
 }

@@ -33,12 +33,16 @@ typedef struct { /* Megatron-FSDP, around the passes of one piece */
   MsCosted gather, cast, reduce;
 } MsCostedUnit;
 
+typedef struct MsPieceLags MsPieceLags;
+
 typedef struct MsProgram { /* everything a step needs, costed; borrows scenario, layout, work, cost */
   const MsScenario *scenario;
   const MsLayout *layout;
   const MsWork *work;
   const MsCost *cost;
   MsCostedPiece *piece; /* [work->n_pieces] */
+  MsPieceLags *lags;    /* of them, for the bounds */
+  gboolean borrowed;    /* both belong to another */
   MsCostedUnit *unit;   /* [work->n_pieces], NULL without sharded gradients */
   MsCostedStep *step;   /* [pp] */
   MsOp p2p_op;          /* the message between virtual stages */
@@ -49,11 +53,14 @@ typedef struct MsProgram { /* everything a step needs, costed; borrows scenario,
 } MsProgram;
 
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);
+/* The same with pieces that belong to another layout of the same GPUs, parallel sizes but for PP and VPP, and options: borrowed with their lags. */
+MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedPiece *pieces, MsPieceLags *lags);
 void ms_program_free(MsProgram *program);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsProgram, ms_program_free)
 
-/* The lower bound of one list (MsCosted.shortest, or .compute when `overlapped`) without keeping its costs. */
-MsTime ms_list_shortest(const MsOpList *list, const MsCost *cost, gboolean overlapped);
+/* The pieces alone. *tag: of the first row; becomes that behind the last. (transfer full) */
+MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, guint32 *tag);
+void ms_costed_pieces_free(MsCostedPiece *pieces, int n);
 MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
 
 /* Tasks that the full step would have. */
@@ -129,11 +136,19 @@ MsLags ms_lags_product(const MsLags *then, const MsLags *first);
 MsLags ms_lags_beside(const MsLags *lags); /* of a list that runs as the backward of a pair */
 void ms_lags_run(const MsLags *lags, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
 
+/* Tables of pieces, made when they are asked for: not for two threads at once. `piece` is borrowed. */
+MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario);
+void ms_piece_lags_free(MsPieceLags *lags);
+const MsLags *ms_piece_lags_pass(MsPieceLags *lags, MsSlotKind kind /* F, B, I or W */, int piece);
+const MsLags *ms_piece_lags_pair(MsPieceLags *lags, int forward, int backward); /* a layer beside a layer, with EP overlap */
+
 /* busy.c: raises the lags from the entries and the compute stream to those that rows need which share the SMs. */
 void ms_rows_busy(const MsRows *rows, int sm_count, MsLags *lags);
 
-/* bound: a lower bound of the step, picoseconds. `schedule` only for its kind of ends: NULL means 1F1B or interleaved. */
+/* bound: a lower bound of the step, picoseconds. */
 MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts *stage);
+/* How long a piece still computes at most when its backward has handed on its gradient. */
+MsTime ms_bound_late(MsPieceLags *lags, int piece);
 /* A tighter one: the whole step with nothing shared, slot by slot (sim/relaxed.c); 0 where steps overlap (`skewed`). */
 MsTime ms_relaxed_step(const MsProgram *program, const MsSchedule *schedule);
 /* Seconds of each kind of slot on the middle stage, alone and in steady state; F, B, I, W always, FB when the schedule has pairs. */

@@ -51,7 +51,7 @@ static void cut_list(const MsOpList *list, gboolean backward, int cut[N_CUTS + 1
   }
   /* forward: A | D | M | C and after. backward: to dispatch | M | combine | rest */
   const int forward_cut[] = {0, dispatch, experts, combine, list->n};
-  const int backward_cut[] = {0, experts, combine, combine + 1, list->n};
+  const int backward_cut[] = {0, experts, combine, MIN(combine + 1, list->n), list->n};
   memcpy(cut, backward ? backward_cut : forward_cut, sizeof forward_cut);
 }
 

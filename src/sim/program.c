@@ -52,18 +52,8 @@ static MsTime shortest(const MsOpList *list, const MsTime *duration) {
   return last;
 }
 
-MsTime ms_list_shortest(const MsOpList *list, const MsCost *cost, gboolean overlapped) {
-  g_autofree MsTime *duration = g_new(MsTime, MAX(list->n, 1));
-  MsTime compute = 0;
-  for (int i = 0; i < list->n; i++) {
-    duration[i] = ms_time_of(ms_cost_op(cost, &list->op[i]).time_s);
-    if (list->op[i].stream == MS_STREAM_COMPUTE) compute += duration[i];
-  }
-  return overlapped ? compute : shortest(list, duration);
-}
-
-static void cost_list(MsCosted *c, const MsProgram *p, const MsOpList *list, guint32 *tag) {
-  const MsHardware *hw = p->scenario->hardware;
+static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, const MsOpList *list, guint32 *tag) {
+  const MsHardware *hw = s->hardware;
   int n = list->n;
   c->list = list;
   c->tag = *tag;
@@ -75,15 +65,15 @@ static void cost_list(MsCosted *c, const MsProgram *p, const MsOpList *list, gui
   gboolean in_graph = FALSE, sync = FALSE;
   for (int i = 0; i < n; i++) {
     const MsOp *op = &list->op[i];
-    MsOpCost cost = ms_cost_op(p->cost, op);
+    MsOpCost cost = ms_cost_op(costs, op);
     c->duration[i] = ms_time_of(cost.time_s);
     c->sms[i] = hw->sm_count > 0 && !hw->serial ? cost.sms : 0;
     c->use[i] = use_of(op, &cost);
     if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
     if (c->use[i] == MS_USE_COMPUTE && op->pass == MS_PASS_WGRAD) c->weight += c->duration[i];
-    gboolean graph = hw->cuda_graphs && captured(&p->scenario->options, op);
-    double launch_s = graph ? (in_graph ? 0 : hw->graph_launch_s) : op->kernels * hw->kernel_launch_s * (p->scenario->stack.host > 0 ? p->scenario->stack.host : 1);
-    if (p->scenario->options.cuda_graph_scope & MS_CG_FULL_ITERATION && graph) launch_s = 0;
+    gboolean graph = hw->cuda_graphs && captured(&s->options, op);
+    double launch_s = graph ? (in_graph ? 0 : hw->graph_launch_s) : op->kernels * hw->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1);
+    if (s->options.cuda_graph_scope & MS_CG_FULL_ITERATION && graph) launch_s = 0;
     if (sync) launch_s += hw->sync_s;
     c->launch[i] = ms_time_of(launch_s);
     in_graph = graph;
@@ -106,9 +96,9 @@ static void cost_units(MsProgram *p, guint32 *tag) {
   for (int i = 0; i < p->work->n_pieces; i++) {
     MsCostedUnit *u = &p->unit[i];
     ms_work_unit_ops(p->work, i, &u->ops);
-    cost_list(&u->gather, p, &u->ops.gather, tag);
-    cost_list(&u->cast, p, &u->ops.cast, tag);
-    cost_list(&u->reduce, p, &u->ops.reduce, tag);
+    cost_list(&u->gather, p->scenario, p->cost, &u->ops.gather, tag);
+    cost_list(&u->cast, p->scenario, p->cost, &u->ops.cast, tag);
+    cost_list(&u->reduce, p->scenario, p->cost, &u->ops.reduce, tag);
     registered_buffers(p, &u->gather), registered_buffers(p, &u->reduce);
   }
 }
@@ -120,28 +110,47 @@ static void costed_clear(MsCosted *c) {
   g_free(c->use);
 }
 
-MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
+MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, guint32 *tag) {
+  MsCostedPiece *piece = g_new0(MsCostedPiece, work->n_pieces);
+  for (int i = 0; i < work->n_pieces; i++) {
+    cost_list(&piece[i].forward, work->scenario, cost, &work->pieces[i].forward, tag);
+    cost_list(&piece[i].backward, work->scenario, cost, &work->pieces[i].backward, tag);
+    cost_list(&piece[i].reload, work->scenario, cost, &work->pieces[i].reload, tag);
+  }
+  return piece;
+}
+
+void ms_costed_pieces_free(MsCostedPiece *piece, int n) {
+  for (int i = 0; piece && i < n; i++) costed_clear(&piece[i].forward), costed_clear(&piece[i].backward), costed_clear(&piece[i].reload);
+  g_free(piece);
+}
+
+static guint32 tag_behind(const MsCostedPiece *piece, int n) {
+  return n > 0 ? piece[n - 1].reload.tag + (guint32)piece[n - 1].reload.list->n : 0;
+}
+
+MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) { return ms_program_new_like(work, cost, NULL, NULL); }
+
+MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedPiece *pieces, MsPieceLags *lags) {
   MsProgram *p = g_new0(MsProgram, 1);
   p->scenario = work->scenario;
   p->layout = work->layout;
   p->work = work;
   p->cost = cost;
   guint32 tag = 0;
-  p->piece = g_new0(MsCostedPiece, work->n_pieces);
-  for (int i = 0; i < work->n_pieces; i++) {
-    cost_list(&p->piece[i].forward, p, &work->pieces[i].forward, &tag);
-    cost_list(&p->piece[i].backward, p, &work->pieces[i].backward, &tag);
-    cost_list(&p->piece[i].reload, p, &work->pieces[i].reload, &tag);
-  }
+  p->borrowed = pieces != NULL;
+  p->piece = pieces ? pieces : ms_costed_pieces_new(work, cost, &tag);
+  p->lags = pieces ? lags : ms_piece_lags_new(p->piece, work->n_pieces, work->scenario);
+  tag = tag_behind(p->piece, work->n_pieces);
   cost_units(p, &tag);
   p->step = g_new0(MsCostedStep, p->layout->pp);
   for (int i = 0; i < p->layout->pp; i++) {
     MsCostedStep *s = &p->step[i];
     ms_work_step_ops(work, i, &s->ops);
-    cost_list(&s->before, p, &s->ops.before, &tag);
-    cost_list(&s->reduce, p, &s->ops.reduce, &tag);
-    cost_list(&s->gather, p, &s->ops.gather, &tag);
-    cost_list(&s->after, p, &s->ops.after, &tag);
+    cost_list(&s->before, p->scenario, cost, &s->ops.before, &tag);
+    cost_list(&s->reduce, p->scenario, cost, &s->ops.reduce, &tag);
+    cost_list(&s->gather, p->scenario, cost, &s->ops.gather, &tag);
+    cost_list(&s->after, p->scenario, cost, &s->ops.after, &tag);
   }
   p->p2p_op = ms_work_p2p(work);
   p->p2p = ms_cost_op(cost, &p->p2p_op);
@@ -177,7 +186,10 @@ MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
 
 void ms_program_free(MsProgram *p) {
   if (!p) return;
-  for (int i = 0; i < p->work->n_pieces; i++) costed_clear(&p->piece[i].forward), costed_clear(&p->piece[i].backward), costed_clear(&p->piece[i].reload);
+  if (!p->borrowed) {
+    ms_piece_lags_free(p->lags);
+    ms_costed_pieces_free(p->piece, p->work->n_pieces);
+  }
   for (int i = 0; p->unit && i < p->work->n_pieces; i++) {
     costed_clear(&p->unit[i].gather), costed_clear(&p->unit[i].cast), costed_clear(&p->unit[i].reduce);
     ms_unit_ops_clear(&p->unit[i].ops);
@@ -188,7 +200,6 @@ void ms_program_free(MsProgram *p) {
     costed_clear(&s->before), costed_clear(&s->reduce), costed_clear(&s->gather), costed_clear(&s->after);
     ms_step_ops_clear(&s->ops);
   }
-  g_free(p->piece);
   g_free(p->step);
   g_free(p);
 }

@@ -22,34 +22,14 @@ typedef struct {
   const MsProgram *p;
   const MsSchedule *s;
   ChunkLags *chunk;  /* [num_chunks] chunk * pp + stage */
-  MsLags *piece[MS_SLOT_W + 1]; /* [n_pieces] */
-  MsLags **pair;     /* [n_pieces * n_pieces] forward of one beside backward of another; NULL = not asked for yet */
-  MsLags **pair_of_kinds; /* the same of chunks, [n_kinds * n_kinds] */
+  MsLags **pair_of_kinds; /* [n_kinds * n_kinds] forward chunk beside backward chunk; NULL = not asked for yet */
   int n_kinds;
   MsTime *arrived_f, *arrived_b, *split; /* [virtual stage * microbatches + mb]; NEVER = not yet */
   MsTime *compute, *host, *tip, *send, *stream_f, *stream_b, *last_b, *gather_at; /* of each stage; the last two of each chunk */
   int *next;
   MsTime message, message_launch, sync;
-  gboolean paired;
-  MsRows rows;       /* scratch */
+  gboolean paired, splits; /* layers run in pairs; backwards are split into I and W */
 } Relaxed;
-
-static MsLags list_lags(Relaxed *r, const MsCosted *list, MsListPart part) {
-  ms_rows_of_list(&r->rows, list, part);
-  return ms_lags_of_rows(&r->rows, r->p->scenario->hardware->sm_count);
-}
-
-static void pieces_lags(Relaxed *r, gboolean splits) {
-  int n = r->p->work->n_pieces;
-  for (int kind = 0; kind <= MS_SLOT_W; kind++) r->piece[kind] = g_new(MsLags, n);
-  for (int i = 0; i < n; i++) {
-    const MsCostedPiece *c = &r->p->piece[i];
-    r->piece[MS_SLOT_F][i] = list_lags(r, &c->forward, MS_LIST_ALL);
-    r->piece[MS_SLOT_B][i] = list_lags(r, &c->backward, MS_LIST_ALL);
-    r->piece[MS_SLOT_I][i] = splits ? list_lags(r, &c->backward, MS_LIST_INPUT) : ms_no_rows;
-    r->piece[MS_SLOT_W][i] = splits ? list_lags(r, &c->backward, MS_LIST_WEIGHT) : ms_no_rows;
-  }
-}
 
 static gboolean same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b) {
   int n = ms_work_chunk_length(a);
@@ -62,11 +42,11 @@ static gboolean same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b)
 static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
   int n = ms_work_chunk_length(chunk);
   ChunkLags l;
-  for (int kind = 0; kind <= MS_SLOT_W; kind++) {
+  for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) {
     l.pass[kind] = ms_no_rows;
     for (int i = 0; i < n; i++) {
       int piece = ms_work_chunk_piece(r->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
-      l.pass[kind] = ms_lags_product(&r->piece[kind][piece], &l.pass[kind]);
+      l.pass[kind] = ms_lags_product(ms_piece_lags_pass(r->p->lags, (MsSlotKind)kind, piece), &l.pass[kind]);
     }
   }
   return l;
@@ -84,16 +64,7 @@ static void chunks_lags(Relaxed *r) {
     r->chunk[i] = chunk_lags(r, &l->chunks[i]);
     r->chunk[i].kind = r->n_kinds++;
   }
-  r->pair = g_new0(MsLags *, (size_t)r->p->work->n_pieces * (size_t)r->p->work->n_pieces);
   r->pair_of_kinds = g_new0(MsLags *, (size_t)r->n_kinds * (size_t)r->n_kinds);
-}
-
-static const MsLags *pair_of_pieces(Relaxed *r, int f, int b) {
-  MsLags **known = &r->pair[f * r->p->work->n_pieces + b];
-  if (*known) return *known;
-  ms_rows_of_pair(&r->rows, &r->p->piece[f].forward, &r->p->piece[b].backward, r->p->scenario->options.delay_wgrad);
-  MsLags lags = ms_lags_of_rows(&r->rows, r->p->scenario->hardware->sm_count);
-  return *known = g_memdup2(&lags, sizeof lags);
 }
 
 /* A forward chunk beside a backward chunk, piece by piece as the lowering lays them. */
@@ -104,7 +75,9 @@ static const MsLags *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChun
   MsPairWalk walk = ms_pair_walk(f_chunk, b_chunk);
   while (ms_pair_step(&walk)) {
     int fp = walk.f >= 0 ? ms_work_chunk_piece(r->p->work, f_chunk, walk.f) : -1, bp = walk.b >= 0 ? ms_work_chunk_piece(r->p->work, b_chunk, walk.b) : -1;
-    MsLags step = fp < 0 ? ms_lags_beside(&r->piece[MS_SLOT_B][bp]) : bp < 0 ? r->piece[MS_SLOT_F][fp] : *pair_of_pieces(r, fp, bp);
+    MsLags step = fp < 0   ? ms_lags_beside(ms_piece_lags_pass(r->p->lags, MS_SLOT_B, bp))
+                  : bp < 0 ? *ms_piece_lags_pass(r->p->lags, MS_SLOT_F, fp)
+                           : *ms_piece_lags_pair(r->p->lags, fp, bp);
     lags = ms_lags_product(&step, &lags);
   }
   return *known = g_memdup2(&lags, sizeof lags);
@@ -378,24 +351,21 @@ MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
   if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
   const MsLayout *l = p->layout;
   size_t cells = (size_t)l->num_chunks * (size_t)schedule->microbatches, stages = (size_t)l->pp, chunks = (size_t)l->num_chunks;
-  Relaxed r = {.p = p, .s = schedule, .paired = p->scenario->options.ep_overlap, .message = ms_time_of(p->p2p.time_s),
+  Relaxed r = {.p = p, .s = schedule, .paired = p->scenario->options.ep_overlap, .splits = ms_schedule_has(schedule, MS_SLOT_I),
+               .message = ms_time_of(p->p2p.time_s),
                .message_launch = ms_time_of(p->p2p_op.kernels * p->scenario->hardware->kernel_launch_s), .sync = ms_time_of(p->scenario->hardware->sync_s)};
   r.arrived_f = filled(cells, NEVER), r.arrived_b = filled(cells, NEVER), r.split = filled(cells, NEVER);
   r.compute = filled(stages, 0), r.host = filled(stages, 0), r.tip = filled(stages, NEVER), r.send = filled(stages, NEVER);
   r.stream_f = filled(stages, 0), r.stream_b = filled(stages, 0), r.last_b = filled(chunks, 0), r.gather_at = filled(chunks, 0);
   r.next = g_new0(int, (guint)stages);
   r.chunk = g_new(ChunkLags, chunks);
-  pieces_lags(&r, ms_schedule_has(schedule, MS_SLOT_I));
   chunks_lags(&r);
   for (int s = 0; s < l->pp; s++) run_before(&r, s);
   run_slots(&r);
   MsTime end = run_after(&r);
   MsTime *const owned[] = {r.arrived_f, r.arrived_b, r.split, r.compute, r.host, r.tip, r.send, r.stream_f, r.stream_b, r.last_b, r.gather_at};
   for (guint i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
-  for (int kind = 0; kind <= MS_SLOT_W; kind++) g_free(r.piece[kind]);
-  for (int i = 0; i < p->work->n_pieces * p->work->n_pieces; i++) g_free(r.pair[i]);
   for (int i = 0; i < r.n_kinds * r.n_kinds; i++) g_free(r.pair_of_kinds[i]);
-  g_free(r.pair), g_free(r.pair_of_kinds), g_free(r.chunk), g_free(r.next);
-  ms_rows_clear(&r.rows);
+  g_free(r.pair_of_kinds), g_free(r.chunk), g_free(r.next);
   return end;
 }

@@ -1,0 +1,93 @@
+/* src/plan/piece_times.c - what one piece adds to the bound of its stage, however the slots fall.
+ *
+ * Slots follow one another on the compute stream, so from the first compute row of a stage to its last pass at least the sums of
+ *   direct: each piece from its first compute row to its last, and
+ *   line:   each piece from its input to its output, less what the first piece of a slot may have done before the stream was free for it (`start`, `end`:
+ *           by the piece at the start and at the end of a chunk; a backward begins at its end) and what the last one has left when the stream is free again.
+ * With EP overlap a layer's forward may run beside a layer's backward, in less than the two take alone. Then the time of both passes is shared out between
+ * them so that no pair which could meet takes less than its two shares, and no pass alone less than its own (the dual of assigning passes to slots). */
+#include "plan/plan_priv.h"
+
+static MsTime lag(const MsLags *l, MsEnd to, MsEnd from) { return l->to[to][from]; }
+static MsTime span(const MsLags *l) { return MAX(0, lag(l, MS_END_COMPUTE, MS_END_COMPUTE)); }
+
+/* --- slots of one pass after another --- */
+
+static void line_of_pass(const MsLags *l, MsTime *line, MsTime *first, MsTime *last) {
+  *line = MAX(0, lag(l, MS_END_ENTRY, MS_END_ENTRY));
+  *first = MAX(0, *line - MAX(0, lag(l, MS_END_ENTRY, MS_END_COMPUTE)));
+  *last = MAX(0, MAX(*line - MAX(0, lag(l, MS_END_COMPUTE, MS_END_ENTRY)), *line - *first - span(l))); /* a piece that is both counts its span at most */
+}
+
+static void alone(MsPieceLags *lags, int piece, MsPieceTime *t) {
+  const MsLags *f = ms_piece_lags_pass(lags, MS_SLOT_F, piece), *b = ms_piece_lags_pass(lags, MS_SLOT_B, piece);
+  MsTime f_line, f_first, f_last, b_line, b_first, b_last;
+  line_of_pass(f, &f_line, &f_first, &f_last);
+  line_of_pass(b, &b_line, &b_first, &b_last);
+  t->direct = span(f) + span(b);
+  t->line = t->ahead = f_line + b_line;
+  t->start = f_first + b_last, t->end = f_last + b_first;
+  t->late = ms_bound_late(lags, piece);
+}
+
+/* --- passes that are split, or run in pairs: no line, only what holds of every order --- */
+
+static MsTime whole_or_split(MsPieceLags *lags, int piece, gboolean splits) {
+  MsTime whole = span(ms_piece_lags_pass(lags, MS_SLOT_B, piece));
+  if (!splits) return whole;
+  return MIN(whole, span(ms_piece_lags_pass(lags, MS_SLOT_I, piece)) + span(ms_piece_lags_pass(lags, MS_SLOT_W, piece)));
+}
+
+typedef struct { int piece; int layers; MsTime forward, backward; } Share;
+
+static int most_layers(const void *a, const void *b) {
+  const Share *x = a, *y = b;
+  return x->layers != y->layers ? y->layers - x->layers : x->piece - y->piece;
+}
+
+/* The kind of layer that there is most of gets all of the time of its own pairs; every other what the ones before it leave. */
+static void share_out(MsPieceLags *lags, Share *share, int n, gboolean splits) {
+  for (int i = 0; i < n; i++) {
+    Share *s = &share[i];
+    MsTime own = span(ms_piece_lags_pair(lags, s->piece, s->piece));
+    s->forward = span(ms_piece_lags_pass(lags, MS_SLOT_F, s->piece)), s->backward = whole_or_split(lags, s->piece, splits);
+    for (int j = 0; j < i; j++) {
+      s->forward = MIN(s->forward, span(ms_piece_lags_pair(lags, s->piece, share[j].piece)) - share[j].backward);
+      s->backward = MIN(s->backward, span(ms_piece_lags_pair(lags, share[j].piece, s->piece)) - share[j].forward);
+    }
+    MsTime over = s->forward + s->backward - own;
+    if (over <= 0) continue;
+    MsTime from_forward = (MsTime)((double)over * ((double)s->forward / (double)(s->forward + s->backward)));
+    s->forward -= from_forward, s->backward -= over - from_forward;
+  }
+}
+
+static gboolean is_layer(const MsPiece *piece) { return piece->kind == MS_PIECE_LAYER || piece->kind == MS_PIECE_MTP; }
+
+static void in_pairs(const MsWork *w, MsPieceLags *lags, gboolean splits, MsPieceTime *time) {
+  g_autofree Share *share = g_new0(Share, MAX(w->n_pieces, 1));
+  int n = 0;
+  for (int i = 0; i < w->n_pieces; i++)
+    if (is_layer(&w->pieces[i])) share[n++].piece = i;
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < w->scenario->model->num_layers; k++) share[i].layers += w->piece_of_layer[k] == share[i].piece;
+  qsort(share, (size_t)n, sizeof *share, most_layers);
+  share_out(lags, share, n, splits);
+  for (int i = 0; i < n; i++) time[share[i].piece].direct = share[i].forward + share[i].backward;
+}
+
+enum { MANY = 12 }; /* with drawn routing every layer is a piece of its own: too many pairs for a bound that must be quick */
+
+void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, MsPieceTime *time) {
+  const MsScenario *s = w->scenario;
+  gboolean splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE, pairs = s->options.ep_overlap;
+  for (int i = 0; i < w->n_pieces; i++) {
+    MsPieceTime *t = &time[i];
+    alone(lags, i, t);
+    if (!splits && !pairs) continue;
+    t->direct = span(ms_piece_lags_pass(lags, MS_SLOT_F, i)) + whole_or_split(lags, i, splits);
+    if (pairs && is_layer(&w->pieces[i])) t->direct = piece[i].forward.compute + piece[i].backward.compute;
+    t->line = t->start = t->end = 0;
+  }
+  if (pairs && w->n_pieces <= MANY) in_pairs(w, lags, splits, time);
+}
