@@ -66,6 +66,16 @@ offers "--fidelity" moesim run --fid
 offers "fast full" moesim run --fidelity f
 offers "hardware" moesim show har
 offers "deepseek-v2 deepseek-v2-lite" moesim show model deepseek-v2
+offers "gb200-nvl72" moesim import --hardware gb2
+if command -v fish >/dev/null; then
+  fish_offers() { # EXPECTED LINE
+    local got
+    got=$(fish -c 'source $argv[1]; complete -C $argv[2]' "$usr/share/fish/vendor_completions.d/moesim.fish" "$2" | cut -f1 | tr '\n' ' ')
+    [ "$got" = "$1 " ] || wrong "fish completion of '$2' offers '$got', not '$1'"
+  }
+  fish_offers "deepseek-v2 deepseek-v2-lite" "moesim show model deepseek-v2"
+  fish_offers "gb200-nvl72" "moesim import --hardware gb2"
+fi
 
 make -s BUILD="$build" DESTDIR="$root" PREFIX=/usr/local uninstall
 left=$(find "$usr" -type f | head -3)

@@ -79,6 +79,15 @@ char *ms_cli_man_page(void) {
 
 /* --- completions ---------------------------------------------------------------------------------------------------------- */
 
+/* An option whose value is the name of a shipped machine or model: "hardware" of `--hardware=NAME`. NULL for others. What is after `show` lists the names. */
+static const char *names_of(const GOptionEntry *e) {
+  static const char *const kinds[] = {"hardware", "model"};
+  if (!takes_value(e) || g_strcmp0(e->arg_description, "NAME") != 0) return NULL;
+  for (guint i = 0; i < G_N_ELEMENTS(kinds); i++)
+    if (strcmp(e->long_name, kinds[i]) == 0) return kinds[i];
+  return NULL;
+}
+
 static char *verb_words(void) {
   GString *out = g_string_new(NULL);
   for (const MsVerb *verb = ms_verbs; verb->name; verb++) g_string_append_printf(out, "%s ", verb->name);
@@ -89,6 +98,7 @@ static void bash_verb(const MsVerb *verb, const void *entries, gpointer data) {
   GString *out = data, *options = g_string_new("--help"), *values = g_string_new(NULL);
   for (const GOptionEntry *e = entries; e->long_name; e++) {
     g_string_append_printf(options, " --%s", e->long_name);
+    if (names_of(e)) g_string_append_printf(values, "        --%s) words=$(\"${COMP_WORDS[0]}\" show %s 2>/dev/null) ;;\n", e->long_name, names_of(e));
     g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
     if (!words) continue;
     g_autofree char *all = g_strjoinv(" ", words);
@@ -140,6 +150,7 @@ static void zsh_verb(const MsVerb *verb, const void *entries, gpointer data) {
     g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
     g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
     if (all) g_string_append_printf(out, ":value:(%s)", all);
+    else if (names_of(e)) g_string_append_printf(out, ":name: _moesim_names %s", names_of(e));
     else if (e->arg == G_OPTION_ARG_FILENAME) g_string_append(out, ":file:_files");
     else if (takes_value(e)) g_string_append(out, ":value: ");
     g_string_append_c(out, '\'');
@@ -147,11 +158,16 @@ static void zsh_verb(const MsVerb *verb, const void *entries, gpointer data) {
   g_auto(GStrv) words = words_of(verb->arguments);
   g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
   if (all) g_string_append_printf(out, " \\\n            '1:subject:(%s)'", all);
+  if (strcmp(verb->name, "show") == 0) g_string_append(out, " \\\n            '2:name:_moesim_shown'");
   g_string_append(out, " \\\n            '*:file:_files' ;;\n");
 }
 
 static char *zsh_script(void) {
-  GString *out = g_string_new("#compdef moesim\n# zsh completion of moesim, made by `moesim help --completion zsh`\n_moesim() {\n  local -a verbs\n  verbs=(\n");
+  GString *out = g_string_new("#compdef moesim\n# zsh completion of moesim, made by `moesim help --completion zsh`\n"
+                              "_moesim_names() { # model or hardware\n  local -a names\n  names=(${(f)\"$(_call_program names moesim show $1 2>/dev/null)\"})\n  compadd -a names\n}\n"
+                              "_moesim_shown() { # the word behind `show model`; words[1] is the verb here\n"
+                              "  case $words[2] in\n    model|hardware) _moesim_names $words[2]; _files -g '*.json' ;;\n    *) _files ;;\n  esac\n}\n"
+                              "_moesim() {\n  local -a verbs\n  verbs=(\n");
   for (const MsVerb *verb = ms_verbs; verb->name; verb++) {
     g_string_append_printf(out, "    '%s:", verb->name);
     quoted(out, verb->summary);
@@ -179,6 +195,7 @@ static void fish_verb(const MsVerb *verb, const void *entries, gpointer data) {
     g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
     g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
     if (all) g_string_append_printf(out, " -x -a '%s'", all);
+    else if (names_of(e)) g_string_append_printf(out, " -r -a '(moesim show %s 2>/dev/null)'", names_of(e));
     else if (takes_value(e)) g_string_append(out, e->arg == G_OPTION_ARG_FILENAME ? " -r" : " -x");
     g_string_append(out, " -d '");
     fish_quoted(out, e->description ? e->description : "");
@@ -187,6 +204,9 @@ static void fish_verb(const MsVerb *verb, const void *entries, gpointer data) {
   g_auto(GStrv) words = words_of(verb->arguments);
   g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
   if (all) g_string_append_printf(out, "complete -c moesim -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a '%s'\n", verb->name, all, all);
+  for (int i = 0; words && strcmp(verb->name, "show") == 0 && words[i]; i++)
+    if (strcmp(words[i], "model") == 0 || strcmp(words[i], "hardware") == 0)
+      g_string_append_printf(out, "complete -c moesim -n '__fish_seen_subcommand_from show; and __fish_seen_subcommand_from %s' -a '(moesim show %s 2>/dev/null)'\n", words[i], words[i]);
 }
 
 static char *fish_script(void) {

@@ -12,9 +12,9 @@ static const struct {
   gboolean whole_file; /* stands on its own; the others are part of one that does */
 } kinds[] = {{"scenario", &ms_scenario_table, TRUE}, {"plan", &ms_plan_table, TRUE},       {"whatif", &ms_whatif_table, TRUE},
              {"baseline", &ms_baseline_table, TRUE}, {"goodput", &ms_goodput_table, TRUE}, {"reliability", &ms_reliability_table, TRUE},
-             {"under", &ms_under_table, TRUE},    {"disturbance", &ms_disturbance_table, TRUE},
-             {"model", &ms_model_table, TRUE},       {"hardware", &ms_hardware_table, TRUE}, {"curve", &ms_curve_table, TRUE},
-             {"training", &ms_training_table, FALSE}, {"layout", &ms_layout_table, FALSE},  {"options", &ms_options_table, FALSE},
+             {"under", &ms_under_table, TRUE},    {"disturbance", &ms_disturbance_table, FALSE}, {"histogram", &ms_histogram_table, TRUE},
+             {"model", &ms_model_table, TRUE},       {"hardware", &ms_hardware_table, TRUE}, {"curve", &ms_curve_table, TRUE}, {"stack", &ms_stack_table, TRUE},
+             {"training", &ms_training_table, FALSE}, {"routing", &ms_routing_table, FALSE}, {"lengths", &ms_lengths_table, FALSE}, {"layout", &ms_layout_table, FALSE},  {"options", &ms_options_table, FALSE},
              {"recompute", &ms_recompute_table, FALSE}, {"measured", &ms_measured_table, FALSE}};
 
 static const char reference_head[] =

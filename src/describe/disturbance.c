@@ -33,8 +33,8 @@ static const MsField row_fields[] = {
     MS_F64(S, weight, "", 1e-9, 1e9, "1", 0, "share of the time, relative to the other states"),
     MS_FREE(S, routing, "value of training.routing in this state; null = as planned"),
     MS_FREE(S, scale, "object: key of the machine's profile -> factor, {\"nic_Bps\": 0.8}; null = none"),
-    MS_FREE(S, slow_gpu, "object {rate, slowdown}: each GPU is slow with this probability, its kernels take so many times as long; null = none"),
-    MS_FREE(S, uncertainty, "object {samples, seed}: the errors of the profile's curves, drawn from their residuals; null = none"),
+    {MS_ROW(S, slow_gpu, MS_T_FREE, "", NULL, MS_NULLABLE, "object {rate, slowdown}: each GPU is slow with this probability, its kernels take so many times as long; null = none"), .sub = &slow_table},
+    {MS_ROW(S, uncertainty, MS_T_FREE, "", NULL, MS_NULLABLE, "object {samples, seed}: the errors of the profile's curves, drawn from their residuals; null = none"), .sub = &error_table},
     {0}};
 #undef S
 const MsFieldTable ms_disturbance_table = {"disturbances[]", "one state of the cluster", row_fields};
@@ -44,8 +44,8 @@ typedef struct { JsonNode *disturbances; } File;
 static const MsField file_fields[] = {
     MS_SCHEMA(MS_REQUIRED),
     MS_IGNORED(doc, "free text"),
-    {.key = "disturbances", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, disturbances), .flags = MS_REQUIRED,
-     .doc = "list of states that exclude one another; `moesim schema disturbance` has their keys"},
+    {.key = "disturbances", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, disturbances), .flags = MS_REQUIRED, .sub = &ms_disturbance_table,
+     .doc = "list of states that exclude one another"},
     {0}};
 #undef S
 const MsFieldTable ms_under_table = {"under", "what may go otherwise than planned, for `moesim plan --under`", file_fields};

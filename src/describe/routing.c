@@ -56,7 +56,7 @@ static const MsField histogram_fields[] = {
      .doc = "tokens of each expert: a list for every MoE layer in order, or one list for all layers"},
     {0}};
 #undef S
-static const MsFieldTable histogram_table = {"histogram", "tokens per expert and layer, counted in a run", histogram_fields};
+const MsFieldTable ms_histogram_table = {"histogram", "tokens per expert and layer, counted in a run: the file that training.routing names", histogram_fields};
 
 MsHistogram *ms_histogram_parse(const MsJson *doc, const char *name, GError **error) {
   g_autoptr(MsHistogram) h = g_new0(MsHistogram, 1);
@@ -64,7 +64,7 @@ MsHistogram *ms_histogram_parse(const MsJson *doc, const char *name, GError **er
   h->name = g_strdup(name);
   JsonNode *root = ms_json_root(doc);
   if (!JSON_NODE_HOLDS_OBJECT(root)) return ms_json_error(doc, "", error, "must be one JSON object"), NULL;
-  if (!ms_fields_load(&histogram_table, doc, json_node_get_object(root), "", TRUE, h, error)) return NULL;
+  if (!ms_fields_load(&ms_histogram_table, doc, json_node_get_object(root), "", TRUE, h, error)) return NULL;
   return g_steal_pointer(&h);
 }
 

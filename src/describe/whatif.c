@@ -35,7 +35,7 @@ static const MsField axis_fields[] = {
     MS_STRING(S, key, MS_NULLABLE, "path of the key that changes: gpus, layout.ep, training.seq_length, hardware.nic_Bps, model.num_layers, ..."),
     MS_FREE(S, values, "list of the values of that key"),
     MS_FREE(S, labels, "list of words for the values; null = the values themselves"),
-    MS_FREE(S, points, "instead of key and values: list of points that set several keys"),
+    {MS_ROW(S, points, MS_T_FREE, "", NULL, MS_NULLABLE, "instead of key and values: list of points that set several keys"), .sub = &ms_axis_point_table},
     {0}};
 #undef S
 const MsFieldTable ms_axis_table = {"whatif.axes[]", "one axis of change: key and values, or points", axis_fields};
