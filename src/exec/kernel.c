@@ -1,4 +1,4 @@
-/* src/exec/kernel.c - what does not depend on the element type: the choice of a table, which pairs of an attention are visible. */
+/* src/exec/kernel.c - what does not depend on the element type: the choice of a table, pairs of an attention, FLOP of chunks, which rows have which kernels. */
 #include "exec/kernel.h"
 
 #include "base/err.h"
@@ -50,3 +50,79 @@ MsAttentionPairs ms_attention_pairs(const MsAttentionShape *shape) {
     }
   return pairs;
 }
+
+/* --- FLOP of chunked kernels: products as kernel_linear.inc and kernel_delta.inc make them, chunk by chunk ----------------------------- */
+
+static double chunked(double tokens, double chunk, double (*of)(double n, gboolean last, const void *shape, gboolean back), const void *shape, gboolean back) {
+  double flop = 0;
+  for (double from = 0; from < tokens; from += chunk) flop += of(MIN(chunk, tokens - from), from + chunk >= tokens, shape, back);
+  return flop;
+}
+
+static double scan_chunk_flop(double n, gboolean last, const void *data, gboolean back) {
+  const MsScanShape *s = data;
+  double groups = s->groups, inner = (double)s->heads * s->head_dim, scores = 2 * n * n * s->state * groups, square = 2 * n * n * inner, state = 2 * n * inner * s->state;
+  if (!back) return scores + square + 2 * state;
+  return 3 * scores + 2 * square + 5 * state + (last ? 0 : state); /* the last chunk's state is not made again */
+}
+double ms_scan_flop(const MsScanShape *s, gboolean back) { return s->batch * chunked(s->s, MS_SCAN_CHUNK, scan_chunk_flop, s, back); }
+
+static double delta_chunk_flop(double n, gboolean last, const void *data, gboolean back) {
+  const MsDeltaShape *s = data;
+  double keys = 2 * n * n * s->dk, values = 2 * n * n * s->dv, state = 2 * n * s->dk * s->dv;
+  if (!back) return 2 * keys + 2 * values + 3 * state + (n - 1) * n * (n + 1) / 3;
+  return 6 * keys + 5 * values + 8 * state + (last ? 0 : 2 * state + values);
+}
+double ms_delta_flop(const MsDeltaShape *s, gboolean back) { return (double)s->batch * s->heads * chunked(s->s, MS_DELTA_TOKENS, delta_chunk_flop, s, back); }
+
+/* --- rows of the registry ---------------------------------------------------------------------------------------------------------- */
+
+#define K(field) {#field, offsetof(MsKernels, field)}
+#define MESSAGES {.none = "messages between ranks"}
+const MsKernelRow ms_kernel_rows[MS_N_OPS] = {
+    [MS_OP_EMBEDDING] = {{K(embedding_forward)}, {K(embedding_backward)}},
+    [MS_OP_NORM] = {{K(norm_forward), K(gated_norm_forward)}, {K(norm_backward), K(gated_norm_backward)}},
+    [MS_OP_GEMM] = {{K(gemm), K(newton_schulz)}, {K(gemm)}},
+    [MS_OP_GROUPED_GEMM] = {{K(grouped_forward)}, {K(grouped_dgrad), K(grouped_wgrad)}},
+    [MS_OP_ATTENTION] = {{K(attention_forward), K(attention_merge)}, {K(attention_backward)}},
+    [MS_OP_SPARSE_ATTENTION] = {{K(sparse_attention_forward)}, {K(sparse_attention_backward)}},
+    [MS_OP_INDEXER] = {{K(indexer_forward)}, {K(indexer_loss)}},
+    [MS_OP_DELTA_RULE] = {{K(delta_forward)}, {K(delta_backward)}},
+    [MS_OP_ROPE] = {{K(rope)}, {K(rope)}},
+    [MS_OP_COPY] = {{K(copy_rows)}, {K(copy_rows)}},
+    [MS_OP_ACTIVATION] = {{K(activation_forward), K(sigmoid_gate_forward)}, {K(activation_backward), K(sigmoid_gate_backward)}},
+    [MS_OP_WEIGHTED_ACTIVATION] = {{K(activation_forward)}, {K(activation_backward)}},
+    [MS_OP_ADD] = {{K(add), K(bias_forward)}, {K(add), K(bias_backward)}},
+    [MS_OP_ROUTER_TOPK] = {{K(router_forward)}, {K(router_backward)}},
+    [MS_OP_PREPROCESS] = {{K(dispatch_map)}},
+    [MS_OP_PERMUTE] = {{K(gather_rows)}, {K(scatter_rows)}},
+    [MS_OP_UNPERMUTE] = {{K(scatter_rows)}, {K(gather_rows), K(scatter_weight_grad)}},
+    [MS_OP_SORT_CHUNKS] = {{K(gather_rows)}, {K(gather_rows)}},
+    [MS_OP_CROSS_ENTROPY] = {{K(loss_max), K(loss_exp)}, {K(loss_grad)}},
+    [MS_OP_QUANTIZE] = {{K(quantize), K(cast)}, {K(quantize), K(cast)}},
+    [MS_OP_AMAX] = {{K(amax)}, {K(amax)}},
+    [MS_OP_TRANSPOSE] = {{K(transpose)}, {K(transpose)}},
+    [MS_OP_SCORES] = {{K(softmax_forward)}, {K(softmax_backward)}},
+    [MS_OP_CONV] = {{K(conv_forward)}, {K(conv_backward)}},
+    [MS_OP_SCAN] = {{K(scan_forward)}, {K(scan_backward)}},
+    [MS_OP_GATES] = {{K(delta_gates_forward)}, {K(delta_gates_backward)}},
+    [MS_OP_TOPK] = {{K(topk)}},
+    [MS_OP_POOL] = {{K(pool_forward)}, {K(pool_backward)}},
+    [MS_OP_STREAM_MIX] = {{K(stream_maps_forward), K(sinkhorn_forward), K(streams_to_input), K(output_to_streams), K(streams_expand), K(streams_sum)},
+                          {K(stream_maps_backward), K(sinkhorn_backward), K(streams_to_input_backward), K(output_to_streams_backward), K(streams_expand), K(streams_sum), K(add)}},
+    [MS_OP_FRONT_END] = {{K(front_end)}, {K(front_end)}},
+    [MS_OP_ZERO_GRAD] = {{K(zero)}},
+    [MS_OP_GRAD_SCALE] = {{K(scale)}},
+    [MS_OP_GRAD_NORM] = {{K(sum_squares)}},
+    [MS_OP_ADAM] = {{K(adam), K(muon_momentum), K(muon_apply)}},
+    [MS_OP_ALL_GATHER] = MESSAGES,
+    [MS_OP_REDUCE_SCATTER] = MESSAGES,
+    [MS_OP_ALL_REDUCE] = MESSAGES,
+    [MS_OP_ALL_TO_ALL] = MESSAGES,
+    [MS_OP_DISPATCH] = MESSAGES,
+    [MS_OP_COMBINE] = MESSAGES,
+    [MS_OP_P2P] = MESSAGES,
+    [MS_OP_D2H] = {{K(copy_rows)}},
+    [MS_OP_H2D] = {{K(copy_rows)}},
+    [MS_OP_CPU_ADAM] = {{K(adam)}},
+};

@@ -15,6 +15,7 @@
 #define MS_EXEC_KERNEL_H
 
 #include "blas/blas.h"
+#include "work/work.h"
 
 typedef struct { /* of one executing thread; not shared */
   const MsBlas *blas;
@@ -51,6 +52,51 @@ typedef enum { MS_ELEMENT_E4M3, MS_ELEMENT_E5M2, MS_ELEMENT_E2M1, MS_ELEMENT_BF1
 /* Tensors with their scales. TENSOR: one FP32 scale, amax to the largest number (E4M3; E5M2 for gradients of the hybrid recipe). */
 typedef enum { MS_QUANT_FP8_TENSOR, MS_QUANT_FP8_TENSOR_E5M2, MS_QUANT_FP8_BLOCK /* 1x128 of activations, 128x128 of weights, FP32 scales */, MS_QUANT_MXFP8 /* 1x32, E8M0 */,
   MS_QUANT_NVFP4 /* 1x16, E4M3 scale under an FP32 one */, MS_QUANT_BF16 } MsQuantFormat;
+
+/* Attention of each query to keys chosen for it (DSA, compressed attention): chosen [sq][batch][keys] are key positions 0 … sk - 1, each at most once, negative = none.
+ * Layouts as of MsAttentionShape. value_in_key: the first dv elements of a key are its value (absorbed MLA), v and its gradient are NULL. */
+typedef struct {
+  int batch, heads, kv_heads, sq, sk, dqk, dv, keys;
+  double scale;
+  const void *sink;
+  gboolean value_in_key;
+} MsSparseShape;
+
+/* Scores of an indexer: q [sq][batch][heads][d], k [sk][batch][d], w [sq][batch][heads], scores [sq][batch][sk]. */
+typedef struct {
+  int batch, heads, sq, sk, d;
+  const gint32 *q_pos, *k_pos; /* as of MsAttentionShape; of a pooled key the position of its last token */
+} MsIndexerShape;
+
+/* Keys pooled from `ratio` tokens each (DeepSeek-V4's compressor), x [groups ratio][batch][key, weight][halves][width], positions [ratio][halves][width], y [groups][batch][width]:
+ * y = sum of keys, weighted for every element by a softmax over the tokens of weight + position. One half: the tokens of the group. Two: half 1 of the tokens of the
+ * group and half 0 of those of the group before (none before the first). */
+typedef struct { int batch, groups, ratio, halves, width; } MsPoolShape;
+
+/* Depthwise causal convolution, w [width][taps] as torch has it: y[t] = sum over j of w[j] x[t - taps + 1 + j] + bias, then SiLU. x [s][batch] rows x_stride apart (a part
+ * of a wider tensor), y [s][batch][width]. The sequence starts with zeros. */
+typedef struct { int batch, s, width, taps; gint64 x_stride; gboolean silu; } MsConvShape;
+
+/* Scan of Mamba-2 (state-space duality), chunked: x [s][batch][heads][head_dim], b, c [s][batch][groups][state], dt [s][batch][heads], rows so many elements apart as the
+ * strides say (parts of the projected tensor); heads is a multiple of groups. With step = softplus(dt + dt_bias), decay = exp(-exp(a_log) step) of each head:
+ * H_t = decay H_t-1 + step B_t x_t', y_t = H_t' C_t + D x_t (Dao and Gu, 2024). */
+enum { MS_SCAN_CHUNK = 128 };
+typedef struct { int batch, s, heads, head_dim, groups, state; gint64 x_stride, b_stride, c_stride, dt_stride; } MsScanShape;
+
+/* Gated delta rule, chunked (formula in kernel_delta.inc): q, k [s][batch][heads][dk], v, o [s][batch][heads][dv], g (logarithm of the decay, <= 0), beta [s][batch][heads],
+ * inverse [s][batch][heads][MS_DELTA_TOKENS]: what is kept of each chunk, states [batch][heads][dk][dv]. */
+enum { MS_DELTA_TOKENS = 64 };
+typedef struct { int batch, s, heads, dk, dv; double scale; } MsDeltaShape;
+/* What stands before it: qkv [rows][2 key_heads dk + value_heads dv], a, b [rows][value_heads] (rows ab_stride apart) -> q, k (of length 1, repeated for the value heads that share
+ * them), v, g = -exp(a_log) softplus(a + dt_bias), beta = sigmoid(b). */
+typedef struct { gint64 rows; int key_heads, value_heads, dk, dv; gint64 ab_stride; } MsDeltaGates;
+
+/* FLOP that the kernels of these shapes add to run->flop: products of whole chunks, of which the registry counts half, the lower triangle. Per token and forward:
+ * scan 2 C state groups + 2 C inner + 4 inner state with C = MS_SCAN_CHUNK, where the row has C state groups + C inner + 4 inner state; delta rule 2 (3 dk dv) + 2 C (2 dk + 2 dv) +
+ * C^2 / 3 (the inverse) per head with C = MS_DELTA_TOKENS, where ms_delta_work has 2 (3 dk dv) + C (3 dk + 2 dv): it applies the inverse to keys and values
+ * apart, as a GPU does, to work on all chunks at once. Exact here, with a shorter last chunk. */
+double ms_scan_flop(const MsScanShape *shape, gboolean back);
+double ms_delta_flop(const MsDeltaShape *shape, gboolean back);
 
 typedef struct MsKernels {
   size_t real_B; /* 4 or 8 */
@@ -92,11 +138,27 @@ typedef struct MsKernels {
   void (*activation_forward)(MsKernelActivation kind, gint64 rows, gint64 width, double clamp, const void *x, const void *prob, void *y);
   void (*activation_backward)(MsKernelActivation kind, gint64 rows, gint64 width, double clamp, const void *x, const void *prob, const void *dy, void *dx, void *dprob);
 
+  /* y = x sigmoid(gate): the output gate of an attention. */
+  void (*sigmoid_gate_forward)(gint64 n, const void *x, const void *gate, void *y);
+  void (*sigmoid_gate_backward)(gint64 n, const void *x, const void *gate, const void *dy, void *dx, void *dgate);
+  /* y = rms norm(x) gain silu(z) (gated delta net), or rms norm(x silu(z)) gain (gate_first: Mamba-2). */
+  void (*gated_norm_forward)(gboolean gate_first, gint64 rows, gint64 width, double eps, const void *x, const void *z, const void *gain, void *y);
+  void (*gated_norm_backward)(gboolean gate_first, gint64 rows, gint64 width, double eps, const void *x, const void *z, const void *gain, const void *dy, void *dx, void *dz, void *dgain);
+
   void (*add)(gint64 n, const void *a, const void *b, void *y); /* y = a + b, may be in place */
+  /* x [rows][width] += prob[row] bias of its group (groups as of grouped_forward, one for a dense layer; prob NULL = 1). backward: dbias and dprob (NULL = not wanted) added to. */
+  void (*bias_forward)(int groups, const gint64 *rows, gint64 width, const void *bias, const void *prob, void *x);
+  void (*bias_backward)(int groups, const gint64 *rows, gint64 width, const void *bias, const void *prob, const void *dy, void *dbias, void *dprob);
   void (*scale)(gint64 n, double by, void *x);
   double (*sum_squares)(gint64 n, const void *x); /* pairwise, in double */
   /* Adam with decoupled weight decay; grad is multiplied by grad_scale (clipping, averaging). step from 1. */
   void (*adam)(gint64 n, double lr, double beta1, double beta2, double eps, double weight_decay, double grad_scale, int step, const void *grad, void *master, void *m, void *v, void *param);
+
+  /* Muon: m = momentum m + g, update = m, or g + momentum m (Nesterov), g = grad grad_scale; x [m][n] made nearly orthogonal by the quintic Newton-Schulz iteration of Jordan (2024),
+   * three products each, on the smaller side; master -= lr (scale update + weight_decay master). */
+  void (*muon_momentum)(gint64 n, double momentum, gboolean nesterov, double grad_scale, const void *grad, void *m, void *update);
+  void (*newton_schulz)(MsKernelRun *run, gint64 m, gint64 n, int iterations, void *x);
+  void (*muon_apply)(gint64 n, double lr, double weight_decay, double scale, const void *update, void *master, void *param);
 
   /* logits [rows][experts]. Top-k by score (+ bias [experts], used for the choice only; NULL = none), ties to the lower number, or the forced choice: token `index[row]` (global
    * number) goes to experts (index k + j) mod experts. groups / top_groups: node-limited choice, 0 = none. prob [rows][k] are the weights of the chosen (normalised when
@@ -108,12 +170,65 @@ typedef struct MsKernels {
   void (*router_backward)(gint64 rows, int experts, int k, MsKernelScore score, gboolean normalize, double scaling, const void *logits, const gint32 *which,
                           const void *dprob, const void *dscore_all, void *dlogits);
 
+  /* Choices by expert: count [experts], slot [rows k]: row * k + j of each choice, expert after expert, in the order of rows. slot / k is gather_rows' `from`. */
+  void (*dispatch_map)(gint64 rows, int experts, int k, const gint32 *which, gint64 *count, gint64 *slot);
   /* y[i] = x[from[i]] for `rows` rows; from[i] < 0 gives zeros. Backward of it, and unpermute: y[from[i]] += weight[i] x[i] (weight NULL = 1), y zeroed first
    * over y_rows rows. */
   void (*gather_rows)(gint64 rows, gint64 width, const gint64 *from, const void *x, void *y);
   void (*scatter_rows)(gint64 rows, gint64 width, const gint64 *to, const void *weight, const void *x, gint64 y_rows, void *y);
   /* dweight[i] = <dy[to[i]], x[i]>. */
   void (*scatter_weight_grad)(gint64 rows, gint64 width, const gint64 *to, const void *x, const void *dy, void *dweight);
+
+  /* As attention_forward and attention_backward over the chosen keys; FLOP: exactly the chosen pairs. */
+  void (*sparse_attention_forward)(MsKernelRun *run, const MsSparseShape *shape, const void *q, const void *k, const void *v, const gint32 *chosen, void *o, void *lse);
+  void (*sparse_attention_backward)(MsKernelRun *run, const MsSparseShape *shape, const void *q, const void *k, const void *v, const gint32 *chosen, const void *o, const void *lse,
+                                    const void *d_o, void *dq, void *dk, void *dv, void *dsink);
+  /* score = sum over heads of w relu(q . k); -inf where the key is after the query. Tiles as of attention. */
+  void (*indexer_forward)(MsKernelRun *run, const MsIndexerShape *shape, const void *q, const void *k, const void *w, void *scores);
+  /* The indexer's own loss over the chosen keys, and its gradients: scale x the sum over queries of KL(p || softmax of the scores), p the attention probabilities of the heads of
+   * `core` (q, k, lse: constant here), summed and normalised. dq, dw written, dk added to. FLOP per pair 2 (core heads dqk + 3 heads d), as the row counts. */
+  double (*indexer_loss)(MsKernelRun *run, const MsIndexerShape *shape, const void *iq, const void *ik, const void *iw, const MsSparseShape *core, const void *q, const void *k,
+                         const void *lse, const gint32 *chosen, double scale, void *diq, void *dik, void *diw);
+  /* Of each row of scores [rows][n] the k largest above -inf, ties to the lower number; their numbers ascending, then -1 where there are fewer. */
+  void (*topk)(gint64 rows, gint64 n, gint64 k, const void *scores, gint32 *chosen);
+  void (*pool_forward)(const MsPoolShape *shape, const void *x, const void *position, void *y);
+  void (*pool_backward)(const MsPoolShape *shape, const void *x, const void *position, const void *y, const void *dy, void *dx, void *dposition);
+
+  /* dx has the stride of x; what lies between its rows is left alone. bias and dbias may be NULL. */
+  void (*conv_forward)(const MsConvShape *shape, const void *x, const void *w, const void *bias, void *y);
+  void (*conv_backward)(const MsConvShape *shape, const void *x, const void *w, const void *bias, const void *dy, void *dx, void *dw, void *dbias);
+  /* y [s][batch][heads][head_dim]; gradients of x, b, c, dt have their strides. */
+  void (*scan_forward)(MsKernelRun *run, const MsScanShape *shape, const void *x, const void *b, const void *c, const void *dt, const void *a_log, const void *dt_bias, const void *d,
+                       void *y);
+  void (*scan_backward)(MsKernelRun *run, const MsScanShape *shape, const void *x, const void *b, const void *c, const void *dt, const void *a_log, const void *dt_bias, const void *d,
+                        const void *dy, void *dx, void *db, void *dc, void *ddt, void *da_log, void *ddt_bias, void *dd);
+  void (*delta_gates_forward)(const MsDeltaGates *shape, const void *qkv, const void *a, const void *b, const void *a_log, const void *dt_bias, void *q, void *k, void *v, void *g,
+                              void *beta);
+  void (*delta_gates_backward)(const MsDeltaGates *shape, const void *qkv, const void *a, const void *b, const void *a_log, const void *dt_bias, const void *dq, const void *dk,
+                               const void *dv, const void *dg, const void *dbeta, void *dqkv, void *da, void *db, void *da_log, void *ddt_bias);
+  /* state_in NULL = zeros; state_out, dstate_out, dstate_in NULL = none. All gradients are written. */
+  void (*delta_forward)(MsKernelRun *run, const MsDeltaShape *shape, const void *q, const void *k, const void *v, const void *g, const void *beta, const void *state_in, void *o,
+                        void *inverse, void *state_out);
+  void (*delta_backward)(MsKernelRun *run, const MsDeltaShape *shape, const void *q, const void *k, const void *v, const void *g, const void *beta, const void *state_in,
+                         const void *inverse, const void *d_o, const void *dstate_out, void *dq, void *dk, void *dv, void *dg, void *dbeta, void *dstate_in);
+
+  /* Residual streams x [rows][n][h] (manifold-constrained hyper-connections). raw [rows][maps] = x w' / rms(x), w [maps][n h]; map = sigmoid(a) for the first n (pre), 2 sigmoid(a)
+   * for the next n (post), a for the other n^2 (res), a = scale raw + bias, one scale for each of the three. maps = n^2 + 2 n, or n for the head. sinkhorn: res to exp(res), rows, then
+   * columns divided by their sums, `iterations` times; backward: the gradient of res in dmap becomes that before it. */
+  void (*stream_maps_forward)(MsKernelRun *run, gint64 rows, int n, int maps, gint64 h, double eps, const void *x, const void *w, const void *bias, const void *scale, void *raw,
+                              void *map);
+  void (*stream_maps_backward)(MsKernelRun *run, gint64 rows, int n, int maps, gint64 h, double eps, const void *x, const void *w, const void *scale, const void *raw, const void *map,
+                               const void *dmap, void *dx, void *dw, void *dbias, void *dscale);
+  void (*sinkhorn_forward)(gint64 rows, int n, int iterations, int maps, void *map);
+  void (*sinkhorn_backward)(gint64 rows, int n, int iterations, int maps, const void *bias, const void *scale, const void *raw, void *dmap);
+  /* y [rows][h] = sum of pre_i x_i; backward writes dx and the pre part of dmap. */
+  void (*streams_to_input)(gint64 rows, int n, int maps, gint64 h, const void *map, const void *x, void *y);
+  void (*streams_to_input_backward)(gint64 rows, int n, int maps, gint64 h, const void *map, const void *x, const void *dy, void *dx, void *dmap);
+  /* y_i = sum over j of res_ij x_j + post_i f; backward writes dx, df and the post and res parts of dmap. */
+  void (*output_to_streams)(gint64 rows, int n, int maps, gint64 h, const void *map, const void *x, const void *f, void *y);
+  void (*output_to_streams_backward)(gint64 rows, int n, int maps, gint64 h, const void *map, const void *x, const void *f, const void *dy, void *dx, void *df, void *dmap);
+  void (*streams_expand)(gint64 rows, int n, gint64 h, const void *x, void *y); /* the embedding to every stream; backward is streams_sum */
+  void (*streams_sum)(gint64 rows, int n, gint64 h, const void *x, void *y);
 
   /* Vocabulary-parallel cross entropy over logits [rows][count], words [first, first + count): row maxima; then (with the maxima of all ranks) logits -> exp in place, sums, and the
    * logit of the target minus the maximum (0 when the word is elsewhere); then (with summed sums) the gradient in place: (exp / sum - one-hot) * scale. */
@@ -127,11 +242,27 @@ typedef struct MsKernels {
   void (*cast)(MsElement element, gint64 n, double scale, const void *x, void *y);
   void (*transpose)(gint64 rows, gint64 cols, const void *x, void *y);
   double (*amax)(gint64 n, const void *x);
+
+  void (*zero)(gint64 n, void *x);
+  /* rows of `width` elements, strides apart: split, concatenation, copies between host and device. */
+  void (*copy_rows)(gint64 rows, gint64 width, gint64 from_stride, const void *from, gint64 to_stride, void *to);
+  /* Stands for an opaque stage: multiplies `flop` (to 2) and moves `bytes`. */
+  void (*front_end)(MsKernelRun *run, double flop, double bytes);
 } MsKernels;
 
 /* The table for elements of 4 or 8 bytes, for the widest vector unit of this CPU that the library was built for. The same bits from every unit. */
 const MsKernels *ms_kernels(size_t real_B);
 /* The same for unit 0 (the widest), 1 …; NULL when there are no more. For tests. */
 const MsKernels *ms_kernels_of_unit(size_t real_B, int unit);
+
+/* Which kernels a row of the registry needs, by name of the field of MsKernels; NULL-terminated, no name = that pass has none. A row of MS_FAMILY_COMM between ranks has `none`, the
+ * reason. (A row's name and shape say which of several runs: ms_op_words[MS_OP_NORM] stands for plain and gated norms.) */
+enum { MS_KERNEL_FIELDS = 8 };
+typedef struct { const char *name; size_t offset; } MsKernelField; /* offset of the function in MsKernels */
+typedef struct {
+  MsKernelField forward[MS_KERNEL_FIELDS], backward[MS_KERNEL_FIELDS];
+  const char *none;
+} MsKernelRow;
+extern const MsKernelRow ms_kernel_rows[MS_N_OPS];
 
 #endif

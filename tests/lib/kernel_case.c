@@ -24,6 +24,15 @@ gint64 *ms_case_longs(gint64 n, gint64 low, gint64 below, guint32 seed) {
   return x;
 }
 
+static void put(size_t real_B, void *to, gint64 i, double x) {
+  if (real_B == 4) ((float *)to)[i] = (float)x;
+  else ((double *)to)[i] = x;
+}
+static double get(size_t real_B, const void *from, gint64 i) { return real_B == 4 ? (double)((const float *)from)[i] : ((const double *)from)[i]; }
+
+double ms_case_get(const MsKernels *k, const void *x, gint64 i) { return get(k->real_B, x, i); }
+void ms_case_set(const MsKernels *k, void *x, gint64 i, double value) { put(k->real_B, x, i, value); }
+
 typedef struct { double *a[MS_CASE_ARRAYS + 1]; } Arrays;   /* in double */
 typedef struct { void *a[MS_CASE_ARRAYS + 1]; } Reals;      /* as the kernel has them */
 
@@ -44,12 +53,6 @@ static Arrays filled(const gint64 *n, double with) {
   }
   return x;
 }
-
-static void put(size_t real_B, void *to, gint64 i, double x) {
-  if (real_B == 4) ((float *)to)[i] = (float)x;
-  else ((double *)to)[i] = x;
-}
-static double get(size_t real_B, const void *from, gint64 i) { return real_B == 4 ? (double)((const float *)from)[i] : ((const double *)from)[i]; }
 
 static Reals reals(size_t real_B, const gint64 *n, const Arrays *x) {
   Reals r = {0};

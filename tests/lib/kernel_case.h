@@ -32,4 +32,17 @@ void ms_kernel_case_check(const MsKernelCase *c);
 gint32 *ms_case_ints(gint64 n, gint32 below, guint32 seed); /* (transfer full) */
 gint64 *ms_case_longs(gint64 n, gint64 low, gint64 below, guint32 seed);
 
+/* Element i of an array that k's kernels work on. */
+double ms_case_get(const MsKernels *k, const void *x, gint64 i);
+void ms_case_set(const MsKernels *k, void *x, gint64 i, double value);
+
+/* The three functions of a case, and its row in a table of cases. */
+#define FORWARD(name) static void name##_forward(const MsKernelCase *c, const MsKernels *k, MsKernelRun *run, void *const *x, void **y)
+#define BACKWARD(name) static void name##_backward(const MsKernelCase *c, const MsKernels *k, MsKernelRun *run, void *const *x, void *const *y, void *const *dy, void **dx)
+#define ORACLE(name) static void name##_oracle(const MsKernelCase *c, double *const *x, double **y)
+#define THREE(name) .forward = name##_forward, .backward = name##_backward, .oracle = name##_oracle
+#define UNUSED (void)c, (void)k, (void)run, (void)x, (void)y
+#define CHECK_ALL(cases) \
+  for (size_t case_number = 0; case_number < G_N_ELEMENTS(cases); case_number++) ms_kernel_case_check(&(cases)[case_number])
+
 #endif

@@ -5,17 +5,6 @@
 #include "lib/close.h"
 #include "lib/kernel_case.h"
 
-#define FORWARD(name) static void name##_forward(const MsKernelCase *c, const MsKernels *k, MsKernelRun *run, void *const *x, void **y)
-#define BACKWARD(name) static void name##_backward(const MsKernelCase *c, const MsKernels *k, MsKernelRun *run, void *const *x, void *const *y, void *const *dy, void **dx)
-#define ORACLE(name) static void name##_oracle(const MsKernelCase *c, double *const *x, double **y)
-#define THREE(name) .forward = name##_forward, .backward = name##_backward, .oracle = name##_oracle
-#define UNUSED (void)c, (void)k, (void)run, (void)x, (void)y
-
-static void check_all(const MsKernelCase *cases, size_t n) {
-  for (size_t i = 0; i < n; i++) ms_kernel_case_check(&cases[i]);
-}
-#define CHECK_ALL(cases) check_all(cases, G_N_ELEMENTS(cases))
-
 /* --- GEMM: p = m, n, k, transposes ------------------------------------------------------------------------------------------------ */
 
 FORWARD(gemm) {
@@ -500,11 +489,6 @@ static void test_route(void **state) {
 /* --- cross entropy over two shards of the words: p = rows, words; output: loss of each row ------------------------------------------- */
 
 typedef struct { void *part[2], *max[2], *sum[2], *target[2]; gint64 first[2], count[2]; gint32 *words; } Loss;
-static double at_of(const MsKernels *k, const void *x, gint64 i) { return k->real_B == 4 ? (double)((const float *)x)[i] : ((const double *)x)[i]; }
-static void set_to(const MsKernels *k, void *x, gint64 i, double v) {
-  if (k->real_B == 4) ((float *)x)[i] = (float)v;
-  else ((double *)x)[i] = v;
-}
 static Loss loss_new(const MsKernelCase *c, const MsKernels *k, const void *logits) {
   gint64 rows = c->p[0], words = c->p[1];
   Loss l = {.first = {0, words / 3}, .count = {words / 3, words - words / 3}, .words = ms_case_ints(rows, (gint32)words, 9)};
@@ -515,7 +499,7 @@ static Loss loss_new(const MsKernelCase *c, const MsKernels *k, const void *logi
       memcpy((char *)l.part[i] + (gsize)(r * l.count[i]) * k->real_B, (const char *)logits + (gsize)(r * words + l.first[i]) * k->real_B, (gsize)l.count[i] * k->real_B);
     k->loss_max(rows, l.count[i], l.part[i], l.max[i]);
   }
-  for (gint64 r = 0; r < rows; r++) set_to(k, l.max[0], r, MAX(at_of(k, l.max[0], r), at_of(k, l.max[1], r)));
+  for (gint64 r = 0; r < rows; r++) ms_case_set(k, l.max[0], r, MAX(ms_case_get(k, l.max[0], r), ms_case_get(k, l.max[1], r)));
   for (int i = 0; i < 2; i++) k->loss_exp(rows, l.count[i], (gint32)l.first[i], l.words, l.max[0], l.part[i], l.sum[i], l.target[i]);
   k->add(rows, l.sum[0], l.sum[1], l.sum[0]);
   k->add(rows, l.target[0], l.target[1], l.target[0]);
@@ -528,7 +512,7 @@ static void loss_clear(Loss *l) {
 FORWARD(loss) {
   UNUSED;
   Loss l = loss_new(c, k, x[0]);
-  for (gint64 r = 0; r < c->p[0]; r++) set_to(k, y[0], r, log(at_of(k, l.sum[0], r)) - at_of(k, l.target[0], r));
+  for (gint64 r = 0; r < c->p[0]; r++) ms_case_set(k, y[0], r, log(ms_case_get(k, l.sum[0], r)) - ms_case_get(k, l.target[0], r));
   loss_clear(&l);
 }
 BACKWARD(loss) { /* the scale is one number: rows one by one */
@@ -537,7 +521,7 @@ BACKWARD(loss) { /* the scale is one number: rows one by one */
   for (gint64 r = 0; r < c->p[0]; r++)
     for (int i = 0; i < 2; i++) {
       char *part = (char *)l.part[i] + (gsize)(r * l.count[i]) * k->real_B;
-      k->loss_grad(1, l.count[i], (gint32)l.first[i], l.words + r, (char *)l.sum[0] + (gsize)r * k->real_B, at_of(k, dy[0], r), part);
+      k->loss_grad(1, l.count[i], (gint32)l.first[i], l.words + r, (char *)l.sum[0] + (gsize)r * k->real_B, ms_case_get(k, dy[0], r), part);
       memcpy((char *)dx[0] + (gsize)(r * c->p[1] + l.first[i]) * k->real_B, part, (gsize)l.count[i] * k->real_B);
     }
   loss_clear(&l);
@@ -572,8 +556,8 @@ FORWARD(plain) { /* add, scale, transpose, sum of squares, largest */
   k->add(n, x[0], x[1], y[0]);
   k->scale(n, 3, y[0]);
   k->transpose(c->p[0], c->p[1], x[0], y[1]);
-  set_to(k, y[2], 0, k->sum_squares(n, x[0]));
-  set_to(k, y[3], 0, k->amax(n, x[0]));
+  ms_case_set(k, y[2], 0, k->sum_squares(n, x[0]));
+  ms_case_set(k, y[3], 0, k->amax(n, x[0]));
 }
 ORACLE(plain) {
   gint64 n = c->p[0] * c->p[1];
@@ -604,7 +588,7 @@ static void test_plain(void **state) {
 
 static void assert_finite(const MsKernels *k, gint64 n, const void *x, const char *what) {
   for (gint64 i = 0; i < n; i++)
-    if (!isfinite(at_of(k, x, i))) fail_msg("%s, %s: element %d is %g", k->unit, what, (int)i, at_of(k, x, i));
+    if (!isfinite(ms_case_get(k, x, i))) fail_msg("%s, %s: element %d is %g", k->unit, what, (int)i, ms_case_get(k, x, i));
 }
 
 static void extreme(const MsKernels *k, double size) {
@@ -615,7 +599,7 @@ static void extreme(const MsKernels *k, double size) {
        *aux = memory + 8 * N, *half = memory + 10 * N;
   gint32 pos[S], which[S];
   gint64 load[S] = {0};
-  for (int i = 0; i < N; i++) set_to(k, x, i, (i % 3 - 1) * size), set_to(k, gain, i, 1), set_to(k, d, i, 1);
+  for (int i = 0; i < N; i++) ms_case_set(k, x, i, (i % 3 - 1) * size), ms_case_set(k, gain, i, 1), ms_case_set(k, d, i, 1);
   for (int i = 0; i < S; i++) pos[i] = i;
   MsAttentionShape a = {1, 1, 1, S, S, D, D, pos, pos, .scale = 1 / size};
   k->attention_forward(&run, &a, x, x, x, out, lse);
