@@ -92,7 +92,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # Own kernels: loops are vectorised, for several vector units in one file (src/exec/kernel_units.inc). Neither flag changes a result.
-$(BUILD)/src/exec/kernel_f32.o $(BUILD)/src/exec/kernel_f64.o: CFLAGS += -O3 -fno-math-errno -fno-trapping-math
+$(BUILD)/src/exec/kernel_f32.o $(BUILD)/src/exec/kernel_f64.o: CFLAGS += $(if $(SANITIZE),-O1,-O3) -fno-math-errno -fno-trapping-math
 
 # The HTML page's markup, style and script as C strings; edit them in src/report/page/.
 $(BUILD)/gen/page_text.c: $(PAGE) mk/embed.awk
