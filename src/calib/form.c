@@ -163,7 +163,7 @@ static void set_grid(Job *job, const GArray *rows, double smooth) {
   MsGrid grid;
   g_autofree MsGridPoint *point = grid_points(job, (const MsRow *)(void *)rows->data, rows->len);
   if (!ms_grid_axes(&grid, form->dims, form->axis, form->nodes, point, rows->len)) return;
-  ms_grid_fit(&grid, point, rows->len, smooth);
+  ms_grid_fit(&grid, point, rows->len, smooth, 0);
   job->curve->grid = grid;
 }
 

@@ -137,17 +137,19 @@ static void add_smoothing(const MsGrid *grid, double smooth, int size, gsl_matri
   }
 }
 
-void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth) {
+void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth, int trusting) {
   int size = 1;
   for (int d = 0; d < grid->dims; d++) size *= grid->n[d];
   memset(grid->log_ratio, 0, sizeof(double) * (size_t)size);
   gsl_matrix *A = gsl_matrix_alloc((size_t)size, (size_t)size);
   gsl_vector *b = gsl_vector_alloc((size_t)size);
   g_autofree double *scratch = g_new(double, n_points + 1);
-  for (int round = 0; round < ROUNDS; round++) {
+  for (int round = 0; round < ROUNDS + trusting; round++) {
     gsl_matrix_set_zero(A);
     gsl_vector_set_zero(b);
-    add_points(grid, point, n_points, scale_of(grid, point, n_points, scratch), A, b);
+    double scale = scale_of(grid, point, n_points, scratch);
+    if (round < trusting) scale = round == 0 ? HUGE_VAL : MAX(scale, exp2(1 - round));
+    add_points(grid, point, n_points, scale, A, b);
     add_smoothing(grid, smooth, size, A, b);
     if (gsl_linalg_cholesky_decomp1(A) != GSL_SUCCESS || gsl_linalg_cholesky_svx(A, b) != GSL_SUCCESS) break;
     for (int i = 0; i < size; i++) grid->log_ratio[i] = CLAMP(grid->log_ratio[i] + gsl_vector_get(b, (size_t)i), -most_log_ratio, most_log_ratio);

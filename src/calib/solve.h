@@ -19,6 +19,10 @@ typedef double (*MsResidual)(const double *p, guint i, const void *data);
 double ms_solve(int n_params, const MsBound *bound, guint n_points, MsResidual residual, const void *data, int n_starts,
                 const double (*starts)[MS_MAX_PARAMS], double *p);
 
+/* Coefficients x[width] >= 0 that make predicted = row . x come closest to target > 0 in ratio, with the same loss of outliers. `rows`: n x width, >= 0;
+ * width <= MS_MAX_PARAMS. All zero when there is nothing to fit. */
+void ms_solve_terms(const double *rows, const double *target, guint n, int width, double *x);
+
 typedef struct {
   double at[4];  /* coordinates */
   double log_ratio; /* log(measured / predicted without grid) */
@@ -28,8 +32,9 @@ typedef struct {
 /* Axes of at most max_nodes[d] nodes, evenly spaced in the logarithm over what the points cover and together at most n_points / 3 nodes.
  * FALSE (and dims 0) when that leaves less than two nodes on the longest axis. `names` are copied. */
 gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const int *max_nodes, const MsGridPoint *point, guint n_points);
-/* The node values: robust least squares with `smooth` times the squared differences of neighbours (about that many points per edge). */
-void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth);
+/* The node values: robust least squares with `smooth` times the squared differences of neighbours (about that many points per edge). In the first
+ * `trusting` rounds only points far off are outliers (none, then beyond e, e^1/2, e^1/4, ...): where few of many show what no other does, a step of a cache. */
+void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth, int trusting);
 void ms_grid_clear(MsGrid *grid);
 
 #endif
