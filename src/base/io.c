@@ -132,3 +132,8 @@ void ms_interrupt_install(void) {
 }
 
 gboolean ms_interrupted(void) { return interrupted != 0; }
+
+char *ms_user_data_file(const char *folder, const char *name) {
+  g_autofree char *base = g_strconcat(name, ".json", NULL);
+  return g_build_filename(g_get_user_data_dir(), "moesim", folder, base, NULL);
+}

@@ -17,6 +17,8 @@ gboolean ms_flush_stdout(GError **error);
 /* Where models/, hardware/ and scenarios/ live: $MOESIM_DATA, else the source tree this binary was built from (if it
  * still exists), else the installation's share directory. (transfer none), never NULL. */
 const char *ms_data_dir(void);
+/* Where the user's own go: $XDG_DATA_HOME/moesim/FOLDER/NAME.json. (transfer full) */
+char *ms_user_data_file(const char *folder, const char *name);
 
 /* A progress line on stderr: drawn only when stderr is a terminal, at most ten times a second, removed by _end. */
 typedef struct MsProgress MsProgress;

@@ -11,6 +11,7 @@
 /* Joins the others when a launcher started this process, else is alone. FALSE and an MS_ERROR_ENV: a launcher started several, but this program was
  * built without MPI, or MPI fails. */
 gboolean ms_ranks_begin(GError **error);
+gboolean ms_ranks_built(void); /* with MPI: several can work together */
 void ms_ranks_end(void);
 
 int ms_ranks_count(void); /* 1 alone */

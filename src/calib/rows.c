@@ -172,20 +172,22 @@ static double cross_validated(const MsCurve *like, const Rows *rows, Choice choi
   return n > 0 ? sum / n : HUGE_VAL;
 }
 
+/* The simpler one of equals stays. */
+static void prefer(const MsCurve *like, const Rows *rows, Choice mine, Choice *best, double *least) {
+  double score = cross_validated(like, rows, mine);
+  if (score < *least * 0.98) *least = score, *best = mine;
+}
+
+/* First the cache, without a grid that could hide it, then the grid. */
 static Choice choose(const MsCurve *like, const Rows *rows, guint learned) {
-  static const double smooth[] = {-1, 10, 3, 1, 0.3, 0.1, 0.03};
+  static const double smooth[] = {10, 3, 1, 0.3, 0.1, 0.03};
   Choice best = {0, -1};
   gboolean message = is_message(&rows->sample[0].op), memory = ms_op_families[rows->sample[0].op.kind] == MS_FAMILY_MEMORY;
   if (learned < 2 * FOLDS) return best;
   double least = HUGE_VAL;
-  for (double cache_B = 0; cache_B <= 128e6; cache_B = cache_B > 0 ? 2 * cache_B : 1 << 20) {
-    for (guint i = 0; i < G_N_ELEMENTS(smooth); i++) {
-      Choice mine = {cache_B, smooth[i]};
-      double score = cross_validated(like, rows, mine);
-      if (score < least * 0.98) least = score, best = mine; /* the simpler one of equals */
-    }
-    if (!memory || message) break;
-  }
+  for (double cache_B = 0; cache_B <= 128e6 && (cache_B == 0 || (memory && !message)); cache_B = cache_B > 0 ? 2 * cache_B : 1 << 20)
+    prefer(like, rows, (Choice){cache_B, -1}, &best, &least);
+  for (guint i = 0; i < G_N_ELEMENTS(smooth); i++) prefer(like, rows, (Choice){best.cache_B, smooth[i]}, &best, &least);
   return best;
 }
 

@@ -1,91 +1,336 @@
+/* src/cli/calibrate.c - moesim calibrate: this CPU; --check; --gpu is a file of its own. */
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
+#include <time.h>
 
 #include "base/io.h"
+#include "base/ranks.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "gpu/survey.h"
+#include "local/calibrate.h"
+#include "local/check.h"
 
 typedef struct {
-  char *out, *vendor;
-  int device;
-  gboolean gpu, quick, json;
+  char *out, *csv, *blas, *hardware, *vendor, *date;
+  int device, passes;
+  gboolean gpu, check, quick, json;
 } Options;
 
-static void print_text(const MsGpuInfo *info, const MsSurvey *survey, const char *folder) {
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  table", FALSE);
-  ms_table_column(table, "rows", TRUE);
-  ms_table_column(table, "fastest", FALSE);
-  for (int i = 0; i < survey->n; i++) {
-    ms_table_cellf(table, "  %s", survey->table[i].file);
-    ms_table_cellf(table, "%d", survey->table[i].rows);
-    ms_table_cell(table, survey->table[i].best);
-  }
-  char memory[MS_TEXT];
-  printf("%s (%s, device %d of %d): %d multiprocessors, %s\n\n", info->name[0] ? info->name : info->vendor, info->vendor, info->device, info->count,
-         info->multiprocessors, ms_text_bytes(info->memory_B, memory));
-  ms_cli_print(ms_table_take(table));
-  if (survey->refused) printf("\n%d measurements did not fit into the device's memory\n", survey->refused);
-  printf("\nnext: `moesim fit --hardware NAME --out mine.json %s/*.csv`, NAME being the profile it starts from\n", folder);
+static void options_clear(Options *o) {
+  char *all[] = {o->out, o->csv, o->blas, o->hardware, o->vendor, o->date};
+  for (gsize i = 0; i < G_N_ELEMENTS(all); i++) g_free(all[i]);
 }
 
-static void print_json(const MsGpuInfo *info, const MsSurvey *survey) {
+static char *today(const Options *o) {
+  if (o->date) return g_strdup(o->date);
+  g_autoptr(GDateTime) date = g_date_time_new_now_utc();
+  return g_date_time_format(date, "%Y-%m-%d");
+}
+
+/* --- what a rank under mpirun does; not for people --------------------------------------------------------------------------------------- */
+static int job(const char *folder) {
+  GError *error = NULL;
+  gboolean ok = ms_ranks_begin(&error) && ms_job_work(folder, &error);
+  ms_ranks_end();
+  return ok ? 0 : ms_cli_fail(error);
+}
+
+/* --- progress ------------------------------------------------------------------------------------------------------------------------------ */
+typedef struct { MsProgress *progress; double done; } Ticks;
+
+static void tick(const char *what, gpointer data) {
+  Ticks *t = data;
+  ms_progress_update(t->progress, ++t->done, what);
+}
+
+/* --- calibrate ------------------------------------------------------------------------------------------------------------------------------ */
+static void cell_percent(MsTable *table, double share) {
+  char text[MS_TEXT];
+  ms_table_cell(table, isfinite(share) ? ms_text_percent(share, text) : "-");
+}
+
+static void table_columns(MsTable *table, const char *const *title, int numbers_from) {
+  for (int i = 0; title[i]; i++) ms_table_column(table, title[i], i >= numbers_from);
+}
+
+static void print_curves(const MsLocalProfile *profile) {
+  static const char *const title[] = {"  curve", "form", "of the time", "fitted", "held back", "median", "p90", NULL};
+  MsTable *table = ms_table_new();
+  table_columns(table, title, 2);
+  for (guint i = 0; i < profile->curves->len; i++) {
+    const MsRowCurve *r = &g_array_index(profile->curves, MsRowCurve, i);
+    const MsCurve *c = &r->curve;
+    ms_table_cellf(table, "  %s%s%s%s%s", c->op, c->pass ? " " : "", c->pass ? c->pass : "", c->dtype ? " " : "", c->dtype ? c->dtype : "");
+    ms_table_cellf(table, "%s%s", ms_curve_form_words[c->form], c->grid.dims ? " + grid" : "");
+    cell_percent(table, c->form == MS_FORM_SEGMENTS ? NAN : r->share);
+    ms_table_cellf(table, "%.0f", c->provenance.n_fitted);
+    ms_table_cellf(table, "%.0f", c->provenance.n_held_back);
+    cell_percent(table, c->provenance.residual_median);
+    cell_percent(table, c->provenance.residual_p90);
+  }
+  ms_cli_print(ms_table_take(table));
+}
+
+static void print_repeat(const char *what, MsRepeat r) {
+  if (r.n > 0) printf("  %s repeat to %.1f %% (median), %.1f %% (p90): second fastest over fastest of %u\n", what, 100 * r.median, 100 * r.p90, r.n);
+}
+
+static void print_calibration(const MsCalibration *c, const char *file) {
+  const MsMachine *m = c->machine;
+  printf("%s, %d cores, L2 %.0f KiB, L3 %.0f MiB, %.1f GiB\n%s\n", m->cpu, m->cores, m->l2_B / 1024, m->l3_B / 1048576, m->memory_B / 1073741824, m->blas);
+  printf("%d steps in %d passes, %d rows, %d messages in %.0f s; products of 384 ran at %.1f to %.1f GFLOP/s, a copy at %.1f GB/s\n", c->steps, c->passes, c->rows, c->messages, c->elapsed_s,
+         c->canary_least_flops / 1e9, c->canary_flops / 1e9, c->copy_Bps / 1e9);
+  print_repeat("rows", c->row_repeat);
+  if (c->no_messages) printf("  messages were not measured: %s; the profile serves one rank\n", c->no_messages);
+  putchar('\n');
+  print_curves(c->profile);
+  for (guint i = 0; i < c->profile->notes->len; i++) printf("  no curve: %s\n", (const char *)c->profile->notes->pdata[i]);
+  printf("\nwritten to %s; next: moesim calibrate --check%s%s\n", file, strstr(file, "/moesim/hardware/local.json") ? "" : " --hardware ", strstr(file, "/moesim/hardware/local.json") ? "" : file);
+}
+
+static void json_repeat(MsJsonOut *out, const char *key, MsRepeat r) {
+  ms_json_out_object(out, key);
+  ms_json_out_int(out, "n", r.n);
+  ms_json_out_double(out, "median", r.median);
+  ms_json_out_double(out, "p90", r.p90);
+  ms_json_out_end(out);
+}
+
+static void json_curve(MsJsonOut *out, const MsRowCurve *r) {
+  const MsCurve *c = &r->curve;
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "op", c->op);
+  ms_json_out_string(out, "pass", c->pass);
+  ms_json_out_string(out, "dtype", c->dtype);
+  ms_json_out_string(out, "form", ms_curve_form_words[c->form]);
+  ms_json_out_double(out, "share", r->share);
+  ms_json_out_double(out, "n_fitted", c->provenance.n_fitted);
+  ms_json_out_double(out, "n_held_back", c->provenance.n_held_back);
+  ms_json_out_double(out, "residual_median", c->provenance.residual_median);
+  ms_json_out_double(out, "residual_p90", c->provenance.residual_p90);
+  ms_json_out_end(out);
+}
+
+static void json_words(MsJsonOut *out, const char *key, const GPtrArray *words) {
+  ms_json_out_array(out, key);
+  for (guint i = 0; i < words->len; i++) ms_json_out_string(out, NULL, words->pdata[i]);
+  ms_json_out_end(out);
+}
+
+static void json_calibration(const MsCalibration *c, const char *file) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "vendor", info->vendor);
-  ms_json_out_string(out, "name", info->name);
-  ms_json_out_int(out, "device", info->device);
-  ms_json_out_int(out, "devices", info->count);
-  ms_json_out_int(out, "multiprocessors", info->multiprocessors);
-  ms_json_out_double(out, "memory_B", info->memory_B);
-  ms_json_out_array(out, "tables");
-  for (int i = 0; i < survey->n; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "file", survey->table[i].file);
-    ms_json_out_int(out, "rows", survey->table[i].rows);
-    ms_json_out_string(out, "fastest", survey->table[i].best);
-    ms_json_out_end(out);
-  }
+  ms_json_out_string(out, "cpu", c->machine->cpu);
+  ms_json_out_int(out, "cores", c->machine->cores);
+  ms_json_out_string(out, "blas", c->machine->blas);
+  ms_json_out_string(out, "profile", file);
+  ms_json_out_int(out, "steps", c->steps);
+  ms_json_out_int(out, "passes", c->passes);
+  ms_json_out_int(out, "rows", c->rows);
+  ms_json_out_int(out, "messages", c->messages);
+  ms_json_out_string(out, "no_messages", c->no_messages);
+  ms_json_out_double(out, "elapsed_s", c->elapsed_s);
+  json_repeat(out, "row_repeat", c->row_repeat);
+  ms_json_out_array(out, "curves");
+  for (guint i = 0; i < c->profile->curves->len; i++) json_curve(out, &g_array_index(c->profile->curves, MsRowCurve, i));
   ms_json_out_end(out);
-  ms_json_out_int(out, "refused", survey->refused);
-  ms_json_out_bool(out, "interrupted", survey->interrupted);
+  json_words(out, "notes", c->profile->notes);
+  json_words(out, "distrust", c->profile->distrust);
   ms_json_out_end(out);
   ms_cli_print_json(out);
 }
 
-static int calibrate_gpu(const Options *o) {
-  GError *error = NULL;
-  g_autoptr(MsGpu) gpu = ms_gpu_open(o->vendor, o->device, &error);
-  if (!gpu) return ms_cli_fail(error);
-  ms_interrupt_install();
-  g_autoptr(MsSurvey) survey = ms_gpu_survey(gpu, o->out, &(MsSurveyOptions){.quick = o->quick, .progress = TRUE}, &error);
-  if (!survey) return ms_cli_fail(error);
-  if (o->json) print_json(ms_gpu_info(gpu), survey);
-  else print_text(ms_gpu_info(gpu), survey, o->out);
-  if (survey->interrupted) fputs("moesim: interrupted: the tables hold what was measured until then\n", stderr);
-  return 0;
+static gboolean write_profile(const char *file, const char *text, GError **error) {
+  g_autofree char *folder = g_path_get_dirname(file);
+  if (strcmp(file, "-") != 0) g_mkdir_with_parents(folder, 0777); /* what fails here fails below with a better message */
+  return ms_write_file(file, text, -1, error);
 }
 
+/* An untrusted profile is written all the same: it may be looked at, but the exit status says 1. */
+static int calibrate(const Options *o) {
+  GError *error = NULL;
+  g_autofree char *file = o->out ? g_strdup(o->out) : ms_user_data_file("hardware", "local"), *date = today(o);
+  g_autofree char *command = g_strdup_printf("moesim calibrate%s", o->quick ? " --quick" : "");
+  ms_interrupt_install();
+  Ticks ticks = {ms_progress_begin("calibrating", ms_calibrate_ticks(o->quick)), 0};
+  g_autoptr(MsCalibration) c =
+      ms_calibrate(&(MsCalibrateOptions){.quick = o->quick, .blas = o->blas, .command = command, .date = date, .csv = o->csv, .tick = tick, .tick_data = &ticks}, &error);
+  ms_progress_end(ticks.progress);
+  if (!c) return ms_cli_fail(error);
+  if (c->interrupted) {
+    fputs("moesim: interrupted, no profile is written\n", stderr);
+    return MS_ERROR_NOTHING;
+  }
+  if (!write_profile(file, c->profile->text, &error)) return ms_cli_fail(error);
+  if (o->json) json_calibration(c, file);
+  else if (strcmp(file, "-") != 0) print_calibration(c, file);
+  for (guint i = 0; i < c->profile->distrust->len; i++) fprintf(stderr, "moesim: not to be trusted: %s\n", (const char *)c->profile->distrust->pdata[i]);
+  return c->profile->distrust->len > 0 ? MS_ERROR_NOTHING : 0;
+}
+
+/* --- check -------------------------------------------------------------------------------------------------------------------------------------- */
+static void print_steps(const MsLocalCheck *c) {
+  static const char *const title[] = {"  step", "ranks", "measured", "predicted", "error", "beside rows", "kept", "predicted", NULL};
+  char a[MS_TEXT];
+  MsTable *table = ms_table_new();
+  table_columns(table, title, 1);
+  for (int i = 0; i < c->n; i++) {
+    const MsCheckedStep *s = &c->step[i];
+    gboolean ran = !s->why && s->predicted_s > 0;
+    ms_table_cellf(table, "  %s", s->step->name);
+    ms_table_cellf(table, "%d", ms_local_ranks(s->step));
+    ms_table_cell(table, ran ? ms_text_seconds(s->measured_s, a) : "-");
+    ms_table_cell(table, ran ? ms_text_seconds(s->predicted_s, a) : "-");
+    if (ran) ms_table_cellf(table, "%+.1f %%", 100 * (s->predicted_s / s->measured_s - 1));
+    else ms_table_cell(table, "-");
+    if (ran && ms_local_ranks(s->step) == 1) ms_table_cellf(table, "%+.1f %%", 100 * (s->measured_s / s->rows_s - 1));
+    else ms_table_cell(table, "-");
+    ms_table_cell(table, ran ? ms_text_bytes(s->measured_kept_B, a) : "-");
+    ms_table_cell(table, ran ? ms_text_bytes(s->predicted_kept_B, a) : "-");
+  }
+  ms_cli_print(ms_table_take(table));
+  for (int i = 0; i < c->n; i++)
+    if (c->step[i].why) printf("  %s was not run: %s\n", c->step[i].step->name, c->step[i].why);
+}
+
+static void print_ops(const MsLocalCheck *c) {
+  static const char *const title[] = {"  operator", "pass", "of the time", "rows", "median", "p90", "bias", NULL};
+  MsTable *table = ms_table_new();
+  table_columns(table, title, 2);
+  for (guint i = 0; i < c->ops->len; i++) {
+    const MsCheckedOp *op = &g_array_index(c->ops, MsCheckedOp, i);
+    ms_table_cellf(table, "  %s", op->op);
+    ms_table_cell(table, op->pass);
+    cell_percent(table, op->share);
+    ms_table_cellf(table, "%u", op->error.n);
+    cell_percent(table, op->error.median);
+    cell_percent(table, op->error.p90);
+    ms_table_cellf(table, "%+.1f %%", 100 * op->error.bias);
+  }
+  ms_cli_print(ms_table_take(table));
+}
+
+static void print_verdict(const char *what, const MsErrors *e, double median, double p90, MsRepeat repeat) {
+  if (e->n == 0) return;
+  printf("  %-28s %3u   median %5.1f %% (at most %.0f)   p90 %5.1f %%", what, e->n, 100 * e->median, 100 * median, 100 * e->p90);
+  if (isfinite(p90)) printf(" (at most %.0f)", 100 * p90);
+  printf("   bias %+.1f %%", 100 * e->bias);
+  if (repeat.n > 0) printf("   the machine itself repeats to %.1f %%, %.1f %%", 100 * repeat.median, 100 * repeat.p90);
+  putchar('\n');
+}
+
+static void print_check(const MsLocalCheck *c) {
+  print_steps(c);
+  putchar('\n');
+  print_ops(c);
+  putchar('\n');
+  print_verdict("steps on one rank", &c->one, MS_CHECK_ONE_MEDIAN, MS_CHECK_ONE_P90, c->one_repeat);
+  print_verdict("steps on several ranks", &c->several, MS_CHECK_RANKS_MEDIAN, MS_CHECK_RANKS_P90, c->several_repeat);
+  print_verdict("GEMM rows", &c->gemm, MS_CHECK_GEMM_MEDIAN, HUGE_VAL, (MsRepeat){0});
+  print_verdict("all rows that compute", &c->all_ops, MS_CHECK_OPS_MEDIAN, HUGE_VAL, c->row_repeat);
+  if (c->no_ranks) printf("  several ranks were not run: %s\n", c->no_ranks);
+}
+
+static void json_errors(MsJsonOut *out, const char *key, const MsErrors *e) {
+  ms_json_out_object(out, key);
+  ms_json_out_int(out, "n", e->n);
+  ms_json_out_double(out, "median", e->median);
+  ms_json_out_double(out, "p90", e->p90);
+  ms_json_out_double(out, "bias", e->bias);
+  ms_json_out_end(out);
+}
+
+static void json_step(MsJsonOut *out, const MsCheckedStep *s) {
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "name", s->step->name);
+  ms_json_out_int(out, "ranks", ms_local_ranks(s->step));
+  ms_json_out_string(out, "why", s->why);
+  ms_json_out_double(out, "measured_s", s->why ? NAN : s->measured_s);
+  ms_json_out_double(out, "predicted_s", s->why ? NAN : s->predicted_s);
+  ms_json_out_double(out, "measured_kept_B", s->measured_kept_B);
+  ms_json_out_double(out, "predicted_kept_B", s->predicted_kept_B);
+  ms_json_out_end(out);
+}
+
+static void json_check(const MsLocalCheck *c) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_array(out, "steps");
+  for (int i = 0; i < c->n; i++) json_step(out, &c->step[i]);
+  ms_json_out_end(out);
+  ms_json_out_array(out, "operators");
+  for (guint i = 0; i < c->ops->len; i++) {
+    const MsCheckedOp *op = &g_array_index(c->ops, MsCheckedOp, i);
+    ms_json_out_object(out, NULL);
+    ms_json_out_string(out, "op", op->op);
+    ms_json_out_string(out, "pass", op->pass);
+    ms_json_out_double(out, "share", op->share);
+    json_errors(out, "error", &op->error);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  json_errors(out, "one_rank", &c->one);
+  json_errors(out, "several_ranks", &c->several);
+  json_errors(out, "gemm", &c->gemm);
+  json_errors(out, "all_operators", &c->all_ops);
+  json_repeat(out, "row_repeat", c->row_repeat);
+  json_repeat(out, "one_rank_repeat", c->one_repeat);
+  json_repeat(out, "several_ranks_repeat", c->several_repeat);
+  ms_json_out_string(out, "no_ranks", c->no_ranks);
+  ms_json_out_bool(out, "met", ms_local_check_met(c));
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+}
+
+static int check(const Options *o) {
+  GError *error = NULL;
+  const char *hardware = o->hardware ? o->hardware : "local";
+  g_autofree char *date = today(o);
+  int passes = o->passes > 0 ? o->passes : o->quick ? 3 : 5;
+  ms_interrupt_install();
+  Ticks ticks = {ms_progress_begin("checking", ms_local_check_ticks(passes)), 0};
+  g_autoptr(MsLocalCheck) c = ms_local_check(hardware, o->blas, passes, tick, &ticks, &error);
+  ms_progress_end(ticks.progress);
+  if (!c) return ms_cli_fail(error);
+  if (o->out && !ms_local_check_write(c, hardware, o->out, date, &error)) return ms_cli_fail(error);
+  if (o->json) json_check(c);
+  else print_check(c);
+  if (o->out && !o->json) printf("\nwritten to %s/: moesim validate %s compares them again\n", o->out, o->out);
+  if (c->interrupted) fputs("moesim: interrupted: fewer passes than asked for\n", stderr);
+  return ms_local_check_met(c) ? 0 : MS_ERROR_NOTHING;
+}
+
+/* --- the verb ------------------------------------------------------------------------------------------------------------------------------------ */
 int ms_cli_calibrate(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("calibrate");
+  if (argc == 3 && strcmp(argv[1], "--job") == 0) return job(argv[2]);
   Options o = {0};
   const GOptionEntry entries[] = {
+      {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "profile to write, default the user's hardware/local.json; --check: folder for the steps as validation scenarios; --gpu: folder for tables", "FILE"},
+      {"quick", 'q', 0, G_OPTION_ARG_NONE, &o.quick, "under a minute: fewer steps and passes", NULL},
+      {"check", 'c', 0, G_OPTION_ARG_NONE, &o.check, "predict training steps that were not measured, run them, compare", NULL},
+      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "--check: the profile, default local", "NAME"},
+      {"passes", 0, 0, G_OPTION_ARG_INT, &o.passes, "--check: how often every step is run (default 5, with --quick 3)", "N"},
+      {"csv", 0, 0, G_OPTION_ARG_FILENAME, &o.csv, "write everything measured as tables into FOLDER", "FOLDER"},
+      {"blas", 'b', 0, G_OPTION_ARG_STRING, &o.blas, "library for matrix products, default the first found", "openblas|blis|mkl|onednn"},
       {"gpu", 'g', 0, G_OPTION_ARG_NONE, &o.gpu, "measure a GPU of this machine through its own libraries", NULL},
-      {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "folder for the measured tables", "FOLDER"},
-      {"vendor", 0, 0, G_OPTION_ARG_STRING, &o.vendor, "default: the first that answers", "cuda|musa"},
-      {"device", 'd', 0, G_OPTION_ARG_INT, &o.device, "which one (default 0)", "N"},
-      {"quick", 'q', 0, G_OPTION_ARG_NONE, &o.quick, "fewer shapes, shorter timings", NULL},
+      {"vendor", 0, 0, G_OPTION_ARG_STRING, &o.vendor, "--gpu: default the first that answers", "cuda|musa"},
+      {"device", 'd', 0, G_OPTION_ARG_INT, &o.device, "--gpu: which one (default 0)", "N"},
+      {"date", 0, 0, G_OPTION_ARG_STRING, &o.date, "date for the provenance, default today", "YYYY-MM-DD"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object", NULL},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     if (argc > 1) status = ms_cli_usage(verb, "takes no file, not %s", argv[1]);
-    else if (!o.gpu) status = ms_cli_usage(verb, "give --gpu; measuring this CPU is not built yet in this version");
-    else if (!o.out) status = ms_cli_usage(verb, "give --out FOLDER, where the measured tables go");
-    else if (o.vendor && ms_cli_word(verb, "vendor", o.vendor, ms_gpu_vendor_words) < 0) status = MS_ERROR_USAGE;
-    else status = calibrate_gpu(&o);
+    else if (o.gpu && o.check) status = ms_cli_usage(verb, "--check is of a CPU: give it without --gpu");
+    else if (!o.gpu && (o.vendor || o.device)) status = ms_cli_usage(verb, "--vendor and --device go with --gpu");
+    else if (!o.check && (o.hardware || o.passes)) status = ms_cli_usage(verb, "--hardware and --passes go with --check");
+    else if (o.passes < 0 || o.passes > 1000) status = ms_cli_usage(verb, "--passes must be 1 to 1000");
+    else if (o.csv && (o.check || o.gpu)) status = ms_cli_usage(verb, "--csv goes with the calibration of a CPU");
+    else if (o.gpu) status = ms_cli_calibrate_gpu(verb, o.out, o.vendor, o.device, o.quick, o.json);
+    else status = o.check ? check(&o) : calibrate(&o);
   }
-  g_free(o.out);
-  g_free(o.vendor);
+  options_clear(&o);
   return status;
 }

@@ -48,6 +48,7 @@ int ms_cli_import(int argc, char **argv);
 int ms_cli_report(int argc, char **argv);
 int ms_cli_calibrate(int argc, char **argv);
 int ms_cli_exec(int argc, char **argv);
+int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor, int device, gboolean quick, gboolean json);
 int ms_cli_serve(int argc, char **argv);
 
 #endif

@@ -69,10 +69,14 @@ const MsVerb ms_verbs[] = {
      "  moesim report scenarios/run-qwen3-235b-h100-256.json --whatif scenarios/whatif/nic.json --html nic.html\n"
      "  moesim report --validation my-runs/ my-runs/one.json --html one.html\n",
      ms_cli_report},
-    {"calibrate", "--gpu --out FOLDER", "measure a GPU of this machine: the tables that `moesim fit` makes curves of",
-     "  moesim calibrate --gpu --out mine/\n"
+    {"calibrate", "[--quick|--check|--gpu]", "measure this CPU or a GPU: a profile of this machine, and whether predictions on it hold",
+     "  moesim calibrate                                   five minutes; writes the profile `local`\n"
+     "  moesim calibrate --quick --out mine.json           under a minute\n"
+     "  moesim calibrate --check --out checked/            steps that were not measured: predicted, run, compared\n"
+     "  moesim calibrate --gpu --out mine/                 tables of a GPU, for moesim fit\n"
      "  moesim fit --hardware h100-sxm --out h100-mine.json mine/*.csv\n"
-     "\nMatrix products, copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; MOESIM_GPU_LIBRARIES\n"
+     "\nOf a CPU: reduced training steps are run by the executor (moesim exec), messages between two ranks by mpirun; curves are fitted to their rows. Exit 1\n"
+     "when shapes held back, or the steps of --check, are off by more than docs/calibrate.md says. Of a GPU: products, copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; MOESIM_GPU_LIBRARIES\n"
      "names a folder to look in first. Exit 4 where there is no GPU.\n",
      ms_cli_calibrate},
     {"exec", "SCENARIO", "run a step of the operator list for real on this CPU, over MPI ranks where the layout has several, and check it against the list",

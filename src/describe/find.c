@@ -63,6 +63,9 @@ static char *unknown_name(const char *folder, const char *name) {
 static char *find(const char *folder, const char *name) {
   if (is_path(name)) return g_strdup(name);
   char *file = data_file(folder, name);
+  if (g_file_test(file, G_FILE_TEST_EXISTS)) return file;
+  g_free(file);
+  file = ms_user_data_file(folder, name); /* moesim calibrate writes local.json there */
   if (!g_file_test(file, G_FILE_TEST_EXISTS)) g_clear_pointer(&file, g_free);
   return file;
 }

@@ -1,0 +1,124 @@
+/* src/local/calibrate.c - the order of things: machine, steps in passes, messages, fit. */
+#include "local/calibrate.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "local/messages.h"
+
+enum { STEPS = 40, PASSES = 5, QUICK_STEPS = 14, QUICK_PASSES = 3, COPY_B = 64 << 20 };
+
+double ms_calibrate_ticks(gboolean quick) { return (quick ? QUICK_STEPS * QUICK_PASSES : STEPS * PASSES) + 1; }
+
+static double cpu_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Bytes read and written by a copy that no cache holds. */
+static double copy_Bps(void) {
+  double best = 0;
+  char *p = mmap(NULL, 2 * (size_t)COPY_B, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return 1e10;
+  madvise(p, 2 * (size_t)COPY_B, MADV_HUGEPAGE);
+  memset(p, 1, 2 * (size_t)COPY_B);
+  for (int i = 0; i < 5; i++) {
+    double since = cpu_s();
+    memcpy(p + COPY_B, p, COPY_B);
+    best = MAX(best, 2.0 * COPY_B / MAX(cpu_s() - since, 1e-9));
+  }
+  munmap(p, 2 * (size_t)COPY_B);
+  return best;
+}
+
+typedef struct {
+  const MsCalibrateOptions *options;
+  const MsBlas *blas;
+  MsCalibration *to;
+} Work;
+
+/* Between two steps: what the clock of this core does. */
+static void tick(const char *what, gpointer data) {
+  Work *w = data;
+  double flops = ms_machine_canary(w->blas);
+  w->to->canary_flops = MAX(w->to->canary_flops, flops);
+  w->to->canary_least_flops = w->to->canary_least_flops > 0 ? MIN(w->to->canary_least_flops, flops) : flops;
+  if (w->options->tick) w->options->tick(what, w->options->tick_data);
+}
+
+static gboolean take_messages(Work *w, const char *hardware, GArray *samples, GError **error) {
+  const MsLocalStep two = {.name = "messages", .layers = 1, .dense_layers = 1, .hidden = 256, .heads = 4, .kv_heads = 4, .head_dim = 64, .ffn = 512, .vocab = 1024, .seq = 128,
+                           .micro_batch = 1, .microbatches = 1, .tp = 2, .cp = 1, .pp = 1, .vpp = 1, .ep = 1, .dp = 1, .schedule = "1f1b"};
+  if (!ms_job_possible(&w->to->no_messages)) return TRUE;
+  g_autofree char *text = ms_local_scenario_text(&two, hardware, NULL);
+  g_autoptr(GArray) messages = ms_job_messages(text, 2, w->options->quick, error);
+  if (!messages) return FALSE;
+  w->to->messages = (int)messages->len / 2; /* each counts as FP32 and as BF16 */
+  if (messages->len > 0) g_array_append_vals(samples, messages->data, messages->len);
+  if (!w->options->csv) return TRUE;
+  g_autofree char *file = g_build_filename(w->options->csv, "cpu-collectives.csv", NULL), *table = ms_messages_text(messages);
+  return ms_write_file(file, table, -1, error);
+}
+
+static gboolean make_folder(const char *folder, GError **error) {
+  if (!folder || g_mkdir_with_parents(folder, 0777) == 0) return TRUE;
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
+  return FALSE;
+}
+
+static gboolean refused(const MsSurveyed *survey, GError **error) {
+  for (int i = 0; i < survey->n; i++)
+    if (survey->step[i].why) return !ms_input_error(error, NULL, 0, NULL, "%s: %s", survey->step[i].step->name, survey->step[i].why);
+  return FALSE;
+}
+
+static gboolean measure(Work *w, GArray *samples, GError **error) {
+  const MsCalibrateOptions *o = w->options;
+  int n = o->quick ? QUICK_STEPS : STEPS;
+  g_autofree MsLocalStep *steps = ms_local_calibration_steps(n);
+  g_autofree char *hardware = ms_local_bare_profile(w->to->machine);
+  MsPassData data = {hardware, o->blas};
+  if (!make_folder(o->csv, error)) return FALSE;
+  w->to->copy_Bps = copy_Bps();
+  if (!take_messages(w, hardware, samples, error)) return FALSE; /* before this process is bound to a core */
+  if (o->tick) o->tick("messages", o->tick_data);
+  ms_machine_pin();
+  g_autoptr(MsSurveyed) survey = ms_survey(steps, n, o->quick ? QUICK_PASSES : PASSES, ms_pass_here, &data, tick, w, error);
+  if (!survey || refused(survey, error)) return FALSE;
+  w->to->steps = n, w->to->passes = survey->passes, w->to->interrupted = survey->interrupted;
+  w->to->row_repeat = ms_survey_row_repeat(survey);
+  guint before = samples->len;
+  ms_survey_samples(survey, samples);
+  w->to->rows = (int)(samples->len - before);
+  return !o->csv || ms_survey_write_csv(survey, o->csv, error);
+}
+
+MsCalibration *ms_calibrate(const MsCalibrateOptions *options, GError **error) {
+  gint64 since = g_get_monotonic_time();
+  const MsBlas *blas = ms_blas_open(options->blas, error);
+  if (!blas) return NULL;
+  ms_blas_set_threads(blas, 1);
+  g_autoptr(MsCalibration) to = g_new0(MsCalibration, 1);
+  to->machine = ms_machine_new(blas);
+  Work w = {options, blas, to};
+  g_autoptr(GArray) samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
+  if (!measure(&w, samples, error)) return NULL;
+  if (!to->interrupted) {
+    MsLocalFacts facts = {to->machine, to->canary_flops, to->canary_least_flops, to->copy_Bps, options->command, options->date};
+    to->profile = ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts, to->row_repeat, error);
+    if (!to->profile) return NULL;
+  }
+  to->elapsed_s = 1e-6 * (double)(g_get_monotonic_time() - since);
+  return g_steal_pointer(&to);
+}
+
+void ms_calibration_free(MsCalibration *c) {
+  if (!c) return;
+  ms_machine_free(c->machine);
+  ms_local_profile_free(c->profile);
+  g_free(c);
+}

@@ -1,0 +1,65 @@
+/* src/local/calibrate.h - this CPU as a machine of the simulator: measured, fitted, written as a profile, and checked on steps that were not measured.
+ *
+ * The device of the profile is one core. Rows are counted with the widths of a GPU's list (BF16 2 bytes), the executor stores and computes in float: the
+ * "BF16" of the profile is that of its kernels as they are called, which the provenance says. Nothing overlaps (`serial`). */
+#ifndef MS_LOCAL_CALIBRATE_H
+#define MS_LOCAL_CALIBRATE_H
+
+#include "calib/rows.h"
+#include "local/machine.h"
+#include "local/survey.h"
+
+/* --- the profile -------------------------------------------------------------------------------------------------------------------------- */
+/* Limits beyond which a curve is not trusted, when rows of its kind take more than MS_TRUST_SHARE of the measured time. */
+#define MS_TRUST_GEMM 0.10    /* median of held-back shapes, products and attention */
+#define MS_TRUST_OTHER 0.25   /* what memory bounds, messages */
+#define MS_TRUST_SHARE 0.02
+#define MS_TRUST_REPEAT 0.25  /* median of second least over least of the rows: the machine is too noisy for any of it */
+
+typedef struct {
+  char *text;              /* of the profile */
+  GArray *curves;          /* MsRowCurve */
+  GPtrArray *notes;        /* char *: what has no curve and why */
+  GPtrArray *distrust;     /* char *: one line for each reason not to trust it; empty when there is none */
+} MsLocalProfile;
+
+typedef struct {
+  const MsMachine *machine;
+  double canary_flops, canary_least_flops; /* fastest and slowest of the run */
+  double copy_Bps;
+  const char *command, *date;
+} MsLocalFacts;
+
+/* From samples (rows that compute, messages). `row_repeat`: of the survey. NULL and an MS_ERROR_INPUT when nothing can be fitted. (transfer full) */
+MsLocalProfile *ms_local_profile(const MsRowSample *sample, guint n, const MsLocalFacts *facts, MsRepeat row_repeat, GError **error);
+void ms_local_profile_free(MsLocalProfile *profile);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsLocalProfile, ms_local_profile_free)
+/* The machine without curves: what steps are described on before anything is known. (transfer full) */
+char *ms_local_bare_profile(const MsMachine *machine);
+
+/* --- the whole run ---------------------------------------------------------------------------------------------------------------------- */
+typedef struct {
+  gboolean quick;
+  const char *blas;     /* NULL: as ms_blas_open */
+  const char *command, *date;
+  const char *csv;      /* folder for tables of everything measured, NULL = none */
+  MsTick tick;          /* after every measurement; may be NULL */
+  gpointer tick_data;
+} MsCalibrateOptions;
+double ms_calibrate_ticks(gboolean quick); /* how many ticks a calibration gives */
+
+typedef struct {
+  MsMachine *machine;
+  MsLocalProfile *profile;
+  MsRepeat row_repeat;
+  int steps, passes, rows, messages; /* measured */
+  const char *no_messages;  /* why messages were not measured; NULL: they were */
+  double canary_flops, canary_least_flops, copy_Bps;
+  double elapsed_s;
+  gboolean interrupted;     /* then profile is NULL */
+} MsCalibration;
+MsCalibration *ms_calibrate(const MsCalibrateOptions *options, GError **error);
+void ms_calibration_free(MsCalibration *calibration);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCalibration, ms_calibration_free)
+
+#endif

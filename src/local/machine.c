@@ -1,0 +1,83 @@
+#include "local/machine.h"
+
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+static char *proc_line(const char *file, const char *key) {
+  g_autofree char *text = NULL;
+  if (!g_file_get_contents(file, &text, NULL, NULL)) return NULL;
+  char *at = strstr(text, key);
+  if (!at || !(at = strchr(at, ':'))) return NULL;
+  char *end = strchr(at, '\n');
+  return g_strstrip(g_strndup(at + 1, end ? (gsize)(end - at - 1) : strlen(at + 1)));
+}
+
+/* "2048K" of the index that is of this level and holds data. */
+static double cache_B(int level) {
+  for (int i = 0; i < 8; i++) {
+    g_autofree char *base = g_strdup_printf("/sys/devices/system/cpu/cpu0/cache/index%d/", i), *at = g_strconcat(base, "level", NULL),
+                    *kind = g_strconcat(base, "type", NULL), *size = g_strconcat(base, "size", NULL), *a = NULL, *b = NULL, *c = NULL;
+    if (!g_file_get_contents(at, &a, NULL, NULL) || !g_file_get_contents(kind, &b, NULL, NULL) || !g_file_get_contents(size, &c, NULL, NULL)) continue;
+    if (atoi(a) != level || g_str_has_prefix(b, "Instruction")) continue;
+    char *unit = NULL;
+    double value = g_ascii_strtod(c, &unit);
+    return value * (*unit == 'K' ? 1024 : *unit == 'M' ? 1048576 : 1);
+  }
+  return 0;
+}
+
+MsMachine *ms_machine_new(const MsBlas *blas) {
+  MsMachine *m = g_new0(MsMachine, 1);
+  m->cpu = proc_line("/proc/cpuinfo", "model name");
+  if (!m->cpu) m->cpu = g_strdup("unknown");
+  m->cores = ms_cpus();
+  m->l2_B = cache_B(2), m->l3_B = cache_B(3);
+  g_autofree char *memory = proc_line("/proc/meminfo", "MemTotal");
+  m->memory_B = memory ? 1024 * g_ascii_strtod(memory, NULL) : 0;
+  const char *kernel = ms_blas_kernel(blas), *note = ms_blas_note(blas);
+  m->blas = g_strdup_printf("%s %s%s%s%s%s%s", ms_blas_name(blas), ms_blas_version(blas), kernel ? ", kernels for " : "", kernel ? kernel : "", note ? " (" : "", note ? note : "",
+                            note ? ")" : "");
+  return m;
+}
+
+void ms_machine_free(MsMachine *m) {
+  if (!m) return;
+  g_free(m->cpu);
+  g_free(m->blas);
+  g_free(m);
+}
+
+gboolean ms_machine_pin(void) {
+  cpu_set_t may, one;
+  if (sched_getaffinity(0, sizeof may, &may) != 0) return FALSE;
+  for (int cpu = CPU_SETSIZE - 1; cpu >= 0; cpu--) {
+    if (!CPU_ISSET(cpu, &may)) continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+  return FALSE;
+}
+
+gboolean ms_machine_quiet(double cpu_s, double wall_s) { return wall_s > 0 && cpu_s > MS_QUIET * wall_s; }
+
+static double cpu_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double ms_machine_canary(const MsBlas *blas) {
+  enum { N = 384, TIMES = 5 };
+  g_autofree float *data = g_new(float, 3 * N * N);
+  double best = 0;
+  for (int i = 0; i < 3 * N * N; i++) data[i] = 0.5f + (float)(i % 61) / 61;
+  for (int i = 0; i < TIMES; i++) {
+    double since = cpu_s();
+    ms_blas_sgemm(blas, FALSE, FALSE, N, N, N, 1, data, N, data + N * N, N, 0, data + 2 * N * N, N);
+    best = MAX(best, 2.0 * N * N * N / MAX(cpu_s() - since, 1e-9));
+  }
+  return best;
+}

@@ -1,0 +1,137 @@
+#include "local/messages.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "calib/csv.h"
+#include "local/machine.h"
+
+enum { SMALLEST = 64, LARGEST = 32 << 20, REAL_B = 4, LEAST_S = 20 /* microseconds of one timing */, MOST_REPEATS = 9 };
+static const double budget_s = 0.06; /* of the repetitions of one size in one pass */
+
+typedef enum { ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, P2P, N_KINDS } Kind;
+static const MsOpKind op_kind[N_KINDS] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER, MS_OP_ALL_REDUCE, MS_OP_ALL_TO_ALL, MS_OP_P2P};
+static const char *const csv_words[N_KINDS] = {"all_gather", "reduce_scatter", "all_reduce", "alltoall", "p2p"}; /* as nccl-tests call them */
+
+typedef struct {
+  MsComm *comm;
+  int own, ranks;
+  float *a, *b;      /* LARGEST bytes each */
+  gint64 *counts;    /* [ranks] */
+} Bench;
+
+static double now(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* One operation over `n` elements: the whole of an all-gather, reduce-scatter or all-to-all, the buffer of an all-reduce, the message of p2p there and back. */
+static void once(const Bench *x, Kind kind, gint64 n) {
+  gint64 part = n / x->ranks;
+  for (int i = 0; i < x->ranks; i++) x->counts[i] = part;
+  switch (kind) {
+  case ALL_GATHER: ms_comm_all_gather(x->comm, MS_GROUP_TP, x->a, x->b, x->counts, 0); break;
+  case REDUCE_SCATTER: ms_comm_reduce_scatter(x->comm, MS_GROUP_TP, x->a, x->b, x->counts); break;
+  case ALL_REDUCE: ms_comm_all_reduce(x->comm, MS_GROUP_TP, x->a, n, FALSE); break;
+  case ALL_TO_ALL: ms_comm_all_to_all(x->comm, MS_GROUP_TP, x->a, x->counts, x->b, x->counts, 0); break;
+  default:
+    if (x->own > 1) return;
+    if (x->own == 0) ms_comm_send(x->comm, 1, 0, x->a, n);
+    ms_comm_receive(x->comm, 1 - x->own, 0, x->b, n);
+    if (x->own == 1) ms_comm_send(x->comm, 0, 0, x->a, n);
+    ms_comm_flush(x->comm);
+  }
+}
+
+/* Seconds of one operation, as the slowest rank saw them; *quiet when every rank had its core. */
+static double timed(const Bench *x, Kind kind, gint64 n, int times, gboolean *quiet) {
+  ms_comm_barrier(x->comm);
+  double cpu = now(CLOCK_PROCESS_CPUTIME_ID), wall = now(CLOCK_MONOTONIC);
+  for (int i = 0; i < times; i++) once(x, kind, n);
+  double data[2] = {now(CLOCK_MONOTONIC) - wall, 0};
+  data[1] = -(now(CLOCK_PROCESS_CPUTIME_ID) - cpu) / MAX(data[0], 1e-9);
+  ms_comm_world_max(x->comm, data, 2);
+  *quiet = -data[1] > MS_QUIET;
+  return data[0] / times / (kind == P2P ? 2 : 1);
+}
+
+typedef struct { double least_s, quiet_s; } Least; /* HUGE_VAL: not yet */
+
+static void repeat(const Bench *x, Kind kind, gint64 n, Least *least) {
+  gboolean quiet;
+  double first = timed(x, kind, n, 1, &quiet); /* the same on all ranks, so that all repeat as often */
+  int times = (int)CLAMP(LEAST_S * 1e-6 / first, 1, 200), repeats = (int)CLAMP(budget_s / (first * times), 2, MOST_REPEATS);
+  for (int i = 0; i < repeats; i++) {
+    double s = timed(x, kind, n, times, &quiet);
+    least->least_s = MIN(least->least_s, s);
+    if (quiet) least->quiet_s = MIN(least->quiet_s, s);
+  }
+}
+
+static void add(GArray *samples, Kind kind, int ranks, double bytes_B, double time_s) {
+  for (int fp32 = 0; fp32 < 2; fp32++) {
+    MsRowSample s = {.op = {.name = csv_words[kind], .kind = (guint8)op_kind[kind], .dtype = fp32 ? MS_ODT_FP32 : MS_ODT_BF16, .group = MS_GROUP_TP},
+                     .ranks = ranks, .time_s = time_s, .share = 0};
+    s.op.message_B = fp32 ? bytes_B : bytes_B / 2;
+    g_array_append_val(samples, s);
+  }
+}
+
+GArray *ms_messages_measure(MsComm *comm, int own, gboolean quick, int passes) {
+  Bench x = {.comm = comm, .own = own, .ranks = ms_comm_size(comm, MS_GROUP_TP)};
+  x.counts = g_new0(gint64, x.ranks);
+  x.a = g_malloc0(LARGEST), x.b = g_malloc0(LARGEST);
+  memset(x.a, 1, LARGEST), memset(x.b, 1, LARGEST); /* pages are there */
+  int unit = x.ranks * REAL_B, steps = (int)((quick ? 1 : 2) * log2((double)LARGEST / SMALLEST)) + 1;
+  g_autofree Least *least = g_new(Least, steps * N_KINDS);
+  for (int i = 0; i < steps * N_KINDS; i++) least[i] = (Least){HUGE_VAL, HUGE_VAL};
+  for (int pass = 0; pass < passes; pass++)
+    for (int i = 0; i < steps; i++)
+      for (int kind = 0; kind < N_KINDS; kind++) {
+        gint64 bytes = (gint64)MIN(LARGEST, SMALLEST * exp2(quick ? i : i / 2.0)) / unit * unit;
+        repeat(&x, (Kind)kind, MAX(bytes, unit) / REAL_B, &least[i * N_KINDS + kind]);
+      }
+  GArray *samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
+  for (int i = 0; i < steps; i++)
+    for (int kind = 0; kind < N_KINDS; kind++) {
+      const Least *l = &least[i * N_KINDS + kind];
+      double bytes = MAX((double)((gint64)MIN(LARGEST, SMALLEST * exp2(quick ? i : i / 2.0)) / unit * unit), unit);
+      add(samples, (Kind)kind, x.ranks, bytes, isfinite(l->quiet_s) ? l->quiet_s : l->least_s);
+    }
+  g_free(x.a), g_free(x.b), g_free(x.counts);
+  return samples;
+}
+
+/* --- as text ------------------------------------------------------------------------------------------------------------------------------ */
+char *ms_messages_text(const GArray *samples) {
+  GString *out = g_string_new("op,num_gpus,bytes,latency_us\n");
+  for (guint i = 0; i < samples->len; i++) {
+    const MsRowSample *s = &g_array_index(samples, MsRowSample, i);
+    if (s->op.dtype == MS_ODT_FP32) g_string_append_printf(out, "%s,%d,%.0f,%.6g\n", s->op.name, s->ranks, s->op.message_B, s->time_s * 1e6);
+  }
+  return g_string_free(out, FALSE);
+}
+
+GArray *ms_messages_parse(const char *text, const char *filename, GError **error) {
+  g_autoptr(MsCsv) csv = ms_csv_parse(text, strlen(text), filename, error);
+  if (!csv) return NULL;
+  g_autoptr(GArray) samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
+  int op = ms_csv_column(csv, "op"), ranks = ms_csv_column(csv, "num_gpus"), bytes = ms_csv_column(csv, "bytes"), latency = ms_csv_column(csv, "latency_us");
+  GError *cause = NULL;
+  while (ms_csv_next(csv, &cause)) {
+    double z, B, us;
+    int kind = 0;
+    while (kind < N_KINDS && strcmp(ms_csv_text(csv, op), csv_words[kind]) != 0) kind++;
+    if (kind == N_KINDS) return ms_csv_error(csv, op, error, "must be one of all_gather, reduce_scatter, all_reduce, alltoall, p2p"), NULL;
+    if (!ms_csv_number(csv, ranks, 2, 1e6, &z, error) || !ms_csv_number(csv, bytes, 1, 1e15, &B, error) || !ms_csv_number(csv, latency, 1e-6, 1e12, &us, error)) return NULL;
+    add(samples, (Kind)kind, (int)z, B, us * 1e-6);
+  }
+  if (cause) {
+    g_propagate_error(error, cause);
+    return NULL;
+  }
+  return g_steal_pointer(&samples);
+}

@@ -1,0 +1,168 @@
+/* src/local/profile.c - curves and facts as the text of a profile, and whether to trust them. */
+#include "local/calibrate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/stats.h"
+#include "calib/fit_priv.h"
+
+/* --- the machine itself ---------------------------------------------------------------------------------------------------------------------- */
+typedef struct { double peak_flops, copy_Bps, link_Bps; const char *date; } Rates;
+
+static void source(MsJsonOut *out, const char *key, const char *format, ...) G_GNUC_PRINTF(3, 4);
+static void source(MsJsonOut *out, const char *key, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  g_autofree char *text = g_strdup_vprintf(format, list);
+  va_end(list);
+  ms_json_out_string(out, key, text);
+}
+
+static void put_facts(MsJsonOut *out, const MsMachine *m, const Rates *r) {
+  static const char *const zero[] = {"kernel_launch_s", "graph_launch_s", "graph_kernel_s", "sync_s", "context_B"};
+  g_autofree char *doc = g_strdup_printf("%s, %d cores, L2 %.0f KiB, L3 %.0f MiB; %s. A device is one core; the executor of moesim stores and computes in float what its lists "
+                                         "count as BF16, so \"BF16\" here means its float kernels.",
+                                         m->cpu, m->cores, m->l2_B / 1024, m->l3_B / 1048576, m->blas);
+  ms_json_out_int(out, "schema", 1);
+  ms_json_out_string(out, "name", "local");
+  ms_json_out_string(out, "doc", doc);
+  ms_json_out_string(out, "arch", m->cpu);
+  ms_json_out_double(out, "peak_bf16_flops", r->peak_flops);
+  ms_json_out_double(out, "peak_fp32_flops", r->peak_flops);
+  ms_json_out_array(out, "unsupported_precisions");
+  for (int p = 0; p < MS_N_PRECISIONS; p++)
+    if (p != MS_BF16) ms_json_out_string(out, NULL, ms_precision_words[p]);
+  ms_json_out_end(out);
+  ms_json_out_double(out, "hbm_B", MAX(1, floor(m->memory_B / MAX(m->cores, 1))));
+  ms_json_out_double(out, "hbm_Bps", r->copy_Bps);
+  if (m->l2_B > 0) ms_json_out_double(out, "l2_B", m->l2_B);
+  ms_json_out_int(out, "gpus_per_node", MAX(m->cores, 1));
+  ms_json_out_int(out, "nvlink_domain_gpus", MAX(m->cores, 1));
+  ms_json_out_string(out, "scaleup", "shared memory");
+  ms_json_out_double(out, "scaleup_Bps", r->link_Bps);
+  ms_json_out_double(out, "nic_Bps", r->link_Bps);
+  ms_json_out_bool(out, "cuda_graphs", FALSE);
+  ms_json_out_bool(out, "serial", TRUE);
+  for (gsize i = 0; i < G_N_ELEMENTS(zero); i++) ms_json_out_int(out, zero[i], 0);
+  ms_json_out_int(out, "reserve_ratio", 1);
+}
+
+static void put_sources(MsJsonOut *out, const MsMachine *m, const Rates *r) {
+  ms_json_out_object(out, "sources");
+  source(out, "peak_bf16_flops", "moesim calibrate, %s: the fastest product of float matrices measured (%s) and 2 %%: a bound, no data-sheet figure", r->date, m->blas);
+  source(out, "hbm_B", "/proc/meminfo over the cores");
+  source(out, "hbm_Bps", "moesim calibrate, %s: a copy of 64 MiB, bytes read and written", r->date);
+  source(out, "scaleup_Bps", "moesim calibrate, %s: the fastest message between two processes and 2 %%; a network (nic_Bps) was not measured", r->date);
+  source(out, "serial", "Open MPI moves messages on the cores that compute: beside a product nothing of them is hidden (measured, domain/cpu.md 4)");
+  source(out, "kernel_launch_s", "rows are timed from call to return, so their curves hold it");
+  ms_json_out_end(out);
+}
+
+static char *facts_text(const MsMachine *machine, const Rates *rates, gboolean sources) {
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_json_out_object(out, NULL);
+  put_facts(out, machine, rates);
+  if (sources) put_sources(out, machine, rates);
+  ms_json_out_array(out, "curves");
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}
+
+char *ms_local_bare_profile(const MsMachine *machine) { return facts_text(machine, &(Rates){1e12, 1e12, 1e12, ""}, FALSE); }
+
+/* --- rates that bound everything ------------------------------------------------------------------------------------------------------------ */
+static Rates rates_of(const MsRowSample *sample, guint n, const MsLocalFacts *facts) {
+  Rates r = {.peak_flops = facts->canary_flops, .copy_Bps = facts->copy_Bps, .date = facts->date};
+  for (guint i = 0; i < n; i++) {
+    const MsRowSample *s = &sample[i];
+    MsOpFamily family = ms_op_families[s->op.kind];
+    if (family == MS_FAMILY_GEMM || family == MS_FAMILY_GROUPED) r.peak_flops = MAX(r.peak_flops, s->op.flop / s->time_s);
+    if (family == MS_FAMILY_COMM) r.link_Bps = MAX(r.link_Bps, ms_row_bus_B(s) / s->time_s);
+  }
+  r.peak_flops = ms_round_digits(1.02 * r.peak_flops, 4), r.copy_Bps = ms_round_digits(r.copy_Bps, 4);
+  r.link_Bps = r.link_Bps > 0 ? ms_round_digits(1.02 * r.link_Bps, 4) : r.copy_Bps;
+  return r;
+}
+
+/* --- whether to trust it ------------------------------------------------------------------------------------------------------------------------ */
+static char *curve_name(const MsCurve *c) {
+  return g_strdup_printf("%s%s%s%s%s", c->op, c->pass ? " " : "", c->pass ? c->pass : "", c->dtype ? " " : "", c->dtype ? c->dtype : "");
+}
+
+static double limit_of(const MsCurve *c) {
+  gboolean matrix = strcmp(c->op, "gemm") == 0 || strcmp(c->op, "grouped_gemm") == 0 || strcmp(c->op, "attention") == 0;
+  return matrix ? MS_TRUST_GEMM : MS_TRUST_OTHER;
+}
+
+static void judge(MsLocalProfile *p, MsRepeat repeat) {
+  if (repeat.n > 0 && repeat.median > MS_TRUST_REPEAT)
+    g_ptr_array_add(p->distrust, g_strdup_printf("the machine is too busy: the second fastest run of a row takes %.0f %% longer than the fastest (median), limit %.0f %%",
+                                                 100 * repeat.median, 100 * MS_TRUST_REPEAT));
+  for (guint i = 0; i < p->curves->len; i++) {
+    const MsRowCurve *c = &g_array_index(p->curves, MsRowCurve, i);
+    gboolean message = c->curve.form == MS_FORM_SEGMENTS;
+    double limit = limit_of(&c->curve);
+    if ((!message && c->share < MS_TRUST_SHARE) || !(c->curve.provenance.residual_median > limit)) continue;
+    g_autofree char *name = curve_name(&c->curve);
+    g_ptr_array_add(p->distrust, g_strdup_printf("%s: shapes held back are off by %.0f %% (median of %.0f), limit %.0f %%", name, 100 * c->curve.provenance.residual_median,
+                                                 c->curve.provenance.n_held_back, 100 * limit));
+  }
+}
+
+/* --- the whole ------------------------------------------------------------------------------------------------------------------------------------ */
+/* What no row was measured of (state-space scans, a sort) is as fast as what was, per byte: one curve over all memory-bound rows. */
+static void add_elementwise(GArray *curves, const MsRowSample *sample, guint n, const char *data, const MsLocalFacts *facts) {
+  g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
+  for (guint i = 0; i < n; i++) {
+    MsRowSample s = sample[i];
+    if (ms_op_families[s.op.kind] != MS_FAMILY_MEMORY || s.op.read_B + s.op.write_B <= 0) continue;
+    s.op = (MsOp){.name = "elementwise", .kind = MS_OP_COPY, .pass = MS_PASS_OPTIMIZER, .dtype = MS_ODT_BF16, .groups = 1, .read_B = s.op.read_B, .write_B = s.op.write_B};
+    g_array_append_val(all, s);
+  }
+  GArray *one = ms_fit_rows((const MsRowSample *)(void *)all->data, all->len, data, facts->command, facts->date, NULL);
+  for (guint i = 0; i < one->len; i++) {
+    MsRowCurve c = g_array_index(one, MsRowCurve, i);
+    g_free(c.curve.op);
+    c.curve.op = g_strdup("elementwise");
+    c.curve.provenance.note = g_strdup("serves operators that no measured step has");
+    c.share = 0;
+    g_array_append_val(curves, c);
+  }
+  g_array_unref(one); /* the curves moved */
+}
+
+MsLocalProfile *ms_local_profile(const MsRowSample *sample, guint n, const MsLocalFacts *facts, MsRepeat row_repeat, GError **error) {
+  MsLocalProfile *p = g_new0(MsLocalProfile, 1);
+  p->notes = g_ptr_array_new_with_free_func(g_free);
+  p->distrust = g_ptr_array_new_with_free_func(g_free);
+  g_autofree char *data = g_strdup_printf("rows of reduced training steps and messages run on this machine: %s, %s; clock %.4g to %.4g GFLOP/s", facts->machine->cpu, facts->machine->blas,
+                                          facts->canary_least_flops / 1e9, facts->canary_flops / 1e9);
+  p->curves = ms_fit_rows(sample, n, data, facts->command, facts->date, p->notes);
+  if (p->curves->len == 0) {
+    ms_input_error(error, NULL, 0, NULL, "nothing was measured that a curve could be fitted to");
+    ms_local_profile_free(p);
+    return NULL;
+  }
+  add_elementwise(p->curves, sample, n, data, facts);
+  judge(p, row_repeat);
+  Rates rates = rates_of(sample, n, facts);
+  g_autofree char *text = facts_text(facts->machine, &rates, TRUE);
+  g_autoptr(GPtrArray) curves = g_ptr_array_new();
+  for (guint i = 0; i < p->curves->len; i++) g_ptr_array_add(curves, &g_array_index(p->curves, MsRowCurve, i).curve);
+  p->text = ms_profile_edit(text, "local.json", curves, NULL, error);
+  if (!p->text) g_clear_pointer(&p, ms_local_profile_free);
+  return p;
+}
+
+void ms_local_profile_free(MsLocalProfile *p) {
+  if (!p) return;
+  g_free(p->text);
+  ms_row_curves_free(p->curves);
+  g_ptr_array_unref(p->notes);
+  g_ptr_array_unref(p->distrust);
+  g_free(p);
+}

@@ -1,0 +1,159 @@
+#include "local/survey.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/stats.h"
+#include "calib/rows.h"
+
+static void keep_two(double value, double *least, double *next) {
+  if (value < *least) *next = *least, *least = value;
+  else if (value < *next) *next = value;
+}
+
+static gboolean same_rows(const GArray *a, const GArray *b) {
+  if (a->len != b->len) return FALSE;
+  for (guint i = 0; i < a->len; i++) {
+    const MsOp *p = &g_array_index(a, MsRunRow, i).op, *q = &g_array_index(b, MsRunRow, i).op;
+    if (p->kind != q->kind || p->pass != q->pass || p->m != q->m || p->n != q->n || p->k != q->k) return FALSE;
+  }
+  return TRUE;
+}
+
+static void merge_rows(MsMeasuredStep *m, MsStepRun *run) {
+  if (!m->rows) {
+    m->rows = g_steal_pointer(&run->rows);
+    m->row_next_s = g_array_sized_new(FALSE, FALSE, sizeof(double), m->rows->len);
+    for (guint i = 0; i < m->rows->len; i++) g_array_append_vals(m->row_next_s, &(double){HUGE_VAL}, 1);
+    return;
+  }
+  if (!same_rows(m->rows, run->rows)) return; /* cannot be: the same scenario */
+  for (guint i = 0; i < m->rows->len; i++) {
+    MsRunRow *to = &g_array_index(m->rows, MsRunRow, i), *from = &g_array_index(run->rows, MsRunRow, i);
+    keep_two(from->cpu_s, &to->cpu_s, &g_array_index(m->row_next_s, double, i));
+    to->wall_s = MIN(to->wall_s, from->wall_s);
+  }
+}
+
+/* Quiet runs count before all others. */
+static void merge(MsMeasuredStep *m, MsStepRun *run) {
+  double s = run->ranks == 1 ? run->step_cpu_s : run->step_s;
+  gboolean quiet = run->ranks == 1 || run->quiet;
+  if (quiet && m->quiet_runs == 0) m->step_s = m->next_s = HUGE_VAL;
+  if (quiet || m->quiet_runs == 0) keep_two(s, &m->step_s, &m->next_s);
+  m->quiet_runs += quiet, m->runs++;
+  m->kept_B = MAX(m->kept_B, run->kept_B);
+  merge_rows(m, run);
+}
+
+MsSurveyed *ms_survey(const MsLocalStep *step, int n, int passes, MsPassFunc pass, gpointer data, MsTick tick, gpointer tick_data, GError **error) {
+  g_autoptr(MsSurveyed) survey = g_new0(MsSurveyed, 1);
+  survey->n = n, survey->step = g_new0(MsMeasuredStep, MAX(n, 1));
+  for (int i = 0; i < n; i++) survey->step[i] = (MsMeasuredStep){.step = &step[i], .step_s = HUGE_VAL, .next_s = HUGE_VAL};
+  g_autofree MsStepRun **run = g_new0(MsStepRun *, MAX(n, 1));
+  g_autofree char **why = g_new0(char *, MAX(n, 1));
+  for (; survey->passes < passes && !survey->interrupted; survey->passes++) {
+    GError *cause = NULL;
+    gboolean ok = pass(step, n, run, why, tick, tick_data, data, &cause);
+    for (int i = 0; i < n; i++) {
+      MsMeasuredStep *m = &survey->step[i];
+      if (run[i]) merge(m, run[i]);
+      if (why[i] && !m->why) m->why = g_steal_pointer(&why[i]);
+      g_clear_pointer(&run[i], ms_step_run_free);
+      g_clear_pointer(&why[i], g_free);
+    }
+    if (cause) {
+      g_propagate_error(error, cause);
+      return NULL;
+    }
+    survey->interrupted = !ok || ms_interrupted();
+  }
+  return g_steal_pointer(&survey);
+}
+
+void ms_surveyed_free(MsSurveyed *survey) {
+  if (!survey) return;
+  for (int i = 0; i < survey->n; i++) {
+    MsMeasuredStep *m = &survey->step[i];
+    if (m->rows) g_array_unref(m->rows), g_array_unref(m->row_next_s);
+    g_free(m->why);
+  }
+  g_free(survey->step);
+  g_free(survey);
+}
+
+/* --- what was measured ---------------------------------------------------------------------------------------------------------------------- */
+static gboolean computes(const MsRunRow *row) { return ms_op_families[row->op.kind] < MS_FAMILY_COMM; }
+
+static MsRepeat repeat_of(GArray *ratio) {
+  double *x = (double *)(void *)ratio->data;
+  MsRepeat r = {ms_quantile(x, ratio->len, 0.5), ms_quantile(x, ratio->len, 0.9), ratio->len};
+  g_array_unref(ratio);
+  return r;
+}
+
+MsRepeat ms_survey_row_repeat(const MsSurveyed *survey) {
+  GArray *ratio = g_array_new(FALSE, FALSE, sizeof(double));
+  for (int i = 0; i < survey->n; i++) {
+    const MsMeasuredStep *m = &survey->step[i];
+    for (guint j = 0; m->rows && m->runs > 1 && j < m->rows->len; j++) {
+      const MsRunRow *row = &g_array_index(m->rows, MsRunRow, j);
+      double r = g_array_index(m->row_next_s, double, j) / row->cpu_s - 1;
+      if (computes(row) && isfinite(r)) g_array_append_val(ratio, r);
+    }
+  }
+  return repeat_of(ratio);
+}
+
+MsRepeat ms_survey_step_repeat(const MsSurveyed *survey, gboolean several_ranks) {
+  GArray *ratio = g_array_new(FALSE, FALSE, sizeof(double));
+  for (int i = 0; i < survey->n; i++) {
+    const MsMeasuredStep *m = &survey->step[i];
+    double r = m->next_s / m->step_s - 1;
+    if (isfinite(r) && (ms_local_ranks(m->step) > 1) == several_ranks) g_array_append_val(ratio, r);
+  }
+  return repeat_of(ratio);
+}
+
+void ms_survey_samples(const MsSurveyed *survey, GArray *samples) {
+  for (int i = 0; i < survey->n; i++) {
+    const MsMeasuredStep *m = &survey->step[i];
+    for (guint j = 0; m->rows && j < m->rows->len; j++) {
+      const MsRunRow *row = &g_array_index(m->rows, MsRunRow, j);
+      MsRowSample s = {.op = row->op, .time_s = row->cpu_s, .share = row->calls * row->cpu_s};
+      if (computes(row) && row->cpu_s > 0) g_array_append_val(samples, s);
+    }
+  }
+}
+
+/* --- tables --------------------------------------------------------------------------------------------------------------------------------- */
+static const char *role_of(const MsOp *op) { return op->pass == MS_PASS_WGRAD ? "wgrad" : op->pass == MS_PASS_DGRAD ? "dgrad" : "fwd"; }
+
+static void put_row(GString *gemm, GString *grouped, GString *all, const MsLocalStep *step, const MsRunRow *row) {
+  const MsOp *op = &row->op;
+  double us = row->cpu_s * 1e6;
+  gboolean wgrad = op->pass == MS_PASS_WGRAD;
+  if (op->kind == MS_OP_GEMM && op->groups <= 1) g_string_append_printf(gemm, "%s,%.0f,%.0f,%.0f,%.6g\n", role_of(op), op->m, op->n, op->k, us);
+  if (op->kind == MS_OP_GROUPED_GEMM && op->groups > 0) /* rows per group, then the weight as forward has it */
+    g_string_append_printf(grouped, "%s,%d,%.0f,%.0f,%.0f,fp32,%.6g\n", role_of(op), op->groups, (wgrad ? op->k : op->m) / op->groups, wgrad ? op->m : op->n, wgrad ? op->n : op->k, us);
+  g_string_append_printf(all, "%s,%s,%s,%s,%.0f,%.0f,%.0f,%d,%.0f,%.0f,%.0f,%.6g,%.6g\n", step->name, ms_op_words[op->kind], op->name, ms_pass_words[op->pass], op->m, op->n, op->k, op->groups,
+                         op->flop, op->read_B + op->write_B, row->calls, us, row->wall_s * 1e6);
+}
+
+static gboolean write_table(const char *folder, const char *name, const GString *text, GError **error) {
+  g_autofree char *file = g_build_filename(folder, name, NULL);
+  return ms_write_file(file, text->str, (gssize)text->len, error);
+}
+
+gboolean ms_survey_write_csv(const MsSurveyed *survey, const char *folder, GError **error) {
+  g_autoptr(GString) gemm = g_string_new("role,m,n,k,latency_us\n"), grouped = g_string_new("role,groups,m_per_group,n,k,main_grad_dtype,latency_us\n"),
+                     all = g_string_new("step,op,name,pass,m,n,k,groups,flop,bytes,calls,cpu_us,wall_us\n");
+  for (int i = 0; i < survey->n; i++) {
+    const MsMeasuredStep *m = &survey->step[i];
+    for (guint j = 0; m->rows && j < m->rows->len; j++) {
+      const MsRunRow *row = &g_array_index(m->rows, MsRunRow, j);
+      if (computes(row)) put_row(gemm, grouped, all, m->step, row);
+    }
+  }
+  return write_table(folder, "cpu-train-gemm.csv", gemm, error) && write_table(folder, "cpu-grouped-gemm.csv", grouped, error) && write_table(folder, "cpu-rows.csv", all, error);
+}
