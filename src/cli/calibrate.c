@@ -82,6 +82,7 @@ static void print_calibration(const MsCalibration *c, const char *file) {
   printf("%d steps in %d passes, %d rows, %d messages in %.0f s; products of 384 ran at %.1f to %.1f GFLOP/s, a copy at %.1f GB/s\n", c->steps, c->passes, c->rows, c->messages, c->elapsed_s,
          c->canary_least_flops / 1e9, c->canary_flops / 1e9, c->copy_Bps / 1e9);
   print_repeat("rows", c->row_repeat);
+  if (c->refused) printf("  not all steps were run: %s\n", c->refused);
   if (c->no_messages) printf("  messages were not measured: %s; the profile serves one rank\n", c->no_messages);
   putchar('\n');
   print_curves(c->profile);
@@ -129,6 +130,7 @@ static void json_calibration(const MsCalibration *c, const char *file) {
   ms_json_out_int(out, "passes", c->passes);
   ms_json_out_int(out, "rows", c->rows);
   ms_json_out_int(out, "messages", c->messages);
+  ms_json_out_string(out, "refused", c->refused);
   ms_json_out_string(out, "no_messages", c->no_messages);
   ms_json_out_double(out, "elapsed_s", c->elapsed_s);
   json_repeat(out, "row_repeat", c->row_repeat);

@@ -280,11 +280,12 @@ static double clock_s(clockid_t id) {
 }
 
 static void run_steps(Exec *x, MsExecResult *r) {
-  for (x->step = 0; x->step < r->steps; x->step++) {
+  int warm = x->options->warm_steps;
+  for (x->step = 0; x->step < warm + r->steps; x->step++) {
     ms_comm_barrier(x->comm);
     double wall = clock_s(CLOCK_MONOTONIC), cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID);
     ms_exec_step(x);
-    r->step_s[x->step] = clock_s(CLOCK_MONOTONIC) - wall, r->step_cpu_s[x->step] = clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    if (x->step >= warm) r->step_s[x->step - warm] = clock_s(CLOCK_MONOTONIC) - wall, r->step_cpu_s[x->step - warm] = clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu;
   }
 }
 

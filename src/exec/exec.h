@@ -25,6 +25,7 @@ typedef struct {
   const char *blas;     /* library, NULL = as ms_blas_open */
   int threads;          /* of the library on each rank, 0 = 1 */
   int steps;            /* 0 = 1; the same batch in every step */
+  int warm_steps;       /* before them: pages are touched, memory is pooled; not counted in the times of steps and rows */
   gboolean unchecked;
   const char *dump;     /* write gradients and updated parameters of the last step there, NULL = not */
   const char *compare;  /* compare them with such a file, NULL = not */

@@ -111,11 +111,12 @@ static void compare(Exec *x, const MsOp *op, double flop) {
 
 static void record(Exec *x, const Row *row, double cpu_s, double wall_s, double flop) {
   MsExecRow *r = &g_array_index(x->results, MsExecRow, row->result);
+  r->flop = flop, r->message_B = x->message_B;
+  if (x->step < x->options->warm_steps) return;
   if (r->calls == 0 || cpu_s < r->least_cpu_s) r->least_cpu_s = cpu_s;
   if (r->calls == 0 || wall_s < r->least_wall_s) r->least_wall_s = wall_s;
   r->calls++;
   r->cpu_s += cpu_s, r->wall_s += wall_s;
-  r->flop = flop, r->message_B = x->message_B;
 }
 
 static void run_row(Exec *x, const Row *row) {

@@ -53,9 +53,10 @@ static void tick(const char *what, gpointer data) {
 static gboolean take_messages(Work *w, const char *hardware, GArray *samples, GError **error) {
   const MsLocalStep two = {.name = "messages", .layers = 1, .dense_layers = 1, .hidden = 256, .heads = 4, .kv_heads = 4, .head_dim = 64, .ffn = 512, .vocab = 1024, .seq = 128,
                            .micro_batch = 1, .microbatches = 1, .tp = 2, .cp = 1, .pp = 1, .vpp = 1, .ep = 1, .dp = 1, .schedule = "1f1b"};
-  if (!ms_job_possible(&w->to->no_messages)) return TRUE;
+  if (w->options->program && !*w->options->program) w->to->no_messages = "they were not asked for";
+  if (w->to->no_messages || !ms_job_possible(&w->to->no_messages)) return TRUE;
   g_autofree char *text = ms_local_scenario_text(&two, hardware, NULL);
-  g_autoptr(GArray) messages = ms_job_messages(text, 2, w->options->quick, error);
+  g_autoptr(GArray) messages = ms_job_messages(w->options->program, text, 2, w->options->quick, error);
   if (!messages) return FALSE;
   w->to->messages = (int)messages->len / 2; /* each counts as FP32 and as BF16 */
   if (messages->len > 0) g_array_append_vals(samples, messages->data, messages->len);
@@ -70,26 +71,32 @@ static gboolean make_folder(const char *folder, GError **error) {
   return FALSE;
 }
 
-static gboolean refused(const MsSurveyed *survey, GError **error) {
-  for (int i = 0; i < survey->n; i++)
-    if (survey->step[i].why) return !ms_input_error(error, NULL, 0, NULL, "%s: %s", survey->step[i].step->name, survey->step[i].why);
-  return FALSE;
+/* Steps that the executor refuses are left out, and it is said; without any there is nothing to fit. */
+static gboolean enough(Work *w, const MsSurveyed *survey, GError **error) {
+  int ran = 0;
+  for (int i = 0; i < survey->n; i++) {
+    ran += survey->step[i].runs > 0;
+    if (survey->step[i].why && !w->to->refused) w->to->refused = g_strdup_printf("%s: %s", survey->step[i].step->name, survey->step[i].why);
+  }
+  w->to->steps = ran;
+  return ran > 0 || survey->interrupted || ms_input_error(error, NULL, 0, NULL, "no step could be run: %s", w->to->refused ? w->to->refused : "none was tried");
 }
 
 static gboolean measure(Work *w, GArray *samples, GError **error) {
   const MsCalibrateOptions *o = w->options;
-  int n = o->quick ? QUICK_STEPS : STEPS;
+  int n = o->steps > 0 ? o->steps : o->quick ? QUICK_STEPS : STEPS, passes = o->passes > 0 ? o->passes : o->quick ? QUICK_PASSES : PASSES;
   g_autofree MsLocalStep *steps = ms_local_calibration_steps(n);
   g_autofree char *hardware = ms_local_bare_profile(w->to->machine);
-  MsPassData data = {hardware, o->blas};
+  MsPassData data = {hardware, o->blas, o->program};
   if (!make_folder(o->csv, error)) return FALSE;
   w->to->copy_Bps = copy_Bps();
   if (!take_messages(w, hardware, samples, error)) return FALSE; /* before this process is bound to a core */
   if (o->tick) o->tick("messages", o->tick_data);
-  ms_machine_pin();
-  g_autoptr(MsSurveyed) survey = ms_survey(steps, n, o->quick ? QUICK_PASSES : PASSES, ms_pass_here, &data, tick, w, error);
-  if (!survey || refused(survey, error)) return FALSE;
-  w->to->steps = n, w->to->passes = survey->passes, w->to->interrupted = survey->interrupted;
+  MsPin pin = ms_machine_pin();
+  g_autoptr(MsSurveyed) survey = ms_survey(steps, n, passes, ms_pass_here, &data, tick, w, error);
+  ms_machine_unpin(&pin);
+  if (!survey || !enough(w, survey, error)) return FALSE;
+  w->to->passes = survey->passes, w->to->interrupted = survey->interrupted;
   w->to->row_repeat = ms_survey_row_repeat(survey);
   guint before = samples->len;
   ms_survey_samples(survey, samples);
@@ -120,5 +127,6 @@ void ms_calibration_free(MsCalibration *c) {
   if (!c) return;
   ms_machine_free(c->machine);
   ms_local_profile_free(c->profile);
+  g_free(c->refused);
   g_free(c);
 }

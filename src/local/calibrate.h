@@ -40,7 +40,9 @@ char *ms_local_bare_profile(const MsMachine *machine);
 /* --- the whole run ---------------------------------------------------------------------------------------------------------------------- */
 typedef struct {
   gboolean quick;
+  int steps, passes;    /* 0: as `quick` says */
   const char *blas;     /* NULL: as ms_blas_open */
+  const char *program;  /* what mpirun starts to measure messages, NULL: this program, "": no messages */
   const char *command, *date;
   const char *csv;      /* folder for tables of everything measured, NULL = none */
   MsTick tick;          /* after every measurement; may be NULL */
@@ -53,6 +55,7 @@ typedef struct {
   MsLocalProfile *profile;
   MsRepeat row_repeat;
   int steps, passes, rows, messages; /* measured */
+  char *refused;            /* the first step that the executor could not run and why; NULL: all ran */
   const char *no_messages;  /* why messages were not measured; NULL: they were */
   double canary_flops, canary_least_flops, copy_Bps;
   double elapsed_s;

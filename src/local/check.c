@@ -138,13 +138,14 @@ MsLocalCheck *ms_local_check(const char *hardware, const char *blas, int passes,
   const MsLocalStep *steps = ms_local_check_steps(&n);
   const char *no_ranks = NULL;
   g_autofree char *path = absolute(hardware);
-  MsPassData data = {path, blas};
+  MsPassData data = {path, blas, NULL};
   g_autoptr(MsHardware) known = ms_hardware_load(hardware, error);
   g_autoptr(MsSurveyed) several = NULL;
   if (!known) return NULL;
   if (ms_job_possible(&no_ranks) && !(several = ms_survey(steps, n, passes, ms_pass_ranks, &data, tick, tick_data, error))) return NULL;
-  ms_machine_pin();
+  MsPin pin = ms_machine_pin();
   g_autoptr(MsSurveyed) one = ms_survey(steps, n, passes, ms_pass_here, &data, tick, tick_data, error);
+  ms_machine_unpin(&pin);
   if (!one) return NULL;
   MsLocalCheck *check = ms_local_compare(hardware, one, several, error);
   if (!check) return NULL;

@@ -57,8 +57,8 @@ static const char *said_why(char **lines) {
   return last;
 }
 
-static gboolean start(const char *folder, int ranks, GError **error) {
-  g_autofree char *self = g_file_read_link("/proc/self/exe", NULL), *n = g_strdup_printf("%d", ranks), *said = NULL;
+static gboolean start(const char *program, const char *folder, int ranks, GError **error) {
+  g_autofree char *self = program ? g_strdup(program) : g_file_read_link("/proc/self/exe", NULL), *n = g_strdup_printf("%d", ranks), *said = NULL;
   g_autoptr(GPtrArray) argv = g_ptr_array_new();
   const char *const words[] = {"mpirun", "-n", n, "--bind-to", "core", NULL}, *const rest[] = {self, "calibrate", "--job", folder, NULL};
   for (int i = 0; words[i]; i++) g_ptr_array_add(argv, (char *)words[i]);
@@ -95,18 +95,18 @@ static MsStepRun *joined(const char *folder, int ranks, GError **error) {
   return g_steal_pointer(&all);
 }
 
-MsStepRun *ms_job_step(const char *scenario, int ranks, GError **error) {
+MsStepRun *ms_job_step(const char *program, const char *scenario, int ranks, GError **error) {
   g_autofree char *folder = new_folder(error);
   MsStepRun *run = NULL;
-  if (folder && put(folder, step_file, scenario, error) && start(folder, ranks, error)) run = joined(folder, ranks, error);
+  if (folder && put(folder, step_file, scenario, error) && start(program, folder, ranks, error)) run = joined(folder, ranks, error);
   remove_folder(folder);
   return run;
 }
 
-GArray *ms_job_messages(const char *scenario, int ranks, gboolean quick, GError **error) {
+GArray *ms_job_messages(const char *program, const char *scenario, int ranks, gboolean quick, GError **error) {
   g_autofree char *folder = new_folder(error), *text = NULL;
   GArray *samples = NULL;
-  if (folder && put(folder, messages_file, scenario, error) && (!quick || put(folder, quick_file, "", error)) && start(folder, ranks, error)) text = result_of(folder, -1, error);
+  if (folder && put(folder, messages_file, scenario, error) && (!quick || put(folder, quick_file, "", error)) && start(program, folder, ranks, error)) text = result_of(folder, -1, error);
   if (text) samples = ms_messages_parse(text, csv_file, error);
   remove_folder(folder);
   return samples;

@@ -1,7 +1,6 @@
 #include "local/machine.h"
 
 #include <math.h>
-#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -49,16 +48,20 @@ void ms_machine_free(MsMachine *m) {
   g_free(m);
 }
 
-gboolean ms_machine_pin(void) {
-  cpu_set_t may, one;
-  if (sched_getaffinity(0, sizeof may, &may) != 0) return FALSE;
-  for (int cpu = CPU_SETSIZE - 1; cpu >= 0; cpu--) {
-    if (!CPU_ISSET(cpu, &may)) continue;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    return sched_setaffinity(0, sizeof one, &one) == 0;
-  }
-  return FALSE;
+MsPin ms_machine_pin(void) {
+  MsPin pin = {.bound = FALSE};
+  cpu_set_t one;
+  int cpu = CPU_SETSIZE - 1;
+  if (sched_getaffinity(0, sizeof pin.before, &pin.before) != 0) return pin;
+  while (cpu > 0 && !CPU_ISSET(cpu, &pin.before)) cpu--;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  pin.bound = sched_setaffinity(0, sizeof one, &one) == 0;
+  return pin;
+}
+
+void ms_machine_unpin(const MsPin *pin) {
+  if (pin->bound) sched_setaffinity(0, sizeof pin->before, &pin->before);
 }
 
 gboolean ms_machine_quiet(double cpu_s, double wall_s) { return wall_s > 0 && cpu_s > MS_QUIET * wall_s; }

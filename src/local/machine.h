@@ -2,6 +2,8 @@
 #ifndef MS_LOCAL_MACHINE_H
 #define MS_LOCAL_MACHINE_H
 
+#include <sched.h>
+
 #include "blas/blas.h"
 
 typedef struct {
@@ -17,8 +19,10 @@ MsMachine *ms_machine_new(const MsBlas *blas);
 void ms_machine_free(MsMachine *machine);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsMachine, ms_machine_free)
 
-/* Binds this process to the last of the CPUs that it may use (the first one takes most interrupts). FALSE: not allowed, nothing changed. */
-gboolean ms_machine_pin(void);
+/* Binds this process to the last of the CPUs that it may use (the first one takes most interrupts), and frees it again. Where that is not allowed nothing changes. */
+typedef struct { cpu_set_t before; gboolean bound; } MsPin;
+MsPin ms_machine_pin(void);
+void ms_machine_unpin(const MsPin *pin);
 
 /* A timing counts when the process had its core: CPU time over wall time above MS_QUIET (domain/cpu.md 2: keeps 82-85 % on a busy machine, and the least of what
  * is kept repeats to 0.5-3 %). */

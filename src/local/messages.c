@@ -8,8 +8,8 @@
 #include "calib/csv.h"
 #include "local/machine.h"
 
-enum { SMALLEST = 64, LARGEST = 32 << 20, REAL_B = 4, LEAST_S = 20 /* microseconds of one timing */, MOST_REPEATS = 9 };
-static const double budget_s = 0.06; /* of the repetitions of one size in one pass */
+enum { SMALLEST = 64, CLOSE = 4 << 20 /* sizes up to here lie close to each other */, LARGEST = 32 << 20, QUICK_LARGEST = 8 << 20, MOST_SIZES = 128, REAL_B = 4, LEAST_S = 20 /* microseconds of one timing */, MOST_REPEATS = 9 };
+static const double budget_s = 0.03; /* of the repetitions of one size in one pass */
 
 typedef enum { ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, P2P, N_KINDS } Kind;
 static const MsOpKind op_kind[N_KINDS] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER, MS_OP_ALL_REDUCE, MS_OP_ALL_TO_ALL, MS_OP_P2P};
@@ -80,26 +80,31 @@ static void add(GArray *samples, Kind kind, int ranks, double bytes_B, double ti
   }
 }
 
+/* Whole multiples of `unit` bytes, ascending. */
+static int sizes_of(gboolean quick, int unit, gint64 *bytes) {
+  int n = 0;
+  double largest = quick ? QUICK_LARGEST : LARGEST;
+  for (double at = SMALLEST; at <= largest * 1.001; at *= exp2(quick ? 0.5 : at < CLOSE ? 0.25 : 0.5)) bytes[n++] = MAX((gint64)(at + 0.5) / unit, 1) * unit;
+  return n;
+}
+
 GArray *ms_messages_measure(MsComm *comm, int own, gboolean quick, int passes) {
   Bench x = {.comm = comm, .own = own, .ranks = ms_comm_size(comm, MS_GROUP_TP)};
   x.counts = g_new0(gint64, x.ranks);
   x.a = g_malloc0(LARGEST), x.b = g_malloc0(LARGEST);
   memset(x.a, 1, LARGEST), memset(x.b, 1, LARGEST); /* pages are there */
-  int unit = x.ranks * REAL_B, steps = (int)((quick ? 1 : 2) * log2((double)LARGEST / SMALLEST)) + 1;
+  gint64 bytes[MOST_SIZES];
+  int steps = sizes_of(quick, x.ranks * REAL_B, bytes);
   g_autofree Least *least = g_new(Least, steps * N_KINDS);
   for (int i = 0; i < steps * N_KINDS; i++) least[i] = (Least){HUGE_VAL, HUGE_VAL};
   for (int pass = 0; pass < passes; pass++)
     for (int i = 0; i < steps; i++)
-      for (int kind = 0; kind < N_KINDS; kind++) {
-        gint64 bytes = (gint64)MIN(LARGEST, SMALLEST * exp2(quick ? i : i / 2.0)) / unit * unit;
-        repeat(&x, (Kind)kind, MAX(bytes, unit) / REAL_B, &least[i * N_KINDS + kind]);
-      }
+      for (int kind = 0; kind < N_KINDS; kind++) repeat(&x, (Kind)kind, bytes[i] / REAL_B, &least[i * N_KINDS + kind]);
   GArray *samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   for (int i = 0; i < steps; i++)
     for (int kind = 0; kind < N_KINDS; kind++) {
       const Least *l = &least[i * N_KINDS + kind];
-      double bytes = MAX((double)((gint64)MIN(LARGEST, SMALLEST * exp2(quick ? i : i / 2.0)) / unit * unit), unit);
-      add(samples, (Kind)kind, x.ranks, bytes, isfinite(l->quiet_s) ? l->quiet_s : l->least_s);
+      add(samples, (Kind)kind, x.ranks, (double)bytes[i], isfinite(l->quiet_s) ? l->quiet_s : l->least_s);
     }
   g_free(x.a), g_free(x.b), g_free(x.counts);
   return samples;

@@ -30,7 +30,7 @@ gboolean ms_pass_ranks(const MsLocalStep *step, int n, MsStepRun **run, char **w
     GError *cause = NULL;
     if (ms_local_ranks(&step[i]) == 1) continue;
     g_autofree char *text = ms_local_scenario_text(&step[i], d->hardware, NULL);
-    run[i] = ms_job_step(text, ms_local_ranks(&step[i]), &cause);
+    run[i] = ms_job_step(d->program, text, ms_local_ranks(&step[i]), &cause);
     if (!run[i]) why[i] = g_strdup(cause->message);
     g_clear_error(&cause);
     if (tick) tick(step[i].name, tick_data);

@@ -39,10 +39,10 @@ enum { MS_LOCAL_STEPS = 3 };
 /* --- jobs ------------------------------------------------------------------------------------------------------------------------------ */
 /* Whether this program was built with MPI, mpirun is installed and there are two cores; else FALSE and what is missing in *why (static text). */
 gboolean ms_job_possible(const char **why);
-/* The scenario run by `ranks` ranks, one core each; rows of all ranks joined. NULL and *error: what a rank said, else what mpirun said. (transfer full) */
-MsStepRun *ms_job_step(const char *scenario, int ranks, GError **error);
+/* The scenario run by `ranks` ranks of `program` (NULL: this one), one core each; rows of all ranks joined. NULL and *error: what a rank said, else what mpirun said. (transfer full) */
+MsStepRun *ms_job_step(const char *program, const char *scenario, int ranks, GError **error);
 /* Messages over the tensor-parallel group of the scenario (local/messages.h): GArray of MsRowSample. (transfer full) */
-GArray *ms_job_messages(const char *scenario, int ranks, gboolean quick, GError **error);
+GArray *ms_job_messages(const char *program, const char *scenario, int ranks, gboolean quick, GError **error);
 /* What every rank of a job does, after ms_ranks_begin. */
 gboolean ms_job_work(const char *folder, GError **error);
 

@@ -52,6 +52,7 @@ gboolean ms_survey_write_csv(const MsSurveyed *survey, const char *folder, GErro
 typedef struct {
   const char *hardware; /* text of a profile, or a quoted path */
   const char *blas;     /* NULL: as ms_blas_open */
+  const char *program;  /* what mpirun starts, NULL: this program */
 } MsPassData;
 /* Steps of one rank, in this process. */
 gboolean ms_pass_here(const MsLocalStep *step, int n, MsStepRun **run, char **why, MsTick tick, gpointer tick_data, gpointer data, GError **error);
