@@ -263,12 +263,23 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolea
   return scenario;
 }
 
+/* Another kind of file, by a key that only it has; NULL: none that is known. */
+static const char *other_kind(JsonObject *json) {
+  static const struct { const char *key, *is; } kinds[] = {{"axes", "a what-if study: moesim whatif"}, {"disturbances", "a list of disturbances: moesim plan --under"},
+                                                           {"predictions", "a baseline of predictions: moesim check"}, {"tokens", "a histogram of tokens: training.routing of a scenario names it"},
+                                                           {"run", "a goodput study: moesim goodput"}};
+  if (json_object_has_member(json, "plan")) return "a plan request: moesim plan";
+  for (guint i = 0; i < G_N_ELEMENTS(kinds); i++)
+    if (json_object_has_member(json, kinds[i].key) && !json_object_has_member(json, "training")) return kinds[i].is;
+  return NULL;
+}
+
 MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error) {
   JsonNode *root = ms_json_root(doc);
-  if (JSON_NODE_HOLDS_OBJECT(root))
-    return ms_scenario_from_object(doc, json_node_get_object(root), TRUE, error);
-  ms_json_error(doc, "", error, "must be one JSON object");
-  return NULL;
+  if (!JSON_NODE_HOLDS_OBJECT(root)) return ms_json_error(doc, "", error, "must be one JSON object"), NULL;
+  const char *other = other_kind(json_node_get_object(root));
+  if (other) return ms_json_error(doc, "", error, "must be a scenario, this is %s", other), NULL;
+  return ms_scenario_from_object(doc, json_node_get_object(root), TRUE, error);
 }
 
 MsScenario *ms_scenario_load(const char *filename, GError **error) {
