@@ -26,7 +26,6 @@ typedef struct {
   MsSearch *search;
   const MsSpace *space;
   Finder *finder;    /* [threads] */
-  MsPieceMemo *first; /* its kernel curves are everybody's */
   int n_units, threads;
   gint done;
 } Enumeration;
@@ -99,7 +98,7 @@ static gboolean memo_for(Bench *b, const gint32 *value) {
   if (b->memo && !b->per_cut) return TRUE;
   GError *error = NULL;
   if (b->memo) ms_memo_free(b->f->last), b->f->last = b->memo;
-  const MsPieceMemo *like = b->f->last ? b->f->last : b->e->first;
+  const MsPieceMemo *like = b->f->last ? b->f->last : b->e->search->first;
   char *given = b->f->scratch->layout.pipeline_layout;
   b->f->scratch->layout.pipeline_layout = g_strdup(given);
   ms_space_apply_axes(b->e->space, value, TRUE, b->f->scratch);
@@ -240,9 +239,9 @@ static void find_first(Enumeration *e) {
   const MsSpace *space = e->space;
   g_autoptr(MsScenario) s = ms_space_scratch(space);
   int inner = n_inner(space);
-  for (int unit = 0; unit < e->n_units && !e->first; unit++)
-    for (int class = 0; class < space->n_classes && !e->first; class++)
-      for (int i = 0; i < inner && !e->first; i++) {
+  for (int unit = 0; unit < e->n_units && !e->search->first; unit++)
+    for (int class = 0; class < space->n_classes && !e->search->first; class++)
+      for (int i = 0; i < inner && !e->search->first; i++) {
         MsCandidate c = {.combo = space->class_example[class]};
         if (c.combo < 0) continue;
         unit_values(space, unit, c.value);
@@ -252,7 +251,7 @@ static void find_first(Enumeration *e) {
         if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0) continue;
         g_autoptr(MsScenario) whole = ms_candidate_scenario(space, &c);
         MsRefusal refusal;
-        if (ms_layout_check(whole, &refusal)) e->first = ms_memo_new(whole, NULL, NULL);
+        if (ms_layout_check(whole, &refusal)) e->search->first = ms_memo_new(whole, NULL, NULL);
       }
 }
 
@@ -333,6 +332,5 @@ gboolean ms_enumerate(MsSearch *x, GError **error) {
     g_clear_error(&f->error);
   }
   g_free(e.finder);
-  ms_memo_free(e.first);
   return ok;
 }

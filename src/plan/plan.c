@@ -16,10 +16,10 @@ const char *const ms_shortcut_words[] = {"bound", "relaxed", "memory", "shared",
 
 void ms_plan_options_init(MsPlanOptions *options) { *options = (MsPlanOptions){.top = 10, .prune = TRUE, .progress = TRUE}; }
 
-typedef struct { /* of the list; `result` is NULL while only another rank or an earlier run has it */
+typedef struct { /* of the list */
   MsCandidate candidate;
   double cost, step_time_s;
-  MsResult *result;
+  MsResult *result; /* NULL until somebody wants to see it */
 } Entry;
 
 typedef struct {
@@ -61,6 +61,8 @@ static void keep_best(Planner *x, Entry entry) {
 /* What costs more cannot enter the list. */
 static double threshold(const Planner *x) { return x->s.options->prune && x->n_list == x->top ? x->list[x->top - 1].cost : INFINITY; }
 
+static const MsCost *like_of(const Planner *x) { return x->s.first ? ms_memo_cost(x->s.first) : NULL; }
+
 /* --- screening: exact memory, and a bound within a few percent --- */
 
 typedef struct { Planner *x; const MsCandidate *candidate; GArray **found; } Screening;
@@ -71,7 +73,7 @@ static void screen_one(int index, int thread, gpointer data) {
   MsScreen screen;
   if (ms_interrupted()) return;
   g_autoptr(MsScenario) scenario = ms_candidate_scenario(job->x->s.space, &s.candidate);
-  s.failed = !ms_screen(scenario, &screen, NULL);
+  s.failed = !ms_screen(scenario, like_of(job->x), &screen, NULL);
   if (!s.failed) {
     s.device_B = screen.device_B;
     if (cuts(job->x, MS_SHORT_RELAXED)) {
@@ -125,7 +127,7 @@ static int by_cost(const void *a, const void *b) { return ms_candidate_compare(&
 
 /* --- simulation --- */
 
-typedef struct { Planner *x; const Screened *screened; MsOutcome outcome[BATCH]; MsResult *result[BATCH]; gboolean done[BATCH]; } Batch;
+typedef struct { Planner *x; const Screened *screened; MsOutcome outcome[BATCH]; gboolean done[BATCH]; } Batch;
 
 static void simulate_one(int index, int thread, gpointer data) {
   (void)thread;
@@ -140,13 +142,13 @@ static void simulate_one(int index, int thread, gpointer data) {
     return;
   }
   g_autoptr(MsScenario) s = ms_candidate_scenario(b->x->s.space, c);
-  MsResult *r = ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
-  *out = (MsOutcome){.candidate = *c, .step_time_s = r ? r->step_time_s : 0, .kind = r ? MS_OUTCOME_RUN : MS_OUTCOME_ERROR, .index = index};
-  b->result[index] = r;
+  double step_s = 0;
+  gboolean ok = ms_step_time(s, like_of(b->x), &step_s, NULL);
+  *out = (MsOutcome){.candidate = *c, .step_time_s = step_s, .kind = ok ? MS_OUTCOME_RUN : MS_OUTCOME_ERROR, .index = index};
   b->done[index] = TRUE;
 }
 
-static void settle_outcome(Planner *x, const MsOutcome *o, MsResult *result) {
+static void settle_outcome(Planner *x, const MsOutcome *o) {
   MsPlan *plan = x->s.plan;
   if (o->kind == MS_OUTCOME_ERROR) {
     plan->feasible--;
@@ -158,9 +160,8 @@ static void settle_outcome(Planner *x, const MsOutcome *o, MsResult *result) {
   if (isinf(cost)) {
     refuse(x, MS_REFUSED_DEADLINE, late_s(x, &o->candidate, o->step_time_s), &o->candidate);
     plan->simulated--;
-    ms_result_free(result);
   } else {
-    keep_best(x, (Entry){o->candidate, cost, o->step_time_s, result});
+    keep_best(x, (Entry){o->candidate, cost, o->step_time_s, NULL});
   }
 }
 
@@ -181,20 +182,34 @@ static void simulate_batch(Planner *x, const Screened *screened, int n) {
     if (!seen[i]) continue; /* interrupted */
     if (ms_checkpoint_find(x->checkpoint, &outcome[i].candidate)) x->s.plan->resumed++;
     else ms_checkpoint_add(x->checkpoint, &outcome[i]);
-    settle_outcome(x, &outcome[i], b.result[i]);
+    settle_outcome(x, &outcome[i]);
   }
   if (!x->error) ms_checkpoint_write(x->checkpoint, FALSE, &x->error);
 }
 
 static gboolean stopped(Planner *x) { return ms_ranks_any(ms_interrupted() || x->error); }
 
-/* What was found so far, for who watches: those of the list whose results are on this rank. */
+/* The whole prediction of one layout of the list. */
+static void predict_one(int index, int thread, gpointer data) {
+  (void)thread;
+  Planner *x = data;
+  MsPlanEntry *e = &x->s.plan->best[index];
+  e->scenario = ms_candidate_scenario(x->s.space, &x->list[index].candidate);
+  if (!x->list[index].result) x->list[index].result = ms_simulate(e->scenario, MS_FIDELITY_FULL, NULL, NULL);
+  e->result = x->list[index].result;
+  e->figure = ms_objective_figure(x->s.space->request, e->scenario->gpus, x->list[index].step_time_s);
+}
+
+static void predict_list(Planner *x) {
+  x->s.plan->n_best = x->n_list;
+  ms_parallel_here(x->n_list, x->s.options->threads, predict_one, x);
+}
+
+/* What was found so far, for who watches. */
 static void show(Planner *x, double done) {
   MsPlan *p = x->s.plan;
   if (!x->s.options->watch || ms_ranks_own() != 0) return;
-  for (int i = 0; i < x->n_list && x->list[i].result; i++)
-    p->best[p->n_best++] = (MsPlanEntry){.scenario = ms_candidate_scenario(x->s.space, &x->list[i].candidate), .result = x->list[i].result,
-                                         .figure = ms_objective_figure(x->s.space->request, x->list[i].candidate.value[MS_AXIS_GPUS], x->list[i].step_time_s)};
+  predict_list(x);
   x->s.options->watch(p, done, x->s.options->watch_user);
   while (p->n_best > 0) ms_scenario_free(p->best[--p->n_best].scenario);
 }
@@ -243,27 +258,10 @@ static void simulate_all(Planner *x) {
 
 /* --- in and out --- */
 
-static void finish_one(int index, int thread, gpointer data) {
-  (void)thread;
-  Planner *x = data;
-  MsPlanEntry *e = &x->s.plan->best[index];
-  e->scenario = ms_candidate_scenario(x->s.space, &x->list[index].candidate);
-  if (!x->list[index].result) x->list[index].result = ms_simulate(e->scenario, MS_FIDELITY_FULL, NULL, NULL);
-  e->result = x->list[index].result;
-  e->figure = ms_objective_figure(x->s.space->request, e->scenario->gpus, x->list[index].step_time_s);
-}
-
-/* Only rank 0 prints, so only it needs the results that others have. */
+/* Only rank 0 prints, so only it needs the whole predictions. */
 static void hand_over(Planner *x) {
-  MsPlan *p = x->s.plan;
-  ms_refused_hand_over(&x->s.refused, x->s.space, p);
-  p->n_best = x->n_list;
-  if (ms_ranks_own() == 0) {
-    ms_parallel_here(x->n_list, x->s.options->threads, finish_one, x);
-    return;
-  }
-  for (int i = 0; i < x->n_list; i++) ms_result_free(x->list[i].result);
-  p->n_best = 0;
+  ms_refused_hand_over(&x->s.refused, x->s.space, x->s.plan);
+  if (ms_ranks_own() == 0) predict_list(x);
 }
 
 static gboolean check(const MsRequest *request, GError **error) {
@@ -309,8 +307,10 @@ MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError *
   ms_refused_clear(&x.s.refused);
   g_array_unref(x.s.candidates);
   g_array_unref(x.pool);
+  for (int i = 0; !ok && i < x.n_list; i++) ms_result_free(x.list[i].result);
   g_free(x.list);
   ms_checkpoint_free(x.checkpoint);
+  ms_memo_free(x.s.first);
   ms_space_free(space);
   plan->elapsed_s = (double)(g_get_monotonic_time() - x.began_us) / 1e6;
   if (ok) return plan;

@@ -146,6 +146,7 @@ typedef struct {
   MsPlan *plan;         /* searched, valid and pruned are counted into it */
   MsRefusedTable refused;
   GArray *candidates;   /* MsCandidate, those that may fit */
+  MsPieceMemo *first;   /* of the first layout that obeys the rules: its kernel curves are everybody's; NULL when there is none */
   MsProgress *progress;
 } MsSearch;
 gboolean ms_enumerate(MsSearch *search, GError **error);

@@ -24,6 +24,7 @@ typedef struct { /* of a communication row */
 
 typedef struct {
   const MsRows *rows;
+  gboolean forced;    /* only gaps and costs, no windows that leave the stream free to compute */
   int n, n_windows;   /* compute rows, communication rows */
   int *number;        /* [rows] of a compute row its number, of another its window */
   Window *window;     /* in order */
@@ -129,7 +130,7 @@ static void onward(Busy *b, int a, gboolean stretch, gboolean entry) {
   for (int i = b->first_after[a + 1]; i >= 0; i = b->window[i].next_after) {
     const Window *w = &b->window[i];
     stretch |= w->loss > 0;
-    if (w->before < b->n) lift(&b->start[w->before], end + w->chain);
+    if (w->before < b->n && !b->forced) lift(&b->start[w->before], end + w->chain);
   }
   for (int k = a + 1; k < b->n; k++) {
     inside += b->gap[k];
@@ -162,13 +163,13 @@ static void from_entry(Busy *b, gboolean beside, int sm_count) {
   int first = b->n;
   for (int i = 0; i < b->rows->n; i++) {
     const MsRow *r = &b->rows->row[i];
-    if (!computes(r) || !r->opens || r->beside != beside) continue;
+    if (!computes(r) || !r->opens || r->beside != beside || (b->forced && b->number[i] > 0)) continue;
     first = MIN(first, b->number[i]);
     b->start[b->number[i]] = 0;
   }
   for (int k = b->first_after[0]; k >= 0; k = b->window[k].next_after) {
     const Window *w = &b->window[k];
-    if (!begins_at_entry(b, w, beside) || w->before == b->n) continue;
+    if (!begins_at_entry(b, w, beside) || w->before == b->n || (b->forced && w->before > 0)) continue;
     first = MIN(first, w->before);
     lift(&b->start[w->before], w->chain);
   }
@@ -189,6 +190,7 @@ static void hand_over(const Busy *b, int source, MsLags *lags) {
     const Window *w = &b->window[b->number[tip]];
     gboolean compute = computes(&b->rows->row[tip]);
     int last = compute ? b->number[tip] : w->after;
+    if (b->forced && last != b->n - 1) continue;
     if (last >= 0 && b->start[last] >= 0) lift(&lags->to[side ? MS_END_BESIDE : MS_END_ENTRY][source], b->start[last] + b->own[last] + (compute ? 0 : w->chain));
   }
 }
@@ -210,13 +212,13 @@ static void measure(Busy *b, int sm_count, MsLags *lags) {
   }
 }
 
-void ms_rows_busy(const MsRows *rows, int sm_count, MsLags *lags) {
+void ms_rows_busy(const MsRows *rows, int sm_count, gboolean forced, MsLags *lags) {
   enum { FEW = 160 };
   int few_numbers[3 * FEW + 1], n = rows->n;
   Window few_windows[FEW];
   MsTime few_times[3 * FEW];
   gboolean many = n > FEW;
-  Busy b = {.rows = rows, .number = many ? g_new(int, 3 * n + 1) : few_numbers, .window = many ? g_new(Window, n) : few_windows,
+  Busy b = {.rows = rows, .forced = forced, .number = many ? g_new(int, 3 * n + 1) : few_numbers, .window = many ? g_new(Window, n) : few_windows,
             .own = many ? g_new(MsTime, 3 * n) : few_times};
   b.first_before = b.number + n, b.first_after = b.first_before + n;
   b.gap = b.own + n, b.start = b.gap + n;

@@ -41,8 +41,24 @@ MsLags ms_lags_of_rows(const MsRows *rows, int sm_count) {
     lags.to[MS_END_COMPUTE][k] = stream[MS_STREAM_COMPUTE].from[k];
     lags.to[MS_END_HOST][k] = host.from[k];
   }
-  ms_rows_busy(rows, sm_count, &lags);
+  ms_rows_busy(rows, sm_count, FALSE, &lags);
   return lags;
+}
+
+MsForced ms_forced_of_rows(const MsRows *rows, int sm_count) {
+  MsForced f = {.lags = ms_no_rows};
+  gboolean any = FALSE;
+  for (int i = 0; i < rows->n; i++)
+    if (rows->row[i].stream == MS_STREAM_COMPUTE) any = TRUE, f.own += rows->row[i].duration;
+  if (!any) return f;
+  for (int i = 0; i < MS_N_ENDS; i++)
+    for (int k = 0; k < MS_N_ENDS; k++) f.lags.to[i][k] = MS_NEVER;
+  ms_rows_busy(rows, sm_count, TRUE, &f.lags);
+  return f;
+}
+
+MsForced ms_forced_product(const MsForced *then, const MsForced *first) {
+  return (MsForced){.lags = ms_lags_product(&then->lags, &first->lags), .own = then->own + first->own};
 }
 
 MsLags ms_lags_product(const MsLags *then, const MsLags *first) {
@@ -80,6 +96,7 @@ struct MsPieceLags {
   gboolean delay_wgrad;
   MsLags **pass; /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
   MsLags **pair; /* [n * n] forward of one beside backward of another */
+  MsForced **forced_pass, **forced_pair; /* the same */
   MsRows rows;   /* scratch */
 };
 
@@ -88,14 +105,16 @@ MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenar
   *l = (MsPieceLags){.piece = piece, .n = n, .sm_count = scenario->hardware->sm_count, .delay_wgrad = scenario->options.delay_wgrad};
   l->pass = g_new0(MsLags *, (MS_SLOT_W + 1) * (gsize)n);
   l->pair = g_new0(MsLags *, (gsize)n * (gsize)n);
+  l->forced_pass = g_new0(MsForced *, (MS_SLOT_W + 1) * (gsize)n);
+  l->forced_pair = g_new0(MsForced *, (gsize)n * (gsize)n);
   return l;
 }
 
 void ms_piece_lags_free(MsPieceLags *l) {
   if (!l) return;
-  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) g_free(l->pass[i]);
-  for (int i = 0; i < l->n * l->n; i++) g_free(l->pair[i]);
-  g_free(l->pass), g_free(l->pair);
+  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) g_free(l->pass[i]), g_free(l->forced_pass[i]);
+  for (int i = 0; i < l->n * l->n; i++) g_free(l->pair[i]), g_free(l->forced_pair[i]);
+  g_free(l->pass), g_free(l->pair), g_free(l->forced_pass), g_free(l->forced_pair);
   ms_rows_clear(&l->rows);
   g_free(l);
 }
@@ -105,18 +124,45 @@ static const MsLags *keep_lags(MsPieceLags *l, MsLags **known) {
   return *known = g_memdup2(&lags, sizeof lags);
 }
 
-const MsLags *ms_piece_lags_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
+static void rows_of_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
   static const MsListPart part[] = {[MS_SLOT_F] = MS_LIST_ALL, [MS_SLOT_B] = MS_LIST_ALL, [MS_SLOT_I] = MS_LIST_INPUT, [MS_SLOT_W] = MS_LIST_WEIGHT};
-  MsLags **known = &l->pass[(int)kind * l->n + piece];
-  if (*known) return *known;
   const MsCostedPiece *c = &l->piece[piece];
   ms_rows_of_list(&l->rows, kind == MS_SLOT_F ? &c->forward : &c->backward, part[kind]);
+}
+
+static void rows_of_pair(MsPieceLags *l, int f, int b) {
+  ms_rows_of_pair(&l->rows, &l->piece[f].forward, &l->piece[b].backward, l->delay_wgrad);
+}
+
+const MsLags *ms_piece_lags_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
+  MsLags **known = &l->pass[(int)kind * l->n + piece];
+  if (*known) return *known;
+  rows_of_pass(l, kind, piece);
   return keep_lags(l, known);
 }
 
 const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b) {
   MsLags **known = &l->pair[f * l->n + b];
   if (*known) return *known;
-  ms_rows_of_pair(&l->rows, &l->piece[f].forward, &l->piece[b].backward, l->delay_wgrad);
+  rows_of_pair(l, f, b);
   return keep_lags(l, known);
+}
+
+static const MsForced *keep_forced(MsPieceLags *l, MsForced **known) {
+  MsForced forced = ms_forced_of_rows(&l->rows, l->sm_count);
+  return *known = g_memdup2(&forced, sizeof forced);
+}
+
+const MsForced *ms_piece_forced_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
+  MsForced **known = &l->forced_pass[(int)kind * l->n + piece];
+  if (*known) return *known;
+  rows_of_pass(l, kind, piece);
+  return keep_forced(l, known);
+}
+
+const MsForced *ms_piece_forced_pair(MsPieceLags *l, int f, int b) {
+  MsForced **known = &l->forced_pair[f * l->n + b];
+  if (*known) return *known;
+  rows_of_pair(l, f, b);
+  return keep_forced(l, known);
 }

@@ -142,8 +142,27 @@ void ms_piece_lags_free(MsPieceLags *lags);
 const MsLags *ms_piece_lags_pass(MsPieceLags *lags, MsSlotKind kind /* F, B, I or W */, int piece);
 const MsLags *ms_piece_lags_pair(MsPieceLags *lags, int forward, int backward); /* a layer beside a layer, with EP overlap */
 
-/* busy.c: raises the lags from the entries and the compute stream to those that rows need which share the SMs. */
-void ms_rows_busy(const MsRows *rows, int sm_count, MsLags *lags);
+/* Of these lags what the compute stream itself needs: rows, gaps in which nothing can be computed, and what is lost to rows that take SMs. `own`: the rows
+ * alone. What else takes SMs while the stream computes comes on top, but for the time that it may spend in the difference. */
+typedef struct { MsLags lags; MsTime own; } MsForced;
+MsForced ms_forced_of_rows(const MsRows *rows, int sm_count);
+MsForced ms_forced_product(const MsForced *then, const MsForced *first);
+const MsForced *ms_piece_forced_pass(MsPieceLags *lags, MsSlotKind kind, int piece);
+const MsForced *ms_piece_forced_pair(MsPieceLags *lags, int forward, int backward);
+
+/* busy.c: raises the lags from the entries and the compute stream to those that rows need which share the SMs; `forced`: as in MsForced. */
+void ms_rows_busy(const MsRows *rows, int sm_count, gboolean forced, MsLags *lags);
+
+/* --- toll.c: what parameter gathers and gradient reductions of the step take from the compute of one stage --- */
+typedef struct MsToll MsToll;
+/* NULL when there are none, or when SMs could be taken faster than costs add up. `slots` of the stage; `at`: when its compute stream is free for the first. */
+MsToll *ms_toll_new(const MsProgram *program, int stage, int slots, MsTime at);
+void ms_toll_free(MsToll *toll);
+void ms_toll_last(MsToll *toll, int chunk);                                    /* the slot that comes next is the last backward of a chunk */
+/* A slot: when the stream is free afterwards, and what the slot takes of it; returns when the stream is free with the toll. */
+MsTime ms_toll_slot(MsToll *toll, MsTime at, MsTime forced, MsTime own);
+MsTime ms_toll_gathered(MsToll *toll, int chunk); /* before the first forward of a chunk: the stream is not free for it before */
+MsTime ms_toll_joined(const MsToll *toll);              /* slots and reductions are not over before */
 
 /* bound: a lower bound of the step, picoseconds. */
 MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts *stage);

@@ -13,8 +13,10 @@
 
 /* --- chunks --- */
 
+typedef struct { MsLags lags; MsTime forced, own; } Table; /* of a slot; what it takes of the compute stream: MsForced */
+
 typedef struct { /* of one chunk, by kind of slot */
-  MsLags pass[MS_SLOT_W + 1];
+  Table pass[MS_SLOT_W + 1];
   int kind; /* chunks of the same pieces have the same number */
 } ChunkLags;
 
@@ -22,13 +24,14 @@ typedef struct {
   const MsProgram *p;
   const MsSchedule *s;
   ChunkLags *chunk;  /* [num_chunks] chunk * pp + stage */
-  MsLags **pair_of_kinds; /* [n_kinds * n_kinds] forward chunk beside backward chunk; NULL = not asked for yet */
+  Table **pair_of_kinds; /* [n_kinds * n_kinds] forward chunk beside backward chunk; NULL = not asked for yet */
   int n_kinds;
   MsTime *arrived_f, *arrived_b, *split; /* [virtual stage * microbatches + mb]; NEVER = not yet */
   MsTime *compute, *host, *tip, *send, *stream_f, *stream_b, *last_b, *gather_at; /* of each stage; the last two of each chunk */
-  int *next;
+  int *next, *left_b; /* slot of each stage that comes next; backwards of each chunk still to come */
+  MsToll **toll; /* [stages] NULL: none */
   MsTime message, message_launch, sync;
-  gboolean paired, splits; /* layers run in pairs; backwards are split into I and W */
+  gboolean paired, splits, tolls; /* layers run in pairs; backwards are split into I and W; some stage has a toll */
 } Relaxed;
 
 static gboolean same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b) {
@@ -39,16 +42,22 @@ static gboolean same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b)
   return TRUE;
 }
 
-static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
+static Table table_of_chunk(const Relaxed *r, const MsChunk *chunk, MsSlotKind kind) {
   int n = ms_work_chunk_length(chunk);
-  ChunkLags l;
-  for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) {
-    l.pass[kind] = ms_no_rows;
-    for (int i = 0; i < n; i++) {
-      int piece = ms_work_chunk_piece(r->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
-      l.pass[kind] = ms_lags_product(ms_piece_lags_pass(r->p->lags, (MsSlotKind)kind, piece), &l.pass[kind]);
-    }
+  Table t = {.lags = ms_no_rows};
+  MsForced forced = {.lags = ms_no_rows};
+  for (int i = 0; i < n; i++) {
+    int piece = ms_work_chunk_piece(r->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
+    t.lags = ms_lags_product(ms_piece_lags_pass(r->p->lags, kind, piece), &t.lags);
+    if (r->tolls) forced = ms_forced_product(ms_piece_forced_pass(r->p->lags, kind, piece), &forced);
   }
+  t.forced = MAX(forced.own, forced.lags.to[MS_END_COMPUTE][MS_END_COMPUTE]), t.own = forced.own;
+  return t;
+}
+
+static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
+  ChunkLags l;
+  for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) l.pass[kind] = table_of_chunk(r, chunk, (MsSlotKind)kind);
   return l;
 }
 
@@ -64,23 +73,28 @@ static void chunks_lags(Relaxed *r) {
     r->chunk[i] = chunk_lags(r, &l->chunks[i]);
     r->chunk[i].kind = r->n_kinds++;
   }
-  r->pair_of_kinds = g_new0(MsLags *, (size_t)r->n_kinds * (size_t)r->n_kinds);
+  r->pair_of_kinds = g_new0(Table *, (size_t)r->n_kinds * (size_t)r->n_kinds);
 }
 
 /* A forward chunk beside a backward chunk, piece by piece as the lowering lays them. */
-static const MsLags *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk *f_chunk, const ChunkLags *b, const MsChunk *b_chunk) {
-  MsLags **known = &r->pair_of_kinds[f->kind * r->n_kinds + b->kind];
+static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk *f_chunk, const ChunkLags *b, const MsChunk *b_chunk) {
+  Table **known = &r->pair_of_kinds[f->kind * r->n_kinds + b->kind];
   if (*known) return *known;
-  MsLags lags = ms_no_rows;
+  MsPieceLags *lags = r->p->lags;
+  Table t = {.lags = ms_no_rows};
+  MsForced forced = {.lags = ms_no_rows};
   MsPairWalk walk = ms_pair_walk(f_chunk, b_chunk);
   while (ms_pair_step(&walk)) {
     int fp = walk.f >= 0 ? ms_work_chunk_piece(r->p->work, f_chunk, walk.f) : -1, bp = walk.b >= 0 ? ms_work_chunk_piece(r->p->work, b_chunk, walk.b) : -1;
-    MsLags step = fp < 0   ? ms_lags_beside(ms_piece_lags_pass(r->p->lags, MS_SLOT_B, bp))
-                  : bp < 0 ? *ms_piece_lags_pass(r->p->lags, MS_SLOT_F, fp)
-                           : *ms_piece_lags_pair(r->p->lags, fp, bp);
-    lags = ms_lags_product(&step, &lags);
+    MsLags step = fp < 0 ? ms_lags_beside(ms_piece_lags_pass(lags, MS_SLOT_B, bp)) : bp < 0 ? *ms_piece_lags_pass(lags, MS_SLOT_F, fp) : *ms_piece_lags_pair(lags, fp, bp);
+    t.lags = ms_lags_product(&step, &t.lags);
+    if (!r->tolls) continue;
+    MsForced need = fp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_B, bp) : bp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_F, fp) : *ms_piece_forced_pair(lags, fp, bp);
+    if (fp < 0) need.lags = ms_lags_beside(&need.lags);
+    forced = ms_forced_product(&need, &forced);
   }
-  return *known = g_memdup2(&lags, sizeof lags);
+  t.forced = MAX(forced.own, forced.lags.to[MS_END_COMPUTE][MS_END_COMPUTE]), t.own = forced.own;
+  return *known = g_memdup2(&t, sizeof t);
 }
 
 /* --- slots, in step with sim/lower.c --- */
@@ -90,12 +104,13 @@ static MsTime *cell(const Relaxed *r, MsTime *table, int virtual_stage, int mb) 
 }
 
 /* Runs a chunk's table on a stage; returns when its output is there. `beside`: what the backward of a pair waits for; becomes when its output is there. */
-static MsTime run_lags(Relaxed *r, int stage, const MsLags *l, MsTime entry, MsTime *beside) {
+static MsTime run_lags(Relaxed *r, int stage, const Table *t, MsTime entry, MsTime *beside) {
   MsTime before[MS_N_ENDS] = {entry, beside ? *beside : NEVER, r->compute[stage], r->host[stage]}, after[MS_N_ENDS];
-  ms_lags_run(l, before, after);
+  ms_lags_run(&t->lags, before, after);
   r->compute[stage] = after[MS_END_COMPUTE];
   r->host[stage] = after[MS_END_HOST];
   if (beside) *beside = after[MS_END_BESIDE];
+  if (r->toll[stage]) r->compute[stage] = ms_toll_slot(r->toll[stage], r->compute[stage], t->forced, t->own);
   return after[MS_END_ENTRY];
 }
 
@@ -166,6 +181,7 @@ static gboolean run_forward(Relaxed *r, int stage, int chunk, int mb) {
   MsTime entry = entry_of(r, stage, input, own, take_send(r, stage)), parameters = gathered(r, stage, chunk, mb);
   entry = MAX(entry, parameters);
   const ChunkLags *c = chunk_of(r, stage, chunk);
+  if (r->toll[stage] && parameters != NEVER) r->compute[stage] = MAX(r->compute[stage], ms_toll_gathered(r->toll[stage], chunk));
   MsTime tip = is_empty(r, stage, chunk) ? (input != NEVER ? input : before) : run_lags(r, stage, &c->pass[MS_SLOT_F], MAX(entry, 0), NULL);
   r->tip[stage] = tip;
   forward_done(r, stage, v, mb, tip);
@@ -174,6 +190,11 @@ static gboolean run_forward(Relaxed *r, int stage, int chunk, int mb) {
 
 static void backward_ended(Relaxed *r, int stage, int chunk, MsTime tip) { r->last_b[chunk * r->p->layout->pp + stage] = tip; }
 
+/* Before every slot that ends a backward. */
+static void backward_comes(Relaxed *r, int stage, int chunk) {
+  if (r->toll[stage] && --r->left_b[chunk * r->p->layout->pp + stage] == 0) ms_toll_last(r->toll[stage], chunk);
+}
+
 static gboolean run_backward(Relaxed *r, int stage, MsSlotKind kind, int chunk, int mb) {
   int v = ms_virtual_stage(r->s, stage, chunk);
   MsTime input;
@@ -181,6 +202,7 @@ static gboolean run_backward(Relaxed *r, int stage, MsSlotKind kind, int chunk, 
   if (!input_of(r, stage, v, mb, TRUE, &input, &own)) return FALSE;
   MsTime entry = entry_of(r, stage, input, own, take_send(r, stage));
   const ChunkLags *c = chunk_of(r, stage, chunk);
+  if (kind == MS_SLOT_B) backward_comes(r, stage, chunk);
   MsTime tip = is_empty(r, stage, chunk) ? input : run_lags(r, stage, &c->pass[kind], entry, NULL);
   r->tip[stage] = tip;
   if (kind == MS_SLOT_I) *cell(r, r->split, v, mb) = tip;
@@ -193,6 +215,7 @@ static gboolean run_weight(Relaxed *r, int stage, int chunk, int mb) {
   MsTime entry = *cell(r, r->split, ms_virtual_stage(r->s, stage, chunk), mb);
   const ChunkLags *c = chunk_of(r, stage, chunk);
   if (entry == NEVER) return FALSE;
+  backward_comes(r, stage, chunk);
   if (!is_empty(r, stage, chunk)) r->tip[stage] = run_lags(r, stage, &c->pass[MS_SLOT_W], entry, NULL);
   backward_ended(r, stage, chunk, r->tip[stage]);
   return TRUE;
@@ -208,7 +231,8 @@ static gboolean run_pair(Relaxed *r, int stage, const MsSlot *slot) {
   MsTime send = take_send(r, stage);
   MsTime f_entry = entry_of(r, stage, f_in, f_own, send), b_entry = entry_of(r, stage, b_in, b_own, send);
   const MsChunk *f = ms_layout_chunk(r->p->layout, stage, slot->chunk), *b = ms_layout_chunk(r->p->layout, stage, slot->chunk2);
-  const MsLags *lags = pair_of_chunks(r, chunk_of(r, stage, slot->chunk), f, chunk_of(r, stage, slot->chunk2), b);
+  backward_comes(r, stage, slot->chunk2);
+  const Table *lags = pair_of_chunks(r, chunk_of(r, stage, slot->chunk), f, chunk_of(r, stage, slot->chunk2), b);
   MsTime b_tip = b_entry, f_tip = run_lags(r, stage, lags, MAX(f_entry, 0), &b_tip);
   if (is_empty(r, stage, slot->chunk)) f_tip = f_in != NEVER ? f_in : before;
   if (is_empty(r, stage, slot->chunk2)) b_tip = b_in;
@@ -315,6 +339,7 @@ static MsTime run_after(Relaxed *r) {
     rows[s].end = g_new0(MsTime, MAX(1, r->p->step[s].after.list->n));
     rows[s].stream[MS_STREAM_COMPUTE] = r->compute[s], rows[s].host = r->host[s];
     r->tip[s] = run_reductions(r, s);
+    if (r->toll[s]) rows[s].stream[MS_STREAM_COMPUTE] = r->compute[s] = MAX(r->compute[s], ms_toll_joined(r->toll[s]));
     end = MAX(MAX(end, r->tip[s]), r->compute[s]);
   }
   const MsGroupKind order[] = {MS_GROUP_EMBEDDING, MS_GROUP_WORLD};
@@ -359,13 +384,21 @@ MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
   r.stream_f = filled(stages, 0), r.stream_b = filled(stages, 0), r.last_b = filled(chunks, 0), r.gather_at = filled(chunks, 0);
   r.next = g_new0(int, (guint)stages);
   r.chunk = g_new(ChunkLags, chunks);
+  r.left_b = g_new(int, chunks);
+  for (int i = 0, first; i < l->num_chunks; i++) ms_chunk_microbatches(schedule, i / l->pp, &first, &r.left_b[i]);
+  r.toll = g_new0(MsToll *, stages);
+  for (int s = 0; s < l->pp; s++) {
+    run_before(&r, s);
+    r.toll[s] = ms_toll_new(p, s, schedule->n[s] + 1, r.compute[s]);
+    r.tolls |= r.toll[s] != NULL;
+  }
   chunks_lags(&r);
-  for (int s = 0; s < l->pp; s++) run_before(&r, s);
   run_slots(&r);
   MsTime end = run_after(&r);
   MsTime *const owned[] = {r.arrived_f, r.arrived_b, r.split, r.compute, r.host, r.tip, r.send, r.stream_f, r.stream_b, r.last_b, r.gather_at};
   for (guint i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
   for (int i = 0; i < r.n_kinds * r.n_kinds; i++) g_free(r.pair_of_kinds[i]);
-  g_free(r.pair_of_kinds), g_free(r.chunk), g_free(r.next);
+  for (int s = 0; s < l->pp; s++) ms_toll_free(r.toll[s]);
+  g_free(r.pair_of_kinds), g_free(r.chunk), g_free(r.next), g_free(r.left_b), g_free(r.toll);
   return end;
 }

@@ -59,11 +59,11 @@ static void tag_rows(Parts *p) {
   p->tag_name[p->program->p2p_tag] = p->program->p2p_op.name;
 }
 
-static gboolean prepare(Parts *p, const MsScenario *s, GError **error) {
+static gboolean prepare(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
   char why[192];
   if (!(p->layout = ms_layout_new_or_error(s, error))) return FALSE;
   if (!(p->work = ms_work_new(s, p->layout, error))) return FALSE;
-  if (!(p->cost = ms_cost_new(s, p->layout, error))) return FALSE;
+  if (!(p->cost = ms_cost_new_like(like, s, p->layout, error))) return FALSE;
   p->program = ms_program_new(p->work, p->cost);
   p->schedule = ms_program_schedule(p->program, why, sizeof why);
   if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
@@ -72,17 +72,22 @@ static gboolean prepare(Parts *p, const MsScenario *s, GError **error) {
 
 /* --- the step at each fidelity --- */
 
-static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
+static gboolean check_tasks(const Parts *p, GError **error) {
   double tasks = ms_program_tasks(p->program, p->schedule);
-  if (tasks > MAX_TASKS)
-    return ms_input_error(error, p->work->scenario->file, 0, "", "full fidelity would need %.0f million operators (at most %.0f); use --fidelity fast",
-                          tasks / 1e6, MAX_TASKS / 1e6);
+  return tasks <= MAX_TASKS || ms_input_error(error, p->work->scenario->file, 0, "",
+                                              "full fidelity would need %.0f million operators (at most %.0f); use --fidelity fast", tasks / 1e6, MAX_TASKS / 1e6);
+}
+
+static MsTrajectory *run_graph(const MsGraph *graph) { return ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph); }
+
+static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
+  if (!check_tasks(p, error)) return FALSE;
   g_autofree guint32 *base = g_new0(guint32, p->layout->pp + 1);
   for (int i = 0; i < p->layout->pp; i++) base[i + 1] = base[i] + (guint32)p->schedule->n[i] + 1;
   g_autofree guint32 *slots = g_new0(guint32, base[p->layout->pp]);
   MsGraph *graph = ms_lower_full(p->program, p->schedule, slots, base);
   if (p->slow) ms_graph_slow(graph, (guint32)p->slow->stage, p->slow->factor);
-  MsTrajectory *t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+  MsTrajectory *t = run_graph(graph);
   ms_account(p->program, graph, t, p->tag_op, r->stage_time);
   *step = ms_lower_period(p->program, graph, t, r->stage_time);
   ms_passes_of_step(p->program, p->schedule, graph, t, slots, base, r->passes);
@@ -272,7 +277,7 @@ static void routing_load(MsResult *r, const Parts *p) {
 static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGpu *slow, MsDetail **detail, GError **error) {
   gint64 began = g_get_monotonic_time();
   Parts p = {.slow = slow};
-  if (!prepare(&p, s, error)) {
+  if (!prepare(&p, s, NULL, error)) {
     parts_clear(&p);
     return NULL;
   }
@@ -317,13 +322,26 @@ MsResult *ms_simulate_slow_gpu(const MsScenario *s, int stage, double factor, GE
   return simulate(s, MS_FIDELITY_FULL, &(SlowGpu){stage, factor}, NULL, error);
 }
 
-gboolean ms_screen(const MsScenario *s, MsScreen *out, GError **error) {
+gboolean ms_screen(const MsScenario *s, const MsCost *like, MsScreen *out, GError **error) {
   Parts p = {0};
-  gboolean ok = prepare(&p, s, error);
+  gboolean ok = prepare(&p, s, like, error);
   if (ok) {
     g_autoptr(MsMemory) memory = ms_memory_new(p.work, p.schedule);
     *out = (MsScreen){.step_time_lower_s = (double)lower_bound(&p, NULL) / MS_PS_PER_S};
     for (int i = 0; i < memory->stages; i++) out->device_B = MAX(out->device_B, memory->stage[i].device_B);
+  }
+  parts_clear(&p);
+  return ok;
+}
+
+gboolean ms_step_time(const MsScenario *s, const MsCost *like, double *step_time_s, GError **error) {
+  Parts p = {0};
+  gboolean ok = prepare(&p, s, like, error) && check_tasks(&p, error);
+  if (ok) {
+    g_autoptr(MsGraph) graph = ms_lower_full(p.program, p.schedule, NULL, NULL);
+    g_autoptr(MsTrajectory) t = run_graph(graph);
+    g_autofree MsTimeParts *stage = g_new0(MsTimeParts, p.layout->pp);
+    *step_time_s = (double)ms_lower_period(p.program, graph, t, stage) / MS_PS_PER_S;
   }
   parts_clear(&p);
   return ok;

@@ -34,8 +34,11 @@ MsResult *ms_simulate(const MsScenario *scenario, MsFidelity fidelity, MsDetail 
 MsResult *ms_simulate_slow_gpu(const MsScenario *scenario, int stage, double factor, GError **error);
 
 /* What a planner asks first: a lower bound of the step that `full` never undercuts, within a few percent of it, and the device memory of the stage that
- * needs most, exactly as `full` says it. FALSE and *error as above. */
+ * needs most, exactly as `full` says it. `like`: the machine prepared for another layout of the same model (ms_cost_new_like), or NULL. FALSE and *error as
+ * above. */
 typedef struct { double step_time_lower_s, device_B; } MsScreen;
-gboolean ms_screen(const MsScenario *scenario, MsScreen *screen, GError **error);
+gboolean ms_screen(const MsScenario *scenario, const MsCost *like, MsScreen *screen, GError **error);
+/* What it asks next: the step time of `full` and nothing else. */
+gboolean ms_step_time(const MsScenario *scenario, const MsCost *like, double *step_time_s, GError **error);
 
 #endif
