@@ -182,7 +182,7 @@ static void test_topk(void **state) {
         gint64 n = sizes[a], most = sizes[b];
         g_autofree gint32 *value = ms_case_ints(ROWS * n, 50, (guint32)(a + 7 * b)), *chosen = g_new(gint32, ROWS * most); /* many ties */
         g_autofree double *scores = g_new(double, ROWS * n);
-        for (gint64 i = 0; i < ROWS * n; i++) ms_case_set(k, scores, i, value[i] < 10 ? -INFINITY : value[i]);
+        for (gint64 i = 0; i < ROWS * n; i++) ms_case_set(k, scores, i, value[i] < 10 ? -INFINITY : value[i] > 10 ? value[i] : i & 1 ? -0.0 : 0.0);
         k->topk(ROWS, n, most, scores, chosen);
         for (gint64 r = 0; r < ROWS; r++) {
           gint64 found = 0, seen = 0;
