@@ -47,7 +47,7 @@ static void shortcuts_change_nothing(void **state) {
 
 /* --- what changes a bound, and what does not (choices.c) -------------------------------------------------------------------------------- */
 
-static char *opened(const char *name) { return g_strdup_printf("\"%s\": \"auto\",", name); }
+static char *opened(const char *name, gboolean overlap) { return g_strdup_printf("\"%s\": \"auto\", \"ep_overlap\": %s,", name, overlap ? "true" : "false"); }
 
 /* Keys that are said not to change the bound of the time, or of the memory, do not: with nothing shared the list, its bounds and what was refused for
  * memory are the same. */
@@ -55,9 +55,9 @@ static void roles_hold(void **state) {
   (void)state;
   static const char *const keys[] = {"cuda_graph_scope", "overlap_grad_reduce", "overlap_param_gather", "distributed_optimizer", "fsdp", "optimizer_offload_fraction",
                                      "offload_optimizer_states", "overlap_p2p_comm", "delay_wgrad", "cuda_graph_shared_experts"};
-  for (guint i = 0; i < G_N_ELEMENTS(keys); i++) {
-    g_autofree char *open = opened(keys[i]);
-    const Small r = {keys[i], "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}", "h100-sxm", 16, 4096, 64, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+  for (guint i = 0; i < 2 * G_N_ELEMENTS(keys); i++) {
+    g_autofree char *open = opened(keys[i / 2], i % 2);
+    const Small r = {keys[i / 2], "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}", "h100-sxm", 16, 4096, 64, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
                      "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2], \"ep\": [4, 8], \"etp\": 1", open};
     g_autoptr(MsRequest) request = request_of(&r);
     GError *error = NULL;
