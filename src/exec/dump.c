@@ -1,7 +1,180 @@
-/* src/exec/dump.c - gradients and updated parameters of the whole model, in a file and against one. */
+/* src/exec/dump.c - gradients and updated parameters of the whole model: put together from the parts of all ranks, written to a file, compared with one.
+ *
+ * The file: the line "moesim exec dump 1", then for each matrix a line "NAME<tab>ELEMENTS" and twice as many doubles of this machine: gradients, then
+ * parameters, row by row of the whole matrix. Not part of a step: what is sent for it is not counted. */
 #include "exec/exec_priv.h"
 
-gboolean ms_exec_dump(Exec *x, MsExecResult *result, GError **error) {
-  (void)x, (void)result, (void)error;
+#include "base/io.h"
+#include "base/ranks.h"
+#include <math.h>
+#include <string.h>
+
+static const char first_line[] = "moesim exec dump 1\n";
+
+typedef struct { const char *name; gint64 n, at; } Matrix; /* of the whole model; at: first element in Whole */
+typedef struct {
+  GArray *matrix;        /* Matrix, in the order of the model */
+  GHashTable *by_name;   /* interned name -> index + 1 */
+  gint64 n;
+  double *gradient, *parameter, *count;
+} Whole;
+
+/* --- the catalogue: what one rank alone would hold ------------------------------------------------------------------------------------------ */
+
+static void add_matrices(Whole *w, const Instance *piece) {
+  for (int i = 0; i < piece->n; i++)
+    for (int s = 0; s < piece->param[i].n_segments; s++) {
+      const Segment *g = &piece->param[i].segment[s];
+      if (g_hash_table_contains(w->by_name, g->name)) continue;
+      Matrix m = {g->name, g->model_rows * g->model_cols, w->n};
+      g_array_append_val(w->matrix, m);
+      g_hash_table_insert(w->by_name, (gpointer)g->name, GUINT_TO_POINTER(w->matrix->len));
+      w->n += m.n;
+    }
+}
+
+static void add_piece(Whole *w, const Exec *x, MsPieceKind kind, int layer, guint8 mixers) {
+  const Cut alone = {1, 0, 1, 0, 1, 0};
+  Instance piece = {.layer = layer, .mixers = mixers};
+  ms_exec_piece_params(x->model, &piece, kind, &alone, x->work->padded_vocab, TRUE, (int)MAX(x->model->seq_length_max, x->s));
+  add_matrices(w, &piece);
+  for (int i = 0; i < piece.n; i++) g_free(piece.param[i].segment);
+  g_free(piece.param);
+}
+
+static Whole whole_new(const Exec *x) {
+  const MsModel *m = x->model;
+  Whole w = {.matrix = g_array_new(FALSE, FALSE, sizeof(Matrix)), .by_name = g_hash_table_new(g_direct_hash, g_direct_equal)};
+  add_piece(&w, x, MS_PIECE_EMBEDDING, -1, 0);
+  for (int i = 0; i < m->num_layers; i++) add_piece(&w, x, MS_PIECE_LAYER, i, ms_model_mixers(m, i));
+  for (int i = 0; i < (m->mtp_use_repeated_layer ? MIN(1, m->mtp_num_layers) : m->mtp_num_layers); i++) add_piece(&w, x, MS_PIECE_MTP, m->num_layers + i, ms_model_mtp_mixers(m));
+  add_piece(&w, x, MS_PIECE_HEAD, -1, 0);
+  w.gradient = g_new0(double, w.n), w.parameter = g_new0(double, w.n), w.count = g_new0(double, w.n);
+  return w;
+}
+
+static void whole_clear(Whole *w) {
+  g_array_free(w->matrix, TRUE);
+  g_hash_table_unref(w->by_name);
+  g_free(w->gradient), g_free(w->parameter), g_free(w->count);
+}
+
+static const Matrix *matrix_of(const Whole *w, const char *name) {
+  guint i = GPOINTER_TO_UINT(g_hash_table_lookup(w->by_name, name));
+  return i > 0 ? &g_array_index(w->matrix, Matrix, i - 1) : NULL;
+}
+
+/* --- this rank's part ------------------------------------------------------------------------------------------------------------------------- */
+
+static gint64 index_in_model(const Segment *g, gint64 i) { return (g->row + i / g->cols) * g->model_cols + g->col + i % g->cols; }
+
+static void fill(Exec *x, const Param *p, gint64 from, gint64 n, gpointer data) {
+  Whole *w = data;
+  const Flat *flat = &x->flat[p->expert];
+  gint64 start = p->at;
+  for (int s = 0; s < p->n_segments; s++) {
+    const Segment *g = &p->segment[s];
+    const Matrix *m = matrix_of(w, g->name);
+    gint64 size = g->rows * g->cols;
+    for (gint64 i = MAX(from, start); i < MIN(from + n, start + size); i++) {
+      gint64 to = m->at + index_in_model(g, i - start);
+      w->gradient[to] += ms_exec_read(x, flat->grad, i), w->parameter[to] += ms_exec_read(x, flat->param, i), w->count[to] += 1;
+    }
+    start += size;
+  }
+}
+
+/* Every element of the model is held, as updated, by exactly one rank that stands for it. */
+static void put_together(Exec *x, Whole *w) {
+  for (int i = 0; i < x->n_ranges; i++)
+    if (x->range[i].counted) ms_exec_counted(x, x->range[i].kind, x->range[i].own, x->range[i].n_own, fill, w);
+  ms_comm_world_sum(x->comm, w->gradient, w->n);
+  ms_comm_world_sum(x->comm, w->parameter, w->n);
+  ms_comm_world_sum(x->comm, w->count, w->n);
+  for (gint64 i = 0; i < w->n; i++)
+    if (w->count[i] != 1) ms_exec_fail(x, MS_ERROR_NOTHING, "element %" G_GINT64_FORMAT " of all parameters is updated by %.0f ranks", i, w->count[i]);
+}
+
+/* --- file ------------------------------------------------------------------------------------------------------------------------------------------ */
+
+static gboolean write_dump(const Whole *w, const char *file, GError **error) {
+  g_autoptr(GString) out = g_string_new(first_line);
+  for (guint i = 0; i < w->matrix->len; i++) {
+    const Matrix *m = &g_array_index(w->matrix, Matrix, i);
+    g_string_append_printf(out, "%s\t%" G_GINT64_FORMAT "\n", m->name, m->n);
+    g_string_append_len(out, (const char *)(w->gradient + m->at), (gssize)((gsize)m->n * sizeof(double)));
+    g_string_append_len(out, (const char *)(w->parameter + m->at), (gssize)((gsize)m->n * sizeof(double)));
+  }
+  return ms_write_file(file, out->str, (gssize)out->len, error);
+}
+
+static double difference(const double *a, const char *bytes, gint64 n) {
+  double apart = 0, most = 0;
+  for (gint64 i = 0; i < n; i++) {
+    double b;
+    memcpy(&b, bytes + i * (gint64)sizeof b, sizeof b);
+    double d = fabs(a[i] - b);
+    if (!(d <= apart)) apart = d; /* NaN stays */
+    if (fabs(b) > most) most = fabs(b);
+  }
+  return apart == 0 ? 0 : most > 0 ? apart / most : INFINITY;
+}
+
+static void worst(double d, const char *name, double *most, char **where) {
+  if (*where && d <= *most) return;
+  *most = d;
+  g_free(*where);
+  *where = g_strdup(name);
+}
+
+/* The matrix that a line names, and *next behind its elements; NULL when the text is not one of ours. */
+static const Matrix *next_matrix(const Whole *w, const char **next, const char *end) {
+  const char *tab = memchr(*next, '\t', (size_t)(end - *next)), *line_end = memchr(*next, '\n', (size_t)(end - *next));
+  if (!tab || !line_end || tab > line_end || tab - *next > 256 || line_end - tab > 20) return NULL;
+  g_autofree char *name = g_strndup(*next, (gsize)(tab - *next)), *number = g_strndup(tab + 1, (gsize)(line_end - tab - 1));
+  const Matrix *m = matrix_of(w, g_intern_string(name));
+  if (!m || g_ascii_strtoll(number, NULL, 10) != m->n || (gint64)(end - line_end - 1) < 2 * m->n * (gint64)sizeof(double)) return NULL;
+  *next = line_end + 1;
+  return m;
+}
+
+static gboolean compare(const Whole *w, const char *file, MsExecResult *r, GError **error) {
+  g_autofree char *text = NULL;
+  gsize length;
+  g_autoptr(GError) wrong = NULL;
+  if (!g_file_get_contents(file, &text, &length, &wrong)) {
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s", wrong->message);
+    return FALSE;
+  }
+  gsize head = strlen(first_line);
+  if (length < head || memcmp(text, first_line, head) != 0) return ms_input_error(error, file, 1, NULL, "is no dump of moesim exec, must begin with \"moesim exec dump 1\"");
+  const char *at = text + head, *end = text + length;
+  guint seen = 0;
+  r->gradient_difference = r->parameter_difference = 0;
+  for (; at < end; seen++) {
+    const Matrix *m = next_matrix(w, &at, end);
+    if (!m) return ms_input_error(error, file, 0, NULL, "matrix %u is not one of this model, or is cut off: the dump must come from a run of the same model", seen + 1);
+    worst(difference(w->gradient + m->at, at, m->n), m->name, &r->gradient_difference, &r->gradient_worst);
+    at += m->n * (gint64)sizeof(double);
+    worst(difference(w->parameter + m->at, at, m->n), m->name, &r->parameter_difference, &r->parameter_worst);
+    at += m->n * (gint64)sizeof(double);
+  }
+  if (seen != w->matrix->len) return ms_input_error(error, file, 0, NULL, "has %u matrices, the model %u", seen, w->matrix->len);
   return TRUE;
+}
+
+gboolean ms_exec_dump(Exec *x, MsExecResult *r, GError **error) {
+  const MsExecOptions *o = x->options;
+  if (!o->dump && !o->compare && !o->probe) return TRUE;
+  Whole w = whole_new(x);
+  put_together(x, &w);
+  gboolean ok = TRUE;
+  if (o->probe) {
+    const Matrix *m = matrix_of(&w, g_intern_string(o->probe));
+    r->probe_gradient = m && o->probe_at < m->n ? w.gradient[m->at + o->probe_at] : NAN;
+  }
+  if (o->dump && x->rank == 0) ok = write_dump(&w, o->dump, error);
+  if (ok && o->compare) ok = compare(&w, o->compare, r, error);
+  whole_clear(&w);
+  return !ms_ranks_any(!ok);
 }

@@ -307,7 +307,7 @@ static void collect(Exec *x, MsExecResult *r) {
 static MsExecResult *result_new(const Exec *x, int steps) {
   MsExecResult *r = g_new0(MsExecResult, 1);
   r->ranks = x->layout->world, r->own = x->rank, r->steps = steps;
-  r->loss = r->gradient_norm = r->gradient_difference = r->parameter_difference = NAN;
+  r->loss = r->gradient_norm = r->gradient_difference = r->parameter_difference = r->probe_gradient = NAN;
   r->step_s = g_new0(double, steps), r->step_cpu_s = g_new0(double, steps);
   r->peak_kept_B = g_new0(double, r->ranks), r->rank_flop = g_new0(double, r->ranks), r->rank_message_B = g_new0(double, r->ranks);
   return r;
@@ -332,7 +332,9 @@ static gboolean guarded(Exec *x, MsExecResult *r, GError **error) {
   make_microbatches(x);
   run_steps(x, r);
   collect(x, r);
-  return ms_exec_dump(x, r, error);
+  if (ms_exec_dump(x, r, error)) return TRUE;
+  if (error && !*error) g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "another rank could not write or read its file");
+  return FALSE;
 }
 
 MsExecResult *ms_exec_run(const MsScenario *scenario, const MsExecOptions *options, GError **error) {

@@ -29,6 +29,9 @@ typedef struct {
   gboolean unchecked;
   const char *dump;     /* write gradients and updated parameters of the last step there, NULL = not */
   const char *compare;  /* compare them with such a file, NULL = not */
+  const char *probe;    /* a matrix of the model, "layers.0.fc1", NULL = none: probe_by is added to its element probe_at before the first step */
+  gint64 probe_at;
+  double probe_by;
   void (*edit)(MsWork *work, gpointer data); /* changes the list before it is read: tests of the checks */
   gpointer edit_data;
 } MsExecOptions;
@@ -61,8 +64,8 @@ typedef struct {
   double *peak_kept_B;  /* [ranks] most bytes held for backward at once */
   double *rank_flop;    /* [ranks] of one step, as counted by the kernels */
   double *rank_message_B; /* [ranks] of one step, as handed to MPI */
-  double parameters;    /* elements of the whole model */
   double gradient_difference, parameter_difference; /* with `compare`: largest over tensors of max |a - b| / max |b|; NaN without */
+  double probe_gradient; /* of the probed element; NaN without */
   char *gradient_worst, *parameter_worst; /* the tensors where; NULL without */
 } MsExecResult;
 

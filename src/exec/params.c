@@ -234,8 +234,11 @@ static void initialize(Exec *x, const Param *p) {
     const Segment *g = &p->segment[s];
     double scale = gain ? 0.1 : g->model_cols == 1 || g_str_has_suffix(p->name, "bias") ? 0.05 : strcmp(p->name, "table") == 0 || strcmp(p->name, "positions") == 0 ? 0.5 : 1.5 / sqrt((double)g->model_cols);
     for (gint64 r = 0; r < g->rows; r++)
-      for (gint64 c = 0; c < g->cols; c++, i++)
-        ms_exec_write(x, to, i, (gain ? 1 : 0) + scale * ms_exec_weight(g->name, (g->row + r) * g->model_cols + g->col + c));
+      for (gint64 c = 0; c < g->cols; c++, i++) {
+        gint64 index = (g->row + r) * g->model_cols + g->col + c;
+        gboolean probed = x->options->probe && index == x->options->probe_at && strcmp(g->name, x->options->probe) == 0;
+        ms_exec_write(x, to, i, (gain ? 1 : 0) + scale * ms_exec_weight(g->name, index) + (probed ? x->options->probe_by : 0));
+      }
   }
 }
 
