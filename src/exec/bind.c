@@ -63,7 +63,7 @@ static const struct { const char *kept, *parts[6]; } several[] = {
     {"latents", {"q latent", "kv latent", "k rope latent"}},
     {"normed latents", {"normed q latent", "normed kv latent"}},
     {"mtp norm inputs", {"mtp embedding", "mtp hidden"}},
-    {"router maps", {"logits", "dense probs", "routing map", "row map"}},
+    {"router maps", {"logits", "dense weights", "routing map", "row map"}},
     {"checkpoint", {"layer input", "mlp input"}},
 };
 static const char *const one_to_one[] = {"layer input", "normed input", "attention out", "attention out before a2a", "lse", "scores", "mlp input", "normed mlp input", "fc1 out",

@@ -26,6 +26,8 @@ void ms_comm_all_reduce(MsComm *comm, MsGroupKind group, void *data, gint64 coun
 double ms_comm_sum(MsComm *comm, MsGroupKind group, double value);
 /* Part i of `send` (send_counts[i] elements) goes to member i; parts of the others come into `receive`. */
 void ms_comm_all_to_all(MsComm *comm, MsGroupKind group, const void *send, const gint64 *send_counts, void *receive, const gint64 *receive_counts, size_t element_B);
+/* How many elements each member sends to this one in the exchange that follows: what an envelope says, no payload. */
+void ms_comm_sizes(MsComm *comm, MsGroupKind group, const gint64 *send_counts, gint64 *receive_counts);
 /* Sends to one member while receiving from another; `receive` has the size of what arrives. */
 void ms_comm_shift(MsComm *comm, MsGroupKind group, int to, const void *send, int from, void *receive, gint64 count);
 

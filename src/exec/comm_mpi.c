@@ -121,6 +121,10 @@ void ms_comm_all_to_all(MsComm *c, MsGroupKind group, const void *send, const gi
   type_done(element_B, type);
 }
 
+void ms_comm_sizes(MsComm *c, MsGroupKind group, const gint64 *send_counts, gint64 *receive_counts) {
+  MPI_Alltoall(send_counts, 1, MPI_INT64_T, receive_counts, 1, MPI_INT64_T, c->group[group].mpi);
+}
+
 void ms_comm_shift(MsComm *c, MsGroupKind group, int to, const void *send, int from, void *receive, gint64 count) {
   MPI_Sendrecv(send, int_count(count), c->real, to, 0, receive, int_count(count), c->real, from, 0, c->group[group].mpi, MPI_STATUS_IGNORE);
 }

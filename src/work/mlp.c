@@ -315,6 +315,7 @@ static void join_shared(MsBuild *b) { /* the next row adds the output of the sha
 static void cross(MsBuild *b, gboolean out) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   if (g->size <= 1) return;
+  gboolean back = b->pass == MS_PASS_DGRAD, weights = out != back; /* of the router: with the tokens to the experts, their gradients with those of the tokens */
   double hidden = (out && low_dispatch(b) ? b->quant_B : 2) * b->eh, skew = skewed(b) ? b->rows_expert / (b->rows_routed * b->u) : 1;
   b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
   b->module = MS_MODULE_MOE;
@@ -322,25 +323,25 @@ static void cross(MsBuild *b, gboolean out) {
   const char *name = out ? "dispatch" : "combine";
   switch (b->options->dispatcher) {
   case MS_DISPATCH_ALLTOALL: {
-    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, skew * b->rows_routed * (hidden + (out ? 4 : 0)));
+    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, skew * b->rows_routed * (hidden + (weights ? 4 : 0)));
     if (op) op->local_fraction = 1 / b->e;
     break;
   }
   case MS_DISPATCH_ALLGATHER: {
     double ranks = g->size, experts = b->model->num_experts;
-    double message = hidden * b->rows_sp * ranks + (out ? 5 * b->rows_sp * experts * ranks : 0);
+    double message = hidden * b->rows_sp * ranks + (weights ? (back ? 4 : 5) * b->rows_sp * experts * ranks : 0); /* weights, and the map */
     ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, message);
     break;
   }
   case MS_DISPATCH_DEEPEP:
   case MS_DISPATCH_HYBRIDEP: {
     Fan f = fan_out(b);
-    double meta = b->model->moe_router_topk * 12.0;
+    double meta = weights ? b->model->moe_router_topk * (back ? 4.0 : 12.0) : 0; /* weights, and the experts' numbers */
     MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, skew * b->rows_sp * f.x_rank * hidden);
     if (!op) break;
     op->m = b->rows_sp, op->n = hidden;
-    op->level_B[0] = skew * b->rows_sp * (f.x_rank * hidden + (out ? meta : 0)) * (1 - 1 / f.per_domain);
-    op->level_B[1] = f.domains > 1 ? skew * b->rows_sp * f.x_domain * (hidden + (out ? meta : 0)) * (1 - 1 / f.domains) : 0;
+    op->level_B[0] = skew * b->rows_sp * (f.x_rank * hidden + meta) * (1 - 1 / f.per_domain);
+    op->level_B[1] = f.domains > 1 ? skew * b->rows_sp * f.x_domain * (hidden + meta) * (1 - 1 / f.domains) : 0;
     break;
   }
   }
@@ -351,10 +352,13 @@ static gboolean dropless(const MsBuild *b) {
          isnan(b->options->moe_expert_rank_capacity_factor);
 }
 
-static void etp_gather(MsBuild *b, gboolean gather) { /* ETP: tokens of the expert group on every ETP rank, and back (communication.md 4) */
+/* ETP: tokens of the expert group on every ETP rank, and back (communication.md 4). Tokens in BF16 with the router weights in FP32; outputs, and their
+ * gradients, in FP32. */
+static void etp_gather(MsBuild *b, gboolean gather) {
   if (b->u <= 1 || b->options->dispatcher != MS_DISPATCH_ALLTOALL) return;
+  gboolean tokens = gather != (b->pass == MS_PASS_DGRAD);
   ms_row_comm(b, gather ? MS_OP_ALL_GATHER : MS_OP_REDUCE_SCATTER, gather ? "etp gather" : "etp scatter", MS_STREAM_EP, MS_GROUP_ETP,
-              (gather ? 2 : 4) * b->rows_expert * b->eh);
+              b->rows_expert * (tokens ? 2 * b->eh + 4 : 4 * b->eh));
 }
 
 /* Without memory-efficient permutation the router weights multiply in unpermute: its backward needs the output of the experts, which is kept, and reads
@@ -393,9 +397,12 @@ static void to_experts(MsBuild *b) {
   b->module = back ? MS_MODULE_MOE : MS_MODULE_PREPROCESS;
   if (!back) {
     double maps = 9 * b->rows_sp * b->model->num_experts;
-    MsOp *pre = ms_row_memory(b, MS_OP_PREPROCESS, "dispatch preprocess", maps, maps / 2, b->options->moe_permute_fusion ? 4 : 10);
-    gboolean syncs = dropless(b) && b->options->dispatcher == MS_DISPATCH_ALLTOALL;
-    if (syncs) pre->flags |= MS_OPF_SYNC;
+    ms_row_memory(b, MS_OP_PREPROCESS, "dispatch preprocess", maps, maps / 2, b->options->moe_permute_fusion ? 4 : 10);
+    if (dropless(b) && b->options->dispatcher == MS_DISPATCH_ALLTOALL) {
+      /* how many rows each rank sends to each expert, E int64 of every rank, which the host waits for (communication.md 5.2) */
+      ms_row_comm(b, MS_OP_ALL_GATHER, "token counts", MS_STREAM_EP, MS_GROUP_TP_EP, 8.0 * b->model->num_experts * g->size);
+      b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
+    }
     b->module = MS_MODULE_MOE;
   }
   if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
