@@ -60,11 +60,10 @@ gboolean ms_exec_bind(Exec *x, const MsOpList *list, RowList *out, const char *w
 static const struct { const char *kept, *parts[6]; } several[] = {
     {"qkv", {"q", "k", "v", "kv owner"}},
     {"qk norm in", {"q raw", "k raw"}},
-    {"latents", {"q latent", "kv latent", "k rope latent"}},
+    {"latents", {"q latent", "kv latent"}},
     {"normed latents", {"normed q latent", "normed kv latent"}},
     {"mtp norm inputs", {"mtp embedding", "mtp hidden"}},
     {"router maps", {"logits", "dense weights", "routing map", "row map"}},
-    {"checkpoint", {"layer input", "mlp input"}},
 };
 static const char *const one_to_one[] = {"layer input", "normed input", "attention out", "attention out before a2a", "lse", "scores", "mlp input", "normed mlp input", "fc1 out",
   "activation out", "shared fc1 out", "shared activation out", "expert input", "expert fc1 out", "permuted probs", "expert activation out", "expert activation, unweighted",
@@ -77,7 +76,12 @@ static gboolean listed(const char *const *names, const char *name, gboolean copi
   return FALSE;
 }
 
-const char *const *ms_exec_kept_parts(const MsKept *kept, const char *own[2]) {
+const char *const *ms_exec_kept_parts(const Exec *x, const MsKept *kept, const char *own[2]) {
+  static const char *const again[] = {"q latent", "kv latent", "k rope latent", NULL}; /* the up-projections run once more */
+  static const char *const first[] = {"layer input", NULL}, *const first_mlp[] = {"mlp input", NULL};
+  const MsRecomputeSpec *r = &x->scenario->options.recompute;
+  if (strcmp(kept->name, "latents") == 0 && r->granularity == MS_RECOMPUTE_SELECTIVE && (r->modules & MS_RM_MLA_UP_PROJ)) return again;
+  if (strcmp(kept->name, "checkpoint") == 0) return x->now && !(x->now->mixers & MS_MIX_ATTN) ? first_mlp : first;
   for (guint i = 0; i < G_N_ELEMENTS(several); i++)
     if (strcmp(several[i].kept, kept->name) == 0) return several[i].parts;
   own[0] = kept->name, own[1] = NULL;

@@ -55,7 +55,7 @@ static gboolean accept(const Exec *x, GError **error) {
   for (int i = 0; i < x->work->n_pieces && !why; i++)
     for (int k = 0; k < x->work->pieces[i].n_kept; k++) {
       const char *own[2];
-      if (ms_exec_kept_parts(&x->work->pieces[i].kept[k], own)) continue;
+      if (ms_exec_kept_parts(x, &x->work->pieces[i].kept[k], own)) continue;
       g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: %s keeps \"%s\", which the executor does not make", x->scenario->file, x->work->pieces[i].name, x->work->pieces[i].kept[k].name);
       return FALSE;
     }

@@ -138,7 +138,7 @@ typedef struct { const MsOpList *list; Row *row; int n; } RowList;
 gboolean ms_exec_bind(Exec *x, const MsOpList *list, RowList *out, const char *where, GError **error);
 const Linear *ms_exec_linear(Exec *x, const MsOp *gemm, int turn); /* NULL when none is known */
 /* Our tensors of a kept one, NULL-terminated, those of them that there are; NULL when the executor knows none. own[]: room for its own name. */
-const char *const *ms_exec_kept_parts(const MsKept *kept, const char *own[2]);
+const char *const *ms_exec_kept_parts(const Exec *x, const MsKept *kept, const char *own[2]);
 
 /* --- routing of one MoE layer and microbatch, known to the host ------------------------------------------------------------------------ */
 typedef struct Routing Routing;

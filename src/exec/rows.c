@@ -26,7 +26,7 @@ void ms_exec_sent(Exec *x, double elements, double width_B) { x->message_B += el
 
 static double tensors_B(Exec *x, const MsKept *kept, gboolean freeing) {
   const char *own[2];
-  const char *const *part = ms_exec_kept_parts(kept, own);
+  const char *const *part = ms_exec_kept_parts(x, kept, own);
   double bytes = 0;
   gboolean any = FALSE;
   for (int i = 0; part && part[i]; i++) {
@@ -71,7 +71,7 @@ static void drop_freed(Exec *x, const MsPiece *piece, int row) {
   const char *own[2];
   for (int i = 0; i < piece->n_kept; i++) {
     if (piece->kept[i].freed_at != row) continue;
-    const char *const *part = ms_exec_kept_parts(&piece->kept[i], own);
+    const char *const *part = ms_exec_kept_parts(x, &piece->kept[i], own);
     for (int j = 0; part && part[j]; j++) ms_exec_drop(x, part[j]);
   }
 }
@@ -81,7 +81,7 @@ void ms_exec_forward_ended(Exec *x, const MsPiece *piece) {
   for (int i = x->frame->n - 1; i >= 0; i--) {
     gboolean keep = FALSE;
     for (int k = 0; k < piece->n_kept && !keep; k++) {
-      const char *const *part = ms_exec_kept_parts(&piece->kept[k], own);
+      const char *const *part = ms_exec_kept_parts(x, &piece->kept[k], own);
       for (int j = 0; part && part[j]; j++) keep |= strcmp(part[j], x->frame->t[i].name) == 0;
     }
     x->frame->t[i].read = FALSE;

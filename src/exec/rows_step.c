@@ -57,14 +57,17 @@ static void gather(Exec *x, int kind) {
 static void gather_dense(Exec *x) { gather(x, 0); }
 static void gather_expert(Exec *x) { gather(x, 1); }
 
-/* --- gradients of what TP ranks hold alike but saw different tokens of, in one buffer --------------------------------------------------------------- */
+/* Without sequence parallelism all TP ranks saw the same of everything but of the heads. */
+static gboolean sees_part(const Exec *x, const Param *p) { return x->sp ? p->replicated : g_str_has_prefix(p->name, "q norm") || g_str_has_prefix(p->name, "k norm"); }
+
+/* --- gradients of what TP ranks hold alike but saw different tokens (or heads) of, in one buffer --------------------------------------------------------------- */
 
 static gint64 replicated(Exec *x, char *buffer, gboolean back) {
   gint64 n = 0;
   for (int i = 0; i < x->n_instances; i++)
     for (int j = 0; j < x->instance[i].n; j++) {
       const Param *p = &x->instance[i].param[j];
-      if (p->alias >= 0 || !p->replicated) continue;
+      if (p->alias >= 0 || !sees_part(x, p)) continue;
       gint64 size = p->rows * p->cols;
       void *grad = ms_exec_at(x, x->flat[p->expert].grad, p->at);
       if (buffer && back) memcpy(grad, ms_exec_at(x, buffer, n), (size_t)size * x->k->real_B);

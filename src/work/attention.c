@@ -334,7 +334,8 @@ static void mla_backward(MsBuild *b, const Widths *w) {
   ms_linear_backward(b, &p.q_up);
   if (p.low_rank_q) ms_norm_backward(b, "q latent norm", b->rows_sp, p.ql);
   ms_free_kept(b, "normed latents");
-  if (b->sp) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "tp scatter k rope", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * p.dr);
+  /* every TP rank has the gradient of its own heads */
+  ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter k rope", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * p.dr);
   ms_linear_backward(b, &p.kv_down);
   if (p.low_rank_q) ms_linear_backward(b, &p.q_down);
   ms_free_kept(b, "latents");

@@ -301,6 +301,16 @@ static void front_end_backward(MsBuild *b) {
 
 /* --- embedding --- */
 
+/* Gradient of the table, from the rows of all TP ranks. */
+static void embedding_backward(MsBuild *b, const char *name) {
+  double width = b->rows * b->h, table = (double)ms_model_padded_vocab(b->model, (int)b->t) / b->t * b->h;
+  b->pass = MS_PASS_DGRAD;
+  if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather", MS_STREAM_TP, MS_GROUP_TP, 2 * width);
+  b->pass = MS_PASS_WGRAD;
+  MsOp *op = ms_row_memory(b, MS_OP_EMBEDDING, name, 4 * width, 2 * width + 2 * table, 4);
+  op->transient_B = 2 * table; /* the gradient of the table in BF16 */
+}
+
 void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
   double width = b->rows * b->h, table = (double)ms_model_padded_vocab(b->model, (int)b->t) / b->t * b->h;
   gboolean learned = b->model->position_embedding == MS_POS_LEARNED;
@@ -317,10 +327,7 @@ void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
   ms_streams_expand(b, FALSE);
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
   ms_streams_expand(b, TRUE);
-  if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather", MS_STREAM_TP, MS_GROUP_TP, 2 * width);
-  b->pass = MS_PASS_WGRAD;
-  MsOp *op = ms_row_memory(b, MS_OP_EMBEDDING, "embedding", 4 * width, 2 * width + 2 * table, 4);
-  op->transient_B = 2 * table; /* the gradient of the table in BF16 */
+  embedding_backward(b, "embedding");
   ms_free_kept(b, "embedding dropout mask");
   front_end_backward(b);
   double positions = learned ? MAX(b->model->seq_length_max, b->training->seq_length) * b->h : 0; /* a table covers at least the sequence */
@@ -471,18 +478,26 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   layer_forward_rows(b, layer, mixers);
   ms_streams_join(b, FALSE);
   if (b->streams > 1) ms_keep(b, "mtp streams", 2 * x * b->streams);
+  b->module = MS_MODULE_MTP;
+  ms_norm_forward(b, "mtp final norm", b->rows_sp, b->h);
+  ms_keep(b, "mtp final norm in", 2 * x);
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
+  ms_norm_backward(b, "mtp final norm", b->rows_sp, b->h);
+  ms_free_kept(b, "mtp final norm in");
   ms_streams_join(b, TRUE);
   ms_free_kept(b, "mtp streams");
   layer_backward_rows(b, layer, mixers);
   b->module = MS_MODULE_MTP;
   b->pass = MS_PASS_DGRAD;
+  /* every rank needs its columns of all rows again */
+  if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather out", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h * b->streams);
   mtp_project_backward(b);
   ms_free_kept(b, "mtp concat");
   b->pass = MS_PASS_DGRAD;
   ms_norm_backward(b, "mtp hidden norm", b->streams * b->rows_sp, b->h);
   ms_norm_backward(b, "mtp embedding norm", b->rows_sp, b->h);
   ms_free_kept(b, "mtp norm inputs");
+  embedding_backward(b, "mtp embedding"); /* the word embedding learns from both of its readers */
   layer_params(b, piece, layer, mixers);
   double proj_params = 2 * b->h * b->h / b->t;
   piece->params_dense += proj_params;

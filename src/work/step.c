@@ -42,14 +42,21 @@ static Step step_new(const MsWork *work) {
   return s;
 }
 
-static void chunk_params(const MsWork *work, const MsChunk *chunk, double *dense, double *expert) {
+static gboolean stage_has_embedding(const MsWork *work, int stage) {
+  for (int c = 0; c < work->layout->vpp; c++)
+    if (ms_layout_chunk(work->layout, stage, c)->has_embedding) return TRUE;
+  return FALSE;
+}
+
+static void chunk_params(const MsWork *work, int stage, int c, double *dense, double *expert) {
+  const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
   *dense = *expert = 0;
   for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
     const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
     *dense += piece->params_dense;
     *expert += piece->params_expert;
   }
-  if (chunk->num_mtp > 0 && !chunk->has_embedding && work->piece_embedding >= 0)
+  if (chunk->num_mtp > 0 && !stage_has_embedding(work, stage)) /* its own copy of the word embedding */
     *dense += (double)work->padded_vocab / work->layout->tp * work->scenario->model->hidden_size;
 }
 
@@ -252,6 +259,19 @@ static gboolean embedding_copied(const MsWork *work) {
   return FALSE;
 }
 
+/* Gains of the norms of q and k heads: their TP ranks have the gradients of their own heads, whatever the sequence does. */
+static double head_norm_params(const MsWork *work, int stage) {
+  const MsModel *m = work->scenario->model;
+  double norms = 0;
+  if (!m->qk_layernorm || ms_model_has_mla(m) || ms_model_has_compressed_attention(m)) return 0;
+  for (int c = 0; c < work->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
+    for (int i = 0; i < chunk->num_layers; i++) norms += (ms_model_mixers(m, chunk->first_layer + i) & MS_MIX_ATTN) != 0;
+    if (ms_model_mtp_mixers(m) & MS_MIX_ATTN) norms += m->mtp_use_repeated_layer ? MIN(chunk->num_mtp, 1) : chunk->num_mtp;
+  }
+  return norms * 2 * ms_norm_params(m, m->kv_channels);
+}
+
 static void after_rows(Step *s, int stage, const MsStageParams *p) {
   const MsLayout *l = s->work->layout;
   double dense = p->params_dense + p->embedding_copy, expert = p->params_expert;
@@ -267,8 +287,7 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
     for (int i = MAX(0, rows - 2); i < rows; i++)
       if (s->b.list->op[i].stream != MS_STREAM_COMPUTE) ms_join(&s->b, i);
   }
-  if (l->sequence_parallel && l->tp > 1)
-    wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, 4 * p->tp_replicated), 4);
+  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, 4 * (s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage))), 4);
   WordEmbedding word = word_embedding(s->work, stage);
   if ((word.embedding || word.user) && embedding_copied(s->work))
     wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
@@ -304,7 +323,7 @@ static int buckets_of(const MsWork *work, int stage, int c, Bucket **out) {
   *out = g_new0(Bucket, length + 1);
   if (stage > 0 || c > 0 || length == 0) {
     Bucket *b = &(*out)[n++];
-    chunk_params(work, chunk, &b->dense, &b->expert);
+    chunk_params(work, stage, c, &b->dense, &b->expert);
     return n;
   }
   Bucket now = {0};

@@ -209,7 +209,7 @@ static void tensor_parallel_of_latent_attention(void **state) {
   assert_close(message(&moe->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), t2 * (1536 + 512 + 64) + t2 * h, 0);
   const MsPiece *mtp = &l.work->pieces[l.work->piece_mtp];
   assert_close(message(&mtp->forward, MS_OP_ALL_GATHER, MS_GROUP_TP) - message(&moe->forward, MS_OP_ALL_GATHER, MS_GROUP_TP), 3 * t2 * h, 1e-12);
-  assert_close(message(&mtp->backward, MS_OP_ALL_GATHER, MS_GROUP_TP) - message(&moe->backward, MS_OP_ALL_GATHER, MS_GROUP_TP), 2 * t2 * h, 1e-12);
+  assert_close(message(&mtp->backward, MS_OP_ALL_GATHER, MS_GROUP_TP) - message(&moe->backward, MS_OP_ALL_GATHER, MS_GROUP_TP), 4 * t2 * h, 1e-12); /* projection in (2 h) and out, embedding */
   assert_close(message(&mtp->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP) - message(&moe->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 2 * t2 * h, 1e-12);
 }
 
@@ -327,9 +327,10 @@ static void check_alltoall(const Crossing *c, const MsLowered *l, const MsPiece 
   assert_close(combine->message_B * (g->size - g->per_domain) / g->size / MS_MIB, c->rdma, 1e-12);
   /* dispatch carries a 4-byte probability with every copy */
   assert_close(dispatch->message_B - combine->message_B, 4 * combine->message_B / (2.0 * l->scenario->model->hidden_size), 1e-9);
-  /* and backward goes the other way with the same bytes */
-  assert_close(message(&p->backward, MS_OP_DISPATCH, MS_GROUP_EP), dispatch->message_B, 1e-12);
-  assert_close(message(&p->backward, MS_OP_COMBINE, MS_GROUP_EP), combine->message_B, 1e-12);
+  /* backward: gradients go out the way of the tokens, without probabilities; theirs come back with the gradients of the tokens */
+  assert_close(message(&p->backward, MS_OP_DISPATCH, MS_GROUP_EP), combine->message_B, 1e-12);
+  assert_close(message(&p->backward, MS_OP_COMBINE, MS_GROUP_EP), dispatch->message_B, 1e-12);
+  assert_close(row(&p->forward, "token counts", MS_PASS_FORWARD)->message_B, 8.0 * l->scenario->model->num_experts * l->layout->group[MS_GROUP_TP_EP].size, 0);
 }
 
 static void check_flex(const Crossing *c, const MsLowered *l, const MsPiece *p) {
@@ -376,7 +377,7 @@ static void expert_tensor_parallel_and_gathering_dispatcher(void **state) {
   const MsPiece *p = piece(&l, 0);
   double tk = 4096 * 2 * 2, h = 4096;
   assert_close(l.work->rows_expert, tk, 0);
-  assert_close(message(&p->forward, MS_OP_ALL_GATHER, MS_GROUP_ETP), 2 * tk * h, 0);
+  assert_close(message(&p->forward, MS_OP_ALL_GATHER, MS_GROUP_ETP), (2 * h + 4) * tk, 0); /* tokens and their FP32 weights */
   assert_close(message(&p->forward, MS_OP_REDUCE_SCATTER, MS_GROUP_ETP), 4 * tk * h, 0); /* in the dtype of the probabilities */
   assert_int_equal(count(&p->backward, MS_OP_ALL_GATHER, MS_GROUP_ETP), 1);
   assert_int_equal(count(&p->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_ETP), 1);
