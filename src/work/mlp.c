@@ -274,6 +274,12 @@ static gboolean shared_beside(const MsBuild *b) {
   return b->options->moe_shared_expert_overlap && b->model->moe_shared_expert_intermediate_size > 0;
 }
 
+static void keep_shared(MsBuild *b, double fs) {
+  if (recomputes(b, MS_RM_MOE) || recomputes(b, MS_RM_SHARED_EXPERTS)) return;
+  ms_keep(b, "shared fc1 out", activation_input_B(b, b->rows * fc1_width(b, fs) / b->t));
+  ms_keep(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
+}
+
 /* `from`: the row that its input comes from. */
 static void shared_half(MsBuild *b, gboolean first, int from) {
   double fs = b->model->moe_shared_expert_intermediate_size;
@@ -291,6 +297,7 @@ static void shared_half(MsBuild *b, gboolean first, int from) {
     ms_linear_forward(b, &up);
     activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
     store_activation_input(b, b->rows, fs / b->t);
+    keep_shared(b, fs);
   } else if (pass != MS_PASS_DGRAD) {
     ms_linear_forward(b, &down);
   } else if (first) {
@@ -492,10 +499,9 @@ void ms_moe_forward(MsBuild *b) {
   if (!recomputes(b, MS_RM_LAYERNORM) && !ms_inputs_recomputed(b)) ms_keep(b, "normed mlp input", 2 * x);
   if (fs > 0) {
     b->module = MS_MODULE_SHARED;
-    if (!shared_beside(b)) mlp_core_forward(b, "shared fc1", "shared fc2", fs);
-    if (!again && !recomputes(b, MS_RM_SHARED_EXPERTS)) {
-      ms_keep(b, "shared fc1 out", activation_input_B(b, b->rows * fc1_width(b, fs) / b->t));
-      ms_keep(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
+    if (!shared_beside(b)) {
+      mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+      keep_shared(b, fs);
     }
   }
   b->module = MS_MODULE_ROUTER;
