@@ -289,7 +289,7 @@ static const struct {
     {"plain_permutation", moe, plain_permutation, "ACTIVATIONS+ MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"streams", moe, streams, "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS+ TRANSIENT- BUFFERS+ MEMORY_BOUND+ STEP_ROWS+ HOST+ TP+ PP+ DP+ STREAMS+ STEP+"},
     {"skew", moe, skew, "ACTIVATIONS+ TRANSIENT+ GROUPED+ MEMORY_BOUND+ EP+ STEP+"},
-    {"token_drop", moe, token_drop, "HOST- STEP-"},
+    {"token_drop", moe, token_drop, "HOST- EP- STREAMS- STEP-"},
     {"bias", drawn, bias, "ACTIVATIONS- TRANSIENT- GROUPED- MEMORY_BOUND- EP- STEP-"},
     {"placement", drawn, placement, "ACTIVATIONS- TRANSIENT- GROUPED- MEMORY_BOUND- EP- STEP-"},
     {"replicas", drawn, replicas, "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS- TRANSIENT- GROUPED+ MEMORY_BOUND- STEP_ROWS+ HOST+ EP+ EDP+ STREAMS+ STEP+"},
