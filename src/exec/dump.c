@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#define NEGLIGIBLE 1e-4 /* of the largest gradient of the model: a key bias without rotary positions has none at all */
+
 static const char first_line[] = "moesim exec dump 1\n";
 
 typedef struct { const char *name; gint64 n, at; } Matrix; /* of the whole model; at: first element in Whole */
@@ -108,8 +110,9 @@ static gboolean write_dump(const Whole *w, const char *file, GError **error) {
   return ms_write_file(file, out->str, (gssize)out->len, error);
 }
 
-static double difference(const double *a, const char *bytes, gint64 n) {
-  double apart = 0, most = 0;
+/* Against the largest element of the matrix, but at least `floor`: what is zero but for rounding is not compared with itself. */
+static double difference(const double *a, const char *bytes, gint64 n, double floor) {
+  double apart = 0, most = floor;
   for (gint64 i = 0; i < n; i++) {
     double b;
     memcpy(&b, bytes + i * (gint64)sizeof b, sizeof b);
@@ -150,13 +153,15 @@ static gboolean compare(const Whole *w, const char *file, MsExecResult *r, GErro
   if (length < head || memcmp(text, first_line, head) != 0) return ms_input_error(error, file, 1, NULL, "is no dump of moesim exec, must begin with \"moesim exec dump 1\"");
   const char *at = text + head, *end = text + length;
   guint seen = 0;
+  double largest = 0;
+  for (gint64 i = 0; i < w->n; i++) largest = MAX(largest, fabs(w->gradient[i]));
   r->gradient_difference = r->parameter_difference = 0;
   for (; at < end; seen++) {
     const Matrix *m = next_matrix(w, &at, end);
     if (!m) return ms_input_error(error, file, 0, NULL, "matrix %u is not one of this model, or is cut off: the dump must come from a run of the same model", seen + 1);
-    worst(difference(w->gradient + m->at, at, m->n), m->name, &r->gradient_difference, &r->gradient_worst);
+    worst(difference(w->gradient + m->at, at, m->n, NEGLIGIBLE * largest), m->name, &r->gradient_difference, &r->gradient_worst);
     at += m->n * (gint64)sizeof(double);
-    worst(difference(w->parameter + m->at, at, m->n), m->name, &r->parameter_difference, &r->parameter_worst);
+    worst(difference(w->parameter + m->at, at, m->n, 0), m->name, &r->parameter_difference, &r->parameter_worst);
     at += m->n * (gint64)sizeof(double);
   }
   if (seen != w->matrix->len) return ms_input_error(error, file, 0, NULL, "has %u matrices, the model %u", seen, w->matrix->len);

@@ -132,6 +132,22 @@ static void add_range(Exec *x, int kind, int bucket, int chunk, int piece, gint6
   x->range[x->n_ranges++] = r;
 }
 
+/* A word embedding that other stages have too lies in a range of its own: its owners shard it alike, so that what the data-parallel reduction left on each
+ * can be summed over the stages (Megatron gives it a bucket of its own for the same reason). */
+static void add_ranges(Exec *x, int kind, int bucket, int chunk, int piece, gint64 from, gint64 n) {
+  gboolean shared = kind == 0 && x->layout->pp > 1 && (x->model->tie_embeddings || x->model->mtp_num_layers > 0);
+  gint64 at = from, end = from + n;
+  for (int i = 0; i < x->n_instances && shared; i++)
+    for (int j = 0; j < x->instance[i].n; j++) {
+      const Param *p = &x->instance[i].param[j];
+      if (p->alias >= 0 || p->expert || p->at < from || p->at >= end || strcmp(p->segment[0].name, "embedding.table") != 0) continue;
+      if (p->at > at) add_range(x, kind, bucket, chunk, piece, at, p->at - at);
+      at = p->at + p->rows * p->cols;
+      add_range(x, kind, bucket, chunk, piece, p->at, at - p->at);
+    }
+  if (end > at || n == 0) add_range(x, kind, bucket, chunk, piece, at, end - at);
+}
+
 static gboolean starts_bucket(const Exec *x, int chunk, int at) {
   const MsStepOps *o = &x->step_ops;
   if (at == 0) return TRUE;
@@ -144,13 +160,13 @@ static gboolean starts_bucket(const Exec *x, int chunk, int at) {
 
 static void make_ranges(Exec *x) {
   gboolean buckets = x->step_ops.reduce.n + x->step_ops.gather.n > 0;
-  for (int kind = 0; kind < 2 && !buckets; kind++) add_range(x, kind, 0, -1, -1, 0, x->flat[kind].n);
+  for (int kind = 0; kind < 2 && !buckets; kind++) add_ranges(x, kind, 0, -1, -1, 0, x->flat[kind].n);
   for (int i = 0, end; i < x->n_instances && buckets; i = end) {
     const Instance *p = &x->instance[i];
     for (end = i + 1; end < x->n_instances && !starts_bucket(x, x->instance[end].chunk, x->instance[end].at);) end++;
     for (int kind = 0; kind < 2; kind++) {
       gint64 to = end < x->n_instances ? x->instance[end].from[kind] : x->flat[kind].n;
-      add_range(x, kind, i, p->chunk, p->at, p->from[kind], to - p->from[kind]);
+      add_ranges(x, kind, i, p->chunk, p->at, p->from[kind], to - p->from[kind]);
     }
   }
   for (int i = 0; i < x->n_ranges; i++) {
