@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NEGLIGIBLE 1e-4 /* of the largest gradient of the model: a key bias without rotary positions has none at all */
+#define NEGLIGIBLE 1e-3 /* of the largest gradient of the model: a key bias without rotary positions has none at all */
 
 static const char first_line[] = "moesim exec dump 1\n";
 

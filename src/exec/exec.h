@@ -64,7 +64,7 @@ typedef struct {
   double *peak_kept_B;  /* [ranks] most bytes held for backward at once */
   double *rank_flop;    /* [ranks] of one step, as counted by the kernels */
   double *rank_message_B; /* [ranks] of one step, as handed to MPI */
-  double gradient_difference, parameter_difference; /* with `compare`: largest over matrices of max |a - b| / max |b| (b at least 1e-4 of
+  double gradient_difference, parameter_difference; /* with `compare`: largest over matrices of max |a - b| / max |b| (b at least 1e-3 of
                          * the model's largest gradient); NaN without */
   double probe_gradient; /* of the probed element; NaN without */
   char *gradient_worst, *parameter_worst; /* the tensors where; NULL without */

@@ -217,10 +217,10 @@ static void experts_backward(MsBuild *b) {
   grouped(b, "expert fc2", b->eh, fm, rows);
   ms_row_accumulate(b, b->local_experts * b->eh * fm, (int)MIN(b->local_experts, 200));
   ms_free_kept(b, "expert activation out");
-  ms_free_kept(b, "expert activation, unweighted");
   b->tip = chain;
   b->pass = MS_PASS_DGRAD;
   if (!fused_mlp(b)) activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+  ms_free_kept(b, "expert activation, unweighted"); /* the gradient of the router weights reads it */
   ms_free_kept(b, "expert fc1 out");
   ms_free_kept(b, "permuted probs");
   expert_bias(b, rows, fc1_width(b, fm), FALSE);
