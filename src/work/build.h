@@ -40,6 +40,7 @@ typedef struct {
   MsOpDtype odt;          /* of quantized GEMMs */
   double quant_B;         /* bytes per element of one direction of a quantised tensor, scales included */
   double row_align;       /* expert rows are padded to this, 0 = not */
+  double router_padding;  /* rows that the router adds on each rank before they leave */
   const MsPacking *packing; /* set by who lowers layers */
   gboolean offload_all;   /* every kept tensor of the piece goes to the host (cpu_offloading_num_layers) */
 } MsBuild;

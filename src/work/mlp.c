@@ -171,10 +171,22 @@ static void expert_bias(MsBuild *b, double rows, double width, gboolean weighted
   op->m = rows, op->n = width;
 }
 
+/* Grouped GEMMs in low precision need rows in multiples of a block. Unless the router pads its map, HybridEP what it delivers or DeepSeek's DeepEP what it
+ * sends, a kernel of the expert module copies the rows apart in front of fc1 and together behind fc2, and so for the gradients (precision_and_overheads.md 4;
+ * Megatron-LM transformer/moe/experts.py). Nothing is copied where capacities are multiples already. */
+static void copy_padded(MsBuild *b, const char *name) {
+  const MsRouting *routing = &b->training->routing;
+  gboolean fixed = routing->kind == MS_ROUTING_CAPACITY && routing->pad_to_capacity;
+  if (!b->quantized || b->row_align <= 1 || b->options->moe_router_padding_for_quantization || b->options->dispatcher == MS_DISPATCH_HYBRIDEP || low_dispatch(b) || fixed) return;
+  MsOp *op = ms_row_memory(b, MS_OP_COPY, name, 2 * b->rows_expert * b->eh, 2 * padded_rows(b) * b->eh, 2);
+  op->m = b->rows_expert, op->n = b->eh;
+}
+
 static void experts_forward(MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = padded_rows(b), kept = kept_rows(b);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
+  copy_padded(b, "pad expert rows");
   if (!low_dispatch(b)) quantize_experts(b, "quantize expert input", rows, b->eh);
   grouped(b, "expert fc1", rows, fc1_width(b, fm), b->eh);
   expert_bias(b, rows, fc1_width(b, fm), FALSE);
@@ -192,6 +204,7 @@ static void experts_forward(MsBuild *b) {
   }
   grouped(b, "expert fc2", rows, b->eh, fm);
   expert_bias(b, rows, b->eh, TRUE);
+  copy_padded(b, "unpad expert rows");
   if (recomputes(b, MS_RM_MOE) || recomputes(b, MS_RM_MOE_ACT)) return;
   ms_keep(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
   /* only the gated activation has a kernel with the routing weight inside; others multiply after it and keep both factors */
@@ -208,6 +221,7 @@ static void experts_backward(MsBuild *b) {
     activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   }
   b->pass = MS_PASS_DGRAD;
+  copy_padded(b, "pad expert rows");
   expert_bias(b, rows, b->eh, TRUE);
   if (!low_dispatch(b)) quantize_experts(b, "quantize expert gradient", rows, b->eh);
   grouped(b, "expert fc2", rows, fm, b->eh);
@@ -234,6 +248,7 @@ static void experts_backward(MsBuild *b) {
   ms_free_kept(b, "expert input");
   b->tip = chain;
   b->pass = MS_PASS_DGRAD;
+  copy_padded(b, "unpad expert rows");
 }
 
 /* --- dispatch and combine --- */

@@ -87,6 +87,16 @@ static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, 
   }
 }
 
+/* The router pads its map per rank and expert before an all-to-all: the rows travel, and each expert gets as many from every rank
+ * (precision_and_overheads.md 4). DeepEP and HybridEP pad what arrives. */
+static void pad_in_router(MsBuild *b) {
+  const MsOptions *o = b->options;
+  if (!o->moe_router_padding_for_quantization || o->dispatcher != MS_DISPATCH_ALLTOALL || b->training->precision <= MS_FP16 || b->row_align <= 1) return;
+  b->router_padding = b->model->num_experts * (b->row_align - 1) / 2;
+  b->rows_routed += b->router_padding, b->rows_expert += b->router_padding * b->u, b->rows_kept += b->router_padding * b->u;
+  b->row_align = 0;
+}
+
 void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean quantized) {
   memset(b, 0, sizeof *b);
   b->scenario = s;
@@ -113,12 +123,13 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
   b->odt = odt_of(s->training.precision);
   b->quant_B = quant_B(s->training.precision);
   b->row_align = row_alignment(s);
+  pad_in_router(b);
 }
 
 void ms_build_drawn(MsBuild *b, double hottest, double kept) {
   gboolean budget = !isnan(b->options->moe_expert_rank_capacity_factor);
-  if (!budget || counts_on_device(b->options)) b->rows_expert = hottest * b->u;
-  if (!budget) b->rows_kept = kept * b->u;
+  if (!budget || counts_on_device(b->options)) b->rows_expert = (hottest + b->router_padding) * b->u;
+  if (!budget) b->rows_kept = (kept + b->router_padding) * b->u;
 }
 
 static void start(MsBuild *b, MsOpList *list, MsPass pass, gboolean keeping) {

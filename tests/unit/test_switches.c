@@ -205,6 +205,7 @@ SWITCH(fused_experts) { O.fused_grouped_mlp = TRUE; }
 SWITCH(fp8_attention) { O.fp8_dot_product_attention = TRUE; }
 SWITCH(fp8_dispatch) { O.fp8_dispatch = TRUE; }
 SWITCH(fp8_input_store) { O.activation_func_fp8_input_store = TRUE; }
+SWITCH(router_padding) { O.moe_router_padding_for_quantization = TRUE; }
 SWITCH(muon) { s->training.optimizer = MS_OPT_MUON; }
 SWITCH(gpipe) { s->layout.schedule = MS_SCHED_GPIPE; }
 SWITCH(zb_h1) { s->layout.schedule = MS_SCHED_ZB_H1, O.optimizer_post_validation = FALSE; }
@@ -272,8 +273,11 @@ static const struct {
     {"unfused_cross_entropy", moe, unfused_cross_entropy, "TRANSIENT- MEMORY_BOUND+ STEP+"},
     {"fused_experts", moe_mxfp8, fused_experts, "MEMORY_BOUND- HOST- STREAMS- STEP-"},
     {"fp8_attention", moe_mxfp8, fp8_attention, "ACTIVATIONS- ATTENTION- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
-    {"fp8_dispatch", fp8_deepep, fp8_dispatch, "MEMORY_BOUND- HOST+ EP- STREAMS+ STEP-"},
+    {"fp8_dispatch", fp8_deepep, fp8_dispatch, "MEMORY_BOUND- HOST- EP- STREAMS+ STEP-"},
     {"fp8_input_store", moe, fp8_input_store, "ACTIVATIONS- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
+    {"router_padding", fp8, router_padding, "ACTIVATIONS+ TRANSIENT+ GROUPED+ MEMORY_BOUND- HOST- EP+ STREAMS- STEP+"},
+    {"router_padding", fp8_deepep, router_padding, "MEMORY_BOUND- HOST- STREAMS- STEP-"},
+    {"router_padding", moe, router_padding, ""},
     {"muon", moe, muon, "OPTIMIZER- STEP_ROWS+ HOST+ STREAMS+ STEP+"},
     {"gpipe", dense, gpipe, "ACTIVATIONS+ SLOTS- STEP-"},
     {"zb_h1", dense, zb_h1, "ACTIVATIONS+ SLOTS+ STEP-"},
