@@ -81,8 +81,8 @@ static int columns(const MsRowSample *s, double cache_B, double *x) {
     return LINE;
   }
   MsTerms t = ms_op_terms(&s->op);
-  gboolean memory = ms_op_families[s->op.kind] == MS_FAMILY_MEMORY;
-  const double all[] = {1, t.groups, memory ? t.m : 0, t.mn, memory ? 0 : t.mk, memory ? 0 : t.nk, t.flop, memory ? t.bytes_B : 0,
+  gboolean memory = ms_op_families[s->op.kind] == MS_FAMILY_MEMORY, attention = ms_op_families[s->op.kind] == MS_FAMILY_ATTENTION;
+  const double all[] = {1, t.groups, memory || attention ? t.m : 0, t.mn, memory ? 0 : t.mk, memory ? 0 : t.nk, t.flop, memory ? t.bytes_B : 0,
                         cache_B > 0 && memory ? MAX(0, t.bytes_B - cache_B) : 0};
   memcpy(x, all, sizeof all);
   if (t.groups == 1 && memory) x[MS_T_GROUP] = 0; /* the launch already */

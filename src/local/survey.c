@@ -136,8 +136,8 @@ static void put_row(GString *gemm, GString *grouped, GString *all, const MsLocal
   if (op->kind == MS_OP_GEMM && op->groups <= 1) g_string_append_printf(gemm, "%s,%.0f,%.0f,%.0f,%.6g\n", role_of(op), op->m, op->n, op->k, us);
   if (op->kind == MS_OP_GROUPED_GEMM && op->groups > 0) /* rows per group, then the weight as forward has it */
     g_string_append_printf(grouped, "%s,%d,%.0f,%.0f,%.0f,fp32,%.6g\n", role_of(op), op->groups, (wgrad ? op->k : op->m) / op->groups, wgrad ? op->m : op->n, wgrad ? op->n : op->k, us);
-  g_string_append_printf(all, "%s,%s,%s,%s,%.0f,%.0f,%.0f,%d,%.0f,%.0f,%.0f,%.6g,%.6g\n", step->name, ms_op_words[op->kind], op->name, ms_pass_words[op->pass], op->m, op->n, op->k, op->groups,
-                         op->flop, op->read_B + op->write_B, row->calls, us, row->wall_s * 1e6);
+  g_string_append_printf(all, "%s,%s,%s,%s,%.0f,%.0f,%.0f,%d,%d,%.0f,%.0f,%.0f,%.6g,%.6g\n", step->name, ms_op_words[op->kind], op->name, ms_pass_words[op->pass], op->m, op->n, op->k, op->groups,
+                         op->kv_groups, op->flop, op->read_B + op->write_B, row->calls, us, row->wall_s * 1e6);
 }
 
 static gboolean write_table(const char *folder, const char *name, const GString *text, GError **error) {
@@ -147,7 +147,7 @@ static gboolean write_table(const char *folder, const char *name, const GString 
 
 gboolean ms_survey_write_csv(const MsSurveyed *survey, const char *folder, GError **error) {
   g_autoptr(GString) gemm = g_string_new("role,m,n,k,latency_us\n"), grouped = g_string_new("role,groups,m_per_group,n,k,main_grad_dtype,latency_us\n"),
-                     all = g_string_new("step,op,name,pass,m,n,k,groups,flop,bytes,calls,cpu_us,wall_us\n");
+                     all = g_string_new("step,op,name,pass,m,n,k,groups,kv_groups,flop,bytes,calls,cpu_us,wall_us\n");
   for (int i = 0; i < survey->n; i++) {
     const MsMeasuredStep *m = &survey->step[i];
     for (guint j = 0; m->rows && j < m->rows->len; j++) {

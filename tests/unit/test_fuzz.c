@@ -23,6 +23,14 @@ static void run(const char *text, guint32 seed, int accepted_whole) {
 static void models(void **state) { (void)state, run(ms_test_moe, 1, 1); }
 static void dense_models(void **state) { (void)state, run(ms_test_tiny, 2, 1); }
 static void machines(void **state) { (void)state, run(ms_test_box, 3, 1); }
+static const char cpu[] = /* what calibrated CPUs have and GPUs have not */
+    "{\"name\": \"cpu\", \"peak_bf16_flops\": 2e11, \"hbm_B\": 1e10, \"hbm_Bps\": 2e10, \"gpus_per_node\": 2, \"scaleup_Bps\": 1e10, \"serial\": true, \"cuda_graphs\": false,\n"
+    "  \"curves\": [{\"op\": \"gemm\", \"pass\": \"wgrad\", \"form\": \"terms\", \"params\": {\"launch_s\": 1e-6, \"mn_s\": 2e-10, \"flop_s\": 8e-12}},\n"
+    "    {\"op\": \"adam\", \"form\": \"terms\", \"params\": {\"byte_s\": 2e-11, \"far_byte_s\": 5e-11, \"cache_B\": 2097152},\n"
+    "     \"grid\": {\"axes\": {\"bytes\": [1024, 1048576]}, \"log_ratio\": [0.1, -0.1]}},\n"
+    "    {\"op\": \"p2p\", \"dtype\": \"fp32\", \"level\": \"nvlink\", \"ranks\": 2, \"form\": \"segments\", \"segments\": [[5e-7, 5e9]],\n"
+    "     \"grid\": {\"axes\": {\"bytes\": [64, 4096]}, \"log_ratio\": [0, 0.3]}}]}\n";
+static void cpus(void **state) { (void)state, run(cpu, 11, 1); }
 static void scenarios(void **state) { (void)state, run(ms_test_scenario, 4, 2); } /* a request as well */
 static void requests(void **state) { (void)state, run(ms_test_request, 5, 1); }
 static void studies(void **state) {
@@ -70,7 +78,7 @@ static void goodputs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(dense_models),
-                                     cmocka_unit_test(machines), cmocka_unit_test(scenarios),
+                                     cmocka_unit_test(machines), cmocka_unit_test(cpus), cmocka_unit_test(scenarios),
                                      cmocka_unit_test(requests), cmocka_unit_test(studies), cmocka_unit_test(histograms), cmocka_unit_test(baselines), cmocka_unit_test(disturbances),
                                      cmocka_unit_test(goodputs)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
