@@ -1,5 +1,6 @@
 /* src/exec/exec.c - a run: what it refuses, what one rank sets up, its steps, and the result. */
 #include "exec/exec_priv.h"
+#include "exec/subnormal.h"
 
 #include "base/ranks.h"
 #include <math.h>
@@ -368,7 +369,9 @@ MsExecResult *ms_exec_run(const MsScenario *scenario, const MsExecOptions *optio
   if (lower(x, error)) {
     x->comm = ms_comm_new(layout, x->rank, x->k->real_B);
     result = result_new(x, MAX(1, options->steps));
+    unsigned subnormals = ms_subnormal_off();
     if (!guarded(x, result, error)) g_clear_pointer(&result, ms_exec_result_free);
+    ms_subnormal_restore(subnormals);
   }
   exec_free(x);
   return result;

@@ -139,8 +139,7 @@ MsLocalProfile *ms_local_profile(const MsRowSample *sample, guint n, const MsLoc
   MsLocalProfile *p = g_new0(MsLocalProfile, 1);
   p->notes = g_ptr_array_new_with_free_func(g_free);
   p->distrust = g_ptr_array_new_with_free_func(g_free);
-  g_autofree char *data = g_strdup_printf("rows of reduced training steps and messages run on this machine: %s, %s; clock %.4g to %.4g GFLOP/s", facts->machine->cpu, facts->machine->blas,
-                                          facts->canary_least_flops / 1e9, facts->canary_flops / 1e9);
+  g_autofree char *data = g_strdup_printf("reduced steps and messages run on this machine (doc), clock %.4g to %.4g GFLOP/s", facts->canary_least_flops / 1e9, facts->canary_flops / 1e9);
   p->curves = ms_fit_rows(sample, n, data, facts->command, facts->date, p->notes);
   if (p->curves->len == 0) {
     ms_input_error(error, NULL, 0, NULL, "nothing was measured that a curve could be fitted to");
