@@ -83,7 +83,7 @@ static int columns(const MsRowSample *s, double cache_B, double *x) {
   MsTerms t = ms_op_terms(&s->op);
   gboolean memory = ms_op_families[s->op.kind] == MS_FAMILY_MEMORY, attention = ms_op_families[s->op.kind] == MS_FAMILY_ATTENTION;
   const double all[] = {1, t.groups, memory || attention ? t.m : 0, t.mn, memory ? 0 : t.mk, memory ? 0 : t.nk, t.flop, memory ? t.bytes_B : 0,
-                        cache_B > 0 && memory ? MAX(0, t.bytes_B - cache_B) : 0};
+                        cache_B > 0 ? MAX(0, t.bytes_B - cache_B) : 0};
   memcpy(x, all, sizeof all);
   if (t.groups == 1 && memory) x[MS_T_GROUP] = 0; /* the launch already */
   return MS_T_CACHE;
@@ -182,10 +182,10 @@ static void prefer(const MsCurve *like, const Rows *rows, Choice mine, Choice *b
 static Choice choose(const MsCurve *like, const Rows *rows, guint learned) {
   static const double smooth[] = {10, 3, 1, 0.3, 0.1, 0.03};
   Choice best = {0, -1};
-  gboolean message = is_message(&rows->sample[0].op), memory = ms_op_families[rows->sample[0].op.kind] == MS_FAMILY_MEMORY;
+  gboolean message = is_message(&rows->sample[0].op);
   if (learned < 2 * FOLDS) return best;
   double least = HUGE_VAL;
-  for (double cache_B = 0; cache_B <= 128e6 && (cache_B == 0 || (memory && !message)); cache_B = cache_B > 0 ? 2 * cache_B : 1 << 20)
+  for (double cache_B = 0; cache_B <= 128e6 && (cache_B == 0 || !message); cache_B = cache_B > 0 ? 2 * cache_B : 1 << 20)
     prefer(like, rows, (Choice){cache_B, -1}, &best, &least);
   for (guint i = 0; i < G_N_ELEMENTS(smooth); i++) prefer(like, rows, (Choice){best.cache_B, smooth[i]}, &best, &least);
   return best;

@@ -231,6 +231,7 @@ static void print_check(const MsLocalCheck *c) {
   print_verdict("steps on several ranks", &c->several, MS_CHECK_RANKS_MEDIAN, MS_CHECK_RANKS_P90, c->several_repeat);
   print_verdict("GEMM rows", &c->gemm, MS_CHECK_GEMM_MEDIAN, HUGE_VAL, (MsRepeat){0});
   print_verdict("all rows that compute", &c->all_ops, MS_CHECK_OPS_MEDIAN, HUGE_VAL, c->row_repeat);
+  if (c->all_ops.n > 0) printf("  by time, GEMM rows are off by %.1f %%, all rows by %.1f %%\n", 100 * c->gemm_weighted, 100 * c->all_weighted);
   if (c->no_ranks) printf("  several ranks were not run: %s\n", c->no_ranks);
 }
 
@@ -276,6 +277,8 @@ static void json_check(const MsLocalCheck *c) {
   json_errors(out, "several_ranks", &c->several);
   json_errors(out, "gemm", &c->gemm);
   json_errors(out, "all_operators", &c->all_ops);
+  ms_json_out_double(out, "gemm_weighted", c->gemm_weighted);
+  ms_json_out_double(out, "all_weighted", c->all_weighted);
   json_repeat(out, "row_repeat", c->row_repeat);
   json_repeat(out, "one_rank_repeat", c->one_repeat);
   json_repeat(out, "several_ranks_repeat", c->several_repeat);

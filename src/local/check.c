@@ -84,6 +84,15 @@ static MsCheckedOp op_errors(const GArray *rows, int kind, const char *pass) {
   return (MsCheckedOp){kind < 0 ? "all" : ms_op_words[kind], pass, errors_of(error), all > 0 ? own / all : 0};
 }
 
+static double weighted(const GArray *rows, int kind) {
+  double off = 0, all = 0;
+  for (guint i = 0; i < rows->len; i++) {
+    const Row *r = &g_array_index(rows, Row, i);
+    if (kind < 0 || r->kind == kind) off += r->calls * fabs(r->predicted_s - r->measured_s), all += r->calls * r->measured_s;
+  }
+  return all > 0 ? off / all : NAN;
+}
+
 static int by_share(const void *a, const void *b) {
   double x = ((const MsCheckedOp *)a)->share, y = ((const MsCheckedOp *)b)->share;
   return (x < y) - (x > y);
@@ -93,6 +102,7 @@ static void sum_up(Work *w) {
   MsLocalCheck *check = w->check;
   check->one = step_errors(check, FALSE), check->several = step_errors(check, TRUE);
   check->gemm = op_errors(w->rows, MS_OP_GEMM, NULL).error, check->all_ops = op_errors(w->rows, -1, NULL).error;
+  check->gemm_weighted = weighted(w->rows, MS_OP_GEMM), check->all_weighted = weighted(w->rows, -1);
   for (int kind = 0; kind < MS_N_OPS; kind++)
     for (int pass = 0; pass < MS_N_PASSES; pass++) {
       MsCheckedOp op = op_errors(w->rows, kind, ms_pass_words[pass]);

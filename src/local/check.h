@@ -34,6 +34,7 @@ typedef struct {
   GArray *ops;           /* MsCheckedOp: by share, largest first */
   MsErrors one, several; /* steps of one rank, of several */
   MsErrors gemm, all_ops;
+  double gemm_weighted, all_weighted;  /* sum of |predicted - measured| over sum of measured */
   MsRepeat row_repeat, one_repeat, several_repeat; /* of the machine itself */
   const char *no_ranks;  /* why steps of several ranks were not run; NULL: they were */
   gboolean interrupted;
