@@ -4,12 +4,8 @@
 #include <string.h>
 
 /* --- calibration: a sequence that fills the space evenly ------------------------------------------------------------------------- */
-/* The i-th number of the van der Corput sequence in a base. */
-static double even(int i, int base) {
-  double value = 0, share = 1.0 / base;
-  for (; i > 0; i /= base, share /= base) value += share * (i % base);
-  return value;
-}
+/* The i-th number of the sequence of multiples of an irrational number: even from the first few on, and independent of those of other primes. */
+static double even(int i, int prime) { return fmod(i * sqrt(prime), 1); }
 
 static int between(int lo, int hi, int unit, double share) { return unit * (int)round(lo * pow((double)hi / lo, share) / unit); }
 
@@ -31,7 +27,7 @@ static MsLocalStep draw(int i) {
   s.mla = i % 3 == 0;
   s.experts = 4 << (int)(4 * even(i, 5));
   s.topk = topks[(int)(3 * even(i, 11))];
-  s.moe_ffn = between(64, 768, 32, even(i, 7));
+  s.moe_ffn = between(64, 768, 32, even(i, 29));
   s.shared_ffn = i % 4 == 1 ? s.moe_ffn : 0;
   s.vocab = between(512, 8192, 128, even(i, 17));
   s.seq = between(64, 1024, 32, even(i, 19));
