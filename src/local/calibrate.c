@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "local/messages.h"
 
-enum { STEPS = 40, PASSES = 5, QUICK_STEPS = 14, QUICK_PASSES = 3, COPY_B = 64 << 20 };
+enum { STEPS = 40, PASSES = 5, QUICK_STEPS = 12, QUICK_PASSES = 3, COPY_B = 64 << 20 };
 
 double ms_calibrate_ticks(gboolean quick) { return (quick ? QUICK_STEPS * QUICK_PASSES : STEPS * PASSES) + 1; }
 

@@ -18,8 +18,8 @@ static double flop_of(const MsLocalStep *s) {
 
 static MsLocalStep draw(int i) {
   static const int topks[] = {1, 2, 4};
-  MsLocalStep s = {.layers = 2, .dense_layers = 1, .head_dim = even(i, 13) < 0.7 ? 64 : 32, .tp = 1, .cp = 1, .pp = 1, .vpp = 1, .ep = 1, .dp = 1, .schedule = "1f1b"};
-  s.dense_layers += i % 4 == 2; /* no experts at all */
+  MsLocalStep s = {.layers = 2 + (int)(3 * even(i, 37)), .dense_layers = 1, .head_dim = even(i, 13) < 0.7 ? 64 : 32, .tp = 1, .cp = 1, .pp = 1, .vpp = 1, .ep = 1, .dp = 1, .schedule = "1f1b"};
+  if (i % 4 == 2) s.dense_layers = s.layers; /* no experts at all */
   s.hidden = between(256, 1024, 64, even(i, 2));
   s.heads = s.hidden / 64;
   s.kv_heads = s.heads % 4 == 0 && even(i, 7) < 0.5 ? s.heads / 4 : s.heads;
@@ -32,7 +32,7 @@ static MsLocalStep draw(int i) {
   s.vocab = between(512, 8192, 128, even(i, 17));
   s.seq = between(64, 1024, 32, even(i, 19));
   s.micro_batch = even(i, 23) < 0.7 ? 1 : 2;
-  s.microbatches = 1;
+  s.microbatches = even(i, 31) < 0.6 ? 1 : 2;
   return s;
 }
 
