@@ -86,6 +86,7 @@ static void check_request(const MsSmallRequest *small, guint most, Gaps *gaps) {
   g_array_sort(found, ms_candidate_compare);
   for (guint i = 0; i < found->len; i += 1 + found->len / most) check_layout(small, space, &g_array_index(found, MsCandidate, i), gaps);
   ms_refused_clear(&search.refused);
+  ms_memo_free(search.first);
   ms_space_free(space);
 }
 

@@ -49,6 +49,30 @@ static void shortcuts_change_nothing(void **state) {
 
 static char *opened(const char *name, gboolean overlap) { return g_strdup_printf("\"%s\": \"auto\", \"ep_overlap\": %s,", name, overlap ? "true" : "false"); }
 
+/* First bounds of every layout that obeys the rules, in order. */
+static GArray *bounds_of(const MsRequest *request, gboolean shared) {
+  MsSpace *space = ms_space_new(request, shared, NULL);
+  MsPlanOptions options = {.without = 1u << MS_SHORT_MEMORY | (shared ? 0 : 1u << MS_SHORT_SHARED)};
+  MsPlan counted = {.memory_limit_B = INFINITY};
+  MsSearch search = {.space = space, .options = &options, .plan = &counted, .candidates = g_array_new(FALSE, TRUE, sizeof(MsCandidate))};
+  ms_refused_init(&search.refused);
+  assert_true(ms_enumerate(&search, NULL));
+  ms_refused_clear(&search.refused);
+  ms_memo_free(search.first);
+  ms_space_free(space);
+  g_array_sort(search.candidates, ms_candidate_compare);
+  return search.candidates;
+}
+
+static void same_bounds(const MsRequest *request, const char *key) {
+  g_autoptr(GArray) shared = bounds_of(request, TRUE), alone = bounds_of(request, FALSE);
+  assert_int_equal(shared->len, alone->len);
+  for (guint i = 0; i < shared->len; i++) {
+    const MsCandidate *a = &g_array_index(shared, MsCandidate, i), *b = &g_array_index(alone, MsCandidate, i);
+    if (a->bound != b->bound || a->combo != b->combo) fail_msg("%s: bound %" G_GINT64_FORMAT " shared, %" G_GINT64_FORMAT " alone", key, a->bound, b->bound);
+  }
+}
+
 /* Keys that are said not to change the bound of the time, or of the memory, do not: with nothing shared the list, its bounds and what was refused for
  * memory are the same. */
 static void roles_hold(void **state) {
@@ -58,8 +82,9 @@ static void roles_hold(void **state) {
   for (guint i = 0; i < 2 * G_N_ELEMENTS(keys); i++) {
     g_autofree char *open = opened(keys[i / 2], i % 2);
     const Small r = {keys[i / 2], "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}", "h100-sxm", 16, 4096, 64, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
-                     "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2], \"ep\": [4, 8], \"etp\": 1", open};
+                     "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2], \"ep\": [4, 8], \"etp\": [1, 2]", open};
     g_autoptr(MsRequest) request = request_of(&r);
+    same_bounds(request, keys[i / 2]);
     GError *error = NULL;
     g_autoptr(MsPlan) shared = plan(request, TRUE, 1, 10);
     g_autoptr(MsPlan) alone = ms_plan(request, &(MsPlanOptions){.top = 10, .prune = TRUE, .without = 1u << MS_SHORT_SHARED, .threads = 1}, &error);
