@@ -64,6 +64,7 @@ static void task(const char *name, double goal_s) {
 
 int main(void) {
   bounds("plan-gpt3-175b-a100-4096");
+  bounds("plan-deepseek-v3-gb200-4096");
   task("plan-gpt3-175b-a100-4096", 2);
   task("plan-llama3-405b-h100-16384", 10);
   task("plan-deepseek-v3-gb200-4096", 10);
