@@ -2,6 +2,7 @@
 #include "lib/close.h"
 
 #include "base/json.h"
+#include "base/ranks.h"
 
 #include <gio/gio.h>
 #include <glib/gstdio.h>
@@ -61,8 +62,21 @@ static char *planned(const char *ranks, const char *threads) {
 static gboolean without_mpirun(void) {
   g_autofree char *launcher = g_find_program_in_path("mpirun");
   if (!launcher) print_message("mpirun is not installed: ranks are not tested\n");
+  if (!ms_ranks_built()) print_message("built without MPI: several ranks are refused\n");
   g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE); /* Open MPI itself leaks; the planner's own leaks show in test_plan */
-  return !launcher;
+  return !launcher || !ms_ranks_built();
+}
+
+/* A build without MPI says so instead of planning everything on every rank. */
+static void serial_build_refuses_ranks(void **state) {
+  (void)state;
+  g_autofree char *launcher = g_find_program_in_path("mpirun");
+  if (ms_ranks_built() || !launcher) return;
+  int status;
+  g_autofree char *err = NULL, *out = wait_for(start("2", (const char *const[]){"--json", NULL}), &status, &err);
+  assert_true(status != 0);
+  assert_string_equal(out, "");
+  assert_non_null(strstr(err, "built without MPI"));
 }
 
 static void ranks_and_threads_agree(void **state) {
@@ -150,7 +164,7 @@ static void interrupted(void **state) {
 
 int main(int argc, char **argv) {
   (void)argc;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_and_threads_agree), cmocka_unit_test(lost_rank), cmocka_unit_test(interrupted)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(serial_build_refuses_ranks), cmocka_unit_test(ranks_and_threads_agree), cmocka_unit_test(lost_rank), cmocka_unit_test(interrupted)};
   g_autofree char *here = g_path_get_dirname(argv[0]), *relative = g_build_filename(here, "..", "moesim", NULL);
   program = g_canonicalize_filename(relative, NULL);
   folder = g_dir_make_tmp("moesim-ranks-XXXXXX", NULL);
