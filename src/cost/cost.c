@@ -152,6 +152,7 @@ static Slot make_slot(const MsCost *cost, int op, int dtype, int pass) {
   if (family == MS_FAMILY_MEMORY) return slot;
   if (family != MS_FAMILY_ATTENTION && kind != 0) slot.factor = pass_factor(cost, pass);
   if (family == MS_FAMILY_ATTENTION && kind != 0 && pass == MS_PASS_DGRAD && op != MS_OP_DELTA_RULE) slot.factor = 1 / cost->attention_backward;
+  if (op == MS_OP_ATTENTION && cost->scenario->model->softmax_sink) slot.factor /= or_else(cost->hardware->attention_sink_factor, 1);
   slot.factor /= or_else(cost->hardware->sustained_derate, 1);
   return slot;
 }

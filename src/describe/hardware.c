@@ -480,6 +480,7 @@ static const MsField hardware_fields[] = {
     FACTOR(wgrad_factor, "1.05", "time of a weight-gradient GEMM over the forward one"),
     FACTOR(dgrad_factor, "1", "time of a data-gradient GEMM over the forward one"),
     FACTOR(attention_backward_factor, "0.8", "FLOP/s of backward over forward attention"),
+    FACTOR(attention_sink_factor, "1", "FLOP/s of attention with a learned softmax sink over attention without"),
     MS_INT(S, nccl_sms, 0, 100000, "16", MS_NULLABLE, "SMs that a running collective takes"),
     MS_INT(S, deepep_sms, 0, 100000, "20", MS_NULLABLE, "SMs that DeepEP takes"),
     MS_INT(S, hybridep_sms, 0, 100000, "24", MS_NULLABLE, "SMs that HybridEP takes"),

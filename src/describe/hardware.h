@@ -102,6 +102,7 @@ typedef struct MsHardware {
   double wgrad_factor;          /* time of a weight-gradient GEMM over the forward one */
   double dgrad_factor;
   double attention_backward_factor; /* FLOP/s of backward over forward attention, see kernels_training.md section 3 */
+  double attention_sink_factor;     /* FLOP/s of attention with a learned softmax sink over attention without */
   double band;                  /* error that all runs on it may have in common, relative, 90 % (sim/band.h); NaN unknown */
   int nccl_sms, deepep_sms, hybridep_sms; /* SMs a running collective takes from compute */
   double context_B;             /* memory outside the framework's allocator: context, NCCL */
