@@ -125,11 +125,12 @@ static gboolean fused_mlp(const MsBuild *b) {
  * column (DeepSeek's profile: a cast in front of dispatch, casts with transposition in front of the weight gradients). */
 static gboolean low_dispatch(const MsBuild *b) { return b->options->fp8_dispatch && b->quantized && b->layout->group[MS_GROUP_TP_EP].size > 1; }
 
-/* Per-tensor scales of the moment are found expert by expert: TransformerEngine splits the rows and casts each part on its own. */
+/* TransformerEngine splits the rows and casts the part of each expert on its own, but with delayed scaling and in the fused expert MLP. Such a launch
+ * costs the host about a quarter of a framework operator. */
 static void quantize_experts(MsBuild *b, const char *name, double rows, double width) {
   int first = b->list->n;
   ms_row_quantize(b, name, rows, width);
-  if (b->training->precision != MS_FP8_TENSORWISE) return;
+  if (b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp || b->training->precision == MS_FP8_DELAYED) return;
   for (int i = first; i < b->list->n; i++) b->list->op[i].kernels = (guint16)(1 + MIN(b->local_experts, 800) / 4);
 }
 
