@@ -127,15 +127,19 @@ static gboolean low_dispatch(const MsBuild *b) { return b->options->fp8_dispatch
 
 /* TransformerEngine splits the rows and casts the part of each expert on its own, but with delayed scaling and in the fused expert MLP. Such a launch
  * costs the host about a quarter of a framework operator. */
+static guint16 launches_of_experts(const MsBuild *b) {
+  gboolean at_once = b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp || b->training->precision == MS_FP8_DELAYED;
+  return (guint16)(at_once ? 1 : 1 + MIN(b->local_experts, 800) / 4);
+}
+
 static void quantize_experts(MsBuild *b, const char *name, double rows, double width) {
   int first = b->list->n;
   ms_row_quantize(b, name, rows, width);
-  if (b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp || b->training->precision == MS_FP8_DELAYED) return;
-  for (int i = first; i < b->list->n; i++) b->list->op[i].kernels = (guint16)(1 + MIN(b->local_experts, 800) / 4);
+  for (int i = first; i < b->list->n; i++) b->list->op[i].kernels = launches_of_experts(b);
 }
 
 static void turn_columns(MsBuild *b, const char *name, double rows) {
-  MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * b->eh, b->quant_B * rows * b->eh, 1);
+  MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * b->eh, b->quant_B * rows * b->eh, launches_of_experts(b));
   op->m = rows, op->n = b->eh;
 }
 
