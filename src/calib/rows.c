@@ -102,7 +102,7 @@ static void set_params(MsCurve *curve, const double *x, double cache_B) {
 
 static void fit_grid(MsCurve *curve, const Rows *rows, int fold, double smooth) {
   static const char *const names[][3] = {{"m", "n", "k"}, {"rows_per_group", "hidden", "width"}, {"seq", "batch_heads", "gqa_group"}, {"bytes"}, {"bytes"}};
-  static const int nodes[][3] = {{5, 4, 4}, {5, 4, 3}, {5, 4, 3}, {10}, {24}};
+  static const int nodes[][3] = {{4, 7, 4} /* n reaches from a router's experts to a vocabulary */, {5, 4, 3}, {5, 4, 3}, {10}, {24}};
   ms_grid_clear(&curve->grid);
   if (smooth < 0) return;
   g_autofree MsGridPoint *point = g_new0(MsGridPoint, rows->n + 1);

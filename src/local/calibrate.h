@@ -10,10 +10,10 @@
 #include "local/survey.h"
 
 /* --- the profile -------------------------------------------------------------------------------------------------------------------------- */
-/* Limits beyond which a curve is not trusted, when rows of its kind take more than MS_TRUST_SHARE of the measured time. */
-#define MS_TRUST_GEMM 0.10    /* median of held-back shapes, products and attention */
-#define MS_TRUST_OTHER 0.25   /* what memory bounds, messages */
-#define MS_TRUST_SHARE 0.02
+/* Limits beyond which a curve is not trusted: what its median error on held-back shapes amounts to in a step, its share of the measured time times that error;
+ * of messages, whose share depends on the layout, the error itself. */
+#define MS_TRUST_STEP 0.01
+#define MS_TRUST_MESSAGE 0.25
 #define MS_TRUST_REPEAT 0.25  /* median of second least over least of the rows: the machine is too noisy for any of it */
 
 typedef struct {

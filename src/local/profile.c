@@ -93,11 +93,6 @@ static char *curve_name(const MsCurve *c) {
   return g_strdup_printf("%s%s%s%s%s", c->op, c->pass ? " " : "", c->pass ? c->pass : "", c->dtype ? " " : "", c->dtype ? c->dtype : "");
 }
 
-static double limit_of(const MsCurve *c) {
-  gboolean matrix = strcmp(c->op, "gemm") == 0 || strcmp(c->op, "grouped_gemm") == 0 || strcmp(c->op, "attention") == 0;
-  return matrix ? MS_TRUST_GEMM : MS_TRUST_OTHER;
-}
-
 static void judge(MsLocalProfile *p, MsRepeat repeat) {
   if (repeat.n > 0 && repeat.median > MS_TRUST_REPEAT)
     g_ptr_array_add(p->distrust, g_strdup_printf("the machine is too busy: the second fastest run of a row takes %.0f %% longer than the fastest (median), limit %.0f %%",
@@ -105,11 +100,12 @@ static void judge(MsLocalProfile *p, MsRepeat repeat) {
   for (guint i = 0; i < p->curves->len; i++) {
     const MsRowCurve *c = &g_array_index(p->curves, MsRowCurve, i);
     gboolean message = c->curve.form == MS_FORM_SEGMENTS;
-    double limit = limit_of(&c->curve);
-    if ((!message && c->share < MS_TRUST_SHARE) || !(c->curve.provenance.residual_median > limit)) continue;
+    double off = c->curve.provenance.residual_median, limit = message ? MS_TRUST_MESSAGE : MS_TRUST_STEP;
+    if (!((message ? off : c->share * off) > limit)) continue;
     g_autofree char *name = curve_name(&c->curve);
-    g_ptr_array_add(p->distrust, g_strdup_printf("%s: shapes held back are off by %.0f %% (median of %.0f), limit %.0f %%", name, 100 * c->curve.provenance.residual_median,
-                                                 c->curve.provenance.n_held_back, 100 * limit));
+    g_autofree char *of_step = message ? g_strdup("") : g_strdup_printf(", which is %.1f %% of a step", 100 * c->share * off);
+    g_ptr_array_add(p->distrust, g_strdup_printf("%s: shapes held back are off by %.0f %% (median of %.0f)%s, limit %.0f %%", name, 100 * off, c->curve.provenance.n_held_back, of_step,
+                                                 100 * limit));
   }
 }
 
