@@ -86,15 +86,19 @@ static void fill(Exec *x, const Param *p, gint64 from, gint64 n, gpointer data) 
   }
 }
 
-/* Every element of the model is held, as updated, by exactly one rank that stands for it. */
-static void put_together(Exec *x, Whole *w) {
+/* Every element of the model is held, as updated, by exactly one rank that stands for it; else FALSE. */
+static gboolean put_together(Exec *x, Whole *w, GError **error) {
   for (int i = 0; i < x->n_ranges; i++)
     if (x->range[i].counted) ms_exec_counted(x, x->range[i].kind, x->range[i].own, x->range[i].n_own, fill, w);
   ms_comm_world_sum(x->comm, w->gradient, w->n);
   ms_comm_world_sum(x->comm, w->parameter, w->n);
   ms_comm_world_sum(x->comm, w->count, w->n);
   for (gint64 i = 0; i < w->n; i++)
-    if (w->count[i] != 1) ms_exec_fail(x, MS_ERROR_NOTHING, "element %" G_GINT64_FORMAT " of all parameters is updated by %.0f ranks", i, w->count[i]);
+    if (w->count[i] != 1) {
+      g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s: element %" G_GINT64_FORMAT " of all parameters is updated by %.0f ranks", x->scenario->file, i, w->count[i]);
+      return FALSE;
+    }
+  return TRUE;
 }
 
 /* --- file ------------------------------------------------------------------------------------------------------------------------------------------ */
@@ -172,13 +176,12 @@ gboolean ms_exec_dump(Exec *x, MsExecResult *r, GError **error) {
   const MsExecOptions *o = x->options;
   if (!o->dump && !o->compare && !o->probe) return TRUE;
   Whole w = whole_new(x);
-  put_together(x, &w);
-  gboolean ok = TRUE;
-  if (o->probe) {
+  gboolean ok = put_together(x, &w, error);
+  if (ok && o->probe) {
     const Matrix *m = matrix_of(&w, g_intern_string(o->probe));
     r->probe_gradient = m && o->probe_at < m->n ? w.gradient[m->at + o->probe_at] : NAN;
   }
-  if (o->dump && x->rank == 0) ok = write_dump(&w, o->dump, error);
+  if (ok && o->dump && x->rank == 0) ok = write_dump(&w, o->dump, error);
   if (ok && o->compare) ok = compare(&w, o->compare, r, error);
   whole_clear(&w);
   return !ms_ranks_any(!ok);

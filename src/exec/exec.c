@@ -3,6 +3,7 @@
 #include "exec/subnormal.h"
 
 #include "base/ranks.h"
+#include "memory/memory.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -256,7 +257,7 @@ static void exec_free(Exec *x) {
   ms_comm_free(x->comm);
   ms_schedule_free(x->schedule);
   ms_work_free(x->work);
-  g_free(x->pos), g_free(x->row_pos), g_free(x->head), g_free(x->left);
+  g_free(x->pos), g_free(x->row_pos), g_free(x->head), g_free(x->left), g_free(x->timeline), g_free(x->note);
   g_hash_table_unref(x->pool);
   g_ptr_array_unref(x->blocks), g_ptr_array_unref(x->scratch);
   g_array_unref(x->results);
@@ -285,6 +286,7 @@ static gboolean lower(Exec *x, GError **error) {
     g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: layout.schedule: %s", x->scenario->file, why);
     return FALSE;
   }
+  x->timeline = ms_memory_timeline(x->work, x->schedule, x->stage);
   return accept(x, error) && bind_all(x, error);
 }
 

@@ -205,6 +205,8 @@ struct Exec {
   double norm, clip;
   /* ledger */
   double kept_B, said_B, peak_B, step_message_B, step_flop;
+  double *timeline;  /* of the stage, as the memory model has it */
+  char *note;        /* part of a message, kept here because the jump out passes automatic variables by */
   /* memory */
   GHashTable *pool;  /* size -> GPtrArray of free blocks */
   GPtrArray *blocks; /* all of them */

@@ -62,8 +62,8 @@ static void ledger(Exec *x, const MsPiece *piece, int row, const MsOp *op) {
   x->said_B += op->keep_B - (x->split ? 0 : op->free_B);
   x->peak_B = MAX(x->peak_B, x->kept_B);
   if (fabs(x->kept_B - x->said_B) < 0.5 || x->options->unchecked) return;
-  g_autofree char *held = held_text(x, piece, row);
-  ms_exec_fail(x, MS_ERROR_NOTHING, "ledger: after %s %.0f B are held for backward, the list says %.0f; this piece holds %s", ms_exec_row_text(x), x->kept_B, x->said_B, held);
+  x->note = held_text(x, piece, row);
+  ms_exec_fail(x, MS_ERROR_NOTHING, "ledger: after %s %.0f B are held for backward, the list says %.0f; this piece holds %s", ms_exec_row_text(x), x->kept_B, x->said_B, x->note);
 }
 
 /* Dropped as the list gives it back, so that no later row finds it. */

@@ -217,9 +217,9 @@ static void run_slot(Exec *x, const MsSlot *slot) {
   }
 }
 
-static void check_timeline(Exec *x, const double *timeline, int slot) {
-  double said = timeline[slot + 1] - timeline[0];
-  if (!x->options->unchecked && fabs(x->kept_B - said) > 0.5 + 1e-9 * timeline[0])
+static void check_timeline(Exec *x, int slot) {
+  double said = x->timeline[slot + 1] - x->timeline[0];
+  if (!x->options->unchecked && fabs(x->kept_B - said) > 0.5 + 1e-9 * x->timeline[0])
     ms_exec_fail(x, MS_ERROR_NOTHING, "ledger: after slot %d (%s of microbatch %d) %.0f B are held for backward, the memory model says %.0f", slot,
                  ms_slot_words[x->schedule->slot[x->stage][slot].kind], x->schedule->slot[x->stage][slot].mb, x->kept_B, said);
 }
@@ -227,14 +227,13 @@ static void check_timeline(Exec *x, const double *timeline, int slot) {
 static void group_of_rows(Exec *x, const RowList *rows) { ms_exec_rows(x, rows, 0, rows->n, PART_ALL, NULL); }
 
 void ms_exec_step(Exec *x) {
-  g_autofree double *timeline = ms_memory_timeline(x->work, x->schedule, x->stage);
   x->loss = x->step_message_B = x->step_flop = 0;
   x->bucket = -1;
   for (int c = 0, first; c < x->layout->vpp; c++) ms_chunk_microbatches(x->schedule, c, &first, &x->left[c]);
   group_of_rows(x, &x->before);
   for (int i = 0; i < x->schedule->n[x->stage]; i++) {
     run_slot(x, &x->schedule->slot[x->stage][i]);
-    check_timeline(x, timeline, i);
+    check_timeline(x, i);
   }
   group_of_rows(x, &x->after);
   ms_comm_flush(x->comm);
