@@ -34,7 +34,8 @@ static const char *refusal(const Exec *x) {
   const MsOptions *o = &s->options;
   const MsModel *m = x->model;
   if (s->training.sequence_lengths.n > 0) return "training.sequence_lengths: packed sequences are not executed";
-  if (s->training.routing.kind != MS_ROUTING_BALANCED && m->num_experts > 0) return "training.routing: only \"balanced\" is executed";
+  if (s->training.routing.kind > MS_ROUTING_NATURAL && m->num_experts > 0) return "training.routing: only \"balanced\" and \"natural\" are executed";
+  if (m->num_experts > 0 && m->moe_router_score_function == MS_SCORE_SQRTSOFTPLUS) return "model.moe_router_score_function: sqrtsoftplus is not executed";
   if (!isnan(o->moe_expert_rank_capacity_factor)) return "options.moe_expert_rank_capacity_factor: a budget of expert rows is not executed";
   if (m->attention_dropout > 0) return "model.attention_dropout: dropout is not executed";
   if (m->num_query_groups < x->layout->tp && !ms_model_has_mla(m)) return "layout.tp: more tensor-parallel ranks than KV heads: replicated heads are not executed";

@@ -10,8 +10,9 @@
  *   FLOP      what the kernels counted in a row is its flop. The list counts half of the causal triangle, s^2 / 2 pairs, so a query's own key counts
  *             half here; a window is counted exactly.
  * Weights are a function of (name of the parameter, global index of the element), tokens one of (sequence, position): every layout trains the same model
- * on the same batch. Routing "balanced" sends token i to the experts (i k + j) mod E, with the weights that the router gives them. The loss is the mean
- * over all tokens of the batch, MTP losses weighted MS_EXEC_MTP_WEIGHT / depth; the optimizer is Adam with the norm of the gradient clipped to 1. */
+ * on the same batch. Routing "balanced" sends token i to the experts (i k + j) mod E, with the weights that the router gives them; "natural"
+ * lets the router choose, and what depends on how many rows come is then not compared. There is no auxiliary loss: the list has no message for it. The loss is
+ * the mean over all tokens of the batch, MTP losses weighted MS_EXEC_MTP_WEIGHT / depth; the optimizer is Adam with the norm of the gradient clipped to 1. */
 #ifndef MS_EXEC_EXEC_H
 #define MS_EXEC_EXEC_H
 

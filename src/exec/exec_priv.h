@@ -240,6 +240,7 @@ void ms_exec_tp_gather(Exec *x, const char *from, const char *to); /* shards of 
 void ms_exec_tp_sum(Exec *x, const char *part, const char *to, gboolean add);
 void ms_exec_norm(Exec *x, gint64 rows, gint64 width, const char *gain, const char *bias, const void *in, void *out);
 void ms_exec_norm_back(Exec *x, gint64 rows, gint64 width, const char *gain, const char *bias, const void *in, const void *d_out, void *d_in);
+gboolean ms_exec_natural(const Exec *x); /* the router chooses */
 MsKernelActivation ms_exec_activation(const Exec *x);
 void ms_exec_positions(const Exec *x, int first, int n, gint32 *to); /* that CP ranks first .. first + n - 1 hold */
 

@@ -87,7 +87,9 @@ static void router(Exec *x) {
   }
   const void *logits = ms_exec_get(x, "logits", n);
   ms_exec_width(x, "logits", 4);
-  x->k->router_forward(x->Tsp, (int)E, (int)k, 0, 0, score(x), TRUE, 1, index, NULL, logits, weight, which, NULL, NULL);
+  gboolean forced = !ms_exec_natural(x);
+  x->k->router_forward(x->Tsp, (int)E, (int)k, forced ? 0 : x->model->moe_router_num_groups, forced ? 0 : x->model->moe_router_group_topk, score(x), TRUE, 1,
+                       forced ? index : NULL, NULL, logits, weight, which, NULL, NULL);
   void *dense = ms_exec_new_typed(x, "dense weights", n, x->k->real_B, 4);
   guint8 *map = ms_exec_new_typed(x, "routing map", n, 1, 1);
   ms_exec_fill(x, n, 0, dense);
@@ -398,12 +400,12 @@ static void send_entries(Exec *x, Routing *r) {
       if (received[i] % E == x->ei * local_experts(x) + l) add_row(r, received[i] / E, l);
 }
 
-/* The list expects a random choice of experts; where every rank has one expert the number of ranks of a token is certain, and so are the bytes. */
+/* The list expects a random choice of experts; where every rank has one expert, and the choice is forced, the number of ranks of a token is certain, and so are the bytes. */
 static void count_flex(Exec *x, const Routing *r) {
   int me = ms_comm_index(x->comm, MS_GROUP_TP_EP);
   const MsOp *op = x->row->op;
   ms_exec_sent(x, (double)(r->n_sent * eh(x)), 2);
-  if (local_experts(x) > 1) {
+  if (local_experts(x) > 1 || ms_exec_natural(x)) {
     x->said_message_B = x->message_B;
     return;
   }

@@ -59,6 +59,7 @@ MsScenario *ms_test_exec_case(const MsExecCase *c) {
   o->moe_shared_expert_overlap = c->shared_overlap;
   if (c->unfused) o->attention_backend = MS_ATTN_UNFUSED;
   if (c->te_loss) o->cross_entropy_fusion_impl = MS_CE_TE;
+  if (c->natural) s->training.routing.kind = MS_ROUTING_NATURAL;
   if (c->no_fusion) o->gradient_accumulation_fusion = o->moe_permute_fusion = FALSE;
   if (c->recompute) o->recompute = (MsRecomputeSpec){.granularity = c->recompute == ~0u ? MS_RECOMPUTE_FULL : MS_RECOMPUTE_SELECTIVE, .modules = c->recompute == ~0u ? 0 : c->recompute, .num_layers = 1};
   return s;
