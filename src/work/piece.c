@@ -160,9 +160,10 @@ void ms_piece_seal(MsBuild *b, MsPiece *piece) {
   if (fabs(kept - freed) > 0.5) MS_BUG("%s keeps %.0f B and frees %.0f B", piece->name, kept, freed);
   piece->forward_transient_B = MAX(0, list_peak_B(&piece->forward) - piece->kept_B);
   piece->backward_transient_B = list_peak_B(&piece->backward);
-  /* what went to the host: still here while its piece works; on the way back, with what the piece before it will need */
+  /* what went to the host: still here while its piece works; on the way back one layer's worth, since a group of tensors is fetched when the one before it
+   * has been used (domain/memory.md 5; Megatron-LM fine_grained_activation_offload.py) */
   piece->forward_transient_B += piece->offload_B;
-  piece->backward_transient_B += 2 * piece->offload_B;
+  piece->backward_transient_B += piece->offload_B;
 }
 
 static double tokens_of_model_replica(const MsBuild *b) { /* tokens of one microbatch: all CP ranks together */
