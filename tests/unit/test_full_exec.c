@@ -119,8 +119,9 @@ static char *under_mpirun(int ranks, const char *verb, const char *argument, cha
 
 static gboolean without_mpirun(void) {
   g_autofree char *launcher = g_find_program_in_path("mpirun");
-  if (!launcher) print_message("mpirun is not installed: several ranks are not tested\n");
-  return !launcher;
+  if (!ms_ranks_built()) print_message("built without MPI: several ranks are not tested\n");
+  else if (!launcher) print_message("mpirun is not installed: several ranks are not tested\n");
+  return !ms_ranks_built() || !launcher;
 }
 
 static double reference_loss(const char *model, gboolean natural) {
