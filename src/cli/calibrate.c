@@ -192,6 +192,9 @@ static void print_steps(const MsLocalCheck *c) {
     ms_table_cell(table, ran ? ms_text_bytes(s->predicted_kept_B, a) : "-");
   }
   ms_cli_print(ms_table_take(table));
+  int disturbed = 0;
+  for (int i = 0; i < c->n; i++) disturbed += c->step[i].disturbed;
+  if (disturbed > 0) printf("  %d steps never had their cores to themselves; what is compared is their CPU time, which is too long then\n", disturbed);
   for (int i = 0; i < c->n; i++)
     if (c->step[i].why) printf("  %s was not run: %s\n", c->step[i].step->name, c->step[i].why);
 }
@@ -250,6 +253,7 @@ static void json_step(MsJsonOut *out, const MsCheckedStep *s) {
   ms_json_out_int(out, "ranks", ms_local_ranks(s->step));
   ms_json_out_string(out, "why", s->why);
   ms_json_out_double(out, "measured_s", s->why ? NAN : s->measured_s);
+  ms_json_out_bool(out, "disturbed", s->disturbed);
   ms_json_out_double(out, "predicted_s", s->why ? NAN : s->predicted_s);
   ms_json_out_double(out, "measured_kept_B", s->measured_kept_B);
   ms_json_out_double(out, "predicted_kept_B", s->predicted_kept_B);

@@ -53,6 +53,7 @@ static void add_step(Work *w, const MsMeasuredStep *m) {
   MsCheckedStep *to = &w->check->step[w->check->n++];
   GError *cause = NULL;
   to->step = m->step, to->why = g_strdup(m->why);
+  to->disturbed = m->runs > 0 && m->quiet_runs == 0;
   to->measured_s = m->step_s, to->measured_kept_B = m->kept_B;
   if (to->why || m->runs == 0) return;
   if (!predict(w, to, m, &cause)) to->why = g_strdup(cause->message);

@@ -9,6 +9,7 @@ typedef struct { double median, p90, bias; guint n; } MsErrors; /* of |predicted
 typedef struct {
   const MsLocalStep *step;
   double predicted_s, measured_s;
+  gboolean disturbed;                  /* no run had its cores to itself: measured_s is CPU time */
   double rows_s;                       /* sum of the measured rows of one rank's step: what the step takes beside its rows is not predicted */
   double predicted_kept_B, measured_kept_B; /* most bytes held for backward */
   char *why;                           /* not run or not predicted: the reason; else NULL */

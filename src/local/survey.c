@@ -35,9 +35,9 @@ static void merge_rows(MsMeasuredStep *m, MsStepRun *run) {
   }
 }
 
-/* Quiet runs count before all others. */
+/* Quiet runs count before all others, of which the CPU time counts: a rank that waits polls, so that on cores of its own it is the wall time. */
 static void merge(MsMeasuredStep *m, MsStepRun *run) {
-  double s = run->ranks == 1 ? run->step_cpu_s : run->step_s;
+  double s = run->ranks == 1 || !run->quiet ? run->step_cpu_s : run->step_s;
   gboolean quiet = run->ranks == 1 || run->quiet;
   if (quiet && m->quiet_runs == 0) m->step_s = m->next_s = HUGE_VAL;
   if (quiet || m->quiet_runs == 0) keep_two(s, &m->step_s, &m->next_s);

@@ -17,8 +17,8 @@ typedef gboolean (*MsPassFunc)(const MsLocalStep *step, int n, MsStepRun **run, 
 typedef struct { /* one step over all passes */
   const MsLocalStep *step;
   int runs, quiet_runs;
-  double step_s;     /* of several ranks the least wall time over quiet runs, over all of them when none was; of one rank the least CPU time, which is
-                        its wall time on a core of its own */
+  double step_s;     /* of several ranks the least wall time over quiet runs; when none was, the least CPU time, like of one rank: on cores of their own
+                        both are the wall time, since ranks that wait poll; on a busy machine it is somewhat too long */
   double next_s;     /* the second least: how well the machine repeats itself; NaN from one run */
   double kept_B;
   GArray *rows;      /* MsRunRow: the least mean CPU time of a call */
