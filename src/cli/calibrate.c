@@ -331,6 +331,7 @@ int ms_cli_calibrate(int argc, char **argv) {
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
+    if (o.blas) g_setenv("MOESIM_BLAS", o.blas, TRUE); /* ranks under mpirun inherit it */
     if (argc > 1) status = ms_cli_usage(verb, "takes no file, not %s", argv[1]);
     else if (o.gpu && o.check) status = ms_cli_usage(verb, "--check is of a CPU: give it without --gpu");
     else if (!o.gpu && (o.vendor || o.device)) status = ms_cli_usage(verb, "--vendor and --device go with --gpu");
