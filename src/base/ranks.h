@@ -21,7 +21,5 @@ int ms_ranks_local(void); /* ranks on this machine, which share its cores */
 /* The elements of every rank's array, in the order of the ranks, into the array of each. */
 void ms_ranks_gather(GArray *array);
 gboolean ms_ranks_any(gboolean flag); /* TRUE when it is on some rank */
-/* All ranks wait for each other asleep, not polling: their cores are free for one that still works (and calls this last). */
-void ms_ranks_rest(void);
 
 #endif

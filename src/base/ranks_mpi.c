@@ -63,11 +63,3 @@ gboolean ms_ranks_any(gboolean flag) {
   if (count > 1) MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_LOR, MPI_COMM_WORLD);
   return any;
 }
-
-void ms_ranks_rest(void) {
-  MPI_Request request;
-  int done = 0;
-  if (count == 1) return;
-  MPI_Ibarrier(MPI_COMM_WORLD, &request);
-  for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE)) g_usleep(1000); /* microseconds */
-}

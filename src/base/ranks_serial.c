@@ -23,4 +23,3 @@ int ms_ranks_own(void) { return 0; }
 int ms_ranks_local(void) { return 1; }
 void ms_ranks_gather(GArray *array) { (void)array; }
 gboolean ms_ranks_any(gboolean flag) { return flag; }
-void ms_ranks_rest(void) {}

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "base/json.h"
@@ -22,7 +21,7 @@ typedef struct {
 static MsErrors errors_of(const GArray *signed_errors) {
   MsErrors e = {NAN, NAN, NAN, signed_errors->len};
   g_autofree double *x = g_new(double, signed_errors->len + 1);
-  memcpy(x, signed_errors->data, sizeof *x * signed_errors->len);
+  for (guint i = 0; i < e.n; i++) x[i] = g_array_index(signed_errors, double, i);
   e.bias = ms_quantile(x, e.n, 0.5);
   for (guint i = 0; i < e.n; i++) x[i] = fabs(x[i]);
   e.median = ms_quantile(x, e.n, 0.5), e.p90 = ms_quantile(x, e.n, 0.9);

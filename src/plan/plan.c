@@ -200,16 +200,16 @@ static void predict_one(int index, int thread, gpointer data) {
   e->figure = ms_objective_figure(x->s.space->request, e->scenario->gpus, x->list[index].step_time_s);
 }
 
-static void predict_list(Planner *x, int threads) {
+static void predict_list(Planner *x) {
   x->s.plan->n_best = x->n_list;
-  ms_parallel_here(x->n_list, threads, predict_one, x);
+  ms_parallel_here(x->n_list, x->s.options->threads, predict_one, x);
 }
 
 /* What was found so far, for who watches. */
 static void show(Planner *x, double done) {
   MsPlan *p = x->s.plan;
   if (!x->s.options->watch || ms_ranks_own() != 0) return;
-  predict_list(x, x->s.options->threads);
+  predict_list(x);
   x->s.options->watch(p, done, x->s.options->watch_user);
   while (p->n_best > 0) ms_scenario_free(p->best[--p->n_best].scenario);
 }
@@ -258,10 +258,10 @@ static void simulate_all(Planner *x) {
 
 /* --- in and out --- */
 
-/* Only rank 0 prints, so only it needs the whole predictions: on the cores of all ranks of its machine, which rest. */
+/* Only rank 0 prints, so only it needs the whole predictions. */
 static void hand_over(Planner *x) {
   ms_refused_hand_over(&x->s.refused, x->s.space, x->s.plan);
-  if (ms_ranks_own() == 0) predict_list(x, ms_parallel_threads(x->s.options->threads) * ms_ranks_local());
+  if (ms_ranks_own() == 0) predict_list(x);
 }
 
 static gboolean check(const MsRequest *request, GError **error) {
@@ -276,7 +276,6 @@ static gboolean run(Planner *x, GError **error) {
   if (!x->error) ms_checkpoint_write(x->checkpoint, TRUE, &x->error);
   plan->interrupted = ms_ranks_any(ms_interrupted());
   if (!x->error) hand_over(x);
-  ms_ranks_rest();
   if (!x->error) return TRUE;
   g_propagate_error(error, x->error);
   return FALSE;
