@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "lcma/context.h"
 
 enum { MOST = 10 };

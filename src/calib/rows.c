@@ -53,7 +53,9 @@ static int bucket_of(const MsRowSample *s) {
   return ms_row_bucket(MS_N_ROW_KINDS, x);
 }
 
-gboolean ms_row_held_back(const MsRowSample *s) { return bucket_of(s) < MS_HELD_BACK; }
+char *ms_row_curve_name(const MsCurve *c) {
+  return g_strdup_printf("%s%s%s%s%s", c->op, c->pass ? " " : "", c->pass ? c->pass : "", c->dtype ? " " : "", c->dtype ? c->dtype : "");
+}
 
 /* --- one curve -------------------------------------------------------------------------------------------------------------------- */
 typedef struct {
@@ -196,8 +198,7 @@ static void set_residuals(MsRowCurve *out, const Rows *rows, guint learned) {
   guint n = 0;
   for (guint i = 0; i < rows->n; i++) {
     if (rows->bucket[i] >= MS_HELD_BACK) continue;
-    error[n] = fabs(predict(&out->curve, &rows->sample[i]) / rows->sample[i].time_s - 1);
-    out->outside += error[n++] > 0.5;
+    error[n++] = fabs(predict(&out->curve, &rows->sample[i]) / rows->sample[i].time_s - 1);
   }
   MsProvenance *p = &out->curve.provenance;
   p->n_fitted = learned, p->n_held_back = n;

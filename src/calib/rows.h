@@ -19,16 +19,16 @@ typedef struct {
 
 /* Which curve a sample teaches: 0..., -1 none (work on the host). Equal for equal (kind, pass, dtype of messages, ranks). */
 int ms_row_curve(const MsRowSample *sample);
-/* Whether the fit never sees this shape. */
-gboolean ms_row_held_back(const MsRowSample *sample);
 /* Bytes that a message moves through one rank, as curves of collectives count them: "bus bytes" of nccl-tests. */
 double ms_row_bus_B(const MsRowSample *sample);
 
 typedef struct {
   MsCurve curve;
   double share;  /* of the time of all samples */
-  guint outside; /* held-back shapes off by more than half */
 } MsRowCurve;
+
+/* What people call it: "gemm dgrad", "all_gather bf16". (transfer full) */
+char *ms_row_curve_name(const MsCurve *curve);
 
 /* GArray of MsRowCurve, by operator and pass; free with ms_row_curves_free. `data`, `command`, `date` go into every provenance. Curves of fewer than
  * three shapes are not made: the reasons are added to `notes` (char *), which may be NULL. */

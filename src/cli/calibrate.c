@@ -61,7 +61,8 @@ static void print_curves(const MsLocalProfile *profile) {
   for (guint i = 0; i < profile->curves->len; i++) {
     const MsRowCurve *r = &g_array_index(profile->curves, MsRowCurve, i);
     const MsCurve *c = &r->curve;
-    ms_table_cellf(table, "  %s%s%s%s%s", c->op, c->pass ? " " : "", c->pass ? c->pass : "", c->dtype ? " " : "", c->dtype ? c->dtype : "");
+    g_autofree char *name = ms_row_curve_name(c);
+    ms_table_cellf(table, "  %s", name);
     ms_table_cellf(table, "%s%s", ms_curve_form_words[c->form], c->grid.dims ? " + grid" : "");
     cell_percent(table, c->form == MS_FORM_SEGMENTS ? NAN : r->share);
     ms_table_cellf(table, "%.0f", c->provenance.n_fitted);
@@ -76,7 +77,8 @@ static void print_repeat(const char *what, MsRepeat r) {
   if (r.n > 0) printf("  %s repeat to %.1f %% (median), %.1f %% (p90): second fastest over fastest of %u\n", what, 100 * r.median, 100 * r.p90, r.n);
 }
 
-static void print_calibration(const MsCalibration *c, const char *file) {
+/* `out`: where the user wanted it, NULL = where `local` is found. */
+static void print_calibration(const MsCalibration *c, const char *file, const char *out) {
   const MsMachine *m = c->machine;
   printf("%s, %d cores, L2 %.0f KiB, L3 %.0f MiB, %.1f GiB\n%s\n", m->cpu, m->cores, m->l2_B / 1024, m->l3_B / 1048576, m->memory_B / 1073741824, m->blas);
   printf("%d steps in %d passes, %d rows, %d messages in %.0f s; products of 384 ran at %.1f to %.1f GFLOP/s, a copy at %.1f GB/s\n", c->steps, c->passes, c->rows, c->messages, c->elapsed_s,
@@ -87,7 +89,7 @@ static void print_calibration(const MsCalibration *c, const char *file) {
   putchar('\n');
   print_curves(c->profile);
   for (guint i = 0; i < c->profile->notes->len; i++) printf("  no curve: %s\n", (const char *)c->profile->notes->pdata[i]);
-  printf("\nwritten to %s; next: moesim calibrate --check%s%s\n", file, strstr(file, "/moesim/hardware/local.json") ? "" : " --hardware ", strstr(file, "/moesim/hardware/local.json") ? "" : file);
+  printf("\nwritten to %s; next: moesim calibrate --check%s%s\n", file, out ? " --hardware " : "", out ? out : "");
 }
 
 static void json_repeat(MsJsonOut *out, const char *key, MsRepeat r) {
@@ -166,7 +168,7 @@ static int calibrate(const Options *o) {
   }
   if (!write_profile(file, c->profile->text, &error)) return ms_cli_fail(error);
   if (o->json) json_calibration(c, file);
-  else if (strcmp(file, "-") != 0) print_calibration(c, file);
+  else if (strcmp(file, "-") != 0) print_calibration(c, file, o->out);
   for (guint i = 0; i < c->profile->distrust->len; i++) fprintf(stderr, "moesim: not to be trusted: %s\n", (const char *)c->profile->distrust->pdata[i]);
   return c->profile->distrust->len > 0 ? MS_ERROR_NOTHING : 0;
 }
@@ -337,6 +339,7 @@ int ms_cli_calibrate(int argc, char **argv) {
     else if (!o.gpu && (o.vendor || o.device)) status = ms_cli_usage(verb, "--vendor and --device go with --gpu");
     else if (!o.check && (o.hardware || o.passes)) status = ms_cli_usage(verb, "--hardware and --passes go with --check");
     else if (o.passes < 0 || o.passes > 1000) status = ms_cli_usage(verb, "--passes must be 1 to 1000");
+    else if (o.gpu && (o.blas || o.date)) status = ms_cli_usage(verb, "--blas and --date go with the calibration of a CPU");
     else if (o.csv && (o.check || o.gpu)) status = ms_cli_usage(verb, "--csv goes with the calibration of a CPU");
     else if (o.gpu) status = ms_cli_calibrate_gpu(verb, o.out, o.vendor, o.device, o.quick, o.json);
     else status = o.check ? check(&o) : calibrate(&o);

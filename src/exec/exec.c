@@ -2,13 +2,13 @@
 #include "exec/exec_priv.h"
 #include "exec/subnormal.h"
 
+#include "base/clock.h"
 #include "base/ranks.h"
 #include "memory/memory.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 const char *const ms_exec_list_words[] = {"forward", "backward", "unit gather", "unit reduce", "before", "reduce", "gather", "after", "p2p", NULL};
 
@@ -78,8 +78,6 @@ static gboolean bind(Exec *x, const MsOpList *list, RowList *out, MsExecList kin
   }
   return TRUE;
 }
-
-extern const Handler ms_exec_p2p_row;
 
 static gboolean bind_all(Exec *x, GError **error) {
   x->piece_rows = g_new0(PieceRows, x->work->n_pieces);
@@ -293,19 +291,13 @@ static gboolean lower(Exec *x, GError **error) {
 
 /* --- steps and result ------------------------------------------------------------------------------------------------------------------------------------- */
 
-static double clock_s(clockid_t id) {
-  struct timespec t;
-  clock_gettime(id, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void run_steps(Exec *x, MsExecResult *r) {
   int warm = x->options->warm_steps;
   for (x->step = 0; x->step < warm + r->steps; x->step++) {
     ms_comm_barrier(x->comm);
-    double wall = clock_s(CLOCK_MONOTONIC), cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID);
+    double wall = ms_clock_s(CLOCK_MONOTONIC), cpu = ms_process_cpu_s();
     ms_exec_step(x);
-    if (x->step >= warm) r->step_s[x->step - warm] = clock_s(CLOCK_MONOTONIC) - wall, r->step_cpu_s[x->step - warm] = clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    if (x->step >= warm) r->step_s[x->step - warm] = ms_clock_s(CLOCK_MONOTONIC) - wall, r->step_cpu_s[x->step - warm] = ms_process_cpu_s() - cpu;
   }
 }
 

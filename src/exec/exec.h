@@ -50,7 +50,7 @@ typedef struct { /* one row, all its calls on this rank in all steps */
   MsOp op;              /* a copy; its name is static text */
   int calls;
   double cpu_s, wall_s; /* sums over the calls; CPU time of the process */
-  double least_cpu_s, least_wall_s; /* of the fastest call */
+  double least_wall_s; /* of the fastest call */
   double flop, message_B; /* of one call, as done */
 } MsExecRow;
 

@@ -124,6 +124,7 @@ typedef void (*RowFunc)(Exec *x);
 typedef struct { guint8 kind; const char *name; int module; guint passes; RowFunc run; } Handler; /* module -1: any; passes: bits of MsPass */
 enum { PASS_F = 1 << MS_PASS_FORWARD | 1 << MS_PASS_RECOMPUTE, PASS_D = 1 << MS_PASS_DGRAD, PASS_W = 1 << MS_PASS_WGRAD, PASS_O = 1 << MS_PASS_OPTIMIZER };
 extern const Handler ms_exec_linear_rows[], ms_exec_attention_rows[], ms_exec_moe_rows[], ms_exec_end_rows[], ms_exec_step_rows[]; /* end with a NULL run */
+extern const Handler ms_exec_p2p_row; /* of the message between stages, which is in no list */
 
 typedef struct {
   const MsOp *op;

@@ -1,15 +1,9 @@
 /* src/exec/rows.c - one list of rows: each is run, timed, and compared with what the list says of it. */
 #include "exec/exec_priv.h"
 
+#include "base/clock.h"
 #include <math.h>
 #include <string.h>
-#include <time.h>
-
-static double clock_s(clockid_t id) {
-  struct timespec t;
-  clock_gettime(id, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 const char *ms_exec_row_text(const Exec *x) {
   static _Thread_local char text[200];
@@ -135,7 +129,6 @@ static void record(Exec *x, const Row *row, double cpu_s, double wall_s, double 
   MsExecRow *r = &g_array_index(x->results, MsExecRow, row->result);
   r->flop = flop, r->message_B = x->message_B;
   if (x->step < x->options->warm_steps) return;
-  if (r->calls == 0 || cpu_s < r->least_cpu_s) r->least_cpu_s = cpu_s;
   if (r->calls == 0 || wall_s < r->least_wall_s) r->least_wall_s = wall_s;
   r->calls++;
   r->cpu_s += cpu_s, r->wall_s += wall_s;
@@ -145,9 +138,9 @@ static void run_row(Exec *x, const Row *row) {
   double flop = x->run.flop;
   x->row = row;
   x->message_B = 0, x->row_flop = x->said_message_B = NAN;
-  double wall = clock_s(CLOCK_MONOTONIC), cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID);
+  double wall = ms_clock_s(CLOCK_MONOTONIC), cpu = ms_process_cpu_s();
   row->handler->run(x);
-  cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu, wall = clock_s(CLOCK_MONOTONIC) - wall;
+  cpu = ms_process_cpu_s() - cpu, wall = ms_clock_s(CLOCK_MONOTONIC) - wall;
   ms_exec_scratch_clear(x);
   flop = isnan(x->row_flop) ? x->run.flop - flop : x->row_flop;
   x->step_flop += flop;

@@ -12,7 +12,7 @@ struct Routing { /* of one layer and microbatch, from its routing map */
   gint64 *counts;        /* [ranks of TP-EP][E] rows that each of them sends to each expert; alltoall */
   gint64 n_rows, *source;/* allgather, flex: rows of this rank's experts: the received row of each */
   gint32 *local;         /* and the expert, from 0 */
-  gint64 *place;         /* and where its router weight stood among those that came */
+  gint64 *place;         /* and where its router weight stands among those that come */
   gint64 n_received;     /* flex: received rows; allgather: tokens of all ranks */
   gint64 n_sent, *sent;  /* flex: tokens in the order in which they go out, by rank */
   gint64 *sent_counts, *received_counts;             /* [ranks] */
@@ -43,6 +43,7 @@ static gboolean alltoall(const Exec *x) { return dispatcher(x) == MS_DISPATCH_AL
 static const char *flow(const Exec *x) { return is_back(x) ? "d tokens" : "tokens"; }
 static const char *weights_flow(const Exec *x) { return is_back(x) ? "d copy weights" : "copy weights"; }
 static gboolean carries_weights(const Exec *x, gboolean out) { return out != is_back(x); }
+static void put(Exec *x, const char *name, const void *from, gint64 n) { memcpy(ms_exec_new(x, name, n), from, (size_t)n * x->k->real_B); }
 /* What is sent to the experts, and where what comes back goes. */
 static const char *leaves(const Exec *x) {
   gboolean latent = x->model->moe_latent_size > 0;
@@ -52,7 +53,7 @@ static void arrive(Exec *x, const void *rows) { /* [Tsp][eh] */
   gint64 n = x->Tsp * eh(x);
   gboolean latent = x->model->moe_latent_size > 0;
   if (is_back(x) && !latent) ms_exec_accumulate(x, "d normed mlp input", rows, n);
-  else memcpy(ms_exec_new(x, is_back(x) ? "d tokens" : latent ? "latent tokens" : "moe out", n), rows, (size_t)n * x->k->real_B);
+  else put(x, is_back(x) ? "d tokens" : latent ? "latent tokens" : "moe out", rows, n);
 }
 
 /* Expert rows of this rank: those of one of its experts, from the rank at `source` of the TP-EP group. */
@@ -159,7 +160,7 @@ static void permute_copies(Exec *x) {
   const void *from = ms_exec_get(x, leaves(x), x->Tsp * eh(x));
   void *copies = ms_exec_scratch(x, r->n * eh(x));
   x->k->gather_rows(r->n, eh(x), r->token, from, copies);
-  memcpy(ms_exec_new(x, flow(x), r->n * eh(x)), copies, (size_t)(r->n * eh(x)) * x->k->real_B);
+  put(x, flow(x), copies, r->n * eh(x));
   if (is_back(x)) return;
   const void *dense = ms_exec_get(x, "dense weights", x->Tsp * experts(x));
   void *weight = ms_exec_new(x, "copy weights", r->n);
@@ -210,7 +211,7 @@ static void cross_rows(Exec *x, const char *name, gint64 width, const gint64 *se
   gint64 n_out = sum_of(out, e), n_in = sum_of(in, e);
   void *to = ms_exec_scratch(x, n_in);
   ms_comm_all_to_all(x->comm, MS_GROUP_EP, ms_exec_get(x, name, n_out), out, to, in, 0);
-  memcpy(ms_exec_new(x, name, n_in), to, (size_t)n_in * x->k->real_B);
+  put(x, name, to, n_in);
   ms_exec_sent(x, (double)n_out, width_B);
 }
 
@@ -239,7 +240,7 @@ static void etp_gather_one(Exec *x, const char *name, gint64 width, double width
   gint64 *counts = etp_counts(x, width), all = sum_of(counts, x->layout->etp);
   void *to = ms_exec_scratch(x, all);
   ms_comm_all_gather(x->comm, MS_GROUP_ETP, ms_exec_get(x, name, counts[x->ui]), to, counts, 0);
-  memcpy(ms_exec_new(x, name, all), to, (size_t)all * x->k->real_B);
+  put(x, name, to, all);
   ms_exec_sent(x, (double)all, width_B);
 }
 
@@ -247,7 +248,7 @@ static void etp_scatter_one(Exec *x, const char *name, gint64 width, double widt
   gint64 *counts = etp_counts(x, width), all = sum_of(counts, x->layout->etp);
   void *to = ms_exec_scratch(x, counts[x->ui]);
   ms_comm_reduce_scatter(x->comm, MS_GROUP_ETP, ms_exec_get(x, name, all), to, counts);
-  memcpy(ms_exec_new(x, name, counts[x->ui]), to, (size_t)counts[x->ui] * x->k->real_B);
+  put(x, name, to, counts[x->ui]);
   ms_exec_sent(x, (double)all, width_B);
 }
 
@@ -285,7 +286,7 @@ static void reorder(Exec *x, const char *name, gint64 width, const gint64 *order
   const void *from = ms_exec_get(x, name, n * width);
   if (back) x->k->scatter_rows(n, width, order, NULL, from, n, to);
   else x->k->gather_rows(n, width, order, from, to);
-  memcpy(ms_exec_new(x, name, n * width), to, (size_t)(n * width) * x->k->real_B);
+  put(x, name, to, n * width);
 }
 
 static void sort_rows(Exec *x, gboolean to_experts) {
@@ -305,9 +306,12 @@ static gint64 *even(Exec *x, gint64 n) {
   return counts;
 }
 
-static void add_row(Routing *r, gint64 source, gint64 local) {
-  if ((r->n_rows & (r->n_rows - 1)) == 0) r->source = g_renew(gint64, r->source, 2 * MAX(r->n_rows, 1)), r->local = g_renew(gint32, r->local, 2 * MAX(r->n_rows, 1));
-  r->source[r->n_rows] = source, r->local[r->n_rows++] = (gint32)local;
+static void add_row(Routing *r, gint64 source, gint64 local, gint64 place) {
+  if ((r->n_rows & (r->n_rows - 1)) == 0) {
+    gint64 room = 2 * MAX(r->n_rows, 1);
+    r->source = g_renew(gint64, r->source, room), r->local = g_renew(gint32, r->local, room), r->place = g_renew(gint64, r->place, room);
+  }
+  r->source[r->n_rows] = source, r->local[r->n_rows] = (gint32)local, r->place[r->n_rows++] = place;
 }
 
 static void dispatch_allgather(Exec *x) {
@@ -315,7 +319,7 @@ static void dispatch_allgather(Exec *x) {
   gint64 E = experts(x), mine = x->Tsp * eh(x), g = ranks(x);
   void *all = ms_exec_scratch(x, mine * g);
   ms_comm_all_gather(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, leaves(x), mine), all, even(x, mine), 0);
-  memcpy(ms_exec_new(x, flow(x), mine * g), all, (size_t)(mine * g) * x->k->real_B);
+  put(x, flow(x), all, mine * g);
   ms_exec_sent(x, (double)(mine * g), 2);
   if (is_back(x)) return;
   guint8 *map = ms_exec_scratch_B(x, (size_t)(x->Tsp * E * g));
@@ -324,8 +328,10 @@ static void dispatch_allgather(Exec *x) {
   ms_exec_sent(x, (double)(x->Tsp * E * g), 1), ms_exec_sent(x, (double)(x->Tsp * E * g), 4);
   r->n_rows = 0, r->n_received = x->Tsp * g;
   for (gint64 l = 0; l < local_experts(x); l++)
-    for (gint64 i = 0; i < r->n_received; i++)
-      if (map[i * E + x->ei * local_experts(x) + l]) add_row(r, i, l);
+    for (gint64 i = 0; i < r->n_received; i++) {
+      gint64 at = i * E + x->ei * local_experts(x) + l;
+      if (map[at]) add_row(r, i, l, at);
+    }
 }
 
 static void combine_allgather(Exec *x) {
@@ -389,15 +395,15 @@ static void send_entries(Exec *x, Routing *r) {
   ms_comm_all_to_all(x->comm, MS_GROUP_TP_EP, number, r->entry_counts, in, r->entry_received, sizeof *number);
   ms_comm_all_to_all(x->comm, MS_GROUP_TP_EP, weight, r->entry_counts, weight_in, r->entry_received, 0);
   x->beside_B += 12.0 * (double)(r->n_entries - r->entry_counts[me]);
-  memcpy(ms_exec_new(x, "entry weights", n_in), weight_in, (size_t)n_in * x->k->real_B);
+  put(x, "entry weights", weight_in, n_in);
   r->n_rows = 0;
-  gint64 *received = ms_exec_new_typed(x, "entries", n_in, sizeof *received, 0);
+  gint64 *received = ms_exec_scratch_B(x, sizeof *received * (size_t)(n_in + 1));
   gint64 base = 0, e = 0;
   for (int s = 0; s < g; base += r->received_counts[s++])
     for (gint64 i = 0; i < r->entry_received[s]; i++, e++) received[e] = (base + in[e] / E) * E + in[e] % E;
   for (gint64 l = 0; l < local_experts(x); l++)
     for (gint64 i = 0; i < n_in; i++)
-      if (received[i] % E == x->ei * local_experts(x) + l) add_row(r, received[i] / E, l);
+      if (received[i] % E == x->ei * local_experts(x) + l) add_row(r, received[i] / E, l, i);
 }
 
 /* The list expects a random choice of experts; where every rank has one expert, and the choice is forced, the number of ranks of a token is certain, and so are the bytes. */
@@ -421,7 +427,7 @@ static void dispatch_flex(Exec *x) {
   void *out = ms_exec_scratch(x, r->n_sent * width), *in = ms_exec_scratch(x, r->n_received * width);
   x->k->gather_rows(r->n_sent, width, r->sent, ms_exec_get(x, leaves(x), x->Tsp * width), out);
   ms_comm_all_to_all(x->comm, MS_GROUP_TP_EP, out, times(x, r->sent_counts, width), in, times(x, r->received_counts, width), 0);
-  memcpy(ms_exec_new(x, flow(x), r->n_received * width), in, (size_t)(r->n_received * width) * x->k->real_B);
+  put(x, flow(x), in, r->n_received * width);
   x->beside_B = 0;
   if (!is_back(x)) send_entries(x, r);
   count_flex(x, r);
@@ -453,40 +459,24 @@ static void combine_flex(Exec *x) {
 
 /* --- behind allgather and flex: received rows to expert rows ----------------------------------------------------------------------------------------------------------------- */
 
-/* Weight of each expert row among what came with the tokens. */
-static gint64 weight_at(Exec *x, const Routing *r, gint64 i, const gint64 *entries, gint64 n_entries) {
-  gint64 key = r->source[i] * experts(x) + x->ei * local_experts(x) + r->local[i];
-  if (dispatcher(x) == MS_DISPATCH_ALLGATHER) return key;
-  for (gint64 e = 0; e < n_entries; e++)
-    if (entries[e] == key) return e;
-  ms_exec_fail(x, MS_ERROR_NOTHING, "%s: a row came without its router weight", ms_exec_row_text(x));
-}
-
 static void permute_received(Exec *x) {
   Routing *r = routing(x);
   void *rows = ms_exec_scratch(x, r->n_rows * eh(x));
   x->k->gather_rows(r->n_rows, eh(x), r->source, ms_exec_get(x, flow(x), r->n_received * eh(x)), rows);
-  memcpy(ms_exec_new(x, flow(x), r->n_rows * eh(x)), rows, (size_t)(r->n_rows * eh(x)) * x->k->real_B);
+  put(x, flow(x), rows, r->n_rows * eh(x));
   if (is_back(x)) return;
   gboolean all = dispatcher(x) == MS_DISPATCH_ALLGATHER;
-  const gint64 *entries = all ? NULL : ms_exec_get(x, "entries", r->n_rows);
   const void *from = all ? ms_exec_get(x, "all weights", r->n_received * experts(x)) : ms_exec_get(x, "entry weights", r->n_rows);
   void *weight = ms_exec_new(x, "copy weights", r->n_rows);
-  gint64 *place = g_new(gint64, MAX(1, r->n_rows));
-  for (gint64 i = 0; i < r->n_rows; i++) {
-    place[i] = weight_at(x, r, i, entries, r->n_rows);
-    ms_exec_write(x, weight, i, ms_exec_read(x, from, place[i]));
-  }
-  g_free(r->place);
-  r->place = place;
-  ms_exec_drop(x, "all weights"), ms_exec_drop(x, "entry weights"), ms_exec_drop(x, "entries");
+  for (gint64 i = 0; i < r->n_rows; i++) ms_exec_write(x, weight, i, ms_exec_read(x, from, r->place[i]));
+  ms_exec_drop(x, "all weights"), ms_exec_drop(x, "entry weights");
 }
 
 static void unpermute_received(Exec *x) {
   Routing *r = routing(x);
   void *rows = ms_exec_scratch(x, r->n_received * eh(x));
   x->k->scatter_rows(r->n_rows, eh(x), r->source, NULL, ms_exec_get(x, flow(x), r->n_rows * eh(x)), r->n_received, rows);
-  memcpy(ms_exec_new(x, flow(x), r->n_received * eh(x)), rows, (size_t)(r->n_received * eh(x)) * x->k->real_B);
+  put(x, flow(x), rows, r->n_received * eh(x));
   if (!is_back(x)) return;
   gboolean all = dispatcher(x) == MS_DISPATCH_ALLGATHER;
   gint64 n = all ? r->n_received * experts(x) : r->n_rows;

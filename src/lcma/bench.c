@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/stats.h"
 #include "lcma/combine.h"

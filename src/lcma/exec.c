@@ -1,6 +1,6 @@
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "lcma/exec_priv.h"
 
@@ -38,12 +38,6 @@ typedef struct {
   char **scratch; /* one for each worker */
   MsLcmaPhases *phases;
 } Exec;
-
-double ms_process_cpu_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Adds the CPU time since *since to *phase_s, shared by the threads, and moves *since to now. */
 static void lap(const Exec *exec, double *since, double *phase_s) {

@@ -60,7 +60,6 @@ gboolean ms_lcma_plan_fit(MsLcmaPlan *plan, const MsGemm *gemm, size_t limit_B);
 typedef struct {
   double split_s, multiply_s, merge_s; /* of all stages but the products of outer ones, which are inner stages */
 } MsLcmaPhases; /* CPU time over the number of threads: what the phase takes when the CPUs are free */
-double ms_process_cpu_s(void); /* of all threads */
 
 /* Runs it on the team's threads. `phases`, if not NULL, gets its times added. `workspace` has ms_lcma_workspace_B bytes, aligned to 64. A plan without stages is one call of the library with
  * the team's number of threads. m, n, k >= 1. */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
+
 enum { PASSES = 3, MOST = 8 };
 
 void ms_fit_rates(const double *rows, const double *target, int n, int width, double *x) {

@@ -4,20 +4,14 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "local/messages.h"
 
 enum { STEPS = 40, PASSES = 5, QUICK_STEPS = 12, QUICK_PASSES = 3, COPY_B = 64 << 20 };
 
 double ms_calibrate_ticks(gboolean quick) { return (quick ? QUICK_STEPS * QUICK_PASSES : STEPS * PASSES) + 1; }
-
-static double cpu_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Bytes read and written by a copy that no cache holds. */
 static double copy_Bps(void) {
@@ -27,9 +21,9 @@ static double copy_Bps(void) {
   madvise(p, 2 * (size_t)COPY_B, MADV_HUGEPAGE);
   memset(p, 1, 2 * (size_t)COPY_B);
   for (int i = 0; i < 5; i++) {
-    double since = cpu_s();
+    double since = ms_process_cpu_s();
     memcpy(p + COPY_B, p, COPY_B);
-    best = MAX(best, 2.0 * COPY_B / MAX(cpu_s() - since, 1e-9));
+    best = MAX(best, 2.0 * COPY_B / MAX(ms_process_cpu_s() - since, 1e-9));
   }
   munmap(p, 2 * (size_t)COPY_B);
   return best;

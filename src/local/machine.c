@@ -2,7 +2,8 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 static char *proc_line(const char *file, const char *key) {
   g_autofree char *text = NULL;
@@ -66,21 +67,15 @@ void ms_machine_unpin(const MsPin *pin) {
 
 gboolean ms_machine_quiet(double cpu_s, double wall_s) { return wall_s > 0 && cpu_s > MS_QUIET * wall_s; }
 
-static double cpu_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 double ms_machine_canary(const MsBlas *blas) {
   enum { N = 384, TIMES = 5 };
   g_autofree float *data = g_new(float, 3 * N * N);
   double best = 0;
   for (int i = 0; i < 3 * N * N; i++) data[i] = 0.5f + (float)(i % 61) / 61;
   for (int i = 0; i < TIMES; i++) {
-    double since = cpu_s();
+    double since = ms_process_cpu_s();
     ms_blas_sgemm(blas, FALSE, FALSE, N, N, N, 1, data, N, data + N * N, N, 0, data + 2 * N * N, N);
-    best = MAX(best, 2.0 * N * N * N / MAX(cpu_s() - since, 1e-9));
+    best = MAX(best, 2.0 * N * N * N / MAX(ms_process_cpu_s() - since, 1e-9));
   }
   return best;
 }

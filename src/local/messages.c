@@ -2,8 +2,8 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "calib/csv.h"
 #include "local/machine.h"
@@ -21,12 +21,6 @@ typedef struct {
   float *a, *b;      /* LARGEST bytes each */
   gint64 *counts;    /* [ranks] */
 } Bench;
-
-static double now(clockid_t clock) {
-  struct timespec t;
-  clock_gettime(clock, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* One operation over `n` elements: the whole of an all-gather, reduce-scatter or all-to-all, the buffer of an all-reduce, the message of p2p there and back. */
 static void once(const Bench *x, Kind kind, gint64 n) {
@@ -49,10 +43,10 @@ static void once(const Bench *x, Kind kind, gint64 n) {
 /* Seconds of one operation, as the slowest rank saw them; *quiet when every rank had its core. */
 static double timed(const Bench *x, Kind kind, gint64 n, int times, gboolean *quiet) {
   ms_comm_barrier(x->comm);
-  double cpu = now(CLOCK_PROCESS_CPUTIME_ID), wall = now(CLOCK_MONOTONIC);
+  double cpu = ms_process_cpu_s(), wall = ms_clock_s(CLOCK_MONOTONIC);
   for (int i = 0; i < times; i++) once(x, kind, n);
-  double data[2] = {now(CLOCK_MONOTONIC) - wall, 0};
-  data[1] = -(now(CLOCK_PROCESS_CPUTIME_ID) - cpu) / MAX(data[0], 1e-9);
+  double data[2] = {ms_clock_s(CLOCK_MONOTONIC) - wall, 0};
+  data[1] = -(ms_process_cpu_s() - cpu) / MAX(data[0], 1e-9);
   ms_comm_world_max(x->comm, data, 2);
   *quiet = -data[1] > MS_QUIET;
   return data[0] / times / (kind == P2P ? 2 : 1);

@@ -89,10 +89,6 @@ static Rates rates_of(const MsRowSample *sample, guint n, const MsLocalFacts *fa
 }
 
 /* --- whether to trust it ------------------------------------------------------------------------------------------------------------------------ */
-static char *curve_name(const MsCurve *c) {
-  return g_strdup_printf("%s%s%s%s%s", c->op, c->pass ? " " : "", c->pass ? c->pass : "", c->dtype ? " " : "", c->dtype ? c->dtype : "");
-}
-
 static void judge(MsLocalProfile *p, MsRepeat repeat) {
   if (repeat.n > 0 && repeat.median > MS_TRUST_REPEAT)
     g_ptr_array_add(p->distrust, g_strdup_printf("the machine is too busy: the second fastest run of a row takes %.0f %% longer than the fastest (median), limit %.0f %%",
@@ -102,7 +98,7 @@ static void judge(MsLocalProfile *p, MsRepeat repeat) {
     gboolean message = c->curve.form == MS_FORM_SEGMENTS;
     double off = c->curve.provenance.residual_median, limit = message ? MS_TRUST_MESSAGE : MS_TRUST_STEP;
     if (!((message ? off : c->share * off) > limit)) continue;
-    g_autofree char *name = curve_name(&c->curve);
+    g_autofree char *name = ms_row_curve_name(&c->curve);
     g_autofree char *of_step = message ? g_strdup("") : g_strdup_printf(", which is %.1f %% of a step", 100 * c->share * off);
     g_ptr_array_add(p->distrust, g_strdup_printf("%s: shapes held back are off by %.0f %% (median of %.0f)%s, limit %.0f %%", name, 100 * off, c->curve.provenance.n_held_back, of_step,
                                                  100 * limit));

@@ -88,12 +88,7 @@ struct MsShapes {
   GPtrArray *maps;   /* which layer is which piece, as bytes */
 };
 
-static guint hash_key(gconstpointer key) {
-  const gint32 *k = key;
-  guint h = 2166136261u;
-  for (size_t i = 0; i < sizeof(ShapeKey) / sizeof *k; i++) h = (h ^ (guint)k[i]) * 16777619u;
-  return h ^ h >> 15;
-}
+static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(ShapeKey) / sizeof(gint32)); }
 static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(ShapeKey)); }
 
 static void free_entry(gpointer data) {

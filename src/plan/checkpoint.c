@@ -24,12 +24,7 @@ struct MsCheckpoint {
   gint64 written_us;
 };
 
-static guint hash_key(gconstpointer key) {
-  const gint32 *k = key;
-  guint h = 2166136261u;
-  for (size_t i = 0; i < sizeof(Key) / sizeof *k; i++) h = (h ^ (guint)k[i]) * 16777619u;
-  return h ^ h >> 15;
-}
+static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(Key) / sizeof(gint32)); }
 static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(Key)); }
 
 static Key key_of(const MsCandidate *c) {

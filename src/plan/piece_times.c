@@ -62,13 +62,11 @@ static void share_out(MsPieceLags *lags, Share *share, int n, gboolean splits) {
   }
 }
 
-static gboolean is_layer(const MsPiece *piece) { return piece->kind == MS_PIECE_LAYER || piece->kind == MS_PIECE_MTP; }
-
 static void in_pairs(const MsWork *w, MsPieceLags *lags, gboolean splits, MsPieceTime *time) {
   g_autofree Share *share = g_new0(Share, MAX(w->n_pieces, 1));
   int n = 0;
   for (int i = 0; i < w->n_pieces; i++)
-    if (is_layer(&w->pieces[i])) share[n++].piece = i;
+    if (ms_work_is_unit(&w->pieces[i])) share[n++].piece = i;
   for (int i = 0; i < n; i++)
     for (int k = 0; k < w->scenario->model->num_layers; k++) share[i].layers += w->piece_of_layer[k] == share[i].piece;
   qsort(share, (size_t)n, sizeof *share, most_layers);
@@ -86,7 +84,7 @@ void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *la
     alone(lags, i, t);
     if (!splits && !pairs) continue;
     t->direct = span(ms_piece_lags_pass(lags, MS_SLOT_F, i)) + whole_or_split(lags, i, splits);
-    if (pairs && is_layer(&w->pieces[i])) t->direct = piece[i].forward.compute + piece[i].backward.compute;
+    if (pairs && ms_work_is_unit(&w->pieces[i])) t->direct = piece[i].forward.compute + piece[i].backward.compute;
     t->line = t->start = t->end = 0;
   }
   if (pairs && w->n_pieces <= MANY) in_pairs(w, lags, splits, time);

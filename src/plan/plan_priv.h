@@ -6,6 +6,13 @@
 #include "plan/plan.h"
 #include "sim/lower.h"
 
+/* FNV-1a over 32-bit words, for tables whose keys are structs of integers. */
+static inline guint ms_hash_words(const gint32 *word, size_t n) {
+  guint h = 2166136261u;
+  for (size_t i = 0; i < n; i++) h = (h ^ (guint)word[i]) * 16777619u;
+  return h ^ h >> 15;
+}
+
 /* --- the space: axes of integers times choices of everything else that is open (space.c, choices.c) ------------------------------------- */
 typedef struct { int n, *value; } MsIntAxis; /* ascending, owned */
 

@@ -1,6 +1,7 @@
 /* tests/unit/test_full_calibrate.c - the real thing once, small: steps run by the executor, a profile that the simulator takes, a job of two ranks. No
  * figure is looked at: how long things take is nobody's promise here. */
 #include "lib/close.h"
+#include "lib/launcher.h"
 
 #include "local/calibrate.h"
 #include "sim/simulate.h"
@@ -32,8 +33,7 @@ static void two_ranks_leave_results(void **state) {
   (void)state;
   const char *why;
   g_autofree char *self = g_file_read_link("/proc/self/exe", NULL), *tests = g_path_get_dirname(self), *build = g_path_get_dirname(tests), *program = g_build_filename(build, "moesim", NULL);
-  if (!ms_job_possible(&why) || !ms_blas_open(NULL, NULL)) skip();
-  g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE); /* Open MPI itself leaks; the executor's own leaks show in test_exec */
+  if (!ms_test_launcher() || !ms_job_possible(&why) || !ms_blas_open(NULL, NULL)) skip();
   g_autoptr(MsMachine) machine = ms_machine_new(ms_blas_open(NULL, NULL));
   g_autofree char *hardware = ms_local_bare_profile(machine);
   const MsLocalStep two = {.name = "two", .layers = 2, .dense_layers = 2, .hidden = 128, .heads = 2, .kv_heads = 2, .head_dim = 64, .ffn = 256, .vocab = 512, .seq = 64, .micro_batch = 1,

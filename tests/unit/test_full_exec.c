@@ -2,6 +2,7 @@
  * and a list with a collective or a kept tensor changed is caught. The program starts itself under mpirun, once for all layouts of as many ranks. */
 #include "lib/close.h"
 #include "lib/exec_case.h"
+#include "lib/launcher.h"
 
 #include "base/ranks.h"
 #include "exec/exec.h"
@@ -117,13 +118,6 @@ static char *under_mpirun(int ranks, const char *verb, const char *argument, cha
   return out;
 }
 
-static gboolean without_mpirun(void) {
-  g_autofree char *launcher = g_find_program_in_path("mpirun");
-  if (!ms_ranks_built()) print_message("built without MPI: several ranks are not tested\n");
-  else if (!launcher) print_message("mpirun is not installed: several ranks are not tested\n");
-  return !ms_ranks_built() || !launcher;
-}
-
 static double reference_loss(const char *model, gboolean natural) {
   MsExecCase one = {model, model, .gpus = 1, .natural = natural};
   g_autoptr(MsScenario) s = ms_test_exec_case(&one);
@@ -152,7 +146,7 @@ static int check_lines(const char *text, double gradients, double parameters) {
 
 static void layouts_agree(const char *type, double gradients, double parameters) {
   static const int ranks[] = {1, 2, 4, 8};
-  gboolean alone = without_mpirun();
+  gboolean alone = !ms_test_launcher();
   for (int i = 0; ms_test_exec_models[i]; i++) reference_loss(ms_test_exec_models[i], FALSE);
   reference_loss("moe", TRUE);
   for (guint i = 0; i < (alone ? 1 : G_N_ELEMENTS(ranks)); i++) {
@@ -239,7 +233,7 @@ static int run_mutation(int which) {
 
 static void forgotten_messages_are_caught(void **state) {
   (void)state;
-  if (without_mpirun()) return;
+  if (!ms_test_launcher()) return;
   for (guint i = 0; i < G_N_ELEMENTS(mutations); i++) {
     const Mutation *m = &mutations[i];
     reference_loss(m->model, FALSE);
@@ -256,7 +250,6 @@ int main(int argc, char **argv) {
   if (argc == 4 && strcmp(argv[1], "--cases") == 0) return run_cases(strcmp(argv[3], "f64") == 0 ? MS_BLAS_F64 : MS_BLAS_F32);
   if (argc == 4 && strcmp(argv[1], "--mutation") == 0) return run_mutation(atoi(argv[3]));
   const struct CMUnitTest tests[] = {cmocka_unit_test(layouts_agree_in_double), cmocka_unit_test(layouts_agree_in_float), cmocka_unit_test(forgotten_messages_are_caught)};
-  g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE); /* Open MPI itself leaks; the executor's own leaks show in test_exec */
   program = g_canonicalize_filename(argv[0], NULL);
   folder = g_dir_make_tmp("moesim-exec-XXXXXX", NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* The planner from outside: the same output for any number of ranks and threads, a rank that is killed, Ctrl-C, and going on afterwards. */
 #include "lib/close.h"
+#include "lib/launcher.h"
 
 #include "base/json.h"
 #include "base/ranks.h"
@@ -59,14 +60,6 @@ static char *planned(const char *ranks, const char *threads) {
   return timeless(out);
 }
 
-static gboolean without_mpirun(void) {
-  g_autofree char *launcher = g_find_program_in_path("mpirun");
-  if (!launcher) print_message("mpirun is not installed: ranks are not tested\n");
-  if (!ms_ranks_built()) print_message("built without MPI: several ranks are refused\n");
-  g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE); /* Open MPI itself leaks; the planner's own leaks show in test_plan */
-  return !launcher || !ms_ranks_built();
-}
-
 /* A build without MPI says so instead of planning everything on every rank. */
 static void serial_build_refuses_ranks(void **state) {
   (void)state;
@@ -83,7 +76,7 @@ static void ranks_and_threads_agree(void **state) {
   (void)state;
   g_autofree char *one = planned(NULL, "1"), *two = planned(NULL, "2");
   assert_string_equal(one, two);
-  if (without_mpirun()) return;
+  if (!ms_test_launcher()) return;
   static const struct { const char *ranks, *threads; } ways[] = {{"1", "1"}, {"2", "1"}, {"2", "2"}, {"3", "1"}};
   for (guint i = 0; i < G_N_ELEMENTS(ways); i++) {
     g_autofree char *many = planned(ways[i].ranks, ways[i].threads);
@@ -130,7 +123,7 @@ static int child_of(const char *parent) { /* the last one */
 
 static void lost_rank(void **state) {
   (void)state;
-  if (without_mpirun()) return;
+  if (!ms_test_launcher()) return;
   g_autofree char *file = g_build_filename(folder, "lost.json", NULL), *err = NULL;
   GSubprocess *child = start("2", (const char *const[]){"--threads", "1", "--no-prune", "--checkpoint", file, NULL});
   await(file);
