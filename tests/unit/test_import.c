@@ -1,6 +1,7 @@
 /* Imports: the argument sets of the launch notes, scripts, model-zoo files with variables, config.json of every family, refusals and damaged files. */
 #include "lib/close.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -228,7 +229,8 @@ static void a_variable_without_a_value_is_named(void **state) {
 static void families_of_hugging_face(void **state) {
   (void)state;
   static const char *const names[] = {"llama3-8b",      "mixtral-8x7b",  "deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "kimi-k2",
-                                      "qwen2-57b-a14b", "qwen3-30b-a3b", "qwen3-235b-a22b",  "qwen3-8b",    "gpt-oss-120b", "qwen3-next-80b-a3b"};
+                                      "qwen2-57b-a14b", "qwen3-30b-a3b", "qwen3-235b-a22b",  "qwen3-8b",    "gpt-oss-120b", "qwen3-next-80b-a3b",
+                                      "deepseek-v3.2",  "glm5-2",        "deepseek-v4-flash", "nemotron-3-nano"};
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
     g_autofree char *file = g_strdup_printf(DATA "hf/%s.json", names[i]);
     g_autoptr(GError) error = NULL;
@@ -244,6 +246,12 @@ static void families_of_hugging_face(void **state) {
     /* aside: a head width that latent attention does not use, paddings of frameworks, and whether a window of 128 counts the token itself */
     if (ms_model_has_mla(model)) model->kv_channels = shipped->kv_channels;
     model->make_vocab_size_divisible_by = shipped->make_vocab_size_divisible_by;
+    if (ms_model_has_compressed_attention(model)) { /* the same list written another way */
+      assert_int_equal(model->num_compress_ratios, shipped->num_compress_ratios);
+      assert_memory_equal(model->compress_ratio, shipped->compress_ratio, (size_t)model->num_compress_ratios);
+      g_free(model->compressed_attention.compress_ratios);
+      model->compressed_attention.compress_ratios = g_strdup(shipped->compressed_attention.compress_ratios);
+    }
     if (model->sliding_window.window == 128) model->sliding_window.window = shipped->sliding_window.window;
     g_autoptr(JsonNode) mention = ms_model_mention(model);
     if (!JSON_NODE_HOLDS_VALUE(mention)) fail_msg("%s: differs from the shipped model", names[i]);
@@ -265,6 +273,49 @@ static void language_model_within(void **state) {
   MsParamCount count = ms_model_params(model);
   assert_in_range(count.total / 1e8, 346, 347);
   assert_in_range(count.active / 1e7, 344, 346);
+}
+
+/* Two ways of saying the same file: lists of words for a pattern, for ratios, for dense layers and for indexers. */
+static void lists_of_words(void **state) {
+  (void)state;
+  static const char *const pairs[][2] = {{"nemotron-3-nano", "nemotron-3-nano.words"}, {"deepseek-v4-flash", "deepseek-v4-flash.words"}, {"glm5-2", "glm5-2.words"}};
+  for (guint i = 0; i < G_N_ELEMENTS(pairs); i++) {
+    char *text[2] = {NULL, NULL};
+    for (int k = 0; k < 2; k++) {
+      g_autofree char *file = g_strdup_printf(DATA "hf/%s.json", pairs[i][k]);
+      g_autoptr(GError) error = NULL;
+      g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
+      g_autoptr(MsJson) doc = ms_json_load(file, &error);
+      g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
+      if (!model) fail_msg("%s", error->message);
+      g_free(model->name), g_free(model->source);
+      model->name = g_strdup("same"), model->source = NULL;
+      g_autoptr(JsonNode) node = ms_model_mention(model);
+      text[k] = json_to_string(node, FALSE);
+    }
+    assert_string_equal(text[0], text[1]);
+    g_free(text[0]), g_free(text[1]);
+  }
+}
+
+/* Families that ship no model here: parameters of OLMoE-1B-7B (6.92 G, 1.28 G active), GLM-4.5 (353 G of 355 without its MTP block; 32 to 34 G active) and GLM-4.7-Flash (30 G, 3 G). */
+static void families_without_a_model(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    double total, active, tolerance;
+  } rows[] = {{"olmoe-1b-7b", 6.919e9, 1.282e9, 0.002}, {"glm-4.5", 352.8e9, 33.0e9, 0.03}, {"glm-4.7-flash", 30e9, 3.3e9, 0.2}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *file = g_strdup_printf(DATA "hf/%s.json", rows[i].name);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsJson) doc = ms_json_load(file, &error);
+    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
+    if (!model) fail_msg("%s", error->message);
+    MsParamCount count = ms_model_params(model);
+    if (fabs(count.total / rows[i].total - 1) > rows[i].tolerance || fabs(count.active / rows[i].active - 1) > rows[i].tolerance)
+      fail_msg("%s: %.6g parameters, %.6g active", rows[i].name, count.total, count.active);
+  }
 }
 
 /* --- the shell reader --- */
@@ -405,7 +456,9 @@ static void damaged_zoo(void **state) { (void)state, damage("deepseek-v3.yaml", 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral), cmocka_unit_test(worked_example_deepseek), cmocka_unit_test(worked_example_qwen),
                                      cmocka_unit_test(mt_megatron_runner),     cmocka_unit_test(modelzoo_recipes), cmocka_unit_test(modelzoo_rows), cmocka_unit_test(modelzoo_kimi),        cmocka_unit_test(a_variable_without_a_value_is_named),
-                                     cmocka_unit_test(families_of_hugging_face), cmocka_unit_test(language_model_within), cmocka_unit_test(shell_words),           cmocka_unit_test(shell_growth),
+                                     cmocka_unit_test(families_of_hugging_face), cmocka_unit_test(language_model_within),
+      cmocka_unit_test(lists_of_words),
+      cmocka_unit_test(families_without_a_model), cmocka_unit_test(shell_words),           cmocka_unit_test(shell_growth),
                                      cmocka_unit_test(refusals),               cmocka_unit_test(damaged_scripts),         cmocka_unit_test(damaged_zoo),
                                      cmocka_unit_test(damaged_configs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
