@@ -1,8 +1,10 @@
 #include <math.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "base/units.h"
 #include "report/report.h"
+#include "study/knobs.h"
 
 enum { FEW_REFUSALS = 20 };
 
@@ -32,7 +34,77 @@ static gboolean several_gpus(const MsPlan *plan) {
   return FALSE;
 }
 
-static void entry_row(MsTable *table, const MsPlan *plan, int place) {
+/* --- open keys that have no column of their own --- */
+typedef struct {
+  GPtrArray *differ; /* paths, a column each */
+  GPtrArray *same;   /* paths whose value is that of all rows */
+  GHashTable **of;   /* [rows] path -> JSON text */
+  int rows;
+} OpenKeys;
+
+static gboolean has_column(const char *path) {
+  static const char *const columns[] = {"layout.tp",  "layout.cp",       "layout.pp",         "layout.vpp",                 "layout.ep",          "layout.etp",
+                                        "gpus",       "layout.schedule", "training.precision", "training.micro_batch_size", "options.recompute", "layout.pipeline_layout"};
+  for (guint i = 0; i < G_N_ELEMENTS(columns); i++)
+    if (strcmp(columns[i], path) == 0) return TRUE;
+  return FALSE;
+}
+
+static GHashTable *keys_of(const MsScenario *s) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_scenario_write(s, NULL, out);
+  g_autofree char *text = ms_json_out_take(out);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, NULL, NULL);
+  return ms_knobs_of(ms_json_root(doc));
+}
+
+static OpenKeys open_keys(const MsRequest *request, const MsPlan *plan, int rows) {
+  OpenKeys k = {g_ptr_array_new(), g_ptr_array_new(), g_new0(GHashTable *, rows), rows};
+  for (int i = 0; i < rows; i++) k.of[i] = keys_of(plan->best[i].scenario);
+  for (int i = 0; i < request->n_open; i++) {
+    char *path = request->open[i].path;
+    if (has_column(path)) continue;
+    gboolean differ = FALSE;
+    for (int row = 1; row < rows; row++) differ |= g_strcmp0(g_hash_table_lookup(k.of[row], path), g_hash_table_lookup(k.of[0], path)) != 0;
+    g_ptr_array_add(differ ? k.differ : k.same, path);
+  }
+  return k;
+}
+
+static void open_keys_clear(OpenKeys *k) {
+  for (int i = 0; i < k->rows; i++) g_hash_table_unref(k->of[i]);
+  g_free(k->of);
+  g_ptr_array_unref(k->differ);
+  g_ptr_array_unref(k->same);
+}
+
+static const char *key_title(const char *path) {
+  const char *dot = strrchr(path, '.');
+  return dot ? dot + 1 : path;
+}
+
+/* JSON as a person writes it in a table: a list joined by "+", yes and no. */
+static char *plain(const char *json) {
+  if (!json || strcmp(json, "null") == 0) return g_strdup("-");
+  if (strcmp(json, "true") == 0 || strcmp(json, "false") == 0) return g_strdup(*json == 't' ? "yes" : "no");
+  if (strcmp(json, "[]") == 0) return g_strdup("none");
+  GString *out = g_string_new(NULL);
+  for (const char *c = json; *c; c++)
+    if (*c == ',') g_string_append_c(out, '+');
+    else if (!strchr("[]\" ", *c)) g_string_append_c(out, *c);
+  return g_string_free(out, FALSE);
+}
+
+static void append_same(GString *out, const OpenKeys *keys) {
+  for (guint i = 0; i < keys->same->len; i++) {
+    const char *path = keys->same->pdata[i];
+    g_autofree char *value = plain(g_hash_table_lookup(keys->of[0], path));
+    g_string_append_printf(out, "%s%s %s", i ? ", " : keys->rows > 1 ? "all of them: " : "with ", key_title(path), value);
+  }
+  if (keys->same->len > 0) g_string_append_c(out, '\n');
+}
+
+static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, int place) {
   const MsPlanEntry *e = &plan->best[place - 1];
   char buf[MS_TEXT];
   const MsLayoutSpec *l = &e->scenario->layout;
@@ -44,6 +116,10 @@ static void entry_row(MsTable *table, const MsPlan *plan, int place) {
   ms_table_cell(table, ms_schedule_words[l->schedule]);
   g_autofree char *recompute = ms_report_recompute(&e->scenario->options.recompute);
   ms_table_cell(table, recompute);
+  for (guint i = 0; i < keys->differ->len; i++) {
+    g_autofree char *value = plain(g_hash_table_lookup(keys->of[place - 1], keys->differ->pdata[i]));
+    ms_table_cell(table, value);
+  }
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_cellf(table, "%.4g", e->figure);
   ms_table_cell(table, ms_text_seconds(r->step_time_s, buf));
   ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
@@ -55,19 +131,23 @@ static void entry_row(MsTable *table, const MsPlan *plan, int place) {
 
 static int shown(const MsPlan *plan, int top) { return top > 0 ? MIN(top, plan->n_best) : plan->n_best; }
 
-static void append_ranking(GString *out, const MsPlan *plan, int top) {
+static void append_ranking(GString *out, const MsRequest *request, const MsPlan *plan, int top) {
   static const char *const left[] = {"precision", "schedule", "recompute"};
   static const char *const number[] = {"#", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "mbs"};
   static const char *const figure[] = {"step time", "tokens/s/GPU", "MFU %", "GiB", "comm %", "bubble %"};
+  OpenKeys keys = open_keys(request, plan, shown(plan, top));
   MsTable *table = ms_table_new();
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_column(table, number[i], TRUE);
   if (several_gpus(plan)) ms_table_column(table, "GPUs", TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(left); i++) ms_table_column(table, left[i], FALSE);
+  for (guint i = 0; i < keys.differ->len; i++) ms_table_column(table, key_title(keys.differ->pdata[i]), FALSE);
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
-  for (int i = 0; i < shown(plan, top); i++) entry_row(table, plan, i + 1);
+  for (int i = 0; i < keys.rows; i++) entry_row(table, plan, &keys, i + 1);
   g_autofree char *text = ms_table_take(table);
   g_string_append(out, text);
+  append_same(out, &keys);
+  open_keys_clear(&keys);
 }
 
 static void append_refusals(GString *out, const MsPlan *plan) {
@@ -108,7 +188,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   if (plan->objective != MS_GOAL_STEP_TIME)
     g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "", assumption ? assumption : "");
   if (plan->n_best > 0)
-    append_ranking(out, plan, top);
+    append_ranking(out, request, plan, top);
   else
     g_string_append(out, "nothing feasible\n");
   if ((explain || plan->n_best == 0) && plan->n_refusals > 0) append_refusals(out, plan);

@@ -228,6 +228,28 @@ static void plan_json_has_the_keys_of_the_contract(void **state) {
   g_remove(file), g_remove(best);
 }
 
+/* An open key in which the printed layouts differ has a column; one that is the same in all stands below the table. */
+static void plan_table_shows_open_keys(void **state) {
+  (void)state;
+  g_autofree char *file = g_build_filename(folder, "open.json", NULL);
+  GString *text = g_string_new(request);
+  g_string_replace(text, "\"cuda_graph_scope\": []", "\"cuda_graph_scope\": [[], [\"attn\", \"mlp\"]]", 1);
+  g_string_replace(text, "\"overlap_grad_reduce\": true", "\"overlap_grad_reduce\": [true]", 1);
+  g_string_replace(text, "\"layout\": {\"cp\": 1}", "\"layout\": {\"cp\": 1, \"tp\": 1, \"pp\": 1, \"vpp\": 1}", 1);
+  g_string_replace(text, "\"micro_batch_size\": [1, 2]", "\"micro_batch_size\": 1", 1);
+  assert_true(g_file_set_contents(file, text->str, -1, NULL));
+  g_string_free(text, TRUE);
+  g_auto(Run) two = RUN("plan", file);
+  expect(&two, 0, "plan with open options");
+  const char *title = strstr(two.out, "cuda_graph_scope"), *with = strstr(two.out, "attn+mlp"), *without = strstr(two.out, "none       none");
+  assert_true(title && with && without && title < with && title < without);
+  assert_non_null(strstr(two.out, "\nall of them: overlap_grad_reduce yes\n"));
+  g_auto(Run) one = RUN("plan", "--top", "1", file);
+  expect(&one, 0, "plan --top 1");
+  assert_non_null(strstr(one.out, "\nwith overlap_grad_reduce yes, cuda_graph_scope "));
+  g_remove(file);
+}
+
 /* --- exit codes ---------------------------------------------------------------------------------------------------------------------------- */
 /* Several clusters in one request: a table, cells and front in JSON; what needs one cluster says so. */
 static void plan_of_several_clusters(void **state) {
@@ -382,7 +404,8 @@ int main(int argc, char **argv) {
   folder = g_dir_make_tmp("moesim-cli-XXXXXX", NULL);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(every_shipped_scenario_runs),
-      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(plan_of_several_clusters),
+      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(plan_table_shows_open_keys),
+      cmocka_unit_test(plan_of_several_clusters),
       cmocka_unit_test(exit_codes), cmocka_unit_test(show_everything), cmocka_unit_test(schema_and_help), cmocka_unit_test(commands_of_the_readme),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
