@@ -178,11 +178,13 @@ static void forced_and_natural_routing(void **state) {
     compare(a, forced->tflops_per_gpu, pairs[i].forced, 0.15);
     compare(b, natural->tflops_per_gpu, pairs[i].natural, 0.15);
     double slower = natural->step_time_s / forced->step_time_s - 1;
-    /* 0.46 of the published slowdown at every length: one default skew (1.3) serves all models, and these runs ask for 1.65, Mixtral-8x22B for 1.07 */
-    compare(a, slower, pairs[i].forced / pairs[i].natural - 1, 0.6);
+    compare(a, slower, pairs[i].forced / pairs[i].natural - 1, THIRD);
     assert_true(slower < before); /* attention outgrows the experts */
     before = slower;
   }
+  /* a loss of ten times the weight balances better: Mixtral-8x22B, 465 and 445 TFLOP/s */
+  g_autoptr(MsResult) forced = published("MZ-mixtral-8x22b-h100-forced"), natural = published("MZ-mixtral-8x22b-h100-dropless");
+  compare("Mixtral", natural->step_time_s / forced->step_time_s - 1, 465.0 / 445 - 1, THIRD);
 }
 
 int main(void) {
