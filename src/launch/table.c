@@ -40,6 +40,7 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(PARALLEL, "--tp-comm-overlap", "options.tp_comm_overlap", M),
     OFF(PARALLEL, "--no-overlap-p2p-communication", "options.overlap_p2p_comm", M),
     ON(PARALLEL, "--defer-embedding-wgrad-compute", "options.defer_embedding_wgrad_compute", 0),
+    VALUE(PARALLEL, "--wgrad-deferral-limit", "options.wgrad_deferral_limit", "0", 0),
 
     VALUE(TRAINING, "--micro-batch-size", "training.micro_batch_size", NULL, A | M),
     VALUE(TRAINING, "--global-batch-size", "training.global_batch_size", NULL, A | M),

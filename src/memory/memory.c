@@ -193,7 +193,8 @@ static double optimizer_transient_B(const MsWork *w, int stage) {
 
 typedef struct { /* of one chunk and microbatch, relative to what is kept when the slot starts */
   double kept, forward_peak, backward_peak;
-  double deferred; /* kept from backward to the end of the step */
+  double deferred;    /* kept from backward to the end of the step... */
+  int deferred_until; /* ...by microbatches before this one */
   const char *forward_where, *backward_where;
 } ChunkBytes;
 
@@ -208,9 +209,9 @@ static const char *where(const MsPiece *piece, gboolean backward) {
   }
 }
 
-/* `defer_embedding_wgrad_compute`: gradient of the logits and input of the head wait for the end of the step, for every microbatch. */
+/* `defer_embedding_wgrad_compute`: BF16 gradient of the logits and input of the head wait for the end of the step. */
 static double deferred_B(const MsWork *w, const MsChunk *chunk) {
-  if (!w->scenario->options.defer_embedding_wgrad_compute || !chunk->has_loss || w->layout->pp == 1) return 0;
+  if (!chunk->has_loss || ms_work_deferred(w, G_MAXINT) == 0) return 0;
   double h = w->scenario->model->hidden_size;
   return (1 + w->scenario->model->mtp_num_layers) * (2 * w->rows * w->padded_vocab / w->layout->tp + 2 * w->rows_sp * h);
 }
@@ -234,6 +235,8 @@ static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
   b.deferred = deferred_B(w, chunk);
   return b;
 }
+
+static double left_behind_B(const ChunkBytes *c, int mb) { return mb < c->deferred_until ? c->deferred : 0; }
 
 double ms_memory_chunk_kept_B(const MsWork *work, const MsChunk *chunk) { return chunk_bytes(work, chunk).kept; }
 
@@ -276,9 +279,13 @@ static const Pairing *pair_of(StageBytes *s, int forward, int backward) {
   return p;
 }
 
-static StageBytes stage_bytes(const MsWork *w, int stage) {
+static StageBytes stage_bytes(const MsWork *w, const MsSchedule *schedule, int stage) {
   StageBytes s = {.work = w, .stage = stage, .chunk = g_new(ChunkBytes, w->layout->vpp)};
-  for (int c = 0; c < w->layout->vpp; c++) s.chunk[c] = chunk_bytes(w, ms_layout_chunk(w->layout, stage, c));
+  for (int c = 0, first, count; c < w->layout->vpp; c++) {
+    ms_chunk_microbatches(schedule, c, &first, &count);
+    s.chunk[c] = chunk_bytes(w, ms_layout_chunk(w->layout, stage, c));
+    s.chunk[c].deferred_until = first + ms_work_deferred(w, count);
+  }
   return s;
 }
 
@@ -298,7 +305,7 @@ static SlotBytes slot_bytes(const MsSlot *slot, StageBytes *stage, double live) 
     r.peak_extra = c->forward_peak;
     break;
   case MS_SLOT_B:
-    r.live = live - c->kept + c->deferred;
+    r.live = live - c->kept + left_behind_B(c, slot->mb);
     r.peak_extra = c->backward_peak;
     r.where = c->backward_where;
     break;
@@ -306,10 +313,10 @@ static SlotBytes slot_bytes(const MsSlot *slot, StageBytes *stage, double live) 
     r.peak_extra = c->backward_peak;
     r.where = c->backward_where;
     break;
-  case MS_SLOT_W: r.live = live - c->kept + c->deferred; break;
+  case MS_SLOT_W: r.live = live - c->kept + left_behind_B(c, slot->mb); break;
   case MS_SLOT_FB: {
     const Pairing *pair = pair_of(stage, slot->chunk, slot->chunk2);
-    r.live = live + pair->now + stage->chunk[slot->chunk2].deferred;
+    r.live = live + pair->now + left_behind_B(&stage->chunk[slot->chunk2], slot->mb2);
     r.peak_extra = pair->peak;
     r.where = pair->where;
     break;
@@ -320,7 +327,7 @@ static SlotBytes slot_bytes(const MsSlot *slot, StageBytes *stage, double live) 
 }
 
 static void walk(const MsWork *w, const MsSchedule *schedule, int stage, MsStageMemory *m) {
-  StageBytes bytes = stage_bytes(w, stage);
+  StageBytes bytes = stage_bytes(w, schedule, stage);
   double live = 0, best = -1;
   for (int i = 0; i < schedule->n[stage]; i++) {
     SlotBytes r = slot_bytes(&schedule->slot[stage][i], &bytes, live);
@@ -370,7 +377,7 @@ void ms_memory_free(MsMemory *memory) {
 }
 
 double *ms_memory_timeline(const MsWork *w, const MsSchedule *schedule, int stage) {
-  StageBytes of_stage = stage_bytes(w, stage);
+  StageBytes of_stage = stage_bytes(w, schedule, stage);
   MsStageMemory m;
   ms_memory_static(w, stage, &m);
   double *bytes = g_new(double, schedule->n[stage] + 1), live = 0;

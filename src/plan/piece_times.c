@@ -19,8 +19,8 @@ static void line_of_pass(const MsLags *l, MsTime *line, MsTime *first, MsTime *l
   *last = MAX(0, MAX(*line - MAX(0, lag(l, MS_END_COMPUTE, MS_END_ENTRY)), *line - *first - span(l))); /* a piece that is both counts its span at most */
 }
 
-static void alone(MsPieceLags *lags, int piece, MsPieceTime *t) {
-  const MsLags *f = ms_piece_lags_pass(lags, MS_SLOT_F, piece), *b = ms_piece_lags_pass(lags, MS_SLOT_B, piece);
+static void alone(MsPieceLags *lags, int piece, MsSlotKind backward, MsPieceTime *t) {
+  const MsLags *f = ms_piece_lags_pass(lags, MS_SLOT_F, piece), *b = ms_piece_lags_pass(lags, backward, piece);
   MsTime f_line, f_first, f_last, b_line, b_first, b_last;
   line_of_pass(f, &f_line, &f_first, &f_last);
   line_of_pass(b, &b_line, &b_first, &b_last);
@@ -32,7 +32,8 @@ static void alone(MsPieceLags *lags, int piece, MsPieceTime *t) {
 
 /* --- passes that are split, or run in pairs: no line, only what holds of every order --- */
 
-static MsTime whole_or_split(MsPieceLags *lags, int piece, gboolean splits) {
+static MsTime whole_or_split(MsPieceLags *lags, int piece, gboolean splits, gboolean left) {
+  if (left) return span(ms_piece_lags_pass(lags, MS_SLOT_I, piece));
   MsTime whole = span(ms_piece_lags_pass(lags, MS_SLOT_B, piece));
   if (!splits) return whole;
   return MIN(whole, span(ms_piece_lags_pass(lags, MS_SLOT_I, piece)) + span(ms_piece_lags_pass(lags, MS_SLOT_W, piece)));
@@ -50,7 +51,7 @@ static void share_out(MsPieceLags *lags, Share *share, int n, gboolean splits) {
   for (int i = 0; i < n; i++) {
     Share *s = &share[i];
     MsTime own = span(ms_piece_lags_pair(lags, s->piece, s->piece));
-    s->forward = span(ms_piece_lags_pass(lags, MS_SLOT_F, s->piece)), s->backward = whole_or_split(lags, s->piece, splits);
+    s->forward = span(ms_piece_lags_pass(lags, MS_SLOT_F, s->piece)), s->backward = whole_or_split(lags, s->piece, splits, FALSE);
     for (int j = 0; j < i; j++) {
       s->forward = MIN(s->forward, span(ms_piece_lags_pair(lags, s->piece, share[j].piece)) - share[j].backward);
       s->backward = MIN(s->backward, span(ms_piece_lags_pair(lags, share[j].piece, s->piece)) - share[j].forward);
@@ -81,9 +82,10 @@ void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *la
   gboolean splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE, pairs = s->options.ep_overlap;
   for (int i = 0; i < w->n_pieces; i++) {
     MsPieceTime *t = &time[i];
-    alone(lags, i, t);
+    gboolean left = i == w->piece_head && s->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */
+    alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, t);
     if (!splits && !pairs) continue;
-    t->direct = span(ms_piece_lags_pass(lags, MS_SLOT_F, i)) + whole_or_split(lags, i, splits);
+    t->direct = span(ms_piece_lags_pass(lags, MS_SLOT_F, i)) + whole_or_split(lags, i, splits, left);
     if (pairs && ms_work_is_unit(&w->pieces[i])) t->direct = piece[i].forward.compute + piece[i].backward.compute;
     t->line = t->start = t->end = 0;
   }

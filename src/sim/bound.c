@@ -8,9 +8,14 @@
 #include "sim/lower.h"
 #include "base/units.h"
 
+/* A weight gradient of the head that is left may hide beside the others' last backwards. */
+static gboolean leaves_head(const MsProgram *p) { return ms_work_deferred(p->work, G_MAXINT) > 0; }
+
 static MsTime piece_span(const MsProgram *p, int piece, MsSlotKind kind) {
   const MsCostedPiece *c = &p->piece[piece];
-  if (ms_slots_overlap(p->scenario)) return kind == MS_SLOT_F ? c->forward.compute : c->backward.compute;
+  gboolean left = kind == MS_SLOT_B && leaves_head(p) && piece == p->work->piece_head;
+  if (ms_slots_overlap(p->scenario)) return kind == MS_SLOT_F ? c->forward.compute : c->backward.compute - (left ? c->backward.weight : 0);
+  if (left) kind = MS_SLOT_I;
   return MAX(0, ms_piece_lags_pass(p->lags, kind, piece)->to[MS_END_COMPUTE][MS_END_COMPUTE]);
 }
 

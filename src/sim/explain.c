@@ -54,6 +54,12 @@ static void list_rows(Explain *x, const MsCosted *c, double times) {
   for (int i = 0; i < c->list->n; i++) row(x, &c->list->op[i], (double)c->duration[i] / MS_PS_PER_S, times);
 }
 
+/* Weight gradients of the head that are among the rows of the step instead. */
+static void left_rows(Explain *x, const MsCosted *c, double times) {
+  for (int i = 0; i < c->list->n; i++)
+    if (c->list->op[i].pass == MS_PASS_WGRAD) row(x, &c->list->op[i], (double)c->duration[i] / MS_PS_PER_S, -times);
+}
+
 static void step_rows(Explain *x, const MsCosted *c) {
   for (int i = 0; i < c->list->n && !x->chunks; i++)
     if (c->list->op[i].pass != MS_PASS_OPTIMIZER) row(x, &c->list->op[i], (double)c->duration[i] / MS_PS_PER_S, 1);
@@ -69,6 +75,7 @@ static void stage_rows(Explain *x, const MsSchedule *schedule, int stage) {
       const MsCostedPiece *piece = &x->p->piece[ms_work_chunk_piece(x->p->work, chunk, i)];
       list_rows(x, &piece->forward, count);
       list_rows(x, &piece->backward, count);
+      if (chunk->has_loss && i + 1 == ms_work_chunk_length(chunk)) left_rows(x, &piece->backward, ms_work_deferred(x->p->work, count));
     }
   }
   const MsCostedStep *step = &x->p->step[stage];

@@ -7,14 +7,19 @@
 #include "base/units.h"
 #include <string.h>
 
-typedef struct { MsTime time[MS_N_SLOTS]; MsTimeParts part[MS_N_SLOTS]; } ChunkTime; /* of the kinds that the schedule has; FB is in Fast.pair */
+typedef struct { /* of the kinds that the schedule has; FB is in Fast.pair */
+  MsTime time[MS_N_SLOTS];
+  MsTimeParts part[MS_N_SLOTS];
+  MsTime head;           /* of these in a backward, the weight gradient of the head, and its parts */
+  MsTimeParts head_part;
+} ChunkTime;
 
 /* Duration and parts of one repetition in steady state: between the last computes of repetitions 2 and 4. */
-static MsTime steady(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, const MsOp *const *tag_op, MsTimeParts *parts, guint64 *events) {
+static MsTime steady(const MsProgram *p, const MsLoneSlot *slot, const MsOp *const *tag_op, MsTimeParts *parts, guint64 *events) {
   MsTime makespan[2];
   MsTimeParts part[2];
   for (int i = 0; i < 2; i++) {
-    g_autoptr(MsGraph) graph = ms_lower_chunk(p, chunk, kind, chunk2, i == 0 ? 2 : 4);
+    g_autoptr(MsGraph) graph = ms_lower_chunk(p, slot, i == 0 ? 2 : 4);
     g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
     makespan[i] = t->makespan;
     MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
@@ -67,7 +72,9 @@ static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *s
     double longer = (double)MAX(0, end[i - from] - last) / MS_PS_PER_S;
     last = MAX(last, end[i - from]);
     if (!part) continue;
-    if (op->stream == MS_STREAM_COMPUTE && ms_op_families[op->kind] != MS_FAMILY_COMM) part->optimizer_s += longer;
+    int family = ms_op_families[op->kind];
+    if (op->stream == MS_STREAM_COMPUTE && op->pass != MS_PASS_OPTIMIZER && family <= MS_FAMILY_MEMORY) part->compute_s += longer, part->family_s[family] += longer;
+    else if (op->stream == MS_STREAM_COMPUTE && family != MS_FAMILY_COMM) part->optimizer_s += longer;
     else part->exposed_comm_s += longer, part->comm_exposed_s[ms_comm_class(op)] += longer;
   }
   return last;
@@ -88,7 +95,7 @@ static size_t pair_index(const Fast *f, int stage, int forward, int backward) {
 
 static const ChunkTime *chunk_time(const Fast *f, int stage, int chunk) { return &f->chunk[chunk * f->p->layout->pp + stage]; }
 
-static MsTime slot_time(const Fast *f, int stage, const MsSlot *slot, MsTimeParts *part) {
+static MsTime whole_slot_time(const Fast *f, int stage, const MsSlot *slot, MsTimeParts *part) {
   if (slot->kind != MS_SLOT_FB) {
     const ChunkTime *c = chunk_time(f, stage, slot->chunk);
     add_parts(part, &c->part[slot->kind], 1);
@@ -102,6 +109,14 @@ static MsTime slot_time(const Fast *f, int stage, const MsSlot *slot, MsTimePart
   const ChunkTime *c = chunk_time(f, stage, slot->chunk), *d = chunk_time(f, stage, slot->chunk2);
   add_parts(part, &c->part[MS_SLOT_F], 1), add_parts(part, &d->part[MS_SLOT_B], 1);
   return c->time[MS_SLOT_F] + d->time[MS_SLOT_B];
+}
+
+static MsTime slot_time(const Fast *f, int stage, const MsSlot *slot, MsTimeParts *part) {
+  MsTime time = whole_slot_time(f, stage, slot, part);
+  int chunk = slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk, mb = slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb;
+  if (slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_I || !ms_leaves_head(f->p, f->s, stage, chunk, mb)) return time;
+  add_parts(part, &chunk_time(f, stage, chunk)->head_part, -1);
+  return time - chunk_time(f, stage, chunk)->head;
 }
 
 static MsTime *cell(const Fast *f, MsTime *table, int stage, int chunk, int mb) {
@@ -183,17 +198,27 @@ static void pair_cost(Fast *f, int stage, int a, int b, const MsOp *const *tag_o
         f->pair_parts[at] = f->pair_parts[other];
         return;
       }
-  f->pair[at] = steady(f->p, ca, MS_SLOT_FB, cb, tag_op, &f->pair_parts[at], events);
+  f->pair[at] = steady(f->p, &(MsLoneSlot){ca, cb, MS_SLOT_FB, FALSE}, tag_op, &f->pair_parts[at], events);
 }
 
 /* FSDP: communication of a backward goes on beside the forward that follows it, so a backward is what it adds to a forward. */
 static void backward_beside_forward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op, guint64 *events) {
   MsTimeParts both;
-  MsTime time = steady(p, chunk, MS_SLOT_FB, chunk, tag_op, &both, events);
+  MsTime time = steady(p, &(MsLoneSlot){chunk, chunk, MS_SLOT_FB, FALSE}, tag_op, &both, events);
   if (time - c->time[MS_SLOT_F] >= c->time[MS_SLOT_B]) return;
   c->time[MS_SLOT_B] = time - c->time[MS_SLOT_F];
   c->part[MS_SLOT_B] = both;
   add_parts(&c->part[MS_SLOT_B], &c->part[MS_SLOT_F], -1);
+}
+
+/* What a backward (or a slot of weight gradients) is shorter by when it leaves the head's weight gradient. */
+static void head_of_backward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op, guint64 *events) {
+  MsTimeParts without, with;
+  if (!chunk->has_loss || ms_work_deferred(p->work, G_MAXINT) == 0) return;
+  MsTime time = steady(p, &(MsLoneSlot){chunk, NULL, MS_SLOT_B, FALSE}, tag_op, &with, events);
+  c->head = time - steady(p, &(MsLoneSlot){chunk, NULL, MS_SLOT_B, TRUE}, tag_op, &without, events);
+  c->head_part = with;
+  add_parts(&c->head_part, &without, -1);
 }
 
 static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events) {
@@ -212,7 +237,8 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
     }
     ChunkTime *c = &f->chunk[i];
     for (int kind = MS_SLOT_F; kind < MS_SLOT_FB; kind++)
-      if (used[kind]) c->time[kind] = steady(f->p, &l->chunks[i], kind, NULL, tag_op, &c->part[kind], events);
+      if (used[kind]) c->time[kind] = steady(f->p, &(MsLoneSlot){&l->chunks[i], NULL, kind, FALSE}, tag_op, &c->part[kind], events);
+    head_of_backward(f->p, &l->chunks[i], c, tag_op, events);
     if (f->p->unit && used[MS_SLOT_F] && used[MS_SLOT_B]) backward_beside_forward(f->p, &l->chunks[i], c, tag_op, events);
   }
   if (!f->pair) return;
@@ -236,7 +262,7 @@ void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *t
   MsTimeParts parts;
   guint64 events = 0;
   for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++)
-    if (kind != MS_SLOT_FB || ms_schedule_has(s, MS_SLOT_FB)) slot_s[kind] = (double)steady(p, first, kind, last, tag_op, &parts, &events) / MS_PS_PER_S;
+    if (kind != MS_SLOT_FB || ms_schedule_has(s, MS_SLOT_FB)) slot_s[kind] = (double)steady(p, &(MsLoneSlot){first, last, kind, FALSE}, tag_op, &parts, &events) / MS_PS_PER_S;
 }
 
 static int crossing(const MsOpList *list) {

@@ -229,7 +229,9 @@ static gboolean anything_fetched(const MsProgram *p) {
   return p->unit != NULL;
 }
 
-static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, MsSlotKind kind, guint32 *entry, guint n_entry, const Hooks *hooks, Need then) {
+static guint32 lay_chunk(Lower *l, const MsLoneSlot *slot, guint32 device, guint32 *entry, guint n_entry, const Hooks *hooks, Need then) {
+  const MsChunk *chunk = slot->chunk;
+  MsSlotKind kind = slot->kind;
   Pass pass = pass_of(kind);
   int n = ms_work_chunk_length(chunk);
   guint32 tip = NONE;
@@ -240,7 +242,8 @@ static guint32 lay_chunk(Lower *l, const MsChunk *chunk, guint32 device, MsSlotK
     if (l->fetches && !pass.backward) n_entry = wait_leaving(l, device, entry, n_entry);
     if (l->fetches && kind != MS_SLOT_W) n_entry = use_fetched(l, device, 0, piece, kind, next_in_chunk(l, chunk, kind, i, then), entry, n_entry);
     guint32 from = ms_graph_count(l->graph);
-    guint32 laid = lay_list(l, pass.backward ? &c->backward : &c->forward, device, entry, n_entry, pass.part);
+    MsSlotKind own = ms_piece_slot(l->p, kind, piece, slot->leaves_head);
+    guint32 laid = own == MS_N_SLOTS ? NONE : lay_list(l, pass.backward ? &c->backward : &c->forward, device, entry, n_entry, pass_of(own).part);
     if (laid != NONE) entry[0] = tip = laid, n_entry = 1;
     if (l->fetches && !pass.backward) note_leaving(l, device, from);
     if (l->p->unit && pass.backward && kind != MS_SLOT_I) reduce_unit(l, device, piece, tip);
@@ -424,11 +427,16 @@ static gboolean lay_forward(Lower *l, int stage, int chunk, int mb) {
   guint n = entry_of(l, stage, input, entry);
   Hooks hooks = {.stage = stage, .chunk = chunk, .gather = first_microbatch(l, chunk, mb)};
   guint32 before = l->tip[stage];
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_F, entry, n, &hooks, next_in_slots(l, stage, l->next[stage] + 1));
+  MsLoneSlot slot = {.chunk = ms_layout_chunk(l->p->layout, stage, chunk), .kind = MS_SLOT_F};
+  guint32 tip = lay_chunk(l, &slot, (guint32)stage, entry, n, &hooks, next_in_slots(l, stage, l->next[stage] + 1));
   if (tip == NONE) tip = input != NONE ? input : before; /* an empty virtual stage passes its input on */
   l->tip[stage] = tip;
   forward_done(l, stage, v, mb, tip);
   return TRUE;
+}
+
+static MsLoneSlot backward_slot(const Lower *l, int stage, MsSlotKind kind, int chunk, int mb) {
+  return (MsLoneSlot){.chunk = ms_layout_chunk(l->p->layout, stage, chunk), .kind = kind, .leaves_head = ms_leaves_head(l->p, l->schedule, stage, chunk, mb)};
 }
 
 /* Whole backward (B) or its input gradient (I). */
@@ -438,8 +446,8 @@ static gboolean lay_backward(Lower *l, int stage, MsSlotKind kind, int chunk, in
   if (!input_ready(l, v, mb, TRUE, &input)) return FALSE;
   guint n = entry_of(l, stage, input, entry);
   Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = kind == MS_SLOT_B && last_backward(l, stage, chunk)};
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, kind, entry, n, &hooks,
-                          next_in_slots(l, stage, l->next[stage] + 1));
+  MsLoneSlot slot = backward_slot(l, stage, kind, chunk, mb);
+  guint32 tip = lay_chunk(l, &slot, (guint32)stage, entry, n, &hooks, next_in_slots(l, stage, l->next[stage] + 1));
   if (tip == NONE) tip = input;
   l->tip[stage] = tip;
   if (kind == MS_SLOT_I) l->split[(size_t)v * (size_t)l->microbatches + (size_t)mb] = tip;
@@ -453,14 +461,16 @@ static gboolean lay_weight(Lower *l, int stage, int chunk, int mb) {
   guint32 entry[8] = {l->split[(size_t)v * (size_t)l->microbatches + (size_t)mb]};
   if (entry[0] == NONE) return FALSE;
   Hooks hooks = {.stage = stage, .chunk = chunk, .reduce = last_backward(l, stage, chunk)};
-  guint32 tip = lay_chunk(l, ms_layout_chunk(l->p->layout, stage, chunk), (guint32)stage, MS_SLOT_W, entry, 1, &hooks, nobody);
+  MsLoneSlot slot = backward_slot(l, stage, MS_SLOT_W, chunk, mb);
+  guint32 tip = lay_chunk(l, &slot, (guint32)stage, entry, 1, &hooks, nobody);
   if (tip != NONE) l->tip[stage] = tip;
   return TRUE;
 }
 
 /* One slot of the combined schedule, piece by piece in the order of pair.c. */
-static void lay_layers_paired(Lower *l, int stage, const MsChunk *f, const MsChunk *b, guint32 *f_entry, guint n_f, guint32 *b_entry, guint n_b,
+static void lay_layers_paired(Lower *l, int stage, const MsLoneSlot *slot, guint32 *f_entry, guint n_f, guint32 *b_entry, guint n_b,
                               const Hooks *f_hooks, const Hooks *b_hooks, guint32 *f_tip, guint32 *b_tip) {
+  const MsChunk *f = slot->chunk, *b = slot->chunk2;
   const MsWork *w = l->p->work;
   int nf = ms_work_chunk_length(f), nb = ms_work_chunk_length(b);
   *f_tip = *b_tip = NONE;
@@ -478,7 +488,8 @@ static void lay_layers_paired(Lower *l, int stage, const MsChunk *f, const MsChu
       lay_pair(l, stage, fp, bp, f_entry, &n_f, b_entry, &n_b);
       *f_tip = f_entry[0], *b_tip = b_entry[0];
     } else if (bp) {
-      guint32 laid = lay_list(l, bp, (guint32)stage, b_entry, n_b, MS_LIST_ALL);
+      MsSlotKind own = ms_piece_slot(l->p, MS_SLOT_B, ms_work_chunk_piece(w, b, walk.b), slot->leaves_head); /* the head is never in a pair */
+      guint32 laid = lay_list(l, bp, (guint32)stage, b_entry, n_b, pass_of(own).part);
       if (laid != NONE) b_entry[0] = *b_tip = laid, n_b = 1;
     } else {
       guint32 laid = lay_list(l, fp, (guint32)stage, f_entry, n_f, MS_LIST_ALL);
@@ -502,8 +513,9 @@ static gboolean lay_both(Lower *l, int stage, const MsSlot *slot) {
   guint n_b = entry_of(l, stage, b_in, b_entry);
   Hooks f_hooks = {.stage = stage, .chunk = slot->chunk, .gather = first_microbatch(l, slot->chunk, slot->mb)};
   Hooks b_hooks = {.stage = stage, .chunk = slot->chunk2, .reduce = last_backward(l, stage, slot->chunk2)};
-  lay_layers_paired(l, stage, ms_layout_chunk(l->p->layout, stage, slot->chunk), ms_layout_chunk(l->p->layout, stage, slot->chunk2), f_entry, n_f,
-                    b_entry, n_b, &f_hooks, &b_hooks, &f_tip, &b_tip);
+  MsLoneSlot pair = {ms_layout_chunk(l->p->layout, stage, slot->chunk), ms_layout_chunk(l->p->layout, stage, slot->chunk2), MS_SLOT_FB,
+                     ms_leaves_head(l->p, l->schedule, stage, slot->chunk2, slot->mb2)};
+  lay_layers_paired(l, stage, &pair, f_entry, n_f, b_entry, n_b, &f_hooks, &b_hooks, &f_tip, &b_tip);
   if (f_tip == NONE) f_tip = f_in != NONE ? f_in : before;
   if (b_tip == NONE) b_tip = b_in;
   l->tip[stage] = b_tip;
@@ -613,7 +625,10 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   return l.graph;
 }
 
-MsGraph *ms_lower_chunk(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, int repeat) {
+MsGraph *ms_lower_chunk(const MsProgram *p, const MsLoneSlot *slot, int repeat) {
+  MsSlotKind kind = slot->kind;
+  const MsChunk *chunk = slot->chunk;
+  MsLoneSlot forward = {.chunk = chunk, .kind = MS_SLOT_F}, backward = {.chunk = slot->chunk2, .kind = MS_SLOT_B, .leaves_head = slot->leaves_head};
   Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
   guint32 leaving[2] = {NONE, NONE};
   Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .fetches = anything_fetched(p)};
@@ -624,12 +639,12 @@ MsGraph *ms_lower_chunk(const MsProgram *p, const MsChunk *chunk, MsSlotKind kin
     guint32 f_entry[8] = {f_tip}, b_entry[8] = {b_tip}, f = NONE, b = NONE;
     guint n_f = f_tip != NONE, n_b = b_tip != NONE;
     if (kind == MS_SLOT_FB && !p->scenario->options.ep_overlap) {
-      f = lay_chunk(&l, chunk, 0, MS_SLOT_F, b_entry, n_b, NULL, next_in_chunk(&l, chunk2, MS_SLOT_B, -1, nobody));
+      f = lay_chunk(&l, &forward, 0, b_entry, n_b, NULL, next_in_chunk(&l, slot->chunk2, MS_SLOT_B, -1, nobody));
       if (f != NONE) b_entry[0] = f, n_b = 1;
-      b = lay_chunk(&l, chunk2, 0, MS_SLOT_B, b_entry, n_b, NULL, first);
-    } else if (kind == MS_SLOT_FB) lay_layers_paired(&l, 0, chunk, chunk2, f_entry, n_f, b_entry, n_b, NULL, NULL, &f, &b);
-    else if (kind == MS_SLOT_F) f = lay_chunk(&l, chunk, 0, kind, f_entry, n_f, NULL, first);
-    else b = lay_chunk(&l, chunk, 0, kind, b_entry, n_b, NULL, first);
+      b = lay_chunk(&l, &backward, 0, b_entry, n_b, NULL, first);
+    } else if (kind == MS_SLOT_FB) lay_layers_paired(&l, 0, slot, f_entry, n_f, b_entry, n_b, NULL, NULL, &f, &b);
+    else if (kind == MS_SLOT_F) f = lay_chunk(&l, slot, 0, f_entry, n_f, NULL, first);
+    else b = lay_chunk(&l, slot, 0, b_entry, n_b, NULL, first);
     if (f != NONE) f_tip = f;
     if (b != NONE) b_tip = b;
   }

@@ -68,7 +68,8 @@ double ms_program_tasks(const MsProgram *program, const MsSchedule *schedule);
 /* The whole step. slot_task/slot_base as in MsDetail (may be NULL). */
 MsGraph *ms_lower_full(const MsProgram *program, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base);
 /* One slot of one chunk, `repeat` times after one another, alone on one device. FB without EP overlap: the forward, then the backward. */
-MsGraph *ms_lower_chunk(const MsProgram *program, const MsChunk *chunk, MsSlotKind kind, const MsChunk *chunk2, int repeat);
+typedef struct { const MsChunk *chunk, *chunk2 /* of FB: the backward */; MsSlotKind kind; gboolean leaves_head; } MsLoneSlot;
+MsGraph *ms_lower_chunk(const MsProgram *program, const MsLoneSlot *slot, int repeat);
 
 /* Seconds between two steps; takes what is not part of them off the parts. */
 MsTime ms_lower_period(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory, MsTimeParts *stage);
@@ -102,6 +103,11 @@ typedef enum { MS_LIST_ALL, MS_LIST_INPUT, MS_LIST_WEIGHT } MsListPart;
 static inline gboolean ms_in_list_part(const MsOp *op, MsListPart part) {
   return part == MS_LIST_ALL || (op->pass == MS_PASS_WGRAD) == (part == MS_LIST_WEIGHT);
 }
+
+/* A backward that leaves the head's weight gradient to the rows behind the last slot (ms_work_deferred). */
+gboolean ms_leaves_head(const MsProgram *program, const MsSchedule *schedule, int stage, int chunk, int mb);
+/* The rows of one piece in a slot of that kind: of a head that is left, those of the input gradient only. MS_N_SLOTS: none. */
+MsSlotKind ms_piece_slot(const MsProgram *program, MsSlotKind kind, int piece, gboolean leaves_head);
 
 /* --- rows.c: one list, or a pair of lists, as the bounds read them --- */
 typedef struct {

@@ -16,7 +16,7 @@
 typedef struct { MsLags lags; MsTime forced, own; } Table; /* of a slot; what it takes of the compute stream: MsForced */
 
 typedef struct { /* of one chunk, by kind of slot */
-  Table pass[MS_SLOT_W + 1];
+  Table pass[2][MS_SLOT_W + 1]; /* the second: leaving the head's weight gradient */
   int kind; /* chunks of the same pieces have the same number */
 } ChunkLags;
 
@@ -24,7 +24,7 @@ typedef struct {
   const MsProgram *p;
   const MsSchedule *s;
   ChunkLags *chunk;  /* [num_chunks] chunk * pp + stage */
-  Table **pair_of_kinds; /* [n_kinds * n_kinds] forward chunk beside backward chunk; NULL = not asked for yet */
+  Table **pair_of_kinds; /* [n_kinds][n_kinds][2] forward chunk beside backward chunk, which leaves the head or not; NULL = not asked for yet */
   int n_kinds;
   MsTime *arrived_f, *arrived_b, *split; /* [virtual stage * microbatches + mb]; NEVER = not yet */
   MsTime *compute, *host, *tip, *send, *stream_f, *stream_b, *last_b, *gather_at; /* of each stage; the last two of each chunk */
@@ -42,14 +42,16 @@ static gboolean same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b)
   return TRUE;
 }
 
-static Table table_of_chunk(const Relaxed *r, const MsChunk *chunk, MsSlotKind kind) {
+static Table table_of_chunk(const Relaxed *r, const MsChunk *chunk, MsSlotKind kind, gboolean leaves_head) {
   int n = ms_work_chunk_length(chunk);
   Table t = {.lags = ms_no_rows};
   MsForced forced = {.lags = ms_no_rows};
   for (int i = 0; i < n; i++) {
     int piece = ms_work_chunk_piece(r->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
-    t.lags = ms_lags_product(ms_piece_lags_pass(r->p->lags, kind, piece), &t.lags);
-    if (r->tolls) forced = ms_forced_product(ms_piece_forced_pass(r->p->lags, kind, piece), &forced);
+    MsSlotKind own = ms_piece_slot(r->p, kind, piece, leaves_head);
+    if (own == MS_N_SLOTS) continue;
+    t.lags = ms_lags_product(ms_piece_lags_pass(r->p->lags, own, piece), &t.lags);
+    if (r->tolls) forced = ms_forced_product(ms_piece_forced_pass(r->p->lags, own, piece), &forced);
   }
   t.forced = MAX(forced.own, forced.lags.to[MS_END_COMPUTE][MS_END_COMPUTE]), t.own = forced.own;
   return t;
@@ -57,7 +59,11 @@ static Table table_of_chunk(const Relaxed *r, const MsChunk *chunk, MsSlotKind k
 
 static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
   ChunkLags l;
-  for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) l.pass[kind] = table_of_chunk(r, chunk, (MsSlotKind)kind);
+  gboolean leaves = chunk->has_loss && ms_work_deferred(r->p->work, G_MAXINT) > 0;
+  for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) {
+    l.pass[0][kind] = l.pass[1][kind] = table_of_chunk(r, chunk, (MsSlotKind)kind, FALSE);
+    if (leaves) l.pass[1][kind] = table_of_chunk(r, chunk, (MsSlotKind)kind, TRUE);
+  }
   return l;
 }
 
@@ -73,12 +79,12 @@ static void chunks_lags(Relaxed *r) {
     r->chunk[i] = chunk_lags(r, &l->chunks[i]);
     r->chunk[i].kind = r->n_kinds++;
   }
-  r->pair_of_kinds = g_new0(Table *, (size_t)r->n_kinds * (size_t)r->n_kinds);
+  r->pair_of_kinds = g_new0(Table *, 2 * (size_t)r->n_kinds * (size_t)r->n_kinds);
 }
 
 /* A forward chunk beside a backward chunk, piece by piece as the lowering lays them. */
-static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk *f_chunk, const ChunkLags *b, const MsChunk *b_chunk) {
-  Table **known = &r->pair_of_kinds[f->kind * r->n_kinds + b->kind];
+static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk *f_chunk, const ChunkLags *b, const MsChunk *b_chunk, gboolean leaves_head) {
+  Table **known = &r->pair_of_kinds[2 * (f->kind * r->n_kinds + b->kind) + (leaves_head ? 1 : 0)];
   if (*known) return *known;
   MsPieceLags *lags = r->p->lags;
   Table t = {.lags = ms_no_rows};
@@ -86,10 +92,11 @@ static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk
   MsPairWalk walk = ms_pair_walk(f_chunk, b_chunk);
   while (ms_pair_step(&walk)) {
     int fp = walk.f >= 0 ? ms_work_chunk_piece(r->p->work, f_chunk, walk.f) : -1, bp = walk.b >= 0 ? ms_work_chunk_piece(r->p->work, b_chunk, walk.b) : -1;
-    MsLags step = fp < 0 ? ms_lags_beside(ms_piece_lags_pass(lags, MS_SLOT_B, bp)) : bp < 0 ? *ms_piece_lags_pass(lags, MS_SLOT_F, fp) : *ms_piece_lags_pair(lags, fp, bp);
+    MsSlotKind alone = bp < 0 ? MS_SLOT_B : ms_piece_slot(r->p, MS_SLOT_B, bp, leaves_head);
+    MsLags step = fp < 0 ? ms_lags_beside(ms_piece_lags_pass(lags, alone, bp)) : bp < 0 ? *ms_piece_lags_pass(lags, MS_SLOT_F, fp) : *ms_piece_lags_pair(lags, fp, bp);
     t.lags = ms_lags_product(&step, &t.lags);
     if (!r->tolls) continue;
-    MsForced need = fp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_B, bp) : bp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_F, fp) : *ms_piece_forced_pair(lags, fp, bp);
+    MsForced need = fp < 0 ? *ms_piece_forced_pass(lags, alone, bp) : bp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_F, fp) : *ms_piece_forced_pair(lags, fp, bp);
     if (fp < 0) need.lags = ms_lags_beside(&need.lags);
     forced = ms_forced_product(&need, &forced);
   }
@@ -182,7 +189,7 @@ static gboolean run_forward(Relaxed *r, int stage, int chunk, int mb) {
   entry = MAX(entry, parameters);
   const ChunkLags *c = chunk_of(r, stage, chunk);
   if (r->toll[stage] && parameters != NEVER) r->compute[stage] = MAX(r->compute[stage], ms_toll_gathered(r->toll[stage], chunk));
-  MsTime tip = is_empty(r, stage, chunk) ? (input != NEVER ? input : before) : run_lags(r, stage, &c->pass[MS_SLOT_F], MAX(entry, 0), NULL);
+  MsTime tip = is_empty(r, stage, chunk) ? (input != NEVER ? input : before) : run_lags(r, stage, &c->pass[0][MS_SLOT_F], MAX(entry, 0), NULL);
   r->tip[stage] = tip;
   forward_done(r, stage, v, mb, tip);
   return TRUE;
@@ -203,7 +210,7 @@ static gboolean run_backward(Relaxed *r, int stage, MsSlotKind kind, int chunk, 
   MsTime entry = entry_of(r, stage, input, own, take_send(r, stage));
   const ChunkLags *c = chunk_of(r, stage, chunk);
   if (kind == MS_SLOT_B) backward_comes(r, stage, chunk);
-  MsTime tip = is_empty(r, stage, chunk) ? input : run_lags(r, stage, &c->pass[kind], entry, NULL);
+  MsTime tip = is_empty(r, stage, chunk) ? input : run_lags(r, stage, &c->pass[ms_leaves_head(r->p, r->s, stage, chunk, mb)][kind], entry, NULL);
   r->tip[stage] = tip;
   if (kind == MS_SLOT_I) *cell(r, r->split, v, mb) = tip;
   else backward_ended(r, stage, chunk, tip);
@@ -216,7 +223,7 @@ static gboolean run_weight(Relaxed *r, int stage, int chunk, int mb) {
   const ChunkLags *c = chunk_of(r, stage, chunk);
   if (entry == NEVER) return FALSE;
   backward_comes(r, stage, chunk);
-  if (!is_empty(r, stage, chunk)) r->tip[stage] = run_lags(r, stage, &c->pass[MS_SLOT_W], entry, NULL);
+  if (!is_empty(r, stage, chunk)) r->tip[stage] = run_lags(r, stage, &c->pass[ms_leaves_head(r->p, r->s, stage, chunk, mb)][MS_SLOT_W], entry, NULL);
   backward_ended(r, stage, chunk, r->tip[stage]);
   return TRUE;
 }
@@ -232,7 +239,7 @@ static gboolean run_pair(Relaxed *r, int stage, const MsSlot *slot) {
   MsTime f_entry = entry_of(r, stage, f_in, f_own, send), b_entry = entry_of(r, stage, b_in, b_own, send);
   const MsChunk *f = ms_layout_chunk(r->p->layout, stage, slot->chunk), *b = ms_layout_chunk(r->p->layout, stage, slot->chunk2);
   backward_comes(r, stage, slot->chunk2);
-  const Table *lags = pair_of_chunks(r, chunk_of(r, stage, slot->chunk), f, chunk_of(r, stage, slot->chunk2), b);
+  const Table *lags = pair_of_chunks(r, chunk_of(r, stage, slot->chunk), f, chunk_of(r, stage, slot->chunk2), b, ms_leaves_head(r->p, r->s, stage, slot->chunk2, slot->mb2));
   MsTime b_tip = b_entry, f_tip = run_lags(r, stage, lags, MAX(f_entry, 0), &b_tip);
   if (is_empty(r, stage, slot->chunk)) f_tip = f_in != NEVER ? f_in : before;
   if (is_empty(r, stage, slot->chunk2)) b_tip = b_in;
@@ -397,7 +404,7 @@ MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
   MsTime end = run_after(&r);
   MsTime *const owned[] = {r.arrived_f, r.arrived_b, r.split, r.compute, r.host, r.tip, r.send, r.stream_f, r.stream_b, r.last_b, r.gather_at};
   for (guint i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
-  for (int i = 0; i < r.n_kinds * r.n_kinds; i++) g_free(r.pair_of_kinds[i]);
+  for (int i = 0; i < 2 * r.n_kinds * r.n_kinds; i++) g_free(r.pair_of_kinds[i]);
   for (int s = 0; s < l->pp; s++) ms_toll_free(r.toll[s]);
   g_free(r.pair_of_kinds), g_free(r.chunk), g_free(r.next), g_free(r.left_b), g_free(r.toll);
   return end;

@@ -387,6 +387,47 @@ static void late_rows(Step *s, int stage) {
   op->flop = s->work->packing.late * flop * l->microbatches;
 }
 
+/* The head's weight gradients that were left to the end: one product for each, and under sequence parallelism the gather of its input beside the product
+ * before it (Megatron-LM core/utils.py, drain_embedding_wgrad_compute). A long queue shares its rows. */
+enum { MOST_DEFERRED_ROWS = 256 };
+
+static void deferred_rows(Step *s, const MsPiece *head, int count) {
+  const MsOp *gather = NULL;
+  int rows = MIN(count, MOST_DEFERRED_ROWS);
+  for (int i = 0; i < head->backward.n; i++) {
+    const MsOp *op = &head->backward.op[i];
+    if (op->pass != MS_PASS_WGRAD) continue;
+    if (ms_op_families[op->kind] == MS_FAMILY_COMM) {
+      gather = op;
+      continue;
+    }
+    for (int k = 0; k < rows; k++) {
+      int times = count / rows + (k < count % rows), chain = s->b.tip;
+      MsOp *in = gather ? ms_row_async(&s->b, MS_OP_ALL_GATHER, gather->name, MS_STREAM_TP) : NULL;
+      if (in) in->group = gather->group, in->message_B = times * gather->message_B, in->pass = MS_PASS_WGRAD, in->wait[0] = -1;
+      int arrived = in ? ms_row_index(&s->b, in) : -1;
+      s->b.tip = chain;
+      ms_join(&s->b, arrived);
+      MsOp *row = ms_row(&s->b, (MsOpKind)op->kind, op->name);
+      gint16 wait[3] = {row->wait[0], row->wait[1], row->wait[2]};
+      *row = *op;
+      memcpy(row->wait, wait, sizeof wait);
+      row->groups = times, row->flop *= times, row->read_B *= times, row->write_B *= times, row->kernels = (guint16)MIN(times * op->kernels, 60000);
+      row->keep_B = row->free_B = row->transient_B = 0;
+    }
+    gather = NULL;
+  }
+}
+
+static void late_heads(Step *s, int stage) {
+  const MsLayout *l = s->work->layout;
+  for (int c = 0; c < l->vpp; c++) {
+    gboolean half = s->work->scenario->layout.schedule == MS_SCHED_DUALPIPE; /* two copies of the model: half of the microbatches each */
+    int count = ms_layout_chunk(l, stage, c)->has_loss ? ms_work_deferred(s->work, half ? l->microbatches / 2 : l->microbatches) : 0;
+    if (count > 0) deferred_rows(s, &s->work->pieces[s->work->piece_head], count);
+  }
+}
+
 void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out) {
   memset(out, 0, sizeof *out);
   Step s = step_new(work);
@@ -397,6 +438,7 @@ void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out) {
   if (s.o->overlap_grad_reduce && !s.shards_gradients) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
   if (s.o->overlap_param_gather && !s.shards_params) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
   list_to(&s, &out->after);
+  late_heads(&s, stage);
   late_rows(&s, stage);
   after_rows(&s, stage, &p);
   out->after.tip = s.b.tip;

@@ -173,6 +173,12 @@ MsOp ms_work_p2p(const MsWork *work) {
                 .kv_groups = 1, .wait = {-1, -1, -1}, .message_B = 2 * work->rows_sp * work->scenario->model->hidden_size * ms_model_streams(work->scenario->model)};
 }
 
+int ms_work_deferred(const MsWork *work, int microbatches) {
+  const MsOptions *o = &work->scenario->options;
+  if (!o->defer_embedding_wgrad_compute || work->layout->pp == 1) return 0;
+  return o->wgrad_deferral_limit > 0 ? MIN(microbatches, o->wgrad_deferral_limit / (1 + work->scenario->model->mtp_num_layers)) : microbatches;
+}
+
 MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
   MsStageParams p = {0};
   gboolean embedding = FALSE, copy = FALSE;

@@ -178,6 +178,10 @@ void ms_unit_ops_clear(MsUnitOps *ops);
 /* A decoder layer or MTP block: gathered for each pass and dropped after it. Embedding and head stay from forward to backward. */
 gboolean ms_work_is_unit(const MsPiece *piece);
 
+/* `defer_embedding_wgrad_compute`: how many of `microbatches` leave the head's weight gradient to the rows behind the last slot (the first ones do). The
+ * backward list of the head has those rows all the same, of the pass wgrad: whoever walks it for such a microbatch leaves them out. */
+int ms_work_deferred(const MsWork *work, int microbatches);
+
 /* Matrices of one stage that Muon orthogonalises: weights of the layers, not embedding and head. Parameters per rank. */
 void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double *expert);
 

@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "plan/plan_priv.h"
 
-enum { DRAWS = 4000, MOST_TASKS = 150000 };
+enum { DRAWS = 6000, MOST_TASKS = 150000 };
 
 typedef struct { MsTime bound, full; } Times; /* the tighter bound; 0: not simulated */
 
