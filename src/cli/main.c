@@ -14,6 +14,9 @@ const MsVerb ms_verbs[] = {
      "  moesim run --json scenarios/*.json\n",
      ms_cli_run},
     {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
+     "  moesim plan --model qwen3-30b-a3b --hardware h100-sxm --gpus 64\n"
+     "  moesim plan --model llama3-70b --hardware h100-sxm,b200-sxm --gpus 128,256          which machine, and how many?\n"
+     "  moesim plan --model mixtral-8x7b --hardware h100-sxm --gpus 64 --write-request request.json     to edit and plan\n"
      "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json\n"
      "  moesim plan --top 3 --explain request.json\n"
      "  moesim plan --compare mine.json request.json    my layout beside the winner, part by part\n"
@@ -115,7 +118,8 @@ const MsVerb ms_verbs[] = {
 static void print_start(void) {
   fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"
         "Start here:\n"
-        "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json    find the best layout\n"
+        "  moesim plan --model qwen3-30b-a3b --hardware h100-sxm --gpus 64   find the best layout\n"
+        "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json    the same with all choices in a file\n"
         "  moesim run scenarios/run-deepseek-v3-gb200-256.json      predict one run\n"
         "  moesim show model deepseek-v3                            look at what it knows\n"
         "  moesim --help                                            all verbs\n",

@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "cli/cli.h"
 #include "cli/plan_launch.h"
+#include "cli/plan_request.h"
 #include "base/ranks.h"
 #include "report/report.h"
 
@@ -13,6 +14,7 @@ typedef struct {
   int top, threads, rank;
   char *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, json, follow, front;
+  MsPlanAsk ask;
 } Options;
 
 /* What was found so far, as a line for a program that reads along; at most five a second. */
@@ -118,16 +120,34 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
   return feasible ? 0 : MS_ERROR_NOTHING;
 }
 
-static int plan_file(const MsVerb *verb, const Options *o, const char *file) {
+/* The requests of the file; without one, of the options. */
+static GPtrArray *load(const Options *o, const char *file, GError **error) {
+  if (file) return ms_requests_load(file, error);
+  g_autofree char *text = ms_plan_request_text(&o->ask, error);
+  g_autoptr(MsJson) doc = text ? ms_json_parse(text, -1, "command line", error) : NULL;
+  return doc ? ms_requests_from_doc(doc, error) : NULL;
+}
+
+static int keep_request(const Options *o) {
   GError *error = NULL;
-  g_autoptr(GPtrArray) requests = ms_requests_load(file, &error);
+  g_autoptr(GPtrArray) checked = load(o, NULL, &error);
+  g_autofree char *text = checked ? ms_plan_request_text(&o->ask, &error) : NULL;
+  if (!text) return ms_cli_fail(error);
+  if (strcmp(o->ask.write, "-") == 0) return ms_cli_print(g_steal_pointer(&text)), 0;
+  g_autofree char *lines = g_strconcat(text, "\n", NULL);
+  return ms_write_file(o->ask.write, lines, -1, &error) ? 0 : ms_cli_fail(error);
+}
+
+static int plan(const MsVerb *verb, const Options *o, const char *file) {
+  GError *error = NULL;
+  g_autoptr(GPtrArray) requests = load(o, file, &error);
   if (!requests) return ms_cli_fail(error);
   ms_interrupt_install();
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
   if (o->explain || o->compare || o->under || o->follow || o->launch || o->checkpoint || o->resume || first->under)
     return ms_cli_usage(verb, "--explain, --compare, --under (or plan.under), --launch, --checkpoint, --resume and --follow take one cluster and model and no --front; %s has %u",
-                        file, requests->len);
+                        file ? file : "the request", requests->len);
   return plan_sweep(o, requests);
 }
 
@@ -138,7 +158,9 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
-  if (files != 1) return ms_cli_usage(verb, "give one request file, not %d", files);
+  gboolean asked = ms_plan_asked(&o->ask);
+  if (files > 0 && asked) return ms_cli_usage(verb, "--model, --hardware, --gpus and what goes with them stand for a request file: give one or the other");
+  if (files != 1 && !asked) return ms_cli_usage(verb, "give one request file, not %d; or --model, --hardware and --gpus", files);
   return 0;
 }
 
@@ -146,6 +168,13 @@ int ms_cli_plan(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("plan");
   Options o = {0};
   const GOptionEntry entries[] = {
+      {"model", 'm', 0, G_OPTION_ARG_STRING, &o.ask.model, "without a request file: what to train; several separated by commas", "NAME"},
+      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.ask.hardware, "on which machine; several separated by commas", "NAME"},
+      {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.ask.gpus, "on how many GPUs; several separated by commas", "N"},
+      {"seq-length", 's', 0, G_OPTION_ARG_INT, &o.ask.seq_length, "tokens of a sequence (default 4096)", "N"},
+      {"global-batch-size", 'b', 0, G_OPTION_ARG_INT, &o.ask.global_batch_size, "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU)", "N"},
+      {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.ask.precision, "default bf16; auto tries all that the machine has", "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
+      {"write-request", 0, 0, G_OPTION_ARG_FILENAME, &o.ask.write, "keep the request of these options in FILE to edit it (- is standard output), and plan nothing", "FILE"},
       {"top", 'n', 0, G_OPTION_ARG_INT, &o.top, "how many layouts to print (default 10, or the request's plan.top)", "N"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "what bounds the winner, what would help most, the runner-up, what was refused by which rule", NULL},
       {"compare", 'c', 0, G_OPTION_ARG_FILENAME, &o.compare, "a layout of the same task, side by side with the winner, part by part", "SCENARIO"},
@@ -165,9 +194,10 @@ int ms_cli_plan(int argc, char **argv) {
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     status = check(verb, &o, argc - 1);
-    if (status == 0) status = plan_file(verb, &o, argv[1]);
+    if (status == 0) status = o.ask.write ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
   g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint), g_free(o.resume);
   g_strfreev(o.without);
+  g_free(o.ask.model), g_free(o.ask.hardware), g_free(o.ask.gpus), g_free(o.ask.precision), g_free(o.ask.write);
   return status;
 }

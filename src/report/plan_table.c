@@ -165,11 +165,10 @@ static void append_refusals(GString *out, const MsPlan *plan) {
   if (plan->n_refusals > FEW_REFUSALS) g_string_append_printf(out, "... and %d more rules\n", plan->n_refusals - FEW_REFUSALS);
 }
 
-static void append_hint(GString *out, const MsRequest *request, const MsPlan *plan) {
+static void append_hint(GString *out, const MsPlan *plan) {
   const MsPlanEntry *best = &plan->best[0];
   if (best->result->bottleneck) g_string_append_printf(out, "\nbest: %s\n", best->result->bottleneck);
-  g_string_append_printf(out, "next: `moesim plan %s --top 1 --json` prints its complete scenario under best[0].scenario, to keep and to `moesim run`\n",
-                         request->base->file ? request->base->file : "REQUEST");
+  g_string_append(out, "next: the same with --top 1 --json prints its complete scenario under best[0].scenario, to keep and to `moesim run`\n");
 }
 
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags) {
@@ -200,7 +199,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
     g_autofree char *text = ms_report_robust(extras->robust, top);
     g_string_append(out, text);
   }
-  if (plan->n_best > 0) append_hint(out, request, plan);
+  if (plan->n_best > 0) append_hint(out, plan);
   return g_string_free(out, FALSE);
 }
 

@@ -228,6 +228,22 @@ static void plan_json_has_the_keys_of_the_contract(void **state) {
   g_remove(file), g_remove(best);
 }
 
+/* The request that options mean is a file that plans to the same list. */
+static void plan_without_a_file(void **state) {
+  (void)state;
+  g_autofree char *file = g_build_filename(folder, "asked.json", NULL);
+  g_auto(Run) kept = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--write-request", file);
+  expect(&kept, 0, "plan --write-request");
+  assert_string_equal(kept.out, "");
+  g_auto(Run) asked = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64");
+  g_auto(Run) read = RUN("plan", file);
+  expect(&asked, 0, "plan --model");
+  expect(&read, 0, "plan of the kept request");
+  assert_non_null(strstr(asked.out, "sequence 4096, batch 64"));
+  assert_string_equal(asked.out, read.out);
+  g_remove(file);
+}
+
 /* An open key in which the printed layouts differ has a column; one that is the same in all stands below the table. */
 static void plan_table_shows_open_keys(void **state) {
   (void)state;
@@ -404,7 +420,8 @@ int main(int argc, char **argv) {
   folder = g_dir_make_tmp("moesim-cli-XXXXXX", NULL);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(every_shipped_scenario_runs),
-      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(plan_table_shows_open_keys),
+      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(plan_without_a_file),
+      cmocka_unit_test(plan_table_shows_open_keys),
       cmocka_unit_test(plan_of_several_clusters),
       cmocka_unit_test(exit_codes), cmocka_unit_test(show_everything), cmocka_unit_test(schema_and_help), cmocka_unit_test(commands_of_the_readme),
   };

@@ -1,0 +1,107 @@
+#include "cli/plan_request.h"
+
+#include "base/err.h"
+#include "base/json.h"
+#include "describe/scenario.h"
+
+enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20 };
+
+gboolean ms_plan_asked(const MsPlanAsk *a) {
+  return a->model || a->hardware || a->gpus || a->precision || a->seq_length != 0 || a->global_batch_size != 0 || a->write;
+}
+
+static gboolean usage(GError **error, const char *format, const char *what) {
+  g_autofree char *text = g_strdup_printf(format, what);
+  g_set_error_literal(error, MS_ERROR, MS_ERROR_USAGE, text);
+  return FALSE;
+}
+
+static gboolean read_gpus(const char *text, GArray *gpus, GError **error) {
+  g_auto(GStrv) words = g_strsplit(text, ",", -1);
+  for (int i = 0; words[i]; i++) {
+    gint64 value;
+    if (!g_ascii_string_to_signed(words[i], 10, 1, MOST_GPUS, &value, NULL)) return usage(error, "--gpus %s: give numbers from 1 to 1048576, separated by commas", text);
+    g_array_append_val(gpus, value);
+  }
+  return gpus->len > 0 || usage(error, "--gpus %s: give at least one number", text);
+}
+
+static gboolean any_experts(char *const *models, gboolean *any, GError **error) {
+  *any = FALSE;
+  for (int i = 0; models[i]; i++) {
+    g_autoptr(MsModel) model = ms_model_load(models[i], error);
+    if (!model) return FALSE;
+    *any |= model->num_experts > 0;
+  }
+  return TRUE;
+}
+
+static void write_names(MsJsonOut *out, const char *key, char *const *names) {
+  gboolean several = names[1] != NULL;
+  if (several) ms_json_out_array(out, key);
+  for (int i = 0; names[i]; i++) ms_json_out_string(out, several ? NULL : key, names[i]);
+  if (several) ms_json_out_end(out);
+}
+
+static void write_gpus(MsJsonOut *out, const GArray *gpus) {
+  if (gpus->len > 1) ms_json_out_array(out, "gpus");
+  for (guint i = 0; i < gpus->len; i++) ms_json_out_int(out, gpus->len > 1 ? NULL : "gpus", g_array_index(gpus, gint64, i));
+  if (gpus->len > 1) ms_json_out_end(out);
+}
+
+static gint64 common_multiple(gint64 a, gint64 b) {
+  gint64 x = a, y = b;
+  while (y > 0) {
+    gint64 rest = x % y;
+    x = y, y = rest;
+  }
+  return a / x * b;
+}
+
+/* A multiple of every number of GPUs, so that every data-parallel size divides it; of the largest alone where that would be far more sequences. */
+static gint64 default_batch(const GArray *gpus, int seq_length) {
+  gint64 sequences = MAX(DEFAULT_BATCH_TOKENS / seq_length, 1), most = 1, common = 1;
+  for (guint i = 0; i < gpus->len; i++) {
+    gint64 n = g_array_index(gpus, gint64, i);
+    most = MAX(most, n);
+    if (common <= MOST_GPUS) common = common_multiple(common, n);
+  }
+  gint64 unit = common <= MAX(sequences, most) ? common : most;
+  return (sequences + unit - 1) / unit * unit;
+}
+
+static void write_open_options(MsJsonOut *out, gboolean experts) {
+  static const char *const all[] = {"recompute", "cuda_graph_scope"}, *const of_experts[] = {"dispatcher", "ep_overlap"};
+  ms_json_out_object(out, "options");
+  for (guint i = 0; i < G_N_ELEMENTS(all); i++) ms_json_out_string(out, all[i], "auto");
+  for (guint i = 0; experts && i < G_N_ELEMENTS(of_experts); i++) ms_json_out_string(out, of_experts[i], "auto");
+  ms_json_out_end(out);
+}
+
+char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
+  if (!a->model || !a->hardware || !a->gpus) return usage(error, "give a request file, or %s", "--model, --hardware and --gpus"), NULL;
+  if (a->seq_length < 0 || a->global_batch_size < 0) return usage(error, "%s must be positive", a->seq_length < 0 ? "--seq-length" : "--global-batch-size"), NULL;
+  int seq_length = a->seq_length > 0 ? a->seq_length : DEFAULT_SEQ_LENGTH;
+  g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(gint64));
+  g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
+  gboolean experts;
+  if (!models[0] || !machines[0]) return usage(error, "%s: give at least one name", models[0] ? "--hardware" : "--model"), NULL;
+  if (!read_gpus(a->gpus, gpus, error) || !any_experts(models, &experts, error)) return NULL;
+  g_autofree char *name = g_strdup_printf("%s-%s-%s", a->model, a->hardware, a->gpus);
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_json_out_object(out, NULL);
+  ms_json_out_int(out, "schema", 1);
+  ms_json_out_string(out, "name", name);
+  write_names(out, "model", models);
+  write_names(out, "hardware", machines);
+  write_gpus(out, gpus);
+  ms_json_out_object(out, "training");
+  ms_json_out_int(out, "seq_length", seq_length);
+  ms_json_out_int(out, "global_batch_size", a->global_batch_size > 0 ? a->global_batch_size : default_batch(gpus, seq_length));
+  ms_json_out_string(out, "micro_batch_size", "auto");
+  ms_json_out_string(out, "precision", a->precision ? a->precision : "bf16");
+  ms_json_out_end(out);
+  write_open_options(out, experts);
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}

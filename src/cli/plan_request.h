@@ -1,0 +1,25 @@
+/* src/cli/plan_request.h - a plan request from the command line: what to train on which machine, everything else left open. */
+#ifndef MS_CLI_PLAN_REQUEST_H
+#define MS_CLI_PLAN_REQUEST_H
+
+#include <glib.h>
+
+typedef struct {      /* NULL and 0: not given */
+  char *model;        /* names or files; several separated by commas */
+  char *hardware;
+  char *gpus;
+  char *precision;    /* default bf16; "auto": all that the machine has */
+  int seq_length;     /* default 4096 */
+  int global_batch_size; /* sequences; default 4 Mi tokens, at least one sequence for each GPU */
+  char *write;        /* keep the request in this file, "-" is standard output, and plan nothing */
+} MsPlanAsk;
+
+/* TRUE when any of them is given. */
+gboolean ms_plan_asked(const MsPlanAsk *ask);
+
+/* The request file that they mean, indented as a person would keep it: layout, microbatch size, dispatcher, EP overlap, recomputation and CUDA graphs open. The four
+ * about experts are left out when no model has any. NULL and *error (MS_ERROR_USAGE) when one is missing or wrong, MS_ERROR_INPUT when a model is unknown.
+ * (transfer full) */
+char *ms_plan_request_text(const MsPlanAsk *ask, GError **error);
+
+#endif
