@@ -16,6 +16,11 @@ static const MsCurve default_gemm = {.form = MS_FORM_GEMM_SATURATING, .param = {
 static const MsCurve default_grouped = {.form = MS_FORM_GROUPED_GEMM, .param = {0.75, 0.83, 30e-6, 76, 300, 0.15e-6, 0.55}};
 static const MsCurve default_attention = {.form = MS_FORM_ATTENTION, .param = {0.6, 0.47, 11e-6, 1, 0.6}};
 static const MsCurve default_delta = {.form = MS_FORM_ATTENTION, .param = {0.048, 0.24, 29e-6, 1, 0.127}}; /* medians of six machines, make profiles */
+/* Sparse attention and the indexer's loss have no curve in any profile. Forward is as fast as dense attention to as many keys: FlashMLA's kernel (README and
+ * vllm-project/vllm#33451: 1.39 to 1.45 PFLOP/s on B200, 640 TFLOP/s on H800) reaches what the dense kernels do. Backward gathers keys and adds gradients one query
+ * at a time. NVIDIA/cudnn-frontend#318 measures it on B200 (BF16, 4096 queries, width 512, 64 heads, 128 to 2048 keys: 0.560 1.233 2.155 4.019 ms; 128 heads:
+ * twice that): launches, the tensors of the queries once, and a rate, here as a share of dense attention forward's; all within 1 %. */
+static const MsCurve default_sparse_backward = {.form = MS_FORM_ATTENTION, .param = {0.528, 0.5, 45e-6, 1, 1}};
 static const MsCurve default_bandwidth = {
     .form = MS_FORM_BANDWIDTH, .param = {MS_DEFAULT_MEMORY_EFFICIENCY, MS_DEFAULT_MEMORY_LAUNCH_S}};
 
@@ -24,6 +29,7 @@ typedef struct {
   const MsCurve *origin; /* reported: the profile's, NULL for a default */
   double band;
   double factor;         /* time over the curve's: pass factor and sustained clock */
+  gboolean own_pass;     /* the curve is of this pass, not forward's */
 } Slot;
 
 struct MsCost {
@@ -34,6 +40,7 @@ struct MsCost {
   double element_B[MS_N_ODT];
   double expert_width, head_dim;
   double attention_backward; /* FLOP/s of backward over forward attention */
+  MsCurve sparse_backward[MS_N_ODT]; /* of dense attention forward, at the share that sparse attention reaches backward */
   MsCurve *curves;           /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
   guint8 *curve_op;          /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
   Slot slot[MS_N_OPS][MS_N_ODT][MS_N_PASSES];
@@ -133,20 +140,34 @@ static double pass_factor(const MsCost *cost, int pass) {
   return 1;
 }
 
-static Slot make_slot(const MsCost *cost, int op, int dtype, int pass) {
+/* Where the machine's attention is described by a form: its rate, the other parameters from the measured kernel. */
+static gboolean take_sparse_backward(MsCost *cost, Slot *slot, int dtype) {
+  int kind, dense = pick(cost, MS_OP_ATTENTION, MS_FAMILY_ATTENTION, dtype, MS_PASS_FORWARD, &kind);
+  if (dense < 0 || cost->curves[dense].form != MS_FORM_ATTENTION) return FALSE;
+  MsCurve *curve = &cost->sparse_backward[dtype];
+  *curve = default_sparse_backward;
+  curve->param[MS_A_E] *= cost->curves[dense].param[MS_A_E];
+  *slot = (Slot){.use = curve, .origin = &cost->hardware->curves[dense], .factor = 1 / or_else(cost->hardware->sustained_derate, 1), .own_pass = TRUE,
+                 .band = MAX(ms_curve_band(&cost->hardware->curves[dense], MS_DEFAULT_BAND), MS_DEFAULT_BAND)};
+  return TRUE;
+}
+
+static Slot make_slot(MsCost *cost, int op, int dtype, int pass) {
   static const MsCurve *const fallback[] = {[MS_FAMILY_GEMM] = &default_gemm, [MS_FAMILY_GROUPED] = &default_grouped,
                                             [MS_FAMILY_ATTENTION] = &default_attention, [MS_FAMILY_MEMORY] = &default_bandwidth};
   MsOpFamily family = ms_op_families[op];
   int kind = 1, found = pick(cost, op, family, dtype, pass, &kind);
   if (found < 0 && family == MS_FAMILY_MEMORY) found = pick(cost, MS_N_OPS, family, dtype, pass, &kind);
   gboolean stand_in = found < 0 && (op == MS_OP_SPARSE_ATTENTION || op == MS_OP_INDEXER); /* as fast as dense attention to as many keys */
+  Slot sparse;
+  if (stand_in && pass == MS_PASS_DGRAD && take_sparse_backward(cost, &sparse, dtype)) return sparse;
   if (stand_in) found = pick(cost, MS_OP_ATTENTION, family, dtype, pass, &kind);
   if (found < 0 && op == MS_OP_FRONT_END) found = pick(cost, MS_OP_GEMM, family, dtype, MS_PASS_FORWARD, &kind), stand_in = TRUE;
   const MsCurve *none = op == MS_OP_DELTA_RULE ? &default_delta : fallback[family];
   Slot slot = {.use = found < 0 ? none : &cost->curves[found], .band = MS_DEFAULT_BAND, .factor = 1};
   if (found >= 0) {
     slot.origin = &cost->hardware->curves[found];
-    slot.band = ms_curve_band(slot.origin, MS_DEFAULT_BAND);
+    slot.band = ms_curve_band(slot.origin, MS_DEFAULT_BAND), slot.own_pass = pass_rank(slot.origin, pass) == 0;
     if (family != MS_FAMILY_MEMORY && (stand_in || dtype_rank(slot.origin, dtype) > 1)) slot.band = MAX(slot.band, MS_DEFAULT_BAND); /* stands in */
   }
   if (family == MS_FAMILY_MEMORY) return slot;
@@ -337,7 +358,7 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
  * runs 2.5 times the FLOP and traffic of the forward row it belongs to (3 times for a delta rule), at the forward's rate times the profile's factor. */
 static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
-  gboolean scaled = op->pass == MS_PASS_DGRAD && !(slot->origin && pass_rank(slot->origin, MS_PASS_DGRAD) == 0);
+  gboolean scaled = op->pass == MS_PASS_DGRAD && !slot->own_pass;
   double times = !scaled ? 1 : op->kind == MS_OP_DELTA_RULE ? 3 : 2.5, n = MAX(op->n, 1);
   double heads = MAX(op->groups, 1) * (op->m / n), gqa = (double)MAX(op->groups, 1) / MAX(op->kv_groups, 1);
   double bytes = (op->read_B + op->write_B) / times;

@@ -24,6 +24,7 @@ const char *const ms_optimizer_words[] = {"adam", "muon", NULL};
 const char *const ms_attn_backend_words[] = {"fused", "flash", "unfused", NULL};
 const char *const ms_impl_words[] = {"transformer_engine", "local", NULL};
 const char *const ms_ce_impl_words[] = {"native", "te", NULL};
+const char *const ms_mhc_backend_words[] = {"native", "triton", "cutile", NULL};
 const char *const ms_outer_dp_words[] = {"no_shard", "optim", NULL};
 const char *const ms_goal_words[] = {"step_time", "tokens_per_s_per_gpu", "cost_per_token", "energy_per_token", "gpus_for_deadline", NULL};
 const char *const ms_norm_words[] = {"RMSNorm", "LayerNorm", NULL};

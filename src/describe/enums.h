@@ -61,6 +61,8 @@ typedef enum { MS_IMPL_TE, MS_IMPL_LOCAL } MsTransformerImpl;
 extern const char *const ms_impl_words[]; /* transformer_engine local */
 typedef enum { MS_CE_NATIVE, MS_CE_TE } MsCeImpl;
 extern const char *const ms_ce_impl_words[]; /* native te */
+typedef enum { MS_MHC_NATIVE, MS_MHC_TRITON, MS_MHC_CUTILE } MsMhcBackend; /* kernels of hyper-connections */
+extern const char *const ms_mhc_backend_words[]; /* native triton cutile */
 typedef enum { MS_OUTER_NO_SHARD, MS_OUTER_OPTIM } MsOuterDp;
 extern const char *const ms_outer_dp_words[]; /* no_shard optim */
 

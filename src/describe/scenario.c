@@ -102,6 +102,8 @@ static const MsField options_fields[] = {
             "implementation of layers"),
     MS_ENUM(S, cross_entropy_fusion_impl, ms_ce_impl_words, "\"native\"", MS_OPEN,
             "with cross_entropy_fusion"),
+    MS_ENUM(S, mhc_backend, ms_mhc_backend_words, "\"triton\"", MS_OPEN,
+            "kernels of hyper-connections: native is plain PyTorch; triton leaves the projection and one backward to it; cutile, a package of its own, does all"),
     SWITCH(moe_router_fusion, "true", "fused router kernels"),
     SWITCH(moe_permute_fusion, "true", "fused permute kernels"),
     SWITCH(moe_shared_expert_overlap, "false", "shared expert beside dispatch and combine"),

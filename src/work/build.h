@@ -118,6 +118,8 @@ void ms_compressed_backward(MsBuild *b, int layer);
  * tokens one key (near `most` on every rank, so that no rank waits for another). */
 double ms_keys_seen(double seq, double most);
 double ms_packed_keys_seen(const MsBuild *b, double most, double per_key);
+double ms_key_blocks(double keys); /* rounded up to what a kernel takes at a time */
+void ms_pool_rows(MsBuild *b, const char *name, double width, double ratio);
 /* Mean length of the packed sequences over their tokens, and how many a microbatch has. */
 double ms_packed_length(const MsBuild *b);
 double ms_packed_sequences(const MsBuild *b);

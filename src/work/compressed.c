@@ -8,6 +8,8 @@
  * parallelism gathers the compressed keys; the window reaches into the slice before. */
 #include "work/build.h"
 
+#include <math.h>
+
 typedef struct { double n, d, dr, ql, og, ol, window, ratio, wide; } Sizes; /* wide: halves of the compressor, 2 when its groups overlap */
 
 static Sizes sizes(const MsModel *m, int layer) {
@@ -79,11 +81,11 @@ static gboolean up_recomputed(const MsBuild *b) {
   return b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ);
 }
 
-static double keys_seen(const MsBuild *b, const Sizes *z) { /* executed: the window shrinks at the start of a sequence, unlike in the convention */
-  double keys = ms_packed_keys_seen(b, z->window, 1);
-  if (z->ratio == 4) keys += ms_packed_keys_seen(b, b->model->sparse_attention.indexer_topk, 4);
-  else if (z->ratio > 0) keys += b->packing->skew * ms_packed_length(b) / (2 * z->ratio);
-  return keys;
+/* The list of keys is as long for every query, places without a key hold -1, and its length is not passed on (csa.py, fused_sparse_attention.py): masked
+ * keys are multiplied like the others. */
+static double list_length(const MsBuild *b, const Sizes *z) {
+  double compressed = z->ratio == 4 ? b->model->sparse_attention.indexer_topk : z->ratio > 0 ? floor(ms_packed_length(b) / z->ratio) : 0;
+  return ms_key_blocks(z->window + compressed);
 }
 
 static void up_rows(MsBuild *b, const Csa *p) {
@@ -95,10 +97,15 @@ static void up_rows(MsBuild *b, const Csa *p) {
   ms_row_memory(b, MS_OP_ROPE, "rope", 2 * b->rows * (z->n + 1) * z->dr, 2 * b->rows * (z->n + 1) * z->dr, 2);
 }
 
-static void pool_rows(MsBuild *b, const Sizes *z) {
-  double in = 4 * b->rows * z->wide * z->d, out = 2 * b->rows / z->ratio * z->d;
-  gboolean back = b->pass == MS_PASS_DGRAD;
-  ms_row_memory(b, MS_OP_POOL, "compress keys", back ? in + out : in, back ? in : out, back ? 4 : 3);
+
+/* A compressor between its projections and its norm, operator by operator in PyTorch for sequences that are not packed (csa.py, Compressor._forward_sbhd): positions
+ * are added (weights become FP32), groups that overlap are laid out twice, softmax over a group in FP32, product, sum. Passes over an
+ * element, keys and weights together, in bytes read and written; the backward of a slice zeroes and copies. */
+void ms_pool_rows(MsBuild *b, const char *name, double width, double ratio) {
+  static const struct { double read_B, write_B; int kernels; } passes[2][2] = {{{16, 12, 5}, {22, 14, 7}}, {{22, 24, 11}, {52, 56, 25}}};
+  gboolean back = b->pass == MS_PASS_DGRAD, overlap = ratio == 4;
+  double elements = b->rows * (overlap ? 2 : 1) * width, out = 2 * b->rows / ratio * width;
+  ms_row_memory(b, MS_OP_POOL, name, passes[overlap][back].read_B * elements + (back ? out : 0), passes[overlap][back].write_B * elements + (back ? 0 : out), passes[overlap][back].kernels);
 }
 
 static double compressed_B(const MsBuild *b, const Sizes *z) { return z->ratio > 0 ? 2 * b->rows * b->c / z->ratio * z->d : 0; }
@@ -122,12 +129,12 @@ void ms_compressed_forward(MsBuild *b, int layer) {
   if (z->ratio > 0) {
     ms_linear_forward(b, &p.compressor);
     ms_keep(b, "compressor out", 4 * b->rows * z->wide * z->d);
-    pool_rows(b, z);
+    ms_pool_rows(b, "compress keys", z->d, z->ratio);
     ms_keep(b, "compressed keys", 2 * b->rows * b->c / z->ratio * z->d);
     ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather keys", MS_STREAM_CP, MS_GROUP_CP, compressed_B(b, z));
   }
   if (z->ratio == 4) ms_indexer_forward(b, &p.indexer);
-  ms_row_sparse_core(b, z->n, z->d, z->d, keys_seen(b, z));
+  ms_row_sparse_core(b, z->n, z->d, z->d, list_length(b, z));
   ms_keep(b, "attention out", 2 * b->rows * z->n * z->d);
   ms_keep(b, "lse", 4 * b->rows * z->n);
   unrotate(b, z);
@@ -151,14 +158,14 @@ void ms_compressed_backward(MsBuild *b, int layer) {
     up_rows(b, &p);
   }
   b->pass = MS_PASS_DGRAD;
-  ms_row_sparse_core(b, z->n, z->d, z->d, keys_seen(b, z));
+  ms_row_sparse_core(b, z->n, z->d, z->d, list_length(b, z));
   ms_free_kept(b, "attention out");
   ms_free_kept(b, "lse");
   if (z->ratio == 4) ms_indexer_backward(b, &p.indexer, z->n, z->d);
   b->pass = MS_PASS_DGRAD;
   if (z->ratio > 0) {
     ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter keys", MS_STREAM_CP, MS_GROUP_CP, compressed_B(b, z));
-    pool_rows(b, z);
+    ms_pool_rows(b, "compress keys", z->d, z->ratio);
     ms_free_kept(b, "compressed keys");
     ms_free_kept(b, "compressor out");
     ms_linear_backward(b, &p.compressor);

@@ -7,6 +7,8 @@
  * TP. Context parallelism gathers latents and indexer keys ("all_gather" only, as in Megatron). */
 #include "work/build.h"
 
+#include <math.h>
+
 MsPartParams ms_indexer_params(const MsModel *m, int layer) {
   const MsSparseAttention *a = &m->sparse_attention;
   double h = m->hidden_size, heads = a->indexer_num_heads, d = a->indexer_head_dim;
@@ -38,6 +40,15 @@ double ms_packed_keys_seen(const MsBuild *b, double most, double per_key) {
   return b->packing->packed ? ms_packing_mean(l, 0, l->n, seen_of, &seen) : seen_of(b->training->seq_length, &seen);
 }
 
+#define KEY_BLOCK 64.0 /* of FlashMLA and cuDNN Frontend on Blackwell; Hopper's forward takes two at a time */
+double ms_key_blocks(double keys) { return KEY_BLOCK * ceil(keys / KEY_BLOCK); }
+
+/* Of a list that ends after a query's last key: the last block is full only once in a block while the list grows. */
+static double keys_in_blocks(const MsBuild *b, double most) {
+  double s = ms_packed_length(b);
+  return ms_packed_keys_seen(b, most, 1) + (KEY_BLOCK - 1) / 2 * MIN(most, s) / s;
+}
+
 double ms_packed_length(const MsBuild *b) { return b->packing->length; }
 double ms_packed_sequences(const MsBuild *b) { return b->rows * b->c / b->packing->length; }
 
@@ -48,6 +59,8 @@ static MsLinear plain(const char *name, double m, double n, double k, gboolean l
   l.low = low, l.model_flop = FALSE, l.input_quantized_by_producer = TRUE; /* their inputs are cast already, or stay as they are */
   return l;
 }
+
+static gboolean shares_choice(const MsBuild *b) { return b->model->sparse_attention.indexer_topk_freq > 1 && !ms_model_has_compressed_attention(b->model); }
 
 static double topk_of(const MsBuild *b, const MsIndexer *ix) {
   return MIN((double)b->model->sparse_attention.indexer_topk, ms_packed_length(b) / ix->per_key);
@@ -68,6 +81,27 @@ static void score_row(MsBuild *b, const char *name, const MsIndexer *ix, double 
   op->kernels = 4;
 }
 
+/* Where layers share a choice (indexer_topk_freq), Megatron-LM scores outside its fused operator and falls into a loop over the heads: a product of FP32 copies for
+ * all pairs, masked ones too, ReLU, the weight, the sum (dsa_cudnn_kernels.py, _indexer_topk_from_score_chunks). */
+static void scores_by_head(MsBuild *b, const MsIndexer *ix) {
+  const MsSparseAttention *a = &b->model->sparse_attention;
+  double heads = a->indexer_num_heads, pairs = b->rows * ms_packed_length(b);
+  score_row(b, "indexer scores", ix, 2 * pairs * heads * a->indexer_head_dim, ms_packed_length(b));
+  MsOp *op = &b->list->op[b->list->n - 1];
+  op->dtype = MS_ODT_FP32, op->write_B = 4 * pairs * heads, op->kernels = (guint16)(2 * heads); /* a cast and a product */
+  ms_row_memory(b, MS_OP_ADD, "sum indexer heads", 16 * pairs * heads, 12 * pairs * heads, (int)(4 * heads));
+}
+
+/* The chosen keys are moved to the front of their list and put in order: two sorts of every list, four in a pass with gradients. Bytes of an element and sort: comparisons, gathers
+ * and masks around it, and as many again for each digit of 4 bits that PyTorch's sort in shared memory moves key and place (mean of 8-byte and
+ * 4-byte keys); nobody measured it, it is taken to run at the rate of memory. */
+static void sort_lists(MsBuild *b, double topk) {
+  gboolean gradients = b->model->sparse_attention.indexer_loss && (b->keeping || b->pass == MS_PASS_RECOMPUTE);
+  double sorts = gradients ? 4 : 2, elements = b->rows * topk;
+  MsOp *op = ms_row_memory(b, MS_OP_TOPK, "sort chosen keys", sorts * elements * 226, sorts * elements * 226, (int)sorts * 12);
+  op->m = b->rows, op->n = topk;
+}
+
 void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   const MsSparseAttention *a = &b->model->sparse_attention;
   double heads = a->indexer_num_heads, d = a->indexer_head_dim, width = heads * d, s = ms_packed_length(b);
@@ -78,13 +112,18 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   ms_linear_forward(b, &w);
   ms_linear_forward(b, &k);
   ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4); /* rotary, then Hadamard */
-  if (compressed) ms_row_memory(b, MS_OP_POOL, "indexer pool", 8 * b->rows * d, 2 * b->rows / ix->per_key * d, 2);
+  if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
   else if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather index", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * (d + heads));
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
-  score_row(b, "indexer scores", ix, 2 * b->rows * width * b->packing->skew * s / (2 * ix->per_key), s / ix->per_key);
-  b->list->op[b->list->n - 1].write_B = pairs_B(b, ix);
+  if (shares_choice(b)) {
+    scores_by_head(b, ix);
+  } else {
+    score_row(b, "indexer scores", ix, 2 * b->rows * width * b->packing->skew * s / (2 * ix->per_key), s / ix->per_key);
+    b->list->op[b->list->n - 1].write_B = pairs_B(b, ix);
+  }
   MsOp *top = ms_row_memory(b, MS_OP_TOPK, "indexer top-k", pairs_B(b, ix), 4 * b->rows * topk_of(b, ix), 8);
   top->m = b->rows, top->n = s / ix->per_key;
+  if (!compressed) sort_lists(b, topk_of(b, ix));
   ms_keep(b, "chosen keys", 4 * b->rows * topk_of(b, ix));
   if (!a->indexer_loss) return;
   ms_keep(b, "indexer q, k, weights", 2 * b->rows * (width + heads + d / ix->per_key + (compressed ? 4 * d : 0)));
@@ -97,14 +136,15 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads
   ms_free_kept(b, "chosen keys");
   if (!a->indexer_loss) return;
   b->pass = MS_PASS_DGRAD;
-  double pairs = b->rows * ms_packed_keys_seen(b, a->indexer_topk, ix->per_key);
+  double pairs = b->rows * (compressed ? ms_key_blocks(a->indexer_topk) : keys_in_blocks(b, a->indexer_topk));
   /* probabilities of attention over the chosen keys; the indexer's own again; its gradient to queries and keys */
-  score_row(b, "indexer loss", ix, 2 * pairs * (attention_heads * dqk + 3 * width), topk_of(b, ix));
+  double outside = shares_choice(b) ? 2 * dqk : 0; /* the loss has no attention of its own to take the sums from, and runs it */
+  score_row(b, "indexer loss", ix, 2 * pairs * (attention_heads * (dqk + outside) + 3 * width), topk_of(b, ix));
   MsOp *loss = &b->list->op[b->list->n - 1];
   loss->read_B += 2 * b->rows * attention_heads * dqk + 4 * pairs, loss->write_B = 2 * b->rows * width + 4 * b->rows * d;
   loss->kernels = 36; /* target, softmax over the chosen keys, divergence, gradients, each of several */
   ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
-  if (compressed) ms_row_memory(b, MS_OP_POOL, "indexer pool", 10 * b->rows * d, 8 * b->rows * d, 3);
+  if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
   ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4);
   MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE), w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
   MsLinear k = plain("indexer k", b->rows_sp, compressed ? 4 * d : d, b->h, FALSE);
@@ -118,14 +158,13 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads
 
 void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double keys) {
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double per_pair = 2 * heads * (back ? 3 * dqk + 2 * dv : dqk + dv), qo_B = 2 * b->rows * heads * (dqk + dv), kv_B = 2 * b->rows * b->c * dqk;
+  double per_pair = 2 * heads * (back ? 3 * dqk + 2 * dv : dqk + dv), q_B = 2 * b->rows * heads * dqk, o_B = 2 * b->rows * heads * dv, kv_B = 2 * b->rows * b->c * dqk;
   MsOp *op = ms_row(b, MS_OP_SPARSE_ATTENTION, "sparse attention");
   op->flop = per_pair * b->rows * keys;
   op->m = ms_packed_length(b) / b->c, op->n = MAX(keys, 1), op->k = dqk + dv;
   op->groups = (int)MAX(ms_packed_sequences(b) * heads, 1), op->kv_groups = (int)MAX(ms_packed_sequences(b), 1);
-  op->read_B = (back ? 2 : 1) * (qo_B / 2 + kv_B) + 4 * b->rows * keys; /* the list of keys too */
-  op->write_B = (back ? 1 : 0.5) * qo_B + (back ? 2 * kv_B : 0) + 4 * b->rows * heads;
-  if (back) op->write_B += 4 * b->rows * keys * dqk; /* every query adds to its keys' gradients, atomically in FP32; at the rate of memory, nobody measured it */
+  op->read_B = q_B + (back ? 2 * o_B + 3 * kv_B : kv_B) + 4 * b->rows * keys; /* the list of keys too */
+  op->write_B = (back ? q_B + 3 * kv_B : o_B) + 4 * b->rows * heads; /* FP32 gradients of the keys add up in the L2 cache, then become BF16 */
   op->kernels = back ? 8 : 14; /* most build the list of keys: offsets of window and batch, compaction, padding, lengths */
 }
 
@@ -159,7 +198,7 @@ static void up_rows(MsBuild *b, const Dsa *p) { /* from latents to absorbed quer
 }
 
 static void core_rows(MsBuild *b, const Dsa *p) {
-  ms_row_sparse_core(b, p->heads, p->kl + p->dr, p->kl, ms_packed_keys_seen(b, b->model->sparse_attention.indexer_topk, 1));
+  ms_row_sparse_core(b, p->heads, p->kl + p->dr, p->kl, keys_in_blocks(b, b->model->sparse_attention.indexer_topk));
 }
 
 static double latents_B(const MsBuild *b, const Dsa *p) { return 2 * b->rows * (p->kl + p->dr); }
