@@ -278,6 +278,68 @@ static void comm_totals(const MsCosted *c, MsTimeParts *part) {
   }
 }
 
+/* --- the step --- */
+static void tag_list(const MsCosted *c, const MsOp **tag_op) {
+  for (int i = 0; i < c->list->n; i++) tag_op[c->tag + (guint32)i] = &c->list->op[i];
+}
+
+/* The row of every tag of the pieces. (transfer container) */
+static const MsOp **tags_of(const MsProgram *p) {
+  const MsOp **tag_op = g_new0(const MsOp *, p->n_tags);
+  for (int i = 0; i < p->work->n_pieces; i++) {
+    tag_list(&p->piece[i].forward, tag_op), tag_list(&p->piece[i].backward, tag_op), tag_list(&p->piece[i].reload, tag_op);
+    if (p->unit) tag_list(&p->unit[i].gather, tag_op), tag_list(&p->unit[i].cast, tag_op), tag_list(&p->unit[i].reduce, tag_op);
+  }
+  return tag_op;
+}
+
+/* When the stage may begin its first chunk: parameters of that one are awaited, those of later ones hide behind it. */
+static MsTime before_passes(const MsCostedStep *step, MsTimeParts *part) {
+  MsTime stream[MS_N_STREAMS] = {0};
+  MsTime ready = list_end(&step->before, 0, step->before.list->n, 0, stream, part);
+  memset(stream, 0, sizeof stream);
+  const MsCosted *g = &step->gather;
+  int n = 0;
+  while (n < g->list->n && step->ops.gather_at[n].chunk == 0 && step->ops.gather_at[n].piece == step->ops.gather_at[0].piece) n++;
+  MsTime gather = list_end(g, 0, n, 0, stream, NULL);
+  if (gather > ready) {
+    part->exposed_comm_s += (double)(gather - ready) / MS_PS_PER_S;
+    part->comm_exposed_s[MS_COMM_DP] += (double)(gather - ready) / MS_PS_PER_S;
+  }
+  comm_totals(g, part);
+  return MAX(ready, gather);
+}
+
+/* When the stage comes to where all stages meet: reductions of the last chunk are exposed, earlier chunks' hide behind the backward that follows. */
+static MsTime to_the_meeting(const MsCostedStep *step, MsTime done, MsTimeParts *part) {
+  MsTime stream[MS_N_STREAMS] = {0};
+  const MsCosted *r = &step->reduce, *a = &step->after;
+  int to = r->list->n, from = to; /* the bucket that ends last */
+  while (from > 0 && step->ops.reduce_at[from - 1].chunk == 0 && step->ops.reduce_at[from - 1].piece == 0) from--;
+  MsTime at = done + compute_before(r, from, part);
+  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
+  at = list_end(r, from, to, at, stream, part);
+  comm_totals(r, part);
+  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
+  at = list_end(a, 0, crossing(a->list), at, stream, part);
+  comm_totals(a, part);
+  return at;
+}
+
+static MsTime after_the_meeting(const MsCostedStep *step, MsTime from, MsTimeParts *part) {
+  MsTime stream[MS_N_STREAMS];
+  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = from;
+  return list_end(&step->after, crossing(step->after.list), step->after.list->n, from, stream, part);
+}
+
+/* What is not in another part waited for other stages. */
+static void close_parts(MsTimeParts *t, MsTime end) {
+  double total = (double)end / MS_PS_PER_S, known = t->compute_s + t->exposed_comm_s + t->host_s + t->optimizer_s;
+  t->bubble_s = MAX(0, total - known);
+  double sum = known + t->bubble_s;
+  if (sum > total) t->other_s = total - sum; /* rounding */
+}
+
 MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts *stage, MsPasses *passes, guint64 *events) {
   const MsLayout *l = p->layout;
   size_t cells = (size_t)l->num_chunks * (size_t)schedule->microbatches;
@@ -287,75 +349,29 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
     f.pair_parts = g_new0(MsTimeParts, (size_t)l->num_chunks * (size_t)l->vpp);
   }
   for (size_t i = 0; i < cells; i++) f.f_end[i] = f.b_end[i] = -1;
-  g_autofree const MsOp **tag_op = g_new0(const MsOp *, p->n_tags);
-  for (int i = 0; i < p->work->n_pieces; i++) {
-    for (int j = 0; j < p->piece[i].forward.list->n; j++) tag_op[p->piece[i].forward.tag + (guint32)j] = &p->piece[i].forward.list->op[j];
-    for (int j = 0; j < p->piece[i].backward.list->n; j++) tag_op[p->piece[i].backward.tag + (guint32)j] = &p->piece[i].backward.list->op[j];
-    for (int j = 0; j < p->piece[i].reload.list->n; j++) tag_op[p->piece[i].reload.tag + (guint32)j] = &p->piece[i].reload.list->op[j];
-    const MsCosted *unit[] = {p->unit ? &p->unit[i].gather : NULL, p->unit ? &p->unit[i].cast : NULL, p->unit ? &p->unit[i].reduce : NULL};
-    for (int k = 0; p->unit && k < 3; k++)
-      for (int j = 0; j < unit[k]->list->n; j++) tag_op[unit[k]->tag + (guint32)j] = &unit[k]->list->op[j];
-  }
+  g_autofree const MsOp **tag_op = tags_of(p);
   memset(stage, 0, (size_t)l->pp * sizeof *stage);
   costs_of_chunks(&f, tag_op, events);
-  g_autofree MsTime *done = g_new0(MsTime, l->pp);
+  g_autofree MsTime *done = g_new0(MsTime, l->pp), *idle = g_new0(MsTime, l->pp), *came = g_new0(MsTime, l->pp);
   for (int s = 0; s < l->pp; s++) {
-    MsTime stream[MS_N_STREAMS] = {0};
-    MsTime ready = list_end(&p->step[s].before, 0, p->step[s].before.list->n, 0, stream, &stage[s]);
-    memset(stream, 0, sizeof stream);
-    MsTime gather = 0; /* parameters of the first chunk are awaited; later ones hide behind it */
-    const MsCosted *g = &p->step[s].gather;
-    int n = 0;
-    while (n < g->list->n && p->step[s].ops.gather_at[n].chunk == 0 && p->step[s].ops.gather_at[n].piece == p->step[s].ops.gather_at[0].piece) n++;
-    gather = list_end(g, 0, n, 0, stream, NULL);
-    if (gather > ready) {
-      stage[s].exposed_comm_s += (double)(gather - ready) / MS_PS_PER_S;
-      stage[s].comm_exposed_s[MS_COMM_DP] += (double)(gather - ready) / MS_PS_PER_S;
-    }
-    done[s] = MAX(ready, gather);
+    done[s] = before_passes(&p->step[s], &stage[s]);
     passes[s].optimizer_s = (double)done[s] / MS_PS_PER_S;
-    comm_totals(g, &stage[s]);
   }
-  g_autofree MsTime *idle = g_new0(MsTime, l->pp);
   run_slots(&f, done, idle, stage, passes);
   MsTime meet = 0, end = 0, period = 0;
-  g_autofree MsTime *came = g_new0(MsTime, l->pp);
-  for (int s = 0; s < l->pp; s++) { /* reductions of the last chunk are exposed, earlier chunks' hide behind the backward that follows */
-    MsTime stream[MS_N_STREAMS] = {0};
-    const MsCosted *r = &p->step[s].reduce;
-    MsTime at = done[s];
-    int to = r->list->n, from = to; /* the bucket that ends last */
-    while (from > 0 && p->step[s].ops.reduce_at[from - 1].chunk == 0 && p->step[s].ops.reduce_at[from - 1].piece == 0) from--;
-    at += compute_before(r, from, &stage[s]);
-    for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
-    at = list_end(r, from, to, at, stream, &stage[s]);
-    comm_totals(r, &stage[s]);
-    const MsCosted *a = &p->step[s].after;
-    int cross = crossing(a->list);
-    for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
-    at = list_end(a, 0, cross, at, stream, &stage[s]);
-    comm_totals(a, &stage[s]);
-    came[s] = at;
-    passes[s].optimizer_s += (double)(at - done[s]) / MS_PS_PER_S;
-    meet = MAX(meet, at);
+  for (int s = 0; s < l->pp; s++) {
+    came[s] = to_the_meeting(&p->step[s], done[s], &stage[s]);
+    passes[s].optimizer_s += (double)(came[s] - done[s]) / MS_PS_PER_S;
+    meet = MAX(meet, came[s]);
   }
   for (int s = 0; s < l->pp; s++) {
-    MsTime stream[MS_N_STREAMS], from = p->skewed ? came[s] : meet;
-    for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = from;
-    const MsCosted *a = &p->step[s].after;
-    MsTime at = list_end(a, crossing(a->list), a->list->n, from, stream, &stage[s]);
+    MsTime from = p->skewed ? came[s] : meet, at = after_the_meeting(&p->step[s], from, &stage[s]);
     passes[s].optimizer_s += (double)(at - from) / MS_PS_PER_S;
     end = MAX(end, at);
     period = MAX(period, at - idle[s]);
   }
   if (p->skewed) end = period;
-  for (int s = 0; s < l->pp; s++) { /* what is not in another part waited for other stages */
-    MsTimeParts *t = &stage[s];
-    double total = (double)end / MS_PS_PER_S, known = t->compute_s + t->exposed_comm_s + t->host_s + t->optimizer_s;
-    t->bubble_s = MAX(0, total - known);
-    double sum = known + t->bubble_s;
-    if (sum > total) t->other_s = total - sum; /* rounding */
-  }
+  for (int s = 0; s < l->pp; s++) close_parts(&stage[s], end);
   *events += (guint64)schedule->n[0] * (guint64)l->pp;
   g_free(f.pair), g_free(f.pair_parts);
   g_free(f.chunk), g_free(f.f_end), g_free(f.b_end);
