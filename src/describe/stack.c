@@ -15,7 +15,7 @@ static const MsField stack_fields[] = {
     MS_F64(S, memory_bound, "", 0.2, 5, "1", 0, "factor on the time of memory-bound kernels"),
     MS_F64(S, communication, "", 0.2, 5, "1", 0, "factor on the time of communication"),
     MS_F64(S, host, "", 0.05, 20, "1", 0, "factor on the host time per framework operator"),
-    MS_F64(S, step_overhead_s, "s", 0, 10, "0", 0, "host time once per step"),
+    MS_BOOL(S, pipeline_scatter, "false", 0, "without sequence parallelism, pipeline messages are cut into one share for each tensor rank and gathered on arrival"),
     MS_F64(S, band, "", 0, 2, NULL, MS_NULLABLE, "what errors of all its runs have in common, 90 %; null = that of the GPU"),
     MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
     {0}};

@@ -13,7 +13,7 @@ typedef struct {
   double gemm, grouped_gemm, attention; /* matrix kernels: library, and the clock the site sustains under its power limit */
   double memory_bound, communication;
   double host;                          /* host time per framework operator */
-  double step_overhead_s;               /* once per step: data, logging, barriers */
+  gboolean pipeline_scatter;            /* without sequence parallelism a stage sends each tensor rank its own share, gathered on arrival */
   double band;                          /* what errors of this stack have in common, relative, 90 %; NaN unknown (sim/band.h) */
   char *source;
 } MsStack;

@@ -154,6 +154,8 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   }
   p->p2p_op = ms_work_p2p(work);
   p->p2p = ms_cost_op(cost, &p->p2p_op);
+  MsOp gather = ms_work_p2p_gather(work); /* the message is here when it is whole */
+  if (gather.message_B > 0) p->p2p.time_s += ms_cost_op(cost, &gather).time_s;
   p->p2p_tag = tag++;
   p->n_tags = tag;
   MsScheduleKind kind = p->scenario->layout.schedule;

@@ -168,9 +168,21 @@ int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i) {
   return i > 0 && work->piece_mtp_again >= 0 ? work->piece_mtp_again : work->piece_mtp;
 }
 
+static gboolean scattered(const MsWork *work) {
+  const MsScenario *s = work->scenario;
+  return s->stack.pipeline_scatter && !s->options.sequence_parallel && s->layout.tp > 1;
+}
+
+static double boundary_B(const MsWork *work) { return 2 * work->rows_sp * work->scenario->model->hidden_size * ms_model_streams(work->scenario->model); }
+
+MsOp ms_work_p2p_gather(const MsWork *work) {
+  return (MsOp){.name = "pipeline gather", .kind = MS_OP_ALL_GATHER, .stream = MS_STREAM_PP_SEND, .group = MS_GROUP_TP, .dtype = MS_ODT_BF16, .kernels = 1,
+                .groups = 1, .kv_groups = 1, .wait = {-1, -1, -1}, .message_B = scattered(work) ? boundary_B(work) : 0};
+}
+
 MsOp ms_work_p2p(const MsWork *work) {
   return (MsOp){.name = "pipeline", .kind = MS_OP_P2P, .stream = MS_STREAM_PP_SEND, .group = MS_GROUP_PP, .dtype = MS_ODT_BF16, .kernels = 2, .groups = 1,
-                .kv_groups = 1, .wait = {-1, -1, -1}, .message_B = 2 * work->rows_sp * work->scenario->model->hidden_size * ms_model_streams(work->scenario->model)};
+                .kv_groups = 1, .wait = {-1, -1, -1}, .message_B = boundary_B(work) / (scattered(work) ? work->scenario->layout.tp : 1)};
 }
 
 int ms_work_deferred(const MsWork *work, int microbatches) {

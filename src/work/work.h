@@ -142,6 +142,8 @@ int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i);
 
 /* The message between virtual stages on different ranks: one microbatch of activations, or of their gradients. */
 MsOp ms_work_p2p(const MsWork *work);
+/* The gather behind it where each tensor rank was sent one share (stack: pipeline_scatter, without sequence parallelism); message_B 0 elsewhere. */
+MsOp ms_work_p2p_gather(const MsWork *work);
 
 /* Totals of one pipeline stage (all its chunks). */
 typedef struct {

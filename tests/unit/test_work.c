@@ -410,6 +410,35 @@ static void pipeline_messages(void **state) {
   }
 }
 
+static double boundary_s(const MsScenario *s, double *message_B) {
+  g_auto(MsLowered) l = ms_test_lower((MsScenario *)s);
+  GError *error = NULL;
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, &error);
+  assert_non_null(cost);
+  MsProgram *program = ms_program_new(l.work, cost);
+  double time_s = program->p2p.time_s;
+  *message_B = program->p2p_op.message_B;
+  ms_program_free(program);
+  return time_s;
+}
+
+/* Old Megatron-LM: without sequence parallelism every tensor rank sends its share, which the receiver's group gathers; with it, nothing changes. */
+static void pipeline_messages_in_shares(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "h100-sxm", 32);
+  s->layout.tp = 4, s->layout.pp = 8;
+  for (int sequence = 0; sequence < 2; sequence++) {
+    double whole_B, share_B;
+    s->options.sequence_parallel = sequence;
+    s->stack.pipeline_scatter = FALSE;
+    double whole_s = boundary_s(s, &whole_B);
+    s->stack.pipeline_scatter = TRUE;
+    double share_s = boundary_s(s, &share_B);
+    assert_close(share_B, sequence ? whole_B : whole_B / 4, 0);
+    assert_true(sequence ? share_s == whole_s : share_s < 0.5 * whole_s && share_s > 0.25 * whole_s);
+  }
+}
+
 /* --- data parallel, communication.md 7 ------------------------------------------------------------------------------------------------ */
 static double named(const MsOpList *list, const char *name) {
   double sum = 0;
@@ -685,7 +714,8 @@ int main(void) {
       cmocka_unit_test(tensor_parallel_without_sequence_parallelism), cmocka_unit_test(tensor_parallel_of_latent_attention),
       cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes), cmocka_unit_test(low_precision_shrinks_gathers), cmocka_unit_test(context_ring), cmocka_unit_test(context_gather_and_exchange),
       cmocka_unit_test(context_keeps_the_flop), cmocka_unit_test(bytes_of_the_dispatchers),
-      cmocka_unit_test(expert_tensor_parallel_and_gathering_dispatcher), cmocka_unit_test(pipeline_messages), cmocka_unit_test(data_parallel_bytes),
+      cmocka_unit_test(expert_tensor_parallel_and_gathering_dispatcher), cmocka_unit_test(pipeline_messages), cmocka_unit_test(pipeline_messages_in_shares),
+      cmocka_unit_test(data_parallel_bytes),
       cmocka_unit_test(data_parallel_without_sharding), cmocka_unit_test(rows_are_well_formed), cmocka_unit_test(gradients_mirror_the_forward),
       cmocka_unit_test(executed_flop_is_the_convention), cmocka_unit_test(recompute_only_adds), cmocka_unit_test(parameters_of_the_ranks_are_the_models),
   };
