@@ -154,6 +154,15 @@ static double fsdp_buffers_B(const MsWork *w, int stage, MsParamBytes b) {
   return gradients + (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS ? 2 * largest_B + ends : 0);
 }
 
+static double graph_buffers_B(const MsWork *w, int stage) {
+  double most = 0;
+  for (int c = 0; c < w->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++) most = MAX(most, w->pieces[ms_work_chunk_piece(w, chunk, i)].graph_B);
+  }
+  return most;
+}
+
 void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
   const MsScenario *s = w->scenario;
   MsStageParams p = ms_work_stage_params(w, stage);
@@ -176,7 +185,7 @@ void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
     out->optimizer_B -= second * (matrix_dense / shard + matrix_expert / expert_shard);
   }
   double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
-  out->buffers_B = fsdp_buffers_B(w, stage, b) + dummy + workspace_B(w, stage) + score_buffer_B(w) + received_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
+  out->buffers_B = fsdp_buffers_B(w, stage, b) + dummy + workspace_B(w, stage) + score_buffer_B(w) + received_B(w, stage) + graph_buffers_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;
 }
 

@@ -33,8 +33,8 @@ static const Known known[] = {
     {"options.overlap_param_gather_with_optimizer_step", MS_ROLE_BLIND, FALSE},
     {"options.grad_reduce_dtype", MS_ROLE_BLIND, FALSE},
     {"options.delay_wgrad", MS_ROLE_WORK, FALSE}, /* the order of pairs */
-    {"options.cuda_graph_scope", MS_ROLE_BLIND, FALSE},
-    {"options.cuda_graph_shared_experts", MS_ROLE_BLIND, FALSE},
+    {"options.cuda_graph_scope", MS_ROLE_WORK, FALSE}, /* outputs of graphs are kept */
+    {"options.cuda_graph_shared_experts", MS_ROLE_WORK, FALSE},
     {"options.cuda_device_max_connections", MS_ROLE_BLIND, FALSE},
     {"options.optimizer_post_validation", MS_ROLE_BLIND, FALSE},
     {"layout.order", MS_ROLE_BLIND, TRUE},

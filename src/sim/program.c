@@ -10,25 +10,6 @@ MsTime ms_time_of(double time_s) {
   return ps > 4e18 ? (MsTime)4e18 : (MsTime)(ps + 0.5);
 }
 
-/* Modules that a graph scope captures (precision_and_overheads.md 6). */
-static gboolean captured(const MsOptions *o, const MsOp *op) {
-  guint32 scope = o->cuda_graph_scope;
-  if (scope & MS_CG_FULL_ITERATION) return op->module != MS_MODULE_STEP;
-  switch ((MsModule)op->module) {
-  case MS_MODULE_ATTN: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0;
-  case MS_MODULE_DELTA: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0; /* stands where attention would */
-  case MS_MODULE_MAMBA: return (scope & (MS_CG_MAMBA | MS_CG_LAYER)) != 0;
-  case MS_MODULE_MLP: return (scope & (MS_CG_MLP | MS_CG_LAYER)) != 0;
-  case MS_MODULE_ROUTER: return (scope & (MS_CG_MOE_ROUTER | MS_CG_MOE | MS_CG_LAYER)) != 0;
-  case MS_MODULE_SHARED:
-    return (scope & (MS_CG_MOE | MS_CG_LAYER)) != 0 ||
-           ((scope & MS_CG_MOE_ROUTER) && o->cuda_graph_shared_experts && !o->moe_shared_expert_overlap);
-  case MS_MODULE_PREPROCESS: return (scope & (MS_CG_MOE_PREPROCESS | MS_CG_MOE | MS_CG_LAYER)) != 0;
-  case MS_MODULE_MOE: return (scope & (MS_CG_MOE | MS_CG_LAYER)) != 0;
-  default: return FALSE;
-  }
-}
-
 static guint8 use_of(const MsOp *op, const MsOpCost *cost) {
   if (ms_op_families[op->kind] == MS_FAMILY_HOST) return MS_USE_NOTHING;
   if (ms_op_families[op->kind] != MS_FAMILY_COMM) return MS_USE_COMPUTE;
@@ -71,7 +52,7 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
     c->use[i] = use_of(op, &cost);
     if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
     if (c->use[i] == MS_USE_COMPUTE && op->pass == MS_PASS_WGRAD) c->weight += c->duration[i];
-    gboolean graph = hw->cuda_graphs && captured(&s->options, op);
+    gboolean graph = hw->cuda_graphs && ms_captured(&s->options, (MsModule)op->module);
     double launch_s = graph ? (in_graph ? 0 : hw->graph_launch_s) : op->kernels * hw->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1);
     if (s->options.cuda_graph_scope & MS_CG_FULL_ITERATION && graph) launch_s = 0;
     if (sync) launch_s += hw->sync_s;

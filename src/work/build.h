@@ -143,6 +143,13 @@ gboolean ms_inputs_recomputed(const MsBuild *b); /* the input of a sub-layer and
 void ms_streams_expand(MsBuild *b, gboolean back); /* behind the embedding */
 void ms_streams_join(MsBuild *b, gboolean back);   /* in front of the final norm */
 
+/* CUDA graphs of modules (graphs.c). */
+gboolean ms_mlp_norm_recomputed(const MsBuild *b); /* in a MoE layer: not where the normed input is an output of a graph, which stays */
+void ms_keep_router_graph_outputs(MsBuild *b);     /* of a graph that ends in the router */
+void ms_keep_layer_graph_output(MsBuild *b, guint8 mixers); /* of a graph that reaches to the end of the layer */
+void ms_free_graph_outputs(MsBuild *b);
+void ms_graph_buffers(MsBuild *b, MsPiece *piece); /* piece->graph_B, when both lists are there */
+
 /* Pieces. */
 void ms_build_init(MsBuild *b, const MsScenario *scenario, const MsLayout *layout, gboolean quantized);
 /* Drawn routing: routed rows of this layer on its hottest rank, which its time follows, and on the rank whose memory is looked at. */

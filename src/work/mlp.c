@@ -516,7 +516,7 @@ void ms_moe_forward(MsBuild *b) {
   ms_residual_in(b, MS_HALF_MLP);
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", 2 * x);
-  if (!recomputes(b, MS_RM_LAYERNORM) && !ms_inputs_recomputed(b)) ms_keep(b, "normed mlp input", 2 * x);
+  if (!ms_mlp_norm_recomputed(b) && !ms_inputs_recomputed(b)) ms_keep(b, "normed mlp input", 2 * x);
   if (fs > 0) {
     b->module = MS_MODULE_SHARED;
     if (!shared_beside(b)) {
@@ -533,6 +533,7 @@ void ms_moe_forward(MsBuild *b) {
     if (b->options->moe_permute_fusion) maps += 8 * b->rows_sp * b->model->num_experts;
     ms_keep(b, "router maps", maps);
   }
+  ms_keep_router_graph_outputs(b);
   latent_forward(b, TRUE);
   to_experts(b);
   experts_forward(b);
@@ -579,7 +580,7 @@ void ms_moe_backward(MsBuild *b) {
   b->node = MS_NODE_ATTN;
   ms_residual_out_backward(b, MS_HALF_MLP);
   b->pass = MS_PASS_RECOMPUTE;
-  if (recomputes(b, MS_RM_LAYERNORM) && recomputes(b, MS_RM_MOE)) ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+  if (ms_mlp_norm_recomputed(b) && recomputes(b, MS_RM_MOE)) ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (recomputes(b, MS_RM_MOE)) moe_recompute(b);
   b->pass = MS_PASS_DGRAD;
   latent_backward(b, FALSE);
@@ -596,7 +597,7 @@ void ms_moe_backward(MsBuild *b) {
   b->module = MS_MODULE_ROUTER;
   router_rows(b, TRUE);
   ms_free_kept(b, "router maps");
-  if (recomputes(b, MS_RM_LAYERNORM) && !recomputes(b, MS_RM_MOE)) {
+  if (ms_mlp_norm_recomputed(b) && !recomputes(b, MS_RM_MOE)) {
     b->pass = MS_PASS_RECOMPUTE;
     ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
     b->pass = MS_PASS_DGRAD;

@@ -209,6 +209,7 @@ static void layer_forward_rows(MsBuild *b, int layer, guint8 mixers) {
   if (mixers & MS_MIX_ATTN) ms_attention_forward(b, layer);
   if (mixers & MS_MIX_MLP) ms_dense_mlp_forward(b);
   if (mixers & MS_MIX_MOE) ms_moe_forward(b);
+  ms_keep_layer_graph_output(b, mixers);
 }
 
 static void layer_backward_rows(MsBuild *b, int layer, guint8 mixers) {
@@ -217,6 +218,7 @@ static void layer_backward_rows(MsBuild *b, int layer, guint8 mixers) {
   if (mixers & MS_MIX_ATTN) ms_attention_backward(b, layer);
   if (mixers & MS_MIX_DELTA) ms_delta_backward(b);
   if (mixers & MS_MIX_MAMBA) ms_mamba_backward(b);
+  ms_free_graph_outputs(b);
 }
 
 static const char *mixers_name(guint8 mixers) {
@@ -283,6 +285,7 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
     start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
     layer_backward_rows(b, layer, mixers);
   }
+  ms_graph_buffers(b, piece);
   layer_params(b, piece, layer, mixers);
   piece->model_flop = tokens_of_model_replica(b) * ms_flop_layer_packed(b->model, mixers, layer, b->training);
   ms_piece_seal(b, piece);
@@ -518,6 +521,7 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   ms_norm_backward(b, "mtp embedding norm", b->rows_sp, b->h);
   ms_free_kept(b, "mtp norm inputs");
   embedding_backward(b, "mtp embedding"); /* the word embedding learns from both of its readers */
+  ms_graph_buffers(b, piece);
   layer_params(b, piece, layer, mixers);
   double proj_params = 2 * b->h * b->h / b->t;
   piece->params_dense += proj_params;

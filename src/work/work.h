@@ -97,6 +97,7 @@ typedef struct MsPiece {
   MsOpList forward;
   MsOpList backward;      /* recompute, dgrad and wgrad rows in issue order */
   MsOpList reload;        /* kept tensors that the forward sent to the host, fetched before the backward */
+  double graph_B;         /* static gradients of its CUDA graphs and what their backward of attention needs for itself (graphs.c): once for all layers */
   double offload_B;       /* bytes of them: on the device while the piece works */
   int n_kept;
   MsKept *kept;
@@ -128,6 +129,9 @@ typedef struct MsWork {
   int padded_vocab;
   MsPacking packing;
 } MsWork;
+
+/* A graph scope captures the rows of a module (precision_and_overheads.md 6). */
+gboolean ms_captured(const MsOptions *options, MsModule module);
 
 /* Lowers. NULL and *error when the machine or the options cannot do it (named). (transfer full) */
 MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error);

@@ -1,4 +1,4 @@
-/* tests/unit/test_device_memory.c - what stands on the device beside parameters and activations: deferred gradients of the head. */
+/* tests/unit/test_device_memory.c - what stands on the device beside parameters and activations: deferred gradients of the head, CUDA graphs. */
 #include "lib/close.h"
 
 #include "lib/world.h"
@@ -63,7 +63,70 @@ static void deferred_gradients_hide_in_the_flush(void **state) {
   assert_true(one->step_time_s == same->step_time_s && one->memory->stage[0].peak_B == same->memory->stage[0].peak_B);
 }
 
+/* --- CUDA graphs --- */
+
+static double kept_of(const MsPiece *piece, const char *name) {
+  for (int i = 0; i < piece->n_kept; i++)
+    if (!g_strcmp0(piece->kept[i].name, name)) return piece->kept[i].bytes_B;
+  return 0;
+}
+
+typedef struct { double normed, tokens, shared, output, graph, kept; } GraphBytes; /* of the MoE layers */
+
+static GraphBytes graph_bytes(const char *model, MsDispatcher dispatcher, guint32 scope, guint32 recompute, gboolean shared_overlap) {
+  g_autoptr(MsScenario) s = ms_test_run(model, 0, "gb200-nvl72", 64);
+  s->layout.ep = 64;
+  s->options.dispatcher = dispatcher, s->options.cuda_graph_scope = scope, s->options.moe_shared_expert_overlap = shared_overlap;
+  if (recompute) s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = recompute;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *piece = &l.work->pieces[l.work->piece_of_layer[s->model->num_layers - 1]];
+  return (GraphBytes){kept_of(piece, "normed mlp input"), kept_of(piece, "graph output, tokens"), kept_of(piece, "graph output, shared"), kept_of(piece, "graph output"),
+                      piece->graph_B, piece->kept_B};
+}
+
+/* Outputs of a graph stay until its backward; whether the norm can be recomputed is Megatron's own rule (core/transformer/transformer_layer.py). */
+static void graphs_hold_their_outputs(void **state) {
+  (void)state;
+  const guint32 attn = MS_CG_ATTN, router = MS_CG_ATTN | MS_CG_MOE_ROUTER, all = router | MS_CG_MOE_PREPROCESS, norm = MS_RM_LAYERNORM;
+  const double x = 2.0 * 4096 * 7168;
+  GraphBytes none = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, 0, 0, FALSE), whole = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, MS_CG_FULL_ITERATION, 0, FALSE);
+  assert_true(none.graph == 0 && whole.graph == 0 && whole.kept == none.kept && none.normed == x);
+  GraphBytes a = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, attn, 0, FALSE), r = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, router, 0, FALSE);
+  assert_true(a.kept == none.kept && a.graph > 0); /* what attention hands on is kept anyway */
+  assert_true(r.kept == none.kept + x && r.shared == x && r.graph > a.graph);
+  GraphBytes flex = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, all, 0, FALSE), a2a = graph_bytes("deepseek-v3", MS_DISPATCH_ALLTOALL, all, 0, FALSE);
+  assert_true(flex.tokens == 0 && a2a.tokens == 8 * (x + 4 * 4096));
+  GraphBytes beside = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, all, 0, TRUE);
+  assert_true(beside.shared == 0);
+  assert_true(graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, 0, norm, FALSE).normed == 0);
+  assert_true(graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, attn, norm, FALSE).normed == 0);
+  assert_true(graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, all, norm, FALSE).normed == x);
+  assert_true(graph_bytes("deepseek-v3", MS_DISPATCH_ALLTOALL, router, norm, FALSE).normed == x);
+  assert_true(graph_bytes("deepseek-v3", MS_DISPATCH_ALLTOALL, all, norm, FALSE).normed == 0);
+  assert_true(graph_bytes("deepseek-v3", MS_DISPATCH_ALLTOALL, all, norm, TRUE).normed == x);
+  GraphBytes layer = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, MS_CG_LAYER, 0, FALSE);
+  assert_true(layer.output == x && layer.shared == 0 && layer.kept == none.kept + x);
+}
+
+/* About 7 GB for DeepSeek-V3 on GB200 (arXiv 2603.07685): PP 8, VPP 4, EP 64, BF16 of its table. */
+static void graphs_of_deepseek_v3(void **state) {
+  (void)state;
+  double peak_B[2];
+  for (int on = 0; on < 2; on++) {
+    g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 1, "gb200-nvl72", 256);
+    s->layout.pp = 8, s->layout.vpp = 4, s->layout.ep = 32;
+    s->layout.pipeline_layout = g_strdup("Et|(tt|)*30mL");
+    s->training.global_batch_size = 32 * 64;
+    s->options.dispatcher = MS_DISPATCH_HYBRIDEP;
+    if (on) s->options.cuda_graph_scope = MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS;
+    g_autoptr(MsResult) r = simulate(s, MS_FIDELITY_FAST);
+    peak_B[on] = r->memory->stage[r->memory->peak_stage].peak_B;
+  }
+  if (fabs((peak_B[1] - peak_B[0]) / 7e9 - 1) > 1.0 / 3) fail_msg("graphs take %.2f GB, published about 7", (peak_B[1] - peak_B[0]) / 1e9);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(deferred_gradients_wait), cmocka_unit_test(deferred_gradients_hide_in_the_flush)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(deferred_gradients_wait), cmocka_unit_test(deferred_gradients_hide_in_the_flush),
+                                     cmocka_unit_test(graphs_hold_their_outputs), cmocka_unit_test(graphs_of_deepseek_v3)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,97 @@
+/* src/work/graphs.c - what CUDA graphs capture, and what they hold on to.
+ *
+ * Graphs of modules, one for each layer, pass and microbatch in flight, are captured in the order of the schedule into one pool of memory (Megatron-LM
+ * core/transformer/cuda_graphs.py, TransformerEngine pytorch/graph.py, which reuse input and output buffers). What a captured forward keeps for its backward
+ * is the same as without graphs. Beside it stand:
+ *   - outputs of a graph: static until the backward of the same graph, while the framework would free them when they have been read;
+ *   - gradients of outputs, one set for each kind of graph, and of inputs, those of two graphs;
+ *   - what the captured backward of attention needs for itself, as nothing outside the graphs can use the memory of their pool.
+ * The input of a graph is a copy of what the layer before it made, which is freed: it counts once, as the layer's kept input.
+ * Not here: the driver's own memory for each graph (no published figure), and what a graph of the whole iteration costs. */
+#include "work/build.h"
+
+gboolean ms_captured(const MsOptions *o, MsModule module) {
+  guint32 scope = o->cuda_graph_scope;
+  if (scope & MS_CG_FULL_ITERATION) return module != MS_MODULE_STEP;
+  switch (module) {
+  case MS_MODULE_ATTN: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0;
+  case MS_MODULE_DELTA: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0; /* stands where attention would */
+  case MS_MODULE_MAMBA: return (scope & (MS_CG_MAMBA | MS_CG_LAYER)) != 0;
+  case MS_MODULE_MLP: return (scope & (MS_CG_MLP | MS_CG_LAYER)) != 0;
+  case MS_MODULE_ROUTER: return (scope & (MS_CG_MOE_ROUTER | MS_CG_MOE | MS_CG_LAYER)) != 0;
+  case MS_MODULE_SHARED:
+    return (scope & (MS_CG_MOE | MS_CG_LAYER)) != 0 ||
+           ((scope & MS_CG_MOE_ROUTER) && o->cuda_graph_shared_experts && !o->moe_shared_expert_overlap);
+  case MS_MODULE_PREPROCESS: return (scope & (MS_CG_MOE_PREPROCESS | MS_CG_MOE | MS_CG_LAYER)) != 0;
+  case MS_MODULE_MOE: return (scope & (MS_CG_MOE | MS_CG_LAYER)) != 0;
+  default: return FALSE;
+  }
+}
+
+static gboolean of_modules(const MsBuild *b) { return b->options->cuda_graph_scope && !(b->options->cuda_graph_scope & MS_CG_FULL_ITERATION); }
+
+/* The graph of a MoE layer ends behind the router, or behind the preprocessing of dispatch. */
+static gboolean ends_in_router(const MsBuild *b) {
+  return of_modules(b) && ms_captured(b->options, MS_MODULE_ROUTER) && !ms_captured(b->options, MS_MODULE_MOE);
+}
+
+/* What preprocessing hands on: rows in expert order, or the latent tokens; else the normed input itself goes on. */
+static double preprocessed_B(const MsBuild *b) {
+  if (!ms_captured(b->options, MS_MODULE_PREPROCESS)) return 0;
+  if (b->options->dispatcher == MS_DISPATCH_ALLTOALL) return b->rows_routed * (2 * b->eh + 4); /* with their FP32 probabilities */
+  return b->model->moe_latent_size > 0 ? 2 * b->rows_sp * b->eh : 0;
+}
+
+gboolean ms_mlp_norm_recomputed(const MsBuild *b) {
+  const MsOptions *o = b->options;
+  if (o->recompute.granularity != MS_RECOMPUTE_SELECTIVE || !(o->recompute.modules & MS_RM_LAYERNORM)) return FALSE;
+  if (!ends_in_router(b)) return TRUE;
+  gboolean shared_outside = o->moe_shared_expert_overlap && b->model->moe_shared_expert_intermediate_size > 0;
+  return !shared_outside && preprocessed_B(b) > 0;
+}
+
+void ms_keep_router_graph_outputs(MsBuild *b) {
+  if (!ends_in_router(b)) return;
+  ms_keep(b, "graph output, tokens", preprocessed_B(b));
+  if (b->model->moe_shared_expert_intermediate_size > 0 && ms_captured(b->options, MS_MODULE_SHARED)) ms_keep(b, "graph output, shared", 2 * b->rows_sp * b->h);
+}
+
+/* Module whose rows end a layer. */
+static MsModule last_module(guint8 mixers) {
+  if (mixers & MS_MIX_MOE) return MS_MODULE_MOE;
+  if (mixers & MS_MIX_MLP) return MS_MODULE_MLP;
+  return mixers & MS_MIX_ATTN ? MS_MODULE_ATTN : mixers & MS_MIX_DELTA ? MS_MODULE_DELTA : MS_MODULE_MAMBA;
+}
+
+void ms_keep_layer_graph_output(MsBuild *b, guint8 mixers) {
+  if (of_modules(b) && ms_captured(b->options, last_module(mixers))) ms_keep(b, "graph output", 2 * b->rows_sp * b->h * b->streams);
+}
+
+void ms_free_graph_outputs(MsBuild *b) {
+  static const char *const names[] = {"graph output, tokens", "graph output, shared", "graph output"};
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++) ms_free_kept(b, names[i]);
+}
+
+/* Gradients of q, k, v and of the output, and q, k, v themselves where they are made again; of the row that needs most. */
+static double attention_backward_B(const MsBuild *b, const MsPiece *piece) {
+  double out = 0, in = 0;
+  if (!ms_captured(b->options, MS_MODULE_ATTN)) return 0;
+  gboolean again = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ) && ms_model_has_mla(b->model);
+  for (int i = 0; i < piece->forward.n; i++)
+    if (ms_op_families[piece->forward.op[i].kind] == MS_FAMILY_ATTENTION && piece->forward.op[i].module == MS_MODULE_ATTN) out = MAX(out, piece->forward.op[i].write_B);
+  for (int i = 0; i < piece->backward.n; i++) {
+    const MsOp *op = &piece->backward.op[i];
+    if (ms_op_families[op->kind] == MS_FAMILY_ATTENTION && op->module == MS_MODULE_ATTN && op->pass == MS_PASS_DGRAD) in = MAX(in, op->write_B);
+  }
+  return out + in * (again ? 2 : 1);
+}
+
+void ms_graph_buffers(MsBuild *b, MsPiece *piece) {
+  double x = 2 * b->rows_sp * b->h * b->streams, gradients = 0;
+  if (!of_modules(b)) return;
+  for (int i = 0; i < piece->n_kept; i++)
+    if (g_str_has_prefix(piece->kept[i].name, "graph output")) gradients += piece->kept[i].bytes_B;
+  if (ends_in_router(b) && piece->is_moe) gradients += 2 * x; /* normed input and residual, which are kept anyway */
+  else if (gradients == 0) gradients = x;                     /* of attention alone: input of the MLP, kept too */
+  piece->graph_B = gradients + 2 * x + attention_backward_B(b, piece);
+}
