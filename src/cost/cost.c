@@ -343,13 +343,26 @@ static double opaque_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   return MAX(compute, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_C_BW], 0.01)));
 }
 
-static double grouped_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
+/* The rows of every group by a dense product of its own, one after another: what TransformerEngine's GroupedLinear does, unless experts are fused, and what a grouped kernel
+ * has to beat. (Some do not: the Hopper kernels for blockwise FP8 that were measured reach half of what the dense ones do, and DeepSeek's trace shows a
+ * training run at the dense rate.) Infinite where the profile has no dense curve of these forms. */
+static double loop_s(const MsCost *cost, const MsOp *op, const Slot *dense) {
+  if (!dense->origin || !is_gemm(dense->use) || op->groups < 1) return HUGE_VAL;
+  gboolean wgrad = op->pass == MS_PASS_WGRAD;
+  double m = wgrad ? op->m : op->m / op->groups, k = wgrad ? op->k / op->groups : op->k;
+  return op->groups * ms_curve_gemm_s(dense->use, &cost->device[op->dtype], m, op->n, k, cost->element_B[op->dtype]);
+}
+
+/* *used: the slot whose curve it is in the end. */
+static double grouped_s(const MsCost *cost, const MsOp *op, const Slot **used) {
+  const Slot *slot = *used, *dense = &cost->slot[MS_OP_GEMM][op->dtype][MIN(op->pass, MS_N_PASSES - 1)];
   const MsDeviceRates *device = &cost->device[op->dtype];
   if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   gboolean wgrad = op->pass == MS_PASS_WGRAD; /* weights m x n of each expert, k rows in total */
   double rows = wgrad ? op->k : op->m, n = wgrad ? op->m : op->n, k = wgrad ? op->n : op->k, width = cost->expert_width;
   if (n != width && k != width && n != 2 * width && k != 2 * width) width = 0;
-  double t = ms_curve_grouped_gemm_s(slot->use, device, rows, op->groups, n, k, width, cost->element_B[op->dtype]);
+  double t = ms_curve_grouped_gemm_s(slot->use, device, rows, op->groups, n, k, width, cost->element_B[op->dtype]), loop = loop_s(cost, op, dense);
+  if (loop * dense->factor < t * slot->factor) *used = dense, t = loop;
   if (!(op->flags & MS_OPF_ACCUMULATE)) return t;
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_G_BW_WEIGHTS], 0.01)));
 }
@@ -408,7 +421,7 @@ static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
     t = op->kind == MS_OP_FRONT_END ? opaque_s(cost, op, slot) : gemm_s(cost, op, slot);
     if (op->kind == MS_OP_GEMM) growth = lcma(cost, op, slot, &t, &flop);
     break;
-  case MS_FAMILY_GROUPED: t = grouped_s(cost, op, slot); break;
+  case MS_FAMILY_GROUPED: t = grouped_s(cost, op, &slot); break;
   case MS_FAMILY_ATTENTION: t = attention_s(cost, op, slot); break;
   default: t = memory_s(cost, op, slot);
   }

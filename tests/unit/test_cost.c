@@ -288,6 +288,28 @@ static void grouped_passes(void **state) {
   close_to(ms_cost_op(cost, &wgrad).time_s, 1.05 * 2e10 / 5e11, 1e-13);
 }
 
+/* A grouped kernel slower than dense products one by one is not used; the curve that was says so. */
+static void grouped_or_one_by_one(void **state) {
+  (void)state;
+  for (int fast = 0; fast < 2; fast++) {
+    g_autofree Machine *machine = machine_new();
+    params(add(machine, "grouped_gemm", MS_FORM_GROUPED_GEMM), 7, (double[]){fast ? 0.8 : 0.2, 1, 2e-6, 1, 1, 0, fast ? 10 : 0.5});
+    params(add(machine, "gemm", MS_FORM_GEMM_SATURATING), 6, gemm_bf16);
+    g_autoptr(MsCost) cost = prepare(machine);
+    double one_s = 2 * 4096.0 * 2048 * 4096 / 5e14 + 3e-6;
+    for (int groups = 1; groups <= 4; groups *= 2) {
+      MsOp op = gemm_row(4096 * groups, 2048, 4096);
+      op.kind = MS_OP_GROUPED_GEMM, op.groups = groups;
+      MsOpCost c = ms_cost_op(cost, &op);
+      assert_ptr_equal(c.curve, &machine->curve[fast ? 0 : 1]);
+      if (!fast) close_to(c.time_s, groups * one_s, 1e-13);
+      else assert_true(c.time_s < groups * one_s);
+      op.pass = MS_PASS_WGRAD, op.m = 2048, op.n = 4096, op.k = 4096 * groups;
+      if (!fast) close_to(ms_cost_op(cost, &op).time_s, groups * one_s * 1.05, 1e-13);
+    }
+  }
+}
+
 static void attention_rows(void **state) {
   (void)state;
   g_autofree Machine *machine = machine_new();
@@ -674,7 +696,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(grid_nodes), cmocka_unit_test(grid_between_and_outside), cmocka_unit_test(form_saturating), cmocka_unit_test(form_tiled),
       cmocka_unit_test(form_grouped), cmocka_unit_test(form_attention), cmocka_unit_test(form_simple), cmocka_unit_test(param_words),
-      cmocka_unit_test(gemm_passes), cmocka_unit_test(gemm_sustained), cmocka_unit_test(gemm_dtypes), cmocka_unit_test(grouped_passes), cmocka_unit_test(attention_rows),
+      cmocka_unit_test(gemm_passes), cmocka_unit_test(gemm_sustained), cmocka_unit_test(gemm_dtypes), cmocka_unit_test(grouped_passes), cmocka_unit_test(grouped_or_one_by_one), cmocka_unit_test(attention_rows),
       cmocka_unit_test(memory_rows), cmocka_unit_test(never_under_the_bound), cmocka_unit_test(collective_limits), cmocka_unit_test(network_rings),
       cmocka_unit_test(exchanges), cmocka_unit_test(collectives_are_monotone), cmocka_unit_test(two_level_dispatch), cmocka_unit_test(holes_are_refused),
       cmocka_unit_test(te_tutorial), cmocka_unit_test(nccl_h100), cmocka_unit_test(deepep_h100),
