@@ -434,7 +434,7 @@ static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
 
 /* --- rows that communicate ----------------------------------------------------------------------------------------------------- */
 static MsOpCost host_copy(const MsCost *cost, double bytes_B) {
-  double wire = known(cost->hardware->host_link_Bps) ? bytes_B / cost->hardware->host_link_Bps : 0;
+  double wire = known(cost->hardware->host_link_Bps) ? bytes_B / ms_hardware_host_Bps(cost->hardware) : 0;
   return (MsOpCost){.time_s = MS_DEFAULT_HOST_COPY_S + wire, .lower_s = wire, .band = MS_DEFAULT_BAND};
 }
 

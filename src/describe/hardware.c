@@ -465,6 +465,7 @@ static const MsField hardware_fields[] = {
     MS_INT(S, gpus_per_rail_group, 0, 1 << 20, "0", MS_NULLABLE,
            "devices below one switch group; 0 = no limit"),
     RATE(host_link_Bps, "Bps", "device to host, per direction"),
+    MS_INT(S, host_link_gpus, 1, 4096, "1", 0, "devices behind one such link (a PCIe switch): all copy at the same time and share it"),
     MS_BOOL(S, nvls, "false", 0, "reduction in the scale-up switch"),
     MS_BOOL(S, sharp, "false", 0, "reduction in the network"),
     MS_BOOL(S, deepep, "false", 0, "DeepEP exists for it"),

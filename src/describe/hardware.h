@@ -88,6 +88,7 @@ typedef struct MsHardware {
   double fabric_oversubscription; /* 1 = full bisection */
   int gpus_per_rail_group;   /* GPUs under one leaf or rail switch group before oversubscription applies; 0 = none */
   double host_link_Bps;      /* device to host, one direction */
+  int host_link_gpus;        /* devices behind one such link: ranks copy at the same time, each gets its share */
   gboolean nvls;             /* in-switch reduction on the scale-up link */
   gboolean sharp;            /* in-network reduction on the fabric */
   gboolean deepep, hybridep; /* dispatchers that exist for it */
@@ -138,5 +139,8 @@ void ms_curves_follow_link(MsHardware *hardware, int first, const char *key, dou
 gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *key, GError **error);
 /* Dense peak of the matrix unit for a precision, FLOP/s; NaN when unknown or not supported. */
 double ms_hardware_peak_flops(const MsHardware *hardware, MsPrecision precision);
+
+/* What a rank gets of the link to the host while all copy, one direction. */
+static inline double ms_hardware_host_Bps(const MsHardware *hardware) { return hardware->host_link_Bps / MAX(1, hardware->host_link_gpus); }
 
 #endif

@@ -228,16 +228,18 @@ static double deferred_B(const MsWork *w, const MsChunk *chunk) {
 static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
   ChunkBytes b = {.forward_where = "forward", .backward_where = "backward"};
   int n = ms_work_chunk_length(chunk);
+  /* beside what a piece offloads itself (its transients): what the one before it still sends, and what is fetched for the one after it, as in sim/lower.c */
+  double leaving = 0, freed = 0;
   for (int i = 0; i < n; i++) {
     const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
     b.kept += piece->kept_B;
-    double peak = b.kept + piece->forward_transient_B;
+    double peak = b.kept + piece->forward_transient_B + leaving;
+    leaving = piece->offload_B;
     if (peak > b.forward_peak) b.forward_peak = peak, b.forward_where = where(piece, FALSE);
   }
-  double freed = 0;
   for (int i = n - 1; i >= 0; i--) {
     const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
-    double peak = piece->backward_transient_B - freed;
+    double peak = piece->backward_transient_B - freed + (i > 0 ? w->pieces[ms_work_chunk_piece(w, chunk, i - 1)].offload_B : 0);
     if (peak > b.backward_peak) b.backward_peak = peak, b.backward_where = where(piece, TRUE);
     freed += piece->kept_B;
   }
@@ -249,19 +251,33 @@ static double left_behind_B(const ChunkBytes *c, int mb) { return mb < c->deferr
 
 double ms_memory_chunk_kept_B(const MsWork *work, const MsChunk *chunk) { return chunk_bytes(work, chunk).kept; }
 
+/* Weight gradients that wait until the layer's input gradient is done (delay_wgrad) hold the gradients of all outputs of its linears, as they were quantised
+ * (domain/memory.md 7). */
+static double delayed_B(const MsPiece *piece) {
+  static const double element_B[MS_N_ODT] = {[MS_ODT_FP32] = 4, [MS_ODT_BF16] = 2, [MS_ODT_FP8] = 1, [MS_ODT_FP8_BLOCK] = 1 + 4.0 / 128, [MS_ODT_MXFP8] = 1 + 1.0 / 32,
+                                             [MS_ODT_NVFP4] = 0.5 + 1.0 / 16};
+  double bytes = 0;
+  for (int i = 0; i < piece->backward.n; i++) {
+    const MsOp *op = &piece->backward.op[i];
+    if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_WEIGHT)) bytes += element_B[op->dtype] * op->m * op->k * (op->kind == MS_OP_GEMM ? op->groups : 1);
+  }
+  return bytes;
+}
+
 /* A forward and a backward in one slot go layer by layer in pairs: embedding forward, head backward, the pairs, what the longer one has left,
  * head forward, embedding backward (domain/schedules.md 9; measured: one microbatch lives, and a layer of the next). */
-typedef struct { double now, peak; const char *where; } Pairing;
+typedef struct { double now, peak; const char *where; gboolean delays; } Pairing;
 
 static void pairing_step(Pairing *p, const MsPiece *forward, const MsPiece *backward) {
   double kept = forward ? forward->kept_B : 0;
   double peak = p->now + kept + (forward ? forward->forward_transient_B : 0) + (backward ? backward->backward_transient_B : 0);
+  if (p->delays && backward && ms_work_is_unit(backward)) peak += delayed_B(backward);
   if (peak > p->peak) p->peak = peak, p->where = backward ? where(backward, TRUE) : where(forward, FALSE);
   p->now += kept - (backward ? backward->kept_B : 0);
 }
 
 static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b) {
-  Pairing p = {.where = "forward beside backward"};
+  Pairing p = {.where = "forward beside backward", .delays = w->scenario->options.delay_wgrad};
   int n_f = ms_work_chunk_length(f) - f->has_loss, n_b = ms_work_chunk_length(b) - b->has_loss;
   int i = f->has_embedding ? 1 : 0, j = n_b - 1, end = b->has_embedding ? 1 : 0;
   if (i) pairing_step(&p, &w->pieces[w->piece_embedding], NULL);

@@ -54,9 +54,9 @@ static gboolean checkpoint(MsGoodputResult *r, GError **error) {
   if (copies && !need(g, h->host_link_Bps, "host_link_Bps", error)) return FALSE;
   if (memory && !need(g, h->nic_Bps, "nic_Bps", error)) return FALSE;
   double storage_s = memory ? r->gpu_share_B / h->nic_Bps : r->checkpoint_B / c->storage_Bps;
-  r->model.stall_s = copies ? r->gpu_share_B / h->host_link_Bps : storage_s;
+  r->model.stall_s = copies ? r->gpu_share_B / ms_hardware_host_Bps(h) : storage_s;
   r->model.write_s = copies ? storage_s : 0;
-  r->load_s = storage_s + (copies ? r->gpu_share_B / h->host_link_Bps : 0);
+  r->load_s = storage_s + (copies ? r->gpu_share_B / ms_hardware_host_Bps(h) : 0);
   r->model.restart_s = g->recovery.restart_s + r->load_s + g->recovery.rewarm_s;
   return TRUE;
 }

@@ -340,10 +340,11 @@ static void gather(MsValidation *v, Job *jobs, guint n) {
     if (job->oom_measured) {
       v->oom_measured++;
       if (!job->feasible) v->oom_agreed++;
+    } else if (job->n_rows == 0) { /* nobody says that it ran: parts of the memory of a layout, say, computed or measured on fewer layers */
+      v->nothing_to_compare++;
     } else {
       v->fit_measured++;
       if (!job->feasible) v->fit_refused++;
-      if (job->n_rows == 0) v->nothing_to_compare++;
     }
     g_array_append_vals(rows, job->row, job->n_rows);
     job->n_rows = 0; /* moved */

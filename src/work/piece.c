@@ -394,6 +394,18 @@ static void loss_rows(MsBuild *b, double logits, gboolean back) {
   }
 }
 
+/* Both ends of the model stand on one device: without a pipeline, in V schedules, in DualPipe. A tied table is there once, with the embedding. */
+static gboolean ends_meet(const MsBuild *b) {
+  switch (b->scenario->layout.schedule) {
+  case MS_SCHED_ZB_V:
+  case MS_SCHED_V_HALF:
+  case MS_SCHED_V_MIN:
+  case MS_SCHED_DUALPIPE:
+  case MS_SCHED_DUALPIPEV: return TRUE;
+  default: return b->layout->pp == 1;
+  }
+}
+
 void ms_piece_head(MsBuild *b, MsPiece *piece) {
   MsLinear head = head_linear(b);
   double logits = head.m * head.n, x = b->rows_sp * b->h;
@@ -434,7 +446,7 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
     }
   }
   double table = head.n * b->h;
-  piece->params_dense = (b->model->tie_embeddings && b->layout->pp == 1 ? 0 : table);
+  piece->params_dense = b->model->tie_embeddings && ends_meet(b) ? 0 : table;
   replicated(piece, ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model));
   piece->params_model_dense = (b->model->tie_embeddings ? 0 : table * b->t) + ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model);
   piece->model_flop = tokens_of_model_replica(b) * 2 * b->h * ms_model_padded_vocab(b->model, 1) * copies;

@@ -42,9 +42,9 @@ static Step step_new(const MsWork *work) {
   return s;
 }
 
-static gboolean stage_has_embedding(const MsWork *work, int stage) {
+static gboolean stage_has_table(const MsWork *work, int stage) {
   for (int c = 0; c < work->layout->vpp; c++)
-    if (ms_layout_chunk(work->layout, stage, c)->has_embedding) return TRUE;
+    if (ms_work_has_table(work, ms_layout_chunk(work->layout, stage, c))) return TRUE;
   return FALSE;
 }
 
@@ -56,7 +56,7 @@ static void chunk_params(const MsWork *work, int stage, int c, double *dense, do
     *dense += piece->params_dense;
     *expert += piece->params_expert;
   }
-  if (chunk->num_mtp > 0 && !stage_has_embedding(work, stage)) /* its own copy of the word embedding */
+  if (chunk->num_mtp > 0 && !stage_has_table(work, stage)) /* its own copy of the word embedding */
     *dense += (double)work->padded_vocab / work->layout->tp * work->scenario->model->hidden_size;
 }
 

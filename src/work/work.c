@@ -191,9 +191,13 @@ int ms_work_deferred(const MsWork *work, int microbatches) {
   return o->wgrad_deferral_limit > 0 ? MIN(microbatches, o->wgrad_deferral_limit / (1 + work->scenario->model->mtp_num_layers)) : microbatches;
 }
 
+gboolean ms_work_has_table(const MsWork *work, const MsChunk *chunk) {
+  return chunk->has_embedding || (chunk->has_loss && work->scenario->model->tie_embeddings);
+}
+
 MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
   MsStageParams p = {0};
-  gboolean embedding = FALSE, copy = FALSE;
+  gboolean table = FALSE, copy = FALSE;
   for (int c = 0; c < work->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
     for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
@@ -205,10 +209,10 @@ MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
       p.tp_replicated += piece->params_tp_replicated;
       p.frozen += piece->params_frozen;
     }
-    embedding |= chunk->has_embedding;
+    table |= ms_work_has_table(work, chunk);
     copy |= chunk->num_mtp > 0;
   }
-  if (copy && !embedding) /* the MTP stage holds its own copy of the word embedding (domain/layouts.md 5) */
+  if (copy && !table) /* the MTP stage holds its own copy of the word embedding (domain/layouts.md 5) */
     p.embedding_copy = (double)work->padded_vocab / work->layout->tp * work->scenario->model->hidden_size;
   return p;
 }

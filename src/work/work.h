@@ -154,6 +154,8 @@ typedef struct {
   double params_dense, params_expert, quantizable_dense, quantizable_expert, tp_replicated, frozen, embedding_copy;
 } MsStageParams;
 MsStageParams ms_work_stage_params(const MsWork *work, int stage);
+/* The chunk has the table of word embeddings: of its own as the first, or as a head that is tied to it. An MTP block elsewhere needs a copy. */
+gboolean ms_work_has_table(const MsWork *work, const MsChunk *chunk);
 
 /* Rows that run once per step on `stage`, after the last microbatch: gradient synchronisation that nothing hides, norm,
  * optimizer, parameter gather; and before the first: zeroing. */

@@ -1,4 +1,5 @@
-/* tests/unit/test_device_memory.c - what stands on the device beside parameters and activations: deferred gradients of the head, CUDA graphs. */
+/* tests/unit/test_device_memory.c - what stands on the device beside parameters and activations: deferred gradients of the head, CUDA graphs, tied tables, what is
+ * on its way to the host, delayed weight gradients. */
 #include "lib/close.h"
 
 #include "lib/world.h"
@@ -125,8 +126,93 @@ static void graphs_of_deepseek_v3(void **state) {
   if (fabs((peak_B[1] - peak_B[0]) / 7e9 - 1) > 1.0 / 3) fail_msg("graphs take %.2f GB, published about 7", (peak_B[1] - peak_B[0]) / 1e9);
 }
 
+/* --- tied embeddings: one table where both ends of the model meet --- */
+
+static double parameters_of(MsScheduleKind kind, int vpp, gboolean tied, int mtp, const char *layout) {
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", mtp, "h100-sxm", 8);
+  s->layout.pp = 4, s->layout.vpp = vpp, s->layout.schedule = kind;
+  s->layout.pipeline_layout = g_strdup(layout);
+  s->training.global_batch_size = 32;
+  s->model->tie_embeddings = tied;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  double sum = 0;
+  for (int i = 0; i < 4; i++) {
+    MsStageParams p = ms_work_stage_params(l.work, i);
+    sum += p.params_dense + p.embedding_copy;
+  }
+  return sum;
+}
+
+static void a_tied_table_is_there_once(void **state) {
+  (void)state;
+  const double table = 128256.0 * 4096;
+  double apart = parameters_of(MS_SCHED_1F1B, 1, FALSE, 0, NULL);
+  assert_true(parameters_of(MS_SCHED_1F1B, 1, TRUE, 0, NULL) == apart); /* the last stage has a copy */
+  for (int kind = MS_SCHED_ZB_V; kind <= MS_SCHED_V_MIN; kind++) {
+    assert_true(parameters_of(kind, 2, FALSE, 0, NULL) == apart);
+    assert_true(parameters_of(kind, 2, TRUE, 0, NULL) == apart - table);
+  }
+  /* an MTP block reads the table of a head beside it that is tied */
+  double block = parameters_of(MS_SCHED_1F1B, 1, FALSE, 1, "Et*8|t*8|t*8|t*8mL");
+  assert_true(parameters_of(MS_SCHED_1F1B, 1, TRUE, 1, "Et*8|t*8|t*8|t*8mL") == block - table);
+}
+
+/* --- the link to the host, and what is on it --- */
+
+static MsScenario *offloading(int gpus_per_link) {
+  MsScenario *s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 8);
+  s->layout.ep = 8;
+  s->options.offload_modules = MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT;
+  s->hardware->host_link_gpus = gpus_per_link;
+  return s;
+}
+
+static void ranks_share_the_link_to_the_host(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) one = offloading(1), two = offloading(2);
+  g_autoptr(MsResult) alone = simulate(one, MS_FIDELITY_FULL), shared = simulate(two, MS_FIDELITY_FULL);
+  assert_close(shared->time.comm_total_s[MS_COMM_OFFLOAD], 2 * alone->time.comm_total_s[MS_COMM_OFFLOAD], 0.01); /* but the latency of a copy */
+  assert_true(shared->step_time_s >= alone->step_time_s);
+  assert_true(shared->memory->stage[0].peak_B == alone->memory->stage[0].peak_B);
+}
+
+/* Two layers' tensors at the peak: those of the layer at work, and those that still leave (or are fetched ahead). */
+static void tensors_on_their_way_are_here(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = offloading(1);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *layer = &l.work->pieces[l.work->piece_of_layer[0]];
+  g_autoptr(MsSchedule) schedule = ms_schedule_new(MS_SCHED_1F1B, 1, 1, 1, 1, FALSE, (char[64]){0}, 64);
+  g_autoptr(MsMemory) memory = ms_memory_new(l.work, schedule);
+  double peak_B = memory->stage[0].activations_B + memory->stage[0].transient_B;
+  const MsPiece *head = &l.work->pieces[l.work->piece_head];
+  double kept_B = s->model->num_layers * layer->kept_B + l.work->pieces[l.work->piece_embedding].kept_B;
+  double in_layer = kept_B + layer->offload_B + MAX(layer->forward_transient_B, layer->backward_transient_B), in_head = kept_B + head->kept_B + layer->offload_B + MAX(head->forward_transient_B, head->backward_transient_B);
+  assert_close(peak_B, MAX(in_layer, in_head), 1e-9);
+}
+
+/* delay_wgrad: gradients of the outputs of a layer's linears wait with its weight gradients; nothing else moves. */
+static void delayed_weight_gradients_hold_gradients(void **state) {
+  (void)state;
+  double peak_B[2], static_B[2];
+  for (int on = 0; on < 2; on++) {
+    g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 8);
+    s->layout.ep = 8, s->training.global_batch_size = 64;
+    s->options.ep_overlap = TRUE, s->options.delay_wgrad = on;
+    s->model->num_layers = 8;
+    s->model->vocab_size = 1024; /* the peak is in the layers */
+    g_autoptr(MsResult) r = simulate(s, MS_FIDELITY_FAST);
+    peak_B[on] = r->memory->stage[0].peak_B, static_B[on] = r->memory->stage[0].between_steps_B;
+  }
+  double rows = 4096 * 2, tokens = 4096; /* BF16: expert fc1 and fc2, attention's two, router */
+  assert_close(peak_B[1] - peak_B[0], 2 * (rows * (2 * 14336 + 4096) + tokens * (6144 + 4096) + tokens * 8), 1e-9);
+  assert_true(static_B[0] == static_B[1]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(deferred_gradients_wait), cmocka_unit_test(deferred_gradients_hide_in_the_flush),
-                                     cmocka_unit_test(graphs_hold_their_outputs), cmocka_unit_test(graphs_of_deepseek_v3)};
+                                     cmocka_unit_test(graphs_hold_their_outputs), cmocka_unit_test(graphs_of_deepseek_v3),
+                                     cmocka_unit_test(a_tied_table_is_there_once), cmocka_unit_test(ranks_share_the_link_to_the_host),
+                                     cmocka_unit_test(tensors_on_their_way_are_here), cmocka_unit_test(delayed_weight_gradients_hold_gradients)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
