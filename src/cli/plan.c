@@ -13,7 +13,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 typedef struct {
   int top, threads, rank;
   char *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
-  gboolean explain, no_prune, json, follow, front;
+  gboolean explain, no_prune, branch, json, follow, front;
   MsPlanAsk ask;
 } Options;
 
@@ -50,6 +50,7 @@ static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
   MsPlanOptions options;
   ms_plan_options_init(&options);
   options.prune = !o->no_prune;
+  options.branch = o->branch;
   options.threads = o->threads;
   options.progress = TRUE;
   options.without = shortcuts(o);
@@ -155,6 +156,7 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (ms_cli_plan_launch_check(verb, o->launch, o->rank) != 0) return MS_ERROR_USAGE;
   if (o->top < 0 || o->top > MOST_TOP) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
   if (o->threads < 0 || o->threads > MOST_THREADS) return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
+  if (o->branch && o->no_prune) return ms_cli_usage(verb, "--branch cuts, --no-prune does not: give one of them");
   if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
@@ -182,6 +184,7 @@ int ms_cli_plan(int argc, char **argv) {
       {"front", 0, 0, G_OPTION_ARG_NONE, &o.front, "front of step time, free memory and GPUs (several plans for each cluster)", NULL},
       {"plot", 0, 0, G_OPTION_ARG_FILENAME, &o.plot, "draws the front, .svg or .png (needs gnuplot)", "FILE"},
       {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
+      {"branch", 0, 0, G_OPTION_ARG_NONE, &o.branch, "bound sets of layouts, and cut them at once, even where there are few (above 20 million always)", NULL},
       {"without", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.without, "leave one shortcut out: bound, relaxed, memory, shared or same-as-another; may be repeated", "NAME"},
       {"checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &o.checkpoint, "keep what was simulated in this file", "FILE"},
       {"resume", 0, 0, G_OPTION_ARG_FILENAME, &o.resume, "go on from such a file, and keep on writing it", "FILE"},

@@ -19,7 +19,7 @@ struct MsPieceMemo {
   int n;
   MsCostedPiece *piece; /* [n] */
   MsPieceLags *lags;
-  MsPieceTime *time;    /* [n] */
+  MsPieceTime *time[2]; /* [n], for whole and for split backwards; NULL until asked for */
   double *kept, *dense, *expert, *low; /* [n] bytes of a microbatch, parameters */
 };
 
@@ -27,7 +27,8 @@ const MsCost *ms_memo_cost(const MsPieceMemo *memo) { return memo->cost; }
 
 void ms_memo_free(MsPieceMemo *m) {
   if (!m) return;
-  g_free(m->time);
+  g_free(m->time[0]);
+  g_free(m->time[1]);
   ms_piece_lags_free(m->lags);
   ms_costed_pieces_free(m->piece, m->n);
   g_free(m->kept);
@@ -50,8 +51,6 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError 
   guint32 tag = 0;
   m->piece = ms_costed_pieces_new(m->work, m->cost, &tag);
   m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario);
-  m->time = g_new(MsPieceTime, m->n);
-  ms_piece_times(m->work, m->piece, m->lags, m->time);
   m->kept = g_new(double, 4 * m->n);
   m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n;
   for (int i = 0; i < m->n; i++) {
@@ -61,6 +60,13 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError 
     m->low[i] = p->params_quantizable_dense + p->params_quantizable_expert;
   }
   return m;
+}
+
+static const MsPieceTime *times_of(MsPieceMemo *m, gboolean splits) {
+  if (m->time[splits]) return m->time[splits];
+  m->time[splits] = g_new(MsPieceTime, m->n);
+  ms_piece_times(m->work, m->piece, m->lags, splits, m->time[splits]);
+  return m->time[splits];
 }
 
 /* --- shapes ------------------------------------------------------------------------------------------------------------------------------------------ */
@@ -75,12 +81,13 @@ typedef struct { /* of one stage, by piece */
 
 struct MsShape {
   int n, n_time, n_memory; /* pieces; stages that may decide the time, and the memory */
+  gboolean splits;         /* the schedule may run a backward in two parts */
   gint64 *time;            /* [n_time][N_COUNTS][n] */
   gint32 *count;           /* [n_memory][n] */
   gint64 *live;            /* [n_memory][n] */
 };
 
-typedef struct { gint32 pp, vpp, microbatches, class, map; } ShapeKey;
+typedef struct { gint32 pp, vpp, microbatches, shape_of, map; } ShapeKey;
 typedef struct { MsShape *shape; int rule; } ShapeEntry;
 
 struct MsShapes {
@@ -211,6 +218,7 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   }
   MsShape *shape = g_new0(MsShape, 1);
   shape->n = n;
+  shape->splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE;
   size_t row = N_COUNTS * (size_t)n;
   shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells), shape->live = g_new(gint64, cells);
   for (int i = 0; i < stages; i++) {
@@ -222,10 +230,10 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   return shape;
 }
 
-const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, const gint32 *value, MsScenario *s, int class, int *rule) {
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, const gint32 *value, MsScenario *s, int shape_of, int *rule) {
   const MsLayoutSpec *spec = &s->layout;
   gint64 dp = s->gpus / ((gint64)spec->tp * spec->cp * spec->pp);
-  const ShapeKey key = {spec->pp, spec->vpp, (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)), class, map};
+  const ShapeKey key = {spec->pp, spec->vpp, (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)), shape_of, map};
   ShapeEntry *e = g_hash_table_lookup(shapes->known, &key);
   if (!e) {
     char *given = s->layout.pipeline_layout;
@@ -247,14 +255,15 @@ const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo,
 
 /* --- the bounds ---------------------------------------------------------------------------------------------------------------------------------------- */
 
-MsTime ms_bound_time(const MsShape *shape, const MsPieceMemo *memo) {
+MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
+  const MsPieceTime *time = times_of(memo, shape->splits);
   MsTime step = 0;
   int n = shape->n;
   for (int k = 0; k < shape->n_time; k++) {
     const gint64 *times = shape->time + (size_t)k * N_COUNTS * (size_t)n;
     MsTime direct = 0, line = 0, ahead = 0;
     for (int i = 0; i < n; i++) {
-      const MsPieceTime *t = &memo->time[i];
+      const MsPieceTime *t = &time[i];
       direct += times[RUN * n + i] * t->direct;
       line += times[RUN * n + i] * t->line - times[STARTS * n + i] * t->start - times[ENDS * n + i] * t->end;
       ahead += times[AHEAD * n + i] * t->ahead - times[LATE * n + i] * t->late;
@@ -262,6 +271,47 @@ MsTime ms_bound_time(const MsShape *shape, const MsPieceMemo *memo) {
     step = MAX(step, MAX(direct, line) + ahead);
   }
   return step;
+}
+
+/* Matrix products of one pass in both directions, recomputed ones left out. */
+static MsTime products_of_list(const MsCosted *c) {
+  MsTime sum = 0;
+  for (int i = 0; i < c->list->n; i++) {
+    const MsOp *op = &c->list->op[i];
+    MsOpFamily family = ms_op_families[op->kind];
+    if ((family == MS_FAMILY_GEMM || family == MS_FAMILY_GROUPED) && op->pass != MS_PASS_RECOMPUTE && op->stream == MS_STREAM_COMPUTE) sum += c->duration[i];
+  }
+  return sum;
+}
+
+static void add_streams(const MsCosted *c, int times, double *busy) {
+  for (int i = 0; i < c->list->n; i++) busy[c->list->op[i].stream] += (double)times * (double)c->duration[i];
+}
+
+/* How often each piece stands in the whole model. */
+static int *pieces_of_model(const MsWork *w) {
+  const MsModel *model = w->scenario->model;
+  int *count = g_new0(int, MAX(w->n_pieces, 1));
+  for (int i = 0; i < model->num_layers; i++) count[w->piece_of_layer[i]]++;
+  if (w->piece_embedding >= 0) count[w->piece_embedding]++;
+  if (w->piece_head >= 0) count[w->piece_head]++;
+  for (int i = 0; i < model->mtp_num_layers && w->piece_mtp >= 0; i++) count[i > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp]++;
+  return count;
+}
+
+double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
+  g_autofree int *count = pieces_of_model(m->work);
+  const MsPieceTime *time = total == MS_TOTAL_SPAN ? times_of(m, splits) : NULL;
+  double sum = 0, busy[MS_N_STREAMS] = {0};
+  for (int i = 0; i < m->n; i++) {
+    const MsCostedPiece *p = &m->piece[i];
+    if (total == MS_TOTAL_PRODUCTS) sum += count[i] * (double)(products_of_list(&p->forward) + products_of_list(&p->backward));
+    else if (total == MS_TOTAL_ROWS) sum += count[i] * (double)(p->forward.compute + p->backward.compute);
+    else if (total == MS_TOTAL_SPAN) sum += count[i] * (double)time[i].direct;
+    else add_streams(&p->forward, count[i], busy), add_streams(&p->backward, count[i], busy), add_streams(&p->reload, count[i], busy);
+  }
+  for (int i = 0; i < MS_N_STREAMS; i++) sum = MAX(sum, busy[i]);
+  return sum;
 }
 
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {

@@ -13,7 +13,7 @@
 #define FORMAT 1
 enum { COLUMNS = 3 + MS_N_AXES };
 
-typedef struct { gint32 combo, value[MS_N_AXES]; } Key;
+typedef struct { gint32 combo[2], value[MS_N_AXES]; } Key;
 
 struct MsCheckpoint {
   char *file, *digest;
@@ -28,7 +28,7 @@ static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(Key)
 static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(Key)); }
 
 static Key key_of(const MsCandidate *c) {
-  Key key = {.combo = c->combo};
+  Key key = {.combo = {(gint32)(c->combo >> 31), (gint32)(c->combo & G_MAXINT32)}};
   memcpy(key.value, c->value, sizeof key.value);
   return key;
 }
@@ -93,11 +93,17 @@ static char *digest_of(const MsSpace *space) {
 
 /* --- reading --- */
 
-static gboolean whole_number(JsonNode *node, gint64 lo, gint64 hi, gint32 *out) {
+static gboolean large_number(JsonNode *node, gint64 lo, gint64 hi, gint64 *out) {
   if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_INT64) return FALSE;
-  gint64 value = json_node_get_int(node);
+  *out = json_node_get_int(node);
+  return *out >= lo && *out <= hi;
+}
+
+static gboolean whole_number(JsonNode *node, gint64 lo, gint64 hi, gint32 *out) {
+  gint64 value = 0;
+  gboolean ok = large_number(node, lo, hi, &value);
   *out = (gint32)value;
-  return value >= lo && value <= hi;
+  return ok;
 }
 
 static gboolean read_row(const MsCheckpoint *c, JsonNode *node, MsOutcome *o) {
@@ -107,7 +113,7 @@ static gboolean read_row(const MsCheckpoint *c, JsonNode *node, MsOutcome *o) {
   memset(o, 0, sizeof *o);
   if (!whole_number(json_array_get_element(row, 0), MS_OUTCOME_RUN, MS_OUTCOME_ERROR, &o->kind) || !JSON_NODE_HOLDS_VALUE(time) ||
       (json_node_get_value_type(time) != G_TYPE_DOUBLE && json_node_get_value_type(time) != G_TYPE_INT64) ||
-      !whole_number(json_array_get_element(row, 2), 0, c->space->n_combos - 1, &o->candidate.combo))
+      !large_number(json_array_get_element(row, 2), 0, c->space->n_combos - 1, &o->candidate.combo))
     return FALSE;
   o->step_time_s = json_node_get_double(time);
   for (int i = 0; i < MS_N_AXES; i++)
@@ -179,8 +185,13 @@ const MsOutcome *ms_checkpoint_find(const MsCheckpoint *c, const MsCandidate *ca
   return g_hash_table_lookup(c->known, &key);
 }
 
+const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *c, guint *n) {
+  *n = c->rows->len;
+  return (const MsOutcome *)(gconstpointer)c->rows->data;
+}
+
 void ms_checkpoint_add(MsCheckpoint *c, const MsOutcome *o) {
-  if (c->file) put(c, o);
+  put(c, o);
 }
 
 static char *text_of(const MsCheckpoint *c) {

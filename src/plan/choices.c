@@ -9,15 +9,30 @@
 typedef struct { const char *path; MsRole role; gboolean in_rules; } Known;
 
 /* Keys that are not here are of MS_ROLE_WORK, and of `layout` in_rules. tests/unit/test_plan.c changes each key alone and looks whether a bound moves that
- * should not. */
+ * should not; tests/unit/test_wide.c, whether a relaxed bound is above one of those below it. */
 static const Known known[] = {
     {"options.sequence_parallel", MS_ROLE_WORK, TRUE},
-    {"options.dispatcher", MS_ROLE_WORK, TRUE},
-    {"options.ep_overlap", MS_ROLE_WORK, TRUE},
-    {"options.tp_comm_overlap", MS_ROLE_WORK, TRUE},
     {"options.cpu_offloading_num_layers", MS_ROLE_WORK, TRUE},
     {"options.hybrid_context_parallel", MS_ROLE_WORK, TRUE},
     {"options.max_seqlen_per_dp_cp_rank", MS_ROLE_WORK, TRUE},
+    {"options.dispatcher", MS_ROLE_KERNELS, TRUE},
+    {"options.ep_overlap", MS_ROLE_BESIDE, TRUE},
+    {"options.delay_wgrad", MS_ROLE_BESIDE, FALSE}, /* the order of pairs */
+    {"options.tp_comm_overlap", MS_ROLE_BESIDE, TRUE},
+    {"options.cross_entropy_fusion", MS_ROLE_KERNELS, FALSE},
+    {"layout.cp_comm_type", MS_ROLE_KERNELS, TRUE},
+    {"options.recompute", MS_ROLE_ADDED, FALSE},
+    {"options.offload_modules", MS_ROLE_ADDED, FALSE},
+    {"options.cuda_graph_scope", MS_ROLE_ADDED, FALSE}, /* outputs of graphs are kept */
+    {"options.cuda_graph_shared_experts", MS_ROLE_ADDED, FALSE},
+    {"layout.schedule", MS_ROLE_SHAPE, TRUE},
+    {"layout.microbatch_group_size_per_virtual_pipeline_stage", MS_ROLE_SHAPE, TRUE},
+    {"layout.pipeline_layout", MS_ROLE_SHAPE, TRUE},
+    {"layout.account_for_embedding_in_pipeline_split", MS_ROLE_SHAPE, TRUE},
+    {"layout.account_for_loss_in_pipeline_split", MS_ROLE_SHAPE, TRUE},
+    {"layout.decoder_first_pipeline_num_layers", MS_ROLE_SHAPE, TRUE},
+    {"layout.decoder_last_pipeline_num_layers", MS_ROLE_SHAPE, TRUE},
+    {"options.fp8_param_gather", MS_ROLE_STATE, FALSE},
     {"options.exp_avg_dtype", MS_ROLE_STATE, FALSE},
     {"options.exp_avg_sq_dtype", MS_ROLE_STATE, FALSE},
     {"options.main_params_dtype", MS_ROLE_STATE, FALSE},
@@ -32,9 +47,6 @@ static const Known known[] = {
     {"options.overlap_param_gather", MS_ROLE_BLIND, FALSE},
     {"options.overlap_param_gather_with_optimizer_step", MS_ROLE_BLIND, FALSE},
     {"options.grad_reduce_dtype", MS_ROLE_BLIND, FALSE},
-    {"options.delay_wgrad", MS_ROLE_WORK, FALSE}, /* the order of pairs */
-    {"options.cuda_graph_scope", MS_ROLE_WORK, FALSE}, /* outputs of graphs are kept */
-    {"options.cuda_graph_shared_experts", MS_ROLE_WORK, FALSE},
     {"options.cuda_device_max_connections", MS_ROLE_BLIND, FALSE},
     {"options.optimizer_post_validation", MS_ROLE_BLIND, FALSE},
     {"layout.order", MS_ROLE_BLIND, TRUE},
@@ -43,6 +55,7 @@ static const Known known[] = {
 static Known kind_of(const char *path) {
   for (guint i = 0; i < G_N_ELEMENTS(known); i++)
     if (!strcmp(known[i].path, path)) return known[i];
+  if (g_str_has_prefix(path, "options.recompute.")) return (Known){path, MS_ROLE_ADDED, FALSE};
   return (Known){path, MS_ROLE_WORK, g_str_has_prefix(path, "layout.")};
 }
 

@@ -4,6 +4,7 @@
  * combinations that look alike to them; the pieces of work are costed once for each combination of work keys; a bound is computed once for each
  * combination of state keys, and combinations that differ only in blind keys share it. Units are independent: threads and ranks share them out. */
 #include "plan/plan_priv.h"
+#include "base/err.h"
 #include "base/ranks.h"
 #include "base/io.h"
 #include "base/units.h"
@@ -24,7 +25,8 @@ typedef struct { /* what one thread found */
 
 typedef struct {
   MsSearch *search;
-  const MsSpace *space;
+  MsSpace *space;
+  gint64 n_work;     /* combinations of keys that change rows */
   Finder *finder;    /* [threads] */
   int n_units, threads;
   gint done;
@@ -55,7 +57,7 @@ static gboolean has(const Enumeration *e, MsShortcut shortcut) { return !(e->sea
 /* --- rules about ranks, by class --- */
 
 /* Place of a layout in the whole space: the same whoever meets it. */
-static guint64 order_of(const MsSpace *space, int unit, int combo, int inner) {
+static guint64 order_of(const MsSpace *space, int unit, gint64 combo, int inner) {
   return ((guint64)unit * (guint64)space->n_combos + (guint64)combo) * (guint64)n_inner(space) + (guint64)inner;
 }
 
@@ -80,8 +82,7 @@ static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
 
 /* --- bounds --- */
 
-/* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its expert rows are drawn. */
-static gboolean pieces_depend_on_cut(const MsScenario *s) {
+gboolean ms_pieces_depend_on_cut(const MsScenario *s) {
   const MsRecomputeSpec *r = &s->options.recompute;
   return (r->granularity == MS_RECOMPUTE_FULL && (r->num_layers > 1 || r->method != MS_RECOMPUTE_UNIFORM)) || ms_routing_is_drawn(&s->training.routing);
 }
@@ -89,7 +90,8 @@ static gboolean pieces_depend_on_cut(const MsScenario *s) {
 typedef struct { /* one combination of work keys in one unit */
   Enumeration *e;
   Finder *f;
-  int unit, work, map;
+  int unit, map;
+  gint64 work, written; /* written: combination in the finder's scratch */
   gboolean per_cut;
   MsPieceMemo *memo;
 } Bench;
@@ -134,46 +136,57 @@ static void put(Bench *b, MsCandidate *c, int inner, MsTime time, double device_
   else g_array_append_val(b->f->candidates, *c);
 }
 
-/* Every combination of state and blind keys of one (pp, vpp). */
+/* Every combination of shape, state and blind keys of one (pp, vpp). */
 static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes *bytes) {
   const MsSpace *space = b->e->space;
   const gint32 *v = c->value;
   double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP], edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP];
+  gint64 blinds = space->n_of_role[MS_ROLE_BLIND], first = b->work * space->stride[MS_ROLE_ADDED];
+  int rule = -1, known_class = -1;
   const MsShape *shape = NULL;
   MsTime time = 0;
-  int known_class = -1, rule = -1;
-  for (int state = 0, combo = b->work * space->n_of_role[MS_ROLE_STATE] * space->n_of_role[MS_ROLE_BLIND]; state < space->n_of_role[MS_ROLE_STATE]; state++) {
-    double device_B = -1;
-    for (int blind = 0; blind < space->n_of_role[MS_ROLE_BLIND]; blind++, combo++) {
-      int class = space->class_of[combo];
-      if (space->refused_by[combo] >= 0 || !b->f->passes[inner * space->n_classes + class]) continue;
-      c->combo = combo;
-      if (class != known_class) {
-        shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, v, b->f->scratch, class, &rule);
-        time = shape ? ms_bound_time(shape, b->memo) : 0;
-        known_class = class, device_B = -1;
+  double device_B = -1;
+  for (gint64 i = 0; i < space->stride[MS_ROLE_ADDED]; i++) {
+    gint64 combo = first + i;
+    if (i % blinds == 0) device_B = -1;
+    if (i % space->stride[MS_ROLE_SHAPE] == 0) known_class = -1;
+    int class = space->class_of[combo];
+    if (space->refused_by[combo] >= 0 || !b->f->passes[inner * space->n_classes + class]) continue;
+    c->combo = combo;
+    if (class != known_class) {
+      if (combo != b->written) {
+        ms_space_apply_combo(space, combo, b->f->scratch);
+        ms_space_apply_axes(space, v, FALSE, b->f->scratch);
+        b->written = combo;
       }
-      if (!shape) {
-        ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, combo, inner), c);
-        continue;
-      }
-      if (device_B < 0) device_B = ms_bound_device_B(shape, b->memo, &bytes[state], dp_cp, edp, space->request->base->hardware), b->f->bounded++;
-      put(b, c, inner, time, device_B);
+      shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, v, b->f->scratch, ms_space_shape_of(space, combo), &rule);
+      time = shape ? ms_bound_time(shape, b->memo) : 0;
+      known_class = class, device_B = -1;
     }
+    if (!shape) {
+      ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, combo, inner), c);
+      continue;
+    }
+    if (device_B < 0) {
+      const MsStateBytes *of_state = &bytes[i / blinds % space->n_of_role[MS_ROLE_STATE]];
+      device_B = ms_bound_device_B(shape, b->memo, of_state, dp_cp, edp, space->request->base->hardware), b->f->bounded++;
+    }
+    put(b, c, inner, time, device_B);
   }
 }
 
 static gboolean anything_passes(const Bench *b, int inner) {
   const MsSpace *space = b->e->space;
-  int n = space->n_of_role[MS_ROLE_STATE] * space->n_of_role[MS_ROLE_BLIND], first = b->work * n;
-  for (int i = first; i < first + n; i++)
+  gint64 n = space->stride[MS_ROLE_ADDED], first = b->work * n;
+  for (gint64 i = first; i < first + n; i++)
     if (space->refused_by[i] < 0 && b->f->passes[inner * space->n_classes + space->class_of[i]]) return TRUE;
   return FALSE;
 }
 
 static void refuse_split(Bench *b, MsCandidate *c, int inner) {
   const MsSpace *space = b->e->space;
-  int n = space->n_of_role[MS_ROLE_STATE] * space->n_of_role[MS_ROLE_BLIND], rule;
+  gint64 n = space->stride[MS_ROLE_ADDED];
+  int rule;
   char *given = b->f->scratch->layout.pipeline_layout;
   b->f->scratch->layout.pipeline_layout = g_strdup(given);
   ms_space_apply_axes(space, c->value, TRUE, b->f->scratch);
@@ -188,7 +201,7 @@ static void refuse_split(Bench *b, MsCandidate *c, int inner) {
 static void state_bytes(Bench *b, MsStateBytes *bytes) {
   const MsSpace *space = b->e->space;
   for (int state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
-    ms_space_apply_combo(space, (b->work * space->n_of_role[MS_ROLE_STATE] + state) * space->n_of_role[MS_ROLE_BLIND], b->f->second);
+    ms_space_apply_combo(space, b->work * space->stride[MS_ROLE_ADDED] + state * space->stride[MS_ROLE_STATE], b->f->second);
     bytes[state] = ms_state_bytes(b->memo, b->f->second);
   }
 }
@@ -197,9 +210,10 @@ static void bound_work(Bench *b, MsCandidate *c) {
   const MsSpace *space = b->e->space;
   MsScenario *s = b->f->scratch;
   g_autofree MsStateBytes *bytes = g_new(MsStateBytes, space->n_of_role[MS_ROLE_STATE]);
-  ms_space_apply_combo(space, b->work * space->n_of_role[MS_ROLE_STATE] * space->n_of_role[MS_ROLE_BLIND], s);
+  b->written = b->work * space->stride[MS_ROLE_ADDED];
+  ms_space_apply_combo(space, b->written, s);
   int group = s->layout.microbatch_group_size_per_virtual_pipeline_stage, inner = n_inner(space);
-  b->per_cut = pieces_depend_on_cut(s);
+  b->per_cut = ms_pieces_depend_on_cut(s);
   for (int i = 0; i < inner; i++) {
     if (!anything_passes(b, i)) continue;
     inner_values(space, i, c->value);
@@ -223,7 +237,7 @@ static void do_unit(int unit, int thread, gpointer data) {
   if (ms_interrupted() || f->error) return;
   unit_values(e->space, unit, c.value);
   ask_rules(e, f, unit, &c);
-  for (int work = 0; work < e->space->n_of_role[MS_ROLE_WORK]; work++) {
+  for (gint64 work = 0; work < e->n_work; work++) {
     Bench b = {.e = e, .f = f, .unit = unit, .work = work};
     bound_work(&b, &c);
     if (b.memo) ms_memo_free(f->last), f->last = b.memo;
@@ -281,16 +295,11 @@ static void put_together(Enumeration *e) {
     ms_refused_merge(&own, &f->refused);
     sum.valid += f->valid, sum.bounded += f->bounded;
   }
-  g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(MsRefused)), counts = g_array_new(FALSE, FALSE, sizeof(Counts));
-  g_array_append_vals(rows, own.row, (guint)own.n);
+  g_autoptr(GArray) counts = g_array_new(FALSE, FALSE, sizeof(Counts));
   g_array_append_val(counts, sum);
-  ms_ranks_gather(rows);
+  ms_refused_gather(&x->refused, &own);
   ms_ranks_gather(counts);
   ms_ranks_gather(x->candidates);
-  for (guint i = 0; i < rows->len; i += (guint)own.n) {
-    const MsRefusedTable other = {own.n, &g_array_index(rows, MsRefused, i)};
-    ms_refused_merge(&x->refused, &other);
-  }
   for (guint i = 0; i < counts->len; i++) x->plan->valid += g_array_index(counts, Counts, i).valid, x->plan->bounded += g_array_index(counts, Counts, i).bounded;
   ms_refused_clear(&own);
 }
@@ -305,7 +314,8 @@ static gboolean first_error(Enumeration *e, GError **error) {
 }
 
 gboolean ms_enumerate(MsSearch *x, GError **error) {
-  Enumeration e = {.search = x, .space = x->space, .n_units = 1, .threads = ms_parallel_threads(x->options->threads)};
+  if (!ms_space_tabulate(x->space)) return ms_input_error(error, x->space->request->base->file, 0, "options", "are too many combinations to look at each");
+  Enumeration e = {.search = x, .space = x->space, .n_work = x->space->n_combos / x->space->stride[MS_ROLE_ADDED], .n_units = 1, .threads = ms_parallel_threads(x->options->threads)};
   for (int axis = 0; axis < MS_N_OUTER; axis++) e.n_units *= x->space->axis[axis].n;
   e.finder = g_new0(Finder, e.threads);
   for (int i = 0; i < e.threads; i++) {

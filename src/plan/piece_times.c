@@ -77,9 +77,8 @@ static void in_pairs(const MsWork *w, MsPieceLags *lags, gboolean splits, MsPiec
 
 enum { MANY = 12 }; /* with drawn routing every layer is a piece of its own: too many pairs for a bound that must be quick */
 
-void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, MsPieceTime *time) {
-  const MsScenario *s = w->scenario;
-  gboolean splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE, pairs = s->options.ep_overlap;
+void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time) {
+  gboolean pairs = w->scenario->options.ep_overlap;
   for (int i = 0; i < w->n_pieces; i++) {
     MsPieceTime *t = &time[i];
     gboolean left = i == w->piece_head && s->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */

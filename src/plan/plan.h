@@ -1,6 +1,7 @@
 /* src/plan/plan.h - searching layouts: enumerate, rule out by named rules, bound, fast, full.
  *
- * Pruning uses proven lower bounds only (time and memory), so the winner is the winner of an exhaustive search; `prune = FALSE` checks that.
+ * Pruning uses proven lower bounds only (time and memory), so the winner is the winner of an exhaustive search; `prune = FALSE` checks that. Few layouts are
+ * looked at one by one; of many (MS_PLAN_EVERY), sets are bounded and cut, the most promising first.
  * The answer does not depend on the number of threads. */
 #ifndef MS_PLAN_PLAN_H
 #define MS_PLAN_PLAN_H
@@ -12,6 +13,7 @@ typedef struct {
   int top;             /* how many to keep; default 10 */
   gboolean prune;      /* default TRUE; FALSE: every layout that obeys the rules and fits is simulated */
   guint without;       /* shortcuts that are left out: bits of MsShortcut. None of them changes the answer */
+  gboolean branch;     /* branch and bound even where there are few enough layouts to look at each */
   int threads;         /* 0 = all cores */
   gboolean progress;
   /* Called after every batch by the thread that called ms_plan, with what was found so far (not to be kept) and the share that is done; NULL: nobody. */
@@ -45,10 +47,12 @@ typedef struct {
 } MsPlanEntry;
 
 typedef struct MsPlan {
-  guint64 searched, valid, feasible, pruned, simulated; /* candidates; obey the rules; fit in memory; cut by bound; run in full */
+  guint64 searched, valid, feasible, pruned, simulated; /* candidates; obey the rules; fit in memory; cut by bound; run in full. Of a branched search
+                         * sets of layouts are cut before anybody asks whether they obey the rules or fit: `valid` are those that no rule was seen to refuse */
   guint64 bounded, screened, resumed; /* bounded in time and memory; bounded again more tightly; taken from `resume` instead of simulated */
   double elapsed_s;
-  gboolean interrupted;
+  gboolean interrupted, branched;
+  double lower_cost;    /* of the objective: no layout of the request costs less. Of a finished search that of the best one; 0: nothing is known */
   MsGoal objective;
   int n_best;
   MsPlanEntry *best;    /* by the request's objective, then step time; ties by layout */
@@ -57,8 +61,11 @@ typedef struct MsPlan {
   double memory_limit_B;
 } MsPlan;
 
+#define MS_PLAN_EVERY 2e7 /* layouts of the largest space that is looked at one by one */
 void ms_plan_options_init(MsPlanOptions *options);
 MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error);
+/* Share of the best cost by which some layout may still undercut it: 0 for a finished search; NaN when nothing is known. */
+double ms_plan_gap(const MsPlan *plan, const MsRequest *request);
 void ms_plan_free(MsPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPlan, ms_plan_free)
 

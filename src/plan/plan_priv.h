@@ -21,9 +21,13 @@ enum { MS_N_OUTER = MS_AXIS_PP }; /* the axes before pp: what pieces of work dep
 extern const char *const ms_axis_paths[]; /* "gpus", "layout.tp", ... */
 
 typedef enum { /* what the values of an open key change, the most first: combinations that differ only in the later kinds share what the bound computes */
-  MS_ROLE_WORK,   /* rows of the pieces, so everything */
-  MS_ROLE_STATE,  /* bytes of parameters, gradients and optimizer states; not the bound of the time */
-  MS_ROLE_BLIND,  /* neither: what only the simulation sees */
+  MS_ROLE_WORK,    /* any row of the pieces */
+  MS_ROLE_KERNELS, /* rows, but no matrix product */
+  MS_ROLE_BESIDE,  /* no compute row: messages, and what runs beside what */
+  MS_ROLE_ADDED,   /* rows or kept bytes on top of those of "none" (recompute, offloading, graphs) */
+  MS_ROLE_SHAPE,   /* no row: which pieces stand where, and in which order their passes come */
+  MS_ROLE_STATE,   /* bytes of parameters, gradients and optimizer states; not the first bound of the time */
+  MS_ROLE_BLIND,   /* neither: what only the second bound and the simulation see */
   MS_N_ROLES
 } MsRole;
 
@@ -51,11 +55,13 @@ typedef struct { /* the request taken apart */
   const MsRequest *request;
   MsIntAxis axis[MS_N_AXES];
   double tail;          /* weight of MTP blocks and head in layers */
-  int n_choices;        /* work keys first, then state, then blind */
+  int n_choices;        /* by role, in the order of MsRole */
   MsChoice *choice;
-  int n_of_role[MS_N_ROLES]; /* combinations of the choices of one role */
-  int n_combos;         /* combo = (work * n_of_role[STATE] + state) * n_of_role[BLIND] + blind; in each the last choice varies fastest */
-  /* what rules see of a combination */
+  gint64 n_of_role[MS_N_ROLES]; /* combinations of the choices of one role */
+  gint64 stride[MS_N_ROLES];    /* combinations of the choices of all later roles: a combination is the sum of stride x the role's own; in each the last
+                                 * choice varies fastest */
+  gint64 n_combos;
+  /* what rules see of a combination; only after ms_space_tabulate */
   int n_classes;        /* combinations of the choices that rules read together with the axes */
   guint16 *class_of;    /* [n_combos] */
   gint16 *refused_by;   /* [n_combos] rule that refuses it whatever the axes are, -1 = none */
@@ -67,26 +73,33 @@ typedef struct { /* the request taken apart */
 MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error);
 void ms_space_free(MsSpace *space);
 double ms_space_size(const MsSpace *space);
+/* Asks the rules about options of every combination. FALSE when there are too many for a table. */
+gboolean ms_space_tabulate(MsSpace *space);
 
 typedef struct {
   gint32 value[MS_N_AXES];
-  gint32 combo;
+  gint64 combo;
   MsTime bound;         /* of the step */
   double cost;          /* of the objective, for that bound */
 } MsCandidate;
 
 /* A scenario to write candidates into: model and hardware are borrowed from the request. (transfer full) */
 MsScenario *ms_space_scratch(const MsSpace *space);
-void ms_space_apply_combo(const MsSpace *space, int combo, MsScenario *scenario);
+void ms_space_apply_combo(const MsSpace *space, gint64 combo, MsScenario *scenario);
+void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo, MsScenario *scenario); /* those of one role */
 /* Axis values. With `text` also the balanced pipeline layout, where layers do not divide evenly and the request gives none. */
 void ms_space_apply_axes(const MsSpace *space, const gint32 *value, gboolean text, MsScenario *scenario);
 /* Both: the complete scenario of a candidate, named. (transfer full) */
 MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *candidate);
 int ms_candidate_compare(const void *a, const void *b); /* by cost of the bound, then bound, then values */
+/* Number of the combination's values of keys of MS_ROLE_SHAPE. */
+int ms_space_shape_of(const MsSpace *space, gint64 combo);
 
 /* A combination whose choices make no difference with these axes (cp_comm_type with CP 1): another combination, the one with the key's first value,
  * stands for it. `scenario` has both written in. */
-gboolean ms_space_same_as_another(const MsSpace *space, int combo, const MsScenario *scenario);
+gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsScenario *scenario);
+/* The same as far as keys before MS_ROLE_STATE go. */
+gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *scenario);
 
 /* Layers of each of `stages` virtual stages, balanced: the embedding weighs `embedding` layers, MTP blocks and the head weigh `tail` at the end.
  * FALSE when some stage other than the ends would be empty. counts[stages]. */
@@ -107,20 +120,30 @@ typedef struct { /* picoseconds of one piece, both passes (piece_times.c) */
   MsTime ahead;        /* from its input to its output, alone */
   MsTime late;         /* of that, at most after its backward has handed on its gradient */
 } MsPieceTime;
-void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, MsPieceTime *time);
+/* `splits`: the schedule may run a backward as its input gradients and, later, its weight gradients. */
+void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time);
 
 /* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). */
 MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError **error);
 const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
+typedef enum {
+  MS_TOTAL_PRODUCTS, /* matrix products */
+  MS_TOTAL_ROWS,     /* compute rows */
+  MS_TOTAL_STREAM,   /* rows of the busiest stream */
+  MS_TOTAL_SPAN      /* from the first to the last compute row of each piece */
+} MsTotal;
+/* Picoseconds of the whole model for one microbatch, forward and backward: what the stages of any pipeline have to share. */
+double ms_memo_total(MsPieceMemo *memo, MsTotal total, gboolean splits);
+
 MsShapes *ms_shapes_new(void);
 void ms_shapes_free(MsShapes *shapes);
 /* Number of the way in which the memo's layers are pieces: shapes differ by it. */
 int ms_shapes_map(MsShapes *shapes, const MsPieceMemo *memo);
-/* The shape of a scenario whose ranks obey the rules; it has axis values `value` and choices of `class` written in, but no balanced pipeline layout yet:
+/* The shape of a scenario whose ranks obey the rules; it has axis values `value` and the choices that shape_of numbers written in, but no balanced pipeline layout yet:
  * one is written in while a shape is made. *rule: the rule about the split into stages that refuses it (the result is NULL then), else -1. Borrowed. */
-const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, const gint32 *value, MsScenario *scenario, int class, int *rule);
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, const gint32 *value, MsScenario *scenario, int shape_of, int *rule);
 
 typedef struct { /* bytes per parameter of a rank: of every copy, and of what its data-parallel replicas share */
   double whole_B, low_B, shared_B; /* low: added for parameters that low precision stores */
@@ -129,7 +152,7 @@ typedef struct { /* bytes per parameter of a rank: of every copy, and of what it
 } MsStateBytes;
 /* `scenario` agrees with the memo's in everything but keys of MS_ROLE_STATE and later. */
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *scenario);
-MsTime ms_bound_time(const MsShape *shape, const MsPieceMemo *memo);
+MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo);
 /* dp, edp: of the layout; dp counts CP ranks. */
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, const MsHardware *hardware);
 
@@ -143,12 +166,13 @@ void ms_refused_clear(MsRefusedTable *table);
 /* Keeps the example that missed by least, of equals the first in `order`; so tables can be added up in any order. */
 void ms_refused_add(MsRefusedTable *table, int row, guint64 count, double miss, guint64 order, const MsCandidate *example);
 void ms_refused_merge(MsRefusedTable *into, const MsRefusedTable *from);
+void ms_refused_gather(MsRefusedTable *into, const MsRefusedTable *own); /* `own` of every rank */
 /* Words them, by descending count. */
 void ms_refused_hand_over(const MsRefusedTable *table, const MsSpace *space, MsPlan *plan);
 
 /* --- enumeration (enumerate.c): every layout ruled out or bounded ----------------------------------------------------------------------------- */
 typedef struct {
-  const MsSpace *space;
+  MsSpace *space;
   const MsPlanOptions *options;
   MsPlan *plan;         /* searched, valid and pruned are counted into it */
   MsRefusedTable refused;
@@ -157,6 +181,8 @@ typedef struct {
   MsProgress *progress;
 } MsSearch;
 gboolean ms_enumerate(MsSearch *search, GError **error);
+/* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its expert rows are drawn. */
+gboolean ms_pieces_depend_on_cut(const MsScenario *scenario);
 
 /* --- what was simulated, kept in a file (checkpoint.c) ------------------------------------------------------------------------------------------ */
 typedef enum { MS_OUTCOME_RUN, MS_OUTCOME_ERROR } MsOutcomeKind;
@@ -174,6 +200,47 @@ void ms_checkpoint_add(MsCheckpoint *checkpoint, const MsOutcome *outcome);
 /* Writes the file when something was added (and, unless `now`, the last writing is a second ago). */
 gboolean ms_checkpoint_write(MsCheckpoint *checkpoint, gboolean now, GError **error);
 void ms_checkpoint_free(MsCheckpoint *checkpoint);
+
+/* Everything that was kept or added; the rows belong to the checkpoint. */
+const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *checkpoint, guint *n);
+
+/* --- a search under way (plan.c): the list, and simulation ------------------------------------------------------------------------------------------ */
+enum { MS_BATCH = 16 }; /* candidates simulated between two updates of the threshold: fixed, so that counts do not depend on threads or ranks */
+
+typedef struct { /* of the list */
+  MsCandidate candidate;
+  double cost, step_time_s;
+  MsResult *result; /* NULL until somebody wants to see it */
+} MsListed;
+
+typedef struct {
+  MsSearch s;
+  MsCheckpoint *checkpoint;
+  MsListed *list;   /* [top + 1] ascending */
+  int n_list, top;
+  gint64 began_us;
+  GError *error;
+} MsPlanner;
+
+gboolean ms_planner_cuts(const MsPlanner *planner, MsShortcut shortcut); /* the shortcut is on */
+double ms_planner_threshold(const MsPlanner *planner); /* what costs more cannot enter the list */
+const MsCost *ms_planner_like(const MsPlanner *planner);
+gboolean ms_planner_stopped(MsPlanner *planner); /* Ctrl-C or an error, on any rank */
+/* Seconds by which the training of a candidate misses the deadline. */
+double ms_planner_late_s(const MsPlanner *planner, const MsCandidate *candidate, double step_s);
+void ms_planner_refuse(MsPlanner *planner, int row /* MS_REFUSED_... */, double miss, const MsCandidate *candidate);
+/* Simulates n <= MS_BATCH candidates on all threads and ranks and puts them into the list. done[n], may be NULL: FALSE for those that an interrupt left out. */
+void ms_planner_simulate(MsPlanner *planner, const MsCandidate *candidate, int n, gboolean *done);
+void ms_planner_settle(MsPlanner *planner, const MsOutcome *outcome); /* into the list */
+/* Says on the terminal, and to whom watches, how far it is: `done` of 1. */
+void ms_planner_tell(MsPlanner *planner, double done, const char *note);
+
+/* Looks at every layout, so that what was refused is counted rule by rule (every.c). */
+gboolean ms_search_every(MsPlanner *planner, GError **error);
+/* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
+gboolean ms_search_tree(MsPlanner *planner, GError **error);
+/* The rule of that name reads a key of MS_ROLE_STATE or MS_ROLE_BLIND. */
+gboolean ms_rule_is_late(const char *name);
 
 /* --- threads and ranks (parallel.c) ----------------------------------------------------------------------------------------------------------- */
 /* Calls `work` for every index below n that belongs to this rank, on `threads` threads (0 = all cores); `thread` counts from 0. Returns when all are done. */

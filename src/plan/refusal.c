@@ -1,5 +1,6 @@
 /* src/plan/refusal.c - what was refused: counts by rule, and of each the example that missed by least. */
 #include "plan/plan_priv.h"
+#include "base/ranks.h"
 #include "base/text.h"
 #include <math.h>
 #include <string.h>
@@ -27,6 +28,16 @@ void ms_refused_add(MsRefusedTable *t, int row, guint64 count, double miss, guin
 void ms_refused_merge(MsRefusedTable *into, const MsRefusedTable *from) {
   for (int i = 0; i < into->n; i++)
     if (from->row[i].count > 0) ms_refused_add(into, i, from->row[i].count, from->row[i].miss, from->row[i].order, &from->row[i].example);
+}
+
+void ms_refused_gather(MsRefusedTable *into, const MsRefusedTable *own) {
+  g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(MsRefused));
+  g_array_append_vals(rows, own->row, (guint)own->n);
+  ms_ranks_gather(rows);
+  for (guint i = 0; i < rows->len; i += (guint)own->n) {
+    const MsRefusedTable other = {own->n, &g_array_index(rows, MsRefused, i)};
+    ms_refused_merge(into, &other);
+  }
 }
 
 static char *why_of(int row, const MsRefused *r, const MsScenario *s) {

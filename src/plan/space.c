@@ -56,7 +56,9 @@ static void automatic(MsIntAxis *a, int axis, const MsScenario *s, int gpus) {
 
 /* --- the other open keys ------------------------------------------------------------------------------------------------------------------ */
 
-enum { MOST_COMBOS = 4000000 };
+enum { MOST_TABULATED = 4000000 };
+#define MOST_COMBOS 1e15
+#define MOST_LAYOUTS 1e18
 
 static int compare_roles(const void *a, const void *b) { return (int)((const MsChoice *)a)->role - (int)((const MsChoice *)b)->role; }
 
@@ -86,20 +88,21 @@ static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
     if (!ms_choice_init(c, r, &r->open[i], error)) return FALSE;
     combos *= c->n;
     if (combos > MOST_COMBOS)
-      return ms_input_error(error, r->base->file, 0, r->open[i].path, "more than %d combinations of open options, close some", MOST_COMBOS);
+      return ms_input_error(error, r->base->file, 0, r->open[i].path, "more than %g combinations of open options, close some", MOST_COMBOS);
   }
   qsort(space->choice, (size_t)space->n_choices, sizeof *space->choice, compare_roles);
   note_rules(space);
   for (int role = 0; role < MS_N_ROLES; role++) space->n_of_role[role] = 1;
   for (int i = 0; i < space->n_choices; i++) space->n_of_role[shared ? space->choice[i].role : MS_ROLE_WORK] *= space->choice[i].n;
-  space->n_combos = (int)combos;
+  space->n_combos = 1;
+  for (int role = MS_N_ROLES - 1; role >= 0; role--) space->stride[role] = space->n_combos, space->n_combos *= space->n_of_role[role];
   return TRUE;
 }
 
 /* Number of the value that each choice has in a combination. */
-static void digits_of(const MsSpace *space, int combo, int *digit) {
+static void digits_of(const MsSpace *space, gint64 combo, int *digit) {
   for (int i = space->n_choices - 1; i >= 0; i--) {
-    digit[i] = combo % space->choice[i].n;
+    digit[i] = (int)(combo % space->choice[i].n);
     combo /= space->choice[i].n;
   }
 }
@@ -111,12 +114,21 @@ static int class_of_digits(const MsSpace *space, const int *digit) {
   return class;
 }
 
-static gboolean make_classes(MsSpace *space, GError **error) {
+int ms_space_shape_of(const MsSpace *space, gint64 combo) {
+  int shape = 0, times = 1;
+  for (int i = space->n_choices - 1; i >= 0; i--) {
+    const MsChoice *c = &space->choice[i];
+    if (c->role == MS_ROLE_SHAPE) shape += times * (int)(combo % c->n), times *= c->n;
+    combo /= c->n;
+  }
+  return shape;
+}
+
+gboolean ms_space_tabulate(MsSpace *space) {
   double classes = 1;
   for (int i = 0; i < space->n_choices; i++)
     if (space->choice[i].in_rules) classes *= space->choice[i].n;
-  if (classes > G_MAXUINT16)
-    return ms_input_error(error, space->request->base->file, 0, "options", "more than %d combinations of open keys that rules read, close some", G_MAXUINT16);
+  if (space->n_combos > MOST_TABULATED || classes > G_MAXUINT16) return FALSE;
   space->n_classes = (int)classes;
   space->class_of = g_new(guint16, space->n_combos);
   space->refused_by = g_new(gint16, space->n_combos);
@@ -139,10 +151,18 @@ static gboolean make_classes(MsSpace *space, GError **error) {
 
 MsScenario *ms_space_scratch(const MsSpace *space) { return ms_scenario_copy(space->request->base, TRUE); }
 
-void ms_space_apply_combo(const MsSpace *space, int combo, MsScenario *s) {
+void ms_space_apply_combo(const MsSpace *space, gint64 combo, MsScenario *s) {
   for (int i = space->n_choices - 1; i >= 0; i--) {
     const MsChoice *c = &space->choice[i];
-    ms_choice_apply(c, combo % c->n, s);
+    ms_choice_apply(c, (int)(combo % c->n), s);
+    combo /= c->n;
+  }
+}
+
+void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo, MsScenario *s) {
+  for (int i = space->n_choices - 1; i >= 0; i--) {
+    const MsChoice *c = &space->choice[i];
+    if (c->role == role) ms_choice_apply(c, (int)(combo % c->n), s);
     combo /= c->n;
   }
 }
@@ -179,12 +199,12 @@ static gboolean same_chunks(const MsSpace *space, const MsScenario *s) {
   return two && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
 }
 
-gboolean ms_space_same_as_another(const MsSpace *space, int combo, const MsScenario *s) {
+static gboolean same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s, MsRole before) {
   if (same_chunks(space, s)) return TRUE;
   for (int i = space->n_choices - 1; i >= 0; combo /= space->choice[i--].n) {
     const MsChoice *c = &space->choice[i];
-    int value = combo % c->n;
-    for (guint k = 0; c->in_rules && k < G_N_ELEMENTS(idle_keys); k++)
+    int value = (int)(combo % c->n);
+    for (guint k = 0; c->in_rules && c->role < before && k < G_N_ELEMENTS(idle_keys); k++)
       if (path_is(c, idle_keys[k].path) && idle_keys[k].idle(s)) {
         int stands = standing_value(c);
         if (stands >= 0 && value != stands) return TRUE;
@@ -192,6 +212,9 @@ gboolean ms_space_same_as_another(const MsSpace *space, int combo, const MsScena
   }
   return FALSE;
 }
+
+gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s) { return same_as_another(space, combo, s, MS_N_ROLES); }
+gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *s) { return same_as_another(space, combo, s, MS_ROLE_STATE); }
 
 /* --- axes --- */
 
@@ -250,11 +273,14 @@ MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error)
   space->tail = ms_head_weight(m, request->base->training.seq_length) + m->mtp_num_layers;
   gboolean ok = TRUE;
   for (int i = 0; ok && i < MS_N_AXES; i++) ok = make_axis(space, i, error);
-  if (!ok || !make_choices(space, shared, error) || !make_classes(space, error)) {
+  if (!ok || !make_choices(space, shared, error)) {
     ms_space_free(space);
     return NULL;
   }
-  return space;
+  if (ms_space_size(space) <= MOST_LAYOUTS) return space;
+  ms_input_error(error, request->base->file, 0, "", "leaves open %.3g layouts (at most %g), close some options", ms_space_size(space), MOST_LAYOUTS);
+  ms_space_free(space);
+  return NULL;
 }
 
 void ms_space_free(MsSpace *space) {
@@ -270,7 +296,7 @@ void ms_space_free(MsSpace *space) {
 }
 
 double ms_space_size(const MsSpace *space) {
-  double n = space->n_combos;
+  double n = (double)space->n_combos;
   for (int i = 0; i < MS_N_AXES; i++) n *= space->axis[i].n;
   return n;
 }

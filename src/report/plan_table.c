@@ -171,18 +171,35 @@ static void append_hint(GString *out, const MsPlan *plan) {
   g_string_append(out, "next: the same with --top 1 --json prints its complete scenario under best[0].scenario, to keep and to `moesim run`\n");
 }
 
+static void append_counts(GString *out, const MsPlan *plan) {
+  char buf[MS_TEXT];
+  if (plan->branched)
+    g_string_append_printf(out, "%.4g layouts: all but %.4g cut in sets by proven bounds; %" G_GUINT64_FORMAT " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated\n",
+                           (double)plan->searched, (double)(plan->searched - plan->pruned), plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->simulated);
+  else
+    g_string_append_printf(out, "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT " seen to fit into %s, %" G_GUINT64_FORMAT
+                           " cut by a proven bound, %" G_GUINT64_FORMAT " simulated\n",
+                           plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->pruned, plan->simulated);
+}
+
+/* What a search that was stopped has proven all the same. */
+static void append_proof(GString *out, const MsRequest *request, const MsPlan *plan) {
+  double gap = ms_plan_gap(plan, request);
+  if (plan->interrupted && gap > 0)
+    g_string_append_printf(out, "INTERRUPTED: no layout is better than the best below by more than %.2g %% (proven); others of the ranking may be missing\n", 100 * gap);
+  else if (plan->interrupted) g_string_append(out, gap >= 0 ? "INTERRUPTED: the best below is proven, others of the ranking may be missing\n" : "INTERRUPTED, the ranking may miss better ones\n");
+  g_string_append_c(out, '\n');
+}
+
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags) {
   GString *out = g_string_new(NULL);
-  char buf[MS_TEXT];
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
   const MsScenario *base = request->base;
   g_string_append_printf(out, "%s%s%s: %s on %d x %s, sequence %d, batch %d\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "", base->name,
                          flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, base->gpus, base->hardware->name, base->training.seq_length,
                          base->training.global_batch_size);
-  g_string_append_printf(out, "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT " seen to fit into %s, %" G_GUINT64_FORMAT
-                         " cut by a proven bound, %" G_GUINT64_FORMAT " simulated%s\n\n",
-                         plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->pruned, plan->simulated,
-                         plan->interrupted ? "; INTERRUPTED, the ranking may miss better ones" : "");
+  append_counts(out, plan);
+  append_proof(out, request, plan);
   g_autofree char *assumption = ms_objective_assumption(request);
   if (plan->objective != MS_GOAL_STEP_TIME)
     g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "", assumption ? assumption : "");
@@ -266,6 +283,8 @@ void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const 
   ms_json_out_string(out, "objective_assumes", assumption);
   ms_json_out_double(out, "elapsed_s", plan->elapsed_s);
   ms_json_out_bool(out, "interrupted", plan->interrupted);
+  ms_json_out_bool(out, "branched", plan->branched);
+  ms_json_out_double(out, "proven_within", ms_plan_gap(plan, request));
   ms_json_out_double(out, "memory_limit_B", plan->memory_limit_B);
   write_refusals(plan, out);
   ms_json_out_array(out, "best");

@@ -3,7 +3,7 @@
  * Slots follow one another on the compute stream of their stage, so a stage's span is at least the sum over its pieces of the time from the first compute
  * row of each pass to the end of the last, sharing included (only the compute rows where backwards are split or run beside forwards). For 1F1B,
  * interleaved and GPipe the first slot of stage i waits for chunk 0 of the stages before it, and when its last slot (chunk 0 backward) has handed on its
- * gradient the earlier stages still run theirs. All stages meet at the gradient norm; what follows it on the slowest stage is added. Everything is
+ * gradient the earlier stages still run theirs. Nor is it shorter than what any other stream of the stage has to run. All stages meet at the gradient norm; what follows it on the slowest stage is added. Everything is
  * summed in the engine's own picoseconds. */
 #include "sim/lower.h"
 #include "base/units.h"
@@ -41,21 +41,71 @@ MsTime ms_bound_late(MsPieceLags *lags, int piece) {
   return MAX(0, l->to[MS_END_COMPUTE][MS_END_COMPUTE] - MAX(0, l->to[MS_END_ENTRY][MS_END_COMPUTE]));
 }
 
-static MsTime after_barrier(const MsCosted *c) { /* compute rows behind the gradient norm */
-  MsTime sum = 0;
+/* From the gradient norm, where all stages meet, to the end of the last row that cannot start before it: compute rows behind it in the list, what waits for
+ * those (an optimizer on the host does), and what follows on the same stream. */
+static MsTime after_barrier(const MsCosted *c) {
+  enum { FREE = -1 }; /* may start before */
+  MsTime last = 0, stream[MS_N_STREAMS];
+  g_autofree MsTime *end = g_new(MsTime, MAX(c->list->n, 1));
   gboolean behind = FALSE;
+  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = FREE;
   for (int i = 0; i < c->list->n; i++) {
     const MsOp *op = &c->list->op[i];
-    if (behind && op->stream == MS_STREAM_COMPUTE) sum += c->duration[i];
+    MsTime start = behind && op->stream == MS_STREAM_COMPUTE ? 0 : FREE;
+    start = MAX(start, stream[op->stream]);
+    for (int j = 0; j < 3; j++)
+      if (op->wait[j] >= 0) start = MAX(start, end[op->wait[j]]);
+    end[i] = start == FREE ? FREE : start + c->duration[i];
+    stream[op->stream] = end[i];
+    last = MAX(last, end[i]);
     if (op->flags & MS_OPF_SYNC) behind = TRUE;
   }
-  return sum;
+  return last;
+}
+
+MsTime ms_bound_behind(const MsProgram *p) {
+  MsTime most = 0;
+  for (int s = 0; s < p->layout->pp && !p->skewed; s++) most = MAX(most, after_barrier(&p->step[s].after));
+  return most;
+}
+
+static void add_list(MsTime *busy, const MsCosted *c, MsTime times) {
+  for (int i = 0; i < c->list->n; i++) busy[c->list->op[i].stream] += times * c->duration[i];
+}
+
+/* What FSDP does around the passes of a piece: whole parameters before its forward and, but for embedding and head, again before its backward. */
+static void add_unit(MsTime *busy, const MsProgram *p, int piece, MsTime times) {
+  const MsCostedUnit *u = &p->unit[piece];
+  int fetched = u->gather.list->n == 0 ? 0 : ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
+  add_list(busy, &u->gather, times * fetched);
+  add_list(busy, &u->cast, times * fetched);
+  add_list(busy, &u->reduce, times);
+}
+
+MsTime ms_bound_streams(const MsProgram *p) {
+  const MsLayout *l = p->layout;
+  MsTime most = 0, microbatches = p->scenario->layout.schedule == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches;
+  for (int s = 0; s < l->pp; s++) {
+    MsTime busy[MS_N_STREAMS] = {0};
+    for (int c = 0; c < l->vpp; c++) {
+      const MsChunk *chunk = ms_layout_chunk(l, s, c);
+      for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+        int piece = ms_work_chunk_piece(p->work, chunk, i);
+        add_list(busy, &p->piece[piece].forward, microbatches);
+        add_list(busy, &p->piece[piece].backward, microbatches);
+        add_list(busy, &p->piece[piece].reload, microbatches);
+        if (p->unit) add_unit(busy, p, piece, microbatches);
+      }
+    }
+    for (int i = 0; i < MS_N_STREAMS; i++) most = MAX(most, busy[i]);
+  }
+  return most;
 }
 
 MsTime ms_bound_step(const MsProgram *p, MsScheduleKind kind, MsTimeParts *stage) {
   const MsLayout *l = p->layout;
   gboolean ends = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
-  MsTime head = 0, tail = 0, meet = 0, behind = 0, message = l->pp > 1 ? ms_time_of(p->p2p.time_s) : 0;
+  MsTime head = 0, tail = 0, meet = 0, message = l->pp > 1 ? ms_time_of(p->p2p.time_s) : 0;
   for (int s = 0; s < l->pp; s++) {
     MsTime sum = 0, microbatches = kind == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches; /* two copies of the model: half each */
     for (int c = 0; c < l->vpp; c++) {
@@ -64,13 +114,11 @@ MsTime ms_bound_step(const MsProgram *p, MsScheduleKind kind, MsTimeParts *stage
     }
     MsTime span = sum * microbatches;
     if (stage) stage[s].compute_s = (double)span / MS_PS_PER_S;
-    MsTime after = after_barrier(&p->step[s].after);
     const MsChunk *first = ms_layout_chunk(l, s, 0);
     MsTime late = s > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(p->lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
-    meet = MAX(meet, span + (ends ? head + tail - late : 0) + (p->skewed ? after : 0));
-    behind = MAX(behind, p->skewed ? 0 : after);
+    meet = MAX(meet, span + (ends ? head + tail - late : 0) + (p->skewed ? after_barrier(&p->step[s].after) : 0));
     head += chunk_passage(p, first, MS_SLOT_F) + message;
     tail += chunk_passage(p, first, MS_SLOT_B) + message;
   }
-  return meet + behind;
+  return MAX(meet + ms_bound_behind(p), ms_bound_streams(p));
 }

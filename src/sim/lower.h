@@ -171,11 +171,15 @@ MsTime ms_toll_gathered(MsToll *toll, int chunk); /* before the first forward of
 MsTime ms_toll_joined(const MsToll *toll);              /* slots and reductions are not over before */
 
 /* bound: a lower bound of the step, picoseconds. */
+MsTime ms_bound_streams(const MsProgram *program); /* rows of the busiest stream of a stage, one after the other: messages, fetches and offloads too */
+MsTime ms_bound_behind(const MsProgram *program); /* of the slowest stage: compute rows after the gradient norm, where all meet */
 MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts *stage);
 /* How long a piece still computes at most when its backward has handed on its gradient. */
 MsTime ms_bound_late(MsPieceLags *lags, int piece);
 /* A tighter one: the whole step with nothing shared, slot by slot (sim/relaxed.c); 0 where steps overlap (`skewed`). */
 MsTime ms_relaxed_step(const MsProgram *program, const MsSchedule *schedule);
+/* The passes alone, on a host that takes no time and with messages that take none: see ms_pass_screen_lower_s. */
+MsTime ms_relaxed_passes(const MsProgram *program, const MsSchedule *schedule);
 /* Seconds of each kind of slot on the middle stage, alone and in steady state; F, B, I, W always, FB when the schedule has pairs. */
 void ms_slot_times(const MsProgram *program, const MsSchedule *schedule, const MsOp *const *tag_op, double *slot_s);
 gboolean ms_schedule_has(const MsSchedule *schedule, MsSlotKind kind);

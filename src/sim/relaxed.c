@@ -379,22 +379,38 @@ static MsTime *filled(size_t n, MsTime value) {
   return a;
 }
 
+static void open_tables(Relaxed *r) {
+  const MsLayout *l = r->p->layout;
+  size_t cells = (size_t)l->num_chunks * (size_t)r->s->microbatches, stages = (size_t)l->pp, chunks = (size_t)l->num_chunks;
+  r->arrived_f = filled(cells, NEVER), r->arrived_b = filled(cells, NEVER), r->split = filled(cells, NEVER);
+  r->compute = filled(stages, 0), r->host = filled(stages, 0), r->tip = filled(stages, NEVER), r->send = filled(stages, NEVER);
+  r->stream_f = filled(stages, 0), r->stream_b = filled(stages, 0), r->last_b = filled(chunks, 0), r->gather_at = filled(chunks, 0);
+  r->next = g_new0(int, (guint)stages);
+  r->chunk = g_new(ChunkLags, chunks);
+  r->left_b = g_new(int, chunks);
+  for (int i = 0, first; i < l->num_chunks; i++) ms_chunk_microbatches(r->s, i / l->pp, &first, &r->left_b[i]);
+  r->toll = g_new0(MsToll *, stages);
+}
+
+static void close_tables(Relaxed *r) {
+  MsTime *const owned[] = {r->arrived_f, r->arrived_b, r->split, r->compute, r->host, r->tip, r->send, r->stream_f, r->stream_b, r->last_b, r->gather_at};
+  for (guint i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
+  for (int i = 0; i < 2 * r->n_kinds * r->n_kinds; i++) g_free(r->pair_of_kinds[i]);
+  for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]);
+  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->next), g_free(r->left_b), g_free(r->toll);
+}
+
+static Relaxed relaxed_of(const MsProgram *p, const MsSchedule *schedule) {
+  return (Relaxed){.p = p, .s = schedule, .paired = p->scenario->options.ep_overlap, .splits = ms_schedule_has(schedule, MS_SLOT_I)};
+}
+
 MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
   if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
-  const MsLayout *l = p->layout;
-  size_t cells = (size_t)l->num_chunks * (size_t)schedule->microbatches, stages = (size_t)l->pp, chunks = (size_t)l->num_chunks;
-  Relaxed r = {.p = p, .s = schedule, .paired = p->scenario->options.ep_overlap, .splits = ms_schedule_has(schedule, MS_SLOT_I),
-               .message = ms_time_of(p->p2p.time_s),
-               .message_launch = ms_time_of(p->p2p_op.kernels * p->scenario->hardware->kernel_launch_s), .sync = ms_time_of(p->scenario->hardware->sync_s)};
-  r.arrived_f = filled(cells, NEVER), r.arrived_b = filled(cells, NEVER), r.split = filled(cells, NEVER);
-  r.compute = filled(stages, 0), r.host = filled(stages, 0), r.tip = filled(stages, NEVER), r.send = filled(stages, NEVER);
-  r.stream_f = filled(stages, 0), r.stream_b = filled(stages, 0), r.last_b = filled(chunks, 0), r.gather_at = filled(chunks, 0);
-  r.next = g_new0(int, (guint)stages);
-  r.chunk = g_new(ChunkLags, chunks);
-  r.left_b = g_new(int, chunks);
-  for (int i = 0, first; i < l->num_chunks; i++) ms_chunk_microbatches(schedule, i / l->pp, &first, &r.left_b[i]);
-  r.toll = g_new0(MsToll *, stages);
-  for (int s = 0; s < l->pp; s++) {
+  Relaxed r = relaxed_of(p, schedule);
+  r.message = ms_time_of(p->p2p.time_s);
+  r.message_launch = ms_time_of(p->p2p_op.kernels * p->scenario->hardware->kernel_launch_s), r.sync = ms_time_of(p->scenario->hardware->sync_s);
+  open_tables(&r);
+  for (int s = 0; s < p->layout->pp; s++) {
     run_before(&r, s);
     r.toll[s] = ms_toll_new(p, s, schedule->n[s] + 1, r.compute[s]);
     r.tolls |= r.toll[s] != NULL;
@@ -402,10 +418,22 @@ MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
   chunks_lags(&r);
   run_slots(&r);
   MsTime end = run_after(&r);
-  MsTime *const owned[] = {r.arrived_f, r.arrived_b, r.split, r.compute, r.host, r.tip, r.send, r.stream_f, r.stream_b, r.last_b, r.gather_at};
-  for (guint i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
-  for (int i = 0; i < 2 * r.n_kinds * r.n_kinds; i++) g_free(r.pair_of_kinds[i]);
-  for (int s = 0; s < l->pp; s++) ms_toll_free(r.toll[s]);
-  g_free(r.pair_of_kinds), g_free(r.chunk), g_free(r.next), g_free(r.left_b), g_free(r.toll);
+  close_tables(&r);
+  return end;
+}
+
+MsTime ms_relaxed_passes(const MsProgram *program, const MsSchedule *schedule) {
+  MsScheduleKind kind = program->scenario->layout.schedule;
+  if (kind == MS_SCHED_ZB_1P || kind == MS_SCHED_ZB_2P) return 0;
+  MsProgram p = *program;
+  p.p2p_blocks = FALSE;
+  Relaxed r = relaxed_of(&p, schedule);
+  open_tables(&r);
+  chunks_lags(&r);
+  run_slots(&r);
+  MsTime end = 0;
+  int stages = p.skewed ? 1 : p.layout->pp; /* steps that overlap follow one another at the span of some stage, and that of the first begins with the step */
+  for (int s = 0; s < stages; s++) end = MAX(end, MAX(r.compute[s], r.tip[s]));
+  close_tables(&r);
   return end;
 }

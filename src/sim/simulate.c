@@ -59,15 +59,19 @@ static void tag_rows(Parts *p) {
   p->tag_name[p->program->p2p_tag] = p->program->p2p_op.name;
 }
 
-static gboolean prepare(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
+/* What follows p->layout. */
+static gboolean prepare_rest(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
   char why[192];
-  if (!(p->layout = ms_layout_new_or_error(s, error))) return FALSE;
   if (!(p->work = ms_work_new(s, p->layout, error))) return FALSE;
   if (!(p->cost = ms_cost_new_like(like, s, p->layout, error))) return FALSE;
   p->program = ms_program_new(p->work, p->cost);
   p->schedule = ms_program_schedule(p->program, why, sizeof why);
   if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
   return TRUE;
+}
+
+static gboolean prepare(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
+  return (p->layout = ms_layout_new_or_error(s, error)) && prepare_rest(p, s, like, error);
 }
 
 /* --- the step at each fidelity --- */
@@ -251,7 +255,7 @@ void ms_detail_free(MsDetail *d) {
   g_free(d);
 }
 
-static double largest_peak_B(const MsMemory *m) {
+static double largest_device_B(const MsMemory *m) {
   double most = 0;
   for (int i = 0; i < m->stages; i++) most = MAX(most, m->stage[i].device_B);
   return most;
@@ -271,7 +275,7 @@ static void routing_load(MsResult *r, const Parts *p) {
   r->routing.hottest /= MAX(layers, 1);
   g_autoptr(MsWork) coldest = ms_work_new_coldest(p->work->scenario, p->layout, NULL);
   g_autoptr(MsMemory) memory = ms_memory_new(coldest, p->schedule);
-  r->routing.peak_B = largest_peak_B(r->memory), r->routing.peak_coldest_B = largest_peak_B(memory);
+  r->routing.peak_B = largest_device_B(r->memory), r->routing.peak_coldest_B = largest_device_B(memory);
 }
 
 static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGpu *slow, MsDetail **detail, GError **error) {
@@ -327,11 +331,52 @@ gboolean ms_screen(const MsScenario *s, const MsCost *like, MsScreen *out, GErro
   gboolean ok = prepare(&p, s, like, error);
   if (ok) {
     g_autoptr(MsMemory) memory = ms_memory_new(p.work, p.schedule);
-    *out = (MsScreen){.step_time_lower_s = (double)lower_bound(&p, NULL) / MS_PS_PER_S};
-    for (int i = 0; i < memory->stages; i++) out->device_B = MAX(out->device_B, memory->stage[i].device_B);
+    *out = (MsScreen){.step_time_lower_s = (double)lower_bound(&p, NULL) / MS_PS_PER_S, .device_B = largest_device_B(memory)};
   }
   parts_clear(&p);
   return ok;
+}
+
+struct MsPassScreen {
+  Parts parts;
+  MsScenario *scenario;
+  MsHardware swift; /* a host that takes no time */
+};
+
+MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **error) {
+  MsPassScreen *x = g_new0(MsPassScreen, 1);
+  MsHardware *real = s->hardware;
+  MsFsdp fsdp = s->options.fsdp;
+  x->scenario = s;
+  x->swift = *real; /* shares what it points to */
+  x->swift.kernel_launch_s = x->swift.graph_launch_s = x->swift.sync_s = 0;
+  s->hardware = &x->swift;
+  s->options.fsdp = MS_FSDP_NONE; /* its gathers and reductions only add to the passes */
+  x->parts.layout = ms_layout_build(s);
+  gboolean ok = prepare_rest(&x->parts, s, like, error);
+  s->hardware = real;
+  s->options.fsdp = fsdp;
+  if (ok) return x;
+  ms_pass_screen_free(x);
+  return NULL;
+}
+
+void ms_pass_screen_free(MsPassScreen *x) {
+  if (x) parts_clear(&x->parts);
+  g_free(x);
+}
+
+double ms_pass_screen_lower_s(const MsPassScreen *x) { return (double)ms_relaxed_passes(x->parts.program, x->parts.schedule) / MS_PS_PER_S; }
+
+double ms_pass_screen_options_s(const MsPassScreen *x, double passes_s) {
+  const Parts *p = &x->parts;
+  g_autoptr(MsProgram) program = ms_program_new_like(p->work, p->cost, p->program->piece, p->program->lags);
+  return MAX(passes_s + (double)ms_bound_behind(program) / MS_PS_PER_S, (double)ms_bound_streams(program) / MS_PS_PER_S);
+}
+
+double ms_pass_screen_device_B(const MsPassScreen *x) {
+  g_autoptr(MsMemory) memory = ms_memory_new(x->parts.work, x->parts.schedule);
+  return largest_device_B(memory);
 }
 
 gboolean ms_step_time(const MsScenario *s, const MsCost *like, double *step_time_s, GError **error) {

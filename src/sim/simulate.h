@@ -38,6 +38,21 @@ MsResult *ms_simulate_slow_gpu(const MsScenario *scenario, int stage, double fac
  * above. */
 typedef struct { double step_time_lower_s, device_B; } MsScreen;
 gboolean ms_screen(const MsScenario *scenario, const MsCost *like, MsScreen *screen, GError **error);
+/* The same for all scenarios that differ from this one in options which change neither the rows of the pieces nor their schedule (sharding and place of the
+ * optimizer, overlap of its collectives, CUDA graphs, rank order, overlap of pipeline messages); it need not obey the rules about those. The scenario is
+ * borrowed, and such options may be changed in it between two questions. NULL and *error as above. (transfer full) */
+typedef struct MsPassScreen MsPassScreen;
+MsPassScreen *ms_pass_screen_new(MsScenario *scenario, const MsCost *like, GError **error);
+void ms_pass_screen_free(MsPassScreen *screen);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPassScreen, ms_pass_screen_free)
+/* Lower bound of the step of all of them: the passes in their schedule, on a host that takes no time, without messages between stages and without the step's own
+ * rows. 0 where costs decide the schedule. */
+double ms_pass_screen_lower_s(const MsPassScreen *screen);
+/* The same for the scenario's options as they are now, `passes_s` being the bound of all: compute rows behind the gradient norm come on top, and no stream has
+ * more to run. */
+double ms_pass_screen_options_s(const MsPassScreen *screen, double passes_s);
+/* Device memory of the fullest stage with the scenario's options as they are now. */
+double ms_pass_screen_device_B(const MsPassScreen *screen);
 /* What it asks next: the step time of `full` and nothing else. */
 gboolean ms_step_time(const MsScenario *scenario, const MsCost *like, double *step_time_s, GError **error);
 

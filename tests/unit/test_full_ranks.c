@@ -53,12 +53,14 @@ static char *timeless(const char *json) {
   return g_regex_replace_literal(elapsed, json, -1, 0, "", 0, NULL);
 }
 
-static char *planned(const char *ranks, const char *threads) {
+static char *planned_as(const char *ranks, const char *threads, const char *how) {
   int status;
-  g_autofree char *err = NULL, *out = wait_for(start(ranks, (const char *const[]){"--threads", threads, "--json", NULL}), &status, &err);
+  g_autofree char *err = NULL, *out = wait_for(start(ranks, (const char *const[]){"--threads", threads, "--json", how, NULL}), &status, &err);
   if (status != 0) fail_msg("%s ranks: exit %d: %s", ranks ? ranks : "no", status, err);
   return timeless(out);
 }
+
+static char *planned(const char *ranks, const char *threads) { return planned_as(ranks, threads, NULL); }
 
 /* A build without MPI says so instead of planning everything on every rank. */
 static void serial_build_refuses_ranks(void **state) {
@@ -82,6 +84,18 @@ static void ranks_and_threads_agree(void **state) {
     g_autofree char *many = planned(ways[i].ranks, ways[i].threads);
     assert_string_equal(one, many);
   }
+}
+
+static void branched_ranks_and_threads_agree(void **state) {
+  (void)state;
+  g_autofree char *one = planned_as(NULL, "1", "--branch"), *two = planned_as(NULL, "2", "--branch");
+  assert_string_equal(one, two);
+  assert_non_null(strstr(one, "\"branched\":true"));
+  g_autofree char *every = planned(NULL, "2");
+  assert_string_equal(strstr(every, "\"best\":"), strstr(one, "\"best\":"));
+  if (!ms_test_launcher()) return;
+  g_autofree char *three = planned_as("3", "1", "--branch");
+  assert_string_equal(one, three);
 }
 
 /* Waits until the file is there, a minute at most. */
@@ -155,9 +169,46 @@ static void interrupted(void **state) {
   g_remove(file);
 }
 
+/* Far more layouts than can be looked at: what was found until Ctrl-C is printed, with what is proven. */
+static void an_open_request_stopped(void **state) {
+  (void)state;
+  g_autofree char *file = g_build_filename(folder, "open.json", NULL), *kept = request, *wide = g_build_filename(folder, "wide.json", NULL), *err = NULL;
+  GString *text = g_string_new(request_text);
+  g_string_replace(text, "\"tp\": [1, 2, 4]", "\"tp\": \"auto\", \"order\": \"auto\", \"schedule\": \"auto\", \"microbatch_group_size_per_virtual_pipeline_stage\": \"auto\"", 0);
+  g_string_replace(text, "\"pp\": [1, 2, 4], \"vpp\": [1, 2]", "\"pp\": \"auto\", \"vpp\": \"auto\"", 0);
+  g_string_replace(text, "\"precision\": \"bf16\"", "\"precision\": \"auto\"", 0);
+  static const char *const open[] = {"overlap_grad_reduce", "overlap_param_gather", "offload_modules", "optimizer_offload_fraction", "cuda_graph_scope", "distributed_optimizer",
+                                     "fsdp", "fp8_param_gather"};
+  for (guint i = 0; i < G_N_ELEMENTS(open); i++) {
+    g_autofree char *pattern = g_strdup_printf("\"%s\": [^,]*,", open[i]), *with = g_strdup_printf("\"%s\": \"auto\",", open[i]);
+    g_autoptr(GRegex) key = g_regex_new(pattern, 0, 0, NULL);
+    char *next = g_regex_replace_literal(key, text->str, -1, 0, with, 0, NULL);
+    g_string_assign(text, next);
+    g_free(next);
+  }
+  g_file_set_contents(wide, text->str, -1, NULL);
+  g_string_free(text, TRUE);
+  request = wide;
+  GSubprocess *child = start(NULL, (const char *const[]){"--json", "--checkpoint", file, NULL});
+  request = g_steal_pointer(&kept);
+  await(file);
+  int status;
+  g_subprocess_send_signal(child, SIGINT);
+  g_autofree char *out = wait_for(child, &status, &err);
+  g_autoptr(MsJson) doc = ms_json_parse(out, -1, "plan", NULL);
+  assert_non_null(doc);
+  JsonObject *plan = json_node_get_object(ms_json_root(doc));
+  assert_true(json_object_get_int_member(plan, "searched") > 20000000 && json_object_get_boolean_member(plan, "branched"));
+  assert_true(json_array_get_length(json_object_get_array_member(plan, "best")) > 0);
+  double within = json_object_get_double_member(plan, "proven_within");
+  assert_true(within >= 0 && within < 1);
+  g_remove(file), g_remove(wide);
+}
+
 int main(int argc, char **argv) {
   (void)argc;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(serial_build_refuses_ranks), cmocka_unit_test(ranks_and_threads_agree), cmocka_unit_test(lost_rank), cmocka_unit_test(interrupted)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(serial_build_refuses_ranks), cmocka_unit_test(ranks_and_threads_agree), cmocka_unit_test(branched_ranks_and_threads_agree),
+                                     cmocka_unit_test(an_open_request_stopped), cmocka_unit_test(lost_rank), cmocka_unit_test(interrupted)};
   g_autofree char *here = g_path_get_dirname(argv[0]), *relative = g_build_filename(here, "..", "moesim", NULL);
   program = g_canonicalize_filename(relative, NULL);
   folder = g_dir_make_tmp("moesim-ranks-XXXXXX", NULL);

@@ -1,0 +1,383 @@
+/* src/plan/branch.c - the children of a node of the tree, each with a bound below all layouts that it stands for (tree.h lists the levels). */
+#include "plan/tree.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/units.h"
+#include <math.h>
+#include <string.h>
+
+/* --- what a node stands for --- */
+
+static guint64 n_inner(const MsSpace *space) { return (guint64)space->axis[MS_AXIS_PP].n * (guint64)space->axis[MS_AXIS_VPP].n; }
+
+static guint64 layouts_below(const MsSpace *space, MsLevel level) {
+  switch (level) {
+  case MS_LEVEL_UNIT: return n_inner(space) * (guint64)space->stride[MS_ROLE_WORK];
+  case MS_LEVEL_KERNELS: return n_inner(space) * (guint64)space->stride[MS_ROLE_KERNELS];
+  case MS_LEVEL_BESIDE: return n_inner(space) * (guint64)space->stride[MS_ROLE_BESIDE];
+  case MS_LEVEL_ADDED: return n_inner(space) * (guint64)space->stride[MS_ROLE_ADDED];
+  case MS_LEVEL_SHAPE: return (guint64)space->stride[MS_ROLE_SHAPE];
+  case MS_LEVEL_STATE: return (guint64)space->stride[MS_ROLE_STATE];
+  default: return 1;
+  }
+}
+
+static gboolean is_open(const MsSpace *space, const char *path) {
+  for (int i = 0; i < space->n_choices; i++)
+    if (!strcmp(space->choice[i].open->path, path)) return TRUE;
+  return FALSE;
+}
+
+gboolean ms_tree_dear(const MsTree *t, double cost) { return ms_planner_cuts(t->x, MS_SHORT_BOUND) && cost > t->threshold; }
+
+/* Of whole picoseconds, as `full` counts them: an equal bound must not look dearer by rounding. */
+static double cost_of(const MsTree *t, const MsCandidate *c, MsTime step) {
+  return ms_objective_cost(t->space->request, c->value[MS_AXIS_GPUS], (double)step / MS_PS_PER_S);
+}
+
+/* Place of a layout in the whole space: the same whoever meets it. */
+static guint64 order_of(const MsSpace *space, const MsCandidate *c) {
+  guint64 order = (guint64)c->combo;
+  for (int axis = 0; axis < MS_N_AXES; axis++) {
+    const MsIntAxis *a = &space->axis[axis];
+    int at = 0;
+    while (at < a->n - 1 && a->value[at] != c->value[axis]) at++;
+    order = order * (guint64)a->n + (guint64)at;
+  }
+  return order;
+}
+
+static void refuse(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c) {
+  ms_refused_add(&w->refused, row, layouts_below(t->space, level), miss, order_of(t->space, c), c);
+}
+
+/* A child whose layouts take at least `step_ps`, and what its parent says. Dear ones are dropped: they stay uncounted, cut. */
+static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLevel level, MsCandidate c, double step_ps) {
+  c.bound = MAX(parent->c.bound, (MsTime)step_ps);
+  c.cost = cost_of(t, &c, c.bound);
+  if (isinf(c.cost)) refuse(t, w, ms_num_rules + MS_REFUSED_DEADLINE, ms_planner_late_s(t->x, &c, (double)c.bound / MS_PS_PER_S), level, &c);
+  else if (!ms_tree_dear(t, c.cost)) {
+    const MsBranch child = {.c = c, .level = level};
+    g_array_append_val(w->children, child);
+  }
+}
+
+/* --- rules --- */
+
+static const char *const late_rules[] = { /* tests/unit/test_wide.c looks whether any other reads such a key */
+    "order-pp-last", "optimizer-instances-divide", "vpp-without-p2p-overlap", "hybrid-cp", "post-validation-schedule", "ep-overlap-graphs", "fp8-params-need-fp8",
+    "param-gather-overlap", "optimizer-offload-fp8", "outer-sharding-needs-fsdp", "graphs-on-hardware", "graph-scope-alone", "graph-preprocess", "graph-recompute"};
+
+gboolean ms_rule_is_late(const char *name) {
+  for (guint i = 0; i < G_N_ELEMENTS(late_rules); i++)
+    if (!strcmp(name, late_rules[i])) return TRUE;
+  return FALSE;
+}
+
+/* The first rule of these that refuses; -1 = none. */
+static int refusing_rule(const MsScenario *s, const gboolean *of_these) {
+  for (int i = 0; i < ms_num_rules; i++)
+    if (of_these[i] && !ms_rules[i].holds(s, NULL, 0)) return i;
+  return -1;
+}
+
+static int rule_named(const char *name) {
+  for (int i = 0; i < ms_num_rules; i++)
+    if (!strcmp(ms_rules[i].name, name)) return i;
+  return -1;
+}
+
+/* --- pieces --- */
+
+/* The pieces of a node's settled keys: they do not depend on the pipeline, so it is left out. With `plain` nothing is recomputed or offloaded. */
+static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain, GError **error) {
+  MsScenario *s = w->flat;
+  MsLayoutSpec *l = &s->layout;
+  gint32 value[MS_N_AXES];
+  memcpy(value, c->value, sizeof value);
+  value[MS_AXIS_PP] = value[MS_AXIS_VPP] = 1;
+  ms_space_apply_combo(t->space, c->combo, s);
+  ms_space_apply_axes(t->space, value, FALSE, s);
+  g_clear_pointer(&l->pipeline_layout, g_free);
+  l->account_for_embedding_in_pipeline_split = l->account_for_loss_in_pipeline_split = FALSE;
+  l->decoder_first_pipeline_num_layers = l->decoder_last_pipeline_num_layers = 0;
+  l->schedule = MS_SCHED_1F1B, l->microbatch_group_size_per_virtual_pipeline_stage = 0;
+  if (plain) s->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1}, s->options.offload_modules = 0;
+  if (ms_pieces_depend_on_cut(s)) return NULL;
+  const MsPieceMemo *like = w->last ? w->last : t->x->s.first;
+  MsPieceMemo *memo = ms_memo_new(s, like ? ms_memo_cost(like) : NULL, error);
+  if (memo) ms_memo_free(w->last), w->last = memo;
+  return memo;
+}
+
+/* Microbatches of a step over stages, whatever the pipeline: an even share of the work of all stages, which the busiest has at least. */
+static double microbatches_per_stage(const MsTree *t, const MsCandidate *c) {
+  const gint32 *v = c->value;
+  double replicas = (double)v[MS_AXIS_GPUS] / ((double)v[MS_AXIS_TP] * v[MS_AXIS_CP]);
+  return (1 - 1e-12) * t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * replicas);
+}
+
+/* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. Pairs are left to the first bound, which
+ * takes more work. */
+static double passes(MsTree *t, MsTreeWorker *w, MsPieceMemo *memo) {
+  MsScheduleKind kind = t->space->request->base->layout.schedule;
+  gboolean splits = kind != MS_SCHED_1F1B && kind != MS_SCHED_GPIPE;
+  double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE);
+  if (w->flat->options.ep_overlap) return stream;
+  if (!is_open(t->space, "layout.schedule")) return MAX(stream, ms_memo_total(memo, MS_TOTAL_SPAN, splits));
+  return MAX(stream, MIN(ms_memo_total(memo, MS_TOTAL_SPAN, FALSE), ms_memo_total(memo, MS_TOTAL_SPAN, TRUE)));
+}
+
+/* --- branching --- */
+
+static gint64 n_allowed(const MsTree *t, MsRole role) { return t->allowed[role]->len; }
+static gint64 allowed(const MsTree *t, MsRole role, gint64 i) { return g_array_index(t->allowed[role], gint64, i) * t->space->stride[role]; }
+
+static void unit_values(const MsSpace *space, int unit, gint32 *value) {
+  for (int axis = MS_N_OUTER - 1; axis >= 0; axis--) value[axis] = space->axis[axis].value[unit % space->axis[axis].n], unit /= space->axis[axis].n;
+  for (int axis = MS_N_OUTER; axis < MS_N_AXES; axis++) value[axis] = space->axis[axis].value[0];
+}
+
+/* The rule about sizes that every layout of the unit breaks, or NULL. */
+static const char *broken_by_unit(const gint32 *v) {
+  gint64 dense = (gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP], expert = (gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP];
+  return v[MS_AXIS_GPUS] % dense ? "world-divides" : v[MS_AXIS_GPUS] % expert ? "expert-world-divides" : NULL;
+}
+
+void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
+  MsBranch root = {.c = {.combo = 0}};
+  MsCandidate *c = &root.c;
+  unit_values(t->space, unit, c->value);
+  const char *broken = broken_by_unit(c->value);
+  for (gint64 work = 0; work < n_allowed(t, MS_ROLE_WORK); work++) {
+    c->combo = allowed(t, MS_ROLE_WORK, work);
+    if (broken) {
+      refuse(t, w, rule_named(broken), INFINITY, MS_LEVEL_UNIT, c);
+      continue;
+    }
+    MsPieceMemo *memo = memo_of(t, w, c, TRUE, NULL);
+    emit(t, w, &root, MS_LEVEL_UNIT, *c, memo ? microbatches_per_stage(t, c) * ms_memo_total(memo, MS_TOTAL_PRODUCTS, FALSE) : 0);
+  }
+}
+
+static void expand_unit(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  MsCandidate c = node->c;
+  for (gint64 i = 0; i < n_allowed(t, MS_ROLE_KERNELS); i++) {
+    c.combo = node->c.combo + allowed(t, MS_ROLE_KERNELS, i);
+    MsPieceMemo *memo = memo_of(t, w, &c, TRUE, NULL);
+    emit(t, w, node, MS_LEVEL_KERNELS, c, memo ? microbatches_per_stage(t, &c) * ms_memo_total(memo, MS_TOTAL_ROWS, FALSE) : 0);
+  }
+}
+
+static void expand_kernels(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  MsCandidate c = node->c;
+  for (gint64 i = 0; i < n_allowed(t, MS_ROLE_BESIDE); i++) {
+    c.combo = node->c.combo + allowed(t, MS_ROLE_BESIDE, i);
+    MsPieceMemo *memo = memo_of(t, w, &c, TRUE, NULL);
+    emit(t, w, node, MS_LEVEL_BESIDE, c, memo ? microbatches_per_stage(t, &c) * passes(t, w, memo) : 0);
+  }
+}
+
+static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  MsCandidate c = node->c;
+  for (gint64 i = 0; i < n_allowed(t, MS_ROLE_ADDED); i++) {
+    c.combo = node->c.combo + allowed(t, MS_ROLE_ADDED, i);
+    ms_space_apply_combo(t->space, c.combo, w->scratch);
+    ms_space_apply_axes(t->space, c.value, FALSE, w->scratch);
+    int rule = refusing_rule(w->scratch, t->early);
+    if (rule >= 0) {
+      refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, &c);
+      continue;
+    }
+    MsPieceMemo *memo = memo_of(t, w, &c, FALSE, NULL);
+    emit(t, w, node, MS_LEVEL_ADDED, c, memo ? microbatches_per_stage(t, &c) * passes(t, w, memo) : 0);
+  }
+}
+
+typedef struct { MsTree *t; MsTreeWorker *w; MsPieceMemo *memo; gboolean own; int map; MsStateBytes *bytes; } Pieces;
+
+static void state_bytes(Pieces *p, const MsCandidate *c) {
+  const MsSpace *space = p->t->space;
+  for (gint64 state = 0; state < n_allowed(p->t, MS_ROLE_STATE); state++) {
+    ms_space_apply_combo(space, c->combo + allowed(p->t, MS_ROLE_STATE, state), p->w->flat);
+    p->bytes[state] = ms_state_bytes(p->memo, p->w->flat);
+  }
+}
+
+static double device_B(const Pieces *p, const MsShape *shape, const gint32 *v, gint64 state) {
+  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP], edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP];
+  return ms_bound_device_B(shape, p->memo, &p->bytes[state], dp_cp, edp, p->t->space->request->base->hardware);
+}
+
+static double least_device_B(const Pieces *p, const MsShape *shape, const gint32 *v) {
+  double least = INFINITY;
+  for (gint64 state = 0; state < n_allowed(p->t, MS_ROLE_STATE); state++) least = MIN(least, device_B(p, shape, v, state));
+  return least;
+}
+
+/* The sizes divide, so that a shape can be made. */
+static int size_rule(const MsTree *t, const gint32 *v) {
+  gint64 dense = (gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP], expert = (gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP] * v[MS_AXIS_PP];
+  if (v[MS_AXIS_GPUS] % dense) return rule_named("world-divides");
+  if (v[MS_AXIS_GPUS] % expert) return rule_named("expert-world-divides");
+  gint64 sequences = v[MS_AXIS_MBS] * (v[MS_AXIS_GPUS] / dense);
+  return t->space->request->base->training.global_batch_size % sequences ? rule_named("batch-divides") : -1;
+}
+
+/* Pieces of one cut, where they depend on it. FALSE when the split breaks a rule, or with an error. */
+static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
+  MsScenario *s = p->w->scratch;
+  GError *error = NULL;
+  if (p->own) ms_memo_free(p->memo), p->memo = NULL;
+  char *given = s->layout.pipeline_layout;
+  s->layout.pipeline_layout = g_strdup(given);
+  ms_space_apply_axes(p->t->space, c->value, TRUE, s);
+  *rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
+  if (*rule < 0) p->memo = ms_memo_new(s, ms_planner_like(p->t->x), &error);
+  g_free(s->layout.pipeline_layout);
+  s->layout.pipeline_layout = given;
+  p->own = TRUE;
+  if (error && !p->w->error) p->w->error = error;
+  else g_clear_error(&error);
+  if (!p->memo) return FALSE;
+  p->map = ms_shapes_map(p->w->shapes, p->memo);
+  state_bytes(p, c);
+  return TRUE;
+}
+
+/* One shape of the pieces. */
+static void bound_shape(Pieces *p, const MsBranch *node, MsCandidate c, gboolean per_cut) {
+  MsTree *t = p->t;
+  MsTreeWorker *w = p->w;
+  MsScenario *s = w->scratch;
+  int rule = -1;
+  const MsShape *shape = NULL;
+  s->layout.microbatch_group_size_per_virtual_pipeline_stage = t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
+  ms_space_apply_combo(t->space, c.combo, s);
+  ms_space_apply_axes(t->space, c.value, FALSE, s);
+  if (per_cut && (rule = refusing_rule(s, t->settled)) >= 0) {
+    refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
+    return;
+  }
+  if (!per_cut || pieces_of_cut(p, &c, &rule)) shape = ms_shapes_get(w->shapes, p->map, p->memo, t->space, c.value, s, ms_space_shape_of(t->space, c.combo), &rule);
+  if (!shape) {
+    if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
+    return;
+  }
+  MsTime step = ms_bound_time(shape, p->memo);
+  w->bounded++;
+  if (ms_tree_dear(t, cost_of(t, &c, step))) return;
+  rule = refusing_rule(s, t->settled);
+  if (rule < 0 && !(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another_shape(t->space, c.combo, s)) rule = ms_num_rules + MS_REFUSED_SAME;
+  double limit = t->x->s.plan->memory_limit_B, least = rule < 0 ? least_device_B(p, shape, c.value) : 0;
+  if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
+  else if (least > limit && ms_planner_cuts(t->x, MS_SHORT_MEMORY)) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, least - limit, MS_LEVEL_SHAPE, &c);
+  else emit(t, w, node, MS_LEVEL_SHAPE, c, (double)step);
+}
+
+static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  const MsSpace *space = t->space;
+  GError *error = NULL;
+  MsCandidate c = node->c;
+  g_autofree MsStateBytes *bytes = g_new(MsStateBytes, space->n_of_role[MS_ROLE_STATE]);
+  Pieces p = {.t = t, .w = w, .bytes = bytes, .memo = memo_of(t, w, &c, FALSE, &error)};
+  gboolean per_cut = !p.memo; /* or the machine cannot: then every layout that obeys the rules says why */
+  g_clear_error(&error);
+  if (p.memo) p.map = ms_shapes_map(w->shapes, p.memo), state_bytes(&p, &c);
+  for (guint64 inner = 0; inner < n_inner(space) && !w->error; inner++) {
+    const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
+    c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / (guint64)vpp->n], c.value[MS_AXIS_VPP] = vpp->value[inner % (guint64)vpp->n];
+    int rule = size_rule(t, c.value);
+    for (gint64 i = 0; i < n_allowed(t, MS_ROLE_SHAPE) && !w->error; i++) {
+      c.combo = node->c.combo + allowed(t, MS_ROLE_SHAPE, i);
+      if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
+      else bound_shape(&p, node, c, per_cut);
+    }
+  }
+  if (p.own) ms_memo_free(p.memo);
+}
+
+/* Options that only the simulation sees, at values that need the least memory. */
+static void write_least(const MsTree *t, MsScenario *s) {
+  if (is_open(t->space, "options.grad_reduce_dtype")) s->options.grad_reduce_dtype = MS_DT_BF16;
+  if (is_open(t->space, "options.optimizer_post_validation")) s->options.optimizer_post_validation = -1;
+}
+
+static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  MsCandidate c = node->c;
+  gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED), memory = ms_planner_cuts(t->x, MS_SHORT_MEMORY);
+  double limit = t->x->s.plan->memory_limit_B;
+  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &c);
+  write_least(t, s);
+  g_autoptr(MsPassScreen) screen = tighter || memory ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
+  double passes_s = screen && tighter ? ms_pass_screen_lower_s(screen) : 0;
+  if (ms_tree_dear(t, cost_of(t, &c, (MsTime)(passes_s * MS_PS_PER_S)))) return;
+  for (gint64 state = 0; state < n_allowed(t, MS_ROLE_STATE); state++) {
+    c.combo = node->c.combo + allowed(t, MS_ROLE_STATE, state);
+    ms_space_apply_choices(t->space, MS_ROLE_STATE, c.combo, s);
+    double device_B = screen && memory ? ms_pass_screen_device_B(screen) : 0;
+    if (device_B > limit) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, device_B - limit, MS_LEVEL_STATE, &c);
+    else emit(t, w, node, MS_LEVEL_STATE, c, screen && tighter ? ms_pass_screen_options_s(screen, passes_s) * MS_PS_PER_S : 0);
+  }
+}
+
+static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, const MsCandidate *c) {
+  MsScreen screen;
+  MsRefusal refusal;
+  double limit = t->x->s.plan->memory_limit_B;
+  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c);
+  if (ms_checkpoint_find(t->x->checkpoint, c)) return; /* it has been simulated */
+  if (!ms_layout_check(s, &refusal)) refuse(t, w, refusal.rule, INFINITY, MS_LEVEL_LAYOUT, c);
+  else if (!(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s)) refuse(t, w, ms_num_rules + MS_REFUSED_SAME, INFINITY, MS_LEVEL_LAYOUT, c);
+  else {
+    w->screened++;
+    if (!ms_screen(s, ms_planner_like(t->x), &screen, NULL)) refuse(t, w, ms_num_rules + MS_REFUSED_ERROR, INFINITY, MS_LEVEL_LAYOUT, c);
+    else if (screen.device_B > limit) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, screen.device_B - limit, MS_LEVEL_LAYOUT, c);
+    else {
+      w->feasible++;
+      emit(t, w, node, MS_LEVEL_LAYOUT, *c, ms_planner_cuts(t->x, MS_SHORT_RELAXED) ? screen.step_time_lower_s * MS_PS_PER_S : 0);
+    }
+  }
+}
+
+static void expand_state(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  MsCandidate c = node->c;
+  for (gint64 blind = 0; blind < n_allowed(t, MS_ROLE_BLIND) && !ms_interrupted(); blind++) {
+    c.combo = node->c.combo + allowed(t, MS_ROLE_BLIND, blind);
+    screen_layout(t, w, node, &c);
+  }
+}
+
+void ms_tree_expand(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  static void (*const how[MS_N_LEVELS])(MsTree *, MsTreeWorker *, const MsBranch *) = {expand_unit, expand_kernels, expand_beside, expand_added, expand_shape, expand_state};
+  how[node->level](t, w, node);
+}
+
+/* --- before the first --- */
+
+int ms_tree_units(const MsSpace *space) {
+  int n = 1;
+  for (int axis = 0; axis < MS_N_OUTER; axis++) n *= space->axis[axis].n;
+  return n;
+}
+
+void ms_tree_find_first(MsTree *t) {
+  MsTreeWorker *w = &t->worker[0];
+  for (int unit = 0; unit < ms_tree_units(t->space) && !t->x->s.first; unit++) {
+    MsCandidate c = {0};
+    unit_values(t->space, unit, c.value);
+    for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK] && !t->x->s.first && !broken_by_unit(c.value); work++) {
+      c.combo = work * t->space->stride[MS_ROLE_WORK];
+      memo_of(t, w, &c, TRUE, NULL);
+      t->x->s.first = g_steal_pointer(&w->last);
+    }
+  }
+}
+
+void ms_tree_sort_rules(MsTree *t) {
+  t->early = g_new(gboolean, ms_num_rules), t->settled = g_new(gboolean, ms_num_rules);
+  for (int i = 0; i < ms_num_rules; i++) {
+    t->settled[i] = ms_rules[i].kind != MS_RULE_SPLIT && !ms_rule_is_late(ms_rules[i].name);
+    t->early[i] = ms_rules[i].kind == MS_RULE_OPTIONS && t->settled[i] && strcmp(ms_rules[i].name, "ep-overlap-schedule");
+  }
+}

@@ -1,0 +1,297 @@
+/* src/plan/tree.c - branch and bound over a space too large to look at every layout: which node of the tree (tree.h) is taken next, and when it is enough.
+ *
+ * Nodes are taken in rounds of a fixed size: until the list is full the deepest ones, to have something to compare with; then the cheapest ones, which alone
+ * raise what is proven, beside some of the deepest, which improve the list. Who takes a node does not show: children are put in order. The search ends when
+ * the cheapest node left costs more than the last of the list; stopped before, the cheapest node left is what is proven. */
+#include "plan/tree.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "base/ranks.h"
+#include <math.h>
+#include <string.h>
+
+enum { ROUND = 64, DIVE = 4, DEEPEST = 16 }; /* nodes of a round; until the list is full; and of the deepest level beside the cheapest */
+
+/* --- heaps --- */
+
+static int compare_nodes(const MsBranch *a, const MsBranch *b) { return ms_candidate_compare(&a->c, &b->c); }
+
+static void push(GArray *heap, const MsBranch *node) {
+  g_array_append_val(heap, *node);
+  MsBranch *n = (MsBranch *)(gpointer)heap->data;
+  for (guint i = heap->len - 1; i > 0 && compare_nodes(&n[i], &n[(i - 1) / 2]) < 0; i = (i - 1) / 2) {
+    MsBranch up = n[i];
+    n[i] = n[(i - 1) / 2], n[(i - 1) / 2] = up;
+  }
+}
+
+static MsBranch pop(GArray *heap) {
+  MsBranch *n = (MsBranch *)(gpointer)heap->data, top = n[0];
+  guint len = heap->len - 1;
+  n[0] = n[len];
+  g_array_set_size(heap, len);
+  for (guint i = 0, least = 0;; i = least) {
+    for (guint k = 2 * i + 1; k <= 2 * i + 2 && k < len; k++)
+      if (compare_nodes(&n[k], &n[least]) < 0) least = k;
+    if (least == i) return top;
+    MsBranch down = n[i];
+    n[i] = n[least], n[least] = down;
+  }
+}
+
+static const MsBranch *top_of(const MsTree *t, int level) { return t->heap[level]->len ? &g_array_index(t->heap[level], MsBranch, 0) : NULL; }
+
+static double least_cost(const MsTree *t) {
+  double cost = INFINITY;
+  for (int level = 0; level < MS_N_LEVELS; level++)
+    if (top_of(t, level)) cost = MIN(cost, top_of(t, level)->c.cost);
+  return cost;
+}
+
+static void expand(int index, int thread, gpointer data) {
+  MsTree *t = data;
+  if (!ms_interrupted() && !t->worker[thread].error) ms_tree_expand(t, &t->worker[thread], &t->round[index]);
+}
+
+static void expand_root(int index, int thread, gpointer data) {
+  MsTree *t = data;
+  if (!ms_interrupted()) ms_tree_expand_axes(t, &t->worker[thread], index);
+}
+
+/* --- rounds --- */
+
+static void collect(MsTree *t) {
+  g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsBranch));
+  for (int i = 0; i < t->threads; i++) {
+    g_array_append_vals(all, t->worker[i].children->data, t->worker[i].children->len);
+    g_array_set_size(t->worker[i].children, 0);
+  }
+  ms_ranks_gather(all);
+  for (guint i = 0; i < all->len; i++) push(t->heap[g_array_index(all, MsBranch, i).level], &g_array_index(all, MsBranch, i));
+}
+
+static int deepest(const MsTree *t) {
+  int level = MS_N_LEVELS - 1;
+  while (level >= 0 && (!top_of(t, level) || ms_tree_dear(t, top_of(t, level)->c.cost))) level--;
+  return level;
+}
+
+static int cheapest(const MsTree *t) {
+  int best = -1;
+  for (int level = 0; level < MS_N_LEVELS; level++)
+    if (top_of(t, level) && !ms_tree_dear(t, top_of(t, level)->c.cost) && (best < 0 || top_of(t, level)->c.cost <= top_of(t, best)->c.cost)) best = level;
+  return best;
+}
+
+/* The nodes of the next round; of layouts at most a batch. */
+static int choose(MsTree *t, MsBranch *round) {
+  gboolean dive = t->x->n_list < t->x->top;
+  int n = 0, layouts = 0, level;
+  while (n < ROUND && (level = dive || n < DEEPEST ? deepest(t) : cheapest(t)) >= 0) {
+    if (dive && n > 0 && level != MS_LEVEL_LAYOUT && n >= DIVE) break;
+    if (level == MS_LEVEL_LAYOUT && layouts == MS_BATCH) break;
+    round[n++] = pop(t->heap[level]);
+    layouts += level == MS_LEVEL_LAYOUT;
+    if (dive && top_of(t, round[0].level) == NULL) break; /* deeper ones come before shallower ones */
+  }
+  return n;
+}
+
+static void put_back(MsTree *t, const MsBranch *round, int n) {
+  for (int i = 0; i < n; i++) push(t->heap[round[i].level], &round[i]);
+}
+
+static void tell(MsTree *t) {
+  MsPlanner *x = t->x;
+  char note[128];
+  double left = least_cost(t), best = x->n_list ? x->list[0].cost : INFINITY, gap = x->n_list ? MAX(0, 1 - MIN(left, best) / best) : 1;
+  if (x->n_list)
+    g_snprintf(note, sizeof note, "best %.4g s, at most %.2g %% better to be found, %" G_GUINT64_FORMAT " simulated", x->list[0].step_time_s, 100 * gap, x->s.plan->simulated);
+  else g_strlcpy(note, "bounding layouts", sizeof note);
+  ms_planner_tell(x, 1 - gap, note);
+}
+
+static gboolean has_error(MsTree *t, GError **error) {
+  for (int i = 0; i < t->threads; i++)
+    if (t->worker[i].error) {
+      g_propagate_error(error, g_steal_pointer(&t->worker[i].error));
+      return TRUE;
+    }
+  return FALSE;
+}
+
+static gboolean one_round(MsTree *t, GError **error) {
+  MsBranch round[ROUND], rest[ROUND];
+  MsCandidate layout[MS_BATCH];
+  gboolean done[MS_BATCH];
+  t->threshold = ms_planner_threshold(t->x);
+  int n = choose(t, round), layouts = 0, others = 0;
+  for (int i = 0; i < n; i++) {
+    if (round[i].level == MS_LEVEL_LAYOUT) layout[layouts++] = round[i].c;
+    else rest[others++] = round[i];
+  }
+  if (layouts > 0) ms_planner_simulate(t->x, layout, layouts, done);
+  t->round = rest;
+  ms_parallel(others, t->threads, expand, t);
+  collect(t);
+  gboolean failed = ms_ranks_any(has_error(t, error));
+  if (failed && error && !*error) ms_input_error(error, t->space->request->base->file, 0, "", "another rank cannot bound a layout");
+  if (ms_ranks_any(ms_interrupted())) { /* some may not be done: what is proven holds for all of them */
+    put_back(t, rest, others);
+    for (int i = 0; i < layouts; i++)
+      if (!done[i]) push(t->heap[MS_LEVEL_LAYOUT], &(MsBranch){layout[i], MS_LEVEL_LAYOUT});
+  }
+  tell(t);
+  return !failed;
+}
+
+/* --- beginning and end --- */
+
+/* What an earlier run simulated is in the list from the start. */
+static void take_known(MsTree *t) {
+  guint n;
+  const MsOutcome *known = ms_checkpoint_rows(t->x->checkpoint, &n);
+  for (guint i = 0; i < n; i++) {
+    t->x->s.plan->resumed++;
+    ms_planner_settle(t->x, &known[i]);
+  }
+}
+
+static void begin(MsTree *t) {
+  ms_tree_sort_rules(t);
+  for (int level = 0; level < MS_N_LEVELS; level++) t->heap[level] = g_array_new(FALSE, FALSE, sizeof(MsBranch));
+  for (int role = 0; role < MS_N_ROLES; role++) t->allowed[role] = g_array_new(FALSE, FALSE, sizeof(gint64));
+  t->worker = g_new0(MsTreeWorker, t->threads);
+  for (int i = 0; i < t->threads; i++) {
+    MsTreeWorker *w = &t->worker[i];
+    w->children = g_array_new(FALSE, FALSE, sizeof(MsBranch));
+    w->shapes = ms_shapes_new();
+    w->scratch = ms_space_scratch(t->space), w->flat = ms_space_scratch(t->space);
+    ms_refused_init(&w->refused);
+  }
+}
+
+typedef struct { guint64 bounded, screened, feasible; } Counts;
+
+static void put_together(MsTree *t) {
+  MsPlan *plan = t->x->s.plan;
+  MsRefusedTable own;
+  ms_refused_init(&own);
+  Counts sum = {0};
+  for (int i = 0; i < t->threads; i++) {
+    ms_refused_merge(&own, &t->worker[i].refused);
+    sum.bounded += t->worker[i].bounded, sum.screened += t->worker[i].screened, sum.feasible += t->worker[i].feasible;
+  }
+  g_autoptr(GArray) counts = g_array_new(FALSE, FALSE, sizeof(Counts));
+  g_array_append_val(counts, sum);
+  ms_ranks_gather(counts);
+  for (guint i = 0; i < counts->len; i++) {
+    const Counts *c = &g_array_index(counts, Counts, i);
+    plan->bounded += c->bounded, plan->screened += c->screened, plan->feasible += c->feasible;
+  }
+  ms_refused_gather(&t->x->s.refused, &own);
+  ms_refused_clear(&own);
+  guint64 by_rule = 0, refused = 0;
+  for (int i = 0; i < t->x->s.refused.n; i++) {
+    refused += t->x->s.refused.row[i].count;
+    if (i < ms_num_rules || i == ms_num_rules + MS_REFUSED_SAME) by_rule += t->x->s.refused.row[i].count;
+  }
+  plan->searched = (guint64)ms_space_size(t->space);
+  plan->valid = plan->searched - by_rule;
+  plan->pruned = plan->searched - refused - plan->simulated;
+  plan->lower_cost = least_cost(t);
+}
+
+static void end(MsTree *t) {
+  for (int i = 0; i < t->threads; i++) {
+    MsTreeWorker *w = &t->worker[i];
+    g_array_unref(w->children);
+    ms_shapes_free(w->shapes);
+    ms_scenario_free(w->scratch), ms_scenario_free(w->flat);
+    ms_memo_free(w->last);
+    ms_refused_clear(&w->refused);
+    g_clear_error(&w->error);
+  }
+  for (int level = 0; level < MS_N_LEVELS; level++) g_array_unref(t->heap[level]);
+  for (int role = 0; role < MS_N_ROLES; role++) g_array_unref(t->allowed[role]);
+  g_free(t->worker);
+  g_free(t->early), g_free(t->settled);
+}
+
+/* --- phases --- */
+
+static gboolean is_base_value(const MsSpace *space, const MsChoice *c, int value) {
+  const char *member = (const char *)space->request->base + c->offset;
+  if (c->size) return !memcmp(member, &c->value[value].value, c->size);
+  return !g_strcmp0(*(char *const *)(gconstpointer)member, c->value[value].text);
+}
+
+/* The first phase searches among layouts that leave most keys at the value that a scenario has by default, for a list to compare with; the second everywhere. */
+static gboolean in_first_phase(const MsSpace *space, const MsChoice *c, int value) {
+  static const char *const stay_open[] = {"options.dispatcher", "options.ep_overlap", "options.recompute"};
+  for (guint i = 0; i < G_N_ELEMENTS(stay_open); i++)
+    if (!strcmp(c->open->path, stay_open[i])) return TRUE;
+  for (int i = 0; i < c->n; i++)
+    if (is_base_value(space, c, i)) return value == i;
+  return value == 0;
+}
+
+static void allow(MsTree *t, gboolean first_phase) {
+  const MsSpace *space = t->space;
+  int choice = space->n_choices;
+  for (int role = MS_N_ROLES - 1; role >= 0; role--) {
+    int end = choice;
+    gint64 n = 1;
+    while (n < space->n_of_role[role]) n *= space->choice[--choice].n;
+    g_array_set_size(t->allowed[role], 0);
+    for (gint64 i = 0; i < n; i++) {
+      gint64 rest = i;
+      gboolean in = TRUE;
+      for (int k = end - 1; k >= choice && in; rest /= space->choice[k--].n) in = !first_phase || role == MS_ROLE_WORK || in_first_phase(space, &space->choice[k], (int)(rest % space->choice[k].n));
+      if (in) g_array_append_val(t->allowed[role], i);
+    }
+  }
+}
+
+static gboolean search_phase(MsTree *t, GArray *units, GError **error) {
+  gboolean ok = TRUE;
+  for (int level = 0; level < MS_N_LEVELS; level++) g_array_set_size(t->heap[level], 0);
+  for (int i = 0; i < t->threads; i++) {
+    MsTreeWorker *w = &t->worker[i];
+    ms_refused_clear(&w->refused), ms_refused_init(&w->refused);
+    w->feasible = 0;
+  }
+  t->x->s.plan->feasible = t->x->s.plan->simulated; /* what is known already is not screened again */
+  for (guint i = 0; i < units->len; i++) push(t->heap[MS_LEVEL_UNIT], &g_array_index(units, MsBranch, i));
+  while (ok && !ms_planner_stopped(t->x)) {
+    t->threshold = ms_planner_threshold(t->x);
+    if (cheapest(t) < 0) break;
+    ok = one_round(t, error);
+  }
+  return ok;
+}
+
+gboolean ms_search_tree(MsPlanner *x, GError **error) {
+  MsTree t = {.x = x, .space = x->s.space, .threads = ms_parallel_threads(x->s.options->threads), .threshold = INFINITY};
+  begin(&t);
+  take_known(&t);
+  t.threshold = ms_planner_threshold(x);
+  allow(&t, TRUE);
+  ms_tree_find_first(&t);
+  ms_parallel(ms_tree_units(t.space), t.threads, expand_root, &t);
+  collect(&t);
+  gboolean bounded = !ms_planner_stopped(x); /* else some units never were, and nothing is proven */
+  g_autoptr(GArray) units = g_array_copy(t.heap[MS_LEVEL_UNIT]);
+  gboolean ok = search_phase(&t, units, error);
+  if (ok && ms_planner_stopped(x)) {
+    for (int level = 0; level < MS_N_LEVELS; level++) g_array_set_size(t.heap[level], 0);
+    for (guint i = 0; i < units->len; i++) push(t.heap[MS_LEVEL_UNIT], &g_array_index(units, MsBranch, i));
+  } else if (ok) {
+    allow(&t, FALSE);
+    ok = search_phase(&t, units, error);
+  }
+  put_together(&t);
+  if (!bounded) x->s.plan->lower_cost = 0;
+  end(&t);
+  return ok;
+}

@@ -1,0 +1,54 @@
+/* src/plan/tree.h - internal to plan/: nodes of the branch and bound over a space too large to look at every layout.
+ *
+ * A node stands for all layouts that agree in what it has settled; its cost is below that of each of them. The levels settle, one after the other:
+ *
+ *   level      settled                                    bound of the step
+ *   UNIT       outer axes, keys of MS_ROLE_WORK           matrix products of the whole model, shared out evenly between the stages
+ *   KERNELS    + MS_ROLE_KERNELS                          all compute rows, nothing recomputed or offloaded
+ *   BESIDE     + MS_ROLE_BESIDE                           the same; without EP overlap from the first to the last compute row of each piece
+ *   ADDED      + MS_ROLE_ADDED                            the same of the pieces as they are
+ *   SHAPE      + pp, vpp, MS_ROLE_SHAPE                   the first bound of the layout (bound.c)
+ *   STATE      + MS_ROLE_STATE                            the passes in their schedule, on a host that takes no time, and what follows the gradient norm
+ *                                                         (MsPassScreen); by then it is known to fit
+ *   LAYOUT     everything                                 the second bound of the layout (ms_screen), which also says whether it fits */
+#ifndef MS_PLAN_TREE_H
+#define MS_PLAN_TREE_H
+
+#include "plan/plan_priv.h"
+
+typedef enum { MS_LEVEL_UNIT, MS_LEVEL_KERNELS, MS_LEVEL_BESIDE, MS_LEVEL_ADDED, MS_LEVEL_SHAPE, MS_LEVEL_STATE, MS_LEVEL_LAYOUT, MS_N_LEVELS } MsLevel;
+typedef struct { MsCandidate c; gint32 level; } MsBranch;
+
+typedef struct { /* of one thread */
+  GArray *children; /* MsBranch */
+  MsRefusedTable refused;
+  guint64 bounded, screened, feasible;
+  MsShapes *shapes;
+  MsScenario *scratch, *flat;
+  MsPieceMemo *last;
+  GError *error;
+} MsTreeWorker;
+
+typedef struct {
+  MsPlanner *x;
+  MsSpace *space;
+  GArray *heap[MS_N_LEVELS]; /* MsBranch, cheapest first */
+  MsTreeWorker *worker;
+  int threads;
+  gboolean *early, *settled; /* [ms_num_rules] rules about options whose verdict is settled before the shape; rules settled with it, but those about the split,
+                              * which are asked when the shape is made. The rest is asked of layouts only */
+  GArray *allowed[MS_N_ROLES]; /* gint64: combinations of one role that are branched into */
+  double threshold;            /* of this round */
+  const MsBranch *round;
+} MsTree;
+
+/* --- branch.c: the children of a node, bounded; dear ones are dropped ------------------------------------------------------------------------------ */
+void ms_tree_expand(MsTree *tree, MsTreeWorker *worker, const MsBranch *node); /* of any level but MS_LEVEL_LAYOUT */
+void ms_tree_expand_axes(MsTree *tree, MsTreeWorker *worker, int unit);      /* the first level: one setting of the outer axes */
+int ms_tree_units(const MsSpace *space);
+gboolean ms_tree_dear(const MsTree *tree, double cost); /* more than what may enter the list */
+/* Pieces of the first unit for which they can be made: their kernel curves are everybody's. */
+void ms_tree_find_first(MsTree *tree);
+void ms_tree_sort_rules(MsTree *tree);
+
+#endif

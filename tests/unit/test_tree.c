@@ -1,0 +1,122 @@
+/* Branch and bound: the list is that of looking at every layout, whatever the shortcut, thread or interruption; bounds of sets of layouts hold for every one of
+ * them; rules asked of sets do not read what a set leaves open. */
+#include "lib/close.h"
+#include "lib/draw.h"
+#include "lib/plan_requests.h"
+
+#include "base/units.h"
+#include "plan/plan_priv.h"
+
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+
+static MsPlan *branched(const MsRequest *request, guint without, int threads, int top) {
+  GError *error = NULL;
+  MsPlan *p = ms_plan(request, &(MsPlanOptions){.top = top, .prune = TRUE, .branch = TRUE, .without = without, .threads = threads}, &error);
+  if (!p) fail_msg("%s: %s", request->base->name, error->message);
+  assert_true(p->branched);
+  return p;
+}
+
+static void same_list(const MsSmallRequest *small, guint without, int threads) {
+  g_autoptr(MsRequest) request = ms_small_request(small);
+  g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 10);
+  g_autoptr(MsPlan) tree = branched(request, without, threads, 10);
+  assert_false(every->branched);
+  ms_assert_same_plans(request, every, tree);
+  ms_assert_list(request, tree);
+  MsSpace *space = ms_space_new(request, TRUE, NULL);
+  ms_assert_counts(request, tree, ms_space_size(space));
+  ms_space_free(space);
+  assert_close(tree->lower_cost, tree->best[0].result->step_time_s, 1e-12);
+}
+
+static void the_tree_finds_the_same_list(void **state) { /* of a few; test_full_plan.c takes all */
+  (void)state;
+  for (guint i = 0; i < ms_n_small_requests; i += 5) same_list(&ms_small_requests[i], 0, 2);
+}
+
+static void threads_do_not_matter(void **state) {
+  (void)state;
+  g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[14]);
+  g_autoptr(MsPlan) one = branched(request, 0, 1, 5);
+  g_autoptr(MsPlan) three = branched(request, 0, 3, 5);
+  ms_assert_same_plans(request, one, three);
+  assert_int_equal(one->simulated, three->simulated);
+  assert_int_equal(one->screened, three->screened);
+  assert_int_equal(one->bounded, three->bounded);
+  assert_int_equal(one->n_refusals, three->n_refusals);
+  for (int i = 0; i < one->n_refusals; i++) {
+    assert_int_equal(one->refusals[i].count, three->refusals[i].count);
+    assert_string_equal(one->refusals[i].example, three->refusals[i].example);
+  }
+}
+
+static void shortcuts_change_nothing(void **state) {
+  (void)state;
+  for (int k = 0; k < MS_SHORT_SAME; k++) same_list(&ms_small_requests[16], 1u << k, 2);
+}
+
+/* --- stopped, and gone on with ------------------------------------------------------------------------------------------------------------ */
+
+static void resume_goes_on(void **state) {
+  (void)state;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "plan.json", NULL);
+  g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[15]);
+  g_autoptr(MsPlan) first = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
+  assert_non_null(first);
+  g_autoptr(MsPlan) again = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 1, .resume = file}, &error);
+  assert_non_null(again);
+  assert_true(again->resumed > 0 && again->resumed == first->simulated && again->simulated == first->simulated);
+  ms_assert_same_plans(request, first, again);
+  g_remove(file), g_rmdir(folder);
+}
+
+/* --- rules that a set is asked ------------------------------------------------------------------------------------------------------------ */
+
+/* Scenarios that differ only in keys of MS_ROLE_STATE and MS_ROLE_BLIND get the same verdict from every rule that is not late. */
+static void early_rules_read_no_late_key(void **state) {
+  (void)state;
+  static const char *const late[] = {"options.fsdp", "options.distributed_optimizer", "options.optimizer_offload_fraction", "options.offload_optimizer_states",
+                                     "options.overlap_p2p_comm", "options.overlap_grad_reduce", "options.overlap_param_gather", "options.cuda_graph_scope",
+                                     "options.cuda_graph_shared_experts", "options.fp8_param_gather", "options.overlap_param_gather_with_optimizer_step", "layout.order"};
+  g_autoptr(GRand) rand = g_rand_new_with_seed(5);
+  int flips = 0, refused = 0;
+  for (int draw = 0; draw < 1500; draw++) {
+    g_autoptr(MsScenario) s = ms_test_draw(rand, TRUE);
+    if (!ms_model_finish(s->model, NULL, "", NULL)) continue;
+    MsRequest request = {.base = s};
+    const char *path = late[g_rand_int_range(rand, 0, G_N_ELEMENTS(late))];
+    const MsFieldTable *table = g_str_has_prefix(path, "layout.") ? &ms_layout_table : &ms_options_table;
+    const MsField *field = ms_field_find(table, strchr(path, '.') + 1);
+    assert_non_null(field);
+    MsOpenKey open = {.path = (char *)path, .field = field};
+    MsChoice choice;
+    assert_true(ms_choice_init(&choice, &request, &open, NULL));
+    assert_true(choice.role >= MS_ROLE_STATE);
+    for (int i = 0; i < ms_num_rules; i++) {
+      if (ms_rule_is_late(ms_rules[i].name)) continue;
+      gboolean sizes = TRUE; /* a rule may rely on those above it */
+      for (int k = 0; k < i && sizes; k++) sizes = ms_rules[k].holds(s, NULL, 0);
+      if (!sizes) break;
+      gboolean before = ms_rules[i].holds(s, NULL, 0);
+      refused += !before;
+      for (int value = 0; value < choice.n; value++) {
+        g_autoptr(MsScenario) other = ms_scenario_copy(s, TRUE);
+        ms_choice_apply(&choice, value, other);
+        if (ms_rules[i].holds(other, NULL, 0) != before) fail_msg("rule %s reads %s", ms_rules[i].name, path);
+        flips++;
+      }
+    }
+    ms_choice_clear(&choice);
+  }
+  assert_true(flips > 10000 && refused > 100);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(shortcuts_change_nothing),
+                                     cmocka_unit_test(resume_goes_on), cmocka_unit_test(early_rules_read_no_late_key)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
