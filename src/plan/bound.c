@@ -273,19 +273,21 @@ MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
   return step;
 }
 
-/* Matrix products of one pass in both directions, recomputed ones left out. */
-static MsTime products_of_list(const MsCosted *c) {
-  MsTime sum = 0;
-  for (int i = 0; i < c->list->n; i++) {
-    const MsOp *op = &c->list->op[i];
-    MsOpFamily family = ms_op_families[op->kind];
-    if ((family == MS_FAMILY_GEMM || family == MS_FAMILY_GROUPED) && op->pass != MS_PASS_RECOMPUTE && op->stream == MS_STREAM_COMPUTE) sum += c->duration[i];
-  }
-  return sum;
+typedef enum { PRODUCTS, COMPUTE, EVERY_ROW } Rows;
+
+static gboolean counts(const MsOp *op, Rows rows) {
+  MsOpFamily family = ms_op_families[op->kind];
+  if (rows == EVERY_ROW) return TRUE;
+  if (rows == COMPUTE) return family != MS_FAMILY_COMM && family != MS_FAMILY_HOST;
+  return (family == MS_FAMILY_GEMM || family == MS_FAMILY_GROUPED) && op->pass != MS_PASS_RECOMPUTE;
 }
 
-static void add_streams(const MsCosted *c, int times, double *busy) {
-  for (int i = 0; i < c->list->n; i++) busy[c->list->op[i].stream] += (double)times * (double)c->duration[i];
+/* Picoseconds of `times` passes over a list, by stream. */
+static void add_streams(const MsCosted *c, MsListPart part, Rows rows, int times, double *busy) {
+  for (int i = 0; i < c->list->n; i++) {
+    const MsOp *op = &c->list->op[i];
+    if (ms_in_list_part(op, part) && counts(op, rows)) busy[op->stream] += (double)times * (double)c->duration[i];
+  }
 }
 
 /* How often each piece stands in the whole model. */
@@ -299,19 +301,27 @@ static int *pieces_of_model(const MsWork *w) {
   return count;
 }
 
+static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) {
+  const MsPieceTime *time = times_of(m, splits);
+  double sum = 0;
+  for (int i = 0; i < m->n; i++) sum += count[i] * (double)time[i].direct;
+  return sum;
+}
+
 double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
   g_autofree int *count = pieces_of_model(m->work);
-  const MsPieceTime *time = total == MS_TOTAL_SPAN ? times_of(m, splits) : NULL;
-  double sum = 0, busy[MS_N_STREAMS] = {0};
+  if (total == MS_TOTAL_SPAN) return spans_of_model(m, splits, count);
+  Rows rows = total == MS_TOTAL_PRODUCTS ? PRODUCTS : total == MS_TOTAL_ROWS ? COMPUTE : EVERY_ROW;
+  double most = 0, busy[MS_N_STREAMS] = {0};
   for (int i = 0; i < m->n; i++) {
     const MsCostedPiece *p = &m->piece[i];
-    if (total == MS_TOTAL_PRODUCTS) sum += count[i] * (double)(products_of_list(&p->forward) + products_of_list(&p->backward));
-    else if (total == MS_TOTAL_ROWS) sum += count[i] * (double)(p->forward.compute + p->backward.compute);
-    else if (total == MS_TOTAL_SPAN) sum += count[i] * (double)time[i].direct;
-    else add_streams(&p->forward, count[i], busy), add_streams(&p->backward, count[i], busy), add_streams(&p->reload, count[i], busy);
+    gboolean left = i == m->work->piece_head && m->scenario->options.defer_embedding_wgrad_compute; /* weight gradients of the head may wait for the flush */
+    add_streams(&p->forward, MS_LIST_ALL, rows, count[i], busy);
+    add_streams(&p->backward, left ? MS_LIST_INPUT : MS_LIST_ALL, rows, count[i], busy);
+    add_streams(&p->reload, MS_LIST_ALL, rows, count[i], busy);
   }
-  for (int i = 0; i < MS_N_STREAMS; i++) sum = MAX(sum, busy[i]);
-  return sum;
+  for (int i = 0; i < MS_N_STREAMS; i++) most = MAX(most, rows == EVERY_ROW || i == MS_STREAM_COMPUTE ? busy[i] : 0);
+  return most;
 }
 
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {

@@ -81,7 +81,7 @@ void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *la
   gboolean pairs = w->scenario->options.ep_overlap;
   for (int i = 0; i < w->n_pieces; i++) {
     MsPieceTime *t = &time[i];
-    gboolean left = i == w->piece_head && s->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */
+    gboolean left = i == w->piece_head && w->scenario->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */
     alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, t);
     if (!splits && !pairs) continue;
     t->direct = span(ms_piece_lags_pass(lags, MS_SLOT_F, i)) + whole_or_split(lags, i, splits, left);

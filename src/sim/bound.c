@@ -69,17 +69,18 @@ MsTime ms_bound_behind(const MsProgram *p) {
   return most;
 }
 
-static void add_list(MsTime *busy, const MsCosted *c, MsTime times) {
-  for (int i = 0; i < c->list->n; i++) busy[c->list->op[i].stream] += times * c->duration[i];
+static void add_list(MsTime *busy, const MsCosted *c, MsListPart part, MsTime times) {
+  for (int i = 0; i < c->list->n; i++)
+    if (ms_in_list_part(&c->list->op[i], part)) busy[c->list->op[i].stream] += times * c->duration[i];
 }
 
 /* What FSDP does around the passes of a piece: whole parameters before its forward and, but for embedding and head, again before its backward. */
 static void add_unit(MsTime *busy, const MsProgram *p, int piece, MsTime times) {
   const MsCostedUnit *u = &p->unit[piece];
   int fetched = u->gather.list->n == 0 ? 0 : ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
-  add_list(busy, &u->gather, times * fetched);
-  add_list(busy, &u->cast, times * fetched);
-  add_list(busy, &u->reduce, times);
+  add_list(busy, &u->gather, MS_LIST_ALL, times * fetched);
+  add_list(busy, &u->cast, MS_LIST_ALL, times * fetched);
+  add_list(busy, &u->reduce, MS_LIST_ALL, times);
 }
 
 MsTime ms_bound_streams(const MsProgram *p) {
@@ -91,9 +92,9 @@ MsTime ms_bound_streams(const MsProgram *p) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
       for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
         int piece = ms_work_chunk_piece(p->work, chunk, i);
-        add_list(busy, &p->piece[piece].forward, microbatches);
-        add_list(busy, &p->piece[piece].backward, microbatches);
-        add_list(busy, &p->piece[piece].reload, microbatches);
+        add_list(busy, &p->piece[piece].forward, MS_LIST_ALL, microbatches);
+        add_list(busy, &p->piece[piece].backward, leaves_head(p) && piece == p->work->piece_head ? MS_LIST_INPUT : MS_LIST_ALL, microbatches);
+        add_list(busy, &p->piece[piece].reload, MS_LIST_ALL, microbatches);
         if (p->unit) add_unit(busy, p, piece, microbatches);
       }
     }
