@@ -65,8 +65,8 @@ static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLev
 /* --- rules --- */
 
 static const char *const late_rules[] = { /* tests/unit/test_wide.c looks whether any other reads such a key */
-    "order-pp-last", "optimizer-instances-divide", "vpp-without-p2p-overlap", "hybrid-cp", "post-validation-schedule", "ep-overlap-graphs", "fp8-params-need-fp8",
-    "param-gather-overlap", "optimizer-offload-fp8", "outer-sharding-needs-fsdp", "graphs-on-hardware", "graph-scope-alone", "graph-preprocess", "graph-recompute"};
+    "order-pp-last", "optimizer-instances-divide", "vpp-without-p2p-overlap", "hybrid-cp", "post-validation-schedule", "fp8-params-need-fp8",
+    "param-gather-overlap", "optimizer-offload-fp8", "outer-sharding-needs-fsdp"};
 
 gboolean ms_rule_is_late(const char *name) {
   for (guint i = 0; i < G_N_ELEMENTS(late_rules); i++)

@@ -80,8 +80,8 @@ static void resume_goes_on(void **state) {
 static void early_rules_read_no_late_key(void **state) {
   (void)state;
   static const char *const late[] = {"options.fsdp", "options.distributed_optimizer", "options.optimizer_offload_fraction", "options.offload_optimizer_states",
-                                     "options.overlap_p2p_comm", "options.overlap_grad_reduce", "options.overlap_param_gather", "options.cuda_graph_scope",
-                                     "options.cuda_graph_shared_experts", "options.fp8_param_gather", "options.overlap_param_gather_with_optimizer_step", "layout.order"};
+                                     "options.overlap_p2p_comm", "options.overlap_grad_reduce", "options.overlap_param_gather", "options.fp8_param_gather",
+                                     "options.overlap_param_gather_with_optimizer_step", "layout.order"};
   g_autoptr(GRand) rand = g_rand_new_with_seed(5);
   int flips = 0, refused = 0;
   for (int draw = 0; draw < 1500; draw++) {
