@@ -22,8 +22,6 @@ typedef struct {
  * the stages are written too. FALSE and `why` when it is not a layout. */
 gboolean ms_pipeline_layout_scan(const char *text, MsPipelineScan *scan, MsChunk *chunks, char *why, size_t size);
 
-/* The two-chunk V schedules: chunk 0 on the way down, chunk 1 on the way back. */
-gboolean ms_schedule_is_v(MsScheduleKind kind);
 /* Place of virtual stage `index` (domain/schedules.md 3, 5.4, 6; DualPipe: of its first copy). */
 void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *chunk);
 

@@ -98,6 +98,8 @@ MsLayout *ms_layout_new_or_error(const MsScenario *scenario, GError **error);
 /* Chunks per pipeline rank. The V schedules and DualPipe always have two; else the string decides, else layout.vpp.
  * -1 when the pipeline layout string cannot be read or does not fit pp. */
 int ms_layout_chunks_per_rank(const MsScenario *scenario);
+/* Two chunks on each rank, the second placed backwards: zb-v, v-half, v-min, dualpipev. */
+gboolean ms_schedule_is_v(MsScheduleKind kind);
 /* Virtual stages that the model is cut into: pp * chunks per rank, but pp for DualPipe, whose ranks hold two copies. */
 gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank);
 

@@ -301,6 +301,13 @@ static int *pieces_of_model(const MsWork *w) {
   return count;
 }
 
+double ms_memo_layer(MsPieceMemo *m, MsPieceKind kind, int index) {
+  const MsWork *w = m->work;
+  int mtp = index > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp;
+  int piece = kind == MS_PIECE_LAYER ? w->piece_of_layer[index] : kind == MS_PIECE_EMBEDDING ? w->piece_embedding : kind == MS_PIECE_HEAD ? w->piece_head : mtp;
+  return piece < 0 ? 0 : (double)times_of(m, FALSE)[piece].direct;
+}
+
 static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) {
   const MsPieceTime *time = times_of(m, splits);
   double sum = 0;

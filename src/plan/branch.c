@@ -64,7 +64,7 @@ static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLev
 
 /* --- rules --- */
 
-static const char *const late_rules[] = { /* tests/unit/test_wide.c looks whether any other reads such a key */
+static const char *const late_rules[] = { /* tests/unit/test_tree.c looks whether any other reads such a key */
     "order-pp-last", "optimizer-instances-divide", "vpp-without-p2p-overlap", "hybrid-cp", "post-validation-schedule", "fp8-params-need-fp8",
     "param-gather-overlap", "optimizer-offload-fp8", "outer-sharding-needs-fsdp"};
 

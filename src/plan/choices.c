@@ -9,7 +9,7 @@
 typedef struct { const char *path; MsRole role; gboolean in_rules; } Known;
 
 /* Keys that are not here are of MS_ROLE_WORK, and of `layout` in_rules. tests/unit/test_plan.c changes each key alone and looks whether a bound moves that
- * should not; tests/unit/test_wide.c, whether a relaxed bound is above one of those below it. */
+ * should not; tests/unit/test_tree.c, whether a relaxed bound is above one of those below it. */
 static const Known known[] = {
     {"options.sequence_parallel", MS_ROLE_WORK, TRUE},
     {"options.cpu_offloading_num_layers", MS_ROLE_WORK, TRUE},
@@ -60,6 +60,8 @@ static Known kind_of(const char *path) {
 }
 
 /* --- the planner's own candidates -------------------------------------------------------------------------------------------------------------- */
+
+static const char by_cost[] = "by cost"; /* no layout string: ms_choice_apply turns it into MS_CUT_BY_COST */
 
 static gboolean recompute_auto(const MsScenario *s, int i, MsPatch *p) {
   static const struct { MsRecompute granularity; guint32 modules; gboolean mla, moe, dense; } own[] = {
@@ -134,7 +136,10 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   static const double fractions[] = {0, 0.5, 1};
   const char *path = open->path;
   *offered = TRUE;
-  if (!strcmp(path, "layout.pipeline_layout")) return i == 0; /* NULL: the planner balances one where layers do not divide evenly */
+  if (!strcmp(path, "layout.pipeline_layout")) { /* NULL: even, or where layers do not divide evenly, balanced by their number; else by what they cost */
+    p->text = i == 1 ? g_strdup(by_cost) : NULL;
+    return i < 2;
+  }
   if (!strcmp(path, "options.recompute")) return recompute_auto(s, i, p);
   if (!strcmp(path, "options.cuda_graph_scope")) return graphs_auto(s, i, p);
   if (!strcmp(path, "options.offload_modules")) return offload_auto(s, i, p);
@@ -226,6 +231,9 @@ void ms_choice_apply(const MsChoice *c, int value, MsScenario *s) {
     return;
   }
   char **text = (char **)(void *)member;
+  gboolean cut = g_strcmp0(c->value[value].text, by_cost) == 0;
+  if (s->layout.decoder_first_pipeline_num_layers == MS_CUT_BY_COST) s->layout.decoder_first_pipeline_num_layers = 0;
+  if (cut) s->layout.decoder_first_pipeline_num_layers = MS_CUT_BY_COST;
   g_free(*text);
-  *text = g_strdup(c->value[value].text);
+  *text = cut ? NULL : g_strdup(c->value[value].text);
 }

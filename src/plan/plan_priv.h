@@ -55,6 +55,9 @@ typedef struct { /* the request taken apart */
   const MsRequest *request;
   MsIntAxis axis[MS_N_AXES];
   double tail;          /* weight of MTP blocks and head in layers */
+  struct MsLayerCosts *costs; /* NULL unless the pipeline layout is open to be balanced by cost */
+  GHashTable *cuts;     /* virtual stages, PP, way of placing -> text of the layout by cost, "" = none */
+  GMutex cuts_lock;
   int n_choices;        /* by role, in the order of MsRole */
   MsChoice *choice;
   gint64 n_of_role[MS_N_ROLES]; /* combinations of the choices of one role */
@@ -104,6 +107,15 @@ gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, cons
 /* Layers of each of `stages` virtual stages, balanced: the embedding weighs `embedding` layers, MTP blocks and the head weigh `tail` at the end.
  * FALSE when some stage other than the ends would be empty. counts[stages]. */
 gboolean ms_partition(int layers, int stages, double embedding, double tail, int *counts);
+/* What each layer takes, forward and backward, in picoseconds of a likely layout; the embedding (first), and MTP blocks with the head (last). */
+typedef struct MsLayerCosts { int layers; double *layer, first, last; } MsLayerCosts;
+MsLayerCosts *ms_layer_costs_new(const MsSpace *space);
+void ms_layer_costs_free(MsLayerCosts *costs);
+/* Layers of each of `stages` virtual stages, stage k standing on rank[k] of `ranks`: first so that the dearest stage costs least, then layers are moved as long as the
+ * dearest rank gets cheaper. Deterministic. FALSE when there are too few layers. */
+gboolean ms_partition_by_cost(const MsLayerCosts *costs, int stages, int ranks, const int *rank, int *counts);
+#define MS_CUT_BY_COST (-1) /* layout.decoder_first_pipeline_num_layers of a combination whose pipeline layout is to be balanced by cost: until the axes are applied */
+
 /* The layout string of such a partition, with MTP blocks before the loss. (transfer full) */
 char *ms_partition_text(const int *counts, int stages, int mtp);
 /* Weights of the ends in layers, from FLOP. */
@@ -128,6 +140,8 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError 
 const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
+/* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward. */
+double ms_memo_layer(MsPieceMemo *memo, MsPieceKind kind, int index);
 typedef enum {
   MS_TOTAL_PRODUCTS, /* matrix products */
   MS_TOTAL_ROWS,     /* compute rows */

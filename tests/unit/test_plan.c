@@ -276,11 +276,71 @@ static void partitions_are_balanced(void **state) {
     }
 }
 
+/* The dearest stage of every way to cut, by trying all. */
+static double least_dearest(const MsLayerCosts *c, int stages, int from, int k) {
+  double own = k == 0 ? c->first : 0, best = INFINITY;
+  if (k == stages - 1) {
+    for (int i = from; i < c->layers; i++) own += c->layer[i];
+    return own + c->last;
+  }
+  for (int to = from; to <= c->layers; own += to < c->layers ? c->layer[to] : 0, to++)
+    if (k == 0 || to > from) best = MIN(best, MAX(own, least_dearest(c, stages, to, k + 1)));
+  return best;
+}
+
+static void cuts_by_cost_are_the_best(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = g_rand_new_with_seed(3);
+  for (int draw = 0; draw < 60; draw++) {
+    double layer[12], dearest = 0, before = 0;
+    int counts[6], rank[6] = {0, 1, 2, 3, 4, 5}, stages = g_rand_int_range(rand, 2, 6), at = 0;
+    MsLayerCosts c = {.layers = g_rand_int_range(rand, stages, 12), .layer = layer, .first = g_rand_double(rand), .last = 3 * g_rand_double(rand)};
+    for (int i = 0; i < c.layers; i++) layer[i] = i < 3 ? 0.3 : 1 + 0.2 * g_rand_double(rand);
+    assert_true(ms_partition_by_cost(&c, stages, stages, rank, counts));
+    for (int k = 0; k < stages; k++) {
+      double own = (k == 0 ? c.first : 0) + (k == stages - 1 ? c.last : 0);
+      for (int i = 0; i < counts[k]; i++) own += layer[at++];
+      dearest = MAX(dearest, own), before += own;
+    }
+    assert_int_equal(at, c.layers);
+    assert_close(dearest, least_dearest(&c, stages, 0, 0), 1e-9);
+    /* two stages on each rank: no dearer than that cut as one stage after the other */
+    int twice[6] = {0, 1, 0, 1, 0, 1};
+    if (stages % 2) continue;
+    double load[2] = {0}, sum = 0;
+    assert_true(ms_partition_by_cost(&c, stages, 2, twice, counts));
+    for (int k = 0, i = 0; k < stages; k++)
+      for (int n = 0; n < counts[k]; n++) load[k % 2] += layer[i++];
+    load[0] += c.first, load[1] += c.last, sum = load[0] + load[1];
+    assert_true(MAX(load[0], load[1]) >= sum / 2 && MAX(load[0], load[1]) <= sum / 2 + 1.2 + c.last);
+  }
+}
+
+/* A model whose first layers are dense, and whose last stage has a head: cut by cost it is faster, and what the planner did before stays a candidate. */
+static void balancing_by_cost_is_a_candidate(void **state) {
+  (void)state;
+  const Small r = {"cut by cost", "{\"base\": \"deepseek-v3\", \"num_layers\": 16, \"moe_layer_freq\": \"[0]*3+[1]*13\", \"mtp_num_layers\": 0}", "gb200-nvl72", 32, 4096, 256,
+                   "\"micro_batch_size\": 1, \"precision\": \"mxfp8\"", "\"tp\": 1, \"cp\": 1, \"pp\": [2, 4], \"vpp\": [1, 2], \"ep\": [8], \"etp\": 1", ""};
+  Small open = r;
+  open.layout = "\"tp\": 1, \"cp\": 1, \"pp\": [2, 4], \"vpp\": [1, 2], \"ep\": [8], \"etp\": 1, \"pipeline_layout\": \"auto\"";
+  g_autoptr(MsRequest) even = request_of(&r), both = request_of(&open);
+  g_autoptr(MsPlan) a = plan(even, TRUE, 2, 10), b = plan(both, TRUE, 1, 10), all = plan(both, FALSE, 2, 10);
+  assert_true(a->n_best > 0 && b->n_best > 0);
+  assert_true(b->best[0].result->step_time_s < 0.99 * a->best[0].result->step_time_s);
+  assert_non_null(b->best[0].scenario->layout.pipeline_layout);
+  assert_int_equal(b->best[0].scenario->layout.decoder_first_pipeline_num_layers, 0);
+  ms_assert_same_plans(both, b, all);
+  ms_assert_list(both, b);
+  g_autoptr(MsPlan) tree = ms_plan(both, &(MsPlanOptions){.top = 10, .prune = TRUE, .branch = TRUE, .threads = 2}, NULL);
+  ms_assert_same_plans(both, b, tree);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pruned_list_is_the_exhaustive_list), cmocka_unit_test(fewer_kept_is_a_prefix), cmocka_unit_test(nothing_fits),
       cmocka_unit_test(shortcuts_change_nothing), cmocka_unit_test(roles_hold), cmocka_unit_test(objectives_rank), cmocka_unit_test(objectives_need_figures),
-      cmocka_unit_test(resume_simulates_nothing_twice), cmocka_unit_test(what_is_given_stays), cmocka_unit_test(auto_without_candidates_is_an_error), cmocka_unit_test(partitions_are_balanced),
+      cmocka_unit_test(resume_simulates_nothing_twice), cmocka_unit_test(what_is_given_stays), cmocka_unit_test(auto_without_candidates_is_an_error), cmocka_unit_test(partitions_are_balanced), cmocka_unit_test(cuts_by_cost_are_the_best),
+      cmocka_unit_test(balancing_by_cost_is_a_candidate),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
