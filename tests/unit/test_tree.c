@@ -58,6 +58,46 @@ static void shortcuts_change_nothing(void **state) {
   for (int k = 0; k < MS_SHORT_SAME; k++) same_list(&ms_small_requests[16], 1u << k, 2);
 }
 
+/* --- bounds of sets ----------------------------------------------------------------------------------------------------------------------- */
+
+static double per_stage(const MsScenario *s) { return (double)s->training.global_batch_size * s->layout.tp * s->layout.cp / ((double)s->training.micro_batch_size * s->gpus); }
+
+/* What the upper levels of the tree say of one layout: none is above the one below it, nor above `full`. */
+static void check_levels(const MsScenario *s) {
+  g_autoptr(MsScenario) plain = ms_scenario_copy(s, TRUE), changed = ms_scenario_copy(s, TRUE);
+  double step_s = 0, share = (1 - 1e-9) * per_stage(s) / MS_PS_PER_S;
+  if (ms_pieces_depend_on_cut(s)) return;
+  assert_true(ms_step_time(s, NULL, &step_s, NULL));
+  plain->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1}, plain->options.offload_modules = 0;
+  changed->options.recompute = plain->options.recompute, changed->options.offload_modules = 0;
+  changed->options.dispatcher = MS_DISPATCH_ALLTOALL, changed->options.ep_overlap = changed->options.delay_wgrad = changed->options.tp_comm_overlap = FALSE;
+  changed->options.cross_entropy_fusion = !s->options.cross_entropy_fusion, changed->layout.cp_comm_type = MS_CP_P2P;
+  gboolean splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE;
+  MsPieceMemo *own = ms_memo_new(s, NULL, NULL), *least = ms_memo_new(plain, NULL, NULL), *other = ms_memo_new(changed, NULL, NULL);
+  assert_true(own && least && other);
+  const double level[] = {ms_memo_total(other, MS_TOTAL_PRODUCTS, FALSE), ms_memo_total(least, MS_TOTAL_ROWS, FALSE), ms_memo_total(own, MS_TOTAL_STREAM, FALSE)};
+  for (guint i = 0; i < G_N_ELEMENTS(level); i++)
+    if ((i > 0 && level[i] * (1 + 1e-9) < level[i - 1]) || share * level[i] > step_s)
+      fail_msg("%s: level %u: %.9g s after %.9g s, full %.9g s", s->name, i, share * level[i], i > 0 ? share * level[i - 1] : 0.0, step_s);
+  if (!s->options.ep_overlap) assert_true(share * ms_memo_total(own, MS_TOTAL_SPAN, splits) <= step_s);
+  ms_memo_free(own), ms_memo_free(least), ms_memo_free(other);
+  g_autoptr(MsPassScreen) screen = ms_pass_screen_new(plain, NULL, NULL);
+  assert_true(screen && ms_pass_screen_lower_s(screen) <= step_s); /* less is done there */
+  g_autoptr(MsScenario) same = ms_scenario_copy(s, TRUE);
+  g_autoptr(MsPassScreen) exact = ms_pass_screen_new(same, NULL, NULL);
+  double passes_s = ms_pass_screen_lower_s(exact), options_s = ms_pass_screen_options_s(exact, passes_s);
+  if (passes_s > options_s || options_s > step_s) fail_msg("%s: passes %.9g s, with options %.9g s, full %.9g s", s->name, passes_s, options_s, step_s);
+}
+
+static void bounds_of_sets_hold(void **state) {
+  (void)state;
+  for (guint i = 0; i < ms_n_small_requests; i++) {
+    g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[i]);
+    g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 4);
+    for (int k = 0; k < best->n_best; k++) check_levels(best->best[k].scenario);
+  }
+}
+
 /* --- stopped, and gone on with ------------------------------------------------------------------------------------------------------------ */
 
 static void resume_goes_on(void **state) {
@@ -117,6 +157,6 @@ static void early_rules_read_no_late_key(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(shortcuts_change_nothing),
-                                     cmocka_unit_test(resume_goes_on), cmocka_unit_test(early_rules_read_no_late_key)};
+                                     cmocka_unit_test(bounds_of_sets_hold), cmocka_unit_test(resume_goes_on), cmocka_unit_test(early_rules_read_no_late_key)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
