@@ -97,7 +97,7 @@ static const MsField options_fields[] = {
     KNOB(fp8_param_gather, "false", "parameters kept and gathered in FP8"),
     KNOB(cross_entropy_fusion, "true", "fused cross entropy"),
     MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", MS_OPEN,
-            "attention kernels; unfused stores the scores"),
+            "attention kernels; unfused stores the scores; left out: those of the software stack"),
     MS_ENUM(S, transformer_impl, ms_impl_words, "\"transformer_engine\"", MS_OPEN,
             "implementation of layers"),
     MS_ENUM(S, cross_entropy_fusion_impl, ms_ce_impl_words, "\"native\"", MS_OPEN,
@@ -249,6 +249,11 @@ const MsFieldTable ms_scenario_table = {"scenario", "one training run, scenarios
 /* --- loading
  * ---------------------------------------------------------------------------------------------------------
  */
+static gboolean names_attention(JsonObject *json) {
+  JsonNode *options = json_object_get_member(json, "options");
+  return options && JSON_NODE_HOLDS_OBJECT(options) && json_object_has_member(json_node_get_object(options), "attention_backend");
+}
+
 MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean whole, GError **error) {
   MsScenario *scenario = g_new0(MsScenario, 1);
   ms_fields_defaults(&ms_scenario_table, scenario);
@@ -261,6 +266,7 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolea
     ms_scenario_free(scenario);
     return NULL;
   }
+  if (!names_attention(json)) scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
   JsonNode *measured = json_object_get_member(json, "measured");
   scenario->has_measured = measured && JSON_NODE_HOLDS_OBJECT(measured);
   return scenario;
