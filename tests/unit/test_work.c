@@ -439,6 +439,37 @@ static void pipeline_messages_in_shares(void **state) {
   }
 }
 
+/* Host time of the backward of one MoE layer, and how many operators of it are run a second time. */
+static double backward_host_s(const MsScenario *s, int *again) {
+  g_auto(MsLowered) l = ms_test_lower((MsScenario *)s);
+  GError *error = NULL;
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, &error);
+  assert_non_null(cost);
+  g_autoptr(MsProgram) program = ms_program_new(l.work, cost);
+  const MsCosted *c = &program->piece[l.work->piece_of_layer[5]].backward;
+  MsTime sum = 0;
+  *again = 0;
+  for (int i = 0; i < c->list->n; i++) {
+    sum += c->launch[i];
+    if (c->list->op[i].pass == MS_PASS_RECOMPUTE) *again += c->list->op[i].kernels;
+  }
+  return (double)sum / MS_PS_PER_S;
+}
+
+/* A recomputed region costs the host 12 operators (random states) besides those that it runs again; nothing inside a captured graph. */
+static void recomputed_regions_cost_the_host(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 64);
+  s->layout.ep = 8;
+  int again;
+  double none_s = backward_host_s(s, &again);
+  assert_int_equal(again, 0);
+  s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT, 0, 1};
+  double one_s = backward_host_s(s, &again);
+  assert_true(again > 0);
+  assert_close(one_s - none_s, (again + 12) * s->hardware->kernel_launch_s, 1e-9);
+}
+
 /* --- data parallel, communication.md 7 ------------------------------------------------------------------------------------------------ */
 static double named(const MsOpList *list, const char *name) {
   double sum = 0;
@@ -714,7 +745,7 @@ int main(void) {
       cmocka_unit_test(tensor_parallel_without_sequence_parallelism), cmocka_unit_test(tensor_parallel_of_latent_attention),
       cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes), cmocka_unit_test(low_precision_shrinks_gathers), cmocka_unit_test(context_ring), cmocka_unit_test(context_gather_and_exchange),
       cmocka_unit_test(context_keeps_the_flop), cmocka_unit_test(bytes_of_the_dispatchers),
-      cmocka_unit_test(expert_tensor_parallel_and_gathering_dispatcher), cmocka_unit_test(pipeline_messages), cmocka_unit_test(pipeline_messages_in_shares),
+      cmocka_unit_test(expert_tensor_parallel_and_gathering_dispatcher), cmocka_unit_test(pipeline_messages), cmocka_unit_test(pipeline_messages_in_shares), cmocka_unit_test(recomputed_regions_cost_the_host),
       cmocka_unit_test(data_parallel_bytes),
       cmocka_unit_test(data_parallel_without_sharding), cmocka_unit_test(rows_are_well_formed), cmocka_unit_test(gradients_mirror_the_forward),
       cmocka_unit_test(executed_flop_is_the_convention), cmocka_unit_test(recompute_only_adds), cmocka_unit_test(parameters_of_the_ranks_are_the_models),
