@@ -135,7 +135,7 @@ static const MsField options_fields[] = {
     MS_INT(S, wgrad_deferral_limit, 0, 1 << 20, "0", MS_OPEN, "passes through the head that wait so, one per microbatch and MTP block; the others are not deferred; 0 = all"),
     MS_BOOL(S, optimizer_post_validation, NULL, MS_NULLABLE,
             "stages do not meet at the gradient norm, the step is checked afterwards; null = with zero-bubble schedules"),
-    SWITCH(overlap_p2p_comm, "true", "pipeline communication beside compute"),
+    SWITCH(overlap_p2p_comm, "true", "pipeline communication beside compute; left out: as the software stack does"),
     SWITCH(gradient_accumulation_fusion, "true", "weight gradients accumulated by the GEMM"),
     MS_INT(S, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),
     MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN,
@@ -249,9 +249,12 @@ const MsFieldTable ms_scenario_table = {"scenario", "one training run, scenarios
 /* --- loading
  * ---------------------------------------------------------------------------------------------------------
  */
-static gboolean names_attention(JsonObject *json) {
-  JsonNode *options = json_object_get_member(json, "options");
-  return options && JSON_NODE_HOLDS_OBJECT(options) && json_object_has_member(json_node_get_object(options), "attention_backend");
+/* Options that the file leaves out and the software stack has its own way with. */
+static void take_from_stack(MsScenario *scenario, JsonObject *json) {
+  JsonNode *node = json_object_get_member(json, "options");
+  JsonObject *options = node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  if (!options || !json_object_has_member(options, "attention_backend")) scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
+  if (!options || !json_object_has_member(options, "overlap_p2p_comm")) scenario->options.overlap_p2p_comm = scenario->stack.overlap_p2p_comm;
 }
 
 MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean whole, GError **error) {
@@ -266,7 +269,7 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolea
     ms_scenario_free(scenario);
     return NULL;
   }
-  if (!names_attention(json)) scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
+  take_from_stack(scenario, json);
   JsonNode *measured = json_object_get_member(json, "measured");
   scenario->has_measured = measured && JSON_NODE_HOLDS_OBJECT(measured);
   return scenario;

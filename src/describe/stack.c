@@ -18,6 +18,7 @@ static const MsField stack_fields[] = {
     MS_F64(S, host, "", 0.05, 20, "1", 0, "factor on the host time per framework operator"),
     MS_BOOL(S, pipeline_scatter, "false", 0, "without sequence parallelism, pipeline messages are cut into one share for each tensor rank and gathered on arrival"),
     MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", 0, "attention kernels of scenarios that name none"),
+    MS_BOOL(S, overlap_p2p_comm, "true", 0, "pipeline communication beside compute, of scenarios that do not say"),
     MS_F64(S, band, "", 0, 2, NULL, MS_NULLABLE, "what errors of all its runs have in common, 90 %; null = that of the GPU"),
     MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
     {0}};

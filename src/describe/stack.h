@@ -15,6 +15,7 @@ typedef struct {
   double host;                          /* host time per framework operator */
   gboolean pipeline_scatter;            /* without sequence parallelism a stage sends each tensor rank its own share, gathered on arrival */
   int attention_backend;                /* MsAttnBackend of scenarios that name none */
+  gboolean overlap_p2p_comm;            /* of scenarios that do not say */
   double band;                          /* what errors of this stack have in common, relative, 90 %; NaN unknown (sim/band.h) */
   char *source;
 } MsStack;

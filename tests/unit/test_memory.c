@@ -176,6 +176,7 @@ static void stack_keeps_the_scores(void **state) {
     g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
     if (!s) fail_msg("%s", error->message);
     assert_int_equal(s->options.attention_backend, MS_ATTN_UNFUSED);
+    assert_false(s->options.overlap_p2p_comm);
     g_auto(Run) run = run_of(s);
     double peak_B = 0;
     for (int k = 0; k < run.memory->stages; k++) peak_B = MAX(peak_B, run.memory->stage[k].peak_B);
