@@ -76,6 +76,7 @@ static void evaluate(const MsHardware *hardware, const GPtrArray *series, guint 
   GArray *own = groups_new(), *others = groups_new();
   for (guint i = first; i < series->len; i++) {
     const MsSeries *s = series->pdata[i];
+    ms_series_merge(s->rows);
     int at = ms_fit_find_curve(hardware, s);
     MsDeviceRates device = ms_device_rates(hardware, s->dtype, FALSE);
     if (at < 0 || !(device.peak_flops > 0)) {

@@ -18,6 +18,7 @@
 typedef struct {
   double launch_s; /* GEMM with a cast inside: of the kernel itself; NaN: fitted, no cast */
   const MsCurve *donor; /* where parameters come from that few points cannot tell; may be NULL */
+  double wire_Bps; /* dispatch, combine: what the link can do at most; not > 0: unknown */
 } MsFitContext;
 
 /* Fits one curve; FALSE when there are fewer than two points, with the reason in *why. *curve must be zero; it then owns its
@@ -55,6 +56,7 @@ typedef struct {
   GPtrArray *notes;
 } MsEvaluation;
 /* `held_back`: only the shapes that ms_fit never sees. */
+/* Repeated shapes of a library count once, as in a fit. */
 MsEvaluation *ms_fit_evaluate(const char *hardware, const char *const *files, gboolean held_back, GError **error);
 void ms_evaluation_free(MsEvaluation *evaluation);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsEvaluation, ms_evaluation_free)

@@ -10,8 +10,6 @@ void ms_fit_segments(const MsSeries *series, const MsRow *row, guint n, MsCurve 
 /* Absolute relative errors of rows whose bucket lies in [from, to); scratch has room for n. Returns how many. */
 guint ms_fit_errors(const MsCurve *curve, const MsDeviceRates *device, const MsSeries *series, const MsRow *row, guint n, int from, int to,
                     double *error);
-/* Bytes that a dispatch curve counts over those that cross the link, for rows of 7168 in bf16 to 5.3 ranks. */
-double ms_dispatch_overhead(const double *param);
 double ms_round_digits(double value, int digits);
 
 /* The profile's text with these curves in place of those with the same key (others stay as they are, to the byte), and flat members

@@ -26,25 +26,36 @@ typedef struct {
 #define BANDWIDTH {0.03, 0.95, FALSE}
 #define LAUNCH {3e-7, 2e-4, TRUE}
 #define HALF {1, 4096, TRUE}
+#define ATTENTION \
+  {SHARE, BANDWIDTH, LAUNCH, {1, 8192, TRUE}, {0.02, 2, TRUE}}, {{0.6, 0.47, 11e-6, 2, 0.6}, {0.5, 0.6, 15e-6, 500, 0.3}}, {0, 4, 2, 1, 3}
 static const Form forms[] = {
     {MS_ROW_GEMM, MS_FORM_GEMM_SATURATING, "form C, saturating in m, n, k", 6, 2, {SHARE, BANDWIDTH, LAUNCH, HALF, HALF, HALF},
      {{0.74, 0.6, 2.6e-6, 97, 72, 67}, {0.7, 0.5, 4e-6, 40, 600, 250}}, {0, 2, 1, 3, 5, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
     {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2, best of five tiles and four splits of k", 6, 2,
      {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {0.3, 1, FALSE}},
      {{0.8, 0.8, 3e-6, 2e-6, 0.5, 0.85}, {0.6, 0.5, 3e-6, 1e-6, 0.3, 0.6}}, {0, 2, 1, 3, 5, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
+    {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2 with one tile of 128 x 128", 9, 1, {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {1, 1, FALSE}, {128, 128, FALSE}, {128, 128, FALSE}, {128, 128, FALSE}},
+     {{0.7, 0.6, 3e-6, 2e-6, 0.8, 1, 128, 128, 128}}, {6, 7, 8, 5, 0, 2, 1, 3, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
+    {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2 with one tile of 128 x 128, m padded to 256", 9, 1, {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {1, 1, FALSE}, {128, 128, FALSE}, {128, 128, FALSE}, {256, 256, FALSE}},
+     {{0.7, 0.6, 3e-6, 2e-6, 0.8, 1, 128, 128, 256}}, {6, 7, 8, 5, 0, 2, 1, 3, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
+    {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2 with one tile of 128 x 256", 9, 1, {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {1, 1, FALSE}, {128, 128, FALSE}, {256, 256, FALSE}, {128, 128, FALSE}},
+     {{0.7, 0.6, 3e-6, 2e-6, 0.8, 1, 128, 256, 128}}, {6, 7, 8, 5, 0, 2, 1, 3, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
+    {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2 with one tile of 256 x 128", 9, 1, {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {1, 1, FALSE}, {256, 256, FALSE}, {128, 128, FALSE}, {256, 256, FALSE}},
+     {{0.7, 0.6, 3e-6, 2e-6, 0.8, 1, 256, 128, 256}}, {6, 7, 8, 5, 0, 2, 1, 3, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
     {MS_ROW_LAYER, MS_FORM_GROUPED_GEMM, "form F of an expert layer", 7, 2,
      {SHARE, BANDWIDTH, LAUNCH, HALF, HALF, {1e-9, 1e-5, TRUE}, BANDWIDTH},
      {{0.9, 0.83, 30e-6, 76, 300, 0.1e-6, 0.55}, {0.6, 0.8, 25e-6, 26, 1100, 0.2e-6, 0.8}}, {0, 2, 6, 1, 4, 3, 5}, 4,
      {"te", "hidden", "inter_per_tp", "local_rows"}, {6, 3, 5, 4}},
-    {MS_ROW_ATTENTION, MS_FORM_ATTENTION, "form F, work and critical path", 5, 2,
-     {SHARE, BANDWIDTH, LAUNCH, {1, 8192, TRUE}, {0.02, 2, TRUE}}, {{0.6, 0.47, 11e-6, 2, 0.6}, {0.5, 0.6, 15e-6, 500, 0.3}}, {0, 4, 2, 1, 3},
-     3, {"seq", "batch_x_heads", "gqa_group"}, {8, 9, 4}},
+    {MS_ROW_ATTENTION, MS_FORM_ATTENTION, "form F, work and critical path", 5, 2, ATTENTION, 3, {"seq", "batch_x_heads", "gqa_group"}, {8, 9, 4}},
+    {MS_ROW_ATTENTION, MS_FORM_ATTENTION, "form F, work and critical path", 5, 2, ATTENTION, 4, {"seq", "batch_x_heads", "gqa_group", "heads"}, {8, 8, 3, 4}},
     {MS_ROW_DELTA, MS_FORM_ATTENTION, "form F of attention over the work of a delta rule", 5, 2,
      {SHARE, BANDWIDTH, LAUNCH, {1, 8192, TRUE}, {0.02, 2, TRUE}}, {{0.2, 0.5, 20e-6, 2, 0.1}, {0.08, 0.6, 15e-6, 100, 0.3}}, {0, 4, 2, 1, 3},
      3, {"seq", "batch_x_heads", "gqa_group"}, {8, 9, 4}},
-    {MS_ROW_EXCHANGE, MS_FORM_DISPATCH, "alpha + bytes to distinct destinations / min(per SM x SMs, link)", 5, 3,
-     {{1e-6, 2e-3, TRUE}, {1e8, 1e13, TRUE}, {1e9, 1e13, TRUE}, {1, 2e4, TRUE}, {0.01, 10, TRUE}},
-     {{50e-6, 35e9, 700e9, 3000, 2}, {100e-6, 4e9, 60e9, 100, 0.1}, {50e-6, 15e9, 300e9, 100, 0.1}}, {2, 0, 1, 3, 4}},
+    {MS_ROW_EXCHANGE, MS_FORM_DISPATCH, "alpha + fill + soft maximum of what SMs do per copy, per token, per byte, and the link", 8, 3,
+     {{1e-6, 2e-3, TRUE}, {1e8, 1e13, TRUE}, {1e9, 1e13, TRUE}, {1, 10, FALSE}, {1e-10, 1e-5, TRUE}, {1e-10, 1e-5, TRUE}, {0.01, 20, TRUE},
+      {0.1, 200, TRUE}},
+     {{30e-6, 22e9, 450e9, 3, 100e-9, 400e-9, 2, 10}, {100e-6, 4e9, 60e9, 6, 1e-9, 1e-9, 0.1, 1}, {40e-6, 50e9, 900e9, 1.5, 150e-9, 50e-9, 5, 5}},
+     {2, 0, 1, 3, 4, 7, 6, 5}, 4, {"tokens", "sms", "row_B", "copies"}, {6, 6, 3, 3}},
     {MS_ROW_CAST, MS_FORM_BANDWIDTH, "launch + bytes / bandwidth", 2, 1, {SHARE, {1e-6, 5e-6, TRUE}}, {{0.8, 3e-6}}, {0, 1}}};
 
 typedef struct {
@@ -76,6 +87,7 @@ guint ms_fit_errors(const MsCurve *curve, const MsDeviceRates *device, const MsS
 
 static void set_params(const Job *job, const double *p) {
   int n = job->form->n_params;
+  memset(job->curve->param, 0, sizeof job->curve->param);
   memcpy(job->curve->param, p, sizeof *p * (size_t)n);
   job->curve->provenance.cast_launch_s = job->cast ? p[n] : NAN;
   job->curve->provenance.cast_bw_efficiency = job->cast ? p[n + 1] : NAN;
@@ -108,6 +120,25 @@ static gboolean has_sms(const MsSeries *series) {
   return FALSE;
 }
 
+/* Few rows, or all of one width to as many destinations, do not tell a copy from its bytes: only alpha, rates and sharpness are fitted then. */
+static void bound_exchange(const Job *job, const MsFitContext *context, gboolean room, MsBound *bound) {
+  enum { LEAST_WIDTHS = 4 };
+  const MsBound *all = job->form->bound;
+  double seen[LEAST_WIDTHS];
+  int widths = 0;
+  for (guint i = 0; i < job->series->rows->len && widths < LEAST_WIDTHS; i++) {
+    const double *x = g_array_index(job->series->rows, MsRow, i).x;
+    double width = x[1] * x[2] / x[3];
+    gboolean known = FALSE;
+    for (int j = 0; j < widths; j++) known |= seen[j] == width;
+    if (!known) seen[widths++] = width;
+  }
+  if (!room || widths < LEAST_WIDTHS)
+    for (int i = MS_D_COPY; i <= MS_D_FILL; i++) bound[i].lo = bound[i].hi = 0;
+  if (!has_sms(job->series)) bound[MS_D_PER_SM].lo = bound[MS_D_PER_SM].hi = all[MS_D_PER_SM].hi;
+  if (context->wire_Bps > bound[MS_D_LINK].lo) bound[MS_D_LINK].hi = MIN(bound[MS_D_LINK].hi, context->wire_Bps);
+}
+
 /* Bounds for this series: what few points cannot tell is fixed at the donor's value. Returns how many stay free. */
 static int set_bounds(const Job *job, const MsFitContext *context, guint n_points, MsBound *bound) {
   const Form *form = job->form;
@@ -123,7 +154,7 @@ static int set_bounds(const Job *job, const MsFitContext *context, guint n_point
     bound[form->n_params] = (MsBound){1e-7, 1e-4, TRUE};
     bound[form->n_params + 1] = (MsBound){0.02, 0.95, FALSE};
   }
-  if (form->kind == MS_ROW_EXCHANGE && !has_sms(job->series)) bound[MS_D_PER_SM].lo = bound[MS_D_PER_SM].hi = form->bound[MS_D_PER_SM].hi;
+  if (form->kind == MS_ROW_EXCHANGE) bound_exchange(job, context, room == form->n_params, bound);
   return free_params;
 }
 
@@ -155,14 +186,16 @@ static MsGridPoint *grid_points(const Job *job, const MsRow *row, guint n) {
   return point;
 }
 
-/* The curve's grid anew; smooth < 0: none. */
-static void set_grid(Job *job, const GArray *rows, double smooth) {
+/* The curve's grid anew, with `finer` times the nodes of the form along each axis; smooth < 0: none. */
+static void set_grid(Job *job, const GArray *rows, double smooth, double finer) {
   const Form *form = job->form;
   ms_grid_clear(&job->curve->grid);
   if (smooth < 0 || form->dims == 0) return;
   MsGrid grid;
+  int nodes[4];
+  for (int d = 0; d < form->dims; d++) nodes[d] = (int)(form->nodes[d] * finer);
   g_autofree MsGridPoint *point = grid_points(job, (const MsRow *)(void *)rows->data, rows->len);
-  if (!ms_grid_axes(&grid, form->dims, form->axis, form->nodes, point, rows->len)) return;
+  if (!ms_grid_axes(&grid, form->dims, form->axis, nodes, point, rows->len)) return;
   ms_grid_fit(&grid, point, rows->len, smooth, 0);
   job->curve->grid = grid;
 }
@@ -180,7 +213,7 @@ static double score(const Job *job, int from, int to) {
 /* --- one curve ---------------------------------------------------------------------------------------------------------------- */
 typedef struct {
   const Form *form;
-  double smooth, score;
+  double smooth, finer, score;
   double p[MS_MAX_PARAMS];
 } Choice;
 
@@ -196,19 +229,20 @@ static void copy_key(const MsSeries *series, MsCurve *curve) {
 
 /* Tries one form on the rows below validation; keeps it when it predicts those better than the choice so far. */
 static void try_form(Job *job, const MsFitContext *context, const GArray *rows, Choice *best) {
-  static const double smooth[] = {-1, 0.3, 1, 3, 10};
+  static const double smooth[] = {-1, 0.3, 1, 3, 10}, finer[] = {1, 1.5, 2}, worth = 0.98; /* finer only if it lowers the score to that */
   Choice mine = {.form = job->form};
   MsBound bound[MS_MAX_PARAMS];
   job->curve->form = job->form->form;
   set_bounds(job, context, rows->len, bound);
   solve(job, bound, (const MsRow *)(void *)rows->data, rows->len, FALSE, mine.p);
-  for (size_t i = 0; i < G_N_ELEMENTS(smooth); i++) {
-    set_params(job, mine.p);
-    set_grid(job, rows, smooth[i]);
-    if (i > 0 && job->curve->grid.dims == 0) break;
-    mine.smooth = smooth[i], mine.score = score(job, MS_HELD_BACK, MS_VALIDATION);
-    if (!best->form || mine.score < best->score) *best = mine;
-  }
+  set_params(job, mine.p);
+  for (size_t f = 0; f < G_N_ELEMENTS(finer); f++)
+    for (size_t i = f > 0; i < G_N_ELEMENTS(smooth); i++) {
+      set_grid(job, rows, smooth[i], finer[f]);
+      if (i > 0 && job->curve->grid.dims == 0) break;
+      mine.smooth = smooth[i], mine.finer = finer[f], mine.score = score(job, MS_HELD_BACK, MS_VALIDATION);
+      if (!best->form || mine.score < best->score * (mine.finer > best->finer ? worth : 1)) *best = mine;
+    }
   ms_grid_clear(&job->curve->grid);
 }
 
@@ -219,18 +253,6 @@ static void round_curve(MsCurve *curve) {
   curve->provenance.cast_bw_efficiency = ms_round_digits(curve->provenance.cast_bw_efficiency, 4);
   for (int d = 0; d < curve->grid.dims; d++) size *= curve->grid.n[d];
   for (int i = 0; i < size; i++) curve->grid.log_ratio[i] = round(curve->grid.log_ratio[i] * 1e4) / 1e4;
-}
-
-double ms_dispatch_overhead(const double *p) { return 1 + p[MS_D_COPY] / 14336 + p[MS_D_TOKEN] / 5.3; }
-
-/* A link that no measured number of SMs reaches is not known from the rows: the donor's, if it is not slower than what was seen. */
-static void check_link(const MsSeries *series, const MsFitContext *context, MsCurve *curve, GString *note) {
-  double most = 0, *p = curve->param;
-  for (guint i = 0; i < series->rows->len; i++) most = MAX(most, g_array_index(series->rows, MsRow, i).x[6]);
-  if (most <= 1 || p[MS_D_LINK] < 0.97 * p[MS_D_PER_SM] * most) return;
-  double seen = p[MS_D_PER_SM] * most, donor = context->donor ? context->donor->param[MS_D_LINK] * ms_dispatch_overhead(p) / ms_dispatch_overhead(context->donor->param) : 0;
-  p[MS_D_LINK] = ms_round_digits(MAX(seen, donor), 4);
-  g_string_append_printf(note, "the link is not reached by %.0f SMs: the faster of what they move and of the profile before; ", most);
 }
 
 static void set_residuals(const MsSeries *series, const MsDeviceRates *device, guint n_fitted, MsCurve *curve) {
@@ -273,12 +295,11 @@ static void fit_form(const MsSeries *series, const MsDeviceRates *device, const 
   int n_free = set_bounds(&job, context, rows->len, bound);
   solve(&job, bound, (const MsRow *)(void *)solved->data, solved->len, TRUE, best.p);
   set_params(&job, best.p);
-  set_grid(&job, rows, best.smooth);
+  set_grid(&job, rows, best.smooth, best.finer);
   round_curve(curve);
   if (n_free < best.form->n_params)
     g_string_append_printf(note, "few points: %d of %d parameters fitted, the others are those of the curve before, else typical values; ", n_free,
                            best.form->n_params);
-  if (series->kind == MS_ROW_EXCHANGE) check_link(series, context, curve, note);
   if (job.cast) g_string_append(note, "rows hold the cast of their activations, kept apart in cast_*; launch is that of the bf16 kernel; ");
   g_autofree char *words = g_strconcat(best.form->words, curve->grid.dims ? ", times residual grid" : "", NULL);
   finish(series, device, rows->len, words, note, curve);

@@ -104,7 +104,19 @@ static double scale_of(const MsGrid *grid, const MsGridPoint *point, guint n_poi
   return tukey * MAX(1.4826 * ms_quantile(scratch, n_points, 0.5), least_scale);
 }
 
-/* --- normal equations ----------------------------------------------------------------------------------------------------------- */
+/* --- normal equations: a band, since a point touches neighbouring nodes only -----------------------------------------------------
+ * A(i, d) is the element of row i + d and column i, as GSL keeps lower bands. */
+static int band_of(const MsGrid *grid) {
+  int band = 0;
+  for (int d = grid->dims - 1, stride = 1; d >= 0; stride *= grid->n[d], d--) band += grid->n[d] > 1 ? stride : 0;
+  return band;
+}
+
+static inline void add_to(gsl_matrix *A, size_t row, size_t column, double value) {
+  if (row >= column) *gsl_matrix_ptr(A, column, row - column) += value;
+}
+
+/* --- a point and its neighbours ----------------------------------------------------------------------------------------------------------- */
 static void add_points(const MsGrid *grid, const MsGridPoint *point, guint n_points, double scale, gsl_matrix *A, gsl_vector *b) {
   int index[CORNERS];
   double weight[CORNERS], slope;
@@ -113,7 +125,7 @@ static void add_points(const MsGrid *grid, const MsGridPoint *point, guint n_poi
     double r = error_of(grid, &point[i], n, index, weight, &slope), z = r / scale, w = fabs(z) < 1 ? (1 - z * z) * (1 - z * z) : 0;
     for (int c = 0; c < n; c++) {
       *gsl_vector_ptr(b, (size_t)index[c]) += w * slope * weight[c] * r;
-      for (int e = 0; e < n; e++) *gsl_matrix_ptr(A, (size_t)index[c], (size_t)index[e]) += w * slope * slope * weight[c] * weight[e];
+      for (int e = 0; e < n; e++) add_to(A, (size_t)index[c], (size_t)index[e], w * slope * slope * weight[c] * weight[e]);
     }
   }
 }
@@ -121,16 +133,15 @@ static void add_points(const MsGrid *grid, const MsGridPoint *point, guint n_poi
 /* smooth * (g_i - g_j)^2 for neighbours, ridge * g_i^2; the right side holds the gradient at the present g. */
 static void add_smoothing(const MsGrid *grid, double smooth, int size, gsl_matrix *A, gsl_vector *b) {
   for (int i = 0; i < size; i++) {
-    *gsl_matrix_ptr(A, (size_t)i, (size_t)i) += ridge;
+    add_to(A, (size_t)i, (size_t)i, ridge);
     *gsl_vector_ptr(b, (size_t)i) -= ridge * grid->log_ratio[i];
     for (int d = grid->dims - 1, stride = 1; d >= 0; stride *= grid->n[d], d--) {
       if (i / stride % grid->n[d] == grid->n[d] - 1) continue;
       size_t from = (size_t)i, to = (size_t)(i + stride);
       double difference = smooth * (grid->log_ratio[from] - grid->log_ratio[to]);
-      *gsl_matrix_ptr(A, from, from) += smooth;
-      *gsl_matrix_ptr(A, to, to) += smooth;
-      *gsl_matrix_ptr(A, from, to) -= smooth;
-      *gsl_matrix_ptr(A, to, from) -= smooth;
+      add_to(A, from, from, smooth);
+      add_to(A, to, to, smooth);
+      add_to(A, to, from, -smooth);
       *gsl_vector_ptr(b, from) -= difference;
       *gsl_vector_ptr(b, to) += difference;
     }
@@ -141,7 +152,7 @@ void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double 
   int size = 1;
   for (int d = 0; d < grid->dims; d++) size *= grid->n[d];
   memset(grid->log_ratio, 0, sizeof(double) * (size_t)size);
-  gsl_matrix *A = gsl_matrix_alloc((size_t)size, (size_t)size);
+  gsl_matrix *A = gsl_matrix_alloc((size_t)size, (size_t)band_of(grid) + 1);
   gsl_vector *b = gsl_vector_alloc((size_t)size);
   g_autofree double *scratch = g_new(double, n_points + 1);
   for (int round = 0; round < ROUNDS + trusting; round++) {
@@ -151,7 +162,7 @@ void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double 
     if (round < trusting) scale = round == 0 ? HUGE_VAL : MAX(scale, exp2(1 - round));
     add_points(grid, point, n_points, scale, A, b);
     add_smoothing(grid, smooth, size, A, b);
-    if (gsl_linalg_cholesky_decomp1(A) != GSL_SUCCESS || gsl_linalg_cholesky_svx(A, b) != GSL_SUCCESS) break;
+    if (gsl_linalg_cholesky_band_decomp(A) != GSL_SUCCESS || gsl_linalg_cholesky_band_svx(A, b) != GSL_SUCCESS) break;
     for (int i = 0; i < size; i++) grid->log_ratio[i] = CLAMP(grid->log_ratio[i] + gsl_vector_get(b, (size_t)i), -most_log_ratio, most_log_ratio);
   }
   gsl_matrix_free(A);

@@ -117,10 +117,12 @@ static const char *role_of(const char *word) {
   return strcmp(word, "dgrad") == 0 ? "dgrad" : strcmp(word, "wgrad") == 0 ? "wgrad" : strcmp(word, "bwd") == 0 ? "backward" : NULL;
 }
 
+enum { ROW_MULTIPLE = 8 }; /* of the rows of a GEMM in training, where they are whole sequences; other numbers take other kernels or are padded first */
+
 static void read_gemm(Reader *r) {
   MsRow row = {.x = {size(r, 1), size(r, 2), size(r, 3)}, .time_s = seconds(r, r->latency)};
   const char *dtype = dtype_of(text(r, 0));
-  if (dtype) add(r, MS_ROW_GEMM, &(MsCurveKey){.op = "gemm", .dtype = dtype}, FALSE, &row);
+  if (dtype && fmod(row.x[0], ROW_MULTIPLE) == 0) add(r, MS_ROW_GEMM, &(MsCurveKey){.op = "gemm", .dtype = dtype}, FALSE, &row);
 }
 
 static void read_train_gemm(Reader *r) {

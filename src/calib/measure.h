@@ -5,7 +5,8 @@
  * gated delta rules, NCCL collectives, DeepEP and NVLink all-to-all dispatch and combine, casts, copies. All have latency_us (DeepEP: dispatch_us, combine_us). The
  * columns gpu and source are optional; without gpu every row is one of the machine in question.
  *
- * Left out: rows that an autotuner spoiled (suspect = 1), routing other than balanced, attention that is not causal, exchanges below
+ * Left out: rows that an autotuner spoiled (suspect = 1), GEMMs of a number of rows that is no multiple of 8 (no training step has them: the tokens of
+ * a micro-batch are), routing other than balanced, attention that is not causal, exchanges below
  * 256 tokens a rank (latency of a server, not of a training step), dtypes that no curve has. */
 #ifndef MS_CALIB_MEASURE_H
 #define MS_CALIB_MEASURE_H

@@ -31,14 +31,14 @@ static MsPrediction attention(const MsCurve *curve, const MsDeviceRates *device,
   double b = x[0], s = x[1], h = x[2], kv = x[3], qk = x[4], v = x[5], backward = x[6] > 0;
   double q_B = 2 * b * h * s * (qk + v), kv_B = 2 * b * kv * s * (qk + v);
   double flop = b * h * s * s * (qk + v) * (backward ? 2.5 : 1), bytes = (q_B + kv_B) * (backward ? 2 : 1);
-  double t = ms_curve_attention_s(curve, device, flop, bytes, s, (qk + v) / 2, b * h, h / kv);
-  return (MsPrediction){t, 1, {s, b * h, h / kv}};
+  double t = ms_curve_attention_s(curve, device, flop, bytes, s, (qk + v) / 2, b * h, h / kv, h);
+  return (MsPrediction){t, 1, {s, b * h, h / kv, h}};
 }
 
 static MsPrediction delta(const MsCurve *curve, const MsDeviceRates *device, const double *x) {
   MsDeltaWork work = ms_delta_work(x[0] * x[1], x[2], x[3], x[4], x[5]);
-  double t = ms_curve_attention_s(curve, device, work.flop, work.read_B + work.write_B, x[1], (x[4] + x[5]) / 2, x[0] * x[3], x[3] / x[2]);
-  return (MsPrediction){t, 1, {x[1], x[0] * x[3], x[3] / x[2]}};
+  double t = ms_curve_attention_s(curve, device, work.flop, work.read_B + work.write_B, x[1], (x[4] + x[5]) / 2, x[0] * x[3], x[3] / x[2], x[3]);
+  return (MsPrediction){t, 1, {x[1], x[0] * x[3], x[3] / x[2], x[3]}};
 }
 
 static MsPrediction collective(const MsCurve *curve, const double *x) {
@@ -50,7 +50,7 @@ static MsPrediction collective(const MsCurve *curve, const double *x) {
 static MsPrediction exchange(const MsCurve *curve, const double *x) {
   double blocks = x[5] > 1 ? x[5] : x[4], copies = ms_expected_blocks(x[3], MIN(x[2], x[3]), MIN(blocks, x[3]));
   double row = x[1] * x[7], bytes = x[0] * row * copies;
-  return (MsPrediction){ms_curve_dispatch_s(curve, bytes, x[0], row, x[6]), 1, {bytes, x[6]}};
+  return (MsPrediction){ms_curve_dispatch_s(curve, bytes, x[0], row, x[6]), 1, {x[0], x[6], row, copies}};
 }
 
 MsPrediction ms_predict(const MsCurve *curve, const MsDeviceRates *device, const MsSeries *series, const double *x) {

@@ -375,7 +375,7 @@ static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) 
   double times = !scaled ? 1 : op->kind == MS_OP_DELTA_RULE ? 3 : 2.5, n = MAX(op->n, 1);
   double heads = MAX(op->groups, 1) * (op->m / n), gqa = (double)MAX(op->groups, 1) / MAX(op->kv_groups, 1);
   double bytes = (op->read_B + op->write_B) / times;
-  return times * ms_curve_attention_s(slot->use, &cost->device[op->dtype], op->flop / times, bytes, n, op->k / 2, heads, MAX(gqa, 1));
+  return times * ms_curve_attention_s(slot->use, &cost->device[op->dtype], op->flop / times, bytes, n, op->k / 2, heads, MAX(gqa, 1), MAX(op->groups, 1));
 }
 
 static double memory_s(const MsCost *cost, const MsOp *op, const Slot *slot) {

@@ -56,6 +56,14 @@ static inline double round_up(double x) {
   return whole < x ? whole + 1 : whole;
 }
 
+/* Waves of tiles over the SMs, softly quantised: of a library with one tile, and clusters that share an operand pad m to a multiple of it. */
+static double one_tile_s(const double *p, const MsDeviceRates *device, double m, double n, double k) {
+  double sms = MAX(device->sm_count, 1), hardness = p[MS_E2_HARDNESS], pad = p[MS_E2_PAD_M];
+  if (pad > 0) m = round_up(m / pad) * pad;
+  double waves = round_up(m / p[MS_E2_TILE_M]) * round_up(n / p[MS_E2_TILE_N]) / sms, soft = (1 - hardness) * MAX(waves, 1) + hardness * round_up(waves);
+  return soft * (k * 2 * p[MS_E2_TILE_M] * p[MS_E2_TILE_N] * sms / (device->peak_flops * efficiency(p[MS_E2_E])) + p[MS_E2_WAVE]);
+}
+
 /* One kernel per (tile, split of k): waves of tiles over the SMs, softly quantised; a split writes and sums fp32 partials. */
 static double gemm_tiled_s(const double *p, const MsDeviceRates *device, double m, double n, double k, double w) {
   static const struct { double m, n, area, root; int power; } tile[] = {
@@ -64,7 +72,8 @@ static double gemm_tiled_s(const double *p, const MsDeviceRates *device, double 
   double r = efficiency(p[MS_E2_SMALL_TILE]), tile_eff[4] = {1, r, r * r, r * r * r};
   double sms = MAX(device->sm_count, 1), hardness = p[MS_E2_HARDNESS], best = HUGE_VAL;
   double sm_flops = device->peak_flops / sms * efficiency(p[MS_E2_E]), bandwidth = device->hbm_Bps * efficiency(p[MS_E2_BW]);
-  for (size_t i = 0; i < G_N_ELEMENTS(tile); i++) {
+  if (p[MS_E2_TILE_M] > 0 && p[MS_E2_TILE_N] > 0) best = one_tile_s(p, device, m, n, k);
+  else for (size_t i = 0; i < G_N_ELEMENTS(tile); i++) {
     double tiles = round_up(m / tile[i].m) * round_up(n / tile[i].n) / sms;
     double s_per_k = 2 * tile[i].m * tile[i].n / (sm_flops * tile_eff[tile[i].power]);
     double fixed = p[MS_E2_WAVE] * tile[i].root;
@@ -103,14 +112,14 @@ double ms_curve_grouped_gemm_s(const MsCurve *curve, const MsDeviceRates *device
 }
 
 double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, double flop, double bytes_B, double seq, double head_dim,
-                            double batch_heads, double gqa_group) {
+                            double batch_heads, double gqa_group, double heads) {
   const double *p = curve->param;
   if (!(flop > 0 && seq > 0)) return p[MS_A_LAUNCH];
   double work = flop / (device->peak_flops * efficiency(p[MS_A_E])) * (1 + p[MS_A_S_HALF] / seq);
   /* the longest thread block: the last 128 query rows against all keys */
   double path = 4 * 128 * seq * head_dim / (device->peak_flops / MAX(device->sm_count, 1) * efficiency(p[MS_A_E_CP]));
   double t = p[MS_A_LAUNCH] + bytes_B / (device->hbm_Bps * efficiency(p[MS_A_BW])) + cbrt(work * work * work + path * path * path);
-  return t * ms_grid_factor(&curve->grid, (const double[4]){seq, batch_heads, gqa_group});
+  return t * ms_grid_factor(&curve->grid, (const double[4]){seq, batch_heads, gqa_group, heads});
 }
 
 double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B) {
@@ -120,11 +129,24 @@ double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B) {
   return curve->n_segments > 0 ? best * ms_grid_factor(&curve->grid, (const double[4]){bus_bytes_B}) : 0;
 }
 
+/* Norm of order `order` >= 1; 0: the longest side. */
+static double norm(const double *side, int n, double order) {
+  double longest = 0, sum = 0;
+  for (int i = 0; i < n; i++) longest = MAX(longest, side[i]);
+  if (!(order > 0 && longest > 0)) return longest;
+  for (int i = 0; i < n; i++) sum += side[i] == longest ? 1 : side[i] > 0 ? pow(side[i] / longest, order) : 0;
+  return longest * pow(sum, 1 / order);
+}
+
 double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double tokens, double row_B, double sms) {
-  if (bytes_B > 0 && tokens > 0 && row_B > 0)
-    bytes_B += bytes_B / row_B * curve->param[MS_D_COPY] + tokens * row_B * curve->param[MS_D_TOKEN];
-  double rate = MIN(curve->param[MS_D_PER_SM] * MAX(sms, 1), curve->param[MS_D_LINK]);
-  return curve->param[MS_D_ALPHA] + bytes_B / MAX(rate, 1);
+  const double *p = curve->param;
+  double sm_Bps = MAX(p[MS_D_PER_SM], 1), side[4] = {bytes_B / (sm_Bps * MAX(sms, 1)), bytes_B / MAX(p[MS_D_LINK], 1)};
+  if (!(bytes_B > 0 && tokens > 0 && row_B > 0)) return p[MS_D_ALPHA] + norm(side, 2, p[MS_D_SHARPNESS]);
+  double copies = bytes_B / (tokens * row_B);
+  side[2] = tokens * (copies * p[MS_D_COPY] + p[MS_D_TOKEN]) / MAX(sms, 1);
+  side[3] = tokens * row_B * p[MS_D_TOKEN_ROWS] / (sm_Bps * MAX(sms, 1));
+  double t = p[MS_D_ALPHA] + p[MS_D_FILL] * copies * row_B / sm_Bps + norm(side, 4, p[MS_D_SHARPNESS]);
+  return t * ms_grid_factor(&curve->grid, (const double[4]){tokens, sms, row_B, copies});
 }
 
 double ms_curve_bandwidth_s(const MsCurve *curve, const MsDeviceRates *device, double bytes_B) {
@@ -146,7 +168,7 @@ void ms_curve_slow(MsCurve *curve, double factor) {
       [MS_FORM_GEMM_TILED] = {{1 + MS_E2_E, 1 + MS_E2_BW}, {1 + MS_E2_LAUNCH, 1 + MS_E2_WAVE}},
       [MS_FORM_GROUPED_GEMM] = {{1 + MS_G_E, 1 + MS_G_BW_WEIGHTS, 1 + MS_G_BW_ACT}, {1 + MS_G_LAUNCH, 1 + MS_G_PER_EXPERT}},
       [MS_FORM_ATTENTION] = {{1 + MS_A_E, 1 + MS_A_BW, 1 + MS_A_E_CP}, {1 + MS_A_LAUNCH}},
-      [MS_FORM_DISPATCH] = {{1 + MS_D_PER_SM, 1 + MS_D_LINK}, {1 + MS_D_ALPHA}},
+      [MS_FORM_DISPATCH] = {{1 + MS_D_PER_SM, 1 + MS_D_LINK}, {1 + MS_D_ALPHA, 1 + MS_D_COPY, 1 + MS_D_TOKEN}},
       [MS_FORM_BANDWIDTH] = {{1 + MS_B_E}, {1 + MS_B_LAUNCH}},
   };
   if (curve->form == MS_FORM_TERMS)

@@ -16,14 +16,10 @@ static int sms_of(const MsScenario *scenario, const MsGroup *group) {
   return group->domains > 1 ? MS_HYBRIDEP_NETWORK_SMS : MS_DEFAULT_HYBRIDEP_SMS;
 }
 
+/* Its strings and its grid stay the profile's. */
 static MsCurve curve_or_default(const MsCurve *curve, double alpha_s, double per_sm_Bps, double link_Bps, double cap_Bps) {
-  MsCurve copy = {.form = MS_FORM_DISPATCH};
-  const double *p = curve ? curve->param : (double[MS_CURVE_PARAMS]){alpha_s, per_sm_Bps, link_Bps};
-  copy.param[MS_D_ALPHA] = p[MS_D_ALPHA];
-  copy.param[MS_D_PER_SM] = p[MS_D_PER_SM];
-  copy.param[MS_D_COPY] = p[MS_D_COPY], copy.param[MS_D_TOKEN] = p[MS_D_TOKEN];
-  gboolean payload = !(p[MS_D_COPY] > 0 || p[MS_D_TOKEN] > 0); /* else the rates count more than what crosses the link: lower_s caps them */
-  copy.param[MS_D_LINK] = cap_Bps > 0 && payload ? MIN(p[MS_D_LINK], cap_Bps) : p[MS_D_LINK];
+  MsCurve copy = curve ? *curve : (MsCurve){.form = MS_FORM_DISPATCH, .param = {alpha_s, per_sm_Bps, link_Bps}};
+  if (cap_Bps > 0) copy.param[MS_D_LINK] = MIN(copy.param[MS_D_LINK], cap_Bps);
   return copy;
 }
 

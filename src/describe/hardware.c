@@ -18,18 +18,19 @@ const char *const ms_curve_form_words[] = {"gemm-saturating", "gemm-tiled", "gro
 const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
     [MS_FORM_GEMM_SATURATING] = {"efficiency", "bw_efficiency", "launch_s", "m_half", "n_half", "k_half"},
     [MS_FORM_GEMM_TILED] = {"efficiency", "bw_efficiency", "launch_s", "wave_s", "wave_hardness",
-                            "small_tile_efficiency"},
+                            "small_tile_efficiency", "tile_m", "tile_n", "pad_m"},
     [MS_FORM_GROUPED_GEMM] = {"efficiency", "bw_efficiency_weights", "launch_s", "te_half", "i_half",
                               "per_expert_s", "bw_efficiency_act"},
     [MS_FORM_ATTENTION] = {"efficiency", "bw_efficiency", "launch_s", "s_half", "critical_path_efficiency"},
     [MS_FORM_SEGMENTS] = {NULL},
-    [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps", "copy_B", "token_copies"},
+    [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps", "sharpness", "copy_sm_s", "token_sm_s", "token_rows", "fill_tokens"},
     [MS_FORM_BANDWIDTH] = {"efficiency", "launch_s"},
     [MS_FORM_TERMS] = {"launch_s", "group_s", "m_s", "mn_s", "mk_s", "nk_s", "flop_s", "byte_s", "far_byte_s", "cache_B"},
 };
 
 int ms_curve_required(MsCurveForm form) {
-  if (form == MS_FORM_DISPATCH) return 3; /* what a copy costs beside its row may be unknown */
+  if (form == MS_FORM_DISPATCH) return 3; /* a hard minimum, and nothing beside the rows, where rows of one shape only were measured */
+  if (form == MS_FORM_GEMM_TILED) return 6; /* the best of five tiles, unless the library has one */
   return form == MS_FORM_TERMS ? 0 : MS_CURVE_PARAMS;
 }
 

@@ -17,7 +17,7 @@ typedef enum {
   MS_FORM_GROUPED_GEMM,      /* "grouped-gemm": form F */
   MS_FORM_ATTENTION,         /* "attention": form F */
   MS_FORM_SEGMENTS,          /* "segments": min over lines alpha + bytes/bandwidth */
-  MS_FORM_DISPATCH,          /* "dispatch": alpha + bytes / min(per-SM * SMs, link); copy_B and token_copies may be left out */
+  MS_FORM_DISPATCH,          /* "dispatch": alpha + bytes / soft min(per-SM * SMs, link), see cost/curve.h; all but these three may be left out */
   MS_FORM_BANDWIDTH,         /* "bandwidth": bytes / (HBM * efficiency) + launch */
   MS_FORM_TERMS,             /* "terms": a sum of seconds per row, element, FLOP and byte; serves any operator that computes */
   MS_N_FORMS

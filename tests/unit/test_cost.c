@@ -154,8 +154,8 @@ static void form_attention(void **state) {
   (void)state;
   MsCurve curve = {.form = MS_FORM_ATTENTION, .param = {0.6, 0.5, 10e-6, 1000, 0.5}};
   double work = 1e12 / 6e14 * (1 + 1000.0 / 4000), path = 4 * 128 * 4000.0 * 128 / (1e15 / 100 * 0.5);
-  close_to(ms_curve_attention_s(&curve, &rates, 1e12, 5e8, 4000, 128, 32, 4), 10e-6 + 1e-3 + cbrt(pow(work, 3) + pow(path, 3)), 1e-13);
-  close_to(ms_curve_attention_s(&curve, &rates, 0, 0, 4000, 128, 32, 4), 10e-6, 1e-13);
+  close_to(ms_curve_attention_s(&curve, &rates, 1e12, 5e8, 4000, 128, 32, 4, 32), 10e-6 + 1e-3 + cbrt(pow(work, 3) + pow(path, 3)), 1e-13);
+  close_to(ms_curve_attention_s(&curve, &rates, 0, 0, 4000, 128, 32, 4, 32), 10e-6, 1e-13);
 }
 
 static void form_simple(void **state) {
@@ -168,8 +168,14 @@ static void form_simple(void **state) {
   MsCurve dispatch = {.form = MS_FORM_DISPATCH, .param = {40e-6, 1e10, 1e11}};
   close_to(ms_curve_dispatch_s(&dispatch, 1e8, 0, 0, 4), 40e-6 + 2.5e-3, 1e-15);
   close_to(ms_curve_dispatch_s(&dispatch, 1e8, 0, 0, 24), 40e-6 + 1e-3, 1e-15);
-  dispatch.param[MS_D_COPY] = 1000, dispatch.param[MS_D_TOKEN] = 2; /* 1e4 tokens of 2000 B, 5 copies each */
-  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 1e4, 2000, 4), 40e-6 + (1e8 + 5e7 + 4e7) / 4e10, 1e-12);
+  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 1e4, 2000, 4), 40e-6 + 2.5e-3, 1e-15); /* 1e4 tokens of 2000 B, 5 copies each */
+  dispatch.param[MS_D_COPY] = 100e-9, dispatch.param[MS_D_TOKEN] = 300e-9, dispatch.param[MS_D_TOKEN_ROWS] = 4, dispatch.param[MS_D_FILL] = 10;
+  double side[] = {1e8 / 4e10, 1e8 / 1e11, 1e4 * (5 * 100e-9 + 300e-9) / 4, 1e4 * 4 * 2000 / 4e10}, fill = 10 * 5 * 2000 / 1e10;
+  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 1e4, 2000, 4), 40e-6 + fill + side[0], 1e-12);
+  dispatch.param[MS_D_SHARPNESS] = 2;
+  double length = sqrt(side[0] * side[0] + side[1] * side[1] + side[2] * side[2] + side[3] * side[3]);
+  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 1e4, 2000, 4), 40e-6 + fill + length, 1e-12);
+  close_to(ms_curve_dispatch_s(&dispatch, 1e8, 0, 0, 4), 40e-6 + hypot(side[0], side[1]), 1e-12);
   MsCurve bandwidth = {.form = MS_FORM_BANDWIDTH, .param = {0.8, 3e-6}};
   close_to(ms_curve_bandwidth_s(&bandwidth, &rates, 8e8), 1e-3 + 3e-6, 1e-15);
 }
@@ -180,14 +186,16 @@ static void param_words(void **state) { /* the enums of curve.h name the order t
       [MS_FORM_GEMM_SATURATING] = {[MS_C_E] = "efficiency", [MS_C_BW] = "bw_efficiency", [MS_C_LAUNCH] = "launch_s", [MS_C_M_HALF] = "m_half",
                                    [MS_C_N_HALF] = "n_half", [MS_C_K_HALF] = "k_half"},
       [MS_FORM_GEMM_TILED] = {[MS_E2_E] = "efficiency", [MS_E2_BW] = "bw_efficiency", [MS_E2_LAUNCH] = "launch_s", [MS_E2_WAVE] = "wave_s",
-                              [MS_E2_HARDNESS] = "wave_hardness", [MS_E2_SMALL_TILE] = "small_tile_efficiency"},
+                              [MS_E2_HARDNESS] = "wave_hardness", [MS_E2_SMALL_TILE] = "small_tile_efficiency",
+                              [MS_E2_TILE_M] = "tile_m", [MS_E2_TILE_N] = "tile_n", [MS_E2_PAD_M] = "pad_m"},
       [MS_FORM_GROUPED_GEMM] = {[MS_G_E] = "efficiency", [MS_G_BW_WEIGHTS] = "bw_efficiency_weights", [MS_G_LAUNCH] = "launch_s",
                                 [MS_G_TE_HALF] = "te_half", [MS_G_I_HALF] = "i_half", [MS_G_PER_EXPERT] = "per_expert_s",
                                 [MS_G_BW_ACT] = "bw_efficiency_act"},
       [MS_FORM_ATTENTION] = {[MS_A_E] = "efficiency", [MS_A_BW] = "bw_efficiency", [MS_A_LAUNCH] = "launch_s", [MS_A_S_HALF] = "s_half",
                              [MS_A_E_CP] = "critical_path_efficiency"},
       [MS_FORM_DISPATCH] = {[MS_D_ALPHA] = "alpha_s", [MS_D_PER_SM] = "per_sm_Bps", [MS_D_LINK] = "link_Bps",
-                            [MS_D_COPY] = "copy_B", [MS_D_TOKEN] = "token_copies"},
+                            [MS_D_SHARPNESS] = "sharpness", [MS_D_COPY] = "copy_sm_s", [MS_D_TOKEN] = "token_sm_s",
+                            [MS_D_TOKEN_ROWS] = "token_rows", [MS_D_FILL] = "fill_tokens"},
       [MS_FORM_BANDWIDTH] = {[MS_B_E] = "efficiency", [MS_B_LAUNCH] = "launch_s"},
       [MS_FORM_TERMS] = {[MS_T_LAUNCH] = "launch_s", [MS_T_GROUP] = "group_s", [MS_T_M] = "m_s", [MS_T_MN] = "mn_s", [MS_T_MK] = "mk_s", [MS_T_NK] = "nk_s",
                          [MS_T_FLOP] = "flop_s", [MS_T_BYTE] = "byte_s", [MS_T_FAR_BYTE] = "far_byte_s", [MS_T_CACHE] = "cache_B"},
@@ -323,7 +331,7 @@ static void attention_rows(void **state) {
              .read_B = 6e7, .write_B = 3e7};
   MsOpCost c = ms_cost_op(cost, &op);
   assert_ptr_equal(c.curve, &machine->curve[1]);
-  close_to(c.time_s, ms_curve_attention_s(&machine->curve[1], &rates, flop, 9e7, 4096, 128, 32, 4), 1e-13);
+  close_to(c.time_s, ms_curve_attention_s(&machine->curve[1], &rates, flop, 9e7, 4096, 128, 32, 4, 32), 1e-13);
   MsOp back = op;
   back.pass = MS_PASS_DGRAD, back.flop = 2.5 * flop, back.read_B = 2.5 * 6e7, back.write_B = 2.5 * 3e7;
   close_to(ms_cost_op(cost, &back).time_s, 2.5 / 0.8 * c.time_s, 1e-13); /* 0.8 of the forward FLOP/s */

@@ -79,7 +79,7 @@ static void slowed_curves(void **state) {
       case MS_FORM_GEMM_SATURATING:
       case MS_FORM_GEMM_TILED: x = ms_curve_gemm_s(a, &rates, n, 4096, 512, 2), y = ms_curve_gemm_s(b, &rates, n, 4096, 512, 2); break;
       case MS_FORM_GROUPED_GEMM: x = ms_curve_grouped_gemm_s(a, &rates, n, 8, 4096, 1536, 1536, 2), y = ms_curve_grouped_gemm_s(b, &rates, n, 8, 4096, 1536, 1536, 2); break;
-      case MS_FORM_ATTENTION: x = ms_curve_attention_s(a, &rates, 4e6 * n, 1e6, n, 128, 32, 4), y = ms_curve_attention_s(b, &rates, 4e6 * n, 1e6, n, 128, 32, 4); break;
+      case MS_FORM_ATTENTION: x = ms_curve_attention_s(a, &rates, 4e6 * n, 1e6, n, 128, 32, 4, 32), y = ms_curve_attention_s(b, &rates, 4e6 * n, 1e6, n, 128, 32, 4, 32); break;
       case MS_FORM_SEGMENTS: x = ms_curve_segments_s(a, 100 * n), y = ms_curve_segments_s(b, 100 * n); break;
       case MS_FORM_DISPATCH: x = ms_curve_dispatch_s(a, 8192 * n, n, 4096, 20), y = ms_curve_dispatch_s(b, 8192 * n, n, 4096, 20); break;
       default: x = ms_curve_bandwidth_s(a, &rates, 1000 * n), y = ms_curve_bandwidth_s(b, &rates, 1000 * n);
