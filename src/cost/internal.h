@@ -20,6 +20,12 @@
 #define MS_P2P_STEPS 2.0                  /* start-up of a message over the network in ring steps: rendezvous, then data */
 #define MS_A2A_STEPS 4.0                  /* start-up of an all-to-all over the network (~20 us, constant in nodes in SimAI's tables), */
 #define MS_A2A_PEER_S 0.5e-6              /* and issue time per remote peer */
+/* Exchanges over the network beside compute, as shares of their time alone, on memory of 3.35 TB/s. DeepEP and HybridEP: in DeepSeek's profile of an
+ * overlapped step (H800, 64 ranks; measurements/trace_dsv3_h800_kernels) the four crossings of a layer pair take 20.1 ms, and 28.3 with waits for other
+ * ranks, where DeepEP alone takes 12.8 (domain/communication.md 5.5): 0.6 and 1.2. All-to-all: Qwen3-235B and Qwen3-30B on H100 (scenarios/published). */
+#define MS_CROWDED_DISPATCH 0.9
+#define MS_CROWDED_COLLECTIVE 0.35
+#define MS_CROWDED_HBM_BPS 3.35e12
 #define MS_DEFAULT_HOST_COPY_S 5e-6       /* start of one copy engine transfer */
 #define MS_DEFAULT_NCCL_SMS 20
 #define MS_P2P_SMS 2

@@ -45,6 +45,18 @@ static void expose(Account *a, int stage, const MsTask *task, MsTime span) {
   p->comm_exposed_s[ms_comm_class(a->tag_op[task->tag])] += seconds(span);
 }
 
+static void busy(Account *a, int stage, const MsTask *task, MsTime span) {
+  const MsOp *op = a->tag_op[task->tag];
+  MsTimeParts *p = &a->stage[stage];
+  if (op->pass == MS_PASS_OPTIMIZER) {
+    p->optimizer_s += seconds(span);
+    return;
+  }
+  p->compute_s += seconds(span);
+  int family = ms_op_families[op->kind];
+  if (family <= MS_FAMILY_MEMORY) p->family_s[family] += seconds(span);
+}
+
 /* The gap [from, to) on `stage` before task `next`, whose start `bound` decided. */
 static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 next, gint32 bound) {
   while (to > from) {
@@ -63,25 +75,13 @@ static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 next
     MsTime start = MAX(from, a->t->start[bound]);
     if (!here && !comm) break;                                   /* another stage computes: bubble */
     if (comm) expose(a, stage, task, to - start);
-    else if (a->tag_op[task->tag]) a->stage[stage].bubble_s += seconds(to - start); /* cannot happen on one compute stream; keep the sum exact */
+    else if (a->tag_op[task->tag]) busy(a, stage, task, to - start); /* kernels on a stream beside that of compute */
     to = start;
     next = bound;
     bound = a->t->bound_by[bound];
     if (!here) break;                                            /* before the message left, the other stage was busy or idle: bubble */
   }
   if (to > from) a->stage[stage].bubble_s += seconds(to - from);
-}
-
-static void busy(Account *a, int stage, const MsTask *task, MsTime span) {
-  const MsOp *op = a->tag_op[task->tag];
-  MsTimeParts *p = &a->stage[stage];
-  if (op->pass == MS_PASS_OPTIMIZER) {
-    p->optimizer_s += seconds(span);
-    return;
-  }
-  p->compute_s += seconds(span);
-  int family = ms_op_families[op->kind];
-  if (family <= MS_FAMILY_MEMORY) p->family_s[family] += seconds(span);
 }
 
 void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t, const MsOp *const *tag_op, MsTimeParts *stage) {

@@ -40,11 +40,15 @@ typedef struct {
 
 /* --- laying down one costed list --- */
 
-static guint32 add_row(Lower *l, int stage, const MsCosted *c, int i, const guint32 *wait, guint n) {
+static guint32 add_task(Lower *l, int stage, const MsCosted *c, int i, MsTime duration, const guint32 *wait, guint n) {
   const MsOp *op = &c->list->op[i];
   MsTask task = {.device = (guint32)stage, .stream = op->stream, .use = c->use[i], .host_sync = (op->flags & MS_OPF_SYNC) != 0,
-                 .sms = c->sms[i], .duration = c->duration[i], .launch = c->launch[i], .tag = c->tag + (guint32)i};
+                 .sms = c->sms[i], .duration = duration, .launch = c->launch[i], .tag = c->tag + (guint32)i};
   return ms_graph_add(l->graph, &task, wait, n);
+}
+
+static guint32 add_row(Lower *l, int stage, const MsCosted *c, int i, const guint32 *wait, guint n) {
+  return add_task(l, stage, c, i, c->duration[i], wait, n);
 }
 
 /* Lays the part down and returns the end of its chain, NONE when it has no rows. A row whose waits are all outside the part waits for the entry. */
@@ -92,7 +96,7 @@ static void lay_row(Lower *l, int stage, Side *side, int i) {
   }
   if (!own)
     for (guint j = 0; j < side->n_entry; j++) wait[n++] = side->entry[j];
-  side->id[i] = add_row(l, stage, side->c, i, wait, n);
+  side->id[i] = add_task(l, stage, side->c, i, side->c->beside[i], wait, n);
 }
 
 static void side_init(Side *side, const MsCosted *c, const guint32 *entry, guint n_entry) {

@@ -11,6 +11,7 @@
 typedef struct {
   const MsOpList *list;
   MsTime *duration, *launch; /* [n] */
+  MsTime *beside;   /* [n] duration in a pair, beside the pass of another microbatch */
   guint16 *sms;
   guint8 *use;
   guint32 tag;      /* of row 0 */
@@ -93,6 +94,10 @@ typedef struct {
 } MsPairWalk;
 MsPairWalk ms_pair_walk(const MsChunk *forward, const MsChunk *backward);
 gboolean ms_pair_step(MsPairWalk *walk); /* FALSE at the end */
+
+/* Where the nodes of the schedule begin in a list: rows [cut[s], cut[s + 1]) are one. */
+enum { MS_PAIR_NODES = 4 };
+void ms_pair_cut(const MsOpList *list, gboolean backward, int cut[MS_PAIR_NODES + 1]);
 
 typedef struct { gboolean backward; int row; } MsPairRow;
 /* The order in which the rows of a forward list and a backward list beside it are issued; order[] has room for all of them. Returns how many. */

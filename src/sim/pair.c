@@ -2,7 +2,8 @@
  * a pair are issued.
  *
  * Each list of a pair is cut at its two crossings of the expert group: before dispatch, dispatch, experts, combine and after. The cuts of the two lists
- * are issued alternately, so that each crossing of one runs beside compute of the other. */
+ * are issued alternately, so that each crossing of one runs beside compute of the other. What a layer does behind combine (forward) or in front of its
+ * gradient (backward) is on the stream of the crossings (work/mlp.c). */
 #include "sim/lower.h"
 #include <string.h>
 
@@ -30,8 +31,6 @@ gboolean ms_pair_step(MsPairWalk *w) {
 
 /* --- rows --- */
 
-enum { N_CUTS = 4 };
-
 static int first_at(const MsOpList *list, int from, MsNode node, gboolean comm_only) {
   for (int i = from; i < list->n; i++) {
     const MsOp *op = &list->op[i];
@@ -40,13 +39,12 @@ static int first_at(const MsOpList *list, int from, MsNode node, gboolean comm_o
   return list->n;
 }
 
-/* Segment s is rows [cut[s], cut[s + 1]). */
-static void cut_list(const MsOpList *list, gboolean backward, int cut[N_CUTS + 1]) {
+void ms_pair_cut(const MsOpList *list, gboolean backward, int cut[MS_PAIR_NODES + 1]) {
   int dispatch = first_at(list, 0, MS_NODE_DISPATCH, TRUE);
   int experts = first_at(list, dispatch, MS_NODE_EXPERTS, FALSE), combine = first_at(list, experts, MS_NODE_COMBINE, TRUE);
   if (dispatch == list->n) { /* a dense layer: no crossings; everything is the outer segment */
     int outer = backward ? 3 : 0;
-    for (int s = 0; s <= N_CUTS; s++) cut[s] = s <= outer ? 0 : list->n;
+    for (int s = 0; s <= MS_PAIR_NODES; s++) cut[s] = s <= outer ? 0 : list->n;
     return;
   }
   /* forward: A | D | M | C and after. backward: to dispatch | M | combine | rest */
@@ -55,7 +53,7 @@ static void cut_list(const MsOpList *list, gboolean backward, int cut[N_CUTS + 1
   memcpy(cut, backward ? backward_cut : forward_cut, sizeof forward_cut);
 }
 
-typedef struct { const MsOpList *list[2]; int cut[2][N_CUTS + 1], n; MsPairRow *order; } Issue; /* [0] forward, [1] backward */
+typedef struct { const MsOpList *list[2]; int cut[2][MS_PAIR_NODES + 1], n; MsPairRow *order; } Issue; /* [0] forward, [1] backward */
 
 typedef enum { EVERY_ROW, ALL_BUT_WEIGHTS, WEIGHTS_ONLY } Which;
 
@@ -69,7 +67,7 @@ static void issue(Issue *o, gboolean backward, int segment, Which which) {
 int ms_pair_order(const MsOpList *f, const MsOpList *b, gboolean delay_wgrad, MsPairRow *order) {
   Issue o = {.list = {f, b}, .order = order};
   Which now = delay_wgrad ? ALL_BUT_WEIGHTS : EVERY_ROW;
-  cut_list(f, FALSE, o.cut[0]), cut_list(b, TRUE, o.cut[1]);
+  ms_pair_cut(f, FALSE, o.cut[0]), ms_pair_cut(b, TRUE, o.cut[1]);
   issue(&o, TRUE, 0, now);
   issue(&o, FALSE, 0, EVERY_ROW);
   issue(&o, TRUE, 1, now);

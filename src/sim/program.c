@@ -48,6 +48,7 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
   c->tag = *tag;
   *tag += (guint32)n;
   c->duration = g_new(MsTime, MAX(n, 1));
+  c->beside = g_new(MsTime, MAX(n, 1));
   c->launch = g_new(MsTime, MAX(n, 1));
   c->sms = g_new(guint16, MAX(n, 1));
   c->use = g_new(guint8, MAX(n, 1));
@@ -57,6 +58,7 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
     const MsOp *op = &list->op[i];
     MsOpCost cost = ms_cost_op(costs, op);
     c->duration[i] = ms_time_of(cost.time_s);
+    c->beside[i] = ms_time_of(MAX(cost.time_s, cost.beside_s));
     c->sms[i] = hw->sm_count > 0 && !hw->serial ? cost.sms : 0;
     c->use[i] = use_of(op, &cost);
     if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
@@ -71,6 +73,21 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
     sync = (op->flags & MS_OPF_SYNC) != 0;
   }
   c->shortest = shortest(list, c->duration);
+}
+
+/* With EP overlap each node of the schedule is a call of its own: streams switched, events waited for and recorded, inputs detached; a backward node is a run
+ * of the autograd engine besides, on its thread (Megatron-LM pipeline_parallel/utils.py, ScheduleNode). Framework operators whose host time comes to as
+ * much. No graph but one of the whole iteration captures it. */
+#define NODE_FORWARD_OPS 1
+#define NODE_BACKWARD_OPS 3
+
+static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) {
+  if (!s->options.ep_overlap || (s->options.cuda_graph_scope & MS_CG_FULL_ITERATION)) return;
+  int cut[MS_PAIR_NODES + 1];
+  ms_pair_cut(c->list, backward, cut);
+  double call_s = (backward ? NODE_BACKWARD_OPS : NODE_FORWARD_OPS) * s->hardware->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1);
+  for (int i = 0; i < MS_PAIR_NODES; i++)
+    if (cut[i + 1] > cut[i]) c->launch[cut[i]] += ms_time_of(call_s);
 }
 
 /* Collectives out of registered buffers take few SMs (communication.md 9: user buffers on NVLink, on NVLink and network, on the network alone). */
@@ -96,6 +113,7 @@ static void cost_units(MsProgram *p, guint32 *tag) {
 
 static void costed_clear(MsCosted *c) {
   g_free(c->duration);
+  g_free(c->beside);
   g_free(c->launch);
   g_free(c->sms);
   g_free(c->use);
@@ -107,6 +125,7 @@ MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, guin
     cost_list(&piece[i].forward, work->scenario, cost, &work->pieces[i].forward, tag);
     cost_list(&piece[i].backward, work->scenario, cost, &work->pieces[i].backward, tag);
     cost_list(&piece[i].reload, work->scenario, cost, &work->pieces[i].reload, tag);
+    add_node_calls(&piece[i].forward, work->scenario, FALSE), add_node_calls(&piece[i].backward, work->scenario, TRUE);
   }
   return piece;
 }

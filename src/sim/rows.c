@@ -8,11 +8,11 @@ static void reserve(MsRows *rows, int n) {
   rows->place = g_renew(int, rows->place, n);
 }
 
-static void add(MsRows *rows, const MsCosted *c, int i, gboolean beside, int *place) {
+static void add(MsRows *rows, const MsCosted *c, int i, MsTime duration, gboolean beside, int *place) {
   const MsOp *op = &c->list->op[i];
   MsRow *r = &rows->row[rows->n];
   *r = (MsRow){.stream = op->stream, .beside = beside, .host_waits = (op->flags & MS_OPF_SYNC) != 0, .sms = c->sms[i],
-               .duration = c->duration[i], .launch = c->launch[i]};
+               .duration = duration, .launch = c->launch[i]};
   int n = 0;
   for (int j = 0; j < 3; j++) {
     int k = op->wait[j] >= 0 ? place[op->wait[j]] : -1;
@@ -31,7 +31,7 @@ void ms_rows_of_list(MsRows *rows, const MsCosted *c, MsListPart part) {
   for (int i = 0; i < n; i++) {
     rows->place[i] = -1;
     if (!ms_in_list_part(&c->list->op[i], part)) continue;
-    add(rows, c, i, FALSE, rows->place);
+    add(rows, c, i, c->duration[i], FALSE, rows->place);
     MsRow *r = &rows->row[rows->n - 1];
     r->opens = r->wait[0] < 0;
     rows->tip[0] = rows->n - 1;
@@ -49,7 +49,7 @@ void ms_rows_of_pair(MsRows *rows, const MsCosted *f, const MsCosted *b, gboolea
   for (int i = 0; i < n; i++) rows->place[i] = -1;
   for (int i = 0; i < n; i++) {
     const MsCosted *c = order[i].backward ? b : f;
-    add(rows, c, order[i].row, order[i].backward, place[order[i].backward]);
+    add(rows, c, order[i].row, c->beside[order[i].row], order[i].backward, place[order[i].backward]);
     rows->row[rows->n - 1].opens = !waits_at_all(&c->list->op[order[i].row]);
   }
   rows->tip[0] = f->list->n > 0 ? place[0][f->list->tip] : -1;

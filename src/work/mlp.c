@@ -415,6 +415,25 @@ static gboolean sorts(const MsBuild *b) {
   return b->options->dispatcher == MS_DISPATCH_ALLTOALL && b->e * b->u > 1 && b->local_experts > 1;
 }
 
+/* With EP overlap all that a layer does around combine runs on the stream of the exchanges: forward the sum over the experts and the residual behind it,
+ * backward their gradients in front of it (Megatron-LM models/common/fine_grained_callables.py, the node of combine). Compute of the other microbatch
+ * does not wait for it. */
+static void enter_combine_node(MsBuild *b) {
+  if (b->options->ep_overlap && b->layout->group[MS_GROUP_TP_EP].size > 1) b->beside = MS_STREAM_EP;
+}
+
+static void leave_combine_node(MsBuild *b) { b->beside = MS_STREAM_COMPUTE; }
+
+/* Without a fixed budget the host must know how many rows arrive before it can make room for them and issue what moves them: sizes of an all-to-all, which a
+ * copy brings; counters that the first kernel of DeepEP's or HybridEP's dispatch writes (communication.md 5). The all-gather dispatcher moves all tokens
+ * and asks for the numbers behind that. */
+static void await_counts(MsBuild *b) {
+  if (!dropless(b) || b->scenario->hardware->serial || b->options->dispatcher == MS_DISPATCH_ALLGATHER) return;
+  b->node = MS_NODE_DISPATCH;
+  MsOp *op = ms_row_comm(b, MS_OP_D2H, "row counts to host", MS_STREAM_EP, MS_GROUP_TP_EP, 8.0 * b->local_experts);
+  if (op) op->flags |= MS_OPF_SYNC;
+}
+
 /* Tokens from the router to expert order on their expert ranks. */
 static void to_experts(MsBuild *b) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
@@ -425,20 +444,18 @@ static void to_experts(MsBuild *b) {
   if (!back) {
     double maps = 9 * b->rows_sp * b->model->num_experts;
     ms_row_memory(b, MS_OP_PREPROCESS, "dispatch preprocess", maps, maps / 2, b->options->moe_permute_fusion ? 4 : 10);
-    if (dropless(b) && b->options->dispatcher == MS_DISPATCH_ALLTOALL) {
-      /* how many rows each rank sends to each expert, E int64 of every rank, which the host waits for (communication.md 5.2) */
+    if (dropless(b) && b->options->dispatcher == MS_DISPATCH_ALLTOALL) /* how many rows each rank sends to each expert, E int64 of every rank (communication.md 5.2) */
       ms_row_comm(b, MS_OP_ALL_GATHER, "token counts", MS_STREAM_EP, MS_GROUP_TP_EP, 8.0 * b->model->num_experts * g->size);
-      b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
-    }
     b->module = MS_MODULE_MOE;
   }
   if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
   if (low_dispatch(b)) ms_row_quantize(b, "quantize tokens", b->rows_sp, b->eh);
   int input = b->tip;
+  if (!back) await_counts(b);
   cross(b, TRUE);
-  int crossed = b->list->n - 1;
+  if (!back && dropless(b) && g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
+  leave_combine_node(b);
   shared_half(b, TRUE, input);
-  if (!back && dropless(b) && g->size > 1 && b->options->dispatcher != MS_DISPATCH_ALLTOALL) b->list->op[crossed].flags |= MS_OPF_SYNC;
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   etp_gather(b, TRUE);
@@ -463,6 +480,7 @@ static void from_experts(MsBuild *b) {
   cross(b, FALSE);
   shared_half(b, FALSE, input);
   b->node = MS_NODE_COMBINE;
+  if (b->pass == MS_PASS_FORWARD) enter_combine_node(b);
   if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
 }
 
@@ -547,6 +565,7 @@ void ms_moe_forward(MsBuild *b) {
   }
   join_shared(b);
   ms_residual_out(b, MS_HALF_MLP, fs > 0 ? 3 : 2, fs > 0 ? 2 : 1);
+  leave_combine_node(b);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
 
@@ -578,11 +597,14 @@ void ms_moe_backward(MsBuild *b) {
   double fs = b->model->moe_shared_expert_intermediate_size;
   b->module = MS_MODULE_ROUTER;
   b->node = MS_NODE_ATTN;
+  enter_combine_node(b);
   ms_residual_out_backward(b, MS_HALF_MLP);
+  leave_combine_node(b);
   b->pass = MS_PASS_RECOMPUTE;
   if (ms_mlp_norm_recomputed(b) && recomputes(b, MS_RM_MOE)) ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (recomputes(b, MS_RM_MOE)) moe_recompute(b);
   b->pass = MS_PASS_DGRAD;
+  enter_combine_node(b);
   latent_backward(b, FALSE);
   ms_free_kept(b, "latent tokens");
   weigh_backward(b);

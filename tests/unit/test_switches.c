@@ -139,8 +139,9 @@ static MsScenario *moe_deep(void) {
   s->training.global_batch_size = 8 * 8;
   return s;
 }
-static MsScenario *overlapped(void) {
+static MsScenario *overlapped(void) { /* over nodes: the crossings are longer than what runs beside them, and weight gradients make up for it */
   MsScenario *s = moe();
+  s->layout.ep = 16;
   s->options.ep_overlap = TRUE;
   return s;
 }
@@ -243,7 +244,7 @@ static const struct {
     {"recompute_full", moe, recompute_full, "ACTIVATIONS- RECOMPUTED+ HOST+ TP+ EP+ STREAMS+ STEP+"},
     {"no_sequence_parallel", dense, no_sequence_parallel, "ACTIVATIONS+ BUFFERS+ MEMORY_BOUND+ HOST- TP- PP+ STREAMS- STEP-"},
     {"tp_comm_overlap", dense, tp_comm_overlap, "BUFFERS+ HOST+ STREAMS+ STEP-"},
-    {"ep_overlap", moe, ep_overlap, "TRANSIENT+ SLOTS- STEP-"},
+    {"ep_overlap", moe, ep_overlap, "TRANSIENT+ HOST+ STREAMS+ SLOTS- STEP-"},
     {"delay_wgrad", overlapped, delay_wgrad, "TRANSIENT+ STEP-"},
     {"deepep", moe, deepep, "TRANSIENT- BUFFERS+ MEMORY_BOUND- HOST- EP- STREAMS- STEP-"},
     {"hybridep", moe, hybridep, "TRANSIENT- BUFFERS+ MEMORY_BOUND- HOST- EP- STREAMS- STEP-"},
@@ -255,7 +256,7 @@ static const struct {
     {"fsdp_optim", moe_flat, fsdp_optim, ""},
     {"fsdp_grads", moe_flat, fsdp_grads, "GRADIENTS- BUFFERS+ STEP_ROWS- HOST+ STREAMS+ STEP+"},
     {"fsdp_params", moe_flat, fsdp_params, "PARAMETERS- GRADIENTS- BUFFERS+ STEP_ROWS- HOST+ STREAMS+ STEP+"},
-    {"offload_expert_fc1", moe_flat, offload_expert_fc1, "ACTIVATIONS- TRANSIENT+ HOST+ OFFLOAD+ STREAMS+"},
+    {"offload_expert_fc1", moe_flat, offload_expert_fc1, "ACTIVATIONS- TRANSIENT+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
     {"offload_core_attn", moe_flat, offload_core_attn, "ACTIVATIONS- TRANSIENT+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
     {"offload_layers", moe_flat, offload_layers, "ACTIVATIONS- HOST+ OFFLOAD+ STREAMS+ STEP+"},
     {"optimizer_offload", moe, optimizer_offload, "OPTIMIZER- STEP_ROWS+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
@@ -265,7 +266,7 @@ static const struct {
     {"bf16_moments", moe, bf16_moments, "OPTIMIZER- STEP_ROWS- STEP-"},
     {"bf16_gradients", moe, bf16_gradients, "GRADIENTS- GROUPED- STEP_ROWS- DP- EDP- STEP-"},
     {"bf16_reduce", moe, bf16_reduce, "DP- EDP- STEP-"},
-    {"fp8_blockwise", moe, fp8_blockwise, "PARAMETERS+ ACTIVATIONS- GEMM- GROUPED- MEMORY_BOUND+ STEP_ROWS+ HOST+ TP- STREAMS+ STEP-"},
+    {"fp8_blockwise", moe, fp8_blockwise, "PARAMETERS+ ACTIVATIONS- GEMM- GROUPED- MEMORY_BOUND+ STEP_ROWS+ HOST+ TP- STREAMS+ STEP+"},
     {"fp8_params", fp8, fp8_params, "PARAMETERS- STEP_ROWS- HOST- DP- EDP- STREAMS- STEP-"},
     {"unfused_router", moe, unfused_router, "MEMORY_BOUND+ HOST+ STEP+"},
     {"unfused_permute", moe, unfused_permute, "ACTIVATIONS- MEMORY_BOUND+ HOST+ STEP+"},
@@ -412,6 +413,36 @@ static void overlap_hides_what_exists(void **state) {
     }
 }
 
+/* What a layer does around combine is on the stream of the exchanges with EP overlap and on that of compute without, and the host waits for the counts of rows
+ * in front of dispatch where no budget of rows is given. An exchange takes longer in a pair than alone where it crosses the network, and only there. */
+static void nodes_of_a_pair(void **state) {
+  (void)state;
+  static const struct { gboolean overlap; int ep; double budget; } runs[] = {{FALSE, 8, NAN}, {TRUE, 8, NAN}, {TRUE, 16, NAN}, {TRUE, 16, 1.5}};
+  for (guint k = 0; k < G_N_ELEMENTS(runs); k++) {
+    g_autoptr(MsScenario) s = moe();
+    s->options.dispatcher = MS_DISPATCH_HYBRIDEP;
+    s->options.ep_overlap = runs[k].overlap, s->layout.ep = runs[k].ep, s->options.moe_expert_rank_capacity_factor = runs[k].budget;
+    g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, NULL);
+    g_autoptr(MsWork) work = ms_work_new(s, layout, NULL);
+    g_autoptr(MsCost) cost = ms_cost_new(s, layout, NULL);
+    g_autoptr(MsProgram) program = ms_program_new(work, cost);
+    const MsCosted *c = &program->piece[work->piece_of_layer[s->model->num_layers - 1]].forward;
+    int waits = 0, dispatch = -1, combine = -1;
+    for (int i = 0; i < c->list->n; i++) {
+      const MsOp *op = &c->list->op[i];
+      if (op->flags & MS_OPF_SYNC) waits++, assert_true(dispatch < 0);
+      if (op->kind == MS_OP_DISPATCH) dispatch = i;
+      if (op->kind == MS_OP_COMBINE) combine = i;
+      gboolean exchange = op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE;
+      assert_int_equal(c->beside[i] > c->duration[i], exchange && runs[k].ep > 8);
+      assert_true(c->beside[i] >= c->duration[i]);
+    }
+    assert_int_equal(waits, isnan(runs[k].budget));
+    assert_true(dispatch >= 0 && combine > dispatch && combine + 1 < c->list->n);
+    for (int i = combine + 1; i < c->list->n; i++) assert_int_equal(c->list->op[i].stream, runs[k].overlap ? MS_STREAM_EP : MS_STREAM_COMPUTE);
+  }
+}
+
 /* One more forward before the first pair (schedules.md 4). */
 static void overlap_warms_up_once_more(void **state) {
   (void)state;
@@ -431,6 +462,7 @@ static void overlap_warms_up_once_more(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(switches_move_what_they_should), cmocka_unit_test(two_ways_cost_the_same),
                                      cmocka_unit_test(no_communication_no_time), cmocka_unit_test(overlap_hides_what_exists),
-                                     cmocka_unit_test(overlap_warms_up_once_more)};
+                                     cmocka_unit_test(overlap_warms_up_once_more),
+                                     cmocka_unit_test(nodes_of_a_pair)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
