@@ -230,7 +230,7 @@ static void families_of_hugging_face(void **state) {
   (void)state;
   static const char *const names[] = {"llama3-8b",      "mixtral-8x7b",  "deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "kimi-k2",
                                       "qwen2-57b-a14b", "qwen3-30b-a3b", "qwen3-235b-a22b",  "qwen3-8b",    "gpt-oss-120b", "qwen3-next-80b-a3b",
-                                      "deepseek-v3.2",  "glm5-2",        "deepseek-v4-flash", "nemotron-3-nano"};
+                                      "deepseek-v3.2",  "glm5-2",        "deepseek-v4-flash", "nemotron-3-nano", "glm-4.5", "olmoe-1b-7b"};
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
     g_autofree char *file = g_strdup_printf(DATA "hf/%s.json", names[i]);
     g_autoptr(GError) error = NULL;
