@@ -101,6 +101,9 @@ char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
   ms_json_out_string(out, "micro_batch_size", "auto");
   ms_json_out_string(out, "precision", a->precision ? a->precision : "bf16");
   ms_json_out_end(out);
+  ms_json_out_object(out, "layout"); /* what is left out of it is searched */
+  ms_json_out_string(out, "pipeline_layout", "auto");
+  ms_json_out_end(out);
   write_open_options(out, experts);
   ms_json_out_end(out);
   return ms_json_out_take(out);

@@ -17,8 +17,8 @@ typedef struct {      /* NULL and 0: not given */
 /* TRUE when any of them is given. */
 gboolean ms_plan_asked(const MsPlanAsk *ask);
 
-/* The request file that they mean, indented as a person would keep it: layout, microbatch size, dispatcher, EP overlap, recomputation and CUDA graphs open. The four
- * about experts are left out when no model has any. NULL and *error (MS_ERROR_USAGE) when one is missing or wrong, MS_ERROR_INPUT when a model is unknown.
+/* The request file that they mean, indented as a person would keep it: layout (and the layers of each stage), microbatch size, recomputation, CUDA
+ * graphs, and where a model has experts, dispatcher and EP overlap open. NULL and *error (MS_ERROR_USAGE) when one is missing or wrong, MS_ERROR_INPUT when a model is unknown.
  * (transfer full) */
 char *ms_plan_request_text(const MsPlanAsk *ask, GError **error);
 
