@@ -603,11 +603,17 @@ static void expert_activation(Exec *x) {
   ms_exec_drop(x, "d expert activation out");
 }
 
+/* On this machine device and host are one: nothing is copied, but the counts that the host waits for must be known by now. */
+static void counts_to_host(Exec *x) {
+  if (!routing(x)) MS_BUG("row counts are asked for before the router has run");
+}
+
 const Handler ms_exec_moe_rows[] = {
     {MS_OP_ROUTER_TOPK, "router top-k", -1, PASS_F, router},
     {MS_OP_ROUTER_TOPK, "router top-k", -1, PASS_D, router_back},
     {MS_OP_PREPROCESS, "dispatch preprocess", -1, PASS_F, preprocess},
     {MS_OP_ALL_GATHER, "token counts", -1, PASS_F, token_counts},
+    {MS_OP_D2H, "row counts to host", -1, PASS_F, counts_to_host},
     {MS_OP_PERMUTE, "permute", -1, PASS_F | PASS_D, permute},
     {MS_OP_UNPERMUTE, "unpermute", -1, PASS_F | PASS_D, unpermute},
     {MS_OP_DISPATCH, "dispatch", -1, PASS_F | PASS_D, dispatch},
