@@ -105,7 +105,7 @@ static void with_ep_overlap(void **state) {
   (void)state;
   check_requests(&overlapped[0], 1, 1000, 0.25, 0.04);
   check_requests(&overlapped[1], 1, 1000, 0.25, 0.06);
-  check_requests(&overlapped[2], 1, 400, 0.4, 0.25); /* what FSDP and offloading fetch is left out; two GPUs share a link to the host */
+  check_requests(&overlapped[2], 1, 400, 0.4, 0.15); /* of what FSDP and offloading fetch only the busiest stream counts */
 }
 
 static void of_small_requests(void **state) {
