@@ -50,17 +50,9 @@ static gboolean has_column(const char *path) {
   return FALSE;
 }
 
-static GHashTable *keys_of(const MsScenario *s) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(s, NULL, out);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, NULL, NULL);
-  return ms_knobs_of(ms_json_root(doc));
-}
-
 static OpenKeys open_keys(const MsRequest *request, const MsPlan *plan, int rows) {
   OpenKeys k = {g_ptr_array_new(), g_ptr_array_new(), g_new0(GHashTable *, rows), rows};
-  for (int i = 0; i < rows; i++) k.of[i] = keys_of(plan->best[i].scenario);
+  for (int i = 0; i < rows; i++) k.of[i] = ms_knobs_of_scenario(plan->best[i].scenario);
   for (int i = 0; i < request->n_open; i++) {
     char *path = request->open[i].path;
     if (has_column(path)) continue;

@@ -7,18 +7,10 @@
 #include <string.h>
 
 /* --- keys ------------------------------------------------------------------------------------------------------------------- */
-static GHashTable *knobs_of(const MsScenario *s) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(s, NULL, out);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, NULL, NULL);
-  return ms_knobs_of(ms_json_root(doc));
-}
-
 static gint by_text(gconstpointer a, gconstpointer b) { return strcmp(a, b); }
 
 static void compare_keys(MsComparison *c, const MsScenario *a, const MsScenario *b) {
-  g_autoptr(GHashTable) of_a = knobs_of(a), of_b = knobs_of(b); /* complete scenarios: the same keys in both */
+  g_autoptr(GHashTable) of_a = ms_knobs_of_scenario(a), of_b = ms_knobs_of_scenario(b); /* complete scenarios: the same keys in both */
   g_autoptr(GList) paths = g_list_sort(g_hash_table_get_keys(of_a), by_text);
   for (GList *at = paths; at; at = at->next) {
     const char *path = at->data, *x = g_hash_table_lookup(of_a, path), *y = g_hash_table_lookup(of_b, path);
