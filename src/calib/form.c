@@ -28,20 +28,20 @@ typedef struct {
 #define HALF {1, 4096, TRUE}
 #define ATTENTION \
   {SHARE, BANDWIDTH, LAUNCH, {1, 8192, TRUE}, {0.02, 2, TRUE}}, {{0.6, 0.47, 11e-6, 2, 0.6}, {0.5, 0.6, 15e-6, 500, 0.3}}, {0, 4, 2, 1, 3}
+#define ONE_TILE(name, m, n, pad_m) \
+  {MS_ROW_GEMM, MS_FORM_GEMM_TILED, name, 9, 1, \
+   {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {1, 1, FALSE}, {m, m, FALSE}, {n, n, FALSE}, {pad_m, pad_m, FALSE}}, \
+   {{0.7, 0.6, 3e-6, 2e-6, 0.8, 1, m, n, pad_m}}, {6, 7, 8, 5, 0, 2, 1, 3, 4}, 3, {"m", "n", "k"}, {6, 7, 7}}
 static const Form forms[] = {
     {MS_ROW_GEMM, MS_FORM_GEMM_SATURATING, "form C, saturating in m, n, k", 6, 2, {SHARE, BANDWIDTH, LAUNCH, HALF, HALF, HALF},
      {{0.74, 0.6, 2.6e-6, 97, 72, 67}, {0.7, 0.5, 4e-6, 40, 600, 250}}, {0, 2, 1, 3, 5, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
     {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2, best of five tiles and four splits of k", 6, 2,
      {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {0.3, 1, FALSE}},
      {{0.8, 0.8, 3e-6, 2e-6, 0.5, 0.85}, {0.6, 0.5, 3e-6, 1e-6, 0.3, 0.6}}, {0, 2, 1, 3, 5, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
-    {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2 with one tile of 128 x 128", 9, 1, {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {1, 1, FALSE}, {128, 128, FALSE}, {128, 128, FALSE}, {128, 128, FALSE}},
-     {{0.7, 0.6, 3e-6, 2e-6, 0.8, 1, 128, 128, 128}}, {6, 7, 8, 5, 0, 2, 1, 3, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
-    {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2 with one tile of 128 x 128, m padded to 256", 9, 1, {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {1, 1, FALSE}, {128, 128, FALSE}, {128, 128, FALSE}, {256, 256, FALSE}},
-     {{0.7, 0.6, 3e-6, 2e-6, 0.8, 1, 128, 128, 256}}, {6, 7, 8, 5, 0, 2, 1, 3, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
-    {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2 with one tile of 128 x 256", 9, 1, {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {1, 1, FALSE}, {128, 128, FALSE}, {256, 256, FALSE}, {128, 128, FALSE}},
-     {{0.7, 0.6, 3e-6, 2e-6, 0.8, 1, 128, 256, 128}}, {6, 7, 8, 5, 0, 2, 1, 3, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
-    {MS_ROW_GEMM, MS_FORM_GEMM_TILED, "form E2 with one tile of 256 x 128", 9, 1, {SHARE, BANDWIDTH, LAUNCH, {1e-8, 2e-5, TRUE}, {0, 1, FALSE}, {1, 1, FALSE}, {256, 256, FALSE}, {128, 128, FALSE}, {256, 256, FALSE}},
-     {{0.7, 0.6, 3e-6, 2e-6, 0.8, 1, 256, 128, 256}}, {6, 7, 8, 5, 0, 2, 1, 3, 4}, 3, {"m", "n", "k"}, {6, 7, 7}},
+    ONE_TILE("form E2 with one tile of 128 x 128", 128, 128, 128),
+    ONE_TILE("form E2 with one tile of 128 x 128, m padded to 256", 128, 128, 256),
+    ONE_TILE("form E2 with one tile of 128 x 256", 128, 256, 128),
+    ONE_TILE("form E2 with one tile of 256 x 128", 256, 128, 256),
     {MS_ROW_LAYER, MS_FORM_GROUPED_GEMM, "form F of an expert layer", 7, 2,
      {SHARE, BANDWIDTH, LAUNCH, HALF, HALF, {1e-9, 1e-5, TRUE}, BANDWIDTH},
      {{0.9, 0.83, 30e-6, 76, 300, 0.1e-6, 0.55}, {0.6, 0.8, 25e-6, 26, 1100, 0.2e-6, 0.8}}, {0, 2, 6, 1, 4, 3, 5}, 4,

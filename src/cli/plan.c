@@ -121,19 +121,23 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
   return feasible ? 0 : MS_ERROR_NOTHING;
 }
 
+static GPtrArray *requests_of(const char *text, GError **error) {
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "command line", error);
+  return doc ? ms_requests_from_doc(doc, error) : NULL;
+}
+
 /* The requests of the file; without one, of the options. */
 static GPtrArray *load(const Options *o, const char *file, GError **error) {
   if (file) return ms_requests_load(file, error);
   g_autofree char *text = ms_plan_request_text(&o->ask, error);
-  g_autoptr(MsJson) doc = text ? ms_json_parse(text, -1, "command line", error) : NULL;
-  return doc ? ms_requests_from_doc(doc, error) : NULL;
+  return text ? requests_of(text, error) : NULL;
 }
 
 static int keep_request(const Options *o) {
   GError *error = NULL;
-  g_autoptr(GPtrArray) checked = load(o, NULL, &error);
-  g_autofree char *text = checked ? ms_plan_request_text(&o->ask, &error) : NULL;
-  if (!text) return ms_cli_fail(error);
+  g_autofree char *text = ms_plan_request_text(&o->ask, &error);
+  g_autoptr(GPtrArray) checked = text ? requests_of(text, &error) : NULL;
+  if (!checked) return ms_cli_fail(error);
   if (strcmp(o->ask.write, "-") == 0) return ms_cli_print(g_steal_pointer(&text)), 0;
   g_autofree char *lines = g_strconcat(text, "\n", NULL);
   return ms_write_file(o->ask.write, lines, -1, &error) ? 0 : ms_cli_fail(error);

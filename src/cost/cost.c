@@ -62,11 +62,6 @@ MsDeviceRates ms_device_rates(const MsHardware *h, int dtype, gboolean fp16) {
   return (MsDeviceRates){peak[dtype], h->hbm_Bps, h->sm_count > 0 ? h->sm_count : 132};
 }
 
-double ms_element_B(int dtype) {
-  static const double element_B[MS_N_ODT] = {4, 2, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16}; /* scales included */
-  return element_B[dtype];
-}
-
 static void set_device(MsCost *cost) {
   for (int i = 0; i < MS_N_ODT; i++) {
     cost->device[i] = ms_device_rates(cost->hardware, i, cost->scenario->training.precision == MS_FP16);

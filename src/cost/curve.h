@@ -30,10 +30,9 @@ enum { MS_B_E, MS_B_LAUNCH };                                                   
 enum { MS_T_LAUNCH, MS_T_GROUP, MS_T_M, MS_T_MN, MS_T_MK, MS_T_NK, MS_T_FLOP, MS_T_BYTE, MS_T_FAR_BYTE, MS_T_CACHE }; /* terms */
 
 typedef struct { double peak_flops, hbm_Bps; int sm_count; } MsDeviceRates;
-/* The rates that curves of a dtype (an MsOpDtype) are relative to, the fp16 peak instead of bf16 when `fp16`; and bytes of one element
- * of A and B, scales included. NaN where the data sheet has a hole. */
+/* The rates that curves of a dtype (an MsOpDtype) are relative to, the fp16 peak instead of bf16 when `fp16`. NaN where the data sheet
+ * has a hole. */
 MsDeviceRates ms_device_rates(const MsHardware *hardware, int dtype, gboolean fp16);
-double ms_element_B(int dtype);
 
 double ms_curve_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double m, double n, double k, double bytes_per_element);
 

@@ -194,7 +194,7 @@ struct Exec {
   const Row *row;
   gboolean backward, split; /* split: input gradients and weight gradients in slots of their own */
   double message_B;  /* of the row: handed to MPI */
-  double said_message_B; /* what it is compared with where the row's own is an expectation; NaN = the row's own */
+  double said_message_B; /* what it is compared with where the row's own is an expectation, or no message of ranks; NaN = the row's own */
   double beside_B;   /* to other ranks beside message_B: metadata of a dispatcher */
   int step;
   int *left;         /* [vpp] backward passes of this step still to come */

@@ -603,9 +603,10 @@ static void expert_activation(Exec *x) {
   ms_exec_drop(x, "d expert activation out");
 }
 
-/* On this machine device and host are one: nothing is copied, but the counts that the host waits for must be known by now. */
+/* On this machine device and host are one: nothing is copied or sent, but the counts that the host waits for must be known by now. */
 static void counts_to_host(Exec *x) {
   if (!routing(x)) MS_BUG("row counts are asked for before the router has run");
+  x->said_message_B = 0;
 }
 
 const Handler ms_exec_moe_rows[] = {

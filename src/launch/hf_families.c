@@ -39,6 +39,21 @@ static gboolean qwen(MsHf *c, gboolean qkv_bias, gboolean qk_norm) {
 static gboolean qwen2(MsHf *c) { return qwen(c, TRUE, FALSE); }
 static gboolean qwen3(MsHf *c) { return qwen(c, FALSE, TRUE); }
 
+/* --- lists over the layers, as a model file writes them: "[a,b,c]" --- */
+static void list_add(GString *list, gint64 value) { g_string_append_printf(list, "%c%" G_GINT64_FORMAT, list->len > 0 ? ',' : '[', value); }
+static char *list_text(const GString *list) { return g_strconcat(list->str, "]", NULL); }
+
+/* 1 for layers with experts; nothing is said when all have them. */
+static void set_moe_layers(MsModel *m, const GString *list) {
+  if (strchr(list->str, '0')) m->moe_layer_freq = list_text(list);
+}
+
+static gboolean is_integer(JsonNode *node, gint64 *value) {
+  if (!node || !JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_INT64) return FALSE;
+  *value = json_node_get_int(node);
+  return TRUE;
+}
+
 /* decoder_sparse_step N: layers N, 2N, ... have experts; those of mlp_only_layers (from 0) never. */
 static gboolean read_sparse_step(MsHf *c) {
   MsModel *m = c->model;
@@ -47,21 +62,17 @@ static gboolean read_sparse_step(MsHf *c) {
   JsonNode *only = ms_hf_take(c, "mlp_only_layers");
   JsonArray *dense = only && JSON_NODE_HOLDS_ARRAY(only) ? json_node_get_array(only) : NULL;
   if (only && !dense) return ms_hf_bad(c, "mlp_only_layers", "must be a list of layers");
-  g_autoptr(GString) freq = g_string_new("[");
-  gboolean any_dense = FALSE;
+  g_autoptr(GString) freq = g_string_new(NULL);
   for (int i = 0; i < m->num_layers; i++) {
     gboolean moe = step > 0 && (i + 1) % step == 0;
     for (guint k = 0; dense && k < json_array_get_length(dense) && k < MS_HF_MOST_LAYERS; k++) {
-      JsonNode *node = json_array_get_element(dense, k);
-      if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_INT64)
-        return ms_hf_bad(c, "mlp_only_layers", "must be a list of layers");
-      moe &= json_node_get_int(node) != i;
+      gint64 layer;
+      if (!is_integer(json_array_get_element(dense, k), &layer)) return ms_hf_bad(c, "mlp_only_layers", "must be a list of layers");
+      moe &= layer != i;
     }
-    any_dense |= !moe;
-    g_string_append_printf(freq, "%s%d", i ? "," : "", moe);
+    list_add(freq, moe);
   }
-  g_string_append_c(freq, ']');
-  if (any_dense) m->moe_layer_freq = g_strdup(freq->str);
+  set_moe_layers(m, freq);
   return TRUE;
 }
 
@@ -134,16 +145,13 @@ static gboolean read_mlp_types(MsHf *c, gboolean *given) {
   *given = types != NULL;
   if (!types) return TRUE;
   if ((int)g_strv_length(types) != c->model->num_layers) return ms_hf_bad(c, "mlp_layer_types", "has %u layers, must have %d", g_strv_length(types), c->model->num_layers);
-  g_autoptr(GString) freq = g_string_new("[");
-  gboolean any_dense = FALSE;
+  g_autoptr(GString) freq = g_string_new(NULL);
   for (int i = 0; types[i]; i++) {
     gboolean dense = strcmp(types[i], "dense") == 0;
     if (!dense && strcmp(types[i], "sparse") != 0) return ms_hf_bad(c, "mlp_layer_types", "is \"%.40s\" at layer %d, must be dense or sparse", types[i], i);
-    any_dense |= dense;
-    g_string_append_printf(freq, "%s%d", i ? "," : "", !dense);
+    list_add(freq, !dense);
   }
-  g_string_append_c(freq, ']');
-  if (any_dense) c->model->moe_layer_freq = g_strdup(freq->str);
+  set_moe_layers(c->model, freq);
   return TRUE;
 }
 
@@ -235,40 +243,43 @@ static gboolean glm_moe_dsa(MsHf *c) {
   return TRUE;
 }
 
-/* compress_ratios: a number for every layer and MTP block; or layer_types with compress_rates, and MTP blocks see their window only. */
-static char *read_ratios(MsHf *c) {
+/* compress_ratios: a number for every layer, and for MTP blocks as far as it goes; the rest of these see their window only. */
+static char *ratios_of_list(MsHf *c, JsonArray *list) {
+  int layers = c->model->num_layers, blocks = layers + c->model->mtp_num_layers, n = (int)MIN(json_array_get_length(list), MS_HF_MOST_LAYERS);
+  g_autoptr(GString) ratios = g_string_new(NULL);
+  for (int i = 0; i < blocks; i++) {
+    gint64 ratio = 0;
+    if ((i < n || i < layers) && !is_integer(i < n ? json_array_get_element(list, (guint)i) : NULL, &ratio))
+      return ms_hf_bad(c, "compress_ratios", "must be a list of an integer for every layer"), NULL;
+    list_add(ratios, ratio);
+  }
+  return list_text(ratios);
+}
+
+/* layer_types, with compress_rates where a kind has another rate than usual; MTP blocks see their window only. */
+static char *ratios_of_types(MsHf *c, char *const *types, JsonNode *rates) {
   const MsModel *m = c->model;
+  if ((int)g_strv_length((char **)types) != m->num_layers)
+    return ms_hf_bad(c, "layer_types", "has %u layers, must have %d", g_strv_length((char **)types), m->num_layers), NULL;
+  JsonObject *rate_of = rates && JSON_NODE_HOLDS_OBJECT(rates) ? json_node_get_object(rates) : NULL;
+  g_autoptr(GString) ratios = g_string_new(NULL);
+  for (int i = 0; i < m->num_layers + m->mtp_num_layers; i++) {
+    const char *type = i < m->num_layers ? types[i] : "sliding_attention";
+    gint64 ratio = strcmp(type, "compressed_sparse_attention") == 0 ? 4 : strcmp(type, "heavily_compressed_attention") == 0 ? 128 : 0;
+    is_integer(rate_of ? json_object_get_member(rate_of, type) : NULL, &ratio);
+    if (ratio == 0 && strcmp(type, "sliding_attention") != 0)
+      return ms_hf_bad(c, "layer_types", "is \"%.40s\" at layer %d, must be sliding_attention, compressed_sparse_attention or heavily_compressed_attention", type, i), NULL;
+    list_add(ratios, ratio);
+  }
+  return list_text(ratios);
+}
+
+static char *read_ratios(MsHf *c) {
   JsonNode *list = ms_hf_take(c, "compress_ratios"), *rates = ms_hf_take(c, "compress_rates");
   g_auto(GStrv) types = NULL;
   if (!ms_hf_take_words(c, "layer_types", &types)) return NULL;
-  if (list && JSON_NODE_HOLDS_ARRAY(list)) {
-    int n = (int)MIN(json_array_get_length(json_node_get_array(list)), MS_HF_MOST_LAYERS);
-    g_autoptr(GString) text = g_string_new("[");
-    for (int i = 0; i < MIN(MAX(n, m->num_layers), m->num_layers + m->mtp_num_layers); i++) {
-      JsonNode *one = i < n ? json_array_get_element(json_node_get_array(list), (guint)i) : NULL;
-      if (!one || !JSON_NODE_HOLDS_VALUE(one) || json_node_get_value_type(one) != G_TYPE_INT64)
-        return ms_hf_bad(c, "compress_ratios", "must be a list of an integer for every layer"), NULL;
-      g_string_append_printf(text, "%s%" G_GINT64_FORMAT, i ? "," : "", json_node_get_int(one));
-    }
-    for (int i = MAX(n, m->num_layers); i < m->num_layers + m->mtp_num_layers; i++) g_string_append(text, ",0");
-    g_string_append_c(text, ']');
-    return g_strdup(text->str);
-  }
-  if (!types) return ms_hf_bad(c, "", "has neither compress_ratios nor layer_types"), NULL;
-  if ((int)g_strv_length(types) != m->num_layers) return ms_hf_bad(c, "layer_types", "has %u layers, must have %d", g_strv_length(types), m->num_layers), NULL;
-  JsonObject *rate_of = rates && JSON_NODE_HOLDS_OBJECT(rates) ? json_node_get_object(rates) : NULL;
-  g_autoptr(GString) text = g_string_new("[");
-  for (int i = 0; i < m->num_layers + m->mtp_num_layers; i++) {
-    const char *type = i < m->num_layers ? types[i] : "sliding_attention";
-    JsonNode *rate = rate_of ? json_object_get_member(rate_of, type) : NULL;
-    gboolean integer = rate && JSON_NODE_HOLDS_VALUE(rate) && json_node_get_value_type(rate) == G_TYPE_INT64;
-    gint64 ratio = integer ? json_node_get_int(rate) : strcmp(type, "compressed_sparse_attention") == 0 ? 4 : strcmp(type, "heavily_compressed_attention") == 0 ? 128 : 0;
-    if (ratio == 0 && strcmp(type, "sliding_attention") != 0)
-      return ms_hf_bad(c, "layer_types", "is \"%.40s\" at layer %d, must be sliding_attention, compressed_sparse_attention or heavily_compressed_attention", type, i), NULL;
-    g_string_append_printf(text, "%s%" G_GINT64_FORMAT, i ? "," : "", ratio);
-  }
-  g_string_append_c(text, ']');
-  return g_strdup(text->str);
+  if (list && JSON_NODE_HOLDS_ARRAY(list)) return ratios_of_list(c, json_node_get_array(list));
+  return types ? ratios_of_types(c, types, rates) : (ms_hf_bad(c, "", "has neither compress_ratios nor layer_types"), NULL);
 }
 
 static gboolean deepseek_v4(MsHf *c) {

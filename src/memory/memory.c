@@ -254,12 +254,10 @@ double ms_memory_chunk_kept_B(const MsWork *work, const MsChunk *chunk) { return
 /* Weight gradients that wait until the layer's input gradient is done (delay_wgrad) hold the gradients of all outputs of its linears, as they were quantised
  * (domain/memory.md 7). */
 static double delayed_B(const MsPiece *piece) {
-  static const double element_B[MS_N_ODT] = {[MS_ODT_FP32] = 4, [MS_ODT_BF16] = 2, [MS_ODT_FP8] = 1, [MS_ODT_FP8_BLOCK] = 1 + 4.0 / 128, [MS_ODT_MXFP8] = 1 + 1.0 / 32,
-                                             [MS_ODT_NVFP4] = 0.5 + 1.0 / 16};
   double bytes = 0;
   for (int i = 0; i < piece->backward.n; i++) {
     const MsOp *op = &piece->backward.op[i];
-    if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_WEIGHT)) bytes += element_B[op->dtype] * op->m * op->k * (op->kind == MS_OP_GEMM ? op->groups : 1);
+    if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_WEIGHT)) bytes += ms_element_B(op->dtype) * op->m * op->k * (op->kind == MS_OP_GEMM ? op->groups : 1);
   }
   return bytes;
 }

@@ -160,23 +160,22 @@ void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
   }
 }
 
-static void expand_unit(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+typedef double (*PlainBound)(MsTree *, MsTreeWorker *, MsPieceMemo *); /* of one microbatch of the whole model, nothing recomputed or offloaded */
+
+static double plain_rows(MsTree *t G_GNUC_UNUSED, MsTreeWorker *w G_GNUC_UNUSED, MsPieceMemo *memo) { return ms_memo_total(memo, MS_TOTAL_ROWS, FALSE); }
+
+/* The children of a node that settle one role, bounded by pieces where nothing is recomputed or offloaded. */
+static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole role, MsLevel level, PlainBound bound) {
   MsCandidate c = node->c;
-  for (gint64 i = 0; i < n_allowed(t, MS_ROLE_KERNELS); i++) {
-    c.combo = node->c.combo + allowed(t, MS_ROLE_KERNELS, i);
+  for (gint64 i = 0; i < n_allowed(t, role); i++) {
+    c.combo = node->c.combo + allowed(t, role, i);
     MsPieceMemo *memo = memo_of(t, w, &c, TRUE, NULL);
-    emit(t, w, node, MS_LEVEL_KERNELS, c, memo ? microbatches_per_stage(t, &c) * ms_memo_total(memo, MS_TOTAL_ROWS, FALSE) : 0);
+    emit(t, w, node, level, c, memo ? microbatches_per_stage(t, &c) * bound(t, w, memo) : 0);
   }
 }
 
-static void expand_kernels(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  MsCandidate c = node->c;
-  for (gint64 i = 0; i < n_allowed(t, MS_ROLE_BESIDE); i++) {
-    c.combo = node->c.combo + allowed(t, MS_ROLE_BESIDE, i);
-    MsPieceMemo *memo = memo_of(t, w, &c, TRUE, NULL);
-    emit(t, w, node, MS_LEVEL_BESIDE, c, memo ? microbatches_per_stage(t, &c) * passes(t, w, memo) : 0);
-  }
-}
+static void expand_unit(MsTree *t, MsTreeWorker *w, const MsBranch *node) { settle_role(t, w, node, MS_ROLE_KERNELS, MS_LEVEL_KERNELS, plain_rows); }
+static void expand_kernels(MsTree *t, MsTreeWorker *w, const MsBranch *node) { settle_role(t, w, node, MS_ROLE_BESIDE, MS_LEVEL_BESIDE, passes); }
 
 static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   MsCandidate c = node->c;
@@ -325,8 +324,8 @@ static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, cons
   MsScreen screen;
   MsRefusal refusal;
   double limit = t->x->s.plan->memory_limit_B;
-  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c);
   if (ms_checkpoint_find(t->x->checkpoint, c)) return; /* it has been simulated */
+  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c);
   if (!ms_layout_check(s, &refusal)) refuse(t, w, refusal.rule, INFINITY, MS_LEVEL_LAYOUT, c);
   else if (!(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s)) refuse(t, w, ms_num_rules + MS_REFUSED_SAME, INFINITY, MS_LEVEL_LAYOUT, c);
   else {

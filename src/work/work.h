@@ -53,6 +53,7 @@ enum { /* MsOp.flags */
 
 typedef enum { MS_ODT_FP32, MS_ODT_BF16, MS_ODT_FP8, MS_ODT_FP8_BLOCK, MS_ODT_MXFP8, MS_ODT_NVFP4, MS_N_ODT } MsOpDtype;
 extern const char *const ms_odt_words[]; /* fp32 bf16 fp8 fp8-block mxfp8 nvfp4, the words of MsCurve.dtype */
+double ms_element_B(int dtype); /* bytes of one element of such an operand, scales included */
 
 typedef struct MsOp {
   const char *name; /* "qkv", "expert fc1", "dispatch": static text */
