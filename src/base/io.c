@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,6 +68,11 @@ gboolean ms_flush_stdout(GError **error) {
   errno = 0;
   if (fflush(stdout) == 0 && !ferror(stdout)) return TRUE;
   return env_error(error, "standard output", "cannot be written", errno ? errno : EIO);
+}
+
+gboolean ms_stdout_abandoned(void) {
+  struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+  return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
 }
 
 const char *ms_data_dir(void) {

@@ -13,6 +13,8 @@ gboolean ms_write_file(const char *filename, const char *data, gssize length, GE
 
 /* Flushes and checks stdout; FALSE and an MS_ERROR_ENV when something was lost (full disk, closed pipe). */
 gboolean ms_flush_stdout(GError **error);
+/* Standard output is a pipe that nobody reads any more (`moesim ... | head`). */
+gboolean ms_stdout_abandoned(void);
 
 /* Where models/, hardware/ and scenarios/ live: $MOESIM_DATA, else the source tree this binary was built from (if it
  * still exists), else the installation's share directory. (transfer none), never NULL. */

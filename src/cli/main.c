@@ -202,6 +202,8 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);    /* a closed pipe is an I/O error with its own exit status */
   int status = dispatch(argc - 1, argv + 1);
   GError *error = NULL;
-  if (!ms_flush_stdout(&error)) status = ms_cli_fail(error);
-  return status;
+  if (ms_flush_stdout(&error)) return status;
+  if (!ms_stdout_abandoned()) return ms_cli_fail(error);
+  g_error_free(error); /* who left `moesim ... | head` early knows */
+  return MS_ERROR_ENV;
 }

@@ -33,6 +33,10 @@ int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const ch
   return -1;
 }
 
+const char *ms_cli_picture(const char *file) {
+  return !file || g_str_has_suffix(file, ".svg") || g_str_has_suffix(file, ".png") ? NULL : "--plot takes a file that ends in .svg or .png";
+}
+
 void ms_cli_print(char *text) {
   size_t length = strlen(text);
   fputs(text, stdout);

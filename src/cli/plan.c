@@ -55,7 +55,7 @@ static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
   options.progress = TRUE;
   options.without = shortcuts(o);
   if (request->top > 0) options.top = request->top;
-  if (o->top > 0) options.top = o->top;
+  if (o->top != MS_CLI_UNSET) options.top = o->top;
   return options;
 }
 
@@ -151,14 +151,15 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
   if (o->explain || o->compare || o->under || o->follow || o->launch || o->checkpoint || o->resume || first->under)
-    return ms_cli_usage(verb, "--explain, --compare, --under (or plan.under), --launch, --checkpoint, --resume and --follow take one cluster and model and no --front; %s has %u",
-                        file ? file : "the request", requests->len);
+    return ms_cli_usage(verb, "--explain, --compare, --under (or plan.under), --launch, --checkpoint, --resume and --follow take one cluster and model, and neither --front nor "
+                        "--plot; %s has %u of them", file ? file : "the request", requests->len);
   return plan_sweep(o, requests);
 }
 
 static int check(const MsVerb *verb, const Options *o, int files) {
   if (ms_cli_plan_launch_check(verb, o->launch, o->rank) != 0) return MS_ERROR_USAGE;
-  if (o->top < 0 || o->top > MOST_TOP) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
+  if (ms_cli_picture(o->plot)) return ms_cli_usage(verb, "%s", ms_cli_picture(o->plot));
+  if (o->top != MS_CLI_UNSET && (o->top < 1 || o->top > MOST_TOP)) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
   if (o->threads < 0 || o->threads > MOST_THREADS) return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
   if (o->branch && o->no_prune) return ms_cli_usage(verb, "--branch cuts, --no-prune does not: give one of them");
   if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
@@ -172,7 +173,7 @@ static int check(const MsVerb *verb, const Options *o, int files) {
 
 int ms_cli_plan(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("plan");
-  Options o = {0};
+  Options o = {.top = MS_CLI_UNSET, .ask = {.seq_length = MS_CLI_UNSET, .global_batch_size = MS_CLI_UNSET}};
   const GOptionEntry entries[] = {
       {"model", 'm', 0, G_OPTION_ARG_STRING, &o.ask.model, "without a request file: what to train; several separated by commas", "NAME"},
       {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.ask.hardware, "on which machine; several separated by commas", "NAME"},

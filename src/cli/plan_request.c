@@ -2,12 +2,13 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "cli/cli.h"
 #include "describe/scenario.h"
 
 enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20 };
 
 gboolean ms_plan_asked(const MsPlanAsk *a) {
-  return a->model || a->hardware || a->gpus || a->precision || a->seq_length != 0 || a->global_batch_size != 0 || a->write;
+  return a->model || a->hardware || a->gpus || a->precision || a->seq_length != MS_CLI_UNSET || a->global_batch_size != MS_CLI_UNSET || a->write;
 }
 
 static gboolean usage(GError **error, const char *format, const char *what) {
@@ -80,8 +81,8 @@ static void write_open_options(MsJsonOut *out, gboolean experts) {
 
 char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
   if (!a->model || !a->hardware || !a->gpus) return usage(error, "give a request file, or %s", "--model, --hardware and --gpus"), NULL;
-  if (a->seq_length < 0 || a->global_batch_size < 0) return usage(error, "%s must be positive", a->seq_length < 0 ? "--seq-length" : "--global-batch-size"), NULL;
-  int seq_length = a->seq_length > 0 ? a->seq_length : DEFAULT_SEQ_LENGTH;
+  int seq_length = a->seq_length != MS_CLI_UNSET ? a->seq_length : DEFAULT_SEQ_LENGTH, batch = a->global_batch_size;
+  if (seq_length < 1 || (batch < 1 && batch != MS_CLI_UNSET)) return usage(error, "%s must be positive", seq_length < 1 ? "--seq-length" : "--global-batch-size"), NULL;
   g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(gint64));
   g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
   gboolean experts;
@@ -97,7 +98,7 @@ char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
   write_gpus(out, gpus);
   ms_json_out_object(out, "training");
   ms_json_out_int(out, "seq_length", seq_length);
-  ms_json_out_int(out, "global_batch_size", a->global_batch_size > 0 ? a->global_batch_size : default_batch(gpus, seq_length));
+  ms_json_out_int(out, "global_batch_size", batch != MS_CLI_UNSET ? batch : default_batch(gpus, seq_length));
   ms_json_out_string(out, "micro_batch_size", "auto");
   ms_json_out_string(out, "precision", a->precision ? a->precision : "bf16");
   ms_json_out_end(out);

@@ -4,7 +4,7 @@
 
 #include <glib.h>
 
-typedef struct {      /* NULL and 0: not given */
+typedef struct {      /* NULL and MS_CLI_UNSET: not given */
   char *model;        /* names or files; several separated by commas */
   char *hardware;
   char *gpus;

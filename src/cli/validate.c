@@ -74,7 +74,7 @@ static int cross_validate(const Options *o, const char *const *paths, const MsVa
 /* NULL, or what is wrong with the options taken together. */
 static const char *wrong(const Options *o, int paths) {
   if (paths < 1) return "give folders or files with a `measured` section";
-  if (o->plot && !g_str_has_suffix(o->plot, ".svg") && !g_str_has_suffix(o->plot, ".png")) return "--plot takes a file that ends in .svg or .png";
+  if (ms_cli_picture(o->plot)) return ms_cli_picture(o->plot);
   if (o->cross && (o->by || o->fidelity || o->ladders || o->plot || o->csv || o->all)) return "--cross-validate goes with --exact, --threads and --json only";
   return NULL;
 }

@@ -48,7 +48,7 @@ static int run_files(const Options *o, char **files, GPtrArray *runs) {
 static const char *wrong(const Options *o, int files) {
   if (files < 1) return "give one or more what-if files; scenarios/whatif/ has some";
   if (o->plot && files > 1) return "--plot draws one study; give one file";
-  if (o->plot && !g_str_has_suffix(o->plot, ".svg") && !g_str_has_suffix(o->plot, ".png")) return "--plot takes a file that ends in .svg or .png";
+  if (ms_cli_picture(o->plot)) return ms_cli_picture(o->plot);
   if (o->threads < 0 || o->threads > MOST_THREADS) return "--threads takes 0 (all cores) to 1024";
   return NULL;
 }

@@ -52,7 +52,7 @@ static gboolean sink_open(Sink *sink, const char *target, GError **error) {
   if (!sink->file) {
     int code = errno;
     g_clear_pointer(&sink->temporary, g_free);
-    return env_error(error, "cannot write", target, code);
+    return env_error(error, "cannot be written", target, code);
   }
   sink->buffer = g_malloc(SINK_BYTES);
   return TRUE;
@@ -79,7 +79,7 @@ static gboolean sink_close(Sink *sink, GError **error) {
   if (sink->failed && sink->temporary) unlink(sink->temporary);
   g_free(sink->temporary);
   g_free(sink->buffer);
-  return sink->failed ? env_error(error, "cannot write", sink->target, code ? code : EIO) : TRUE;
+  return sink->failed ? env_error(error, "cannot be written", sink->target, code ? code : EIO) : TRUE;
 }
 
 static inline void put(Sink *sink, const char *text, size_t length) {

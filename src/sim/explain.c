@@ -85,7 +85,7 @@ static void stage_rows(Explain *x, const MsSchedule *schedule, int stage) {
 /* --- parts ------------------------------------------------------------------------------------------------------------------ */
 static void part(MsResult *r, const char *name, double time_s, gboolean always) {
   double fraction = time_s / r->step_time_s;
-  if (!always && fabs(fraction) < 1e-15) return;
+  if (!always && fabs(fraction) < 1e-12) return; /* rounding */
   r->gap = g_renew(MsGapPart, r->gap, r->n_gap + 1);
   MsGapPart *part = &r->gap[r->n_gap++];
   g_strlcpy(part->name, name, sizeof part->name);

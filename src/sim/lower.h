@@ -18,6 +18,7 @@ typedef struct {
   MsTime shortest;  /* from the start of the list to the end of its last compute row, alone on the machine: a lower bound of it in any run */
   MsTime compute;   /* sum of compute rows */
   MsTime weight;    /* of those, weight gradients: what a W slot takes */
+  double serial_s;  /* all rows and their launches after one another */
 } MsCosted;
 
 typedef struct {
@@ -64,6 +65,8 @@ MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, guin
 void ms_costed_pieces_free(MsCostedPiece *pieces, int n);
 MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
 
+/* No step takes longer: everything on the stage that has most to do, after one another, as often as there are stages. In seconds, as it may be beyond MsTime. */
+double ms_program_longest_s(const MsProgram *program);
 /* Tasks that the full step would have. */
 double ms_program_tasks(const MsProgram *program, const MsSchedule *schedule);
 /* The whole step. slot_task/slot_base as in MsDetail (may be NULL). */

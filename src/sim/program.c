@@ -69,6 +69,7 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
     if (sync) launch_s += hw->sync_s;
     if (!graph && opens_checkpoint(list, i)) launch_s += CHECKPOINT_OPERATORS * operator_s;
     c->launch[i] = ms_time_of(launch_s);
+    c->serial_s += MAX(cost.time_s, cost.beside_s) + launch_s;
     in_graph = graph;
     sync = (op->flags & MS_OPF_SYNC) != 0;
   }
@@ -173,6 +174,27 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   p->p2p_blocks = (classic && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm)) || p->scenario->hardware->serial;
   p->skewed = kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && p->layout->pp > 1 && p->scenario->options.optimizer_post_validation != FALSE;
   return p;
+}
+
+double ms_program_longest_s(const MsProgram *p) {
+  const MsLayout *l = p->layout;
+  double longest = 0;
+  for (int s = 0; s < l->pp; s++) {
+    const MsCostedStep *step = &p->step[s];
+    double pass_s = 0;
+    for (int c = 0; c < l->vpp; c++) {
+      const MsChunk *chunk = ms_layout_chunk(l, s, c);
+      pass_s += 2 * p->p2p.time_s;
+      for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+        int piece = ms_work_chunk_piece(p->work, chunk, i);
+        const MsCostedPiece *x = &p->piece[piece];
+        pass_s += x->forward.serial_s + x->backward.serial_s + x->reload.serial_s;
+        if (p->unit) pass_s += 2 * (p->unit[piece].gather.serial_s + p->unit[piece].cast.serial_s) + p->unit[piece].reduce.serial_s;
+      }
+    }
+    longest = MAX(longest, l->microbatches * pass_s + step->before.serial_s + step->reduce.serial_s + step->gather.serial_s + step->after.serial_s);
+  }
+  return l->pp * longest;
 }
 
 gboolean ms_leaves_head(const MsProgram *p, const MsSchedule *schedule, int stage, int chunk, int mb) {

@@ -59,12 +59,23 @@ static void tag_rows(Parts *p) {
   p->tag_name[p->program->p2p_tag] = p->program->p2p_op.name;
 }
 
+/* Times are picoseconds in 64 bits, of which the schedules and the bounds need a few for sums and for "never". */
+#define MAX_STEP_S 1e6
+
+static gboolean check_length(const Parts *p, GError **error) {
+  double longest_s = ms_program_longest_s(p->program);
+  return longest_s <= MAX_STEP_S || ms_input_error(error, p->work->scenario->file, 0, "training",
+                                                   "a step of up to %.3g s; it must be sure to end within %.0f s, so make global_batch_size or seq_length smaller", longest_s,
+                                                   MAX_STEP_S);
+}
+
 /* What follows p->layout. */
 static gboolean prepare_rest(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
   char why[192];
   if (!(p->work = ms_work_new(s, p->layout, error))) return FALSE;
   if (!(p->cost = ms_cost_new_like(like, s, p->layout, error))) return FALSE;
   p->program = ms_program_new(p->work, p->cost);
+  if (!check_length(p, error)) return FALSE;
   p->schedule = ms_program_schedule(p->program, why, sizeof why);
   if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
   return TRUE;
