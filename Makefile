@@ -92,7 +92,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # Own kernels: loops are vectorised, for several vector units in one file (src/exec/kernel_units.inc). Neither flag changes a result.
-$(BUILD)/src/exec/kernel_f32.o $(BUILD)/src/exec/kernel_f64.o: CFLAGS += $(if $(SANITIZE),-O1,-O3) -fno-math-errno -fno-trapping-math
+$(BUILD)/src/exec/kernel_f32.o $(BUILD)/src/exec/kernel_f64.o: CFLAGS += $(if $(SANITIZE),-O1,-O3) -fno-math-errno -fno-trapping-math $(if $(findstring clang,$(CC)),-Wno-pass-failed)
 
 # The HTML page's markup, style and script as C strings; edit them in src/report/page/.
 $(BUILD)/gen/page_text.c: $(PAGE) mk/embed.awk
@@ -144,7 +144,7 @@ profiles: all
 	  $(BUILD)/moesim fit --hardware $$name --date $(PROFILE_DATE) --out hardware/$$name.json $(addprefix $(MEASUREMENTS)/,$(PROFILE_TABLES_ALONE)) \
 	    2>/dev/null || test $$? = 3 || exit 1; done # a machine without rows there keeps what it has
 
-# libFuzzer targets of the parsers, in build-fuzz (needs clang): fuzz_json, fuzz_scenario.
+# libFuzzer targets of the parsers, in build-fuzz (needs clang): fuzz_json, fuzz_scenario, fuzz_import, fuzz_dump.
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz:
 	@$(MAKE) CC=clang BUILD=build-fuzz SANITIZE=fuzzer-no-link,address,undefined build-fuzz/libmoesim.a $(FUZZ:%=build-fuzz/fuzz/%)

@@ -19,6 +19,26 @@ static gboolean env_error(GError **error, const char *filename, const char *what
 }
 
 /* Returns 0 or errno. */
+static int read_all(FILE *stream, gsize most, GString *text) {
+  char buffer[65536];
+  size_t n;
+  errno = 0;
+  while (text->len <= most && (n = fread(buffer, 1, sizeof buffer, stream)) > 0) g_string_append_len(text, buffer, (gssize)n);
+  return ferror(stream) ? (errno ? errno : EIO) : 0;
+}
+
+char *ms_read_file(const char *filename, gsize most, gsize *length, GError **error) {
+  gboolean standard = strcmp(filename, "-") == 0;
+  FILE *stream = standard ? stdin : g_fopen(filename, "rb");
+  GString *text = g_string_new(NULL);
+  int err = stream ? read_all(stream, most, text) : errno;
+  if (stream && !standard) fclose(stream);
+  if (err) env_error(error, standard ? "<stdin>" : filename, "cannot be read", err);
+  *length = text->len;
+  return g_string_free(text, err != 0);
+}
+
+/* Returns 0 or errno. */
 static int write_all(int fd, const char *data, size_t length) {
   while (length > 0) {
     ssize_t n = write(fd, data, length);

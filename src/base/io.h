@@ -11,6 +11,10 @@
 /* Writes `length` bytes (-1: NUL-terminated) to `filename`, "-" is stdout. FALSE and an MS_ERROR_ENV on failure. */
 gboolean ms_write_file(const char *filename, const char *data, gssize length, GError **error);
 
+/* All of a file, "-" is standard input, with a NUL behind it; of what is larger than `most` bytes a little more than that, for the caller to refuse. NULL and an
+ * MS_ERROR_ENV when it cannot be read. (transfer full) */
+char *ms_read_file(const char *filename, gsize most, gsize *length, GError **error);
+
 /* Flushes and checks stdout; FALSE and an MS_ERROR_ENV when something was lost (full disk, closed pipe). */
 gboolean ms_flush_stdout(GError **error);
 /* Standard output is a pipe that nobody reads any more (`moesim ... | head`). */

@@ -2,10 +2,9 @@
 #include "base/json.h"
 
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json_priv.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 struct MsJson {
@@ -33,41 +32,10 @@ MsJson *ms_json_parse(const char *text, gssize length, const char *filename, GEr
   return document(copy, n, filename, error);
 }
 
-static void env_error(GError **error, const char *filename, int err) {
-  char *shown = g_filename_display_name(filename);
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", shown, g_strerror(err));
-  g_free(shown);
-}
-
-/* All of `stream`, but not much more than the limit that ms_json_scan refuses. */
-static GString *read_all(FILE *stream, int *err) {
-  GString *text = g_string_new(NULL);
-  char buf[16384];
-  size_t n;
-  while (text->len <= MS_JSON_MAX_BYTES && (n = fread(buf, 1, sizeof buf, stream)) > 0)
-    g_string_append_len(text, buf, (gssize)n);
-  *err = ferror(stream) ? errno : 0;
-  return text;
-}
-
 MsJson *ms_json_load(const char *filename, GError **error) {
-  gboolean standard = strcmp(filename, "-") == 0;
-  FILE *stream = standard ? stdin : fopen(filename, "rb");
-  if (!stream) {
-    env_error(error, filename, errno);
-    return NULL;
-  }
-  int err;
-  GString *text = read_all(stream, &err);
-  if (!standard) fclose(stream);
-  const char *name = standard ? "<stdin>" : filename;
-  if (err) {
-    env_error(error, name, err);
-    g_string_free(text, TRUE);
-    return NULL;
-  }
-  size_t length = text->len;
-  return document(g_string_free(text, FALSE), length, name, error);
+  gsize length;
+  char *text = ms_read_file(filename, MS_JSON_MAX_BYTES, &length, error);
+  return text ? document(text, length, strcmp(filename, "-") == 0 ? "<stdin>" : filename, error) : NULL;
 }
 
 void ms_json_free(MsJson *doc) {

@@ -2,6 +2,7 @@
 #include "calib/fit_priv.h"
 
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/stats.h"
 #include "describe/scenario.h"
@@ -387,13 +388,9 @@ static gboolean fit_all(Work *work, GError **error) {
   fit_backward(work, 64), fit_backward(work, 128), fit_backward(work, 192), fit_backward(work, 256);
   fit_backward_factor(work);
   g_ptr_array_add(work->members, NULL);
-  g_autofree char *text = NULL;
-  GError *cause = NULL;
-  if (!g_file_get_contents(work->file, &text, NULL, &cause)) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s", cause->message);
-    g_error_free(cause);
-    return FALSE;
-  }
+  gsize length;
+  g_autofree char *text = ms_read_file(work->file, G_MAXINT32, &length, error);
+  if (!text) return FALSE;
   work->fit->text = ms_profile_edit(text, work->file, work->fit->curves, (const char *const *)work->members->pdata, error);
   return work->fit->text != NULL;
 }

@@ -84,7 +84,7 @@ static MsLcma *open_lcma(const Options *o, GError **error) {
   MsLcma *lcma = ms_lcma_new(o->library, o->threads, why, sizeof why);
   if (!lcma) g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s", why);
   else if (ms_lcma_set_plan(lcma, o->plan) != MS_LCMA_OK) {
-    g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(o->plan, error); /* for its message */
+    ms_lcma_plan_free(ms_lcma_plan_new(o->plan, error)); /* for its message */
     g_clear_pointer(&lcma, ms_lcma_free);
   } else if (!ms_blas_has(ms_lcma_blas(lcma), o->type) && o->type != MS_BLAS_BF16) {
     g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s has no multiplication for %s", ms_blas_name(ms_lcma_blas(lcma)), ms_blas_type_words[o->type]);
@@ -227,13 +227,17 @@ static int check(const MsVerb *verb, Options *o, int argc, char **argv) {
   if (type < 0) return MS_ERROR_USAGE;
   o->type = (MsBlasType)type;
   if (o->threads < 0 || o->threads > 1024) return ms_cli_usage(verb, "--threads is %d, not from 1 to 1024", o->threads);
-  if (o->reps < 1 || o->reps > 100000) return ms_cli_usage(verb, "--reps is %d, not from 1 to 100000", o->reps);
-  if (o->top < 1) return ms_cli_usage(verb, "--top is %d, not 1 or more", o->top);
+  if (o->reps != MS_CLI_UNSET && (o->reps < 1 || o->reps > 100000)) return ms_cli_usage(verb, "--reps is %d, not from 1 to 100000", o->reps);
+  if (o->top != MS_CLI_UNSET && o->top < 1) return ms_cli_usage(verb, "--top is %d, not 1 or more", o->top);
   if (!(o->workspace_GiB >= 0 && o->workspace_GiB < 1e6)) return ms_cli_usage(verb, "--workspace is not a size in GiB");
   gboolean deciding = strcmp(argv[1], "decide") == 0;
   if (o->hardware && !deciding) return ms_cli_usage(verb, "--hardware goes with decide; run and bench are of this machine");
   if (o->hardware && (o->library || o->threads)) return ms_cli_usage(verb, "--library and --threads are of this machine, they do not go with --hardware");
   if (o->hardware && o->type == MS_BLAS_F64) return ms_cli_usage(verb, "profiles have no rate for f64; f32 and bf16 can be decided");
+  if (o->reps != MS_CLI_UNSET && deciding) return ms_cli_usage(verb, "--reps goes with run and bench; decide multiplies nothing");
+  if (o->top != MS_CLI_UNSET && !deciding) return ms_cli_usage(verb, "--top goes with decide");
+  if (o->reps == MS_CLI_UNSET) o->reps = 5;
+  if (o->top == MS_CLI_UNSET) o->top = 8;
   if (o->plan && deciding) return ms_cli_usage(verb, "--scheme goes with run and bench; decide compares all");
   return 0;
 }
@@ -241,11 +245,11 @@ static int check(const MsVerb *verb, Options *o, int argc, char **argv) {
 int ms_cli_gemm(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("gemm");
   static const char *const tasks[] = {"decide", "run", "bench", NULL};
-  Options o = {.reps = 5, .top = 8};
+  Options o = {.reps = MS_CLI_UNSET, .top = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"dtype", 't', 0, G_OPTION_ARG_STRING, &o.dtype, "of A and B (default f32); bf16 is summed in float", "f32|f64|bf16"},
       {"threads", 'p', 0, G_OPTION_ARG_INT, &o.threads, "default: the CPUs of this process", "T"},
-      {"reps", 'n', 0, G_OPTION_ARG_INT, &o.reps, "repetitions, each of all contenders (default 5)", "R"},
+      {"reps", 'n', 0, G_OPTION_ARG_INT, &o.reps, "run, bench: repetitions, each of all contenders (default 5)", "R"},
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "decide for a machine by its profile instead of this CPU", "NAME"},
       {"library", 'l', 0, G_OPTION_ARG_STRING, &o.library, "BLAS (default: $MOESIM_BLAS, else the first installed; bench: all)", "openblas|blis|mkl|onednn"},
       {"scheme", 's', 0, G_OPTION_ARG_STRING, &o.plan, "run this instead of what would be chosen: library, strassen, 3x4x5, strassen*strassen, …", "NAME"},

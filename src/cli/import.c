@@ -13,21 +13,6 @@ typedef struct {
 
 typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
 
-static gboolean read_all(const char *file, char **text, gsize *length, GError **error) {
-  g_autoptr(GError) why = NULL;
-  if (strcmp(file, "-") != 0) {
-    if (g_file_get_contents(file, text, length, &why)) return TRUE;
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", file, why->message);
-    return FALSE;
-  }
-  GString *all = g_string_new(NULL);
-  char buffer[65536];
-  for (size_t n; (n = fread(buffer, 1, sizeof buffer, stdin)) > 0;) g_string_append_len(all, buffer, (gssize)n);
-  *length = all->len;
-  *text = g_string_free(all, FALSE);
-  return TRUE;
-}
-
 /* stderr, one line each, so that stdout stays a file. */
 static void print_lines(const char *file, const char *what, const GPtrArray *lines) {
   for (guint i = 0; i < lines->len; i++) fprintf(stderr, "moesim: %s: %s%s\n", file, what, (const char *)lines->pdata[i]);
@@ -81,11 +66,11 @@ static int write_model(const Options *o, MsScenario *scenario) {
 
 static int import_scenario(const Options *o, Reader reader, const char *file, char **words) {
   GError *error = NULL;
-  g_autofree char *text = NULL;
   gsize length;
   const MsImportOptions options = {.hardware = o->hardware, .name = o->name, .gpus = o->gpus, .vocab_size = o->vocab_size, .words = (const char *const *)words,
                                    .set = (const char *const *)o->set, .environment = TRUE};
-  if (!read_all(file, &text, &length, &error)) return ms_cli_fail(error);
+  g_autofree char *text = ms_read_file(file, MS_IMPORT_MOST_BYTES, &length, &error);
+  if (!text) return ms_cli_fail(error);
   g_autoptr(MsImport) import = reader(text, length, file, &options, &error);
   if (!import) return ms_cli_fail(error);
   print_lines(file, "", import->remarks);

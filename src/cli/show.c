@@ -40,7 +40,7 @@ static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **arg
   if (argc < 2) return ms_cli_usage(verb, "show what? model, hardware, scenario, ops, schedule, memory or launch, and its name");
   int what = ms_cli_word(verb, "subject", argv[1], what_words);
   if (what < 0) return MS_ERROR_USAGE;
-  gboolean given = show->stages || show->microbatches || show->chunks || show->group || show->times || show->ep_overlap || show->svg;
+  gboolean given = show->stages || show->microbatches || show->chunks != MS_CLI_UNSET || show->group != MS_CLI_UNSET || show->times || show->ep_overlap || show->svg;
   if (given && !whats[what].takes_schedule_options)
     return ms_cli_usage(verb, "--stages, --microbatches, --chunks, --group, --times, --ep-overlap and --svg belong to `show schedule`");
   if (show->form && whats[what].show != ms_show_launch) return ms_cli_usage(verb, "--form belongs to `show launch`");
@@ -51,7 +51,7 @@ static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **arg
 
 int ms_cli_show(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("show");
-  MsShow show = {0};
+  MsShow show = {.chunks = MS_CLI_UNSET, .group = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"json", 'j', 0, G_OPTION_ARG_NONE, &show.json, "one JSON object", NULL},
       {"stages", 0, 0, G_OPTION_ARG_INT, &show.stages, "schedule: pipeline stages", "P"},

@@ -7,7 +7,8 @@
 typedef struct {
   gboolean json;
   /* of `show schedule` only */
-  int stages, microbatches, chunks, group; /* 0 = not given */
+  int stages, microbatches; /* 0 = not given */
+  int chunks, group;        /* MS_CLI_UNSET = not given */
   char *times;                             /* NULL = "1,1,1,0" */
   gboolean ep_overlap;
   char *svg;                               /* file for the picture, NULL = none */

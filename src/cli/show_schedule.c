@@ -86,7 +86,7 @@ static int check(const MsVerb *verb, const MsShow *show, int chunks) {
   if (show->microbatches < 1 || show->microbatches > MOST_MICROBATCHES)
     return ms_cli_usage(verb, "--microbatches %d: give 1 to %d", show->microbatches, MOST_MICROBATCHES);
   if (chunks < 1 || chunks > MOST_CHUNKS) return ms_cli_usage(verb, "--chunks %d: give 1 to %d", chunks, MOST_CHUNKS);
-  if (show->group < 0) return ms_cli_usage(verb, "--group %d: give a positive number", show->group);
+  if (show->group != MS_CLI_UNSET && show->group < 1) return ms_cli_usage(verb, "--group %d: give a positive number", show->group);
   if ((gint64)show->stages * show->microbatches * chunks > MOST_SLOTS) return ms_cli_usage(verb, "stages x microbatches x chunks is over %d", MOST_SLOTS);
   if (show->svg && (gint64)show->stages * show->microbatches * chunks > MOST_DRAWN)
     return ms_cli_usage(verb, "--svg: stages x microbatches x chunks is over %d, too many to draw", MOST_DRAWN);
@@ -105,10 +105,10 @@ int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name) {
   char why[256] = "";
   int kind = ms_cli_word(verb, "schedule", name, ms_schedule_words);
   if (kind < 0) return MS_ERROR_USAGE;
-  int chunks = show->chunks ? show->chunks : default_chunks(kind), status = check(verb, show, chunks);
+  int chunks = show->chunks != MS_CLI_UNSET ? show->chunks : default_chunks(kind), status = check(verb, show, chunks);
   if (status) return status;
   if (!parse_times(show->times, &t)) return ms_cli_usage(verb, "--times %s: give four numbers F,B,W,COMM from 0 to 1e12, not all of F, B, W 0", show->times);
-  g_autoptr(MsSchedule) schedule = ms_schedule_new(kind, show->stages, show->microbatches, chunks, show->group, show->ep_overlap, why, sizeof why);
+  g_autoptr(MsSchedule) schedule = ms_schedule_new(kind, show->stages, show->microbatches, chunks, show->group != MS_CLI_UNSET ? show->group : 0, show->ep_overlap, why, sizeof why);
   if (!schedule) {
     GError *error = NULL;
     g_set_error(&error, MS_ERROR, MS_ERROR_INPUT, "schedule %s: %s", name, why);

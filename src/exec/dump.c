@@ -1,17 +1,14 @@
 /* src/exec/dump.c - gradients and updated parameters of the whole model: put together from the parts of all ranks, written to a file, compared with one.
  *
- * The file: the line "moesim exec dump 1", then for each matrix a line "NAME<tab>ELEMENTS" and twice as many doubles of this machine: gradients, then
- * parameters, row by row of the whole matrix. Not part of a step: what is sent for it is not counted. */
+ * Not part of a step: what is sent for it is not counted. */
+#include "exec/dump_file.h"
 #include "exec/exec_priv.h"
 
 #include "base/io.h"
 #include "base/ranks.h"
 #include <math.h>
-#include <string.h>
 
 #define NEGLIGIBLE 1e-3 /* of the largest gradient of the model: a key bias without rotary positions has none at all */
-
-static const char first_line[] = "moesim exec dump 1\n";
 
 typedef struct { const char *name; gint64 n, at; } Matrix; /* of the whole model; at: first element in Whole */
 typedef struct {
@@ -104,71 +101,52 @@ static gboolean put_together(Exec *x, Whole *w, GError **error) {
 /* --- file ------------------------------------------------------------------------------------------------------------------------------------------ */
 
 static gboolean write_dump(const Whole *w, const char *file, GError **error) {
-  g_autoptr(GString) out = g_string_new(first_line);
+  GString *out = ms_dump_text_new();
   for (guint i = 0; i < w->matrix->len; i++) {
     const Matrix *m = &g_array_index(w->matrix, Matrix, i);
-    g_string_append_printf(out, "%s\t%" G_GINT64_FORMAT "\n", m->name, m->n);
-    g_string_append_len(out, (const char *)(w->gradient + m->at), (gssize)((gsize)m->n * sizeof(double)));
-    g_string_append_len(out, (const char *)(w->parameter + m->at), (gssize)((gsize)m->n * sizeof(double)));
+    ms_dump_text_add(out, m->name, m->n, w->gradient + m->at, w->parameter + m->at);
   }
-  return ms_write_file(file, out->str, (gssize)out->len, error);
+  gboolean ok = ms_write_file(file, out->str, (gssize)out->len, error);
+  g_string_free(out, TRUE);
+  return ok;
 }
 
-/* Against the largest element of the matrix, but at least `floor`: what is zero but for rounding is not compared with itself. */
-static double difference(const double *a, const char *bytes, gint64 n, double floor) {
+/* Against the largest element of the matrix, but at least `floor`: what is zero but for rounding is not compared with itself. NaN stays. */
+static double difference(const double *a, const char *elements, gint64 n, double floor) {
   double apart = 0, most = floor;
   for (gint64 i = 0; i < n; i++) {
-    double b;
-    memcpy(&b, bytes + i * (gint64)sizeof b, sizeof b);
-    double d = fabs(a[i] - b);
-    if (!(d <= apart)) apart = d; /* NaN stays */
-    if (fabs(b) > most) most = fabs(b);
+    double b = ms_dump_at(elements, i), d = fabs(a[i] - b);
+    if (isnan(d)) return NAN;
+    apart = MAX(apart, d), most = MAX(most, fabs(b));
   }
   return apart == 0 ? 0 : most > 0 ? apart / most : INFINITY;
 }
 
+/* NaN is worse than any number. */
 static void worst(double d, const char *name, double *most, char **where) {
-  if (*where && d <= *most) return;
+  if (*where && (isnan(*most) || d <= *most)) return;
   *most = d;
   g_free(*where);
   *where = g_strdup(name);
 }
 
-/* The matrix that a line names, and *next behind its elements; NULL when the text is not one of ours. */
-static const Matrix *next_matrix(const Whole *w, const char **next, const char *end) {
-  const char *tab = memchr(*next, '\t', (size_t)(end - *next)), *line_end = memchr(*next, '\n', (size_t)(end - *next));
-  if (!tab || !line_end || tab > line_end || tab - *next > 256 || line_end - tab > 20) return NULL;
-  g_autofree char *name = g_strndup(*next, (gsize)(tab - *next)), *number = g_strndup(tab + 1, (gsize)(line_end - tab - 1));
-  const Matrix *m = matrix_of(w, g_intern_string(name));
-  if (!m || g_ascii_strtoll(number, NULL, 10) != m->n || (gint64)(end - line_end - 1) < 2 * m->n * (gint64)sizeof(double)) return NULL;
-  *next = line_end + 1;
-  return m;
-}
-
 static gboolean compare(const Whole *w, const char *file, MsExecResult *r, GError **error) {
-  g_autofree char *text = NULL;
-  gsize length;
-  g_autoptr(GError) wrong = NULL;
-  if (!g_file_get_contents(file, &text, &length, &wrong)) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s", wrong->message);
-    return FALSE;
-  }
-  gsize head = strlen(first_line);
-  if (length < head || memcmp(text, first_line, head) != 0) return ms_input_error(error, file, 1, NULL, "is no dump of moesim exec, must begin with \"moesim exec dump 1\"");
-  const char *at = text + head, *end = text + length;
-  guint seen = 0;
+  g_autoptr(MsDump) dump = ms_dump_load(file, error);
+  if (!dump) return FALSE;
   double largest = 0;
   for (gint64 i = 0; i < w->n; i++) largest = MAX(largest, fabs(w->gradient[i]));
   r->gradient_difference = r->parameter_difference = 0;
-  for (; at < end; seen++) {
-    const Matrix *m = next_matrix(w, &at, end);
-    if (!m) return ms_input_error(error, file, 0, NULL, "matrix %u is not one of this model, or is cut off: the dump must come from a run of the same model", seen + 1);
-    worst(difference(w->gradient + m->at, at, m->n, NEGLIGIBLE * largest), m->name, &r->gradient_difference, &r->gradient_worst);
-    at += m->n * (gint64)sizeof(double);
-    worst(difference(w->parameter + m->at, at, m->n, 0), m->name, &r->parameter_difference, &r->parameter_worst);
-    at += m->n * (gint64)sizeof(double);
+  for (guint i = 0; i < dump->matrix->len; i++) {
+    const MsDumpMatrix *theirs = dump->matrix->pdata[i];
+    const Matrix *m = matrix_of(w, g_intern_string(theirs->name));
+    if (!m) return ms_input_error(error, file, 0, NULL, "matrix %s is not one of this model: the dump must come from a run of the same model", theirs->name);
+    if (m->n != theirs->n)
+      return ms_input_error(error, file, 0, NULL, "matrix %s has %" G_GINT64_FORMAT " elements, must have %" G_GINT64_FORMAT ": the dump must come from a run of the same model",
+                            theirs->name, theirs->n, m->n);
+    worst(difference(w->gradient + m->at, theirs->gradient, m->n, NEGLIGIBLE * largest), m->name, &r->gradient_difference, &r->gradient_worst);
+    worst(difference(w->parameter + m->at, theirs->parameter, m->n, 0), m->name, &r->parameter_difference, &r->parameter_worst);
   }
-  if (seen != w->matrix->len) return ms_input_error(error, file, 0, NULL, "has %u matrices, the model %u", seen, w->matrix->len);
+  if (dump->matrix->len != w->matrix->len) return ms_input_error(error, file, 0, NULL, "has %u matrices, the model %u", dump->matrix->len, w->matrix->len);
   return TRUE;
 }
 

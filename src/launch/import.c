@@ -7,7 +7,7 @@
 #include "launch/mention.h"
 
 #define DEFAULT_HARDWARE "h100-sxm"
-enum { MOST_BYTES = 4 << 20, MOST_GPUS = 1 << 20 };
+enum { MOST_GPUS = 1 << 20 };
 
 MsImport *ms_import_new(void) {
   MsImport *import = g_new0(MsImport, 1);
@@ -32,7 +32,7 @@ void ms_import_remark(MsImport *import, const char *format, ...) {
 }
 
 char *ms_import_text(const char *text, gsize length, const char *file, GError **error) {
-  if (length > MOST_BYTES) ms_input_error(error, file, 0, "", "is larger than 4 MiB");
+  if (length > MS_IMPORT_MOST_BYTES) ms_input_error(error, file, 0, "", "is larger than 4 MiB");
   else if (memchr(text, 0, length)) ms_input_error(error, file, 0, "", "holds a NUL character");
   else if (!g_utf8_validate(text, (gssize)length, NULL)) ms_input_error(error, file, 0, "", "is not UTF-8 text");
   else return g_strndup(text, length);

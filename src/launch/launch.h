@@ -49,6 +49,7 @@ typedef struct {
 
 void ms_import_free(MsImport *import);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsImport, ms_import_free)
+enum { MS_IMPORT_MOST_BYTES = 4 << 20 }; /* of a file */
 /* A command line or shell script; a model-zoo YAML (or a script that holds one). `file` names it in messages; `text` need not end with NUL. */
 MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
 MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);

@@ -1,5 +1,5 @@
 /* libFuzzer target: any bytes through the strict reader; what it accepts is written, read again and written
- * the same. make fuzz (clang), then build/fuzz/fuzz_json tests/fuzz/json */
+ * the same. make fuzz (clang), then build-fuzz/fuzz/fuzz_json tests/fuzz/json */
 #include "base/json.h"
 
 #include <stdint.h>

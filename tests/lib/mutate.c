@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "describe/goodput.h"
 #include "describe/whatif.h"
+#include "exec/dump_file.h"
 #include "study/baseline.h"
 
 #include <string.h>
@@ -230,4 +231,23 @@ int ms_test_load_anything(const char *text) {
       try_under(doc, text) + try_goodput(doc, text);
   ms_json_free(doc);
   return accepted;
+}
+
+gboolean ms_test_load_dump(const char *bytes, gsize length) {
+  GError *error = NULL;
+  g_autoptr(MsDump) dump = ms_dump_parse(g_memdup2(bytes, length), length, "dump", &error);
+  if (!dump != !!error || (error && (error->domain != MS_ERROR || error->code != MS_ERROR_INPUT || strchr(error->message, '\n'))))
+    g_error("a dump is %s with the message %s", dump ? "accepted" : "refused", error ? error->message : "(none)");
+  g_clear_error(&error);
+  if (!dump) return FALSE;
+  GString *again = ms_dump_text_new();
+  double sum = 0;
+  for (guint i = 0; i < dump->matrix->len; i++) {
+    const MsDumpMatrix *m = dump->matrix->pdata[i];
+    sum += ms_dump_at(m->gradient, 0) + ms_dump_at(m->parameter, m->n - 1);
+    ms_dump_text_add(again, m->name, m->n, m->gradient, m->parameter);
+  }
+  if (again->len != length || memcmp(again->str, bytes, length) != 0) g_error("a dump is not written as it was read (sum %g)", sum);
+  g_string_free(again, TRUE);
+  return TRUE;
 }

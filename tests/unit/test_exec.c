@@ -193,13 +193,18 @@ static void dumps(void **state) {
   g_autoptr(MsExecResult) a = run_or_fail(s, &write);
   g_autoptr(MsExecResult) b = run_or_fail(s, &read);
   assert_true(isnan(a->gradient_difference) && b->gradient_difference == 0 && b->parameter_difference == 0);
-  fails_with(other, &read, MS_ERROR_INPUT, "is not one of this model");
+  fails_with(other, &read, MS_ERROR_INPUT, "must come from a run of the same model");
   assert_true(g_file_get_contents(file, &text, &length, NULL));
   damaged(s, file, text, length - 9, "cut off");
   damaged(s, file, text, 10, "is no dump");
   damaged(s, file, text, 19, "has 0 matrices");
-  damaged(s, file, "moesim exec dump 1\nembedding.table\t99999999999999999\n", 53, "is not one of this model");
-  damaged(s, file, "moesim exec dump 1\n\n\n\t\t", 23, "is not one of this model");
+  damaged(s, file, "moesim exec dump 1\nembedding.table\t99999999999999999\n", 53, "matrix 1 is damaged or cut off");
+  damaged(s, file, "moesim exec dump 1\n\n\n\t\t", 23, "matrix 1 is damaged or cut off");
+  char *elements = strchr(text + 19, '\n') + 1; /* the first element is no number: neither is the difference, whatever comes behind it */
+  memset(elements, 0xff, 8);
+  assert_true(g_file_set_contents(file, text, (gssize)length, NULL));
+  g_autoptr(MsExecResult) c = run_or_fail(s, &read);
+  assert_true(isnan(c->gradient_difference) && c->parameter_difference == 0 && c->gradient_worst);
   g_remove(file);
   fails_with(s, &read, MS_ERROR_ENV, "a.dump");
   g_rmdir(folder);

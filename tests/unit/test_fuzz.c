@@ -1,7 +1,8 @@
-/* 20,000 seeded mutations of valid files: none may crash, hang, leak or give a message that breaks its
+/* 4,000 seeded mutations of each valid file: none may crash, hang, leak or give a message that breaks its
  * promise. Run it under SANITIZE=address,undefined now and then; tests/fuzz has the open-ended version. */
 #include "lib/close.h"
 
+#include "exec/dump_file.h"
 #include "lib/data.h"
 #include "lib/mutate.h"
 
@@ -76,10 +77,57 @@ static void goodputs(void **state) {
   g_free(text);
 }
 
+/* Bytes rather than text: some are set to anything, some cut out, some doubled; most of it in the lines between the numbers. */
+static GString *damaged_dump(GRand *rand, const GString *dump) {
+  GString *d = g_string_new_len(dump->str, (gssize)dump->len);
+  for (int n = g_rand_int_range(rand, 1, 3); n > 0 && d->len > 1; n--) {
+    gsize at = (gsize)g_rand_int_range(rand, 0, (gint32)d->len), length = (gsize)g_rand_int_range(rand, 1, 40);
+    const char *tab = memchr(d->str + at, '\t', d->len - at);
+    switch (g_rand_int_range(rand, 0, 5)) {
+    case 0: d->str[at] = (char)g_rand_int(rand); break;
+    case 1: g_string_erase(d, (gssize)at, (gssize)MIN(length, d->len - at)); break;
+    case 2: g_string_truncate(d, at); break;
+    case 3: if (tab) d->str[tab - d->str + 1] = "0123456789-+ \n"[g_rand_int_range(rand, 0, 14)]; break;
+    default: {
+      GString *piece = g_string_new_len(d->str + at, (gssize)MIN(length, d->len - at));
+      g_string_insert_len(d, g_rand_int_range(rand, 0, (gint32)d->len), piece->str, (gssize)piece->len);
+      g_string_free(piece, TRUE);
+    }
+    }
+  }
+  return d;
+}
+
+static void dumps(void **state) {
+  (void)state;
+  const double elements[] = {1, -0.0, NAN, 1e308, 0.5, 3};
+  GString *dump = ms_dump_text_new();
+  ms_dump_text_add(dump, "embedding.table", 3, elements, elements + 3);
+  ms_dump_text_add(dump, "layer 0 norm", 1, elements + 2, elements);
+  ms_dump_text_add(dump, "head", 2, elements, elements + 1);
+  assert_true(ms_test_load_dump(dump->str, dump->len));
+  GRand *rand = g_rand_new_with_seed(12);
+  int accepted = 0;
+  for (int i = 0; i < ROUNDS; i++) {
+    GString *d = damaged_dump(rand, dump);
+    accepted += ms_test_load_dump(d->str, d->len);
+    g_string_free(d, TRUE);
+  }
+  g_rand_free(rand);
+  assert_in_range(accepted, ROUNDS / 50, ROUNDS * 4 / 5);
+  for (gsize n = 0; n < dump->len; n++) { /* cut off: whole only between two matrices */
+    gboolean whole = ms_test_load_dump(dump->str, n);
+    assert_int_equal(whole, n == 19 || n == 19 + 18 + 48 || n == 19 + 18 + 48 + 15 + 16);
+  }
+  ms_dump_text_add(dump, "head", 1, elements, elements); /* twice */
+  assert_false(ms_test_load_dump(dump->str, dump->len));
+  g_string_free(dump, TRUE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(dense_models),
                                      cmocka_unit_test(machines), cmocka_unit_test(cpus), cmocka_unit_test(scenarios),
                                      cmocka_unit_test(requests), cmocka_unit_test(studies), cmocka_unit_test(histograms), cmocka_unit_test(baselines), cmocka_unit_test(disturbances),
-                                     cmocka_unit_test(goodputs)};
+                                     cmocka_unit_test(goodputs), cmocka_unit_test(dumps)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
