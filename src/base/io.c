@@ -84,15 +84,15 @@ gboolean ms_write_file(const char *filename, const char *data, gssize length, GE
   return err ? env_error(error, filename, "cannot be written", err) : TRUE;
 }
 
-gboolean ms_flush_stdout(GError **error) {
-  errno = 0;
-  if (fflush(stdout) == 0 && !ferror(stdout)) return TRUE;
-  return env_error(error, "standard output", "cannot be written", errno ? errno : EIO);
-}
-
 gboolean ms_stdout_abandoned(void) {
   struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
   return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
+}
+
+gboolean ms_flush_stdout(GError **error) {
+  errno = 0;
+  if (fflush(stdout) == 0 && !ferror(stdout)) return TRUE;
+  return env_error(error, "standard output", "cannot be written", errno ? errno : ms_stdout_abandoned() ? EPIPE : EIO);
 }
 
 const char *ms_data_dir(void) {

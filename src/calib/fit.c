@@ -99,7 +99,9 @@ static gboolean read_all(Work *work, GError **error) {
   }
   choose(work->series);
   for (guint i = 0; i < work->series->len; i++) ms_series_merge(((MsSeries *)work->series->pdata[i])->rows);
-  return work->series->len > 0 || ms_input_error(error, NULL, 0, NULL, "no row of %s in the tables given", work->hardware->name);
+  if (work->series->len > 0) return TRUE;
+  const char *why = work->fit->notes->len > 0 ? work->fit->notes->pdata[0] : NULL;
+  return ms_input_error(error, NULL, 0, NULL, "no row of %s in the tables given%s%s", work->hardware->name, why ? "; " : "", why ? why : "");
 }
 
 /* --- which curve ----------------------------------------------------------------------------------------------------------------- */

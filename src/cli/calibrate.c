@@ -298,7 +298,7 @@ static int check(const Options *o) {
   GError *error = NULL;
   const char *hardware = o->hardware ? o->hardware : "local";
   g_autofree char *date = today(o);
-  int passes = o->passes > 0 ? o->passes : o->quick ? 3 : 5;
+  int passes = o->passes != MS_CLI_UNSET ? o->passes : o->quick ? 3 : 5;
   ms_interrupt_install();
   Ticks ticks = {ms_progress_begin("checking", ms_local_check_ticks(passes)), 0};
   g_autoptr(MsLocalCheck) c = ms_local_check(hardware, o->blas, passes, tick, &ticks, &error);
@@ -316,7 +316,7 @@ static int check(const Options *o) {
 int ms_cli_calibrate(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("calibrate");
   if (argc == 3 && strcmp(argv[1], "--job") == 0) return job(argv[2]);
-  Options o = {0};
+  Options o = {.passes = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "profile to write, default the user's hardware/local.json; --check: folder for the steps as validation scenarios; --gpu: folder for tables", "FILE"},
       {"quick", 'q', 0, G_OPTION_ARG_NONE, &o.quick, "under a minute: fewer steps and passes", NULL},
@@ -337,8 +337,9 @@ int ms_cli_calibrate(int argc, char **argv) {
     if (argc > 1) status = ms_cli_usage(verb, "takes no file, not %s", argv[1]);
     else if (o.gpu && o.check) status = ms_cli_usage(verb, "--check is of a CPU: give it without --gpu");
     else if (!o.gpu && (o.vendor || o.device)) status = ms_cli_usage(verb, "--vendor and --device go with --gpu");
-    else if (!o.check && (o.hardware || o.passes)) status = ms_cli_usage(verb, "--hardware and --passes go with --check");
-    else if (o.passes < 0 || o.passes > 1000) status = ms_cli_usage(verb, "--passes must be 1 to 1000");
+    else if (ms_cli_date(o.date)) status = ms_cli_usage(verb, "%s", ms_cli_date(o.date));
+    else if (!o.check && (o.hardware || o.passes != MS_CLI_UNSET)) status = ms_cli_usage(verb, "--hardware and --passes go with --check");
+    else if (o.passes != MS_CLI_UNSET && (o.passes < 1 || o.passes > 1000)) status = ms_cli_usage(verb, "--passes must be 1 to 1000");
     else if (o.gpu && (o.blas || o.date)) status = ms_cli_usage(verb, "--blas and --date go with the calibration of a CPU");
     else if (o.csv && (o.check || o.gpu)) status = ms_cli_usage(verb, "--csv goes with the calibration of a CPU");
     else if (o.gpu) status = ms_cli_calibrate_gpu(verb, o.out, o.vendor, o.device, o.quick, o.json);

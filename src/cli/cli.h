@@ -31,6 +31,8 @@ char *ms_cli_completion(const char *shell);      /* a script for "bash", "zsh" o
 int ms_cli_usage(const MsVerb *verb, const char *format, ...) G_GNUC_PRINTF(2, 3);
 /* Index of `text` in `words` (NULL-terminated); -1 after a message that names the nearest word. */
 int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const char *const *words);
+/* NULL, or what is wrong with the value of --date. */
+const char *ms_cli_date(const char *date);
 /* What is wrong with the name of a picture, NULL: nothing (or no picture). */
 const char *ms_cli_picture(const char *file);
 /* Of a numeric option whose 0 must not pass for "not given". */

@@ -141,6 +141,7 @@ static int evaluate(const Options *o, char **files) {
 static int check(const MsVerb *verb, const Options *o, int files) {
   if (!o->hardware) return ms_cli_usage(verb, "give the machine: --hardware NAME");
   if (files < 1) return ms_cli_usage(verb, "give one or more tables of measurements");
+  if (ms_cli_date(o->date)) return ms_cli_usage(verb, "%s", ms_cli_date(o->date));
   if (o->evaluate && (o->out || o->date || o->like)) return ms_cli_usage(verb, "--evaluate learns nothing: --out, --date and --like do not go with it");
   if (!o->evaluate && (o->json || o->held_back || o->others)) return ms_cli_usage(verb, "--json, --held-back and --others go with --evaluate");
   return 0;
@@ -152,7 +153,7 @@ int ms_cli_fit(int argc, char **argv) {
   const GOptionEntry entries[] = {
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "the profile to start from, or to evaluate", "NAME"},
       {"out", 'o', 0, G_OPTION_ARG_STRING, &o.out, "where the profile goes (default: stdout)", "FILE"},
-      {"date", 0, 0, G_OPTION_ARG_STRING, &o.date, "date of the provenance (default: $SOURCE_DATE_EPOCH, else today)", "DATE"},
+      {"date", 0, 0, G_OPTION_ARG_STRING, &o.date, "date of the provenance (default: $SOURCE_DATE_EPOCH, else today)", "YYYY-MM-DD"},
       {"like", 0, 0, G_OPTION_ARG_STRING, &o.like, "sister machine whose training-grade rows serve where this one has none", "NAME"},
       {"evaluate", 'e', 0, G_OPTION_ARG_NONE, &o.evaluate, "compare the profile's curves with the rows, learn nothing", NULL},
       {"held-back", 0, 0, G_OPTION_ARG_NONE, &o.held_back, "with --evaluate: only the 15 % of shapes that a fit never sees", NULL},

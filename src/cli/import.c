@@ -64,10 +64,13 @@ static int write_model(const Options *o, MsScenario *scenario) {
   return status;
 }
 
+/* 0: not given. */
+static int given(int value) { return value == MS_CLI_UNSET ? 0 : value; }
+
 static int import_scenario(const Options *o, Reader reader, const char *file, char **words) {
   GError *error = NULL;
   gsize length;
-  const MsImportOptions options = {.hardware = o->hardware, .name = o->name, .gpus = o->gpus, .vocab_size = o->vocab_size, .words = (const char *const *)words,
+  const MsImportOptions options = {.hardware = o->hardware, .name = o->name, .gpus = given(o->gpus), .vocab_size = given(o->vocab_size), .words = (const char *const *)words,
                                    .set = (const char *const *)o->set, .environment = TRUE};
   g_autofree char *text = ms_read_file(file, MS_IMPORT_MOST_BYTES, &length, &error);
   if (!text) return ms_cli_fail(error);
@@ -81,11 +84,11 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
 
 static int check(const MsVerb *verb, const Options *o, int kind, int words) {
   if (words < 2) return ms_cli_usage(verb, "give one file (\"-\" is standard input)");
-  if (o->gpus < 0 || o->gpus > 1 << 20) return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
-  if (o->vocab_size < 0 || o->vocab_size > 1 << 24) return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);
+  if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20)) return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
+  if (o->vocab_size != MS_CLI_UNSET && (o->vocab_size < 1 || o->vocab_size > 1 << 24)) return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);
   for (int i = 0; o->set && o->set[i]; i++)
     if (!strchr(o->set[i], '=')) return ms_cli_usage(verb, "--set %s: give NAME=VALUE", o->set[i]);
-  gboolean runs_only = o->model_out || o->hardware || o->gpus || o->vocab_size || o->set || words > 2;
+  gboolean runs_only = o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET || o->set || words > 2;
   if (kind == 0 && runs_only) return ms_cli_usage(verb, "import hf takes one file, --name and --out: it makes a model, not a run");
   return 0;
 }
@@ -102,7 +105,7 @@ static int import_one(const MsVerb *verb, const Options *o, int argc, char **arg
 
 int ms_cli_import(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("import");
-  Options o = {0};
+  Options o = {.gpus = MS_CLI_UNSET, .vocab_size = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "write there instead of to standard output", "FILE"},
       {"model-out", 0, 0, G_OPTION_ARG_FILENAME, &o.model_out, "write the model apart; the scenario mentions it", "FILE"},

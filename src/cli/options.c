@@ -33,6 +33,15 @@ int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const ch
   return -1;
 }
 
+const char *ms_cli_date(const char *date) {
+  GDate day;
+  g_date_clear(&day, 1);
+  if (date && strlen(date) == 10) g_date_set_parse(&day, date);
+  char again[11] = "";
+  if (g_date_valid(&day)) g_date_strftime(again, sizeof again, "%Y-%m-%d", &day);
+  return !date || strcmp(again, date) == 0 ? NULL : "--date takes YYYY-MM-DD";
+}
+
 const char *ms_cli_picture(const char *file) {
   return !file || g_str_has_suffix(file, ".svg") || g_str_has_suffix(file, ".png") ? NULL : "--plot takes a file that ends in .svg or .png";
 }

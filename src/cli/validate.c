@@ -54,9 +54,11 @@ static void print(const Options *o, const MsValidation *validation, const MsLadd
 static int validate(const Options *o, const char *const *paths, const MsValidateOptions *options) {
   GError *error = NULL;
   ms_interrupt_install();
+  g_autoptr(MsJson) sets = o->ladders ? ms_json_load(o->ladders, &error) : NULL; /* before the long work */
+  if (o->ladders && !sets) return ms_cli_fail(error);
   g_autoptr(MsValidation) validation = ms_validate(paths, options, &error);
   if (!validation) return ms_cli_fail(error);
-  g_autoptr(MsLadders) ladders = o->ladders ? ms_ladders(validation, o->ladders, &error) : NULL;
+  g_autoptr(MsLadders) ladders = sets ? ms_ladders(validation, sets, &error) : NULL;
   if (o->ladders && !ladders) return ms_cli_fail(error);
   print(o, validation, ladders, options);
   return write_files(o, validation, &error) ? 0 : ms_cli_fail(error);

@@ -92,16 +92,12 @@ static gboolean qwen3_moe(MsHf *c) { return qwen(c, FALSE, TRUE) && read_sparse_
 
 /* Every `every`-th layer is softmax attention, the others are gated delta nets; `layer_types` may say it once more. */
 static gboolean read_layer_types(MsHf *c, int every) {
-  JsonNode *node = ms_hf_take(c, "layer_types");
-  if (!node) return TRUE;
-  JsonArray *types = JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
-  for (guint i = 0; types && i < json_array_get_length(types); i++) {
-    JsonNode *one = json_array_get_element(types, i);
-    const char *type = JSON_NODE_HOLDS_VALUE(one) && json_node_get_value_type(one) == G_TYPE_STRING ? json_node_get_string(one) : "";
-    if (strcmp(type, every > 0 && (i + 1) % (guint)every == 0 ? "full_attention" : "linear_attention") != 0)
+  g_auto(GStrv) types = NULL;
+  if (!ms_hf_take_words(c, "layer_types", &types)) return FALSE;
+  for (int i = 0; types && types[i]; i++)
+    if (strcmp(types[i], every > 0 && (i + 1) % every == 0 ? "full_attention" : "linear_attention") != 0)
       return ms_hf_bad(c, "layer_types", "does not have full_attention in every layer that full_attention_interval = %d names, and linear_attention in the others", every);
-  }
-  return types || ms_hf_bad(c, "layer_types", "must be a list of words");
+  return TRUE;
 }
 
 /* Qwen3-Next, Qwen3.5: gated softmax attention with normed heads, gated delta nets, experts with a gated shared one. */

@@ -69,7 +69,7 @@ static gboolean start(const char *program, const char *folder, int ranks, GError
   gboolean ok = g_spawn_sync(NULL, (char **)argv->pdata, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, &said, &status, &cause);
   if (ok && g_spawn_check_wait_status(status, NULL)) return TRUE;
   g_auto(GStrv) lines = ok ? g_strsplit(said, "\n", -1) : NULL;
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%d ranks under mpirun: %s", ranks, ok ? said_why(lines) : cause->message);
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%d ranks under mpirun: %s", ranks, !ok ? cause->message : ms_interrupted() ? "interrupted" : said_why(lines));
   g_clear_error(&cause);
   return FALSE;
 }

@@ -175,9 +175,7 @@ static void mean_tau(MsLadders *all) {
   all->mean_tau = n > 0 ? sum / n : NAN;
 }
 
-MsLadders *ms_ladders(const MsValidation *v, const char *filename, GError **error) {
-  g_autoptr(MsJson) doc = ms_json_load(filename, error);
-  if (!doc) return NULL;
+MsLadders *ms_ladders(const MsValidation *v, const MsJson *doc, GError **error) {
   JsonNode *root = ms_json_root(doc), *list = JSON_NODE_HOLDS_OBJECT(root) ? json_object_get_member(json_node_get_object(root), "ladders") : NULL;
   if (!list || !JSON_NODE_HOLDS_ARRAY(list)) {
     ms_json_error(doc, "", error, "must be an object with a list \"ladders\"");

@@ -7,6 +7,7 @@
 #ifndef MS_STUDY_LADDER_H
 #define MS_STUDY_LADDER_H
 
+#include "base/json.h"
 #include "study/validate.h"
 
 #define MS_LADDER_CLEAR 0.01 /* a measured difference beyond the reproducibility of a run (median 0.6 %) */
@@ -37,8 +38,8 @@ typedef struct {
   MsKnob *knobs;        /* descending number of pairs */
 } MsLadders;
 
-/* NULL and *error when the file is wrong or none of its runs is among the rows of the validation. (transfer full) */
-MsLadders *ms_ladders(const MsValidation *validation, const char *filename, GError **error);
+/* `file`: the sets. NULL and *error when it is wrong or none of its runs is among the rows of the validation. (transfer full) */
+MsLadders *ms_ladders(const MsValidation *validation, const MsJson *file, GError **error);
 void ms_ladders_free(MsLadders *ladders);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsLadders, ms_ladders_free)
 

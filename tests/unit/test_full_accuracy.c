@@ -43,7 +43,8 @@ static void measure(void) {
   options.by = MS_BY_GPU;
   g_autoptr(MsValidation) v = ms_validate(paths, &options, &error);
   if (!v) fail_msg("%s", error->message);
-  g_autoptr(MsLadders) ladders = ms_ladders(v, LADDERS, &error);
+  g_autoptr(MsJson) sets = ms_json_load(LADDERS, &error);
+  g_autoptr(MsLadders) ladders = sets ? ms_ladders(v, sets, &error) : NULL;
   if (!ladders) fail_msg("%s", error->message);
   const MsErrorSummary *time = exact_of(v, MS_METRIC_STEP_TIME), *memory = exact_of(v, MS_METRIC_PEAK_MEMORY);
   n_figures = 0;

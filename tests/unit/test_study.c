@@ -53,7 +53,8 @@ static MsLadders *ladders_of(const char *text, GError **error) {
     rows[i] = (MsValidateRow){.file = write_text(name, body[i]), .metric = MS_METRIC_STEP_TIME, .measured = measured[i], .predicted = predicted[i]};
   }
   g_autofree char *file = write_text("ladders.json", text);
-  MsLadders *ladders = ms_ladders(&v, file, error);
+  g_autoptr(MsJson) sets = ms_json_load(file, error);
+  MsLadders *ladders = sets ? ms_ladders(&v, sets, error) : NULL;
   for (int i = 0; i < RUNS; i++) g_free(rows[i].file);
   return ladders;
 }
