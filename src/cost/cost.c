@@ -33,7 +33,7 @@ typedef struct {
 } Slot;
 
 struct MsCost {
-  gboolean borrowed; /* curves, curve_op and what the slots point to belong to another */
+  gboolean borrowed; /* curves, slots and what these point to belong to another */
   const MsScenario *scenario;
   const MsHardware *hardware;
   MsDeviceRates device[MS_N_ODT];
@@ -43,11 +43,11 @@ struct MsCost {
   MsCurve sparse_backward[MS_N_ODT]; /* of dense attention forward, at the share that sparse attention reaches backward */
   MsCurve *curves;           /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
   guint8 *curve_op;          /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
-  Slot slot[MS_N_OPS][MS_N_ODT][MS_N_PASSES];
+  Slot (*slot)[MS_N_ODT][MS_N_PASSES]; /* [MS_N_OPS] */
   MsGroup group[MS_N_GROUPS]; /* that the tables below are of */
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
   MsCollective (*collective_fp32)[MS_N_GROUPS]; /* [MS_N_COLL] NULL: messages of FP32 are like any other */
-  MsDispatch dispatch[2][MS_N_GROUPS];
+  MsDispatch dispatch[2];    /* and combine, between the expert ranks (MS_GROUP_TP_EP) */
 };
 
 /* --- preparing: device ------------------------------------------------------------------------------------------------------ */
@@ -225,6 +225,7 @@ static void prepare_kernels(MsCost *cost) { /* depends on the machine and the mo
   set_device(cost);
   set_shape(cost);
   take_curves(cost);
+  cost->slot = g_malloc0(MS_N_OPS * sizeof *cost->slot);
   for (int op = 0; op < MS_N_OPS; op++)
     for (int dtype = 0; dtype < MS_N_ODT && ms_op_families[op] < MS_FAMILY_COMM; dtype++)
       for (int pass = 0; pass < MS_N_PASSES; pass++) cost->slot[op][dtype][pass] = make_slot(cost, op, dtype, pass);
@@ -250,7 +251,8 @@ static void prepare_exchanges(MsCost *cost, const MsCost *like, const MsLayout *
       cost->collective[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "bf16", &layout->group[g]);
       if (fp32) cost->collective_fp32[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "fp32", &layout->group[g]);
     }
-    for (int combine = 0; !(same && same_dispatcher) && combine < 2; combine++) cost->dispatch[combine][g] = ms_dispatch_prepare(cost->scenario, combine, &layout->group[g]);
+    for (int combine = 0; g == MS_GROUP_TP_EP && !(same && same_dispatcher) && combine < 2; combine++)
+      cost->dispatch[combine] = ms_dispatch_prepare(cost->scenario, combine, &layout->group[g]);
   }
 }
 
@@ -281,6 +283,7 @@ void ms_cost_free(MsCost *cost) {
   if (!cost->borrowed) {
     g_free(cost->curves);
     g_free(cost->curve_op);
+    g_free(cost->slot);
   }
   g_free(cost);
 }
@@ -427,6 +430,19 @@ static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
   return (MsOpCost){.time_s = MAX(t, lower), .lower_s = lower, .curve = slot->origin, .error_growth = growth, .band = slot->band};
 }
 
+gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b) {
+  const MsOptions *x = &a->scenario->options, *y = &b->scenario->options;
+  for (MsOpFamily family = 0; family < MS_FAMILY_COMM; family++)
+    if (stack_factor(a, family) != stack_factor(b, family)) return FALSE;
+  return a->slot == b->slot && a->expert_width == b->expert_width && x->lcma == y->lcma && x->lcma_workspace_B == y->lcma_workspace_B;
+}
+
+gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b) {
+  return a->kind == b->kind && a->pass == b->pass && a->dtype == b->dtype && a->flags == b->flags && a->kernels == b->kernels && a->m == b->m && a->n == b->n &&
+         a->k == b->k && a->groups == b->groups && a->kv_groups == b->kv_groups && a->flop == b->flop && a->read_B == b->read_B && a->write_B == b->write_B &&
+         ms_op_families[a->kind] < MS_FAMILY_COMM;
+}
+
 /* --- rows that communicate ----------------------------------------------------------------------------------------------------- */
 static MsOpCost host_copy(const MsCost *cost, double bytes_B) {
   double wire = known(cost->hardware->host_link_Bps) ? bytes_B / ms_hardware_host_Bps(cost->hardware) : 0;
@@ -441,8 +457,11 @@ static MsOpCost exchange(const MsCost *cost, MsOpKind kind, int group, double me
   MsCollKind coll = as[kind];
   if (kind == MS_OP_DISPATCH || kind == MS_OP_COMBINE) {
     MsDispatcher dispatcher = cost->scenario->options.dispatcher;
-    if (dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP)
-      return ms_dispatch_s(&cost->dispatch[kind == MS_OP_COMBINE][group], message_B, row ? row->m : 0, row ? row->n : 0, row ? row->level_B : derive);
+    if (dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP) {
+      MsDispatch other; /* no row asks for another group */
+      if (group != MS_GROUP_TP_EP) other = ms_dispatch_prepare(cost->scenario, kind == MS_OP_COMBINE, &cost->group[group]);
+      return ms_dispatch_s(group == MS_GROUP_TP_EP ? &cost->dispatch[kind == MS_OP_COMBINE] : &other, message_B, row ? row->m : 0, row ? row->n : 0, row ? row->level_B : derive);
+    }
     coll = dispatcher == MS_DISPATCH_ALLTOALL ? MS_COLL_A2A : kind == MS_OP_COMBINE ? MS_COLL_RS : MS_COLL_AG;
   }
   gboolean fp32 = cost->collective_fp32 && row && row->dtype == MS_ODT_FP32;

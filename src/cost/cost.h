@@ -31,6 +31,10 @@ typedef struct {
 } MsOpCost;
 
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op);
+/* Every kernel costs the same in both, so that what is known of one serves the other. Rows that communicate may differ. */
+gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b);
+/* Kernels that cost the same on any one machine; FALSE for rows that communicate or wait for the host. */
+gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b);
 
 /* A collective by itself (also used by planners and tests): `message_B` as in MsOp. */
 MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group, double message_B);

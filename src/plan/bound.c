@@ -39,18 +39,19 @@ void ms_memo_free(MsPieceMemo *m) {
   g_free(m);
 }
 
-MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError **error) {
+MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error) {
   MsPieceMemo *m = g_new0(MsPieceMemo, 1);
   m->scenario = ms_scenario_copy(scenario, TRUE);
   m->layout = ms_layout_build(m->scenario);
-  if (!(m->work = ms_work_new(m->scenario, m->layout, error)) || !(m->cost = ms_cost_new_like(like, m->scenario, m->layout, error))) {
+  if (!(m->work = ms_work_new(m->scenario, m->layout, error)) || !(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) {
     ms_memo_free(m);
     return NULL;
   }
   m->n = m->work->n_pieces;
   guint32 tag = 0;
-  m->piece = ms_costed_pieces_new(m->work, m->cost, &tag);
-  m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario);
+  gboolean same = like && ms_cost_same_kernels(like->cost, m->cost);
+  m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
+  m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
   m->kept = g_new(double, 4 * m->n);
   m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n;
   for (int i = 0; i < m->n; i++) {

@@ -105,7 +105,7 @@ static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gb
   if (plain) s->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1}, s->options.offload_modules = 0;
   if (ms_pieces_depend_on_cut(s)) return NULL;
   const MsPieceMemo *like = w->last ? w->last : t->x->s.first;
-  MsPieceMemo *memo = ms_memo_new(s, like ? ms_memo_cost(like) : NULL, error);
+  MsPieceMemo *memo = ms_memo_new(s, like, error);
   if (memo) ms_memo_free(w->last), w->last = memo;
   return memo;
 }
@@ -232,7 +232,7 @@ static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
   s->layout.pipeline_layout = g_strdup(given);
   ms_space_apply_axes(p->t->space, c->value, TRUE, s);
   *rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
-  if (*rule < 0) p->memo = ms_memo_new(s, ms_planner_like(p->t->x), &error);
+  if (*rule < 0) p->memo = ms_memo_new(s, p->t->x->s.first, &error);
   g_free(s->layout.pipeline_layout);
   s->layout.pipeline_layout = given;
   p->own = TRUE;

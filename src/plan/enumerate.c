@@ -104,7 +104,7 @@ static gboolean memo_for(Bench *b, const gint32 *value) {
   char *given = b->f->scratch->layout.pipeline_layout;
   b->f->scratch->layout.pipeline_layout = g_strdup(given);
   ms_space_apply_axes(b->e->space, value, TRUE, b->f->scratch);
-  b->memo = ms_layout_check_kind(b->f->scratch, MS_RULE_SPLIT) < 0 ? ms_memo_new(b->f->scratch, like ? ms_memo_cost(like) : NULL, &error) : NULL;
+  b->memo = ms_layout_check_kind(b->f->scratch, MS_RULE_SPLIT) < 0 ? ms_memo_new(b->f->scratch, like, &error) : NULL;
   g_free(b->f->scratch->layout.pipeline_layout);
   b->f->scratch->layout.pipeline_layout = given;
   if (b->memo) b->map = ms_shapes_map(b->f->shapes, b->memo);
@@ -119,17 +119,19 @@ static gboolean memo_for(Bench *b, const gint32 *value) {
   return FALSE;
 }
 
-static void put(Bench *b, MsCandidate *c, int inner, MsTime time, double device_B) {
+static gboolean fits(Bench *b, const MsCandidate *c, int inner, double device_B) {
+  double miss_B = device_B - b->e->search->plan->memory_limit_B;
+  b->f->valid++;
+  if (!(miss_B > 0) || !has(b->e, MS_SHORT_MEMORY)) return TRUE;
+  ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_MEMORY, 1, miss_B, order_of(b->e->space, b->unit, c->combo, inner), c);
+  return FALSE;
+}
+
+static void put(Bench *b, MsCandidate *c, int inner, MsTime time) {
   const MsRequest *request = b->e->space->request;
-  const MsPlan *plan = b->e->search->plan;
   double seconds = (double)time / MS_PS_PER_S;
   int gpus = c->value[MS_AXIS_GPUS];
   guint64 order = order_of(b->e->space, b->unit, c->combo, inner);
-  b->f->valid++;
-  if (device_B > plan->memory_limit_B && has(b->e, MS_SHORT_MEMORY)) {
-    ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_MEMORY, 1, device_B - plan->memory_limit_B, order, c);
-    return;
-  }
   c->bound = time;
   c->cost = ms_objective_cost(request, gpus, seconds);
   if (isinf(c->cost)) ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_DEADLINE, 1, ms_objective_figure(request, gpus, seconds) - request->deadline_s, order, c);
@@ -144,7 +146,7 @@ static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes 
   gint64 blinds = space->n_of_role[MS_ROLE_BLIND], first = b->work * space->stride[MS_ROLE_ADDED];
   int rule = -1, known_class = -1;
   const MsShape *shape = NULL;
-  MsTime time = 0;
+  MsTime time = -1;
   double device_B = -1;
   for (gint64 i = 0; i < space->stride[MS_ROLE_ADDED]; i++) {
     gint64 combo = first + i;
@@ -160,8 +162,7 @@ static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes 
         b->written = combo;
       }
       shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, v, b->f->scratch, ms_space_shape_of(space, combo), &rule);
-      time = shape ? ms_bound_time(shape, b->memo) : 0;
-      known_class = class, device_B = -1;
+      known_class = class, time = -1, device_B = -1;
     }
     if (!shape) {
       ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, combo, inner), c);
@@ -171,7 +172,9 @@ static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes 
       const MsStateBytes *of_state = &bytes[i / blinds % space->n_of_role[MS_ROLE_STATE]];
       device_B = ms_bound_device_B(shape, b->memo, of_state, dp_cp, edp, space->request->base->hardware), b->f->bounded++;
     }
-    put(b, c, inner, time, device_B);
+    if (!fits(b, c, inner, device_B)) continue;
+    if (time < 0) time = ms_bound_time(shape, b->memo); /* most layouts of a large model do not fit: theirs is never asked for */
+    put(b, c, inner, time);
   }
 }
 

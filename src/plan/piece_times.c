@@ -10,6 +10,8 @@
 
 static MsTime lag(const MsLags *l, MsEnd to, MsEnd from) { return l->to[to][from]; }
 static MsTime span(const MsLags *l) { return MAX(0, lag(l, MS_END_COMPUTE, MS_END_COMPUTE)); }
+static MsTime span_of_pass(MsPieceLags *lags, MsSlotKind kind, int piece) { return span(ms_piece_lags_pass(lags, kind, piece, MS_FROM_COMPUTE)); }
+static MsTime span_of_pair(MsPieceLags *lags, int forward, int backward) { return span(ms_piece_lags_pair(lags, forward, backward, MS_FROM_COMPUTE)); }
 
 /* --- slots of one pass after another --- */
 
@@ -20,7 +22,8 @@ static void line_of_pass(const MsLags *l, MsTime *line, MsTime *first, MsTime *l
 }
 
 static void alone(MsPieceLags *lags, int piece, MsSlotKind backward, MsPieceTime *t) {
-  const MsLags *f = ms_piece_lags_pass(lags, MS_SLOT_F, piece), *b = ms_piece_lags_pass(lags, backward, piece);
+  const guint ends = MS_FROM_ENTRY | MS_FROM_COMPUTE;
+  const MsLags *f = ms_piece_lags_pass(lags, MS_SLOT_F, piece, ends), *b = ms_piece_lags_pass(lags, backward, piece, ends);
   MsTime f_line, f_first, f_last, b_line, b_first, b_last;
   line_of_pass(f, &f_line, &f_first, &f_last);
   line_of_pass(b, &b_line, &b_first, &b_last);
@@ -33,10 +36,10 @@ static void alone(MsPieceLags *lags, int piece, MsSlotKind backward, MsPieceTime
 /* --- passes that are split, or run in pairs: no line, only what holds of every order --- */
 
 static MsTime whole_or_split(MsPieceLags *lags, int piece, gboolean splits, gboolean left) {
-  if (left) return span(ms_piece_lags_pass(lags, MS_SLOT_I, piece));
-  MsTime whole = span(ms_piece_lags_pass(lags, MS_SLOT_B, piece));
+  if (left) return span_of_pass(lags, MS_SLOT_I, piece);
+  MsTime whole = span_of_pass(lags, MS_SLOT_B, piece);
   if (!splits) return whole;
-  return MIN(whole, span(ms_piece_lags_pass(lags, MS_SLOT_I, piece)) + span(ms_piece_lags_pass(lags, MS_SLOT_W, piece)));
+  return MIN(whole, span_of_pass(lags, MS_SLOT_I, piece) + span_of_pass(lags, MS_SLOT_W, piece));
 }
 
 typedef struct { int piece; int layers; MsTime forward, backward; } Share;
@@ -50,11 +53,11 @@ static int most_layers(const void *a, const void *b) {
 static void share_out(MsPieceLags *lags, Share *share, int n, gboolean splits) {
   for (int i = 0; i < n; i++) {
     Share *s = &share[i];
-    MsTime own = span(ms_piece_lags_pair(lags, s->piece, s->piece));
-    s->forward = span(ms_piece_lags_pass(lags, MS_SLOT_F, s->piece)), s->backward = whole_or_split(lags, s->piece, splits, FALSE);
+    MsTime own = span_of_pair(lags, s->piece, s->piece);
+    s->forward = span_of_pass(lags, MS_SLOT_F, s->piece), s->backward = whole_or_split(lags, s->piece, splits, FALSE);
     for (int j = 0; j < i; j++) {
-      s->forward = MIN(s->forward, span(ms_piece_lags_pair(lags, s->piece, share[j].piece)) - share[j].backward);
-      s->backward = MIN(s->backward, span(ms_piece_lags_pair(lags, share[j].piece, s->piece)) - share[j].forward);
+      s->forward = MIN(s->forward, span_of_pair(lags, s->piece, share[j].piece) - share[j].backward);
+      s->backward = MIN(s->backward, span_of_pair(lags, share[j].piece, s->piece) - share[j].forward);
     }
     MsTime over = s->forward + s->backward - own;
     if (over <= 0) continue;
@@ -84,7 +87,7 @@ void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *la
     gboolean left = i == w->piece_head && w->scenario->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */
     alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, t);
     if (!splits && !pairs) continue;
-    t->direct = span(ms_piece_lags_pass(lags, MS_SLOT_F, i)) + whole_or_split(lags, i, splits, left);
+    t->direct = span_of_pass(lags, MS_SLOT_F, i) + whole_or_split(lags, i, splits, left);
     if (pairs && ms_work_is_unit(&w->pieces[i])) t->direct = piece[i].forward.compute + piece[i].backward.compute;
     t->line = t->start = t->end = 0;
   }

@@ -135,8 +135,9 @@ typedef struct { /* picoseconds of one piece, both passes (piece_times.c) */
 /* `splits`: the schedule may run a backward as its input gradients and, later, its weight gradients. */
 void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time);
 
-/* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). */
-MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsCost *like, GError **error);
+/* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). What is known of pieces that are the same in
+ * `like` is taken over. */
+MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error);
 const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 

@@ -16,7 +16,7 @@ static MsTime piece_span(const MsProgram *p, int piece, MsSlotKind kind) {
   gboolean left = kind == MS_SLOT_B && leaves_head(p) && piece == p->work->piece_head;
   if (ms_slots_overlap(p->scenario)) return kind == MS_SLOT_F ? c->forward.compute : c->backward.compute - (left ? c->backward.weight : 0);
   if (left) kind = MS_SLOT_I;
-  return MAX(0, ms_piece_lags_pass(p->lags, kind, piece)->to[MS_END_COMPUTE][MS_END_COMPUTE]);
+  return MAX(0, ms_piece_lags_pass(p->lags, kind, piece, MS_FROM_COMPUTE)->to[MS_END_COMPUTE][MS_END_COMPUTE]);
 }
 
 static MsTime chunk_span(const MsProgram *p, const MsChunk *chunk) {
@@ -32,12 +32,12 @@ static MsTime chunk_span(const MsProgram *p, const MsChunk *chunk) {
 static MsTime chunk_passage(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind) {
   MsTime sum = 0;
   for (int i = 0; i < ms_work_chunk_length(chunk); i++)
-    sum += MAX(0, ms_piece_lags_pass(p->lags, kind, ms_work_chunk_piece(p->work, chunk, i))->to[MS_END_ENTRY][MS_END_ENTRY]);
+    sum += MAX(0, ms_piece_lags_pass(p->lags, kind, ms_work_chunk_piece(p->work, chunk, i), MS_FROM_ENTRY)->to[MS_END_ENTRY][MS_END_ENTRY]);
   return sum;
 }
 
 MsTime ms_bound_late(MsPieceLags *lags, int piece) {
-  const MsLags *l = ms_piece_lags_pass(lags, MS_SLOT_B, piece);
+  const MsLags *l = ms_piece_lags_pass(lags, MS_SLOT_B, piece, MS_FROM_COMPUTE);
   return MAX(0, l->to[MS_END_COMPUTE][MS_END_COMPUTE] - MAX(0, l->to[MS_END_ENTRY][MS_END_COMPUTE]));
 }
 

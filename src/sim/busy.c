@@ -195,8 +195,8 @@ static void hand_over(const Busy *b, int source, MsLags *lags) {
   }
 }
 
-/* From each source in turn: starts of the compute rows, and what follows from them for the lags. */
-static void measure(Busy *b, int sm_count, MsLags *lags) {
+/* From each of the sources in turn: starts of the compute rows, and what follows from them for the lags. */
+static void measure(Busy *b, int sm_count, guint sources, MsLags *lags) {
   find_after(b);
   find_before(b);
   link_windows(b);
@@ -204,7 +204,8 @@ static void measure(Busy *b, int sm_count, MsLags *lags) {
   measure_gaps(b);
   gboolean losses = losses_add_up(b->rows, sm_count);
   if (losses) measure_losses(b, sm_count);
-  for (int source = 0; source < 3; source++) {
+  for (int source = 0; source < MS_END_HOST; source++) {
+    if (!(sources & 1u << source)) continue;
     for (int k = 0; k < b->n; k++) b->start[k] = -1; /* not behind the source */
     if (source == MS_END_COMPUTE) from_compute(b);
     else from_entry(b, source == MS_END_BESIDE, losses ? sm_count : 0);
@@ -212,7 +213,7 @@ static void measure(Busy *b, int sm_count, MsLags *lags) {
   }
 }
 
-void ms_rows_busy(const MsRows *rows, int sm_count, gboolean forced, MsLags *lags) {
+void ms_rows_busy(const MsRows *rows, int sm_count, gboolean forced, guint sources, MsLags *lags) {
   enum { FEW = 160 };
   int few_numbers[3 * FEW + 1], n = rows->n;
   Window few_windows[FEW];
@@ -222,7 +223,7 @@ void ms_rows_busy(const MsRows *rows, int sm_count, gboolean forced, MsLags *lag
             .own = many ? g_new(MsTime, 3 * n) : few_times};
   b.first_before = b.number + n, b.first_after = b.first_before + n;
   b.gap = b.own + n, b.start = b.gap + n;
-  if (n > 0) measure(&b, sm_count, lags);
+  if (n > 0) measure(&b, sm_count, sources, lags);
   if (!many) return;
   g_free(b.number);
   g_free(b.window);

@@ -1,48 +1,43 @@
 /* src/sim/lags.c - rows as a table of lags (max-plus linear algebra), and the tables of the pieces of a step. */
 #include "sim/lower.h"
+#include <string.h>
 
-typedef struct { MsTime from[MS_N_ENDS]; } Reach; /* of one moment: lag behind each source */
-
-static const Reach nowhere = {{MS_NEVER, MS_NEVER, MS_NEVER, MS_NEVER}};
-static const Reach at_source[MS_N_ENDS] = {{{0, MS_NEVER, MS_NEVER, MS_NEVER}}, {{MS_NEVER, 0, MS_NEVER, MS_NEVER}}, {{MS_NEVER, MS_NEVER, 0, MS_NEVER}},
-                                           {{MS_NEVER, MS_NEVER, MS_NEVER, 0}}};
 const MsLags ms_no_rows = {{{0, MS_NEVER, MS_NEVER, MS_NEVER}, {MS_NEVER, 0, MS_NEVER, MS_NEVER}, {MS_NEVER, MS_NEVER, 0, MS_NEVER},
                             {MS_NEVER, MS_NEVER, MS_NEVER, 0}}};
 
-static Reach later(Reach a, Reach b) {
-  Reach r;
-  for (int i = 0; i < MS_N_ENDS; i++) r.from[i] = MAX(a.from[i], b.from[i]);
-  return r;
-}
+static MsTime plus(MsTime at, MsTime by) { return MAX(at + by, MS_NEVER); }
 
-static Reach plus(Reach a, MsTime by) {
-  for (int i = 0; i < MS_N_ENDS; i++) a.from[i] = MAX(a.from[i] + by, MS_NEVER);
-  return a;
-}
-
-MsLags ms_lags_of_rows(const MsRows *rows, int sm_count) {
-  g_autofree Reach *end = g_new(Reach, MAX(rows->n, 1));
-  Reach stream[MS_N_STREAMS], host = at_source[MS_END_HOST];
-  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = nowhere;
-  stream[MS_STREAM_COMPUTE] = at_source[MS_END_COMPUTE];
+/* When each row ends, and what the list leaves behind, if the source is there at 0 and the others never were. end[rows->n]: scratch. */
+static void behind(const MsRows *rows, MsEnd source, MsTime *end, MsLags *lags) {
+  MsTime at[MS_N_ENDS] = {MS_NEVER, MS_NEVER, MS_NEVER, MS_NEVER}, stream[MS_N_STREAMS];
+  at[source] = 0;
+  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = MS_NEVER;
+  stream[MS_STREAM_COMPUTE] = at[MS_END_COMPUTE];
   for (int i = 0; i < rows->n; i++) {
     const MsRow *r = &rows->row[i];
-    Reach start = stream[r->stream];
-    for (int j = 0; j < 3 && r->wait[j] >= 0; j++) start = later(start, end[r->wait[j]]);
-    if (r->opens) start = later(start, at_source[r->beside ? MS_END_BESIDE : MS_END_ENTRY]);
-    if (r->launch > 0) start = later(start, host = plus(host, r->launch));
+    MsTime start = stream[r->stream];
+    for (int j = 0; j < 3 && r->wait[j] >= 0; j++) start = MAX(start, end[r->wait[j]]);
+    if (r->opens) start = MAX(start, at[r->beside ? MS_END_BESIDE : MS_END_ENTRY]);
+    if (r->launch > 0) {
+      at[MS_END_HOST] = plus(at[MS_END_HOST], r->launch);
+      start = MAX(start, at[MS_END_HOST]);
+    }
     stream[r->stream] = end[i] = plus(start, r->duration);
-    if (r->host_waits) host = later(host, end[i]);
+    if (r->host_waits) at[MS_END_HOST] = MAX(at[MS_END_HOST], end[i]);
   }
-  MsLags lags = ms_no_rows;
-  for (int k = 0; k < MS_N_ENDS; k++) {
-    for (int side = 0; side < 2; side++)
-      if (rows->tip[side] >= 0) lags.to[side ? MS_END_BESIDE : MS_END_ENTRY][k] = end[rows->tip[side]].from[k];
-    lags.to[MS_END_COMPUTE][k] = stream[MS_STREAM_COMPUTE].from[k];
-    lags.to[MS_END_HOST][k] = host.from[k];
-  }
-  ms_rows_busy(rows, sm_count, FALSE, &lags);
-  return lags;
+  at[MS_END_COMPUTE] = stream[MS_STREAM_COMPUTE];
+  for (int side = 0; side < 2; side++)
+    if (rows->tip[side] >= 0) at[side ? MS_END_BESIDE : MS_END_ENTRY] = end[rows->tip[side]];
+  for (int i = 0; i < MS_N_ENDS; i++) lags->to[i][source] = at[i];
+}
+
+void ms_lags_of_rows(const MsRows *rows, int sm_count, guint sources, MsLags *lags) {
+  enum { FEW = 256 };
+  MsTime few[FEW], *end = rows->n > FEW ? g_new(MsTime, rows->n) : few;
+  for (int source = 0; source < MS_N_ENDS; source++)
+    if (sources & 1u << source) behind(rows, (MsEnd)source, end, lags);
+  if (end != few) g_free(end);
+  ms_rows_busy(rows, sm_count, FALSE, sources, lags);
 }
 
 MsForced ms_forced_of_rows(const MsRows *rows, int sm_count) {
@@ -53,7 +48,7 @@ MsForced ms_forced_of_rows(const MsRows *rows, int sm_count) {
   if (!any) return f;
   for (int i = 0; i < MS_N_ENDS; i++)
     for (int k = 0; k < MS_N_ENDS; k++) f.lags.to[i][k] = MS_NEVER;
-  ms_rows_busy(rows, sm_count, TRUE, &f.lags);
+  ms_rows_busy(rows, sm_count, TRUE, MS_FROM_ALL, &f.lags);
   return f;
 }
 
@@ -90,23 +85,54 @@ void ms_lags_run(const MsLags *l, const MsTime before[MS_N_ENDS], MsTime after[M
 
 /* --- of pieces --- */
 
+typedef struct { MsLags lags; guint sources; } Table; /* sources: whose lags are there */
+
 struct MsPieceLags {
   const MsCostedPiece *piece;
   int n, sm_count;
   gboolean delay_wgrad;
-  MsLags **pass; /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
-  MsLags **pair; /* [n * n] forward of one beside backward of another */
+  Table **pass;  /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
+  Table **pair;  /* [n * n] forward of one beside backward of another */
   MsForced **forced_pass, **forced_pair; /* the same */
   MsRows rows;   /* scratch */
 };
 
-MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario) {
+/* Rows that look the same to rows.c. */
+static gboolean same_rows(const MsCosted *a, const MsCosted *b) {
+  int n = a->list->n;
+  size_t times = (size_t)n * sizeof(MsTime);
+  if (n != b->list->n || a->list->tip != b->list->tip || memcmp(a->duration, b->duration, times) || memcmp(a->beside, b->beside, times) ||
+      memcmp(a->launch, b->launch, times) || memcmp(a->sms, b->sms, (size_t)n * sizeof *a->sms))
+    return FALSE;
+  for (int i = 0; i < n; i++) {
+    const MsOp *x = &a->list->op[i], *y = &b->list->op[i];
+    if (x->stream != y->stream || x->pass != y->pass || x->node != y->node || x->flags != y->flags || memcmp(x->wait, y->wait, sizeof x->wait)) return FALSE;
+  }
+  return TRUE;
+}
+
+static Table *copy_of(const Table *table) { return table ? g_memdup2(table, sizeof *table) : NULL; }
+
+static void take_over(MsPieceLags *l, const MsPieceLags *like) {
+  int n = MIN(l->n, like->n);
+  g_autofree gboolean *forward = g_new(gboolean, n), *backward = g_new(gboolean, n);
+  for (int i = 0; i < n; i++) {
+    forward[i] = same_rows(&l->piece[i].forward, &like->piece[i].forward), backward[i] = same_rows(&l->piece[i].backward, &like->piece[i].backward);
+    for (int kind = 0; kind <= MS_SLOT_W; kind++)
+      if (kind == MS_SLOT_F ? forward[i] : backward[i]) l->pass[kind * l->n + i] = copy_of(like->pass[kind * like->n + i]);
+  }
+  for (int i = 0; i < n * n && l->delay_wgrad == like->delay_wgrad; i++)
+    if (forward[i / n] && backward[i % n]) l->pair[i / n * l->n + i % n] = copy_of(like->pair[i / n * like->n + i % n]);
+}
+
+MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like) {
   MsPieceLags *l = g_new0(MsPieceLags, 1);
   *l = (MsPieceLags){.piece = piece, .n = n, .sm_count = scenario->hardware->sm_count, .delay_wgrad = scenario->options.delay_wgrad};
-  l->pass = g_new0(MsLags *, (MS_SLOT_W + 1) * (gsize)n);
-  l->pair = g_new0(MsLags *, (gsize)n * (gsize)n);
+  l->pass = g_new0(Table *, (MS_SLOT_W + 1) * (gsize)n);
+  l->pair = g_new0(Table *, (gsize)n * (gsize)n);
   l->forced_pass = g_new0(MsForced *, (MS_SLOT_W + 1) * (gsize)n);
   l->forced_pair = g_new0(MsForced *, (gsize)n * (gsize)n);
+  if (like && like->sm_count == l->sm_count) take_over(l, like);
   return l;
 }
 
@@ -119,11 +145,6 @@ void ms_piece_lags_free(MsPieceLags *l) {
   g_free(l);
 }
 
-static const MsLags *keep_lags(MsPieceLags *l, MsLags **known) {
-  MsLags lags = ms_lags_of_rows(&l->rows, l->sm_count);
-  return *known = g_memdup2(&lags, sizeof lags);
-}
-
 static void rows_of_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
   static const MsListPart part[] = {[MS_SLOT_F] = MS_LIST_ALL, [MS_SLOT_B] = MS_LIST_ALL, [MS_SLOT_I] = MS_LIST_INPUT, [MS_SLOT_W] = MS_LIST_WEIGHT};
   const MsCostedPiece *c = &l->piece[piece];
@@ -134,18 +155,24 @@ static void rows_of_pair(MsPieceLags *l, int f, int b) {
   ms_rows_of_pair(&l->rows, &l->piece[f].forward, &l->piece[b].backward, l->delay_wgrad);
 }
 
-const MsLags *ms_piece_lags_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
-  MsLags **known = &l->pass[(int)kind * l->n + piece];
-  if (*known) return *known;
-  rows_of_pass(l, kind, piece);
-  return keep_lags(l, known);
+static gboolean has(const Table *table, guint sources) { return table && !(sources & ~table->sources); }
+
+static void add_sources(MsPieceLags *l, Table **table, guint sources) {
+  if (!*table) *table = g_new0(Table, 1);
+  ms_lags_of_rows(&l->rows, l->sm_count, sources & ~(*table)->sources, &(*table)->lags);
+  (*table)->sources |= sources;
 }
 
-const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b) {
-  MsLags **known = &l->pair[f * l->n + b];
-  if (*known) return *known;
-  rows_of_pair(l, f, b);
-  return keep_lags(l, known);
+const MsLags *ms_piece_lags_pass(MsPieceLags *l, MsSlotKind kind, int piece, guint sources) {
+  Table **table = &l->pass[(int)kind * l->n + piece];
+  if (!has(*table, sources)) rows_of_pass(l, kind, piece), add_sources(l, table, sources);
+  return &(*table)->lags;
+}
+
+const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b, guint sources) {
+  Table **table = &l->pair[f * l->n + b];
+  if (!has(*table, sources)) rows_of_pair(l, f, b), add_sources(l, table, sources);
+  return &(*table)->lags;
 }
 
 static const MsForced *keep_forced(MsPieceLags *l, MsForced **known) {

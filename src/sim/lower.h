@@ -10,7 +10,7 @@
 
 typedef struct {
   const MsOpList *list;
-  MsTime *duration, *launch; /* [n] */
+  MsTime *duration, *launch; /* [n]; of lists that were costed here, `duration` owns them all */
   MsTime *beside;   /* [n] duration in a pair, beside the pass of another microbatch */
   guint16 *sms;
   guint8 *use;
@@ -60,8 +60,9 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
 void ms_program_free(MsProgram *program);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsProgram, ms_program_free)
 
-/* The pieces alone. *tag: of the first row; becomes that behind the last. (transfer full) */
-MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, guint32 *tag);
+/* The pieces alone. *tag: of the first row; becomes that behind the last. like[n_like]: pieces, maybe of other work, whose kernels cost the same
+ * (ms_cost_same_kernels): what is known of them is not costed again. (transfer full) */
+MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, const MsCostedPiece *like, int n_like, guint32 *tag);
 void ms_costed_pieces_free(MsCostedPiece *pieces, int n);
 MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
 
@@ -143,18 +144,21 @@ void ms_rows_clear(MsRows *rows);
  * from (what the list waits for, what the list beside it waits for, the compute stream is free, the host is free) to the same four afterwards. */
 typedef enum { MS_END_ENTRY, MS_END_BESIDE, MS_END_COMPUTE, MS_END_HOST, MS_N_ENDS } MsEnd;
 typedef struct { MsTime to[MS_N_ENDS][MS_N_ENDS]; } MsLags; /* to[end][source] */
+enum { MS_FROM_ENTRY = 1 << MS_END_ENTRY, MS_FROM_COMPUTE = 1 << MS_END_COMPUTE, MS_FROM_ALL = (1 << MS_N_ENDS) - 1 }; /* sets of sources */
 #define MS_NEVER (-((MsTime)1 << 60)) /* minus infinity of max-plus; sums of a few of them do not overflow */
 extern const MsLags ms_no_rows;
-MsLags ms_lags_of_rows(const MsRows *rows, int sm_count);
+/* Fills in the lags behind each of the sources. */
+void ms_lags_of_rows(const MsRows *rows, int sm_count, guint sources, MsLags *lags);
 MsLags ms_lags_product(const MsLags *then, const MsLags *first);
 MsLags ms_lags_beside(const MsLags *lags); /* of a list that runs as the backward of a pair */
 void ms_lags_run(const MsLags *lags, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
 
-/* Tables of pieces, made when they are asked for: not for two threads at once. `piece` is borrowed. */
-MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario);
+/* Tables of pieces, made when they are asked for: not for two threads at once. `piece` is borrowed. Only the lags behind `sources` are sure to be there.
+ * `like`: of other pieces, or NULL; what it knows of rows that are the same here is taken over. */
+MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like);
 void ms_piece_lags_free(MsPieceLags *lags);
-const MsLags *ms_piece_lags_pass(MsPieceLags *lags, MsSlotKind kind /* F, B, I or W */, int piece);
-const MsLags *ms_piece_lags_pair(MsPieceLags *lags, int forward, int backward); /* a layer beside a layer, with EP overlap */
+const MsLags *ms_piece_lags_pass(MsPieceLags *lags, MsSlotKind kind /* F, B, I or W */, int piece, guint sources);
+const MsLags *ms_piece_lags_pair(MsPieceLags *lags, int forward, int backward, guint sources); /* a layer beside a layer, with EP overlap */
 
 /* Of these lags what the compute stream itself needs: rows, gaps in which nothing can be computed, and what is lost to rows that take SMs. `own`: the rows
  * alone. What else takes SMs while the stream computes comes on top, but for the time that it may spend in the difference. */
@@ -164,8 +168,9 @@ MsForced ms_forced_product(const MsForced *then, const MsForced *first);
 const MsForced *ms_piece_forced_pass(MsPieceLags *lags, MsSlotKind kind, int piece);
 const MsForced *ms_piece_forced_pair(MsPieceLags *lags, int forward, int backward);
 
-/* busy.c: raises the lags from the entries and the compute stream to those that rows need which share the SMs; `forced`: as in MsForced. */
-void ms_rows_busy(const MsRows *rows, int sm_count, gboolean forced, MsLags *lags);
+/* busy.c: raises the lags behind those of `sources` that are entries or the compute stream to those that rows need which share the SMs; `forced`: as in
+ * MsForced. */
+void ms_rows_busy(const MsRows *rows, int sm_count, gboolean forced, guint sources, MsLags *lags);
 
 /* --- toll.c: what parameter gathers and gradient reductions of the step take from the compute of one stage --- */
 typedef struct MsToll MsToll;

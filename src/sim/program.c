@@ -41,24 +41,33 @@ static gboolean opens_checkpoint(const MsOpList *list, int i) {
   return list->op[i].pass == MS_PASS_RECOMPUTE && (i == 0 || list->op[i - 1].pass != MS_PASS_RECOMPUTE);
 }
 
-static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, const MsOpList *list, guint32 *tag) {
+enum { NEAR = 8 }; /* rows of another list in which the same one is looked for */
+
+/* The row of the same kernel; -1 = none near. *at: behind the last that was found. */
+static int find_kernel(const MsCosted *like, const MsOp *op, int *at) {
+  for (int k = *at; k < MIN(*at + NEAR, like->list->n); k++)
+    if (ms_op_same_kernel(op, &like->list->op[k])) return *at = k + 1, k;
+  return -1;
+}
+
+/* `like`: a list much like it whose kernels cost the same, or NULL. */
+static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, const MsOpList *list, const MsCosted *like, guint32 *tag) {
   const MsHardware *hw = s->hardware;
-  int n = list->n;
+  int n = list->n, at = 0;
   c->list = list;
   c->tag = *tag;
   *tag += (guint32)n;
-  c->duration = g_new(MsTime, MAX(n, 1));
-  c->beside = g_new(MsTime, MAX(n, 1));
-  c->launch = g_new(MsTime, MAX(n, 1));
-  c->sms = g_new(guint16, MAX(n, 1));
-  c->use = g_new(guint8, MAX(n, 1));
+  c->duration = g_malloc((gsize)MAX(n, 1) * (3 * sizeof(MsTime) + sizeof(guint16) + sizeof(guint8))); /* one block for all */
+  c->beside = c->duration + n, c->launch = c->beside + n;
+  c->sms = (guint16 *)(gpointer)(c->launch + n), c->use = (guint8 *)(c->sms + n);
   gboolean in_graph = FALSE, sync = FALSE;
   double operator_s = hw->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1);
   for (int i = 0; i < n; i++) {
     const MsOp *op = &list->op[i];
-    MsOpCost cost = ms_cost_op(costs, op);
-    c->duration[i] = ms_time_of(cost.time_s);
-    c->beside[i] = ms_time_of(MAX(cost.time_s, cost.beside_s));
+    int known = like ? find_kernel(like, op, &at) : -1;
+    MsOpCost cost = known < 0 ? ms_cost_op(costs, op) : (MsOpCost){0};
+    c->duration[i] = known < 0 ? ms_time_of(cost.time_s) : like->duration[known];
+    c->beside[i] = known < 0 ? ms_time_of(MAX(cost.time_s, cost.beside_s)) : like->duration[known];
     c->sms[i] = hw->sm_count > 0 && !hw->serial ? cost.sms : 0;
     c->use[i] = use_of(op, &cost);
     if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
@@ -105,27 +114,22 @@ static void cost_units(MsProgram *p, guint32 *tag) {
   for (int i = 0; i < p->work->n_pieces; i++) {
     MsCostedUnit *u = &p->unit[i];
     ms_work_unit_ops(p->work, i, &u->ops);
-    cost_list(&u->gather, p->scenario, p->cost, &u->ops.gather, tag);
-    cost_list(&u->cast, p->scenario, p->cost, &u->ops.cast, tag);
-    cost_list(&u->reduce, p->scenario, p->cost, &u->ops.reduce, tag);
+    cost_list(&u->gather, p->scenario, p->cost, &u->ops.gather, NULL, tag);
+    cost_list(&u->cast, p->scenario, p->cost, &u->ops.cast, NULL, tag);
+    cost_list(&u->reduce, p->scenario, p->cost, &u->ops.reduce, NULL, tag);
     registered_buffers(p, &u->gather), registered_buffers(p, &u->reduce);
   }
 }
 
-static void costed_clear(MsCosted *c) {
-  g_free(c->duration);
-  g_free(c->beside);
-  g_free(c->launch);
-  g_free(c->sms);
-  g_free(c->use);
-}
+static void costed_clear(MsCosted *c) { g_free(c->duration); }
 
-MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, guint32 *tag) {
+MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, const MsCostedPiece *like, int n_like, guint32 *tag) {
   MsCostedPiece *piece = g_new0(MsCostedPiece, work->n_pieces);
   for (int i = 0; i < work->n_pieces; i++) {
-    cost_list(&piece[i].forward, work->scenario, cost, &work->pieces[i].forward, tag);
-    cost_list(&piece[i].backward, work->scenario, cost, &work->pieces[i].backward, tag);
-    cost_list(&piece[i].reload, work->scenario, cost, &work->pieces[i].reload, tag);
+    const MsCostedPiece *known = i < n_like ? &like[i] : NULL;
+    cost_list(&piece[i].forward, work->scenario, cost, &work->pieces[i].forward, known ? &known->forward : NULL, tag);
+    cost_list(&piece[i].backward, work->scenario, cost, &work->pieces[i].backward, known ? &known->backward : NULL, tag);
+    cost_list(&piece[i].reload, work->scenario, cost, &work->pieces[i].reload, NULL, tag);
     add_node_calls(&piece[i].forward, work->scenario, FALSE), add_node_calls(&piece[i].backward, work->scenario, TRUE);
   }
   return piece;
@@ -150,18 +154,18 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   p->cost = cost;
   guint32 tag = 0;
   p->borrowed = pieces != NULL;
-  p->piece = pieces ? pieces : ms_costed_pieces_new(work, cost, &tag);
-  p->lags = pieces ? lags : ms_piece_lags_new(p->piece, work->n_pieces, work->scenario);
+  p->piece = pieces ? pieces : ms_costed_pieces_new(work, cost, NULL, 0, &tag);
+  p->lags = pieces ? lags : ms_piece_lags_new(p->piece, work->n_pieces, work->scenario, NULL);
   tag = tag_behind(p->piece, work->n_pieces);
   cost_units(p, &tag);
   p->step = g_new0(MsCostedStep, p->layout->pp);
   for (int i = 0; i < p->layout->pp; i++) {
     MsCostedStep *s = &p->step[i];
     ms_work_step_ops(work, i, &s->ops);
-    cost_list(&s->before, p->scenario, cost, &s->ops.before, &tag);
-    cost_list(&s->reduce, p->scenario, cost, &s->ops.reduce, &tag);
-    cost_list(&s->gather, p->scenario, cost, &s->ops.gather, &tag);
-    cost_list(&s->after, p->scenario, cost, &s->ops.after, &tag);
+    cost_list(&s->before, p->scenario, cost, &s->ops.before, NULL, &tag);
+    cost_list(&s->reduce, p->scenario, cost, &s->ops.reduce, NULL, &tag);
+    cost_list(&s->gather, p->scenario, cost, &s->ops.gather, NULL, &tag);
+    cost_list(&s->after, p->scenario, cost, &s->ops.after, NULL, &tag);
   }
   p->p2p_op = ms_work_p2p(work);
   p->p2p = ms_cost_op(cost, &p->p2p_op);

@@ -50,7 +50,7 @@ static Table table_of_chunk(const Relaxed *r, const MsChunk *chunk, MsSlotKind k
     int piece = ms_work_chunk_piece(r->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
     MsSlotKind own = ms_piece_slot(r->p, kind, piece, leaves_head);
     if (own == MS_N_SLOTS) continue;
-    t.lags = ms_lags_product(ms_piece_lags_pass(r->p->lags, own, piece), &t.lags);
+    t.lags = ms_lags_product(ms_piece_lags_pass(r->p->lags, own, piece, MS_FROM_ALL), &t.lags);
     if (r->tolls) forced = ms_forced_product(ms_piece_forced_pass(r->p->lags, own, piece), &forced);
   }
   t.forced = MAX(forced.own, forced.lags.to[MS_END_COMPUTE][MS_END_COMPUTE]), t.own = forced.own;
@@ -93,7 +93,7 @@ static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk
   while (ms_pair_step(&walk)) {
     int fp = walk.f >= 0 ? ms_work_chunk_piece(r->p->work, f_chunk, walk.f) : -1, bp = walk.b >= 0 ? ms_work_chunk_piece(r->p->work, b_chunk, walk.b) : -1;
     MsSlotKind alone = bp < 0 ? MS_SLOT_B : ms_piece_slot(r->p, MS_SLOT_B, bp, leaves_head);
-    MsLags step = fp < 0 ? ms_lags_beside(ms_piece_lags_pass(lags, alone, bp)) : bp < 0 ? *ms_piece_lags_pass(lags, MS_SLOT_F, fp) : *ms_piece_lags_pair(lags, fp, bp);
+    MsLags step = fp < 0 ? ms_lags_beside(ms_piece_lags_pass(lags, alone, bp, MS_FROM_ALL)) : bp < 0 ? *ms_piece_lags_pass(lags, MS_SLOT_F, fp, MS_FROM_ALL) : *ms_piece_lags_pair(lags, fp, bp, MS_FROM_ALL);
     t.lags = ms_lags_product(&step, &t.lags);
     if (!r->tolls) continue;
     MsForced need = fp < 0 ? *ms_piece_forced_pass(lags, alone, bp) : bp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_F, fp) : *ms_piece_forced_pair(lags, fp, bp);

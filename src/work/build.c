@@ -10,7 +10,7 @@ void ms_ops_clear(MsOpList *list) {
 
 static MsOp *append(MsOpList *list) {
   if (list->n == list->capacity) {
-    list->capacity = list->capacity ? 2 * list->capacity : 64;
+    list->capacity = list->capacity ? 2 * list->capacity : 128;
     list->op = g_renew(MsOp, list->op, list->capacity);
   }
   MsOp *op = &list->op[list->n++];
@@ -103,8 +103,10 @@ MsOp *ms_row_comm(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, 
 /* --- kept tensors --- */
 
 static MsKept *find_kept(MsPiece *piece, const char *name) {
-  for (int i = 0; i < piece->n_kept; i++)
-    if (!strcmp(piece->kept[i].name, name)) return &piece->kept[i];
+  for (int i = 0; i < piece->n_kept; i++) {
+    const char *kept = piece->kept[i].name;
+    if (kept == name || (*kept == *name && !strcmp(kept, name))) return &piece->kept[i];
+  }
   return NULL;
 }
 
@@ -143,6 +145,8 @@ static void send_to_host(MsBuild *b, double bytes_B) {
   reload_row(b->piece, bytes_B);
 }
 
+enum { SOME = 32 }; /* kept tensors for which room is made at once */
+
 void ms_keep(MsBuild *b, const char *name, double bytes_B) {
   if (!b->keeping || bytes_B <= 0) return;
   MsPiece *piece = b->piece;
@@ -151,7 +155,7 @@ void ms_keep(MsBuild *b, const char *name, double bytes_B) {
     return;
   }
   if (find_kept(piece, name)) MS_BUG("%s: tensor %s kept twice", piece->name, name);
-  piece->kept = g_renew(MsKept, piece->kept, piece->n_kept + 1);
+  if (piece->n_kept % SOME == 0) piece->kept = g_renew(MsKept, piece->kept, piece->n_kept + SOME);
   piece->kept[piece->n_kept++] = (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module, .kept_at = b->list->n - 1, .freed_at = -1};
   piece->kept_B += bytes_B;
   b->list->op[b->list->n - 1].keep_B += bytes_B;

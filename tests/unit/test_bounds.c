@@ -76,7 +76,8 @@ static void draw_before(GRand *rand, MsTime before[MS_N_ENDS]) {
 
 /* `free_rows`: some may wait for nothing that the table knows (their waits come later in the order), and start earlier in it than in the engine. */
 static void compare(MsRows *rows, const List *const list[2], const MsPairRow *order, int n, gboolean free_rows, GRand *rand, double *sum, int *tight) {
-  MsLags unshared = ms_lags_of_rows(rows, 0), lags = ms_lags_of_rows(rows, SM_COUNT);
+  MsLags unshared, lags;
+  ms_lags_of_rows(rows, 0, MS_FROM_ALL, &unshared), ms_lags_of_rows(rows, SM_COUNT, MS_FROM_ALL, &lags);
   MsTime before[MS_N_ENDS], after[MS_N_ENDS];
   draw_before(rand, before);
   if (!list[1]) before[MS_END_BESIDE] = MS_NEVER;
@@ -153,9 +154,11 @@ static void lists_in_a_row(void **state) {
     List a, b;
     draw_list(rand, &a, FALSE, FALSE), draw_list(rand, &b, FALSE, FALSE);
     ms_rows_of_list(&rows, &a.costed, MS_LIST_ALL);
-    MsLags first = ms_lags_of_rows(&rows, SM_COUNT);
+    MsLags first, then;
+    ms_lags_of_rows(&rows, SM_COUNT, MS_FROM_ALL, &first);
     ms_rows_of_list(&rows, &b.costed, MS_LIST_ALL);
-    MsLags then = ms_lags_of_rows(&rows, SM_COUNT), both = ms_lags_product(&then, &first);
+    ms_lags_of_rows(&rows, SM_COUNT, MS_FROM_ALL, &then);
+    MsLags both = ms_lags_product(&then, &first);
     MsTime before[MS_N_ENDS], between[MS_N_ENDS], after[MS_N_ENDS], at_once[MS_N_ENDS];
     draw_before(rand, before);
     ms_lags_run(&first, before, between), ms_lags_run(&then, between, after), ms_lags_run(&both, before, at_once);

@@ -27,6 +27,37 @@ static void pruned_list_is_the_exhaustive_list(void **state) { /* of a few; test
   for (guint i = 0; i < ms_n_small_requests; i += 6) ms_assert_exhaustive(&requests[i]);
 }
 
+/* Pieces costed with what is known of a neighbour are those costed alone. */
+static void neighbours_tell_the_truth(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = g_rand_new_with_seed(7);
+  int compared = 0;
+  for (guint i = 0; i < ms_n_small_requests; i++) {
+    g_autoptr(MsRequest) request = request_of(&requests[i]);
+    MsSpace *space = ms_space_new(request, TRUE, NULL);
+    MsPieceMemo *first = NULL, *last = NULL; /* the first one owns the kernel curves */
+    for (int draw = 0; draw < 120; draw++) {
+      MsCandidate c = {.combo = (gint64)(g_rand_double(rand) * (double)space->n_combos)};
+      for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[g_rand_int_range(rand, 0, space->axis[axis].n)];
+      MsRefusal refusal;
+      g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c);
+      if (!ms_layout_check(s, &refusal)) continue;
+      MsPieceMemo *alone = ms_memo_new(s, NULL, NULL), *beside = ms_memo_new(s, last, NULL);
+      for (MsTotal total = 0; total <= MS_TOTAL_SPAN; total++)
+        for (int splits = 0; splits < 2; splits++) assert_true(ms_memo_total(alone, total, splits) == ms_memo_total(beside, total, splits));
+      compared += last != NULL;
+      ms_memo_free(alone);
+      if (last != first) ms_memo_free(last);
+      if (!first) first = beside;
+      last = beside;
+    }
+    if (last != first) ms_memo_free(last);
+    ms_memo_free(first);
+    ms_space_free(space);
+  }
+  assert_true(compared > 1000);
+}
+
 /* Every shortcut alone can be left out without changing the list. */
 static void shortcuts_change_nothing(void **state) {
   (void)state;
@@ -337,7 +368,7 @@ static void balancing_by_cost_is_a_candidate(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pruned_list_is_the_exhaustive_list), cmocka_unit_test(fewer_kept_is_a_prefix), cmocka_unit_test(nothing_fits),
+      cmocka_unit_test(pruned_list_is_the_exhaustive_list), cmocka_unit_test(neighbours_tell_the_truth), cmocka_unit_test(fewer_kept_is_a_prefix), cmocka_unit_test(nothing_fits),
       cmocka_unit_test(shortcuts_change_nothing), cmocka_unit_test(roles_hold), cmocka_unit_test(objectives_rank), cmocka_unit_test(objectives_need_figures),
       cmocka_unit_test(resume_simulates_nothing_twice), cmocka_unit_test(what_is_given_stays), cmocka_unit_test(auto_without_candidates_is_an_error), cmocka_unit_test(partitions_are_balanced), cmocka_unit_test(cuts_by_cost_are_the_best),
       cmocka_unit_test(balancing_by_cost_is_a_candidate),
