@@ -147,8 +147,10 @@ MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, 
 typedef struct { double time_s, lower_s; } Cost;
 static inline double lines_or_0(const MsLines *lines, double bytes_B) { return lines->n ? ms_lines_s(lines, bytes_B) : 0; }
 
-static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction) {
+static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction, gboolean ring) {
   double z = c->group.size, part = message_B * (z - 1) / z;
+  if (ring && kind == MS_COLL_AR && c->scatter.n && c->gather.n)
+    return (Cost){MAX(ms_lines_s(&c->scaleup, 2 * part), ms_lines_s(&c->scatter, part) + ms_lines_s(&c->gather, part)), 2 * part / c->link_Bps};
   switch (kind) {
   case MS_COLL_AR: return (Cost){ms_lines_s(&c->scaleup, 2 * part), (c->nvls ? 1 : 2) * part / c->link_Bps};
   case MS_COLL_A2A: part = message_B * (1 - local_fraction); break;
@@ -166,11 +168,12 @@ static Cost across_scatter(const MsCollective *c, double message_B) {
   return (Cost){ring, (1 - R / z) * message_B / R / c->nic_Bps};
 }
 
-static Cost across_reduce(const MsCollective *c, double message_B) {
+static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring_only) {
   const MsGroup *g = &c->group;
   double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
   double hops = 2 * MS_TREE_HOP_STEPS * log2(D), bus = 2 * message_B * (z - 1) / z, inner = message_B * (g->per_domain - 1) / g->per_domain;
   double ring = MAX(ms_lines_steps_s(&c->network, 2 * (z - 1), bus / R), lines_or_0(&c->scaleup, bus));
+  if (ring_only) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
   double tree = lines_or_0(&c->scaleup, 0) + MAX(ms_lines_steps_s(&c->network, hops, 2 * message_B / R), lines_or_0(&c->scaleup, 2 * message_B));
   double rails = MIN(ms_lines_steps_s(&c->network, 2 * (D - 1), 2 * share), ms_lines_steps_s(&c->network, hops, 2 * message_B / R));
   if (c->sharp) { /* up to the switches and back, each byte once; in chunks, while the domain reduces the next ones */
@@ -193,22 +196,22 @@ static Cost across_exchange(const MsCollective *c, double message_B, double loca
                 MAX(outside_B / c->nic_Bps, g->per_domain > 1 ? inside_B / c->link_Bps : 0)};
 }
 
-static Cost across_domains(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction) {
+static Cost across_domains(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction, gboolean ring) {
   switch (kind) {
-  case MS_COLL_AR: return across_reduce(c, message_B);
+  case MS_COLL_AR: return across_reduce(c, message_B, ring);
   case MS_COLL_A2A: return across_exchange(c, message_B, local_fraction);
   case MS_COLL_P2P: return (Cost){ms_lines_steps_s(&c->network, MS_P2P_STEPS, message_B), message_B / c->nic_Bps};
   default: return across_scatter(c, message_B);
   }
 }
 
-MsOpCost ms_collective_s(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction) {
+MsOpCost ms_collective_s(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction, gboolean ring) {
   if (c->group.size <= 1) return (MsOpCost){0};
   gboolean across = c->group.domains > 1;
   if (!(message_B > 0)) message_B = 0;
   if (!(local_fraction > 0)) local_fraction = 1.0 / c->group.size;
   local_fraction = MIN(local_fraction, 1.0);
-  Cost cost = across ? across_domains(c, kind, message_B, local_fraction) : inside_domain(c, kind, message_B, local_fraction);
+  Cost cost = across ? across_domains(c, kind, message_B, local_fraction, ring) : inside_domain(c, kind, message_B, local_fraction, ring);
   const MsLines *lines = across ? &c->network : &c->scaleup;
   return (MsOpCost){.time_s = MAX(cost.time_s, cost.lower_s), .lower_s = cost.lower_s, .sms = c->sms, .level = across,
                     .curve = lines->curve, .band = lines->band};

@@ -74,8 +74,8 @@ enum { MS_COLL_FIRST = MS_OP_ALL_GATHER }; /* all_gather reduce_scatter all_redu
 typedef enum { MS_COLL_AG, MS_COLL_RS, MS_COLL_AR, MS_COLL_A2A, MS_COLL_P2P, MS_N_COLL } MsCollKind;
 /* `dtype` of the messages: of curves that differ in nothing else, its own serves, else one of no or of another dtype. */
 MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const char *dtype, const MsGroup *group);
-/* `local_fraction` <= 0: 1 / ranks. */
-MsOpCost ms_collective_s(const MsCollective *collective, MsCollKind kind, double message_B, double local_fraction);
+/* `local_fraction` <= 0: 1 / ranks. `ring`: an all-reduce in the order of a ring, NCCL_ALGO=Ring; inside a domain as long as its two halves. */
+MsOpCost ms_collective_s(const MsCollective *collective, MsCollKind kind, double message_B, double local_fraction, gboolean ring);
 
 /* DeepEP and HybridEP on one group, prepared. */
 typedef struct {

@@ -141,6 +141,7 @@ static const MsField options_fields[] = {
     MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN,
             "sharding over the outer groups"),
     SWITCH(moe_memory_efficient_permutation, "true", "router weights multiply inside the experts, so that unpermute keeps no expert output"),
+    SWITCH(deterministic_mode, "false", "same result bit for bit: new tensors are filled, sums go through sorts, attention's backward is slower, no NVLink SHARP; needs cross_entropy_fusion and tp_comm_overlap off"),
     SWITCH(hybrid_context_parallel, "false", "each packed sequence goes to as few context-parallel ranks as hold it"),
     MS_INT(S, max_seqlen_per_dp_cp_rank, 0, 1 << 27, "0", MS_NULLABLE | MS_OPEN, "tokens of one sequence that a rank holds with hybrid_context_parallel; 0 = seq_length / cp"),
     SWITCH(lcma, "false", "dense BF16 and FP32 matrix products by lower-complexity schemes (docs/lcma.md) where they are predicted to gain"),

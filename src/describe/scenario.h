@@ -73,7 +73,7 @@ typedef struct {
   gboolean optimizer_post_validation; /* -1: when the schedule is a zero-bubble one */
   int num_distributed_optimizer_instances;
   MsOuterDp outer_dp_sharding_strategy;
-  gboolean moe_memory_efficient_permutation;
+  gboolean moe_memory_efficient_permutation, deterministic_mode;
   gboolean hybrid_context_parallel;
   int max_seqlen_per_dp_cp_rank; /* 0 = seq_length / cp */
   gboolean lcma;

@@ -54,6 +54,7 @@ const MsLaunchRow ms_launch_rows[] = {
     OFF(TRAINING, "--no-gradient-accumulation-fusion", "options.gradient_accumulation_fusion", M),
     ON(TRAINING, "--cross-entropy-loss-fusion", "options.cross_entropy_fusion", 0),
     VALUE(TRAINING, "--cross-entropy-fusion-impl", "options.cross_entropy_fusion_impl", "\"native\"", A, .when = has_cross_entropy_fusion),
+    ON(TRAINING, "--deterministic-mode", "options.deterministic_mode", 0),
     VALUE(TRAINING, "--transformer-impl", "options.transformer_impl", "\"transformer_engine\"", A | M),
     GROUP(TRAINING, recompute, "options.recompute.granularity options.recompute.modules options.recompute.method options.recompute.num_layers"),
     GROUP(TRAINING, offload, "options.offload_modules options.optimizer_offload_fraction options.offload_optimizer_states"),

@@ -141,6 +141,15 @@ RULE(tp_comm_overlap_needs_sp) {
   return !s->options.tp_comm_overlap || s->layout.tp == 1 || ms_layout_sequence_parallel(s) ||
          REFUSE("TP communication overlap needs sequence parallelism");
 }
+RULE(deterministic_loss) {
+  return !s->options.deterministic_mode || !s->options.cross_entropy_fusion || REFUSE("deterministic_mode needs cross_entropy_fusion off");
+}
+RULE(deterministic_tp_overlap) {
+  return !s->options.deterministic_mode || !s->options.tp_comm_overlap || REFUSE("deterministic_mode needs tp_comm_overlap off");
+}
+RULE(deterministic_delta) {
+  return !s->options.deterministic_mode || s->model->linear_attention.num_value_heads == 0 || REFUSE("with deterministic_mode a delta net runs in plain PyTorch, which is not modelled");
+}
 RULE(cp_divides_sequence) {
   return s->layout.cp == 1 || s->training.seq_length % times(2, s->layout.cp) == 0 ||
          REFUSE("2 x CP %d does not divide %d tokens", s->layout.cp, s->training.seq_length);
@@ -597,6 +606,9 @@ const MsRule ms_rules[] = {
     {"moe-tp-needs-sp", "options.sequence_parallel", 5, "MoE with TP needs sequence parallelism", moe_tp_needs_sp},
     {"tp-comm-overlap-needs-sp", "options.tp_comm_overlap", 7, "TP communication overlap needs sequence parallelism",
      tp_comm_overlap_needs_sp},
+    {"deterministic-loss", "options.cross_entropy_fusion", 0, "deterministic mode without fused cross entropy", deterministic_loss},
+    {"deterministic-tp-overlap", "options.tp_comm_overlap", 0, "deterministic mode without overlap of TP communication", deterministic_tp_overlap},
+    {"deterministic-delta", "options.deterministic_mode", 0, "no deterministic mode with delta nets", deterministic_delta},
     {"cp-divides-sequence", "layout.cp", 8, "2 x CP divides the sequence", cp_divides_sequence},
     {"sp-divides-sequence", "layout.tp", 8, "with sequence parallelism CP x TP divides the sequence", sp_divides_sequence},
     {"tp-divides-ffn", "layout.tp", 9, "TP divides the width of dense FFNs", tp_divides_ffn},

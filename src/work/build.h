@@ -143,6 +143,18 @@ gboolean ms_inputs_recomputed(const MsBuild *b); /* the input of a sub-layer and
 void ms_streams_expand(MsBuild *b, gboolean back); /* behind the embedding */
 void ms_streams_join(MsBuild *b, gboolean back);   /* in front of the final norm */
 
+/* With deterministic_mode: what the operators of a list need beside themselves (deterministic.c). Rows are put in, and waits renumbered. */
+void ms_make_deterministic(const MsBuild *b, MsOpList *list);
+
+/* What reaches the busiest rank (fan.c). Rows of the busiest expert rank over the mean; 1 where a budget or a capacity makes all alike. */
+double ms_rank_skew(const MsBuild *b);
+
+/* Copies of a token that a dispatcher without duplicates sends: its expected distinct ranks and domains (domain/communication.md 5.3). With `skew` those of
+ * a rank, and of its domain, that draws `skew` times the mean of visits: a token that chooses several experts there still comes once, and through the network once
+ * for the whole domain, on the links of all its ranks. */
+typedef struct { double ranks, domains, per_domain; double x_rank, x_domain; } MsFan;
+MsFan ms_fan_out(const MsBuild *b, double skew);
+
 /* CUDA graphs of modules (graphs.c). */
 gboolean ms_mlp_norm_recomputed(const MsBuild *b); /* in a MoE layer: not where the normed input is an output of a graph, which stays */
 void ms_keep_router_graph_outputs(MsBuild *b);     /* of a graph that ends in the router */

@@ -1,6 +1,5 @@
 /* src/work/mlp.c - rows of the dense MLP and of the MoE layer with its dispatchers (domain/model.md 3.3, 3.4; communication.md 5). */
 #include "work/build.h"
-#include "base/stats.h"
 #include <math.h>
 
 static gboolean recomputes(const MsBuild *b, guint32 module) {
@@ -258,33 +257,8 @@ static void experts_backward(MsBuild *b) {
 
 /* --- dispatch and combine --- */
 
-typedef struct { double ranks, domains, per_domain; double x_rank, x_domain; } Fan; /* distinct destinations of one token */
-
-static Fan fan_out(const MsBuild *b) {
-  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
-  const MsModel *m = b->model;
-  Fan f = {.ranks = g->size, .domains = g->domains, .per_domain = g->per_domain};
-  double experts = m->num_experts, k = m->moe_router_topk, groups = m->moe_router_num_groups, kg = m->moe_router_group_topk;
-  double domains = f.domains, ranks = b->e;
-  if (groups > 1 && kg < groups) { /* node-limited: k of the E kg/G experts of the chosen groups */
-    experts = experts * kg / groups;
-    if (experts < k) experts = k;
-    double share = kg / groups;
-    ranks = MAX(1, b->e * share);
-    domains = MAX(1, MIN(domains, ms_expected_blocks(groups, kg, MIN(domains, groups))));
-  }
-  f.x_domain = f.domains > 1 ? ms_expected_blocks(experts, k, MIN(domains, experts)) : 1;
-  f.x_rank = ms_expected_blocks(experts, k, MIN(ranks, experts)) * b->u;
-  return f;
-}
-
 static gboolean flex(const MsBuild *b) {
   return b->options->dispatcher == MS_DISPATCH_DEEPEP || b->options->dispatcher == MS_DISPATCH_HYBRIDEP;
-}
-
-static gboolean skewed(const MsBuild *b) {
-  const MsRouting *routing = &b->training->routing;
-  return isnan(b->options->moe_expert_rank_capacity_factor) && (routing->kind == MS_ROUTING_NATURAL || ms_routing_is_drawn(routing));
 }
 
 /* --- the shared expert beside the crossings (communication.md 8 end): its first half beside dispatch, its second beside combine, on a stream of its own,
@@ -343,7 +317,7 @@ static void cross(MsBuild *b, gboolean out) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   if (g->size <= 1) return;
   gboolean back = b->pass == MS_PASS_DGRAD, weights = out != back; /* of the router: with the tokens to the experts, their gradients with those of the tokens */
-  double hidden = (out && low_dispatch(b) ? b->quant_B : 2) * b->eh, skew = skewed(b) ? b->rows_expert / (b->rows_routed * b->u) : 1;
+  double hidden = (out && low_dispatch(b) ? b->quant_B : 2) * b->eh, skew = ms_rank_skew(b);
   b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
   b->module = MS_MODULE_MOE;
   MsOpKind kind = out ? MS_OP_DISPATCH : MS_OP_COMBINE;
@@ -362,13 +336,13 @@ static void cross(MsBuild *b, gboolean out) {
   }
   case MS_DISPATCH_DEEPEP:
   case MS_DISPATCH_HYBRIDEP: {
-    Fan f = fan_out(b);
+    MsFan f = ms_fan_out(b, skew);
     double meta = weights ? b->model->moe_router_topk * (back ? 4.0 : 12.0) : 0; /* weights, and the experts' numbers */
-    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, skew * b->rows_sp * f.x_rank * hidden);
+    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, b->rows_sp * f.x_rank * hidden);
     if (!op) break;
     op->m = b->rows_sp, op->n = hidden;
-    op->level_B[0] = skew * b->rows_sp * (f.x_rank * hidden + meta) * (1 - 1 / f.per_domain);
-    op->level_B[1] = f.domains > 1 ? skew * b->rows_sp * f.x_domain * (hidden + meta) * (1 - 1 / f.domains) : 0;
+    op->level_B[0] = b->rows_sp * (f.x_rank * hidden + skew * meta) * (1 - 1 / f.per_domain);
+    op->level_B[1] = f.domains > 1 ? b->rows_sp * f.x_domain * (hidden + meta) * (1 - 1 / f.domains) : 0;
     break;
   }
   }
@@ -437,7 +411,7 @@ static void await_counts(MsBuild *b) {
 /* Tokens from the router to expert order on their expert ranks. */
 static void to_experts(MsBuild *b) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
-  double x = flex(b) && g->size > 1 ? b->rows_sp * fan_out(b).x_rank : b->rows_sp;
+  double x = flex(b) && g->size > 1 ? b->rows_sp * ms_fan_out(b, ms_rank_skew(b)).x_rank : b->rows_sp;
   gboolean back = b->pass == MS_PASS_DGRAD;
   b->node = MS_NODE_ATTN;
   b->module = back ? MS_MODULE_MOE : MS_MODULE_PREPROCESS;
@@ -468,7 +442,7 @@ static void to_experts(MsBuild *b) {
 /* Expert outputs back to token order, summed. */
 static void from_experts(MsBuild *b) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
-  double x = flex(b) && g->size > 1 ? b->rows_sp * fan_out(b).x_rank : b->rows_sp;
+  double x = flex(b) && g->size > 1 ? b->rows_sp * ms_fan_out(b, ms_rank_skew(b)).x_rank : b->rows_sp;
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   if (sorts(b)) permute(b, MS_OP_SORT_CHUNKS, "unsort chunks", b->rows_expert, b->rows_expert);
@@ -488,7 +462,7 @@ static void from_experts(MsBuild *b) {
 static double moe_transient_B(const MsBuild *b) {
   double factor = b->options->moe_expert_rank_capacity_factor; /* buffers are sized for the budget, whatever is computed of it */
   double tokens = 2 * MAX(b->rows_expert, isnan(factor) ? 0 : factor * b->rows_routed * b->u) * b->eh;
-  if (flex(b) && b->layout->group[MS_GROUP_TP_EP].size > 1) return 2 * b->rows_sp * b->eh * (fan_out(b).x_rank + 1) + 2 * tokens;
+  if (flex(b) && b->layout->group[MS_GROUP_TP_EP].size > 1) return 2 * b->rows_sp * b->eh * (ms_fan_out(b, 1).x_rank + 1) + 2 * tokens;
   return 4 * tokens;
 }
 

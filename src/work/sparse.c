@@ -189,12 +189,33 @@ static gboolean up_recomputed(const MsBuild *b) {
   return b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ);
 }
 
+static void copy_rows(MsBuild *b, const char *name, double bytes_B) { ms_row_memory(b, MS_OP_COPY, name, bytes_B, bytes_B, 1); }
+
+/* Products by head come out head by head and are copied token by token; rotated and other columns of a query are put side by side (absorbed_mla.py: contiguous
+ * and cat). Backward the parts of the query's gradient are put together; what went through a product by head is read where it lies. */
+static void queries_to_tokens(MsBuild *b, const Dsa *p) {
+  copy_rows(b, "absorbed query to tokens", 2 * b->rows * p->heads * p->kl);
+  copy_rows(b, "query concat", 2 * b->rows * p->heads * (p->kl + p->dr));
+}
+
 static void up_rows(MsBuild *b, const Dsa *p) { /* from latents to absorbed queries */
   if (p->ql > 0) ms_norm_forward(b, "q latent norm", b->rows_sp, p->ql);
   ms_linear_forward(b, &p->q_up);
   ms_norm_forward(b, "kv latent norm", b->rows_sp, p->kl);
   ms_block_linear_forward(b, &p->absorb);
   ms_row_memory(b, MS_OP_ROPE, "rope", 4 * b->rows * p->heads * p->dr, 4 * b->rows * p->heads * p->dr, 2);
+  queries_to_tokens(b, p);
+}
+
+/* Where layers share a choice, attention runs on its own, and its backward leaves out queries without a key: the host asks for their numbers, and all that belongs to
+ * the others is copied twice, a row longer and gathered (dsa_cudnn_kernels.py, _run_sparse_attention_backward); the gradient goes into zeros. */
+static void gather_queries(MsBuild *b, const Dsa *p) {
+  if (!shares_choice(b)) return;
+  double q_B = 2 * b->rows * p->heads * (p->kl + p->dr), o_B = 2 * b->rows * p->heads * p->kl;
+  MsOp *count = ms_row_memory(b, MS_OP_COPY, "queries with keys", 4 * b->rows, 8 * b->rows, 3);
+  count->flags |= MS_OPF_SYNC;
+  double each_B = q_B + 2 * o_B + 4 * b->rows * topk_of(b, &p->indexer);
+  ms_row_memory(b, MS_OP_COPY, "gather queries", 2 * each_B, 2 * each_B, 14);
 }
 
 static void core_rows(MsBuild *b, const Dsa *p) {
@@ -220,6 +241,7 @@ void ms_sparse_forward(MsBuild *b, int layer) {
   ms_keep(b, "attention out", 2 * b->rows * p.heads * p.kl);
   ms_keep(b, "lse", 4 * b->rows * p.heads);
   ms_block_linear_forward(b, &p.lift);
+  copy_rows(b, "values to tokens", 2 * b->rows * p.heads * p.dv);
   ms_keep(b, "attention values", 2 * b->rows * p.heads * p.dv);
   ms_linear_forward(b, &p.out);
 }
@@ -235,7 +257,9 @@ void ms_sparse_backward(MsBuild *b, int layer) {
     up_rows(b, &p);
   }
   b->pass = MS_PASS_DGRAD;
+  gather_queries(b, &p);
   core_rows(b, &p);
+  if (shares_choice(b)) ms_row_memory(b, MS_OP_COPY, "spread query gradients", 2 * b->rows * p.heads * (p.kl + p.dr), 4 * b->rows * p.heads * (p.kl + p.dr), 2);
   ms_free_kept(b, "attention out");
   ms_free_kept(b, "lse");
   if (ms_model_layer_has_indexer(b->model, layer)) ms_indexer_backward(b, &p.indexer, p.heads, p.kl + p.dr);
@@ -244,6 +268,7 @@ void ms_sparse_backward(MsBuild *b, int layer) {
   if (b->sp) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "tp scatter latents", MS_STREAM_TP, MS_GROUP_TP, latents_B(b, &p));
   ms_row_memory(b, MS_OP_ROPE, "rope", 4 * b->rows * p.heads * p.dr, 4 * b->rows * p.heads * p.dr, 2);
   ms_block_linear_backward(b, &p.absorb);
+  copy_rows(b, "query gradient concat", 2 * b->rows * p.heads * (p.dn + p.dr));
   ms_free_kept(b, "qkv");
   ms_free_kept(b, "q");
   ms_norm_backward(b, "kv latent norm", b->rows_sp, p.kl);

@@ -119,6 +119,7 @@ static void draw_options(GRand *rand, MsScenario *s) {
   if (chance(rand, 80)) o->defer_embedding_wgrad_compute = o->overlap_param_gather_with_optimizer_step = FALSE;
   if (chance(rand, 80)) o->moe_expert_rank_capacity_factor = NAN, o->moe_paged_stash = FALSE;
   if (chance(rand, 90)) o->lcma = FALSE;
+  if (chance(rand, 80)) o->deterministic_mode = FALSE;
   if (chance(rand, 80)) o->cpu_offloading_num_layers = 0;
 }
 

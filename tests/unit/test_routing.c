@@ -182,7 +182,7 @@ static double natural_rows(const char *model) {
 static void routing_without_a_balancing_loss(void **state) {
   (void)state;
   double with = natural_rows("qwen3-30b-a3b"), without = natural_rows("gpt-oss-20b");
-  assert_true(with > 1 && with < 1.6);
+  assert_true(with > 1 && with < 1.8);
   /* most visits go to the same 4 of 32 experts, and the fullest of 8 ranks has nearly 1.6 of these: three times the mean */
   assert_true(without > 2 && without < ms_expected_fullest(32, 4, 8) * 8 / 4);
 }

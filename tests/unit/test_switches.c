@@ -103,6 +103,11 @@ static MsScenario *moe_flat(void) {
   s->layout.pp = s->layout.vpp = 1;
   return s;
 }
+static MsScenario *moe_plain_loss(void) {
+  MsScenario *s = moe();
+  s->options.cross_entropy_fusion = FALSE;
+  return s;
+}
 static MsScenario *moe_mxfp8(void) {
   MsScenario *s = moe_flat();
   ms_hardware_free(s->hardware);
@@ -202,6 +207,7 @@ SWITCH(unfused_router) { O.moe_router_fusion = FALSE; }
 SWITCH(unfused_permute) { O.moe_permute_fusion = FALSE; }
 SWITCH(no_accumulation_fusion) { O.gradient_accumulation_fusion = FALSE; }
 SWITCH(unfused_cross_entropy) { O.cross_entropy_fusion = FALSE; }
+SWITCH(deterministic) { O.deterministic_mode = TRUE; }
 SWITCH(fused_experts) { O.fused_grouped_mlp = TRUE; }
 SWITCH(fp8_attention) { O.fp8_dot_product_attention = TRUE; }
 SWITCH(fp8_dispatch) { O.fp8_dispatch = TRUE; }
@@ -272,6 +278,7 @@ static const struct {
     {"unfused_permute", moe, unfused_permute, "ACTIVATIONS- MEMORY_BOUND+ HOST+ STEP+"},
     {"no_accumulation_fusion", moe, no_accumulation_fusion, "BUFFERS- GROUPED- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"unfused_cross_entropy", moe, unfused_cross_entropy, "TRANSIENT- MEMORY_BOUND+ STEP+"},
+    {"deterministic", moe_plain_loss, deterministic, "ATTENTION+ MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"fused_experts", moe_mxfp8, fused_experts, "MEMORY_BOUND- HOST- STREAMS- STEP-"},
     {"fp8_attention", moe_mxfp8, fp8_attention, "ACTIVATIONS- ATTENTION- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"fp8_dispatch", fp8_deepep, fp8_dispatch, "MEMORY_BOUND- HOST- EP- STREAMS+ STEP-"},
