@@ -68,7 +68,7 @@ MsHistogram *ms_histogram_parse(const MsJson *doc, const char *name, GError **er
   return g_steal_pointer(&h);
 }
 
-MsHistogram *ms_histogram_load(const char *filename, const char *name, GError **error) {
+static MsHistogram *load_histogram(const char *filename, const char *name, GError **error) {
   g_autoptr(MsJson) doc = ms_json_load(filename, error);
   return doc ? ms_histogram_parse(doc, name, error) : NULL;
 }
@@ -149,7 +149,7 @@ static gboolean load_object(const MsJson *doc, JsonObject *json, const char *pat
   if (o->histogram) {
     g_autofree char *at = g_strdup_printf("%s.histogram", path);
     g_autofree char *file = ms_find_mentioned("histogram", o->histogram, doc, at, error);
-    if (!file || !(r.histogram = ms_histogram_load(file, o->histogram, error))) return FALSE;
+    if (!file || !(r.histogram = load_histogram(file, o->histogram, error))) return FALSE;
   }
   *routing = r;
   return TRUE;

@@ -15,7 +15,6 @@ typedef struct {
   double *tokens; /* [layers][experts], each layer's sum > 0 */
 } MsHistogram;
 extern const MsFieldTable ms_histogram_table; /* of the file */
-MsHistogram *ms_histogram_load(const char *filename, const char *name, GError **error);
 MsHistogram *ms_histogram_parse(const MsJson *doc, const char *name, GError **error);
 MsHistogram *ms_histogram_ref(MsHistogram *histogram); /* NULL is fine */
 void ms_histogram_unref(MsHistogram *histogram);

@@ -11,7 +11,7 @@ const char *const ms_launch_words[] = {"megatron", "modelzoo", "mt-megatron", "s
 MsLaunch ms_launch_of_word(int word) { return (MsLaunch){.form = (MsLaunchForm)(word % MS_N_LAUNCH_FORMS), .slurm = word >= MS_N_LAUNCH_FORMS}; }
 
 /* --- shell text --- */
-void ms_append_word(GString *text, const char *word) {
+static void append_word(GString *text, const char *word) {
   gboolean plain = *word != '\0';
   for (const char *c = word; *c && plain; c++) plain = g_ascii_isalnum(*c) || strchr("_./:=,+-@%", *c);
   g_autofree char *quoted = plain ? g_strdup(word) : g_shell_quote(word);
@@ -22,7 +22,7 @@ void ms_append_arg(GString *text, const MsArg *arg) {
   g_string_append(text, arg->flag);
   for (int i = 0; arg->values[i]; i++) {
     g_string_append_c(text, ' ');
-    ms_append_word(text, arg->values[i]);
+    append_word(text, arg->values[i]);
   }
 }
 
@@ -30,7 +30,7 @@ void ms_append_exports(GString *text, const MsArgs *args) {
   for (guint i = 0; i < args->env->len; i++) {
     const MsVariable *variable = args->env->pdata[i];
     g_string_append_printf(text, "export %s=", variable->name);
-    ms_append_word(text, variable->value);
+    append_word(text, variable->value);
     g_string_append_c(text, '\n');
   }
 }
@@ -51,7 +51,8 @@ static JsonNode *routing_node(const MsScenario *s) {
   return json_node_copy(json_object_get_member(json_node_get_object(ms_json_root(doc)), "routing"));
 }
 
-void ms_notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunchForm form, JsonObject *notes) {
+/* What no argument of `release` says of a canonical scenario. */
+static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunchForm form, JsonObject *notes) {
   const MsRouting *r = &s->training.routing;
   gboolean skewed = r->kind == MS_ROUTING_ZIPF || r->kind == MS_ROUTING_DIRICHLET;
   gboolean forced = r->kind == MS_ROUTING_BALANCED || (r->kind == MS_ROUTING_CAPACITY && r->forced_balance);
@@ -65,7 +66,8 @@ void ms_notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunchForm
   if (ms_is_moe(s) && (skewed || (forced && release != MS_RELEASE_MCORE))) json_object_set_member(notes, "routing", routing_node(s));
 }
 
-void ms_append_notes(GString *text, const MsArgs *args) {
+/* Lines "#moesim KEY JSON" of the notes. */
+static void append_notes(GString *text, const MsArgs *args) {
   g_autoptr(GList) keys = json_object_get_members(args->notes);
   for (GList *k = keys; k; k = k->next) {
     MsJsonOut *out = ms_json_out_new(0);
@@ -114,7 +116,7 @@ static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
   g_string_append(head, "# Data, tokenizer, learning rate and checkpoints are placeholders; lines \"#moesim\" say what no argument says, `moesim import` reads them back.\n");
   if (ms_args_has(c->args, "--moe-router-force-load-balancing"))
     g_string_append(head, "# --moe-router-force-load-balancing routes at random, as the scenario's balanced routing does: for benchmarks, leave it out to train.\n");
-  ms_append_notes(head, c->args);
+  append_notes(head, c->args);
   return head;
 }
 
@@ -143,7 +145,7 @@ char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error
   if (!check(s, launch, error)) return NULL;
   g_autoptr(MsArgs) args = ms_args_from_scenario(s, release, error);
   if (!args) return NULL;
-  ms_notes_from_scenario(s, release, launch.form, args->notes);
+  notes_from_scenario(s, release, launch.form, args->notes);
   MsLaunchText text = {.once = g_string_new(NULL), .per_node = g_string_new(NULL)};
   int per_node = MIN(s->gpus, s->hardware->gpus_per_node);
   MsFormContext context = {.scenario = s, .args = args, .text = &text, .slurm = launch.slurm, .nodes = s->gpus / per_node, .gpus_per_node = per_node};

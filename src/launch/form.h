@@ -25,14 +25,8 @@ char *ms_modelzoo_yaml(const MsFormContext *context); /* (transfer full) */
 
 /* A name as one harmless word: letters, digits, "-_.". (transfer full) */
 char *ms_plain_name(const char *name);
-/* One word of shell text, quoted when it needs to be. */
-void ms_append_word(GString *text, const char *word);
 /* " --flag value ..." */
 void ms_append_arg(GString *text, const MsArg *arg);
 void ms_append_exports(GString *text, const MsArgs *args);
-/* Lines "#moesim KEY JSON" of the notes. */
-void ms_append_notes(GString *text, const MsArgs *args);
-/* What no argument of `release` says of a canonical scenario. */
-void ms_notes_from_scenario(const MsScenario *scenario, MsRelease release, MsLaunchForm form, JsonObject *notes);
 
 #endif

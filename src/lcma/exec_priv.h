@@ -17,9 +17,7 @@ typedef struct { /* one stage of one multiplication: sizes of its blocks and buf
 } MsStageSize;
 
 MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *gemm);
-const MsKernel *ms_plan_kernel(const MsLcmaPlan *plan, int stage, MsBlasType type);
 MsGemm ms_inner_gemm(const MsStageSize *size, const MsGemm *gemm); /* the multiplication of one product, without its operands */
 gint64 ms_lcma_ld(gint64 cols, size_t real_B);
-gboolean ms_terms_single(const MsCoefficients *coefficients, int row); /* one block alone */
 
 #endif

@@ -66,7 +66,8 @@ static size_t stride_B(gint64 rows, gint64 cols, size_t real_B) {
   return spread_B(rows * ms_lcma_ld(cols, real_B), real_B);
 }
 
-gboolean ms_terms_single(const MsCoefficients *c, int row) {
+/* One block alone. */
+static gboolean is_single(const MsCoefficients *c, int row) {
   int found = 0;
   for (int i = 0; i < c->cols; i++) found += c->numerator[row * c->cols + i] != 0;
   return found == 1;
@@ -76,13 +77,13 @@ static int most_buffers(const MsCoefficients *c, int group, gboolean keep_single
   int most = 0;
   for (int first = 0; first < c->rows; first += group) {
     int here = 0;
-    for (int r = first; r < MIN(first + group, c->rows); r++) here += keep_single || !ms_terms_single(c, r);
+    for (int r = first; r < MIN(first + group, c->rows); r++) here += keep_single || !is_single(c, r);
     most = MAX(most, here);
   }
   return most;
 }
 
-const MsKernel *ms_plan_kernel(const MsLcmaPlan *plan, int stage, MsBlasType type) {
+static const MsKernel *kernel_of(const MsLcmaPlan *plan, int stage, MsBlasType type) {
   return plan->by_library || stage + 1 < plan->n_stages ? NULL : ms_kernel_for(type == MS_BLAS_F64 ? 8 : 4);
 }
 
@@ -90,7 +91,7 @@ MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *g) {
   const MsScheme *s = plan->scheme[stage];
   MsStageSize z = {.block = ms_lcma_block(s, g->m, g->n, g->k), .real_B = g->type == MS_BLAS_F64 ? 8 : 4};
   z.c_stride_B = stride_B(z.block.m, z.block.n, z.real_B);
-  z.kernel = ms_plan_kernel(plan, stage, g->type);
+  z.kernel = kernel_of(plan, stage, g->type);
   if (z.kernel) {
     z.packed = ms_packed(z.kernel, z.block.m, z.block.n, z.block.k);
     z.a_stride_B = spread_B(z.packed.a_slab * z.packed.slabs, z.real_B);

@@ -177,7 +177,8 @@ static void kronecker(MsCoefficients *to, const MsCoefficients *x, int cols_x, c
   count_nonzeros(to);
 }
 
-MsScheme *ms_scheme_product(const MsScheme *x, const MsScheme *y) {
+/* Outer scheme on blocks of blocks: <m1 m2, k1 k2, n1 n2; r1 r2>. */
+static MsScheme *product(const MsScheme *x, const MsScheme *y) {
   g_autofree char *name = g_strdup_printf("%s*%s", x->name, y->name);
   MsScheme *to = scheme_new(name, x->m * y->m, x->k * y->k, x->n * y->n, x->r * y->r, x->levels + y->levels);
   kronecker(&to->u, &x->u, x->k, &y->u, y->k);
@@ -235,7 +236,7 @@ MsScheme *ms_scheme_new(const char *name, GError **error) {
       g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "scheme '%s' has more than %d products; nest with '/' instead of '*'", name, MS_SCHEME_PRODUCTS);
       return NULL;
     }
-    s = ms_scheme_product(outer, inner);
+    s = product(outer, inner);
   }
   return s;
 }

@@ -48,8 +48,6 @@ gboolean ms_scheme_verify(const MsScheme *scheme, char **why);
 /* The same algorithm for <k,n,m> (by the cyclic symmetry of the trace) and for <n,k,m> (by transposing). (transfer full) */
 MsScheme *ms_scheme_rotated(const MsScheme *scheme);
 MsScheme *ms_scheme_transposed(const MsScheme *scheme);
-/* Outer scheme on blocks of blocks: <m1 m2, k1 k2, n1 n2; r1 r2>. (transfer full) */
-MsScheme *ms_scheme_product(const MsScheme *outer, const MsScheme *inner);
 
 /* Growth of the rounding error of one application, relative to the definition: max over C_ij of sum_r |W| ||U_r||_1 ||V_r||_1, divided by k.
  * 1 for the definition, 6 for Strassen's (12 for <2,2,2> over k = 2). Source: Bini, Lotti 1980; Ballard et al. 2016. */

@@ -84,7 +84,8 @@ static void append_parts(GString *out, const char *title, const MsComparedPart *
   take_table(out, table);
 }
 
-char *ms_report_comparison(const MsComparison *c, const char *a, const char *b) {
+/* Two layouts under the names `a` and `b` of their columns (keys in JSON): keys that differ, parts of time and memory. */
+static char *comparison_text(const MsComparison *c, const char *a, const char *b) {
   GString *out = g_string_new(NULL);
   append_keys(out, c, a, b);
   append_parts(out, "step time, mean over stages", c->time, c->n_time, a, b, ms_text_seconds);
@@ -104,7 +105,7 @@ static void write_parts(const MsComparedPart *part, int n, const char *key, cons
   ms_json_out_end(out);
 }
 
-void ms_report_comparison_json(const MsComparison *c, const char *key, const char *a, const char *b, MsJsonOut *out) {
+static void put_comparison(const MsComparison *c, const char *key, const char *a, const char *b, MsJsonOut *out) {
   ms_json_out_object(out, key);
   ms_json_out_array(out, "keys");
   for (int i = 0; i < c->n_keys; i++) {
@@ -166,7 +167,7 @@ static void append_named(GString *out, const MsPlan *plan, const MsReasons *r) {
   if (r->compared) {
     double slower = named->step_time_s / plan->best[0].result->step_time_s - 1;
     g_string_append_printf(out, "; %.2f %% %s than the winner\n", 100 * fabs(slower), slower >= 0 ? "slower" : "faster");
-    g_autofree char *side = ms_report_comparison(r->compared, "winner", "named");
+    g_autofree char *side = comparison_text(r->compared, "winner", "named");
     g_string_append(out, side);
   } else {
     g_string_append_c(out, '\n');
@@ -180,7 +181,7 @@ char *ms_report_reasons(const MsPlan *plan, const MsReasons *r) {
   if (r->runner_up) {
     double gap_s = plan->best[1].result->step_time_s - plan->best[0].result->step_time_s;
     g_string_append_printf(out, "\nthe runner-up takes %s (%.2f %%) longer\n", ms_text_seconds(gap_s, text), 100 * gap_s / plan->best[0].result->step_time_s);
-    g_autofree char *side = ms_report_comparison(r->runner_up, "winner", "runner-up");
+    g_autofree char *side = comparison_text(r->runner_up, "winner", "runner-up");
     g_string_append(out, side);
   }
   if (r->named) append_named(out, plan, r);
@@ -195,7 +196,7 @@ static void write_sensitivities(const MsSensitivities *s, MsJsonOut *out) {
     ms_json_out_bool(out, "planned_again", s->row[i].planned);
     ms_json_out_double(out, "step_time_s", s->row[i].step_time_s);
     ms_json_out_double(out, "gain", s->row[i].gain);
-    if (s->row[i].change) ms_report_comparison_json(s->row[i].change, "change", "winner", "new", out);
+    if (s->row[i].change) put_comparison(s->row[i].change, "change", "winner", "new", out);
     ms_json_out_end(out);
   }
   ms_json_out_end(out);
@@ -211,13 +212,13 @@ static void write_named(const MsPlan *plan, const MsReasons *r, MsJsonOut *out) 
   ms_json_out_double(out, "device_B", device_B);
   ms_json_out_bool(out, "fits", device_B <= plan->memory_limit_B);
   if (r->compared) ms_json_out_double(out, "slower_than_winner", named->step_time_s / plan->best[0].result->step_time_s - 1);
-  if (r->compared) ms_report_comparison_json(r->compared, "compared", "winner", "named", out);
+  if (r->compared) put_comparison(r->compared, "compared", "winner", "named", out);
   ms_scenario_write(r->named, "scenario", out);
   ms_json_out_end(out);
 }
 
 void ms_report_reasons_json(const MsPlan *plan, const MsReasons *r, MsJsonOut *out) {
   if (r->sensitivities) write_sensitivities(r->sensitivities, out);
-  if (r->runner_up) ms_report_comparison_json(r->runner_up, "runner_up", "winner", "runner_up", out);
+  if (r->runner_up) put_comparison(r->runner_up, "runner_up", "winner", "runner_up", out);
   if (r->named) write_named(plan, r, out);
 }

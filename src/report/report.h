@@ -54,9 +54,6 @@ gboolean ms_report_sweep_plot(const MsSweep *sweep, const char *filename, GError
 /* --- reasons.c -------------------------------------------------------------------------------------------------------- */
 char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);
 void ms_report_reasons_json(const MsPlan *plan, const MsReasons *reasons, MsJsonOut *out); /* members of the object that is open */
-/* Two layouts under the names `a` and `b` of their columns (keys in JSON): keys that differ, parts of time and memory. */
-char *ms_report_comparison(const MsComparison *comparison, const char *a, const char *b);
-void ms_report_comparison_json(const MsComparison *comparison, const char *key, const char *a, const char *b, MsJsonOut *out);
 
 /* --- robust.c --------------------------------------------------------------------------------------------------------- */
 char *ms_report_robust(const MsRobust *robust, int top);

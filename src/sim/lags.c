@@ -40,7 +40,7 @@ void ms_lags_of_rows(const MsRows *rows, int sm_count, guint sources, MsLags *la
   ms_rows_busy(rows, sm_count, FALSE, sources, lags);
 }
 
-MsForced ms_forced_of_rows(const MsRows *rows, int sm_count) {
+static MsForced forced_of_rows(const MsRows *rows, int sm_count) {
   MsForced f = {.lags = ms_no_rows};
   gboolean any = FALSE;
   for (int i = 0; i < rows->n; i++)
@@ -176,7 +176,7 @@ const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b, guint sources) {
 }
 
 static const MsForced *keep_forced(MsPieceLags *l, MsForced **known) {
-  MsForced forced = ms_forced_of_rows(&l->rows, l->sm_count);
+  MsForced forced = forced_of_rows(&l->rows, l->sm_count);
   return *known = g_memdup2(&forced, sizeof forced);
 }
 

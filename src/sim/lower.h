@@ -163,7 +163,6 @@ const MsLags *ms_piece_lags_pair(MsPieceLags *lags, int forward, int backward, g
 /* Of these lags what the compute stream itself needs: rows, gaps in which nothing can be computed, and what is lost to rows that take SMs. `own`: the rows
  * alone. What else takes SMs while the stream computes comes on top, but for the time that it may spend in the difference. */
 typedef struct { MsLags lags; MsTime own; } MsForced;
-MsForced ms_forced_of_rows(const MsRows *rows, int sm_count);
 MsForced ms_forced_product(const MsForced *then, const MsForced *first);
 const MsForced *ms_piece_forced_pass(MsPieceLags *lags, MsSlotKind kind, int piece);
 const MsForced *ms_piece_forced_pair(MsPieceLags *lags, int forward, int backward);
