@@ -30,6 +30,12 @@ static const MsCurve *find(const MsScenario *scenario, const char *op, const cha
   return curve ? curve : ms_curve_nearest(hardware, op, level, NULL, MS_FORM_DISPATCH, ranks); /* the other dispatcher's */
 }
 
+/* HybridEP's figures count tokens of 7168 BF16 elements only; with each went an FP32 weight for the experts of its domain, 8 a rank. */
+static double counted(const MsCurve *curve, double ranks) {
+  gboolean hybrid = curve && g_strcmp0(curve->dispatcher, ms_dispatcher_words[MS_DISPATCH_HYBRIDEP]) == 0;
+  return hybrid ? 1 / (1 + 4.0 * 8 * ranks / (2 * 7168)) : 1;
+}
+
 MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, const MsGroup *group) {
   const MsHardware *hardware = scenario->hardware;
   const char *op = ms_op_words[combine ? MS_OP_COMBINE : MS_OP_DISPATCH];
@@ -37,10 +43,10 @@ MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, con
   if (group->size <= 1) return d;
   double Nd = MAX(group->per_domain, 1), D = MAX(group->domains, 1);
   d.sms = (guint16)CLAMP(sms_of(scenario, group), 1, 1024);
-  d.own_domain = Nd > 1 ? Nd / (Nd - 1) : 1;
-  d.own_network = D > 1 ? D / (D - 1) : 1;
   d.scaleup_from = find(scenario, op, "nvlink", group->per_domain);
   d.network_from = D > 1 ? find(scenario, op, "network", group->size) : NULL;
+  d.own_domain = (Nd > 1 ? Nd / (Nd - 1) : 1) * counted(d.scaleup_from, d.scaleup_from ? d.scaleup_from->ranks : 0);
+  d.own_network = (D > 1 ? D / (D - 1) : 1) * counted(d.network_from, 8);
   d.scaleup = curve_or_default(d.scaleup_from, MS_DEFAULT_DISPATCH_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_BPS,
                                MS_DEFAULT_DISPATCH_LINK_EFFICIENCY * d.link_Bps * d.own_domain, d.link_Bps * d.own_domain);
   d.network = curve_or_default(d.network_from, MS_DEFAULT_DISPATCH_NETWORK_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_NETWORK_BPS,

@@ -18,12 +18,13 @@ struct Routing { /* of one layer and microbatch, from its routing map */
   gint64 *sent_counts, *received_counts;             /* [ranks] */
   gint64 n_entries, *entry_token, *entry_counts, *entry_received; /* flex: (token, expert) pairs that go with them, by rank */
   gint32 *entry_expert;
+  guint8 *all;           /* HybridEP: [ranks of TP-EP][Tsp][E] */
 };
 
 void ms_exec_routing_free(Routing *r) {
   if (!r) return;
   g_free(r->token), g_free(r->expert), g_free(r->counts), g_free(r->source), g_free(r->local), g_free(r->place), g_free(r->sent), g_free(r->sent_counts), g_free(r->received_counts);
-  g_free(r->entry_token), g_free(r->entry_counts), g_free(r->entry_received), g_free(r->entry_expert);
+  g_free(r->entry_token), g_free(r->entry_counts), g_free(r->entry_received), g_free(r->entry_expert), g_free(r->all);
   g_free(r);
 }
 
@@ -151,6 +152,25 @@ static void token_counts(Exec *x) {
   for (int i = 0; i < ranks(x); i++) each[i] = E;
   ms_comm_all_gather(x->comm, MS_GROUP_TP_EP, own, r->counts, each, sizeof *own);
   ms_exec_sent(x, (double)(E * ranks(x)), 8);
+}
+
+/* HybridEP: the maps of all ranks, and how many tokens of each rank come to every expert. */
+static void gather_routing_map(Exec *x) {
+  Routing *r = routing(x);
+  gint64 own = x->Tsp * experts(x), *each = ms_exec_scratch_B(x, sizeof *each * (size_t)ranks(x));
+  for (int i = 0; i < ranks(x); i++) each[i] = own;
+  g_free(r->all);
+  r->all = g_malloc((size_t)(own * ranks(x)));
+  ms_comm_all_gather(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, "routing map", own), r->all, each, 1);
+  ms_exec_sent(x, (double)(own * ranks(x)), 1);
+}
+
+static void places_of_tokens(Exec *x) {
+  Routing *r = routing(x);
+  gint64 E = experts(x), rows = x->Tsp * ranks(x), n = 0;
+  if (!r->all) MS_BUG("places of tokens are asked for before their map is there");
+  for (gint64 i = 0; i < rows * E; i++) n += r->all[i] != 0;
+  if (n < r->n) MS_BUG("%ld choices of all ranks are fewer than the %ld of this one", (long)n, (long)r->n);
 }
 
 /* --- alltoall: a copy of a token for each of its experts ---------------------------------------------------------------------------------------------- */
@@ -614,6 +634,8 @@ const Handler ms_exec_moe_rows[] = {
     {MS_OP_ROUTER_TOPK, "router top-k", -1, PASS_D, router_back},
     {MS_OP_PREPROCESS, "dispatch preprocess", -1, PASS_F, preprocess},
     {MS_OP_ALL_GATHER, "token counts", -1, PASS_F, token_counts},
+    {MS_OP_ALL_GATHER, "routing map", -1, PASS_F, gather_routing_map},
+    {MS_OP_PREPROCESS, "places of tokens", -1, PASS_F, places_of_tokens},
     {MS_OP_D2H, "row counts to host", -1, PASS_F, counts_to_host},
     {MS_OP_PERMUTE, "permute", -1, PASS_F | PASS_D, permute},
     {MS_OP_UNPERMUTE, "unpermute", -1, PASS_F | PASS_D, unpermute},

@@ -337,12 +337,16 @@ static void cross(MsBuild *b, gboolean out) {
   case MS_DISPATCH_DEEPEP:
   case MS_DISPATCH_HYBRIDEP: {
     MsFan f = ms_fan_out(b, skew);
-    double meta = weights ? b->model->moe_router_topk * (back ? 4.0 : 12.0) : 0; /* weights, and the experts' numbers */
+    double meta = weights ? b->model->moe_router_topk * (back ? 4.0 : 12.0) : 0, copy = hidden; /* weights, and the experts' numbers */
+    if (b->options->dispatcher == MS_DISPATCH_HYBRIDEP) { /* an FP32 weight for every expert of the domain goes with each copy (hybrid_ep_backend.cuh) */
+      meta = 0;
+      if (weights) copy += 4 * b->model->num_experts / MAX(f.domains, 1);
+    }
     MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, b->rows_sp * f.x_rank * hidden);
     if (!op) break;
     op->m = b->rows_sp, op->n = hidden;
-    op->level_B[0] = b->rows_sp * (f.x_rank * hidden + skew * meta) * (1 - 1 / f.per_domain);
-    op->level_B[1] = f.domains > 1 ? b->rows_sp * f.x_domain * (hidden + meta) * (1 - 1 / f.domains) : 0;
+    op->level_B[0] = b->rows_sp * (f.x_rank * copy + skew * meta) * (1 - 1 / f.per_domain);
+    op->level_B[1] = f.domains > 1 ? b->rows_sp * f.x_domain * (copy + meta) * (1 - 1 / f.domains) : 0;
     break;
   }
   }
@@ -408,6 +412,20 @@ static void await_counts(MsBuild *b) {
   if (op) op->flags |= MS_OPF_SYNC;
 }
 
+/* HybridEP gathers the map of all ranks, a byte for each token and expert, before every dispatch forward, with NCCL, and reads it through for the places of tokens
+ * (DeepEP, branch hybrid-ep: executor.cu; the published calls go without, they are given the handle of an earlier one). */
+static void gather_routing_map(MsBuild *b) {
+  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
+  if (b->options->dispatcher != MS_DISPATCH_HYBRIDEP || g->size <= 1) return;
+  double map_B = b->rows_sp * b->model->num_experts * g->size, rows = b->rows_sp * g->size;
+  b->node = MS_NODE_DISPATCH;
+  b->module = MS_MODULE_MOE;
+  ms_row_comm(b, MS_OP_ALL_GATHER, "routing map", MS_STREAM_EP, MS_GROUP_TP_EP, map_B);
+  if (b->options->ep_overlap) b->beside = MS_STREAM_EP; /* on the stream of the node, as all of dispatch */
+  ms_row_memory(b, MS_OP_PREPROCESS, "places of tokens", map_B, 5 * rows * b->local_experts + 4 * b->rows_sp * g->per_domain, 2);
+  b->beside = MS_STREAM_COMPUTE;
+}
+
 /* Tokens from the router to expert order on their expert ranks. */
 static void to_experts(MsBuild *b) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
@@ -425,6 +443,7 @@ static void to_experts(MsBuild *b) {
   if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
   if (low_dispatch(b)) ms_row_quantize(b, "quantize tokens", b->rows_sp, b->eh);
   int input = b->tip;
+  if (!back) gather_routing_map(b);
   if (!back) await_counts(b);
   cross(b, TRUE);
   if (!back && dropless(b) && g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;

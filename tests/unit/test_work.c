@@ -341,7 +341,14 @@ static void check_flex(const Crossing *c, const MsLowered *l, const MsPiece *p) 
   assert_true(fabs(combine->level_B[1] / MS_MIB - c->flex_rdma) < 0.051);
   int nodes = l->layout->group[MS_GROUP_TP_EP].domains;
   if (nodes > 1) assert_true(fabs(combine->level_B[1] / (l->work->rows_sp * token_B * (1 - 1.0 / nodes)) - c->x_domain) < 0.00051);
-  assert_true(dispatch->level_B[0] > combine->level_B[0] && dispatch->level_B[0] < 1.02 * combine->level_B[0]); /* metadata */
+  const MsModel *m = l->scenario->model;
+  if (l->scenario->options.dispatcher == MS_DISPATCH_DEEPEP) { /* metadata */
+    assert_true(dispatch->level_B[0] > combine->level_B[0] && dispatch->level_B[0] < 1.02 * combine->level_B[0]);
+    return;
+  }
+  for (int level = 0; level < (nodes > 1 ? 2 : 1); level++) /* an FP32 weight for each expert of the domain with every copy */
+    assert_close(dispatch->level_B[level] / combine->level_B[level], 1 + 4.0 * m->num_experts / nodes / token_B, 1e-12);
+  assert_close(row(&p->forward, "routing map", MS_PASS_FORWARD)->message_B, l->work->rows_sp * m->num_experts * l->layout->group[MS_GROUP_TP_EP].size, 0);
 }
 
 static void bytes_of_the_dispatchers(void **state) {
