@@ -132,6 +132,10 @@ static void form_tiled(void **state) {
   /* three tiles on two SMs: 1.5 waves softly 0.75*1.5 + 0.25*2 = 1.625 */
   MsDeviceRates two = {2e12, 1e12, 2};
   close_to(ms_curve_gemm_s(&curve, &two, 128, 768, 64, 2), 1.625 * (64.0 * 65536 / 5e11 + 1e-6) + 2e-6, 1e-13);
+  /* one tile on 100 SMs, long k, small tiles no good: split into 8, whose FP32 partials are written and summed at half of 1e12 B/s, and half a launch more */
+  MsDeviceRates many = {1e14, 1e12, 100};
+  curve.param[MS_E2_SMALL_TILE] = 0;
+  close_to(ms_curve_gemm_s(&curve, &many, 128, 256, 65536, 2), 65536 / 8 * (65536 / 5e11) + 1e-6 + 4.0 * 128 * 256 * 8 / 5e11 + 1e-6 + 2e-6, 1e-12);
 }
 
 static void form_grouped(void **state) {
@@ -141,6 +145,9 @@ static void form_grouped(void **state) {
   double rows = 3600, n = 2000, k = 4096, c = 2 * rows * n * k / (1e15 * 0.36), w = 4 * n * k * 2 / 5e11, a = rows * (2 * k + 2 * n) / 2.5e11;
   close_to(ms_curve_grouped_gemm_s(&curve, &rates, rows, 4, n, k, 1000, 2), 10e-6 + 2e-6 + a + pow(pow(c, 4) + pow(w, 4), 0.25), 1e-13);
   close_to(ms_curve_grouped_gemm_s(&curve, &rates, 0, 4, n, k, 1000, 2), 12e-6, 1e-13);
+  /* without an expert width the narrower side is it */
+  close_to(ms_curve_grouped_gemm_s(&curve, &rates, rows, 4, 1000, k, 0, 2), ms_curve_grouped_gemm_s(&curve, &rates, rows, 4, 1000, k, 1000, 2), 1e-13);
+  close_to(ms_curve_grouped_gemm_s(&curve, &rates, rows, 4, k, 1000, 0, 2), ms_curve_grouped_gemm_s(&curve, &rates, rows, 4, k, 1000, 1000, 2), 1e-13);
   /* hidden is the axis value of whichever of n, k is not the expert width */
   double axis[] = {512, 4096}, log_axis[] = {9, 12}, value[] = {0, 0.5}, one[] = {1}, zero[] = {0};
   curve.grid = (MsGrid){.dims = 2, .n = {1, 2}, .axis = {one, axis}, .log2_axis = {zero, log_axis}, .log_ratio = value};
@@ -398,6 +405,25 @@ static void collective_limits(void **state) {
   close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 1, 16), 16e9), 15e9 / 1e11 + 18e-6, 1e-13);
   static const MsOpKind kinds[] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER, MS_OP_ALL_REDUCE, MS_OP_ALL_TO_ALL, MS_OP_P2P, MS_OP_DISPATCH, MS_OP_COMBINE};
   for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) assert_true(collective_s(machine, kinds[i], geometry(1, 1, 8), 1e9) == 0);
+}
+
+/* From one measured size half of the latency is taken as fixed, the rest moves with the steps: ranks - 1 of a ring, doublings of an all-reduce. */
+static void latency_of_other_sizes(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  add_lines(machine, "all_gather", "nvlink", 8, 14e-6, 8e10);
+  add_lines(machine, "all_reduce", "nvlink", 8, 12e-6, 8e10);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(4, 1, 8), 0), 10e-6, 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(4, 1, 8), 0), 10e-6, 1e-13);
+}
+
+/* The network is oversubscribed where the first and the last rank of a group are not under one group of rail switches. */
+static void rail_groups(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  machine->hardware.fabric_oversubscription = 2, machine->hardware.gpus_per_rail_group = 64;
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(2, 63, 8), 2e9), 4.5e-6 + 1e9 / 9.5e9, 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(2, 64, 8), 2e9), 4.5e-6 + 1e9 / 4.75e9, 1e-13);
 }
 
 static void network_rings(void **state) {
@@ -705,7 +731,7 @@ int main(void) {
       cmocka_unit_test(grid_nodes), cmocka_unit_test(grid_between_and_outside), cmocka_unit_test(form_saturating), cmocka_unit_test(form_tiled),
       cmocka_unit_test(form_grouped), cmocka_unit_test(form_attention), cmocka_unit_test(form_simple), cmocka_unit_test(param_words),
       cmocka_unit_test(gemm_passes), cmocka_unit_test(gemm_sustained), cmocka_unit_test(gemm_dtypes), cmocka_unit_test(grouped_passes), cmocka_unit_test(grouped_or_one_by_one), cmocka_unit_test(attention_rows),
-      cmocka_unit_test(memory_rows), cmocka_unit_test(never_under_the_bound), cmocka_unit_test(collective_limits), cmocka_unit_test(network_rings),
+      cmocka_unit_test(memory_rows), cmocka_unit_test(never_under_the_bound), cmocka_unit_test(collective_limits), cmocka_unit_test(latency_of_other_sizes), cmocka_unit_test(rail_groups), cmocka_unit_test(network_rings),
       cmocka_unit_test(exchanges), cmocka_unit_test(collectives_are_monotone), cmocka_unit_test(two_level_dispatch), cmocka_unit_test(holes_are_refused),
       cmocka_unit_test(te_tutorial), cmocka_unit_test(nccl_h100), cmocka_unit_test(deepep_h100),
       cmocka_unit_test(form_terms), cmocka_unit_test(grids_over_bytes), cmocka_unit_test(collectives_by_dtype)};

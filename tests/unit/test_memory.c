@@ -246,6 +246,74 @@ static void static_bytes(void **state) {
   }
 }
 
+/* Registered buffers of HybridEP (domain/communication.md 5.4), beside a run without them. */
+static void hybridep_buffers(void **state) {
+  (void)state;
+  static const struct { const char *model, *hardware; int gpus, ep; double GiB; } cases[] = {
+      {"deepseek-v3", "gb200-nvl72", 64, 64, 3.805}, {"deepseek-v3", "h100-sxm", 64, 64, 3.586 + 1.224}, {"deepseek-v3", "gb200-nvl72", 32, 32, 1.902},
+      {"mixtral-8x7b", "h100-sxm", 8, 8, 0.255}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = ms_test_run(cases[i].model, 0, cases[i].hardware, cases[i].gpus);
+    double buffers_B[2];
+    s->layout.ep = cases[i].ep;
+    for (int with = 0; with < 2; with++) {
+      s->options.dispatcher = with ? MS_DISPATCH_HYBRIDEP : MS_DISPATCH_ALLTOALL;
+      g_auto(MsLowered) l = ms_test_lower(s);
+      MsStageMemory m;
+      ms_memory_static(l.work, 0, &m);
+      buffers_B[with] = m.buffers_B;
+    }
+    assert_close((buffers_B[1] - buffers_B[0]) / GIB, cases[i].GiB, 0.001);
+  }
+}
+
+static double static_B(MsScenario *s, double *optimizer_B) {
+  g_auto(MsLowered) l = ms_test_lower(s);
+  MsStageMemory m;
+  ms_memory_static(l.work, 0, &m);
+  if (optimizer_B) *optimizer_B = m.optimizer_B;
+  return m.buffers_B;
+}
+
+/* What options add to the buffers, worked out by hand (domain/memory.md 1.3). */
+static void buffers_of_options(void **state) {
+  (void)state;
+  /* user buffers: three workspaces and eleven [T, h] buffers in BF16 */
+  g_autoptr(MsScenario) tp = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+  tp->layout.tp = 4, tp->options.sequence_parallel = TRUE;
+  double without = static_B(tp, NULL);
+  tp->options.tp_comm_overlap = TRUE;
+  assert_close(static_B(tp, NULL) - without, 3 * 32 * MIB + 11 * 2 * 4096.0 * 4096, 1e-9);
+  /* Megatron-FSDP: gradients of two layers whole, in the type they are reduced in */
+  g_autoptr(MsScenario) fsdp = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+  double layer = 2 * 4096.0 * 4096 + 2 * 4096.0 * 1024 + 3 * 4096.0 * 14336 + 2 * 4096;
+  without = static_B(fsdp, NULL);
+  fsdp->options.fsdp = MS_FSDP_OPTIM_GRADS;
+  assert_close(static_B(fsdp, NULL) - without, 2 * ms_dtype_B(fsdp->options.grad_reduce_dtype) * layer, 1e-9);
+}
+
+/* Muon keeps no second moment of matrices; those of experts are sharded over their own replicas only. */
+static void muon_states(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 16);
+  double adam_B, muon_B, dense, expert;
+  s->layout.ep = 8;
+  static_B(s, &adam_B);
+  s->training.optimizer = MS_OPT_MUON;
+  static_B(s, &muon_B);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  ms_work_matrix_params(l.work, 0, &dense, &expert);
+  MsParamBytes b = ms_memory_param_bytes(l.work);
+  assert_true(expert > dense && dense > 0 && b.dense_shards != b.expert_shards);
+  s->training.optimizer = MS_OPT_ADAM;
+  g_auto(MsLowered) adam = ms_test_lower(s);
+  MsParamBytes a = ms_memory_param_bytes(adam.work);
+  MsStageParams p = ms_work_stage_params(adam.work, 0);
+  double all_dense = p.params_dense + p.embedding_copy;
+  assert_close(adam_B, a.optimizer * (all_dense / a.dense_shards + p.params_expert / a.expert_shards), 1e-12);
+  assert_close(muon_B, b.optimizer * (all_dense / b.dense_shards + p.params_expert / b.expert_shards) - 4 * (dense / b.dense_shards + expert / b.expert_shards), 1e-12);
+}
+
 static double most_kept(const Run *run, int stage) {
   g_autofree double *bytes = ms_memory_timeline(run->l.work, run->schedule, stage);
   double most = 0;
@@ -381,7 +449,7 @@ static void published_memories(void **state) {
 int main(void) {
   g_setenv("MOESIM_DATA", MS_SOURCE_DIR, TRUE);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hand_checked_cases), cmocka_unit_test(layers_keep),       cmocka_unit_test(static_bytes),
+      cmocka_unit_test(hand_checked_cases), cmocka_unit_test(layers_keep),       cmocka_unit_test(static_bytes), cmocka_unit_test(hybridep_buffers), cmocka_unit_test(buffers_of_options), cmocka_unit_test(muon_states),
       cmocka_unit_test(interleaved_peaks),  cmocka_unit_test(ep_overlap_peaks),  cmocka_unit_test(live_microbatches),
       cmocka_unit_test(parts_add_up),       cmocka_unit_test(dropout_keeps_masks), cmocka_unit_test(published_memories),
       cmocka_unit_test(fp8_store_keeps_one_byte), cmocka_unit_test(deepseek_fits_h800), cmocka_unit_test(stack_keeps_the_scores),

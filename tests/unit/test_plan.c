@@ -172,6 +172,19 @@ static void objectives_rank(void **state) {
   ms_plan_free(fastest);
 }
 
+/* For a deadline GPUs come first: whatever share of the time they need, fewer win; among equals the shorter step; too late is worse than anything. */
+static void deadlines_count_gpus_first(void **state) {
+  (void)state;
+  const Small r = {"deadline", "{\"base\": \"llama3-8b\", \"num_layers\": 8}", "h100-sxm", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"tp\": 1", ""};
+  g_autoptr(MsRequest) request = ms_small_request_gpus(&r, "[8, 9]");
+  request->objective = MS_GOAL_DEADLINE, request->training_tokens = 10 * 32 * 4096.0, request->deadline_s = 10;
+  assert_true(ms_objective_cost(request, 8, 1) < ms_objective_cost(request, 9, 1e-3));
+  assert_true(ms_objective_cost(request, 8, 0.5) < ms_objective_cost(request, 8, 1));
+  assert_true(isinf(ms_objective_cost(request, 8, 1.001)));
+  request->training_tokens += 1; /* an eleventh step */
+  assert_true(isinf(ms_objective_cost(request, 8, 1)) && isfinite(ms_objective_cost(request, 8, 0.9)));
+}
+
 static void objectives_need_figures(void **state) {
   (void)state;
   static const struct { MsGoal goal; const char *path; } missing[] = {{MS_GOAL_COST, "plan.gpu_hour_price"}, {MS_GOAL_DEADLINE, "plan.deadline_s"}};
@@ -321,6 +334,10 @@ static double least_dearest(const MsLayerCosts *c, int stages, int from, int k) 
 
 static void cuts_by_cost_are_the_best(void **state) {
   (void)state;
+  double ones[] = {1, 1, 1, 1, 1, 1}; /* the head alone is dearest: the layers before it are still cut evenly */
+  int even[3];
+  assert_true(ms_partition_by_cost(&(MsLayerCosts){.layers = 6, .layer = ones, .last = 4}, 3, 3, (const int[]){0, 1, 2}, even));
+  assert_true(even[0] == 3 && even[1] == 3 && even[2] == 0);
   g_autoptr(GRand) rand = g_rand_new_with_seed(3);
   for (int draw = 0; draw < 60; draw++) {
     double layer[12], dearest = 0, before = 0;
@@ -369,7 +386,7 @@ static void balancing_by_cost_is_a_candidate(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pruned_list_is_the_exhaustive_list), cmocka_unit_test(neighbours_tell_the_truth), cmocka_unit_test(fewer_kept_is_a_prefix), cmocka_unit_test(nothing_fits),
-      cmocka_unit_test(shortcuts_change_nothing), cmocka_unit_test(roles_hold), cmocka_unit_test(objectives_rank), cmocka_unit_test(objectives_need_figures),
+      cmocka_unit_test(shortcuts_change_nothing), cmocka_unit_test(roles_hold), cmocka_unit_test(objectives_rank), cmocka_unit_test(deadlines_count_gpus_first), cmocka_unit_test(objectives_need_figures),
       cmocka_unit_test(resume_simulates_nothing_twice), cmocka_unit_test(what_is_given_stays), cmocka_unit_test(auto_without_candidates_is_an_error), cmocka_unit_test(partitions_are_balanced), cmocka_unit_test(cuts_by_cost_are_the_best),
       cmocka_unit_test(balancing_by_cost_is_a_candidate),
   };

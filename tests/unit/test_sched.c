@@ -505,6 +505,7 @@ static void impossible_numbers_are_refused(void **state) {
   assert_refused(ONE_F1B, 4, 8, 2, 9, 0, "microbatch group 9");
   assert_refused(ONE_F1B, 4, 2, 2, 0, 0, "microbatch group 4");
   assert_refused(ONE_F1B, 4, 9, 2, 4, 0, "leave a group of 1");
+  assert_refused(ONE_F1B, 4, 11, 2, 4, 0, "leave a group of 3");
   assert_refused(ONE_F1B, 1000, 30000, 1, 0, 0, "50 million");
   assert_refused(ONE_F1B, G_MAXINT, G_MAXINT, 1, 0, 0, "more than");
   assert_refused(ZB_H1, 4, 8, 2, 0, 0, "one chunk");
