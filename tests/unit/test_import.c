@@ -79,6 +79,31 @@ static void worked_example_mixtral(void **state) {
   assert_int_equal(import->ignored->len, 1);
 }
 
+/* The same run with other arguments at its end. */
+static MsImport *mixtral_with(const char *more) {
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  gsize length;
+  g_autofree char *text = text_of(DATA "import/mixtral-8x7b-64.sh", &length), *longer = g_strconcat(g_strchomp(text), " ", more, "\n", NULL);
+  GError *error = NULL;
+  MsImport *import = ms_import_megatron(longer, strlen(longer), "mixtral.sh", &options, &error);
+  if (!import) fail_msg("%s", error->message);
+  return import;
+}
+
+static void older_arguments(void **state) {
+  (void)state;
+  static const struct { const char *more; Want want[3]; } rows[] = {
+      {"--moe-layer-recompute", {{"options.recompute", "{\"granularity\":\"selective\",\"modules\":[\"core_attn\",\"moe\"],\"method\":\"uniform\",\"num_layers\":1}"}}},
+      {"--recompute-activations", {{"options.recompute", "{\"granularity\":\"selective\",\"modules\":[\"core_attn\"],\"method\":\"uniform\",\"num_layers\":1}"}}},
+      {"--optimizer-cpu-offload", {{"options.optimizer_offload_fraction", "1"}}},
+      {"--external-cuda-graph --cuda-graph-scope full", {{"options.cuda_graph_scope", "[\"layer\"]"}}},
+      {"--cuda-graph-impl full_iteration", {{"options.cuda_graph_scope", "[\"full_iteration\"]"}}}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(MsImport) import = mixtral_with(rows[i].more);
+    check_values(rows[i].more, import->scenario, rows[i].want);
+  }
+}
+
 static void worked_example_deepseek(void **state) {
   (void)state;
   const MsImportOptions options = {.hardware = "h100-sxm"};
@@ -454,7 +479,7 @@ static void damaged_configs(void **state) {
 static void damaged_zoo(void **state) { (void)state, damage("deepseek-v3.yaml", ms_import_modelzoo, 3, 50); }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral), cmocka_unit_test(worked_example_deepseek), cmocka_unit_test(worked_example_qwen),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral), cmocka_unit_test(older_arguments), cmocka_unit_test(worked_example_deepseek), cmocka_unit_test(worked_example_qwen),
                                      cmocka_unit_test(mt_megatron_runner),     cmocka_unit_test(modelzoo_recipes), cmocka_unit_test(modelzoo_rows), cmocka_unit_test(modelzoo_kimi),        cmocka_unit_test(a_variable_without_a_value_is_named),
                                      cmocka_unit_test(families_of_hugging_face), cmocka_unit_test(language_model_within),
       cmocka_unit_test(lists_of_words),

@@ -292,6 +292,20 @@ static void buffers_of_options(void **state) {
   assert_close(static_B(fsdp, NULL) - without, 2 * ms_dtype_B(fsdp->options.grad_reduce_dtype) * layer, 1e-9);
 }
 
+/* Bytes of a quantisable weight (domain/memory.md 1.1): BF16 and two low-precision copies, or with fp8_param_gather these alone, with their scales. */
+static void low_precision_weights(void **state) {
+  (void)state;
+  static const struct { MsPrecision precision; double kept, gathered; } rows[] = {
+      {MS_FP8_TENSORWISE, 4, 2}, {MS_FP8_BLOCKWISE, 4 + 8.0 / 16384, 2 + 8.0 / 16384}, {MS_MXFP8, 2 + 2 * 33.0 / 32, 2 + 2 * 33.0 / 32}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+    for (int gather = 0; gather < 2; gather++) {
+      g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "b200-sxm", 8);
+      s->training.precision = rows[i].precision, s->options.fp8_param_gather = gather;
+      g_auto(MsLowered) l = ms_test_lower(s);
+      assert_close(ms_memory_param_bytes(l.work).low_weight, gather ? rows[i].gathered : rows[i].kept, 1e-12);
+    }
+}
+
 /* Muon keeps no second moment of matrices; those of experts are sharded over their own replicas only. */
 static void muon_states(void **state) {
   (void)state;
@@ -449,7 +463,7 @@ static void published_memories(void **state) {
 int main(void) {
   g_setenv("MOESIM_DATA", MS_SOURCE_DIR, TRUE);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hand_checked_cases), cmocka_unit_test(layers_keep),       cmocka_unit_test(static_bytes), cmocka_unit_test(hybridep_buffers), cmocka_unit_test(buffers_of_options), cmocka_unit_test(muon_states),
+      cmocka_unit_test(hand_checked_cases), cmocka_unit_test(layers_keep),       cmocka_unit_test(static_bytes), cmocka_unit_test(hybridep_buffers), cmocka_unit_test(buffers_of_options), cmocka_unit_test(muon_states), cmocka_unit_test(low_precision_weights),
       cmocka_unit_test(interleaved_peaks),  cmocka_unit_test(ep_overlap_peaks),  cmocka_unit_test(live_microbatches),
       cmocka_unit_test(parts_add_up),       cmocka_unit_test(dropout_keeps_masks), cmocka_unit_test(published_memories),
       cmocka_unit_test(fp8_store_keeps_one_byte), cmocka_unit_test(deepseek_fits_h800), cmocka_unit_test(stack_keeps_the_scores),
