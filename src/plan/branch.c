@@ -117,13 +117,11 @@ static double microbatches_per_stage(const MsTree *t, const MsCandidate *c) {
   return (1 - 1e-12) * t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * replicas);
 }
 
-/* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. Pairs are left to the first bound, which
- * takes more work. */
-static double passes(MsTree *t, MsTreeWorker *w, MsPieceMemo *memo) {
+/* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. */
+static double passes(MsTree *t, MsTreeWorker *w G_GNUC_UNUSED, MsPieceMemo *memo) {
   MsScheduleKind kind = t->space->request->base->layout.schedule;
   gboolean splits = kind != MS_SCHED_1F1B && kind != MS_SCHED_GPIPE;
   double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE);
-  if (w->flat->options.ep_overlap) return stream;
   if (!is_open(t->space, "layout.schedule")) return MAX(stream, ms_memo_total(memo, MS_TOTAL_SPAN, splits));
   return MAX(stream, MIN(ms_memo_total(memo, MS_TOTAL_SPAN, FALSE), ms_memo_total(memo, MS_TOTAL_SPAN, TRUE)));
 }
@@ -244,21 +242,21 @@ static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
   return TRUE;
 }
 
-/* One shape of the pieces. */
-static void bound_shape(Pieces *p, const MsBranch *node, MsCandidate c, gboolean per_cut) {
+/* One shape of the pieces; the worker's scratch has the combination of the node. */
+static void bound_shape(Pieces *p, const MsBranch *node, MsCandidate c, int shape_of, gboolean per_cut) {
   MsTree *t = p->t;
   MsTreeWorker *w = p->w;
   MsScenario *s = w->scratch;
   int rule = -1;
   const MsShape *shape = NULL;
   s->layout.microbatch_group_size_per_virtual_pipeline_stage = t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
-  ms_space_apply_combo(t->space, c.combo, s);
+  ms_space_apply_choices(t->space, MS_ROLE_SHAPE, c.combo, s);
   ms_space_apply_axes(t->space, c.value, FALSE, s);
   if (per_cut && (rule = refusing_rule(s, t->settled)) >= 0) {
     refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
     return;
   }
-  if (!per_cut || pieces_of_cut(p, &c, &rule)) shape = ms_shapes_get(w->shapes, p->map, p->memo, t->space, c.value, s, ms_space_shape_of(t->space, c.combo), &rule);
+  if (!per_cut || pieces_of_cut(p, &c, &rule)) shape = ms_shapes_get(w->shapes, p->map, p->memo, t->space, c.value, s, shape_of, &rule);
   if (!shape) {
     if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
     return;
@@ -283,6 +281,8 @@ static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   gboolean per_cut = !p.memo; /* or the machine cannot: then every layout that obeys the rules says why */
   g_clear_error(&error);
   if (p.memo) p.map = ms_shapes_map(w->shapes, p.memo), state_bytes(&p, &c);
+  ms_space_apply_combo(space, c.combo, w->scratch);
+  int shape_of_node = ms_space_shape_of(space, c.combo);
   for (guint64 inner = 0; inner < n_inner(space) && !w->error; inner++) {
     const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
     c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / (guint64)vpp->n], c.value[MS_AXIS_VPP] = vpp->value[inner % (guint64)vpp->n];
@@ -290,7 +290,7 @@ static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
     for (gint64 i = 0; i < n_allowed(t, MS_ROLE_SHAPE) && !w->error; i++) {
       c.combo = node->c.combo + allowed(t, MS_ROLE_SHAPE, i);
       if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
-      else bound_shape(&p, node, c, per_cut);
+      else bound_shape(&p, node, c, shape_of_node + (int)g_array_index(t->allowed[MS_ROLE_SHAPE], gint64, i), per_cut);
     }
   }
   if (p.own) ms_memo_free(p.memo);

@@ -5,7 +5,7 @@
  *   level      settled                                    bound of the step
  *   UNIT       outer axes, keys of MS_ROLE_WORK           matrix products of the whole model, shared out evenly between the stages
  *   KERNELS    + MS_ROLE_KERNELS                          all compute rows, nothing recomputed or offloaded
- *   BESIDE     + MS_ROLE_BESIDE                           the same; without EP overlap from the first to the last compute row of each piece
+ *   BESIDE     + MS_ROLE_BESIDE                           the same, from the first to the last compute row of each piece, shared out where passes run in pairs
  *   ADDED      + MS_ROLE_ADDED                            the same of the pieces as they are
  *   SHAPE      + pp, vpp, MS_ROLE_SHAPE                   the first bound of the layout (bound.c)
  *   STATE      + MS_ROLE_STATE                            the passes in their schedule, on a host that takes no time, and what follows the gradient norm

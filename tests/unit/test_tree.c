@@ -79,7 +79,7 @@ static void check_levels(const MsScenario *s) {
   for (guint i = 0; i < G_N_ELEMENTS(level); i++)
     if ((i > 0 && level[i] * (1 + 1e-9) < level[i - 1]) || share * level[i] > step_s)
       fail_msg("%s: level %u: %.9g s after %.9g s, full %.9g s", s->name, i, share * level[i], i > 0 ? share * level[i - 1] : 0.0, step_s);
-  if (!s->options.ep_overlap) assert_true(share * ms_memo_total(own, MS_TOTAL_SPAN, splits) <= step_s);
+  assert_true(share * ms_memo_total(own, MS_TOTAL_SPAN, splits) <= step_s);
   ms_memo_free(own), ms_memo_free(least), ms_memo_free(other);
   g_autoptr(MsPassScreen) screen = ms_pass_screen_new(plain, NULL, NULL);
   assert_true(screen && ms_pass_screen_lower_s(screen) <= step_s); /* less is done there */
