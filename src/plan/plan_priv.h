@@ -44,6 +44,7 @@ typedef struct {
   size_t size;       /* 0: a string */
   int n;
   MsPatch *value;
+  gint64 stride; /* combinations of the choices behind it in the space */
 } MsChoice;
 
 /* NULL and *error for an "auto" that has no candidates of its own. Appends to `choice`. */

@@ -92,6 +92,8 @@ static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
   }
   qsort(space->choice, (size_t)space->n_choices, sizeof *space->choice, compare_roles);
   note_rules(space);
+  gint64 behind = 1;
+  for (int i = space->n_choices - 1; i >= 0; i--) space->choice[i].stride = behind, behind *= space->choice[i].n;
   for (int role = 0; role < MS_N_ROLES; role++) space->n_of_role[role] = 1;
   for (int i = 0; i < space->n_choices; i++) space->n_of_role[shared ? space->choice[i].role : MS_ROLE_WORK] *= space->choice[i].n;
   space->n_combos = 1;
@@ -162,8 +164,7 @@ void ms_space_apply_combo(const MsSpace *space, gint64 combo, MsScenario *s) {
 void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo, MsScenario *s) {
   for (int i = space->n_choices - 1; i >= 0; i--) {
     const MsChoice *c = &space->choice[i];
-    if (c->role == role) ms_choice_apply(c, (int)(combo % c->n), s);
-    combo /= c->n;
+    if (c->role == role) ms_choice_apply(c, (int)(combo / c->stride % c->n), s);
   }
 }
 
