@@ -482,13 +482,13 @@ MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group
 
 /* How much longer an exchange over the network takes while another microbatch computes: its kernels copy through staging buffers in the memory that
  * compute keeps busy, on SMs whose caches it shares, and wait for ranks that compute. So it weighs less where memory is faster. Inside one
- * scale-up domain no run shows it. */
+ * scale-up domain no run shows it. DeepEP's own figure comes with its time (dispatch.c). */
 static double crowding(const MsCost *cost, guint8 level) {
   const MsHardware *hardware = cost->hardware;
-  if (level == 0 || !known(hardware->hbm_Bps)) return 1;
   MsDispatcher dispatcher = cost->scenario->options.dispatcher;
-  gboolean copies = dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP;
-  return 1 + (copies ? MS_CROWDED_DISPATCH : MS_CROWDED_COLLECTIVE) * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
+  if (level == 0 || !known(hardware->hbm_Bps) || dispatcher == MS_DISPATCH_DEEPEP) return 1;
+  double share = dispatcher == MS_DISPATCH_HYBRIDEP ? MS_CROWDED_HYBRIDEP : MS_CROWDED_COLLECTIVE;
+  return 1 + share * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
 }
 
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
@@ -500,7 +500,8 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   }
   if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return host_copy(cost, op->message_B > 0 ? op->message_B : MAX(op->read_B, op->write_B));
   MsOpCost c = exchange(cost, (MsOpKind)op->kind, op->group, op->message_B, op->local_fraction, op);
-  c.time_s = MAX(c.time_s * stack_factor(cost, family), c.lower_s);
-  if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) c.beside_s = c.time_s * crowding(cost, c.level);
+  double factor = stack_factor(cost, family);
+  c.time_s = MAX(c.time_s * factor, c.lower_s);
+  if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) c.beside_s = MAX(c.beside_s * factor, c.time_s * crowding(cost, c.level));
   return c;
 }

@@ -36,6 +36,13 @@ static double counted(const MsCurve *curve, double ranks) {
   return hybrid ? 1 / (1 + 4.0 * 8 * ranks / (2 * 7168)) : 1;
 }
 
+/* DeepEP's kernels load and store every row; that takes longer while compute keeps the memory busy, less so where memory is faster. */
+static double beside_sms(const MsScenario *scenario, double sms) {
+  double hbm_Bps = scenario->hardware->hbm_Bps;
+  if (scenario->options.dispatcher != MS_DISPATCH_DEEPEP || !(hbm_Bps > 0)) return 0;
+  return sms / (1 + MS_CROWDED_DEEPEP_SMS * MS_CROWDED_HBM_BPS / hbm_Bps);
+}
+
 MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, const MsGroup *group) {
   const MsHardware *hardware = scenario->hardware;
   const char *op = ms_op_words[combine ? MS_OP_COMBINE : MS_OP_DISPATCH];
@@ -43,6 +50,7 @@ MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, con
   if (group->size <= 1) return d;
   double Nd = MAX(group->per_domain, 1), D = MAX(group->domains, 1);
   d.sms = (guint16)CLAMP(sms_of(scenario, group), 1, 1024);
+  d.beside_sms = D > 1 ? beside_sms(scenario, d.sms) : 0;
   d.scaleup_from = find(scenario, op, "nvlink", group->per_domain);
   d.network_from = D > 1 ? find(scenario, op, "network", group->size) : NULL;
   d.own_domain = (Nd > 1 ? Nd / (Nd - 1) : 1) * counted(d.scaleup_from, d.scaleup_from ? d.scaleup_from->ranks : 0);
@@ -65,9 +73,10 @@ MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, double tokens, dou
   inside_B = Nd > 1 ? MAX(inside_B, 0) : 0;
   double inside_s = Nd > 1 ? ms_curve_dispatch_s(&d->scaleup, inside_B * d->own_domain, tokens, row_B, d->sms) : 0;
   double outside_s = d->group.domains > 1 ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, tokens, row_B, d->sms) : 0;
+  double slowed_s = d->beside_sms > 0 ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, tokens, row_B, d->beside_sms) : 0;
   double lower = MAX(Nd > 1 ? inside_B / d->link_Bps : 0, d->group.domains > 1 ? outside_B / d->nic_Bps : 0);
   gboolean network = outside_s >= inside_s;
   const MsCurve *curve = network ? d->network_from : d->scaleup_from;
-  return (MsOpCost){.time_s = MAX(MAX(inside_s, outside_s), lower), .lower_s = lower, .sms = d->sms, .level = d->group.domains > 1,
+  return (MsOpCost){.time_s = MAX(MAX(inside_s, outside_s), lower), .beside_s = slowed_s, .lower_s = lower, .sms = d->sms, .level = d->group.domains > 1,
                     .curve = curve, .band = ms_curve_band(curve, MS_DEFAULT_NETWORK_BAND)};
 }

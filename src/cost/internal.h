@@ -20,10 +20,15 @@
 #define MS_P2P_STEPS 2.0                  /* start-up of a message over the network in ring steps: rendezvous, then data */
 #define MS_A2A_STEPS 4.0                  /* start-up of an all-to-all over the network (~20 us, constant in nodes in SimAI's tables), */
 #define MS_A2A_PEER_S 0.5e-6              /* and issue time per remote peer */
-/* Exchanges over the network beside compute, as shares of their time alone, on memory of 3.35 TB/s. DeepEP and HybridEP: in DeepSeek's profile of an
- * overlapped step (H800, 64 ranks; measurements/trace_dsv3_h800_kernels) the four crossings of a layer pair take 20.1 ms, and 28.3 with waits for other
- * ranks, where DeepEP alone takes 12.8 (domain/communication.md 5.5): 0.6 and 1.2. All-to-all: Qwen3-235B and Qwen3-30B on H100 (scenarios/published). */
-#define MS_CROWDED_DISPATCH 0.9
+/* Exchanges over the network beside compute of another microbatch, on memory of 3.35 TB/s.
+ * DeepEP: how many times as long an SM of its kernels takes for the same bytes, less one; the NIC is as fast as before, so that an exchange is slowed as
+ * much as its SMs hold it up. Qwen3-235B on 16 ranks of B200 with 20 SMs (their limit alone) loses most, DeepSeek-V3 on 64 ranks (the NIC's) least
+ * (scenarios/published). DeepSeek's profile of an overlapped step (H800, 64 ranks; measurements/trace_dsv3_h800_kernels): the four crossings of a layer
+ * pair take 20.1 ms, and 28.3 with waits for other ranks, where DeepEP alone takes 12.8 (domain/communication.md 5.5): 1.6 and 2.2 times; 1.8 by this.
+ * HybridEP and all-to-all: a share of their time alone. HybridEP's data movers are few and asynchronous copies; two runs with it ask for 0.9 at most and
+ * for 1.9. All-to-all: Qwen3-235B and Qwen3-30B on H100. */
+#define MS_CROWDED_DEEPEP_SMS 2.7
+#define MS_CROWDED_HYBRIDEP 0.9
 #define MS_CROWDED_COLLECTIVE 0.35
 #define MS_CROWDED_HBM_BPS 3.35e12
 #define MS_DEFAULT_HOST_COPY_S 5e-6       /* start of one copy engine transfer */
@@ -85,6 +90,7 @@ typedef struct {
   double own_domain, own_network; /* factor from bytes that leave to bytes that the fits count (own rank, own domain included) */
   double link_Bps, nic_Bps;
   guint16 sms;
+  double beside_sms; /* as many SMs as its own are worth over the network beside compute; 0: the exchange is slowed as a whole, if at all */
 } MsDispatch;
 MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, const MsGroup *group);
 /* `tokens` rows of `row_B` bytes are sent; 0 when that is not known. */

@@ -540,10 +540,16 @@ static void two_level_dispatch(void **state) {
   assert_ptr_equal(c.curve, &machine->curve[1]);
   assert_int_equal(c.sms, 80);
   assert_int_equal(c.level, 1);
+  double slower = 3.35e12 / machine->hardware.hbm_Bps; /* beside compute, on slower memory than that of an H100 */
+  close_to(c.beside_s, 100e-6 + 1e9 / (80e9 / (1 + 2.7 * slower)), 1e-13); /* SMs decide now */
+  machine->scenario.options.dispatcher_num_sms = 200;
+  g_autoptr(MsCost) plenty = prepare(machine);
+  close_to(ms_cost_op(plenty, &op).beside_s, 100e-6 + 1e9 / 1.2e10, 1e-13); /* the NIC decides: as alone */
   machine->scenario.options.dispatcher_num_sms = 0;
   machine->scenario.options.dispatcher = MS_DISPATCH_HYBRIDEP;
   g_autoptr(MsCost) hybrid = prepare(machine);
   c = ms_cost_op(hybrid, &op);
+  close_to(c.beside_s, c.time_s * (1 + 0.9 * slower), 1e-13);
   assert_int_equal(c.sms, 8);
   close_to(c.time_s, 100e-6 + 1e9 / 8e9, 1e-13); /* DeepEP's curve stands in */
   assert_true(ms_cost_op(hybrid, &(MsOp){.kind = MS_OP_COMBINE, .group = MS_GROUP_EP, .message_B = 1e9}).time_s == 0);
@@ -648,6 +654,28 @@ static void deepep_h100(void **state) {
   }
 }
 
+/* DeepSeek's profile of an overlapped step (H800, 64 ranks): crossings take 20.1 ms a layer pair without, 28.3 with waits for other ranks, 12.8 alone. On
+ * 16 ranks 20 SMs are what limits DeepEP, so that compute beside it costs more there. */
+static void deepep_beside_compute(void **state) {
+  (void)state;
+  double longer[2] = {0};
+  for (int i = 0; i < 2; i++) {
+    Shipped s;
+    if (!ship(&s, "h800-sxm", MS_BF16, i ? 16 : 64)) skip();
+    double payload = 4096 * 7168.0 * 2, alone_s = 0, beside_s = 0;
+    for (int combine = 0; combine < 2; combine++) {
+      MsOp op = {.kind = combine ? MS_OP_COMBINE : MS_OP_DISPATCH, .group = MS_GROUP_TP_EP, .m = 4096, .n = payload / 4096,
+                 .level_B = {payload * 6 * 7 / 8, payload * (i ? 1.99 / 2 : 3.63 * 7 / 8)}};
+      MsOpCost c = ms_cost_op(s.cost, &op);
+      alone_s += c.time_s, beside_s += c.beside_s;
+    }
+    longer[i] = beside_s / alone_s;
+    unship(&s);
+  }
+  assert_true(longer[0] > 20.1 / 12.8 && longer[0] < 28.3 / 12.8);
+  assert_true(longer[1] > 1.3 * longer[0]);
+}
+
 /* --- the form "terms" and what else describes a CPU ------------------------------------------------------------------------------------- */
 static MsOp terms_op(MsOpKind kind, MsPass pass, double m, double n, double k, int groups) {
   return (MsOp){.kind = (guint8)kind, .pass = (guint8)pass, .dtype = MS_ODT_BF16, .m = m, .n = n, .k = k, .groups = groups, .kv_groups = 1, .flop = 2 * m * n * k,
@@ -733,7 +761,7 @@ int main(void) {
       cmocka_unit_test(gemm_passes), cmocka_unit_test(gemm_sustained), cmocka_unit_test(gemm_dtypes), cmocka_unit_test(grouped_passes), cmocka_unit_test(grouped_or_one_by_one), cmocka_unit_test(attention_rows),
       cmocka_unit_test(memory_rows), cmocka_unit_test(never_under_the_bound), cmocka_unit_test(collective_limits), cmocka_unit_test(latency_of_other_sizes), cmocka_unit_test(rail_groups), cmocka_unit_test(network_rings),
       cmocka_unit_test(exchanges), cmocka_unit_test(collectives_are_monotone), cmocka_unit_test(two_level_dispatch), cmocka_unit_test(holes_are_refused),
-      cmocka_unit_test(te_tutorial), cmocka_unit_test(nccl_h100), cmocka_unit_test(deepep_h100),
+      cmocka_unit_test(te_tutorial), cmocka_unit_test(nccl_h100), cmocka_unit_test(deepep_h100), cmocka_unit_test(deepep_beside_compute),
       cmocka_unit_test(form_terms), cmocka_unit_test(grids_over_bytes), cmocka_unit_test(collectives_by_dtype)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
