@@ -472,6 +472,7 @@ static const MsField hardware_fields[] = {
     MS_BOOL(S, deepep, "false", 0, "DeepEP exists for it"),
     MS_BOOL(S, hybridep, "false", 0, "HybridEP exists for it"),
     MS_BOOL(S, cuda_graphs, "true", 0, "kernel graphs exist for it"),
+    MS_BOOL(S, fp8_any_layout, "false", 0, "FP8 GEMMs read either operand along either dimension: one scaled copy of a tensor serves all passes"),
     MS_BOOL(S, serial, "false", 0, "messages keep the cores busy that compute (a CPU): the rows of a rank run one after another, nothing overlaps"),
     OVERHEAD(kernel_launch_s, "5e-6", "host time to launch one kernel"),
     OVERHEAD(graph_launch_s, "1.5e-5", "host time to replay one graph"),

@@ -523,11 +523,8 @@ static void dispatch(Exec *x) {
   switch (dispatcher(x)) {
   case MS_DISPATCH_ALLTOALL: cross_alltoall(x, TRUE); break;
   case MS_DISPATCH_ALLGATHER: dispatch_allgather(x); break;
-  case MS_DISPATCH_DEEPEP: dispatch_flex(x); break;
-  case MS_DISPATCH_HYBRIDEP: /* permutes as it receives */
-    dispatch_flex(x);
-    permute_received(x);
-    break;
+  case MS_DISPATCH_DEEPEP:
+  case MS_DISPATCH_HYBRIDEP: dispatch_flex(x); break;
   }
 }
 
@@ -535,11 +532,8 @@ static void combine(Exec *x) {
   switch (dispatcher(x)) {
   case MS_DISPATCH_ALLTOALL: cross_alltoall(x, FALSE); break;
   case MS_DISPATCH_ALLGATHER: combine_allgather(x); break;
-  case MS_DISPATCH_DEEPEP: combine_flex(x); break;
-  case MS_DISPATCH_HYBRIDEP:
-    unpermute_received(x);
-    combine_flex(x);
-    break;
+  case MS_DISPATCH_DEEPEP:
+  case MS_DISPATCH_HYBRIDEP: combine_flex(x); break;
   }
 }
 

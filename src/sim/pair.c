@@ -49,7 +49,9 @@ void ms_pair_cut(const MsOpList *list, gboolean backward, int cut[MS_PAIR_NODES 
   }
   /* forward: A | D | M | C and after. backward: to dispatch | M | combine | rest */
   const int forward_cut[] = {0, dispatch, experts, combine, list->n};
-  const int backward_cut[] = {0, experts, combine, MIN(combine + 1, list->n), list->n};
+  int behind = combine; /* of an exchange that sorts by itself, the rows in front of it are its own */
+  while (behind < list->n && list->op[behind].node == MS_NODE_COMBINE && list->op[behind].stream == MS_STREAM_EP) behind++;
+  const int backward_cut[] = {0, experts, combine, behind, list->n};
   memcpy(cut, backward ? backward_cut : forward_cut, sizeof forward_cut);
 }
 

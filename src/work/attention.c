@@ -233,7 +233,9 @@ static void core_backward(MsBuild *b, const Widths *w, int layer) {
 
 static MsLinear lin_qkv(const MsBuild *b, const Widths *w) {
   double gate = b->model->attention_output_gate ? w->q : 0;
-  return ms_linear_of("qkv", MS_LINEAR_COLUMN, b->rows, w->q + gate + w->k + w->v, b->h);
+  MsLinear l = ms_linear_of("qkv", MS_LINEAR_COLUMN, b->rows, w->q + gate + w->k + w->v, b->h);
+  l.fused_norm = TRUE;
+  return l;
 }
 static MsLinear lin_out(const MsBuild *b, const Widths *w) { return ms_linear_of("attention out", MS_LINEAR_ROW, b->rows, b->h, w->heads * w->dv); }
 
@@ -303,6 +305,7 @@ static Mla mla_parts(const MsBuild *b, const Widths *w) {
   p.kv_down = ms_linear_of("kv down", MS_LINEAR_PLAIN, b->rows_sp, p.kl + p.dr, b->h);
   p.q_up = ms_linear_of("q up", MS_LINEAR_COLUMN, b->rows, w->heads * w->dqk, p.low_rank_q ? p.ql : b->h);
   p.kv_up = ms_linear_of("kv up", MS_LINEAR_COLUMN, b->rows, w->heads * (dn + w->dv), p.kl);
+  p.q_up.fused_norm = p.low_rank_q, p.kv_up.fused_norm = TRUE;
   return p;
 }
 

@@ -174,19 +174,32 @@ double ms_input_B(const MsBuild *b, double elements, gboolean low) {
 
 /* --- low precision --- */
 
-void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
-  if (!b->quantized || rows * width <= 0) return;
-  double elements = rows * width;
-  if (b->odt == MS_ODT_FP8 || b->odt == MS_ODT_NVFP4) { /* a pass over the tensor for its maximum */
-    if (b->training->precision != MS_FP8_DELAYED) {
-      MsOp *amax = ms_row_memory(b, MS_OP_AMAX, "amax", 2 * elements, 0, 1);
-      amax->m = rows, amax->n = width;
-    }
-  }
-  /* row-wise and column-wise copies in one kernel (precision_and_overheads.md 2) */
-  MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, 2 * elements, 2 * b->quant_B * elements, 1);
+/* Per-tensor scaling knows the scale only after a pass over the whole tensor for its maximum. */
+static gboolean needs_amax(const MsBuild *b) {
+  return b->training->precision != MS_FP8_DELAYED && (b->odt == MS_ODT_FP8 || b->odt == MS_ODT_NVFP4);
+}
+
+static void amax_row(MsBuild *b, double rows, double width) {
+  MsOp *amax = ms_row_memory(b, MS_OP_AMAX, "amax", 2 * rows * width, 0, 1);
+  amax->m = rows, amax->n = width;
+}
+
+/* copies: row-wise and column-wise, in one kernel (precision_and_overheads.md 2). */
+static void cast_row(MsBuild *b, const char *name, double rows, double width, int copies) {
+  MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, 2 * rows * width, copies * b->quant_B * rows * width, 1);
   op->m = rows, op->n = width;
   op->dtype = (guint8)b->odt;
+}
+
+/* One scale for the whole tensor serves both directions of it: where the GEMMs take either operand as it lies, there is no second copy. */
+static gboolean one_copy(const MsBuild *b) {
+  return b->odt == MS_ODT_FP8 && b->scenario->hardware && b->scenario->hardware->fp8_any_layout;
+}
+
+void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
+  if (!b->quantized || rows * width <= 0) return;
+  if (needs_amax(b)) amax_row(b, rows, width);
+  cast_row(b, name, rows, width, one_copy(b) ? 1 : 2);
 }
 
 /* --- linear layers --- */
@@ -224,6 +237,31 @@ static gboolean pipelined(const MsBuild *b, const MsLinear *l) {
   return b->options->tp_comm_overlap && b->sp && l->low && b->layout->group[MS_GROUP_TP].size > 1;
 }
 
+/* Tensor-parallel ranks with a sequence-parallel shard each, gathered for the GEMM. */
+static gboolean gathered_shards(const MsBuild *b) { return b->sp && b->layout->group[MS_GROUP_TP].size > 1; }
+
+/* Cast of a shard that is gathered: the ranks agree on one maximum, and only rows travel (TransformerEngine v2.9: with_amax_reduction of current scaling and
+ * NVFP4, supports_only_rowwise_all_gather of per-tensor FP8). */
+static void quantize_shard(MsBuild *b, const char *name, double rows, double width, gboolean amax_by_norm) {
+  if (!b->quantized || rows * width <= 0) return;
+  if (needs_amax(b)) {
+    if (!amax_by_norm) amax_row(b, rows, width);
+    MsOp *agree = ms_row_comm(b, MS_OP_ALL_REDUCE, "amax reduce", MS_STREAM_TP, MS_GROUP_TP, 4);
+    if (agree) agree->dtype = MS_ODT_FP32;
+  }
+  cast_row(b, name, rows, width, b->odt == MS_ODT_FP8 ? 1 : 2);
+}
+
+/* What was gathered row by row, turned for the weight gradient where a GEMM cannot read it as it lies. */
+static void turn_gathered(MsBuild *b, const MsLinear *l, const char *name, double rows, double width) {
+  if (!l->low || !b->quantized || b->odt != MS_ODT_FP8 || one_copy(b) || !gathered_shards(b)) return;
+  MsPass pass = b->pass;
+  b->pass = MS_PASS_WGRAD;
+  MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * width, b->quant_B * rows * width, 1);
+  op->m = rows, op->n = width;
+  b->pass = pass;
+}
+
 /* Gather then GEMM: the first chunk before it, the others beside it. */
 static void gather_gemm(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n, double k) {
   ms_row_comm(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
@@ -244,10 +282,20 @@ static void gemm_scatter(MsBuild *b, const MsLinear *l, const char *name, double
   ms_row_comm(b, MS_OP_REDUCE_SCATTER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
 }
 
+static void quantize_input(MsBuild *b, const MsLinear *l) {
+  gboolean by_norm = l->fused_norm && b->odt == MS_ODT_FP8;
+  if (l->kind == MS_LINEAR_COLUMN && gathered_shards(b)) {
+    quantize_shard(b, "quantize input", l->m / b->t, l->k, by_norm);
+  } else if (by_norm && b->quantized) {
+    cast_row(b, "quantize input", l->m, l->k, one_copy(b) ? 1 : 2);
+  } else {
+    ms_row_quantize(b, "quantize input", l->m, l->k);
+  }
+}
+
 void ms_linear_forward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
-  double shard = column && b->sp ? l->m / b->t : l->m;
-  if (l->low && !l->input_quantized_by_producer) ms_row_quantize(b, "quantize input", shard, l->k);
+  if (l->low && !l->input_quantized_by_producer) quantize_input(b, l);
   if (pipelined(b, l) && column) {
     gather_gemm(b, l, l->comm_in, gather_B(b, l) * l->m * l->k, l->m, l->n, l->k);
     return;
@@ -287,11 +335,12 @@ static void weight_gradient(MsBuild *b, const MsLinear *l) {
 void ms_linear_backward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
   b->pass = MS_PASS_DGRAD;
-  double dy_rows = row && b->sp ? l->m / b->t : l->m;
-  if (l->low) ms_row_quantize(b, "quantize gradient", dy_rows, l->n);
+  if (l->low && row && gathered_shards(b)) quantize_shard(b, "quantize gradient", l->m / b->t, l->n, FALSE);
+  else if (l->low) ms_row_quantize(b, "quantize gradient", l->m, l->n);
   if (row && pipelined(b, l)) {
     gather_gemm(b, l, l->comm_out, (b->quantized ? b->quant_B : 2) * l->m * l->n, l->m, l->k, l->n);
     int chain = b->tip;
+    turn_gathered(b, l, "transpose gradient", l->m, l->n);
     weight_gradient(b, l);
     b->tip = chain;
     return;
@@ -311,6 +360,8 @@ void ms_linear_backward(MsBuild *b, const MsLinear *l) {
   }
   int dgrad = b->tip;
   ms_join(b, gathered);
+  if (column) turn_gathered(b, l, "transpose input", l->m, l->k);
+  if (row) turn_gathered(b, l, "transpose gradient", l->m, l->n);
   weight_gradient(b, l);
   b->tip = reduced >= 0 ? reduced : dgrad; /* what follows needs dX, not dW */
 }

@@ -92,7 +92,11 @@ static void output_norm(MsBuild *b, const Widths *w) {
   op->m = b->rows * w->heads, op->n = b->model->linear_attention.value_head_dim;
 }
 
-static MsLinear lin_in(const MsBuild *b, const Widths *w) { return ms_linear_of("delta in", MS_LINEAR_COLUMN, b->rows, w->projected, b->h); }
+static MsLinear lin_in(const MsBuild *b, const Widths *w) {
+  MsLinear l = ms_linear_of("delta in", MS_LINEAR_COLUMN, b->rows, w->projected, b->h);
+  l.fused_norm = TRUE;
+  return l;
+}
 static MsLinear lin_out(const MsBuild *b, const Widths *w) { return ms_linear_of("delta out", MS_LINEAR_ROW, b->rows, b->h, w->values); }
 
 /* `gdn_norm_out`: what the projection reads is made again from the output of the rule and the gate. */

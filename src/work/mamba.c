@@ -52,6 +52,7 @@ void ms_mamba_forward(MsBuild *b) {
   ms_norm_forward(b, "mamba norm", b->rows_sp, b->h);
   ms_keep(b, "mamba input", 2 * x);
   ms_keep(b, "normed mamba input", ms_input_B(b, x, TRUE));
+  in.fused_norm = TRUE;
   ms_linear_forward(b, &in);
   ms_keep(b, "mamba projected", 2 * b->rows * w.projected);
   scan_rows(b, &w);

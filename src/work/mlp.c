@@ -43,6 +43,7 @@ static void restore_activation_input(MsBuild *b, double rows, double width) {
 static void mlp_core_forward(MsBuild *b, const char *fc1, const char *fc2, double f) {
   MsLinear up = ms_linear_of(fc1, MS_LINEAR_COLUMN, b->rows, fc1_width(b, f) / b->t, b->h);
   MsLinear down = ms_linear_of(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
+  up.fused_norm = b->module == MS_MODULE_MLP; /* a shared expert gets what the layer's norm made for the router */
   ms_linear_forward(b, &up);
   activation(b, MS_OP_ACTIVATION, "activation", b->rows, f / b->t);
   store_activation_input(b, b->rows, f / b->t);
@@ -402,6 +403,19 @@ static void enter_combine_node(MsBuild *b) {
 
 static void leave_combine_node(MsBuild *b) { b->beside = MS_STREAM_COMPUTE; }
 
+/* HybridEP sorts the tokens by expert itself, in an ordinary kernel behind dispatch and one in front of combine unless they are fused into the exchange, which
+ * Megatron-LM leaves off (moe_permute_fusion_into_hybridep; DeepEP branch hybrid-ep 94a9f8f, executor.cu). They belong to the exchange: with EP overlap
+ * they run on its stream. */
+static void permute_of_exchange(MsBuild *b, MsOpKind kind, const char *name, double rows_in, double rows_out) {
+  if (b->options->dispatcher != MS_DISPATCH_HYBRIDEP || b->layout->group[MS_GROUP_TP_EP].size <= 1) return;
+  MsStream stream = b->beside;
+  b->node = kind == MS_OP_PERMUTE ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
+  if (b->options->ep_overlap) b->beside = MS_STREAM_EP;
+  MsOp *op = ms_row_memory(b, kind, name, 2 * rows_in * b->eh, 2 * rows_out * b->eh, 1);
+  op->m = MAX(rows_in, rows_out), op->n = b->eh;
+  b->beside = stream;
+}
+
 /* Without a fixed budget the host must know how many rows arrive before it can make room for them and issue what moves them: sizes of an all-to-all, which a
  * copy brings; counters that the first kernel of DeepEP's or HybridEP's dispatch writes (communication.md 5). The all-gather dispatcher moves all tokens
  * and asks for the numbers behind that. */
@@ -446,6 +460,7 @@ static void to_experts(MsBuild *b) {
   if (!back) gather_routing_map(b);
   if (!back) await_counts(b);
   cross(b, TRUE);
+  permute_of_exchange(b, MS_OP_PERMUTE, "permute", x, b->rows_expert);
   if (!back && dropless(b) && g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
   leave_combine_node(b);
   shared_half(b, TRUE, input);
@@ -469,6 +484,7 @@ static void from_experts(MsBuild *b) {
   if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
     permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, MIN(b->rows_expert, b->rows_sp * g->size));
   etp_gather(b, FALSE);
+  permute_of_exchange(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, x);
   int input = b->tip;
   cross(b, FALSE);
   shared_half(b, FALSE, input);

@@ -257,6 +257,53 @@ static MsScenario *long_qwen(MsCpComm type, int cp) {
   return s;
 }
 
+/* Per-tensor scaling (TransformerEngine v2.9): a shard that is gathered is cast row-wise to one maximum of all ranks; Hopper turns what was gathered for the
+ * weight gradients, Blackwell reads it as it lies; a norm in front of its linear finds the maximum itself. */
+static void per_tensor_casts(void **state) {
+  (void)state;
+  static const char *const machine[] = {"h100-sxm", "b200-sxm"};
+  for (int blackwell = 0; blackwell < 2; blackwell++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, machine[blackwell], 8);
+    s->layout.tp = 4, s->options.sequence_parallel = TRUE;
+    s->training.precision = MS_FP8_TENSORWISE;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, 0);
+    double h = s->model->hidden_size, f = s->model->ffn_hidden_size / 4.0, rows = s->training.seq_length;
+    assert_int_equal(count(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 2); /* qkv, fc1 */
+    assert_int_equal(count(&p->backward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 2); /* attention out, fc2 */
+    assert_close(row(&p->forward, "amax reduce", ANY)->message_B, 4, 0);
+    assert_int_equal(count(&p->forward, MS_OP_AMAX, MS_GROUP_NONE), 2); /* attention out, fc2 */
+    assert_int_equal(count(&p->backward, MS_OP_AMAX, MS_GROUP_NONE), 4);
+    assert_close(row(&p->forward, "quantize input", ANY)->write_B, rows / 4 * h, 1e-12); /* of qkv */
+    double local = 0; /* of fc2, the only one with this width */
+    for (int i = 0; i < p->forward.n; i++)
+      if (p->forward.op[i].kind == MS_OP_QUANTIZE && p->forward.op[i].n == f) local = p->forward.op[i].write_B;
+    assert_close(local, (blackwell ? 1 : 2) * rows * f, 1e-12);
+    assert_int_equal(count(&p->backward, MS_OP_TRANSPOSE, MS_GROUP_NONE), blackwell ? 0 : 4);
+    if (!blackwell) assert_close(row(&p->backward, "transpose input", MS_PASS_WGRAD)->read_B, rows * h, 1e-12);
+  }
+}
+
+/* HybridEP sorts in kernels of its own around the exchange, and with EP overlap on its stream. */
+static void sorting_of_hybridep(void **state) {
+  (void)state;
+  for (int overlap = 0; overlap < 2; overlap++) {
+    g_autoptr(MsScenario) s = ms_test_run("qwen3-30b-a3b", 0, "b200-sxm", 8);
+    s->layout.ep = 8, s->options.dispatcher = MS_DISPATCH_HYBRIDEP, s->options.ep_overlap = overlap;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, 0);
+    const MsOpList *lists[] = {&p->forward, &p->backward};
+    for (int i = 0; i < 2; i++) {
+      const MsOp *out = row(lists[i], "permute", ANY), *back = row(lists[i], "unpermute", ANY);
+      assert_int_equal(out->stream, overlap ? MS_STREAM_EP : MS_STREAM_COMPUTE);
+      assert_int_equal(out->node, MS_NODE_DISPATCH), assert_int_equal(back->node, MS_NODE_COMBINE);
+      assert_int_equal((out - 1)->kind, MS_OP_DISPATCH), assert_int_equal((back + 1)->kind, MS_OP_COMBINE);
+      assert_close(out->write_B, 2 * l.work->rows_expert * s->model->hidden_size, 1e-12);
+      assert_true(out->read_B < out->write_B && out->read_B == back->write_B);
+    }
+  }
+}
+
 static void context_ring(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = long_qwen(MS_CP_P2P, 8);
@@ -750,7 +797,7 @@ int main(void) {
       cmocka_unit_test(gemms_of_mixtral), cmocka_unit_test(gemms_of_deepseek), cmocka_unit_test(gemms_of_qwen), cmocka_unit_test(tokens_per_expert),
       cmocka_unit_test(tokens_with_capacity), cmocka_unit_test(tensor_parallel_with_sequence_parallelism),
       cmocka_unit_test(tensor_parallel_without_sequence_parallelism), cmocka_unit_test(tensor_parallel_of_latent_attention),
-      cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes), cmocka_unit_test(low_precision_shrinks_gathers), cmocka_unit_test(context_ring), cmocka_unit_test(context_gather_and_exchange),
+      cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes), cmocka_unit_test(low_precision_shrinks_gathers), cmocka_unit_test(per_tensor_casts), cmocka_unit_test(sorting_of_hybridep), cmocka_unit_test(context_ring), cmocka_unit_test(context_gather_and_exchange),
       cmocka_unit_test(context_keeps_the_flop), cmocka_unit_test(bytes_of_the_dispatchers),
       cmocka_unit_test(expert_tensor_parallel_and_gathering_dispatcher), cmocka_unit_test(pipeline_messages), cmocka_unit_test(pipeline_messages_in_shares), cmocka_unit_test(recomputed_regions_cost_the_host),
       cmocka_unit_test(data_parallel_bytes),
