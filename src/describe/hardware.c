@@ -658,8 +658,8 @@ void ms_hardware_free(MsHardware *hardware) {
 gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *key, GError **error) {
   if (value > 0) return TRUE;
   return ms_input_error(error, NULL, 0, NULL,
-                        "hardware %s: %s is unknown; give it in the profile or as an override",
-                        hardware->name, key);
+                        "hardware %s: %s is unknown; give it in the profile, or in place of the name {\"base\": \"%s\", \"%s\": NUMBER}",
+                        hardware->name, key, hardware->name, key);
 }
 
 double ms_hardware_peak_flops(const MsHardware *hardware, MsPrecision precision) {

@@ -215,7 +215,7 @@ static void machine(void **state) {
   assert_true(isnan(ms_hardware_peak_flops(h, MS_MXFP8)));
   assert_false(ms_hardware_need(h, h->nic_Bps, "nic_Bps", &error));
   assert_string_equal(error->message,
-                      "hardware box: nic_Bps is unknown; give it in the profile or as an override");
+                      "hardware box: nic_Bps is unknown; give it in the profile, or in place of the name {\"base\": \"box\", \"nic_Bps\": NUMBER}");
   g_clear_error(&error);
   assert_true(ms_hardware_need(h, h->hbm_B, "hbm_B", &error));
   ms_hardware_free(h);
