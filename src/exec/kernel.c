@@ -111,6 +111,7 @@ const MsKernelRow ms_kernel_rows[MS_N_OPS] = {
     [MS_OP_STREAM_MIX] = {{K(stream_maps_forward), K(sinkhorn_forward), K(streams_to_input), K(output_to_streams), K(streams_expand), K(streams_sum)},
                           {K(stream_maps_backward), K(sinkhorn_backward), K(streams_to_input_backward), K(output_to_streams_backward), K(streams_expand), K(streams_sum), K(add)}},
     [MS_OP_FRONT_END] = {{K(front_end)}, {K(front_end)}},
+    [MS_OP_FILL] = {{K(zero)}},
     [MS_OP_ZERO_GRAD] = {{K(zero)}},
     [MS_OP_GRAD_SCALE] = {{K(scale)}},
     [MS_OP_GRAD_NORM] = {{K(sum_squares)}},

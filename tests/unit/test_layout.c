@@ -607,6 +607,12 @@ BREAKS(graph_preprocess) { OPTIONS.cuda_graph_scope = MS_CG_MOE_PREPROCESS; }
 BREAKS(graph_full) { OPTIONS.cuda_graph_scope = MS_CG_ATTN, OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL; }
 BREAKS(graph_moe) { OPTIONS.cuda_graph_scope = MS_CG_MOE_ROUTER, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MOE; }
 BREAKS(shared_keys) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention = (MsSparseAttention){.indexer_num_heads = 2, .indexer_head_dim = 8, .indexer_topk = 64, .indexer_topk_freq = 3}, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER; }
+BREAKS(deterministic_loss) { OPTIONS.deterministic_mode = OPTIONS.cross_entropy_fusion = TRUE; }
+BREAKS(deterministic_tp) { OPTIONS.deterministic_mode = OPTIONS.tp_comm_overlap = TRUE; }
+BREAKS(deterministic_delta) {
+  OPTIONS.deterministic_mode = TRUE;
+  c->model.linear_attention = (MsLinearAttention){.num_key_heads = 4, .num_value_heads = 4, .key_head_dim = 8, .value_head_dim = 8, .conv_kernel = 4, .frequency = 4};
+}
 BREAKS(delta_heads) { c->model.linear_attention = (MsLinearAttention){.num_key_heads = 3, .num_value_heads = 3, .key_head_dim = 8, .value_head_dim = 8, .conv_kernel = 4, .frequency = 4}; }
 BREAKS(compressed_tp) { c->model.compressed_attention.head_dim = 64; }
 BREAKS(sparse_cp) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention = (MsSparseAttention){.indexer_num_heads = 2, .indexer_head_dim = 8, .indexer_topk = 64, .indexer_topk_freq = 1}; }
@@ -634,7 +640,8 @@ static const struct {
     {"expert-world-divides", break_expert_world_huge}, {"dp-agrees", break_dp}, {"edp-agrees", break_edp},
     {"order-pp-last", break_order}, {"optimizer-instances-divide", break_instances}, {"tp-divides-heads", break_heads},
     {"tp-fits-kv-groups", break_kv_groups}, {"ep-divides-experts", break_experts}, {"moe-tp-needs-sp", break_moe_sp},
-    {"tp-comm-overlap-needs-sp", break_tp_overlap}, {"cp-divides-sequence", break_cp_seq},
+    {"tp-comm-overlap-needs-sp", break_tp_overlap}, {"deterministic-loss", break_deterministic_loss}, {"deterministic-tp-overlap", break_deterministic_tp},
+    {"deterministic-delta", break_deterministic_delta}, {"cp-divides-sequence", break_cp_seq},
     {"sp-divides-sequence", break_sp_seq}, {"tp-divides-ffn", break_ffn}, {"etp-divides-expert-ffn", break_expert_ffn},
     {"tp-divides-shared-expert", break_shared}, {"ulysses-divides-heads", break_ulysses}, {"batch-divides", break_batch},
     {"batch-divides", break_batch_huge}, {"router-groups-divide", break_router_groups},
