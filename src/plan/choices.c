@@ -32,6 +32,7 @@ static const Known known[] = {
     {"layout.account_for_loss_in_pipeline_split", MS_ROLE_SHAPE, TRUE},
     {"layout.decoder_first_pipeline_num_layers", MS_ROLE_SHAPE, TRUE},
     {"layout.decoder_last_pipeline_num_layers", MS_ROLE_SHAPE, TRUE},
+    {"layout.order", MS_ROLE_SHAPE, TRUE}, /* not where pieces stand, but how far their messages go */
     {"options.fp8_param_gather", MS_ROLE_STATE, FALSE},
     {"options.exp_avg_dtype", MS_ROLE_STATE, FALSE},
     {"options.exp_avg_sq_dtype", MS_ROLE_STATE, FALSE},
@@ -42,14 +43,13 @@ static const Known known[] = {
     {"options.fsdp", MS_ROLE_STATE, FALSE},
     {"options.num_distributed_optimizer_instances", MS_ROLE_STATE, TRUE},
     {"options.outer_dp_sharding_strategy", MS_ROLE_STATE, FALSE},
+    {"options.overlap_param_gather", MS_ROLE_STATE, FALSE}, /* no byte, but what follows the gradient norm, as the bound with state sees it */
+    {"options.overlap_param_gather_with_optimizer_step", MS_ROLE_STATE, FALSE},
     {"options.overlap_p2p_comm", MS_ROLE_BLIND, TRUE},
     {"options.overlap_grad_reduce", MS_ROLE_BLIND, FALSE},
-    {"options.overlap_param_gather", MS_ROLE_BLIND, FALSE},
-    {"options.overlap_param_gather_with_optimizer_step", MS_ROLE_BLIND, FALSE},
     {"options.grad_reduce_dtype", MS_ROLE_BLIND, FALSE},
     {"options.cuda_device_max_connections", MS_ROLE_BLIND, FALSE},
     {"options.optimizer_post_validation", MS_ROLE_BLIND, FALSE},
-    {"layout.order", MS_ROLE_BLIND, TRUE},
 };
 
 static Known kind_of(const char *path) {
