@@ -148,7 +148,7 @@ static void add_smoothing(const MsGrid *grid, double smooth, int size, gsl_matri
   }
 }
 
-void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth, int trusting) {
+void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth, double reach, int trusting) {
   int size = 1;
   for (int d = 0; d < grid->dims; d++) size *= grid->n[d];
   memset(grid->log_ratio, 0, sizeof(double) * (size_t)size);
@@ -158,7 +158,7 @@ void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double 
   for (int round = 0; round < ROUNDS + trusting; round++) {
     gsl_matrix_set_zero(A);
     gsl_vector_set_zero(b);
-    double scale = scale_of(grid, point, n_points, scratch);
+    double scale = reach * scale_of(grid, point, n_points, scratch);
     if (round < trusting) scale = round == 0 ? HUGE_VAL : MAX(scale, exp2(1 - round));
     add_points(grid, point, n_points, scale, A, b);
     add_smoothing(grid, smooth, size, A, b);

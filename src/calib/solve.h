@@ -32,9 +32,11 @@ typedef struct {
 /* Axes of at most max_nodes[d] nodes, evenly spaced in the logarithm over what the points cover and together at most n_points / 3 nodes.
  * FALSE (and dims 0) when that leaves less than two nodes on the longest axis. `names` are copied. */
 gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const int *max_nodes, const MsGridPoint *point, guint n_points);
-/* The node values: robust least squares with `smooth` times the squared differences of neighbours (about that many points per edge). In the first
+/* The node values: robust least squares with `smooth` times the squared differences of neighbours (about that many points per edge). `reach` > 0: how many
+ * times seven median deviations a point may lie off before it counts nothing. At 1 the grid follows the most common time; at several it follows the mean of
+ * rows that come in two speeds, and a step that only some rows of a cell take is no outlier. In the first
  * `trusting` rounds only points far off are outliers (none, then beyond e, e^1/2, e^1/4, ...): where few of many show what no other does, a step of a cache. */
-void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth, int trusting);
+void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth, double reach, int trusting);
 void ms_grid_clear(MsGrid *grid);
 
 #endif

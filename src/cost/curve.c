@@ -111,6 +111,9 @@ double ms_curve_grouped_gemm_s(const MsCurve *curve, const MsDeviceRates *device
   return t * ms_grid_factor(&curve->grid, (const double[4]){te, hidden, width, rows});
 }
 
+/* FlashAttention's rule, which counts one sequence whatever the batch: heads and blocks of 128 queries that fill less than 0.8 of the SMs share out the keys. */
+static gboolean splits_keys(const MsDeviceRates *device, double seq, double heads) { return heads * round_up(seq / 128) < 0.8 * device->sm_count; }
+
 double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, double flop, double bytes_B, double seq, double head_dim,
                             double batch_heads, double gqa_group, double heads) {
   const double *p = curve->param;
@@ -118,6 +121,10 @@ double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, d
   double work = flop / (device->peak_flops * efficiency(p[MS_A_E])) * (1 + p[MS_A_S_HALF] / seq);
   /* the longest thread block: the last 128 query rows against all keys */
   double path = 4 * 128 * seq * head_dim / (device->peak_flops / MAX(device->sm_count, 1) * efficiency(p[MS_A_E_CP]));
+  if (p[MS_A_PARTIALS] > 0 && splits_keys(device, seq, heads)) {
+    bytes_B += p[MS_A_PARTIALS] * 8 * batch_heads * seq * head_dim;
+    path *= MIN(1, batch_heads * round_up(seq / 128) / device->sm_count); /* every SM has a share of the keys */
+  }
   double t = p[MS_A_LAUNCH] + bytes_B / (device->hbm_Bps * efficiency(p[MS_A_BW])) + cbrt(work * work * work + path * path * path);
   return t * ms_grid_factor(&curve->grid, (const double[4]){seq, batch_heads, gqa_group, heads});
 }

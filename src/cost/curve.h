@@ -5,6 +5,9 @@
  *   gemm-tiled (E2):     min over 5 tiles x 4 split-K, see the source; with tile_m x tile_n > 0 that tile alone, unsplit, m padded to pad_m first
  *   grouped-gemm (F):    launch + E_l per_expert + A/(BW b_act) + ((F/(P e te/(te+te_h) I/(I+I_h)))^4 + (W/(BW b_w))^4)^(1/4)
  *   attention (F):       launch + bytes/(BW b) + ((F/(P e)(1+s_h/s))^3 + (4*128 s d/(P/SM e_cp))^3)^(1/3)
+ *                        split_partials c > 0: a kernel that shares out the keys of a query block where heads x blocks of one sequence fill less than 0.8 of the SMs
+ *                        (FlashAttention counts one sequence, whatever the batch): bytes + 8 c b h s d for partial results in fp32, written and read, and every SM takes
+ *                        part: path x min(1, b h s/128 / SM)
  *   segments:            min_i(alpha_i + bytes / Bps_i), bytes already in bus-bandwidth convention
  *   dispatch:            alpha + fill_tokens copies row_B / per_sm_Bps + tokens |(copies copy_sm_s + token_sm_s) / SMs, token_rows row_B / (per_sm_Bps SMs),
  *                        copies row_B / (per_sm_Bps SMs), copies row_B / link_Bps|: what SMs do for a copy and a token whatever its size, rows they move
@@ -24,7 +27,7 @@
 enum { MS_C_E, MS_C_BW, MS_C_LAUNCH, MS_C_M_HALF, MS_C_N_HALF, MS_C_K_HALF };                   /* gemm-saturating */
 enum { MS_E2_E, MS_E2_BW, MS_E2_LAUNCH, MS_E2_WAVE, MS_E2_HARDNESS, MS_E2_SMALL_TILE, MS_E2_TILE_M, MS_E2_TILE_N, MS_E2_PAD_M }; /* gemm-tiled */
 enum { MS_G_E, MS_G_BW_WEIGHTS, MS_G_LAUNCH, MS_G_TE_HALF, MS_G_I_HALF, MS_G_PER_EXPERT, MS_G_BW_ACT }; /* grouped-gemm */
-enum { MS_A_E, MS_A_BW, MS_A_LAUNCH, MS_A_S_HALF, MS_A_E_CP };                                  /* attention */
+enum { MS_A_E, MS_A_BW, MS_A_LAUNCH, MS_A_S_HALF, MS_A_E_CP, MS_A_PARTIALS };                   /* attention */
 enum { MS_D_ALPHA, MS_D_PER_SM, MS_D_LINK, MS_D_SHARPNESS, MS_D_COPY, MS_D_TOKEN, MS_D_TOKEN_ROWS, MS_D_FILL };   /* dispatch */
 enum { MS_B_E, MS_B_LAUNCH };                                                                     /* bandwidth */
 enum { MS_T_LAUNCH, MS_T_GROUP, MS_T_M, MS_T_MN, MS_T_MK, MS_T_NK, MS_T_FLOP, MS_T_BYTE, MS_T_FAR_BYTE, MS_T_CACHE }; /* terms */

@@ -21,7 +21,7 @@ const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
                             "small_tile_efficiency", "tile_m", "tile_n", "pad_m"},
     [MS_FORM_GROUPED_GEMM] = {"efficiency", "bw_efficiency_weights", "launch_s", "te_half", "i_half",
                               "per_expert_s", "bw_efficiency_act"},
-    [MS_FORM_ATTENTION] = {"efficiency", "bw_efficiency", "launch_s", "s_half", "critical_path_efficiency"},
+    [MS_FORM_ATTENTION] = {"efficiency", "bw_efficiency", "launch_s", "s_half", "critical_path_efficiency", "split_partials"},
     [MS_FORM_SEGMENTS] = {NULL},
     [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps", "sharpness", "copy_sm_s", "token_sm_s", "token_rows", "fill_tokens"},
     [MS_FORM_BANDWIDTH] = {"efficiency", "launch_s"},
@@ -31,6 +31,7 @@ const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
 int ms_curve_required(MsCurveForm form) {
   if (form == MS_FORM_DISPATCH) return 3; /* a hard minimum, and nothing beside the rows, where rows of one shape only were measured */
   if (form == MS_FORM_GEMM_TILED) return 6; /* the best of five tiles, unless the library has one */
+  if (form == MS_FORM_ATTENTION) return 5; /* a kernel that never splits the keys */
   return form == MS_FORM_TERMS ? 0 : MS_CURVE_PARAMS;
 }
 

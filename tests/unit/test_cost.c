@@ -163,6 +163,12 @@ static void form_attention(void **state) {
   double work = 1e12 / 6e14 * (1 + 1000.0 / 4000), path = 4 * 128 * 4000.0 * 128 / (1e15 / 100 * 0.5);
   close_to(ms_curve_attention_s(&curve, &rates, 1e12, 5e8, 4000, 128, 32, 4, 32), 10e-6 + 1e-3 + cbrt(pow(work, 3) + pow(path, 3)), 1e-13);
   close_to(ms_curve_attention_s(&curve, &rates, 0, 0, 4000, 128, 32, 4, 32), 10e-6, 1e-13);
+  curve.param[MS_A_PARTIALS] = 0.5; /* 100 SMs: 2 heads of 32 blocks are too few for them, 3 heads are not, however many sequences */
+  double partials = 0.5 * 8 * 4 * 4000 * 128 / (0.5 * rates.hbm_Bps);
+  close_to(ms_curve_attention_s(&curve, &rates, 1e12, 5e8, 4000, 128, 4, 2, 2), 10e-6 + 1e-3 + partials + cbrt(pow(work, 3) + pow(path, 3)), 1e-13);
+  close_to(ms_curve_attention_s(&curve, &rates, 1e12, 5e8, 4000, 128, 6, 2, 3), 10e-6 + 1e-3 + cbrt(pow(work, 3) + pow(path, 3)), 1e-13);
+  path *= 2 * 32 / 100.0; /* one sequence: all SMs share its longest block */
+  close_to(ms_curve_attention_s(&curve, &rates, 1e12, 5e8, 4000, 128, 2, 2, 2), 10e-6 + 1e-3 + partials / 2 + cbrt(pow(work, 3) + pow(path, 3)), 1e-13);
 }
 
 static void form_simple(void **state) {
@@ -199,7 +205,7 @@ static void param_words(void **state) { /* the enums of curve.h name the order t
                                 [MS_G_TE_HALF] = "te_half", [MS_G_I_HALF] = "i_half", [MS_G_PER_EXPERT] = "per_expert_s",
                                 [MS_G_BW_ACT] = "bw_efficiency_act"},
       [MS_FORM_ATTENTION] = {[MS_A_E] = "efficiency", [MS_A_BW] = "bw_efficiency", [MS_A_LAUNCH] = "launch_s", [MS_A_S_HALF] = "s_half",
-                             [MS_A_E_CP] = "critical_path_efficiency"},
+                             [MS_A_E_CP] = "critical_path_efficiency", [MS_A_PARTIALS] = "split_partials"},
       [MS_FORM_DISPATCH] = {[MS_D_ALPHA] = "alpha_s", [MS_D_PER_SM] = "per_sm_Bps", [MS_D_LINK] = "link_Bps",
                             [MS_D_SHARPNESS] = "sharpness", [MS_D_COPY] = "copy_sm_s", [MS_D_TOKEN] = "token_sm_s",
                             [MS_D_TOKEN_ROWS] = "token_rows", [MS_D_FILL] = "fill_tokens"},

@@ -167,6 +167,36 @@ static void form_attention(void **state) {
   done(&series, &curve);
 }
 
+/* Few heads make a kernel split the keys: the step at 0.8 of the SMs is found, and what it costs. */
+static void form_attention_split(void **state) {
+  (void)state;
+  MsCurve truth = TRUTH("attention", MS_FORM_ATTENTION, 0.6, 0.5, 12e-6, 300, 0.5, 0.8);
+  MsSeries series = series_new(MS_ROW_ATTENTION, "attention", "bf16", MS_ODT_BF16);
+  for (int i = 0; i < 1200; i++)
+    add_row(&series, &truth, &(MsRow){.x = {exp2(floor(uniform() * 8)), 512 + 64 * floor(uniform() * 60), exp2(floor(uniform() * 7)), 1, 128, 128}}, 0.01, 0);
+  ms_series_merge(series.rows);
+  MsCurve curve = fit_it(&series, &plain);
+  assert_true(fabs(curve.param[MS_A_PARTIALS] / curve.param[MS_A_BW] - 0.8 / 0.5) < 0.3);
+  expect(&curve, &truth, &series, 0.015, 0.04);
+  done(&series, &curve);
+}
+
+/* Of every ten rows of a cell three take a third longer: a short reach follows the seven, a long one the mean. */
+static void two_speeds(void **state) {
+  (void)state;
+  static const char *const name[] = {"m"};
+  static const int nodes[] = {3};
+  MsGridPoint point[300];
+  for (int i = 0; i < 300; i++) point[i] = (MsGridPoint){.at = {exp2(i / 10 / 5.0)}, .log_ratio = i % 10 < 3 ? 0.3 : 0, .share = 1};
+  for (int far = 0; far < 2; far++) {
+    MsGrid grid;
+    assert_true(ms_grid_axes(&grid, 1, name, nodes, point, 300));
+    ms_grid_fit(&grid, point, 300, 1, far ? 100 : 1, 0);
+    for (int i = 0; i < grid.n[0]; i++) assert_true(fabs(grid.log_ratio[i] - (far ? 0.09 : 0)) < 0.02);
+    ms_grid_clear(&grid);
+  }
+}
+
 static void form_segments(void **state) {
   (void)state;
   MsCurve truth = {.op = (char *)"all_reduce", .form = MS_FORM_SEGMENTS, .n_segments = 3, .segment_alpha_s = {15e-6, 20e-6, 60e-6},
@@ -436,7 +466,7 @@ int main(void) {
   gsl_set_error_handler_off();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(form_saturating), cmocka_unit_test(form_tiled), cmocka_unit_test(cast_apart), cmocka_unit_test(grid_takes_the_rest),
-      cmocka_unit_test(form_layer), cmocka_unit_test(form_attention), cmocka_unit_test(form_segments), cmocka_unit_test(form_dispatch),
+      cmocka_unit_test(form_layer), cmocka_unit_test(form_attention), cmocka_unit_test(form_attention_split), cmocka_unit_test(two_speeds), cmocka_unit_test(form_segments), cmocka_unit_test(form_dispatch),
       cmocka_unit_test(form_bandwidth), cmocka_unit_test(few_points), cmocka_unit_test(same_input_same_bits), cmocka_unit_test(split_is_fair),
       cmocka_unit_test(csv_errors), cmocka_unit_test(csv_reads), cmocka_unit_test(words_of_gpus), cmocka_unit_test(whole_fit),
       cmocka_unit_test(profile_edits), cmocka_unit_test(mutated_tables), cmocka_unit_test(damaged_gzip), cmocka_unit_test(grouped_no_faster_than_dense)};
