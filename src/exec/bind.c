@@ -78,9 +78,11 @@ static gboolean listed(const char *const *names, const char *name, gboolean copi
 
 const char *const *ms_exec_kept_parts(const Exec *x, const MsKept *kept, const char *own[2]) {
   static const char *const again[] = {"q latent", "kv latent", "k rope latent", NULL}; /* the up-projections run once more */
-  static const char *const first[] = {"layer input", NULL}, *const first_mlp[] = {"mlp input", NULL};
+  static const char *const first[] = {"layer input", NULL}, *const first_mlp[] = {"mlp input", NULL},
+                           *const first_mtp[] = {"mtp embedding", "mtp hidden", NULL};
   const MsRecomputeSpec *r = &x->scenario->options.recompute;
   if (strcmp(kept->name, "latents") == 0 && r->granularity == MS_RECOMPUTE_SELECTIVE && (r->modules & MS_RM_MLA_UP_PROJ)) return again;
+  if (strcmp(kept->name, "checkpoint") == 0 && x->now && x->work->pieces[x->now->piece].kind == MS_PIECE_MTP) return first_mtp;
   if (strcmp(kept->name, "checkpoint") == 0) return x->now && !(x->now->mixers & MS_MIX_ATTN) ? first_mlp : first;
   for (guint i = 0; i < G_N_ELEMENTS(several); i++)
     if (strcmp(several[i].kept, kept->name) == 0) return several[i].parts;

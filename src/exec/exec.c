@@ -47,7 +47,6 @@ static const char *refusal(const Exec *x) {
     return "options.recompute.num_layers: groups of several layers are not executed";
   if (o->num_distributed_optimizer_instances > 1) return "options.num_distributed_optimizer_instances: more than one is not executed";
   if (o->fsdp >= MS_FSDP_OPTIM_GRADS) return "options.fsdp: sharded gradients or parameters are not executed";
-  if (o->recompute.granularity == MS_RECOMPUTE_FULL && m->mtp_num_layers > 0) return "options.recompute: recomputed MTP blocks are not executed";
   if (o->deterministic_mode) return "options.deterministic_mode: fills and sorted sums are not executed";
   if (o->defer_embedding_wgrad_compute) return "options.defer_embedding_wgrad_compute: is not executed";
   if (x->layout->tp > 1 && o->tp_comm_overlap) return "options.tp_comm_overlap: messages in chunks beside their GEMM are not executed";
