@@ -51,6 +51,20 @@ static void add_errors(Group *group, const MsCurve *curve, const MsDeviceRates *
   }
 }
 
+/* One group for each kind of kernel, whatever its table, machine and dtype. */
+static void pool(GArray *kinds, const GArray *groups) {
+  for (guint i = 0; i < groups->len; i++) {
+    const Group *group = &g_array_index(groups, Group, i);
+    guint at = 0;
+    while (at < kinds->len && strcmp(g_array_index(kinds, Group, at).row.kind, group->row.kind) != 0) at++;
+    if (at == kinds->len) {
+      Group kind = {{.file = g_strdup(""), .gpu = g_strdup(""), .dtype = g_strdup(""), .library = g_strdup(""), .kind = group->row.kind}, g_array_new(FALSE, FALSE, sizeof(double))};
+      g_array_append_vals(kinds, &kind, 1);
+    }
+    g_array_append_vals(g_array_index(kinds, Group, at).error, group->error->data, group->error->len);
+  }
+}
+
 static void summarise(GArray *groups, GArray *out) {
   for (guint i = 0; i < groups->len; i++) {
     Group *group = &g_array_index(groups, Group, i);
@@ -72,7 +86,7 @@ static GArray *groups_new(void) {
   return groups;
 }
 
-static void evaluate(const MsHardware *hardware, const GPtrArray *series, guint first, gboolean held_back, MsEvaluation *out) {
+static void evaluate(const MsHardware *hardware, const GPtrArray *series, guint first, gboolean held_back, GArray *kinds, MsEvaluation *out) {
   GArray *own = groups_new(), *others = groups_new();
   for (guint i = first; i < series->len; i++) {
     const MsSeries *s = series->pdata[i];
@@ -91,6 +105,7 @@ static void evaluate(const MsHardware *hardware, const GPtrArray *series, guint 
     gboolean mine = belongs(curve, s, series, first);
     add_errors(group_for(mine ? own : others, s, !mine), curve, &device, s, held_back);
   }
+  pool(kinds, own);
   summarise(own, out->rows);
   summarise(others, out->others);
 }
@@ -109,26 +124,36 @@ static GArray *evaluated_new(void) {
   return rows;
 }
 
-MsEvaluation *ms_fit_evaluate(const char *name, const char *const *files, gboolean held_back, GError **error) {
+static gboolean evaluate_machine(const char *name, const char *const *files, gboolean held_back, GArray *kinds, MsEvaluation *out, GError **error) {
   g_autoptr(MsHardware) hardware = ms_hardware_load(name, error);
-  if (!hardware) return NULL;
-  g_autoptr(MsEvaluation) out = g_new0(MsEvaluation, 1);
-  *out = (MsEvaluation){evaluated_new(), evaluated_new(), g_ptr_array_new_with_free_func(g_free)};
+  if (!hardware) return FALSE;
   const char *names[] = {hardware->name, NULL};
   for (int i = 0; files[i]; i++) {
     g_autoptr(GPtrArray) series = g_ptr_array_new_with_free_func((GDestroyNotify)ms_series_free);
     g_autofree char *note = NULL;
-    if (!ms_measure_read(files[i], names, series, &note, error)) return NULL;
+    if (!ms_measure_read(files[i], names, series, &note, error)) return FALSE;
     if (note) g_ptr_array_add(out->notes, g_strdup_printf("%s: %s", files[i], note));
-    evaluate(hardware, series, 0, held_back, out);
+    evaluate(hardware, series, 0, held_back, kinds, out);
   }
-  return g_steal_pointer(&out);
+  return TRUE;
+}
+
+MsEvaluation *ms_fit_evaluate(const char *hardware, const char *const *files, gboolean held_back, GError **error) {
+  g_auto(GStrv) names = g_strsplit(hardware, ",", -1);
+  g_autoptr(MsEvaluation) out = g_new0(MsEvaluation, 1);
+  *out = (MsEvaluation){evaluated_new(), evaluated_new(), evaluated_new(), g_ptr_array_new_with_free_func(g_free)};
+  GArray *kinds = groups_new();
+  gboolean ok = TRUE;
+  for (int i = 0; names[i] && ok; i++) ok = evaluate_machine(names[i], files, held_back, kinds, out, error);
+  summarise(kinds, out->kinds);
+  return ok ? g_steal_pointer(&out) : NULL;
 }
 
 void ms_evaluation_free(MsEvaluation *evaluation) {
   if (!evaluation) return;
   g_array_unref(evaluation->rows);
   g_array_unref(evaluation->others);
+  g_array_unref(evaluation->kinds);
   g_ptr_array_unref(evaluation->notes);
   g_free(evaluation);
 }

@@ -53,10 +53,11 @@ typedef struct {
 typedef struct {
   GArray *rows;   /* MsEvaluated: rows of the library that the profile's curve was fitted to */
   GArray *others; /* of other libraries: how far those lie from the curve */
+  GArray *kinds;  /* all of `rows`, kind by kind: tables, machines and dtypes together (file, gpu, dtype and library are "") */
   GPtrArray *notes;
 } MsEvaluation;
-/* `held_back`: only the shapes that ms_fit never sees. */
-/* Repeated shapes of a library count once, as in a fit. */
+/* `hardware`: one name, or several separated by commas. `held_back`: only the shapes that ms_fit never sees. Repeated shapes of a library count once, as in a
+ * fit. (transfer full) */
 MsEvaluation *ms_fit_evaluate(const char *hardware, const char *const *files, gboolean held_back, GError **error);
 void ms_evaluation_free(MsEvaluation *evaluation);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsEvaluation, ms_evaluation_free)

@@ -101,8 +101,24 @@ static void print_json(const MsEvaluation *evaluation) {
   ms_json_out_object(out, NULL);
   put_rows(out, "rows", evaluation->rows);
   put_rows(out, "other_libraries", evaluation->others);
+  put_rows(out, "kinds", evaluation->kinds);
   ms_json_out_end(out);
   ms_cli_print_json(out);
+}
+
+static void print_kinds(const GArray *kinds) {
+  static const char *const title[] = {"kind, all tables", "n", "median", "p90", "bias"};
+  MsTable *table = ms_table_new();
+  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
+  for (guint i = 0; i < kinds->len; i++) {
+    const MsEvaluated *row = &g_array_index(kinds, MsEvaluated, i);
+    ms_table_cell(table, row->kind);
+    ms_table_cellf(table, "%u", row->n);
+    cell_error(table, row->median);
+    cell_error(table, row->p90);
+    ms_table_cellf(table, "%+.1f %%", 100 * row->bias);
+  }
+  ms_cli_print(ms_table_take(table));
 }
 
 static void print_table(const GArray *rows) {
@@ -131,6 +147,8 @@ static int evaluate(const Options *o, char **files) {
     return 0;
   }
   print_table(evaluation->rows);
+  fputs("\n", stdout);
+  print_kinds(evaluation->kinds);
   if (o->others && evaluation->others->len > 0) {
     fputs("\nother libraries than the curves were fitted to:\n", stdout);
     print_table(evaluation->others);
@@ -151,7 +169,7 @@ int ms_cli_fit(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("fit");
   Options o = {0};
   const GOptionEntry entries[] = {
-      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "the profile to start from, or to evaluate", "NAME"},
+      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "the profile to start from, or to evaluate (several separated by commas)", "NAME"},
       {"out", 'o', 0, G_OPTION_ARG_STRING, &o.out, "where the profile goes (default: stdout)", "FILE"},
       {"date", 0, 0, G_OPTION_ARG_STRING, &o.date, "date of the provenance (default: $SOURCE_DATE_EPOCH, else today)", "YYYY-MM-DD"},
       {"like", 0, 0, G_OPTION_ARG_STRING, &o.like, "sister machine whose training-grade rows serve where this one has none", "NAME"},

@@ -372,6 +372,16 @@ static void whole_fit(void **state) {
   assert_string_equal(row->kind, "gemm");
   assert_int_equal(row->n, 7);
   assert_true(row->median < 0.1);
+  /* two machines: a row of each, and both together by kind */
+  g_autofree char *both = g_strdup_printf("%s,%s", new_machine, new_machine);
+  g_autoptr(MsEvaluation) two = ms_fit_evaluate(both, files, FALSE, &error);
+  if (!two) fail_msg("%s", error->message);
+  assert_int_equal(two->rows->len, 2);
+  assert_int_equal(two->kinds->len, 1);
+  const MsEvaluated *all = &g_array_index(two->kinds, MsEvaluated, 0);
+  assert_string_equal(all->kind, "gemm");
+  assert_int_equal(all->n, 14);
+  assert_true(all->median == row->median && all->bias == row->bias);
 }
 
 static void profile_edits(void **state) {
