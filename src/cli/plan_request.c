@@ -37,6 +37,14 @@ static gboolean any_experts(char *const *models, gboolean *any, GError **error) 
   return TRUE;
 }
 
+static gboolean machines_exist(char *const *machines, GError **error) {
+  for (int i = 0; machines[i]; i++) {
+    g_autoptr(MsHardware) machine = ms_hardware_load(machines[i], error);
+    if (!machine) return FALSE;
+  }
+  return TRUE;
+}
+
 static void write_names(MsJsonOut *out, const char *key, char *const *names) {
   gboolean several = names[1] != NULL;
   if (several) ms_json_out_array(out, key);
@@ -87,7 +95,7 @@ char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
   g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
   gboolean experts;
   if (!models[0] || !machines[0]) return usage(error, "%s: give at least one name", models[0] ? "--hardware" : "--model"), NULL;
-  if (!read_gpus(a->gpus, gpus, error) || !any_experts(models, &experts, error)) return NULL;
+  if (!read_gpus(a->gpus, gpus, error) || !any_experts(models, &experts, error) || !machines_exist(machines, error)) return NULL;
   g_autofree char *name = g_strdup_printf("%s-%s-%s", a->model, a->hardware, a->gpus);
   MsJsonOut *out = ms_json_out_new(2);
   ms_json_out_object(out, NULL);
