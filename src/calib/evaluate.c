@@ -31,10 +31,10 @@ static Group *group_for(GArray *groups, const MsSeries *series, gboolean by_libr
 }
 
 /* Whether these are rows of what the curve was fitted to: its library, or the best one here when the profile does not say. */
-static gboolean belongs(const MsCurve *curve, const MsSeries *series, const GPtrArray *all, guint first) {
+static gboolean belongs(const MsCurve *curve, const MsSeries *series, const GPtrArray *all) {
   if (!*series->library) return TRUE;
   if (curve->provenance.library) return strcmp(curve->provenance.library, series->library) == 0;
-  for (guint i = first; i < all->len; i++) {
+  for (guint i = 0; i < all->len; i++) {
     const MsSeries *other = all->pdata[i];
     gboolean rival = other != series && other->kind == series->kind && memcmp(&other->key, &series->key, sizeof other->key) == 0;
     if (rival && ms_fit_preference(other) < ms_fit_preference(series)) return FALSE;
@@ -86,9 +86,9 @@ static GArray *groups_new(void) {
   return groups;
 }
 
-static void evaluate(const MsHardware *hardware, const GPtrArray *series, guint first, gboolean held_back, GArray *kinds, MsEvaluation *out) {
+static void evaluate(const MsHardware *hardware, const GPtrArray *series, gboolean held_back, GArray *kinds, MsEvaluation *out) {
   GArray *own = groups_new(), *others = groups_new();
-  for (guint i = first; i < series->len; i++) {
+  for (guint i = 0; i < series->len; i++) {
     const MsSeries *s = series->pdata[i];
     ms_series_merge(s->rows);
     int at = ms_fit_find_curve(hardware, s);
@@ -102,7 +102,7 @@ static void evaluate(const MsHardware *hardware, const GPtrArray *series, guint 
       continue;
     }
     const MsCurve *curve = &hardware->curves[at];
-    gboolean mine = belongs(curve, s, series, first);
+    gboolean mine = belongs(curve, s, series);
     add_errors(group_for(mine ? own : others, s, !mine), curve, &device, s, held_back);
   }
   pool(kinds, own);
@@ -133,7 +133,7 @@ static gboolean evaluate_machine(const char *name, const char *const *files, gbo
     g_autofree char *note = NULL;
     if (!ms_measure_read(files[i], names, series, &note, error)) return FALSE;
     if (note) g_ptr_array_add(out->notes, g_strdup_printf("%s: %s", files[i], note));
-    evaluate(hardware, series, 0, held_back, kinds, out);
+    evaluate(hardware, series, held_back, kinds, out);
   }
   return TRUE;
 }

@@ -106,6 +106,13 @@ static void print_json(const MsEvaluation *evaluation) {
   ms_cli_print_json(out);
 }
 
+static void cell_figures(MsTable *table, const MsEvaluated *row) {
+  ms_table_cellf(table, "%u", row->n);
+  cell_error(table, row->median);
+  cell_error(table, row->p90);
+  ms_table_cellf(table, "%+.1f %%", 100 * row->bias);
+}
+
 static void print_kinds(const GArray *kinds) {
   static const char *const title[] = {"kind, all tables", "n", "median", "p90", "bias"};
   MsTable *table = ms_table_new();
@@ -113,10 +120,7 @@ static void print_kinds(const GArray *kinds) {
   for (guint i = 0; i < kinds->len; i++) {
     const MsEvaluated *row = &g_array_index(kinds, MsEvaluated, i);
     ms_table_cell(table, row->kind);
-    ms_table_cellf(table, "%u", row->n);
-    cell_error(table, row->median);
-    cell_error(table, row->p90);
-    ms_table_cellf(table, "%+.1f %%", 100 * row->bias);
+    cell_figures(table, row);
   }
   ms_cli_print(ms_table_take(table));
 }
@@ -129,10 +133,7 @@ static void print_table(const GArray *rows) {
     const MsEvaluated *row = &g_array_index(rows, MsEvaluated, i);
     const char *words[] = {row->file, row->gpu, row->dtype, row->kind, row->library};
     for (size_t w = 0; w < G_N_ELEMENTS(words); w++) ms_table_cell(table, words[w]);
-    ms_table_cellf(table, "%u", row->n);
-    cell_error(table, row->median);
-    cell_error(table, row->p90);
-    ms_table_cellf(table, "%+.1f %%", 100 * row->bias);
+    cell_figures(table, row);
   }
   ms_cli_print(ms_table_take(table));
 }

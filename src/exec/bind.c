@@ -82,8 +82,10 @@ const char *const *ms_exec_kept_parts(const Exec *x, const MsKept *kept, const c
                            *const first_mtp[] = {"mtp embedding", "mtp hidden", NULL};
   const MsRecomputeSpec *r = &x->scenario->options.recompute;
   if (strcmp(kept->name, "latents") == 0 && r->granularity == MS_RECOMPUTE_SELECTIVE && (r->modules & MS_RM_MLA_UP_PROJ)) return again;
-  if (strcmp(kept->name, "checkpoint") == 0 && x->now && x->work->pieces[x->now->piece].kind == MS_PIECE_MTP) return first_mtp;
-  if (strcmp(kept->name, "checkpoint") == 0) return x->now && !(x->now->mixers & MS_MIX_ATTN) ? first_mlp : first;
+  if (strcmp(kept->name, "checkpoint") == 0) {
+    if (x->now && x->work->pieces[x->now->piece].kind == MS_PIECE_MTP) return first_mtp;
+    return x->now && !(x->now->mixers & MS_MIX_ATTN) ? first_mlp : first;
+  }
   for (guint i = 0; i < G_N_ELEMENTS(several); i++)
     if (strcmp(several[i].kept, kept->name) == 0) return several[i].parts;
   own[0] = kept->name, own[1] = NULL;

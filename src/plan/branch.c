@@ -118,7 +118,7 @@ static double microbatches_per_stage(const MsTree *t, const MsCandidate *c) {
 }
 
 /* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. */
-static double passes(MsTree *t, MsTreeWorker *w G_GNUC_UNUSED, MsPieceMemo *memo) {
+static double passes(const MsTree *t, MsPieceMemo *memo) {
   MsScheduleKind kind = t->space->request->base->layout.schedule;
   gboolean splits = kind != MS_SCHED_1F1B && kind != MS_SCHED_GPIPE;
   double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE);
@@ -158,9 +158,9 @@ void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
   }
 }
 
-typedef double (*PlainBound)(MsTree *, MsTreeWorker *, MsPieceMemo *); /* of one microbatch of the whole model, nothing recomputed or offloaded */
+typedef double (*PlainBound)(const MsTree *, MsPieceMemo *); /* of one microbatch of the whole model, nothing recomputed or offloaded */
 
-static double plain_rows(MsTree *t G_GNUC_UNUSED, MsTreeWorker *w G_GNUC_UNUSED, MsPieceMemo *memo) { return ms_memo_total(memo, MS_TOTAL_ROWS, FALSE); }
+static double plain_rows(const MsTree *t G_GNUC_UNUSED, MsPieceMemo *memo) { return ms_memo_total(memo, MS_TOTAL_ROWS, FALSE); }
 
 /* The children of a node that settle one role, bounded by pieces where nothing is recomputed or offloaded. */
 static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole role, MsLevel level, PlainBound bound) {
@@ -168,7 +168,7 @@ static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole
   for (gint64 i = 0; i < n_allowed(t, role); i++) {
     c.combo = node->c.combo + allowed(t, role, i);
     MsPieceMemo *memo = memo_of(t, w, &c, TRUE, NULL);
-    emit(t, w, node, level, c, memo ? microbatches_per_stage(t, &c) * bound(t, w, memo) : 0);
+    emit(t, w, node, level, c, memo ? microbatches_per_stage(t, &c) * bound(t, memo) : 0);
   }
 }
 
@@ -187,7 +187,7 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
       continue;
     }
     MsPieceMemo *memo = memo_of(t, w, &c, FALSE, NULL);
-    emit(t, w, node, MS_LEVEL_ADDED, c, memo ? microbatches_per_stage(t, &c) * passes(t, w, memo) : 0);
+    emit(t, w, node, MS_LEVEL_ADDED, c, memo ? microbatches_per_stage(t, &c) * passes(t, memo) : 0);
   }
 }
 

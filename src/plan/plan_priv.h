@@ -25,8 +25,8 @@ typedef enum { /* what the values of an open key change, the most first: combina
   MS_ROLE_KERNELS, /* rows, but no matrix product */
   MS_ROLE_BESIDE,  /* no compute row: messages, and what runs beside what */
   MS_ROLE_ADDED,   /* rows or kept bytes on top of those of "none" (recompute, offloading, graphs) */
-  MS_ROLE_SHAPE,   /* no row: which pieces stand where, and in which order their passes come */
-  MS_ROLE_STATE,   /* bytes of parameters, gradients and optimizer states; not the first bound of the time */
+  MS_ROLE_SHAPE,   /* no row: which pieces stand where, in which order their passes come, how far messages go */
+  MS_ROLE_STATE,   /* bytes of parameters, gradients and optimizer states, what follows the gradient norm; not the first bound of the time */
   MS_ROLE_BLIND,   /* neither: what only the second bound and the simulation see */
   MS_N_ROLES
 } MsRole;

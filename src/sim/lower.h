@@ -18,7 +18,6 @@ typedef struct {
   MsTime shortest;  /* from the start of the list to the end of its last compute row, alone on the machine: a lower bound of it in any run */
   MsTime compute;   /* sum of compute rows */
   MsTime weight;    /* of those, weight gradients: what a W slot takes */
-  double serial_s;  /* all rows and their launches after one another */
 } MsCosted;
 
 typedef struct {

@@ -78,7 +78,6 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
     if (sync) launch_s += hw->sync_s;
     if (!graph && opens_checkpoint(list, i)) launch_s += CHECKPOINT_OPERATORS * operator_s;
     c->launch[i] = ms_time_of(launch_s);
-    c->serial_s += MAX(cost.time_s, cost.beside_s) + launch_s;
     in_graph = graph;
     sync = (op->flags & MS_OPF_SYNC) != 0;
   }
@@ -180,23 +179,36 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   return p;
 }
 
+/* All rows and their launches after one another. */
+static double serial_s(const MsCosted *c) {
+  double sum = 0;
+  for (int i = 0; i < c->list->n; i++) sum += (double)c->beside[i] + (double)c->launch[i];
+  return sum / MS_PS_PER_S;
+}
+
+/* A microbatch forward and back. */
+static double serial_piece_s(const MsProgram *p, int piece) {
+  const MsCostedPiece *x = &p->piece[piece];
+  double pass_s = serial_s(&x->forward) + serial_s(&x->backward) + serial_s(&x->reload);
+  if (!p->unit) return pass_s;
+  const MsCostedUnit *u = &p->unit[piece];
+  return pass_s + 2 * (serial_s(&u->gather) + serial_s(&u->cast)) + serial_s(&u->reduce);
+}
+
 double ms_program_longest_s(const MsProgram *p) {
   const MsLayout *l = p->layout;
   double longest = 0;
+  g_autofree double *piece_s = g_new(double, p->work->n_pieces);
+  for (int i = 0; i < p->work->n_pieces; i++) piece_s[i] = serial_piece_s(p, i);
   for (int s = 0; s < l->pp; s++) {
     const MsCostedStep *step = &p->step[s];
     double pass_s = 0;
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
       pass_s += 2 * p->p2p.time_s;
-      for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
-        int piece = ms_work_chunk_piece(p->work, chunk, i);
-        const MsCostedPiece *x = &p->piece[piece];
-        pass_s += x->forward.serial_s + x->backward.serial_s + x->reload.serial_s;
-        if (p->unit) pass_s += 2 * (p->unit[piece].gather.serial_s + p->unit[piece].cast.serial_s) + p->unit[piece].reduce.serial_s;
-      }
+      for (int i = 0; i < ms_work_chunk_length(chunk); i++) pass_s += piece_s[ms_work_chunk_piece(p->work, chunk, i)];
     }
-    longest = MAX(longest, l->microbatches * pass_s + step->before.serial_s + step->reduce.serial_s + step->gather.serial_s + step->after.serial_s);
+    longest = MAX(longest, l->microbatches * pass_s + serial_s(&step->before) + serial_s(&step->reduce) + serial_s(&step->gather) + serial_s(&step->after));
   }
   return l->pp * longest;
 }

@@ -397,11 +397,11 @@ static gboolean sorts(const MsBuild *b) {
 /* With EP overlap all that a layer does around combine runs on the stream of the exchanges: forward the sum over the experts and the residual behind it,
  * backward their gradients in front of it (Megatron-LM models/common/fine_grained_callables.py, the node of combine). Compute of the other microbatch
  * does not wait for it. */
-static void enter_combine_node(MsBuild *b) {
+static void enter_exchange_stream(MsBuild *b) {
   if (b->options->ep_overlap && b->layout->group[MS_GROUP_TP_EP].size > 1) b->beside = MS_STREAM_EP;
 }
 
-static void leave_combine_node(MsBuild *b) { b->beside = MS_STREAM_COMPUTE; }
+static void leave_exchange_stream(MsBuild *b) { b->beside = MS_STREAM_COMPUTE; }
 
 /* HybridEP sorts the tokens by expert itself, in an ordinary kernel behind dispatch and one in front of combine unless they are fused into the exchange, which
  * Megatron-LM leaves off (moe_permute_fusion_into_hybridep; DeepEP branch hybrid-ep 94a9f8f, executor.cu). They belong to the exchange: with EP overlap
@@ -410,7 +410,7 @@ static void permute_of_exchange(MsBuild *b, MsOpKind kind, const char *name, dou
   if (b->options->dispatcher != MS_DISPATCH_HYBRIDEP || b->layout->group[MS_GROUP_TP_EP].size <= 1) return;
   MsStream stream = b->beside;
   b->node = kind == MS_OP_PERMUTE ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
-  if (b->options->ep_overlap) b->beside = MS_STREAM_EP;
+  enter_exchange_stream(b);
   MsOp *op = ms_row_memory(b, kind, name, 2 * rows_in * b->eh, 2 * rows_out * b->eh, 1);
   op->m = MAX(rows_in, rows_out), op->n = b->eh;
   b->beside = stream;
@@ -435,9 +435,9 @@ static void gather_routing_map(MsBuild *b) {
   b->node = MS_NODE_DISPATCH;
   b->module = MS_MODULE_MOE;
   ms_row_comm(b, MS_OP_ALL_GATHER, "routing map", MS_STREAM_EP, MS_GROUP_TP_EP, map_B);
-  if (b->options->ep_overlap) b->beside = MS_STREAM_EP; /* on the stream of the node, as all of dispatch */
+  enter_exchange_stream(b); /* as all of dispatch */
   ms_row_memory(b, MS_OP_PREPROCESS, "places of tokens", map_B, 5 * rows * b->local_experts + 4 * b->rows_sp * g->per_domain, 2);
-  b->beside = MS_STREAM_COMPUTE;
+  leave_exchange_stream(b);
 }
 
 /* Tokens from the router to expert order on their expert ranks. */
@@ -462,7 +462,7 @@ static void to_experts(MsBuild *b) {
   cross(b, TRUE);
   permute_of_exchange(b, MS_OP_PERMUTE, "permute", x, b->rows_expert);
   if (!back && dropless(b) && g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
-  leave_combine_node(b);
+  leave_exchange_stream(b);
   shared_half(b, TRUE, input);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
@@ -489,7 +489,7 @@ static void from_experts(MsBuild *b) {
   cross(b, FALSE);
   shared_half(b, FALSE, input);
   b->node = MS_NODE_COMBINE;
-  if (b->pass == MS_PASS_FORWARD) enter_combine_node(b);
+  if (b->pass == MS_PASS_FORWARD) enter_exchange_stream(b);
   if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
 }
 
@@ -574,7 +574,7 @@ void ms_moe_forward(MsBuild *b) {
   }
   join_shared(b);
   ms_residual_out(b, MS_HALF_MLP, fs > 0 ? 3 : 2, fs > 0 ? 2 : 1);
-  leave_combine_node(b);
+  leave_exchange_stream(b);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
 
@@ -606,14 +606,14 @@ void ms_moe_backward(MsBuild *b) {
   double fs = b->model->moe_shared_expert_intermediate_size;
   b->module = MS_MODULE_ROUTER;
   b->node = MS_NODE_ATTN;
-  enter_combine_node(b);
+  enter_exchange_stream(b);
   ms_residual_out_backward(b, MS_HALF_MLP);
-  leave_combine_node(b);
+  leave_exchange_stream(b);
   b->pass = MS_PASS_RECOMPUTE;
   if (ms_mlp_norm_recomputed(b) && recomputes(b, MS_RM_MOE)) ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (recomputes(b, MS_RM_MOE)) moe_recompute(b);
   b->pass = MS_PASS_DGRAD;
-  enter_combine_node(b);
+  enter_exchange_stream(b);
   latent_backward(b, FALSE);
   ms_free_kept(b, "latent tokens");
   weigh_backward(b);

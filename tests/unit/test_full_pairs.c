@@ -157,7 +157,8 @@ static void dispatcher_latencies(void **state) {
       for (int k = 0; k < SIZES; k++) {
         g_autofree char *what = g_strdup_printf("%s, %s, %s over %d ranks", table[i].hardware, ms_dispatcher_words[table[i].dispatcher], back ? "combine" : "dispatch", 8 << k);
         double us = crossing_us(table[i].hardware, table[i].dispatcher, 8 << k, back ? MS_OP_COMBINE : MS_OP_DISPATCH);
-        compare(what, us, table[i].us[back][k], 0.35); /* HybridEP's own table and this one differ by a third for dispatch over 16 H100 */
+        gboolean disputed = i == 2 && !back && k == 1; /* HybridEP's own table and this one differ by a third for dispatch over 16 H100 */
+        compare(what, us, table[i].us[back][k], disputed ? 0.35 : THIRD);
         assert_true(us > before); /* more ranks take longer */
         before = us;
       }
