@@ -462,7 +462,7 @@ static MsOpCost exchange(const MsCost *cost, MsOpKind kind, int group, double me
   MsCollKind coll = as[kind];
   if (kind == MS_OP_DISPATCH || kind == MS_OP_COMBINE) {
     MsDispatcher dispatcher = cost->scenario->options.dispatcher;
-    if (dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP) {
+    if (ms_dispatch_is_flex(dispatcher)) {
       MsDispatch other; /* no row asks for another group */
       if (group != MS_GROUP_TP_EP) other = ms_dispatch_prepare(cost->scenario, kind == MS_OP_COMBINE, &cost->group[group]);
       return ms_dispatch_s(group == MS_GROUP_TP_EP ? &cost->dispatch[kind == MS_OP_COMBINE] : &other, message_B, row ? row->m : 0, row ? row->n : 0, row ? row->level_B : derive);

@@ -39,7 +39,7 @@ void ms_cost_level_B(const MsScenario *s, const MsLayout *layout, const MsOp *op
   }
   const MsGroup *g = &layout->group[op->group];
   if (ms_op_families[op->kind] != MS_FAMILY_COMM || g->size <= 1 || !(op->message_B > 0)) return;
-  gboolean deduplicates = s->options.dispatcher == MS_DISPATCH_DEEPEP || s->options.dispatcher == MS_DISPATCH_HYBRIDEP;
+  gboolean deduplicates = ms_dispatch_is_flex(s->options.dispatcher);
   if ((op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) && deduplicates && (op->level_B[0] > 0 || op->level_B[1] > 0)) {
     level_B[0] = g->per_domain > 1 ? op->level_B[0] : 0;
     level_B[1] = g->domains > 1 ? op->level_B[1] : 0;

@@ -29,6 +29,7 @@ extern const char *const ms_order_words[]; /* tp-cp-ep-dp-pp tp-cp-ep-pp-dp */
 
 typedef enum { MS_DISPATCH_ALLTOALL, MS_DISPATCH_ALLGATHER, MS_DISPATCH_DEEPEP, MS_DISPATCH_HYBRIDEP } MsDispatcher;
 extern const char *const ms_dispatcher_words[]; /* alltoall allgather deepep hybridep */
+static inline gboolean ms_dispatch_is_flex(MsDispatcher dispatcher) { return dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP; } /* each token once to each rank */
 
 typedef enum { MS_RECOMPUTE_NONE, MS_RECOMPUTE_SELECTIVE, MS_RECOMPUTE_FULL } MsRecompute;
 extern const char *const ms_recompute_words[]; /* none selective full */

@@ -8,7 +8,7 @@
 /* --- dispatcher: always said, since the release would take allgather --- */
 gboolean ms_write_dispatcher(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   MsDispatcher dispatcher = s->options.dispatcher;
-  gboolean flex = dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP;
+  gboolean flex = ms_dispatch_is_flex(dispatcher);
   if (!ms_is_moe(s)) return TRUE;
   if (flex && release != MS_RELEASE_MCORE)
     return ms_refuse_key(s, error, "options.dispatcher", "%s has alltoall and allgather, not %s", ms_release_words[release], ms_dispatcher_words[dispatcher]);

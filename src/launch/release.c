@@ -9,9 +9,6 @@
 #define RULE(id, expression) \
   static gboolean id(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
 
-static gboolean recomputes(const MsScenario *s, guint32 modules) {
-  return s->options.recompute.granularity == MS_RECOMPUTE_SELECTIVE && (s->options.recompute.modules & modules);
-}
 static gboolean captures(const MsScenario *s, guint32 modules) { return (s->options.cuda_graph_scope & modules) != 0; }
 /* The module, by itself or as a part of the whole layer or iteration. */
 static gboolean captures_all_of(const MsScenario *s, guint32 module) { return captures(s, module | MS_CG_LAYER | MS_CG_FULL_ITERATION); }
@@ -49,7 +46,7 @@ RULE(connections_one, !ms_launch_asserts_connections(s) || ms_launch_connections
 RULE(bf16_ends_on_stage, MAX(s->options.num_layers_at_start_in_bf16, s->options.num_layers_at_end_in_bf16) <= s->model->num_layers / s->layout.pp)
 RULE(offload_te, !s->options.offload_modules || s->options.transformer_impl == MS_IMPL_TE)
 RULE(offload_kinds, !s->options.offload_modules || s->options.cpu_offloading_num_layers == 0)
-RULE(offload_moe_recompute, !offloads(s, EXPERT_OFFLOAD) || !recomputes(s, MS_RM_MOE))
+RULE(offload_moe_recompute, !offloads(s, EXPERT_OFFLOAD) || !ms_recomputes(&s->options, MS_RM_MOE))
 RULE(offload_fused_mlp, !offloads(s, MS_OM_FUSED_GROUP_MLP) ||
                             (s->options.use_transformer_engine_op_fuser && !offloads(s, MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT)))
 RULE(offload_graphs, !s->options.offload_modules || !captures(s, MS_CG_MOE | MS_CG_FULL_ITERATION))
@@ -69,11 +66,11 @@ RULE(graph_moe_drops, !captures(s, MS_CG_MOE) || drops_padded(s))
 RULE(graph_preprocess, !captures(s, MS_CG_MOE_PREPROCESS) || !drops(s) || drops_padded(s) || s->options.dispatcher != MS_DISPATCH_ALLTOALL)
 RULE(graph_shared, s->options.cuda_graph_shared_experts)
 RULE(graph_offloading, !s->options.cuda_graph_scope || captures(s, MS_CG_FULL_ITERATION) || s->options.cpu_offloading_num_layers == 0)
-RULE(graph_attention_dropout, !(s->model->attention_dropout > 0) || !recomputes(s, MS_RM_CORE_ATTN) || !captures_all_of(s, MS_CG_ATTN))
-RULE(graph_hidden_dropout, !(s->model->hidden_dropout > 0) || !((recomputes(s, MS_RM_MLP) && captures_all_of(s, MS_CG_MLP)) ||
-                                                                (recomputes(s, MS_RM_MOE) && captures_all_of(s, MS_CG_MOE))))
-RULE(recompute_mla, !recomputes(s, MS_RM_MLA_UP_PROJ) || ms_model_has_mla(s->model))
-RULE(recompute_mhc, !recomputes(s, MS_RM_MHC))
+RULE(graph_attention_dropout, !(s->model->attention_dropout > 0) || !ms_recomputes(&s->options, MS_RM_CORE_ATTN) || !captures_all_of(s, MS_CG_ATTN))
+RULE(graph_hidden_dropout, !(s->model->hidden_dropout > 0) || !((ms_recomputes(&s->options, MS_RM_MLP) && captures_all_of(s, MS_CG_MLP)) ||
+                                                                (ms_recomputes(&s->options, MS_RM_MOE) && captures_all_of(s, MS_CG_MOE))))
+RULE(recompute_mla, !ms_recomputes(&s->options, MS_RM_MLA_UP_PROJ) || ms_model_has_mla(s->model))
+RULE(recompute_mhc, !ms_recomputes(&s->options, MS_RM_MHC))
 RULE(cpu_offload_layers, s->options.cpu_offloading_num_layers == 0 || s->options.cpu_offloading_num_layers < s->model->num_layers)
 RULE(defer_embedding, !s->options.defer_embedding_wgrad_compute || (s->layout.pp > 1 && s->options.gradient_accumulation_fusion))
 RULE(whole_nodes, s->gpus <= s->hardware->gpus_per_node || s->gpus % s->hardware->gpus_per_node == 0)

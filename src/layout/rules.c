@@ -56,12 +56,6 @@ static gboolean is_dualpipe(const MsScenario *s) {
   return s->layout.schedule == MS_SCHED_DUALPIPE || s->layout.schedule == MS_SCHED_DUALPIPEV;
 }
 static gboolean is_fp8(MsPrecision precision) { return precision >= MS_FP8_DELAYED && precision <= MS_MXFP8; }
-static gboolean is_flex(MsDispatcher dispatcher) {
-  return dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP;
-}
-static gboolean recomputes(const MsScenario *s, guint32 module) {
-  return s->options.recompute.granularity == MS_RECOMPUTE_SELECTIVE && (s->options.recompute.modules & module);
-}
 
 /* --- sizes, grids, ranks ----------------------------------------------------------------------------------------------- */
 
@@ -391,7 +385,7 @@ RULE(dispatcher_on_hardware) {
          REFUSE("%s does not exist for %s", ms_dispatcher_words[dispatcher], s->hardware->name ? s->hardware->name : "it");
 }
 RULE(flex_needs_group) {
-  return !is_moe(s) || !is_flex(s->options.dispatcher) || times(s->layout.etp, s->layout.ep) > 1 ||
+  return !is_moe(s) || !ms_dispatch_is_flex(s->options.dispatcher) || times(s->layout.etp, s->layout.ep) > 1 ||
          REFUSE("%s needs ETP x EP > 1", ms_dispatcher_words[s->options.dispatcher]);
 }
 RULE(deepep_group_size) {
@@ -415,7 +409,7 @@ RULE(ep_overlap_schedule) {
 }
 RULE(ep_overlap_recompute) {
   return !s->options.ep_overlap ||
-         !(s->options.recompute.granularity == MS_RECOMPUTE_FULL || recomputes(s, MS_RM_MOE)) ||
+         !(s->options.recompute.granularity == MS_RECOMPUTE_FULL || ms_recomputes(&s->options, MS_RM_MOE)) ||
          REFUSE("EP overlap excludes full recompute and recompute of moe");
 }
 RULE(ep_overlap_shared) {
@@ -451,7 +445,7 @@ RULE(shared_overlap_dispatcher) {
          REFUSE("shared-expert overlap does not work with the allgather dispatcher");
 }
 RULE(shared_overlap_recompute) {
-  return !s->options.moe_shared_expert_overlap || !recomputes(s, MS_RM_SHARED_EXPERTS) ||
+  return !s->options.moe_shared_expert_overlap || !ms_recomputes(&s->options, MS_RM_SHARED_EXPERTS) ||
          REFUSE("shared-expert overlap excludes recompute of shared_experts");
 }
 
@@ -498,12 +492,12 @@ RULE(hybrid_cp) { /* domain/layouts.md 28 */
   return ranks <= pool || REFUSE("a sequence of %d tokens at %d a rank needs %d of %d data- and context-parallel ranks", l->length[l->n - 1], (int)most, (int)MIN(ranks, G_MAXINT), (int)pool);
 }
 RULE(mhc_needs_streams) {
-  if (!recomputes(s, MS_RM_MHC)) return TRUE;
+  if (!ms_recomputes(&s->options, MS_RM_MHC)) return TRUE;
   if (ms_model_streams(s->model) == 1) return REFUSE("recompute of mhc needs a model with hyper_connections");
-  return !recomputes(s, MS_RM_MLP) || REFUSE("recompute of mhc excludes recompute of mlp");
+  return !ms_recomputes(&s->options, MS_RM_MLP) || REFUSE("recompute of mhc excludes recompute of mlp");
 }
 RULE(norm_out_needs_delta) {
-  return !recomputes(s, MS_RM_GDN_NORM_OUT) || s->model->linear_attention.num_value_heads > 0 ||
+  return !ms_recomputes(&s->options, MS_RM_GDN_NORM_OUT) || s->model->linear_attention.num_value_heads > 0 ||
          REFUSE("recompute of gdn_norm_out needs a model with linear_attention");
 }
 
@@ -526,7 +520,7 @@ RULE(delayed_recipe) {
   if (s->training.precision != MS_FP8_DELAYED) return TRUE;
   if (s->options.num_layers_at_start_in_bf16 > 0 || s->options.num_layers_at_end_in_bf16 > 0)
     return REFUSE("the delayed FP8 recipe excludes first and last layers in BF16");
-  return !recomputes(s, MS_RM_MOE_ACT | MS_RM_LAYERNORM) ||
+  return !ms_recomputes(&s->options, MS_RM_MOE_ACT | MS_RM_LAYERNORM) ||
          REFUSE("the delayed FP8 recipe excludes recompute of moe_act and layernorm");
 }
 RULE(bf16_ends_fit) {
@@ -555,7 +549,7 @@ RULE(offload_attn_proj) {
 }
 RULE(fp8_dispatch_needs_fp8) {
   if (!s->options.fp8_dispatch) return TRUE;
-  if (!is_flex(s->options.dispatcher)) return REFUSE("only deepep and hybridep carry FP8, not %s", ms_dispatcher_words[s->options.dispatcher]);
+  if (!ms_dispatch_is_flex(s->options.dispatcher)) return REFUSE("only deepep and hybridep carry FP8, not %s", ms_dispatcher_words[s->options.dispatcher]);
   return is_fp8(s->training.precision) || REFUSE("fp8_dispatch needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
 }
 RULE(fp8_input_store_swiglu) {
@@ -584,7 +578,7 @@ RULE(graph_recompute) {
   guint32 scope = s->options.cuda_graph_scope;
   if (scope && scope != MS_CG_FULL_ITERATION && s->options.recompute.granularity == MS_RECOMPUTE_FULL)
     return REFUSE("full recompute only goes with full_iteration graphs");
-  return !(scope & MS_CG_MOE_ROUTER) || !recomputes(s, MS_RM_MOE) ||
+  return !(scope & MS_CG_MOE_ROUTER) || !ms_recomputes(&s->options, MS_RM_MOE) ||
          REFUSE("recompute of moe excludes graphs of moe_router");
 }
 

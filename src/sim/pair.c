@@ -3,7 +3,7 @@
  *
  * Each list of a pair is cut at its two crossings of the expert group: before dispatch, dispatch, experts, combine and after. The cuts of the two lists
  * are issued alternately, so that each crossing of one runs beside compute of the other. What a layer does behind combine (forward) or in front of its
- * gradient (backward) is on the stream of the crossings (work/mlp.c). */
+ * gradient (backward) is on the stream of the crossings (work/dispatch.c). */
 #include "sim/lower.h"
 #include <string.h>
 

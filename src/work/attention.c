@@ -193,8 +193,7 @@ static void core_casts(MsBuild *b, double width) {
 static void core_forward(MsBuild *b, const Widths *w, int layer) {
   core_casts(b, w->q + w->k + w->v);
   core(b, w, layer);
-  gboolean keep_qkv = !(ms_model_has_mla(b->model) && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ) &&
-                        b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE);
+  gboolean keep_qkv = !(ms_model_has_mla(b->model) && ms_recomputes(b->options, MS_RM_MLA_UP_PROJ));
   if (keep_qkv) ms_keep(b, "qkv", (fp8_core(b) ? 1 : 2) * b->rows * (w->q + w->k + w->v));
   ms_keep(b, "attention out", 2 * b->rows * w->heads * w->dv);
   if (b->c > 1 && (b->scenario->layout.cp_comm_type == MS_CP_A2A || b->layout->cp_inner > 1))
@@ -202,7 +201,7 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
   /* flash attention works batch first: its output is kept beside the sequence-first copy that the projection reads */
   if (b->options->attention_backend == MS_ATTN_FLASH && b->training->micro_batch_size > 1)
     ms_keep(b, "attention out, batch first", 2 * b->rows * w->heads * w->dv);
-  gboolean drops_scores = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_CORE_ATTN);
+  gboolean drops_scores = ms_recomputes(b->options, MS_RM_CORE_ATTN);
   if (stores_scores(b)) {
     double scores = b->training->micro_batch_size * w->heads * (double)b->training->seq_length * (b->training->seq_length / b->c);
     /* softmax; with dropout also its mask and the scores that it leaves */
@@ -213,7 +212,7 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
 }
 
 static void core_backward(MsBuild *b, const Widths *w, int layer) {
-  gboolean again = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_CORE_ATTN);
+  gboolean again = ms_recomputes(b->options, MS_RM_CORE_ATTN);
   if (again) {
     b->pass = MS_PASS_RECOMPUTE;
     core(b, w, layer);
@@ -319,7 +318,7 @@ static void mla_up(MsBuild *b, const Widths *w, const Mla *p) { /* from latents 
 
 static void mla_forward(MsBuild *b, const Widths *w) {
   Mla p = mla_parts(b, w);
-  gboolean again = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ);
+  gboolean again = ms_recomputes(b->options, MS_RM_MLA_UP_PROJ);
   if (p.low_rank_q) ms_linear_forward(b, &p.q_down);
   ms_linear_forward(b, &p.kv_down);
   ms_keep(b, "latents", 2 * b->rows_sp * (p.ql + p.kl + (again ? p.dr : 0)));
@@ -350,7 +349,7 @@ static void mla_backward(MsBuild *b, const Widths *w) {
 static double normed_input_B(const MsBuild *b) {
   double elements = b->rows_sp * b->h;
   if (!ms_model_has_mla(b->model)) return ms_inputs_recomputed(b) ? 0 : ms_input_B(b, elements, TRUE);
-  gboolean recomputed = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_LAYERNORM);
+  gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
   if (recomputed || ms_inputs_recomputed(b)) return 0;
   return (b->quantized ? 2 : 1) * ms_input_B(b, elements, TRUE);
 }
@@ -369,7 +368,7 @@ static void own_block_forward(MsBuild *b, int layer, Block block) {
   ms_residual_in(b, MS_HALF_ATTENTION);
   ms_norm_forward(b, "input norm", b->rows_sp, b->h);
   if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", 2 * x);
-  gboolean recomputed = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_LAYERNORM);
+  gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
   /* two quantised copies for the down projections, and the BF16 tensor for what stays in BF16 */
   if (!recomputed && !ms_inputs_recomputed(b)) ms_keep(b, "normed input", (b->quantized ? 2 * ms_input_B(b, x, TRUE) : 0) + 2 * x);
   block(b, layer);
@@ -381,7 +380,7 @@ static void own_block_backward(MsBuild *b, int layer, Block block) {
   b->node = MS_NODE_ATTN;
   b->pass = MS_PASS_DGRAD;
   ms_residual_out_backward(b, MS_HALF_ATTENTION);
-  gboolean recomputed = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_LAYERNORM);
+  gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
   if (recomputed) b->pass = MS_PASS_RECOMPUTE, ms_norm_forward(b, "input norm", b->rows_sp, b->h);
   block(b, layer);
   ms_free_kept(b, "normed input");

@@ -77,10 +77,6 @@ static Csa parts(const MsBuild *b, int layer) {
   return p;
 }
 
-static gboolean up_recomputed(const MsBuild *b) {
-  return b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ);
-}
-
 /* The list of keys is as long for every query, places without a key hold -1, and its length is not passed on (csa.py, fused_sparse_attention.py): masked
  * keys are multiplied like the others. */
 static double list_length(const MsBuild *b, const Sizes *z) {
@@ -118,7 +114,7 @@ static void unrotate(MsBuild *b, const Sizes *z) { /* a tensor of its own: the b
 void ms_compressed_forward(MsBuild *b, int layer) {
   Csa p = parts(b, layer);
   const Sizes *z = &p.z;
-  gboolean again = up_recomputed(b);
+  gboolean again = ms_recomputes(b->options, MS_RM_MLA_UP_PROJ);
   ms_row_comm(b, MS_OP_P2P, "cp window", MS_STREAM_CP, MS_GROUP_CP, window_B(b, z));
   ms_linear_forward(b, &p.q_down);
   ms_norm_forward(b, "q latent norm", b->rows, z->ql);
@@ -153,7 +149,7 @@ void ms_compressed_backward(MsBuild *b, int layer) {
   ms_block_linear_backward(b, &p.group);
   ms_free_kept(b, "attention out, unrotated");
   unrotate(b, z);
-  if (up_recomputed(b)) {
+  if (ms_recomputes(b->options, MS_RM_MLA_UP_PROJ)) {
     b->pass = MS_PASS_RECOMPUTE;
     up_rows(b, &p);
   }

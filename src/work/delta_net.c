@@ -101,7 +101,7 @@ static MsLinear lin_out(const MsBuild *b, const Widths *w) { return ms_linear_of
 
 /* `gdn_norm_out`: what the projection reads is made again from the output of the rule and the gate. */
 static gboolean recomputes_output(const MsBuild *b) {
-  return b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_GDN_NORM_OUT);
+  return ms_recomputes(b->options, MS_RM_GDN_NORM_OUT);
 }
 
 void ms_delta_forward(MsBuild *b) {

@@ -42,7 +42,7 @@ static double filled_B(const MsBuild *b, const MsOp *op) {
   case MS_OP_ATTENTION: return b->options->attention_backend == MS_ATTN_UNFUSED ? 0 : op->write_B;
   case MS_OP_PERMUTE:
   case MS_OP_UNPERMUTE:
-  case MS_OP_SORT_CHUNKS: return op->write_B / (b->options->moe_permute_fusion ? 1 : 1.5); /* plain: a pass and a half (mlp.c) */
+  case MS_OP_SORT_CHUNKS: return op->write_B / (b->options->moe_permute_fusion ? 1 : 1.5); /* plain: a pass and a half (dispatch.c) */
   default: return received_B(b, op);
   }
 }

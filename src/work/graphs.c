@@ -44,7 +44,7 @@ static double preprocessed_B(const MsBuild *b) {
 
 gboolean ms_mlp_norm_recomputed(const MsBuild *b) {
   const MsOptions *o = b->options;
-  if (o->recompute.granularity != MS_RECOMPUTE_SELECTIVE || !(o->recompute.modules & MS_RM_LAYERNORM)) return FALSE;
+  if (!ms_recomputes(o, MS_RM_LAYERNORM)) return FALSE;
   if (!ends_in_router(b)) return TRUE;
   gboolean shared_outside = o->moe_shared_expert_overlap && b->model->moe_shared_expert_intermediate_size > 0;
   return !shared_outside && preprocessed_B(b) > 0;
@@ -76,7 +76,7 @@ void ms_free_graph_outputs(MsBuild *b) {
 static double attention_backward_B(const MsBuild *b, const MsPiece *piece) {
   double out = 0, in = 0;
   if (!ms_captured(b->options, MS_MODULE_ATTN)) return 0;
-  gboolean again = b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ) && ms_model_has_mla(b->model);
+  gboolean again = ms_recomputes(b->options, MS_RM_MLA_UP_PROJ) && ms_model_has_mla(b->model);
   for (int i = 0; i < piece->forward.n; i++)
     if (ms_op_families[piece->forward.op[i].kind] == MS_FAMILY_ATTENTION && piece->forward.op[i].module == MS_MODULE_ATTN) out = MAX(out, piece->forward.op[i].write_B);
   for (int i = 0; i < piece->backward.n; i++) {

@@ -27,11 +27,7 @@ double ms_hyper_head_params(const MsModel *m) {
   return n > 1 ? n * n * m->hidden_size + n + 1 : 0;
 }
 
-static gboolean selected(const MsBuild *b, guint32 modules) {
-  return b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & modules);
-}
-
-gboolean ms_inputs_recomputed(const MsBuild *b) { return b->streams > 1 && selected(b, MS_RM_MHC); }
+gboolean ms_inputs_recomputed(const MsBuild *b) { return b->streams > 1 && ms_recomputes(b->options, MS_RM_MHC); }
 
 static MsOp *mix(MsBuild *b, const char *name, double read_B, double write_B, int kernels) {
   MsOp *op = ms_row_memory(b, MS_OP_STREAM_MIX, name, read_B, write_B, kernels);
@@ -85,7 +81,7 @@ void ms_residual_out_backward(MsBuild *b, MsHalf half) {
   if (ms_inputs_recomputed(b)) {
     b->pass = MS_PASS_RECOMPUTE;
     mix(b, "streams to input", streams, x, 1);
-    if (!selected(b, MS_RM_LAYERNORM)) ms_norm_forward(b, names[half].norm, b->rows_sp, b->h);
+    if (!ms_recomputes(b->options, MS_RM_LAYERNORM)) ms_norm_forward(b, names[half].norm, b->rows_sp, b->h);
     merge(b);
   }
   b->pass = MS_PASS_DGRAD;

@@ -185,10 +185,6 @@ static Dsa parts(const MsBuild *b) {
   return p;
 }
 
-static gboolean up_recomputed(const MsBuild *b) {
-  return b->options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (b->options->recompute.modules & MS_RM_MLA_UP_PROJ);
-}
-
 static void copy_rows(MsBuild *b, const char *name, double bytes_B) { ms_row_memory(b, MS_OP_COPY, name, bytes_B, bytes_B, 1); }
 
 /* Products by head come out head by head and are copied token by token; rotated and other columns of a query are put side by side (absorbed_mla.py: contiguous
@@ -226,7 +222,7 @@ static double latents_B(const MsBuild *b, const Dsa *p) { return 2 * b->rows * (
 
 void ms_sparse_forward(MsBuild *b, int layer) {
   Dsa p = parts(b);
-  gboolean again = up_recomputed(b);
+  gboolean again = ms_recomputes(b->options, MS_RM_MLA_UP_PROJ);
   if (p.ql > 0) ms_linear_forward(b, &p.q_down);
   ms_linear_forward(b, &p.kv_down);
   ms_keep(b, "latents", 2 * b->rows_sp * (p.ql + p.kl + p.dr));
@@ -252,7 +248,7 @@ void ms_sparse_backward(MsBuild *b, int layer) {
   ms_linear_backward(b, &p.out);
   ms_block_linear_backward(b, &p.lift);
   ms_free_kept(b, "attention values");
-  if (up_recomputed(b)) {
+  if (ms_recomputes(b->options, MS_RM_MLA_UP_PROJ)) {
     b->pass = MS_PASS_RECOMPUTE;
     up_rows(b, &p);
   }

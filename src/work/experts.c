@@ -1,0 +1,149 @@
+/* src/work/experts.c - rows of the routed experts: grouped GEMMs over what arrived, with what stands between them (domain/model.md 3.4). */
+#include "work/moe.h"
+
+double ms_padded_expert_rows(const MsBuild *b) { /* expert rows with the alignment of low precision (precision_and_overheads.md 4) */
+  double local = b->local_experts;
+  return b->rows_expert + (b->row_align > 1 && b->quantized ? local * (b->row_align - 1) / 2 : 0);
+}
+
+static double kept_rows(const MsBuild *b) { return ms_padded_expert_rows(b) - b->rows_expert + b->rows_kept; }
+
+/* One kernel from fc1 over bias and activation to the quantised input of fc2, and back (MXFP8 on Blackwell: precision_and_overheads.md 7). */
+static gboolean fused_mlp(const MsBuild *b) {
+  return (b->options->fused_grouped_mlp || b->options->use_transformer_engine_op_fuser) && b->quantized && b->odt == MS_ODT_MXFP8 && b->model->gated;
+}
+
+/* What goes to the experts is cast before it leaves, once per token; what arrives is quantised row by row, and the weight gradients need it column by
+ * column (DeepSeek's profile: a cast in front of dispatch, casts with transposition in front of the weight gradients). */
+gboolean ms_low_dispatch(const MsBuild *b) { return b->options->fp8_dispatch && b->quantized && b->layout->group[MS_GROUP_TP_EP].size > 1; }
+
+/* TransformerEngine splits the rows and casts the part of each expert on its own, but with delayed scaling and in the fused expert MLP. Such a launch
+ * costs the host about a quarter of a framework operator. */
+static guint16 launches_of_experts(const MsBuild *b) {
+  gboolean at_once = b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp || b->training->precision == MS_FP8_DELAYED;
+  return (guint16)(at_once ? 1 : 1 + MIN(b->local_experts, 800) / 4);
+}
+
+static void quantize_experts(MsBuild *b, const char *name, double rows, double width) {
+  int first = b->list->n;
+  ms_row_quantize(b, name, rows, width);
+  for (int i = first; i < b->list->n; i++) b->list->op[i].kernels = launches_of_experts(b);
+}
+
+static void turn_columns(MsBuild *b, const char *name, double rows) {
+  MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * b->eh, b->quant_B * rows * b->eh, launches_of_experts(b));
+  op->m = rows, op->n = b->eh;
+}
+
+static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k) {
+  MsOp *op = ms_row(b, MS_OP_GROUPED_GEMM, name);
+  double local = b->local_experts;
+  op->m = m, op->n = n, op->k = k, op->groups = (int)local;
+  op->flop = 2 * m * n * k;
+  op->dtype = (guint8)(b->quantized ? b->odt : MS_ODT_BF16);
+  op->flags = (guint8)(MS_OPF_WEIGHT | MS_OPF_MODEL_FLOP | (b->quantized ? MS_OPF_QUANTIZED : 0));
+  double in_B = b->quantized ? b->quant_B : 2;
+  if (b->pass == MS_PASS_WGRAD) { /* m x n weights of each expert, k rows in total */
+    double g_B = b->options->gradient_accumulation_fusion ? ms_dtype_B(b->options->main_grads_dtype) : 2;
+    op->read_B = in_B * k * (m + n) + (b->options->gradient_accumulation_fusion ? g_B * local * m * n : 0);
+    op->write_B = g_B * local * m * n;
+    if (b->options->gradient_accumulation_fusion) op->flags |= MS_OPF_ACCUMULATE;
+  } else {
+    op->read_B = in_B * (m * k + local * n * k);
+    op->write_B = 2 * m * n;
+  }
+  /* one grouped call, but its host work grows with the experts (multi-stream library loop) */
+  op->kernels = (guint16)(b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp ? 2 : MIN(4 + local, 200));
+  return op;
+}
+
+/* Expert biases are added by a loop over the experts and a concatenation; after fc2 they carry the FP32 router probability (add_bias_linear models:
+ * GPT-OSS). Bytes: add and concatenate in BF16, or in FP32 and cast back. */
+static void expert_bias(MsBuild *b, double rows, double width, gboolean weighted) {
+  if (!b->model->add_bias_linear || fused_mlp(b)) return;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double bytes = (weighted ? back ? 16 : 20 : 8) * rows * width;
+  int kernels = (int)MIN(2 + 2 * b->local_experts, 200);
+  MsOp *op = ms_row_memory(b, MS_OP_ADD, "expert bias", bytes / 2, bytes / 2, kernels);
+  op->m = rows, op->n = width;
+}
+
+/* Grouped GEMMs in low precision need rows in multiples of a block. Unless the router pads its map, HybridEP what it delivers or DeepSeek's DeepEP what it
+ * sends, a kernel of the expert module copies the rows apart in front of fc1 and together behind fc2, and so for the gradients (precision_and_overheads.md 4;
+ * Megatron-LM transformer/moe/experts.py). Nothing is copied where capacities are multiples already. */
+static void copy_padded(MsBuild *b, const char *name) {
+  const MsRouting *routing = &b->training->routing;
+  gboolean fixed = routing->kind == MS_ROUTING_CAPACITY && routing->pad_to_capacity;
+  if (!b->quantized || b->row_align <= 1 || b->options->moe_router_padding_for_quantization || b->options->dispatcher == MS_DISPATCH_HYBRIDEP || ms_low_dispatch(b) || fixed) return;
+  MsOp *op = ms_row_memory(b, MS_OP_COPY, name, 2 * b->rows_expert * b->eh, 2 * ms_padded_expert_rows(b) * b->eh, 2);
+  op->m = b->rows_expert, op->n = b->eh;
+}
+
+void ms_experts_forward(MsBuild *b) {
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b), kept = kept_rows(b);
+  b->node = MS_NODE_EXPERTS;
+  b->module = MS_MODULE_MOE;
+  copy_padded(b, "pad expert rows");
+  if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert input", rows, b->eh);
+  grouped(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
+  expert_bias(b, rows, ms_fc1_width(b, fm), FALSE);
+  if (!ms_recomputes(b->options, MS_RM_MOE)) {
+    ms_keep(b, "expert input", ms_input_B(b, kept * b->eh, TRUE));
+    ms_keep(b, "expert fc1 out", ms_activation_input_B(b, kept * ms_fc1_width(b, fm)));
+    ms_keep(b, "permuted probs", 4 * kept);
+  }
+  if (fused_mlp(b)) {
+    b->list->op[b->list->n - 1].write_B += 2 * b->quant_B * rows * fm;
+  } else {
+    ms_activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+    ms_store_activation_input(b, rows, fm);
+    quantize_experts(b, "quantize expert activation", rows, fm);
+  }
+  grouped(b, "expert fc2", rows, b->eh, fm);
+  expert_bias(b, rows, b->eh, TRUE);
+  copy_padded(b, "unpad expert rows");
+  if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_MOE_ACT)) return;
+  ms_keep(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
+  /* only the gated activation has a kernel with the routing weight inside; others multiply after it and keep both factors */
+  if (!b->model->gated) ms_keep(b, "expert activation, unweighted", 2 * kept * fm);
+}
+
+void ms_experts_backward(MsBuild *b) {
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b);
+  b->node = MS_NODE_EXPERTS;
+  b->module = MS_MODULE_MOE;
+  if (!fused_mlp(b)) ms_restore_activation_input(b, rows, fm);
+  if (ms_recomputes(b->options, MS_RM_MOE_ACT)) {
+    b->pass = MS_PASS_RECOMPUTE;
+    ms_activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+  }
+  b->pass = MS_PASS_DGRAD;
+  copy_padded(b, "pad expert rows");
+  expert_bias(b, rows, b->eh, TRUE);
+  if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert gradient", rows, b->eh);
+  grouped(b, "expert fc2", rows, fm, b->eh);
+  int chain = b->tip;
+  b->pass = MS_PASS_WGRAD;
+  if (ms_low_dispatch(b)) turn_columns(b, "turn expert gradient", rows);
+  grouped(b, "expert fc2", b->eh, fm, rows);
+  ms_row_accumulate(b, b->local_experts * b->eh * fm, (int)MIN(b->local_experts, 200));
+  ms_free_kept(b, "expert activation out");
+  b->tip = chain;
+  b->pass = MS_PASS_DGRAD;
+  if (!fused_mlp(b)) ms_activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+  ms_free_kept(b, "expert activation, unweighted"); /* the gradient of the router weights reads it */
+  ms_free_kept(b, "expert fc1 out");
+  ms_free_kept(b, "permuted probs");
+  expert_bias(b, rows, ms_fc1_width(b, fm), FALSE);
+  if (!fused_mlp(b)) quantize_experts(b, "quantize expert gradient", rows, ms_fc1_width(b, fm));
+  grouped(b, "expert fc1", rows, b->eh, ms_fc1_width(b, fm));
+  chain = b->tip;
+  b->pass = MS_PASS_WGRAD;
+  if (ms_low_dispatch(b)) turn_columns(b, "turn expert input", rows);
+  grouped(b, "expert fc1", ms_fc1_width(b, fm), b->eh, rows);
+  ms_row_accumulate(b, b->local_experts * ms_fc1_width(b, fm) * b->eh, (int)MIN(b->local_experts, 200));
+  ms_free_kept(b, "expert input");
+  b->tip = chain;
+  b->pass = MS_PASS_DGRAD;
+  copy_padded(b, "unpad expert rows");
+}

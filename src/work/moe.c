@@ -1,0 +1,153 @@
+/* src/work/moe.c - the MoE layer: router, latent projections, crossings, experts and shared expert in their order (domain/model.md 3.4). */
+#include "work/moe.h"
+
+static MsLinear router_linear(const MsBuild *b) {
+  return (MsLinear){.name = "router", .kind = MS_LINEAR_PLAIN, .m = b->rows_sp, .n = b->model->num_experts, .k = b->h, .comm_in = "", .comm_out = ""};
+}
+
+static void router_rows(MsBuild *b, gboolean back) {
+  double logits = b->rows_sp * b->model->num_experts;
+  MsOp *op = ms_row_memory(b, MS_OP_ROUTER_TOPK, "router top-k", 4 * logits * (back ? 3 : 2), 4 * logits * 2, b->options->moe_router_fusion ? 3 : back ? 14 : 18);
+  op->m = b->rows_sp, op->n = b->model->num_experts, op->k = b->model->moe_router_topk;
+}
+
+/* Latent experts: a projection down before dispatch and one up after combine, replicated over TP (domain/model.md 1). */
+static MsLinear latent(const MsBuild *b, gboolean down) {
+  MsLinear l = ms_linear_of(down ? "latent down" : "latent up", MS_LINEAR_PLAIN, b->rows_sp, down ? b->eh : b->h, down ? b->h : b->eh);
+  l.comm_in = l.comm_out = "";
+  return l;
+}
+
+static void latent_forward(MsBuild *b, gboolean down) {
+  if (b->model->moe_latent_size <= 0) return;
+  MsLinear l = latent(b, down);
+  ms_linear_forward(b, &l);
+}
+
+static void latent_backward(MsBuild *b, gboolean down) {
+  if (b->model->moe_latent_size <= 0) return;
+  MsLinear l = latent(b, down);
+  ms_linear_backward(b, &l);
+  b->pass = MS_PASS_DGRAD;
+}
+
+/* --- the MoE layer --- */
+
+void ms_moe_forward(MsBuild *b) {
+  double x = b->rows_sp * b->h, fs = b->model->moe_shared_expert_intermediate_size;
+  gboolean again = ms_recomputes(b->options, MS_RM_MOE);
+  b->node = MS_NODE_ATTN;
+  b->module = MS_MODULE_ROUTER;
+  ms_residual_in(b, MS_HALF_MLP);
+  ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+  if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", 2 * x);
+  if (!ms_mlp_norm_recomputed(b) && !ms_inputs_recomputed(b)) ms_keep(b, "normed mlp input", 2 * x);
+  if (fs > 0) {
+    b->module = MS_MODULE_SHARED;
+    if (!ms_shared_beside(b)) {
+      ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+      ms_keep_shared(b, fs);
+    }
+  }
+  b->module = MS_MODULE_ROUTER;
+  MsLinear router = router_linear(b);
+  ms_linear_forward(b, &router);
+  router_rows(b, FALSE);
+  if (!again) {
+    double maps = 9 * b->rows_sp * b->model->num_experts;
+    if (b->options->moe_permute_fusion) maps += 8 * b->rows_sp * b->model->num_experts;
+    ms_keep(b, "router maps", maps);
+  }
+  ms_keep_router_graph_outputs(b);
+  latent_forward(b, TRUE);
+  ms_to_experts(b);
+  ms_experts_forward(b);
+  ms_from_experts(b);
+  b->list->op[b->list->n - 1].transient_B = ms_dispatch_transient_B(b);
+  ms_keep_expert_output(b);
+  if (b->model->moe_latent_size > 0) {
+    b->module = MS_MODULE_MOE;
+    latent_forward(b, FALSE);
+    ms_keep(b, "latent tokens", ms_input_B(b, b->rows_sp * b->eh, TRUE));
+  }
+  ms_join_shared(b);
+  ms_residual_out(b, MS_HALF_MLP, fs > 0 ? 3 : 2, fs > 0 ? 2 : 1);
+  ms_leave_exchange_stream(b);
+  if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
+}
+
+static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communication included */
+  b->pass = MS_PASS_RECOMPUTE;
+  gboolean keeping = b->keeping;
+  b->keeping = FALSE;
+  double fs = b->model->moe_shared_expert_intermediate_size;
+  if (fs > 0 && !ms_shared_beside(b)) b->module = MS_MODULE_SHARED, ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+  b->module = MS_MODULE_ROUTER;
+  MsLinear router = router_linear(b);
+  ms_linear_forward(b, &router);
+  router_rows(b, FALSE);
+  ms_to_experts(b);
+  ms_experts_forward(b);
+  ms_from_experts(b);
+  b->keeping = keeping;
+  b->pass = MS_PASS_DGRAD;
+}
+
+/* What `moe` recompute brings back to life during the backward of this layer. */
+static double moe_revived_B(const MsBuild *b) {
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b), fs = b->model->moe_shared_expert_intermediate_size;
+  return ms_input_B(b, rows * b->eh, TRUE) + ms_activation_input_B(b, rows * ms_fc1_width(b, fm)) + ms_input_B(b, rows * fm, TRUE) + 4 * rows +
+         17 * b->rows_sp * b->model->num_experts + (ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs)) + 2 * b->rows * fs) / b->t;
+}
+
+void ms_moe_backward(MsBuild *b) {
+  double fs = b->model->moe_shared_expert_intermediate_size;
+  b->module = MS_MODULE_ROUTER;
+  b->node = MS_NODE_ATTN;
+  ms_enter_exchange_stream(b);
+  ms_residual_out_backward(b, MS_HALF_MLP);
+  ms_leave_exchange_stream(b);
+  b->pass = MS_PASS_RECOMPUTE;
+  if (ms_mlp_norm_recomputed(b) && ms_recomputes(b->options, MS_RM_MOE)) ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+  if (ms_recomputes(b->options, MS_RM_MOE)) moe_recompute(b);
+  b->pass = MS_PASS_DGRAD;
+  ms_enter_exchange_stream(b);
+  latent_backward(b, FALSE);
+  ms_free_kept(b, "latent tokens");
+  ms_weigh_backward(b);
+  /* combine backward sends the output gradient the way dispatch sends tokens, and dispatch backward comes back like a combine */
+  ms_to_experts(b);
+  ms_free_kept(b, "mlp dropout mask");
+  if (ms_recomputes(b->options, MS_RM_MOE)) b->list->op[b->list->n - 1].transient_B = moe_revived_B(b);
+  ms_experts_backward(b);
+  ms_from_experts(b);
+  latent_backward(b, TRUE);
+  b->node = MS_NODE_ATTN;
+  b->module = MS_MODULE_ROUTER;
+  router_rows(b, TRUE);
+  ms_free_kept(b, "router maps");
+  if (ms_mlp_norm_recomputed(b) && !ms_recomputes(b->options, MS_RM_MOE)) {
+    b->pass = MS_PASS_RECOMPUTE;
+    ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+    b->pass = MS_PASS_DGRAD;
+  }
+  MsLinear router = router_linear(b);
+  ms_linear_backward(b, &router);
+  if (fs > 0) {
+    b->module = MS_MODULE_SHARED;
+    if (ms_recomputes(b->options, MS_RM_SHARED_EXPERTS) && !ms_recomputes(b->options, MS_RM_MOE)) {
+      b->pass = MS_PASS_RECOMPUTE;
+      ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+    }
+    if (!ms_shared_beside(b)) ms_mlp_core_backward(b, "shared fc1", "shared fc2", fs);
+    ms_free_kept(b, "shared fc1 out");
+    ms_free_kept(b, "shared activation out");
+    b->pass = MS_PASS_DGRAD;
+  }
+  b->module = MS_MODULE_ROUTER;
+  ms_norm_backward(b, "mlp norm", b->rows_sp, b->h);
+  ms_free_kept(b, "normed mlp input");
+  ms_join_shared(b);
+  ms_residual_in_backward(b, MS_HALF_MLP, fs > 0 ? 4 : 3, fs > 0 ? 3 : 2);
+  ms_free_kept(b, "mlp input");
+}

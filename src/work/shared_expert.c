@@ -1,0 +1,51 @@
+/* src/work/shared_expert.c - the shared expert beside the crossings (domain/communication.md 8 end): its first half beside dispatch, its second beside combine,
+ * on a stream of its own, TP collectives included. */
+#include "work/moe.h"
+
+gboolean ms_shared_beside(const MsBuild *b) {
+  return b->options->moe_shared_expert_overlap && b->model->moe_shared_expert_intermediate_size > 0;
+}
+
+void ms_keep_shared(MsBuild *b, double fs) {
+  if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_SHARED_EXPERTS)) return;
+  ms_keep(b, "shared fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs) / b->t));
+  ms_keep(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
+}
+
+/* `from`: the row that its input comes from. */
+void ms_shared_half(MsBuild *b, gboolean first, int from) {
+  double fs = b->model->moe_shared_expert_intermediate_size;
+  if (!ms_shared_beside(b)) return;
+  MsLinear up = ms_linear_of("shared fc1", MS_LINEAR_COLUMN, b->rows, ms_fc1_width(b, fs) / b->t, b->h);
+  MsLinear down = ms_linear_of("shared fc2", MS_LINEAR_ROW, b->rows, b->h, fs / b->t);
+  MsPass pass = b->pass;
+  MsModule module = b->module;
+  MsNode node = b->node;
+  int tip = b->tip, join[2] = {b->join[0], b->join[1]};
+  b->join[0] = b->join[1] = -1;
+  b->tip = from, b->beside = MS_STREAM_SIDE, b->module = MS_MODULE_SHARED, b->node = MS_NODE_ATTN;
+  if (b->shared >= 0 && b->shared != from) ms_join(b, b->shared);
+  if (pass != MS_PASS_DGRAD && first) {
+    ms_linear_forward(b, &up);
+    ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
+    ms_store_activation_input(b, b->rows, fs / b->t);
+    ms_keep_shared(b, fs);
+  } else if (pass != MS_PASS_DGRAD) {
+    ms_linear_forward(b, &down);
+  } else if (first) {
+    ms_linear_backward(b, &down);
+    b->pass = MS_PASS_DGRAD;
+    ms_restore_activation_input(b, b->rows, fs / b->t);
+    ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
+  } else {
+    ms_linear_backward(b, &up);
+  }
+  b->shared = b->tip;
+  b->tip = tip, b->join[0] = join[0], b->join[1] = join[1];
+  b->beside = MS_STREAM_COMPUTE, b->pass = pass, b->module = module, b->node = node;
+}
+
+void ms_join_shared(MsBuild *b) { /* the next row adds the output of the shared expert */
+  ms_join(b, b->shared);
+  b->shared = -1;
+}
