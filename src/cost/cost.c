@@ -454,30 +454,20 @@ static MsOpCost host_copy(const MsCost *cost, double bytes_B) {
   return (MsOpCost){.time_s = MS_DEFAULT_HOST_COPY_S + wire, .lower_s = wire, .band = MS_DEFAULT_BAND};
 }
 
-/* `row`: the operator of a dispatch or combine, NULL when only the message is known. */
-static MsOpCost exchange(const MsCost *cost, MsOpKind kind, int group, double message_B, double local_fraction, const MsOp *row) {
-  static const double derive[2] = {0, 0};
+static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
   static const MsCollKind as[MS_N_OPS] = {[MS_OP_ALL_GATHER] = MS_COLL_AG, [MS_OP_REDUCE_SCATTER] = MS_COLL_RS, [MS_OP_ALL_REDUCE] = MS_COLL_AR,
                                           [MS_OP_ALL_TO_ALL] = MS_COLL_A2A, [MS_OP_P2P] = MS_COLL_P2P};
-  MsCollKind coll = as[kind];
-  if (kind == MS_OP_DISPATCH || kind == MS_OP_COMBINE) {
+  MsCollKind coll = as[op->kind];
+  if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) {
     MsDispatcher dispatcher = cost->scenario->options.dispatcher;
     if (ms_dispatch_is_flex(dispatcher)) {
-      MsDispatch other; /* no row asks for another group */
-      if (group != MS_GROUP_TP_EP) other = ms_dispatch_prepare(cost->scenario, kind == MS_OP_COMBINE, &cost->group[group]);
-      return ms_dispatch_s(group == MS_GROUP_TP_EP ? &cost->dispatch[kind == MS_OP_COMBINE] : &other, message_B, row ? row->m : 0, row ? row->n : 0, row ? row->level_B : derive);
+      if (op->group != MS_GROUP_TP_EP) MS_BUG("%s over group %d", ms_dispatcher_words[dispatcher], op->group);
+      return ms_dispatch_s(&cost->dispatch[op->kind == MS_OP_COMBINE], op->message_B, op->m, op->n, op->level_B);
     }
-    coll = dispatcher == MS_DISPATCH_ALLTOALL ? MS_COLL_A2A : kind == MS_OP_COMBINE ? MS_COLL_RS : MS_COLL_AG;
+    coll = dispatcher == MS_DISPATCH_ALLTOALL ? MS_COLL_A2A : op->kind == MS_OP_COMBINE ? MS_COLL_RS : MS_COLL_AG;
   }
-  gboolean fp32 = cost->collective_fp32 && row && row->dtype == MS_ODT_FP32;
-  return ms_collective_s(fp32 ? &cost->collective_fp32[coll][group] : &cost->collective[coll][group], coll, message_B, local_fraction,
-                         cost->scenario->options.deterministic_mode);
-}
-
-MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group, double message_B) {
-  if (kind == MS_OP_D2H || kind == MS_OP_H2D) return host_copy(cost, message_B);
-  if (kind >= MS_N_OPS || ms_op_families[kind] != MS_FAMILY_COMM) MS_BUG("operator %d is not a collective", (int)kind);
-  return exchange(cost, kind, group, message_B, 0, NULL);
+  const MsCollective *collective = cost->collective_fp32 && op->dtype == MS_ODT_FP32 ? &cost->collective_fp32[coll][op->group] : &cost->collective[coll][op->group];
+  return ms_collective_s(collective, coll, op->message_B, op->local_fraction, cost->scenario->options.deterministic_mode);
 }
 
 /* How much longer an exchange over the network takes while another microbatch computes: its kernels copy through staging buffers in the memory that
@@ -499,7 +489,7 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
     return (MsOpCost){.time_s = s, .lower_s = 0, .band = MS_DEFAULT_BAND};
   }
   if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return host_copy(cost, op->message_B > 0 ? op->message_B : MAX(op->read_B, op->write_B));
-  MsOpCost c = exchange(cost, (MsOpKind)op->kind, op->group, op->message_B, op->local_fraction, op);
+  MsOpCost c = exchange(cost, op);
   double factor = stack_factor(cost, family);
   c.time_s = MAX(c.time_s * factor, c.lower_s);
   if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) c.beside_s = MAX(c.beside_s * factor, c.time_s * crowding(cost, c.level));

@@ -36,9 +36,6 @@ gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b);
 /* Kernels that cost the same on any one machine; FALSE for rows that communicate or wait for the host. */
 gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b);
 
-/* A collective by itself (also used by planners and tests): `message_B` as in MsOp. */
-MsOpCost ms_cost_collective(const MsCost *cost, MsOpKind kind, MsGroupKind group, double message_B);
-
 /* Bytes that one rank moves (in one direction) for a communication row: over the scale-up link, over the network, over the host link; all 0 for other rows and groups
  * of one. Of a group that is spread unevenly, a rank of its emptiest domain. Rings, pairwise exchange, and the dispatchers' own de-duplicated counts:
  * the forms of domain/communication.md 2, 5 and 9. */

@@ -30,12 +30,6 @@ static const MsCurve *find(const MsScenario *scenario, const char *op, const cha
   return curve ? curve : ms_curve_nearest(hardware, op, level, NULL, MS_FORM_DISPATCH, ranks); /* the other dispatcher's */
 }
 
-/* HybridEP's figures count tokens of 7168 BF16 elements only; with each went an FP32 weight for the experts of its domain, 8 a rank. */
-static double counted(const MsCurve *curve, double ranks) {
-  gboolean hybrid = curve && g_strcmp0(curve->dispatcher, ms_dispatcher_words[MS_DISPATCH_HYBRIDEP]) == 0;
-  return hybrid ? 1 / (1 + 4.0 * 8 * ranks / (2 * 7168)) : 1;
-}
-
 /* DeepEP's kernels load and store every row; that takes longer while compute keeps the memory busy, less so where memory is faster. */
 static double beside_sms(const MsScenario *scenario, double sms) {
   double hbm_Bps = scenario->hardware->hbm_Bps;
@@ -53,8 +47,8 @@ MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, con
   d.beside_sms = D > 1 ? beside_sms(scenario, d.sms) : 0;
   d.scaleup_from = find(scenario, op, "nvlink", group->per_domain);
   d.network_from = D > 1 ? find(scenario, op, "network", group->size) : NULL;
-  d.own_domain = (Nd > 1 ? Nd / (Nd - 1) : 1) * counted(d.scaleup_from, d.scaleup_from ? d.scaleup_from->ranks : 0);
-  d.own_network = (D > 1 ? D / (D - 1) : 1) * counted(d.network_from, 8);
+  d.own_domain = Nd > 1 ? Nd / (Nd - 1) : 1;
+  d.own_network = D > 1 ? D / (D - 1) : 1;
   d.scaleup = curve_or_default(d.scaleup_from, MS_DEFAULT_DISPATCH_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_BPS,
                                MS_DEFAULT_DISPATCH_LINK_EFFICIENCY * d.link_Bps * d.own_domain, d.link_Bps * d.own_domain);
   d.network = curve_or_default(d.network_from, MS_DEFAULT_DISPATCH_NETWORK_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_NETWORK_BPS,

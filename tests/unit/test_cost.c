@@ -76,7 +76,7 @@ static MsCost *prepare(Machine *machine) {
 static double collective_s(Machine *machine, MsOpKind kind, MsGroup group, double message_B) {
   machine->layout.group[MS_GROUP_DP] = group;
   g_autoptr(MsCost) cost = prepare(machine);
-  MsOpCost c = ms_cost_collective(cost, kind, MS_GROUP_DP, message_B);
+  MsOpCost c = ms_cost_op(cost, &(MsOp){.kind = kind, .group = MS_GROUP_DP, .message_B = message_B});
   assert_true(isfinite(c.time_s) && c.lower_s <= c.time_s && c.lower_s >= 0);
   return c.time_s;
 }
@@ -473,9 +473,9 @@ static void exchanges(void **state) {
   close_to(c.time_s, 10e-6 + 4e8 / 5e10, 1e-13);
   assert_int_equal(c.sms, 20);
   machine->scenario.options.dispatcher = MS_DISPATCH_ALLGATHER;
-  close_to(ms_cost_op(cost, &op).time_s, ms_cost_collective(cost, MS_OP_ALL_GATHER, MS_GROUP_EP, 1e9).time_s, 1e-15);
+  close_to(ms_cost_op(cost, &op).time_s, ms_cost_op(cost, &(MsOp){.kind = MS_OP_ALL_GATHER, .group = MS_GROUP_EP, .message_B = 1e9}).time_s, 1e-15);
   op.kind = MS_OP_COMBINE;
-  close_to(ms_cost_op(cost, &op).time_s, ms_cost_collective(cost, MS_OP_REDUCE_SCATTER, MS_GROUP_EP, 1e9).time_s, 1e-15);
+  close_to(ms_cost_op(cost, &op).time_s, ms_cost_op(cost, &(MsOp){.kind = MS_OP_REDUCE_SCATTER, .group = MS_GROUP_EP, .message_B = 1e9}).time_s, 1e-15);
   MsOp copy = {.kind = MS_OP_D2H, .message_B = 5e9};
   close_to(ms_cost_op(cost, &copy).time_s, 0.1 + 5e-6, 1e-13);
   close_to(ms_cost_op(cost, &copy).lower_s, 0.1, 1e-13);
@@ -558,7 +558,9 @@ static void two_level_dispatch(void **state) {
   close_to(c.beside_s, c.time_s * (1 + 0.9 * slower), 1e-13);
   assert_int_equal(c.sms, 8);
   close_to(c.time_s, 100e-6 + 1e9 / 8e9, 1e-13); /* DeepEP's curve stands in */
-  assert_true(ms_cost_op(hybrid, &(MsOp){.kind = MS_OP_COMBINE, .group = MS_GROUP_EP, .message_B = 1e9}).time_s == 0);
+  machine->layout.group[MS_GROUP_TP_EP] = geometry(1, 1, 8);
+  g_autoptr(MsCost) alone = prepare(machine);
+  assert_true(ms_cost_op(alone, &(MsOp){.kind = MS_OP_COMBINE, .group = MS_GROUP_TP_EP, .message_B = 1e9}).time_s == 0);
 }
 
 /* --- refusals ---------------------------------------------------------------------------------------------------------------------- */
@@ -631,7 +633,7 @@ static void nccl_h100(void **state) { /* efficiency_fits.md 4.1: max bus bandwid
   Shipped s;
   if (!ship(&s, "h100-sxm", MS_BF16, 8)) skip();
   for (size_t i = 0; i < G_N_ELEMENTS(row); i++) {
-    double t = ms_cost_collective(s.cost, row[i].kind, MS_GROUP_TP_EP, 536870912).time_s;
+    double t = ms_cost_op(s.cost, &(MsOp){.kind = row[i].kind, .group = MS_GROUP_TP_EP, .message_B = 536870912}).time_s;
     close_to(row[i].factor * 536870912 / t, row[i].busbw, 0.16);
   }
   unship(&s);

@@ -69,13 +69,17 @@ static void multi_token_prediction_depths(void **state) {
 
 typedef struct { double reduce_s, gather_s, exchange_s; } Collectives;
 
+static double alone_s(const MsCost *cost, MsOpKind kind, MsGroupKind group, double bytes_B) {
+  return ms_cost_op(cost, &(MsOp){.kind = kind, .group = group, .message_B = bytes_B}).time_s;
+}
+
 static Collectives collectives(MsScenario *s, MsGroupKind group, double bytes_B) {
   g_auto(MsLowered) l = ms_test_lower(s);
   GError *error = NULL;
   g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, &error);
   assert_non_null(cost);
-  return (Collectives){ms_cost_collective(cost, MS_OP_ALL_REDUCE, group, bytes_B).time_s, ms_cost_collective(cost, MS_OP_ALL_GATHER, group, bytes_B).time_s,
-                       ms_cost_collective(cost, MS_OP_ALL_TO_ALL, group, bytes_B).time_s};
+  return (Collectives){alone_s(cost, MS_OP_ALL_REDUCE, group, bytes_B), alone_s(cost, MS_OP_ALL_GATHER, group, bytes_B),
+                       alone_s(cost, MS_OP_ALL_TO_ALL, group, bytes_B)};
 }
 
 static void sharp_reduces_in_the_network(void **state) {
