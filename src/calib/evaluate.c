@@ -146,6 +146,10 @@ MsEvaluation *ms_fit_evaluate(const char *hardware, const char *const *files, gb
   gboolean ok = TRUE;
   for (int i = 0; names[i] && ok; i++) ok = evaluate_machine(names[i], files, held_back, kinds, out, error);
   summarise(kinds, out->kinds);
+  if (ok && out->rows->len == 0 && out->others->len == 0) {
+    const char *why = out->notes->len > 0 ? out->notes->pdata[0] : NULL;
+    ok = ms_input_error(error, NULL, 0, NULL, "no row of %s in the tables given%s%s", hardware, why ? "; " : "", why ? why : "");
+  }
   return ok ? g_steal_pointer(&out) : NULL;
 }
 

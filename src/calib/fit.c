@@ -262,9 +262,10 @@ static void slow_fp8(Work *work) {
 }
 
 /* MXFP8 has no rows of its own: the shape of fp8-block, dense at TransformerEngine's rate, grouped levelled with dense like the other
- * grouped curves. (Nobody has measured TransformerEngine's grouped MXFP8 kernel in the open.) */
+ * grouped curves. (Nobody has measured TransformerEngine's grouped MXFP8 kernel in the open.) Where there is MXFP8, TransformerEngine runs the
+ * blockwise recipe on its kernels ("emulated with MXFP8", its user guide on FP8 blockwise scaling), so that fp8-block is sustained alike. */
 static void derive_mxfp8(Work *work, const char *op) {
-  const MsCurve *from = fitted(work, op, "fp8-block", NULL, 0);
+  MsCurve *from = fitted(work, op, "fp8-block", NULL, 0);
   if (!from || fitted(work, op, "mxfp8", NULL, 0) || !(work->hardware->peak_mxfp8_flops > 0)) return;
   MsCurve *curve = g_new0(MsCurve, 1);
   *curve = *from;
@@ -278,6 +279,10 @@ static void derive_mxfp8(Work *work, const char *op) {
                           : "no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales), sustained times 0.84, TransformerEngine's kernel over it on B300 "
                             "(1.99 of 2.365 ms)");
   if (grouped) level_grouped(work, curve);
+  if (curve->sustained != (from->sustained > 0 ? from->sustained : 1)) {
+    from->sustained = curve->sustained;
+    add_note(from, "sustained as mxfp8, whose kernels TransformerEngine runs for this recipe on this machine");
+  }
   g_ptr_array_add(work->fit->curves, curve);
 }
 

@@ -95,11 +95,13 @@ static gboolean read_map(Reader *r, const char *map, GPtrArray *pairs) {
   }
 }
 
-/* Passes over the value that comes next. */
-static gboolean skip_value(Reader *r) {
+/* Passes over the value that comes next. libyaml's time grows with the square of the depth of nesting: no file of anybody is so deep. */
+static gboolean skip_value(Reader *r, const char *key) {
+  enum { DEEPEST = 100 };
   int depth = 0;
   do {
     if (!next(r)) return FALSE;
+    if (depth > DEEPEST) return fail(r, key, "is nested more than 100 deep");
     yaml_event_type_t type = r->event.type;
     depth += (type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT) - (type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT);
   } while (depth > 0);
@@ -116,8 +118,8 @@ static gboolean read_top(Reader *r, MsYaml *yaml) {
     int map = strcmp(key, "ENV_VARS") == 0 ? 0 : strcmp(key, "MODEL_ARGS") == 0 ? 1 : -1;
     if (map >= 0 && seen[map]) return fail(r, key, "is given twice");
     if (map < 0) {
-      g_ptr_array_add(yaml->other, g_strdup(key));
-      if (!skip_value(r)) return FALSE;
+      g_ptr_array_add(yaml->other, g_strdup(key)); /* the event that holds the key is gone after the next one */
+      if (!skip_value(r, yaml->other->pdata[yaml->other->len - 1])) return FALSE;
     } else {
       seen[map] = TRUE;
       if (!read_map(r, map == 0 ? "ENV_VARS" : "MODEL_ARGS", map == 0 ? yaml->environment : yaml->arguments)) return FALSE;

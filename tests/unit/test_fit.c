@@ -372,6 +372,13 @@ static void whole_fit(void **state) {
   assert_string_equal(row->kind, "gemm");
   assert_int_equal(row->n, 7);
   assert_true(row->median < 0.1);
+  /* a table without a row of the machine is an error, not a comparison of nothing */
+  g_autofree char *others = temporary("moesim-fit-others.csv", "gpu,dtype,m,n,k,latency_us\nsomething,bfloat16,128,128,128,5\n", -1);
+  const char *nothing[] = {others, NULL};
+  assert_null(ms_fit_evaluate(new_machine, nothing, FALSE, &error));
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  assert_non_null(strstr(error->message, "no row of"));
+  g_clear_error(&error);
   /* two machines: a row of each, and both together by kind */
   g_autofree char *both = g_strdup_printf("%s,%s", new_machine, new_machine);
   g_autoptr(MsEvaluation) two = ms_fit_evaluate(both, files, FALSE, &error);

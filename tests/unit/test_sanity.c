@@ -1,0 +1,80 @@
+/* What an expert would notice first: comparisons whose sign is known, on the shipped machines and models. */
+#include "lib/close.h"
+
+#include "lib/world.h"
+#include "sim/simulate.h"
+
+static double step_s(const MsScenario *s) {
+  GError *error = NULL;
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
+  if (!r) fail_msg("%s", error->message);
+  return r->step_time_s;
+}
+
+/* Where there is MXFP8, TransformerEngine runs the blockwise recipe on its kernels: the one is no faster than the other. */
+static void blockwise_is_mxfp8_on_blackwell(void **state) {
+  (void)state;
+  static const char *const machine[] = {"b200-sxm", "b300-sxm", "gb200-nvl72", "gb300-nvl72"};
+  static const char *const model[] = {"llama3-70b", "qwen3-30b-a3b"};
+  for (guint h = 0; h < G_N_ELEMENTS(machine); h++) {
+    for (guint m = 0; m < G_N_ELEMENTS(model); m++) {
+      g_autoptr(MsScenario) s = ms_test_run(model[m], 0, machine[h], 64);
+      if (m == 1) s->layout.ep = 8;
+      s->training.precision = MS_BF16;
+      double bf16 = step_s(s);
+      s->training.precision = MS_MXFP8;
+      double mxfp8 = step_s(s);
+      s->training.precision = MS_FP8_BLOCKWISE;
+      double blockwise = step_s(s);
+      if (!(blockwise >= 0.995 * mxfp8 && blockwise <= 1.02 * mxfp8))
+        fail_msg("%s on %s: blockwise takes %.3f of mxfp8", model[m], machine[h], blockwise / mxfp8);
+      if (m == 0 && !(mxfp8 < bf16 && mxfp8 > bf16 / 2)) fail_msg("%s on %s: mxfp8 takes %.3f of bf16", model[m], machine[h], mxfp8 / bf16);
+    }
+  }
+}
+
+/* A faster part of the machine makes no run slower; one at a time, for a dense and an MoE run with every kind of communication. */
+static void faster_parts_are_never_slower(void **state) {
+  (void)state;
+  for (int moe = 0; moe < 2; moe++) {
+    g_autoptr(MsScenario) s = ms_test_run(moe ? "mixtral-8x7b" : "llama3-70b", 0, "h100-sxm", 64);
+    s->layout.tp = 2, s->layout.pp = 2, s->layout.cp = 2, s->options.sequence_parallel = TRUE;
+    if (moe) s->layout.ep = 8;
+    MsHardware *h = s->hardware;
+    double *const rate[] = {&h->scaleup_Bps, &h->nic_Bps, &h->hbm_Bps, &h->peak_bf16_flops};
+    double before = step_s(s);
+    for (guint i = 0; i < G_N_ELEMENTS(rate); i++) {
+      double own = *rate[i];
+      *rate[i] = 2 * own;
+      double faster = step_s(s);
+      *rate[i] = own / 2;
+      double slower = step_s(s);
+      *rate[i] = own;
+      if (!(faster <= before * 1.0001 && slower >= before * 0.9999)) fail_msg("moe %d, rate %u: %g twice as fast, %g as it is, %g half as fast", moe, i, faster, before, slower);
+    }
+  }
+}
+
+/* Twice the GPUs with twice the batch: the same step, but for the wider data-parallel groups; never a faster one. */
+static void weak_scaling_is_nearly_flat(void **state) {
+  (void)state;
+  double first = 0, last = 0;
+  for (int gpus = 128; gpus <= 8192; gpus *= 2) {
+    g_autoptr(MsScenario) s = ms_test_run("qwen3-30b-a3b", 0, "h100-sxm", gpus);
+    s->layout.tp = 2, s->layout.pp = 4, s->layout.ep = 8, s->options.sequence_parallel = TRUE;
+    s->training.global_batch_size = 4 * gpus;
+    double now = step_s(s);
+    if (first == 0) first = last = now;
+    if (!(now >= 0.995 * last && now <= 1.1 * first)) fail_msg("%d GPUs: %g s, half of them %g, 128 of them %g", gpus, now, last, first);
+    last = now;
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(blockwise_is_mxfp8_on_blackwell),
+      cmocka_unit_test(faster_parts_are_never_slower),
+      cmocka_unit_test(weak_scaling_is_nearly_flat),
+  };
+  return cmocka_run_group_tests_name("sanity", tests, NULL, NULL);
+}
