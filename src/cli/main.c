@@ -18,6 +18,7 @@ const MsVerb ms_verbs[] = {
      "  moesim plan --model llama3-70b --hardware h100-sxm,b200-sxm --gpus 128,256          which machine, and how many?\n"
      "  moesim plan --model mixtral-8x7b --hardware h100-sxm --gpus 64 --write-request request.json     to edit and plan\n"
      "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json\n"
+     "  moesim plan --around mine.json                  my run, with its layout left open: what would be faster, and why?\n"
      "  moesim plan --top 3 --explain request.json\n"
      "  moesim plan --compare mine.json request.json    my layout beside the winner, part by part\n"
      "  moesim plan --top 1 --json request.json         best[0].scenario is a scenario file\n",

@@ -166,8 +166,11 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
   gboolean asked = ms_plan_asked(&o->ask);
-  if (files > 0 && asked) return ms_cli_usage(verb, "--model, --hardware, --gpus and what goes with them stand for a request file: give one or the other");
-  if (files != 1 && !asked) return ms_cli_usage(verb, "give one request file, not %d; or --model, --hardware and --gpus", files);
+  const char *beside = ms_plan_ask_beside_around(&o->ask);
+  if (g_strcmp0(o->ask.around, "-") == 0) return ms_cli_usage(verb, "--around takes a file: the run is read twice, standard input is not");
+  if (o->ask.around && beside) return ms_cli_usage(verb, "--around SCENARIO says what %s would: give one or the other", beside);
+  if (files > 0 && asked) return ms_cli_usage(verb, "--model, --hardware, --gpus and what goes with them, or --around, stand for a request file: give one or the other");
+  if (files != 1 && !asked) return ms_cli_usage(verb, "give one request file, not %d; or --model, --hardware and --gpus, or --around", files);
   return 0;
 }
 
@@ -181,6 +184,7 @@ int ms_cli_plan(int argc, char **argv) {
       {"seq-length", 's', 0, G_OPTION_ARG_INT, &o.ask.seq_length, "tokens of a sequence (default 4096)", "N"},
       {"global-batch-size", 'b', 0, G_OPTION_ARG_INT, &o.ask.global_batch_size, "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU)", "N"},
       {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.ask.precision, "default bf16; auto tries all that the machine has", "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
+      {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.ask.around, "without a request file: the task of this run, with its layout and recomputation left open, and the run beside the winner", "SCENARIO"},
       {"write-request", 0, 0, G_OPTION_ARG_FILENAME, &o.ask.write, "keep the request of these options in FILE to edit it (- is standard output), and plan nothing", "FILE"},
       {"top", 'n', 0, G_OPTION_ARG_INT, &o.top, "how many layouts to print (default 10, or the request's plan.top)", "N"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "what bounds the winner, what would help most, the runner-up, what was refused by which rule", NULL},
@@ -202,10 +206,11 @@ int ms_cli_plan(int argc, char **argv) {
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     status = check(verb, &o, argc - 1);
+    if (o.ask.around && !o.compare && !o.launch) o.compare = g_strdup(o.ask.around);
     if (status == 0) status = o.ask.write ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
   g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint), g_free(o.resume);
   g_strfreev(o.without);
-  g_free(o.ask.model), g_free(o.ask.hardware), g_free(o.ask.gpus), g_free(o.ask.precision), g_free(o.ask.write);
+  g_free(o.ask.model), g_free(o.ask.hardware), g_free(o.ask.gpus), g_free(o.ask.precision), g_free(o.ask.around), g_free(o.ask.write);
   return status;
 }

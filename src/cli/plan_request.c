@@ -3,12 +3,18 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "cli/cli.h"
-#include "describe/scenario.h"
+#include "plan/plan.h"
+#include "study/parts.h"
 
 enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20 };
 
 gboolean ms_plan_asked(const MsPlanAsk *a) {
-  return a->model || a->hardware || a->gpus || a->precision || a->seq_length != MS_CLI_UNSET || a->global_batch_size != MS_CLI_UNSET || a->write;
+  return a->model || a->hardware || a->gpus || a->precision || a->seq_length != MS_CLI_UNSET || a->global_batch_size != MS_CLI_UNSET || a->around || a->write;
+}
+
+const char *ms_plan_ask_beside_around(const MsPlanAsk *a) {
+  return a->model ? "--model" : a->hardware ? "--hardware" : a->gpus ? "--gpus" : a->precision ? "--precision"
+       : a->seq_length != MS_CLI_UNSET ? "--seq-length" : a->global_batch_size != MS_CLI_UNSET ? "--global-batch-size" : NULL;
 }
 
 static gboolean usage(GError **error, const char *format, const char *what) {
@@ -87,7 +93,15 @@ static void write_open_options(MsJsonOut *out, gboolean experts) {
   ms_json_out_end(out);
 }
 
+/* What runs is known to fit, whatever the prediction says of its memory. */
+static char *request_around(const char *file, GError **error) {
+  g_autoptr(MsScenario) run = ms_scenario_load(file, error);
+  g_autoptr(MsResult) result = run ? ms_simulate(run, MS_FIDELITY_FULL, NULL, error) : NULL;
+  return result ? ms_request_around(run, ms_device_B(result) / run->hardware->hbm_B) : NULL;
+}
+
 char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
+  if (a->around) return request_around(a->around, error);
   if (!a->model || !a->hardware || !a->gpus) return usage(error, "give a request file, or %s", "--model, --hardware and --gpus"), NULL;
   int seq_length = a->seq_length != MS_CLI_UNSET ? a->seq_length : DEFAULT_SEQ_LENGTH, batch = a->global_batch_size;
   if (seq_length < 1 || (batch < 1 && batch != MS_CLI_UNSET)) return usage(error, "%s must be positive", seq_length < 1 ? "--seq-length" : "--global-batch-size"), NULL;

@@ -63,7 +63,7 @@ static Known kind_of(const char *path) {
 
 static const char by_cost[] = "by cost"; /* no layout string: ms_choice_apply turns it into MS_CUT_BY_COST */
 
-static gboolean recompute_auto(const MsScenario *s, int i, MsPatch *p) {
+gboolean ms_recompute_candidate(const MsScenario *s, int i, MsRecomputeSpec *spec) {
   static const struct { MsRecompute granularity; guint32 modules; gboolean mla, moe, dense; } own[] = {
       {MS_RECOMPUTE_NONE, 0, FALSE, FALSE, FALSE},
       {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT, FALSE, TRUE, FALSE},
@@ -80,7 +80,7 @@ static gboolean recompute_auto(const MsScenario *s, int i, MsPatch *p) {
   int at = 0;
   for (guint k = 0; k < G_N_ELEMENTS(own); k++) {
     if ((own[k].mla && !mla) || (own[k].moe && !moe) || (own[k].dense && moe) || at++ != i) continue;
-    p->value.recompute = (MsRecomputeSpec){.granularity = own[k].granularity, .modules = own[k].modules, .num_layers = 1};
+    *spec = (MsRecomputeSpec){.granularity = own[k].granularity, .modules = own[k].modules, .num_layers = 1};
     return TRUE;
   }
   return FALSE;
@@ -140,7 +140,7 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
     p->text = i == 1 ? g_strdup(by_cost) : NULL;
     return i < 2;
   }
-  if (!strcmp(path, "options.recompute")) return recompute_auto(s, i, p);
+  if (!strcmp(path, "options.recompute")) return ms_recompute_candidate(s, i, &p->value.recompute);
   if (!strcmp(path, "options.cuda_graph_scope")) return graphs_auto(s, i, p);
   if (!strcmp(path, "options.offload_modules")) return offload_auto(s, i, p);
   if (!strcmp(path, "training.precision")) return words_auto(MS_N_PRECISIONS, precision_usable, s, i, p);

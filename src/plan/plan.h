@@ -69,6 +69,11 @@ double ms_plan_gap(const MsPlan *plan, const MsRequest *request);
 void ms_plan_free(MsPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPlan, ms_plan_free)
 
+/* The request file that asks whether a run has the layout it should have (around.c): sizes of groups, VPP, microbatch size, layers of the stages and recomputation
+ * left open - what the planner tries by itself and what the run has - all else as in the run. `needed_fraction` is the share of the device memory that the run is
+ * known to need (0: unknown): a run that trains fits, so that the planner may use as much. Indented as a person would keep it. (transfer full) */
+char *ms_request_around(const MsScenario *run, double needed_fraction);
+
 /* --- what plans are ranked by (objective.c) -------------------------------------------------------------------------------------------- */
 /* FALSE and *error when the request does not say what its objective needs. */
 gboolean ms_objective_check(const MsRequest *request, GError **error);

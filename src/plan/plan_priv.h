@@ -50,6 +50,8 @@ typedef struct {
 /* NULL and *error for an "auto" that has no candidates of its own. Appends to `choice`. */
 gboolean ms_choice_init(MsChoice *choice, const MsRequest *request, const MsOpenKey *open, GError **error);
 void ms_choice_clear(MsChoice *choice);
+/* What "auto" tries for options.recompute; FALSE past the last. */
+gboolean ms_recompute_candidate(const MsScenario *scenario, int i, MsRecomputeSpec *spec);
 void ms_choice_apply(const MsChoice *choice, int value, MsScenario *scenario);
 
 typedef struct { /* the request taken apart */
@@ -77,6 +79,8 @@ typedef struct { /* the request taken apart */
 MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error);
 void ms_space_free(MsSpace *space);
 double ms_space_size(const MsSpace *space);
+/* The planner's own candidates of an axis and what the scenario has, ascending. `axis` is empty; its values are the caller's. */
+void ms_axis_candidates(const MsScenario *scenario, int which, MsIntAxis *axis);
 /* Asks the rules about options of every combination. FALSE when there are too many for a table. */
 gboolean ms_space_tabulate(MsSpace *space);
 

@@ -200,6 +200,16 @@ static gboolean same_chunks(const MsSpace *space, const MsScenario *s) {
   return two && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
 }
 
+/* A layout string says VPP itself, so that VPP 1 beside it means the same: one of them is searched where both are offered. */
+static gboolean vpp_of_string(const MsSpace *space, const MsScenario *s) {
+  if (!s->layout.pipeline_layout || s->layout.vpp > 1) return FALSE;
+  int own = ms_layout_chunks_per_rank(s);
+  const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
+  for (int i = 0; i < vpp->n; i++)
+    if (own > 1 && vpp->value[i] == own) return TRUE;
+  return FALSE;
+}
+
 /* Pipeline rank of each virtual stage; the two copies of DualPipe share one. */
 static void place_stages(const MsScenario *s, int stages, int *rank) {
   int pp = s->layout.pp;
@@ -235,7 +245,7 @@ static gboolean cut_as_without(const MsSpace *space, const MsScenario *s) {
 }
 
 static gboolean same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s, MsRole before) {
-  if (same_chunks(space, s) || cut_as_without(space, s)) return TRUE;
+  if (same_chunks(space, s) || vpp_of_string(space, s) || cut_as_without(space, s)) return TRUE;
   for (int i = space->n_choices - 1; i >= 0; combo /= space->choice[i--].n) {
     const MsChoice *c = &space->choice[i];
     int value = (int)(combo % c->n);
@@ -278,6 +288,12 @@ static int base_value(const MsScenario *s, int axis) {
 static void own_candidates(const MsSpace *space, MsIntAxis *a, int axis) {
   const MsIntAxis *gpus = &space->axis[MS_AXIS_GPUS];
   for (int i = 0; i < gpus->n; i++) automatic(a, axis, space->request->base, gpus->value[i]);
+}
+
+void ms_axis_candidates(const MsScenario *s, int axis, MsIntAxis *a) {
+  automatic(a, axis, s, s->gpus);
+  push(a, base_value(s, axis));
+  qsort(a->value, (size_t)a->n, sizeof(int), ascending);
 }
 
 static gboolean make_axis(MsSpace *space, int axis, GError **error) {

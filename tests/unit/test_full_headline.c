@@ -1,5 +1,6 @@
 /* Plausibility of the planner: what experts chose for the headline runs of scenarios/headline/index, beside the winner of a plan over the same options.
- * The test takes the runs whose plan is quick; `make headline` (this program with --table) prints all of them as the table of docs/planner.md. */
+ * The test takes the runs whose plan is quick; `make headline` (this program with --table) prints all of them as the table of docs/planner.md, or the
+ * scenarios that are named. */
 #include "lib/close.h"
 
 #include "base/units.h"
@@ -13,7 +14,7 @@
 #define WITHIN 0.10
 
 typedef struct {
-  char *request, *published;
+  char *published, *request; /* request NULL: the one around the published run */
   gboolean quick;
 } Run;
 
@@ -23,17 +24,23 @@ static void run_clear(gpointer data) {
   g_free(run->published);
 }
 
-/* Lines "request published [slow]"; # starts a comment. */
-static GArray *runs_of_index(void) {
-  g_autofree char *text = NULL;
+static GArray *runs_new(void) {
   GArray *runs = g_array_new(FALSE, FALSE, sizeof(Run));
   g_array_set_clear_func(runs, run_clear);
+  return runs;
+}
+
+/* Lines "published [request] [slow]"; # starts a comment. */
+static GArray *runs_of_index(void) {
+  g_autofree char *text = NULL;
+  GArray *runs = runs_new();
   if (!g_file_get_contents(INDEX, &text, NULL, NULL)) fail_msg("no %s", INDEX);
   g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
   for (int i = 0; lines[i]; i++) {
-    g_auto(GStrv) word = g_strsplit(lines[i], " ", 3);
-    if (!word[0] || !word[1] || word[0][0] == '#') continue;
-    Run run = {g_strdup(word[0]), g_strdup(word[1]), !word[2]};
+    g_auto(GStrv) word = g_strsplit(lines[i], " ", -1);
+    if (!word[0] || !*word[0] || word[0][0] == '#') continue;
+    gboolean request = word[1] && g_str_has_suffix(word[1], ".json");
+    Run run = {g_strdup(word[0]), request ? g_strdup(word[1]) : NULL, !word[1] || !g_str_has_suffix(lines[i], " slow")};
     g_array_append_val(runs, run);
   }
   return runs;
@@ -52,6 +59,15 @@ static void judged_clear(Judged *j) {
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Judged, judged_clear)
 
+static MsRequest *request_of(const Run *run, GError **error) {
+  if (run->request) return ms_request_load(run->request, error);
+  g_autoptr(MsScenario) published = ms_scenario_load(run->published, error);
+  g_autoptr(MsResult) result = published ? ms_simulate(published, MS_FIDELITY_FULL, NULL, error) : NULL;
+  g_autofree char *text = result ? ms_request_around(published, ms_device_B(result) / published->hardware->hbm_B) : NULL;
+  g_autoptr(MsJson) doc = text ? ms_json_parse(text, -1, run->published, error) : NULL;
+  return doc ? ms_request_from_doc(doc, error) : NULL;
+}
+
 /* `fraction` > 0 instead of the request's own share of the memory. */
 static Judged judge(const Run *run, double fraction) {
   GError *error = NULL;
@@ -59,12 +75,12 @@ static Judged judge(const Run *run, double fraction) {
   MsPlanOptions options;
   ms_plan_options_init(&options);
   options.top = 1;
-  j.request = ms_request_load(run->request, &error);
+  j.request = request_of(run, &error);
   if (j.request && fraction > 0) j.request->max_memory_fraction = fraction;
   if (j.request) j.plan = ms_plan(j.request, &options, &error);
   if (j.plan) j.reasons = ms_reasons_new(j.request, j.plan, &options, FALSE, run->published, &error);
-  if (!j.reasons) fail_msg("%s: %s", run->request, error->message);
-  if (j.plan->n_best == 0) fail_msg("%s: nothing feasible", run->request);
+  if (!j.reasons) fail_msg("%s: %s", run->published, error->message);
+  if (j.plan->n_best == 0) fail_msg("%s: nothing feasible", run->published);
   return j;
 }
 
@@ -121,15 +137,17 @@ static void print_row(const Run *run) {
   fflush(stdout);
 }
 
-static int print_table(void) {
-  g_autoptr(GArray) runs = runs_of_index();
+/* Of the files, or of the index where none is named. */
+static int print_table(int n, char **files) {
+  g_autoptr(GArray) runs = n > 0 ? runs_new() : runs_of_index();
+  for (int i = 0; i < n; i++) g_array_append_val(runs, ((Run){.published = g_strdup(files[i])}));
   printf("| run | published layout | step | GiB | winner | step | GiB | published slower by | with its memory |\n|---|---|--:|--:|---|--:|--:|--:|--:|\n");
   for (guint i = 0; i < runs->len; i++) print_row(&g_array_index(runs, Run, i));
   return 0;
 }
 
 int main(int argc, char **argv) {
-  if (argc == 2 && strcmp(argv[1], "--table") == 0) return print_table();
+  if (argc > 1 && strcmp(argv[1], "--table") == 0) return print_table(argc - 2, argv + 2);
   const struct CMUnitTest tests[] = {cmocka_unit_test(experts_choice_is_near_the_best)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
