@@ -5,16 +5,21 @@
  *   - b = a + 1: nothing can be computed meanwhile. The gap between the two lasts at least as long as the longest chain of such rows in it.
  *   - b > a + 1: it may run beside compute. For every second it does, compute loses sms / sm_count of a second; for every second it does not, the stream
  *     waits, which costs more, unless it waits anyway: in one of the gaps between a and b. So it costs at least (duration - those gaps) sms / sm_count.
+ * A row that computes on another stream (what an exchange sorts) is such a row too: it and the stream that it runs beside each get half of the SMs that are
+ * left, so that it costs compute its own duration.
  * Between the end of a and the start of b lie therefore at least the compute rows, the gaps and the costs of all rows whose a and b are within, for any
  * a and b; and at least the chain of rows itself. The longest way through all of these is the result. (The costs of rows that run at the same time add
- * up as long as compute keeps a tenth of the SMs, the engine's floor; where streams could take more, no costs are counted. Sharing of links only makes
+ * up as long as compute keeps a tenth of the SMs, the engine's floor; where streams could take more, no costs are counted. The stream may wait longer than
+ * the gaps: a second of that lets at most a second's worth of costs go by, since those who compute get what the others leave. Sharing of links only makes
  * rows longer.) */
+#include "sim/engine.h"
 #include "sim/lower.h"
 #include <string.h>
 
 enum { ENTRY = -1, NOTHING = -2 };
 
 static gboolean computes(const MsRow *row) { return row->stream == MS_STREAM_COMPUTE; }
+static gboolean takes_compute(const MsRow *row) { return row->sms > 0 || row->use == MS_USE_COMPUTE; }
 
 typedef struct { /* of a communication row */
   int row, after, before; /* numbers of compute rows; before = n: none waits for it */
@@ -110,14 +115,14 @@ static MsTime loss(const Busy *b, const Window *w, int from, MsTime gaps, int sm
   const MsRow *r = &b->rows->row[w->row];
   MsTime left = r->duration - gaps;
   for (int k = from; k <= w->before && k < b->n && left > 0; k++) left -= b->gap[k];
-  return left > 0 ? left / sm_count * r->sms : 0;
+  return left <= 0 ? 0 : r->use == MS_USE_COMPUTE ? left : left / sm_count * r->sms;
 }
 
 /* What rows beside compute take from it. */
 static void measure_losses(Busy *b, int sm_count) {
   for (int k = 0; k < b->n_windows; k++) {
     Window *w = &b->window[k];
-    if (w->after >= 0 && w->before > w->after + 1 && w->before < b->n && b->rows->row[w->row].sms > 0) w->loss = loss(b, w, w->after + 1, 0, sm_count);
+    if (w->after >= 0 && w->before > w->after + 1 && w->before < b->n && takes_compute(&b->rows->row[w->row])) w->loss = loss(b, w, w->after + 1, 0, sm_count);
   }
 }
 
@@ -213,7 +218,17 @@ static void measure(Busy *b, int sm_count, guint sources, MsLags *lags) {
   }
 }
 
-void ms_rows_busy(const MsRows *rows, int sm_count, gboolean forced, guint sources, MsLags *lags) {
+static MsTime sent_between(const Busy *b) {
+  MsTime sum = 0;
+  for (int k = 0; k < b->n_windows; k++) {
+    const Window *w = &b->window[k];
+    if (b->rows->row[w->row].use == MS_USE_LINK1 && w->after >= 0 && w->before < b->n) sum += b->rows->row[w->row].duration;
+  }
+  return sum;
+}
+
+/* *sent, may be NULL: MsForced.network. */
+static void busy(const MsRows *rows, int sm_count, gboolean forced, guint sources, MsLags *lags, MsTime *sent) {
   enum { FEW = 160 };
   int few_numbers[3 * FEW + 1], n = rows->n;
   Window few_windows[FEW];
@@ -224,8 +239,25 @@ void ms_rows_busy(const MsRows *rows, int sm_count, gboolean forced, guint sourc
   b.first_before = b.number + n, b.first_after = b.first_before + n;
   b.gap = b.own + n, b.start = b.gap + n;
   if (n > 0) measure(&b, sm_count, sources, lags);
+  if (sent) *sent = sent_between(&b);
   if (!many) return;
   g_free(b.number);
   g_free(b.window);
   g_free(b.own);
+}
+
+void ms_rows_busy(const MsRows *rows, int sm_count, guint sources, MsLags *lags) { busy(rows, sm_count, FALSE, sources, lags, NULL); }
+
+const MsForced ms_nothing_forced = {.lags = MS_NO_ROWS, .shared = {MS_NO_ROWS, MS_NO_ROWS}};
+
+MsForced ms_rows_forced(const MsRows *rows, int sm_count) {
+  MsForced f = ms_nothing_forced;
+  gboolean any = FALSE;
+  for (int i = 0; i < rows->n; i++)
+    if (computes(&rows->row[i])) any = TRUE, f.own += rows->row[i].duration;
+  if (!any) return f;
+  for (int i = 0; i < MS_N_ENDS; i++)
+    for (int k = 0; k < MS_N_ENDS; k++) f.lags.to[i][k] = MS_NEVER;
+  busy(rows, sm_count, TRUE, MS_FROM_ALL, &f.lags, &f.network);
+  return f;
 }

@@ -1,9 +1,9 @@
 /* src/sim/lags.c - rows as a table of lags (max-plus linear algebra), and the tables of the pieces of a step. */
+#include "sim/engine.h"
 #include "sim/lower.h"
 #include <string.h>
 
-const MsLags ms_no_rows = {{{0, MS_NEVER, MS_NEVER, MS_NEVER}, {MS_NEVER, 0, MS_NEVER, MS_NEVER}, {MS_NEVER, MS_NEVER, 0, MS_NEVER},
-                            {MS_NEVER, MS_NEVER, MS_NEVER, 0}}};
+const MsLags ms_no_rows = MS_NO_ROWS;
 
 static MsTime plus(MsTime at, MsTime by) { return MAX(at + by, MS_NEVER); }
 
@@ -37,23 +37,7 @@ void ms_lags_of_rows(const MsRows *rows, int sm_count, guint sources, MsLags *la
   for (int source = 0; source < MS_N_ENDS; source++)
     if (sources & 1u << source) behind(rows, (MsEnd)source, end, lags);
   if (end != few) g_free(end);
-  ms_rows_busy(rows, sm_count, FALSE, sources, lags);
-}
-
-static MsForced forced_of_rows(const MsRows *rows, int sm_count) {
-  MsForced f = {.lags = ms_no_rows};
-  gboolean any = FALSE;
-  for (int i = 0; i < rows->n; i++)
-    if (rows->row[i].stream == MS_STREAM_COMPUTE) any = TRUE, f.own += rows->row[i].duration;
-  if (!any) return f;
-  for (int i = 0; i < MS_N_ENDS; i++)
-    for (int k = 0; k < MS_N_ENDS; k++) f.lags.to[i][k] = MS_NEVER;
-  ms_rows_busy(rows, sm_count, TRUE, MS_FROM_ALL, &f.lags);
-  return f;
-}
-
-MsForced ms_forced_product(const MsForced *then, const MsForced *first) {
-  return (MsForced){.lags = ms_lags_product(&then->lags, &first->lags), .own = then->own + first->own};
+  ms_rows_busy(rows, sm_count, sources, lags);
 }
 
 MsLags ms_lags_product(const MsLags *then, const MsLags *first) {
@@ -67,12 +51,25 @@ MsLags ms_lags_product(const MsLags *then, const MsLags *first) {
   return r;
 }
 
+MsForced ms_forced_product(const MsForced *then, const MsForced *first) {
+  MsForced f = {.lags = ms_lags_product(&then->lags, &first->lags), .own = then->own + first->own, .network = then->network + first->network};
+  for (int k = 0; k < MS_RIVALS; k++) f.shared[k] = ms_lags_product(&then->shared[k], &first->shared[k]);
+  return f;
+}
+
 MsLags ms_lags_beside(const MsLags *l) {
   static const MsEnd swapped[MS_N_ENDS] = {MS_END_BESIDE, MS_END_ENTRY, MS_END_COMPUTE, MS_END_HOST};
   MsLags r;
   for (int i = 0; i < MS_N_ENDS; i++)
     for (int k = 0; k < MS_N_ENDS; k++) r.to[swapped[i]][swapped[k]] = l->to[i][k];
   return r;
+}
+
+MsForced ms_forced_beside(const MsForced *forced) {
+  MsForced f = *forced;
+  f.lags = ms_lags_beside(&forced->lags);
+  for (int k = 0; k < MS_RIVALS; k++) f.shared[k] = ms_lags_beside(&forced->shared[k]);
+  return f;
 }
 
 void ms_lags_run(const MsLags *l, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
@@ -89,7 +86,7 @@ typedef struct { MsLags lags; guint sources; } Table; /* sources: whose lags are
 
 struct MsPieceLags {
   const MsCostedPiece *piece;
-  int n, sm_count;
+  int n, sm_count, rival_sms[MS_RIVALS];
   gboolean delay_wgrad;
   Table **pass;  /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
   Table **pair;  /* [n * n] forward of one beside backward of another */
@@ -102,7 +99,7 @@ static gboolean same_rows(const MsCosted *a, const MsCosted *b) {
   int n = a->list->n;
   size_t times = (size_t)n * sizeof(MsTime);
   if (n != b->list->n || a->list->tip != b->list->tip || memcmp(a->duration, b->duration, times) || memcmp(a->beside, b->beside, times) ||
-      memcmp(a->launch, b->launch, times) || memcmp(a->sms, b->sms, (size_t)n * sizeof *a->sms))
+      memcmp(a->launch, b->launch, times) || memcmp(a->sms, b->sms, (size_t)n * sizeof *a->sms) || memcmp(a->use, b->use, (size_t)n * sizeof *a->use))
     return FALSE;
   for (int i = 0; i < n; i++) {
     const MsOp *x = &a->list->op[i], *y = &b->list->op[i];
@@ -145,6 +142,13 @@ void ms_piece_lags_free(MsPieceLags *l) {
   g_free(l);
 }
 
+void ms_piece_lags_meet(MsPieceLags *l, const int sms[MS_RIVALS]) {
+  if (!memcmp(l->rival_sms, sms, sizeof l->rival_sms)) return;
+  memcpy(l->rival_sms, sms, sizeof l->rival_sms);
+  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) g_clear_pointer(&l->forced_pass[i], g_free);
+  for (int i = 0; i < l->n * l->n; i++) g_clear_pointer(&l->forced_pair[i], g_free);
+}
+
 static void rows_of_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
   static const MsListPart part[] = {[MS_SLOT_F] = MS_LIST_ALL, [MS_SLOT_B] = MS_LIST_ALL, [MS_SLOT_I] = MS_LIST_INPUT, [MS_SLOT_W] = MS_LIST_WEIGHT};
   const MsCostedPiece *c = &l->piece[piece];
@@ -175,8 +179,23 @@ const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b, guint sources) {
   return &(*table)->lags;
 }
 
+static void share_with_rivals(const MsRows *rows, int sm_count, const int *sms, MsForced *forced) {
+  g_autofree MsRow *row = g_memdup2(rows->row, sizeof *row * (gsize)rows->n);
+  MsRows shared = *rows;
+  shared.row = row;
+  for (int k = 0; k < MS_RIVALS; k++) {
+    for (int i = 0; i < rows->n; i++) {
+      MsTime alone = rows->row[i].duration;
+      if (row[i].use == MS_USE_LINK1) row[i].duration += alone;
+      if (row[i].use == MS_USE_COMPUTE && sm_count > sms[k]) row[i].duration = alone + alone / (sm_count - sms[k]) * sms[k];
+    }
+    ms_lags_of_rows(&shared, sm_count, MS_FROM_ALL, &forced->shared[k]);
+  }
+}
+
 static const MsForced *keep_forced(MsPieceLags *l, MsForced **known) {
-  MsForced forced = forced_of_rows(&l->rows, l->sm_count);
+  MsForced forced = ms_rows_forced(&l->rows, l->sm_count);
+  share_with_rivals(&l->rows, l->sm_count, l->rival_sms, &forced);
   return *known = g_memdup2(&forced, sizeof forced);
 }
 

@@ -13,7 +13,7 @@
 
 /* --- chunks --- */
 
-typedef struct { MsLags lags; MsTime forced, own; } Table; /* of a slot; what it takes of the compute stream: MsForced */
+typedef struct { MsLags lags; MsNeed need; } Table; /* of a slot */
 
 typedef struct { /* of one chunk, by kind of slot */
   Table pass[2][MS_SLOT_W + 1]; /* the second: leaving the head's weight gradient */
@@ -45,7 +45,7 @@ static gboolean same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b)
 static Table table_of_chunk(const Relaxed *r, const MsChunk *chunk, MsSlotKind kind, gboolean leaves_head) {
   int n = ms_work_chunk_length(chunk);
   Table t = {.lags = ms_no_rows};
-  MsForced forced = {.lags = ms_no_rows};
+  MsForced forced = ms_nothing_forced;
   for (int i = 0; i < n; i++) {
     int piece = ms_work_chunk_piece(r->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
     MsSlotKind own = ms_piece_slot(r->p, kind, piece, leaves_head);
@@ -53,7 +53,7 @@ static Table table_of_chunk(const Relaxed *r, const MsChunk *chunk, MsSlotKind k
     t.lags = ms_lags_product(ms_piece_lags_pass(r->p->lags, own, piece, MS_FROM_ALL), &t.lags);
     if (r->tolls) forced = ms_forced_product(ms_piece_forced_pass(r->p->lags, own, piece), &forced);
   }
-  t.forced = MAX(forced.own, forced.lags.to[MS_END_COMPUTE][MS_END_COMPUTE]), t.own = forced.own;
+  t.need = ms_need_of(&forced);
   return t;
 }
 
@@ -88,7 +88,7 @@ static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk
   if (*known) return *known;
   MsPieceLags *lags = r->p->lags;
   Table t = {.lags = ms_no_rows};
-  MsForced forced = {.lags = ms_no_rows};
+  MsForced forced = ms_nothing_forced;
   MsPairWalk walk = ms_pair_walk(f_chunk, b_chunk);
   while (ms_pair_step(&walk)) {
     int fp = walk.f >= 0 ? ms_work_chunk_piece(r->p->work, f_chunk, walk.f) : -1, bp = walk.b >= 0 ? ms_work_chunk_piece(r->p->work, b_chunk, walk.b) : -1;
@@ -97,10 +97,10 @@ static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk
     t.lags = ms_lags_product(&step, &t.lags);
     if (!r->tolls) continue;
     MsForced need = fp < 0 ? *ms_piece_forced_pass(lags, alone, bp) : bp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_F, fp) : *ms_piece_forced_pair(lags, fp, bp);
-    if (fp < 0) need.lags = ms_lags_beside(&need.lags);
+    if (fp < 0) need = ms_forced_beside(&need);
     forced = ms_forced_product(&need, &forced);
   }
-  t.forced = MAX(forced.own, forced.lags.to[MS_END_COMPUTE][MS_END_COMPUTE]), t.own = forced.own;
+  t.need = ms_need_of(&forced);
   return *known = g_memdup2(&t, sizeof t);
 }
 
@@ -114,10 +114,10 @@ static MsTime *cell(const Relaxed *r, MsTime *table, int virtual_stage, int mb) 
 static MsTime run_lags(Relaxed *r, int stage, const Table *t, MsTime entry, MsTime *beside) {
   MsTime before[MS_N_ENDS] = {entry, beside ? *beside : NEVER, r->compute[stage], r->host[stage]}, after[MS_N_ENDS];
   ms_lags_run(&t->lags, before, after);
+  if (r->toll[stage]) ms_toll_slot(r->toll[stage], &t->need, before, after);
   r->compute[stage] = after[MS_END_COMPUTE];
   r->host[stage] = after[MS_END_HOST];
   if (beside) *beside = after[MS_END_BESIDE];
-  if (r->toll[stage]) r->compute[stage] = ms_toll_slot(r->toll[stage], r->compute[stage], t->forced, t->own);
   return after[MS_END_ENTRY];
 }
 
@@ -188,7 +188,10 @@ static gboolean run_forward(Relaxed *r, int stage, int chunk, int mb) {
   MsTime entry = entry_of(r, stage, input, own, take_send(r, stage)), parameters = gathered(r, stage, chunk, mb);
   entry = MAX(entry, parameters);
   const ChunkLags *c = chunk_of(r, stage, chunk);
-  if (r->toll[stage] && parameters != NEVER) r->compute[stage] = MAX(r->compute[stage], ms_toll_gathered(r->toll[stage], chunk));
+  if (r->toll[stage] && parameters != NEVER) {
+    MsTime free = ms_toll_gathered(r->toll[stage], chunk);
+    r->compute[stage] = MAX(r->compute[stage], free);
+  }
   MsTime tip = is_empty(r, stage, chunk) ? (input != NEVER ? input : before) : run_lags(r, stage, &c->pass[0][MS_SLOT_F], MAX(entry, 0), NULL);
   r->tip[stage] = tip;
   forward_done(r, stage, v, mb, tip);
@@ -415,6 +418,8 @@ MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
     r.toll[s] = ms_toll_new(p, s, schedule->n[s] + 1, r.compute[s]);
     r.tolls |= r.toll[s] != NULL;
   }
+  int sms[MS_RIVALS];
+  if (r.tolls && ms_toll_rivals(p, sms)) ms_piece_lags_meet(p->lags, sms);
   chunks_lags(&r);
   run_slots(&r);
   MsTime end = run_after(&r);

@@ -70,10 +70,12 @@ static gboolean check_length(const Parts *p, GError **error) {
 }
 
 /* What follows p->layout. */
-static gboolean prepare_rest(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
+static gboolean prepare_costs(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
+  return (p->work = ms_work_new(s, p->layout, error)) && (p->cost = ms_cost_new_like(like, s, p->layout, error));
+}
+
+static gboolean prepare_program(Parts *p, const MsScenario *s, GError **error) {
   char why[192];
-  if (!(p->work = ms_work_new(s, p->layout, error))) return FALSE;
-  if (!(p->cost = ms_cost_new_like(like, s, p->layout, error))) return FALSE;
   p->program = ms_program_new(p->work, p->cost);
   if (!check_length(p, error)) return FALSE;
   p->schedule = ms_program_schedule(p->program, why, sizeof why);
@@ -82,7 +84,7 @@ static gboolean prepare_rest(Parts *p, const MsScenario *s, const MsCost *like, 
 }
 
 static gboolean prepare(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
-  return (p->layout = ms_layout_new_or_error(s, error)) && prepare_rest(p, s, like, error);
+  return (p->layout = ms_layout_new_or_error(s, error)) && prepare_costs(p, s, like, error) && prepare_program(p, s, error);
 }
 
 /* --- the step at each fidelity --- */
@@ -361,10 +363,11 @@ MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **err
   x->scenario = s;
   x->swift = *real; /* shares what it points to */
   x->swift.kernel_launch_s = x->swift.graph_launch_s = x->swift.sync_s = 0;
-  s->hardware = &x->swift;
   s->options.fsdp = MS_FSDP_NONE; /* its gathers and reductions only add to the passes */
   x->parts.layout = ms_layout_build(s);
-  gboolean ok = prepare_rest(&x->parts, s, like, error);
+  gboolean ok = prepare_costs(&x->parts, s, like, error); /* kernels take what they take on the machine itself */
+  s->hardware = &x->swift;
+  ok = ok && prepare_program(&x->parts, s, error);
   s->hardware = real;
   s->options.fsdp = fsdp;
   if (ok) return x;

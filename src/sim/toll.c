@@ -8,8 +8,19 @@
  *   - gathers: those that chunk c waits for have all run before its first forward;
  *   - reductions: those of chunks whose last backward comes after a run between a and the moment when all is done;
  *   - any: a stream that has rows runs them, so between the ends of two slots it runs for `forced` or until it has none left. That needs the host to have
- *     issued them; it issues in order, so where the first compute row of every list goes through the host none of the next slot runs before. */
+ *     issued them; it issues in order, so where the first compute row of every list goes through the host none of the next slot runs before.
+ *
+ * The network. Two queues of collectives, dense and expert, that have l1 <= l2 seconds to send from a moment on are served alike until one is empty; let G be
+ * what they have sent since. A slot whose own rows send for e seconds takes F(k) when k queues are never empty meanwhile (MsForced.shared), and P = T - G grows by e at
+ * least, the network being busy with one or the other. So at the end of the slot T' is at least
+ *   both queues left:  T + F(2)
+ *   one left:          T + F(1) and P + e + 2 l1
+ *   none left:         T + F(0) and P + e + l1 + l2
+ * and at least the least of the three; which grows with T and P, so that they may be bounds from below themselves. A slot that waited for gathers, g seconds of them
+ * in either queue, is not over before P + e + min(g, l1) + min(g, l2). */
+#include "sim/engine.h"
 #include "sim/lower.h"
+#include <string.h>
 
 typedef struct { MsTime at, forced, own; } Mark; /* after some of the slots: when the stream is free at the earliest, and sums */
 
@@ -17,6 +28,8 @@ enum { N_QUEUES = 2, MOST_ANCHORS = 24 };
 static const MsStream queue_stream[N_QUEUES] = {MS_STREAM_DP, MS_STREAM_EDP};
 
 typedef struct { Mark from; MsTime left[N_QUEUES], run[N_QUEUES]; } Anchor; /* a moment, and what the queues still have and have run since, at least */
+
+typedef struct { MsTime unsent, left[N_QUEUES]; gboolean gathers; } Rivals; /* P; l1 and l2 */
 
 struct MsToll {
   const MsCostedStep *step;
@@ -27,7 +40,10 @@ struct MsToll {
   MsTime gathers[N_QUEUES];
   int share[N_QUEUES];     /* fewest SMs that a row of the queue takes */
   Anchor anchor[MOST_ANCHORS];
-  int n_anchors, ending;   /* ending: chunk whose last backward comes next, -1 = none */
+  gboolean network[N_QUEUES]; /* all rows of the queue go over the network */
+  Rivals rivals[MOST_ANCHORS];
+  int n_rivals;
+  int n_anchors, ending, opening; /* chunk whose last backward comes next, or whose first forward; -1 = none */
 };
 
 static void note_sms(int most[MS_N_STREAMS], const MsCosted *c) {
@@ -83,13 +99,14 @@ static gboolean issues_in_order(const MsProgram *p, int stage) {
 }
 
 static void fill_queues(MsToll *t) {
-  for (int q = 0; q < N_QUEUES; q++) t->share[q] = t->sm_count;
+  for (int q = 0; q < N_QUEUES; q++) t->share[q] = t->sm_count, t->network[q] = TRUE;
   for (int k = 0; k < 2; k++) {
     const MsCosted *c = k ? &t->step->reduce : &t->step->gather;
     for (int i = 0; i < c->list->n; i++)
       for (int q = 0; q < N_QUEUES; q++) {
         if (c->list->op[i].stream != queue_stream[q]) continue;
         t->share[q] = MIN(t->share[q], c->sms[i]);
+        t->network[q] &= c->use[i] == MS_USE_LINK1;
         if (k == 0) t->gathers[q] += c->duration[i];
       }
   }
@@ -107,6 +124,23 @@ static void drop_anchor(MsToll *t, const MsTime more[N_QUEUES]) {
   if (any) t->anchor[t->n_anchors++] = a;
 }
 
+/* From `at` on the queues have what the last backward of a chunk issues at its end, or the gathers (chunk -1), which began with the step; issuing takes the host a
+ * while. */
+static void meet_rivals(MsToll *t, const MsCosted *c, int chunk, MsTime at) {
+  Rivals r = {.unsent = chunk < 0 ? 0 : at, .gathers = chunk < 0};
+  MsTime launches = 0;
+  if (!t->in_order || t->n_rivals == MOST_ANCHORS) return;
+  for (int i = 0; i < c->list->n; i++) {
+    if (chunk >= 0 && (t->step->ops.reduce_at[i].chunk != chunk || t->step->ops.reduce_at[i].piece != 0)) continue;
+    launches += c->launch[i];
+    for (int q = 0; q < N_QUEUES; q++)
+      if (c->list->op[i].stream == queue_stream[q] && t->network[q]) r.left[q] += c->duration[i];
+  }
+  MsTime a = MAX(0, r.left[0] - launches), b = MAX(0, r.left[1] - launches);
+  r.left[0] = MIN(a, b), r.left[1] = MAX(a, b);
+  if (r.left[1] > 0) t->rivals[t->n_rivals++] = r;
+}
+
 MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
   const MsCostedStep *step = &p->step[stage];
   if (step->gather.list->n + step->reduce.list->n == 0 || p->scenario->hardware->sm_count <= 0 || !costs_add_up(p, stage)) return NULL;
@@ -117,10 +151,11 @@ MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
   t->first = g_new(int, 2 * t->chunks);
   t->last = t->first + t->chunks;
   for (int c = 0; c < 2 * t->chunks; c++) t->first[c] = -1;
-  t->ending = -1;
+  t->ending = t->opening = -1;
   t->in_order = issues_in_order(p, stage);
   fill_queues(t);
   drop_anchor(t, NULL);
+  meet_rivals(t, &step->gather, -1, at);
   return t;
 }
 
@@ -144,6 +179,52 @@ static MsTime advance(const MsToll *t, Anchor *a, const Mark *before, const Mark
   return at;
 }
 
+MsNeed ms_need_of(const MsForced *f) {
+  MsNeed need = {.own = f->own, .network = f->network};
+  need.forced = MAX(f->own, f->lags.to[MS_END_COMPUTE][MS_END_COMPUTE]);
+  memcpy(need.shared, f->shared, sizeof need.shared);
+  return need;
+}
+
+/* When an end of a slot is there if k + 1 rivals are under way all the time. What the slot waits for may have been there before them: then they count from `from` on. */
+static MsTime beside_rivals(const MsLags *shared, int end, MsTime from, const MsTime before[MS_N_ENDS]) {
+  MsTime at = from + shared->to[end][MS_END_COMPUTE];
+  for (int source = MS_END_ENTRY; source <= MS_END_BESIDE; source++)
+    if (before[source] > from) at = MAX(at, before[source] + MIN(shared->to[end][source], shared->to[end][MS_END_COMPUTE]));
+  return at;
+}
+
+/* A slot later; `alone`: what is there after it if nobody sends beside it; raises `after`. */
+static void meet(Rivals *r, MsTime from, const MsNeed *need, const MsTime before[MS_N_ENDS], const MsTime alone[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
+  for (int end = MS_END_ENTRY; end <= MS_END_COMPUTE; end++) {
+    MsTime unsent = r->unsent + (end == MS_END_COMPUTE ? need->network : 0);
+    MsTime none = MAX(alone[end], unsent + r->left[0] + r->left[1]), one = MAX(alone[end], MAX(beside_rivals(&need->shared[0], end, from, before), unsent + 2 * r->left[0]));
+    MsTime both = r->left[0] > 0 ? beside_rivals(&need->shared[1], end, from, before) : one;
+    after[end] = MAX(after[end], MIN(none, MIN(one, both)));
+  }
+  r->unsent += need->network;
+}
+
+/* The stream is not free for what waits for gathers of a chunk, up to one piece of it, before these and all ahead of them have been sent. */
+static MsTime after_sending(const MsToll *t, const Rivals *r, int chunk, int last_piece) {
+  const MsCosted *g = &t->step->gather;
+  MsTime sum[N_QUEUES] = {0}, until[N_QUEUES] = {0}, launches = 0;
+  if (!r->gathers) return 0;
+  for (int i = 0; i < g->list->n; i++) {
+    const MsBucket *at = &t->step->ops.gather_at[i];
+    launches += g->launch[i];
+    for (int q = 0; q < N_QUEUES; q++) {
+      if (g->list->op[i].stream != queue_stream[q] || !t->network[q]) continue;
+      sum[q] += g->duration[i];
+      if (at->chunk == chunk && at->piece <= last_piece) until[q] = sum[q];
+    }
+  }
+  MsTime served = MAX(0, MAX(until[0], until[1]) - launches);
+  return served > 0 ? r->unsent + MIN(served, r->left[0]) + MIN(served, r->left[1]) : 0;
+}
+
+static gboolean all_sent(const Rivals *r, MsTime at) { return r->unsent + r->left[0] + r->left[1] <= at; }
+
 static gboolean idle(const Anchor *a) {
   for (int q = 0; q < N_QUEUES; q++)
     if (a->left[q] > 0) return FALSE;
@@ -164,13 +245,29 @@ static MsTime reductions_of(const MsToll *t, int chunk, MsTime more[N_QUEUES]) {
   return compute;
 }
 
-MsTime ms_toll_slot(MsToll *t, MsTime at, MsTime forced, MsTime own) {
+static void meet_all(MsToll *t, const MsNeed *need, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
+  MsTime alone[MS_N_ENDS], gathered;
+  int unsent = 0;
+  memcpy(alone, after, sizeof alone);
+  for (int i = 0; i < t->n_rivals; i++) {
+    Rivals *r = &t->rivals[i];
+    meet(r, before[MS_END_COMPUTE], need, before, alone, after);
+    gathered = t->opening >= 0 ? after_sending(t, r, t->opening, G_MAXINT) : 0;
+    after[MS_END_COMPUTE] = MAX(after[MS_END_COMPUTE], gathered);
+    if (!all_sent(r, after[MS_END_COMPUTE])) t->rivals[unsent++] = *r;
+  }
+  t->n_rivals = unsent;
+}
+
+void ms_toll_slot(MsToll *t, const MsNeed *need, const MsTime ends[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
   const Mark *before = &t->mark[t->n - 1];
   MsTime more[N_QUEUES], extra = t->ending >= 0 ? reductions_of(t, t->ending, more) : 0;
-  Mark now = {at + extra, before->forced + forced + extra, before->own + own + extra};
+  meet_all(t, need, ends, after);
+  Mark now = {after[MS_END_COMPUTE] + extra, before->forced + need->forced + extra, before->own + need->own + extra};
   int kept = 0;
   for (int i = 0; i < t->n_anchors; i++) {
-    now.at = MAX(now.at, advance(t, &t->anchor[i], before, &now));
+    MsTime free = advance(t, &t->anchor[i], before, &now); /* moves the anchor, and MAX reads its arguments twice */
+    now.at = MAX(now.at, free);
     if (!idle(&t->anchor[i])) t->anchor[kept++] = t->anchor[i];
   }
   t->n_anchors = kept;
@@ -178,8 +275,9 @@ MsTime ms_toll_slot(MsToll *t, MsTime at, MsTime forced, MsTime own) {
   for (int i = 0; t->ending >= 0 && i < t->n_anchors; i++)
     for (int q = 0; q < N_QUEUES; q++) t->anchor[i].left[q] += more[q];
   if (t->ending >= 0 || t->n == 2) drop_anchor(t, t->ending >= 0 ? more : NULL); /* mark 1: behind the wait for the first input */
-  t->ending = -1;
-  return now.at;
+  if (t->ending >= 0) meet_rivals(t, &t->step->reduce, t->ending, now.at);
+  t->ending = t->opening = -1;
+  after[MS_END_COMPUTE] = now.at;
 }
 
 typedef struct { MsTime taken; int most; } Claim; /* of one stream: SMs times time, and the most SMs of a row */
@@ -222,7 +320,11 @@ MsTime ms_toll_gathered(MsToll *t, int chunk) {
   claim_gathers(t, chunk, of);
   MsTime at = after_gathers(t, of, 0);
   if (t->n > 1) at = MAX(at, after_gathers(t, of, 1));
-  t->first[chunk] = t->n - 1;
+  for (int i = 0; i < t->n_rivals; i++) {
+    MsTime sent = after_sending(t, &t->rivals[i], chunk, 0);
+    at = MAX(at, sent);
+  }
+  t->first[chunk] = t->n - 1, t->opening = chunk;
   for (int c = 0; c < t->chunks; c++)
     if (t->first[c] >= 0) at = MAX(at, after_gathers(t, of, t->first[c]));
   drop_anchor(t, NULL);
@@ -247,4 +349,18 @@ MsTime ms_toll_joined(const MsToll *t) {
     at = MAX(at, a->at + (end->forced - a->forced) + lost(t, of, waited(a, end)));
   }
   return at;
+}
+
+gboolean ms_toll_rivals(const MsProgram *p, int sms[MS_RIVALS]) {
+  int least[N_QUEUES] = {G_MAXINT, G_MAXINT};
+  for (int s = 0; s < p->layout->pp; s++)
+    for (int k = 0; k < 2; k++) {
+      const MsCosted *c = k ? &p->step[s].reduce : &p->step[s].gather;
+      for (int i = 0; i < c->list->n; i++)
+        for (int q = 0; q < N_QUEUES; q++)
+          if (c->list->op[i].stream == queue_stream[q] && c->use[i] == MS_USE_LINK1) least[q] = MIN(least[q], c->sms[i]);
+    }
+  sms[0] = MIN(least[0], least[1]);
+  sms[1] = MAX(least[0], least[1]) < G_MAXINT ? least[0] + least[1] : sms[0];
+  return sms[0] < G_MAXINT;
 }
