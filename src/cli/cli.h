@@ -25,6 +25,9 @@ const MsVerb *ms_cli_verb(const char *name); /* NULL when unknown */
  * without running anything: the man page and the completions are made from what the verbs really parse. */
 typedef void (*MsOptionsSeen)(const MsVerb *verb, const void *entries, gpointer data);
 void ms_cli_each_options(MsOptionsSeen see, gpointer data);
+/* Help of one verb, and of the program, folded to the terminal's width. (transfer full) */
+char *ms_cli_help(const MsVerb *verb, const void *entries);
+char *ms_cli_help_all(void);
 char *ms_cli_man_page(void);                     /* roff, section 1 (transfer full) */
 char *ms_cli_completion(const char *shell);      /* a script for "bash", "zsh" or "fish", NULL for another word (transfer full) */
 /* Prints "moesim VERB: MESSAGE" and where to read more; returns MS_ERROR_USAGE. */

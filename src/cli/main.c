@@ -4,24 +4,26 @@
 #include <string.h>
 
 #include "base/io.h"
-#include "base/text.h"
 #include "cli/cli.h"
 
 const MsVerb ms_verbs[] = {
     {"run", "SCENARIO…", "predict step time, throughput and memory of each scenario",
      "  moesim run scenarios/run-deepseek-v3-gb200-256.json\n"
-     "  moesim run --explain --trace step.json scenarios/run-deepseek-v3-gb200-256.json     open step.json in ui.perfetto.dev\n"
+     "  moesim run --explain scenarios/run-deepseek-v3-gb200-256.json\n"
+     "  moesim run --trace step.json scenarios/run-deepseek-v3-gb200-256.json   open step.json in ui.perfetto.dev\n"
      "  moesim run --json scenarios/*.json\n",
      ms_cli_run},
     {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
      "  moesim plan --model qwen3-30b-a3b --hardware h100-sxm --gpus 64\n"
-     "  moesim plan --model llama3-70b --hardware h100-sxm,b200-sxm --gpus 128,256          which machine, and how many?\n"
-     "  moesim plan --model mixtral-8x7b --hardware h100-sxm --gpus 64 --write-request request.json     to edit and plan\n"
+     "  moesim plan --model llama3-70b --hardware h100-sxm,b200-sxm --gpus 128,256\n"
+     "                                                  which machine, and how many?\n"
+     "  moesim plan --model mixtral-8x7b --hardware h100-sxm --gpus 64 --write-request request.json\n"
+     "                                                  all choices in a file, to edit and plan\n"
      "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json\n"
      "  moesim plan --around mine.json                  my run, with its layout left open: what would be faster, and why?\n"
      "  moesim plan --top 3 --explain request.json\n"
      "  moesim plan --compare mine.json request.json    my layout beside the winner, part by part\n"
-     "  moesim plan --top 1 --json request.json         best[0].scenario is a scenario file\n",
+     "  moesim plan --out best.json request.json        the winner as a scenario, for moesim run and report\n",
      ms_cli_plan},
     {"whatif", "FILE…", "change a base run along axes and take the differences apart by part",
      "  moesim whatif scenarios/whatif/nic.json\n"
@@ -127,25 +129,6 @@ static void print_start(void) {
         stdout);
 }
 
-static void print_help(void) {
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  verb", FALSE);
-  ms_table_column(table, "what it does", FALSE);
-  for (const MsVerb *verb = ms_verbs; verb->name; verb++) {
-    ms_table_cellf(table, "  %s %s", verb->name, verb->arguments);
-    ms_table_cell(table, verb->summary);
-  }
-  fputs("Usage: moesim VERB [OPTION…] [FILE…]\n\n", stdout);
-  ms_cli_print(ms_table_take(table));
-  fputs("\n`moesim help VERB` shows its options and examples; `moesim --version` the version.\n"
-        "`moesim help --man` prints the man page, `moesim help --completion bash|zsh|fish` a completion script; `make install` puts both in place.\n"
-        "\"-\" is standard input or output; what follows \"--\" is never an option.\n"
-        "Models, machines and scenarios are looked up in $MOESIM_DATA, else beside the program.\n"
-        "NO_COLOR=1 turns colours off. Data goes to stdout, messages to stderr.\n"
-        "Exit status: 0 fine, 1 nothing feasible or a regression found, 2 command line, 3 a file's content, 4 environment, 70 a bug.\n",
-        stdout);
-}
-
 static int unknown_verb(const char *name) {
   g_autoptr(GPtrArray) known = g_ptr_array_new();
   for (const MsVerb *verb = ms_verbs; verb->name; verb++) g_ptr_array_add(known, (gpointer)verb->name);
@@ -168,7 +151,7 @@ static int help_completion(const char *shell) {
 
 static int help(int argc, char **argv) {
   if (argc < 2) {
-    print_help();
+    ms_cli_print(ms_cli_help_all());
     return 0;
   }
   if (g_str_equal(argv[1], "--man")) {

@@ -75,9 +75,6 @@ static GOptionContext *context_new(const MsVerb *verb, const GOptionEntry *entri
   GOptionContext *context = g_option_context_new(verb->arguments);
   g_option_context_set_help_enabled(context, FALSE);
   g_option_context_add_main_entries(context, entries, NULL);
-  g_option_context_set_summary(context, verb->summary);
-  g_autofree char *description = g_strdup_printf("Examples:\n%s", verb->examples);
-  g_option_context_set_description(context, description);
   g_autofree char *name = g_strdup_printf("moesim %s", verb->name);
   g_set_prgname(name);
   return context;
@@ -112,7 +109,7 @@ gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char
   int tail = MAX(*argc - head - 1, 0), before = head;
   g_autoptr(GOptionContext) context = context_new(verb, entries);
   if (wants_help(head, *argv)) {
-    ms_cli_print(g_option_context_get_help(context, TRUE, NULL));
+    ms_cli_print(ms_cli_help(verb, entries));
     *status = 0;
     return FALSE;
   }

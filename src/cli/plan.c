@@ -12,7 +12,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
 typedef struct {
   int top, threads, rank;
-  char *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
+  char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, branch, json, follow, front;
   MsPlanAsk ask;
 } Options;
@@ -27,8 +27,12 @@ static void print_so_far(const MsPlan *plan, double done, gpointer user) {
   fflush(stdout);
 }
 
-/* The plan, or with --launch what starts one of its layouts. Returns the exit status. */
+/* The plan, or with --launch what starts one of its layouts, with --out also its scenario. Returns the exit status. */
 static int print_plan(const Options *o, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
+  if (o->out && plan->n_best > 0) {
+    int status = ms_cli_plan_keep(plan, extras->robust, o->out, o->rank);
+    if (status != 0 || strcmp(o->out, "-") == 0) return status;
+  }
   unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
   if (o->launch) {
     g_autofree char *json = o->json ? ms_report_plan_json(request, plan, extras, top) : NULL;
@@ -150,18 +154,19 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
   ms_interrupt_install();
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
-  if (o->explain || o->compare || o->under || o->follow || o->launch || o->checkpoint || o->resume || first->under)
-    return ms_cli_usage(verb, "--explain, --compare, --under (or plan.under), --launch, --checkpoint, --resume and --follow take one cluster and model, and neither --front nor "
+  if (o->explain || o->compare || o->under || o->follow || o->launch || o->out || o->checkpoint || o->resume || first->under)
+    return ms_cli_usage(verb, "--explain, --compare, --under (or plan.under), --launch, --out, --checkpoint, --resume and --follow take one cluster and model, and neither --front nor "
                         "--plot; %s has %u of them", file ? file : "the request", requests->len);
   return plan_sweep(o, requests);
 }
 
 static int check(const MsVerb *verb, const Options *o, int files) {
-  if (ms_cli_plan_launch_check(verb, o->launch, o->rank) != 0) return MS_ERROR_USAGE;
+  if (ms_cli_plan_launch_check(verb, o->launch, o->out, o->rank) != 0) return MS_ERROR_USAGE;
   if (ms_cli_picture(o->plot)) return ms_cli_usage(verb, "%s", ms_cli_picture(o->plot));
   if (o->top != MS_CLI_UNSET && (o->top < 1 || o->top > MOST_TOP)) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
   if (o->threads < 0 || o->threads > MOST_THREADS) return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
   if (o->branch && o->no_prune) return ms_cli_usage(verb, "--branch cuts, --no-prune does not: give one of them");
+  if (o->out && strcmp(o->out, "-") == 0 && (o->launch || o->json)) return ms_cli_usage(verb, "--out - and %s both want standard output", o->launch ? "--launch" : "--json");
   if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
@@ -198,8 +203,9 @@ int ms_cli_plan(int argc, char **argv) {
       {"checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &o.checkpoint, "keep what was simulated in this file", "FILE"},
       {"resume", 0, 0, G_OPTION_ARG_FILENAME, &o.resume, "go on from such a file, and keep on writing it", "FILE"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same. Under mpirun or srun the ranks share the work", "N"},
+      {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "keep the winner as a scenario in FILE, to run, report or launch it (- prints it in place of the ranking)", "FILE"},
       {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch, "what starts the winner: megatron, modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
-      {"rank", 0, 0, G_OPTION_ARG_INT, &o.rank, "launch this one of the ranking instead of the first", "N"},
+      {"rank", 0, 0, G_OPTION_ARG_INT, &o.rank, "with --launch and --out: this one of the ranking instead of the first", "N"},
       {"follow", 0, 0, G_OPTION_ARG_NONE, &o.follow, "with --json: a line of what was found so far, several times, before the last one, which has everything", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file", NULL},
       {NULL}};
@@ -209,7 +215,7 @@ int ms_cli_plan(int argc, char **argv) {
     if (o.ask.around && !o.compare && !o.launch) o.compare = g_strdup(o.ask.around);
     if (status == 0) status = o.ask.write ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
-  g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint), g_free(o.resume);
+  g_free(o.out), g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint), g_free(o.resume);
   g_strfreev(o.without);
   g_free(o.ask.model), g_free(o.ask.hardware), g_free(o.ask.gpus), g_free(o.ask.precision), g_free(o.ask.around), g_free(o.ask.write);
   return status;

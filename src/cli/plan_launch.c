@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "base/io.h"
 #include "cli/plan_launch.h"
 #include "launch/launch.h"
 
@@ -16,21 +17,36 @@ static char *with_launch(const char *json, const char *form, int rank, const cha
   return ms_json_out_take(out);
 }
 
-int ms_cli_plan_launch_check(const MsVerb *verb, const char *form, int rank) {
+int ms_cli_plan_launch_check(const MsVerb *verb, const char *form, const char *out, int rank) {
   if (form && ms_cli_word(verb, "form", form, ms_launch_words) < 0) return MS_ERROR_USAGE;
-  if (rank && !form) return ms_cli_usage(verb, "--rank belongs to --launch");
+  if (rank && !form && !out) return ms_cli_usage(verb, "--rank belongs to --launch and --out");
   return rank >= 0 ? 0 : ms_cli_usage(verb, "--rank %d: give 1 or more", rank);
+}
+
+/* The layout of that place, counted from 1 (0: the first); NULL after a message. */
+static const MsPlanEntry *entry_of(const MsPlan *plan, const MsRobust *robust, int rank) {
+  int kept = robust ? robust->n : plan->n_best;
+  rank = MAX(rank, 1);
+  if (rank <= kept) return robust ? robust->row[rank - 1].entry : &plan->best[rank - 1];
+  fprintf(stderr, "moesim: no such layout: %d were kept, --rank %d is asked for\n", kept, rank);
+  return NULL;
+}
+
+int ms_cli_plan_keep(const MsPlan *plan, const MsRobust *robust, const char *file, int rank) {
+  GError *error = NULL;
+  const MsPlanEntry *entry = entry_of(plan, robust, rank);
+  if (!entry) return MS_ERROR_NOTHING;
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_scenario_write(entry->scenario, NULL, out);
+  g_autofree char *text = ms_json_out_take(out), *lines = g_strconcat(text, "\n", NULL);
+  return ms_write_file(file, lines, -1, &error) ? 0 : ms_cli_fail(error);
 }
 
 int ms_cli_plan_launch(const MsVerb *verb, const MsPlan *plan, const MsRobust *robust, const char *form, int rank, const char *json) {
   GError *error = NULL;
-  int kept = robust ? robust->n : plan->n_best;
+  const MsPlanEntry *entry = entry_of(plan, robust, rank);
+  if (!entry) return MS_ERROR_NOTHING;
   rank = MAX(rank, 1);
-  if (rank > kept) {
-    fprintf(stderr, "moesim: no layout to launch: %d were kept, --rank %d is asked for\n", kept, rank);
-    return MS_ERROR_NOTHING;
-  }
-  const MsPlanEntry *entry = robust ? robust->row[rank - 1].entry : &plan->best[rank - 1];
   g_autofree char *text = ms_launch_text(entry->scenario, ms_launch_of_word(ms_cli_word(verb, "form", form, ms_launch_words)), &error);
   if (!text) return ms_cli_fail(error);
   ms_cli_print(json ? with_launch(json, form, rank, text) : g_steal_pointer(&text));

@@ -274,13 +274,21 @@ static gboolean check_keys(const MsFieldTable *table, const MsJson *doc, JsonObj
   return TRUE;
 }
 
+/* A required key is missing: an error that names it, and the others that are. */
+static gboolean missing_key(const MsField *field, const MsJson *doc, JsonObject *json, const char *path, GError **error) {
+  g_autoptr(GString) more = g_string_new(NULL);
+  for (const MsField *f = field + 1; f->key; f++)
+    if ((f->flags & MS_REQUIRED) && !json_object_get_member(json, f->key)) g_string_append_printf(more, "%s%s", more->len ? ", " : "; so are ", f->key);
+  return ms_json_error(doc, path, error, "required key is missing%s", more->str);
+}
+
 static gboolean load_field(const MsField *field, const MsJson *doc, JsonObject *json, const char *path,
                            gboolean whole, void *object, GError **error) {
   JsonNode *node = json_object_get_member(json, field->key);
   gboolean missing = !node && whole && (field->flags & MS_REQUIRED);
   if (!node && !missing) return TRUE;
   char *full = join_path(path, field->key);
-  gboolean ok = missing ? ms_json_error(doc, full, error, "required key is missing")
+  gboolean ok = missing ? missing_key(field, doc, json, full, error)
                         : set_field(field, doc, node, full, whole, object, error);
   g_free(full);
   return ok;

@@ -43,8 +43,8 @@ typedef struct {
 } OpenKeys;
 
 static gboolean has_column(const char *path) {
-  static const char *const columns[] = {"layout.tp",  "layout.cp",       "layout.pp",         "layout.vpp",                 "layout.ep",          "layout.etp",
-                                        "gpus",       "layout.schedule", "training.precision", "training.micro_batch_size", "options.recompute", "layout.pipeline_layout"};
+  static const char *const columns[] = {"layout.tp",  "layout.pp", "layout.vpp", "layout.ep", "gpus", "layout.cp", "layout.etp", "training.micro_batch_size",
+                                        "layout.schedule", "training.precision", "options.recompute", "layout.pipeline_layout"};
   for (guint i = 0; i < G_N_ELEMENTS(columns); i++)
     if (strcmp(columns[i], path) == 0) return TRUE;
   return FALSE;
@@ -87,13 +87,62 @@ static char *plain(const char *json) {
   return g_string_free(out, FALSE);
 }
 
-static void append_same(GString *out, const OpenKeys *keys) {
+/* What has a column where the rows differ and else a place in the line below: numbers stand before the figures, words after them. */
+static const char *const folded_number[] = {"cp", "etp", "mbs"}, *const folded_word[] = {"precision", "schedule", "recompute"};
+
+static int number_of(const MsScenario *s, guint i) {
+  const int value[] = {s->layout.cp, s->layout.etp, s->training.micro_batch_size};
+  return value[i];
+}
+
+/* (transfer full) */
+static char *word_of(const MsScenario *s, guint i) {
+  if (i == 2) return ms_report_recompute(&s->options.recompute);
+  return g_strdup(i == 0 ? ms_precision_words[s->training.precision] : ms_schedule_words[s->layout.schedule]);
+}
+
+static gboolean numbers_differ(const MsPlan *plan, int rows, guint i) {
+  for (int row = 1; row < rows; row++)
+    if (number_of(plan->best[row].scenario, i) != number_of(plan->best[0].scenario, i)) return TRUE;
+  return FALSE;
+}
+
+static gboolean words_differ(const MsPlan *plan, int rows, guint i) {
+  g_autofree char *first = word_of(plan->best[0].scenario, i);
+  for (int row = 1; row < rows; row++) {
+    g_autofree char *word = word_of(plan->best[row].scenario, i);
+    if (strcmp(word, first) != 0) return TRUE;
+  }
+  return FALSE;
+}
+
+static void append_same(GString *out, const MsPlan *plan, const OpenKeys *keys) {
+  const MsScenario *s = plan->best[0].scenario;
+  const char *before = keys->rows > 1 ? "all of them: " : "with ";
+  for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
+    if (!numbers_differ(plan, keys->rows, i)) g_string_append_printf(out, "%s%s %d", before, folded_number[i], number_of(s, i)), before = ", ";
+  for (guint i = 0; i < G_N_ELEMENTS(folded_word); i++) {
+    g_autofree char *word = word_of(s, i);
+    if (!words_differ(plan, keys->rows, i)) g_string_append_printf(out, "%s%s %s", before, folded_word[i], word), before = ", ";
+  }
   for (guint i = 0; i < keys->same->len; i++) {
     const char *path = keys->same->pdata[i];
     g_autofree char *value = plain(g_hash_table_lookup(keys->of[0], path));
-    g_string_append_printf(out, "%s%s %s", i ? ", " : keys->rows > 1 ? "all of them: " : "with ", key_title(path), value);
+    g_string_append_printf(out, "%s%s %s", before, key_title(path), value);
+    before = ", ";
   }
-  if (keys->same->len > 0) g_string_append_c(out, '\n');
+  if (strcmp(before, ", ") == 0) g_string_append_c(out, '\n');
+}
+
+/* Of which peak the MFU is, and whether it counts FLOP that do not run. */
+static void append_mfu(GString *out, const MsPlan *plan, int rows) {
+  const MsPlanEntry *best = &plan->best[0];
+  char peak[MS_TEXT];
+  g_autofree char *note = ms_report_mfu_note(best->result);
+  if (words_differ(plan, rows, 0)) g_string_append(out, "MFU is of the dense peak of each row's own precision\n");
+  else if (best->result->peak_flops > 0)
+    g_string_append_printf(out, "MFU is of %sFLOP/s, the dense peak of %s\n", ms_text_count(best->result->peak_flops, peak), ms_precision_words[best->scenario->training.precision]);
+  if (note) g_string_append_printf(out, "%s\n", note);
 }
 
 static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, int place) {
@@ -101,17 +150,11 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
   char buf[MS_TEXT];
   const MsLayoutSpec *l = &e->scenario->layout;
   const MsResult *r = e->result;
-  const int number[] = {place, l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, r->dp, e->scenario->training.micro_batch_size};
+  const int number[] = {place, l->tp, l->pp, l->vpp, l->ep, r->dp};
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_cellf(table, "%d", number[i]);
+  for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
+    if (numbers_differ(plan, keys->rows, i)) ms_table_cellf(table, "%d", number_of(e->scenario, i));
   if (several_gpus(plan)) ms_table_cellf(table, "%d", e->scenario->gpus);
-  ms_table_cell(table, ms_precision_words[e->scenario->training.precision]);
-  ms_table_cell(table, ms_schedule_words[l->schedule]);
-  g_autofree char *recompute = ms_report_recompute(&e->scenario->options.recompute);
-  ms_table_cell(table, recompute);
-  for (guint i = 0; i < keys->differ->len; i++) {
-    g_autofree char *value = plain(g_hash_table_lookup(keys->of[place - 1], keys->differ->pdata[i]));
-    ms_table_cell(table, value);
-  }
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_cellf(table, "%.4g", e->figure);
   ms_table_cell(table, ms_text_seconds(r->step_time_s, buf));
   ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
@@ -119,26 +162,37 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
   ms_table_cellf(table, "%.1f", r->memory ? r->memory->stage[r->memory->peak_stage].device_B / MS_GIB : NAN);
   percent_cell(table, exposed_fraction(r));
   percent_cell(table, bubble_fraction(r));
+  for (guint i = 0; i < G_N_ELEMENTS(folded_word); i++) {
+    g_autofree char *word = word_of(e->scenario, i);
+    if (words_differ(plan, keys->rows, i)) ms_table_cell(table, word);
+  }
+  for (guint i = 0; i < keys->differ->len; i++) {
+    g_autofree char *value = plain(g_hash_table_lookup(keys->of[place - 1], keys->differ->pdata[i]));
+    ms_table_cell(table, value);
+  }
 }
 
 static int shown(const MsPlan *plan, int top) { return top > 0 ? MIN(top, plan->n_best) : plan->n_best; }
 
 static void append_ranking(GString *out, const MsRequest *request, const MsPlan *plan, int top) {
-  static const char *const left[] = {"precision", "schedule", "recompute"};
-  static const char *const number[] = {"#", "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "mbs"};
+  static const char *const number[] = {"#", "tp", "pp", "vpp", "ep", "dp"};
   static const char *const figure[] = {"step time", "tokens/s/GPU", "MFU %", "GiB", "comm %", "bubble %"};
   OpenKeys keys = open_keys(request, plan, shown(plan, top));
   MsTable *table = ms_table_new();
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_column(table, number[i], TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
+    if (numbers_differ(plan, keys.rows, i)) ms_table_column(table, folded_number[i], TRUE);
   if (several_gpus(plan)) ms_table_column(table, "GPUs", TRUE);
-  for (guint i = 0; i < G_N_ELEMENTS(left); i++) ms_table_column(table, left[i], FALSE);
-  for (guint i = 0; i < keys.differ->len; i++) ms_table_column(table, key_title(keys.differ->pdata[i]), FALSE);
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS(folded_word); i++)
+    if (words_differ(plan, keys.rows, i)) ms_table_column(table, folded_word[i], FALSE);
+  for (guint i = 0; i < keys.differ->len; i++) ms_table_column(table, key_title(keys.differ->pdata[i]), FALSE);
   for (int i = 0; i < keys.rows; i++) entry_row(table, plan, &keys, i + 1);
   g_autofree char *text = ms_table_take(table);
   g_string_append(out, text);
-  append_same(out, &keys);
+  append_same(out, plan, &keys);
+  append_mfu(out, plan, keys.rows);
   open_keys_clear(&keys);
 }
 
@@ -160,7 +214,7 @@ static void append_refusals(GString *out, const MsPlan *plan) {
 static void append_hint(GString *out, const MsPlan *plan) {
   const MsPlanEntry *best = &plan->best[0];
   if (best->result->bottleneck) g_string_append_printf(out, "\nbest: %s\n", best->result->bottleneck);
-  g_string_append(out, "next: the same with --top 1 --json prints its complete scenario under best[0].scenario, to keep and to `moesim run`\n");
+  g_string_append(out, "next: --explain says why; --out FILE keeps the winner for `moesim run` and `report`; --launch slurm prints what starts it\n");
 }
 
 static void append_counts(GString *out, const MsPlan *plan) {

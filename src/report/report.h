@@ -25,6 +25,8 @@ enum { MS_REPORT_COLOUR = 1, MS_REPORT_EXPLAIN = 2 /* every stage, and where the
 /* One prediction: what, how long, where the time goes (parts that add up to the step), memory per stage, what holds it back.
  * `scenario` only adds the heading and may be NULL. */
 char *ms_report_result(const MsScenario *scenario, const MsResult *result, unsigned flags);
+/* Where MFU counts clearly more FLOP than run (sparse attention under Megatron-LM's convention): a sentence that says so. NULL elsewhere. (transfer full) */
+char *ms_report_mfu_note(const MsResult *result);
 /* Memory of every stage: components, peak, capacity (NaN: unknown), what is live at the peak. */
 char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows);
 

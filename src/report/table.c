@@ -37,13 +37,27 @@ static void append_scenario(GString *out, const MsScenario *s) {
                          s->training.micro_batch_size, ms_schedule_words[l->schedule]);
 }
 
-static void append_headline(GString *out, const MsResult *r) {
+/* Of which peak, and whether the convention counts FLOP that do not run. */
+static void append_mfu(GString *out, const MsScenario *s, const MsResult *r) {
+  char percent[MS_TEXT], peak[MS_TEXT];
+  g_string_append_printf(out, "  MFU          %s", ms_text_percent(r->mfu, percent));
+  if (r->peak_flops > 0)
+    g_string_append_printf(out, " of %sFLOP/s%s%s", ms_text_count(r->peak_flops, peak), s ? ", the dense peak of " : "", s ? ms_precision_words[s->training.precision] : "");
+  g_autofree char *note = ms_report_mfu_note(r);
+  g_string_append_printf(out, "%s%s\n", note ? "\n               " : "", note ? note : "");
+}
+
+char *ms_report_mfu_note(const MsResult *r) {
+  return r->counted_over_run > 1.1 ? g_strdup_printf("MFU counts %.1f times the FLOP that run: dense attention, as Megatron-LM counts it", r->counted_over_run) : NULL;
+}
+
+static void append_headline(GString *out, const MsScenario *scenario, const MsResult *r) {
   char a[MS_TEXT], b[MS_TEXT];
   g_string_append_printf(out, "  step time    %s", ms_text_seconds(r->step_time_s, a));
   if (r->band > 0) g_string_append_printf(out, " +-%s", ms_text_percent(r->band, a));
   if (r->step_time_lower_s > 0) g_string_append_printf(out, "   (lower bound %s)", ms_text_seconds(r->step_time_lower_s, b));
-  g_string_append_printf(out, "\n  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU   MFU %s\n", r->tokens_per_s_per_gpu, r->tflops_per_gpu,
-                         ms_text_percent(r->mfu, a));
+  g_string_append_printf(out, "\n  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU\n", r->tokens_per_s_per_gpu, r->tflops_per_gpu);
+  append_mfu(out, scenario, r);
   g_string_append_printf(out, "  batches      %d microbatches per replica, dp %d, edp %d\n", r->microbatches, r->dp, r->edp);
 }
 
@@ -284,7 +298,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned f
     heading(out, flags, "  does not fit: ");
     g_string_append_printf(out, "%s\n", r->why_infeasible ? r->why_infeasible : "no reason given");
   }
-  if (r->step_time_s > 0) append_headline(out, r);
+  if (r->step_time_s > 0) append_headline(out, scenario, r);
   if (r->bottleneck) g_string_append_printf(out, "  bottleneck   %s\n", r->bottleneck);
   if (parts_sum(&r->time) > 0) {
     g_string_append_c(out, '\n');

@@ -66,6 +66,19 @@ static void part_cells(MsTable *table, const MsWhatifRun *run, const MsWhatifRow
   else ms_table_cell(table, "-");
 }
 
+/* MFU of rows with different peaks cannot be compared; nor where the convention counts FLOP that do not run. */
+static void mfu_notes(GString *out, const MsWhatifRun *run) {
+  const MsResult *base = run->base.result;
+  gboolean differ = FALSE;
+  for (int i = 0; i < run->n && base; i++) differ |= run->row[i].result && run->row[i].result->peak_flops != base->peak_flops;
+  if (differ) g_string_append(out, "  MFU is of the dense peak of each point's own precision and machine: compare tokens/s\n");
+  for (int i = -1; i < run->n; i++) {
+    const MsWhatifRow *row = row_at(run, i);
+    g_autofree char *note = row->result ? ms_report_mfu_note(row->result) : NULL;
+    if (note) g_string_append_printf(out, "  %s: %s\n", row->label, note);
+  }
+}
+
 static void time_table(GString *out, const MsWhatifRun *run) {
   gboolean shown[MS_N_PARTS];
   MsTable *table = ms_table_new();
@@ -82,6 +95,7 @@ static void time_table(GString *out, const MsWhatifRun *run) {
   }
   g_autofree char *text = ms_table_take(table);
   g_string_append(out, text);
+  mfu_notes(out, run);
 }
 
 static double memory_sum(const MsWhatifRow *row) {

@@ -151,6 +151,7 @@ void ms_explain(MsResult *r, const MsProgram *p, const MsSchedule *schedule) {
   for (int s = 0; s < r->stages; s++) stage_rows(&x, schedule, s);
   double n = r->stages, counted_s = r->mfu * r->step_time_s;
   double rows_s = x.useful_s + x.wider_s + sum_of(x.beyond_s, 3) + x.recompute_s + x.quantise_s + sum_of(x.memory_s, MS_N_OPS);
+  if (x.useful_s + x.beside_s > 0) r->counted_over_run = counted_s * n / (x.useful_s + x.beside_s);
   part(r, "model FLOP at peak", counted_s, TRUE);
   part(r, "FLOP beyond the convention", (x.useful_s + x.beside_s) / n - counted_s, FALSE);
   part(r, "FLOP beside other work", -x.beside_s / n, FALSE);

@@ -137,6 +137,8 @@ void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
   ms_json_out_double(out, "model_flop_per_token", result->model_flop_per_token);
   ms_json_out_double(out, "tflops_per_gpu", result->tflops_per_gpu);
   ms_json_out_double(out, "mfu", result->mfu);
+  ms_json_out_double(out, "mfu_peak_flops", result->peak_flops > 0 ? result->peak_flops : NAN);
+  ms_json_out_double(out, "model_flop_over_run_flop", result->counted_over_run > 0 ? result->counted_over_run : NAN);
   ms_json_out_double(out, "error_band", result->band);
   ms_json_out_object(out, "bound");
   ms_json_out_double(out, "step_time_lower_s", result->step_time_lower_s);

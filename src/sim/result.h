@@ -44,6 +44,9 @@ typedef struct MsResult {
   double step_time_lower_s; /* proven: never above `full`; `fast` estimates that and may fall below */
   double band, band_curves; /* relative half width of the 90 % band (sim/band.h); of the curves alone */
   double tokens_per_s_per_gpu, model_flop_per_token, tflops_per_gpu, mfu;
+  double peak_flops;        /* FLOP/s that mfu is a fraction of: dense peak of the run's precision; 0: not known */
+  double counted_over_run;  /* model FLOP by the convention / FLOP of the rows, recomputation apart. Far above 1 where the convention counts dense attention
+                               and sparse attention runs: mfu may then pass 1. 0: not known */
   MsTimeParts time;         /* mean over stages */
   int stages;
   MsTimeParts *stage_time;  /* [stages] */

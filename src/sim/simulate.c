@@ -216,7 +216,7 @@ static void bottleneck(MsResult *r) {
   int worst = 0;
   for (int i = 1; i < 4; i++)
     if (lost[i].s > lost[worst].s) worst = i;
-  r->bottleneck = g_strdup_printf("compute is %.1f %% of the step, most of it %s (%.1f %%); beside it, %s", 100 * t->compute_s / step,
+  r->bottleneck = g_strdup_printf("compute is %.1f %% of the step, its largest part %s (%.1f %%); beside it, %s", 100 * t->compute_s / step,
                                   family[most], 100 * t->family_s[most] / step, lost[worst].text);
 }
 
@@ -228,6 +228,7 @@ static void throughput(MsResult *r, const MsScenario *s) {
   r->tflops_per_gpu = r->tokens_per_s_per_gpu * r->model_flop_per_token / 1e12;
   double peak = ms_hardware_peak_flops(s->hardware, s->training.precision);
   r->mfu = peak > 0 ? r->tflops_per_gpu * 1e12 / peak : NAN;
+  r->peak_flops = peak > 0 ? peak : 0;
 }
 
 static void feasibility(MsResult *r) {

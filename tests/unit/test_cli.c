@@ -244,6 +244,32 @@ static void plan_without_a_file(void **state) {
   g_remove(file);
 }
 
+/* The scenario that --out keeps is that place of the ranking: it runs to the same figures. */
+static void plan_keeps_a_scenario(void **state) {
+  (void)state;
+  g_autofree char *file = g_build_filename(folder, "kept.json", NULL);
+  g_auto(Run) plan = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--top", "3", "--json", "--out", file, "--rank", "2");
+  expect(&plan, 0, "plan --out");
+  g_auto(Run) run = RUN("run", "--json", file);
+  expect(&run, 0, "run of what --out kept");
+  g_autoptr(MsJson) all = ms_json_parse(plan.out, -1, "plan", NULL), one = ms_json_parse(run.out, -1, "run", NULL);
+  JsonObject *second = json_array_get_object_element(json_object_get_array_member(json_node_get_object(ms_json_root(all)), "best"), 1);
+  JsonObject *figures = json_node_get_object(ms_json_root(one));
+  assert_true(json_object_get_double_member(second, "step_time_s") == json_object_get_double_member(figures, "step_time_s"));
+  assert_true(json_object_get_double_member(figures, "mfu_peak_flops") == 989.4e12);
+  g_auto(Run) printed = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--out", "-", "--rank", "2");
+  g_autofree char *kept = NULL;
+  assert_true(g_file_get_contents(file, &kept, NULL, NULL));
+  assert_string_equal(printed.out, kept);
+  g_auto(Run) both = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--out", "-", "--json");
+  expect(&both, 2, "two things for standard output");
+  g_auto(Run) far = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x", "--rank", "5");
+  expect(&far, 1, "a place that was not kept");
+  g_auto(Run) nowhere = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x");
+  expect(&nowhere, 4, "--out that cannot be written");
+  g_remove(file);
+}
+
 /* An open key in which the printed layouts differ has a column; one that is the same in all stands below the table. */
 static void plan_table_shows_open_keys(void **state) {
   (void)state;
@@ -257,12 +283,13 @@ static void plan_table_shows_open_keys(void **state) {
   g_string_free(text, TRUE);
   g_auto(Run) two = RUN("plan", file);
   expect(&two, 0, "plan with open options");
-  const char *title = strstr(two.out, "cuda_graph_scope"), *with = strstr(two.out, "attn+mlp"), *without = strstr(two.out, "none       none");
+  const char *title = strstr(two.out, "cuda_graph_scope"), *with = strstr(two.out, "attn+mlp"), *without = strstr(two.out, "  none\n");
   assert_true(title && with && without && title < with && title < without);
-  assert_non_null(strstr(two.out, "\nall of them: overlap_grad_reduce yes\n"));
+  assert_non_null(strstr(two.out, "\nall of them: cp 1, etp 1, mbs 1, precision "));
+  assert_non_null(strstr(two.out, ", overlap_grad_reduce yes\n"));
   g_auto(Run) one = RUN("plan", "--top", "1", file);
   expect(&one, 0, "plan --top 1");
-  assert_non_null(strstr(one.out, "\nwith overlap_grad_reduce yes, cuda_graph_scope "));
+  assert_non_null(strstr(one.out, ", overlap_grad_reduce yes, cuda_graph_scope "));
   g_remove(file);
 }
 
@@ -421,7 +448,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(every_shipped_scenario_runs),
       cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(plan_without_a_file),
-      cmocka_unit_test(plan_table_shows_open_keys),
+      cmocka_unit_test(plan_keeps_a_scenario), cmocka_unit_test(plan_table_shows_open_keys),
       cmocka_unit_test(plan_of_several_clusters),
       cmocka_unit_test(exit_codes), cmocka_unit_test(show_everything), cmocka_unit_test(schema_and_help), cmocka_unit_test(commands_of_the_readme),
   };

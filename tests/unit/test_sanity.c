@@ -2,7 +2,10 @@
 #include "lib/close.h"
 
 #include "lib/world.h"
+#include "report/report.h"
 #include "sim/simulate.h"
+
+#include <string.h>
 
 static double step_s(const MsScenario *s) {
   GError *error = NULL;
@@ -70,11 +73,28 @@ static void weak_scaling_is_nearly_flat(void **state) {
   }
 }
 
+/* Megatron-LM's convention charges dense attention: where sparse attention runs, MFU passes what the machine can do, and the result says by how much. */
+static void mfu_of_sparse_attention_is_told(void **state) {
+  (void)state;
+  for (int sparse = 0; sparse < 2; sparse++) {
+    g_autoptr(MsScenario) s = ms_test_run(sparse ? "deepseek-v3.2" : "deepseek-v3", 0, "gb200-nvl72", 256);
+    s->training.seq_length = 1 << 20, s->layout.cp = 32, s->layout.ep = 64, s->layout.cp_comm_type = MS_CP_ALL_GATHER;
+    GError *error = NULL;
+    g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
+    if (!r) fail_msg("%s", error->message);
+    assert_close(r->peak_flops, 2.5e15, 0.01);
+    g_autofree char *note = ms_report_mfu_note(r);
+    if (sparse) assert_true(r->counted_over_run > 5 && note && strstr(note, "times the FLOP that run"));
+    else assert_true(r->counted_over_run > 0.8 && r->counted_over_run < 1.05 && !note);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(blockwise_is_mxfp8_on_blackwell),
       cmocka_unit_test(faster_parts_are_never_slower),
       cmocka_unit_test(weak_scaling_is_nearly_flat),
+      cmocka_unit_test(mfu_of_sparse_attention_is_told),
   };
   return cmocka_run_group_tests_name("sanity", tests, NULL, NULL);
 }

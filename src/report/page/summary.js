@@ -56,7 +56,9 @@ function tiles(run) {
       'MFU',
       known(r.mfu) ? (100 * r.mfu).toFixed(1) : '–',
       '%',
-      `of ${text.flops(run.machine.peak_flops)} dense peak, ${run.scenario.training.precision}`,
+      `of ${text.flops(run.machine.peak_flops)} dense peak, ${run.scenario.training.precision}${
+        r.model_flop_over_run_flop > 1.1 ? `; counts ${r.model_flop_over_run_flop.toFixed(1)} times the FLOP that run: dense attention, as Megatron-LM counts it` : ''
+      }`,
     ),
     tile(
       'Memory',
