@@ -100,7 +100,8 @@ static void canonical_precision(MsScenario *s) {
   gboolean low = s->training.precision >= MS_FP8_DELAYED;
   if (!low) o->num_layers_at_start_in_bf16 = o->num_layers_at_end_in_bf16 = 0;
   if (!low || s->model->mtp_num_layers == 0) o->keep_mtp_spec_in_bf16 = FALSE;
-  if (s->training.precision != MS_MXFP8 || !o->fp8_param_gather || o->fsdp != MS_FSDP_NONE) o->reuse_grad_buf_for_mxfp8_param_ag = FALSE;
+  /* TransformerEngine cannot lay MXFP8 parameters into a buffer of their own (replace_raw_data) */
+  o->reuse_grad_buf_for_mxfp8_param_ag = s->training.precision == MS_MXFP8 && o->fp8_param_gather && o->fsdp == MS_FSDP_NONE;
 }
 
 static void canonical_options(MsScenario *s) {

@@ -12,34 +12,16 @@ static double primary_B(const MsScenario *s) { /* bytes per quantisable weight *
   case MS_FP8_TENSORWISE: return o->fp8_param_gather ? 2 : 4;
   case MS_FP8_BLOCKWISE: return (o->fp8_param_gather ? 2 : 4) + 2 * 4.0 / 16384;
   case MS_MXFP8:
-    if (!o->fp8_param_gather) return 2 + 2 * (1 + 1.0 / 32);
-    return 2 * (1 + 1.0 / 32) + (o->reuse_grad_buf_for_mxfp8_param_ag ? 0 : 2);
+    /* as parameters they cannot lie in the buffer that is gathered (TransformerEngine replace_raw_data); the gradients' buffer serves */
+    return (o->fp8_param_gather ? 0 : 2) + 2 * (1 + 1.0 / 32);
   case MS_NVFP4: return (o->fp4_param_gather ? 0 : 2) + 2 * (0.5 + 1.0 / 16);
   default: return 2;
   }
 }
 
-static gboolean low_precision_primary(const MsScenario *s) {
-  return s->training.precision > MS_FP16 && (s->training.precision == MS_NVFP4 ? s->options.fp4_param_gather : s->options.fp8_param_gather);
-}
-
-/* The precision-aware optimizer is in use as soon as a moment is not FP32; it then stores an FP32 master of a BF16 weight as the 16 missing bits. */
-static gboolean precision_aware(const MsOptions *o) {
-  return o->exp_avg_dtype != MS_DT_FP32 || o->exp_avg_sq_dtype != MS_DT_FP32 || o->main_params_dtype != MS_DT_FP32;
-}
-
-static double optimizer_B(const MsScenario *s) { /* per element of the shard */
-  const MsOptions *o = &s->options;
-  double master = ms_dtype_B(o->main_params_dtype);
-  if (precision_aware(o) && !low_precision_primary(s) && o->main_params_dtype == MS_DT_FP32) master = 2;
-  double states = ms_dtype_B(o->exp_avg_dtype) + ms_dtype_B(o->exp_avg_sq_dtype);
-  if (o->offload_optimizer_states) states = 0;
-  return (master + states) * (1 - o->optimizer_offload_fraction);
-}
-
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
-  return (MsParamBytes){.weight = 2, .low_weight = primary_B(s), .gradient = ms_dtype_B(s->options.main_grads_dtype), .optimizer = optimizer_B(s),
+  return (MsParamBytes){.weight = 2, .low_weight = primary_B(s), .gradient = ms_dtype_B(s->options.main_grads_dtype), .optimizer = s->options.offload_optimizer_states ? 0 : ms_optimizer_state_B(s),
                         .dense_shards = ms_work_shards(w, FALSE), .expert_shards = ms_work_shards(w, TRUE)};
 }
 
@@ -189,12 +171,12 @@ void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;
 }
 
-/* FP32 copy of a BF16 gradient shard during the step, unless the optimizer is precision aware. */
+/* FP32 copy of a BF16 gradient shard during the step, unless the optimizer is precision aware; and its states, where they live on the host between steps. */
 static double optimizer_transient_B(const MsWork *w, int stage) {
   const MsOptions *o = &w->scenario->options;
   MsStageParams p = ms_work_stage_params(w, stage);
-  double copy = o->main_grads_dtype == MS_DT_FP32 || precision_aware(o) ? 0 : 4;
-  if (o->offload_optimizer_states) copy += (ms_dtype_B(o->exp_avg_dtype) + ms_dtype_B(o->exp_avg_sq_dtype)) * (1 - o->optimizer_offload_fraction); /* back for the update */
+  double copy = o->main_grads_dtype == MS_DT_FP32 || ms_optimizer_is_precision_aware(o) ? 0 : 4;
+  if (o->offload_optimizer_states) copy += ms_optimizer_state_B(w->scenario);
   return copy * ((p.params_dense + p.embedding_copy) / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE));
 }
 
@@ -225,8 +207,17 @@ static double deferred_B(const MsWork *w, const MsChunk *chunk) {
   return (1 + w->scenario->model->mtp_num_layers) * (2 * w->rows * w->padded_vocab / w->layout->tp + 2 * w->rows_sp * h);
 }
 
+/* What a chunk has received stays with the pipeline until the backward takes its gradient. The first layer keeps it as its input anyway, but for a CUDA graph,
+ * which keeps a copy (work/graphs.c; with EP overlap every layer does, and its piece says so). */
+static double received_twice_B(const MsWork *w, const MsChunk *chunk) {
+  const MsScenario *s = w->scenario;
+  if (chunk->has_embedding || chunk->num_layers == 0 || s->options.ep_overlap) return 0;
+  if (!ms_graph_copies_input(&s->options, ms_model_mixers(s->model, chunk->first_layer))) return 0;
+  return 2 * w->rows_sp * s->model->hidden_size * ms_model_streams(s->model);
+}
+
 static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
-  ChunkBytes b = {.forward_where = "forward", .backward_where = "backward"};
+  ChunkBytes b = {.kept = received_twice_B(w, chunk), .forward_where = "forward", .backward_where = "backward"};
   int n = ms_work_chunk_length(chunk);
   /* beside what a piece offloads itself (its transients): what the one before it still sends, and what is fetched for the one after it, as in sim/lower.c */
   double leaving = 0, freed = 0;
@@ -275,7 +266,7 @@ static void pairing_step(Pairing *p, const MsPiece *forward, const MsPiece *back
 }
 
 static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b) {
-  Pairing p = {.where = "forward beside backward", .delays = w->scenario->options.delay_wgrad};
+  Pairing p = {.now = received_twice_B(w, f), .where = "forward beside backward", .delays = w->scenario->options.delay_wgrad};
   int n_f = ms_work_chunk_length(f) - f->has_loss, n_b = ms_work_chunk_length(b) - b->has_loss;
   int i = f->has_embedding ? 1 : 0, j = n_b - 1, end = b->has_embedding ? 1 : 0;
   if (i) pairing_step(&p, &w->pieces[w->piece_embedding], NULL);
@@ -284,6 +275,7 @@ static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b)
     pairing_step(&p, i < n_f ? &w->pieces[ms_work_chunk_piece(w, f, i)] : NULL, j >= end ? &w->pieces[ms_work_chunk_piece(w, b, j)] : NULL);
   if (f->has_loss) pairing_step(&p, &w->pieces[w->piece_head], NULL);
   if (end) pairing_step(&p, NULL, &w->pieces[w->piece_embedding]);
+  p.now -= received_twice_B(w, b);
   return p;
 }
 

@@ -159,8 +159,8 @@ MsFan ms_fan_out(const MsBuild *b, double skew);
 /* CUDA graphs of modules (graphs.c). */
 gboolean ms_mlp_norm_recomputed(const MsBuild *b); /* in a MoE layer: not where the normed input is an output of a graph, which stays */
 void ms_keep_router_graph_outputs(MsBuild *b);     /* of a graph that ends in the router */
-void ms_keep_layer_graph_output(MsBuild *b, guint8 mixers); /* of a graph that reaches to the end of the layer */
-void ms_free_graph_outputs(MsBuild *b);
+void ms_keep_layer_graph_tensors(MsBuild *b, guint8 mixers); /* output of a graph that reaches to the end of the layer, inputs of the one that begins it */
+void ms_free_graph_tensors(MsBuild *b);
 void ms_graph_buffers(MsBuild *b, MsPiece *piece); /* piece->graph_B, when both lists are there */
 
 /* Pieces. */

@@ -5,8 +5,10 @@
  * is the same as without graphs. Beside it stand:
  *   - outputs of a graph: static until the backward of the same graph, while the framework would free them when they have been read;
  *   - gradients of outputs, one set for each kind of graph, and of inputs, those of two graphs;
- *   - what the captured backward of attention needs for itself, as nothing outside the graphs can use the memory of their pool.
- * The input of a graph is a copy of what the layer before it made, which is freed: it counts once, as the layer's kept input.
+ *   - what the captured backward of attention needs for itself, as nothing outside the graphs can use the memory of their pool;
+ *   - an attention mask, which is an input of every graph with attention though the causal kernels never read it (get_layer_static_inputs of transformer_layer.py).
+ * The input of a graph is a copy of what the layer before it made. Where that is freed it counts once, as the layer's kept input. It is not freed where somebody holds
+ * it until the backward: with EP overlap the schedule node of every layer (ScheduleNode of pipeline_parallel/utils.py), else the pipeline for what it has received.
  * Not here: the driver's own memory for each graph (no published figure), and what a graph of the whole iteration costs. */
 #include "work/build.h"
 
@@ -28,7 +30,8 @@ gboolean ms_captured(const MsOptions *o, MsModule module) {
   }
 }
 
-static gboolean of_modules(const MsBuild *b) { return b->options->cuda_graph_scope && !(b->options->cuda_graph_scope & MS_CG_FULL_ITERATION); }
+static gboolean captures_modules(const MsOptions *o) { return o->cuda_graph_scope && !(o->cuda_graph_scope & MS_CG_FULL_ITERATION); }
+static gboolean of_modules(const MsBuild *b) { return captures_modules(b->options); }
 
 /* The graph of a MoE layer ends behind the router, or behind the preprocessing of dispatch. */
 static gboolean ends_in_router(const MsBuild *b) {
@@ -56,19 +59,32 @@ void ms_keep_router_graph_outputs(MsBuild *b) {
   if (b->model->moe_shared_expert_intermediate_size > 0 && ms_captured(b->options, MS_MODULE_SHARED)) ms_keep(b, "graph output, shared", 2 * b->rows_sp * b->h);
 }
 
-/* Module whose rows end a layer. */
+/* Modules whose rows begin and end a layer. */
+static MsModule first_module(guint8 mixers) {
+  if (mixers & MS_MIX_MAMBA) return MS_MODULE_MAMBA;
+  if (mixers & MS_MIX_DELTA) return MS_MODULE_DELTA;
+  return mixers & MS_MIX_ATTN ? MS_MODULE_ATTN : mixers & MS_MIX_MLP ? MS_MODULE_MLP : MS_MODULE_ROUTER;
+}
+
 static MsModule last_module(guint8 mixers) {
   if (mixers & MS_MIX_MOE) return MS_MODULE_MOE;
   if (mixers & MS_MIX_MLP) return MS_MODULE_MLP;
   return mixers & MS_MIX_ATTN ? MS_MODULE_ATTN : mixers & MS_MIX_DELTA ? MS_MODULE_DELTA : MS_MODULE_MAMBA;
 }
 
-void ms_keep_layer_graph_output(MsBuild *b, guint8 mixers) {
-  if (of_modules(b) && ms_captured(b->options, last_module(mixers))) ms_keep(b, "graph output", 2 * b->rows_sp * b->h * b->streams);
+gboolean ms_graph_copies_input(const MsOptions *o, guint8 mixers) { return captures_modules(o) && ms_captured(o, first_module(mixers)); }
+
+void ms_keep_layer_graph_tensors(MsBuild *b, guint8 mixers) {
+  double x = 2 * b->rows_sp * b->h * b->streams, s = b->training->seq_length;
+  if (!of_modules(b)) return;
+  if (ms_captured(b->options, last_module(mixers))) ms_keep(b, "graph output", x);
+  if (b->options->ep_overlap && ms_graph_copies_input(b->options, mixers)) ms_keep(b, "graph input, as it came", x);
+  gboolean attends = (mixers & (MS_MIX_ATTN | MS_MIX_DELTA)) != 0;
+  if (attends && ms_captured(b->options, MS_MODULE_ATTN)) ms_keep(b, "graph input, mask", b->training->micro_batch_size * s * (s / b->c));
 }
 
-void ms_free_graph_outputs(MsBuild *b) {
-  static const char *const names[] = {"graph output, tokens", "graph output, shared", "graph output"};
+void ms_free_graph_tensors(MsBuild *b) {
+  static const char *const names[] = {"graph output, tokens", "graph output, shared", "graph output", "graph input, as it came", "graph input, mask"};
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) ms_free_kept(b, names[i]);
 }
 

@@ -212,7 +212,7 @@ static void layer_forward_rows(MsBuild *b, int layer, guint8 mixers) {
   if (mixers & MS_MIX_ATTN) ms_attention_forward(b, layer);
   if (mixers & MS_MIX_MLP) ms_dense_mlp_forward(b);
   if (mixers & MS_MIX_MOE) ms_moe_forward(b);
-  ms_keep_layer_graph_output(b, mixers);
+  ms_keep_layer_graph_tensors(b, mixers);
 }
 
 static void layer_backward_rows(MsBuild *b, int layer, guint8 mixers) {
@@ -221,7 +221,7 @@ static void layer_backward_rows(MsBuild *b, int layer, guint8 mixers) {
   if (mixers & MS_MIX_ATTN) ms_attention_backward(b, layer);
   if (mixers & MS_MIX_DELTA) ms_delta_backward(b);
   if (mixers & MS_MIX_MAMBA) ms_mamba_backward(b);
-  ms_free_graph_outputs(b);
+  ms_free_graph_tensors(b);
 }
 
 static const char *mixers_name(guint8 mixers) {

@@ -233,9 +233,8 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
   ms_join(&s->b, back);
 }
 
-static double states_B(const Step *s, const MsStageParams *p) { /* moments of this rank */
-  double shard = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
-  return (ms_dtype_B(s->o->exp_avg_dtype) + ms_dtype_B(s->o->exp_avg_sq_dtype)) * (1 - s->o->optimizer_offload_fraction) * shard;
+static double states_B(const Step *s, const MsStageParams *p) {
+  return ms_optimizer_state_B(s->work->scenario) * ((p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard);
 }
 
 typedef struct { gboolean embedding, user; } WordEmbedding; /* a stage has the embedding; tied weights or an MTP block use it there */

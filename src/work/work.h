@@ -134,6 +134,9 @@ typedef struct MsWork {
 /* A graph scope captures the rows of a module (precision_and_overheads.md 6). */
 gboolean ms_captured(const MsOptions *options, MsModule module);
 
+/* A graph of modules begins such a layer: it has a static copy of the layer's input. */
+gboolean ms_graph_copies_input(const MsOptions *options, guint8 mixers);
+
 /* Lowers. NULL and *error when the machine or the options cannot do it (named). (transfer full) */
 MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error);
 /* The same, but what is kept is that of the rank with the fewest rows of all layers of the stage. */
@@ -197,6 +200,12 @@ void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double 
 /* Ranks over which optimizer states (and what FSDP shards) of dense or expert parameters are split; 1 = not split. DualPipe's two copies of a stage
  * share them too. */
 double ms_work_shards(const MsWork *work, gboolean expert);
+
+/* The precision-aware optimizer is in use as soon as a state is not FP32; it then stores the FP32 master of a BF16 weight as its 16 missing bits. */
+gboolean ms_optimizer_is_precision_aware(const MsOptions *options);
+/* Bytes of master weight and moments per element of the shard, less the share that the host updates. With `offload_optimizer_states` they are on the device
+ * during the update only, masters and moments alike (Megatron-LM dev branch, core/optimizer/cpu_offloading/optimizer_state_offloader.py). */
+double ms_optimizer_state_B(const MsScenario *scenario);
 
 /* --- totals of the model (domain/model.md 1, 2) ---------------------------------------------------------------------------- */
 typedef struct {

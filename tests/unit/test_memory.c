@@ -292,11 +292,12 @@ static void buffers_of_options(void **state) {
   assert_close(static_B(fsdp, NULL) - without, 2 * ms_dtype_B(fsdp->options.grad_reduce_dtype) * layer, 1e-9);
 }
 
-/* Bytes of a quantisable weight (domain/memory.md 1.1): BF16 and two low-precision copies, or with fp8_param_gather these alone, with their scales. */
+/* Bytes of a quantisable weight (domain/memory.md 1.1): BF16 and two low-precision copies, or with fp8_param_gather these alone, with their scales. MXFP8 weights have
+ * no buffer of their own for their gather, said or not (TransformerEngine v2.9 replace_raw_data refuses them). */
 static void low_precision_weights(void **state) {
   (void)state;
   static const struct { MsPrecision precision; double kept, gathered; } rows[] = {
-      {MS_FP8_TENSORWISE, 4, 2}, {MS_FP8_BLOCKWISE, 4 + 8.0 / 16384, 2 + 8.0 / 16384}, {MS_MXFP8, 2 + 2 * 33.0 / 32, 2 + 2 * 33.0 / 32}};
+      {MS_FP8_TENSORWISE, 4, 2}, {MS_FP8_BLOCKWISE, 4 + 8.0 / 16384, 2 + 8.0 / 16384}, {MS_MXFP8, 2 + 2 * 33.0 / 32, 2 * 33.0 / 32}};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
     for (int gather = 0; gather < 2; gather++) {
       g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "b200-sxm", 8);
