@@ -2,6 +2,7 @@
  * Sources: arXiv 2603.07685 tables 3-5 and 7 (the Megatron-Core MoE report), Megatron-MoE-ModelZoo best_practice/qwen3 (through scenarios/published). */
 #include "lib/close.h"
 
+#include "base/units.h"
 #include "lib/world.h"
 #include "sim/lower.h"
 #include "sim/simulate.h"
@@ -39,89 +40,95 @@ static void ep_overlap(void **state) {
   compare("saved by EP overlap", apart->step_time_s - overlapped->step_time_s, 19.7 - 17.6, THIRD);
 }
 
-/* --- memory of the report's DeepSeek-V3: PP4 x VPP4 x EP64 on 256 GPUs, mean over the stages --- */
+/* --- memory of the report (tests/data/memory; docs/accuracy.md has the figures side by side) ---
+ * Table 3 is what Megatron-MoE-ModelZoo's estimator prints for 16 MoE layers of DeepSeek-V3 with 60 of them alive, in GiB (it divides by 1024^3 and writes GB): the third of
+ * four stages here. Of table 5 the source does not say which unit or which counter it is: it is compared with GiB of the device. */
+static MsScenario *fact(const char *folder, const char *name) {
+  g_autofree char *file = g_strdup_printf("%s/%s/%s.json", MS_SOURCE_DIR, folder, name);
+  GError *error = NULL;
+  MsScenario *s = ms_scenario_load(file, &error);
+  if (!s) fail_msg("%s", error->message);
+  return s;
+}
+
+enum { THIRD_STAGE = 2 };
+typedef struct { double weights, optimizer, activations, device; } Gibibytes; /* of the third stage; device: of the largest */
+
+static Gibibytes gibibytes_of(const MsScenario *s) {
+  g_autoptr(MsResult) r = predict(s, MS_FIDELITY_BOUND);
+  const MsStageMemory *m = &r->memory->stage[THIRD_STAGE];
+  Gibibytes b = {(m->parameters_B + m->gradients_B) / MS_GIB, m->optimizer_B / MS_GIB, m->activations_B / MS_GIB, 0};
+  for (int i = 0; i < r->stages; i++) b.device = MAX(b.device, r->memory->stage[i].device_B / MS_GIB);
+  return b;
+}
+
 static MsScenario *report_run(MsPrecision precision) {
-  MsScenario *s = ms_test_run("deepseek-v3", -1, "gb200-nvl72", 256);
-  s->layout.pp = 4, s->layout.vpp = 4, s->layout.ep = 64, s->layout.pipeline_layout = g_strdup("Et*4|(tttt|)*14tmL");
-  s->options.dispatcher = MS_DISPATCH_HYBRIDEP, s->options.distributed_optimizer = TRUE;
-  s->options.overlap_grad_reduce = s->options.overlap_param_gather = TRUE;
-  s->training.global_batch_size = 8192;
+  MsScenario *s = fact("tests/data/memory", "dsv3-table-3");
+  s->options.moe_memory_efficient_permutation = TRUE;
   s->training.precision = precision;
   s->options.fp8_param_gather = precision == MS_MXFP8;
   return s;
 }
 
-typedef struct { double weights, optimizer, activations, peak; } Bytes; /* GB, mean over stages; peak of the largest */
-
-static Bytes bytes_of(const MsScenario *s) {
-  g_autoptr(MsResult) r = predict(s, MS_FIDELITY_BOUND);
-  Bytes b = {0};
-  for (int i = 0; i < r->stages; i++) {
-    const MsStageMemory *m = &r->memory->stage[i];
-    b.weights += (m->parameters_B + m->gradients_B) / 1e9 / r->stages, b.optimizer += m->optimizer_B / 1e9 / r->stages;
-    b.activations += m->activations_B / 1e9 / r->stages, b.peak = MAX(b.peak, m->peak_B / 1e9);
-  }
-  return b;
-}
-
 static void memory_of_the_report(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = report_run(MS_BF16);
-  Bytes base = bytes_of(s);
-  compare("weights and gradients", base.weights, 36.4, THIRD); /* 6 bytes of 15 MoE layers; a stage has 15.5 with MTP, and the ends their tables */
-  compare("main weights and optimizer", base.optimizer, 32.1, THIRD);
-  /* Its estimator still keeps the output of the experts for the backward: with it 2236 MiB a layer, and 131 GB. */
-  s->options.moe_memory_efficient_permutation = FALSE;
-  double kept = bytes_of(s).activations;
-  compare("activations", kept, 131, 0.2);
-  compare("memory-efficient permutation", base.activations - kept, -26.3, 0.2);
+  g_autoptr(MsScenario) s = fact("tests/data/memory", "dsv3-table-3");
+  Gibibytes table = gibibytes_of(s);
+  compare("weights and gradients", table.weights, 36.4, 0.01); /* the estimator leaves out the router */
+  compare("main weights and optimizer", table.optimizer, 32.1, 0.01);
+  compare("activations", table.activations, 131, 0.01); /* the output of the experts kept for the backward */
   s->options.moe_memory_efficient_permutation = TRUE;
+  double kept = gibibytes_of(s).activations;
+  compare("memory-efficient permutation", kept - table.activations, -26.3, 0.01);
   s->training.precision = MS_MXFP8;
-  compare("activations in FP8", bytes_of(s).activations - base.activations, -16, THIRD);
+  compare("activations in FP8", gibibytes_of(s).activations - kept, -16, 0.1); /* "about" */
 }
 
 static double recomputed(guint32 modules, double before) {
   g_autoptr(MsScenario) s = report_run(MS_MXFP8);
   s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, modules, 0, 1};
-  return bytes_of(s).activations - before;
+  return gibibytes_of(s).activations - before;
 }
 
-/* Table 4 and the moments are figures of the FP8 run, as their ratios to the 26.3 GB of memory-efficient permutation (7168 BF16 elements a row) show, whatever number of
- * layers is alive: SwiGLU's 3.8 GB is 1/7 of it, 2048 elements of one byte; the norms' 8.2 GB is 140/448, y twice in FP8 for the two down projections, y2 in BF16 for the router
- * and in FP8 for the shared expert (112/448 if all were BF16). Moments go from 6 + 12/d to 6 + 8/d bytes per parameter: the master stays FP32, while a BF16 run stores half
- * of it (6 + 6/d). */
+/* Table 4 and the moments are figures of the FP8 run, as their ratios to the 26.3 of memory-efficient permutation (7168 BF16 elements a row) show: SwiGLU's 3.8 is 1/7
+ * of it, 2048 elements of one byte; the norms' 8.2 is 140/448, y twice in FP8 for the two down projections, y2 in BF16 for the router and in FP8 for the shared expert, which
+ * has kept the BF16 tensor since (save_original_input): 112/448. Moments go from 6 + 12/d to 6 + 8/d bytes per parameter: the master stays FP32, while a BF16 run stores half of
+ * it (6 + 6/d). */
 static void recomputation_of_the_report(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = report_run(MS_MXFP8);
-  Bytes base = bytes_of(s);
-  compare("MLA up-projection recomputed", recomputed(MS_RM_MLA_UP_PROJ, base.activations), -30.4, 0.2);
-  compare("SwiGLU recomputed", recomputed(MS_RM_MOE_ACT, base.activations), -3.8, 0.2);
+  Gibibytes base = gibibytes_of(s);
+  compare("MLA up-projection recomputed", recomputed(MS_RM_MLA_UP_PROJ, base.activations), -30.4, 0.01);
+  compare("SwiGLU recomputed", recomputed(MS_RM_MOE_ACT, base.activations), -3.8, 0.03);
   compare("layer norms recomputed", recomputed(MS_RM_LAYERNORM, base.activations), -8.2, 0.2);
-  compare("all three recomputed", recomputed(MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, base.activations), -42.4, 0.2);
+  compare("all three recomputed", recomputed(MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, base.activations), -42.4, 0.05);
   s->options.exp_avg_dtype = s->options.exp_avg_sq_dtype = MS_DT_BF16;
-  compare("BF16 moments", bytes_of(s).optimizer - base.optimizer, -11, 0.1); /* 10 to 12 GB */
+  double moments = gibibytes_of(s).optimizer;
+  compare("BF16 moments", moments - base.optimizer, -11, 0.1); /* 10 to 12 */
+  s->options.offload_optimizer_states = TRUE;
+  compare("states on the host", gibibytes_of(s).optimizer - moments, -17.5, 0.25); /* 15 to 20, of which stage is not said */
 }
 
-/* Table 5: DeepSeek-V3 TP1 PP8 EP32 VPP4 MXFP8, 169 to 151 GB and 945 to 930 TFLOP/s by offloading (modules not said; the recipe's: expert_fc1). The rest as the report's
- * appendix gives it for this layout (MCR-dsv3_gb200_bf16): moments in BF16, dense MLPs recomputed. */
+/* Table 5: DeepSeek-V3 TP1 PP8 EP32 VPP4 MXFP8, 169 to 151 GB and 945 to 930 TFLOP/s by offloading; partial CUDA graphs take about 7 GB. */
 static void activation_offload(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = report_run(MS_MXFP8);
-  g_free(s->layout.pipeline_layout);
-  s->layout.pp = 8, s->layout.ep = 32, s->layout.pipeline_layout = g_strdup("Et|(tt|)*30mL");
-  s->options.reuse_grad_buf_for_mxfp8_param_ag = TRUE;
-  s->options.exp_avg_dtype = s->options.exp_avg_sq_dtype = MS_DT_BF16;
-  s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, MS_RM_MLP, 0, 1};
-  s->training.global_batch_size = 2048;
-  g_autoptr(MsResult) kept = predict(s, MS_FIDELITY_FULL);
-  double before = bytes_of(s).peak;
-  s->options.offload_modules = MS_OM_EXPERT_FC1;
-  g_autoptr(MsResult) gone = predict(s, MS_FIDELITY_FULL);
-  compare("peak memory", before, 169, 0.05);
-  compare("peak memory with offload", bytes_of(s).peak, 151, 0.05);
-  compare("saved by offload", bytes_of(s).peak - before, 151 - 169, 0.15);
+  g_autoptr(MsScenario) s = fact("tests/data/memory", "dsv3-table-5"), offloads = fact("tests/data/memory", "dsv3-table-5-offload");
+  double before = gibibytes_of(s).device, after = gibibytes_of(offloads).device;
+  compare("device", before, 169, 0.03);
+  compare("device with offload", after, 151, 0.03);
+  compare("saved by offload", after - before, 151 - 169, 0.15);
+  g_autoptr(MsResult) kept = predict(s, MS_FIDELITY_FULL), gone = predict(offloads, MS_FIDELITY_FULL);
   double slower = gone->step_time_s / kept->step_time_s - 1;
   assert_true(slower > 0 && slower < 0.016 * 2);
+  s->options.cuda_graph_scope = 0;
+  compare("partial CUDA graphs", before - gibibytes_of(s).device, 7, 0.2);
+}
+
+/* Table 5: Qwen3-235B on 256 GB200 with offload and EP overlap, 175 GB at EP 64. What is missing here is not known: docs/accuracy.md. */
+static void offload_with_overlap(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = fact("scenarios/published/modelzoo", "MZ-qwen3-235b-gb200-mxfp8-offload");
+  compare("device", gibibytes_of(s).device, 175, 0.12);
 }
 
 /* --- dispatcher latencies: table 7, microseconds, 4096 tokens, DeepSeek-V3's experts, communication only --- */
@@ -187,7 +194,7 @@ static void forced_and_natural_routing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(ep_overlap), cmocka_unit_test(memory_of_the_report), cmocka_unit_test(recomputation_of_the_report),
-                                     cmocka_unit_test(activation_offload),
+                                     cmocka_unit_test(activation_offload), cmocka_unit_test(offload_with_overlap),
                                      cmocka_unit_test(dispatcher_latencies), cmocka_unit_test(forced_and_natural_routing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
