@@ -13,9 +13,17 @@ typedef struct {
 
 typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
 
-/* stderr, one line each, so that stdout stays a file. */
-static void print_lines(const char *file, const char *what, const GPtrArray *lines) {
-  for (guint i = 0; i < lines->len; i++) fprintf(stderr, "moesim: %s: %s%s\n", file, what, (const char *)lines->pdata[i]);
+/* stderr, so that stdout stays a file. */
+static void print_remarks(const char *file, const GPtrArray *lines) {
+  for (guint i = 0; i < lines->len; i++) fprintf(stderr, "moesim: %s: %s\n", file, (const char *)lines->pdata[i]);
+}
+
+/* What means nothing to a prediction, in one line. */
+static void print_ignored(const char *file, const GPtrArray *words) {
+  GString *list = g_string_new(NULL);
+  for (guint i = 0; i < words->len; i++) g_string_append_printf(list, "%s%s", i ? ", " : "", (const char *)words->pdata[i]);
+  if (list->len > 0) fprintf(stderr, "moesim: %s: ignored: %s\n", file, list->str);
+  g_string_free(list, TRUE);
 }
 
 static char *model_text(const MsModel *model) {
@@ -49,7 +57,7 @@ static int import_hf(const Options *o, const char *file) {
     g_free(model->name);
     model->name = g_strdup(o->name);
   }
-  print_lines(file, "ignored: ", ignored);
+  print_ignored(file, ignored);
   return put(o->out, model_text(model));
 }
 
@@ -76,8 +84,8 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
   if (!text) return ms_cli_fail(error);
   g_autoptr(MsImport) import = reader(text, length, file, &options, &error);
   if (!import) return ms_cli_fail(error);
-  print_lines(file, "", import->remarks);
-  print_lines(file, "ignored: ", import->ignored);
+  print_remarks(file, import->remarks);
+  print_ignored(file, import->ignored);
   int status = o->model_out ? write_model(o, import->scenario) : 0;
   return status ? status : put(o->out, scenario_text(import->scenario));
 }

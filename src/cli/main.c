@@ -187,7 +187,7 @@ int main(int argc, char **argv) {
   int status = dispatch(argc - 1, argv + 1);
   GError *error = NULL;
   if (ms_flush_stdout(&error)) return status;
-  if (!ms_stdout_abandoned()) return ms_cli_fail(error);
+  if (!ms_stdout_abandoned() && status != MS_ERROR_ENV) return ms_cli_fail(error); /* a verb that saw it has said it */
   g_error_free(error); /* who left `moesim ... | head` early knows */
   return MS_ERROR_ENV;
 }

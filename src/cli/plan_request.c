@@ -1,5 +1,7 @@
 #include "cli/plan_request.h"
 
+#include <string.h>
+
 #include "base/err.h"
 #include "base/json.h"
 #include "cli/cli.h"
@@ -93,6 +95,17 @@ static void write_open_options(MsJsonOut *out, gboolean experts) {
   ms_json_out_end(out);
 }
 
+/* Names, and files by theirs, joined by commas. (transfer full) */
+static char *short_names(char **names) {
+  GString *out = g_string_new(NULL);
+  for (int i = 0; names[i]; i++) {
+    g_autofree char *base = g_path_get_basename(names[i]);
+    if (g_str_has_suffix(base, ".json")) base[strlen(base) - strlen(".json")] = '\0';
+    g_string_append_printf(out, "%s%s", i ? "," : "", base);
+  }
+  return g_string_free(out, FALSE);
+}
+
 /* What runs is known to fit, whatever the prediction says of its memory. */
 static char *request_around(const char *file, GError **error) {
   g_autoptr(MsScenario) run = ms_scenario_load(file, error);
@@ -110,7 +123,7 @@ char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
   gboolean experts;
   if (!models[0] || !machines[0]) return usage(error, "%s: give at least one name", models[0] ? "--hardware" : "--model"), NULL;
   if (!read_gpus(a->gpus, gpus, error) || !any_experts(models, &experts, error) || !machines_exist(machines, error)) return NULL;
-  g_autofree char *name = g_strdup_printf("%s-%s-%s", a->model, a->hardware, a->gpus);
+  g_autofree char *what = short_names(models), *where = short_names(machines), *name = g_strdup_printf("%s-%s-%s", what, where, a->gpus);
   MsJsonOut *out = ms_json_out_new(2);
   ms_json_out_object(out, NULL);
   ms_json_out_int(out, "schema", 1);

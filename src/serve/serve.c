@@ -263,7 +263,8 @@ static void write_launch(Server *server, SoupServerMessage *msg, const char *for
 /* --- routes --------------------------------------------------------------------------------------------------------------------------------- */
 static gboolean is(SoupServerMessage *msg, const char *method) {
   if (strcmp(soup_server_message_get_method(msg), method) == 0) return TRUE;
-  answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, method);
+  g_autofree char *only = g_strdup_printf("this address takes %s", method);
+  answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, only);
   return FALSE;
 }
 

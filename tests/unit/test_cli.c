@@ -241,6 +241,9 @@ static void plan_without_a_file(void **state) {
   expect(&read, 0, "plan of the kept request");
   assert_non_null(strstr(asked.out, "sequence 4096, batch 64"));
   assert_string_equal(asked.out, read.out);
+  g_auto(Run) path = RUN("plan", "--model", MS_SOURCE_DIR "/models/llama3-8b.json", "--hardware", "h100-sxm", "--gpus", "8", "--write-request", "-");
+  expect(&path, 0, "plan of a model's file");
+  assert_non_null(strstr(path.out, "\"name\": \"llama3-8b-h100-sxm-8\""));
   g_remove(file);
 }
 
