@@ -191,7 +191,16 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   }
 }
 
-typedef struct { MsTree *t; MsTreeWorker *w; MsPieceMemo *memo; gboolean own; int map; MsStateBytes *bytes; } Pieces;
+typedef struct {
+  MsTree *t;
+  MsTreeWorker *w;
+  MsPieceMemo *memo;
+  gboolean own;         /* the memo is of one cut */
+  int map;
+  MsStateBytes *bytes;
+  MsScenario *screened; /* the first shape whose passes were screened: the others share what its pieces cost */
+  MsPassScreen *screen;
+} Pieces;
 
 static void state_bytes(Pieces *p, const MsCandidate *c) {
   const MsSpace *space = p->t->space;
@@ -242,6 +251,22 @@ static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
   return TRUE;
 }
 
+/* Options that only the simulation sees, at values that need the least memory. */
+static void write_least(const MsTree *t, MsScenario *s) {
+  if (is_open(t->space, "options.grad_reduce_dtype")) s->options.grad_reduce_dtype = MS_DT_BF16;
+  if (is_open(t->space, "options.optimizer_post_validation")) s->options.optimizer_post_validation = -1;
+}
+
+/* What the passes of a shape take in their schedule. */
+static double passes_of_shape(Pieces *p, const MsCandidate *c) {
+  g_autoptr(MsScenario) s = ms_candidate_scenario(p->t->space, c);
+  write_least(p->t, s);
+  g_autoptr(MsPassScreen) screen = ms_pass_screen_new_like(s, p->screen, ms_memo_cost(p->memo), NULL);
+  double passes_s = screen ? ms_pass_screen_lower_s(screen) : 0;
+  if (screen && !p->screen && !p->own) p->screen = g_steal_pointer(&screen), p->screened = g_steal_pointer(&s);
+  return passes_s;
+}
+
 /* One shape of the pieces; the worker's scratch has the combination of the node. */
 static void bound_shape(Pieces *p, const MsBranch *node, MsCandidate c, int shape_of, gboolean per_cut) {
   MsTree *t = p->t;
@@ -267,9 +292,11 @@ static void bound_shape(Pieces *p, const MsBranch *node, MsCandidate c, int shap
   rule = refusing_rule(s, t->settled);
   if (rule < 0 && !(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another_shape(t->space, c.combo, s)) rule = ms_num_rules + MS_REFUSED_SAME;
   double limit = t->x->s.plan->memory_limit_B, least = rule < 0 ? least_device_B(p, shape, c.value) : 0;
+  gboolean fits = least <= limit || !ms_planner_cuts(t->x, MS_SHORT_MEMORY);
+  double passes_s = rule < 0 && fits && ms_planner_cuts(t->x, MS_SHORT_RELAXED) ? passes_of_shape(p, &c) : 0;
   if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
-  else if (least > limit && ms_planner_cuts(t->x, MS_SHORT_MEMORY)) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, least - limit, MS_LEVEL_SHAPE, &c);
-  else emit(t, w, node, MS_LEVEL_SHAPE, c, (double)step);
+  else if (!fits) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, least - limit, MS_LEVEL_SHAPE, &c);
+  else emit(t, w, node, MS_LEVEL_SHAPE, c, MAX((double)step, passes_s * MS_PS_PER_S));
 }
 
 static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
@@ -294,12 +321,8 @@ static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
     }
   }
   if (p.own) ms_memo_free(p.memo);
-}
-
-/* Options that only the simulation sees, at values that need the least memory. */
-static void write_least(const MsTree *t, MsScenario *s) {
-  if (is_open(t->space, "options.grad_reduce_dtype")) s->options.grad_reduce_dtype = MS_DT_BF16;
-  if (is_open(t->space, "options.optimizer_post_validation")) s->options.optimizer_post_validation = -1;
+  ms_pass_screen_free(p.screen);
+  ms_scenario_free(p.screened);
 }
 
 static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {

@@ -7,9 +7,9 @@
  *   KERNELS    + MS_ROLE_KERNELS                          all compute rows, nothing recomputed or offloaded
  *   BESIDE     + MS_ROLE_BESIDE                           the same, from the first to the last compute row of each piece, shared out where passes run in pairs
  *   ADDED      + MS_ROLE_ADDED                            the same of the pieces as they are
- *   SHAPE      + pp, vpp, MS_ROLE_SHAPE                   the first bound of the layout (bound.c)
- *   STATE      + MS_ROLE_STATE                            the passes in their schedule, on a host that takes no time, and what follows the gradient norm
- *                                                         (MsPassScreen); by then it is known to fit
+ *   SHAPE      + pp, vpp, MS_ROLE_SHAPE                   the first bound of the layout (bound.c); the passes in their schedule, on a host that takes no time
+ *                                                         (MsPassScreen; shapes of one ADDED share what its pieces cost)
+ *   STATE      + MS_ROLE_STATE                            the same, and what follows the gradient norm; by then it is known to fit
  *   LAYOUT     everything                                 the second bound of the layout (ms_screen), which also says whether it fits */
 #ifndef MS_PLAN_TREE_H
 #define MS_PLAN_TREE_H

@@ -6,7 +6,7 @@
 /* --- graph --------------------------------------------------------------------------------------------------------------------------------------- */
 
 MsGraph *ms_graph_new(int devices, int streams_per_device) {
-  if (devices < 1 || streams_per_device < 1 || streams_per_device > 254) MS_BUG("graph of %d devices, %d streams", devices, streams_per_device);
+  if (devices < 1 || streams_per_device < 1 || streams_per_device > 64) MS_BUG("graph of %d devices, %d streams", devices, streams_per_device);
   MsGraph *graph = g_new0(MsGraph, 1);
   graph->devices = devices, graph->streams = streams_per_device;
   graph->first_stream = g_new0(guint8, (size_t)devices * MS_N_USES);

@@ -28,6 +28,7 @@ typedef struct { gint64 num, den; } Rate; /* speed of the tasks of one use; 1 is
 typedef struct {
   Rate rate[MS_N_USES];
   guint32 running[MS_N_USES];
+  guint64 active;     /* bits of the streams that have an event: the others are not looked at */
   guint32 sms;        /* taken by running tasks */
   guint32 host_next;  /* next task that the host comes to */
   guint32 host_sync;  /* the task it waits for, or NONE */
@@ -108,7 +109,8 @@ static void refresh(Engine *engine, guint32 d) {
   MsTime *when = engine->when + base, best_time = NEVER, now = engine->now;
   Rate old[MS_N_USES];
   guint changed = update_rates(engine, device, old);
-  for (guint32 s = 0; s < streams; s++) {
+  for (guint64 left = device->active; left; left &= left - 1) {
+    guint32 s = (guint32)__builtin_ctzll(left);
     Stream *own = &stream[s];
     if (own->fresh || (own->state == RUNNING && changed >> own->use & 1)) {
       Rate rate = device->rate[own->use];
@@ -155,6 +157,7 @@ static inline void begin(Engine *engine, guint32 s) {
   const MsTask *task = &engine->graph->task[own->head];
   Device *device = &engine->device[task->device];
   own->state = RUNNING, own->fresh = 1, own->use = task->use, own->remaining = task->duration;
+  device->active |= 1ull << task->stream;
   device->running[task->use]++;
   if (task->use != MS_USE_COMPUTE) device->sms += task->sms;
   mark_dirty(engine, task->device);
@@ -187,6 +190,7 @@ static void try_start(Engine *engine, guint32 s) {
     return;
   }
   own->state = STARTING, engine->when[s] = own->ready;
+  engine->device[task->device].active |= 1ull << task->stream;
   mark_dirty(engine, task->device);
 }
 
@@ -212,6 +216,7 @@ static void finish(Engine *engine, guint32 s) {
   gint64 waiter = engine->end[i];
   gboolean held_host = device->host_sync == i; /* asked now: the tasks that start below may move the host on */
   engine->end[i] = engine->now;
+  device->active &= ~(1ull << task->stream);
   device->running[task->use]--;
   if (task->use != MS_USE_COMPUTE) device->sms -= task->sms;
   mark_dirty(engine, task->device);

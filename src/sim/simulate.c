@@ -74,9 +74,10 @@ static gboolean prepare_costs(Parts *p, const MsScenario *s, const MsCost *like,
   return (p->work = ms_work_new(s, p->layout, error)) && (p->cost = ms_cost_new_like(like, s, p->layout, error));
 }
 
-static gboolean prepare_program(Parts *p, const MsScenario *s, GError **error) {
+/* `same`: of the same pieces, or NULL. */
+static gboolean prepare_program(Parts *p, const MsScenario *s, const MsProgram *same, GError **error) {
   char why[192];
-  p->program = ms_program_new(p->work, p->cost);
+  p->program = ms_program_new_like(p->work, p->cost, same ? same->piece : NULL, same ? same->lags : NULL);
   if (!check_length(p, error)) return FALSE;
   p->schedule = ms_program_schedule(p->program, why, sizeof why);
   if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
@@ -84,7 +85,7 @@ static gboolean prepare_program(Parts *p, const MsScenario *s, GError **error) {
 }
 
 static gboolean prepare(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
-  return (p->layout = ms_layout_new_or_error(s, error)) && prepare_costs(p, s, like, error) && prepare_program(p, s, error);
+  return (p->layout = ms_layout_new_or_error(s, error)) && prepare_costs(p, s, like, error) && prepare_program(p, s, NULL, error);
 }
 
 /* --- the step at each fidelity --- */
@@ -357,7 +358,9 @@ struct MsPassScreen {
   MsHardware swift; /* a host that takes no time */
 };
 
-MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **error) {
+MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **error) { return ms_pass_screen_new_like(s, NULL, like, error); }
+
+MsPassScreen *ms_pass_screen_new_like(MsScenario *s, const MsPassScreen *same, const MsCost *like, GError **error) {
   MsPassScreen *x = g_new0(MsPassScreen, 1);
   MsHardware *real = s->hardware;
   MsFsdp fsdp = s->options.fsdp;
@@ -368,7 +371,7 @@ MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **err
   x->parts.layout = ms_layout_build(s);
   gboolean ok = prepare_costs(&x->parts, s, like, error); /* kernels take what they take on the machine itself */
   s->hardware = &x->swift;
-  ok = ok && prepare_program(&x->parts, s, error);
+  ok = ok && prepare_program(&x->parts, s, same ? same->parts.program : NULL, error);
   s->hardware = real;
   s->options.fsdp = fsdp;
   if (ok) return x;

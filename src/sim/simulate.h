@@ -43,6 +43,8 @@ gboolean ms_screen(const MsScenario *scenario, const MsCost *like, MsScreen *scr
  * borrowed, and such options may be changed in it between two questions. NULL and *error as above. (transfer full) */
 typedef struct MsPassScreen MsPassScreen;
 MsPassScreen *ms_pass_screen_new(MsScenario *scenario, const MsCost *like, GError **error);
+/* Of another pipeline or schedule of the same pieces: what they cost is borrowed from `same`, which must outlive it and is not for two threads at once. */
+MsPassScreen *ms_pass_screen_new_like(MsScenario *scenario, const MsPassScreen *same, const MsCost *like, GError **error);
 void ms_pass_screen_free(MsPassScreen *screen);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPassScreen, ms_pass_screen_free)
 /* Lower bound of the step of all of them: the passes in their schedule, on a host that takes no time, without messages between stages and without the step's own
