@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "plan/plan.h"
 #include "study/parts.h"
+#include <string.h>
 
 enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20 };
 
@@ -33,6 +34,12 @@ static gboolean read_gpus(const char *text, GArray *gpus, GError **error) {
     g_array_append_val(gpus, value);
   }
   return gpus->len > 0 || usage(error, "--gpus %s: give at least one number", text);
+}
+
+static gboolean precision_known(const char *text, GError **error) {
+  if (!text || !strcmp(text, "auto") || g_strv_contains(ms_precision_words, text)) return TRUE;
+  g_autofree char *words = g_strjoinv(", ", (char **)(gpointer)ms_precision_words), *what = g_strdup_printf("%s: must be auto or one of %s", text, words);
+  return usage(error, "--precision %s", what);
 }
 
 static gboolean any_experts(char *const *models, gboolean *any, GError **error) {
@@ -122,7 +129,7 @@ char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
   g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
   gboolean experts;
   if (!models[0] || !machines[0]) return usage(error, "%s: give at least one name", models[0] ? "--hardware" : "--model"), NULL;
-  if (!read_gpus(a->gpus, gpus, error) || !any_experts(models, &experts, error) || !machines_exist(machines, error)) return NULL;
+  if (!precision_known(a->precision, error) || !read_gpus(a->gpus, gpus, error) || !any_experts(models, &experts, error) || !machines_exist(machines, error)) return NULL;
   g_autofree char *what = short_names(models), *where = short_names(machines), *name = g_strdup_printf("%s-%s-%s", what, where, a->gpus);
   MsJsonOut *out = ms_json_out_new(2);
   ms_json_out_object(out, NULL);

@@ -383,9 +383,31 @@ static void balancing_by_cost_is_a_candidate(void **state) {
   ms_assert_same_plans(both, b, tree);
 }
 
+/* Offloading needs a link to the host: without one "auto" is to offload nothing. */
+static void offloading_needs_a_link(void **state) {
+  (void)state;
+  static const Small small[] = {
+      {"link", "\"mixtral-8x7b\"", "h100-sxm", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"tp\": 1, \"pp\": 2, \"ep\": 4", "\"offload_modules\": \"auto\","},
+      {"no link", "\"mixtral-8x7b\"", "ascend-910b", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"tp\": 1, \"pp\": 2, \"ep\": 4", "\"offload_modules\": \"auto\","}};
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(MsRequest) request = request_of(&small[i]);
+    MsSpace *space = ms_space_new(request, TRUE, NULL);
+    int found = 0;
+    for (int k = 0; k < space->n_choices; k++) {
+      const MsChoice *c = &space->choice[k];
+      if (strcmp(c->open->path, "options.offload_modules")) continue;
+      found++;
+      assert_int_equal(c->n, i == 0 ? 3 : 1);
+      assert_true(c->value[0].value.bits == 0);
+    }
+    assert_int_equal(found, 1);
+    ms_space_free(space);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pruned_list_is_the_exhaustive_list), cmocka_unit_test(neighbours_tell_the_truth), cmocka_unit_test(fewer_kept_is_a_prefix), cmocka_unit_test(nothing_fits),
+      cmocka_unit_test(pruned_list_is_the_exhaustive_list), cmocka_unit_test(neighbours_tell_the_truth), cmocka_unit_test(fewer_kept_is_a_prefix), cmocka_unit_test(nothing_fits), cmocka_unit_test(offloading_needs_a_link),
       cmocka_unit_test(shortcuts_change_nothing), cmocka_unit_test(roles_hold), cmocka_unit_test(objectives_rank), cmocka_unit_test(deadlines_count_gpus_first), cmocka_unit_test(objectives_need_figures),
       cmocka_unit_test(resume_simulates_nothing_twice), cmocka_unit_test(what_is_given_stays), cmocka_unit_test(auto_without_candidates_is_an_error), cmocka_unit_test(partitions_are_balanced), cmocka_unit_test(cuts_by_cost_are_the_best),
       cmocka_unit_test(balancing_by_cost_is_a_candidate),
