@@ -59,7 +59,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers bench headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
+.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers check-symbols bench headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
 all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a
@@ -123,10 +123,14 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/tests/lib/unshared.o $(BUILD)/libm
 check-layers:
 	@awk -f mk/layers.awk mk/layers $(wildcard src/*/*.c src/*/*.h)
 
-smallcheck: all check-layers $(UNIT)
+# Functions and tables of src/ that other files can see but none uses, tests included: make them static, or remove them.
+check-symbols: all $(UNIT)
+	@{ nm -A $(BUILD)/libmoesim.a $(BUILD)/src/cli/main.o $(UNIT:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o) $(TESTLIB) || echo failed; } 2>/dev/null | awk -f mk/symbols.awk
+
+smallcheck: all check-layers $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) quick
 
-check: all check-layers $(UNIT)
+check: all check-layers $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) full
 
 # Curves of every machine that shared measurements exist for, made anew: the same tables give the same bytes. DATE is written to them.

@@ -33,7 +33,6 @@ struct MsBlas {
   DnnlBf16gemm dnnl_bf16gemm;
   void (*set_threads)(int threads);
   void (*set_threads_long)(long threads); /* BLIS; one of the two is there */
-  int threads; /* atomic: as last set */
 };
 
 int ms_cpus(void) {
@@ -201,7 +200,6 @@ static MsBlas *load(int index) {
   static gboolean (*const loaders[])(MsBlas *) = {load_openblas, load_blis, load_mkl, load_onednn};
   MsBlas *blas = g_new0(MsBlas, 1);
   blas->name = ms_blas_names[index];
-  blas->threads = ms_cpus();
   if (loaders[index](blas)) {
     blas->sgemm = (CblasSgemm)function(blas->handle, "cblas_sgemm");
     blas->dgemm = (CblasDgemm)function(blas->handle, "cblas_dgemm");
@@ -272,10 +270,7 @@ void ms_blas_set_threads(const MsBlas *blas, int threads) {
     blas->set_threads(threads);
   else
     blas->set_threads_long(threads);
-  g_atomic_int_set(&((MsBlas *)blas)->threads, threads);
 }
-
-int ms_blas_threads(const MsBlas *blas) { return g_atomic_int_get(&((MsBlas *)blas)->threads); }
 
 static void check(const MsBlas *blas, MsBlasType type, gint64 m, gint64 n, gint64 k, gint64 lda, gint64 ldb, gint64 ldc) {
   if (!ms_blas_has(blas, type)) MS_BUG("%s has no gemm for %s", blas->name, ms_blas_type_words[type]);

@@ -41,7 +41,6 @@ gboolean ms_blas_has(const MsBlas *blas, MsBlasType type);
 /* Threads that each multiplication of the calling thread uses from now on. OpenBLAS, BLIS and MKL share the number between all calling
  * threads; oneDNN (OpenMP) keeps one for each. So: threads that multiply side by side all set 1. */
 void ms_blas_set_threads(const MsBlas *blas, int threads);
-int ms_blas_threads(const MsBlas *blas); /* as last set by anybody; before that, the number of CPUs this process may use */
 
 /* One multiplication. MS_BUG when the library lacks the type (ask ms_blas_has) or a size is out of range. */
 void ms_blas_sgemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a,

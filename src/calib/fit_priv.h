@@ -7,14 +7,10 @@
 /* The lines of an `segments` curve from rows (merged, ascending in size). */
 void ms_fit_segments(const MsSeries *series, const MsRow *row, guint n, MsCurve *curve);
 
-/* Absolute relative errors of rows whose bucket lies in [from, to); scratch has room for n. Returns how many. */
-guint ms_fit_errors(const MsCurve *curve, const MsDeviceRates *device, const MsSeries *series, const MsRow *row, guint n, int from, int to,
-                    double *error);
 double ms_round_digits(double value, int digits);
 
 /* The profile's text with these curves in place of those with the same key (others stay as they are, to the byte), and flat members
  * replaced: `members` are triples key, JSON text, JSON text of its source, then NULL. NULL and *error when the text is no profile. */
 char *ms_profile_edit(const char *text, const char *filename, const GPtrArray *curves, const char *const *members, GError **error);
-gboolean ms_curve_same_key(const MsCurve *a, const MsCurve *b);
 
 #endif

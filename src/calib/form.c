@@ -80,8 +80,8 @@ double ms_round_digits(double value, int digits) {
   return g_ascii_strtod(text, NULL);
 }
 
-guint ms_fit_errors(const MsCurve *curve, const MsDeviceRates *device, const MsSeries *series, const MsRow *row, guint n, int from, int to,
-                    double *error) {
+/* Absolute relative errors of rows whose bucket lies in [from, to); error has room for n. Returns how many. */
+static guint errors_of(const MsCurve *curve, const MsDeviceRates *device, const MsSeries *series, const MsRow *row, guint n, int from, int to, double *error) {
   guint count = 0;
   for (guint i = 0; i < n; i++) {
     int bucket = ms_row_bucket(series->kind, row[i].x);
@@ -266,7 +266,7 @@ static void try_fold(Job *job, const MsFitContext *context, int fold, GArray *co
     if (grids[i].reach > 1 && !two_speeds(job->form->kind)) break;
     set_grid(job, rows, grids[i]);
     if (i > 0 && job->curve->grid.dims == 0) continue;
-    guint n = ms_fit_errors(job->curve, job->device, job->series, (const MsRow *)(void *)all->data, all->len, from_of(fold), from_of(fold + 1), error);
+    guint n = errors_of(job->curve, job->device, job->series, (const MsRow *)(void *)all->data, all->len, from_of(fold), from_of(fold + 1), error);
     g_array_append_vals(errors[i], error, n);
   }
   ms_grid_clear(&job->curve->grid);
@@ -298,7 +298,7 @@ static void round_curve(MsCurve *curve) {
 static void set_residuals(const MsSeries *series, const MsDeviceRates *device, guint n_fitted, MsCurve *curve) {
   const GArray *rows = series->rows;
   g_autofree double *error = g_new(double, rows->len + 1);
-  guint n = ms_fit_errors(curve, device, series, (const MsRow *)(void *)rows->data, rows->len, 0, MS_HELD_BACK, error);
+  guint n = errors_of(curve, device, series, (const MsRow *)(void *)rows->data, rows->len, 0, MS_HELD_BACK, error);
   curve->provenance.n_fitted = n_fitted, curve->provenance.n_held_back = n;
   curve->provenance.residual_median = ms_round_digits(ms_quantile(error, n, 0.5), 3);
   curve->provenance.residual_p90 = ms_round_digits(ms_quantile(error, n, 0.9), 3);

@@ -149,7 +149,7 @@ static void set_member(GArray *edits, const char *object, const char *key, const
   else edit(edits, object + 1, object + 1, g_strdup_printf("\n%s\"%s\": %s%s", margin, key, value, *skip_blank(object + 1) == '}' ? "" : ","));
 }
 
-gboolean ms_curve_same_key(const MsCurve *a, const MsCurve *b) {
+static gboolean same_key(const MsCurve *a, const MsCurve *b) {
   gboolean exchange = strcmp(a->op, "dispatch") == 0 || strcmp(a->op, "combine") == 0;
   return strcmp(a->op, b->op) == 0 && g_strcmp0(a->dtype, b->dtype) == 0 && g_strcmp0(a->pass, b->pass) == 0 && g_strcmp0(a->level, b->level) == 0 &&
          g_strcmp0(a->dispatcher, b->dispatcher) == 0 && a->head_dim == b->head_dim &&
@@ -163,7 +163,7 @@ static void edit_curves(GArray *edits, const char *list, const MsHardware *hardw
   for (int i = 0; *p && *p != ']' && i < hardware->num_curves; i++) {
     const char *end = skip_value(p);
     for (guint c = 0; c < curves->len; c++) {
-      if (placed[c] || !ms_curve_same_key(curves->pdata[c], &hardware->curves[i])) continue;
+      if (placed[c] || !same_key(curves->pdata[c], &hardware->curves[i])) continue;
       edit(edits, p, end, curve_text(curves->pdata[c]));
       placed[c] = TRUE;
       break;

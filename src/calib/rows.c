@@ -29,7 +29,8 @@ static gboolean is_message(const MsOp *op) { return ms_op_families[op->kind] == 
 /* Dispatch and combine of an all-to-all dispatcher are that collective. */
 static MsOpKind kind_of(const MsOp *op) { return op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE ? MS_OP_ALL_TO_ALL : (MsOpKind)op->kind; }
 
-int ms_row_curve(const MsRowSample *s) {
+/* Which curve a sample teaches: 0..., -1 none (work on the host). Equal for equal (kind, pass, dtype of messages, ranks). */
+static int curve_of(const MsRowSample *s) {
   const MsOp *op = &s->op;
   MsOpKind kind = kind_of(op);
   if (ms_op_families[kind] == MS_FAMILY_HOST || kind == MS_OP_D2H || kind == MS_OP_H2D) return -1;
@@ -49,7 +50,7 @@ double ms_row_bus_B(const MsRowSample *s) {
 
 static int bucket_of(const MsRowSample *s) {
   const MsOp *op = &s->op;
-  double x[MS_ROW_X] = {op->m, op->n, op->k, op->groups, op->kv_groups, op->read_B + op->write_B, is_message(op) ? ms_row_bus_B(s) : 0, ms_row_curve(s)};
+  double x[MS_ROW_X] = {op->m, op->n, op->k, op->groups, op->kv_groups, op->read_B + op->write_B, is_message(op) ? ms_row_bus_B(s) : 0, curve_of(s)};
   return ms_row_bucket(MS_N_ROW_KINDS, x);
 }
 
@@ -237,7 +238,7 @@ static MsRowCurve fit_curve(const Rows *rows) {
 /* --- all of them ------------------------------------------------------------------------------------------------------------------- */
 static int by_shape(const void *a, const void *b) {
   const MsRowSample *x = a, *y = b;
-  int c = ms_row_curve(x), d = ms_row_curve(y);
+  int c = curve_of(x), d = curve_of(y);
   if (c != d) return c < d ? -1 : 1;
   const MsOp *p = &x->op, *q = &y->op;
   const double u[] = {p->m, p->n, p->k, p->groups, p->kv_groups, p->read_B + p->write_B, p->message_B, p->flop, x->time_s},
@@ -259,9 +260,9 @@ GArray *ms_fit_rows(const MsRowSample *sample, guint n, const char *data, const 
   if (n > 0) qsort(sorted, n, sizeof *sorted, by_shape);
   for (guint i = 0; i < n; i++) bucket[i] = bucket_of(&sorted[i]);
   for (guint from = 0, to; from < n; from = to) {
-    int key = ms_row_curve(&sorted[from]);
+    int key = curve_of(&sorted[from]);
     guint learned = 0;
-    for (to = from; to < n && ms_row_curve(&sorted[to]) == key; to++) learned += bucket[to] >= MS_HELD_BACK, total += key >= 0 ? sorted[to].share : 0;
+    for (to = from; to < n && curve_of(&sorted[to]) == key; to++) learned += bucket[to] >= MS_HELD_BACK, total += key >= 0 ? sorted[to].share : 0;
     if (key < 0) continue;
     if (learned < FEWEST) {
       PassKey pass = pass_of(&sorted[from].op);

@@ -17,8 +17,6 @@ typedef struct {
   double share;  /* seconds of a training step that such rows take, for weighing curves against each other; any unit */
 } MsRowSample;
 
-/* Which curve a sample teaches: 0..., -1 none (work on the host). Equal for equal (kind, pass, dtype of messages, ranks). */
-int ms_row_curve(const MsRowSample *sample);
 /* Bytes that a message moves through one rank, as curves of collectives count them: "bus bytes" of nccl-tests. */
 double ms_row_bus_B(const MsRowSample *sample);
 

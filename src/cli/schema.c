@@ -5,6 +5,7 @@
 #include "describe/goodput.h"
 #include "describe/whatif.h"
 #include "study/baseline.h"
+#include "work/work.h"
 
 static const struct {
   const char *kind;
@@ -22,6 +23,11 @@ static const char reference_head[] =
     "Made by `make reference` from the field tables that the loaders use; a test compares. `moesim schema` prints the same in a terminal.\n"
     "Units: `B` bytes, `Bps` bytes per second, `flops` FLOP per second, `s` seconds. *required*: an error when missing.\n";
 
+static void operators_markdown(GString *out) {
+  g_string_append(out, "\n## operators\n\nKinds of rows in the operator list of a step, as `moesim show ops` prints them.\n\n| operator | what it is |\n|---|---|\n");
+  for (int op = 0; op < MS_N_OPS; op++) g_string_append_printf(out, "| `%s` | %s |\n", ms_op_words[op], ms_op_docs[op]);
+}
+
 int ms_cli_schema(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("schema");
   gboolean markdown = FALSE;
@@ -36,6 +42,7 @@ int ms_cli_schema(int argc, char **argv) {
   g_autoptr(GString) out = g_string_new(markdown && one < 0 ? reference_head : NULL);
   for (int i = 0; i < (int)G_N_ELEMENTS(kinds); i++)
     if (one == i || (one < 0 && kinds[i].whole_file)) (markdown ? ms_fields_markdown : ms_fields_schema)(kinds[i].table, out);
+  if (markdown && one < 0) operators_markdown(out);
   fputs(out->str, stdout);
   return 0;
 }

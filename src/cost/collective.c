@@ -13,13 +13,14 @@ double ms_curve_band(const MsCurve *curve, double fallback) {
   return p90 > 0 && isfinite(p90) ? p90 : fallback;
 }
 
-double ms_lines_steps_s(const MsLines *lines, double steps, double bytes_B) {
+/* `steps` latencies instead of one: collectives whose alpha is that of one ring step. */
+static double lines_steps_s(const MsLines *lines, double steps, double bytes_B) {
   double best = HUGE_VAL;
   for (int i = 0; i < lines->n; i++) best = MIN(best, lines->alpha_s[i] * steps + bytes_B / lines->Bps[i]);
   return lines->curve ? best * ms_grid_factor(&lines->curve->grid, (const double[4]){bytes_B}) : best;
 }
 
-double ms_lines_s(const MsLines *lines, double bytes_B) { return ms_lines_steps_s(lines, 1, bytes_B); }
+static double lines_s(const MsLines *lines, double bytes_B) { return lines_steps_s(lines, 1, bytes_B); }
 
 /* --- which curve ------------------------------------------------------------------------------------------------------------ */
 static double size_distance(int measured, int ranks) {
@@ -88,7 +89,9 @@ static MsLines lines_of(const MsCurve *curve, double band) {
   return lines;
 }
 
-MsLines ms_lines_scaleup(const MsHardware *hardware, const char *op, const char *dtype, int ranks) {
+/* Bus-bandwidth lines of `op` among `ranks` GPUs of one scale-up domain: the curve of the nearest size, its latency moved along the steps
+ * between the two sizes, its bandwidth capped at the link when the size lies beyond what was measured. */
+static MsLines lines_scaleup(const MsHardware *hardware, const char *op, const char *dtype, int ranks) {
   gboolean p2p = strcmp(op, "p2p") == 0;
   const MsCurve *curve = nearest(hardware, &(Wanted){op, "nvlink", NULL, dtype, MS_FORM_SEGMENTS, ranks});
   if (!curve || curve->n_segments <= 0)
@@ -111,7 +114,8 @@ double ms_network_Bps(const MsHardware *hardware, const MsGroup *group) {
   return over > 1 && span > hardware->gpus_per_rail_group ? hardware->nic_Bps / over : hardware->nic_Bps;
 }
 
-MsLines ms_lines_network(const MsHardware *hardware, const char *op, const char *dtype, const MsGroup *group) {
+/* One NIC: alpha of one ring step; Bps after efficiency, cap at the NIC and oversubscription. */
+static MsLines lines_network(const MsHardware *hardware, const char *op, const char *dtype, const MsGroup *group) {
   double rate = ms_network_Bps(hardware, group);
   const MsCurve *curve = nearest(hardware, &(Wanted){op, "network", NULL, dtype, MS_FORM_SEGMENTS, group->size});
   if (curve && !(curve->level && curve->n_segments > 0)) curve = NULL; /* a curve of no level is one of the scale-up link */
@@ -135,36 +139,36 @@ MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, 
   if (group->size <= 1) return c;
   int inside = c.group.domains > 1 ? c.group.per_domain : c.group.size;
   if (inside > 1) {
-    c.scaleup = ms_lines_scaleup(hardware, op, dtype, inside);
-    c.scatter = ms_lines_scaleup(hardware, "reduce_scatter", dtype, inside);
-    c.gather = ms_lines_scaleup(hardware, "all_gather", dtype, inside);
+    c.scaleup = lines_scaleup(hardware, op, dtype, inside);
+    c.scatter = lines_scaleup(hardware, "reduce_scatter", dtype, inside);
+    c.gather = lines_scaleup(hardware, "all_gather", dtype, inside);
   }
-  if (c.group.domains > 1) c.network = ms_lines_network(hardware, op, dtype, group);
+  if (c.group.domains > 1) c.network = lines_network(hardware, op, dtype, group);
   c.sms = (guint16)(kind == MS_COLL_P2P ? MS_P2P_SMS : hardware->nccl_sms > 0 ? hardware->nccl_sms : MS_DEFAULT_NCCL_SMS);
   return c;
 }
 
 typedef struct { double time_s, lower_s; } Cost;
-static inline double lines_or_0(const MsLines *lines, double bytes_B) { return lines->n ? ms_lines_s(lines, bytes_B) : 0; }
+static inline double lines_or_0(const MsLines *lines, double bytes_B) { return lines->n ? lines_s(lines, bytes_B) : 0; }
 
 static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction, gboolean ring) {
   double z = c->group.size, part = message_B * (z - 1) / z;
   if (ring && kind == MS_COLL_AR && c->scatter.n && c->gather.n)
-    return (Cost){MAX(ms_lines_s(&c->scaleup, 2 * part), ms_lines_s(&c->scatter, part) + ms_lines_s(&c->gather, part)), 2 * part / c->link_Bps};
+    return (Cost){MAX(lines_s(&c->scaleup, 2 * part), lines_s(&c->scatter, part) + lines_s(&c->gather, part)), 2 * part / c->link_Bps};
   switch (kind) {
-  case MS_COLL_AR: return (Cost){ms_lines_s(&c->scaleup, 2 * part), (c->nvls ? 1 : 2) * part / c->link_Bps};
+  case MS_COLL_AR: return (Cost){lines_s(&c->scaleup, 2 * part), (c->nvls ? 1 : 2) * part / c->link_Bps};
   case MS_COLL_A2A: part = message_B * (1 - local_fraction); break;
   case MS_COLL_P2P: part = message_B; break;
   default: break;
   }
-  return (Cost){ms_lines_s(&c->scaleup, part), part / c->link_Bps};
+  return (Cost){lines_s(&c->scaleup, part), part / c->link_Bps};
 }
 
 /* All-gather, reduce-scatter: NCCL runs flat rings, whose latency grows with all ranks (S_half of efficiency_fits.md 4.2 is proportional
  * to GPUs, not to nodes). M (1 - R/z) must enter (leave) the emptiest domain over its R NICs. */
 static Cost across_scatter(const MsCollective *c, double message_B) {
   double z = c->group.size, R = c->group.min_per_domain, bus = message_B * (z - 1) / z;
-  double ring = MAX(ms_lines_steps_s(&c->network, z - 1, bus / R), lines_or_0(&c->scaleup, bus));
+  double ring = MAX(lines_steps_s(&c->network, z - 1, bus / R), lines_or_0(&c->scaleup, bus));
   return (Cost){ring, (1 - R / z) * message_B / R / c->nic_Bps};
 }
 
@@ -172,12 +176,12 @@ static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring
   const MsGroup *g = &c->group;
   double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
   double hops = 2 * MS_TREE_HOP_STEPS * log2(D), bus = 2 * message_B * (z - 1) / z, inner = message_B * (g->per_domain - 1) / g->per_domain;
-  double ring = MAX(ms_lines_steps_s(&c->network, 2 * (z - 1), bus / R), lines_or_0(&c->scaleup, bus));
+  double ring = MAX(lines_steps_s(&c->network, 2 * (z - 1), bus / R), lines_or_0(&c->scaleup, bus));
   if (ring_only) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
-  double tree = lines_or_0(&c->scaleup, 0) + MAX(ms_lines_steps_s(&c->network, hops, 2 * message_B / R), lines_or_0(&c->scaleup, 2 * message_B));
-  double rails = MIN(ms_lines_steps_s(&c->network, 2 * (D - 1), 2 * share), ms_lines_steps_s(&c->network, hops, 2 * message_B / R));
+  double tree = lines_or_0(&c->scaleup, 0) + MAX(lines_steps_s(&c->network, hops, 2 * message_B / R), lines_or_0(&c->scaleup, 2 * message_B));
+  double rails = MIN(lines_steps_s(&c->network, 2 * (D - 1), 2 * share), lines_steps_s(&c->network, hops, 2 * message_B / R));
   if (c->sharp) { /* up to the switches and back, each byte once; in chunks, while the domain reduces the next ones */
-    double switches = ms_lines_steps_s(&c->network, 2 * MS_TREE_HOP_STEPS, message_B / R);
+    double switches = lines_steps_s(&c->network, 2 * MS_TREE_HOP_STEPS, message_B / R);
     rails = MIN(rails, switches);
     tree = MIN(tree, lines_or_0(&c->scaleup, 0) + MAX(switches, lines_or_0(&c->scaleup, 2 * inner)));
   }
@@ -191,7 +195,7 @@ static Cost across_exchange(const MsCollective *c, double message_B, double loca
   double z = g->size, moving = message_B * (1 - local_fraction) / (z - 1);
   double inside_B = moving * (g->per_domain - 1), outside_B = moving * (z - g->min_per_domain);
   double peers = z - g->min_per_domain;
-  double network = ms_lines_steps_s(&c->network, MS_A2A_STEPS, outside_B) + peers * MS_A2A_PEER_S;
+  double network = lines_steps_s(&c->network, MS_A2A_STEPS, outside_B) + peers * MS_A2A_PEER_S;
   return (Cost){MAX(network, lines_or_0(&c->scaleup, inside_B)),
                 MAX(outside_B / c->nic_Bps, g->per_domain > 1 ? inside_B / c->link_Bps : 0)};
 }
@@ -200,7 +204,7 @@ static Cost across_domains(const MsCollective *c, MsCollKind kind, double messag
   switch (kind) {
   case MS_COLL_AR: return across_reduce(c, message_B, ring);
   case MS_COLL_A2A: return across_exchange(c, message_B, local_fraction);
-  case MS_COLL_P2P: return (Cost){ms_lines_steps_s(&c->network, MS_P2P_STEPS, message_B), message_B / c->nic_Bps};
+  case MS_COLL_P2P: return (Cost){lines_steps_s(&c->network, MS_P2P_STEPS, message_B), message_B / c->nic_Bps};
   default: return across_scatter(c, message_B);
   }
 }

@@ -51,14 +51,6 @@ typedef struct {
   double band;
 } MsLines;
 
-double ms_lines_s(const MsLines *lines, double bytes_B);
-/* `steps` latencies instead of one: collectives whose alpha is that of one ring step. */
-double ms_lines_steps_s(const MsLines *lines, double steps, double bytes_B);
-/* Bus-bandwidth lines of `op` among `ranks` GPUs of one scale-up domain: the curve of the nearest size, its latency moved along the steps
- * between the two sizes, its bandwidth capped at the link when the size lies beyond what was measured. */
-MsLines ms_lines_scaleup(const MsHardware *hardware, const char *op, const char *dtype, int ranks);
-/* One NIC: alpha of one ring step; Bps after efficiency, cap at the NIC and oversubscription. */
-MsLines ms_lines_network(const MsHardware *hardware, const char *op, const char *dtype, const MsGroup *group);
 double ms_network_Bps(const MsHardware *hardware, const MsGroup *group); /* NIC rate after oversubscription, without efficiency */
 const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher, MsCurveForm form,
                                 int ranks);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 const char *const ms_component_words[] = {"gpu", "host", "nic", "link", "software", "any", NULL};
-const char *const ms_failure_per_words[] = {"gpu", "node", "job", NULL};
+static const char *const per_words[] = {"gpu", "node", "job", NULL};
 const char *const ms_checkpoint_words[] = {"synchronous", "asynchronous", "in-memory", NULL};
 
 #define DAY_S 86400.0
@@ -16,14 +16,14 @@ const char *const ms_checkpoint_words[] = {"synchronous", "asynchronous", "in-me
 #define S MsFailure
 static const MsField failure_fields[] = {
     MS_ENUM(S, component, ms_component_words, NULL, MS_REQUIRED, "what fails; any: the source does not tell them apart"),
-    MS_ENUM(S, per, ms_failure_per_words, NULL, MS_REQUIRED, "units that the rate counts"),
+    MS_ENUM(S, per, per_words, NULL, MS_REQUIRED, "units that the rate counts"),
     MS_F64(S, per_1000_days, "", 0, 1e6, NULL, MS_REQUIRED, "failures of 1000 such units in a day"),
     MS_BOOL(S, takes_node, "true", 0, "the node must be replaced; false: a restart in place does"),
     MS_F64(S, detection_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED, "until it is noticed and the job stopped"),
     MS_STRING(S, source, MS_REQUIRED, "where the figures come from"),
     {0}};
 #undef S
-const MsFieldTable ms_failure_table = {"reliability.failures[]", "one kind of failure", failure_fields};
+static const MsFieldTable failure_table = {"reliability.failures[]", "one kind of failure", failure_fields};
 
 static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
 
@@ -32,7 +32,7 @@ static const MsField reliability_fields[] = {
     MS_SCHEMA(0),
     MS_STRING(S, name, MS_NULLABLE, "name, by default that of the file"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
-    {.key = "failures", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .flags = MS_REQUIRED, .parse = failures_parse, .sub = &ms_failure_table, .doc = "list of kinds of failure"},
+    {.key = "failures", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .flags = MS_REQUIRED, .parse = failures_parse, .sub = &failure_table, .doc = "list of kinds of failure"},
     {0}};
 #undef S
 const MsFieldTable ms_reliability_table = {"reliability", "how often what fails, reliability/NAME.json", reliability_fields};
@@ -48,8 +48,8 @@ static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *pa
     g_autofree char *item = g_strdup_printf("%s[%u]", path, i);
     JsonNode *one = json_array_get_element(array, i);
     if (!JSON_NODE_HOLDS_OBJECT(one)) return ms_json_error(doc, item, error, "must be an object");
-    ms_fields_defaults(&ms_failure_table, &r->failure[r->n]);
-    if (!ms_fields_load(&ms_failure_table, doc, json_node_get_object(one), item, TRUE, &r->failure[r->n++], error)) return FALSE;
+    ms_fields_defaults(&failure_table, &r->failure[r->n]);
+    if (!ms_fields_load(&failure_table, doc, json_node_get_object(one), item, TRUE, &r->failure[r->n++], error)) return FALSE;
   }
   return TRUE;
 }
@@ -75,7 +75,7 @@ gboolean ms_reliability_load(const MsJson *doc, JsonNode *node, const char *path
 }
 
 void ms_reliability_clear(MsReliability *r) {
-  for (int i = 0; i < r->n; i++) ms_fields_clear(&ms_failure_table, &r->failure[i]);
+  for (int i = 0; i < r->n; i++) ms_fields_clear(&failure_table, &r->failure[i]);
   g_free(r->failure);
   g_free(r->name);
   g_free(r->doc);

@@ -7,7 +7,6 @@
 typedef enum { MS_FAIL_GPU, MS_FAIL_HOST, MS_FAIL_NIC, MS_FAIL_LINK, MS_FAIL_SOFTWARE, MS_FAIL_ANY, MS_N_COMPONENTS } MsComponent;
 extern const char *const ms_component_words[]; /* gpu host nic link software any */
 typedef enum { MS_PER_GPU, MS_PER_NODE, MS_PER_JOB } MsFailurePer;
-extern const char *const ms_failure_per_words[]; /* gpu node job */
 
 typedef struct {
   MsComponent component;
@@ -74,7 +73,7 @@ typedef struct MsGoodput {
   MsMonteCarloSpec monte_carlo;
 } MsGoodput;
 
-extern const MsFieldTable ms_goodput_table, ms_reliability_table, ms_failure_table;
+extern const MsFieldTable ms_goodput_table, ms_reliability_table;
 
 MsGoodput *ms_goodput_load(const char *filename, GError **error);
 MsGoodput *ms_goodput_from_doc(const MsJson *doc, GError **error);

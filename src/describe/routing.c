@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-const char *const ms_placement_words[] = {"index", "load", NULL};
+static const char *const placement_words[] = {"index", "load", NULL};
 
 gboolean ms_routing_is_drawn(const MsRouting *r) {
   return r->kind == MS_ROUTING_ZIPF || r->kind == MS_ROUTING_DIRICHLET || r->kind == MS_ROUTING_HISTOGRAM;
@@ -105,7 +105,7 @@ static const MsField routing_fields[] = {
     MS_F64(S, bias_update_rate, "", 0, 1, "0", 0, "aux-loss-free balancing: an expert's bias moves by this every step; 0 = none"),
     MS_INT(S, bias_updates, 1, 100000, "1000", 0, "steps of aux-loss-free balancing so far"),
     MS_INT(S, replicas, 0, 65536, "0", 0, "further copies of the most loaded experts, over all ranks of an expert group"),
-    MS_ENUM(S, placement, ms_placement_words, "\"index\"", 0, "experts on ranks: in blocks by number, or by load"),
+    MS_ENUM(S, placement, placement_words, "\"index\"", 0, "experts on ranks: in blocks by number, or by load"),
     {0}};
 #undef S
 const MsFieldTable ms_routing_table = {"scenario.training.routing", "skew or token drop", routing_fields};
@@ -182,7 +182,7 @@ static void print_object(MsJsonOut *out, const char *key, const MsRouting *r) {
   if (r->bias_update_rate > 0) ms_json_out_double(out, "bias_update_rate", r->bias_update_rate);
   if (r->bias_update_rate > 0) ms_json_out_int(out, "bias_updates", r->bias_updates);
   if (r->replicas) ms_json_out_int(out, "replicas", r->replicas);
-  if (r->placement) ms_json_out_string(out, "placement", ms_placement_words[r->placement]);
+  if (r->placement) ms_json_out_string(out, "placement", placement_words[r->placement]);
   ms_json_out_end(out);
 }
 

@@ -21,7 +21,6 @@ void ms_histogram_unref(MsHistogram *histogram);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsHistogram, ms_histogram_unref)
 
 typedef enum { MS_PLACEMENT_INDEX /* experts in blocks, by number */, MS_PLACEMENT_LOAD /* the most loaded first, on the least loaded rank */ } MsExpertPlacement;
-extern const char *const ms_placement_words[];
 
 typedef struct {
   MsRoutingKind kind;

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-const char *const ms_whatif_combine_words[] = {"cross", "zip", NULL};
-const char *const ms_whatif_plan_words[] = {"none", "base", "points", NULL};
+static const char *const combine_words[] = {"cross", "zip", NULL};
+static const char *const plan_words[] = {"none", "base", "points", NULL};
 const char *const ms_whatif_per_words[] = {"step", "token", NULL};
 
 /* --- tables: a point, an axis, the file ---------------------------------------------------------------------------------- */
@@ -27,7 +27,7 @@ static const MsField point_fields[] = {
     MS_FREE(S, set, "object: path of a key -> its value, all set together"),
     {0}};
 #undef S
-const MsFieldTable ms_axis_point_table = {"whatif.axes[].points[]", "several keys that change together", point_fields};
+static const MsFieldTable point_table = {"whatif.axes[].points[]", "several keys that change together", point_fields};
 
 #define S AxisRow
 static const MsField axis_fields[] = {
@@ -35,10 +35,10 @@ static const MsField axis_fields[] = {
     MS_STRING(S, key, MS_NULLABLE, "path of the key that changes: gpus, layout.ep, training.seq_length, hardware.nic_Bps, model.num_layers, ..."),
     MS_FREE(S, values, "list of the values of that key"),
     MS_FREE(S, labels, "list of words for the values; null = the values themselves"),
-    {MS_ROW(S, points, MS_T_FREE, "", NULL, MS_NULLABLE, "instead of key and values: list of points that set several keys"), .sub = &ms_axis_point_table},
+    {MS_ROW(S, points, MS_T_FREE, "", NULL, MS_NULLABLE, "instead of key and values: list of points that set several keys"), .sub = &point_table},
     {0}};
 #undef S
-const MsFieldTable ms_axis_table = {"whatif.axes[]", "one axis of change: key and values, or points", axis_fields};
+static const MsFieldTable axis_table = {"whatif.axes[]", "one axis of change: key and values, or points", axis_fields};
 
 static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
 
@@ -57,11 +57,11 @@ static const MsField whatif_fields[] = {
      .doc = "what is changed: a scenario (or a plan request, see plan), as a path beside this file or as an object"},
     {.key = "set", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, set), .flags = MS_NULLABLE,
      .doc = "object: path of a key -> its value, set in the base before anything else; null = nothing"},
-    IN(plan, ms_whatif_plan_words, "\"none\"", "the base is a scenario (none), a plan request whose winner is changed (base) or that is planned anew at every point (points)"),
+    IN(plan, plan_words, "\"none\"", "the base is a scenario (none), a plan request whose winner is changed (base) or that is planned anew at every point (points)"),
     IN(fidelity, ms_fidelity_words, "\"full\"", "of the simulation"),
-    IN(combine, ms_whatif_combine_words, "\"cross\"", "every value of an axis with every other's (cross), or the i-th values together (zip)"),
+    IN(combine, combine_words, "\"cross\"", "every value of an axis with every other's (cross), or the i-th values together (zip)"),
     IN(per, ms_whatif_per_words, "\"step\"", "what is compared: seconds of a step, or GPU seconds per token where points train different batches or numbers of GPUs"),
-    {.key = "axes", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .flags = MS_REQUIRED, .parse = axes_parse, .sub = &ms_axis_table,
+    {.key = "axes", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .flags = MS_REQUIRED, .parse = axes_parse, .sub = &axis_table,
      .doc = "list of axes"},
     {0}};
 #undef S
@@ -212,9 +212,9 @@ static gboolean point_load(const MsJson *doc, JsonNode *node, const char *path, 
   g_autofree char *set_path = g_strconcat(path, ".set", NULL);
   point->path = g_strdup(path);
   if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object with label and set");
-  gboolean ok = ms_fields_load(&ms_axis_point_table, doc, json_node_get_object(node), path, TRUE, &row, error) && settings(doc, row.set, set_path, point, error);
+  gboolean ok = ms_fields_load(&point_table, doc, json_node_get_object(node), path, TRUE, &row, error) && settings(doc, row.set, set_path, point, error);
   point->label = g_steal_pointer(&row.label);
-  ms_fields_clear(&ms_axis_point_table, &row);
+  ms_fields_clear(&point_table, &row);
   return ok;
 }
 
@@ -234,12 +234,12 @@ static gboolean points(const MsJson *doc, const AxisRow *row, const char *path, 
 static gboolean axis_load(const MsJson *doc, JsonNode *node, const char *path, MsAxis *axis, GError **error) {
   AxisRow row = {0};
   if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object with key and values, or points");
-  gboolean ok = ms_fields_load(&ms_axis_table, doc, json_node_get_object(node), path, TRUE, &row, error);
+  gboolean ok = ms_fields_load(&axis_table, doc, json_node_get_object(node), path, TRUE, &row, error);
   if (ok && !row.points == !row.key) ok = ms_json_error(doc, path, error, "must have either key and values or points");
   if (ok && row.points && (row.values || row.labels)) ok = ms_json_error(doc, path, error, "values and labels go with key, not with points");
   if (ok) ok = row.points ? points(doc, &row, path, axis, error) : key_and_values(doc, &row, path, axis, error);
   axis->name = g_strdup(row.name ? row.name : row.key ? row.key : "point");
-  ms_fields_clear(&ms_axis_table, &row);
+  ms_fields_clear(&axis_table, &row);
   return ok;
 }
 

@@ -10,13 +10,11 @@
 #include "describe/scenario.h"
 
 typedef enum { MS_WHATIF_CROSS, MS_WHATIF_ZIP } MsWhatifCombine;
-extern const char *const ms_whatif_combine_words[]; /* cross zip */
 typedef enum {
   MS_WHATIF_PLAN_NONE,  /* the base is a complete scenario */
   MS_WHATIF_PLAN_BASE,  /* the base is a request: planned once, the points change its winner */
   MS_WHATIF_PLAN_POINTS /* the base is a request: every point, the base too, is planned anew */
 } MsWhatifPlan;
-extern const char *const ms_whatif_plan_words[]; /* none base points */
 typedef enum {
   MS_WHATIF_STEP, /* seconds of one step */
   MS_WHATIF_TOKEN /* GPU seconds for each token: step time x GPUs / tokens of a step, for points that train different batches or numbers of GPUs */
@@ -52,7 +50,7 @@ typedef struct MsWhatif {
   MsJson *base;            /* document of the base scenario or request, with `set` applied */
 } MsWhatif;
 
-extern const MsFieldTable ms_whatif_table, ms_axis_table, ms_axis_point_table;
+extern const MsFieldTable ms_whatif_table;
 
 /* Keys of axes are checked here, values when a point is loaded. The base file is looked up beside the study. NULL and *error. (transfer full) */
 MsWhatif *ms_whatif_load(const char *filename, GError **error);

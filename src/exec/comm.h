@@ -16,7 +16,6 @@ void ms_comm_free(MsComm *comm); /* NULL is fine */
 
 int ms_comm_size(const MsComm *comm, MsGroupKind group); /* 1 also when this rank is not in one */
 int ms_comm_index(const MsComm *comm, MsGroupKind group); /* place of this rank in it */
-int ms_comm_member(const MsComm *comm, MsGroupKind group, int index); /* its rank in the world */
 
 /* all[i] of counts[i] elements one after another; mine has counts[own]. element_B: bytes of an element that is not a real, 0 = a real. */
 void ms_comm_all_gather(MsComm *comm, MsGroupKind group, const void *mine, void *all, const gint64 *counts, size_t element_B);

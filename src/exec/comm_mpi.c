@@ -63,7 +63,6 @@ void ms_comm_free(MsComm *c) {
 
 int ms_comm_size(const MsComm *c, MsGroupKind group) { return c->group[group].size; }
 int ms_comm_index(const MsComm *c, MsGroupKind group) { return c->group[group].index; }
-int ms_comm_member(const MsComm *c, MsGroupKind group, int index) { return c->group[group].member[index]; }
 
 static int int_count(gint64 count) {
   if (count < 0 || count > G_MAXINT) MS_BUG("a message of %" G_GINT64_FORMAT " elements", count);

@@ -16,7 +16,6 @@ MsComm *ms_comm_new(const MsLayout *layout, int rank, size_t real_B) {
 void ms_comm_free(MsComm *c) { g_free(c); }
 int ms_comm_size(const MsComm *c, MsGroupKind group) { return (void)c, (void)group, 1; }
 int ms_comm_index(const MsComm *c, MsGroupKind group) { return (void)c, (void)group, 0; }
-int ms_comm_member(const MsComm *c, MsGroupKind group, int index) { return (void)c, (void)group, (void)index, 0; }
 
 #define ALONE MS_BUG("a message in a program without MPI")
 void ms_comm_all_gather(MsComm *c, MsGroupKind group, const void *mine, void *all, const gint64 *counts, size_t element_B) {

@@ -51,30 +51,6 @@ MsAttentionPairs ms_attention_pairs(const MsAttentionShape *shape) {
   return pairs;
 }
 
-/* --- FLOP of chunked kernels: products as kernel_linear.inc and kernel_delta.inc make them, chunk by chunk ----------------------------- */
-
-static double chunked(double tokens, double chunk, double (*of)(double n, gboolean last, const void *shape, gboolean back), const void *shape, gboolean back) {
-  double flop = 0;
-  for (double from = 0; from < tokens; from += chunk) flop += of(MIN(chunk, tokens - from), from + chunk >= tokens, shape, back);
-  return flop;
-}
-
-static double scan_chunk_flop(double n, gboolean last, const void *data, gboolean back) {
-  const MsScanShape *s = data;
-  double groups = s->groups, inner = (double)s->heads * s->head_dim, scores = 2 * n * n * s->state * groups, square = 2 * n * n * inner, state = 2 * n * inner * s->state;
-  if (!back) return scores + square + 2 * state;
-  return 3 * scores + 2 * square + 5 * state + (last ? 0 : state); /* the last chunk's state is not made again */
-}
-double ms_scan_flop(const MsScanShape *s, gboolean back) { return s->batch * chunked(s->s, MS_SCAN_CHUNK, scan_chunk_flop, s, back); }
-
-static double delta_chunk_flop(double n, gboolean last, const void *data, gboolean back) {
-  const MsDeltaShape *s = data;
-  double keys = 2 * n * n * s->dk, values = 2 * n * n * s->dv, state = 2 * n * s->dk * s->dv;
-  if (!back) return 2 * keys + 2 * values + 3 * state + (n - 1) * n * (n + 1) / 3;
-  return 6 * keys + 5 * values + 8 * state + (last ? 0 : 2 * state + values);
-}
-double ms_delta_flop(const MsDeltaShape *s, gboolean back) { return (double)s->batch * s->heads * chunked(s->s, MS_DELTA_TOKENS, delta_chunk_flop, s, back); }
-
 /* --- rows of the registry ---------------------------------------------------------------------------------------------------------- */
 
 #define K(field) {#field, offsetof(MsKernels, field)}

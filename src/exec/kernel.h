@@ -91,13 +91,6 @@ typedef struct { int batch, s, heads, dk, dv; double scale; } MsDeltaShape;
  * them), v, g = -exp(a_log) softplus(a + dt_bias), beta = sigmoid(b). */
 typedef struct { gint64 rows; int key_heads, value_heads, dk, dv; gint64 ab_stride; } MsDeltaGates;
 
-/* FLOP that the kernels of these shapes add to run->flop: products of whole chunks, of which the registry counts half, the lower triangle. Per token and forward:
- * scan 2 C state groups + 2 C inner + 4 inner state with C = MS_SCAN_CHUNK, where the row has C state groups + C inner + 4 inner state; delta rule 2 (3 dk dv) + 2 C (2 dk + 2 dv) +
- * C^2 / 3 (the inverse) per head with C = MS_DELTA_TOKENS, where ms_delta_work has 2 (3 dk dv) + C (3 dk + 2 dv): it applies the inverse to keys and values
- * apart, as a GPU does, to work on all chunks at once. Exact here, with a shorter last chunk. */
-double ms_scan_flop(const MsScanShape *shape, gboolean back);
-double ms_delta_flop(const MsDeltaShape *shape, gboolean back);
-
 typedef struct MsKernels {
   size_t real_B; /* 4 or 8 */
   const char *unit; /* "avx512", "avx2", "baseline": what the own loops were compiled for */

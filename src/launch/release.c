@@ -6,6 +6,13 @@
 #include <math.h>
 #include <string.h>
 
+typedef struct {
+  const char *name; /* stable word */
+  const char *path; /* key it speaks about */
+  const char *doc;  /* one sentence: what the release wants */
+  gboolean (*holds)(const MsScenario *scenario);
+} ReleaseRule;
+
 #define RULE(id, expression) \
   static gboolean id(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
 
@@ -75,7 +82,7 @@ RULE(cpu_offload_layers, s->options.cpu_offloading_num_layers == 0 || s->options
 RULE(defer_embedding, !s->options.defer_embedding_wgrad_compute || (s->layout.pp > 1 && s->options.gradient_accumulation_fusion))
 RULE(whole_nodes, s->gpus <= s->hardware->gpus_per_node || s->gpus % s->hardware->gpus_per_node == 0)
 
-const MsReleaseRule ms_release_rules[] = {
+static const ReleaseRule rules[] = {
     {"ce-native", "options.cross_entropy_fusion_impl", "fused cross entropy must be native", ce_native},
     {"mtp-positions", "model.position_embedding", "MTP needs rope or none", mtp_positions},
     {"learned-positions", "model.seq_length_max", "the table of learned positions must cover the sequence", learned_positions},
@@ -119,11 +126,10 @@ const MsReleaseRule ms_release_rules[] = {
     {"defer-embedding", "options.defer_embedding_wgrad_compute", "needs PP > 1 and gradient_accumulation_fusion", defer_embedding},
     {"whole-nodes", "gpus", "beyond one node must be a whole number of nodes of the machine", whole_nodes},
 };
-const int ms_num_release_rules = G_N_ELEMENTS(ms_release_rules);
 
 gboolean ms_release_check(const MsScenario *scenario, GError **error) {
-  for (int i = 0; i < ms_num_release_rules; i++) {
-    const MsReleaseRule *rule = &ms_release_rules[i];
+  for (int i = 0; i < (int)G_N_ELEMENTS(rules); i++) {
+    const ReleaseRule *rule = &rules[i];
     if (!rule->holds(scenario))
       return ms_refuse_key(scenario, error, rule->path, "Megatron-LM would reject it: %s (rule %s)", rule->doc, rule->name);
   }

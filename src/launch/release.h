@@ -5,15 +5,6 @@
 
 #include "launch/table.h"
 
-typedef struct {
-  const char *name; /* stable word */
-  const char *path; /* key it speaks about */
-  const char *doc;  /* one sentence: what the release wants */
-  gboolean (*holds)(const MsScenario *scenario);
-} MsReleaseRule;
-extern const MsReleaseRule ms_release_rules[];
-extern const int ms_num_release_rules;
-
 /* FALSE with "file: path: ... (rule NAME)" for the first rule that a canonical scenario breaks. */
 gboolean ms_release_check(const MsScenario *scenario, GError **error);
 

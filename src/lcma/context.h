@@ -6,7 +6,6 @@
 #include "lcma/measure.h"
 
 const MsBlas *ms_lcma_blas(const MsLcma *lcma);
-const MsLcmaLocal *ms_lcma_local(MsLcma *lcma, MsBlasType type); /* measured at the first call */
 GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *gemm);    /* as ms_lcma_decide; (transfer full) */
 int ms_lcma_gemm(MsLcma *lcma, const MsGemm *gemm);              /* sizes and strides are not checked */
 

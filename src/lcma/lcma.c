@@ -65,14 +65,14 @@ int ms_lcma_set_plan(MsLcma *lcma, const char *name) {
 
 const MsBlas *ms_lcma_blas(const MsLcma *lcma) { return lcma->blas; }
 
-const MsLcmaLocal *ms_lcma_local(MsLcma *lcma, MsBlasType type) {
+static const MsLcmaLocal *local_of(MsLcma *lcma, MsBlasType type) { /* measured at the first call */
   if (!lcma->local[type]) lcma->local[type] = ms_lcma_measure(lcma->blas, lcma->team, type);
   return lcma->local[type];
 }
 
 GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *g) {
   MsLcmaShape shape = {(double)g->m, (double)g->n, (double)g->k, g->beta != 0, (double)lcma->limit_B};
-  return ms_lcma_decide(&ms_lcma_local(lcma, g->type)->machine, &shape);
+  return ms_lcma_decide(&local_of(lcma, g->type)->machine, &shape);
 }
 
 /* What multiplies when no scheme does. */

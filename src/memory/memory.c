@@ -240,8 +240,6 @@ static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
 
 static double left_behind_B(const ChunkBytes *c, int mb) { return mb < c->deferred_until ? c->deferred : 0; }
 
-double ms_memory_chunk_kept_B(const MsWork *work, const MsChunk *chunk) { return chunk_bytes(work, chunk).kept; }
-
 /* Weight gradients that wait until the layer's input gradient is done (delay_wgrad) hold the gradients of all outputs of its linears, as they were quantised
  * (domain/memory.md 7). */
 static double delayed_B(const MsPiece *piece) {

@@ -37,8 +37,6 @@ typedef struct { double weight, low_weight, gradient, optimizer; double dense_sh
 MsParamBytes ms_memory_param_bytes(const MsWork *work);
 /* Static bytes of one stage (everything but activations and transients). */
 void ms_memory_static(const MsWork *work, int stage, MsStageMemory *out);
-/* Kept bytes of one microbatch in one chunk. */
-double ms_memory_chunk_kept_B(const MsWork *work, const MsChunk *chunk);
 
 /* Allocated bytes after each slot of `stage`; n+1 values (before the first, after each); (transfer full). */
 double *ms_memory_timeline(const MsWork *work, const MsSchedule *schedule, int stage);

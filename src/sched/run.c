@@ -234,20 +234,3 @@ int ms_schedule_peak_in_flight(const MsSchedule *schedule, int stage) {
   }
   return peak;
 }
-
-double ms_schedule_peak_weighted(const MsSchedule *schedule, int stage, const double *weight, int *live) {
-  g_autofree int *now = g_new0(int, schedule->chunks);
-  double peak = 0;
-  memset(live, 0, sizeof(int) * schedule->chunks);
-  for (int k = 0; k < schedule->n[stage]; k++) {
-    const MsSlot *slot = &schedule->slot[stage][k];
-    if (has_forward(slot)) {
-      double sum = 0;
-      now[slot->chunk]++;
-      for (int c = 0; c < schedule->chunks; c++) sum += weight[c] * now[c]; /* summed afresh: no drift */
-      if (sum > peak) peak = sum, memcpy(live, now, sizeof(int) * schedule->chunks);
-    }
-    if (has_weight_gradient(slot)) now[backward_chunk(slot)]--;
-  }
-  return peak;
-}

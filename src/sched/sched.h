@@ -63,8 +63,6 @@ int ms_virtual_before(const MsSchedule *schedule, int virtual_stage);
 int ms_virtual_after(const MsSchedule *schedule, int virtual_stage);
 /* Microbatches first .. first + count - 1 that `chunk` works on: all of them except under bidirectional placement. */
 void ms_chunk_microbatches(const MsSchedule *schedule, int chunk, int *first, int *count);
-/* One stage's list for people: "F0 F1 B0", with chunks "F0.1 I0.1 W0.1", pairs "F4.0&B1.1". (transfer full) */
-char *ms_schedule_text(const MsSchedule *schedule, int stage);
 
 /* One validator for all: every (microbatch, chunk) has exactly one forward, one backward (B, or I and W with W after I) on its stage, forward before
  * backward, and the whole set can be executed without deadlock. FALSE with `why`. */
@@ -72,8 +70,6 @@ gboolean ms_schedule_valid(const MsSchedule *schedule, char *why, size_t size);
 
 /* Closed form: forwards live at most at once on `stage` (from forward to the end of B or W), by walking its list. */
 int ms_schedule_peak_in_flight(const MsSchedule *schedule, int stage);
-/* Live forwards of each chunk at the moment when sum(weight[chunk] * live[chunk]) is largest; fills live[chunks]; returns that sum. */
-double ms_schedule_peak_weighted(const MsSchedule *schedule, int stage, const double *weight, int *live);
 
 /* Execution with fixed durations per slot, in doubles (exact for small integers and halves): F, I, W (B = I + W; FB = pair), and `comm` on every
  * edge between virtual stages of different stages. One slot at a time per stage, in list order, each as early as possible. NULL when the schedule is

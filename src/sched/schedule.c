@@ -93,21 +93,3 @@ void ms_chunk_microbatches(const MsSchedule *schedule, int chunk, int *first, in
   *count = half ? schedule->microbatches / 2 : schedule->microbatches;
   *first = half && chunk ? *count : 0;
 }
-
-static void append_pass(GString *text, const MsSchedule *schedule, char letter, int mb, int chunk) {
-  g_string_append_printf(text, "%c%d", letter, mb);
-  if (schedule->chunks > 1) g_string_append_printf(text, ".%d", chunk);
-}
-
-char *ms_schedule_text(const MsSchedule *schedule, int stage) {
-  GString *text = g_string_new(NULL);
-  for (int k = 0; k < schedule->n[stage]; k++) {
-    const MsSlot *slot = &schedule->slot[stage][k];
-    if (k) g_string_append_c(text, ' ');
-    append_pass(text, schedule, slot->kind == MS_SLOT_FB ? 'F' : *ms_slot_words[slot->kind], slot->mb, slot->chunk);
-    if (slot->kind != MS_SLOT_FB) continue;
-    g_string_append_c(text, '&');
-    append_pass(text, schedule, 'B', slot->mb2, slot->chunk2);
-  }
-  return g_string_free(text, FALSE);
-}

@@ -54,7 +54,7 @@ static const MsField prediction_fields[] = {
     MS_FREE(S, scenario, "the complete scenario"),
     {0}};
 #undef S
-const MsFieldTable ms_prediction_table = {"baseline.predictions[]", "one scenario and what was predicted", prediction_fields};
+static const MsFieldTable prediction_table = {"baseline.predictions[]", "one scenario and what was predicted", prediction_fields};
 
 typedef struct {
   MsFidelity fidelity;
@@ -67,7 +67,7 @@ static const MsField baseline_fields[] = {
     {MS_ROW(S, fidelity, MS_T_ENUM, "", "\"full\"", 0, "of the predictions"), .words = ms_fidelity_words},
     MS_FREE(S, tolerance, "object: relative drift that passes, of a quantity (step_time_s), a group (time, comm, memory) or default"),
     MS_FREE(S, inputs, "figures of the machines, models and stacks that the scenarios name, when it was written"),
-    {.key = "predictions", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, predictions), .flags = MS_REQUIRED, .sub = &ms_prediction_table,
+    {.key = "predictions", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, predictions), .flags = MS_REQUIRED, .sub = &prediction_table,
      .doc = "list of scenarios with their predictions"},
     {0}};
 #undef S
@@ -133,11 +133,26 @@ static gboolean load_quantities(MsPrediction *p, const MsJson *doc, const char *
   return TRUE;
 }
 
+static MsJson *doc_of(const MsBaseline *b, JsonNode *node) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_node(out, NULL, node);
+  g_autofree char *text = ms_json_out_take(out);
+  MsJson *doc = ms_json_parse(text, -1, b->file, NULL);
+  if (!doc) MS_BUG("a document that was read cannot be read again");
+  return doc;
+}
+
+/* The scenario of a prediction, found as seen from the baseline's file. NULL and *error. (transfer full) */
+static MsScenario *scenario_of(const MsBaseline *b, int index, GError **error) {
+  g_autoptr(MsJson) doc = doc_of(b, b->prediction[index].scenario);
+  return ms_scenario_from_doc(doc, error);
+}
+
 /* The scenario inside the file loads; its own errors stand at their place there. */
 static gboolean load_scenario(MsBaseline *b, const MsJson *doc, int index, const char *path, GError **error) {
   GError *failure = NULL;
   if (!b->prediction[index].scenario || !JSON_NODE_HOLDS_OBJECT(b->prediction[index].scenario)) return ms_json_error(doc, path, error, "must be a complete scenario");
-  g_autoptr(MsScenario) scenario = ms_prediction_scenario(b, index, &failure);
+  g_autoptr(MsScenario) scenario = scenario_of(b, index, &failure);
   if (scenario) return TRUE;
   const char *text = ms_error_text(failure->message, b->file), *colon = strstr(text, ": ");
   g_autofree char *full = colon ? g_strdup_printf("%s.%.*s", path, (int)(colon - text), text) : g_strdup(path);
@@ -151,7 +166,7 @@ static gboolean load_prediction(MsBaseline *b, const MsJson *doc, JsonNode *node
   MsPrediction *p = &b->prediction[index];
   g_autofree char *path = g_strdup_printf("predictions[%d]", index), *quantities = g_strconcat(path, ".quantities", NULL), *scenario = g_strconcat(path, ".scenario", NULL);
   if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object");
-  gboolean ok = ms_fields_load(&ms_prediction_table, doc, json_node_get_object(node), path, TRUE, &row, error) && load_quantities(p, doc, quantities, row.quantities, error);
+  gboolean ok = ms_fields_load(&prediction_table, doc, json_node_get_object(node), path, TRUE, &row, error) && load_quantities(p, doc, quantities, row.quantities, error);
   p->name = row.name, p->refused = row.refused, p->why_infeasible = row.why_infeasible, p->scenario = row.scenario;
   if (row.quantities) json_node_unref(row.quantities);
   for (int i = 0; ok && i < index; i++)
@@ -231,7 +246,7 @@ static gboolean add_scenario(MsBaseline *b, const char *file, GError **error) {
   b->prediction = g_renew(MsPrediction, b->prediction, b->n + 1);
   b->prediction[b->n] = (MsPrediction){.name = g_strdup(s->name), .scenario = node_of(s)};
   g_autoptr(GError) moved = NULL;
-  g_autoptr(MsScenario) again = ms_prediction_scenario(b, b->n++, &moved);
+  g_autoptr(MsScenario) again = scenario_of(b, b->n++, &moved);
   return again || ms_input_error(error, file, 0, NULL, "cannot be read from the folder of %s: %s", b->file, ms_error_text(moved->message, b->file));
 }
 
@@ -282,20 +297,6 @@ char *ms_baseline_text(const MsBaseline *b) {
 }
 
 /* --- predictions --------------------------------------------------------------------------------------------------------------- */
-static MsJson *doc_of(const MsBaseline *b, JsonNode *node) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, node);
-  g_autofree char *text = ms_json_out_take(out);
-  MsJson *doc = ms_json_parse(text, -1, b->file, NULL);
-  if (!doc) MS_BUG("a document that was read cannot be read again");
-  return doc;
-}
-
-MsScenario *ms_prediction_scenario(const MsBaseline *b, int index, GError **error) {
-  g_autoptr(MsJson) doc = doc_of(b, b->prediction[index].scenario);
-  return ms_scenario_from_doc(doc, error);
-}
-
 double ms_baseline_tolerance(const MsBaseline *b, int quantity) {
   char name[MS_QUANTITY_TEXT];
   ms_quantity_name(quantity, name);
@@ -318,7 +319,7 @@ static void fill(const MsResult *r, double value[MS_N_QUANTITIES]) {
 
 void ms_prediction_make(const MsBaseline *b, int index, MsPrediction *out) {
   g_autoptr(GError) error = NULL;
-  g_autoptr(MsScenario) scenario = ms_prediction_scenario(b, index, &error);
+  g_autoptr(MsScenario) scenario = scenario_of(b, index, &error);
   g_autoptr(MsResult) r = scenario ? ms_simulate(scenario, b->fidelity, NULL, &error) : NULL;
   memset(out->value, 0, sizeof out->value);
   out->refused = r ? NULL : g_strdup(ms_error_text(error->message, b->file));

@@ -41,7 +41,7 @@ typedef struct {
   MsPrediction *prediction; /* by name */
 } MsBaseline;
 
-extern const MsFieldTable ms_baseline_table, ms_prediction_table;
+extern const MsFieldTable ms_baseline_table;
 #define MS_TOLERANCE_DEFAULT 0.001
 
 /* NULL and *error. The scenarios are loaded once, so that a file that comes back can be predicted. (transfer full) */
@@ -53,8 +53,6 @@ void ms_baseline_free(MsBaseline *baseline);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsBaseline, ms_baseline_free)
 char *ms_baseline_text(const MsBaseline *baseline); /* the file; (transfer full) */
 
-/* The scenario of a prediction, found as seen from the baseline's file. NULL and *error. (transfer full) */
-MsScenario *ms_prediction_scenario(const MsBaseline *baseline, int index, GError **error);
 double ms_baseline_tolerance(const MsBaseline *baseline, int quantity);
 /* Fills everything but name and scenario of `out`. */
 void ms_prediction_make(const MsBaseline *baseline, int index, MsPrediction *out);

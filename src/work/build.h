@@ -115,10 +115,6 @@ void ms_sparse_forward(MsBuild *b, int layer);
 void ms_sparse_backward(MsBuild *b, int layer);
 void ms_compressed_forward(MsBuild *b, int layer);
 void ms_compressed_backward(MsBuild *b, int layer);
-/* Keys per query on average when each sees at most `most` of those before it, itself included; and over the packed sequences of the run, each `per_key`
- * tokens one key (near `most` on every rank, so that no rank waits for another). */
-double ms_keys_seen(double seq, double most);
-double ms_packed_keys_seen(const MsBuild *b, double most, double per_key);
 double ms_key_blocks(double keys); /* rounded up to what a kernel takes at a time */
 void ms_pool_rows(MsBuild *b, const char *name, double width, double ratio);
 /* Mean length of the packed sequences over their tokens, and how many a microbatch has. */
@@ -172,14 +168,12 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int checkpoint_group)
 void ms_piece_mtp(MsBuild *b, MsPiece *piece);
 void ms_piece_without_params(MsPiece *piece); /* a block that shares the weights of another */
 void ms_piece_head(MsBuild *b, MsPiece *piece);
-void ms_piece_seal(MsBuild *b, MsPiece *piece); /* totals and transients; MS_BUG when keeps and frees do not match */
 
 /* Parameters of parts on one rank, shared with count.c. */
 typedef struct { double dense, expert, quantizable_dense, quantizable_expert, replicated; } MsPartParams;
 double ms_norm_params(const MsModel *model, double width);
 MsPartParams ms_attention_params(const MsModel *model, int layer, double t); /* layers from num_layers on are MTP blocks, here and below */
 MsPartParams ms_mlp_params(const MsModel *model, double t);
-MsPartParams ms_mamba_params(const MsModel *model, double t);
 MsPartParams ms_delta_params(const MsModel *model, double t);
 MsPartParams ms_indexer_params(const MsModel *model, int layer);
 MsPartParams ms_compressed_params(const MsModel *model, int layer);
@@ -189,12 +183,9 @@ MsPartParams ms_layer_params(const MsModel *model, guint8 mixers, int layer, dou
 MsPartParams ms_moe_params(const MsModel *model, double t, double e, double u);
 
 /* Model FLOP of one forward pass, whole batch of `tokens` with sequences of `seq` (count.c). */
-double ms_flop_attention_linear(const MsModel *model, int layer); /* per token */
 double ms_flop_delta(const MsModel *model); /* per token */
 double ms_flop_compressed_linear(const MsModel *model, int layer); /* per token */
 double ms_flop_compressed_core(const MsModel *model, int layer, double seq); /* per token */
 double ms_flop_attention_core(const MsModel *model, int layer, double seq); /* per token */
-double ms_flop_mlp(const MsModel *model, gboolean moe); /* per token */
-double ms_flop_layer(const MsModel *model, guint8 mixers, int layer, double seq); /* per token, all of a layer */
 
 #endif

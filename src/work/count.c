@@ -74,7 +74,7 @@ MsPartParams ms_moe_params(const MsModel *m, double t, double e, double u) {
   return p;
 }
 
-MsPartParams ms_mamba_params(const MsModel *m, double t) {
+static MsPartParams mamba_params(const MsModel *m, double t) {
   const MsMamba *a = &m->mamba;
   double h = m->hidden_size, inner = (double)a->num_heads * a->head_dim, bc = 2.0 * a->num_groups * a->state_dim;
   double in = h * (2 * inner + bc + a->num_heads), out = inner * h;
@@ -86,7 +86,7 @@ MsPartParams ms_layer_params(const MsModel *m, guint8 mixers, int layer, double 
   MsPartParams p = {0};
   for (int bit = MS_MIX_MAMBA; bit <= MS_MIX_DELTA; bit *= 2) {
     if (!(mixers & bit)) continue;
-    if (bit == MS_MIX_MAMBA) add(&p, ms_mamba_params(m, t));
+    if (bit == MS_MIX_MAMBA) add(&p, mamba_params(m, t));
     if (bit == MS_MIX_DELTA) add(&p, ms_delta_params(m, t));
     if (bit == MS_MIX_ATTN) add(&p, ms_attention_params(m, layer, t));
     if (bit == MS_MIX_MLP) add(&p, ms_mlp_params(m, t));
@@ -130,7 +130,7 @@ MsParamCount ms_model_params(const MsModel *m) {
   return c;
 }
 
-double ms_flop_attention_linear(const MsModel *m, int layer) {
+static double flop_attention_linear(const MsModel *m, int layer) {
   double h = m->hidden_size;
   if (ms_model_has_compressed_attention(m)) return ms_flop_compressed_linear(m, layer);
   if (!ms_model_has_mla(m)) {
@@ -157,7 +157,7 @@ double ms_flop_attention_core(const MsModel *m, int layer, double s) {
   return 2 * m->num_attention_heads * (double)(a->qk_head_dim + a->qk_pos_emb_head_dim + a->v_head_dim) * pairs;
 }
 
-double ms_flop_mlp(const MsModel *m, gboolean moe) {
+static double flop_mlp(const MsModel *m, gboolean moe) {
   double h = m->hidden_size, k = mlp_matrices(m), z = m->moe_latent_size;
   if (!moe) return 2 * h * k * m->ffn_hidden_size;
   double routed = 2 * (z > 0 ? z : h) * k * (double)m->moe_ffn_hidden_size * m->moe_router_topk + (z > 0 ? 4 * h * z : 0);
@@ -171,12 +171,12 @@ static double flop_mamba(const MsModel *m) {
   return 2 * h * (2 * inner + 2.0 * a->num_groups * a->state_dim + a->num_heads) + 7 * inner * a->state_dim + 2 * inner * h;
 }
 
-double ms_flop_layer(const MsModel *m, guint8 mixers, int layer, double seq) {
+static double flop_layer(const MsModel *m, guint8 mixers, int layer, double seq) {
   double flop = mixers & MS_MIX_MAMBA ? flop_mamba(m) : 0;
   if (mixers & MS_MIX_DELTA) flop += ms_flop_delta(m);
-  if (mixers & MS_MIX_ATTN) flop += ms_flop_attention_linear(m, layer) + ms_flop_attention_core(m, layer, seq);
-  if (mixers & MS_MIX_MLP) flop += ms_flop_mlp(m, FALSE);
-  if (mixers & MS_MIX_MOE) flop += ms_flop_mlp(m, TRUE);
+  if (mixers & MS_MIX_ATTN) flop += flop_attention_linear(m, layer) + ms_flop_attention_core(m, layer, seq);
+  if (mixers & MS_MIX_MLP) flop += flop_mlp(m, FALSE);
+  if (mixers & MS_MIX_MOE) flop += flop_mlp(m, TRUE);
   return flop;
 }
 
@@ -184,7 +184,7 @@ typedef struct { const MsModel *m; guint8 mixers; int layer; } LayerFlop;
 
 static double layer_flop_of(double length, const void *data) {
   const LayerFlop *f = data;
-  return ms_flop_layer(f->m, f->mixers, f->layer, length);
+  return flop_layer(f->m, f->mixers, f->layer, length);
 }
 
 double ms_flop_layer_packed(const MsModel *m, guint8 mixers, int layer, const MsTraining *t) {
@@ -198,11 +198,11 @@ MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
   double h = m->hidden_size;
   for (int i = 0; i < m->num_layers + m->mtp_num_layers; i++) {
     guint8 mixers = i < m->num_layers ? ms_model_mixers(m, i) : ms_model_mtp_mixers(m);
-    double attention = mixers & MS_MIX_ATTN ? ms_flop_attention_linear(m, i) : 0, core = mixers & MS_MIX_ATTN ? ms_flop_attention_core(m, i, seq_length) : 0;
+    double attention = mixers & MS_MIX_ATTN ? flop_attention_linear(m, i) : 0, core = mixers & MS_MIX_ATTN ? ms_flop_attention_core(m, i, seq_length) : 0;
     if (mixers & MS_MIX_DELTA) attention += ms_flop_delta(m);
     f.attention_linear += 3 * attention;
     f.attention_core += 3 * core;
-    f.mlp += 3 * (ms_flop_layer(m, mixers, i, seq_length) - attention - core);
+    f.mlp += 3 * (flop_layer(m, mixers, i, seq_length) - attention - core);
   }
   if (!m->hybrid_layer_pattern) f.mtp = 6.0 * m->mtp_num_layers * (3 * h + 2 * h * h); /* the hybrid convention leaves the projection out */
   f.logits = 6.0 * h * ms_model_padded_vocab(m, 1) * (1 + m->mtp_num_layers);

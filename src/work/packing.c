@@ -25,7 +25,8 @@ static double tokens_of(const MsLengths *l, int first, int last) {
   return tokens;
 }
 
-int ms_hybrid_cp_ranks(const MsScenario *s, int length) {
+/* Ranks for a sequence of `length` tokens with hybrid context parallelism. */
+static int hybrid_cp_ranks(const MsScenario *s, int length) {
   int most = s->options.max_seqlen_per_dp_cp_rank > 0 ? s->options.max_seqlen_per_dp_cp_rank : MAX(1, s->training.seq_length / s->layout.cp), ranks = 1;
   while ((gint64)ranks * most < length) ranks *= 2;
   return ranks;
@@ -99,7 +100,7 @@ static double deal(const MsScenario *s, const Packer *p, int pool, int packs) {
   g_array_sort(lengths, longer_first);
   for (guint i = 0; i < lengths->len; i++) {
     double length = g_array_index(lengths, int, i);
-    int ranks = MIN(ms_hybrid_cp_ranks(s, (int)length), pool);
+    int ranks = MIN(hybrid_cp_ranks(s, (int)length), pool);
     if (ranks == 1) { /* the least loaded rank, without a sort */
       int at = 0;
       for (int r = 1; r < pool; r++)
@@ -166,8 +167,8 @@ MsPacking ms_packing_of(const MsScenario *s, const MsLayout *l) {
     add_part(&k, t, l->cp, 0, lengths->n);
   } else {
     for (int first = 0, last; first < lengths->n && k.n < MS_MAX_PACK_PARTS; first = last) {
-      int ranks = ms_hybrid_cp_ranks(s, lengths->length[first]);
-      for (last = first + 1; last < lengths->n && ms_hybrid_cp_ranks(s, lengths->length[last]) == ranks;) last++;
+      int ranks = hybrid_cp_ranks(s, lengths->length[first]);
+      for (last = first + 1; last < lengths->n && hybrid_cp_ranks(s, lengths->length[last]) == ranks;) last++;
       add_part(&k, t, ranks, first, last);
     }
   }

@@ -33,8 +33,6 @@ typedef struct {
 
 /* Of a run without packing: one part, skew 1, late 0. */
 MsPacking ms_packing_of(const MsScenario *scenario, const MsLayout *layout);
-/* Ranks for a sequence of `length` tokens with hybrid context parallelism. */
-int ms_hybrid_cp_ranks(const MsScenario *scenario, int length);
 /* Mean over the tokens of lengths [first, last) of a function of the length of their sequence. */
 double ms_packing_mean(const MsLengths *lengths, int first, int last, double (*of)(double length, const void *data), const void *data);
 

@@ -161,7 +161,8 @@ static double list_peak_B(const MsOpList *list) {
   return peak;
 }
 
-void ms_piece_seal(MsBuild *b, MsPiece *piece) {
+/* Totals and transients; MS_BUG when keeps and frees do not match. */
+static void seal(MsBuild *b, MsPiece *piece) {
   b->list->tip = b->tip;
   ms_make_deterministic(b, &piece->forward);
   ms_make_deterministic(b, &piece->backward);
@@ -298,7 +299,7 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
   ms_graph_buffers(b, piece);
   layer_params(b, piece, layer, mixers);
   piece->model_flop = tokens_of_model_replica(b) * ms_flop_layer_packed(b->model, mixers, layer, b->training);
-  ms_piece_seal(b, piece);
+  seal(b, piece);
 }
 
 /* --- front end: opaque rows of stated FLOP and bytes; every tensor-parallel rank runs it whole, the context-parallel ranks share its sequences --- */
@@ -367,7 +368,7 @@ void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
   piece->params_dense += table + positions;
   piece->params_tp_replicated += positions;
   piece->params_model_dense += table * b->t + positions;
-  ms_piece_seal(b, piece);
+  seal(b, piece);
 }
 
 /* --- head and loss --- */
@@ -460,7 +461,7 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
   replicated(piece, ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model));
   piece->params_model_dense = (b->model->tie_embeddings ? 0 : table * b->t) + ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model);
   piece->model_flop = tokens_of_model_replica(b) * 2 * b->h * ms_model_padded_vocab(b->model, 1) * copies;
-  ms_piece_seal(b, piece);
+  seal(b, piece);
 }
 
 /* --- MTP block: two norms, a projection of both, one decoder layer of the last layer's type, a final norm. With several residual streams the
@@ -569,7 +570,7 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   piece->params_model_dense += 2 * b->h * b->h + norms;
   piece->model_flop = tokens_of_model_replica(b) *
       (ms_flop_layer_packed(b->model, mixers, layer, b->training) + (b->model->hybrid_layer_pattern ? 0 : 2 * (3 * b->h + 2 * b->h * b->h)));
-  ms_piece_seal(b, piece);
+  seal(b, piece);
 }
 
 void ms_piece_without_params(MsPiece *piece) {

@@ -22,7 +22,8 @@ MsPartParams ms_indexer_params(const MsModel *m, int layer) {
   return p;
 }
 
-double ms_keys_seen(double s, double most) {
+/* Keys per query on average when each sees at most `most` of those before it, itself included. */
+static double keys_of_sequence(double s, double most) {
   double w = MIN(most, s);
   return w - w * (w - 1) / (2 * s);
 }
@@ -31,10 +32,11 @@ typedef struct { double most, per_key; } Seen;
 
 static double seen_of(double length, const void *data) {
   const Seen *seen = data;
-  return ms_keys_seen(length / seen->per_key, seen->most);
+  return keys_of_sequence(length / seen->per_key, seen->most);
 }
 
-double ms_packed_keys_seen(const MsBuild *b, double most, double per_key) {
+/* The same over the packed sequences of the run, each `per_key` tokens one key (near `most` on every rank, so that no rank waits for another). */
+static double keys_seen(const MsBuild *b, double most, double per_key) {
   Seen seen = {most, per_key};
   const MsLengths *l = &b->training->sequence_lengths;
   return b->packing->packed ? ms_packing_mean(l, 0, l->n, seen_of, &seen) : seen_of(b->training->seq_length, &seen);
@@ -46,7 +48,7 @@ double ms_key_blocks(double keys) { return KEY_BLOCK * ceil(keys / KEY_BLOCK); }
 /* Of a list that ends after a query's last key: the last block is full only once in a block while the list grows. */
 static double keys_in_blocks(const MsBuild *b, double most) {
   double s = ms_packed_length(b);
-  return ms_packed_keys_seen(b, most, 1) + (KEY_BLOCK - 1) / 2 * MIN(most, s) / s;
+  return keys_seen(b, most, 1) + (KEY_BLOCK - 1) / 2 * MIN(most, s) / s;
 }
 
 double ms_packed_length(const MsBuild *b) { return b->packing->length; }

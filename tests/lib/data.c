@@ -38,7 +38,7 @@ const char ms_test_box[] =
     "    {\"op\": \"all_reduce\", \"level\": \"nvlink\", \"ranks\": 8, \"form\": \"segments\",\n"
     "     \"segments\": [[5e-6, 1e10], [2e-5, 3e11]]}\n  ]\n}\n";
 
-const char ms_test_other[] =
+static const char other[] =
     "{\n  \"name\": \"other\", \"peak_bf16_flops\": 312e12, \"hbm_B\": 4e10, \"curves_from\": \"box\",\n  "
     "\"curves\": [\n"
     "    {\"op\": \"all_reduce\", \"form\": \"segments\", \"segments\": [[1e-5, 2e11]]}\n  ]\n}\n";
@@ -98,7 +98,7 @@ int ms_test_data_setup(void **state) {
   ms_test_data_write("models/tiny.json", ms_test_tiny);
   ms_test_data_write("models/moe.json", ms_test_moe);
   ms_test_data_write("hardware/box.json", ms_test_box);
-  ms_test_data_write("hardware/other.json", ms_test_other);
+  ms_test_data_write("hardware/other.json", other);
   g_setenv("MOESIM_DATA", folder, TRUE);
   return 0;
 }

@@ -4,7 +4,7 @@
 #ifndef MS_TESTS_DATA_H
 #define MS_TESTS_DATA_H
 
-extern const char ms_test_tiny[], ms_test_moe[], ms_test_box[], ms_test_other[];
+extern const char ms_test_tiny[], ms_test_moe[], ms_test_box[];
 extern const char ms_test_scenario[]; /* of moe on box */
 extern const char ms_test_request[];
 

@@ -255,6 +255,34 @@ ORACLE(conv) {
       }
 }
 
+/* --- FLOP of chunked kernels: products as kernel_linear.inc and kernel_delta.inc make them, chunk by chunk --- */
+
+/* FLOP that the kernels of these shapes must add to run->flop: products of whole chunks, of which the registry counts half, the lower triangle. Per token and forward:
+ * scan 2 C state groups + 2 C inner + 4 inner state with C = MS_SCAN_CHUNK, where the row has C state groups + C inner + 4 inner state; delta rule 2 (3 dk dv) + 2 C (2 dk + 2 dv) +
+ * C^2 / 3 (the inverse) per head with C = MS_DELTA_TOKENS, where ms_delta_work has 2 (3 dk dv) + C (3 dk + 2 dv): it applies the inverse to keys and values
+ * apart, as a GPU does, to work on all chunks at once. Exact here, with a shorter last chunk. */
+static double chunked(double tokens, double chunk, double (*of)(double n, gboolean last, const void *shape, gboolean back), const void *shape, gboolean back) {
+  double flop = 0;
+  for (double from = 0; from < tokens; from += chunk) flop += of(MIN(chunk, tokens - from), from + chunk >= tokens, shape, back);
+  return flop;
+}
+
+static double scan_chunk_flop(double n, gboolean last, const void *data, gboolean back) {
+  const MsScanShape *s = data;
+  double groups = s->groups, inner = (double)s->heads * s->head_dim, scores = 2 * n * n * s->state * groups, square = 2 * n * n * inner, state = 2 * n * inner * s->state;
+  if (!back) return scores + square + 2 * state;
+  return 3 * scores + 2 * square + 5 * state + (last ? 0 : state); /* the last chunk's state is not made again */
+}
+static double scan_flop(const MsScanShape *s, gboolean back) { return s->batch * chunked(s->s, MS_SCAN_CHUNK, scan_chunk_flop, s, back); }
+
+static double delta_chunk_flop(double n, gboolean last, const void *data, gboolean back) {
+  const MsDeltaShape *s = data;
+  double keys = 2 * n * n * s->dk, values = 2 * n * n * s->dv, state = 2 * n * s->dk * s->dv;
+  if (!back) return 2 * keys + 2 * values + 3 * state + (n - 1) * n * (n + 1) / 3;
+  return 6 * keys + 5 * values + 8 * state + (last ? 0 : 2 * state + values);
+}
+static double delta_flop(const MsDeltaShape *s, gboolean back) { return (double)s->batch * s->heads * chunked(s->s, MS_DELTA_TOKENS, delta_chunk_flop, s, back); }
+
 /* --- scan: p = batch, s, heads, head dim, groups, state; everything is one row [x, B, C, dt] per token; then a_log, dt_bias, D ------------------ */
 
 static MsScanShape scan_of(const MsKernelCase *c) {
@@ -272,7 +300,7 @@ FORWARD(scan) {
   MsScanShape s = scan_of(c);
   Places p = places_of(&s);
   k->scan_forward(run, &s, x[0], place(k, x[0], p.b), place(k, x[0], p.c), place(k, x[0], p.dt), x[1], x[2], x[3], y[0]);
-  assert_close(run->flop, ms_scan_flop(&s, FALSE), 1e-12);
+  assert_close(run->flop, scan_flop(&s, FALSE), 1e-12);
 }
 BACKWARD(scan) {
   UNUSED;
@@ -281,7 +309,7 @@ BACKWARD(scan) {
   run->flop = 0;
   k->scan_backward(run, &s, x[0], place(k, x[0], p.b), place(k, x[0], p.c), place(k, x[0], p.dt), x[1], x[2], x[3], dy[0], dx[0], place(k, dx[0], p.b), place(k, dx[0], p.c),
                    place(k, dx[0], p.dt), dx[1], dx[2], dx[3]);
-  assert_close(run->flop, ms_scan_flop(&s, TRUE), 1e-12);
+  assert_close(run->flop, scan_flop(&s, TRUE), 1e-12);
 }
 ORACLE(scan) {
   MsScanShape s = scan_of(c);
@@ -314,7 +342,7 @@ FORWARD(delta) {
   MsDeltaShape s = delta_of(c);
   void *inverse = g_malloc((gsize)(c->p[0] * c->p[1] * c->p[2] * MS_DELTA_TOKENS) * k->real_B);
   k->delta_forward(run, &s, x[0], x[1], x[2], x[3], x[4], x[5], y[0], inverse, y[1]);
-  assert_close(run->flop, ms_delta_flop(&s, FALSE), 1e-12);
+  assert_close(run->flop, delta_flop(&s, FALSE), 1e-12);
   g_free(inverse);
 }
 BACKWARD(delta) {
@@ -324,7 +352,7 @@ BACKWARD(delta) {
   k->delta_forward(run, &s, x[0], x[1], x[2], x[3], x[4], x[5], y[0], inverse, y[1]);
   run->flop = 0;
   k->delta_backward(run, &s, x[0], x[1], x[2], x[3], x[4], x[5], inverse, dy[0], dy[1], dx[0], dx[1], dx[2], dx[3], dx[4], dx[5]);
-  assert_close(run->flop, ms_delta_flop(&s, TRUE), 1e-12);
+  assert_close(run->flop, delta_flop(&s, TRUE), 1e-12);
   g_free(inverse);
 }
 ORACLE(delta) {
