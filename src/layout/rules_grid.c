@@ -1,0 +1,144 @@
+/* src/layout/rules_grid.c - rules of sizes, of the grid of ranks, and of what tensor, context and expert parallelism divide. */
+#include "layout/rules.h"
+#include <string.h>
+
+/* --- sizes, grids, ranks ----------------------------------------------------------------------------------------------- */
+
+RULE(sizes_positive) {
+  const struct {
+    const char *key;
+    int value;
+  } sizes[] = {{"gpus", s->gpus}, {"tp", s->layout.tp}, {"cp", s->layout.cp}, {"pp", s->layout.pp}, {"vpp", s->layout.vpp},
+               {"ep", s->layout.ep}, {"etp", s->layout.etp}, {"seq_length", s->training.seq_length},
+               {"micro_batch_size", s->training.micro_batch_size}, {"global_batch_size", s->training.global_batch_size},
+               {"num_layers", s->model->num_layers}};
+  for (guint i = 0; i < G_N_ELEMENTS(sizes); i++)
+    if (sizes[i].value < 1) return REFUSE("%s is %d, not positive", sizes[i].key, sizes[i].value);
+  return TRUE;
+}
+RULE(pp_in_range) {
+  if (s->layout.pp > MS_MAX_PP) return REFUSE("PP %d is above %d", s->layout.pp, MS_MAX_PP);
+  return times(s->layout.pp, s->layout.vpp) <= MS_MAX_VIRTUAL_STAGES ||
+         REFUSE("PP %d x VPP %d is above %d virtual stages", s->layout.pp, s->layout.vpp, MS_MAX_VIRTUAL_STAGES);
+}
+RULE(world_divides) {
+  return s->gpus % dense_ranks(s) == 0 ||
+         REFUSE("TP %d x CP %d x PP %d does not divide %d GPUs", s->layout.tp, s->layout.cp, s->layout.pp, s->gpus);
+}
+RULE(ep_needs_experts) {
+  return is_moe(s) || s->layout.ep == 1 || REFUSE("EP %d for a model without experts", s->layout.ep);
+}
+RULE(etp_needs_experts) {
+  return is_moe(s) || s->layout.etp == 1 || s->layout.etp == s->layout.tp ||
+         REFUSE("ETP %d for a model without experts", s->layout.etp);
+}
+RULE(expert_world_divides) {
+  return s->gpus % expert_ranks(s) == 0 ||
+         REFUSE("ETP %d x EP %d x PP %d does not divide %d GPUs", s->layout.etp, s->layout.ep, s->layout.pp, s->gpus);
+}
+RULE(dp_agrees) {
+  return s->layout.dp == MS_NULL_INT || s->layout.dp == data_parallel(s) ||
+         REFUSE("DP %d given, but %d GPUs leave %d", s->layout.dp, s->gpus, data_parallel(s));
+}
+RULE(edp_agrees) {
+  int edp = (int)(s->gpus / expert_ranks(s));
+  return s->layout.edp == MS_NULL_INT || s->layout.edp == edp ||
+         REFUSE("expert DP %d given, but %d GPUs leave %d", s->layout.edp, s->gpus, edp);
+}
+RULE(order_pp_last) {
+  gint64 edp = s->gpus / expert_ranks(s);
+  return s->layout.order == MS_ORDER_DP_PP || s->layout.pp == 1 || !is_moe(s) || edp == data_parallel(s) ||
+         REFUSE("order tp-cp-ep-pp-dp needs equal data-parallel sizes, not DP %d and expert DP %d", data_parallel(s), (int)edp);
+}
+RULE(optimizer_instances) {
+  int instances = s->options.num_distributed_optimizer_instances;
+  gint64 replicas = times(data_parallel(s), s->layout.cp);
+  return instances <= 1 || replicas % instances == 0 ||
+         REFUSE("%d optimizer instances do not divide DP x CP = %d", instances, (int)replicas);
+}
+
+/* --- sharding of the model ---------------------------------------------------------------------------------------------- */
+
+RULE(tp_divides_heads) {
+  int heads = s->model->num_attention_heads;
+  return heads % s->layout.tp == 0 || REFUSE("TP %d does not divide %d attention heads", s->layout.tp, heads);
+}
+RULE(tp_fits_kv_groups) {
+  int tp = s->layout.tp, groups = s->model->num_query_groups;
+  return ms_model_has_mla(s->model) || groups < 1 || groups % tp == 0 || tp % groups == 0 ||
+         REFUSE("TP %d and %d KV groups: neither divides the other", tp, groups);
+}
+RULE(ep_divides_experts) {
+  int experts = s->model->num_experts;
+  return experts % s->layout.ep == 0 || REFUSE("EP %d does not divide %d experts", s->layout.ep, experts);
+}
+RULE(moe_tp_needs_sp) {
+  return !is_moe(s) || s->layout.tp == 1 || ms_layout_sequence_parallel(s) ||
+         REFUSE("a MoE model with TP %d needs sequence parallelism", s->layout.tp);
+}
+RULE(tp_comm_overlap_needs_sp) {
+  return !s->options.tp_comm_overlap || s->layout.tp == 1 || ms_layout_sequence_parallel(s) ||
+         REFUSE("TP communication overlap needs sequence parallelism");
+}
+RULE(deterministic_loss) {
+  return !s->options.deterministic_mode || !s->options.cross_entropy_fusion || REFUSE("deterministic_mode needs cross_entropy_fusion off");
+}
+RULE(deterministic_tp_overlap) {
+  return !s->options.deterministic_mode || !s->options.tp_comm_overlap || REFUSE("deterministic_mode needs tp_comm_overlap off");
+}
+RULE(deterministic_delta) {
+  return !s->options.deterministic_mode || s->model->linear_attention.num_value_heads == 0 || REFUSE("with deterministic_mode a delta net runs in plain PyTorch, which is not modelled");
+}
+RULE(cp_divides_sequence) {
+  return s->layout.cp == 1 || s->training.seq_length % times(2, s->layout.cp) == 0 ||
+         REFUSE("2 x CP %d does not divide %d tokens", s->layout.cp, s->training.seq_length);
+}
+RULE(sp_divides_sequence) {
+  return !ms_layout_sequence_parallel(s) || s->training.seq_length % times(s->layout.cp, s->layout.tp) == 0 ||
+         REFUSE("CP %d x TP %d does not divide %d tokens, as sequence parallelism needs", s->layout.cp, s->layout.tp,
+                s->training.seq_length);
+}
+RULE(tp_divides_ffn) {
+  const MsModel *model = s->model;
+  gboolean dense = !is_moe(s) || (model->moe_layer && memchr(model->moe_layer, 0, (size_t)model->num_layers));
+  return !dense || model->ffn_hidden_size % s->layout.tp == 0 ||
+         REFUSE("TP %d does not divide the FFN width %d", s->layout.tp, model->ffn_hidden_size);
+}
+RULE(etp_divides_expert_ffn) {
+  int width = s->model->moe_ffn_hidden_size;
+  return !is_moe(s) || width % s->layout.etp == 0 ||
+         REFUSE("ETP %d does not divide the expert width %d", s->layout.etp, width);
+}
+RULE(tp_divides_shared_expert) {
+  int width = s->model->moe_shared_expert_intermediate_size;
+  return width % s->layout.tp == 0 || REFUSE("TP %d does not divide the shared-expert width %d", s->layout.tp, width);
+}
+RULE(ulysses_divides_heads) {
+  int tp = s->layout.tp, cp = s->layout.cp, heads = s->model->num_attention_heads / tp;
+  int groups = ms_model_has_mla(s->model) ? heads : MAX(1, s->model->num_query_groups / tp);
+  if (cp == 1 || s->layout.cp_comm_type != MS_CP_A2A) return TRUE;
+  return (heads % cp == 0 && groups % cp == 0) ||
+         REFUSE("CP %d with a2a does not divide the %d heads and %d KV groups of a TP rank", cp, heads, groups);
+}
+RULE(batch_divides) {
+  gint64 sequences = times(s->training.micro_batch_size, data_parallel(s));
+  return s->training.global_batch_size % sequences == 0 ||
+         REFUSE("micro-batch %d x DP %d does not divide the global batch %d", s->training.micro_batch_size,
+                data_parallel(s), s->training.global_batch_size);
+}
+RULE(router_groups_divide) {
+  const MsModel *model = s->model;
+  int groups = model->moe_router_num_groups;
+  if (!is_moe(s) || groups < 1) return TRUE;
+  return (model->num_experts % groups == 0 && model->moe_router_group_topk <= groups) ||
+         REFUSE("%d experts in %d router groups of which %d are chosen", model->num_experts, groups,
+                model->moe_router_group_topk);
+}
+RULE(expert_bias_needs_sigmoid) {
+  return !is_moe(s) || !s->model->moe_router_enable_expert_bias ||
+         s->model->moe_router_score_function != MS_SCORE_SOFTMAX || REFUSE("expert bias needs sigmoid or sqrtsoftplus router scores");
+}
+RULE(moe_bias_needs_etp1) {
+  return !is_moe(s) || !s->model->add_bias_linear || s->layout.etp == 1 ||
+         REFUSE("experts with bias need ETP 1, not %d", s->layout.etp);
+}

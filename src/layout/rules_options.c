@@ -1,0 +1,83 @@
+/* src/layout/rules_options.c - rules of precision, optimizer, memory savers and CUDA graphs. */
+#include "layout/rules.h"
+
+/* --- precision, optimizer, memory savers, graphs ------------------------------------------------------------------------ */
+
+RULE(precision_on_hardware) {
+  MsPrecision precision = s->training.precision;
+  return !(s->hardware->unsupported_precisions >> precision & 1) ||
+         REFUSE("%s cannot do %s", s->hardware->name ? s->hardware->name : "the device", ms_precision_words[precision]);
+}
+RULE(fp8_params_need_fp8) {
+  return !s->options.fp8_param_gather || is_fp8(s->training.precision) ||
+         REFUSE("fp8_param_gather needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
+}
+RULE(fp4_params_need_fp4) {
+  return !s->options.fp4_param_gather || s->training.precision == MS_NVFP4 ||
+         REFUSE("fp4_param_gather needs nvfp4, not %s", ms_precision_words[s->training.precision]);
+}
+RULE(delayed_recipe) {
+  if (s->training.precision != MS_FP8_DELAYED) return TRUE;
+  if (s->options.num_layers_at_start_in_bf16 > 0 || s->options.num_layers_at_end_in_bf16 > 0)
+    return REFUSE("the delayed FP8 recipe excludes first and last layers in BF16");
+  return !ms_recomputes(&s->options, MS_RM_MOE_ACT | MS_RM_LAYERNORM) ||
+         REFUSE("the delayed FP8 recipe excludes recompute of moe_act and layernorm");
+}
+RULE(bf16_ends_fit) {
+  gint64 ends = (gint64)s->options.num_layers_at_start_in_bf16 + s->options.num_layers_at_end_in_bf16;
+  return ends <= s->model->num_layers || REFUSE("%d layers at the ends in BF16, the model has %d", (int)ends, s->model->num_layers);
+}
+RULE(param_gather_overlap) {
+  return !s->options.overlap_param_gather || s->options.fsdp != MS_FSDP_NONE ||
+         (s->options.overlap_grad_reduce && s->options.distributed_optimizer) ||
+         REFUSE("overlap_param_gather needs overlap_grad_reduce and distributed_optimizer");
+}
+RULE(optimizer_offload_fp8) {
+  return !(s->options.optimizer_offload_fraction > 0) || !s->options.fp8_param_gather ||
+         s->training.precision == MS_FP8_DELAYED || REFUSE("optimizer offload with fp8_param_gather needs fp8-delayed");
+}
+RULE(cpu_offloading) {
+  int layers = s->options.cpu_offloading_num_layers;
+  if (layers <= 0) return TRUE;
+  if (s->layout.pp > 1) return REFUSE("cpu_offloading_num_layers needs PP 1, not %d", s->layout.pp);
+  return s->options.recompute.granularity == MS_RECOMPUTE_NONE || REFUSE("cpu_offloading_num_layers excludes recompute");
+}
+RULE(offload_attn_proj) {
+  guint32 modules = s->options.offload_modules;
+  return !(modules & MS_OM_ATTN_PROJ) || (modules & MS_OM_CORE_ATTN) ||
+         REFUSE("offload of attn_proj needs offload of core_attn");
+}
+RULE(fp8_dispatch_needs_fp8) {
+  if (!s->options.fp8_dispatch) return TRUE;
+  if (!ms_dispatch_is_flex(s->options.dispatcher)) return REFUSE("only deepep and hybridep carry FP8, not %s", ms_dispatcher_words[s->options.dispatcher]);
+  return is_fp8(s->training.precision) || REFUSE("fp8_dispatch needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
+}
+RULE(fp8_input_store_swiglu) {
+  return !s->options.activation_func_fp8_input_store || (s->model->gated && s->model->activation == MS_ACT_SILU) ||
+         REFUSE("activation_func_fp8_input_store is for SwiGLU only");
+}
+RULE(outer_sharding_needs_fsdp) {
+  return s->options.outer_dp_sharding_strategy == MS_OUTER_NO_SHARD || s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS ||
+         REFUSE("outer_dp_sharding_strategy %s needs fsdp %s", ms_outer_dp_words[s->options.outer_dp_sharding_strategy], ms_fsdp_words[MS_FSDP_OPTIM_GRADS_PARAMS]);
+}
+RULE(graphs_on_hardware) {
+  return !s->options.cuda_graph_scope || s->hardware->cuda_graphs ||
+         REFUSE("%s has no CUDA graphs", s->hardware->name ? s->hardware->name : "the device");
+}
+RULE(graph_scope_alone) {
+  guint32 scope = s->options.cuda_graph_scope, whole = scope & (MS_CG_FULL_ITERATION | MS_CG_LAYER);
+  return !whole || scope == MS_CG_FULL_ITERATION || scope == MS_CG_LAYER ||
+         REFUSE("full_iteration and layer each stand alone in cuda_graph_scope");
+}
+RULE(graph_preprocess) {
+  guint32 scope = s->options.cuda_graph_scope;
+  return !(scope & MS_CG_MOE_PREPROCESS) || (scope & MS_CG_MOE_ROUTER) ||
+         REFUSE("a graph of moe_preprocess needs moe_router");
+}
+RULE(graph_recompute) {
+  guint32 scope = s->options.cuda_graph_scope;
+  if (scope && scope != MS_CG_FULL_ITERATION && s->options.recompute.granularity == MS_RECOMPUTE_FULL)
+    return REFUSE("full recompute only goes with full_iteration graphs");
+  return !(scope & MS_CG_MOE_ROUTER) || !ms_recomputes(&s->options, MS_RM_MOE) ||
+         REFUSE("recompute of moe excludes graphs of moe_router");
+}

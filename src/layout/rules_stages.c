@@ -1,0 +1,179 @@
+/* src/layout/rules_stages.c - rules of layers on stages and of schedules; where a virtual stage lies, and how many layers it has. */
+#include "layout/rules.h"
+
+/* --- layers on stages ---------------------------------------------------------------------------------------------------- */
+
+gboolean ms_schedule_is_v(MsScheduleKind kind) {
+  return kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPEV;
+}
+
+int ms_layout_chunks_per_rank(const MsScenario *s) {
+  MsPipelineScan scan;
+  if (ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE) return 2;
+  if (!s->layout.pipeline_layout || s->layout.vpp > 1) return s->layout.vpp; /* layout-string-stages: they agree */
+  if (!ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0)) return -1;
+  return scan.virtual_stages % s->layout.pp == 0 ? scan.virtual_stages / s->layout.pp : -1;
+}
+
+gint64 ms_layout_virtual_stages(const MsScenario *s, int chunks_per_rank) {
+  return s->layout.schedule == MS_SCHED_DUALPIPE ? s->layout.pp : times(s->layout.pp, chunks_per_rank);
+}
+
+void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *chunk) {
+  *chunk = index / pp;
+  *stage = index % pp;
+  if (*chunk == 1 && ms_schedule_is_v(kind)) *stage = pp - 1 - *stage;
+}
+
+RULE(schedule_chunks) {
+  int vpp = s->layout.vpp;
+  if (s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE) return TRUE;
+  if (ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE)
+    return vpp <= 2 || REFUSE("schedule %s has two chunks on a rank, not VPP %d", ms_schedule_words[s->layout.schedule], vpp);
+  return ms_layout_chunks_per_rank(s) == 1 ||
+         REFUSE("schedule %s has one chunk on a rank: VPP must be 1", ms_schedule_words[s->layout.schedule]);
+}
+RULE(string_reads) {
+  MsPipelineScan scan;
+  return !s->layout.pipeline_layout || ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, why, size);
+}
+RULE(string_alone) {
+  return !s->layout.pipeline_layout || !(has_ends(s) || has_account(s)) ||
+         REFUSE("a pipeline layout goes without first/last layer counts and account_for_* keys");
+}
+RULE(string_stages) {
+  MsPipelineScan scan;
+  int pp = s->layout.pp, vpp = s->layout.vpp;
+  MsScheduleKind kind = s->layout.schedule;
+  if (!s->layout.pipeline_layout) return TRUE;
+  ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0);
+  if (scan.virtual_stages % pp != 0) return REFUSE("PP %d does not divide the %d virtual stages", pp, scan.virtual_stages);
+  if (ms_schedule_is_v(kind) || kind == MS_SCHED_DUALPIPE)
+    return scan.virtual_stages == ms_layout_virtual_stages(s, 2) ||
+           REFUSE("%d virtual stages, but schedule %s on PP %d has %d", scan.virtual_stages, ms_schedule_words[kind], pp,
+                  (int)ms_layout_virtual_stages(s, 2));
+  return vpp == 1 || vpp == scan.virtual_stages / pp ||
+         REFUSE("%d virtual stages on PP %d make VPP %d, not %d", scan.virtual_stages, pp, scan.virtual_stages / pp, vpp);
+}
+RULE(string_layers) {
+  MsPipelineScan scan;
+  if (!s->layout.pipeline_layout) return TRUE;
+  ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0);
+  if (scan.layers != s->model->num_layers)
+    return REFUSE("the pipeline layout has %d decoder layers, the model %d", scan.layers, s->model->num_layers);
+  return scan.mtp == s->model->mtp_num_layers ||
+         REFUSE("the pipeline layout has %d MTP blocks, the model %d", scan.mtp, s->model->mtp_num_layers);
+}
+RULE(string_mtp_place) {
+  MsPipelineScan scan;
+  int pp = s->layout.pp, stage, chunk;
+  if (!s->layout.pipeline_layout || ms_schedule_is_v(s->layout.schedule)) return TRUE;
+  ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0);
+  if (scan.mtp == 0) return TRUE;
+  ms_layout_place(s->layout.schedule, pp, scan.mtp_stage, &stage, &chunk);
+  if (pp > 1 && stage == 0) return REFUSE("the MTP blocks stand on pipeline rank 0");
+  return chunk == scan.virtual_stages / pp - 1 ||
+         REFUSE("the MTP blocks do not stand in the last chunk of pipeline rank %d", stage);
+}
+
+/* Rule 11: layers counted, with the embedding and the loss where they stand for one. */
+static gint64 counted_layers(const MsScenario *s) {
+  return (gint64)s->model->num_layers + !!s->layout.account_for_embedding_in_pipeline_split +
+         !!s->layout.account_for_loss_in_pipeline_split;
+}
+
+RULE(layers_divide) {
+  gint64 layers = counted_layers(s);
+  int v, pp = s->layout.pp;
+  if (s->layout.pipeline_layout || has_ends(s)) return TRUE;
+  v = ms_layout_chunks_per_rank(s);
+  if (layers % pp != 0)
+    return REFUSE("PP %d does not divide %d layers; a pipeline_layout may split them unevenly", pp, (int)layers);
+  return layers % ms_layout_virtual_stages(s, v) == 0 ||
+         REFUSE("PP %d x VPP %d does not divide %d layers; a pipeline_layout may split them unevenly", pp, v, (int)layers);
+}
+
+/* Rule 12. Stages and layers between the ends. */
+static void between_ends(const MsScenario *s, int *stages, int *layers) {
+  int first = s->layout.decoder_first_pipeline_num_layers, last = s->layout.decoder_last_pipeline_num_layers;
+  *stages = s->layout.pp - (first > 0) - (last > 0);
+  *layers = (int)CLAMP((gint64)s->model->num_layers - MAX(first, 0) - MAX(last, 0), -1, G_MAXINT);
+}
+
+RULE(ends_divide) {
+  int first = s->layout.decoder_first_pipeline_num_layers, last = s->layout.decoder_last_pipeline_num_layers;
+  int stages, layers, v;
+  if (!has_ends(s) || s->layout.pipeline_layout) return TRUE;
+  if (s->layout.pp == 1) return REFUSE("first/last layer counts need PP > 1");
+  if (has_account(s)) return REFUSE("first/last layer counts go without account_for_* keys");
+  if (ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE)
+    return REFUSE("schedule %s takes no first/last layer counts", ms_schedule_words[s->layout.schedule]);
+  between_ends(s, &stages, &layers);
+  v = ms_layout_chunks_per_rank(s);
+  if (layers < 0 || (stages == 0 ? layers > 0 : layers % stages != 0))
+    return REFUSE("first %d and last %d layers leave %d for %d stages", first, last, layers, stages);
+  return (first % v == 0 && last % v == 0 && (stages == 0 || layers / stages % v == 0)) ||
+         REFUSE("VPP %d does not divide %d first, %d middle and %d last layers of a stage", v, first,
+                stages ? layers / stages : 0, last);
+}
+
+int ms_layout_even_layers(const MsScenario *s, int v, int index) {
+  int stages = (int)ms_layout_virtual_stages(s, v), pp = s->layout.pp, stage = index % pp, between, layers;
+  if (!has_ends(s))
+    return (int)(counted_layers(s) / stages) - (index == 0 && s->layout.account_for_embedding_in_pipeline_split) -
+           (index == stages - 1 && s->layout.account_for_loss_in_pipeline_split);
+  if (stage == 0 && s->layout.decoder_first_pipeline_num_layers > 0) return s->layout.decoder_first_pipeline_num_layers / v;
+  if (stage == pp - 1 && s->layout.decoder_last_pipeline_num_layers > 0) return s->layout.decoder_last_pipeline_num_layers / v;
+  between_ends(s, &between, &layers);
+  return layers / between / v;
+}
+
+/* --- the schedule ---------------------------------------------------------------------------------------------------------- */
+
+RULE(vpp_needs_pp) {
+  int v = ms_layout_chunks_per_rank(s);
+  return v == 1 || s->layout.pp > 1 || REFUSE("VPP %d needs PP > 1", v);
+}
+RULE(vpp_without_p2p_overlap) {
+  return ms_layout_chunks_per_rank(s) == 1 || s->layout.schedule != MS_SCHED_1F1B || s->options.overlap_p2p_comm ||
+         s->layout.pp > 2 || REFUSE("VPP without overlap_p2p_comm needs PP > 2, not %d", s->layout.pp);
+}
+/* Layers that share the choice of an indexer cannot get it from another stage (Megatron: cross-PP top-k sharing is not supported). */
+RULE(shared_keys_in_stage) {
+  if (s->model->sparse_attention.indexer_topk_freq <= 1 || s->layout.pp == 1) return TRUE;
+  int n, bad = -1;
+  g_autofree MsChunk *chunks = ms_layout_cut(s, ms_layout_chunks_per_rank(s), &n);
+  for (int i = 0; i < n && bad < 0; i++)
+    if (chunks[i].num_layers > 0 && ms_model_layer_is_sparse(s->model, chunks[i].first_layer) && !ms_model_layer_has_indexer(s->model, chunks[i].first_layer))
+      bad = i;
+  return bad < 0 || REFUSE("virtual stage %d begins with layer %d, which shares the keys chosen in a stage before", bad, chunks[bad].first_layer + 1);
+}
+RULE(microbatch_group) {
+  gint64 m = microbatches(s);
+  int pp = s->layout.pp, group = s->layout.microbatch_group_size_per_virtual_pipeline_stage;
+  if (ms_layout_chunks_per_rank(s) == 1) return TRUE;
+  if (s->layout.schedule == MS_SCHED_GPIPE)
+    return group <= m || REFUSE("the microbatch group %d is more than %" G_GINT64_FORMAT " microbatches", group, m);
+  if (s->layout.schedule != MS_SCHED_1F1B) return TRUE;
+  if (group <= 0) group = pp;
+  if (group < pp || group > m)
+    return REFUSE("the microbatch group %d of the interleaved schedule is not between PP %d and %" G_GINT64_FORMAT
+                  " microbatches", group, pp, m);
+  return m % group == 0 || m % group >= pp ||
+         REFUSE("%" G_GINT64_FORMAT " microbatches leave %d after groups of %d, fewer than PP %d", m, (int)(m % group),
+                group, pp);
+}
+RULE(post_validation_schedule) {
+  MsScheduleKind kind = s->layout.schedule;
+  return s->options.optimizer_post_validation != TRUE || (kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN) ||
+         REFUSE("only zero-bubble schedules end their stages one after the other; %s has no use of it", ms_schedule_words[kind]);
+}
+RULE(dualpipe_microbatches) {
+  gint64 m = microbatches(s);
+  int pp = s->layout.pp;
+  if (!is_dualpipe(s)) return TRUE;
+  if (s->layout.schedule == MS_SCHED_DUALPIPE && (pp % 2 || m % 2))
+    return REFUSE("dualpipe needs even PP and microbatches, not %d and %" G_GINT64_FORMAT, pp, m);
+  return m >= 2 * (gint64)pp || REFUSE("%s needs at least %d microbatches, not %" G_GINT64_FORMAT,
+                                       ms_schedule_words[s->layout.schedule], 2 * pp, m);
+}
