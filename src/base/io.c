@@ -50,38 +50,72 @@ static int write_all(int fd, const char *data, size_t length) {
   return 0;
 }
 
-static int write_to_name(const char *name, int flags, const char *data, size_t length) {
-  int fd = g_open(name, flags, 0666);
-  if (fd < 0) return errno;
-  int err = write_all(fd, data, length);
-  if (close(fd) != 0 && !err) err = errno;
-  return err;
-}
-
 /* A device or a pipe must not be replaced by a file. */
 static gboolean is_special(const char *filename) {
   GStatBuf st;
   return g_stat(filename, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-static gboolean write_stdout(const char *data, size_t length, GError **error) {
-  fwrite(data, 1, length, stdout);
-  return ms_flush_stdout(error);
+enum { WRITER_BYTES = 1 << 20 };
+struct MsWriter {
+  char *target, *temporary; /* temporary NULL: written in place */
+  int fd;                   /* -1: standard output */
+  int err;                  /* first errno */
+  size_t used;
+  char buffer[WRITER_BYTES];
+};
+
+static void writer_free(MsWriter *writer) {
+  g_free(writer->target), g_free(writer->temporary);
+  g_free(writer);
+}
+
+MsWriter *ms_writer_open(const char *filename, GError **error) {
+  MsWriter *writer = g_malloc(sizeof *writer);
+  writer->target = g_strdup(filename), writer->temporary = NULL, writer->fd = -1, writer->err = 0, writer->used = 0;
+  if (strcmp(filename, "-") == 0) return writer;
+  if (!is_special(filename)) writer->temporary = g_strdup_printf("%s.%ld.tmp", filename, (long)getpid());
+  writer->fd = writer->temporary ? g_open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666) : g_open(filename, O_WRONLY, 0666);
+  if (writer->fd >= 0) return writer;
+  env_error(error, filename, "cannot be written", errno);
+  writer_free(writer);
+  return NULL;
+}
+
+static void writer_pass(MsWriter *writer, const char *data, size_t length) {
+  if (writer->fd < 0) fwrite(data, 1, length, stdout); /* ms_flush_stdout sees what went wrong */
+  else if (!writer->err) writer->err = write_all(writer->fd, data, length);
+}
+
+void ms_writer_put(MsWriter *writer, const char *data, size_t length) {
+  if (length > WRITER_BYTES - writer->used) {
+    writer_pass(writer, writer->buffer, writer->used);
+    writer->used = 0;
+    if (length > WRITER_BYTES) {
+      writer_pass(writer, data, length);
+      return;
+    }
+  }
+  memcpy(writer->buffer + writer->used, data, length);
+  writer->used += length;
+}
+
+gboolean ms_writer_close(MsWriter *writer, GError **error) {
+  gboolean standard = writer->fd < 0;
+  writer_pass(writer, writer->buffer, writer->used);
+  if (!standard && close(writer->fd) != 0 && !writer->err) writer->err = errno;
+  if (!writer->err && writer->temporary && g_rename(writer->temporary, writer->target) != 0) writer->err = errno;
+  if (writer->err && writer->temporary) g_unlink(writer->temporary);
+  gboolean whole = standard ? ms_flush_stdout(error) : writer->err ? env_error(error, writer->target, "cannot be written", writer->err) : TRUE;
+  writer_free(writer);
+  return whole;
 }
 
 gboolean ms_write_file(const char *filename, const char *data, gssize length, GError **error) {
-  size_t n = length < 0 ? strlen(data) : (size_t)length;
-  if (strcmp(filename, "-") == 0) return write_stdout(data, n, error);
-  if (is_special(filename)) {
-    int err = write_to_name(filename, O_WRONLY, data, n);
-    return err ? env_error(error, filename, "cannot be written", err) : TRUE;
-  }
-  char *temporary = g_strdup_printf("%s.%ld.tmp", filename, (long)getpid());
-  int err = write_to_name(temporary, O_WRONLY | O_CREAT | O_TRUNC, data, n);
-  if (!err && g_rename(temporary, filename) != 0) err = errno;
-  if (err) g_unlink(temporary);
-  g_free(temporary);
-  return err ? env_error(error, filename, "cannot be written", err) : TRUE;
+  MsWriter *writer = ms_writer_open(filename, error);
+  if (!writer) return FALSE;
+  ms_writer_put(writer, data, length < 0 ? strlen(data) : (size_t)length);
+  return ms_writer_close(writer, error);
 }
 
 gboolean ms_stdout_abandoned(void) {

@@ -61,6 +61,10 @@ gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, cons
   return FALSE;
 }
 
+gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
+  return JSON_NODE_HOLDS_OBJECT(node) || ms_json_error(doc, path, error, "must be an object");
+}
+
 /* --- nearest word
  * ------------------------------------------------------------------------------------------------- */
 #define WORD_MAX 64

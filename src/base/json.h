@@ -30,6 +30,8 @@ const char *ms_json_filename(const MsJson *doc); /* (transfer none) */
 int ms_json_line(const MsJson *doc, const char *path);
 /* ms_input_error with this document's name and the line of `path`. Returns FALSE. */
 gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, const char *format, ...) G_GNUC_PRINTF(4, 5);
+/* TRUE when `node` is an object, else FALSE with that as the error. */
+gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 
 /* The known word nearest to `word` by edit distance, or NULL when none is near enough to help. (transfer none) */
 const char *ms_nearest(const char *word, const char *const *known);

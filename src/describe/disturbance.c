@@ -53,16 +53,12 @@ const MsFieldTable ms_under_table = {"under", "what may go otherwise than planne
 /* --- one state ------------------------------------------------------------------------------------------------------------------ */
 typedef struct { const MsJson *doc; GError **error; } Reader;
 
-static gboolean need_object(const Reader *r, JsonNode *node, const char *path) {
-  return JSON_NODE_HOLDS_OBJECT(node) || ms_json_error(r->doc, path, r->error, "must be an object");
-}
-
 static gboolean absent(JsonNode *node) { return !node || JSON_NODE_HOLDS_NULL(node); }
 
 static gboolean read_object(const Reader *r, const MsFieldTable *table, JsonNode *node, const char *path, const char *key, void *into) {
   g_autofree char *full = g_strconcat(path, ".", key, NULL);
   ms_fields_defaults(table, into);
-  return need_object(r, node, full) && ms_fields_load(table, r->doc, json_node_get_object(node), full, TRUE, into, r->error);
+  return ms_json_need_object(r->doc, node, full, r->error) && ms_fields_load(table, r->doc, json_node_get_object(node), full, TRUE, into, r->error);
 }
 
 static gboolean read_routing(const Reader *r, JsonNode *node, const char *path, MsDisturbance *d) {
@@ -85,7 +81,7 @@ static gboolean scaled_key(const Reader *r, const char *key, JsonNode *node, con
 
 static gboolean read_scale(const Reader *r, JsonNode *node, const char *path, MsDisturbance *d) {
   g_autofree char *full = g_strconcat(path, ".scale", NULL);
-  if (!need_object(r, node, full)) return FALSE;
+  if (!ms_json_need_object(r->doc, node, full, r->error)) return FALSE;
   JsonObjectIter iter;
   const char *key;
   JsonNode *value;
@@ -109,7 +105,7 @@ static gboolean read_changes(const Reader *r, const Row *row, const char *path, 
 
 static gboolean read_row(const Reader *r, JsonNode *node, const char *path, MsDisturbance *d) {
   Row row;
-  if (!need_object(r, node, path)) return FALSE;
+  if (!ms_json_need_object(r->doc, node, path, r->error)) return FALSE;
   ms_fields_defaults(&ms_disturbance_table, &row);
   gboolean ok = ms_fields_load(&ms_disturbance_table, r->doc, json_node_get_object(node), path, TRUE, &row, r->error);
   if (ok) {

@@ -47,7 +47,7 @@ static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *pa
   for (guint i = 0; i < n; i++) {
     g_autofree char *item = g_strdup_printf("%s[%u]", path, i);
     JsonNode *one = json_array_get_element(array, i);
-    if (!JSON_NODE_HOLDS_OBJECT(one)) return ms_json_error(doc, item, error, "must be an object");
+    if (!ms_json_need_object(doc, one, item, error)) return FALSE;
     ms_fields_defaults(&failure_table, &r->failure[r->n]);
     if (!ms_fields_load(&failure_table, doc, json_node_get_object(one), item, TRUE, &r->failure[r->n++], error)) return FALSE;
   }

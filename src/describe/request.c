@@ -249,7 +249,7 @@ static gboolean check_required(const MsJson *doc, const MsFieldTable *table, Jso
 static gboolean read_plan(Reader *r, JsonObject *json) {
   JsonNode *node = json_object_get_member(json, "plan");
   if (!node) return TRUE;
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(r->doc, "plan", r->error, "must be an object");
+  if (!ms_json_need_object(r->doc, node, "plan", r->error)) return FALSE;
   return ms_fields_load(&ms_plan_table, r->doc, json_node_get_object(node), "plan", TRUE, r->request,
                         r->error);
 }

@@ -28,7 +28,7 @@ const MsFieldTable ms_stack_table = {"stack", "one software stack, software/stac
 static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char *software, MsStack *stack, gboolean *found, GError **error) {
   g_autofree char *path = g_strdup_printf("stacks[%u]", i);
   JsonNode *node = json_array_get_element(list, i);
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object");
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   MsStack one;
   ms_fields_defaults(&ms_stack_table, &one);
   gboolean ok = ms_fields_load(&ms_stack_table, doc, json_node_get_object(node), path, TRUE, &one, error);

@@ -1,101 +1,15 @@
-/* A trace holds up to millions of spans, so this writer formats numbers itself into one large buffer: what is constant per operator
+/* A trace holds up to millions of spans, so this writer formats numbers itself: what is constant per operator
  * (name, category, shape) is laid down as text once and copied; only times, microbatch and chunk are written per span. */
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/err.h"
 #include "base/io.h"
 #include "base/units.h"
 #include "report/slots.h"
 #include "report/report.h"
 
-/* --- a buffered file that appears under its name only when it is whole ------------------------------------------------------ */
-enum { SINK_BYTES = 1 << 20 };
-typedef struct {
-  const char *target;
-  char *temporary; /* NULL: written in place (standard output, a device) */
-  FILE *file;
-  gboolean failed;
-  size_t used;
-  char *buffer;
-} Sink;
-
-static gboolean env_error(GError **error, const char *what, const char *name, int code) {
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s: %s", name, what, g_strerror(code));
-  return FALSE;
-}
-
-static int open_temporary(Sink *sink) {
-  sink->temporary = g_strdup_printf("%s.XXXXXX", sink->target);
-  int fd = g_mkstemp(sink->temporary);
-  if (fd < 0) return fd;
-  mode_t mask = umask(0);
-  umask(mask);
-  if (fchmod(fd, 0666 & ~mask) != 0) sink->failed = TRUE;
-  return fd;
-}
-
-static gboolean sink_open(Sink *sink, const char *target, GError **error) {
-  *sink = (Sink){.target = target};
-  struct stat st;
-  if (strcmp(target, "-") == 0) {
-    sink->file = stdout;
-  } else if (stat(target, &st) == 0 && !S_ISREG(st.st_mode)) {
-    sink->file = fopen(target, "w");
-  } else {
-    int fd = open_temporary(sink);
-    if (fd >= 0) sink->file = fdopen(fd, "w");
-  }
-  if (!sink->file) {
-    int code = errno;
-    g_clear_pointer(&sink->temporary, g_free);
-    return env_error(error, "cannot be written", target, code);
-  }
-  sink->buffer = g_malloc(SINK_BYTES);
-  return TRUE;
-}
-
-static void sink_flush(Sink *sink) {
-  if (sink->used && fwrite(sink->buffer, 1, sink->used, sink->file) != sink->used) sink->failed = TRUE;
-  sink->used = 0;
-}
-
-static gboolean sink_close(Sink *sink, GError **error) {
-  errno = 0;
-  sink_flush(sink);
-  if (fflush(sink->file) != 0) sink->failed = TRUE;
-  int code = errno;
-  if (sink->file != stdout && fclose(sink->file) != 0) {
-    sink->failed = TRUE;
-    code = errno;
-  }
-  if (!sink->failed && sink->temporary && rename(sink->temporary, sink->target) != 0) {
-    sink->failed = TRUE;
-    code = errno;
-  }
-  if (sink->failed && sink->temporary) unlink(sink->temporary);
-  g_free(sink->temporary);
-  g_free(sink->buffer);
-  return sink->failed ? env_error(error, "cannot be written", sink->target, code ? code : EIO) : TRUE;
-}
-
-static inline void put(Sink *sink, const char *text, size_t length) {
-  if (length > SINK_BYTES - sink->used) {
-    sink_flush(sink);
-    if (length > SINK_BYTES) {
-      if (fwrite(text, 1, length, sink->file) != length) sink->failed = TRUE;
-      return;
-    }
-  }
-  memcpy(sink->buffer + sink->used, text, length);
-  sink->used += length;
-}
-
-#define PUT(sink, literal) put(sink, literal, sizeof literal - 1)
-static void put_text(Sink *sink, const char *text) { put(sink, text, strlen(text)); }
+/* --- numbers and text -------------------------------------------------------------------------------------------------------- */
+#define PUT(sink, literal) ms_writer_put(sink, literal, sizeof literal - 1)
+static void put_text(MsWriter *sink, const char *text) { ms_writer_put(sink, text, strlen(text)); }
 
 static char *digits(char *end, guint64 value) { /* writes before `end`, returns the first digit */
   do *--end = (char)('0' + value % 10);
@@ -103,15 +17,15 @@ static char *digits(char *end, guint64 value) { /* writes before `end`, returns 
   return end;
 }
 
-static void put_int(Sink *sink, gint64 value) {
+static void put_int(MsWriter *sink, gint64 value) {
   char buf[24], *end = buf + sizeof buf;
   char *p = digits(end, value < 0 ? 0 - (guint64)value : (guint64)value);
   if (value < 0) *--p = '-';
-  put(sink, p, (size_t)(end - p));
+  ms_writer_put(sink, p, (size_t)(end - p));
 }
 
 /* Picoseconds as microseconds, exactly, without trailing zeros. */
-static void put_us(Sink *sink, MsTime ps) {
+static void put_us(MsWriter *sink, MsTime ps) {
   char buf[32], *end = buf + sizeof buf, *p = end;
   guint64 value = ps < 0 ? 0 - (guint64)ps : (guint64)ps, fraction = value % 1000000;
   if (fraction) {
@@ -122,7 +36,7 @@ static void put_us(Sink *sink, MsTime ps) {
   }
   p = digits(p, value / 1000000);
   if (ps < 0) *--p = '-';
-  put(sink, p, (size_t)(end - p));
+  ms_writer_put(sink, p, (size_t)(end - p));
 }
 
 /* --- what is constant per operator ------------------------------------------------------------------------------------------ */
@@ -175,12 +89,12 @@ enum { PASSES_THREAD = 0, FIRST_STREAM_THREAD = 1, MAX_STREAMS = 256 };
 typedef struct {
   MsWalk walk;
   MsSlotSpans passes;
-  Sink *sink;
+  MsWriter *sink;
   Label *label;                /* [n_tags] */
   guint8 (*used)[MAX_STREAMS]; /* [stages] streams seen */
 } Trace;
 
-static void put_span_head(Sink *sink, gint64 pid, gint64 tid, MsTime start, MsTime end) {
+static void put_span_head(MsWriter *sink, gint64 pid, gint64 tid, MsTime start, MsTime end) {
   PUT(sink, "{\"ph\":\"X\",\"pid\":");
   put_int(sink, pid);
   PUT(sink, ",\"tid\":");
@@ -192,7 +106,7 @@ static void put_span_head(Sink *sink, gint64 pid, gint64 tid, MsTime start, MsTi
   PUT(sink, ",\"args\":{");
 }
 
-static void put_slot_args(Sink *sink, const MsSlot *slot) {
+static void put_slot_args(MsWriter *sink, const MsSlot *slot) {
   PUT(sink, "\"mb\":");
   put_int(sink, slot->mb);
   PUT(sink, ",\"chunk\":");
@@ -216,7 +130,7 @@ static void put_task(Trace *t, guint32 index) {
     PUT(t->sink, ",");
   }
   if (task->tag < d->n_tags)
-    put(t->sink, t->label[task->tag].text, t->label[task->tag].length);
+    ms_writer_put(t->sink, t->label[task->tag].text, t->label[task->tag].length);
   else
     PUT(t->sink, "\"op\":\"task\"},\"name\":\"task\"},\n");
   if ((int)task->device < t->walk.stages) t->used[task->device][task->stream] = 1;
@@ -245,7 +159,7 @@ static void put_passes(Trace *t) {
 /* --- memory ------------------------------------------------------------------------------------------------------------------- */
 static void put_counter(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot) {
   (void)slot;
-  Sink *sink = user;
+  MsWriter *sink = user;
   char number[32];
   PUT(sink, "{\"ph\":\"C\",\"name\":\"allocated\",\"pid\":");
   put_int(sink, stage);
@@ -257,7 +171,7 @@ static void put_counter(gpointer user, int stage, MsTime time_ps, double allocat
 }
 
 /* --- the file ------------------------------------------------------------------------------------------------------------------ */
-static void put_metadata(Sink *sink, int pid, int tid, const char *what, const char *name, int order) {
+static void put_metadata(MsWriter *sink, int pid, int tid, const char *what, const char *name, int order) {
   PUT(sink, "{\"ph\":\"M\",\"pid\":");
   put_int(sink, pid);
   PUT(sink, ",\"tid\":");
@@ -305,9 +219,9 @@ static void put_trace(Trace *t) {
 }
 
 gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **error) {
-  Sink sink;
-  if (!sink_open(&sink, filename, error)) return FALSE;
-  Trace t = {.walk = ms_walk_new(detail), .passes = ms_slot_spans_new(detail), .sink = &sink, .label = g_new0(Label, detail->n_tags + 1)};
+  MsWriter *sink = ms_writer_open(filename, error);
+  if (!sink) return FALSE;
+  Trace t = {.walk = ms_walk_new(detail), .passes = ms_slot_spans_new(detail), .sink = sink, .label = g_new0(Label, detail->n_tags + 1)};
   t.used = g_malloc0(sizeof *t.used * (size_t)(t.walk.stages + 1));
   for (guint32 i = 0; i < detail->n_tags; i++) t.label[i] = label_new(detail->tag_op[i], detail->tag_name[i]);
   put_trace(&t);
@@ -316,7 +230,7 @@ gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **
   g_free(t.used);
   g_free(t.walk.cursor);
   ms_slot_spans_clear(&t.passes);
-  return sink_close(&sink, error);
+  return ms_writer_close(sink, error);
 }
 
 static void append_csv(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot) {

@@ -92,7 +92,7 @@ static gboolean load_tolerances(MsBaseline *b, const MsJson *doc, JsonNode *node
   const char *of;
   JsonNode *value;
   if (!node) return TRUE;
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, "tolerance", error, "must be an object");
+  if (!ms_json_need_object(doc, node, "tolerance", error)) return FALSE;
   json_object_iter_init_ordered(&iter, json_node_get_object(node));
   while (json_object_iter_next_ordered(&iter, &of, &value)) {
     g_autofree char *path = g_strconcat("tolerance.", of, NULL);
@@ -108,7 +108,7 @@ static gboolean load_inputs(MsBaseline *b, const MsJson *doc, JsonNode *node, GE
   const char *of;
   JsonNode *group;
   if (!node) return TRUE;
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, "inputs", error, "must be an object");
+  if (!ms_json_need_object(doc, node, "inputs", error)) return FALSE;
   json_object_iter_init_ordered(&iter, json_node_get_object(node));
   while (json_object_iter_next_ordered(&iter, &of, &group))
     if (!JSON_NODE_HOLDS_OBJECT(group)) return ms_json_error(doc, "inputs", error, "%s must be an object", of);
@@ -121,7 +121,7 @@ static gboolean load_quantities(MsPrediction *p, const MsJson *doc, const char *
   const char *name;
   JsonNode *value;
   if (!node) return TRUE;
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object");
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   json_object_iter_init_ordered(&iter, json_node_get_object(node));
   while (json_object_iter_next_ordered(&iter, &name, &value)) {
     g_autofree char *full = g_strconcat(path, ".", name, NULL);
@@ -165,7 +165,7 @@ static gboolean load_prediction(MsBaseline *b, const MsJson *doc, JsonNode *node
   PredictionRow row = {0};
   MsPrediction *p = &b->prediction[index];
   g_autofree char *path = g_strdup_printf("predictions[%d]", index), *quantities = g_strconcat(path, ".quantities", NULL), *scenario = g_strconcat(path, ".scenario", NULL);
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object");
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   gboolean ok = ms_fields_load(&prediction_table, doc, json_node_get_object(node), path, TRUE, &row, error) && load_quantities(p, doc, quantities, row.quantities, error);
   p->name = row.name, p->refused = row.refused, p->why_infeasible = row.why_infeasible, p->scenario = row.scenario;
   if (row.quantities) json_node_unref(row.quantities);

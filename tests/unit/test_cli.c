@@ -2,6 +2,7 @@
 #include "lib/close.h"
 
 #include "base/json.h"
+#include "lib/json_doc.h"
 #include "lib/world.h"
 
 #include <gio/gio.h>
@@ -228,6 +229,66 @@ static void plan_json_has_the_keys_of_the_contract(void **state) {
   g_remove(file), g_remove(best);
 }
 
+/* --- docs/json.md ------------------------------------------------------------------------------------------------------------------------ */
+static char *written(const char *name, const char *text) { /* a file of the folder; (transfer full) */
+  char *file = g_build_filename(folder, name, NULL);
+  assert_true(g_file_set_contents(file, text, -1, NULL));
+  return file;
+}
+
+/* What the command prints is what the table says. */
+static void check_printed(MsJsonDoc *doc, const char *table, int status, const char *const *argv) {
+  g_auto(Run) r = run_in(argv, "");
+  expect(&r, status, table);
+  g_autoptr(MsJson) json = json_of(r.out, table);
+  ms_json_doc_check(doc, table, ms_json_root(json));
+}
+#define PRINTED(doc, table, status, ...) check_printed(doc, table, status, (const char *const[]){__VA_ARGS__, NULL})
+
+static const char every_part[] =
+    "{\"schema\": 1, \"name\": \"parts\", \"fidelity\": \"full\", \"base\": \"%s\", \"axes\": [{\"name\": \"a\", \"points\": ["
+    "{\"label\": \"a scheme\", \"set\": {\"options.lcma\": true, \"training.routing\": {\"zipf\": 0.5, \"seed\": 1}}},"
+    "{\"label\": \"split\", \"set\": {\"layout.vpp\": 1, \"layout.pipeline_layout\": \"Et*12|(t*12|)*6t*10L\", \"layout.schedule\": \"zb-h1\", \"options.ep_overlap\": false}},"
+    "{\"label\": \"impossible\", \"set\": {\"layout.ep\": 7}}]}]}";
+
+/* A baseline whose stored figures are not today's. */
+static char *moved_baseline(const char *scenario) {
+  g_autofree char *file = g_build_filename(folder, "moved.json", NULL), *text = NULL;
+  g_auto(Run) r = RUN("check", "--update", file, scenario);
+  expect(&r, 0, "check --update");
+  assert_true(g_file_get_contents(file, &text, NULL, NULL));
+  g_autoptr(GRegex) time = g_regex_new("(\"step_time_s\": *)[0-9.]+", 0, 0, NULL), input = g_regex_new("(\"num_layers\": *)[0-9]+(,\\s*\"hidden_size\": *8192,\\s*\"ffn)", 0, 0, NULL);
+  g_autofree char *other_time = g_regex_replace(time, text, -1, 0, "\\g<1>1.5", 0, NULL), *other = g_regex_replace(input, other_time, -1, 0, "\\g<1>79\\2", 0, NULL);
+  return written("moved.json", other);
+}
+
+static void printed_json_is_as_documented(void **state) {
+  (void)state;
+  g_autoptr(MsJsonDoc) doc = ms_json_doc_load(MS_SOURCE_DIR "/docs/json.md");
+  g_autofree char *dense = shipped("run-llama3-70b-h100-64.json"), *moe = shipped("run-qwen3-235b-h100-256.json"), *runs = shipped("goodput/elastic-llama3-70b-64.json");
+  g_autofree char *budget = shipped("goodput/deepseek-v3-2048.json"), *states = shipped("under/common.json"), *published = shipped("published/mcore-moe-recipes");
+  g_autofree char *study = g_strdup_printf(every_part, moe);
+  g_autofree char *whatif = written("parts.json", study), *baseline = moved_baseline(dense), *plan = written("small.json", request), *best = g_build_filename(folder, "best.json", NULL);
+  PRINTED(doc, "run", 0, "run", "--json", dense);
+  PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
+  PRINTED(doc, "whatif", 0, "whatif", "--json", whatif);
+  PRINTED(doc, "check", 1, "check", "--json", baseline);
+  PRINTED(doc, "goodput", 0, "goodput", "--json", runs);
+  PRINTED(doc, "goodput", 0, "goodput", "--json", budget);
+  PRINTED(doc, "validate", 0, "validate", "--json", "--by", "gpu", published);
+  g_auto(Run) first = RUN("plan", "--json", plan);
+  g_autoptr(MsJson) list = json_of(first.out, "plan");
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_json_out_node(out, NULL, at(ms_json_root(list), "best.0.scenario"));
+  g_autofree char *winner = ms_json_out_take(out);
+  assert_true(g_file_set_contents(best, winner, -1, NULL));
+  PRINTED(doc, "plan", 0, "plan", "--json", "--explain", "--compare", best, plan);
+  PRINTED(doc, "plan", 0, "plan", "--json", "--under", states, plan);
+  static const char *const tables[] = {"run", "time", "memory", "plan", "comparison", "whatif", "check", "goodput", "spread", "validate", "errors"};
+  for (guint i = 0; i < G_N_ELEMENTS(tables); i++) ms_json_doc_check_met(doc, tables[i]);
+  g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(best);
+}
+
 /* The request that options mean is a file that plans to the same list. */
 static void plan_without_a_file(void **state) {
   (void)state;
@@ -450,8 +511,9 @@ int main(int argc, char **argv) {
   folder = g_dir_make_tmp("moesim-cli-XXXXXX", NULL);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(every_shipped_scenario_runs),
-      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(plan_without_a_file),
-      cmocka_unit_test(plan_keeps_a_scenario), cmocka_unit_test(plan_table_shows_open_keys),
+      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract),
+      cmocka_unit_test(printed_json_is_as_documented), cmocka_unit_test(plan_without_a_file), cmocka_unit_test(plan_keeps_a_scenario),
+      cmocka_unit_test(plan_table_shows_open_keys),
       cmocka_unit_test(plan_of_several_clusters),
       cmocka_unit_test(exit_codes), cmocka_unit_test(show_everything), cmocka_unit_test(schema_and_help), cmocka_unit_test(commands_of_the_readme),
   };

@@ -1,0 +1,427 @@
+/* src/describe/curve.c - the fitted curves that a machine carries: their tables, parameters, segments and residual grids. */
+#include "describe/curve.h"
+
+#include "base/err.h"
+#include "describe/rows.h"
+
+#include <math.h>
+#include <string.h>
+
+#define GRID_MAX   1000000 /* numbers of one residual grid */
+#define CURVES_MAX 4096
+
+const char *const ms_curve_form_words[] = {"gemm-saturating", "gemm-tiled", "grouped-gemm", "attention",
+                                           "segments",        "dispatch",   "bandwidth",    "terms",     NULL};
+
+const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
+    [MS_FORM_GEMM_SATURATING] = {"efficiency", "bw_efficiency", "launch_s", "m_half", "n_half", "k_half"},
+    [MS_FORM_GEMM_TILED] = {"efficiency", "bw_efficiency", "launch_s", "wave_s", "wave_hardness",
+                            "small_tile_efficiency", "tile_m", "tile_n", "pad_m"},
+    [MS_FORM_GROUPED_GEMM] = {"efficiency", "bw_efficiency_weights", "launch_s", "te_half", "i_half",
+                              "per_expert_s", "bw_efficiency_act"},
+    [MS_FORM_ATTENTION] = {"efficiency", "bw_efficiency", "launch_s", "s_half", "critical_path_efficiency", "split_partials"},
+    [MS_FORM_SEGMENTS] = {NULL},
+    [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps", "sharpness", "copy_sm_s", "token_sm_s", "token_rows", "fill_tokens"},
+    [MS_FORM_BANDWIDTH] = {"efficiency", "launch_s"},
+    [MS_FORM_TERMS] = {"launch_s", "group_s", "m_s", "mn_s", "mk_s", "nk_s", "flop_s", "byte_s", "far_byte_s", "cache_B"},
+};
+
+int ms_curve_required(MsCurveForm form) {
+  if (form == MS_FORM_DISPATCH) return 3; /* a hard minimum, and nothing beside the rows, where rows of one shape only were measured */
+  if (form == MS_FORM_GEMM_TILED) return 6; /* the best of five tiles, unless the library has one */
+  if (form == MS_FORM_ATTENTION) return 5; /* a kernel that never splits the keys */
+  return form == MS_FORM_TERMS ? 0 : MS_CURVE_PARAMS;
+}
+
+/* --- pieces of JSON
+ * -------------------------------------------------------------------------------------------------- */
+static gboolean get_number(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi,
+                           double *value, GError **error) {
+  MsField field = {.key = "number", .type = MS_T_F64, .lo = lo, .hi = hi};
+  return ms_field_set(&field, doc, node, path, value, error);
+}
+
+/* A list of at most `max` numbers in [lo, hi]; *values is new. */
+static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi,
+                            guint max, double **values, int *n, GError **error) {
+  if (!node || !JSON_NODE_HOLDS_ARRAY(node))
+    return ms_json_error(doc, path, error, "must be a list of numbers");
+  JsonArray *array = json_node_get_array(node);
+  guint length = json_array_get_length(array);
+  if (length < 1 || length > max)
+    return ms_json_error(doc, path, error, "holds %u numbers, must hold 1 to %u", length, max);
+  g_free(*values);
+  *values = g_new0(double, length);
+  *n = (int)length;
+  gboolean ok = TRUE;
+  for (guint i = 0; ok && i < length; i++) {
+    char *item = g_strdup_printf("%s[%u]", path, i);
+    ok = get_number(doc, json_array_get_element(array, i), item, lo, hi, *values + i, error);
+    g_free(item);
+  }
+  return ok;
+}
+
+/* --- curve: params
+ * --------------------------------------------------------------------------------------------------- */
+static int param_index(MsCurveForm form, const char *name) {
+  for (int i = 0; ms_curve_param_words[form][i]; i++)
+    if (strcmp(ms_curve_param_words[form][i], name) == 0) return i;
+  return -1;
+}
+
+static gboolean set_param(const MsJson *doc, const char *name, JsonNode *node, const char *path,
+                          MsCurve *curve, GError **error) {
+  const char *const *known = ms_curve_param_words[curve->form];
+  char *full = g_strconcat(path, ".", name, NULL);
+  int index = param_index(curve->form, name);
+  const char *near = index < 0 ? ms_nearest(name, known) : NULL;
+  gboolean ok = FALSE;
+  if (index >= 0) ok = get_number(doc, node, full, 0, 1e18, &curve->param[index], error);
+  else if (near) ms_json_error(doc, full, error, "unknown parameter, did you mean \"%s\"?", near);
+  else ms_json_error(doc, full, error, "is no parameter of the form %s", ms_curve_form_words[curve->form]);
+  g_free(full);
+  return ok;
+}
+
+/* The row has offset 0: it needs the form, which stands before it in the table. */
+static gboolean params_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                             GError **error) {
+  MsCurve *curve = member;
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
+  JsonObjectIter iter;
+  const char *name;
+  JsonNode *value;
+  json_object_iter_init_ordered(&iter, json_node_get_object(node));
+  while (json_object_iter_next_ordered(&iter, &name, &value))
+    if (!set_param(doc, name, value, path, curve, error)) return FALSE;
+  return TRUE;
+}
+
+static void params_print(MsJsonOut *out, const char *key, const void *member) {
+  const MsCurve *curve = member;
+  ms_json_out_object(out, key);
+  for (int i = 0; ms_curve_param_words[curve->form][i]; i++)
+    ms_json_out_double(out, ms_curve_param_words[curve->form][i], curve->param[i]);
+  ms_json_out_end(out);
+}
+
+/* --- curve: segments
+ * ------------------------------------------------------------------------------------------------- */
+static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve,
+                              GError **error) {
+  double *pair = NULL;
+  int n = 0;
+  gboolean ok = get_numbers(doc, node, path, 0, 1e18, 16, &pair, &n, error);
+  if (ok && n != 2) ok = ms_json_error(doc, path, error, "must be [alpha_s, Bps]");
+  if (ok && pair[1] <= 0) ok = ms_json_error(doc, path, error, "has a bandwidth of 0, must be above 0 Bps");
+  if (ok) {
+    curve->segment_alpha_s[curve->n_segments] = pair[0];
+    curve->segment_Bps[curve->n_segments++] = pair[1];
+  }
+  g_free(pair);
+  return ok;
+}
+
+static gboolean segments_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                               GError **error) {
+  MsCurve *curve = member;
+  guint max = G_N_ELEMENTS(curve->segment_Bps);
+  if (!JSON_NODE_HOLDS_ARRAY(node))
+    return ms_json_error(doc, path, error, "must be a list of [alpha_s, Bps]");
+  JsonArray *array = json_node_get_array(node);
+  guint length = json_array_get_length(array);
+  if (length > max)
+    return ms_json_error(doc, path, error, "holds %u lines, must hold at most %u", length, max);
+  curve->n_segments = 0;
+  gboolean ok = TRUE;
+  for (guint i = 0; ok && i < length; i++) {
+    char *item = g_strdup_printf("%s[%u]", path, i);
+    ok = segment_parse(doc, json_array_get_element(array, i), item, curve, error);
+    g_free(item);
+  }
+  return ok;
+}
+
+static void segments_print(MsJsonOut *out, const char *key, const void *member) {
+  const MsCurve *curve = member;
+  ms_json_out_array(out, key);
+  for (int i = 0; i < curve->n_segments; i++) {
+    ms_json_out_array(out, NULL);
+    ms_json_out_double(out, NULL, curve->segment_alpha_s[i]);
+    ms_json_out_double(out, NULL, curve->segment_Bps[i]);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+}
+
+/* --- curve: grid
+ * ----------------------------------------------------------------------------------------------------- */
+static void grid_clear(MsGrid *grid) {
+  for (guint d = 0; d < G_N_ELEMENTS(grid->n); d++) {
+    g_free(grid->name[d]);
+    g_free(grid->axis[d]);
+    g_free(grid->log2_axis[d]);
+  }
+  g_free(grid->log_ratio);
+  *grid = (MsGrid){0};
+}
+
+static gint64 grid_size(const MsGrid *grid) {
+  gint64 size = grid->dims > 0;
+  for (int d = 0; d < grid->dims; d++) size *= grid->n[d];
+  return size;
+}
+
+static void grid_copy(const MsGrid *from, MsGrid *to) {
+  *to = (MsGrid){.dims = from->dims};
+  for (int d = 0; d < from->dims; d++) {
+    gsize bytes = (gsize)from->n[d] * sizeof(double);
+    to->n[d] = from->n[d];
+    to->name[d] = g_strdup(from->name[d]);
+    to->axis[d] = g_memdup2(from->axis[d], bytes);
+    to->log2_axis[d] = g_memdup2(from->log2_axis[d], bytes);
+  }
+  to->log_ratio = g_memdup2(from->log_ratio, (gsize)grid_size(from) * sizeof(double));
+}
+
+static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, const char *path,
+                           MsGrid *grid, GError **error) {
+  int d = grid->dims;
+  if (d >= (int)G_N_ELEMENTS(grid->n))
+    return ms_json_error(doc, path, error, "has more than %u axes", (guint)G_N_ELEMENTS(grid->n));
+  char *full = g_strconcat(path, ".", name, NULL);
+  gboolean ok = get_numbers(doc, node, full, 1e-300, 1e18, 4096, &grid->axis[d], &grid->n[d], error);
+  for (int i = 1; ok && i < grid->n[d]; i++)
+    if (grid->axis[d][i] <= grid->axis[d][i - 1]) ok = ms_json_error(doc, full, error, "must be ascending");
+  g_free(full);
+  if (!ok) return FALSE;
+  grid->name[d] = g_strdup(name);
+  grid->log2_axis[d] = g_new(double, grid->n[d]);
+  for (int i = 0; i < grid->n[d]; i++) grid->log2_axis[d][i] = log2(grid->axis[d][i]);
+  grid->dims++;
+  return TRUE;
+}
+
+static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid,
+                           GError **error) {
+  if (!node || !JSON_NODE_HOLDS_OBJECT(node))
+    return ms_json_error(doc, path, error, "must be an object of lists");
+  JsonObjectIter iter;
+  const char *name;
+  JsonNode *value;
+  json_object_iter_init_ordered(&iter, json_node_get_object(node));
+  while (json_object_iter_next_ordered(&iter, &name, &value))
+    if (!axis_parse(doc, name, value, path, grid, error)) return FALSE;
+  return grid->dims > 0 ||
+         ms_json_error(doc, path, error, "is empty, must hold 1 to %u axes", (guint)G_N_ELEMENTS(grid->n));
+}
+
+static gboolean ratios_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid,
+                             GError **error) {
+  int n = 0;
+  gint64 size = grid_size(grid);
+  if (size > GRID_MAX) return ms_json_error(doc, path, error, "the axes span more than %d points", GRID_MAX);
+  if (!get_numbers(doc, node, path, -20, 20, GRID_MAX, &grid->log_ratio, &n, error)) return FALSE;
+  return n == size ||
+         ms_json_error(doc, path, error, "holds %d numbers, must hold %d as the axes span", n, (int)size);
+}
+
+static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                           GError **error) {
+  MsGrid *grid = member;
+  grid_clear(grid);
+  if (JSON_NODE_HOLDS_NULL(node)) return TRUE;
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
+  JsonObject *json = json_node_get_object(node);
+  if (json_object_get_size(json) != 2)
+    return ms_json_error(doc, path, error, "must hold \"axes\" and \"log_ratio\"");
+  char *axes = g_strconcat(path, ".axes", NULL), *ratios = g_strconcat(path, ".log_ratio", NULL);
+  gboolean ok = axes_parse(doc, json_object_get_member(json, "axes"), axes, grid, error) &&
+                ratios_parse(doc, json_object_get_member(json, "log_ratio"), ratios, grid, error);
+  g_free(axes);
+  g_free(ratios);
+  if (!ok) grid_clear(grid);
+  return ok;
+}
+
+static void print_numbers(MsJsonOut *out, const char *key, const double *values, gint64 n) {
+  ms_json_out_array(out, key);
+  for (gint64 i = 0; i < n; i++) ms_json_out_double(out, NULL, values[i]);
+  ms_json_out_end(out);
+}
+
+static void grid_print(MsJsonOut *out, const char *key, const void *member) {
+  const MsGrid *grid = member;
+  if (grid->dims == 0) {
+    ms_json_out_null(out, key);
+    return;
+  }
+  ms_json_out_object(out, key);
+  ms_json_out_object(out, "axes");
+  for (int d = 0; d < grid->dims; d++) print_numbers(out, grid->name[d], grid->axis[d], grid->n[d]);
+  ms_json_out_end(out);
+  print_numbers(out, "log_ratio", grid->log_ratio, grid_size(grid));
+  ms_json_out_end(out);
+}
+
+/* --- curves
+ * ----------------------------------------------------------------------------------------------------------
+ */
+#define S MsProvenance
+static const MsField provenance_fields[] = {
+    MS_STRING(S, data, MS_NULLABLE, "which measurements"),
+    MS_STRING(S, form, MS_NULLABLE, "the form in words"),
+    MS_STRING(S, command, MS_NULLABLE, "the command that made it"),
+    MS_STRING(S, date, MS_NULLABLE, "when"),
+    MS_STRING(S, note, MS_NULLABLE, "anything else, e.g. from where a shape was inherited"),
+    MS_STRING(S, library, MS_NULLABLE, "whose rows were fitted; --evaluate compares with rows of this library"),
+    MS_F64(S, cast_launch_s, "s", 0, 1, NULL, MS_NULLABLE, "launch of the cast that measured GEMM rows include and the curve does not"),
+    MS_F64(S, cast_bw_efficiency, "", 0, 10, NULL, MS_NULLABLE, "share of HBM bandwidth of that cast, (2 + w) m k bytes"),
+    MS_F64(S, n_fitted, "", 0, 1e12, NULL, MS_NULLABLE, "points that were fitted"),
+    MS_F64(S, n_held_back, "", 0, 1e12, NULL, MS_NULLABLE, "points that were held back"),
+    MS_F64(S, residual_median, "", 0, 1e6, NULL, MS_NULLABLE, "median relative error on points held back"),
+    MS_F64(S, residual_p90, "", 0, 1e6, NULL, MS_NULLABLE, "90 % quantile of it"),
+    {0}};
+#undef S
+static const MsFieldTable provenance_table = {"hardware.curves.provenance", "where a curve comes from",
+                                              provenance_fields};
+
+#define S MsCurve
+static const MsField curve_fields[] = {
+    MS_STRING(S, op, MS_REQUIRED,
+              "gemm, grouped_gemm, attention, a collective, dispatch, combine or a memory-bound operator"),
+    MS_STRING(S, dtype, MS_NULLABLE, "bf16, fp16, fp32, fp64, fp8, fp8-block, mxfp8, nvfp4; null = any"),
+    MS_STRING(S, pass, MS_NULLABLE, "forward, dgrad, wgrad, backward; null = any"),
+    MS_STRING(S, level, MS_NULLABLE, "nvlink or network, for collectives; null = any"),
+    MS_STRING(S, dispatcher, MS_NULLABLE, "for dispatch and combine; null = any"),
+    MS_INT(S, head_dim, 0, 65536, "0", MS_NULLABLE, "for attention; 0 = any"),
+    MS_INT(S, ranks, 0, 1 << 20, "0", MS_NULLABLE, "group size that was measured; 0 = any"),
+    MS_ENUM(S, form, ms_curve_form_words, NULL, MS_REQUIRED, "formula"),
+    {.key = "params",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = 0,
+     .parse = params_parse,
+     .print = params_print,
+     .doc = "object of the formula's parameters"},
+    MS_F64(S, sustained, "", 0.01, 10, "1", MS_NULLABLE, "rate in long training over that of the measurements; multiplies the efficiency"),
+    {.key = "segments",
+     .type = MS_T_CUSTOM,
+     .unit = "s, Bps",
+     .offset = 0,
+     .parse = segments_parse,
+     .print = segments_print,
+     .doc = "list of up to four [alpha_s, Bps] of the form segments"},
+    {.key = "grid",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = offsetof(S, grid),
+     .parse = grid_parse,
+     .print = grid_print,
+     .doc = "residual {\"axes\": {NAME: [...]}, \"log_ratio\": [...]}, first axis slowest; null = none"},
+    MS_OBJECT(S, provenance, &provenance_table, MS_NULLABLE, "where it comes from"),
+    {0}};
+#undef S
+const MsFieldTable ms_curve_table = {"hardware.curves", "one fitted curve", curve_fields};
+
+static void curve_clear(MsCurve *curve) {
+  ms_fields_clear(&ms_curve_table, curve);
+  grid_clear(&curve->grid);
+}
+
+void ms_curve_copy(const MsCurve *from, MsCurve *to) {
+  *to = *from;
+  ms_fields_copy(&ms_curve_table, from, to);
+  grid_copy(&from->grid, &to->grid);
+}
+
+void ms_curves_free(MsHardware *hardware) {
+  for (int i = 0; i < hardware->num_curves; i++) curve_clear(&hardware->curves[i]);
+  g_clear_pointer(&hardware->curves, g_free);
+  hardware->num_curves = 0;
+}
+
+static gboolean check_word(const MsJson *doc, const char *path, const char *key, const char *word,
+                           const char *const *known, GError **error) {
+  if (!word || g_strv_contains(known, word)) return TRUE;
+  char *full = g_strconcat(path, ".", key, NULL), *all = g_strjoinv(", ", (char **)known);
+  ms_json_error(doc, full, error, "unknown word \"%s\", must be one of %s", word, all);
+  g_free(full);
+  g_free(all);
+  return FALSE;
+}
+
+static gboolean check_params(const MsJson *doc, JsonObject *json, const char *path, const MsCurve *curve,
+                             GError **error) {
+  JsonNode *node = json_object_get_member(json, "params");
+  for (int i = 0; ms_curve_param_words[curve->form][i]; i++) {
+    const char *name = ms_curve_param_words[curve->form][i];
+    if (node && json_object_has_member(json_node_get_object(node), name)) continue;
+    if (i >= ms_curve_required(curve->form)) continue; /* 0 */
+    char *full = g_strconcat(path, ".params.", name, NULL);
+    ms_json_error(doc, full, error, "required parameter of the form %s is missing",
+                  ms_curve_form_words[curve->form]);
+    g_free(full);
+    return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean check_curve(const MsJson *doc, JsonObject *json, const char *path, const MsCurve *curve,
+                            GError **error) {
+  static const char *const dtypes[] = {"bf16",      "fp16",  "fp32",  "fp64", "fp8",
+                                       "fp8-block", "mxfp8", "nvfp4", NULL};
+  static const char *const passes[] = {"forward", "dgrad", "wgrad", "backward", NULL};
+  static const char *const levels[] = {"nvlink", "network", NULL};
+  if (!check_word(doc, path, "dtype", curve->dtype, dtypes, error) ||
+      !check_word(doc, path, "pass", curve->pass, passes, error) ||
+      !check_word(doc, path, "level", curve->level, levels, error) ||
+      !check_word(doc, path, "dispatcher", curve->dispatcher, ms_dispatcher_words, error) ||
+      !check_params(doc, json, path, curve, error))
+    return FALSE;
+  if ((curve->form == MS_FORM_SEGMENTS) == (curve->n_segments > 0)) return TRUE;
+  return ms_json_error(doc, path, error,
+                       curve->n_segments ? "has segments, which only the form segments takes"
+                                         : "must have segments, a list of [alpha_s, Bps]");
+}
+
+/* On failure the curve is valid for curve_clear. */
+static gboolean curve_load(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve,
+                           GError **error) {
+  ms_fields_defaults(&ms_curve_table, curve);
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
+  JsonObject *json = json_node_get_object(node);
+  return ms_fields_load(&ms_curve_table, doc, json, path, TRUE, curve, error) &&
+         check_curve(doc, json, path, curve, error);
+}
+
+gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
+                             GError **error) {
+  MsHardware *hardware = member;
+  if (!JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of curves");
+  JsonArray *array = json_node_get_array(node);
+  guint length = json_array_get_length(array);
+  if (length > CURVES_MAX) return ms_json_error(doc, path, error, "holds more than %d curves", CURVES_MAX);
+  ms_curves_free(hardware);
+  hardware->curves = g_new0(MsCurve, length + 1);
+  gboolean ok = TRUE;
+  for (guint i = 0; ok && i < length; i++) {
+    char *item = g_strdup_printf("%s[%u]", path, i);
+    hardware->num_curves++;
+    ok = curve_load(doc, json_array_get_element(array, i), item, &hardware->curves[i], error);
+    g_free(item);
+  }
+  return ok;
+}
+
+void ms_curves_print(MsJsonOut *out, const char *key, const void *member) {
+  const MsHardware *hardware = member;
+  ms_json_out_array(out, key);
+  for (int i = 0; i < hardware->num_curves; i++) {
+    ms_json_out_object(out, NULL);
+    ms_fields_write(&ms_curve_table, &hardware->curves[i], FALSE, out);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+}
