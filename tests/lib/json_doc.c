@@ -9,7 +9,7 @@ typedef struct {
   GStrv step;      /* "stages", "[]", "peak_B" */
   guint n;
   GStrv type;      /* words between " or " */
-  gboolean optional, met;
+  gboolean optional, rare, met;
 } Row;
 
 struct MsJsonDoc { GHashTable *table; }; /* name -> GPtrArray of Row */
@@ -38,6 +38,7 @@ static Row *row_of(const char *line) {
   row->n = g_strv_length(row->step);
   row->type = g_strsplit(cell[2], " or ", -1);
   row->optional = g_str_has_prefix(cell[3], "optional");
+  row->rare = g_str_has_prefix(cell[3], "optional, rare");
   return row;
 }
 
@@ -177,6 +178,6 @@ void ms_json_doc_check_met(const MsJsonDoc *doc, const char *name) {
   GPtrArray *rows = rows_of(doc, name);
   for (guint i = 0; i < rows->len; i++) {
     const Row *row = rows->pdata[i];
-    if (!row->met) fail_msg("docs/json.md lists %s of %s, which nothing printed", row->text, name);
+    if (!row->met && !row->rare) fail_msg("docs/json.md lists %s of %s, which nothing printed", row->text, name);
   }
 }

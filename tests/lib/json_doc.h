@@ -14,7 +14,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsJsonDoc, ms_json_doc_free)
 /* Fails the test where `node` is not an object as the table `name` has it: a key that is not listed, one of another type, one that is missing. Counts the
  * rows that were met, for ms_json_doc_check_met. */
 void ms_json_doc_check(MsJsonDoc *doc, const char *name, JsonNode *node);
-/* Fails the test for a row of the table that nothing met yet. */
+/* Fails the test for a row of the table that nothing met yet and that is not rare. */
 void ms_json_doc_check_met(const MsJsonDoc *doc, const char *name);
 
 #endif

@@ -246,8 +246,9 @@ static void check_printed(MsJsonDoc *doc, const char *table, int status, const c
 #define PRINTED(doc, table, status, ...) check_printed(doc, table, status, (const char *const[]){__VA_ARGS__, NULL})
 
 static const char every_part[] =
-    "{\"schema\": 1, \"name\": \"parts\", \"fidelity\": \"full\", \"base\": \"%s\", \"axes\": [{\"name\": \"a\", \"points\": ["
-    "{\"label\": \"a scheme\", \"set\": {\"options.lcma\": true, \"training.routing\": {\"zipf\": 0.5, \"seed\": 1}}},"
+    "{\"schema\": 1, \"name\": \"parts\", \"fidelity\": \"fast\", \"base\": \"%s\", \"axes\": [{\"name\": \"a\", \"points\": ["
+    "{\"label\": \"skewed\", \"set\": {\"training.routing\": {\"zipf\": 0.5, \"seed\": 1}}},"
+    "{\"label\": \"scheme\", \"set\": {\"options.lcma\": true, \"options.lcma_workspace_B\": 5e8, \"hardware.hbm_Bps\": 3.35e13}},"
     "{\"label\": \"split\", \"set\": {\"layout.vpp\": 1, \"layout.pipeline_layout\": \"Et*12|(t*12|)*6t*10L\", \"layout.schedule\": \"zb-h1\", \"options.ep_overlap\": false}},"
     "{\"label\": \"impossible\", \"set\": {\"layout.ep\": 7}}]}]}";
 
@@ -266,7 +267,7 @@ static void printed_json_is_as_documented(void **state) {
   (void)state;
   g_autoptr(MsJsonDoc) doc = ms_json_doc_load(MS_SOURCE_DIR "/docs/json.md");
   g_autofree char *dense = shipped("run-llama3-70b-h100-64.json"), *moe = shipped("run-qwen3-235b-h100-256.json"), *runs = shipped("goodput/elastic-llama3-70b-64.json");
-  g_autofree char *budget = shipped("goodput/deepseek-v3-2048.json"), *states = shipped("under/common.json"), *published = shipped("published/mcore-moe-recipes");
+  g_autofree char *budget = shipped("goodput/deepseek-v3-2048.json"), *states = shipped("under/common.json"), *published = shipped("published/mcore-moe-recipes/MR-deepseek-v3-gb200-mxfp8_256GPU_TP1PP4EP64.json");
   g_autofree char *study = g_strdup_printf(every_part, moe);
   g_autofree char *whatif = written("parts.json", study), *baseline = moved_baseline(dense), *plan = written("small.json", request), *best = g_build_filename(folder, "best.json", NULL);
   PRINTED(doc, "run", 0, "run", "--json", dense);
