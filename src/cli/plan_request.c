@@ -7,7 +7,6 @@
 #include "cli/cli.h"
 #include "plan/plan.h"
 #include "study/parts.h"
-#include <string.h>
 
 enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20 };
 
