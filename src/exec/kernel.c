@@ -75,6 +75,7 @@ const MsKernelRow ms_kernel_rows[MS_N_OPS] = {
     [MS_OP_UNPERMUTE] = {{K(scatter_rows)}, {K(gather_rows), K(scatter_weight_grad)}},
     [MS_OP_SORT_CHUNKS] = {{K(gather_rows)}, {K(gather_rows)}},
     [MS_OP_CROSS_ENTROPY] = {{K(loss_max), K(loss_exp)}, {K(loss_grad)}},
+    [MS_OP_CROSS_ENTROPY_TE] = {{K(loss_max), K(loss_exp)}, {K(loss_grad)}},
     [MS_OP_QUANTIZE] = {{K(quantize), K(cast)}, {K(quantize), K(cast)}},
     [MS_OP_AMAX] = {{K(amax)}, {K(amax)}},
     [MS_OP_TRANSPOSE] = {{K(transpose)}, {K(transpose)}},

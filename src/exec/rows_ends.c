@@ -170,7 +170,9 @@ const Handler ms_exec_end_rows[] = {
     {MS_OP_NORM, "mtp hidden norm", -1, PASS_D, mtp_norm_back},
     {MS_OP_NORM, "mtp embedding norm", -1, PASS_D, mtp_norm_back},
     {MS_OP_CROSS_ENTROPY, "cross entropy", -1, PASS_F, cross_entropy},
+    {MS_OP_CROSS_ENTROPY_TE, "cross entropy", -1, PASS_F, cross_entropy},
     {MS_OP_ALL_REDUCE, "tp loss max", -1, PASS_F, loss_max},
     {MS_OP_ALL_REDUCE, "tp loss sum", -1, PASS_F, loss_sum},
     {MS_OP_CROSS_ENTROPY, "cross entropy", -1, PASS_D, cross_entropy_back},
+    {MS_OP_CROSS_ENTROPY_TE, "cross entropy", -1, PASS_D, cross_entropy_back},
     {0}};

@@ -386,15 +386,16 @@ static const char *head_name(const char *tensor, int i) {
   return g_intern_string(name);
 }
 
-/* Loss tensors per logit: the TE kernel keeps BF16 logits and writes the gradient over them; the native one keeps an FP32 softmax and
+/* Loss tensors per logit. TransformerEngine's kernels (triton/cross_entropy.py until July 2026): BF16 logits are read for the softmax and again for the gradient,
+ * which is written over them; backward scales it in place. They stream whole rows as elementwise kernels do. The native loss keeps an FP32 softmax and
  * has a BF16 copy beside it on both ways (domain/memory.md 2). Compiled ("fused"), it cannot work in place: one more FP32 tensor. */
 static gboolean te_loss(const MsBuild *b) { return b->options->cross_entropy_fusion && b->options->cross_entropy_fusion_impl == MS_CE_TE; }
 
 static void loss_rows(MsBuild *b, double logits, gboolean back) {
   gboolean te = te_loss(b);
-  double read = te ? 4 : back ? 8 : 16, write = te ? (back ? 0 : 2) : back ? 6 : 14;
+  double read = te ? (back ? 2 : 4) : back ? 8 : 16, write = te ? 2 : back ? 6 : 14;
   if (b->options->cross_entropy_fusion && !te) read *= 0.8, write *= 0.8;
-  MsOp *op = ms_row_memory(b, MS_OP_CROSS_ENTROPY, "cross entropy", read * logits, write * logits, te ? 3 : back ? 4 : 10);
+  MsOp *op = ms_row_memory(b, te ? MS_OP_CROSS_ENTROPY_TE : MS_OP_CROSS_ENTROPY, "cross entropy", read * logits, write * logits, te ? 3 : back ? 4 : 10);
   op->m = b->rows, op->n = logits / b->rows;
   if (!te) op->transient_B = (b->options->cross_entropy_fusion ? 6 : 2) * logits;
   if (!back) {
