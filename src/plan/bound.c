@@ -20,6 +20,7 @@ struct MsPieceMemo {
   MsCostedPiece *piece; /* [n] */
   MsPieceLags *lags;
   MsPieceTime *time[2]; /* [n], for whole and for split backwards; NULL until asked for */
+  int cost_number[MS_COST_LEVELS];
   double *kept, *dense, *expert, *low; /* [n] bytes of a microbatch, parameters */
 };
 
@@ -48,6 +49,7 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
     return NULL;
   }
   m->n = m->work->n_pieces;
+  for (int i = 0; i < MS_COST_LEVELS; i++) m->cost_number[i] = -1;
   guint32 tag = 0;
   gboolean same = like && ms_cost_same_kernels(like->cost, m->cost);
   m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
@@ -62,6 +64,8 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   }
   return m;
 }
+
+int *ms_memo_cost_number(MsPieceMemo *m, int level) { return &m->cost_number[level]; }
 
 static const MsPieceTime *times_of(MsPieceMemo *m, gboolean splits) {
   if (m->time[splits]) return m->time[splits];
@@ -88,11 +92,12 @@ struct MsShape {
   gint64 *live;            /* [n_memory][n] */
 };
 
-typedef struct { gint32 pp, vpp, microbatches, shape_of, map; } ShapeKey;
+typedef struct { gint32 pp, vpp, microbatches, shape_of, map, costs; } ShapeKey;
 typedef struct { MsShape *shape; int rule; } ShapeEntry;
 
 struct MsShapes {
-  GHashTable *known; /* ShapeKey -> ShapeEntry */
+  GHashTable *known;  /* ShapeKey -> ShapeEntry */
+  GHashTable *by_cut; /* the key without the costs, and the layout string -> the same entries, owned */
   GPtrArray *maps;   /* which layer is which piece, as bytes */
 };
 
@@ -112,7 +117,8 @@ static void free_entry(gpointer data) {
 
 MsShapes *ms_shapes_new(void) {
   MsShapes *s = g_new0(MsShapes, 1);
-  s->known = g_hash_table_new_full(hash_key, equal_key, g_free, free_entry);
+  s->known = g_hash_table_new_full(hash_key, equal_key, g_free, NULL);
+  s->by_cut = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_entry);
   s->maps = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
   return s;
 }
@@ -120,6 +126,7 @@ MsShapes *ms_shapes_new(void) {
 void ms_shapes_free(MsShapes *s) {
   if (!s) return;
   g_hash_table_unref(s->known);
+  g_hash_table_unref(s->by_cut);
   g_ptr_array_unref(s->maps);
   g_free(s);
 }
@@ -231,23 +238,30 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   return shape;
 }
 
-const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, const gint32 *value, MsScenario *s, int shape_of, int *rule) {
+/* Of the cut that is written in. */
+static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsScenario *s, gboolean same) {
+  g_autofree char *cut = g_strdup_printf("%d %d %d %d %d %d %s", k->pp, k->vpp, k->microbatches, k->shape_of, k->map, same, s->layout.pipeline_layout ? s->layout.pipeline_layout : "");
+  ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, cut);
+  if (e) return e;
+  e = g_new0(ShapeEntry, 1);
+  e->rule = same ? ms_num_rules + MS_REFUSED_SAME : ms_layout_check_kind(s, MS_RULE_SPLIT);
+  if (e->rule < 0) {
+    g_autoptr(MsLayout) layout = ms_layout_build(s);
+    e->shape = count_shape(s, memo->work, layout);
+  }
+  g_hash_table_insert(shapes->by_cut, g_steal_pointer(&cut), e);
+  return e;
+}
+
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, int costs, MsScenario *s, int shape_of, int *rule) {
   const MsLayoutSpec *spec = &s->layout;
   gint64 dp = s->gpus / ((gint64)spec->tp * spec->cp * spec->pp);
-  const ShapeKey key = {spec->pp, spec->vpp, (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)), shape_of, map};
+  const ShapeKey key = {spec->pp, spec->vpp, (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)), shape_of, map, costs};
   ShapeEntry *e = g_hash_table_lookup(shapes->known, &key);
   if (!e) {
-    char *given = s->layout.pipeline_layout;
-    s->layout.pipeline_layout = g_strdup(given);
-    ms_space_apply_axes(space, value, TRUE, s);
-    e = g_new0(ShapeEntry, 1);
-    e->rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
-    if (e->rule < 0) {
-      g_autoptr(MsLayout) layout = ms_layout_build(s);
-      e->shape = count_shape(s, memo->work, layout);
-    }
-    g_free(s->layout.pipeline_layout);
-    s->layout.pipeline_layout = given;
+    const MsUnbalanced before = ms_space_try_balance(space, costs, s);
+    e = entry_of(shapes, &key, memo, s, before.same);
+    ms_space_undo_balance(before, s);
     g_hash_table_insert(shapes->known, g_memdup2(&key, sizeof key), e);
   }
   *rule = e->rule;

@@ -97,7 +97,7 @@ static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gb
   memcpy(value, c->value, sizeof value);
   value[MS_AXIS_PP] = value[MS_AXIS_VPP] = 1;
   ms_space_apply_combo(t->space, c->combo, s);
-  ms_space_apply_axes(t->space, value, FALSE, s);
+  ms_space_apply_axes(t->space, value, s);
   g_clear_pointer(&l->pipeline_layout, g_free);
   l->account_for_embedding_in_pipeline_split = l->account_for_loss_in_pipeline_split = FALSE;
   l->decoder_first_pipeline_num_layers = l->decoder_last_pipeline_num_layers = 0;
@@ -180,7 +180,7 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   for (gint64 i = 0; i < n_allowed(t, MS_ROLE_ADDED); i++) {
     c.combo = node->c.combo + allowed(t, MS_ROLE_ADDED, i);
     ms_space_apply_combo(t->space, c.combo, w->scratch);
-    ms_space_apply_axes(t->space, c.value, FALSE, w->scratch);
+    ms_space_apply_axes(t->space, c.value, w->scratch);
     int rule = refusing_rule(w->scratch, t->early);
     if (rule >= 0) {
       refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, &c);
@@ -235,13 +235,10 @@ static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
   MsScenario *s = p->w->scratch;
   GError *error = NULL;
   if (p->own) ms_memo_free(p->memo), p->memo = NULL;
-  char *given = s->layout.pipeline_layout;
-  s->layout.pipeline_layout = g_strdup(given);
-  ms_space_apply_axes(p->t->space, c->value, TRUE, s);
+  const MsUnbalanced before = ms_space_try_balance(p->t->space, ms_cut_costs(p->t->space, c->value, c->combo, NULL, s), s);
   *rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
   if (*rule < 0) p->memo = ms_memo_new(s, p->t->x->s.first, &error);
-  g_free(s->layout.pipeline_layout);
-  s->layout.pipeline_layout = given;
+  ms_space_undo_balance(before, s);
   p->own = TRUE;
   if (error && !p->w->error) p->w->error = error;
   else g_clear_error(&error);
@@ -276,12 +273,12 @@ static void bound_shape(Pieces *p, const MsBranch *node, MsCandidate c, int shap
   const MsShape *shape = NULL;
   s->layout.microbatch_group_size_per_virtual_pipeline_stage = t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
   ms_space_apply_choices(t->space, MS_ROLE_SHAPE, c.combo, s);
-  ms_space_apply_axes(t->space, c.value, FALSE, s);
+  ms_space_apply_axes(t->space, c.value, s);
   if (per_cut && (rule = refusing_rule(s, t->settled)) >= 0) {
     refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
     return;
   }
-  if (!per_cut || pieces_of_cut(p, &c, &rule)) shape = ms_shapes_get(w->shapes, p->map, p->memo, t->space, c.value, s, shape_of, &rule);
+  if (!per_cut || pieces_of_cut(p, &c, &rule)) shape = ms_shapes_get(w->shapes, p->map, p->memo, t->space, ms_cut_costs(t->space, c.value, c.combo, per_cut ? NULL : p->memo, s), s, shape_of, &rule);
   if (!shape) {
     if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
     return;
@@ -391,7 +388,7 @@ void ms_tree_find_first(MsTree *t) {
     for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK] && !t->x->s.first && !broken_by_unit(c.value); work++) {
       c.combo = work * t->space->stride[MS_ROLE_WORK];
       memo_of(t, w, &c, TRUE, NULL);
-      t->x->s.first = g_steal_pointer(&w->last);
+      t->space->like = t->x->s.first = g_steal_pointer(&w->last);
     }
   }
 }

@@ -61,7 +61,7 @@ static Known kind_of(const char *path) {
 
 /* --- the planner's own candidates -------------------------------------------------------------------------------------------------------------- */
 
-static const char by_cost[] = "by cost"; /* no layout string: ms_choice_apply turns it into MS_CUT_BY_COST */
+static const char alike[] = "alike"; /* no layout string: ms_choice_apply turns it into MS_CUT_ALIKE */
 
 gboolean ms_recompute_candidate(const MsScenario *s, int i, MsRecomputeSpec *spec) {
   static const struct { MsRecompute granularity; guint32 modules; gboolean mla, moe, dense; } own[] = {
@@ -136,8 +136,8 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   static const double fractions[] = {0, 0.5, 1};
   const char *path = open->path;
   *offered = TRUE;
-  if (!strcmp(path, "layout.pipeline_layout")) { /* NULL: even, or where layers do not divide evenly, balanced by their number; else by what they cost */
-    p->text = i == 1 ? g_strdup(by_cost) : NULL;
+  if (!strcmp(path, "layout.pipeline_layout")) { /* NULL: balanced by what layers cost; else evenly, or where they do not divide, by their number */
+    p->text = i == 1 ? g_strdup(alike) : NULL;
     return i < 2;
   }
   if (!strcmp(path, "options.recompute")) return ms_recompute_candidate(s, i, &p->value.recompute);
@@ -231,9 +231,9 @@ void ms_choice_apply(const MsChoice *c, int value, MsScenario *s) {
     return;
   }
   char **text = (char **)(void *)member;
-  gboolean cut = g_strcmp0(c->value[value].text, by_cost) == 0;
-  if (s->layout.decoder_first_pipeline_num_layers == MS_CUT_BY_COST) s->layout.decoder_first_pipeline_num_layers = 0;
-  if (cut) s->layout.decoder_first_pipeline_num_layers = MS_CUT_BY_COST;
+  gboolean cut = g_strcmp0(c->value[value].text, alike) == 0;
+  if (s->layout.decoder_first_pipeline_num_layers == MS_CUT_ALIKE) s->layout.decoder_first_pipeline_num_layers = 0;
+  if (cut) s->layout.decoder_first_pipeline_num_layers = MS_CUT_ALIKE;
   g_free(*text);
   *text = cut ? NULL : g_strdup(c->value[value].text);
 }

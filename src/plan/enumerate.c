@@ -49,7 +49,7 @@ static void inner_values(const MsSpace *space, int inner, gint32 *value) {
 /* Writes axis values over whatever was there: the microbatch group may have been a multiple of another PP. */
 static void write_axes(const MsSpace *space, const gint32 *value, int group, MsScenario *s) {
   s->layout.microbatch_group_size_per_virtual_pipeline_stage = group;
-  ms_space_apply_axes(space, value, FALSE, s);
+  ms_space_apply_axes(space, value, s);
 }
 
 static gboolean has(const Enumeration *e, MsShortcut shortcut) { return !(e->search->options->without & (1u << shortcut)); }
@@ -96,17 +96,23 @@ typedef struct { /* one combination of work keys in one unit */
   MsPieceMemo *memo;
 } Bench;
 
+/* The rule that the split breaks, of the cut that the layout would get. With `memo`, pieces of it when it breaks none. */
+static int try_split(Bench *b, const gint32 *value, const MsPieceMemo *like, MsPieceMemo **memo, GError **error) {
+  MsScenario *s = b->f->scratch;
+  const MsUnbalanced before = ms_space_try_balance(b->e->space, ms_cut_costs(b->e->space, value, b->work * b->e->space->stride[MS_ROLE_ADDED], NULL, s), s);
+  int rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
+  if (memo && rule < 0) *memo = ms_memo_new(s, like, error);
+  ms_space_undo_balance(before, s);
+  return rule;
+}
+
 static gboolean memo_for(Bench *b, const gint32 *value) {
   if (b->memo && !b->per_cut) return TRUE;
   GError *error = NULL;
   if (b->memo) ms_memo_free(b->f->last), b->f->last = b->memo;
   const MsPieceMemo *like = b->f->last ? b->f->last : b->e->search->first;
-  char *given = b->f->scratch->layout.pipeline_layout;
-  b->f->scratch->layout.pipeline_layout = g_strdup(given);
-  ms_space_apply_axes(b->e->space, value, TRUE, b->f->scratch);
-  b->memo = ms_layout_check_kind(b->f->scratch, MS_RULE_SPLIT) < 0 ? ms_memo_new(b->f->scratch, like, &error) : NULL;
-  g_free(b->f->scratch->layout.pipeline_layout);
-  b->f->scratch->layout.pipeline_layout = given;
+  b->memo = NULL;
+  try_split(b, value, like, &b->memo, &error);
   if (b->memo) b->map = ms_shapes_map(b->f->shapes, b->memo);
   if (!error) return b->memo != NULL;
   guint64 order = order_of(b->e->space, b->unit, b->work, 0);
@@ -158,10 +164,10 @@ static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes 
     if (class != known_class) {
       if (combo != b->written) {
         ms_space_apply_combo(space, combo, b->f->scratch);
-        ms_space_apply_axes(space, v, FALSE, b->f->scratch);
+        ms_space_apply_axes(space, v, b->f->scratch);
         b->written = combo;
       }
-      shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, v, b->f->scratch, ms_space_shape_of(space, combo), &rule);
+      shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, ms_cut_costs(space, v, combo, b->per_cut ? NULL : b->memo, b->f->scratch), b->f->scratch, ms_space_shape_of(space, combo), &rule);
       known_class = class, time = -1, device_B = -1;
     }
     if (!shape) {
@@ -189,13 +195,7 @@ static gboolean anything_passes(const Bench *b, int inner) {
 static void refuse_split(Bench *b, MsCandidate *c, int inner) {
   const MsSpace *space = b->e->space;
   gint64 n = space->stride[MS_ROLE_ADDED];
-  int rule;
-  char *given = b->f->scratch->layout.pipeline_layout;
-  b->f->scratch->layout.pipeline_layout = g_strdup(given);
-  ms_space_apply_axes(space, c->value, TRUE, b->f->scratch);
-  rule = ms_layout_check_kind(b->f->scratch, MS_RULE_SPLIT);
-  g_free(b->f->scratch->layout.pipeline_layout);
-  b->f->scratch->layout.pipeline_layout = given;
+  int rule = try_split(b, c->value, NULL, NULL, NULL);
   for (c->combo = b->work * n; c->combo < (b->work + 1) * n; c->combo++)
     if (rule >= 0 && space->refused_by[c->combo] < 0 && b->f->passes[inner * space->n_classes + space->class_of[c->combo]])
       ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, c->combo, inner), c);
@@ -264,11 +264,11 @@ static void find_first(Enumeration *e) {
         unit_values(space, unit, c.value);
         inner_values(space, i, c.value);
         ms_space_apply_combo(space, c.combo, s);
-        ms_space_apply_axes(space, c.value, FALSE, s);
+        ms_space_apply_axes(space, c.value, s);
         if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0) continue;
         g_autoptr(MsScenario) whole = ms_candidate_scenario(space, &c);
         MsRefusal refusal;
-        if (ms_layout_check(whole, &refusal)) e->search->first = ms_memo_new(whole, NULL, NULL);
+        if (ms_layout_check(whole, &refusal)) e->space->like = e->search->first = ms_memo_new(whole, NULL, NULL);
       }
 }
 

@@ -1,4 +1,19 @@
-/* src/plan/partition.c - decoder layers to virtual stages, balanced: by their number where they do not divide evenly, or by what each takes. */
+/* src/plan/partition.c - decoder layers and MTP blocks to virtual stages.
+ *
+ * With many microbatches a step takes as long as the pipeline rank whose chunks cost most together: the dearest rank decides first. Ranks hand over chunk by chunk, so of
+ * cuts whose dearest rank is about as dear the one with the cheaper dearest virtual stage fills the pipeline sooner and keeps its rhythm. What both leave to spare is
+ * taken from the first virtual stages, which keep the most microbatches alive.
+ *
+ * Most models are a few first layers (dense, say), then layers of one kind only: the body. Their cuts are exact. Every way to split the first layers is tried; each leaves
+ * stages of known cost to which equal layers are added. Adding each to the rank that is cheapest gives the least dearest rank: in any other filling some rank has a layer
+ * that this one put elsewhere, where it was no dearer. The same holds for stages when no rank may pass a cap: sets of layers with at most so many on each rank are the
+ * independent sets of a matroid, and adding the cheapest first gives the basis with the least dearest member. Any such set whose members all cost less than an average
+ * stage can be extended to it (exchange), so that only the last few layers are added one by one.
+ *
+ * Models of mixed layers are cut by dynamic programming over stages, exact for the dearest stage, then layers are moved while the dearest rank gets cheaper.
+ *
+ * A virtual stage in the middle holds a decoder layer or the MTP blocks. So MTP blocks stand with the loss or on the stage before it, which leaves the loss alone: further
+ * in front of it there would be empty stages between. */
 #include "plan/plan_priv.h"
 #include <math.h>
 #include <string.h>
@@ -36,56 +51,198 @@ gboolean ms_partition(int layers, int stages, double embedding, double tail, int
   }
 }
 
-/* --- by cost --- */
+/* What stage k holds beside decoder layers. */
+static double end_cost(const MsLayerCosts *c, const MsStages *on, int k) {
+  return (k == 0 ? c->first : 0) + (k == on->n - 1 ? c->last : 0) + (k == on->n - 1 - (on->mtp_apart ? 1 : 0) ? c->mtp : 0);
+}
 
-/* Pieces of a layout that the model is likely to run in: the first sizes, with as many ranks to a group of experts as there may be. */
-static MsPieceMemo *likely_pieces(const MsSpace *space) {
-  const MsIntAxis *eps = &space->axis[MS_AXIS_EP];
-  for (int i = eps->n - 1; i >= 0; i--) {
-    g_autoptr(MsScenario) s = ms_space_scratch(space);
-    gint32 value[MS_N_AXES];
-    for (int axis = 0; axis < MS_N_AXES; axis++) value[axis] = space->axis[axis].value[0];
-    value[MS_AXIS_EP] = eps->value[i], value[MS_AXIS_PP] = value[MS_AXIS_VPP] = 1;
-    gint64 expert = (gint64)value[MS_AXIS_ETP] * value[MS_AXIS_EP], dense = (gint64)value[MS_AXIS_TP] * value[MS_AXIS_CP];
-    if (value[MS_AXIS_GPUS] % expert || value[MS_AXIS_GPUS] % dense) continue;
-    ms_space_apply_combo(space, 0, s);
-    s->layout.schedule = MS_SCHED_1F1B, s->layout.decoder_first_pipeline_num_layers = 0;
-    ms_space_apply_axes(space, value, FALSE, s);
-    MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
-    if (memo) return memo;
+void ms_stage_costs(const MsLayerCosts *c, const MsStages *on, const int *counts, double *cost) {
+  for (int k = 0, layer = 0; k < on->n; k++) {
+    cost[k] = end_cost(c, on, k);
+    for (int i = 0; i < counts[k]; i++) cost[k] += c->layer[layer++];
   }
-  return NULL;
 }
 
-MsLayerCosts *ms_layer_costs_new(const MsSpace *space) {
-  MsPieceMemo *memo = likely_pieces(space);
-  const MsModel *model = space->request->base->model;
-  MsLayerCosts *c = g_new0(MsLayerCosts, 1);
-  c->layers = model->num_layers;
-  c->layer = g_new(double, c->layers);
-  for (int i = 0; i < c->layers; i++) c->layer[i] = memo ? ms_memo_layer(memo, MS_PIECE_LAYER, i) : 1;
-  c->first = memo ? ms_memo_layer(memo, MS_PIECE_EMBEDDING, 0) : 0;
-  c->last = memo ? ms_memo_layer(memo, MS_PIECE_HEAD, 0) : ms_head_weight(model, space->request->base->training.seq_length);
-  for (int i = 0; i < model->mtp_num_layers; i++) c->last += memo ? ms_memo_layer(memo, MS_PIECE_MTP, i) : 1;
-  ms_memo_free(memo);
-  return c;
+/* --- a few first layers, then a body of equal ones -------------------------------------------------------------------------------------------------- */
+
+enum { MOST_FIRST = 5 }; /* first layers that are split in every way */
+
+typedef struct { /* one way to split the first layers */
+  const MsLayerCosts *costs;
+  const MsStages *on;
+  double layer;   /* cost of a layer of the body */
+  int body;       /* layers of it */
+  int *before;    /* [stages] first layers that stand there */
+  int *least;     /* [stages] layers of the body that it has at least */
+  gboolean *open; /* [stages] may have some */
+  double *extra;  /* [stages] what stands there beside the body */
+  int *counts;    /* [stages] layers of the body */
+  int *of_rank;   /* [ranks] sum of counts */
+  int *most;      /* [ranks] layers of the body that fit below the cap of a rank */
+  double *load;   /* [ranks] sum of extra */
+} Filling;
+
+/* Bit i of `ends` ends a stage before first layer i (the last bit: before the body). FALSE when that is no cut. */
+static gboolean begin(Filling *f, int first_layers, guint ends) {
+  int stages = f->on->n, last = stages - 1 - (f->on->mtp_apart ? 1 : 0), k = 0, least = 0;
+  for (int i = 0; i < stages; i++) f->extra[i] = end_cost(f->costs, f->on, i), f->before[i] = 0;
+  for (int i = 0; i <= first_layers; i++) {
+    if (ends >> i & 1) k++;
+    if (k > last) return FALSE;
+    if (i < first_layers) f->extra[k] += f->costs->layer[i], f->before[k]++;
+  }
+  for (int r = 0; r < f->on->ranks; r++) f->load[r] = 0;
+  for (int i = 0; i < stages; i++) {
+    f->open[i] = i >= k && i <= last;
+    f->least[i] = i > 0 && i < last && f->before[i] == 0;
+    if (f->least[i] && !f->open[i]) return FALSE;
+    least += f->least[i];
+    f->load[f->on->rank[i]] += f->extra[i];
+  }
+  return least <= f->body;
 }
 
-void ms_layer_costs_free(MsLayerCosts *c) {
-  if (!c) return;
-  g_free(c->layer);
-  g_free(c);
+/* Most layers of the body that fit beside `extra` below `cap`. */
+static int room(const Filling *f, double extra, double cap) { return (int)floor(MAX(0, cap - extra) / f->layer + 1e-9); }
+
+static int add(Filling *f, int stage, int n) {
+  f->counts[stage] += n, f->of_rank[f->on->rank[stage]] += n;
+  return n;
 }
 
-/* What stage k costs with the layers [from, to). */
-static double stage_cost(const MsLayerCosts *c, const double *before, int stages, int k, int from, int to) {
-  return before[to] - before[from] + (k == 0 ? c->first : 0) + (k == stages - 1 ? c->last : 0);
+static void cap_ranks(Filling *f, double cap) {
+  for (int r = 0; r < f->on->ranks; r++) f->most[r] = room(f, f->load[r], cap);
 }
 
-/* The cuts whose dearest stage costs least; of those, with the least sum of squares. */
-static gboolean cut_evenly(const MsLayerCosts *c, int stages, int *counts) {
+/* Every stage has the least that it may, and more up to `level` (0: no more) as far as its rank has room. Layers of the body that are left; if those would be less than
+ * none, nothing is added. */
+static int start_at(Filling *f, double level) {
+  int left = f->body;
+  memset(f->of_rank, 0, sizeof *f->of_rank * (size_t)f->on->ranks);
+  memset(f->counts, 0, sizeof *f->counts * (size_t)f->on->n);
+  for (int i = 0; i < f->on->n; i++) left -= add(f, i, f->least[i]);
+  if (!(level > 0)) return left;
+  for (int i = 0; i < f->on->n; i++) {
+    int r = f->on->rank[i], more = MIN(room(f, f->extra[i], level) - f->counts[i], f->most[r] - f->of_rank[r]);
+    if (f->open[i] && more > 0) left -= add(f, i, more);
+  }
+  return left >= 0 ? left : start_at(f, 0);
+}
+
+static double dearest(const Filling *f, int n, const double *extra, const int *layers) {
+  double most = 0;
+  for (int i = 0; i < n; i++) most = MAX(most, extra[i] + layers[i] * f->layer);
+  return most;
+}
+
+/* The least cost of the dearest rank: which stage of a rank a layer stands on makes no difference. */
+static double least_dearest_rank(Filling *f) {
+  int ranks = f->on->ranks, left = start_at(f, 0);
+  double level = left * f->layer;
+  g_autofree gboolean *open = g_new0(gboolean, ranks);
+  for (int i = 0; i < f->on->n; i++) open[f->on->rank[i]] |= f->open[i];
+  for (int r = 0; r < ranks; r++) level += f->load[r] + f->of_rank[r] * f->layer;
+  int more = 0;
+  for (int r = 0; r < ranks; r++)
+    if (open[r]) more += MAX(0, room(f, f->load[r], level / ranks) - f->of_rank[r]);
+  for (int r = 0; r < ranks && more <= left; r++)
+    if (open[r]) f->of_rank[r] = MAX(f->of_rank[r], room(f, f->load[r], level / ranks));
+  if (more <= left) left -= more;
+  for (; left > 0; left--) {
+    int best = -1;
+    for (int r = 0; r < ranks; r++)
+      if (open[r] && (best < 0 || f->load[r] + f->of_rank[r] * f->layer < f->load[best] + f->of_rank[best] * f->layer)) best = r;
+    if (best < 0) return INFINITY;
+    f->of_rank[best]++;
+  }
+  return dearest(f, ranks, f->load, f->of_rank);
+}
+
+/* The least cost of the dearest stage when no rank costs more than `cap`; INFINITY: one does, or a stage costs `enough`. */
+static double least_dearest_stage(Filling *f, double cap, double enough) {
+  double level = f->body * f->layer;
+  for (int i = 0; i < f->on->n; i++) level += f->extra[i];
+  cap_ranks(f, cap);
+  int left = start_at(f, level / f->on->n);
+  if (dearest(f, f->on->ranks, f->load, f->of_rank) > cap * (1 + 1e-9) || dearest(f, f->on->n, f->extra, f->counts) >= enough) return INFINITY;
+  for (; left > 0; left--) {
+    int best = -1;
+    double least = enough;
+    for (int i = 0; i < f->on->n; i++) {
+      int r = f->on->rank[i];
+      double with = f->extra[i] + (f->counts[i] + 1) * f->layer;
+      if (with < least && f->open[i] && f->of_rank[r] < f->most[r]) best = i, least = with;
+    }
+    if (best < 0) return INFINITY;
+    add(f, best, 1);
+  }
+  return dearest(f, f->on->n, f->extra, f->counts);
+}
+
+/* Takes `surplus` layers, one from each stage of `rank` (-1: of any) that has the most, the first stages first. */
+static void take_in_turn(Filling *f, int rank, int surplus) {
+  while (surplus > 0) {
+    int highest = 0;
+    for (int i = 0; i < f->on->n; i++)
+      if ((rank < 0 || f->on->rank[i] == rank) && f->counts[i] > f->least[i]) highest = MAX(highest, f->before[i] + f->counts[i]);
+    if (highest == 0) return;
+    for (int i = 0; i < f->on->n && surplus > 0; i++)
+      if ((rank < 0 || f->on->rank[i] == rank) && f->counts[i] > f->least[i] && f->before[i] + f->counts[i] == highest) add(f, i, -1), surplus--;
+  }
+}
+
+/* As many layers as both caps let in, less the surplus. */
+static void fill(Filling *f, double cap_rank, double cap_stage) {
+  int surplus = -f->body;
+  start_at(f, 0);
+  for (int i = 0; i < f->on->n; i++)
+    if (f->open[i]) add(f, i, MAX(0, room(f, f->extra[i], cap_stage) - f->counts[i]));
+  cap_ranks(f, cap_rank);
+  for (int r = 0; r < f->on->ranks; r++) {
+    take_in_turn(f, r, f->of_rank[r] - f->most[r]);
+    surplus += f->of_rank[r];
+  }
+  take_in_turn(f, -1, surplus);
+}
+
+/* Cuts for every slack. */
+static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers, const double *slack, int n_slacks, int *counts) {
+  size_t n = (size_t)on->n, ranks = (size_t)on->ranks;
+  guint ways = first_layers > 0 ? 2u << first_layers : 1;
+  g_autofree int *whole = g_new(int, 4 * n + 2 * ranks);
+  g_autofree double *cost = g_new(double, n + ranks + ways);
+  Filling f = {.costs = c, .on = on, .layer = c->layer[c->layers - 1], .body = c->layers - first_layers, .before = whole, .least = whole + n, .counts = whole + 2 * n,
+               .open = whole + 3 * n, .of_rank = whole + 4 * n, .most = whole + 4 * n + ranks, .extra = cost, .load = cost + n};
+  double *rank_of_way = cost + n + ranks, least = INFINITY;
+  for (guint way = 0; way < ways; way++) {
+    rank_of_way[way] = begin(&f, first_layers, way) ? least_dearest_rank(&f) : INFINITY;
+    least = MIN(least, rank_of_way[way]);
+  }
+  int found = 0;
+  for (int i = 0; i < n_slacks && !isinf(least); i++) {
+    double cap = least * (1 + slack[i]) * (1 + 1e-9), stage = INFINITY;
+    guint best = 0;
+    for (guint way = 0; way < ways; way++) {
+      if (rank_of_way[way] > cap) continue;
+      begin(&f, first_layers, way);
+      double own = least_dearest_stage(&f, cap, stage);
+      if (own < stage) stage = own, best = way;
+    }
+    if (isinf(stage)) continue;
+    begin(&f, first_layers, best);
+    fill(&f, cap, stage * (1 + slack[i]));
+    for (int k = 0; k < on->n; k++) counts[k] = f.before[k] + f.counts[k];
+    found++, counts += n;
+  }
+  return found;
+}
+
+/* --- mixed layers ----------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The cut whose dearest stage costs least; of those, with the least sum of squares. */
+static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *counts) {
   typedef struct { double most, squares; int from; } Cut;
-  int n = c->layers;
+  int n = c->layers, stages = on->n, last = stages - 1 - (on->mtp_apart ? 1 : 0);
   size_t row = (size_t)n + 1;
   g_autofree double *before = g_new0(double, row);
   g_autofree Cut *cut = g_new(Cut, row * (size_t)(stages + 1));
@@ -95,10 +252,10 @@ static gboolean cut_evenly(const MsLayerCosts *c, int stages, int *counts) {
   for (int k = 0; k < stages; k++)
     for (int to = 0; to <= n; to++) {
       Cut *best = &cut[row * (size_t)(k + 1) + (size_t)to];
-      for (int from = 0; from <= to; from++) {
+      for (int from = k > last ? to : 0; from <= to; from++) {
         const Cut *rest = &cut[row * (size_t)k + (size_t)from];
-        if (rest->from < 0 || (from == to && k > 0 && k < stages - 1)) continue; /* only the ends may be without layers */
-        double own = stage_cost(c, before, stages, k, from, to), most = MAX(rest->most, own), squares = rest->squares + own * own;
+        if (rest->from < 0 || (from == to && k > 0 && k < last)) continue; /* only the ends may be without layers */
+        double own = before[to] - before[from] + end_cost(c, on, k), most = MAX(rest->most, own), squares = rest->squares + own * own;
         if (most < best->most || (most == best->most && squares < best->squares)) *best = (Cut){most, squares, from};
       }
     }
@@ -110,44 +267,53 @@ static gboolean cut_evenly(const MsLayerCosts *c, int stages, int *counts) {
   return TRUE;
 }
 
-static double dearest_rank(const MsLayerCosts *c, int stages, int ranks, const int *rank, const int *counts, double *load) {
+static double dearest_rank(const MsLayerCosts *c, const MsStages *on, const int *counts, double *load, double *cost) {
   double most = 0;
-  memset(load, 0, sizeof *load * (size_t)ranks);
-  for (int k = 0, layer = 0; k < stages; k++) {
-    double own = (k == 0 ? c->first : 0) + (k == stages - 1 ? c->last : 0);
-    for (int i = 0; i < counts[k]; i++) own += c->layer[layer++];
-    load[rank[k]] += own;
-  }
-  for (int i = 0; i < ranks; i++) most = MAX(most, load[i]);
+  ms_stage_costs(c, on, counts, cost);
+  memset(load, 0, sizeof *load * (size_t)on->ranks);
+  for (int k = 0; k < on->n; k++) load[on->rank[k]] += cost[k];
+  for (int i = 0; i < on->ranks; i++) most = MAX(most, load[i]);
   return most;
 }
 
 /* A layer from one stage to the next one or back, as long as the dearest rank gets cheaper by it. A rank has several stages. */
-static void shift_layers(const MsLayerCosts *c, int stages, int ranks, const int *rank, int *counts) {
-  g_autofree double *load = g_new(double, ranks);
-  double most = dearest_rank(c, stages, ranks, rank, counts, load);
+static void shift_layers(const MsLayerCosts *c, const MsStages *on, int *counts) {
+  int last = on->n - 1 - (on->mtp_apart ? 1 : 0);
+  g_autofree double *load = g_new(double, on->ranks), *cost = g_new(double, on->n);
+  double most = dearest_rank(c, on, counts, load, cost);
   for (gboolean moved = TRUE; moved;) {
     moved = FALSE;
-    for (int k = 0; k + 1 < stages; k++)
+    for (int k = 0; k < last; k++)
       for (int way = 0; way < 2; way++) {
         int from = way ? k + 1 : k, to = way ? k : k + 1;
-        gboolean end = from == 0 || from == stages - 1;
-        if (counts[from] <= (end ? 0 : 1)) continue;
+        if (counts[from] <= (from == 0 || from == last ? 0 : 1)) continue;
         counts[from]--, counts[to]++;
-        double now = dearest_rank(c, stages, ranks, rank, counts, load);
+        double now = dearest_rank(c, on, counts, load, cost);
         if (now < most * (1 - 1e-9)) most = now, moved = TRUE;
         else counts[from]++, counts[to]--;
       }
   }
 }
 
-gboolean ms_partition_by_cost(const MsLayerCosts *costs, int stages, int ranks, const int *rank, int *counts) {
-  if (stages < 1 || costs->layers < 1 || !cut_evenly(costs, stages, counts)) return FALSE;
-  shift_layers(costs, stages, ranks, rank, counts);
-  return TRUE;
+/* --- either --- */
+
+/* Layers before those that are all alike to the end. */
+static int first_layers(const MsLayerCosts *c) {
+  int n = c->layers - 1;
+  while (n > 0 && c->layer[n - 1] == c->layer[c->layers - 1]) n--;
+  return n;
 }
 
-char *ms_partition_text(const int *counts, int stages, int mtp) {
+int ms_partition_by_cost(const MsLayerCosts *c, const MsStages *on, const double *slack, int n_slacks, int *counts) {
+  if (on->n < 1 || c->layers < 1 || (on->mtp_apart && on->n < 2)) return 0;
+  int first = first_layers(c);
+  if (first <= MOST_FIRST && c->layer[c->layers - 1] > 0) return cut_body(c, on, first, slack, n_slacks, counts);
+  if (!cut_evenly(c, on, counts)) return 0;
+  shift_layers(c, on, counts);
+  return 1;
+}
+
+char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apart) {
   MsChunk *chunks = g_new0(MsChunk, stages);
   int layer = 0;
   for (int i = 0; i < stages; i++) {
@@ -157,7 +323,7 @@ char *ms_partition_text(const int *counts, int stages, int mtp) {
   }
   chunks[0].has_embedding = TRUE;
   chunks[stages - 1].has_loss = TRUE;
-  chunks[stages - 1].num_mtp = mtp;
+  chunks[stages - 1 - (mtp_apart ? 1 : 0)].num_mtp = mtp;
   char *text = ms_pipeline_layout_text(chunks, stages);
   g_free(chunks);
   return text;

@@ -54,13 +54,14 @@ void ms_choice_clear(MsChoice *choice);
 gboolean ms_recompute_candidate(const MsScenario *scenario, int i, MsRecomputeSpec *spec);
 void ms_choice_apply(const MsChoice *choice, int value, MsScenario *scenario);
 
+typedef struct MsPieceMemo MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once (bound.c) */
+
 typedef struct { /* the request taken apart */
   const MsRequest *request;
   MsIntAxis axis[MS_N_AXES];
   double tail;          /* weight of MTP blocks and head in layers */
-  struct MsLayerCosts *costs; /* NULL unless the pipeline layout is open to be balanced by cost */
-  GHashTable *cuts;     /* virtual stages, PP, way of placing -> text of the layout by cost, "" = none */
-  GMutex cuts_lock;
+  struct MsCuts *cuts;
+  const MsPieceMemo *like; /* the search's first pieces, borrowed: others share their kernel curves */
   int n_choices;        /* by role, in the order of MsRole */
   MsChoice *choice;
   gint64 n_of_role[MS_N_ROLES]; /* combinations of the choices of one role */
@@ -95,9 +96,8 @@ typedef struct {
 MsScenario *ms_space_scratch(const MsSpace *space);
 void ms_space_apply_combo(const MsSpace *space, gint64 combo, MsScenario *scenario);
 void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo, MsScenario *scenario); /* those of one role */
-/* Axis values. With `text` also the balanced pipeline layout, where layers do not divide evenly and the request gives none. */
-void ms_space_apply_axes(const MsSpace *space, const gint32 *value, gboolean text, MsScenario *scenario);
-/* Both: the complete scenario of a candidate, named. (transfer full) */
+void ms_space_apply_axes(const MsSpace *space, const gint32 *value, MsScenario *scenario);
+/* Both, and the pipeline layout: the complete scenario of a candidate, named. (transfer full) */
 MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *candidate);
 int ms_candidate_compare(const void *a, const void *b); /* by cost of the bound, then bound, then values */
 /* Number of the combination's values of keys of MS_ROLE_SHAPE. */
@@ -109,25 +109,49 @@ gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsSc
 /* The same as far as keys before MS_ROLE_STATE go. */
 gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *scenario);
 
-/* Layers of each of `stages` virtual stages, balanced: the embedding weighs `embedding` layers, MTP blocks and the head weigh `tail` at the end.
+/* --- layers to virtual stages (partition.c, layer_costs.c, cuts.c) -------------------------------------------------------------------------------- */
+/* Layers of each of `stages` virtual stages, counted alike: the embedding weighs `embedding` layers, MTP blocks and the head weigh `tail` at the end.
  * FALSE when some stage other than the ends would be empty. counts[stages]. */
 gboolean ms_partition(int layers, int stages, double embedding, double tail, int *counts);
-/* What each layer takes, forward and backward, in picoseconds of a likely layout; the embedding (first), and MTP blocks with the head (last). */
-typedef struct MsLayerCosts { int layers; double *layer, first, last; } MsLayerCosts;
-MsLayerCosts *ms_layer_costs_new(const MsSpace *space);
-void ms_layer_costs_free(MsLayerCosts *costs);
-/* Layers of each of `stages` virtual stages, stage k standing on rank[k] of `ranks`: first so that the dearest stage costs least, then layers are moved as long as the
- * dearest rank gets cheaper. Deterministic. FALSE when there are too few layers. */
-gboolean ms_partition_by_cost(const MsLayerCosts *costs, int stages, int ranks, const int *rank, int *counts);
-#define MS_CUT_BY_COST (-1) /* layout.decoder_first_pipeline_num_layers of a combination whose pipeline layout is to be balanced by cost: until the axes are applied */
 
-/* The layout string of such a partition, with MTP blocks before the loss. (transfer full) */
-char *ms_partition_text(const int *counts, int stages, int mtp);
+/* What each layer takes, forward and backward; the embedding (first), the head with its loss (last), and all MTP blocks. Any unit. */
+typedef struct MsLayerCosts { int layers; double *layer, first, last, mtp; } MsLayerCosts;
+MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo, const MsScenario *scenario);                  /* picoseconds; NULL memo: by FLOP, in layers */
+MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario, const MsPieceMemo *like);           /* of the scenario's pieces without a pipeline */
+/* In units of the last layer; the embedding, the head and the MTP blocks, and all other layers together, are within a `quantum` each. */
+MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *costs, double quantum);
+GBytes *ms_layer_costs_bytes(const MsLayerCosts *costs); /* equal when the costs are */
+void ms_layer_costs_free(MsLayerCosts *costs);
+
+typedef struct { /* the virtual stages that a model is cut into */
+  int n, ranks;
+  const int *rank;    /* [n] where each stands */
+  gboolean mtp_apart; /* the MTP blocks stand on the stage before the loss, which stands alone; else with it */
+} MsStages;
+/* Cuts, the decoder layers of each stage: counts[n_slacks][n]. The dearest rank costs least, then, when no rank may cost more than (1 + slack) of that, the dearest stage.
+ * How many there are: one for each slack; of mixed layers (partition.c) one for all; 0 when there are too few layers. Deterministic. */
+int ms_partition_by_cost(const MsLayerCosts *costs, const MsStages *stages, const double *slack, int n_slacks, int *counts);
+void ms_stage_costs(const MsLayerCosts *costs, const MsStages *stages, const int *counts, double *cost /* [n] */);
+/* The layout string of such a partition. (transfer full) */
+char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apart);
+
+typedef struct MsCuts MsCuts; /* those made so far, of all threads */
+MsCuts *ms_cuts_new(void);
+void ms_cuts_free(MsCuts *cuts);
+/* Number of what the layers of a scenario cost, which has the axes and the combination written in; -1: nothing is left to the planner. `memo`: pieces of the combination
+ * that do not depend on the cut; NULL: they are made. */
+int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo, const MsScenario *scenario);
+/* Writes the pipeline layout. FALSE: layers are to be counted alike, and balanced by cost they stand no different. */
+gboolean ms_space_balance(const MsSpace *space, int costs, MsScenario *scenario);
+typedef struct { gboolean given, same; int first_layers; } MsUnbalanced;
+MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsScenario *scenario); /* the same, to be undone; `same`: it returned FALSE */
+void ms_space_undo_balance(MsUnbalanced before, MsScenario *scenario);
+#define MS_CUT_ALIKE (-1) /* layout.decoder_first_pipeline_num_layers of a combination whose layers are counted alike, not balanced by cost: until ms_space_balance */
+
 /* Weights of the ends in layers, from FLOP. */
 double ms_head_weight(const MsModel *model, int seq_length);
 
 /* --- the bound (bound.c): step time and device memory of a layout, both never above what `full` finds ------------------------------------- */
-typedef struct MsPieceMemo MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once */
 typedef struct MsShape MsShape;         /* which pieces stand on which stage, and how many live there, for one (pp, vpp, microbatches) */
 typedef struct MsShapes MsShapes;       /* those made so far, of one thread */
 
@@ -146,6 +170,8 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
 const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
+enum { MS_COST_LEVELS = 3 };
+int *ms_memo_cost_number(MsPieceMemo *memo, int level); /* kept for ms_cut_costs; -1: not known */
 /* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward. */
 double ms_memo_layer(MsPieceMemo *memo, MsPieceKind kind, int index);
 typedef enum {
@@ -161,9 +187,10 @@ MsShapes *ms_shapes_new(void);
 void ms_shapes_free(MsShapes *shapes);
 /* Number of the way in which the memo's layers are pieces: shapes differ by it. */
 int ms_shapes_map(MsShapes *shapes, const MsPieceMemo *memo);
-/* The shape of a scenario whose ranks obey the rules; it has axis values `value` and the choices that shape_of numbers written in, but no balanced pipeline layout yet:
- * one is written in while a shape is made. *rule: the rule about the split into stages that refuses it (the result is NULL then), else -1. Borrowed. */
-const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, const gint32 *value, MsScenario *scenario, int shape_of, int *rule);
+/* The shape of a scenario whose ranks obey the rules; it has the axis values and the choices that shape_of numbers written in, but no balanced pipeline layout yet:
+ * one is written in while a shape is made, from costs number `costs` (ms_cut_costs). *rule: the rule about the split into stages that refuses it, or ms_num_rules +
+ * MS_REFUSED_SAME (the result is NULL then), else -1. Borrowed. */
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, int costs, MsScenario *scenario, int shape_of, int *rule);
 
 typedef struct { /* bytes per parameter of a rank: of every copy, and of what its data-parallel replicas share */
   double whole_B, low_B, shared_B; /* low: added for parameters that low precision stores */

@@ -210,42 +210,8 @@ static gboolean vpp_of_string(const MsSpace *space, const MsScenario *s) {
   return FALSE;
 }
 
-/* Pipeline rank of each virtual stage; the two copies of DualPipe share one. */
-static void place_stages(const MsScenario *s, int stages, int *rank) {
-  int pp = s->layout.pp;
-  gboolean v = ms_schedule_is_v(s->layout.schedule), both = s->layout.schedule == MS_SCHED_DUALPIPE;
-  for (int k = 0; k < stages; k++) rank[k] = both ? MIN(k, pp - 1 - k) : v && k / pp == 1 ? pp - 1 - k % pp : k % pp;
-}
-
-/* Of one number of stages on one number of ranks, found once. Borrowed; NULL: too few layers, or the layers are cut as without it. */
-static const char *text_by_cost(MsSpace *space, const MsScenario *s, gint64 stages) {
-  g_autofree char *key = g_strdup_printf("%d %d %d", (int)stages, s->layout.pp, ms_schedule_is_v(s->layout.schedule) + 2 * (s->layout.schedule == MS_SCHED_DUALPIPE));
-  g_mutex_lock(&space->cuts_lock);
-  char *text = g_hash_table_lookup(space->cuts, key);
-  if (!text) {
-    g_autofree int *counts = g_new(int, stages), *plain = g_new(int, stages), *rank = g_new(int, stages);
-    int layers = s->model->num_layers;
-    place_stages(s, (int)stages, rank);
-    gboolean even = layers % stages == 0 && s->model->mtp_num_layers == 0, cut = ms_partition_by_cost(space->costs, (int)stages, s->layout.pp, rank, counts);
-    for (int k = 0; k < stages && even; k++) plain[k] = (int)(layers / stages);
-    gboolean same = cut && (even || ms_partition(layers, (int)stages, 0.3, space->tail, plain)) && !memcmp(counts, plain, sizeof *counts * (size_t)stages);
-    text = cut && !same ? ms_partition_text(counts, (int)stages, s->model->mtp_num_layers) : g_strdup("");
-    g_hash_table_insert(space->cuts, g_steal_pointer(&key), text);
-  }
-  g_mutex_unlock(&space->cuts_lock);
-  return *text ? text : NULL;
-}
-
-static gboolean may_be_cut(const MsScenario *s, gint64 stages) { return s->layout.pp > 1 && stages > 0 && stages <= s->model->num_layers + 2; }
-
-static gboolean cut_as_without(const MsSpace *space, const MsScenario *s) {
-  if (s->layout.decoder_first_pipeline_num_layers != MS_CUT_BY_COST) return FALSE;
-  gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
-  return !may_be_cut(s, stages) || !text_by_cost((MsSpace *)space, s, stages);
-}
-
 static gboolean same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s, MsRole before) {
-  if (same_chunks(space, s) || vpp_of_string(space, s) || cut_as_without(space, s)) return TRUE;
+  if (same_chunks(space, s) || vpp_of_string(space, s)) return TRUE;
   for (int i = space->n_choices - 1; i >= 0; combo /= space->choice[i--].n) {
     const MsChoice *c = &space->choice[i];
     int value = (int)(combo % c->n);
@@ -328,10 +294,7 @@ MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error)
     ms_space_free(space);
     return NULL;
   }
-  g_mutex_init(&space->cuts_lock);
-  for (int i = 0; i < space->n_choices; i++)
-    if (path_is(&space->choice[i], "layout.pipeline_layout") && space->choice[i].open->n == 0) space->costs = ms_layer_costs_new(space);
-  space->cuts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+  space->cuts = ms_cuts_new();
   if (ms_space_size(space) <= MOST_LAYOUTS) return space;
   ms_input_error(error, request->base->file, 0, "", "leaves open %.3g layouts (at most %g), close some options", ms_space_size(space), MOST_LAYOUTS);
   ms_space_free(space);
@@ -343,8 +306,7 @@ void ms_space_free(MsSpace *space) {
   for (int i = 0; i < MS_N_AXES; i++) g_free(space->axis[i].value);
   for (int i = 0; i < space->n_choices; i++) ms_choice_clear(&space->choice[i]);
   g_free(space->choice);
-  ms_layer_costs_free(space->costs);
-  if (space->cuts) g_hash_table_unref(space->cuts), g_mutex_clear(&space->cuts_lock);
+  ms_cuts_free(space->cuts);
   g_free(space->class_of);
   g_free(space->refused_by);
   g_free(space->class_count);
@@ -360,43 +322,20 @@ double ms_space_size(const MsSpace *space) {
 
 /* --- candidates --- */
 
-/* The request says how, or it comes out even. */
-static gboolean split_is_given(const MsScenario *s, gint64 stages) {
-  const MsLayoutSpec *l = &s->layout;
-  if (l->pipeline_layout || l->account_for_embedding_in_pipeline_split || l->account_for_loss_in_pipeline_split ||
-      l->decoder_first_pipeline_num_layers > 0 || l->decoder_last_pipeline_num_layers > 0)
-    return TRUE;
-  return s->model->num_layers % stages == 0 && s->model->mtp_num_layers == 0;
-}
-
-static void balance(const MsSpace *space, MsScenario *s) {
-  MsLayoutSpec *l = &s->layout;
-  gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
-  gboolean by_cost = l->decoder_first_pipeline_num_layers == MS_CUT_BY_COST;
-  if (by_cost) l->decoder_first_pipeline_num_layers = 0;
-  if (!may_be_cut(s, stages) || l->pipeline_layout) return;
-  const char *text = by_cost ? text_by_cost((MsSpace *)space, s, stages) : NULL; /* the cache is locked */
-  if (text) l->pipeline_layout = g_strdup(text);
-  if (text || split_is_given(s, stages)) return;
-  g_autofree int *counts = g_new(int, stages);
-  if (ms_partition(s->model->num_layers, (int)stages, 0.3, space->tail, counts))
-    l->pipeline_layout = ms_partition_text(counts, (int)stages, s->model->mtp_num_layers);
-}
-
-void ms_space_apply_axes(const MsSpace *space, const gint32 *value, gboolean text, MsScenario *s) {
+void ms_space_apply_axes(const MsSpace *space G_GNUC_UNUSED, const gint32 *value, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;
   s->gpus = value[MS_AXIS_GPUS];
   l->tp = value[MS_AXIS_TP], l->cp = value[MS_AXIS_CP], l->pp = value[MS_AXIS_PP], l->vpp = value[MS_AXIS_VPP];
   l->ep = value[MS_AXIS_EP], l->etp = value[MS_AXIS_ETP];
   s->training.micro_batch_size = value[MS_AXIS_MBS];
   if (l->microbatch_group_size_per_virtual_pipeline_stage < 0) l->microbatch_group_size_per_virtual_pipeline_stage *= -l->pp;
-  if (text) balance(space, s);
 }
 
 MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *c) {
   MsScenario *s = ms_space_scratch(space);
   ms_space_apply_combo(space, c->combo, s);
-  ms_space_apply_axes(space, c->value, TRUE, s);
+  ms_space_apply_axes(space, c->value, s);
+  ms_space_balance(space, ms_cut_costs(space, c->value, c->combo, NULL, s), s);
   if (s->options.sequence_parallel < 0) s->options.sequence_parallel = s->layout.tp > 1; /* null in the request: said in what is printed */
   const MsLayoutSpec *l = &s->layout;
   const char *name = space->request->base->name ? space->request->base->name : "plan";

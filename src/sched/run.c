@@ -82,6 +82,7 @@ static gboolean lists_valid(const MsSchedule *schedule, char *why, size_t size) 
 typedef struct {
   const MsSchedule *schedule;
   double duration[MS_N_SLOTS], comm;
+  const double *forward, *backward; /* [model stages] instead of `duration`, when not NULL */
   double *f_end, *b_end; /* [virtual stage][microbatch] end of forward and of input gradient; negative: not yet */
   double *clock;         /* [stages] end of the last slot that ran */
   size_t *base;          /* [stages] first slot of the stage in start and end */
@@ -125,9 +126,21 @@ static void wake(Run *run, int virtual_stage) {
   run->queue[(run->head + run->length++) % run->schedule->stages] = stage;
 }
 
+static int model_stage(const MsSchedule *schedule, int stage, int chunk) {
+  int virtual_stage = ms_virtual_stage(schedule, stage, chunk);
+  return schedule->placement == MS_PLACE_BIDIRECTIONAL ? virtual_stage % schedule->stages : virtual_stage;
+}
+
+static double slot_time(const Run *run, int stage, const MsSlot *slot) {
+  if (!run->forward) return run->duration[slot->kind];
+  double time = has_forward(slot) ? run->forward[model_stage(run->schedule, stage, slot->chunk)] : 0;
+  if (!has_input_gradient(slot) && !has_weight_gradient(slot)) return time;
+  return time + run->backward[model_stage(run->schedule, stage, backward_chunk(slot))] * (has_input_gradient(slot) && has_weight_gradient(slot) ? 1 : 0.5);
+}
+
 static void execute_slot(Run *run, int stage, const MsSlot *slot, double start) {
   const MsSchedule *schedule = run->schedule;
-  double end = run->clock[stage] = start + run->duration[slot->kind];
+  double end = run->clock[stage] = start + slot_time(run, stage, slot);
   size_t index = run->base[stage] + run->at[stage]++;
   run->start[index] = start, run->end[index] = end;
   if (has_forward(slot)) {
@@ -215,6 +228,15 @@ MsScheduleRun *ms_schedule_run(const MsSchedule *schedule, double f, double i, d
   if (!ok) return ms_schedule_run_free(result), NULL;
   summarize(schedule, result, f + i + w);
   return result;
+}
+
+double ms_schedule_makespan(const MsSchedule *schedule, const double *forward, const double *backward) {
+  Run run = {.schedule = schedule, .forward = forward, .backward = backward};
+  double last = -1;
+  if (run_lists(&run, NULL, 0))
+    for (int s = 0, slots = 0; s < schedule->stages; s++) slots += schedule->n[s], last = MAX(last, run.end[slots - 1]);
+  g_free(run.start), g_free(run.end);
+  return last;
 }
 
 void ms_schedule_run_free(MsScheduleRun *run) {

@@ -81,6 +81,9 @@ typedef struct {
   double *start, *end;    /* flat, stage-major in list order; owned */
 } MsScheduleRun;
 MsScheduleRun *ms_schedule_run(const MsSchedule *schedule, double f, double i, double w, double pair, double comm);
+/* End of the last slot of a valid schedule when passes take forward[k] and backward[k] on stage k of the model (virtual stages; of a bidirectional schedule its stages),
+ * half of the backward in each part of a split one. Negative on deadlock. */
+double ms_schedule_makespan(const MsSchedule *schedule, const double *forward, const double *backward);
 void ms_schedule_run_free(MsScheduleRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScheduleRun, ms_schedule_run_free)
 

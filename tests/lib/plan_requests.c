@@ -58,7 +58,7 @@ const MsSmallRequest ms_small_requests[] = {
      "\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1", "\"cpu_offloading_num_layers\": [0, 2, 4], \"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": \"full\"}],"},
     {"llama, first layers in BF16", "{\"base\": \"llama3-8b\", \"num_layers\": 8}", "b200-sxm", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": [\"bf16\", \"mxfp8\"]",
      "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2]", "\"num_layers_at_start_in_bf16\": [0, 1], \"num_layers_at_end_in_bf16\": [0, 1],"},
-    {"deepseek-v3 both ways", "{\"base\": \"deepseek-v3\", \"num_layers\": 8, \"moe_layer_freq\": \"[0]*1+[1]*7\", \"mtp_num_layers\": 0}", "h800-sxm", 32, 4096, 256,
+    {"deepseek-v3 both ways", "{\"base\": \"deepseek-v3\", \"num_layers\": 8, \"moe_layer_freq\": \"[0]*1+[1]*7\", \"mtp_num_layers\": 0}", "h200-sxm", 32, 4096, 256,
      "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"tp\": 1, \"cp\": 1, \"pp\": [2, 4], \"vpp\": [1, 2], \"ep\": [8, 16], \"etp\": 1, \"schedule\": [\"1f1b\", \"dualpipe\", \"dualpipev\"]",
      "\"dispatcher\": \"auto\", \"ep_overlap\": \"auto\", \"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": \"selective\", \"modules\": [\"moe_act\"]}],"},
     {"qwen3 in NVFP4", "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}", "b200-sxm", 16, 4096, 64, "\"micro_batch_size\": \"auto\", \"precision\": \"auto\"",

@@ -636,6 +636,22 @@ static void virtual_stages_and_owners_agree(void **state) {
   }
 }
 
+/* Stages of equal cost end as in ms_schedule_run, whatever the schedule; uneven ones as worked out by hand. */
+static void uneven_stages_end_later(void **state) {
+  (void)state;
+  const struct { int kind, stages, microbatches, chunks; } cases[] = {{ONE_F1B, 4, 8, 1}, {ONE_F1B, 4, 8, 3}, {ZB_H1, 4, 8, 1}, {ZB_V, 4, 8, 2}, {DUALPIPE, 4, 8, 2}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    double forward[12], backward[12];
+    for (int k = 0; k < 12; k++) forward[k] = 1, backward[k] = 2;
+    g_autoptr(MsSchedule) schedule = make(cases[i].kind, cases[i].stages, cases[i].microbatches, cases[i].chunks, 0, FALSE);
+    g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1, 1, 3, 0);
+    assert_true(ms_schedule_makespan(schedule, forward, backward) == run->makespan);
+  }
+  /* two stages, two microbatches: F0 | F1 B0 | F1 B1 ... with a second stage that takes twice as long: 1 + (2 + 4) + (2 + 4) + 2 */
+  g_autoptr(MsSchedule) two = make(ONE_F1B, 2, 2, 1, 0, FALSE);
+  assert_true(ms_schedule_makespan(two, (const double[]){1, 2}, (const double[]){2, 4}) == 15);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(order_of_1f1b),
@@ -661,6 +677,7 @@ int main(void) {
       cmocka_unit_test(broken_lists_are_rejected),
       cmocka_unit_test(repeated_slots_are_rejected),
       cmocka_unit_test(deadlocks_are_found),
+      cmocka_unit_test(uneven_stages_end_later),
       cmocka_unit_test(virtual_stages_and_owners_agree),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,238 @@
+/* src/plan/cuts.c - the pipeline layout of a layout whose request leaves it to the planner.
+ *
+ * What layers, head and MTP blocks cost depends on the layout (TP, EP, recomputation, ...), so the costs are those of its own pieces, in layers and rounded: many layouts
+ * then share a cut. Cuts that give way a little more in the dearest rank for a cheaper dearest stage, MTP blocks with the loss or before it, are run through the
+ * schedule slot by slot; the one that ends first is the layout's. */
+#include "plan/plan_priv.h"
+#include "layout/layout.h"
+#include <math.h>
+#include <string.h>
+
+/* By how much the dearest rank may cost more than it must, in return for a cheaper dearest stage: with these four the choice was within 0.03 % of the best of sixteen on
+ * average, 1.4 % at most (docs/planner.md). */
+static const double slacks[] = {0, 0.005, 0.02, 0.08};
+
+typedef struct { gint32 stages, ranks, placing, microbatches, costs; } CutKey;
+typedef struct { gint32 value[MS_N_OUTER], combo[2]; } CostsKey;
+
+struct MsCuts {
+  GMutex lock;
+  GHashTable *costs;   /* CostsKey -> MsLayerCosts of its pieces */
+  GHashTable *numbers; /* rounded costs as bytes -> their number */
+  GPtrArray *rounded;  /* MsLayerCosts by number */
+  GHashTable *texts;   /* CutKey -> layout string, "" = none */
+};
+
+static guint hash_cut(gconstpointer key) { return ms_hash_words(key, sizeof(CutKey) / sizeof(gint32)); }
+static gboolean equal_cut(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(CutKey)); }
+static guint hash_costs(gconstpointer key) { return ms_hash_words(key, sizeof(CostsKey) / sizeof(gint32)); }
+static gboolean equal_costs(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(CostsKey)); }
+static void free_costs(gpointer costs) { ms_layer_costs_free(costs); }
+
+MsCuts *ms_cuts_new(void) {
+  MsCuts *c = g_new0(MsCuts, 1);
+  g_mutex_init(&c->lock);
+  c->costs = g_hash_table_new_full(hash_costs, equal_costs, g_free, free_costs);
+  c->numbers = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
+  c->rounded = g_ptr_array_new_with_free_func(free_costs);
+  c->texts = g_hash_table_new_full(hash_cut, equal_cut, g_free, g_free);
+  return c;
+}
+
+void ms_cuts_free(MsCuts *c) {
+  if (!c) return;
+  g_mutex_clear(&c->lock);
+  g_hash_table_unref(c->costs);
+  g_hash_table_unref(c->numbers);
+  g_ptr_array_unref(c->rounded);
+  g_hash_table_unref(c->texts);
+  g_free(c);
+}
+
+/* --- costs --- */
+
+enum { LEVELS = MS_COST_LEVELS };
+
+/* Costs are rounded to a layer, a half or a quarter, about a twenty-fourth of what a rank has or less: finer steps made hundreds of costs, but hardly another cut. */
+static int level_of(const MsModel *model, int pp) {
+  int level = 0;
+  for (double q = 1; level < LEVELS - 1 && q * 24 * pp > model->num_layers; q /= 2) level++;
+  return level;
+}
+
+static int number_of(MsCuts *cuts, const MsLayerCosts *costs, int level) {
+  MsLayerCosts *rounded = ms_layer_costs_rounded(costs, 1.0 / (1 << level));
+  GBytes *key = ms_layer_costs_bytes(rounded);
+  gpointer number;
+  g_mutex_lock(&cuts->lock);
+  if (g_hash_table_lookup_extended(cuts->numbers, key, NULL, &number)) {
+    ms_layer_costs_free(rounded);
+    g_bytes_unref(key);
+  } else {
+    number = GINT_TO_POINTER((int)cuts->rounded->len);
+    g_hash_table_insert(cuts->numbers, key, number);
+    g_ptr_array_add(cuts->rounded, rounded);
+  }
+  g_mutex_unlock(&cuts->lock);
+  return GPOINTER_TO_INT(number);
+}
+
+/* Groups that do not divide the GPUs have no pieces; such a layout is only ever shown as an example of what is refused. */
+static gboolean has_pieces(const gint32 *v) {
+  return v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP]) == 0 && v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP]) == 0;
+}
+
+/* Of the pieces of a combination, which its keys of MS_ROLE_SHAPE and later do not change. Borrowed from the cuts. */
+static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, gint64 combo) {
+  MsCuts *cuts = space->cuts;
+  gint64 own = combo - combo % space->stride[MS_ROLE_ADDED];
+  CostsKey key = {.combo = {(gint32)(own >> 32), (gint32)own}};
+  memcpy(key.value, value, sizeof key.value);
+  g_mutex_lock(&cuts->lock);
+  MsLayerCosts *costs = g_hash_table_lookup(cuts->costs, &key);
+  g_mutex_unlock(&cuts->lock);
+  if (costs) return costs;
+  g_autoptr(MsScenario) s = ms_space_scratch(space);
+  ms_space_apply_combo(space, own, s);
+  ms_space_apply_axes(space, value, s);
+  costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like) : ms_layer_costs_new(NULL, s);
+  g_mutex_lock(&cuts->lock);
+  MsLayerCosts *first = g_hash_table_lookup(cuts->costs, &key); /* another thread may have been quicker */
+  if (!first) g_hash_table_insert(cuts->costs, g_memdup2(&key, sizeof key), costs);
+  else ms_layer_costs_free(costs), costs = first;
+  g_mutex_unlock(&cuts->lock);
+  return costs;
+}
+
+/* --- the cut --- */
+
+/* The request says how, or there is nothing to cut. */
+static gboolean is_settled(const MsScenario *s) {
+  const MsLayoutSpec *l = &s->layout;
+  return l->pp < 2 || l->pipeline_layout || l->account_for_embedding_in_pipeline_split || l->account_for_loss_in_pipeline_split ||
+         l->decoder_first_pipeline_num_layers > 0 || l->decoder_last_pipeline_num_layers > 0;
+}
+
+int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo, const MsScenario *s) {
+  if (is_settled(s)) return -1;
+  int level = level_of(s->model, s->layout.pp), *number = memo ? ms_memo_cost_number(memo, level) : NULL;
+  if (number && *number >= 0) return *number;
+  MsLayerCosts *own = memo ? ms_layer_costs_new(memo, s) : NULL;
+  int found = number_of(space->cuts, own ? own : costs_of(space, value, combo), level);
+  ms_layer_costs_free(own);
+  if (number) *number = found;
+  return found;
+}
+
+typedef enum { ROUND_ROBIN, V, BOTH_WAYS } Placing; /* one copy after the other; back again; the two copies of DualPipe share a rank */
+
+static Placing placing_of(const MsScenario *s) { return ms_schedule_is_v(s->layout.schedule) ? V : s->layout.schedule == MS_SCHED_DUALPIPE ? BOTH_WAYS : ROUND_ROBIN; }
+
+static void place_stages(Placing placing, int pp, int stages, int *rank) {
+  for (int k = 0; k < stages; k++) rank[k] = placing == BOTH_WAYS ? MIN(k, pp - 1 - k) : placing == V && k / pp == 1 ? pp - 1 - k % pp : k % pp;
+}
+
+typedef struct { double end; gboolean apart; int *counts; } Best;
+
+/* End of the last pass; a third of a stage's cost is its forward. */
+static double end_of(const MsSchedule *schedule, const MsLayerCosts *costs, const MsStages *on, const int *counts) {
+  g_autofree double *forward = g_new(double, 2 * (gsize)on->n);
+  double *backward = forward + on->n;
+  ms_stage_costs(costs, on, counts, backward);
+  for (int k = 0; k < on->n; k++) forward[k] = backward[k] / 3, backward[k] *= 2.0 / 3;
+  return ms_schedule_makespan(schedule, forward, backward);
+}
+
+/* A rank begins when the first chunks before it have let a microbatch through, and its last backward has to go back through them: no schedule ends sooner. */
+static double least_end(const MsLayerCosts *costs, const MsStages *on, const int *counts, int microbatches) {
+  g_autofree double *cost = g_new0(double, (gsize)on->n + (gsize)on->ranks);
+  double *load = cost + on->n, most = 0, ahead = 0;
+  ms_stage_costs(costs, on, counts, cost);
+  for (int k = 0; k < on->n; k++) load[on->rank[k]] += cost[k];
+  for (int r = 0; r < on->ranks; ahead += cost[r++]) most = MAX(most, ahead + load[r] * microbatches);
+  return most;
+}
+
+static void try_cuts(const MsLayerCosts *costs, const MsStages *on, const MsSchedule *schedule, Best *best) {
+  size_t n = (size_t)on->n;
+  g_autofree int *counts = g_new(int, G_N_ELEMENTS(slacks) * n);
+  int found = ms_partition_by_cost(costs, on, slacks, G_N_ELEMENTS(slacks), counts);
+  for (int i = 0; i < found; i++) {
+    const int *own = counts + (size_t)i * n;
+    if (i > 0 && !memcmp(own, own - n, sizeof *own * n)) continue;
+    double end = schedule ? least_end(costs, on, own, schedule->microbatches) : i + on->mtp_apart;
+    if (schedule && end < best->end) end = end_of(schedule, costs, on, own);
+    if (end < 0 || end >= best->end * (1 - 1e-9)) continue;
+    best->end = end, best->apart = on->mtp_apart;
+    memcpy(best->counts, own, sizeof *own * n);
+  }
+}
+
+/* The plain split of the rules, which needs no string. */
+static gboolean is_plain(const int *counts, int stages, gboolean apart) {
+  for (int k = 1; k < stages; k++)
+    if (counts[k] != counts[0]) return FALSE;
+  return !apart;
+}
+
+static char *cut(const MsLayerCosts *costs, const CutKey *key, int mtp) {
+  int n = key->stages;
+  g_autofree int *rank = g_new(int, 2 * (gsize)n);
+  Best best = {.end = INFINITY, .counts = rank + n};
+  place_stages((Placing)key->placing, key->ranks, n, rank);
+  g_autoptr(MsSchedule) schedule = key->placing == ROUND_ROBIN ? ms_schedule_new(MS_SCHED_1F1B, key->ranks, key->microbatches, n / key->ranks, 0, FALSE, NULL, 0) : NULL;
+  for (int apart = 0; apart < (costs->mtp > 0 && n > 2 && rank[n - 2] != 0 ? 2 : 1); apart++)
+    try_cuts(costs, &(MsStages){.n = n, .ranks = key->ranks, .rank = rank, .mtp_apart = apart}, schedule, &best);
+  return isinf(best.end) || is_plain(best.counts, n, best.apart) ? g_strdup("") : ms_partition_text(best.counts, n, mtp, best.apart);
+}
+
+/* Borrowed from the cuts; NULL: no string. Some rounds of the pipeline tell which cut is the best of many. */
+static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int stages, int costs) {
+  MsCuts *cuts = space->cuts;
+  const MsLayoutSpec *l = &s->layout;
+  gint64 replicas = MAX(1, s->gpus / ((gint64)l->tp * l->cp * l->pp)), microbatches = s->training.global_batch_size / (s->training.micro_batch_size * replicas);
+  int rounds = (int)CLAMP(microbatches / l->pp, 1, 2);
+  CutKey key = {stages, l->pp, placing_of(s), rounds * l->pp, costs};
+  g_mutex_lock(&cuts->lock);
+  char *text = g_hash_table_lookup(cuts->texts, &key);
+  const MsLayerCosts *rounded = cuts->rounded->pdata[costs];
+  g_mutex_unlock(&cuts->lock);
+  if (!text) {
+    char *own = cut(rounded, &key, s->model->mtp_num_layers);
+    g_mutex_lock(&cuts->lock);
+    if ((text = g_hash_table_lookup(cuts->texts, &key))) g_free(own);
+    else g_hash_table_insert(cuts->texts, g_memdup2(&key, sizeof key), text = own);
+    g_mutex_unlock(&cuts->lock);
+  }
+  return *text ? text : NULL;
+}
+
+/* Layers counted alike, where they do not divide evenly. */
+static char *text_alike(const MsSpace *space, const MsScenario *s, int stages) {
+  int layers = s->model->num_layers, mtp = s->model->mtp_num_layers;
+  if (layers % stages == 0 && mtp == 0) return NULL;
+  g_autofree int *counts = g_new(int, stages);
+  return ms_partition(layers, stages, 0.3, space->tail, counts) && !is_plain(counts, stages, FALSE) ? ms_partition_text(counts, stages, mtp, FALSE) : NULL;
+}
+
+gboolean ms_space_balance(const MsSpace *space, int costs, MsScenario *s) {
+  MsLayoutSpec *l = &s->layout;
+  gboolean alike = l->decoder_first_pipeline_num_layers == MS_CUT_ALIKE;
+  if (alike) l->decoder_first_pipeline_num_layers = 0;
+  gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
+  if (costs < 0 || stages < 1 || stages > s->model->num_layers + 2) return !alike;
+  const char *text = text_by_cost(space, s, (int)stages, costs);
+  l->pipeline_layout = alike ? text_alike(space, s, (int)stages) : g_strdup(text);
+  return !alike || g_strcmp0(l->pipeline_layout, text) != 0;
+}
+
+MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsScenario *s) {
+  MsUnbalanced before = {.given = s->layout.pipeline_layout != NULL, .first_layers = s->layout.decoder_first_pipeline_num_layers};
+  before.same = !ms_space_balance(space, costs, s);
+  return before;
+}
+
+void ms_space_undo_balance(MsUnbalanced before, MsScenario *s) {
+  if (!before.given) g_clear_pointer(&s->layout.pipeline_layout, g_free);
+  s->layout.decoder_first_pipeline_num_layers = before.first_layers;
+}
