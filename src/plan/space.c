@@ -193,16 +193,16 @@ static int standing_value(const MsChoice *c) {
   return -1;
 }
 
+static gboolean has_two_chunks(const MsScenario *s) { return ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE; }
+
 /* Schedules with two chunks on every rank take VPP 1 and 2 alike. */
 static gboolean same_chunks(const MsSpace *space, const MsScenario *s) {
-  MsScheduleKind kind = s->layout.schedule;
-  gboolean two = kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPE || kind == MS_SCHED_DUALPIPEV;
-  return two && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
+  return has_two_chunks(s) && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
 }
 
 /* A layout string says VPP itself, so that VPP 1 beside it means the same: one of them is searched where both are offered. */
 static gboolean vpp_of_string(const MsSpace *space, const MsScenario *s) {
-  if (!s->layout.pipeline_layout || s->layout.vpp > 1) return FALSE;
+  if (!s->layout.pipeline_layout || s->layout.vpp > 1 || has_two_chunks(s)) return FALSE; /* of those VPP 1 is the one that is searched */
   int own = ms_layout_chunks_per_rank(s);
   const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
   for (int i = 0; i < vpp->n; i++)
