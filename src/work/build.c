@@ -147,7 +147,7 @@ static void send_to_host(MsBuild *b, double bytes_B) {
 
 enum { SOME = 32 }; /* kept tensors for which room is made at once */
 
-void ms_keep(MsBuild *b, const char *name, double bytes_B) {
+static void keep(MsBuild *b, const char *name, double bytes_B, int row) {
   if (!b->keeping || bytes_B <= 0) return;
   MsPiece *piece = b->piece;
   if (goes_to_host(b, name, bytes_B)) {
@@ -156,10 +156,13 @@ void ms_keep(MsBuild *b, const char *name, double bytes_B) {
   }
   if (find_kept(piece, name)) MS_BUG("%s: tensor %s kept twice", piece->name, name);
   if (piece->n_kept % SOME == 0) piece->kept = g_renew(MsKept, piece->kept, piece->n_kept + SOME);
-  piece->kept[piece->n_kept++] = (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module, .kept_at = b->list->n - 1, .freed_at = -1};
+  piece->kept[piece->n_kept++] = (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module, .kept_at = row, .freed_at = -1};
   piece->kept_B += bytes_B;
-  b->list->op[b->list->n - 1].keep_B += bytes_B;
+  b->list->op[row].keep_B += bytes_B;
 }
+
+void ms_keep(MsBuild *b, const char *name, double bytes_B) { keep(b, name, bytes_B, b->list->n - 1); }
+void ms_keep_throughout(MsBuild *b, const char *name, double bytes_B) { keep(b, name, bytes_B, 0); }
 
 void ms_free_kept(MsBuild *b, const char *name) {
   MsKept *kept = find_kept(b->piece, name);

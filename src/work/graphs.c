@@ -78,9 +78,9 @@ void ms_keep_layer_graph_tensors(MsBuild *b, guint8 mixers) {
   double x = 2 * b->rows_sp * b->h * b->streams, s = b->training->seq_length;
   if (!of_modules(b)) return;
   if (ms_captured(b->options, last_module(mixers))) ms_keep(b, "graph output", x);
-  if (b->options->ep_overlap && ms_graph_copies_input(b->options, mixers)) ms_keep(b, "graph input, as it came", x);
+  if (b->options->ep_overlap && ms_graph_copies_input(b->options, mixers)) ms_keep_throughout(b, "graph input, as it came", x);
   gboolean attends = (mixers & (MS_MIX_ATTN | MS_MIX_DELTA)) != 0;
-  if (attends && ms_captured(b->options, MS_MODULE_ATTN)) ms_keep(b, "graph input, mask", b->training->micro_batch_size * s * (s / b->c));
+  if (attends && ms_captured(b->options, MS_MODULE_ATTN)) ms_keep_throughout(b, "graph input, mask", b->training->micro_batch_size * s * (s / b->c));
 }
 
 void ms_free_graph_tensors(MsBuild *b) {

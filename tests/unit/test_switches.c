@@ -267,7 +267,7 @@ static const struct {
     {"offload_layers", moe_flat, offload_layers, "ACTIVATIONS- HOST+ OFFLOAD+ STREAMS+ STEP+"},
     {"optimizer_offload", moe, optimizer_offload, "OPTIMIZER- STEP_ROWS+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
     {"offload_states", moe, offload_states, "OPTIMIZER- ACTIVATIONS- TRANSIENT+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
-    {"graph_attn", moe, graph_attn, "BUFFERS+ HOST-"},
+    {"graph_attn", moe, graph_attn, "ACTIVATIONS+ BUFFERS+ HOST-"},
     {"graph_router", moe, graph_router, "ACTIVATIONS+ BUFFERS+ HOST-"},
     {"bf16_moments", moe, bf16_moments, "OPTIMIZER- STEP_ROWS- STEP-"},
     {"bf16_gradients", moe, bf16_gradients, "GRADIENTS- GROUPED- STEP_ROWS- DP- EDP- STEP-"},
