@@ -38,7 +38,7 @@ static void entry(GString *out, const char *heading, const char *text, int inden
 char *ms_cli_help(const MsVerb *verb, const void *entries) {
   enum { TEXT = 30 };
   GString *out = g_string_new(NULL);
-  g_string_append_printf(out, "Usage: moesim %s [OPTION…] %s\n\n", verb->name, verb->arguments);
+  g_string_append_printf(out, "Usage: moesim %s [OPTION…]%s%s\n\n", verb->name, *verb->arguments ? " " : "", verb->arguments);
   fold(out, verb->summary, 0, 0);
   g_string_append(out, "\nOptions:\n");
   for (const GOptionEntry *e = entries; e->long_name; e++) {
