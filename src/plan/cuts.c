@@ -53,10 +53,10 @@ void ms_cuts_free(MsCuts *c) {
 
 enum { LEVELS = MS_COST_LEVELS };
 
-/* Costs are rounded to a layer, a half or a quarter, about a twenty-fourth of what a rank has or less: finer steps made hundreds of costs, but hardly another cut. */
+/* Costs are rounded to a layer, a half or a quarter, about a twelfth of what a rank has or less: finer steps made hundreds of costs, but hardly another cut. */
 static int level_of(const MsModel *model, int pp) {
   int level = 0;
-  for (double q = 1; level < LEVELS - 1 && q * 24 * pp > model->num_layers; q /= 2) level++;
+  for (double q = 1; level < LEVELS - 1 && q * 12 * pp > model->num_layers; q /= 2) level++;
   return level;
 }
 
@@ -132,8 +132,6 @@ static void place_stages(Placing placing, int pp, int stages, int *rank) {
   for (int k = 0; k < stages; k++) rank[k] = placing == BOTH_WAYS ? MIN(k, pp - 1 - k) : placing == V && k / pp == 1 ? pp - 1 - k % pp : k % pp;
 }
 
-typedef struct { double end; gboolean apart; int *counts; } Best;
-
 /* End of the last pass; a third of a stage's cost is its forward. */
 static double end_of(const MsSchedule *schedule, const MsLayerCosts *costs, const MsStages *on, const int *counts) {
   g_autofree double *forward = g_new(double, 2 * (gsize)on->n);
@@ -153,19 +151,24 @@ static double least_end(const MsLayerCosts *costs, const MsStages *on, const int
   return most;
 }
 
-static void try_cuts(const MsLayerCosts *costs, const MsStages *on, const MsSchedule *schedule, Best *best) {
-  size_t n = (size_t)on->n;
-  g_autofree int *counts = g_new(int, G_N_ELEMENTS(slacks) * n);
+/* A cut that may be the layout's: `least` bounds the end of its last pass from below. */
+typedef struct { double least; int order; gboolean apart; int *counts; } Candidate;
+
+static int by_least(const void *a, const void *b) {
+  const Candidate *x = a, *y = b;
+  return x->least != y->least ? (x->least < y->least ? -1 : 1) : x->order - y->order;
+}
+
+/* Appends the cuts of one place of the MTP blocks to `all`; their number. */
+static int add_cuts(const MsLayerCosts *costs, const MsStages *on, int microbatches, int *counts, Candidate *all, int n) {
   int found = ms_partition_by_cost(costs, on, slacks, G_N_ELEMENTS(slacks), counts);
   for (int i = 0; i < found; i++) {
-    const int *own = counts + (size_t)i * n;
-    if (i > 0 && !memcmp(own, own - n, sizeof *own * n)) continue;
-    double end = schedule ? least_end(costs, on, own, schedule->microbatches) : i + on->mtp_apart;
-    if (schedule && end < best->end) end = end_of(schedule, costs, on, own);
-    if (end < 0 || end >= best->end * (1 - 1e-9)) continue;
-    best->end = end, best->apart = on->mtp_apart;
-    memcpy(best->counts, own, sizeof *own * n);
+    int *own = counts + (size_t)i * (size_t)on->n;
+    if (i > 0 && !memcmp(own, own - on->n, sizeof *own * (size_t)on->n)) continue;
+    all[n] = (Candidate){.least = microbatches > 0 ? least_end(costs, on, own, microbatches) : 0, .order = n, .apart = on->mtp_apart, .counts = own};
+    n++;
   }
+  return n;
 }
 
 /* The plain split of the rules, which needs no string. */
@@ -175,15 +178,30 @@ static gboolean is_plain(const int *counts, int stages, gboolean apart) {
   return !apart;
 }
 
+/* The cut that ends first; of those that end together the one that was proposed first. Where no schedule is run, the first of all. */
 static char *cut(const MsLayerCosts *costs, const CutKey *key, int mtp) {
-  int n = key->stages;
-  g_autofree int *rank = g_new(int, 2 * (gsize)n);
-  Best best = {.end = INFINITY, .counts = rank + n};
-  place_stages((Placing)key->placing, key->ranks, n, rank);
-  g_autoptr(MsSchedule) schedule = key->placing == ROUND_ROBIN ? ms_schedule_new(MS_SCHED_1F1B, key->ranks, key->microbatches, n / key->ranks, 0, FALSE, NULL, 0) : NULL;
-  for (int apart = 0; apart < (costs->mtp > 0 && n > 2 && rank[n - 2] != 0 ? 2 : 1); apart++)
-    try_cuts(costs, &(MsStages){.n = n, .ranks = key->ranks, .rank = rank, .mtp_apart = apart}, schedule, &best);
-  return isinf(best.end) || is_plain(best.counts, n, best.apart) ? g_strdup("") : ms_partition_text(best.counts, n, mtp, best.apart);
+  size_t stages = (size_t)key->stages, slots = G_N_ELEMENTS(slacks) * stages;
+  g_autofree int *rank = g_new(int, stages + 2 * slots);
+  Candidate all[2 * G_N_ELEMENTS(slacks)];
+  int n = 0, best = -1;
+  place_stages((Placing)key->placing, key->ranks, key->stages, rank);
+  MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank};
+  g_autoptr(MsSchedule) schedule = key->placing == ROUND_ROBIN ? ms_schedule_new(MS_SCHED_1F1B, key->ranks, key->microbatches, key->stages / key->ranks, 0, FALSE, NULL, 0) : NULL;
+  for (int apart = 0; apart < (costs->mtp > 0 && key->stages > 2 && rank[stages - 2] != 0 ? 2 : 1); apart++) {
+    on.mtp_apart = apart;
+    n = add_cuts(costs, &on, schedule ? key->microbatches : 0, rank + stages + (size_t)apart * slots, all, n);
+  }
+  qsort(all, (size_t)n, sizeof *all, by_least);
+  double first = INFINITY;
+  for (int i = 0; i < n && all[i].least <= first * (1 + 1e-9); i++) {
+    on.mtp_apart = all[i].apart;
+    double end = n > 1 && schedule ? end_of(schedule, costs, &on, all[i].counts) : all[i].order;
+    if (end < 0) continue;
+    gboolean together = fabs(end - first) <= first * 1e-9;
+    if (best < 0 || (together ? all[i].order < all[best].order : end < first)) best = i;
+    first = MIN(first, end);
+  }
+  return best < 0 || is_plain(all[best].counts, key->stages, all[best].apart) ? g_strdup("") : ms_partition_text(all[best].counts, key->stages, mtp, all[best].apart);
 }
 
 /* Borrowed from the cuts; NULL: no string. Some rounds of the pipeline tell which cut is the best of many. */

@@ -48,15 +48,20 @@ MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *c, double quantum) {
   MsLayerCosts *r = g_new0(MsLayerCosts, 1);
   r->layers = c->layers;
   r->layer = g_new(double, c->layers);
-  for (int i = 0; i < c->layers; i++) r->layer[i] = rounded(c->layer[i] / unit, of_odd);
+  for (int i = 0; i < c->layers; i++) r->layer[i] = i > 0 && c->layer[i] == c->layer[i - 1] ? r->layer[i - 1] : rounded(c->layer[i] / unit, of_odd);
   r->first = rounded(c->first / unit, quantum), r->last = rounded(c->last / unit, quantum), r->mtp = c->mtp > 0 ? MAX(rounded(c->mtp / unit, MAX(quantum, 0.5)), 0.5) : 0;
   return r;
 }
 
+/* Runs of equal layers are one pair: most layers of a model are alike. */
 GBytes *ms_layer_costs_bytes(const MsLayerCosts *c) {
-  size_t n = (size_t)c->layers;
-  double *all = g_new(double, n + 3);
-  memcpy(all, c->layer, sizeof *all * n);
-  all[n] = c->first, all[n + 1] = c->last, all[n + 2] = c->mtp;
-  return g_bytes_new_take(all, sizeof *all * (n + 3));
+  double *all = g_new(double, 2 * (gsize)c->layers + 3);
+  gsize n = 0;
+  for (int i = 0, from = 0; i < c->layers; i++) {
+    if (i + 1 < c->layers && c->layer[i + 1] == c->layer[from]) continue;
+    all[n++] = c->layer[from], all[n++] = i + 1 - from;
+    from = i + 1;
+  }
+  all[n++] = c->first, all[n++] = c->last, all[n++] = c->mtp;
+  return g_bytes_new_take(all, sizeof *all * n);
 }
