@@ -104,7 +104,7 @@ static void check_requests(const MsSmallRequest *small, guint n, guint most, dou
 
 static void with_ep_overlap(void **state) {
   (void)state;
-  check_requests(&overlapped[0], 1, 1000, 0.25, 0.04);
+  check_requests(&overlapped[0], 1, 1000, 0.27, 0.04);
   check_requests(&overlapped[1], 1, 1000, 0.25, 0.06);
   check_requests(&overlapped[2], 1, 400, 0.4, 0.15); /* of what FSDP and offloading fetch only the busiest stream counts */
 }
@@ -112,7 +112,7 @@ static void with_ep_overlap(void **state) {
 /* The whole model, where reductions and gathers share the network and the SMs with the exchanges of warm-up and cool-down. */
 static void of_large_layouts(void **state) {
   (void)state;
-  static const struct { int tp, cp, vpp, ep; double gap; } layouts[] = {{2, 2, 4, 128, 0.04}, {2, 2, 5, 32, 0.035}, {4, 1, 5, 32, 0.035}, {4, 1, 8, 32, 0.035}};
+  static const struct { int tp, cp, vpp, ep; double gap; } layouts[] = {{2, 2, 4, 128, 0.045}, {2, 2, 5, 32, 0.035}, {4, 1, 5, 32, 0.035}, {4, 1, 8, 32, 0.035}};
   for (guint i = 0; i < G_N_ELEMENTS(layouts); i++) {
     g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 1, "h100-sxm", 2048);
     s->training.global_batch_size = 2048, s->training.seq_length = 4096, s->training.micro_batch_size = 1;
@@ -121,7 +121,7 @@ static void of_large_layouts(void **state) {
     int stages = 4 * layouts[i].vpp, counts[64];
     assert_true(ms_partition(61, stages, 0.3, 1.3, counts));
     g_free(s->layout.pipeline_layout);
-    s->layout.pipeline_layout = ms_partition_text(counts, stages, 1);
+    s->layout.pipeline_layout = ms_partition_text(counts, stages, 1, FALSE);
     GError *error = NULL;
     g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
     if (!r) fail_msg("%s", error->message);

@@ -262,7 +262,7 @@ static const struct {
     {"fsdp_optim", moe_flat, fsdp_optim, ""},
     {"fsdp_grads", moe_flat, fsdp_grads, "GRADIENTS- BUFFERS+ STEP_ROWS- HOST+ STREAMS+ STEP+"},
     {"fsdp_params", moe_flat, fsdp_params, "PARAMETERS- GRADIENTS- BUFFERS+ STEP_ROWS- HOST+ STREAMS+ STEP+"},
-    {"offload_expert_fc1", moe_flat, offload_expert_fc1, "ACTIVATIONS- TRANSIENT+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
+    {"offload_expert_fc1", moe_flat, offload_expert_fc1, "ACTIVATIONS- TRANSIENT+ HOST+ OFFLOAD+ STREAMS+"},
     {"offload_core_attn", moe_flat, offload_core_attn, "ACTIVATIONS- TRANSIENT+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
     {"offload_layers", moe_flat, offload_layers, "ACTIVATIONS- HOST+ OFFLOAD+ STREAMS+ STEP+"},
     {"optimizer_offload", moe, optimizer_offload, "OPTIMIZER- STEP_ROWS+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
