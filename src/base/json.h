@@ -43,6 +43,8 @@ typedef struct MsJsonOut MsJsonOut;
 MsJsonOut *ms_json_out_new(int indent);
 /* Takes the text (transfer full) and frees the writer. */
 char *ms_json_out_take(MsJsonOut *out);
+/* The same as a tree, to be changed. (transfer full) */
+JsonNode *ms_json_out_take_node(MsJsonOut *out);
 /* `key` is NULL inside an array and for the root. */
 void ms_json_out_object(MsJsonOut *out, const char *key);
 void ms_json_out_array(MsJsonOut *out, const char *key);

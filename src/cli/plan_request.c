@@ -112,10 +112,10 @@ static char *short_names(char **names) {
   return g_string_free(out, FALSE);
 }
 
-/* What runs is known to fit, whatever the prediction says of its memory. */
+/* What runs is known to fit, whatever is predicted of its memory, which is the same at every fidelity. */
 static char *request_around(const char *file, GError **error) {
   g_autoptr(MsScenario) run = ms_scenario_load(file, error);
-  g_autoptr(MsResult) result = run ? ms_simulate(run, MS_FIDELITY_FULL, NULL, error) : NULL;
+  g_autoptr(MsResult) result = run ? ms_simulate(run, MS_FIDELITY_BOUND, NULL, error) : NULL;
   return result ? ms_request_around(run, ms_device_B(result) / run->hardware->hbm_B) : NULL;
 }
 

@@ -68,16 +68,13 @@ static char *object_table(const MsFieldTable *fields, const void *object, gboole
   ms_json_out_object(out, NULL);
   ms_fields_write(fields, object, all, out);
   ms_json_out_end(out);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(GError) error = NULL;
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, fields->name, &error);
-  if (!doc) MS_BUG("table %s writes what it cannot read: %s", fields->name, error->message);
+  g_autoptr(JsonNode) written = ms_json_out_take_node(out);
   MsTable *table = ms_table_new();
   ms_table_column(table, "key", FALSE);
   ms_table_column(table, "value", FALSE);
   ms_table_column(table, sources ? "source" : "meaning", FALSE);
   GString *below = g_string_new(NULL);
-  add_members(table, below, fields, json_node_get_object(ms_json_root(doc)), "", sources);
+  add_members(table, below, fields, json_node_get_object(written), "", sources);
   g_autofree char *rows = ms_table_take(table);
   g_string_prepend(below, rows);
   return g_string_free(below, FALSE);

@@ -28,8 +28,7 @@ static gboolean parse_times(const char *text, Times *t) {
 }
 
 static int default_chunks(int kind) {
-  gboolean two = kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPE || kind == MS_SCHED_DUALPIPEV;
-  return two ? 2 : 1;
+  return ms_schedule_has_two_chunks((MsScheduleKind)kind) ? 2 : 1;
 }
 
 static void write_slot(const MsSlot *slot, MsJsonOut *out) {

@@ -83,12 +83,7 @@ static JsonNode *completed(const MsField *field, const void *object) {
   ms_json_out_object(out, NULL);
   ms_fields_write(field->sub, (const char *)object + field->offset, TRUE, out);
   ms_json_out_end(out);
-  char *text = ms_json_out_take(out);
-  MsJson *doc = ms_json_parse(text, -1, NULL, NULL);
-  JsonNode *node = json_node_copy(ms_json_root(doc));
-  ms_json_free(doc);
-  g_free(text);
-  return node;
+  return ms_json_out_take_node(out);
 }
 
 /* Checks one value; a node to keep, or NULL and *error. */

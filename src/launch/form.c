@@ -46,9 +46,8 @@ static JsonNode *routing_node(const MsScenario *s) {
   ms_json_out_object(out, NULL);
   field->print(out, "routing", &s->training.routing);
   ms_json_out_end(out);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "routing", NULL);
-  return json_node_copy(json_object_get_member(json_node_get_object(ms_json_root(doc)), "routing"));
+  g_autoptr(JsonNode) written = ms_json_out_take_node(out);
+  return json_node_copy(json_object_get_member(json_node_get_object(written), "routing"));
 }
 
 /* What no argument of `release` says of a canonical scenario. */

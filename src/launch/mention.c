@@ -14,9 +14,7 @@ static JsonNode *whole(const MsModel *model) {
   ms_json_out_object(out, NULL);
   ms_fields_write(&ms_model_table, model, TRUE, out);
   ms_json_out_end(out);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "model", NULL);
-  return json_node_copy(ms_json_root(doc));
+  return ms_json_out_take_node(out);
 }
 
 /* All keys of a canonical model but its name. (transfer full) */

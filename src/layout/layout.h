@@ -100,6 +100,8 @@ MsLayout *ms_layout_new_or_error(const MsScenario *scenario, GError **error);
 int ms_layout_chunks_per_rank(const MsScenario *scenario);
 /* Two chunks on each rank, the second placed backwards: zb-v, v-half, v-min, dualpipev. */
 gboolean ms_schedule_is_v(MsScheduleKind kind);
+/* Two chunks on each rank whatever VPP says: the V schedules, and DualPipe with its two copies. */
+gboolean ms_schedule_has_two_chunks(MsScheduleKind kind);
 /* Virtual stages that the model is cut into: pp * chunks per rank, but pp for DualPipe, whose ranks hold two copies. */
 gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank);
 

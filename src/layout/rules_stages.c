@@ -7,9 +7,11 @@ gboolean ms_schedule_is_v(MsScheduleKind kind) {
   return kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPEV;
 }
 
+gboolean ms_schedule_has_two_chunks(MsScheduleKind kind) { return ms_schedule_is_v(kind) || kind == MS_SCHED_DUALPIPE; }
+
 int ms_layout_chunks_per_rank(const MsScenario *s) {
   MsPipelineScan scan;
-  if (ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE) return 2;
+  if (ms_schedule_has_two_chunks(s->layout.schedule)) return 2;
   if (!s->layout.pipeline_layout || s->layout.vpp > 1) return s->layout.vpp; /* layout-string-stages: they agree */
   if (!ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0)) return -1;
   return scan.virtual_stages % s->layout.pp == 0 ? scan.virtual_stages / s->layout.pp : -1;
@@ -28,7 +30,7 @@ void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *ch
 RULE(schedule_chunks) {
   int vpp = s->layout.vpp;
   if (s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE) return TRUE;
-  if (ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE)
+  if (ms_schedule_has_two_chunks(s->layout.schedule))
     return vpp <= 2 || REFUSE("schedule %s has two chunks on a rank, not VPP %d", ms_schedule_words[s->layout.schedule], vpp);
   return ms_layout_chunks_per_rank(s) == 1 ||
          REFUSE("schedule %s has one chunk on a rank: VPP must be 1", ms_schedule_words[s->layout.schedule]);
@@ -48,7 +50,7 @@ RULE(string_stages) {
   if (!s->layout.pipeline_layout) return TRUE;
   ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0);
   if (scan.virtual_stages % pp != 0) return REFUSE("PP %d does not divide the %d virtual stages", pp, scan.virtual_stages);
-  if (ms_schedule_is_v(kind) || kind == MS_SCHED_DUALPIPE)
+  if (ms_schedule_has_two_chunks(kind))
     return scan.virtual_stages == ms_layout_virtual_stages(s, 2) ||
            REFUSE("%d virtual stages, but schedule %s on PP %d has %d", scan.virtual_stages, ms_schedule_words[kind], pp,
                   (int)ms_layout_virtual_stages(s, 2));
@@ -106,7 +108,7 @@ RULE(ends_divide) {
   if (!has_ends(s) || s->layout.pipeline_layout) return TRUE;
   if (s->layout.pp == 1) return REFUSE("first/last layer counts need PP > 1");
   if (has_account(s)) return REFUSE("first/last layer counts go without account_for_* keys");
-  if (ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE)
+  if (ms_schedule_has_two_chunks(s->layout.schedule))
     return REFUSE("schedule %s takes no first/last layer counts", ms_schedule_words[s->layout.schedule]);
   between_ends(s, &stages, &layers);
   v = ms_layout_chunks_per_rank(s);

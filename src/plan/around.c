@@ -7,12 +7,6 @@ static const char *const cut_keys[] = {"pipeline_layout", "account_for_embedding
                                        "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
                                        "microbatch_group_size_per_virtual_pipeline_stage"};
 
-static JsonNode *take_node(MsJsonOut *out) {
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, NULL, NULL);
-  return json_node_copy(ms_json_root(doc));
-}
-
 /* What the planner tries by itself, and what the run has. */
 static JsonNode *sizes(const MsScenario *run, int axis) {
   MsIntAxis a = {0};
@@ -22,7 +16,7 @@ static JsonNode *sizes(const MsScenario *run, int axis) {
   for (int i = 0; i < a.n; i++) ms_json_out_int(out, NULL, a.value[i]);
   ms_json_out_end(out);
   g_free(a.value);
-  return take_node(out);
+  return ms_json_out_take_node(out);
 }
 
 static gboolean same_recompute(const MsRecomputeSpec *a, const MsRecomputeSpec *b) {
@@ -49,7 +43,7 @@ static JsonNode *recomputes(const MsScenario *run) {
   }
   if (!own) write_recompute(&run->options.recompute, out);
   ms_json_out_end(out);
-  return take_node(out);
+  return ms_json_out_take_node(out);
 }
 
 /* The planner's own, and the run's: no layout of the run is left out of what is tried. */
@@ -59,7 +53,7 @@ static JsonNode *stages_of(const MsScenario *run) {
   ms_json_out_null(out, NULL);
   ms_json_out_string(out, NULL, run->layout.pipeline_layout);
   ms_json_out_end(out);
-  return take_node(out);
+  return ms_json_out_take_node(out);
 }
 
 static JsonObject *object_of(JsonObject *json, const char *key) { return json_object_get_object_member(json, key); }
@@ -67,7 +61,7 @@ static JsonObject *object_of(JsonObject *json, const char *key) { return json_ob
 char *ms_request_around(const MsScenario *run, double needed_fraction) {
   MsJsonOut *written = ms_json_out_new(0);
   ms_scenario_write(run, NULL, written);
-  JsonNode *root = take_node(written);
+  JsonNode *root = ms_json_out_take_node(written);
   JsonObject *json = json_node_get_object(root), *layout = object_of(json, "layout");
   json_object_remove_member(json, "measured");
   for (guint i = 0; i < G_N_ELEMENTS(cut_keys); i++) json_object_remove_member(layout, cut_keys[i]);

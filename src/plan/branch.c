@@ -97,7 +97,7 @@ static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gb
   memcpy(value, c->value, sizeof value);
   value[MS_AXIS_PP] = value[MS_AXIS_VPP] = 1;
   ms_space_apply_combo(t->space, c->combo, s);
-  ms_space_apply_axes(t->space, value, s);
+  ms_space_apply_axes(value, s);
   g_clear_pointer(&l->pipeline_layout, g_free);
   l->account_for_embedding_in_pipeline_split = l->account_for_loss_in_pipeline_split = FALSE;
   l->decoder_first_pipeline_num_layers = l->decoder_last_pipeline_num_layers = 0;
@@ -180,7 +180,7 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   for (gint64 i = 0; i < n_allowed(t, MS_ROLE_ADDED); i++) {
     c.combo = node->c.combo + allowed(t, MS_ROLE_ADDED, i);
     ms_space_apply_combo(t->space, c.combo, w->scratch);
-    ms_space_apply_axes(t->space, c.value, w->scratch);
+    ms_space_apply_axes(c.value, w->scratch);
     int rule = refusing_rule(w->scratch, t->early);
     if (rule >= 0) {
       refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, &c);
@@ -273,7 +273,7 @@ static void bound_shape(Pieces *p, const MsBranch *node, MsCandidate c, int shap
   const MsShape *shape = NULL;
   s->layout.microbatch_group_size_per_virtual_pipeline_stage = t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
   ms_space_apply_choices(t->space, MS_ROLE_SHAPE, c.combo, s);
-  ms_space_apply_axes(t->space, c.value, s);
+  ms_space_apply_axes(c.value, s);
   if (per_cut && (rule = refusing_rule(s, t->settled)) >= 0) {
     refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
     return;

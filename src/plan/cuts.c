@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* By how much the dearest rank may cost more than it must, in return for a cheaper dearest stage: with these four the choice was within 0.03 % of the best of sixteen on
- * average, 1.4 % at most (docs/planner.md). */
+ * average, 1.4 % at most, with costs not rounded (docs/planner.md). */
 static const double slacks[] = {0, 0.005, 0.02, 0.08};
 
 typedef struct { gint32 stages, ranks, placing, microbatches, costs; } CutKey;
@@ -51,12 +51,10 @@ void ms_cuts_free(MsCuts *c) {
 
 /* --- costs --- */
 
-enum { LEVELS = MS_COST_LEVELS };
-
 /* Costs are rounded to a layer, a half or a quarter, about a twelfth of what a rank has or less: finer steps made hundreds of costs, but hardly another cut. */
 static int level_of(const MsModel *model, int pp) {
   int level = 0;
-  for (double q = 1; level < LEVELS - 1 && q * 12 * pp > model->num_layers; q /= 2) level++;
+  for (double q = 1; level < MS_COST_LEVELS - 1 && q * 12 * pp > model->num_layers; q /= 2) level++;
   return level;
 }
 
@@ -94,7 +92,7 @@ static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, g
   if (costs) return costs;
   g_autoptr(MsScenario) s = ms_space_scratch(space);
   ms_space_apply_combo(space, own, s);
-  ms_space_apply_axes(space, value, s);
+  ms_space_apply_axes(value, s);
   costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like) : ms_layer_costs_new(NULL, s);
   g_mutex_lock(&cuts->lock);
   MsLayerCosts *first = g_hash_table_lookup(cuts->costs, &key); /* another thread may have been quicker */
@@ -186,16 +184,17 @@ static char *cut(const MsLayerCosts *costs, const CutKey *key, int mtp) {
   int n = 0, best = -1;
   place_stages((Placing)key->placing, key->ranks, key->stages, rank);
   MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank};
-  g_autoptr(MsSchedule) schedule = key->placing == ROUND_ROBIN ? ms_schedule_new(MS_SCHED_1F1B, key->ranks, key->microbatches, key->stages / key->ranks, 0, FALSE, NULL, 0) : NULL;
+  gboolean runs = key->placing == ROUND_ROBIN;
   for (int apart = 0; apart < (costs->mtp > 0 && key->stages > 2 && rank[stages - 2] != 0 ? 2 : 1); apart++) {
     on.mtp_apart = apart;
-    n = add_cuts(costs, &on, schedule ? key->microbatches : 0, rank + stages + (size_t)apart * slots, all, n);
+    n = add_cuts(costs, &on, runs ? key->microbatches : 0, rank + stages + (size_t)apart * slots, all, n);
   }
   qsort(all, (size_t)n, sizeof *all, by_least);
+  g_autoptr(MsSchedule) schedule = runs && n > 1 ? ms_schedule_new(MS_SCHED_1F1B, key->ranks, key->microbatches, key->stages / key->ranks, 0, FALSE, NULL, 0) : NULL;
   double first = INFINITY;
   for (int i = 0; i < n && all[i].least <= first * (1 + 1e-9); i++) {
     on.mtp_apart = all[i].apart;
-    double end = n > 1 && schedule ? end_of(schedule, costs, &on, all[i].counts) : all[i].order;
+    double end = schedule ? end_of(schedule, costs, &on, all[i].counts) : all[i].order;
     if (end < 0) continue;
     gboolean together = fabs(end - first) <= first * 1e-9;
     if (best < 0 || (together ? all[i].order < all[best].order : end < first)) best = i;

@@ -47,9 +47,9 @@ static void inner_values(const MsSpace *space, int inner, gint32 *value) {
 }
 
 /* Writes axis values over whatever was there: the microbatch group may have been a multiple of another PP. */
-static void write_axes(const MsSpace *space, const gint32 *value, int group, MsScenario *s) {
+static void write_axes(const gint32 *value, int group, MsScenario *s) {
   s->layout.microbatch_group_size_per_virtual_pipeline_stage = group;
-  ms_space_apply_axes(space, value, s);
+  ms_space_apply_axes(value, s);
 }
 
 static gboolean has(const Enumeration *e, MsShortcut shortcut) { return !(e->search->options->without & (1u << shortcut)); }
@@ -71,7 +71,7 @@ static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
     int group = f->scratch->layout.microbatch_group_size_per_virtual_pipeline_stage;
     for (int i = 0; i < inner; i++) {
       inner_values(space, i, c->value);
-      write_axes(space, c->value, group, f->scratch);
+      write_axes(c->value, group, f->scratch);
       int row = ms_layout_check_kind(f->scratch, MS_RULE_RANKS);
       if (row < 0 && has(e, MS_SHORT_SAME) && ms_space_same_as_another(space, c->combo, f->scratch)) row = ms_num_rules + MS_REFUSED_SAME;
       f->passes[i * space->n_classes + class] = row < 0;
@@ -164,7 +164,7 @@ static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes 
     if (class != known_class) {
       if (combo != b->written) {
         ms_space_apply_combo(space, combo, b->f->scratch);
-        ms_space_apply_axes(space, v, b->f->scratch);
+        ms_space_apply_axes(v, b->f->scratch);
         b->written = combo;
       }
       shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, ms_cut_costs(space, v, combo, b->per_cut ? NULL : b->memo, b->f->scratch), b->f->scratch, ms_space_shape_of(space, combo), &rule);
@@ -220,7 +220,7 @@ static void bound_work(Bench *b, MsCandidate *c) {
   for (int i = 0; i < inner; i++) {
     if (!anything_passes(b, i)) continue;
     inner_values(space, i, c->value);
-    write_axes(space, c->value, group, s);
+    write_axes(c->value, group, s);
     gboolean fresh = !b->memo || b->per_cut;
     GError *before = b->f->error;
     if (!memo_for(b, c->value)) {
@@ -264,7 +264,7 @@ static void find_first(Enumeration *e) {
         unit_values(space, unit, c.value);
         inner_values(space, i, c.value);
         ms_space_apply_combo(space, c.combo, s);
-        ms_space_apply_axes(space, c.value, s);
+        ms_space_apply_axes(c.value, s);
         if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0) continue;
         g_autoptr(MsScenario) whole = ms_candidate_scenario(space, &c);
         MsRefusal refusal;

@@ -96,7 +96,7 @@ typedef struct {
 MsScenario *ms_space_scratch(const MsSpace *space);
 void ms_space_apply_combo(const MsSpace *space, gint64 combo, MsScenario *scenario);
 void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo, MsScenario *scenario); /* those of one role */
-void ms_space_apply_axes(const MsSpace *space, const gint32 *value, MsScenario *scenario);
+void ms_space_apply_axes(const gint32 *value, MsScenario *scenario);
 /* Both, and the pipeline layout: the complete scenario of a candidate, named. (transfer full) */
 MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *candidate);
 int ms_candidate_compare(const void *a, const void *b); /* by cost of the bound, then bound, then values */

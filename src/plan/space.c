@@ -193,16 +193,14 @@ static int standing_value(const MsChoice *c) {
   return -1;
 }
 
-static gboolean has_two_chunks(const MsScenario *s) { return ms_schedule_is_v(s->layout.schedule) || s->layout.schedule == MS_SCHED_DUALPIPE; }
-
 /* Schedules with two chunks on every rank take VPP 1 and 2 alike. */
 static gboolean same_chunks(const MsSpace *space, const MsScenario *s) {
-  return has_two_chunks(s) && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
+  return ms_schedule_has_two_chunks(s->layout.schedule) && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
 }
 
 /* A layout string says VPP itself, so that VPP 1 beside it means the same: one of them is searched where both are offered. */
 static gboolean vpp_of_string(const MsSpace *space, const MsScenario *s) {
-  if (!s->layout.pipeline_layout || s->layout.vpp > 1 || has_two_chunks(s)) return FALSE; /* of those VPP 1 is the one that is searched */
+  if (!s->layout.pipeline_layout || s->layout.vpp > 1 || ms_schedule_has_two_chunks(s->layout.schedule)) return FALSE; /* of those VPP 1 is the one that is searched */
   int own = ms_layout_chunks_per_rank(s);
   const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
   for (int i = 0; i < vpp->n; i++)
@@ -322,7 +320,7 @@ double ms_space_size(const MsSpace *space) {
 
 /* --- candidates --- */
 
-void ms_space_apply_axes(const MsSpace *space G_GNUC_UNUSED, const gint32 *value, MsScenario *s) {
+void ms_space_apply_axes(const gint32 *value, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;
   s->gpus = value[MS_AXIS_GPUS];
   l->tp = value[MS_AXIS_TP], l->cp = value[MS_AXIS_CP], l->pp = value[MS_AXIS_PP], l->vpp = value[MS_AXIS_VPP];
@@ -334,7 +332,7 @@ void ms_space_apply_axes(const MsSpace *space G_GNUC_UNUSED, const gint32 *value
 MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *c) {
   MsScenario *s = ms_space_scratch(space);
   ms_space_apply_combo(space, c->combo, s);
-  ms_space_apply_axes(space, c->value, s);
+  ms_space_apply_axes(c->value, s);
   ms_space_balance(space, ms_cut_costs(space, c->value, c->combo, NULL, s), s);
   if (s->options.sequence_parallel < 0) s->options.sequence_parallel = s->layout.tp > 1; /* null in the request: said in what is printed */
   const MsLayoutSpec *l = &s->layout;

@@ -31,7 +31,6 @@ GHashTable *ms_knobs_of(JsonNode *root) {
 GHashTable *ms_knobs_of_scenario(const MsScenario *scenario) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_scenario_write(scenario, NULL, out);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, NULL, NULL);
-  return ms_knobs_of(ms_json_root(doc));
+  g_autoptr(JsonNode) node = ms_json_out_take_node(out);
+  return ms_knobs_of(node);
 }

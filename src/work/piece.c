@@ -407,16 +407,7 @@ static void loss_rows(MsBuild *b, double logits, gboolean back) {
 }
 
 /* Both ends of the model stand on one device: without a pipeline, in V schedules, in DualPipe. A tied table is there once, with the embedding. */
-static gboolean ends_meet(const MsBuild *b) {
-  switch (b->scenario->layout.schedule) {
-  case MS_SCHED_ZB_V:
-  case MS_SCHED_V_HALF:
-  case MS_SCHED_V_MIN:
-  case MS_SCHED_DUALPIPE:
-  case MS_SCHED_DUALPIPEV: return TRUE;
-  default: return b->layout->pp == 1;
-  }
-}
+static gboolean ends_meet(const MsBuild *b) { return ms_schedule_has_two_chunks(b->scenario->layout.schedule) || b->layout->pp == 1; }
 
 void ms_piece_head(MsBuild *b, MsPiece *piece) {
   MsLinear head = head_linear(b);

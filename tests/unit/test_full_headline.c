@@ -62,7 +62,7 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Judged, judged_clear)
 static MsRequest *request_of(const Run *run, GError **error) {
   if (run->request) return ms_request_load(run->request, error);
   g_autoptr(MsScenario) published = ms_scenario_load(run->published, error);
-  g_autoptr(MsResult) result = published ? ms_simulate(published, MS_FIDELITY_FULL, NULL, error) : NULL;
+  g_autoptr(MsResult) result = published ? ms_simulate(published, MS_FIDELITY_BOUND, NULL, error) : NULL;
   g_autofree char *text = result ? ms_request_around(published, ms_device_B(result) / published->hardware->hbm_B) : NULL;
   g_autoptr(MsJson) doc = text ? ms_json_parse(text, -1, run->published, error) : NULL;
   return doc ? ms_request_from_doc(doc, error) : NULL;

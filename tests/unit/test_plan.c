@@ -434,7 +434,7 @@ static void costs_do_not_depend_on_the_pipeline(void **state) {
           g_autoptr(MsScenario) s = ms_space_scratch(space);
           const gint32 value[MS_N_AXES] = {64, tp, 1, ep, 1, 1, pp, 2};
           ms_space_apply_combo(space, combo, s);
-          ms_space_apply_axes(space, value, s);
+          ms_space_apply_axes(value, s);
           if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0 || ms_layout_check_kind(s, MS_RULE_OPTIONS) >= 0 || ms_pieces_depend_on_cut(s)) continue;
           int flat = ms_cut_costs(space, value, combo, NULL, s);
           g_autoptr(MsScenario) whole = ms_scenario_copy(s, TRUE);
