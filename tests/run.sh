@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases, two at a time.
 #
-# quick leaves out programs named test_full_* and the installation (tests/install.sh). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that
+# quick leaves out programs named test_full_* and the installation (tests/install.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that
 # calls `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
 # `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always "N passed, M failed"
 # (and ", K skipped" without a browser); status 1 when M > 0.
@@ -73,7 +73,7 @@ esac
 build=${1:?usage: tests/run.sh BUILD quick|full|golden-update}
 tier=${2:?usage: tests/run.sh BUILD quick|full|golden-update}
 PATH=$(cd "$build" && pwd):$PATH
-export PATH BUILD_FOLDER=$build
+export PATH BUILD_FOLDER=$build MOESIM_TIER=$tier
 
 if [ "$tier" = golden-update ]; then
   for case in tests/golden/*/; do golden_run "${case%/}" "${case%/}"; done

@@ -1,73 +1,16 @@
-/* The program from outside: keys of the contract, exit codes, traces, every shipped file, the commands of the README. */
+/* The program from outside: keys of the contract, exit codes, traces, tables and JSON of plans; test_full_cli runs every shipped file and the commands of the README. */
+#include "lib/cli.h"
 #include "lib/close.h"
 
-#include "base/json.h"
 #include "lib/json_doc.h"
 #include "lib/world.h"
 
-#include <gio/gio.h>
 #include <glib/gstdio.h>
 #include <string.h>
 
-static char *program, *folder;
-
-typedef struct { int status; char *out, *err; } Run;
-
-static Run run_in(const char *const *argv, const char *input) {
-  Run r = {.status = -1};
-  g_autoptr(GError) error = NULL;
-  GPtrArray *all = g_ptr_array_new();
-  g_ptr_array_add(all, program);
-  for (int i = 0; argv[i]; i++) g_ptr_array_add(all, (char *)argv[i]);
-  g_ptr_array_add(all, NULL);
-  g_autoptr(GSubprocess) child = g_subprocess_newv((const char *const *)all->pdata, G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE |
-                                                   G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
-  g_ptr_array_free(all, TRUE);
-  if (!child) fail_msg("%s", error->message);
-  if (!g_subprocess_communicate_utf8(child, input, NULL, &r.out, &r.err, &error)) fail_msg("%s", error->message);
-  r.status = g_subprocess_get_if_exited(child) ? g_subprocess_get_exit_status(child) : 1000 + g_subprocess_get_term_sig(child);
-  return r;
-}
-#define RUN(...) run_in((const char *const[]){__VA_ARGS__, NULL}, "")
-
-static void run_clear(Run *r) {
-  g_clear_pointer(&r->out, g_free);
-  g_clear_pointer(&r->err, g_free);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Run, run_clear)
-
-static void expect(const Run *r, int status, const char *what) {
-  if (r->status != status) fail_msg("%s: exit %d, not %d; stderr: %s", what, r->status, status, r->err);
-}
-
-static MsJson *json_of(const char *text, const char *what) {
-  GError *error = NULL;
-  MsJson *doc = ms_json_parse(text, -1, what, &error);
-  if (!doc) fail_msg("%s: %s", what, error->message);
-  return doc;
-}
-
-static char *shipped(const char *name) { return g_build_filename(MS_SOURCE_DIR "/scenarios", name, NULL); }
-
-/* Every key of `path` ("memory.stages[0].peak_B"), of the kind that its letter says: n number, s string, b boolean, a list, ? string or null. */
-static JsonNode *at(JsonNode *node, const char *path) {
-  g_auto(GStrv) part = g_strsplit_set(path, ".[]", -1);
-  for (int i = 0; part[i]; i++) {
-    if (!*part[i]) continue;
-    if (JSON_NODE_HOLDS_ARRAY(node)) {
-      guint k = (guint)atoi(part[i]);
-      if (k >= json_array_get_length(json_node_get_array(node))) fail_msg("%s is too short", path);
-      node = json_array_get_element(json_node_get_array(node), k);
-    } else {
-      node = JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_member(json_node_get_object(node), part[i]) : NULL;
-    }
-    if (!node) fail_msg("no key %s", path);
-  }
-  return node;
-}
-
+/* Every key of `path`, of the kind that its letter says: n number, s string, b boolean, a list, ? string or null. */
 static void check_key(JsonNode *root, const char *kind_path) {
-  JsonNode *node = at(root, kind_path + 1);
+  JsonNode *node = ms_cli_at(root, kind_path + 1);
   GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : 0;
   gboolean number = type == G_TYPE_INT64 || type == G_TYPE_DOUBLE;
   gboolean fine = *kind_path == 'n' ? number : *kind_path == 's' ? type == G_TYPE_STRING : *kind_path == 'b' ? type == G_TYPE_BOOLEAN
@@ -87,66 +30,51 @@ static const char *const run_keys[] = {
 
 static void run_json_has_the_keys_of_the_contract(void **state) {
   (void)state;
-  g_autofree char *file = shipped("run-deepseek-v3-gb200-256.json");
+  g_autofree char *file = ms_cli_shipped("run-deepseek-v3-gb200-256.json");
   static const char *const fidelities[] = {"bound", "fast", "full"};
   for (guint f = 0; f < G_N_ELEMENTS(fidelities); f++) {
-    g_auto(Run) r = RUN("run", "--json", "--fidelity", fidelities[f], file);
-    expect(&r, 0, file);
+    g_auto(MsCliRun) r = RUN("run", "--json", "--fidelity", fidelities[f], file);
+    ms_cli_expect(&r, 0, file);
     assert_string_equal(r.err, "");
-    g_autoptr(MsJson) doc = json_of(r.out, "run --json");
+    g_autoptr(MsJson) doc = ms_cli_json(r.out, "run --json");
     for (guint i = 0; i < G_N_ELEMENTS(run_keys); i++) check_key(ms_json_root(doc), run_keys[i]);
-    assert_string_equal(json_node_get_string(at(ms_json_root(doc), "fidelity")), fidelities[f]);
+    assert_string_equal(json_node_get_string(ms_cli_at(ms_json_root(doc), "fidelity")), fidelities[f]);
   }
 }
 
 /* One object per line, in the order of the files. */
 static void many_scenarios_are_many_lines(void **state) {
   (void)state;
-  g_autofree char *a = shipped("run-llama3-70b-h100-64.json"), *b = shipped("run-qwen3-235b-h100-256.json");
-  g_auto(Run) r = RUN("run", "--json", "-f", "fast", b, a, b);
-  expect(&r, 0, "three scenarios");
+  g_autofree char *a = ms_cli_shipped("run-llama3-70b-h100-64.json"), *b = ms_cli_shipped("run-qwen3-235b-h100-256.json");
+  g_auto(MsCliRun) r = RUN("run", "--json", "-f", "fast", b, a, b);
+  ms_cli_expect(&r, 0, "three scenarios");
   g_auto(GStrv) line = g_strsplit(r.out, "\n", -1);
   assert_int_equal(g_strv_length(line), 4);
   static const char *const names[] = {"run-qwen3-235b-h100-256", "run-llama3-70b-h100-64", "run-qwen3-235b-h100-256"};
   for (int i = 0; i < 3; i++) {
-    g_autoptr(MsJson) doc = json_of(line[i], "line");
-    assert_string_equal(json_node_get_string(at(ms_json_root(doc), "name")), names[i]);
+    g_autoptr(MsJson) doc = ms_cli_json(line[i], "line");
+    assert_string_equal(json_node_get_string(ms_cli_at(ms_json_root(doc), "name")), names[i]);
   }
-}
-
-static void every_shipped_scenario_runs(void **state) {
-  (void)state;
-  g_autoptr(GDir) dir = g_dir_open(MS_SOURCE_DIR "/scenarios", 0, NULL);
-  int n = 0;
-  for (const char *name; (name = g_dir_read_name(dir));) {
-    if (!g_str_has_prefix(name, "run-") || !g_str_has_suffix(name, ".json")) continue;
-    g_autofree char *file = shipped(name);
-    g_auto(Run) r = RUN("run", file);
-    expect(&r, 0, name);
-    assert_non_null(strstr(r.out, "step time"));
-    g_auto(Run) again = RUN("run", "-", "--json"); /* an empty standard input is an error of the file */
-    expect(&again, 3, "empty stdin");
-    n++;
-  }
-  assert_true(n >= 4);
 }
 
 static void standard_input_is_a_file(void **state) {
   (void)state;
-  g_autofree char *file = shipped("run-llama3-70b-h100-64.json"), *text = NULL;
+  g_autofree char *file = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL;
   assert_true(g_file_get_contents(file, &text, NULL, NULL));
   const char *const argv[] = {"run", "--json", "-f", "fast", "-", NULL};
-  g_auto(Run) r = run_in(argv, text);
-  expect(&r, 0, "stdin");
-  g_autoptr(MsJson) doc = json_of(r.out, "run -");
-  assert_string_equal(json_node_get_string(at(ms_json_root(doc), "name")), "run-llama3-70b-h100-64");
+  g_auto(MsCliRun) r = ms_cli_run(argv, text);
+  ms_cli_expect(&r, 0, "stdin");
+  g_autoptr(MsJson) doc = ms_cli_json(r.out, "run -");
+  assert_string_equal(json_node_get_string(ms_cli_at(ms_json_root(doc), "name")), "run-llama3-70b-h100-64");
+  g_auto(MsCliRun) empty = RUN("run", "-", "--json"); /* an error of the file */
+  ms_cli_expect(&empty, 3, "empty stdin");
 }
 
 /* --- trace and timeline ---------------------------------------------------------------------------------------------------------------- */
 static void trace_and_timeline(void **state) {
   (void)state;
   /* few layers and microbatches: the reader takes traces of 64 MiB */
-  g_autofree char *file = g_build_filename(folder, "small.json", NULL), *trace = g_build_filename(folder, "t.json", NULL), *csv = g_build_filename(folder, "t.csv", NULL);
+  g_autofree char *file = ms_cli_path("small.json"), *trace = ms_cli_path("t.json"), *csv = ms_cli_path("t.csv");
   MsScenario *s = ms_test_run("mixtral-8x7b", -1, "h100-sxm", 32);
   s->layout.pp = 4, s->layout.ep = 8, s->training.global_batch_size = 64;
   MsJsonOut *out = ms_json_out_new(2);
@@ -154,13 +82,13 @@ static void trace_and_timeline(void **state) {
   g_autofree char *text = ms_json_out_take(out);
   ms_scenario_free(s);
   assert_true(g_file_set_contents(file, text, -1, NULL));
-  g_auto(Run) r = RUN("run", "--json", "--trace", trace, "--timeline", csv, file);
-  expect(&r, 0, "run --trace");
-  g_autoptr(MsJson) doc = json_of(r.out, "run --json");
+  g_auto(MsCliRun) r = RUN("run", "--json", "--trace", trace, "--timeline", csv, file);
+  ms_cli_expect(&r, 0, "run --trace");
+  g_autoptr(MsJson) doc = ms_cli_json(r.out, "run --json");
   GError *error = NULL;
   g_autoptr(MsJson) events = ms_json_load(trace, &error);
   if (!events) fail_msg("%s", error->message);
-  JsonArray *list = json_node_get_array(at(ms_json_root(events), "traceEvents"));
+  JsonArray *list = json_node_get_array(ms_cli_at(ms_json_root(events), "traceEvents"));
   guint spans = 0, counters = 0;
   gboolean stage[4] = {FALSE};
   for (guint i = 0; i < json_array_get_length(list); i++) {
@@ -189,58 +117,52 @@ static const char request[] =
 static void plan_json_has_the_keys_of_the_contract(void **state) {
   (void)state;
   static const char *const keys[] = {"srequest", "nsearched", "nfeasible", "npruned", "nsimulated", "nelapsed_s", "abest"};
-  g_autofree char *file = g_build_filename(folder, "request.json", NULL), *best = g_build_filename(folder, "best.json", NULL);
+  g_autofree char *file = ms_cli_path("request.json"), *best = ms_cli_path("best.json");
   assert_true(g_file_set_contents(file, request, -1, NULL));
-  g_auto(Run) r = RUN("plan", "--json", "--top", "3", file);
-  expect(&r, 0, "plan --json");
-  g_autoptr(MsJson) doc = json_of(r.out, "plan --json");
+  g_auto(MsCliRun) r = RUN("plan", "--json", "--top", "3", file);
+  ms_cli_expect(&r, 0, "plan --json");
+  g_autoptr(MsJson) doc = ms_cli_json(r.out, "plan --json");
   for (guint i = 0; i < G_N_ELEMENTS(keys); i++) check_key(ms_json_root(doc), keys[i]);
-  JsonNode *list = at(ms_json_root(doc), "best");
+  JsonNode *list = ms_cli_at(ms_json_root(doc), "best");
   assert_int_equal(json_array_get_length(json_node_get_array(list)), 3);
   for (int p = 0; p < 3; p++)
     for (guint i = 0; i < G_N_ELEMENTS(run_keys); i++) check_key(json_array_get_element(json_node_get_array(list), (guint)p), run_keys[i]);
   /* best[0].scenario is a complete file: it runs, and gives the time of the ranking */
   MsJsonOut *out = ms_json_out_new(2);
-  ms_json_out_node(out, NULL, at(list, "0.scenario"));
+  ms_json_out_node(out, NULL, ms_cli_at(list, "0.scenario"));
   g_autofree char *text = ms_json_out_take(out);
   assert_true(g_file_set_contents(best, text, -1, NULL));
-  g_auto(Run) again = RUN("run", "--json", best);
-  expect(&again, 0, "run of the best");
-  g_autoptr(MsJson) result = json_of(again.out, "run");
-  assert_close(json_node_get_double(at(ms_json_root(result), "step_time_s")), json_node_get_double(at(list, "0.step_time_s")), 0);
-  g_auto(Run) table = RUN("plan", "--explain", file);
-  expect(&table, 0, "plan --explain");
+  g_auto(MsCliRun) again = RUN("run", "--json", best);
+  ms_cli_expect(&again, 0, "run of the best");
+  g_autoptr(MsJson) result = ms_cli_json(again.out, "run");
+  assert_close(json_node_get_double(ms_cli_at(ms_json_root(result), "step_time_s")), json_node_get_double(ms_cli_at(list, "0.step_time_s")), 0);
+  g_auto(MsCliRun) table = RUN("plan", "--explain", file);
+  ms_cli_expect(&table, 0, "plan --explain");
   assert_non_null(strstr(table.out, "world-divides"));
   assert_non_null(strstr(table.out, "what would help the winner"));
   assert_non_null(strstr(table.out, "the runner-up takes "));
   /* the winner beside itself; a run of something else is no comparison */
-  g_auto(Run) beside = RUN("plan", "--json", "--explain", "--compare", best, file);
-  expect(&beside, 0, "plan --compare");
-  g_autoptr(MsJson) reasons = json_of(beside.out, "plan --compare");
+  g_auto(MsCliRun) beside = RUN("plan", "--json", "--explain", "--compare", best, file);
+  ms_cli_expect(&beside, 0, "plan --compare");
+  g_autoptr(MsJson) reasons = ms_cli_json(beside.out, "plan --compare");
   JsonNode *root = ms_json_root(reasons);
-  assert_close(json_node_get_double(at(root, "named.slower_than_winner")), 0, 0);
-  assert_int_equal(json_array_get_length(json_node_get_array(at(root, "named.compared.keys"))), 0);
-  assert_int_equal(json_array_get_length(json_node_get_array(at(root, "sensitivities"))), 7);
-  assert_true(json_array_get_length(json_node_get_array(at(root, "runner_up.time_s"))) > 3);
-  g_autofree char *qwen = shipped("run-qwen3-235b-h100-256.json");
-  g_auto(Run) other = RUN("plan", "--compare", qwen, file);
-  expect(&other, 3, "plan --compare of another task");
+  assert_close(json_node_get_double(ms_cli_at(root, "named.slower_than_winner")), 0, 0);
+  assert_int_equal(json_array_get_length(json_node_get_array(ms_cli_at(root, "named.compared.keys"))), 0);
+  assert_int_equal(json_array_get_length(json_node_get_array(ms_cli_at(root, "sensitivities"))), 7);
+  assert_true(json_array_get_length(json_node_get_array(ms_cli_at(root, "runner_up.time_s"))) > 3);
+  g_autofree char *qwen = ms_cli_shipped("run-qwen3-235b-h100-256.json");
+  g_auto(MsCliRun) other = RUN("plan", "--compare", qwen, file);
+  ms_cli_expect(&other, 3, "plan --compare of another task");
   assert_non_null(strstr(other.err, "only layouts of one task can be compared"));
   g_remove(file), g_remove(best);
 }
 
 /* --- docs/json.md ------------------------------------------------------------------------------------------------------------------------ */
-static char *written(const char *name, const char *text) { /* a file of the folder; (transfer full) */
-  char *file = g_build_filename(folder, name, NULL);
-  assert_true(g_file_set_contents(file, text, -1, NULL));
-  return file;
-}
-
 /* What the command prints is what the table says. */
 static void check_printed(MsJsonDoc *doc, const char *table, int status, const char *const *argv) {
-  g_auto(Run) r = run_in(argv, "");
-  expect(&r, status, table);
-  g_autoptr(MsJson) json = json_of(r.out, table);
+  g_auto(MsCliRun) r = ms_cli_run(argv, "");
+  ms_cli_expect(&r, status, table);
+  g_autoptr(MsJson) json = ms_cli_json(r.out, table);
   ms_json_doc_check(doc, table, ms_json_root(json));
 }
 #define PRINTED(doc, table, status, ...) check_printed(doc, table, status, (const char *const[]){__VA_ARGS__, NULL})
@@ -254,22 +176,22 @@ static const char every_part[] =
 
 /* A baseline whose stored figures are not today's. */
 static char *moved_baseline(const char *scenario) {
-  g_autofree char *file = g_build_filename(folder, "moved.json", NULL), *text = NULL;
-  g_auto(Run) r = RUN("check", "--update", file, scenario);
-  expect(&r, 0, "check --update");
+  g_autofree char *file = ms_cli_path("moved.json"), *text = NULL;
+  g_auto(MsCliRun) r = RUN("check", "--update", file, scenario);
+  ms_cli_expect(&r, 0, "check --update");
   assert_true(g_file_get_contents(file, &text, NULL, NULL));
   g_autoptr(GRegex) time = g_regex_new("(\"step_time_s\": *)[0-9.]+", 0, 0, NULL), input = g_regex_new("(\"num_layers\": *)[0-9]+(,\\s*\"hidden_size\": *8192,\\s*\"ffn)", 0, 0, NULL);
   g_autofree char *other_time = g_regex_replace(time, text, -1, 0, "\\g<1>1.5", 0, NULL), *other = g_regex_replace(input, other_time, -1, 0, "\\g<1>79\\2", 0, NULL);
-  return written("moved.json", other);
+  return ms_cli_written("moved.json", other);
 }
 
 static void printed_json_is_as_documented(void **state) {
   (void)state;
   g_autoptr(MsJsonDoc) doc = ms_json_doc_load(MS_SOURCE_DIR "/docs/json.md");
-  g_autofree char *dense = shipped("run-llama3-70b-h100-64.json"), *moe = shipped("run-qwen3-235b-h100-256.json"), *runs = shipped("goodput/elastic-llama3-70b-64.json");
-  g_autofree char *budget = shipped("goodput/deepseek-v3-2048.json"), *states = shipped("under/common.json"), *published = shipped("published/mcore-moe-recipes/MR-deepseek-v3-gb200-mxfp8_256GPU_TP1PP4EP64.json");
+  g_autofree char *dense = ms_cli_shipped("run-llama3-70b-h100-64.json"), *moe = ms_cli_shipped("run-qwen3-235b-h100-256.json"), *runs = ms_cli_shipped("goodput/elastic-llama3-70b-64.json");
+  g_autofree char *budget = ms_cli_shipped("goodput/deepseek-v3-2048.json"), *states = ms_cli_shipped("under/common.json"), *published = ms_cli_shipped("published/mcore-moe-recipes/MR-deepseek-v3-gb200-mxfp8_256GPU_TP1PP4EP64.json");
   g_autofree char *study = g_strdup_printf(every_part, moe);
-  g_autofree char *whatif = written("parts.json", study), *baseline = moved_baseline(dense), *plan = written("small.json", request), *best = g_build_filename(folder, "best.json", NULL);
+  g_autofree char *whatif = ms_cli_written("parts.json", study), *baseline = moved_baseline(dense), *plan = ms_cli_written("small.json", request), *best = ms_cli_path("best.json");
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
   PRINTED(doc, "whatif", 0, "whatif", "--json", whatif);
@@ -277,10 +199,10 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "goodput", 0, "goodput", "--json", runs);
   PRINTED(doc, "goodput", 0, "goodput", "--json", budget);
   PRINTED(doc, "validate", 0, "validate", "--json", "--by", "gpu", published);
-  g_auto(Run) first = RUN("plan", "--json", plan);
-  g_autoptr(MsJson) list = json_of(first.out, "plan");
+  g_auto(MsCliRun) first = RUN("plan", "--json", plan);
+  g_autoptr(MsJson) list = ms_cli_json(first.out, "plan");
   MsJsonOut *out = ms_json_out_new(2);
-  ms_json_out_node(out, NULL, at(ms_json_root(list), "best.0.scenario"));
+  ms_json_out_node(out, NULL, ms_cli_at(ms_json_root(list), "best.0.scenario"));
   g_autofree char *winner = ms_json_out_take(out);
   assert_true(g_file_set_contents(best, winner, -1, NULL));
   PRINTED(doc, "plan", 0, "plan", "--json", "--explain", "--compare", best, plan);
@@ -293,18 +215,18 @@ static void printed_json_is_as_documented(void **state) {
 /* The request that options mean is a file that plans to the same list. */
 static void plan_without_a_file(void **state) {
   (void)state;
-  g_autofree char *file = g_build_filename(folder, "asked.json", NULL);
-  g_auto(Run) kept = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--write-request", file);
-  expect(&kept, 0, "plan --write-request");
+  g_autofree char *file = ms_cli_path("asked.json");
+  g_auto(MsCliRun) kept = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--write-request", file);
+  ms_cli_expect(&kept, 0, "plan --write-request");
   assert_string_equal(kept.out, "");
-  g_auto(Run) asked = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64");
-  g_auto(Run) read = RUN("plan", file);
-  expect(&asked, 0, "plan --model");
-  expect(&read, 0, "plan of the kept request");
+  g_auto(MsCliRun) asked = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64");
+  g_auto(MsCliRun) read = RUN("plan", file);
+  ms_cli_expect(&asked, 0, "plan --model");
+  ms_cli_expect(&read, 0, "plan of the kept request");
   assert_non_null(strstr(asked.out, "sequence 4096, batch 64"));
   assert_string_equal(asked.out, read.out);
-  g_auto(Run) path = RUN("plan", "--model", MS_SOURCE_DIR "/models/llama3-8b.json", "--hardware", "h100-sxm", "--gpus", "8", "--write-request", "-");
-  expect(&path, 0, "plan of a model's file");
+  g_auto(MsCliRun) path = RUN("plan", "--model", MS_SOURCE_DIR "/models/llama3-8b.json", "--hardware", "h100-sxm", "--gpus", "8", "--write-request", "-");
+  ms_cli_expect(&path, 0, "plan of a model's file");
   assert_non_null(strstr(path.out, "\"name\": \"llama3-8b-h100-sxm-8\""));
   g_remove(file);
 }
@@ -312,33 +234,33 @@ static void plan_without_a_file(void **state) {
 /* The scenario that --out keeps is that place of the ranking: it runs to the same figures. */
 static void plan_keeps_a_scenario(void **state) {
   (void)state;
-  g_autofree char *file = g_build_filename(folder, "kept.json", NULL);
-  g_auto(Run) plan = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--top", "3", "--json", "--out", file, "--rank", "2");
-  expect(&plan, 0, "plan --out");
-  g_auto(Run) run = RUN("run", "--json", file);
-  expect(&run, 0, "run of what --out kept");
+  g_autofree char *file = ms_cli_path("kept.json");
+  g_auto(MsCliRun) plan = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--top", "3", "--json", "--out", file, "--rank", "2");
+  ms_cli_expect(&plan, 0, "plan --out");
+  g_auto(MsCliRun) run = RUN("run", "--json", file);
+  ms_cli_expect(&run, 0, "run of what --out kept");
   g_autoptr(MsJson) all = ms_json_parse(plan.out, -1, "plan", NULL), one = ms_json_parse(run.out, -1, "run", NULL);
   JsonObject *second = json_array_get_object_element(json_object_get_array_member(json_node_get_object(ms_json_root(all)), "best"), 1);
   JsonObject *figures = json_node_get_object(ms_json_root(one));
   assert_true(json_object_get_double_member(second, "step_time_s") == json_object_get_double_member(figures, "step_time_s"));
   assert_true(json_object_get_double_member(figures, "mfu_peak_flops") == 989.4e12);
-  g_auto(Run) printed = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--out", "-", "--rank", "2");
+  g_auto(MsCliRun) printed = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--out", "-", "--rank", "2");
   g_autofree char *kept = NULL;
   assert_true(g_file_get_contents(file, &kept, NULL, NULL));
   assert_string_equal(printed.out, kept);
-  g_auto(Run) both = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--out", "-", "--json");
-  expect(&both, 2, "two things for standard output");
-  g_auto(Run) far = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x", "--rank", "5");
-  expect(&far, 1, "a place that was not kept");
-  g_auto(Run) nowhere = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x");
-  expect(&nowhere, 4, "--out that cannot be written");
+  g_auto(MsCliRun) both = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--out", "-", "--json");
+  ms_cli_expect(&both, 2, "two things for standard output");
+  g_auto(MsCliRun) far = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x", "--rank", "5");
+  ms_cli_expect(&far, 1, "a place that was not kept");
+  g_auto(MsCliRun) nowhere = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x");
+  ms_cli_expect(&nowhere, 4, "--out that cannot be written");
   g_remove(file);
 }
 
 /* An open key in which the printed layouts differ has a column; one that is the same in all stands below the table. */
 static void plan_table_shows_open_keys(void **state) {
   (void)state;
-  g_autofree char *file = g_build_filename(folder, "open.json", NULL);
+  g_autofree char *file = ms_cli_path("open.json");
   GString *text = g_string_new(request);
   g_string_replace(text, "\"cuda_graph_scope\": []", "\"cuda_graph_scope\": [[], [\"attn\", \"mlp\"]]", 1);
   g_string_replace(text, "\"overlap_grad_reduce\": true", "\"overlap_grad_reduce\": [true]", 1);
@@ -346,14 +268,14 @@ static void plan_table_shows_open_keys(void **state) {
   g_string_replace(text, "\"micro_batch_size\": [1, 2]", "\"micro_batch_size\": 1", 1);
   assert_true(g_file_set_contents(file, text->str, -1, NULL));
   g_string_free(text, TRUE);
-  g_auto(Run) two = RUN("plan", file);
-  expect(&two, 0, "plan with open options");
+  g_auto(MsCliRun) two = RUN("plan", file);
+  ms_cli_expect(&two, 0, "plan with open options");
   const char *title = strstr(two.out, "cuda_graph_scope"), *with = strstr(two.out, "attn+mlp"), *without = strstr(two.out, "  none\n");
   assert_true(title && with && without && title < with && title < without);
   assert_non_null(strstr(two.out, "\nall of them: cp 1, etp 1, mbs 1, precision "));
   assert_non_null(strstr(two.out, ", overlap_grad_reduce yes\n"));
-  g_auto(Run) one = RUN("plan", "--top", "1", file);
-  expect(&one, 0, "plan --top 1");
+  g_auto(MsCliRun) one = RUN("plan", "--top", "1", file);
+  ms_cli_expect(&one, 0, "plan --top 1");
   assert_non_null(strstr(one.out, ", overlap_grad_reduce yes, cuda_graph_scope "));
   g_remove(file);
 }
@@ -362,164 +284,118 @@ static void plan_table_shows_open_keys(void **state) {
 /* Several clusters in one request: a table, cells and front in JSON; what needs one cluster says so. */
 static void plan_of_several_clusters(void **state) {
   (void)state;
-  g_autofree char *file = g_build_filename(folder, "clusters.json", NULL), *under = g_build_filename(folder, "under.json", NULL);
+  g_autofree char *file = ms_cli_path("clusters.json"), *under = ms_cli_path("under.json");
   g_autoptr(GString) text = g_string_new(request);
   assert_int_equal(g_string_replace(text, "\"gpus\": 8", "\"gpus\": [8, 16]", 1), 1);
   assert_true(g_file_set_contents(file, text->str, -1, NULL));
   assert_true(g_file_set_contents(under, "{\"schema\": 1, \"disturbances\": [{\"name\": \"as planned\"}, {\"name\": \"slow NIC\", \"scale\": {\"nic_Bps\": 0.8}}]}", -1, NULL));
-  g_auto(Run) r = RUN("plan", "--json", "--front", "--top", "2", file);
-  expect(&r, 0, "plan --front");
-  g_autoptr(MsJson) doc = json_of(r.out, "plan --front");
+  g_auto(MsCliRun) r = RUN("plan", "--json", "--front", "--top", "2", file);
+  ms_cli_expect(&r, 0, "plan --front");
+  g_autoptr(MsJson) doc = ms_cli_json(r.out, "plan --front");
   JsonNode *root = ms_json_root(doc);
-  assert_int_equal(json_array_get_length(json_node_get_array(at(root, "cells"))), 2);
-  assert_int_equal(json_node_get_int(at(root, "cells.1.gpus")), 16);
-  assert_close(json_node_get_double(at(root, "front.0.step_time_s")), json_node_get_double(at(root, "cells.0.best.0.step_time_s")), 0);
-  g_auto(Run) table = RUN("plan", "--front", file);
-  expect(&table, 0, "plan --front as text");
+  assert_int_equal(json_array_get_length(json_node_get_array(ms_cli_at(root, "cells"))), 2);
+  assert_int_equal(json_node_get_int(ms_cli_at(root, "cells.1.gpus")), 16);
+  assert_close(json_node_get_double(ms_cli_at(root, "front.0.step_time_s")), json_node_get_double(ms_cli_at(root, "cells.0.best.0.step_time_s")), 0);
+  g_auto(MsCliRun) table = RUN("plan", "--front", file);
+  ms_cli_expect(&table, 0, "plan --front as text");
   assert_non_null(strstr(table.out, "front of step time, free memory and GPUs"));
-  g_auto(Run) no = RUN("plan", "--explain", file);
-  expect(&no, 2, "plan --explain of two clusters");
-  g_auto(Run) no_file = RUN("plan", "--under", "/nowhere.json", file);
-  expect(&no_file, 2, "plan --under of two clusters");
+  g_auto(MsCliRun) no = RUN("plan", "--explain", file);
+  ms_cli_expect(&no, 2, "plan --explain of two clusters");
+  g_auto(MsCliRun) no_file = RUN("plan", "--under", "/nowhere.json", file);
+  ms_cli_expect(&no_file, 2, "plan --under of two clusters");
   assert_true(g_file_set_contents(file, request, -1, NULL));
-  g_auto(Run) robust = RUN("plan", "--json", "--top", "2", "--under", under, file);
-  expect(&robust, 0, "plan --under");
-  g_autoptr(MsJson) judged = json_of(robust.out, "plan --under");
-  assert_int_equal(json_array_get_length(json_node_get_array(at(ms_json_root(judged), "best"))), 2);
-  assert_true(json_array_get_length(json_node_get_array(at(ms_json_root(judged), "robust.ranking"))) >= 2);
-  assert_true(json_node_get_double(at(ms_json_root(judged), "robust.ranking.0.p95_s")) >= json_node_get_double(at(ms_json_root(judged), "robust.ranking.0.step_time_s")));
-  g_auto(Run) missing = RUN("plan", "--under", "/nowhere.json", file);
-  expect(&missing, 4, "plan --under without the file");
+  g_auto(MsCliRun) robust = RUN("plan", "--json", "--top", "2", "--under", under, file);
+  ms_cli_expect(&robust, 0, "plan --under");
+  g_autoptr(MsJson) judged = ms_cli_json(robust.out, "plan --under");
+  assert_int_equal(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(judged), "best"))), 2);
+  assert_true(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(judged), "robust.ranking"))) >= 2);
+  assert_true(json_node_get_double(ms_cli_at(ms_json_root(judged), "robust.ranking.0.p95_s")) >= json_node_get_double(ms_cli_at(ms_json_root(judged), "robust.ranking.0.step_time_s")));
+  g_auto(MsCliRun) missing = RUN("plan", "--under", "/nowhere.json", file);
+  ms_cli_expect(&missing, 4, "plan --under without the file");
   g_remove(file), g_remove(under);
 }
 
 static void exit_codes(void **state) {
   (void)state;
-  g_autofree char *scenario = shipped("run-llama3-70b-h100-64.json"), *text = NULL, *large = g_build_filename(folder, "large.json", NULL);
-  g_autofree char *nothing = g_build_filename(folder, "nothing.json", NULL), *wrong = g_build_filename(folder, "wrong.json", NULL);
+  g_autofree char *scenario = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL, *large = ms_cli_path("large.json");
+  g_autofree char *nothing = ms_cli_path("nothing.json"), *wrong = ms_cli_path("wrong.json");
   /* too large for its machine: a result */
   assert_true(g_file_get_contents(scenario, &text, NULL, NULL));
   g_auto(GStrv) part = g_strsplit(text, "\"model\": \"llama3-70b\"", 2);
   g_autofree char *larger = g_strconcat(part[0], "\"model\": {\"base\": \"llama3-70b\", \"hidden_size\": 32768, \"ffn_hidden_size\": 131072}", part[1], NULL);
   assert_true(g_file_set_contents(large, larger, -1, NULL));
-  g_auto(Run) infeasible = RUN("run", "--json", "-f", "bound", large);
-  expect(&infeasible, 0, "infeasible");
-  g_autoptr(MsJson) doc = json_of(infeasible.out, "run");
+  g_auto(MsCliRun) infeasible = RUN("run", "--json", "-f", "bound", large);
+  ms_cli_expect(&infeasible, 0, "infeasible");
+  g_autoptr(MsJson) doc = ms_cli_json(infeasible.out, "run");
   check_key(ms_json_root(doc), "swhy_infeasible");
-  assert_false(json_node_get_boolean(at(ms_json_root(doc), "feasible")));
+  assert_false(json_node_get_boolean(ms_cli_at(ms_json_root(doc), "feasible")));
   /* nothing feasible */
   g_auto(GStrv) of = g_strsplit(request, "{\"base\": \"llama3-8b\", \"num_layers\": 8}", 2);
   g_autofree char *huge = g_strconcat(of[0], "\"llama3-405b\"", of[1], NULL);
   assert_true(g_file_set_contents(nothing, huge, -1, NULL));
-  g_auto(Run) none = RUN("plan", nothing);
-  expect(&none, 1, "nothing feasible");
+  g_auto(MsCliRun) none = RUN("plan", nothing);
+  ms_cli_expect(&none, 1, "nothing feasible");
   assert_non_null(strstr(none.out, "nothing feasible"));
   /* an impossible layout: a rule, its name, one line */
   g_auto(GStrv) vpp = g_strsplit(text, "\"vpp\": 5", 2);
   g_autofree char *seven = g_strconcat(vpp[0], "\"vpp\": 7", vpp[1], NULL);
   assert_true(g_file_set_contents(wrong, seven, -1, NULL));
-  g_auto(Run) rule = RUN("run", wrong);
-  expect(&rule, 3, "vpp 7");
+  g_auto(MsCliRun) rule = RUN("run", wrong);
+  ms_cli_expect(&rule, 3, "vpp 7");
   assert_string_equal(rule.out, "");
   assert_non_null(strstr(rule.err, "layout."));
   assert_non_null(strstr(rule.err, "(rule layers-divide)"));
   assert_ptr_equal(strchr(rule.err, '\n'), rule.err + strlen(rule.err) - 1);
-  g_auto(Run) usage = RUN("run", "--fidelity", "exact", scenario);
-  expect(&usage, 2, "unknown fidelity");
-  g_auto(Run) verb = RUN("fly");
-  expect(&verb, 2, "unknown verb");
-  g_auto(Run) missing = RUN("run", "/nonexistent/x.json");
+  g_auto(MsCliRun) usage = RUN("run", "--fidelity", "exact", scenario);
+  ms_cli_expect(&usage, 2, "unknown fidelity");
+  g_auto(MsCliRun) verb = RUN("fly");
+  ms_cli_expect(&verb, 2, "unknown verb");
+  g_auto(MsCliRun) missing = RUN("run", "/nonexistent/x.json");
   assert_true(missing.status == 3 || missing.status == 4);
-  g_auto(Run) unwritable = RUN("run", "--trace", "/nonexistent/folder/t.json", scenario);
-  expect(&unwritable, 4, "unwritable trace");
+  g_auto(MsCliRun) unwritable = RUN("run", "--trace", "/nonexistent/folder/t.json", scenario);
+  ms_cli_expect(&unwritable, 4, "unwritable trace");
   g_remove(large), g_remove(nothing), g_remove(wrong);
 }
 
-/* --- show, schema, help ---------------------------------------------------------------------------------------------------------------------- */
-static void show_everything(void **state) {
+/* --- show, schema, help -------------------------------------------------------------------------------------------------------------------------- */
+static void parts_of_a_scenario_are_shown(void **state) {
   (void)state;
-  static const char *const kinds[][2] = {{"model", "models"}, {"hardware", "hardware"}};
-  for (guint k = 0; k < G_N_ELEMENTS(kinds); k++) {
-    g_autoptr(GPtrArray) files = ms_test_files(kinds[k][1]);
-    assert_true(files->len >= 10);
-    for (guint i = 0; i < files->len; i++) {
-      g_autofree char *name = g_path_get_basename(files->pdata[i]);
-      *strrchr(name, '.') = 0;
-      g_auto(Run) r = RUN("show", kinds[k][0], name);
-      expect(&r, 0, name);
-      assert_non_null(strstr(r.out, name));
-      g_auto(Run) json = RUN("show", kinds[k][0], name, "--json");
-      expect(&json, 0, name);
-      g_autoptr(MsJson) doc = json_of(json.out, name);
-    }
-  }
-  g_autofree char *file = shipped("run-deepseek-v3-gb200-256.json");
+  g_autofree char *file = ms_cli_shipped("run-deepseek-v3-gb200-256.json");
   static const char *const of[] = {"scenario", "ops", "memory"};
   for (guint i = 0; i < G_N_ELEMENTS(of); i++) {
-    g_auto(Run) r = RUN("show", of[i], file);
-    expect(&r, 0, of[i]);
+    g_auto(MsCliRun) r = RUN("show", of[i], file);
+    ms_cli_expect(&r, 0, of[i]);
     assert_true(strlen(r.out) > 200);
   }
 }
 
 static void schema_and_help(void **state) {
   (void)state;
-  g_auto(Run) all = RUN("schema");
-  expect(&all, 0, "schema");
+  g_auto(MsCliRun) all = RUN("schema");
+  ms_cli_expect(&all, 0, "schema");
   static const char *const keys[] = {"seq_length", "pipeline_layout", "moe_router_topk", "nvlink_domain_gpus", "max_memory_fraction"};
   for (guint i = 0; i < G_N_ELEMENTS(keys); i++)
     if (!strstr(all.out, keys[i])) fail_msg("`moesim schema` does not say %s", keys[i]);
   static const char *const verbs[] = {"run", "plan", "show", "schema", "validate"};
   for (guint i = 0; i < G_N_ELEMENTS(verbs); i++) {
-    g_auto(Run) help = RUN(verbs[i], "--help");
-    expect(&help, 0, verbs[i]);
+    g_auto(MsCliRun) help = RUN(verbs[i], "--help");
+    ms_cli_expect(&help, 0, verbs[i]);
     assert_non_null(strstr(help.out, verbs[i]));
     assert_string_equal(help.err, "");
   }
 }
 
-/* Commands that README.md shows in backquotes and that can run as they stand; placeholders get shipped files. */
-static void commands_of_the_readme(void **state) {
-  (void)state;
-  g_autofree char *text = NULL, *scenario = shipped("run-llama3-70b-h100-64.json");
-  assert_true(g_file_get_contents(MS_SOURCE_DIR "/README.md", &text, NULL, NULL));
-  g_autofree char *trace = g_build_filename(folder, "step.json", NULL), *page = g_build_filename(folder, "step.html", NULL);
-  g_auto(GStrv) piece = g_strsplit(text, "`", -1);
-  int n = 0;
-  for (int i = 1; piece[i]; i += 2) {
-    if (!g_str_has_prefix(piece[i], "moesim ") || strstr(piece[i], "REQUEST") || strstr(piece[i], "VERB") || strstr(piece[i], "DIR") || strstr(piece[i], "TABLE")) continue;
-    if (!strcmp(piece[i], "moesim show hardware")) continue; /* a way of speaking */
-    g_auto(GStrv) word = g_strsplit(piece[i] + strlen("moesim "), " ", -1);
-    for (int w = 0; word[w]; w++) {
-      const char *as = !strcmp(word[w], "SCENARIO") ? scenario : !strcmp(word[w], "step.json") ? trace : !strcmp(word[w], "step.html") ? page : NULL;
-      if (as) g_free(word[w]), word[w] = g_strdup(as);
-    }
-    g_auto(Run) r = run_in((const char *const *)word, "");
-    expect(&r, 0, piece[i]);
-    n++;
-  }
-  assert_true(n >= 4);
-  g_remove(trace);
-  g_remove(page);
-  assert_non_null(strstr(text, "scenarios/plan-deepseek-v3-gb200-256.json"));
-  assert_true(g_file_test(MS_SOURCE_DIR "/scenarios/plan-deepseek-v3-gb200-256.json", G_FILE_TEST_EXISTS));
-}
-
 int main(int argc, char **argv) {
   (void)argc;
-  g_autofree char *here = g_path_get_dirname(argv[0]);
-  program = g_build_filename(here, "..", "moesim", NULL);
-  folder = g_dir_make_tmp("moesim-cli-XXXXXX", NULL);
+  ms_cli_begin(argv[0]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(every_shipped_scenario_runs),
-      cmocka_unit_test(standard_input_is_a_file), cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract),
-      cmocka_unit_test(printed_json_is_as_documented), cmocka_unit_test(plan_without_a_file), cmocka_unit_test(plan_keeps_a_scenario),
-      cmocka_unit_test(plan_table_shows_open_keys),
-      cmocka_unit_test(plan_of_several_clusters),
-      cmocka_unit_test(exit_codes), cmocka_unit_test(show_everything), cmocka_unit_test(schema_and_help), cmocka_unit_test(commands_of_the_readme),
+      cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(standard_input_is_a_file),
+      cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(printed_json_is_as_documented),
+      cmocka_unit_test(plan_without_a_file), cmocka_unit_test(plan_keeps_a_scenario), cmocka_unit_test(plan_table_shows_open_keys),
+      cmocka_unit_test(plan_of_several_clusters), cmocka_unit_test(exit_codes), cmocka_unit_test(parts_of_a_scenario_are_shown),
+      cmocka_unit_test(schema_and_help),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  g_rmdir(folder);
-  g_free(folder), g_free(program);
+  ms_cli_end();
   return failed;
 }

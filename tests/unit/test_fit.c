@@ -1,85 +1,17 @@
 /* tests/unit/test_fit.c - fits on synthetic rows whose parameters are known: every form, noise, outliers, few points; evaluation; wrong tables;
- * edits of a profile's text; mutated tables never crash. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+ * edits of a profile's text; mutated tables never crash. The slow fits are in test_full_fit. */
+#include "lib/fit_rows.h"
+#include "lib/tier.h"
+
 #include <string.h>
 
-#include <cmocka.h>
 #include <glib/gstdio.h>
 #include <gsl/gsl_errno.h>
 
 #include "base/err.h"
 #include "base/json.h"
 #include "calib/csv.h"
-#include "calib/fit_priv.h"
 #include "calib/solve.h"
-
-static const MsDeviceRates device = {1e15, 3e12, 132};
-
-/* --- noise that is the same everywhere: a linear congruential generator, sum of four for a bell ------------------------------------- */
-static guint64 seed = 1;
-static double uniform(void) {
-  seed = seed * 6364136223846793005u + 1442695040888963407u;
-  return (double)(seed >> 11) / 9007199254740992.0;
-}
-static double bell(void) { return (uniform() + uniform() + uniform() + uniform() - 2) * sqrt(3.0); }
-
-static MsSeries series_new(MsRowKind kind, const char *op, const char *dtype, int odt) {
-  seed = 1;
-  return (MsSeries){.kind = kind, .key = {.op = op, .dtype = dtype}, .dtype = odt, .file = (char *)"t.csv", .gpu = (char *)"", .library = (char *)"",
-                    .rows = g_array_new(FALSE, FALSE, sizeof(MsRow))};
-}
-
-/* A row as `truth` says, with 2 % noise; every `spoil`th is four times too slow. */
-static void add_row(MsSeries *series, const MsCurve *truth, const MsRow *shape, double noise, guint spoil) {
-  MsRow row = *shape;
-  row.time_s = ms_predict(truth, &device, series, row.x).time_s * exp(noise * bell());
-  if (spoil && series->rows->len % spoil == spoil - 1) row.time_s *= 4;
-  g_array_append_vals(series->rows, &row, 1);
-}
-
-static double pick(const double *list, int n) { return list[(int)(uniform() * n)]; }
-static const double sizes[] = {128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384};
-#define SIZE() pick(sizes, G_N_ELEMENTS(sizes))
-
-static void gemm_rows(MsSeries *series, const MsCurve *truth, int n, double noise, guint spoil) {
-  for (int i = 0; i < n; i++) add_row(series, truth, &(MsRow){.x = {256 + floor(uniform() * 16000), SIZE(), SIZE()}}, noise, spoil);
-  ms_series_merge(series->rows);
-}
-
-/* Median and p90 error of `curve` against the truth without noise. */
-static void expect(const MsCurve *curve, const MsCurve *truth, const MsSeries *series, double median, double p90) {
-  g_autoptr(GArray) error = g_array_new(FALSE, FALSE, sizeof(double));
-  for (guint i = 0; i < series->rows->len; i++) {
-    const double *x = g_array_index(series->rows, MsRow, i).x;
-    double e = fabs(ms_predict(curve, &device, series, x).time_s / ms_predict(truth, &device, series, x).time_s - 1);
-    g_array_append_val(error, e);
-  }
-  double *e = (double *)(void *)error->data;
-  for (guint i = 0; i < error->len; i++)
-    for (guint j = i; j > 0 && e[j] < e[j - 1]; j--) { double t = e[j]; e[j] = e[j - 1], e[j - 1] = t; }
-  if (e[error->len / 2] > median || e[error->len * 9 / 10] > p90)
-    fail_msg("%s: median %.4f p90 %.4f, at most %.4f %.4f", ms_curve_form_words[curve->form], e[error->len / 2], e[error->len * 9 / 10], median, p90);
-}
-
-static MsCurve fit_it(const MsSeries *series, const MsFitContext *context) {
-  MsCurve curve = {0};
-  char *why = NULL;
-  if (!ms_fit_series(series, &device, context, &curve, &why)) fail_msg("not fitted: %s", why);
-  return curve;
-}
-
-static void done(MsSeries *series, MsCurve *curve) {
-  g_array_unref(series->rows);
-  ms_fit_curve_clear(curve);
-}
-
-static const MsFitContext plain = {.launch_s = NAN};
-#define TRUTH(op_, form_, ...) \
-  {.op = (char *)(op_), .form = form_, .param = {__VA_ARGS__}, .provenance = {.cast_launch_s = NAN, .cast_bw_efficiency = NAN}}
 
 /* --- forms -------------------------------------------------------------------------------------------------------------------------- */
 static void form_saturating(void **state) {
@@ -122,22 +54,6 @@ static void cast_apart(void **state) {
   done(&series, &curve);
 }
 
-/* A bump that no form has: the grid takes it. */
-static void grid_takes_the_rest(void **state) {
-  (void)state;
-  MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_SATURATING, 0.72, 0.6, 4e-6, 120, 60, 200);
-  MsSeries series = series_new(MS_ROW_GEMM, "gemm", "bf16", MS_ODT_BF16);
-  gemm_rows(&series, &truth, 2500, 0.005, 0);
-  for (guint i = 0; i < series.rows->len; i++) {
-    MsRow *row = &g_array_index(series.rows, MsRow, i);
-    row->time_s *= exp(0.15 * sin(log2(row->x[0])) + 0.1 * cos(1.3 * log2(row->x[1])));
-  }
-  MsCurve curve = fit_it(&series, &plain);
-  assert_true(curve.grid.dims == 3);
-  assert_true(curve.provenance.residual_median < 0.025 && curve.provenance.residual_p90 < 0.06);
-  done(&series, &curve);
-}
-
 static void form_layer(void **state) {
   (void)state;
   static const double hidden[] = {2048, 4096, 7168}, inter[] = {512, 768, 1536, 2048, 8192}, tokens[] = {512, 2048, 8192, 32768}, ep[] = {1, 4, 16};
@@ -148,35 +64,6 @@ static void form_layer(void **state) {
   ms_series_merge(series.rows);
   MsCurve curve = fit_it(&series, &plain);
   assert_true(fabs(curve.param[MS_G_E] - 0.7) < 0.06);
-  expect(&curve, &truth, &series, 0.015, 0.04);
-  done(&series, &curve);
-}
-
-static void form_attention(void **state) {
-  (void)state;
-  MsCurve truth = TRUTH("attention", MS_FORM_ATTENTION, 0.6, 0.5, 12e-6, 300, 0.5);
-  MsSeries series = series_new(MS_ROW_ATTENTION, "attention", "bf16", MS_ODT_BF16);
-  for (int i = 0; i < 1200; i++) {
-    double heads = exp2(floor(uniform() * 7)), kv = MIN(heads, exp2(floor(uniform() * 4)));
-    add_row(&series, &truth, &(MsRow){.x = {exp2(floor(uniform() * 4)), 512 + 64 * floor(uniform() * 250), heads, kv, 128, 128}}, 0.02, 10);
-  }
-  ms_series_merge(series.rows);
-  MsCurve curve = fit_it(&series, &plain);
-  assert_true(fabs(curve.param[MS_A_E] - 0.6) < 0.04);
-  expect(&curve, &truth, &series, 0.015, 0.04);
-  done(&series, &curve);
-}
-
-/* Few heads make a kernel split the keys: the step at 0.8 of the SMs is found, and what it costs. */
-static void form_attention_split(void **state) {
-  (void)state;
-  MsCurve truth = TRUTH("attention", MS_FORM_ATTENTION, 0.6, 0.5, 12e-6, 300, 0.5, 0.8);
-  MsSeries series = series_new(MS_ROW_ATTENTION, "attention", "bf16", MS_ODT_BF16);
-  for (int i = 0; i < 1200; i++)
-    add_row(&series, &truth, &(MsRow){.x = {exp2(floor(uniform() * 8)), 512 + 64 * floor(uniform() * 60), exp2(floor(uniform() * 7)), 1, 128, 128}}, 0.01, 0);
-  ms_series_merge(series.rows);
-  MsCurve curve = fit_it(&series, &plain);
-  assert_true(fabs(curve.param[MS_A_PARTIALS] / curve.param[MS_A_BW] - 0.8 / 0.5) < 0.3);
   expect(&curve, &truth, &series, 0.015, 0.04);
   done(&series, &curve);
 }
@@ -417,7 +304,7 @@ static void mutated_tables(void **state) {
       "attn_dtype,kv_dtype,heads,kv_heads,head_dim,batch,seq,latency_us\nbfloat16,bfloat16,8,2,128,1,512,26\nfp8,fp8,8,2,128,1,1024,46\n"};
   g_autofree char *machine = temporary("moesim-fit-x1.json", profile, -1);
   static const char bytes[] = "0,\n\"9e-.x1";
-  for (int round = 0; round < 400; round++) {
+  for (int round = 0, rounds = ms_by_tier(100, 400); round < rounds; round++) {
     seed = (guint64)round * 977 + 5;
     g_autofree char *text = g_strdup(seeds[round % 5]);
     size_t length = strlen(text);
@@ -482,8 +369,8 @@ static void grouped_no_faster_than_dense(void **state) {
 int main(void) {
   gsl_set_error_handler_off();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(form_saturating), cmocka_unit_test(form_tiled), cmocka_unit_test(cast_apart), cmocka_unit_test(grid_takes_the_rest),
-      cmocka_unit_test(form_layer), cmocka_unit_test(form_attention), cmocka_unit_test(form_attention_split), cmocka_unit_test(two_speeds), cmocka_unit_test(form_segments), cmocka_unit_test(form_dispatch),
+      cmocka_unit_test(form_saturating), cmocka_unit_test(form_tiled), cmocka_unit_test(cast_apart),
+      cmocka_unit_test(form_layer), cmocka_unit_test(two_speeds), cmocka_unit_test(form_segments), cmocka_unit_test(form_dispatch),
       cmocka_unit_test(form_bandwidth), cmocka_unit_test(few_points), cmocka_unit_test(same_input_same_bits), cmocka_unit_test(split_is_fair),
       cmocka_unit_test(csv_errors), cmocka_unit_test(csv_reads), cmocka_unit_test(words_of_gpus), cmocka_unit_test(whole_fit),
       cmocka_unit_test(profile_edits), cmocka_unit_test(mutated_tables), cmocka_unit_test(damaged_gzip), cmocka_unit_test(grouped_no_faster_than_dense)};

@@ -1,24 +1,25 @@
-/* 4,000 seeded mutations of each valid file: none may crash, hang, leak or give a message that breaks its
+/* 4,000 seeded mutations of each valid file, the first 1,000 of them in the quick tier: none may crash, hang, leak or give a message that breaks its
  * promise. Run it under SANITIZE=address,undefined now and then; tests/fuzz has the open-ended version. */
 #include "lib/close.h"
 
 #include "exec/dump_file.h"
 #include "lib/data.h"
 #include "lib/mutate.h"
+#include "lib/tier.h"
 
-#define ROUNDS 4000
+#define ROUNDS ms_by_tier(1000, 4000)
 
 static void run(const char *text, guint32 seed, int accepted_whole) {
   assert_int_equal(ms_test_load_anything(text), accepted_whole);
   GRand *rand = g_rand_new_with_seed(seed);
-  int accepted = 0;
-  for (int i = 0; i < ROUNDS; i++) {
+  int accepted = 0, rounds = ROUNDS;
+  for (int i = 0; i < rounds; i++) {
     char *damaged = ms_test_mutate(rand, text);
     accepted += ms_test_load_anything(damaged) > 0;
     g_free(damaged);
   }
   g_rand_free(rand);
-  assert_in_range(accepted, ROUNDS / 50, ROUNDS * 4 / 5); /* the damage is neither hopeless nor harmless */
+  assert_in_range(accepted, rounds / 50, rounds * 4 / 5); /* the damage is neither hopeless nor harmless */
 }
 
 static void models(void **state) { (void)state, run(ms_test_moe, 1, 1); }
@@ -53,7 +54,7 @@ static void histograms(void **state) {
   (void)state;
   const char *text = "{\"schema\": 1, \"doc\": \"step 900\", \"tokens\": [[10, 20, 5.5, 0], [1, 2, 3, 4], [7, 7, 7, 7]]}";
   GRand *rand = g_rand_new_with_seed(6);
-  for (int i = 0; i < ROUNDS; i++) {
+  for (int i = 0, rounds = ROUNDS; i < rounds; i++) {
     g_autofree char *damaged = ms_test_mutate(rand, text);
     ms_test_load_anything(damaged);
   }
@@ -107,14 +108,14 @@ static void dumps(void **state) {
   ms_dump_text_add(dump, "head", 2, elements, elements + 1);
   assert_true(ms_test_load_dump(dump->str, dump->len));
   GRand *rand = g_rand_new_with_seed(12);
-  int accepted = 0;
-  for (int i = 0; i < ROUNDS; i++) {
+  int accepted = 0, rounds = ROUNDS;
+  for (int i = 0; i < rounds; i++) {
     GString *d = damaged_dump(rand, dump);
     accepted += ms_test_load_dump(d->str, d->len);
     g_string_free(d, TRUE);
   }
   g_rand_free(rand);
-  assert_in_range(accepted, ROUNDS / 50, ROUNDS * 4 / 5);
+  assert_in_range(accepted, rounds / 50, rounds * 4 / 5);
   for (gsize n = 0; n < dump->len; n++) { /* cut off: whole only between two matrices */
     gboolean whole = ms_test_load_dump(dump->str, n);
     assert_int_equal(whole, n == 19 || n == 19 + 18 + 48 || n == 19 + 18 + 48 + 15 + 16);

@@ -7,12 +7,13 @@
 #include "launch/launch.h"
 #include "launch/release.h"
 #include "lib/round_trip.h"
+#include "lib/tier.h"
 #include "lib/world.h"
 
 static void some_round_trips(void **state) {
   (void)state;
-  for (int form = 0; form < MS_N_LAUNCH_FORMS; form++) ms_test_round_trips((MsLaunch){(MsLaunchForm)form, FALSE}, 11 + (guint32)form, 8);
-  ms_test_round_trips((MsLaunch){MS_LAUNCH_MODELZOO, TRUE}, 20, 4);
+  for (int form = 0; form < MS_N_LAUNCH_FORMS; form++) ms_test_round_trips((MsLaunch){(MsLaunchForm)form, FALSE}, 11 + (guint32)form, ms_by_tier(4, 8));
+  ms_test_round_trips((MsLaunch){MS_LAUNCH_MODELZOO, TRUE}, 20, ms_by_tier(2, 4));
 }
 
 /* Every shipped model comes back by its name, or is refused for what no argument says. */

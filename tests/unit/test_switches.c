@@ -334,7 +334,7 @@ SWITCH(block_of_all) { s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_FUL
 SWITCH(nothing) { (void)s; }
 SWITCH(selective_of_nothing) { recompute(s, 0); }
 SWITCH(flat_skew) { s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0, .seed = 1}; }
-SWITCH(biased_away) { s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.5, .seed = 1, .bias_update_rate = 1e-4, .bias_updates = 100000}; }
+SWITCH(biased_away) { s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.5, .seed = 1, .bias_update_rate = 1e-3, .bias_updates = 10000}; }
 SWITCH(one_instance) { s->options.num_distributed_optimizer_instances = 1; }
 SWITCH(ends_given) { s->layout.decoder_first_pipeline_num_layers = 16; }
 SWITCH(sharding_named) { s->options.fsdp = MS_FSDP_OPTIM; }

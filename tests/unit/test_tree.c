@@ -3,6 +3,7 @@
 #include "lib/close.h"
 #include "lib/draw.h"
 #include "lib/plan_requests.h"
+#include "lib/tier.h"
 
 #include "base/units.h"
 #include "plan/plan_priv.h"
@@ -34,7 +35,7 @@ static void same_list(const MsSmallRequest *small, guint without, int threads) {
 
 static void the_tree_finds_the_same_list(void **state) { /* of a few; test_full_plan.c takes all */
   (void)state;
-  for (guint i = 0; i < ms_n_small_requests; i += 5) same_list(&ms_small_requests[i], 0, 2);
+  for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(10, 5)) same_list(&ms_small_requests[i], 0, 2);
 }
 
 static void threads_do_not_matter(void **state) {
@@ -91,7 +92,7 @@ static void check_levels(const MsScenario *s) {
 
 static void bounds_of_sets_hold(void **state) {
   (void)state;
-  for (guint i = 0; i < ms_n_small_requests; i++) {
+  for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(3, 1)) {
     g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[i]);
     g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 4);
     for (int k = 0; k < best->n_best; k++) check_levels(best->best[k].scenario);
@@ -126,14 +127,14 @@ static void unsettled_keys_may_take_any_value(void **state) {
   (void)state;
   static const char *const path[] = {"options.overlap_p2p_comm", "options.overlap_grad_reduce", "options.overlap_param_gather",
                                      "options.overlap_param_gather_with_optimizer_step", "layout.order"};
-  int members = 0, other_steps = 0;
-  for (guint i = 0; i < ms_n_small_requests; i++) {
+  int members = 0, other_steps = 0, every = ms_by_tier(3, 1);
+  for (guint i = 0; i < ms_n_small_requests; i += (guint)every) {
     g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[i]);
     g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 4);
     for (int n = 0; n < best->n_best; n++)
       for (guint k = 0; k < G_N_ELEMENTS(path); k++) check_unsettled(request, best->best[n].scenario, path[k], &members, &other_steps);
   }
-  assert_true(members > 100 && other_steps > 10);
+  assert_true(members > 100 / every && other_steps > 10 / every);
 }
 
 /* --- stopped, and gone on with ------------------------------------------------------------------------------------------------------------ */

@@ -1,0 +1,79 @@
+/* The program from outside, at length: every shipped scenario, model and machine, and the commands of the README. */
+#include "lib/cli.h"
+#include "lib/close.h"
+
+#include "lib/world.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+static void every_shipped_scenario_runs(void **state) {
+  (void)state;
+  g_autoptr(GDir) dir = g_dir_open(MS_SOURCE_DIR "/scenarios", 0, NULL);
+  int n = 0;
+  for (const char *name; (name = g_dir_read_name(dir));) {
+    if (!g_str_has_prefix(name, "run-") || !g_str_has_suffix(name, ".json")) continue;
+    g_autofree char *file = ms_cli_shipped(name);
+    g_auto(MsCliRun) r = RUN("run", file);
+    ms_cli_expect(&r, 0, name);
+    assert_non_null(strstr(r.out, "step time"));
+    n++;
+  }
+  assert_true(n >= 4);
+}
+
+static void every_model_and_machine_is_shown(void **state) {
+  (void)state;
+  static const char *const kinds[][2] = {{"model", "models"}, {"hardware", "hardware"}};
+  for (guint k = 0; k < G_N_ELEMENTS(kinds); k++) {
+    g_autoptr(GPtrArray) files = ms_test_files(kinds[k][1]);
+    assert_true(files->len >= 10);
+    for (guint i = 0; i < files->len; i++) {
+      g_autofree char *name = g_path_get_basename(files->pdata[i]);
+      *strrchr(name, '.') = 0;
+      g_auto(MsCliRun) r = RUN("show", kinds[k][0], name);
+      ms_cli_expect(&r, 0, name);
+      assert_non_null(strstr(r.out, name));
+      g_auto(MsCliRun) json = RUN("show", kinds[k][0], name, "--json");
+      ms_cli_expect(&json, 0, name);
+      g_autoptr(MsJson) doc = ms_cli_json(json.out, name);
+    }
+  }
+}
+
+/* Commands that README.md shows in backquotes and that can run as they stand; placeholders get shipped files. */
+static void commands_of_the_readme(void **state) {
+  (void)state;
+  g_autofree char *text = NULL, *scenario = ms_cli_shipped("run-llama3-70b-h100-64.json");
+  assert_true(g_file_get_contents(MS_SOURCE_DIR "/README.md", &text, NULL, NULL));
+  g_autofree char *trace = ms_cli_path("step.json"), *page = ms_cli_path("step.html");
+  g_auto(GStrv) piece = g_strsplit(text, "`", -1);
+  int n = 0;
+  for (int i = 1; piece[i]; i += 2) {
+    if (!g_str_has_prefix(piece[i], "moesim ") || strstr(piece[i], "REQUEST") || strstr(piece[i], "VERB") || strstr(piece[i], "DIR") || strstr(piece[i], "TABLE")) continue;
+    if (!strcmp(piece[i], "moesim show hardware")) continue; /* a way of speaking */
+    g_auto(GStrv) word = g_strsplit(piece[i] + strlen("moesim "), " ", -1);
+    for (int w = 0; word[w]; w++) {
+      const char *as = !strcmp(word[w], "SCENARIO") ? scenario : !strcmp(word[w], "step.json") ? trace : !strcmp(word[w], "step.html") ? page : NULL;
+      if (as) g_free(word[w]), word[w] = g_strdup(as);
+    }
+    g_auto(MsCliRun) r = ms_cli_run((const char *const *)word, "");
+    ms_cli_expect(&r, 0, piece[i]);
+    n++;
+  }
+  assert_true(n >= 12);
+  g_remove(trace);
+  g_remove(page);
+  assert_non_null(strstr(text, "scenarios/plan-deepseek-v3-gb200-256.json"));
+  assert_true(g_file_test(MS_SOURCE_DIR "/scenarios/plan-deepseek-v3-gb200-256.json", G_FILE_TEST_EXISTS));
+}
+
+int main(int argc, char **argv) {
+  (void)argc;
+  ms_cli_begin(argv[0]);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_shipped_scenario_runs), cmocka_unit_test(every_model_and_machine_is_shown),
+                                     cmocka_unit_test(commands_of_the_readme)};
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  ms_cli_end();
+  return failed;
+}
