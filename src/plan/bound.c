@@ -320,7 +320,7 @@ double ms_memo_layer(MsPieceMemo *m, MsPieceKind kind, int index) {
   const MsWork *w = m->work;
   int mtp = index > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp;
   int piece = kind == MS_PIECE_LAYER ? w->piece_of_layer[index] : kind == MS_PIECE_EMBEDDING ? w->piece_embedding : kind == MS_PIECE_HEAD ? w->piece_head : mtp;
-  return piece < 0 ? 0 : (double)times_of(m, FALSE)[piece].direct;
+  return piece < 0 ? 0 : (double)times_of(m, FALSE)[piece].usual;
 }
 
 static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) {

@@ -79,6 +79,7 @@ typedef struct { /* one way to split the first layers */
   int *counts;    /* [stages] layers of the body */
   int *of_rank;   /* [ranks] sum of counts */
   int *most;      /* [ranks] layers of the body that fit below the cap of a rank */
+  int *spare;     /* [ranks] scratch */
   double *load;   /* [ranks] sum of extra */
 } Filling;
 
@@ -139,7 +140,8 @@ static double dearest(const Filling *f, int n, const double *extra, const int *l
 static double least_dearest_rank(Filling *f) {
   int ranks = f->on->ranks, left = start_at(f, 0);
   double level = left * f->layer;
-  g_autofree gboolean *open = g_new0(gboolean, ranks);
+  gboolean *open = f->spare;
+  memset(open, 0, sizeof *open * (size_t)ranks);
   for (int i = 0; i < f->on->n; i++) open[f->on->rank[i]] |= f->open[i];
   for (int r = 0; r < ranks; r++) level += f->load[r] + f->of_rank[r] * f->layer;
   int more = 0;
@@ -158,6 +160,16 @@ static double least_dearest_rank(Filling *f) {
   return dearest(f, ranks, f->load, f->of_rank);
 }
 
+/* FALSE: the layers that are left cannot all be added below `enough`. */
+static gboolean may_hold(Filling *f, double enough, int left) {
+  for (int r = 0; r < f->on->ranks; r++) f->spare[r] = f->most[r] - f->of_rank[r];
+  for (int i = 0; i < f->on->n && left > 0; i++) {
+    int r = f->on->rank[i], more = f->open[i] ? MIN(f->spare[r], room(f, f->extra[i], enough) - f->counts[i]) : 0;
+    if (more > 0) f->spare[r] -= more, left -= more;
+  }
+  return left <= 0;
+}
+
 /* The least cost of the dearest stage when no rank costs more than `cap`; INFINITY: one does, or a stage costs `enough`. */
 static double least_dearest_stage(Filling *f, double cap, double enough) {
   double level = f->body * f->layer;
@@ -165,6 +177,7 @@ static double least_dearest_stage(Filling *f, double cap, double enough) {
   cap_ranks(f, cap);
   int left = start_at(f, level / f->on->n);
   if (dearest(f, f->on->ranks, f->load, f->of_rank) > cap * (1 + 1e-9) || dearest(f, f->on->n, f->extra, f->counts) >= enough) return INFINITY;
+  if (!isinf(enough) && !may_hold(f, enough, left)) return INFINITY;
   for (; left > 0; left--) {
     int best = -1;
     double least = enough;
@@ -209,10 +222,10 @@ static void fill(Filling *f, double cap_rank, double cap_stage) {
 static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers, const double *slack, int n_slacks, int *counts) {
   size_t n = (size_t)on->n, ranks = (size_t)on->ranks;
   guint ways = first_layers > 0 ? 2u << first_layers : 1;
-  g_autofree int *whole = g_new(int, 4 * n + 2 * ranks);
+  g_autofree int *whole = g_new(int, 4 * n + 3 * ranks);
   g_autofree double *cost = g_new(double, n + ranks + ways);
   Filling f = {.costs = c, .on = on, .layer = c->layer[c->layers - 1], .body = c->layers - first_layers, .before = whole, .least = whole + n, .counts = whole + 2 * n,
-               .open = whole + 3 * n, .of_rank = whole + 4 * n, .most = whole + 4 * n + ranks, .extra = cost, .load = cost + n};
+               .open = whole + 3 * n, .of_rank = whole + 4 * n, .most = whole + 4 * n + ranks, .spare = whole + 4 * n + 2 * ranks, .extra = cost, .load = cost + n};
   double *rank_of_way = cost + n + ranks, least = INFINITY;
   for (guint way = 0; way < ways; way++) {
     rank_of_way[way] = begin(&f, first_layers, way) ? least_dearest_rank(&f) : INFINITY;

@@ -42,22 +42,28 @@ static MsTime whole_or_split(MsPieceLags *lags, int piece, gboolean splits, gboo
   return MIN(whole, span_of_pass(lags, MS_SLOT_I, piece) + span_of_pass(lags, MS_SLOT_W, piece));
 }
 
-typedef struct { int piece; int layers; MsTime forward, backward; } Share;
+enum { RARE = 16 }; /* kinds that less than one layer in so many is of, MTP blocks among them: of their pairs only the compute rows count, which are known */
+
+typedef struct { int piece, layers; gboolean rare; MsTime forward, backward; } Share;
 
 static int most_layers(const void *a, const void *b) {
   const Share *x = a, *y = b;
   return x->layers != y->layers ? y->layers - x->layers : x->piece - y->piece;
 }
 
+static MsTime together(MsPieceLags *lags, const MsCostedPiece *piece, const Share *f, const Share *b) {
+  return f->rare || b->rare ? piece[f->piece].forward.compute + piece[b->piece].backward.compute : span_of_pair(lags, f->piece, b->piece);
+}
+
 /* The kind of layer that there is most of gets all of the time of its own pairs; every other what the ones before it leave. */
-static void share_out(MsPieceLags *lags, Share *share, int n, gboolean splits) {
+static void share_out(MsPieceLags *lags, const MsCostedPiece *piece, Share *share, int n, gboolean splits) {
   for (int i = 0; i < n; i++) {
     Share *s = &share[i];
-    MsTime own = span_of_pair(lags, s->piece, s->piece);
+    MsTime own = together(lags, piece, s, s);
     s->forward = span_of_pass(lags, MS_SLOT_F, s->piece), s->backward = whole_or_split(lags, s->piece, splits, FALSE);
     for (int j = 0; j < i; j++) {
-      s->forward = MIN(s->forward, span_of_pair(lags, s->piece, share[j].piece) - share[j].backward);
-      s->backward = MIN(s->backward, span_of_pair(lags, share[j].piece, s->piece) - share[j].forward);
+      s->forward = MIN(s->forward, together(lags, piece, s, &share[j]) - share[j].backward);
+      s->backward = MIN(s->backward, together(lags, piece, &share[j], s) - share[j].forward);
     }
     MsTime over = s->forward + s->backward - own;
     if (over <= 0) continue;
@@ -66,7 +72,7 @@ static void share_out(MsPieceLags *lags, Share *share, int n, gboolean splits) {
   }
 }
 
-static void in_pairs(const MsWork *w, MsPieceLags *lags, gboolean splits, MsPieceTime *time) {
+static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time) {
   g_autofree Share *share = g_new0(Share, MAX(w->n_pieces, 1));
   int n = 0;
   for (int i = 0; i < w->n_pieces; i++)
@@ -74,8 +80,13 @@ static void in_pairs(const MsWork *w, MsPieceLags *lags, gboolean splits, MsPiec
   for (int i = 0; i < n; i++)
     for (int k = 0; k < w->scenario->model->num_layers; k++) share[i].layers += w->piece_of_layer[k] == share[i].piece;
   qsort(share, (size_t)n, sizeof *share, most_layers);
-  share_out(lags, share, n, splits);
-  for (int i = 0; i < n; i++) time[share[i].piece].direct = share[i].forward + share[i].backward;
+  for (int i = 1; i < n; i++) share[i].rare = share[i].layers * RARE < w->scenario->model->num_layers;
+  share_out(lags, piece, share, n, splits);
+  for (int i = 0; i < n; i++) {
+    MsPieceTime *t = &time[share[i].piece];
+    t->direct = share[i].forward + share[i].backward;
+    if (!share[i].rare) t->usual = t->direct;
+  }
 }
 
 enum { MANY = 12 }; /* with drawn routing every layer is a piece of its own: too many pairs for a bound that must be quick */
@@ -86,10 +97,11 @@ void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *la
     MsPieceTime *t = &time[i];
     gboolean left = i == w->piece_head && w->scenario->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */
     alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, t);
+    t->usual = t->direct;
     if (!splits && !pairs) continue;
     t->direct = span_of_pass(lags, MS_SLOT_F, i) + whole_or_split(lags, i, splits, left);
     if (pairs && ms_work_is_unit(&w->pieces[i])) t->direct = piece[i].forward.compute + piece[i].backward.compute;
-    t->line = t->start = t->end = 0;
+    t->line = t->start = t->end = 0, t->usual = t->direct;
   }
-  if (pairs && w->n_pieces <= MANY) in_pairs(w, lags, splits, time);
+  if (pairs && w->n_pieces <= MANY) in_pairs(w, piece, lags, splits, time);
 }

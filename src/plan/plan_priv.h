@@ -160,6 +160,7 @@ typedef struct { /* picoseconds of one piece, both passes (piece_times.c) */
   MsTime start, end;   /* off `line` for the first and last piece of each chunk */
   MsTime ahead;        /* from its input to its output, alone */
   MsTime late;         /* of that, at most after its backward has handed on its gradient */
+  MsTime usual;        /* no bound: what it usually adds to its stage, for cuts balanced by cost */
 } MsPieceTime;
 /* `splits`: the schedule may run a backward as its input gradients and, later, its weight gradients. */
 void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time);

@@ -79,10 +79,14 @@ static gboolean lists_valid(const MsSchedule *schedule, char *why, size_t size) 
 
 /* --- execution ----------------------------------------------------------------------------------------------------------------------------------- */
 
+typedef struct { int owner, before, after, model; } Place; /* of a virtual stage: its stage, its neighbours (-1 = none), which part of the model it is */
+
 typedef struct {
   const MsSchedule *schedule;
   double duration[MS_N_SLOTS], comm;
   const double *forward, *backward; /* [model stages] instead of `duration`, when not NULL */
+  int *here;             /* [stages][chunks] virtual stage */
+  Place *place;          /* [virtual stages] */
   double *f_end, *b_end; /* [virtual stage][microbatch] end of forward and of input gradient; negative: not yet */
   double *clock;         /* [stages] end of the last slot that ran */
   size_t *base;          /* [stages] first slot of the stage in start and end */
@@ -94,64 +98,53 @@ typedef struct {
 } Run;
 
 static double *pass_end(const Run *run, double *end, int virtual_stage, int mb) { return &end[(size_t)virtual_stage * run->schedule->microbatches + mb]; }
-
-static int owner(const Run *run, int virtual_stage) {
-  int stage, chunk;
-  ms_virtual_owner(run->schedule, virtual_stage, &stage, &chunk);
-  return stage;
-}
+static int here(const Run *run, int stage, int chunk) { return run->here[stage * run->schedule->chunks + chunk]; }
 
 /* Raises *ready to when the tensor made by (virtual_stage, mb) is here; FALSE when it is not made yet. No virtual stage: nothing to wait for. */
 static gboolean arrived(const Run *run, double *made, int virtual_stage, int mb, int stage, double *ready) {
   if (virtual_stage < 0) return TRUE;
   double end = *pass_end(run, made, virtual_stage, mb);
   if (end < 0) return FALSE;
-  if (owner(run, virtual_stage) != stage) end += run->comm;
+  if (run->place[virtual_stage].owner != stage) end += run->comm;
   if (end > *ready) *ready = end;
   return TRUE;
 }
 
 static gboolean slot_ready(const Run *run, int stage, const MsSlot *slot, double *ready) {
-  const MsSchedule *schedule = run->schedule;
   *ready = run->clock[stage];
-  if (has_forward(slot) && !arrived(run, run->f_end, ms_virtual_before(schedule, ms_virtual_stage(schedule, stage, slot->chunk)), slot->mb, stage, ready)) return FALSE;
+  if (has_forward(slot) && !arrived(run, run->f_end, run->place[here(run, stage, slot->chunk)].before, slot->mb, stage, ready)) return FALSE;
   if (!has_input_gradient(slot)) return TRUE;
-  return arrived(run, run->b_end, ms_virtual_after(schedule, ms_virtual_stage(schedule, stage, backward_chunk(slot))), backward_mb(slot), stage, ready);
+  return arrived(run, run->b_end, run->place[here(run, stage, backward_chunk(slot))].after, backward_mb(slot), stage, ready);
 }
 
 static void wake(Run *run, int virtual_stage) {
-  int stage = virtual_stage < 0 ? -1 : owner(run, virtual_stage);
+  int stage = virtual_stage < 0 ? -1 : run->place[virtual_stage].owner;
   if (stage < 0 || run->queued[stage]) return;
   run->queued[stage] = 1;
-  run->queue[(run->head + run->length++) % run->schedule->stages] = stage;
-}
-
-static int model_stage(const MsSchedule *schedule, int stage, int chunk) {
-  int virtual_stage = ms_virtual_stage(schedule, stage, chunk);
-  return schedule->placement == MS_PLACE_BIDIRECTIONAL ? virtual_stage % schedule->stages : virtual_stage;
+  int end = run->head + run->length++;
+  run->queue[end < run->schedule->stages ? end : end - run->schedule->stages] = stage;
 }
 
 static double slot_time(const Run *run, int stage, const MsSlot *slot) {
   if (!run->forward) return run->duration[slot->kind];
-  double time = has_forward(slot) ? run->forward[model_stage(run->schedule, stage, slot->chunk)] : 0;
+  double time = has_forward(slot) ? run->forward[run->place[here(run, stage, slot->chunk)].model] : 0;
   if (!has_input_gradient(slot) && !has_weight_gradient(slot)) return time;
-  return time + run->backward[model_stage(run->schedule, stage, backward_chunk(slot))] * (has_input_gradient(slot) && has_weight_gradient(slot) ? 1 : 0.5);
+  return time + run->backward[run->place[here(run, stage, backward_chunk(slot))].model] * (has_input_gradient(slot) && has_weight_gradient(slot) ? 1 : 0.5);
 }
 
 static void execute_slot(Run *run, int stage, const MsSlot *slot, double start) {
-  const MsSchedule *schedule = run->schedule;
   double end = run->clock[stage] = start + slot_time(run, stage, slot);
   size_t index = run->base[stage] + run->at[stage]++;
   run->start[index] = start, run->end[index] = end;
   if (has_forward(slot)) {
-    int here = ms_virtual_stage(schedule, stage, slot->chunk);
-    *pass_end(run, run->f_end, here, slot->mb) = end;
-    wake(run, ms_virtual_after(schedule, here));
+    int v = here(run, stage, slot->chunk);
+    *pass_end(run, run->f_end, v, slot->mb) = end;
+    wake(run, run->place[v].after);
   }
   if (has_input_gradient(slot)) {
-    int here = ms_virtual_stage(schedule, stage, backward_chunk(slot));
-    *pass_end(run, run->b_end, here, backward_mb(slot)) = end;
-    wake(run, ms_virtual_before(schedule, here));
+    int v = here(run, stage, backward_chunk(slot));
+    *pass_end(run, run->b_end, v, backward_mb(slot)) = end;
+    wake(run, run->place[v].before);
   }
 }
 
@@ -163,14 +156,28 @@ static void execute(Run *run) {
   while (run->length) {
     int stage = run->queue[run->head];
     double ready;
-    run->head = (run->head + 1) % schedule->stages, run->length--;
+    run->head = run->head + 1 < schedule->stages ? run->head + 1 : 0, run->length--;
     run->queued[stage] = 0;
     while (run->at[stage] < schedule->n[stage] && slot_ready(run, stage, &schedule->slot[stage][run->at[stage]], &ready))
       execute_slot(run, stage, &schedule->slot[stage][run->at[stage]], ready);
   }
 }
 
+/* Asked for in every slot, so worked out once. */
+static void place_stages(Run *run) {
+  const MsSchedule *schedule = run->schedule;
+  run->here = g_new(int, schedule->stages * schedule->chunks);
+  run->place = g_new(Place, schedule->stages * schedule->chunks);
+  for (int stage = 0; stage < schedule->stages; stage++)
+    for (int chunk = 0; chunk < schedule->chunks; chunk++) {
+      int v = run->here[stage * schedule->chunks + chunk] = ms_virtual_stage(schedule, stage, chunk);
+      run->place[v] = (Place){.owner = stage, .before = ms_virtual_before(schedule, v), .after = ms_virtual_after(schedule, v),
+                              .model = schedule->placement == MS_PLACE_BIDIRECTIONAL ? v % schedule->stages : v};
+    }
+}
+
 static void run_clear(Run *run) {
+  g_free(run->here), g_free(run->place);
   g_free(run->f_end), g_free(run->b_end), g_free(run->clock), g_free(run->base), g_free(run->at), g_free(run->queue), g_free(run->queued);
 }
 
@@ -180,6 +187,7 @@ static gboolean run_lists(Run *run, char *why, size_t size) {
   size_t passes = (size_t)schedule->stages * schedule->chunks * schedule->microbatches, slots = 0;
   run->f_end = g_new(double, passes), run->b_end = g_new(double, passes);
   for (size_t k = 0; k < passes; k++) run->f_end[k] = run->b_end[k] = -1;
+  place_stages(run);
   run->clock = g_new0(double, schedule->stages);
   run->base = g_new(size_t, schedule->stages);
   run->at = g_new0(int, schedule->stages);
