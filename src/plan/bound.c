@@ -305,8 +305,7 @@ static void add_streams(const MsCosted *c, MsListPart part, Rows rows, int times
   }
 }
 
-/* How often each piece stands in the whole model. */
-static int *pieces_of_model(const MsWork *w) {
+int *ms_pieces_of_model(const MsWork *w) {
   const MsModel *model = w->scenario->model;
   int *count = g_new0(int, MAX(w->n_pieces, 1));
   for (int i = 0; i < model->num_layers; i++) count[w->piece_of_layer[i]]++;
@@ -331,7 +330,7 @@ static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) 
 }
 
 double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
-  g_autofree int *count = pieces_of_model(m->work);
+  g_autofree int *count = ms_pieces_of_model(m->work);
   if (total == MS_TOTAL_SPAN) return spans_of_model(m, splits, count);
   Rows rows = total == MS_TOTAL_PRODUCTS ? PRODUCTS : total == MS_TOTAL_ROWS ? COMPUTE : EVERY_ROW;
   double most = 0, busy[MS_N_STREAMS] = {0};

@@ -42,7 +42,7 @@ static MsTime whole_or_split(MsPieceLags *lags, int piece, gboolean splits, gboo
   return MIN(whole, span_of_pass(lags, MS_SLOT_I, piece) + span_of_pass(lags, MS_SLOT_W, piece));
 }
 
-enum { RARE = 16 }; /* kinds that less than one layer in so many is of, MTP blocks among them: of their pairs only the compute rows count, which are known */
+enum { RARE = 16 }; /* kinds that less than one layer in so many is of: of their pairs only the compute rows count, which are known */
 
 typedef struct { int piece, layers; gboolean rare; MsTime forward, backward; } Share;
 
@@ -75,10 +75,9 @@ static void share_out(MsPieceLags *lags, const MsCostedPiece *piece, Share *shar
 static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time) {
   g_autofree Share *share = g_new0(Share, MAX(w->n_pieces, 1));
   int n = 0;
+  g_autofree int *count = ms_pieces_of_model(w);
   for (int i = 0; i < w->n_pieces; i++)
-    if (ms_work_is_unit(&w->pieces[i])) share[n++].piece = i;
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < w->scenario->model->num_layers; k++) share[i].layers += w->piece_of_layer[k] == share[i].piece;
+    if (ms_work_is_unit(&w->pieces[i])) share[n++] = (Share){.piece = i, .layers = count[i]};
   qsort(share, (size_t)n, sizeof *share, most_layers);
   for (int i = 1; i < n; i++) share[i].rare = share[i].layers * RARE < w->scenario->model->num_layers;
   share_out(lags, piece, share, n, splits);

@@ -162,6 +162,8 @@ typedef struct { /* picoseconds of one piece, both passes (piece_times.c) */
   MsTime late;         /* of that, at most after its backward has handed on its gradient */
   MsTime usual;        /* no bound: what it usually adds to its stage, for cuts balanced by cost */
 } MsPieceTime;
+/* How often each piece stands in the whole model: [n_pieces]. (transfer full) */
+int *ms_pieces_of_model(const MsWork *work);
 /* `splits`: the schedule may run a backward as its input gradients and, later, its weight gradients. */
 void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time);
 
