@@ -51,13 +51,21 @@ static void refuse(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLev
   ms_refused_add(&w->refused, row, layouts_below(t->space, level), miss, order_of(t->space, c), c);
 }
 
+static const MsRole role_of[MS_N_LEVELS] = {MS_ROLE_WORK, MS_ROLE_KERNELS, MS_ROLE_BESIDE, MS_ROLE_ADDED, MS_ROLE_SHAPE, MS_ROLE_STATE, MS_ROLE_BLIND}; /* which a level settles */
+
+static gboolean is_plain(const MsTree *t, const MsCandidate *c, MsLevel level) {
+  MsRole role = role_of[level];
+  return t->plain[role][c->combo / t->space->stride[role] % t->space->n_of_role[role]];
+}
+
 /* A child whose layouts take at least `step_ps`, and what its parent says. Dear ones are dropped: they stay uncounted, cut. */
 static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLevel level, MsCandidate c, double step_ps) {
+  gint32 plain = parent->plain && is_plain(t, &c, level);
   c.bound = MAX(parent->c.bound, (MsTime)step_ps);
   c.cost = cost_of(t, &c, c.bound);
   if (isinf(c.cost)) refuse(t, w, ms_num_rules + MS_REFUSED_DEADLINE, ms_planner_late_s(t->x, &c, (double)c.bound / MS_PS_PER_S), level, &c);
   else if (!ms_tree_dear(t, c.cost)) {
-    const MsBranch child = {.c = c, .level = level};
+    const MsBranch child = {.c = c, .level = level, .plain = plain};
     g_array_append_val(w->children, child);
   }
 }
@@ -128,9 +136,6 @@ static double passes(const MsTree *t, MsPieceMemo *memo) {
 
 /* --- branching --- */
 
-static gint64 n_allowed(const MsTree *t, MsRole role) { return t->allowed[role]->len; }
-static gint64 allowed(const MsTree *t, MsRole role, gint64 i) { return g_array_index(t->allowed[role], gint64, i) * t->space->stride[role]; }
-
 static void unit_values(const MsSpace *space, int unit, gint32 *value) {
   for (int axis = MS_N_OUTER - 1; axis >= 0; axis--) value[axis] = space->axis[axis].value[unit % space->axis[axis].n], unit /= space->axis[axis].n;
   for (int axis = MS_N_OUTER; axis < MS_N_AXES; axis++) value[axis] = space->axis[axis].value[0];
@@ -143,12 +148,12 @@ static const char *broken_by_unit(const gint32 *v) {
 }
 
 void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
-  MsBranch root = {.c = {.combo = 0}};
+  MsBranch root = {.c = {.combo = 0}, .plain = TRUE};
   MsCandidate *c = &root.c;
   unit_values(t->space, unit, c->value);
   const char *broken = broken_by_unit(c->value);
-  for (gint64 work = 0; work < n_allowed(t, MS_ROLE_WORK); work++) {
-    c->combo = allowed(t, MS_ROLE_WORK, work);
+  for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK]; work++) {
+    c->combo = work * t->space->stride[MS_ROLE_WORK];
     if (broken) {
       refuse(t, w, rule_named(broken), INFINITY, MS_LEVEL_UNIT, c);
       continue;
@@ -165,8 +170,8 @@ static double plain_rows(const MsTree *t G_GNUC_UNUSED, MsPieceMemo *memo) { ret
 /* The children of a node that settle one role, bounded by pieces where nothing is recomputed or offloaded. */
 static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole role, MsLevel level, PlainBound bound) {
   MsCandidate c = node->c;
-  for (gint64 i = 0; i < n_allowed(t, role); i++) {
-    c.combo = node->c.combo + allowed(t, role, i);
+  for (gint64 i = 0; i < t->space->n_of_role[role]; i++) {
+    c.combo = node->c.combo + i * t->space->stride[role];
     MsPieceMemo *memo = memo_of(t, w, &c, TRUE, NULL);
     emit(t, w, node, level, c, memo ? microbatches_per_stage(t, &c) * bound(t, memo) : 0);
   }
@@ -177,8 +182,8 @@ static void expand_kernels(MsTree *t, MsTreeWorker *w, const MsBranch *node) { s
 
 static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   MsCandidate c = node->c;
-  for (gint64 i = 0; i < n_allowed(t, MS_ROLE_ADDED); i++) {
-    c.combo = node->c.combo + allowed(t, MS_ROLE_ADDED, i);
+  for (gint64 i = 0; i < t->space->n_of_role[MS_ROLE_ADDED]; i++) {
+    c.combo = node->c.combo + i * t->space->stride[MS_ROLE_ADDED];
     ms_space_apply_combo(t->space, c.combo, w->scratch);
     ms_space_apply_axes(c.value, w->scratch);
     int rule = refusing_rule(w->scratch, t->early);
@@ -204,8 +209,8 @@ typedef struct {
 
 static void state_bytes(Pieces *p, const MsCandidate *c) {
   const MsSpace *space = p->t->space;
-  for (gint64 state = 0; state < n_allowed(p->t, MS_ROLE_STATE); state++) {
-    ms_space_apply_combo(space, c->combo + allowed(p->t, MS_ROLE_STATE, state), p->w->flat);
+  for (gint64 state = 0; state < p->t->space->n_of_role[MS_ROLE_STATE]; state++) {
+    ms_space_apply_combo(space, c->combo + state * p->t->space->stride[MS_ROLE_STATE], p->w->flat);
     p->bytes[state] = ms_state_bytes(p->memo, p->w->flat);
   }
 }
@@ -217,7 +222,7 @@ static double device_B(const Pieces *p, const MsShape *shape, const gint32 *v, g
 
 static double least_device_B(const Pieces *p, const MsShape *shape, const gint32 *v) {
   double least = INFINITY;
-  for (gint64 state = 0; state < n_allowed(p->t, MS_ROLE_STATE); state++) least = MIN(least, device_B(p, shape, v, state));
+  for (gint64 state = 0; state < p->t->space->n_of_role[MS_ROLE_STATE]; state++) least = MIN(least, device_B(p, shape, v, state));
   return least;
 }
 
@@ -311,10 +316,10 @@ static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
     const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
     c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / (guint64)vpp->n], c.value[MS_AXIS_VPP] = vpp->value[inner % (guint64)vpp->n];
     int rule = size_rule(t, c.value);
-    for (gint64 i = 0; i < n_allowed(t, MS_ROLE_SHAPE) && !w->error; i++) {
-      c.combo = node->c.combo + allowed(t, MS_ROLE_SHAPE, i);
+    for (gint64 i = 0; i < t->space->n_of_role[MS_ROLE_SHAPE] && !w->error; i++) {
+      c.combo = node->c.combo + i * t->space->stride[MS_ROLE_SHAPE];
       if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
-      else bound_shape(&p, node, c, shape_of_node + (int)g_array_index(t->allowed[MS_ROLE_SHAPE], gint64, i), per_cut);
+      else bound_shape(&p, node, c, shape_of_node + (int)i, per_cut);
     }
   }
   if (p.own) ms_memo_free(p.memo);
@@ -331,8 +336,8 @@ static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   g_autoptr(MsPassScreen) screen = tighter || memory ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
   double passes_s = screen && tighter ? ms_pass_screen_lower_s(screen) : 0;
   if (ms_tree_dear(t, cost_of(t, &c, (MsTime)(passes_s * MS_PS_PER_S)))) return;
-  for (gint64 state = 0; state < n_allowed(t, MS_ROLE_STATE); state++) {
-    c.combo = node->c.combo + allowed(t, MS_ROLE_STATE, state);
+  for (gint64 state = 0; state < t->space->n_of_role[MS_ROLE_STATE]; state++) {
+    c.combo = node->c.combo + state * t->space->stride[MS_ROLE_STATE];
     ms_space_apply_choices(t->space, MS_ROLE_STATE, c.combo, s);
     double device_B = screen && memory ? ms_pass_screen_device_B(screen) : 0;
     if (device_B > limit) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, device_B - limit, MS_LEVEL_STATE, &c);
@@ -361,8 +366,8 @@ static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, cons
 
 static void expand_state(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   MsCandidate c = node->c;
-  for (gint64 blind = 0; blind < n_allowed(t, MS_ROLE_BLIND) && !ms_interrupted(); blind++) {
-    c.combo = node->c.combo + allowed(t, MS_ROLE_BLIND, blind);
+  for (gint64 blind = 0; blind < t->space->n_of_role[MS_ROLE_BLIND] && !ms_interrupted(); blind++) {
+    c.combo = node->c.combo + blind * t->space->stride[MS_ROLE_BLIND];
     screen_layout(t, w, node, &c);
   }
 }

@@ -1,8 +1,9 @@
 /* src/plan/tree.c - branch and bound over a space too large to look at every layout: which node of the tree (tree.h) is taken next, and when it is enough.
  *
  * Nodes are taken in rounds of a fixed size: until the list is full the deepest ones, to have something to compare with; then the cheapest ones, which alone
- * raise what is proven, beside some of the deepest, which improve the list. Who takes a node does not show: children are put in order. The search ends when
- * the cheapest node left costs more than the last of the list; stopped before, the cheapest node left is what is proven. */
+ * raise what is proven, beside some of the deepest, which improve the list. Half of these are plain nodes, which leave most keys at their defaults: good layouts are found
+ * among them first. Who takes a node does not show: children are put in order. The search ends when the cheapest node left costs more than the last of the list;
+ * stopped before, the cheapest node left is what is proven. */
 #include "plan/tree.h"
 #include "base/err.h"
 #include "base/io.h"
@@ -10,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUND = 64, DIVE = 4, DEEPEST = 16 }; /* nodes of a round; until the list is full; and of the deepest level beside the cheapest */
+enum { ROUND = 64, DIVE = 4, PLAIN = 8, DEEPEST = 16 }; /* nodes of a round; until the list is full; of the deepest level beside the cheapest: plain ones, and with any */
 
 /* --- heaps --- */
 
@@ -39,12 +40,18 @@ static MsBranch pop(GArray *heap) {
   }
 }
 
-static const MsBranch *top_of(const MsTree *t, int level) { return t->heap[level]->len ? &g_array_index(t->heap[level], MsBranch, 0) : NULL; }
+static void push_node(MsTree *t, const MsBranch *node) { push(t->heap[node->level][node->plain], node); }
+
+static const MsBranch *top_of(const MsTree *t, int level, int plain) {
+  GArray *heap = t->heap[level][plain];
+  return heap->len ? &g_array_index(heap, MsBranch, 0) : NULL;
+}
 
 static double least_cost(const MsTree *t) {
   double cost = INFINITY;
   for (int level = 0; level < MS_N_LEVELS; level++)
-    if (top_of(t, level)) cost = MIN(cost, top_of(t, level)->c.cost);
+    for (int plain = 0; plain < 2; plain++)
+      if (top_of(t, level, plain)) cost = MIN(cost, top_of(t, level, plain)->c.cost);
   return cost;
 }
 
@@ -67,38 +74,49 @@ static void collect(MsTree *t) {
     g_array_set_size(t->worker[i].children, 0);
   }
   ms_ranks_gather(all);
-  for (guint i = 0; i < all->len; i++) push(t->heap[g_array_index(all, MsBranch, i).level], &g_array_index(all, MsBranch, i));
+  for (guint i = 0; i < all->len; i++) push_node(t, &g_array_index(all, MsBranch, i));
 }
 
-static int deepest(const MsTree *t) {
-  int level = MS_N_LEVELS - 1;
-  while (level >= 0 && (!top_of(t, level) || ms_tree_dear(t, top_of(t, level)->c.cost))) level--;
-  return level;
+static gboolean may_enter(const MsTree *t, const MsBranch *node) { return node && !ms_tree_dear(t, node->c.cost); }
+
+/* The heap to take the next node from, or NULL: the cheapest of the deepest level, of plain nodes only or of all; or the cheapest of all. */
+static GArray *deepest(const MsTree *t, gboolean plain) {
+  for (int level = MS_N_LEVELS - 1; level >= 0; level--) {
+    const MsBranch *own = top_of(t, level, TRUE), *other = plain ? NULL : top_of(t, level, FALSE);
+    if (own && (!other || compare_nodes(own, other) < 0) && may_enter(t, own)) return t->heap[level][TRUE];
+    if (may_enter(t, other)) return t->heap[level][FALSE];
+  }
+  return NULL;
 }
 
-static int cheapest(const MsTree *t) {
-  int best = -1;
+static GArray *cheapest(const MsTree *t) {
+  GArray *best = NULL;
   for (int level = 0; level < MS_N_LEVELS; level++)
-    if (top_of(t, level) && !ms_tree_dear(t, top_of(t, level)->c.cost) && (best < 0 || top_of(t, level)->c.cost <= top_of(t, best)->c.cost)) best = level;
+    for (int plain = 0; plain < 2; plain++)
+      if (may_enter(t, top_of(t, level, plain)) && (!best || top_of(t, level, plain)->c.cost <= g_array_index(best, MsBranch, 0).c.cost)) best = t->heap[level][plain];
   return best;
 }
 
 /* The nodes of the next round; of layouts at most a batch. */
 static int choose(MsTree *t, MsBranch *round) {
   gboolean dive = t->x->n_list < t->x->top;
-  int n = 0, layouts = 0, level;
-  while (n < ROUND && (level = dive || n < DEEPEST ? deepest(t) : cheapest(t)) >= 0) {
-    if (dive && n > 0 && level != MS_LEVEL_LAYOUT && n >= DIVE) break;
-    if (level == MS_LEVEL_LAYOUT && layouts == MS_BATCH) break;
-    round[n++] = pop(t->heap[level]);
-    layouts += level == MS_LEVEL_LAYOUT;
-    if (dive && top_of(t, round[0].level) == NULL) break; /* deeper ones come before shallower ones */
+  int n = 0, layouts = 0;
+  while (n < ROUND) {
+    GArray *heap = dive || n < PLAIN ? deepest(t, TRUE) : NULL;
+    if (!heap && (dive || n < DEEPEST)) heap = deepest(t, FALSE);
+    if (!heap && !(heap = cheapest(t))) break;
+    gboolean layout = g_array_index(heap, MsBranch, 0).level == MS_LEVEL_LAYOUT;
+    if (dive && n > 0 && !layout && n >= DIVE) break;
+    if (layout && layouts == MS_BATCH) break;
+    round[n++] = pop(heap);
+    layouts += layout;
+    if (dive && heap->len == 0) break; /* deeper ones come before shallower ones */
   }
   return n;
 }
 
 static void put_back(MsTree *t, const MsBranch *round, int n) {
-  for (int i = 0; i < n; i++) push(t->heap[round[i].level], &round[i]);
+  for (int i = 0; i < n; i++) push_node(t, &round[i]);
 }
 
 static void tell(MsTree *t) {
@@ -139,10 +157,41 @@ static gboolean one_round(MsTree *t, GError **error) {
   if (ms_ranks_any(ms_interrupted())) { /* some may not be done: what is proven holds for all of them */
     put_back(t, rest, others);
     for (int i = 0; i < layouts; i++)
-      if (!done[i]) push(t->heap[MS_LEVEL_LAYOUT], &(MsBranch){layout[i], MS_LEVEL_LAYOUT});
+      if (!done[i]) push_node(t, &(MsBranch){layout[i], MS_LEVEL_LAYOUT});
   }
   tell(t);
   return !failed;
+}
+
+/* --- plain nodes --- */
+
+static gboolean is_base_value(const MsSpace *space, const MsChoice *c, int value) {
+  const char *member = (const char *)space->request->base + c->offset;
+  if (c->size) return !memcmp(member, &c->value[value].value, c->size);
+  return !g_strcmp0(*(char *const *)(gconstpointer)member, c->value[value].text);
+}
+
+static gboolean is_plain_value(const MsSpace *space, const MsChoice *c, int value) {
+  static const char *const any[] = {"options.dispatcher", "options.ep_overlap", "options.recompute"};
+  if (c->role == MS_ROLE_WORK) return TRUE;
+  for (guint i = 0; i < G_N_ELEMENTS(any); i++)
+    if (!strcmp(c->open->path, any[i])) return TRUE;
+  for (int i = 0; i < c->n; i++)
+    if (is_base_value(space, c, i)) return value == i;
+  return value == 0;
+}
+
+static void find_plain(MsTree *t) {
+  const MsSpace *space = t->space;
+  for (int role = 0; role < MS_N_ROLES; role++) {
+    t->plain[role] = g_new(guint8, space->n_of_role[role]);
+    memset(t->plain[role], TRUE, (size_t)space->n_of_role[role]);
+    for (int k = 0; k < space->n_choices; k++) {
+      const MsChoice *c = &space->choice[k];
+      for (gint64 i = 0; (int)c->role == role && i < space->n_of_role[role]; i++)
+        if (!is_plain_value(space, c, (int)(i * space->stride[role] / c->stride % c->n))) t->plain[role][i] = FALSE;
+    }
+  }
 }
 
 /* --- beginning and end --- */
@@ -155,12 +204,14 @@ static void take_known(MsTree *t) {
     t->x->s.plan->resumed++;
     ms_planner_settle(t->x, &known[i]);
   }
+  t->x->s.plan->feasible = t->x->s.plan->simulated; /* they are not screened again */
 }
 
 static void begin(MsTree *t) {
   ms_tree_sort_rules(t);
-  for (int level = 0; level < MS_N_LEVELS; level++) t->heap[level] = g_array_new(FALSE, FALSE, sizeof(MsBranch));
-  for (int role = 0; role < MS_N_ROLES; role++) t->allowed[role] = g_array_new(FALSE, FALSE, sizeof(gint64));
+  for (int level = 0; level < MS_N_LEVELS; level++)
+    for (int plain = 0; plain < 2; plain++) t->heap[level][plain] = g_array_new(FALSE, FALSE, sizeof(MsBranch));
+  find_plain(t);
   t->worker = g_new0(MsTreeWorker, t->threads);
   for (int i = 0; i < t->threads; i++) {
     MsTreeWorker *w = &t->worker[i];
@@ -212,63 +263,10 @@ static void end(MsTree *t) {
     ms_refused_clear(&w->refused);
     g_clear_error(&w->error);
   }
-  for (int level = 0; level < MS_N_LEVELS; level++) g_array_unref(t->heap[level]);
-  for (int role = 0; role < MS_N_ROLES; role++) g_array_unref(t->allowed[role]);
+  for (int level = 0; level < MS_N_LEVELS; level++) g_array_unref(t->heap[level][0]), g_array_unref(t->heap[level][1]);
+  for (int role = 0; role < MS_N_ROLES; role++) g_free(t->plain[role]);
   g_free(t->worker);
   g_free(t->early), g_free(t->settled);
-}
-
-/* --- phases --- */
-
-static gboolean is_base_value(const MsSpace *space, const MsChoice *c, int value) {
-  const char *member = (const char *)space->request->base + c->offset;
-  if (c->size) return !memcmp(member, &c->value[value].value, c->size);
-  return !g_strcmp0(*(char *const *)(gconstpointer)member, c->value[value].text);
-}
-
-/* The first phase searches among layouts that leave most keys at the value that a scenario has by default, for a list to compare with; the second everywhere. */
-static gboolean in_first_phase(const MsSpace *space, const MsChoice *c, int value) {
-  static const char *const stay_open[] = {"options.dispatcher", "options.ep_overlap", "options.recompute"};
-  for (guint i = 0; i < G_N_ELEMENTS(stay_open); i++)
-    if (!strcmp(c->open->path, stay_open[i])) return TRUE;
-  for (int i = 0; i < c->n; i++)
-    if (is_base_value(space, c, i)) return value == i;
-  return value == 0;
-}
-
-static void allow(MsTree *t, gboolean first_phase) {
-  const MsSpace *space = t->space;
-  int choice = space->n_choices;
-  for (int role = MS_N_ROLES - 1; role >= 0; role--) {
-    int end = choice;
-    gint64 n = 1;
-    while (n < space->n_of_role[role]) n *= space->choice[--choice].n;
-    g_array_set_size(t->allowed[role], 0);
-    for (gint64 i = 0; i < n; i++) {
-      gint64 rest = i;
-      gboolean in = TRUE;
-      for (int k = end - 1; k >= choice && in; rest /= space->choice[k--].n) in = !first_phase || role == MS_ROLE_WORK || in_first_phase(space, &space->choice[k], (int)(rest % space->choice[k].n));
-      if (in) g_array_append_val(t->allowed[role], i);
-    }
-  }
-}
-
-static gboolean search_phase(MsTree *t, GArray *units, GError **error) {
-  gboolean ok = TRUE;
-  for (int level = 0; level < MS_N_LEVELS; level++) g_array_set_size(t->heap[level], 0);
-  for (int i = 0; i < t->threads; i++) {
-    MsTreeWorker *w = &t->worker[i];
-    ms_refused_clear(&w->refused), ms_refused_init(&w->refused);
-    w->feasible = 0;
-  }
-  t->x->s.plan->feasible = t->x->s.plan->simulated; /* what is known already is not screened again */
-  for (guint i = 0; i < units->len; i++) push(t->heap[MS_LEVEL_UNIT], &g_array_index(units, MsBranch, i));
-  while (ok && !ms_planner_stopped(t->x)) {
-    t->threshold = ms_planner_threshold(t->x);
-    if (cheapest(t) < 0) break;
-    ok = one_round(t, error);
-  }
-  return ok;
 }
 
 gboolean ms_search_tree(MsPlanner *x, GError **error) {
@@ -276,19 +274,14 @@ gboolean ms_search_tree(MsPlanner *x, GError **error) {
   begin(&t);
   take_known(&t);
   t.threshold = ms_planner_threshold(x);
-  allow(&t, TRUE);
   ms_tree_find_first(&t);
   ms_parallel(ms_tree_units(t.space), t.threads, expand_root, &t);
   collect(&t);
-  gboolean bounded = !ms_planner_stopped(x); /* else some units never were, and nothing is proven */
-  g_autoptr(GArray) units = g_array_copy(t.heap[MS_LEVEL_UNIT]);
-  gboolean ok = search_phase(&t, units, error);
-  if (ok && ms_planner_stopped(x)) {
-    for (int level = 0; level < MS_N_LEVELS; level++) g_array_set_size(t.heap[level], 0);
-    for (guint i = 0; i < units->len; i++) push(t.heap[MS_LEVEL_UNIT], &g_array_index(units, MsBranch, i));
-  } else if (ok) {
-    allow(&t, FALSE);
-    ok = search_phase(&t, units, error);
+  gboolean bounded = !ms_planner_stopped(x), ok = TRUE; /* else some units never were, and nothing is proven */
+  while (ok && !ms_planner_stopped(x)) {
+    t.threshold = ms_planner_threshold(x);
+    if (!cheapest(&t)) break;
+    ok = one_round(&t, error);
   }
   put_together(&t);
   if (!bounded) x->s.plan->lower_cost = 0;

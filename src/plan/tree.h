@@ -17,7 +17,7 @@
 #include "plan/plan_priv.h"
 
 typedef enum { MS_LEVEL_UNIT, MS_LEVEL_KERNELS, MS_LEVEL_BESIDE, MS_LEVEL_ADDED, MS_LEVEL_SHAPE, MS_LEVEL_STATE, MS_LEVEL_LAYOUT, MS_N_LEVELS } MsLevel;
-typedef struct { MsCandidate c; gint32 level; } MsBranch;
+typedef struct { MsCandidate c; gint32 level, plain; /* plain: every key that it has settled has the value that a scenario has by default, but for a few (tree.c) */ } MsBranch;
 
 typedef struct { /* of one thread */
   GArray *children; /* MsBranch */
@@ -32,12 +32,12 @@ typedef struct { /* of one thread */
 typedef struct {
   MsPlanner *x;
   MsSpace *space;
-  GArray *heap[MS_N_LEVELS]; /* MsBranch, cheapest first */
+  GArray *heap[MS_N_LEVELS][2]; /* MsBranch, cheapest first: others, plain ones */
   MsTreeWorker *worker;
   int threads;
   gboolean *early, *settled; /* [ms_num_rules] rules about options whose verdict is settled before the shape; rules settled with it, but those about the split,
                               * which are asked when the shape is made. The rest is asked of layouts only */
-  GArray *allowed[MS_N_ROLES]; /* gint64: combinations of one role that are branched into */
+  guint8 *plain[MS_N_ROLES]; /* [n_of_role] combinations of one role that keep a node plain */
   double threshold;            /* of this round */
   const MsBranch *round;
 } MsTree;
