@@ -114,6 +114,13 @@ static const char request[] =
     "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
     "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}";
 
+/* The request for two clusters. (transfer full) */
+static char *two_clusters(void) {
+  GString *text = g_string_new(request);
+  assert_int_equal(g_string_replace(text, "\"gpus\": 8", "\"gpus\": [8, 16]", 1), 1);
+  return g_string_free(text, FALSE);
+}
+
 static void plan_json_has_the_keys_of_the_contract(void **state) {
   (void)state;
   static const char *const keys[] = {"srequest", "nsearched", "nfeasible", "npruned", "nsimulated", "nelapsed_s", "abest"};
@@ -191,7 +198,8 @@ static void printed_json_is_as_documented(void **state) {
   g_autofree char *dense = ms_cli_shipped("run-llama3-70b-h100-64.json"), *moe = ms_cli_shipped("run-qwen3-235b-h100-256.json"), *runs = ms_cli_shipped("goodput/elastic-llama3-70b-64.json");
   g_autofree char *budget = ms_cli_shipped("goodput/deepseek-v3-2048.json"), *states = ms_cli_shipped("under/common.json"), *published = ms_cli_shipped("published/mcore-moe-recipes/MR-deepseek-v3-gb200-mxfp8_256GPU_TP1PP4EP64.json");
   g_autofree char *study = g_strdup_printf(every_part, moe);
-  g_autofree char *whatif = ms_cli_written("parts.json", study), *baseline = moved_baseline(dense), *plan = ms_cli_written("small.json", request), *best = ms_cli_path("best.json");
+  g_autofree char *whatif = ms_cli_written("parts.json", study), *baseline = moved_baseline(dense), *plan = ms_cli_written("small.json", request);
+  g_autofree char *two = two_clusters(), *clusters = ms_cli_written("clusters.json", two), *best = ms_cli_path("best.json");
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
   PRINTED(doc, "whatif", 0, "whatif", "--json", whatif);
@@ -207,9 +215,10 @@ static void printed_json_is_as_documented(void **state) {
   assert_true(g_file_set_contents(best, winner, -1, NULL));
   PRINTED(doc, "plan", 0, "plan", "--json", "--explain", "--compare", best, plan);
   PRINTED(doc, "plan", 0, "plan", "--json", "--under", states, plan);
-  static const char *const tables[] = {"run", "time", "memory", "plan", "comparison", "whatif", "check", "goodput", "spread", "validate", "errors"};
+  PRINTED(doc, "sweep", 0, "plan", "--json", "--front", "--top", "1", clusters);
+  static const char *const tables[] = {"run", "time", "memory", "plan", "sweep", "comparison", "whatif", "check", "goodput", "spread", "validate", "errors"};
   for (guint i = 0; i < G_N_ELEMENTS(tables); i++) ms_json_doc_check_met(doc, tables[i]);
-  g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(best);
+  g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(clusters), g_remove(best);
 }
 
 /* The request that options mean is a file that plans to the same list. */
@@ -284,10 +293,7 @@ static void plan_table_shows_open_keys(void **state) {
 /* Several clusters in one request: a table, cells and front in JSON; what needs one cluster says so. */
 static void plan_of_several_clusters(void **state) {
   (void)state;
-  g_autofree char *file = ms_cli_path("clusters.json"), *under = ms_cli_path("under.json");
-  g_autoptr(GString) text = g_string_new(request);
-  assert_int_equal(g_string_replace(text, "\"gpus\": 8", "\"gpus\": [8, 16]", 1), 1);
-  assert_true(g_file_set_contents(file, text->str, -1, NULL));
+  g_autofree char *text = two_clusters(), *file = ms_cli_written("clusters.json", text), *under = ms_cli_path("under.json");
   assert_true(g_file_set_contents(under, "{\"schema\": 1, \"disturbances\": [{\"name\": \"as planned\"}, {\"name\": \"slow NIC\", \"scale\": {\"nic_Bps\": 0.8}}]}", -1, NULL));
   g_auto(MsCliRun) r = RUN("plan", "--json", "--front", "--top", "2", file);
   ms_cli_expect(&r, 0, "plan --front");

@@ -501,7 +501,7 @@ static void lists_of_the_authors_generators(void **state) {
         : make(kind_of(word[0]), p, atoi(word[2]), atoi(word[3]), 0, FALSE);
     for (int s = 0; s < p; s++, compared++) assert_order(schedule, s, line[k++]);
   }
-  assert_int_equal(compared, 5 * (4 + 5 + 8) + 4 + 7 + 2 + 6 + 5);
+  assert_int_equal(compared, 5 * (4 + 5 + 8) + 4 + 7 + 2 + 6 + 5 + 2 + 3 + 2 + 2 + 2 + 3 + 1 + 3);
 }
 
 /* --- what is refused ------------------------------------------------------------------------------------------------------------------------------------ */
@@ -511,6 +511,22 @@ static void assert_refused(int kind, int p, int m, int v, int group, gboolean ov
   g_autoptr(MsSchedule) schedule = ms_schedule_new(kind, p, m, v, group, overlap, why, sizeof why);
   assert_null(schedule);
   if (!strstr(why, part)) fail_msg("\"%s\" does not contain \"%s\"", why, part);
+}
+
+/* The search is called with costs of others: each of its limits alone, and what lies on it. */
+static void impossible_searches_are_refused(void **state) {
+  (void)state;
+  static const struct { int stages, microbatches; double f, i, w, comm, limit, i_frees; gboolean fine; } rows[] = {
+      {2, 4, 1, 1, 0, 0, 2, 0, TRUE},   {2, 4, 1, 1, 1, 0, 2, 1, TRUE},    {2, 4, 1, 1, 1, 0, 0.99, 0, FALSE}, {0, 4, 1, 1, 1, 0, 2, 0, FALSE},   {2, 0, 1, 1, 1, 0, 2, 0, FALSE},
+      {2, 4, 0, 1, 1, 0, 2, 0, FALSE},  {2, 4, 1, 0, 1, 0, 2, 0, FALSE},   {2, 4, 1, 1, -1, 0, 2, 0, FALSE},   {2, 4, 1, 1, 1, -1, 2, 0, FALSE},  {2, 4, 1, 1, 1, 0, 2, -0.1, FALSE},
+      {2, 4, 1, 1, 1, 0, 2, 1.1, FALSE}, {2, 4, NAN, 1, 1, 0, 2, 0, FALSE}, {2, 4, 1, 1, 1, 0, NAN, 0, FALSE}, {5001, 5000, 1, 1, 1, 0, 2, 0, FALSE}};
+  for (guint k = 0; k < G_N_ELEMENTS(rows); k++) {
+    char why[200] = "";
+    g_autoptr(MsSchedule) schedule =
+        ms_schedule_zb_greedy(rows[k].stages, rows[k].microbatches, rows[k].f, rows[k].i, rows[k].w, rows[k].comm, rows[k].limit, rows[k].i_frees, why, sizeof why);
+    if ((schedule != NULL) != rows[k].fine) fail_msg("search %u: %s", k, schedule ? "was not refused" : why);
+    if (!schedule) assert_non_null(strstr(why, "the zero-bubble search needs"));
+  }
 }
 
 static void impossible_numbers_are_refused(void **state) {
@@ -673,7 +689,7 @@ int main(void) {
       cmocka_unit_test(every_schedule_is_valid_on_a_grid),
       cmocka_unit_test(bubble_rates_of_the_zero_bubble_paper),
       cmocka_unit_test(lists_of_the_authors_generators),
-      cmocka_unit_test(impossible_numbers_are_refused),
+      cmocka_unit_test(impossible_searches_are_refused), cmocka_unit_test(impossible_numbers_are_refused),
       cmocka_unit_test(broken_lists_are_rejected),
       cmocka_unit_test(repeated_slots_are_rejected),
       cmocka_unit_test(deadlocks_are_found),
