@@ -283,9 +283,9 @@ static void count_refused_options(MsSearch *x) {
     if (space->refused_by[c.combo] >= 0) ms_refused_add(&x->refused, space->refused_by[c.combo], layouts, INFINITY, (guint64)c.combo, &c);
 }
 
-typedef struct { guint64 valid, bounded; } Counts;
+typedef struct { guint64 valid, bounded, candidates; } Counts;
 
-/* What the ranks found, on all of them. */
+/* What the threads found; of the candidates every rank keeps its own, which are most of all the numbers. */
 static void put_together(Enumeration *e) {
   MsSearch *x = e->search;
   MsRefusedTable own;
@@ -293,17 +293,19 @@ static void put_together(Enumeration *e) {
   Counts sum = {0};
   for (int i = 0; i < e->threads; i++) {
     Finder *f = &e->finder[i];
+    sum.valid += f->valid, sum.bounded += f->bounded, sum.candidates += f->candidates->len;
     g_array_append_vals(x->candidates, f->candidates->data, f->candidates->len);
     g_array_set_size(f->candidates, 0);
     ms_refused_merge(&own, &f->refused);
-    sum.valid += f->valid, sum.bounded += f->bounded;
   }
   g_autoptr(GArray) counts = g_array_new(FALSE, FALSE, sizeof(Counts));
   g_array_append_val(counts, sum);
   ms_refused_gather(&x->refused, &own);
   ms_ranks_gather(counts);
-  ms_ranks_gather(x->candidates);
-  for (guint i = 0; i < counts->len; i++) x->plan->valid += g_array_index(counts, Counts, i).valid, x->plan->bounded += g_array_index(counts, Counts, i).bounded;
+  for (guint i = 0; i < counts->len; i++) {
+    const Counts *c = &g_array_index(counts, Counts, i);
+    x->plan->valid += c->valid, x->plan->bounded += c->bounded, x->n_candidates += c->candidates;
+  }
   ms_refused_clear(&own);
 }
 

@@ -1,6 +1,7 @@
 /* src/plan/every.c - a space small enough to look at every layout: all bounded, the promising ones bounded again more tightly, and simulated in the order of
  * those bounds until none that is left can enter the list. */
 #include "plan/plan_priv.h"
+#include "base/heap.h"
 #include "base/ranks.h"
 #include "base/units.h"
 #include <math.h>
@@ -103,31 +104,56 @@ static void drain(Every *e, gboolean enough) {
   g_array_remove_range(e->pool, 0, at);
 }
 
-static double cheapest(const Every *e, const MsCandidate *rest, guint n) {
-  double cost = n > 0 ? rest->cost : INFINITY;
+static double cheapest(const Every *e, double rest) {
+  double cost = rest;
   for (guint i = 0; i < e->pool->len; i++) cost = MIN(cost, g_array_index(e->pool, Screened, i).candidate.cost);
   return cost;
+}
+
+/* The next candidates of all ranks, cheapest first, SCREEN at most: each rank offers the cheapest of its own, and keeps those that others undercut. */
+static void next_batch(Every *e, GArray *batch) {
+  GArray *own = e->planner->s.candidates;
+  g_autoptr(GArray) offer = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
+  MsCandidate c;
+  while (own->len > 0 && offer->len < SCREEN) {
+    ms_heap_pop(own, &c, ms_candidate_compare);
+    g_array_append_val(offer, c);
+  }
+  g_array_set_size(batch, 0);
+  g_array_append_vals(batch, offer->data, offer->len);
+  ms_ranks_gather(batch);
+  g_array_sort(batch, ms_candidate_compare);
+  if (batch->len <= SCREEN) return;
+  g_array_set_size(batch, SCREEN);
+  const MsCandidate *last = &g_array_index(batch, MsCandidate, SCREEN - 1);
+  while (offer->len > 0 && ms_candidate_compare(&g_array_index(offer, MsCandidate, offer->len - 1), last) > 0) {
+    ms_heap_push(own, &g_array_index(offer, MsCandidate, offer->len - 1), ms_candidate_compare);
+    g_array_set_size(offer, offer->len - 1);
+  }
 }
 
 /* First a full list from the layouts with the lowest bounds, for a threshold; then everything that it does not cut is screened; then what is left is
  * simulated. */
 static void simulate_all(Every *e) {
   MsPlanner *x = e->planner;
-  g_array_sort(x->s.candidates, ms_candidate_compare);
-  const MsCandidate *c = (const MsCandidate *)(gpointer)x->s.candidates->data;
-  guint n = x->s.candidates->len, at = 0, from = 0;
-  while (at < n && !ms_planner_stopped(x)) {
-    if (ms_planner_cuts(x, MS_SHORT_BOUND) && c[at].cost > ms_planner_threshold(x)) break;
-    int batch = (int)MIN((guint)SCREEN, n - at);
-    screen(e, c + at, batch);
-    from = at, at += (guint)batch;
+  g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
+  guint64 screened = 0;
+  double rest = INFINITY; /* bound of what may not have been screened */
+  gboolean whole = TRUE;  /* nothing of the batches so far was left out */
+  ms_heap_make(x->s.candidates, ms_candidate_compare);
+  while (whole) {
+    next_batch(e, batch);
+    rest = batch->len > 0 ? g_array_index(batch, MsCandidate, 0).cost : INFINITY;
+    if (batch->len == 0 || (ms_planner_cuts(x, MS_SHORT_BOUND) && rest > ms_planner_threshold(x))) break;
+    screen(e, (const MsCandidate *)(gpointer)batch->data, (int)batch->len);
+    screened += batch->len;
     if (x->s.options->prune && x->n_list < x->top) drain(e, TRUE);
     tell(e, 0, 1);
+    whole = !ms_planner_stopped(x);
   }
   if (!ms_planner_stopped(x)) drain(e, FALSE);
-  x->s.plan->pruned += n - at + e->pool->len;
-  if (!ms_planner_stopped(x)) from = at; /* else some of the last that were to be screened are not */
-  x->s.plan->lower_cost = cheapest(e, c + from, n - from);
+  x->s.plan->pruned += x->s.n_candidates - screened + e->pool->len;
+  x->s.plan->lower_cost = cheapest(e, rest);
 }
 
 gboolean ms_search_every(MsPlanner *x, GError **error) {

@@ -226,7 +226,8 @@ typedef struct {
   const MsPlanOptions *options;
   MsPlan *plan;         /* searched, valid and pruned are counted into it */
   MsRefusedTable refused;
-  GArray *candidates;   /* MsCandidate, those that may fit */
+  GArray *candidates;   /* MsCandidate that this rank found, those that may fit */
+  guint64 n_candidates; /* of all ranks */
   MsPieceMemo *first;   /* of the first layout that obeys the rules: its kernel curves are everybody's; NULL when there is none */
   MsProgress *progress;
 } MsSearch;

@@ -6,6 +6,7 @@
  * stopped before, the cheapest node left is what is proven. */
 #include "plan/tree.h"
 #include "base/err.h"
+#include "base/heap.h"
 #include "base/io.h"
 #include "base/ranks.h"
 #include <math.h>
@@ -13,34 +14,14 @@
 
 enum { ROUND = 64, DIVE = 4, PLAIN = 8, DEEPEST = 16 }; /* nodes of a round; until the list is full; of the deepest level beside the cheapest: plain ones, and with any */
 
-/* --- heaps --- */
-
-static int compare_nodes(const MsBranch *a, const MsBranch *b) { return ms_candidate_compare(&a->c, &b->c); }
-
-static void push(GArray *heap, const MsBranch *node) {
-  g_array_append_val(heap, *node);
-  MsBranch *n = (MsBranch *)(gpointer)heap->data;
-  for (guint i = heap->len - 1; i > 0 && compare_nodes(&n[i], &n[(i - 1) / 2]) < 0; i = (i - 1) / 2) {
-    MsBranch up = n[i];
-    n[i] = n[(i - 1) / 2], n[(i - 1) / 2] = up;
-  }
-}
+static int compare_nodes(gconstpointer a, gconstpointer b) { return ms_candidate_compare(&((const MsBranch *)a)->c, &((const MsBranch *)b)->c); }
+static void push_node(MsTree *t, const MsBranch *node) { ms_heap_push(t->heap[node->level][node->plain], node, compare_nodes); }
 
 static MsBranch pop(GArray *heap) {
-  MsBranch *n = (MsBranch *)(gpointer)heap->data, top = n[0];
-  guint len = heap->len - 1;
-  n[0] = n[len];
-  g_array_set_size(heap, len);
-  for (guint i = 0, least = 0;; i = least) {
-    for (guint k = 2 * i + 1; k <= 2 * i + 2 && k < len; k++)
-      if (compare_nodes(&n[k], &n[least]) < 0) least = k;
-    if (least == i) return top;
-    MsBranch down = n[i];
-    n[i] = n[least], n[least] = down;
-  }
+  MsBranch top;
+  ms_heap_pop(heap, &top, compare_nodes);
+  return top;
 }
-
-static void push_node(MsTree *t, const MsBranch *node) { push(t->heap[node->level][node->plain], node); }
 
 static const MsBranch *top_of(const MsTree *t, int level, int plain) {
   GArray *heap = t->heap[level][plain];
