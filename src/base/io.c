@@ -56,6 +56,15 @@ static gboolean is_special(const char *filename) {
   return g_stat(filename, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
+gboolean ms_can_write(const char *filename, GError **error) {
+  if (!filename || strcmp(filename, "-") == 0) return TRUE;
+  if (g_file_test(filename, G_FILE_TEST_IS_DIR)) return env_error(error, filename, "cannot be written", EISDIR);
+  if (is_special(filename)) return g_access(filename, W_OK) == 0 || env_error(error, filename, "cannot be written", errno);
+  g_autofree char *folder = g_path_get_dirname(filename); /* a file is made anew beside the old one */
+  if (g_access(folder, W_OK) != 0) return env_error(error, filename, "cannot be written", errno);
+  return g_file_test(folder, G_FILE_TEST_IS_DIR) || env_error(error, filename, "cannot be written", ENOTDIR);
+}
+
 enum { WRITER_BYTES = 1 << 20 };
 struct MsWriter {
   char *target, *temporary; /* temporary NULL: written in place */

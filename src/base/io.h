@@ -11,6 +11,9 @@
 /* Writes `length` bytes (-1: NUL-terminated) to `filename`, "-" is stdout. FALSE and an MS_ERROR_ENV on failure. */
 gboolean ms_write_file(const char *filename, const char *data, gssize length, GError **error);
 
+/* Whether ms_write_file could begin there, to be asked before long work whose result it would lose; NULL and "-" can. FALSE and an MS_ERROR_ENV. */
+gboolean ms_can_write(const char *filename, GError **error);
+
 /* The same piece by piece, for what is too large to hold: open, put any number of times, close. What goes wrong in between is kept for _close, which frees
  * the writer and returns FALSE with an MS_ERROR_ENV; of a file that is not whole nothing is left. _open: NULL and an MS_ERROR_ENV. */
 typedef struct MsWriter MsWriter;

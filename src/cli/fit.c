@@ -69,6 +69,7 @@ static int fit(const Options *o, char **files) {
   GError *error = NULL;
   g_autofree char *date = o->date ? g_strdup(o->date) : today(), *command = command_of(o, files);
   MsFitOptions options = {o->hardware, o->like, (const char *const *)files, date, command};
+  if (!ms_can_write(o->out, &error)) return ms_cli_fail(error); /* before the long work */
   g_autoptr(MsFit) result = ms_fit(&options, &error);
   if (!result) return ms_cli_fail(error);
   print_notes(result->notes);

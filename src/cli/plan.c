@@ -69,8 +69,9 @@ static MsPlan *plan_on_ranks(const Options *o, const MsRequest *request, const M
   kept.checkpoint = o->checkpoint ? o->checkpoint : o->resume;
   kept.resume = o->resume;
   if (!ms_ranks_begin(error)) return NULL;
-  MsPlan *plan = ms_plan(request, &kept, error);
   *first = ms_ranks_own() == 0;
+  gboolean lost = *first && !ms_can_write(o->out, error); /* before the long work */
+  MsPlan *plan = ms_ranks_any(lost) ? NULL : ms_plan(request, &kept, error);
   ms_ranks_end();
   return plan;
 }
@@ -116,6 +117,7 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
   int ranks = ms_ranks_count();
   ms_ranks_end();
   if (ranks > 1) return ms_cli_usage(ms_cli_verb("plan"), "several clusters, models or a front are planned by one process, without mpirun or srun");
+  if (!ms_can_write(o->plot, &error)) return ms_cli_fail(error);
   g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, o->front || o->plot, &error);
   if (!sweep) return ms_cli_fail(error);
   if (o->plot && !ms_report_sweep_plot(sweep, o->plot, &error)) return ms_cli_fail(error);

@@ -56,6 +56,7 @@ static int validate(const Options *o, const char *const *paths, const MsValidate
   ms_interrupt_install();
   g_autoptr(MsJson) sets = o->ladders ? ms_json_load(o->ladders, &error) : NULL; /* before the long work */
   if (o->ladders && !sets) return ms_cli_fail(error);
+  if (!ms_can_write(o->csv, &error) || !ms_can_write(o->plot, &error)) return ms_cli_fail(error);
   g_autoptr(MsValidation) validation = ms_validate(paths, options, &error);
   if (!validation) return ms_cli_fail(error);
   g_autoptr(MsLadders) ladders = sets ? ms_ladders(validation, sets, &error) : NULL;

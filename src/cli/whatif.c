@@ -35,6 +35,7 @@ static int run_files(const Options *o, char **files, GPtrArray *runs) {
   const MsWhatifOptions options = {.threads = o->threads, .progress = TRUE};
   GError *error = NULL;
   ms_interrupt_install();
+  if (!ms_can_write(o->csv, &error) || !ms_can_write(o->plot, &error)) return ms_cli_fail(error); /* before the long work */
   for (; *files; files++) {
     MsWhatif *whatif = ms_whatif_load(*files, &error);
     MsWhatifRun *run = whatif ? ms_whatif_run(whatif, &options, &error) : NULL;

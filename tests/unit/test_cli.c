@@ -259,7 +259,7 @@ static void plan_keeps_a_scenario(void **state) {
   assert_string_equal(printed.out, kept);
   g_auto(MsCliRun) both = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--out", "-", "--json");
   ms_cli_expect(&both, 2, "two things for standard output");
-  g_auto(MsCliRun) far = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x", "--rank", "5");
+  g_auto(MsCliRun) far = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", file, "--rank", "5");
   ms_cli_expect(&far, 1, "a place that was not kept");
   g_auto(MsCliRun) nowhere = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x");
   ms_cli_expect(&nowhere, 4, "--out that cannot be written");
@@ -363,6 +363,31 @@ static void exit_codes(void **state) {
   g_remove(large), g_remove(nothing), g_remove(wrong);
 }
 
+static void check_unwritable(const char *file, const char *why, const char *const *argv) {
+  g_auto(MsCliRun) r = ms_cli_run(argv, "");
+  ms_cli_expect(&r, 4, argv[0]);
+  assert_string_equal(r.out, ""); /* the work was not begun */
+  g_autofree char *line = g_strdup_printf("moesim: %s: cannot be written: %s\n", file, why);
+  assert_string_equal(r.err, line);
+}
+#define UNWRITABLE(file, why, ...) check_unwritable(file, why, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Where a result cannot go is said before the long work whose result it would be. */
+static void what_cannot_be_written_is_said_first(void **state) {
+  (void)state;
+  static const char missing[] = "No such file or directory", folder[] = "/", in_file[] = MS_SOURCE_DIR "/README.md/x.svg";
+  g_autofree char *plan = ms_cli_written("small.json", request), *text = two_clusters(), *sweep = ms_cli_written("two.json", text);
+  UNWRITABLE("/nowhere/x", missing, "plan", "--json", "--out", "/nowhere/x", plan);
+  UNWRITABLE(folder, "Is a directory", "plan", "--out", folder, plan);
+  UNWRITABLE(in_file, "Not a directory", "plan", "--plot", in_file, sweep);
+  g_autofree char *study = ms_cli_shipped("whatif/nic.json"), *published = ms_cli_shipped("published");
+  UNWRITABLE("/nowhere/x", missing, "whatif", "--csv", "/nowhere/x", study);
+  UNWRITABLE("/nowhere/x.png", missing, "whatif", "--plot", "/nowhere/x.png", study);
+  UNWRITABLE("/nowhere/x", missing, "validate", "--csv", "/nowhere/x", published);
+  UNWRITABLE("/nowhere/x", missing, "fit", "--hardware", "h100-sxm", "--out", "/nowhere/x", "/nowhere/table.csv");
+  g_remove(plan), g_remove(sweep);
+}
+
 /* --- show, schema, help -------------------------------------------------------------------------------------------------------------------------- */
 static void parts_of_a_scenario_are_shown(void **state) {
   (void)state;
@@ -398,7 +423,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(standard_input_is_a_file),
       cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(printed_json_is_as_documented),
       cmocka_unit_test(plan_without_a_file), cmocka_unit_test(plan_keeps_a_scenario), cmocka_unit_test(plan_table_shows_open_keys),
-      cmocka_unit_test(plan_of_several_clusters), cmocka_unit_test(exit_codes), cmocka_unit_test(parts_of_a_scenario_are_shown),
+      cmocka_unit_test(plan_of_several_clusters), cmocka_unit_test(exit_codes), cmocka_unit_test(what_cannot_be_written_is_said_first),
+      cmocka_unit_test(parts_of_a_scenario_are_shown),
       cmocka_unit_test(schema_and_help),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -596,25 +596,24 @@ static void holes_are_refused(void **state) {
 /* --- shipped profiles -------------------------------------------------------------------------------------------------------------- */
 typedef struct { MsScenario scenario; MsModel model; MsLayout layout; MsHardware *hardware; MsCost *cost; } Shipped;
 
-static gboolean ship(Shipped *s, const char *name, MsPrecision precision, int ranks) {
+static void ship(Shipped *s, const char *name, MsPrecision precision, int ranks) {
   memset(s, 0, sizeof *s);
-  s->hardware = ms_hardware_load(name, NULL);
-  if (!s->hardware) return FALSE;
+  g_autoptr(GError) error = NULL;
+  s->hardware = ms_hardware_load(name, &error);
+  if (!s->hardware) fail_msg("%s", error->message);
   s->model = (MsModel){.hidden_size = 4096, .num_attention_heads = 32, .num_query_groups = 8, .kv_channels = 128};
   s->scenario = (MsScenario){.model = &s->model, .hardware = s->hardware, .training = {.precision = precision}, .layout = {.etp = 1}};
   s->scenario.options.dispatcher = MS_DISPATCH_DEEPEP;
   for (int g = 0; g < MS_N_GROUPS; g++) s->layout.group[g] = geometry(g == MS_GROUP_TP_EP ? ranks : 1, 1, s->hardware->nvlink_domain_gpus);
-  g_autoptr(GError) error = NULL;
   s->cost = ms_cost_new(&s->scenario, &s->layout, &error);
   if (!s->cost) fail_msg("%s", error->message);
-  return TRUE;
 }
 static void unship(Shipped *s) { ms_cost_free(s->cost); ms_hardware_free(s->hardware); }
 
 static void te_tutorial(void **state) { /* efficiency_fits.md 1.6: B300 bf16, C + grid 4.152 ms (measured 4.196), without run-time derate */
   (void)state;
   Shipped s;
-  if (!ship(&s, "b300-sxm", MS_BF16, 1)) skip();
+  ship(&s, "b300-sxm", MS_BF16, 1);
   static const double shape[4][2] = {{12288, 4096}, {4096, 4096}, {16384, 4096}, {4096, 16384}};
   double sum = 0;
   for (int i = 0; i < 4; i++) {
@@ -631,7 +630,7 @@ static void nccl_h100(void **state) { /* efficiency_fits.md 4.1: max bus bandwid
   static const struct { MsOpKind kind; double factor, busbw; } row[] = {
       {MS_OP_ALL_REDUCE, 1.75, 445e9}, {MS_OP_ALL_GATHER, 0.875, 336e9}, {MS_OP_REDUCE_SCATTER, 0.875, 328e9}, {MS_OP_ALL_TO_ALL, 0.875, 315e9}};
   Shipped s;
-  if (!ship(&s, "h100-sxm", MS_BF16, 8)) skip();
+  ship(&s, "h100-sxm", MS_BF16, 8);
   for (size_t i = 0; i < G_N_ELEMENTS(row); i++) {
     double t = ms_cost_op(s.cost, &(MsOp){.kind = row[i].kind, .group = MS_GROUP_TP_EP, .message_B = 536870912}).time_s;
     close_to(row[i].factor * 536870912 / t, row[i].busbw, 0.16);
@@ -646,7 +645,7 @@ static void deepep_h100(void **state) {
       {8, 5.339, 1, 498e-6, 961e-6, 0.15}, {16, 6.53, 1.993, 749e-6, 1777e-6, 0.10}, {32, 7.359, 3.61, 1791e-6, 3522e-6, 0.05}};
   for (size_t i = 0; i < G_N_ELEMENTS(row); i++) {
     Shipped s;
-    if (!ship(&s, "h100-sxm", MS_BF16, row[i].ranks)) skip();
+    ship(&s, "h100-sxm", MS_BF16, row[i].ranks);
     s.scenario.options.dispatcher_num_sms = 24;
     ms_cost_free(s.cost);
     s.cost = ms_cost_new(&s.scenario, &s.layout, NULL);
@@ -669,7 +668,7 @@ static void deepep_beside_compute(void **state) {
   double longer[2] = {0};
   for (int i = 0; i < 2; i++) {
     Shipped s;
-    if (!ship(&s, "h800-sxm", MS_BF16, i ? 16 : 64)) skip();
+    ship(&s, "h800-sxm", MS_BF16, i ? 16 : 64);
     double payload = 4096 * 7168.0 * 2, alone_s = 0, beside_s = 0;
     for (int combine = 0; combine < 2; combine++) {
       MsOp op = {.kind = combine ? MS_OP_COMBINE : MS_OP_DISPATCH, .group = MS_GROUP_TP_EP, .m = 4096, .n = payload / 4096,
