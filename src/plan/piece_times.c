@@ -83,6 +83,7 @@ static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *l
   share_out(lags, piece, share, n, splits);
   for (int i = 0; i < n; i++) {
     MsPieceTime *t = &time[share[i].piece];
+    t->usual = MIN(t->usual, span_of_pair(lags, share[i].piece, share[i].piece)); /* a rare kind too: an MTP block hides less of its exchanges than a layer does */
     t->direct = share[i].forward + share[i].backward;
     if (!share[i].rare) t->usual = t->direct;
   }
@@ -98,9 +99,10 @@ void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *la
     alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, t);
     t->usual = t->direct;
     if (!splits && !pairs) continue;
-    t->direct = span_of_pass(lags, MS_SLOT_F, i) + whole_or_split(lags, i, splits, left);
+    t->usual = t->direct = span_of_pass(lags, MS_SLOT_F, i) + whole_or_split(lags, i, splits, left);
     if (pairs && ms_work_is_unit(&w->pieces[i])) t->direct = piece[i].forward.compute + piece[i].backward.compute;
-    t->line = t->start = t->end = 0, t->usual = t->direct;
+    if (pairs && w->n_pieces > MANY) t->usual = t->direct;
+    t->line = t->start = t->end = 0;
   }
   if (pairs && w->n_pieces <= MANY) in_pairs(w, piece, lags, splits, time);
 }
