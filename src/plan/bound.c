@@ -288,6 +288,8 @@ MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
   return step;
 }
 
+MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *s) { return ms_relaxed_passes(s, memo->work, memo->lags); }
+
 typedef enum { PRODUCTS, COMPUTE, EVERY_ROW } Rows;
 
 static gboolean counts(const MsOp *op, Rows rows) {

@@ -203,8 +203,6 @@ typedef struct {
   gboolean own;         /* the memo is of one cut */
   int map;
   MsStateBytes *bytes;
-  MsScenario *screened; /* the first shape whose passes were screened: the others share what its pieces cost */
-  MsPassScreen *screen;
 } Pieces;
 
 static void state_bytes(Pieces *p, const MsCandidate *c) {
@@ -260,13 +258,10 @@ static void write_least(const MsTree *t, MsScenario *s) {
 }
 
 /* What the passes of a shape take in their schedule. */
-static double passes_of_shape(Pieces *p, const MsCandidate *c) {
+static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
   g_autoptr(MsScenario) s = ms_candidate_scenario(p->t->space, c);
   write_least(p->t, s);
-  g_autoptr(MsPassScreen) screen = ms_pass_screen_new_like(s, p->screen, ms_memo_cost(p->memo), NULL);
-  double passes_s = screen ? ms_pass_screen_lower_s(screen) : 0;
-  if (screen && !p->screen && !p->own) p->screen = g_steal_pointer(&screen), p->screened = g_steal_pointer(&s);
-  return passes_s;
+  return ms_bound_passes(p->memo, s);
 }
 
 /* One shape of the pieces; the worker's scratch has the combination of the node. */
@@ -295,10 +290,10 @@ static void bound_shape(Pieces *p, const MsBranch *node, MsCandidate c, int shap
   if (rule < 0 && !(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another_shape(t->space, c.combo, s)) rule = ms_num_rules + MS_REFUSED_SAME;
   double limit = t->x->s.plan->memory_limit_B, least = rule < 0 ? least_device_B(p, shape, c.value) : 0;
   gboolean fits = least <= limit || !ms_planner_cuts(t->x, MS_SHORT_MEMORY);
-  double passes_s = rule < 0 && fits && ms_planner_cuts(t->x, MS_SHORT_RELAXED) ? passes_of_shape(p, &c) : 0;
+  MsTime passes_ps = rule < 0 && fits && ms_planner_cuts(t->x, MS_SHORT_RELAXED) ? passes_of_shape(p, &c) : 0;
   if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
   else if (!fits) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, least - limit, MS_LEVEL_SHAPE, &c);
-  else emit(t, w, node, MS_LEVEL_SHAPE, c, MAX((double)step, passes_s * MS_PS_PER_S));
+  else emit(t, w, node, MS_LEVEL_SHAPE, c, (double)MAX(step, passes_ps));
 }
 
 static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
@@ -323,8 +318,6 @@ static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
     }
   }
   if (p.own) ms_memo_free(p.memo);
-  ms_pass_screen_free(p.screen);
-  ms_scenario_free(p.screened);
 }
 
 static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
@@ -334,8 +327,7 @@ static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &c);
   write_least(t, s);
   g_autoptr(MsPassScreen) screen = tighter || memory ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
-  double passes_s = screen && tighter ? ms_pass_screen_lower_s(screen) : 0;
-  if (ms_tree_dear(t, cost_of(t, &c, (MsTime)(passes_s * MS_PS_PER_S)))) return;
+  double passes_s = (double)node->c.bound / MS_PS_PER_S; /* whatever it was made of ends before the gradient norm */
   for (gint64 state = 0; state < t->space->n_of_role[MS_ROLE_STATE]; state++) {
     c.combo = node->c.combo + state * t->space->stride[MS_ROLE_STATE];
     ms_space_apply_choices(t->space, MS_ROLE_STATE, c.combo, s);

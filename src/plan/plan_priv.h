@@ -203,6 +203,8 @@ typedef struct { /* bytes per parameter of a rank: of every copy, and of what it
 /* `scenario` agrees with the memo's in everything but keys of MS_ROLE_STATE and later. */
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *scenario);
 MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo);
+/* What the passes of a complete scenario of these pieces take in their schedule (ms_relaxed_passes). */
+MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *scenario);
 /* dp, edp: of the layout; dp counts CP ranks. */
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, const MsHardware *hardware);
 

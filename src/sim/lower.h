@@ -50,7 +50,7 @@ typedef struct MsProgram { /* everything a step needs, costed; borrows scenario,
   MsOpCost p2p;
   guint32 p2p_tag, n_tags;
   gboolean p2p_blocks;  /* non-interleaved: sends are waited for (communication.md 6) */
-  gboolean skewed;      /* the optimizer validates its step afterwards: stages do not meet at the gradient norm (schedules.md 5) */
+  gboolean skewed;      /* ms_steps_overlap */
 } MsProgram;
 
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);
@@ -82,6 +82,8 @@ void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by);
 
 /* The schedule that the scenario names; zb-1p and zb-2p search with the costs of the program. NULL and `why` when it cannot be built. (transfer full) */
 MsSchedule *ms_program_schedule(const MsProgram *program, char *why, size_t size);
+/* The optimizer validates its step afterwards: stages do not meet at the gradient norm (schedules.md 5). */
+gboolean ms_steps_overlap(const MsScenario *scenario);
 /* Communication of a slot may hide behind another slot: only compute rows are certain to follow one another. */
 gboolean ms_slots_overlap(const MsScenario *scenario);
 
@@ -203,8 +205,9 @@ MsTime ms_bound_step(const MsProgram *program, MsScheduleKind kind, MsTimeParts 
 MsTime ms_bound_late(MsPieceLags *lags, int piece);
 /* A tighter one: the whole step with nothing shared, slot by slot (sim/relaxed.c); 0 where steps overlap (`skewed`). */
 MsTime ms_relaxed_step(const MsProgram *program, const MsSchedule *schedule);
-/* The passes alone, on a host that takes no time and with messages that take none: see ms_pass_screen_lower_s. */
-MsTime ms_relaxed_passes(const MsProgram *program, const MsSchedule *schedule);
+/* The passes of a scenario alone, with messages that take no time: below the step of all scenarios that differ from it in options which
+ * change neither the rows of the pieces nor their schedule. `work`, `lags`: of the same pieces, maybe in another pipeline. 0 where costs decide the schedule. */
+MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsPieceLags *lags);
 /* Seconds of each kind of slot on the middle stage, alone and in steady state; F, B, I, W always, FB when the schedule has pairs. */
 void ms_slot_times(const MsProgram *program, const MsSchedule *schedule, const MsOp *const *tag_op, double *slot_s);
 gboolean ms_schedule_has(const MsSchedule *schedule, MsSlotKind kind);

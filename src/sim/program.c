@@ -175,7 +175,7 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   MsScheduleKind kind = p->scenario->layout.schedule;
   gboolean classic = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
   p->p2p_blocks = (classic && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm)) || p->scenario->hardware->serial;
-  p->skewed = kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && p->layout->pp > 1 && p->scenario->options.optimizer_post_validation != FALSE;
+  p->skewed = ms_steps_overlap(p->scenario);
   return p;
 }
 
@@ -223,6 +223,11 @@ gboolean ms_leaves_head(const MsProgram *p, const MsSchedule *schedule, int stag
 MsSlotKind ms_piece_slot(const MsProgram *p, MsSlotKind kind, int piece, gboolean leaves_head) {
   if (!leaves_head || piece != p->work->piece_head) return kind;
   return kind == MS_SLOT_B ? MS_SLOT_I : kind == MS_SLOT_W ? MS_N_SLOTS : kind;
+}
+
+gboolean ms_steps_overlap(const MsScenario *s) {
+  MsScheduleKind kind = s->layout.schedule;
+  return kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && s->layout.pp > 1 && s->options.optimizer_post_validation != FALSE;
 }
 
 gboolean ms_slots_overlap(const MsScenario *s) {

@@ -427,17 +427,22 @@ MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
   return end;
 }
 
-MsTime ms_relaxed_passes(const MsProgram *program, const MsSchedule *schedule) {
-  MsScheduleKind kind = program->scenario->layout.schedule;
+MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsPieceLags *lags) {
+  MsScheduleKind kind = scenario->layout.schedule;
   if (kind == MS_SCHED_ZB_1P || kind == MS_SCHED_ZB_2P) return 0;
-  MsProgram p = *program;
-  p.p2p_blocks = FALSE;
+  char why[192];
+  g_autoptr(MsLayout) layout = ms_layout_build(scenario);
+  MsWork own = *work; /* the pieces are borrowed */
+  own.scenario = scenario, own.layout = layout;
+  MsProgram p = {.scenario = scenario, .layout = layout, .work = &own, .lags = lags};
+  g_autoptr(MsSchedule) schedule = ms_program_schedule(&p, why, sizeof why);
+  if (!schedule) return 0;
   Relaxed r = relaxed_of(&p, schedule);
   open_tables(&r);
   chunks_lags(&r);
   run_slots(&r);
   MsTime end = 0;
-  int stages = p.skewed ? 1 : p.layout->pp; /* steps that overlap follow one another at the span of some stage, and that of the first begins with the step */
+  int stages = ms_steps_overlap(scenario) ? 1 : layout->pp; /* steps that overlap follow one another at the span of some stage, and that of the first begins with the step */
   for (int s = 0; s < stages; s++) end = MAX(end, MAX(r.compute[s], r.tip[s]));
   close_tables(&r);
   return end;

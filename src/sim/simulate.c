@@ -74,10 +74,9 @@ static gboolean prepare_costs(Parts *p, const MsScenario *s, const MsCost *like,
   return (p->work = ms_work_new(s, p->layout, error)) && (p->cost = ms_cost_new_like(like, s, p->layout, error));
 }
 
-/* `same`: of the same pieces, or NULL. */
-static gboolean prepare_program(Parts *p, const MsScenario *s, const MsProgram *same, GError **error) {
+static gboolean prepare_program(Parts *p, const MsScenario *s, GError **error) {
   char why[192];
-  p->program = ms_program_new_like(p->work, p->cost, same ? same->piece : NULL, same ? same->lags : NULL);
+  p->program = ms_program_new(p->work, p->cost);
   if (!check_length(p, error)) return FALSE;
   p->schedule = ms_program_schedule(p->program, why, sizeof why);
   if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
@@ -85,7 +84,7 @@ static gboolean prepare_program(Parts *p, const MsScenario *s, const MsProgram *
 }
 
 static gboolean prepare(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
-  return (p->layout = ms_layout_new_or_error(s, error)) && prepare_costs(p, s, like, error) && prepare_program(p, s, NULL, error);
+  return (p->layout = ms_layout_new_or_error(s, error)) && prepare_costs(p, s, like, error) && prepare_program(p, s, error);
 }
 
 /* --- the step at each fidelity --- */
@@ -352,27 +351,14 @@ gboolean ms_screen(const MsScenario *s, const MsCost *like, MsScreen *out, GErro
   return ok;
 }
 
-struct MsPassScreen {
-  Parts parts;
-  MsScenario *scenario;
-  MsHardware swift; /* a host that takes no time */
-};
+struct MsPassScreen { Parts parts; };
 
-MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **error) { return ms_pass_screen_new_like(s, NULL, like, error); }
-
-MsPassScreen *ms_pass_screen_new_like(MsScenario *s, const MsPassScreen *same, const MsCost *like, GError **error) {
+MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **error) {
   MsPassScreen *x = g_new0(MsPassScreen, 1);
-  MsHardware *real = s->hardware;
   MsFsdp fsdp = s->options.fsdp;
-  x->scenario = s;
-  x->swift = *real; /* shares what it points to */
-  x->swift.kernel_launch_s = x->swift.graph_launch_s = x->swift.sync_s = 0;
   s->options.fsdp = MS_FSDP_NONE; /* its gathers and reductions only add to the passes */
   x->parts.layout = ms_layout_build(s);
-  gboolean ok = prepare_costs(&x->parts, s, like, error); /* kernels take what they take on the machine itself */
-  s->hardware = &x->swift;
-  ok = ok && prepare_program(&x->parts, s, same ? same->parts.program : NULL, error);
-  s->hardware = real;
+  gboolean ok = prepare_costs(&x->parts, s, like, error) && prepare_program(&x->parts, s, error);
   s->options.fsdp = fsdp;
   if (ok) return x;
   ms_pass_screen_free(x);
@@ -383,8 +369,6 @@ void ms_pass_screen_free(MsPassScreen *x) {
   if (x) parts_clear(&x->parts);
   g_free(x);
 }
-
-double ms_pass_screen_lower_s(const MsPassScreen *x) { return (double)ms_relaxed_passes(x->parts.program, x->parts.schedule) / MS_PS_PER_S; }
 
 double ms_pass_screen_options_s(const MsPassScreen *x, double passes_s) {
   const Parts *p = &x->parts;

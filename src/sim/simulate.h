@@ -38,20 +38,15 @@ MsResult *ms_simulate_slow_gpu(const MsScenario *scenario, int stage, double fac
  * above. */
 typedef struct { double step_time_lower_s, device_B; } MsScreen;
 gboolean ms_screen(const MsScenario *scenario, const MsCost *like, MsScreen *screen, GError **error);
-/* The same for all scenarios that differ from this one in options which change neither the rows of the pieces nor their schedule (sharding and place of the
- * optimizer, overlap of its collectives, CUDA graphs, rank order, overlap of pipeline messages); it need not obey the rules about those. The scenario is
- * borrowed, and such options may be changed in it between two questions. NULL and *error as above. (transfer full) */
+/* What a planner asks of all scenarios that differ from this one in options which change neither the rows of the pieces nor their schedule (sharding and place of
+ * the optimizer, overlap of its collectives, overlap of pipeline messages); it need not obey the rules about those. The scenario is borrowed, and such options may
+ * be changed in it between two questions. NULL and *error as above. (transfer full) */
 typedef struct MsPassScreen MsPassScreen;
 MsPassScreen *ms_pass_screen_new(MsScenario *scenario, const MsCost *like, GError **error);
-/* Of another pipeline or schedule of the same pieces: what they cost is borrowed from `same`, which must outlive it and is not for two threads at once. */
-MsPassScreen *ms_pass_screen_new_like(MsScenario *scenario, const MsPassScreen *same, const MsCost *like, GError **error);
 void ms_pass_screen_free(MsPassScreen *screen);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPassScreen, ms_pass_screen_free)
-/* Lower bound of the step of all of them: the passes in their schedule, on a host that takes no time, without messages between stages and without the step's own
- * rows. 0 where costs decide the schedule. */
-double ms_pass_screen_lower_s(const MsPassScreen *screen);
-/* The same for the scenario's options as they are now, `passes_s` being the bound of all: compute rows behind the gradient norm come on top, and no stream has
- * more to run. */
+/* Lower bound of the step with the scenario's options as they are now, `passes_s` being a bound of the time in which all passes end: compute rows behind the gradient
+ * norm come on top, and no stream has more to run. */
 double ms_pass_screen_options_s(const MsPassScreen *screen, double passes_s);
 /* Device memory of the fullest stage with the scenario's options as they are now. */
 double ms_pass_screen_device_B(const MsPassScreen *screen);
