@@ -121,18 +121,37 @@ static void predict_one(int index, int thread, gpointer data) {
   e->figure = ms_objective_figure(x->s.space->request, e->scenario->gpus, x->list[index].step_time_s);
 }
 
-static void predict_list(MsPlanner *x) {
+/* Times that stood in a file are those that this program simulates, or the file is refused. */
+static gboolean check_resumed(MsPlanner *x) {
+  const char *file = x->s.options->resume;
+  for (int i = 0; file && !x->error && i < x->n_list; i++) {
+    const MsResult *r = x->list[i].result;
+    if (r && fabs(r->step_time_s - x->list[i].step_time_s) <= 1e-9 * r->step_time_s) continue;
+    g_set_error(&x->error, MS_ERROR, MS_ERROR_INPUT, "%s: simulated: has a layout with %.9g s a step, which %s: it was changed, or written by another version; start without --resume", file,
+                x->list[i].step_time_s, r ? "takes another time" : "cannot be");
+  }
+  return !x->error;
+}
+
+/* The plan without its list; the results stay in x->list. */
+static void unlist(MsPlanner *x) {
+  MsPlan *p = x->s.plan;
+  while (p->n_best > 0) ms_scenario_free(p->best[--p->n_best].scenario);
+}
+
+/* FALSE: there is an error. */
+static gboolean predict_list(MsPlanner *x) {
   x->s.plan->n_best = x->n_list;
   ms_parallel_here(x->n_list, x->s.options->threads, predict_one, x);
+  return check_resumed(x);
 }
 
 /* What was found so far, for who watches. */
 static void show(MsPlanner *x, double done) {
   MsPlan *p = x->s.plan;
   if (!x->s.options->watch || ms_ranks_own() != 0) return;
-  predict_list(x);
-  x->s.options->watch(p, done, x->s.options->watch_user);
-  while (p->n_best > 0) ms_scenario_free(p->best[--p->n_best].scenario);
+  if (predict_list(x)) x->s.options->watch(p, done, x->s.options->watch_user);
+  unlist(x);
 }
 
 void ms_planner_tell(MsPlanner *x, double done, const char *note) {
@@ -145,7 +164,7 @@ void ms_planner_tell(MsPlanner *x, double done, const char *note) {
 /* Only rank 0 prints, so only it needs the whole predictions. */
 static void hand_over(MsPlanner *x) {
   ms_refused_hand_over(&x->s.refused, x->s.space, x->s.plan);
-  if (ms_ranks_own() == 0) predict_list(x);
+  if (ms_ranks_own() == 0 && !predict_list(x)) unlist(x);
 }
 
 static gboolean check(const MsRequest *request, GError **error) {

@@ -2,9 +2,11 @@
  * them; rules asked of sets do not read what a set leaves open. */
 #include "lib/close.h"
 #include "lib/draw.h"
+#include "lib/mutate.h"
 #include "lib/plan_requests.h"
 #include "lib/tier.h"
 
+#include "base/err.h"
 #include "base/units.h"
 #include "plan/plan_priv.h"
 
@@ -155,6 +157,46 @@ static void resume_goes_on(void **state) {
   g_remove(file), g_rmdir(folder);
 }
 
+/* Whatever stands in the file: one line of error, or layouts that this program simulates to the time that the list has. TRUE: a plan. */
+static gboolean resumed(const MsRequest *request, const char *file, gboolean branch, const char *want) {
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsPlan) p = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = branch, .threads = 1, .resume = file}, &error);
+  if (!p) {
+    assert_int_equal(error->code, MS_ERROR_INPUT);
+    assert_null(strchr(error->message, '\n'));
+    if (want && !strstr(error->message, want)) fail_msg("\"%s\" does not say \"%s\"", error->message, want);
+  }
+  for (int i = 0; p && i < p->n_best; i++) assert_true(p->best[i].result && p->best[i].scenario);
+  return p != NULL;
+}
+
+static void damaged_checkpoints_are_refused(void **state) {
+  (void)state;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "plan.json", NULL), *text = NULL;
+  g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[15]);
+  g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
+  assert_true(plan && g_file_get_contents(file, &text, NULL, NULL));
+  assert_true(resumed(request, file, TRUE, NULL));
+  g_autoptr(GRegex) first_time = g_regex_new("\\[0, [0-9.]*, ", 0, 0, NULL), gpus = g_regex_new("\\[0, ([0-9.]*, [0-9]*), 8, [0-9]*", 0, 0, NULL);
+  g_autofree char *faster = g_regex_replace_literal(first_time, text, -1, 0, "[0, 1e-6, ", 0, NULL), *off_axis = g_regex_replace(gpus, text, -1, 0, "[0, \\1, 8, 2147483647", 0, NULL);
+  assert_true(strcmp(text, faster) != 0 && strcmp(text, off_axis) != 0);
+  assert_true(g_file_set_contents(file, faster, -1, NULL));
+  assert_false(resumed(request, file, TRUE, "simulated: has a layout with 1e-06 s a step, which takes another time"));
+  assert_true(g_file_set_contents(file, off_axis, -1, NULL));
+  assert_false(resumed(request, file, TRUE, "simulated[0]: is not a simulated layout of this request"));
+  g_autoptr(GRand) rand = g_rand_new_with_seed(8);
+  const char *rows = strstr(text, "\"simulated\"");
+  int accepted = 0, rounds = ms_by_tier(40, 400);
+  for (int i = 0; i < rounds; i++) { /* only behind the digest, which would refuse them all */
+    g_autofree char *mutant = ms_test_mutate(rand, rows), *whole = g_strdup_printf("%.*s%s", (int)(rows - text), text, mutant);
+    assert_true(g_file_set_contents(file, whole, -1, NULL));
+    accepted += resumed(request, file, i % 2, NULL);
+  }
+  assert_in_range(accepted, 1, rounds - 1);
+  g_remove(file), g_rmdir(folder);
+}
+
 /* --- rules that a set is asked ------------------------------------------------------------------------------------------------------------ */
 
 /* Scenarios that differ only in keys of MS_ROLE_STATE and MS_ROLE_BLIND, or in the rank order, get the same verdict from every rule that is not late. */
@@ -199,6 +241,6 @@ static void early_rules_read_no_late_key(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(shortcuts_change_nothing),
                                      cmocka_unit_test(bounds_of_sets_hold), cmocka_unit_test(unsettled_keys_may_take_any_value),
-                                     cmocka_unit_test(resume_goes_on), cmocka_unit_test(early_rules_read_no_late_key)};
+                                     cmocka_unit_test(resume_goes_on), cmocka_unit_test(damaged_checkpoints_are_refused), cmocka_unit_test(early_rules_read_no_late_key)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
