@@ -14,6 +14,10 @@
  * (published_te_gemm_fwd_bwd.csv): per-tensor FP8 2.02 of 2.158 ms, MXFP8 1.99 of 2.365 ms, the curve there being DeepGEMM's with UE8M0 scales (fp8-block).
  * BF16 4.19 of 4.25 and NVFP4 1.29 of 1.254 ms need nothing. H200 NVL has FP8 at 0.88 relative to BF16, under a lower power limit. */
 static const double fp8_rate = 0.936, mxfp8_rate = 0.84;
+
+/* MLA backward of Blackwell machines without rows of their own. TransformerEngine 2.11 reaches 685 to 723 TFLOPS on B200, 0.69 to 0.77 of its forward; cuDNN in the runs of
+ * Megatron-Core's report 1083, 0.82 of forward, on GB200 or GB300: 1.41 times the lent curve. Neither can be told to be what a later run has: the root of 1.41. */
+static const double mla_backward_rate = 1.19;
 static const double most_scatter = 0.2; /* median error on points held back, beyond which rows teach nothing */
 
 typedef struct {
@@ -31,7 +35,7 @@ static const struct { const char *op, *dtype; int head_dim; const char *library[
     {"gemm", "bf16", 0, {"", "consensus", "trtllm*", "sglang*"}},
     {"gemm", NULL, 0, {"", "trtllm*", "sglang*", "consensus"}}, /* sources differ by 30 to 150 % */
     {"grouped_gemm", NULL, 0, {"", "trtllm*cutlass", "trtllm*deepgemm", "trtllm*moe_torch_flow"}},
-    {"attention", NULL, 192, {"", "sglang*fa3", "sglang*trtllm_mha", "sglang*trtllm_mla", "vllm*flash_attn_mla", "trtllm*default"}}, /* MLA not absorbed */
+    {"attention", NULL, 192, {"", "sglang*trtllm_mla", "trtllm*default", "vllm*flash_attn_mla", "sglang*fa3", "sglang*trtllm_mha"}}, /* MLA not absorbed; then plain heads of that width, a third slower on Hopper */
     {"attention", NULL, 0, {"", "sglang*fa3", "sglang*trtllm_mha", "sglang*flash_attention", "vllm*"}}, /* trtllm rows hold RoPE and the cache write */
     {"delta_rule", NULL, 0, {"", "sglang*chunk_gated_delta_rule", "trtllm*chunk_gated_delta_rule", "vllm*chunk_gated_delta_rule"}}, /* the Triton kernel that training uses */
     {"quantize", NULL, 0, {"", "vllm*static_scaled*", "trtllm*"}},
@@ -366,6 +370,9 @@ static void fit_backward(Work *work, int head_dim) {
   curve->param[MS_A_E_CP] = ms_round_digits(MAX(curve->param[MS_A_E_CP] * ratio, 0.01), 5);
   g_autofree char *note = g_strdup_printf("measured on %s, in shares of peak; efficiencies times %.3f, the ratio of the forward curves; residuals are those there", series->gpu, ratio);
   add_note(curve, note);
+  if (head_dim != 192 || !(work->hardware->peak_mxfp8_flops > 0)) return;
+  curve->sustained = mla_backward_rate;
+  add_note(curve, "sustained: geometric mean with cuDNN's 1083 TFLOPS on Blackwell (arXiv 2603.07685 table 9), later kernels than those of the rows");
 }
 
 /* Only where no backward curve serves: FLOP/s of backward over forward where both fill the machine. */

@@ -107,7 +107,7 @@ static void delta_rule_costs_its_curve(void **state) {
     assert_string_equal(c.curve->op, "delta_rule");
     MsDeviceRates device = ms_device_rates(s->hardware, MS_ODT_BF16, FALSE);
     MsSeries series = {.kind = MS_ROW_DELTA, .dtype = MS_ODT_BF16};
-    double derate = s->hardware->sustained_derate > 0 ? s->hardware->sustained_derate : 1;
+    double derate = ms_sustained_clock(s->hardware, MS_FAMILY_ATTENTION);
     MsPrediction p = ms_predict(c.curve, &device, &series, (const double[MS_ROW_X]){1, 4096, 16, 32, 128, 128});
     double factor = s->stack.attention > 0 ? s->stack.attention : 1;
     assert_close(c.time_s, p.time_s / derate * factor, 1e-9);
@@ -231,7 +231,7 @@ static void sparse_backward_as_measured(void **state) {
     double rows = 4096, heads = table[i].heads, keys = table[i].keys, tensor = 2 * rows * heads * 512;
     MsOp op = {.kind = MS_OP_SPARSE_ATTENTION, .pass = MS_PASS_DGRAD, .dtype = MS_ODT_BF16, .m = rows, .n = keys, .k = 1024, .groups = table[i].heads, .kv_groups = 1,
                .flop = 2 * rows * heads * keys * 5 * 512, .read_B = 3 * tensor + 4 * rows * keys, .write_B = tensor};
-    assert_close(ms_cost_op(cost, &op).time_s * s->hardware->sustained_derate, table[i].measured_s, 0.015);
+    assert_close(ms_cost_op(cost, &op).time_s * ms_sustained_clock(s->hardware, MS_FAMILY_ATTENTION), table[i].measured_s, 0.015);
   }
   ms_cost_free(cost);
 }
