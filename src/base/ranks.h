@@ -22,4 +22,9 @@ int ms_ranks_local(void); /* ranks on this machine, which share its cores */
 void ms_ranks_gather(GArray *array);
 gboolean ms_ranks_any(gboolean flag); /* TRUE when it is on some rank */
 
+/* Work in numbered parts, each done by one rank: those of one machine take the next part when they are done with theirs, machines have every so many-th. The
+ * main thread of every rank begins, with a gather or an any between two such works; any thread takes. */
+void ms_ranks_work_begin(void);
+int ms_ranks_work_take(void); /* 0, 1, ... in ascending order; without end */
+
 #endif

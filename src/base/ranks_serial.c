@@ -3,6 +3,8 @@
 #include "base/err.h"
 #include <stdlib.h>
 
+static gint taken;
+
 gboolean ms_ranks_built(void) { return FALSE; }
 
 gboolean ms_ranks_begin(GError **error) {
@@ -23,3 +25,5 @@ int ms_ranks_own(void) { return 0; }
 int ms_ranks_local(void) { return 1; }
 void ms_ranks_gather(GArray *array) { (void)array; }
 gboolean ms_ranks_any(gboolean flag) { return flag; }
+void ms_ranks_work_begin(void) { g_atomic_int_set(&taken, 0); }
+int ms_ranks_work_take(void) { return g_atomic_int_add(&taken, 1); }

@@ -3,11 +3,13 @@
 #include "plan/plan_priv.h"
 #include "base/ranks.h"
 
-typedef struct { int n, step, thread; gint *next; MsWorkFunc work; gpointer data; } Worker;
+typedef struct { int n, thread; gint *next; MsWorkFunc work; gpointer data; } Worker; /* next: NULL = shared out with other ranks */
+
+static int take(const Worker *w) { return w->next ? g_atomic_int_add(w->next, 1) : ms_ranks_work_take(); }
 
 static gpointer run(gpointer data) {
   const Worker *w = data;
-  for (int i; (i = g_atomic_int_add(w->next, w->step)) < w->n;) w->work(i, w->thread, w->data);
+  for (int i; (i = take(w)) < w->n;) w->work(i, w->thread, w->data);
   return NULL;
 }
 
@@ -17,17 +19,27 @@ int ms_parallel_threads(int wanted) {
   return MAX(1, cores / ms_ranks_local());
 }
 
-static void share_out(int n, int first, int step, int threads, MsWorkFunc work, gpointer data) {
-  gint next = first;
+static void share_out(int n, gint *next, int threads, MsWorkFunc work, gpointer data) {
   threads = MIN(ms_parallel_threads(threads), MAX(1, n));
   g_autofree Worker *worker = g_new(Worker, threads);
   g_autofree GThread **thread = g_new0(GThread *, threads);
-  for (int i = 0; i < threads; i++) worker[i] = (Worker){n, step, i, &next, work, data};
+  for (int i = 0; i < threads; i++) worker[i] = (Worker){n, i, next, work, data};
   for (int i = 1; i < threads; i++) thread[i] = g_thread_try_new("plan", run, &worker[i], NULL); /* without it, the others do its share */
   run(&worker[0]);
   for (int i = 1; i < threads; i++)
     if (thread[i]) g_thread_join(thread[i]);
 }
 
-void ms_parallel(int n, int threads, MsWorkFunc work, gpointer data) { share_out(n, ms_ranks_own(), ms_ranks_count(), threads, work, data); }
-void ms_parallel_here(int n, int threads, MsWorkFunc work, gpointer data) { share_out(n, 0, 1, threads, work, data); }
+void ms_parallel_here(int n, int threads, MsWorkFunc work, gpointer data) {
+  gint next = 0;
+  share_out(n, &next, threads, work, data);
+}
+
+void ms_parallel(int n, int threads, MsWorkFunc work, gpointer data) {
+  if (ms_ranks_count() == 1) { /* then several threads of a program may plan at once */
+    ms_parallel_here(n, threads, work, data);
+    return;
+  }
+  ms_ranks_work_begin();
+  share_out(n, NULL, threads, work, data);
+}

@@ -296,7 +296,8 @@ gboolean ms_search_tree(MsPlanner *planner, GError **error);
 gboolean ms_rule_is_late(const char *name);
 
 /* --- threads and ranks (parallel.c) ----------------------------------------------------------------------------------------------------------- */
-/* Calls `work` for every index below n that belongs to this rank, on `threads` threads (0 = all cores); `thread` counts from 0. Returns when all are done. */
+/* Calls `work` for every index below n on one of the ranks, on `threads` threads of each (0 = all cores); `thread` counts from 0. Returns when this rank has nothing
+ * more to do. What was found is gathered before the next call. */
 typedef void (*MsWorkFunc)(int index, int thread, gpointer data);
 int ms_parallel_threads(int wanted);
 void ms_parallel(int n, int threads, MsWorkFunc work, gpointer data);
