@@ -151,7 +151,7 @@ profiles: all
 	  $(BUILD)/moesim fit --hardware $$name --date $(PROFILE_DATE) --out hardware/$$name.json $(addprefix $(MEASUREMENTS)/,$(PROFILE_TABLES_ALONE)) \
 	    2>/dev/null || test $$? = 3 || exit 1; done # a machine without rows there keeps what it has
 
-# libFuzzer targets of the parsers, in build-fuzz (needs clang): fuzz_json, fuzz_scenario, fuzz_import, fuzz_dump.
+# libFuzzer targets of the parsers, in build-fuzz (needs clang): fuzz_json, fuzz_scenario, fuzz_import, fuzz_dump, fuzz_table.
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz:
 	@$(MAKE) CC=clang BUILD=build-fuzz SANITIZE=fuzzer-no-link,address,undefined build-fuzz/libmoesim.a $(FUZZ:%=build-fuzz/fuzz/%)

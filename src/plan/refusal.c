@@ -49,7 +49,7 @@ static char *why_of(int row, const MsRefused *r, const MsScenario *s) {
   case MS_REFUSED_ERROR: {
     g_autoptr(GError) error = NULL;
     g_autoptr(MsResult) result = ms_simulate(s, MS_FIDELITY_BOUND, NULL, &error);
-    return g_strdup(error ? error->message : "too large to simulate");
+    return g_strdup(result ? "too large to simulate" : error->message);
   }
   }
   char why[192] = "";
