@@ -86,6 +86,7 @@ typedef struct { /* of one stage, by piece */
 
 struct MsShape {
   int n, n_time, n_memory; /* pieces; stages that may decide the time, and the memory */
+  int owners;              /* copies of the model that share its optimizer states */
   gboolean splits;         /* the schedule may run a backward in two parts */
   gint64 *time;            /* [n_time][N_COUNTS][n] */
   gint32 *count;           /* [n_memory][n] */
@@ -226,6 +227,7 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   }
   MsShape *shape = g_new0(MsShape, 1);
   shape->n = n;
+  shape->owners = s->layout.schedule == MS_SCHED_DUALPIPE ? 2 : 1;
   shape->splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE;
   size_t row = N_COUNTS * (size_t)n;
   shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells), shape->live = g_new(gint64, cells);
@@ -236,6 +238,13 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
     memcpy(shape->live + shape->n_memory++ * n, stage[i].live, sizeof(gint64) * (size_t)n);
   }
   return shape;
+}
+
+gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
+  size_t cells = (size_t)a->n_memory * (size_t)a->n;
+  return a->n == b->n && a->n_time == b->n_time && a->n_memory == b->n_memory && a->owners == b->owners && a->splits == b->splits &&
+         !memcmp(a->time, b->time, sizeof(gint64) * N_COUNTS * (size_t)a->n_time * (size_t)a->n) && !memcmp(a->count, b->count, sizeof(gint32) * cells) &&
+         !memcmp(a->live, b->live, sizeof(gint64) * cells);
 }
 
 /* Of the cut that is written in. */
@@ -353,14 +362,14 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
   MsParamBytes b = ms_memory_param_bytes(memo->work);
   if (s->training.optimizer == MS_OPT_MUON && !o->offload_optimizer_states) /* matrices have no second moment */
     b.optimizer -= ms_dtype_B(o->exp_avg_sq_dtype) * (1 - o->optimizer_offload_fraction);
-  MsStateBytes r = {.shared_B = b.optimizer, .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE, .owners = s->layout.schedule == MS_SCHED_DUALPIPE ? 2 : 1};
+  MsStateBytes r = {.shared_B = b.optimizer, .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE};
   if (o->fsdp < MS_FSDP_OPTIM_GRADS) r.whole_B += b.gradient;
   if (o->fsdp < MS_FSDP_OPTIM_GRADS_PARAMS) r.whole_B += b.weight, r.low_B = b.low_weight - b.weight;
   return r;
 }
 
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, const MsHardware *hardware) {
-  double dense_shards = bytes->shards ? MAX(1.0, dp_cp) * bytes->owners : 1, expert_shards = bytes->shards ? MAX(1.0, edp) * bytes->owners : 1;
+  double dense_shards = bytes->shards ? MAX(1.0, dp_cp) * shape->owners : 1, expert_shards = bytes->shards ? MAX(1.0, edp) * shape->owners : 1;
   double dense_B = bytes->whole_B + bytes->shared_B / dense_shards, expert_B = bytes->whole_B + bytes->shared_B / expert_shards, most = 0;
   int n = shape->n;
   for (int k = 0; k < shape->n_memory; k++) {

@@ -47,9 +47,12 @@ static guint64 order_of(const MsSpace *space, const MsCandidate *c) {
   return order;
 }
 
-static void refuse(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c) {
-  ms_refused_add(&w->refused, row, layouts_below(t->space, level), miss, order_of(t->space, c), c);
+/* `times` as many as the candidate stands for. */
+static void refuse_many(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c, guint64 times) {
+  ms_refused_add(&w->refused, row, times * layouts_below(t->space, level), miss, order_of(t->space, c), c);
 }
+
+static void refuse(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c) { refuse_many(t, w, row, miss, level, c, 1); }
 
 static const MsRole role_of[MS_N_LEVELS] = {MS_ROLE_WORK, MS_ROLE_KERNELS, MS_ROLE_BESIDE, MS_ROLE_ADDED, MS_ROLE_SHAPE, MS_ROLE_STATE, MS_ROLE_BLIND}; /* which a level settles */
 
@@ -180,49 +183,57 @@ static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole
 static void expand_unit(MsTree *t, MsTreeWorker *w, const MsBranch *node) { settle_role(t, w, node, MS_ROLE_KERNELS, MS_LEVEL_KERNELS, plain_rows); }
 static void expand_kernels(MsTree *t, MsTreeWorker *w, const MsBranch *node) { settle_role(t, w, node, MS_ROLE_BESIDE, MS_LEVEL_BESIDE, passes); }
 
-static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  MsCandidate c = node->c;
-  for (gint64 i = 0; i < t->space->n_of_role[MS_ROLE_ADDED]; i++) {
-    c.combo = node->c.combo + i * t->space->stride[MS_ROLE_ADDED];
-    ms_space_apply_combo(t->space, c.combo, w->scratch);
-    ms_space_apply_axes(c.value, w->scratch);
-    int rule = refusing_rule(w->scratch, t->early);
-    if (rule >= 0) {
-      refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, &c);
-      continue;
-    }
-    MsPieceMemo *memo = memo_of(t, w, &c, FALSE, NULL);
-    emit(t, w, node, MS_LEVEL_ADDED, c, memo ? microbatches_per_stage(t, &c) * passes(t, memo) : 0);
-  }
-}
+/* --- pieces of a node of MS_LEVEL_ADDED, and the shapes that they may take --- */
 
 typedef struct {
   MsTree *t;
   MsTreeWorker *w;
-  MsPieceMemo *memo;
-  gboolean own;         /* the memo is of one cut */
+  MsPieceMemo *memo; /* NULL: they depend on the cut */
+  gboolean own;      /* the memo is of one cut */
   int map;
-  MsStateBytes *bytes;
 } Pieces;
 
-static void state_bytes(Pieces *p, const MsCandidate *c) {
+static gboolean needs_no_less(const MsStateBytes *a, const MsStateBytes *b) {
+  return a->whole_B >= b->whole_B && a->low_B >= b->low_B && a->shared_B >= b->shared_B && a->shards <= b->shards;
+}
+
+static void add_bytes(MsTreeWorker *w, MsStateBytes bytes) {
+  int kept = 0;
+  for (int i = 0; i < w->n_bytes; i++)
+    if (needs_no_less(&bytes, &w->bytes[i])) return;
+  for (int i = 0; i < w->n_bytes; i++)
+    if (!needs_no_less(&w->bytes[i], &bytes)) w->bytes[kept++] = w->bytes[i];
+  w->bytes[kept] = bytes, w->n_bytes = kept + 1;
+}
+
+/* Of the options of every state; they do not depend on the pieces. */
+static void find_bytes(const Pieces *p, const MsCandidate *c) {
   const MsSpace *space = p->t->space;
-  for (gint64 state = 0; state < p->t->space->n_of_role[MS_ROLE_STATE]; state++) {
-    ms_space_apply_combo(space, c->combo + state * p->t->space->stride[MS_ROLE_STATE], p->w->flat);
-    p->bytes[state] = ms_state_bytes(p->memo, p->w->flat);
+  MsTreeWorker *w = p->w;
+  gint64 work = c->combo / space->stride[MS_ROLE_WORK];
+  if (w->bytes_of == work) return;
+  w->bytes_of = work, w->n_bytes = 0;
+  for (gint64 state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
+    ms_space_apply_combo(space, c->combo + state * space->stride[MS_ROLE_STATE], w->flat);
+    add_bytes(w, ms_state_bytes(p->memo, w->flat));
   }
 }
 
-static double device_B(const Pieces *p, const MsShape *shape, const gint32 *v, gint64 state) {
-  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP], edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP];
-  return ms_bound_device_B(shape, p->memo, &p->bytes[state], dp_cp, edp, p->t->space->request->base->hardware);
+static void take_pieces(Pieces *p, const MsCandidate *c) {
+  p->map = ms_shapes_map(p->w->shapes, p->memo);
+  find_bytes(p, c);
 }
 
 static double least_device_B(const Pieces *p, const MsShape *shape, const gint32 *v) {
-  double least = INFINITY;
-  for (gint64 state = 0; state < p->t->space->n_of_role[MS_ROLE_STATE]; state++) least = MIN(least, device_B(p, shape, v, state));
+  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP], edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP], least = INFINITY;
+  for (int i = 0; i < p->w->n_bytes; i++) {
+    double device_B = ms_bound_device_B(shape, p->memo, &p->w->bytes[i], dp_cp, edp, p->t->space->request->base->hardware);
+    least = MIN(least, device_B);
+  }
   return least;
 }
+
+static gboolean may_fit(const Pieces *p, double least_B) { return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY); }
 
 /* The sizes divide, so that a shape can be made. */
 static int size_rule(const MsTree *t, const gint32 *v) {
@@ -233,22 +244,11 @@ static int size_rule(const MsTree *t, const gint32 *v) {
   return t->space->request->base->training.global_batch_size % sequences ? rule_named("batch-divides") : -1;
 }
 
-/* Pieces of one cut, where they depend on it. FALSE when the split breaks a rule, or with an error. */
-static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
-  MsScenario *s = p->w->scratch;
-  GError *error = NULL;
-  if (p->own) ms_memo_free(p->memo), p->memo = NULL;
-  const MsUnbalanced before = ms_space_try_balance(p->t->space, ms_cut_costs(p->t->space, c->value, c->combo, NULL, s), s);
-  *rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
-  if (*rule < 0) p->memo = ms_memo_new(s, p->t->x->s.first, &error);
-  ms_space_undo_balance(before, s);
-  p->own = TRUE;
-  if (error && !p->w->error) p->w->error = error;
-  else g_clear_error(&error);
-  if (!p->memo) return FALSE;
-  p->map = ms_shapes_map(p->w->shapes, p->memo);
-  state_bytes(p, c);
-  return TRUE;
+void ms_tree_write_shape(const MsTree *t, MsTreeWorker *w, const MsCandidate *c) {
+  MsScenario *s = w->scratch;
+  s->layout.microbatch_group_size_per_virtual_pipeline_stage = t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
+  ms_space_apply_choices(t->space, MS_ROLE_SHAPE, c->combo, s);
+  ms_space_apply_axes(c->value, s);
 }
 
 /* Options that only the simulation sees, at values that need the least memory. */
@@ -264,58 +264,178 @@ static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
   return ms_bound_passes(p->memo, s);
 }
 
-/* One shape of the pieces; the worker's scratch has the combination of the node. */
-static void bound_shape(Pieces *p, const MsBranch *node, MsCandidate c, int shape_of, gboolean per_cut) {
+/* The rule that refuses a layout of the shape that is written in, which has been made; -1 = none. */
+static int settled_rule(const Pieces *p, const MsCandidate *c) {
+  const MsScenario *s = p->w->scratch;
+  int rule = refusing_rule(s, p->t->settled);
+  gboolean same = rule < 0 && !(p->t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another_shape(p->t->space, c->combo, s);
+  return same ? ms_num_rules + MS_REFUSED_SAME : rule;
+}
+
+/* Combinations that differ in the rank order alone have the same passes. */
+static gint64 without_order(const MsSpace *space, gint64 choice) {
+  for (int i = 0; i < space->n_choices; i++) {
+    const MsChoice *c = &space->choice[i];
+    gint64 stride = c->stride / space->stride[MS_ROLE_SHAPE];
+    if (c->role == MS_ROLE_SHAPE && !strcmp(c->open->path, "layout.order")) return choice - choice / stride % c->n * stride;
+  }
+  return choice;
+}
+
+typedef struct { MsShapeUse use; MsTime passes; } Passed;
+
+static MsTime passes_once(const Pieces *p, const MsCandidate *c, MsShapeUse use, GArray *passed) {
+  use.choice = (gint32)without_order(p->t->space, use.choice);
+  for (guint i = 0; i < passed->len; i++) {
+    const Passed *known = &g_array_index(passed, Passed, i);
+    if (known->use.vpp == use.vpp && known->use.choice == use.choice) return known->passes;
+  }
+  Passed own = {use, passes_of_shape(p, c)};
+  g_array_append_val(passed, own);
+  return own.passes;
+}
+
+/* All layouts of one shape at the PP of `c`. */
+static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, const MsShapeGroup *group) {
   MsTree *t = p->t;
-  MsTreeWorker *w = p->w;
-  MsScenario *s = w->scratch;
-  int rule = -1;
-  const MsShape *shape = NULL;
-  s->layout.microbatch_group_size_per_virtual_pipeline_stage = t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
-  ms_space_apply_choices(t->space, MS_ROLE_SHAPE, c.combo, s);
-  ms_space_apply_axes(c.value, s);
-  if (per_cut && (rule = refusing_rule(s, t->settled)) >= 0) {
-    refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
-    return;
-  }
-  if (!per_cut || pieces_of_cut(p, &c, &rule)) shape = ms_shapes_get(w->shapes, p->map, p->memo, t->space, ms_cut_costs(t->space, c.value, c.combo, per_cut ? NULL : p->memo, s), s, shape_of, &rule);
-  if (!shape) {
-    if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
-    return;
-  }
-  MsTime step = ms_bound_time(shape, p->memo);
-  w->bounded++;
+  MsTime step = ms_bound_time(group->shape, p->memo);
+  p->w->bounded++;
   if (ms_tree_dear(t, cost_of(t, &c, step))) return;
-  rule = refusing_rule(s, t->settled);
-  if (rule < 0 && !(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another_shape(t->space, c.combo, s)) rule = ms_num_rules + MS_REFUSED_SAME;
-  double limit = t->x->s.plan->memory_limit_B, least = rule < 0 ? least_device_B(p, shape, c.value) : 0;
-  gboolean fits = least <= limit || !ms_planner_cuts(t->x, MS_SHORT_MEMORY);
-  MsTime passes_ps = rule < 0 && fits && ms_planner_cuts(t->x, MS_SHORT_RELAXED) ? passes_of_shape(p, &c) : 0;
-  if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
-  else if (!fits) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, least - limit, MS_LEVEL_SHAPE, &c);
-  else emit(t, w, node, MS_LEVEL_SHAPE, c, (double)MAX(step, passes_ps));
+  double least_B = least_device_B(p, group->shape, c.value);
+  gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED);
+  g_autoptr(GArray) passed = g_array_new(FALSE, FALSE, sizeof(Passed));
+  for (guint i = 0; i < group->use->len; i++) {
+    MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
+    c.value[MS_AXIS_VPP] = use.vpp, c.combo = node->c.combo + use.choice * t->space->stride[MS_ROLE_SHAPE];
+    ms_tree_write_shape(t, p->w, &c);
+    int rule = settled_rule(p, &c);
+    if (rule >= 0) refuse(t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
+    else if (!may_fit(p, least_B)) refuse(t, p->w, ms_num_rules + MS_REFUSED_MEMORY, least_B - t->x->s.plan->memory_limit_B, MS_LEVEL_SHAPE, &c);
+    else emit(t, p->w, node, MS_LEVEL_SHAPE, c, (double)(tighter ? MAX(step, passes_once(p, &c, use, passed)) : step));
+  }
+}
+
+/* Of every PP that divides, the list of its shapes; the worker's scratch has the node's combination written in. */
+static const GArray *shapes_at(const Pieces *p, MsCandidate *c, int pp) {
+  c->value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
+  return ms_shape_list(p->t, p->w, p->memo, p->map, c);
+}
+
+static void expand_pieces(const Pieces *p, const MsBranch *node) {
+  const MsSpace *space = p->t->space;
+  for (int pp = 0; pp < space->axis[MS_AXIS_PP].n; pp++) {
+    MsCandidate c = node->c;
+    c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[pp];
+    int rule = size_rule(p->t, c.value);
+    if (rule >= 0) {
+      refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c, (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
+      continue;
+    }
+    const GArray *list = shapes_at(p, &c, pp);
+    for (guint i = 0; i < list->len; i++) {
+      const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
+      const MsShapeUse *first = &g_array_index(group->use, MsShapeUse, 0);
+      c.value[MS_AXIS_VPP] = first->vpp, c.combo = node->c.combo + first->choice * space->stride[MS_ROLE_SHAPE];
+      if (group->shape) expand_group(p, node, c, group);
+      else refuse_many(p->t, p->w, group->rule, INFINITY, MS_LEVEL_SHAPE, &c, group->use->len);
+      c.combo = node->c.combo;
+    }
+  }
+}
+
+/* The least first bound of the shapes that may fit; INFINITY when none does. */
+static double least_of_shapes(const Pieces *p, const MsCandidate *node) {
+  MsCandidate c = *node;
+  MsTime least = G_MAXINT64;
+  for (int pp = 0; pp < p->t->space->axis[MS_AXIS_PP].n; pp++) {
+    c.value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
+    if (size_rule(p->t, c.value) >= 0) continue;
+    const GArray *list = shapes_at(p, &c, pp);
+    for (guint i = 0; i < list->len; i++) {
+      const MsShape *shape = g_array_index(list, MsShapeGroup, i).shape;
+      MsTime step = shape ? ms_bound_time(shape, p->memo) : G_MAXINT64;
+      if (step < least && may_fit(p, least_device_B(p, shape, c.value))) least = step;
+    }
+  }
+  return least < G_MAXINT64 ? (double)least : INFINITY;
+}
+
+static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  MsBranch child = *node;
+  child.level = MS_LEVEL_ADDED;
+  for (gint64 i = 0; i < t->space->n_of_role[MS_ROLE_ADDED]; i++) {
+    MsCandidate *c = &child.c;
+    c->combo = node->c.combo + i * t->space->stride[MS_ROLE_ADDED];
+    ms_space_apply_combo(t->space, c->combo, w->scratch);
+    ms_space_apply_axes(c->value, w->scratch);
+    int rule = refusing_rule(w->scratch, t->early);
+    if (rule >= 0) {
+      refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, c);
+      continue;
+    }
+    Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, c, FALSE, NULL)};
+    double share = p.memo ? microbatches_per_stage(t, c) * passes(t, p.memo) : 0, least = 0;
+    if (p.memo) take_pieces(&p, c), least = least_of_shapes(&p, c);
+    if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least))) expand_pieces(&p, &child); /* says what refuses them, as the pieces are at hand */
+    else emit(t, w, node, MS_LEVEL_ADDED, *c, MAX(share, least));
+  }
+}
+
+/* --- pieces that depend on the cut: of every layout its own --- */
+
+/* FALSE when the split breaks a rule, or with an error. */
+static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
+  MsScenario *s = p->w->scratch;
+  GError *error = NULL;
+  if (p->own) ms_memo_free(p->memo), p->memo = NULL;
+  const MsUnbalanced before = ms_space_try_balance(p->t->space, ms_cut_costs(p->t->space, c->value, c->combo, NULL, s), s);
+  *rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
+  if (*rule < 0) p->memo = ms_memo_new(s, p->t->x->s.first, &error);
+  ms_space_undo_balance(before, s);
+  p->own = TRUE;
+  if (error && !p->w->error) p->w->error = error;
+  else g_clear_error(&error);
+  if (!p->memo) return FALSE;
+  take_pieces(p, c);
+  return TRUE;
+}
+
+static void expand_cut(Pieces *p, const MsBranch *node, MsCandidate c, gint64 choice) {
+  MsTree *t = p->t;
+  c.combo = node->c.combo + choice * t->space->stride[MS_ROLE_SHAPE];
+  ms_tree_write_shape(t, p->w, &c);
+  int rule = refusing_rule(p->w->scratch, t->settled);
+  const MsShape *shape = NULL;
+  if (rule < 0 && pieces_of_cut(p, &c, &rule))
+    shape = ms_shapes_get(p->w->shapes, p->map, p->memo, t->space, ms_cut_costs(t->space, c.value, c.combo, NULL, p->w->scratch), p->w->scratch, ms_space_shape_of(t->space, c.combo), &rule);
+  MsShapeUse use = {c.value[MS_AXIS_VPP], (gint32)choice};
+  g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof use);
+  g_array_append_val(uses, use);
+  if (shape) expand_group(p, node, c, &(MsShapeGroup){shape, -1, uses});
+  else if (rule >= 0) refuse(t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
+}
+
+static void expand_cuts(Pieces *p, const MsBranch *node) {
+  const MsSpace *space = p->t->space;
+  MsCandidate c = node->c;
+  for (guint64 inner = 0; inner < n_inner(space) && !p->w->error; inner++) {
+    const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
+    c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / (guint64)vpp->n], c.value[MS_AXIS_VPP] = vpp->value[inner % (guint64)vpp->n];
+    int rule = size_rule(p->t, c.value);
+    if (rule >= 0) refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c, (guint64)space->n_of_role[MS_ROLE_SHAPE]);
+    for (gint64 i = 0; rule < 0 && i < space->n_of_role[MS_ROLE_SHAPE] && !p->w->error; i++) expand_cut(p, node, c, i);
+  }
 }
 
 static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  const MsSpace *space = t->space;
-  GError *error = NULL;
-  MsCandidate c = node->c;
-  g_autofree MsStateBytes *bytes = g_new(MsStateBytes, space->n_of_role[MS_ROLE_STATE]);
-  Pieces p = {.t = t, .w = w, .bytes = bytes, .memo = memo_of(t, w, &c, FALSE, &error)};
-  gboolean per_cut = !p.memo; /* or the machine cannot: then every layout that obeys the rules says why */
-  g_clear_error(&error);
-  if (p.memo) p.map = ms_shapes_map(w->shapes, p.memo), state_bytes(&p, &c);
-  ms_space_apply_combo(space, c.combo, w->scratch);
-  int shape_of_node = ms_space_shape_of(space, c.combo);
-  for (guint64 inner = 0; inner < n_inner(space) && !w->error; inner++) {
-    const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
-    c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / (guint64)vpp->n], c.value[MS_AXIS_VPP] = vpp->value[inner % (guint64)vpp->n];
-    int rule = size_rule(t, c.value);
-    for (gint64 i = 0; i < t->space->n_of_role[MS_ROLE_SHAPE] && !w->error; i++) {
-      c.combo = node->c.combo + i * t->space->stride[MS_ROLE_SHAPE];
-      if (rule >= 0) refuse(t, w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
-      else bound_shape(&p, node, c, shape_of_node + (int)i, per_cut);
-    }
+  Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, &node->c, FALSE, NULL)};
+  ms_space_apply_combo(t->space, node->c.combo, w->scratch);
+  ms_space_apply_axes(node->c.value, w->scratch);
+  if (p.memo) {
+    take_pieces(&p, &node->c);
+    expand_pieces(&p, node);
+  } else {
+    expand_cuts(&p, node); /* or the machine cannot: then every layout that obeys the rules says why */
   }
   if (p.own) ms_memo_free(p.memo);
 }

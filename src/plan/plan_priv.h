@@ -195,10 +195,11 @@ int ms_shapes_map(MsShapes *shapes, const MsPieceMemo *memo);
  * MS_REFUSED_SAME (the result is NULL then), else -1. Borrowed. */
 const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, int costs, MsScenario *scenario, int shape_of, int *rule);
 
+gboolean ms_shape_same(const MsShape *a, const MsShape *b); /* their bounds are the same whatever the pieces are */
+
 typedef struct { /* bytes per parameter of a rank: of every copy, and of what its data-parallel replicas share */
   double whole_B, low_B, shared_B; /* low: added for parameters that low precision stores */
   gboolean shards;
-  int owners;
 } MsStateBytes;
 /* `scenario` agrees with the memo's in everything but keys of MS_ROLE_STATE and later. */
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *scenario);

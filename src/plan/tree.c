@@ -198,6 +198,8 @@ static void begin(MsTree *t) {
     MsTreeWorker *w = &t->worker[i];
     w->children = g_array_new(FALSE, FALSE, sizeof(MsBranch));
     w->shapes = ms_shapes_new();
+    w->lists = ms_shape_lists_new();
+    w->bytes = g_new(MsStateBytes, t->space->n_of_role[MS_ROLE_STATE]), w->bytes_of = -1;
     w->scratch = ms_space_scratch(t->space), w->flat = ms_space_scratch(t->space);
     ms_refused_init(&w->refused);
   }
@@ -238,7 +240,9 @@ static void end(MsTree *t) {
   for (int i = 0; i < t->threads; i++) {
     MsTreeWorker *w = &t->worker[i];
     g_array_unref(w->children);
+    ms_shape_lists_free(w->lists);
     ms_shapes_free(w->shapes);
+    g_free(w->bytes);
     ms_scenario_free(w->scratch), ms_scenario_free(w->flat);
     ms_memo_free(w->last);
     ms_refused_clear(&w->refused);

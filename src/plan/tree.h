@@ -6,7 +6,7 @@
  *   UNIT       outer axes, keys of MS_ROLE_WORK           matrix products of the whole model, shared out evenly between the stages
  *   KERNELS    + MS_ROLE_KERNELS                          all compute rows, nothing recomputed or offloaded
  *   BESIDE     + MS_ROLE_BESIDE                           the same, from the first to the last compute row of each piece, shared out where passes run in pairs
- *   ADDED      + MS_ROLE_ADDED                            the same of the pieces as they are
+ *   ADDED      + MS_ROLE_ADDED                            the same of the pieces as they are; the least first bound of the shapes that may fit
  *   SHAPE      + pp, vpp, MS_ROLE_SHAPE                   the first bound of the layout (bound.c); the passes in their schedule, on a host that takes no time
  *                                                         (MsPassScreen; shapes of one ADDED share what its pieces cost)
  *   STATE      + MS_ROLE_STATE                            the same, and what follows the gradient norm; by then it is known to fit
@@ -19,11 +19,19 @@
 typedef enum { MS_LEVEL_UNIT, MS_LEVEL_KERNELS, MS_LEVEL_BESIDE, MS_LEVEL_ADDED, MS_LEVEL_SHAPE, MS_LEVEL_STATE, MS_LEVEL_LAYOUT, MS_N_LEVELS } MsLevel;
 typedef struct { MsCandidate c; gint32 level, plain; /* plain: every key that it has settled has the value that a scenario has by default, but for a few (tree.c) */ } MsBranch;
 
+typedef struct { gint32 vpp, choice; } MsShapeUse; /* choice: combination of the keys of MS_ROLE_SHAPE */
+typedef struct { const MsShape *shape; int rule; GArray *use; /* MsShapeUse */ } MsShapeGroup; /* of one PP: all that have the same shape, or (NULL) that a rule refuses */
+typedef struct MsShapeLists MsShapeLists; /* those made so far */
+
 typedef struct { /* of one thread */
   GArray *children; /* MsBranch */
   MsRefusedTable refused;
   guint64 bounded, screened, feasible;
   MsShapes *shapes;
+  MsShapeLists *lists;
+  MsStateBytes *bytes; /* [n_bytes] of one combination of MS_ROLE_WORK, those of which no other is smaller in everything */
+  int n_bytes;
+  gint64 bytes_of;     /* that combination; -1 = none yet */
   MsScenario *scratch, *flat;
   MsPieceMemo *last;
   GError *error;
@@ -50,5 +58,14 @@ gboolean ms_tree_dear(const MsTree *tree, double cost); /* more than what may en
 /* Pieces of the first unit for which they can be made: their kernel curves are everybody's. */
 void ms_tree_find_first(MsTree *tree);
 void ms_tree_sort_rules(MsTree *tree);
+/* Writes the axes and the keys of MS_ROLE_SHAPE into the worker's scratch. */
+void ms_tree_write_shape(const MsTree *tree, MsTreeWorker *worker, const MsCandidate *c);
+
+/* --- shape_list.c: shapes of one pipeline size that the tree bounds at once ----------------------------------------------------------------------------- */
+MsShapeLists *ms_shape_lists_new(void);
+void ms_shape_lists_free(MsShapeLists *lists);
+/* MsShapeGroup of a node's pieces at the PP of `c`, which divides; the worker's scratch has the node's combination written in. Borrowed. */
+const GArray *ms_shape_list(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c);
+
 
 #endif

@@ -1,0 +1,84 @@
+/* src/plan/shape_list.c - the shapes that pieces may take at one pipeline size: every VPP and every combination of the keys of MS_ROLE_SHAPE, equal shapes together. Most
+ * are equal or refused (rank orders, schedules without a bubble of their own, VPP that does not divide), and which are is the same for many pieces. */
+#include "plan/tree.h"
+#include <string.h>
+
+typedef struct { gint32 pp, microbatches, map, costs, shape_of; } ListKey; /* shape_of: of the node, which has settled its shape where nothing is shared */
+
+struct MsShapeLists {
+  GHashTable *known; /* ListKey -> GArray of MsShapeGroup */
+  gint64 cut_choice; /* the first combination that leaves the cut to the planner; none before it does */
+};
+
+static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(ListKey) / sizeof(gint32)); }
+static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(ListKey)); }
+static void clear_group(gpointer group) { g_array_unref(((MsShapeGroup *)group)->use); }
+static void free_list(gpointer list) { g_array_unref(list); }
+
+MsShapeLists *ms_shape_lists_new(void) {
+  MsShapeLists *l = g_new0(MsShapeLists, 1);
+  l->known = g_hash_table_new_full(hash_key, equal_key, g_free, free_list);
+  return l;
+}
+
+void ms_shape_lists_free(MsShapeLists *l) {
+  g_hash_table_unref(l->known);
+  g_free(l);
+}
+
+static int costs_of(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, MsCandidate c, gint64 choice) {
+  c.combo += choice * t->space->stride[MS_ROLE_SHAPE];
+  ms_tree_write_shape(t, w, &c);
+  return ms_cut_costs(t->space, c.value, c.combo, memo, w->scratch);
+}
+
+/* Number of what the layers cost where the planner cuts them. */
+static int costs_of_cut(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, const MsCandidate *c) {
+  MsShapeLists *l = w->lists;
+  if (c->value[MS_AXIS_PP] < 2) return -1;
+  for (gint64 i = l->cut_choice, n = t->space->n_of_role[MS_ROLE_SHAPE]; i < n; i++) {
+    int costs = costs_of(t, w, memo, *c, i);
+    if (n > 1) l->cut_choice = costs < 0 ? i + 1 : i; /* of one it is up to the node */
+    if (costs >= 0) return costs;
+  }
+  return -1;
+}
+
+static void add_use(GArray *list, const MsShape *shape, int rule, MsShapeUse use) {
+  MsShapeGroup *group = NULL;
+  for (guint i = 0; i < list->len && !group; i++) {
+    MsShapeGroup *other = &g_array_index(list, MsShapeGroup, i);
+    if (shape ? other->shape && (other->shape == shape || ms_shape_same(other->shape, shape)) : !other->shape && other->rule == rule) group = other;
+  }
+  if (!group) {
+    MsShapeGroup own = {shape, rule, g_array_new(FALSE, FALSE, sizeof use)};
+    g_array_append_val(list, own);
+    group = &g_array_index(list, MsShapeGroup, list->len - 1);
+  }
+  g_array_append_val(group->use, use);
+}
+
+static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, MsCandidate c) {
+  const MsSpace *space = t->space;
+  GArray *list = g_array_new(FALSE, FALSE, sizeof(MsShapeGroup));
+  g_array_set_clear_func(list, clear_group);
+  gint64 node = c.combo;
+  for (int k = 0; k < space->axis[MS_AXIS_VPP].n; k++)
+    for (gint64 i = 0; i < space->n_of_role[MS_ROLE_SHAPE]; i++) {
+      int rule;
+      c.value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[k], c.combo = node + i * space->stride[MS_ROLE_SHAPE];
+      ms_tree_write_shape(t, w, &c);
+      const MsShape *shape = ms_shapes_get(w->shapes, map, memo, space, ms_cut_costs(space, c.value, c.combo, memo, w->scratch), w->scratch, ms_space_shape_of(space, c.combo), &rule);
+      add_use(list, shape, rule, (MsShapeUse){c.value[MS_AXIS_VPP], (gint32)i});
+    }
+  return list;
+}
+
+const GArray *ms_shape_list(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c) {
+  const gint32 *v = c->value;
+  gint64 dp = v[MS_AXIS_GPUS] / ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP]);
+  const ListKey key = {v[MS_AXIS_PP], (gint32)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp)), map, costs_of_cut(t, w, memo, c), ms_space_shape_of(t->space, c->combo)};
+  GArray *list = g_hash_table_lookup(w->lists->known, &key);
+  if (!list) g_hash_table_insert(w->lists->known, g_memdup2(&key, sizeof key), list = list_new(t, w, memo, map, *c));
+  return list;
+}
