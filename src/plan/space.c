@@ -227,12 +227,18 @@ gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, cons
 
 /* --- axes --- */
 
+static int value_on(const MsScenario *s, int axis) {
+  const MsLayoutSpec *l = &s->layout;
+  const int value[MS_N_AXES] = {s->gpus, l->tp, l->cp, l->ep, l->etp, s->training.micro_batch_size, l->pp, l->vpp};
+  return value[axis];
+}
+
 static gboolean given_values(MsIntAxis *a, int axis, const MsOpenKey *open, const MsRequest *request, GError **error) {
   g_autoptr(MsScenario) scratch = ms_scenario_copy(request->base, TRUE);
   void *object = axis == MS_AXIS_GPUS ? (void *)scratch : axis == MS_AXIS_MBS ? (void *)&scratch->training : (void *)&scratch->layout;
   for (int i = 0; i < open->n; i++) {
     if (!ms_field_set(open->field, NULL, open->values[i], open->path, object, error)) return FALSE;
-    push(a, *(int *)((char *)object + open->field->offset));
+    push(a, value_on(scratch, axis));
   }
   return TRUE;
 }
@@ -243,12 +249,6 @@ static gboolean layout_key_given(const MsRequest *request, const char *key) {
   return FALSE;
 }
 
-static int base_value(const MsScenario *s, int axis) {
-  const MsLayoutSpec *l = &s->layout;
-  const int value[MS_N_AXES] = {s->gpus, l->tp, l->cp, l->ep, l->etp, s->training.micro_batch_size, l->pp, l->vpp};
-  return value[axis];
-}
-
 static void own_candidates(const MsSpace *space, MsIntAxis *a, int axis) {
   const MsIntAxis *gpus = &space->axis[MS_AXIS_GPUS];
   for (int i = 0; i < gpus->n; i++) automatic(a, axis, space->request->base, gpus->value[i]);
@@ -256,7 +256,7 @@ static void own_candidates(const MsSpace *space, MsIntAxis *a, int axis) {
 
 void ms_axis_candidates(const MsScenario *s, int axis, MsIntAxis *a) {
   automatic(a, axis, s, s->gpus);
-  push(a, base_value(s, axis));
+  push(a, value_on(s, axis));
   qsort(a->value, (size_t)a->n, sizeof(int), ascending);
 }
 
@@ -275,7 +275,7 @@ static gboolean make_axis(MsSpace *space, int axis, GError **error) {
     }
   gboolean fixed = axis == MS_AXIS_MBS || axis == MS_AXIS_GPUS || layout_key_given(r, strchr(ms_axis_paths[axis], '.') + 1);
   /* a pipeline layout fixes how many virtual stages there are; with pp open, every pp that divides them is tried */
-  if (fixed) push(a, base_value(r->base, axis));
+  if (fixed) push(a, value_on(r->base, axis));
   else own_candidates(space, a, axis);
   qsort(a->value, (size_t)a->n, sizeof(int), ascending);
   return TRUE;

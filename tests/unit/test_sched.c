@@ -112,6 +112,16 @@ static void order_with_overlap(void **state) {
   assert_order(two, 1, "F0.0 F1.0 F0.1 F1.1&B0.1 B1.1 B0.0 B1.0");
 }
 
+/* Groups of as many microbatches as stages run through the chunks, forward and then backward; the last group may be smaller. */
+static void order_of_gpipe_with_chunks(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) schedule = make(GPIPE, 2, 3, 2, 0, FALSE), whole = make(GPIPE, 2, 3, 2, 3, FALSE);
+  for (int s = 0; s < 2; s++) {
+    assert_order(schedule, s, "F0.0 F1.0 F0.1 F1.1 F2.0 F2.1 B0.1 B1.1 B0.0 B1.0 B2.1 B2.0");
+    assert_order(whole, s, "F0.0 F1.0 F2.0 F0.1 F1.1 F2.1 B0.1 B1.1 B2.1 B0.0 B1.0 B2.0");
+  }
+}
+
 static void order_of_zb_h1(void **state) {
   (void)state;
   g_autoptr(MsSchedule) schedule = make(ZB_H1, 4, 8, 1, 0, FALSE);
@@ -555,6 +565,18 @@ static void impossible_numbers_are_refused(void **state) {
   assert_refused(DUALPIPEV, 4, 7, 2, 0, 0, "at least 8");
 }
 
+/* What lies on a limit is not refused. */
+static void smallest_that_is_possible(void **state) {
+  (void)state;
+  static const int on_it[][6] = {{ONE_F1B, 1, 1, 1, 0, FALSE}, {ONE_F1B, 1, 2, 1, 0, TRUE}, {ONE_F1B, 4, 4, 2, 4, FALSE}, {ONE_F1B, 4, 9, 2, 5, FALSE}, {GPIPE, 1, 1, 1, 0, FALSE}, {GPIPE, 4, 8, 2, 8, FALSE},
+                                 {GPIPE, 4, 2, 2, 0, FALSE},   {ZB_H1, 1, 1, 1, 0, FALSE}, {ZB_H2, 1, 1, 1, 0, FALSE},   {DUALPIPE, 4, 8, 1, 0, FALSE}, {DUALPIPEV, 4, 8, 2, 0, FALSE}};
+  for (size_t k = 0; k < G_N_ELEMENTS(on_it); k++) {
+    const int *x = on_it[k];
+    g_autoptr(MsSchedule) schedule = make(x[0], x[1], x[2], x[3], x[4], x[5]);
+    assert_valid(schedule);
+  }
+}
+
 /* Each mutation of each slot of a valid list must be found. Swaps only where they break something. */
 static void broken_lists_are_rejected(void **state) {
   (void)state;
@@ -675,6 +697,7 @@ int main(void) {
       cmocka_unit_test(order_of_interleaved),
       cmocka_unit_test(order_with_a_smaller_last_group),
       cmocka_unit_test(order_with_overlap),
+      cmocka_unit_test(order_of_gpipe_with_chunks),
       cmocka_unit_test(order_of_zb_h1),
       cmocka_unit_test(order_of_dualpipe),
       cmocka_unit_test(makespans_and_peaks),
@@ -689,7 +712,7 @@ int main(void) {
       cmocka_unit_test(every_schedule_is_valid_on_a_grid),
       cmocka_unit_test(bubble_rates_of_the_zero_bubble_paper),
       cmocka_unit_test(lists_of_the_authors_generators),
-      cmocka_unit_test(impossible_searches_are_refused), cmocka_unit_test(impossible_numbers_are_refused),
+      cmocka_unit_test(smallest_that_is_possible), cmocka_unit_test(impossible_searches_are_refused), cmocka_unit_test(impossible_numbers_are_refused),
       cmocka_unit_test(broken_lists_are_rejected),
       cmocka_unit_test(repeated_slots_are_rejected),
       cmocka_unit_test(deadlocks_are_found),
