@@ -315,12 +315,7 @@ static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, c
   }
 }
 
-/* Of every PP that divides, the list of its shapes; the worker's scratch has the node's combination written in. */
-static const GArray *shapes_at(const Pieces *p, MsCandidate *c, int pp) {
-  c->value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
-  return ms_shape_list(p->t, p->w, p->memo, p->map, c);
-}
-
+/* The worker's scratch has the node's combination written in. */
 static void expand_pieces(const Pieces *p, const MsBranch *node) {
   const MsSpace *space = p->t->space;
   for (int pp = 0; pp < space->axis[MS_AXIS_PP].n; pp++) {
@@ -331,7 +326,7 @@ static void expand_pieces(const Pieces *p, const MsBranch *node) {
       refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c, (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
       continue;
     }
-    const GArray *list = shapes_at(p, &c, pp);
+    const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
     for (guint i = 0; i < list->len; i++) {
       const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
       const MsShapeUse *first = &g_array_index(group->use, MsShapeUse, 0);
@@ -350,7 +345,7 @@ static double least_of_shapes(const Pieces *p, const MsCandidate *node) {
   for (int pp = 0; pp < p->t->space->axis[MS_AXIS_PP].n; pp++) {
     c.value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
     if (size_rule(p->t, c.value) >= 0) continue;
-    const GArray *list = shapes_at(p, &c, pp);
+    const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
     for (guint i = 0; i < list->len; i++) {
       const MsShape *shape = g_array_index(list, MsShapeGroup, i).shape;
       MsTime step = shape ? ms_bound_time(shape, p->memo) : G_MAXINT64;

@@ -7,8 +7,7 @@
  *   KERNELS    + MS_ROLE_KERNELS                          all compute rows, nothing recomputed or offloaded
  *   BESIDE     + MS_ROLE_BESIDE                           the same, from the first to the last compute row of each piece, shared out where passes run in pairs
  *   ADDED      + MS_ROLE_ADDED                            the same of the pieces as they are; the least first bound of the shapes that may fit
- *   SHAPE      + pp, vpp, MS_ROLE_SHAPE                   the first bound of the layout (bound.c); the passes in their schedule, on a host that takes no time
- *                                                         (MsPassScreen; shapes of one ADDED share what its pieces cost)
+ *   SHAPE      + pp, vpp, MS_ROLE_SHAPE                   the first bound of the layout (bound.c); the passes in their schedule, with the pieces of the node above
  *   STATE      + MS_ROLE_STATE                            the same, and what follows the gradient norm; by then it is known to fit
  *   LAYOUT     everything                                 the second bound of the layout (ms_screen), which also says whether it fits */
 #ifndef MS_PLAN_TREE_H
