@@ -2,6 +2,7 @@
 #include "lib/cli.h"
 #include "lib/close.h"
 
+#include "lib/json_doc.h"
 #include "lib/world.h"
 
 #include <glib/gstdio.h>
@@ -41,6 +42,24 @@ static void every_model_and_machine_is_shown(void **state) {
   }
 }
 
+/* Validation over ladders, as text and as JSON. */
+static void ladders_are_counted_alike(void **state) {
+  (void)state;
+  g_autofree char *folder = ms_cli_shipped("published/modelzoo");
+  const char *ladders = MS_SOURCE_DIR "/tests/data/ladders.json";
+  g_auto(MsCliRun) text = RUN("validate", "--by", "gpu", "--ladders", ladders, folder), json = RUN("validate", "--json", "--ladders", ladders, folder);
+  ms_cli_expect(&text, 0, "validate --ladders");
+  ms_cli_expect(&json, 0, "validate --json --ladders");
+  g_autoptr(MsJson) doc = ms_cli_json(json.out, "validate");
+  g_autofree char *head = g_strdup_printf("%d runs: %d predicted", (int)json_node_get_int(ms_cli_at(ms_json_root(doc), "files")), (int)json_node_get_int(ms_cli_at(ms_json_root(doc), "predicted")));
+  assert_non_null(strstr(text.out, head));
+  assert_non_null(strstr(text.out, "Kendall tau"));
+  assert_true(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(doc), "ladders.ladders"))) >= 2);
+  g_autoptr(MsJsonDoc) tables = ms_json_doc_load(MS_SOURCE_DIR "/docs/json.md");
+  ms_json_doc_check(tables, "validate", ms_json_root(doc));
+  ms_json_doc_check_met(tables, "order");
+}
+
 /* Commands that README.md shows in backquotes and that can run as they stand; placeholders get shipped files. */
 static void commands_of_the_readme(void **state) {
   (void)state;
@@ -72,7 +91,7 @@ int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_shipped_scenario_runs), cmocka_unit_test(every_model_and_machine_is_shown),
-                                     cmocka_unit_test(commands_of_the_readme)};
+                                     cmocka_unit_test(ladders_are_counted_alike), cmocka_unit_test(commands_of_the_readme)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   ms_cli_end();
   return failed;
