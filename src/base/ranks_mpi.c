@@ -2,13 +2,15 @@
 #include "base/ranks.h"
 #include "base/err.h"
 #include <mpi.h>
+#include <string.h>
 
 static int count = 1, own, local = 1;
 static gboolean begun;
 
-/* Parts of work that were taken on this machine, of this work and of the one before: memory that its ranks share, where MPI can. */
+/* Parts that were taken of each rank's run, of this work and of the one before: [2][lanes] in memory that the ranks of a machine share, where MPI can; a lane is a
+ * rank of this machine. */
 static gint unshared[2], *taken = unshared;
-static int work, machine, machines = 1;
+static int work, parts, lane, lanes = 1, first_lane; /* first_lane: ranks of the machines before this one */
 static MPI_Win window = MPI_WIN_NULL;
 
 /* MPI_Init of a process that nobody launched takes a tenth of a second for nothing. */
@@ -21,23 +23,23 @@ static gboolean launched(void) {
 
 gboolean ms_ranks_built(void) { return TRUE; }
 
+/* Without shared memory every rank is a machine of its own. */
 static void share_counters(MPI_Comm node) {
   MPI_Aint size;
-  int unit, leads;
+  int unit, mine;
   void *first;
   MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(node, &leads);
-  gboolean shared = MPI_Win_allocate_shared(leads == 0 ? sizeof unshared : 0, sizeof(gint), MPI_INFO_NULL, node, &first, &window) == MPI_SUCCESS;
-  if (shared) {
+  MPI_Comm_rank(node, &lane);
+  if (MPI_Win_allocate_shared(lane == 0 ? 2 * local * (int)sizeof(gint) : 0, sizeof(gint), MPI_INFO_NULL, node, &first, &window) == MPI_SUCCESS) {
     MPI_Win_shared_query(window, 0, &size, &unit, &first);
-    taken = first;
-    if (leads == 0) taken[0] = taken[1] = 0;
-  }
-  int head = !shared || leads == 0; /* without shared memory every rank is a machine of its own */
-  MPI_Exscan(&head, &machine, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (own == 0) machine = 0;
-  MPI_Allreduce(&head, &machines, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (shared) MPI_Bcast(&machine, 1, MPI_INT, 0, node);
+    taken = first, lanes = local;
+    if (lane == 0) memset(taken, 0, 2 * (size_t)lanes * sizeof *taken);
+  } else window = MPI_WIN_NULL, lane = 0;
+  mine = lane == 0 ? lanes : 0;
+  MPI_Exscan(&mine, &first_lane, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (own == 0) first_lane = 0;
+  if (lanes > 1) MPI_Bcast(&first_lane, 1, MPI_INT, 0, node);
+  MPI_Barrier(MPI_COMM_WORLD); /* the counters are 0 */
 }
 
 gboolean ms_ranks_begin(GError **error) {
@@ -61,7 +63,7 @@ gboolean ms_ranks_begin(GError **error) {
 void ms_ranks_end(void) {
   if (window != MPI_WIN_NULL) MPI_Win_free(&window);
   if (begun) MPI_Finalize();
-  begun = FALSE, count = local = machines = 1, own = machine = 0, taken = unshared;
+  begun = FALSE, count = local = lanes = 1, own = lane = first_lane = 0, taken = unshared;
 }
 
 int ms_ranks_count(void) { return count; }
@@ -90,10 +92,18 @@ gboolean ms_ranks_any(gboolean flag) {
   return any;
 }
 
-/* Everybody has left the work before the last one, so that its counter is free for the next. */
-void ms_ranks_work_begin(void) {
-  work = !work;
-  g_atomic_int_set(&taken[!work], 0);
+/* Everybody has left the work before the last one, so that its counters are free for the next. */
+void ms_ranks_work_begin(int n) {
+  work = !work, parts = n;
+  for (int i = 0; i < lanes; i++) g_atomic_int_set(&taken[!work * lanes + i], 0);
 }
 
-int ms_ranks_work_take(void) { return machine + machines * g_atomic_int_add(&taken[work], 1); }
+static int first_part(int of_lane) { return (int)((gint64)parts * (first_lane + of_lane) / count); }
+
+int ms_ranks_work_take(void) {
+  for (int i = 0; i < lanes; i++) {
+    int of = (lane + i) % lanes, part = first_part(of) + g_atomic_int_add(&taken[work * lanes + of], 1);
+    if (part < first_part(of + 1)) return part;
+  }
+  return -1;
+}

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 static gint taken;
+static int parts;
 
 gboolean ms_ranks_built(void) { return FALSE; }
 
@@ -25,5 +26,13 @@ int ms_ranks_own(void) { return 0; }
 int ms_ranks_local(void) { return 1; }
 void ms_ranks_gather(GArray *array) { (void)array; }
 gboolean ms_ranks_any(gboolean flag) { return flag; }
-void ms_ranks_work_begin(void) { g_atomic_int_set(&taken, 0); }
-int ms_ranks_work_take(void) { return g_atomic_int_add(&taken, 1); }
+
+void ms_ranks_work_begin(int n) {
+  parts = n;
+  g_atomic_int_set(&taken, 0);
+}
+
+int ms_ranks_work_take(void) {
+  int part = g_atomic_int_add(&taken, 1);
+  return part < parts ? part : -1;
+}

@@ -5,11 +5,16 @@
 
 typedef struct { int n, thread; gint *next; MsWorkFunc work; gpointer data; } Worker; /* next: NULL = shared out with other ranks */
 
-static int take(const Worker *w) { return w->next ? g_atomic_int_add(w->next, 1) : ms_ranks_work_take(); }
+/* -1: no more. */
+static int take(const Worker *w) {
+  if (!w->next) return ms_ranks_work_take();
+  int index = g_atomic_int_add(w->next, 1);
+  return index < w->n ? index : -1;
+}
 
 static gpointer run(gpointer data) {
   const Worker *w = data;
-  for (int i; (i = take(w)) < w->n;) w->work(i, w->thread, w->data);
+  for (int i; (i = take(w)) >= 0;) w->work(i, w->thread, w->data);
   return NULL;
 }
 
@@ -40,6 +45,6 @@ void ms_parallel(int n, int threads, MsWorkFunc work, gpointer data) {
     ms_parallel_here(n, threads, work, data);
     return;
   }
-  ms_ranks_work_begin();
+  ms_ranks_work_begin(n);
   share_out(n, NULL, threads, work, data);
 }
