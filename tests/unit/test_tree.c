@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/units.h"
 #include "plan/plan_priv.h"
+#include "study/parts.h"
 
 #include <glib/gstdio.h>
 #include <math.h>
@@ -38,6 +39,30 @@ static void same_list(const MsSmallRequest *small, guint without, int threads) {
 static void the_tree_finds_the_same_list(void **state) { /* of a few; test_full_plan.c takes all */
   (void)state;
   for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(10, 5)) same_list(&ms_small_requests[i], 0, 2);
+}
+
+/* With just the memory that a layout of DualPipe needs it is found: its two copies of the model share the optimizer states, whichever schedule the request names
+ * first. So is everything else that needs no more. */
+static void what_fits_exactly_is_found(void **state) {
+  (void)state;
+  const MsSmallRequest small = {"llama, two copies", "{\"base\": \"llama3-8b\", \"num_layers\": 8}", "h100-sxm", 8, 512, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                "\"tp\": [1, 2], \"cp\": 1, \"pp\": [2, 4], \"vpp\": 1, \"schedule\": [\"1f1b\", \"dualpipe\"]", ""};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  g_autoptr(MsPlan) all = ms_small_plan(request, FALSE, 2, 100);
+  int copies = 0;
+  for (int i = 0; i < all->n_best; i++) {
+    if (all->best[i].scenario->layout.schedule != MS_SCHED_DUALPIPE) continue;
+    int fitting = 0;
+    double needed_B = ms_device_B(all->best[i].result);
+    for (int k = 0; k < all->n_best; k++) fitting += ms_device_B(all->best[k].result) <= needed_B;
+    request->max_memory_fraction = needed_B * (1 + 1e-9) / request->base->hardware->hbm_B;
+    g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 100);
+    g_autoptr(MsPlan) tree = branched(request, 0, 2, 100);
+    assert_int_equal(every->n_best, fitting);
+    ms_assert_same_plans(request, every, tree);
+    copies++;
+  }
+  assert_true(copies >= 3);
 }
 
 static void threads_do_not_matter(void **state) {
@@ -239,7 +264,7 @@ static void early_rules_read_no_late_key(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(shortcuts_change_nothing),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list), cmocka_unit_test(what_fits_exactly_is_found), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(shortcuts_change_nothing),
                                      cmocka_unit_test(bounds_of_sets_hold), cmocka_unit_test(unsettled_keys_may_take_any_value),
                                      cmocka_unit_test(resume_goes_on), cmocka_unit_test(damaged_checkpoints_are_refused), cmocka_unit_test(early_rules_read_no_late_key)};
   return cmocka_run_group_tests(tests, NULL, NULL);
