@@ -22,7 +22,7 @@ int ms_ranks_local(void); /* ranks on this machine, which share its cores */
 void ms_ranks_gather(GArray *array);
 gboolean ms_ranks_any(gboolean flag); /* TRUE when it is on some rank */
 
-/* Work in numbered parts 0 .. n - 1, each done by one rank: every rank has a run of them of its own, since neighbours have much in common, and then those that
+/* Of several ranks only. Work in numbered parts 0 .. n - 1, each done by one rank: every rank has a run of them of its own, since neighbours have much in common, and then those that
  * are left to others of its machine. The main thread of every rank begins, with a gather or an any between two such works; any thread takes. */
 void ms_ranks_work_begin(int n);
 int ms_ranks_work_take(void); /* -1: no more */

@@ -3,9 +3,6 @@
 #include "base/err.h"
 #include <stdlib.h>
 
-static gint taken;
-static int parts;
-
 gboolean ms_ranks_built(void) { return FALSE; }
 
 gboolean ms_ranks_begin(GError **error) {
@@ -26,13 +23,5 @@ int ms_ranks_own(void) { return 0; }
 int ms_ranks_local(void) { return 1; }
 void ms_ranks_gather(GArray *array) { (void)array; }
 gboolean ms_ranks_any(gboolean flag) { return flag; }
-
-void ms_ranks_work_begin(int n) {
-  parts = n;
-  g_atomic_int_set(&taken, 0);
-}
-
-int ms_ranks_work_take(void) {
-  int part = g_atomic_int_add(&taken, 1);
-  return part < parts ? part : -1;
-}
+void ms_ranks_work_begin(int n) { (void)n; }
+int ms_ranks_work_take(void) { return -1; }

@@ -65,6 +65,14 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   return m;
 }
 
+int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *s, const MsPieceMemo *like, MsPieceMemo **memo, GError **error) {
+  const MsUnbalanced before = ms_space_try_balance(space, ms_cut_costs(space, value, combo, NULL, s), s);
+  int rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
+  if (memo && rule < 0) *memo = ms_memo_new(s, like, error);
+  ms_space_undo_balance(before, s);
+  return rule;
+}
+
 int *ms_memo_cost_number(MsPieceMemo *m, int level) { return &m->cost_number[level]; }
 
 static const MsPieceTime *times_of(MsPieceMemo *m, gboolean splits) {
@@ -262,10 +270,11 @@ static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMe
   return e;
 }
 
-const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, int costs, MsScenario *s, int shape_of, int *rule) {
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c, MsScenario *s, int *rule) {
   const MsLayoutSpec *spec = &s->layout;
+  int costs = ms_cut_costs(space, c->value, c->combo, ms_pieces_depend_on_cut(s) ? NULL : memo, s);
   gint64 dp = s->gpus / ((gint64)spec->tp * spec->cp * spec->pp);
-  const ShapeKey key = {spec->pp, spec->vpp, (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)), shape_of, map, costs};
+  const ShapeKey key = {spec->pp, spec->vpp, (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)), ms_space_shape_of(space, c->combo), map, costs};
   ShapeEntry *e = g_hash_table_lookup(shapes->known, &key);
   if (!e) {
     const MsUnbalanced before = ms_space_try_balance(space, costs, s);

@@ -380,13 +380,9 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
 
 /* FALSE when the split breaks a rule, or with an error. */
 static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
-  MsScenario *s = p->w->scratch;
   GError *error = NULL;
   if (p->own) ms_memo_free(p->memo), p->memo = NULL;
-  const MsUnbalanced before = ms_space_try_balance(p->t->space, ms_cut_costs(p->t->space, c->value, c->combo, NULL, s), s);
-  *rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
-  if (*rule < 0) p->memo = ms_memo_new(s, p->t->x->s.first, &error);
-  ms_space_undo_balance(before, s);
+  *rule = ms_try_cut(p->t->space, c->value, c->combo, p->w->scratch, p->t->x->s.first, &p->memo, &error);
   p->own = TRUE;
   if (error && !p->w->error) p->w->error = error;
   else g_clear_error(&error);
@@ -401,8 +397,7 @@ static void expand_cut(Pieces *p, const MsBranch *node, MsCandidate c, gint64 ch
   ms_tree_write_shape(t, p->w, &c);
   int rule = refusing_rule(p->w->scratch, t->settled);
   const MsShape *shape = NULL;
-  if (rule < 0 && pieces_of_cut(p, &c, &rule))
-    shape = ms_shapes_get(p->w->shapes, p->map, p->memo, t->space, ms_cut_costs(t->space, c.value, c.combo, NULL, p->w->scratch), p->w->scratch, ms_space_shape_of(t->space, c.combo), &rule);
+  if (rule < 0 && pieces_of_cut(p, &c, &rule)) shape = ms_shapes_get(p->w->shapes, p->map, p->memo, t->space, &c, p->w->scratch, &rule);
   MsShapeUse use = {c.value[MS_AXIS_VPP], (gint32)choice};
   g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof use);
   g_array_append_val(uses, use);

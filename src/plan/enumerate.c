@@ -97,13 +97,9 @@ typedef struct { /* one combination of work keys in one unit */
 } Bench;
 
 /* The rule that the split breaks, of the cut that the layout would get. With `memo`, pieces of it when it breaks none. */
-static int try_split(Bench *b, const gint32 *value, const MsPieceMemo *like, MsPieceMemo **memo, GError **error) {
-  MsScenario *s = b->f->scratch;
-  const MsUnbalanced before = ms_space_try_balance(b->e->space, ms_cut_costs(b->e->space, value, b->work * b->e->space->stride[MS_ROLE_ADDED], NULL, s), s);
-  int rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
-  if (memo && rule < 0) *memo = ms_memo_new(s, like, error);
-  ms_space_undo_balance(before, s);
-  return rule;
+static int try_cut(Bench *b, const gint32 *value, const MsPieceMemo *like, MsPieceMemo **memo, GError **error) {
+  const MsSpace *space = b->e->space;
+  return ms_try_cut(space, value, b->work * space->stride[MS_ROLE_ADDED], b->f->scratch, like, memo, error);
 }
 
 static gboolean memo_for(Bench *b, const gint32 *value) {
@@ -112,7 +108,7 @@ static gboolean memo_for(Bench *b, const gint32 *value) {
   if (b->memo) ms_memo_free(b->f->last), b->f->last = b->memo;
   const MsPieceMemo *like = b->f->last ? b->f->last : b->e->search->first;
   b->memo = NULL;
-  try_split(b, value, like, &b->memo, &error);
+  try_cut(b, value, like, &b->memo, &error);
   if (b->memo) b->map = ms_shapes_map(b->f->shapes, b->memo);
   if (!error) return b->memo != NULL;
   guint64 order = order_of(b->e->space, b->unit, b->work, 0);
@@ -167,7 +163,7 @@ static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes 
         ms_space_apply_axes(v, b->f->scratch);
         b->written = combo;
       }
-      shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, ms_cut_costs(space, v, combo, b->per_cut ? NULL : b->memo, b->f->scratch), b->f->scratch, ms_space_shape_of(space, combo), &rule);
+      shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, c, b->f->scratch, &rule);
       known_class = class, time = -1, device_B = -1;
     }
     if (!shape) {
@@ -195,7 +191,7 @@ static gboolean anything_passes(const Bench *b, int inner) {
 static void refuse_split(Bench *b, MsCandidate *c, int inner) {
   const MsSpace *space = b->e->space;
   gint64 n = space->stride[MS_ROLE_ADDED];
-  int rule = try_split(b, c->value, NULL, NULL, NULL);
+  int rule = try_cut(b, c->value, NULL, NULL, NULL);
   for (c->combo = b->work * n; c->combo < (b->work + 1) * n; c->combo++)
     if (rule >= 0 && space->refused_by[c->combo] < 0 && b->f->passes[inner * space->n_classes + space->class_of[c->combo]])
       ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, c->combo, inner), c);

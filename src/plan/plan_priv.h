@@ -173,6 +173,10 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
 const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
+/* The rule about the split into stages that the cut of a combination breaks, -1 = none; then, with `memo`, the pieces of that cut, NULL and *error when they cannot be
+ * made. `scenario` has axes and combination written in, the cut only meanwhile. */
+int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *scenario, const MsPieceMemo *like, MsPieceMemo **memo, GError **error);
+
 enum { MS_COST_LEVELS = 3 };
 int *ms_memo_cost_number(MsPieceMemo *memo, int level); /* kept for ms_cut_costs; -1: not known */
 /* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward. */
@@ -190,10 +194,9 @@ MsShapes *ms_shapes_new(void);
 void ms_shapes_free(MsShapes *shapes);
 /* Number of the way in which the memo's layers are pieces: shapes differ by it. */
 int ms_shapes_map(MsShapes *shapes, const MsPieceMemo *memo);
-/* The shape of a scenario whose ranks obey the rules; it has the axis values and the choices that shape_of numbers written in, but no balanced pipeline layout yet:
- * one is written in while a shape is made, from costs number `costs` (ms_cut_costs). *rule: the rule about the split into stages that refuses it, or ms_num_rules +
- * MS_REFUSED_SAME (the result is NULL then), else -1. Borrowed. */
-const MsShape *ms_shapes_get(MsShapes *shapes, int map, const MsPieceMemo *memo, const MsSpace *space, int costs, MsScenario *scenario, int shape_of, int *rule);
+/* The shape of a candidate whose ranks obey the rules; `scenario` has it written in, but no balanced pipeline layout yet: one is written in while a shape is made.
+ * *rule: the rule about the split into stages that refuses it, or ms_num_rules + MS_REFUSED_SAME (the result is NULL then), else -1. Borrowed. */
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c, MsScenario *scenario, int *rule);
 
 gboolean ms_shape_same(const MsShape *a, const MsShape *b); /* their bounds are the same whatever the pieces are */
 

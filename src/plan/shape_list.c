@@ -68,7 +68,7 @@ static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int
       int rule;
       c.value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[k], c.combo = node + i * space->stride[MS_ROLE_SHAPE];
       ms_tree_write_shape(t, w, &c);
-      const MsShape *shape = ms_shapes_get(w->shapes, map, memo, space, ms_cut_costs(space, c.value, c.combo, memo, w->scratch), w->scratch, ms_space_shape_of(space, c.combo), &rule);
+      const MsShape *shape = ms_shapes_get(w->shapes, map, memo, space, &c, w->scratch, &rule);
       add_use(list, shape, rule, (MsShapeUse){c.value[MS_AXIS_VPP], (gint32)i});
     }
   return list;

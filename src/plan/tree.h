@@ -66,5 +66,4 @@ void ms_shape_lists_free(MsShapeLists *lists);
 /* MsShapeGroup of a node's pieces at the PP of `c`, which divides; the worker's scratch has the node's combination written in. Borrowed. */
 const GArray *ms_shape_list(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c);
 
-
 #endif
