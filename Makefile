@@ -59,7 +59,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers check-symbols bench headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
+.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers check-format check-symbols bench headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
 all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a
@@ -130,10 +130,10 @@ check-layers:
 check-symbols: all $(UNIT)
 	@{ nm -A $(BUILD)/libmoesim.a $(BUILD)/src/cli/main.o $(UNIT:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o) $(TESTLIB) || echo failed; } 2>/dev/null | awk -f mk/symbols.awk
 
-smallcheck: all check-layers $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
+smallcheck: all check-layers check-format $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) quick
 
-check: all check-layers $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
+check: all check-layers check-format $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) full
 
 # Curves of every machine that shared measurements exist for, made anew: the same tables give the same bytes. DATE is written to them.
@@ -233,8 +233,15 @@ uninstall:
 deb:
 	@mk/deb.sh $(VERSION) build-deb
 
+# Form: .clang-format (version 14), and no line above 120 columns, whether it is installed or not.
+FORMATTED := $(wildcard src/*/*.[ch] src/*/*.def tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.c)
 format:
-	clang-format -i $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.c)
+	clang-format -i $(FORMATTED)
+check-format:
+	@awk 'length > 120 { printf "%s:%d: %d columns\n", FILENAME, FNR, length; bad = 1 } END { exit bad }' \
+	  $(FORMATTED) $(wildcard src/*/*.inc)
+	@if command -v clang-format >/dev/null && clang-format --version | grep -q 'version 14'; then \
+	  clang-format --dry-run -Werror $(FORMATTED); else echo "check-format: no clang-format 14, lines only"; fi
 
 clean:
 	rm -rf build build-*

@@ -1,4 +1,5 @@
-/* bench/bench_engine.c - tasks per second of the engines on one core: a pipeline-like graph of 16 devices x 8 streams. Prints, never judges. */
+/* bench/bench_engine.c - tasks per second of the engines on one core: a pipeline-like graph of 16 devices x 8 streams.
+ * Prints, never judges. */
 #include "sim/engine.h"
 
 #include <stdio.h>
@@ -11,9 +12,12 @@ static guint32 draw(guint32 below) { /* xorshift64: seeded, the same everywhere 
   return (guint32)((state >> 32) * below >> 32);
 }
 
-typedef struct { gboolean shared, host; } Kind;
+typedef struct {
+  gboolean shared, host;
+} Kind;
 
-/* 30 % communication tasks; about 1.3 explicit waits a task, most of them recent. Unshared: compute on stream 0 only, each link on one stream. */
+/* 30 % communication tasks; about 1.3 explicit waits a task, most of them recent. Unshared: compute on stream 0 only,
+ * each link on one stream. */
 static MsGraph *make_graph(Kind kind) {
   MsGraph *graph = ms_graph_new(DEVICES, STREAMS);
   ms_graph_reserve(graph, TASKS, 2 * TASKS);
@@ -21,7 +25,9 @@ static MsGraph *make_graph(Kind kind) {
   for (guint32 i = 0; i < TASKS; i++) {
     gboolean comm = draw(10) < 3;
     MsTask task = {.device = draw(DEVICES), .duration = 1000 + draw(1000000), .launch = kind.host ? 2000 : 0, .tag = i};
-    if (comm) task.stream = kind.shared ? 2 + draw(STREAMS - 2) : 2 + draw(3), task.use = kind.shared ? MS_USE_LINK0 + draw(2) : MS_USE_LINK0 + task.stream - 2;
+    if (comm)
+      task.stream = kind.shared ? 2 + draw(STREAMS - 2) : 2 + draw(3),
+      task.use = kind.shared ? MS_USE_LINK0 + draw(2) : MS_USE_LINK0 + task.stream - 2;
     else task.stream = 0, task.use = MS_USE_COMPUTE;
     if (comm && kind.shared) task.sms = 20;
     guint32 wait[3], n = i < 200 ? 0 : draw(10) < 8 ? 1 + (draw(10) < 6) : 0;
@@ -47,7 +53,8 @@ static double best_rate(const MsGraph *graph, MsTrajectory *(*engine)(const MsGr
 static double stretched(const MsGraph *graph) {
   g_autoptr(MsTrajectory) trajectory = ms_engine_events(graph);
   int n = 0;
-  for (guint32 i = 0; i < TASKS; i++) n += trajectory->end[i] - trajectory->start[i] > ms_graph_task(graph, i)->duration;
+  for (guint32 i = 0; i < TASKS; i++)
+    n += trajectory->end[i] - trajectory->start[i] > ms_graph_task(graph, i)->duration;
   return (double)n / TASKS;
 }
 
@@ -57,16 +64,19 @@ int main(void) {
   double build = TASKS / ((g_get_monotonic_time() - begin) * 1e-6);
   g_autoptr(MsGraph) host = make_graph((Kind){FALSE, TRUE});
   g_autoptr(MsGraph) shared = make_graph((Kind){TRUE, FALSE});
-  double relax = best_rate(plain, ms_engine_relax), events = best_rate(plain, ms_engine_events), sharing = best_rate(shared, ms_engine_events);
+  double relax = best_rate(plain, ms_engine_relax), events = best_rate(plain, ms_engine_events),
+         sharing = best_rate(shared, ms_engine_events);
   const guint32 *wait;
   guint64 waits = 0;
   for (guint32 i = 0; i < TASKS; i++) waits += ms_graph_waits(plain, i, &wait);
-  printf("engine: %d tasks, %d devices x %d streams, %.2f waits a task (millions of tasks/s, best of %d)\n", TASKS, DEVICES, STREAMS, (double)waits / TASKS, REPEATS);
+  printf("engine: %d tasks, %d devices x %d streams, %.2f waits a task (millions of tasks/s, best of %d)\n", TASKS,
+         DEVICES, STREAMS, (double)waits / TASKS, REPEATS);
   printf("  build            %8.1f\n", build * 1e-6);
   printf("  relax            %8.1f\n", relax * 1e-6);
   printf("  relax, host      %8.1f\n", best_rate(host, ms_engine_relax) * 1e-6);
   printf("  events, unshared %8.2f  (relax / events %.1f)\n", events * 1e-6, relax / events);
   printf("  events, host     %8.2f\n", best_rate(host, ms_engine_events) * 1e-6);
-  printf("  events, shared   %8.2f  (unshared / shared %.1f; %.0f %% of the tasks stretched)\n", sharing * 1e-6, events / sharing, 100 * stretched(shared));
+  printf("  events, shared   %8.2f  (unshared / shared %.1f; %.0f %% of the tasks stretched)\n", sharing * 1e-6,
+         events / sharing, 100 * stretched(shared));
   return 0;
 }

@@ -1,6 +1,7 @@
-/* bench/bench_kernels.c - GB/s or GF/s of each CPU kernel on one thread, beside a triad and a GEMM. Prints, never judges.
- * bench_kernels [f64] [NAME…]: the f64 table; only kernels whose name contains a NAME. Bytes are those that a row counts: every operand once.
- * Best of several passes over all kernels, by CPU time, so that a busy machine shows the same figures. */
+/* bench/bench_kernels.c - GB/s or GF/s of each CPU kernel on one thread, beside a triad and a GEMM. Prints, never
+ * judges. bench_kernels [f64] [NAME…]: the f64 table; only kernels whose name contains a NAME. Bytes are those that a
+ * row counts: every operand once. Best of several passes over all kernels, by CPU time, so that a busy machine shows
+ * the same figures. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,9 @@ static double cpu_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static MsAttentionShape attention(int s, int d_head) { return (MsAttentionShape){1, 8, 2, s, s, d_head, d_head, positions, positions, .scale = 1 / sqrt(d_head)}; }
+static MsAttentionShape attention(int s, int d_head) {
+  return (MsAttentionShape){1, 8, 2, s, s, d_head, d_head, positions, positions, .scale = 1 / sqrt(d_head)};
+}
 static const MsSparseShape sparse = {1, 16, 1, 256, 2048, 192, 128, 512, 0.1, NULL, TRUE};
 static const MsIndexerShape indexer = {1, 8, 1024, 1024, 128, positions, positions};
 static const MsScanShape scan = {1, 2048, 16, 64, 1, 128, 1024, 128, 128, 16};
@@ -37,7 +40,11 @@ static const gint64 grouped[4] = {512, 512, 512, 512}, one_group[1] = {ROWS};
 #include "kernel_list.h"
 #undef KERNEL
 
-typedef struct { const char *name; void (*call)(void); double elements; } Kernel; /* moved; 0: FLOP are counted */
+typedef struct {
+  const char *name;
+  void (*call)(void);
+  double elements;
+} Kernel; /* moved; 0: FLOP are counted */
 static const Kernel kernels[] = {
 #define KERNEL(name, call, elements) {#name, do_##name, elements},
 #include "kernel_list.h"
@@ -55,7 +62,8 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++) {
     *arrays[i] = g_malloc(3 * (gsize)N * k->real_B);
     for (gint64 j = 0; j < 3 * N; j++) {
-      double x = ((j * 7 + (gint64)i * 3) % 1009) / 1009.0 - (i % 2 ? 0.5 : 1.001); /* a, c, e, g: all negative, as logarithms of decays are */
+      double x = ((j * 7 + (gint64)i * 3) % 1009) / 1009.0 -
+                 (i % 2 ? 0.5 : 1.001); /* a, c, e, g: all negative, as logarithms of decays are */
       if (f64) ((double *)*arrays[i])[j] = x;
       else ((float *)*arrays[i])[j] = (float)x;
     }
@@ -75,7 +83,9 @@ int main(int argc, char **argv) {
       flop[i] = run.flop;
       if (pass == 0 || took < best[i]) best[i] = took;
       if (pass < PASSES - 1) continue;
-      if (kernels[i].elements > 0) printf("%-28s %8.2f ms %8.1f GB/s\n", kernels[i].name, 1e3 * best[i], kernels[i].elements * (double)k->real_B / best[i] * 1e-9);
+      if (kernels[i].elements > 0)
+        printf("%-28s %8.2f ms %8.1f GB/s\n", kernels[i].name, 1e3 * best[i],
+               kernels[i].elements * (double)k->real_B / best[i] * 1e-9);
       else printf("%-28s %8.2f ms %8.1f GF/s\n", kernels[i].name, 1e3 * best[i], flop[i] / best[i] * 1e-9);
     }
   return 0;

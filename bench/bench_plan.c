@@ -1,5 +1,6 @@
-/* Speed of the planner: layouts bounded a second, and three large tasks from request to ranking. Figures stand beside the goals of the project; Calculon's
- * rate is the one it was measured at on a machine of this kind (2,100 configurations a second and core). Never fails for being slow. */
+/* Speed of the planner: layouts bounded a second, and three large tasks from request to ranking. Figures stand beside
+ * the goals of the project; Calculon's rate is the one it was measured at on a machine of this kind (2,100
+ * configurations a second and core). Never fails for being slow. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,7 +38,8 @@ static MsRequest *load(const char *name) {
   exit(1);
 }
 
-/* The enumeration alone: every layout that obeys the rules is bounded in memory and, whether it fits or not, in time. */
+/* The enumeration alone: every layout that obeys the rules is bounded in memory and, whether it fits or not, in time.
+ */
 static void bounds(const char *name) {
   g_autoptr(MsRequest) request = load(name);
   MsPlanOptions options = {.prune = TRUE, .without = 1u << MS_SHORT_MEMORY};
@@ -50,8 +52,8 @@ static void bounds(const char *name) {
   if (!ms_enumerate(&search, NULL)) exit(1);
   cpu = cpu_s() - cpu;
   double clock_s = (double)(g_get_monotonic_time() - began_us) / 1e6;
-  printf("%s: %.4g layouts, %.4g obey the rules and were bounded; %d cores, %.2f s, %.2f s of CPU\n", name, (double)plan.searched, (double)plan.valid,
-         ms_parallel_threads(0), clock_s, cpu);
+  printf("%s: %.4g layouts, %.4g obey the rules and were bounded; %d cores, %.2f s, %.2f s of CPU\n", name,
+         (double)plan.searched, (double)plan.valid, ms_parallel_threads(0), clock_s, cpu);
   line("bound, layouts searched", (double)plan.searched / clock_s / 1e6, "M layouts/s", 1, TRUE);
   line("bound, of them bounded", (double)plan.valid / clock_s / 1e6, "M layouts/s", 1, TRUE);
   line("bound, of them bounded, per core", (double)plan.valid / cpu / 1e6, "M layouts/CPU s", 0.5, TRUE);
@@ -66,8 +68,9 @@ static void task(const char *name, double goal_s) {
   double cpu = cpu_s();
   g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 10, .prune = TRUE}, NULL);
   cpu = cpu_s() - cpu;
-  printf("%s: %.4g layouts, %.4g obey the rules, %.4g screened, %.4g simulated, best %.4g s\n", name, (double)plan->searched, (double)plan->valid,
-         (double)plan->screened, (double)plan->simulated, plan->n_best ? plan->best[0].result->step_time_s : 0.0);
+  printf("%s: %.4g layouts, %.4g obey the rules, %.4g screened, %.4g simulated, best %.4g s\n", name,
+         (double)plan->searched, (double)plan->valid, (double)plan->screened, (double)plan->simulated,
+         plan->n_best ? plan->best[0].result->step_time_s : 0.0);
   line("request to ranking", plan->elapsed_s, "s", goal_s, FALSE);
   line("over two cores' CPU time", cpu / 2, "s", goal_s, FALSE);
   line("configurations per second and core", (double)plan->searched / cpu, "1/s", 200 * CALCULON_PER_S, TRUE);
@@ -79,7 +82,8 @@ static void stop(int signal_number) {
   raise(SIGINT);
 }
 
-/* A request that leaves nearly everything open, stopped after a minute: what it has found by then, and what is proven. */
+/* A request that leaves nearly everything open, stopped after a minute: what it has found by then, and what is proven.
+ */
 static void open_request(const char *name, unsigned limit_s) {
   g_autoptr(MsRequest) request = load(name);
   double cpu = cpu_s();
@@ -89,8 +93,9 @@ static void open_request(const char *name, unsigned limit_s) {
   g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 10, .prune = TRUE}, NULL);
   alarm(0);
   cpu = cpu_s() - cpu;
-  printf("%s: %.4g layouts, %.4g bounded, %.4g screened, %.4g simulated, best %.4g s%s; at most %.2g %% better\n", name, (double)plan->searched, (double)plan->bounded,
-         (double)plan->screened, (double)plan->simulated, plan->n_best ? plan->best[0].result->step_time_s : 0.0, plan->interrupted ? ", stopped" : "",
+  printf("%s: %.4g layouts, %.4g bounded, %.4g screened, %.4g simulated, best %.4g s%s; at most %.2g %% better\n", name,
+         (double)plan->searched, (double)plan->bounded, (double)plan->screened, (double)plan->simulated,
+         plan->n_best ? plan->best[0].result->step_time_s : 0.0, plan->interrupted ? ", stopped" : "",
          100 * ms_plan_gap(plan, request));
   line("request to proof (or stopped)", plan->elapsed_s, "s", limit_s, FALSE);
   line("over two cores' CPU time", cpu / 2, "s", limit_s, FALSE);

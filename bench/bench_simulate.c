@@ -1,5 +1,6 @@
-/* Speed of moesim on real steps, one core: operators a second of `full` with and without sharing, layouts a second of the planner's bound, the step of
- * DeepSeek-V3 on 2048 GPUs with its trace, one `run` and one `plan` from the command line. Prints figures beside the goals; never fails for being slow. */
+/* Speed of moesim on real steps, one core: operators a second of `full` with and without sharing, layouts a second of
+ * the planner's bound, the step of DeepSeek-V3 on 2048 GPUs with its trace, one `run` and one `plan` from the command
+ * line. Prints figures beside the goals; never fails for being slow. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,16 +35,26 @@ static void line(const char *what, double figure, const char *unit, double goal,
   printf("  %-46s %12.4g %-12s goal %8.4g  x%.2f%s\n", what, figure, unit, goal, ratio, ratio < 1 ? "  MISSED" : "");
 }
 
-/* --- operators a second --------------------------------------------------------------------------------------------------------------- */
-typedef struct { MsScenario *scenario; MsLayout *layout; MsWork *work; MsCost *cost; MsProgram *program; MsSchedule *schedule; } Step;
+/* --- operators a second ---------------------------------------------------------------------------------------- */
+typedef struct {
+  MsScenario *scenario;
+  MsLayout *layout;
+  MsWork *work;
+  MsCost *cost;
+  MsProgram *program;
+  MsSchedule *schedule;
+} Step;
 
 static Step open_step(const char *name) {
   GError *error = NULL;
   char why[192];
   Step s = {.scenario = load(name)};
   s.layout = ms_layout_new_or_error(s.scenario, &error);
-  if (!s.layout || !(s.work = ms_work_new(s.scenario, s.layout, &error)) || !(s.cost = ms_cost_new(s.scenario, s.layout, &error))) stop(error);
-  s.schedule = ms_schedule_new((int)s.scenario->layout.schedule, s.layout->pp, s.layout->microbatches, s.layout->vpp, s.layout->group_size, FALSE, why, sizeof why);
+  if (!s.layout || !(s.work = ms_work_new(s.scenario, s.layout, &error)) ||
+      !(s.cost = ms_cost_new(s.scenario, s.layout, &error)))
+    stop(error);
+  s.schedule = ms_schedule_new((int)s.scenario->layout.schedule, s.layout->pp, s.layout->microbatches, s.layout->vpp,
+                               s.layout->group_size, FALSE, why, sizeof why);
   s.program = ms_program_new(s.work, s.cost);
   return s;
 }
@@ -80,17 +91,19 @@ static void engines(const char *name) {
   g_autoptr(MsGraph) ahead = ms_test_unshared(graph, s.layout->pp, FALSE);
   g_autoptr(MsTrajectory) a = ms_engine_relax(alone);
   g_autoptr(MsTrajectory) b = ms_engine_events(alone);
-  gboolean equal = a->makespan == b->makespan && !memcmp(a->start, b->start, a->n * sizeof *a->start) && !memcmp(a->end, b->end, a->n * sizeof *a->end);
-  printf("%s: %u operators, %s, lowering %.1f M/s\n", name, ms_graph_count(graph), ms_graph_shares(graph) ? "resources shared" : "nothing shared",
-         ms_graph_count(graph) / build / 1e6);
+  gboolean equal = a->makespan == b->makespan && !memcmp(a->start, b->start, a->n * sizeof *a->start) &&
+                   !memcmp(a->end, b->end, a->n * sizeof *a->end);
+  printf("%s: %u operators, %s, lowering %.1f M/s\n", name, ms_graph_count(graph),
+         ms_graph_shares(graph) ? "resources shared" : "nothing shared", ms_graph_count(graph) / build / 1e6);
   line("full, resources shared (events)", rate(graph, ms_engine_events), "M operators/s", 4, TRUE);
   line("full, nothing shared (one pass)", rate(ahead, ms_engine_relax), "M operators/s", 50, TRUE);
   line("full, nothing shared, with host (one pass)", rate(alone, ms_engine_relax), "M operators/s", 50, TRUE);
-  printf("  %-46s %12.4g M operators/s, %s the one pass\n", "the same by events", rate(alone, ms_engine_events), equal ? "to the last bit as" : "NOT AS");
+  printf("  %-46s %12.4g M operators/s, %s the one pass\n", "the same by events", rate(alone, ms_engine_events),
+         equal ? "to the last bit as" : "NOT AS");
   close_step(&s);
 }
 
-/* --- a whole step with its trace --------------------------------------------------------------------------------------------------------- */
+/* --- a whole step with its trace ------------------------------------------------------------------------------- */
 static void whole_step(const char *name) {
   double predict = INFINITY, traced = INFINITY;
   g_autofree char *trace = g_build_filename(g_get_tmp_dir(), "moesim-bench-trace.json", NULL);
@@ -114,15 +127,21 @@ static void whole_step(const char *name) {
   line("full, file to result and trace", traced, "s", 1, FALSE);
 }
 
-/* --- the planner -------------------------------------------------------------------------------------------------------------------------- */
-static const char wide[] =
-    "{\"schema\": 1, \"name\": \"bounds\", \"model\": \"deepseek-v3\", \"hardware\": \"gb200-nvl72\", \"gpus\": 1024, \"training\": {\"seq_length\": 4096, "
-    "\"global_batch_size\": 8192, \"precision\": \"mxfp8\", \"routing\": \"balanced\", \"micro_batch_size\": \"auto\"}, \"layout\": {\"cp\": 1}, "
-    "\"options\": {\"sequence_parallel\": null, \"dispatcher\": \"hybridep\", \"ep_overlap\": false, \"delay_wgrad\": false, \"overlap_grad_reduce\": true, "
-    "\"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": \"auto\", \"offload_modules\": [], \"optimizer_offload_fraction\": 0, "
-    "\"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", "
-    "\"exp_avg_dtype\": \"bf16\", \"exp_avg_sq_dtype\": \"bf16\", \"fp8_param_gather\": true, \"cross_entropy_fusion\": true}, "
-    "\"plan\": {\"max_memory_fraction\": 0.01}}"; /* nothing fits: every layout that obeys the rules is bounded, none is simulated */
+/* --- the planner ----------------------------------------------------------------------------------------------- */
+static const char wide[] = "{\"schema\": 1, \"name\": \"bounds\", \"model\": \"deepseek-v3\", \"hardware\": "
+                           "\"gb200-nvl72\", \"gpus\": 1024, \"training\": {\"seq_length\": 4096, "
+                           "\"global_batch_size\": 8192, \"precision\": \"mxfp8\", \"routing\": \"balanced\", "
+                           "\"micro_batch_size\": \"auto\"}, \"layout\": {\"cp\": 1}, "
+                           "\"options\": {\"sequence_parallel\": null, \"dispatcher\": \"hybridep\", \"ep_overlap\": "
+                           "false, \"delay_wgrad\": false, \"overlap_grad_reduce\": true, "
+                           "\"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": \"auto\", "
+                           "\"offload_modules\": [], \"optimizer_offload_fraction\": 0, "
+                           "\"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", "
+                           "\"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", "
+                           "\"exp_avg_dtype\": \"bf16\", \"exp_avg_sq_dtype\": \"bf16\", \"fp8_param_gather\": true, "
+                           "\"cross_entropy_fusion\": true}, "
+                           "\"plan\": {\"max_memory_fraction\": 0.01}}"; /* nothing fits: every layout that obeys the
+                                                                            rules is bounded, none is simulated */
 
 static void bounds(void) {
   GError *error = NULL;
@@ -137,12 +156,14 @@ static void bounds(void) {
     best = MIN(best, plan->elapsed_s);
     searched = plan->searched, valid = plan->valid;
   }
-  printf("planner: %" G_GUINT64_FORMAT " layouts, %" G_GUINT64_FORMAT " of them obey the rules and were bounded in time and memory, %.2f s\n", searched, valid, best);
+  printf("planner: %" G_GUINT64_FORMAT " layouts, %" G_GUINT64_FORMAT
+         " of them obey the rules and were bounded in time and memory, %.2f s\n",
+         searched, valid, best);
   line("bound, layouts searched", (double)searched / best / 1e3, "k layouts/s", 200, TRUE);
   line("bound, of them bounded", (double)valid / best / 1e3, "k layouts/s", 200, TRUE);
 }
 
-/* --- the command line ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the command line ------------------------------------------------------------------------------------------ */
 static double command(const char *program, const char *const *arguments, int repeats) {
   double best = INFINITY;
   for (int i = 0; i < repeats; i++) {
@@ -153,8 +174,11 @@ static double command(const char *program, const char *const *arguments, int rep
     for (int k = 0; arguments[k]; k++) g_ptr_array_add(argv, (char *)arguments[k]);
     g_ptr_array_add(argv, NULL);
     double from = seconds();
-    if (!g_spawn_sync(NULL, (char **)argv->pdata, NULL, G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL, NULL, NULL, &status, &error) || status)
-      fprintf(stderr, "bench_simulate: %s %s: status %d %s\n", program, arguments[0], status, error ? error->message : "");
+    if (!g_spawn_sync(NULL, (char **)argv->pdata, NULL, G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL,
+                      NULL, NULL, NULL, &status, &error) ||
+        status)
+      fprintf(stderr, "bench_simulate: %s %s: status %d %s\n", program, arguments[0], status,
+              error ? error->message : "");
     best = MIN(best, seconds() - from);
     g_ptr_array_free(argv, TRUE);
   }
@@ -164,7 +188,8 @@ static double command(const char *program, const char *const *arguments, int rep
 static void command_line(const char *bench) {
   g_autofree char *folder = g_path_get_dirname(bench);
   g_autofree char *program = g_build_filename(folder, "..", "moesim", NULL);
-  static const char *const run[] = {"run", "--fidelity", "fast", MS_SOURCE_DIR "/scenarios/run-deepseek-v3-gb200-256.json", NULL};
+  static const char *const run[] = {"run", "--fidelity", "fast",
+                                    MS_SOURCE_DIR "/scenarios/run-deepseek-v3-gb200-256.json", NULL};
   static const char *const plan[] = {"plan", MS_SOURCE_DIR "/scenarios/plan-deepseek-v3-gb200-256.json", NULL};
   printf("command line, process start included\n");
   line("run --fidelity fast, one scenario", 1e3 * command(program, run, 20), "ms", 50, FALSE);

@@ -1,14 +1,18 @@
-/* bench/kernel_list.h - rows of bench_kernels.c: KERNEL(name, call, elements moved; 0 = GF/s). No include guard: included for the functions and for the table. */
+/* bench/kernel_list.h - rows of bench_kernels.c: KERNEL(name, call, elements moved; 0 = GF/s). No include guard:
+ * included for the functions and for the table. */
 KERNEL(triad, k->add(N, a, b, c), 3.0 * N)
 KERNEL(gemm, k->gemm(&run, FALSE, TRUE, 1024, 1024, 1024, 1, a, 1024, b, 1024, 0, c, 1024), 0)
 KERNEL(grouped_forward, k->grouped_forward(&run, 4, grouped, 512, 512, a, b, c), 0)
 KERNEL(attention_1024_64, MsAttentionShape s = attention(1024, 64); k->attention_forward(&run, &s, a, b, d, e, f), 0)
 KERNEL(attention_1024_128, MsAttentionShape s = attention(1024, 128); k->attention_forward(&run, &s, a, b, d, e, f), 0)
-KERNEL(attention_back_1024_64, MsAttentionShape s = attention(1024, 64); k->attention_backward(&run, &s, a, b, d, e, f, b, c, g, h, NULL), 0)
-KERNEL(attention_back_1024_128, MsAttentionShape s = attention(1024, 128); k->attention_backward(&run, &s, a, b, d, e, f, b, c, g, h, NULL), 0)
+KERNEL(attention_back_1024_64, MsAttentionShape s = attention(1024, 64);
+       k->attention_backward(&run, &s, a, b, d, e, f, b, c, g, h, NULL), 0)
+KERNEL(attention_back_1024_128, MsAttentionShape s = attention(1024, 128);
+       k->attention_backward(&run, &s, a, b, d, e, f, b, c, g, h, NULL), 0)
 KERNEL(attention_merge, k->attention_merge(ROWS, 16, 128, a, e, b, d), 3.0 * N)
 KERNEL(softmax_forward, MsAttentionShape s = attention(512, 64); k->softmax_forward(&s, d), 2.0 * 8 * 512 * 512)
-KERNEL(softmax_backward, MsAttentionShape s = attention(512, 64); k->softmax_backward(&s, b, d, NULL), 3.0 * 8 * 512 * 512)
+KERNEL(softmax_backward, MsAttentionShape s = attention(512, 64);
+       k->softmax_backward(&s, b, d, NULL), 3.0 * 8 * 512 * 512)
 KERNEL(norm_forward, k->norm_forward(MS_KNORM_RMS, ROWS, WIDTH, 1e-5, a, b, NULL, c), 2.0 * N)
 KERNEL(norm_backward, k->norm_backward(MS_KNORM_RMS, ROWS, WIDTH, 1e-5, a, b, d, c, h, NULL), 3.0 * N)
 KERNEL(layer_norm_forward, k->norm_forward(MS_KNORM_LAYER, ROWS, WIDTH, 1e-5, a, b, d, c), 2.0 * N)
@@ -39,9 +43,14 @@ KERNEL(amax, k->amax(N, a), 1.0 * N)
 KERNEL(adam, k->adam(N / 2, 1e-3, 0.9, 0.95, 1e-8, 0.1, 1, 3, b, c, d, g, h), 9.0 * N / 2)
 KERNEL(muon_momentum, k->muon_momentum(N, 0.95, TRUE, 1, b, c, h), 4.0 * N)
 KERNEL(newton_schulz, k->newton_schulz(&run, 512, 1024, 5, b), 0)
-KERNEL(router_softmax, k->router_forward(ROWS, EXPERTS, TOPK, 0, 0, MS_KSCORE_SOFTMAX, TRUE, 1, NULL, NULL, b, c, ints, counts, NULL), 1.0 * ROWS * EXPERTS)
-KERNEL(router_sigmoid_groups, k->router_forward(ROWS, EXPERTS, TOPK, 8, 4, MS_KSCORE_SIGMOID, TRUE, 1, NULL, d, b, c, ints, counts, NULL), 1.0 * ROWS * EXPERTS)
-KERNEL(router_backward, k->router_backward(ROWS, EXPERTS, TOPK, MS_KSCORE_SOFTMAX, TRUE, 1, b, ints, d, NULL, c), 2.0 * ROWS * EXPERTS)
+KERNEL(router_softmax,
+       k->router_forward(ROWS, EXPERTS, TOPK, 0, 0, MS_KSCORE_SOFTMAX, TRUE, 1, NULL, NULL, b, c, ints, counts, NULL),
+       1.0 * ROWS * EXPERTS)
+KERNEL(router_sigmoid_groups,
+       k->router_forward(ROWS, EXPERTS, TOPK, 8, 4, MS_KSCORE_SIGMOID, TRUE, 1, NULL, d, b, c, ints, counts, NULL),
+       1.0 * ROWS * EXPERTS)
+KERNEL(router_backward, k->router_backward(ROWS, EXPERTS, TOPK, MS_KSCORE_SOFTMAX, TRUE, 1, b, ints, d, NULL, c),
+       2.0 * ROWS * EXPERTS)
 KERNEL(gather_rows, k->gather_rows(ROWS, WIDTH, longs, a, c), 2.0 * N)
 KERNEL(scatter_rows, k->scatter_rows(ROWS, WIDTH, longs, b, a, ROWS, c), 4.0 * N)
 KERNEL(scatter_weight_grad, k->scatter_weight_grad(ROWS, WIDTH, longs, a, b, c), 2.0 * N)

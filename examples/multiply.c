@@ -1,5 +1,5 @@
-/* examples/multiply.c - libmoesim_lcma as a matrix multiplication: one that decides by itself, one with a scheme and a limited workspace.
- *   cc multiply.c $(pkg-config --cflags --libs moesim_lcma) -lm */
+/* examples/multiply.c - libmoesim_lcma as a matrix multiplication: one that decides by itself, one with a scheme and a
+ * limited workspace. cc multiply.c $(pkg-config --cflags --libs moesim_lcma) -lm */
 #include <math.h>
 #include <moesim_lcma.h>
 #include <stdio.h>
@@ -23,7 +23,8 @@ int main(void) {
     ms_lcma_set_plan(lcma, plans[p]);
     ms_lcma_set_workspace_limit(lcma, 512 * 1024);
     if (ms_lcma_sgemm(lcma, 'N', 'N', M, N, K, 1, a, K, b, N, 0, c, N) != MS_LCMA_OK) return 1;
-    printf("%s: rounding errors up to %g times those of the definition\n", ms_lcma_plan(lcma), ms_lcma_error_growth(lcma));
+    printf("%s: rounding errors up to %g times those of the definition\n", ms_lcma_plan(lcma),
+           ms_lcma_error_growth(lcma));
     for (int i = 0; i < M; i++)
       for (int j = 0; j < N; j++) {
         double sum = 0;

@@ -1,7 +1,8 @@
 /* bench/lcma/targets.c - the measured targets of lower-complexity multiplication, see bench/lcma_targets.sh.
  *
- * Contenders are interleaved and the least time of each counts. A time is wall time where the process had its CPUs (CPU time over wall time above 0.95 of
- * the threads), else CPU time over the threads, and the share of the former is printed: on a busy machine the figures are what an idle one would show. */
+ * Contenders are interleaved and the least time of each counts. A time is wall time where the process had its CPUs (CPU
+ * time over wall time above 0.95 of the threads), else CPU time over the threads, and the share of the former is
+ * printed: on a busy machine the figures are what an idle one would show. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,9 +40,10 @@ static double timed(MsLcma *lcma, const MsBlas *blas, int threads, const gint64 
 
 static void keep_least(double *least, double time_s, gboolean first) { *least = first ? time_s : MIN(*least, time_s); }
 
-/* --- large shapes ------------------------------------------------------------------------------------------------------------------------- */
+/* --- large shapes ---------------------------------------------------------------------------------------------- */
 static void large_shapes(int threads, const MsBlas *const *blas, int n) {
-  static const gint64 shapes[][3] = {{4096, 4096, 4096}, {8192, 8192, 8192}, {4096, 11008, 4096}, {16384, 1408, 2048}, {2048, 8192, 2048}, {4096, 7168, 2048}, {8192, 4096, 4096}};
+  static const gint64 shapes[][3] = {{4096, 4096, 4096}, {8192, 8192, 8192}, {4096, 11008, 4096}, {16384, 1408, 2048},
+                                     {2048, 8192, 2048}, {4096, 7168, 2048}, {8192, 4096, 4096}};
   MsLcma *lcma = ms_lcma_new(ms_blas_name(blas[0]), threads, NULL, 0);
   double product = 1, best = 0;
   for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
@@ -60,15 +62,17 @@ static void large_shapes(int threads, const MsBlas *const *blas, int n) {
     double gain = least[fastest] / ours, flop = 2.0 * (double)(s[0] * s[1] * s[2]);
     product *= gain;
     best = MAX(best, gain);
-    printf("%5ld x %5ld x %5ld  %d thread%s  %-28s %7.1f GFLOP/s  %-8s %7.1f  gain %.3f  error bound x%g\n", (long)s[0], (long)s[1], (long)s[2], threads,
-           threads > 1 ? "s" : " ", ms_lcma_plan(lcma), 1e-9 * flop / ours, ms_blas_name(blas[fastest]), 1e-9 * flop / least[fastest], gain, ms_lcma_error_growth(lcma));
+    printf("%5ld x %5ld x %5ld  %d thread%s  %-28s %7.1f GFLOP/s  %-8s %7.1f  gain %.3f  error bound x%g\n", (long)s[0],
+           (long)s[1], (long)s[2], threads, threads > 1 ? "s" : " ", ms_lcma_plan(lcma), 1e-9 * flop / ours,
+           ms_blas_name(blas[fastest]), 1e-9 * flop / least[fastest], gain, ms_lcma_error_growth(lcma));
     fflush(stdout);
   }
-  printf("%d thread%s: geometric mean %.3f (target 1.10), best %.3f (target 1.20)\n\n", threads, threads > 1 ? "s" : " ", pow(product, 1.0 / G_N_ELEMENTS(shapes)), best);
+  printf("%d thread%s: geometric mean %.3f (target 1.10), best %.3f (target 1.20)\n\n", threads,
+         threads > 1 ? "s" : " ", pow(product, 1.0 / G_N_ELEMENTS(shapes)), best);
   ms_lcma_free(lcma);
 }
 
-/* --- random shapes --------------------------------------------------------------------------------------------------------------------------- */
+/* --- random shapes --------------------------------------------------------------------------------------------- */
 static guint64 seed = 1;
 static double uniform(void) {
   seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -79,7 +83,8 @@ static double uniform(void) {
 static int candidates(const GPtrArray *choices, char **plan) {
   static const char *const usual[] = {"library", "strassen", "strassen*strassen", "4x2x4"};
   int n = 0;
-  for (guint i = 0; i < choices->len && n < 3; i++) plan[n++] = g_strdup(((const MsLcmaChoice *)choices->pdata[i])->plan);
+  for (guint i = 0; i < choices->len && n < 3; i++)
+    plan[n++] = g_strdup(((const MsLcmaChoice *)choices->pdata[i])->plan);
   for (size_t u = 0; u < G_N_ELEMENTS(usual); u++) {
     gboolean known = FALSE;
     for (int i = 0; i < n; i++) known |= strcmp(plan[i], usual[u]) == 0;
@@ -97,7 +102,8 @@ static void random_shapes(int count, const MsBlas *blas) {
     do
       for (int d = 0; d < 3; d++) s[d] = (gint64)(128 * pow(40, uniform()));
     while ((double)s[0] * (double)s[1] * (double)s[2] > 12e9);
-    g_autoptr(GPtrArray) choices = ms_lcma_choices(chooser, &(MsGemm){.type = MS_BLAS_F32, .m = s[0], .n = s[1], .k = s[2], .alpha = 1});
+    g_autoptr(GPtrArray) choices =
+        ms_lcma_choices(chooser, &(MsGemm){.type = MS_BLAS_F32, .m = s[0], .n = s[1], .k = s[2], .alpha = 1});
     char *plan[MOST];
     int n = candidates(choices, plan), library = 0;
     double least[MOST];
@@ -126,8 +132,9 @@ static void random_shapes(int count, const MsBlas *blas) {
     for (int p = 0; p < n; p++) g_free(plan[p]);
     fflush(stdout);
   }
-  printf("%d random shapes, 1 thread: decision within 3 %% of the best in %.0f %% (target 90), slower than 0.98 in %d (target 0), worst %.3f, mean gain %.3f of %.3f\n", count,
-         100.0 * right / count, slower, worst, product, ideal);
+  printf("%d random shapes, 1 thread: decision within 3 %% of the best in %.0f %% (target 90), slower than 0.98 in %d "
+         "(target 0), worst %.3f, mean gain %.3f of %.3f\n",
+         count, 100.0 * right / count, slower, worst, product, ideal);
   ms_lcma_free(chooser);
   ms_lcma_free(runner);
 }
@@ -148,6 +155,7 @@ int main(int argc, char **argv) {
   gint64 since = g_get_monotonic_time();
   for (int threads = 1; threads <= 2 && !only_random; threads++) large_shapes(threads, blas, n);
   random_shapes(brief ? 40 : 200, blas[0]);
-  printf("%.0f s, %.0f %% of the runs undisturbed\n", 1e-6 * (double)(g_get_monotonic_time() - since), 100.0 * quiet / runs);
+  printf("%.0f s, %.0f %% of the runs undisturbed\n", 1e-6 * (double)(g_get_monotonic_time() - since),
+         100.0 * quiet / runs);
   return 0;
 }

@@ -57,7 +57,8 @@ void moesim_scenario_free(moesim_scenario *scenario) { ms_scenario_free((MsScena
 
 moesim_result *moesim_run(const moesim_scenario *scenario, moesim_fidelity fidelity, char **error) {
   if (fidelity < MOESIM_BOUND || fidelity > MOESIM_FULL)
-    return fail(error, g_error_new(MS_ERROR, MS_ERROR_USAGE, "fidelity %d: give MOESIM_BOUND, MOESIM_FAST or MOESIM_FULL", (int)fidelity));
+    return fail(error, g_error_new(MS_ERROR, MS_ERROR_USAGE,
+                                   "fidelity %d: give MOESIM_BOUND, MOESIM_FAST or MOESIM_FULL", (int)fidelity));
   GError *reason = NULL;
   MsResult *result = ms_simulate(scenario_of(scenario), (MsFidelity)fidelity, NULL, &reason);
   return result ? (moesim_result *)result : fail(error, reason);
@@ -69,7 +70,9 @@ const char *moesim_result_why_infeasible(const moesim_result *result) { return r
 const char *moesim_result_bottleneck(const moesim_result *result) { return result_of(result)->bottleneck; }
 double moesim_result_step_time_s(const moesim_result *result) { return result_of(result)->step_time_s; }
 double moesim_result_step_time_band(const moesim_result *result) { return result_of(result)->band; }
-double moesim_result_tokens_per_s_per_gpu(const moesim_result *result) { return result_of(result)->tokens_per_s_per_gpu; }
+double moesim_result_tokens_per_s_per_gpu(const moesim_result *result) {
+  return result_of(result)->tokens_per_s_per_gpu;
+}
 double moesim_result_tflops_per_gpu(const moesim_result *result) { return result_of(result)->tflops_per_gpu; }
 double moesim_result_mfu(const moesim_result *result) { return result_of(result)->mfu; }
 
@@ -87,7 +90,8 @@ char *moesim_result_json(const moesim_result *result) {
 }
 
 static moesim_plan *plan_from(MsJson *doc, GError *reason, int top, int threads, char **error) {
-  if (doc && (top < 0 || threads < 0)) reason = g_error_new(MS_ERROR, MS_ERROR_USAGE, "top %d, threads %d: give 0 or more", top, threads);
+  if (doc && (top < 0 || threads < 0))
+    reason = g_error_new(MS_ERROR, MS_ERROR_USAGE, "top %d, threads %d: give 0 or more", top, threads);
   MsRequest *request = doc && !reason ? ms_request_from_doc(doc, &reason) : NULL;
   ms_json_free(doc);
   if (!request) return fail(error, reason);
@@ -124,7 +128,9 @@ void moesim_plan_free(moesim_plan *plan) {
   g_free(plan);
 }
 
-static const MsPlanEntry *entry(const moesim_plan *plan, int i) { return i >= 0 && i < plan->plan->n_best ? &plan->plan->best[i] : NULL; }
+static const MsPlanEntry *entry(const moesim_plan *plan, int i) {
+  return i >= 0 && i < plan->plan->n_best ? &plan->plan->best[i] : NULL;
+}
 
 int moesim_plan_count(const moesim_plan *plan) { return plan->plan->n_best; }
 

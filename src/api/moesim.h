@@ -6,13 +6,14 @@
  *   if (!result) { fprintf(stderr, "%s\n", error); moesim_free(error); return 1; }
  *   printf("%.3f s\n", moesim_result_step_time_s(result));
  *
- * Build with `pkg-config --cflags --libs moesim`. The files are those of the command line (`moesim schema`); JSON that comes back is what
- * `moesim run --json` and `moesim plan --json` print.
+ * Build with `pkg-config --cflags --libs moesim`. The files are those of the command line (`moesim schema`); JSON that
+ * comes back is what `moesim run --json` and `moesim plan --json` print.
  *
- * Errors: a function that returns a pointer returns NULL and, unless `error` is NULL, sets *error to one line of text that names file, line and
- * path; free it with moesim_free. A run that does not fit into memory is a result, not an error.
- * Threads: different objects may be used on different threads at once; one object by one thread at a time.
- * Numbers: the same input gives the same bits, on any number of threads. The library turns off GSL's aborting error handler. */
+ * Errors: a function that returns a pointer returns NULL and, unless `error` is NULL, sets *error to one line of text
+ * that names file, line and path; free it with moesim_free. A run that does not fit into memory is a result, not an
+ * error. Threads: different objects may be used on different threads at once; one object by one thread at a time.
+ * Numbers: the same input gives the same bits, on any number of threads. The library turns off GSL's aborting error
+ * handler. */
 #ifndef MOESIM_H
 #define MOESIM_H
 
@@ -29,12 +30,16 @@ extern "C" {
 typedef struct moesim_scenario moesim_scenario;
 typedef struct moesim_result moesim_result;
 typedef struct moesim_plan moesim_plan;
-typedef enum { MOESIM_BOUND, MOESIM_FAST, MOESIM_FULL } moesim_fidelity; /* closed form; schedule of chunks; every operator */
+typedef enum {
+  MOESIM_BOUND,
+  MOESIM_FAST,
+  MOESIM_FULL
+} moesim_fidelity; /* closed form; schedule of chunks; every operator */
 
 MOESIM_API const char *moesim_version(void); /* "0.1.0"; not to be freed */
 MOESIM_API void moesim_free(void *text);     /* frees any string that this library returned as char *; NULL is fine */
 
-/* --- one run ------------------------------------------------------------------------------------------------------------------ */
+/* --- one run --------------------------------------------------------------------------------------------------- */
 MOESIM_API moesim_scenario *moesim_scenario_load(const char *file, char **error);
 /* From a JSON text; `name` stands for the file in messages. */
 MOESIM_API moesim_scenario *moesim_scenario_parse(const char *json, const char *name, char **error);
@@ -44,28 +49,32 @@ MOESIM_API void moesim_scenario_free(moesim_scenario *scenario);
 MOESIM_API moesim_result *moesim_run(const moesim_scenario *scenario, moesim_fidelity fidelity, char **error);
 MOESIM_API void moesim_result_free(moesim_result *result);
 
-MOESIM_API int moesim_result_feasible(const moesim_result *result);                   /* 1: fits into memory */
-MOESIM_API const char *moesim_result_why_infeasible(const moesim_result *result);     /* NULL when it fits; owned by the result */
-MOESIM_API const char *moesim_result_bottleneck(const moesim_result *result);         /* one sentence or NULL; owned by the result */
-MOESIM_API double moesim_result_step_time_s(const moesim_result *result);             /* NaN where it was not simulated */
-MOESIM_API double moesim_result_step_time_band(const moesim_result *result);          /* relative half width of the 90 % band */
+MOESIM_API int moesim_result_feasible(const moesim_result *result); /* 1: fits into memory */
+MOESIM_API const char *moesim_result_why_infeasible(
+    const moesim_result *result); /* NULL when it fits; owned by the result */
+MOESIM_API const char *moesim_result_bottleneck(
+    const moesim_result *result); /* one sentence or NULL; owned by the result */
+MOESIM_API double moesim_result_step_time_s(const moesim_result *result);    /* NaN where it was not simulated */
+MOESIM_API double moesim_result_step_time_band(const moesim_result *result); /* relative half width of the 90 % band */
 MOESIM_API double moesim_result_tokens_per_s_per_gpu(const moesim_result *result);
-MOESIM_API double moesim_result_tflops_per_gpu(const moesim_result *result);          /* model TFLOP/s, Megatron's convention */
-MOESIM_API double moesim_result_mfu(const moesim_result *result);                     /* 0 to 1 */
-MOESIM_API double moesim_result_peak_memory_B(const moesim_result *result);           /* of the fullest pipeline stage */
+MOESIM_API double moesim_result_tflops_per_gpu(const moesim_result *result); /* model TFLOP/s, Megatron's convention */
+MOESIM_API double moesim_result_mfu(const moesim_result *result);            /* 0 to 1 */
+MOESIM_API double moesim_result_peak_memory_B(const moesim_result *result);  /* of the fullest pipeline stage */
 MOESIM_API double moesim_result_memory_capacity_B(const moesim_result *result);
-MOESIM_API char *moesim_result_json(const moesim_result *result);                     /* everything; free with moesim_free */
+MOESIM_API char *moesim_result_json(const moesim_result *result); /* everything; free with moesim_free */
 
-/* --- a search ------------------------------------------------------------------------------------------------------------------ */
-/* Searches the request of `file` and keeps the best `top` layouts (0: the request's own number, else 10), on `threads` threads (0: all cores). */
+/* --- a search -------------------------------------------------------------------------------------------------- */
+/* Searches the request of `file` and keeps the best `top` layouts (0: the request's own number, else 10), on `threads`
+ * threads (0: all cores). */
 MOESIM_API moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **error);
 MOESIM_API moesim_plan *moesim_plan_parse(const char *json, const char *name, int top, int threads, char **error);
 MOESIM_API void moesim_plan_free(moesim_plan *plan);
-MOESIM_API int moesim_plan_count(const moesim_plan *plan);                            /* 0: nothing is feasible */
+MOESIM_API int moesim_plan_count(const moesim_plan *plan); /* 0: nothing is feasible */
 /* The i-th best (0: the winner), owned by the plan; NULL when there is none. */
 MOESIM_API const moesim_result *moesim_plan_result(const moesim_plan *plan, int i);
-MOESIM_API char *moesim_plan_scenario_json(const moesim_plan *plan, int i);           /* a complete scenario file, or NULL; free with moesim_free */
-MOESIM_API char *moesim_plan_json(const moesim_plan *plan);                           /* free with moesim_free */
+MOESIM_API char *moesim_plan_scenario_json(const moesim_plan *plan,
+                                           int i); /* a complete scenario file, or NULL; free with moesim_free */
+MOESIM_API char *moesim_plan_json(const moesim_plan *plan); /* free with moesim_free */
 
 #ifdef __cplusplus
 }

@@ -22,8 +22,7 @@ static char *one_line(char *text) {
   return valid;
 }
 
-gboolean ms_input_error(GError **error, const char *file, int line, const char *path, const char *format,
-                        ...) {
+gboolean ms_input_error(GError **error, const char *file, int line, const char *path, const char *format, ...) {
   if (!error) return FALSE;
   GString *text = g_string_new(NULL);
   if (file && *file) g_string_append_printf(text, "%s:", file);

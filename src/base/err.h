@@ -21,11 +21,13 @@ typedef enum {
 } MsErrorCode;
 
 /* Sets *error to an MS_ERROR_INPUT with the text "file:line: path: message"; line 0 and an empty or NULL path are left
- * out. Newlines in the message become spaces. Always returns FALSE, so that callers can `return ms_input_error(...)`. */
+ * out. Newlines in the message become spaces. Always returns FALSE, so that callers can `return ms_input_error(...)`.
+ */
 gboolean ms_input_error(GError **error, const char *file, int line, const char *path, const char *format, ...)
     G_GNUC_PRINTF(5, 6);
 
-/* Such a message without its "file: " or "file:line: ", when it starts with that file. (transfer none), a part of `message`. */
+/* Such a message without its "file: " or "file:line: ", when it starts with that file. (transfer none), a part of
+ * `message`. */
 const char *ms_error_text(const char *message, const char *file);
 
 #define MS_BUG(...) ms_bug(__FILE__, __LINE__, __VA_ARGS__)

@@ -29,7 +29,8 @@ void ms_heap_push(GArray *heap, gconstpointer element, GCompareFunc compare) {
   gsize size = g_array_get_element_size(heap);
   g_array_append_vals(heap, element, 1);
   guint i = heap->len - 1;
-  for (; i > 0 && compare(element, at(heap, (i - 1) / 2)) < 0; i = (i - 1) / 2) memcpy(at(heap, i), at(heap, (i - 1) / 2), size);
+  for (; i > 0 && compare(element, at(heap, (i - 1) / 2)) < 0; i = (i - 1) / 2)
+    memcpy(at(heap, i), at(heap, (i - 1) / 2), size);
   memcpy(at(heap, i), element, size);
 }
 

@@ -23,7 +23,8 @@ static int read_all(FILE *stream, gsize most, GString *text) {
   char buffer[65536];
   size_t n;
   errno = 0;
-  while (text->len <= most && (n = fread(buffer, 1, sizeof buffer, stream)) > 0) g_string_append_len(text, buffer, (gssize)n);
+  while (text->len <= most && (n = fread(buffer, 1, sizeof buffer, stream)) > 0)
+    g_string_append_len(text, buffer, (gssize)n);
   return ferror(stream) ? (errno ? errno : EIO) : 0;
 }
 
@@ -59,7 +60,8 @@ static gboolean is_special(const char *filename) {
 gboolean ms_can_write(const char *filename, GError **error) {
   if (!filename || strcmp(filename, "-") == 0) return TRUE;
   if (g_file_test(filename, G_FILE_TEST_IS_DIR)) return env_error(error, filename, "cannot be written", EISDIR);
-  if (is_special(filename)) return g_access(filename, W_OK) == 0 || env_error(error, filename, "cannot be written", errno);
+  if (is_special(filename))
+    return g_access(filename, W_OK) == 0 || env_error(error, filename, "cannot be written", errno);
   g_autofree char *folder = g_path_get_dirname(filename); /* a file is made anew beside the old one */
   if (g_access(folder, W_OK) != 0) return env_error(error, filename, "cannot be written", errno);
   return g_file_test(folder, G_FILE_TEST_IS_DIR) || env_error(error, filename, "cannot be written", ENOTDIR);
@@ -84,7 +86,8 @@ MsWriter *ms_writer_open(const char *filename, GError **error) {
   writer->target = g_strdup(filename), writer->temporary = NULL, writer->fd = -1, writer->err = 0, writer->used = 0;
   if (strcmp(filename, "-") == 0) return writer;
   if (!is_special(filename)) writer->temporary = g_strdup_printf("%s.%ld.tmp", filename, (long)getpid());
-  writer->fd = writer->temporary ? g_open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666) : g_open(filename, O_WRONLY, 0666);
+  writer->fd = writer->temporary ? g_open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666)
+                                 : g_open(filename, O_WRONLY, 0666);
   if (writer->fd >= 0) return writer;
   env_error(error, filename, "cannot be written", errno);
   writer_free(writer);
@@ -115,7 +118,9 @@ gboolean ms_writer_close(MsWriter *writer, GError **error) {
   if (!standard && close(writer->fd) != 0 && !writer->err) writer->err = errno;
   if (!writer->err && writer->temporary && g_rename(writer->temporary, writer->target) != 0) writer->err = errno;
   if (writer->err && writer->temporary) g_unlink(writer->temporary);
-  gboolean whole = standard ? ms_flush_stdout(error) : writer->err ? env_error(error, writer->target, "cannot be written", writer->err) : TRUE;
+  gboolean whole = standard      ? ms_flush_stdout(error)
+                   : writer->err ? env_error(error, writer->target, "cannot be written", writer->err)
+                                 : TRUE;
   writer_free(writer);
   return whole;
 }
@@ -169,7 +174,9 @@ void ms_progress_update(MsProgress *progress, double done, const char *note) {
   double percent = progress->total > 0 ? 100 * done / progress->total : 0;
   double left_s = percent > 1 ? (100 - percent) / percent * (double)(now_us - progress->begun_us) / 1e6 : 0;
   char left[48] = "";
-  if (left_s >= 1) g_snprintf(left, sizeof left, " (about %.0f %s left)", left_s < 120 ? left_s : left_s / 60, left_s < 120 ? "s" : "min");
+  if (left_s >= 1)
+    g_snprintf(left, sizeof left, " (about %.0f %s left)", left_s < 120 ? left_s : left_s / 60,
+               left_s < 120 ? "s" : "min");
   fprintf(stderr, "\r\033[K%s %3.0f %% %s%s", progress->what, CLAMP(percent, 0, 100), note ? note : "", left);
   fflush(stderr);
 }

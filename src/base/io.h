@@ -11,18 +11,20 @@
 /* Writes `length` bytes (-1: NUL-terminated) to `filename`, "-" is stdout. FALSE and an MS_ERROR_ENV on failure. */
 gboolean ms_write_file(const char *filename, const char *data, gssize length, GError **error);
 
-/* Whether ms_write_file could begin there, to be asked before long work whose result it would lose; NULL and "-" can. FALSE and an MS_ERROR_ENV. */
+/* Whether ms_write_file could begin there, to be asked before long work whose result it would lose; NULL and "-" can.
+ * FALSE and an MS_ERROR_ENV. */
 gboolean ms_can_write(const char *filename, GError **error);
 
-/* The same piece by piece, for what is too large to hold: open, put any number of times, close. What goes wrong in between is kept for _close, which frees
- * the writer and returns FALSE with an MS_ERROR_ENV; of a file that is not whole nothing is left. _open: NULL and an MS_ERROR_ENV. */
+/* The same piece by piece, for what is too large to hold: open, put any number of times, close. What goes wrong in
+ * between is kept for _close, which frees the writer and returns FALSE with an MS_ERROR_ENV; of a file that is not
+ * whole nothing is left. _open: NULL and an MS_ERROR_ENV. */
 typedef struct MsWriter MsWriter;
 MsWriter *ms_writer_open(const char *filename, GError **error);
 void ms_writer_put(MsWriter *writer, const char *data, size_t length);
 gboolean ms_writer_close(MsWriter *writer, GError **error);
 
-/* All of a file, "-" is standard input, with a NUL behind it; of what is larger than `most` bytes a little more than that, for the caller to refuse. NULL and an
- * MS_ERROR_ENV when it cannot be read. (transfer full) */
+/* All of a file, "-" is standard input, with a NUL behind it; of what is larger than `most` bytes a little more than
+ * that, for the caller to refuse. NULL and an MS_ERROR_ENV when it cannot be read. (transfer full) */
 char *ms_read_file(const char *filename, gsize most, gsize *length, GError **error);
 
 /* Flushes and checks stdout; FALSE and an MS_ERROR_ENV when something was lost (full disk, closed pipe). */

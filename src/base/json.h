@@ -2,8 +2,9 @@
  *
  * Reading: a scan of our own (RFC 8259 grammar, UTF-8, no duplicate keys, no NaN/Infinity/overflow, integers within
  * +-2^53, nesting <= 64, file <= 64 MiB, <= 4 million values, <= 16384 keys an object, nothing after the document)
- * builds the json-glib tree, because the parser of json-glib 1.6 accepts much that is wrong and crashes on deep nesting.
- * The text is kept, so that later checks can say `file:line: path`. Paths look like "options.recompute.modules[1]".
+ * builds the json-glib tree, because the parser of json-glib 1.6 accepts much that is wrong and crashes on deep
+ * nesting. The text is kept, so that later checks can say `file:line: path`. Paths look like
+ * "options.recompute.modules[1]".
  *
  * Writing: numbers in the shortest form that reads back to the same double ("%.17g" only when needed), integers
  * without a point, never NaN or Infinity (written as null). Keys keep the order in which they are written. */
@@ -25,18 +26,19 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsJson, ms_json_free)
 
 JsonNode *ms_json_root(const MsJson *doc);       /* (transfer none) */
 const char *ms_json_filename(const MsJson *doc); /* (transfer none) */
-/* Line of the value at `path` (of its key, for a member), 1-based; the line of the nearest enclosing value when the path
- * does not exist; "" is the root. */
+/* Line of the value at `path` (of its key, for a member), 1-based; the line of the nearest enclosing value when the
+ * path does not exist; "" is the root. */
 int ms_json_line(const MsJson *doc, const char *path);
 /* ms_input_error with this document's name and the line of `path`. Returns FALSE. */
-gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, const char *format, ...) G_GNUC_PRINTF(4, 5);
+gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, const char *format, ...)
+    G_GNUC_PRINTF(4, 5);
 /* TRUE when `node` is an object, else FALSE with that as the error. */
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 
 /* The known word nearest to `word` by edit distance, or NULL when none is near enough to help. (transfer none) */
 const char *ms_nearest(const char *word, const char *const *known);
 
-/* --- writing ----------------------------------------------------------------------------------------------------- */
+/* --- writing --------------------------------------------------------------------------------------------------- */
 typedef struct MsJsonOut MsJsonOut;
 
 /* indent 0: one line, `{"a":1,"b":[1,2]}`; indent > 0: pretty, short lists of scalars stay on one line. */

@@ -177,19 +177,16 @@ void ms_json_out_node(MsJsonOut *out, const char *key, JsonNode *node) {
   if (!node || JSON_NODE_HOLDS_NULL(node)) ms_json_out_null(out, key);
   else if (JSON_NODE_HOLDS_OBJECT(node)) out_object_node(out, key, json_node_get_object(node));
   else if (JSON_NODE_HOLDS_ARRAY(node)) out_array_node(out, key, json_node_get_array(node));
-  else if (json_node_get_value_type(node) == G_TYPE_STRING)
-    ms_json_out_string(out, key, json_node_get_string(node));
-  else if (json_node_get_value_type(node) == G_TYPE_BOOLEAN)
-    ms_json_out_bool(out, key, json_node_get_boolean(node));
+  else if (json_node_get_value_type(node) == G_TYPE_STRING) ms_json_out_string(out, key, json_node_get_string(node));
+  else if (json_node_get_value_type(node) == G_TYPE_BOOLEAN) ms_json_out_bool(out, key, json_node_get_boolean(node));
   else if (json_node_get_value_type(node) == G_TYPE_INT64) ms_json_out_int(out, key, json_node_get_int(node));
   else ms_json_out_double(out, key, json_node_get_double(node));
 }
 
 const char *ms_double_text(double value, char *buf) {
   if (!isfinite(value)) return memcpy(buf, "null", 5);
-  if (value == 0) return memcpy(buf, "0", 2); /* never "-0" */
-  for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17;
-       digits++) { /* 15 always read back as written */
+  if (value == 0) return memcpy(buf, "0", 2);                                 /* never "-0" */
+  for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) { /* 15 always read back as written */
     char format[8];
     g_snprintf(format, sizeof format, "%%.%dg", digits);
     g_ascii_formatd(buf, 32, format, value);

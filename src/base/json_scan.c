@@ -88,11 +88,9 @@ static gboolean scan_unicode(Scan *s, GString *out) {
   guint code, low;
   if (!scan_hex4(s, &code)) return FALSE;
   if (code == 0) return fail(s, "\\u0000 in a string, which no key or word may contain");
-  if (code >= 0xdc00 && code <= 0xdfff)
-    return fail(s, "\\u%04x is the second half of a pair without a first", code);
+  if (code >= 0xdc00 && code <= 0xdfff) return fail(s, "\\u%04x is the second half of a pair without a first", code);
   if (code >= 0xd800 && code <= 0xdbff) {
-    if (s->end - s->p < 2 || s->p[0] != '\\' || s->p[1] != 'u')
-      return expected(s, "the second \\uXXXX of a pair");
+    if (s->end - s->p < 2 || s->p[0] != '\\' || s->p[1] != 'u') return expected(s, "the second \\uXXXX of a pair");
     s->p += 2;
     if (!scan_hex4(s, &low)) return FALSE;
     if (low < 0xdc00 || low > 0xdfff) return fail(s, "\\u%04x is not the second half of a pair", low);
@@ -233,8 +231,7 @@ static gboolean enter(Scan *s) { /* at the opening bracket */
 static gboolean next_item(Scan *s, char close, gboolean *more) {
   skip_space(s);
   *more = s->p < s->end && *s->p == ',';
-  if (!*more && (s->p >= s->end || *s->p != close))
-    return expected(s, close == '}' ? "',' or '}'" : "',' or ']'");
+  if (!*more && (s->p >= s->end || *s->p != close)) return expected(s, close == '}' ? "',' or '}'" : "',' or ']'");
   s->p++;
   skip_space(s);
   return TRUE;

@@ -7,8 +7,8 @@
 static int count = 1, own, local = 1;
 static gboolean begun;
 
-/* Parts that were taken of each rank's run, of this work and of the one before: [2][lanes] in memory that the ranks of a machine share, where MPI can; a lane is a
- * rank of this machine. */
+/* Parts that were taken of each rank's run, of this work and of the one before: [2][lanes] in memory that the ranks of
+ * a machine share, where MPI can; a lane is a rank of this machine. */
 static gint unshared[2], *taken = unshared;
 static int work, parts, lane, lanes = 1, first_lane; /* first_lane: ranks of the machines before this one */
 static MPI_Win window = MPI_WIN_NULL;
@@ -30,7 +30,8 @@ static void share_counters(MPI_Comm node) {
   void *first;
   MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN);
   MPI_Comm_rank(node, &lane);
-  if (MPI_Win_allocate_shared(lane == 0 ? 2 * local * (int)sizeof(gint) : 0, sizeof(gint), MPI_INFO_NULL, node, &first, &window) == MPI_SUCCESS) {
+  if (MPI_Win_allocate_shared(lane == 0 ? 2 * local * (int)sizeof(gint) : 0, sizeof(gint), MPI_INFO_NULL, node, &first,
+                              &window) == MPI_SUCCESS) {
     MPI_Win_shared_query(window, 0, &size, &unit, &first);
     taken = first, lanes = local;
     if (lane == 0) memset(taken, 0, 2 * (size_t)lanes * sizeof *taken);

@@ -11,7 +11,10 @@ gboolean ms_ranks_begin(GError **error) {
   for (guint i = 0; i < G_N_ELEMENTS(counts); i++) {
     const char *count = g_getenv(counts[i]);
     if (!count || !g_getenv(ranks[i]) || atoi(count) < 2) continue;
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "started as one of %s processes, but built without MPI: install Open MPI (libopenmpi-dev) and build again", count);
+    g_set_error(
+        error, MS_ERROR, MS_ERROR_ENV,
+        "started as one of %s processes, but built without MPI: install Open MPI (libopenmpi-dev) and build again",
+        count);
     return FALSE;
   }
   return TRUE;

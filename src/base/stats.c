@@ -4,8 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define PRODUCT_MAX                                                                                          \
-  4096 /* factors multiplied one by one; beyond, log gamma is exact enough and does not take long */
+#define PRODUCT_MAX 4096 /* factors multiplied one by one; beyond, log gamma is exact enough and does not take long */
 
 static int ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;

@@ -11,8 +11,9 @@ double ms_quantile(double *values, size_t n, double q);
  * B (1 - C(E - E/B, k) / C(E, k)). Source: hypergeometric, domain/communication.md 5.3. E, k, B > 0, k <= E. */
 double ms_expected_blocks(double items, double k, double blocks);
 
-/* Expected number of the k items that fall into the block that gets most of them, drawn likewise. P(no block gets more than m) is the coefficient of
- * x^k in (sum over j <= m of C(E/B, j) x^j)^B, over C(E, k). 1 <= k <= E, B divides E; k above 128 answers k/B, which it tends to. */
+/* Expected number of the k items that fall into the block that gets most of them, drawn likewise. P(no block gets more
+ * than m) is the coefficient of x^k in (sum over j <= m of C(E/B, j) x^j)^B, over C(E, k). 1 <= k <= E, B divides E; k
+ * above 128 answers k/B, which it tends to. */
 double ms_expected_fullest(int items, int k, int blocks);
 
 #endif

@@ -45,11 +45,7 @@ const char *ms_text_seconds(double time_s, char *buf) {
     i++;
   }
   char number[32];
-  g_ascii_formatd(number, sizeof number,
-                  time_s == 0            ? "%.0f"
-                  : fabs(time_s) >= 1e15 ? "%.3e"
-                                         : "%.2f",
-                  time_s);
+  g_ascii_formatd(number, sizeof number, time_s == 0 ? "%.0f" : fabs(time_s) >= 1e15 ? "%.3e" : "%.2f", time_s);
   g_snprintf(buf, MS_TEXT, "%s %s", number, units[i]);
   return buf;
 }
@@ -80,9 +76,7 @@ void ms_table_column(MsTable *table, const char *title, gboolean right) {
   g_array_append_val(table->right, right);
 }
 
-void ms_table_cell(MsTable *table, const char *text) {
-  g_ptr_array_add(table->cells, g_strdup(text ? text : ""));
-}
+void ms_table_cell(MsTable *table, const char *text) { g_ptr_array_add(table->cells, g_strdup(text ? text : "")); }
 
 void ms_table_cellf(MsTable *table, const char *format, ...) {
   va_list args;
@@ -121,8 +115,7 @@ char *ms_table_take(MsTable *table) {
   for (guint c = 0; c < n; c++) widths[c] = column_width(table, c);
   for (guint i = 0; n && i < table->cells->len; i++) {
     if (i % n) g_string_append(out, "  ");
-    append_padded(out, g_ptr_array_index(table->cells, i), widths[i % n],
-                  g_array_index(table->right, gboolean, i % n));
+    append_padded(out, g_ptr_array_index(table->cells, i), widths[i % n], g_array_index(table->right, gboolean, i % n));
     if (i % n == n - 1 || i + 1 == table->cells->len) end_line(out);
   }
   g_free(widths);

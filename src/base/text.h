@@ -7,10 +7,10 @@
 #include <glib.h>
 
 #define MS_TEXT 48
-const char *ms_text_bytes(double bytes_B, char *buf);   /* "12.34 GiB" */
-const char *ms_text_seconds(double time_s, char *buf);  /* "12.34 s", "3.21 ms", "4.56 us" */
-const char *ms_text_count(double count, char *buf);     /* "671.03 G" (decimal prefixes) */
-const char *ms_text_percent(double fraction, char *buf);/* "41.9 %" */
+const char *ms_text_bytes(double bytes_B, char *buf);    /* "12.34 GiB" */
+const char *ms_text_seconds(double time_s, char *buf);   /* "12.34 s", "3.21 ms", "4.56 us" */
+const char *ms_text_count(double count, char *buf);      /* "671.03 G" (decimal prefixes) */
+const char *ms_text_percent(double fraction, char *buf); /* "41.9 %" */
 
 /* A plain-text table: columns aligned (left for text, right when `right`), two spaces between, no trailing blanks. */
 typedef struct MsTable MsTable;

@@ -10,17 +10,17 @@ const char *const ms_blas_type_words[] = {"f32", "f64", "bf16", NULL};
 const char *const ms_blas_names[] = {"openblas", "blis", "mkl", "onednn", NULL};
 
 enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };
-typedef void (*CblasSgemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                           float beta, float *c, int ldc);
-typedef void (*CblasDgemm)(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a, int lda, const double *b, int ldb,
-                           double beta, double *c, int ldc);
-typedef void (*CblasBf16gemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const guint16 *a, int lda, const guint16 *b,
-                              int ldb, float beta, float *c, int ldc);
+typedef void (*CblasSgemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                           const float *b, int ldb, float beta, float *c, int ldc);
+typedef void (*CblasDgemm)(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a, int lda,
+                           const double *b, int ldb, double beta, double *c, int ldc);
+typedef void (*CblasBf16gemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const guint16 *a, int lda,
+                              const guint16 *b, int ldb, float beta, float *c, int ldc);
 /* oneDNN: row-major, letters for the transposes, 64-bit sizes; 0 is success. */
-typedef int (*DnnlSgemm)(char ta, char tb, gint64 m, gint64 n, gint64 k, float alpha, const float *a, gint64 lda, const float *b, gint64 ldb,
-                         float beta, float *c, gint64 ldc);
-typedef int (*DnnlBf16gemm)(char ta, char tb, gint64 m, gint64 n, gint64 k, float alpha, const guint16 *a, gint64 lda, const guint16 *b,
-                            gint64 ldb, float beta, float *c, gint64 ldc);
+typedef int (*DnnlSgemm)(char ta, char tb, gint64 m, gint64 n, gint64 k, float alpha, const float *a, gint64 lda,
+                         const float *b, gint64 ldb, float beta, float *c, gint64 ldc);
+typedef int (*DnnlBf16gemm)(char ta, char tb, gint64 m, gint64 n, gint64 k, float alpha, const guint16 *a, gint64 lda,
+                            const guint16 *b, gint64 ldb, float beta, float *c, gint64 ldc);
 
 struct MsBlas {
   const char *name;
@@ -46,7 +46,7 @@ size_t ms_blas_type_B(MsBlasType type) {
   return size_B[type];
 }
 
-/* --- which vector unit the CPU has, and which one a library's kernels use ------------------------------------------------------ */
+/* --- which vector unit the CPU has, and which one a library's kernels use -------------------------------------- */
 typedef enum { UNIT_UNKNOWN, UNIT_AVX2, UNIT_AVX512 } Unit;
 
 static Unit unit_of_cpu(void) {
@@ -60,21 +60,23 @@ static Unit unit_of_cpu(void) {
   return UNIT_UNKNOWN;
 }
 
-/* Names that OpenBLAS and BLIS give to their kernels. Zen stands for the AVX2 kernels of both; a name not listed uses less than AVX2. */
+/* Names that OpenBLAS and BLIS give to their kernels. Zen stands for the AVX2 kernels of both; a name not listed uses
+ * less than AVX2. */
 static Unit unit_of_kernel(const char *kernel) {
   static const char *const avx512[] = {"SkylakeX", "Cooperlake", "SapphireRapids", "skx", "knl", "zen4", "zen5", NULL};
   static const char *const avx2[] = {"Haswell", "Zen", "haswell", "zen", "zen2", "zen3", NULL};
   return g_strv_contains(avx512, kernel) ? UNIT_AVX512 : g_strv_contains(avx2, kernel) ? UNIT_AVX2 : UNIT_UNKNOWN;
 }
 
-/* How a library is told which kernels to use, read when it is loaded. BLIS wants the number of its enumeration, which differs between
- * releases: the kernel is asked for afterwards, and a wrong guess is taken back. */
+/* How a library is told which kernels to use, read when it is loaded. BLIS wants the number of its enumeration, which
+ * differs between releases: the kernel is asked for afterwards, and a wrong guess is taken back. */
 typedef struct {
   const char *variable, *avx512, *avx2;
 } KernelChoice;
-static const KernelChoice openblas_choice = {"OPENBLAS_CORETYPE", "SkylakeX", "Haswell"}, blis_choice = {"BLIS_ARCH_TYPE", "0", "3"};
+static const KernelChoice openblas_choice = {"OPENBLAS_CORETYPE", "SkylakeX", "Haswell"},
+                          blis_choice = {"BLIS_ARCH_TYPE", "0", "3"};
 
-/* --- loading ---------------------------------------------------------------------------------------------------------------------- */
+/* --- loading --------------------------------------------------------------------------------------------------- */
 static void *open_first(const char *const *files) {
   void *handle = NULL;
   for (int i = 0; files[i] && !handle; i++) handle = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
@@ -106,28 +108,31 @@ static char *blis_kernel(void *handle) {
 }
 
 /* Loads the first of `files`; asks for its kernel; where the CPU can do more, loads it again with other kernels. */
-static void *load_mended(MsBlas *blas, const char *const *files, char *(*kernel_of)(void *), const KernelChoice *choice) {
+static void *load_mended(MsBlas *blas, const char *const *files, char *(*kernel_of)(void *),
+                         const KernelChoice *choice) {
   void *handle = open_first(files);
   if (!handle) return NULL;
   blas->kernel = kernel_of(handle);
   Unit unit = unit_of_cpu();
   if (!blas->kernel || unit_of_kernel(blas->kernel) >= unit) return handle;
   if (g_getenv(choice->variable)) {
-    blas->note = g_strdup_printf("%s uses its %s kernels because %s is set; this CPU has %s", blas->name, blas->kernel, choice->variable,
-                                 unit == UNIT_AVX512 ? "AVX-512" : "AVX2");
+    blas->note = g_strdup_printf("%s uses its %s kernels because %s is set; this CPU has %s", blas->name, blas->kernel,
+                                 choice->variable, unit == UNIT_AVX512 ? "AVX-512" : "AVX2");
     return handle;
   }
   const char *value = unit == UNIT_AVX512 ? choice->avx512 : choice->avx2;
   g_autofree char *old = blas->kernel;
   Function finalize = function(handle, "bli_finalize"); /* BLIS leaves what it allocated otherwise */
   if (finalize) finalize();
-  dlopen("libgomp.so.1", RTLD_NOW | RTLD_NOLOAD); /* a thread runtime that came with it stays: it cannot be unloaded cleanly */
+  dlopen("libgomp.so.1",
+         RTLD_NOW | RTLD_NOLOAD); /* a thread runtime that came with it stays: it cannot be unloaded cleanly */
   dlclose(handle);
   g_setenv(choice->variable, value, TRUE);
   handle = open_first(files);
   blas->kernel = handle ? kernel_of(handle) : NULL;
   if (blas->kernel && unit_of_kernel(blas->kernel) >= unit) {
-    blas->note = g_strdup_printf("%s chose its %s kernels by itself; loaded again with %s=%s", blas->name, old, choice->variable, value);
+    blas->note = g_strdup_printf("%s chose its %s kernels by itself; loaded again with %s=%s", blas->name, old,
+                                 choice->variable, value);
     return handle;
   }
   if (handle) dlclose(handle); /* a release that understands the value otherwise: back to its own choice */
@@ -135,7 +140,8 @@ static void *load_mended(MsBlas *blas, const char *const *files, char *(*kernel_
   g_free(blas->kernel);
   handle = open_first(files);
   blas->kernel = handle ? kernel_of(handle) : NULL;
-  blas->note = g_strdup_printf("%s uses its %s kernels, too old for this CPU, and %s=%s did not change it", blas->name, old, choice->variable, value);
+  blas->note = g_strdup_printf("%s uses its %s kernels, too old for this CPU, and %s=%s did not change it", blas->name,
+                               old, choice->variable, value);
   return handle;
 }
 
@@ -179,7 +185,8 @@ static gboolean load_mkl(MsBlas *blas) {
 }
 
 static gboolean load_onednn(MsBlas *blas) {
-  static const char *const files[] = {"libdnnl.so.2", "libdnnl.so.3", "libdnnl.so", NULL}, *const openmp[] = {"libgomp.so.1", NULL};
+  static const char *const files[] = {"libdnnl.so.2", "libdnnl.so.3", "libdnnl.so", NULL}, *const openmp[] = {
+                                                                                               "libgomp.so.1", NULL};
   typedef struct {
     int major, minor, patch;
   } Version; /* the first fields of dnnl_version_t in every release */
@@ -235,7 +242,9 @@ const MsBlas *ms_blas_open(const char *name, GError **error) {
   const MsBlas *blas = NULL;
   if (!name || !*name) {
     for (int i = 0; ms_blas_names[i] && !blas; i++) blas = loaded(i);
-    if (!blas) g_set_error(error, MS_ERROR, MS_ERROR_ENV, "no BLAS is installed; on Debian: apt-get install libopenblas0-pthread");
+    if (!blas)
+      g_set_error(error, MS_ERROR, MS_ERROR_ENV,
+                  "no BLAS is installed; on Debian: apt-get install libopenblas0-pthread");
     return blas;
   }
   for (int i = 0; ms_blas_names[i]; i++) {
@@ -249,7 +258,7 @@ const MsBlas *ms_blas_open(const char *name, GError **error) {
   return NULL;
 }
 
-/* --- what the callers see ------------------------------------------------------------------------------------------------------------ */
+/* --- what the callers see -------------------------------------------------------------------------------------- */
 const char *ms_blas_name(const MsBlas *blas) { return blas->name; }
 const char *ms_blas_version(const MsBlas *blas) { return blas->version; }
 const char *ms_blas_kernel(const MsBlas *blas) { return blas->kernel; }
@@ -266,13 +275,12 @@ gboolean ms_blas_has(const MsBlas *blas, MsBlasType type) {
 
 void ms_blas_set_threads(const MsBlas *blas, int threads) {
   threads = MAX(threads, 1);
-  if (blas->set_threads)
-    blas->set_threads(threads);
-  else
-    blas->set_threads_long(threads);
+  if (blas->set_threads) blas->set_threads(threads);
+  else blas->set_threads_long(threads);
 }
 
-static void check(const MsBlas *blas, MsBlasType type, gint64 m, gint64 n, gint64 k, gint64 lda, gint64 ldb, gint64 ldc) {
+static void check(const MsBlas *blas, MsBlasType type, gint64 m, gint64 n, gint64 k, gint64 lda, gint64 ldb,
+                  gint64 ldc) {
   if (!ms_blas_has(blas, type)) MS_BUG("%s has no gemm for %s", blas->name, ms_blas_type_words[type]);
   const gint64 sizes[] = {m, n, k, lda, ldb, ldc};
   for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++)
@@ -282,26 +290,31 @@ static void check(const MsBlas *blas, MsBlasType type, gint64 m, gint64 n, gint6
 static int cblas_trans(gboolean trans) { return trans ? CBLAS_TRANS : CBLAS_NO_TRANS; }
 static char dnnl_trans(gboolean trans) { return trans ? 'T' : 'N'; }
 
-void ms_blas_sgemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a,
-                   gint64 lda, const float *b, gint64 ldb, float beta, float *c, gint64 ldc) {
+void ms_blas_sgemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha,
+                   const float *a, gint64 lda, const float *b, gint64 ldb, float beta, float *c, gint64 ldc) {
   check(blas, MS_BLAS_F32, m, n, k, lda, ldb, ldc);
   if (blas->sgemm)
-    blas->sgemm(CBLAS_ROW_MAJOR, cblas_trans(trans_a), cblas_trans(trans_b), (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
-  else if (blas->dnnl_sgemm(dnnl_trans(trans_a), dnnl_trans(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) != 0)
+    blas->sgemm(CBLAS_ROW_MAJOR, cblas_trans(trans_a), cblas_trans(trans_b), (int)m, (int)n, (int)k, alpha, a, (int)lda,
+                b, (int)ldb, beta, c, (int)ldc);
+  else if (blas->dnnl_sgemm(dnnl_trans(trans_a), dnnl_trans(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) !=
+           0)
     MS_BUG("dnnl_sgemm refused its arguments");
 }
 
-void ms_blas_dgemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, double alpha, const double *a,
-                   gint64 lda, const double *b, gint64 ldb, double beta, double *c, gint64 ldc) {
+void ms_blas_dgemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, double alpha,
+                   const double *a, gint64 lda, const double *b, gint64 ldb, double beta, double *c, gint64 ldc) {
   check(blas, MS_BLAS_F64, m, n, k, lda, ldb, ldc);
-  blas->dgemm(CBLAS_ROW_MAJOR, cblas_trans(trans_a), cblas_trans(trans_b), (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+  blas->dgemm(CBLAS_ROW_MAJOR, cblas_trans(trans_a), cblas_trans(trans_b), (int)m, (int)n, (int)k, alpha, a, (int)lda,
+              b, (int)ldb, beta, c, (int)ldc);
 }
 
-void ms_blas_bf16gemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const guint16 *a,
-                      gint64 lda, const guint16 *b, gint64 ldb, float beta, float *c, gint64 ldc) {
+void ms_blas_bf16gemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha,
+                      const guint16 *a, gint64 lda, const guint16 *b, gint64 ldb, float beta, float *c, gint64 ldc) {
   check(blas, MS_BLAS_BF16, m, n, k, lda, ldb, ldc);
   if (blas->bf16gemm)
-    blas->bf16gemm(CBLAS_ROW_MAJOR, cblas_trans(trans_a), cblas_trans(trans_b), (int)m, (int)n, (int)k, alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
-  else if (blas->dnnl_bf16gemm(dnnl_trans(trans_a), dnnl_trans(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) != 0)
+    blas->bf16gemm(CBLAS_ROW_MAJOR, cblas_trans(trans_a), cblas_trans(trans_b), (int)m, (int)n, (int)k, alpha, a,
+                   (int)lda, b, (int)ldb, beta, c, (int)ldc);
+  else if (blas->dnnl_bf16gemm(dnnl_trans(trans_a), dnnl_trans(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c,
+                               ldc) != 0)
     MS_BUG("dnnl_gemm_bf16bf16f32 refused its arguments");
 }

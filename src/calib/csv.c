@@ -16,7 +16,7 @@ struct MsCsv {
   char *name[MAX_COLUMNS], *field[MAX_COLUMNS];
 };
 
-/* --- bytes ------------------------------------------------------------------------------------------------------------------ */
+/* --- bytes ----------------------------------------------------------------------------------------------------- */
 static gboolean read_all(GInputStream *in, GByteArray *bytes, const char *filename, GError **error) {
   for (;;) {
     guint have = bytes->len;
@@ -27,7 +27,8 @@ static gboolean read_all(GInputStream *in, GByteArray *bytes, const char *filena
     g_byte_array_set_size(bytes, have + (guint)MAX(got, 0));
     if (got == 0) return TRUE;
     if (got < 0) {
-      gboolean damaged = cause->domain == G_IO_ERROR && (cause->code == G_IO_ERROR_INVALID_DATA || cause->code == G_IO_ERROR_PARTIAL_INPUT);
+      gboolean damaged = cause->domain == G_IO_ERROR &&
+                         (cause->code == G_IO_ERROR_INVALID_DATA || cause->code == G_IO_ERROR_PARTIAL_INPUT);
       if (damaged) ms_input_error(error, filename, 0, NULL, "damaged gzip data: %s", cause->message);
       else g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", filename, cause->message);
       g_error_free(cause);
@@ -67,16 +68,18 @@ static GByteArray *load(const char *filename, GError **error) {
   return bytes;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------------------------ */
 gboolean ms_csv_error(const MsCsv *csv, int column, GError **error, const char *format, ...) {
   va_list args;
   va_start(args, format);
   g_autofree char *message = g_strdup_vprintf(format, args);
   va_end(args);
-  return ms_input_error(error, csv->filename, csv->line, column >= 0 && column < csv->columns ? csv->name[column] : NULL, "%s", message);
+  return ms_input_error(error, csv->filename, csv->line,
+                        column >= 0 && column < csv->columns ? csv->name[column] : NULL, "%s", message);
 }
 
-/* A quoted field from its opening quote on, unquoted in place; returns what follows the closing quote, NULL when there is none. */
+/* A quoted field from its opening quote on, unquoted in place; returns what follows the closing quote, NULL when there
+ * is none. */
 static char *unquote(char *from) {
   char *to = from;
   for (char *p = from + 1; *p; p++) {
@@ -98,7 +101,8 @@ static int cut(const MsCsv *csv, char *line, char **field, GError **error) {
     field[n++] = p;
     char *rest = *p == '"' ? unquote(p) : p + strcspn(p, ",");
     if (!rest) return ms_csv_error(csv, -1, error, "column %d: a quote is not closed in this line", n), -1;
-    if (*rest != '\0' && *rest != ',') return ms_csv_error(csv, -1, error, "column %d: text follows the closing quote", n), -1;
+    if (*rest != '\0' && *rest != ',')
+      return ms_csv_error(csv, -1, error, "column %d: text follows the closing quote", n), -1;
     if (*rest == '\0') return n;
     *rest = '\0';
     p = rest + 1;
@@ -120,7 +124,8 @@ static char *next_line(MsCsv *csv) {
 }
 
 static gboolean read_header(MsCsv *csv, GError **error) {
-  if (memchr(csv->text, '\0', (size_t)(csv->end - csv->text))) return ms_input_error(error, csv->filename, 0, NULL, "is no text: it holds a zero byte");
+  if (memchr(csv->text, '\0', (size_t)(csv->end - csv->text)))
+    return ms_input_error(error, csv->filename, 0, NULL, "is no text: it holds a zero byte");
   if (g_str_has_prefix(csv->at, "\xef\xbb\xbf")) csv->at += 3;
   char *line = next_line(csv);
   if (!line) return ms_input_error(error, csv->filename, 0, NULL, "is empty, must begin with a line of column names");
@@ -128,7 +133,8 @@ static gboolean read_header(MsCsv *csv, GError **error) {
   if (n < 0) return FALSE;
   for (int i = 0; i < n; i++)
     for (int j = 0; j < i; j++)
-      if (strcmp(csv->name[i], csv->name[j]) == 0) return ms_csv_error(csv, -1, error, "two columns have the name \"%s\"", csv->name[i]);
+      if (strcmp(csv->name[i], csv->name[j]) == 0)
+        return ms_csv_error(csv, -1, error, "two columns have the name \"%s\"", csv->name[i]);
   csv->columns = n;
   return TRUE;
 }
@@ -151,7 +157,8 @@ MsCsv *ms_csv_parse(const char *text, gsize length, const char *filename, GError
 
 MsCsv *ms_csv_open(const char *filename, GError **error) {
   GByteArray *bytes = load(filename, error);
-  if (bytes && bytes->len >= 2 && bytes->data[0] == 0x1f && bytes->data[1] == 0x8b) bytes = inflate(bytes, filename, error);
+  if (bytes && bytes->len >= 2 && bytes->data[0] == 0x1f && bytes->data[1] == 0x8b)
+    bytes = inflate(bytes, filename, error);
   if (!bytes) return NULL;
   gsize length = bytes->len;
   g_byte_array_set_size(bytes, (guint)length + 1);
@@ -185,8 +192,10 @@ const char *ms_csv_text(const MsCsv *csv, int column) { return column < 0 ? "" :
 gboolean ms_csv_number(const MsCsv *csv, int column, double lo, double hi, double *value, GError **error) {
   const char *text = ms_csv_text(csv, column);
   char *end = NULL;
-  if (!*text || strspn(text, "0123456789+-.eE") != strlen(text)) return ms_csv_error(csv, column, error, "\"%.40s\" is no number", text);
+  if (!*text || strspn(text, "0123456789+-.eE") != strlen(text))
+    return ms_csv_error(csv, column, error, "\"%.40s\" is no number", text);
   *value = g_ascii_strtod(text, &end);
   if (*end || !isfinite(*value)) return ms_csv_error(csv, column, error, "\"%.40s\" is no number", text);
-  return (*value >= lo && *value <= hi) || ms_csv_error(csv, column, error, "is %g, must be within %g and %g", *value, lo, hi);
+  return (*value >= lo && *value <= hi) ||
+         ms_csv_error(csv, column, error, "is %g, must be within %g and %g", *value, lo, hi);
 }

@@ -1,7 +1,9 @@
-/* src/calib/csv.h - reading measured tables: CSV with a header line, plain or gzip (by content, not by name), "-" is standard input.
+/* src/calib/csv.h - reading measured tables: CSV with a header line, plain or gzip (by content, not by name), "-" is
+ * standard input.
  *
- * Columns are found by their header name. Fields may be quoted ("" inside quotes is a quote; no line breaks inside). Every error is an
- * MS_ERROR_INPUT `file:line: column: message`; a file that cannot be read is an MS_ERROR_ENV. Limits: 1 GiB of text, 256 columns. */
+ * Columns are found by their header name. Fields may be quoted ("" inside quotes is a quote; no line breaks inside).
+ * Every error is an MS_ERROR_INPUT `file:line: column: message`; a file that cannot be read is an MS_ERROR_ENV. Limits:
+ * 1 GiB of text, 256 columns. */
 #ifndef MS_CALIB_CSV_H
 #define MS_CALIB_CSV_H
 

@@ -14,35 +14,42 @@ typedef struct {
 
 static void group_clear(gpointer data) { g_array_unref(((Group *)data)->error); }
 
-static const char *kind_of(const MsSeries *series) { return series->kind == MS_ROW_COLLECTIVE ? "nccl" : series->key.op; }
+static const char *kind_of(const MsSeries *series) {
+  return series->kind == MS_ROW_COLLECTIVE ? "nccl" : series->key.op;
+}
 
 static Group *group_for(GArray *groups, const MsSeries *series, gboolean by_library) {
   const char *dtype = series->key.dtype ? series->key.dtype : "any";
   for (guint i = 0; i < groups->len; i++) {
     Group *g = &g_array_index(groups, Group, i);
-    if (strcmp(g->row.kind, kind_of(series)) == 0 && strcmp(g->row.dtype, dtype) == 0 && strcmp(g->row.file, series->file) == 0 &&
-        strcmp(g->row.gpu, series->gpu) == 0 && (!by_library || strcmp(g->row.library, series->library) == 0))
+    if (strcmp(g->row.kind, kind_of(series)) == 0 && strcmp(g->row.dtype, dtype) == 0 &&
+        strcmp(g->row.file, series->file) == 0 && strcmp(g->row.gpu, series->gpu) == 0 &&
+        (!by_library || strcmp(g->row.library, series->library) == 0))
       return g;
   }
-  Group group = {{g_strdup(series->file), g_strdup(series->gpu), g_strdup(dtype), g_strdup(series->library), kind_of(series), 0, NAN, NAN, NAN},
+  Group group = {{g_strdup(series->file), g_strdup(series->gpu), g_strdup(dtype), g_strdup(series->library),
+                  kind_of(series), 0, NAN, NAN, NAN},
                  g_array_new(FALSE, FALSE, sizeof(double))};
   g_array_append_vals(groups, &group, 1);
   return &g_array_index(groups, Group, groups->len - 1);
 }
 
-/* Whether these are rows of what the curve was fitted to: its library, or the best one here when the profile does not say. */
+/* Whether these are rows of what the curve was fitted to: its library, or the best one here when the profile does not
+ * say. */
 static gboolean belongs(const MsCurve *curve, const MsSeries *series, const GPtrArray *all) {
   if (!*series->library) return TRUE;
   if (curve->provenance.library) return strcmp(curve->provenance.library, series->library) == 0;
   for (guint i = 0; i < all->len; i++) {
     const MsSeries *other = all->pdata[i];
-    gboolean rival = other != series && other->kind == series->kind && memcmp(&other->key, &series->key, sizeof other->key) == 0;
+    gboolean rival =
+        other != series && other->kind == series->kind && memcmp(&other->key, &series->key, sizeof other->key) == 0;
     if (rival && ms_fit_preference(other) < ms_fit_preference(series)) return FALSE;
   }
   return TRUE;
 }
 
-static void add_errors(Group *group, const MsCurve *curve, const MsDeviceRates *device, const MsSeries *series, gboolean held_back) {
+static void add_errors(Group *group, const MsCurve *curve, const MsDeviceRates *device, const MsSeries *series,
+                       gboolean held_back) {
   for (guint i = 0; i < series->rows->len; i++) {
     const MsRow *row = &g_array_index(series->rows, MsRow, i);
     if (held_back && ms_row_bucket(series->kind, row->x) >= MS_HELD_BACK) continue;
@@ -58,7 +65,12 @@ static void pool(GArray *kinds, const GArray *groups) {
     guint at = 0;
     while (at < kinds->len && strcmp(g_array_index(kinds, Group, at).row.kind, group->row.kind) != 0) at++;
     if (at == kinds->len) {
-      Group kind = {{.file = g_strdup(""), .gpu = g_strdup(""), .dtype = g_strdup(""), .library = g_strdup(""), .kind = group->row.kind}, g_array_new(FALSE, FALSE, sizeof(double))};
+      Group kind = {{.file = g_strdup(""),
+                     .gpu = g_strdup(""),
+                     .dtype = g_strdup(""),
+                     .library = g_strdup(""),
+                     .kind = group->row.kind},
+                    g_array_new(FALSE, FALSE, sizeof(double))};
       g_array_append_vals(kinds, &kind, 1);
     }
     g_array_append_vals(g_array_index(kinds, Group, at).error, group->error->data, group->error->len);
@@ -86,7 +98,8 @@ static GArray *groups_new(void) {
   return groups;
 }
 
-static void evaluate(const MsHardware *hardware, const GPtrArray *series, gboolean held_back, GArray *kinds, MsEvaluation *out) {
+static void evaluate(const MsHardware *hardware, const GPtrArray *series, gboolean held_back, GArray *kinds,
+                     MsEvaluation *out) {
   GArray *own = groups_new(), *others = groups_new();
   for (guint i = 0; i < series->len; i++) {
     const MsSeries *s = series->pdata[i];
@@ -98,7 +111,8 @@ static void evaluate(const MsHardware *hardware, const GPtrArray *series, gboole
       g_autoptr(GString) what = g_string_new(NULL);
       for (size_t j = 0; j < G_N_ELEMENTS(words); j++)
         if (words[j] && *words[j]) g_string_append_printf(what, "%s%s", what->len ? " " : "", words[j]);
-      g_ptr_array_add(out->notes, g_strdup_printf("%s: %u rows of %s: the profile has no such curve", s->file, s->rows->len, what->str));
+      g_ptr_array_add(out->notes, g_strdup_printf("%s: %u rows of %s: the profile has no such curve", s->file,
+                                                  s->rows->len, what->str));
       continue;
     }
     const MsCurve *curve = &hardware->curves[at];
@@ -124,7 +138,8 @@ static GArray *evaluated_new(void) {
   return rows;
 }
 
-static gboolean evaluate_machine(const char *name, const char *const *files, gboolean held_back, GArray *kinds, MsEvaluation *out, GError **error) {
+static gboolean evaluate_machine(const char *name, const char *const *files, gboolean held_back, GArray *kinds,
+                                 MsEvaluation *out, GError **error) {
   g_autoptr(MsHardware) hardware = ms_hardware_load(name, error);
   if (!hardware) return FALSE;
   const char *names[] = {hardware->name, NULL};
@@ -148,7 +163,8 @@ MsEvaluation *ms_fit_evaluate(const char *hardware, const char *const *files, gb
   summarise(kinds, out->kinds);
   if (ok && out->rows->len == 0 && out->others->len == 0) {
     const char *why = out->notes->len > 0 ? out->notes->pdata[0] : NULL;
-    ok = ms_input_error(error, NULL, 0, NULL, "no row of %s in the tables given%s%s", hardware, why ? "; " : "", why ? why : "");
+    ok = ms_input_error(error, NULL, 0, NULL, "no row of %s in the tables given%s%s", hardware, why ? "; " : "",
+                        why ? why : "");
   }
   return ok ? g_steal_pointer(&out) : NULL;
 }

@@ -10,13 +10,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Dense kernels of TransformerEngine over the curves of the profile, forward, four GEMMs of a layer (m 15872, hidden 4096) on B300, tensors cast before
- * (published_te_gemm_fwd_bwd.csv): per-tensor FP8 2.02 of 2.158 ms, MXFP8 1.99 of 2.365 ms, the curve there being DeepGEMM's with UE8M0 scales (fp8-block).
- * BF16 4.19 of 4.25 and NVFP4 1.29 of 1.254 ms need nothing. H200 NVL has FP8 at 0.88 relative to BF16, under a lower power limit. */
+/* Dense kernels of TransformerEngine over the curves of the profile, forward, four GEMMs of a layer (m 15872, hidden
+ * 4096) on B300, tensors cast before (published_te_gemm_fwd_bwd.csv): per-tensor FP8 2.02 of 2.158 ms, MXFP8 1.99
+ * of 2.365 ms, the curve there being DeepGEMM's with UE8M0 scales (fp8-block). BF16 4.19 of 4.25 and NVFP4 1.29
+ * of 1.254 ms need nothing. H200 NVL has FP8 at 0.88 relative to BF16, under a lower power limit. */
 static const double fp8_rate = 0.936, mxfp8_rate = 0.84;
 
-/* MLA backward of Blackwell machines without rows of their own. TransformerEngine 2.11 reaches 685 to 723 TFLOPS on B200, 0.69 to 0.77 of its forward; cuDNN in the runs of
- * Megatron-Core's report 1083, 0.82 of forward, on GB200 or GB300: 1.41 times the lent curve. Neither can be told to be what a later run has: the root of 1.41. */
+/* MLA backward of Blackwell machines without rows of their own. TransformerEngine 2.11 reaches 685 to 723 TFLOPS on
+ * B200, 0.69 to 0.77 of its forward; cuDNN in the runs of Megatron-Core's report 1083, 0.82 of forward, on GB200 or
+ * GB300: 1.41 times the lent curve. Neither can be told to be what a later run has: the root of 1.41. */
 static const double mla_backward_rate = 1.19;
 static const double most_scatter = 0.2; /* median error on points held back, beyond which rows teach nothing */
 
@@ -29,23 +31,39 @@ typedef struct {
   MsFit *fit;
 } Work;
 
-/* --- which rows --------------------------------------------------------------------------------------------------------------- */
+/* --- which rows ------------------------------------------------------------------------------------------------ */
 /* Best first; "*" matches anything. Own tables ("") and a consensus come first where rows are the kernel alone. */
-static const struct { const char *op, *dtype; int head_dim; const char *library[7]; } prefer[] = {
-    {"gemm", "bf16", 0, {"", "consensus", "trtllm*", "sglang*"}},
-    {"gemm", NULL, 0, {"", "trtllm*", "sglang*", "consensus"}}, /* sources differ by 30 to 150 % */
-    {"grouped_gemm", NULL, 0, {"", "trtllm*cutlass", "trtllm*deepgemm", "trtllm*moe_torch_flow"}},
-    {"attention", NULL, 192, {"", "sglang*trtllm_mla", "trtllm*default", "vllm*flash_attn_mla", "sglang*fa3", "sglang*trtllm_mha"}}, /* MLA not absorbed; then plain heads of that width, a third slower on Hopper */
-    {"attention", NULL, 0, {"", "sglang*fa3", "sglang*trtllm_mha", "sglang*flash_attention", "vllm*"}}, /* trtllm rows hold RoPE and the cache write */
-    {"delta_rule", NULL, 0, {"", "sglang*chunk_gated_delta_rule", "trtllm*chunk_gated_delta_rule", "vllm*chunk_gated_delta_rule"}}, /* the Triton kernel that training uses */
-    {"quantize", NULL, 0, {"", "vllm*static_scaled*", "trtllm*"}},
-    {"dispatch", NULL, 0, {"", "trtllm*TwoSided", "*"}},
-    {"combine", NULL, 0, {"", "trtllm*TwoSided", "*"}}};
+static const struct {
+  const char *op, *dtype;
+  int head_dim;
+  const char *library[7];
+} prefer[] = {{"gemm", "bf16", 0, {"", "consensus", "trtllm*", "sglang*"}},
+              {"gemm", NULL, 0, {"", "trtllm*", "sglang*", "consensus"}}, /* sources differ by 30 to 150 % */
+              {"grouped_gemm", NULL, 0, {"", "trtllm*cutlass", "trtllm*deepgemm", "trtllm*moe_torch_flow"}},
+              {"attention",
+               NULL,
+               192,
+               {"", "sglang*trtllm_mla", "trtllm*default", "vllm*flash_attn_mla", "sglang*fa3",
+                "sglang*trtllm_mha"}}, /* MLA not absorbed; then plain heads of that width, a third slower on Hopper */
+              {"attention",
+               NULL,
+               0,
+               {"", "sglang*fa3", "sglang*trtllm_mha", "sglang*flash_attention",
+                "vllm*"}}, /* trtllm rows hold RoPE and the cache write */
+              {"delta_rule",
+               NULL,
+               0,
+               {"", "sglang*chunk_gated_delta_rule", "trtllm*chunk_gated_delta_rule",
+                "vllm*chunk_gated_delta_rule"}}, /* the Triton kernel that training uses */
+              {"quantize", NULL, 0, {"", "vllm*static_scaled*", "trtllm*"}},
+              {"dispatch", NULL, 0, {"", "trtllm*TwoSided", "*"}},
+              {"combine", NULL, 0, {"", "trtllm*TwoSided", "*"}}};
 
 int ms_fit_preference(const MsSeries *series) {
   const MsCurveKey *key = &series->key;
   for (size_t i = 0; i < G_N_ELEMENTS(prefer); i++) {
-    if (strcmp(prefer[i].op, key->op) != 0 || (prefer[i].dtype && g_strcmp0(prefer[i].dtype, key->dtype) != 0)) continue;
+    if (strcmp(prefer[i].op, key->op) != 0 || (prefer[i].dtype && g_strcmp0(prefer[i].dtype, key->dtype) != 0))
+      continue;
     if (prefer[i].head_dim && prefer[i].head_dim != key->head_dim) continue;
     for (int j = 0; j < 7 && prefer[i].library[j]; j++)
       if (g_pattern_match_simple(prefer[i].library[j], series->library)) return j;
@@ -106,16 +124,17 @@ static gboolean read_all(Work *work, GError **error) {
   for (guint i = 0; i < work->series->len; i++) ms_series_merge(((MsSeries *)work->series->pdata[i])->rows);
   if (work->series->len > 0) return TRUE;
   const char *why = work->fit->notes->len > 0 ? work->fit->notes->pdata[0] : NULL;
-  return ms_input_error(error, NULL, 0, NULL, "no row of %s in the tables given%s%s", work->hardware->name, why ? "; " : "", why ? why : "");
+  return ms_input_error(error, NULL, 0, NULL, "no row of %s in the tables given%s%s", work->hardware->name,
+                        why ? "; " : "", why ? why : "");
 }
 
-/* --- which curve ----------------------------------------------------------------------------------------------------------------- */
+/* --- which curve ----------------------------------------------------------------------------------------------- */
 static gboolean is_for(const MsCurve *curve, const MsCurveKey *key) {
   gboolean exchange = strcmp(curve->op, "dispatch") == 0 || strcmp(curve->op, "combine") == 0;
   gboolean pass = g_strcmp0(curve->pass, key->pass) == 0 || (!curve->pass && g_strcmp0(key->pass, "forward") == 0);
-  return strcmp(curve->op, key->op) == 0 && g_strcmp0(curve->dtype, key->dtype) == 0 && pass && g_strcmp0(curve->level, key->level) == 0 &&
-         g_strcmp0(curve->dispatcher, key->dispatcher) == 0 && curve->head_dim == key->head_dim &&
-         (curve->ranks == key->ranks || (exchange && curve->ranks == 0));
+  return strcmp(curve->op, key->op) == 0 && g_strcmp0(curve->dtype, key->dtype) == 0 && pass &&
+         g_strcmp0(curve->level, key->level) == 0 && g_strcmp0(curve->dispatcher, key->dispatcher) == 0 &&
+         curve->head_dim == key->head_dim && (curve->ranks == key->ranks || (exchange && curve->ranks == 0));
 }
 
 int ms_fit_find_curve(const MsHardware *hardware, const MsSeries *series) {
@@ -127,7 +146,9 @@ int ms_fit_find_curve(const MsHardware *hardware, const MsSeries *series) {
 static MsCurve *fitted(const Work *work, const char *op, const char *dtype, const char *pass, int head_dim) {
   for (guint i = 0; i < work->fit->curves->len; i++) {
     MsCurve *c = work->fit->curves->pdata[i];
-    if (strcmp(c->op, op) == 0 && g_strcmp0(c->dtype, dtype) == 0 && g_strcmp0(c->pass, pass) == 0 && c->head_dim == head_dim) return c;
+    if (strcmp(c->op, op) == 0 && g_strcmp0(c->dtype, dtype) == 0 && g_strcmp0(c->pass, pass) == 0 &&
+        c->head_dim == head_dim)
+      return c;
   }
   return NULL;
 }
@@ -139,7 +160,8 @@ static void curve_free(gpointer data) {
 
 static void set_provenance(const Work *work, const MsSeries *series, MsCurve *curve) {
   g_autofree char *gpu = *series->gpu ? g_strconcat(" of ", series->gpu, NULL) : g_strdup("");
-  curve->provenance.data = g_strdup_printf("%s: %u shapes%s%s%s", series->file, series->rows->len, gpu, *series->library ? ", " : "", series->library);
+  curve->provenance.data = g_strdup_printf("%s: %u shapes%s%s%s", series->file, series->rows->len, gpu,
+                                           *series->library ? ", " : "", series->library);
   curve->provenance.date = g_strdup(work->options->date);
   curve->provenance.command = g_strdup(work->options->command);
 }
@@ -155,8 +177,8 @@ static double kernel_launch(const Work *work) {
   return 2.6e-6;
 }
 
-/* Why a fitted curve must not replace what the profile has: the rows are noise (Triton's grouped GEMMs on A100), or of a network slower
- * than this machine's. */
+/* Why a fitted curve must not replace what the profile has: the rows are noise (Triton's grouped GEMMs on A100), or of
+ * a network slower than this machine's. */
 static char *refused(const Work *work, const MsSeries *series, const MsCurve *curve) {
   if (curve->provenance.residual_median > most_scatter)
     return g_strdup_printf("the rows scatter, median error %.0f %%", 100 * curve->provenance.residual_median);
@@ -179,7 +201,8 @@ static MsCurve *keep(Work *work, const MsSeries *series, MsCurve *curve) {
     return curve;
   }
   g_ptr_array_add(work->fit->notes, g_strdup_printf("%s %s, %d ranks (%s, %s): not taken, %s", series->key.op,
-                                                      series->key.dtype ? series->key.dtype : "", series->key.ranks, series->file, series->library, why));
+                                                    series->key.dtype ? series->key.dtype : "", series->key.ranks,
+                                                    series->file, series->library, why));
   g_free(why);
   curve_free(curve);
   return NULL;
@@ -195,7 +218,8 @@ static MsCurve *fit_one(Work *work, const MsSeries *series, const MsHardware *ra
   return NULL;
 }
 
-/* Most that counts as crossing the link when the own rank's (node's) share is counted too, as in exchange() of predict.c; NaN unknown. */
+/* Most that counts as crossing the link when the own rank's (node's) share is counted too, as in exchange() of
+ * predict.c; NaN unknown. */
 static double wire_Bps(const MsHardware *hardware, const MsSeries *series) {
   if (series->kind != MS_ROW_EXCHANGE || series->rows->len == 0) return NAN;
   const double *x = g_array_index(series->rows, MsRow, 0).x, peers = x[5] > 1 ? x[5] : x[4];
@@ -209,29 +233,34 @@ static void fit_benchmarks(Work *work, gboolean launches) {
     if (series->training || series->machine != 0 || first != launches) continue;
     int donor = ms_fit_find_curve(work->hardware, series);
     gboolean cast = series->kind == MS_ROW_GEMM && series->dtype > MS_ODT_BF16;
-    MsFitContext context = {cast ? kernel_launch(work) : NAN, donor >= 0 ? &work->hardware->curves[donor] : NULL, wire_Bps(work->hardware, series)};
+    MsFitContext context = {cast ? kernel_launch(work) : NAN, donor >= 0 ? &work->hardware->curves[donor] : NULL,
+                            wire_Bps(work->hardware, series)};
     fit_one(work, series, work->hardware, &context);
   }
 }
 
-/* --- what follows from the curves ------------------------------------------------------------------------------------------------ */
+/* --- what follows from the curves ------------------------------------------------------------------------------ */
 static void add_note(MsCurve *curve, const char *text) {
   char *old = curve->provenance.note;
   curve->provenance.note = old ? g_strdup_printf("%s; %s", old, text) : g_strdup(text);
   g_free(old);
 }
 
-/* A grouped GEMM of 8192 rows an expert runs no faster than the dense kernel of its dtype in training, whose own `sustained` counts. To first
- * order: the factor scales the arithmetic, and what the time holds besides stays; repeated until grouped is at most a tenth faster. */
+/* A grouped GEMM of 8192 rows an expert runs no faster than the dense kernel of its dtype in training, whose own
+ * `sustained` counts. To first order: the factor scales the arithmetic, and what the time holds besides stays; repeated
+ * until grouped is at most a tenth faster. */
 static void level_grouped(const Work *work, MsCurve *curve) {
   enum { GROUPS = 8, ROWS = 8192, N = 4096, K = 7168 };
   MsSeries of = {.key = {.op = "gemm", .dtype = curve->dtype}};
   int odt = 0, at = ms_fit_find_curve(work->hardware, &of);
-  const MsCurve *own = fitted(work, "gemm", curve->dtype, NULL, 0), *dense = own ? own : at >= 0 ? &work->hardware->curves[at] : NULL;
+  const MsCurve *own = fitted(work, "gemm", curve->dtype, NULL, 0), *dense = own       ? own
+                                                                             : at >= 0 ? &work->hardware->curves[at]
+                                                                                       : NULL;
   while (odt < MS_N_ODT - 1 && strcmp(ms_odt_words[odt], curve->dtype) != 0) odt++;
   if (!dense) return;
   MsDeviceRates device = ms_device_rates(work->hardware, odt, FALSE);
-  double w = ms_element_B(odt), one = ms_curve_gemm_s(dense, &device, ROWS, N, K, w) * GROUPS / (dense->sustained > 0 ? dense->sustained : 1);
+  double w = ms_element_B(odt),
+         one = ms_curve_gemm_s(dense, &device, ROWS, N, K, w) * GROUPS / (dense->sustained > 0 ? dense->sustained : 1);
   MsCurve slow = *curve;
   double all = ms_curve_grouped_gemm_s(curve, &device, (double)GROUPS * ROWS, GROUPS, N, K, N / 2, w);
   if (all >= 0.97 * one) return;
@@ -240,7 +269,8 @@ static void level_grouped(const Work *work, MsCurve *curve) {
     slow.param[MS_G_E] = curve->param[MS_G_E] * curve->sustained;
     all = ms_curve_grouped_gemm_s(&slow, &device, (double)GROUPS * ROWS, GROUPS, N, K, N / 2, w);
   }
-  add_note(curve, "sustained levels 8192 rows an expert with the dense GEMM, as TransformerEngine measures on B200 (1095 against 1103 TFLOPS): the rows are "
+  add_note(curve, "sustained levels 8192 rows an expert with the dense GEMM, as TransformerEngine measures on B200 "
+                  "(1095 against 1103 TFLOPS): the rows are "
                   "short bursts with uninitialised weights");
 }
 
@@ -265,9 +295,10 @@ static void slow_fp8(Work *work) {
   add_note(curve, "sustained: TransformerEngine's kernels over this curve on B300 (2.02 of 2.158 ms)");
 }
 
-/* MXFP8 has no rows of its own: the shape of fp8-block, dense at TransformerEngine's rate, grouped levelled with dense like the other
- * grouped curves. (Nobody has measured TransformerEngine's grouped MXFP8 kernel in the open.) Where there is MXFP8, TransformerEngine runs the
- * blockwise recipe on its kernels ("emulated with MXFP8", its user guide on FP8 blockwise scaling), so that fp8-block is sustained alike. */
+/* MXFP8 has no rows of its own: the shape of fp8-block, dense at TransformerEngine's rate, grouped levelled with dense
+ * like the other grouped curves. (Nobody has measured TransformerEngine's grouped MXFP8 kernel in the open.) Where
+ * there is MXFP8, TransformerEngine runs the blockwise recipe on its kernels ("emulated with MXFP8", its user guide on
+ * FP8 blockwise scaling), so that fp8-block is sustained alike. */
 static void derive_mxfp8(Work *work, const char *op) {
   MsCurve *from = fitted(work, op, "fp8-block", NULL, 0);
   if (!from || fitted(work, op, "mxfp8", NULL, 0) || !(work->hardware->peak_mxfp8_flops > 0)) return;
@@ -277,10 +308,12 @@ static void derive_mxfp8(Work *work, const char *op) {
   gboolean grouped = strcmp(op, "grouped_gemm") == 0;
   curve->sustained = grouped ? 1 : ms_round_digits((from->sustained > 0 ? from->sustained : 1) * mxfp8_rate, 3);
   MsProvenance *p = &curve->provenance, *q = (MsProvenance *)&from->provenance;
-  p->data = g_strdup(q->data), p->form = g_strdup(q->form), p->command = g_strdup(q->command), p->date = g_strdup(q->date);
+  p->data = g_strdup(q->data), p->form = g_strdup(q->form), p->command = g_strdup(q->command),
+  p->date = g_strdup(q->date);
   p->library = g_strdup(q->library), p->note = g_strdup(q->note);
   add_note(curve, grouped ? "no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales)"
-                          : "no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales), sustained times 0.84, TransformerEngine's kernel over it on B300 "
+                          : "no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales), sustained times 0.84, "
+                            "TransformerEngine's kernel over it on B300 "
                             "(1.99 of 2.365 ms)");
   if (grouped) level_grouped(work, curve);
   if (curve->sustained != (from->sustained > 0 ? from->sustained : 1)) {
@@ -290,12 +323,15 @@ static void derive_mxfp8(Work *work, const char *op) {
   g_ptr_array_add(work->fit->curves, curve);
 }
 
-/* --- training-grade rows ------------------------------------------------------------------------------------------------------------ */
-static const MsSeries *training_rows(const Work *work, MsRowKind kind, const char *pass, int head_dim, const MsHardware **rates) {
+/* --- training-grade rows --------------------------------------------------------------------------------------- */
+static const MsSeries *training_rows(const Work *work, MsRowKind kind, const char *pass, int head_dim,
+                                     const MsHardware **rates) {
   for (int machine = 0; machine < 2; machine++) {
     for (guint i = 0; i < work->series->len; i++) {
       const MsSeries *s = work->series->pdata[i];
-      if (!s->training || s->kind != kind || s->machine != machine || g_strcmp0(s->key.pass, pass) != 0 || s->key.head_dim != head_dim) continue;
+      if (!s->training || s->kind != kind || s->machine != machine || g_strcmp0(s->key.pass, pass) != 0 ||
+          s->key.head_dim != head_dim)
+        continue;
       *rates = machine ? work->like : work->hardware;
       return s;
     }
@@ -334,25 +370,32 @@ static void fit_pass_factors(Work *work) {
   for (int i = 0; i < 2; i++) {
     const MsSeries *series = training_rows(work, MS_ROW_GEMM, passes[i], 0, &other);
     if (!series || other != rates) continue;
-    g_autofree char *source = g_strdup_printf("%s, %s of %s: median of measured over curve, %u %s rows against %u forward rows; moesim fit, %s", series->file,
-                                              series->library, series->gpu, series->rows->len, passes[i], forward->rows->len, work->options->date);
+    g_autofree char *source = g_strdup_printf(
+        "%s, %s of %s: median of measured over curve, %u %s rows against %u forward rows; moesim fit, %s", series->file,
+        series->library, series->gpu, series->rows->len, passes[i], forward->rows->len, work->options->date);
     set_member(work, keys[i], slowdown(curve, rates, series) / base, source);
   }
-  g_autofree char *note = g_strdup_printf("forward GEMMs of a training framework under sustained load (%s of %s) run at %.2f of this curve's rate (median); not applied",
+  g_autofree char *note = g_strdup_printf("forward GEMMs of a training framework under sustained load (%s of %s) run "
+                                          "at %.2f of this curve's rate (median); not applied",
                                           forward->library, forward->gpu, 1 / base);
   add_note(curve, note);
 }
 
-/* Forward rate of this machine over that of the machine the rows are of, as shares of peak, on 64 heads of 4096 tokens. */
+/* Forward rate of this machine over that of the machine the rows are of, as shares of peak, on 64 heads of 4096 tokens.
+ */
 static double forward_ratio(const Work *work, const MsHardware *rates, int head_dim) {
-  MsSeries of = {.kind = MS_ROW_ATTENTION, .dtype = MS_ODT_BF16, .key = {.op = "attention", .dtype = "bf16", .head_dim = head_dim}};
+  MsSeries of = {.kind = MS_ROW_ATTENTION,
+                 .dtype = MS_ODT_BF16,
+                 .key = {.op = "attention", .dtype = "bf16", .head_dim = head_dim}};
   const double x[MS_ROW_X] = {1, 4096, 64, 64, head_dim, head_dim == 192 ? 128 : head_dim};
   const MsCurve *mine = fitted(work, "attention", "bf16", NULL, head_dim);
   int theirs = ms_fit_find_curve(rates, &of);
   gboolean ours = g_strcmp0(rates->curves_from, work->hardware->name) == 0; /* it inherits the curves of this machine */
   if (rates == work->hardware || !mine || (!ours && theirs < 0)) return 1;
-  MsDeviceRates here = ms_device_rates(work->hardware, MS_ODT_BF16, FALSE), there = ms_device_rates(rates, MS_ODT_BF16, FALSE);
-  double t = ms_predict(mine, &here, &of, x).time_s * here.peak_flops, u = ms_predict(ours ? mine : &rates->curves[theirs], &there, &of, x).time_s * there.peak_flops;
+  MsDeviceRates here = ms_device_rates(work->hardware, MS_ODT_BF16, FALSE),
+                there = ms_device_rates(rates, MS_ODT_BF16, FALSE);
+  double t = ms_predict(mine, &here, &of, x).time_s * here.peak_flops,
+         u = ms_predict(ours ? mine : &rates->curves[theirs], &there, &of, x).time_s * there.peak_flops;
   return u / t;
 }
 
@@ -368,35 +411,41 @@ static void fit_backward(Work *work, int head_dim) {
   double ratio = forward_ratio(work, rates, head_dim);
   curve->param[MS_A_E] = ms_round_digits(CLAMP(curve->param[MS_A_E] * ratio, 0.01, 1), 5);
   curve->param[MS_A_E_CP] = ms_round_digits(MAX(curve->param[MS_A_E_CP] * ratio, 0.01), 5);
-  g_autofree char *note = g_strdup_printf("measured on %s, in shares of peak; efficiencies times %.3f, the ratio of the forward curves; residuals are those there", series->gpu, ratio);
+  g_autofree char *note = g_strdup_printf("measured on %s, in shares of peak; efficiencies times %.3f, the ratio of "
+                                          "the forward curves; residuals are those there",
+                                          series->gpu, ratio);
   add_note(curve, note);
   if (head_dim != 192 || !(work->hardware->peak_mxfp8_flops > 0)) return;
   curve->sustained = mla_backward_rate;
-  add_note(curve, "sustained: geometric mean with cuDNN's 1083 TFLOPS on Blackwell (arXiv 2603.07685 table 9), later kernels than those of the rows");
+  add_note(curve, "sustained: geometric mean with cuDNN's 1083 TFLOPS on Blackwell (arXiv 2603.07685 table 9), later "
+                  "kernels than those of the rows");
 }
 
 /* Only where no backward curve serves: FLOP/s of backward over forward where both fill the machine. */
 static void fit_backward_factor(Work *work) {
   const MsHardware *rates = NULL, *other = NULL;
-  const MsSeries *backward = training_rows(work, MS_ROW_ATTENTION, "backward", 128, &rates), *forward = training_rows(work, MS_ROW_ATTENTION, "forward", 128, &other);
+  const MsSeries *backward = training_rows(work, MS_ROW_ATTENTION, "backward", 128, &rates),
+                 *forward = training_rows(work, MS_ROW_ATTENTION, "forward", 128, &other);
   if (!backward || !forward || rates != other) return;
   g_autoptr(GArray) ratio = g_array_new(FALSE, FALSE, sizeof(double));
   for (guint i = 0; i < backward->rows->len; i++) {
     const MsRow *b = &g_array_index(backward->rows, MsRow, i);
     for (guint j = 0; j < forward->rows->len; j++) {
       const MsRow *f = &g_array_index(forward->rows, MsRow, j);
-      if (memcmp(b->x, f->x, 6 * sizeof(double)) != 0 || b->x[0] * b->x[2] * b->x[1] / 128 < 4.0 * rates->sm_count) continue;
+      if (memcmp(b->x, f->x, 6 * sizeof(double)) != 0 || b->x[0] * b->x[2] * b->x[1] / 128 < 4.0 * rates->sm_count)
+        continue;
       double r = 2.5 * f->time_s / b->time_s;
       g_array_append_val(ratio, r);
     }
   }
   if (ratio->len == 0) return;
-  g_autofree char *source = g_strdup_printf("%s of %s: backward over forward FLOP/s, median of %u shapes of head dimension 128 that fill the machine; moesim fit, %s",
+  g_autofree char *source = g_strdup_printf("%s of %s: backward over forward FLOP/s, median of %u shapes of head "
+                                            "dimension 128 that fill the machine; moesim fit, %s",
                                             backward->library, backward->gpu, ratio->len, work->options->date);
   set_member(work, "attention_backward_factor", ms_quantile((double *)(void *)ratio->data, ratio->len, 0.5), source);
 }
 
-/* --- the whole ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the whole ------------------------------------------------------------------------------------------------- */
 static gboolean fit_all(Work *work, GError **error) {
   if (!read_all(work, error)) return FALSE;
   fit_benchmarks(work, TRUE);
@@ -415,7 +464,8 @@ static gboolean fit_all(Work *work, GError **error) {
   gsize length;
   g_autofree char *text = ms_read_file(work->file, G_MAXINT32, &length, error);
   if (!text) return FALSE;
-  work->fit->text = ms_profile_edit(text, work->file, work->fit->curves, (const char *const *)work->members->pdata, error);
+  work->fit->text =
+      ms_profile_edit(text, work->file, work->fit->curves, (const char *const *)work->members->pdata, error);
   return work->fit->text != NULL;
 }
 
@@ -431,7 +481,9 @@ static gboolean open_machines(Work *work, GError **error) {
 MsFit *ms_fit(const MsFitOptions *options, GError **error) {
   MsFit *fit = g_new0(MsFit, 1);
   *fit = (MsFit){NULL, g_ptr_array_new_with_free_func(curve_free), g_ptr_array_new_with_free_func(g_free)};
-  Work work = {.options = options, .fit = fit, .series = g_ptr_array_new_with_free_func((GDestroyNotify)ms_series_free),
+  Work work = {.options = options,
+               .fit = fit,
+               .series = g_ptr_array_new_with_free_func((GDestroyNotify)ms_series_free),
                .members = g_ptr_array_new_with_free_func(g_free)};
   if (!open_machines(&work, error) || !fit_all(&work, error)) g_clear_pointer(&fit, ms_fit_free);
   g_ptr_array_unref(work.series);

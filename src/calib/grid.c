@@ -19,7 +19,7 @@ void ms_grid_clear(MsGrid *grid) {
   *grid = (MsGrid){0};
 }
 
-/* --- axes ------------------------------------------------------------------------------------------------------------------- */
+/* --- axes ------------------------------------------------------------------------------------------------------ */
 static double round_node(double value) { return value >= 16 ? round(value) : round(value * 16) / 16; }
 
 static void set_axis(MsGrid *grid, int d, const char *name, double lo, double hi, int nodes) {
@@ -35,7 +35,8 @@ static void set_axis(MsGrid *grid, int d, const char *name, double lo, double hi
   }
 }
 
-gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const int *max_nodes, const MsGridPoint *point, guint n_points) {
+gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const int *max_nodes, const MsGridPoint *point,
+                      guint n_points) {
   double lo[4], hi[4];
   int nodes[4];
   *grid = (MsGrid){0};
@@ -67,7 +68,7 @@ gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const in
   return TRUE;
 }
 
-/* --- one point on the grid: its corners and their weights --------------------------------------------------------------------- */
+/* --- one point on the grid: its corners and their weights ------------------------------------------------------ */
 static int corners_of(const MsGrid *grid, const double *at, int *index, double *weight) {
   int n = 1;
   index[0] = 0, weight[0] = 1;
@@ -89,7 +90,8 @@ static int corners_of(const MsGrid *grid, const double *at, int *index, double *
 }
 
 /* Error of a point with the grid in place, and how fast its prediction follows the grid. */
-static double error_of(const MsGrid *grid, const MsGridPoint *point, int n, const int *index, const double *weight, double *slope) {
+static double error_of(const MsGrid *grid, const MsGridPoint *point, int n, const int *index, const double *weight,
+                       double *slope) {
   double g = 0;
   for (int c = 0; c < n; c++) g += weight[c] * grid->log_ratio[index[c]];
   double moved = 1 + point->share * (exp(g) - 1);
@@ -100,12 +102,14 @@ static double error_of(const MsGrid *grid, const MsGridPoint *point, int n, cons
 static double scale_of(const MsGrid *grid, const MsGridPoint *point, guint n_points, double *scratch) {
   int index[CORNERS];
   double weight[CORNERS], slope;
-  for (guint i = 0; i < n_points; i++) scratch[i] = fabs(error_of(grid, &point[i], corners_of(grid, point[i].at, index, weight), index, weight, &slope));
+  for (guint i = 0; i < n_points; i++)
+    scratch[i] = fabs(error_of(grid, &point[i], corners_of(grid, point[i].at, index, weight), index, weight, &slope));
   return tukey * MAX(1.4826 * ms_quantile(scratch, n_points, 0.5), least_scale);
 }
 
-/* --- normal equations: a band, since a point touches neighbouring nodes only -----------------------------------------------------
- * A(i, d) is the element of row i + d and column i, as GSL keeps lower bands. */
+/* --- normal equations: a band, since a point touches neighbouring nodes only
+ * ----------------------------------------------------- A(i, d) is the element of row i + d and column i, as GSL keeps
+ * lower bands. */
 static int band_of(const MsGrid *grid) {
   int band = 0;
   for (int d = grid->dims - 1, stride = 1; d >= 0; stride *= grid->n[d], d--) band += grid->n[d] > 1 ? stride : 0;
@@ -116,16 +120,19 @@ static inline void add_to(gsl_matrix *A, size_t row, size_t column, double value
   if (row >= column) *gsl_matrix_ptr(A, column, row - column) += value;
 }
 
-/* --- a point and its neighbours ----------------------------------------------------------------------------------------------------------- */
-static void add_points(const MsGrid *grid, const MsGridPoint *point, guint n_points, double scale, gsl_matrix *A, gsl_vector *b) {
+/* --- a point and its neighbours -------------------------------------------------------------------------------- */
+static void add_points(const MsGrid *grid, const MsGridPoint *point, guint n_points, double scale, gsl_matrix *A,
+                       gsl_vector *b) {
   int index[CORNERS];
   double weight[CORNERS], slope;
   for (guint i = 0; i < n_points; i++) {
     int n = corners_of(grid, point[i].at, index, weight);
-    double r = error_of(grid, &point[i], n, index, weight, &slope), z = r / scale, w = fabs(z) < 1 ? (1 - z * z) * (1 - z * z) : 0;
+    double r = error_of(grid, &point[i], n, index, weight, &slope), z = r / scale,
+           w = fabs(z) < 1 ? (1 - z * z) * (1 - z * z) : 0;
     for (int c = 0; c < n; c++) {
       *gsl_vector_ptr(b, (size_t)index[c]) += w * slope * weight[c] * r;
-      for (int e = 0; e < n; e++) add_to(A, (size_t)index[c], (size_t)index[e], w * slope * slope * weight[c] * weight[e]);
+      for (int e = 0; e < n; e++)
+        add_to(A, (size_t)index[c], (size_t)index[e], w * slope * slope * weight[c] * weight[e]);
     }
   }
 }
@@ -163,7 +170,8 @@ void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double 
     add_points(grid, point, n_points, scale, A, b);
     add_smoothing(grid, smooth, size, A, b);
     if (gsl_linalg_cholesky_band_decomp(A) != GSL_SUCCESS || gsl_linalg_cholesky_band_svx(A, b) != GSL_SUCCESS) break;
-    for (int i = 0; i < size; i++) grid->log_ratio[i] = CLAMP(grid->log_ratio[i] + gsl_vector_get(b, (size_t)i), -most_log_ratio, most_log_ratio);
+    for (int i = 0; i < size; i++)
+      grid->log_ratio[i] = CLAMP(grid->log_ratio[i] + gsl_vector_get(b, (size_t)i), -most_log_ratio, most_log_ratio);
   }
   gsl_matrix_free(A);
   gsl_vector_free(b);

@@ -5,25 +5,31 @@
 #include <math.h>
 #include <string.h>
 
-static double bandwidth(const MsDeviceRates *device, double efficiency) { return device->hbm_Bps * MAX(efficiency, 1e-6); }
+static double bandwidth(const MsDeviceRates *device, double efficiency) {
+  return device->hbm_Bps * MAX(efficiency, 1e-6);
+}
 
 static MsPrediction gemm(const MsCurve *curve, const MsDeviceRates *device, double w, const double *x) {
   double own = ms_curve_gemm_s(curve, device, x[0], x[1], x[2], w), cast = 0;
   if (curve->provenance.cast_launch_s >= 0)
-    cast = curve->provenance.cast_launch_s + (2 + w) * x[0] * x[2] / bandwidth(device, curve->provenance.cast_bw_efficiency);
+    cast = curve->provenance.cast_launch_s +
+           (2 + w) * x[0] * x[2] / bandwidth(device, curve->provenance.cast_bw_efficiency);
   return (MsPrediction){own + cast, own / (own + cast), {x[0], x[1], x[2]}};
 }
 
 /* Bytes beside the two GEMMs, efficiency_fits.md 2: permute 2TH + RHa, activation 2R ng I, finalize 2TH. */
 static MsPrediction layer(const MsCurve *curve, const MsDeviceRates *device, double w, const double *x) {
   double T = x[0], H = x[1], I = x[2], groups = MAX(x[4] / x[5], 1), R = T * x[3] / x[5], ng = x[6] > 0 ? 2 : 1;
-  double own = ms_curve_grouped_gemm_s(curve, device, R, groups, ng * I, H, I, w) + ms_curve_grouped_gemm_s(curve, device, R, groups, H, I, I, w);
+  double own = ms_curve_grouped_gemm_s(curve, device, R, groups, ng * I, H, I, w) +
+               ms_curve_grouped_gemm_s(curve, device, R, groups, H, I, I, w);
   double rest = (4 * T * H + R * H * w + 2 * R * ng * I) / bandwidth(device, curve->param[MS_G_BW_ACT]);
   return (MsPrediction){own + rest, own / (own + rest), {R / groups, H, I, R}};
 }
 
 static MsPrediction grouped(const MsCurve *curve, const MsDeviceRates *device, double w, const double *x) {
-  return (MsPrediction){ms_curve_grouped_gemm_s(curve, device, x[0], x[1], x[2], x[3], 0, w), 1, {x[0] / x[1], MAX(x[2], x[3]), MIN(x[2], x[3]), x[0]}};
+  return (MsPrediction){ms_curve_grouped_gemm_s(curve, device, x[0], x[1], x[2], x[3], 0, w),
+                        1,
+                        {x[0] / x[1], MAX(x[2], x[3]), MIN(x[2], x[3]), x[0]}};
 }
 
 /* Backward counts 2.5 times the forward FLOP; it reads q, k, v, o, do and writes dq, dk, dv. */
@@ -37,7 +43,8 @@ static MsPrediction attention(const MsCurve *curve, const MsDeviceRates *device,
 
 static MsPrediction delta(const MsCurve *curve, const MsDeviceRates *device, const double *x) {
   MsDeltaWork work = ms_delta_work(x[0] * x[1], x[2], x[3], x[4], x[5]);
-  double t = ms_curve_attention_s(curve, device, work.flop, work.read_B + work.write_B, x[1], (x[4] + x[5]) / 2, x[0] * x[3], x[3] / x[2], x[3]);
+  double t = ms_curve_attention_s(curve, device, work.flop, work.read_B + work.write_B, x[1], (x[4] + x[5]) / 2,
+                                  x[0] * x[3], x[3] / x[2], x[3]);
   return (MsPrediction){t, 1, {x[1], x[0] * x[3], x[3] / x[2], x[3]}};
 }
 
@@ -46,7 +53,8 @@ static MsPrediction collective(const MsCurve *curve, const double *x) {
   return (MsPrediction){ms_curve_segments_s(curve, bus), 1, {bus}};
 }
 
-/* Bytes to distinct destinations, own rank or node included (efficiency_fits.md 4.3): ranks inside a domain, nodes across. */
+/* Bytes to distinct destinations, own rank or node included (efficiency_fits.md 4.3): ranks inside a domain, nodes
+ * across. */
 static MsPrediction exchange(const MsCurve *curve, const double *x) {
   double blocks = x[5] > 1 ? x[5] : x[4], copies = ms_expected_blocks(x[3], MIN(x[2], x[3]), MIN(blocks, x[3]));
   double row = x[1] * x[7], bytes = x[0] * row * copies;

@@ -1,4 +1,5 @@
-/* src/calib/profile.c - new curves in the text of a profile. Everything that is not replaced stays as it was, to the byte. */
+/* src/calib/profile.c - new curves in the text of a profile. Everything that is not replaced stays as it was, to the
+ * byte. */
 #include "calib/fit_priv.h"
 
 #include "base/err.h"
@@ -7,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- one curve as text, in the style of the shipped profiles --------------------------------------------------------------------- */
+/* --- one curve as text, in the style of the shipped profiles --------------------------------------------------- */
 static void put_text(GString *out, const char *key, const char *value) {
   if (!value) return;
   MsJsonOut *json = ms_json_out_new(0);
@@ -19,12 +20,14 @@ static void put_text(GString *out, const char *key, const char *value) {
 static void put_number(GString *out, const char *key, double value) {
   char text[32];
   if (!isfinite(value)) return;
-  g_string_append_printf(out, "%s\"%s\": %s", out->str[out->len - 1] == '{' ? "" : ", ", key, ms_double_text(value, text));
+  g_string_append_printf(out, "%s\"%s\": %s", out->str[out->len - 1] == '{' ? "" : ", ", key,
+                         ms_double_text(value, text));
 }
 
 static void put_list(GString *out, const double *value, int n) {
   char text[32];
-  for (int i = 0; i < n; i++) g_string_append_printf(out, "%s%s", i ? ", " : "", ms_double_text(value[i] == 0 ? 0 : value[i], text));
+  for (int i = 0; i < n; i++)
+    g_string_append_printf(out, "%s%s", i ? ", " : "", ms_double_text(value[i] == 0 ? 0 : value[i], text));
 }
 
 static void put_grid(GString *out, const MsGrid *grid) {
@@ -83,7 +86,8 @@ static char *curve_text(const MsCurve *curve) {
   } else {
     g_string_append(out, ",\n     \"params\": {");
     for (int i = 0; ms_curve_param_words[curve->form][i]; i++)
-      if (i < ms_curve_required(curve->form) || curve->param[i] > 0) put_number(out, ms_curve_param_words[curve->form][i], curve->param[i]);
+      if (i < ms_curve_required(curve->form) || curve->param[i] > 0)
+        put_number(out, ms_curve_param_words[curve->form][i], curve->param[i]);
     g_string_append_c(out, '}');
   }
   if (curve->grid.dims) put_grid(out, &curve->grid);
@@ -91,8 +95,10 @@ static char *curve_text(const MsCurve *curve) {
   return g_string_free(out, FALSE);
 }
 
-/* --- places in a text that the JSON reader accepted --------------------------------------------------------------------------------- */
-typedef struct { const char *from, *to; } Span; /* to: one past the end; from NULL: not there */
+/* --- places in a text that the JSON reader accepted ------------------------------------------------------------ */
+typedef struct {
+  const char *from, *to;
+} Span; /* to: one past the end; from NULL: not there */
 
 static const char *skip_blank(const char *p) { return p + strspn(p, " \t\r\n"); }
 
@@ -131,8 +137,11 @@ static Span member(const char *object, const char *key) {
   return (Span){NULL, NULL};
 }
 
-/* --- edits -------------------------------------------------------------------------------------------------------------------------- */
-typedef struct { const char *from, *to; char *text; } Edit;
+/* --- edits ----------------------------------------------------------------------------------------------------- */
+typedef struct {
+  const char *from, *to;
+  char *text;
+} Edit;
 
 static void edit(GArray *edits, const char *from, const char *to, char *text) {
   g_array_append_vals(edits, &(Edit){from, to, text}, 1);
@@ -146,14 +155,16 @@ static int by_place(const void *a, const void *b) {
 static void set_member(GArray *edits, const char *object, const char *key, const char *value, const char *margin) {
   Span at = member(object, key);
   if (at.from) edit(edits, at.from, at.to, g_strdup(value));
-  else edit(edits, object + 1, object + 1, g_strdup_printf("\n%s\"%s\": %s%s", margin, key, value, *skip_blank(object + 1) == '}' ? "" : ","));
+  else
+    edit(edits, object + 1, object + 1,
+         g_strdup_printf("\n%s\"%s\": %s%s", margin, key, value, *skip_blank(object + 1) == '}' ? "" : ","));
 }
 
 static gboolean same_key(const MsCurve *a, const MsCurve *b) {
   gboolean exchange = strcmp(a->op, "dispatch") == 0 || strcmp(a->op, "combine") == 0;
-  return strcmp(a->op, b->op) == 0 && g_strcmp0(a->dtype, b->dtype) == 0 && g_strcmp0(a->pass, b->pass) == 0 && g_strcmp0(a->level, b->level) == 0 &&
-         g_strcmp0(a->dispatcher, b->dispatcher) == 0 && a->head_dim == b->head_dim &&
-         (a->ranks == b->ranks || (exchange && (a->ranks == 0 || b->ranks == 0)));
+  return strcmp(a->op, b->op) == 0 && g_strcmp0(a->dtype, b->dtype) == 0 && g_strcmp0(a->pass, b->pass) == 0 &&
+         g_strcmp0(a->level, b->level) == 0 && g_strcmp0(a->dispatcher, b->dispatcher) == 0 &&
+         a->head_dim == b->head_dim && (a->ranks == b->ranks || (exchange && (a->ranks == 0 || b->ranks == 0)));
 }
 
 /* The old curves are `n` elements of the list at `list`, in the order of hardware->curves. */
@@ -195,7 +206,8 @@ static char *apply(const char *text, GArray *edits) {
   return g_string_free(out, FALSE);
 }
 
-char *ms_profile_edit(const char *text, const char *filename, const GPtrArray *curves, const char *const *members, GError **error) {
+char *ms_profile_edit(const char *text, const char *filename, const GPtrArray *curves, const char *const *members,
+                      GError **error) {
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, filename, error);
   g_autoptr(MsHardware) hardware = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "", error) : NULL;
   if (!hardware) return NULL;

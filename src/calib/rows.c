@@ -11,11 +11,12 @@
 
 enum { FOLDS = 5, FEWEST = 3, LINE = 2 };
 
-/* --- which curve ---------------------------------------------------------------------------------------------------------------- */
+/* --- which curve ----------------------------------------------------------------------------------------------- */
 typedef enum { PASS_ANY, PASS_FORWARD, PASS_DGRAD, PASS_WGRAD, PASS_BACKWARD, N_PASSES } PassKey;
 static const char *const pass_key_words[N_PASSES] = {NULL, "forward", "dgrad", "wgrad", "backward"};
 
-/* Operands of matrix products are stored differently in every pass; attention and what memory bounds have one backward. */
+/* Operands of matrix products are stored differently in every pass; attention and what memory bounds have one backward.
+ */
 static PassKey pass_of(const MsOp *op) {
   MsOpFamily family = ms_op_families[op->kind];
   if (op->pass == MS_PASS_OPTIMIZER) return PASS_ANY;
@@ -27,9 +28,12 @@ static PassKey pass_of(const MsOp *op) {
 static gboolean is_message(const MsOp *op) { return ms_op_families[op->kind] == MS_FAMILY_COMM; }
 
 /* Dispatch and combine of an all-to-all dispatcher are that collective. */
-static MsOpKind kind_of(const MsOp *op) { return op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE ? MS_OP_ALL_TO_ALL : (MsOpKind)op->kind; }
+static MsOpKind kind_of(const MsOp *op) {
+  return op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE ? MS_OP_ALL_TO_ALL : (MsOpKind)op->kind;
+}
 
-/* Which curve a sample teaches: 0..., -1 none (work on the host). Equal for equal (kind, pass, dtype of messages, ranks). */
+/* Which curve a sample teaches: 0..., -1 none (work on the host). Equal for equal (kind, pass, dtype of messages,
+ * ranks). */
 static int curve_of(const MsRowSample *s) {
   const MsOp *op = &s->op;
   MsOpKind kind = kind_of(op);
@@ -39,7 +43,8 @@ static int curve_of(const MsRowSample *s) {
 }
 
 double ms_row_bus_B(const MsRowSample *s) {
-  double z = MAX(s->ranks, 2), M = s->op.message_B, local = s->op.local_fraction > 0 ? MIN(s->op.local_fraction, 1) : 1 / z;
+  double z = MAX(s->ranks, 2), M = s->op.message_B,
+         local = s->op.local_fraction > 0 ? MIN(s->op.local_fraction, 1) : 1 / z;
   switch (kind_of(&s->op)) {
   case MS_OP_ALL_REDUCE: return 2 * M * (z - 1) / z;
   case MS_OP_ALL_TO_ALL: return M * (1 - local);
@@ -50,22 +55,32 @@ double ms_row_bus_B(const MsRowSample *s) {
 
 static int bucket_of(const MsRowSample *s) {
   const MsOp *op = &s->op;
-  double x[MS_ROW_X] = {op->m, op->n, op->k, op->groups, op->kv_groups, op->read_B + op->write_B, is_message(op) ? ms_row_bus_B(s) : 0, curve_of(s)};
+  double x[MS_ROW_X] = {op->m,
+                        op->n,
+                        op->k,
+                        op->groups,
+                        op->kv_groups,
+                        op->read_B + op->write_B,
+                        is_message(op) ? ms_row_bus_B(s) : 0,
+                        curve_of(s)};
   return ms_row_bucket(MS_N_ROW_KINDS, x);
 }
 
 char *ms_row_curve_name(const MsCurve *c) {
-  return g_strdup_printf("%s%s%s%s%s", c->op, c->pass ? " " : "", c->pass ? c->pass : "", c->dtype ? " " : "", c->dtype ? c->dtype : "");
+  return g_strdup_printf("%s%s%s%s%s", c->op, c->pass ? " " : "", c->pass ? c->pass : "", c->dtype ? " " : "",
+                         c->dtype ? c->dtype : "");
 }
 
-/* --- one curve -------------------------------------------------------------------------------------------------------------------- */
+/* --- one curve ------------------------------------------------------------------------------------------------- */
 typedef struct {
   const MsRowSample *sample; /* of one curve, in order of shape */
   int *bucket;
   guint n;
 } Rows;
 
-typedef struct { double cache_B, smooth; } Choice; /* 0: all bytes alike; < 0: no grid */
+typedef struct {
+  double cache_B, smooth;
+} Choice; /* 0: all bytes alike; < 0: no grid */
 
 static gboolean learns(const Rows *rows, guint i, int fold) { /* fold < 0: all that is not held back */
   return rows->bucket[i] >= MS_HELD_BACK && (fold < 0 || rows->bucket[i] % FOLDS != fold);
@@ -84,8 +99,16 @@ static int columns(const MsRowSample *s, double cache_B, double *x) {
     return LINE;
   }
   MsTerms t = ms_op_terms(&s->op);
-  gboolean memory = ms_op_families[s->op.kind] == MS_FAMILY_MEMORY, attention = ms_op_families[s->op.kind] == MS_FAMILY_ATTENTION;
-  const double all[] = {1, t.groups, memory || attention ? t.m : 0, t.mn, memory ? 0 : t.mk, memory ? 0 : t.nk, t.flop, memory ? t.bytes_B : 0,
+  gboolean memory = ms_op_families[s->op.kind] == MS_FAMILY_MEMORY,
+           attention = ms_op_families[s->op.kind] == MS_FAMILY_ATTENTION;
+  const double all[] = {1,
+                        t.groups,
+                        memory || attention ? t.m : 0,
+                        t.mn,
+                        memory ? 0 : t.mk,
+                        memory ? 0 : t.nk,
+                        t.flop,
+                        memory ? t.bytes_B : 0,
                         cache_B > 0 ? MAX(0, t.bytes_B - cache_B) : 0};
   memcpy(x, all, sizeof all);
   if (t.groups == 1 && memory) x[MS_T_GROUP] = 0; /* the launch already */
@@ -104,8 +127,13 @@ static void set_params(MsCurve *curve, const double *x, double cache_B) {
 }
 
 static void fit_grid(MsCurve *curve, const Rows *rows, int fold, double smooth) {
-  static const char *const names[][3] = {{"m", "n", "k"}, {"rows_per_group", "hidden", "width"}, {"seq", "batch_heads", "gqa_group"}, {"bytes"}, {"bytes"}};
-  static const int nodes[][3] = {{4, 7, 4} /* n reaches from a router's experts to a vocabulary */, {5, 4, 3}, {5, 4, 3}, {10}, {24}};
+  static const char *const names[][3] = {{"m", "n", "k"},
+                                         {"rows_per_group", "hidden", "width"},
+                                         {"seq", "batch_heads", "gqa_group"},
+                                         {"bytes"},
+                                         {"bytes"}};
+  static const int nodes[][3] = {
+      {4, 7, 4} /* n reaches from a router's experts to a vocabulary */, {5, 4, 3}, {5, 4, 3}, {10}, {24}};
   ms_grid_clear(&curve->grid);
   if (smooth < 0) return;
   g_autofree MsGridPoint *point = g_new0(MsGridPoint, rows->n + 1);
@@ -130,8 +158,9 @@ static void fit_grid(MsCurve *curve, const Rows *rows, int fold, double smooth) 
   for (int i = 0; i < size; i++) curve->grid.log_ratio[i] = round(curve->grid.log_ratio[i] * 1e4) / 1e4;
 }
 
-/* One line cannot follow a collective from latency over cache to memory, and a robust one would call two of them outliers. It goes through the middle of
- * all in ratio, and the grid over bytes does the rest: start of the smallest messages, mean rate of those that take four times as long. */
+/* One line cannot follow a collective from latency over cache to memory, and a robust one would call two of them
+ * outliers. It goes through the middle of all in ratio, and the grid over bytes does the rest: start of the smallest
+ * messages, mean rate of those that take four times as long. */
 static void middle_line(const double *x, const double *time_s, guint n, double *line) {
   double logs = 0;
   guint count = 0;
@@ -143,7 +172,7 @@ static void middle_line(const double *x, const double *time_s, guint n, double *
 }
 
 static guint fit(MsCurve *curve, const Rows *rows, int fold, Choice choice) {
-  g_autofree double *x = g_new0(double, rows->n * MS_MAX_PARAMS + 1), *target = g_new(double, rows->n + 1);
+  g_autofree double *x = g_new0(double, rows->n *MS_MAX_PARAMS + 1), *target = g_new(double, rows->n + 1);
   double solution[MS_MAX_PARAMS] = {0};
   guint n = 0;
   int width = 0;
@@ -188,7 +217,8 @@ static Choice choose(const MsCurve *like, const Rows *rows, guint learned) {
   gboolean message = is_message(&rows->sample[0].op);
   if (learned < 2 * FOLDS) return best;
   double least = HUGE_VAL;
-  for (double cache_B = 0; cache_B <= 128e6 && (cache_B == 0 || !message); cache_B = cache_B > 0 ? 2 * cache_B : 1 << 20)
+  for (double cache_B = 0; cache_B <= 128e6 && (cache_B == 0 || !message);
+       cache_B = cache_B > 0 ? 2 * cache_B : 1 << 20)
     prefer(like, rows, (Choice){cache_B, -1}, &best, &least);
   for (guint i = 0; i < G_N_ELEMENTS(smooth); i++) prefer(like, rows, (Choice){best.cache_B, smooth[i]}, &best, &least);
   return best;
@@ -230,29 +260,35 @@ static MsRowCurve fit_curve(const Rows *rows) {
   fit(&out.curve, rows, -1, choice);
   set_residuals(&out, rows, learned);
   gboolean message = is_message(&rows->sample[0].op);
-  out.curve.provenance.form = g_strconcat(message ? "alpha + bus bytes / bandwidth" : "sum of seconds per call, group, row, element, FLOP and byte, none negative",
-                                          out.curve.grid.dims ? ", times residual grid" : "", NULL);
+  out.curve.provenance.form =
+      g_strconcat(message ? "alpha + bus bytes / bandwidth"
+                          : "sum of seconds per call, group, row, element, FLOP and byte, none negative",
+                  out.curve.grid.dims ? ", times residual grid" : "", NULL);
   return out;
 }
 
-/* --- all of them ------------------------------------------------------------------------------------------------------------------- */
+/* --- all of them ----------------------------------------------------------------------------------------------- */
 static int by_shape(const void *a, const void *b) {
   const MsRowSample *x = a, *y = b;
   int c = curve_of(x), d = curve_of(y);
   if (c != d) return c < d ? -1 : 1;
   const MsOp *p = &x->op, *q = &y->op;
-  const double u[] = {p->m, p->n, p->k, p->groups, p->kv_groups, p->read_B + p->write_B, p->message_B, p->flop, x->time_s},
-               v[] = {q->m, q->n, q->k, q->groups, q->kv_groups, q->read_B + q->write_B, q->message_B, q->flop, y->time_s};
+  const double u[] = {p->m,         p->n,    p->k,     p->groups, p->kv_groups, p->read_B + p->write_B,
+                      p->message_B, p->flop, x->time_s},
+               v[] = {q->m,         q->n,    q->k,     q->groups, q->kv_groups, q->read_B + q->write_B,
+                      q->message_B, q->flop, y->time_s};
   for (size_t i = 0; i < G_N_ELEMENTS(u); i++)
     if (u[i] != v[i]) return u[i] < v[i] ? -1 : 1;
   return 0;
 }
 
 static void set_provenance(MsCurve *curve, const char *data, const char *command, const char *date) {
-  curve->provenance.data = g_strdup(data), curve->provenance.command = g_strdup(command), curve->provenance.date = g_strdup(date);
+  curve->provenance.data = g_strdup(data), curve->provenance.command = g_strdup(command),
+  curve->provenance.date = g_strdup(date);
 }
 
-GArray *ms_fit_rows(const MsRowSample *sample, guint n, const char *data, const char *command, const char *date, GPtrArray *notes) {
+GArray *ms_fit_rows(const MsRowSample *sample, guint n, const char *data, const char *command, const char *date,
+                    GPtrArray *notes) {
   GArray *curves = g_array_new(FALSE, TRUE, sizeof(MsRowCurve));
   g_autofree MsRowSample *sorted = n > 0 ? g_memdup2(sample, sizeof *sample * n) : NULL;
   g_autofree int *bucket = g_new(int, n + 1);
@@ -262,12 +298,15 @@ GArray *ms_fit_rows(const MsRowSample *sample, guint n, const char *data, const 
   for (guint from = 0, to; from < n; from = to) {
     int key = curve_of(&sorted[from]);
     guint learned = 0;
-    for (to = from; to < n && curve_of(&sorted[to]) == key; to++) learned += bucket[to] >= MS_HELD_BACK, total += key >= 0 ? sorted[to].share : 0;
+    for (to = from; to < n && curve_of(&sorted[to]) == key; to++)
+      learned += bucket[to] >= MS_HELD_BACK, total += key >= 0 ? sorted[to].share : 0;
     if (key < 0) continue;
     if (learned < FEWEST) {
       PassKey pass = pass_of(&sorted[from].op);
-      if (notes) g_ptr_array_add(notes, g_strdup_printf("%s%s%s: %u shapes, too few for a curve", ms_op_words[kind_of(&sorted[from].op)],
-                                                        pass_key_words[pass] ? " " : "", pass_key_words[pass] ? pass_key_words[pass] : "", learned));
+      if (notes)
+        g_ptr_array_add(notes, g_strdup_printf("%s%s%s: %u shapes, too few for a curve",
+                                               ms_op_words[kind_of(&sorted[from].op)], pass_key_words[pass] ? " " : "",
+                                               pass_key_words[pass] ? pass_key_words[pass] : "", learned));
       continue;
     }
     MsRowCurve curve = fit_curve(&(Rows){&sorted[from], &bucket[from], to - from});

@@ -17,7 +17,8 @@ typedef struct {
 
 static void set_lines(const Job *job, const double *p) {
   job->curve->n_segments = job->lines;
-  for (int i = 0; i < job->lines; i++) job->curve->segment_alpha_s[i] = p[2 * i], job->curve->segment_Bps[i] = p[2 * i + 1];
+  for (int i = 0; i < job->lines; i++)
+    job->curve->segment_alpha_s[i] = p[2 * i], job->curve->segment_Bps[i] = p[2 * i + 1];
 }
 
 static double residual(const double *p, guint i, const void *data) {
@@ -62,11 +63,13 @@ static double fit_lines(Job *job, guint n, double *p) {
   MsBound bound[MS_MAX_PARAMS];
   double starts[3][MS_MAX_PARAMS] = {{0}};
   for (int s = 0; s < 3; s++) make_start(job, n, s, starts[s]);
-  for (int i = 0; i < job->lines; i++) bound[2 * i] = (MsBound){1e-7, 1, TRUE}, bound[2 * i + 1] = (MsBound){1e6, 1e14, TRUE};
+  for (int i = 0; i < job->lines; i++)
+    bound[2 * i] = (MsBound){1e-7, 1, TRUE}, bound[2 * i + 1] = (MsBound){1e6, 1e14, TRUE};
   return ms_solve(2 * job->lines, bound, n, residual, job, 3, (const double(*)[MS_MAX_PARAMS])starts, p);
 }
 
-/* Lines that are nowhere the least by latency order are dropped by the sort's second pass: fastest start first, then wider. */
+/* Lines that are nowhere the least by latency order are dropped by the sort's second pass: fastest start first, then
+ * wider. */
 static void sort_lines(MsCurve *curve) {
   for (int i = 1; i < curve->n_segments; i++)
     for (int j = i; j > 0 && curve->segment_alpha_s[j] < curve->segment_alpha_s[j - 1]; j--) {

@@ -19,7 +19,7 @@ typedef struct {
   double *root_weight;
 } Problem;
 
-/* --- transforms ------------------------------------------------------------------------------------------------------------- */
+/* --- transforms ------------------------------------------------------------------------------------------------ */
 static double to_bounded(const MsBound *b, double u) {
   double s = 1 / (1 + exp(-u));
   return b->logarithmic ? b->lo * pow(b->hi / b->lo, s) : b->lo + (b->hi - b->lo) * s;
@@ -33,7 +33,8 @@ static double to_free(const MsBound *b, double value) {
 
 static void unpack(const Problem *problem, const gsl_vector *u, double *p) {
   for (int i = 0, f = 0; i < problem->n_params; i++)
-    p[i] = problem->bound[i].lo < problem->bound[i].hi ? to_bounded(&problem->bound[i], gsl_vector_get(u, (size_t)f++)) : problem->bound[i].lo;
+    p[i] = problem->bound[i].lo < problem->bound[i].hi ? to_bounded(&problem->bound[i], gsl_vector_get(u, (size_t)f++))
+                                                       : problem->bound[i].lo;
 }
 
 static int residuals(const gsl_vector *u, void *params, gsl_vector *out) {
@@ -47,7 +48,7 @@ static int residuals(const gsl_vector *u, void *params, gsl_vector *out) {
   return GSL_SUCCESS;
 }
 
-/* --- robust ----------------------------------------------------------------------------------------------------------------- */
+/* --- robust ---------------------------------------------------------------------------------------------------- */
 /* Weights for the next round from the residuals at p; returns the objective. */
 static double reweigh(Problem *problem, const double *p, double *scratch) {
   double sum = 0;
@@ -66,11 +67,13 @@ static double reweigh(Problem *problem, const double *p, double *scratch) {
 
 static gboolean descend(Problem *problem, gsl_vector *u) {
   gsl_multifit_nlinear_parameters options = gsl_multifit_nlinear_default_parameters();
-  gsl_multifit_nlinear_fdf fdf = {.f = residuals, .n = problem->n_points, .p = (size_t)problem->n_free, .params = problem};
+  gsl_multifit_nlinear_fdf fdf = {
+      .f = residuals, .n = problem->n_points, .p = (size_t)problem->n_free, .params = problem};
   gsl_multifit_nlinear_workspace *work = gsl_multifit_nlinear_alloc(gsl_multifit_nlinear_trust, &options, fdf.n, fdf.p);
   if (!work) return FALSE;
   int info = 0, status = gsl_multifit_nlinear_init(u, &fdf, work);
-  if (status == GSL_SUCCESS) status = gsl_multifit_nlinear_driver(ITERATIONS, 1e-6, 1e-8, 1e-8, NULL, NULL, &info, work);
+  if (status == GSL_SUCCESS)
+    status = gsl_multifit_nlinear_driver(ITERATIONS, 1e-6, 1e-8, 1e-8, NULL, NULL, &info, work);
   gsl_vector_memcpy(u, gsl_multifit_nlinear_position(work));
   gsl_multifit_nlinear_free(work);
   return status == GSL_SUCCESS || status == GSL_EMAXITER || status == GSL_ENOPROG;
@@ -106,7 +109,8 @@ double ms_solve(int n_params, const MsBound *bound, guint n_points, MsResidual r
   for (int s = 0; s < n_starts; s++) {
     double trial[MS_MAX_PARAMS] = {0};
     for (int i = 0; i < n_params; i++) trial[i] = bound[i].lo < bound[i].hi ? starts[s][i] : bound[i].lo;
-    double now = problem.n_free > 0 && n_points >= (guint)problem.n_free ? from_start(&problem, trial, scratch) : HUGE_VAL;
+    double now =
+        problem.n_free > 0 && n_points >= (guint)problem.n_free ? from_start(&problem, trial, scratch) : HUGE_VAL;
     if (s == 0 || now < best) best = now, memcpy(p, trial, sizeof *p * (size_t)n_params);
   }
   return best;

@@ -1,4 +1,5 @@
-/* src/calib/terms.c - non-negative least squares after Lawson and Hanson, in rounds that give outliers less and less weight. */
+/* src/calib/terms.c - non-negative least squares after Lawson and Hanson, in rounds that give outliers less and less
+ * weight. */
 #include "base/stats.h"
 #include "calib/solve.h"
 
@@ -100,11 +101,13 @@ void ms_solve_terms(const double *rows, const double *target, guint n, int width
     for (guint i = 0; i < n; i++) {
       gsl_vector_set(p.b, i, weight[i]);
       for (int j = 0; j < width; j++)
-        gsl_matrix_set(p.A, i, (size_t)j, scale[j] > 0 ? weight[i] * rows[i * (guint)width + (guint)j] / target[i] / scale[j] : 0);
+        gsl_matrix_set(p.A, i, (size_t)j,
+                       scale[j] > 0 ? weight[i] * rows[i * (guint)width + (guint)j] / target[i] / scale[j] : 0);
     }
     non_negative(&p, x);
     for (int j = 0; j < width; j++) x[j] = scale[j] > 0 ? x[j] / scale[j] : 0;
-    for (guint i = 0; i < n; i++) error[i] = weight[i] = fabs(predicted(&rows[i * (guint)width], x, width) / target[i] - 1);
+    for (guint i = 0; i < n; i++)
+      error[i] = weight[i] = fabs(predicted(&rows[i * (guint)width], x, width) / target[i] - 1);
     double wide = tukey * MAX(1.4826 * ms_quantile(error, n, 0.5), least_scale);
     for (guint i = 0; i < n; i++) {
       double z = weight[i] / wide;

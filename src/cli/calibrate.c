@@ -28,7 +28,7 @@ static char *today(const Options *o) {
   return g_date_time_format(date, "%Y-%m-%d");
 }
 
-/* --- what a rank under mpirun does; not for people --------------------------------------------------------------------------------------- */
+/* --- what a rank under mpirun does; not for people ------------------------------------------------------------- */
 static int job(const char *folder) {
   GError *error = NULL;
   gboolean ok = ms_ranks_begin(&error) && ms_job_work(folder, &error);
@@ -36,15 +36,18 @@ static int job(const char *folder) {
   return ok ? 0 : ms_cli_fail(error);
 }
 
-/* --- progress ------------------------------------------------------------------------------------------------------------------------------ */
-typedef struct { MsProgress *progress; double done; } Ticks;
+/* --- progress -------------------------------------------------------------------------------------------------- */
+typedef struct {
+  MsProgress *progress;
+  double done;
+} Ticks;
 
 static void tick(const char *what, gpointer data) {
   Ticks *t = data;
   ms_progress_update(t->progress, ++t->done, what);
 }
 
-/* --- calibrate ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- calibrate ------------------------------------------------------------------------------------------------- */
 static void cell_percent(MsTable *table, double share) {
   char text[MS_TEXT];
   ms_table_cell(table, isfinite(share) ? ms_text_percent(share, text) : "-");
@@ -74,21 +77,27 @@ static void print_curves(const MsLocalProfile *profile) {
 }
 
 static void print_repeat(const char *what, MsRepeat r) {
-  if (r.n > 0) printf("  %s repeat to %.1f %% (median), %.1f %% (p90): second fastest over fastest of %u\n", what, 100 * r.median, 100 * r.p90, r.n);
+  if (r.n > 0)
+    printf("  %s repeat to %.1f %% (median), %.1f %% (p90): second fastest over fastest of %u\n", what, 100 * r.median,
+           100 * r.p90, r.n);
 }
 
 /* `out`: where the user wanted it, NULL = where `local` is found. */
 static void print_calibration(const MsCalibration *c, const char *file, const char *out) {
   const MsMachine *m = c->machine;
-  printf("%s, %d cores, L2 %.0f KiB, L3 %.0f MiB, %.1f GiB\n%s\n", m->cpu, m->cores, m->l2_B / 1024, m->l3_B / 1048576, m->memory_B / 1073741824, m->blas);
-  printf("%d steps in %d passes, %d rows, %d messages in %.0f s; products of 384 ran at %.1f to %.1f GFLOP/s, a copy at %.1f GB/s\n", c->steps, c->passes, c->rows, c->messages, c->elapsed_s,
-         c->canary_least_flops / 1e9, c->canary_flops / 1e9, c->copy_Bps / 1e9);
+  printf("%s, %d cores, L2 %.0f KiB, L3 %.0f MiB, %.1f GiB\n%s\n", m->cpu, m->cores, m->l2_B / 1024, m->l3_B / 1048576,
+         m->memory_B / 1073741824, m->blas);
+  printf("%d steps in %d passes, %d rows, %d messages in %.0f s; products of 384 ran at %.1f to %.1f GFLOP/s, a copy "
+         "at %.1f GB/s\n",
+         c->steps, c->passes, c->rows, c->messages, c->elapsed_s, c->canary_least_flops / 1e9, c->canary_flops / 1e9,
+         c->copy_Bps / 1e9);
   print_repeat("rows", c->row_repeat);
   if (c->refused) printf("  not all steps were run: %s\n", c->refused);
   if (c->no_messages) printf("  messages were not measured: %s; the profile serves one rank\n", c->no_messages);
   putchar('\n');
   print_curves(c->profile);
-  for (guint i = 0; i < c->profile->notes->len; i++) printf("  no curve: %s\n", (const char *)c->profile->notes->pdata[i]);
+  for (guint i = 0; i < c->profile->notes->len; i++)
+    printf("  no curve: %s\n", (const char *)c->profile->notes->pdata[i]);
   printf("\nwritten to %s; next: moesim calibrate --check%s%s\n", file, out ? " --hardware " : "", out ? out : "");
 }
 
@@ -137,7 +146,8 @@ static void json_calibration(const MsCalibration *c, const char *file) {
   ms_json_out_double(out, "elapsed_s", c->elapsed_s);
   json_repeat(out, "row_repeat", c->row_repeat);
   ms_json_out_array(out, "curves");
-  for (guint i = 0; i < c->profile->curves->len; i++) json_curve(out, &g_array_index(c->profile->curves, MsRowCurve, i));
+  for (guint i = 0; i < c->profile->curves->len; i++)
+    json_curve(out, &g_array_index(c->profile->curves, MsRowCurve, i));
   ms_json_out_end(out);
   json_words(out, "notes", c->profile->notes);
   json_words(out, "distrust", c->profile->distrust);
@@ -147,7 +157,8 @@ static void json_calibration(const MsCalibration *c, const char *file) {
 
 static gboolean write_profile(const char *file, const char *text, GError **error) {
   g_autofree char *folder = g_path_get_dirname(file);
-  if (strcmp(file, "-") != 0) g_mkdir_with_parents(folder, 0777); /* what fails here fails below with a better message */
+  if (strcmp(file, "-") != 0)
+    g_mkdir_with_parents(folder, 0777); /* what fails here fails below with a better message */
   return ms_write_file(file, text, -1, error);
 }
 
@@ -158,8 +169,14 @@ static int calibrate(const Options *o) {
   g_autofree char *command = g_strdup_printf("moesim calibrate%s", o->quick ? " --quick" : "");
   ms_interrupt_install();
   Ticks ticks = {ms_progress_begin("calibrating", ms_calibrate_ticks(o->quick)), 0};
-  g_autoptr(MsCalibration) c =
-      ms_calibrate(&(MsCalibrateOptions){.quick = o->quick, .blas = o->blas, .command = command, .date = date, .csv = o->csv, .tick = tick, .tick_data = &ticks}, &error);
+  g_autoptr(MsCalibration) c = ms_calibrate(&(MsCalibrateOptions){.quick = o->quick,
+                                                                  .blas = o->blas,
+                                                                  .command = command,
+                                                                  .date = date,
+                                                                  .csv = o->csv,
+                                                                  .tick = tick,
+                                                                  .tick_data = &ticks},
+                                            &error);
   ms_progress_end(ticks.progress);
   if (!c) return ms_cli_fail(error);
   if (c->interrupted) {
@@ -169,13 +186,15 @@ static int calibrate(const Options *o) {
   if (!write_profile(file, c->profile->text, &error)) return ms_cli_fail(error);
   if (o->json) json_calibration(c, file);
   else if (strcmp(file, "-") != 0) print_calibration(c, file, o->out);
-  for (guint i = 0; i < c->profile->distrust->len; i++) fprintf(stderr, "moesim: not to be trusted: %s\n", (const char *)c->profile->distrust->pdata[i]);
+  for (guint i = 0; i < c->profile->distrust->len; i++)
+    fprintf(stderr, "moesim: not to be trusted: %s\n", (const char *)c->profile->distrust->pdata[i]);
   return c->profile->distrust->len > 0 ? MS_ERROR_NOTHING : 0;
 }
 
-/* --- check -------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- check ----------------------------------------------------------------------------------------------------- */
 static void print_steps(const MsLocalCheck *c) {
-  static const char *const title[] = {"  step", "ranks", "measured", "predicted", "error", "beside rows", "kept", "predicted", NULL};
+  static const char *const title[] = {"  step",      "ranks", "measured",  "predicted", "error",
+                                      "beside rows", "kept",  "predicted", NULL};
   char a[MS_TEXT];
   MsTable *table = ms_table_new();
   table_columns(table, title, 1);
@@ -196,7 +215,10 @@ static void print_steps(const MsLocalCheck *c) {
   ms_cli_print(ms_table_take(table));
   int disturbed = 0;
   for (int i = 0; i < c->n; i++) disturbed += c->step[i].disturbed;
-  if (disturbed > 0) printf("  %d steps never had their cores to themselves; what is compared is their CPU time, which is too long then\n", disturbed);
+  if (disturbed > 0)
+    printf(
+        "  %d steps never had their cores to themselves; what is compared is their CPU time, which is too long then\n",
+        disturbed);
   for (int i = 0; i < c->n; i++)
     if (c->step[i].why) printf("  %s was not run: %s\n", c->step[i].step->name, c->step[i].why);
 }
@@ -220,7 +242,8 @@ static void print_ops(const MsLocalCheck *c) {
 
 static void print_verdict(const char *what, const MsErrors *e, double median, double p90, MsRepeat repeat) {
   if (e->n == 0) return;
-  printf("  %-28s %3u   median %5.1f %% (at most %.0f)   p90 %5.1f %%", what, e->n, 100 * e->median, 100 * median, 100 * e->p90);
+  printf("  %-28s %3u   median %5.1f %% (at most %.0f)   p90 %5.1f %%", what, e->n, 100 * e->median, 100 * median,
+         100 * e->p90);
   if (isfinite(p90)) printf(" (at most %.0f)", 100 * p90);
   printf("   bias %+.1f %%", 100 * e->bias);
   if (repeat.n > 0) printf("   the machine itself repeats to %.1f %%, %.1f %%", 100 * repeat.median, 100 * repeat.p90);
@@ -236,7 +259,9 @@ static void print_check(const MsLocalCheck *c) {
   print_verdict("steps on several ranks", &c->several, MS_CHECK_RANKS_MEDIAN, MS_CHECK_RANKS_P90, c->several_repeat);
   print_verdict("GEMM rows", &c->gemm, MS_CHECK_GEMM_MEDIAN, HUGE_VAL, (MsRepeat){0});
   print_verdict("all rows that compute", &c->all_ops, MS_CHECK_OPS_MEDIAN, HUGE_VAL, c->row_repeat);
-  if (c->all_ops.n > 0) printf("  by time, GEMM rows are off by %.1f %%, all rows by %.1f %%\n", 100 * c->gemm_weighted, 100 * c->all_weighted);
+  if (c->all_ops.n > 0)
+    printf("  by time, GEMM rows are off by %.1f %%, all rows by %.1f %%\n", 100 * c->gemm_weighted,
+           100 * c->all_weighted);
   if (c->no_ranks) printf("  several ranks were not run: %s\n", c->no_ranks);
 }
 
@@ -312,19 +337,25 @@ static int check(const Options *o) {
   return ms_local_check_met(c) ? 0 : MS_ERROR_NOTHING;
 }
 
-/* --- the verb ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- the verb -------------------------------------------------------------------------------------------------- */
 int ms_cli_calibrate(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("calibrate");
   if (argc == 3 && strcmp(argv[1], "--job") == 0) return job(argv[2]);
   Options o = {.passes = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
-      {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "profile to write, default the user's hardware/local.json; --check: folder for the steps as validation scenarios; --gpu: folder for tables", "FILE"},
+      {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out,
+       "profile to write, default the user's hardware/local.json; --check: folder for the steps as validation "
+       "scenarios; --gpu: folder for tables",
+       "FILE"},
       {"quick", 'q', 0, G_OPTION_ARG_NONE, &o.quick, "under a minute: fewer steps and passes", NULL},
-      {"check", 'c', 0, G_OPTION_ARG_NONE, &o.check, "predict training steps that were not measured, run them, compare", NULL},
+      {"check", 'c', 0, G_OPTION_ARG_NONE, &o.check, "predict training steps that were not measured, run them, compare",
+       NULL},
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "--check: the profile, default local", "NAME"},
-      {"passes", 0, 0, G_OPTION_ARG_INT, &o.passes, "--check: how often every step is run (default 5, with --quick 3)", "N"},
+      {"passes", 0, 0, G_OPTION_ARG_INT, &o.passes, "--check: how often every step is run (default 5, with --quick 3)",
+       "N"},
       {"csv", 0, 0, G_OPTION_ARG_FILENAME, &o.csv, "write everything measured as tables into FOLDER", "FOLDER"},
-      {"blas", 'b', 0, G_OPTION_ARG_STRING, &o.blas, "library for matrix products, default the first found", "openblas|blis|mkl|onednn"},
+      {"blas", 'b', 0, G_OPTION_ARG_STRING, &o.blas, "library for matrix products, default the first found",
+       "openblas|blis|mkl|onednn"},
       {"gpu", 'g', 0, G_OPTION_ARG_NONE, &o.gpu, "measure a GPU of this machine through its own libraries", NULL},
       {"vendor", 0, 0, G_OPTION_ARG_STRING, &o.vendor, "--gpu: default the first that answers", "cuda|musa"},
       {"device", 'd', 0, G_OPTION_ARG_INT, &o.device, "--gpu: which one (default 0)", "N"},
@@ -338,9 +369,12 @@ int ms_cli_calibrate(int argc, char **argv) {
     else if (o.gpu && o.check) status = ms_cli_usage(verb, "--check is of a CPU: give it without --gpu");
     else if (!o.gpu && (o.vendor || o.device)) status = ms_cli_usage(verb, "--vendor and --device go with --gpu");
     else if (ms_cli_date(o.date)) status = ms_cli_usage(verb, "%s", ms_cli_date(o.date));
-    else if (!o.check && (o.hardware || o.passes != MS_CLI_UNSET)) status = ms_cli_usage(verb, "--hardware and --passes go with --check");
-    else if (o.passes != MS_CLI_UNSET && (o.passes < 1 || o.passes > 1000)) status = ms_cli_usage(verb, "--passes must be 1 to 1000");
-    else if (o.gpu && (o.blas || o.date)) status = ms_cli_usage(verb, "--blas and --date go with the calibration of a CPU");
+    else if (!o.check && (o.hardware || o.passes != MS_CLI_UNSET))
+      status = ms_cli_usage(verb, "--hardware and --passes go with --check");
+    else if (o.passes != MS_CLI_UNSET && (o.passes < 1 || o.passes > 1000))
+      status = ms_cli_usage(verb, "--passes must be 1 to 1000");
+    else if (o.gpu && (o.blas || o.date))
+      status = ms_cli_usage(verb, "--blas and --date go with the calibration of a CPU");
     else if (o.csv && (o.check || o.gpu)) status = ms_cli_usage(verb, "--csv goes with the calibration of a CPU");
     else if (o.gpu) status = ms_cli_calibrate_gpu(verb, o.out, o.vendor, o.device, o.quick, o.json);
     else status = o.check ? check(&o) : calibrate(&o);

@@ -17,11 +17,12 @@ static void print_text(const MsGpuInfo *info, const MsSurvey *survey, const char
     ms_table_cell(table, survey->table[i].best);
   }
   char memory[MS_TEXT];
-  printf("%s (%s, device %d of %d): %d multiprocessors, %s\n\n", info->name[0] ? info->name : info->vendor, info->vendor, info->device, info->count,
-         info->multiprocessors, ms_text_bytes(info->memory_B, memory));
+  printf("%s (%s, device %d of %d): %d multiprocessors, %s\n\n", info->name[0] ? info->name : info->vendor,
+         info->vendor, info->device, info->count, info->multiprocessors, ms_text_bytes(info->memory_B, memory));
   ms_cli_print(ms_table_take(table));
   if (survey->refused) printf("\n%d measurements did not fit into the device's memory\n", survey->refused);
-  printf("\nnext: `moesim fit --hardware NAME --out mine.json %s/*.csv`, NAME being the profile it starts from\n", folder);
+  printf("\nnext: `moesim fit --hardware NAME --out mine.json %s/*.csv`, NAME being the profile it starts from\n",
+         folder);
 }
 
 static void print_json(const MsGpuInfo *info, const MsSurvey *survey) {
@@ -48,7 +49,8 @@ static void print_json(const MsGpuInfo *info, const MsSurvey *survey) {
   ms_cli_print_json(out);
 }
 
-int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor, int device, gboolean quick, gboolean json) {
+int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor, int device, gboolean quick,
+                         gboolean json) {
   if (!out) return ms_cli_usage(verb, "give --out FOLDER, where the measured tables go");
   if (vendor && ms_cli_word(verb, "vendor", vendor, ms_gpu_vendor_words) < 0) return MS_ERROR_USAGE;
   GError *error = NULL;

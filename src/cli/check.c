@@ -36,8 +36,12 @@ static int check(const Options *o, const char *file, const MsCheckOptions *optio
   g_autoptr(MsCheck) result = baseline ? ms_check(baseline, options, &error) : NULL;
   if (!result) return ms_cli_fail(error);
   gboolean to_stdout = g_strcmp0(o->junit, "-") == 0 || g_strcmp0(o->markdown, "-") == 0;
-  if (!to_stdout) ms_cli_print(o->json ? ms_report_check_json(result) : ms_report_check(result, ms_report_colour() ? MS_REPORT_COLOUR : 0));
-  if (!write_report(o->junit, ms_report_check_junit(result), &error) || !write_report(o->markdown, ms_report_check_markdown(result), &error)) return ms_cli_fail(error);
+  if (!to_stdout)
+    ms_cli_print(o->json ? ms_report_check_json(result)
+                         : ms_report_check(result, ms_report_colour() ? MS_REPORT_COLOUR : 0));
+  if (!write_report(o->junit, ms_report_check_junit(result), &error) ||
+      !write_report(o->markdown, ms_report_check_markdown(result), &error))
+    return ms_cli_fail(error);
   return result->drifted > 0 ? MS_ERROR_NOTHING : 0;
 }
 
@@ -53,8 +57,10 @@ static gboolean parse_tolerance(const char *text, double *value) {
 static const char *wrong(const Options *o, int arguments) {
   if (arguments < 1) return "give the baseline file; --update writes one";
   if (arguments > 1 && !o->update) return "give one baseline; scenarios go with --update";
-  if (o->update && (o->junit || o->markdown || o->json)) return "--update compares nothing: --junit, --markdown and --json do not go with it";
-  if (g_strcmp0(o->junit, "-") == 0 && g_strcmp0(o->markdown, "-") == 0) return "--junit and --markdown cannot both go to standard output";
+  if (o->update && (o->junit || o->markdown || o->json))
+    return "--update compares nothing: --junit, --markdown and --json do not go with it";
+  if (g_strcmp0(o->junit, "-") == 0 && g_strcmp0(o->markdown, "-") == 0)
+    return "--junit and --markdown cannot both go to standard output";
   if (o->threads < 0 || o->threads > MOST_THREADS) return "--threads takes 0 (all cores) to 1024";
   return NULL;
 }
@@ -64,8 +70,10 @@ int ms_cli_check(int argc, char **argv) {
   Options o = {0};
   MsCheckOptions options = {.progress = TRUE};
   const GOptionEntry entries[] = {
-      {"update", 'u', 0, G_OPTION_ARG_NONE, &o.update, "write the baseline: of the scenarios and folders given, else of those it holds", NULL},
-      {"tolerance", 't', 0, G_OPTION_ARG_STRING, &o.tolerance, "relative drift that passes, of every quantity (default: as the file says); with --update: its default", "X"},
+      {"update", 'u', 0, G_OPTION_ARG_NONE, &o.update,
+       "write the baseline: of the scenarios and folders given, else of those it holds", NULL},
+      {"tolerance", 't', 0, G_OPTION_ARG_STRING, &o.tolerance,
+       "relative drift that passes, of every quantity (default: as the file says); with --update: its default", "X"},
       {"junit", 0, 0, G_OPTION_ARG_FILENAME, &o.junit, "write JUnit XML for CI systems, - is stdout", "FILE"},
       {"markdown", 0, 0, G_OPTION_ARG_FILENAME, &o.markdown, "write a Markdown summary, - is stdout", "FILE"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
@@ -76,7 +84,8 @@ int ms_cli_check(int argc, char **argv) {
     const char *message = wrong(&o, argc - 1);
     argv[argc] = NULL;
     ms_interrupt_install();
-    if (!message && !parse_tolerance(o.tolerance, &options.tolerance)) message = "--tolerance takes a fraction, such as 0.001";
+    if (!message && !parse_tolerance(o.tolerance, &options.tolerance))
+      message = "--tolerance takes a fraction, such as 0.001";
     options.threads = o.threads;
     if (message) status = ms_cli_usage(verb, "%s", message);
     else status = o.update ? update(argv[1], argv + 2, &options) : check(&o, argv[1], &options);

@@ -1,5 +1,6 @@
-/* src/cli/cli.h - the verbs of the program. Each verb is one file and one row of the table in main.c; the same table makes `--help`.
- * A verb parses its own options (GOptionContext), works through study/, sim/, plan/, prints through report/, and returns the exit status. */
+/* src/cli/cli.h - the verbs of the program. Each verb is one file and one row of the table in main.c; the same table
+ * makes `--help`. A verb parses its own options (GOptionContext), works through study/, sim/, plan/, prints through
+ * report/, and returns the exit status. */
 #ifndef MS_CLI_CLI_H
 #define MS_CLI_CLI_H
 
@@ -8,28 +9,31 @@
 
 typedef struct {
   const char *name;
-  const char *arguments; /* "SCENARIO..." */
-  const char *summary;   /* one line */
-  const char *examples;  /* a few lines for --help */
+  const char *arguments;             /* "SCENARIO..." */
+  const char *summary;               /* one line */
+  const char *examples;              /* a few lines for --help */
   int (*run)(int argc, char **argv); /* argv[0] is the verb */
 } MsVerb;
 extern const MsVerb ms_verbs[]; /* ends with a NULL name */
 
 /* Prints "moesim: MESSAGE" on stderr and returns the exit status that the error carries; frees the error. */
 int ms_cli_fail(GError *error);
-/* Parses argv with `entries` (a GOptionEntry array); TRUE to go on. On --help prints and sets *status 0, on a wrong option sets 2. */
+/* Parses argv with `entries` (a GOptionEntry array); TRUE to go on. On --help prints and sets *status 0, on a wrong
+ * option sets 2. */
 gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status);
 const MsVerb *ms_cli_verb(const char *name); /* NULL when unknown */
 
-/* Every verb hands its option table (GOptionEntry, ends with a NULL name) to ms_cli_options and nowhere else. This calls `see` with each of them
- * without running anything: the man page and the completions are made from what the verbs really parse. */
+/* Every verb hands its option table (GOptionEntry, ends with a NULL name) to ms_cli_options and nowhere else. This
+ * calls `see` with each of them without running anything: the man page and the completions are made from what the verbs
+ * really parse. */
 typedef void (*MsOptionsSeen)(const MsVerb *verb, const void *entries, gpointer data);
 void ms_cli_each_options(MsOptionsSeen see, gpointer data);
 /* Help of one verb, and of the program, folded to the terminal's width. (transfer full) */
 char *ms_cli_help(const MsVerb *verb, const void *entries);
 char *ms_cli_help_all(void);
-char *ms_cli_man_page(void);                     /* roff, section 1 (transfer full) */
-char *ms_cli_completion(const char *shell);      /* a script for "bash", "zsh" or "fish", NULL for another word (transfer full) */
+char *ms_cli_man_page(void); /* roff, section 1 (transfer full) */
+char *ms_cli_completion(
+    const char *shell); /* a script for "bash", "zsh" or "fish", NULL for another word (transfer full) */
 /* Prints "moesim VERB: MESSAGE" and where to read more; returns MS_ERROR_USAGE. */
 int ms_cli_usage(const MsVerb *verb, const char *format, ...) G_GNUC_PRINTF(2, 3);
 /* Index of `text` in `words` (NULL-terminated); -1 after a message that names the nearest word. */
@@ -40,7 +44,7 @@ const char *ms_cli_date(const char *date);
 const char *ms_cli_picture(const char *file);
 /* Of a numeric option whose 0 must not pass for "not given". */
 #define MS_CLI_UNSET G_MININT
-void ms_cli_print(char *text);                /* to stdout with a line end; frees the text */
+void ms_cli_print(char *text);          /* to stdout with a line end; frees the text */
 void ms_cli_print_json(MsJsonOut *out); /* one line to stdout; frees the writer */
 
 int ms_cli_run(int argc, char **argv);
@@ -57,7 +61,8 @@ int ms_cli_import(int argc, char **argv);
 int ms_cli_report(int argc, char **argv);
 int ms_cli_calibrate(int argc, char **argv);
 int ms_cli_exec(int argc, char **argv);
-int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor, int device, gboolean quick, gboolean json);
+int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor, int device, gboolean quick,
+                         gboolean json);
 int ms_cli_serve(int argc, char **argv);
 
 #endif

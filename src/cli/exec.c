@@ -18,11 +18,12 @@ typedef struct {
 } Options;
 
 static const char *list_text(const MsExecRow *r, char *buf, size_t size) {
-  g_snprintf(buf, size, "%s %s", ms_exec_list_words[r->list], r->list == MS_EXEC_FORWARD || r->list == MS_EXEC_BACKWARD ? ms_pass_words[r->op.pass] : "");
+  g_snprintf(buf, size, "%s %s", ms_exec_list_words[r->list],
+             r->list == MS_EXEC_FORWARD || r->list == MS_EXEC_BACKWARD ? ms_pass_words[r->op.pass] : "");
   return g_strchomp(buf);
 }
 
-/* --- JSON ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------------------------ */
 
 static void put_numbers(MsJsonOut *out, const char *key, const double *values, int n) {
   ms_json_out_array(out, key);
@@ -78,7 +79,7 @@ static void print_json(const MsScenario *scenario, const Options *o, const MsExe
   ms_cli_print_json(out);
 }
 
-/* --- for people ------------------------------------------------------------------------------------------------------------------------ */
+/* --- for people ------------------------------------------------------------------------------------------------ */
 
 static int by_time(const void *a, const void *b) {
   const MsExecRow *x = *(const MsExecRow *const *)a, *y = *(const MsExecRow *const *)b;
@@ -120,23 +121,33 @@ static void print_rows(const MsExecResult *r, int top) {
 
 static void print_result(const MsScenario *scenario, const Options *o, const MsExecResult *r) {
   char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT], d[MS_TEXT];
-  printf("%s: %d rank%s, %d step%s in %s\n\n", scenario->name, r->ranks, r->ranks == 1 ? "" : "s", r->steps, r->steps == 1 ? "" : "s", o->dtype);
-  printf("loss           %.12g\ngradient norm  %.12g\nlast step      %s\nper rank       %s kept for backward at most, %sFLOP, %s handed to MPI\n", r->loss, r->gradient_norm,
-         ms_text_seconds(r->step_s[r->steps - 1], a), ms_text_bytes(largest(r->peak_kept_B, r->ranks), d), ms_text_count(largest(r->rank_flop, r->ranks), b),
+  printf("%s: %d rank%s, %d step%s in %s\n\n", scenario->name, r->ranks, r->ranks == 1 ? "" : "s", r->steps,
+         r->steps == 1 ? "" : "s", o->dtype);
+  printf("loss           %.12g\ngradient norm  %.12g\nlast step      %s\nper rank       %s kept for backward at most, "
+         "%sFLOP, %s handed to MPI\n",
+         r->loss, r->gradient_norm, ms_text_seconds(r->step_s[r->steps - 1], a),
+         ms_text_bytes(largest(r->peak_kept_B, r->ranks), d), ms_text_count(largest(r->rank_flop, r->ranks), b),
          ms_text_bytes(largest(r->rank_message_B, r->ranks), c));
   printf("checks         %s\n", o->no_check ? "off" : "ledger, messages and FLOP of every row are what the list says");
   if (o->compare)
-    printf("compared with  %s: gradients differ by at most %.3g (%s), parameters by %.3g (%s)\n", o->compare, r->gradient_difference, r->gradient_worst ? r->gradient_worst : "none",
-           r->parameter_difference, r->parameter_worst ? r->parameter_worst : "none");
+    printf("compared with  %s: gradients differ by at most %.3g (%s), parameters by %.3g (%s)\n", o->compare,
+           r->gradient_difference, r->gradient_worst ? r->gradient_worst : "none", r->parameter_difference,
+           r->parameter_worst ? r->parameter_worst : "none");
   putchar('\n');
   print_rows(r, o->top);
 }
 
-/* --- the verb ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- the verb -------------------------------------------------------------------------------------------------- */
 
 static int run(const Options *o, const char *file, int type) {
   GError *error = NULL;
-  MsExecOptions options = {.type = (MsBlasType)type, .blas = o->blas, .threads = o->threads, .steps = o->steps, .unchecked = o->no_check, .dump = o->dump, .compare = o->compare};
+  MsExecOptions options = {.type = (MsBlasType)type,
+                           .blas = o->blas,
+                           .threads = o->threads,
+                           .steps = o->steps,
+                           .unchecked = o->no_check,
+                           .dump = o->dump,
+                           .compare = o->compare};
   if (!ms_ranks_begin(&error)) return ms_cli_fail(error);
   gboolean first = ms_ranks_own() == 0;
   g_autoptr(MsScenario) scenario = ms_scenario_load(file, &error);
@@ -161,10 +172,12 @@ int ms_cli_exec(int argc, char **argv) {
   const GOptionEntry entries[] = {
       {"dtype", 0, 0, G_OPTION_ARG_STRING, &o.dtype, "of all tensors (default f32)", "f32|f64"},
       {"steps", 0, 0, G_OPTION_ARG_INT, &o.steps, "training steps, all with the same batch (default 1)", "N"},
-      {"blas", 0, 0, G_OPTION_ARG_STRING, &o.blas, "library of the matrix products (default: the first that is installed)", "NAME"},
+      {"blas", 0, 0, G_OPTION_ARG_STRING, &o.blas,
+       "library of the matrix products (default: the first that is installed)", "NAME"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "threads of that library on each rank (default 1)", "N"},
       {"no-check", 0, 0, G_OPTION_ARG_NONE, &o.no_check, "do not compare bytes, messages and FLOP with the list", NULL},
-      {"dump", 0, 0, G_OPTION_ARG_FILENAME, &o.dump, "write gradients and updated parameters of the whole model", "FILE"},
+      {"dump", 0, 0, G_OPTION_ARG_FILENAME, &o.dump, "write gradients and updated parameters of the whole model",
+       "FILE"},
       {"compare", 0, 0, G_OPTION_ARG_FILENAME, &o.compare, "compare them with such a file", "FILE"},
       {"rows", 0, 0, G_OPTION_ARG_INT, &o.top, "rows to print, the slowest first (default 20)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object with all rows", NULL},
@@ -175,8 +188,10 @@ int ms_cli_exec(int argc, char **argv) {
     int type = g_str_equal(o.dtype, "f64") ? MS_BLAS_F64 : g_str_equal(o.dtype, "f32") ? MS_BLAS_F32 : -1;
     if (argc != 2) status = ms_cli_usage(verb, "which scenario? Give one file");
     else if (type < 0) status = ms_cli_usage(verb, "--dtype takes f32 or f64, not \"%s\"", o.dtype);
-    else if (o.steps < 1 || o.steps > MOST_STEPS) status = ms_cli_usage(verb, "--steps takes a number from 1 to %d", MOST_STEPS);
-    else if (o.threads < 1 || o.threads > MOST_THREADS) status = ms_cli_usage(verb, "--threads takes a number from 1 to %d", MOST_THREADS);
+    else if (o.steps < 1 || o.steps > MOST_STEPS)
+      status = ms_cli_usage(verb, "--steps takes a number from 1 to %d", MOST_STEPS);
+    else if (o.threads < 1 || o.threads > MOST_THREADS)
+      status = ms_cli_usage(verb, "--threads takes a number from 1 to %d", MOST_THREADS);
     else if (o.top < 0) status = ms_cli_usage(verb, "--rows takes a number from 0");
     else status = run(&o, argv[1], type);
   }

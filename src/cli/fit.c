@@ -16,7 +16,7 @@ static void print_notes(const GPtrArray *notes) {
   for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
 }
 
-/* --- fit -------------------------------------------------------------------------------------------------------------------- */
+/* --- fit ------------------------------------------------------------------------------------------------------- */
 static char *today(void) {
   const char *epoch = g_getenv("SOURCE_DATE_EPOCH");
   gint64 seconds = epoch && *epoch ? g_ascii_strtoll(epoch, NULL, 10) : (gint64)time(NULL);
@@ -77,7 +77,7 @@ static int fit(const Options *o, char **files) {
   return ms_write_file(o->out ? o->out : "-", result->text, -1, &error) ? 0 : ms_cli_fail(error);
 }
 
-/* --- evaluate ----------------------------------------------------------------------------------------------------------------- */
+/* --- evaluate -------------------------------------------------------------------------------------------------- */
 static void put_rows(MsJsonOut *out, const char *key, const GArray *rows) {
   ms_json_out_array(out, key);
   for (guint i = 0; i < rows->len; i++) {
@@ -162,8 +162,10 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (!o->hardware) return ms_cli_usage(verb, "give the machine: --hardware NAME");
   if (files < 1) return ms_cli_usage(verb, "give one or more tables of measurements");
   if (ms_cli_date(o->date)) return ms_cli_usage(verb, "%s", ms_cli_date(o->date));
-  if (o->evaluate && (o->out || o->date || o->like)) return ms_cli_usage(verb, "--evaluate learns nothing: --out, --date and --like do not go with it");
-  if (!o->evaluate && (o->json || o->held_back || o->others)) return ms_cli_usage(verb, "--json, --held-back and --others go with --evaluate");
+  if (o->evaluate && (o->out || o->date || o->like))
+    return ms_cli_usage(verb, "--evaluate learns nothing: --out, --date and --like do not go with it");
+  if (!o->evaluate && (o->json || o->held_back || o->others))
+    return ms_cli_usage(verb, "--json, --held-back and --others go with --evaluate");
   return 0;
 }
 
@@ -171,12 +173,17 @@ int ms_cli_fit(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("fit");
   Options o = {0};
   const GOptionEntry entries[] = {
-      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "the profile to start from, or to evaluate (several separated by commas)", "NAME"},
+      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware,
+       "the profile to start from, or to evaluate (several separated by commas)", "NAME"},
       {"out", 'o', 0, G_OPTION_ARG_STRING, &o.out, "where the profile goes (default: stdout)", "FILE"},
-      {"date", 0, 0, G_OPTION_ARG_STRING, &o.date, "date of the provenance (default: $SOURCE_DATE_EPOCH, else today)", "YYYY-MM-DD"},
-      {"like", 0, 0, G_OPTION_ARG_STRING, &o.like, "sister machine whose training-grade rows serve where this one has none", "NAME"},
-      {"evaluate", 'e', 0, G_OPTION_ARG_NONE, &o.evaluate, "compare the profile's curves with the rows, learn nothing", NULL},
-      {"held-back", 0, 0, G_OPTION_ARG_NONE, &o.held_back, "with --evaluate: only the 15 % of shapes that a fit never sees", NULL},
+      {"date", 0, 0, G_OPTION_ARG_STRING, &o.date, "date of the provenance (default: $SOURCE_DATE_EPOCH, else today)",
+       "YYYY-MM-DD"},
+      {"like", 0, 0, G_OPTION_ARG_STRING, &o.like,
+       "sister machine whose training-grade rows serve where this one has none", "NAME"},
+      {"evaluate", 'e', 0, G_OPTION_ARG_NONE, &o.evaluate, "compare the profile's curves with the rows, learn nothing",
+       NULL},
+      {"held-back", 0, 0, G_OPTION_ARG_NONE, &o.held_back,
+       "with --evaluate: only the 15 % of shapes that a fit never sees", NULL},
       {"others", 0, 0, G_OPTION_ARG_NONE, &o.others, "with --evaluate: also the rows of other libraries", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "with --evaluate: one JSON object {\"rows\": [...]}", NULL},
       {NULL}};

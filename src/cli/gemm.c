@@ -1,4 +1,5 @@
-/* src/cli/gemm.c - moesim gemm decide|run|bench M N K: matrix multiplication with fewer multiplications, beside the libraries. */
+/* src/cli/gemm.c - moesim gemm decide|run|bench M N K: matrix multiplication with fewer multiplications, beside the
+ * libraries. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ typedef struct {
   gint64 m, n, k;
 } Options;
 
-/* --- decide --------------------------------------------------------------------------------------------------------------------------- */
+/* --- decide ---------------------------------------------------------------------------------------------------- */
 static void put_choice(MsJsonOut *out, const MsLcmaChoice *c, double library_s) {
   ms_json_out_object(out, NULL);
   ms_json_out_string(out, "scheme", c->plan);
@@ -54,7 +55,8 @@ static void print_choices(const Options *o, const GPtrArray *choices, const char
     ms_cli_print_json(out);
     return;
   }
-  static const char *const title[] = {"  scheme", "levels", "time", "sums", "products", "merge", "FLOP saved", "workspace", "error", "gain"};
+  static const char *const title[] = {"  scheme", "levels",     "time",      "sums",  "products",
+                                      "merge",    "FLOP saved", "workspace", "error", "gain"};
   MsTable *table = ms_table_new();
   for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
   char buf[MS_TEXT];
@@ -72,9 +74,11 @@ static void print_choices(const Options *o, const GPtrArray *choices, const char
     ms_table_cellf(table, "x%.3g", c->growth);
     ms_table_cellf(table, "%.3f", library_s / c->time_s);
   }
-  printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", o->m, o->n, o->k, ms_blas_type_words[o->type], machine);
+  printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", o->m, o->n, o->k,
+         ms_blas_type_words[o->type], machine);
   ms_cli_print(ms_table_take(table));
-  printf("\n* is chosen: a scheme must be predicted %.0f %% faster than the library. error: bound of the rounding error over the definition's.\n",
+  printf("\n* is chosen: a scheme must be predicted %.0f %% faster than the library. error: bound of the rounding "
+         "error over the definition's.\n",
          100 * (MS_LCMA_MARGIN - 1));
 }
 
@@ -87,7 +91,8 @@ static MsLcma *open_lcma(const Options *o, GError **error) {
     ms_lcma_plan_free(ms_lcma_plan_new(o->plan, error)); /* for its message */
     g_clear_pointer(&lcma, ms_lcma_free);
   } else if (!ms_blas_has(ms_lcma_blas(lcma), o->type) && o->type != MS_BLAS_BF16) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s has no multiplication for %s", ms_blas_name(ms_lcma_blas(lcma)), ms_blas_type_words[o->type]);
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s has no multiplication for %s", ms_blas_name(ms_lcma_blas(lcma)),
+                ms_blas_type_words[o->type]);
     g_clear_pointer(&lcma, ms_lcma_free);
   }
   if (lcma) ms_lcma_set_workspace_limit(lcma, (size_t)(o->workspace_GiB * 1024 * 1024 * 1024));
@@ -96,7 +101,8 @@ static MsLcma *open_lcma(const Options *o, GError **error) {
 
 static char *this_machine(const MsBlas *blas, int threads) {
   const char *kernel = ms_blas_kernel(blas);
-  return g_strdup_printf("this CPU, %d thread%s, %s %s%s%s", threads, threads == 1 ? "" : "s", ms_blas_name(blas), ms_blas_version(blas), kernel ? " " : "", kernel ? kernel : "");
+  return g_strdup_printf("this CPU, %d thread%s, %s %s%s%s", threads, threads == 1 ? "" : "s", ms_blas_name(blas),
+                         ms_blas_version(blas), kernel ? " " : "", kernel ? kernel : "");
 }
 
 static int threads_of(const Options *o) { return o->threads ? o->threads : ms_cpus(); }
@@ -107,7 +113,8 @@ static int decide(const Options *o) {
   if (o->hardware) {
     g_autoptr(MsHardware) hardware = ms_hardware_load(o->hardware, &error);
     MsLcmaProfile profile;
-    if (!hardware || !ms_lcma_profile_load(&profile, hardware, o->type == MS_BLAS_F32, &error)) return ms_cli_fail(error);
+    if (!hardware || !ms_lcma_profile_load(&profile, hardware, o->type == MS_BLAS_F32, &error))
+      return ms_cli_fail(error);
     g_autoptr(GPtrArray) choices = ms_lcma_decide(&profile.machine, &shape);
     print_choices(o, choices, hardware->name);
     return 0;
@@ -122,7 +129,7 @@ static int decide(const Options *o) {
   return 0;
 }
 
-/* --- run and bench ---------------------------------------------------------------------------------------------------------------------- */
+/* --- run and bench --------------------------------------------------------------------------------------------- */
 static MsProgress *progress;
 static void draw(int done, int all) {
   (void)all;
@@ -165,7 +172,8 @@ static void put_bench(const Options *o, const MsGemmBench *b, const char *machin
 }
 
 static void print_bench(const Options *o, const MsGemmBench *b, const char *machine) {
-  static const char *const title[] = {"", "median", "best", "GFLOP/s", "speed-up", "by CPU time", "relative error", "undisturbed"};
+  static const char *const title[] = {"",         "median",      "best",           "GFLOP/s",
+                                      "speed-up", "by CPU time", "relative error", "undisturbed"};
   double flop = 2.0 * (double)o->m * (double)o->n * (double)o->k;
   char buf[MS_TEXT];
   MsTable *table = ms_table_new();
@@ -186,10 +194,12 @@ static void print_bench(const Options *o, const MsGemmBench *b, const char *mach
     ms_table_cellf(table, "%.2g", t->relative_error);
     ms_table_cellf(table, "%.0f %%", 100 * t->quiet);
   }
-  printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", o->m, o->n, o->k, ms_blas_type_words[o->type], machine);
+  printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", o->m, o->n, o->k,
+         ms_blas_type_words[o->type], machine);
   ms_cli_print(ms_table_take(table));
   if (b->n > 1)
-    puts("\nspeed-up: median over the paired runs of the library's time over ours. undisturbed: runs in which the process had its CPUs for itself.");
+    puts("\nspeed-up: median over the paired runs of the library's time over ours. undisturbed: runs in which the "
+         "process had its CPUs for itself.");
 }
 
 static int measure(const Options *o, gboolean with_libraries) {
@@ -199,13 +209,15 @@ static int measure(const Options *o, gboolean with_libraries) {
   const MsBlas *others[8] = {NULL};
   int n = 0;
   for (int i = 0; ms_blas_names[i] && with_libraries && n < 7; i++) {
-    const MsBlas *blas = o->library && strcmp(o->library, ms_blas_names[i]) != 0 ? NULL : ms_blas_open(ms_blas_names[i], NULL);
+    const MsBlas *blas =
+        o->library && strcmp(o->library, ms_blas_names[i]) != 0 ? NULL : ms_blas_open(ms_blas_names[i], NULL);
     if (blas) others[n++] = blas;
   }
   const char *note = ms_blas_note(ms_lcma_blas(lcma));
   if (note) fprintf(stderr, "moesim: %s\n", note);
   progress = ms_progress_begin("gemm", (o->reps + 1) * (n + 1));
-  g_autoptr(MsGemmBench) bench = ms_gemm_bench(lcma, others, threads_of(o), o->type, o->m, o->n, o->k, o->reps, draw, &error);
+  g_autoptr(MsGemmBench) bench =
+      ms_gemm_bench(lcma, others, threads_of(o), o->type, o->m, o->n, o->k, o->reps, draw, &error);
   ms_progress_end(progress);
   g_autofree char *machine = this_machine(ms_lcma_blas(lcma), threads_of(o));
   ms_lcma_free(lcma);
@@ -215,26 +227,34 @@ static int measure(const Options *o, gboolean with_libraries) {
   return 0;
 }
 
-/* --- the command line ---------------------------------------------------------------------------------------------------------------------- */
-static gboolean size_of(const char *text, gint64 *size) { return g_ascii_string_to_signed(text, 10, 1, 1 << 20, size, NULL); }
+/* --- the command line ------------------------------------------------------------------------------------------ */
+static gboolean size_of(const char *text, gint64 *size) {
+  return g_ascii_string_to_signed(text, 10, 1, 1 << 20, size, NULL);
+}
 
 static int check(const MsVerb *verb, Options *o, int argc, char **argv) {
   if (argc != 5) return ms_cli_usage(verb, "give what to do and three sizes: decide|run|bench M N K");
   gint64 *const to[] = {&o->m, &o->n, &o->k};
   for (int i = 0; i < 3; i++)
-    if (!size_of(argv[2 + i], to[i])) return ms_cli_usage(verb, "%c is '%s', not a whole number from 1 to %d", "MNK"[i], argv[2 + i], 1 << 20);
+    if (!size_of(argv[2 + i], to[i]))
+      return ms_cli_usage(verb, "%c is '%s', not a whole number from 1 to %d", "MNK"[i], argv[2 + i], 1 << 20);
   int type = ms_cli_word(verb, "dtype", o->dtype ? o->dtype : "f32", ms_blas_type_words);
   if (type < 0) return MS_ERROR_USAGE;
   o->type = (MsBlasType)type;
   if (o->threads < 0 || o->threads > 1024) return ms_cli_usage(verb, "--threads is %d, not from 1 to 1024", o->threads);
-  if (o->reps != MS_CLI_UNSET && (o->reps < 1 || o->reps > 100000)) return ms_cli_usage(verb, "--reps is %d, not from 1 to 100000", o->reps);
+  if (o->reps != MS_CLI_UNSET && (o->reps < 1 || o->reps > 100000))
+    return ms_cli_usage(verb, "--reps is %d, not from 1 to 100000", o->reps);
   if (o->top != MS_CLI_UNSET && o->top < 1) return ms_cli_usage(verb, "--top is %d, not 1 or more", o->top);
   if (!(o->workspace_GiB >= 0 && o->workspace_GiB < 1e6)) return ms_cli_usage(verb, "--workspace is not a size in GiB");
   gboolean deciding = strcmp(argv[1], "decide") == 0;
-  if (o->hardware && !deciding) return ms_cli_usage(verb, "--hardware goes with decide; run and bench are of this machine");
-  if (o->hardware && (o->library || o->threads)) return ms_cli_usage(verb, "--library and --threads are of this machine, they do not go with --hardware");
-  if (o->hardware && o->type == MS_BLAS_F64) return ms_cli_usage(verb, "profiles have no rate for f64; f32 and bf16 can be decided");
-  if (o->reps != MS_CLI_UNSET && deciding) return ms_cli_usage(verb, "--reps goes with run and bench; decide multiplies nothing");
+  if (o->hardware && !deciding)
+    return ms_cli_usage(verb, "--hardware goes with decide; run and bench are of this machine");
+  if (o->hardware && (o->library || o->threads))
+    return ms_cli_usage(verb, "--library and --threads are of this machine, they do not go with --hardware");
+  if (o->hardware && o->type == MS_BLAS_F64)
+    return ms_cli_usage(verb, "profiles have no rate for f64; f32 and bf16 can be decided");
+  if (o->reps != MS_CLI_UNSET && deciding)
+    return ms_cli_usage(verb, "--reps goes with run and bench; decide multiplies nothing");
   if (o->top != MS_CLI_UNSET && !deciding) return ms_cli_usage(verb, "--top goes with decide");
   if (o->reps == MS_CLI_UNSET) o->reps = 5;
   if (o->top == MS_CLI_UNSET) o->top = 8;
@@ -247,13 +267,18 @@ int ms_cli_gemm(int argc, char **argv) {
   static const char *const tasks[] = {"decide", "run", "bench", NULL};
   Options o = {.reps = MS_CLI_UNSET, .top = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
-      {"dtype", 't', 0, G_OPTION_ARG_STRING, &o.dtype, "of A and B (default f32); bf16 is summed in float", "f32|f64|bf16"},
+      {"dtype", 't', 0, G_OPTION_ARG_STRING, &o.dtype, "of A and B (default f32); bf16 is summed in float",
+       "f32|f64|bf16"},
       {"threads", 'p', 0, G_OPTION_ARG_INT, &o.threads, "default: the CPUs of this process", "T"},
       {"reps", 'n', 0, G_OPTION_ARG_INT, &o.reps, "run, bench: repetitions, each of all contenders (default 5)", "R"},
-      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "decide for a machine by its profile instead of this CPU", "NAME"},
-      {"library", 'l', 0, G_OPTION_ARG_STRING, &o.library, "BLAS (default: $MOESIM_BLAS, else the first installed; bench: all)", "openblas|blis|mkl|onednn"},
-      {"scheme", 's', 0, G_OPTION_ARG_STRING, &o.plan, "run this instead of what would be chosen: library, strassen, 3x4x5, strassen*strassen, …", "NAME"},
-      {"workspace", 'w', 0, G_OPTION_ARG_DOUBLE, &o.workspace_GiB, "memory beside the matrices (default: no limit)", "GIB"},
+      {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "decide for a machine by its profile instead of this CPU",
+       "NAME"},
+      {"library", 'l', 0, G_OPTION_ARG_STRING, &o.library,
+       "BLAS (default: $MOESIM_BLAS, else the first installed; bench: all)", "openblas|blis|mkl|onednn"},
+      {"scheme", 's', 0, G_OPTION_ARG_STRING, &o.plan,
+       "run this instead of what would be chosen: library, strassen, 3x4x5, strassen*strassen, …", "NAME"},
+      {"workspace", 'w', 0, G_OPTION_ARG_DOUBLE, &o.workspace_GiB, "memory beside the matrices (default: no limit)",
+       "GIB"},
       {"top", 0, 0, G_OPTION_ARG_INT, &o.top, "decide: candidates shown (default 8)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object", NULL},
       {NULL}};

@@ -18,20 +18,23 @@ static int goodput(const Options *o, const char *file, gboolean first) {
   g_autoptr(MsGoodputResult) result = study ? ms_goodput_run(study, &options, &error) : NULL;
   if (!result) return ms_cli_fail(error);
   if (!first && !o->json) fputc('\n', stdout);
-  ms_cli_print(o->json ? ms_report_goodput_json(result) : ms_report_goodput(result, ms_report_colour() ? MS_REPORT_COLOUR : 0));
+  ms_cli_print(o->json ? ms_report_goodput_json(result)
+                       : ms_report_goodput(result, ms_report_colour() ? MS_REPORT_COLOUR : 0));
   return 0;
 }
 
 int ms_cli_goodput(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("goodput");
   Options o = {0};
-  const GOptionEntry entries[] = {{"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
-                                  {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object per study and line", NULL},
-                                  {NULL}};
+  const GOptionEntry entries[] = {
+      {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object per study and line", NULL},
+      {NULL}};
   int status = 0;
   if (!ms_cli_options(verb, entries, &argc, &argv, &status)) return status;
   if (argc < 2) return ms_cli_usage(verb, "give one or more goodput files; scenarios/goodput/ has some");
-  if (o.threads < 0 || o.threads > MOST_THREADS) return ms_cli_usage(verb, "--threads takes 0 (all cores) to %d", MOST_THREADS);
+  if (o.threads < 0 || o.threads > MOST_THREADS)
+    return ms_cli_usage(verb, "--threads takes 0 (all cores) to %d", MOST_THREADS);
   ms_interrupt_install();
   for (int i = 1; i < argc && status == 0; i++) status = goodput(&o, argv[i], i == 1);
   return status;

@@ -6,7 +6,8 @@
 
 enum { MOST_WIDTH = 110, LEAST_TEXT = 30 };
 
-/* Appends `text` word by word; the cursor stands in column `at`, further lines begin in column `indent`. Ends the line. */
+/* Appends `text` word by word; the cursor stands in column `at`, further lines begin in column `indent`. Ends the line.
+ */
 static void fold(GString *out, const char *text, int at, int indent) {
   int width = MIN(ms_report_width(), MOST_WIDTH);
   width = MAX(width, indent + LEAST_TEXT);
@@ -38,14 +39,16 @@ static void entry(GString *out, const char *heading, const char *text, int inden
 char *ms_cli_help(const MsVerb *verb, const void *entries) {
   enum { TEXT = 30 };
   GString *out = g_string_new(NULL);
-  g_string_append_printf(out, "Usage: moesim %s [OPTION…]%s%s\n\n", verb->name, *verb->arguments ? " " : "", verb->arguments);
+  g_string_append_printf(out, "Usage: moesim %s [OPTION…]%s%s\n\n", verb->name, *verb->arguments ? " " : "",
+                         verb->arguments);
   fold(out, verb->summary, 0, 0);
   g_string_append(out, "\nOptions:\n");
   for (const GOptionEntry *e = entries; e->long_name; e++) {
     g_autoptr(GString) heading = g_string_new(NULL);
     if (e->short_name) g_string_append_printf(heading, "-%c, ", e->short_name);
     g_string_append_printf(heading, "--%s", e->long_name);
-    if (e->arg != G_OPTION_ARG_NONE) g_string_append_printf(heading, "=%s", e->arg_description ? e->arg_description : "VALUE");
+    if (e->arg != G_OPTION_ARG_NONE)
+      g_string_append_printf(heading, "=%s", e->arg_description ? e->arg_description : "VALUE");
     entry(out, heading->str, e->description ? e->description : "", TEXT);
   }
   g_string_append_printf(out, "\nExamples:\n%s", verb->examples);
@@ -56,11 +59,13 @@ char *ms_cli_help_all(void) {
   enum { TEXT = 13 };
   static const char *const end[] = {
       "`moesim help VERB` shows the arguments, options and examples of a verb; `moesim --version` the version.",
-      "`moesim help --man` prints the man page, `moesim help --completion bash|zsh|fish` a completion script; `make install` puts both in place.",
+      "`moesim help --man` prints the man page, `moesim help --completion bash|zsh|fish` a completion script; `make "
+      "install` puts both in place.",
       "\"-\" is standard input or output; what follows \"--\" is never an option.",
       "Models, machines and scenarios are looked up in $MOESIM_DATA, else beside the program.",
       "NO_COLOR=1 turns colours off. Data goes to stdout, messages to stderr.",
-      "Exit status: 0 fine, 1 nothing feasible or a regression found, 2 command line, 3 a file's content, 4 environment, 70 a bug."};
+      "Exit status: 0 fine, 1 nothing feasible or a regression found, 2 command line, 3 a file's content, 4 "
+      "environment, 70 a bug."};
   GString *out = g_string_new("Usage: moesim VERB [OPTION…] [FILE…]\n\n");
   for (const MsVerb *verb = ms_verbs; verb->name; verb++) entry(out, verb->name, verb->summary, TEXT);
   g_string_append_c(out, '\n');

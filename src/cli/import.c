@@ -11,7 +11,8 @@ typedef struct {
   char **set;
 } Options;
 
-typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
+typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                            GError **error);
 
 /* stderr, so that stdout stays a file. */
 static void print_remarks(const char *file, const GPtrArray *lines) {
@@ -21,7 +22,8 @@ static void print_remarks(const char *file, const GPtrArray *lines) {
 /* What means nothing to a prediction, in one line. */
 static void print_ignored(const char *file, const GPtrArray *words) {
   GString *list = g_string_new(NULL);
-  for (guint i = 0; i < words->len; i++) g_string_append_printf(list, "%s%s", i ? ", " : "", (const char *)words->pdata[i]);
+  for (guint i = 0; i < words->len; i++)
+    g_string_append_printf(list, "%s%s", i ? ", " : "", (const char *)words->pdata[i]);
   if (list->len > 0) fprintf(stderr, "moesim: %s: ignored: %s\n", file, list->str);
   g_string_free(list, TRUE);
 }
@@ -63,7 +65,8 @@ static int import_hf(const Options *o, const char *file) {
 
 /* The model apart, mentioned by its path; beside the scenario by its name. */
 static int write_model(const Options *o, MsScenario *scenario) {
-  g_autofree char *folder = g_path_get_dirname(o->model_out), *ours = g_path_get_dirname(o->out ? o->out : "-"), *base = g_path_get_basename(o->model_out);
+  g_autofree char *folder = g_path_get_dirname(o->model_out), *ours = g_path_get_dirname(o->out ? o->out : "-"),
+                  *base = g_path_get_basename(o->model_out);
   int status = put(o->model_out, model_text(scenario->model));
   JsonNode *mention = json_node_new(JSON_NODE_VALUE);
   json_node_set_string(mention, o->out && strcmp(folder, ours) == 0 ? base : o->model_out);
@@ -78,8 +81,13 @@ static int given(int value) { return value == MS_CLI_UNSET ? 0 : value; }
 static int import_scenario(const Options *o, Reader reader, const char *file, char **words) {
   GError *error = NULL;
   gsize length;
-  const MsImportOptions options = {.hardware = o->hardware, .name = o->name, .gpus = given(o->gpus), .vocab_size = given(o->vocab_size), .words = (const char *const *)words,
-                                   .set = (const char *const *)o->set, .environment = TRUE};
+  const MsImportOptions options = {.hardware = o->hardware,
+                                   .name = o->name,
+                                   .gpus = given(o->gpus),
+                                   .vocab_size = given(o->vocab_size),
+                                   .words = (const char *const *)words,
+                                   .set = (const char *const *)o->set,
+                                   .environment = TRUE};
   g_autofree char *text = ms_read_file(file, MS_IMPORT_MOST_BYTES, &length, &error);
   if (!text) return ms_cli_fail(error);
   g_autoptr(MsImport) import = reader(text, length, file, &options, &error);
@@ -92,12 +100,16 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
 
 static int check(const MsVerb *verb, const Options *o, int kind, int words) {
   if (words < 2) return ms_cli_usage(verb, "give one file (\"-\" is standard input)");
-  if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20)) return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
-  if (o->vocab_size != MS_CLI_UNSET && (o->vocab_size < 1 || o->vocab_size > 1 << 24)) return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);
+  if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))
+    return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
+  if (o->vocab_size != MS_CLI_UNSET && (o->vocab_size < 1 || o->vocab_size > 1 << 24))
+    return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);
   for (int i = 0; o->set && o->set[i]; i++)
     if (!strchr(o->set[i], '=')) return ms_cli_usage(verb, "--set %s: give NAME=VALUE", o->set[i]);
-  gboolean runs_only = o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET || o->set || words > 2;
-  if (kind == 0 && runs_only) return ms_cli_usage(verb, "import hf takes one file, --name and --out: it makes a model, not a run");
+  gboolean runs_only =
+      o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET || o->set || words > 2;
+  if (kind == 0 && runs_only)
+    return ms_cli_usage(verb, "import hf takes one file, --name and --out: it makes a model, not a run");
   return 0;
 }
 
@@ -116,12 +128,14 @@ int ms_cli_import(int argc, char **argv) {
   Options o = {.gpus = MS_CLI_UNSET, .vocab_size = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "write there instead of to standard output", "FILE"},
-      {"model-out", 0, 0, G_OPTION_ARG_FILENAME, &o.model_out, "write the model apart; the scenario mentions it", "FILE"},
+      {"model-out", 0, 0, G_OPTION_ARG_FILENAME, &o.model_out, "write the model apart; the scenario mentions it",
+       "FILE"},
       {"name", 0, 0, G_OPTION_ARG_STRING, &o.name, "name of the scenario or model (default: of the file)", "NAME"},
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "machine: a name in hardware/ or a path", "NAME"},
       {"gpus", 0, 0, G_OPTION_ARG_INT, &o.gpus, "GPUs, when the file does not say them", "N"},
       {"vocab-size", 0, 0, G_OPTION_ARG_INT, &o.vocab_size, "vocabulary, when only the tokenizer knows it", "N"},
-      {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.set, "value of a variable of the file; the environment's are used too", "NAME=VALUE"},
+      {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.set,
+       "value of a variable of the file; the environment's are used too", "NAME=VALUE"},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {

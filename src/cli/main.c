@@ -20,7 +20,8 @@ const MsVerb ms_verbs[] = {
      "  moesim plan --model mixtral-8x7b --hardware h100-sxm --gpus 64 --write-request request.json\n"
      "                                                  all choices in a file, to edit and plan\n"
      "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json\n"
-     "  moesim plan --around mine.json                  my run, with its layout left open: what would be faster, and why?\n"
+     "  moesim plan --around mine.json                  my run, with its layout left open: what would be faster, and "
+     "why?\n"
      "  moesim plan --top 3 --explain request.json\n"
      "  moesim plan --compare mine.json request.json    my layout beside the winner, part by part\n"
      "  moesim plan --out best.json request.json        the winner as a scenario, for moesim run and report\n",
@@ -29,7 +30,8 @@ const MsVerb ms_verbs[] = {
      "  moesim whatif scenarios/whatif/nic.json\n"
      "  moesim whatif --plot domain.svg scenarios/whatif/nvlink-domain.json\n"
      "  moesim whatif --csv points.csv scenarios/whatif/*.json\n"
-     "\nA study names a base scenario (or a plan request) and the keys that change; `moesim schema whatif` lists its keys.\n",
+     "\nA study names a base scenario (or a plan request) and the keys that change; `moesim schema whatif` lists its "
+     "keys.\n",
      ms_cli_whatif},
     {"check", "BASELINE [SCENARIO…]", "compare today's predictions with stored ones; exit 1 on drift",
      "  moesim check --update mine.json runs/*.json                    store the predictions of these scenarios\n"
@@ -37,12 +39,15 @@ const MsVerb ms_verbs[] = {
      "  moesim check --junit check.xml --markdown check.md mine.json   for CI systems, see docs/ci.md\n"
      "  moesim check --update mine.json                                accept what moved\n",
      ms_cli_check},
-    {"goodput", "FILE…", "failures, checkpoints, restarts: effective training time, days and GPU-hours to a token budget",
+    {"goodput", "FILE…",
+     "failures, checkpoints, restarts: effective training time, days and GPU-hours to a token budget",
      "  moesim goodput scenarios/goodput/llama3-405b-16384.json\n"
      "  moesim goodput --json scenarios/goodput/*.json\n"
-     "\nA file names a run, the reliability of its machines (reliability/) and what is done about failures; `moesim schema goodput` lists its keys.\n",
+     "\nA file names a run, the reliability of its machines (reliability/) and what is done about failures; `moesim "
+     "schema goodput` lists its keys.\n",
      ms_cli_goodput},
-    {"show", "model|hardware|scenario|ops|schedule|memory|launch NAME", "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
+    {"show", "model|hardware|scenario|ops|schedule|memory|launch NAME",
+     "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
      "  moesim show model                       the names that are known; the same for hardware\n"
      "  moesim show model deepseek-v3\n"
      "  moesim show hardware h100-sxm\n"
@@ -51,66 +56,89 @@ const MsVerb ms_verbs[] = {
      "  moesim show schedule 1f1b --stages 4 --microbatches 8\n"
      "  moesim show schedule dualpipe --stages 8 --microbatches 20 --svg dualpipe.svg\n"
      "  moesim show schedule zb-h1 --stages 4 --microbatches 8 --times 1,1,1,0.1 --json\n"
-     "\nJSON of a schedule: `order` holds per stage [\"F\",microbatch,chunk], \"B\" (whole backward, or the input gradient where a \"W\"\n"
-     "of the same microbatch and chunk follows), \"W\", and [\"FB\",microbatch,chunk,microbatch,chunk] for a merged pair.\n",
+     "\nJSON of a schedule: `order` holds per stage [\"F\",microbatch,chunk], \"B\" (whole backward, or the input "
+     "gradient where a \"W\"\n"
+     "of the same microbatch and chunk follows), \"W\", and [\"FB\",microbatch,chunk,microbatch,chunk] for a merged "
+     "pair.\n",
      ms_cli_show},
     {"validate", "DIR|FILE…", "compare predictions with the `measured` section of scenarios",
      "  moesim validate my-runs/\n"
      "  moesim validate --by gpu --fidelity fast validation/\n"
      "  moesim validate --exact --plot scatter.svg validation/\n"
      "  moesim validate --ladders validation/ladders.json validation/     does it put runs in the right order?\n"
-     "  moesim validate --cross-validate validation/                      what are the fitted figures worth on other runs?\n"
+     "  moesim validate --cross-validate validation/                      what are the fitted figures worth on other "
+     "runs?\n"
      "\nA rate is compared as the step time it stands for; errors are predicted / measured - 1.\n",
      ms_cli_validate},
-    {"fit", "--hardware NAME MEASUREMENTS.csv…", "fit the curves of a machine to measured kernels and collectives, or evaluate them",
+    {"fit", "--hardware NAME MEASUREMENTS.csv…",
+     "fit the curves of a machine to measured kernels and collectives, or evaluate them",
      "  moesim fit --hardware h100-sxm gemm_consensus.csv.gz collectives_nccl.csv.gz --out h100-mine.json\n"
      "  moesim fit --evaluate --hardware h100-sxm gemm_consensus.csv.gz\n"
      "  moesim fit --evaluate --held-back --json --hardware h100-sxm *.csv.gz\n"
-     "\nColumns are found by name (gpu, source optional): dtype,m,n,k,latency_us for GEMMs; op,num_gpus,bytes,latency_us for collectives; ...\n"
+     "\nColumns are found by name (gpu, source optional): dtype,m,n,k,latency_us for GEMMs; "
+     "op,num_gpus,bytes,latency_us for collectives; ...\n"
      "15 % of the shapes are held back by a hash and give the residuals; the rest of the profile stays as it is.\n",
      ms_cli_fit},
-    {"report", "SCENARIO… --html FILE", "one self-contained HTML page: timeline, memory, layout map, MFU waterfall, communication, operators",
+    {"report", "SCENARIO… --html FILE",
+     "one self-contained HTML page: timeline, memory, layout map, MFU waterfall, communication, operators",
      "  moesim report scenarios/run-deepseek-v3-gb200-256.json --html step.html\n"
      "  moesim report a.json b.json --html compare.html     two layouts side by side\n"
      "  moesim report scenarios/run-qwen3-235b-h100-256.json --whatif scenarios/whatif/nic.json --html nic.html\n"
      "  moesim report --validation my-runs/ my-runs/one.json --html one.html\n",
      ms_cli_report},
-    {"calibrate", "[--quick|--check|--gpu]", "measure this CPU or a GPU: a profile of this machine, and whether predictions on it hold",
+    {"calibrate", "[--quick|--check|--gpu]",
+     "measure this CPU or a GPU: a profile of this machine, and whether predictions on it hold",
      "  moesim calibrate                                   five minutes; writes the profile `local`\n"
      "  moesim calibrate --quick --out mine.json           under a minute\n"
      "  moesim calibrate --check --out checked/            steps that were not measured: predicted, run, compared\n"
      "  moesim calibrate --gpu --out mine/                 tables of a GPU, for moesim fit\n"
      "  moesim fit --hardware h100-sxm --out h100-mine.json mine/*.csv\n"
-     "\nOf a CPU: reduced training steps are run by the executor (moesim exec), messages between two ranks by mpirun; curves are fitted to their rows. Exit 1\n"
-     "when shapes held back, or the steps of --check, are off by more than docs/calibrate.md says. Of a GPU: products, copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; MOESIM_GPU_LIBRARIES\n"
+     "\nOf a CPU: reduced training steps are run by the executor (moesim exec), messages between two ranks by mpirun; "
+     "curves are fitted to their rows. Exit 1\n"
+     "when shapes held back, or the steps of --check, are off by more than docs/calibrate.md says. Of a GPU: products, "
+     "copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; "
+     "MOESIM_GPU_LIBRARIES\n"
      "names a folder to look in first. Exit 4 where there is no GPU.\n",
      ms_cli_calibrate},
-    {"exec", "SCENARIO", "run a step of the operator list for real on this CPU, over MPI ranks where the layout has several, and check it against the list",
+    {"exec", "SCENARIO",
+     "run a step of the operator list for real on this CPU, over MPI ranks where the layout has several, and check it "
+     "against the list",
      "  moesim exec scenarios/exec/dense-1.json\n"
      "  moesim exec --dtype f64 --dump one.dump scenarios/exec/dense-1.json\n"
-     "\nEvery row that moesim predicts is a real kernel or a real message here. A layout of several GPUs is started with mpirun, one rank for each GPU.\n"
-     "After every row the bytes kept for backward, the bytes sent and the FLOP are compared with the list; exit 1 where they differ. docs/exec.md has more.\n",
+     "\nEvery row that moesim predicts is a real kernel or a real message here. A layout of several GPUs is started "
+     "with mpirun, one rank for each GPU.\n"
+     "After every row the bytes kept for backward, the bytes sent and the FLOP are compared with the list; exit 1 "
+     "where they differ. docs/exec.md has more.\n",
      ms_cli_exec},
-    {"gemm", "decide|run|bench M N K", "matrix multiplication with fewer multiplications: what it would choose and why, run it, time it beside the libraries",
+    {"gemm", "decide|run|bench M N K",
+     "matrix multiplication with fewer multiplications: what it would choose and why, run it, time it beside the "
+     "libraries",
      "  moesim gemm decide 4096 4096 4096\n"
      "  moesim gemm decide 16384 7168 2048 --dtype bf16 --hardware h100-sxm\n"
      "  moesim gemm bench 4096 11008 4096 --threads 2\n"
      "  moesim gemm run 3000 3000 3000 --scheme strassen*strassen --workspace 0.1\n"
-     "\nSchemes multiply blocks with fewer products than the definition (Strassen and successors) and pay with additions and rounding error. The rates\n"
-     "of this CPU are measured first, which takes about a second. docs/lcma.md has the schemes, the model and the library for other programs.\n",
+     "\nSchemes multiply blocks with fewer products than the definition (Strassen and successors) and pay with "
+     "additions and rounding error. The rates\n"
+     "of this CPU are measured first, which takes about a second. docs/lcma.md has the schemes, the model and the "
+     "library for other programs.\n",
      ms_cli_gemm},
     {"serve", "", "the page live on this machine: choose, watch the plan appear, compare layouts",
      "  moesim serve                     then open http://127.0.0.1:8080/\n"
      "  moesim serve --port 9000\n",
      ms_cli_serve},
-    {"import", "hf|megatron|modelzoo FILE [WORD…]", "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML",
+    {"import", "hf|megatron|modelzoo FILE [WORD…]",
+     "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML",
      "  moesim import hf config.json --out my-model.json\n"
      "  moesim import megatron run.sh --hardware h100-sxm --gpus 64 --out my-run.json\n"
-     "  moesim import megatron run_pretrain_mixtral.sh WORK PATCH NAME hostfile DATA 1 4 8 1 256 TOKENIZER     a script and what it is called with\n"
+     "  moesim import megatron run_pretrain_mixtral.sh WORK PATCH NAME hostfile DATA 1 4 8 1 256 TOKENIZER     a "
+     "script and what it is called with\n"
      "  TP=1 PP=4 EP=8 CP=1 MBS=1 GBS=256 SEQ_LEN=4096 NNODES=8 moesim import modelzoo Mixtral-8x7B.yaml\n"
-     "  moesim plan --launch megatron request.json | moesim import megatron -                               the same scenario again\n"
-     "\nNothing of a script is run: variables, arrays, conditions on strings and numbers are read, the rest is skipped and said so. Arguments that\n"
-     "mean nothing to a prediction are listed on standard error; what cannot be represented is an error that names it. docs/launch.md has the details.\n",
+     "  moesim plan --launch megatron request.json | moesim import megatron -                               the same "
+     "scenario again\n"
+     "\nNothing of a script is run: variables, arrays, conditions on strings and numbers are read, the rest is skipped "
+     "and said so. Arguments that\n"
+     "mean nothing to a prediction are listed on standard error; what cannot be represented is an error that names it. "
+     "docs/launch.md has the details.\n",
      ms_cli_import},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
@@ -135,10 +163,8 @@ static int unknown_verb(const char *name) {
   g_ptr_array_add(known, NULL);
   const char *near = ms_nearest(name, (const char *const *)known->pdata);
   const char *kind = name[0] == '-' ? "option" : "verb";
-  if (near)
-    fprintf(stderr, "moesim: unknown %s '%s', did you mean '%s'?\n", kind, name, near);
-  else
-    fprintf(stderr, "moesim: unknown %s '%s'; `moesim --help` lists the verbs\n", kind, name);
+  if (near) fprintf(stderr, "moesim: unknown %s '%s', did you mean '%s'?\n", kind, name, near);
+  else fprintf(stderr, "moesim: unknown %s '%s'; `moesim --help` lists the verbs\n", kind, name);
   return MS_ERROR_USAGE;
 }
 

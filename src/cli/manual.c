@@ -1,23 +1,26 @@
-/* src/cli/manual.c - the man page and the shell completions, from the verb table and the option tables that the verbs parse. */
+/* src/cli/manual.c - the man page and the shell completions, from the verb table and the option tables that the verbs
+ * parse. */
 #include <string.h>
 
 #include "cli/cli.h"
 
-/* --- what both read ------------------------------------------------------------------------------------------------------- */
+/* --- what both read -------------------------------------------------------------------------------------------- */
 
-/* "bound|fast|full" of an option, or the leading "model|hardware NAME" of a verb: its words. NULL when the text lists none. (transfer full) */
+/* "bound|fast|full" of an option, or the leading "model|hardware NAME" of a verb: its words. NULL when the text lists
+ * none. (transfer full) */
 static char **words_of(const char *text) {
   if (!text) return NULL;
   g_autofree char *first = g_strndup(text, strcspn(text, " ["));
   if (!strchr(first, '|')) return NULL;
   for (const char *c = first; *c; c++)
-    if (!g_ascii_islower(*c) && !g_ascii_isdigit(*c) && !strchr("|-", *c)) return NULL; /* "DIR|FILE…" are kinds of argument, not words */
+    if (!g_ascii_islower(*c) && !g_ascii_isdigit(*c) && !strchr("|-", *c))
+      return NULL; /* "DIR|FILE…" are kinds of argument, not words */
   return g_strsplit(first, "|", -1);
 }
 
 static gboolean takes_value(const GOptionEntry *e) { return e->arg != G_OPTION_ARG_NONE; }
 
-/* --- man page ------------------------------------------------------------------------------------------------------------- */
+/* --- man page -------------------------------------------------------------------------------------------------- */
 
 /* Text for troff: backslashes and leading dots are plain, "-" is the ASCII one, the ellipsis is three dots. */
 static void roff(GString *out, const char *text) {
@@ -64,22 +67,29 @@ static void roff_verb(const MsVerb *verb, const void *entries, gpointer data) {
 }
 
 char *ms_cli_man_page(void) {
-  GString *out = g_string_new(".\\\" made by `moesim help --man`\n.TH MOESIM 1 \"\" \"moesim " MS_VERSION "\" \"User Commands\"\n"
-                              ".SH NAME\nmoesim \\- simulator and parallelism planner for training mixture\\-of\\-experts and dense models\n"
-                              ".SH SYNOPSIS\n.B moesim\n.I VERB\n[\\fIOPTION\\fR...] [\\fIFILE\\fR...]\n.SH DESCRIPTION\n"
-                              "Predicts step time, throughput, memory and communication of a training run from its model, machine and parallel layout,\n"
-                              "and finds the layout that does it best. \"\\-\" is standard input or output; what follows \"\\-\\-\" is never an option.\n"
-                              ".SH VERBS\n");
+  GString *out = g_string_new(
+      ".\\\" made by `moesim help --man`\n.TH MOESIM 1 \"\" \"moesim " MS_VERSION "\" \"User Commands\"\n"
+      ".SH NAME\nmoesim \\- simulator and parallelism planner for training mixture\\-of\\-experts and dense models\n"
+      ".SH SYNOPSIS\n.B moesim\n.I VERB\n[\\fIOPTION\\fR...] [\\fIFILE\\fR...]\n.SH DESCRIPTION\n"
+      "Predicts step time, throughput, memory and communication of a training run from its model, machine and parallel "
+      "layout,\n"
+      "and finds the layout that does it best. \"\\-\" is standard input or output; what follows \"\\-\\-\" is never "
+      "an option.\n"
+      ".SH VERBS\n");
   ms_cli_each_options(roff_verb, out);
-  g_string_append(out, ".SH EXIT STATUS\n0 fine, 1 nothing feasible or a regression found, 2 command line, 3 a file's content, 4 environment, 70 a bug.\n"
-                       ".SH ENVIRONMENT\n.TP\n.B MOESIM_DATA\nfolder of models, machines and scenarios; default beside the program.\n"
-                       ".TP\n.B NO_COLOR\nno colours.\n");
+  g_string_append(
+      out,
+      ".SH EXIT STATUS\n0 fine, 1 nothing feasible or a regression found, 2 command line, 3 a file's content, 4 "
+      "environment, 70 a bug.\n"
+      ".SH ENVIRONMENT\n.TP\n.B MOESIM_DATA\nfolder of models, machines and scenarios; default beside the program.\n"
+      ".TP\n.B NO_COLOR\nno colours.\n");
   return g_string_free(out, FALSE);
 }
 
-/* --- completions ---------------------------------------------------------------------------------------------------------- */
+/* --- completions ----------------------------------------------------------------------------------------------- */
 
-/* An option whose value is the name of a shipped machine or model: "hardware" of `--hardware=NAME`. NULL for others. What is after `show` lists the names. */
+/* An option whose value is the name of a shipped machine or model: "hardware" of `--hardware=NAME`. NULL for others.
+ * What is after `show` lists the names. */
 static const char *names_of(const GOptionEntry *e) {
   static const char *const kinds[] = {"hardware", "model"};
   if (!takes_value(e) || g_strcmp0(e->arg_description, "NAME") != 0) return NULL;
@@ -98,7 +108,9 @@ static void bash_verb(const MsVerb *verb, const void *entries, gpointer data) {
   GString *out = data, *options = g_string_new("--help"), *values = g_string_new(NULL);
   for (const GOptionEntry *e = entries; e->long_name; e++) {
     g_string_append_printf(options, " --%s", e->long_name);
-    if (names_of(e)) g_string_append_printf(values, "        --%s) words=$(\"${COMP_WORDS[0]}\" show %s 2>/dev/null) ;;\n", e->long_name, names_of(e));
+    if (names_of(e))
+      g_string_append_printf(values, "        --%s) words=$(\"${COMP_WORDS[0]}\" show %s 2>/dev/null) ;;\n",
+                             e->long_name, names_of(e));
     g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
     if (!words) continue;
     g_autofree char *all = g_strjoinv(" ", words);
@@ -115,20 +127,27 @@ static void bash_verb(const MsVerb *verb, const void *entries, gpointer data) {
 
 static char *bash_script(void) {
   g_autofree char *verbs = verb_words();
-  GString *out = g_string_new("# bash completion of moesim, made by `moesim help --completion bash`\n_moesim() {\n"
-                              "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
-                              "  local options= subjects= words=\n  COMPREPLY=()\n");
-  g_string_append_printf(out, "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"%s --help --version\" -- \"$current\")\n    return\n  fi\n", verbs);
+  GString *out = g_string_new(
+      "# bash completion of moesim, made by `moesim help --completion bash`\n_moesim() {\n"
+      "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
+      "  local options= subjects= words=\n  COMPREPLY=()\n");
+  g_string_append_printf(out,
+                         "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"%s --help "
+                         "--version\" -- \"$current\")\n    return\n  fi\n",
+                         verbs);
   g_string_append_printf(out, "  case $verb in\n    help) words=\"%s\" ;;\n", verbs);
   ms_cli_each_options(bash_verb, out);
-  g_string_append(out, "  esac\n"
-                       "  if [ -z \"$words\" ] && [ \"${current:0:1}\" = - ]; then words=$options; fi\n"
-                       "  if [ -z \"$words\" ] && [ \"$COMP_CWORD\" -eq 2 ]; then words=$subjects; fi\n"
-                       "  if [ -z \"$words\" ] && [ \"$verb\" = show ] && [ \"$COMP_CWORD\" -eq 3 ]; then\n"
-                       "    case $previous in model|hardware) words=$(\"${COMP_WORDS[0]}\" show \"$previous\" 2>/dev/null) ;; esac\n  fi\n"
-                       "  if [ -n \"$words\" ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
-                       "  else\n    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n    compopt -o filenames 2>/dev/null\n  fi\n}\n"
-                       "complete -F _moesim moesim\n");
+  g_string_append(out,
+                  "  esac\n"
+                  "  if [ -z \"$words\" ] && [ \"${current:0:1}\" = - ]; then words=$options; fi\n"
+                  "  if [ -z \"$words\" ] && [ \"$COMP_CWORD\" -eq 2 ]; then words=$subjects; fi\n"
+                  "  if [ -z \"$words\" ] && [ \"$verb\" = show ] && [ \"$COMP_CWORD\" -eq 3 ]; then\n"
+                  "    case $previous in model|hardware) words=$(\"${COMP_WORDS[0]}\" show \"$previous\" 2>/dev/null) "
+                  ";; esac\n  fi\n"
+                  "  if [ -n \"$words\" ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+                  "  else\n    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n    compopt -o filenames "
+                  "2>/dev/null\n  fi\n}\n"
+                  "complete -F _moesim moesim\n");
   return g_string_free(out, FALSE);
 }
 
@@ -163,18 +182,23 @@ static void zsh_verb(const MsVerb *verb, const void *entries, gpointer data) {
 }
 
 static char *zsh_script(void) {
-  GString *out = g_string_new("#compdef moesim\n# zsh completion of moesim, made by `moesim help --completion zsh`\n"
-                              "_moesim_names() { # model or hardware\n  local -a names\n  names=(${(f)\"$(_call_program names moesim show $1 2>/dev/null)\"})\n  compadd -a names\n}\n"
-                              "_moesim_shown() { # the word behind `show model`; words[1] is the verb here\n"
-                              "  case $words[2] in\n    model|hardware) _moesim_names $words[2]; _files -g '*.json' ;;\n    *) _files ;;\n  esac\n}\n"
-                              "_moesim() {\n  local -a verbs\n  verbs=(\n");
+  GString *out =
+      g_string_new("#compdef moesim\n# zsh completion of moesim, made by `moesim help --completion zsh`\n"
+                   "_moesim_names() { # model or hardware\n  local -a names\n  names=(${(f)\"$(_call_program names "
+                   "moesim show $1 2>/dev/null)\"})\n  compadd -a names\n}\n"
+                   "_moesim_shown() { # the word behind `show model`; words[1] is the verb here\n"
+                   "  case $words[2] in\n    model|hardware) _moesim_names $words[2]; _files -g '*.json' ;;\n    *) "
+                   "_files ;;\n  esac\n}\n"
+                   "_moesim() {\n  local -a verbs\n  verbs=(\n");
   for (const MsVerb *verb = ms_verbs; verb->name; verb++) {
     g_string_append_printf(out, "    '%s:", verb->name);
     quoted(out, verb->summary);
     g_string_append(out, "'\n");
   }
-  g_string_append(out, "    'help:options and examples of a verb'\n  )\n  _arguments -C '1:verb:->verb' '*::argument:->argument'\n  case $state in\n"
-                       "    verb) _describe verb verbs ;;\n    argument)\n      case $words[1] in\n        help) _describe verb verbs ;;\n");
+  g_string_append(out, "    'help:options and examples of a verb'\n  )\n  _arguments -C '1:verb:->verb' "
+                       "'*::argument:->argument'\n  case $state in\n"
+                       "    verb) _describe verb verbs ;;\n    argument)\n      case $words[1] in\n        help) "
+                       "_describe verb verbs ;;\n");
   ms_cli_each_options(zsh_verb, out);
   g_string_append(out, "      esac ;;\n  esac\n}\n_moesim \"$@\"\n");
   return g_string_free(out, FALSE);
@@ -190,7 +214,8 @@ static void fish_quoted(GString *out, const char *text) {
 static void fish_verb(const MsVerb *verb, const void *entries, gpointer data) {
   GString *out = data;
   for (const GOptionEntry *e = entries; e->long_name; e++) {
-    g_string_append_printf(out, "complete -c moesim -n '__fish_seen_subcommand_from %s' -l %s", verb->name, e->long_name);
+    g_string_append_printf(out, "complete -c moesim -n '__fish_seen_subcommand_from %s' -l %s", verb->name,
+                           e->long_name);
     if (e->short_name) g_string_append_printf(out, " -s %c", e->short_name);
     g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
     g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
@@ -203,10 +228,16 @@ static void fish_verb(const MsVerb *verb, const void *entries, gpointer data) {
   }
   g_auto(GStrv) words = words_of(verb->arguments);
   g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
-  if (all) g_string_append_printf(out, "complete -c moesim -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a '%s'\n", verb->name, all, all);
+  if (all)
+    g_string_append_printf(
+        out, "complete -c moesim -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a '%s'\n",
+        verb->name, all, all);
   for (int i = 0; words && strcmp(verb->name, "show") == 0 && words[i]; i++)
     if (strcmp(words[i], "model") == 0 || strcmp(words[i], "hardware") == 0)
-      g_string_append_printf(out, "complete -c moesim -n '__fish_seen_subcommand_from show; and __fish_seen_subcommand_from %s' -a '(moesim show %s 2>/dev/null)'\n", words[i], words[i]);
+      g_string_append_printf(out,
+                             "complete -c moesim -n '__fish_seen_subcommand_from show; and __fish_seen_subcommand_from "
+                             "%s' -a '(moesim show %s 2>/dev/null)'\n",
+                             words[i], words[i]);
 }
 
 static char *fish_script(void) {

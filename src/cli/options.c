@@ -5,7 +5,9 @@
 
 int ms_cli_fail(GError *error) {
   if (!error) MS_BUG("a failure without a reason");
-  int status = error->domain == MS_ERROR ? error->code : error->domain == G_OPTION_ERROR ? MS_ERROR_USAGE : MS_ERROR_ENV;
+  int status = error->domain == MS_ERROR         ? error->code
+               : error->domain == G_OPTION_ERROR ? MS_ERROR_USAGE
+                                                 : MS_ERROR_ENV;
   fflush(stdout); /* what was printed before stands before the message */
   fprintf(stderr, "moesim: %s\n", error->message);
   g_error_free(error);
@@ -26,10 +28,8 @@ int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const ch
     if (strcmp(words[i], text) == 0) return i;
   g_autofree char *all = g_strjoinv(", ", (char **)words);
   const char *near = ms_nearest(text, words);
-  if (near)
-    ms_cli_usage(verb, "unknown %s '%s', did you mean '%s'? Known: %s", what, text, near, all);
-  else
-    ms_cli_usage(verb, "unknown %s '%s'. Known: %s", what, text, all);
+  if (near) ms_cli_usage(verb, "unknown %s '%s', did you mean '%s'? Known: %s", what, text, near, all);
+  else ms_cli_usage(verb, "unknown %s '%s'. Known: %s", what, text, all);
   return -1;
 }
 
@@ -43,7 +43,9 @@ const char *ms_cli_date(const char *date) {
 }
 
 const char *ms_cli_picture(const char *file) {
-  return !file || g_str_has_suffix(file, ".svg") || g_str_has_suffix(file, ".png") ? NULL : "--plot takes a file that ends in .svg or .png";
+  return !file || g_str_has_suffix(file, ".svg") || g_str_has_suffix(file, ".png")
+             ? NULL
+             : "--plot takes a file that ends in .svg or .png";
 }
 
 void ms_cli_print(char *text) {
@@ -55,18 +57,20 @@ void ms_cli_print(char *text) {
 
 void ms_cli_print_json(MsJsonOut *out) { ms_cli_print(ms_json_out_take(out)); }
 
-/* The unknown long option among argv, as the user wrote it, with the nearest known one; NULL when there is none. (transfer full) */
+/* The unknown long option among argv, as the user wrote it, with the nearest known one; NULL when there is none.
+ * (transfer full) */
 static char *unknown_option(const GOptionEntry *entries, int argc, char **argv) {
   g_autoptr(GPtrArray) known = g_ptr_array_new();
   for (const GOptionEntry *e = entries; e->long_name; e++) g_ptr_array_add(known, (gpointer)e->long_name);
-  g_ptr_array_add(known, (gpointer)"help");
+  g_ptr_array_add(known, (gpointer) "help");
   g_ptr_array_add(known, NULL);
   for (int i = 1; i < argc; i++) {
     if (!g_str_has_prefix(argv[i], "--")) continue;
     g_autofree char *name = g_strndup(argv[i] + 2, strcspn(argv[i] + 2, "="));
     if (g_strv_contains((const char *const *)known->pdata, name)) continue;
     const char *near = ms_nearest(name, (const char *const *)known->pdata);
-    return near ? g_strdup_printf("unknown option --%s, did you mean --%s?", name, near) : g_strdup_printf("unknown option --%s", name);
+    return near ? g_strdup_printf("unknown option --%s, did you mean --%s?", name, near)
+                : g_strdup_printf("unknown option --%s", name);
   }
   return NULL;
 }
@@ -86,7 +90,10 @@ static gboolean wants_help(int argc, char **argv) {
   return FALSE;
 }
 
-static struct { MsOptionsSeen see; gpointer data; } watcher; /* set while ms_cli_each_options runs */
+static struct {
+  MsOptionsSeen see;
+  gpointer data;
+} watcher; /* set while ms_cli_each_options runs */
 
 void ms_cli_each_options(MsOptionsSeen see, gpointer data) {
   watcher.see = see;

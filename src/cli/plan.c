@@ -28,7 +28,8 @@ static void print_so_far(const MsPlan *plan, double done, gpointer user) {
 }
 
 /* The plan, or with --launch what starts one of its layouts, with --out also its scenario. Returns the exit status. */
-static int print_plan(const Options *o, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
+static int print_plan(const Options *o, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras,
+                      int top) {
   if (o->out && plan->n_best > 0) {
     int status = ms_cli_plan_keep(plan, extras->robust, o->out, o->rank);
     if (status != 0 || strcmp(o->out, "-") == 0) return status;
@@ -38,7 +39,8 @@ static int print_plan(const Options *o, const MsRequest *request, const MsPlan *
     g_autofree char *json = o->json ? ms_report_plan_json(request, plan, extras, top) : NULL;
     return ms_cli_plan_launch(ms_cli_verb("plan"), plan, extras->robust, o->launch, o->rank, json);
   }
-  ms_cli_print(o->json ? ms_report_plan_json(request, plan, extras, top) : ms_report_plan(request, plan, extras, top, flags));
+  ms_cli_print(o->json ? ms_report_plan_json(request, plan, extras, top)
+                       : ms_report_plan(request, plan, extras, top, flags));
   return plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;
 }
 
@@ -64,7 +66,8 @@ static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
 }
 
 /* On all ranks; the list is on rank 0 alone, which goes on by itself. `first` FALSE: this is another. */
-static MsPlan *plan_on_ranks(const Options *o, const MsRequest *request, const MsPlanOptions *options, gboolean *first, GError **error) {
+static MsPlan *plan_on_ranks(const Options *o, const MsRequest *request, const MsPlanOptions *options, gboolean *first,
+                             GError **error) {
   MsPlanOptions kept = *options;
   kept.checkpoint = o->checkpoint ? o->checkpoint : o->resume;
   kept.resume = o->resume;
@@ -100,7 +103,8 @@ static int plan_one(const Options *o, MsRequest *request) {
   }
   options.watch = NULL;
   if (!plan) return ms_cli_fail(error);
-  g_autoptr(MsReasons) reasons = ms_reasons_new(request, plan, &options, o->explain && !plan->interrupted, o->compare, &error);
+  g_autoptr(MsReasons) reasons =
+      ms_reasons_new(request, plan, &options, o->explain && !plan->interrupted, o->compare, &error);
   if (!reasons) return ms_cli_fail(error);
   g_autoptr(MsRobust) robust = under && plan->n_best > 0 ? ms_robust(plan, options.top, under, &options, &error) : NULL;
   if (error) return ms_cli_fail(error);
@@ -116,7 +120,9 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
   if (!ms_ranks_begin(&error)) return ms_cli_fail(error);
   int ranks = ms_ranks_count();
   ms_ranks_end();
-  if (ranks > 1) return ms_cli_usage(ms_cli_verb("plan"), "several clusters, models or a front are planned by one process, without mpirun or srun");
+  if (ranks > 1)
+    return ms_cli_usage(ms_cli_verb("plan"),
+                        "several clusters, models or a front are planned by one process, without mpirun or srun");
   if (!ms_can_write(o->plot, &error)) return ms_cli_fail(error);
   g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, o->front || o->plot, &error);
   if (!sweep) return ms_cli_fail(error);
@@ -156,28 +162,40 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
   ms_interrupt_install();
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
-  if (o->explain || o->compare || o->under || o->follow || o->launch || o->out || o->checkpoint || o->resume || first->under)
-    return ms_cli_usage(verb, "--explain, --compare, --under (or plan.under), --launch, --out, --checkpoint, --resume and --follow take one cluster and model, and neither --front nor "
-                        "--plot; %s has %u of them", file ? file : "the request", requests->len);
+  if (o->explain || o->compare || o->under || o->follow || o->launch || o->out || o->checkpoint || o->resume ||
+      first->under)
+    return ms_cli_usage(verb,
+                        "--explain, --compare, --under (or plan.under), --launch, --out, --checkpoint, --resume and "
+                        "--follow take one cluster and model, and neither --front nor "
+                        "--plot; %s has %u of them",
+                        file ? file : "the request", requests->len);
   return plan_sweep(o, requests);
 }
 
 static int check(const MsVerb *verb, const Options *o, int files) {
   if (ms_cli_plan_launch_check(verb, o->launch, o->out, o->rank) != 0) return MS_ERROR_USAGE;
   if (ms_cli_picture(o->plot)) return ms_cli_usage(verb, "%s", ms_cli_picture(o->plot));
-  if (o->top != MS_CLI_UNSET && (o->top < 1 || o->top > MOST_TOP)) return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
-  if (o->threads < 0 || o->threads > MOST_THREADS) return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
+  if (o->top != MS_CLI_UNSET && (o->top < 1 || o->top > MOST_TOP))
+    return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
+  if (o->threads < 0 || o->threads > MOST_THREADS)
+    return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
   if (o->branch && o->no_prune) return ms_cli_usage(verb, "--branch cuts, --no-prune does not: give one of them");
-  if (o->out && strcmp(o->out, "-") == 0 && (o->launch || o->json)) return ms_cli_usage(verb, "--out - and %s both want standard output", o->launch ? "--launch" : "--json");
+  if (o->out && strcmp(o->out, "-") == 0 && (o->launch || o->json))
+    return ms_cli_usage(verb, "--out - and %s both want standard output", o->launch ? "--launch" : "--json");
   if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
   gboolean asked = ms_plan_asked(&o->ask);
   const char *beside = ms_plan_ask_beside_around(&o->ask);
-  if (g_strcmp0(o->ask.around, "-") == 0) return ms_cli_usage(verb, "--around takes a file: the run is read twice, standard input is not");
-  if (o->ask.around && beside) return ms_cli_usage(verb, "--around SCENARIO says what %s would: give one or the other", beside);
-  if (files > 0 && asked) return ms_cli_usage(verb, "--model, --hardware, --gpus and what goes with them, or --around, stand for a request file: give one or the other");
-  if (files != 1 && !asked) return ms_cli_usage(verb, "give one request file, not %d; or --model, --hardware and --gpus, or --around", files);
+  if (g_strcmp0(o->ask.around, "-") == 0)
+    return ms_cli_usage(verb, "--around takes a file: the run is read twice, standard input is not");
+  if (o->ask.around && beside)
+    return ms_cli_usage(verb, "--around SCENARIO says what %s would: give one or the other", beside);
+  if (files > 0 && asked)
+    return ms_cli_usage(verb, "--model, --hardware, --gpus and what goes with them, or --around, stand for a request "
+                              "file: give one or the other");
+  if (files != 1 && !asked)
+    return ms_cli_usage(verb, "give one request file, not %d; or --model, --hardware and --gpus, or --around", files);
   return 0;
 }
 
@@ -185,31 +203,53 @@ int ms_cli_plan(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("plan");
   Options o = {.top = MS_CLI_UNSET, .ask = {.seq_length = MS_CLI_UNSET, .global_batch_size = MS_CLI_UNSET}};
   const GOptionEntry entries[] = {
-      {"model", 'm', 0, G_OPTION_ARG_STRING, &o.ask.model, "without a request file: what to train; several separated by commas", "NAME"},
-      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.ask.hardware, "on which machine; several separated by commas", "NAME"},
+      {"model", 'm', 0, G_OPTION_ARG_STRING, &o.ask.model,
+       "without a request file: what to train; several separated by commas", "NAME"},
+      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.ask.hardware, "on which machine; several separated by commas",
+       "NAME"},
       {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.ask.gpus, "on how many GPUs; several separated by commas", "N"},
       {"seq-length", 's', 0, G_OPTION_ARG_INT, &o.ask.seq_length, "tokens of a sequence (default 4096)", "N"},
-      {"global-batch-size", 'b', 0, G_OPTION_ARG_INT, &o.ask.global_batch_size, "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU)", "N"},
-      {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.ask.precision, "default bf16; auto tries all that the machine has", "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
-      {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.ask.around, "without a request file: the task of this run, with its layout and recomputation left open, and the run beside the winner", "SCENARIO"},
-      {"write-request", 0, 0, G_OPTION_ARG_FILENAME, &o.ask.write, "keep the request of these options in FILE to edit it (- is standard output), and plan nothing", "FILE"},
-      {"top", 'n', 0, G_OPTION_ARG_INT, &o.top, "how many layouts to print (default 10, or the request's plan.top)", "N"},
-      {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "what bounds the winner, what would help most, the runner-up, what was refused by which rule", NULL},
-      {"compare", 'c', 0, G_OPTION_ARG_FILENAME, &o.compare, "a layout of the same task, side by side with the winner, part by part", "SCENARIO"},
-      {"under", 'u', 0, G_OPTION_ARG_FILENAME, &o.under, "disturbances to choose under (slow GPUs, skewed routing, ...): expected and p95 step time", "FILE"},
-      {"front", 0, 0, G_OPTION_ARG_NONE, &o.front, "front of step time, free memory and GPUs (several plans for each cluster)", NULL},
+      {"global-batch-size", 'b', 0, G_OPTION_ARG_INT, &o.ask.global_batch_size,
+       "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU)", "N"},
+      {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.ask.precision, "default bf16; auto tries all that the machine has",
+       "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
+      {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.ask.around,
+       "without a request file: the task of this run, with its layout and recomputation left open, and the run beside "
+       "the winner",
+       "SCENARIO"},
+      {"write-request", 0, 0, G_OPTION_ARG_FILENAME, &o.ask.write,
+       "keep the request of these options in FILE to edit it (- is standard output), and plan nothing", "FILE"},
+      {"top", 'n', 0, G_OPTION_ARG_INT, &o.top, "how many layouts to print (default 10, or the request's plan.top)",
+       "N"},
+      {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain,
+       "what bounds the winner, what would help most, the runner-up, what was refused by which rule", NULL},
+      {"compare", 'c', 0, G_OPTION_ARG_FILENAME, &o.compare,
+       "a layout of the same task, side by side with the winner, part by part", "SCENARIO"},
+      {"under", 'u', 0, G_OPTION_ARG_FILENAME, &o.under,
+       "disturbances to choose under (slow GPUs, skewed routing, ...): expected and p95 step time", "FILE"},
+      {"front", 0, 0, G_OPTION_ARG_NONE, &o.front,
+       "front of step time, free memory and GPUs (several plans for each cluster)", NULL},
       {"plot", 0, 0, G_OPTION_ARG_FILENAME, &o.plot, "draws the front, .svg or .png (needs gnuplot)", "FILE"},
       {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
-      {"branch", 0, 0, G_OPTION_ARG_NONE, &o.branch, "bound sets of layouts, and cut them at once, even where there are few (above 20 million always)", NULL},
-      {"without", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.without, "leave one shortcut out: bound, relaxed, memory, shared or same-as-another; may be repeated", "NAME"},
+      {"branch", 0, 0, G_OPTION_ARG_NONE, &o.branch,
+       "bound sets of layouts, and cut them at once, even where there are few (above 20 million always)", NULL},
+      {"without", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.without,
+       "leave one shortcut out: bound, relaxed, memory, shared or same-as-another; may be repeated", "NAME"},
       {"checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &o.checkpoint, "keep what was simulated in this file", "FILE"},
       {"resume", 0, 0, G_OPTION_ARG_FILENAME, &o.resume, "go on from such a file, and keep on writing it", "FILE"},
-      {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same. Under mpirun or srun the ranks share the work", "N"},
-      {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "keep the winner as a scenario in FILE, to run, report or launch it (- prints it in place of the ranking)", "FILE"},
-      {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch, "what starts the winner: megatron, modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
-      {"rank", 0, 0, G_OPTION_ARG_INT, &o.rank, "with --launch and --out: this one of the ranking instead of the first", "N"},
-      {"follow", 0, 0, G_OPTION_ARG_NONE, &o.follow, "with --json: a line of what was found so far, several times, before the last one, which has everything", NULL},
-      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file", NULL},
+      {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads,
+       "0: all cores (default); the answer is the same. Under mpirun or srun the ranks share the work", "N"},
+      {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out,
+       "keep the winner as a scenario in FILE, to run, report or launch it (- prints it in place of the ranking)",
+       "FILE"},
+      {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch,
+       "what starts the winner: megatron, modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
+      {"rank", 0, 0, G_OPTION_ARG_INT, &o.rank, "with --launch and --out: this one of the ranking instead of the first",
+       "N"},
+      {"follow", 0, 0, G_OPTION_ARG_NONE, &o.follow,
+       "with --json: a line of what was found so far, several times, before the last one, which has everything", NULL},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file",
+       NULL},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
@@ -217,8 +257,10 @@ int ms_cli_plan(int argc, char **argv) {
     if (o.ask.around && !o.compare && !o.launch) o.compare = g_strdup(o.ask.around);
     if (status == 0) status = o.ask.write ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
-  g_free(o.out), g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint), g_free(o.resume);
+  g_free(o.out), g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint),
+      g_free(o.resume);
   g_strfreev(o.without);
-  g_free(o.ask.model), g_free(o.ask.hardware), g_free(o.ask.gpus), g_free(o.ask.precision), g_free(o.ask.around), g_free(o.ask.write);
+  g_free(o.ask.model), g_free(o.ask.hardware), g_free(o.ask.gpus), g_free(o.ask.precision), g_free(o.ask.around),
+      g_free(o.ask.write);
   return status;
 }

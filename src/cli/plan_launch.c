@@ -42,12 +42,14 @@ int ms_cli_plan_keep(const MsPlan *plan, const MsRobust *robust, const char *fil
   return ms_write_file(file, lines, -1, &error) ? 0 : ms_cli_fail(error);
 }
 
-int ms_cli_plan_launch(const MsVerb *verb, const MsPlan *plan, const MsRobust *robust, const char *form, int rank, const char *json) {
+int ms_cli_plan_launch(const MsVerb *verb, const MsPlan *plan, const MsRobust *robust, const char *form, int rank,
+                       const char *json) {
   GError *error = NULL;
   const MsPlanEntry *entry = entry_of(plan, robust, rank);
   if (!entry) return MS_ERROR_NOTHING;
   rank = MAX(rank, 1);
-  g_autofree char *text = ms_launch_text(entry->scenario, ms_launch_of_word(ms_cli_word(verb, "form", form, ms_launch_words)), &error);
+  g_autofree char *text =
+      ms_launch_text(entry->scenario, ms_launch_of_word(ms_cli_word(verb, "form", form, ms_launch_words)), &error);
   if (!text) return ms_cli_fail(error);
   ms_cli_print(json ? with_launch(json, form, rank, text) : g_steal_pointer(&text));
   return 0;

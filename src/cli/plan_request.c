@@ -11,12 +11,18 @@
 enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20 };
 
 gboolean ms_plan_asked(const MsPlanAsk *a) {
-  return a->model || a->hardware || a->gpus || a->precision || a->seq_length != MS_CLI_UNSET || a->global_batch_size != MS_CLI_UNSET || a->around || a->write;
+  return a->model || a->hardware || a->gpus || a->precision || a->seq_length != MS_CLI_UNSET ||
+         a->global_batch_size != MS_CLI_UNSET || a->around || a->write;
 }
 
 const char *ms_plan_ask_beside_around(const MsPlanAsk *a) {
-  return a->model ? "--model" : a->hardware ? "--hardware" : a->gpus ? "--gpus" : a->precision ? "--precision"
-       : a->seq_length != MS_CLI_UNSET ? "--seq-length" : a->global_batch_size != MS_CLI_UNSET ? "--global-batch-size" : NULL;
+  return a->model                               ? "--model"
+         : a->hardware                          ? "--hardware"
+         : a->gpus                              ? "--gpus"
+         : a->precision                         ? "--precision"
+         : a->seq_length != MS_CLI_UNSET        ? "--seq-length"
+         : a->global_batch_size != MS_CLI_UNSET ? "--global-batch-size"
+                                                : NULL;
 }
 
 static gboolean usage(GError **error, const char *format, const char *what) {
@@ -29,7 +35,8 @@ static gboolean read_gpus(const char *text, GArray *gpus, GError **error) {
   g_auto(GStrv) words = g_strsplit(text, ",", -1);
   for (int i = 0; words[i]; i++) {
     gint64 value;
-    if (!g_ascii_string_to_signed(words[i], 10, 1, MOST_GPUS, &value, NULL)) return usage(error, "--gpus %s: give numbers from 1 to 1048576, separated by commas", text);
+    if (!g_ascii_string_to_signed(words[i], 10, 1, MOST_GPUS, &value, NULL))
+      return usage(error, "--gpus %s: give numbers from 1 to 1048576, separated by commas", text);
     g_array_append_val(gpus, value);
   }
   return gpus->len > 0 || usage(error, "--gpus %s: give at least one number", text);
@@ -37,7 +44,8 @@ static gboolean read_gpus(const char *text, GArray *gpus, GError **error) {
 
 static gboolean precision_known(const char *text, GError **error) {
   if (!text || !strcmp(text, "auto") || g_strv_contains(ms_precision_words, text)) return TRUE;
-  g_autofree char *words = g_strjoinv(", ", (char **)(gpointer)ms_precision_words), *what = g_strdup_printf("%s: must be auto or one of %s", text, words);
+  g_autofree char *words = g_strjoinv(", ", (char **)(gpointer)ms_precision_words),
+                  *what = g_strdup_printf("%s: must be auto or one of %s", text, words);
   return usage(error, "--precision %s", what);
 }
 
@@ -68,7 +76,8 @@ static void write_names(MsJsonOut *out, const char *key, char *const *names) {
 
 static void write_gpus(MsJsonOut *out, const GArray *gpus) {
   if (gpus->len > 1) ms_json_out_array(out, "gpus");
-  for (guint i = 0; i < gpus->len; i++) ms_json_out_int(out, gpus->len > 1 ? NULL : "gpus", g_array_index(gpus, gint64, i));
+  for (guint i = 0; i < gpus->len; i++)
+    ms_json_out_int(out, gpus->len > 1 ? NULL : "gpus", g_array_index(gpus, gint64, i));
   if (gpus->len > 1) ms_json_out_end(out);
 }
 
@@ -81,7 +90,8 @@ static gint64 common_multiple(gint64 a, gint64 b) {
   return a / x * b;
 }
 
-/* A multiple of every number of GPUs, so that every data-parallel size divides it; of the largest alone where that would be far more sequences. */
+/* A multiple of every number of GPUs, so that every data-parallel size divides it; of the largest alone where that
+ * would be far more sequences. */
 static gint64 default_batch(const GArray *gpus, int seq_length) {
   gint64 sequences = MAX(DEFAULT_BATCH_TOKENS / seq_length, 1), most = 1, common = 1;
   for (guint i = 0; i < gpus->len; i++) {
@@ -94,7 +104,8 @@ static gint64 default_batch(const GArray *gpus, int seq_length) {
 }
 
 static void write_open_options(MsJsonOut *out, gboolean experts) {
-  static const char *const all[] = {"recompute", "cuda_graph_scope"}, *const of_experts[] = {"dispatcher", "ep_overlap"};
+  static const char *const all[] = {"recompute", "cuda_graph_scope"}, *const of_experts[] = {"dispatcher",
+                                                                                             "ep_overlap"};
   ms_json_out_object(out, "options");
   for (guint i = 0; i < G_N_ELEMENTS(all); i++) ms_json_out_string(out, all[i], "auto");
   for (guint i = 0; experts && i < G_N_ELEMENTS(of_experts); i++) ms_json_out_string(out, of_experts[i], "auto");
@@ -121,15 +132,21 @@ static char *request_around(const char *file, GError **error) {
 
 char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
   if (a->around) return request_around(a->around, error);
-  if (!a->model || !a->hardware || !a->gpus) return usage(error, "give a request file, or %s", "--model, --hardware and --gpus"), NULL;
+  if (!a->model || !a->hardware || !a->gpus)
+    return usage(error, "give a request file, or %s", "--model, --hardware and --gpus"), NULL;
   int seq_length = a->seq_length != MS_CLI_UNSET ? a->seq_length : DEFAULT_SEQ_LENGTH, batch = a->global_batch_size;
-  if (seq_length < 1 || (batch < 1 && batch != MS_CLI_UNSET)) return usage(error, "%s must be positive", seq_length < 1 ? "--seq-length" : "--global-batch-size"), NULL;
+  if (seq_length < 1 || (batch < 1 && batch != MS_CLI_UNSET))
+    return usage(error, "%s must be positive", seq_length < 1 ? "--seq-length" : "--global-batch-size"), NULL;
   g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(gint64));
   g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
   gboolean experts;
-  if (!models[0] || !machines[0]) return usage(error, "%s: give at least one name", models[0] ? "--hardware" : "--model"), NULL;
-  if (!precision_known(a->precision, error) || !read_gpus(a->gpus, gpus, error) || !any_experts(models, &experts, error) || !machines_exist(machines, error)) return NULL;
-  g_autofree char *what = short_names(models), *where = short_names(machines), *name = g_strdup_printf("%s-%s-%s", what, where, a->gpus);
+  if (!models[0] || !machines[0])
+    return usage(error, "%s: give at least one name", models[0] ? "--hardware" : "--model"), NULL;
+  if (!precision_known(a->precision, error) || !read_gpus(a->gpus, gpus, error) ||
+      !any_experts(models, &experts, error) || !machines_exist(machines, error))
+    return NULL;
+  g_autofree char *what = short_names(models), *where = short_names(machines),
+                  *name = g_strdup_printf("%s-%s-%s", what, where, a->gpus);
   MsJsonOut *out = ms_json_out_new(2);
   ms_json_out_object(out, NULL);
   ms_json_out_int(out, "schema", 1);

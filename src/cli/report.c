@@ -17,11 +17,12 @@ static void options_clear(Options *o) {
   g_strfreev(o->whatif);
 }
 
-/* --- validation runs: those given, else the shipped ones of the same model on the same machine ------------------------------------------------ */
+/* --- validation runs: those given, else the shipped ones of the same model on the same machine ----------------- */
 static gboolean is_reported(const GPtrArray *scenarios, const MsScenario *run) {
   for (guint i = 0; i < scenarios->len; i++) {
     const MsScenario *s = scenarios->pdata[i];
-    if (g_strcmp0(s->hardware->name, run->hardware->name) == 0 && g_strcmp0(s->model->name, run->model->name) == 0) return TRUE;
+    if (g_strcmp0(s->hardware->name, run->hardware->name) == 0 && g_strcmp0(s->model->name, run->model->name) == 0)
+      return TRUE;
   }
   return FALSE;
 }
@@ -51,12 +52,13 @@ static gboolean add_validation(const Options *o, const GPtrArray *scenarios, MsP
   if (!paths[0]) return TRUE;
   g_autoptr(MsValidation) validation = ms_validate(paths, &options, error);
   if (!validation) return FALSE;
-  g_autofree char *where = o->validation ? g_strjoinv(" ", o->validation) : g_strdup("Published runs of the same model on the same GPU");
+  g_autofree char *where =
+      o->validation ? g_strjoinv(" ", o->validation) : g_strdup("Published runs of the same model on the same GPU");
   ms_page_set_validation(page, validation, where);
   return TRUE;
 }
 
-/* --- the page --------------------------------------------------------------------------------------------------------------------- */
+/* --- the page -------------------------------------------------------------------------------------------------- */
 static gboolean add_run(MsPage *page, const char *file, GPtrArray *scenarios, GError **error) {
   MsScenario *scenario = ms_scenario_load(file, error);
   if (!scenario) return FALSE;
@@ -111,19 +113,26 @@ int ms_cli_report(int argc, char **argv) {
   Options o = {0};
   const GOptionEntry entries[] = {
       {"html", 'o', 0, G_OPTION_ARG_FILENAME, &o.html, "the file to write, - is stdout", "FILE"},
-      {"title", 0, 0, G_OPTION_ARG_STRING, &o.title, "heading of the page (default: the first scenario's name)", "TEXT"},
-      {"validation", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.validation, "runs with `measured` for the scatter (default: shipped ones of the same model and GPU); may be repeated", "DIR|FILE"},
-      {"whatif", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.whatif, "a study for curves of its own (`moesim help whatif`); may be repeated", "FILE"},
+      {"title", 0, 0, G_OPTION_ARG_STRING, &o.title, "heading of the page (default: the first scenario's name)",
+       "TEXT"},
+      {"validation", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.validation,
+       "runs with `measured` for the scatter (default: shipped ones of the same model and GPU); may be repeated",
+       "DIR|FILE"},
+      {"whatif", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.whatif,
+       "a study for curves of its own (`moesim help whatif`); may be repeated", "FILE"},
       {"no-validation", 0, 0, G_OPTION_ARG_NONE, &o.no_validation, "leave the scatter out", NULL},
-      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "instead of a page its data, one JSON object per scenario and line", NULL},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "instead of a page its data, one JSON object per scenario and line",
+       NULL},
       {NULL}};
   enum { MOST_RUNS = 16 };
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     if (!o.html && !o.json) status = ms_cli_usage(verb, "where to? Give --html FILE");
     else if (argc < 2) status = ms_cli_usage(verb, "which scenario? Give at least one file");
-    else if (argc - 1 > MOST_RUNS) status = ms_cli_usage(verb, "%d scenarios on one page; at most %d", argc - 1, MOST_RUNS);
-    else if (o.validation && o.no_validation) status = ms_cli_usage(verb, "--validation and --no-validation exclude each other");
+    else if (argc - 1 > MOST_RUNS)
+      status = ms_cli_usage(verb, "%d scenarios on one page; at most %d", argc - 1, MOST_RUNS);
+    else if (o.validation && o.no_validation)
+      status = ms_cli_usage(verb, "--validation and --no-validation exclude each other");
     else if (o.json && o.html) status = ms_cli_usage(verb, "--json and --html exclude each other");
     else if (o.json) status = print_data(argv + 1, argc - 1);
     else status = report(&o, argv + 1, argc - 1);

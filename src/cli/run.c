@@ -23,7 +23,8 @@ static gboolean write_detail(const Options *o, const MsDetail *detail, GError **
   return !o->timeline || ms_report_timeline(detail, o->timeline, error);
 }
 
-static void print_result(const Options *o, const MsScenario *scenario, const MsResult *result, const MsDraws *draws, gboolean first) {
+static void print_result(const Options *o, const MsScenario *scenario, const MsResult *result, const MsDraws *draws,
+                         gboolean first) {
   if (o->json) {
     MsJsonOut *out = ms_json_out_new(0);
     ms_json_out_object(out, NULL);
@@ -51,7 +52,8 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   if (!result) return ms_cli_fail(error);
   MsDraws draws;
   if (o->draws > 0 && !ms_draws_run(scenario, fidelity, o->draws, 0, TRUE, &draws, &error)) return ms_cli_fail(error);
-  if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_result(o, scenario, result, o->draws > 0 ? &draws : NULL, first);
+  if (!to_stdout(o->trace) && !to_stdout(o->timeline))
+    print_result(o, scenario, result, o->draws > 0 ? &draws : NULL, first);
   if (detail && !write_detail(o, detail, &error)) return ms_cli_fail(error);
   if (wants_detail && !detail) {
     g_set_error(&error, MS_ERROR, MS_ERROR_INPUT, "%s: no trace, the step was not simulated: %s", file,
@@ -80,11 +82,14 @@ int ms_cli_run(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("run");
   Options o = {0};
   const GOptionEntry entries[] = {
-      {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity, "closed form, schedule of chunks, or every operator (default full)", "bound|fast|full"},
-      {"trace", 't', 0, G_OPTION_ARG_FILENAME, &o.trace, "write a Chrome trace for ui.perfetto.dev, - is stdout", "FILE"},
+      {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity,
+       "closed form, schedule of chunks, or every operator (default full)", "bound|fast|full"},
+      {"trace", 't', 0, G_OPTION_ARG_FILENAME, &o.trace, "write a Chrome trace for ui.perfetto.dev, - is stdout",
+       "FILE"},
       {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &o.timeline, "write memory over time of every stage as CSV", "FILE"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "every stage, and where the numbers come from", NULL},
-      {"draws", 0, 0, G_OPTION_ARG_INT, &o.draws, "also draw the routing N times (seed, seed + 1, ...): mean, p50, p95 with standard errors", "N"},
+      {"draws", 0, 0, G_OPTION_ARG_INT, &o.draws,
+       "also draw the routing N times (seed, seed + 1, ...): mean, p50, p95 with standard errors", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object per scenario and line", NULL},
       {NULL}};
   int status = 0;

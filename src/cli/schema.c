@@ -11,27 +11,34 @@ static const struct {
   const char *kind;
   const MsFieldTable *table;
   gboolean whole_file; /* stands on its own; the others are part of one that does */
-} kinds[] = {{"scenario", &ms_scenario_table, TRUE}, {"plan", &ms_plan_table, TRUE},       {"whatif", &ms_whatif_table, TRUE},
-             {"baseline", &ms_baseline_table, TRUE}, {"goodput", &ms_goodput_table, TRUE}, {"reliability", &ms_reliability_table, TRUE},
-             {"under", &ms_under_table, TRUE},    {"disturbance", &ms_disturbance_table, FALSE}, {"histogram", &ms_histogram_table, TRUE},
-             {"model", &ms_model_table, TRUE},       {"hardware", &ms_hardware_table, TRUE}, {"curve", &ms_curve_table, TRUE}, {"stack", &ms_stack_table, TRUE},
-             {"training", &ms_training_table, FALSE}, {"routing", &ms_routing_table, FALSE}, {"lengths", &ms_lengths_table, FALSE}, {"layout", &ms_layout_table, FALSE},  {"options", &ms_options_table, FALSE},
+} kinds[] = {{"scenario", &ms_scenario_table, TRUE},    {"plan", &ms_plan_table, TRUE},
+             {"whatif", &ms_whatif_table, TRUE},        {"baseline", &ms_baseline_table, TRUE},
+             {"goodput", &ms_goodput_table, TRUE},      {"reliability", &ms_reliability_table, TRUE},
+             {"under", &ms_under_table, TRUE},          {"disturbance", &ms_disturbance_table, FALSE},
+             {"histogram", &ms_histogram_table, TRUE},  {"model", &ms_model_table, TRUE},
+             {"hardware", &ms_hardware_table, TRUE},    {"curve", &ms_curve_table, TRUE},
+             {"stack", &ms_stack_table, TRUE},          {"training", &ms_training_table, FALSE},
+             {"routing", &ms_routing_table, FALSE},     {"lengths", &ms_lengths_table, FALSE},
+             {"layout", &ms_layout_table, FALSE},       {"options", &ms_options_table, FALSE},
              {"recompute", &ms_recompute_table, FALSE}, {"measured", &ms_measured_table, FALSE}};
 
-static const char reference_head[] =
-    "# Keys of every file\n\n"
-    "Made by `make reference` from the field tables that the loaders use; a test compares. `moesim schema` prints the same in a terminal.\n"
-    "Units: `B` bytes, `Bps` bytes per second, `flops` FLOP per second, `s` seconds. *required*: an error when missing.\n";
+static const char reference_head[] = "# Keys of every file\n\n"
+                                     "Made by `make reference` from the field tables that the loaders use; a test "
+                                     "compares. `moesim schema` prints the same in a terminal.\n"
+                                     "Units: `B` bytes, `Bps` bytes per second, `flops` FLOP per second, `s` seconds. "
+                                     "*required*: an error when missing.\n";
 
 static void operators_markdown(GString *out) {
-  g_string_append(out, "\n## operators\n\nKinds of rows in the operator list of a step, as `moesim show ops` prints them.\n\n| operator | what it is |\n|---|---|\n");
+  g_string_append(out, "\n## operators\n\nKinds of rows in the operator list of a step, as `moesim show ops` prints "
+                       "them.\n\n| operator | what it is |\n|---|---|\n");
   for (int op = 0; op < MS_N_OPS; op++) g_string_append_printf(out, "| `%s` | %s |\n", ms_op_words[op], ms_op_docs[op]);
 }
 
 int ms_cli_schema(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("schema");
   gboolean markdown = FALSE;
-  const GOptionEntry entries[] = {{"markdown", 0, 0, G_OPTION_ARG_NONE, &markdown, "the reference page, docs/reference.md", NULL}, {NULL}};
+  const GOptionEntry entries[] = {
+      {"markdown", 0, 0, G_OPTION_ARG_NONE, &markdown, "the reference page, docs/reference.md", NULL}, {NULL}};
   int status = 0;
   if (!ms_cli_options(verb, entries, &argc, &argv, &status)) return status;
   if (argc > 2) return ms_cli_usage(verb, "give one kind or none, not %d", argc - 1);
@@ -41,7 +48,8 @@ int ms_cli_schema(int argc, char **argv) {
   if (argc == 2 && one < 0) return MS_ERROR_USAGE;
   g_autoptr(GString) out = g_string_new(markdown && one < 0 ? reference_head : NULL);
   for (int i = 0; i < (int)G_N_ELEMENTS(kinds); i++)
-    if (one == i || (one < 0 && kinds[i].whole_file)) (markdown ? ms_fields_markdown : ms_fields_schema)(kinds[i].table, out);
+    if (one == i || (one < 0 && kinds[i].whole_file))
+      (markdown ? ms_fields_markdown : ms_fields_schema)(kinds[i].table, out);
   if (markdown && one < 0) operators_markdown(out);
   fputs(out->str, stdout);
   return 0;

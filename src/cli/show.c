@@ -12,16 +12,18 @@ typedef struct {
   int (*show)(const MsVerb *verb, const MsShow *show, const char *name);
 } What;
 
-static const What whats[] = {{"model", "models", FALSE, ms_show_model},   {"hardware", "hardware", FALSE, ms_show_hardware},
-                             {"scenario", NULL, FALSE, ms_show_scenario}, {"ops", NULL, FALSE, ms_show_ops},
-                             {"schedule", NULL, TRUE, ms_show_schedule},  {"memory", NULL, FALSE, ms_show_memory},
-                             {"launch", NULL, FALSE, ms_show_launch}};
+static const What whats[] = {
+    {"model", "models", FALSE, ms_show_model},   {"hardware", "hardware", FALSE, ms_show_hardware},
+    {"scenario", NULL, FALSE, ms_show_scenario}, {"ops", NULL, FALSE, ms_show_ops},
+    {"schedule", NULL, TRUE, ms_show_schedule},  {"memory", NULL, FALSE, ms_show_memory},
+    {"launch", NULL, FALSE, ms_show_launch}};
 static const char *const what_words[] = {"model", "hardware", "scenario", "ops", "schedule", "memory", "launch", NULL};
 
 static int list_names(const MsShow *show, const char *folder) {
   g_autoptr(GPtrArray) names = ms_data_names(folder);
   if (names->len == 1) {
-    fprintf(stderr, "moesim: %s/%s holds no file; MOESIM_DATA names the folder of models and machines\n", ms_data_dir(), folder);
+    fprintf(stderr, "moesim: %s/%s holds no file; MOESIM_DATA names the folder of models and machines\n", ms_data_dir(),
+            folder);
     return MS_ERROR_ENV;
   }
   MsJsonOut *out = show->json ? ms_json_out_new(0) : NULL;
@@ -37,12 +39,15 @@ static int list_names(const MsShow *show, const char *folder) {
 }
 
 static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **argv) {
-  if (argc < 2) return ms_cli_usage(verb, "show what? model, hardware, scenario, ops, schedule, memory or launch, and its name");
+  if (argc < 2)
+    return ms_cli_usage(verb, "show what? model, hardware, scenario, ops, schedule, memory or launch, and its name");
   int what = ms_cli_word(verb, "subject", argv[1], what_words);
   if (what < 0) return MS_ERROR_USAGE;
-  gboolean given = show->stages || show->microbatches || show->chunks != MS_CLI_UNSET || show->group != MS_CLI_UNSET || show->times || show->ep_overlap || show->svg;
+  gboolean given = show->stages || show->microbatches || show->chunks != MS_CLI_UNSET || show->group != MS_CLI_UNSET ||
+                   show->times || show->ep_overlap || show->svg;
   if (given && !whats[what].takes_schedule_options)
-    return ms_cli_usage(verb, "--stages, --microbatches, --chunks, --group, --times, --ep-overlap and --svg belong to `show schedule`");
+    return ms_cli_usage(
+        verb, "--stages, --microbatches, --chunks, --group, --times, --ep-overlap and --svg belong to `show schedule`");
   if (show->form && whats[what].show != ms_show_launch) return ms_cli_usage(verb, "--form belongs to `show launch`");
   if (argc == 2 && whats[what].folder) return list_names(show, whats[what].folder);
   if (argc != 3) return ms_cli_usage(verb, "show %s: give one name, not %d", argv[1], argc - 2);
@@ -56,12 +61,16 @@ int ms_cli_show(int argc, char **argv) {
       {"json", 'j', 0, G_OPTION_ARG_NONE, &show.json, "one JSON object", NULL},
       {"stages", 0, 0, G_OPTION_ARG_INT, &show.stages, "schedule: pipeline stages", "P"},
       {"microbatches", 0, 0, G_OPTION_ARG_INT, &show.microbatches, "schedule: microbatches per step", "M"},
-      {"chunks", 0, 0, G_OPTION_ARG_INT, &show.chunks, "schedule: model chunks per stage (default 1; 2 for V and bidirectional schedules)", "V"},
-      {"group", 0, 0, G_OPTION_ARG_INT, &show.group, "schedule: microbatches per virtual-pipeline group (default P)", "N"},
-      {"times", 0, 0, G_OPTION_ARG_STRING, &show.times, "schedule: forward, input gradient, weight gradient, p2p in any one unit (default 1,1,1,0)", "F,B,W,COMM"},
+      {"chunks", 0, 0, G_OPTION_ARG_INT, &show.chunks,
+       "schedule: model chunks per stage (default 1; 2 for V and bidirectional schedules)", "V"},
+      {"group", 0, 0, G_OPTION_ARG_INT, &show.group, "schedule: microbatches per virtual-pipeline group (default P)",
+       "N"},
+      {"times", 0, 0, G_OPTION_ARG_STRING, &show.times,
+       "schedule: forward, input gradient, weight gradient, p2p in any one unit (default 1,1,1,0)", "F,B,W,COMM"},
       {"ep-overlap", 0, 0, G_OPTION_ARG_NONE, &show.ep_overlap, "schedule: merge steady forward-backward pairs", NULL},
       {"svg", 0, 0, G_OPTION_ARG_FILENAME, &show.svg, "schedule: the picture as an SVG file, - is stdout", "FILE"},
-      {"form", 0, 0, G_OPTION_ARG_STRING, &show.form, "launch: megatron (default), modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
+      {"form", 0, 0, G_OPTION_ARG_STRING, &show.form,
+       "launch: megatron (default), modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) status = show_one(verb, &show, argc, argv);

@@ -1,4 +1,5 @@
-/* src/cli/show.h - what `moesim show` can show: one function per word, one row each in show.c. Functions return the exit status. */
+/* src/cli/show.h - what `moesim show` can show: one function per word, one row each in show.c. Functions return the
+ * exit status. */
 #ifndef MS_CLI_SHOW_H
 #define MS_CLI_SHOW_H
 
@@ -9,9 +10,9 @@ typedef struct {
   /* of `show schedule` only */
   int stages, microbatches; /* 0 = not given */
   int chunks, group;        /* MS_CLI_UNSET = not given */
-  char *times;                             /* NULL = "1,1,1,0" */
+  char *times;              /* NULL = "1,1,1,0" */
   gboolean ep_overlap;
-  char *svg;                               /* file for the picture, NULL = none */
+  char *svg;  /* file for the picture, NULL = none */
   char *form; /* of `show launch` only; NULL = megatron */
 } MsShow;
 

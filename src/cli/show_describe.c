@@ -7,13 +7,16 @@
 #include "layout/layout.h"
 #include "work/work.h"
 
-/* --- any described object as a table -------------------------------------------------------------------------------------- */
+/* --- any described object as a table --------------------------------------------------------------------------- */
 static char *number_text(double value, const char *unit) {
   char buf[MS_TEXT];
   if (!unit || !*unit) return g_strdup(ms_double_text(value, buf));
   if (strcmp(unit, "B") == 0) return g_strdup(ms_text_bytes(value, buf));
   if (strcmp(unit, "s") == 0) return g_strdup(ms_text_seconds(value, buf));
-  const char *shown = strcmp(unit, "Bps") == 0 ? "B/s" : strcmp(unit, "flops") == 0 ? "FLOP/s" : strcmp(unit, "Hz") == 0 || strcmp(unit, "W") == 0 ? unit : NULL;
+  const char *shown = strcmp(unit, "Bps") == 0                            ? "B/s"
+                      : strcmp(unit, "flops") == 0                        ? "FLOP/s"
+                      : strcmp(unit, "Hz") == 0 || strcmp(unit, "W") == 0 ? unit
+                                                                          : NULL;
   if (shown) {
     const char *count = ms_text_count(value, buf);
     gboolean prefixed = g_ascii_isalpha(count[strlen(count) - 1]); /* "3.35 T" + "B/s", but "700" + " W" */
@@ -37,7 +40,8 @@ static char *node_text(JsonNode *node, const MsField *field) {
 
 enum { WIDEST_VALUE = 56 }; /* longer texts stand below the table */
 
-static void add_members(MsTable *table, GString *below, const MsFieldTable *fields, JsonObject *object, const char *prefix, JsonObject *sources) {
+static void add_members(MsTable *table, GString *below, const MsFieldTable *fields, JsonObject *object,
+                        const char *prefix, JsonObject *sources) {
   g_autoptr(GList) keys = json_object_get_members(object);
   for (GList *l = keys; l; l = l->next) {
     const char *key = l->data;
@@ -58,7 +62,9 @@ static void add_members(MsTable *table, GString *below, const MsFieldTable *fiel
     }
     ms_table_cell(table, path);
     ms_table_cell(table, value);
-    ms_table_cell(table, source && JSON_NODE_HOLDS_VALUE(source) ? json_node_get_string(source) : field && !sources ? field->doc : "");
+    ms_table_cell(table, source && JSON_NODE_HOLDS_VALUE(source) ? json_node_get_string(source)
+                         : field && !sources                     ? field->doc
+                                                                 : "");
   }
 }
 
@@ -88,7 +94,7 @@ static void print_fields_json(const MsFieldTable *fields, const void *object) {
   ms_cli_print_json(out);
 }
 
-/* --- model ----------------------------------------------------------------------------------------------------------------- */
+/* --- model ----------------------------------------------------------------------------------------------------- */
 static void count_row(MsTable *table, const char *what, double count) {
   char buf[MS_TEXT];
   if (!(count > 0)) return;
@@ -171,7 +177,7 @@ int ms_show_model(const MsVerb *verb, const MsShow *show, const char *name) {
   return 0;
 }
 
-/* --- hardware -------------------------------------------------------------------------------------------------------------- */
+/* --- hardware -------------------------------------------------------------------------------------------------- */
 static void curve_scope(GString *out, const MsCurve *c) {
   const char *const word[] = {c->dtype, c->pass, c->level, c->dispatcher};
   for (guint i = 0; i < G_N_ELEMENTS(word); i++)
@@ -182,17 +188,16 @@ static void curve_scope(GString *out, const MsCurve *c) {
 }
 
 static void curve_points(MsTable *table, double n) {
-  if (isnan(n))
-    ms_table_cell(table, "unknown");
-  else
-    ms_table_cellf(table, "%.0f", n);
+  if (isnan(n)) ms_table_cell(table, "unknown");
+  else ms_table_cellf(table, "%.0f", n);
 }
 
 static void append_curves(GString *out, const MsHardware *hw) {
   static const struct {
     const char *title;
     gboolean right;
-  } column[] = {{"curve", FALSE}, {"for", FALSE}, {"form", FALSE}, {"fitted", TRUE}, {"held back", TRUE}, {"median", TRUE}, {"p90", TRUE}, {"data", FALSE}, {"note", FALSE}};
+  } column[] = {{"curve", FALSE}, {"for", FALSE}, {"form", FALSE}, {"fitted", TRUE}, {"held back", TRUE},
+                {"median", TRUE}, {"p90", TRUE},  {"data", FALSE}, {"note", FALSE}};
   char buf[MS_TEXT];
   if (hw->num_curves == 0) {
     g_string_append(out, "\nno fitted curves: every time is the data sheet times a default efficiency\n");
@@ -238,7 +243,7 @@ int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name) {
   return 0;
 }
 
-/* --- scenario --------------------------------------------------------------------------------------------------------------- */
+/* --- scenario -------------------------------------------------------------------------------------------------- */
 static void append_groups(GString *out, const MsLayout *layout) {
   static const char *const column[] = {"ranks", "stride", "domains", "per domain", "nodes"};
   MsTable *table = ms_table_new();
@@ -265,7 +270,8 @@ static void append_chunks(GString *out, const MsLayout *layout) {
       const MsChunk *c = ms_layout_chunk(layout, s, v);
       const int value[] = {s, v, c->first_layer, c->num_layers, c->num_dense, c->num_moe, c->num_mtp};
       for (guint i = 0; i < G_N_ELEMENTS(value); i++) ms_table_cellf(table, "%d", value[i]);
-      ms_table_cellf(table, "%s%s%s", c->has_embedding ? "embedding" : "", c->has_embedding && c->has_loss ? ", " : "", c->has_loss ? "head and loss" : "");
+      ms_table_cellf(table, "%s%s%s", c->has_embedding ? "embedding" : "", c->has_embedding && c->has_loss ? ", " : "",
+                     c->has_loss ? "head and loss" : "");
     }
   }
   append_table(out, table);
@@ -289,11 +295,15 @@ int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
   GString *out = g_string_new(NULL);
   char buf[MS_TEXT];
   MsModelFlop flop = ms_training_flop_per_token(scenario->model, &scenario->training);
-  g_string_append_printf(out, "%s: %s on %d x %s\n", scenario->name, scenario->model->name, scenario->gpus, scenario->hardware->name);
-  g_string_append_printf(out, "attention grid tp %d x cp %d x dp %d x pp %d; expert grid etp %d x ep %d x edp %d x pp %d\n", layout->tp, layout->cp, layout->dp,
-                         layout->pp, layout->etp, layout->ep, layout->edp, layout->pp);
-  g_string_append_printf(out, "%d microbatches per replica and step, groups of %d; sequence parallelism %s; %sFLOP per token\n", layout->microbatches, layout->group_size,
-                         layout->sequence_parallel ? "on" : "off", ms_text_count(flop.total, buf));
+  g_string_append_printf(out, "%s: %s on %d x %s\n", scenario->name, scenario->model->name, scenario->gpus,
+                         scenario->hardware->name);
+  g_string_append_printf(
+      out, "attention grid tp %d x cp %d x dp %d x pp %d; expert grid etp %d x ep %d x edp %d x pp %d\n", layout->tp,
+      layout->cp, layout->dp, layout->pp, layout->etp, layout->ep, layout->edp, layout->pp);
+  g_string_append_printf(
+      out, "%d microbatches per replica and step, groups of %d; sequence parallelism %s; %sFLOP per token\n",
+      layout->microbatches, layout->group_size, layout->sequence_parallel ? "on" : "off",
+      ms_text_count(flop.total, buf));
   append_groups(out, layout);
   append_chunks(out, layout);
   g_autofree char *training = object_table(&ms_training_table, &scenario->training, TRUE, NULL);

@@ -27,9 +27,7 @@ static gboolean parse_times(const char *text, Times *t) {
   return t->forward + t->input_grad + t->weight_grad > 0;
 }
 
-static int default_chunks(int kind) {
-  return ms_schedule_has_two_chunks((MsScheduleKind)kind) ? 2 : 1;
-}
+static int default_chunks(int kind) { return ms_schedule_has_two_chunks((MsScheduleKind)kind) ? 2 : 1; }
 
 static void write_slot(const MsSlot *slot, MsJsonOut *out) {
   ms_json_out_array(out, NULL);
@@ -69,8 +67,10 @@ static void print_json(const char *name, const MsSchedule *s, const MsScheduleRu
 
 static void print_text(const char *name, const MsSchedule *s, const MsScheduleRun *run) {
   GString *out = g_string_new(NULL);
-  g_string_append_printf(out, "%s, %d stages, %d microbatches, %d chunk%s per stage\n", name, s->stages, s->microbatches, s->chunks, s->chunks == 1 ? "" : "s");
-  g_string_append_printf(out, "makespan %.6g, span %.6g, bubble %.2f %%\n", run->makespan, run->span, 100 * run->bubble_fraction);
+  g_string_append_printf(out, "%s, %d stages, %d microbatches, %d chunk%s per stage\n", name, s->stages,
+                         s->microbatches, s->chunks, s->chunks == 1 ? "" : "s");
+  g_string_append_printf(out, "makespan %.6g, span %.6g, bubble %.2f %%\n", run->makespan, run->span,
+                         100 * run->bubble_fraction);
   g_string_append(out, "forwards alive at most, by stage:");
   for (int i = 0; i < s->stages; i++) g_string_append_printf(out, " %d", ms_schedule_peak_in_flight(s, i));
   g_string_append(out, "\n\n");
@@ -80,16 +80,21 @@ static void print_text(const char *name, const MsSchedule *s, const MsScheduleRu
 }
 
 static int check(const MsVerb *verb, const MsShow *show, int chunks) {
-  if (!show->stages || !show->microbatches) return ms_cli_usage(verb, "show schedule needs --stages P and --microbatches M");
-  if (show->stages < 1 || show->stages > MOST_STAGES) return ms_cli_usage(verb, "--stages %d: give 1 to %d", show->stages, MOST_STAGES);
+  if (!show->stages || !show->microbatches)
+    return ms_cli_usage(verb, "show schedule needs --stages P and --microbatches M");
+  if (show->stages < 1 || show->stages > MOST_STAGES)
+    return ms_cli_usage(verb, "--stages %d: give 1 to %d", show->stages, MOST_STAGES);
   if (show->microbatches < 1 || show->microbatches > MOST_MICROBATCHES)
     return ms_cli_usage(verb, "--microbatches %d: give 1 to %d", show->microbatches, MOST_MICROBATCHES);
   if (chunks < 1 || chunks > MOST_CHUNKS) return ms_cli_usage(verb, "--chunks %d: give 1 to %d", chunks, MOST_CHUNKS);
-  if (show->group != MS_CLI_UNSET && show->group < 1) return ms_cli_usage(verb, "--group %d: give a positive number", show->group);
-  if ((gint64)show->stages * show->microbatches * chunks > MOST_SLOTS) return ms_cli_usage(verb, "stages x microbatches x chunks is over %d", MOST_SLOTS);
+  if (show->group != MS_CLI_UNSET && show->group < 1)
+    return ms_cli_usage(verb, "--group %d: give a positive number", show->group);
+  if ((gint64)show->stages * show->microbatches * chunks > MOST_SLOTS)
+    return ms_cli_usage(verb, "stages x microbatches x chunks is over %d", MOST_SLOTS);
   if (show->svg && (gint64)show->stages * show->microbatches * chunks > MOST_DRAWN)
     return ms_cli_usage(verb, "--svg: stages x microbatches x chunks is over %d, too many to draw", MOST_DRAWN);
-  if (show->json && show->svg && strcmp(show->svg, "-") == 0) return ms_cli_usage(verb, "--json and --svg cannot both go to standard output");
+  if (show->json && show->svg && strcmp(show->svg, "-") == 0)
+    return ms_cli_usage(verb, "--json and --svg cannot both go to standard output");
   return 0;
 }
 
@@ -106,14 +111,19 @@ int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name) {
   if (kind < 0) return MS_ERROR_USAGE;
   int chunks = show->chunks != MS_CLI_UNSET ? show->chunks : default_chunks(kind), status = check(verb, show, chunks);
   if (status) return status;
-  if (!parse_times(show->times, &t)) return ms_cli_usage(verb, "--times %s: give four numbers F,B,W,COMM from 0 to 1e12, not all of F, B, W 0", show->times);
-  g_autoptr(MsSchedule) schedule = ms_schedule_new(kind, show->stages, show->microbatches, chunks, show->group != MS_CLI_UNSET ? show->group : 0, show->ep_overlap, why, sizeof why);
+  if (!parse_times(show->times, &t))
+    return ms_cli_usage(verb, "--times %s: give four numbers F,B,W,COMM from 0 to 1e12, not all of F, B, W 0",
+                        show->times);
+  g_autoptr(MsSchedule) schedule =
+      ms_schedule_new(kind, show->stages, show->microbatches, chunks, show->group != MS_CLI_UNSET ? show->group : 0,
+                      show->ep_overlap, why, sizeof why);
   if (!schedule) {
     GError *error = NULL;
     g_set_error(&error, MS_ERROR, MS_ERROR_INPUT, "schedule %s: %s", name, why);
     return ms_cli_fail(error);
   }
-  MsScheduleRun *run = ms_schedule_run(schedule, t.forward, t.input_grad, t.weight_grad, t.forward + t.input_grad + t.weight_grad, t.comm);
+  MsScheduleRun *run = ms_schedule_run(schedule, t.forward, t.input_grad, t.weight_grad,
+                                       t.forward + t.input_grad + t.weight_grad, t.comm);
   if (!run) MS_BUG("schedule %s does not run", name);
   if (show->svg) status = write_svg(show->svg, name, schedule, run);
   if (status == 0 && show->json) print_json(name, schedule, run);

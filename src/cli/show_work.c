@@ -26,29 +26,23 @@ static gboolean lower(const char *name, Lowered *l, GError **error) {
 static MsSchedule *schedule_of(const Lowered *l, GError **error) {
   char why[256] = "";
   const MsScenario *s = l->scenario;
-  MsSchedule *schedule = ms_schedule_new(s->layout.schedule, l->layout->pp, l->layout->microbatches, l->layout->vpp, l->layout->group_size, s->options.ep_overlap,
-                                         why, sizeof why);
+  MsSchedule *schedule = ms_schedule_new(s->layout.schedule, l->layout->pp, l->layout->microbatches, l->layout->vpp,
+                                         l->layout->group_size, s->options.ep_overlap, why, sizeof why);
   if (!schedule) ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
   return schedule;
 }
 
-/* --- operators -------------------------------------------------------------------------------------------------------------- */
+/* --- operators ------------------------------------------------------------------------------------------------- */
 static void shape_cell(MsTable *table, const MsOp *op) {
-  if (op->groups > 1 && op->k > 0)
-    ms_table_cellf(table, "%d x [%.6g %.6g %.6g]", op->groups, op->m, op->n, op->k);
-  else if (op->k > 0)
-    ms_table_cellf(table, "%.6g x %.6g x %.6g", op->m, op->n, op->k);
-  else if (op->m > 0)
-    ms_table_cellf(table, "%.6g x %.6g", op->m, op->n);
-  else
-    ms_table_cell(table, "");
+  if (op->groups > 1 && op->k > 0) ms_table_cellf(table, "%d x [%.6g %.6g %.6g]", op->groups, op->m, op->n, op->k);
+  else if (op->k > 0) ms_table_cellf(table, "%.6g x %.6g x %.6g", op->m, op->n, op->k);
+  else if (op->m > 0) ms_table_cellf(table, "%.6g x %.6g", op->m, op->n);
+  else ms_table_cell(table, "");
 }
 
 static void figure_cell(MsTable *table, double value) {
-  if (value > 0)
-    ms_table_cellf(table, "%.4g", value);
-  else
-    ms_table_cell(table, "");
+  if (value > 0) ms_table_cellf(table, "%.4g", value);
+  else ms_table_cell(table, "");
 }
 
 static void op_rows(MsTable *table, const MsOpList *list) {
@@ -131,8 +125,9 @@ static void ops_json(const MsWork *work) {
 
 static void append_piece(GString *out, const MsPiece *p) {
   char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT];
-  g_string_append_printf(out, "%s: %s dense and %s expert parameters on a rank, keeps %s per microbatch\n", p->name, ms_text_count(p->params_dense, a),
-                         ms_text_count(p->params_expert, b), ms_text_bytes(p->kept_B, c));
+  g_string_append_printf(out, "%s: %s dense and %s expert parameters on a rank, keeps %s per microbatch\n", p->name,
+                         ms_text_count(p->params_dense, a), ms_text_count(p->params_expert, b),
+                         ms_text_bytes(p->kept_B, c));
   append_ops(out, (const MsOpList *const[]){&p->forward, &p->backward}, 2);
   g_string_append_c(out, '\n');
 }
@@ -157,7 +152,7 @@ int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name) {
   return 0;
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------------ */
+/* --- memory ---------------------------------------------------------------------------------------------------- */
 static void append_kept(GString *out, const MsPiece *p) {
   char buf[MS_TEXT];
   if (p->n_kept == 0) return;

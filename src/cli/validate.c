@@ -21,7 +21,8 @@ static void options_clear(Options *o) {
 static gboolean fill(const MsVerb *verb, const Options *o, MsValidateOptions *options) {
   ms_validate_options_init(options);
   int by = o->by ? ms_cli_word(verb, "grouping", o->by, ms_by_words) : MS_BY_NOTHING;
-  int fidelity = by >= 0 && o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, ms_fidelity_words) : MS_FIDELITY_FULL;
+  int fidelity =
+      by >= 0 && o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, ms_fidelity_words) : MS_FIDELITY_FULL;
   options->by = (MsValidateBy)by;
   options->fidelity = (MsFidelity)fidelity;
   options->all = o->all;
@@ -39,7 +40,8 @@ static gboolean write_files(const Options *o, const MsValidation *validation, GE
   return !o->plot || ms_report_validation_plot(validation, o->plot, error);
 }
 
-static void print(const Options *o, const MsValidation *validation, const MsLadders *ladders, const MsValidateOptions *options) {
+static void print(const Options *o, const MsValidation *validation, const MsLadders *ladders,
+                  const MsValidateOptions *options) {
   if (g_strcmp0(o->csv, "-") == 0) return;
   if (o->json) {
     ms_cli_print(ms_report_validation_json(validation, ladders, options));
@@ -78,7 +80,8 @@ static int cross_validate(const Options *o, const char *const *paths, const MsVa
 static const char *wrong(const Options *o, int paths) {
   if (paths < 1) return "give folders or files with a `measured` section";
   if (ms_cli_picture(o->plot)) return ms_cli_picture(o->plot);
-  if (o->cross && (o->by || o->fidelity || o->ladders || o->plot || o->csv || o->all)) return "--cross-validate goes with --exact, --threads and --json only";
+  if (o->cross && (o->by || o->fidelity || o->ladders || o->plot || o->csv || o->all))
+    return "--cross-validate goes with --exact, --threads and --json only";
   return NULL;
 }
 
@@ -86,14 +89,19 @@ int ms_cli_validate(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("validate");
   Options o = {0};
   const GOptionEntry entries[] = {
-      {"by", 'b', 0, G_OPTION_ARG_STRING, &o.by, "summarise by this (source is the folder)", "gpu|model|source|confidence|stack"},
-      {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity, "closed form, schedule of chunks, or every operator (default full)", "bound|fast|full"},
+      {"by", 'b', 0, G_OPTION_ARG_STRING, &o.by, "summarise by this (source is the folder)",
+       "gpu|model|source|confidence|stack"},
+      {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity,
+       "closed form, schedule of chunks, or every operator (default full)", "bound|fast|full"},
       {"all", 'a', 0, G_OPTION_ARG_NONE, &o.all, "count rows of weight 0 too", NULL},
       {"exact", 'x', 0, G_OPTION_ARG_NONE, &o.exact, "count only runs whose configuration is known exactly", NULL},
-      {"ladders", 'l', 0, G_OPTION_ARG_FILENAME, &o.ladders, "rank order and single-knob changes over the sets of a ladders file", "FILE"},
+      {"ladders", 'l', 0, G_OPTION_ARG_FILENAME, &o.ladders,
+       "rank order and single-knob changes over the sets of a ladders file", "FILE"},
       {"csv", 0, 0, G_OPTION_ARG_FILENAME, &o.csv, "write every row, - is stdout", "FILE"},
-      {"plot", 'p', 0, G_OPTION_ARG_FILENAME, &o.plot, "predicted against measured step times, .svg or .png (needs gnuplot)", "FILE"},
-      {"cross-validate", 'c', 0, G_OPTION_ARG_NONE, &o.cross, "refit the shared figures of each machine, leaving out one model at a time", NULL},
+      {"plot", 'p', 0, G_OPTION_ARG_FILENAME, &o.plot,
+       "predicted against measured step times, .svg or .png (needs gnuplot)", "FILE"},
+      {"cross-validate", 'c', 0, G_OPTION_ARG_NONE, &o.cross,
+       "refit the shared figures of each machine, leaving out one model at a time", NULL},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object: rows, summary, by", NULL},
       {NULL}};
@@ -101,14 +109,10 @@ int ms_cli_validate(int argc, char **argv) {
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     MsValidateOptions options;
     const char *message = wrong(&o, argc - 1);
-    if (message)
-      status = ms_cli_usage(verb, "%s", message);
-    else if (!fill(verb, &o, &options))
-      status = MS_ERROR_USAGE;
-    else if (o.cross)
-      status = cross_validate(&o, (const char *const *)argv + 1, &options);
-    else
-      status = validate(&o, (const char *const *)argv + 1, &options);
+    if (message) status = ms_cli_usage(verb, "%s", message);
+    else if (!fill(verb, &o, &options)) status = MS_ERROR_USAGE;
+    else if (o.cross) status = cross_validate(&o, (const char *const *)argv + 1, &options);
+    else status = validate(&o, (const char *const *)argv + 1, &options);
   }
   options_clear(&o);
   return status;

@@ -35,7 +35,8 @@ static int run_files(const Options *o, char **files, GPtrArray *runs) {
   const MsWhatifOptions options = {.threads = o->threads, .progress = TRUE};
   GError *error = NULL;
   ms_interrupt_install();
-  if (!ms_can_write(o->csv, &error) || !ms_can_write(o->plot, &error)) return ms_cli_fail(error); /* before the long work */
+  if (!ms_can_write(o->csv, &error) || !ms_can_write(o->plot, &error))
+    return ms_cli_fail(error); /* before the long work */
   for (; *files; files++) {
     MsWhatif *whatif = ms_whatif_load(*files, &error);
     MsWhatifRun *run = whatif ? ms_whatif_run(whatif, &options, &error) : NULL;
@@ -59,7 +60,8 @@ int ms_cli_whatif(int argc, char **argv) {
   Options o = {0};
   const GOptionEntry entries[] = {
       {"csv", 0, 0, G_OPTION_ARG_FILENAME, &o.csv, "write every point of every study, - is stdout", "FILE"},
-      {"plot", 'p', 0, G_OPTION_ARG_FILENAME, &o.plot, "parts and throughput of the points, .svg or .png (needs gnuplot)", "FILE"},
+      {"plot", 'p', 0, G_OPTION_ARG_FILENAME, &o.plot,
+       "parts and throughput of the points, .svg or .png (needs gnuplot)", "FILE"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default); the answer is the same", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object per study and line", NULL},
       {NULL}};

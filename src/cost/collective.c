@@ -1,8 +1,10 @@
-/* src/cost/collective.c - NCCL collectives on the hierarchy of scale-up domains and network (domain/communication.md 9).
+/* src/cost/collective.c - NCCL collectives on the hierarchy of scale-up domains and network (domain/communication.md
+ * 9).
  *
- * Inside a domain: the measured lines of the profile. Across domains: a flat ring (all rails of a domain in parallel, one latency per
- * rank); for all-reduce the fastest of that, a tree, and a hierarchical scheme (reduce-scatter in the domain, a ring or tree per
- * rail, all-gather in the domain). z ranks over D domains, R = members in the emptiest domain = NICs that can work for the group. */
+ * Inside a domain: the measured lines of the profile. Across domains: a flat ring (all rails of a domain in parallel,
+ * one latency per rank); for all-reduce the fastest of that, a tree, and a hierarchical scheme (reduce-scatter in the
+ * domain, a ring or tree per rail, all-gather in the domain). z ranks over D domains, R = members in the emptiest
+ * domain = NICs that can work for the group. */
 #include "cost/internal.h"
 
 #include <math.h>
@@ -22,17 +24,16 @@ static double lines_steps_s(const MsLines *lines, double steps, double bytes_B) 
 
 static double lines_s(const MsLines *lines, double bytes_B) { return lines_steps_s(lines, 1, bytes_B); }
 
-/* --- which curve ------------------------------------------------------------------------------------------------------------ */
-static double size_distance(int measured, int ranks) {
-  return measured <= 0 ? 0 : fabs(log((double)ranks / measured));
-}
+/* --- which curve ----------------------------------------------------------------------------------------------- */
+static double size_distance(int measured, int ranks) { return measured <= 0 ? 0 : fabs(log((double)ranks / measured)); }
 
-static gboolean serves(const MsCurve *curve, const char *op, const char *level, const char *dispatcher, MsCurveForm form) {
+static gboolean serves(const MsCurve *curve, const char *op, const char *level, const char *dispatcher,
+                       MsCurveForm form) {
   return curve->form == form && g_strcmp0(curve->op, op) == 0 && (!curve->level || strcmp(curve->level, level) == 0) &&
          (!curve->dispatcher || !dispatcher || strcmp(curve->dispatcher, dispatcher) == 0);
 }
 
-typedef struct { /* what is looked for */
+typedef struct {                               /* what is looked for */
   const char *op, *level, *dispatcher, *dtype; /* the last two: NULL = any */
   MsCurveForm form;
   int ranks;
@@ -59,12 +60,12 @@ static const MsCurve *nearest(const MsHardware *hardware, const Wanted *w) {
   return best;
 }
 
-const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher, MsCurveForm form,
-                                int ranks) {
+const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher,
+                                MsCurveForm form, int ranks) {
   return nearest(hardware, &(Wanted){op, level, dispatcher, NULL, form, ranks});
 }
 
-/* --- lines ------------------------------------------------------------------------------------------------------------------ */
+/* --- lines ----------------------------------------------------------------------------------------------------- */
 /* Latency grows with these: rings by rank, the (tree or in-switch) all-reduce by doubling. */
 static double steps_of(const char *op, double ranks) { return strcmp(op, "all_reduce") == 0 ? log2(ranks) : ranks - 1; }
 
@@ -89,13 +90,16 @@ static MsLines lines_of(const MsCurve *curve, double band) {
   return lines;
 }
 
-/* Bus-bandwidth lines of `op` among `ranks` GPUs of one scale-up domain: the curve of the nearest size, its latency moved along the steps
- * between the two sizes, its bandwidth capped at the link when the size lies beyond what was measured. */
+/* Bus-bandwidth lines of `op` among `ranks` GPUs of one scale-up domain: the curve of the nearest size, its latency
+ * moved along the steps between the two sizes, its bandwidth capped at the link when the size lies beyond what was
+ * measured. */
 static MsLines lines_scaleup(const MsHardware *hardware, const char *op, const char *dtype, int ranks) {
   gboolean p2p = strcmp(op, "p2p") == 0;
   const MsCurve *curve = nearest(hardware, &(Wanted){op, "nvlink", NULL, dtype, MS_FORM_SEGMENTS, ranks});
   if (!curve || curve->n_segments <= 0)
-    return (MsLines){.n = 1, .alpha_s = {p2p ? MS_DEFAULT_P2P_ALPHA_S : MS_DEFAULT_LINK_ALPHA_S}, .band = MS_DEFAULT_BAND,
+    return (MsLines){.n = 1,
+                     .alpha_s = {p2p ? MS_DEFAULT_P2P_ALPHA_S : MS_DEFAULT_LINK_ALPHA_S},
+                     .band = MS_DEFAULT_BAND,
                      .Bps = {MS_DEFAULT_LINK_EFFICIENCY * hardware->scaleup_Bps}};
   MsLines lines = lines_of(curve, MS_DEFAULT_BAND);
   if (p2p || curve->ranks <= 1 || curve->ranks == ranks || ranks <= 1) return lines;
@@ -107,7 +111,8 @@ static MsLines lines_scaleup(const MsHardware *hardware, const char *op, const c
   return lines;
 }
 
-/* Oversubscription applies once the ranks between the group's first and last member no longer fit under one rail switch group. */
+/* Oversubscription applies once the ranks between the group's first and last member no longer fit under one rail switch
+ * group. */
 double ms_network_Bps(const MsHardware *hardware, const MsGroup *group) {
   double span = (double)(group->size - 1) * MAX(group->stride, 1) + 1;
   double over = hardware->fabric_oversubscription;
@@ -118,10 +123,12 @@ double ms_network_Bps(const MsHardware *hardware, const MsGroup *group) {
 static MsLines lines_network(const MsHardware *hardware, const char *op, const char *dtype, const MsGroup *group) {
   double rate = ms_network_Bps(hardware, group);
   const MsCurve *curve = nearest(hardware, &(Wanted){op, "network", NULL, dtype, MS_FORM_SEGMENTS, group->size});
-  if (curve && !(curve->level && curve->n_segments > 0)) curve = NULL; /* a curve of no level is one of the scale-up link */
+  if (curve && !(curve->level && curve->n_segments > 0))
+    curve = NULL; /* a curve of no level is one of the scale-up link */
   if (!curve) {
     double alpha = strcmp(op, "p2p") == 0 ? MS_DEFAULT_P2P_ALPHA_S / MS_P2P_STEPS : MS_DEFAULT_RING_STEP_S;
-    return (MsLines){.n = 1, .alpha_s = {alpha}, .Bps = {MS_DEFAULT_NIC_EFFICIENCY * rate}, .band = MS_DEFAULT_NETWORK_BAND};
+    return (MsLines){
+        .n = 1, .alpha_s = {alpha}, .Bps = {MS_DEFAULT_NIC_EFFICIENCY * rate}, .band = MS_DEFAULT_NETWORK_BAND};
   }
   MsLines lines = lines_of(curve, MS_DEFAULT_NETWORK_BAND);
   for (int i = 0; i < lines.n; i++) /* no network collective gets more of its NIC than the default efficiency */
@@ -129,11 +136,15 @@ static MsLines lines_network(const MsHardware *hardware, const char *op, const c
   return lines;
 }
 
-/* --- one collective ---------------------------------------------------------------------------------------------------------- */
-MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const char *dtype, const MsGroup *group) {
+/* --- one collective -------------------------------------------------------------------------------------------- */
+MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const char *dtype,
+                                   const MsGroup *group) {
   const char *op = ms_op_words[MS_COLL_FIRST + (kind == MS_COLL_P2P ? MS_OP_P2P - MS_COLL_FIRST : (int)kind)];
-  MsCollective c = {.group = *group, .link_Bps = hardware->scaleup_Bps, .nic_Bps = ms_network_Bps(hardware, group),
-                    .nvls = hardware->nvls, .sharp = hardware->sharp};
+  MsCollective c = {.group = *group,
+                    .link_Bps = hardware->scaleup_Bps,
+                    .nic_Bps = ms_network_Bps(hardware, group),
+                    .nvls = hardware->nvls,
+                    .sharp = hardware->sharp};
   c.group.per_domain = CLAMP(c.group.per_domain, 1, MAX(c.group.size, 1));
   c.group.min_per_domain = CLAMP(c.group.min_per_domain, 1, c.group.per_domain);
   if (group->size <= 1) return c;
@@ -144,17 +155,23 @@ MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, 
     c.gather = lines_scaleup(hardware, "all_gather", dtype, inside);
   }
   if (c.group.domains > 1) c.network = lines_network(hardware, op, dtype, group);
-  c.sms = (guint16)(kind == MS_COLL_P2P ? MS_P2P_SMS : hardware->nccl_sms > 0 ? hardware->nccl_sms : MS_DEFAULT_NCCL_SMS);
+  c.sms = (guint16)(kind == MS_COLL_P2P      ? MS_P2P_SMS
+                    : hardware->nccl_sms > 0 ? hardware->nccl_sms
+                                             : MS_DEFAULT_NCCL_SMS);
   return c;
 }
 
-typedef struct { double time_s, lower_s; } Cost;
+typedef struct {
+  double time_s, lower_s;
+} Cost;
 static inline double lines_or_0(const MsLines *lines, double bytes_B) { return lines->n ? lines_s(lines, bytes_B) : 0; }
 
-static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction, gboolean ring) {
+static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction,
+                          gboolean ring) {
   double z = c->group.size, part = message_B * (z - 1) / z;
   if (ring && kind == MS_COLL_AR && c->scatter.n && c->gather.n)
-    return (Cost){MAX(lines_s(&c->scaleup, 2 * part), lines_s(&c->scatter, part) + lines_s(&c->gather, part)), 2 * part / c->link_Bps};
+    return (Cost){MAX(lines_s(&c->scaleup, 2 * part), lines_s(&c->scatter, part) + lines_s(&c->gather, part)),
+                  2 * part / c->link_Bps};
   switch (kind) {
   case MS_COLL_AR: return (Cost){lines_s(&c->scaleup, 2 * part), (c->nvls ? 1 : 2) * part / c->link_Bps};
   case MS_COLL_A2A: part = message_B * (1 - local_fraction); break;
@@ -164,8 +181,9 @@ static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message
   return (Cost){lines_s(&c->scaleup, part), part / c->link_Bps};
 }
 
-/* All-gather, reduce-scatter: NCCL runs flat rings, whose latency grows with all ranks (S_half of efficiency_fits.md 4.2 is proportional
- * to GPUs, not to nodes). M (1 - R/z) must enter (leave) the emptiest domain over its R NICs. */
+/* All-gather, reduce-scatter: NCCL runs flat rings, whose latency grows with all ranks (S_half of
+ * efficiency_fits.md 4.2 is proportional to GPUs, not to nodes). M (1 - R/z) must enter (leave) the emptiest domain
+ * over its R NICs. */
 static Cost across_scatter(const MsCollective *c, double message_B) {
   double z = c->group.size, R = c->group.min_per_domain, bus = message_B * (z - 1) / z;
   double ring = MAX(lines_steps_s(&c->network, z - 1, bus / R), lines_or_0(&c->scaleup, bus));
@@ -175,11 +193,14 @@ static Cost across_scatter(const MsCollective *c, double message_B) {
 static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring_only) {
   const MsGroup *g = &c->group;
   double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
-  double hops = 2 * MS_TREE_HOP_STEPS * log2(D), bus = 2 * message_B * (z - 1) / z, inner = message_B * (g->per_domain - 1) / g->per_domain;
+  double hops = 2 * MS_TREE_HOP_STEPS * log2(D), bus = 2 * message_B * (z - 1) / z,
+         inner = message_B * (g->per_domain - 1) / g->per_domain;
   double ring = MAX(lines_steps_s(&c->network, 2 * (z - 1), bus / R), lines_or_0(&c->scaleup, bus));
   if (ring_only) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
-  double tree = lines_or_0(&c->scaleup, 0) + MAX(lines_steps_s(&c->network, hops, 2 * message_B / R), lines_or_0(&c->scaleup, 2 * message_B));
-  double rails = MIN(lines_steps_s(&c->network, 2 * (D - 1), 2 * share), lines_steps_s(&c->network, hops, 2 * message_B / R));
+  double tree = lines_or_0(&c->scaleup, 0) +
+                MAX(lines_steps_s(&c->network, hops, 2 * message_B / R), lines_or_0(&c->scaleup, 2 * message_B));
+  double rails =
+      MIN(lines_steps_s(&c->network, 2 * (D - 1), 2 * share), lines_steps_s(&c->network, hops, 2 * message_B / R));
   if (c->sharp) { /* up to the switches and back, each byte once; in chunks, while the domain reduces the next ones */
     double switches = lines_steps_s(&c->network, 2 * MS_TREE_HOP_STEPS, message_B / R);
     rails = MIN(rails, switches);
@@ -189,7 +210,8 @@ static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring
   return (Cost){MIN(MIN(ring, tree), hierarchy), (c->sharp ? 1 : 2) * (1 - R / z) * message_B / R / c->nic_Bps};
 }
 
-/* Pairwise exchange: scale-up and network carry their shares at the same time. The worst rank is one of the emptiest domain. */
+/* Pairwise exchange: scale-up and network carry their shares at the same time. The worst rank is one of the emptiest
+ * domain. */
 static Cost across_exchange(const MsCollective *c, double message_B, double local_fraction) {
   const MsGroup *g = &c->group;
   double z = g->size, moving = message_B * (1 - local_fraction) / (z - 1);
@@ -200,7 +222,8 @@ static Cost across_exchange(const MsCollective *c, double message_B, double loca
                 MAX(outside_B / c->nic_Bps, g->per_domain > 1 ? inside_B / c->link_Bps : 0)};
 }
 
-static Cost across_domains(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction, gboolean ring) {
+static Cost across_domains(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction,
+                           gboolean ring) {
   switch (kind) {
   case MS_COLL_AR: return across_reduce(c, message_B, ring);
   case MS_COLL_A2A: return across_exchange(c, message_B, local_fraction);
@@ -209,14 +232,20 @@ static Cost across_domains(const MsCollective *c, MsCollKind kind, double messag
   }
 }
 
-MsOpCost ms_collective_s(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction, gboolean ring) {
+MsOpCost ms_collective_s(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction,
+                         gboolean ring) {
   if (c->group.size <= 1) return (MsOpCost){0};
   gboolean across = c->group.domains > 1;
   if (!(message_B > 0)) message_B = 0;
   if (!(local_fraction > 0)) local_fraction = 1.0 / c->group.size;
   local_fraction = MIN(local_fraction, 1.0);
-  Cost cost = across ? across_domains(c, kind, message_B, local_fraction, ring) : inside_domain(c, kind, message_B, local_fraction, ring);
+  Cost cost = across ? across_domains(c, kind, message_B, local_fraction, ring)
+                     : inside_domain(c, kind, message_B, local_fraction, ring);
   const MsLines *lines = across ? &c->network : &c->scaleup;
-  return (MsOpCost){.time_s = MAX(cost.time_s, cost.lower_s), .lower_s = cost.lower_s, .sms = c->sms, .level = across,
-                    .curve = lines->curve, .band = lines->band};
+  return (MsOpCost){.time_s = MAX(cost.time_s, cost.lower_s),
+                    .lower_s = cost.lower_s,
+                    .sms = c->sms,
+                    .level = across,
+                    .curve = lines->curve,
+                    .band = lines->band};
 }

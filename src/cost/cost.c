@@ -1,7 +1,7 @@
 /* src/cost/cost.c - the machine prepared for lookups, and the seconds of one row.
  *
- * ms_cost_new chooses, once, a curve for every (operator, dtype, pass) and a prepared collective for every (kind, group); a row then
- * costs one table access and one formula. */
+ * ms_cost_new chooses, once, a curve for every (operator, dtype, pass) and a prepared collective for every (kind,
+ * group); a row then costs one table access and one formula. */
 #include "cost/internal.h"
 #include "cost/lcma.h"
 #include "cost/terms.h"
@@ -11,25 +11,30 @@
 #include <math.h>
 #include <string.h>
 
-/* Where a profile has no curve: medians of the fitted machines (efficiency_fits.md 1.4, 2, 3; 1.5 says how far off they may be). */
+/* Where a profile has no curve: medians of the fitted machines (efficiency_fits.md 1.4, 2, 3; 1.5 says how far off they
+ * may be). */
 static const MsCurve default_gemm = {.form = MS_FORM_GEMM_SATURATING, .param = {0.74, 0.6, 2.6e-6, 97, 72, 67}};
-static const MsCurve default_grouped = {.form = MS_FORM_GROUPED_GEMM, .param = {0.75, 0.83, 30e-6, 76, 300, 0.15e-6, 0.55}};
+static const MsCurve default_grouped = {.form = MS_FORM_GROUPED_GEMM,
+                                        .param = {0.75, 0.83, 30e-6, 76, 300, 0.15e-6, 0.55}};
 static const MsCurve default_attention = {.form = MS_FORM_ATTENTION, .param = {0.6, 0.47, 11e-6, 1, 0.6}};
-static const MsCurve default_delta = {.form = MS_FORM_ATTENTION, .param = {0.048, 0.24, 29e-6, 1, 0.127}}; /* medians of six machines, make profiles */
-/* Sparse attention and the indexer's loss have no curve in any profile. Forward is as fast as dense attention to as many keys: FlashMLA's kernel (README and
- * vllm-project/vllm#33451: 1.39 to 1.45 PFLOP/s on B200, 640 TFLOP/s on H800) reaches what the dense kernels do. Backward gathers keys and adds gradients one query
- * at a time. NVIDIA/cudnn-frontend#318 measures it on B200 (BF16, 4096 queries, width 512, 64 heads, 128 to 2048 keys: 0.560 1.233 2.155 4.019 ms; 128 heads:
- * twice that): launches, the tensors of the queries once, and a rate, here as a share of dense attention forward's; all within 1 %. */
+static const MsCurve default_delta = {
+    .form = MS_FORM_ATTENTION, .param = {0.048, 0.24, 29e-6, 1, 0.127}}; /* medians of six machines, make profiles */
+/* Sparse attention and the indexer's loss have no curve in any profile. Forward is as fast as dense attention to as
+ * many keys: FlashMLA's kernel (README and vllm-project/vllm#33451: 1.39 to 1.45 PFLOP/s on B200, 640 TFLOP/s on H800)
+ * reaches what the dense kernels do. Backward gathers keys and adds gradients one query at a time.
+ * NVIDIA/cudnn-frontend#318 measures it on B200 (BF16, 4096 queries, width 512, 64 heads, 128 to 2048 keys:
+ * 0.560 1.233 2.155 4.019 ms; 128 heads: twice that): launches, the tensors of the queries once, and a rate, here as a
+ * share of dense attention forward's; all within 1 %. */
 static const MsCurve default_sparse_backward = {.form = MS_FORM_ATTENTION, .param = {0.528, 0.5, 45e-6, 1, 1}};
-static const MsCurve default_bandwidth = {
-    .form = MS_FORM_BANDWIDTH, .param = {MS_DEFAULT_MEMORY_EFFICIENCY, MS_DEFAULT_MEMORY_LAUNCH_S}};
+static const MsCurve default_bandwidth = {.form = MS_FORM_BANDWIDTH,
+                                          .param = {MS_DEFAULT_MEMORY_EFFICIENCY, MS_DEFAULT_MEMORY_LAUNCH_S}};
 
 typedef struct {
   const MsCurve *use;    /* evaluated: an own copy, a default */
   const MsCurve *origin; /* reported: the profile's, NULL for a default */
   double band;
-  double factor;         /* time over the curve's: pass factor and sustained clock */
-  gboolean own_pass;     /* the curve is of this pass, not forward's */
+  double factor;     /* time over the curve's: pass factor and sustained clock */
+  gboolean own_pass; /* the curve is of this pass, not forward's */
 } Slot;
 
 struct MsCost {
@@ -40,35 +45,41 @@ struct MsCost {
   double element_B[MS_N_ODT];
   double expert_width, head_dim;
   double attention_backward; /* FLOP/s of backward over forward attention */
-  MsCurve sparse_backward[MS_N_ODT]; /* of dense attention forward, at the share that sparse attention reaches backward */
-  MsCurve *curves;           /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
-  guint8 *curve_op;          /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
+  MsCurve
+      sparse_backward[MS_N_ODT]; /* of dense attention forward, at the share that sparse attention reaches backward */
+  MsCurve *curves;               /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
+  guint8 *curve_op;              /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
   Slot (*slot)[MS_N_ODT][MS_N_PASSES]; /* [MS_N_OPS] */
-  MsGroup group[MS_N_GROUPS]; /* that the tables below are of */
+  MsGroup group[MS_N_GROUPS];          /* that the tables below are of */
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
   MsCollective (*collective_fp32)[MS_N_GROUPS]; /* [MS_N_COLL] NULL: messages of FP32 are like any other */
-  MsDispatch dispatch[2];    /* and combine, between the expert ranks (MS_GROUP_TP_EP) */
+  MsDispatch dispatch[2];                       /* and combine, between the expert ranks (MS_GROUP_TP_EP) */
 };
 
-/* --- preparing: device ------------------------------------------------------------------------------------------------------ */
+/* --- preparing: device ----------------------------------------------------------------------------------------- */
 static gboolean known(double value) { return value > 0 && isfinite(value); }
 static double or_else(double value, double fallback) { return known(value) ? value : fallback; }
 
 MsDeviceRates ms_device_rates(const MsHardware *h, int dtype, gboolean fp16) {
-  double half = or_else(fp16 && known(h->peak_fp16_flops) ? h->peak_fp16_flops : h->peak_bf16_flops, h->peak_fp16_flops);
+  double half =
+      or_else(fp16 && known(h->peak_fp16_flops) ? h->peak_fp16_flops : h->peak_bf16_flops, h->peak_fp16_flops);
   double fp8 = or_else(h->peak_fp8_flops, half);
-  const double peak[MS_N_ODT] = {or_else(h->peak_fp32_flops, half / 2), half, fp8, fp8, or_else(h->peak_mxfp8_flops, fp8),
-                                 or_else(h->peak_nvfp4_flops, half)};
+  const double peak[MS_N_ODT] = {
+      or_else(h->peak_fp32_flops, half / 2), half, fp8, fp8, or_else(h->peak_mxfp8_flops, fp8),
+      or_else(h->peak_nvfp4_flops, half)};
   return (MsDeviceRates){peak[dtype], h->hbm_Bps, h->sm_count > 0 ? h->sm_count : 132};
 }
 
-/* Power limits the clock, and attention draws less than GEMMs do, as its matrix units wait for exponentials: it loses half as much (least squares over the 213 exactly
- * known runs, the clock of each GPU refitted: 1, 3/4, 1/2, 1/4 and 0 of the loss leave 4.24, 4.17, 4.12, 4.14 and 4.23 %; ModelZoo's ladder of lengths, whose
- * share of attention grows from 28 to 76 %, comes out level). */
+/* Power limits the clock, and attention draws less than GEMMs do, as its matrix units wait for exponentials: it loses
+ * half as much (least squares over the 213 exactly known runs, the clock of each GPU refitted: 1, 3/4, 1/2, 1/4 and 0
+ * of the loss leave 4.24, 4.17, 4.12, 4.14 and 4.23 %; ModelZoo's ladder of lengths, whose share of attention grows
+ * from 28 to 76 %, comes out level). */
 #define ATTENTION_CLOCK_LOSS 0.5
 double ms_sustained_clock(const MsHardware *hardware, MsOpFamily family) {
   double derate = or_else(hardware->sustained_derate, 1);
-  return family == MS_FAMILY_ATTENTION ? 1 - ATTENTION_CLOCK_LOSS * (1 - derate) : family < MS_FAMILY_MEMORY ? derate : 1;
+  return family == MS_FAMILY_ATTENTION ? 1 - ATTENTION_CLOCK_LOSS * (1 - derate)
+         : family < MS_FAMILY_MEMORY   ? derate
+                                       : 1;
 }
 
 static void set_device(MsCost *cost) {
@@ -83,16 +94,21 @@ static void set_shape(MsCost *cost) {
   if (!m) return;
   int etp = MAX(cost->scenario->layout.etp, 1);
   cost->expert_width = m->moe_ffn_hidden_size > 0 ? (double)m->moe_ffn_hidden_size / etp : 0;
-  cost->head_dim = ms_model_has_mla(m) ? m->multi_latent_attention.qk_head_dim + m->multi_latent_attention.qk_pos_emb_head_dim
-                   : m->kv_channels > 0 ? m->kv_channels : m->hidden_size / MAX(m->num_attention_heads, 1);
+  cost->head_dim = ms_model_has_mla(m)
+                       ? m->multi_latent_attention.qk_head_dim + m->multi_latent_attention.qk_pos_emb_head_dim
+                   : m->kv_channels > 0 ? m->kv_channels
+                                        : m->hidden_size / MAX(m->num_attention_heads, 1);
 }
 
-/* --- preparing: which curve -------------------------------------------------------------------------------------------------- */
-/* Dtypes whose curve may stand in, best first; a curve without dtype comes right after the first. Any other (9) serves memory-bound
- * operators only: a cast has the dtype of its result in the file and of its input in the row. */
-static const char *const stands_in[MS_N_ODT][5] = {
-    {"fp32", "bf16"}, {"bf16"}, {"fp8", "fp8-block", "mxfp8", "bf16"}, {"fp8-block", "fp8", "mxfp8", "bf16"},
-    {"mxfp8", "fp8-block", "fp8", "bf16"}, {"nvfp4", "bf16"}};
+/* --- preparing: which curve ------------------------------------------------------------------------------------ */
+/* Dtypes whose curve may stand in, best first; a curve without dtype comes right after the first. Any other (9) serves
+ * memory-bound operators only: a cast has the dtype of its result in the file and of its input in the row. */
+static const char *const stands_in[MS_N_ODT][5] = {{"fp32", "bf16"},
+                                                   {"bf16"},
+                                                   {"fp8", "fp8-block", "mxfp8", "bf16"},
+                                                   {"fp8-block", "fp8", "mxfp8", "bf16"},
+                                                   {"mxfp8", "fp8-block", "fp8", "bf16"},
+                                                   {"nvfp4", "bf16"}};
 
 static int dtype_rank(const MsCurve *curve, int dtype) {
   if (!curve->dtype) return 1;
@@ -106,7 +122,8 @@ static int pass_rank(const MsCurve *curve, int pass) {
   if (!curve->pass) return 1;
   gboolean forward = strcmp(curve->pass, "forward") == 0;
   if (pass == MS_PASS_FORWARD || pass == MS_PASS_RECOMPUTE) return forward ? 0 : -1;
-  if (strcmp(curve->pass, pass == MS_PASS_WGRAD ? "wgrad" : "dgrad") == 0 || strcmp(curve->pass, "backward") == 0) return 0;
+  if (strcmp(curve->pass, pass == MS_PASS_WGRAD ? "wgrad" : "dgrad") == 0 || strcmp(curve->pass, "backward") == 0)
+    return 0;
   return forward ? 2 : -1;
 }
 
@@ -121,7 +138,8 @@ static gboolean form_serves(MsOpFamily family, MsCurveForm form) {
   }
 }
 
-/* The profile's best curve for an operator (MS_N_OPS: elementwise): dtype first, then head dimension, then pass; the first of equals. -1 none. */
+/* The profile's best curve for an operator (MS_N_OPS: elementwise): dtype first, then head dimension, then pass; the
+ * first of equals. -1 none. */
 static int pick(const MsCost *cost, int word, MsOpFamily family, int dtype, int pass, int *pass_kind) {
   double best = HUGE_VAL;
   int found = -1;
@@ -131,7 +149,8 @@ static int pick(const MsCost *cost, int word, MsOpFamily family, int dtype, int 
     int by_dtype = dtype_rank(curve, dtype), by_pass = pass_rank(curve, pass);
     if (by_pass < 0 || (by_dtype == 9 && family != MS_FAMILY_MEMORY)) continue;
     double head = family != MS_FAMILY_ATTENTION || !known(cost->head_dim) ? 0
-                  : curve->head_dim > 0 ? fabs(log2(curve->head_dim / cost->head_dim)) : 0.5;
+                  : curve->head_dim > 0                                   ? fabs(log2(curve->head_dim / cost->head_dim))
+                                                                          : 0.5;
     double score = by_dtype * 100 + MIN(head, 9) * 10 + by_pass;
     if (score < best) best = score, found = i, *pass_kind = by_pass;
   }
@@ -151,42 +170,54 @@ static gboolean take_sparse_backward(MsCost *cost, Slot *slot, int dtype) {
   MsCurve *curve = &cost->sparse_backward[dtype];
   *curve = default_sparse_backward;
   curve->param[MS_A_E] *= cost->curves[dense].param[MS_A_E];
-  *slot = (Slot){.use = curve, .origin = &cost->hardware->curves[dense], .factor = 1 / ms_sustained_clock(cost->hardware, MS_FAMILY_ATTENTION), .own_pass = TRUE,
+  *slot = (Slot){.use = curve,
+                 .origin = &cost->hardware->curves[dense],
+                 .factor = 1 / ms_sustained_clock(cost->hardware, MS_FAMILY_ATTENTION),
+                 .own_pass = TRUE,
                  .band = MAX(ms_curve_band(&cost->hardware->curves[dense], MS_DEFAULT_BAND), MS_DEFAULT_BAND)};
   return TRUE;
 }
 
 static Slot make_slot(MsCost *cost, int op, int dtype, int pass) {
-  static const MsCurve *const fallback[] = {[MS_FAMILY_GEMM] = &default_gemm, [MS_FAMILY_GROUPED] = &default_grouped,
-                                            [MS_FAMILY_ATTENTION] = &default_attention, [MS_FAMILY_MEMORY] = &default_bandwidth};
+  static const MsCurve *const fallback[] = {[MS_FAMILY_GEMM] = &default_gemm,
+                                            [MS_FAMILY_GROUPED] = &default_grouped,
+                                            [MS_FAMILY_ATTENTION] = &default_attention,
+                                            [MS_FAMILY_MEMORY] = &default_bandwidth};
   MsOpFamily family = ms_op_families[op];
   int kind = 1, found = pick(cost, op, family, dtype, pass, &kind);
   if (found < 0 && family == MS_FAMILY_MEMORY) found = pick(cost, MS_N_OPS, family, dtype, pass, &kind);
-  gboolean stand_in = found < 0 && (op == MS_OP_SPARSE_ATTENTION || op == MS_OP_INDEXER); /* as fast as dense attention to as many keys */
+  gboolean stand_in = found < 0 && (op == MS_OP_SPARSE_ATTENTION ||
+                                    op == MS_OP_INDEXER); /* as fast as dense attention to as many keys */
   Slot sparse;
   if (stand_in && pass == MS_PASS_DGRAD && take_sparse_backward(cost, &sparse, dtype)) return sparse;
   if (stand_in) found = pick(cost, MS_OP_ATTENTION, family, dtype, pass, &kind);
-  if (found < 0 && op == MS_OP_FRONT_END) found = pick(cost, MS_OP_GEMM, family, dtype, MS_PASS_FORWARD, &kind), stand_in = TRUE;
+  if (found < 0 && op == MS_OP_FRONT_END)
+    found = pick(cost, MS_OP_GEMM, family, dtype, MS_PASS_FORWARD, &kind), stand_in = TRUE;
   const MsCurve *none = op == MS_OP_DELTA_RULE ? &default_delta : fallback[family];
   Slot slot = {.use = found < 0 ? none : &cost->curves[found], .band = MS_DEFAULT_BAND, .factor = 1};
   if (found >= 0) {
     slot.origin = &cost->hardware->curves[found];
     slot.band = ms_curve_band(slot.origin, MS_DEFAULT_BAND), slot.own_pass = pass_rank(slot.origin, pass) == 0;
-    if (family != MS_FAMILY_MEMORY && (stand_in || dtype_rank(slot.origin, dtype) > 1)) slot.band = MAX(slot.band, MS_DEFAULT_BAND); /* stands in */
+    if (family != MS_FAMILY_MEMORY && (stand_in || dtype_rank(slot.origin, dtype) > 1))
+      slot.band = MAX(slot.band, MS_DEFAULT_BAND); /* stands in */
   }
   if (family == MS_FAMILY_MEMORY) return slot;
   if (family != MS_FAMILY_ATTENTION && kind != 0) slot.factor = pass_factor(cost, pass);
-  if (family == MS_FAMILY_ATTENTION && kind != 0 && pass == MS_PASS_DGRAD && op != MS_OP_DELTA_RULE) slot.factor = 1 / cost->attention_backward;
-  if (op == MS_OP_ATTENTION && cost->scenario->model->softmax_sink) slot.factor /= or_else(cost->hardware->attention_sink_factor, 1);
+  if (family == MS_FAMILY_ATTENTION && kind != 0 && pass == MS_PASS_DGRAD && op != MS_OP_DELTA_RULE)
+    slot.factor = 1 / cost->attention_backward;
+  if (op == MS_OP_ATTENTION && cost->scenario->model->softmax_sink)
+    slot.factor /= or_else(cost->hardware->attention_sink_factor, 1);
   slot.factor /= ms_sustained_clock(cost->hardware, family);
   return slot;
 }
 
 /* Of the forms whose third parameter is the launch of a GEMM kernel. */
-static gboolean is_gemm(const MsCurve *curve) { return curve->form == MS_FORM_GEMM_SATURATING || curve->form == MS_FORM_GEMM_TILED; }
+static gboolean is_gemm(const MsCurve *curve) {
+  return curve->form == MS_FORM_GEMM_SATURATING || curve->form == MS_FORM_GEMM_TILED;
+}
 
-/* Low-precision GEMM curves were fitted with their activation cast inside; rows of kind QUANTIZE pay for it here, launch included. The
- * first parameter of every form that computes is its efficiency. */
+/* Low-precision GEMM curves were fitted with their activation cast inside; rows of kind QUANTIZE pay for it here,
+ * launch included. The first parameter of every form that computes is its efficiency. */
 static void take_curves(MsCost *cost) {
   const MsHardware *h = cost->hardware;
   double bf16_launch = default_gemm.param[MS_C_LAUNCH];
@@ -200,17 +231,19 @@ static void take_curves(MsCost *cost) {
     int op = 0;
     while (op < MS_N_OPS && strcmp(word, ms_op_words[op]) != 0) op++;
     if (h->curves[i].form == MS_FORM_TERMS) ms_curve_slow(&cost->curves[i], 1 / or_else(h->curves[i].sustained, 1));
-    else if (form_serves(ms_op_families[MIN(op, MS_N_OPS - 1)], h->curves[i].form)) cost->curves[i].param[0] *= or_else(h->curves[i].sustained, 1);
+    else if (form_serves(ms_op_families[MIN(op, MS_N_OPS - 1)], h->curves[i].form))
+      cost->curves[i].param[0] *= or_else(h->curves[i].sustained, 1);
     cost->curve_op[i] = op == MS_N_OPS && strcmp(word, "elementwise") != 0 ? 255 : (guint8)op;
     if (is_gemm(&h->curves[i]) && dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "fp32") != 0)
       cost->curves[i].param[MS_C_LAUNCH] = MIN(h->curves[i].param[MS_C_LAUNCH], bf16_launch);
   }
 }
 
-/* --- preparing: what must be known ------------------------------------------------------------------------------------------- */
+/* --- preparing: what must be known ----------------------------------------------------------------------------- */
 static gboolean check_known(const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  static const char *const peak_key[MS_N_PRECISIONS] = {"peak_bf16_flops", "peak_fp16_flops", "peak_fp8_flops", "peak_fp8_flops",
-                                                        "peak_fp8_flops", "peak_mxfp8_flops", "peak_nvfp4_flops"};
+  static const char *const peak_key[MS_N_PRECISIONS] = {"peak_bf16_flops", "peak_fp16_flops", "peak_fp8_flops",
+                                                        "peak_fp8_flops",  "peak_fp8_flops",  "peak_mxfp8_flops",
+                                                        "peak_nvfp4_flops"};
   const MsHardware *h = scenario->hardware;
   MsPrecision precision = scenario->training.precision;
   gboolean inside = FALSE, across = FALSE;
@@ -225,7 +258,8 @@ static gboolean check_known(const MsScenario *scenario, const MsLayout *layout, 
   if (inside && !ms_hardware_need(h, h->scaleup_Bps, "scaleup_Bps", error)) return FALSE;
   if (across && !ms_hardware_need(h, h->nic_Bps, "nic_Bps", error)) return FALSE;
   const MsOptions *o = &scenario->options;
-  gboolean offloads = o->offload_modules || o->optimizer_offload_fraction > 0 || o->cpu_offloading_num_layers > 0 || o->offload_optimizer_states;
+  gboolean offloads = o->offload_modules || o->optimizer_offload_fraction > 0 || o->cpu_offloading_num_layers > 0 ||
+                      o->offload_optimizer_states;
   return !offloads || ms_hardware_need(h, h->host_link_Bps, "host_link_Bps", error);
 }
 
@@ -251,14 +285,19 @@ static gboolean has_fp32_collectives(const MsHardware *h) {
 static void prepare_exchanges(MsCost *cost, const MsCost *like, const MsLayout *layout) {
   gboolean fp32 = has_fp32_collectives(cost->hardware);
   const MsOptions *now = &cost->scenario->options, *then = like ? &like->scenario->options : NULL;
-  gboolean same_dispatcher = then && then->dispatcher == now->dispatcher && then->dispatcher_num_sms == now->dispatcher_num_sms;
-  cost->collective_fp32 = !fp32 ? NULL : like ? g_memdup2(like->collective_fp32, MS_N_COLL * sizeof *cost->collective_fp32) : g_malloc(MS_N_COLL * sizeof *cost->collective_fp32);
+  gboolean same_dispatcher =
+      then && then->dispatcher == now->dispatcher && then->dispatcher_num_sms == now->dispatcher_num_sms;
+  cost->collective_fp32 = !fp32  ? NULL
+                          : like ? g_memdup2(like->collective_fp32, MS_N_COLL * sizeof *cost->collective_fp32)
+                                 : g_malloc(MS_N_COLL * sizeof *cost->collective_fp32);
   for (int g = 0; g < MS_N_GROUPS; g++) {
     gboolean same = like && !memcmp(&like->group[g], &layout->group[g], sizeof layout->group[g]);
     cost->group[g] = layout->group[g];
     for (int kind = 0; !same && kind < MS_N_COLL; kind++) {
       cost->collective[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "bf16", &layout->group[g]);
-      if (fp32) cost->collective_fp32[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "fp32", &layout->group[g]);
+      if (fp32)
+        cost->collective_fp32[kind][g] =
+            ms_collective_prepare(cost->hardware, (MsCollKind)kind, "fp32", &layout->group[g]);
     }
     for (int combine = 0; g == MS_GROUP_TP_EP && !(same && same_dispatcher) && combine < 2; combine++)
       cost->dispatch[combine] = ms_dispatch_prepare(cost->scenario, combine, &layout->group[g]);
@@ -275,8 +314,10 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
 }
 
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  gboolean fp16 = like && (like->scenario->training.precision == MS_FP16) != (scenario->training.precision == MS_FP16); /* another peak */
-  if (!like || fp16 || like->hardware != scenario->hardware || like->scenario->model != scenario->model) return ms_cost_new(scenario, layout, error);
+  gboolean fp16 = like && (like->scenario->training.precision == MS_FP16) !=
+                              (scenario->training.precision == MS_FP16); /* another peak */
+  if (!like || fp16 || like->hardware != scenario->hardware || like->scenario->model != scenario->model)
+    return ms_cost_new(scenario, layout, error);
   if (!check_known(scenario, layout, error)) return NULL;
   MsCost *cost = g_memdup2(like, sizeof *like);
   cost->scenario = scenario;
@@ -297,7 +338,7 @@ void ms_cost_free(MsCost *cost) {
   g_free(cost);
 }
 
-/* --- rows that compute --------------------------------------------------------------------------------------------------------- */
+/* --- rows that compute ----------------------------------------------------------------------------------------- */
 static inline const Slot *slot_of(const MsCost *cost, const MsOp *op) {
   return &cost->slot[op->kind][MIN(op->dtype, MS_N_ODT - 1)][MIN(op->pass, MS_N_PASSES - 1)];
 }
@@ -309,19 +350,20 @@ MsTerms ms_op_terms(const MsOp *op) {
   case MS_FAMILY_GROUPED: { /* m rows of all groups; weight gradients: m x n for each group from k rows of all */
     gboolean wgrad = op->pass == MS_PASS_WGRAD;
     x.mn = wgrad ? g * m * n : m * n, x.mk = m * k, x.nk = wgrad ? n * k : g * n * k;
-    x.at[0] = (wgrad ? k : m) / g, x.at[1] = MAX(n, wgrad ? m : k), x.at[2] = MIN(n, wgrad ? m : k), x.at[3] = wgrad ? k : m;
+    x.at[0] = (wgrad ? k : m) / g, x.at[1] = MAX(n, wgrad ? m : k), x.at[2] = MIN(n, wgrad ? m : k),
+    x.at[3] = wgrad ? k : m;
     break;
   }
   case MS_FAMILY_ATTENTION:
-    x.m *= g, x.mn = op->k > 0 ? op->flop / (2 * op->k) : g * m * n, x.mk = g * m * k, x.nk = MAX(op->kv_groups, 1) * n * k;
+    x.m *= g, x.mn = op->k > 0 ? op->flop / (2 * op->k) : g * m * n, x.mk = g * m * k,
+              x.nk = MAX(op->kv_groups, 1) * n * k;
     x.at[0] = n, x.at[1] = g, x.at[2] = g / MAX(op->kv_groups, 1);
     break;
   case MS_FAMILY_GEMM:
     x.m *= g, x.mn = g * m * n, x.mk = g * m * k, x.nk = g * n * k;
     x.at[0] = m * g, x.at[1] = n, x.at[2] = k;
     break;
-  default:
-    x.groups = 1, x.mn = m * n, x.at[0] = x.bytes_B;
+  default: x.groups = 1, x.mn = m * n, x.at[0] = x.bytes_B;
   }
   return x;
 }
@@ -331,8 +373,9 @@ static double terms_s(const MsOp *op, const Slot *slot) {
   return ms_curve_terms_s(slot->use, &terms);
 }
 
-/* Batched GEMM (stored attention scores): the batch continues the rows. Traffic that the ideal C[m,n] = A B^T does not have (the main
- * gradient of an accumulating weight gradient, the second operand of a batch) bounds the time from below. */
+/* Batched GEMM (stored attention scores): the batch continues the rows. Traffic that the ideal C[m,n] = A B^T does not
+ * have (the main gradient of an accumulating weight gradient, the second operand of a batch) bounds the time from
+ * below. */
 static double gemm_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   const MsDeviceRates *device = &cost->device[op->dtype];
   double m = op->m * MAX(op->groups, 1);
@@ -342,7 +385,8 @@ static double gemm_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_C_BW], 0.01)));
 }
 
-/* Stated FLOP and bytes: as fast as large GEMMs, or as memory. The first two parameters of every GEMM form are these shares. */
+/* Stated FLOP and bytes: as fast as large GEMMs, or as memory. The first two parameters of every GEMM form are these
+ * shares. */
 static double opaque_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   const MsDeviceRates *device = &cost->device[op->dtype];
   if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
@@ -350,9 +394,10 @@ static double opaque_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   return MAX(compute, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_C_BW], 0.01)));
 }
 
-/* The rows of every group by a dense product of its own, one after another: what TransformerEngine's GroupedLinear does, unless experts are fused, and what a grouped kernel
- * has to beat. (Some do not: the Hopper kernels for blockwise FP8 that were measured reach half of what the dense ones do, and DeepSeek's trace shows a
- * training run at the dense rate.) Infinite where the profile has no dense curve of these forms. */
+/* The rows of every group by a dense product of its own, one after another: what TransformerEngine's GroupedLinear
+ * does, unless experts are fused, and what a grouped kernel has to beat. (Some do not: the Hopper kernels for blockwise
+ * FP8 that were measured reach half of what the dense ones do, and DeepSeek's trace shows a training run at the dense
+ * rate.) Infinite where the profile has no dense curve of these forms. */
 static double loop_s(const MsCost *cost, const MsOp *op, const Slot *dense) {
   if (!dense->origin || !is_gemm(dense->use) || op->groups < 1) return HUGE_VAL;
   gboolean wgrad = op->pass == MS_PASS_WGRAD;
@@ -368,26 +413,33 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot **used) {
   gboolean wgrad = op->pass == MS_PASS_WGRAD; /* weights m x n of each expert, k rows in total */
   double rows = wgrad ? op->k : op->m, n = wgrad ? op->m : op->n, k = wgrad ? op->n : op->k, width = cost->expert_width;
   if (n != width && k != width && n != 2 * width && k != 2 * width) width = 0;
-  double t = ms_curve_grouped_gemm_s(slot->use, device, rows, op->groups, n, k, width, cost->element_B[op->dtype]), loop = loop_s(cost, op, dense);
+  double t = ms_curve_grouped_gemm_s(slot->use, device, rows, op->groups, n, k, width, cost->element_B[op->dtype]),
+         loop = loop_s(cost, op, dense);
   if (loop * dense->factor < t * slot->factor) *used = dense, t = loop;
   if (!(op->flags & MS_OPF_ACCUMULATE)) return t;
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_G_BW_WEIGHTS], 0.01)));
 }
 
-/* Without atomic sums the blocks of a backward wait for one another: FlashAttention-3 loses up to 37.9 % of its rate on H800, and a better order of the blocks
- * gives up to 1.28 times of that back (arXiv 2601.21824). Which share a run loses depends on heads, length and mask; the middle of none and all. */
+/* Without atomic sums the blocks of a backward wait for one another: FlashAttention-3 loses up to 37.9 % of its rate on
+ * H800, and a better order of the blocks gives up to 1.28 times of that back (arXiv 2601.21824). Which share a run
+ * loses depends on heads, length and mask; the middle of none and all. */
 #define DETERMINISTIC_BACKWARD 1.3
 
-/* m query rows against n key rows count as a square of n with m/n as many heads: same thread blocks, same longest block. Backward
- * runs 2.5 times the FLOP and traffic of the forward row it belongs to (3 times for a delta rule), at the forward's rate times the profile's factor. */
+/* m query rows against n key rows count as a square of n with m/n as many heads: same thread blocks, same longest
+ * block. Backward runs 2.5 times the FLOP and traffic of the forward row it belongs to (3 times for a delta rule), at
+ * the forward's rate times the profile's factor. */
 static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   gboolean scaled = op->pass == MS_PASS_DGRAD && !slot->own_pass;
   double times = !scaled ? 1 : op->kind == MS_OP_DELTA_RULE ? 3 : 2.5, n = MAX(op->n, 1);
   double heads = MAX(op->groups, 1) * (op->m / n), gqa = (double)MAX(op->groups, 1) / MAX(op->kv_groups, 1);
   double bytes = (op->read_B + op->write_B) / times;
-  double waits = op->kind == MS_OP_ATTENTION && op->pass == MS_PASS_DGRAD && cost->scenario->options.deterministic_mode ? DETERMINISTIC_BACKWARD : 1;
-  return waits * times * ms_curve_attention_s(slot->use, &cost->device[op->dtype], op->flop / times, bytes, n, op->k / 2, heads, MAX(gqa, 1), MAX(op->groups, 1));
+  double waits = op->kind == MS_OP_ATTENTION && op->pass == MS_PASS_DGRAD && cost->scenario->options.deterministic_mode
+                     ? DETERMINISTIC_BACKWARD
+                     : 1;
+  return waits * times *
+         ms_curve_attention_s(slot->use, &cost->device[op->dtype], op->flop / times, bytes, n, op->k / 2, heads,
+                              MAX(gqa, 1), MAX(op->groups, 1));
 }
 
 static double memory_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
@@ -407,14 +459,18 @@ static double stack_factor(const MsCost *cost, MsOpFamily family) {
   return factor > 0 ? factor : 1;
 }
 
-/* A dense product by a lower-complexity scheme, where the model of lcma/decide.h predicts a gain within the workspace that the scenario sets aside.
- * *flop becomes what is multiplied then; returns the growth of the rounding error, 0 for the ordinary product. */
+/* A dense product by a lower-complexity scheme, where the model of lcma/decide.h predicts a gain within the workspace
+ * that the scenario sets aside. *flop becomes what is multiplied then; returns the growth of the rounding error, 0 for
+ * the ordinary product. */
 static double lcma(const MsCost *cost, const MsOp *op, const Slot *slot, double *time_s, double *flop) {
   const MsOptions *options = &cost->scenario->options;
-  if (!options->lcma || slot->use->form == MS_FORM_TERMS /* says nothing of passes over memory */ || op->groups > 1 || (op->dtype != MS_ODT_BF16 && op->dtype != MS_ODT_FP32)) return 0;
+  if (!options->lcma || slot->use->form == MS_FORM_TERMS /* says nothing of passes over memory */ || op->groups > 1 ||
+      (op->dtype != MS_ODT_BF16 && op->dtype != MS_ODT_FP32))
+    return 0;
   const Slot *memory = &cost->slot[MS_OP_ADD][op->dtype][MS_PASS_FORWARD];
   MsLcmaProfile profile;
-  ms_lcma_profile_init(&profile, slot->use, &cost->device[op->dtype], cost->element_B[op->dtype], 1, MAX(memory->use->param[MS_B_E], 0.01));
+  ms_lcma_profile_init(&profile, slot->use, &cost->device[op->dtype], cost->element_B[op->dtype], 1,
+                       MAX(memory->use->param[MS_B_E], 0.01));
   MsLcmaShape shape = {op->m, op->n, op->k, (op->flags & MS_OPF_ACCUMULATE) != 0, options->lcma_workspace_B};
   g_autoptr(GPtrArray) choices = ms_lcma_decide(&profile.machine, &shape);
   const MsLcmaChoice *best = choices->pdata[0];
@@ -440,32 +496,39 @@ static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
   double lower = (op->read_B + op->write_B) / device->hbm_Bps;
   if (family != MS_FAMILY_MEMORY) lower = MAX(lower, flop / device->peak_flops);
   t *= slot->factor * stack_factor(cost, family);
-  if (slot->use->form == MS_FORM_TERMS) lower = MIN(lower, t); /* seconds as measured: what lies in a cache is faster than memory */
-  return (MsOpCost){.time_s = MAX(t, lower), .lower_s = lower, .curve = slot->origin, .error_growth = growth, .band = slot->band};
+  if (slot->use->form == MS_FORM_TERMS)
+    lower = MIN(lower, t); /* seconds as measured: what lies in a cache is faster than memory */
+  return (MsOpCost){
+      .time_s = MAX(t, lower), .lower_s = lower, .curve = slot->origin, .error_growth = growth, .band = slot->band};
 }
 
 gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b) {
   const MsOptions *x = &a->scenario->options, *y = &b->scenario->options;
   for (MsOpFamily family = 0; family < MS_FAMILY_COMM; family++)
     if (stack_factor(a, family) != stack_factor(b, family)) return FALSE;
-  return a->slot == b->slot && a->expert_width == b->expert_width && x->lcma == y->lcma && x->lcma_workspace_B == y->lcma_workspace_B;
+  return a->slot == b->slot && a->expert_width == b->expert_width && x->lcma == y->lcma &&
+         x->lcma_workspace_B == y->lcma_workspace_B;
 }
 
 gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b) {
-  return a->kind == b->kind && a->pass == b->pass && a->dtype == b->dtype && a->flags == b->flags && a->kernels == b->kernels && a->m == b->m && a->n == b->n &&
-         a->k == b->k && a->groups == b->groups && a->kv_groups == b->kv_groups && a->flop == b->flop && a->read_B == b->read_B && a->write_B == b->write_B &&
+  return a->kind == b->kind && a->pass == b->pass && a->dtype == b->dtype && a->flags == b->flags &&
+         a->kernels == b->kernels && a->m == b->m && a->n == b->n && a->k == b->k && a->groups == b->groups &&
+         a->kv_groups == b->kv_groups && a->flop == b->flop && a->read_B == b->read_B && a->write_B == b->write_B &&
          ms_op_families[a->kind] < MS_FAMILY_COMM;
 }
 
-/* --- rows that communicate ----------------------------------------------------------------------------------------------------- */
+/* --- rows that communicate ------------------------------------------------------------------------------------- */
 static MsOpCost host_copy(const MsCost *cost, double bytes_B) {
   double wire = known(cost->hardware->host_link_Bps) ? bytes_B / ms_hardware_host_Bps(cost->hardware) : 0;
   return (MsOpCost){.time_s = MS_DEFAULT_HOST_COPY_S + wire, .lower_s = wire, .band = MS_DEFAULT_BAND};
 }
 
 static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
-  static const MsCollKind as[MS_N_OPS] = {[MS_OP_ALL_GATHER] = MS_COLL_AG, [MS_OP_REDUCE_SCATTER] = MS_COLL_RS, [MS_OP_ALL_REDUCE] = MS_COLL_AR,
-                                          [MS_OP_ALL_TO_ALL] = MS_COLL_A2A, [MS_OP_P2P] = MS_COLL_P2P};
+  static const MsCollKind as[MS_N_OPS] = {[MS_OP_ALL_GATHER] = MS_COLL_AG,
+                                          [MS_OP_REDUCE_SCATTER] = MS_COLL_RS,
+                                          [MS_OP_ALL_REDUCE] = MS_COLL_AR,
+                                          [MS_OP_ALL_TO_ALL] = MS_COLL_A2A,
+                                          [MS_OP_P2P] = MS_COLL_P2P};
   MsCollKind coll = as[op->kind];
   if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) {
     MsDispatcher dispatcher = cost->scenario->options.dispatcher;
@@ -475,13 +538,17 @@ static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
     }
     coll = dispatcher == MS_DISPATCH_ALLTOALL ? MS_COLL_A2A : op->kind == MS_OP_COMBINE ? MS_COLL_RS : MS_COLL_AG;
   }
-  const MsCollective *collective = cost->collective_fp32 && op->dtype == MS_ODT_FP32 ? &cost->collective_fp32[coll][op->group] : &cost->collective[coll][op->group];
-  return ms_collective_s(collective, coll, op->message_B, op->local_fraction, cost->scenario->options.deterministic_mode);
+  const MsCollective *collective = cost->collective_fp32 && op->dtype == MS_ODT_FP32
+                                       ? &cost->collective_fp32[coll][op->group]
+                                       : &cost->collective[coll][op->group];
+  return ms_collective_s(collective, coll, op->message_B, op->local_fraction,
+                         cost->scenario->options.deterministic_mode);
 }
 
-/* How much longer an exchange over the network takes while another microbatch computes: its kernels copy through staging buffers in the memory that
- * compute keeps busy, on SMs whose caches it shares, and wait for ranks that compute. So it weighs less where memory is faster. Inside one
- * scale-up domain no run shows it. DeepEP's own figure comes with its time (dispatch.c). */
+/* How much longer an exchange over the network takes while another microbatch computes: its kernels copy through
+ * staging buffers in the memory that compute keeps busy, on SMs whose caches it shares, and wait for ranks that
+ * compute. So it weighs less where memory is faster. Inside one scale-up domain no run shows it. DeepEP's own figure
+ * comes with its time (dispatch.c). */
 static double crowding(const MsCost *cost, guint8 level) {
   const MsHardware *hardware = cost->hardware;
   MsDispatcher dispatcher = cost->scenario->options.dispatcher;
@@ -493,14 +560,17 @@ static double crowding(const MsCost *cost, guint8 level) {
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   MsOpFamily family = ms_op_families[op->kind];
   if (family < MS_FAMILY_COMM) return compute(cost, op, family);
-  if (family == MS_FAMILY_HOST) { /* host memory is at least as fast as the link that it feeds: the link's rate stands for it */
+  if (family ==
+      MS_FAMILY_HOST) { /* host memory is at least as fast as the link that it feeds: the link's rate stands for it */
     double s = cost->hardware->host_link_Bps > 0 ? (op->read_B + op->write_B) / cost->hardware->host_link_Bps : 0;
     return (MsOpCost){.time_s = s, .lower_s = 0, .band = MS_DEFAULT_BAND};
   }
-  if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return host_copy(cost, op->message_B > 0 ? op->message_B : MAX(op->read_B, op->write_B));
+  if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D)
+    return host_copy(cost, op->message_B > 0 ? op->message_B : MAX(op->read_B, op->write_B));
   MsOpCost c = exchange(cost, op);
   double factor = stack_factor(cost, family);
   c.time_s = MAX(c.time_s * factor, c.lower_s);
-  if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) c.beside_s = MAX(c.beside_s * factor, c.time_s * crowding(cost, c.level));
+  if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE)
+    c.beside_s = MAX(c.beside_s * factor, c.time_s * crowding(cost, c.level));
   return c;
 }

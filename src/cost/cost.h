@@ -1,8 +1,9 @@
 /* src/cost/cost.h - seconds of one operator row on one machine.
  *
- * Pure functions of const data: no allocation, no I/O; same input, same bits. Time is always finite and >= 0; a communication row whose group
- * has one rank costs exactly 0. Forms and their source: measurements/efficiency_fits.md; collectives over a hierarchy: domain/communication.md 9.
- * Not here: contention between rows and interference (sim/), host launch gaps (sim/, with MsHardware.kernel_launch_s). */
+ * Pure functions of const data: no allocation, no I/O; same input, same bits. Time is always finite and >= 0; a
+ * communication row whose group has one rank costs exactly 0. Forms and their source: measurements/efficiency_fits.md;
+ * collectives over a hierarchy: domain/communication.md 9. Not here: contention between rows and interference (sim/),
+ * host launch gaps (sim/, with MsHardware.kernel_launch_s). */
 #ifndef MS_COST_COST_H
 #define MS_COST_COST_H
 
@@ -10,38 +11,44 @@
 
 typedef struct MsCost MsCost; /* a machine prepared for lookups: curves by operator and dtype */
 
-/* Clock of kernels of a family in training over that of short benchmarks, by whose times the curves are: `sustained_derate`, for attention less; 1 where memory is the limit. */
+/* Clock of kernels of a family in training over that of short benchmarks, by whose times the curves are:
+ * `sustained_derate`, for attention less; 1 where memory is the limit. */
 double ms_sustained_clock(const MsHardware *hardware, MsOpFamily family);
 
-/* Prepares; NULL and *error when a data-sheet figure that any run needs is unknown (peak for the precision, HBM, links that the
- * layout uses). Borrows hardware and layout; only layout->group and sizes are read. (transfer full) */
+/* Prepares; NULL and *error when a data-sheet figure that any run needs is unknown (peak for the precision, HBM, links
+ * that the layout uses). Borrows hardware and layout; only layout->group and sizes are read. (transfer full) */
 MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error);
-/* The same for another layout or other options of the same machine and model: kernel curves are borrowed from `like`, or from whom it borrowed them, who must
- * outlive the result; tables of groups that are the same are copied (NULL: ms_cost_new). What a planner calls. */
+/* The same for another layout or other options of the same machine and model: kernel curves are borrowed from `like`,
+ * or from whom it borrowed them, who must outlive the result; tables of groups that are the same are copied (NULL:
+ * ms_cost_new). What a planner calls. */
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error);
 void ms_cost_free(MsCost *cost);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCost, ms_cost_free)
 
 typedef struct {
-  double time_s;         /* alone on the machine */
-  double beside_s;       /* an exchange of the experts' tokens beside compute of another microbatch (EP overlap); 0 = as alone */
-  double lower_s;        /* never more than time_s: FLOP at peak, bytes at link rate (used by `bound` and tests) */
-  guint16 sms;           /* SMs it takes while it runs (communication), 0 = none or all */
-  guint8 level;          /* communication: 0 scale-up link, 1 network */
-  const MsCurve *curve;  /* that decided, NULL = data sheet and default efficiency */
-  double error_growth;   /* of the rounding error over an ordinary product's where a lower-complexity scheme was chosen (option lcma), else 0 */
-  double band;           /* relative residual (p90) of that curve; default when there is none */
+  double time_s; /* alone on the machine */
+  double
+      beside_s; /* an exchange of the experts' tokens beside compute of another microbatch (EP overlap); 0 = as alone */
+  double lower_s;       /* never more than time_s: FLOP at peak, bytes at link rate (used by `bound` and tests) */
+  guint16 sms;          /* SMs it takes while it runs (communication), 0 = none or all */
+  guint8 level;         /* communication: 0 scale-up link, 1 network */
+  const MsCurve *curve; /* that decided, NULL = data sheet and default efficiency */
+  double error_growth;  /* of the rounding error over an ordinary product's where a lower-complexity scheme was chosen
+                           (option lcma), else 0 */
+  double band;          /* relative residual (p90) of that curve; default when there is none */
 } MsOpCost;
 
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op);
-/* Every kernel costs the same in both, so that what is known of one serves the other. Rows that communicate may differ. */
+/* Every kernel costs the same in both, so that what is known of one serves the other. Rows that communicate may differ.
+ */
 gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b);
 /* Kernels that cost the same on any one machine; FALSE for rows that communicate or wait for the host. */
 gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b);
 
-/* Bytes that one rank moves (in one direction) for a communication row: over the scale-up link, over the network, over the host link; all 0 for other rows and groups
- * of one. Of a group that is spread unevenly, a rank of its emptiest domain. Rings, pairwise exchange, and the dispatchers' own de-duplicated counts:
- * the forms of domain/communication.md 2, 5 and 9. */
+/* Bytes that one rank moves (in one direction) for a communication row: over the scale-up link, over the network, over
+ * the host link; all 0 for other rows and groups of one. Of a group that is spread unevenly, a rank of its emptiest
+ * domain. Rings, pairwise exchange, and the dispatchers' own de-duplicated counts: the forms of domain/communication.md
+ * 2, 5 and 9. */
 void ms_cost_level_B(const MsScenario *scenario, const MsLayout *layout, const MsOp *op, double level_B[3]);
 
 #endif

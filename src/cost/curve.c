@@ -44,7 +44,8 @@ double ms_grid_factor(const MsGrid *grid, const double *x) {
 }
 
 static double gemm_saturating_s(const double *p, const MsDeviceRates *device, double m, double n, double k, double w) {
-  double e = efficiency(p[MS_C_E]) * saturation(m, p[MS_C_M_HALF]) * saturation(n, p[MS_C_N_HALF]) * saturation(k, p[MS_C_K_HALF]);
+  double e = efficiency(p[MS_C_E]) * saturation(m, p[MS_C_M_HALF]) * saturation(n, p[MS_C_N_HALF]) *
+             saturation(k, p[MS_C_K_HALF]);
   double compute = 2 * m * n * k / (device->peak_flops * e);
   double memory = (w * (m * k + n * k) + 2 * m * n) / (device->hbm_Bps * efficiency(p[MS_C_BW]));
   return MAX(compute, memory) + p[MS_C_LAUNCH];
@@ -56,46 +57,58 @@ static inline double round_up(double x) {
   return whole < x ? whole + 1 : whole;
 }
 
-/* Waves of tiles over the SMs, softly quantised: of a library with one tile, and clusters that share an operand pad m to a multiple of it. */
+/* Waves of tiles over the SMs, softly quantised: of a library with one tile, and clusters that share an operand pad m
+ * to a multiple of it. */
 static double one_tile_s(const double *p, const MsDeviceRates *device, double m, double n, double k) {
   double sms = MAX(device->sm_count, 1), hardness = p[MS_E2_HARDNESS], pad = p[MS_E2_PAD_M];
   if (pad > 0) m = round_up(m / pad) * pad;
-  double waves = round_up(m / p[MS_E2_TILE_M]) * round_up(n / p[MS_E2_TILE_N]) / sms, soft = (1 - hardness) * MAX(waves, 1) + hardness * round_up(waves);
-  return soft * (k * 2 * p[MS_E2_TILE_M] * p[MS_E2_TILE_N] * sms / (device->peak_flops * efficiency(p[MS_E2_E])) + p[MS_E2_WAVE]);
+  double waves = round_up(m / p[MS_E2_TILE_M]) * round_up(n / p[MS_E2_TILE_N]) / sms,
+         soft = (1 - hardness) * MAX(waves, 1) + hardness * round_up(waves);
+  return soft * (k * 2 * p[MS_E2_TILE_M] * p[MS_E2_TILE_N] * sms / (device->peak_flops * efficiency(p[MS_E2_E])) +
+                 p[MS_E2_WAVE]);
 }
 
-/* One kernel per (tile, split of k): waves of tiles over the SMs, softly quantised; a split writes and sums fp32 partials. */
+/* One kernel per (tile, split of k): waves of tiles over the SMs, softly quantised; a split writes and sums fp32
+ * partials. */
 static double gemm_tiled_s(const double *p, const MsDeviceRates *device, double m, double n, double k, double w) {
-  static const struct { double m, n, area, root; int power; } tile[] = {
-      {128, 256, 1, 1, 0}, {256, 128, 1, 1, 0}, {128, 128, 0.5, 0.70710678118654752, 1},
-      {64, 128, 0.25, 0.5, 2}, {64, 64, 0.125, 0.35355339059327376, 3}};
+  static const struct {
+    double m, n, area, root;
+    int power;
+  } tile[] = {{128, 256, 1, 1, 0},
+              {256, 128, 1, 1, 0},
+              {128, 128, 0.5, 0.70710678118654752, 1},
+              {64, 128, 0.25, 0.5, 2},
+              {64, 64, 0.125, 0.35355339059327376, 3}};
   double r = efficiency(p[MS_E2_SMALL_TILE]), tile_eff[4] = {1, r, r * r, r * r * r};
   double sms = MAX(device->sm_count, 1), hardness = p[MS_E2_HARDNESS], best = HUGE_VAL;
-  double sm_flops = device->peak_flops / sms * efficiency(p[MS_E2_E]), bandwidth = device->hbm_Bps * efficiency(p[MS_E2_BW]);
+  double sm_flops = device->peak_flops / sms * efficiency(p[MS_E2_E]),
+         bandwidth = device->hbm_Bps * efficiency(p[MS_E2_BW]);
   if (p[MS_E2_TILE_M] > 0 && p[MS_E2_TILE_N] > 0) best = one_tile_s(p, device, m, n, k);
-  else for (size_t i = 0; i < G_N_ELEMENTS(tile); i++) {
-    double tiles = round_up(m / tile[i].m) * round_up(n / tile[i].n) / sms;
-    double s_per_k = 2 * tile[i].m * tile[i].n / (sm_flops * tile_eff[tile[i].power]);
-    double fixed = p[MS_E2_WAVE] * tile[i].root;
-    for (int split = 1; split <= 8; split *= 2) {
-      double waves = tiles * split, soft = (1 - hardness) * MAX(waves, 1) + hardness * round_up(waves);
-      double t = soft * (MAX(k / split, 64) * s_per_k + fixed);
-      if (split > 1) t += 4 * m * n * split / bandwidth + p[MS_E2_LAUNCH] / 2;
-      best = MIN(best, t);
+  else
+    for (size_t i = 0; i < G_N_ELEMENTS(tile); i++) {
+      double tiles = round_up(m / tile[i].m) * round_up(n / tile[i].n) / sms;
+      double s_per_k = 2 * tile[i].m * tile[i].n / (sm_flops * tile_eff[tile[i].power]);
+      double fixed = p[MS_E2_WAVE] * tile[i].root;
+      for (int split = 1; split <= 8; split *= 2) {
+        double waves = tiles * split, soft = (1 - hardness) * MAX(waves, 1) + hardness * round_up(waves);
+        double t = soft * (MAX(k / split, 64) * s_per_k + fixed);
+        if (split > 1) t += 4 * m * n * split / bandwidth + p[MS_E2_LAUNCH] / 2;
+        best = MIN(best, t);
+      }
     }
-  }
   return MAX(best, (w * (m * k + n * k) + 2 * m * n) / bandwidth) + p[MS_E2_LAUNCH];
 }
 
-double ms_curve_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double m, double n, double k, double bytes_per_element) {
+double ms_curve_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double m, double n, double k,
+                       double bytes_per_element) {
   if (!(m > 0 && n > 0 && k > 0)) return curve->param[MS_C_LAUNCH];
   double t = curve->form == MS_FORM_GEMM_TILED ? gemm_tiled_s(curve->param, device, m, n, k, bytes_per_element)
                                                : gemm_saturating_s(curve->param, device, m, n, k, bytes_per_element);
   return t * ms_grid_factor(&curve->grid, (const double[4]){m, n, k});
 }
 
-double ms_curve_grouped_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double rows, double groups, double n, double k,
-                               double inter, double bytes_per_element) {
+double ms_curve_grouped_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double rows, double groups, double n,
+                               double k, double inter, double bytes_per_element) {
   const double *p = curve->param;
   double fixed = p[MS_G_LAUNCH] / 2 + MAX(groups, 0) * p[MS_G_PER_EXPERT] / 2;
   if (!(rows > 0 && groups > 0 && n > 0 && k > 0)) return fixed;
@@ -111,11 +124,14 @@ double ms_curve_grouped_gemm_s(const MsCurve *curve, const MsDeviceRates *device
   return t * ms_grid_factor(&curve->grid, (const double[4]){te, hidden, width, rows});
 }
 
-/* FlashAttention's rule, which counts one sequence whatever the batch: heads and blocks of 128 queries that fill less than 0.8 of the SMs share out the keys. */
-static gboolean splits_keys(const MsDeviceRates *device, double seq, double heads) { return heads * round_up(seq / 128) < 0.8 * device->sm_count; }
+/* FlashAttention's rule, which counts one sequence whatever the batch: heads and blocks of 128 queries that fill less
+ * than 0.8 of the SMs share out the keys. */
+static gboolean splits_keys(const MsDeviceRates *device, double seq, double heads) {
+  return heads * round_up(seq / 128) < 0.8 * device->sm_count;
+}
 
-double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, double flop, double bytes_B, double seq, double head_dim,
-                            double batch_heads, double gqa_group, double heads) {
+double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, double flop, double bytes_B, double seq,
+                            double head_dim, double batch_heads, double gqa_group, double heads) {
   const double *p = curve->param;
   if (!(flop > 0 && seq > 0)) return p[MS_A_LAUNCH];
   double work = flop / (device->peak_flops * efficiency(p[MS_A_E])) * (1 + p[MS_A_S_HALF] / seq);
@@ -125,7 +141,8 @@ double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, d
     bytes_B += p[MS_A_PARTIALS] * 8 * batch_heads * seq * head_dim;
     path *= MIN(1, batch_heads * round_up(seq / 128) / device->sm_count); /* every SM has a share of the keys */
   }
-  double t = p[MS_A_LAUNCH] + bytes_B / (device->hbm_Bps * efficiency(p[MS_A_BW])) + cbrt(work * work * work + path * path * path);
+  double t = p[MS_A_LAUNCH] + bytes_B / (device->hbm_Bps * efficiency(p[MS_A_BW])) +
+             cbrt(work * work * work + path * path * path);
   return t * ms_grid_factor(&curve->grid, (const double[4]){seq, batch_heads, gqa_group, heads});
 }
 
@@ -163,17 +180,22 @@ double ms_curve_bandwidth_s(const MsCurve *curve, const MsDeviceRates *device, d
 
 double ms_curve_terms_s(const MsCurve *curve, const MsTerms *x) {
   const double *p = curve->param;
-  double t = p[MS_T_LAUNCH] + p[MS_T_GROUP] * x->groups + p[MS_T_M] * x->m + p[MS_T_MN] * x->mn + p[MS_T_MK] * x->mk + p[MS_T_NK] * x->nk +
-             p[MS_T_FLOP] * x->flop + p[MS_T_BYTE] * x->bytes_B + p[MS_T_FAR_BYTE] * MAX(0, x->bytes_B - p[MS_T_CACHE]);
+  double t = p[MS_T_LAUNCH] + p[MS_T_GROUP] * x->groups + p[MS_T_M] * x->m + p[MS_T_MN] * x->mn + p[MS_T_MK] * x->mk +
+             p[MS_T_NK] * x->nk + p[MS_T_FLOP] * x->flop + p[MS_T_BYTE] * x->bytes_B +
+             p[MS_T_FAR_BYTE] * MAX(0, x->bytes_B - p[MS_T_CACHE]);
   return t * ms_grid_factor(&curve->grid, x->at);
 }
 
 /* Which parameters are rates (or efficiencies of one); the others but for shapes and per-copy bytes are times. */
 void ms_curve_slow(MsCurve *curve, double factor) {
-  static const struct { int rate[4], time[3]; } linear[MS_N_FORMS] = { /* 1 + index, 0 ends */
+  static const struct {
+    int rate[4], time[3];
+  } linear[MS_N_FORMS] = {
+      /* 1 + index, 0 ends */
       [MS_FORM_GEMM_SATURATING] = {{1 + MS_C_E, 1 + MS_C_BW}, {1 + MS_C_LAUNCH}},
       [MS_FORM_GEMM_TILED] = {{1 + MS_E2_E, 1 + MS_E2_BW}, {1 + MS_E2_LAUNCH, 1 + MS_E2_WAVE}},
-      [MS_FORM_GROUPED_GEMM] = {{1 + MS_G_E, 1 + MS_G_BW_WEIGHTS, 1 + MS_G_BW_ACT}, {1 + MS_G_LAUNCH, 1 + MS_G_PER_EXPERT}},
+      [MS_FORM_GROUPED_GEMM] = {{1 + MS_G_E, 1 + MS_G_BW_WEIGHTS, 1 + MS_G_BW_ACT},
+                                {1 + MS_G_LAUNCH, 1 + MS_G_PER_EXPERT}},
       [MS_FORM_ATTENTION] = {{1 + MS_A_E, 1 + MS_A_BW, 1 + MS_A_E_CP}, {1 + MS_A_LAUNCH}},
       [MS_FORM_DISPATCH] = {{1 + MS_D_PER_SM, 1 + MS_D_LINK}, {1 + MS_D_ALPHA, 1 + MS_D_COPY, 1 + MS_D_TOKEN}},
       [MS_FORM_BANDWIDTH] = {{1 + MS_B_E}, {1 + MS_B_LAUNCH}},

@@ -1,4 +1,5 @@
-/* src/cost/dispatch.c - DeepEP and HybridEP: de-duplicated two-level dispatch and combine (domain/communication.md 5.3-5.5).
+/* src/cost/dispatch.c - DeepEP and HybridEP: de-duplicated two-level dispatch and combine
+ * (domain/communication.md 5.3-5.5).
  *
  * alpha + max(bytes over the scale-up link, bytes over the network), each at the rate of its SMs or of its link. */
 #include "cost/internal.h"
@@ -17,7 +18,8 @@ static int sms_of(const MsScenario *scenario, const MsGroup *group) {
 }
 
 /* Its strings and its grid stay the profile's. */
-static MsCurve curve_or_default(const MsCurve *curve, double alpha_s, double per_sm_Bps, double link_Bps, double cap_Bps) {
+static MsCurve curve_or_default(const MsCurve *curve, double alpha_s, double per_sm_Bps, double link_Bps,
+                                double cap_Bps) {
   MsCurve copy = curve ? *curve : (MsCurve){.form = MS_FORM_DISPATCH, .param = {alpha_s, per_sm_Bps, link_Bps}};
   if (cap_Bps > 0) copy.param[MS_D_LINK] = MIN(copy.param[MS_D_LINK], cap_Bps);
   return copy;
@@ -27,10 +29,12 @@ static const MsCurve *find(const MsScenario *scenario, const char *op, const cha
   const MsHardware *hardware = scenario->hardware;
   const char *dispatcher = ms_dispatcher_words[scenario->options.dispatcher];
   const MsCurve *curve = ms_curve_nearest(hardware, op, level, dispatcher, MS_FORM_DISPATCH, ranks);
-  return curve ? curve : ms_curve_nearest(hardware, op, level, NULL, MS_FORM_DISPATCH, ranks); /* the other dispatcher's */
+  return curve ? curve
+               : ms_curve_nearest(hardware, op, level, NULL, MS_FORM_DISPATCH, ranks); /* the other dispatcher's */
 }
 
-/* DeepEP's kernels load and store every row; that takes longer while compute keeps the memory busy, less so where memory is faster. */
+/* DeepEP's kernels load and store every row; that takes longer while compute keeps the memory busy, less so where
+ * memory is faster. */
 static double beside_sms(const MsScenario *scenario, double sms) {
   double hbm_Bps = scenario->hardware->hbm_Bps;
   if (scenario->options.dispatcher != MS_DISPATCH_DEEPEP || !(hbm_Bps > 0)) return 0;
@@ -49,10 +53,12 @@ MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, con
   d.network_from = D > 1 ? find(scenario, op, "network", group->size) : NULL;
   d.own_domain = Nd > 1 ? Nd / (Nd - 1) : 1;
   d.own_network = D > 1 ? D / (D - 1) : 1;
-  d.scaleup = curve_or_default(d.scaleup_from, MS_DEFAULT_DISPATCH_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_BPS,
-                               MS_DEFAULT_DISPATCH_LINK_EFFICIENCY * d.link_Bps * d.own_domain, d.link_Bps * d.own_domain);
-  d.network = curve_or_default(d.network_from, MS_DEFAULT_DISPATCH_NETWORK_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_NETWORK_BPS,
-                               MS_DEFAULT_NIC_EFFICIENCY * d.nic_Bps * d.own_network, d.nic_Bps * d.own_network);
+  d.scaleup =
+      curve_or_default(d.scaleup_from, MS_DEFAULT_DISPATCH_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_BPS,
+                       MS_DEFAULT_DISPATCH_LINK_EFFICIENCY * d.link_Bps * d.own_domain, d.link_Bps * d.own_domain);
+  d.network =
+      curve_or_default(d.network_from, MS_DEFAULT_DISPATCH_NETWORK_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_NETWORK_BPS,
+                       MS_DEFAULT_NIC_EFFICIENCY * d.nic_Bps * d.own_network, d.nic_Bps * d.own_network);
   return d;
 }
 
@@ -66,11 +72,19 @@ MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, double tokens, dou
   }
   inside_B = Nd > 1 ? MAX(inside_B, 0) : 0;
   double inside_s = Nd > 1 ? ms_curve_dispatch_s(&d->scaleup, inside_B * d->own_domain, tokens, row_B, d->sms) : 0;
-  double outside_s = d->group.domains > 1 ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, tokens, row_B, d->sms) : 0;
-  double slowed_s = d->beside_sms > 0 ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, tokens, row_B, d->beside_sms) : 0;
+  double outside_s =
+      d->group.domains > 1 ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, tokens, row_B, d->sms) : 0;
+  double slowed_s = d->beside_sms > 0
+                        ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, tokens, row_B, d->beside_sms)
+                        : 0;
   double lower = MAX(Nd > 1 ? inside_B / d->link_Bps : 0, d->group.domains > 1 ? outside_B / d->nic_Bps : 0);
   gboolean network = outside_s >= inside_s;
   const MsCurve *curve = network ? d->network_from : d->scaleup_from;
-  return (MsOpCost){.time_s = MAX(MAX(inside_s, outside_s), lower), .beside_s = slowed_s, .lower_s = lower, .sms = d->sms, .level = d->group.domains > 1,
-                    .curve = curve, .band = ms_curve_band(curve, MS_DEFAULT_NETWORK_BAND)};
+  return (MsOpCost){.time_s = MAX(MAX(inside_s, outside_s), lower),
+                    .beside_s = slowed_s,
+                    .lower_s = lower,
+                    .sms = d->sms,
+                    .level = d->group.domains > 1,
+                    .curve = curve,
+                    .band = ms_curve_band(curve, MS_DEFAULT_NETWORK_BAND)};
 }

@@ -10,23 +10,34 @@ static double gemm_s(const void *data, double m, double n, double k) {
   return ms_curve_gemm_s(p->curve, &p->device, m, n, k, p->element_B) * p->factor;
 }
 
-void ms_lcma_profile_init(MsLcmaProfile *p, const MsCurve *curve, const MsDeviceRates *device, double element_B, double factor, double memory_efficiency) {
+void ms_lcma_profile_init(MsLcmaProfile *p, const MsCurve *curve, const MsDeviceRates *device, double element_B,
+                          double factor, double memory_efficiency) {
   double s_per_B = factor / (device->hbm_Bps * memory_efficiency);
   *p = (MsLcmaProfile){.curve = curve, .device = *device, .element_B = element_B, .factor = factor};
-  p->machine = (MsLcmaMachine){.data = p, .library_s = gemm_s, .product_s = gemm_s, .split_s_per_B = s_per_B, .merge_s_per_B = s_per_B,
-                               .input_B = element_B, .sum_B = element_B, .product_B = 4};
+  p->machine = (MsLcmaMachine){.data = p,
+                               .library_s = gemm_s,
+                               .product_s = gemm_s,
+                               .split_s_per_B = s_per_B,
+                               .merge_s_per_B = s_per_B,
+                               .input_B = element_B,
+                               .sum_B = element_B,
+                               .product_B = 4};
 }
 
 gboolean ms_lcma_profile_load(MsLcmaProfile *p, const MsHardware *h, gboolean fp32, GError **error) {
   static const MsCurve roofline = {.form = MS_FORM_GEMM_SATURATING, .param = {0.74, 0.6, 2.6e-6, 97, 72, 67}};
   if (!ms_hardware_need(h, h->hbm_Bps, "hbm_Bps", error)) return FALSE;
-  if (fp32 ? !ms_hardware_need(h, h->peak_fp32_flops, "peak_fp32_flops", error) : !ms_hardware_need(h, h->peak_bf16_flops, "peak_bf16_flops", error)) return FALSE;
+  if (fp32 ? !ms_hardware_need(h, h->peak_fp32_flops, "peak_fp32_flops", error)
+           : !ms_hardware_need(h, h->peak_bf16_flops, "peak_bf16_flops", error))
+    return FALSE;
   const MsCurve *curve = &roofline;
   double memory = MS_DEFAULT_MEMORY_EFFICIENCY;
   for (int i = h->num_curves - 1; i >= 0; i--) {
     const MsCurve *c = &h->curves[i];
     gboolean gemm = c->form == MS_FORM_GEMM_SATURATING || c->form == MS_FORM_GEMM_TILED;
-    if (gemm && g_strcmp0(c->op, "gemm") == 0 && g_strcmp0(c->dtype, fp32 ? "fp32" : "bf16") == 0 && (!c->pass || strcmp(c->pass, "forward") == 0)) curve = c;
+    if (gemm && g_strcmp0(c->op, "gemm") == 0 && g_strcmp0(c->dtype, fp32 ? "fp32" : "bf16") == 0 &&
+        (!c->pass || strcmp(c->pass, "forward") == 0))
+      curve = c;
     if (c->form == MS_FORM_BANDWIDTH && g_strcmp0(c->op, "elementwise") == 0) memory = c->param[MS_B_E];
   }
   int dtype = fp32 ? MS_ODT_FP32 : MS_ODT_BF16;

@@ -1,6 +1,7 @@
-/* src/cost/lcma.h - what a machine of a profile needs for a product by a lower-complexity scheme (lcma/decide.h): its curve of a GEMM for the products,
- * its HBM bandwidth and the efficiency of its memory-bound kernels for the sums. Sums are kept in the type of the operands and products in float: split
- * and merge cost their bytes, every product is a launch of its own. */
+/* src/cost/lcma.h - what a machine of a profile needs for a product by a lower-complexity scheme (lcma/decide.h): its
+ * curve of a GEMM for the products, its HBM bandwidth and the efficiency of its memory-bound kernels for the sums. Sums
+ * are kept in the type of the operands and products in float: split and merge cost their bytes, every product is a
+ * launch of its own. */
 #ifndef MS_COST_LCMA_H
 #define MS_COST_LCMA_H
 
@@ -15,10 +16,11 @@ typedef struct {
 } MsLcmaProfile;
 
 /* `factor`: time over the curve's. `memory_efficiency`: of split and merge. Borrows the curve. */
-void ms_lcma_profile_init(MsLcmaProfile *profile, const MsCurve *curve, const MsDeviceRates *device, double element_B, double factor, double memory_efficiency);
+void ms_lcma_profile_init(MsLcmaProfile *profile, const MsCurve *curve, const MsDeviceRates *device, double element_B,
+                          double factor, double memory_efficiency);
 
-/* The same of a profile by itself, for the dtype word "fp32" or "bf16" (its curve, else the default form of cost.c). FALSE and *error when a
- * figure that is needed is unknown. */
+/* The same of a profile by itself, for the dtype word "fp32" or "bf16" (its curve, else the default form of cost.c).
+ * FALSE and *error when a figure that is needed is unknown. */
 gboolean ms_lcma_profile_load(MsLcmaProfile *profile, const MsHardware *hardware, gboolean fp32, GError **error);
 
 #endif

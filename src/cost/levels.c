@@ -3,7 +3,8 @@
 
 #include "cost/internal.h"
 
-/* What a rank of the emptiest domain receives: the network's part is the one that the lower bound of the row's time divides by the NIC's rate. */
+/* What a rank of the emptiest domain receives: the network's part is the one that the lower bound of the row's time
+ * divides by the NIC's rate. */
 static void of_collective(const MsGroup *g, MsCollKind kind, double M, double local_fraction, double level_B[2]) {
   double z = g->size, inside = CLAMP(g->per_domain, 1, g->size), R = CLAMP(g->min_per_domain, 1, inside);
   double all = M * (z - 1) / z, away = g->domains > 1 ? (1 - R / z) * M / R : 0;
@@ -40,7 +41,8 @@ void ms_cost_level_B(const MsScenario *s, const MsLayout *layout, const MsOp *op
   const MsGroup *g = &layout->group[op->group];
   if (ms_op_families[op->kind] != MS_FAMILY_COMM || g->size <= 1 || !(op->message_B > 0)) return;
   gboolean deduplicates = ms_dispatch_is_flex(s->options.dispatcher);
-  if ((op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) && deduplicates && (op->level_B[0] > 0 || op->level_B[1] > 0)) {
+  if ((op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) && deduplicates &&
+      (op->level_B[0] > 0 || op->level_B[1] > 0)) {
     level_B[0] = g->per_domain > 1 ? op->level_B[0] : 0;
     level_B[1] = g->domains > 1 ? op->level_B[1] : 0;
     return;

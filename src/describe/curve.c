@@ -1,4 +1,5 @@
-/* src/describe/curve.c - the fitted curves that a machine carries: their tables, parameters, segments and residual grids. */
+/* src/describe/curve.c - the fitted curves that a machine carries: their tables, parameters, segments and residual
+ * grids. */
 #include "describe/curve.h"
 
 #include "base/err.h"
@@ -10,42 +11,45 @@
 #define GRID_MAX   1000000 /* numbers of one residual grid */
 #define CURVES_MAX 4096
 
-const char *const ms_curve_form_words[] = {"gemm-saturating", "gemm-tiled", "grouped-gemm", "attention",
-                                           "segments",        "dispatch",   "bandwidth",    "terms",     NULL};
+const char *const ms_curve_form_words[] = {"gemm-saturating", "gemm-tiled", "grouped-gemm", "attention", "segments",
+                                           "dispatch",        "bandwidth",  "terms",        NULL};
 
 const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
     [MS_FORM_GEMM_SATURATING] = {"efficiency", "bw_efficiency", "launch_s", "m_half", "n_half", "k_half"},
     [MS_FORM_GEMM_TILED] = {"efficiency", "bw_efficiency", "launch_s", "wave_s", "wave_hardness",
                             "small_tile_efficiency", "tile_m", "tile_n", "pad_m"},
-    [MS_FORM_GROUPED_GEMM] = {"efficiency", "bw_efficiency_weights", "launch_s", "te_half", "i_half",
-                              "per_expert_s", "bw_efficiency_act"},
-    [MS_FORM_ATTENTION] = {"efficiency", "bw_efficiency", "launch_s", "s_half", "critical_path_efficiency", "split_partials"},
+    [MS_FORM_GROUPED_GEMM] = {"efficiency", "bw_efficiency_weights", "launch_s", "te_half", "i_half", "per_expert_s",
+                              "bw_efficiency_act"},
+    [MS_FORM_ATTENTION] = {"efficiency", "bw_efficiency", "launch_s", "s_half", "critical_path_efficiency",
+                           "split_partials"},
     [MS_FORM_SEGMENTS] = {NULL},
-    [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps", "sharpness", "copy_sm_s", "token_sm_s", "token_rows", "fill_tokens"},
+    [MS_FORM_DISPATCH] = {"alpha_s", "per_sm_Bps", "link_Bps", "sharpness", "copy_sm_s", "token_sm_s", "token_rows",
+                          "fill_tokens"},
     [MS_FORM_BANDWIDTH] = {"efficiency", "launch_s"},
-    [MS_FORM_TERMS] = {"launch_s", "group_s", "m_s", "mn_s", "mk_s", "nk_s", "flop_s", "byte_s", "far_byte_s", "cache_B"},
+    [MS_FORM_TERMS] = {"launch_s", "group_s", "m_s", "mn_s", "mk_s", "nk_s", "flop_s", "byte_s", "far_byte_s",
+                       "cache_B"},
 };
 
 int ms_curve_required(MsCurveForm form) {
-  if (form == MS_FORM_DISPATCH) return 3; /* a hard minimum, and nothing beside the rows, where rows of one shape only were measured */
+  if (form == MS_FORM_DISPATCH)
+    return 3; /* a hard minimum, and nothing beside the rows, where rows of one shape only were measured */
   if (form == MS_FORM_GEMM_TILED) return 6; /* the best of five tiles, unless the library has one */
-  if (form == MS_FORM_ATTENTION) return 5; /* a kernel that never splits the keys */
+  if (form == MS_FORM_ATTENTION) return 5;  /* a kernel that never splits the keys */
   return form == MS_FORM_TERMS ? 0 : MS_CURVE_PARAMS;
 }
 
 /* --- pieces of JSON
  * -------------------------------------------------------------------------------------------------- */
-static gboolean get_number(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi,
-                           double *value, GError **error) {
+static gboolean get_number(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, double *value,
+                           GError **error) {
   MsField field = {.key = "number", .type = MS_T_F64, .lo = lo, .hi = hi};
   return ms_field_set(&field, doc, node, path, value, error);
 }
 
 /* A list of at most `max` numbers in [lo, hi]; *values is new. */
-static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi,
-                            guint max, double **values, int *n, GError **error) {
-  if (!node || !JSON_NODE_HOLDS_ARRAY(node))
-    return ms_json_error(doc, path, error, "must be a list of numbers");
+static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, guint max,
+                            double **values, int *n, GError **error) {
+  if (!node || !JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of numbers");
   JsonArray *array = json_node_get_array(node);
   guint length = json_array_get_length(array);
   if (length < 1 || length > max)
@@ -70,8 +74,8 @@ static int param_index(MsCurveForm form, const char *name) {
   return -1;
 }
 
-static gboolean set_param(const MsJson *doc, const char *name, JsonNode *node, const char *path,
-                          MsCurve *curve, GError **error) {
+static gboolean set_param(const MsJson *doc, const char *name, JsonNode *node, const char *path, MsCurve *curve,
+                          GError **error) {
   const char *const *known = ms_curve_param_words[curve->form];
   char *full = g_strconcat(path, ".", name, NULL);
   int index = param_index(curve->form, name);
@@ -85,8 +89,7 @@ static gboolean set_param(const MsJson *doc, const char *name, JsonNode *node, c
 }
 
 /* The row has offset 0: it needs the form, which stands before it in the table. */
-static gboolean params_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
-                             GError **error) {
+static gboolean params_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsCurve *curve = member;
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   JsonObjectIter iter;
@@ -108,8 +111,7 @@ static void params_print(MsJsonOut *out, const char *key, const void *member) {
 
 /* --- curve: segments
  * ------------------------------------------------------------------------------------------------- */
-static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve,
-                              GError **error) {
+static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve, GError **error) {
   double *pair = NULL;
   int n = 0;
   gboolean ok = get_numbers(doc, node, path, 0, 1e18, 16, &pair, &n, error);
@@ -123,16 +125,13 @@ static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *pat
   return ok;
 }
 
-static gboolean segments_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
-                               GError **error) {
+static gboolean segments_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsCurve *curve = member;
   guint max = G_N_ELEMENTS(curve->segment_Bps);
-  if (!JSON_NODE_HOLDS_ARRAY(node))
-    return ms_json_error(doc, path, error, "must be a list of [alpha_s, Bps]");
+  if (!JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of [alpha_s, Bps]");
   JsonArray *array = json_node_get_array(node);
   guint length = json_array_get_length(array);
-  if (length > max)
-    return ms_json_error(doc, path, error, "holds %u lines, must hold at most %u", length, max);
+  if (length > max) return ms_json_error(doc, path, error, "holds %u lines, must hold at most %u", length, max);
   curve->n_segments = 0;
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < length; i++) {
@@ -185,8 +184,8 @@ static void grid_copy(const MsGrid *from, MsGrid *to) {
   to->log_ratio = g_memdup2(from->log_ratio, (gsize)grid_size(from) * sizeof(double));
 }
 
-static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, const char *path,
-                           MsGrid *grid, GError **error) {
+static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, const char *path, MsGrid *grid,
+                           GError **error) {
   int d = grid->dims;
   if (d >= (int)G_N_ELEMENTS(grid->n))
     return ms_json_error(doc, path, error, "has more than %u axes", (guint)G_N_ELEMENTS(grid->n));
@@ -203,10 +202,8 @@ static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, 
   return TRUE;
 }
 
-static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid,
-                           GError **error) {
-  if (!node || !JSON_NODE_HOLDS_OBJECT(node))
-    return ms_json_error(doc, path, error, "must be an object of lists");
+static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid, GError **error) {
+  if (!node || !JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object of lists");
   JsonObjectIter iter;
   const char *name;
   JsonNode *value;
@@ -217,25 +214,21 @@ static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, 
          ms_json_error(doc, path, error, "is empty, must hold 1 to %u axes", (guint)G_N_ELEMENTS(grid->n));
 }
 
-static gboolean ratios_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid,
-                             GError **error) {
+static gboolean ratios_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid, GError **error) {
   int n = 0;
   gint64 size = grid_size(grid);
   if (size > GRID_MAX) return ms_json_error(doc, path, error, "the axes span more than %d points", GRID_MAX);
   if (!get_numbers(doc, node, path, -20, 20, GRID_MAX, &grid->log_ratio, &n, error)) return FALSE;
-  return n == size ||
-         ms_json_error(doc, path, error, "holds %d numbers, must hold %d as the axes span", n, (int)size);
+  return n == size || ms_json_error(doc, path, error, "holds %d numbers, must hold %d as the axes span", n, (int)size);
 }
 
-static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
-                           GError **error) {
+static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsGrid *grid = member;
   grid_clear(grid);
   if (JSON_NODE_HOLDS_NULL(node)) return TRUE;
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   JsonObject *json = json_node_get_object(node);
-  if (json_object_get_size(json) != 2)
-    return ms_json_error(doc, path, error, "must hold \"axes\" and \"log_ratio\"");
+  if (json_object_get_size(json) != 2) return ms_json_error(doc, path, error, "must hold \"axes\" and \"log_ratio\"");
   char *axes = g_strconcat(path, ".axes", NULL), *ratios = g_strconcat(path, ".log_ratio", NULL);
   gboolean ok = axes_parse(doc, json_object_get_member(json, "axes"), axes, grid, error) &&
                 ratios_parse(doc, json_object_get_member(json, "log_ratio"), ratios, grid, error);
@@ -276,8 +269,10 @@ static const MsField provenance_fields[] = {
     MS_STRING(S, date, MS_NULLABLE, "when"),
     MS_STRING(S, note, MS_NULLABLE, "anything else, e.g. from where a shape was inherited"),
     MS_STRING(S, library, MS_NULLABLE, "whose rows were fitted; --evaluate compares with rows of this library"),
-    MS_F64(S, cast_launch_s, "s", 0, 1, NULL, MS_NULLABLE, "launch of the cast that measured GEMM rows include and the curve does not"),
-    MS_F64(S, cast_bw_efficiency, "", 0, 10, NULL, MS_NULLABLE, "share of HBM bandwidth of that cast, (2 + w) m k bytes"),
+    MS_F64(S, cast_launch_s, "s", 0, 1, NULL, MS_NULLABLE,
+           "launch of the cast that measured GEMM rows include and the curve does not"),
+    MS_F64(S, cast_bw_efficiency, "", 0, 10, NULL, MS_NULLABLE,
+           "share of HBM bandwidth of that cast, (2 + w) m k bytes"),
     MS_F64(S, n_fitted, "", 0, 1e12, NULL, MS_NULLABLE, "points that were fitted"),
     MS_F64(S, n_held_back, "", 0, 1e12, NULL, MS_NULLABLE, "points that were held back"),
     MS_F64(S, residual_median, "", 0, 1e6, NULL, MS_NULLABLE, "median relative error on points held back"),
@@ -305,7 +300,8 @@ static const MsField curve_fields[] = {
      .parse = params_parse,
      .print = params_print,
      .doc = "object of the formula's parameters"},
-    MS_F64(S, sustained, "", 0.01, 10, "1", MS_NULLABLE, "rate in long training over that of the measurements; multiplies the efficiency"),
+    MS_F64(S, sustained, "", 0.01, 10, "1", MS_NULLABLE,
+           "rate in long training over that of the measurements; multiplies the efficiency"),
     {.key = "segments",
      .type = MS_T_CUSTOM,
      .unit = "s, Bps",
@@ -360,8 +356,7 @@ static gboolean check_params(const MsJson *doc, JsonObject *json, const char *pa
     if (node && json_object_has_member(json_node_get_object(node), name)) continue;
     if (i >= ms_curve_required(curve->form)) continue; /* 0 */
     char *full = g_strconcat(path, ".params.", name, NULL);
-    ms_json_error(doc, full, error, "required parameter of the form %s is missing",
-                  ms_curve_form_words[curve->form]);
+    ms_json_error(doc, full, error, "required parameter of the form %s is missing", ms_curve_form_words[curve->form]);
     g_free(full);
     return FALSE;
   }
@@ -370,8 +365,7 @@ static gboolean check_params(const MsJson *doc, JsonObject *json, const char *pa
 
 static gboolean check_curve(const MsJson *doc, JsonObject *json, const char *path, const MsCurve *curve,
                             GError **error) {
-  static const char *const dtypes[] = {"bf16",      "fp16",  "fp32",  "fp64", "fp8",
-                                       "fp8-block", "mxfp8", "nvfp4", NULL};
+  static const char *const dtypes[] = {"bf16", "fp16", "fp32", "fp64", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
   static const char *const passes[] = {"forward", "dgrad", "wgrad", "backward", NULL};
   static const char *const levels[] = {"nvlink", "network", NULL};
   if (!check_word(doc, path, "dtype", curve->dtype, dtypes, error) ||
@@ -387,8 +381,7 @@ static gboolean check_curve(const MsJson *doc, JsonObject *json, const char *pat
 }
 
 /* On failure the curve is valid for curve_clear. */
-static gboolean curve_load(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve,
-                           GError **error) {
+static gboolean curve_load(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve, GError **error) {
   ms_fields_defaults(&ms_curve_table, curve);
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   JsonObject *json = json_node_get_object(node);
@@ -396,8 +389,7 @@ static gboolean curve_load(const MsJson *doc, JsonNode *node, const char *path, 
          check_curve(doc, json, path, curve, error);
 }
 
-gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
-                             GError **error) {
+gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsHardware *hardware = member;
   if (!JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of curves");
   JsonArray *array = json_node_get_array(node);

@@ -1,4 +1,5 @@
-/* src/describe/curve.h - internal to describe/: the list of curves of a machine as one member of its table (hardware.c). */
+/* src/describe/curve.h - internal to describe/: the list of curves of a machine as one member of its table
+ * (hardware.c). */
 #ifndef MS_DESCRIBE_CURVE_H
 #define MS_DESCRIBE_CURVE_H
 

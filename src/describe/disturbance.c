@@ -6,9 +6,13 @@
 
 #include <string.h>
 
-/* --- tables ------------------------------------------------------------------------------------------------------------------- */
-typedef struct { double rate, slowdown; } SlowRow;
-typedef struct { int samples, seed; } ErrorRow;
+/* --- tables ---------------------------------------------------------------------------------------------------- */
+typedef struct {
+  double rate, slowdown;
+} SlowRow;
+typedef struct {
+  int samples, seed;
+} ErrorRow;
 typedef struct {
   char *name;
   double weight;
@@ -16,16 +20,20 @@ typedef struct {
 } Row;
 
 #define S SlowRow
-static const MsField slow_fields[] = {MS_F64(S, rate, "", 0, 1, NULL, MS_REQUIRED, "probability of each GPU to be slow, 0.001: one in a thousand"),
-                                      MS_F64(S, slowdown, "", 1, 100, NULL, MS_REQUIRED, "its kernels take so many times as long"),
-                                      {0}};
+static const MsField slow_fields[] = {
+    MS_F64(S, rate, "", 0, 1, NULL, MS_REQUIRED, "probability of each GPU to be slow, 0.001: one in a thousand"),
+    MS_F64(S, slowdown, "", 1, 100, NULL, MS_REQUIRED, "its kernels take so many times as long"),
+    {0}};
 #undef S
 static const MsFieldTable slow_table = {"disturbances[].slow_gpu", "slow GPUs", slow_fields};
 
 #define S ErrorRow
-static const MsField error_fields[] = {MS_INT(S, samples, 1, 1024, "16", 0, "how many draws of the errors"), MS_INT(S, seed, 0, G_MAXINT, "1", 0, "of the draws"), {0}};
+static const MsField error_fields[] = {MS_INT(S, samples, 1, 1024, "16", 0, "how many draws of the errors"),
+                                       MS_INT(S, seed, 0, G_MAXINT, "1", 0, "of the draws"),
+                                       {0}};
 #undef S
-static const MsFieldTable error_table = {"disturbances[].uncertainty", "errors of the profile's curves, drawn from their residuals", error_fields};
+static const MsFieldTable error_table = {"disturbances[].uncertainty",
+                                         "errors of the profile's curves, drawn from their residuals", error_fields};
 
 #define S Row
 static const MsField row_fields[] = {
@@ -33,32 +41,49 @@ static const MsField row_fields[] = {
     MS_F64(S, weight, "", 1e-9, 1e9, "1", 0, "share of the time, relative to the other states"),
     MS_FREE(S, routing, "value of training.routing in this state; null = as planned"),
     MS_FREE(S, scale, "object: key of the machine's profile -> factor, {\"nic_Bps\": 0.8}; null = none"),
-    {MS_ROW(S, slow_gpu, MS_T_FREE, "", NULL, MS_NULLABLE, "object {rate, slowdown}: each GPU is slow with this probability, its kernels take so many times as long; null = none"), .sub = &slow_table},
-    {MS_ROW(S, uncertainty, MS_T_FREE, "", NULL, MS_NULLABLE, "object {samples, seed}: the errors of the profile's curves, drawn from their residuals; null = none"), .sub = &error_table},
+    {MS_ROW(S, slow_gpu, MS_T_FREE, "", NULL, MS_NULLABLE,
+            "object {rate, slowdown}: each GPU is slow with this probability, its kernels take so many times as long; "
+            "null = none"),
+     .sub = &slow_table},
+    {MS_ROW(S, uncertainty, MS_T_FREE, "", NULL, MS_NULLABLE,
+            "object {samples, seed}: the errors of the profile's curves, drawn from their residuals; null = none"),
+     .sub = &error_table},
     {0}};
 #undef S
 const MsFieldTable ms_disturbance_table = {"disturbances[]", "one state of the cluster", row_fields};
 
-typedef struct { JsonNode *disturbances; } File;
+typedef struct {
+  JsonNode *disturbances;
+} File;
 #define S File
-static const MsField file_fields[] = {
-    MS_SCHEMA(MS_REQUIRED),
-    MS_IGNORED(doc, "free text"),
-    {.key = "disturbances", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, disturbances), .flags = MS_REQUIRED, .sub = &ms_disturbance_table,
-     .doc = "list of states that exclude one another"},
-    {0}};
+static const MsField file_fields[] = {MS_SCHEMA(MS_REQUIRED),
+                                      MS_IGNORED(doc, "free text"),
+                                      {.key = "disturbances",
+                                       .type = MS_T_FREE,
+                                       .unit = "",
+                                       .offset = offsetof(File, disturbances),
+                                       .flags = MS_REQUIRED,
+                                       .sub = &ms_disturbance_table,
+                                       .doc = "list of states that exclude one another"},
+                                      {0}};
 #undef S
-const MsFieldTable ms_under_table = {"under", "what may go otherwise than planned, for `moesim plan --under`", file_fields};
+const MsFieldTable ms_under_table = {"under", "what may go otherwise than planned, for `moesim plan --under`",
+                                     file_fields};
 
-/* --- one state ------------------------------------------------------------------------------------------------------------------ */
-typedef struct { const MsJson *doc; GError **error; } Reader;
+/* --- one state ------------------------------------------------------------------------------------------------- */
+typedef struct {
+  const MsJson *doc;
+  GError **error;
+} Reader;
 
 static gboolean absent(JsonNode *node) { return !node || JSON_NODE_HOLDS_NULL(node); }
 
-static gboolean read_object(const Reader *r, const MsFieldTable *table, JsonNode *node, const char *path, const char *key, void *into) {
+static gboolean read_object(const Reader *r, const MsFieldTable *table, JsonNode *node, const char *path,
+                            const char *key, void *into) {
   g_autofree char *full = g_strconcat(path, ".", key, NULL);
   ms_fields_defaults(table, into);
-  return ms_json_need_object(r->doc, node, full, r->error) && ms_fields_load(table, r->doc, json_node_get_object(node), full, TRUE, into, r->error);
+  return ms_json_need_object(r->doc, node, full, r->error) &&
+         ms_fields_load(table, r->doc, json_node_get_object(node), full, TRUE, into, r->error);
 }
 
 static gboolean read_routing(const Reader *r, JsonNode *node, const char *path, MsDisturbance *d) {
@@ -70,10 +95,15 @@ static gboolean read_routing(const Reader *r, JsonNode *node, const char *path, 
 static gboolean scaled_key(const Reader *r, const char *key, JsonNode *node, const char *path, MsDisturbance *d) {
   g_autofree char *full = g_strconcat(path, ".scale.", key, NULL);
   const MsField *field = ms_field_find(&ms_hardware_table, key);
-  if (!field || field->type != MS_T_F64) return ms_json_error(r->doc, full, r->error, "is no number of a machine's profile; `moesim schema hardware` lists its keys");
+  if (!field || field->type != MS_T_F64)
+    return ms_json_error(r->doc, full, r->error,
+                         "is no number of a machine's profile; `moesim schema hardware` lists its keys");
   GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : G_TYPE_INVALID;
-  double factor = type == G_TYPE_INT64 ? (double)json_node_get_int(node) : type == G_TYPE_DOUBLE ? json_node_get_double(node) : 0;
-  if (!(factor >= 0.01 && factor <= 100)) return ms_json_error(r->doc, full, r->error, "must be a factor from 0.01 to 100");
+  double factor = type == G_TYPE_INT64    ? (double)json_node_get_int(node)
+                  : type == G_TYPE_DOUBLE ? json_node_get_double(node)
+                                          : 0;
+  if (!(factor >= 0.01 && factor <= 100))
+    return ms_json_error(r->doc, full, r->error, "must be a factor from 0.01 to 100");
   d->scale = g_renew(MsScaledKey, d->scale, d->n_scale + 1);
   d->scale[d->n_scale++] = (MsScaledKey){g_strdup(key), factor};
   return TRUE;
@@ -97,7 +127,8 @@ static gboolean read_changes(const Reader *r, const Row *row, const char *path, 
   if (!absent(row->routing) && !read_routing(r, row->routing, path, d)) return FALSE;
   if (!absent(row->scale) && !read_scale(r, row->scale, path, d)) return FALSE;
   if (!absent(row->slow_gpu) && !read_object(r, &slow_table, row->slow_gpu, path, "slow_gpu", &slow)) return FALSE;
-  if (!absent(row->uncertainty) && !read_object(r, &error_table, row->uncertainty, path, "uncertainty", &errors)) return FALSE;
+  if (!absent(row->uncertainty) && !read_object(r, &error_table, row->uncertainty, path, "uncertainty", &errors))
+    return FALSE;
   d->slow_rate = slow.rate, d->slow_factor = slow.rate > 0 ? slow.slowdown : 1;
   d->samples = errors.samples, d->seed = errors.seed;
   return TRUE;
@@ -116,7 +147,7 @@ static gboolean read_row(const Reader *r, JsonNode *node, const char *path, MsDi
   return ok;
 }
 
-/* --- the list ------------------------------------------------------------------------------------------------------------------- */
+/* --- the list -------------------------------------------------------------------------------------------------- */
 MsDisturbances *ms_disturbances_from_list(const MsJson *doc, JsonNode *list, const char *path, GError **error) {
   g_autoptr(MsDisturbances) all = g_new0(MsDisturbances, 1);
   Reader r = {doc, error};

@@ -1,7 +1,8 @@
-/* src/describe/disturbance.h - what may go otherwise than the plan assumes: the file of `moesim plan --under`, and "under" of a request's plan object.
+/* src/describe/disturbance.h - what may go otherwise than the plan assumes: the file of `moesim plan --under`, and
+ * "under" of a request's plan object.
  *
- * A list of states that exclude one another; in `weight` shares of the time (only their ratios count) the cluster is in each. A state may combine any of
- * its changes; one without changes is the nominal state. */
+ * A list of states that exclude one another; in `weight` shares of the time (only their ratios count) the cluster is in
+ * each. A state may combine any of its changes; one without changes is the nominal state. */
 #ifndef MS_DESCRIBE_DISTURBANCE_H
 #define MS_DESCRIBE_DISTURBANCE_H
 
@@ -10,18 +11,21 @@
 
 #define MS_DISTURBANCES_MAX 64
 
-typedef struct { char *key; double factor; } MsScaledKey;
+typedef struct {
+  char *key;
+  double factor;
+} MsScaledKey;
 
 typedef struct {
   char *name;
   double weight;
   gboolean has_routing;
-  MsRouting routing;      /* instead of the planned one; holds a reference to its histogram */
+  MsRouting routing; /* instead of the planned one; holds a reference to its histogram */
   int n_scale;
-  MsScaledKey *scale;     /* rates and times of the profile (ms_hardware_scale) */
-  double slow_rate;       /* each GPU is slow with this probability, independently; 0: none */
-  double slow_factor;     /* its kernels take so many times as long */
-  int samples;            /* draws of the errors of the profile's curves; 0: none */
+  MsScaledKey *scale; /* rates and times of the profile (ms_hardware_scale) */
+  double slow_rate;   /* each GPU is slow with this probability, independently; 0: none */
+  double slow_factor; /* its kernels take so many times as long */
+  int samples;        /* draws of the errors of the profile's curves; 0: none */
   int seed;
 } MsDisturbance;
 

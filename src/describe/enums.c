@@ -12,11 +12,10 @@ const char *const ms_order_words[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", NULL};
 const char *const ms_dispatcher_words[] = {"alltoall", "allgather", "deepep", "hybridep", NULL};
 const char *const ms_recompute_words[] = {"none", "selective", "full", NULL};
 const char *const ms_recompute_method_words[] = {"uniform", "block", NULL};
-const char *const ms_recompute_module_words[] = {
-    "core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "mhc", "gdn_norm_out", NULL};
-const char *const ms_offload_module_words[] = {"attn_norm", "qkv_linear",      "core_attn",
-                                               "attn_proj", "mlp_norm",        "expert_fc1",
-                                               "moe_act",   "fused_group_mlp", NULL};
+const char *const ms_recompute_module_words[] = {"core_attn", "moe_act",        "layernorm", "mla_up_proj",  "mlp",
+                                                 "moe",       "shared_experts", "mhc",       "gdn_norm_out", NULL};
+const char *const ms_offload_module_words[] = {"attn_norm",  "qkv_linear", "core_attn",       "attn_proj", "mlp_norm",
+                                               "expert_fc1", "moe_act",    "fused_group_mlp", NULL};
 const char *const ms_cuda_graph_words[] = {
     "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "layer", "full_iteration", NULL};
 const char *const ms_fsdp_words[] = {"none", "optim", "optim-grads", "optim-grads-params", NULL};
@@ -26,7 +25,8 @@ const char *const ms_impl_words[] = {"transformer_engine", "local", NULL};
 const char *const ms_ce_impl_words[] = {"native", "te", NULL};
 const char *const ms_mhc_backend_words[] = {"native", "triton", "cutile", NULL};
 const char *const ms_outer_dp_words[] = {"no_shard", "optim", NULL};
-const char *const ms_goal_words[] = {"step_time", "tokens_per_s_per_gpu", "cost_per_token", "energy_per_token", "gpus_for_deadline", NULL};
+const char *const ms_goal_words[] = {"step_time",        "tokens_per_s_per_gpu", "cost_per_token",
+                                     "energy_per_token", "gpus_for_deadline",    NULL};
 const char *const ms_norm_words[] = {"RMSNorm", "LayerNorm", NULL};
 const char *const ms_activation_words[] = {"silu", "gelu", "quick_gelu", "squared_relu", NULL};
 const char *const ms_position_words[] = {"rope", "yarn", "learned_absolute", "none", NULL};

@@ -5,21 +5,41 @@
 
 #include <glib.h>
 
-typedef enum { MS_BF16, MS_FP16, MS_FP8_DELAYED, MS_FP8_TENSORWISE, MS_FP8_BLOCKWISE, MS_MXFP8, MS_NVFP4, MS_N_PRECISIONS } MsPrecision;
+typedef enum {
+  MS_BF16,
+  MS_FP16,
+  MS_FP8_DELAYED,
+  MS_FP8_TENSORWISE,
+  MS_FP8_BLOCKWISE,
+  MS_MXFP8,
+  MS_NVFP4,
+  MS_N_PRECISIONS
+} MsPrecision;
 extern const char *const ms_precision_words[]; /* bf16 fp16 fp8-delayed fp8-tensorwise fp8-blockwise mxfp8 nvfp4 */
 
 typedef enum { MS_FIDELITY_BOUND, MS_FIDELITY_FAST, MS_FIDELITY_FULL } MsFidelity; /* sim/simulate.h */
-extern const char *const ms_fidelity_words[]; /* bound fast full */
+extern const char *const ms_fidelity_words[];                                      /* bound fast full */
 
 typedef enum { MS_DT_FP32, MS_DT_BF16, MS_DT_FP16, MS_N_DTYPES } MsDtype;
 extern const char *const ms_dtype_words[]; /* fp32 bf16 fp16 */
 static inline double ms_dtype_B(MsDtype dtype) { return dtype == MS_DT_FP32 ? 4.0 : 2.0; }
 
 typedef enum {
-  MS_SCHED_1F1B, MS_SCHED_ZB_H1, MS_SCHED_ZB_H2, MS_SCHED_ZB_1P, MS_SCHED_ZB_2P, MS_SCHED_ZB_V, MS_SCHED_V_HALF,
-  MS_SCHED_V_MIN, MS_SCHED_DUALPIPE, MS_SCHED_DUALPIPEV, MS_SCHED_GPIPE, MS_N_SCHEDULES
+  MS_SCHED_1F1B,
+  MS_SCHED_ZB_H1,
+  MS_SCHED_ZB_H2,
+  MS_SCHED_ZB_1P,
+  MS_SCHED_ZB_2P,
+  MS_SCHED_ZB_V,
+  MS_SCHED_V_HALF,
+  MS_SCHED_V_MIN,
+  MS_SCHED_DUALPIPE,
+  MS_SCHED_DUALPIPEV,
+  MS_SCHED_GPIPE,
+  MS_N_SCHEDULES
 } MsScheduleKind;
-extern const char *const ms_schedule_words[]; /* 1f1b zb-h1 zb-h2 zb-1p zb-2p zb-v v-half v-min dualpipe dualpipev gpipe */
+extern const char
+    *const ms_schedule_words[]; /* 1f1b zb-h1 zb-h2 zb-1p zb-2p zb-v v-half v-min dualpipe dualpipev gpipe */
 
 typedef enum { MS_CP_P2P, MS_CP_ALL_GATHER, MS_CP_A2A, MS_CP_A2A_P2P } MsCpComm;
 extern const char *const ms_cp_comm_words[]; /* p2p all_gather a2a a2a+p2p */
@@ -29,7 +49,9 @@ extern const char *const ms_order_words[]; /* tp-cp-ep-dp-pp tp-cp-ep-pp-dp */
 
 typedef enum { MS_DISPATCH_ALLTOALL, MS_DISPATCH_ALLGATHER, MS_DISPATCH_DEEPEP, MS_DISPATCH_HYBRIDEP } MsDispatcher;
 extern const char *const ms_dispatcher_words[]; /* alltoall allgather deepep hybridep */
-static inline gboolean ms_dispatch_is_flex(MsDispatcher dispatcher) { return dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP; } /* each token once to each rank */
+static inline gboolean ms_dispatch_is_flex(MsDispatcher dispatcher) {
+  return dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP;
+} /* each token once to each rank */
 
 typedef enum { MS_RECOMPUTE_NONE, MS_RECOMPUTE_SELECTIVE, MS_RECOMPUTE_FULL } MsRecompute;
 extern const char *const ms_recompute_words[]; /* none selective full */
@@ -37,18 +59,44 @@ typedef enum { MS_RECOMPUTE_UNIFORM, MS_RECOMPUTE_BLOCK } MsRecomputeMethod;
 extern const char *const ms_recompute_method_words[]; /* uniform block */
 
 /* Bits of recompute.modules. */
-enum { MS_RM_CORE_ATTN = 1, MS_RM_MOE_ACT = 2, MS_RM_LAYERNORM = 4, MS_RM_MLA_UP_PROJ = 8, MS_RM_MLP = 16,
-       MS_RM_MOE = 32, MS_RM_SHARED_EXPERTS = 64, MS_RM_MHC = 128, MS_RM_GDN_NORM_OUT = 256 };
-extern const char *const ms_recompute_module_words[]; /* core_attn moe_act layernorm mla_up_proj mlp moe shared_experts mhc gdn_norm_out */
+enum {
+  MS_RM_CORE_ATTN = 1,
+  MS_RM_MOE_ACT = 2,
+  MS_RM_LAYERNORM = 4,
+  MS_RM_MLA_UP_PROJ = 8,
+  MS_RM_MLP = 16,
+  MS_RM_MOE = 32,
+  MS_RM_SHARED_EXPERTS = 64,
+  MS_RM_MHC = 128,
+  MS_RM_GDN_NORM_OUT = 256
+};
+extern const char *const
+    ms_recompute_module_words[]; /* core_attn moe_act layernorm mla_up_proj mlp moe shared_experts mhc gdn_norm_out */
 
 /* Bits of offload_modules. */
-enum { MS_OM_ATTN_NORM = 1, MS_OM_QKV_LINEAR = 2, MS_OM_CORE_ATTN = 4, MS_OM_ATTN_PROJ = 8, MS_OM_MLP_NORM = 16,
-       MS_OM_EXPERT_FC1 = 32, MS_OM_MOE_ACT = 64, MS_OM_FUSED_GROUP_MLP = 128 };
+enum {
+  MS_OM_ATTN_NORM = 1,
+  MS_OM_QKV_LINEAR = 2,
+  MS_OM_CORE_ATTN = 4,
+  MS_OM_ATTN_PROJ = 8,
+  MS_OM_MLP_NORM = 16,
+  MS_OM_EXPERT_FC1 = 32,
+  MS_OM_MOE_ACT = 64,
+  MS_OM_FUSED_GROUP_MLP = 128
+};
 extern const char *const ms_offload_module_words[];
 
 /* Bits of cuda_graph_scope. */
-enum { MS_CG_ATTN = 1, MS_CG_MLP = 2, MS_CG_MOE = 4, MS_CG_MOE_ROUTER = 8, MS_CG_MOE_PREPROCESS = 16, MS_CG_MAMBA = 32,
-       MS_CG_LAYER = 64, MS_CG_FULL_ITERATION = 128 };
+enum {
+  MS_CG_ATTN = 1,
+  MS_CG_MLP = 2,
+  MS_CG_MOE = 4,
+  MS_CG_MOE_ROUTER = 8,
+  MS_CG_MOE_PREPROCESS = 16,
+  MS_CG_MAMBA = 32,
+  MS_CG_LAYER = 64,
+  MS_CG_FULL_ITERATION = 128
+};
 extern const char *const ms_cuda_graph_words[]; /* attn mlp moe moe_router moe_preprocess mamba layer full_iteration */
 
 typedef enum { MS_FSDP_NONE, MS_FSDP_OPTIM, MS_FSDP_OPTIM_GRADS, MS_FSDP_OPTIM_GRADS_PARAMS } MsFsdp;
@@ -61,14 +109,15 @@ extern const char *const ms_attn_backend_words[]; /* fused flash unfused */
 typedef enum { MS_IMPL_TE, MS_IMPL_LOCAL } MsTransformerImpl;
 extern const char *const ms_impl_words[]; /* transformer_engine local */
 typedef enum { MS_CE_NATIVE, MS_CE_TE } MsCeImpl;
-extern const char *const ms_ce_impl_words[]; /* native te */
+extern const char *const ms_ce_impl_words[];                               /* native te */
 typedef enum { MS_MHC_NATIVE, MS_MHC_TRITON, MS_MHC_CUTILE } MsMhcBackend; /* kernels of hyper-connections */
-extern const char *const ms_mhc_backend_words[]; /* native triton cutile */
+extern const char *const ms_mhc_backend_words[];                           /* native triton cutile */
 typedef enum { MS_OUTER_NO_SHARD, MS_OUTER_OPTIM } MsOuterDp;
 extern const char *const ms_outer_dp_words[]; /* no_shard optim */
 
 typedef enum { MS_GOAL_STEP_TIME, MS_GOAL_TOKENS, MS_GOAL_COST, MS_GOAL_ENERGY, MS_GOAL_DEADLINE, MS_N_GOALS } MsGoal;
-extern const char *const ms_goal_words[]; /* step_time tokens_per_s_per_gpu cost_per_token energy_per_token gpus_for_deadline */
+extern const char
+    *const ms_goal_words[]; /* step_time tokens_per_s_per_gpu cost_per_token energy_per_token gpus_for_deadline */
 
 typedef enum { MS_NORM_RMS, MS_NORM_LAYER } MsNorm;
 extern const char *const ms_norm_words[]; /* RMSNorm LayerNorm */

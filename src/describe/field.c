@@ -9,9 +9,7 @@
 
 #define AT(type, object, field) ((type *)(void *)((char *)(object) + (field)->offset))
 
-static gboolean has_range(const MsField *field) {
-  return field->lo <= field->hi && (field->lo != 0 || field->hi != 0);
-}
+static gboolean has_range(const MsField *field) { return field->lo <= field->hi && (field->lo != 0 || field->hi != 0); }
 
 /* --- what a JSON value is
  * ------------------------------------------------------------------------------------------ */
@@ -21,9 +19,7 @@ static gboolean is_type(JsonNode *node, GType type) {
   return JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == type;
 }
 
-static gboolean is_number(JsonNode *node) {
-  return is_type(node, G_TYPE_INT64) || is_type(node, G_TYPE_DOUBLE);
-}
+static gboolean is_number(JsonNode *node) { return is_type(node, G_TYPE_INT64) || is_type(node, G_TYPE_DOUBLE); }
 
 static double number(JsonNode *node) {
   return is_type(node, G_TYPE_INT64) ? (double)json_node_get_int(node) : json_node_get_double(node);
@@ -38,8 +34,7 @@ static const char *kind_of(JsonNode *node) {
   return is_type(node, G_TYPE_INT64) ? "an integer" : "a number with fraction or exponent";
 }
 
-static gboolean wrong_type(const MsJson *doc, JsonNode *node, const char *path, const char *wanted,
-                           GError **error) {
+static gboolean wrong_type(const MsJson *doc, JsonNode *node, const char *path, const char *wanted, GError **error) {
   return ms_json_error(doc, path, error, "is %s, must be %s", kind_of(node), wanted);
 }
 
@@ -92,8 +87,7 @@ const MsField *ms_field_find(const MsFieldTable *table, const char *key) {
 
 /* --- setting one field
  * ---------------------------------------------------------------------------------------------- */
-static gboolean check_range(const MsField *field, const MsJson *doc, double value, const char *path,
-                            GError **error) {
+static gboolean check_range(const MsField *field, const MsJson *doc, double value, const char *path, GError **error) {
   if (!has_range(field) || (value >= field->lo && value <= field->hi)) return TRUE;
   char got[32], lo[32], hi[32];
   ms_double_text(field->lo, lo);
@@ -102,8 +96,8 @@ static gboolean check_range(const MsField *field, const MsJson *doc, double valu
                        field->unit && *field->unit ? " " : "", field->unit ? field->unit : "");
 }
 
-static gboolean set_int(const MsField *field, const MsJson *doc, JsonNode *node, const char *path,
-                        int *member, GError **error) {
+static gboolean set_int(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, int *member,
+                        GError **error) {
   if (!is_type(node, G_TYPE_INT64)) return wrong_type(doc, node, path, "an integer", error);
   gint64 value = json_node_get_int(node);
   if (!check_range(field, doc, (double)value, path, error)) return FALSE;
@@ -113,8 +107,8 @@ static gboolean set_int(const MsField *field, const MsJson *doc, JsonNode *node,
   return TRUE;
 }
 
-static gboolean set_f64(const MsField *field, const MsJson *doc, JsonNode *node, const char *path,
-                        double *member, GError **error) {
+static gboolean set_f64(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, double *member,
+                        GError **error) {
   if (!is_number(node)) return wrong_type(doc, node, path, "a number", error);
   double value = number(node);
   if (!check_range(field, doc, value, path, error)) return FALSE;
@@ -122,15 +116,13 @@ static gboolean set_f64(const MsField *field, const MsJson *doc, JsonNode *node,
   return TRUE;
 }
 
-static gboolean set_bool(const MsJson *doc, JsonNode *node, const char *path, gboolean *member,
-                         GError **error) {
+static gboolean set_bool(const MsJson *doc, JsonNode *node, const char *path, gboolean *member, GError **error) {
   if (!is_type(node, G_TYPE_BOOLEAN)) return wrong_type(doc, node, path, "true or false", error);
   *member = json_node_get_boolean(node);
   return TRUE;
 }
 
-static gboolean set_string(const MsJson *doc, JsonNode *node, const char *path, char **member,
-                           GError **error) {
+static gboolean set_string(const MsJson *doc, JsonNode *node, const char *path, char **member, GError **error) {
   if (!is_type(node, G_TYPE_STRING)) return wrong_type(doc, node, path, "a string", error);
   g_free(*member);
   *member = g_strdup(json_node_get_string(node));
@@ -144,8 +136,7 @@ static int word_index(const char *word, const char *const *words) {
 }
 
 /* Index of a JSON word, or -1 with *error. */
-static int parse_word(const MsField *field, const MsJson *doc, JsonNode *node, const char *path,
-                      GError **error) {
+static int parse_word(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   if (!is_type(node, G_TYPE_STRING)) {
     char *all = word_list(field->words);
     char *wanted = g_strdup_printf("one of %s", all);
@@ -160,16 +151,16 @@ static int parse_word(const MsField *field, const MsJson *doc, JsonNode *node, c
   return index;
 }
 
-static gboolean set_enum(const MsField *field, const MsJson *doc, JsonNode *node, const char *path,
-                         int *member, GError **error) {
+static gboolean set_enum(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, int *member,
+                         GError **error) {
   int index = parse_word(field, doc, node, path, error);
   if (index < 0) return FALSE;
   *member = index;
   return TRUE;
 }
 
-static gboolean set_words(const MsField *field, const MsJson *doc, JsonNode *node, const char *path,
-                          guint32 *member, GError **error) {
+static gboolean set_words(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, guint32 *member,
+                          GError **error) {
   if (!JSON_NODE_HOLDS_ARRAY(node)) return wrong_type(doc, node, path, "a list of words", error);
   JsonArray *array = json_node_get_array(node);
   guint32 bits = 0;
@@ -186,8 +177,8 @@ static gboolean set_words(const MsField *field, const MsJson *doc, JsonNode *nod
   return TRUE;
 }
 
-static gboolean set_object(const MsField *field, const MsJson *doc, JsonNode *node, const char *path,
-                           void *member, gboolean whole, GError **error) {
+static gboolean set_object(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *member,
+                           gboolean whole, GError **error) {
   if (!JSON_NODE_HOLDS_OBJECT(node)) return wrong_type(doc, node, path, "an object", error);
   return ms_fields_load(field->sub, doc, json_node_get_object(node), path, whole, member, error);
 }
@@ -200,8 +191,8 @@ static void set_free(JsonNode *node, JsonNode **member) {
 static void set_default(const MsField *field, void *object);
 static void clear_field(const MsField *field, void *object);
 
-static gboolean set_field(const MsField *field, const MsJson *doc, JsonNode *node, const char *path,
-                          gboolean whole, void *object, GError **error) {
+static gboolean set_field(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, gboolean whole,
+                          void *object, GError **error) {
   if (field->type == MS_T_CUSTOM) return field->parse(doc, node, path, AT(void, object, field), error);
   if (field->offset == MS_NO_OFFSET) return TRUE;
   if (is_null(node) && (field->flags & MS_NULLABLE)) {
@@ -275,21 +266,23 @@ static gboolean check_keys(const MsFieldTable *table, const MsJson *doc, JsonObj
 }
 
 /* A required key is missing: an error that names it, and the others that are. */
-static gboolean missing_key(const MsField *field, const MsJson *doc, JsonObject *json, const char *path, GError **error) {
+static gboolean missing_key(const MsField *field, const MsJson *doc, JsonObject *json, const char *path,
+                            GError **error) {
   g_autoptr(GString) more = g_string_new(NULL);
   for (const MsField *f = field + 1; f->key; f++)
-    if ((f->flags & MS_REQUIRED) && !json_object_get_member(json, f->key)) g_string_append_printf(more, "%s%s", more->len ? ", " : "; so are ", f->key);
+    if ((f->flags & MS_REQUIRED) && !json_object_get_member(json, f->key))
+      g_string_append_printf(more, "%s%s", more->len ? ", " : "; so are ", f->key);
   return ms_json_error(doc, path, error, "required key is missing%s", more->str);
 }
 
-static gboolean load_field(const MsField *field, const MsJson *doc, JsonObject *json, const char *path,
-                           gboolean whole, void *object, GError **error) {
+static gboolean load_field(const MsField *field, const MsJson *doc, JsonObject *json, const char *path, gboolean whole,
+                           void *object, GError **error) {
   JsonNode *node = json_object_get_member(json, field->key);
   gboolean missing = !node && whole && (field->flags & MS_REQUIRED);
   if (!node && !missing) return TRUE;
   char *full = join_path(path, field->key);
-  gboolean ok = missing ? missing_key(field, doc, json, full, error)
-                        : set_field(field, doc, node, full, whole, object, error);
+  gboolean ok =
+      missing ? missing_key(field, doc, json, full, error) : set_field(field, doc, node, full, whole, object, error);
   g_free(full);
   return ok;
 }
@@ -311,8 +304,7 @@ static void write_words(const MsField *field, const char *key, guint32 bits, MsJ
   ms_json_out_end(out);
 }
 
-static void write_object(const MsField *field, const char *key, const void *member, gboolean all,
-                         MsJsonOut *out) {
+static void write_object(const MsField *field, const char *key, const void *member, gboolean all, MsJsonOut *out) {
   ms_json_out_object(out, key);
   ms_fields_write(field->sub, member, all, out);
   ms_json_out_end(out);
@@ -328,8 +320,7 @@ static void write_bool(const char *key, gboolean value, MsJsonOut *out) {
   else ms_json_out_bool(out, key, value);
 }
 
-static void write_field(const MsField *field, const void *object, const char *key, gboolean all,
-                        MsJsonOut *out) {
+static void write_field(const MsField *field, const void *object, const char *key, gboolean all, MsJsonOut *out) {
   const void *member = AT(const void, object, field);
   switch (field->type) {
   case MS_T_INT: write_int(key, *(const int *)member, out); break;
@@ -352,9 +343,9 @@ static char *field_text(const MsField *field, const void *object) {
 }
 
 static char *default_text(const MsField *field) {
-  static const char *const nothing[] = {[MS_T_INT] = "0",       [MS_T_F64] = "0",     [MS_T_BOOL] = "false",
-                                        [MS_T_STRING] = "null", [MS_T_ENUM] = "",     [MS_T_WORDS] = "[]",
-                                        [MS_T_OBJECT] = "{}",   [MS_T_FREE] = "null", [MS_T_CUSTOM] = "null"};
+  static const char *const nothing[] = {
+      [MS_T_INT] = "0",    [MS_T_F64] = "0",     [MS_T_BOOL] = "false", [MS_T_STRING] = "null", [MS_T_ENUM] = "",
+      [MS_T_WORDS] = "[]", [MS_T_OBJECT] = "{}", [MS_T_FREE] = "null",  [MS_T_CUSTOM] = "null"};
   if (!field->fallback) return g_strdup(field->flags & MS_NULLABLE ? "null" : nothing[field->type]);
   MsJson *doc = ms_json_parse(field->fallback, -1, "default", NULL);
   MsJsonOut *out = ms_json_out_new(0);
@@ -379,8 +370,7 @@ static gboolean is_written(const MsField *field) {
 
 void ms_fields_write(const MsFieldTable *table, const void *object, gboolean all, MsJsonOut *out) {
   for (const MsField *field = table->fields; field->key; field++)
-    if (is_written(field) && (all || !is_default(field, object)))
-      write_field(field, object, field->key, all, out);
+    if (is_written(field) && (all || !is_default(field, object))) write_field(field, object, field->key, all, out);
 }
 
 /* --- ownership
@@ -487,7 +477,9 @@ static void markdown_row(const MsField *field, GString *out) {
 }
 
 void ms_fields_markdown(const MsFieldTable *table, GString *out) {
-  g_string_append_printf(out, "\n## %s\n\n%s\n\n| key | type | unit | range | default | meaning |\n|---|---|---|---|---|---|\n", table->name, table->doc);
+  g_string_append_printf(
+      out, "\n## %s\n\n%s\n\n| key | type | unit | range | default | meaning |\n|---|---|---|---|---|---|\n",
+      table->name, table->doc);
   for (const MsField *field = table->fields; field->key; field++) markdown_row(field, out);
   for (const MsField *field = table->fields; field->key; field++)
     if (field->sub) ms_fields_markdown(field->sub, out);

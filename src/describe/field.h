@@ -1,22 +1,23 @@
 /* src/describe/field.h - one table of fields per JSON object.
  *
  * The same rows load a file, check it, print it back, set a single key (plan requests, what-if axes) and produce
- * `moesim schema` and the reference pages. A row that is not in a table is not a key: the loader names the nearest one. */
+ * `moesim schema` and the reference pages. A row that is not in a table is not a key: the loader names the nearest one.
+ */
 #ifndef MS_DESCRIBE_FIELD_H
 #define MS_DESCRIBE_FIELD_H
 
 #include "base/json.h"
 
 typedef enum {
-  MS_T_INT,     /* int */
-  MS_T_F64,     /* double; JSON null = unknown = NaN when MS_NULLABLE */
-  MS_T_BOOL,    /* gboolean */
-  MS_T_STRING,  /* char *, owned by the struct */
-  MS_T_ENUM,    /* int, index into `words` */
-  MS_T_WORDS,   /* guint32 bit set over `words`, written as a JSON list of strings */
-  MS_T_OBJECT,  /* nested struct at `offset`, described by `sub` */
-  MS_T_FREE,    /* any JSON; not loaded, kept as (JsonNode *) copy or ignored when offset is MS_NO_OFFSET */
-  MS_T_CUSTOM,  /* `parse`/`print` of the row */
+  MS_T_INT,    /* int */
+  MS_T_F64,    /* double; JSON null = unknown = NaN when MS_NULLABLE */
+  MS_T_BOOL,   /* gboolean */
+  MS_T_STRING, /* char *, owned by the struct */
+  MS_T_ENUM,   /* int, index into `words` */
+  MS_T_WORDS,  /* guint32 bit set over `words`, written as a JSON list of strings */
+  MS_T_OBJECT, /* nested struct at `offset`, described by `sub` */
+  MS_T_FREE,   /* any JSON; not loaded, kept as (JsonNode *) copy or ignored when offset is MS_NO_OFFSET */
+  MS_T_CUSTOM, /* `parse`/`print` of the row */
 } MsFieldType;
 
 enum {
@@ -25,7 +26,7 @@ enum {
                       MS_NULL_INT for INT, -1 for BOOL, the defaults of the sub-table for OBJECT */
   MS_OPEN = 4,     /* a plan request may leave it open: list, "auto" or {"from","to"} */
 };
-#define MS_NULL_INT G_MININT
+#define MS_NULL_INT  G_MININT
 #define MS_NO_OFFSET ((size_t)-1)
 
 typedef struct MsFieldTable MsFieldTable;
@@ -36,9 +37,9 @@ typedef struct MsField {
   size_t offset;    /* of the member in the loaded struct */
   double lo, hi;    /* inclusive range of numbers; lo > hi or both 0: no range */
   unsigned flags;
-  const char *fallback;         /* default as JSON text; NULL: none (required, or left as zero) */
-  const char *const *words;     /* NULL-terminated, for ENUM and WORDS */
-  const MsFieldTable *sub;      /* for OBJECT; CUSTOM: of the object that it also takes, for the schema */
+  const char *fallback;     /* default as JSON text; NULL: none (required, or left as zero) */
+  const char *const *words; /* NULL-terminated, for ENUM and WORDS */
+  const MsFieldTable *sub;  /* for OBJECT; CUSTOM: of the object that it also takes, for the schema */
   /* CUSTOM: `member` is at `offset`; a row that fills several members has offset 0 and gets the whole struct. What it
    * owns is freed and copied by the module of the struct. print NULL: never written. */
   gboolean (*parse)(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error); /* CUSTOM */
@@ -54,10 +55,10 @@ struct MsFieldTable {
 
 /* Fills `object` with the defaults of the table (recursively). Strings are newly allocated. */
 void ms_fields_defaults(const MsFieldTable *table, void *object);
-/* Loads `json` over what is already in `object`; unknown keys, wrong types, ranges and (when `whole`) missing required keys are errors.
- * On failure `object` may be partly written but is still valid for ms_fields_clear. */
-gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path, gboolean whole,
-                        void *object, GError **error);
+/* Loads `json` over what is already in `object`; unknown keys, wrong types, ranges and (when `whole`) missing required
+ * keys are errors. On failure `object` may be partly written but is still valid for ms_fields_clear. */
+gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
+                        gboolean whole, void *object, GError **error);
 /* Sets one key from a JSON value; path as in "layout.tp" only for messages. */
 gboolean ms_field_set(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *object,
                       GError **error);

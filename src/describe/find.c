@@ -49,13 +49,12 @@ static char *unknown_name(const char *folder, const char *name) {
   gboolean model = strcmp(folder, "models") == 0;
   const char *what = model ? "model" : folder;
   const char *reason = model ? why_not_described(name) : NULL;
-  if (reason)
-    return g_strdup_printf("%s \"%s\" has %s, which this version does not describe", what, name, reason);
+  if (reason) return g_strdup_printf("%s \"%s\" has %s, which this version does not describe", what, name, reason);
   GPtrArray *names = ms_data_names(folder);
   const char *near = ms_nearest(name, (const char *const *)names->pdata);
-  char *text = near ? g_strdup_printf("unknown %s \"%s\", did you mean \"%s\"?", what, name, near)
-                    : g_strdup_printf("unknown %s \"%s\", must be the name of a file in %s/ or a path", what,
-                                      name, folder);
+  char *text =
+      near ? g_strdup_printf("unknown %s \"%s\", did you mean \"%s\"?", what, name, near)
+           : g_strdup_printf("unknown %s \"%s\", must be the name of a file in %s/ or a path", what, name, folder);
   g_ptr_array_free(names, TRUE);
   return text;
 }
@@ -89,8 +88,7 @@ static char *beside(const char *name, const MsJson *doc) {
   return file;
 }
 
-char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc, const char *path,
-                        GError **error) {
+char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc, const char *path, GError **error) {
   char *file = is_path(name) ? beside(name, doc) : NULL;
   if (!file) file = find(folder, name);
   if (file && g_file_test(file, G_FILE_TEST_IS_REGULAR)) return file;
@@ -105,10 +103,9 @@ char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc,
  * ------------------------------------------------------------------------------------------ */
 gboolean ms_schema_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   (void)member;
-  gboolean one = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_INT64 &&
-                 json_node_get_int(node) == 1;
-  return one ||
-         ms_json_error(doc, path, error, "must be 1, the only version of the format that this program reads");
+  gboolean one =
+      JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_INT64 && json_node_get_int(node) == 1;
+  return one || ms_json_error(doc, path, error, "must be 1, the only version of the format that this program reads");
 }
 
 void ms_schema_print(MsJsonOut *out, const char *key, const void *member) {

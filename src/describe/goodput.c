@@ -12,10 +12,11 @@ const char *const ms_checkpoint_words[] = {"synchronous", "asynchronous", "in-me
 
 #define DAY_S 86400.0
 
-/* --- reliability --------------------------------------------------------------------------------------------------------------- */
+/* --- reliability ----------------------------------------------------------------------------------------------- */
 #define S MsFailure
 static const MsField failure_fields[] = {
-    MS_ENUM(S, component, ms_component_words, NULL, MS_REQUIRED, "what fails; any: the source does not tell them apart"),
+    MS_ENUM(S, component, ms_component_words, NULL, MS_REQUIRED,
+            "what fails; any: the source does not tell them apart"),
     MS_ENUM(S, per, per_words, NULL, MS_REQUIRED, "units that the rate counts"),
     MS_F64(S, per_1000_days, "", 0, 1e6, NULL, MS_REQUIRED, "failures of 1000 such units in a day"),
     MS_BOOL(S, takes_node, "true", 0, "the node must be replaced; false: a restart in place does"),
@@ -28,14 +29,21 @@ static const MsFieldTable failure_table = {"reliability.failures[]", "one kind o
 static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
 
 #define S MsReliability
-static const MsField reliability_fields[] = {
-    MS_SCHEMA(0),
-    MS_STRING(S, name, MS_NULLABLE, "name, by default that of the file"),
-    MS_STRING(S, doc, MS_NULLABLE, "free text"),
-    {.key = "failures", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .flags = MS_REQUIRED, .parse = failures_parse, .sub = &failure_table, .doc = "list of kinds of failure"},
-    {0}};
+static const MsField reliability_fields[] = {MS_SCHEMA(0),
+                                             MS_STRING(S, name, MS_NULLABLE, "name, by default that of the file"),
+                                             MS_STRING(S, doc, MS_NULLABLE, "free text"),
+                                             {.key = "failures",
+                                              .type = MS_T_CUSTOM,
+                                              .unit = "",
+                                              .offset = 0,
+                                              .flags = MS_REQUIRED,
+                                              .parse = failures_parse,
+                                              .sub = &failure_table,
+                                              .doc = "list of kinds of failure"},
+                                             {0}};
 #undef S
-const MsFieldTable ms_reliability_table = {"reliability", "how often what fails, reliability/NAME.json", reliability_fields};
+const MsFieldTable ms_reliability_table = {"reliability", "how often what fails, reliability/NAME.json",
+                                           reliability_fields};
 
 static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   enum { MANY = 64 };
@@ -49,14 +57,16 @@ static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *pa
     JsonNode *one = json_array_get_element(array, i);
     if (!ms_json_need_object(doc, one, item, error)) return FALSE;
     ms_fields_defaults(&failure_table, &r->failure[r->n]);
-    if (!ms_fields_load(&failure_table, doc, json_node_get_object(one), item, TRUE, &r->failure[r->n++], error)) return FALSE;
+    if (!ms_fields_load(&failure_table, doc, json_node_get_object(one), item, TRUE, &r->failure[r->n++], error))
+      return FALSE;
   }
   return TRUE;
 }
 
 static gboolean load_file(const char *file, MsReliability *r, GError **error) {
   g_autoptr(MsJson) doc = ms_load_object(file, error);
-  if (!doc || !ms_fields_load(&ms_reliability_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, r, error)) return FALSE;
+  if (!doc || !ms_fields_load(&ms_reliability_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, r, error))
+    return FALSE;
   if (!r->name) r->name = ms_name_of_file(file);
   return TRUE;
 }
@@ -82,20 +92,25 @@ void ms_reliability_clear(MsReliability *r) {
   memset(r, 0, sizeof *r);
 }
 
-/* --- the study ------------------------------------------------------------------------------------------------------------------ */
+/* --- the study ------------------------------------------------------------------------------------------------- */
 #define S MsCheckpointSpec
 static const MsField checkpoint_fields[] = {
-    MS_ENUM(S, mode, ms_checkpoint_words, NULL, MS_REQUIRED, "training waits for storage (synchronous), for a copy to the host (asynchronous), or keeps it in the memory of other nodes"),
+    MS_ENUM(S, mode, ms_checkpoint_words, NULL, MS_REQUIRED,
+            "training waits for storage (synchronous), for a copy to the host (asynchronous), or keeps it in the "
+            "memory of other nodes"),
     MS_F64(S, interval_s, "s", 1, 30 * DAY_S, NULL, MS_NULLABLE, "useful time between two; null = the optimal one"),
-    MS_F64(S, size_B, "B", 1, 1e18, NULL, MS_NULLABLE, "of the whole job; null = parameters times bytes of weights, main parameters and moments"),
+    MS_F64(S, size_B, "B", 1, 1e18, NULL, MS_NULLABLE,
+           "of the whole job; null = parameters times bytes of weights, main parameters and moments"),
     MS_F64(S, storage_Bps, "Bps", 1, 1e16, NULL, MS_NULLABLE, "storage, all ranks together; in-memory needs none"),
     {0}};
 #undef S
-static const MsFieldTable checkpoint_table = {"goodput.checkpoint", "how and how often state is saved", checkpoint_fields};
+static const MsFieldTable checkpoint_table = {"goodput.checkpoint", "how and how often state is saved",
+                                              checkpoint_fields};
 
 #define S MsRecoverySpec
 static const MsField recovery_fields[] = {
-    MS_F64(S, restart_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED, "schedule, start processes, connect and build; loading comes on top"),
+    MS_F64(S, restart_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED,
+           "schedule, start processes, connect and build; loading comes on top"),
     MS_F64(S, rewarm_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED, "useful time lost to slow first steps"),
     {0}};
 #undef S
@@ -116,7 +131,8 @@ static const MsField slow_fields[] = {
     MS_F64(S, detection_s, "s", 0, 30 * DAY_S, "3600", 0, "until it is found; a planned restart then replaces it"),
     {0}};
 #undef S
-static const MsFieldTable slow_table = {"goodput.slow_nodes", "nodes that do not fail but hold the job up", slow_fields};
+static const MsFieldTable slow_table = {"goodput.slow_nodes", "nodes that do not fail but hold the job up",
+                                        slow_fields};
 
 #define S MsBudgetSpec
 static const MsField budget_fields[] = {
@@ -127,10 +143,9 @@ static const MsField budget_fields[] = {
 static const MsFieldTable budget_table = {"goodput.budget", "how long it runs: tokens or days", budget_fields};
 
 #define S MsMonteCarloSpec
-static const MsField monte_carlo_fields[] = {
-    MS_INT(S, runs, 2, 1000000, "400", 0, "simulated trainings"),
-    MS_INT(S, seed, 0, G_MAXINT, "1", 0, "of the random numbers"),
-    {0}};
+static const MsField monte_carlo_fields[] = {MS_INT(S, runs, 2, 1000000, "400", 0, "simulated trainings"),
+                                             MS_INT(S, seed, 0, G_MAXINT, "1", 0, "of the random numbers"),
+                                             {0}};
 #undef S
 static const MsFieldTable monte_carlo_table = {"goodput.monte_carlo", "the simulation", monte_carlo_fields};
 
@@ -144,10 +159,19 @@ static const MsField goodput_fields[] = {
     MS_SCHEMA(MS_REQUIRED),
     MS_STRING(S, name, MS_NULLABLE, "name of the study, by default that of the file"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
-    {.key = "run", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, run_node), .flags = MS_REQUIRED, .doc = "the scenario, as a path beside this file or as an object"},
+    {.key = "run",
+     .type = MS_T_FREE,
+     .unit = "",
+     .offset = offsetof(File, run_node),
+     .flags = MS_REQUIRED,
+     .doc = "the scenario, as a path beside this file or as an object"},
     {MS_ROW(S, fidelity, MS_T_ENUM, "", "\"full\"", 0, "of its predicted step time"), .words = ms_fidelity_words},
     MS_F64(S, step_time_s, "s", 1e-9, 1e6, NULL, MS_NULLABLE, "instead of the predicted one"),
-    {.key = "reliability", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, reliability_node), .flags = MS_REQUIRED,
+    {.key = "reliability",
+     .type = MS_T_FREE,
+     .unit = "",
+     .offset = offsetof(File, reliability_node),
+     .flags = MS_REQUIRED,
      .doc = "a name in reliability/, a path, or an object"},
     MS_OBJECT(S, checkpoint, &checkpoint_table, MS_REQUIRED, "how and how often state is saved"),
     MS_OBJECT(S, recovery, &recovery_table, MS_REQUIRED, "what a restart takes"),
@@ -158,7 +182,8 @@ static const MsField goodput_fields[] = {
     MS_OBJECT(S, monte_carlo, &monte_carlo_table, 0, "the simulation"),
     {0}};
 #undef S
-const MsFieldTable ms_goodput_table = {"goodput", "failures, checkpoints and restarts of a run, scenarios/goodput/*.json", goodput_fields};
+const MsFieldTable ms_goodput_table = {
+    "goodput", "failures, checkpoints and restarts of a run, scenarios/goodput/*.json", goodput_fields};
 
 static gboolean load_run(MsGoodput *g, const MsJson *doc, JsonNode *node, GError **error) {
   if (JSON_NODE_HOLDS_OBJECT(node)) {
@@ -174,7 +199,8 @@ static gboolean load_run(MsGoodput *g, const MsJson *doc, JsonNode *node, GError
     g_autofree char *path = colon ? g_strdup_printf("run.%.*s", (int)(colon - message), message) : g_strdup("run");
     return ms_json_error(doc, path, error, "%s", colon ? colon + 2 : message);
   }
-  if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING) return ms_json_error(doc, "run", error, "must be a path or an object");
+  if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING)
+    return ms_json_error(doc, "run", error, "must be a path or an object");
   g_autofree char *file = ms_find_mentioned("scenarios", json_node_get_string(node), doc, "run", error);
   g->run = file ? ms_scenario_load(file, error) : NULL;
   return g->run != NULL;
@@ -182,9 +208,11 @@ static gboolean load_run(MsGoodput *g, const MsJson *doc, JsonNode *node, GError
 
 /* What no single row sees. */
 static gboolean check(const MsGoodput *g, const MsJson *doc, GError **error) {
-  if (isnan(g->budget.tokens) == isnan(g->budget.days)) return ms_json_error(doc, "budget", error, "must have exactly one of tokens and days");
+  if (isnan(g->budget.tokens) == isnan(g->budget.days))
+    return ms_json_error(doc, "budget", error, "must have exactly one of tokens and days");
   if (g->checkpoint.mode != MS_CHECKPOINT_IN_MEMORY && isnan(g->checkpoint.storage_Bps))
-    return ms_json_error(doc, "checkpoint.storage_Bps", error, "is needed by %s checkpoints", ms_checkpoint_words[g->checkpoint.mode]);
+    return ms_json_error(doc, "checkpoint.storage_Bps", error, "is needed by %s checkpoints",
+                         ms_checkpoint_words[g->checkpoint.mode]);
   return TRUE;
 }
 
@@ -194,10 +222,12 @@ MsGoodput *ms_goodput_from_doc(const MsJson *doc, GError **error) {
   JsonNode *root = ms_json_root(doc);
   ms_fields_defaults(&ms_goodput_table, &file);
   gboolean ok = JSON_NODE_HOLDS_OBJECT(root) || ms_json_error(doc, "", error, "must be one JSON object");
-  ok = ok && ms_fields_load(&ms_goodput_table, doc, json_node_get_object(root), "", TRUE, &file, error) && check(&file.g, doc, error);
+  ok = ok && ms_fields_load(&ms_goodput_table, doc, json_node_get_object(root), "", TRUE, &file, error) &&
+       check(&file.g, doc, error);
   file.g.file = g_strdup(ms_json_filename(doc));
   if (!file.g.name) file.g.name = ms_name_of_file(file.g.file);
-  ok = ok && ms_reliability_load(doc, file.reliability_node, "reliability", &file.g.reliability, error) && load_run(&file.g, doc, file.run_node, error);
+  ok = ok && ms_reliability_load(doc, file.reliability_node, "reliability", &file.g.reliability, error) &&
+       load_run(&file.g, doc, file.run_node, error);
   if (file.run_node) json_node_unref(file.run_node);
   if (file.reliability_node) json_node_unref(file.reliability_node);
   MsGoodput *g = g_memdup2(&file.g, sizeof file.g);

@@ -35,23 +35,25 @@ static const MsField hardware_fields[] = {
     RATE(clock_Hz, "Hz", "boost clock"),
     RATE(tdp_W, "W", "power limit"),
     MS_INT(S, gpus_per_node, 1, 65536, "8", 0, "devices under one operating system"),
-    MS_INT(S, nvlink_domain_gpus, 0, 65536, "0", MS_NULLABLE,
-           "devices joined by the scale-up link; 0 = gpus_per_node"),
+    MS_INT(S, nvlink_domain_gpus, 0, 65536, "0", MS_NULLABLE, "devices joined by the scale-up link; 0 = gpus_per_node"),
     MS_STRING(S, scaleup, MS_NULLABLE, "name of the scale-up link"),
     RATE(scaleup_Bps, "Bps", "scale-up link, per device and direction"),
     RATE(nic_Bps, "Bps", "network, per device and direction"),
     MS_F64(S, fabric_oversubscription, "", 1, 1000, "1", MS_NULLABLE, "1 = full bisection"),
-    MS_INT(S, gpus_per_rail_group, 0, 1 << 20, "0", MS_NULLABLE,
-           "devices below one switch group; 0 = no limit"),
+    MS_INT(S, gpus_per_rail_group, 0, 1 << 20, "0", MS_NULLABLE, "devices below one switch group; 0 = no limit"),
     RATE(host_link_Bps, "Bps", "device to host, per direction"),
-    MS_INT(S, host_link_gpus, 1, 4096, "1", 0, "devices behind one such link (a PCIe switch): all copy at the same time and share it"),
+    MS_INT(S, host_link_gpus, 1, 4096, "1", 0,
+           "devices behind one such link (a PCIe switch): all copy at the same time and share it"),
     MS_BOOL(S, nvls, "false", 0, "reduction in the scale-up switch"),
     MS_BOOL(S, sharp, "false", 0, "reduction in the network"),
     MS_BOOL(S, deepep, "false", 0, "DeepEP exists for it"),
     MS_BOOL(S, hybridep, "false", 0, "HybridEP exists for it"),
     MS_BOOL(S, cuda_graphs, "true", 0, "kernel graphs exist for it"),
-    MS_BOOL(S, fp8_any_layout, "false", 0, "FP8 GEMMs read either operand along either dimension: one scaled copy of a tensor serves all passes"),
-    MS_BOOL(S, serial, "false", 0, "messages keep the cores busy that compute (a CPU): the rows of a rank run one after another, nothing overlaps"),
+    MS_BOOL(S, fp8_any_layout, "false", 0,
+            "FP8 GEMMs read either operand along either dimension: one scaled copy of a tensor serves all passes"),
+    MS_BOOL(S, serial, "false", 0,
+            "messages keep the cores busy that compute (a CPU): the rows of a rank run one after another, nothing "
+            "overlaps"),
     OVERHEAD(kernel_launch_s, "5e-6", "host time to launch one kernel"),
     OVERHEAD(graph_launch_s, "1.5e-5", "host time to replay one graph"),
     OVERHEAD(graph_kernel_s, "1.5e-6", "device gap per kernel inside a graph"),
@@ -75,8 +77,7 @@ static const MsField hardware_fields[] = {
      .print = ms_curves_print,
      .doc = "list of fitted curves"},
     MS_FREE(S, sources, "object: key -> where its figure comes from"),
-    MS_STRING(S, curves_from, MS_NULLABLE,
-              "profile whose curves serve for operators that this one has none for"),
+    MS_STRING(S, curves_from, MS_NULLABLE, "profile whose curves serve for operators that this one has none for"),
     {0}};
 #undef S
 const MsFieldTable ms_hardware_table = {"hardware", "a machine, hardware/NAME.json", hardware_fields};
@@ -90,8 +91,8 @@ static MsHardware *hardware_new(void) {
   return hardware;
 }
 
-static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject *json, const char *path,
-                            gboolean whole, GError **error) {
+static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject *json, const char *path, gboolean whole,
+                            GError **error) {
   char *sources = g_strdup_printf("%s%ssources", path, *path ? "." : "");
   gboolean ok = ms_fields_load(&ms_hardware_table, doc, json, path, whole, hardware, error) &&
                 (!hardware->sources || ms_json_need_object(doc, hardware->sources, sources, error));
@@ -102,14 +103,15 @@ static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject 
 /* A curve for the same operator, type and head width: what a donor says of another type still serves. */
 static gboolean has_curve(const MsCurve *curves, int n, const MsCurve *like) {
   for (int i = 0; i < n; i++)
-    if (strcmp(curves[i].op, like->op) == 0 && g_strcmp0(curves[i].dtype, like->dtype) == 0 && curves[i].head_dim == like->head_dim) return TRUE;
+    if (strcmp(curves[i].op, like->op) == 0 && g_strcmp0(curves[i].dtype, like->dtype) == 0 &&
+        curves[i].head_dim == like->head_dim)
+      return TRUE;
   return FALSE;
 }
 
 static void mark_inherited(MsCurve *curve, const char *from) {
   char *note = curve->provenance.note;
-  curve->provenance.note =
-      g_strdup_printf("shape inherited from %s%s%s", from, note ? "; " : "", note ? note : "");
+  curve->provenance.note = g_strdup_printf("shape inherited from %s%s%s", from, note ? "; " : "", note ? note : "");
   g_free(note);
 }
 
@@ -131,8 +133,7 @@ static MsHardware *load_file(char *file, gboolean finish, GError **error);
 static gboolean borrow_curves(MsHardware *hardware, const MsJson *doc, const char *path, GError **error) {
   if (strcmp(hardware->curves_from, hardware->name) == 0)
     return ms_json_error(doc, path, error, "names the machine itself, must name another profile");
-  MsHardware *donor =
-      load_file(ms_find_mentioned("hardware", hardware->curves_from, doc, path, error), FALSE, error);
+  MsHardware *donor = load_file(ms_find_mentioned("hardware", hardware->curves_from, doc, path, error), FALSE, error);
   if (!donor) return FALSE;
   inherit(hardware, donor);
   ms_hardware_free(donor);
@@ -178,8 +179,7 @@ MsHardware *ms_hardware_load(const char *name, GError **error) {
 static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char *path, gboolean finish,
                                   GError **error) {
   if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
-    return load_file(ms_find_mentioned("hardware", json_node_get_string(node), doc, path, error), finish,
-                     error);
+    return load_file(ms_find_mentioned("hardware", json_node_get_string(node), doc, path, error), finish, error);
   ms_json_error(doc, path, error, "must be the name of a machine or a path");
   return NULL;
 }
@@ -235,9 +235,10 @@ void ms_hardware_free(MsHardware *hardware) {
 
 gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *key, GError **error) {
   if (value > 0) return TRUE;
-  return ms_input_error(error, NULL, 0, NULL,
-                        "hardware %s: %s is unknown; give it in the profile, or in place of the name {\"base\": \"%s\", \"%s\": NUMBER}",
-                        hardware->name, key, hardware->name, key);
+  return ms_input_error(
+      error, NULL, 0, NULL,
+      "hardware %s: %s is unknown; give it in the profile, or in place of the name {\"base\": \"%s\", \"%s\": NUMBER}",
+      hardware->name, key, hardware->name, key);
 }
 
 double ms_hardware_peak_flops(const MsHardware *hardware, MsPrecision precision) {

@@ -9,17 +9,19 @@
 #include "describe/enums.h"
 #include "describe/field.h"
 
-/* --- curves: forms of measurements/efficiency_fits.md, as data ---------------------------------------------------------
- * FORM(id, word, parameters...) ; meaning of each in cost/curve.h, which evaluates them. */
+/* --- curves: forms of measurements/efficiency_fits.md, as data
+ * --------------------------------------------------------- FORM(id, word, parameters...) ; meaning of each in
+ * cost/curve.h, which evaluates them. */
 typedef enum {
-  MS_FORM_GEMM_SATURATING,   /* "gemm-saturating": form C */
-  MS_FORM_GEMM_TILED,        /* "gemm-tiled": form E2 */
-  MS_FORM_GROUPED_GEMM,      /* "grouped-gemm": form F */
-  MS_FORM_ATTENTION,         /* "attention": form F */
-  MS_FORM_SEGMENTS,          /* "segments": min over lines alpha + bytes/bandwidth */
-  MS_FORM_DISPATCH,          /* "dispatch": alpha + bytes / soft min(per-SM * SMs, link), see cost/curve.h; all but these three may be left out */
-  MS_FORM_BANDWIDTH,         /* "bandwidth": bytes / (HBM * efficiency) + launch */
-  MS_FORM_TERMS,             /* "terms": a sum of seconds per row, element, FLOP and byte; serves any operator that computes */
+  MS_FORM_GEMM_SATURATING, /* "gemm-saturating": form C */
+  MS_FORM_GEMM_TILED,      /* "gemm-tiled": form E2 */
+  MS_FORM_GROUPED_GEMM,    /* "grouped-gemm": form F */
+  MS_FORM_ATTENTION,       /* "attention": form F */
+  MS_FORM_SEGMENTS,        /* "segments": min over lines alpha + bytes/bandwidth */
+  MS_FORM_DISPATCH,  /* "dispatch": alpha + bytes / soft min(per-SM * SMs, link), see cost/curve.h; all but these three
+                        may be left out */
+  MS_FORM_BANDWIDTH, /* "bandwidth": bytes / (HBM * efficiency) + launch */
+  MS_FORM_TERMS,     /* "terms": a sum of seconds per row, element, FLOP and byte; serves any operator that computes */
   MS_N_FORMS
 } MsCurveForm;
 extern const char *const ms_curve_form_words[];
@@ -31,40 +33,44 @@ int ms_curve_required(MsCurveForm form);
 extern const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1];
 
 typedef struct { /* residual: time *= exp(multilinear(log_ratio; log2 of the axes)), clamped at the ends */
-  int dims;       /* 0 = no grid */
+  int dims;      /* 0 = no grid */
   int n[4];
-  char *name[4];  /* axis names as in the file, e.g. "m" */
-  double *axis[4];    /* ascending, > 0 */
+  char *name[4];   /* axis names as in the file, e.g. "m" */
+  double *axis[4]; /* ascending, > 0 */
   double *log2_axis[4];
-  double *log_ratio;  /* row-major, first axis slowest */
+  double *log_ratio; /* row-major, first axis slowest */
 } MsGrid;
 
 typedef struct { /* where a curve comes from; printed by `moesim show hardware` */
-  char *data;     /* which measurements */
-  char *form;     /* form in words */
-  char *command;  /* that made it */
+  char *data;    /* which measurements */
+  char *form;    /* form in words */
+  char *command; /* that made it */
   char *date;
-  char *note;     /* e.g. "shape inherited from h100-sxm" */
-  char *library;  /* whose rows they are ("trtllm-1.3.0rc20 deepgemm"); `moesim fit --evaluate` compares with rows of this library only */
-  double cast_launch_s, cast_bw_efficiency; /* GEMM rows with the cast of their activations inside: what the rows hold beyond the curve,
-                     launch + (2 + w) m k bytes at this share of HBM bandwidth; NaN = nothing. The simulator has cast rows of its own. */
+  char *note;    /* e.g. "shape inherited from h100-sxm" */
+  char *library; /* whose rows they are ("trtllm-1.3.0rc20 deepgemm"); `moesim fit --evaluate` compares with rows of
+                    this library only */
+  double cast_launch_s,
+      cast_bw_efficiency; /* GEMM rows with the cast of their activations inside: what the rows hold beyond the curve,
+   launch + (2 + w) m k bytes at this share of HBM bandwidth; NaN = nothing. The simulator has cast rows of its own. */
   double n_fitted, n_held_back;
   double residual_median, residual_p90; /* relative, on points held back; NaN unknown */
 } MsProvenance;
 
 typedef struct {
-  char *op;        /* gemm, grouped_gemm, attention, all_gather, reduce_scatter, all_reduce, all_to_all, p2p, dispatch,
-                      combine, or the word of a memory-bound operator ("rmsnorm", ...; "elementwise" is the default) */
-  char *dtype;     /* bf16, fp8, fp8-block, mxfp8, nvfp4, fp32; NULL = any. Collectives: "fp32" serves messages of FP32 where a profile has both */
-  char *pass;      /* forward, dgrad, wgrad, backward; NULL = any */
-  char *level;     /* nvlink or network for collectives; NULL = any */
-  char *dispatcher;/* for dispatch and combine; NULL = any */
-  int head_dim;    /* attention; 0 = any */
-  int ranks;       /* collectives: group size it was measured at; 0 = any */
+  char *op;         /* gemm, grouped_gemm, attention, all_gather, reduce_scatter, all_reduce, all_to_all, p2p, dispatch,
+                       combine, or the word of a memory-bound operator ("rmsnorm", ...; "elementwise" is the default) */
+  char *dtype;      /* bf16, fp8, fp8-block, mxfp8, nvfp4, fp32; NULL = any. Collectives: "fp32" serves messages of FP32
+                       where a profile has both */
+  char *pass;       /* forward, dgrad, wgrad, backward; NULL = any */
+  char *level;      /* nvlink or network for collectives; NULL = any */
+  char *dispatcher; /* for dispatch and combine; NULL = any */
+  int head_dim;     /* attention; 0 = any */
+  int ranks;        /* collectives: group size it was measured at; 0 = any */
   MsCurveForm form;
   double param[MS_CURVE_PARAMS];
-  double sustained; /* rate in long training over the rate in the short measurements, multiplies `efficiency` in the simulator; 1 = same */
-  int n_segments;  /* MS_FORM_SEGMENTS */
+  double sustained; /* rate in long training over the rate in the short measurements, multiplies `efficiency` in the
+                       simulator; 1 = same */
+  int n_segments;   /* MS_FORM_SEGMENTS */
   double segment_alpha_s[4], segment_Bps[4];
   MsGrid grid;
   MsProvenance provenance;
@@ -73,18 +79,19 @@ typedef struct {
 typedef struct MsHardware {
   char *name, *doc, *vendor, *arch;
   /* device */
-  double peak_bf16_flops, peak_fp16_flops, peak_fp8_flops, peak_mxfp8_flops, peak_nvfp4_flops, peak_fp32_flops; /* dense */
+  double peak_bf16_flops, peak_fp16_flops, peak_fp8_flops, peak_mxfp8_flops, peak_nvfp4_flops,
+      peak_fp32_flops;            /* dense */
   guint32 unsupported_precisions; /* bit per MsPrecision that the device cannot do */
   double hbm_B, hbm_Bps;
   double l2_B;
-  int sm_count;   /* SMs, CUs, AI cores; 0 unknown */
+  int sm_count; /* SMs, CUs, AI cores; 0 unknown */
   double clock_Hz, tdp_W;
   /* machine */
-  int gpus_per_node;         /* one operating system */
-  int nvlink_domain_gpus;    /* GPUs that reach each other over the scale-up link (NVLink, MTLink, XGMI, UB) */
-  char *scaleup;             /* its name */
-  double scaleup_Bps;        /* per GPU, one direction */
-  double nic_Bps;            /* per GPU, one direction */
+  int gpus_per_node;              /* one operating system */
+  int nvlink_domain_gpus;         /* GPUs that reach each other over the scale-up link (NVLink, MTLink, XGMI, UB) */
+  char *scaleup;                  /* its name */
+  double scaleup_Bps;             /* per GPU, one direction */
+  double nic_Bps;                 /* per GPU, one direction */
   double fabric_oversubscription; /* 1 = full bisection */
   int gpus_per_rail_group;   /* GPUs under one leaf or rail switch group before oversubscription applies; 0 = none */
   double host_link_Bps;      /* device to host, one direction */
@@ -93,26 +100,26 @@ typedef struct MsHardware {
   gboolean sharp;            /* in-network reduction on the fabric */
   gboolean deepep, hybridep; /* dispatchers that exist for it */
   gboolean cuda_graphs;
-  gboolean fp8_any_layout;   /* FP8 GEMMs read either operand along either dimension (Blackwell), not along k only */
-  gboolean serial;           /* messages keep the cores busy that compute: the rows of a rank run one after another */
+  gboolean fp8_any_layout; /* FP8 GEMMs read either operand along either dimension (Blackwell), not along k only */
+  gboolean serial;         /* messages keep the cores busy that compute: the rows of a rank run one after another */
   /* overheads that no kernel benchmark shows, shared by all models (fitted; see provenance in `sources`) */
-  double kernel_launch_s;       /* host time to launch one kernel eagerly (framework included) */
-  double graph_launch_s;        /* host time to replay one captured graph */
-  double graph_kernel_s;        /* device-side gap per kernel inside a graph */
-  double sync_s;                /* host cost of one device synchronisation */
-  double sustained_derate;      /* long-run clock over benchmark clock, matrix kernels; 1 = none */
-  double wgrad_factor;          /* time of a weight-gradient GEMM over the forward one */
+  double kernel_launch_s;  /* host time to launch one kernel eagerly (framework included) */
+  double graph_launch_s;   /* host time to replay one captured graph */
+  double graph_kernel_s;   /* device-side gap per kernel inside a graph */
+  double sync_s;           /* host cost of one device synchronisation */
+  double sustained_derate; /* long-run clock over benchmark clock, matrix kernels; 1 = none */
+  double wgrad_factor;     /* time of a weight-gradient GEMM over the forward one */
   double dgrad_factor;
   double attention_backward_factor; /* FLOP/s of backward over forward attention, see kernels_training.md section 3 */
   double attention_sink_factor;     /* FLOP/s of attention with a learned softmax sink over attention without */
-  double band;                  /* error that all runs on it may have in common, relative, 90 % (sim/band.h); NaN unknown */
+  double band; /* error that all runs on it may have in common, relative, 90 % (sim/band.h); NaN unknown */
   int nccl_sms, deepep_sms, hybridep_sms; /* SMs a running collective takes from compute */
-  double context_B;             /* memory outside the framework's allocator: context, NCCL */
-  double reserve_ratio;         /* reserved over allocated */
+  double context_B;                       /* memory outside the framework's allocator: context, NCCL */
+  double reserve_ratio;                   /* reserved over allocated */
   int num_curves;
   MsCurve *curves;
-  JsonNode *sources;            /* object: key -> text */
-  char *curves_from;            /* the profile whose curve shapes were inherited, NULL = its own */
+  JsonNode *sources; /* object: key -> text */
+  char *curves_from; /* the profile whose curve shapes were inherited, NULL = its own */
 } MsHardware;
 
 extern const MsFieldTable ms_hardware_table;
@@ -124,16 +131,18 @@ MsHardware *ms_hardware_copy(const MsHardware *hardware);
 void ms_hardware_free(MsHardware *hardware);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsHardware, ms_hardware_free)
 
-/* --- hardware_rates.c: a machine like a measured one with one rate changed ---------------------------------------------------
- * Curves of kernels are relative to the peaks and the HBM bandwidth of the profile, so they follow these by themselves. Curves of collectives and
- * dispatchers are absolute: the bandwidth term of those that a link limits is scaled with the link, the latency term and what SMs can issue stay. The
- * note in their provenance says so. The same happens to a profile that is changed in a scenario, {"base": NAME, "nic_Bps": ...}, unless the curves
- * are given there too. */
+/* --- hardware_rates.c: a machine like a measured one with one rate changed
+ * --------------------------------------------------- Curves of kernels are relative to the peaks and the HBM bandwidth
+ * of the profile, so they follow these by themselves. Curves of collectives and dispatchers are absolute: the bandwidth
+ * term of those that a link limits is scaled with the link, the latency term and what SMs can issue stay. The note in
+ * their provenance says so. The same happens to a profile that is changed in a scenario, {"base": NAME, "nic_Bps":
+ * ...}, unless the curves are given there too. */
 
-/* Multiplies the rate (or any other number of the profile; a hole stays a hole) by `factor` > 0, and what follows from it. */
+/* Multiplies the rate (or any other number of the profile; a hole stays a hole) by `factor` > 0, and what follows from
+ * it. */
 void ms_hardware_scale(MsHardware *hardware, const char *key, double factor);
-/* The second half alone: the curves from `first` on were measured at `from_Bps` of the link `key` ("scaleup_Bps" or "nic_Bps") and shall tell what
- * they would be at `to_Bps`. Nothing happens when either is unknown. */
+/* The second half alone: the curves from `first` on were measured at `from_Bps` of the link `key` ("scaleup_Bps" or
+ * "nic_Bps") and shall tell what they would be at `to_Bps`. Nothing happens when either is unknown. */
 void ms_curves_follow_link(MsHardware *hardware, int first, const char *key, double from_Bps, double to_Bps);
 
 /* FALSE and an MS_ERROR_INPUT "hardware NAME: KEY is unknown; ..." when the value is NaN (or not > 0). */
@@ -142,6 +151,8 @@ gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *
 double ms_hardware_peak_flops(const MsHardware *hardware, MsPrecision precision);
 
 /* What a rank gets of the link to the host while all copy, one direction. */
-static inline double ms_hardware_host_Bps(const MsHardware *hardware) { return hardware->host_link_Bps / MAX(1, hardware->host_link_gpus); }
+static inline double ms_hardware_host_Bps(const MsHardware *hardware) {
+  return hardware->host_link_Bps / MAX(1, hardware->host_link_gpus);
+}
 
 #endif

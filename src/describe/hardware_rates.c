@@ -11,7 +11,8 @@ static gboolean limited_by(const MsCurve *curve, const char *key) {
   return (g_strcmp0(curve->level, "network") == 0) == (strcmp(key, "nic_Bps") == 0);
 }
 
-/* Index of the parameter link_Bps of the form "dispatch"; what one SM moves (per_sm_Bps) does not depend on the link. */
+/* Index of the parameter link_Bps of the form "dispatch"; what one SM moves (per_sm_Bps) does not depend on the link.
+ */
 static int link_parameter(void) {
   const char *const *words = ms_curve_param_words[MS_FORM_DISPATCH];
   int i = 0;
@@ -26,8 +27,8 @@ static void scale_bandwidth(MsCurve *curve, double factor) {
 
 static void note(MsCurve *curve, const char *key, double from_Bps, double to_Bps) {
   char *before = curve->provenance.note;
-  curve->provenance.note = g_strdup_printf("%s%sbandwidth scaled with %s, measured at %.4g, now %.4g", before ? before : "", before ? "; " : "", key,
-                                           from_Bps, to_Bps);
+  curve->provenance.note = g_strdup_printf("%s%sbandwidth scaled with %s, measured at %.4g, now %.4g",
+                                           before ? before : "", before ? "; " : "", key, from_Bps, to_Bps);
   g_free(before);
 }
 
@@ -45,5 +46,6 @@ void ms_hardware_scale(MsHardware *hardware, const char *key, double factor) {
   if (!field || field->type != MS_T_F64 || !(factor > 0)) MS_BUG("cannot scale %s of a machine by %g", key, factor);
   double *member = (double *)(void *)((char *)hardware + field->offset), before = *member;
   *member *= factor;
-  if (strcmp(key, "nic_Bps") == 0 || strcmp(key, "scaleup_Bps") == 0) ms_curves_follow_link(hardware, 0, key, before, *member);
+  if (strcmp(key, "nic_Bps") == 0 || strcmp(key, "scaleup_Bps") == 0)
+    ms_curves_follow_link(hardware, 0, key, before, *member);
 }

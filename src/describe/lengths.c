@@ -9,18 +9,23 @@
 #define MOST_TOKENS (1 << 27)
 #define MOST_WEIGHT 1e15
 
-static gboolean numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, double *value, int *n, GError **error) {
-  if (!JSON_NODE_HOLDS_ARRAY(node) || json_array_get_length(json_node_get_array(node)) == 0) return ms_json_error(doc, path, error, "must be a list of numbers");
+static gboolean numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, double *value,
+                        int *n, GError **error) {
+  if (!JSON_NODE_HOLDS_ARRAY(node) || json_array_get_length(json_node_get_array(node)) == 0)
+    return ms_json_error(doc, path, error, "must be a list of numbers");
   JsonArray *list = json_node_get_array(node);
   if (json_array_get_length(list) > MS_MAX_LENGTHS)
-    return ms_json_error(doc, path, error, "has %u entries, at most %d are taken: merge some", json_array_get_length(list), MS_MAX_LENGTHS);
+    return ms_json_error(doc, path, error, "has %u entries, at most %d are taken: merge some",
+                         json_array_get_length(list), MS_MAX_LENGTHS);
   *n = (int)json_array_get_length(list);
   for (int i = 0; i < *n; i++) {
     JsonNode *one = json_array_get_element(list, (guint)i);
-    gboolean number = JSON_NODE_HOLDS_VALUE(one) && (json_node_get_value_type(one) == G_TYPE_INT64 || json_node_get_value_type(one) == G_TYPE_DOUBLE);
+    gboolean number = JSON_NODE_HOLDS_VALUE(one) &&
+                      (json_node_get_value_type(one) == G_TYPE_INT64 || json_node_get_value_type(one) == G_TYPE_DOUBLE);
     g_autofree char *at = g_strdup_printf("%s[%d]", path, i);
     value[i] = number ? json_node_get_double(one) : lo - 1;
-    if (!(value[i] >= lo && value[i] <= hi)) return ms_json_error(doc, at, error, "must be a number in [%g, %g]", lo, hi);
+    if (!(value[i] >= lo && value[i] <= hi))
+      return ms_json_error(doc, at, error, "must be a number in [%g, %g]", lo, hi);
   }
   return TRUE;
 }
@@ -32,36 +37,51 @@ static gboolean parse_lengths(const MsJson *doc, JsonNode *node, const char *pat
   for (int i = 0; i < l->n; i++) {
     l->length[i] = (int)value[i];
     if (l->length[i] != value[i]) return ms_json_error(doc, path, error, "has %g, must be whole tokens", value[i]);
-    if (i > 0 && l->length[i] <= l->length[i - 1]) return ms_json_error(doc, path, error, "must ascend: %d stands behind %d", l->length[i], l->length[i - 1]);
+    if (i > 0 && l->length[i] <= l->length[i - 1])
+      return ms_json_error(doc, path, error, "must ascend: %d stands behind %d", l->length[i], l->length[i - 1]);
   }
   return TRUE;
 }
 
-typedef struct { int n; double weight[MS_MAX_LENGTHS]; } Weights;
+typedef struct {
+  int n;
+  double weight[MS_MAX_LENGTHS];
+} Weights;
 
 static gboolean parse_weights(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   Weights *w = member;
   return numbers(doc, node, path, 1e-15, MOST_WEIGHT, w->weight, &w->n, error);
 }
 
-typedef struct { MsLengths lengths; Weights weights; int seed; } Object;
+typedef struct {
+  MsLengths lengths;
+  Weights weights;
+  int seed;
+} Object;
 
 #define S Object
 static const MsField fields[] = {
-    {MS_ROW(S, lengths, MS_T_CUSTOM, "tokens", NULL, MS_REQUIRED, "tokens of a sequence, ascending, at most seq_length"), .parse = parse_lengths},
-    {MS_ROW(S, weights, MS_T_CUSTOM, "", NULL, MS_REQUIRED, "sequences of each length, any unit"), .parse = parse_weights},
+    {MS_ROW(S, lengths, MS_T_CUSTOM, "tokens", NULL, MS_REQUIRED,
+            "tokens of a sequence, ascending, at most seq_length"),
+     .parse = parse_lengths},
+    {MS_ROW(S, weights, MS_T_CUSTOM, "", NULL, MS_REQUIRED, "sequences of each length, any unit"),
+     .parse = parse_weights},
     MS_INT(S, seed, 0, G_MAXINT, "0", 0, "of the packs drawn"),
     {0}};
 #undef S
-const MsFieldTable ms_lengths_table = {"scenario.training.sequence_lengths", "lengths of the sequences packed into one of seq_length tokens", fields};
+const MsFieldTable ms_lengths_table = {"scenario.training.sequence_lengths",
+                                       "lengths of the sequences packed into one of seq_length tokens", fields};
 
 gboolean ms_lengths_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   Object o = {0};
   MsLengths *l = member;
   if (JSON_NODE_HOLDS_NULL(node)) return *l = (MsLengths){0}, TRUE;
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be null or an object with lengths and weights");
+  if (!JSON_NODE_HOLDS_OBJECT(node))
+    return ms_json_error(doc, path, error, "must be null or an object with lengths and weights");
   if (!ms_fields_load(&ms_lengths_table, doc, json_node_get_object(node), path, TRUE, &o, error)) return FALSE;
-  if (o.weights.n != o.lengths.n) return ms_json_error(doc, path, error, "has %d lengths and %d weights, must have as many", o.lengths.n, o.weights.n);
+  if (o.weights.n != o.lengths.n)
+    return ms_json_error(doc, path, error, "has %d lengths and %d weights, must have as many", o.lengths.n,
+                         o.weights.n);
   *l = o.lengths;
   memcpy(l->weight, o.weights.weight, sizeof l->weight);
   l->seed = (guint32)o.seed;

@@ -27,8 +27,7 @@ static const MsFieldTable mla_table = {"model.multi_latent_attention", "multi-la
 
 #define S MsSlidingWindow
 static const MsField window_fields[] = {
-    MS_INT(S, window, 0, 1 << 30, "0", MS_NULLABLE,
-           "tokens that a windowed layer sees, itself included; 0 = none"),
+    MS_INT(S, window, 0, 1 << 30, "0", MS_NULLABLE, "tokens that a windowed layer sees, itself included; 0 = none"),
     MS_INT(S, period, 0, MAX_LAYERS, "0", MS_NULLABLE,
            "every period-th layer sees all tokens; 0 = every layer is windowed"),
     {0}};
@@ -57,8 +56,7 @@ static const MsField model_fields[] = {
     MS_INT(S, ffn_hidden_size, 0, MAX_WIDTH, "0", MS_NULLABLE, "MLP width f of dense layers"),
     MS_INT(S, num_attention_heads, 1, 65536, NULL, MS_REQUIRED, "query heads n"),
     MS_INT(S, num_query_groups, 0, 65536, "0", MS_NULLABLE, "key-value heads g; 0 = num_attention_heads"),
-    MS_INT(S, kv_channels, 0, 65536, "0", MS_NULLABLE,
-           "head width dh; 0 = hidden_size / num_attention_heads"),
+    MS_INT(S, kv_channels, 0, 65536, "0", MS_NULLABLE, "head width dh; 0 = hidden_size / num_attention_heads"),
     MS_BOOL(S, qk_layernorm, "false", 0, "norm of query and key heads"),
     MS_BOOL(S, attention_output_gate, "false", 0, "gate on the attention output"),
     MS_OBJECT(S, multi_latent_attention, &mla_table, MS_NULLABLE, "multi-latent attention; null = none"),
@@ -78,17 +76,23 @@ static const MsField model_fields[] = {
     MS_INT(S, moe_router_group_topk, 0, 65536, "0", MS_NULLABLE, "groups a token may use"),
     MS_ENUM(S, moe_router_score_function, ms_router_score_words, "\"softmax\"", 0, "score of the router"),
     MS_BOOL(S, moe_router_enable_expert_bias, "false", 0, "bias per expert for balance without a loss"),
-    MS_F64(S, moe_aux_loss_coeff, "", 0, 1, "0.001", 0, "weight of the loss that balances the experts; with 0 natural routing is far from balance in early training"),
+    MS_F64(
+        S, moe_aux_loss_coeff, "", 0, 1, "0.001", 0,
+        "weight of the loss that balances the experts; with 0 natural routing is far from balance in early training"),
     MS_STRING(S, moe_layer_freq, MS_NULLABLE,
               "which layers are MoE, e.g. \"[0]*3+[1]*58\"; null = all when num_experts > 0"),
-    MS_INT(S, moe_latent_size, 0, MAX_WIDTH, "0", MS_NULLABLE, "width at which the routed experts work; 0 = hidden_size"),
+    MS_INT(S, moe_latent_size, 0, MAX_WIDTH, "0", MS_NULLABLE,
+           "width at which the routed experts work; 0 = hidden_size"),
     MS_OBJECT(S, mamba, &mamba_table, MS_NULLABLE, "Mamba-2 mixer; null = none"),
     MS_OBJECT(S, linear_attention, &ms_linear_attention_table, MS_NULLABLE, "gated delta net; null = none"),
-    MS_OBJECT(S, sparse_attention, &ms_sparse_attention_table, MS_NULLABLE, "sparse attention behind an indexer; null = none"),
-    MS_OBJECT(S, compressed_attention, &ms_compressed_attention_table, MS_NULLABLE, "compressed sparse attention; null = none"),
+    MS_OBJECT(S, sparse_attention, &ms_sparse_attention_table, MS_NULLABLE,
+              "sparse attention behind an indexer; null = none"),
+    MS_OBJECT(S, compressed_attention, &ms_compressed_attention_table, MS_NULLABLE,
+              "compressed sparse attention; null = none"),
     MS_OBJECT(S, hyper_connections, &ms_hyper_connections_table, MS_NULLABLE, "several residual streams; null = one"),
     MS_OBJECT(S, front_end, &ms_front_end_table, MS_NULLABLE, "opaque stage before the decoder; null = none"),
-    MS_STRING(S, hybrid_layer_pattern, MS_NULLABLE, "one letter a layer: M Mamba, G gated delta net, * attention, E experts, - MLP; null = standard layers"),
+    MS_STRING(S, hybrid_layer_pattern, MS_NULLABLE,
+              "one letter a layer: M Mamba, G gated delta net, * attention, E experts, - MLP; null = standard layers"),
     MS_STRING(S, mtp_pattern, MS_NULLABLE, "letters of one MTP block; null = as the last layer"),
     MS_BOOL(S, mtp_use_repeated_layer, "false", 0, "all MTP blocks share one set of weights"),
     MS_BOOL(S, gated, "true", 0, "gated MLP: three matrices instead of two"),
@@ -99,7 +103,8 @@ static const MsField model_fields[] = {
     MS_BOOL(S, add_bias_linear, "false", 0, "bias in linear layers"),
     MS_BOOL(S, add_qkv_bias, "false", 0, "bias in the query-key-value projection"),
     MS_INT(S, mtp_num_layers, 0, 100, "0", MS_NULLABLE, "multi-token-prediction blocks M"),
-    MS_F64(S, hidden_dropout, "", 0, 1, "0", 0, "dropout of the residual stream; above 0 its masks are kept for backward"),
+    MS_F64(S, hidden_dropout, "", 0, 1, "0", 0,
+           "dropout of the residual stream; above 0 its masks are kept for backward"),
     MS_F64(S, attention_dropout, "", 0, 1, "0", 0, "dropout of the attention scores"),
     {0}};
 #undef S
@@ -129,13 +134,11 @@ static gboolean finish_heads(MsModel *m, const Where *where) {
   int heads = m->num_attention_heads;
   if (m->num_query_groups == 0) m->num_query_groups = heads;
   if (heads % m->num_query_groups != 0)
-    return bad(where, "num_query_groups", "is %d, must divide num_attention_heads = %d", m->num_query_groups,
-               heads);
+    return bad(where, "num_query_groups", "is %d, must divide num_attention_heads = %d", m->num_query_groups, heads);
   if (m->kv_channels > 0) return TRUE;
   if (m->hidden_size % heads != 0)
-    return bad(where, "kv_channels",
-               "is not given, and num_attention_heads = %d does not divide hidden_size = %d", heads,
-               m->hidden_size);
+    return bad(where, "kv_channels", "is not given, and num_attention_heads = %d does not divide hidden_size = %d",
+               heads, m->hidden_size);
   m->kv_channels = m->hidden_size / heads;
   return TRUE;
 }
@@ -144,12 +147,10 @@ static gboolean check_mla(const MsModel *m, const Where *where) {
   const MsMla *mla = &m->multi_latent_attention;
   gboolean any = mla->q_lora_rank || mla->qk_head_dim || mla->qk_pos_emb_head_dim || mla->v_head_dim;
   if (mla->kv_lora_rank == 0)
-    return !any || bad(where, "multi_latent_attention.kv_lora_rank",
-                       "is 0 beside other dimensions, must be at least 1");
-  if (mla->qk_head_dim == 0)
-    return bad(where, "multi_latent_attention.qk_head_dim", "is 0, must be at least 1");
-  if (mla->v_head_dim == 0)
-    return bad(where, "multi_latent_attention.v_head_dim", "is 0, must be at least 1");
+    return !any ||
+           bad(where, "multi_latent_attention.kv_lora_rank", "is 0 beside other dimensions, must be at least 1");
+  if (mla->qk_head_dim == 0) return bad(where, "multi_latent_attention.qk_head_dim", "is 0, must be at least 1");
+  if (mla->v_head_dim == 0) return bad(where, "multi_latent_attention.v_head_dim", "is 0, must be at least 1");
   return TRUE;
 }
 
@@ -159,19 +160,17 @@ static gboolean check_router_groups(const MsModel *m, const Where *where) {
   if (m->num_experts % groups != 0)
     return bad(where, "moe_router_num_groups", "is %d, must divide num_experts = %d", groups, m->num_experts);
   if (used < 1 || used > groups)
-    return bad(where, "moe_router_group_topk", "is %d, must be in [1, moe_router_num_groups = %d]", used,
-               groups);
+    return bad(where, "moe_router_group_topk", "is %d, must be in [1, moe_router_num_groups = %d]", used, groups);
   if (m->moe_router_topk > used * (m->num_experts / groups))
-    return bad(where, "moe_router_topk", "is %d, but %d of %d groups hold only %d experts",
-               m->moe_router_topk, used, groups, used * (m->num_experts / groups));
+    return bad(where, "moe_router_topk", "is %d, but %d of %d groups hold only %d experts", m->moe_router_topk, used,
+               groups, used * (m->num_experts / groups));
   return TRUE;
 }
 
 static gboolean check_experts(const MsModel *m, const Where *where) {
   if (m->num_experts == 0) return TRUE;
   if (m->moe_router_topk < 1 || m->moe_router_topk > m->num_experts)
-    return bad(where, "moe_router_topk", "is %d, must be in [1, num_experts = %d]", m->moe_router_topk,
-               m->num_experts);
+    return bad(where, "moe_router_topk", "is %d, must be in [1, num_experts = %d]", m->moe_router_topk, m->num_experts);
   if (m->moe_ffn_hidden_size == 0)
     return bad(where, "moe_ffn_hidden_size", "is 0, must be at least 1 with num_experts > 0");
   return check_router_groups(m, where);
@@ -206,11 +205,13 @@ static int mixer_of(char letter) {
 static gboolean check_letters(const MsModel *m, const char *key, const char *pattern, const Where *where) {
   const MsMamba *a = &m->mamba;
   for (const char *c = pattern; *c; c++) {
-    if (!mixer_of(*c)) return bad(where, key, "has the letter '%c', must be made of M, G, *, E and -", g_ascii_isprint(*c) ? *c : '?');
+    if (!mixer_of(*c))
+      return bad(where, key, "has the letter '%c', must be made of M, G, *, E and -", g_ascii_isprint(*c) ? *c : '?');
     if (*c == 'E' && m->num_experts == 0) return bad(where, key, "has expert layers, but num_experts is 0");
     if (*c == 'M' && (a->num_heads < 1 || a->head_dim < 1 || a->state_dim < 1 || a->num_groups < 1))
       return bad(where, key, "has Mamba layers, but mamba gives no heads, head_dim, state_dim or num_groups");
-    if (*c == 'G' && m->linear_attention.num_value_heads == 0) return bad(where, key, "has gated delta net layers, but linear_attention is not given");
+    if (*c == 'G' && m->linear_attention.num_value_heads == 0)
+      return bad(where, key, "has gated delta net layers, but linear_attention is not given");
   }
   return TRUE;
 }
@@ -223,7 +224,8 @@ static gboolean finish_hybrid(MsModel *m, const Where *where) {
   if (!check_letters(m, "hybrid_layer_pattern", m->hybrid_layer_pattern, where)) return FALSE;
   size_t n = strlen(m->hybrid_layer_pattern);
   if (n != (size_t)m->num_layers)
-    return bad(where, "hybrid_layer_pattern", "has %d layers, must have num_layers = %d", (int)MIN(n, 1000000), m->num_layers);
+    return bad(where, "hybrid_layer_pattern", "has %d layers, must have num_layers = %d", (int)MIN(n, 1000000),
+               m->num_layers);
   m->mixers = g_new0(guint8, n);
   for (size_t i = 0; i < n; i++) {
     m->mixers[i] = (guint8)mixer_of(m->hybrid_layer_pattern[i]);
@@ -247,7 +249,8 @@ static gboolean finish_kinds(MsModel *m, const Where *where) {
 gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GError **error) {
   Where where = {doc, path, error};
   return finish_heads(model, &where) && check_mla(model, &where) && check_experts(model, &where) &&
-         finish_layers(model, &where) && finish_hybrid(model, &where) && check_dense_width(model, &where) && finish_kinds(model, &where);
+         finish_layers(model, &where) && finish_hybrid(model, &where) && check_dense_width(model, &where) &&
+         finish_kinds(model, &where);
 }
 
 /* --- loading
@@ -261,8 +264,7 @@ static MsModel *model_new(void) {
 /* Loaded, but not finished: overrides may follow. */
 static MsModel *load_raw(const MsJson *doc, GError **error) {
   MsModel *model = model_new();
-  if (!ms_fields_load(&ms_model_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, model,
-                      error)) {
+  if (!ms_fields_load(&ms_model_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, model, error)) {
     ms_model_free(model);
     return NULL;
   }
@@ -306,8 +308,7 @@ static void refit_moe_layers(MsModel *model, int old_layers) {
   model->moe_layer_freq = g_strdup_printf("[0]*%d+[1]*%d", dense, model->num_layers - dense);
 }
 
-static gboolean override(MsModel *model, const MsJson *doc, JsonObject *changes, const char *path,
-                         GError **error) {
+static gboolean override(MsModel *model, const MsJson *doc, JsonObject *changes, const char *path, GError **error) {
   int old_layers = model->num_layers;
   gboolean every_head_its_own = model->num_query_groups == model->num_attention_heads;
   if (!ms_fields_load(&ms_model_table, doc, changes, path, FALSE, model, error)) return FALSE;
@@ -325,9 +326,7 @@ static MsModel *from_base(const MsJson *doc, JsonObject *json, const char *path,
   MsModel *model = NULL;
   if (!JSON_NODE_HOLDS_VALUE(base) || json_node_get_value_type(base) != G_TYPE_STRING)
     ms_json_error(doc, base_path, error, "must be the name of a model or a path");
-  else
-    model = load_file(ms_find_mentioned("models", json_node_get_string(base), doc, base_path, error), FALSE,
-                      error);
+  else model = load_file(ms_find_mentioned("models", json_node_get_string(base), doc, base_path, error), FALSE, error);
   JsonObject *changes = ms_object_without(json, "base");
   if (model && !override(model, doc, changes, path, error)) g_clear_pointer(&model, ms_model_free);
   json_object_unref(changes);
@@ -337,8 +336,7 @@ static MsModel *from_base(const MsJson *doc, JsonObject *json, const char *path,
 
 static MsModel *from_inline(const MsJson *doc, JsonObject *json, const char *path, GError **error) {
   MsModel *model = model_new();
-  if (!ms_fields_load(&ms_model_table, doc, json, path, TRUE, model, error))
-    g_clear_pointer(&model, ms_model_free);
+  if (!ms_fields_load(&ms_model_table, doc, json, path, TRUE, model, error)) g_clear_pointer(&model, ms_model_free);
   if (model && !model->name) model->name = g_strdup("inline");
   return model;
 }
@@ -346,14 +344,13 @@ static MsModel *from_inline(const MsJson *doc, JsonObject *json, const char *pat
 MsModel *ms_model_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   if (JSON_NODE_HOLDS_OBJECT(node)) {
     JsonObject *json = json_node_get_object(node);
-    MsModel *model = json_object_has_member(json, "base") ? from_base(doc, json, path, error)
-                                                          : from_inline(doc, json, path, error);
+    MsModel *model =
+        json_object_has_member(json, "base") ? from_base(doc, json, path, error) : from_inline(doc, json, path, error);
     return finished(model, doc, path, error);
   }
   if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
     return load_file(ms_find_mentioned("models", json_node_get_string(node), doc, path, error), TRUE, error);
-  ms_json_error(doc, path, error,
-                "must be the name of a model, a path, or an object with \"base\" and overrides");
+  ms_json_error(doc, path, error, "must be the name of a model, a path, or an object with \"base\" and overrides");
   return NULL;
 }
 
@@ -380,7 +377,8 @@ guint8 ms_model_mixers(const MsModel *model, int layer) {
   if (model->mixers) return model->mixers[layer];
   gboolean moe = model->num_experts > 0 && model->moe_layer && model->moe_layer[layer];
   int frequency = model->linear_attention.frequency;
-  return (guint8)((frequency > 0 && (layer + 1) % frequency != 0 ? MS_MIX_DELTA : MS_MIX_ATTN) | (moe ? MS_MIX_MOE : MS_MIX_MLP));
+  return (guint8)((frequency > 0 && (layer + 1) % frequency != 0 ? MS_MIX_DELTA : MS_MIX_ATTN) |
+                  (moe ? MS_MIX_MOE : MS_MIX_MLP));
 }
 
 guint8 ms_model_mtp_mixers(const MsModel *model) {

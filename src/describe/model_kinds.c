@@ -1,4 +1,5 @@
-/* src/describe/model_kinds.c - linear, sparse and compressed attention, hyper-connections, front end: tables and checks. */
+/* src/describe/model_kinds.c - linear, sparse and compressed attention, hyper-connections, front end: tables and
+ * checks. */
 #include "describe/model_kinds.h"
 
 #include "describe/moe_freq.h"
@@ -12,11 +13,14 @@
 #define S MsLinearAttention
 static const MsField linear_fields[] = {
     MS_INT(S, num_key_heads, 0, 65536, "0", MS_NULLABLE, "heads of queries and keys"),
-    MS_INT(S, num_value_heads, 0, 65536, "0", MS_NULLABLE, "heads of values, gate, decay and write strength, a multiple of num_key_heads; 0 = no such layers"),
+    MS_INT(S, num_value_heads, 0, 65536, "0", MS_NULLABLE,
+           "heads of values, gate, decay and write strength, a multiple of num_key_heads; 0 = no such layers"),
     MS_INT(S, key_head_dim, 0, 65536, "0", MS_NULLABLE, "width of a query or key head"),
     MS_INT(S, value_head_dim, 0, 65536, "0", MS_NULLABLE, "width of a value head"),
     MS_INT(S, conv_kernel, 1, 1024, "4", 0, "taps of the short convolution over q, k and v"),
-    MS_INT(S, frequency, 0, MAX_LAYERS, "0", MS_NULLABLE, "every frequency-th layer is softmax attention, the others gated delta net; 0 = letters G of hybrid_layer_pattern"),
+    MS_INT(S, frequency, 0, MAX_LAYERS, "0", MS_NULLABLE,
+           "every frequency-th layer is softmax attention, the others gated delta net; 0 = letters G of "
+           "hybrid_layer_pattern"),
     {0}};
 #undef S
 const MsFieldTable ms_linear_attention_table = {"model.linear_attention", "gated delta net", linear_fields};
@@ -25,26 +29,34 @@ const MsFieldTable ms_linear_attention_table = {"model.linear_attention", "gated
 static const MsField sparse_fields[] = {
     MS_INT(S, indexer_num_heads, 0, 65536, "0", MS_NULLABLE, "heads of the indexer"),
     MS_INT(S, indexer_head_dim, 0, 65536, "0", MS_NULLABLE, "width of an indexer head"),
-    MS_INT(S, indexer_topk, 0, 1 << 24, "0", MS_NULLABLE, "keys that a query attends to; 0 = the model has no sparse attention"),
-    MS_INT(S, indexer_topk_freq, 1, MAX_LAYERS, "1", 0, "one layer in this many has an indexer, the others share its choice"),
-    MS_INT(S, indexer_skip_topk_offset, 0, MAX_LAYERS, "0", 0, "the layer (from 1) from which indexer_topk_freq counts; all before it have an indexer"),
+    MS_INT(S, indexer_topk, 0, 1 << 24, "0", MS_NULLABLE,
+           "keys that a query attends to; 0 = the model has no sparse attention"),
+    MS_INT(S, indexer_topk_freq, 1, MAX_LAYERS, "1", 0,
+           "one layer in this many has an indexer, the others share its choice"),
+    MS_INT(S, indexer_skip_topk_offset, 0, MAX_LAYERS, "0", 0,
+           "the layer (from 1) from which indexer_topk_freq counts; all before it have an indexer"),
     MS_BOOL(S, indexer_loss, "true", 0, "the indexer has a loss of its own, and so a backward pass"),
     {0}};
 #undef S
-const MsFieldTable ms_sparse_attention_table = {"model.sparse_attention", "sparse attention behind an indexer (DSA); with compressed_attention: its indexer", sparse_fields};
+const MsFieldTable ms_sparse_attention_table = {
+    "model.sparse_attention", "sparse attention behind an indexer (DSA); with compressed_attention: its indexer",
+    sparse_fields};
 
 #define S MsCompressedAttention
 static const MsField compressed_fields[] = {
     MS_INT(S, q_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE, "rank of the query projection"),
-    MS_INT(S, head_dim, 0, 65536, "0", MS_NULLABLE, "width of a head, of the one key that is the value too; 0 = the model has no compressed attention"),
+    MS_INT(S, head_dim, 0, 65536, "0", MS_NULLABLE,
+           "width of a head, of the one key that is the value too; 0 = the model has no compressed attention"),
     MS_INT(S, qk_pos_emb_head_dim, 0, 65536, "0", MS_NULLABLE, "part of head_dim that carries RoPE"),
     MS_INT(S, o_groups, 1, 65536, "1", 0, "groups of the low-rank output projection"),
     MS_INT(S, o_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE, "rank of each group"),
     MS_INT(S, window, 1, 1 << 24, "128", 0, "latest tokens seen uncompressed"),
-    MS_STRING(S, compress_ratios, MS_NULLABLE, "tokens in one compressed key of each layer, then of each MTP block, e.g. \"[0]*2+[4]+[128,4]*20+[0]\""),
+    MS_STRING(S, compress_ratios, MS_NULLABLE,
+              "tokens in one compressed key of each layer, then of each MTP block, e.g. \"[0]*2+[4]+[128,4]*20+[0]\""),
     {0}};
 #undef S
-const MsFieldTable ms_compressed_attention_table = {"model.compressed_attention", "compressed sparse attention of DeepSeek-V4", compressed_fields};
+const MsFieldTable ms_compressed_attention_table = {"model.compressed_attention",
+                                                    "compressed sparse attention of DeepSeek-V4", compressed_fields};
 
 #define S MsHyperConnections
 static const MsField hyper_fields[] = {
@@ -52,22 +64,29 @@ static const MsField hyper_fields[] = {
     MS_INT(S, sinkhorn_iterations, 1, 1000, "20", 0, "iterations that make the mixing matrix doubly stochastic"),
     {0}};
 #undef S
-const MsFieldTable ms_hyper_connections_table = {"model.hyper_connections", "manifold-constrained hyper-connections (mHC)", hyper_fields};
+const MsFieldTable ms_hyper_connections_table = {"model.hyper_connections",
+                                                 "manifold-constrained hyper-connections (mHC)", hyper_fields};
 
 #define S MsFrontEnd
 static const MsField front_fields[] = {
-    MS_F64(S, parameters, "", 0, 1e13, "0", MS_NULLABLE, "weights, on every tensor-parallel rank of the first stage; 0 = no front end"),
+    MS_F64(S, parameters, "", 0, 1e13, "0", MS_NULLABLE,
+           "weights, on every tensor-parallel rank of the first stage; 0 = no front end"),
     MS_F64(S, forward_flop, "flop", 0, 1e21, "0", MS_NULLABLE, "executed forward per sequence"),
     MS_F64(S, forward_B, "B", 0, 1e18, "0", MS_NULLABLE, "HBM traffic forward per sequence"),
     MS_F64(S, kept_B, "B", 0, 1e15, "0", MS_NULLABLE, "activations kept for backward per sequence"),
     MS_BOOL(S, frozen, "false", 0, "not trained: no backward, gradients or optimizer states"),
     {0}};
 #undef S
-const MsFieldTable ms_front_end_table = {"model.front_end", "opaque stage before the decoder (vision, audio)", front_fields};
+const MsFieldTable ms_front_end_table = {"model.front_end", "opaque stage before the decoder (vision, audio)",
+                                         front_fields};
 
-/* --- checks -------------------------------------------------------------------------------------------------------------------- */
+/* --- checks ---------------------------------------------------------------------------------------------------- */
 
-typedef struct { const char **key; char *why; size_t size; } Why;
+typedef struct {
+  const char **key;
+  char *why;
+  size_t size;
+} Why;
 
 G_GNUC_PRINTF(3, 4) static gboolean bad(const Why *w, const char *key, const char *format, ...) {
   va_list args;
@@ -81,13 +100,16 @@ G_GNUC_PRINTF(3, 4) static gboolean bad(const Why *w, const char *key, const cha
 static gboolean check_linear(const MsModel *m, const Why *w) {
   const MsLinearAttention *a = &m->linear_attention;
   if (a->num_value_heads == 0)
-    return (a->num_key_heads == 0 && a->frequency == 0) || bad(w, "linear_attention.num_value_heads", "is 0 beside other dimensions, must be at least 1");
+    return (a->num_key_heads == 0 && a->frequency == 0) ||
+           bad(w, "linear_attention.num_value_heads", "is 0 beside other dimensions, must be at least 1");
   if (a->num_key_heads < 1 || a->num_value_heads % a->num_key_heads != 0)
-    return bad(w, "linear_attention.num_key_heads", "is %d, must be at least 1 and divide num_value_heads = %d", a->num_key_heads, a->num_value_heads);
+    return bad(w, "linear_attention.num_key_heads", "is %d, must be at least 1 and divide num_value_heads = %d",
+               a->num_key_heads, a->num_value_heads);
   if (a->key_head_dim < 1) return bad(w, "linear_attention.key_head_dim", "is 0, must be at least 1");
   if (a->value_head_dim < 1) return bad(w, "linear_attention.value_head_dim", "is 0, must be at least 1");
   if (a->frequency > 0 && m->hybrid_layer_pattern)
-    return bad(w, "linear_attention.frequency", "is given beside hybrid_layer_pattern, which says it with the letter G");
+    return bad(w, "linear_attention.frequency",
+               "is given beside hybrid_layer_pattern, which says it with the letter G");
   return a->frequency > 0 || m->hybrid_layer_pattern ||
          bad(w, "linear_attention.frequency", "is 0, must be at least 1 without hybrid_layer_pattern");
 }
@@ -95,7 +117,8 @@ static gboolean check_linear(const MsModel *m, const Why *w) {
 static gboolean check_sparse(const MsModel *m, const Why *w) {
   const MsSparseAttention *a = &m->sparse_attention;
   if (a->indexer_topk == 0)
-    return (a->indexer_num_heads == 0 && a->indexer_head_dim == 0) || bad(w, "sparse_attention.indexer_topk", "is 0 beside other dimensions, must be at least 1");
+    return (a->indexer_num_heads == 0 && a->indexer_head_dim == 0) ||
+           bad(w, "sparse_attention.indexer_topk", "is 0 beside other dimensions, must be at least 1");
   if (a->indexer_num_heads < 1) return bad(w, "sparse_attention.indexer_num_heads", "is 0, must be at least 1");
   if (a->indexer_head_dim < 1) return bad(w, "sparse_attention.indexer_head_dim", "is 0, must be at least 1");
   return ms_model_has_mla(m) || ms_model_has_compressed_attention(m) ||
@@ -105,16 +128,21 @@ static gboolean check_sparse(const MsModel *m, const Why *w) {
 static gboolean check_compressed(const MsModel *m, const Why *w) {
   const MsCompressedAttention *a = &m->compressed_attention;
   if (a->head_dim == 0)
-    return (!a->compress_ratios && a->q_lora_rank == 0 && a->o_lora_rank == 0) || bad(w, "compressed_attention.head_dim", "is 0 beside other keys, must be at least 1");
-  if (ms_model_has_mla(m)) return bad(w, "compressed_attention", "stands beside multi_latent_attention, a model has one of them");
+    return (!a->compress_ratios && a->q_lora_rank == 0 && a->o_lora_rank == 0) ||
+           bad(w, "compressed_attention.head_dim", "is 0 beside other keys, must be at least 1");
+  if (ms_model_has_mla(m))
+    return bad(w, "compressed_attention", "stands beside multi_latent_attention, a model has one of them");
   if (m->hybrid_layer_pattern || m->sliding_window.window > 0)
-    return bad(w, "compressed_attention", "does not go with %s", m->hybrid_layer_pattern ? "hybrid_layer_pattern" : "sliding_window");
+    return bad(w, "compressed_attention", "does not go with %s",
+               m->hybrid_layer_pattern ? "hybrid_layer_pattern" : "sliding_window");
   if (a->q_lora_rank < 1) return bad(w, "compressed_attention.q_lora_rank", "is 0, must be at least 1");
   if (a->o_lora_rank < 1) return bad(w, "compressed_attention.o_lora_rank", "is 0, must be at least 1");
   if (a->qk_pos_emb_head_dim > a->head_dim)
-    return bad(w, "compressed_attention.qk_pos_emb_head_dim", "is %d, must be at most head_dim = %d", a->qk_pos_emb_head_dim, a->head_dim);
+    return bad(w, "compressed_attention.qk_pos_emb_head_dim", "is %d, must be at most head_dim = %d",
+               a->qk_pos_emb_head_dim, a->head_dim);
   if (m->num_attention_heads % a->o_groups != 0)
-    return bad(w, "compressed_attention.o_groups", "is %d, must divide num_attention_heads = %d", a->o_groups, m->num_attention_heads);
+    return bad(w, "compressed_attention.o_groups", "is %d, must divide num_attention_heads = %d", a->o_groups,
+               m->num_attention_heads);
   return a->compress_ratios || bad(w, "compressed_attention.compress_ratios", "is missing");
 }
 
@@ -126,8 +154,10 @@ static gboolean finish_ratios(MsModel *m, const Why *w) {
   g_autofree guint8 *ratio = g_new0(guint8, (gsize)want + 1);
   int n = ms_layer_list_parse(m->compressed_attention.compress_ratios, ratio, want + 1, 255, why, sizeof why);
   if (n < 0) return bad(w, "compressed_attention.compress_ratios", "%s", why);
-  if (n != want && !(n == want + 1 && m->mtp_num_layers == 0)) /* a run without the MTP block leaves the last entry over */
-    return bad(w, "compressed_attention.compress_ratios", "gives %d layers, must give num_layers + mtp_num_layers = %d", n, want);
+  if (n != want &&
+      !(n == want + 1 && m->mtp_num_layers == 0)) /* a run without the MTP block leaves the last entry over */
+    return bad(w, "compressed_attention.compress_ratios", "gives %d layers, must give num_layers + mtp_num_layers = %d",
+               n, want);
   for (int i = 0; i < n; i++)
     if (ratio[i] == 4 && m->sparse_attention.indexer_topk == 0)
       return bad(w, "sparse_attention", "is missing: layers of ratio 4 choose their keys with its indexer");
@@ -142,15 +172,17 @@ static gboolean check_front_end(const MsModel *m, const Why *w) {
 }
 
 static gboolean check_hyper(const MsModel *m, const Why *w) {
-  return ms_model_streams(m) == 1 || !m->hybrid_layer_pattern || bad(w, "hyper_connections", "does not go with hybrid_layer_pattern");
+  return ms_model_streams(m) == 1 || !m->hybrid_layer_pattern ||
+         bad(w, "hyper_connections", "does not go with hybrid_layer_pattern");
 }
 
 gboolean ms_model_finish_kinds(MsModel *m, const char **key, char *why, size_t size) {
   Why w = {key, why, size};
-  return check_linear(m, &w) && check_compressed(m, &w) && check_sparse(m, &w) && finish_ratios(m, &w) && check_hyper(m, &w) && check_front_end(m, &w);
+  return check_linear(m, &w) && check_compressed(m, &w) && check_sparse(m, &w) && finish_ratios(m, &w) &&
+         check_hyper(m, &w) && check_front_end(m, &w);
 }
 
-/* --- what a layer is ----------------------------------------------------------------------------------------------------------- */
+/* --- what a layer is ------------------------------------------------------------------------------------------- */
 
 int ms_model_compress_ratio(const MsModel *m, int layer) {
   return m->compress_ratio ? m->compress_ratio[MIN(layer, m->num_compress_ratios - 1)] : 0;

@@ -18,7 +18,7 @@ typedef struct {
   const char *p;
   guint8 *layer;
   int n, room, depth;
-  int max; /* entries wanted */
+  int max;  /* entries wanted */
   int most; /* largest value of an entry */
   char *why;
   size_t size;
@@ -38,8 +38,7 @@ static gboolean take(Freq *f, char c) {
 }
 
 static gboolean unreadable(Freq *f) {
-  if (peek(f))
-    g_snprintf(f->why, f->size, "cannot be read at \"%.20s\", must be like \"[0]*3+[1]*58\"", f->p);
+  if (peek(f)) g_snprintf(f->why, f->size, "cannot be read at \"%.20s\", must be like \"[0]*3+[1]*58\"", f->p);
   else g_snprintf(f->why, f->size, "ends too early, must be like \"[0]*3+[1]*58\"");
   return FALSE;
 }
@@ -125,7 +124,8 @@ static int read_list(Freq *f, guint8 *layer) {
 }
 
 int ms_layer_list_parse(const char *text, guint8 *layer, int max, int most, char *why, size_t size) {
-  Freq f = {.p = text, .layer = layer, .max = max, .most = MIN(most, 255), .room = max + SPARE, .why = why, .size = size};
+  Freq f = {
+      .p = text, .layer = layer, .max = max, .most = MIN(most, 255), .room = max + SPARE, .why = why, .size = size};
   if (strlen(text) > TEXT_MAX) {
     g_snprintf(why, size, "is longer than %d characters", TEXT_MAX);
     return -1;

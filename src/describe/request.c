@@ -17,25 +17,21 @@ static gboolean under_parse(const MsJson *doc, JsonNode *node, const char *path,
 #define S MsRequest
 static const MsField plan_fields[] = {
     MS_INT(S, top, 0, 1000000, "0", MS_NULLABLE, "how many plans to print; 0 = the program's default"),
-    MS_F64(S, max_memory_fraction, "", 0.01, 1, "0.94", MS_NULLABLE,
-           "share of the device memory that a plan may use"),
+    MS_F64(S, max_memory_fraction, "", 0.01, 1, "0.94", MS_NULLABLE, "share of the device memory that a plan may use"),
     {.key = "under",
      .type = MS_T_CUSTOM,
      .unit = "",
      .offset = 0,
      .parse = under_parse,
      .doc = "states of the cluster to choose under, as in a file of --under: list of disturbances"},
-    MS_ENUM(S, objective, ms_goal_words, "\"step_time\"", 0,
-            "what plans are ranked by; gpus may be a list or a range"),
+    MS_ENUM(S, objective, ms_goal_words, "\"step_time\"", 0, "what plans are ranked by; gpus may be a list or a range"),
     MS_F64(S, gpu_hour_price, "", 1e-6, 1e9, NULL, MS_NULLABLE,
            "price of one GPU for one hour, any currency; for cost_per_token"),
     MS_STRING(S, gpu_hour_price_source, MS_NULLABLE, "where that price comes from; required with it"),
     MS_F64(S, gpu_power_W, "W", 1, 1e6, NULL, MS_NULLABLE,
            "power per GPU while it trains, for energy_per_token; null = tdp_W of the hardware"),
-    MS_F64(S, training_tokens, "", 1, 1e18, NULL, MS_NULLABLE,
-           "tokens of the whole training, for gpus_for_deadline"),
-    MS_F64(S, deadline_s, "s", 1, 1e12, NULL, MS_NULLABLE,
-           "longest time for all of them, for gpus_for_deadline"),
+    MS_F64(S, training_tokens, "", 1, 1e18, NULL, MS_NULLABLE, "tokens of the whole training, for gpus_for_deadline"),
+    MS_F64(S, deadline_s, "s", 1, 1e12, NULL, MS_NULLABLE, "longest time for all of them, for gpus_for_deadline"),
     {0}};
 #undef S
 const MsFieldTable ms_plan_table = {"request.plan", "how a plan request is searched", plan_fields};
@@ -71,8 +67,7 @@ static gboolean is_range(JsonNode *node) {
 }
 
 static gboolean is_open(const MsField *field, JsonNode *node) {
-  return (field->flags & MS_OPEN) &&
-         (is_string(node, "auto") || is_list_of_values(field, node) || is_range(node));
+  return (field->flags & MS_OPEN) && (is_string(node, "auto") || is_list_of_values(field, node) || is_range(node));
 }
 
 /* --- the values of an open key
@@ -113,8 +108,7 @@ static gboolean add_value(Reader *r, MsOpenKey *key, JsonNode *node, const char 
 static gboolean add_list(Reader *r, MsOpenKey *key, JsonArray *array) {
   guint length = json_array_get_length(array);
   if (length < 1 || length > VALUES_MAX)
-    return ms_json_error(r->doc, key->path, r->error, "is a list of %u values, must hold 1 to %d", length,
-                         VALUES_MAX);
+    return ms_json_error(r->doc, key->path, r->error, "is a list of %u values, must hold 1 to %d", length, VALUES_MAX);
   key->values = g_new0(JsonNode *, length);
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < length; i++) {
@@ -144,15 +138,14 @@ static gboolean expand_range(Reader *r, MsOpenKey *key, gint64 from, gint64 to) 
 static gboolean add_range(Reader *r, MsOpenKey *key, JsonObject *json) {
   JsonNode *from = json_object_get_member(json, "from"), *to = json_object_get_member(json, "to");
   if (key->field->type != MS_T_INT)
-    return ms_json_error(r->doc, key->path, r->error,
-                         "is a range, which only integer keys take; give a list");
+    return ms_json_error(r->doc, key->path, r->error, "is a range, which only integer keys take; give a list");
   if (!is_int(from) || !is_int(to) || json_object_get_size(json) != 2)
     return ms_json_error(r->doc, key->path, r->error, "must be a range {\"from\": integer, \"to\": integer}");
   gint64 lo = json_node_get_int(from), hi = json_node_get_int(to);
   if (lo > hi || hi - lo >= VALUES_MAX)
     return ms_json_error(r->doc, key->path, r->error,
-                         "range from %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT ", must hold 1 to %d values",
-                         lo, hi, VALUES_MAX);
+                         "range from %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT ", must hold 1 to %d values", lo, hi,
+                         VALUES_MAX);
   return expand_range(r, key, lo, hi);
 }
 
@@ -163,8 +156,7 @@ static void open_key_clear(MsOpenKey *key) {
 }
 
 /* Records an open key; *first is its first value, NULL for "auto". */
-static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const char *path,
-                          JsonNode **first) {
+static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const char *path, JsonNode **first) {
   if (is_string(node, "auto") && strcmp(path, "gpus") == 0)
     return ms_json_error(r->doc, path, r->error, "\"auto\" is not offered for this key, give a list or a range");
   MsOpenKey key = {.path = g_strdup(path), .field = field};
@@ -190,8 +182,8 @@ static void mark_given(Reader *r, const MsFieldTable *table, const MsField *fiel
 }
 
 /* The node that stands for `node` in the closed scenario, in *closed; NULL leaves the key out. */
-static gboolean close_member(Reader *r, const MsFieldTable *table, const char *name, JsonNode *node,
-                             const char *path, JsonNode **closed) {
+static gboolean close_member(Reader *r, const MsFieldTable *table, const char *name, JsonNode *node, const char *path,
+                             JsonNode **closed) {
   const MsField *field = ms_field_find(table, name);
   if (field && is_open(field, node)) return read_open(r, field, node, path, closed);
   if (field && field->type == MS_T_OBJECT && JSON_NODE_HOLDS_OBJECT(node)) {
@@ -226,8 +218,8 @@ static JsonObject *close_object(Reader *r, const MsFieldTable *table, JsonObject
 }
 
 /* What even a request must say: required rows without a default. `json` may be NULL. */
-static gboolean check_required(const MsJson *doc, const MsFieldTable *table, JsonObject *json,
-                               const char *path, GError **error) {
+static gboolean check_required(const MsJson *doc, const MsFieldTable *table, JsonObject *json, const char *path,
+                               GError **error) {
   gboolean ok = TRUE;
   for (const MsField *field = table->fields; ok && field->key; field++) {
     JsonNode *node = json ? json_object_get_member(json, field->key) : NULL;
@@ -245,8 +237,7 @@ static gboolean read_plan(Reader *r, JsonObject *json) {
   JsonNode *node = json_object_get_member(json, "plan");
   if (!node) return TRUE;
   if (!ms_json_need_object(r->doc, node, "plan", r->error)) return FALSE;
-  return ms_fields_load(&ms_plan_table, r->doc, json_node_get_object(node), "plan", TRUE, r->request,
-                        r->error);
+  return ms_fields_load(&ms_plan_table, r->doc, json_node_get_object(node), "plan", TRUE, r->request, r->error);
 }
 
 static gboolean read_request(Reader *r, JsonObject *json) {
@@ -272,7 +263,8 @@ static MsRequest *from_object(const MsJson *doc, JsonObject *json, GError **erro
 }
 
 MsRequest *ms_request_from_doc(const MsJson *doc, GError **error) {
-  if (JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) return from_object(doc, json_node_get_object(ms_json_root(doc)), error);
+  if (JSON_NODE_HOLDS_OBJECT(ms_json_root(doc)))
+    return from_object(doc, json_node_get_object(ms_json_root(doc)), error);
   ms_json_error(doc, "", error, "must be one JSON object");
   return NULL;
 }
@@ -288,7 +280,8 @@ MsRequest *ms_request_load(const char *filename, GError **error) {
  * ------------------------------------------------------------------------------------ */
 static const char *const listed_keys[] = {"model", "hardware", "gpus"};
 
-/* Numbers of GPUs are one search when it is ranked by something else than step time, as the GPUs that a deadline needs. */
+/* Numbers of GPUs are one search when it is ranked by something else than step time, as the GPUs that a deadline needs.
+ */
 static gboolean one_search(JsonObject *json, const char *key) {
   JsonNode *plan = json_object_get_member(json, "plan");
   if (strcmp(key, "gpus") != 0 || !plan || !JSON_NODE_HOLDS_OBJECT(plan)) return FALSE;
@@ -304,10 +297,12 @@ static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray
     return request != NULL;
   }
   JsonNode *node = json_object_get_member(json, listed_keys[key]);
-  if (!node || !JSON_NODE_HOLDS_ARRAY(node) || one_search(json, listed_keys[key])) return expand(doc, json, key + 1, out, error);
+  if (!node || !JSON_NODE_HOLDS_ARRAY(node) || one_search(json, listed_keys[key]))
+    return expand(doc, json, key + 1, out, error);
   JsonArray *list = json_node_get_array(node);
   guint n = json_array_get_length(list);
-  if (n < 1 || n > MS_REQUESTS_MAX) return ms_json_error(doc, listed_keys[key], error, "is a list of %u values, must hold 1 to %d", n, MS_REQUESTS_MAX);
+  if (n < 1 || n > MS_REQUESTS_MAX)
+    return ms_json_error(doc, listed_keys[key], error, "is a list of %u values, must hold 1 to %d", n, MS_REQUESTS_MAX);
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < n; i++) {
     JsonObject *one = ms_object_without(json, listed_keys[key]);
@@ -315,7 +310,8 @@ static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray
     ok = expand(doc, one, key + 1, out, error);
     json_object_unref(one);
     if (ok && out->len > MS_REQUESTS_MAX)
-      ok = ms_json_error(doc, listed_keys[key], error, "makes more than %d requests of models, machines and numbers of GPUs", MS_REQUESTS_MAX);
+      ok = ms_json_error(doc, listed_keys[key], error,
+                         "makes more than %d requests of models, machines and numbers of GPUs", MS_REQUESTS_MAX);
   }
   return ok;
 }

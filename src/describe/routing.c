@@ -13,22 +13,26 @@ gboolean ms_routing_is_drawn(const MsRouting *r) {
   return r->kind == MS_ROUTING_ZIPF || r->kind == MS_ROUTING_DIRICHLET || r->kind == MS_ROUTING_HISTOGRAM;
 }
 
-/* --- histogram files -------------------------------------------------------------------------------------------------------- */
+/* --- histogram files ------------------------------------------------------------------------------------------- */
 #define MOST_TOKENS 1e15
 
 static gboolean parse_layer(const MsJson *doc, JsonNode *node, int layer, int experts, double *tokens, GError **error) {
   g_autofree char *path = g_strdup_printf("tokens[%d]", layer);
-  if (!JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of tokens, one number for every expert");
+  if (!JSON_NODE_HOLDS_ARRAY(node))
+    return ms_json_error(doc, path, error, "must be a list of tokens, one number for every expert");
   JsonArray *list = json_node_get_array(node);
   if ((int)json_array_get_length(list) != experts)
-    return ms_json_error(doc, path, error, "has %u experts, the layers before it have %d", json_array_get_length(list), experts);
+    return ms_json_error(doc, path, error, "has %u experts, the layers before it have %d", json_array_get_length(list),
+                         experts);
   double sum = 0;
   for (int j = 0; j < experts; j++) {
     JsonNode *one = json_array_get_element(list, (guint)j);
-    gboolean number = JSON_NODE_HOLDS_VALUE(one) && (json_node_get_value_type(one) == G_TYPE_INT64 || json_node_get_value_type(one) == G_TYPE_DOUBLE);
+    gboolean number = JSON_NODE_HOLDS_VALUE(one) &&
+                      (json_node_get_value_type(one) == G_TYPE_INT64 || json_node_get_value_type(one) == G_TYPE_DOUBLE);
     double value = number ? json_node_get_double(one) : NAN;
     g_autofree char *at = g_strdup_printf("%s[%d]", path, j);
-    if (!(value >= 0 && value <= MOST_TOKENS)) return ms_json_error(doc, at, error, "must be a number of tokens from 0 to %g", MOST_TOKENS);
+    if (!(value >= 0 && value <= MOST_TOKENS))
+      return ms_json_error(doc, at, error, "must be a number of tokens from 0 to %g", MOST_TOKENS);
     sum += tokens[j] = value;
   }
   return sum > 0 || ms_json_error(doc, path, error, "has no token at all");
@@ -37,14 +41,17 @@ static gboolean parse_layer(const MsJson *doc, JsonNode *node, int layer, int ex
 static gboolean parse_tokens(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsHistogram *h = member;
   JsonArray *layers = JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
-  if (!layers || json_array_get_length(layers) == 0) return ms_json_error(doc, path, error, "must be a list of layers, each a list of tokens per expert");
+  if (!layers || json_array_get_length(layers) == 0)
+    return ms_json_error(doc, path, error, "must be a list of layers, each a list of tokens per expert");
   JsonNode *first = json_array_get_element(layers, 0);
   h->layers = (int)json_array_get_length(layers);
   h->experts = JSON_NODE_HOLDS_ARRAY(first) ? (int)json_array_get_length(json_node_get_array(first)) : 0;
   g_free(h->tokens);
-  h->tokens = g_new0(double, (gsize)h->layers * (gsize)MAX(h->experts, 1));
+  h->tokens = g_new0(double, (gsize)h->layers *(gsize)MAX(h->experts, 1));
   for (int i = 0; i < h->layers; i++)
-    if (!parse_layer(doc, json_array_get_element(layers, (guint)i), i, h->experts, h->tokens + (gsize)i * (gsize)h->experts, error)) return FALSE;
+    if (!parse_layer(doc, json_array_get_element(layers, (guint)i), i, h->experts,
+                     h->tokens + (gsize)i * (gsize)h->experts, error))
+      return FALSE;
   return TRUE;
 }
 
@@ -52,11 +59,18 @@ static gboolean parse_tokens(const MsJson *doc, JsonNode *node, const char *path
 static const MsField histogram_fields[] = {
     MS_SCHEMA(MS_REQUIRED),
     MS_IGNORED(doc, "free text, e.g. which run and step they were counted in"),
-    {.key = "tokens", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .flags = MS_REQUIRED, .parse = parse_tokens,
+    {.key = "tokens",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = 0,
+     .flags = MS_REQUIRED,
+     .parse = parse_tokens,
      .doc = "tokens of each expert: a list for every MoE layer in order, or one list for all layers"},
     {0}};
 #undef S
-const MsFieldTable ms_histogram_table = {"histogram", "tokens per expert and layer, counted in a run: the file that training.routing names", histogram_fields};
+const MsFieldTable ms_histogram_table = {
+    "histogram", "tokens per expert and layer, counted in a run: the file that training.routing names",
+    histogram_fields};
 
 MsHistogram *ms_histogram_parse(const MsJson *doc, const char *name, GError **error) {
   g_autoptr(MsHistogram) h = g_new0(MsHistogram, 1);
@@ -83,7 +97,7 @@ void ms_histogram_unref(MsHistogram *h) {
   g_free(h->name), g_free(h->tokens), g_free(h);
 }
 
-/* --- a word or an object ------------------------------------------------------------------------------------------------------ */
+/* --- a word or an object --------------------------------------------------------------------------------------- */
 typedef struct {
   double zipf, dirichlet, capacity_factor; /* NaN: not given */
   char *histogram;
@@ -96,21 +110,26 @@ typedef struct {
 #define S RoutingObject
 static const MsField routing_fields[] = {
     MS_F64(S, zipf, "", 0, 10, NULL, MS_NULLABLE, "exponent of a Zipf distribution over the experts"),
-    MS_F64(S, dirichlet, "", 1e-3, 1e6, NULL, MS_NULLABLE, "concentration of a Dirichlet distribution over the experts"),
-    MS_STRING(S, histogram, MS_NULLABLE, "file of tokens per expert and layer: {\"schema\": 1, \"tokens\": [[...], ...]}"),
+    MS_F64(S, dirichlet, "", 1e-3, 1e6, NULL, MS_NULLABLE,
+           "concentration of a Dirichlet distribution over the experts"),
+    MS_STRING(S, histogram, MS_NULLABLE,
+              "file of tokens per expert and layer: {\"schema\": 1, \"tokens\": [[...], ...]}"),
     MS_F64(S, capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE, "tokens beyond this multiple of the mean are dropped"),
     MS_INT(S, seed, 0, G_MAXINT, "0", 0, "of the draw"),
     MS_BOOL(S, pad_to_capacity, "false", 0, "every expert is padded to its capacity"),
     MS_BOOL(S, forced_balance, "false", 0, "the router is forced into balance"),
-    MS_F64(S, bias_update_rate, "", 0, 1, "0", 0, "aux-loss-free balancing: an expert's bias moves by this every step; 0 = none"),
+    MS_F64(S, bias_update_rate, "", 0, 1, "0", 0,
+           "aux-loss-free balancing: an expert's bias moves by this every step; 0 = none"),
     MS_INT(S, bias_updates, 1, 100000, "1000", 0, "steps of aux-loss-free balancing so far"),
-    MS_INT(S, replicas, 0, 65536, "0", 0, "further copies of the most loaded experts, over all ranks of an expert group"),
+    MS_INT(S, replicas, 0, 65536, "0", 0,
+           "further copies of the most loaded experts, over all ranks of an expert group"),
     MS_ENUM(S, placement, placement_words, "\"index\"", 0, "experts on ranks: in blocks by number, or by load"),
     {0}};
 #undef S
 const MsFieldTable ms_routing_table = {"scenario.training.routing", "skew or token drop", routing_fields};
 
-static gboolean routing_word(const MsJson *doc, const char *word, const char *path, MsRouting *routing, GError **error) {
+static gboolean routing_word(const MsJson *doc, const char *word, const char *path, MsRouting *routing,
+                             GError **error) {
   static const char *const words[] = {"balanced", "natural", NULL};
   if (strcmp(word, words[0]) != 0 && strcmp(word, words[1]) != 0) {
     const char *near = ms_nearest(word, words);
@@ -123,26 +142,37 @@ static gboolean routing_word(const MsJson *doc, const char *word, const char *pa
 }
 
 static MsRouting routing_of(const RoutingObject *o) {
-  MsRouting r = {.seed = (guint32)o->seed, .pad_to_capacity = o->pad_to_capacity, .forced_balance = o->forced_balance,
-                 .bias_update_rate = o->bias_update_rate, .bias_updates = o->bias_update_rate > 0 ? o->bias_updates : 0, .replicas = o->replicas,
+  MsRouting r = {.seed = (guint32)o->seed,
+                 .pad_to_capacity = o->pad_to_capacity,
+                 .forced_balance = o->forced_balance,
+                 .bias_update_rate = o->bias_update_rate,
+                 .bias_updates = o->bias_update_rate > 0 ? o->bias_updates : 0,
+                 .replicas = o->replicas,
                  .placement = o->placement};
-  r.kind = !isnan(o->zipf) ? MS_ROUTING_ZIPF : !isnan(o->dirichlet) ? MS_ROUTING_DIRICHLET : o->histogram ? MS_ROUTING_HISTOGRAM : MS_ROUTING_CAPACITY;
+  r.kind = !isnan(o->zipf)        ? MS_ROUTING_ZIPF
+           : !isnan(o->dirichlet) ? MS_ROUTING_DIRICHLET
+           : o->histogram         ? MS_ROUTING_HISTOGRAM
+                                  : MS_ROUTING_CAPACITY;
   if (r.kind == MS_ROUTING_CAPACITY) r.capacity_factor = o->capacity_factor;
   else if (r.kind != MS_ROUTING_HISTOGRAM) r.skew = r.kind == MS_ROUTING_ZIPF ? o->zipf : o->dirichlet;
   return r;
 }
 
-static gboolean consistent(const MsJson *doc, const char *path, const RoutingObject *o, const MsRouting *r, GError **error) {
+static gboolean consistent(const MsJson *doc, const char *path, const RoutingObject *o, const MsRouting *r,
+                           GError **error) {
   if (!isnan(o->zipf) + !isnan(o->dirichlet) + !isnan(o->capacity_factor) + (o->histogram != NULL) != 1)
     return ms_json_error(doc, path, error, "must have exactly one of zipf, dirichlet, histogram, capacity_factor");
   if (!ms_routing_is_drawn(r) && (r->bias_update_rate > 0 || r->replicas > 0 || r->placement != MS_PLACEMENT_INDEX))
-    return ms_json_error(doc, path, error, "bias_update_rate, replicas and placement need zipf, dirichlet or histogram: without skew they change nothing");
+    return ms_json_error(
+        doc, path, error,
+        "bias_update_rate, replicas and placement need zipf, dirichlet or histogram: without skew they change nothing");
   if (r->replicas > 0 && r->placement != MS_PLACEMENT_LOAD)
     return ms_json_error(doc, path, error, "replicas need \"placement\": \"load\"");
   return TRUE;
 }
 
-static gboolean load_object(const MsJson *doc, JsonObject *json, const char *path, RoutingObject *o, MsRouting *routing, GError **error) {
+static gboolean load_object(const MsJson *doc, JsonObject *json, const char *path, RoutingObject *o, MsRouting *routing,
+                            GError **error) {
   if (!ms_fields_load(&ms_routing_table, doc, json, path, TRUE, o, error)) return FALSE;
   MsRouting r = routing_of(o);
   if (!consistent(doc, path, o, &r, error)) return FALSE;

@@ -4,13 +4,20 @@
 
 #include "describe/field.h"
 
-typedef enum { MS_ROUTING_BALANCED, MS_ROUTING_NATURAL, MS_ROUTING_ZIPF, MS_ROUTING_DIRICHLET, MS_ROUTING_CAPACITY, MS_ROUTING_HISTOGRAM } MsRoutingKind;
+typedef enum {
+  MS_ROUTING_BALANCED,
+  MS_ROUTING_NATURAL,
+  MS_ROUTING_ZIPF,
+  MS_ROUTING_DIRICHLET,
+  MS_ROUTING_CAPACITY,
+  MS_ROUTING_HISTOGRAM
+} MsRoutingKind;
 
-/* A user's file of tokens per expert: {"schema": 1, "tokens": [[E numbers], ...]}, one list for every MoE layer in order, or one list for all.
- * const after load, shared by the copies of a scenario. */
+/* A user's file of tokens per expert: {"schema": 1, "tokens": [[E numbers], ...]}, one list for every MoE layer in
+ * order, or one list for all. const after load, shared by the copies of a scenario. */
 typedef struct {
   gatomicrefcount refs;
-  char *name;     /* as the scenario writes it */
+  char *name; /* as the scenario writes it */
   int layers, experts;
   double *tokens; /* [layers][experts], each layer's sum > 0 */
 } MsHistogram;
@@ -20,11 +27,14 @@ MsHistogram *ms_histogram_ref(MsHistogram *histogram); /* NULL is fine */
 void ms_histogram_unref(MsHistogram *histogram);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsHistogram, ms_histogram_unref)
 
-typedef enum { MS_PLACEMENT_INDEX /* experts in blocks, by number */, MS_PLACEMENT_LOAD /* the most loaded first, on the least loaded rank */ } MsExpertPlacement;
+typedef enum {
+  MS_PLACEMENT_INDEX /* experts in blocks, by number */,
+  MS_PLACEMENT_LOAD /* the most loaded first, on the least loaded rank */
+} MsExpertPlacement;
 
 typedef struct {
   MsRoutingKind kind;
-  double skew;            /* zipf exponent or dirichlet concentration */
+  double skew; /* zipf exponent or dirichlet concentration */
   guint32 seed;
   double capacity_factor; /* kind CAPACITY */
   gboolean pad_to_capacity, forced_balance;

@@ -10,18 +10,29 @@
 
 #define MS_ROW(S, k, t, u, fb, fl, d) \
   .key = #k, .type = t, .unit = u, .offset = offsetof(S, k), .flags = fl, .fallback = fb, .doc = d
-#define MS_INT(S, k, lo_, hi_, fb, fl, d) {MS_ROW(S, k, MS_T_INT, "", fb, fl, d), .lo = lo_, .hi = hi_}
-#define MS_F64(S, k, u, lo_, hi_, fb, fl, d) {MS_ROW(S, k, MS_T_F64, u, fb, fl, d), .lo = lo_, .hi = hi_}
-#define MS_BOOL(S, k, fb, fl, d) {MS_ROW(S, k, MS_T_BOOL, "", fb, fl, d)}
-#define MS_STRING(S, k, fl, d) {MS_ROW(S, k, MS_T_STRING, "", NULL, fl, d)}
-#define MS_ENUM(S, k, w, fb, fl, d) {MS_ROW(S, k, MS_T_ENUM, "", fb, fl, d), .words = w}
-#define MS_WORDS(S, k, w, fb, fl, d) {MS_ROW(S, k, MS_T_WORDS, "", fb, fl, d), .words = w}
-#define MS_OBJECT(S, k, t, fl, d) {MS_ROW(S, k, MS_T_OBJECT, "", NULL, fl, d), .sub = t}
-#define MS_FREE(S, k, d) {MS_ROW(S, k, MS_T_FREE, "", NULL, MS_NULLABLE, d)}
-#define MS_IGNORED(k, d) {.key = #k, .type = MS_T_FREE, .unit = "", .offset = MS_NO_OFFSET, .doc = d}
-#define MS_SCHEMA(fl) \
-  {.key = "schema", .type = MS_T_CUSTOM, .unit = "", .flags = fl, .parse = ms_schema_parse, .print = ms_schema_print, \
-   .doc = "version of the file format: 1"}
+#define MS_INT(S, k, lo_, hi_, fb, fl, d) \
+  { MS_ROW(S, k, MS_T_INT, "", fb, fl, d), .lo = lo_, .hi = hi_ }
+#define MS_F64(S, k, u, lo_, hi_, fb, fl, d) \
+  { MS_ROW(S, k, MS_T_F64, u, fb, fl, d), .lo = lo_, .hi = hi_ }
+#define MS_BOOL(S, k, fb, fl, d) \
+  { MS_ROW(S, k, MS_T_BOOL, "", fb, fl, d) }
+#define MS_STRING(S, k, fl, d) \
+  { MS_ROW(S, k, MS_T_STRING, "", NULL, fl, d) }
+#define MS_ENUM(S, k, w, fb, fl, d) \
+  { MS_ROW(S, k, MS_T_ENUM, "", fb, fl, d), .words = w }
+#define MS_WORDS(S, k, w, fb, fl, d) \
+  { MS_ROW(S, k, MS_T_WORDS, "", fb, fl, d), .words = w }
+#define MS_OBJECT(S, k, t, fl, d) \
+  { MS_ROW(S, k, MS_T_OBJECT, "", NULL, fl, d), .sub = t }
+#define MS_FREE(S, k, d) \
+  { MS_ROW(S, k, MS_T_FREE, "", NULL, MS_NULLABLE, d) }
+#define MS_IGNORED(k, d) \
+  { .key = #k, .type = MS_T_FREE, .unit = "", .offset = MS_NO_OFFSET, .doc = d }
+#define MS_SCHEMA(fl)                                                                                                  \
+  {                                                                                                                    \
+    .key = "schema", .type = MS_T_CUSTOM, .unit = "", .flags = fl, .parse = ms_schema_parse, .print = ms_schema_print, \
+    .doc = "version of the file format: 1"                                                                             \
+  }
 
 /* The row "schema": 1. */
 gboolean ms_schema_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
@@ -33,8 +44,8 @@ MsJson *ms_load_object(const char *filename, GError **error);
 char *ms_name_of_file(const char *filename);
 /* The object without one of its members. (transfer full) */
 JsonObject *ms_object_without(JsonObject *object, const char *key);
-/* ms_find_data_file for a name that stands in `doc` at `path`: paths are also looked up beside that file, and the message
- * says where the name stands. doc may be NULL. (transfer full) */
+/* ms_find_data_file for a name that stands in `doc` at `path`: paths are also looked up beside that file, and the
+ * message says where the name stands. doc may be NULL. (transfer full) */
 char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc, const char *path, GError **error);
 
 struct MsScenario;

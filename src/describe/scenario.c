@@ -18,11 +18,13 @@ static const MsField training_fields[] = {
     MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_REQUIRED | MS_OPEN, "compute precision"),
     MS_ENUM(S, optimizer, ms_optimizer_words, "\"adam\"", 0, "optimizer"),
     {MS_ROW(S, routing, MS_T_CUSTOM, "", "\"balanced\"", MS_REQUIRED,
-            "balanced (forced), natural, or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or {\"capacity_factor\": x}, and "
+            "balanced (forced), natural, or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or "
+            "{\"capacity_factor\": x}, and "
             "more keys, see scenario.training.routing"),
      .sub = &ms_routing_table, .parse = ms_routing_parse, .print = ms_routing_print},
     {MS_ROW(S, sequence_lengths, MS_T_CUSTOM, "", "null", MS_NULLABLE,
-            "histogram {\"lengths\": [tokens, ...], \"weights\": [sequences, ...], \"seed\": n} of what is packed into a sequence; null = nothing, all are seq_length long"),
+            "histogram {\"lengths\": [tokens, ...], \"weights\": [sequences, ...], \"seed\": n} of what is packed into "
+            "a sequence; null = nothing, all are seq_length long"),
      .sub = &ms_lengths_table, .parse = ms_lengths_parse, .print = ms_lengths_print},
     {0}};
 #undef S
@@ -64,8 +66,7 @@ static const MsField recompute_fields[] = {
     MS_INT(S, num_layers, 1, 10000, "1", MS_NULLABLE | MS_OPEN, "of full recompute"),
     {0}};
 #undef S
-const MsFieldTable ms_recompute_table = {"scenario.options.recompute", "activation recompute",
-                                         recompute_fields};
+const MsFieldTable ms_recompute_table = {"scenario.options.recompute", "activation recompute", recompute_fields};
 
 #define S                MsOptions
 #define SWITCH(k, fb, d) MS_BOOL(S, k, fb, MS_OPEN, d)
@@ -83,10 +84,8 @@ static const MsField options_fields[] = {
     MS_OBJECT(S, recompute, &ms_recompute_table, MS_REQUIRED | MS_OPEN, "activation recompute"),
     MS_WORDS(S, offload_modules, ms_offload_module_words, "[]", MS_REQUIRED | MS_OPEN,
              "activations that go to the host"),
-    MS_F64(S, optimizer_offload_fraction, "", 0, 1, "0", MS_REQUIRED | MS_OPEN,
-           "share of the optimizer on the host"),
-    MS_WORDS(S, cuda_graph_scope, ms_cuda_graph_words, "[]", MS_REQUIRED | MS_OPEN,
-             "what runs in captured graphs"),
+    MS_F64(S, optimizer_offload_fraction, "", 0, 1, "0", MS_REQUIRED | MS_OPEN, "share of the optimizer on the host"),
+    MS_WORDS(S, cuda_graph_scope, ms_cuda_graph_words, "[]", MS_REQUIRED | MS_OPEN, "what runs in captured graphs"),
     KNOB(distributed_optimizer, "true", "optimizer state sharded over data-parallel ranks"),
     MS_ENUM(S, fsdp, ms_fsdp_words, "\"none\"", MS_REQUIRED | MS_OPEN, "sharding of Megatron-FSDP"),
     DTYPE(main_grads_dtype, MS_REQUIRED, "main gradients"),
@@ -98,24 +97,23 @@ static const MsField options_fields[] = {
     KNOB(cross_entropy_fusion, "true", "fused cross entropy"),
     MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", MS_OPEN,
             "attention kernels; unfused stores the scores; left out: those of the software stack"),
-    MS_ENUM(S, transformer_impl, ms_impl_words, "\"transformer_engine\"", MS_OPEN,
-            "implementation of layers"),
-    MS_ENUM(S, cross_entropy_fusion_impl, ms_ce_impl_words, "\"native\"", MS_OPEN,
-            "with cross_entropy_fusion"),
+    MS_ENUM(S, transformer_impl, ms_impl_words, "\"transformer_engine\"", MS_OPEN, "implementation of layers"),
+    MS_ENUM(S, cross_entropy_fusion_impl, ms_ce_impl_words, "\"native\"", MS_OPEN, "with cross_entropy_fusion"),
     MS_ENUM(S, mhc_backend, ms_mhc_backend_words, "\"triton\"", MS_OPEN,
-            "kernels of hyper-connections: native is plain PyTorch; triton leaves the projection and one backward to it; cutile, a package of its own, does all"),
+            "kernels of hyper-connections: native is plain PyTorch; triton leaves the projection and one backward to "
+            "it; cutile, a package of its own, does all"),
     SWITCH(moe_router_fusion, "true", "fused router kernels"),
     SWITCH(moe_permute_fusion, "true", "fused permute kernels"),
     SWITCH(moe_shared_expert_overlap, "false", "shared expert beside dispatch and combine"),
     SWITCH(moe_router_padding_for_quantization, "false",
-           "expert rows padded to the quantisation block in the router, before they leave; else by a copy in the expert module"),
+           "expert rows padded to the quantisation block in the router, before they leave; else by a copy in the "
+           "expert module"),
     MS_F64(S, moe_expert_rank_capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE | MS_OPEN,
            "fixed token capacity per expert rank; null = none"),
     SWITCH(moe_paged_stash, "false", "paged activation stash"),
     SWITCH(use_transformer_engine_op_fuser, "false", "fused operators of Transformer Engine"),
     SWITCH(fused_grouped_mlp, "false", "fused grouped MLP kernels"),
-    MS_INT(S, dispatcher_num_sms, 0, 100000, "0", MS_NULLABLE | MS_OPEN,
-           "SMs of DeepEP or HybridEP; 0 = its own"),
+    MS_INT(S, dispatcher_num_sms, 0, 100000, "0", MS_NULLABLE | MS_OPEN, "SMs of DeepEP or HybridEP; 0 = its own"),
     SWITCH(cuda_graph_shared_experts, "true", "shared experts are inside the captured graph"),
     MS_INT(S, cuda_device_max_connections, 0, 32, "0", MS_NULLABLE | MS_OPEN,
            "environment variable of the launch, predictions take no notice; 0 = unset"),
@@ -124,28 +122,44 @@ static const MsField options_fields[] = {
     SWITCH(fp4_param_gather, "false", "parameters gathered in FP4"),
     SWITCH(fp8_dot_product_attention, "false", "attention core in FP8"),
     SWITCH(fp8_output_proj, "false", "output projection in FP8"),
-    SWITCH(fp8_dispatch, "false", "tokens and their gradients go to the experts in the run's FP8; what comes back is BF16 (DeepSeek)"),
-    SWITCH(activation_func_fp8_input_store, "false", "inputs of SwiGLU kept for the backward in FP8, recomputed activations included (DeepSeek)"),
+    SWITCH(fp8_dispatch, "false",
+           "tokens and their gradients go to the experts in the run's FP8; what comes back is BF16 (DeepSeek)"),
+    SWITCH(activation_func_fp8_input_store, "false",
+           "inputs of SwiGLU kept for the backward in FP8, recomputed activations included (DeepSeek)"),
     MS_INT(S, num_layers_at_start_in_bf16, 0, 10000, "0", MS_OPEN, "first layers kept in BF16"),
     MS_INT(S, num_layers_at_end_in_bf16, 0, 10000, "0", MS_OPEN, "last layers kept in BF16"),
     SWITCH(keep_mtp_spec_in_bf16, "false", "MTP block kept in BF16"),
-    SWITCH(reuse_grad_buf_for_mxfp8_param_ag, "false", "the gather of MXFP8 parameters goes through the gradients' buffer: for the launch, which says so wherever fp8_param_gather is on; predictions take no other case"),
+    SWITCH(reuse_grad_buf_for_mxfp8_param_ag, "false",
+           "the gather of MXFP8 parameters goes through the gradients' buffer: for the launch, which says so wherever "
+           "fp8_param_gather is on; predictions take no other case"),
     SWITCH(overlap_param_gather_with_optimizer_step, "false", "for the launch: predictions take no notice"),
-    SWITCH(defer_embedding_wgrad_compute, "false", "weight gradients of the head are computed after the last backward, beside the pipeline's flush; logit gradients and head inputs wait for it"),
-    MS_INT(S, wgrad_deferral_limit, 0, 1 << 20, "0", MS_OPEN, "passes through the head that wait so, one per microbatch and MTP block; the others are not deferred; 0 = all"),
-    MS_BOOL(S, optimizer_post_validation, NULL, MS_NULLABLE,
-            "stages do not meet at the gradient norm, the step is checked afterwards; null = with zero-bubble schedules"),
+    SWITCH(defer_embedding_wgrad_compute, "false",
+           "weight gradients of the head are computed after the last backward, beside the pipeline's flush; logit "
+           "gradients and head inputs wait for it"),
+    MS_INT(
+        S, wgrad_deferral_limit, 0, 1 << 20, "0", MS_OPEN,
+        "passes through the head that wait so, one per microbatch and MTP block; the others are not deferred; 0 = all"),
+    MS_BOOL(
+        S, optimizer_post_validation, NULL, MS_NULLABLE,
+        "stages do not meet at the gradient norm, the step is checked afterwards; null = with zero-bubble schedules"),
     SWITCH(overlap_p2p_comm, "true", "pipeline communication beside compute; left out: as the software stack does"),
     SWITCH(gradient_accumulation_fusion, "true", "weight gradients accumulated by the GEMM"),
     MS_INT(S, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),
     MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN,
             "sharding over the outer groups"),
-    SWITCH(moe_memory_efficient_permutation, "true", "router weights multiply inside the experts, so that unpermute keeps no expert output"),
-    SWITCH(deterministic_mode, "false", "same result bit for bit: new tensors are filled, sums go through sorts, attention's backward is slower, no NVLink SHARP; needs cross_entropy_fusion and tp_comm_overlap off"),
+    SWITCH(moe_memory_efficient_permutation, "true",
+           "router weights multiply inside the experts, so that unpermute keeps no expert output"),
+    SWITCH(deterministic_mode, "false",
+           "same result bit for bit: new tensors are filled, sums go through sorts, attention's backward is slower, no "
+           "NVLink SHARP; needs cross_entropy_fusion and tp_comm_overlap off"),
     SWITCH(hybrid_context_parallel, "false", "each packed sequence goes to as few context-parallel ranks as hold it"),
-    MS_INT(S, max_seqlen_per_dp_cp_rank, 0, 1 << 27, "0", MS_NULLABLE | MS_OPEN, "tokens of one sequence that a rank holds with hybrid_context_parallel; 0 = seq_length / cp"),
-    SWITCH(lcma, "false", "dense BF16 and FP32 matrix products by lower-complexity schemes (docs/lcma.md) where they are predicted to gain"),
-    MS_F64(S, lcma_workspace_B, "B", 1, 1e13, "1073741824", MS_OPEN, "with lcma: memory set aside for sums and products"),
+    MS_INT(S, max_seqlen_per_dp_cp_rank, 0, 1 << 27, "0", MS_NULLABLE | MS_OPEN,
+           "tokens of one sequence that a rank holds with hybrid_context_parallel; 0 = seq_length / cp"),
+    SWITCH(lcma, "false",
+           "dense BF16 and FP32 matrix products by lower-complexity schemes (docs/lcma.md) where they are predicted to "
+           "gain"),
+    MS_F64(S, lcma_workspace_B, "B", 1, 1e13, "1073741824", MS_OPEN,
+           "with lcma: memory set aside for sums and products"),
     {0}};
 #undef S
 const MsFieldTable ms_options_table = {"scenario.options", "framework options, as Megatron-Core spells them",
@@ -162,8 +176,7 @@ static const MsField measured_fields[] = {
     FIGURE(peak_reserved_GiB, "GiB", "peak reserved by the allocator"),
     MS_STRING(S, memory_rank, MS_NULLABLE, "max, 0 or last"),
     MS_BOOL(S, out_of_memory, "false", 0, "the run did not fit"),
-    MS_STRING(S, flops_convention, MS_NULLABLE,
-              "how the source counts model FLOP: causal-half, full-attention, ..."),
+    MS_STRING(S, flops_convention, MS_NULLABLE, "how the source counts model FLOP: causal-half, full-attention, ..."),
     MS_STRING(S, source, MS_NULLABLE, "who measured"),
     MS_STRING(S, config_confidence, MS_NULLABLE, "exact, inferred or unknown"),
     MS_STRING(S, time_from, MS_NULLABLE, "published, tokens_per_s, samples_per_s, tflops or mfu"),
@@ -184,16 +197,14 @@ const MsFieldTable ms_measured_table = {"scenario.measured", "figures of a real 
 
 /* --- the whole file
  * -------------------------------------------------------------------------------------------------- */
-static gboolean model_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
-                            GError **error) {
+static gboolean model_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsScenario *scenario = member;
   scenario->model = ms_model_from_json(doc, node, path, error);
   scenario->model_json = json_node_copy(node);
   return scenario->model != NULL;
 }
 
-static gboolean hardware_parse(const MsJson *doc, JsonNode *node, const char *path, void *member,
-                               GError **error) {
+static gboolean hardware_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsScenario *scenario = member;
   scenario->hardware = ms_hardware_from_json(doc, node, path, error);
   scenario->hardware_json = json_node_copy(node);
@@ -254,8 +265,10 @@ const MsFieldTable ms_scenario_table = {"scenario", "one training run, scenarios
 static void take_from_stack(MsScenario *scenario, JsonObject *json) {
   JsonNode *node = json_object_get_member(json, "options");
   JsonObject *options = node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
-  if (!options || !json_object_has_member(options, "attention_backend")) scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
-  if (!options || !json_object_has_member(options, "overlap_p2p_comm")) scenario->options.overlap_p2p_comm = scenario->stack.overlap_p2p_comm;
+  if (!options || !json_object_has_member(options, "attention_backend"))
+    scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
+  if (!options || !json_object_has_member(options, "overlap_p2p_comm"))
+    scenario->options.overlap_p2p_comm = scenario->stack.overlap_p2p_comm;
 }
 
 MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean whole, GError **error) {
@@ -278,9 +291,13 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolea
 
 /* Another kind of file, by a key that only it has; NULL: none that is known. */
 static const char *other_kind(JsonObject *json) {
-  static const struct { const char *key, *is; } kinds[] = {{"axes", "a what-if study: moesim whatif"}, {"disturbances", "a list of disturbances: moesim plan --under"},
-                                                           {"predictions", "a baseline of predictions: moesim check"}, {"tokens", "a histogram of tokens: training.routing of a scenario names it"},
-                                                           {"run", "a goodput study: moesim goodput"}};
+  static const struct {
+    const char *key, *is;
+  } kinds[] = {{"axes", "a what-if study: moesim whatif"},
+               {"disturbances", "a list of disturbances: moesim plan --under"},
+               {"predictions", "a baseline of predictions: moesim check"},
+               {"tokens", "a histogram of tokens: training.routing of a scenario names it"},
+               {"run", "a goodput study: moesim goodput"}};
   if (json_object_has_member(json, "plan")) return "a plan request: moesim plan";
   for (guint i = 0; i < G_N_ELEMENTS(kinds); i++)
     if (json_object_has_member(json, kinds[i].key) && !json_object_has_member(json, "training")) return kinds[i].is;
@@ -340,8 +357,7 @@ void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *o
   for (const MsField *field = scenario_fields; field->key; field++) {
     const MsField one[] = {*field, {0}};
     const MsFieldTable table = {"scenario", "", one};
-    if (scenario->has_measured || strcmp(field->key, "measured") != 0)
-      ms_fields_write(&table, scenario, TRUE, out);
+    if (scenario->has_measured || strcmp(field->key, "measured") != 0) ms_fields_write(&table, scenario, TRUE, out);
   }
   ms_json_out_end(out);
 }

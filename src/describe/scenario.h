@@ -21,12 +21,12 @@ typedef struct {
   MsLengths sequence_lengths; /* of what is packed into one sequence of seq_length tokens */
 } MsTraining;
 
-typedef struct { /* as written; resolved into MsLayout by layout/layout.h */
-  int tp, cp, pp, vpp, ep, etp; /* 1 when left out; etp 1 */
-  int dp, edp;                  /* MS_NULL_INT when left out; checked against gpus */
+typedef struct {                                        /* as written; resolved into MsLayout by layout/layout.h */
+  int tp, cp, pp, vpp, ep, etp;                         /* 1 when left out; etp 1 */
+  int dp, edp;                                          /* MS_NULL_INT when left out; checked against gpus */
   int microbatch_group_size_per_virtual_pipeline_stage; /* 0 = pp */
   MsScheduleKind schedule;
-  char *pipeline_layout;        /* NULL: layers split evenly */
+  char *pipeline_layout; /* NULL: layers split evenly */
   gboolean account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split;
   int decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers; /* 0 = not given */
   MsCpComm cp_comm_type;
@@ -98,11 +98,11 @@ typedef struct { /* figures of a real run; NaN / NULL where absent */
 typedef struct MsScenario {
   char *file; /* it came from, for messages */
   char *name, *software, *doc;
-  MsModel *model;       /* owned */
-  MsHardware *hardware; /* owned */
+  MsModel *model;                       /* owned */
+  MsHardware *hardware;                 /* owned */
   JsonNode *model_json, *hardware_json; /* as written, to write the scenario back */
-  MsStack stack; /* what `software` names, or the default */
-  int gpus; /* W */
+  MsStack stack;                        /* what `software` names, or the default */
+  int gpus;                             /* W */
   MsTraining training;
   MsLayoutSpec layout;
   MsOptions options;
@@ -111,7 +111,8 @@ typedef struct MsScenario {
   MsMeasured measured;
 } MsScenario;
 
-extern const MsFieldTable ms_scenario_table, ms_training_table, ms_layout_table, ms_options_table, ms_recompute_table, ms_measured_table;
+extern const MsFieldTable ms_scenario_table, ms_training_table, ms_layout_table, ms_options_table, ms_recompute_table,
+    ms_measured_table;
 
 MsScenario *ms_scenario_load(const char *filename, GError **error); /* "-" is stdin */
 MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error);
@@ -122,31 +123,33 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScenario, ms_scenario_free)
 /* The complete scenario as a file (every key written), into the current position of `out`. */
 void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *out);
 
-/* --- plan requests: a scenario with keys left open ---------------------------------------------------------------------- */
+/* --- plan requests: a scenario with keys left open ------------------------------------------------------------- */
 typedef struct {
-  char *path;         /* "layout.tp" */
+  char *path; /* "layout.tp" */
   const MsField *field;
-  int n;              /* values given; 0 = "auto": the planner's own candidates */
-  JsonNode **values;  /* owned; a range {"from","to"} is expanded to all integers for n <= 4096, refused above */
+  int n;             /* values given; 0 = "auto": the planner's own candidates */
+  JsonNode **values; /* owned; a range {"from","to"} is expanded to all integers for n <= 4096, refused above */
 } MsOpenKey;
 
 typedef struct MsRequest {
-  MsScenario *base;   /* with the first value (or the default) of every open key */
+  MsScenario *base; /* with the first value (or the default) of every open key */
   int n_open;
-  MsOpenKey *open;    /* in file order */
-  guint64 layout_given; /* bit i: row i of ms_layout_table stands in the file with one value (what is left out is searched) */
-  int top;            /* key "plan": {"top": N}; 0 = not given */
+  MsOpenKey *open;            /* in file order */
+  guint64 layout_given;       /* bit i: row i of ms_layout_table stands in the file with one value (what is left out is
+                                 searched) */
+  int top;                    /* key "plan": {"top": N}; 0 = not given */
   MsDisturbances *under;      /* "plan.under"; NULL: none */
   double max_memory_fraction; /* of device memory; "plan.max_memory_fraction", default 0.94 */
-  MsGoal objective;           /* what the plans are ranked by; the other rows of "plan" below, NaN or NULL when not given */
+  MsGoal objective; /* what the plans are ranked by; the other rows of "plan" below, NaN or NULL when not given */
   double gpu_hour_price, gpu_power_W, training_tokens, deadline_s;
   char *gpu_hour_price_source;
 } MsRequest;
 
 MsRequest *ms_request_load(const char *filename, GError **error);
 MsRequest *ms_request_from_doc(const MsJson *doc, GError **error);
-/* The same where `model`, `hardware` and `gpus` may be lists: one request for every combination, the last key changing fastest. A list of
- * `gpus` stays open in one request when plan.objective is given and not step_time. (transfer full) of MsRequest, 1 to MS_REQUESTS_MAX. */
+/* The same where `model`, `hardware` and `gpus` may be lists: one request for every combination, the last key changing
+ * fastest. A list of `gpus` stays open in one request when plan.objective is given and not step_time. (transfer full)
+ * of MsRequest, 1 to MS_REQUESTS_MAX. */
 #define MS_REQUESTS_MAX 256
 GPtrArray *ms_requests_load(const char *filename, GError **error);
 GPtrArray *ms_requests_from_doc(const MsJson *doc, GError **error);

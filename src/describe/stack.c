@@ -16,16 +16,21 @@ static const MsField stack_fields[] = {
     MS_F64(S, memory_bound, "", 0.2, 5, "1", 0, "factor on the time of memory-bound kernels"),
     MS_F64(S, communication, "", 0.2, 5, "1", 0, "factor on the time of communication"),
     MS_F64(S, host, "", 0.05, 20, "1", 0, "factor on the host time per framework operator"),
-    MS_BOOL(S, pipeline_scatter, "false", 0, "without sequence parallelism, pipeline messages are cut into one share for each tensor rank and gathered on arrival"),
-    MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", 0, "attention kernels of scenarios that name none"),
+    MS_BOOL(S, pipeline_scatter, "false", 0,
+            "without sequence parallelism, pipeline messages are cut into one share for each tensor rank and gathered "
+            "on arrival"),
+    MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", 0,
+            "attention kernels of scenarios that name none"),
     MS_BOOL(S, overlap_p2p_comm, "true", 0, "pipeline communication beside compute, of scenarios that do not say"),
-    MS_F64(S, band, "", 0, 2, NULL, MS_NULLABLE, "what errors of all its runs have in common, 90 %; null = that of the GPU"),
+    MS_F64(S, band, "", 0, 2, NULL, MS_NULLABLE,
+           "what errors of all its runs have in common, 90 %; null = that of the GPU"),
     MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
     {0}};
 #undef S
 const MsFieldTable ms_stack_table = {"stack", "one software stack, software/stacks.json", stack_fields};
 
-static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char *software, MsStack *stack, gboolean *found, GError **error) {
+static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char *software, MsStack *stack,
+                         gboolean *found, GError **error) {
   g_autofree char *path = g_strdup_printf("stacks[%u]", i);
   JsonNode *node = json_array_get_element(list, i);
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
@@ -47,10 +52,12 @@ static gboolean load_list(const MsJson *doc, const char *software, MsStack *stac
   JsonNode *root = ms_json_root(doc);
   JsonObject *object = JSON_NODE_HOLDS_OBJECT(root) ? json_node_get_object(root) : NULL;
   JsonNode *list = object ? json_object_get_member(object, "stacks") : NULL;
-  if (!list || !JSON_NODE_HOLDS_ARRAY(list)) return ms_json_error(doc, "", error, "must be an object with a list \"stacks\"");
+  if (!list || !JSON_NODE_HOLDS_ARRAY(list))
+    return ms_json_error(doc, "", error, "must be an object with a list \"stacks\"");
   JsonArray *stacks = json_node_get_array(list);
   gboolean ok = TRUE;
-  for (guint i = 0; ok && !*found && i < json_array_get_length(stacks); i++) ok = load_one(doc, stacks, i, software, stack, found, error);
+  for (guint i = 0; ok && !*found && i < json_array_get_length(stacks); i++)
+    ok = load_one(doc, stacks, i, software, stack, found, error);
   return ok;
 }
 

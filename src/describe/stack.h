@@ -1,8 +1,10 @@
-/* src/describe/stack.h - software stacks: how one framework release differs from what the machine profiles were fitted to.
+/* src/describe/stack.h - software stacks: how one framework release differs from what the machine profiles were fitted
+ * to.
  *
- * The same layout on the same GPUs moves by several percent between releases. A stack is a few physically meant factors on time, shared by all
- * models and machines; software/stacks.json holds them with the runs they were fitted on. A scenario whose `software` is absent or not listed uses the
- * stack "default" of the file (all ones when it has none). Factors multiply the time of what they name. */
+ * The same layout on the same GPUs moves by several percent between releases. A stack is a few physically meant factors
+ * on time, shared by all models and machines; software/stacks.json holds them with the runs they were fitted on. A
+ * scenario whose `software` is absent or not listed uses the stack "default" of the file (all ones when it has none).
+ * Factors multiply the time of what they name. */
 #ifndef MS_DESCRIBE_STACK_H
 #define MS_DESCRIBE_STACK_H
 
@@ -10,20 +12,22 @@
 
 typedef struct {
   char *name;
-  double gemm, grouped_gemm, attention; /* matrix kernels: library, and the clock the site sustains under its power limit */
+  double gemm, grouped_gemm,
+      attention; /* matrix kernels: library, and the clock the site sustains under its power limit */
   double memory_bound, communication;
-  double host;                          /* host time per framework operator */
-  gboolean pipeline_scatter;            /* without sequence parallelism a stage sends each tensor rank its own share, gathered on arrival */
-  int attention_backend;                /* MsAttnBackend of scenarios that name none */
-  gboolean overlap_p2p_comm;            /* of scenarios that do not say */
-  double band;                          /* what errors of this stack have in common, relative, 90 %; NaN unknown (sim/band.h) */
+  double host;               /* host time per framework operator */
+  gboolean pipeline_scatter; /* without sequence parallelism a stage sends each tensor rank its own share, gathered on
+                                arrival */
+  int attention_backend;     /* MsAttnBackend of scenarios that name none */
+  gboolean overlap_p2p_comm; /* of scenarios that do not say */
+  double band;               /* what errors of this stack have in common, relative, 90 %; NaN unknown (sim/band.h) */
   char *source;
 } MsStack;
 
 extern const MsFieldTable ms_stack_table;
 
-/* The stack of that name, or the default one (name "default"); members are owned by the result. FALSE and *error when the file is wrong; a missing
- * file means no stacks are known. */
+/* The stack of that name, or the default one (name "default"); members are owned by the result. FALSE and *error when
+ * the file is wrong; a missing file means no stacks are known. */
 gboolean ms_stack_find(const char *software, MsStack *stack, GError **error);
 void ms_stack_clear(MsStack *stack);
 void ms_stack_copy(const MsStack *from, MsStack *to);

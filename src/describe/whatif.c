@@ -11,7 +11,7 @@ static const char *const combine_words[] = {"cross", "zip", NULL};
 static const char *const plan_words[] = {"none", "base", "points", NULL};
 const char *const ms_whatif_per_words[] = {"step", "token", NULL};
 
-/* --- tables: a point, an axis, the file ---------------------------------------------------------------------------------- */
+/* --- tables: a point, an axis, the file ------------------------------------------------------------------------ */
 typedef struct {
   char *label;
   JsonNode *set;
@@ -22,20 +22,23 @@ typedef struct {
 } AxisRow;
 
 #define S PointRow
-static const MsField point_fields[] = {
-    MS_STRING(S, label, MS_REQUIRED, "what tables and pictures call it"),
-    MS_FREE(S, set, "object: path of a key -> its value, all set together"),
-    {0}};
+static const MsField point_fields[] = {MS_STRING(S, label, MS_REQUIRED, "what tables and pictures call it"),
+                                       MS_FREE(S, set, "object: path of a key -> its value, all set together"),
+                                       {0}};
 #undef S
 static const MsFieldTable point_table = {"whatif.axes[].points[]", "several keys that change together", point_fields};
 
 #define S AxisRow
 static const MsField axis_fields[] = {
     MS_STRING(S, name, MS_NULLABLE, "what tables and pictures call the axis; null = its key"),
-    MS_STRING(S, key, MS_NULLABLE, "path of the key that changes: gpus, layout.ep, training.seq_length, hardware.nic_Bps, model.num_layers, ..."),
+    MS_STRING(
+        S, key, MS_NULLABLE,
+        "path of the key that changes: gpus, layout.ep, training.seq_length, hardware.nic_Bps, model.num_layers, ..."),
     MS_FREE(S, values, "list of the values of that key"),
     MS_FREE(S, labels, "list of words for the values; null = the values themselves"),
-    {MS_ROW(S, points, MS_T_FREE, "", NULL, MS_NULLABLE, "instead of key and values: list of points that set several keys"), .sub = &point_table},
+    {MS_ROW(S, points, MS_T_FREE, "", NULL, MS_NULLABLE,
+            "instead of key and values: list of points that set several keys"),
+     .sub = &point_table},
     {0}};
 #undef S
 static const MsFieldTable axis_table = {"whatif.axes[]", "one axis of change: key and values, or points", axis_fields};
@@ -47,28 +50,49 @@ typedef struct { /* the loaded struct, and what the file names */
   JsonNode *base_node, *set;
 } File;
 
-#define S        MsWhatif
-#define IN(k, w, fb, d) {MS_ROW(S, k, MS_T_ENUM, "", fb, 0, d), .words = w}
+#define S MsWhatif
+#define IN(k, w, fb, d) \
+  { MS_ROW(S, k, MS_T_ENUM, "", fb, 0, d), .words = w }
 static const MsField whatif_fields[] = {
     MS_SCHEMA(MS_REQUIRED),
     MS_STRING(S, name, MS_NULLABLE, "name of the study, by default that of the file"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
-    {.key = "base", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, base_node), .flags = MS_REQUIRED,
+    {.key = "base",
+     .type = MS_T_FREE,
+     .unit = "",
+     .offset = offsetof(File, base_node),
+     .flags = MS_REQUIRED,
      .doc = "what is changed: a scenario (or a plan request, see plan), as a path beside this file or as an object"},
-    {.key = "set", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, set), .flags = MS_NULLABLE,
+    {.key = "set",
+     .type = MS_T_FREE,
+     .unit = "",
+     .offset = offsetof(File, set),
+     .flags = MS_NULLABLE,
      .doc = "object: path of a key -> its value, set in the base before anything else; null = nothing"},
-    IN(plan, plan_words, "\"none\"", "the base is a scenario (none), a plan request whose winner is changed (base) or that is planned anew at every point (points)"),
+    IN(plan, plan_words, "\"none\"",
+       "the base is a scenario (none), a plan request whose winner is changed (base) or that is planned anew at every "
+       "point (points)"),
     IN(fidelity, ms_fidelity_words, "\"full\"", "of the simulation"),
-    IN(combine, combine_words, "\"cross\"", "every value of an axis with every other's (cross), or the i-th values together (zip)"),
-    IN(per, ms_whatif_per_words, "\"step\"", "what is compared: seconds of a step, or GPU seconds per token where points train different batches or numbers of GPUs"),
-    {.key = "axes", .type = MS_T_CUSTOM, .unit = "", .offset = 0, .flags = MS_REQUIRED, .parse = axes_parse, .sub = &axis_table,
+    IN(combine, combine_words, "\"cross\"",
+       "every value of an axis with every other's (cross), or the i-th values together (zip)"),
+    IN(per, ms_whatif_per_words, "\"step\"",
+       "what is compared: seconds of a step, or GPU seconds per token where points train different batches or numbers "
+       "of GPUs"),
+    {.key = "axes",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = 0,
+     .flags = MS_REQUIRED,
+     .parse = axes_parse,
+     .sub = &axis_table,
      .doc = "list of axes"},
     {0}};
 #undef S
 const MsFieldTable ms_whatif_table = {"whatif", "a what-if study, scenarios/whatif/*.json", whatif_fields};
 
-/* --- keys ---------------------------------------------------------------------------------------------------------------- */
-static const char *const closed_keys[] = {"schema", "name", "doc", "measured", NULL}; /* of a scenario: they change nothing */
+/* --- keys ------------------------------------------------------------------------------------------------------ */
+static const char *const closed_keys[] = {"schema", "name", "doc", "measured",
+                                          NULL}; /* of a scenario: they change nothing */
 
 /* The table behind a member of the scenario that has keys of its own; NULL: none. */
 static const MsFieldTable *table_behind(const MsField *field, const char *key) {
@@ -98,7 +122,9 @@ static const MsField *resolve(const MsJson *doc, const char *path, const char *k
     field = table && !plan ? ms_field_find(table, part[i]) : NULL;
     if (!field && !plan) {
       const char *near = table ? nearest_key(table, part[i]) : NULL;
-      ms_json_error(doc, path, error, near ? "unknown key %s, did you mean \"%s\"?" : "unknown key %s, `moesim schema` lists them", key, near);
+      ms_json_error(doc, path, error,
+                    near ? "unknown key %s, did you mean \"%s\"?" : "unknown key %s, `moesim schema` lists them", key,
+                    near);
       return NULL;
     }
     table = plan ? &ms_plan_table : table_behind(field, part[i]);
@@ -107,7 +133,7 @@ static const MsField *resolve(const MsJson *doc, const char *path, const char *k
   return field;
 }
 
-/* --- labels -------------------------------------------------------------------------------------------------------------- */
+/* --- labels ---------------------------------------------------------------------------------------------------- */
 static char *scaled(double value, double step, const char *unit) {
   static const char *const prefix[] = {"", "k", "M", "G", "T", "P", "E"};
   guint i = 0;
@@ -131,7 +157,7 @@ static char *label_of(const MsField *field, JsonNode *value) {
   return ms_json_out_take(out);
 }
 
-/* --- axes ---------------------------------------------------------------------------------------------------------------- */
+/* --- axes ------------------------------------------------------------------------------------------------------ */
 static void point_add(MsAxisPoint *point, const char *key, JsonNode *value) {
   point->key = g_renew(char *, point->key, point->n + 1);
   point->value = g_renew(JsonNode *, point->value, point->n + 1);
@@ -164,16 +190,19 @@ static JsonArray *list_at(const MsJson *doc, JsonNode *node, const char *path, c
 }
 
 /* Word i of `labels`, or made from the value. NULL and *error. */
-static char *value_label(const MsJson *doc, const AxisRow *row, const MsField *field, const char *path, JsonArray *labels, guint i, JsonNode *value, GError **error) {
+static char *value_label(const MsJson *doc, const AxisRow *row, const MsField *field, const char *path,
+                         JsonArray *labels, guint i, JsonNode *value, GError **error) {
   if (!labels) return label_of(field, value);
   JsonNode *word = json_array_get_element(labels, i);
-  if (JSON_NODE_HOLDS_VALUE(word) && json_node_get_value_type(word) == G_TYPE_STRING) return g_strdup(json_node_get_string(word));
+  if (JSON_NODE_HOLDS_VALUE(word) && json_node_get_value_type(word) == G_TYPE_STRING)
+    return g_strdup(json_node_get_string(word));
   ms_json_error(doc, path, error, "labels of axis %s must be strings", row->key);
   return NULL;
 }
 
 static gboolean key_and_values(const MsJson *doc, const AxisRow *row, const char *path, MsAxis *axis, GError **error) {
-  g_autofree char *key_path = g_strconcat(path, ".key", NULL), *values_path = g_strconcat(path, ".values", NULL), *labels_path = g_strconcat(path, ".labels", NULL);
+  g_autofree char *key_path = g_strconcat(path, ".key", NULL), *values_path = g_strconcat(path, ".values", NULL),
+                  *labels_path = g_strconcat(path, ".labels", NULL);
   const MsField *field = resolve(doc, key_path, row->key, error);
   JsonArray *values = field ? list_at(doc, row->values, values_path, "values", error) : NULL;
   if (!values) return FALSE;
@@ -198,7 +227,8 @@ static gboolean settings(const MsJson *doc, JsonNode *set, const char *path, MsA
   JsonObjectIter iter;
   const char *key;
   JsonNode *value;
-  if (!set || !JSON_NODE_HOLDS_OBJECT(set)) return ms_json_error(doc, path, error, "must be an object of keys and values");
+  if (!set || !JSON_NODE_HOLDS_OBJECT(set))
+    return ms_json_error(doc, path, error, "must be an object of keys and values");
   json_object_iter_init_ordered(&iter, json_node_get_object(set));
   while (json_object_iter_next_ordered(&iter, &key, &value)) {
     if (!resolve(doc, path, key, error)) return FALSE;
@@ -212,7 +242,8 @@ static gboolean point_load(const MsJson *doc, JsonNode *node, const char *path, 
   g_autofree char *set_path = g_strconcat(path, ".set", NULL);
   point->path = g_strdup(path);
   if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object with label and set");
-  gboolean ok = ms_fields_load(&point_table, doc, json_node_get_object(node), path, TRUE, &row, error) && settings(doc, row.set, set_path, point, error);
+  gboolean ok = ms_fields_load(&point_table, doc, json_node_get_object(node), path, TRUE, &row, error) &&
+                settings(doc, row.set, set_path, point, error);
   point->label = g_steal_pointer(&row.label);
   ms_fields_clear(&point_table, &row);
   return ok;
@@ -233,10 +264,12 @@ static gboolean points(const MsJson *doc, const AxisRow *row, const char *path, 
 
 static gboolean axis_load(const MsJson *doc, JsonNode *node, const char *path, MsAxis *axis, GError **error) {
   AxisRow row = {0};
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object with key and values, or points");
+  if (!JSON_NODE_HOLDS_OBJECT(node))
+    return ms_json_error(doc, path, error, "must be an object with key and values, or points");
   gboolean ok = ms_fields_load(&axis_table, doc, json_node_get_object(node), path, TRUE, &row, error);
   if (ok && !row.points == !row.key) ok = ms_json_error(doc, path, error, "must have either key and values or points");
-  if (ok && row.points && (row.values || row.labels)) ok = ms_json_error(doc, path, error, "values and labels go with key, not with points");
+  if (ok && row.points && (row.values || row.labels))
+    ok = ms_json_error(doc, path, error, "values and labels go with key, not with points");
   if (ok) ok = row.points ? points(doc, &row, path, axis, error) : key_and_values(doc, &row, path, axis, error);
   axis->name = g_strdup(row.name ? row.name : row.key ? row.key : "point");
   ms_fields_clear(&axis_table, &row);
@@ -248,7 +281,8 @@ static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, 
   if (!JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of axes");
   JsonArray *array = json_node_get_array(node);
   guint n = json_array_get_length(array);
-  if (n < 1 || n > MS_WHATIF_MAX_AXES) return ms_json_error(doc, path, error, "holds %u axes, must hold 1 to %d", n, MS_WHATIF_MAX_AXES);
+  if (n < 1 || n > MS_WHATIF_MAX_AXES)
+    return ms_json_error(doc, path, error, "holds %u axes, must hold 1 to %d", n, MS_WHATIF_MAX_AXES);
   w->axis = g_new0(MsAxis, n);
   for (guint i = 0; i < n; i++) {
     g_autofree char *item = g_strdup_printf("%s[%u]", path, i);
@@ -262,15 +296,16 @@ static gboolean check_axes(const MsWhatif *w, GError **error) {
   gint64 n = 1;
   for (int a = 0; a < w->n_axes; a++) {
     if (w->combine == MS_WHATIF_ZIP && w->axis[a].n != w->axis[0].n)
-      return ms_json_error(w->source, "axes", error, "zipped axes must be equally long: %s has %d values, %s has %d", w->axis[0].name, w->axis[0].n, w->axis[a].name,
-                           w->axis[a].n);
+      return ms_json_error(w->source, "axes", error, "zipped axes must be equally long: %s has %d values, %s has %d",
+                           w->axis[0].name, w->axis[0].n, w->axis[a].name, w->axis[a].n);
     n = w->combine == MS_WHATIF_ZIP ? w->axis[0].n : n * w->axis[a].n;
-    if (n > MS_WHATIF_MAX_POINTS) return ms_json_error(w->source, "axes", error, "make more than %d points", MS_WHATIF_MAX_POINTS);
+    if (n > MS_WHATIF_MAX_POINTS)
+      return ms_json_error(w->source, "axes", error, "make more than %d points", MS_WHATIF_MAX_POINTS);
   }
   return TRUE;
 }
 
-/* --- the base ------------------------------------------------------------------------------------------------------------ */
+/* --- the base -------------------------------------------------------------------------------------------------- */
 static MsJson *doc_of_node(JsonNode *node, const char *filename) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_node(out, NULL, node);
@@ -281,12 +316,14 @@ static MsJson *doc_of_node(JsonNode *node, const char *filename) {
   return doc;
 }
 
-/* The object member `key` of `json`; the name of a model or a machine becomes its base, what is no object is replaced. */
+/* The object member `key` of `json`; the name of a model or a machine becomes its base, what is no object is replaced.
+ */
 static JsonObject *object_at(JsonObject *json, const char *key) {
   JsonNode *node = json_object_get_member(json, key);
   if (node && JSON_NODE_HOLDS_OBJECT(node)) return json_node_get_object(node);
   JsonObject *made = json_object_new();
-  if (node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING) json_object_set_member(made, "base", json_node_copy(node));
+  if (node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
+    json_object_set_member(made, "base", json_node_copy(node));
   json_object_set_object_member(json, key, made);
   return made;
 }
@@ -364,7 +401,7 @@ static gboolean load_base(MsWhatif *w, JsonNode *node, GError **error) {
   return w->base && loads(w->base, request, error);
 }
 
-/* --- loading ------------------------------------------------------------------------------------------------------------- */
+/* --- loading --------------------------------------------------------------------------------------------------- */
 MsWhatif *ms_whatif_from_doc(MsJson *doc, GError **error) {
   File file = {0};
   MsWhatif *w = g_new0(MsWhatif, 1);
@@ -373,7 +410,8 @@ MsWhatif *ms_whatif_from_doc(MsJson *doc, GError **error) {
   file.study.source = doc;
   file.study.file = g_strdup(ms_json_filename(doc));
   gboolean ok = JSON_NODE_HOLDS_OBJECT(root) || ms_json_error(doc, "", error, "must be one JSON object");
-  ok = ok && ms_fields_load(&ms_whatif_table, doc, json_node_get_object(root), "", TRUE, &file, error) && check_axes(&file.study, error);
+  ok = ok && ms_fields_load(&ms_whatif_table, doc, json_node_get_object(root), "", TRUE, &file, error) &&
+       check_axes(&file.study, error);
   if (!file.study.name) file.study.name = ms_name_of_file(file.study.file);
   ok = ok && load_base(&file.study, file.base_node, error) && (!file.set || change_base(&file.study, file.set, error));
   if (file.base_node) json_node_unref(file.base_node);
@@ -404,7 +442,7 @@ void ms_whatif_free(MsWhatif *w) {
   g_free(w);
 }
 
-/* --- points -------------------------------------------------------------------------------------------------------------- */
+/* --- points ---------------------------------------------------------------------------------------------------- */
 int ms_whatif_points(const MsWhatif *w) {
   int n = 1;
   for (int a = 0; a < w->n_axes; a++) n *= w->axis[a].n;
@@ -419,7 +457,8 @@ const MsAxisPoint *ms_whatif_at(const MsWhatif *w, int index, int axis) {
 
 char *ms_whatif_label(const MsWhatif *w, int index) {
   GString *out = g_string_new(NULL);
-  for (int a = 0; a < w->n_axes; a++) g_string_append_printf(out, "%s%s", a ? ", " : "", ms_whatif_at(w, index, a)->label);
+  for (int a = 0; a < w->n_axes; a++)
+    g_string_append_printf(out, "%s%s", a ? ", " : "", ms_whatif_at(w, index, a)->label);
   return g_string_free(out, FALSE);
 }
 
@@ -439,13 +478,15 @@ static MsJson *apply(const MsWhatif *w, const MsJson *base, int index, int only_
 
 MsJson *ms_whatif_apply(const MsWhatif *w, const MsJson *base, int index) { return apply(w, base, index, -1); }
 
-gboolean ms_whatif_blame(const MsWhatif *w, const MsJson *base, gboolean request, int index, GError *failure, char **why, GError **error) {
+gboolean ms_whatif_blame(const MsWhatif *w, const MsJson *base, gboolean request, int index, GError *failure,
+                         char **why, GError **error) {
   for (int a = 0; a < w->n_axes; a++) {
     g_autoptr(MsJson) doc = apply(w, base, index, a);
     g_autoptr(GError) alone = NULL;
     if (loads(doc, request, &alone)) continue;
     g_error_free(failure);
-    return ms_json_error(w->source, ms_whatif_at(w, index, a)->path, error, "%s", ms_error_text(alone->message, ms_json_filename(base)));
+    return ms_json_error(w->source, ms_whatif_at(w, index, a)->path, error, "%s",
+                         ms_error_text(alone->message, ms_json_filename(base)));
   }
   *why = g_strdup(ms_error_text(failure->message, ms_json_filename(base)));
   g_error_free(failure);

@@ -4,14 +4,17 @@
 #include "base/err.h"
 #include <string.h>
 
-static const Handler *const tables[] = {ms_exec_end_rows, ms_exec_attention_rows, ms_exec_moe_rows, ms_exec_step_rows, ms_exec_linear_rows};
+static const Handler *const tables[] = {ms_exec_end_rows, ms_exec_attention_rows, ms_exec_moe_rows, ms_exec_step_rows,
+                                        ms_exec_linear_rows};
 
 static gboolean is_gemm(const MsOp *op) { return op->kind == MS_OP_GEMM && (op->flags & MS_OPF_WEIGHT); }
 
 static const Handler *handler_of(Exec *x, const MsOp *op) {
   for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
     for (const Handler *h = tables[t]; h->run; h++)
-      if (h->kind == op->kind && (h->name ? strcmp(h->name, op->name) == 0 : is_gemm(op) && ms_exec_linear(x, op, 0)) && (h->module < 0 || h->module == op->module) && h->passes >> op->pass & 1) return h;
+      if (h->kind == op->kind && (h->name ? strcmp(h->name, op->name) == 0 : is_gemm(op) && ms_exec_linear(x, op, 0)) &&
+          (h->module < 0 || h->module == op->module) && h->passes >> op->pass & 1)
+        return h;
   return NULL;
 }
 
@@ -44,8 +47,10 @@ gboolean ms_exec_bind(Exec *x, const MsOpList *list, RowList *out, const char *w
     r->op = op;
     r->handler = handler_of(x, op);
     if (!r->handler || op->dtype > MS_ODT_BF16) {
-      g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: the executor has no kernel for row %d of %s, %s \"%s\" (%s, %s%s%s)", x->scenario->file, i, where, ms_op_words[op->kind],
-                  op->name, ms_module_words[op->module], ms_pass_words[op->pass], op->dtype > MS_ODT_BF16 ? ", " : "", op->dtype > MS_ODT_BF16 ? ms_odt_words[op->dtype] : "");
+      g_set_error(error, MS_ERROR, MS_ERROR_INPUT,
+                  "%s: the executor has no kernel for row %d of %s, %s \"%s\" (%s, %s%s%s)", x->scenario->file, i,
+                  where, ms_op_words[op->kind], op->name, ms_module_words[op->module], ms_pass_words[op->pass],
+                  op->dtype > MS_ODT_BF16 ? ", " : "", op->dtype > MS_ODT_BF16 ? ms_odt_words[op->dtype] : "");
       return FALSE;
     }
     r->turn = turn_of(list, i);
@@ -55,9 +60,11 @@ gboolean ms_exec_bind(Exec *x, const MsOpList *list, RowList *out, const char *w
   return TRUE;
 }
 
-/* --- kept tensors: the list's name for several of ours ----------------------------------------------------------------------------------- */
+/* --- kept tensors: the list's name for several of ours --------------------------------------------------------- */
 
-static const struct { const char *kept, *parts[6]; } several[] = {
+static const struct {
+  const char *kept, *parts[6];
+} several[] = {
     {"qkv", {"q", "k", "v", "kv owner"}},
     {"qk norm in", {"q raw", "k raw"}},
     {"latents", {"q latent", "kv latent"}},
@@ -65,10 +72,30 @@ static const struct { const char *kept, *parts[6]; } several[] = {
     {"mtp norm inputs", {"mtp embedding", "mtp hidden"}},
     {"router maps", {"logits", "dense weights", "routing map", "row map"}},
 };
-static const char *const one_to_one[] = {"layer input", "normed input", "attention out", "attention out before a2a", "lse", "scores", "mlp input", "normed mlp input", "fc1 out",
-  "activation out", "shared fc1 out", "shared activation out", "expert input", "expert fc1 out", "permuted probs", "expert activation out", "expert activation, unweighted",
-  "latent tokens", "expert output", "mtp concat", "mtp final norm in", NULL};
-static const char *const by_copy[] = {"final norm in", "final norm out", "logits", NULL}; /* of the head: " 2", ... for the further ones */
+static const char *const one_to_one[] = {"layer input",
+                                         "normed input",
+                                         "attention out",
+                                         "attention out before a2a",
+                                         "lse",
+                                         "scores",
+                                         "mlp input",
+                                         "normed mlp input",
+                                         "fc1 out",
+                                         "activation out",
+                                         "shared fc1 out",
+                                         "shared activation out",
+                                         "expert input",
+                                         "expert fc1 out",
+                                         "permuted probs",
+                                         "expert activation out",
+                                         "expert activation, unweighted",
+                                         "latent tokens",
+                                         "expert output",
+                                         "mtp concat",
+                                         "mtp final norm in",
+                                         NULL};
+static const char *const by_copy[] = {"final norm in", "final norm out", "logits",
+                                      NULL}; /* of the head: " 2", ... for the further ones */
 
 static gboolean listed(const char *const *names, const char *name, gboolean copies) {
   for (int i = 0; names[i]; i++)
@@ -77,11 +104,14 @@ static gboolean listed(const char *const *names, const char *name, gboolean copi
 }
 
 const char *const *ms_exec_kept_parts(const Exec *x, const MsKept *kept, const char *own[2]) {
-  static const char *const again[] = {"q latent", "kv latent", "k rope latent", NULL}; /* the up-projections run once more */
+  static const char *const again[] = {"q latent", "kv latent", "k rope latent",
+                                      NULL}; /* the up-projections run once more */
   static const char *const first[] = {"layer input", NULL}, *const first_mlp[] = {"mlp input", NULL},
                            *const first_mtp[] = {"mtp embedding", "mtp hidden", NULL};
   const MsRecomputeSpec *r = &x->scenario->options.recompute;
-  if (strcmp(kept->name, "latents") == 0 && r->granularity == MS_RECOMPUTE_SELECTIVE && (r->modules & MS_RM_MLA_UP_PROJ)) return again;
+  if (strcmp(kept->name, "latents") == 0 && r->granularity == MS_RECOMPUTE_SELECTIVE &&
+      (r->modules & MS_RM_MLA_UP_PROJ))
+    return again;
   if (strcmp(kept->name, "checkpoint") == 0) {
     if (x->now && x->work->pieces[x->now->piece].kind == MS_PIECE_MTP) return first_mtp;
     return x->now && !(x->now->mixers & MS_MIX_ATTN) ? first_mlp : first;
@@ -89,5 +119,7 @@ const char *const *ms_exec_kept_parts(const Exec *x, const MsKept *kept, const c
   for (guint i = 0; i < G_N_ELEMENTS(several); i++)
     if (strcmp(several[i].kept, kept->name) == 0) return several[i].parts;
   own[0] = kept->name, own[1] = NULL;
-  return listed(one_to_one, kept->name, FALSE) || (kept->module == MS_MODULE_HEAD && listed(by_copy, kept->name, TRUE)) ? own : NULL;
+  return listed(one_to_one, kept->name, FALSE) || (kept->module == MS_MODULE_HEAD && listed(by_copy, kept->name, TRUE))
+             ? own
+             : NULL;
 }

@@ -5,15 +5,21 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-typedef struct { MPI_Comm mpi; int size, index, *member; } Group;
-typedef struct { MPI_Request request; void *data; } Sent;
+typedef struct {
+  MPI_Comm mpi;
+  int size, index, *member;
+} Group;
+typedef struct {
+  MPI_Request request;
+  void *data;
+} Sent;
 
 struct MsComm {
   Group group[MS_N_GROUPS];
   MPI_Comm world; /* of the layout's ranks; MPI_COMM_NULL alone */
   MPI_Datatype real;
   size_t real_B;
-  GArray *sent;   /* Sent */
+  GArray *sent;         /* Sent */
   int *counts, *places; /* scratch [2 * ranks] each */
 };
 
@@ -69,7 +75,8 @@ static int int_count(gint64 count) {
   return (int)count;
 }
 
-/* An MPI datatype for elements of element_B bytes, 0 = a real. Not committed twice: small contiguous ones are made and freed by the caller. */
+/* An MPI datatype for elements of element_B bytes, 0 = a real. Not committed twice: small contiguous ones are made and
+ * freed by the caller. */
 static MPI_Datatype type_of(const MsComm *c, size_t element_B) {
   MPI_Datatype type = c->real;
   if (element_B == 0) return type;
@@ -87,7 +94,8 @@ static void places(const gint64 *counts, int n, int *count, int *place) {
   for (int i = 0; i < n; at += counts[i++]) count[i] = int_count(counts[i]), place[i] = int_count(at);
 }
 
-void ms_comm_all_gather(MsComm *c, MsGroupKind group, const void *mine, void *all, const gint64 *counts, size_t element_B) {
+void ms_comm_all_gather(MsComm *c, MsGroupKind group, const void *mine, void *all, const gint64 *counts,
+                        size_t element_B) {
   const Group *g = &c->group[group];
   MPI_Datatype type = type_of(c, element_B);
   places(counts, g->size, c->counts, c->places);
@@ -111,7 +119,8 @@ double ms_comm_sum(MsComm *c, MsGroupKind group, double value) {
   return sum;
 }
 
-void ms_comm_all_to_all(MsComm *c, MsGroupKind group, const void *send, const gint64 *send_counts, void *receive, const gint64 *receive_counts, size_t element_B) {
+void ms_comm_all_to_all(MsComm *c, MsGroupKind group, const void *send, const gint64 *send_counts, void *receive,
+                        const gint64 *receive_counts, size_t element_B) {
   const Group *g = &c->group[group];
   int *to = c->counts, *to_at = c->places, *from = c->counts + g->size, *from_at = c->places + g->size;
   MPI_Datatype type = type_of(c, element_B);
@@ -125,7 +134,8 @@ void ms_comm_sizes(MsComm *c, MsGroupKind group, const gint64 *send_counts, gint
 }
 
 void ms_comm_shift(MsComm *c, MsGroupKind group, int to, const void *send, int from, void *receive, gint64 count) {
-  MPI_Sendrecv(send, int_count(count), c->real, to, 0, receive, int_count(count), c->real, from, 0, c->group[group].mpi, MPI_STATUS_IGNORE);
+  MPI_Sendrecv(send, int_count(count), c->real, to, 0, receive, int_count(count), c->real, from, 0, c->group[group].mpi,
+               MPI_STATUS_IGNORE);
 }
 
 void ms_comm_send(MsComm *c, int rank, int tag, const void *data, gint64 count) {

@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 
-struct MsComm { int ranks; };
+struct MsComm {
+  int ranks;
+};
 
 MsComm *ms_comm_new(const MsLayout *layout, int rank, size_t real_B) {
   (void)rank, (void)real_B;
@@ -18,7 +20,8 @@ int ms_comm_size(const MsComm *c, MsGroupKind group) { return (void)c, (void)gro
 int ms_comm_index(const MsComm *c, MsGroupKind group) { return (void)c, (void)group, 0; }
 
 #define ALONE MS_BUG("a message in a program without MPI")
-void ms_comm_all_gather(MsComm *c, MsGroupKind group, const void *mine, void *all, const gint64 *counts, size_t element_B) {
+void ms_comm_all_gather(MsComm *c, MsGroupKind group, const void *mine, void *all, const gint64 *counts,
+                        size_t element_B) {
   (void)c, (void)group, (void)mine, (void)all, (void)counts, (void)element_B;
   ALONE;
 }
@@ -31,7 +34,8 @@ void ms_comm_all_reduce(MsComm *c, MsGroupKind group, void *data, gint64 count, 
   ALONE;
 }
 double ms_comm_sum(MsComm *c, MsGroupKind group, double value) { return (void)c, (void)group, value; }
-void ms_comm_all_to_all(MsComm *c, MsGroupKind group, const void *send, const gint64 *send_counts, void *receive, const gint64 *receive_counts, size_t element_B) {
+void ms_comm_all_to_all(MsComm *c, MsGroupKind group, const void *send, const gint64 *send_counts, void *receive,
+                        const gint64 *receive_counts, size_t element_B) {
   (void)c, (void)group, (void)send, (void)send_counts, (void)receive, (void)receive_counts, (void)element_B;
   ALONE;
 }

@@ -1,4 +1,5 @@
-/* src/exec/dump.c - gradients and updated parameters of the whole model: put together from the parts of all ranks, written to a file, compared with one.
+/* src/exec/dump.c - gradients and updated parameters of the whole model: put together from the parts of all ranks,
+ * written to a file, compared with one.
  *
  * Not part of a step: what is sent for it is not counted. */
 #include "exec/dump_file.h"
@@ -8,17 +9,22 @@
 #include "base/ranks.h"
 #include <math.h>
 
-#define NEGLIGIBLE 1e-3 /* of the largest gradient of the model: a key bias without rotary positions has none at all */
+#define NEGLIGIBLE                                                                                  \
+  1e-3 /* of the largest gradient of the model: a key bias without rotary positions has none at all \
+        */
 
-typedef struct { const char *name; gint64 n, at; } Matrix; /* of the whole model; at: first element in Whole */
 typedef struct {
-  GArray *matrix;        /* Matrix, in the order of the model */
-  GHashTable *by_name;   /* interned name -> index + 1 */
+  const char *name;
+  gint64 n, at;
+} Matrix; /* of the whole model; at: first element in Whole */
+typedef struct {
+  GArray *matrix;      /* Matrix, in the order of the model */
+  GHashTable *by_name; /* interned name -> index + 1 */
   gint64 n;
   double *gradient, *parameter, *count;
 } Whole;
 
-/* --- the catalogue: what one rank alone would hold ------------------------------------------------------------------------------------------ */
+/* --- the catalogue: what one rank alone would hold ------------------------------------------------------------- */
 
 static void add_matrices(Whole *w, const Instance *piece) {
   for (int i = 0; i < piece->n; i++)
@@ -35,7 +41,8 @@ static void add_matrices(Whole *w, const Instance *piece) {
 static void add_piece(Whole *w, const Exec *x, MsPieceKind kind, int layer, guint8 mixers) {
   const Cut alone = {1, 0, 1, 0, 1, 0};
   Instance piece = {.layer = layer, .mixers = mixers};
-  ms_exec_piece_params(x->model, &piece, kind, &alone, x->work->padded_vocab, TRUE, (int)MAX(x->model->seq_length_max, x->s));
+  ms_exec_piece_params(x->model, &piece, kind, &alone, x->work->padded_vocab, TRUE,
+                       (int)MAX(x->model->seq_length_max, x->s));
   add_matrices(w, &piece);
   for (int i = 0; i < piece.n; i++) g_free(piece.param[i].segment);
   g_free(piece.param);
@@ -43,10 +50,12 @@ static void add_piece(Whole *w, const Exec *x, MsPieceKind kind, int layer, guin
 
 static Whole whole_new(const Exec *x) {
   const MsModel *m = x->model;
-  Whole w = {.matrix = g_array_new(FALSE, FALSE, sizeof(Matrix)), .by_name = g_hash_table_new(g_direct_hash, g_direct_equal)};
+  Whole w = {.matrix = g_array_new(FALSE, FALSE, sizeof(Matrix)),
+             .by_name = g_hash_table_new(g_direct_hash, g_direct_equal)};
   add_piece(&w, x, MS_PIECE_EMBEDDING, -1, 0);
   for (int i = 0; i < m->num_layers; i++) add_piece(&w, x, MS_PIECE_LAYER, i, ms_model_mixers(m, i));
-  for (int i = 0; i < (m->mtp_use_repeated_layer ? MIN(1, m->mtp_num_layers) : m->mtp_num_layers); i++) add_piece(&w, x, MS_PIECE_MTP, m->num_layers + i, ms_model_mtp_mixers(m));
+  for (int i = 0; i < (m->mtp_use_repeated_layer ? MIN(1, m->mtp_num_layers) : m->mtp_num_layers); i++)
+    add_piece(&w, x, MS_PIECE_MTP, m->num_layers + i, ms_model_mtp_mixers(m));
   add_piece(&w, x, MS_PIECE_HEAD, -1, 0);
   w.gradient = g_new0(double, w.n), w.parameter = g_new0(double, w.n), w.count = g_new0(double, w.n);
   return w;
@@ -63,9 +72,11 @@ static const Matrix *matrix_of(const Whole *w, const char *name) {
   return i > 0 ? &g_array_index(w->matrix, Matrix, i - 1) : NULL;
 }
 
-/* --- this rank's part ------------------------------------------------------------------------------------------------------------------------- */
+/* --- this rank's part ------------------------------------------------------------------------------------------ */
 
-static gint64 index_in_model(const Segment *g, gint64 i) { return (g->row + i / g->cols) * g->model_cols + g->col + i % g->cols; }
+static gint64 index_in_model(const Segment *g, gint64 i) {
+  return (g->row + i / g->cols) * g->model_cols + g->col + i % g->cols;
+}
 
 static void fill(Exec *x, const Param *p, gint64 from, gint64 n, gpointer data) {
   Whole *w = data;
@@ -77,7 +88,8 @@ static void fill(Exec *x, const Param *p, gint64 from, gint64 n, gpointer data) 
     gint64 size = g->rows * g->cols;
     for (gint64 i = MAX(from, start); i < MIN(from + n, start + size); i++) {
       gint64 to = m->at + index_in_model(g, i - start);
-      w->gradient[to] += ms_exec_read(x, flat->grad, i), w->parameter[to] += ms_exec_read(x, flat->param, i), w->count[to] += 1;
+      w->gradient[to] += ms_exec_read(x, flat->grad, i), w->parameter[to] += ms_exec_read(x, flat->param, i),
+          w->count[to] += 1;
     }
     start += size;
   }
@@ -92,13 +104,15 @@ static gboolean put_together(Exec *x, Whole *w, GError **error) {
   ms_comm_world_sum(x->comm, w->count, w->n);
   for (gint64 i = 0; i < w->n; i++)
     if (w->count[i] != 1) {
-      g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s: element %" G_GINT64_FORMAT " of all parameters is updated by %.0f ranks", x->scenario->file, i, w->count[i]);
+      g_set_error(error, MS_ERROR, MS_ERROR_NOTHING,
+                  "%s: element %" G_GINT64_FORMAT " of all parameters is updated by %.0f ranks", x->scenario->file, i,
+                  w->count[i]);
       return FALSE;
     }
   return TRUE;
 }
 
-/* --- file ------------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- file ------------------------------------------------------------------------------------------------------ */
 
 static gboolean write_dump(const Whole *w, const char *file, GError **error) {
   GString *out = ms_dump_text_new();
@@ -111,7 +125,8 @@ static gboolean write_dump(const Whole *w, const char *file, GError **error) {
   return ok;
 }
 
-/* Against the largest element of the matrix, but at least `floor`: what is zero but for rounding is not compared with itself. NaN stays. */
+/* Against the largest element of the matrix, but at least `floor`: what is zero but for rounding is not compared with
+ * itself. NaN stays. */
 static double difference(const double *a, const char *elements, gint64 n, double floor) {
   double apart = 0, most = floor;
   for (gint64 i = 0; i < n; i++) {
@@ -139,14 +154,22 @@ static gboolean compare(const Whole *w, const char *file, MsExecResult *r, GErro
   for (guint i = 0; i < dump->matrix->len; i++) {
     const MsDumpMatrix *theirs = dump->matrix->pdata[i];
     const Matrix *m = matrix_of(w, g_intern_string(theirs->name));
-    if (!m) return ms_input_error(error, file, 0, NULL, "matrix %s is not one of this model: the dump must come from a run of the same model", theirs->name);
+    if (!m)
+      return ms_input_error(error, file, 0, NULL,
+                            "matrix %s is not one of this model: the dump must come from a run of the same model",
+                            theirs->name);
     if (m->n != theirs->n)
-      return ms_input_error(error, file, 0, NULL, "matrix %s has %" G_GINT64_FORMAT " elements, must have %" G_GINT64_FORMAT ": the dump must come from a run of the same model",
+      return ms_input_error(error, file, 0, NULL,
+                            "matrix %s has %" G_GINT64_FORMAT " elements, must have %" G_GINT64_FORMAT
+                            ": the dump must come from a run of the same model",
                             theirs->name, theirs->n, m->n);
-    worst(difference(w->gradient + m->at, theirs->gradient, m->n, NEGLIGIBLE * largest), m->name, &r->gradient_difference, &r->gradient_worst);
-    worst(difference(w->parameter + m->at, theirs->parameter, m->n, 0), m->name, &r->parameter_difference, &r->parameter_worst);
+    worst(difference(w->gradient + m->at, theirs->gradient, m->n, NEGLIGIBLE * largest), m->name,
+          &r->gradient_difference, &r->gradient_worst);
+    worst(difference(w->parameter + m->at, theirs->parameter, m->n, 0), m->name, &r->parameter_difference,
+          &r->parameter_worst);
   }
-  if (dump->matrix->len != w->matrix->len) return ms_input_error(error, file, 0, NULL, "has %u matrices, the model %u", dump->matrix->len, w->matrix->len);
+  if (dump->matrix->len != w->matrix->len)
+    return ms_input_error(error, file, 0, NULL, "has %u matrices, the model %u", dump->matrix->len, w->matrix->len);
   return TRUE;
 }
 

@@ -29,7 +29,7 @@ double ms_dump_at(const char *elements, gint64 i) {
   return value;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- reading --------------------------------------------------------------------------------------------------- */
 
 static gboolean name_is_plain(const char *name, gsize length) {
   for (gsize i = 0; i < length; i++)
@@ -51,11 +51,15 @@ static MsDumpMatrix *next_matrix(const char **next, const char *end) {
   const char *line_end = memchr(*next, '\n', MIN((gsize)(end - *next), LONGEST_NAME + LONGEST_NUMBER + 2));
   const char *tab = line_end ? memchr(*next, '\t', (gsize)(line_end - *next)) : NULL;
   gint64 n;
-  if (!tab || !name_is_plain(*next, (gsize)(tab - *next)) || !read_count(tab + 1, (gsize)(line_end - tab - 1), &n)) return NULL;
+  if (!tab || !name_is_plain(*next, (gsize)(tab - *next)) || !read_count(tab + 1, (gsize)(line_end - tab - 1), &n))
+    return NULL;
   const char *elements = line_end + 1;
   if (n > (end - elements) / (2 * ELEMENT_B)) return NULL;
   MsDumpMatrix *m = g_new(MsDumpMatrix, 1);
-  *m = (MsDumpMatrix){.name = g_strndup(*next, (gsize)(tab - *next)), .n = n, .gradient = elements, .parameter = elements + n * ELEMENT_B};
+  *m = (MsDumpMatrix){.name = g_strndup(*next, (gsize)(tab - *next)),
+                      .n = n,
+                      .gradient = elements,
+                      .parameter = elements + n * ELEMENT_B};
   *next = elements + 2 * n * ELEMENT_B;
   return m;
 }
@@ -65,9 +69,15 @@ static gboolean read_matrices(MsDump *dump, gsize length, const char *file, GErr
   g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
   while (at < end) {
     MsDumpMatrix *m = next_matrix(&at, end);
-    if (!m) return ms_input_error(error, file, 0, NULL, "matrix %u is damaged or cut off, must be a line NAME, tab, number of elements, and twice as many doubles", dump->matrix->len + 1);
+    if (!m)
+      return ms_input_error(
+          error, file, 0, NULL,
+          "matrix %u is damaged or cut off, must be a line NAME, tab, number of elements, and twice as many doubles",
+          dump->matrix->len + 1);
     g_ptr_array_add(dump->matrix, m);
-    if (!g_hash_table_add(seen, m->name)) return ms_input_error(error, file, 0, NULL, "matrix %u, %s, comes twice, must come once", dump->matrix->len, m->name);
+    if (!g_hash_table_add(seen, m->name))
+      return ms_input_error(error, file, 0, NULL, "matrix %u, %s, comes twice, must come once", dump->matrix->len,
+                            m->name);
   }
   return TRUE;
 }
@@ -77,7 +87,8 @@ MsDump *ms_dump_parse(char *bytes, gsize length, const char *file, GError **erro
   dump->bytes = bytes;
   dump->matrix = g_ptr_array_new_with_free_func(matrix_free);
   if (length < strlen(first_line) || memcmp(bytes, first_line, strlen(first_line)) != 0)
-    return ms_input_error(error, file, 1, NULL, "is no dump of moesim exec, must begin with \"moesim exec dump 1\""), NULL;
+    return ms_input_error(error, file, 1, NULL, "is no dump of moesim exec, must begin with \"moesim exec dump 1\""),
+           NULL;
   return read_matrices(dump, length, file, error) ? g_steal_pointer(&dump) : NULL;
 }
 
@@ -87,7 +98,7 @@ MsDump *ms_dump_load(const char *file, GError **error) {
   return bytes ? ms_dump_parse(bytes, length, strcmp(file, "-") == 0 ? "<stdin>" : file, error) : NULL;
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- writing --------------------------------------------------------------------------------------------------- */
 
 GString *ms_dump_text_new(void) { return g_string_new(first_line); }
 

@@ -1,8 +1,9 @@
-/* src/exec/dump_file.h - the file of `moesim exec --dump`: named matrices, each with its gradients and its updated parameters.
+/* src/exec/dump_file.h - the file of `moesim exec --dump`: named matrices, each with its gradients and its updated
+ * parameters.
  *
- * The line "moesim exec dump 1", then for each matrix a line "NAME<tab>ELEMENTS" and twice as many doubles of the machine that wrote it: gradients, then
- * parameters, row by row of the whole matrix. Names are not empty, have no control characters, and none comes twice. What is read may be anything: it is checked
- * before it is believed. */
+ * The line "moesim exec dump 1", then for each matrix a line "NAME<tab>ELEMENTS" and twice as many doubles of the
+ * machine that wrote it: gradients, then parameters, row by row of the whole matrix. Names are not empty, have no
+ * control characters, and none comes twice. What is read may be anything: it is checked before it is believed. */
 #ifndef MS_EXEC_DUMP_FILE_H
 #define MS_EXEC_DUMP_FILE_H
 
@@ -10,12 +11,12 @@
 
 typedef struct {
   char *name;
-  gint64 n;                        /* elements, at least 1 */
+  gint64 n;                         /* elements, at least 1 */
   const char *gradient, *parameter; /* n doubles each, not aligned: ms_dump_at */
 } MsDumpMatrix;
 
 typedef struct {
-  char *bytes;      /* of the file */
+  char *bytes;       /* of the file */
   GPtrArray *matrix; /* MsDumpMatrix, in the order of the file */
 } MsDump;
 

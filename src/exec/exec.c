@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const ms_exec_list_words[] = {"forward", "backward", "unit gather", "unit reduce", "before", "reduce", "gather", "after", "p2p", NULL};
+const char *const ms_exec_list_words[] = {"forward", "backward", "unit gather", "unit reduce", "before",
+                                          "reduce",  "gather",   "after",       "p2p",         NULL};
 
 void ms_exec_fail(Exec *x, MsErrorCode code, const char *format, ...) {
   va_list args;
@@ -27,29 +28,38 @@ void ms_exec_fail(Exec *x, MsErrorCode code, const char *format, ...) {
   longjmp(x->fail, 1);
 }
 
-/* --- what is not executed, beside rows that have no handler ------------------------------------------------------------------------------------------ */
+/* --- what is not executed, beside rows that have no handler ---------------------------------------------------- */
 
 static const char *refusal(const Exec *x) {
   const MsScenario *s = x->scenario;
   const MsOptions *o = &s->options;
   const MsModel *m = x->model;
   if (s->training.sequence_lengths.n > 0) return "training.sequence_lengths: packed sequences are not executed";
-  if (s->training.routing.kind > MS_ROUTING_NATURAL && m->num_experts > 0) return "training.routing: only \"balanced\" and \"natural\" are executed";
-  if (m->num_experts > 0 && m->moe_router_score_function == MS_SCORE_SQRTSOFTPLUS) return "model.moe_router_score_function: sqrtsoftplus is not executed";
-  if (!isnan(o->moe_expert_rank_capacity_factor)) return "options.moe_expert_rank_capacity_factor: a budget of expert rows is not executed";
+  if (s->training.routing.kind > MS_ROUTING_NATURAL && m->num_experts > 0)
+    return "training.routing: only \"balanced\" and \"natural\" are executed";
+  if (m->num_experts > 0 && m->moe_router_score_function == MS_SCORE_SQRTSOFTPLUS)
+    return "model.moe_router_score_function: sqrtsoftplus is not executed";
+  if (!isnan(o->moe_expert_rank_capacity_factor))
+    return "options.moe_expert_rank_capacity_factor: a budget of expert rows is not executed";
   if (m->attention_dropout > 0) return "model.attention_dropout: dropout is not executed";
-  if (m->num_query_groups < x->layout->tp && !ms_model_has_mla(m)) return "layout.tp: more tensor-parallel ranks than KV heads: replicated heads are not executed";
-  if (m->num_experts > 0 && m->moe_shared_expert_intermediate_size > 0 && m->moe_shared_expert_gate) return "model.moe_shared_expert_gate: no row computes it";
-  if (m->mtp_num_layers > 0 && x->layout->mtp_standalone) return "layout.pipeline_layout: MTP blocks in front of the last stage are not executed";
+  if (m->num_query_groups < x->layout->tp && !ms_model_has_mla(m))
+    return "layout.tp: more tensor-parallel ranks than KV heads: replicated heads are not executed";
+  if (m->num_experts > 0 && m->moe_shared_expert_intermediate_size > 0 && m->moe_shared_expert_gate)
+    return "model.moe_shared_expert_gate: no row computes it";
+  if (m->mtp_num_layers > 0 && x->layout->mtp_standalone)
+    return "layout.pipeline_layout: MTP blocks in front of the last stage are not executed";
   if (m->tie_embeddings && x->layout->pp > 1 && x->schedule->placement != MS_PLACE_ROUND_ROBIN)
     return "model.tie_embeddings: with both ends of the model on one stage no row adds the two gradients of the table";
-  if (o->recompute.granularity == MS_RECOMPUTE_FULL && o->recompute.method == MS_RECOMPUTE_UNIFORM && o->recompute.num_layers > 1)
+  if (o->recompute.granularity == MS_RECOMPUTE_FULL && o->recompute.method == MS_RECOMPUTE_UNIFORM &&
+      o->recompute.num_layers > 1)
     return "options.recompute.num_layers: groups of several layers are not executed";
-  if (o->num_distributed_optimizer_instances > 1) return "options.num_distributed_optimizer_instances: more than one is not executed";
+  if (o->num_distributed_optimizer_instances > 1)
+    return "options.num_distributed_optimizer_instances: more than one is not executed";
   if (o->fsdp >= MS_FSDP_OPTIM_GRADS) return "options.fsdp: sharded gradients or parameters are not executed";
   if (o->deterministic_mode) return "options.deterministic_mode: fills and sorted sums are not executed";
   if (o->defer_embedding_wgrad_compute) return "options.defer_embedding_wgrad_compute: is not executed";
-  if (x->layout->tp > 1 && o->tp_comm_overlap) return "options.tp_comm_overlap: messages in chunks beside their GEMM are not executed";
+  if (x->layout->tp > 1 && o->tp_comm_overlap)
+    return "options.tp_comm_overlap: messages in chunks beside their GEMM are not executed";
   return NULL;
 }
 
@@ -60,17 +70,19 @@ static gboolean accept(const Exec *x, GError **error) {
     for (int k = 0; k < x->work->pieces[i].n_kept; k++) {
       const char *own[2];
       if (ms_exec_kept_parts(x, &x->work->pieces[i].kept[k], own)) continue;
-      g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: %s keeps \"%s\", which the executor does not make", x->scenario->file, x->work->pieces[i].name, x->work->pieces[i].kept[k].name);
+      g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: %s keeps \"%s\", which the executor does not make",
+                  x->scenario->file, x->work->pieces[i].name, x->work->pieces[i].kept[k].name);
       return FALSE;
     }
   return !why;
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- rows ------------------------------------------------------------------------------------------------------ */
 
 static gboolean bind(Exec *x, const MsOpList *list, RowList *out, MsExecList kind, int piece, GError **error) {
-  g_autofree char *where = piece >= 0 ? g_strdup_printf("the %s list of the %s", ms_exec_list_words[kind], x->work->pieces[piece].name)
-                                      : g_strdup_printf("the rows %s of the step", ms_exec_list_words[kind]);
+  g_autofree char *where =
+      piece >= 0 ? g_strdup_printf("the %s list of the %s", ms_exec_list_words[kind], x->work->pieces[piece].name)
+                 : g_strdup_printf("the rows %s of the step", ms_exec_list_words[kind]);
   if (!ms_exec_bind(x, list, out, where, error)) return FALSE;
   for (int i = 0; i < list->n; i++) {
     MsExecRow row = {.list = kind, .piece = piece, .row = i, .op = list->op[i]};
@@ -85,14 +97,18 @@ static gboolean bind_all(Exec *x, GError **error) {
   for (int i = 0; i < x->work->n_pieces; i++) {
     const MsPiece *p = &x->work->pieces[i];
     RowList none = {0};
-    if (!bind(x, &p->forward, &x->piece_rows[i].forward, MS_EXEC_FORWARD, i, error) || !bind(x, &p->backward, &x->piece_rows[i].backward, MS_EXEC_BACKWARD, i, error)) return FALSE;
+    if (!bind(x, &p->forward, &x->piece_rows[i].forward, MS_EXEC_FORWARD, i, error) ||
+        !bind(x, &p->backward, &x->piece_rows[i].backward, MS_EXEC_BACKWARD, i, error))
+      return FALSE;
     gboolean ok = bind(x, &p->reload, &none, MS_EXEC_BACKWARD, i, error);
     g_free(none.row);
     if (!ok) return FALSE;
   }
   ms_work_step_ops(x->work, x->stage, &x->step_ops);
-  if (!bind(x, &x->step_ops.before, &x->before, MS_EXEC_BEFORE, -1, error) || !bind(x, &x->step_ops.reduce, &x->reduce, MS_EXEC_REDUCE, -1, error) ||
-      !bind(x, &x->step_ops.gather, &x->gather, MS_EXEC_GATHER, -1, error) || !bind(x, &x->step_ops.after, &x->after, MS_EXEC_AFTER, -1, error))
+  if (!bind(x, &x->step_ops.before, &x->before, MS_EXEC_BEFORE, -1, error) ||
+      !bind(x, &x->step_ops.reduce, &x->reduce, MS_EXEC_REDUCE, -1, error) ||
+      !bind(x, &x->step_ops.gather, &x->gather, MS_EXEC_GATHER, -1, error) ||
+      !bind(x, &x->step_ops.after, &x->after, MS_EXEC_AFTER, -1, error))
     return FALSE;
   x->p2p = ms_work_p2p(x->work);
   MsExecRow row = {.list = MS_EXEC_P2P, .piece = -1, .op = x->p2p};
@@ -102,7 +118,7 @@ static gboolean bind_all(Exec *x, GError **error) {
   return TRUE;
 }
 
-/* --- ranges of parameters that are reduced and updated together ----------------------------------------------------------------------------------------- */
+/* --- ranges of parameters that are reduced and updated together ------------------------------------------------ */
 
 static gint64 part_size(gint64 n, int parts, int i) { return n / parts + (i < n % parts); }
 
@@ -110,8 +126,18 @@ static void add_range(Exec *x, int kind, int bucket, int chunk, int piece, gint6
   MsGroupKind group = kind ? MS_GROUP_EDP : MS_GROUP_DP_CP;
   int ranks = ms_comm_size(x->comm, group), index = ms_comm_index(x->comm, group);
   gboolean sharded = x->scenario->options.distributed_optimizer || x->scenario->options.fsdp != MS_FSDP_NONE;
-  gboolean dual = x->schedule->placement == MS_PLACE_BIDIRECTIONAL && x->layout->pp > 1, low = x->stage < x->layout->pp / 2;
-  Range r = {.kind = kind, .bucket = bucket, .chunk = chunk, .piece = piece, .from = from, .n = n, .shard = from, .own = from, .n_own = n, .counted = TRUE};
+  gboolean dual = x->schedule->placement == MS_PLACE_BIDIRECTIONAL && x->layout->pp > 1,
+           low = x->stage < x->layout->pp / 2;
+  Range r = {.kind = kind,
+             .bucket = bucket,
+             .chunk = chunk,
+             .piece = piece,
+             .from = from,
+             .n = n,
+             .shard = from,
+             .own = from,
+             .n_own = n,
+             .counted = TRUE};
   if (sharded) {
     r.counts = g_new(gint64, ranks);
     for (int i = 0; i < ranks; i++) {
@@ -134,15 +160,18 @@ static void add_range(Exec *x, int kind, int bucket, int chunk, int piece, gint6
   x->range[x->n_ranges++] = r;
 }
 
-/* A word embedding that other stages have too lies in a range of its own: its owners shard it alike, so that what the data-parallel reduction left on each
- * can be summed over the stages (Megatron gives it a bucket of its own for the same reason). */
+/* A word embedding that other stages have too lies in a range of its own: its owners shard it alike, so that what the
+ * data-parallel reduction left on each can be summed over the stages (Megatron gives it a bucket of its own for the
+ * same reason). */
 static void add_ranges(Exec *x, int kind, int bucket, int chunk, int piece, gint64 from, gint64 n) {
   gboolean shared = kind == 0 && x->layout->pp > 1 && (x->model->tie_embeddings || x->model->mtp_num_layers > 0);
   gint64 at = from, end = from + n;
   for (int i = 0; i < x->n_instances && shared; i++)
     for (int j = 0; j < x->instance[i].n; j++) {
       const Param *p = &x->instance[i].param[j];
-      if (p->alias >= 0 || p->expert || p->at < from || p->at >= end || strcmp(p->segment[0].name, "embedding.table") != 0) continue;
+      if (p->alias >= 0 || p->expert || p->at < from || p->at >= end ||
+          strcmp(p->segment[0].name, "embedding.table") != 0)
+        continue;
       if (p->at > at) add_range(x, kind, bucket, chunk, piece, at, p->at - at);
       at = p->at + p->rows * p->cols;
       add_range(x, kind, bucket, chunk, piece, p->at, at - p->at);
@@ -192,16 +221,21 @@ static void check_parameters(Exec *x) {
       if (q->replicated) replicated += (double)(q->rows * q->cols);
     }
     if (own[0] != piece->params_dense || own[1] != piece->params_expert || replicated != piece->params_tp_replicated)
-      ms_exec_fail(x, MS_ERROR_NOTHING, "parameters: the %s has %.0f dense (%.0f on all TP ranks alike) and %.0f of experts, the list says %.0f (%.0f) and %.0f", piece->name, own[0],
-                   replicated, own[1], piece->params_dense, piece->params_tp_replicated, piece->params_expert);
+      ms_exec_fail(x, MS_ERROR_NOTHING,
+                   "parameters: the %s has %.0f dense (%.0f on all TP ranks alike) and %.0f of experts, the list says "
+                   "%.0f (%.0f) and %.0f",
+                   piece->name, own[0], replicated, own[1], piece->params_dense, piece->params_tp_replicated,
+                   piece->params_expert);
   }
   MsStageParams stage = ms_work_stage_params(x->work, x->stage);
-  if (!x->options->unchecked && ((double)x->flat[0].n != stage.params_dense + stage.embedding_copy || (double)x->flat[1].n != stage.params_expert))
-    ms_exec_fail(x, MS_ERROR_NOTHING, "parameters: the stage holds %.0f dense and %.0f of experts, the list says %.0f and %.0f", (double)x->flat[0].n, (double)x->flat[1].n,
-                 stage.params_dense + stage.embedding_copy, stage.params_expert);
+  if (!x->options->unchecked && ((double)x->flat[0].n != stage.params_dense + stage.embedding_copy ||
+                                 (double)x->flat[1].n != stage.params_expert))
+    ms_exec_fail(
+        x, MS_ERROR_NOTHING, "parameters: the stage holds %.0f dense and %.0f of experts, the list says %.0f and %.0f",
+        (double)x->flat[0].n, (double)x->flat[1].n, stage.params_dense + stage.embedding_copy, stage.params_expert);
 }
 
-/* --- set up --------------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- set up ---------------------------------------------------------------------------------------------------- */
 
 static void place(Exec *x) {
   int coord[4];
@@ -220,7 +254,8 @@ static void place(Exec *x) {
   for (gint64 i = 0; i < x->T; i++) x->row_pos[i] = x->pos[i / x->b];
 }
 
-static Exec *exec_new(const MsScenario *scenario, const MsLayout *layout, const MsExecOptions *options, const MsBlas *blas, int rank) {
+static Exec *exec_new(const MsScenario *scenario, const MsLayout *layout, const MsExecOptions *options,
+                      const MsBlas *blas, int rank) {
   Exec *x = g_new0(Exec, 1);
   x->scenario = scenario, x->model = scenario->model, x->layout = layout, x->options = options, x->rank = rank;
   x->k = ms_kernels(options->type == MS_BLAS_F64 ? 8 : 4);
@@ -248,9 +283,11 @@ static void exec_free(Exec *x) {
   }
   g_free(x->microbatch);
   ms_exec_params_free(x);
-  for (int i = 0; i < x->n_ranges; i++) g_free(x->range[i].counts), g_free(x->range[i].m), g_free(x->range[i].v), g_free(x->range[i].master);
+  for (int i = 0; i < x->n_ranges; i++)
+    g_free(x->range[i].counts), g_free(x->range[i].m), g_free(x->range[i].v), g_free(x->range[i].master);
   g_free(x->range);
-  for (int i = 0; x->piece_rows && i < x->work->n_pieces; i++) rows_free(&x->piece_rows[i].forward), rows_free(&x->piece_rows[i].backward);
+  for (int i = 0; x->piece_rows && i < x->work->n_pieces; i++)
+    rows_free(&x->piece_rows[i].forward), rows_free(&x->piece_rows[i].backward);
   g_free(x->piece_rows);
   rows_free(&x->before), rows_free(&x->reduce), rows_free(&x->gather), rows_free(&x->after), rows_free(&x->p2p_rows);
   ms_step_ops_clear(&x->step_ops);
@@ -281,7 +318,8 @@ static gboolean lower(Exec *x, GError **error) {
   if (!x->work) return FALSE;
   if (x->options->edit) x->options->edit(x->work, x->options->edit_data);
   const MsLayout *l = x->layout;
-  x->schedule = ms_schedule_new((int)x->scenario->layout.schedule, l->pp, l->microbatches, l->vpp, l->group_size, x->scenario->options.ep_overlap, why, sizeof why);
+  x->schedule = ms_schedule_new((int)x->scenario->layout.schedule, l->pp, l->microbatches, l->vpp, l->group_size,
+                                x->scenario->options.ep_overlap, why, sizeof why);
   if (!x->schedule) {
     g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: layout.schedule: %s", x->scenario->file, why);
     return FALSE;
@@ -290,7 +328,7 @@ static gboolean lower(Exec *x, GError **error) {
   return accept(x, error) && bind_all(x, error);
 }
 
-/* --- steps and result ------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- steps and result ------------------------------------------------------------------------------------------ */
 
 static void run_steps(Exec *x, MsExecResult *r) {
   int warm = x->options->warm_steps;
@@ -298,7 +336,9 @@ static void run_steps(Exec *x, MsExecResult *r) {
     ms_comm_barrier(x->comm);
     double wall = ms_clock_s(CLOCK_MONOTONIC), cpu = ms_process_cpu_s();
     ms_exec_step(x);
-    if (x->step >= warm) r->step_s[x->step - warm] = ms_clock_s(CLOCK_MONOTONIC) - wall, r->step_cpu_s[x->step - warm] = ms_process_cpu_s() - cpu;
+    if (x->step >= warm)
+      r->step_s[x->step - warm] = ms_clock_s(CLOCK_MONOTONIC) - wall,
+                          r->step_cpu_s[x->step - warm] = ms_process_cpu_s() - cpu;
   }
 }
 
@@ -309,7 +349,8 @@ static void collect(Exec *x, MsExecResult *r) {
   r->gradient_norm = x->norm;
   ms_comm_world_max(x->comm, r->step_s, r->steps);
   ms_comm_world_max(x->comm, r->step_cpu_s, r->steps);
-  r->peak_kept_B[x->rank] = x->peak_B, r->rank_flop[x->rank] = x->step_flop, r->rank_message_B[x->rank] = x->step_message_B;
+  r->peak_kept_B[x->rank] = x->peak_B, r->rank_flop[x->rank] = x->step_flop,
+  r->rank_message_B[x->rank] = x->step_message_B;
   ms_comm_world_sum(x->comm, r->peak_kept_B, r->ranks);
   ms_comm_world_sum(x->comm, r->rank_flop, r->ranks);
   ms_comm_world_sum(x->comm, r->rank_message_B, r->ranks);
@@ -322,13 +363,15 @@ static MsExecResult *result_new(const Exec *x, int steps) {
   r->ranks = x->layout->world, r->own = x->rank, r->steps = steps;
   r->loss = r->gradient_norm = r->gradient_difference = r->parameter_difference = r->probe_gradient = NAN;
   r->step_s = g_new0(double, steps), r->step_cpu_s = g_new0(double, steps);
-  r->peak_kept_B = g_new0(double, r->ranks), r->rank_flop = g_new0(double, r->ranks), r->rank_message_B = g_new0(double, r->ranks);
+  r->peak_kept_B = g_new0(double, r->ranks), r->rank_flop = g_new0(double, r->ranks),
+  r->rank_message_B = g_new0(double, r->ranks);
   return r;
 }
 
 void ms_exec_result_free(MsExecResult *r) {
   if (!r) return;
-  g_free(r->step_s), g_free(r->step_cpu_s), g_free(r->rows), g_free(r->peak_kept_B), g_free(r->rank_flop), g_free(r->rank_message_B);
+  g_free(r->step_s), g_free(r->step_cpu_s), g_free(r->rows), g_free(r->peak_kept_B), g_free(r->rank_flop),
+      g_free(r->rank_message_B);
   g_free(r->gradient_worst), g_free(r->parameter_worst);
   g_free(r);
 }
@@ -346,7 +389,8 @@ static gboolean guarded(Exec *x, MsExecResult *r, GError **error) {
   run_steps(x, r);
   collect(x, r);
   if (ms_exec_dump(x, r, error)) return TRUE;
-  if (error && !*error) g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "another rank could not write or read its file");
+  if (error && !*error)
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "another rank could not write or read its file");
   return FALSE;
 }
 
@@ -354,7 +398,8 @@ MsExecResult *ms_exec_run(const MsScenario *scenario, const MsExecOptions *optio
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, error);
   if (!layout) return NULL;
   if (layout->world != ms_ranks_count()) {
-    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: gpus: the layout has %d, this run %d: start it with mpirun -n %d", scenario->file, layout->world, ms_ranks_count(), layout->world);
+    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: gpus: the layout has %d, this run %d: start it with mpirun -n %d",
+                scenario->file, layout->world, ms_ranks_count(), layout->world);
     return NULL;
   }
   const MsBlas *blas = ms_blas_open(options->blas, error);

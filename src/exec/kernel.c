@@ -1,4 +1,5 @@
-/* src/exec/kernel.c - what does not depend on the element type: the choice of a table, pairs of an attention, FLOP of chunks, which rows have which kernels. */
+/* src/exec/kernel.c - what does not depend on the element type: the choice of a table, pairs of an attention, FLOP of
+ * chunks, which rows have which kernels. */
 #include "exec/kernel.h"
 
 #include "base/err.h"
@@ -14,9 +15,11 @@ const MsKernels *ms_kernels_of_unit(size_t real_B, int unit) {
 
 const MsKernels *ms_kernels(size_t real_B) { return ms_kernels_of_unit(real_B, 0); }
 
-/* --- pairs of an attention -------------------------------------------------------------------------------------------------------- */
+/* --- pairs of an attention ------------------------------------------------------------------------------------- */
 
-typedef struct { gint32 least, most; } Range;
+typedef struct {
+  gint32 least, most;
+} Range;
 
 static Range range_of(const gint32 *pos, int n) {
   Range r = {G_MAXINT32, G_MININT32};
@@ -34,7 +37,8 @@ MsTileMask ms_attention_tile(const MsAttentionShape *shape, int q0, int queries,
 static double visible_in(const MsAttentionShape *shape, int q0, int queries, int k0, int keys) {
   gint64 seen = 0, window = shape->window > 0 ? shape->window : G_MAXINT64 / 2;
   for (int i = q0; i < q0 + queries; i++)
-    for (int j = k0; j < k0 + keys; j++) seen += shape->k_pos[j] <= shape->q_pos[i] && shape->k_pos[j] > shape->q_pos[i] - window;
+    for (int j = k0; j < k0 + keys; j++)
+      seen += shape->k_pos[j] <= shape->q_pos[i] && shape->k_pos[j] > shape->q_pos[i] - window;
   return (double)seen;
 }
 
@@ -51,10 +55,12 @@ MsAttentionPairs ms_attention_pairs(const MsAttentionShape *shape) {
   return pairs;
 }
 
-/* --- rows of the registry ---------------------------------------------------------------------------------------------------------- */
+/* --- rows of the registry -------------------------------------------------------------------------------------- */
 
-#define K(field) {#field, offsetof(MsKernels, field)}
-#define MESSAGES {.none = "messages between ranks"}
+#define K(field) \
+  { #field, offsetof(MsKernels, field) }
+#define MESSAGES \
+  { .none = "messages between ranks" }
 const MsKernelRow ms_kernel_rows[MS_N_OPS] = {
     [MS_OP_EMBEDDING] = {{K(embedding_forward)}, {K(embedding_backward)}},
     [MS_OP_NORM] = {{K(norm_forward), K(gated_norm_forward)}, {K(norm_backward), K(gated_norm_backward)}},
@@ -66,7 +72,8 @@ const MsKernelRow ms_kernel_rows[MS_N_OPS] = {
     [MS_OP_DELTA_RULE] = {{K(delta_forward)}, {K(delta_backward)}},
     [MS_OP_ROPE] = {{K(rope)}, {K(rope)}},
     [MS_OP_COPY] = {{K(copy_rows)}, {K(copy_rows)}},
-    [MS_OP_ACTIVATION] = {{K(activation_forward), K(sigmoid_gate_forward)}, {K(activation_backward), K(sigmoid_gate_backward)}},
+    [MS_OP_ACTIVATION] = {{K(activation_forward), K(sigmoid_gate_forward)},
+                          {K(activation_backward), K(sigmoid_gate_backward)}},
     [MS_OP_WEIGHTED_ACTIVATION] = {{K(activation_forward)}, {K(activation_backward)}},
     [MS_OP_ADD] = {{K(add), K(bias_forward)}, {K(add), K(bias_backward)}},
     [MS_OP_ROUTER_TOPK] = {{K(router_forward)}, {K(router_backward)}},
@@ -85,8 +92,10 @@ const MsKernelRow ms_kernel_rows[MS_N_OPS] = {
     [MS_OP_GATES] = {{K(delta_gates_forward)}, {K(delta_gates_backward)}},
     [MS_OP_TOPK] = {{K(topk)}},
     [MS_OP_POOL] = {{K(pool_forward)}, {K(pool_backward)}},
-    [MS_OP_STREAM_MIX] = {{K(stream_maps_forward), K(sinkhorn_forward), K(streams_to_input), K(output_to_streams), K(streams_expand), K(streams_sum)},
-                          {K(stream_maps_backward), K(sinkhorn_backward), K(streams_to_input_backward), K(output_to_streams_backward), K(streams_expand), K(streams_sum), K(add)}},
+    [MS_OP_STREAM_MIX] = {{K(stream_maps_forward), K(sinkhorn_forward), K(streams_to_input), K(output_to_streams),
+                           K(streams_expand), K(streams_sum)},
+                          {K(stream_maps_backward), K(sinkhorn_backward), K(streams_to_input_backward),
+                           K(output_to_streams_backward), K(streams_expand), K(streams_sum), K(add)}},
     [MS_OP_FRONT_END] = {{K(front_end)}, {K(front_end)}},
     [MS_OP_FILL] = {{K(zero)}},
     [MS_OP_ZERO_GRAD] = {{K(zero)}},

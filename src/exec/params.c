@@ -1,12 +1,18 @@
-/* src/exec/params.c - the parameters of one rank: which part of which matrix of the model it holds, in two flat arrays (dense, experts), and their gradients. */
+/* src/exec/params.c - the parameters of one rank: which part of which matrix of the model it holds, in two flat arrays
+ * (dense, experts), and their gradients. */
 #include "exec/exec_priv.h"
 
 #include <math.h>
 #include <string.h>
 
-/* --- one piece ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- one piece ------------------------------------------------------------------------------------------------- */
 
-typedef struct { Instance *to; char prefix[32]; const Cut *cut; const MsModel *m; } Making;
+typedef struct {
+  Instance *to;
+  char prefix[32];
+  const Cut *cut;
+  const MsModel *m;
+} Making;
 
 static Param *add(Making *k, const char *name, gboolean expert, gboolean replicated) {
   Instance *to = k->to;
@@ -17,7 +23,8 @@ static Param *add(Making *k, const char *name, gboolean expert, gboolean replica
 }
 
 /* Rows [row, row + rows) and columns [col, col + cols) of the model's matrix prefix.name. */
-static void segment(Making *k, Param *p, const char *name, gint64 model_rows, gint64 model_cols, gint64 row, gint64 rows, gint64 col, gint64 cols) {
+static void segment(Making *k, Param *p, const char *name, gint64 model_rows, gint64 model_cols, gint64 row,
+                    gint64 rows, gint64 col, gint64 cols) {
   g_autofree char *whole = g_strconcat(k->prefix, name, NULL);
   p->segment = g_renew(Segment, p->segment, p->n_segments + 1);
   p->segment[p->n_segments++] = (Segment){g_intern_string(whole), rows, cols, row, col, model_rows, model_cols};
@@ -44,7 +51,8 @@ static void by_cols(Making *k, const char *name, gint64 rows, gint64 cols) {
 /* A bias is a row; its segments are pieces of one, laid side by side as rows of one column. */
 static void gqa_params(Making *k) {
   const MsModel *m = k->m;
-  gint64 h = m->hidden_size, q = (gint64)m->num_attention_heads * m->kv_channels, kv = (gint64)m->num_query_groups * m->kv_channels;
+  gint64 h = m->hidden_size, q = (gint64)m->num_attention_heads * m->kv_channels,
+         kv = (gint64)m->num_query_groups * m->kv_channels;
   Param *p = add(k, "qkv", FALSE, FALSE);
   by_rows(k, p, "q", q, h);
   if (m->attention_output_gate) by_rows(k, p, "output gate", q, h);
@@ -56,13 +64,15 @@ static void gqa_params(Making *k) {
   by_cols(k, "attention out", h, q);
   if (m->add_bias_linear) whole(k, "attention out bias", h, 1);
   if (m->softmax_sink) by_rows(k, add(k, "sink", FALSE, FALSE), "sink", m->num_attention_heads, 1);
-  if (m->qk_layernorm) norm(k, "q norm", "q norm bias", m->kv_channels), norm(k, "k norm", "k norm bias", m->kv_channels);
+  if (m->qk_layernorm)
+    norm(k, "q norm", "q norm bias", m->kv_channels), norm(k, "k norm", "k norm bias", m->kv_channels);
 }
 
 static void mla_params(Making *k) {
   const MsMla *a = &k->m->multi_latent_attention;
   gint64 h = k->m->hidden_size, n = k->m->num_attention_heads, dqk = a->qk_head_dim + a->qk_pos_emb_head_dim;
-  if (a->q_lora_rank > 0) whole(k, "q down", a->q_lora_rank, h), norm(k, "q latent norm", "q latent norm bias", a->q_lora_rank);
+  if (a->q_lora_rank > 0)
+    whole(k, "q down", a->q_lora_rank, h), norm(k, "q latent norm", "q latent norm bias", a->q_lora_rank);
   whole(k, "kv down", a->kv_lora_rank + a->qk_pos_emb_head_dim, h);
   norm(k, "kv latent norm", "kv latent norm bias", a->kv_lora_rank);
   by_rows(k, add(k, "q up", FALSE, FALSE), "q up", n * dqk, a->q_lora_rank > 0 ? a->q_lora_rank : h);
@@ -72,7 +82,8 @@ static void mla_params(Making *k) {
 
 static void mlp_params(Making *k, const char *fc1, const char *fc2, gint64 f, gboolean biased) {
   g_autofree char *gate = g_strconcat(fc1, " gate", NULL);
-  g_autofree char *fc1_bias = g_strconcat(fc1, " bias", NULL), *gate_bias = g_strconcat(fc1, " gate bias", NULL), *fc2_bias = g_strconcat(fc2, " bias", NULL);
+  g_autofree char *fc1_bias = g_strconcat(fc1, " bias", NULL), *gate_bias = g_strconcat(fc1, " gate bias", NULL),
+                  *fc2_bias = g_strconcat(fc2, " bias", NULL);
   gint64 h = k->m->hidden_size;
   Param *p = add(k, fc1, FALSE, FALSE);
   if (k->m->gated) by_rows(k, p, gate, f, h);
@@ -103,7 +114,8 @@ static void moe_params(Making *k) {
   gint64 h = m->hidden_size, width = m->moe_latent_size > 0 ? m->moe_latent_size : h;
   whole(k, "router", m->num_experts, h);
   if (m->add_bias_linear) whole(k, "router bias", m->num_experts, 1);
-  if (m->moe_shared_expert_intermediate_size > 0) mlp_params(k, "shared fc1", "shared fc2", m->moe_shared_expert_intermediate_size, FALSE);
+  if (m->moe_shared_expert_intermediate_size > 0)
+    mlp_params(k, "shared fc1", "shared fc2", m->moe_shared_expert_intermediate_size, FALSE);
   if (m->moe_shared_expert_intermediate_size > 0 && m->moe_shared_expert_gate) whole(k, "shared gate", 1, h);
   if (m->moe_latent_size > 0) whole(k, "latent down", width, h), whole(k, "latent up", h, width);
   expert_matrix(k, "expert fc1", m->moe_ffn_hidden_size, width, TRUE, m->gated);
@@ -129,7 +141,8 @@ static void layer_params(Making *k, guint8 mixers) {
   if (mixers & MS_MIX_MOE) moe_params(k);
 }
 
-void ms_exec_piece_params(const MsModel *m, Instance *to, MsPieceKind kind, const Cut *cut, int padded_vocab, gboolean head_table, int positions) {
+void ms_exec_piece_params(const MsModel *m, Instance *to, MsPieceKind kind, const Cut *cut, int padded_vocab,
+                          gboolean head_table, int positions) {
   Making k = {.to = to, .cut = cut, .m = m};
   gint64 h = m->hidden_size;
   switch (kind) {
@@ -159,7 +172,7 @@ void ms_exec_piece_params(const MsModel *m, Instance *to, MsPieceKind kind, cons
   }
 }
 
-/* --- all of a stage --------------------------------------------------------------------------------------------------------------------- */
+/* --- all of a stage -------------------------------------------------------------------------------------------- */
 
 static const Param *find_in(const Instance *piece, const char *name) {
   for (int i = 0; i < piece->n; i++)
@@ -213,7 +226,8 @@ static void make_params(Exec *x, int i, const Cut *cut) {
     }
     return;
   }
-  ms_exec_piece_params(x->model, p, kind, cut, x->work->padded_vocab, own_table, (int)MAX(x->model->seq_length_max, x->s));
+  ms_exec_piece_params(x->model, p, kind, cut, x->work->padded_vocab, own_table,
+                       (int)MAX(x->model->seq_length_max, x->s));
   if (kind == MS_PIECE_HEAD && !own_table) refer(p, "table", embedding);
   if (kind != MS_PIECE_MTP) return;
   if (embedding >= 0) refer(p, "table", embedding);
@@ -232,12 +246,17 @@ static void initialize(Exec *x, const Param *p) {
   gint64 i = 0;
   for (int s = 0; s < p->n_segments; s++) {
     const Segment *g = &p->segment[s];
-    double scale = gain ? 0.1 : g->model_cols == 1 || g_str_has_suffix(p->name, "bias") ? 0.05 : strcmp(p->name, "table") == 0 || strcmp(p->name, "positions") == 0 ? 0.5 : 1.5 / sqrt((double)g->model_cols);
+    double scale = gain                                                      ? 0.1
+                   : g->model_cols == 1 || g_str_has_suffix(p->name, "bias") ? 0.05
+                   : strcmp(p->name, "table") == 0 || strcmp(p->name, "positions") == 0
+                       ? 0.5
+                       : 1.5 / sqrt((double)g->model_cols);
     for (gint64 r = 0; r < g->rows; r++)
       for (gint64 c = 0; c < g->cols; c++, i++) {
         gint64 index = (g->row + r) * g->model_cols + g->col + c;
         gboolean probed = x->options->probe && index == x->options->probe_at && strcmp(g->name, x->options->probe) == 0;
-        ms_exec_write(x, to, i, (gain ? 1 : 0) + scale * ms_exec_weight(g->name, index) + (probed ? x->options->probe_by : 0));
+        ms_exec_write(x, to, i,
+                      (gain ? 1 : 0) + scale * ms_exec_weight(g->name, index) + (probed ? x->options->probe_by : 0));
       }
   }
 }
@@ -260,8 +279,10 @@ static void make_instances(Exec *x) {
       x->instance = g_renew(Instance, x->instance, x->n_instances + 1);
       Instance *p = &x->instance[x->n_instances++];
       *p = (Instance){.piece = piece, .chunk = c, .at = j, .layer = -1};
-      if (kind == MS_PIECE_LAYER) p->layer = chunk->first_layer + j - first, p->mixers = ms_model_mixers(x->model, p->layer);
-      if (kind == MS_PIECE_MTP) p->layer = x->model->num_layers + j - first - chunk->num_layers, p->mixers = ms_model_mtp_mixers(x->model);
+      if (kind == MS_PIECE_LAYER)
+        p->layer = chunk->first_layer + j - first, p->mixers = ms_model_mixers(x->model, p->layer);
+      if (kind == MS_PIECE_MTP)
+        p->layer = x->model->num_layers + j - first - chunk->num_layers, p->mixers = ms_model_mtp_mixers(x->model);
     }
   }
 }
@@ -301,7 +322,8 @@ void ms_exec_params_free(Exec *x) {
   for (int kind = 0; kind < 2; kind++) g_free(x->flat[kind].param), g_free(x->flat[kind].grad);
 }
 
-/* Parameters that several ranks hold alike are counted by the first of them: TP rank 0 of what TP replicates, the embedding's own stage of its copies. */
+/* Parameters that several ranks hold alike are counted by the first of them: TP rank 0 of what TP replicates, the
+ * embedding's own stage of its copies. */
 void ms_exec_counted(Exec *x, int kind, gint64 from, gint64 n, ExecPart see, gpointer data) {
   for (int i = 0; i < x->n_instances; i++)
     for (int j = 0; j < x->instance[i].n; j++) {

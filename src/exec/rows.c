@@ -9,14 +9,14 @@ const char *ms_exec_row_text(const Exec *x) {
   static _Thread_local char text[200];
   const MsOp *op = x->row ? x->row->op : NULL;
   if (!op) return "the executor";
-  g_snprintf(text, sizeof text, "%s \"%s\" (%s, %s%s%s)", ms_op_words[op->kind], op->name, ms_module_words[op->module], ms_pass_words[op->pass], x->now ? ", " : "",
-             x->now ? x->work->pieces[x->now->piece].name : "");
+  g_snprintf(text, sizeof text, "%s \"%s\" (%s, %s%s%s)", ms_op_words[op->kind], op->name, ms_module_words[op->module],
+             ms_pass_words[op->pass], x->now ? ", " : "", x->now ? x->work->pieces[x->now->piece].name : "");
   return text;
 }
 
 void ms_exec_sent(Exec *x, double elements, double width_B) { x->message_B += elements * width_B; }
 
-/* --- ledger -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- ledger ---------------------------------------------------------------------------------------------------- */
 
 static double tensors_B(Exec *x, const MsKept *kept, gboolean freeing) {
   const char *own[2];
@@ -29,25 +29,35 @@ static double tensors_B(Exec *x, const MsKept *kept, gboolean freeing) {
     any = TRUE;
     bytes += (double)t->n * t->width_B;
     if (freeing && !t->read && !x->options->unchecked)
-      ms_exec_fail(x, MS_ERROR_NOTHING, "%s gives \"%s\" back (%.0f B kept as \"%s\"), which no row of the backward pass has read", ms_exec_row_text(x), t->name,
-                   (double)t->n * t->width_B, kept->name);
+      ms_exec_fail(x, MS_ERROR_NOTHING,
+                   "%s gives \"%s\" back (%.0f B kept as \"%s\"), which no row of the backward pass has read",
+                   ms_exec_row_text(x), t->name, (double)t->n * t->width_B, kept->name);
   }
   if (!any && !x->options->unchecked)
-    ms_exec_fail(x, MS_ERROR_NOTHING, "%s %s \"%s\" (%.0f B), and no such tensor is there", ms_exec_row_text(x), freeing ? "gives back" : "keeps", kept->name, kept->bytes_B);
+    ms_exec_fail(x, MS_ERROR_NOTHING, "%s %s \"%s\" (%.0f B), and no such tensor is there", ms_exec_row_text(x),
+                 freeing ? "gives back" : "keeps", kept->name, kept->bytes_B);
   return bytes;
 }
 
-/* --- natural routing: the list says what comes on average, so what depends on it is not compared ------------------------------------------------ */
+/* --- natural routing: the list says what comes on average, so what depends on it is not compared --------------- */
 
-gboolean ms_exec_natural(const Exec *x) { return x->model->num_experts > 0 && x->scenario->training.routing.kind == MS_ROUTING_NATURAL; }
+gboolean ms_exec_natural(const Exec *x) {
+  return x->model->num_experts > 0 && x->scenario->training.routing.kind == MS_ROUTING_NATURAL;
+}
 
 static gboolean kept_routed(const Exec *x, const MsKept *kept) {
-  static const char *const routed[] = {"expert input", "expert fc1 out", "permuted probs", "expert activation out", "expert activation, unweighted", NULL};
+  static const char *const routed[] = {"expert input",
+                                       "expert fc1 out",
+                                       "permuted probs",
+                                       "expert activation out",
+                                       "expert activation, unweighted",
+                                       NULL};
   return ms_exec_natural(x) && g_strv_contains(routed, kept->name);
 }
 
 static gboolean row_routed(const Exec *x, const MsOp *op) {
-  gboolean crosses = op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE || op->kind == MS_OP_GROUPED_GEMM || op->group == MS_GROUP_ETP;
+  gboolean crosses = op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE || op->kind == MS_OP_GROUPED_GEMM ||
+                     op->group == MS_GROUP_ETP;
   return ms_exec_natural(x) && crosses;
 }
 
@@ -63,7 +73,8 @@ static char *held_text(Exec *x, const MsPiece *piece, int row) {
   for (int i = 0; i < piece->n_kept; i++) {
     const MsKept *k = &piece->kept[i];
     if (x->backward ? k->freed_at <= row : k->kept_at > row) continue;
-    g_string_append_printf(text, "%s%s %.0f B (said %.0f)", text->len ? ", " : "", k->name, tensors_B(x, k, FALSE), k->bytes_B);
+    g_string_append_printf(text, "%s%s %.0f B (said %.0f)", text->len ? ", " : "", k->name, tensors_B(x, k, FALSE),
+                           k->bytes_B);
   }
   return g_string_free(text, FALSE);
 }
@@ -78,7 +89,9 @@ static void ledger(Exec *x, const MsPiece *piece, int row, const MsOp *op) {
   x->peak_B = MAX(x->peak_B, x->kept_B);
   if (fabs(x->kept_B - x->said_B) < 0.5 || x->options->unchecked) return;
   x->note = held_text(x, piece, row);
-  ms_exec_fail(x, MS_ERROR_NOTHING, "ledger: after %s %.0f B are held for backward, the list says %.0f; this piece holds %s", ms_exec_row_text(x), x->kept_B, x->said_B, x->note);
+  ms_exec_fail(x, MS_ERROR_NOTHING,
+               "ledger: after %s %.0f B are held for backward, the list says %.0f; this piece holds %s",
+               ms_exec_row_text(x), x->kept_B, x->said_B, x->note);
 }
 
 /* Dropped as the list gives it back, so that no later row finds it. */
@@ -106,11 +119,12 @@ void ms_exec_forward_ended(Exec *x, const MsPiece *piece) {
 
 void ms_exec_backward_ended(Exec *x, const MsPiece *piece) {
   if (x->split)
-    for (int i = 0; i < piece->n_kept; i++) x->kept_B -= kept_bytes(x, &piece->kept[i], TRUE), x->said_B -= piece->kept[i].bytes_B;
+    for (int i = 0; i < piece->n_kept; i++)
+      x->kept_B -= kept_bytes(x, &piece->kept[i], TRUE), x->said_B -= piece->kept[i].bytes_B;
   ms_store_clear(x, x->frame);
 }
 
-/* --- messages and FLOP ------------------------------------------------------------------------------------------------------------------------ */
+/* --- messages and FLOP ----------------------------------------------------------------------------------------- */
 
 static gboolean near(double a, double b) { return fabs(a - b) <= 1e-9 * MAX(fabs(a), fabs(b)) + 1e-6; }
 
@@ -119,10 +133,12 @@ static void compare(Exec *x, const MsOp *op, double flop) {
   if (x->options->unchecked || row_routed(x, op)) return;
   double said = isnan(x->said_message_B) ? op->message_B : x->said_message_B;
   if (!near(x->message_B, said)) /* rows that are no messages have 0 */
-    ms_exec_fail(x, MS_ERROR_NOTHING, "messages: %s handed %.17g B to MPI, the list says %.17g", ms_exec_row_text(x), x->message_B, said);
+    ms_exec_fail(x, MS_ERROR_NOTHING, "messages: %s handed %.17g B to MPI, the list says %.17g", ms_exec_row_text(x),
+                 x->message_B, said);
   gboolean counted = family == MS_FAMILY_GEMM || family == MS_FAMILY_GROUPED || family == MS_FAMILY_ATTENTION;
   if (counted && !near(flop, op->flop))
-    ms_exec_fail(x, MS_ERROR_NOTHING, "FLOP: the kernels of %s counted %.17g, the list says %.17g", ms_exec_row_text(x), flop, op->flop);
+    ms_exec_fail(x, MS_ERROR_NOTHING, "FLOP: the kernels of %s counted %.17g, the list says %.17g", ms_exec_row_text(x),
+                 flop, op->flop);
 }
 
 static void record(Exec *x, const Row *row, double cpu_s, double wall_s, double flop) {
@@ -149,7 +165,9 @@ static void run_row(Exec *x, const Row *row) {
   compare(x, row->op, flop);
 }
 
-static gboolean in_part(const MsOp *op, Part part) { return part == PART_ALL || (op->pass == MS_PASS_WGRAD) == (part == PART_WEIGHT); }
+static gboolean in_part(const MsOp *op, Part part) {
+  return part == PART_ALL || (op->pass == MS_PASS_WGRAD) == (part == PART_WEIGHT);
+}
 
 void ms_exec_rows(Exec *x, const RowList *rows, int from, int to, Part part, const MsPiece *piece) {
   for (int i = from; i < to; i++) {

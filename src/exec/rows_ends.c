@@ -1,4 +1,5 @@
-/* src/exec/rows_ends.c - where tokens come in and losses come out: embedding, MTP blocks around their layer, head and cross entropy. */
+/* src/exec/rows_ends.c - where tokens come in and losses come out: embedding, MTP blocks around their layer, head and
+ * cross entropy. */
 #include "exec/exec_priv.h"
 
 #include <math.h>
@@ -7,7 +8,8 @@
 /* Tokens of this microbatch, `ahead` positions further on. */
 static gint32 *words(Exec *x, int ahead) {
   gint32 *word = ms_exec_scratch_B(x, sizeof *word * (size_t)x->T);
-  for (gint64 i = 0; i < x->T; i++) word[i] = ms_exec_token(x, ms_exec_sequence(x, x->mb_index, (int)(i % x->b)), x->row_pos[i] + ahead);
+  for (gint64 i = 0; i < x->T; i++)
+    word[i] = ms_exec_token(x, ms_exec_sequence(x, x->mb_index, (int)(i % x->b)), x->row_pos[i] + ahead);
   return word;
 }
 
@@ -16,14 +18,15 @@ static gint32 first_word(const Exec *x) { return (gint32)x->ti * vocabulary(x); 
 
 static int mtp_index(const Exec *x) { return x->now->layer - x->model->num_layers; }
 
-/* --- embedding ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- embedding ------------------------------------------------------------------------------------------------- */
 
 static gboolean is_mtp(const Exec *x) { return x->row->op->module == MS_MODULE_MTP; }
 static const char *embedded(const Exec *x) { return is_mtp(x) ? "mtp embedding" : "layer out"; }
 
 static void embedding_forward(Exec *x) {
   void *y = ms_exec_new(x, x->t > 1 ? "embedded, part" : embedded(x), x->T * x->h);
-  x->k->embedding_forward(x->T, x->h, words(x, is_mtp(x) ? mtp_index(x) + 1 : 0), first_word(x), vocabulary(x), ms_exec_param(x, "table"), y);
+  x->k->embedding_forward(x->T, x->h, words(x, is_mtp(x) ? mtp_index(x) + 1 : 0), first_word(x), vocabulary(x),
+                          ms_exec_param(x, "table"), y);
 }
 
 static void embedding_sum(Exec *x) { ms_exec_tp_sum(x, "embedded, part", embedded(x), FALSE); }
@@ -40,12 +43,14 @@ static gint64 *shard_positions(Exec *x) {
 
 static void embedding_backward(Exec *x) {
   const char *from = x->sp ? "d embedded, gathered" : d_embedded(x);
-  x->k->embedding_backward(x->T, x->h, words(x, is_mtp(x) ? mtp_index(x) + 1 : 0), first_word(x), vocabulary(x), ms_exec_get(x, from, x->T * x->h), ms_exec_grad(x, "table"));
+  x->k->embedding_backward(x->T, x->h, words(x, is_mtp(x) ? mtp_index(x) + 1 : 0), first_word(x), vocabulary(x),
+                           ms_exec_get(x, from, x->T * x->h), ms_exec_grad(x, "table"));
   if (is_mtp(x) || !ms_exec_param_find(x, "positions")) return;
   const void *d = ms_exec_get(x, "d embedding out", x->Tsp * x->h);
   void *grad = ms_exec_grad(x, "positions");
   gint64 *at = shard_positions(x);
-  for (gint64 i = 0; i < x->Tsp; i++) ms_exec_add_to(x, 1, x->h, ms_exec_at(x, d, i * x->h), 0, ms_exec_at(x, grad, at[i] * x->h), 0);
+  for (gint64 i = 0; i < x->Tsp; i++)
+    ms_exec_add_to(x, 1, x->h, ms_exec_at(x, d, i * x->h), 0, ms_exec_at(x, grad, at[i] * x->h), 0);
 }
 
 static void position_add(Exec *x) {
@@ -54,12 +59,13 @@ static void position_add(Exec *x) {
   x->k->add(x->Tsp * x->h, y, rows, y);
 }
 
-/* --- MTP: the next token's embedding beside the hidden state ------------------------------------------------------------------------------------ */
+/* --- MTP: the next token's embedding beside the hidden state --------------------------------------------------- */
 
 static void mtp_concat(Exec *x) {
   void *both = ms_exec_new(x, "mtp concat", x->Tsp * 2 * x->h);
   ms_exec_copy(x, x->Tsp, x->h, ms_exec_get(x, "normed mtp embedding", x->Tsp * x->h), x->h, both, 2 * x->h);
-  ms_exec_copy(x, x->Tsp, x->h, ms_exec_get(x, "normed mtp hidden", x->Tsp * x->h), x->h, ms_exec_at(x, both, x->h), 2 * x->h);
+  ms_exec_copy(x, x->Tsp, x->h, ms_exec_get(x, "normed mtp hidden", x->Tsp * x->h), x->h, ms_exec_at(x, both, x->h),
+               2 * x->h);
 }
 
 /* Columns of all TP ranks side by side; of them the rows of this rank. */
@@ -71,14 +77,17 @@ static void mtp_gather_out(Exec *x) {
   ms_comm_all_gather(x->comm, MS_GROUP_TP, ms_exec_get(x, "eh out", mine), all, counts, 0);
   ms_exec_sent(x, (double)(x->T * x->h), 2);
   gint64 row = x->sp ? x->ti * x->Tsp : 0;
-  for (int i = 0; i < x->t; i++) ms_exec_copy(x, x->Tsp, width, ms_exec_at(x, all, i * mine + row * width), width, ms_exec_at(x, out, i * width), x->h);
+  for (int i = 0; i < x->t; i++)
+    ms_exec_copy(x, x->Tsp, width, ms_exec_at(x, all, i * mine + row * width), width, ms_exec_at(x, out, i * width),
+                 x->h);
   ms_exec_drop(x, "eh out");
 }
 
 static void mtp_gather_back(Exec *x) {
   gint64 width = x->h / x->t;
   ms_exec_tp_gather(x, "d layer out", "d eh out, gathered");
-  ms_exec_copy(x, x->T, width, ms_exec_at(x, ms_exec_get(x, "d eh out, gathered", x->T * x->h), x->ti * width), x->h, ms_exec_new(x, "d eh out", x->T * width), width);
+  ms_exec_copy(x, x->T, width, ms_exec_at(x, ms_exec_get(x, "d eh out, gathered", x->T * x->h), x->ti * width), x->h,
+               ms_exec_new(x, "d eh out", x->T * width), width);
   ms_exec_drop(x, "d eh out, gathered");
 }
 
@@ -86,27 +95,37 @@ static void mtp_norm_back(Exec *x) {
   gboolean hidden = strcmp(x->row->op->name, "mtp hidden norm") == 0;
   gint64 n = x->Tsp * x->h;
   void *d = ms_exec_scratch(x, n);
-  ms_exec_copy(x, x->Tsp, x->h, ms_exec_at(x, ms_exec_get(x, "d mtp concat", 2 * n), hidden ? x->h : 0), 2 * x->h, d, x->h);
-  ms_exec_norm_back(x, x->Tsp, x->h, hidden ? "mtp hidden norm" : "mtp embedding norm", hidden ? "mtp hidden norm bias" : "mtp embedding norm bias",
-                    ms_exec_get(x, hidden ? "mtp hidden" : "mtp embedding", n), d, ms_exec_new(x, hidden ? "d mtp hidden" : "d mtp embedding", n));
+  ms_exec_copy(x, x->Tsp, x->h, ms_exec_at(x, ms_exec_get(x, "d mtp concat", 2 * n), hidden ? x->h : 0), 2 * x->h, d,
+               x->h);
+  ms_exec_norm_back(x, x->Tsp, x->h, hidden ? "mtp hidden norm" : "mtp embedding norm",
+                    hidden ? "mtp hidden norm bias" : "mtp embedding norm bias",
+                    ms_exec_get(x, hidden ? "mtp hidden" : "mtp embedding", n), d,
+                    ms_exec_new(x, hidden ? "d mtp hidden" : "d mtp embedding", n));
 }
 
-/* --- cross entropy ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- cross entropy --------------------------------------------------------------------------------------------- */
 
-static int copy_of(const Exec *x) { return x->row->op->pass == MS_PASS_DGRAD ? x->model->mtp_num_layers - x->row->turn : x->row->turn; }
+static int copy_of(const Exec *x) {
+  return x->row->op->pass == MS_PASS_DGRAD ? x->model->mtp_num_layers - x->row->turn : x->row->turn;
+}
 static double copy_weight(const Exec *x, int copy) { return copy ? MS_EXEC_MTP_WEIGHT / x->model->mtp_num_layers : 1; }
-static gboolean in_place(const Exec *x) { return x->scenario->options.cross_entropy_fusion && x->scenario->options.cross_entropy_fusion_impl == MS_CE_TE; }
+static gboolean in_place(const Exec *x) {
+  return x->scenario->options.cross_entropy_fusion && x->scenario->options.cross_entropy_fusion_impl == MS_CE_TE;
+}
 static const char *logits_of(Exec *x, int copy) { return ms_exec_head(x, copy)->out; }
 
 /* Of the mean over all microbatches; the ranks' mean is taken before gradients are reduced. */
-static double gradient_scale(const Exec *x, int copy) { return copy_weight(x, copy) / (double)(x->T * x->layout->microbatches); }
+static double gradient_scale(const Exec *x, int copy) {
+  return copy_weight(x, copy) / (double)(x->T * x->layout->microbatches);
+}
 
 /* With the sums of all ranks: the loss, and in place of the exponentials their shares (or, in place, the gradient). */
 static void loss_end(Exec *x, int copy) {
   void *sum = ms_exec_get(x, "loss sum", 2 * x->T), *target = ms_exec_at(x, sum, x->T);
   void *logits = ms_exec_get(x, logits_of(x, copy), x->T * vocabulary(x));
   if (x->ti == 0)
-    for (gint64 i = 0; i < x->T; i++) x->loss += copy_weight(x, copy) * (log(ms_exec_read(x, sum, i)) - ms_exec_read(x, target, i));
+    for (gint64 i = 0; i < x->T; i++)
+      x->loss += copy_weight(x, copy) * (log(ms_exec_read(x, sum, i)) - ms_exec_read(x, target, i));
   gint32 *word = words(x, copy + 1);
   if (!in_place(x)) memset(word, 0xff, sizeof *word * (size_t)x->T); /* no target: the softmax alone */
   x->k->loss_grad(x->T, vocabulary(x), first_word(x), word, sum, in_place(x) ? gradient_scale(x, copy) : 1, logits);
@@ -116,8 +135,8 @@ static void loss_end(Exec *x, int copy) {
 
 static void loss_exp(Exec *x, int copy) {
   void *sum = ms_exec_new(x, "loss sum", 2 * x->T);
-  x->k->loss_exp(x->T, vocabulary(x), first_word(x), words(x, copy + 1), ms_exec_get(x, "loss max", x->T), ms_exec_get(x, logits_of(x, copy), x->T * vocabulary(x)), sum,
-                 ms_exec_at(x, sum, x->T));
+  x->k->loss_exp(x->T, vocabulary(x), first_word(x), words(x, copy + 1), ms_exec_get(x, "loss max", x->T),
+                 ms_exec_get(x, logits_of(x, copy), x->T * vocabulary(x)), sum, ms_exec_at(x, sum, x->T));
 }
 
 static void cross_entropy(Exec *x) {
@@ -153,26 +172,25 @@ static void cross_entropy_back(Exec *x) {
   ms_exec_share(x, logits_of(x, copy), ms_exec_head(x, copy)->d_out);
 }
 
-const Handler ms_exec_end_rows[] = {
-    {MS_OP_EMBEDDING, "embedding", -1, PASS_F, embedding_forward},
-    {MS_OP_EMBEDDING, "mtp embedding", -1, PASS_F, embedding_forward},
-    {MS_OP_REDUCE_SCATTER, "tp scatter", MS_MODULE_EMBEDDING, PASS_F, embedding_sum},
-    {MS_OP_ALL_REDUCE, "tp scatter", MS_MODULE_EMBEDDING, PASS_F, embedding_sum},
-    {MS_OP_REDUCE_SCATTER, "tp scatter", MS_MODULE_MTP, PASS_F, embedding_sum},
-    {MS_OP_ADD, "position add", -1, PASS_F, position_add},
-    {MS_OP_ALL_GATHER, "tp gather", MS_MODULE_EMBEDDING, PASS_D, embedding_gather},
-    {MS_OP_ALL_GATHER, "tp gather", MS_MODULE_MTP, PASS_D, embedding_gather},
-    {MS_OP_EMBEDDING, "embedding", -1, PASS_W, embedding_backward},
-    {MS_OP_EMBEDDING, "mtp embedding", -1, PASS_W, embedding_backward},
-    {MS_OP_COPY, "mtp concat", -1, PASS_F, mtp_concat},
-    {MS_OP_ALL_GATHER, "tp gather out", -1, PASS_F, mtp_gather_out},
-    {MS_OP_ALL_GATHER, "tp gather out", -1, PASS_D, mtp_gather_back},
-    {MS_OP_NORM, "mtp hidden norm", -1, PASS_D, mtp_norm_back},
-    {MS_OP_NORM, "mtp embedding norm", -1, PASS_D, mtp_norm_back},
-    {MS_OP_CROSS_ENTROPY, "cross entropy", -1, PASS_F, cross_entropy},
-    {MS_OP_CROSS_ENTROPY_TE, "cross entropy", -1, PASS_F, cross_entropy},
-    {MS_OP_ALL_REDUCE, "tp loss max", -1, PASS_F, loss_max},
-    {MS_OP_ALL_REDUCE, "tp loss sum", -1, PASS_F, loss_sum},
-    {MS_OP_CROSS_ENTROPY, "cross entropy", -1, PASS_D, cross_entropy_back},
-    {MS_OP_CROSS_ENTROPY_TE, "cross entropy", -1, PASS_D, cross_entropy_back},
-    {0}};
+const Handler ms_exec_end_rows[] = {{MS_OP_EMBEDDING, "embedding", -1, PASS_F, embedding_forward},
+                                    {MS_OP_EMBEDDING, "mtp embedding", -1, PASS_F, embedding_forward},
+                                    {MS_OP_REDUCE_SCATTER, "tp scatter", MS_MODULE_EMBEDDING, PASS_F, embedding_sum},
+                                    {MS_OP_ALL_REDUCE, "tp scatter", MS_MODULE_EMBEDDING, PASS_F, embedding_sum},
+                                    {MS_OP_REDUCE_SCATTER, "tp scatter", MS_MODULE_MTP, PASS_F, embedding_sum},
+                                    {MS_OP_ADD, "position add", -1, PASS_F, position_add},
+                                    {MS_OP_ALL_GATHER, "tp gather", MS_MODULE_EMBEDDING, PASS_D, embedding_gather},
+                                    {MS_OP_ALL_GATHER, "tp gather", MS_MODULE_MTP, PASS_D, embedding_gather},
+                                    {MS_OP_EMBEDDING, "embedding", -1, PASS_W, embedding_backward},
+                                    {MS_OP_EMBEDDING, "mtp embedding", -1, PASS_W, embedding_backward},
+                                    {MS_OP_COPY, "mtp concat", -1, PASS_F, mtp_concat},
+                                    {MS_OP_ALL_GATHER, "tp gather out", -1, PASS_F, mtp_gather_out},
+                                    {MS_OP_ALL_GATHER, "tp gather out", -1, PASS_D, mtp_gather_back},
+                                    {MS_OP_NORM, "mtp hidden norm", -1, PASS_D, mtp_norm_back},
+                                    {MS_OP_NORM, "mtp embedding norm", -1, PASS_D, mtp_norm_back},
+                                    {MS_OP_CROSS_ENTROPY, "cross entropy", -1, PASS_F, cross_entropy},
+                                    {MS_OP_CROSS_ENTROPY_TE, "cross entropy", -1, PASS_F, cross_entropy},
+                                    {MS_OP_ALL_REDUCE, "tp loss max", -1, PASS_F, loss_max},
+                                    {MS_OP_ALL_REDUCE, "tp loss sum", -1, PASS_F, loss_sum},
+                                    {MS_OP_CROSS_ENTROPY, "cross entropy", -1, PASS_D, cross_entropy_back},
+                                    {MS_OP_CROSS_ENTROPY_TE, "cross entropy", -1, PASS_D, cross_entropy_back},
+                                    {0}};

@@ -1,33 +1,102 @@
-/* src/exec/rows_linear.c - linear layers with their tensor-parallel messages, norms, activations of plain MLPs, residual adds. */
+/* src/exec/rows_linear.c - linear layers with their tensor-parallel messages, norms, activations of plain MLPs,
+ * residual adds. */
 #include "exec/exec_priv.h"
 
 #include <string.h>
 
-/* --- the linear layers that rows name ------------------------------------------------------------------------------------------------------- */
+/* --- the linear layers that rows name -------------------------------------------------------------------------- */
 
-#define TENSORS(i, o) .in = i, .out = o, .d_in = "d " i, .d_out = "d " o, .gathered_in = i ", gathered", .gathered_d_out = "d " o ", gathered"
+#define TENSORS(i, o)                                                                \
+  .in = i, .out = o, .d_in = "d " i, .d_out = "d " o, .gathered_in = i ", gathered", \
+  .gathered_d_out = "d " o ", gathered"
 static const Linear linears[] = {
-    {.name = "qkv", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed input", "qkv raw"), .weight = "qkv", .bias = "qkv bias"},
-    {.name = "attention out", .module = -1, .kind = LINEAR_ROW, .in = "attention out", .out = "attention projected", .d_in = "d attention out", .d_out = "d attention residual",
-     .gathered_in = "", .gathered_d_out = "d attention projected, gathered", .weight = "attention out", .bias = "attention out bias", .keeps_d_out = TRUE},
+    {.name = "qkv",
+     .module = -1,
+     .kind = LINEAR_COLUMN,
+     TENSORS("normed input", "qkv raw"),
+     .weight = "qkv",
+     .bias = "qkv bias"},
+    {.name = "attention out",
+     .module = -1,
+     .kind = LINEAR_ROW,
+     .in = "attention out",
+     .out = "attention projected",
+     .d_in = "d attention out",
+     .d_out = "d attention residual",
+     .gathered_in = "",
+     .gathered_d_out = "d attention projected, gathered",
+     .weight = "attention out",
+     .bias = "attention out bias",
+     .keeps_d_out = TRUE},
     {.name = "q down", .module = -1, .kind = LINEAR_PLAIN, TENSORS("normed input", "q latent"), .weight = "q down"},
-    {.name = "kv down", .module = -1, .kind = LINEAR_PLAIN, TENSORS("normed input", "kv down out"), .weight = "kv down"},
+    {.name = "kv down",
+     .module = -1,
+     .kind = LINEAR_PLAIN,
+     TENSORS("normed input", "kv down out"),
+     .weight = "kv down"},
     {.name = "q up", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed q latent", "q up out"), .weight = "q up"},
     {.name = "kv up", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed kv latent", "kv up out"), .weight = "kv up"},
-    {.name = "fc1", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed mlp input", "fc1 out"), .weight = "fc1", .bias = "fc1 bias"},
-    {.name = "fc2", .module = -1, .kind = LINEAR_ROW, .in = "activation out", .out = "mlp out", .d_in = "d activation out", .d_out = "d mlp residual", .gathered_in = "",
-     .gathered_d_out = "d mlp out, gathered", .weight = "fc2", .bias = "fc2 bias", .keeps_d_out = TRUE},
-    {.name = "shared fc1", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed mlp input", "shared fc1 out"), .weight = "shared fc1"},
-    {.name = "shared fc2", .module = -1, .kind = LINEAR_ROW, .in = "shared activation out", .out = "shared out", .d_in = "d shared activation out", .d_out = "d mlp residual",
-     .gathered_in = "", .gathered_d_out = "d shared out, gathered", .weight = "shared fc2", .keeps_d_out = TRUE},
-    {.name = "router", .module = -1, .kind = LINEAR_PLAIN, TENSORS("normed mlp input", "logits"), .weight = "router", .bias = "router bias"},
-    {.name = "latent down", .module = -1, .kind = LINEAR_PLAIN, TENSORS("normed mlp input", "tokens"), .weight = "latent down"},
-    {.name = "latent up", .module = -1, .kind = LINEAR_PLAIN, .in = "latent tokens", .out = "moe out", .d_in = "d latent tokens", .d_out = "d mlp residual", .gathered_in = "",
-     .gathered_d_out = "", .weight = "latent up", .keeps_d_out = TRUE},
+    {.name = "fc1",
+     .module = -1,
+     .kind = LINEAR_COLUMN,
+     TENSORS("normed mlp input", "fc1 out"),
+     .weight = "fc1",
+     .bias = "fc1 bias"},
+    {.name = "fc2",
+     .module = -1,
+     .kind = LINEAR_ROW,
+     .in = "activation out",
+     .out = "mlp out",
+     .d_in = "d activation out",
+     .d_out = "d mlp residual",
+     .gathered_in = "",
+     .gathered_d_out = "d mlp out, gathered",
+     .weight = "fc2",
+     .bias = "fc2 bias",
+     .keeps_d_out = TRUE},
+    {.name = "shared fc1",
+     .module = -1,
+     .kind = LINEAR_COLUMN,
+     TENSORS("normed mlp input", "shared fc1 out"),
+     .weight = "shared fc1"},
+    {.name = "shared fc2",
+     .module = -1,
+     .kind = LINEAR_ROW,
+     .in = "shared activation out",
+     .out = "shared out",
+     .d_in = "d shared activation out",
+     .d_out = "d mlp residual",
+     .gathered_in = "",
+     .gathered_d_out = "d shared out, gathered",
+     .weight = "shared fc2",
+     .keeps_d_out = TRUE},
+    {.name = "router",
+     .module = -1,
+     .kind = LINEAR_PLAIN,
+     TENSORS("normed mlp input", "logits"),
+     .weight = "router",
+     .bias = "router bias"},
+    {.name = "latent down",
+     .module = -1,
+     .kind = LINEAR_PLAIN,
+     TENSORS("normed mlp input", "tokens"),
+     .weight = "latent down"},
+    {.name = "latent up",
+     .module = -1,
+     .kind = LINEAR_PLAIN,
+     .in = "latent tokens",
+     .out = "moe out",
+     .d_in = "d latent tokens",
+     .d_out = "d mlp residual",
+     .gathered_in = "",
+     .gathered_d_out = "",
+     .weight = "latent up",
+     .keeps_d_out = TRUE},
     {.name = "eh proj", .module = -1, .kind = LINEAR_COLUMN, TENSORS("mtp concat", "eh out"), .weight = "eh proj"},
 };
 
-/* The head runs once for the model and once for each MTP block: tensors of the further passes have its number behind them. */
+/* The head runs once for the model and once for each MTP block: tensors of the further passes have its number behind
+ * them. */
 static const char *numbered(const char *format, int copy) {
   char name[64], number[16] = "";
   if (copy > 0) g_snprintf(number, sizeof number, " %d", copy + 1);
@@ -38,24 +107,43 @@ static const char *numbered(const char *format, int copy) {
 const Linear *ms_exec_head(Exec *x, int copy) {
   Linear *l = &x->head[copy];
   if (l->name) return l;
-  *l = (Linear){.name = "head", .module = -1, .kind = LINEAR_COLUMN, .in = numbered("final norm out%s", copy), .out = numbered("logits%s", copy), .weight = "table",
-                .d_in = numbered("d final norm out%s", copy), .d_out = numbered("d logits%s", copy), .gathered_in = numbered("final norm out%s, gathered", copy), .gathered_d_out = ""};
+  *l = (Linear){.name = "head",
+                .module = -1,
+                .kind = LINEAR_COLUMN,
+                .in = numbered("final norm out%s", copy),
+                .out = numbered("logits%s", copy),
+                .weight = "table",
+                .d_in = numbered("d final norm out%s", copy),
+                .d_out = numbered("d logits%s", copy),
+                .gathered_in = numbered("final norm out%s, gathered", copy),
+                .gathered_d_out = ""};
   return l;
 }
 
 const Linear *ms_exec_linear(Exec *x, const MsOp *gemm, int turn) {
   int copies = 1 + x->model->mtp_num_layers;
-  if (strcmp(gemm->name, "head") == 0) return turn < copies ? ms_exec_head(x, gemm->pass == MS_PASS_FORWARD ? turn : copies - 1 - turn) : NULL;
+  if (strcmp(gemm->name, "head") == 0)
+    return turn < copies ? ms_exec_head(x, gemm->pass == MS_PASS_FORWARD ? turn : copies - 1 - turn) : NULL;
   for (guint i = 0; i < G_N_ELEMENTS(linears); i++) {
     const Linear *l = &linears[i];
     if (strcmp(l->name, gemm->name) != 0) continue;
-    if (strcmp(l->name, "q up") == 0 && x->model->multi_latent_attention.q_lora_rank == 0) { /* no latent: straight from the normed input */
-      static const Linear full = {.name = "q up", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed input", "q up out"), .weight = "q up"};
+    if (strcmp(l->name, "q up") == 0 &&
+        x->model->multi_latent_attention.q_lora_rank == 0) { /* no latent: straight from the normed input */
+      static const Linear full = {
+          .name = "q up", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed input", "q up out"), .weight = "q up"};
       return &full;
     }
     if (strcmp(l->name, "eh proj") == 0 && x->t == 1) { /* nothing to gather: what it makes is the input of the layer */
-      static const Linear alone = {.name = "eh proj", .module = -1, .kind = LINEAR_COLUMN, .in = "mtp concat", .out = "layer input", .d_in = "d mtp concat", .d_out = "d layer out",
-                                   .gathered_in = "", .gathered_d_out = "", .weight = "eh proj"};
+      static const Linear alone = {.name = "eh proj",
+                                   .module = -1,
+                                   .kind = LINEAR_COLUMN,
+                                   .in = "mtp concat",
+                                   .out = "layer input",
+                                   .d_in = "d mtp concat",
+                                   .d_out = "d layer out",
+                                   .gathered_in = "",
+                                   .gathered_d_out = "",
+                                   .weight = "eh proj"};
       return &alone;
     }
     return l;
@@ -63,7 +151,7 @@ const Linear *ms_exec_linear(Exec *x, const MsOp *gemm, int turn) {
   return NULL;
 }
 
-/* --- GEMMs ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- GEMMs ----------------------------------------------------------------------------------------------------- */
 
 static gboolean has_tp(const Exec *x) { return x->t > 1; }
 static gboolean gathers(const Exec *x, const Linear *l) { return l->kind == LINEAR_COLUMN && x->sp; }
@@ -112,9 +200,11 @@ static void linear_wgrad(Exec *x) {
   const Linear *l = x->row->linear;
   const MsOp *op = x->row->op;
   gint64 n = (gint64)op->m, k = (gint64)op->n, m = (gint64)op->k; /* outputs, inputs, rows */
-  const char *in = gathers(x, l) ? l->gathered_in : l->in, *d_out = l->kind == LINEAR_ROW && x->sp ? l->gathered_d_out : l->d_out;
+  const char *in = gathers(x, l) ? l->gathered_in : l->in,
+             *d_out = l->kind == LINEAR_ROW && x->sp ? l->gathered_d_out : l->d_out;
   const void *dy = ms_exec_get(x, d_out, m * n), *from = ms_exec_get(x, in, m * k);
-  gboolean apart = !x->scenario->options.gradient_accumulation_fusion && (x->row[1].op && strcmp(x->row[1].op->name, "gradient accumulate") == 0);
+  gboolean apart = !x->scenario->options.gradient_accumulation_fusion &&
+                   (x->row[1].op && strcmp(x->row[1].op->name, "gradient accumulate") == 0);
   void *dw = apart ? ms_exec_new(x, "d weight", n * k) : ms_exec_grad(x, l->weight);
   x->k->gemm(&x->run, TRUE, FALSE, n, k, m, 1, dy, n, from, k, apart ? 0 : 1, dw, k);
   bias_gradient(x, l, n);
@@ -130,7 +220,7 @@ static void accumulate(Exec *x) {
   ms_exec_drop(x, "d weight");
 }
 
-/* --- their messages over TP -------------------------------------------------------------------------------------------------------------------- */
+/* --- their messages over TP ------------------------------------------------------------------------------------ */
 
 static gint64 *even(Exec *x, gint64 n, int parts) {
   gint64 *counts = ms_exec_scratch_B(x, sizeof(gint64) * (size_t)parts);
@@ -181,9 +271,11 @@ static void tp_sum(Exec *x) {
   add_bias(x, l, ms_exec_get(x, l->out, n), n / x->h, x->h); /* row layers end at the hidden width */
 }
 
-/* --- norms --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- norms ----------------------------------------------------------------------------------------------------- */
 
-typedef struct { const char *name, *in, *out, *d_in, *d_out, *gain, *bias; } Norm;
+typedef struct {
+  const char *name, *in, *out, *d_in, *d_out, *gain, *bias;
+} Norm;
 #define NORM(i, o) i, o, "d " i, "d " o
 static const Norm norms[] = {
     {"input norm", NORM("layer input", "normed input"), "attention norm", "attention norm bias"},
@@ -191,9 +283,11 @@ static const Norm norms[] = {
     {"q latent norm", NORM("q latent", "normed q latent"), "q latent norm", "q latent norm bias"},
     {"kv latent norm", NORM("kv latent", "normed kv latent"), "kv latent norm", "kv latent norm bias"},
     {"final norm", NORM("final norm in", "final norm out"), "final norm", "final norm bias"},
-    {"mtp embedding norm", NORM("mtp embedding", "normed mtp embedding"), "mtp embedding norm", "mtp embedding norm bias"},
+    {"mtp embedding norm", NORM("mtp embedding", "normed mtp embedding"), "mtp embedding norm",
+     "mtp embedding norm bias"},
     {"mtp hidden norm", NORM("mtp hidden", "normed mtp hidden"), "mtp hidden norm", "mtp hidden norm bias"},
-    {"mtp final norm", "mtp final norm in", "mtp out", "d mlp residual", "d mtp out", "mtp final norm", "mtp final norm bias"},
+    {"mtp final norm", "mtp final norm in", "mtp out", "d mlp residual", "d mtp out", "mtp final norm",
+     "mtp final norm bias"},
 };
 
 static const Norm *norm_of(const Exec *x) {
@@ -202,17 +296,22 @@ static const Norm *norm_of(const Exec *x) {
   return NULL;
 }
 
-static MsKernelNorm norm_kind(const Exec *x) { return x->model->normalization == MS_NORM_LAYER ? MS_KNORM_LAYER : MS_KNORM_RMS; }
-static const void *norm_bias(Exec *x, const char *name) { return norm_kind(x) == MS_KNORM_LAYER ? ms_exec_param(x, name) : NULL; }
+static MsKernelNorm norm_kind(const Exec *x) {
+  return x->model->normalization == MS_NORM_LAYER ? MS_KNORM_LAYER : MS_KNORM_RMS;
+}
+static const void *norm_bias(Exec *x, const char *name) {
+  return norm_kind(x) == MS_KNORM_LAYER ? ms_exec_param(x, name) : NULL;
+}
 
 /* Over rows x width; also heads, whose gain they share. */
 void ms_exec_norm(Exec *x, gint64 rows, gint64 width, const char *gain, const char *bias, const void *in, void *out) {
   x->k->norm_forward(norm_kind(x), rows, width, MS_EXEC_EPSILON, in, ms_exec_param(x, gain), norm_bias(x, bias), out);
 }
 
-void ms_exec_norm_back(Exec *x, gint64 rows, gint64 width, const char *gain, const char *bias, const void *in, const void *d_out, void *d_in) {
-  x->k->norm_backward(norm_kind(x), rows, width, MS_EXEC_EPSILON, in, ms_exec_param(x, gain), d_out, d_in, ms_exec_grad(x, gain),
-                      norm_kind(x) == MS_KNORM_LAYER ? ms_exec_grad(x, bias) : NULL);
+void ms_exec_norm_back(Exec *x, gint64 rows, gint64 width, const char *gain, const char *bias, const void *in,
+                       const void *d_out, void *d_in) {
+  x->k->norm_backward(norm_kind(x), rows, width, MS_EXEC_EPSILON, in, ms_exec_param(x, gain), d_out, d_in,
+                      ms_exec_grad(x, gain), norm_kind(x) == MS_KNORM_LAYER ? ms_exec_grad(x, bias) : NULL);
 }
 
 static void norm_forward(Exec *x) {
@@ -230,7 +329,7 @@ static void norm_backward(Exec *x) {
   ms_exec_drop(x, n->d_out);
 }
 
-/* --- the residual stream -------------------------------------------------------------------------------------------------------------------------- */
+/* --- the residual stream --------------------------------------------------------------------------------------- */
 
 static gboolean in_attention(const Exec *x) { return x->row->op->module == MS_MODULE_ATTN; }
 static gboolean has_mlp(const Exec *x) { return (x->now->mixers & (MS_MIX_MLP | MS_MIX_MOE)) != 0; }
@@ -240,7 +339,11 @@ static void residual_add(Exec *x) {
   gboolean attention = in_attention(x);
   const void *in = ms_exec_get(x, attention ? "layer input" : "mlp input", n);
   const char *part = attention ? "attention projected" : x->now->mixers & MS_MIX_MOE ? "moe out" : "mlp out";
-  void *out = ms_exec_new(x, attention && has_mlp(x) ? "mlp input" : x->work->pieces[x->now->piece].kind == MS_PIECE_MTP ? "mtp final norm in" : "layer out", n);
+  void *out = ms_exec_new(x,
+                          attention && has_mlp(x)                               ? "mlp input"
+                          : x->work->pieces[x->now->piece].kind == MS_PIECE_MTP ? "mtp final norm in"
+                                                                                : "layer out",
+                          n);
   x->k->add(n, in, ms_exec_get(x, part, n), out);
   ms_exec_drop(x, part);
   if (!attention && ms_exec_find(x, "shared out")) {
@@ -255,11 +358,12 @@ static void gradient_add(Exec *x) {
   gboolean attention = in_attention(x);
   const void *past = ms_exec_get(x, attention ? "d attention residual" : "d mlp residual", n);
   const void *through = ms_exec_get(x, attention ? "d layer input" : "d mlp input", n);
-  x->k->add(n, past, through, ms_exec_new(x, !attention && x->now->mixers & MS_MIX_ATTN ? "d attention residual" : "d layer out", n));
+  x->k->add(n, past, through,
+            ms_exec_new(x, !attention && x->now->mixers & MS_MIX_ATTN ? "d attention residual" : "d layer out", n));
   ms_exec_drop(x, attention ? "d layer input" : "d mlp input");
 }
 
-/* --- activation between two linears ------------------------------------------------------------------------------------------------------------------ */
+/* --- activation between two linears ---------------------------------------------------------------------------- */
 
 MsKernelActivation ms_exec_activation(const Exec *x) {
   switch (x->model->activation) {
@@ -277,32 +381,44 @@ static void activation(Exec *x) {
   gint64 rows = (gint64)x->row->op->m, width = (gint64)x->row->op->n, wide = (x->model->gated ? 2 : 1) * width;
   const void *in = ms_exec_get(x, shared ? "shared fc1 out" : "fc1 out", rows * wide);
   if (!back) {
-    x->k->activation_forward(ms_exec_activation(x), rows, width, clamp(x), in, NULL, ms_exec_new(x, shared ? "shared activation out" : "activation out", rows * width));
+    x->k->activation_forward(ms_exec_activation(x), rows, width, clamp(x), in, NULL,
+                             ms_exec_new(x, shared ? "shared activation out" : "activation out", rows * width));
     return;
   }
   const char *d = shared ? "d shared activation out" : "d activation out";
   void *d_in = ms_exec_new(x, shared ? "d shared fc1 out" : "d fc1 out", rows * wide);
-  x->k->activation_backward(ms_exec_activation(x), rows, width, clamp(x), in, NULL, ms_exec_get(x, d, rows * width), d_in, NULL);
+  x->k->activation_backward(ms_exec_activation(x), rows, width, clamp(x), in, NULL, ms_exec_get(x, d, rows * width),
+                            d_in, NULL);
   ms_exec_drop(x, d);
 }
 
-const Handler ms_exec_linear_rows[] = {
-    {MS_OP_GEMM, NULL, -1, PASS_F, linear_forward}, {MS_OP_GEMM, NULL, -1, PASS_D, ms_exec_linear_dgrad}, {MS_OP_GEMM, NULL, -1, PASS_W, linear_wgrad}, /* those of the table */
-    {MS_OP_ALL_GATHER, "tp gather", -1, PASS_F | PASS_D | PASS_W, tp_gather},
-    {MS_OP_ALL_GATHER, "tp scatter", -1, PASS_D, tp_gather},
-    {MS_OP_REDUCE_SCATTER, "tp scatter", -1, PASS_F, tp_sum},
-    {MS_OP_REDUCE_SCATTER, "tp gather", -1, PASS_D, tp_sum},
-    {MS_OP_ALL_REDUCE, "tp scatter", -1, PASS_F, tp_sum},
-    {MS_OP_ALL_REDUCE, "tp gather", -1, PASS_D, tp_sum},
-    {MS_OP_ADD, "gradient accumulate", -1, PASS_W, accumulate},
-    {MS_OP_NORM, "input norm", -1, PASS_F, norm_forward},         {MS_OP_NORM, "input norm", -1, PASS_D, norm_backward},
-    {MS_OP_NORM, "mlp norm", -1, PASS_F, norm_forward},           {MS_OP_NORM, "mlp norm", -1, PASS_D, norm_backward},
-    {MS_OP_NORM, "q latent norm", -1, PASS_F, norm_forward},      {MS_OP_NORM, "q latent norm", -1, PASS_D, norm_backward},
-    {MS_OP_NORM, "kv latent norm", -1, PASS_F, norm_forward},     {MS_OP_NORM, "kv latent norm", -1, PASS_D, norm_backward},
-    {MS_OP_NORM, "final norm", -1, PASS_F, norm_forward},         {MS_OP_NORM, "final norm", -1, PASS_D, norm_backward},
-    {MS_OP_NORM, "mtp embedding norm", -1, PASS_F, norm_forward}, {MS_OP_NORM, "mtp embedding norm", -1, PASS_D, norm_backward},
-    {MS_OP_NORM, "mtp hidden norm", -1, PASS_F, norm_forward},    {MS_OP_NORM, "mtp hidden norm", -1, PASS_D, norm_backward},
-    {MS_OP_NORM, "mtp final norm", -1, PASS_F, norm_forward},     {MS_OP_NORM, "mtp final norm", -1, PASS_D, norm_backward},
-    {MS_OP_ADD, "residual add", -1, PASS_F, residual_add},        {MS_OP_ADD, "gradient add", -1, PASS_D, gradient_add},
-    {MS_OP_ACTIVATION, "activation", -1, PASS_F | PASS_D, activation},
-    {0}};
+const Handler ms_exec_linear_rows[] = {{MS_OP_GEMM, NULL, -1, PASS_F, linear_forward},
+                                       {MS_OP_GEMM, NULL, -1, PASS_D, ms_exec_linear_dgrad},
+                                       {MS_OP_GEMM, NULL, -1, PASS_W, linear_wgrad}, /* those of the table */
+                                       {MS_OP_ALL_GATHER, "tp gather", -1, PASS_F | PASS_D | PASS_W, tp_gather},
+                                       {MS_OP_ALL_GATHER, "tp scatter", -1, PASS_D, tp_gather},
+                                       {MS_OP_REDUCE_SCATTER, "tp scatter", -1, PASS_F, tp_sum},
+                                       {MS_OP_REDUCE_SCATTER, "tp gather", -1, PASS_D, tp_sum},
+                                       {MS_OP_ALL_REDUCE, "tp scatter", -1, PASS_F, tp_sum},
+                                       {MS_OP_ALL_REDUCE, "tp gather", -1, PASS_D, tp_sum},
+                                       {MS_OP_ADD, "gradient accumulate", -1, PASS_W, accumulate},
+                                       {MS_OP_NORM, "input norm", -1, PASS_F, norm_forward},
+                                       {MS_OP_NORM, "input norm", -1, PASS_D, norm_backward},
+                                       {MS_OP_NORM, "mlp norm", -1, PASS_F, norm_forward},
+                                       {MS_OP_NORM, "mlp norm", -1, PASS_D, norm_backward},
+                                       {MS_OP_NORM, "q latent norm", -1, PASS_F, norm_forward},
+                                       {MS_OP_NORM, "q latent norm", -1, PASS_D, norm_backward},
+                                       {MS_OP_NORM, "kv latent norm", -1, PASS_F, norm_forward},
+                                       {MS_OP_NORM, "kv latent norm", -1, PASS_D, norm_backward},
+                                       {MS_OP_NORM, "final norm", -1, PASS_F, norm_forward},
+                                       {MS_OP_NORM, "final norm", -1, PASS_D, norm_backward},
+                                       {MS_OP_NORM, "mtp embedding norm", -1, PASS_F, norm_forward},
+                                       {MS_OP_NORM, "mtp embedding norm", -1, PASS_D, norm_backward},
+                                       {MS_OP_NORM, "mtp hidden norm", -1, PASS_F, norm_forward},
+                                       {MS_OP_NORM, "mtp hidden norm", -1, PASS_D, norm_backward},
+                                       {MS_OP_NORM, "mtp final norm", -1, PASS_F, norm_forward},
+                                       {MS_OP_NORM, "mtp final norm", -1, PASS_D, norm_backward},
+                                       {MS_OP_ADD, "residual add", -1, PASS_F, residual_add},
+                                       {MS_OP_ADD, "gradient add", -1, PASS_D, gradient_add},
+                                       {MS_OP_ACTIVATION, "activation", -1, PASS_F | PASS_D, activation},
+                                       {0}};

@@ -1,34 +1,38 @@
-/* src/exec/rows_moe.c - router, dispatch, experts, combine. Tokens on their way are "tokens" (forward) and "d tokens" (backward), and go the same way in both
- * directions: to the experts, and back. The weights of the router go with the tokens, their gradients come back with those of the tokens.
+/* src/exec/rows_moe.c - router, dispatch, experts, combine. Tokens on their way are "tokens" (forward) and "d tokens"
+ * (backward), and go the same way in both directions: to the experts, and back. The weights of the router go with the
+ * tokens, their gradients come back with those of the tokens.
  *
- * Rows of an expert rank are in the order of its experts; within an expert by the rank that they came from (ETP, then EP), then by token. */
+ * Rows of an expert rank are in the order of its experts; within an expert by the rank that they came from (ETP, then
+ * EP), then by token. */
 #include "exec/exec_priv.h"
 
 #include <string.h>
 
-struct Routing { /* of one layer and microbatch, from its routing map */
-  gint64 n, *token;      /* copies of this rank's tokens, by expert, then token: the token of each */
-  gint32 *expert;        /* and its expert */
-  gint64 *counts;        /* [ranks of TP-EP][E] rows that each of them sends to each expert; alltoall */
-  gint64 n_rows, *source;/* allgather, flex: rows of this rank's experts: the received row of each */
-  gint32 *local;         /* and the expert, from 0 */
-  gint64 *place;         /* and where its router weight stands among those that come */
-  gint64 n_received;     /* flex: received rows; allgather: tokens of all ranks */
-  gint64 n_sent, *sent;  /* flex: tokens in the order in which they go out, by rank */
-  gint64 *sent_counts, *received_counts;             /* [ranks] */
-  gint64 n_entries, *entry_token, *entry_counts, *entry_received; /* flex: (token, expert) pairs that go with them, by rank */
+struct Routing {                         /* of one layer and microbatch, from its routing map */
+  gint64 n, *token;                      /* copies of this rank's tokens, by expert, then token: the token of each */
+  gint32 *expert;                        /* and its expert */
+  gint64 *counts;                        /* [ranks of TP-EP][E] rows that each of them sends to each expert; alltoall */
+  gint64 n_rows, *source;                /* allgather, flex: rows of this rank's experts: the received row of each */
+  gint32 *local;                         /* and the expert, from 0 */
+  gint64 *place;                         /* and where its router weight stands among those that come */
+  gint64 n_received;                     /* flex: received rows; allgather: tokens of all ranks */
+  gint64 n_sent, *sent;                  /* flex: tokens in the order in which they go out, by rank */
+  gint64 *sent_counts, *received_counts; /* [ranks] */
+  gint64 n_entries, *entry_token, *entry_counts,
+      *entry_received; /* flex: (token, expert) pairs that go with them, by rank */
   gint32 *entry_expert;
-  guint8 *all;           /* HybridEP: [ranks of TP-EP][Tsp][E] */
+  guint8 *all; /* HybridEP: [ranks of TP-EP][Tsp][E] */
 };
 
 void ms_exec_routing_free(Routing *r) {
   if (!r) return;
-  g_free(r->token), g_free(r->expert), g_free(r->counts), g_free(r->source), g_free(r->local), g_free(r->place), g_free(r->sent), g_free(r->sent_counts), g_free(r->received_counts);
+  g_free(r->token), g_free(r->expert), g_free(r->counts), g_free(r->source), g_free(r->local), g_free(r->place),
+      g_free(r->sent), g_free(r->sent_counts), g_free(r->received_counts);
   g_free(r->entry_token), g_free(r->entry_counts), g_free(r->entry_received), g_free(r->entry_expert), g_free(r->all);
   g_free(r);
 }
 
-/* --- sizes ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- sizes ----------------------------------------------------------------------------------------------------- */
 
 static gboolean is_back(const Exec *x) { return x->row->op->pass == MS_PASS_DGRAD; }
 static gint64 experts(const Exec *x) { return x->model->num_experts; }
@@ -44,7 +48,9 @@ static gboolean alltoall(const Exec *x) { return dispatcher(x) == MS_DISPATCH_AL
 static const char *flow(const Exec *x) { return is_back(x) ? "d tokens" : "tokens"; }
 static const char *weights_flow(const Exec *x) { return is_back(x) ? "d copy weights" : "copy weights"; }
 static gboolean carries_weights(const Exec *x, gboolean out) { return out != is_back(x); }
-static void put(Exec *x, const char *name, const void *from, gint64 n) { memcpy(ms_exec_new(x, name, n), from, (size_t)n * x->k->real_B); }
+static void put(Exec *x, const char *name, const void *from, gint64 n) {
+  memcpy(ms_exec_new(x, name, n), from, (size_t)n * x->k->real_B);
+}
 /* What is sent to the experts, and where what comes back goes. */
 static const char *leaves(const Exec *x) {
   gboolean latent = x->model->moe_latent_size > 0;
@@ -58,7 +64,9 @@ static void arrive(Exec *x, const void *rows) { /* [Tsp][eh] */
 }
 
 /* Expert rows of this rank: those of one of its experts, from the rank at `source` of the TP-EP group. */
-static gint64 rows_of(const Exec *x, const Routing *r, int source, gint64 local) { return r->counts[source * experts(x) + x->ei * local_experts(x) + local]; }
+static gint64 rows_of(const Exec *x, const Routing *r, int source, gint64 local) {
+  return r->counts[source * experts(x) + x->ei * local_experts(x) + local];
+}
 
 static gint64 *expert_rows(Exec *x) {
   const Routing *r = routing(x);
@@ -72,9 +80,11 @@ static gint64 *expert_rows(Exec *x) {
   return rows;
 }
 
-/* --- router ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- router ---------------------------------------------------------------------------------------------------- */
 
-static MsKernelScore score(const Exec *x) { return x->model->moe_router_score_function == MS_SCORE_SIGMOID ? MS_KSCORE_SIGMOID : MS_KSCORE_SOFTMAX; }
+static MsKernelScore score(const Exec *x) {
+  return x->model->moe_router_score_function == MS_SCORE_SIGMOID ? MS_KSCORE_SIGMOID : MS_KSCORE_SOFTMAX;
+}
 
 static gint64 shard_row(const Exec *x, gint64 i) { return (x->sp ? x->ti * x->Tsp : 0) + i; }
 
@@ -90,8 +100,9 @@ static void router(Exec *x) {
   const void *logits = ms_exec_get(x, "logits", n);
   ms_exec_width(x, "logits", 4);
   gboolean forced = !ms_exec_natural(x);
-  x->k->router_forward(x->Tsp, (int)E, (int)k, forced ? 0 : x->model->moe_router_num_groups, forced ? 0 : x->model->moe_router_group_topk, score(x), TRUE, 1,
-                       forced ? index : NULL, NULL, logits, weight, which, NULL, NULL);
+  x->k->router_forward(x->Tsp, (int)E, (int)k, forced ? 0 : x->model->moe_router_num_groups,
+                       forced ? 0 : x->model->moe_router_group_topk, score(x), TRUE, 1, forced ? index : NULL, NULL,
+                       logits, weight, which, NULL, NULL);
   void *dense = ms_exec_new_typed(x, "dense weights", n, x->k->real_B, 4);
   guint8 *map = ms_exec_new_typed(x, "routing map", n, 1, 1);
   ms_exec_fill(x, n, 0, dense);
@@ -102,7 +113,9 @@ static void router(Exec *x) {
     ms_exec_write(x, dense, at, ms_exec_read(x, weight, i));
   }
   if (!x->scenario->options.moe_permute_fusion) return;
-  gint32 *rows = ms_exec_new_typed(x, "row map", 2 * n, sizeof *rows, 4); /* of the fused permutation: the copy of each token for each expert, and how many before it */
+  gint32 *rows = ms_exec_new_typed(
+      x, "row map", 2 * n, sizeof *rows,
+      4); /* of the fused permutation: the copy of each token for each expert, and how many before it */
   memset(rows, 0xff, sizeof *rows * (size_t)(2 * n));
   gint32 copy = 0;
   for (gint64 e = 0; e < E; e++)
@@ -114,7 +127,8 @@ static void router_back(Exec *x) {
   gint64 E = experts(x), k = x->model->moe_router_topk, n = x->Tsp * E;
   const guint8 *map = ms_exec_get(x, "routing map", n);
   const void *d = ms_exec_get(x, "d dense weights", n);
-  ms_exec_find(x, "dense weights"), ms_exec_find(x, "row map"); /* a framework's kernels read these; ours derive them again from logits and map */
+  ms_exec_find(x, "dense weights"),
+      ms_exec_find(x, "row map"); /* a framework's kernels read these; ours derive them again from logits and map */
   gint32 *which = ms_exec_scratch_B(x, sizeof *which * (size_t)(x->Tsp * k));
   void *d_weight = ms_exec_scratch(x, x->Tsp * k);
   gint64 at = 0;
@@ -123,11 +137,12 @@ static void router_back(Exec *x) {
     which[at] = (gint32)(i % E);
     ms_exec_write(x, d_weight, at++, ms_exec_read(x, d, i));
   }
-  x->k->router_backward(x->Tsp, (int)E, (int)k, score(x), TRUE, 1, ms_exec_get(x, "logits", n), which, d_weight, NULL, ms_exec_new(x, "d logits", n));
+  x->k->router_backward(x->Tsp, (int)E, (int)k, score(x), TRUE, 1, ms_exec_get(x, "logits", n), which, d_weight, NULL,
+                        ms_exec_new(x, "d logits", n));
   ms_exec_drop(x, "d dense weights");
 }
 
-/* --- maps, and the counts that all ranks have to know --------------------------------------------------------------------------------------------- */
+/* --- maps, and the counts that all ranks have to know ---------------------------------------------------------- */
 
 static void preprocess(Exec *x) {
   gint64 E = experts(x);
@@ -135,7 +150,8 @@ static void preprocess(Exec *x) {
   Routing *r = g_new0(Routing, 1);
   ms_exec_routing_free(routing(x));
   x->mb->routing[x->now->at] = r;
-  r->token = g_new(gint64, x->Tsp * x->model->moe_router_topk + 1), r->expert = g_new(gint32, x->Tsp * x->model->moe_router_topk + 1);
+  r->token = g_new(gint64, x->Tsp * x->model->moe_router_topk + 1),
+  r->expert = g_new(gint32, x->Tsp * x->model->moe_router_topk + 1);
   r->counts = g_new0(gint64, ranks(x) * E);
   for (gint64 e = 0; e < E; e++)
     for (gint64 i = 0; i < x->Tsp; i++)
@@ -147,7 +163,8 @@ static void preprocess(Exec *x) {
 
 static void token_counts(Exec *x) {
   Routing *r = routing(x);
-  gint64 E = experts(x), *own = ms_exec_scratch_B(x, sizeof *own * (size_t)E), *each = ms_exec_scratch_B(x, sizeof *each * (size_t)ranks(x));
+  gint64 E = experts(x), *own = ms_exec_scratch_B(x, sizeof *own * (size_t)E),
+         *each = ms_exec_scratch_B(x, sizeof *each * (size_t)ranks(x));
   memcpy(own, r->counts, sizeof *own * (size_t)E);
   for (int i = 0; i < ranks(x); i++) each[i] = E;
   ms_comm_all_gather(x->comm, MS_GROUP_TP_EP, own, r->counts, each, sizeof *own);
@@ -173,7 +190,7 @@ static void places_of_tokens(Exec *x) {
   if (n < r->n) MS_BUG("%ld choices of all ranks are fewer than the %ld of this one", (long)n, (long)r->n);
 }
 
-/* --- alltoall: a copy of a token for each of its experts ---------------------------------------------------------------------------------------------- */
+/* --- alltoall: a copy of a token for each of its experts ------------------------------------------------------- */
 
 static void permute_copies(Exec *x) {
   Routing *r = routing(x);
@@ -184,14 +201,16 @@ static void permute_copies(Exec *x) {
   if (is_back(x)) return;
   const void *dense = ms_exec_get(x, "dense weights", x->Tsp * experts(x));
   void *weight = ms_exec_new(x, "copy weights", r->n);
-  for (gint64 i = 0; i < r->n; i++) ms_exec_write(x, weight, i, ms_exec_read(x, dense, r->token[i] * experts(x) + r->expert[i]));
+  for (gint64 i = 0; i < r->n; i++)
+    ms_exec_write(x, weight, i, ms_exec_read(x, dense, r->token[i] * experts(x) + r->expert[i]));
 }
 
 static void weights_home(Exec *x, const void *d) { /* of this rank's copies */
   Routing *r = routing(x);
   void *dense = ms_exec_new(x, "d dense weights", x->Tsp * experts(x));
   ms_exec_fill(x, x->Tsp * experts(x), 0, dense);
-  for (gint64 i = 0; i < r->n; i++) ms_exec_write(x, dense, r->token[i] * experts(x) + r->expert[i], ms_exec_read(x, d, i));
+  for (gint64 i = 0; i < r->n; i++)
+    ms_exec_write(x, dense, r->token[i] * experts(x) + r->expert[i], ms_exec_read(x, d, i));
 }
 
 static void unpermute_copies(Exec *x) {
@@ -224,7 +243,8 @@ static gint64 sum_of(const gint64 *n, int count) {
   return sum;
 }
 
-static void cross_rows(Exec *x, const char *name, gint64 width, const gint64 *sent, const gint64 *received, double width_B) {
+static void cross_rows(Exec *x, const char *name, gint64 width, const gint64 *sent, const gint64 *received,
+                       double width_B) {
   int e = x->layout->ep;
   gint64 *out = ms_exec_scratch_B(x, sizeof *out * (size_t)e), *in = ms_exec_scratch_B(x, sizeof *in * (size_t)e);
   for (int j = 0; j < e; j++) out[j] = sent[j] * width, in[j] = received[j] * width;
@@ -236,13 +256,14 @@ static void cross_rows(Exec *x, const char *name, gint64 width, const gint64 *se
 }
 
 static void cross_alltoall(Exec *x, gboolean out) {
-  gint64 *sent = ms_exec_scratch_B(x, sizeof *sent * (size_t)x->layout->ep), *received = ms_exec_scratch_B(x, sizeof *sent * (size_t)x->layout->ep);
+  gint64 *sent = ms_exec_scratch_B(x, sizeof *sent * (size_t)x->layout->ep),
+         *received = ms_exec_scratch_B(x, sizeof *sent * (size_t)x->layout->ep);
   peer_counts(x, out ? sent : received, out ? received : sent);
   cross_rows(x, flow(x), eh(x), sent, received, 2);
   if (carries_weights(x, out)) cross_rows(x, weights_flow(x), 1, sent, received, 4);
 }
 
-/* --- ETP: the rows of all its ranks on each, and the sum of their outputs back ---------------------------------------------------------------------------- */
+/* --- ETP: the rows of all its ranks on each, and the sum of their outputs back --------------------------------- */
 
 static gint64 *etp_counts(Exec *x, gint64 width) {
   const Routing *r = routing(x);
@@ -282,7 +303,7 @@ static void etp_scatter(Exec *x) {
   if (carries_weights(x, FALSE)) etp_scatter_one(x, weights_flow(x), 1, 4);
 }
 
-/* --- chunks in the order of their ranks to the order of the experts, and back ------------------------------------------------------------------------------- */
+/* --- chunks in the order of their ranks to the order of the experts, and back ---------------------------------- */
 
 static gint64 *chunk_order(Exec *x, gint64 *n) { /* of each expert row the received row */
   const Routing *r = routing(x);
@@ -318,7 +339,7 @@ static void sort_rows(Exec *x, gboolean to_experts) {
 static void sort_chunks(Exec *x) { sort_rows(x, TRUE); }
 static void unsort_chunks(Exec *x) { sort_rows(x, FALSE); }
 
-/* --- allgather: every token to every rank ------------------------------------------------------------------------------------------------------------------------ */
+/* --- allgather: every token to every rank ---------------------------------------------------------------------- */
 
 static gint64 *even(Exec *x, gint64 n) {
   gint64 *counts = ms_exec_scratch_B(x, sizeof *counts * (size_t)ranks(x));
@@ -329,7 +350,8 @@ static gint64 *even(Exec *x, gint64 n) {
 static void add_row(Routing *r, gint64 source, gint64 local, gint64 place) {
   if ((r->n_rows & (r->n_rows - 1)) == 0) {
     gint64 room = 2 * MAX(r->n_rows, 1);
-    r->source = g_renew(gint64, r->source, room), r->local = g_renew(gint32, r->local, room), r->place = g_renew(gint64, r->place, room);
+    r->source = g_renew(gint64, r->source, room), r->local = g_renew(gint32, r->local, room),
+    r->place = g_renew(gint64, r->place, room);
   }
   r->source[r->n_rows] = source, r->local[r->n_rows] = (gint32)local, r->place[r->n_rows++] = place;
 }
@@ -344,7 +366,8 @@ static void dispatch_allgather(Exec *x) {
   if (is_back(x)) return;
   guint8 *map = ms_exec_scratch_B(x, (size_t)(x->Tsp * E * g));
   ms_comm_all_gather(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, "routing map", x->Tsp * E), map, even(x, x->Tsp * E), 1);
-  ms_comm_all_gather(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, "dense weights", x->Tsp * E), ms_exec_new(x, "all weights", x->Tsp * E * g), even(x, x->Tsp * E), 0);
+  ms_comm_all_gather(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, "dense weights", x->Tsp * E),
+                     ms_exec_new(x, "all weights", x->Tsp * E * g), even(x, x->Tsp * E), 0);
   ms_exec_sent(x, (double)(x->Tsp * E * g), 1), ms_exec_sent(x, (double)(x->Tsp * E * g), 4);
   r->n_rows = 0, r->n_received = x->Tsp * g;
   for (gint64 l = 0; l < local_experts(x); l++)
@@ -362,11 +385,12 @@ static void combine_allgather(Exec *x) {
   ms_exec_drop(x, flow(x));
   arrive(x, sum);
   if (!is_back(x)) return;
-  ms_comm_reduce_scatter(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, "d all weights", x->Tsp * E * g), ms_exec_new(x, "d dense weights", x->Tsp * E), even(x, x->Tsp * E));
+  ms_comm_reduce_scatter(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, "d all weights", x->Tsp * E * g),
+                         ms_exec_new(x, "d dense weights", x->Tsp * E), even(x, x->Tsp * E));
   ms_exec_sent(x, (double)(x->Tsp * E * g), 4);
 }
 
-/* --- DeepEP, HybridEP: a token once to each rank that has one of its experts ----------------------------------------------------------------------------------------- */
+/* --- DeepEP, HybridEP: a token once to each rank that has one of its experts ----------------------------------- */
 
 /* What goes where: tokens by rank, and with them the pairs (token, expert) of that rank. */
 static void plan_flex(Exec *x, Routing *r) {
@@ -374,7 +398,8 @@ static void plan_flex(Exec *x, Routing *r) {
   int g = ranks(x), u = x->layout->etp;
   const guint8 *map = ms_exec_get(x, "routing map", x->Tsp * E);
   r->sent = g_new(gint64, x->Tsp * g), r->sent_counts = g_new0(gint64, g), r->received_counts = g_new0(gint64, g);
-  r->entry_token = g_new(gint64, n * u + 1), r->entry_expert = g_new(gint32, n * u + 1), r->entry_counts = g_new0(gint64, g), r->entry_received = g_new0(gint64, g);
+  r->entry_token = g_new(gint64, n * u + 1), r->entry_expert = g_new(gint32, n * u + 1),
+  r->entry_counts = g_new0(gint64, g), r->entry_received = g_new0(gint64, g);
   for (int d = 0; d < g; d++)
     for (gint64 i = 0; i < x->Tsp; i++) {
       gboolean any = FALSE;
@@ -396,11 +421,13 @@ static gint64 *times(Exec *x, const gint64 *counts, gint64 width) {
   return n;
 }
 
-/* Numbers of the pairs: (row of the message, expert), so that the receiver knows what it got; 8 bytes each, and the weight 4. */
+/* Numbers of the pairs: (row of the message, expert), so that the receiver knows what it got; 8 bytes each, and the
+ * weight 4. */
 static void send_entries(Exec *x, Routing *r) {
   int g = ranks(x), me = ms_comm_index(x->comm, MS_GROUP_TP_EP);
   gint64 E = experts(x), n_in = sum_of(r->entry_received, g), at = 0;
-  gint64 *number = ms_exec_scratch_B(x, sizeof *number * (size_t)(r->n_entries + 1)), *in = ms_exec_scratch_B(x, sizeof *in * (size_t)(n_in + 1));
+  gint64 *number = ms_exec_scratch_B(x, sizeof *number * (size_t)(r->n_entries + 1)),
+         *in = ms_exec_scratch_B(x, sizeof *in * (size_t)(n_in + 1));
   void *weight = ms_exec_scratch(x, r->n_entries), *weight_in = ms_exec_scratch(x, n_in);
   const void *dense = ms_exec_get(x, "dense weights", x->Tsp * E);
   gint64 first = 0;
@@ -426,7 +453,8 @@ static void send_entries(Exec *x, Routing *r) {
       if (received[i] % E == x->ei * local_experts(x) + l) add_row(r, received[i] / E, l, i);
 }
 
-/* The list expects a random choice of experts; where every rank has one expert, and the choice is forced, the number of ranks of a token is certain, and so are the bytes. */
+/* The list expects a random choice of experts; where every rank has one expert, and the choice is forced, the number of
+ * ranks of a token is certain, and so are the bytes. */
 static void count_flex(Exec *x, const Routing *r) {
   int me = ms_comm_index(x->comm, MS_GROUP_TP_EP);
   const MsOp *op = x->row->op;
@@ -436,8 +464,11 @@ static void count_flex(Exec *x, const Routing *r) {
     return;
   }
   double others = 2.0 * (double)((r->n_sent - r->sent_counts[me]) * eh(x)) + x->beside_B;
-  if (!x->options->unchecked && op->level_B[1] == 0 && op->level_B[0] > 0 && (others > op->level_B[0] * (1 + 1e-9) || others < op->level_B[0] * (1 - 1e-9)))
-    ms_exec_fail(x, MS_ERROR_NOTHING, "messages: %s sent %.17g B to other ranks, metadata included, the list says %.17g", ms_exec_row_text(x), others, op->level_B[0]);
+  if (!x->options->unchecked && op->level_B[1] == 0 && op->level_B[0] > 0 &&
+      (others > op->level_B[0] * (1 + 1e-9) || others < op->level_B[0] * (1 - 1e-9)))
+    ms_exec_fail(x, MS_ERROR_NOTHING,
+                 "messages: %s sent %.17g B to other ranks, metadata included, the list says %.17g",
+                 ms_exec_row_text(x), others, op->level_B[0]);
 }
 
 static void dispatch_flex(Exec *x) {
@@ -446,7 +477,8 @@ static void dispatch_flex(Exec *x) {
   gint64 width = eh(x);
   void *out = ms_exec_scratch(x, r->n_sent * width), *in = ms_exec_scratch(x, r->n_received * width);
   x->k->gather_rows(r->n_sent, width, r->sent, ms_exec_get(x, leaves(x), x->Tsp * width), out);
-  ms_comm_all_to_all(x->comm, MS_GROUP_TP_EP, out, times(x, r->sent_counts, width), in, times(x, r->received_counts, width), 0);
+  ms_comm_all_to_all(x->comm, MS_GROUP_TP_EP, out, times(x, r->sent_counts, width), in,
+                     times(x, r->received_counts, width), 0);
   put(x, flow(x), in, r->n_received * width);
   x->beside_B = 0;
   if (!is_back(x)) send_entries(x, r);
@@ -458,7 +490,8 @@ static void combine_flex(Exec *x) {
   int g = ranks(x), me = ms_comm_index(x->comm, MS_GROUP_TP_EP);
   gint64 width = eh(x);
   void *in = ms_exec_scratch(x, r->n_sent * width), *sum = ms_exec_scratch(x, x->Tsp * width);
-  ms_comm_all_to_all(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, flow(x), r->n_received * width), times(x, r->received_counts, width), in, times(x, r->sent_counts, width), 0);
+  ms_comm_all_to_all(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, flow(x), r->n_received * width),
+                     times(x, r->received_counts, width), in, times(x, r->sent_counts, width), 0);
   x->k->scatter_rows(r->n_sent, width, r->sent, NULL, in, x->Tsp, sum);
   ms_exec_drop(x, flow(x));
   arrive(x, sum);
@@ -466,7 +499,8 @@ static void combine_flex(Exec *x) {
   if (is_back(x)) {
     gint64 n_in = sum_of(r->entry_received, g);
     void *d = ms_exec_scratch(x, r->n_entries), *dense = ms_exec_new(x, "d dense weights", x->Tsp * experts(x));
-    ms_comm_all_to_all(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, "d entry weights", n_in), r->entry_received, d, r->entry_counts, 0);
+    ms_comm_all_to_all(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, "d entry weights", n_in), r->entry_received, d,
+                       r->entry_counts, 0);
     x->beside_B = 4.0 * (double)(r->n_entries - r->entry_counts[me]);
     ms_exec_fill(x, x->Tsp * experts(x), 0, dense);
     for (gint64 i = 0; i < r->n_entries; i++) {
@@ -477,7 +511,7 @@ static void combine_flex(Exec *x) {
   count_flex(x, r);
 }
 
-/* --- behind allgather and flex: received rows to expert rows ----------------------------------------------------------------------------------------------------------------- */
+/* --- behind allgather and flex: received rows to expert rows --------------------------------------------------- */
 
 static void permute_received(Exec *x) {
   Routing *r = routing(x);
@@ -486,7 +520,8 @@ static void permute_received(Exec *x) {
   put(x, flow(x), rows, r->n_rows * eh(x));
   if (is_back(x)) return;
   gboolean all = dispatcher(x) == MS_DISPATCH_ALLGATHER;
-  const void *from = all ? ms_exec_get(x, "all weights", r->n_received * experts(x)) : ms_exec_get(x, "entry weights", r->n_rows);
+  const void *from =
+      all ? ms_exec_get(x, "all weights", r->n_received * experts(x)) : ms_exec_get(x, "entry weights", r->n_rows);
   void *weight = ms_exec_new(x, "copy weights", r->n_rows);
   for (gint64 i = 0; i < r->n_rows; i++) ms_exec_write(x, weight, i, ms_exec_read(x, from, r->place[i]));
   ms_exec_drop(x, "all weights"), ms_exec_drop(x, "entry weights");
@@ -495,7 +530,8 @@ static void permute_received(Exec *x) {
 static void unpermute_received(Exec *x) {
   Routing *r = routing(x);
   void *rows = ms_exec_scratch(x, r->n_received * eh(x));
-  x->k->scatter_rows(r->n_rows, eh(x), r->source, NULL, ms_exec_get(x, flow(x), r->n_rows * eh(x)), r->n_received, rows);
+  x->k->scatter_rows(r->n_rows, eh(x), r->source, NULL, ms_exec_get(x, flow(x), r->n_rows * eh(x)), r->n_received,
+                     rows);
   put(x, flow(x), rows, r->n_received * eh(x));
   if (!is_back(x)) return;
   gboolean all = dispatcher(x) == MS_DISPATCH_ALLGATHER;
@@ -507,7 +543,7 @@ static void unpermute_received(Exec *x) {
   ms_exec_drop(x, "d copy weights");
 }
 
-/* --- rows that depend on the dispatcher and the side of the crossing --------------------------------------------------------------------------------------------------------------- */
+/* --- rows that depend on the dispatcher and the side of the crossing ------------------------------------------- */
 
 static void permute(Exec *x) {
   if (alltoall(x)) permute_copies(x);
@@ -537,47 +573,51 @@ static void combine(Exec *x) {
   }
 }
 
-/* --- experts ------------------------------------------------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- experts --------------------------------------------------------------------------------------------------- */
 
 static void fc1_forward(Exec *x) {
   gint64 *rows = expert_rows(x), n = sum_of(rows, (int)local_experts(x));
   ms_exec_rename(x, "tokens", "expert input");
   ms_exec_rename(x, "copy weights", "permuted probs");
   ms_exec_width(x, "permuted probs", 4);
-  x->k->grouped_forward(&x->run, (int)local_experts(x), rows, fc1_width(x), eh(x), ms_exec_get(x, "expert input", n * eh(x)), ms_exec_param(x, "expert fc1"),
+  x->k->grouped_forward(&x->run, (int)local_experts(x), rows, fc1_width(x), eh(x),
+                        ms_exec_get(x, "expert input", n * eh(x)), ms_exec_param(x, "expert fc1"),
                         ms_exec_new(x, "expert fc1 out", n * fc1_width(x)));
 }
 
 static void fc1_dgrad(Exec *x) {
   gint64 *rows = expert_rows(x), n = sum_of(rows, (int)local_experts(x));
-  x->k->grouped_dgrad(&x->run, (int)local_experts(x), rows, fc1_width(x), eh(x), ms_exec_get(x, "d expert fc1 out", n * fc1_width(x)), ms_exec_param(x, "expert fc1"),
+  x->k->grouped_dgrad(&x->run, (int)local_experts(x), rows, fc1_width(x), eh(x),
+                      ms_exec_get(x, "d expert fc1 out", n * fc1_width(x)), ms_exec_param(x, "expert fc1"),
                       ms_exec_new(x, "d tokens", n * eh(x)));
 }
 
 static void fc1_wgrad(Exec *x) {
   gint64 *rows = expert_rows(x), n = sum_of(rows, (int)local_experts(x));
-  x->k->grouped_wgrad(&x->run, (int)local_experts(x), rows, fc1_width(x), eh(x), ms_exec_get(x, "d expert fc1 out", n * fc1_width(x)),
-                      ms_exec_get(x, "expert input", n * eh(x)), ms_exec_grad(x, "expert fc1"));
+  x->k->grouped_wgrad(&x->run, (int)local_experts(x), rows, fc1_width(x), eh(x),
+                      ms_exec_get(x, "d expert fc1 out", n * fc1_width(x)), ms_exec_get(x, "expert input", n * eh(x)),
+                      ms_exec_grad(x, "expert fc1"));
   ms_exec_drop(x, "d expert fc1 out");
 }
 
 static void fc2_forward(Exec *x) {
   gint64 *rows = expert_rows(x), n = sum_of(rows, (int)local_experts(x));
-  x->k->grouped_forward(&x->run, (int)local_experts(x), rows, eh(x), fm(x), ms_exec_get(x, "expert activation out", n * fm(x)), ms_exec_param(x, "expert fc2"),
+  x->k->grouped_forward(&x->run, (int)local_experts(x), rows, eh(x), fm(x),
+                        ms_exec_get(x, "expert activation out", n * fm(x)), ms_exec_param(x, "expert fc2"),
                         ms_exec_new(x, "tokens", n * eh(x)));
 }
 
 static void fc2_dgrad(Exec *x) {
   gint64 *rows = expert_rows(x), n = sum_of(rows, (int)local_experts(x));
   ms_exec_rename(x, "d tokens", "d expert out");
-  x->k->grouped_dgrad(&x->run, (int)local_experts(x), rows, eh(x), fm(x), ms_exec_get(x, "d expert out", n * eh(x)), ms_exec_param(x, "expert fc2"),
-                      ms_exec_new(x, "d expert activation out", n * fm(x)));
+  x->k->grouped_dgrad(&x->run, (int)local_experts(x), rows, eh(x), fm(x), ms_exec_get(x, "d expert out", n * eh(x)),
+                      ms_exec_param(x, "expert fc2"), ms_exec_new(x, "d expert activation out", n * fm(x)));
 }
 
 static void fc2_wgrad(Exec *x) {
   gint64 *rows = expert_rows(x), n = sum_of(rows, (int)local_experts(x));
-  x->k->grouped_wgrad(&x->run, (int)local_experts(x), rows, eh(x), fm(x), ms_exec_get(x, "d expert out", n * eh(x)), ms_exec_get(x, "expert activation out", n * fm(x)),
-                      ms_exec_grad(x, "expert fc2"));
+  x->k->grouped_wgrad(&x->run, (int)local_experts(x), rows, eh(x), fm(x), ms_exec_get(x, "d expert out", n * eh(x)),
+                      ms_exec_get(x, "expert activation out", n * fm(x)), ms_exec_grad(x, "expert fc2"));
   ms_exec_drop(x, "d expert out");
 }
 
@@ -610,14 +650,16 @@ static void expert_activation(Exec *x) {
     x->k->activation_backward(kind, n, width, clamp, in, weight, d, d_in, d_weight);
   } else {
     void *d_plain = ms_exec_scratch(x, n * width);
-    x->k->scatter_weight_grad(n, width, identity(x, n), ms_exec_get(x, "expert activation, unweighted", n * width), d, d_weight);
+    x->k->scatter_weight_grad(n, width, identity(x, n), ms_exec_get(x, "expert activation, unweighted", n * width), d,
+                              d_weight);
     x->k->scatter_rows(n, width, identity(x, n), weight, d, n, d_plain);
     x->k->activation_backward(kind, n, width, clamp, in, NULL, d_plain, d_in, NULL);
   }
   ms_exec_drop(x, "d expert activation out");
 }
 
-/* On this machine device and host are one: nothing is copied or sent, but the counts that the host waits for must be known by now. */
+/* On this machine device and host are one: nothing is copied or sent, but the counts that the host waits for must be
+ * known by now. */
 static void counts_to_host(Exec *x) {
   if (!routing(x)) MS_BUG("row counts are asked for before the router has run");
   x->said_message_B = 0;

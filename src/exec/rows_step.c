@@ -1,11 +1,14 @@
-/* src/exec/rows_step.c - what runs once a step: zeroing, gradients summed over the ranks, their norm, Adam, parameters back to all ranks. */
+/* src/exec/rows_step.c - what runs once a step: zeroing, gradients summed over the ranks, their norm, Adam, parameters
+ * back to all ranks. */
 #include "exec/exec_priv.h"
 
 #include <math.h>
 #include <string.h>
 
 /* Ranges that the row at work is about: its bucket, or all. */
-static gboolean concerns(const Exec *x, const Range *r, int kind) { return r->kind == kind && (x->bucket < 0 || r->bucket == x->bucket); }
+static gboolean concerns(const Exec *x, const Range *r, int kind) {
+  return r->kind == kind && (x->bucket < 0 || r->bucket == x->bucket);
+}
 
 static void *grad_at(Exec *x, const Range *r, gint64 at) { return ms_exec_at(x, x->flat[r->kind].grad, at); }
 static void *param_at(Exec *x, const Range *r, gint64 at) { return ms_exec_at(x, x->flat[r->kind].param, at); }
@@ -17,7 +20,8 @@ static void zero_gradients(Exec *x) {
 static void scale_gradients(Exec *x) { /* the mean over data-parallel and context-parallel ranks */
   double by = 1.0 / ((double)x->layout->dp * x->layout->cp);
   for (int i = 0; i < x->n_ranges; i++)
-    if (x->bucket < 0 || x->range[i].bucket == x->bucket) x->k->scale(x->range[i].n, by, grad_at(x, &x->range[i], x->range[i].from));
+    if (x->bucket < 0 || x->range[i].bucket == x->bucket)
+      x->k->scale(x->range[i].n, by, grad_at(x, &x->range[i], x->range[i].from));
 }
 
 static MsGroupKind group_of(int kind) { return kind ? MS_GROUP_EDP : MS_GROUP_DP_CP; }
@@ -58,9 +62,11 @@ static void gather_dense(Exec *x) { gather(x, 0); }
 static void gather_expert(Exec *x) { gather(x, 1); }
 
 /* Without sequence parallelism all TP ranks saw the same of everything but of the heads. */
-static gboolean sees_part(const Exec *x, const Param *p) { return x->sp ? p->replicated : g_str_has_prefix(p->name, "q norm") || g_str_has_prefix(p->name, "k norm"); }
+static gboolean sees_part(const Exec *x, const Param *p) {
+  return x->sp ? p->replicated : g_str_has_prefix(p->name, "q norm") || g_str_has_prefix(p->name, "k norm");
+}
 
-/* --- gradients of what TP ranks hold alike but saw different tokens (or heads) of, in one buffer --------------------------------------------------------------- */
+/* --- gradients of what TP ranks hold alike but saw different tokens (or heads) of, in one buffer --------------- */
 
 static gint64 replicated(Exec *x, char *buffer, gboolean back) {
   gint64 n = 0;
@@ -97,7 +103,7 @@ static void embedding_gradients(Exec *x) { /* of the word embedding and its copi
     }
 }
 
-/* --- DualPipe: half of this rank's shard belongs to the other owner of its stages --------------------------------------------------------------------- */
+/* --- DualPipe: half of this rank's shard belongs to the other owner of its stages ------------------------------ */
 
 static gint64 copy_ranges(Exec *x, char *buffer, gboolean theirs, gboolean params, gboolean from_buffer, gboolean add) {
   gint64 n = 0;
@@ -114,7 +120,8 @@ static gint64 copy_ranges(Exec *x, char *buffer, gboolean theirs, gboolean param
 }
 
 static void mirror(Exec *x, gboolean params, double width) {
-  gint64 out_n = copy_ranges(x, NULL, !params, params, FALSE, FALSE), in_n = copy_ranges(x, NULL, params, params, FALSE, FALSE);
+  gint64 out_n = copy_ranges(x, NULL, !params, params, FALSE, FALSE),
+         in_n = copy_ranges(x, NULL, params, params, FALSE, FALSE);
   char *out = ms_exec_scratch(x, out_n), *in = ms_exec_scratch(x, in_n);
   copy_ranges(x, out, !params, params, FALSE, FALSE);
   ms_comm_send(x->comm, x->mirror, MS_EXEC_MIRROR_TAG + params, out, out_n);
@@ -126,9 +133,11 @@ static void mirror(Exec *x, gboolean params, double width) {
 static void mirror_gradients(Exec *x) { mirror(x, FALSE, ms_dtype_B(x->scenario->options.grad_reduce_dtype)); }
 static void mirror_parameters(Exec *x) { mirror(x, TRUE, 2); }
 
-/* --- norm and update -------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- norm and update ------------------------------------------------------------------------------------------- */
 
-static void add_squares(Exec *x, const Param *p, gint64 from, gint64 n, gpointer sum) { *(double *)sum += x->k->sum_squares(n, ms_exec_at(x, x->flat[p->expert].grad, from)); }
+static void add_squares(Exec *x, const Param *p, gint64 from, gint64 n, gpointer sum) {
+  *(double *)sum += x->k->sum_squares(n, ms_exec_at(x, x->flat[p->expert].grad, from));
+}
 
 static void norm_end(Exec *x) {
   x->norm = sqrt(x->norm);
@@ -138,7 +147,8 @@ static void norm_end(Exec *x) {
 static void gradient_norm(Exec *x) {
   x->norm = 0;
   for (int i = 0; i < x->n_ranges; i++)
-    if (x->range[i].counted) ms_exec_counted(x, x->range[i].kind, x->range[i].own, x->range[i].n_own, add_squares, &x->norm);
+    if (x->range[i].counted)
+      ms_exec_counted(x, x->range[i].kind, x->range[i].own, x->range[i].n_own, add_squares, &x->norm);
   if (x->layout->world == 1) norm_end(x);
 }
 
@@ -151,24 +161,24 @@ static void norm_sum(Exec *x) {
 static void adam(Exec *x) {
   for (int i = 0; i < x->n_ranges; i++) {
     Range *r = &x->range[i];
-    x->k->adam(r->n_own, 1e-3, 0.9, 0.95, 1e-8, 0.1, x->clip, x->step + 1, grad_at(x, r, r->own), r->master, r->m, r->v, param_at(x, r, r->own));
+    x->k->adam(r->n_own, 1e-3, 0.9, 0.95, 1e-8, 0.1, x->clip, x->step + 1, grad_at(x, r, r->own), r->master, r->m, r->v,
+               param_at(x, r, r->own));
   }
 }
 
-const Handler ms_exec_step_rows[] = {
-    {MS_OP_ZERO_GRAD, "zero gradients", -1, PASS_O, zero_gradients},
-    {MS_OP_GRAD_SCALE, "gradient scale", -1, PASS_O, scale_gradients},
-    {MS_OP_REDUCE_SCATTER, "dp reduce", -1, PASS_O, reduce_dense},
-    {MS_OP_ALL_REDUCE, "dp reduce", -1, PASS_O, reduce_dense},
-    {MS_OP_REDUCE_SCATTER, "edp reduce", -1, PASS_O, reduce_expert},
-    {MS_OP_ALL_REDUCE, "edp reduce", -1, PASS_O, reduce_expert},
-    {MS_OP_ALL_GATHER, "dp gather", -1, PASS_O, gather_dense},
-    {MS_OP_ALL_GATHER, "edp gather", -1, PASS_O, gather_expert},
-    {MS_OP_ALL_REDUCE, "norm gradients", -1, PASS_O, norm_gradients},
-    {MS_OP_ALL_REDUCE, "embedding gradients", -1, PASS_O, embedding_gradients},
-    {MS_OP_P2P, "mirror gradients", -1, PASS_O, mirror_gradients},
-    {MS_OP_P2P, "mirror parameters", -1, PASS_O, mirror_parameters},
-    {MS_OP_GRAD_NORM, "gradient norm", -1, PASS_O, gradient_norm},
-    {MS_OP_ALL_REDUCE, "gradient norm sum", -1, PASS_O, norm_sum},
-    {MS_OP_ADAM, "adam", -1, PASS_O, adam},
-    {0}};
+const Handler ms_exec_step_rows[] = {{MS_OP_ZERO_GRAD, "zero gradients", -1, PASS_O, zero_gradients},
+                                     {MS_OP_GRAD_SCALE, "gradient scale", -1, PASS_O, scale_gradients},
+                                     {MS_OP_REDUCE_SCATTER, "dp reduce", -1, PASS_O, reduce_dense},
+                                     {MS_OP_ALL_REDUCE, "dp reduce", -1, PASS_O, reduce_dense},
+                                     {MS_OP_REDUCE_SCATTER, "edp reduce", -1, PASS_O, reduce_expert},
+                                     {MS_OP_ALL_REDUCE, "edp reduce", -1, PASS_O, reduce_expert},
+                                     {MS_OP_ALL_GATHER, "dp gather", -1, PASS_O, gather_dense},
+                                     {MS_OP_ALL_GATHER, "edp gather", -1, PASS_O, gather_expert},
+                                     {MS_OP_ALL_REDUCE, "norm gradients", -1, PASS_O, norm_gradients},
+                                     {MS_OP_ALL_REDUCE, "embedding gradients", -1, PASS_O, embedding_gradients},
+                                     {MS_OP_P2P, "mirror gradients", -1, PASS_O, mirror_gradients},
+                                     {MS_OP_P2P, "mirror parameters", -1, PASS_O, mirror_parameters},
+                                     {MS_OP_GRAD_NORM, "gradient norm", -1, PASS_O, gradient_norm},
+                                     {MS_OP_ALL_REDUCE, "gradient norm sum", -1, PASS_O, norm_sum},
+                                     {MS_OP_ADAM, "adam", -1, PASS_O, adam},
+                                     {0}};

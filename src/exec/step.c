@@ -1,11 +1,12 @@
-/* src/exec/step.c - the slots of the schedule: pieces of chunks forward and back, messages between stages, and the rows of the step around them. */
+/* src/exec/step.c - the slots of the schedule: pieces of chunks forward and back, messages between stages, and the rows
+ * of the step around them. */
 #include "exec/exec_priv.h"
 
 #include "memory/memory.h"
 #include <math.h>
 #include <string.h>
 
-/* --- a piece at work ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- a piece at work ------------------------------------------------------------------------------------------- */
 
 static const MsChunk *chunk_of(const Exec *x, int chunk) { return ms_layout_chunk(x->layout, x->stage, chunk); }
 static const MsPiece *piece_of(const Exec *x) { return &x->work->pieces[x->now->piece]; }
@@ -31,11 +32,16 @@ static void forward_in(Exec *x) {
   int mtp = x->now->layer - x->model->num_layers;
   switch (piece_of(x)->kind) {
   case MS_PIECE_EMBEDDING: break;
-  case MS_PIECE_LAYER: ms_store_move(x, stream, "hidden", x->frame, first_is_attention(x) ? "layer input" : "mlp input"); break;
-  case MS_PIECE_MTP: ms_store_share(x, stream, mtp == 0 ? "hidden" : numbered("mtp out", mtp - 1), x->frame, "mtp hidden"); break;
+  case MS_PIECE_LAYER:
+    ms_store_move(x, stream, "hidden", x->frame, first_is_attention(x) ? "layer input" : "mlp input");
+    break;
+  case MS_PIECE_MTP:
+    ms_store_share(x, stream, mtp == 0 ? "hidden" : numbered("mtp out", mtp - 1), x->frame, "mtp hidden");
+    break;
   case MS_PIECE_HEAD:
     ms_store_move(x, stream, "hidden", x->frame, "final norm in");
-    for (int i = 0; i < x->model->mtp_num_layers; i++) ms_store_move(x, stream, numbered("mtp out", i), x->frame, ms_exec_head(x, i + 1)->in);
+    for (int i = 0; i < x->model->mtp_num_layers; i++)
+      ms_store_move(x, stream, numbered("mtp out", i), x->frame, ms_exec_head(x, i + 1)->in);
     break;
   }
 }
@@ -43,7 +49,8 @@ static void forward_in(Exec *x) {
 static void forward_out(Exec *x) {
   Store *stream = &x->mb->stream;
   MsPieceKind kind = piece_of(x)->kind;
-  if (kind == MS_PIECE_MTP) ms_store_move(x, x->frame, "mtp out", stream, numbered("mtp out", x->now->layer - x->model->num_layers));
+  if (kind == MS_PIECE_MTP)
+    ms_store_move(x, x->frame, "mtp out", stream, numbered("mtp out", x->now->layer - x->model->num_layers));
   else if (kind != MS_PIECE_HEAD) ms_store_move(x, x->frame, "layer out", stream, "hidden");
 }
 
@@ -51,8 +58,12 @@ static void backward_in(Exec *x) {
   Store *stream = &x->mb->stream;
   switch (piece_of(x)->kind) {
   case MS_PIECE_EMBEDDING: ms_store_move(x, stream, "d hidden", x->frame, "d embedding out"); break;
-  case MS_PIECE_LAYER: ms_store_move(x, stream, "d hidden", x->frame, last_is_mlp(x) ? "d mlp residual" : "d attention residual"); break;
-  case MS_PIECE_MTP: ms_store_move(x, stream, numbered("d mtp out", x->now->layer - x->model->num_layers), x->frame, "d mtp out"); break;
+  case MS_PIECE_LAYER:
+    ms_store_move(x, stream, "d hidden", x->frame, last_is_mlp(x) ? "d mlp residual" : "d attention residual");
+    break;
+  case MS_PIECE_MTP:
+    ms_store_move(x, stream, numbered("d mtp out", x->now->layer - x->model->num_layers), x->frame, "d mtp out");
+    break;
   case MS_PIECE_HEAD: break;
   }
 }
@@ -77,12 +88,13 @@ static void backward_out(Exec *x) {
   case MS_PIECE_MTP: mtp_back_out(x); break;
   case MS_PIECE_HEAD:
     ms_store_move(x, x->frame, "d final norm in", stream, "d hidden");
-    for (int i = 0; i < x->model->mtp_num_layers; i++) ms_store_move(x, x->frame, ms_exec_head(x, i + 1)->d_in, stream, numbered("d mtp out", i));
+    for (int i = 0; i < x->model->mtp_num_layers; i++)
+      ms_store_move(x, x->frame, ms_exec_head(x, i + 1)->d_in, stream, numbered("d mtp out", i));
     break;
   }
 }
 
-/* --- overlapped buckets -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- overlapped buckets ---------------------------------------------------------------------------------------- */
 
 static int bucket_number(const Exec *x, int chunk, int at) {
   for (int i = 0; i < x->n_ranges; i++)
@@ -101,7 +113,7 @@ static void bucket_rows(Exec *x, const RowList *rows, const MsBucket *at, int ch
 
 static gboolean last_backward(Exec *x, int chunk) { return --x->left[chunk] == 0; }
 
-/* --- passes over a chunk ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- passes over a chunk --------------------------------------------------------------------------------------- */
 
 static void forward_chunk(Exec *x, int chunk, int mb) {
   int n = ms_work_chunk_length(chunk_of(x, chunk)), first, count;
@@ -140,7 +152,7 @@ static void backward_chunk(Exec *x, int chunk, int mb, Part part) {
   x->backward = x->split = FALSE;
 }
 
-/* --- between stages ------------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- between stages -------------------------------------------------------------------------------------------- */
 
 static int rank_of_stage(const Exec *x, int stage) {
   int coord[4];
@@ -149,9 +161,13 @@ static int rank_of_stage(const Exec *x, int stage) {
   return ms_rank_of(x->layout, FALSE, coord);
 }
 
-static int tag(const Exec *x, int virtual_stage, int mb, gboolean back) { return 2 * (virtual_stage * x->layout->microbatches + mb) + back; }
+static int tag(const Exec *x, int virtual_stage, int mb, gboolean back) {
+  return 2 * (virtual_stage * x->layout->microbatches + mb) + back;
+}
 
-static Store *stream_of(Exec *x, int chunk, int mb) { return &x->microbatch[chunk * x->layout->microbatches + mb].stream; }
+static Store *stream_of(Exec *x, int chunk, int mb) {
+  return &x->microbatch[chunk * x->layout->microbatches + mb].stream;
+}
 
 /* Takes what virtual stage `from` made for `here`, or leaves it for a chunk of this rank. */
 static void receive(Exec *x, int here, int from, int chunk, int mb, gboolean back) {
@@ -187,7 +203,7 @@ static void send_row(Exec *x) {
 }
 const Handler ms_exec_p2p_row = {MS_OP_P2P, "pipeline", -1, ~0u, send_row};
 
-/* --- slots ---------------------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- slots ----------------------------------------------------------------------------------------------------- */
 
 static void forward(Exec *x, int chunk, int mb) {
   int v = ms_virtual_stage(x->schedule, x->stage, chunk);
@@ -220,8 +236,10 @@ static void run_slot(Exec *x, const MsSlot *slot) {
 static void check_timeline(Exec *x, int slot) {
   double said = x->timeline[slot + 1] - x->timeline[0];
   if (!x->options->unchecked && !ms_exec_natural(x) && fabs(x->kept_B - said) > 0.5 + 1e-9 * x->timeline[0])
-    ms_exec_fail(x, MS_ERROR_NOTHING, "ledger: after slot %d (%s of microbatch %d) %.0f B are held for backward, the memory model says %.0f", slot,
-                 ms_slot_words[x->schedule->slot[x->stage][slot].kind], x->schedule->slot[x->stage][slot].mb, x->kept_B, said);
+    ms_exec_fail(x, MS_ERROR_NOTHING,
+                 "ledger: after slot %d (%s of microbatch %d) %.0f B are held for backward, the memory model says %.0f",
+                 slot, ms_slot_words[x->schedule->slot[x->stage][slot].kind], x->schedule->slot[x->stage][slot].mb,
+                 x->kept_B, said);
 }
 
 static void group_of_rows(Exec *x, const RowList *rows) { ms_exec_rows(x, rows, 0, rows->n, PART_ALL, NULL); }

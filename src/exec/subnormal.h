@@ -1,5 +1,6 @@
-/* src/exec/subnormal.h - numbers too small for a normal mantissa become 0 while a step runs, as on a GPU. Saturated softmaxes make them, gradients carry
- * them through a whole layer, and one of them in an operand makes a product on this CPU up to ten times slower (measured: 8 instead of 130 GFLOP/s). */
+/* src/exec/subnormal.h - numbers too small for a normal mantissa become 0 while a step runs, as on a GPU. Saturated
+ * softmaxes make them, gradients carry them through a whole layer, and one of them in an operand makes a product on
+ * this CPU up to ten times slower (measured: 8 instead of 130 GFLOP/s). */
 #ifndef MS_EXEC_SUBNORMAL_H
 #define MS_EXEC_SUBNORMAL_H
 

@@ -1,10 +1,11 @@
-/* src/exec/tensor.c - named tensors of a frame. Memory is taken from a pool, so that from the second microbatch on no row pays for fresh pages. */
+/* src/exec/tensor.c - named tensors of a frame. Memory is taken from a pool, so that from the second microbatch on no
+ * row pays for fresh pages. */
 #include "exec/exec_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the pool ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the pool -------------------------------------------------------------------------------------------------- */
 
 static size_t block_B(size_t size_B) { return (MAX(size_B, 1) + 63) & ~(size_t)63; }
 
@@ -51,7 +52,7 @@ void ms_exec_scratch_clear(Exec *x) {
   g_ptr_array_set_size(x->scratch, 0);
 }
 
-/* --- stores ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- stores ---------------------------------------------------------------------------------------------------- */
 
 Tensor *ms_store_find(Store *s, const char *name) {
   for (int i = 0; i < s->n; i++)
@@ -101,7 +102,7 @@ void ms_store_share(Exec *x, Store *from, const char *name, Store *to, const cha
   put(x, to, shared);
 }
 
-/* --- by name in the frame at work ------------------------------------------------------------------------------------------------------------ */
+/* --- by name in the frame at work ------------------------------------------------------------------------------ */
 
 void *ms_exec_new_typed(Exec *x, const char *name, gint64 n, size_t element_B, double width_B) {
   Buffer *b = buffer_new(x, (size_t)n * element_B);
@@ -113,7 +114,9 @@ void *ms_exec_new(Exec *x, const char *name, gint64 n) { return ms_exec_new_type
 
 static Tensor *must(Exec *x, const char *name) {
   Tensor *t = ms_store_find(x->frame, name);
-  if (!t) ms_exec_fail(x, MS_ERROR_NOTHING, "%s reads \"%s\", which no row %s", ms_exec_row_text(x), name, x->backward ? "of this pass made and the list does not keep" : "made");
+  if (!t)
+    ms_exec_fail(x, MS_ERROR_NOTHING, "%s reads \"%s\", which no row %s", ms_exec_row_text(x), name,
+                 x->backward ? "of this pass made and the list does not keep" : "made");
   t->read = TRUE;
   return t;
 }
@@ -127,7 +130,8 @@ void *ms_exec_find(Exec *x, const char *name) {
 void *ms_exec_get(Exec *x, const char *name, gint64 n) {
   Tensor *t = must(x, name);
   if (t->n != n)
-    ms_exec_fail(x, MS_ERROR_NOTHING, "%s reads %" G_GINT64_FORMAT " elements of \"%s\", which has %" G_GINT64_FORMAT, ms_exec_row_text(x), n, name, t->n);
+    ms_exec_fail(x, MS_ERROR_NOTHING, "%s reads %" G_GINT64_FORMAT " elements of \"%s\", which has %" G_GINT64_FORMAT,
+                 ms_exec_row_text(x), n, name, t->n);
   return t->buffer->data;
 }
 

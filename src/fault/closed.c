@@ -29,11 +29,14 @@ double ms_fault_daly_s(const MsFaultModel *m) {
 /* The chance that a recovery is not hit by the next failure. */
 static double untouched(const MsFaultModel *m, double rate) {
   double sum = 0;
-  for (int i = 0; i < m->n_kinds; i++) sum += m->kind[i].rate_Hz / rate * exp(-rate * (m->kind[i].detection_s + m->restart_s));
+  for (int i = 0; i < m->n_kinds; i++)
+    sum += m->kind[i].rate_Hz / rate * exp(-rate * (m->kind[i].detection_s + m->restart_s));
   return sum;
 }
 
-typedef struct { double first_s, next_s; } Segment; /* a and b of the header */
+typedef struct {
+  double first_s, next_s;
+} Segment; /* a and b of the header */
 
 static Segment segment(const MsFaultModel *m, double interval_s) {
   double rate = ms_fault_rate(m), busy_s = interval_s + m->stall_s;
@@ -61,12 +64,15 @@ static double loss(double log_interval, void *data) {
 double ms_fault_optimal_s(const MsFaultModel *m, double shortest_s) {
   enum { SCAN = 64, ROUNDS = 100 };
   MsFaultModel copy = *m;
-  double rate = ms_fault_rate(m), low = log(MAX(MAX(shortest_s, m->write_s), 1e-3)), high = MAX(low + 1, log(rate > 0 ? 10 / rate : 1e9));
+  double rate = ms_fault_rate(m), low = log(MAX(MAX(shortest_s, m->write_s), 1e-3)),
+         high = MAX(low + 1, log(rate > 0 ? 10 / rate : 1e9));
   if (!(rate > 0)) return exp(high);
   int best = 0;
   for (int i = 1; i < SCAN; i++) /* brackets the minimum */
-    if (loss(low + (high - low) * i / (SCAN - 1), &copy) < loss(low + (high - low) * best / (SCAN - 1), &copy)) best = i;
-  double a = low + (high - low) * MAX(best - 1, 0) / (SCAN - 1), b = low + (high - low) * MIN(best + 1, SCAN - 1) / (SCAN - 1), at = low + (high - low) * best / (SCAN - 1);
+    if (loss(low + (high - low) * i / (SCAN - 1), &copy) < loss(low + (high - low) * best / (SCAN - 1), &copy))
+      best = i;
+  double a = low + (high - low) * MAX(best - 1, 0) / (SCAN - 1),
+         b = low + (high - low) * MIN(best + 1, SCAN - 1) / (SCAN - 1), at = low + (high - low) * best / (SCAN - 1);
   if (best == 0 || best == SCAN - 1) return exp(at); /* at the end of the range */
   gsl_min_fminimizer *minimiser = gsl_min_fminimizer_alloc(gsl_min_fminimizer_brent);
   gsl_function f = {loss, &copy};
@@ -74,7 +80,9 @@ double ms_fault_optimal_s(const MsFaultModel *m, double shortest_s) {
   for (int i = 0; status == GSL_SUCCESS && i < ROUNDS; i++) {
     status = gsl_min_fminimizer_iterate(minimiser);
     at = gsl_min_fminimizer_x_minimum(minimiser);
-    if (gsl_min_test_interval(gsl_min_fminimizer_x_lower(minimiser), gsl_min_fminimizer_x_upper(minimiser), 1e-7, 0) == GSL_SUCCESS) break;
+    if (gsl_min_test_interval(gsl_min_fminimizer_x_lower(minimiser), gsl_min_fminimizer_x_upper(minimiser), 1e-7, 0) ==
+        GSL_SUCCESS)
+      break;
   }
   gsl_min_fminimizer_free(minimiser);
   return exp(at);

@@ -1,7 +1,8 @@
 /* src/fault/simulate.c - one run of the model, event by event.
  *
- * Poisson processes have no memory, so the next failure may be drawn anew after every event; what is scheduled (snapshots, repairs, the detection of a slow
- * node) is few and known, and the next event is the smallest of them. Repairs take equally long, so they come back in the order of failing. */
+ * Poisson processes have no memory, so the next failure may be drawn anew after every event; what is scheduled
+ * (snapshots, repairs, the detection of a slow node) is few and known, and the next event is the smallest of them.
+ * Repairs take equally long, so they come back in the order of failing. */
 #include "fault/fault.h"
 
 #include <gsl/gsl_randist.h>
@@ -13,7 +14,7 @@ typedef struct {
   const MsFaultModel *m;
   gsl_rng *rng;
   MsFaultRun *run;
-  double rate;                /* of failures at full size */
+  double rate; /* of failures at full size */
   double t;
   double work, safe;          /* done; in the last safe snapshot */
   double pending, pending_at; /* work in the snapshot that is being written, and when it is safe; pending < 0: none */
@@ -36,7 +37,7 @@ static double speed(const Job *j) {
   return (double)replicas(j) / j->m->replicas * (isfinite(j->slow_until) ? j->m->slow_speed : 1);
 }
 
-/* --- nodes --------------------------------------------------------------------------------------------------------------------- */
+/* --- nodes ----------------------------------------------------------------------------------------------------- */
 static double next_repair(const Job *j) {
   const double *when = g_queue_peek_head((GQueue *)&j->repairs);
   return when ? *when : INFINITY;
@@ -70,7 +71,7 @@ static void wait_for_nodes(Job *j) {
   }
 }
 
-/* --- failures and recovery ----------------------------------------------------------------------------------------------------- */
+/* --- failures and recovery ------------------------------------------------------------------------------------- */
 static int which(Job *j) {
   double at = gsl_rng_uniform(j->rng) * j->rate;
   int last = 0;
@@ -122,7 +123,7 @@ static gboolean stand(Job *j, double time_s) {
   return FALSE;
 }
 
-/* --- snapshots ----------------------------------------------------------------------------------------------------------------- */
+/* --- snapshots ------------------------------------------------------------------------------------------------- */
 static gboolean snapshot(Job *j) {
   if (!stand(j, j->m->stall_s)) return FALSE;
   if (j->pending >= 0 && j->pending_at <= j->t) j->safe = j->pending;
@@ -154,7 +155,7 @@ static void replace_slow(Job *j) {
   recover(j, j->m->restart_s);
 }
 
-/* --- computing ----------------------------------------------------------------------------------------------------------------- */
+/* --- computing ------------------------------------------------------------------------------------------------- */
 static void compute(Job *j, double time_s, double v) {
   j->t += time_s;
   j->compute_s += time_s;
@@ -168,7 +169,8 @@ static double regrowth(const Job *j) {
   int have = replicas(j), need = 0;
   for (const GList *l = j->repairs.head; l; l = l->next) {
     need++;
-    int would = j->missing - need <= 0 ? j->m->replicas : (int)floor((j->m->nodes - j->missing + need) / j->m->nodes_per_replica + 1e-9);
+    int would = j->missing - need <= 0 ? j->m->replicas
+                                       : (int)floor((j->m->nodes - j->missing + need) / j->m->nodes_per_replica + 1e-9);
     if (would > have) return *(const double *)l->data;
   }
   return INFINITY;
@@ -177,7 +179,8 @@ static double regrowth(const Job *j) {
 /* To the next event. */
 static void step(Job *j, double goal) {
   double v = speed(j), left = MAX(goal - j->work, 0) / v, grow = regrowth(j);
-  double hit = draw(j, j->rate * share(j)), slow = isfinite(j->slow_until) ? INFINITY : draw(j, j->m->slow_Hz * share(j));
+  double hit = draw(j, j->rate * share(j)),
+         slow = isfinite(j->slow_until) ? INFINITY : draw(j, j->m->slow_Hz * share(j));
   double found = j->slow_until - j->t, back = grow - j->t, first = MIN(MIN(MIN(left, hit), MIN(slow, found)), back);
   compute(j, MAX(first, 0), v);
   if (first == left) {
@@ -209,7 +212,13 @@ static gboolean done(Job *j) {
 
 void ms_fault_simulate(const MsFaultModel *m, guint32 seed, guint32 index, MsFaultRun *run) {
   memset(run, 0, sizeof *run);
-  Job j = {.m = m, .rng = gsl_rng_alloc(gsl_rng_mt19937), .run = run, .rate = ms_fault_rate(m), .pending = -1, .slow_until = INFINITY, .idle = MAX(m->spares, 0)};
+  Job j = {.m = m,
+           .rng = gsl_rng_alloc(gsl_rng_mt19937),
+           .run = run,
+           .rate = ms_fault_rate(m),
+           .pending = -1,
+           .slow_until = INFINITY,
+           .idle = MAX(m->spares, 0)};
   gsl_rng_set(j.rng, (seed + 1) * 2654435761u ^ (index + 1) * 2246822519u);
   g_queue_init(&j.repairs);
   while (j.t < m->horizon_s && !done(&j)) step(&j, next_goal(&j));

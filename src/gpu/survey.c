@@ -8,14 +8,18 @@
 #include "base/err.h"
 #include "base/io.h"
 
-/* --- what is measured --------------------------------------------------------------------------------------------------------- */
-/* n x k of linear layers in models of 7 to 700 G parameters (models/): attention, MLP, experts, low-rank projections. */
-static const int layer[][2] = {{4096, 4096}, {6144, 4096}, {28672, 4096}, {4096, 14336}, {10240, 8192}, {57344, 8192}, {8192, 28672}, {2048, 2048},
-                               {1536, 7168}, {24576, 1536}, {7168, 16384}, {4096, 7168}, {7168, 2048}, {5120, 2880}, {2880, 4096}, {9216, 4096}};
+/* --- what is measured ------------------------------------------------------------------------------------------ */
+/* n x k of linear layers in models of 7 to 700 G parameters (models/): attention, MLP, experts, low-rank projections.
+ */
+static const int layer[][2] = {{4096, 4096},  {6144, 4096}, {28672, 4096}, {4096, 14336}, {10240, 8192}, {57344, 8192},
+                               {8192, 28672}, {2048, 2048}, {1536, 7168},  {24576, 1536}, {7168, 16384}, {4096, 7168},
+                               {7168, 2048},  {5120, 2880}, {2880, 4096},  {9216, 4096}};
 static const int tokens[] = {1024, 4096, 8192, 16384};
 enum { CLOUD = 96, SMALLEST = 256, LARGEST = 32768, STEP = 64 };
 
-typedef struct { int m, n, k; } Shape;
+typedef struct {
+  int m, n, k;
+} Shape;
 
 /* The i-th number of the van der Corput sequence in a base: deterministic and even. */
 static double even(int i, int base) {
@@ -32,7 +36,8 @@ static int on_log_scale(double share) {
 static GArray *gemm_shapes(gboolean quick) {
   GArray *shapes = g_array_new(FALSE, FALSE, sizeof(Shape));
   for (guint i = 0; i < G_N_ELEMENTS(layer); i += quick ? 2 : 1)
-    for (guint j = 0; j < G_N_ELEMENTS(tokens); j += quick ? 3 : 1) g_array_append_val(shapes, ((Shape){tokens[j], layer[i][0], layer[i][1]}));
+    for (guint j = 0; j < G_N_ELEMENTS(tokens); j += quick ? 3 : 1)
+      g_array_append_val(shapes, ((Shape){tokens[j], layer[i][0], layer[i][1]}));
   for (int i = 1; i <= CLOUD / (quick ? 4 : 1); i++) {
     Shape shape = {on_log_scale(even(i, 2)), on_log_scale(even(i, 3)), on_log_scale(even(i, 5))};
     if (2.0 * shape.m * shape.n * shape.k < 2e13) g_array_append_val(shapes, shape);
@@ -40,7 +45,7 @@ static GArray *gemm_shapes(gboolean quick) {
   return shapes;
 }
 
-/* --- tables ------------------------------------------------------------------------------------------------------------------- */
+/* --- tables ---------------------------------------------------------------------------------------------------- */
 typedef struct {
   MsGpu *gpu;
   const MsSurveyOptions *options;
@@ -50,9 +55,9 @@ typedef struct {
   char *name; /* of the device, as a file name */
   MsProgress *progress;
   int done;
-  GString *csv;  /* being filled */
+  GString *csv; /* being filled */
   int rows;
-  double best;   /* the highest rate of this table */
+  double best; /* the highest rate of this table */
   GError **error;
 } Work;
 
@@ -82,10 +87,12 @@ static void rate(Work *w, double value) { w->best = MAX(w->best, value); }
 static gboolean end(Work *w, const char *what, double unit, const char *unit_word) {
   g_autofree char *base = g_strdup_printf("%s-%s.csv", w->name, what);
   g_autofree char *file = g_build_filename(w->folder, base, NULL);
-  gboolean ok = w->rows == 0 || ms_write_file(file, w->csv->str, (gssize)w->csv->len, w->error && *w->error ? NULL : w->error);
+  gboolean ok =
+      w->rows == 0 || ms_write_file(file, w->csv->str, (gssize)w->csv->len, w->error && *w->error ? NULL : w->error);
   if (ok && w->rows > 0) {
     w->survey->table = g_renew(MsSurveyTable, w->survey->table, w->survey->n + 1);
-    w->survey->table[w->survey->n++] = (MsSurveyTable){g_steal_pointer(&file), w->rows, g_strdup_printf("up to %.4g %s", w->best / unit, unit_word)};
+    w->survey->table[w->survey->n++] =
+        (MsSurveyTable){g_steal_pointer(&file), w->rows, g_strdup_printf("up to %.4g %s", w->best / unit, unit_word)};
   }
   g_string_free(w->csv, TRUE);
   return ok && !(w->error && *w->error) && !w->survey->interrupted;
@@ -99,7 +106,9 @@ static gboolean gemm_table(Work *w) {
     double seconds = 0;
     GError *reason = NULL;
     gboolean ok = ms_gpu_gemm(w->gpu, MS_GPU_FORWARD, s.m, s.n, s.k, w->protocol, &seconds, &reason);
-    if (ok) g_string_append_printf(w->csv, "bf16,%d,%d,%d,%.6g\n", s.m, s.n, s.k, seconds * 1e6), rate(w, 2.0 * s.m * s.n * s.k / seconds);
+    if (ok)
+      g_string_append_printf(w->csv, "bf16,%d,%d,%d,%.6g\n", s.m, s.n, s.k, seconds * 1e6),
+          rate(w, 2.0 * s.m * s.n * s.k / seconds);
     if (!measured(w, ok, reason)) break;
   }
   return end(w, "gemm", 1e12, "TFLOP/s");
@@ -112,11 +121,15 @@ static gboolean train_gemm_table(Work *w) {
   for (guint i = 0; i < G_N_ELEMENTS(layer) && going; i += w->options->quick ? 4 : 1)
     for (int pass = 0; pass < 3 && going; pass++) {
       int n = layer[i][0], k = layer[i][1], rows = 8192;
-      Shape s = pass == MS_GPU_FORWARD ? (Shape){rows, n, k} : pass == MS_GPU_DGRAD ? (Shape){rows, k, n} : (Shape){n, k, rows};
+      Shape s = pass == MS_GPU_FORWARD ? (Shape){rows, n, k}
+                : pass == MS_GPU_DGRAD ? (Shape){rows, k, n}
+                                       : (Shape){n, k, rows};
       double seconds = 0;
       GError *reason = NULL;
       gboolean ok = ms_gpu_gemm(w->gpu, (MsGpuGemmPass)pass, s.m, s.n, s.k, w->protocol, &seconds, &reason);
-      if (ok) g_string_append_printf(w->csv, "%s,%d,%d,%d,%.6g\n", roles[pass], s.m, s.n, s.k, seconds * 1e6), rate(w, 2.0 * s.m * s.n * s.k / seconds);
+      if (ok)
+        g_string_append_printf(w->csv, "%s,%d,%d,%d,%.6g\n", roles[pass], s.m, s.n, s.k, seconds * 1e6),
+            rate(w, 2.0 * s.m * s.n * s.k / seconds);
       going = measured(w, ok, reason);
     }
   return end(w, "train-gemm", 1e12, "TFLOP/s");
@@ -144,7 +157,10 @@ static gboolean collective_table(Work *w) {
         double bytes = ldexp(1, power), seconds = 0;
         GError *reason = NULL;
         gboolean ok = ms_gpu_collective(w->gpu, (MsGpuCollective)what, ranks, bytes, w->protocol, &seconds, &reason);
-        if (ok) g_string_append_printf(w->csv, "%s,%d,%.0f,%.6g\n", ms_gpu_collective_words[what], ranks, bytes, seconds * 1e6), rate(w, bytes / seconds);
+        if (ok)
+          g_string_append_printf(w->csv, "%s,%d,%.0f,%.6g\n", ms_gpu_collective_words[what], ranks, bytes,
+                                 seconds * 1e6),
+              rate(w, bytes / seconds);
         going = measured(w, ok, reason);
       }
   return end(w, "collectives", 1e9, "GB/s of buffer");
@@ -161,7 +177,8 @@ static int steps(const MsGpuInfo *info, gboolean quick) {
   g_autoptr(GArray) shapes = gemm_shapes(quick);
   int ranks = 0;
   for (int r = 2; info->has_collectives && r <= info->count; r *= 2) ranks++;
-  return (int)shapes->len + 3 * (int)G_N_ELEMENTS(layer) / (quick ? 4 : 1) + (quick ? 6 : 11) + ranks * MS_GPU_N_COLLECTIVES * (quick ? 8 : 15);
+  return (int)shapes->len + 3 * (int)G_N_ELEMENTS(layer) / (quick ? 4 : 1) + (quick ? 6 : 11) +
+         ranks * MS_GPU_N_COLLECTIVES * (quick ? 8 : 15);
 }
 
 MsSurvey *ms_gpu_survey(MsGpu *gpu, const char *folder, const MsSurveyOptions *options, GError **error) {
@@ -170,7 +187,12 @@ MsSurvey *ms_gpu_survey(MsGpu *gpu, const char *folder, const MsSurveyOptions *o
     g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be made: %s", folder, g_strerror(errno));
     return NULL;
   }
-  Work w = {.gpu = gpu, .options = options, .folder = folder, .survey = g_new0(MsSurvey, 1), .name = file_name(ms_gpu_info(gpu)), .error = &problem,
+  Work w = {.gpu = gpu,
+            .options = options,
+            .folder = folder,
+            .survey = g_new0(MsSurvey, 1),
+            .name = file_name(ms_gpu_info(gpu)),
+            .error = &problem,
             .protocol = options->quick ? (MsGpuProtocol){2e-3, 3} : (MsGpuProtocol){10e-3, 7}};
   w.progress = options->progress ? ms_progress_begin("measuring", steps(ms_gpu_info(gpu), options->quick)) : NULL;
   gboolean ok = gemm_table(&w) && train_gemm_table(&w) && copy_table(&w) && collective_table(&w);

@@ -153,7 +153,8 @@ gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, 
   if (!text) return FALSE;
   g_autoptr(GError) why = NULL;
   if (g_ascii_string_to_signed(text, 10, lo, hi, value, &why)) return TRUE;
-  return ms_arg_error(args, arg, error, "is \"%.60s\", must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]", text, lo, hi);
+  return ms_arg_error(args, arg, error,
+                      "is \"%.60s\", must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]", text, lo, hi);
 }
 
 gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double hi, double *value, GError **error) {
@@ -163,5 +164,6 @@ gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double h
   *value = g_ascii_strtod(text, &end);
   if (end != text && !*end && isfinite(*value) && *value >= lo && *value <= hi) return TRUE;
   if (lo <= -G_MAXDOUBLE) return ms_arg_error(args, arg, error, "is \"%.60s\", must be a number", text);
-  return ms_arg_error(args, arg, error, "is \"%.60s\", must be a number in [%s, %s]", text, ms_double_text(lo, low), ms_double_text(hi, high));
+  return ms_arg_error(args, arg, error, "is \"%.60s\", must be a number in [%s, %s]", text, ms_double_text(lo, low),
+                      ms_double_text(hi, high));
 }

@@ -10,15 +10,21 @@
 #include <json-glib/json-glib.h>
 
 typedef enum { /* where an argument belongs; sections of the written forms, arrays of MT-Megatron */
-  MS_SECTION_PARALLEL, MS_SECTION_TRAINING, MS_SECTION_MODEL, MS_SECTION_MOE, MS_SECTION_PRECISION, MS_SECTION_DATA, MS_N_SECTIONS
+               MS_SECTION_PARALLEL,
+               MS_SECTION_TRAINING,
+               MS_SECTION_MODEL,
+               MS_SECTION_MOE,
+               MS_SECTION_PRECISION,
+               MS_SECTION_DATA,
+               MS_N_SECTIONS
 } MsSection;
 
 typedef struct {
-  char *flag;      /* "--hidden-size" */
-  char **values;   /* NULL-terminated, empty for a switch */
-  int line;        /* in the file it was read from; 0 = none */
+  char *flag;    /* "--hidden-size" */
+  char **values; /* NULL-terminated, empty for a switch */
+  int line;      /* in the file it was read from; 0 = none */
   MsSection section;
-  gboolean used;   /* understood on import */
+  gboolean used; /* understood on import */
 } MsArg;
 
 typedef struct {
@@ -27,10 +33,10 @@ typedef struct {
 } MsVariable;
 
 typedef struct MsArgs {
-  char *file;          /* for messages; "" when written */
-  GPtrArray *list;     /* MsArg *, in order */
-  GPtrArray *env;      /* MsVariable *: environment, in order, each name once */
-  JsonObject *notes;   /* what no argument says: lines "#moesim KEY JSON" (form.h) */
+  char *file;        /* for messages; "" when written */
+  GPtrArray *list;   /* MsArg *, in order */
+  GPtrArray *env;    /* MsVariable *: environment, in order, each name once */
+  JsonObject *notes; /* what no argument says: lines "#moesim KEY JSON" (form.h) */
 } MsArgs;
 
 MsArgs *ms_args_new(const char *file);
@@ -54,7 +60,8 @@ void ms_args_setenv(MsArgs *args, const char *name, const char *value); /* repla
 const char *ms_args_getenv(MsArgs *args, const char *name);             /* marks it used; NULL when unset */
 
 /* Sets *error to "file:line: --flag: message" (MS_ERROR_INPUT); returns FALSE. */
-gboolean ms_arg_error(const MsArgs *args, const MsArg *arg, GError **error, const char *format, ...) G_GNUC_PRINTF(4, 5);
+gboolean ms_arg_error(const MsArgs *args, const MsArg *arg, GError **error, const char *format, ...)
+    G_GNUC_PRINTF(4, 5);
 /* The one value of an argument; an error when there are none. */
 const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error);
 /* The value as a number within bounds. */

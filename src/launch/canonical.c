@@ -1,4 +1,5 @@
-/* src/launch/canonical.c - one way to say each run. Every step below takes away something that no prediction depends on. */
+/* src/launch/canonical.c - one way to say each run. Every step below takes away something that no prediction depends
+ * on. */
 #include "layout/layout.h"
 #include "launch/launch.h"
 #include "launch/table.h"
@@ -59,7 +60,8 @@ static void canonical_split(MsScenario *s) {
   }
   g_free(parsed);
   gboolean interleaved = l->vpp > 1;
-  if (!interleaved || l->microbatch_group_size_per_virtual_pipeline_stage == l->pp) l->microbatch_group_size_per_virtual_pipeline_stage = 0;
+  if (!interleaved || l->microbatch_group_size_per_virtual_pipeline_stage == l->pp)
+    l->microbatch_group_size_per_virtual_pipeline_stage = 0;
   if (!interleaved) s->options.overlap_p2p_comm = TRUE; /* the release overlaps p2p in the interleaved schedule only */
 }
 
@@ -84,7 +86,8 @@ static void canonical_moe(MsScenario *s) {
   }
   if (!shared) o->moe_shared_expert_overlap = FALSE;
   if (o->dispatcher == MS_DISPATCH_ALLTOALL || o->dispatcher == MS_DISPATCH_ALLGATHER) o->dispatcher_num_sms = 0;
-  if (!shared || o->moe_shared_expert_overlap || !(o->cuda_graph_scope & MS_CG_MOE_ROUTER)) o->cuda_graph_shared_experts = TRUE;
+  if (!shared || o->moe_shared_expert_overlap || !(o->cuda_graph_scope & MS_CG_MOE_ROUTER))
+    o->cuda_graph_shared_experts = TRUE;
 }
 
 static void canonical_recompute(MsRecomputeSpec *r) {
@@ -101,7 +104,8 @@ static void canonical_precision(MsScenario *s) {
   if (!low) o->num_layers_at_start_in_bf16 = o->num_layers_at_end_in_bf16 = 0;
   if (!low || s->model->mtp_num_layers == 0) o->keep_mtp_spec_in_bf16 = FALSE;
   /* TransformerEngine cannot lay MXFP8 parameters into a buffer of their own (replace_raw_data) */
-  o->reuse_grad_buf_for_mxfp8_param_ag = s->training.precision == MS_MXFP8 && o->fp8_param_gather && o->fsdp == MS_FSDP_NONE;
+  o->reuse_grad_buf_for_mxfp8_param_ag =
+      s->training.precision == MS_MXFP8 && o->fp8_param_gather && o->fsdp == MS_FSDP_NONE;
 }
 
 static void canonical_options(MsScenario *s) {

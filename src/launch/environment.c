@@ -1,4 +1,5 @@
-/* src/launch/environment.c - environment variables that change time or memory, and the attention kernels they help to choose (domain/launch.md 3). */
+/* src/launch/environment.c - environment variables that change time or memory, and the attention kernels they help to
+ * choose (domain/launch.md 3). */
 #include "launch/table.h"
 
 #include <stdlib.h>
@@ -20,7 +21,8 @@ gboolean ms_write_attention_backend(const MsScenario *s, MsRelease release, MsAr
   return TRUE;
 }
 
-/* Without a backend Transformer Engine chooses by its variables; --use-flash-attn speaks about the local implementation only. */
+/* Without a backend Transformer Engine chooses by its variables; --use-flash-attn speaks about the local implementation
+ * only. */
 static MsAttnBackend backend_of_environment(MsArgs *args, const MsScenario *s, gboolean use_flash) {
   const char *fused = ms_args_getenv(args, "NVTE_FUSED_ATTN"), *flash = ms_args_getenv(args, "NVTE_FLASH_ATTN");
   gboolean no_fused = g_strcmp0(fused, "0") == 0, no_flash = g_strcmp0(flash, "0") == 0;
@@ -48,7 +50,8 @@ static gboolean before_blackwell(const MsHardware *hardware) {
 }
 
 gboolean ms_launch_asserts_connections(const MsScenario *s) {
-  return (s->layout.tp > 1 || s->layout.cp > 1) && s->options.fsdp == MS_FSDP_NONE && !s->options.ep_overlap && before_blackwell(s->hardware);
+  return (s->layout.tp > 1 || s->layout.cp > 1) && s->options.fsdp == MS_FSDP_NONE && !s->options.ep_overlap &&
+         before_blackwell(s->hardware);
 }
 
 int ms_launch_connections(const MsScenario *s) {
@@ -57,7 +60,9 @@ int ms_launch_connections(const MsScenario *s) {
   return ms_launch_asserts_connections(s) ? 1 : 0;
 }
 
-static gboolean uses_te_graphs(const MsOptions *o) { return o->cuda_graph_scope && o->cuda_graph_scope != MS_CG_FULL_ITERATION; }
+static gboolean uses_te_graphs(const MsOptions *o) {
+  return o->cuda_graph_scope && o->cuda_graph_scope != MS_CG_FULL_ITERATION;
+}
 
 gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsOptions *o = &s->options;
@@ -65,12 +70,14 @@ gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *ar
   g_autofree char *text = g_strdup_printf("%d", connections);
   if (connections > 0) ms_args_setenv(args, "CUDA_DEVICE_MAX_CONNECTIONS", text);
   if (release != MS_RELEASE_MCORE)
-    return !o->fused_grouped_mlp || ms_refuse_key(s, error, "options.fused_grouped_mlp", "%s has no fused grouped MLP", ms_release_words[release]);
+    return !o->fused_grouped_mlp || ms_refuse_key(s, error, "options.fused_grouped_mlp", "%s has no fused grouped MLP",
+                                                  ms_release_words[release]);
   if (o->fused_grouped_mlp) ms_args_setenv(args, "NVTE_CUTEDSL_FUSED_GROUPED_MLP", "1");
   ms_args_setenv(args, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True");
-  if (uses_te_graphs(o)) ms_args_setenv(args, "NCCL_GRAPH_REGISTER", "0");       /* asserted beside expandable segments */
-  if (o->offload_modules) ms_args_setenv(args, "NVTE_CPU_OFFLOAD_V1", "1"); /* asserted with Transformer Engine >= 2.10 */
-  if (o->ep_overlap) { /* SMs left to the dispatcher's kernels */
+  if (uses_te_graphs(o)) ms_args_setenv(args, "NCCL_GRAPH_REGISTER", "0"); /* asserted beside expandable segments */
+  if (o->offload_modules)
+    ms_args_setenv(args, "NVTE_CPU_OFFLOAD_V1", "1"); /* asserted with Transformer Engine >= 2.10 */
+  if (o->ep_overlap) {                                /* SMs left to the dispatcher's kernels */
     ms_args_setenv(args, "NVTE_FWD_LAYERNORM_SM_MARGIN", "24");
     ms_args_setenv(args, "NVTE_BWD_LAYERNORM_SM_MARGIN", "24");
   }
@@ -82,12 +89,18 @@ gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *ar
 }
 
 gboolean ms_read_environment(MsArgs *args, MsScenario *s, GError **error) {
-  static const char *const implied[] = {"PYTORCH_CUDA_ALLOC_CONF", "NCCL_GRAPH_REGISTER", "NVTE_CPU_OFFLOAD_V1", "NVTE_FWD_LAYERNORM_SM_MARGIN",
-                                        "NVTE_BWD_LAYERNORM_SM_MARGIN", "NVLINK_DOMAIN_SIZE", NULL};
+  static const char *const implied[] = {"PYTORCH_CUDA_ALLOC_CONF",
+                                        "NCCL_GRAPH_REGISTER",
+                                        "NVTE_CPU_OFFLOAD_V1",
+                                        "NVTE_FWD_LAYERNORM_SM_MARGIN",
+                                        "NVTE_BWD_LAYERNORM_SM_MARGIN",
+                                        "NVLINK_DOMAIN_SIZE",
+                                        NULL};
   const char *connections = ms_args_getenv(args, "CUDA_DEVICE_MAX_CONNECTIONS");
   gint64 value = 0;
   if (connections && *connections && !g_ascii_string_to_signed(connections, 10, 1, 32, &value, NULL))
-    return ms_arg_error(args, &(MsArg){.flag = (char *)"CUDA_DEVICE_MAX_CONNECTIONS"}, error, "is \"%.60s\", must be an integer in [1, 32]", connections);
+    return ms_arg_error(args, &(MsArg){.flag = (char *)"CUDA_DEVICE_MAX_CONNECTIONS"}, error,
+                        "is \"%.60s\", must be an integer in [1, 32]", connections);
   s->options.cuda_device_max_connections = (int)value;
   s->options.fused_grouped_mlp = g_strcmp0(ms_args_getenv(args, "NVTE_CUTEDSL_FUSED_GROUPED_MLP"), "1") == 0;
   for (int i = 0; implied[i]; i++) ms_args_getenv(args, implied[i]);

@@ -6,9 +6,12 @@
 #include "layout/layout.h"
 #include "launch/release.h"
 
-const char *const ms_launch_words[] = {"megatron", "modelzoo", "mt-megatron", "slurm", "slurm:modelzoo", "slurm:mt-megatron", NULL};
+const char *const ms_launch_words[] = {"megatron",       "modelzoo",          "mt-megatron", "slurm",
+                                       "slurm:modelzoo", "slurm:mt-megatron", NULL};
 
-MsLaunch ms_launch_of_word(int word) { return (MsLaunch){.form = (MsLaunchForm)(word % MS_N_LAUNCH_FORMS), .slurm = word >= MS_N_LAUNCH_FORMS}; }
+MsLaunch ms_launch_of_word(int word) {
+  return (MsLaunch){.form = (MsLaunchForm)(word % MS_N_LAUNCH_FORMS), .slurm = word >= MS_N_LAUNCH_FORMS};
+}
 
 /* --- shell text --- */
 static void append_word(GString *text, const char *word) {
@@ -60,9 +63,11 @@ static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunch
   note_string(notes, "software", s->software);
   if (s->hardware_json) json_object_set_member(notes, "hardware", json_node_copy(s->hardware_json));
   else note_string(notes, "hardware", s->hardware->name);
-  if (form == MS_LAUNCH_MODELZOO) json_object_set_int_member(notes, "gpus", s->gpus); /* no argument and no launcher says it */
+  if (form == MS_LAUNCH_MODELZOO)
+    json_object_set_int_member(notes, "gpus", s->gpus); /* no argument and no launcher says it */
   note_string(notes, "model", s->model->name);
-  if (ms_is_moe(s) && (skewed || (forced && release != MS_RELEASE_MCORE))) json_object_set_member(notes, "routing", routing_node(s));
+  if (ms_is_moe(s) && (skewed || (forced && release != MS_RELEASE_MCORE)))
+    json_object_set_member(notes, "routing", routing_node(s));
 }
 
 /* Lines "#moesim KEY JSON" of the notes. */
@@ -84,10 +89,14 @@ char *ms_plain_name(const char *name) {
 static void append_sbatch(GString *out, const MsFormContext *c) {
   const MsScenario *s = c->scenario;
   g_autofree char *job = ms_plain_name(s->name);
-  g_string_append_printf(out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=%d\n#SBATCH --exclusive\n", job,
-                         c->nodes, c->gpus_per_node);
-  int segment = s->layout.ep * s->layout.etp / c->gpus_per_node; /* nodes that share a scale-up domain (domain/launch.md 4) */
-  if (c->gpus_per_node < s->hardware->nvlink_domain_gpus && segment > 1 && s->layout.ep * s->layout.etp <= s->hardware->nvlink_domain_gpus)
+  g_string_append_printf(out,
+                         "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=1\n#SBATCH "
+                         "--gpus-per-node=%d\n#SBATCH --exclusive\n",
+                         job, c->nodes, c->gpus_per_node);
+  int segment =
+      s->layout.ep * s->layout.etp / c->gpus_per_node; /* nodes that share a scale-up domain (domain/launch.md 4) */
+  if (c->gpus_per_node < s->hardware->nvlink_domain_gpus && segment > 1 &&
+      s->layout.ep * s->layout.etp <= s->hardware->nvlink_domain_gpus)
     g_string_append_printf(out, "#SBATCH --segment=%d\n", segment);
   g_string_append(out, "#SBATCH --time=01:00:00\n#SBATCH --output=%x-%j.log\n");
 }
@@ -98,7 +107,8 @@ static char *around_slurm(const MsFormContext *c, GString *head) {
   g_string_append_len(out, head->str, (gssize)head->len);
   g_string_append(out, "# Account, partition, container and time limit are yours to add.\nset -eu\n");
   g_string_append_len(out, c->text->once->str, (gssize)c->text->once->len);
-  g_string_append(out, "export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport MASTER_PORT=${MASTER_PORT:-29500}\n"
+  g_string_append(out, "export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport "
+                       "MASTER_PORT=${MASTER_PORT:-29500}\n"
                        "on_node() {\nexport NODE_RANK=$SLURM_NODEID\n");
   g_string_append_len(out, c->text->per_node->str, (gssize)c->text->per_node->len);
   g_string_append(out, "}\nexport -f on_node\nsrun bash -c on_node\n");
@@ -109,25 +119,31 @@ static char *around_slurm(const MsFormContext *c, GString *head) {
 static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
   GString *head = g_string_new(NULL);
   g_autofree char *model = ms_plain_name(c->scenario->model->name);
-  g_string_append_printf(head, "# %s: %d GPUs, TP %d CP %d PP %d VPP %d EP %d ETP %d, written by moesim for %s.\n", model, c->scenario->gpus,
-                         c->scenario->layout.tp, c->scenario->layout.cp, c->scenario->layout.pp, c->scenario->layout.vpp, c->scenario->layout.ep,
-                         c->scenario->layout.etp, ms_release_words[form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE]);
-  g_string_append(head, "# Data, tokenizer, learning rate and checkpoints are placeholders; lines \"#moesim\" say what no argument says, `moesim import` reads them back.\n");
+  g_string_append_printf(head, "# %s: %d GPUs, TP %d CP %d PP %d VPP %d EP %d ETP %d, written by moesim for %s.\n",
+                         model, c->scenario->gpus, c->scenario->layout.tp, c->scenario->layout.cp,
+                         c->scenario->layout.pp, c->scenario->layout.vpp, c->scenario->layout.ep,
+                         c->scenario->layout.etp,
+                         ms_release_words[form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE]);
+  g_string_append(head, "# Data, tokenizer, learning rate and checkpoints are placeholders; lines \"#moesim\" say what "
+                        "no argument says, `moesim import` reads them back.\n");
   if (ms_args_has(c->args, "--moe-router-force-load-balancing"))
-    g_string_append(head, "# --moe-router-force-load-balancing routes at random, as the scenario's balanced routing does: for benchmarks, leave it out to train.\n");
+    g_string_append(head, "# --moe-router-force-load-balancing routes at random, as the scenario's balanced routing "
+                          "does: for benchmarks, leave it out to train.\n");
   append_notes(head, c->args);
   return head;
 }
 
 static char *render(const MsFormContext *c, MsLaunchForm form) {
   g_autoptr(GString) head = head_of(c, form);
-  static void (*const forms[])(const MsFormContext *) = {[MS_LAUNCH_MEGATRON] = ms_form_megatron, [MS_LAUNCH_MODELZOO] = ms_form_modelzoo, [MS_LAUNCH_MT] = ms_form_mt};
+  static void (*const forms[])(const MsFormContext *) = {
+      [MS_LAUNCH_MEGATRON] = ms_form_megatron, [MS_LAUNCH_MODELZOO] = ms_form_modelzoo, [MS_LAUNCH_MT] = ms_form_mt};
   if (form == MS_LAUNCH_MODELZOO && !c->slurm) { /* a YAML file, not a script */
     g_autofree char *yaml = ms_modelzoo_yaml(c);
     return g_strconcat(head->str, yaml, NULL);
   }
   forms[form](c);
-  return c->slurm ? around_slurm(c, head) : g_strconcat("#!/bin/bash\n", head->str, c->text->once->str, c->text->per_node->str, NULL);
+  return c->slurm ? around_slurm(c, head)
+                  : g_strconcat("#!/bin/bash\n", head->str, c->text->once->str, c->text->per_node->str, NULL);
 }
 
 static gboolean check(const MsScenario *s, MsLaunch launch, GError **error) {
@@ -135,7 +151,8 @@ static gboolean check(const MsScenario *s, MsLaunch launch, GError **error) {
   if (!layout || !ms_release_check(s, error)) return FALSE;
   int per_node = s->hardware->gpus_per_node;
   return launch.form != MS_LAUNCH_MODELZOO || launch.slurm || per_node == 8 || per_node == 4 ||
-         ms_refuse_key(s, error, "hardware.gpus_per_node", "is %d: the model zoo's scripts know nodes of 8 and 4 GPUs", per_node);
+         ms_refuse_key(s, error, "hardware.gpus_per_node", "is %d: the model zoo's scripts know nodes of 8 and 4 GPUs",
+                       per_node);
 }
 
 char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error) {
@@ -147,7 +164,12 @@ char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error
   notes_from_scenario(s, release, launch.form, args->notes);
   MsLaunchText text = {.once = g_string_new(NULL), .per_node = g_string_new(NULL)};
   int per_node = MIN(s->gpus, s->hardware->gpus_per_node);
-  MsFormContext context = {.scenario = s, .args = args, .text = &text, .slurm = launch.slurm, .nodes = s->gpus / per_node, .gpus_per_node = per_node};
+  MsFormContext context = {.scenario = s,
+                           .args = args,
+                           .text = &text,
+                           .slurm = launch.slurm,
+                           .nodes = s->gpus / per_node,
+                           .gpus_per_node = per_node};
   char *whole = render(&context, launch.form);
   g_string_free(text.once, TRUE);
   g_string_free(text.per_node, TRUE);

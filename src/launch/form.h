@@ -5,7 +5,7 @@
 #include "launch/launch.h"
 #include "launch/table.h"
 
-typedef struct { /* a launch in two parts, so that sbatch can stand around either */
+typedef struct {     /* a launch in two parts, so that sbatch can stand around either */
   GString *once;     /* shell text before the nodes start */
   GString *per_node; /* what every node runs; needs NODE_RANK, MASTER_ADDR, MASTER_PORT */
 } MsLaunchText;

@@ -1,8 +1,8 @@
 /* src/launch/form_modelzoo.c - the YAML of Megatron-MoE-ModelZoo: ENV_VARS and MODEL_ARGS (domain/launch.md 4).
  *
- * All values are literal, so that the file is complete by itself. sbatch_benchmarking.sh appends arguments of its own by the
- * variables PR, DISPATCHER, VPP, A2A_OVERLAP, OPTIMIZER_OFFLOAD; the comment at the top gives them so that they agree with the
- * file, and names what they would override. */
+ * All values are literal, so that the file is complete by itself. sbatch_benchmarking.sh appends arguments of its own
+ * by the variables PR, DISPATCHER, VPP, A2A_OVERLAP, OPTIMIZER_OFFLOAD; the comment at the top gives them so that they
+ * agree with the file, and names what they would override. */
 #include <string.h>
 
 #include "launch/form.h"
@@ -43,14 +43,20 @@ static void append_variables(GString *out, const MsFormContext *c) {
   const MsScenario *s = c->scenario;
   const MsLayoutSpec *l = &s->layout;
   const MsOptions *o = &s->options;
-  const char *pr = s->training.precision == MS_MXFP8 ? "mxfp8" : s->training.precision == MS_FP8_BLOCKWISE ? "fp8" : "bf16";
-  g_string_append_printf(out, "PR=%s TP=%d CP=%d EP=%d PP=%d VPP=%d NUM_LAYERS=%d MBS=%d GBS=%d SEQ_LEN=%d NNODES=%d", pr, l->tp, l->cp, l->ep, l->pp, l->vpp,
-                         s->model->num_layers, s->training.micro_batch_size, s->training.global_batch_size, s->training.seq_length, c->nodes);
+  const char *pr = s->training.precision == MS_MXFP8           ? "mxfp8"
+                   : s->training.precision == MS_FP8_BLOCKWISE ? "fp8"
+                                                               : "bf16";
+  g_string_append_printf(out, "PR=%s TP=%d CP=%d EP=%d PP=%d VPP=%d NUM_LAYERS=%d MBS=%d GBS=%d SEQ_LEN=%d NNODES=%d",
+                         pr, l->tp, l->cp, l->ep, l->pp, l->vpp, s->model->num_layers, s->training.micro_batch_size,
+                         s->training.global_batch_size, s->training.seq_length, c->nodes);
   if (ms_is_moe(s)) g_string_append_printf(out, " DISPATCHER=%s", ms_dispatcher_words[o->dispatcher]);
   if (l->decoder_first_pipeline_num_layers > 0 && l->decoder_last_pipeline_num_layers > 0)
-    g_string_append_printf(out, " PP_FIRST=%d PP_LAST=%d", l->decoder_first_pipeline_num_layers, l->decoder_last_pipeline_num_layers);
-  g_string_append_printf(out, " A2A_OVERLAP=%d OPTIMIZER_OFFLOAD=%d", o->ep_overlap && o->delay_wgrad, o->optimizer_offload_fraction > 0);
-  if (s->hardware->gpus_per_node == 4) g_string_append_printf(out, " GB200_CLUSTER=1 SEGMENT=%d", MAX(1, l->ep * l->etp / 4));
+    g_string_append_printf(out, " PP_FIRST=%d PP_LAST=%d", l->decoder_first_pipeline_num_layers,
+                           l->decoder_last_pipeline_num_layers);
+  g_string_append_printf(out, " A2A_OVERLAP=%d OPTIMIZER_OFFLOAD=%d", o->ep_overlap && o->delay_wgrad,
+                         o->optimizer_offload_fraction > 0);
+  if (s->hardware->gpus_per_node == 4)
+    g_string_append_printf(out, " GB200_CLUSTER=1 SEGMENT=%d", MAX(1, l->ep * l->etp / 4));
 }
 
 char *ms_modelzoo_yaml(const MsFormContext *c) {
@@ -59,7 +65,8 @@ char *ms_modelzoo_yaml(const MsFormContext *c) {
     g_autoptr(GString) variables = g_string_new(NULL);
     g_autofree char *model = ms_plain_name(c->scenario->model->name);
     append_variables(variables, c);
-    g_string_append_printf(out, "# To run: MODEL=%s TRAINING_PARAMS_PATH=<this file> %s bash sbatch_benchmarking.sh\n", model, variables->str);
+    g_string_append_printf(out, "# To run: MODEL=%s TRAINING_PARAMS_PATH=<this file> %s bash sbatch_benchmarking.sh\n",
+                           model, variables->str);
     ms_modelzoo_append_overrides(out, c->args, variables->str);
   }
   append_maps(out, c->args);
@@ -69,14 +76,17 @@ char *ms_modelzoo_yaml(const MsFormContext *c) {
 /* With sbatch around it the file is written beside the job and its maps are handed to Megatron as they stand. */
 void ms_form_modelzoo(const MsFormContext *c) {
   g_autofree char *yaml = ms_modelzoo_yaml(c);
-  g_string_append_printf(c->text->once, "export CONFIG=$PWD/moesim-$SLURM_JOB_ID.yaml\ncat > \"$CONFIG\" <<'YAML'\n%sYAML\n", yaml);
-  g_string_append(c->text->once,
-                  "words() { python3 -c 'import shlex, sys, yaml\n"
-                  "for key, value in yaml.safe_load(open(sys.argv[1]))[sys.argv[2]].items():\n"
-                  "  if value is not False: print(sys.argv[3].format(key, \"\" if value is True else \" \".join(map(shlex.quote, str(value).split()))))' \"$@\"; }\n"
-                  "export ZOO_ENV=$(words \"$CONFIG\" ENV_VARS 'export {}={}') ZOO_ARGS=$(words \"$CONFIG\" MODEL_ARGS '{} {}' | tr '\\n' ' ')\n");
+  g_string_append_printf(c->text->once,
+                         "export CONFIG=$PWD/moesim-$SLURM_JOB_ID.yaml\ncat > \"$CONFIG\" <<'YAML'\n%sYAML\n", yaml);
+  g_string_append(c->text->once, "words() { python3 -c 'import shlex, sys, yaml\n"
+                                 "for key, value in yaml.safe_load(open(sys.argv[1]))[sys.argv[2]].items():\n"
+                                 "  if value is not False: print(sys.argv[3].format(key, \"\" if value is True else \" "
+                                 "\".join(map(shlex.quote, str(value).split()))))' \"$@\"; }\n"
+                                 "export ZOO_ENV=$(words \"$CONFIG\" ENV_VARS 'export {}={}') ZOO_ARGS=$(words "
+                                 "\"$CONFIG\" MODEL_ARGS '{} {}' | tr '\\n' ' ')\n");
   g_string_append_printf(c->text->per_node,
-                         "eval \"$ZOO_ENV\"\neval \"torchrun --nnodes %d --nproc_per_node %d --node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT "
+                         "eval \"$ZOO_ENV\"\neval \"torchrun --nnodes %d --nproc_per_node %d --node_rank $NODE_RANK "
+                         "--master_addr $MASTER_ADDR --master_port $MASTER_PORT "
                          "${MEGATRON_PATH:-.}/pretrain_gpt.py $ZOO_ARGS\"\n",
                          c->nodes, c->gpus_per_node);
 }

@@ -22,12 +22,14 @@ gboolean ms_write_context(const MsScenario *s, MsRelease release, MsArgs *args, 
   ms_args_addf(args, SECTION, "--context-parallel-size", "%d", cp);
   if (cp == 1) return TRUE;
   if (release == MS_RELEASE_MT)
-    return type == MS_CP_P2P || ms_refuse_key(s, error, "layout.cp_comm_type", "%s has p2p only, not %s", ms_release_words[release], ms_cp_comm_words[type]);
+    return type == MS_CP_P2P || ms_refuse_key(s, error, "layout.cp_comm_type", "%s has p2p only, not %s",
+                                              ms_release_words[release], ms_cp_comm_words[type]);
   ms_args_add(args, SECTION, "--cp-comm-type", ms_cp_comm_words[type], NULL);
   if (type != MS_CP_A2A_P2P) return TRUE;
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
   if (!layout) return FALSE;
-  g_autofree char *inner = g_strdup_printf("%d", layout->cp_inner), *outer = g_strdup_printf("%d", cp / layout->cp_inner);
+  g_autofree char *inner = g_strdup_printf("%d", layout->cp_inner),
+                  *outer = g_strdup_printf("%d", cp / layout->cp_inner);
   ms_args_add(args, SECTION, "--hierarchical-context-parallel-sizes", inner, outer, NULL);
   return TRUE;
 }
@@ -35,8 +37,10 @@ gboolean ms_write_context(const MsScenario *s, MsRelease release, MsArgs *args, 
 static gboolean read_cp_type(MsArgs *args, const MsArg *arg, MsCpComm *type, GError **error) {
   if (!ms_arg_value(args, arg, error)) return FALSE;
   for (int i = 1; arg->values[i]; i++)
-    if (strcmp(arg->values[i], arg->values[0]) != 0) return ms_arg_error(args, arg, error, "differs from layer to layer, moesim has one type for all");
-  const char *text = strcmp(arg->values[0], "allgather") == 0 ? "all_gather" : arg->values[0]; /* the spelling of the option's help */
+    if (strcmp(arg->values[i], arg->values[0]) != 0)
+      return ms_arg_error(args, arg, error, "differs from layer to layer, moesim has one type for all");
+  const char *text =
+      strcmp(arg->values[0], "allgather") == 0 ? "all_gather" : arg->values[0]; /* the spelling of the option's help */
   int word = ms_arg_word(args, arg, text, ms_cp_comm_words, error);
   *type = (MsCpComm)MAX(word, 0);
   return word >= 0;
@@ -47,7 +51,8 @@ gboolean ms_read_context(MsArgs *args, MsScenario *s, GError **error) {
   if (!set_int(args, "--context-parallel-size", 1, 1, 1024, &s->layout.cp, error)) return FALSE;
   const MsArg *arg = ms_args_take(args, "--cp-comm-type");
   if (arg && !read_cp_type(args, arg, &s->layout.cp_comm_type, error)) return FALSE;
-  if (s->layout.cp_comm_type == MS_CP_A2A_P2P) ms_args_take(args, "--hierarchical-context-parallel-sizes"); /* they follow from the node */
+  if (s->layout.cp_comm_type == MS_CP_A2A_P2P)
+    ms_args_take(args, "--hierarchical-context-parallel-sizes"); /* they follow from the node */
   return TRUE;
 }
 
@@ -59,23 +64,28 @@ gboolean ms_write_expert_parallel(const MsScenario *s, MsRelease release, MsArgs
     return TRUE;
   }
   return !ms_is_moe(s) || s->layout.etp == s->layout.tp ||
-         ms_refuse_key(s, error, "layout.etp", "is %d, but %s has no --expert-tensor-parallel-size: ETP is TP = %d there", s->layout.etp,
+         ms_refuse_key(s, error, "layout.etp",
+                       "is %d, but %s has no --expert-tensor-parallel-size: ETP is TP = %d there", s->layout.etp,
                        ms_release_words[release], s->layout.tp);
 }
 
 gboolean ms_read_expert_parallel(MsArgs *args, MsScenario *s, GError **error) {
   return set_int(args, "--expert-model-parallel-size", 1, 1, 16384, &s->layout.ep, error) &&
-         set_int(args, "--expert-tensor-parallel-size", s->layout.tp, 1, 64, &s->layout.etp, error); /* without it ETP is TP */
+         set_int(args, "--expert-tensor-parallel-size", s->layout.tp, 1, 64, &s->layout.etp,
+                 error); /* without it ETP is TP */
 }
 
 /* --- pipeline --- */
-static gboolean only_mcore(const MsScenario *s, MsRelease release, gboolean used, const char *path, const char *flag, GError **error) {
-  return release == MS_RELEASE_MCORE || !used || ms_refuse_key(s, error, path, "%s has no %s", ms_release_words[release], flag);
+static gboolean only_mcore(const MsScenario *s, MsRelease release, gboolean used, const char *path, const char *flag,
+                           GError **error) {
+  return release == MS_RELEASE_MCORE || !used ||
+         ms_refuse_key(s, error, path, "%s has no %s", ms_release_words[release], flag);
 }
 
 static void write_split(const MsScenario *s, MsArgs *args) {
   const MsLayoutSpec *l = &s->layout;
-  if (l->account_for_embedding_in_pipeline_split) ms_args_add(args, SECTION, "--account-for-embedding-in-pipeline-split", NULL);
+  if (l->account_for_embedding_in_pipeline_split)
+    ms_args_add(args, SECTION, "--account-for-embedding-in-pipeline-split", NULL);
   if (l->account_for_loss_in_pipeline_split) ms_args_add(args, SECTION, "--account-for-loss-in-pipeline-split", NULL);
   if (l->decoder_first_pipeline_num_layers > 0)
     ms_args_addf(args, SECTION, "--decoder-first-pipeline-num-layers", "%d", l->decoder_first_pipeline_num_layers);
@@ -92,7 +102,8 @@ static gboolean write_chunks(const MsScenario *s, MsRelease release, MsArgs *arg
   } else if (l->vpp > 1 && release == MS_RELEASE_MCORE) {
     ms_args_addf(args, SECTION, "--num-virtual-stages-per-pipeline-rank", "%d", l->vpp);
   } else if (l->vpp > 1) {
-    if (uneven) return ms_refuse_key(s, error, "layout.vpp", "%s takes VPP only with an even split", ms_release_words[release]);
+    if (uneven)
+      return ms_refuse_key(s, error, "layout.vpp", "%s takes VPP only with an even split", ms_release_words[release]);
     ms_args_addf(args, SECTION, "--num-layers-per-virtual-pipeline-stage", "%d", s->model->num_layers / l->pp / l->vpp);
   }
   return TRUE;
@@ -101,27 +112,33 @@ static gboolean write_chunks(const MsScenario *s, MsRelease release, MsArgs *arg
 gboolean ms_write_pipeline(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsLayoutSpec *l = &s->layout;
   if (l->schedule != MS_SCHED_1F1B)
-    return ms_refuse_key(s, error, "layout.schedule", "%s is not a schedule of %s, which has 1f1b (interleaved with VPP)", ms_schedule_words[l->schedule],
-                         ms_release_words[release]);
-  if (!only_mcore(s, release, l->pipeline_layout != NULL, "layout.pipeline_layout", "--pipeline-model-parallel-layout", error) ||
-      !only_mcore(s, release, l->account_for_embedding_in_pipeline_split, "layout.account_for_embedding_in_pipeline_split",
-                  "--account-for-embedding-in-pipeline-split", error) ||
+    return ms_refuse_key(s, error, "layout.schedule",
+                         "%s is not a schedule of %s, which has 1f1b (interleaved with VPP)",
+                         ms_schedule_words[l->schedule], ms_release_words[release]);
+  if (!only_mcore(s, release, l->pipeline_layout != NULL, "layout.pipeline_layout", "--pipeline-model-parallel-layout",
+                  error) ||
+      !only_mcore(s, release, l->account_for_embedding_in_pipeline_split,
+                  "layout.account_for_embedding_in_pipeline_split", "--account-for-embedding-in-pipeline-split",
+                  error) ||
       !only_mcore(s, release, l->account_for_loss_in_pipeline_split, "layout.account_for_loss_in_pipeline_split",
                   "--account-for-loss-in-pipeline-split", error) ||
-      !only_mcore(s, release, l->microbatch_group_size_per_virtual_pipeline_stage > 0, "layout.microbatch_group_size_per_virtual_pipeline_stage",
+      !only_mcore(s, release, l->microbatch_group_size_per_virtual_pipeline_stage > 0,
+                  "layout.microbatch_group_size_per_virtual_pipeline_stage",
                   "--microbatch-group-size-per-virtual-pipeline-stage", error))
     return FALSE;
   ms_args_addf(args, SECTION, "--pipeline-model-parallel-size", "%d", l->pp);
   if (!write_chunks(s, release, args, error)) return FALSE;
   write_split(s, args);
   if (l->microbatch_group_size_per_virtual_pipeline_stage > 0)
-    ms_args_addf(args, SECTION, "--microbatch-group-size-per-virtual-pipeline-stage", "%d", l->microbatch_group_size_per_virtual_pipeline_stage);
+    ms_args_addf(args, SECTION, "--microbatch-group-size-per-virtual-pipeline-stage", "%d",
+                 l->microbatch_group_size_per_virtual_pipeline_stage);
   return TRUE;
 }
 
 /* VPP from layers per chunk, as Megatron infers it. */
 static gboolean chunks_of_layers(MsArgs *args, MsScenario *s, GError **error) {
-  const MsArg *arg = ms_args_take(args, "--num-layers-per-virtual-pipeline-stage"), *layers_arg = ms_args_take(args, "--num-layers");
+  const MsArg *arg = ms_args_take(args, "--num-layers-per-virtual-pipeline-stage"),
+              *layers_arg = ms_args_take(args, "--num-layers");
   gint64 per_chunk, layers = 0;
   if (!arg) return TRUE;
   if (!ms_arg_int(args, arg, 1, 10000, &per_chunk, error)) return FALSE;
@@ -129,7 +146,8 @@ static gboolean chunks_of_layers(MsArgs *args, MsScenario *s, GError **error) {
   layers += s->layout.account_for_embedding_in_pipeline_split + s->layout.account_for_loss_in_pipeline_split;
   gint64 chunks = layers / s->layout.pp / per_chunk;
   if (chunks < 1 || chunks > 1024 || chunks * per_chunk * s->layout.pp != layers)
-    return ms_arg_error(args, arg, error, "is %d, but %d layers on PP %d do not split so", (int)per_chunk, (int)layers, s->layout.pp);
+    return ms_arg_error(args, arg, error, "is %d, but %d layers on PP %d do not split so", (int)per_chunk, (int)layers,
+                        s->layout.pp);
   s->layout.vpp = (int)chunks;
   return TRUE;
 }
@@ -144,10 +162,14 @@ gboolean ms_read_pipeline(MsArgs *args, MsScenario *s, GError **error) {
   if (string && !ms_arg_value(args, string, error)) return FALSE;
   if (string) l->pipeline_layout = g_strdup(string->values[0]);
   return set_int(args, "--pipeline-model-parallel-size", 1, 1, 1024, &l->pp, error) &&
-         set_int(args, "--num-virtual-stages-per-pipeline-rank", 1, 1, 1024, &l->vpp, error) && chunks_of_layers(args, s, error) &&
-         set_int(args, "--decoder-first-pipeline-num-layers", 0, 0, 10000, &l->decoder_first_pipeline_num_layers, error) &&
-         set_int(args, "--decoder-last-pipeline-num-layers", 0, 0, 10000, &l->decoder_last_pipeline_num_layers, error) &&
-         set_int(args, "--microbatch-group-size-per-virtual-pipeline-stage", 0, 0, 65536, &l->microbatch_group_size_per_virtual_pipeline_stage, error);
+         set_int(args, "--num-virtual-stages-per-pipeline-rank", 1, 1, 1024, &l->vpp, error) &&
+         chunks_of_layers(args, s, error) &&
+         set_int(args, "--decoder-first-pipeline-num-layers", 0, 0, 10000, &l->decoder_first_pipeline_num_layers,
+                 error) &&
+         set_int(args, "--decoder-last-pipeline-num-layers", 0, 0, 10000, &l->decoder_last_pipeline_num_layers,
+                 error) &&
+         set_int(args, "--microbatch-group-size-per-virtual-pipeline-stage", 0, 0, 65536,
+                 &l->microbatch_group_size_per_virtual_pipeline_stage, error);
 }
 
 /* --- rank order --- */

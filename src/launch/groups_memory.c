@@ -21,7 +21,8 @@ static void add_words(MsArgs *args, const char *flag, guint32 bits, const char *
 }
 
 /* Bits of the values of an argument; values may also be separated by commas. */
-static gboolean read_words(const MsArgs *args, const MsArg *arg, const char *const *words, guint32 *bits, GError **error) {
+static gboolean read_words(const MsArgs *args, const MsArg *arg, const char *const *words, guint32 *bits,
+                           GError **error) {
   *bits = 0;
   for (int i = 0; arg->values[i]; i++) {
     g_auto(GStrv) parts = g_strsplit(arg->values[i], ",", -1);
@@ -46,13 +47,15 @@ gboolean ms_write_recompute(const MsScenario *s, MsRelease release, MsArgs *args
   } else if (release == MS_RELEASE_MCORE) {
     add_words(args, "--recompute-modules", r->modules, ms_recompute_module_words);
   } else if (r->modules != MS_RM_CORE_ATTN) {
-    return refuse_mt(s, release, "options.recompute.modules", "--recompute-modules: selective is core_attn there", error);
+    return refuse_mt(s, release, "options.recompute.modules", "--recompute-modules: selective is core_attn there",
+                     error);
   }
   return TRUE;
 }
 
 static gboolean read_full(MsArgs *args, MsRecomputeSpec *r, GError **error) {
-  const MsArg *method = ms_args_take(args, "--recompute-method"), *layers = ms_args_take(args, "--recompute-num-layers");
+  const MsArg *method = ms_args_take(args, "--recompute-method"),
+              *layers = ms_args_take(args, "--recompute-num-layers");
   gint64 count = 1;
   const char *text = method ? ms_arg_value(args, method, error) : ms_recompute_method_words[0];
   int word = text ? ms_arg_word(args, method, text, ms_recompute_method_words, error) : -1;
@@ -95,10 +98,13 @@ gboolean ms_write_offload(const MsScenario *s, MsRelease release, MsArgs *args, 
   const MsOptions *o = &s->options;
   char buf[32];
   if (o->offload_optimizer_states) /* --offload-optimizer-states is an argument of the dev branch, read below */
-    return ms_refuse_key(s, error, "options.offload_optimizer_states", "no argument of %s says it; leave it at its default", ms_release_words[release]);
+    return ms_refuse_key(s, error, "options.offload_optimizer_states",
+                         "no argument of %s says it; leave it at its default", ms_release_words[release]);
   if (release != MS_RELEASE_MCORE) {
-    if (o->offload_modules) return refuse_mt(s, release, "options.offload_modules", "--fine-grained-activation-offloading", error);
-    return !(o->optimizer_offload_fraction > 0) || refuse_mt(s, release, "options.optimizer_offload_fraction", "--optimizer-cpu-offload", error);
+    if (o->offload_modules)
+      return refuse_mt(s, release, "options.offload_modules", "--fine-grained-activation-offloading", error);
+    return !(o->optimizer_offload_fraction > 0) ||
+           refuse_mt(s, release, "options.optimizer_offload_fraction", "--optimizer-cpu-offload", error);
   }
   if (o->offload_modules) {
     ms_args_add(args, TRAINING, "--fine-grained-activation-offloading", NULL);
@@ -106,7 +112,8 @@ gboolean ms_write_offload(const MsScenario *s, MsRelease release, MsArgs *args, 
   }
   if (o->optimizer_offload_fraction > 0) {
     ms_args_add(args, TRAINING, "--optimizer-cpu-offload", NULL);
-    ms_args_add(args, TRAINING, "--optimizer-offload-fraction", ms_double_text(o->optimizer_offload_fraction, buf), NULL);
+    ms_args_add(args, TRAINING, "--optimizer-offload-fraction", ms_double_text(o->optimizer_offload_fraction, buf),
+                NULL);
   }
   return TRUE;
 }
@@ -135,14 +142,16 @@ gboolean ms_write_graphs(const MsScenario *s, MsRelease release, MsArgs *args, G
   guint32 scope = s->options.cuda_graph_scope;
   if (!scope) return TRUE;
   if (release != MS_RELEASE_MCORE) return refuse_mt(s, release, "options.cuda_graph_scope", "--cuda-graph-impl", error);
-  ms_args_add(args, TRAINING, "--cuda-graph-impl", scope == MS_CG_FULL_ITERATION ? "full_iteration" : "transformer_engine", NULL);
+  ms_args_add(args, TRAINING, "--cuda-graph-impl",
+              scope == MS_CG_FULL_ITERATION ? "full_iteration" : "transformer_engine", NULL);
   if (scope & GRAPH_MODULES) add_words(args, "--cuda-graph-modules", scope & GRAPH_MODULES, ms_cuda_graph_words);
   return TRUE;
 }
 
 static gboolean read_scope(MsArgs *args, guint32 *scope, GError **error) {
   const MsArg *modules = ms_args_take_any(args, "--cuda-graph-modules --cuda-graph-scope");
-  if (modules && modules->values[0] && strcmp(modules->values[0], "full") == 0) modules = NULL; /* the older word for no list */
+  if (modules && modules->values[0] && strcmp(modules->values[0], "full") == 0)
+    modules = NULL; /* the older word for no list */
   if (modules && !read_words(args, modules, ms_cuda_graph_words, scope, error)) return FALSE;
   if (*scope == 0) *scope = MS_CG_LAYER;
   return TRUE;

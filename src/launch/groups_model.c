@@ -20,9 +20,13 @@ gboolean ms_write_attention(const MsScenario *s, MsRelease release, MsArgs *args
     ms_args_add(args, MODEL, "--group-query-attention", NULL);
     ms_args_addf(args, MODEL, "--num-query-groups", "%d", m->num_query_groups);
   }
-  if (release != MS_RELEASE_MCORE && w->window > 0) return refuse_mt(s, release, "model.sliding_window", "--window-size", error);
-  if (release != MS_RELEASE_MCORE && m->softmax_sink) return refuse_mt(s, release, "model.softmax_sink", "--softmax-type", error);
-  if (w->window > 0) ms_args_addf(args, MODEL, "--window-size", "%d,0", w->window - 1); /* earlier and later tokens, without the token itself */
+  if (release != MS_RELEASE_MCORE && w->window > 0)
+    return refuse_mt(s, release, "model.sliding_window", "--window-size", error);
+  if (release != MS_RELEASE_MCORE && m->softmax_sink)
+    return refuse_mt(s, release, "model.softmax_sink", "--softmax-type", error);
+  if (w->window > 0)
+    ms_args_addf(args, MODEL, "--window-size", "%d,0",
+                 w->window - 1); /* earlier and later tokens, without the token itself */
   if (w->window > 0 && w->period > 0) ms_args_addf(args, MODEL, "--window-attn-skip-freq", "%d", w->period);
   if (m->softmax_sink) ms_args_add(args, MODEL, "--softmax-type", "learnable", NULL);
   return TRUE;
@@ -40,7 +44,8 @@ static gboolean read_window(MsArgs *args, MsSlidingWindow *w, GError **error) {
   if (left < 0) return TRUE; /* no limit */
   gint64 period = 0;
   if (skip && skip->values[0] && strchr(skip->values[0], '['))
-    return ms_arg_error(args, skip, error, "is a list; moesim knows one full layer after every N - 1 windowed ones, written as N");
+    return ms_arg_error(args, skip, error,
+                        "is a list; moesim knows one full layer after every N - 1 windowed ones, written as N");
   if (skip && !ms_arg_int(args, skip, 1, 10000, &period, error)) return FALSE;
   *w = (MsSlidingWindow){.window = left + 1, .period = (int)period};
   return TRUE;
@@ -53,7 +58,8 @@ gboolean ms_read_attention(MsArgs *args, MsScenario *s, GError **error) {
   const MsArg *groups = ms_args_take(args, "--num-query-groups"), *softmax = ms_args_take(args, "--softmax-type");
   gint64 n = 0, g = 1, dh = 0;
   if (!heads) return ms_arg_error(args, &(MsArg){.flag = (char *)"--num-attention-heads"}, error, "is missing");
-  if (!ms_arg_int(args, heads, 1, 65536, &n, error) || (channels && !ms_arg_int(args, channels, 0, 65536, &dh, error)) ||
+  if (!ms_arg_int(args, heads, 1, 65536, &n, error) ||
+      (channels && !ms_arg_int(args, channels, 0, 65536, &dh, error)) ||
       (groups && !ms_arg_int(args, groups, 1, 65536, &g, error)))
     return FALSE;
   m->num_attention_heads = (int)n;
@@ -98,7 +104,8 @@ gboolean ms_read_latent_attention(MsArgs *args, MsScenario *s, GError **error) {
     if (arg && !ms_arg_int(args, arg, 0, 65536, &value, error)) return FALSE;
     *mla_member(mla, i) = (int)value;
   }
-  return mla->kv_lora_rank > 0 || ms_arg_error(args, &(MsArg){.flag = (char *)"--kv-lora-rank"}, error, "is 0, must be at least 1 with --multi-latent-attention");
+  return mla->kv_lora_rank > 0 || ms_arg_error(args, &(MsArg){.flag = (char *)"--kv-lora-rank"}, error,
+                                               "is 0, must be at least 1 with --multi-latent-attention");
 }
 
 /* --- activation --- */
@@ -106,18 +113,23 @@ static const struct {
   gboolean gated;
   MsActivation activation;
   const char *flag; /* NULL: what the release does without one */
-} activations[] = {{FALSE, MS_ACT_GELU, NULL}, {TRUE, MS_ACT_SILU, "--swiglu"}, {TRUE, MS_ACT_QUICK_GELU, "--quick-geglu"}, {FALSE, MS_ACT_SQUARED_RELU, "--squared-relu"}};
+} activations[] = {{FALSE, MS_ACT_GELU, NULL},
+                   {TRUE, MS_ACT_SILU, "--swiglu"},
+                   {TRUE, MS_ACT_QUICK_GELU, "--quick-geglu"},
+                   {FALSE, MS_ACT_SQUARED_RELU, "--squared-relu"}};
 
 gboolean ms_write_activation(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsModel *m = s->model;
   for (guint i = 0; i < G_N_ELEMENTS(activations); i++) {
     if (!activations[i].gated != !m->gated || activations[i].activation != m->activation) continue;
-    if (release != MS_RELEASE_MCORE && m->activation == MS_ACT_QUICK_GELU) return refuse_mt(s, release, "model.activation", "--quick-geglu", error);
+    if (release != MS_RELEASE_MCORE && m->activation == MS_ACT_QUICK_GELU)
+      return refuse_mt(s, release, "model.activation", "--quick-geglu", error);
     if (activations[i].flag) ms_args_add(args, MODEL, activations[i].flag, NULL);
     return TRUE;
   }
-  return ms_refuse_key(s, error, "model.activation", "%s %s MLP: %s has gelu, gated silu, gated quick_gelu and squared_relu", m->gated ? "gated" : "ungated",
-                       ms_activation_words[m->activation], ms_release_words[release]);
+  return ms_refuse_key(s, error, "model.activation",
+                       "%s %s MLP: %s has gelu, gated silu, gated quick_gelu and squared_relu",
+                       m->gated ? "gated" : "ungated", ms_activation_words[m->activation], ms_release_words[release]);
 }
 
 gboolean ms_read_activation(MsArgs *args, MsScenario *s, GError **error) {
@@ -135,15 +147,18 @@ gboolean ms_write_positions(const MsScenario *s, MsRelease release, MsArgs *args
   MsPosition position = s->model->position_embedding;
   gboolean learned = position == MS_POS_LEARNED;
   if (release != MS_RELEASE_MCORE && position != MS_POS_ROPE && !learned)
-    return ms_refuse_key(s, error, "model.position_embedding", "%s has rope and learned_absolute, not %s", ms_release_words[release], ms_position_words[position]);
+    return ms_refuse_key(s, error, "model.position_embedding", "%s has rope and learned_absolute, not %s",
+                         ms_release_words[release], ms_position_words[position]);
   ms_args_add(args, MODEL, "--position-embedding-type", ms_position_words[position], NULL);
-  ms_args_addf(args, MODEL, "--max-position-embeddings", "%d", learned ? MAX(s->model->seq_length_max, s->training.seq_length) : s->training.seq_length);
+  ms_args_addf(args, MODEL, "--max-position-embeddings", "%d",
+               learned ? MAX(s->model->seq_length_max, s->training.seq_length) : s->training.seq_length);
   return TRUE;
 }
 
 gboolean ms_read_positions(MsArgs *args, MsScenario *s, GError **error) {
   MsModel *m = s->model;
-  const MsArg *type = ms_args_take(args, "--position-embedding-type"), *most = ms_args_take(args, "--max-position-embeddings");
+  const MsArg *type = ms_args_take(args, "--position-embedding-type"),
+              *most = ms_args_take(args, "--max-position-embeddings");
   gboolean rotary = ms_args_take(args, "--use-rotary-position-embeddings") != NULL;
   const char *text = type ? ms_arg_value(args, type, error) : rotary ? "rope" : "learned_absolute";
   int word = text ? ms_arg_word(args, type, text, ms_position_words, error) : -1;
@@ -165,7 +180,9 @@ gboolean ms_write_vocabulary(const MsScenario *s, MsRelease release, MsArgs *arg
 gboolean ms_read_vocabulary(MsArgs *args, MsScenario *s, GError **error) {
   const MsArg *size = ms_args_take(args, "--vocab-size"), *unit = ms_args_take(args, "--make-vocab-size-divisible-by");
   gint64 vocab = 0, divisor = 128;
-  if ((size && !ms_arg_int(args, size, 1, 1 << 24, &vocab, error)) || (unit && !ms_arg_int(args, unit, 1, 1 << 20, &divisor, error))) return FALSE;
+  if ((size && !ms_arg_int(args, size, 1, 1 << 24, &vocab, error)) ||
+      (unit && !ms_arg_int(args, unit, 1, 1 << 20, &divisor, error)))
+    return FALSE;
   s->model->vocab_size = (int)vocab;
   s->model->make_vocab_size_divisible_by = (int)divisor;
   return TRUE;

@@ -11,17 +11,20 @@ gboolean ms_write_dispatcher(const MsScenario *s, MsRelease release, MsArgs *arg
   gboolean flex = ms_dispatch_is_flex(dispatcher);
   if (!ms_is_moe(s)) return TRUE;
   if (flex && release != MS_RELEASE_MCORE)
-    return ms_refuse_key(s, error, "options.dispatcher", "%s has alltoall and allgather, not %s", ms_release_words[release], ms_dispatcher_words[dispatcher]);
+    return ms_refuse_key(s, error, "options.dispatcher", "%s has alltoall and allgather, not %s",
+                         ms_release_words[release], ms_dispatcher_words[dispatcher]);
   ms_args_add(args, MOE, "--moe-token-dispatcher-type", flex ? "flex" : ms_dispatcher_words[dispatcher], NULL);
   if (!flex) return TRUE;
   ms_args_add(args, MOE, "--moe-flex-dispatcher-backend", ms_dispatcher_words[dispatcher], NULL);
-  if (s->options.dispatcher_num_sms > 0) ms_args_addf(args, MOE, "--moe-flex-dispatcher-num-sms", "%d", s->options.dispatcher_num_sms);
+  if (s->options.dispatcher_num_sms > 0)
+    ms_args_addf(args, MOE, "--moe-flex-dispatcher-num-sms", "%d", s->options.dispatcher_num_sms);
   return TRUE;
 }
 
 static gboolean read_backend(MsArgs *args, MsOptions *o, GError **error) {
   static const char *const backends[] = {"deepep", "hybridep", NULL};
-  const MsArg *arg = ms_args_take(args, "--moe-flex-dispatcher-backend"), *sms = ms_args_take(args, "--moe-flex-dispatcher-num-sms");
+  const MsArg *arg = ms_args_take(args, "--moe-flex-dispatcher-backend"),
+              *sms = ms_args_take(args, "--moe-flex-dispatcher-num-sms");
   gboolean old_deepep = ms_args_take(args, "--moe-enable-deepep") != NULL;
   const char *text = arg && !old_deepep ? ms_arg_value(args, arg, error) : backends[0];
   int word = text ? ms_arg_word(args, arg, text, backends, error) : -1;
@@ -69,10 +72,12 @@ gboolean ms_read_routing(MsArgs *args, MsScenario *s, GError **error) {
   if (!factor) return TRUE;
   double value;
   if (!ms_arg_number(args, factor, -1e4, 1e4, &value, error)) return FALSE;
-  if (value >= 0 && value < 1e-3) return ms_arg_error(args, factor, error, "is %s, must be at least 0.001", factor->values[0]);
+  if (value >= 0 && value < 1e-3)
+    return ms_arg_error(args, factor, error, "is %s, must be at least 0.001", factor->values[0]);
   if (value < 0) return TRUE; /* Megatron takes a negative factor as none */
   gboolean padded = ms_args_take(args, "--moe-pad-expert-input-to-capacity") != NULL;
-  *r = (MsRouting){.kind = MS_ROUTING_CAPACITY, .capacity_factor = value, .pad_to_capacity = padded, .forced_balance = forced};
+  *r = (MsRouting){
+      .kind = MS_ROUTING_CAPACITY, .capacity_factor = value, .pad_to_capacity = padded, .forced_balance = forced};
   return TRUE;
 }
 
@@ -106,7 +111,8 @@ gboolean ms_read_widths(MsArgs *args, MsScenario *s, GError **error) {
   MsModel *m = s->model;
   const MsArg *freq = ms_args_take(args, "--moe-layer-freq");
   g_clear_pointer(&m->moe_layer_freq, g_free);
-  if (!read_width(args, "--ffn-hidden-size", 1, 1048576, &m->ffn_hidden_size, error) || !read_width(args, "--num-experts", 0, 65536, &m->num_experts, error) ||
+  if (!read_width(args, "--ffn-hidden-size", 1, 1048576, &m->ffn_hidden_size, error) ||
+      !read_width(args, "--num-experts", 0, 65536, &m->num_experts, error) ||
       !read_width(args, "--moe-ffn-hidden-size", 1, 1048576, &m->moe_ffn_hidden_size, error))
     return FALSE;
   if (freq && !ms_arg_value(args, freq, error)) return FALSE;

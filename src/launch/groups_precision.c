@@ -9,7 +9,9 @@
 /* --- compute precision --- */
 static const struct {
   const char *recipe, *format;
-} fp8[] = {[MS_FP8_DELAYED] = {"delayed", "hybrid"}, [MS_FP8_TENSORWISE] = {"tensorwise", "hybrid"}, [MS_FP8_BLOCKWISE] = {"blockwise", "e4m3"},
+} fp8[] = {[MS_FP8_DELAYED] = {"delayed", "hybrid"},
+           [MS_FP8_TENSORWISE] = {"tensorwise", "hybrid"},
+           [MS_FP8_BLOCKWISE] = {"blockwise", "e4m3"},
            [MS_MXFP8] = {"mxfp8", "e4m3"}};
 
 static gboolean is_fp8(MsPrecision precision) { return precision >= MS_FP8_DELAYED && precision <= MS_MXFP8; }
@@ -17,7 +19,8 @@ static gboolean is_fp8(MsPrecision precision) { return precision >= MS_FP8_DELAY
 gboolean ms_write_precision(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   MsPrecision precision = s->training.precision;
   if (release == MS_RELEASE_MT && precision > MS_FP8_DELAYED)
-    return ms_refuse_key(s, error, "training.precision", "%s has bf16, fp16 and fp8-delayed, not %s", ms_release_words[release], ms_precision_words[precision]);
+    return ms_refuse_key(s, error, "training.precision", "%s has bf16, fp16 and fp8-delayed, not %s",
+                         ms_release_words[release], ms_precision_words[precision]);
   ms_args_add(args, PRECISION, precision == MS_FP16 ? "--fp16" : "--bf16", NULL);
   if (is_fp8(precision)) {
     ms_args_add(args, PRECISION, "--fp8-format", fp8[precision].format, NULL);
@@ -31,7 +34,8 @@ gboolean ms_write_precision(const MsScenario *s, MsRelease release, MsArgs *args
 }
 
 static gboolean read_recipe(MsArgs *args, MsPrecision *precision, GError **error) {
-  const char *words[] = {fp8[MS_FP8_DELAYED].recipe, fp8[MS_FP8_TENSORWISE].recipe, fp8[MS_FP8_BLOCKWISE].recipe, fp8[MS_MXFP8].recipe, NULL};
+  const char *words[] = {fp8[MS_FP8_DELAYED].recipe, fp8[MS_FP8_TENSORWISE].recipe, fp8[MS_FP8_BLOCKWISE].recipe,
+                         fp8[MS_MXFP8].recipe, NULL};
   const MsArg *arg = ms_args_take(args, "--fp8-recipe");
   const char *text = arg ? ms_arg_value(args, arg, error) : words[0];
   int word = text ? ms_arg_word(args, arg, text, words, error) : -1;
@@ -50,7 +54,8 @@ gboolean ms_read_precision(MsArgs *args, MsScenario *s, GError **error) {
   }
   if (ms_args_take(args, "--fp8-format")) return read_recipe(args, &s->training.precision, error);
   MsArg nothing = {.flag = (char *)"--bf16"};
-  return half || bf16 || ms_arg_error(args, &nothing, error, "is missing, and --fp16 too: moesim has no training in FP32");
+  return half || bf16 ||
+         ms_arg_error(args, &nothing, error, "is missing, and --fp16 too: moesim has no training in FP32");
 }
 
 /* --- layers kept in BF16 --- */
@@ -58,7 +63,8 @@ gboolean ms_write_bf16_ends(const MsScenario *s, MsRelease release, MsArgs *args
   int start = s->options.num_layers_at_start_in_bf16, end = s->options.num_layers_at_end_in_bf16;
   if (start == 0 && end == 0) return TRUE;
   if (release != MS_RELEASE_MCORE)
-    return ms_refuse_key(s, error, "options.num_layers_at_start_in_bf16", "%s has no --first-last-layers-bf16", ms_release_words[release]);
+    return ms_refuse_key(s, error, "options.num_layers_at_start_in_bf16", "%s has no --first-last-layers-bf16",
+                         ms_release_words[release]);
   ms_args_add(args, PRECISION, "--first-last-layers-bf16", NULL);
   ms_args_addf(args, PRECISION, "--num-layers-at-start-in-bf16", "%d", start);
   ms_args_addf(args, PRECISION, "--num-layers-at-end-in-bf16", "%d", end);
@@ -81,11 +87,13 @@ gboolean ms_read_bf16_ends(MsArgs *args, MsScenario *s, GError **error) {
 
 /* --- gradients and optimizer states ---
  *
- * Megatron's gradient buffer has one type, which is also that of the reduction: FP32 (--accumulate-allreduce-grads-in-fp32, which
- * BF16 training turns on by itself) or that of the parameters (--grad-reduce-in-bf16). Only Megatron-FSDP names the two apart.
- * Other types of master weights and moments need the precision-aware optimizer, and so does an optimizer on the host. */
+ * Megatron's gradient buffer has one type, which is also that of the reduction: FP32
+ * (--accumulate-allreduce-grads-in-fp32, which BF16 training turns on by itself) or that of the parameters
+ * (--grad-reduce-in-bf16). Only Megatron-FSDP names the two apart. Other types of master weights and moments need the
+ * precision-aware optimizer, and so does an optimizer on the host. */
 static gboolean is_precision_aware(const MsOptions *o) {
-  return o->exp_avg_dtype != MS_DT_FP32 || o->exp_avg_sq_dtype != MS_DT_FP32 || o->main_params_dtype != MS_DT_FP32 || o->optimizer_offload_fraction > 0;
+  return o->exp_avg_dtype != MS_DT_FP32 || o->exp_avg_sq_dtype != MS_DT_FP32 || o->main_params_dtype != MS_DT_FP32 ||
+         o->optimizer_offload_fraction > 0;
 }
 
 static gboolean write_buffer(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
@@ -93,10 +101,13 @@ static gboolean write_buffer(const MsScenario *s, MsRelease release, MsArgs *arg
   MsDtype own = s->training.precision == MS_FP16 ? MS_DT_FP16 : MS_DT_BF16;
   gboolean fp32 = o->main_grads_dtype == MS_DT_FP32;
   if (o->main_grads_dtype != o->grad_reduce_dtype || (!fp32 && o->main_grads_dtype != own))
-    return ms_refuse_key(s, error, "options.grad_reduce_dtype", "main gradients in %s reduced in %s: one buffer of Megatron holds both, in fp32 or %s",
-                         ms_dtype_words[o->main_grads_dtype], ms_dtype_words[o->grad_reduce_dtype], ms_dtype_words[own]);
+    return ms_refuse_key(s, error, "options.grad_reduce_dtype",
+                         "main gradients in %s reduced in %s: one buffer of Megatron holds both, in fp32 or %s",
+                         ms_dtype_words[o->main_grads_dtype], ms_dtype_words[o->grad_reduce_dtype],
+                         ms_dtype_words[own]);
   if (release == MS_RELEASE_MT && !fp32 && own == MS_DT_BF16)
-    return ms_refuse_key(s, error, "options.main_grads_dtype", "%s reduces gradients of BF16 training in fp32 only", ms_release_words[release]);
+    return ms_refuse_key(s, error, "options.main_grads_dtype", "%s reduces gradients of BF16 training in fp32 only",
+                         ms_release_words[release]);
   if (fp32) ms_args_add(args, PRECISION, "--accumulate-allreduce-grads-in-fp32", NULL);
   else if (own == MS_DT_BF16) ms_args_add(args, PRECISION, "--grad-reduce-in-bf16", NULL);
   return TRUE;
@@ -110,9 +121,11 @@ static void write_fsdp_dtypes(const MsOptions *o, MsArgs *args) {
 static gboolean write_states(const MsScenario *s, MsArgs *args, GError **error) {
   const MsOptions *o = &s->options;
   if (o->main_params_dtype == MS_DT_BF16)
-    return ms_refuse_key(s, error, "options.main_params_dtype", "bf16 is not a type of --main-params-dtype, which has fp32 and fp16");
+    return ms_refuse_key(s, error, "options.main_params_dtype",
+                         "bf16 is not a type of --main-params-dtype, which has fp32 and fp16");
   if (o->main_grads_dtype == MS_DT_FP16)
-    return ms_refuse_key(s, error, "options.main_grads_dtype", "the precision-aware optimizer has no fp16 gradients (--main-grads-dtype fp32 or bf16)");
+    return ms_refuse_key(s, error, "options.main_grads_dtype",
+                         "the precision-aware optimizer has no fp16 gradients (--main-grads-dtype fp32 or bf16)");
   ms_args_add(args, PRECISION, "--use-precision-aware-optimizer", NULL);
   ms_args_add(args, PRECISION, "--main-grads-dtype", ms_dtype_words[o->main_grads_dtype], NULL);
   ms_args_add(args, PRECISION, "--main-params-dtype", ms_dtype_words[o->main_params_dtype], NULL);
@@ -127,7 +140,8 @@ gboolean ms_write_gradients(const MsScenario *s, MsRelease release, MsArgs *args
   else if (!write_buffer(s, release, args, error)) return FALSE;
   if (!is_precision_aware(o)) return TRUE;
   if (release != MS_RELEASE_MCORE)
-    return ms_refuse_key(s, error, "options.exp_avg_dtype", "%s has no --use-precision-aware-optimizer", ms_release_words[release]);
+    return ms_refuse_key(s, error, "options.exp_avg_dtype", "%s has no --use-precision-aware-optimizer",
+                         ms_release_words[release]);
   return write_states(s, args, error);
 }
 
@@ -152,7 +166,8 @@ gboolean ms_read_gradients(MsArgs *args, MsScenario *s, GError **error) {
                 !read_dtype(args, "--exp-avg-dtype", MS_DT_FP32, &o->exp_avg_dtype, error) ||
                 !read_dtype(args, "--exp-avg-sq-dtype", MS_DT_FP32, &o->exp_avg_sq_dtype, error)))
     return FALSE;
-  gboolean accumulate = ms_args_take(args, "--accumulate-allreduce-grads-in-fp32") != NULL, low = ms_args_take(args, "--grad-reduce-in-bf16") != NULL;
+  gboolean accumulate = ms_args_take(args, "--accumulate-allreduce-grads-in-fp32") != NULL,
+           low = ms_args_take(args, "--grad-reduce-in-bf16") != NULL;
   gboolean fp32 = own == MS_DT_FP16 ? accumulate : !low && (accumulate || main_grads == MS_DT_FP32);
   o->main_grads_dtype = o->grad_reduce_dtype = fp32 ? MS_DT_FP32 : own;
   if (o->fsdp == MS_FSDP_NONE) return TRUE;
@@ -163,7 +178,8 @@ gboolean ms_read_gradients(MsArgs *args, MsScenario *s, GError **error) {
 /* --- the optimizer and its sharding --- */
 gboolean ms_write_optimizer(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   if (release == MS_RELEASE_MT && s->training.optimizer != MS_OPT_ADAM)
-    return ms_refuse_key(s, error, "training.optimizer", "%s has no optimizer %s", ms_release_words[release], ms_optimizer_words[s->training.optimizer]);
+    return ms_refuse_key(s, error, "training.optimizer", "%s has no optimizer %s", ms_release_words[release],
+                         ms_optimizer_words[s->training.optimizer]);
   ms_args_add(args, TRAINING, "--optimizer", ms_optimizer_words[s->training.optimizer], NULL);
   if (s->options.distributed_optimizer) ms_args_add(args, TRAINING, "--use-distributed-optimizer", NULL);
   return TRUE;
@@ -176,19 +192,22 @@ gboolean ms_read_optimizer(MsArgs *args, MsScenario *s, GError **error) {
   if (!arg) return TRUE;
   const char *text = ms_arg_value(args, arg, error);
   if (!text) return FALSE;
-  gboolean sharded_muon = strcmp(text, "dist_muon") == 0; /* the older way to say muon with --use-distributed-optimizer */
+  gboolean sharded_muon =
+      strcmp(text, "dist_muon") == 0; /* the older way to say muon with --use-distributed-optimizer */
   int word = ms_arg_word(args, arg, sharded_muon ? "muon" : text, ms_optimizer_words, error);
   s->training.optimizer = (MsOptimizer)MAX(word, 0);
   s->options.distributed_optimizer |= sharded_muon;
   return word >= 0;
 }
 
-static const char *const sharding_words[] = {"no_shard", "optim", "optim_grads", "optim_grads_params", NULL}; /* as MsFsdp */
+static const char *const sharding_words[] = {"no_shard", "optim", "optim_grads", "optim_grads_params",
+                                             NULL}; /* as MsFsdp */
 
 gboolean ms_write_fsdp(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsOptions *o = &s->options;
   if (o->fsdp == MS_FSDP_NONE) return TRUE;
-  if (release != MS_RELEASE_MCORE) return ms_refuse_key(s, error, "options.fsdp", "%s has no --use-megatron-fsdp", ms_release_words[release]);
+  if (release != MS_RELEASE_MCORE)
+    return ms_refuse_key(s, error, "options.fsdp", "%s has no --use-megatron-fsdp", ms_release_words[release]);
   ms_args_add(args, TRAINING, "--use-megatron-fsdp", NULL);
   ms_args_add(args, TRAINING, "--data-parallel-sharding-strategy", sharding_words[o->fsdp], NULL);
   ms_args_add(args, TRAINING, "--ckpt-format", "fsdp_dtensor", NULL); /* the release asserts it */
@@ -203,7 +222,8 @@ gboolean ms_read_fsdp(MsArgs *args, MsScenario *s, GError **error) {
   o->outer_dp_sharding_strategy = MS_OUTER_NO_SHARD;
   if (!ms_args_take_any(args, "--use-megatron-fsdp --use-custom-fsdp")) return TRUE;
   ms_args_take(args, "--ckpt-format");
-  const MsArg *arg = ms_args_take(args, "--data-parallel-sharding-strategy"), *outer = ms_args_take(args, "--outer-dp-sharding-strategy");
+  const MsArg *arg = ms_args_take(args, "--data-parallel-sharding-strategy"),
+              *outer = ms_args_take(args, "--outer-dp-sharding-strategy");
   const char *text = arg ? ms_arg_value(args, arg, error) : sharding_words[MS_FSDP_OPTIM_GRADS_PARAMS];
   int word = text ? ms_arg_word(args, arg, text, sharding_words, error) : -1;
   if (word < 0) return FALSE;

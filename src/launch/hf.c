@@ -1,4 +1,5 @@
-/* src/launch/hf.c - a Hugging Face config.json as a model (domain/launch.md 6): one map of keys for all, and what each family has by itself. */
+/* src/launch/hf.c - a Hugging Face config.json as a model (domain/launch.md 6): one map of keys for all, and what each
+ * family has by itself. */
 #include <string.h>
 
 #include "base/err.h"
@@ -30,19 +31,23 @@ gboolean ms_hf_take_int(MsHf *c, const char *key, int absent, int hi, int *value
   *value = absent;
   if (!node) return TRUE;
   gboolean integer = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_INT64;
-  if (!integer || json_node_get_int(node) < 0 || json_node_get_int(node) > hi) return ms_hf_bad(c, key, "must be an integer in [0, %d]", hi);
+  if (!integer || json_node_get_int(node) < 0 || json_node_get_int(node) > hi)
+    return ms_hf_bad(c, key, "must be an integer in [0, %d]", hi);
   *value = (int)json_node_get_int(node);
   return TRUE;
 }
 
 const char *ms_hf_take_string(MsHf *c, const char *key) {
   JsonNode *node = ms_hf_take(c, key);
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING ? json_node_get_string(node) : NULL;
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING
+             ? json_node_get_string(node)
+             : NULL;
 }
 
 gboolean ms_hf_is_true(MsHf *c, const char *key) {
   JsonNode *node = ms_hf_take(c, key);
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_BOOLEAN && json_node_get_boolean(node);
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_BOOLEAN &&
+         json_node_get_boolean(node);
 }
 
 gboolean ms_hf_take_words(MsHf *c, const char *key, char ***words) {
@@ -55,7 +60,8 @@ gboolean ms_hf_take_words(MsHf *c, const char *key, char ***words) {
   g_auto(GStrv) copy = g_new0(char *, n + 1);
   for (guint i = 0; i < n; i++) {
     JsonNode *one = json_array_get_element(list, i);
-    if (!JSON_NODE_HOLDS_VALUE(one) || json_node_get_value_type(one) != G_TYPE_STRING) return ms_hf_bad(c, key, "must be a list of words");
+    if (!JSON_NODE_HOLDS_VALUE(one) || json_node_get_value_type(one) != G_TYPE_STRING)
+      return ms_hf_bad(c, key, "must be a list of words");
     copy[i] = g_strdup(json_node_get_string(one));
   }
   *words = g_steal_pointer(&copy);
@@ -100,8 +106,11 @@ static gboolean read_map(MsHf *c) {
       if (node) g_hash_table_add(c->used, (gpointer)g_intern_string(keys[k]));
       if (node && JSON_NODE_HOLDS_NULL(node)) node = NULL;
     }
-    if (!node && map[i].required && !json_object_has_member(c->json, map[i].required)) return ms_hf_bad(c, "", "has no %s", keys[0]);
-    if (node && !ms_field_set(ms_field_find(&ms_model_table, map[i].field), c->doc, node, path_of(c, keys[k - 1]), c->model, c->error)) return FALSE;
+    if (!node && map[i].required && !json_object_has_member(c->json, map[i].required))
+      return ms_hf_bad(c, "", "has no %s", keys[0]);
+    if (node && !ms_field_set(ms_field_find(&ms_model_table, map[i].field), c->doc, node, path_of(c, keys[k - 1]),
+                              c->model, c->error))
+      return FALSE;
   }
   return TRUE;
 }
@@ -124,7 +133,8 @@ static void read_positions(MsHf *c) {
 static char *name_of(MsHf *c) {
   const char *path = ms_hf_take_string(c, "_name_or_path"), *file = ms_json_filename(c->doc);
   g_autofree char *base = g_path_get_basename(file);
-  if (strcmp(base, "config.json") != 0 && g_str_has_suffix(base, ".json")) return g_strndup(base, strlen(base) - strlen(".json"));
+  if (strcmp(base, "config.json") != 0 && g_str_has_suffix(base, ".json"))
+    return g_strndup(base, strlen(base) - strlen(".json"));
   return path && *path ? g_path_get_basename(path) : g_strdup(ms_hf_take_string(c, "model_type"));
 }
 
@@ -144,22 +154,25 @@ static gboolean read_config(MsHf *c) {
   if (!ms_model_finish(m, c->doc, "", c->error)) return FALSE;
   m->name = name_of(c);
   ms_model_canonical(m, 0);
-  m->source = g_strdup_printf("%s, Hugging Face model_type %s", ms_json_filename(c->doc), ms_hf_take_string(c, "model_type"));
+  m->source =
+      g_strdup_printf("%s, Hugging Face model_type %s", ms_json_filename(c->doc), ms_hf_take_string(c, "model_type"));
   return TRUE;
 }
 
 MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GError **error) {
   JsonNode *root = ms_json_root(doc);
-  if (!JSON_NODE_HOLDS_OBJECT(root)) return ms_json_error(doc, "", error, "must be one JSON object, the config.json of a model"), NULL;
+  if (!JSON_NODE_HOLDS_OBJECT(root))
+    return ms_json_error(doc, "", error, "must be one JSON object, the config.json of a model"), NULL;
   g_autoptr(MsModel) model = g_new0(MsModel, 1);
   g_autoptr(GHashTable) used = g_hash_table_new(g_str_hash, g_str_equal);
   ms_fields_defaults(&ms_model_table, model);
   MsHf c = {.doc = doc, .json = json_node_get_object(root), .model = model, .within = "", .used = used, .error = error};
-  g_hash_table_add(used, (gpointer)"architectures"); /* says the family once more */
+  g_hash_table_add(used, (gpointer) "architectures"); /* says the family once more */
   JsonNode *part = json_object_get_member(c.json, "text_config");
-  if (part && JSON_NODE_HOLDS_OBJECT(part)) { /* a multimodal model: what is around its language model would be a front_end */
-    g_hash_table_add(used, (gpointer)"text_config");
-    g_hash_table_add(used, (gpointer)"model_type");
+  if (part &&
+      JSON_NODE_HOLDS_OBJECT(part)) { /* a multimodal model: what is around its language model would be a front_end */
+    g_hash_table_add(used, (gpointer) "text_config");
+    g_hash_table_add(used, (gpointer) "model_type");
     list_ignored(&c, ignored);
     c.json = json_node_get_object(part), c.within = "text_config.";
   }

@@ -1,5 +1,5 @@
-/* src/launch/hf_families.c - what each family of Hugging Face models has by itself (domain/launch.md 6; the classes of transformers and the bridges of
- * Megatron-Bridge for what a file does not say). */
+/* src/launch/hf_families.c - what each family of Hugging Face models has by itself (domain/launch.md 6; the classes of
+ * transformers and the bridges of Megatron-Bridge for what a file does not say). */
 #include <string.h>
 
 #include "launch/hf_priv.h"
@@ -7,7 +7,8 @@
 /* --- what several families share --- */
 static gboolean has_silu(MsHf *c) {
   const char *act = ms_hf_take_string(c, "hidden_act");
-  return !act || strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0 || ms_hf_bad(c, "hidden_act", "is \"%.40s\", this family has silu", act);
+  return !act || strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0 ||
+         ms_hf_bad(c, "hidden_act", "is \"%.40s\", this family has silu", act);
 }
 
 static gboolean read_window(MsHf *c, gboolean on) {
@@ -18,7 +19,9 @@ static gboolean read_window(MsHf *c, gboolean on) {
 }
 
 /* "[0]*dense+[1]*rest"; NULL when there is no dense layer. */
-static char *dense_first(const MsModel *m, int dense) { return dense > 0 ? g_strdup_printf("[0]*%d+[1]*%d", dense, MAX(m->num_layers - dense, 0)) : NULL; }
+static char *dense_first(const MsModel *m, int dense) {
+  return dense > 0 ? g_strdup_printf("[0]*%d+[1]*%d", dense, MAX(m->num_layers - dense, 0)) : NULL;
+}
 
 /* --- families --- */
 static gboolean llama(MsHf *c) { return has_silu(c); }
@@ -31,7 +34,8 @@ static gboolean mixtral(MsHf *c) {
 }
 
 static gboolean qwen(MsHf *c, gboolean qkv_bias, gboolean qk_norm) {
-  if (qkv_bias && !json_object_has_member(c->json, "attention_bias")) c->model->add_qkv_bias = TRUE; /* the class has it without a key */
+  if (qkv_bias && !json_object_has_member(c->json, "attention_bias"))
+    c->model->add_qkv_bias = TRUE; /* the class has it without a key */
   c->model->qk_layernorm |= qk_norm;
   return has_silu(c) && read_window(c, ms_hf_is_true(c, "use_sliding_window"));
 }
@@ -40,7 +44,9 @@ static gboolean qwen2(MsHf *c) { return qwen(c, TRUE, FALSE); }
 static gboolean qwen3(MsHf *c) { return qwen(c, FALSE, TRUE); }
 
 /* --- lists over the layers, as a model file writes them: "[a,b,c]" --- */
-static void list_add(GString *list, gint64 value) { g_string_append_printf(list, "%c%" G_GINT64_FORMAT, list->len > 0 ? ',' : '[', value); }
+static void list_add(GString *list, gint64 value) {
+  g_string_append_printf(list, "%c%" G_GINT64_FORMAT, list->len > 0 ? ',' : '[', value);
+}
 static char *list_text(const GString *list) { return g_strconcat(list->str, "]", NULL); }
 
 /* 1 for layers with experts; nothing is said when all have them. */
@@ -67,7 +73,8 @@ static gboolean read_sparse_step(MsHf *c) {
     gboolean moe = step > 0 && (i + 1) % step == 0;
     for (guint k = 0; dense && k < json_array_get_length(dense) && k < MS_HF_MOST_LAYERS; k++) {
       gint64 layer;
-      if (!is_integer(json_array_get_element(dense, k), &layer)) return ms_hf_bad(c, "mlp_only_layers", "must be a list of layers");
+      if (!is_integer(json_array_get_element(dense, k), &layer))
+        return ms_hf_bad(c, "mlp_only_layers", "must be a list of layers");
       moe &= layer != i;
     }
     list_add(freq, moe);
@@ -83,7 +90,8 @@ static gboolean read_norm_topk(MsHf *c) {
 
 static gboolean qwen2_moe(MsHf *c) {
   MsModel *m = c->model;
-  if (!ms_hf_take_int(c, "shared_expert_intermediate_size", 0, 1048576, &m->moe_shared_expert_intermediate_size)) return FALSE;
+  if (!ms_hf_take_int(c, "shared_expert_intermediate_size", 0, 1048576, &m->moe_shared_expert_intermediate_size))
+    return FALSE;
   m->moe_shared_expert_gate = m->moe_shared_expert_intermediate_size > 0;
   return qwen(c, TRUE, FALSE) && read_sparse_step(c) && read_norm_topk(c);
 }
@@ -96,7 +104,10 @@ static gboolean read_layer_types(MsHf *c, int every) {
   if (!ms_hf_take_words(c, "layer_types", &types)) return FALSE;
   for (int i = 0; types && types[i]; i++)
     if (strcmp(types[i], every > 0 && (i + 1) % every == 0 ? "full_attention" : "linear_attention") != 0)
-      return ms_hf_bad(c, "layer_types", "does not have full_attention in every layer that full_attention_interval = %d names, and linear_attention in the others", every);
+      return ms_hf_bad(c, "layer_types",
+                       "does not have full_attention in every layer that full_attention_interval = %d names, and "
+                       "linear_attention in the others",
+                       every);
   return TRUE;
 }
 
@@ -105,21 +116,28 @@ static gboolean qwen_hybrid(MsHf *c) {
   MsModel *m = c->model;
   MsLinearAttention *a = &m->linear_attention;
   gboolean moe = m->num_experts > 0;
-  if (!ms_hf_take_int(c, "full_attention_interval", 4, MS_HF_MOST_LAYERS, &a->frequency) || !ms_hf_take_int(c, "linear_num_key_heads", 16, 65536, &a->num_key_heads) ||
-      !ms_hf_take_int(c, "linear_num_value_heads", 32, 65536, &a->num_value_heads) || !ms_hf_take_int(c, "linear_key_head_dim", 128, 65536, &a->key_head_dim) ||
-      !ms_hf_take_int(c, "linear_value_head_dim", 128, 65536, &a->value_head_dim) || !ms_hf_take_int(c, "linear_conv_kernel_dim", 4, 1024, &a->conv_kernel) ||
-      !read_layer_types(c, a->frequency) || (moe && !ms_hf_take_int(c, "shared_expert_intermediate_size", 0, 1048576, &m->moe_shared_expert_intermediate_size)))
+  if (!ms_hf_take_int(c, "full_attention_interval", 4, MS_HF_MOST_LAYERS, &a->frequency) ||
+      !ms_hf_take_int(c, "linear_num_key_heads", 16, 65536, &a->num_key_heads) ||
+      !ms_hf_take_int(c, "linear_num_value_heads", 32, 65536, &a->num_value_heads) ||
+      !ms_hf_take_int(c, "linear_key_head_dim", 128, 65536, &a->key_head_dim) ||
+      !ms_hf_take_int(c, "linear_value_head_dim", 128, 65536, &a->value_head_dim) ||
+      !ms_hf_take_int(c, "linear_conv_kernel_dim", 4, 1024, &a->conv_kernel) || !read_layer_types(c, a->frequency) ||
+      (moe &&
+       !ms_hf_take_int(c, "shared_expert_intermediate_size", 0, 1048576, &m->moe_shared_expert_intermediate_size)))
     return FALSE;
   m->moe_shared_expert_gate = m->moe_shared_expert_intermediate_size > 0;
-  m->attention_output_gate = !json_object_has_member(c->json, "attn_output_gate") || ms_hf_is_true(c, "attn_output_gate");
+  m->attention_output_gate =
+      !json_object_has_member(c->json, "attn_output_gate") || ms_hf_is_true(c, "attn_output_gate");
   ms_hf_take(c, "use_sliding_window");
   return qwen(c, FALSE, TRUE) && (!moe || (read_sparse_step(c) && read_norm_topk(c)));
 }
 
 static gboolean read_latent(MsHf *c) {
   MsMla *mla = &c->model->multi_latent_attention;
-  return ms_hf_take_int(c, "q_lora_rank", 0, 1048576, &mla->q_lora_rank) && ms_hf_take_int(c, "kv_lora_rank", 512, 1048576, &mla->kv_lora_rank) &&
-         ms_hf_take_int(c, "qk_nope_head_dim", 128, 65536, &mla->qk_head_dim) && ms_hf_take_int(c, "qk_rope_head_dim", 64, 65536, &mla->qk_pos_emb_head_dim) &&
+  return ms_hf_take_int(c, "q_lora_rank", 0, 1048576, &mla->q_lora_rank) &&
+         ms_hf_take_int(c, "kv_lora_rank", 512, 1048576, &mla->kv_lora_rank) &&
+         ms_hf_take_int(c, "qk_nope_head_dim", 128, 65536, &mla->qk_head_dim) &&
+         ms_hf_take_int(c, "qk_rope_head_dim", 64, 65536, &mla->qk_pos_emb_head_dim) &&
          ms_hf_take_int(c, "v_head_dim", 128, 65536, &mla->v_head_dim);
 }
 
@@ -134,45 +152,55 @@ static gboolean read_score(MsHf *c, const char *absent) {
   return ms_hf_bad(c, "scoring_func", "is \"%.40s\", must be softmax, sigmoid or sqrtsoftplus", score);
 }
 
-/* mlp_layer_types: "dense" or "sparse" for every layer. FALSE and the error when it is something else; *given when it is there. */
+/* mlp_layer_types: "dense" or "sparse" for every layer. FALSE and the error when it is something else; *given when it
+ * is there. */
 static gboolean read_mlp_types(MsHf *c, gboolean *given) {
   g_auto(GStrv) types = NULL;
   if (!ms_hf_take_words(c, "mlp_layer_types", &types)) return FALSE;
   *given = types != NULL;
   if (!types) return TRUE;
-  if ((int)g_strv_length(types) != c->model->num_layers) return ms_hf_bad(c, "mlp_layer_types", "has %u layers, must have %d", g_strv_length(types), c->model->num_layers);
+  if ((int)g_strv_length(types) != c->model->num_layers)
+    return ms_hf_bad(c, "mlp_layer_types", "has %u layers, must have %d", g_strv_length(types), c->model->num_layers);
   g_autoptr(GString) freq = g_string_new(NULL);
   for (int i = 0; types[i]; i++) {
     gboolean dense = strcmp(types[i], "dense") == 0;
-    if (!dense && strcmp(types[i], "sparse") != 0) return ms_hf_bad(c, "mlp_layer_types", "is \"%.40s\" at layer %d, must be dense or sparse", types[i], i);
+    if (!dense && strcmp(types[i], "sparse") != 0)
+      return ms_hf_bad(c, "mlp_layer_types", "is \"%.40s\" at layer %d, must be dense or sparse", types[i], i);
     list_add(freq, !dense);
   }
   set_moe_layers(c->model, freq);
   return TRUE;
 }
 
-/* Which layers have experts (the first `absent` have none where the file does not say), and the width of the shared expert. */
+/* Which layers have experts (the first `absent` have none where the file does not say), and the width of the shared
+ * expert. */
 static gboolean read_experts(MsHf *c, int absent) {
   MsModel *m = c->model;
   int dense, shared;
   gboolean given;
-  if (!ms_hf_take_int(c, "first_k_dense_replace", absent, MS_HF_MOST_LAYERS, &dense) || !ms_hf_take_int(c, "n_shared_experts", 0, 1024, &shared) ||
-      !read_mlp_types(c, &given))
+  if (!ms_hf_take_int(c, "first_k_dense_replace", absent, MS_HF_MOST_LAYERS, &dense) ||
+      !ms_hf_take_int(c, "n_shared_experts", 0, 1024, &shared) || !read_mlp_types(c, &given))
     return FALSE;
-  if (dense > m->num_layers) return ms_hf_bad(c, "first_k_dense_replace", "is %d, the model has %d layers", dense, m->num_layers);
+  if (dense > m->num_layers)
+    return ms_hf_bad(c, "first_k_dense_replace", "is %d, the model has %d layers", dense, m->num_layers);
   gint64 width = (gint64)shared * m->moe_ffn_hidden_size;
   if (width > 1048576) return ms_hf_bad(c, "n_shared_experts", "make shared experts wider than 1048576");
   if (!given) m->moe_layer_freq = dense_first(m, dense);
   m->moe_shared_expert_intermediate_size = (int)width;
-  if (m->moe_router_num_groups <= 1) m->moe_router_num_groups = m->moe_router_group_topk = 0; /* one group limits nothing */
+  if (m->moe_router_num_groups <= 1)
+    m->moe_router_num_groups = m->moe_router_group_topk = 0; /* one group limits nothing */
   return TRUE;
 }
 
 static gboolean deepseek(MsHf *c, const char *score, int unit, int dense) {
   MsModel *m = c->model;
   int every;
-  if (!has_silu(c) || !read_latent(c) || !read_score(c, score) || !read_experts(c, dense) || !ms_hf_take_int(c, "moe_layer_freq", 1, MS_HF_MOST_LAYERS, &every)) return FALSE;
-  if (every != 1) return ms_hf_bad(c, "moe_layer_freq", "is %d; moesim imports 1, experts in every layer after the first dense ones", every);
+  if (!has_silu(c) || !read_latent(c) || !read_score(c, score) || !read_experts(c, dense) ||
+      !ms_hf_take_int(c, "moe_layer_freq", 1, MS_HF_MOST_LAYERS, &every))
+    return FALSE;
+  if (every != 1)
+    return ms_hf_bad(c, "moe_layer_freq", "is %d; moesim imports 1, experts in every layer after the first dense ones",
+                     every);
   m->num_query_groups = m->num_attention_heads; /* keys and values come from the latent */
   m->kv_channels = m->multi_latent_attention.v_head_dim;
   m->qk_layernorm = TRUE;
@@ -216,7 +244,8 @@ static gboolean gpt_oss(MsHf *c) {
 /* --- sparse attention --- */
 static gboolean read_indexer(MsHf *c) {
   MsSparseAttention *a = &c->model->sparse_attention;
-  return ms_hf_take_int(c, "index_n_heads", 64, 65536, &a->indexer_num_heads) && ms_hf_take_int(c, "index_head_dim", 128, 65536, &a->indexer_head_dim) &&
+  return ms_hf_take_int(c, "index_n_heads", 64, 65536, &a->indexer_num_heads) &&
+         ms_hf_take_int(c, "index_head_dim", 128, 65536, &a->indexer_head_dim) &&
          ms_hf_take_int(c, "index_topk", 2048, 1 << 30, &a->indexer_topk);
 }
 
@@ -227,21 +256,27 @@ static gboolean glm_moe_dsa(MsHf *c) {
   MsModel *m = c->model;
   MsSparseAttention *a = &m->sparse_attention;
   g_auto(GStrv) types = NULL;
-  if (!deepseek_block(c, 3) || !read_indexer(c) || !ms_hf_take_int(c, "index_topk_freq", 1, MS_HF_MOST_LAYERS, &a->indexer_topk_freq) ||
-      !ms_hf_take_int(c, "index_skip_topk_offset", 2, MS_HF_MOST_LAYERS, &a->indexer_skip_topk_offset) || !ms_hf_take_words(c, "indexer_types", &types))
+  if (!deepseek_block(c, 3) || !read_indexer(c) ||
+      !ms_hf_take_int(c, "index_topk_freq", 1, MS_HF_MOST_LAYERS, &a->indexer_topk_freq) ||
+      !ms_hf_take_int(c, "index_skip_topk_offset", 2, MS_HF_MOST_LAYERS, &a->indexer_skip_topk_offset) ||
+      !ms_hf_take_words(c, "indexer_types", &types))
     return FALSE;
   if (a->indexer_topk_freq <= 1) a->indexer_topk_freq = 1, a->indexer_skip_topk_offset = 0; /* every layer chooses */
   ms_hf_take(c, "layer_types"); /* says sparse attention of every layer once more */
   for (int i = 0; types && types[i]; i++)
     if ((strcmp(types[i], "full") == 0) != ms_model_layer_has_indexer(m, MIN(i, m->num_layers - 1)))
-      return ms_hf_bad(c, "indexer_types", "is \"%.40s\" at layer %d, against index_topk_freq and index_skip_topk_offset", types[i], i);
-  if (!json_object_has_member(c->json, "aux_loss_alpha")) m->moe_aux_loss_coeff = 0; /* balanced by the bias of the experts alone */
+      return ms_hf_bad(c, "indexer_types",
+                       "is \"%.40s\" at layer %d, against index_topk_freq and index_skip_topk_offset", types[i], i);
+  if (!json_object_has_member(c->json, "aux_loss_alpha"))
+    m->moe_aux_loss_coeff = 0; /* balanced by the bias of the experts alone */
   return TRUE;
 }
 
-/* compress_ratios: a number for every layer, and for MTP blocks as far as it goes; the rest of these see their window only. */
+/* compress_ratios: a number for every layer, and for MTP blocks as far as it goes; the rest of these see their window
+ * only. */
 static char *ratios_of_list(MsHf *c, JsonArray *list) {
-  int layers = c->model->num_layers, blocks = layers + c->model->mtp_num_layers, n = (int)MIN(json_array_get_length(list), MS_HF_MOST_LAYERS);
+  int layers = c->model->num_layers, blocks = layers + c->model->mtp_num_layers,
+      n = (int)MIN(json_array_get_length(list), MS_HF_MOST_LAYERS);
   g_autoptr(GString) ratios = g_string_new(NULL);
   for (int i = 0; i < blocks; i++) {
     gint64 ratio = 0;
@@ -256,15 +291,22 @@ static char *ratios_of_list(MsHf *c, JsonArray *list) {
 static char *ratios_of_types(MsHf *c, char *const *types, JsonNode *rates) {
   const MsModel *m = c->model;
   if ((int)g_strv_length((char **)types) != m->num_layers)
-    return ms_hf_bad(c, "layer_types", "has %u layers, must have %d", g_strv_length((char **)types), m->num_layers), NULL;
+    return ms_hf_bad(c, "layer_types", "has %u layers, must have %d", g_strv_length((char **)types), m->num_layers),
+           NULL;
   JsonObject *rate_of = rates && JSON_NODE_HOLDS_OBJECT(rates) ? json_node_get_object(rates) : NULL;
   g_autoptr(GString) ratios = g_string_new(NULL);
   for (int i = 0; i < m->num_layers + m->mtp_num_layers; i++) {
     const char *type = i < m->num_layers ? types[i] : "sliding_attention";
-    gint64 ratio = strcmp(type, "compressed_sparse_attention") == 0 ? 4 : strcmp(type, "heavily_compressed_attention") == 0 ? 128 : 0;
+    gint64 ratio = strcmp(type, "compressed_sparse_attention") == 0    ? 4
+                   : strcmp(type, "heavily_compressed_attention") == 0 ? 128
+                                                                       : 0;
     is_integer(rate_of ? json_object_get_member(rate_of, type) : NULL, &ratio);
     if (ratio == 0 && strcmp(type, "sliding_attention") != 0)
-      return ms_hf_bad(c, "layer_types", "is \"%.40s\" at layer %d, must be sliding_attention, compressed_sparse_attention or heavily_compressed_attention", type, i), NULL;
+      return ms_hf_bad(c, "layer_types",
+                       "is \"%.40s\" at layer %d, must be sliding_attention, compressed_sparse_attention or "
+                       "heavily_compressed_attention",
+                       type, i),
+             NULL;
     list_add(ratios, ratio);
   }
   return list_text(ratios);
@@ -275,15 +317,19 @@ static char *read_ratios(MsHf *c) {
   g_auto(GStrv) types = NULL;
   if (!ms_hf_take_words(c, "layer_types", &types)) return NULL;
   if (list && JSON_NODE_HOLDS_ARRAY(list)) return ratios_of_list(c, json_node_get_array(list));
-  return types ? ratios_of_types(c, types, rates) : (ms_hf_bad(c, "", "has neither compress_ratios nor layer_types"), NULL);
+  return types ? ratios_of_types(c, types, rates)
+               : (ms_hf_bad(c, "", "has neither compress_ratios nor layer_types"), NULL);
 }
 
 static gboolean deepseek_v4(MsHf *c) {
   MsModel *m = c->model;
   MsCompressedAttention *a = &m->compressed_attention;
-  if (!has_silu(c) || !read_score(c, "sqrtsoftplus") || !read_experts(c, 0) || !read_indexer(c) || !ms_hf_take_int(c, "q_lora_rank", 1024, 1048576, &a->q_lora_rank) ||
-      !ms_hf_take_int(c, "qk_rope_head_dim", 64, 65536, &a->qk_pos_emb_head_dim) || !ms_hf_take_int(c, "o_groups", 8, 65536, &a->o_groups) ||
-      !ms_hf_take_int(c, "o_lora_rank", 1024, 1048576, &a->o_lora_rank) || !ms_hf_take_int(c, "sliding_window", 128, 1 << 30, &a->window) ||
+  if (!has_silu(c) || !read_score(c, "sqrtsoftplus") || !read_experts(c, 0) || !read_indexer(c) ||
+      !ms_hf_take_int(c, "q_lora_rank", 1024, 1048576, &a->q_lora_rank) ||
+      !ms_hf_take_int(c, "qk_rope_head_dim", 64, 65536, &a->qk_pos_emb_head_dim) ||
+      !ms_hf_take_int(c, "o_groups", 8, 65536, &a->o_groups) ||
+      !ms_hf_take_int(c, "o_lora_rank", 1024, 1048576, &a->o_lora_rank) ||
+      !ms_hf_take_int(c, "sliding_window", 128, 1 << 30, &a->window) ||
       !ms_hf_take_int(c, "hc_mult", 4, 64, &m->hyper_connections.num_residual_streams) ||
       !ms_hf_take_int(c, "hc_sinkhorn_iters", 20, 10000, &m->hyper_connections.sinkhorn_iterations))
     return FALSE;
@@ -303,7 +349,8 @@ static gboolean glm4_moe(MsHf *c) {
   MsModel *m = c->model;
   m->moe_router_score_function = MS_SCORE_SIGMOID;
   m->moe_router_enable_expert_bias = TRUE;
-  if (!json_object_has_member(c->json, "router_aux_loss_coef")) m->moe_aux_loss_coeff = 1e-3; /* Megatron-Bridge, glm45_bridge.py */
+  if (!json_object_has_member(c->json, "router_aux_loss_coef"))
+    m->moe_aux_loss_coeff = 1e-3; /* Megatron-Bridge, glm45_bridge.py */
   return has_silu(c) && read_experts(c, 1) && read_norm_topk(c);
 }
 
@@ -313,12 +360,14 @@ static gboolean olmoe(MsHf *c) {
   return has_silu(c) && read_norm_topk(c);
 }
 
-/* One letter a layer (MsModel.hybrid_layer_pattern) from a pattern or from a list of words, the newer form; NULL when the file has neither. */
+/* One letter a layer (MsModel.hybrid_layer_pattern) from a pattern or from a list of words, the newer form; NULL when
+ * the file has neither. */
 static gboolean read_pattern(MsHf *c, const char *pattern_key, const char *words_key, char **pattern) {
   static const struct {
     const char *word;
     char letter;
-  } kinds[] = {{"mamba", 'M'}, {"linear_attention", 'M'}, {"attention", '*'}, {"full_attention", '*'}, {"moe", 'E'}, {"mlp", '-'}};
+  } kinds[] = {{"mamba", 'M'}, {"linear_attention", 'M'}, {"attention", '*'}, {"full_attention", '*'}, {"moe", 'E'},
+               {"mlp", '-'}};
   const char *written = ms_hf_take_string(c, pattern_key);
   g_auto(GStrv) words = NULL;
   *pattern = NULL;
@@ -329,7 +378,9 @@ static gboolean read_pattern(MsHf *c, const char *pattern_key, const char *words
   for (int i = 0; words[i]; i++) {
     guint k = 0;
     while (k < G_N_ELEMENTS(kinds) && strcmp(kinds[k].word, words[i]) != 0) k++;
-    if (k == G_N_ELEMENTS(kinds)) return ms_hf_bad(c, words_key, "is \"%.40s\" at layer %d, must be linear_attention, full_attention, mlp or moe", words[i], i);
+    if (k == G_N_ELEMENTS(kinds))
+      return ms_hf_bad(c, words_key, "is \"%.40s\" at layer %d, must be linear_attention, full_attention, mlp or moe",
+                       words[i], i);
     g_string_append_c(letters, kinds[k].letter);
   }
   *pattern = g_strdup(letters->str);
@@ -341,24 +392,30 @@ static gboolean nemotron_h(MsHf *c) {
   MsModel *m = c->model;
   MsMamba *a = &m->mamba;
   const char *act = ms_hf_take_string(c, "mlp_hidden_act");
-  if (act && strcmp(act, "relu2") != 0) return ms_hf_bad(c, "mlp_hidden_act", "is \"%.40s\", this family has relu2", act);
-  if (!ms_hf_take_int(c, "mamba_num_heads", 128, 65536, &a->num_heads) || !ms_hf_take_int(c, "mamba_head_dim", 64, 65536, &a->head_dim) ||
-      !ms_hf_take_int(c, "ssm_state_size", 128, 65536, &a->state_dim) || !ms_hf_take_int(c, "n_groups", 8, 65536, &a->num_groups) ||
-      !ms_hf_take_int(c, "conv_kernel", 4, 1024, &a->conv_kernel) || !ms_hf_take_int(c, "moe_latent_size", 0, 1048576, &m->moe_latent_size) ||
+  if (act && strcmp(act, "relu2") != 0)
+    return ms_hf_bad(c, "mlp_hidden_act", "is \"%.40s\", this family has relu2", act);
+  if (!ms_hf_take_int(c, "mamba_num_heads", 128, 65536, &a->num_heads) ||
+      !ms_hf_take_int(c, "mamba_head_dim", 64, 65536, &a->head_dim) ||
+      !ms_hf_take_int(c, "ssm_state_size", 128, 65536, &a->state_dim) ||
+      !ms_hf_take_int(c, "n_groups", 8, 65536, &a->num_groups) ||
+      !ms_hf_take_int(c, "conv_kernel", 4, 1024, &a->conv_kernel) ||
+      !ms_hf_take_int(c, "moe_latent_size", 0, 1048576, &m->moe_latent_size) ||
       !ms_hf_take_int(c, "moe_shared_expert_intermediate_size", 0, 1048576, &m->moe_shared_expert_intermediate_size))
     return FALSE;
   if (m->kv_channels == 0 && !ms_hf_take_int(c, "attention_head_dim", 0, 65536, &m->kv_channels)) return FALSE;
   if (!read_pattern(c, "hybrid_override_pattern", "layers_block_type", &m->hybrid_layer_pattern)) return FALSE;
   if (!m->hybrid_layer_pattern) return ms_hf_bad(c, "", "has neither hybrid_override_pattern nor layers_block_type");
   if (m->num_layers == 0) m->num_layers = (int)strlen(m->hybrid_layer_pattern);
-  const char *const same[] = {"hidden_act", "mamba_hidden_act", "n_shared_experts", "expand", "chunk_size", "use_conv_bias"}; /* say nothing that the keys above do not */
+  const char *const same[] = {"hidden_act", "mamba_hidden_act", "n_shared_experts", "expand",
+                              "chunk_size", "use_conv_bias"}; /* say nothing that the keys above do not */
   for (guint i = 0; i < G_N_ELEMENTS(same); i++) ms_hf_take(c, same[i]);
   m->add_bias_linear |= ms_hf_is_true(c, "use_bias");
   m->gated = FALSE;
   m->activation = MS_ACT_SQUARED_RELU;
   m->position_embedding = MS_POS_NONE;
   if (!strchr(m->hybrid_layer_pattern, 'E')) { /* the class has sizes of experts that a dense model does not use */
-    m->num_experts = m->moe_router_topk = m->moe_ffn_hidden_size = m->moe_shared_expert_intermediate_size = m->moe_latent_size = 0;
+    m->num_experts = m->moe_router_topk = m->moe_ffn_hidden_size = m->moe_shared_expert_intermediate_size =
+        m->moe_latent_size = 0;
     m->moe_router_num_groups = m->moe_router_group_topk = 0;
   } else {
     m->moe_router_score_function = MS_SCORE_SIGMOID;
@@ -402,7 +459,9 @@ const MsHfFamily *ms_hf_family(MsHf *c) {
   for (guint i = 0; type && i < G_N_ELEMENTS(families); i++)
     if (strcmp(families[i].type, type) == 0) return &families[i];
   g_autoptr(GString) known = g_string_new(NULL);
-  for (guint i = 0; i < G_N_ELEMENTS(families); i++) g_string_append_printf(known, "%s%s", i ? ", " : "", families[i].type);
-  ms_hf_bad(c, "model_type", "%s%.60s%s, moesim imports %s", type ? "is \"" : "is missing", type ? type : "", type ? "\"" : "", known->str);
+  for (guint i = 0; i < G_N_ELEMENTS(families); i++)
+    g_string_append_printf(known, "%s%s", i ? ", " : "", families[i].type);
+  ms_hf_bad(c, "model_type", "%s%.60s%s, moesim imports %s", type ? "is \"" : "is missing", type ? type : "",
+            type ? "\"" : "", known->str);
   return NULL;
 }

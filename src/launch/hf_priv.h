@@ -28,8 +28,9 @@ gboolean ms_hf_bad(const MsHf *config, const char *key, const char *format, ...)
 
 /* The value of a key; NULL when it is missing or null. These mark the key as used. */
 JsonNode *ms_hf_take(MsHf *config, const char *key);
-gboolean ms_hf_take_int(MsHf *config, const char *key, int absent, int hi, int *value); /* FALSE and the error when it is not an integer in [0, hi] */
-const char *ms_hf_take_string(MsHf *config, const char *key);                         /* NULL when it is none */
+gboolean ms_hf_take_int(MsHf *config, const char *key, int absent, int hi,
+                        int *value); /* FALSE and the error when it is not an integer in [0, hi] */
+const char *ms_hf_take_string(MsHf *config, const char *key); /* NULL when it is none */
 gboolean ms_hf_is_true(MsHf *config, const char *key);
 /* A list of words (transfer full), NULL when the key is missing. FALSE and the error when it is something else. */
 gboolean ms_hf_take_words(MsHf *config, const char *key, char ***words);

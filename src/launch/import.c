@@ -44,13 +44,15 @@ static gboolean read_note(MsArgs *args, const char *line, int number, GError **e
   static const char *const keys[] = {"name", "doc", "software", "hardware", "gpus", "model", "routing", NULL};
   g_auto(GStrv) parts = g_strsplit(line, " ", 2);
   if (!parts[0] || !g_strv_contains(keys, parts[0]) || !parts[1])
-    return ms_input_error(error, args->file, number, "#moesim", "must be a key and a value; keys are name, doc, software, hardware, gpus, model, routing");
+    return ms_input_error(error, args->file, number, "#moesim",
+                          "must be a key and a value; keys are name, doc, software, hardware, gpus, model, routing");
   g_autoptr(GError) why = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(parts[1], -1, "", &why);
   if (!doc) return ms_input_error(error, args->file, number, parts[0], "is not JSON");
   JsonNode *root = ms_json_root(doc);
   gboolean text = JSON_NODE_HOLDS_VALUE(root) && json_node_get_value_type(root) == G_TYPE_STRING;
-  gboolean any = strcmp(parts[0], "hardware") == 0 || strcmp(parts[0], "routing") == 0, integer = strcmp(parts[0], "gpus") == 0;
+  gboolean any = strcmp(parts[0], "hardware") == 0 || strcmp(parts[0], "routing") == 0,
+           integer = strcmp(parts[0], "gpus") == 0;
   if (!any && !integer && !text) return ms_input_error(error, args->file, number, parts[0], "must be a string");
   if (integer && !(JSON_NODE_HOLDS_VALUE(root) && json_node_get_value_type(root) == G_TYPE_INT64))
     return ms_input_error(error, args->file, number, parts[0], "must be an integer");
@@ -74,12 +76,15 @@ static const char *note(const MsArgs *args, const char *key) {
 }
 
 /* --- hardware --- */
-static gboolean load_hardware(MsScenario *s, const MsArgs *args, MsImport *import, const MsImportOptions *options, GError **error) {
+static gboolean load_hardware(MsScenario *s, const MsArgs *args, MsImport *import, const MsImportOptions *options,
+                              GError **error) {
   JsonNode *mention = json_object_get_member(args->notes, "hardware");
   g_autoptr(JsonNode) own = json_node_new(JSON_NODE_VALUE);
   if (options->hardware || !mention) {
     json_node_set_string(own, options->hardware ? options->hardware : DEFAULT_HARDWARE);
-    if (!options->hardware) ms_import_remark(import, "hardware: the file does not say it, " DEFAULT_HARDWARE " is assumed; --hardware NAME says another");
+    if (!options->hardware)
+      ms_import_remark(import, "hardware: the file does not say it, " DEFAULT_HARDWARE
+                               " is assumed; --hardware NAME says another");
     mention = own;
   }
   MsJsonOut *out = ms_json_out_new(0);
@@ -102,8 +107,11 @@ static gint64 gcd(gint64 a, gint64 b) { return b == 0 ? a : gcd(b, a % b); }
 
 /* Ranks that share one copy of the attention and expert grids: the fewest the layout can run on. */
 static gint64 fewest_gpus(MsArgs *args) {
-  gint64 tp = plain_int(args, "--tensor-model-parallel-size", 1), pp = plain_int(args, "--pipeline-model-parallel-size", 1);
-  gint64 dense = tp * plain_int(args, "--context-parallel-size", 1), expert = plain_int(args, "--expert-tensor-parallel-size", tp) * plain_int(args, "--expert-model-parallel-size", 1);
+  gint64 tp = plain_int(args, "--tensor-model-parallel-size", 1),
+         pp = plain_int(args, "--pipeline-model-parallel-size", 1);
+  gint64 dense = tp * plain_int(args, "--context-parallel-size", 1),
+         expert =
+             plain_int(args, "--expert-tensor-parallel-size", tp) * plain_int(args, "--expert-model-parallel-size", 1);
   if (dense > MOST_GPUS || expert > MOST_GPUS || pp > MOST_GPUS) return 1;
   gint64 shared = dense / gcd(dense, expert) * expert;
   return shared > MOST_GPUS / pp ? 1 : shared * pp;
@@ -115,7 +123,10 @@ static int count_gpus(MsArgs *args, int launcher, const MsImportOptions *options
   if (launcher > 0) return launcher;
   if (noted > 0 && noted <= MOST_GPUS) return (int)noted;
   int fewest = (int)fewest_gpus(args);
-  ms_import_remark(import, "gpus: the file does not say them, %d are assumed, the fewest this layout runs on; --gpus N says another number", fewest);
+  ms_import_remark(
+      import,
+      "gpus: the file does not say them, %d are assumed, the fewest this layout runs on; --gpus N says another number",
+      fewest);
   return fewest;
 }
 
@@ -130,7 +141,8 @@ static void default_batch(MsArgs *args, int gpus) {
 
 /* --- the model --- */
 /* The vocabulary of the shipped model with the same width, heads, experts and, if possible, layers. */
-static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions *options, MsImport *import, GError **error) {
+static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions *options, MsImport *import,
+                                GError **error) {
   if (options->vocab_size > 0) m->vocab_size = options->vocab_size;
   if (m->vocab_size > 0) return TRUE;
   g_autoptr(GPtrArray) names = ms_data_names("models");
@@ -142,10 +154,15 @@ static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions 
     g_clear_pointer(&best, ms_model_free);
     best = g_steal_pointer(&shipped);
   }
-  if (!best) return ms_input_error(error, args->file, 0, "--vocab-size", "is missing (the tokenizer knows it), and no shipped model looks like this one; give --vocab-size N");
+  if (!best)
+    return ms_input_error(
+        error, args->file, 0, "--vocab-size",
+        "is missing (the tokenizer knows it), and no shipped model looks like this one; give --vocab-size N");
   m->vocab_size = best->vocab_size;
-  if (!ms_args_has(args, "--make-vocab-size-divisible-by")) m->make_vocab_size_divisible_by = best->make_vocab_size_divisible_by;
-  ms_import_remark(import, "vocabulary: the file does not say it, %d of %s is assumed; --vocab-size N says another", m->vocab_size, best->name);
+  if (!ms_args_has(args, "--make-vocab-size-divisible-by"))
+    m->make_vocab_size_divisible_by = best->make_vocab_size_divisible_by;
+  ms_import_remark(import, "vocabulary: the file does not say it, %d of %s is assumed; --vocab-size N says another",
+                   m->vocab_size, best->name);
   return TRUE;
 }
 
@@ -157,11 +174,13 @@ static char *name_of_file(const char *file) {
   return g_strdup(base);
 }
 
-static gboolean finish_model(MsScenario *s, MsArgs *args, const MsImportOptions *options, MsImport *import, GError **error) {
+static gboolean finish_model(MsScenario *s, MsArgs *args, const MsImportOptions *options, MsImport *import,
+                             GError **error) {
   const char *name = note(args, "model");
   g_autoptr(GError) why = NULL;
   if (!find_vocabulary(s->model, args, options, import, error)) return FALSE;
-  if (!ms_model_finish(s->model, NULL, "model", &why)) return ms_input_error(error, args->file, 0, "", "%s", why->message);
+  if (!ms_model_finish(s->model, NULL, "model", &why))
+    return ms_input_error(error, args->file, 0, "", "%s", why->message);
   g_free(s->model->name);
   s->model->name = name ? g_strdup(name) : g_strdup_printf("%s-model", s->name);
   return TRUE;
@@ -173,7 +192,8 @@ static gboolean note_routing(MsScenario *s, const MsArgs *args, GError **error) 
   gboolean open = s->training.routing.kind == MS_ROUTING_NATURAL || s->training.routing.kind == MS_ROUTING_CAPACITY;
   g_autoptr(GError) why = NULL;
   if (!node || !open) return TRUE;
-  if (ms_field_set(ms_field_find(&ms_training_table, "routing"), NULL, node, "routing", &s->training, &why)) return TRUE;
+  if (ms_field_set(ms_field_find(&ms_training_table, "routing"), NULL, node, "routing", &s->training, &why))
+    return TRUE;
   return ms_input_error(error, args->file, 0, "#moesim", "%s", why->message);
 }
 
@@ -196,7 +216,8 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
   if (!load_hardware(s, args, import, options, error) || !ms_stack_find(s->software, &s->stack, error)) return FALSE;
   s->gpus = count_gpus(args, gpus, options, import);
   default_batch(args, s->gpus);
-  if (!ms_args_read(args, s, error) || !note_routing(s, args, error) || !finish_model(s, args, options, import, error)) return FALSE;
+  if (!ms_args_read(args, s, error) || !note_routing(s, args, error) || !finish_model(s, args, options, import, error))
+    return FALSE;
   import->scenario = ms_launch_canonical(s);
   ms_import_list_ignored(import, args);
   return TRUE;
@@ -205,8 +226,10 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
 void ms_import_list_ignored(MsImport *import, const MsArgs *args) {
   for (guint i = 0; i < args->list->len; i++) {
     const MsArg *arg = args->list->pdata[i];
-    g_autofree char *values = g_strjoinv(" ", arg->values), *where = arg->line > 0 ? g_strdup_printf("line %d: ", arg->line) : g_strdup("");
-    if (!arg->used) g_ptr_array_add(import->ignored, g_strdup_printf("%s%s%s%s", where, arg->flag, *values ? " " : "", values));
+    g_autofree char *values = g_strjoinv(" ", arg->values),
+                    *where = arg->line > 0 ? g_strdup_printf("line %d: ", arg->line) : g_strdup("");
+    if (!arg->used)
+      g_ptr_array_add(import->ignored, g_strdup_printf("%s%s%s%s", where, arg->flag, *values ? " " : "", values));
   }
   for (guint i = 0; i < args->env->len; i++) {
     const MsVariable *variable = args->env->pdata[i];

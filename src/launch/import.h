@@ -13,7 +13,8 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
 /* What was not marked used, as text, into import->ignored. */
 void ms_import_list_ignored(MsImport *import, const MsArgs *args);
 void ms_import_remark(MsImport *import, const char *format, ...) G_GNUC_PRINTF(2, 3);
-/* A copy with a NUL at the end, or NULL and an error when the text holds a NUL, is not UTF-8 or is above 4 MiB. (transfer full) */
+/* A copy with a NUL at the end, or NULL and an error when the text holds a NUL, is not UTF-8 or is above 4 MiB.
+ * (transfer full) */
 char *ms_import_text(const char *text, gsize length, const char *file, GError **error);
 
 #endif

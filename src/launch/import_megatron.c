@@ -78,7 +78,8 @@ static int gpus_of_slurm(const char *text) {
 }
 
 static int gpus_of_variables(const MsShell *shell) {
-  int world = variable_count(shell, "WORLD_SIZE"), nodes = variable_count(shell, "NNODES"), per_node = variable_count(shell, "GPUS_PER_NODE");
+  int world = variable_count(shell, "WORLD_SIZE"), nodes = variable_count(shell, "NNODES"),
+      per_node = variable_count(shell, "GPUS_PER_NODE");
   return world > 0 ? world : product(nodes, per_node);
 }
 
@@ -118,15 +119,18 @@ static void add_environment(MsArgs *args, const MsShell *shell) {
 
 /* What the launcher says of places and ranks is no part of a scenario. */
 static void know_launcher(MsArgs *launcher) {
-  ms_args_take_any(launcher, "--node_rank --node-rank --master_addr --master-addr --master_port --master-port --rdzv_id --rdzv-id --rdzv_backend --rdzv-backend "
-                             "--rdzv_endpoint --rdzv-endpoint --standalone --max_restarts --max-restarts --tee --redirects --log_dir --log-dir");
+  ms_args_take_any(launcher, "--node_rank --node-rank --master_addr --master-addr --master_port --master-port "
+                             "--rdzv_id --rdzv-id --rdzv_backend --rdzv-backend "
+                             "--rdzv_endpoint --rdzv-endpoint --standalone --max_restarts --max-restarts --tee "
+                             "--redirects --log_dir --log-dir");
 }
 
 static gboolean collect(MsImport *import, MsShell *shell, const char *text, MsArgs *args, int *gpus, GError **error) {
   const MsCommand *command = training_command(shell);
   g_autoptr(MsArgs) launcher = ms_args_new(args->file);
   if (command) split_words(command->words, command->line, launcher, args);
-  else if (!add_variables(args, shell)) return ms_input_error(error, args->file, 0, "", "has no command with --options of Megatron-LM");
+  else if (!add_variables(args, shell))
+    return ms_input_error(error, args->file, 0, "", "has no command with --options of Megatron-LM");
   int per_node = launcher_count(launcher, "--nproc_per_node --nproc-per-node");
   *gpus = product(launcher_count(launcher, "--nnodes"), per_node);
   if (*gpus == 0) *gpus = gpus_of_variables(shell);
@@ -137,7 +141,8 @@ static gboolean collect(MsImport *import, MsShell *shell, const char *text, MsAr
   return TRUE;
 }
 
-MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error) {
+MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                             GError **error) {
   g_autofree char *script = ms_import_text(text, length, file, error);
   if (!script) return NULL;
   g_autoptr(MsImport) import = ms_import_new();
@@ -147,7 +152,10 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
   shell->set = options->set;
   shell->environment = options->environment;
   int gpus = 0;
-  if (!ms_import_notes(args, script, error) || !ms_shell_read(shell, script, error) || !collect(import, shell, script, args, &gpus, error)) return NULL;
-  for (guint i = 0; i < shell->remarks->len; i++) ms_import_remark(import, "%s", (const char *)shell->remarks->pdata[i]);
+  if (!ms_import_notes(args, script, error) || !ms_shell_read(shell, script, error) ||
+      !collect(import, shell, script, args, &gpus, error))
+    return NULL;
+  for (guint i = 0; i < shell->remarks->len; i++)
+    ms_import_remark(import, "%s", (const char *)shell->remarks->pdata[i]);
   return ms_import_scenario(import, args, gpus, options, error) ? g_steal_pointer(&import) : NULL;
 }

@@ -91,12 +91,14 @@ static MsYaml *read_yaml(const char *text, const char *file, GError **error) {
   g_autoptr(MsShell) shell = ms_shell_new(file);
   if (!ms_shell_read(shell, text, error)) return NULL;
   for (guint i = 0; i < shell->documents->len; i++)
-    if (strstr(shell->documents->pdata[i], "MODEL_ARGS")) return ms_yaml_read(shell->documents->pdata[i], strlen(shell->documents->pdata[i]), file, error);
+    if (strstr(shell->documents->pdata[i], "MODEL_ARGS"))
+      return ms_yaml_read(shell->documents->pdata[i], strlen(shell->documents->pdata[i]), file, error);
   ms_input_error(error, file, 0, "", "is a script without a here-document that holds MODEL_ARGS");
   return NULL;
 }
 
-MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error) {
+MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                             GError **error) {
   g_autofree char *copy = ms_import_text(text, length, file, error);
   if (!copy) return NULL;
   g_autoptr(MsYaml) yaml = read_yaml(copy, file, error);

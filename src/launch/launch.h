@@ -26,19 +26,21 @@ MsScenario *ms_launch_canonical(const MsScenario *scenario);
  * release cannot say it or would reject it. (transfer full) */
 char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error);
 
-/* CUDA_DEVICE_MAX_CONNECTIONS as it is launched: as given, else 32 with EP overlap, 1 where the release asserts it, else 0 = unset. */
+/* CUDA_DEVICE_MAX_CONNECTIONS as it is launched: as given, else 32 with EP overlap, 1 where the release asserts it,
+ * else 0 = unset. */
 int ms_launch_connections(const MsScenario *scenario);
-/* TRUE when the release asserts that variable to be 1: TP or CP on a GPU before Blackwell, without FSDP and EP overlap. */
+/* TRUE when the release asserts that variable to be 1: TP or CP on a GPU before Blackwell, without FSDP and EP overlap.
+ */
 gboolean ms_launch_asserts_connections(const MsScenario *scenario);
 
 /* --- import --- */
 typedef struct {
-  const char *hardware;      /* name or path; NULL: from the file's note, else h100-sxm with a remark */
-  const char *name;          /* of the scenario; NULL: from the note, else of the file */
-  int gpus, vocab_size;      /* 0: from the file */
-  const char *const *words;  /* NULL or what a script is called with ($1, $2, ...) */
-  const char *const *set;    /* NULL or NAME=VALUE of variables, before the environment */
-  gboolean environment;      /* look up other variables in the environment of the process */
+  const char *hardware;     /* name or path; NULL: from the file's note, else h100-sxm with a remark */
+  const char *name;         /* of the scenario; NULL: from the note, else of the file */
+  int gpus, vocab_size;     /* 0: from the file */
+  const char *const *words; /* NULL or what a script is called with ($1, $2, ...) */
+  const char *const *set;   /* NULL or NAME=VALUE of variables, before the environment */
+  gboolean environment;     /* look up other variables in the environment of the process */
 } MsImportOptions;
 
 typedef struct {
@@ -50,14 +52,17 @@ typedef struct {
 void ms_import_free(MsImport *import);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsImport, ms_import_free)
 enum { MS_IMPORT_MOST_BYTES = 4 << 20 }; /* of a file */
-/* A command line or shell script; a model-zoo YAML (or a script that holds one). `file` names it in messages; `text` need not end with NUL. */
-MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
-MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
+/* A command line or shell script; a model-zoo YAML (or a script that holds one). `file` names it in messages; `text`
+ * need not end with NUL. */
+MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                             GError **error);
+MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                             GError **error);
 /* A Hugging Face config.json as a model; keys that are not used go to `ignored`. (transfer full) */
 MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GError **error);
 
-/* The shipped model with the same keys (name, doc and source aside) as JSON: its name, {"base": NAME, ...} for up to four
- * differences, or else the whole model. The model is canonical. (transfer full) */
+/* The shipped model with the same keys (name, doc and source aside) as JSON: its name, {"base": NAME, ...} for up to
+ * four differences, or else the whole model. The model is canonical. (transfer full) */
 JsonNode *ms_model_mention(const MsModel *model);
 /* Keys without effect at their defaults; `seq_length` is the sequence it is trained on (0: none). */
 void ms_model_canonical(MsModel *model, int seq_length);

@@ -28,7 +28,8 @@ static JsonObject *keys_of(const MsModel *model) {
   return keys;
 }
 
-/* {"base": name, ...} with the members of `keys` that differ from those of `base`; NULL when more than MOST_DIFFERENCES do. (transfer full) */
+/* {"base": name, ...} with the members of `keys` that differ from those of `base`; NULL when more than MOST_DIFFERENCES
+ * do. (transfer full) */
 static JsonObject *differences(JsonObject *keys, JsonObject *base, const char *name) {
   JsonObject *result = json_object_new();
   json_object_set_string_member(result, "base", name);
@@ -43,7 +44,8 @@ static JsonObject *differences(JsonObject *keys, JsonObject *base, const char *n
 }
 
 gboolean ms_model_is_near(const MsModel *a, const MsModel *b) {
-  return a->hidden_size == b->hidden_size && a->num_attention_heads == b->num_attention_heads && a->num_experts == b->num_experts;
+  return a->hidden_size == b->hidden_size && a->num_attention_heads == b->num_attention_heads &&
+         a->num_experts == b->num_experts;
 }
 
 /* TRUE when the mention loads as the model it stands for. */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- keys by path -------------------------------------------------------------------------------------------------------- */
+/* --- keys by path ---------------------------------------------------------------------------------------------- */
 static const MsField *walk(const MsFieldTable *table, void *object, const char *path, void **at) {
   const char *dot = strchr(path, '.');
   g_autofree char *key = dot ? g_strndup(path, (gsize)(dot - path)) : g_strdup(path);
@@ -48,7 +48,7 @@ int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const ch
   return -1;
 }
 
-/* --- values as JSON nodes ------------------------------------------------------------------------------------------------- */
+/* --- values as JSON nodes -------------------------------------------------------------------------------------- */
 static JsonNode *constant(const char *json) {
   g_autoptr(MsJson) doc = ms_json_parse(json, -1, "table", NULL);
   if (!doc) MS_BUG("not JSON: %s", json);
@@ -56,7 +56,8 @@ static JsonNode *constant(const char *json) {
 }
 
 /* What a command line says for a field, into `node`. */
-static gboolean node_of_text(const MsArgs *args, const MsArg *arg, const MsField *field, const char *text, JsonNode *node, GError **error) {
+static gboolean node_of_text(const MsArgs *args, const MsArg *arg, const MsField *field, const char *text,
+                             JsonNode *node, GError **error) {
   gint64 integer;
   double number;
   switch (field->type) {
@@ -68,19 +69,19 @@ static gboolean node_of_text(const MsArgs *args, const MsArg *arg, const MsField
     if (!ms_arg_number(args, arg, -G_MAXDOUBLE, G_MAXDOUBLE, &number, error)) return FALSE;
     json_node_set_double(node, number);
     return TRUE;
-  default:
-    json_node_set_string(node, text);
-    return TRUE;
+  default: json_node_set_string(node, text); return TRUE;
   }
 }
 
-static gboolean set_key(MsArgs *args, const MsArg *arg, const MsField *field, void *object, JsonNode *node, GError **error) {
+static gboolean set_key(MsArgs *args, const MsArg *arg, const MsField *field, void *object, JsonNode *node,
+                        GError **error) {
   g_autoptr(GError) why = NULL;
   if (ms_field_set(field, NULL, node, "", object, &why)) return TRUE;
-  return arg ? ms_arg_error(args, arg, error, "%s", why->message) : ms_input_error(error, args->file, 0, field->key, "%s", why->message);
+  return arg ? ms_arg_error(args, arg, error, "%s", why->message)
+             : ms_input_error(error, args->file, 0, field->key, "%s", why->message);
 }
 
-/* --- reading --------------------------------------------------------------------------------------------------------------- */
+/* --- reading --------------------------------------------------------------------------------------------------- */
 static gboolean read_simple(const MsLaunchRow *row, MsArgs *args, MsScenario *s, GError **error) {
   void *object;
   const MsField *field = ms_key_find(s, row->fields, &object);
@@ -118,7 +119,7 @@ gboolean ms_args_read(MsArgs *args, MsScenario *scenario, GError **error) {
   return TRUE;
 }
 
-/* --- writing --------------------------------------------------------------------------------------------------------------- */
+/* --- writing --------------------------------------------------------------------------------------------------- */
 /* The value as a command line says it. (transfer full) */
 static char *text_of(const MsField *field, const void *object) {
   char buf[32];
@@ -146,10 +147,12 @@ static gboolean is_absent_value(const MsLaunchRow *row, const MsField *field, co
 static char *main_flag(const MsLaunchRow *row) { return g_strndup(row->flag, strcspn(row->flag, " ")); }
 
 /* Writes one argument; a key that the release has no argument for is added to `refused`. */
-static void write_simple(const MsLaunchRow *row, const MsScenario *s, MsRelease release, MsArgs *args, GPtrArray *refused) {
+static void write_simple(const MsLaunchRow *row, const MsScenario *s, MsRelease release, MsArgs *args,
+                         GPtrArray *refused) {
   void *object;
   const MsField *field = ms_key_find(s, row->fields, &object);
-  gboolean absent = is_absent_value(row, field, object), known = release == MS_RELEASE_MCORE || (row->flags & MS_ROW_MT);
+  gboolean absent = is_absent_value(row, field, object),
+           known = release == MS_RELEASE_MCORE || (row->flags & MS_ROW_MT);
   g_autofree char *flag = main_flag(row);
   if (!known && !absent) g_ptr_array_add(refused, g_strdup_printf("%s (%s)", row->fields, flag));
   if (!known || (absent && !(row->flags & MS_ROW_ALWAYS))) return;
@@ -174,7 +177,8 @@ static gboolean is_said(const char *path) {
 }
 
 /* A key that no row says must be at its default: keys that the tables gain later are refused by name, never lost. */
-static gboolean check_unsaid(const MsScenario *s, const MsFieldTable *table, const char *prefix, void *object, GError **error) {
+static gboolean check_unsaid(const MsScenario *s, const MsFieldTable *table, const char *prefix, void *object,
+                             GError **error) {
   for (const MsField *field = table->fields; field->key; field++) {
     g_autofree char *path = g_strconcat(prefix, field->key, NULL);
     if (field->type == MS_T_OBJECT && field->sub) {
@@ -188,14 +192,17 @@ static gboolean check_unsaid(const MsScenario *s, const MsFieldTable *table, con
       ms_fields_write(&alone, object, FALSE, out);
       ms_json_out_end(out);
       g_autofree char *text = ms_json_out_take(out);
-      if (strcmp(text, "{}") != 0) return ms_refuse_key(s, error, path, "no argument of %s says it; leave it at its default", ms_release_words[MS_RELEASE_MCORE]);
+      if (strcmp(text, "{}") != 0)
+        return ms_refuse_key(s, error, path, "no argument of %s says it; leave it at its default",
+                             ms_release_words[MS_RELEASE_MCORE]);
     }
   }
   return TRUE;
 }
 
 static gboolean check_all_said(const MsScenario *s, GError **error) {
-  return check_unsaid(s, &ms_model_table, "model.", s->model, error) && check_unsaid(s, &ms_training_table, "training.", (void *)&s->training, error) &&
+  return check_unsaid(s, &ms_model_table, "model.", s->model, error) &&
+         check_unsaid(s, &ms_training_table, "training.", (void *)&s->training, error) &&
          check_unsaid(s, &ms_layout_table, "layout.", (void *)&s->layout, error) &&
          check_unsaid(s, &ms_options_table, "options.", (void *)&s->options, error);
 }
@@ -220,6 +227,7 @@ MsArgs *ms_args_from_scenario(const MsScenario *scenario, MsRelease release, GEr
   if (refused->len == 0) return g_steal_pointer(&args);
   g_ptr_array_add(refused, NULL);
   g_autofree char *keys = g_strjoinv(", ", (char **)refused->pdata);
-  ms_refuse_key(scenario, error, keys, "%s has no such %s", ms_release_words[release], refused->len > 2 ? "arguments" : "argument");
+  ms_refuse_key(scenario, error, keys, "%s has no such %s", ms_release_words[release],
+                refused->len > 2 ? "arguments" : "argument");
   return NULL;
 }

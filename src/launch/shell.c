@@ -30,20 +30,24 @@ typedef struct {
 typedef struct { /* the words of the command being read */
   GPtrArray *words;
   GString *word;
-  gboolean open;      /* a word has begun, perhaps empty */
-  gboolean no_split;  /* inside an assignment or [[ ]] */
-  gboolean in_test;   /* variables without a value are empty */
+  gboolean open;     /* a word has begun, perhaps empty */
+  gboolean no_split; /* inside an assignment or [[ ]] */
+  gboolean in_test;  /* variables without a value are empty */
 } Words;
 
 static gboolean run_text(MsShell *shell, const char *text, int line, int depth, gsize *produced, GError **error);
 
-static gboolean fail(Reader *r, const char *message) { return ms_input_error(r->error, r->shell->file, r->line, "", "%s", message); }
+static gboolean fail(Reader *r, const char *message) {
+  return ms_input_error(r->error, r->shell->file, r->line, "", "%s", message);
+}
 
 static void remark(Reader *r, const char *what) {
   g_ptr_array_add(r->shell->remarks, g_strdup_printf("line %d: %s", r->line, what));
 }
 
-static gboolean is_name(char c, gboolean first) { return g_ascii_isalpha(c) || c == '_' || (!first && g_ascii_isdigit(c)); }
+static gboolean is_name(char c, gboolean first) {
+  return g_ascii_isalpha(c) || c == '_' || (!first && g_ascii_isdigit(c));
+}
 
 static gsize name_length(const char *p) {
   gsize n = 0;
@@ -51,7 +55,7 @@ static gsize name_length(const char *p) {
   return n;
 }
 
-/* --- words -------------------------------------------------------------------------------------------------------------- */
+/* --- words ----------------------------------------------------------------------------------------------------- */
 static gboolean put_char(Reader *r, Words *w, char c) {
   w->open = TRUE;
   g_string_append_c(w->word, c);
@@ -89,7 +93,7 @@ static gboolean put_value(Reader *r, Words *w, char *const *values, gboolean quo
   return TRUE;
 }
 
-/* --- variables ----------------------------------------------------------------------------------------------------------- */
+/* --- variables ------------------------------------------------------------------------------------------------- */
 const char *ms_shell_given(const MsShell *shell, const char *name) {
   gsize n = strlen(name);
   for (int i = 0; shell->set && shell->set[i]; i++)
@@ -130,7 +134,7 @@ static void assign(MsShell *shell, const char *name, GPtrArray *words, gboolean 
   g_hash_table_replace(shell->variables, g_strdup(name), g_ptr_array_free(all, FALSE));
 }
 
-/* --- expansions ---------------------------------------------------------------------------------------------------------- */
+/* --- expansions ------------------------------------------------------------------------------------------------ */
 static gboolean read_part(Reader *r, Words *w, gboolean quoted);
 
 /* The end of a bracketed text whose opening bracket was just read, or NULL. Quotes are respected. */
@@ -238,7 +242,8 @@ static gboolean read_dollar(Reader *r, Words *w, gboolean quoted) {
   if (!values) return keep_as_written(r, w, start, r->p + n);
   r->p += n;
   gboolean list = *name == '@' || *name == '*';
-  for (int i = 1; !list && values[0] && values[i]; i++) g_clear_pointer(&values[i], g_free); /* $NAME of an array is its first word */
+  for (int i = 1; !list && values[0] && values[i]; i++)
+    g_clear_pointer(&values[i], g_free); /* $NAME of an array is its first word */
   w->open |= quoted;
   return put_value(r, w, values, quoted, list && *name == '@');
 }
@@ -289,7 +294,7 @@ static gboolean read_part(Reader *r, Words *w, gboolean quoted) {
   return put_char(r, w, c);
 }
 
-/* --- assignments --------------------------------------------------------------------------------------------------------- */
+/* --- assignments ----------------------------------------------------------------------------------------------- */
 /* Length of "NAME=" or "NAME+=" at p, 0 when there is none. */
 static gsize assignment_at(const char *p) {
   gsize n = name_length(p);
@@ -303,7 +308,9 @@ static gsize assignment_at(const char *p) {
   return p[n] == '+' && p[n + 1] == '=' ? n + 2 : 0;
 }
 
-static void words_init(Words *w) { *w = (Words){.words = g_ptr_array_new_with_free_func(g_free), .word = g_string_new(NULL)}; }
+static void words_init(Words *w) {
+  *w = (Words){.words = g_ptr_array_new_with_free_func(g_free), .word = g_string_new(NULL)};
+}
 static void words_clear(Words *w) {
   g_ptr_array_unref(w->words);
   g_string_free(w->word, TRUE);
@@ -356,7 +363,7 @@ static gboolean read_assignment(Reader *r, gsize length, gboolean active) {
   return ok;
 }
 
-/* --- conditions ---------------------------------------------------------------------------------------------------------- */
+/* --- conditions ------------------------------------------------------------------------------------------------ */
 static gboolean is_active(const Reader *r) {
   for (guint i = 0; i < r->frames->len; i++)
     if (!g_array_index(r->frames, Frame, i).active) return FALSE;
@@ -383,20 +390,24 @@ static void enter_branch(Reader *r, Frame *f) { /* then */
 static gboolean keyword(Reader *r, const char *word) {
   Frame *f = top(r);
   if (strcmp(word, "if") == 0) push(r, FRAME_IF);
-  else if (strcmp(word, "for") == 0 || strcmp(word, "while") == 0 || strcmp(word, "until") == 0 || strcmp(word, "select") == 0) push(r, FRAME_LOOP);
+  else if (strcmp(word, "for") == 0 || strcmp(word, "while") == 0 || strcmp(word, "until") == 0 ||
+           strcmp(word, "select") == 0)
+    push(r, FRAME_LOOP);
   else if (strcmp(word, "case") == 0) push(r, FRAME_CASE);
   else if (f && f->kind == FRAME_IF && strcmp(word, "then") == 0) enter_branch(r, f);
   else if (f && f->kind == FRAME_IF && strcmp(word, "elif") == 0) f->condition = TRUE, f->active = !f->taken;
   else if (f && f->kind == FRAME_IF && strcmp(word, "else") == 0) f->active = !f->taken, f->taken = TRUE;
-  else if (f && ((f->kind == FRAME_IF && strcmp(word, "fi") == 0) || (f->kind == FRAME_LOOP && strcmp(word, "done") == 0) ||
-                 (f->kind == FRAME_CASE && strcmp(word, "esac") == 0)))
+  else if (f &&
+           ((f->kind == FRAME_IF && strcmp(word, "fi") == 0) || (f->kind == FRAME_LOOP && strcmp(word, "done") == 0) ||
+            (f->kind == FRAME_CASE && strcmp(word, "esac") == 0)))
     g_array_set_size(r->frames, r->frames->len - 1);
-  else return strcmp(word, "do") == 0 || strcmp(word, "{") == 0 || strcmp(word, "}") == 0 || strcmp(word, "function") == 0;
+  else
+    return strcmp(word, "do") == 0 || strcmp(word, "{") == 0 || strcmp(word, "}") == 0 || strcmp(word, "function") == 0;
   r->gate = 0;
   return TRUE;
 }
 
-/* --- commands ------------------------------------------------------------------------------------------------------------ */
+/* --- commands -------------------------------------------------------------------------------------------------- */
 static void command_free(gpointer data) {
   MsCommand *command = data;
   g_strfreev(command->words);
@@ -415,7 +426,8 @@ static void add_words_to(MsCommand *command, GPtrArray *words) {
 static gboolean keep_command(Reader *r, GPtrArray *words, int line) {
   GPtrArray *commands = r->shell->commands;
   if (commands->len >= MOST_COMMANDS) return fail(r, "has more than 100000 commands");
-  if (is_option(words->pdata[0]) && commands->len > 0) { /* a line that begins with an option goes on with the command before it */
+  if (is_option(words->pdata[0]) &&
+      commands->len > 0) { /* a line that begins with an option goes on with the command before it */
     add_words_to(commands->pdata[commands->len - 1], words);
     return TRUE;
   }
@@ -461,21 +473,24 @@ static gboolean end_command(Reader *r, Words *w, int line) {
     int before = r->status;
     r->status = status_of(w->words);
     if (condition && r->gate == '&' && before < 0 && r->status == 1) r->status = -1;
-    if (!condition && r->status < 0 && (strcmp(w->words->pdata[0], "[") == 0 || strcmp(w->words->pdata[0], "[[") == 0)) {
+    if (!condition && r->status < 0 &&
+        (strcmp(w->words->pdata[0], "[") == 0 || strcmp(w->words->pdata[0], "[[") == 0)) {
       remark(r, "a condition cannot be told and is taken as false");
       r->status = 0;
     } else if (!condition && r->status < 0) {
       r->status = 1; /* other commands are thought to succeed */
     }
     g_autofree char *script = inner_script(w->words);
-    if (script && r->depth < 4 ? !run_text(r->shell, script, line, r->depth + 1, r->produced, r->error) : !keep_command(r, w->words, line)) return FALSE;
+    if (script && r->depth < 4 ? !run_text(r->shell, script, line, r->depth + 1, r->produced, r->error)
+                               : !keep_command(r, w->words, line))
+      return FALSE;
   }
   g_ptr_array_set_size(w->words, 0);
   w->in_test = w->no_split = FALSE;
   return TRUE;
 }
 
-/* --- here-documents ------------------------------------------------------------------------------------------------------ */
+/* --- here-documents -------------------------------------------------------------------------------------------- */
 static gboolean take_documents(Reader *r) { /* r->p at the start of a line */
   for (guint i = 0; i < r->pending->len; i++) {
     const char *end_word = r->pending->pdata[i];
@@ -534,7 +549,7 @@ static gboolean read_arithmetic_command(Reader *r) {
   return TRUE;
 }
 
-/* --- the script ---------------------------------------------------------------------------------------------------------- */
+/* --- the script ------------------------------------------------------------------------------------------------ */
 static gboolean is_declaration(GPtrArray *words) {
   static const char *const prefixes[] = {"export", "declare", "local", "readonly", "typeset", "env", NULL};
   if (words->len == 0 || !g_strv_contains(prefixes, words->pdata[0])) return words->len == 0;
@@ -548,10 +563,13 @@ static void look_at_first(Reader *r, Words *w) {
   if (w->words->len != 1) return;
   const char *first = w->words->pdata[0];
   if (keyword(r, first)) g_ptr_array_set_size(w->words, 0);
-  else if (strcmp(first, "[") == 0 || strcmp(first, "[[") == 0 || strcmp(first, "test") == 0) w->in_test = TRUE, w->no_split = strcmp(first, "[[") == 0;
+  else if (strcmp(first, "[") == 0 || strcmp(first, "[[") == 0 || strcmp(first, "test") == 0)
+    w->in_test = TRUE, w->no_split = strcmp(first, "[[") == 0;
 }
 
-static gboolean in_double_brackets(const Words *w) { return w->no_split && w->words->len > 0 && strcmp(w->words->pdata[0], "[[") == 0; }
+static gboolean in_double_brackets(const Words *w) {
+  return w->no_split && w->words->len > 0 && strcmp(w->words->pdata[0], "[[") == 0;
+}
 
 static gboolean read_operator(Reader *r, Words *w, int line) {
   char c = *r->p;
@@ -609,7 +627,8 @@ static gboolean read_script(Reader *r, Words *w) {
 }
 
 static gboolean run_text(MsShell *shell, const char *text, int line, int depth, gsize *produced, GError **error) {
-  Reader r = {.shell = shell, .p = text, .line = line, .depth = depth, .produced = produced, .status = 1, .error = error};
+  Reader r = {
+      .shell = shell, .p = text, .line = line, .depth = depth, .produced = produced, .status = 1, .error = error};
   Words w;
   words_init(&w);
   r.frames = g_array_new(FALSE, FALSE, sizeof(Frame));

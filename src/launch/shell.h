@@ -1,10 +1,10 @@
 /* src/launch/shell.h - the commands of a shell script, with variables and arrays put in; nothing is ever run.
  *
  * Understood: comments, quotes, continuation lines, NAME=VALUE, NAME+=VALUE, NAME=( words ), export and declare, $NAME,
- * ${NAME}, ${NAME[@]}, ${NAME:-default} and its relatives, $1, $((arithmetic)), (( NAME = arithmetic )), if with [ ], [[ ]]
- * and test of strings and numbers, && and ||, eval, bash -c, here-documents, functions (read as if called where they stand).
- * Not understood: loops and case (skipped, with a remark), tests of files and results of commands (taken as false, with a
- * remark), $(command) and variables without a value (they stay as they are written). */
+ * ${NAME}, ${NAME[@]}, ${NAME:-default} and its relatives, $1, $((arithmetic)), (( NAME = arithmetic )), if with [ ],
+ * [[ ]] and test of strings and numbers, && and ||, eval, bash -c, here-documents, functions (read as if called where
+ * they stand). Not understood: loops and case (skipped, with a remark), tests of files and results of commands (taken
+ * as false, with a remark), $(command) and variables without a value (they stay as they are written). */
 #ifndef MS_LAUNCH_SHELL_H
 #define MS_LAUNCH_SHELL_H
 
@@ -17,10 +17,10 @@ typedef struct {
 
 typedef struct MsShell {
   const char *file;
-  GPtrArray *commands;  /* MsCommand * */
-  GPtrArray *documents; /* char *: here-documents */
-  GPtrArray *remarks;   /* char * */
-  GHashTable *variables;/* char * -> char **: words; a plain variable has one */
+  GPtrArray *commands;      /* MsCommand * */
+  GPtrArray *documents;     /* char *: here-documents */
+  GPtrArray *remarks;       /* char * */
+  GHashTable *variables;    /* char * -> char **: words; a plain variable has one */
   const char *const *words; /* $1, $2, ... */
   const char *const *set;   /* NAME=VALUE of variables the script finds set; may be NULL */
   gboolean environment;     /* and those of the process */

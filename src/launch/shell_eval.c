@@ -77,7 +77,8 @@ static gint64 primary(Expression *e) {
 static const struct {
   const char *word;
   int level;
-} operators[] = {{"||", 0}, {"&&", 1}, {"==", 2}, {"!=", 2}, {"<=", 3}, {">=", 3}, {"<", 3}, {">", 3}, {"+", 4}, {"-", 4}, {"*", 5}, {"/", 5}, {"%", 5}};
+} operators[] = {{"||", 0}, {"&&", 1}, {"==", 2}, {"!=", 2}, {"<=", 3}, {">=", 3}, {"<", 3},
+                 {">", 3},  {"+", 4},  {"-", 4},  {"*", 5},  {"/", 5},  {"%", 5}};
 
 static int operator_at(const char *p) {
   for (guint i = 0; i < G_N_ELEMENTS(operators); i++)
@@ -125,13 +126,16 @@ gboolean ms_shell_arithmetic(const MsShell *shell, const char *text, gint64 *val
 /* --- tests --- */
 static int compare(const char *op, const char *a, const char *b) {
   static const char *const words[] = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"};
-  if (strcmp(op, "=") == 0 || strcmp(op, "==") == 0) return strpbrk(b, "*?[") ? g_pattern_match_simple(b, a) : strcmp(a, b) == 0;
+  if (strcmp(op, "=") == 0 || strcmp(op, "==") == 0)
+    return strpbrk(b, "*?[") ? g_pattern_match_simple(b, a) : strcmp(a, b) == 0;
   if (strcmp(op, "!=") == 0) return strcmp(a, b) != 0;
   gint64 x, y;
   for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
     if (strcmp(op, words[i]) != 0) continue;
-    if (!g_ascii_string_to_signed(a, 10, G_MININT64, G_MAXINT64, &x, NULL) || !g_ascii_string_to_signed(b, 10, G_MININT64, G_MAXINT64, &y, NULL)) return -1;
-    const int results[] = {x == y, x != y, x < y, x <= y, x > y, x >= y};
+    if (!g_ascii_string_to_signed(a, 10, G_MININT64, G_MAXINT64, &x, NULL) ||
+        !g_ascii_string_to_signed(b, 10, G_MININT64, G_MAXINT64, &y, NULL))
+      return -1;
+    const int results[] = {x == y, x != y, x<y, x <= y, x> y, x >= y};
     return results[i];
   }
   return -1;

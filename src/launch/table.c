@@ -1,10 +1,13 @@
 /* src/launch/table.c - the rows. */
 #include "launch/table.h"
 
-const char *const ms_release_words[] = {"Megatron-LM at " MS_MCORE_COMMIT, "MT-MegatronLM (Megatron-LM of May 2024)", NULL};
+const char *const ms_release_words[] = {"Megatron-LM at " MS_MCORE_COMMIT, "MT-MegatronLM (Megatron-LM of May 2024)",
+                                        NULL};
 const char *const ms_launch_notes = "name software doc model.name hardware training.routing";
-const char *const ms_launch_unused = "schema gpus model training layout options measured model.schema model.doc model.source layout.dp layout.edp options.recompute "
-                                     "model.multi_latent_attention model.sliding_window"; /* gpus: the launcher says them; objects: by their keys */
+const char *const ms_launch_unused =
+    "schema gpus model training layout options measured model.schema model.doc model.source layout.dp layout.edp "
+    "options.recompute "
+    "model.multi_latent_attention model.sliding_window"; /* gpus: the launcher says them; objects: by their keys */
 
 gboolean ms_is_moe(const MsScenario *s) { return s->model->num_experts > 0; }
 static gboolean needs_pre_softmax(const MsScenario *s) {
@@ -14,16 +17,31 @@ static gboolean has_cross_entropy_fusion(const MsScenario *s) { return s->option
 static gboolean uses_optimizer_offload(const MsScenario *s) { return s->options.optimizer_offload_fraction > 0; }
 static gboolean captures_iteration(const MsScenario *s) { return s->options.cuda_graph_scope == MS_CG_FULL_ITERATION; }
 
-#define VALUE(section_, flag_, field_, value_, flags_, ...) \
-  {.kind = MS_ROW_VALUE, .section = MS_SECTION_##section_, .flag = flag_, .fields = field_, .value = value_, .flags = flags_, __VA_ARGS__}
-#define ON(section_, flag_, field_, flags_, ...) \
-  {.kind = MS_ROW_ON, .section = MS_SECTION_##section_, .flag = flag_, .fields = field_, .value = "false", .flags = flags_, __VA_ARGS__}
-#define OFF(section_, flag_, field_, flags_, ...) \
-  {.kind = MS_ROW_OFF, .section = MS_SECTION_##section_, .flag = flag_, .fields = field_, .value = "true", .flags = flags_, __VA_ARGS__}
-#define FIXED(section_, flag_, value_, flags_, ...) \
-  {.kind = MS_ROW_FIXED, .section = MS_SECTION_##section_, .flag = flag_, .value = value_, .flags = flags_, __VA_ARGS__}
-#define GROUP(section_, name, fields_) \
-  {.kind = MS_ROW_GROUP, .section = MS_SECTION_##section_, .fields = fields_, .write = ms_write_##name, .read = ms_read_##name}
+#define VALUE(section_, flag_, field_, value_, flags_, ...)                                                   \
+  {                                                                                                           \
+    .kind = MS_ROW_VALUE, .section = MS_SECTION_##section_, .flag = flag_, .fields = field_, .value = value_, \
+    .flags = flags_, __VA_ARGS__                                                                              \
+  }
+#define ON(section_, flag_, field_, flags_, ...)                                                            \
+  {                                                                                                         \
+    .kind = MS_ROW_ON, .section = MS_SECTION_##section_, .flag = flag_, .fields = field_, .value = "false", \
+    .flags = flags_, __VA_ARGS__                                                                            \
+  }
+#define OFF(section_, flag_, field_, flags_, ...)                                                           \
+  {                                                                                                         \
+    .kind = MS_ROW_OFF, .section = MS_SECTION_##section_, .flag = flag_, .fields = field_, .value = "true", \
+    .flags = flags_, __VA_ARGS__                                                                            \
+  }
+#define FIXED(section_, flag_, value_, flags_, ...)                                                          \
+  {                                                                                                          \
+    .kind = MS_ROW_FIXED, .section = MS_SECTION_##section_, .flag = flag_, .value = value_, .flags = flags_, \
+    __VA_ARGS__                                                                                              \
+  }
+#define GROUP(section_, name, fields_)                                                                   \
+  {                                                                                                      \
+    .kind = MS_ROW_GROUP, .section = MS_SECTION_##section_, .fields = fields_, .write = ms_write_##name, \
+    .read = ms_read_##name                                                                               \
+  }
 #define A MS_ROW_ALWAYS
 #define M MS_ROW_MT
 
@@ -32,7 +50,8 @@ const MsLaunchRow ms_launch_rows[] = {
     GROUP(PARALLEL, context, "layout.cp layout.cp_comm_type"),
     GROUP(PARALLEL, expert_parallel, "layout.ep layout.etp"),
     GROUP(PARALLEL, pipeline,
-          "layout.pp layout.vpp layout.pipeline_layout layout.account_for_embedding_in_pipeline_split layout.account_for_loss_in_pipeline_split "
+          "layout.pp layout.vpp layout.pipeline_layout layout.account_for_embedding_in_pipeline_split "
+          "layout.account_for_loss_in_pipeline_split "
           "layout.decoder_first_pipeline_num_layers layout.decoder_last_pipeline_num_layers layout.schedule "
           "layout.microbatch_group_size_per_virtual_pipeline_stage"),
     GROUP(PARALLEL, order, "layout.order"),
@@ -53,11 +72,15 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(TRAINING, "--overlap-param-gather-with-optimizer-step", "options.overlap_param_gather_with_optimizer_step", 0),
     OFF(TRAINING, "--no-gradient-accumulation-fusion", "options.gradient_accumulation_fusion", M),
     ON(TRAINING, "--cross-entropy-loss-fusion", "options.cross_entropy_fusion", 0),
-    VALUE(TRAINING, "--cross-entropy-fusion-impl", "options.cross_entropy_fusion_impl", "\"native\"", A, .when = has_cross_entropy_fusion),
+    VALUE(TRAINING, "--cross-entropy-fusion-impl", "options.cross_entropy_fusion_impl", "\"native\"", A,
+          .when = has_cross_entropy_fusion),
     ON(TRAINING, "--deterministic-mode", "options.deterministic_mode", 0),
     VALUE(TRAINING, "--transformer-impl", "options.transformer_impl", "\"transformer_engine\"", A | M),
-    GROUP(TRAINING, recompute, "options.recompute.granularity options.recompute.modules options.recompute.method options.recompute.num_layers"),
-    GROUP(TRAINING, offload, "options.offload_modules options.optimizer_offload_fraction options.offload_optimizer_states"),
+    GROUP(TRAINING, recompute,
+          "options.recompute.granularity options.recompute.modules options.recompute.method "
+          "options.recompute.num_layers"),
+    GROUP(TRAINING, offload,
+          "options.offload_modules options.optimizer_offload_fraction options.offload_optimizer_states"),
     FIXED(TRAINING, "--overlap-cpu-optimizer-d2h-h2d", NULL, 0, .when = uses_optimizer_offload),
     VALUE(TRAINING, "--cpu-offloading-num-layers", "options.cpu_offloading_num_layers", "0", 0),
     GROUP(TRAINING, graphs, "options.cuda_graph_scope"),
@@ -72,16 +95,19 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(PRECISION, "--fp8-output-proj", "options.fp8_output_proj", 0),
     GROUP(PRECISION, bf16_ends, "options.num_layers_at_start_in_bf16 options.num_layers_at_end_in_bf16"),
     GROUP(PRECISION, gradients,
-          "options.main_grads_dtype options.grad_reduce_dtype options.main_params_dtype options.exp_avg_dtype options.exp_avg_sq_dtype"),
+          "options.main_grads_dtype options.grad_reduce_dtype options.main_params_dtype options.exp_avg_dtype "
+          "options.exp_avg_sq_dtype"),
 
     VALUE(MODEL, "--num-layers", "model.num_layers", NULL, A | M),
     VALUE(MODEL, "--hidden-size", "model.hidden_size", NULL, A | M),
     GROUP(MODEL, attention,
-          "model.num_attention_heads model.num_query_groups model.kv_channels model.sliding_window.window model.sliding_window.period model.softmax_sink"),
+          "model.num_attention_heads model.num_query_groups model.kv_channels model.sliding_window.window "
+          "model.sliding_window.period model.softmax_sink"),
     ON(MODEL, "--qk-layernorm", "model.qk_layernorm", M),
     ON(MODEL, "--attention-output-gate", "model.attention_output_gate", 0),
     GROUP(MODEL, latent_attention,
-          "model.multi_latent_attention.q_lora_rank model.multi_latent_attention.kv_lora_rank model.multi_latent_attention.qk_head_dim "
+          "model.multi_latent_attention.q_lora_rank model.multi_latent_attention.kv_lora_rank "
+          "model.multi_latent_attention.qk_head_dim "
           "model.multi_latent_attention.qk_pos_emb_head_dim model.multi_latent_attention.v_head_dim"),
     GROUP(MODEL, activation, "model.gated model.activation"),
     VALUE(MODEL, "--normalization", "model.normalization", "\"LayerNorm\"", A | M),
@@ -115,7 +141,8 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(MOE, "--moe-router-fusion", "options.moe_router_fusion", 0, .when = ms_is_moe),
     ON(MOE, "--moe-permute-fusion", "options.moe_permute_fusion", 0, .when = ms_is_moe),
     ON(MOE, "--moe-shared-expert-overlap", "options.moe_shared_expert_overlap", M),
-    ON(MOE, "--moe-router-padding-for-quantization --moe-router-padding-for-fp8", "options.moe_router_padding_for_quantization", 0),
+    ON(MOE, "--moe-router-padding-for-quantization --moe-router-padding-for-fp8",
+       "options.moe_router_padding_for_quantization", 0),
     VALUE(MOE, "--moe-expert-rank-capacity-factor", "options.moe_expert_rank_capacity_factor", "null", 0),
     ON(MOE, "--moe-paged-stash", "options.moe_paged_stash", 0),
     ON(MOE, "--use-transformer-engine-op-fuser", "options.use_transformer_engine_op_fuser", 0),

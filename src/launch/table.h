@@ -1,8 +1,8 @@
 /* src/launch/table.h - one table of arguments: which argument says which key of a scenario, and how.
  *
  * The same rows write an argument list from a scenario and read a scenario from an argument list, so export and import
- * cannot drift apart. Most rows are one argument for one key; where several arguments say one thing together (precision,
- * dispatcher, recompute, ...) the row is a group with its own pair of functions, side by side in groups*.c.
+ * cannot drift apart. Most rows are one argument for one key; where several arguments say one thing together
+ * (precision, dispatcher, recompute, ...) the row is a group with its own pair of functions, side by side in groups*.c.
  *
  * Facts: Megatron-LM at MS_RELEASE_MCORE, megatron/training/arguments.py and the dataclasses it exposes
  * (domain/launch.md); MT-MegatronLM's scripts and patches for the May 2024 release they drive. */
@@ -46,45 +46,49 @@ typedef struct MsLaunchRow {
 extern const MsLaunchRow ms_launch_rows[];
 extern const int ms_num_launch_rows;
 
-/* Keys that no argument says and that travel as notes (args.h), or that a launch has no use for; separated by spaces. */
+/* Keys that no argument says and that travel as notes (args.h), or that a launch has no use for; separated by spaces.
+ */
 extern const char *const ms_launch_notes, *const ms_launch_unused;
 
-/* The scenario as arguments of `release`. It must be canonical (launch.h). NULL and an MS_ERROR_INPUT that names the key
- * when the release cannot say it. (transfer full) */
+/* The scenario as arguments of `release`. It must be canonical (launch.h). NULL and an MS_ERROR_INPUT that names the
+ * key when the release cannot say it. (transfer full) */
 MsArgs *ms_args_from_scenario(const MsScenario *scenario, MsRelease release, GError **error);
-/* Reads every row; model, training, layout, options of `scenario` are set, notes and environment marked used. The model is not finished yet. */
+/* Reads every row; model, training, layout, options of `scenario` are set, notes and environment marked used. The model
+ * is not finished yet. */
 gboolean ms_args_read(MsArgs *args, MsScenario *scenario, GError **error);
 
 /* --- shared by the files of the table --- */
-/* Key at a path ("options.recompute.modules"): its row in the field tables and the struct it lives in. NULL when unknown. */
+/* Key at a path ("options.recompute.modules"): its row in the field tables and the struct it lives in. NULL when
+ * unknown. */
 const MsField *ms_key_find(const MsScenario *scenario, const char *path, void **object);
 /* Sets a key without memory of its own to its default. */
 void ms_key_reset(MsScenario *scenario, const char *path);
 /* "file: path: message" about a key that a release cannot say; returns FALSE. */
-gboolean ms_refuse_key(const MsScenario *scenario, GError **error, const char *path, const char *format, ...) G_GNUC_PRINTF(4, 5);
+gboolean ms_refuse_key(const MsScenario *scenario, GError **error, const char *path, const char *format, ...)
+    G_GNUC_PRINTF(4, 5);
 /* Index of `text` in words, or an error that names the nearest one: -1. */
 int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error);
 gboolean ms_is_moe(const MsScenario *scenario);
 
-#define MS_GROUP(name)                                                                                        \
-  gboolean ms_write_##name(const MsScenario *scenario, MsRelease release, MsArgs *args, GError **error);      \
+#define MS_GROUP(name)                                                                                   \
+  gboolean ms_write_##name(const MsScenario *scenario, MsRelease release, MsArgs *args, GError **error); \
   gboolean ms_read_##name(MsArgs *args, MsScenario *scenario, GError **error)
-MS_GROUP(precision);   /* groups_precision.c */
+MS_GROUP(precision); /* groups_precision.c */
 MS_GROUP(gradients);
 MS_GROUP(bf16_ends);
 MS_GROUP(optimizer);
 MS_GROUP(fsdp);
-MS_GROUP(pipeline);    /* groups_layout.c */
+MS_GROUP(pipeline); /* groups_layout.c */
 MS_GROUP(expert_parallel);
 MS_GROUP(context);
 MS_GROUP(order);
-MS_GROUP(recompute);   /* groups_memory.c */
+MS_GROUP(recompute); /* groups_memory.c */
 MS_GROUP(offload);
 MS_GROUP(graphs);
-MS_GROUP(dispatcher);  /* groups_moe.c */
+MS_GROUP(dispatcher); /* groups_moe.c */
 MS_GROUP(routing);
 MS_GROUP(widths);
-MS_GROUP(attention);   /* groups_model.c */
+MS_GROUP(attention); /* groups_model.c */
 MS_GROUP(latent_attention);
 MS_GROUP(activation);
 MS_GROUP(positions);

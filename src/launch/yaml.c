@@ -16,14 +16,17 @@ typedef struct {
 
 static int line_of(const Reader *r) { return (int)MIN(r->event.start_mark.line + 1, 1000000000); }
 
-static gboolean fail(Reader *r, const char *path, const char *message) { return ms_input_error(r->error, r->file, line_of(r), path, "%s", message); }
+static gboolean fail(Reader *r, const char *path, const char *message) {
+  return ms_input_error(r->error, r->file, line_of(r), path, "%s", message);
+}
 
 static gboolean next(Reader *r) {
   if (r->has_event) yaml_event_delete(&r->event);
   r->has_event = yaml_parser_parse(&r->parser, &r->event) != 0;
   if (r->has_event) return TRUE;
   g_autofree char *problem = g_utf8_make_valid(r->parser.problem ? r->parser.problem : "cannot be read", -1);
-  return ms_input_error(r->error, r->file, (int)MIN(r->parser.problem_mark.line + 1, 1000000000), "", "not YAML: %s", problem);
+  return ms_input_error(r->error, r->file, (int)MIN(r->parser.problem_mark.line + 1, 1000000000), "", "not YAML: %s",
+                        problem);
 }
 
 /* The text of a scalar event; NULL and *error when it is another one or holds a NUL. (transfer none) */
@@ -60,7 +63,8 @@ static gboolean has_key(const GPtrArray *pairs, const char *key) {
 
 static gboolean is_null(const Reader *r) {
   const char *text = (const char *)r->event.data.scalar.value;
-  return r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE && (!*text || strcmp(text, "null") == 0 || strcmp(text, "~") == 0);
+  return r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+         (!*text || strcmp(text, "null") == 0 || strcmp(text, "~") == 0);
 }
 
 static gboolean read_pair(Reader *r, const char *map, GPtrArray *pairs) {
@@ -95,7 +99,8 @@ static gboolean read_map(Reader *r, const char *map, GPtrArray *pairs) {
   }
 }
 
-/* Passes over the value that comes next. libyaml's time grows with the square of the depth of nesting: no file of anybody is so deep. */
+/* Passes over the value that comes next. libyaml's time grows with the square of the depth of nesting: no file of
+ * anybody is so deep. */
 static gboolean skip_value(Reader *r, const char *key) {
   enum { DEEPEST = 100 };
   int depth = 0;
@@ -103,7 +108,8 @@ static gboolean skip_value(Reader *r, const char *key) {
     if (!next(r)) return FALSE;
     if (depth > DEEPEST) return fail(r, key, "is nested more than 100 deep");
     yaml_event_type_t type = r->event.type;
-    depth += (type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT) - (type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT);
+    depth += (type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT) -
+             (type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT);
   } while (depth > 0);
   return TRUE;
 }
@@ -122,7 +128,8 @@ static gboolean read_top(Reader *r, MsYaml *yaml) {
       if (!skip_value(r, yaml->other->pdata[yaml->other->len - 1])) return FALSE;
     } else {
       seen[map] = TRUE;
-      if (!read_map(r, map == 0 ? "ENV_VARS" : "MODEL_ARGS", map == 0 ? yaml->environment : yaml->arguments)) return FALSE;
+      if (!read_map(r, map == 0 ? "ENV_VARS" : "MODEL_ARGS", map == 0 ? yaml->environment : yaml->arguments))
+        return FALSE;
     }
   }
   return seen[1] || fail(r, "MODEL_ARGS", "is missing: a model-zoo file has the maps ENV_VARS and MODEL_ARGS");

@@ -1,11 +1,11 @@
-/* src/layout/groups.c - coordinates of a rank in the two grids, members of its groups, and how groups lie on the machine. */
+/* src/layout/groups.c - coordinates of a rank in the two grids, members of its groups, and how groups lie on the
+ * machine. */
 #include "layout/internal.h"
 
 #include <string.h>
 
-const char *const ms_group_words[] = {"none", "tp",  "cp",     "dp",  "dp-cp",     "tp-cp", "tp-dp-cp", "pp",
-                                      "ep",   "etp", "etp-ep", "edp", "embedding", "world",
-                                      "cp-inner", "cp-outer", NULL};
+const char *const ms_group_words[] = {"none", "tp",     "cp",  "dp",        "dp-cp", "tp-cp",    "tp-dp-cp", "pp", "ep",
+                                      "etp",  "etp-ep", "edp", "embedding", "world", "cp-inner", "cp-outer", NULL};
 
 enum { TP, CP, DP, PP }; /* axes of the attention grid; the expert grid reads them as ETP EP EDP PP */
 
@@ -28,7 +28,7 @@ static const struct {
     [MS_GROUP_WORLD] = {FALSE, 1 << TP | 1 << CP | 1 << DP | 1 << PP},
 };
 
-/* --- coordinates ------------------------------------------------------------------------------------------------------ */
+/* --- coordinates ----------------------------------------------------------------------------------------------- */
 
 typedef struct {
   int size[4], stride[4]; /* by axis */
@@ -61,7 +61,8 @@ int ms_rank_of(const MsLayout *layout, gboolean expert, const int coord[4]) {
   return rank;
 }
 
-/* The axes in `mask` (or, inverted, the others) as few arithmetic progressions, fastest first; axes of size 1 vanish. */
+/* The axes in `mask` (or, inverted, the others) as few arithmetic progressions, fastest first; axes of size 1 vanish.
+ */
 typedef struct {
   int n, size[4], stride[4];
 } Axes;
@@ -114,12 +115,15 @@ static int embedding_stages(const MsLayout *layout, int stages[3]) {
   return n;
 }
 
-/* a2a+p2p cuts each CP group into runs of cp_inner neighbours; the ring goes through ranks of the same place in their runs. */
+/* a2a+p2p cuts each CP group into runs of cp_inner neighbours; the ring goes through ranks of the same place in their
+ * runs. */
 static int cp_part(const MsLayout *layout, MsGroupKind kind, int *step) {
   Grid grid = grid_of(layout, FALSE);
   int inner = MAX(layout->cp_inner, 1);
   *step = grid.stride[CP] * (kind == MS_GROUP_CP_INNER ? 1 : inner);
-  return layout->cp_inner <= 1 && kind == MS_GROUP_CP_OUTER ? 1 : kind == MS_GROUP_CP_INNER ? inner : layout->cp / inner;
+  return layout->cp_inner <= 1 && kind == MS_GROUP_CP_OUTER ? 1
+         : kind == MS_GROUP_CP_INNER                        ? inner
+                                                            : layout->cp / inner;
 }
 
 int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *members, int capacity) {
@@ -145,13 +149,14 @@ int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *me
   return size;
 }
 
-/* --- geometry --------------------------------------------------------------------------------------------------------- */
+/* --- geometry -------------------------------------------------------------------------------------------------- */
 
 typedef struct { /* how one group lies on domains of N consecutive ranks */
   int domains, most, least;
 } Touch;
 
-/* More domains is worse; then the smaller remainder alone in a domain (its ranks cross most); then the less crowded one. */
+/* More domains is worse; then the smaller remainder alone in a domain (its ranks cross most); then the less crowded
+ * one. */
 static gboolean worse(Touch a, Touch b) {
   if (a.domains != b.domains) return a.domains > b.domains;
   return a.least != b.least ? a.least < b.least : a.most < b.most;
@@ -179,7 +184,8 @@ static Touch touch_progression(gint64 start, gint64 size, gint64 stride, gint64 
   gint64 period = stride / gcd(stride, domain), before = (domain - first + stride - 1) / stride;
   touch.most = touch.least = (int)before;
   count_domain(&touch, (int)(last % domain / stride) + 1);
-  for (gint64 d = 1; d <= MIN(touch.domains - 2, period); d++) { /* whole domains between: counts repeat with `period` */
+  for (gint64 d = 1; d <= MIN(touch.domains - 2, period);
+       d++) { /* whole domains between: counts repeat with `period` */
     gint64 through = ((d + 1) * domain - first + stride - 1) / stride;
     count_domain(&touch, (int)(through - before));
     before = through;
@@ -206,8 +212,12 @@ static Touch touch_worst(gint64 world, gint64 size, gint64 stride, gint64 domain
 }
 
 static MsGroup make_group(int size, int stride, Touch domain, Touch node) {
-  return (MsGroup){.size = size, .stride = stride, .domains = domain.domains, .per_domain = domain.most,
-                   .min_per_domain = domain.least, .nodes = node.domains};
+  return (MsGroup){.size = size,
+                   .stride = stride,
+                   .domains = domain.domains,
+                   .per_domain = domain.most,
+                   .min_per_domain = domain.least,
+                   .nodes = node.domains};
 }
 
 MsGroup ms_group_geometry(int world, int size, int stride, int domain, int node) {

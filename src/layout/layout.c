@@ -72,14 +72,16 @@ static void place_chunks(MsLayout *layout, const MsScenario *s) {
     count_layers(&cut[i], s->model);
     ms_layout_place(kind, layout->pp, i, &stage, &chunk);
     layout->chunks[chunk * layout->pp + stage] = cut[i];
-    if (kind == MS_SCHED_DUALPIPE) layout->chunks[2 * layout->pp - 1 - stage] = cut[i]; /* the copy that runs the other way */
+    if (kind == MS_SCHED_DUALPIPE)
+      layout->chunks[2 * layout->pp - 1 - stage] = cut[i]; /* the copy that runs the other way */
     if (cut[i].has_loss) loss_stage = stage;
     if (cut[i].num_mtp > 0) mtp_stage = stage;
   }
   layout->mtp_standalone = mtp_stage >= 0 && mtp_stage != loss_stage;
 }
 
-/* Schedulers cut a job into equal segments, one per domain (Slurm's --segment): 256 GPUs on NVL72 are 4 x 64, not 72 + 72 + 72 + 40. */
+/* Schedulers cut a job into equal segments, one per domain (Slurm's --segment): 256 GPUs on NVL72 are 4 x 64, not 72 +
+ * 72 + 72 + 40. */
 int ms_gpus_per_domain(const MsHardware *hardware, int world) {
   int domain = MAX(1, hardware->nvlink_domain_gpus), node = MAX(1, hardware->gpus_per_node);
   if (world <= domain || domain <= node) return domain;

@@ -3,51 +3,65 @@
  *   attention grid  W = TP * CP * DP * PP      rank = tp + TP (cp + CP (dp + DP pp))
  *   expert grid     W = ETP * EP * EDP * PP    rank = etp + ETP (ep + EP (edp + EDP pp))
  * (order tp-cp-ep-dp-pp; with tp-cp-ep-pp-dp the pp and dp axes change places.) Source: domain/layouts.md 1-3, read in
- * Megatron-Core parallel_state.py. Everything here is arithmetic on integers: no seconds, no bytes. const after resolve. */
+ * Megatron-Core parallel_state.py. Everything here is arithmetic on integers: no seconds, no bytes. const after
+ * resolve. */
 #ifndef MS_LAYOUT_LAYOUT_H
 #define MS_LAYOUT_LAYOUT_H
 
 #include "describe/scenario.h"
 
 typedef enum { /* GROUP kinds that collectives name */
-  MS_GROUP_NONE, MS_GROUP_TP, MS_GROUP_CP, MS_GROUP_DP, MS_GROUP_DP_CP, MS_GROUP_TP_CP, MS_GROUP_TP_DP_CP, MS_GROUP_PP,
-  MS_GROUP_EP, MS_GROUP_ETP, MS_GROUP_TP_EP /* ETP x EP */, MS_GROUP_EDP, MS_GROUP_EMBEDDING /* stages with a copy of the word embedding: first, standalone MTP, last */,
-  MS_GROUP_WORLD,
-  MS_GROUP_CP_INNER, MS_GROUP_CP_OUTER, /* a2a+p2p: all-to-all inside, ring of those outside; of one rank otherwise */
-  MS_N_GROUPS
+               MS_GROUP_NONE,
+               MS_GROUP_TP,
+               MS_GROUP_CP,
+               MS_GROUP_DP,
+               MS_GROUP_DP_CP,
+               MS_GROUP_TP_CP,
+               MS_GROUP_TP_DP_CP,
+               MS_GROUP_PP,
+               MS_GROUP_EP,
+               MS_GROUP_ETP,
+               MS_GROUP_TP_EP /* ETP x EP */,
+               MS_GROUP_EDP,
+               MS_GROUP_EMBEDDING /* stages with a copy of the word embedding: first, standalone MTP, last */,
+               MS_GROUP_WORLD,
+               MS_GROUP_CP_INNER,
+               MS_GROUP_CP_OUTER, /* a2a+p2p: all-to-all inside, ring of those outside; of one rank otherwise */
+               MS_N_GROUPS
 } MsGroupKind;
-extern const char *const ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world cp-inner cp-outer */
+extern const char *const
+    ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world cp-inner cp-outer */
 
 /* Geometry of the worst group of one kind on the machine: ranks are placed consecutively, N = nvlink_domain_gpus. */
 typedef struct {
-  int size;          /* ranks in a group; 1 = no communication */
-  int stride;        /* rank distance of neighbours (first two members) */
-  int domains;       /* scale-up domains that the worst group touches */
-  int per_domain;    /* members in the fullest domain of that group (its own included) */
-  int min_per_domain;/* members in its emptiest touched domain */
-  int nodes;         /* operating-system nodes touched, the most of any group */
+  int size;           /* ranks in a group; 1 = no communication */
+  int stride;         /* rank distance of neighbours (first two members) */
+  int domains;        /* scale-up domains that the worst group touches */
+  int per_domain;     /* members in the fullest domain of that group (its own included) */
+  int min_per_domain; /* members in its emptiest touched domain */
+  int nodes;          /* operating-system nodes touched, the most of any group */
 } MsGroup;
 
-typedef struct { /* one virtual stage: what one model chunk holds */
-  int first_layer, num_layers;    /* decoder layers [first_layer, first_layer + num_layers) */
-  int num_dense, num_moe;         /* of those */
+typedef struct {               /* one virtual stage: what one model chunk holds */
+  int first_layer, num_layers; /* decoder layers [first_layer, first_layer + num_layers) */
+  int num_dense, num_moe;      /* of those */
   gboolean has_embedding, has_loss;
-  int num_mtp;                    /* MTP blocks here; such a chunk also holds a copy of the word embedding unless has_embedding */
+  int num_mtp; /* MTP blocks here; such a chunk also holds a copy of the word embedding unless has_embedding */
 } MsChunk;
 
 #define MS_MAX_PP 1024
 typedef struct MsLayout {
-  int world;                         /* W */
-  int tp, cp, dp, pp, vpp;           /* t c d p v; v resolved: from the string, 2 for the V schedules and dualpipe */
-  int cp_inner;                      /* ranks of a CP group that exchange heads: a2a+p2p only, else 1 */
-  int ep, etp, edp;                  /* e u q */
-  int microbatches;                  /* m per DP replica and step */
-  int group_size;                    /* N: microbatches per virtual-pipeline group */
-  gboolean sequence_parallel;        /* resolved: never TRUE when tp == 1 */
+  int world;                  /* W */
+  int tp, cp, dp, pp, vpp;    /* t c d p v; v resolved: from the string, 2 for the V schedules and dualpipe */
+  int cp_inner;               /* ranks of a CP group that exchange heads: a2a+p2p only, else 1 */
+  int ep, etp, edp;           /* e u q */
+  int microbatches;           /* m per DP replica and step */
+  int group_size;             /* N: microbatches per virtual-pipeline group */
+  gboolean sequence_parallel; /* resolved: never TRUE when tp == 1 */
   MsRankOrder order;
-  int num_chunks;                    /* pp * vpp, index chunk * pp + stage; the V schedules and dualpipe place layers as sched.h does */
-  MsChunk *chunks;                   /* owned */
-  gboolean mtp_standalone;           /* MTP not on the last pipeline stage */
+  int num_chunks;  /* pp * vpp, index chunk * pp + stage; the V schedules and dualpipe place layers as sched.h does */
+  MsChunk *chunks; /* owned */
+  gboolean mtp_standalone; /* MTP not on the last pipeline stage */
   MsGroup group[MS_N_GROUPS];
 } MsLayout;
 
@@ -55,25 +69,27 @@ static inline const MsChunk *ms_layout_chunk(const MsLayout *l, int stage, int c
   return &l->chunks[chunk * l->pp + stage];
 }
 
-/* --- refusal: which rule, and why ------------------------------------------------------------------------------------- */
+/* --- refusal: which rule, and why ------------------------------------------------------------------------------ */
 typedef struct {
-  int rule;        /* index into ms_rules; -1 = accepted */
-  char why[192];   /* "EP 7 does not divide 256 experts" */
+  int rule;      /* index into ms_rules; -1 = accepted */
+  char why[192]; /* "EP 7 does not divide 256 experts" */
 } MsRefusal;
 
-typedef enum {    /* what a rule reads, so that a planner asks it once for all layouts that agree in that */
-  MS_RULE_RANKS,   /* anything: sizes, batch, options */
-  MS_RULE_SPLIT,   /* model, pp, vpp and the other keys of `layout`, but not gpus, tp, cp, ep, etp */
-  MS_RULE_OPTIONS, /* model, hardware, training and options, `layout.schedule`: no sizes of groups, no batch */
+typedef enum {                /* what a rule reads, so that a planner asks it once for all layouts that agree in that */
+               MS_RULE_RANKS, /* anything: sizes, batch, options */
+               MS_RULE_SPLIT, /* model, pp, vpp and the other keys of `layout`, but not gpus, tp, cp, ep, etp */
+               MS_RULE_OPTIONS, /* model, hardware, training and options, `layout.schedule`: no sizes of groups, no
+                                   batch */
 } MsRuleKind;
 
 typedef struct MsRule MsRule;
 struct MsRule {
-  const char *name;   /* stable word: "ep-divides-experts" */
-  const char *path;   /* key of the scenario it speaks about, for messages: "layout.ep" */
-  int number;         /* of domain/layouts.md section 4, 0 = ours */
-  const char *doc;    /* the rule in one sentence */
-  /* TRUE when the scenario obeys it; otherwise writes `why` (size 0: does not). No allocation. May rely on the rows above. */
+  const char *name; /* stable word: "ep-divides-experts" */
+  const char *path; /* key of the scenario it speaks about, for messages: "layout.ep" */
+  int number;       /* of domain/layouts.md section 4, 0 = ours */
+  const char *doc;  /* the rule in one sentence */
+  /* TRUE when the scenario obeys it; otherwise writes `why` (size 0: does not). No allocation. May rely on the rows
+   * above. */
   gboolean (*holds)(const MsScenario *scenario, char *why, size_t size);
   MsRuleKind kind;
 };
@@ -105,20 +121,22 @@ gboolean ms_schedule_has_two_chunks(MsScheduleKind kind);
 /* Virtual stages that the model is cut into: pp * chunks per rank, but pp for DualPipe, whose ranks hold two copies. */
 gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank);
 
-/* --- pieces used by the above and by tests ----------------------------------------------------------------------------- */
+/* --- pieces used by the above and by tests --------------------------------------------------------------------- */
 /* Coordinates of `rank` in one grid (expert FALSE: tp cp dp pp; TRUE: etp ep edp pp). */
 void ms_rank_coords(const MsLayout *layout, gboolean expert, int rank, int coord[4]);
 int ms_rank_of(const MsLayout *layout, gboolean expert, const int coord[4]);
 /* Members of the group of `kind` that holds `rank`, ascending; returns their number (<= capacity written). */
 int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *members, int capacity);
-/* Geometry of groups {o + i*stride, 0 <= i < size} over all valid starts of a world of `world` ranks, domain `per_domain`, node `per_node`. */
-/* GPUs that a job of `world` ranks takes of each scale-up domain: the largest whole number of nodes, at least half a domain, that divides the job
- * evenly; the whole domain when none does. */
+/* Geometry of groups {o + i*stride, 0 <= i < size} over all valid starts of a world of `world` ranks, domain
+ * `per_domain`, node `per_node`. */
+/* GPUs that a job of `world` ranks takes of each scale-up domain: the largest whole number of nodes, at least half a
+ * domain, that divides the job evenly; the whole domain when none does. */
 int ms_gpus_per_domain(const MsHardware *hardware, int world);
 MsGroup ms_group_geometry(int world, int size, int stride, int domain, int node);
 
-/* Parses a pipeline layout string ("Et*3|(tt|)*29,m|L", domain/layouts.md 5) into virtual stages. Returns a new array of
- * *num_chunks with first_layer/num_layers/has_embedding/has_loss/num_mtp set (num_dense/num_moe not), or NULL with why. */
+/* Parses a pipeline layout string ("Et*3|(tt|)*29,m|L", domain/layouts.md 5) into virtual stages. Returns a new array
+ * of *num_chunks with first_layer/num_layers/has_embedding/has_loss/num_mtp set (num_dense/num_moe not), or NULL with
+ * why. */
 MsChunk *ms_pipeline_layout_parse(const char *text, int *num_chunks, char *why, size_t size);
 /* Inverse, in the shortest form with repeats. (transfer full) */
 char *ms_pipeline_layout_text(const MsChunk *chunks, int num_chunks);

@@ -4,7 +4,8 @@
  *   (body)*k  the body k times, no nesting         x*k  one letter or bar k times
  *
  * The string is walked, never expanded: `(` remembers where the body starts and `)*k` multiplies what it added, or goes
- * back there to write the stages. Sums are capped and so is the number of characters walked: a hostile string costs little. */
+ * back there to write the stages. Sums are capped and so is the number of characters walked: a hostile string costs
+ * little. */
 #include "layout/internal.h"
 
 #include <string.h>
@@ -13,15 +14,15 @@ enum { MAX_CHARS_WALKED = 1000000 };
 
 typedef struct {
   const char *text;
-  size_t at;         /* next character */
-  int walked;        /* characters looked at, repeats included */
-  size_t group;      /* start of the body of the open group, 0 = none open */
-  int rounds;        /* that the body has been walked, this one included */
-  gboolean plain;    /* E stands before the group: its rounds are alike unless it has MTP blocks or L */
+  size_t at;                        /* next character */
+  int walked;                       /* characters looked at, repeats included */
+  size_t group;                     /* start of the body of the open group, 0 = none open */
+  int rounds;                       /* that the body has been walked, this one included */
+  gboolean plain;                   /* E stands before the group: its rounds are alike unless it has MTP blocks or L */
   int stages_before, layers_before; /* the group */
-  gboolean begun, ended; /* E seen, L seen */
+  gboolean begun, ended;            /* E seen, L seen */
   MsPipelineScan *scan;
-  MsChunk *chunk;    /* current, NULL when only counting */
+  MsChunk *chunk; /* current, NULL when only counting */
   char *why;
   size_t size;
 } Walk;
@@ -105,7 +106,8 @@ static gboolean add_rounds(Walk *walk, int rounds) {
   MsPipelineScan *scan = walk->scan;
   gint64 stages = scan->virtual_stages + (gint64)rounds * (scan->virtual_stages - walk->stages_before);
   gint64 layers = scan->layers + (gint64)rounds * (scan->layers - walk->layers_before);
-  gint64 walked = walk->walked + rounds * (gint64)(walk->at - walk->group); /* as if, so that writing stays in bounds too */
+  gint64 walked =
+      walk->walked + rounds * (gint64)(walk->at - walk->group); /* as if, so that writing stays in bounds too */
   if (layers > MS_MAX_STRING_LAYERS) return refuse_here(walk, "more than 100000 layers");
   if (stages > MS_MAX_VIRTUAL_STAGES) return refuse_here(walk, "more than 100000 virtual stages");
   if (walked > MAX_CHARS_WALKED) return refuse_here(walk, "too many repeats");
@@ -166,7 +168,7 @@ MsChunk *ms_pipeline_layout_parse(const char *text, int *num_chunks, char *why, 
   return chunks;
 }
 
-/* --- and back ------------------------------------------------------------------------------------------------------- */
+/* --- and back -------------------------------------------------------------------------------------------------- */
 
 static void append_run(GString *out, char letter, int count) {
   if (count > 3) g_string_append_printf(out, "%c*%d", letter, count);

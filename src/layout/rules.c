@@ -1,8 +1,8 @@
 /* src/layout/rules.c - the rules a scenario must obey before anything is computed about it (domain/layouts.md 4).
  *
- * Each is a row of rules.def: a word, the key it speaks about, the number in the table, a sentence; its test is in rules_*.c. A test may rely
- * on the rows above its own (sizes are positive from the first row on). Products are in gint64 and saturate, so that no value a file may
- * hold can overflow.
+ * Each is a row of rules.def: a word, the key it speaks about, the number in the table, a sentence; its test is in
+ * rules_*.c. A test may rely on the rows above its own (sizes are positive from the first row on). Products are in
+ * gint64 and saturate, so that no value a file may hold can overflow.
  *
  * Of the table, these cannot be stated with the keys of a scenario or must not refuse:
  *    6  SP without TP is cleared, not refused (ms_layout_sequence_parallel)

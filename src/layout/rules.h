@@ -5,7 +5,7 @@
 #include "layout/internal.h"
 
 /* A test: TRUE, or FALSE with the reason in why[size]. */
-#define RULE(id) gboolean ms_rule_##id(const MsScenario *s, char *why, size_t size)
+#define RULE(id)    gboolean ms_rule_##id(const MsScenario *s, char *why, size_t size)
 #define REFUSE(...) ms_refuse(why, size, __VA_ARGS__)
 
 #define RULE_ROW(id, word, path, number, doc, kind) RULE(id);
@@ -20,7 +20,9 @@ static inline gint64 times(gint64 a, gint64 b) {
 
 static inline gboolean is_moe(const MsScenario *s) { return s->model->num_experts > 0; }
 static inline gint64 dense_ranks(const MsScenario *s) { return times(times(s->layout.tp, s->layout.cp), s->layout.pp); }
-static inline gint64 expert_ranks(const MsScenario *s) { return times(times(s->layout.etp, s->layout.ep), s->layout.pp); }
+static inline gint64 expert_ranks(const MsScenario *s) {
+  return times(times(s->layout.etp, s->layout.ep), s->layout.pp);
+}
 static inline int data_parallel(const MsScenario *s) { return (int)(s->gpus / dense_ranks(s)); }
 static inline gint64 microbatches(const MsScenario *s) {
   return s->training.global_batch_size / times(s->training.micro_batch_size, data_parallel(s));

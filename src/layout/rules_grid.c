@@ -1,16 +1,24 @@
-/* src/layout/rules_grid.c - rules of sizes, of the grid of ranks, and of what tensor, context and expert parallelism divide. */
+/* src/layout/rules_grid.c - rules of sizes, of the grid of ranks, and of what tensor, context and expert parallelism
+ * divide. */
 #include "layout/rules.h"
 #include <string.h>
 
-/* --- sizes, grids, ranks ----------------------------------------------------------------------------------------------- */
+/* --- sizes, grids, ranks --------------------------------------------------------------------------------------- */
 
 RULE(sizes_positive) {
   const struct {
     const char *key;
     int value;
-  } sizes[] = {{"gpus", s->gpus}, {"tp", s->layout.tp}, {"cp", s->layout.cp}, {"pp", s->layout.pp}, {"vpp", s->layout.vpp},
-               {"ep", s->layout.ep}, {"etp", s->layout.etp}, {"seq_length", s->training.seq_length},
-               {"micro_batch_size", s->training.micro_batch_size}, {"global_batch_size", s->training.global_batch_size},
+  } sizes[] = {{"gpus", s->gpus},
+               {"tp", s->layout.tp},
+               {"cp", s->layout.cp},
+               {"pp", s->layout.pp},
+               {"vpp", s->layout.vpp},
+               {"ep", s->layout.ep},
+               {"etp", s->layout.etp},
+               {"seq_length", s->training.seq_length},
+               {"micro_batch_size", s->training.micro_batch_size},
+               {"global_batch_size", s->training.global_batch_size},
                {"num_layers", s->model->num_layers}};
   for (guint i = 0; i < G_N_ELEMENTS(sizes); i++)
     if (sizes[i].value < 1) return REFUSE("%s is %d, not positive", sizes[i].key, sizes[i].value);
@@ -48,7 +56,8 @@ RULE(edp_agrees) {
 RULE(order_pp_last) {
   gint64 edp = s->gpus / expert_ranks(s);
   return s->layout.order == MS_ORDER_DP_PP || s->layout.pp == 1 || !is_moe(s) || edp == data_parallel(s) ||
-         REFUSE("order tp-cp-ep-pp-dp needs equal data-parallel sizes, not DP %d and expert DP %d", data_parallel(s), (int)edp);
+         REFUSE("order tp-cp-ep-pp-dp needs equal data-parallel sizes, not DP %d and expert DP %d", data_parallel(s),
+                (int)edp);
 }
 RULE(optimizer_instances) {
   int instances = s->options.num_distributed_optimizer_instances;
@@ -57,7 +66,7 @@ RULE(optimizer_instances) {
          REFUSE("%d optimizer instances do not divide DP x CP = %d", instances, (int)replicas);
 }
 
-/* --- sharding of the model ---------------------------------------------------------------------------------------------- */
+/* --- sharding of the model ------------------------------------------------------------------------------------- */
 
 RULE(tp_divides_heads) {
   int heads = s->model->num_attention_heads;
@@ -81,13 +90,16 @@ RULE(tp_comm_overlap_needs_sp) {
          REFUSE("TP communication overlap needs sequence parallelism");
 }
 RULE(deterministic_loss) {
-  return !s->options.deterministic_mode || !s->options.cross_entropy_fusion || REFUSE("deterministic_mode needs cross_entropy_fusion off");
+  return !s->options.deterministic_mode || !s->options.cross_entropy_fusion ||
+         REFUSE("deterministic_mode needs cross_entropy_fusion off");
 }
 RULE(deterministic_tp_overlap) {
-  return !s->options.deterministic_mode || !s->options.tp_comm_overlap || REFUSE("deterministic_mode needs tp_comm_overlap off");
+  return !s->options.deterministic_mode || !s->options.tp_comm_overlap ||
+         REFUSE("deterministic_mode needs tp_comm_overlap off");
 }
 RULE(deterministic_delta) {
-  return !s->options.deterministic_mode || s->model->linear_attention.num_value_heads == 0 || REFUSE("with deterministic_mode a delta net runs in plain PyTorch, which is not modelled");
+  return !s->options.deterministic_mode || s->model->linear_attention.num_value_heads == 0 ||
+         REFUSE("with deterministic_mode a delta net runs in plain PyTorch, which is not modelled");
 }
 RULE(cp_divides_sequence) {
   return s->layout.cp == 1 || s->training.seq_length % times(2, s->layout.cp) == 0 ||
@@ -136,7 +148,8 @@ RULE(router_groups_divide) {
 }
 RULE(expert_bias_needs_sigmoid) {
   return !is_moe(s) || !s->model->moe_router_enable_expert_bias ||
-         s->model->moe_router_score_function != MS_SCORE_SOFTMAX || REFUSE("expert bias needs sigmoid or sqrtsoftplus router scores");
+         s->model->moe_router_score_function != MS_SCORE_SOFTMAX ||
+         REFUSE("expert bias needs sigmoid or sqrtsoftplus router scores");
 }
 RULE(moe_bias_needs_etp1) {
   return !is_moe(s) || !s->model->add_bias_linear || s->layout.etp == 1 ||

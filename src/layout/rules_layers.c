@@ -1,30 +1,33 @@
-/* src/layout/rules_layers.c - rules of dispatchers, EP overlap and shared experts, and of the kinds of layers beside attention and experts. */
+/* src/layout/rules_layers.c - rules of dispatchers, EP overlap and shared experts, and of the kinds of layers beside
+ * attention and experts. */
 #include "layout/rules.h"
 
-/* --- experts: dispatcher and overlap ------------------------------------------------------------------------------------ */
+/* --- experts: dispatcher and overlap --------------------------------------------------------------------------- */
 
 RULE(dispatcher_on_hardware) {
   MsDispatcher dispatcher = s->options.dispatcher;
-  gboolean has = dispatcher == MS_DISPATCH_DEEPEP ? s->hardware->deepep
-                 : dispatcher == MS_DISPATCH_HYBRIDEP ? s->hardware->hybridep : TRUE;
+  gboolean has = dispatcher == MS_DISPATCH_DEEPEP     ? s->hardware->deepep
+                 : dispatcher == MS_DISPATCH_HYBRIDEP ? s->hardware->hybridep
+                                                      : TRUE;
   return !is_moe(s) || has ||
-         REFUSE("%s does not exist for %s", ms_dispatcher_words[dispatcher], s->hardware->name ? s->hardware->name : "it");
+         REFUSE("%s does not exist for %s", ms_dispatcher_words[dispatcher],
+                s->hardware->name ? s->hardware->name : "it");
 }
 RULE(flex_needs_group) {
   return !is_moe(s) || !ms_dispatch_is_flex(s->options.dispatcher) || times(s->layout.etp, s->layout.ep) > 1 ||
          REFUSE("%s needs ETP x EP > 1", ms_dispatcher_words[s->options.dispatcher]);
 }
 RULE(deepep_group_size) {
-  static const guint8 sizes[] = {2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 144, 160}; /* DeepEP:deep_ep/buffer.py config maps */
+  static const guint8 sizes[] = {2,  4,  8,  16,  24,  32,
+                                 48, 64, 96, 128, 144, 160}; /* DeepEP:deep_ep/buffer.py config maps */
   gint64 ranks = times(s->layout.etp, s->layout.ep);
   if (!is_moe(s) || s->options.dispatcher != MS_DISPATCH_DEEPEP) return TRUE;
   for (guint i = 0; i < sizeof sizes; i++)
     if (ranks == sizes[i]) return TRUE;
-  return REFUSE("DeepEP has no configuration for %" G_GINT64_FORMAT " ranks (2 4 8 16 24 32 48 64 96 128 144 160)", ranks);
+  return REFUSE("DeepEP has no configuration for %" G_GINT64_FORMAT " ranks (2 4 8 16 24 32 48 64 96 128 144 160)",
+                ranks);
 }
-RULE(ep_overlap_needs_ep) {
-  return !s->options.ep_overlap || s->layout.ep > 1 || REFUSE("EP overlap needs EP > 1");
-}
+RULE(ep_overlap_needs_ep) { return !s->options.ep_overlap || s->layout.ep > 1 || REFUSE("EP overlap needs EP > 1"); }
 RULE(ep_overlap_dispatcher) {
   return !s->options.ep_overlap || s->options.dispatcher != MS_DISPATCH_ALLGATHER ||
          REFUSE("EP overlap does not work with the allgather dispatcher");
@@ -75,47 +78,59 @@ RULE(shared_overlap_recompute) {
          REFUSE("shared-expert overlap excludes recompute of shared_experts");
 }
 
-/* --- layer kinds beside attention and experts ------------------------------------------------------------------------------- */
+/* --- layer kinds beside attention and experts ------------------------------------------------------------------ */
 
 RULE(tp_divides_delta_heads) {
   int heads = s->model->linear_attention.num_key_heads;
-  return heads % s->layout.tp == 0 || REFUSE("TP %d does not divide the %d key heads of the gated delta net", s->layout.tp, heads);
+  return heads % s->layout.tp == 0 ||
+         REFUSE("TP %d does not divide the %d key heads of the gated delta net", s->layout.tp, heads);
 }
 RULE(compressed_without_tp) {
-  return !ms_model_has_compressed_attention(s->model) || s->layout.tp == 1 || REFUSE("compressed attention runs with TP 1 only, not %d", s->layout.tp);
+  return !ms_model_has_compressed_attention(s->model) || s->layout.tp == 1 ||
+         REFUSE("compressed attention runs with TP 1 only, not %d", s->layout.tp);
 }
 RULE(sparse_cp_gathers) {
-  return s->layout.cp == 1 || s->model->sparse_attention.indexer_topk == 0 || ms_model_has_compressed_attention(s->model) ||
-         s->layout.cp_comm_type == MS_CP_ALL_GATHER || REFUSE("sparse attention with CP %d needs cp_comm_type all_gather", s->layout.cp);
+  return s->layout.cp == 1 || s->model->sparse_attention.indexer_topk == 0 ||
+         ms_model_has_compressed_attention(s->model) || s->layout.cp_comm_type == MS_CP_ALL_GATHER ||
+         REFUSE("sparse attention with CP %d needs cp_comm_type all_gather", s->layout.cp);
 }
 RULE(sparse_needs_fused) {
   gboolean own = ms_model_has_compressed_attention(s->model) || s->model->sparse_attention.indexer_topk > 0;
   return !own || (s->options.attention_backend != MS_ATTN_UNFUSED && s->options.transformer_impl == MS_IMPL_TE) ||
-         REFUSE("sparse attention has fused kernels only: attention_backend fused or flash, transformer_impl transformer_engine");
+         REFUSE("sparse attention has fused kernels only: attention_backend fused or flash, transformer_impl "
+                "transformer_engine");
 }
 RULE(lengths_fit) {
   const MsLengths *l = &s->training.sequence_lengths;
   return l->n == 0 || l->length[l->n - 1] <= s->training.seq_length ||
-         REFUSE("a sequence of %d tokens is longer than the pack of seq_length = %d", l->length[l->n - 1], s->training.seq_length);
+         REFUSE("a sequence of %d tokens is longer than the pack of seq_length = %d", l->length[l->n - 1],
+                s->training.seq_length);
 }
 RULE(packing_needs_fused) {
-  return s->training.sequence_lengths.n == 0 || (s->options.attention_backend != MS_ATTN_UNFUSED && s->options.transformer_impl == MS_IMPL_TE) ||
+  return s->training.sequence_lengths.n == 0 ||
+         (s->options.attention_backend != MS_ATTN_UNFUSED && s->options.transformer_impl == MS_IMPL_TE) ||
          REFUSE("packed sequences need attention_backend fused or flash and transformer_impl transformer_engine");
 }
 RULE(hybrid_cp) { /* domain/layouts.md 28 */
   const MsLengths *l = &s->training.sequence_lengths;
   if (!s->options.hybrid_context_parallel)
-    return s->options.max_seqlen_per_dp_cp_rank == 0 || REFUSE("max_seqlen_per_dp_cp_rank belongs to hybrid_context_parallel");
+    return s->options.max_seqlen_per_dp_cp_rank == 0 ||
+           REFUSE("max_seqlen_per_dp_cp_rank belongs to hybrid_context_parallel");
   if (l->n == 0) return REFUSE("hybrid context parallelism needs training.sequence_lengths");
   if (s->layout.pp > 1) return REFUSE("hybrid context parallelism needs PP 1, not %d", s->layout.pp);
   if (s->options.fsdp != MS_FSDP_NONE) return REFUSE("hybrid context parallelism excludes Megatron-FSDP");
-  if (s->layout.cp_comm_type != MS_CP_P2P) return REFUSE("hybrid context parallelism needs cp_comm_type p2p, not %s", ms_cp_comm_words[s->layout.cp_comm_type]);
-  if (s->model->sparse_attention.indexer_topk > 0 || ms_model_has_compressed_attention(s->model) || s->model->linear_attention.num_value_heads > 0 || s->model->mamba.num_heads > 0)
+  if (s->layout.cp_comm_type != MS_CP_P2P)
+    return REFUSE("hybrid context parallelism needs cp_comm_type p2p, not %s",
+                  ms_cp_comm_words[s->layout.cp_comm_type]);
+  if (s->model->sparse_attention.indexer_topk > 0 || ms_model_has_compressed_attention(s->model) ||
+      s->model->linear_attention.num_value_heads > 0 || s->model->mamba.num_heads > 0)
     return REFUSE("hybrid context parallelism needs softmax attention in all layers");
-  gint64 most = s->options.max_seqlen_per_dp_cp_rank > 0 ? s->options.max_seqlen_per_dp_cp_rank : MAX(1, s->training.seq_length / s->layout.cp);
+  gint64 most = s->options.max_seqlen_per_dp_cp_rank > 0 ? s->options.max_seqlen_per_dp_cp_rank
+                                                         : MAX(1, s->training.seq_length / s->layout.cp);
   gint64 ranks = 1, pool = s->gpus / times(s->layout.tp, s->layout.pp);
   while (ranks * most < l->length[l->n - 1]) ranks *= 2;
-  return ranks <= pool || REFUSE("a sequence of %d tokens at %d a rank needs %d of %d data- and context-parallel ranks", l->length[l->n - 1], (int)most, (int)MIN(ranks, G_MAXINT), (int)pool);
+  return ranks <= pool || REFUSE("a sequence of %d tokens at %d a rank needs %d of %d data- and context-parallel ranks",
+                                 l->length[l->n - 1], (int)most, (int)MIN(ranks, G_MAXINT), (int)pool);
 }
 RULE(mhc_needs_streams) {
   if (!ms_recomputes(&s->options, MS_RM_MHC)) return TRUE;

@@ -1,7 +1,7 @@
 /* src/layout/rules_options.c - rules of precision, optimizer, memory savers and CUDA graphs. */
 #include "layout/rules.h"
 
-/* --- precision, optimizer, memory savers, graphs ------------------------------------------------------------------------ */
+/* --- precision, optimizer, memory savers, graphs --------------------------------------------------------------- */
 
 RULE(precision_on_hardware) {
   MsPrecision precision = s->training.precision;
@@ -25,7 +25,8 @@ RULE(delayed_recipe) {
 }
 RULE(bf16_ends_fit) {
   gint64 ends = (gint64)s->options.num_layers_at_start_in_bf16 + s->options.num_layers_at_end_in_bf16;
-  return ends <= s->model->num_layers || REFUSE("%d layers at the ends in BF16, the model has %d", (int)ends, s->model->num_layers);
+  return ends <= s->model->num_layers ||
+         REFUSE("%d layers at the ends in BF16, the model has %d", (int)ends, s->model->num_layers);
 }
 RULE(param_gather_overlap) {
   return !s->options.overlap_param_gather || s->options.fsdp != MS_FSDP_NONE ||
@@ -40,7 +41,8 @@ RULE(cpu_offloading) {
   int layers = s->options.cpu_offloading_num_layers;
   if (layers <= 0) return TRUE;
   if (s->layout.pp > 1) return REFUSE("cpu_offloading_num_layers needs PP 1, not %d", s->layout.pp);
-  return s->options.recompute.granularity == MS_RECOMPUTE_NONE || REFUSE("cpu_offloading_num_layers excludes recompute");
+  return s->options.recompute.granularity == MS_RECOMPUTE_NONE ||
+         REFUSE("cpu_offloading_num_layers excludes recompute");
 }
 RULE(offload_attn_proj) {
   guint32 modules = s->options.offload_modules;
@@ -49,8 +51,10 @@ RULE(offload_attn_proj) {
 }
 RULE(fp8_dispatch_needs_fp8) {
   if (!s->options.fp8_dispatch) return TRUE;
-  if (!ms_dispatch_is_flex(s->options.dispatcher)) return REFUSE("only deepep and hybridep carry FP8, not %s", ms_dispatcher_words[s->options.dispatcher]);
-  return is_fp8(s->training.precision) || REFUSE("fp8_dispatch needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
+  if (!ms_dispatch_is_flex(s->options.dispatcher))
+    return REFUSE("only deepep and hybridep carry FP8, not %s", ms_dispatcher_words[s->options.dispatcher]);
+  return is_fp8(s->training.precision) ||
+         REFUSE("fp8_dispatch needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
 }
 RULE(fp8_input_store_swiglu) {
   return !s->options.activation_func_fp8_input_store || (s->model->gated && s->model->activation == MS_ACT_SILU) ||
@@ -58,7 +62,8 @@ RULE(fp8_input_store_swiglu) {
 }
 RULE(outer_sharding_needs_fsdp) {
   return s->options.outer_dp_sharding_strategy == MS_OUTER_NO_SHARD || s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS ||
-         REFUSE("outer_dp_sharding_strategy %s needs fsdp %s", ms_outer_dp_words[s->options.outer_dp_sharding_strategy], ms_fsdp_words[MS_FSDP_OPTIM_GRADS_PARAMS]);
+         REFUSE("outer_dp_sharding_strategy %s needs fsdp %s", ms_outer_dp_words[s->options.outer_dp_sharding_strategy],
+                ms_fsdp_words[MS_FSDP_OPTIM_GRADS_PARAMS]);
 }
 RULE(graphs_on_hardware) {
   return !s->options.cuda_graph_scope || s->hardware->cuda_graphs ||

@@ -1,7 +1,8 @@
-/* src/layout/rules_stages.c - rules of layers on stages and of schedules; where a virtual stage lies, and how many layers it has. */
+/* src/layout/rules_stages.c - rules of layers on stages and of schedules; where a virtual stage lies, and how many
+ * layers it has. */
 #include "layout/rules.h"
 
-/* --- layers on stages ---------------------------------------------------------------------------------------------------- */
+/* --- layers on stages ------------------------------------------------------------------------------------------ */
 
 gboolean ms_schedule_is_v(MsScheduleKind kind) {
   return kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPEV;
@@ -31,7 +32,8 @@ RULE(schedule_chunks) {
   int vpp = s->layout.vpp;
   if (s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE) return TRUE;
   if (ms_schedule_has_two_chunks(s->layout.schedule))
-    return vpp <= 2 || REFUSE("schedule %s has two chunks on a rank, not VPP %d", ms_schedule_words[s->layout.schedule], vpp);
+    return vpp <= 2 ||
+           REFUSE("schedule %s has two chunks on a rank, not VPP %d", ms_schedule_words[s->layout.schedule], vpp);
   return ms_layout_chunks_per_rank(s) == 1 ||
          REFUSE("schedule %s has one chunk on a rank: VPP must be 1", ms_schedule_words[s->layout.schedule]);
 }
@@ -49,13 +51,15 @@ RULE(string_stages) {
   MsScheduleKind kind = s->layout.schedule;
   if (!s->layout.pipeline_layout) return TRUE;
   ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0);
-  if (scan.virtual_stages % pp != 0) return REFUSE("PP %d does not divide the %d virtual stages", pp, scan.virtual_stages);
+  if (scan.virtual_stages % pp != 0)
+    return REFUSE("PP %d does not divide the %d virtual stages", pp, scan.virtual_stages);
   if (ms_schedule_has_two_chunks(kind))
     return scan.virtual_stages == ms_layout_virtual_stages(s, 2) ||
-           REFUSE("%d virtual stages, but schedule %s on PP %d has %d", scan.virtual_stages, ms_schedule_words[kind], pp,
-                  (int)ms_layout_virtual_stages(s, 2));
+           REFUSE("%d virtual stages, but schedule %s on PP %d has %d", scan.virtual_stages, ms_schedule_words[kind],
+                  pp, (int)ms_layout_virtual_stages(s, 2));
   return vpp == 1 || vpp == scan.virtual_stages / pp ||
-         REFUSE("%d virtual stages on PP %d make VPP %d, not %d", scan.virtual_stages, pp, scan.virtual_stages / pp, vpp);
+         REFUSE("%d virtual stages on PP %d make VPP %d, not %d", scan.virtual_stages, pp, scan.virtual_stages / pp,
+                vpp);
 }
 RULE(string_layers) {
   MsPipelineScan scan;
@@ -92,7 +96,8 @@ RULE(layers_divide) {
   if (layers % pp != 0)
     return REFUSE("PP %d does not divide %d layers; a pipeline_layout may split them unevenly", pp, (int)layers);
   return layers % ms_layout_virtual_stages(s, v) == 0 ||
-         REFUSE("PP %d x VPP %d does not divide %d layers; a pipeline_layout may split them unevenly", pp, v, (int)layers);
+         REFUSE("PP %d x VPP %d does not divide %d layers; a pipeline_layout may split them unevenly", pp, v,
+                (int)layers);
 }
 
 /* Rule 12. Stages and layers between the ends. */
@@ -124,13 +129,15 @@ int ms_layout_even_layers(const MsScenario *s, int v, int index) {
   if (!has_ends(s))
     return (int)(counted_layers(s) / stages) - (index == 0 && s->layout.account_for_embedding_in_pipeline_split) -
            (index == stages - 1 && s->layout.account_for_loss_in_pipeline_split);
-  if (stage == 0 && s->layout.decoder_first_pipeline_num_layers > 0) return s->layout.decoder_first_pipeline_num_layers / v;
-  if (stage == pp - 1 && s->layout.decoder_last_pipeline_num_layers > 0) return s->layout.decoder_last_pipeline_num_layers / v;
+  if (stage == 0 && s->layout.decoder_first_pipeline_num_layers > 0)
+    return s->layout.decoder_first_pipeline_num_layers / v;
+  if (stage == pp - 1 && s->layout.decoder_last_pipeline_num_layers > 0)
+    return s->layout.decoder_last_pipeline_num_layers / v;
   between_ends(s, &between, &layers);
   return layers / between / v;
 }
 
-/* --- the schedule ---------------------------------------------------------------------------------------------------------- */
+/* --- the schedule ---------------------------------------------------------------------------------------------- */
 
 RULE(vpp_needs_pp) {
   int v = ms_layout_chunks_per_rank(s);
@@ -140,15 +147,18 @@ RULE(vpp_without_p2p_overlap) {
   return ms_layout_chunks_per_rank(s) == 1 || s->layout.schedule != MS_SCHED_1F1B || s->options.overlap_p2p_comm ||
          s->layout.pp > 2 || REFUSE("VPP without overlap_p2p_comm needs PP > 2, not %d", s->layout.pp);
 }
-/* Layers that share the choice of an indexer cannot get it from another stage (Megatron: cross-PP top-k sharing is not supported). */
+/* Layers that share the choice of an indexer cannot get it from another stage (Megatron: cross-PP top-k sharing is not
+ * supported). */
 RULE(shared_keys_in_stage) {
   if (s->model->sparse_attention.indexer_topk_freq <= 1 || s->layout.pp == 1) return TRUE;
   int n, bad = -1;
   g_autofree MsChunk *chunks = ms_layout_cut(s, ms_layout_chunks_per_rank(s), &n);
   for (int i = 0; i < n && bad < 0; i++)
-    if (chunks[i].num_layers > 0 && ms_model_layer_is_sparse(s->model, chunks[i].first_layer) && !ms_model_layer_has_indexer(s->model, chunks[i].first_layer))
+    if (chunks[i].num_layers > 0 && ms_model_layer_is_sparse(s->model, chunks[i].first_layer) &&
+        !ms_model_layer_has_indexer(s->model, chunks[i].first_layer))
       bad = i;
-  return bad < 0 || REFUSE("virtual stage %d begins with layer %d, which shares the keys chosen in a stage before", bad, chunks[bad].first_layer + 1);
+  return bad < 0 || REFUSE("virtual stage %d begins with layer %d, which shares the keys chosen in a stage before", bad,
+                           chunks[bad].first_layer + 1);
 }
 RULE(microbatch_group) {
   gint64 m = microbatches(s);
@@ -160,7 +170,8 @@ RULE(microbatch_group) {
   if (group <= 0) group = pp;
   if (group < pp || group > m)
     return REFUSE("the microbatch group %d of the interleaved schedule is not between PP %d and %" G_GINT64_FORMAT
-                  " microbatches", group, pp, m);
+                  " microbatches",
+                  group, pp, m);
   return m % group == 0 || m % group >= pp ||
          REFUSE("%" G_GINT64_FORMAT " microbatches leave %d after groups of %d, fewer than PP %d", m, (int)(m % group),
                 group, pp);
@@ -168,7 +179,8 @@ RULE(microbatch_group) {
 RULE(post_validation_schedule) {
   MsScheduleKind kind = s->layout.schedule;
   return s->options.optimizer_post_validation != TRUE || (kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN) ||
-         REFUSE("only zero-bubble schedules end their stages one after the other; %s has no use of it", ms_schedule_words[kind]);
+         REFUSE("only zero-bubble schedules end their stages one after the other; %s has no use of it",
+                ms_schedule_words[kind]);
 }
 RULE(dualpipe_microbatches) {
   gint64 m = microbatches(s);

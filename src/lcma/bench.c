@@ -61,7 +61,17 @@ static gboolean problem_make(Problem *p, MsBlasType type, gint64 m, gint64 n, gi
   p->a_B = (size_t)m * (size_t)k * in_B;
   p->b_B = (size_t)k * (size_t)n * in_B;
   p->c_B = (size_t)m * (size_t)n * out_B;
-  p->gemm = (MsGemm){.type = type, .m = m, .n = n, .k = k, .alpha = 1, .a = pages(p->a_B), .lda = k, .b = pages(p->b_B), .ldb = n, .c = pages(p->c_B), .ldc = n};
+  p->gemm = (MsGemm){.type = type,
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .alpha = 1,
+                     .a = pages(p->a_B),
+                     .lda = k,
+                     .b = pages(p->b_B),
+                     .ldb = n,
+                     .c = pages(p->c_B),
+                     .ldc = n};
   if (!p->gemm.a || !p->gemm.b || !p->gemm.c) return FALSE;
   guint64 seed = 1;
   fill(type, (void *)p->gemm.a, (size_t)(m * k), &seed);
@@ -70,7 +80,8 @@ static gboolean problem_make(Problem *p, MsBlasType type, gint64 m, gint64 n, gi
   for (int s = 0; s < SAMPLES; s++) {
     p->row[s] = (int)((uniform(&seed) + 1) / 2 * (double)m);
     p->col[s] = (int)((uniform(&seed) + 1) / 2 * (double)n);
-    for (gint64 l = 0; l < k; l++) p->exact[s] += element(type, p->gemm.a, p->row[s] * k + l) * element(type, p->gemm.b, l * n + p->col[s]);
+    for (gint64 l = 0; l < k; l++)
+      p->exact[s] += element(type, p->gemm.a, p->row[s] * k + l) * element(type, p->gemm.b, l * n + p->col[s]);
     p->largest = MAX(p->largest, fabs(p->exact[s]));
   }
   return TRUE;
@@ -79,14 +90,17 @@ static gboolean problem_make(Problem *p, MsBlasType type, gint64 m, gint64 n, gi
 static double error_of(const Problem *p) {
   double worst = 0;
   MsBlasType out = p->gemm.type == MS_BLAS_F64 ? MS_BLAS_F64 : MS_BLAS_F32;
-  for (int s = 0; s < SAMPLES; s++) worst = MAX(worst, fabs(element(out, p->gemm.c, p->row[s] * p->gemm.ldc + p->col[s]) - p->exact[s]));
+  for (int s = 0; s < SAMPLES; s++)
+    worst = MAX(worst, fabs(element(out, p->gemm.c, p->row[s] * p->gemm.ldc + p->col[s]) - p->exact[s]));
   return p->largest > 0 ? worst / p->largest : 0;
 }
 
 static void by_library(const MsBlas *blas, const MsGemm *g, int threads) {
   ms_blas_set_threads(blas, threads);
-  if (g->type == MS_BLAS_F64) ms_blas_dgemm(blas, FALSE, FALSE, g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb, 0, g->c, g->ldc);
-  else if (g->type == MS_BLAS_F32) ms_blas_sgemm(blas, FALSE, FALSE, g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb, 0, g->c, g->ldc);
+  if (g->type == MS_BLAS_F64)
+    ms_blas_dgemm(blas, FALSE, FALSE, g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb, 0, g->c, g->ldc);
+  else if (g->type == MS_BLAS_F32)
+    ms_blas_sgemm(blas, FALSE, FALSE, g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb, 0, g->c, g->ldc);
   else ms_blas_bf16gemm(blas, FALSE, FALSE, g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb, 0, g->c, g->ldc);
 }
 
@@ -119,12 +133,14 @@ static void summarise(MsGemmBench *bench, double *const *time_s, double *const *
   }
 }
 
-MsGemmBench *ms_gemm_bench(MsLcma *lcma, const MsBlas *const *others, int threads, MsBlasType type, gint64 m, gint64 n, gint64 k, int reps,
-                           void (*progress)(int done, int all), GError **error) {
+MsGemmBench *ms_gemm_bench(MsLcma *lcma, const MsBlas *const *others, int threads, MsBlasType type, gint64 m, gint64 n,
+                           gint64 k, int reps, void (*progress)(int done, int all), GError **error) {
   Problem problem = {0};
   if (!problem_make(&problem, type, m, n, k)) {
     problem_clear(&problem);
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "not enough memory for matrices of %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT, m, n, k);
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV,
+                "not enough memory for matrices of %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT, m,
+                n, k);
     return NULL;
   }
   const MsBlas *blas[CONTENDERS] = {NULL};

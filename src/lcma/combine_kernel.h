@@ -1,12 +1,14 @@
 /* src/lcma/combine_kernel.h - one kernel of combine.c; included once for each type and vector unit.
- * NAME, TARGET (attribute), REAL, VECTOR, LANES, LOAD(p), STORE(p, x), STREAM(p, x), SET(c), FMA(c, x, acc), MUL(c, x) are defined by the includer. */
-TARGET static void NAME(REAL *out, size_t step, const REAL *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
+ * NAME, TARGET (attribute), REAL, VECTOR, LANES, LOAD(p), STORE(p, x), STREAM(p, x), SET(c), FMA(c, x, acc), MUL(c, x)
+ * are defined by the includer. */
+TARGET static void NAME(REAL *out, size_t step, const REAL *const *in, const double *coefficient, int terms, size_t n,
+                        gboolean stream) {
   size_t i = 0;
   if (step == 0) step = 2 * LANES;
   for (; i + 4 * LANES <= n; i += 4 * LANES) {
     const REAL *x = in[0] + i;
-    VECTOR c = SET((REAL)coefficient[0]), a0 = MUL(c, LOAD(x)), a1 = MUL(c, LOAD(x + LANES)), a2 = MUL(c, LOAD(x + 2 * LANES)),
-           a3 = MUL(c, LOAD(x + 3 * LANES));
+    VECTOR c = SET((REAL)coefficient[0]), a0 = MUL(c, LOAD(x)), a1 = MUL(c, LOAD(x + LANES)),
+           a2 = MUL(c, LOAD(x + 2 * LANES)), a3 = MUL(c, LOAD(x + 3 * LANES));
     for (int t = 1; t < terms; t++) {
       x = in[t] + i;
       c = SET((REAL)coefficient[t]);

@@ -17,14 +17,23 @@ static void counts_free(gpointer data) {
 
 static Counts *counts_of(const MsScheme *s, const char *name) {
   Counts *c = g_new(Counts, 1);
-  *c = (Counts){g_strdup(name), s->m, s->k, s->n, s->r, s->levels, s->u.nonzeros, s->v.nonzeros, s->w.nonzeros, ms_scheme_growth(s)};
+  *c = (Counts){g_strdup(name), s->m,          s->k,          s->n,          s->r,
+                s->levels,      s->u.nonzeros, s->v.nonzeros, s->w.nonzeros, ms_scheme_growth(s)};
   return c;
 }
 
 static Counts *counts_product(const Counts *x, const Counts *y, char joint) {
   Counts *c = g_new(Counts, 1);
-  *c = (Counts){g_strdup_printf("%s%c%s", x->name, joint, y->name), x->m * y->m, x->k * y->k, x->n * y->n, x->r * y->r, x->levels + y->levels,
-                x->nnz_u * y->nnz_u, x->nnz_v * y->nnz_v, x->nnz_w * y->nnz_w, x->growth * y->growth};
+  *c = (Counts){g_strdup_printf("%s%c%s", x->name, joint, y->name),
+                x->m * y->m,
+                x->k * y->k,
+                x->n * y->n,
+                x->r * y->r,
+                x->levels + y->levels,
+                x->nnz_u * y->nnz_u,
+                x->nnz_v * y->nnz_v,
+                x->nnz_w * y->nnz_w,
+                x->growth * y->growth};
   return c;
 }
 
@@ -36,8 +45,8 @@ static gboolean has(const GPtrArray *list, int m, int k, int n) {
   return FALSE;
 }
 
-/* Every scheme of the table in every order of its sizes, and products with Strassen's; made once. Winograd's variant saves additions only where
- * sums are built from sums, which one pass does not do. */
+/* Every scheme of the table in every order of its sizes, and products with Strassen's; made once. Winograd's variant
+ * saves additions only where sums are built from sums, which one pass does not do. */
 static const GPtrArray *fused_stages(void) {
   static gsize once;
   static GPtrArray *list;
@@ -70,7 +79,8 @@ static const GPtrArray *fused_stages(void) {
 static double up(double x, double to) { return ceil(x / to) * to; }
 
 /* One stage, done `times` times: adds to the choice's phases. Products by the stage `inner`, NULL: by the machine. */
-static void stage(const MsLcmaMachine *x, const Counts *s, const Counts *inner, const MsLcmaShape *q, double times, double limit_B, MsLcmaChoice *to) {
+static void stage(const MsLcmaMachine *x, const Counts *s, const Counts *inner, const MsLcmaShape *q, double times,
+                  double limit_B, MsLcmaChoice *to) {
   double bm = ceil(q->m / s->m), bn = up(q->n / s->n, 4), bk = up(q->k / s->k, 4);
   double a = bm * bk, b = bk * bn, c = bm * bn, each_B = (a + b) * x->sum_B + c * x->product_B, groups = 1;
   if (limit_B > 0 && each_B * s->r > limit_B) {
@@ -80,15 +90,18 @@ static void stage(const MsLcmaMachine *x, const Counts *s, const Counts *inner, 
   to->workspace_B += each_B * ceil(s->r / groups);
   if (to->groups == 0) to->groups = (int)groups;
   double read_B = (q->m * q->k + q->k * q->n) * x->input_B * groups, written_B = s->r * (a + b) * x->sum_B;
-  to->split_s += times * (x->split_s_per_B * (read_B + written_B) + x->split_s_per_term * (s->nnz_u * a + s->nnz_v * b));
+  to->split_s +=
+      times * (x->split_s_per_B * (read_B + written_B) + x->split_s_per_term * (s->nnz_u * a + s->nnz_v * b));
   double c_passes = 2 * groups - 1 + (q->beta ? 1 : 0); /* written in each group, read in each but the first */
-  to->merge_s += times * (x->merge_s_per_B * (s->r * c + c_passes * q->m * q->n) * x->product_B + x->merge_s_per_term * s->nnz_w * c);
+  to->merge_s += times * (x->merge_s_per_B * (s->r * c + c_passes * q->m * q->n) * x->product_B +
+                          x->merge_s_per_term * s->nnz_w * c);
   to->levels += s->levels;
   to->growth *= s->growth;
   if (inner) {
     MsLcmaMachine in_sums = *x; /* the inner stage reads sums */
     in_sums.input_B = x->sum_B;
-    stage(&in_sums, inner, NULL, &(MsLcmaShape){bm, bn, bk, FALSE, 0}, times * s->r, MAX(limit_B - to->workspace_B, 0), to);
+    stage(&in_sums, inner, NULL, &(MsLcmaShape){bm, bn, bk, FALSE, 0}, times * s->r, MAX(limit_B - to->workspace_B, 0),
+          to);
     return;
   }
   to->flop = times * s->r * 2 * bm * bn * bk;
@@ -108,7 +121,12 @@ static MsLcmaChoice *choice_new(const MsLcmaMachine *x, const Counts *s, const C
 static MsLcmaChoice *library_choice(const MsLcmaMachine *x, const MsLcmaShape *q) {
   MsLcmaChoice *to = g_new0(MsLcmaChoice, 1);
   double time_s = x->library_s(x->data, q->m, q->n, q->k);
-  *to = (MsLcmaChoice){.plan = g_strdup("library"), .time_s = time_s, .multiply_s = time_s, .growth = 1, .groups = 1, .flop = 2 * q->m * q->n * q->k};
+  *to = (MsLcmaChoice){.plan = g_strdup("library"),
+                       .time_s = time_s,
+                       .multiply_s = time_s,
+                       .growth = 1,
+                       .groups = 1,
+                       .flop = 2 * q->m * q->n * q->k};
   return to;
 }
 
@@ -142,10 +160,12 @@ GPtrArray *ms_lcma_decide(const MsLcmaMachine *machine, const MsLcmaShape *shape
     const Counts *c = fused->pdata[i];
     if (strcmp(c->name, "strassen") == 0) strassen = c;
     if (strcmp(c->name, "strassen*strassen") == 0) strassen2 = c;
-    if (c->m <= shape->m && c->k <= shape->k && c->n <= shape->n) g_ptr_array_add(choices, choice_new(machine, c, NULL, shape));
+    if (c->m <= shape->m && c->k <= shape->k && c->n <= shape->n)
+      g_ptr_array_add(choices, choice_new(machine, c, NULL, shape));
   }
   g_ptr_array_add(choices, choice_new(machine, strassen, strassen, shape));
-  g_ptr_array_add(choices, choice_new(machine, strassen, strassen2, shape)); /* three levels: depth first, so that the workspace stays bounded */
+  g_ptr_array_add(choices, choice_new(machine, strassen, strassen2,
+                                      shape)); /* three levels: depth first, so that the workspace stays bounded */
   for (guint i = choices->len; i-- > 0 && shape->limit_B > 0;)
     if (((MsLcmaChoice *)choices->pdata[i])->workspace_B > shape->limit_B) g_ptr_array_remove_index(choices, i);
   g_ptr_array_sort(choices, by_time);

@@ -1,38 +1,41 @@
 /* src/lcma/decide.h - which plan for a shape on a machine: FLOP saved against bytes added.
  *
- * Pure: a machine is a few functions and rates. Seconds of a plan of one stage <m,k,n;r> on blocks of bm x bk, bk x bn, bm x bn (after Huang et al.,
- * arXiv 1611.01120, with the terms of streamed sums and merged products instead of fused ones):
- *   split     s_B (A read once + r bm bk written) + s_t nnz(U) bm bk, the same for B and V
- *   multiply  r product_s(bm, bn, bk)
- *   merge     m_B (r bm bn read + C written, read first when beta is not 0) + m_t nnz(W) bm bn
- * An inner stage stands in for product_s. A limit of the workspace cuts the products into g groups: A and B are then read, and C read and written, g
- * times. The library is one more candidate, and wins unless a plan with MS_LCMA_DOUBT more for its bytes is
- * faster by MS_LCMA_MARGIN. */
+ * Pure: a machine is a few functions and rates. Seconds of a plan of one stage <m,k,n;r> on blocks of bm x bk, bk x bn,
+ * bm x bn (after Huang et al., arXiv 1611.01120, with the terms of streamed sums and merged products instead of fused
+ * ones): split     s_B (A read once + r bm bk written) + s_t nnz(U) bm bk, the same for B and V multiply  r
+ * product_s(bm, bn, bk) merge     m_B (r bm bn read + C written, read first when beta is not 0) + m_t nnz(W) bm bn An
+ * inner stage stands in for product_s. A limit of the workspace cuts the products into g groups: A and B are then read,
+ * and C read and written, g times. The library is one more candidate, and wins unless a plan with MS_LCMA_DOUBT more
+ * for its bytes is faster by MS_LCMA_MARGIN. */
 #ifndef MS_LCMA_DECIDE_H
 #define MS_LCMA_DECIDE_H
 
 #include "lcma/exec.h"
 
 #define MS_LCMA_MARGIN 1.03 /* a predicted gain below this is within the model's error, */
-#define MS_LCMA_DOUBT 0.2   /* and so is this share of the time of sums and merge: memory is less steady than arithmetic */
-#define MS_LCMA_TIE 1.01    /* of plans that differ by less, the one with the least growth of the error is taken */
+#define MS_LCMA_DOUBT \
+  0.2                    /* and so is this share of the time of sums and merge: memory is less steady than arithmetic */
+#define MS_LCMA_TIE 1.01 /* of plans that differ by less, the one with the least growth of the error is taken */
 
 typedef struct {
   const void *data; /* of the two functions */
-  double (*library_s)(const void *data, double m, double n, double k); /* one multiplication by the library on the whole machine */
-  double (*product_s)(const void *data, double m, double n, double k); /* share of the machine's time that one of many products takes */
-  double split_s_per_B, split_s_per_term, merge_s_per_B, merge_s_per_term; /* a term is one element of one block of a sum */
+  double (*library_s)(const void *data, double m, double n,
+                      double k); /* one multiplication by the library on the whole machine */
+  double (*product_s)(const void *data, double m, double n,
+                      double k); /* share of the machine's time that one of many products takes */
+  double split_s_per_B, split_s_per_term, merge_s_per_B,
+      merge_s_per_term;             /* a term is one element of one block of a sum */
   double input_B, sum_B, product_B; /* of an element of A and B, of a sum, of a product and of C */
 } MsLcmaMachine;
 
 typedef struct {
   double m, n, k;
-  gboolean beta;   /* C is read */
-  double limit_B;  /* of the workspace; 0: none */
+  gboolean beta;  /* C is read */
+  double limit_B; /* of the workspace; 0: none */
 } MsLcmaShape;
 
 typedef struct {
-  char *plan;    /* for ms_lcma_plan_new */
+  char *plan; /* for ms_lcma_plan_new */
   int levels;
   double time_s, split_s, multiply_s, merge_s;
   double workspace_B;
@@ -41,7 +44,8 @@ typedef struct {
   double flop;   /* of the products */
 } MsLcmaChoice;
 
-/* All candidates, the chosen one first, the others by time. (transfer full): GPtrArray of MsLcmaChoice. Never empty: the library is always there. */
+/* All candidates, the chosen one first, the others by time. (transfer full): GPtrArray of MsLcmaChoice. Never empty:
+ * the library is always there. */
 GPtrArray *ms_lcma_decide(const MsLcmaMachine *machine, const MsLcmaShape *shape);
 const MsLcmaChoice *ms_lcma_choice_of(const GPtrArray *choices, const char *plan); /* NULL when it is not among them */
 

@@ -76,15 +76,17 @@ static size_t chunk_elements(int operands, size_t real_B) {
   return MAX(n, CHUNK_LEAST);
 }
 
-static void combine(size_t real_B, void *out, gint64 step, const void *const *in, const double *coefficient, int terms, size_t n, gboolean stream) {
+static void combine(size_t real_B, void *out, gint64 step, const void *const *in, const double *coefficient, int terms,
+                    size_t n, gboolean stream) {
   if (real_B == 8) ms_combine_f64(out, (size_t)step, (const double *const *)in, coefficient, terms, n, stream);
   else ms_combine_f32(out, (size_t)step, (const float *const *)in, coefficient, terms, n, stream);
 }
 
-/* --- split: sums of blocks of A or B ------------------------------------------------------------------------------------------------ */
-typedef struct { /* where element (i, j) of a sum goes */
+/* --- split: sums of blocks of A or B --------------------------------------------------------------------------- */
+typedef struct {    /* where element (i, j) of a sum goes */
   gint64 row, step; /* elements from row to row; between pieces of a row, 0: it is whole */
-  gint64 slab, slab_rows, slab_cols, piece; /* packed: elements from slab to slab, its rows or columns (0: not cut that way), columns of a piece */
+  gint64 slab, slab_rows, slab_cols,
+      piece; /* packed: elements from slab to slab, its rows or columns (0: not cut that way), columns of a piece */
 } Target;
 
 typedef struct {
@@ -102,7 +104,8 @@ static Target plain_target(gint64 cols, size_t real_B) { return (Target){.row = 
 
 static Target packed_target(const MsKernel *kernel, const MsPacked *p, gboolean is_b) {
   if (!is_b) return (Target){.row = p->a_row, .slab = p->a_slab, .slab_cols = p->slab_k};
-  return (Target){.row = kernel->nr, .step = p->b_panel, .slab = p->b_slab, .slab_rows = p->slab_k, .piece = kernel->nr};
+  return (Target){
+      .row = kernel->nr, .step = p->b_panel, .slab = p->b_slab, .slab_rows = p->slab_k, .piece = kernel->nr};
 }
 
 static gint64 place(const Target *t, gint64 i, gint64 j) {
@@ -111,7 +114,8 @@ static gint64 place(const Target *t, gint64 i, gint64 j) {
   return i * t->row + j;
 }
 
-/* n elements of row i of a block from column j on: in place where that is possible, else a copy in `room`, widened and filled up with zeros. */
+/* n elements of row i of a block from column j on: in place where that is possible, else a copy in `room`, widened and
+ * filled up with zeros. */
 static const void *read_block(const Grid *g, int block, gint64 i, gint64 j, size_t n, size_t real_B, char *room) {
   gint64 row = block / g->grid_cols * g->block_rows + i, col = block % g->grid_cols * g->block_cols + j;
   gint64 left = row < g->rows ? g->cols - col : 0;
@@ -125,18 +129,22 @@ static const void *read_block(const Grid *g, int block, gint64 i, gint64 j, size
 }
 
 /* Rows i to i + rows - 1 of the same, of a matrix that is stored the other way round, into `room`, n elements apart. */
-static void read_transposed(const Grid *g, int block, gint64 i, gint64 rows, gint64 j, size_t n, size_t real_B, char *room) {
+static void read_transposed(const Grid *g, int block, gint64 i, gint64 rows, gint64 j, size_t n, size_t real_B,
+                            char *room) {
   gint64 row = block / g->grid_cols * g->block_rows + i, col = block % g->grid_cols * g->block_cols + j;
   gint64 have_rows = CLAMP(g->rows - row, 0, rows), have = CLAMP(g->cols - col, 0, (gint64)n);
   if (have_rows < rows || have < (gint64)n) memset(room, 0, (size_t)rows * n * real_B);
   for (gint64 x = 0; x < have; x++) {
     size_t at = (size_t)((col + x) * g->ld + row);
     if (g->bf16) {
-      for (gint64 y = 0; y < have_rows; y++) ms_widen_bf16((float *)(void *)room + (size_t)y * n + x, (const guint16 *)(const void *)g->data + at + y, 1);
+      for (gint64 y = 0; y < have_rows; y++)
+        ms_widen_bf16((float *)(void *)room + (size_t)y * n + x, (const guint16 *)(const void *)g->data + at + y, 1);
     } else if (real_B == 8) {
-      for (gint64 y = 0; y < have_rows; y++) ((double *)(void *)room)[(size_t)y * n + (size_t)x] = ((const double *)(const void *)g->data)[at + (size_t)y];
+      for (gint64 y = 0; y < have_rows; y++)
+        ((double *)(void *)room)[(size_t)y * n + (size_t)x] = ((const double *)(const void *)g->data)[at + (size_t)y];
     } else {
-      for (gint64 y = 0; y < have_rows; y++) ((float *)(void *)room)[(size_t)y * n + (size_t)x] = ((const float *)(const void *)g->data)[at + (size_t)y];
+      for (gint64 y = 0; y < have_rows; y++)
+        ((float *)(void *)room)[(size_t)y * n + (size_t)x] = ((const float *)(const void *)g->data)[at + (size_t)y];
     }
   }
 }
@@ -154,7 +162,8 @@ static void split_row(const Split *s, const void *const *in, gint64 i, gint64 j,
   for (int o = 0; o < s->n_out; o++) {
     const Sum *sum = &s->sums[o];
     for (int t = 0; t < sum->terms; t++) terms[t] = in[sum->block[t]];
-    combine(s->real_B, s->out[o] + (size_t)at * s->real_B, s->target.step, terms, sum->coefficient, sum->terms, n, TRUE);
+    combine(s->real_B, s->out[o] + (size_t)at * s->real_B, s->target.step, terms, sum->coefficient, sum->terms, n,
+            TRUE);
   }
 }
 
@@ -185,9 +194,10 @@ static void split_task(void *context, int task, int worker) {
     }
 }
 
-/* Operands of products first to end - 1: blocks in place, or buffers from `room` on, stride_B apart, which this fills. */
-static void split(const Exec *exec, const Grid *g, const Sum *sums, int first, int end, gboolean copy, size_t real_B, const Target *target, char *room,
-                  size_t stride_B, Operand *operands) {
+/* Operands of products first to end - 1: blocks in place, or buffers from `room` on, stride_B apart, which this fills.
+ */
+static void split(const Exec *exec, const Grid *g, const Sum *sums, int first, int end, gboolean copy, size_t real_B,
+                  const Target *target, char *room, size_t stride_B, Operand *operands) {
   int copies = g->grid_rows * g->grid_cols * (g->trans ? TASK_ROWS : 1);
   Split s = {.exec = exec, .grid = g, .real_B = real_B, .chunk = chunk_elements(copies, real_B), .target = *target};
   g_autofree Sum *list = g_new(Sum, end - first);
@@ -211,17 +221,20 @@ static void split(const Exec *exec, const Grid *g, const Sum *sums, int first, i
   if (s.n_out > 0) ms_team_run(exec->team, split_task, &s, (int)((g->block_rows + TASK_ROWS - 1) / TASK_ROWS));
 }
 
-/* --- multiply --------------------------------------------------------------------------------------------------------------------------- */
+/* --- multiply -------------------------------------------------------------------------------------------------- */
 static void library(const MsBlas *blas, const MsGemm *g) {
   switch (g->type) {
   case MS_BLAS_F64:
-    ms_blas_dgemm(blas, g->trans_a, g->trans_b, g->m, g->n, g->k, g->alpha, g->a, g->lda, g->b, g->ldb, g->beta, g->c, g->ldc);
+    ms_blas_dgemm(blas, g->trans_a, g->trans_b, g->m, g->n, g->k, g->alpha, g->a, g->lda, g->b, g->ldb, g->beta, g->c,
+                  g->ldc);
     break;
   case MS_BLAS_F32:
-    ms_blas_sgemm(blas, g->trans_a, g->trans_b, g->m, g->n, g->k, (float)g->alpha, g->a, g->lda, g->b, g->ldb, (float)g->beta, g->c, g->ldc);
+    ms_blas_sgemm(blas, g->trans_a, g->trans_b, g->m, g->n, g->k, (float)g->alpha, g->a, g->lda, g->b, g->ldb,
+                  (float)g->beta, g->c, g->ldc);
     break;
   default:
-    ms_blas_bf16gemm(blas, g->trans_a, g->trans_b, g->m, g->n, g->k, (float)g->alpha, g->a, g->lda, g->b, g->ldb, (float)g->beta, g->c, g->ldc);
+    ms_blas_bf16gemm(blas, g->trans_a, g->trans_b, g->m, g->n, g->k, (float)g->alpha, g->a, g->lda, g->b, g->ldb,
+                     (float)g->beta, g->c, g->ldc);
   }
 }
 
@@ -251,7 +264,8 @@ static void multiply_rows(const Multiply *p, const MsGemm *g, gint64 from, gint6
 static void multiply_task(void *context, int task, int worker) {
   (void)worker;
   const Multiply *p = context;
-  int which = task < p->whole ? task : p->whole + (task - p->whole) / p->pieces, piece = task < p->whole ? 0 : (task - p->whole) % p->pieces;
+  int which = task < p->whole ? task : p->whole + (task - p->whole) / p->pieces,
+      piece = task < p->whole ? 0 : (task - p->whole) % p->pieces;
   int pieces = task < p->whole ? 1 : p->pieces;
   const MsGemm *g = &p->products[which];
   multiply_rows(p, g, g->m * piece / pieces, g->m * (piece + 1) / pieces);
@@ -260,7 +274,8 @@ static void multiply_task(void *context, int task, int worker) {
 static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *gemm);
 
 /* The n products of a group of stage `stage`. */
-static void multiply(const Exec *exec, int stage, const MsStageSize *size, char *workspace, const MsGemm *products, int n) {
+static void multiply(const Exec *exec, int stage, const MsStageSize *size, char *workspace, const MsGemm *products,
+                     int n) {
   if (stage + 1 < exec->plan->n_stages) {
     for (int i = 0; i < n; i++) execute(exec, stage + 1, workspace, &products[i]);
     return;
@@ -270,14 +285,14 @@ static void multiply(const Exec *exec, int stage, const MsStageSize *size, char 
   ms_team_run(exec->team, multiply_task, &p, p.whole + rest * threads);
 }
 
-/* --- merge: C from the products ----------------------------------------------------------------------------------------------------------- */
+/* --- merge: C from the products -------------------------------------------------------------------------------- */
 typedef struct {
   const Exec *exec;
   const MsGemm *gemm;
   const MsScheme *scheme;
   const MsStageSize *size;
   size_t chunk;
-  const Sum *sums; /* for each block of C: products of this group (index in it), coefficients times alpha */
+  const Sum *sums;    /* for each block of C: products of this group (index in it), coefficients times alpha */
   const double *beta; /* for each block: what its old value is worth now */
   const char *products;
   int n_products;
@@ -295,13 +310,15 @@ static void merge_block(const Merge *m, int block, gint64 i, gint64 j, size_t n,
   const MsGemm *g = m->gemm;
   const Sum *sum = &m->sums[block];
   size_t real_B = m->size->real_B;
-  gint64 row = block / m->scheme->n * m->size->block.m + i, col = block % m->scheme->n * m->size->block.n + j, left = g->n - col;
+  gint64 row = block / m->scheme->n * m->size->block.m + i, col = block % m->scheme->n * m->size->block.n + j,
+         left = g->n - col;
   if (row >= g->m || left <= 0 || sum->terms == 0) return;
   const void *in[MS_SCHEME_PRODUCTS + 1];
   double coefficient[MS_SCHEME_PRODUCTS + 1];
   int terms = 0;
   for (; terms < sum->terms; terms++) {
-    in[terms] = m->products + (size_t)sum->block[terms] * m->size->c_stride_B + (size_t)(i * ms_lcma_ld(m->size->block.n, real_B) + j) * real_B;
+    in[terms] = m->products + (size_t)sum->block[terms] * m->size->c_stride_B +
+                (size_t)(i * ms_lcma_ld(m->size->block.n, real_B) + j) * real_B;
     coefficient[terms] = sum->coefficient[terms];
   }
   char *c = (char *)g->c + (size_t)(row * g->ldc + col) * real_B;
@@ -322,16 +339,18 @@ static void merge_task(void *context, int task, int worker) {
   memset(scratch, 0, m->chunk * m->size->real_B); /* beyond the edge there is nothing to read */
   for (gint64 i = (gint64)task * TASK_ROWS; i < MIN(((gint64)task + 1) * TASK_ROWS, m->size->block.m); i++)
     for (gint64 j = 0; j < m->size->block.n; j += (gint64)m->chunk) {
-      size_t n = MIN(m->chunk, (size_t)(m->size->block.n - j + MS_COMBINE_ALIGN - 1) / MS_COMBINE_ALIGN * MS_COMBINE_ALIGN);
+      size_t n =
+          MIN(m->chunk, (size_t)(m->size->block.n - j + MS_COMBINE_ALIGN - 1) / MS_COMBINE_ALIGN * MS_COMBINE_ALIGN);
       gboolean last = j + (gint64)n >= m->size->block.n;
       fetch_products(m, last ? i + 1 : i, last ? 0 : j + (gint64)n, m->chunk);
       for (int b = 0; b < m->scheme->m * m->scheme->n; b++) merge_block(m, b, i, j, n, scratch);
     }
 }
 
-/* C from the products first to end - 1, which lie at `products`; `touched` remembers the blocks of C that have been written before. */
-static void merge(const Exec *exec, const MsGemm *gemm, const MsScheme *scheme, const MsStageSize *size, int first, int end, const char *products,
-                  gboolean *touched) {
+/* C from the products first to end - 1, which lie at `products`; `touched` remembers the blocks of C that have been
+ * written before. */
+static void merge(const Exec *exec, const MsGemm *gemm, const MsScheme *scheme, const MsStageSize *size, int first,
+                  int end, const char *products, gboolean *touched) {
   int blocks = scheme->m * scheme->n;
   Sum *sums = g_new0(Sum, blocks);
   g_autofree double *beta = g_new(double, blocks);
@@ -347,15 +366,19 @@ static void merge(const Exec *exec, const MsGemm *gemm, const MsScheme *scheme, 
     beta[b] = touched[b] ? 1 : gemm->beta;
     touched[b] |= sums[b].terms > 0;
   }
-  Merge m = {exec, gemm, scheme, size, chunk_elements(end - first + 1, size->real_B), sums, beta, products, end - first};
+  Merge m = {exec, gemm, scheme,   size,       chunk_elements(end - first + 1, size->real_B),
+             sums, beta, products, end - first};
   ms_team_run(exec->team, merge_task, &m, (int)((size->block.m + TASK_ROWS - 1) / TASK_ROWS));
   sums_free(sums, blocks);
 }
 
-/* --- a stage ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- a stage --------------------------------------------------------------------------------------------------- */
 static Grid grid_of(const MsGemm *g, const MsScheme *s, const MsStageSize *z, gboolean is_b) {
   gboolean trans = is_b ? g->trans_b : g->trans_a;
-  Grid grid = {.data = is_b ? g->b : g->a, .element_B = ms_blas_type_B(g->type), .bf16 = g->type == MS_BLAS_BF16, .ld = is_b ? g->ldb : g->lda};
+  Grid grid = {.data = is_b ? g->b : g->a,
+               .element_B = ms_blas_type_B(g->type),
+               .bf16 = g->type == MS_BLAS_BF16,
+               .ld = is_b ? g->ldb : g->lda};
   grid.rows = is_b ? g->k : g->m;
   grid.cols = is_b ? g->n : g->k;
   grid.grid_rows = is_b ? s->k : s->m;
@@ -382,9 +405,11 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
   const int group = exec->plan->group[stage];
   MsStageSize z = ms_stage_size(exec->plan, stage, g);
   Grid a = grid_of(g, s, &z, FALSE), b = grid_of(g, s, &z, TRUE);
-  char *room_a = workspace, *room_b = room_a + (size_t)z.a_buffers * z.a_stride_B, *room_c = room_b + (size_t)z.b_buffers * z.b_stride_B;
+  char *room_a = workspace, *room_b = room_a + (size_t)z.a_buffers * z.a_stride_B,
+       *room_c = room_b + (size_t)z.b_buffers * z.b_stride_B;
   char *inner_workspace = room_c + (size_t)group * z.c_stride_B;
-  Sum *u = sums_of(&s->u, s->m, s->k, g->trans_a && !z.kernel), *v = sums_of(&s->v, s->k, s->n, g->trans_b && !z.kernel);
+  Sum *u = sums_of(&s->u, s->m, s->k, g->trans_a && !z.kernel),
+      *v = sums_of(&s->v, s->k, s->n, g->trans_b && !z.kernel);
   Target to_a = z.kernel ? packed_target(z.kernel, &z.packed, FALSE) : plain_target(a.block_cols, z.real_B);
   Target to_b = z.kernel ? packed_target(z.kernel, &z.packed, TRUE) : plain_target(b.block_cols, z.real_B);
   g_autofree Operand *left = g_new(Operand, s->r), *right = g_new(Operand, s->r);
@@ -409,7 +434,9 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
     }
     multiply(exec, stage, &z, inner_workspace, products, end - first);
     double inner_s = 0;
-    lap(exec, &since, stage + 1 < exec->plan->n_stages ? &inner_s : &exec->phases->multiply_s); /* an inner stage has counted its own */
+    lap(exec, &since,
+        stage + 1 < exec->plan->n_stages ? &inner_s
+                                         : &exec->phases->multiply_s); /* an inner stage has counted its own */
     merge(exec, g, s, &z, first, end, room_c, touched);
     lap(exec, &since, &exec->phases->merge_s);
   }

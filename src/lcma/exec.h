@@ -1,13 +1,14 @@
 /* src/lcma/exec.h - runs a plan: schemes on blocks.
  *
- * A plan is a list of stages, outermost first; a stage is a scheme (perhaps a tensor product of several). One stage, on its blocks:
- *   split    one pass over A writes every S_r that is not a block of A itself, past the caches; the same for B and T_r;
- *   multiply each product by the next stage; in the last stage by our own kernel, whose packed operands the split has written, or by the library;
- *            each product on one thread, several products side by side;
- *   merge    one pass reads the P_r and writes C = alpha sum W P + beta C.
- * Products are taken in groups: a group's S, T and P are all that a stage keeps, so that a limit of the workspace sets the size of the group.
- * Any size works: blocks that reach beyond the matrix are filled with zeros while they are read and cut while they are written.
- * With trans_a the blocks stay transposed until the last stage, which transposes while it packs, or the library does. bfloat16 is widened while it is read: sums and products are float. */
+ * A plan is a list of stages, outermost first; a stage is a scheme (perhaps a tensor product of several). One stage, on
+ * its blocks: split    one pass over A writes every S_r that is not a block of A itself, past the caches; the same for
+ * B and T_r; multiply each product by the next stage; in the last stage by our own kernel, whose packed operands the
+ * split has written, or by the library; each product on one thread, several products side by side; merge    one pass
+ * reads the P_r and writes C = alpha sum W P + beta C. Products are taken in groups: a group's S, T and P are all that
+ * a stage keeps, so that a limit of the workspace sets the size of the group. Any size works: blocks that reach beyond
+ * the matrix are filled with zeros while they are read and cut while they are written. With trans_a the blocks stay
+ * transposed until the last stage, which transposes while it packs, or the library does. bfloat16 is widened while it
+ * is read: sums and products are float. */
 #ifndef MS_LCMA_EXEC_H
 #define MS_LCMA_EXEC_H
 
@@ -18,14 +19,16 @@
 enum { MS_LCMA_STAGES = 3 };
 
 typedef struct {
-  char *name; /* "library", or stages joined by "/" as in "strassen/strassen*strassen", perhaps with ":library" for by_library */
+  char *name; /* "library", or stages joined by "/" as in "strassen/strassen*strassen", perhaps with ":library" for
+                 by_library */
   int n_stages;
   MsScheme *scheme[MS_LCMA_STAGES];
   int group[MS_LCMA_STAGES]; /* products at a time, 1 to r */
   gboolean by_library;       /* the products too, even where this CPU has a kernel of our own */
 } MsLcmaPlan;
 
-/* NULL and an MS_ERROR_USAGE when a name is unknown or there are more than MS_LCMA_STAGES. Groups are whole. (transfer full) */
+/* NULL and an MS_ERROR_USAGE when a name is unknown or there are more than MS_LCMA_STAGES. Groups are whole. (transfer
+ * full) */
 MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error);
 void ms_lcma_plan_free(MsLcmaPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsLcmaPlan, ms_lcma_plan_free)
@@ -54,15 +57,17 @@ MsLcmaBlock ms_lcma_block(const MsScheme *scheme, gint64 m, gint64 n, gint64 k);
 
 /* Bytes that ms_lcma_execute needs beside its arguments; pointers and strides of `gemm` are not read. */
 size_t ms_lcma_workspace_B(const MsLcmaPlan *plan, const MsGemm *gemm);
-/* Makes groups as large as a workspace of limit_B allows, outermost first; FALSE when one product at a time is still too large. */
+/* Makes groups as large as a workspace of limit_B allows, outermost first; FALSE when one product at a time is still
+ * too large. */
 gboolean ms_lcma_plan_fit(MsLcmaPlan *plan, const MsGemm *gemm, size_t limit_B);
 
 typedef struct {
   double split_s, multiply_s, merge_s; /* of all stages but the products of outer ones, which are inner stages */
 } MsLcmaPhases; /* CPU time over the number of threads: what the phase takes when the CPUs are free */
 
-/* Runs it on the team's threads. `phases`, if not NULL, gets its times added. `workspace` has ms_lcma_workspace_B bytes, aligned to 64. A plan without stages is one call of the library with
- * the team's number of threads. m, n, k >= 1. */
+/* Runs it on the team's threads. `phases`, if not NULL, gets its times added. `workspace` has ms_lcma_workspace_B
+ * bytes, aligned to 64. A plan without stages is one call of the library with the team's number of threads. m, n, k
+ * >= 1. */
 void ms_lcma_execute(const MsLcmaPlan *plan, const MsBlas *blas, MsTeam *team, void *workspace, const MsGemm *gemm,
                      MsLcmaPhases *phases);
 

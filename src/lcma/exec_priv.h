@@ -8,7 +8,7 @@
 
 typedef struct { /* one stage of one multiplication: sizes of its blocks and buffers */
   MsLcmaBlock block;
-  size_t real_B; /* of an element of a buffer */
+  size_t real_B;          /* of an element of a buffer */
   const MsKernel *kernel; /* of the products; NULL: the library or the next stage */
   MsPacked packed;        /* with a kernel: the layout of S and T */
   size_t a_stride_B, b_stride_B, c_stride_B;
@@ -17,7 +17,8 @@ typedef struct { /* one stage of one multiplication: sizes of its blocks and buf
 } MsStageSize;
 
 MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *gemm);
-MsGemm ms_inner_gemm(const MsStageSize *size, const MsGemm *gemm); /* the multiplication of one product, without its operands */
+MsGemm ms_inner_gemm(const MsStageSize *size,
+                     const MsGemm *gemm); /* the multiplication of one product, without its operands */
 gint64 ms_lcma_ld(gint64 cols, size_t real_B);
 
 #endif

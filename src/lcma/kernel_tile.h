@@ -1,11 +1,13 @@
-/* src/lcma/kernel_tile.h - the tiles of one kernel of kernel.c: a function for each number of rows and of vectors, all from one inline body.
- * NAME(x), TARGET, REAL, VECTOR, LANES, MR (14 or 6), LOAD, STORE, SET, ADD, FMA, ZERO are defined by the includer.
- * The tile stays in registers: MR x 2 sums, 2 vectors of B, one element of A spread over a vector. */
-#define ROW ((gint64)(MS_KERNEL_ROW_B / sizeof(REAL)))
+/* src/lcma/kernel_tile.h - the tiles of one kernel of kernel.c: a function for each number of rows and of vectors, all
+ * from one inline body. NAME(x), TARGET, REAL, VECTOR, LANES, MR (14 or 6), LOAD, STORE, SET, ADD, FMA, ZERO are
+ * defined by the includer. The tile stays in registers: MR x 2 sums, 2 vectors of B, one element of A spread over a
+ * vector. */
+#define ROW   ((gint64)(MS_KERNEL_ROW_B / sizeof(REAL)))
 #define AHEAD (1024 / (gint64)sizeof(REAL)) /* of B: the elements fetched this far before they are used */
 
-TARGET static inline __attribute__((always_inline)) void NAME(body)(const int rows, const int vectors, gint64 k, const REAL *a, const REAL *b, REAL *c,
-                                                                    gint64 ldc, gboolean add, const REAL *ahead) {
+TARGET static inline __attribute__((always_inline)) void NAME(body)(const int rows, const int vectors, gint64 k,
+                                                                    const REAL *a, const REAL *b, REAL *c, gint64 ldc,
+                                                                    gboolean add, const REAL *ahead) {
   VECTOR sum[MR][2];
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++)
@@ -15,7 +17,8 @@ TARGET static inline __attribute__((always_inline)) void NAME(body)(const int ro
       __builtin_prefetch(c + i * ldc + v * LANES, 1);
     }
   for (gint64 l = 0; l < k; l += 16) {
-    const REAL *fetch = ahead + l; /* one row of the next tile of A for each step: 16 steps use up a cache line of each row */
+    const REAL *fetch =
+        ahead + l; /* one row of the next tile of A for each step: 16 steps use up a cache line of each row */
     gint64 end = MIN(l + 16, k);
 #pragma GCC unroll 4
     for (gint64 p = l; p < end; p++, fetch += ROW) {
@@ -40,24 +43,28 @@ TARGET static inline __attribute__((always_inline)) void NAME(body)(const int ro
     }
 }
 
-#define TILE(rows)                                                                                                                               \
-  TARGET static void NAME(rows##x1)(gint64 k, const void *a, const void *b, void *c, gint64 ldc, gboolean add, const void *ahead) {              \
-    NAME(body)(rows, 1, k, a, b, c, ldc, add, ahead);                                                                                            \
-  }                                                                                                                                              \
-  TARGET static void NAME(rows##x2)(gint64 k, const void *a, const void *b, void *c, gint64 ldc, gboolean add, const void *ahead) {              \
-    NAME(body)(rows, 2, k, a, b, c, ldc, add, ahead);                                                                                            \
+#define TILE(rows)                                                                                             \
+  TARGET static void NAME(rows##x1)(gint64 k, const void *a, const void *b, void *c, gint64 ldc, gboolean add, \
+                                    const void *ahead) {                                                       \
+    NAME(body)(rows, 1, k, a, b, c, ldc, add, ahead);                                                          \
+  }                                                                                                            \
+  TARGET static void NAME(rows##x2)(gint64 k, const void *a, const void *b, void *c, gint64 ldc, gboolean add, \
+                                    const void *ahead) {                                                       \
+    NAME(body)(rows, 2, k, a, b, c, ldc, add, ahead);                                                          \
   }
+/* clang-format off */
 TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 #if MR > 6
 TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
 #endif
 #define PAIR(rows) {NAME(rows##x1), NAME(rows##x2)}
 static void (*const NAME(tiles)[MR][2])(gint64, const void *, const void *, void *, gint64, gboolean, const void *) = {
-    PAIR(1), PAIR(2), PAIR(3), PAIR(4), PAIR(5), PAIR(6),
+  PAIR(1), PAIR(2), PAIR(3), PAIR(4), PAIR(5), PAIR(6),
 #if MR > 6
-    PAIR(7), PAIR(8), PAIR(9), PAIR(10), PAIR(11), PAIR(12), PAIR(13), PAIR(14),
+  PAIR(7), PAIR(8), PAIR(9), PAIR(10), PAIR(11), PAIR(12), PAIR(13), PAIR(14),
 #endif
 };
+/* clang-format on */
 #undef TILE
 #undef PAIR
 #undef ROW

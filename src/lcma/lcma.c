@@ -6,7 +6,8 @@
 
 #include "lcma/context.h"
 
-/* Below this no scheme has ever gained (crossover near 1300 for squares, domain/cpu.md 3), and deciding would cost more than it saves. */
+/* Below this no scheme has ever gained (crossover near 1300 for squares, domain/cpu.md 3), and deciding would cost more
+ * than it saves. */
 enum { LEAST_SIZE = 384 };
 
 struct MsLcma {
@@ -76,7 +77,9 @@ GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *g) {
 }
 
 /* What multiplies when no scheme does. */
-static const char *fallback(const MsLcma *lcma, MsBlasType type) { return ms_blas_has(lcma->blas, type) ? "library" : "definition"; }
+static const char *fallback(const MsLcma *lcma, MsBlasType type) {
+  return ms_blas_has(lcma->blas, type) ? "library" : "definition";
+}
 
 static MsLcmaPlan *plan_for(MsLcma *lcma, const MsGemm *g) {
   const char *name = lcma->forced;
@@ -93,7 +96,8 @@ static MsLcmaPlan *plan_for(MsLcma *lcma, const MsGemm *g) {
 }
 
 static gboolean same(const MsGemm *x, const MsGemm *y) {
-  return x->type == y->type && x->trans_a == y->trans_a && x->trans_b == y->trans_b && x->m == y->m && x->n == y->n && x->k == y->k;
+  return x->type == y->type && x->trans_a == y->trans_a && x->trans_b == y->trans_b && x->m == y->m && x->n == y->n &&
+         x->k == y->k;
 }
 
 /* TRUE when the workspace has size_B bytes. Kept between calls: touching new pages costs as much as the additions. */
@@ -138,7 +142,8 @@ int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
     lcma->decided = *g;
   }
   size_t needed_B = ms_lcma_workspace_B(lcma->plan, g);
-  for (gboolean last = FALSE; !workspace(lcma, needed_B);) { /* the memory is not there: with half of it, down to none */
+  for (gboolean last = FALSE;
+       !workspace(lcma, needed_B);) { /* the memory is not there: with half of it, down to none */
     if (last) return MS_LCMA_NO_MEMORY;
     needed_B /= 2;
     if (ms_lcma_plan_fit(lcma->plan, g, needed_B)) continue;
@@ -154,7 +159,7 @@ int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
 const char *ms_lcma_plan(const MsLcma *lcma) { return lcma->plan ? lcma->plan->name : "none"; }
 double ms_lcma_error_growth(const MsLcma *lcma) { return lcma->plan ? ms_lcma_plan_growth(lcma->plan) : 1; }
 
-/* --- the BLAS-like calls ------------------------------------------------------------------------------------------------------------- */
+/* --- the BLAS-like calls --------------------------------------------------------------------------------------- */
 static gboolean is_trans(char letter) { return letter == 'T' || letter == 't'; }
 static gboolean is_letter(char letter) { return is_trans(letter) || letter == 'N' || letter == 'n'; }
 
@@ -165,23 +170,58 @@ static int checked(MsLcma *lcma, char ta, char tb, MsGemm g) {
   if (!lcma || !is_letter(ta) || !is_letter(tb)) return MS_LCMA_BAD_ARGUMENT;
   g.trans_a = is_trans(ta);
   g.trans_b = is_trans(tb);
-  if (g.lda < MAX(g.trans_a ? g.m : g.k, 1) || g.ldb < MAX(g.trans_b ? g.k : g.n, 1) || g.ldc < MAX(g.n, 1)) return MS_LCMA_BAD_ARGUMENT;
+  if (g.lda < MAX(g.trans_a ? g.m : g.k, 1) || g.ldb < MAX(g.trans_b ? g.k : g.n, 1) || g.ldc < MAX(g.n, 1))
+    return MS_LCMA_BAD_ARGUMENT;
   return ms_lcma_gemm(lcma, &g);
 }
 
-int ms_lcma_sgemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
-                  float beta, float *c, int64_t ldc) {
+int ms_lcma_sgemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                  int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
   return checked(lcma, ta, tb,
-                 (MsGemm){.type = MS_BLAS_F32, .m = m, .n = n, .k = k, .alpha = (double)alpha, .a = a, .lda = lda, .b = b, .ldb = ldb, .beta = (double)beta, .c = c, .ldc = ldc});
+                 (MsGemm){.type = MS_BLAS_F32,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .alpha = (double)alpha,
+                          .a = a,
+                          .lda = lda,
+                          .b = b,
+                          .ldb = ldb,
+                          .beta = (double)beta,
+                          .c = c,
+                          .ldc = ldc});
 }
 
-int ms_lcma_dgemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
-                  int64_t ldb, double beta, double *c, int64_t ldc) {
-  return checked(lcma, ta, tb, (MsGemm){.type = MS_BLAS_F64, .m = m, .n = n, .k = k, .alpha = alpha, .a = a, .lda = lda, .b = b, .ldb = ldb, .beta = beta, .c = c, .ldc = ldc});
+int ms_lcma_dgemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a,
+                  int64_t lda, const double *b, int64_t ldb, double beta, double *c, int64_t ldc) {
+  return checked(lcma, ta, tb,
+                 (MsGemm){.type = MS_BLAS_F64,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .alpha = alpha,
+                          .a = a,
+                          .lda = lda,
+                          .b = b,
+                          .ldb = ldb,
+                          .beta = beta,
+                          .c = c,
+                          .ldc = ldc});
 }
 
-int ms_lcma_bf16gemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a, int64_t lda, const uint16_t *b,
-                     int64_t ldb, float beta, float *c, int64_t ldc) {
+int ms_lcma_bf16gemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a,
+                     int64_t lda, const uint16_t *b, int64_t ldb, float beta, float *c, int64_t ldc) {
   return checked(lcma, ta, tb,
-                 (MsGemm){.type = MS_BLAS_BF16, .m = m, .n = n, .k = k, .alpha = (double)alpha, .a = a, .lda = lda, .b = b, .ldb = ldb, .beta = (double)beta, .c = c, .ldc = ldc});
+                 (MsGemm){.type = MS_BLAS_BF16,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .alpha = (double)alpha,
+                          .a = a,
+                          .lda = lda,
+                          .b = b,
+                          .ldb = ldb,
+                          .beta = (double)beta,
+                          .c = c,
+                          .ldc = ldc});
 }

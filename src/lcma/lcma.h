@@ -1,11 +1,13 @@
 /* moesim_lcma.h (src/lcma/lcma.h) - matrix multiplication with fewer multiplications, to be called like a BLAS.
  *
- *   C = alpha op(A) op(B) + beta C, row-major: op(A) is m x k, op(B) k x n, C m x n; trans is 'N' or 'T'; with beta 0 C is not read.
+ *   C = alpha op(A) op(B) + beta C, row-major: op(A) is m x k, op(B) k x n, C m x n; trans is 'N' or 'T'; with beta 0 C
+ * is not read.
  *
- * A context holds a BLAS loaded at run time, threads, a workspace that is kept between calls, and the rates of this machine, which the first
- * multiplication large enough to gain (about a second of measuring) needs to decide. Small ones go straight to the library. Fast schemes are
- * accurate relative to the norms of A and B, not element by element: see ms_lcma_error_growth. One context serves one thread at a time.
- * Nothing of GLib or of moesim is needed to include this file; link with -lmoesim_lcma. */
+ * A context holds a BLAS loaded at run time, threads, a workspace that is kept between calls, and the rates of this
+ * machine, which the first multiplication large enough to gain (about a second of measuring) needs to decide. Small
+ * ones go straight to the library. Fast schemes are accurate relative to the norms of A and B, not element by element:
+ * see ms_lcma_error_growth. One context serves one thread at a time. Nothing of GLib or of moesim is needed to include
+ * this file; link with -lmoesim_lcma. */
 #ifndef MOESIM_LCMA_H
 #define MOESIM_LCMA_H
 
@@ -28,27 +30,32 @@ enum {
   MS_LCMA_NO_MEMORY = 4 /* not even for widening bfloat16, where the library cannot */
 };
 
-/* library: "openblas", "blis", "mkl", "onednn", or NULL for the first that is installed ($MOESIM_BLAS decides if set). threads: 0 for all CPUs of the
- * process. NULL on failure, with the reason in why (if not NULL). */
+/* library: "openblas", "blis", "mkl", "onednn", or NULL for the first that is installed ($MOESIM_BLAS decides if set).
+ * threads: 0 for all CPUs of the process. NULL on failure, with the reason in why (if not NULL). */
 MS_LCMA_API MsLcma *ms_lcma_new(const char *library, int threads, char *why, size_t why_size);
 MS_LCMA_API void ms_lcma_free(MsLcma *lcma);
 
 /* At most this many bytes beside the matrices; 0: as many as the plan wants. */
 MS_LCMA_API void ms_lcma_set_workspace_limit(MsLcma *lcma, size_t limit_B);
-/* NULL: decide for every shape (the default). Else a plan for all: "library", "strassen", "3x4x5", "strassen*strassen" (one pass),
- * "strassen/strassen" (one inside the other). Where a limit of the workspace does not allow it, the library multiplies. */
+/* NULL: decide for every shape (the default). Else a plan for all: "library", "strassen", "3x4x5", "strassen*strassen"
+ * (one pass), "strassen/strassen" (one inside the other). Where a limit of the workspace does not allow it, the library
+ * multiplies. */
 MS_LCMA_API int ms_lcma_set_plan(MsLcma *lcma, const char *plan);
 
-MS_LCMA_API int ms_lcma_sgemm(MsLcma *lcma, char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
-                  int64_t ldb, float beta, float *c, int64_t ldc);
-MS_LCMA_API int ms_lcma_dgemm(MsLcma *lcma, char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
-                  const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
+MS_LCMA_API int ms_lcma_sgemm(MsLcma *lcma, char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+                              const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                              int64_t ldc);
+MS_LCMA_API int ms_lcma_dgemm(MsLcma *lcma, char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, double alpha,
+                              const double *a, int64_t lda, const double *b, int64_t ldb, double beta, double *c,
+                              int64_t ldc);
 /* A and B are bfloat16, sums and C are float. */
-MS_LCMA_API int ms_lcma_bf16gemm(MsLcma *lcma, char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a, int64_t lda,
-                     const uint16_t *b, int64_t ldb, float beta, float *c, int64_t ldc);
+MS_LCMA_API int ms_lcma_bf16gemm(MsLcma *lcma, char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha,
+                                 const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float beta, float *c,
+                                 int64_t ldc);
 
-/* Of the last multiplication: the plan that ran (valid until the next call), and how much larger the bound of its rounding error is than that of the
- * definition (1 for the library, 6 for one level of Strassen's scheme, 36 for two). */
+/* Of the last multiplication: the plan that ran (valid until the next call), and how much larger the bound of its
+ * rounding error is than that of the definition (1 for the library, 6 for one level of Strassen's scheme, 36 for two).
+ */
 MS_LCMA_API const char *ms_lcma_plan(const MsLcma *lcma);
 MS_LCMA_API double ms_lcma_error_growth(const MsLcma *lcma);
 

@@ -23,7 +23,8 @@ void ms_fit_rates(const double *rows, const double *target, int n, int width, do
       right[j] += a;
       for (int l = 0; l < width; l++) normal[j][l] += a * rows[i * width + l] / target[i] / scale[l];
     }
-  for (int step = 0; step < 20000; step++) /* one coordinate after the other: converges for any positive semidefinite matrix */
+  for (int step = 0; step < 20000;
+       step++) /* one coordinate after the other: converges for any positive semidefinite matrix */
     for (int j = 0; j < width; j++) {
       double gradient = -right[j];
       for (int l = 0; l < width; l++) gradient += normal[j][l] * y[l];
@@ -32,8 +33,10 @@ void ms_fit_rates(const double *rows, const double *target, int n, int width, do
   for (int j = 0; j < width; j++) x[j] = y[j] / scale[j];
 }
 
-/* --- the model of a fitted machine -------------------------------------------------------------------------------------------------- */
-static double dot(const double *x, const double *row) { return x[0] * row[0] + x[1] * row[1] + x[2] * row[2] + x[3] * row[3]; }
+/* --- the model of a fitted machine ----------------------------------------------------------------------------- */
+static double dot(const double *x, const double *row) {
+  return x[0] * row[0] + x[1] * row[1] + x[2] * row[2] + x[3] * row[3];
+}
 
 static void surface_row(double m, double n, double k, double *row) {
   row[0] = m * n * k;
@@ -63,7 +66,7 @@ static double product_s(const void *data, double m, double n, double k) {
   return dot(((const MsLcmaLocal *)data)->product, row);
 }
 
-/* --- measuring ------------------------------------------------------------------------------------------------------------------------ */
+/* --- measuring ------------------------------------------------------------------------------------------------- */
 typedef struct {
   const MsBlas *blas;
   MsTeam *team;
@@ -88,7 +91,8 @@ static gboolean bench_room(Bench *b, size_t room_B, size_t workspace_B) {
   b->c = pages(room_B);
   b->workspace = pages(workspace_B);
   if (!b->a || !b->b || !b->c || !b->workspace) return FALSE;
-  for (size_t i = 0; i < room_B / 2; i++) ((guint16 *)b->a)[i] = ((guint16 *)b->b)[i] = (guint16)(0x3f00 + i % 61); /* ordinary numbers in every type */
+  for (size_t i = 0; i < room_B / 2; i++)
+    ((guint16 *)b->a)[i] = ((guint16 *)b->b)[i] = (guint16)(0x3f00 + i % 61); /* ordinary numbers in every type */
   return TRUE;
 }
 
@@ -99,18 +103,31 @@ static void bench_free(Bench *b) {
   if (b->workspace) munmap(b->workspace, b->workspace_B);
 }
 
-/* Seconds of one run, by CPU time, which other programs disturb less than wall time; its phases are added up in *phases. */
+/* Seconds of one run, by CPU time, which other programs disturb less than wall time; its phases are added up in
+ * *phases. */
 static double run(const Bench *b, const MsLcmaPlan *plan, const int *size, MsLcmaPhases *phases) {
-  MsGemm g = {.type = b->type, .m = size[0], .n = size[1], .k = size[2], .alpha = 1, .a = b->a, .lda = size[2], .b = b->b, .ldb = size[1], .c = b->c, .ldc = size[1]};
+  MsGemm g = {.type = b->type,
+              .m = size[0],
+              .n = size[1],
+              .k = size[2],
+              .alpha = 1,
+              .a = b->a,
+              .lda = size[2],
+              .b = b->b,
+              .ldb = size[1],
+              .c = b->c,
+              .ldc = size[1]};
   double since = ms_process_cpu_s();
   ms_lcma_execute(plan, b->blas, b->team, b->workspace, &g, phases);
   return MAX((ms_process_cpu_s() - since) / ms_team_threads(b->team), 1e-7);
 }
 
-static const int library_sizes[][3] = {{512, 512, 512},    {1024, 1024, 1024}, {2048, 1024, 1024}, {1024, 2048, 1024}, {1024, 1024, 2048}, {1536, 1536, 1536},
-                                       {2048, 2048, 2048}, {4096, 512, 512},   {512, 4096, 512},   {512, 512, 4096},   {1000, 1500, 1200},
-                                       {160, 2048, 2048},  {2048, 160, 2048},  {2048, 2048, 160},  {400, 3000, 1000},  {3000, 400, 1000}};
-static const int plan_sizes[][3] = {{1024, 1024, 1024}, {1536, 1024, 1024}, {1024, 2048, 512}, {320, 2048, 2048}, {2048, 320, 2048}};
+static const int library_sizes[][3] = {{512, 512, 512},    {1024, 1024, 1024}, {2048, 1024, 1024}, {1024, 2048, 1024},
+                                       {1024, 1024, 2048}, {1536, 1536, 1536}, {2048, 2048, 2048}, {4096, 512, 512},
+                                       {512, 4096, 512},   {512, 512, 4096},   {1000, 1500, 1200}, {160, 2048, 2048},
+                                       {2048, 160, 2048},  {2048, 2048, 160},  {400, 3000, 1000},  {3000, 400, 1000}};
+static const int plan_sizes[][3] = {
+    {1024, 1024, 1024}, {1536, 1024, 1024}, {1024, 2048, 512}, {320, 2048, 2048}, {2048, 320, 2048}};
 static const char *const plan_names[] = {"definition", "strassen", "strassen*strassen", "4x5x5"};
 enum { LIBRARY = G_N_ELEMENTS(library_sizes), PLANS = G_N_ELEMENTS(plan_names), SHAPES = G_N_ELEMENTS(plan_sizes) };
 
@@ -119,14 +136,17 @@ static void shrink(const int *size, int by, int *to) {
 }
 
 /* bf16 without bf16 in the library: what "library" means is then to widen first, which the definition's plan does. */
-static const char *library_plan(const MsBlas *blas, MsBlasType type) { return ms_blas_has(blas, type) ? "library" : "definition:library"; }
+static const char *library_plan(const MsBlas *blas, MsBlasType type) {
+  return ms_blas_has(blas, type) ? "library" : "definition:library";
+}
 
 static void fit_library(MsLcmaLocal *to, const Bench *b, int by) {
   g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(library_plan(b->blas, b->type), NULL);
   double rows[LIBRARY * 4], time_s[LIBRARY];
   for (int pass = 0; pass < PASSES; pass++)
     for (int i = 0; i < LIBRARY; i++) {
-      if (pass > 0 && library_sizes[i][0] == 2048 && library_sizes[i][1] == 2048 && library_sizes[i][2] == 2048) continue; /* long enough to be right at once */
+      if (pass > 0 && library_sizes[i][0] == 2048 && library_sizes[i][1] == 2048 && library_sizes[i][2] == 2048)
+        continue; /* long enough to be right at once */
       int size[3];
       shrink(library_sizes[i], by, size);
       surface_row(size[0], size[1], size[2], rows + 4 * i);
@@ -134,7 +154,8 @@ static void fit_library(MsLcmaLocal *to, const Bench *b, int by) {
       time_s[i] = pass ? MIN(time_s[i], t) : t;
     }
   ms_fit_rates(rows, time_s, LIBRARY, 4, to->library);
-  for (int i = 0; i < LIBRARY; i++) to->residual = MAX(to->residual, fabs(dot(to->library, rows + 4 * i) / time_s[i] - 1));
+  for (int i = 0; i < LIBRARY; i++)
+    to->residual = MAX(to->residual, fabs(dot(to->library, rows + 4 * i) / time_s[i] - 1));
 }
 
 /* Times of the three phases of each plan and shape, and what the model says they consist of. */
@@ -182,12 +203,19 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
   to->type = type;
   to->threads = ms_team_threads(team);
   to->kernel = ms_kernel_for((size_t)real_B);
-  to->machine = (MsLcmaMachine){.data = to, .library_s = library_s, .product_s = product_s, .input_B = (double)ms_blas_type_B(type), .sum_B = real_B, .product_B = real_B};
+  to->machine = (MsLcmaMachine){.data = to,
+                                .library_s = library_s,
+                                .product_s = product_s,
+                                .input_B = (double)ms_blas_type_B(type),
+                                .sum_B = real_B,
+                                .product_B = real_B};
   Bench b = {.blas = blas, .team = team, .type = type};
   if (bench_room(&b, (size_t)(2048 * 2048 * real_B), (size_t)256 << 20)) {
     g_autoptr(MsLcmaPlan) first = ms_lcma_plan_new(library_plan(blas, type), NULL);
     run(&b, first, plan_sizes[0], NULL); /* warm: pages, threads, clock */
-    int by = run(&b, first, plan_sizes[0], NULL) < 0.03 ? 1 : 2; /* a slow machine or type: smaller shapes, so that it stays short */
+    int by = run(&b, first, plan_sizes[0], NULL) < 0.03
+                 ? 1
+                 : 2; /* a slow machine or type: smaller shapes, so that it stays short */
     fit_library(to, &b, by);
     fit_plans(to, &b, by);
   } else { /* no memory to measure in: nothing but the library will ever be chosen */

@@ -16,7 +16,8 @@ MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error) {
   g_auto(GStrv) words = g_strsplit(stages, "/", -1);
   guint n = MAX(g_strv_length(words), 1);
   if (n > MS_LCMA_STAGES) {
-    g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "plan '%s' has more than %d stages; join schemes of one stage with '*'", name, MS_LCMA_STAGES);
+    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
+                "plan '%s' has more than %d stages; join schemes of one stage with '*'", name, MS_LCMA_STAGES);
     return NULL;
   }
   for (guint i = 0; i < n; i++) {
@@ -49,19 +50,25 @@ double ms_lcma_plan_growth(const MsLcmaPlan *plan) {
 
 static gint64 round_up(gint64 x, gint64 to) { return (x + to - 1) / to * to; }
 
-/* Columns of C in whole vectors, which libraries like; the others in small steps, so that little is multiplied in vain. */
+/* Columns of C in whole vectors, which libraries like; the others in small steps, so that little is multiplied in vain.
+ */
 MsLcmaBlock ms_lcma_block(const MsScheme *s, gint64 m, gint64 n, gint64 k) {
-  return (MsLcmaBlock){round_up((m + s->m - 1) / s->m, 2), round_up((n + s->n - 1) / s->n, n >= 1024 ? 16 : 4), round_up((k + s->k - 1) / s->k, 4)};
+  return (MsLcmaBlock){round_up((m + s->m - 1) / s->m, 2), round_up((n + s->n - 1) / s->n, n >= 1024 ? 16 : 4),
+                       round_up((k + s->k - 1) / s->k, 4)};
 }
 
-/* Leading dimension of a buffer: whole groups of combine.h, and no multiple of a page, which would put every row into the same sets of the caches. */
+/* Leading dimension of a buffer: whole groups of combine.h, and no multiple of a page, which would put every row into
+ * the same sets of the caches. */
 gint64 ms_lcma_ld(gint64 cols, size_t real_B) {
   gint64 ld = round_up(cols, MS_COMBINE_ALIGN);
   return (ld * (gint64)real_B) % 4096 == 0 ? ld + MS_COMBINE_ALIGN : ld;
 }
 
-/* Distance of two buffers: an odd number of cache lines beyond whole pages, so that equal places of many buffers share no set. */
-static size_t spread_B(gint64 elements, size_t real_B) { return (size_t)round_up(elements * (gint64)real_B, 4096) + 11 * 64; }
+/* Distance of two buffers: an odd number of cache lines beyond whole pages, so that equal places of many buffers share
+ * no set. */
+static size_t spread_B(gint64 elements, size_t real_B) {
+  return (size_t)round_up(elements * (gint64)real_B, 4096) + 11 * 64;
+}
 static size_t stride_B(gint64 rows, gint64 cols, size_t real_B) {
   return spread_B(rows * ms_lcma_ld(cols, real_B), real_B);
 }
@@ -101,7 +108,8 @@ MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *g) {
     z.a_stride_B = stride_B(g->trans_a ? z.block.k : z.block.m, g->trans_a ? z.block.m : z.block.k, z.real_B);
     z.b_stride_B = stride_B(g->trans_b ? z.block.n : z.block.k, g->trans_b ? z.block.k : z.block.n, z.real_B);
     /* A product of a single block reads it where it is, unless it must be widened or is cut by the edge. */
-    gboolean cut_m = z.block.m * s->m != g->m, cut_n = z.block.n * s->n != g->n, cut_k = z.block.k * s->k != g->k, widen = g->type == MS_BLAS_BF16;
+    gboolean cut_m = z.block.m * s->m != g->m, cut_n = z.block.n * s->n != g->n, cut_k = z.block.k * s->k != g->k,
+             widen = g->type == MS_BLAS_BF16;
     z.copy_a = cut_m || cut_k || widen;
     z.copy_b = cut_k || cut_n || widen;
   }
@@ -111,7 +119,8 @@ MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *g) {
 }
 
 MsGemm ms_inner_gemm(const MsStageSize *z, const MsGemm *g) {
-  MsGemm inner = {.type = g->type == MS_BLAS_F64 ? MS_BLAS_F64 : MS_BLAS_F32, .trans_a = g->trans_a, .trans_b = g->trans_b};
+  MsGemm inner = {
+      .type = g->type == MS_BLAS_F64 ? MS_BLAS_F64 : MS_BLAS_F32, .trans_a = g->trans_a, .trans_b = g->trans_b};
   inner.m = z->block.m;
   inner.n = z->block.n;
   inner.k = z->block.k;
@@ -124,7 +133,8 @@ size_t ms_lcma_workspace_B(const MsLcmaPlan *plan, const MsGemm *gemm) {
   MsGemm g = *gemm;
   for (int i = 0; i < plan->n_stages; i++) {
     MsStageSize z = ms_stage_size(plan, i, &g);
-    total_B += (size_t)z.a_buffers * z.a_stride_B + (size_t)z.b_buffers * z.b_stride_B + (size_t)plan->group[i] * z.c_stride_B;
+    total_B +=
+        (size_t)z.a_buffers * z.a_stride_B + (size_t)z.b_buffers * z.b_stride_B + (size_t)plan->group[i] * z.c_stride_B;
     g = ms_inner_gemm(&z, &g);
   }
   return total_B;

@@ -7,7 +7,7 @@
 #include "base/err.h"
 
 static void coefficients_init(MsCoefficients *c, int rows, int cols) {
-  *c = (MsCoefficients){rows, cols, 1, g_new0(int, (size_t)rows * (size_t)cols), 0};
+  *c = (MsCoefficients){rows, cols, 1, g_new0(int, (size_t)rows *(size_t)cols), 0};
 }
 
 static void count_nonzeros(MsCoefficients *c) {
@@ -33,7 +33,7 @@ void ms_scheme_free(MsScheme *s) {
   g_free(s);
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------------------------ */
+/* --- reading --------------------------------------------------------------------------------------------------- */
 /* All coefficients of the table are multiples of 1/64: kept over that while reading, reduced afterwards. */
 enum { DENOMINATOR = 64 };
 
@@ -62,7 +62,8 @@ static int take_number(const char **at, int otherwise) {
   return value;
 }
 
-/* A sum like "-1/2 a11 + a12" into row `row` of c, whose blocks are named `letter` and two digits, `across` to a row of blocks. */
+/* A sum like "-1/2 a11 + a12" into row `row` of c, whose blocks are named `letter` and two digits, `across` to a row of
+ * blocks. */
 static gboolean take_sum(const char **at, char letter, int across, MsCoefficients *c, int row) {
   for (gboolean first = TRUE;; first = FALSE) {
     int sign = 1;
@@ -85,9 +86,11 @@ MsScheme *ms_scheme_parse(const MsSchemeText *text, GError **error) {
   s->u.denominator = s->v.denominator = s->w.denominator = DENOMINATOR;
   const char *at = text->text;
   for (int row = 0; row < text->r; row++) {
-    if (!take(&at, "(") || !take_sum(&at, 'a', text->k, &s->u, row) || !take(&at, ")(") || !take_sum(&at, 'b', text->n, &s->v, row) ||
-        !take(&at, ") -> ") || !take_sum(&at, 'c', text->n, &s->w, row) || !take(&at, "\n")) {
-      ms_input_error(error, text->name, row + 1, NULL, "not a product (sum of a)(sum of b) -> sum of c, at '%.20s'", at);
+    if (!take(&at, "(") || !take_sum(&at, 'a', text->k, &s->u, row) || !take(&at, ")(") ||
+        !take_sum(&at, 'b', text->n, &s->v, row) || !take(&at, ") -> ") || !take_sum(&at, 'c', text->n, &s->w, row) ||
+        !take(&at, "\n")) {
+      ms_input_error(error, text->name, row + 1, NULL, "not a product (sum of a)(sum of b) -> sum of c, at '%.20s'",
+                     at);
       return NULL;
     }
   }
@@ -101,7 +104,7 @@ MsScheme *ms_scheme_parse(const MsSchemeText *text, GError **error) {
   return g_steal_pointer(&s);
 }
 
-/* --- proof -------------------------------------------------------------------------------------------------------------------------- */
+/* --- proof ----------------------------------------------------------------------------------------------------- */
 gboolean ms_scheme_verify(const MsScheme *s, char **why) {
   const gint64 one = (gint64)s->u.denominator * s->v.denominator * s->w.denominator;
   g_autofree gint64 *sum = g_new(gint64, s->w.cols);
@@ -117,15 +120,16 @@ gboolean ms_scheme_verify(const MsScheme *s, char **why) {
         gboolean term = a % s->k == b / s->n && a / s->k == c / s->n && b % s->n == c % s->n;
         if (sum[c] == (term ? one : 0)) continue;
         if (why)
-          *why = g_strdup_printf("%s: a%d%d b%d%d appears %g times in c%d%d, not %d", s->name, a / s->k + 1, a % s->k + 1, b / s->n + 1,
-                                 b % s->n + 1, (double)sum[c] / (double)one, c / s->n + 1, c % s->n + 1, term);
+          *why = g_strdup_printf("%s: a%d%d b%d%d appears %g times in c%d%d, not %d", s->name, a / s->k + 1,
+                                 a % s->k + 1, b / s->n + 1, b % s->n + 1, (double)sum[c] / (double)one, c / s->n + 1,
+                                 c % s->n + 1, term);
         return FALSE;
       }
     }
   return TRUE;
 }
 
-/* --- others from these ---------------------------------------------------------------------------------------------------------------- */
+/* --- others from these ----------------------------------------------------------------------------------------- */
 static char *shape_name(int m, int k, int n) { return g_strdup_printf("%dx%dx%d", m, k, n); }
 
 /* to = from with the blocks of each row, rows x cols of them, transposed. */
@@ -133,7 +137,8 @@ static void copy_transposed(MsCoefficients *to, const MsCoefficients *from, int 
   to->denominator = from->denominator;
   for (int r = 0; r < from->rows; r++)
     for (int i = 0; i < rows; i++)
-      for (int j = 0; j < cols; j++) to->numerator[r * to->cols + j * rows + i] = from->numerator[r * from->cols + i * cols + j];
+      for (int j = 0; j < cols; j++)
+        to->numerator[r * to->cols + j * rows + i] = from->numerator[r * from->cols + i * cols + j];
   count_nonzeros(to);
 }
 
@@ -143,8 +148,8 @@ static void copy_straight(MsCoefficients *to, const MsCoefficients *from) {
   count_nonzeros(to);
 }
 
-/* trace(A B C') is symmetric under rotation: what multiplies B (k x n) by C' (n x m) is the same table with the roles moved on, and C of the
- * trace is the transposed result. */
+/* trace(A B C') is symmetric under rotation: what multiplies B (k x n) by C' (n x m) is the same table with the roles
+ * moved on, and C of the trace is the transposed result. */
 MsScheme *ms_scheme_rotated(const MsScheme *s) {
   g_autofree char *name = shape_name(s->k, s->n, s->m);
   MsScheme *to = scheme_new(name, s->k, s->n, s->m, s->r, s->levels);
@@ -164,7 +169,8 @@ MsScheme *ms_scheme_transposed(const MsScheme *s) {
   return to;
 }
 
-/* Row (r1, r2), block (i1 i2, j1 j2): the product of the two coefficients. rows, cols: the blocks of the outer and of the inner scheme. */
+/* Row (r1, r2), block (i1 i2, j1 j2): the product of the two coefficients. rows, cols: the blocks of the outer and of
+ * the inner scheme. */
 static void kronecker(MsCoefficients *to, const MsCoefficients *x, int cols_x, const MsCoefficients *y, int cols_y) {
   to->denominator = x->denominator * y->denominator;
   for (int r = 0; r < to->rows; r++)
@@ -187,7 +193,7 @@ static MsScheme *product(const MsScheme *x, const MsScheme *y) {
   return to;
 }
 
-/* --- by name -------------------------------------------------------------------------------------------------------------------------- */
+/* --- by name --------------------------------------------------------------------------------------------------- */
 /* `s` rotated and transposed until it has the sizes; NULL when no order of its sizes does. Consumes s. */
 static MsScheme *oriented(MsScheme *s, int m, int k, int n) {
   for (int turn = 0; turn < 6; turn++) {
@@ -216,8 +222,9 @@ static MsScheme *simple_scheme(const char *name, GError **error) {
   for (const MsSchemeText *t = ms_scheme_texts; t->name; t++) g_ptr_array_add(names, (gpointer)t->name);
   g_ptr_array_add(names, NULL);
   g_autofree char *all = g_strjoinv(", ", (char **)names->pdata);
-  g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "unknown scheme '%s', known: %s, other orders of their sizes, and products like strassen*strassen",
-              name, all);
+  g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
+              "unknown scheme '%s', known: %s, other orders of their sizes, and products like strassen*strassen", name,
+              all);
   return NULL;
 }
 
@@ -233,7 +240,8 @@ MsScheme *ms_scheme_new(const char *name, GError **error) {
       continue;
     }
     if (outer->r * inner->r > MS_SCHEME_PRODUCTS) {
-      g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "scheme '%s' has more than %d products; nest with '/' instead of '*'", name, MS_SCHEME_PRODUCTS);
+      g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
+                  "scheme '%s' has more than %d products; nest with '/' instead of '*'", name, MS_SCHEME_PRODUCTS);
       return NULL;
     }
     s = product(outer, inner);

@@ -8,8 +8,8 @@ typedef void (*MsTask)(void *context, int task, int worker); /* worker < threads
 MsTeam *ms_team_new(int threads);
 void ms_team_free(MsTeam *team);
 int ms_team_threads(const MsTeam *team);
-/* Calls task(context, i, worker) for each i < tasks, each once, in any order, and returns when all are done. What the tasks wrote is then
- * visible to the caller and to later tasks. Not to be called from within a task. */
+/* Calls task(context, i, worker) for each i < tasks, each once, in any order, and returns when all are done. What the
+ * tasks wrote is then visible to the caller and to later tasks. Not to be called from within a task. */
 void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks);
 
 #endif

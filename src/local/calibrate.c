@@ -45,8 +45,25 @@ static void tick(const char *what, gpointer data) {
 }
 
 static gboolean take_messages(Work *w, const char *hardware, GArray *samples, GError **error) {
-  const MsLocalStep two = {.name = "messages", .layers = 1, .dense_layers = 1, .hidden = 256, .heads = 4, .kv_heads = 4, .head_dim = 64, .ffn = 512, .vocab = 1024, .seq = 128,
-                           .micro_batch = 1, .microbatches = 1, .tp = 2, .cp = 1, .pp = 1, .vpp = 1, .ep = 1, .dp = 1, .schedule = "1f1b"};
+  const MsLocalStep two = {.name = "messages",
+                           .layers = 1,
+                           .dense_layers = 1,
+                           .hidden = 256,
+                           .heads = 4,
+                           .kv_heads = 4,
+                           .head_dim = 64,
+                           .ffn = 512,
+                           .vocab = 1024,
+                           .seq = 128,
+                           .micro_batch = 1,
+                           .microbatches = 1,
+                           .tp = 2,
+                           .cp = 1,
+                           .pp = 1,
+                           .vpp = 1,
+                           .ep = 1,
+                           .dp = 1,
+                           .schedule = "1f1b"};
   if (w->options->program && !*w->options->program) w->to->no_messages = "they were not asked for";
   if (w->to->no_messages || !ms_job_possible(&w->to->no_messages)) return TRUE;
   g_autofree char *text = ms_local_scenario_text(&two, hardware, NULL);
@@ -55,7 +72,8 @@ static gboolean take_messages(Work *w, const char *hardware, GArray *samples, GE
   w->to->messages = (int)messages->len / 2; /* each counts as FP32 and as BF16 */
   if (messages->len > 0) g_array_append_vals(samples, messages->data, messages->len);
   if (!w->options->csv) return TRUE;
-  g_autofree char *file = g_build_filename(w->options->csv, "cpu-collectives.csv", NULL), *table = ms_messages_text(messages);
+  g_autofree char *file = g_build_filename(w->options->csv, "cpu-collectives.csv", NULL),
+                  *table = ms_messages_text(messages);
   return ms_write_file(file, table, -1, error);
 }
 
@@ -70,15 +88,23 @@ static gboolean enough(Work *w, const MsSurveyed *survey, GError **error) {
   int ran = 0;
   for (int i = 0; i < survey->n; i++) {
     ran += survey->step[i].runs > 0;
-    if (survey->step[i].why && !w->to->refused) w->to->refused = g_strdup_printf("%s: %s", survey->step[i].step->name, survey->step[i].why);
+    if (survey->step[i].why && !w->to->refused)
+      w->to->refused = g_strdup_printf("%s: %s", survey->step[i].step->name, survey->step[i].why);
   }
   w->to->steps = ran;
-  return ran > 0 || survey->interrupted || ms_input_error(error, NULL, 0, NULL, "no step could be run: %s", w->to->refused ? w->to->refused : "none was tried");
+  return ran > 0 || survey->interrupted ||
+         ms_input_error(error, NULL, 0, NULL, "no step could be run: %s",
+                        w->to->refused ? w->to->refused : "none was tried");
 }
 
 static gboolean measure(Work *w, GArray *samples, GError **error) {
   const MsCalibrateOptions *o = w->options;
-  int n = o->steps > 0 ? o->steps : o->quick ? QUICK_STEPS : STEPS, passes = o->passes > 0 ? o->passes : o->quick ? QUICK_PASSES : PASSES;
+  int n = o->steps > 0 ? o->steps
+          : o->quick   ? QUICK_STEPS
+                       : STEPS,
+      passes = o->passes > 0 ? o->passes
+               : o->quick    ? QUICK_PASSES
+                             : PASSES;
   g_autofree MsLocalStep *steps = ms_local_calibration_steps(n);
   g_autofree char *hardware = ms_local_bare_profile(w->to->machine);
   MsPassData data = {hardware, o->blas, o->program};
@@ -109,8 +135,10 @@ MsCalibration *ms_calibrate(const MsCalibrateOptions *options, GError **error) {
   g_autoptr(GArray) samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   if (!measure(&w, samples, error)) return NULL;
   if (!to->interrupted) {
-    MsLocalFacts facts = {to->machine, to->canary_flops, to->canary_least_flops, to->copy_Bps, options->command, options->date};
-    to->profile = ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts, to->row_repeat, error);
+    MsLocalFacts facts = {to->machine,  to->canary_flops, to->canary_least_flops,
+                          to->copy_Bps, options->command, options->date};
+    to->profile =
+        ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts, to->row_repeat, error);
     if (!to->profile) return NULL;
   }
   to->elapsed_s = 1e-6 * (double)(g_get_monotonic_time() - since);

@@ -10,7 +10,11 @@
 #include "local/machine.h"
 #include "sim/simulate.h"
 
-typedef struct { double predicted_s, measured_s, calls; int kind; const char *pass; } Row;
+typedef struct {
+  double predicted_s, measured_s, calls;
+  int kind;
+  const char *pass;
+} Row;
 
 typedef struct {
   MsLocalCheck *check;
@@ -28,13 +32,14 @@ static MsErrors errors_of(const GArray *signed_errors) {
   return e;
 }
 
-/* --- one step --------------------------------------------------------------------------------------------------------------------------- */
+/* --- one step -------------------------------------------------------------------------------------------------- */
 static gboolean predict(Work *w, MsCheckedStep *to, const MsMeasuredStep *m, GError **error) {
   g_autoptr(MsScenario) s = ms_local_scenario(to->step, w->hardware, error);
   g_autoptr(MsResult) r = s ? ms_simulate(s, MS_FIDELITY_FULL, NULL, error) : NULL;
   if (!r) return FALSE;
   to->predicted_s = r->step_time_s;
-  for (int i = 0; i < r->stages; i++) to->predicted_kept_B = MAX(to->predicted_kept_B, r->memory->stage[i].activations_B);
+  for (int i = 0; i < r->stages; i++)
+    to->predicted_kept_B = MAX(to->predicted_kept_B, r->memory->stage[i].activations_B);
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
   g_autoptr(MsCost) cost = layout ? ms_cost_new(s, layout, error) : NULL;
   if (!cost) return FALSE;
@@ -59,7 +64,7 @@ static void add_step(Work *w, const MsMeasuredStep *m) {
   g_clear_error(&cause);
 }
 
-/* --- over all -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- over all -------------------------------------------------------------------------------------------------- */
 static MsErrors step_errors(const MsLocalCheck *check, gboolean several) {
   g_autoptr(GArray) error = g_array_new(FALSE, FALSE, sizeof(double));
   for (int i = 0; i < check->n; i++) {
@@ -88,7 +93,8 @@ static double weighted(const GArray *rows, int kind) {
   double off = 0, all = 0;
   for (guint i = 0; i < rows->len; i++) {
     const Row *r = &g_array_index(rows, Row, i);
-    if (kind < 0 || r->kind == kind) off += r->calls * fabs(r->predicted_s - r->measured_s), all += r->calls * r->measured_s;
+    if (kind < 0 || r->kind == kind)
+      off += r->calls * fabs(r->predicted_s - r->measured_s), all += r->calls * r->measured_s;
   }
   return all > 0 ? off / all : NAN;
 }
@@ -119,7 +125,8 @@ static char *quoted(const char *text) {
 
 /* A file as other files may mention it from anywhere. */
 static char *absolute(const char *file) {
-  g_autofree char *full = strchr(file, '/') || g_file_test(file, G_FILE_TEST_EXISTS) ? g_canonicalize_filename(file, NULL) : g_strdup(file);
+  g_autofree char *full =
+      strchr(file, '/') || g_file_test(file, G_FILE_TEST_EXISTS) ? g_canonicalize_filename(file, NULL) : g_strdup(file);
   return quoted(full);
 }
 
@@ -143,7 +150,8 @@ MsLocalCheck *ms_local_compare(const char *hardware, const MsSurveyed *one, cons
 }
 
 /* Steps of several ranks first: their processes choose cores of their own, before this one is bound to one. */
-MsLocalCheck *ms_local_check(const char *hardware, const char *blas, int passes, MsTick tick, gpointer tick_data, GError **error) {
+MsLocalCheck *ms_local_check(const char *hardware, const char *blas, int passes, MsTick tick, gpointer tick_data,
+                             GError **error) {
   int n;
   const MsLocalStep *steps = ms_local_check_steps(&n);
   const char *no_ranks = NULL;
@@ -152,7 +160,9 @@ MsLocalCheck *ms_local_check(const char *hardware, const char *blas, int passes,
   g_autoptr(MsHardware) known = ms_hardware_load(hardware, error);
   g_autoptr(MsSurveyed) several = NULL;
   if (!known) return NULL;
-  if (ms_job_possible(&no_ranks) && !(several = ms_survey(steps, n, passes, ms_pass_ranks, &data, tick, tick_data, error))) return NULL;
+  if (ms_job_possible(&no_ranks) &&
+      !(several = ms_survey(steps, n, passes, ms_pass_ranks, &data, tick, tick_data, error)))
+    return NULL;
   MsPin pin = ms_machine_pin();
   g_autoptr(MsSurveyed) one = ms_survey(steps, n, passes, ms_pass_here, &data, tick, tick_data, error);
   ms_machine_unpin(&pin);
@@ -170,10 +180,13 @@ double ms_local_check_ticks(int passes) {
   return (double)n * passes;
 }
 
-static gboolean within(const MsErrors *e, double median, double p90) { return e->n == 0 || (e->median <= median && e->p90 <= p90); }
+static gboolean within(const MsErrors *e, double median, double p90) {
+  return e->n == 0 || (e->median <= median && e->p90 <= p90);
+}
 
 gboolean ms_local_check_met(const MsLocalCheck *c) {
-  return c->one.n > 0 && within(&c->one, MS_CHECK_ONE_MEDIAN, MS_CHECK_ONE_P90) && within(&c->several, MS_CHECK_RANKS_MEDIAN, MS_CHECK_RANKS_P90) &&
+  return c->one.n > 0 && within(&c->one, MS_CHECK_ONE_MEDIAN, MS_CHECK_ONE_P90) &&
+         within(&c->several, MS_CHECK_RANKS_MEDIAN, MS_CHECK_RANKS_P90) &&
          within(&c->gemm, MS_CHECK_GEMM_MEDIAN, HUGE_VAL) && within(&c->all_ops, MS_CHECK_OPS_MEDIAN, HUGE_VAL);
 }
 
@@ -185,8 +198,9 @@ void ms_local_check_free(MsLocalCheck *check) {
   g_free(check);
 }
 
-/* --- as published runs ------------------------------------------------------------------------------------------------------------------------ */
-gboolean ms_local_check_write(const MsLocalCheck *check, const char *hardware, const char *folder, const char *date, GError **error) {
+/* --- as published runs ----------------------------------------------------------------------------------------- */
+gboolean ms_local_check_write(const MsLocalCheck *check, const char *hardware, const char *folder, const char *date,
+                              GError **error) {
   g_autofree char *path = absolute(hardware);
   if (g_mkdir_with_parents(folder, 0777) != 0) {
     g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
@@ -196,10 +210,13 @@ gboolean ms_local_check_write(const MsLocalCheck *check, const char *hardware, c
     const MsCheckedStep *s = &check->step[i];
     char time[32], kept[32];
     if (s->why || !(s->measured_s > 0) || !isfinite(s->measured_s)) continue;
-    g_autofree char *measured = g_strdup_printf("{\"step_time_s\": %s, \"time_from\": \"published\", \"activation_memory_GiB\": %s, \"flops_convention\": \"causal-half\", "
-                                                "\"source\": \"moesim calibrate --check, %s\", \"config_confidence\": \"exact\", \"weight\": 1}",
-                                                ms_double_text(s->measured_s, time), ms_double_text(s->measured_kept_B / 1073741824, kept), date);
-    g_autofree char *text = ms_local_scenario_text(s->step, path, measured), *base = g_strconcat(s->step->name, ".json", NULL), *file = g_build_filename(folder, base, NULL);
+    g_autofree char *measured = g_strdup_printf(
+        "{\"step_time_s\": %s, \"time_from\": \"published\", \"activation_memory_GiB\": %s, \"flops_convention\": "
+        "\"causal-half\", "
+        "\"source\": \"moesim calibrate --check, %s\", \"config_confidence\": \"exact\", \"weight\": 1}",
+        ms_double_text(s->measured_s, time), ms_double_text(s->measured_kept_B / 1073741824, kept), date);
+    g_autofree char *text = ms_local_scenario_text(s->step, path, measured),
+                    *base = g_strconcat(s->step->name, ".json", NULL), *file = g_build_filename(folder, base, NULL);
     if (!ms_write_file(file, text, -1, error)) return FALSE;
   }
   return TRUE;

@@ -12,15 +12,20 @@
 #include "local/run.h"
 
 /* The files of a job. */
-static const char step_file[] = "step.json", messages_file[] = "messages.json" /* instead of it; with QUICK beside it, briefly */, quick_file[] = "quick", csv_file[] = "messages.csv";
+static const char step_file[] = "step.json",
+                  messages_file[] = "messages.json" /* instead of it; with QUICK beside it, briefly */,
+                  quick_file[] = "quick", csv_file[] = "messages.csv";
 
 gboolean ms_job_possible(const char **why) {
   g_autofree char *mpirun = g_find_program_in_path("mpirun");
-  *why = !ms_ranks_built() ? "this moesim was built without Open MPI" : !mpirun ? "there is no mpirun on this machine" : ms_cpus() < 2 ? "this process may use one core only" : NULL;
+  *why = !ms_ranks_built() ? "this moesim was built without Open MPI"
+         : !mpirun         ? "there is no mpirun on this machine"
+         : ms_cpus() < 2   ? "this process may use one core only"
+                           : NULL;
   return *why == NULL;
 }
 
-/* --- the side that starts it ------------------------------------------------------------------------------------------------------------ */
+/* --- the side that starts it ----------------------------------------------------------------------------------- */
 static char *path(const char *folder, const char *name) { return g_build_filename(folder, name, NULL); }
 
 static gboolean put(const char *folder, const char *name, const char *text, GError **error) {
@@ -58,27 +63,35 @@ static const char *said_why(char **lines) {
 }
 
 static gboolean start(const char *program, const char *folder, int ranks, GError **error) {
-  g_autofree char *self = program ? g_strdup(program) : g_file_read_link("/proc/self/exe", NULL), *n = g_strdup_printf("%d", ranks), *said = NULL;
+  g_autofree char *self = program ? g_strdup(program) : g_file_read_link("/proc/self/exe", NULL),
+                  *n = g_strdup_printf("%d", ranks), *said = NULL;
   g_autoptr(GPtrArray) argv = g_ptr_array_new();
-  const char *const words[] = {"mpirun", "-n", n, "--bind-to", "core", NULL}, *const rest[] = {self, "calibrate", "--job", folder, NULL};
+  const char *const words[] = {"mpirun", "-n", n, "--bind-to", "core", NULL}, *const rest[] = {self, "calibrate",
+                                                                                               "--job", folder, NULL};
   for (int i = 0; words[i]; i++) g_ptr_array_add(argv, (char *)words[i]);
   if (geteuid() == 0) g_ptr_array_add(argv, (char *)"--allow-run-as-root"); /* containers */
   for (int i = 0; i < 5; i++) g_ptr_array_add(argv, (char *)rest[i]);
   int status = 0;
   GError *cause = NULL;
-  gboolean ok = g_spawn_sync(NULL, (char **)argv->pdata, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, &said, &status, &cause);
+  gboolean ok = g_spawn_sync(NULL, (char **)argv->pdata, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL, NULL,
+                             NULL, NULL, &said, &status, &cause);
   if (ok && g_spawn_check_wait_status(status, NULL)) return TRUE;
   g_auto(GStrv) lines = ok ? g_strsplit(said, "\n", -1) : NULL;
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%d ranks under mpirun: %s", ranks, !ok ? cause->message : ms_interrupted() ? "interrupted" : said_why(lines));
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%d ranks under mpirun: %s", ranks,
+              !ok                ? cause->message
+              : ms_interrupted() ? "interrupted"
+                                 : said_why(lines));
   g_clear_error(&cause);
   return FALSE;
 }
 
 static char *result_of(const char *folder, int rank, GError **error) {
-  g_autofree char *name = rank < 0 ? g_strdup(csv_file) : g_strdup_printf("result-%d.txt", rank), *file = path(folder, name);
+  g_autofree char *name = rank < 0 ? g_strdup(csv_file) : g_strdup_printf("result-%d.txt", rank),
+                  *file = path(folder, name);
   char *text = NULL;
   GError *cause = NULL;
-  if (!g_file_get_contents(file, &text, NULL, &cause)) g_set_error(error, MS_ERROR, MS_ERROR_ENV, "a rank left no result: %s", cause->message);
+  if (!g_file_get_contents(file, &text, NULL, &cause))
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "a rank left no result: %s", cause->message);
   g_clear_error(&cause);
   return text;
 }
@@ -98,7 +111,8 @@ static MsStepRun *joined(const char *folder, int ranks, GError **error) {
 MsStepRun *ms_job_step(const char *program, const char *scenario, int ranks, GError **error) {
   g_autofree char *folder = new_folder(error);
   MsStepRun *run = NULL;
-  if (folder && put(folder, step_file, scenario, error) && start(program, folder, ranks, error)) run = joined(folder, ranks, error);
+  if (folder && put(folder, step_file, scenario, error) && start(program, folder, ranks, error))
+    run = joined(folder, ranks, error);
   remove_folder(folder);
   return run;
 }
@@ -106,13 +120,15 @@ MsStepRun *ms_job_step(const char *program, const char *scenario, int ranks, GEr
 GArray *ms_job_messages(const char *program, const char *scenario, int ranks, gboolean quick, GError **error) {
   g_autofree char *folder = new_folder(error), *text = NULL;
   GArray *samples = NULL;
-  if (folder && put(folder, messages_file, scenario, error) && (!quick || put(folder, quick_file, "", error)) && start(program, folder, ranks, error)) text = result_of(folder, -1, error);
+  if (folder && put(folder, messages_file, scenario, error) && (!quick || put(folder, quick_file, "", error)) &&
+      start(program, folder, ranks, error))
+    text = result_of(folder, -1, error);
   if (text) samples = ms_messages_parse(text, csv_file, error);
   remove_folder(folder);
   return samples;
 }
 
-/* --- the side of a rank ------------------------------------------------------------------------------------------------------------------- */
+/* --- the side of a rank ---------------------------------------------------------------------------------------- */
 static gboolean work_step(const char *folder, const char *file, GError **error) {
   g_autoptr(MsScenario) scenario = ms_scenario_load(file, error);
   g_autoptr(MsStepRun) run = scenario ? ms_step_run(scenario, NULL, MS_LOCAL_STEPS, error) : NULL;
@@ -136,5 +152,6 @@ static gboolean work_messages(const char *folder, const char *file, GError **err
 
 gboolean ms_job_work(const char *folder, GError **error) {
   g_autofree char *messages = path(folder, messages_file), *step = path(folder, step_file);
-  return g_file_test(messages, G_FILE_TEST_EXISTS) ? work_messages(folder, messages, error) : work_step(folder, step, error);
+  return g_file_test(messages, G_FILE_TEST_EXISTS) ? work_messages(folder, messages, error)
+                                                   : work_step(folder, step, error);
 }

@@ -17,9 +17,12 @@ static char *proc_line(const char *file, const char *key) {
 /* "2048K" of the index that is of this level and holds data. */
 static double cache_B(int level) {
   for (int i = 0; i < 8; i++) {
-    g_autofree char *base = g_strdup_printf("/sys/devices/system/cpu/cpu0/cache/index%d/", i), *at = g_strconcat(base, "level", NULL),
-                    *kind = g_strconcat(base, "type", NULL), *size = g_strconcat(base, "size", NULL), *a = NULL, *b = NULL, *c = NULL;
-    if (!g_file_get_contents(at, &a, NULL, NULL) || !g_file_get_contents(kind, &b, NULL, NULL) || !g_file_get_contents(size, &c, NULL, NULL)) continue;
+    g_autofree char *base = g_strdup_printf("/sys/devices/system/cpu/cpu0/cache/index%d/", i),
+                    *at = g_strconcat(base, "level", NULL), *kind = g_strconcat(base, "type", NULL),
+                    *size = g_strconcat(base, "size", NULL), *a = NULL, *b = NULL, *c = NULL;
+    if (!g_file_get_contents(at, &a, NULL, NULL) || !g_file_get_contents(kind, &b, NULL, NULL) ||
+        !g_file_get_contents(size, &c, NULL, NULL))
+      continue;
     if (atoi(a) != level || g_str_has_prefix(b, "Instruction")) continue;
     char *unit = NULL;
     double value = g_ascii_strtod(c, &unit);
@@ -37,8 +40,9 @@ MsMachine *ms_machine_new(const MsBlas *blas) {
   g_autofree char *memory = proc_line("/proc/meminfo", "MemTotal");
   m->memory_B = memory ? 1024 * g_ascii_strtod(memory, NULL) : 0;
   const char *kernel = ms_blas_kernel(blas), *note = ms_blas_note(blas);
-  m->blas = g_strdup_printf("%s %s%s%s%s%s%s", ms_blas_name(blas), ms_blas_version(blas), kernel ? ", kernels for " : "", kernel ? kernel : "", note ? " (" : "", note ? note : "",
-                            note ? ")" : "");
+  m->blas =
+      g_strdup_printf("%s %s%s%s%s%s%s", ms_blas_name(blas), ms_blas_version(blas), kernel ? ", kernels for " : "",
+                      kernel ? kernel : "", note ? " (" : "", note ? note : "", note ? ")" : "");
   return m;
 }
 

@@ -8,21 +8,33 @@
 #include "calib/csv.h"
 #include "local/machine.h"
 
-enum { SMALLEST = 64, CLOSE = 4 << 20 /* sizes up to here lie close to each other */, LARGEST = 32 << 20, QUICK_LARGEST = 8 << 20, MOST_SIZES = 128, REAL_B = 4, LEAST_S = 20 /* microseconds of one timing */, MOST_REPEATS = 9 };
+enum {
+  SMALLEST = 64,
+  CLOSE = 4 << 20 /* sizes up to here lie close to each other */,
+  LARGEST = 32 << 20,
+  QUICK_LARGEST = 8 << 20,
+  MOST_SIZES = 128,
+  REAL_B = 4,
+  LEAST_S = 20 /* microseconds of one timing */,
+  MOST_REPEATS = 9
+};
 static const double budget_s = 0.03; /* of the repetitions of one size in one pass */
 
 typedef enum { ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, P2P, N_KINDS } Kind;
-static const MsOpKind op_kind[N_KINDS] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER, MS_OP_ALL_REDUCE, MS_OP_ALL_TO_ALL, MS_OP_P2P};
-static const char *const csv_words[N_KINDS] = {"all_gather", "reduce_scatter", "all_reduce", "alltoall", "p2p"}; /* as nccl-tests call them */
+static const MsOpKind op_kind[N_KINDS] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER, MS_OP_ALL_REDUCE, MS_OP_ALL_TO_ALL,
+                                          MS_OP_P2P};
+static const char *const csv_words[N_KINDS] = {"all_gather", "reduce_scatter", "all_reduce", "alltoall",
+                                               "p2p"}; /* as nccl-tests call them */
 
 typedef struct {
   MsComm *comm;
   int own, ranks;
-  float *a, *b;      /* LARGEST bytes each */
-  gint64 *counts;    /* [ranks] */
+  float *a, *b;   /* LARGEST bytes each */
+  gint64 *counts; /* [ranks] */
 } Bench;
 
-/* One operation over `n` elements: the whole of an all-gather, reduce-scatter or all-to-all, the buffer of an all-reduce, the message of p2p there and back. */
+/* One operation over `n` elements: the whole of an all-gather, reduce-scatter or all-to-all, the buffer of an
+ * all-reduce, the message of p2p there and back. */
 static void once(const Bench *x, Kind kind, gint64 n) {
   gint64 part = n / x->ranks;
   for (int i = 0; i < x->ranks; i++) x->counts[i] = part;
@@ -52,12 +64,15 @@ static double timed(const Bench *x, Kind kind, gint64 n, int times, gboolean *qu
   return data[0] / times / (kind == P2P ? 2 : 1);
 }
 
-typedef struct { double least_s, quiet_s; } Least; /* HUGE_VAL: not yet */
+typedef struct {
+  double least_s, quiet_s;
+} Least; /* HUGE_VAL: not yet */
 
 static void repeat(const Bench *x, Kind kind, gint64 n, Least *least) {
   gboolean quiet;
   double first = timed(x, kind, n, 1, &quiet); /* the same on all ranks, so that all repeat as often */
-  int times = (int)CLAMP(LEAST_S * 1e-6 / first, 1, 200), repeats = (int)CLAMP(budget_s / (first * times), 2, MOST_REPEATS);
+  int times = (int)CLAMP(LEAST_S * 1e-6 / first, 1, 200),
+      repeats = (int)CLAMP(budget_s / (first * times), 2, MOST_REPEATS);
   for (int i = 0; i < repeats; i++) {
     double s = timed(x, kind, n, times, &quiet);
     least->least_s = MIN(least->least_s, s);
@@ -67,8 +82,13 @@ static void repeat(const Bench *x, Kind kind, gint64 n, Least *least) {
 
 static void add(GArray *samples, Kind kind, int ranks, double bytes_B, double time_s) {
   for (int fp32 = 0; fp32 < 2; fp32++) {
-    MsRowSample s = {.op = {.name = csv_words[kind], .kind = (guint8)op_kind[kind], .dtype = fp32 ? MS_ODT_FP32 : MS_ODT_BF16, .group = MS_GROUP_TP},
-                     .ranks = ranks, .time_s = time_s, .share = 0};
+    MsRowSample s = {.op = {.name = csv_words[kind],
+                            .kind = (guint8)op_kind[kind],
+                            .dtype = fp32 ? MS_ODT_FP32 : MS_ODT_BF16,
+                            .group = MS_GROUP_TP},
+                     .ranks = ranks,
+                     .time_s = time_s,
+                     .share = 0};
     s.op.message_B = fp32 ? bytes_B : bytes_B / 2;
     g_array_append_val(samples, s);
   }
@@ -78,7 +98,8 @@ static void add(GArray *samples, Kind kind, int ranks, double bytes_B, double ti
 static int sizes_of(gboolean quick, int unit, gint64 *bytes) {
   int n = 0;
   double largest = quick ? QUICK_LARGEST : LARGEST;
-  for (double at = SMALLEST; at <= largest * 1.001; at *= exp2(quick ? 0.5 : at < CLOSE ? 0.25 : 0.5)) bytes[n++] = MAX((gint64)(at + 0.5) / unit, 1) * unit;
+  for (double at = SMALLEST; at <= largest * 1.001; at *= exp2(quick ? 0.5 : at < CLOSE ? 0.25 : 0.5))
+    bytes[n++] = MAX((gint64)(at + 0.5) / unit, 1) * unit;
   return n;
 }
 
@@ -104,12 +125,13 @@ GArray *ms_messages_measure(MsComm *comm, int own, gboolean quick, int passes) {
   return samples;
 }
 
-/* --- as text ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- as text --------------------------------------------------------------------------------------------------- */
 char *ms_messages_text(const GArray *samples) {
   GString *out = g_string_new("op,num_gpus,bytes,latency_us\n");
   for (guint i = 0; i < samples->len; i++) {
     const MsRowSample *s = &g_array_index(samples, MsRowSample, i);
-    if (s->op.dtype == MS_ODT_FP32) g_string_append_printf(out, "%s,%d,%.0f,%.6g\n", s->op.name, s->ranks, s->op.message_B, s->time_s * 1e6);
+    if (s->op.dtype == MS_ODT_FP32)
+      g_string_append_printf(out, "%s,%d,%.0f,%.6g\n", s->op.name, s->ranks, s->op.message_B, s->time_s * 1e6);
   }
   return g_string_free(out, FALSE);
 }
@@ -118,14 +140,18 @@ GArray *ms_messages_parse(const char *text, const char *filename, GError **error
   g_autoptr(MsCsv) csv = ms_csv_parse(text, strlen(text), filename, error);
   if (!csv) return NULL;
   g_autoptr(GArray) samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
-  int op = ms_csv_column(csv, "op"), ranks = ms_csv_column(csv, "num_gpus"), bytes = ms_csv_column(csv, "bytes"), latency = ms_csv_column(csv, "latency_us");
+  int op = ms_csv_column(csv, "op"), ranks = ms_csv_column(csv, "num_gpus"), bytes = ms_csv_column(csv, "bytes"),
+      latency = ms_csv_column(csv, "latency_us");
   GError *cause = NULL;
   while (ms_csv_next(csv, &cause)) {
     double z, B, us;
     int kind = 0;
     while (kind < N_KINDS && strcmp(ms_csv_text(csv, op), csv_words[kind]) != 0) kind++;
-    if (kind == N_KINDS) return ms_csv_error(csv, op, error, "must be one of all_gather, reduce_scatter, all_reduce, alltoall, p2p"), NULL;
-    if (!ms_csv_number(csv, ranks, 2, 1e6, &z, error) || !ms_csv_number(csv, bytes, 1, 1e15, &B, error) || !ms_csv_number(csv, latency, 1e-6, 1e12, &us, error)) return NULL;
+    if (kind == N_KINDS)
+      return ms_csv_error(csv, op, error, "must be one of all_gather, reduce_scatter, all_reduce, alltoall, p2p"), NULL;
+    if (!ms_csv_number(csv, ranks, 2, 1e6, &z, error) || !ms_csv_number(csv, bytes, 1, 1e15, &B, error) ||
+        !ms_csv_number(csv, latency, 1e-6, 1e12, &us, error))
+      return NULL;
     add(samples, (Kind)kind, (int)z, B, us * 1e-6);
   }
   if (cause) {

@@ -2,10 +2,14 @@
 #include "base/err.h"
 #include "local/survey.h"
 
-/* What a step lacks here (a rule of layouts, a row that the executor does not know) is its own affair; a missing library ends everything. */
-static gboolean own_affair(const GError *cause) { return g_error_matches(cause, MS_ERROR, MS_ERROR_INPUT) || g_error_matches(cause, MS_ERROR, MS_ERROR_NOTHING); }
+/* What a step lacks here (a rule of layouts, a row that the executor does not know) is its own affair; a missing
+ * library ends everything. */
+static gboolean own_affair(const GError *cause) {
+  return g_error_matches(cause, MS_ERROR, MS_ERROR_INPUT) || g_error_matches(cause, MS_ERROR, MS_ERROR_NOTHING);
+}
 
-gboolean ms_pass_here(const MsLocalStep *step, int n, MsStepRun **run, char **why, MsTick tick, gpointer tick_data, gpointer data, GError **error) {
+gboolean ms_pass_here(const MsLocalStep *step, int n, MsStepRun **run, char **why, MsTick tick, gpointer tick_data,
+                      gpointer data, GError **error) {
   const MsPassData *d = data;
   for (int i = 0; i < n && !ms_interrupted(); i++) {
     GError *cause = NULL;
@@ -23,7 +27,8 @@ gboolean ms_pass_here(const MsLocalStep *step, int n, MsStepRun **run, char **wh
   return !ms_interrupted();
 }
 
-gboolean ms_pass_ranks(const MsLocalStep *step, int n, MsStepRun **run, char **why, MsTick tick, gpointer tick_data, gpointer data, GError **error) {
+gboolean ms_pass_ranks(const MsLocalStep *step, int n, MsStepRun **run, char **why, MsTick tick, gpointer tick_data,
+                       gpointer data, GError **error) {
   const MsPassData *d = data;
   (void)error;
   for (int i = 0; i < n && !ms_interrupted(); i++) {

@@ -9,8 +9,11 @@
 #include "base/stats.h"
 #include "calib/fit_priv.h"
 
-/* --- the machine itself ---------------------------------------------------------------------------------------------------------------------- */
-typedef struct { double peak_flops, copy_Bps, link_Bps; const char *date; } Rates;
+/* --- the machine itself ---------------------------------------------------------------------------------------- */
+typedef struct {
+  double peak_flops, copy_Bps, link_Bps;
+  const char *date;
+} Rates;
 
 static void source(MsJsonOut *out, const char *key, const char *format, ...) G_GNUC_PRINTF(3, 4);
 static void source(MsJsonOut *out, const char *key, const char *format, ...) {
@@ -23,7 +26,8 @@ static void source(MsJsonOut *out, const char *key, const char *format, ...) {
 
 static void put_facts(MsJsonOut *out, const MsMachine *m, const Rates *r) {
   static const char *const zero[] = {"kernel_launch_s", "graph_launch_s", "graph_kernel_s", "sync_s", "context_B"};
-  g_autofree char *doc = g_strdup_printf("%s, %d cores, L2 %.0f KiB, L3 %.0f MiB; %s. A device is one core; the executor of moesim stores and computes in float what its lists "
+  g_autofree char *doc = g_strdup_printf("%s, %d cores, L2 %.0f KiB, L3 %.0f MiB; %s. A device is one core; the "
+                                         "executor of moesim stores and computes in float what its lists "
                                          "count as BF16, so \"BF16\" here means its float kernels.",
                                          m->cpu, m->cores, m->l2_B / 1024, m->l3_B / 1048576, m->blas);
   ms_json_out_int(out, "schema", 1);
@@ -52,11 +56,19 @@ static void put_facts(MsJsonOut *out, const MsMachine *m, const Rates *r) {
 
 static void put_sources(MsJsonOut *out, const MsMachine *m, const Rates *r) {
   ms_json_out_object(out, "sources");
-  source(out, "peak_bf16_flops", "moesim calibrate, %s: the fastest product of float matrices measured (%s) and 2 %%: a bound, no data-sheet figure", r->date, m->blas);
+  source(out, "peak_bf16_flops",
+         "moesim calibrate, %s: the fastest product of float matrices measured (%s) and 2 %%: a bound, no data-sheet "
+         "figure",
+         r->date, m->blas);
   source(out, "hbm_B", "/proc/meminfo over the cores");
   source(out, "hbm_Bps", "moesim calibrate, %s: a copy of 64 MiB, bytes read and written", r->date);
-  source(out, "scaleup_Bps", "moesim calibrate, %s: the fastest message between two processes and 2 %%; a network (nic_Bps) was not measured", r->date);
-  source(out, "serial", "Open MPI moves messages on the cores that compute: beside a product nothing of them is hidden (measured, domain/cpu.md 4)");
+  source(
+      out, "scaleup_Bps",
+      "moesim calibrate, %s: the fastest message between two processes and 2 %%; a network (nic_Bps) was not measured",
+      r->date);
+  source(out, "serial",
+         "Open MPI moves messages on the cores that compute: beside a product nothing of them is hidden (measured, "
+         "domain/cpu.md 4)");
   source(out, "kernel_launch_s", "rows are timed from call to return, so their curves hold it");
   ms_json_out_end(out);
 }
@@ -72,15 +84,18 @@ static char *facts_text(const MsMachine *machine, const Rates *rates, gboolean s
   return ms_json_out_take(out);
 }
 
-char *ms_local_bare_profile(const MsMachine *machine) { return facts_text(machine, &(Rates){1e12, 1e12, 1e12, ""}, FALSE); }
+char *ms_local_bare_profile(const MsMachine *machine) {
+  return facts_text(machine, &(Rates){1e12, 1e12, 1e12, ""}, FALSE);
+}
 
-/* --- rates that bound everything ------------------------------------------------------------------------------------------------------------ */
+/* --- rates that bound everything ------------------------------------------------------------------------------- */
 static Rates rates_of(const MsRowSample *sample, guint n, const MsLocalFacts *facts) {
   Rates r = {.peak_flops = facts->canary_flops, .copy_Bps = facts->copy_Bps, .date = facts->date};
   for (guint i = 0; i < n; i++) {
     const MsRowSample *s = &sample[i];
     MsOpFamily family = ms_op_families[s->op.kind];
-    if (family == MS_FAMILY_GEMM || family == MS_FAMILY_GROUPED) r.peak_flops = MAX(r.peak_flops, s->op.flop / s->time_s);
+    if (family == MS_FAMILY_GEMM || family == MS_FAMILY_GROUPED)
+      r.peak_flops = MAX(r.peak_flops, s->op.flop / s->time_s);
     if (family == MS_FAMILY_COMM) r.link_Bps = MAX(r.link_Bps, ms_row_bus_B(s) / s->time_s);
   }
   r.peak_flops = ms_round_digits(1.02 * r.peak_flops, 4), r.copy_Bps = ms_round_digits(r.copy_Bps, 4);
@@ -88,10 +103,11 @@ static Rates rates_of(const MsRowSample *sample, guint n, const MsLocalFacts *fa
   return r;
 }
 
-/* --- whether to trust it ------------------------------------------------------------------------------------------------------------------------ */
+/* --- whether to trust it --------------------------------------------------------------------------------------- */
 static void judge(MsLocalProfile *p, MsRepeat repeat) {
   if (repeat.n > 0 && repeat.median > MS_TRUST_REPEAT)
-    g_ptr_array_add(p->distrust, g_strdup_printf("the machine is too busy: the second fastest run of a row takes %.0f %% longer than the fastest (median), limit %.0f %%",
+    g_ptr_array_add(p->distrust, g_strdup_printf("the machine is too busy: the second fastest run of a row takes %.0f "
+                                                 "%% longer than the fastest (median), limit %.0f %%",
                                                  100 * repeat.median, 100 * MS_TRUST_REPEAT));
   for (guint i = 0; i < p->curves->len; i++) {
     const MsRowCurve *c = &g_array_index(p->curves, MsRowCurve, i);
@@ -99,20 +115,30 @@ static void judge(MsLocalProfile *p, MsRepeat repeat) {
     double off = c->curve.provenance.residual_median, limit = message ? MS_TRUST_MESSAGE : MS_TRUST_STEP;
     if (!((message ? off : c->share * off) > limit)) continue;
     g_autofree char *name = ms_row_curve_name(&c->curve);
-    g_autofree char *of_step = message ? g_strdup("") : g_strdup_printf(", which is %.1f %% of a step", 100 * c->share * off);
-    g_ptr_array_add(p->distrust, g_strdup_printf("%s: shapes held back are off by %.0f %% (median of %.0f)%s, limit %.0f %%", name, 100 * off, c->curve.provenance.n_held_back, of_step,
-                                                 100 * limit));
+    g_autofree char *of_step =
+        message ? g_strdup("") : g_strdup_printf(", which is %.1f %% of a step", 100 * c->share * off);
+    g_ptr_array_add(p->distrust,
+                    g_strdup_printf("%s: shapes held back are off by %.0f %% (median of %.0f)%s, limit %.0f %%", name,
+                                    100 * off, c->curve.provenance.n_held_back, of_step, 100 * limit));
   }
 }
 
-/* --- the whole ------------------------------------------------------------------------------------------------------------------------------------ */
-/* What no row was measured of (state-space scans, a sort) is as fast as what was, per byte: one curve over all memory-bound rows. */
-static void add_elementwise(GArray *curves, const MsRowSample *sample, guint n, const char *data, const MsLocalFacts *facts) {
+/* --- the whole ------------------------------------------------------------------------------------------------- */
+/* What no row was measured of (state-space scans, a sort) is as fast as what was, per byte: one curve over all
+ * memory-bound rows. */
+static void add_elementwise(GArray *curves, const MsRowSample *sample, guint n, const char *data,
+                            const MsLocalFacts *facts) {
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   for (guint i = 0; i < n; i++) {
     MsRowSample s = sample[i];
     if (ms_op_families[s.op.kind] != MS_FAMILY_MEMORY || s.op.read_B + s.op.write_B <= 0) continue;
-    s.op = (MsOp){.name = "elementwise", .kind = MS_OP_COPY, .pass = MS_PASS_OPTIMIZER, .dtype = MS_ODT_BF16, .groups = 1, .read_B = s.op.read_B, .write_B = s.op.write_B};
+    s.op = (MsOp){.name = "elementwise",
+                  .kind = MS_OP_COPY,
+                  .pass = MS_PASS_OPTIMIZER,
+                  .dtype = MS_ODT_BF16,
+                  .groups = 1,
+                  .read_B = s.op.read_B,
+                  .write_B = s.op.write_B};
     g_array_append_val(all, s);
   }
   GArray *one = ms_fit_rows((const MsRowSample *)(void *)all->data, all->len, data, facts->command, facts->date, NULL);
@@ -127,11 +153,14 @@ static void add_elementwise(GArray *curves, const MsRowSample *sample, guint n, 
   g_array_unref(one); /* the curves moved */
 }
 
-MsLocalProfile *ms_local_profile(const MsRowSample *sample, guint n, const MsLocalFacts *facts, MsRepeat row_repeat, GError **error) {
+MsLocalProfile *ms_local_profile(const MsRowSample *sample, guint n, const MsLocalFacts *facts, MsRepeat row_repeat,
+                                 GError **error) {
   MsLocalProfile *p = g_new0(MsLocalProfile, 1);
   p->notes = g_ptr_array_new_with_free_func(g_free);
   p->distrust = g_ptr_array_new_with_free_func(g_free);
-  g_autofree char *data = g_strdup_printf("reduced steps and messages run on this machine (doc), clock %.4g to %.4g GFLOP/s", facts->canary_least_flops / 1e9, facts->canary_flops / 1e9);
+  g_autofree char *data =
+      g_strdup_printf("reduced steps and messages run on this machine (doc), clock %.4g to %.4g GFLOP/s",
+                      facts->canary_least_flops / 1e9, facts->canary_flops / 1e9);
   p->curves = ms_fit_rows(sample, n, data, facts->command, facts->date, p->notes);
   if (p->curves->len == 0) {
     ms_input_error(error, NULL, 0, NULL, "nothing was measured that a curve could be fitted to");

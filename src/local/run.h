@@ -1,7 +1,8 @@
 /* src/local/run.h - one reduced step run for real, in this process or by ranks under mpirun, and what it took.
  *
- * CPU time of a row does not see other programs, which wall time does; both are kept. A run of several ranks is a job: a scenario in a folder of its own,
- * `mpirun -n RANKS moesim calibrate --job FOLDER` runs it, and every rank leaves its results there. */
+ * CPU time of a row does not see other programs, which wall time does; both are kept. A run of several ranks is a job:
+ * a scenario in a folder of its own, `mpirun -n RANKS moesim calibrate --job FOLDER` runs it, and every rank leaves its
+ * results there. */
 #ifndef MS_LOCAL_RUN_H
 #define MS_LOCAL_RUN_H
 
@@ -10,8 +11,8 @@
 
 typedef struct { /* a row of one rank's list */
   MsOp op;
-  int ranks;       /* of its group, 1 for what computes */
-  double calls;    /* in one step */
+  int ranks;            /* of its group, 1 for what computes */
+  double calls;         /* in one step */
   double cpu_s, wall_s; /* of one call, mean over those after the first step */
 } MsRunRow;
 
@@ -26,7 +27,8 @@ typedef struct { /* a run of some steps, of which the first warms up and does no
 void ms_step_run_free(MsStepRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsStepRun, ms_step_run_free)
 
-/* Runs `steps` counted steps of the scenario with the ranks that this process belongs to. Results of this rank's rows. (transfer full) */
+/* Runs `steps` counted steps of the scenario with the ranks that this process belongs to. Results of this rank's rows.
+ * (transfer full) */
 MsStepRun *ms_step_run(const MsScenario *scenario, const char *blas, int steps, GError **error);
 
 char *ms_step_run_text(const MsStepRun *run); /* lines of numbers (transfer full) */
@@ -36,10 +38,12 @@ MsStepRun *ms_step_run_parse(const char *text, const char *filename, GError **er
 /* Counted steps of one run. */
 enum { MS_LOCAL_STEPS = 3 };
 
-/* --- jobs ------------------------------------------------------------------------------------------------------------------------------ */
-/* Whether this program was built with MPI, mpirun is installed and there are two cores; else FALSE and what is missing in *why (static text). */
+/* --- jobs ------------------------------------------------------------------------------------------------------ */
+/* Whether this program was built with MPI, mpirun is installed and there are two cores; else FALSE and what is missing
+ * in *why (static text). */
 gboolean ms_job_possible(const char **why);
-/* The scenario run by `ranks` ranks of `program` (NULL: this one), one core each; rows of all ranks joined. NULL and *error: what a rank said, else what mpirun said. (transfer full) */
+/* The scenario run by `ranks` ranks of `program` (NULL: this one), one core each; rows of all ranks joined. NULL and
+ * *error: what a rank said, else what mpirun said. (transfer full) */
 MsStepRun *ms_job_step(const char *program, const char *scenario, int ranks, GError **error);
 /* Messages over the tensor-parallel group of the scenario (local/messages.h): GArray of MsRowSample. (transfer full) */
 GArray *ms_job_messages(const char *program, const char *scenario, int ranks, gboolean quick, GError **error);

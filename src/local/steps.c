@@ -3,22 +3,35 @@
 #include <math.h>
 #include <string.h>
 
-/* --- calibration: a sequence that fills the space evenly ------------------------------------------------------------------------- */
-/* The i-th number of the sequence of multiples of an irrational number: even from the first few on, and independent of those of other primes. */
+/* --- calibration: a sequence that fills the space evenly ------------------------------------------------------- */
+/* The i-th number of the sequence of multiples of an irrational number: even from the first few on, and independent of
+ * those of other primes. */
 static double even(int i, int prime) { return fmod(i * sqrt(prime), 1); }
 
-static int between(int lo, int hi, int unit, double share) { return unit * (int)round(lo * pow((double)hi / lo, share) / unit); }
+static int between(int lo, int hi, int unit, double share) {
+  return unit * (int)round(lo * pow((double)hi / lo, share) / unit);
+}
 
 static double flop_of(const MsLocalStep *s) {
   double tokens = (double)s->seq * s->micro_batch * s->microbatches, h = s->hidden;
   double attention = 2 * h * (s->heads + s->kv_heads) * s->head_dim + (double)s->seq * s->heads * s->head_dim;
-  double per_token = s->layers * attention + s->dense_layers * 3 * h * s->ffn + (double)(s->layers - s->dense_layers) * s->topk * 3 * h * s->moe_ffn + h * s->vocab;
+  double per_token = s->layers * attention + s->dense_layers * 3 * h * s->ffn +
+                     (double)(s->layers - s->dense_layers) * s->topk * 3 * h * s->moe_ffn + h * s->vocab;
   return 6 * tokens * per_token;
 }
 
 static MsLocalStep draw(int i) {
   static const int topks[] = {1, 2, 4};
-  MsLocalStep s = {.layers = 2 + (int)(3 * even(i, 37)), .dense_layers = 1, .head_dim = even(i, 13) < 0.7 ? 64 : 32, .tp = 1, .cp = 1, .pp = 1, .vpp = 1, .ep = 1, .dp = 1, .schedule = "1f1b"};
+  MsLocalStep s = {.layers = 2 + (int)(3 * even(i, 37)),
+                   .dense_layers = 1,
+                   .head_dim = even(i, 13) < 0.7 ? 64 : 32,
+                   .tp = 1,
+                   .cp = 1,
+                   .pp = 1,
+                   .vpp = 1,
+                   .ep = 1,
+                   .dp = 1,
+                   .schedule = "1f1b"};
   if (i % 4 == 2) s.dense_layers = s.layers; /* no experts at all */
   s.hidden = between(256, 1024, 64, even(i, 2));
   s.heads = s.hidden / 64;
@@ -47,7 +60,7 @@ MsLocalStep *ms_local_calibration_steps(int n) {
   return steps;
 }
 
-/* --- check ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- check ----------------------------------------------------------------------------------------------------- */
 /* Sizes between those of the sequence above, none of them equal to one of it. */
 #define ONE .tp = 1, .cp = 1, .pp = 1, .vpp = 1, .ep = 1, .dp = 1, .schedule = "1f1b"
 static const MsLocalStep check_steps[] = {
@@ -81,20 +94,26 @@ const MsLocalStep *ms_local_check_steps(int *n) {
   return check_steps;
 }
 
-/* --- as a scenario ------------------------------------------------------------------------------------------------------------------------ */
+/* --- as a scenario --------------------------------------------------------------------------------------------- */
 int ms_local_ranks(const MsLocalStep *s) { return s->tp * s->cp * s->pp * s->dp; }
 
 static void put_model(GString *out, const MsLocalStep *s) {
-  g_string_append_printf(out, "  \"model\": {\"name\": \"%s\", \"num_layers\": %d, \"hidden_size\": %d, \"ffn_hidden_size\": %d, \"num_attention_heads\": %d, ", s->name, s->layers,
-                         s->hidden, s->ffn, s->heads);
+  g_string_append_printf(out,
+                         "  \"model\": {\"name\": \"%s\", \"num_layers\": %d, \"hidden_size\": %d, "
+                         "\"ffn_hidden_size\": %d, \"num_attention_heads\": %d, ",
+                         s->name, s->layers, s->hidden, s->ffn, s->heads);
   if (s->mla)
-    g_string_append_printf(out, "\"multi_latent_attention\": {\"q_lora_rank\": %d, \"kv_lora_rank\": %d, \"qk_head_dim\": %d, \"qk_pos_emb_head_dim\": %d, \"v_head_dim\": %d}, ",
+    g_string_append_printf(out,
+                           "\"multi_latent_attention\": {\"q_lora_rank\": %d, \"kv_lora_rank\": %d, \"qk_head_dim\": "
+                           "%d, \"qk_pos_emb_head_dim\": %d, \"v_head_dim\": %d}, ",
                            3 * s->hidden / 8, s->hidden / 4, s->head_dim, s->head_dim / 2, s->head_dim);
-  else
-    g_string_append_printf(out, "\"num_query_groups\": %d, \"kv_channels\": %d, ", s->kv_heads, s->head_dim);
+  else g_string_append_printf(out, "\"num_query_groups\": %d, \"kv_channels\": %d, ", s->kv_heads, s->head_dim);
   if (s->experts > 0 && s->layers > s->dense_layers)
-    g_string_append_printf(out, "\"num_experts\": %d, \"moe_router_topk\": %d, \"moe_ffn_hidden_size\": %d, \"moe_shared_expert_intermediate_size\": %d, \"moe_layer_freq\": \"[0]*%d+[1]*%d\", ",
-                           s->experts, s->topk, s->moe_ffn, s->shared_ffn, s->dense_layers, s->layers - s->dense_layers);
+    g_string_append_printf(out,
+                           "\"num_experts\": %d, \"moe_router_topk\": %d, \"moe_ffn_hidden_size\": %d, "
+                           "\"moe_shared_expert_intermediate_size\": %d, \"moe_layer_freq\": \"[0]*%d+[1]*%d\", ",
+                           s->experts, s->topk, s->moe_ffn, s->shared_ffn, s->dense_layers,
+                           s->layers - s->dense_layers);
   g_string_append_printf(out, "\"vocab_size\": %d}", s->vocab);
 }
 
@@ -103,15 +122,24 @@ char *ms_local_scenario_text(const MsLocalStep *s, const char *hardware, const c
   g_string_append_printf(out, "  \"schema\": 1,\n  \"name\": \"%s\",\n", s->name);
   put_model(out, s);
   g_string_append_printf(out, ",\n  \"hardware\": %s,\n  \"gpus\": %d,\n", hardware, ms_local_ranks(s));
-  g_string_append_printf(out, "  \"training\": {\"seq_length\": %d, \"micro_batch_size\": %d, \"global_batch_size\": %d, \"precision\": \"bf16\", \"routing\": \"balanced\"},\n", s->seq,
-                         s->micro_batch, s->micro_batch * s->microbatches * s->dp);
-  g_string_append_printf(out, "  \"layout\": {\"tp\": %d, \"cp\": %d, \"pp\": %d, \"vpp\": %d, \"ep\": %d, \"schedule\": \"%s\"},\n", s->tp, s->cp, s->pp, s->vpp, s->ep, s->schedule);
   g_string_append_printf(out,
-                         "  \"options\": {\"sequence_parallel\": %s, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, \"overlap_grad_reduce\": false, \"overlap_param_gather\": false,\n"
-                         "    \"tp_comm_overlap\": false, \"recompute\": {\"granularity\": \"none\"}, \"cuda_graph_scope\": [], \"offload_modules\": [], \"optimizer_offload_fraction\": 0,\n"
-                         "    \"distributed_optimizer\": true, \"fsdp\": \"none\", \"fp8_param_gather\": false, \"main_grads_dtype\": \"fp32\",\n"
-                         "    \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", \"cross_entropy_fusion\": true}",
-                         s->tp > 1 ? "true" : "false");
+                         "  \"training\": {\"seq_length\": %d, \"micro_batch_size\": %d, \"global_batch_size\": %d, "
+                         "\"precision\": \"bf16\", \"routing\": \"balanced\"},\n",
+                         s->seq, s->micro_batch, s->micro_batch * s->microbatches * s->dp);
+  g_string_append_printf(
+      out, "  \"layout\": {\"tp\": %d, \"cp\": %d, \"pp\": %d, \"vpp\": %d, \"ep\": %d, \"schedule\": \"%s\"},\n",
+      s->tp, s->cp, s->pp, s->vpp, s->ep, s->schedule);
+  g_string_append_printf(
+      out,
+      "  \"options\": {\"sequence_parallel\": %s, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, "
+      "\"delay_wgrad\": false, \"overlap_grad_reduce\": false, \"overlap_param_gather\": false,\n"
+      "    \"tp_comm_overlap\": false, \"recompute\": {\"granularity\": \"none\"}, \"cuda_graph_scope\": [], "
+      "\"offload_modules\": [], \"optimizer_offload_fraction\": 0,\n"
+      "    \"distributed_optimizer\": true, \"fsdp\": \"none\", \"fp8_param_gather\": false, \"main_grads_dtype\": "
+      "\"fp32\",\n"
+      "    \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", "
+      "\"cross_entropy_fusion\": true}",
+      s->tp > 1 ? "true" : "false");
   if (measured) g_string_append_printf(out, ",\n  \"measured\": %s", measured);
   g_string_append(out, "\n}\n");
   return g_string_free(out, FALSE);

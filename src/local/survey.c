@@ -35,7 +35,8 @@ static void merge_rows(MsMeasuredStep *m, MsStepRun *run) {
   }
 }
 
-/* Quiet runs count before all others, of which the CPU time counts: a rank that waits polls, so that on cores of its own it is the wall time. */
+/* Quiet runs count before all others, of which the CPU time counts: a rank that waits polls, so that on cores of its
+ * own it is the wall time. */
 static void merge(MsMeasuredStep *m, MsStepRun *run) {
   double s = run->ranks == 1 || !run->quiet ? run->step_cpu_s : run->step_s;
   gboolean quiet = run->ranks == 1 || run->quiet;
@@ -46,10 +47,12 @@ static void merge(MsMeasuredStep *m, MsStepRun *run) {
   merge_rows(m, run);
 }
 
-MsSurveyed *ms_survey(const MsLocalStep *step, int n, int passes, MsPassFunc pass, gpointer data, MsTick tick, gpointer tick_data, GError **error) {
+MsSurveyed *ms_survey(const MsLocalStep *step, int n, int passes, MsPassFunc pass, gpointer data, MsTick tick,
+                      gpointer tick_data, GError **error) {
   g_autoptr(MsSurveyed) survey = g_new0(MsSurveyed, 1);
   survey->n = n, survey->step = g_new0(MsMeasuredStep, MAX(n, 1));
-  for (int i = 0; i < n; i++) survey->step[i] = (MsMeasuredStep){.step = &step[i], .step_s = HUGE_VAL, .next_s = HUGE_VAL};
+  for (int i = 0; i < n; i++)
+    survey->step[i] = (MsMeasuredStep){.step = &step[i], .step_s = HUGE_VAL, .next_s = HUGE_VAL};
   g_autofree MsStepRun **run = g_new0(MsStepRun *, MAX(n, 1));
   g_autofree char **why = g_new0(char *, MAX(n, 1));
   for (; survey->passes < passes && !survey->interrupted; survey->passes++) {
@@ -82,7 +85,7 @@ void ms_surveyed_free(MsSurveyed *survey) {
   g_free(survey);
 }
 
-/* --- what was measured ---------------------------------------------------------------------------------------------------------------------- */
+/* --- what was measured ----------------------------------------------------------------------------------------- */
 static gboolean computes(const MsRunRow *row) { return ms_op_families[row->op.kind] < MS_FAMILY_COMM; }
 
 static MsRepeat repeat_of(GArray *ratio) {
@@ -126,17 +129,22 @@ void ms_survey_samples(const MsSurveyed *survey, GArray *samples) {
   }
 }
 
-/* --- tables --------------------------------------------------------------------------------------------------------------------------------- */
-static const char *role_of(const MsOp *op) { return op->pass == MS_PASS_WGRAD ? "wgrad" : op->pass == MS_PASS_DGRAD ? "dgrad" : "fwd"; }
+/* --- tables ---------------------------------------------------------------------------------------------------- */
+static const char *role_of(const MsOp *op) {
+  return op->pass == MS_PASS_WGRAD ? "wgrad" : op->pass == MS_PASS_DGRAD ? "dgrad" : "fwd";
+}
 
 static void put_row(GString *gemm, GString *grouped, GString *all, const MsLocalStep *step, const MsRunRow *row) {
   const MsOp *op = &row->op;
   double us = row->cpu_s * 1e6;
   gboolean wgrad = op->pass == MS_PASS_WGRAD;
-  if (op->kind == MS_OP_GEMM && op->groups <= 1) g_string_append_printf(gemm, "%s,%.0f,%.0f,%.0f,%.6g\n", role_of(op), op->m, op->n, op->k, us);
+  if (op->kind == MS_OP_GEMM && op->groups <= 1)
+    g_string_append_printf(gemm, "%s,%.0f,%.0f,%.0f,%.6g\n", role_of(op), op->m, op->n, op->k, us);
   if (op->kind == MS_OP_GROUPED_GEMM && op->groups > 0) /* rows per group, then the weight as forward has it */
-    g_string_append_printf(grouped, "%s,%d,%.0f,%.0f,%.0f,fp32,%.6g\n", role_of(op), op->groups, (wgrad ? op->k : op->m) / op->groups, wgrad ? op->m : op->n, wgrad ? op->n : op->k, us);
-  g_string_append_printf(all, "%s,%s,%s,%s,%.0f,%.0f,%.0f,%d,%d,%.0f,%.0f,%.0f,%.6g,%.6g\n", step->name, ms_op_words[op->kind], op->name, ms_pass_words[op->pass], op->m, op->n, op->k, op->groups,
+    g_string_append_printf(grouped, "%s,%d,%.0f,%.0f,%.0f,fp32,%.6g\n", role_of(op), op->groups,
+                           (wgrad ? op->k : op->m) / op->groups, wgrad ? op->m : op->n, wgrad ? op->n : op->k, us);
+  g_string_append_printf(all, "%s,%s,%s,%s,%.0f,%.0f,%.0f,%d,%d,%.0f,%.0f,%.0f,%.6g,%.6g\n", step->name,
+                         ms_op_words[op->kind], op->name, ms_pass_words[op->pass], op->m, op->n, op->k, op->groups,
                          op->kv_groups, op->flop, op->read_B + op->write_B, row->calls, us, row->wall_s * 1e6);
 }
 
@@ -146,7 +154,8 @@ static gboolean write_table(const char *folder, const char *name, const GString 
 }
 
 gboolean ms_survey_write_csv(const MsSurveyed *survey, const char *folder, GError **error) {
-  g_autoptr(GString) gemm = g_string_new("role,m,n,k,latency_us\n"), grouped = g_string_new("role,groups,m_per_group,n,k,main_grad_dtype,latency_us\n"),
+  g_autoptr(GString) gemm = g_string_new("role,m,n,k,latency_us\n"),
+                     grouped = g_string_new("role,groups,m_per_group,n,k,main_grad_dtype,latency_us\n"),
                      all = g_string_new("step,op,name,pass,m,n,k,groups,kv_groups,flop,bytes,calls,cpu_us,wall_us\n");
   for (int i = 0; i < survey->n; i++) {
     const MsMeasuredStep *m = &survey->step[i];
@@ -155,5 +164,6 @@ gboolean ms_survey_write_csv(const MsSurveyed *survey, const char *folder, GErro
       if (computes(row)) put_row(gemm, grouped, all, m->step, row);
     }
   }
-  return write_table(folder, "cpu-train-gemm.csv", gemm, error) && write_table(folder, "cpu-grouped-gemm.csv", grouped, error) && write_table(folder, "cpu-rows.csv", all, error);
+  return write_table(folder, "cpu-train-gemm.csv", gemm, error) &&
+         write_table(folder, "cpu-grouped-gemm.csv", grouped, error) && write_table(folder, "cpu-rows.csv", all, error);
 }

@@ -1,4 +1,5 @@
-/* src/memory/memory.c - bytes of one rank of each stage: what stands still, and a walk over the schedule for what moves. */
+/* src/memory/memory.c - bytes of one rank of each stage: what stands still, and a walk over the schedule for what
+ * moves. */
 #include "memory/memory.h"
 #include <math.h>
 #include <string.h>
@@ -12,7 +13,8 @@ static double primary_B(const MsScenario *s) { /* bytes per quantisable weight *
   case MS_FP8_TENSORWISE: return o->fp8_param_gather ? 2 : 4;
   case MS_FP8_BLOCKWISE: return (o->fp8_param_gather ? 2 : 4) + 2 * 4.0 / 16384;
   case MS_MXFP8:
-    /* as parameters they cannot lie in the buffer that is gathered (TransformerEngine replace_raw_data); the gradients' buffer serves */
+    /* as parameters they cannot lie in the buffer that is gathered (TransformerEngine replace_raw_data); the gradients'
+     * buffer serves */
     return (o->fp8_param_gather ? 0 : 2) + 2 * (1 + 1.0 / 32);
   case MS_NVFP4: return (o->fp4_param_gather ? 0 : 2) + 2 * (0.5 + 1.0 / 16);
   default: return 2;
@@ -21,11 +23,17 @@ static double primary_B(const MsScenario *s) { /* bytes per quantisable weight *
 
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
-  return (MsParamBytes){.weight = 2, .low_weight = primary_B(s), .gradient = ms_dtype_B(s->options.main_grads_dtype), .optimizer = s->options.offload_optimizer_states ? 0 : ms_optimizer_state_B(s),
-                        .dense_shards = ms_work_shards(w, FALSE), .expert_shards = ms_work_shards(w, TRUE)};
+  return (MsParamBytes){.weight = 2,
+                        .low_weight = primary_B(s),
+                        .gradient = ms_dtype_B(s->options.main_grads_dtype),
+                        .optimizer = s->options.offload_optimizer_states ? 0 : ms_optimizer_state_B(s),
+                        .dense_shards = ms_work_shards(w, FALSE),
+                        .expert_shards = ms_work_shards(w, TRUE)};
 }
 
-typedef struct { double n, k; } Shape;
+typedef struct {
+  double n, k;
+} Shape;
 
 static gboolean seen(GArray *shapes, double n, double k) {
   for (guint i = 0; i < shapes->len; i++) {
@@ -51,7 +59,8 @@ static double dummy_weight_gradients_B(const MsWork *w, int stage) {
       const MsOpList *list = &w->pieces[index].backward;
       for (int j = 0; j < list->n; j++) {
         const MsOp *op = &list->op[j];
-        if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_ACCUMULATE) && !seen(shapes, op->m, op->n)) bytes += 2 * op->m * op->n;
+        if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_ACCUMULATE) && !seen(shapes, op->m, op->n))
+          bytes += 2 * op->m * op->n;
       }
     }
   }
@@ -68,7 +77,8 @@ static gboolean stage_has_moe(const MsWork *w, int stage) {
   return FALSE;
 }
 
-/* Registered buffers of DeepEP (fit of its published sizes) and HybridEP (its own formula), communication.md 5.3 and 5.4. */
+/* Registered buffers of DeepEP (fit of its published sizes) and HybridEP (its own formula), communication.md 5.3
+ * and 5.4. */
 static double dispatcher_buffers_B(const MsWork *w) {
   const MsGroup *g = &w->layout->group[MS_GROUP_TP_EP];
   const MsScenario *s = w->scenario;
@@ -76,7 +86,8 @@ static double dispatcher_buffers_B(const MsWork *w) {
   double local = MAX(1, g->per_domain);
   if (g->size <= 1 || experts == 0) return 0;
   if (s->options.dispatcher == MS_DISPATCH_DEEPEP)
-    return (0.0447 * h + 40.0 * (nodes > 1) * (h / 7168)) * 1048576.0 + (nodes > 1 ? 0.0447 * h * nodes / 8 * 1048576.0 : 0);
+    return (0.0447 * h + 40.0 * (nodes > 1) * (h / 7168)) * 1048576.0 +
+           (nodes > 1 ? 0.0447 * h * nodes / 8 * 1048576.0 : 0);
   if (s->options.dispatcher != MS_DISPATCH_HYBRIDEP) return 0;
   double rows = w->rows_sp, token = 2 * h + 4 * h / 128;
   double nvl = ranks * rows * (token + 4 * experts * local / ranks);
@@ -86,8 +97,9 @@ static double dispatcher_buffers_B(const MsWork *w) {
   return nvl + rdma;
 }
 
-/* Scratch of the GEMM libraries (domain/memory.md 1.3; "between steps" of 130 functional tests of Megatron-LM): one cuBLAS workspace for each
- * of the two host threads that launch GEMMs, forward and autograd; one of TransformerEngine, four more for its grouped GEMMs. */
+/* Scratch of the GEMM libraries (domain/memory.md 1.3; "between steps" of 130 functional tests of Megatron-LM): one
+ * cuBLAS workspace for each of the two host threads that launch GEMMs, forward and autograd; one of TransformerEngine,
+ * four more for its grouped GEMMs. */
 static double workspace_B(const MsWork *w, int stage) {
   const MsScenario *s = w->scenario;
   double mib = 1048576.0, one = 32 * mib, te_one = one;
@@ -110,12 +122,13 @@ static double score_buffer_B(const MsWork *w) {
 static double received_B(const MsWork *w, int stage) {
   double bytes = 0;
   for (int c = 0; c < w->layout->vpp; c++)
-    if (!ms_layout_chunk(w->layout, stage, c)->has_embedding) bytes += 4 * w->rows_sp * w->scenario->model->hidden_size * ms_model_streams(w->scenario->model);
+    if (!ms_layout_chunk(w->layout, stage, c)->has_embedding)
+      bytes += 4 * w->rows_sp * w->scenario->model->hidden_size * ms_model_streams(w->scenario->model);
   return bytes;
 }
 
-/* Megatron-FSDP (domain/memory.md 1.3): whole parameters and gradients of the piece at work and of its neighbour, and of embedding and head, which are
- * no units and stay whole through a microbatch. Buffers are shared by all pieces. */
+/* Megatron-FSDP (domain/memory.md 1.3): whole parameters and gradients of the piece at work and of its neighbour, and
+ * of embedding and head, which are no units and stay whole through a microbatch. Buffers are shared by all pieces. */
 static double fsdp_buffers_B(const MsWork *w, int stage, MsParamBytes b) {
   MsFsdp fsdp = w->scenario->options.fsdp;
   double largest = 0, largest_B = 0, ends = 0;
@@ -124,7 +137,8 @@ static double fsdp_buffers_B(const MsWork *w, int stage, MsParamBytes b) {
     const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
     for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
       const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
-      double params = piece->params_dense + piece->params_expert, low = piece->params_quantizable_dense + piece->params_quantizable_expert;
+      double params = piece->params_dense + piece->params_expert,
+             low = piece->params_quantizable_dense + piece->params_quantizable_expert;
       if (!ms_work_is_unit(piece)) {
         ends += b.weight * params;
         continue;
@@ -140,7 +154,8 @@ static double graph_buffers_B(const MsWork *w, int stage) {
   double most = 0;
   for (int c = 0; c < w->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) most = MAX(most, w->pieces[ms_work_chunk_piece(w, chunk, i)].graph_B);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+      most = MAX(most, w->pieces[ms_work_chunk_piece(w, chunk, i)].graph_B);
   }
   return most;
 }
@@ -148,36 +163,45 @@ static double graph_buffers_B(const MsWork *w, int stage) {
 void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
   const MsScenario *s = w->scenario;
   MsStageParams p = ms_work_stage_params(w, stage);
-  double dense = p.params_dense + p.embedding_copy, expert = p.params_expert, low = p.quantizable_dense + p.quantizable_expert;
+  double dense = p.params_dense + p.embedding_copy, expert = p.params_expert,
+         low = p.quantizable_dense + p.quantizable_expert;
   memset(out, 0, sizeof *out);
   MsParamBytes b = ms_memory_param_bytes(w);
   MsFsdp fsdp = s->options.fsdp;
-  double shard = b.dense_shards, expert_shard = b.expert_shards, low_expert = p.quantizable_expert, low_dense = low - low_expert;
+  double shard = b.dense_shards, expert_shard = b.expert_shards, low_expert = p.quantizable_expert,
+         low_dense = low - low_expert;
   out->parameters_B = b.weight * (dense + expert - low) + b.low_weight * low;
   out->gradients_B = b.gradient * (dense + expert);
   if (fsdp >= MS_FSDP_OPTIM_GRADS) out->gradients_B = b.gradient * (dense / shard + expert / expert_shard);
   if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS)
-    out->parameters_B = b.weight * ((dense - low_dense) / shard + (expert - low_expert) / expert_shard) + b.low_weight * (low_dense / shard + low_expert / expert_shard);
+    out->parameters_B = b.weight * ((dense - low_dense) / shard + (expert - low_expert) / expert_shard) +
+                        b.low_weight * (low_dense / shard + low_expert / expert_shard);
   out->parameters_B += b.weight * p.frozen;
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
   if (s->training.optimizer == MS_OPT_MUON) { /* matrices have a momentum, no second moment */
     double matrix_dense, matrix_expert;
     ms_work_matrix_params(w, stage, &matrix_dense, &matrix_expert);
-    double second = s->options.offload_optimizer_states ? 0 : ms_dtype_B(s->options.exp_avg_sq_dtype) * (1 - s->options.optimizer_offload_fraction);
+    double second = s->options.offload_optimizer_states
+                        ? 0
+                        : ms_dtype_B(s->options.exp_avg_sq_dtype) * (1 - s->options.optimizer_offload_fraction);
     out->optimizer_B -= second * (matrix_dense / shard + matrix_expert / expert_shard);
   }
   double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
-  out->buffers_B = fsdp_buffers_B(w, stage, b) + dummy + workspace_B(w, stage) + score_buffer_B(w) + received_B(w, stage) + graph_buffers_B(w, stage) + (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
+  out->buffers_B = fsdp_buffers_B(w, stage, b) + dummy + workspace_B(w, stage) + score_buffer_B(w) +
+                   received_B(w, stage) + graph_buffers_B(w, stage) +
+                   (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;
 }
 
-/* FP32 copy of a BF16 gradient shard during the step, unless the optimizer is precision aware; and its states, where they live on the host between steps. */
+/* FP32 copy of a BF16 gradient shard during the step, unless the optimizer is precision aware; and its states, where
+ * they live on the host between steps. */
 static double optimizer_transient_B(const MsWork *w, int stage) {
   const MsOptions *o = &w->scenario->options;
   MsStageParams p = ms_work_stage_params(w, stage);
   double copy = o->main_grads_dtype == MS_DT_FP32 || ms_optimizer_is_precision_aware(o) ? 0 : 4;
   if (o->offload_optimizer_states) copy += ms_optimizer_state_B(w->scenario);
-  return copy * ((p.params_dense + p.embedding_copy) / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE));
+  return copy *
+         ((p.params_dense + p.embedding_copy) / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE));
 }
 
 /* --- activations: one walk over the slots --- */
@@ -204,11 +228,13 @@ static const char *where(const MsPiece *piece, gboolean backward) {
 static double deferred_B(const MsWork *w, const MsChunk *chunk) {
   if (!chunk->has_loss || ms_work_deferred(w, G_MAXINT) == 0) return 0;
   double h = w->scenario->model->hidden_size;
-  return (1 + w->scenario->model->mtp_num_layers) * (2 * w->rows * w->padded_vocab / w->layout->tp + 2 * w->rows_sp * h);
+  return (1 + w->scenario->model->mtp_num_layers) *
+         (2 * w->rows * w->padded_vocab / w->layout->tp + 2 * w->rows_sp * h);
 }
 
-/* What a chunk has received stays with the pipeline until the backward takes its gradient. The first layer keeps it as its input anyway, but for a CUDA graph,
- * which keeps a copy (work/graphs.c; with EP overlap every layer does, and its piece says so). */
+/* What a chunk has received stays with the pipeline until the backward takes its gradient. The first layer keeps it as
+ * its input anyway, but for a CUDA graph, which keeps a copy (work/graphs.c; with EP overlap every layer does, and its
+ * piece says so). */
 static double received_twice_B(const MsWork *w, const MsChunk *chunk) {
   const MsScenario *s = w->scenario;
   if (chunk->has_embedding || chunk->num_layers == 0 || s->options.ep_overlap) return 0;
@@ -219,7 +245,8 @@ static double received_twice_B(const MsWork *w, const MsChunk *chunk) {
 static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
   ChunkBytes b = {.kept = received_twice_B(w, chunk), .forward_where = "forward", .backward_where = "backward"};
   int n = ms_work_chunk_length(chunk);
-  /* beside what a piece offloads itself (its transients): what the one before it still sends, and what is fetched for the one after it, as in sim/lower.c */
+  /* beside what a piece offloads itself (its transients): what the one before it still sends, and what is fetched for
+   * the one after it, as in sim/lower.c */
   double leaving = 0, freed = 0;
   for (int i = 0; i < n; i++) {
     const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
@@ -230,7 +257,8 @@ static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
   }
   for (int i = n - 1; i >= 0; i--) {
     const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
-    double peak = piece->backward_transient_B - freed + (i > 0 ? w->pieces[ms_work_chunk_piece(w, chunk, i - 1)].offload_B : 0);
+    double peak =
+        piece->backward_transient_B - freed + (i > 0 ? w->pieces[ms_work_chunk_piece(w, chunk, i - 1)].offload_B : 0);
     if (peak > b.backward_peak) b.backward_peak = peak, b.backward_where = where(piece, TRUE);
     freed += piece->kept_B;
   }
@@ -240,37 +268,46 @@ static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
 
 static double left_behind_B(const ChunkBytes *c, int mb) { return mb < c->deferred_until ? c->deferred : 0; }
 
-/* Weight gradients that wait until the layer's input gradient is done (delay_wgrad) hold the gradients of all outputs of its linears, as they were quantised
- * (domain/memory.md 7). */
+/* Weight gradients that wait until the layer's input gradient is done (delay_wgrad) hold the gradients of all outputs
+ * of its linears, as they were quantised (domain/memory.md 7). */
 static double delayed_B(const MsPiece *piece) {
   double bytes = 0;
   for (int i = 0; i < piece->backward.n; i++) {
     const MsOp *op = &piece->backward.op[i];
-    if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_WEIGHT)) bytes += ms_element_B(op->dtype) * op->m * op->k * (op->kind == MS_OP_GEMM ? op->groups : 1);
+    if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_WEIGHT))
+      bytes += ms_element_B(op->dtype) * op->m * op->k * (op->kind == MS_OP_GEMM ? op->groups : 1);
   }
   return bytes;
 }
 
-/* A forward and a backward in one slot go layer by layer in pairs: embedding forward, head backward, the pairs, what the longer one has left,
- * head forward, embedding backward (domain/schedules.md 9; measured: one microbatch lives, and a layer of the next). */
-typedef struct { double now, peak; const char *where; gboolean delays; } Pairing;
+/* A forward and a backward in one slot go layer by layer in pairs: embedding forward, head backward, the pairs, what
+ * the longer one has left, head forward, embedding backward (domain/schedules.md 9; measured: one microbatch lives, and
+ * a layer of the next). */
+typedef struct {
+  double now, peak;
+  const char *where;
+  gboolean delays;
+} Pairing;
 
 static void pairing_step(Pairing *p, const MsPiece *forward, const MsPiece *backward) {
   double kept = forward ? forward->kept_B : 0;
-  double peak = p->now + kept + (forward ? forward->forward_transient_B : 0) + (backward ? backward->backward_transient_B : 0);
+  double peak =
+      p->now + kept + (forward ? forward->forward_transient_B : 0) + (backward ? backward->backward_transient_B : 0);
   if (p->delays && backward && ms_work_is_unit(backward)) peak += delayed_B(backward);
   if (peak > p->peak) p->peak = peak, p->where = backward ? where(backward, TRUE) : where(forward, FALSE);
   p->now += kept - (backward ? backward->kept_B : 0);
 }
 
 static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b) {
-  Pairing p = {.now = received_twice_B(w, f), .where = "forward beside backward", .delays = w->scenario->options.delay_wgrad};
+  Pairing p = {
+      .now = received_twice_B(w, f), .where = "forward beside backward", .delays = w->scenario->options.delay_wgrad};
   int n_f = ms_work_chunk_length(f) - f->has_loss, n_b = ms_work_chunk_length(b) - b->has_loss;
   int i = f->has_embedding ? 1 : 0, j = n_b - 1, end = b->has_embedding ? 1 : 0;
   if (i) pairing_step(&p, &w->pieces[w->piece_embedding], NULL);
   if (b->has_loss) pairing_step(&p, NULL, &w->pieces[w->piece_head]);
   for (; i < n_f || j >= end; i++, j--)
-    pairing_step(&p, i < n_f ? &w->pieces[ms_work_chunk_piece(w, f, i)] : NULL, j >= end ? &w->pieces[ms_work_chunk_piece(w, b, j)] : NULL);
+    pairing_step(&p, i < n_f ? &w->pieces[ms_work_chunk_piece(w, f, i)] : NULL,
+                 j >= end ? &w->pieces[ms_work_chunk_piece(w, b, j)] : NULL);
   if (f->has_loss) pairing_step(&p, &w->pieces[w->piece_head], NULL);
   if (end) pairing_step(&p, NULL, &w->pieces[w->piece_embedding]);
   p.now -= received_twice_B(w, b);
@@ -288,7 +325,9 @@ static const Pairing *pair_of(StageBytes *s, int forward, int backward) {
   int n = s->work->layout->vpp;
   if (!s->pair) s->pair = g_new0(Pairing, n * n);
   Pairing *p = &s->pair[forward * n + backward];
-  if (!p->where) *p = paired_bytes(s->work, ms_layout_chunk(s->work->layout, s->stage, forward), ms_layout_chunk(s->work->layout, s->stage, backward));
+  if (!p->where)
+    *p = paired_bytes(s->work, ms_layout_chunk(s->work->layout, s->stage, forward),
+                      ms_layout_chunk(s->work->layout, s->stage, backward));
   return p;
 }
 
@@ -307,7 +346,10 @@ static void stage_bytes_clear(StageBytes *s) {
   g_free(s->pair);
 }
 
-typedef struct { double live, peak_extra; const char *where; } SlotBytes; /* kept after the slot; highest during it over the start */
+typedef struct {
+  double live, peak_extra;
+  const char *where;
+} SlotBytes; /* kept after the slot; highest during it over the start */
 
 static SlotBytes slot_bytes(const MsSlot *slot, StageBytes *stage, double live) {
   const ChunkBytes *c = &stage->chunk[slot->chunk];

@@ -10,21 +10,21 @@
 
 typedef struct {
   double parameters_B, gradients_B, optimizer_B;
-  double buffers_B;      /* dummy weight gradients, workspaces, dispatcher buffers */
-  double activations_B;  /* kept activations at the peak */
-  double transient_B;    /* coinciding transients at the peak */
-  double peak_B;         /* allocated: sum of the above */
-  double between_steps_B;/* allocated when no activation lives */
-  double reserved_B;     /* reserve of the allocator over allocated, and context outside it */
-  double device_B;       /* peak_B + reserved_B: what must fit */
-  const char *peak_where;/* "mlp backward", "head", "moe forward", "embedding backward", "optimizer" */
-  int peak_slot;         /* index into the stage's slot list */
+  double buffers_B;       /* dummy weight gradients, workspaces, dispatcher buffers */
+  double activations_B;   /* kept activations at the peak */
+  double transient_B;     /* coinciding transients at the peak */
+  double peak_B;          /* allocated: sum of the above */
+  double between_steps_B; /* allocated when no activation lives */
+  double reserved_B;      /* reserve of the allocator over allocated, and context outside it */
+  double device_B;        /* peak_B + reserved_B: what must fit */
+  const char *peak_where; /* "mlp backward", "head", "moe forward", "embedding backward", "optimizer" */
+  int peak_slot;          /* index into the stage's slot list */
 } MsStageMemory;
 
 typedef struct {
   int stages;
-  MsStageMemory *stage;  /* [stages], owned */
-  int peak_stage;        /* largest peak_B */
+  MsStageMemory *stage; /* [stages], owned */
+  int peak_stage;       /* largest peak_B */
 } MsMemory;
 
 /* (transfer full) `schedule` must be the one the step runs. */
@@ -33,7 +33,10 @@ void ms_memory_free(MsMemory *memory);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsMemory, ms_memory_free)
 
 /* Bytes per parameter held on a rank; optimizer per element of the shard. */
-typedef struct { double weight, low_weight, gradient, optimizer; double dense_shards, expert_shards; } MsParamBytes;
+typedef struct {
+  double weight, low_weight, gradient, optimizer;
+  double dense_shards, expert_shards;
+} MsParamBytes;
 MsParamBytes ms_memory_param_bytes(const MsWork *work);
 /* Static bytes of one stage (everything but activations and transients). */
 void ms_memory_static(const MsWork *work, int stage, MsStageMemory *out);

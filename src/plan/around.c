@@ -2,9 +2,13 @@
 #include "plan/plan_priv.h"
 #include <string.h>
 
-/* Keys that say how layers are cut or microbatches grouped for the run's own PP and VPP: left to the planner with them. */
-static const char *const cut_keys[] = {"pipeline_layout", "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split",
-                                       "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
+/* Keys that say how layers are cut or microbatches grouped for the run's own PP and VPP: left to the planner with them.
+ */
+static const char *const cut_keys[] = {"pipeline_layout",
+                                       "account_for_embedding_in_pipeline_split",
+                                       "account_for_loss_in_pipeline_split",
+                                       "decoder_first_pipeline_num_layers",
+                                       "decoder_last_pipeline_num_layers",
                                        "microbatch_group_size_per_virtual_pipeline_stage"};
 
 /* What the planner tries by itself, and what the run has. */
@@ -27,7 +31,8 @@ static gboolean same_recompute(const MsRecomputeSpec *a, const MsRecomputeSpec *
 
 static void write_recompute(const MsRecomputeSpec *spec, MsJsonOut *out) {
   ms_json_out_object(out, NULL);
-  if (spec->granularity == MS_RECOMPUTE_NONE) ms_json_out_string(out, "granularity", ms_recompute_words[MS_RECOMPUTE_NONE]);
+  if (spec->granularity == MS_RECOMPUTE_NONE)
+    ms_json_out_string(out, "granularity", ms_recompute_words[MS_RECOMPUTE_NONE]);
   else ms_fields_write(&ms_recompute_table, spec, FALSE, out);
   ms_json_out_end(out);
 }
@@ -68,7 +73,8 @@ char *ms_request_around(const MsScenario *run, double needed_fraction) {
   if (run->layout.pipeline_layout) json_object_set_member(layout, "pipeline_layout", stages_of(run));
   for (int axis = 0; axis < MS_N_AXES; axis++) {
     if (axis == MS_AXIS_GPUS) continue;
-    json_object_set_member(object_of(json, axis == MS_AXIS_MBS ? "training" : "layout"), strchr(ms_axis_paths[axis], '.') + 1, sizes(run, axis));
+    json_object_set_member(object_of(json, axis == MS_AXIS_MBS ? "training" : "layout"),
+                           strchr(ms_axis_paths[axis], '.') + 1, sizes(run, axis));
   }
   JsonObject *options = object_of(json, "options");
   if (run->layout.tp == 1) json_object_set_null_member(options, "sequence_parallel"); /* with TP, as is usual */

@@ -1,15 +1,16 @@
 /* src/plan/bound.c - step time and device memory of a layout from below, in a few dozen multiplications.
  *
- * The step of stage i is at least what its own pieces take for all microbatches, after the first chunk of every stage before it has let the first
- * microbatch through and before their last backwards (sim/bound.c). That is a sum over pieces of a whole number times a time of the piece:
+ * The step of stage i is at least what its own pieces take for all microbatches, after the first chunk of every stage
+ * before it has let the first microbatch through and before their last backwards (sim/bound.c). That is a sum over
+ * pieces of a whole number times a time of the piece:
  *   - the times depend on the outer axes and the work keys: the memo, costed once for all (pp, vpp);
  *   - the whole numbers depend on pp, vpp and the number of microbatches: the shape, counted once for all memos.
- * Memory is the same kind of sum over parameters and kept bytes. A stage whose numbers are all no larger than another's decides nothing and is left out
- * of the shape, which is then two to five stages long whatever PP is. */
+ * Memory is the same kind of sum over parameters and kept bytes. A stage whose numbers are all no larger than another's
+ * decides nothing and is left out of the shape, which is then two to five stages long whatever PP is. */
 #include "plan/plan_priv.h"
 #include <string.h>
 
-/* --- pieces, costed ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- pieces, costed -------------------------------------------------------------------------------------------- */
 
 struct MsPieceMemo {
   MsLayout *layout;
@@ -44,7 +45,8 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   MsPieceMemo *m = g_new0(MsPieceMemo, 1);
   m->scenario = ms_scenario_copy(scenario, TRUE);
   m->layout = ms_layout_build(m->scenario);
-  if (!(m->work = ms_work_new(m->scenario, m->layout, error)) || !(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) {
+  if (!(m->work = ms_work_new(m->scenario, m->layout, error)) ||
+      !(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) {
     ms_memo_free(m);
     return NULL;
   }
@@ -65,7 +67,8 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   return m;
 }
 
-int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *s, const MsPieceMemo *like, MsPieceMemo **memo, GError **error) {
+int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *s, const MsPieceMemo *like,
+               MsPieceMemo **memo, GError **error) {
   const MsUnbalanced before = ms_space_try_balance(space, ms_cut_costs(space, value, combo, NULL, s), s);
   int rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
   if (memo && rule < 0) *memo = ms_memo_new(s, like, error);
@@ -82,10 +85,17 @@ static const MsPieceTime *times_of(MsPieceMemo *m, gboolean splits) {
   return m->time[splits];
 }
 
-/* --- shapes ------------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- shapes ---------------------------------------------------------------------------------------------------- */
 
-enum { RUN, STARTS, ENDS, AHEAD, LATE, N_COUNTS }; /* of pieces in the time of a stage: that it runs; at the start and at the end of a chunk; on the way
-                                                     * to and from it; first in the chunk that ends the stage's work */
+enum {
+  RUN,
+  STARTS,
+  ENDS,
+  AHEAD,
+  LATE,
+  N_COUNTS
+};               /* of pieces in the time of a stage: that it runs; at the start and at the end of a chunk; on the way
+                  * to and from it; first in the chunk that ends the stage's work */
 typedef struct { /* of one stage, by piece */
   gint64 *time;  /* [N_COUNTS][n] */
   gint32 *count; /* pieces that stand there */
@@ -101,13 +111,18 @@ struct MsShape {
   gint64 *live;            /* [n_memory][n] */
 };
 
-typedef struct { gint32 pp, vpp, microbatches, shape_of, map, costs; } ShapeKey;
-typedef struct { MsShape *shape; int rule; } ShapeEntry;
+typedef struct {
+  gint32 pp, vpp, microbatches, shape_of, map, costs;
+} ShapeKey;
+typedef struct {
+  MsShape *shape;
+  int rule;
+} ShapeEntry;
 
 struct MsShapes {
   GHashTable *known;  /* ShapeKey -> ShapeEntry */
   GHashTable *by_cut; /* the key without the costs, and the layout string -> the same entries, owned */
-  GPtrArray *maps;   /* which layer is which piece, as bytes */
+  GPtrArray *maps;    /* which layer is which piece, as bytes */
 };
 
 static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(ShapeKey) / sizeof(gint32)); }
@@ -174,9 +189,12 @@ static gint64 alive(const MsScenario *s, const MsLayout *l, int stage, int chunk
   return forwards_of(n, chunk, l->vpp, group);
 }
 
-static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, gint64 *before, StageCounts *out) {
+static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, gint64 *before,
+                        StageCounts *out) {
   gboolean ends = s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE;
-  gint64 microbatches = s->layout.schedule == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches; /* two copies of the model: half each */
+  gint64 microbatches = s->layout.schedule == MS_SCHED_DUALPIPE
+                            ? l->microbatches / 2
+                            : l->microbatches; /* two copies of the model: half each */
   int n = w->n_pieces;
   memset(out->time, 0, sizeof *out->time * N_COUNTS * (size_t)n);
   memset(out->count, 0, sizeof *out->count * (size_t)n);
@@ -216,7 +234,8 @@ static gboolean no_larger_memory(const StageCounts *a, const StageCounts *b, int
 }
 
 /* TRUE when stage k decides nothing: another is no smaller in everything (of equals the first stays). */
-static gboolean decided(const StageCounts *stage, int stages, int k, int n, gboolean (*no_larger)(const StageCounts *, const StageCounts *, int)) {
+static gboolean decided(const StageCounts *stage, int stages, int k, int n,
+                        gboolean (*no_larger)(const StageCounts *, const StageCounts *, int)) {
   for (int i = 0; i < stages; i++)
     if (i != k && no_larger(&stage[k], &stage[i], n) && (i < k || !no_larger(&stage[i], &stage[k], n))) return TRUE;
   return FALSE;
@@ -225,7 +244,8 @@ static gboolean decided(const StageCounts *stage, int stages, int k, int n, gboo
 static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout *l) {
   int n = w->n_pieces, stages = l->pp;
   size_t cells = (size_t)n * (size_t)stages;
-  g_autofree gint64 *time = g_new(gint64, N_COUNTS * cells), *live = g_new(gint64, cells), *before = g_new0(gint64, (gsize)n);
+  g_autofree gint64 *time = g_new(gint64, N_COUNTS * cells), *live = g_new(gint64, cells),
+                    *before = g_new0(gint64, (gsize)n);
   g_autofree gint32 *count = g_new(gint32, cells);
   g_autofree StageCounts *stage = g_new(StageCounts, stages);
   for (int i = 0; i < stages; i++) {
@@ -238,9 +258,11 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   shape->owners = s->layout.schedule == MS_SCHED_DUALPIPE ? 2 : 1;
   shape->splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE;
   size_t row = N_COUNTS * (size_t)n;
-  shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells), shape->live = g_new(gint64, cells);
+  shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells),
+  shape->live = g_new(gint64, cells);
   for (int i = 0; i < stages; i++) {
-    if (!decided(stage, stages, i, n, no_larger_time)) memcpy(shape->time + (size_t)shape->n_time++ * row, stage[i].time, sizeof(gint64) * row);
+    if (!decided(stage, stages, i, n, no_larger_time))
+      memcpy(shape->time + (size_t)shape->n_time++ * row, stage[i].time, sizeof(gint64) * row);
     if (decided(stage, stages, i, n, no_larger_memory)) continue;
     memcpy(shape->count + shape->n_memory * n, stage[i].count, sizeof(gint32) * (size_t)n);
     memcpy(shape->live + shape->n_memory++ * n, stage[i].live, sizeof(gint64) * (size_t)n);
@@ -250,14 +272,17 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
 
 gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
   size_t cells = (size_t)a->n_memory * (size_t)a->n;
-  return a->n == b->n && a->n_time == b->n_time && a->n_memory == b->n_memory && a->owners == b->owners && a->splits == b->splits &&
-         !memcmp(a->time, b->time, sizeof(gint64) * N_COUNTS * (size_t)a->n_time * (size_t)a->n) && !memcmp(a->count, b->count, sizeof(gint32) * cells) &&
-         !memcmp(a->live, b->live, sizeof(gint64) * cells);
+  return a->n == b->n && a->n_time == b->n_time && a->n_memory == b->n_memory && a->owners == b->owners &&
+         a->splits == b->splits &&
+         !memcmp(a->time, b->time, sizeof(gint64) * N_COUNTS * (size_t)a->n_time * (size_t)a->n) &&
+         !memcmp(a->count, b->count, sizeof(gint32) * cells) && !memcmp(a->live, b->live, sizeof(gint64) * cells);
 }
 
 /* Of the cut that is written in. */
-static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsScenario *s, gboolean same) {
-  g_autofree char *cut = g_strdup_printf("%d %d %d %d %d %d %s", k->pp, k->vpp, k->microbatches, k->shape_of, k->map, same, s->layout.pipeline_layout ? s->layout.pipeline_layout : "");
+static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsScenario *s,
+                            gboolean same) {
+  g_autofree char *cut = g_strdup_printf("%d %d %d %d %d %d %s", k->pp, k->vpp, k->microbatches, k->shape_of, k->map,
+                                         same, s->layout.pipeline_layout ? s->layout.pipeline_layout : "");
   ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, cut);
   if (e) return e;
   e = g_new0(ShapeEntry, 1);
@@ -270,11 +295,17 @@ static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMe
   return e;
 }
 
-const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c, MsScenario *s, int *rule) {
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c,
+                             MsScenario *s, int *rule) {
   const MsLayoutSpec *spec = &s->layout;
   int costs = ms_cut_costs(space, c->value, c->combo, ms_pieces_depend_on_cut(s) ? NULL : memo, s);
   gint64 dp = s->gpus / ((gint64)spec->tp * spec->cp * spec->pp);
-  const ShapeKey key = {spec->pp, spec->vpp, (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)), ms_space_shape_of(space, c->combo), map, costs};
+  const ShapeKey key = {spec->pp,
+                        spec->vpp,
+                        (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)),
+                        ms_space_shape_of(space, c->combo),
+                        map,
+                        costs};
   ShapeEntry *e = g_hash_table_lookup(shapes->known, &key);
   if (!e) {
     const MsUnbalanced before = ms_space_try_balance(space, costs, s);
@@ -286,7 +317,7 @@ const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const
   return e->shape;
 }
 
-/* --- the bounds ---------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- the bounds ------------------------------------------------------------------------------------------------ */
 
 MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
   const MsPieceTime *time = times_of(memo, shape->splits);
@@ -331,14 +362,18 @@ int *ms_pieces_of_model(const MsWork *w) {
   for (int i = 0; i < model->num_layers; i++) count[w->piece_of_layer[i]]++;
   if (w->piece_embedding >= 0) count[w->piece_embedding]++;
   if (w->piece_head >= 0) count[w->piece_head]++;
-  for (int i = 0; i < model->mtp_num_layers && w->piece_mtp >= 0; i++) count[i > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp]++;
+  for (int i = 0; i < model->mtp_num_layers && w->piece_mtp >= 0; i++)
+    count[i > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp]++;
   return count;
 }
 
 double ms_memo_layer(MsPieceMemo *m, MsPieceKind kind, int index) {
   const MsWork *w = m->work;
   int mtp = index > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp;
-  int piece = kind == MS_PIECE_LAYER ? w->piece_of_layer[index] : kind == MS_PIECE_EMBEDDING ? w->piece_embedding : kind == MS_PIECE_HEAD ? w->piece_head : mtp;
+  int piece = kind == MS_PIECE_LAYER       ? w->piece_of_layer[index]
+              : kind == MS_PIECE_EMBEDDING ? w->piece_embedding
+              : kind == MS_PIECE_HEAD      ? w->piece_head
+                                           : mtp;
   return piece < 0 ? 0 : (double)times_of(m, FALSE)[piece].usual;
 }
 
@@ -356,7 +391,9 @@ double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
   double most = 0, busy[MS_N_STREAMS] = {0};
   for (int i = 0; i < m->n; i++) {
     const MsCostedPiece *p = &m->piece[i];
-    gboolean left = i == m->work->piece_head && m->scenario->options.defer_embedding_wgrad_compute; /* weight gradients of the head may wait for the flush */
+    gboolean left =
+        i == m->work->piece_head &&
+        m->scenario->options.defer_embedding_wgrad_compute; /* weight gradients of the head may wait for the flush */
     add_streams(&p->forward, MS_LIST_ALL, rows, count[i], busy);
     add_streams(&p->backward, left ? MS_LIST_INPUT : MS_LIST_ALL, rows, count[i], busy);
     add_streams(&p->reload, MS_LIST_ALL, rows, count[i], busy);
@@ -377,17 +414,22 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
   return r;
 }
 
-double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, const MsHardware *hardware) {
-  double dense_shards = bytes->shards ? MAX(1.0, dp_cp) * shape->owners : 1, expert_shards = bytes->shards ? MAX(1.0, edp) * shape->owners : 1;
-  double dense_B = bytes->whole_B + bytes->shared_B / dense_shards, expert_B = bytes->whole_B + bytes->shared_B / expert_shards, most = 0;
+double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp,
+                         double edp, const MsHardware *hardware) {
+  double dense_shards = bytes->shards ? MAX(1.0, dp_cp) * shape->owners : 1,
+         expert_shards = bytes->shards ? MAX(1.0, edp) * shape->owners : 1;
+  double dense_B = bytes->whole_B + bytes->shared_B / dense_shards,
+         expert_B = bytes->whole_B + bytes->shared_B / expert_shards, most = 0;
   int n = shape->n;
   for (int k = 0; k < shape->n_memory; k++) {
     const gint32 *count = shape->count + k * n;
     const gint64 *live = shape->live + k * n;
     double sum = 0;
     for (int i = 0; i < n; i++)
-      sum += count[i] * (dense_B * memo->dense[i] + expert_B * memo->expert[i] + bytes->low_B * memo->low[i]) + (double)live[i] * memo->kept[i];
+      sum += count[i] * (dense_B * memo->dense[i] + expert_B * memo->expert[i] + bytes->low_B * memo->low[i]) +
+             (double)live[i] * memo->kept[i];
     most = MAX(most, sum);
   }
-  return (1 - 1e-12) * (most * MAX(1, hardware->reserve_ratio) + hardware->context_B); /* rounding never makes it too large */
+  return (1 - 1e-12) *
+         (most * MAX(1, hardware->reserve_ratio) + hardware->context_B); /* rounding never makes it too large */
 }

@@ -1,4 +1,5 @@
-/* src/plan/branch.c - the children of a node of the tree, each with a bound below all layouts that it stands for (tree.h lists the levels). */
+/* src/plan/branch.c - the children of a node of the tree, each with a bound below all layouts that it stands for
+ * (tree.h lists the levels). */
 #include "plan/tree.h"
 #include "base/err.h"
 #include "base/io.h"
@@ -8,7 +9,9 @@
 
 /* --- what a node stands for --- */
 
-static guint64 n_inner(const MsSpace *space) { return (guint64)space->axis[MS_AXIS_PP].n * (guint64)space->axis[MS_AXIS_VPP].n; }
+static guint64 n_inner(const MsSpace *space) {
+  return (guint64)space->axis[MS_AXIS_PP].n * (guint64)space->axis[MS_AXIS_VPP].n;
+}
 
 static guint64 layouts_below(const MsSpace *space, MsLevel level) {
   switch (level) {
@@ -28,7 +31,9 @@ static gboolean is_open(const MsSpace *space, const char *path) {
   return FALSE;
 }
 
-gboolean ms_tree_dear(const MsTree *t, double cost) { return ms_planner_cuts(t->x, MS_SHORT_BOUND) && cost > t->threshold; }
+gboolean ms_tree_dear(const MsTree *t, double cost) {
+  return ms_planner_cuts(t->x, MS_SHORT_BOUND) && cost > t->threshold;
+}
 
 /* Of whole picoseconds, as `full` counts them: an equal bound must not look dearer by rounding. */
 static double cost_of(const MsTree *t, const MsCandidate *c, MsTime step) {
@@ -48,25 +53,33 @@ static guint64 order_of(const MsSpace *space, const MsCandidate *c) {
 }
 
 /* `times` as many as the candidate stands for. */
-static void refuse_many(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c, guint64 times) {
+static void refuse_many(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c,
+                        guint64 times) {
   ms_refused_add(&w->refused, row, times * layouts_below(t->space, level), miss, order_of(t->space, c), c);
 }
 
-static void refuse(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c) { refuse_many(t, w, row, miss, level, c, 1); }
+static void refuse(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c) {
+  refuse_many(t, w, row, miss, level, c, 1);
+}
 
-static const MsRole role_of[MS_N_LEVELS] = {MS_ROLE_WORK, MS_ROLE_KERNELS, MS_ROLE_BESIDE, MS_ROLE_ADDED, MS_ROLE_SHAPE, MS_ROLE_STATE, MS_ROLE_BLIND}; /* which a level settles */
+static const MsRole role_of[MS_N_LEVELS] = {MS_ROLE_WORK,  MS_ROLE_KERNELS, MS_ROLE_BESIDE, MS_ROLE_ADDED,
+                                            MS_ROLE_SHAPE, MS_ROLE_STATE,   MS_ROLE_BLIND}; /* which a level settles */
 
 static gboolean is_plain(const MsTree *t, const MsCandidate *c, MsLevel level) {
   MsRole role = role_of[level];
   return t->plain[role][c->combo / t->space->stride[role] % t->space->n_of_role[role]];
 }
 
-/* A child whose layouts take at least `step_ps`, and what its parent says. Dear ones are dropped: they stay uncounted, cut. */
-static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLevel level, MsCandidate c, double step_ps) {
+/* A child whose layouts take at least `step_ps`, and what its parent says. Dear ones are dropped: they stay uncounted,
+ * cut. */
+static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLevel level, MsCandidate c,
+                 double step_ps) {
   gint32 plain = parent->plain && is_plain(t, &c, level);
   c.bound = MAX(parent->c.bound, (MsTime)step_ps);
   c.cost = cost_of(t, &c, c.bound);
-  if (isinf(c.cost)) refuse(t, w, ms_num_rules + MS_REFUSED_DEADLINE, ms_planner_late_s(t->x, &c, (double)c.bound / MS_PS_PER_S), level, &c);
+  if (isinf(c.cost))
+    refuse(t, w, ms_num_rules + MS_REFUSED_DEADLINE, ms_planner_late_s(t->x, &c, (double)c.bound / MS_PS_PER_S), level,
+           &c);
   else if (!ms_tree_dear(t, c.cost)) {
     const MsBranch child = {.c = c, .level = level, .plain = plain};
     g_array_append_val(w->children, child);
@@ -75,9 +88,16 @@ static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLev
 
 /* --- rules --- */
 
-static const char *const late_rules[] = { /* tests/unit/test_tree.c looks whether any other reads such a key */
-    "order-pp-last", "optimizer-instances-divide", "vpp-without-p2p-overlap", "hybrid-cp", "post-validation-schedule", "fp8-params-need-fp8",
-    "param-gather-overlap", "optimizer-offload-fp8", "outer-sharding-needs-fsdp"};
+static const char *const late_rules[] = {/* tests/unit/test_tree.c looks whether any other reads such a key */
+                                         "order-pp-last",
+                                         "optimizer-instances-divide",
+                                         "vpp-without-p2p-overlap",
+                                         "hybrid-cp",
+                                         "post-validation-schedule",
+                                         "fp8-params-need-fp8",
+                                         "param-gather-overlap",
+                                         "optimizer-offload-fp8",
+                                         "outer-sharding-needs-fsdp"};
 
 gboolean ms_rule_is_late(const char *name) {
   for (guint i = 0; i < G_N_ELEMENTS(late_rules); i++)
@@ -100,7 +120,8 @@ static int rule_named(const char *name) {
 
 /* --- pieces --- */
 
-/* The pieces of a node's settled keys: they do not depend on the pipeline, so it is left out. With `plain` nothing is recomputed or offloaded. */
+/* The pieces of a node's settled keys: they do not depend on the pipeline, so it is left out. With `plain` nothing is
+ * recomputed or offloaded. */
 static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain, GError **error) {
   MsScenario *s = w->flat;
   MsLayoutSpec *l = &s->layout;
@@ -113,7 +134,9 @@ static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gb
   l->account_for_embedding_in_pipeline_split = l->account_for_loss_in_pipeline_split = FALSE;
   l->decoder_first_pipeline_num_layers = l->decoder_last_pipeline_num_layers = 0;
   l->schedule = MS_SCHED_1F1B, l->microbatch_group_size_per_virtual_pipeline_stage = 0;
-  if (plain) s->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1}, s->options.offload_modules = 0;
+  if (plain)
+    s->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1},
+    s->options.offload_modules = 0;
   if (ms_pieces_depend_on_cut(s)) return NULL;
   const MsPieceMemo *like = w->last ? w->last : t->x->s.first;
   MsPieceMemo *memo = ms_memo_new(s, like, error);
@@ -121,7 +144,8 @@ static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gb
   return memo;
 }
 
-/* Microbatches of a step over stages, whatever the pipeline: an even share of the work of all stages, which the busiest has at least. */
+/* Microbatches of a step over stages, whatever the pipeline: an even share of the work of all stages, which the busiest
+ * has at least. */
 static double microbatches_per_stage(const MsTree *t, const MsCandidate *c) {
   const gint32 *v = c->value;
   double replicas = (double)v[MS_AXIS_GPUS] / ((double)v[MS_AXIS_TP] * v[MS_AXIS_CP]);
@@ -140,7 +164,8 @@ static double passes(const MsTree *t, MsPieceMemo *memo) {
 /* --- branching --- */
 
 static void unit_values(const MsSpace *space, int unit, gint32 *value) {
-  for (int axis = MS_N_OUTER - 1; axis >= 0; axis--) value[axis] = space->axis[axis].value[unit % space->axis[axis].n], unit /= space->axis[axis].n;
+  for (int axis = MS_N_OUTER - 1; axis >= 0; axis--)
+    value[axis] = space->axis[axis].value[unit % space->axis[axis].n], unit /= space->axis[axis].n;
   for (int axis = MS_N_OUTER; axis < MS_N_AXES; axis++) value[axis] = space->axis[axis].value[0];
 }
 
@@ -162,16 +187,21 @@ void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
       continue;
     }
     MsPieceMemo *memo = memo_of(t, w, c, TRUE, NULL);
-    emit(t, w, &root, MS_LEVEL_UNIT, *c, memo ? microbatches_per_stage(t, c) * ms_memo_total(memo, MS_TOTAL_PRODUCTS, FALSE) : 0);
+    emit(t, w, &root, MS_LEVEL_UNIT, *c,
+         memo ? microbatches_per_stage(t, c) * ms_memo_total(memo, MS_TOTAL_PRODUCTS, FALSE) : 0);
   }
 }
 
-typedef double (*PlainBound)(const MsTree *, MsPieceMemo *); /* of one microbatch of the whole model, nothing recomputed or offloaded */
+typedef double (*PlainBound)(const MsTree *,
+                             MsPieceMemo *); /* of one microbatch of the whole model, nothing recomputed or offloaded */
 
-static double plain_rows(const MsTree *t G_GNUC_UNUSED, MsPieceMemo *memo) { return ms_memo_total(memo, MS_TOTAL_ROWS, FALSE); }
+static double plain_rows(const MsTree *t G_GNUC_UNUSED, MsPieceMemo *memo) {
+  return ms_memo_total(memo, MS_TOTAL_ROWS, FALSE);
+}
 
 /* The children of a node that settle one role, bounded by pieces where nothing is recomputed or offloaded. */
-static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole role, MsLevel level, PlainBound bound) {
+static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole role, MsLevel level,
+                        PlainBound bound) {
   MsCandidate c = node->c;
   for (gint64 i = 0; i < t->space->n_of_role[role]; i++) {
     c.combo = node->c.combo + i * t->space->stride[role];
@@ -180,8 +210,12 @@ static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole
   }
 }
 
-static void expand_unit(MsTree *t, MsTreeWorker *w, const MsBranch *node) { settle_role(t, w, node, MS_ROLE_KERNELS, MS_LEVEL_KERNELS, plain_rows); }
-static void expand_kernels(MsTree *t, MsTreeWorker *w, const MsBranch *node) { settle_role(t, w, node, MS_ROLE_BESIDE, MS_LEVEL_BESIDE, passes); }
+static void expand_unit(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  settle_role(t, w, node, MS_ROLE_KERNELS, MS_LEVEL_KERNELS, plain_rows);
+}
+static void expand_kernels(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  settle_role(t, w, node, MS_ROLE_BESIDE, MS_LEVEL_BESIDE, passes);
+}
 
 /* --- pieces of a node of MS_LEVEL_ADDED, and the shapes that they may take --- */
 
@@ -225,19 +259,24 @@ static void take_pieces(Pieces *p, const MsCandidate *c) {
 }
 
 static double least_device_B(const Pieces *p, const MsShape *shape, const gint32 *v) {
-  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP], edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP], least = INFINITY;
+  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP],
+         edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP], least = INFINITY;
   for (int i = 0; i < p->w->n_bytes; i++) {
-    double device_B = ms_bound_device_B(shape, p->memo, &p->w->bytes[i], dp_cp, edp, p->t->space->request->base->hardware);
+    double device_B =
+        ms_bound_device_B(shape, p->memo, &p->w->bytes[i], dp_cp, edp, p->t->space->request->base->hardware);
     least = MIN(least, device_B);
   }
   return least;
 }
 
-static gboolean may_fit(const Pieces *p, double least_B) { return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY); }
+static gboolean may_fit(const Pieces *p, double least_B) {
+  return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
+}
 
 /* The sizes divide, so that a shape can be made. */
 static int size_rule(const MsTree *t, const gint32 *v) {
-  gint64 dense = (gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP], expert = (gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP] * v[MS_AXIS_PP];
+  gint64 dense = (gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP],
+         expert = (gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP] * v[MS_AXIS_PP];
   if (v[MS_AXIS_GPUS] % dense) return rule_named("world-divides");
   if (v[MS_AXIS_GPUS] % expert) return rule_named("expert-world-divides");
   gint64 sequences = v[MS_AXIS_MBS] * (v[MS_AXIS_GPUS] / dense);
@@ -246,7 +285,8 @@ static int size_rule(const MsTree *t, const gint32 *v) {
 
 void ms_tree_write_shape(const MsTree *t, MsTreeWorker *w, const MsCandidate *c) {
   MsScenario *s = w->scratch;
-  s->layout.microbatch_group_size_per_virtual_pipeline_stage = t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
+  s->layout.microbatch_group_size_per_virtual_pipeline_stage =
+      t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
   ms_space_apply_choices(t->space, MS_ROLE_SHAPE, c->combo, s);
   ms_space_apply_axes(c->value, s);
 }
@@ -268,7 +308,8 @@ static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
 static int settled_rule(const Pieces *p, const MsCandidate *c) {
   const MsScenario *s = p->w->scratch;
   int rule = refusing_rule(s, p->t->settled);
-  gboolean same = rule < 0 && !(p->t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another_shape(p->t->space, c->combo, s);
+  gboolean same = rule < 0 && !(p->t->x->s.options->without & 1u << MS_SHORT_SAME) &&
+                  ms_space_same_as_another_shape(p->t->space, c->combo, s);
   return same ? ms_num_rules + MS_REFUSED_SAME : rule;
 }
 
@@ -277,12 +318,16 @@ static gint64 without_order(const MsSpace *space, gint64 choice) {
   for (int i = 0; i < space->n_choices; i++) {
     const MsChoice *c = &space->choice[i];
     gint64 stride = c->stride / space->stride[MS_ROLE_SHAPE];
-    if (c->role == MS_ROLE_SHAPE && !strcmp(c->open->path, "layout.order")) return choice - choice / stride % c->n * stride;
+    if (c->role == MS_ROLE_SHAPE && !strcmp(c->open->path, "layout.order"))
+      return choice - choice / stride % c->n * stride;
   }
   return choice;
 }
 
-typedef struct { MsShapeUse use; MsTime passes; } Passed;
+typedef struct {
+  MsShapeUse use;
+  MsTime passes;
+} Passed;
 
 static MsTime passes_once(const Pieces *p, const MsCandidate *c, MsShapeUse use, GArray *passed) {
   use.choice = (gint32)without_order(p->t->space, use.choice);
@@ -310,7 +355,8 @@ static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, c
     ms_tree_write_shape(t, p->w, &c);
     int rule = settled_rule(p, &c);
     if (rule >= 0) refuse(t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
-    else if (!may_fit(p, least_B)) refuse(t, p->w, ms_num_rules + MS_REFUSED_MEMORY, least_B - t->x->s.plan->memory_limit_B, MS_LEVEL_SHAPE, &c);
+    else if (!may_fit(p, least_B))
+      refuse(t, p->w, ms_num_rules + MS_REFUSED_MEMORY, least_B - t->x->s.plan->memory_limit_B, MS_LEVEL_SHAPE, &c);
     else emit(t, p->w, node, MS_LEVEL_SHAPE, c, (double)(tighter ? MAX(step, passes_once(p, &c, use, passed)) : step));
   }
 }
@@ -323,7 +369,8 @@ static void expand_pieces(const Pieces *p, const MsBranch *node) {
     c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[pp];
     int rule = size_rule(p->t, c.value);
     if (rule >= 0) {
-      refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c, (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
+      refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c,
+                  (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
       continue;
     }
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
@@ -371,7 +418,8 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
     Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, c, FALSE, NULL)};
     double share = p.memo ? microbatches_per_stage(t, c) * passes(t, p.memo) : 0, least = 0;
     if (p.memo) take_pieces(&p, c), least = least_of_shapes(&p, c);
-    if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least))) expand_pieces(&p, &child); /* says what refuses them, as the pieces are at hand */
+    if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least)))
+      expand_pieces(&p, &child); /* says what refuses them, as the pieces are at hand */
     else emit(t, w, node, MS_LEVEL_ADDED, *c, MAX(share, least));
   }
 }
@@ -397,7 +445,8 @@ static void expand_cut(Pieces *p, const MsBranch *node, MsCandidate c, gint64 ch
   ms_tree_write_shape(t, p->w, &c);
   int rule = refusing_rule(p->w->scratch, t->settled);
   const MsShape *shape = NULL;
-  if (rule < 0 && pieces_of_cut(p, &c, &rule)) shape = ms_shapes_get(p->w->shapes, p->map, p->memo, t->space, &c, p->w->scratch, &rule);
+  if (rule < 0 && pieces_of_cut(p, &c, &rule))
+    shape = ms_shapes_get(p->w->shapes, p->map, p->memo, t->space, &c, p->w->scratch, &rule);
   MsShapeUse use = {c.value[MS_AXIS_VPP], (gint32)choice};
   g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof use);
   g_array_append_val(uses, use);
@@ -410,9 +459,11 @@ static void expand_cuts(Pieces *p, const MsBranch *node) {
   MsCandidate c = node->c;
   for (guint64 inner = 0; inner < n_inner(space) && !p->w->error; inner++) {
     const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
-    c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / (guint64)vpp->n], c.value[MS_AXIS_VPP] = vpp->value[inner % (guint64)vpp->n];
+    c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / (guint64)vpp->n],
+    c.value[MS_AXIS_VPP] = vpp->value[inner % (guint64)vpp->n];
     int rule = size_rule(p->t, c.value);
-    if (rule >= 0) refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c, (guint64)space->n_of_role[MS_ROLE_SHAPE]);
+    if (rule >= 0)
+      refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c, (guint64)space->n_of_role[MS_ROLE_SHAPE]);
     for (gint64 i = 0; rule < 0 && i < space->n_of_role[MS_ROLE_SHAPE] && !p->w->error; i++) expand_cut(p, node, c, i);
   }
 }
@@ -443,7 +494,9 @@ static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
     ms_space_apply_choices(t->space, MS_ROLE_STATE, c.combo, s);
     double device_B = screen && memory ? ms_pass_screen_device_B(screen) : 0;
     if (device_B > limit) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, device_B - limit, MS_LEVEL_STATE, &c);
-    else emit(t, w, node, MS_LEVEL_STATE, c, screen && tighter ? ms_pass_screen_options_s(screen, passes_s) * MS_PS_PER_S : 0);
+    else
+      emit(t, w, node, MS_LEVEL_STATE, c,
+           screen && tighter ? ms_pass_screen_options_s(screen, passes_s) * MS_PS_PER_S : 0);
   }
 }
 
@@ -454,14 +507,18 @@ static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, cons
   if (ms_checkpoint_find(t->x->checkpoint, c)) return; /* it has been simulated */
   g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c);
   if (!ms_layout_check(s, &refusal)) refuse(t, w, refusal.rule, INFINITY, MS_LEVEL_LAYOUT, c);
-  else if (!(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s)) refuse(t, w, ms_num_rules + MS_REFUSED_SAME, INFINITY, MS_LEVEL_LAYOUT, c);
+  else if (!(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s))
+    refuse(t, w, ms_num_rules + MS_REFUSED_SAME, INFINITY, MS_LEVEL_LAYOUT, c);
   else {
     w->screened++;
-    if (!ms_screen(s, ms_planner_like(t->x), &screen, NULL)) refuse(t, w, ms_num_rules + MS_REFUSED_ERROR, INFINITY, MS_LEVEL_LAYOUT, c);
-    else if (screen.device_B > limit) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, screen.device_B - limit, MS_LEVEL_LAYOUT, c);
+    if (!ms_screen(s, ms_planner_like(t->x), &screen, NULL))
+      refuse(t, w, ms_num_rules + MS_REFUSED_ERROR, INFINITY, MS_LEVEL_LAYOUT, c);
+    else if (screen.device_B > limit)
+      refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, screen.device_B - limit, MS_LEVEL_LAYOUT, c);
     else {
       w->feasible++;
-      emit(t, w, node, MS_LEVEL_LAYOUT, *c, ms_planner_cuts(t->x, MS_SHORT_RELAXED) ? screen.step_time_lower_s * MS_PS_PER_S : 0);
+      emit(t, w, node, MS_LEVEL_LAYOUT, *c,
+           ms_planner_cuts(t->x, MS_SHORT_RELAXED) ? screen.step_time_lower_s * MS_PS_PER_S : 0);
     }
   }
 }
@@ -475,7 +532,8 @@ static void expand_state(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
 }
 
 void ms_tree_expand(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  static void (*const how[MS_N_LEVELS])(MsTree *, MsTreeWorker *, const MsBranch *) = {expand_unit, expand_kernels, expand_beside, expand_added, expand_shape, expand_state};
+  static void (*const how[MS_N_LEVELS])(MsTree *, MsTreeWorker *, const MsBranch *) = {
+      expand_unit, expand_kernels, expand_beside, expand_added, expand_shape, expand_state};
   how[node->level](t, w, node);
 }
 
@@ -492,7 +550,8 @@ void ms_tree_find_first(MsTree *t) {
   for (int unit = 0; unit < ms_tree_units(t->space) && !t->x->s.first; unit++) {
     MsCandidate c = {0};
     unit_values(t->space, unit, c.value);
-    for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK] && !t->x->s.first && !broken_by_unit(c.value); work++) {
+    for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK] && !t->x->s.first && !broken_by_unit(c.value);
+         work++) {
       c.combo = work * t->space->stride[MS_ROLE_WORK];
       memo_of(t, w, &c, TRUE, NULL);
       t->space->like = t->x->s.first = g_steal_pointer(&w->last);
@@ -504,6 +563,7 @@ void ms_tree_sort_rules(MsTree *t) {
   t->early = g_new(gboolean, ms_num_rules), t->settled = g_new(gboolean, ms_num_rules);
   for (int i = 0; i < ms_num_rules; i++) {
     t->settled[i] = ms_rules[i].kind != MS_RULE_SPLIT && !ms_rule_is_late(ms_rules[i].name);
-    t->early[i] = ms_rules[i].kind == MS_RULE_OPTIONS && t->settled[i] && strcmp(ms_rules[i].name, "ep-overlap-schedule");
+    t->early[i] =
+        ms_rules[i].kind == MS_RULE_OPTIONS && t->settled[i] && strcmp(ms_rules[i].name, "ep-overlap-schedule");
   }
 }

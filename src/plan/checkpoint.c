@@ -1,8 +1,10 @@
-/* src/plan/checkpoint.c - what a search has simulated, kept in a file, so that a run that was cut off goes on where it stood.
+/* src/plan/checkpoint.c - what a search has simulated, kept in a file, so that a run that was cut off goes on where it
+ * stood.
  *
- * {"moesim_plan_checkpoint": 1, "request": "<digest>", "simulated": [[kind, step_time_s, combination, gpus, tp, cp, ep, etp, microbatch size, pp, vpp], ...]}
- * The digest is of everything that a step time depends on: request, model, machine with its curves. Bounds are computed again: they take a fraction of
- * the time. Rank 0 writes; every rank reads. */
+ * {"moesim_plan_checkpoint": 1, "request": "<digest>", "simulated": [[kind, step_time_s, combination, gpus, tp, cp, ep,
+ * etp, microbatch size, pp, vpp], ...]} The digest is of everything that a step time depends on: request, model,
+ * machine with its curves. Bounds are computed again: they take a fraction of the time. Rank 0 writes; every rank
+ * reads. */
 #include "plan/plan_priv.h"
 #include "base/ranks.h"
 #include "base/err.h"
@@ -13,7 +15,9 @@
 #define FORMAT 1
 enum { COLUMNS = 3 + MS_N_AXES };
 
-typedef struct { gint32 combo[2], value[MS_N_AXES]; } Key;
+typedef struct {
+  gint32 combo[2], value[MS_N_AXES];
+} Key;
 
 struct MsCheckpoint {
   char *file, *digest;
@@ -35,8 +39,12 @@ static Key key_of(const MsCandidate *c) {
 
 /* --- digest --- */
 
-static void digest_text(GChecksum *sum, const char *text) { g_checksum_update(sum, (const guchar *)(text ? text : "-"), text ? (gssize)strlen(text) + 1 : 1); }
-static void digest_numbers(GChecksum *sum, const double *x, int n) { g_checksum_update(sum, (const guchar *)x, (gssize)sizeof *x * n); }
+static void digest_text(GChecksum *sum, const char *text) {
+  g_checksum_update(sum, (const guchar *)(text ? text : "-"), text ? (gssize)strlen(text) + 1 : 1);
+}
+static void digest_numbers(GChecksum *sum, const double *x, int n) {
+  g_checksum_update(sum, (const guchar *)x, (gssize)sizeof *x * n);
+}
 
 static void digest_table(GChecksum *sum, const MsFieldTable *table, const void *object) {
   MsJsonOut *out = ms_json_out_new(0);
@@ -81,7 +89,8 @@ static char *digest_of(const MsSpace *space) {
       else if (c->size == sizeof(double)) g_snprintf(number, sizeof number, "%.17g", c->value[k].value.f);
       else if (c->size) {
         const MsRecomputeSpec *p = &c->value[k].value.recompute;
-        g_snprintf(number, sizeof number, "%d %u %d %d", (int)p->granularity, p->modules, (int)p->method, p->num_layers);
+        g_snprintf(number, sizeof number, "%d %u %d %d", (int)p->granularity, p->modules, (int)p->method,
+                   p->num_layers);
       }
       digest_text(sum, c->size ? number : c->value[k].text);
     }
@@ -117,13 +126,16 @@ static gboolean read_row(const MsCheckpoint *c, JsonNode *node, MsOutcome *o) {
   JsonArray *row = json_node_get_array(node);
   JsonNode *time = json_array_get_element(row, 1);
   memset(o, 0, sizeof *o);
-  if (!whole_number(json_array_get_element(row, 0), MS_OUTCOME_RUN, MS_OUTCOME_ERROR, &o->kind) || !JSON_NODE_HOLDS_VALUE(time) ||
+  if (!whole_number(json_array_get_element(row, 0), MS_OUTCOME_RUN, MS_OUTCOME_ERROR, &o->kind) ||
+      !JSON_NODE_HOLDS_VALUE(time) ||
       (json_node_get_value_type(time) != G_TYPE_DOUBLE && json_node_get_value_type(time) != G_TYPE_INT64) ||
       !large_number(json_array_get_element(row, 2), 0, c->space->n_combos - 1, &o->candidate.combo))
     return FALSE;
   o->step_time_s = json_node_get_double(time);
   for (int i = 0; i < MS_N_AXES; i++)
-    if (!whole_number(json_array_get_element(row, 3 + (guint)i), 1, G_MAXINT32, &o->candidate.value[i]) || !on_axis(&c->space->axis[i], o->candidate.value[i])) return FALSE;
+    if (!whole_number(json_array_get_element(row, 3 + (guint)i), 1, G_MAXINT32, &o->candidate.value[i]) ||
+        !on_axis(&c->space->axis[i], o->candidate.value[i]))
+      return FALSE;
   return o->step_time_s >= 0 && isfinite(o->step_time_s);
 }
 
@@ -153,12 +165,16 @@ static gboolean read_file(MsCheckpoint *c, const char *file, GError **error) {
   g_autoptr(MsJson) doc = ms_json_load(file, error);
   if (!doc) return FALSE;
   gint32 format;
-  if (!JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) return ms_json_error(doc, "", error, "must be a checkpoint that `moesim plan --checkpoint` wrote");
+  if (!JSON_NODE_HOLDS_OBJECT(ms_json_root(doc)))
+    return ms_json_error(doc, "", error, "must be a checkpoint that `moesim plan --checkpoint` wrote");
   JsonObject *root = json_node_get_object(ms_json_root(doc));
-  JsonNode *version = json_object_get_member(root, "moesim_plan_checkpoint"), *request = json_object_get_member(root, "request");
+  JsonNode *version = json_object_get_member(root, "moesim_plan_checkpoint"),
+           *request = json_object_get_member(root, "request");
   if (!version || !whole_number(version, FORMAT, FORMAT, &format))
-    return ms_json_error(doc, "moesim_plan_checkpoint", error, "must be a checkpoint of format %d that `moesim plan --checkpoint` wrote", FORMAT);
-  if (!request || !JSON_NODE_HOLDS_VALUE(request) || json_node_get_value_type(request) != G_TYPE_STRING || strcmp(json_node_get_string(request), c->digest))
+    return ms_json_error(doc, "moesim_plan_checkpoint", error,
+                         "must be a checkpoint of format %d that `moesim plan --checkpoint` wrote", FORMAT);
+  if (!request || !JSON_NODE_HOLDS_VALUE(request) || json_node_get_value_type(request) != G_TYPE_STRING ||
+      strcmp(json_node_get_string(request), c->digest))
     return ms_json_error(doc, "request", error, "belongs to another request, model or machine; start without --resume");
   return read_rows(c, doc, root, error);
 }
@@ -196,9 +212,7 @@ const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *c, guint *n) {
   return (const MsOutcome *)(gconstpointer)c->rows->data;
 }
 
-void ms_checkpoint_add(MsCheckpoint *c, const MsOutcome *o) {
-  put(c, o);
-}
+void ms_checkpoint_add(MsCheckpoint *c, const MsOutcome *o) { put(c, o); }
 
 static char *text_of(const MsCheckpoint *c) {
   MsJsonOut *out = ms_json_out_new(1);
@@ -223,7 +237,9 @@ static char *text_of(const MsCheckpoint *c) {
 gboolean ms_checkpoint_write(MsCheckpoint *c, gboolean now, GError **error) {
   gint64 us = g_get_monotonic_time();
   if (!c->file || ms_ranks_own() != 0) return TRUE;
-  if (now ? c->written == c->rows->len && c->written_us : c->written == c->rows->len || us - c->written_us < G_USEC_PER_SEC) return TRUE;
+  if (now ? c->written == c->rows->len && c->written_us
+          : c->written == c->rows->len || us - c->written_us < G_USEC_PER_SEC)
+    return TRUE;
   g_autofree char *text = text_of(c);
   c->written = c->rows->len, c->written_us = us;
   return ms_write_file(c->file, text, -1, error);

@@ -4,12 +4,17 @@
 #include <stddef.h>
 #include <string.h>
 
-/* --- which kind of key it is ---------------------------------------------------------------------------------------------------------------- */
+/* --- which kind of key it is ----------------------------------------------------------------------------------- */
 
-typedef struct { const char *path; MsRole role; gboolean in_rules; } Known;
+typedef struct {
+  const char *path;
+  MsRole role;
+  gboolean in_rules;
+} Known;
 
-/* Keys that are not here are of MS_ROLE_WORK, and of `layout` in_rules. tests/unit/test_plan.c changes each key alone and looks whether a bound moves that
- * should not; tests/unit/test_tree.c, whether a relaxed bound is above one of those below it. */
+/* Keys that are not here are of MS_ROLE_WORK, and of `layout` in_rules. tests/unit/test_plan.c changes each key alone
+ * and looks whether a bound moves that should not; tests/unit/test_tree.c, whether a relaxed bound is above one of
+ * those below it. */
 static const Known known[] = {
     {"options.sequence_parallel", MS_ROLE_WORK, TRUE},
     {"options.cpu_offloading_num_layers", MS_ROLE_WORK, TRUE},
@@ -43,7 +48,8 @@ static const Known known[] = {
     {"options.fsdp", MS_ROLE_STATE, FALSE},
     {"options.num_distributed_optimizer_instances", MS_ROLE_STATE, TRUE},
     {"options.outer_dp_sharding_strategy", MS_ROLE_STATE, FALSE},
-    {"options.overlap_param_gather", MS_ROLE_STATE, FALSE}, /* no byte, but what follows the gradient norm, as the bound with state sees it */
+    {"options.overlap_param_gather", MS_ROLE_STATE,
+     FALSE}, /* no byte, but what follows the gradient norm, as the bound with state sees it */
     {"options.overlap_param_gather_with_optimizer_step", MS_ROLE_STATE, FALSE},
     {"options.overlap_p2p_comm", MS_ROLE_BLIND, TRUE},
     {"options.overlap_grad_reduce", MS_ROLE_BLIND, FALSE},
@@ -59,12 +65,16 @@ static Known kind_of(const char *path) {
   return (Known){path, MS_ROLE_WORK, g_str_has_prefix(path, "layout.")};
 }
 
-/* --- the planner's own candidates -------------------------------------------------------------------------------------------------------------- */
+/* --- the planner's own candidates ------------------------------------------------------------------------------ */
 
 static const char alike[] = "alike"; /* no layout string: ms_choice_apply turns it into MS_CUT_ALIKE */
 
 gboolean ms_recompute_candidate(const MsScenario *s, int i, MsRecomputeSpec *spec) {
-  static const struct { MsRecompute granularity; guint32 modules; gboolean mla, moe, dense; } own[] = {
+  static const struct {
+    MsRecompute granularity;
+    guint32 modules;
+    gboolean mla, moe, dense;
+  } own[] = {
       {MS_RECOMPUTE_NONE, 0, FALSE, FALSE, FALSE},
       {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT, FALSE, TRUE, FALSE},
       {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT | MS_RM_LAYERNORM, FALSE, TRUE, FALSE},
@@ -93,15 +103,19 @@ static gboolean bits_auto(const guint32 *own, guint n, int i, MsPatch *p) {
 }
 
 static gboolean graphs_auto(const MsScenario *s, int i, MsPatch *p) {
-  static const guint32 moe[] = {0, MS_CG_ATTN, MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS}, dense[] = {0, MS_CG_ATTN, MS_CG_LAYER};
+  static const guint32 moe[] = {0, MS_CG_ATTN, MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS},
+                       dense[] = {0, MS_CG_ATTN, MS_CG_LAYER};
   if (!s->hardware->cuda_graphs) return bits_auto(moe, 1, i, p);
-  return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p) : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
+  return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p)
+                                   : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
 }
 
 static gboolean offload_auto(const MsScenario *s, int i, MsPatch *p) {
-  static const guint32 moe[] = {0, MS_OM_MOE_ACT, MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT}, dense[] = {0, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, MS_OM_CORE_ATTN | MS_OM_ATTN_PROJ};
+  static const guint32 moe[] = {0, MS_OM_MOE_ACT, MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT},
+                       dense[] = {0, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, MS_OM_CORE_ATTN | MS_OM_ATTN_PROJ};
   if (!(s->hardware->host_link_Bps > 0)) return bits_auto(moe, 1, i, p);
-  return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p) : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
+  return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p)
+                                   : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
 }
 
 /* Value i of a list that leaves some words of an enumeration out. */
@@ -115,11 +129,13 @@ static gboolean words_auto(int n, gboolean (*usable)(const MsScenario *, int), c
 }
 
 static gboolean precision_usable(const MsScenario *s, int i) {
-  return i != MS_FP16 && !(s->hardware->unsupported_precisions & (1u << i)) && ms_hardware_peak_flops(s->hardware, (MsPrecision)i) > 0;
+  return i != MS_FP16 && !(s->hardware->unsupported_precisions & (1u << i)) &&
+         ms_hardware_peak_flops(s->hardware, (MsPrecision)i) > 0;
 }
 static gboolean dispatcher_usable(const MsScenario *s, int i) {
   if (s->model->num_experts == 0) return i == MS_DISPATCH_ALLTOALL;
-  return i == MS_DISPATCH_ALLTOALL || (i == MS_DISPATCH_DEEPEP && s->hardware->deepep) || (i == MS_DISPATCH_HYBRIDEP && s->hardware->hybridep);
+  return i == MS_DISPATCH_ALLTOALL || (i == MS_DISPATCH_DEEPEP && s->hardware->deepep) ||
+         (i == MS_DISPATCH_HYBRIDEP && s->hardware->hybridep);
 }
 static gboolean schedule_usable(const MsScenario *s, int i) {
   (void)s;
@@ -136,7 +152,8 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   static const double fractions[] = {0, 0.5, 1};
   const char *path = open->path;
   *offered = TRUE;
-  if (!strcmp(path, "layout.pipeline_layout")) { /* NULL: balanced by what layers cost; else evenly, or where they do not divide, by their number */
+  if (!strcmp(path, "layout.pipeline_layout")) { /* NULL: balanced by what layers cost; else evenly, or where they do
+                                                    not divide, by their number */
     p->text = i == 1 ? g_strdup(alike) : NULL;
     return i < 2;
   }
@@ -163,13 +180,14 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   }
   if (open->field->type == MS_T_BOOL) {
     p->value.i = i;
-    return i < 2 && !(i == 1 && s->model->num_experts == 0 && (!strcmp(path, "options.ep_overlap") || !strcmp(path, "options.delay_wgrad")));
+    return i < 2 && !(i == 1 && s->model->num_experts == 0 &&
+                      (!strcmp(path, "options.ep_overlap") || !strcmp(path, "options.delay_wgrad")));
   }
   *offered = FALSE;
   return FALSE;
 }
 
-/* --- reading and writing -------------------------------------------------------------------------------------------------------------------------- */
+/* --- reading and writing --------------------------------------------------------------------------------------- */
 
 static size_t object_offset(const char *path) {
   if (g_str_has_prefix(path, "layout.")) return offsetof(MsScenario, layout);
@@ -215,7 +233,9 @@ gboolean ms_choice_init(MsChoice *c, const MsRequest *r, const MsOpenKey *open, 
     MsPatch value = {0};
     if (automatic(r->base, open, c->n, &value, &offered)) *add(c) = value;
     else if (offered) return TRUE;
-    else return ms_input_error(error, r->base->file, 0, open->path, "\"auto\" is not offered for this key, give a list of values");
+    else
+      return ms_input_error(error, r->base->file, 0, open->path,
+                            "\"auto\" is not offered for this key, give a list of values");
   }
 }
 

@@ -1,19 +1,25 @@
 /* src/plan/cuts.c - the pipeline layout of a layout whose request leaves it to the planner.
  *
- * What layers, head and MTP blocks cost depends on the layout (TP, EP, recomputation, ...), so the costs are those of its own pieces, in layers and rounded: many layouts
- * then share a cut. Cuts that give way a little more in the dearest rank for a cheaper dearest stage, MTP blocks with the loss or before it, are run through the
- * schedule slot by slot; the one that ends first is the layout's. */
+ * What layers, head and MTP blocks cost depends on the layout (TP, EP, recomputation, ...), so the costs are those of
+ * its own pieces, in layers and rounded: many layouts then share a cut. Cuts that give way a little more in the dearest
+ * rank for a cheaper dearest stage, MTP blocks with the loss or before it, are run through the schedule slot by slot;
+ * the one that ends first is the layout's. */
 #include "plan/plan_priv.h"
 #include "layout/layout.h"
 #include <math.h>
 #include <string.h>
 
-/* By how much the dearest rank may cost more than it must, in return for a cheaper dearest stage: with these four the choice was within 0.03 % of the best of sixteen on
- * average, 1.4 % at most, with costs not rounded (docs/planner.md). */
+/* By how much the dearest rank may cost more than it must, in return for a cheaper dearest stage: with these four the
+ * choice was within 0.03 % of the best of sixteen on average, 1.4 % at most, with costs not rounded (docs/planner.md).
+ */
 static const double slacks[] = {0, 0.005, 0.02, 0.08};
 
-typedef struct { gint32 stages, ranks, placing, microbatches, costs; } CutKey;
-typedef struct { gint32 value[MS_N_OUTER], combo[2]; } CostsKey;
+typedef struct {
+  gint32 stages, ranks, placing, microbatches, costs;
+} CutKey;
+typedef struct {
+  gint32 value[MS_N_OUTER], combo[2];
+} CostsKey;
 
 struct MsCuts {
   GMutex lock;
@@ -51,7 +57,8 @@ void ms_cuts_free(MsCuts *c) {
 
 /* --- costs --- */
 
-/* Costs are rounded to a layer, a half or a quarter, about a twelfth of what a rank has or less: finer steps made hundreds of costs, but hardly another cut. */
+/* Costs are rounded to a layer, a half or a quarter, about a twelfth of what a rank has or less: finer steps made
+ * hundreds of costs, but hardly another cut. */
 static int level_of(const MsModel *model, int pp) {
   int level = 0;
   for (double q = 1; level < MS_COST_LEVELS - 1 && q * 12 * pp > model->num_layers; q /= 2) level++;
@@ -75,9 +82,11 @@ static int number_of(MsCuts *cuts, const MsLayerCosts *costs, int level) {
   return GPOINTER_TO_INT(number);
 }
 
-/* Groups that do not divide the GPUs have no pieces; such a layout is only ever shown as an example of what is refused. */
+/* Groups that do not divide the GPUs have no pieces; such a layout is only ever shown as an example of what is refused.
+ */
 static gboolean has_pieces(const gint32 *v) {
-  return v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP]) == 0 && v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP]) == 0;
+  return v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP]) == 0 &&
+         v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP]) == 0;
 }
 
 /* Of the pieces of a combination, which its keys of MS_ROLE_SHAPE and later do not change. Borrowed from the cuts. */
@@ -107,8 +116,9 @@ static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, g
 /* The request says how, or there is nothing to cut. */
 static gboolean is_settled(const MsScenario *s) {
   const MsLayoutSpec *l = &s->layout;
-  return l->pp < 2 || l->pipeline_layout || l->account_for_embedding_in_pipeline_split || l->account_for_loss_in_pipeline_split ||
-         l->decoder_first_pipeline_num_layers > 0 || l->decoder_last_pipeline_num_layers > 0;
+  return l->pp < 2 || l->pipeline_layout || l->account_for_embedding_in_pipeline_split ||
+         l->account_for_loss_in_pipeline_split || l->decoder_first_pipeline_num_layers > 0 ||
+         l->decoder_last_pipeline_num_layers > 0;
 }
 
 int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo, const MsScenario *s) {
@@ -122,12 +132,19 @@ int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPiec
   return found;
 }
 
-typedef enum { ROUND_ROBIN, V, BOTH_WAYS } Placing; /* one copy after the other; back again; the two copies of DualPipe share a rank */
+typedef enum {
+  ROUND_ROBIN,
+  V,
+  BOTH_WAYS
+} Placing; /* one copy after the other; back again; the two copies of DualPipe share a rank */
 
-static Placing placing_of(const MsScenario *s) { return ms_schedule_is_v(s->layout.schedule) ? V : s->layout.schedule == MS_SCHED_DUALPIPE ? BOTH_WAYS : ROUND_ROBIN; }
+static Placing placing_of(const MsScenario *s) {
+  return ms_schedule_is_v(s->layout.schedule) ? V : s->layout.schedule == MS_SCHED_DUALPIPE ? BOTH_WAYS : ROUND_ROBIN;
+}
 
 static void place_stages(Placing placing, int pp, int stages, int *rank) {
-  for (int k = 0; k < stages; k++) rank[k] = placing == BOTH_WAYS ? MIN(k, pp - 1 - k) : placing == V && k / pp == 1 ? pp - 1 - k % pp : k % pp;
+  for (int k = 0; k < stages; k++)
+    rank[k] = placing == BOTH_WAYS ? MIN(k, pp - 1 - k) : placing == V && k / pp == 1 ? pp - 1 - k % pp : k % pp;
 }
 
 /* End of the last pass; a third of a stage's cost is its forward. */
@@ -139,7 +156,8 @@ static double end_of(const MsSchedule *schedule, const MsLayerCosts *costs, cons
   return ms_schedule_makespan(schedule, forward, backward);
 }
 
-/* A rank begins when the first chunks before it have let a microbatch through, and its last backward has to go back through them: no schedule ends sooner. */
+/* A rank begins when the first chunks before it have let a microbatch through, and its last backward has to go back
+ * through them: no schedule ends sooner. */
 static double least_end(const MsLayerCosts *costs, const MsStages *on, const int *counts, int microbatches) {
   g_autofree double *cost = g_new0(double, (gsize)on->n + (gsize)on->ranks);
   double *load = cost + on->n, most = 0, ahead = 0;
@@ -150,7 +168,12 @@ static double least_end(const MsLayerCosts *costs, const MsStages *on, const int
 }
 
 /* A cut that may be the layout's: `least` bounds the end of its last pass from below. */
-typedef struct { double least; int order; gboolean apart; int *counts; } Candidate;
+typedef struct {
+  double least;
+  int order;
+  gboolean apart;
+  int *counts;
+} Candidate;
 
 static int by_least(const void *a, const void *b) {
   const Candidate *x = a, *y = b;
@@ -158,12 +181,16 @@ static int by_least(const void *a, const void *b) {
 }
 
 /* Appends the cuts of one place of the MTP blocks to `all`; their number. */
-static int add_cuts(const MsLayerCosts *costs, const MsStages *on, int microbatches, int *counts, Candidate *all, int n) {
+static int add_cuts(const MsLayerCosts *costs, const MsStages *on, int microbatches, int *counts, Candidate *all,
+                    int n) {
   int found = ms_partition_by_cost(costs, on, slacks, G_N_ELEMENTS(slacks), counts);
   for (int i = 0; i < found; i++) {
     int *own = counts + (size_t)i * (size_t)on->n;
     if (i > 0 && !memcmp(own, own - on->n, sizeof *own * (size_t)on->n)) continue;
-    all[n] = (Candidate){.least = microbatches > 0 ? least_end(costs, on, own, microbatches) : 0, .order = n, .apart = on->mtp_apart, .counts = own};
+    all[n] = (Candidate){.least = microbatches > 0 ? least_end(costs, on, own, microbatches) : 0,
+                         .order = n,
+                         .apart = on->mtp_apart,
+                         .counts = own};
     n++;
   }
   return n;
@@ -176,7 +203,8 @@ static gboolean is_plain(const int *counts, int stages, gboolean apart) {
   return !apart;
 }
 
-/* The cut that ends first; of those that end together the one that was proposed first. Where no schedule is run, the first of all. */
+/* The cut that ends first; of those that end together the one that was proposed first. Where no schedule is run, the
+ * first of all. */
 static char *cut(const MsLayerCosts *costs, const CutKey *key, int mtp) {
   size_t stages = (size_t)key->stages, slots = G_N_ELEMENTS(slacks) * stages;
   g_autofree int *rank = g_new(int, stages + 2 * slots);
@@ -190,7 +218,9 @@ static char *cut(const MsLayerCosts *costs, const CutKey *key, int mtp) {
     n = add_cuts(costs, &on, runs ? key->microbatches : 0, rank + stages + (size_t)apart * slots, all, n);
   }
   qsort(all, (size_t)n, sizeof *all, by_least);
-  g_autoptr(MsSchedule) schedule = runs && n > 1 ? ms_schedule_new(MS_SCHED_1F1B, key->ranks, key->microbatches, key->stages / key->ranks, 0, FALSE, NULL, 0) : NULL;
+  g_autoptr(MsSchedule) schedule = runs && n > 1 ? ms_schedule_new(MS_SCHED_1F1B, key->ranks, key->microbatches,
+                                                                   key->stages / key->ranks, 0, FALSE, NULL, 0)
+                                                 : NULL;
   double first = INFINITY;
   for (int i = 0; i < n && all[i].least <= first * (1 + 1e-9); i++) {
     on.mtp_apart = all[i].apart;
@@ -200,14 +230,17 @@ static char *cut(const MsLayerCosts *costs, const CutKey *key, int mtp) {
     if (best < 0 || (together ? all[i].order < all[best].order : end < first)) best = i;
     first = MIN(first, end);
   }
-  return best < 0 || is_plain(all[best].counts, key->stages, all[best].apart) ? g_strdup("") : ms_partition_text(all[best].counts, key->stages, mtp, all[best].apart);
+  return best < 0 || is_plain(all[best].counts, key->stages, all[best].apart)
+             ? g_strdup("")
+             : ms_partition_text(all[best].counts, key->stages, mtp, all[best].apart);
 }
 
 /* Borrowed from the cuts; NULL: no string. Some rounds of the pipeline tell which cut is the best of many. */
 static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int stages, int costs) {
   MsCuts *cuts = space->cuts;
   const MsLayoutSpec *l = &s->layout;
-  gint64 replicas = MAX(1, s->gpus / ((gint64)l->tp * l->cp * l->pp)), microbatches = s->training.global_batch_size / (s->training.micro_batch_size * replicas);
+  gint64 replicas = MAX(1, s->gpus / ((gint64)l->tp * l->cp * l->pp)),
+         microbatches = s->training.global_batch_size / (s->training.micro_batch_size * replicas);
   int rounds = (int)CLAMP(microbatches / l->pp, 1, 2);
   CutKey key = {stages, l->pp, placing_of(s), rounds * l->pp, costs};
   g_mutex_lock(&cuts->lock);
@@ -229,7 +262,9 @@ static char *text_alike(const MsSpace *space, const MsScenario *s, int stages) {
   int layers = s->model->num_layers, mtp = s->model->mtp_num_layers;
   if (layers % stages == 0 && mtp == 0) return NULL;
   g_autofree int *counts = g_new(int, stages);
-  return ms_partition(layers, stages, 0.3, space->tail, counts) && !is_plain(counts, stages, FALSE) ? ms_partition_text(counts, stages, mtp, FALSE) : NULL;
+  return ms_partition(layers, stages, 0.3, space->tail, counts) && !is_plain(counts, stages, FALSE)
+             ? ms_partition_text(counts, stages, mtp, FALSE)
+             : NULL;
 }
 
 gboolean ms_space_balance(const MsSpace *space, int costs, MsScenario *s) {
@@ -244,7 +279,8 @@ gboolean ms_space_balance(const MsSpace *space, int costs, MsScenario *s) {
 }
 
 MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsScenario *s) {
-  MsUnbalanced before = {.given = s->layout.pipeline_layout != NULL, .first_layers = s->layout.decoder_first_pipeline_num_layers};
+  MsUnbalanced before = {.given = s->layout.pipeline_layout != NULL,
+                         .first_layers = s->layout.decoder_first_pipeline_num_layers};
   before.same = !ms_space_balance(space, costs, s);
   return before;
 }

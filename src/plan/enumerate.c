@@ -1,8 +1,9 @@
 /* src/plan/enumerate.c - every layout of the space: ruled out, or bounded in time and memory.
  *
- * A unit is one setting of the outer axes (GPUs, TP, CP, EP, ETP, microbatch size). Within it the rules are asked once for each (pp, vpp) and class of
- * combinations that look alike to them; the pieces of work are costed once for each combination of work keys; a bound is computed once for each
- * combination of state keys, and combinations that differ only in blind keys share it. Units are independent: threads and ranks share them out. */
+ * A unit is one setting of the outer axes (GPUs, TP, CP, EP, ETP, microbatch size). Within it the rules are asked once
+ * for each (pp, vpp) and class of combinations that look alike to them; the pieces of work are costed once for each
+ * combination of work keys; a bound is computed once for each combination of state keys, and combinations that differ
+ * only in blind keys share it. Units are independent: threads and ranks share them out. */
 #include "plan/plan_priv.h"
 #include "base/err.h"
 #include "base/ranks.h"
@@ -17,7 +18,7 @@ typedef struct { /* what one thread found */
   guint64 valid, bounded;
   MsShapes *shapes;
   MsScenario *scratch, *second;
-  gboolean *passes; /* [pp][vpp][class] obeys the rules about ranks */
+  gboolean *passes;  /* [pp][vpp][class] obeys the rules about ranks */
   MsPieceMemo *last; /* the next one is much like it */
   GError *error;
   guint64 error_order;
@@ -26,8 +27,8 @@ typedef struct { /* what one thread found */
 typedef struct {
   MsSearch *search;
   MsSpace *space;
-  gint64 n_work;     /* combinations of keys that change rows */
-  Finder *finder;    /* [threads] */
+  gint64 n_work;  /* combinations of keys that change rows */
+  Finder *finder; /* [threads] */
   int n_units, threads;
   gint done;
 } Enumeration;
@@ -52,7 +53,9 @@ static void write_axes(const gint32 *value, int group, MsScenario *s) {
   ms_space_apply_axes(value, s);
 }
 
-static gboolean has(const Enumeration *e, MsShortcut shortcut) { return !(e->search->options->without & (1u << shortcut)); }
+static gboolean has(const Enumeration *e, MsShortcut shortcut) {
+  return !(e->search->options->without & (1u << shortcut));
+}
 
 /* --- rules about ranks, by class --- */
 
@@ -64,7 +67,7 @@ static guint64 order_of(const MsSpace *space, int unit, gint64 combo, int inner)
 static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
   const MsSpace *space = e->space;
   int inner = n_inner(space);
-  for (int class = 0; class < space->n_classes; class++) {
+  for (int class = 0; class < space->n_classes; class ++) {
     c->combo = space->class_example[class];
     if (c->combo < 0) continue;
     ms_space_apply_combo(space, c->combo, f->scratch);
@@ -73,9 +76,11 @@ static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
       inner_values(space, i, c->value);
       write_axes(c->value, group, f->scratch);
       int row = ms_layout_check_kind(f->scratch, MS_RULE_RANKS);
-      if (row < 0 && has(e, MS_SHORT_SAME) && ms_space_same_as_another(space, c->combo, f->scratch)) row = ms_num_rules + MS_REFUSED_SAME;
+      if (row < 0 && has(e, MS_SHORT_SAME) && ms_space_same_as_another(space, c->combo, f->scratch))
+        row = ms_num_rules + MS_REFUSED_SAME;
       f->passes[i * space->n_classes + class] = row < 0;
-      if (row >= 0) ms_refused_add(&f->refused, row, space->class_count[class], INFINITY, order_of(space, unit, c->combo, i), c);
+      if (row >= 0)
+        ms_refused_add(&f->refused, row, space->class_count[class], INFINITY, order_of(space, unit, c->combo, i), c);
     }
   }
 }
@@ -84,7 +89,8 @@ static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
 
 gboolean ms_pieces_depend_on_cut(const MsScenario *s) {
   const MsRecomputeSpec *r = &s->options.recompute;
-  return (r->granularity == MS_RECOMPUTE_FULL && (r->num_layers > 1 || r->method != MS_RECOMPUTE_UNIFORM)) || ms_routing_is_drawn(&s->training.routing);
+  return (r->granularity == MS_RECOMPUTE_FULL && (r->num_layers > 1 || r->method != MS_RECOMPUTE_UNIFORM)) ||
+         ms_routing_is_drawn(&s->training.routing);
 }
 
 typedef struct { /* one combination of work keys in one unit */
@@ -96,7 +102,8 @@ typedef struct { /* one combination of work keys in one unit */
   MsPieceMemo *memo;
 } Bench;
 
-/* The rule that the split breaks, of the cut that the layout would get. With `memo`, pieces of it when it breaks none. */
+/* The rule that the split breaks, of the cut that the layout would get. With `memo`, pieces of it when it breaks none.
+ */
 static int try_cut(Bench *b, const gint32 *value, const MsPieceMemo *like, MsPieceMemo **memo, GError **error) {
   const MsSpace *space = b->e->space;
   return ms_try_cut(space, value, b->work * space->stride[MS_ROLE_ADDED], b->f->scratch, like, memo, error);
@@ -125,7 +132,8 @@ static gboolean fits(Bench *b, const MsCandidate *c, int inner, double device_B)
   double miss_B = device_B - b->e->search->plan->memory_limit_B;
   b->f->valid++;
   if (!(miss_B > 0) || !has(b->e, MS_SHORT_MEMORY)) return TRUE;
-  ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_MEMORY, 1, miss_B, order_of(b->e->space, b->unit, c->combo, inner), c);
+  ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_MEMORY, 1, miss_B,
+                 order_of(b->e->space, b->unit, c->combo, inner), c);
   return FALSE;
 }
 
@@ -136,7 +144,9 @@ static void put(Bench *b, MsCandidate *c, int inner, MsTime time) {
   guint64 order = order_of(b->e->space, b->unit, c->combo, inner);
   c->bound = time;
   c->cost = ms_objective_cost(request, gpus, seconds);
-  if (isinf(c->cost)) ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_DEADLINE, 1, ms_objective_figure(request, gpus, seconds) - request->deadline_s, order, c);
+  if (isinf(c->cost))
+    ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_DEADLINE, 1,
+                   ms_objective_figure(request, gpus, seconds) - request->deadline_s, order, c);
   else g_array_append_val(b->f->candidates, *c);
 }
 
@@ -144,7 +154,8 @@ static void put(Bench *b, MsCandidate *c, int inner, MsTime time) {
 static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes *bytes) {
   const MsSpace *space = b->e->space;
   const gint32 *v = c->value;
-  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP], edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP];
+  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP],
+         edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP];
   gint64 blinds = space->n_of_role[MS_ROLE_BLIND], first = b->work * space->stride[MS_ROLE_ADDED];
   int rule = -1, known_class = -1;
   const MsShape *shape = NULL;
@@ -172,10 +183,12 @@ static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes 
     }
     if (device_B < 0) {
       const MsStateBytes *of_state = &bytes[i / blinds % space->n_of_role[MS_ROLE_STATE]];
-      device_B = ms_bound_device_B(shape, b->memo, of_state, dp_cp, edp, space->request->base->hardware), b->f->bounded++;
+      device_B = ms_bound_device_B(shape, b->memo, of_state, dp_cp, edp, space->request->base->hardware),
+      b->f->bounded++;
     }
     if (!fits(b, c, inner, device_B)) continue;
-    if (time < 0) time = ms_bound_time(shape, b->memo); /* most layouts of a large model do not fit: theirs is never asked for */
+    if (time < 0)
+      time = ms_bound_time(shape, b->memo); /* most layouts of a large model do not fit: theirs is never asked for */
     put(b, c, inner, time);
   }
 }
@@ -193,14 +206,16 @@ static void refuse_split(Bench *b, MsCandidate *c, int inner) {
   gint64 n = space->stride[MS_ROLE_ADDED];
   int rule = try_cut(b, c->value, NULL, NULL, NULL);
   for (c->combo = b->work * n; c->combo < (b->work + 1) * n; c->combo++)
-    if (rule >= 0 && space->refused_by[c->combo] < 0 && b->f->passes[inner * space->n_classes + space->class_of[c->combo]])
+    if (rule >= 0 && space->refused_by[c->combo] < 0 &&
+        b->f->passes[inner * space->n_classes + space->class_of[c->combo]])
       ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, c->combo, inner), c);
 }
 
 static void state_bytes(Bench *b, MsStateBytes *bytes) {
   const MsSpace *space = b->e->space;
   for (int state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
-    ms_space_apply_combo(space, b->work * space->stride[MS_ROLE_ADDED] + state * space->stride[MS_ROLE_STATE], b->f->second);
+    ms_space_apply_combo(space, b->work * space->stride[MS_ROLE_ADDED] + state * space->stride[MS_ROLE_STATE],
+                         b->f->second);
     bytes[state] = ms_state_bytes(b->memo, b->f->second);
   }
 }
@@ -242,7 +257,8 @@ static void do_unit(int unit, int thread, gpointer data) {
     if (b.memo) ms_memo_free(f->last), f->last = b.memo;
   }
   int done = g_atomic_int_add(&e->done, 1) + 1;
-  if (thread == 0) ms_progress_update(e->search->progress, 0.2 * done * ms_ranks_count() / e->n_units, "bounding layouts");
+  if (thread == 0)
+    ms_progress_update(e->search->progress, 0.2 * done * ms_ranks_count() / e->n_units, "bounding layouts");
 }
 
 /* --- all of it --- */
@@ -253,7 +269,7 @@ static void find_first(Enumeration *e) {
   g_autoptr(MsScenario) s = ms_space_scratch(space);
   int inner = n_inner(space);
   for (int unit = 0; unit < e->n_units && !e->search->first; unit++)
-    for (int class = 0; class < space->n_classes && !e->search->first; class++)
+    for (int class = 0; class < space->n_classes && !e->search->first; class ++)
       for (int i = 0; i < inner && !e->search->first; i++) {
         MsCandidate c = {.combo = space->class_example[class]};
         if (c.combo < 0) continue;
@@ -273,13 +289,17 @@ static void count_refused_options(MsSearch *x) {
   const MsSpace *space = x->space;
   guint64 layouts = 1;
   MsCandidate c = {0};
-  for (int axis = 0; axis < MS_N_AXES; axis++) layouts *= (guint64)space->axis[axis].n, c.value[axis] = space->axis[axis].value[0];
+  for (int axis = 0; axis < MS_N_AXES; axis++)
+    layouts *= (guint64)space->axis[axis].n, c.value[axis] = space->axis[axis].value[0];
   x->plan->searched = layouts * (guint64)space->n_combos;
   for (c.combo = 0; c.combo < space->n_combos; c.combo++)
-    if (space->refused_by[c.combo] >= 0) ms_refused_add(&x->refused, space->refused_by[c.combo], layouts, INFINITY, (guint64)c.combo, &c);
+    if (space->refused_by[c.combo] >= 0)
+      ms_refused_add(&x->refused, space->refused_by[c.combo], layouts, INFINITY, (guint64)c.combo, &c);
 }
 
-typedef struct { guint64 valid, bounded, candidates; } Counts;
+typedef struct {
+  guint64 valid, bounded, candidates;
+} Counts;
 
 /* What the threads found; of the candidates every rank keeps its own, which are most of all the numbers. */
 static void put_together(Enumeration *e) {
@@ -315,8 +335,14 @@ static gboolean first_error(Enumeration *e, GError **error) {
 }
 
 gboolean ms_enumerate(MsSearch *x, GError **error) {
-  if (!ms_space_tabulate(x->space)) return ms_input_error(error, x->space->request->base->file, 0, "options", "are too many combinations to look at each");
-  Enumeration e = {.search = x, .space = x->space, .n_work = x->space->n_combos / x->space->stride[MS_ROLE_ADDED], .n_units = 1, .threads = ms_parallel_threads(x->options->threads)};
+  if (!ms_space_tabulate(x->space))
+    return ms_input_error(error, x->space->request->base->file, 0, "options",
+                          "are too many combinations to look at each");
+  Enumeration e = {.search = x,
+                   .space = x->space,
+                   .n_work = x->space->n_combos / x->space->stride[MS_ROLE_ADDED],
+                   .n_units = 1,
+                   .threads = ms_parallel_threads(x->options->threads)};
   for (int axis = 0; axis < MS_N_OUTER; axis++) e.n_units *= x->space->axis[axis].n;
   e.finder = g_new0(Finder, e.threads);
   for (int i = 0; i < e.threads; i++) {

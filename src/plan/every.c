@@ -1,5 +1,5 @@
-/* src/plan/every.c - a space small enough to look at every layout: all bounded, the promising ones bounded again more tightly, and simulated in the order of
- * those bounds until none that is left can enter the list. */
+/* src/plan/every.c - a space small enough to look at every layout: all bounded, the promising ones bounded again more
+ * tightly, and simulated in the order of those bounds until none that is left can enter the list. */
 #include "plan/plan_priv.h"
 #include "base/heap.h"
 #include "base/ranks.h"
@@ -21,7 +21,11 @@ typedef struct {
 
 /* --- screening: exact memory, and a bound within a few percent --- */
 
-typedef struct { MsPlanner *x; const MsCandidate *candidate; GArray **found; } Screening;
+typedef struct {
+  MsPlanner *x;
+  const MsCandidate *candidate;
+  GArray **found;
+} Screening;
 
 static void screen_one(int index, int thread, gpointer data) {
   const Screening *job = data;
@@ -34,13 +38,16 @@ static void screen_one(int index, int thread, gpointer data) {
     s.device_B = screen.device_B;
     if (ms_planner_cuts(job->x, MS_SHORT_RELAXED)) {
       s.candidate.bound = MAX(s.candidate.bound, (MsTime)(screen.step_time_lower_s * MS_PS_PER_S));
-      s.candidate.cost = ms_objective_cost(job->x->s.space->request, s.candidate.value[MS_AXIS_GPUS], (double)s.candidate.bound / MS_PS_PER_S);
+      s.candidate.cost = ms_objective_cost(job->x->s.space->request, s.candidate.value[MS_AXIS_GPUS],
+                                           (double)s.candidate.bound / MS_PS_PER_S);
     }
   }
   g_array_append_val(job->found[thread], s);
 }
 
-static int by_index(const void *a, const void *b) { return ((const Screened *)a)->index - ((const Screened *)b)->index; }
+static int by_index(const void *a, const void *b) {
+  return ((const Screened *)a)->index - ((const Screened *)b)->index;
+}
 
 static void settle_screened(Every *e, const Screened *s) {
   MsPlanner *x = e->planner;
@@ -50,7 +57,9 @@ static void settle_screened(Every *e, const Screened *s) {
   else if (s->device_B > limit) ms_planner_refuse(x, MS_REFUSED_MEMORY, s->device_B - limit, &s->candidate);
   else {
     x->s.plan->feasible++;
-    if (isinf(s->candidate.cost)) ms_planner_refuse(x, MS_REFUSED_DEADLINE, ms_planner_late_s(x, &s->candidate, (double)s->candidate.bound / MS_PS_PER_S), &s->candidate);
+    if (isinf(s->candidate.cost))
+      ms_planner_refuse(x, MS_REFUSED_DEADLINE,
+                        ms_planner_late_s(x, &s->candidate, (double)s->candidate.bound / MS_PS_PER_S), &s->candidate);
     else g_array_append_val(e->pool, *s);
   }
 }
@@ -72,18 +81,22 @@ static void screen(Every *e, const MsCandidate *candidate, int n) {
   g_array_unref(found[0]);
 }
 
-static int by_cost(const void *a, const void *b) { return ms_candidate_compare(&((const Screened *)a)->candidate, &((const Screened *)b)->candidate); }
+static int by_cost(const void *a, const void *b) {
+  return ms_candidate_compare(&((const Screened *)a)->candidate, &((const Screened *)b)->candidate);
+}
 
 static void tell(Every *e, double done, double all) {
   MsPlanner *x = e->planner;
   char note[96];
   double s = (double)(g_get_monotonic_time() - x->began_us) / 1e6;
-  g_snprintf(note, sizeof note, "%.3g layouts/s, %" G_GUINT64_FORMAT " simulated, best %.4g s", (double)x->s.plan->searched / MAX(s, 1e-3), x->s.plan->simulated,
+  g_snprintf(note, sizeof note, "%.3g layouts/s, %" G_GUINT64_FORMAT " simulated, best %.4g s",
+             (double)x->s.plan->searched / MAX(s, 1e-3), x->s.plan->simulated,
              x->n_list ? x->list[0].step_time_s : 0.0);
   ms_planner_tell(x, 0.2 + 0.8 * done / MAX(all, 1), note);
 }
 
-/* Simulates what is in the pool, cheapest first, until the rest cannot enter the list or, with `enough`, the list is full. */
+/* Simulates what is in the pool, cheapest first, until the rest cannot enter the list or, with `enough`, the list is
+ * full. */
 static void drain(Every *e, gboolean enough) {
   MsPlanner *x = e->planner;
   g_array_sort(e->pool, by_cost);
@@ -110,7 +123,8 @@ static double cheapest(const Every *e, double rest) {
   return cost;
 }
 
-/* The next candidates of all ranks, cheapest first, SCREEN at most: each rank offers the cheapest of its own, and keeps those that others undercut. */
+/* The next candidates of all ranks, cheapest first, SCREEN at most: each rank offers the cheapest of its own, and keeps
+ * those that others undercut. */
 static void next_batch(Every *e, GArray *batch) {
   GArray *own = e->planner->s.candidates;
   g_autoptr(GArray) offer = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
@@ -132,8 +146,8 @@ static void next_batch(Every *e, GArray *batch) {
   }
 }
 
-/* First a full list from the layouts with the lowest bounds, for a threshold; then everything that it does not cut is screened; then what is left is
- * simulated. */
+/* First a full list from the layouts with the lowest bounds, for a threshold; then everything that it does not cut is
+ * screened; then what is left is simulated. */
 static void simulate_all(Every *e) {
   MsPlanner *x = e->planner;
   g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(MsCandidate));

@@ -48,8 +48,10 @@ MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *c, double quantum) {
   MsLayerCosts *r = g_new0(MsLayerCosts, 1);
   r->layers = c->layers;
   r->layer = g_new(double, c->layers);
-  for (int i = 0; i < c->layers; i++) r->layer[i] = i > 0 && c->layer[i] == c->layer[i - 1] ? r->layer[i - 1] : rounded(c->layer[i] / unit, of_odd);
-  r->first = rounded(c->first / unit, quantum), r->last = rounded(c->last / unit, quantum), r->mtp = c->mtp > 0 ? MAX(rounded(c->mtp / unit, MAX(quantum, 0.5)), 0.5) : 0;
+  for (int i = 0; i < c->layers; i++)
+    r->layer[i] = i > 0 && c->layer[i] == c->layer[i - 1] ? r->layer[i - 1] : rounded(c->layer[i] / unit, of_odd);
+  r->first = rounded(c->first / unit, quantum), r->last = rounded(c->last / unit, quantum),
+  r->mtp = c->mtp > 0 ? MAX(rounded(c->mtp / unit, MAX(quantum, 0.5)), 0.5) : 0;
   return r;
 }
 

@@ -3,26 +3,34 @@
 #include "base/err.h"
 #include <math.h>
 
-#define S_PER_HOUR 3600.0
+#define S_PER_HOUR       3600.0
 #define TOKENS_OF_FIGURE 1e6 /* prices and energies are said per million tokens */
 
-static double tokens_per_step(const MsScenario *s) { return (double)s->training.global_batch_size * s->training.seq_length; }
+static double tokens_per_step(const MsScenario *s) {
+  return (double)s->training.global_batch_size * s->training.seq_length;
+}
 
 static double power_W(const MsRequest *r) { return r->gpu_power_W > 0 ? r->gpu_power_W : r->base->hardware->tdp_W; }
 
 /* The last step may be partly filled. */
-static double training_s(const MsRequest *r, double step_s) { return ceil(r->training_tokens / tokens_per_step(r->base)) * step_s; }
+static double training_s(const MsRequest *r, double step_s) {
+  return ceil(r->training_tokens / tokens_per_step(r->base)) * step_s;
+}
 
 gboolean ms_objective_check(const MsRequest *r, GError **error) {
   const char *file = r->base->file;
   if (r->gpu_hour_price > 0 && !r->gpu_hour_price_source)
-    return ms_input_error(error, file, 0, "plan.gpu_hour_price", "needs gpu_hour_price_source: say where the price comes from");
+    return ms_input_error(error, file, 0, "plan.gpu_hour_price",
+                          "needs gpu_hour_price_source: say where the price comes from");
   if (r->objective == MS_GOAL_COST && !(r->gpu_hour_price > 0))
-    return ms_input_error(error, file, 0, "plan.gpu_hour_price", "the objective cost_per_token needs the price of a GPU-hour");
+    return ms_input_error(error, file, 0, "plan.gpu_hour_price",
+                          "the objective cost_per_token needs the price of a GPU-hour");
   if (r->objective == MS_GOAL_ENERGY && !(power_W(r) > 0))
-    return ms_input_error(error, file, 0, "plan.gpu_power_W", "the objective energy_per_token needs a power, and the hardware has no tdp_W");
+    return ms_input_error(error, file, 0, "plan.gpu_power_W",
+                          "the objective energy_per_token needs a power, and the hardware has no tdp_W");
   if (r->objective == MS_GOAL_DEADLINE && !(r->training_tokens > 0 && r->deadline_s > 0))
-    return ms_input_error(error, file, 0, "plan.deadline_s", "the objective gpus_for_deadline needs training_tokens and deadline_s");
+    return ms_input_error(error, file, 0, "plan.deadline_s",
+                          "the objective gpus_for_deadline needs training_tokens and deadline_s");
   return TRUE;
 }
 
@@ -36,7 +44,8 @@ double ms_objective_cost(const MsRequest *r, int gpus, double step_s) {
   switch (r->objective) {
   case MS_GOAL_STEP_TIME: return step_s;
   case MS_GOAL_DEADLINE: return deadline_cost(r, gpus, step_s);
-  default: return step_s * gpus; /* GPU-seconds of a step; price, power and tokens of a step are the same for every plan */
+  default:
+    return step_s * gpus; /* GPU-seconds of a step; price, power and tokens of a step are the same for every plan */
   }
 }
 
@@ -63,6 +72,7 @@ char *ms_objective_assumption(const MsRequest *r) {
     return g_strdup_printf("%g W per GPU throughout (%s); hosts, network and cooling are not counted", power_W(r),
                            r->gpu_power_W > 0 ? "the request's gpu_power_W" : "tdp_W of the hardware");
   if (r->objective == MS_GOAL_DEADLINE)
-    return g_strdup_printf("%g tokens within %g s of uninterrupted steps, as few GPUs as possible", r->training_tokens, r->deadline_s);
+    return g_strdup_printf("%g tokens within %g s of uninterrupted steps, as few GPUs as possible", r->training_tokens,
+                           r->deadline_s);
   return NULL;
 }

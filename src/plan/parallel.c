@@ -1,9 +1,14 @@
-/* src/plan/parallel.c - one function on many indices, shared out between ranks and threads. Which thread takes which index does not show in results: what
- * is gathered is put in order or added up afterwards. */
+/* src/plan/parallel.c - one function on many indices, shared out between ranks and threads. Which thread takes which
+ * index does not show in results: what is gathered is put in order or added up afterwards. */
 #include "plan/plan_priv.h"
 #include "base/ranks.h"
 
-typedef struct { int n, thread; gint *next; MsWorkFunc work; gpointer data; } Worker; /* next: NULL = shared out with other ranks */
+typedef struct {
+  int n, thread;
+  gint *next;
+  MsWorkFunc work;
+  gpointer data;
+} Worker; /* next: NULL = shared out with other ranks */
 
 /* -1: no more. */
 static int take(const Worker *w) {
@@ -29,7 +34,8 @@ static void share_out(int n, gint *next, int threads, MsWorkFunc work, gpointer 
   g_autofree Worker *worker = g_new(Worker, threads);
   g_autofree GThread **thread = g_new0(GThread *, threads);
   for (int i = 0; i < threads; i++) worker[i] = (Worker){n, i, next, work, data};
-  for (int i = 1; i < threads; i++) thread[i] = g_thread_try_new("plan", run, &worker[i], NULL); /* without it, the others do its share */
+  for (int i = 1; i < threads; i++)
+    thread[i] = g_thread_try_new("plan", run, &worker[i], NULL); /* without it, the others do its share */
   run(&worker[0]);
   for (int i = 1; i < threads; i++)
     if (thread[i]) g_thread_join(thread[i]);

@@ -1,19 +1,23 @@
 /* src/plan/partition.c - decoder layers and MTP blocks to virtual stages.
  *
- * With many microbatches a step takes as long as the pipeline rank whose chunks cost most together: the dearest rank decides first. Ranks hand over chunk by chunk, so of
- * cuts whose dearest rank is about as dear the one with the cheaper dearest virtual stage fills the pipeline sooner and keeps its rhythm. What both leave to spare is
- * taken from the first virtual stages, which keep the most microbatches alive.
+ * With many microbatches a step takes as long as the pipeline rank whose chunks cost most together: the dearest rank
+ * decides first. Ranks hand over chunk by chunk, so of cuts whose dearest rank is about as dear the one with the
+ * cheaper dearest virtual stage fills the pipeline sooner and keeps its rhythm. What both leave to spare is taken from
+ * the first virtual stages, which keep the most microbatches alive.
  *
- * Most models are a few first layers (dense, say), then layers of one kind only: the body. Their cuts are exact. Every way to split the first layers is tried; each leaves
- * stages of known cost to which equal layers are added. Adding each to the rank that is cheapest gives the least dearest rank: in any other filling some rank has a layer
- * that this one put elsewhere, where it was no dearer. The same holds for stages when no rank may pass a cap: sets of layers with at most so many on each rank are the
- * independent sets of a matroid, and adding the cheapest first gives the basis with the least dearest member. Any such set whose members all cost less than an average
- * stage can be extended to it (exchange), so that only the last few layers are added one by one.
+ * Most models are a few first layers (dense, say), then layers of one kind only: the body. Their cuts are exact. Every
+ * way to split the first layers is tried; each leaves stages of known cost to which equal layers are added. Adding each
+ * to the rank that is cheapest gives the least dearest rank: in any other filling some rank has a layer that this one
+ * put elsewhere, where it was no dearer. The same holds for stages when no rank may pass a cap: sets of layers with at
+ * most so many on each rank are the independent sets of a matroid, and adding the cheapest first gives the basis with
+ * the least dearest member. Any such set whose members all cost less than an average stage can be extended to it
+ * (exchange), so that only the last few layers are added one by one.
  *
- * Models of mixed layers are cut by dynamic programming over stages, exact for the dearest stage, then layers are moved while the dearest rank gets cheaper.
+ * Models of mixed layers are cut by dynamic programming over stages, exact for the dearest stage, then layers are moved
+ * while the dearest rank gets cheaper.
  *
- * A virtual stage in the middle holds a decoder layer or the MTP blocks. So MTP blocks stand with the loss or on the stage before it, which leaves the loss alone: further
- * in front of it there would be empty stages between. */
+ * A virtual stage in the middle holds a decoder layer or the MTP blocks. So MTP blocks stand with the loss or on the
+ * stage before it, which leaves the loss alone: further in front of it there would be empty stages between. */
 #include "plan/plan_priv.h"
 #include <math.h>
 #include <string.h>
@@ -25,8 +29,8 @@ double ms_head_weight(const MsModel *m, int seq_length) {
   return layer > 0 ? f.logits / layer : 1;
 }
 
-/* Smallest whole cap on (layers + end weight) of a stage that still holds all layers; what is left over is taken from the first stages,
- * which keep the most activations alive. */
+/* Smallest whole cap on (layers + end weight) of a stage that still holds all layers; what is left over is taken from
+ * the first stages, which keep the most activations alive. */
 gboolean ms_partition(int layers, int stages, double embedding, double tail, int *counts) {
   if (stages < 1 || layers < 1) return FALSE;
   if (stages == 1) {
@@ -53,7 +57,8 @@ gboolean ms_partition(int layers, int stages, double embedding, double tail, int
 
 /* What stage k holds beside decoder layers. */
 static double end_cost(const MsLayerCosts *c, const MsStages *on, int k) {
-  return (k == 0 ? c->first : 0) + (k == on->n - 1 ? c->last : 0) + (k == on->n - 1 - (on->mtp_apart ? 1 : 0) ? c->mtp : 0);
+  return (k == 0 ? c->first : 0) + (k == on->n - 1 ? c->last : 0) +
+         (k == on->n - 1 - (on->mtp_apart ? 1 : 0) ? c->mtp : 0);
 }
 
 void ms_stage_costs(const MsLayerCosts *c, const MsStages *on, const int *counts, double *cost) {
@@ -63,7 +68,7 @@ void ms_stage_costs(const MsLayerCosts *c, const MsStages *on, const int *counts
   }
 }
 
-/* --- a few first layers, then a body of equal ones -------------------------------------------------------------------------------------------------- */
+/* --- a few first layers, then a body of equal ones ------------------------------------------------------------- */
 
 enum { MOST_FIRST = 5 }; /* first layers that are split in every way */
 
@@ -104,7 +109,9 @@ static gboolean begin(Filling *f, int first_layers, guint ends) {
 }
 
 /* Most layers of the body that fit beside `extra` below `cap`. */
-static int room(const Filling *f, double extra, double cap) { return (int)floor(MAX(0, cap - extra) / f->layer + 1e-9); }
+static int room(const Filling *f, double extra, double cap) {
+  return (int)floor(MAX(0, cap - extra) / f->layer + 1e-9);
+}
 
 static int add(Filling *f, int stage, int n) {
   f->counts[stage] += n, f->of_rank[f->on->rank[stage]] += n;
@@ -115,8 +122,8 @@ static void cap_ranks(Filling *f, double cap) {
   for (int r = 0; r < f->on->ranks; r++) f->most[r] = room(f, f->load[r], cap);
 }
 
-/* Every stage has the least that it may, and more up to `level` (0: no more) as far as its rank has room. Layers of the body that are left; if those would be less than
- * none, nothing is added. */
+/* Every stage has the least that it may, and more up to `level` (0: no more) as far as its rank has room. Layers of the
+ * body that are left; if those would be less than none, nothing is added. */
 static int start_at(Filling *f, double level) {
   int left = f->body;
   memset(f->of_rank, 0, sizeof *f->of_rank * (size_t)f->on->ranks);
@@ -153,7 +160,8 @@ static double least_dearest_rank(Filling *f) {
   for (; left > 0; left--) {
     int best = -1;
     for (int r = 0; r < ranks; r++)
-      if (open[r] && (best < 0 || f->load[r] + f->of_rank[r] * f->layer < f->load[best] + f->of_rank[best] * f->layer)) best = r;
+      if (open[r] && (best < 0 || f->load[r] + f->of_rank[r] * f->layer < f->load[best] + f->of_rank[best] * f->layer))
+        best = r;
     if (best < 0) return INFINITY;
     f->of_rank[best]++;
   }
@@ -170,13 +178,16 @@ static gboolean may_hold(Filling *f, double enough, int left) {
   return left <= 0;
 }
 
-/* The least cost of the dearest stage when no rank costs more than `cap`; INFINITY: one does, or a stage costs `enough`. */
+/* The least cost of the dearest stage when no rank costs more than `cap`; INFINITY: one does, or a stage costs
+ * `enough`. */
 static double least_dearest_stage(Filling *f, double cap, double enough) {
   double level = f->body * f->layer;
   for (int i = 0; i < f->on->n; i++) level += f->extra[i];
   cap_ranks(f, cap);
   int left = start_at(f, level / f->on->n);
-  if (dearest(f, f->on->ranks, f->load, f->of_rank) > cap * (1 + 1e-9) || dearest(f, f->on->n, f->extra, f->counts) >= enough) return INFINITY;
+  if (dearest(f, f->on->ranks, f->load, f->of_rank) > cap * (1 + 1e-9) ||
+      dearest(f, f->on->n, f->extra, f->counts) >= enough)
+    return INFINITY;
   if (!isinf(enough) && !may_hold(f, enough, left)) return INFINITY;
   for (; left > 0; left--) {
     int best = -1;
@@ -197,10 +208,12 @@ static void take_in_turn(Filling *f, int rank, int surplus) {
   while (surplus > 0) {
     int highest = 0;
     for (int i = 0; i < f->on->n; i++)
-      if ((rank < 0 || f->on->rank[i] == rank) && f->counts[i] > f->least[i]) highest = MAX(highest, f->before[i] + f->counts[i]);
+      if ((rank < 0 || f->on->rank[i] == rank) && f->counts[i] > f->least[i])
+        highest = MAX(highest, f->before[i] + f->counts[i]);
     if (highest == 0) return;
     for (int i = 0; i < f->on->n && surplus > 0; i++)
-      if ((rank < 0 || f->on->rank[i] == rank) && f->counts[i] > f->least[i] && f->before[i] + f->counts[i] == highest) add(f, i, -1), surplus--;
+      if ((rank < 0 || f->on->rank[i] == rank) && f->counts[i] > f->least[i] && f->before[i] + f->counts[i] == highest)
+        add(f, i, -1), surplus--;
   }
 }
 
@@ -219,13 +232,25 @@ static void fill(Filling *f, double cap_rank, double cap_stage) {
 }
 
 /* Cuts for every slack. */
-static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers, const double *slack, int n_slacks, int *counts) {
+static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers, const double *slack, int n_slacks,
+                    int *counts) {
   size_t n = (size_t)on->n, ranks = (size_t)on->ranks;
   guint ways = first_layers > 0 ? 2u << first_layers : 1;
   g_autofree int *whole = g_new(int, 4 * n + 3 * ranks);
   g_autofree double *cost = g_new(double, n + ranks + ways);
-  Filling f = {.costs = c, .on = on, .layer = c->layer[c->layers - 1], .body = c->layers - first_layers, .before = whole, .least = whole + n, .counts = whole + 2 * n,
-               .open = whole + 3 * n, .of_rank = whole + 4 * n, .most = whole + 4 * n + ranks, .spare = whole + 4 * n + 2 * ranks, .extra = cost, .load = cost + n};
+  Filling f = {.costs = c,
+               .on = on,
+               .layer = c->layer[c->layers - 1],
+               .body = c->layers - first_layers,
+               .before = whole,
+               .least = whole + n,
+               .counts = whole + 2 * n,
+               .open = whole + 3 * n,
+               .of_rank = whole + 4 * n,
+               .most = whole + 4 * n + ranks,
+               .spare = whole + 4 * n + 2 * ranks,
+               .extra = cost,
+               .load = cost + n};
   double *rank_of_way = cost + n + ranks, least = INFINITY;
   for (guint way = 0; way < ways; way++) {
     rank_of_way[way] = begin(&f, first_layers, way) ? least_dearest_rank(&f) : INFINITY;
@@ -250,11 +275,14 @@ static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers,
   return found;
 }
 
-/* --- mixed layers ----------------------------------------------------------------------------------------------------------------------------------- */
+/* --- mixed layers ---------------------------------------------------------------------------------------------- */
 
 /* The cut whose dearest stage costs least; of those, with the least sum of squares. */
 static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *counts) {
-  typedef struct { double most, squares; int from; } Cut;
+  typedef struct {
+    double most, squares;
+    int from;
+  } Cut;
   int n = c->layers, stages = on->n, last = stages - 1 - (on->mtp_apart ? 1 : 0);
   size_t row = (size_t)n + 1;
   g_autofree double *before = g_new0(double, row);
@@ -268,7 +296,8 @@ static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *count
       for (int from = k > last ? to : 0; from <= to; from++) {
         const Cut *rest = &cut[row * (size_t)k + (size_t)from];
         if (rest->from < 0 || (from == to && k > 0 && k < last)) continue; /* only the ends may be without layers */
-        double own = before[to] - before[from] + end_cost(c, on, k), most = MAX(rest->most, own), squares = rest->squares + own * own;
+        double own = before[to] - before[from] + end_cost(c, on, k), most = MAX(rest->most, own),
+               squares = rest->squares + own * own;
         if (most < best->most || (most == best->most && squares < best->squares)) *best = (Cut){most, squares, from};
       }
     }
@@ -289,7 +318,8 @@ static double dearest_rank(const MsLayerCosts *c, const MsStages *on, const int 
   return most;
 }
 
-/* A layer from one stage to the next one or back, as long as the dearest rank gets cheaper by it. A rank has several stages. */
+/* A layer from one stage to the next one or back, as long as the dearest rank gets cheaper by it. A rank has several
+ * stages. */
 static void shift_layers(const MsLayerCosts *c, const MsStages *on, int *counts) {
   int last = on->n - 1 - (on->mtp_apart ? 1 : 0);
   g_autofree double *load = g_new(double, on->ranks), *cost = g_new(double, on->n);

@@ -1,29 +1,36 @@
 /* src/plan/piece_times.c - what one piece adds to the bound of its stage, however the slots fall.
  *
- * Slots follow one another on the compute stream, so from the first compute row of a stage to its last pass at least the sums of
- *   direct: each piece from its first compute row to its last, and
- *   line:   each piece from its input to its output, less what the first piece of a slot may have done before the stream was free for it (`start`, `end`:
- *           by the piece at the start and at the end of a chunk; a backward begins at its end) and what the last one has left when the stream is free again.
- * With EP overlap a layer's forward may run beside a layer's backward, in less than the two take alone. Then the time of both passes is shared out between
- * them so that no pair which could meet takes less than its two shares, and no pass alone less than its own (the dual of assigning passes to slots). */
+ * Slots follow one another on the compute stream, so from the first compute row of a stage to its last pass at least
+ * the sums of direct: each piece from its first compute row to its last, and line:   each piece from its input to its
+ * output, less what the first piece of a slot may have done before the stream was free for it (`start`, `end`: by the
+ * piece at the start and at the end of a chunk; a backward begins at its end) and what the last one has left when the
+ * stream is free again. With EP overlap a layer's forward may run beside a layer's backward, in less than the two take
+ * alone. Then the time of both passes is shared out between them so that no pair which could meet takes less than its
+ * two shares, and no pass alone less than its own (the dual of assigning passes to slots). */
 #include "plan/plan_priv.h"
 
 static MsTime lag(const MsLags *l, MsEnd to, MsEnd from) { return l->to[to][from]; }
 static MsTime span(const MsLags *l) { return MAX(0, lag(l, MS_END_COMPUTE, MS_END_COMPUTE)); }
-static MsTime span_of_pass(MsPieceLags *lags, MsSlotKind kind, int piece) { return span(ms_piece_lags_pass(lags, kind, piece, MS_FROM_COMPUTE)); }
-static MsTime span_of_pair(MsPieceLags *lags, int forward, int backward) { return span(ms_piece_lags_pair(lags, forward, backward, MS_FROM_COMPUTE)); }
+static MsTime span_of_pass(MsPieceLags *lags, MsSlotKind kind, int piece) {
+  return span(ms_piece_lags_pass(lags, kind, piece, MS_FROM_COMPUTE));
+}
+static MsTime span_of_pair(MsPieceLags *lags, int forward, int backward) {
+  return span(ms_piece_lags_pair(lags, forward, backward, MS_FROM_COMPUTE));
+}
 
 /* --- slots of one pass after another --- */
 
 static void line_of_pass(const MsLags *l, MsTime *line, MsTime *first, MsTime *last) {
   *line = MAX(0, lag(l, MS_END_ENTRY, MS_END_ENTRY));
   *first = MAX(0, *line - MAX(0, lag(l, MS_END_ENTRY, MS_END_COMPUTE)));
-  *last = MAX(0, MAX(*line - MAX(0, lag(l, MS_END_COMPUTE, MS_END_ENTRY)), *line - *first - span(l))); /* a piece that is both counts its span at most */
+  *last = MAX(0, MAX(*line - MAX(0, lag(l, MS_END_COMPUTE, MS_END_ENTRY)),
+                     *line - *first - span(l))); /* a piece that is both counts its span at most */
 }
 
 static void alone(MsPieceLags *lags, int piece, MsSlotKind backward, MsPieceTime *t) {
   const guint ends = MS_FROM_ENTRY | MS_FROM_COMPUTE;
-  const MsLags *f = ms_piece_lags_pass(lags, MS_SLOT_F, piece, ends), *b = ms_piece_lags_pass(lags, backward, piece, ends);
+  const MsLags *f = ms_piece_lags_pass(lags, MS_SLOT_F, piece, ends),
+               *b = ms_piece_lags_pass(lags, backward, piece, ends);
   MsTime f_line, f_first, f_last, b_line, b_first, b_last;
   line_of_pass(f, &f_line, &f_first, &f_last);
   line_of_pass(b, &b_line, &b_first, &b_last);
@@ -42,9 +49,15 @@ static MsTime whole_or_split(MsPieceLags *lags, int piece, gboolean splits, gboo
   return MIN(whole, span_of_pass(lags, MS_SLOT_I, piece) + span_of_pass(lags, MS_SLOT_W, piece));
 }
 
-enum { RARE = 16 }; /* kinds that less than one layer in so many is of: of their pairs only the compute rows count, which are known */
+enum {
+  RARE = 16
+}; /* kinds that less than one layer in so many is of: of their pairs only the compute rows count, which are known */
 
-typedef struct { int piece, layers; gboolean rare; MsTime forward, backward; } Share;
+typedef struct {
+  int piece, layers;
+  gboolean rare;
+  MsTime forward, backward;
+} Share;
 
 static int most_layers(const void *a, const void *b) {
   const Share *x = a, *y = b;
@@ -52,10 +65,12 @@ static int most_layers(const void *a, const void *b) {
 }
 
 static MsTime together(MsPieceLags *lags, const MsCostedPiece *piece, const Share *f, const Share *b) {
-  return f->rare || b->rare ? piece[f->piece].forward.compute + piece[b->piece].backward.compute : span_of_pair(lags, f->piece, b->piece);
+  return f->rare || b->rare ? piece[f->piece].forward.compute + piece[b->piece].backward.compute
+                            : span_of_pair(lags, f->piece, b->piece);
 }
 
-/* The kind of layer that there is most of gets all of the time of its own pairs; every other what the ones before it leave. */
+/* The kind of layer that there is most of gets all of the time of its own pairs; every other what the ones before it
+ * leave. */
 static void share_out(MsPieceLags *lags, const MsCostedPiece *piece, Share *share, int n, gboolean splits) {
   for (int i = 0; i < n; i++) {
     Share *s = &share[i];
@@ -72,7 +87,8 @@ static void share_out(MsPieceLags *lags, const MsCostedPiece *piece, Share *shar
   }
 }
 
-static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time) {
+static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
+                     MsPieceTime *time) {
   g_autofree Share *share = g_new0(Share, MAX(w->n_pieces, 1));
   int n = 0;
   g_autofree int *count = ms_pieces_of_model(w);
@@ -83,19 +99,26 @@ static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *l
   share_out(lags, piece, share, n, splits);
   for (int i = 0; i < n; i++) {
     MsPieceTime *t = &time[share[i].piece];
-    t->usual = MIN(t->usual, span_of_pair(lags, share[i].piece, share[i].piece)); /* a rare kind too: an MTP block hides less of its exchanges than a layer does */
+    t->usual = MIN(
+        t->usual,
+        span_of_pair(lags, share[i].piece,
+                     share[i].piece)); /* a rare kind too: an MTP block hides less of its exchanges than a layer does */
     t->direct = share[i].forward + share[i].backward;
     if (!share[i].rare) t->usual = t->direct;
   }
 }
 
-enum { MANY = 12 }; /* with drawn routing every layer is a piece of its own: too many pairs for a bound that must be quick */
+enum {
+  MANY = 12
+}; /* with drawn routing every layer is a piece of its own: too many pairs for a bound that must be quick */
 
-void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time) {
+void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
+                    MsPieceTime *time) {
   gboolean pairs = w->scenario->options.ep_overlap;
   for (int i = 0; i < w->n_pieces; i++) {
     MsPieceTime *t = &time[i];
-    gboolean left = i == w->piece_head && w->scenario->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */
+    gboolean left = i == w->piece_head &&
+                    w->scenario->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */
     alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, t);
     t->usual = t->direct;
     if (!splits && !pairs) continue;

@@ -1,4 +1,5 @@
-/* src/plan/plan.c - one search: its list, simulation of what may enter it, and what is handed over. How the layouts are found is in every.c and tree.c. */
+/* src/plan/plan.c - one search: its list, simulation of what may enter it, and what is handed over. How the layouts are
+ * found is in every.c and tree.c. */
 #include "plan/plan_priv.h"
 #include "base/ranks.h"
 #include "base/err.h"
@@ -9,9 +10,13 @@
 
 const char *const ms_shortcut_words[] = {"bound", "relaxed", "memory", "shared", "same-as-another", NULL};
 
-void ms_plan_options_init(MsPlanOptions *options) { *options = (MsPlanOptions){.top = 10, .prune = TRUE, .progress = TRUE}; }
+void ms_plan_options_init(MsPlanOptions *options) {
+  *options = (MsPlanOptions){.top = 10, .prune = TRUE, .progress = TRUE};
+}
 
-gboolean ms_planner_cuts(const MsPlanner *x, MsShortcut shortcut) { return x->s.options->prune && !(x->s.options->without & (1u << shortcut)); }
+gboolean ms_planner_cuts(const MsPlanner *x, MsShortcut shortcut) {
+  return x->s.options->prune && !(x->s.options->without & (1u << shortcut));
+}
 
 /* --- the list --- */
 
@@ -32,7 +37,9 @@ static void keep_best(MsPlanner *x, MsListed entry) {
 }
 
 /* What costs more cannot enter the list. */
-double ms_planner_threshold(const MsPlanner *x) { return x->s.options->prune && x->n_list == x->top ? x->list[x->top - 1].cost : INFINITY; }
+double ms_planner_threshold(const MsPlanner *x) {
+  return x->s.options->prune && x->n_list == x->top ? x->list[x->top - 1].cost : INFINITY;
+}
 
 const MsCost *ms_planner_like(const MsPlanner *x) { return x->s.first ? ms_memo_cost(x->s.first) : NULL; }
 
@@ -47,7 +54,12 @@ double ms_planner_late_s(const MsPlanner *x, const MsCandidate *c, double step_s
   return ms_objective_figure(r, c->value[MS_AXIS_GPUS], step_s) - r->deadline_s;
 }
 
-typedef struct { MsPlanner *x; const MsCandidate *candidate; MsOutcome outcome[MS_BATCH]; gboolean done[MS_BATCH]; } Batch;
+typedef struct {
+  MsPlanner *x;
+  const MsCandidate *candidate;
+  MsOutcome outcome[MS_BATCH];
+  gboolean done[MS_BATCH];
+} Batch;
 
 static void simulate_one(int index, int thread, gpointer data) {
   (void)thread;
@@ -64,7 +76,8 @@ static void simulate_one(int index, int thread, gpointer data) {
   g_autoptr(MsScenario) s = ms_candidate_scenario(b->x->s.space, c);
   double step_s = 0;
   gboolean ok = ms_step_time(s, ms_planner_like(b->x), &step_s, NULL);
-  *out = (MsOutcome){.candidate = *c, .step_time_s = step_s, .kind = ok ? MS_OUTCOME_RUN : MS_OUTCOME_ERROR, .index = index};
+  *out = (MsOutcome){
+      .candidate = *c, .step_time_s = step_s, .kind = ok ? MS_OUTCOME_RUN : MS_OUTCOME_ERROR, .index = index};
   b->done[index] = TRUE;
 }
 
@@ -127,8 +140,10 @@ static gboolean check_resumed(MsPlanner *x) {
   for (int i = 0; file && !x->error && i < x->n_list; i++) {
     const MsResult *r = x->list[i].result;
     if (r && fabs(r->step_time_s - x->list[i].step_time_s) <= 1e-9 * r->step_time_s) continue;
-    g_set_error(&x->error, MS_ERROR, MS_ERROR_INPUT, "%s: simulated: has a layout with %.9g s a step, which %s: it was changed, or written by another version; start without --resume", file,
-                x->list[i].step_time_s, r ? "takes another time" : "cannot be");
+    g_set_error(&x->error, MS_ERROR, MS_ERROR_INPUT,
+                "%s: simulated: has a layout with %.9g s a step, which %s: it was changed, or written by another "
+                "version; start without --resume",
+                file, x->list[i].step_time_s, r ? "takes another time" : "cannot be");
   }
   return !x->error;
 }
@@ -197,7 +212,8 @@ MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError *
   if (!ms_objective_check(request, error)) return NULL;
   MsPlanOptions o = *options;
   if (o.top <= 0) o.top = request->top > 0 ? request->top : 10;
-  if (!o.prune) o.without |= 1u << MS_SHORT_BOUND | 1u << MS_SHORT_RELAXED | 1u << MS_SHORT_MEMORY | 1u << MS_SHORT_SHARED;
+  if (!o.prune)
+    o.without |= 1u << MS_SHORT_BOUND | 1u << MS_SHORT_RELAXED | 1u << MS_SHORT_MEMORY | 1u << MS_SHORT_SHARED;
   MsSpace *space = ms_space_new(request, !(o.without & 1u << MS_SHORT_SHARED), error);
   if (!space) return NULL;
   MsPlanner x = {.s = {.space = space, .options = &o}, .top = o.top, .began_us = g_get_monotonic_time()};
@@ -229,7 +245,8 @@ double ms_plan_gap(const MsPlan *plan, const MsRequest *request) {
   if (plan->n_best == 0 || !(plan->lower_cost > 0)) return NAN;
   double best = ms_objective_cost(request, plan->best[0].scenario->gpus, plan->best[0].result->step_time_s);
   if (plan->lower_cost >= best) return 0;
-  return request->objective == MS_GOAL_DEADLINE ? NAN : 1 - plan->lower_cost / best; /* costs of that goal are no quantity */
+  return request->objective == MS_GOAL_DEADLINE ? NAN
+                                                : 1 - plan->lower_cost / best; /* costs of that goal are no quantity */
 }
 
 void ms_plan_free(MsPlan *plan) {

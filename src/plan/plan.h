@@ -1,8 +1,8 @@
 /* src/plan/plan.h - searching layouts: enumerate, rule out by named rules, bound, fast, full.
  *
- * Pruning uses proven lower bounds only (time and memory), so the winner is the winner of an exhaustive search; `prune = FALSE` checks that. Few layouts are
- * looked at one by one; of many (MS_PLAN_EVERY), sets are bounded and cut, the most promising first.
- * The answer does not depend on the number of threads. */
+ * Pruning uses proven lower bounds only (time and memory), so the winner is the winner of an exhaustive search; `prune
+ * = FALSE` checks that. Few layouts are looked at one by one; of many (MS_PLAN_EVERY), sets are bounded and cut, the
+ * most promising first. The answer does not depend on the number of threads. */
 #ifndef MS_PLAN_PLAN_H
 #define MS_PLAN_PLAN_H
 
@@ -10,13 +10,14 @@
 
 struct MsPlan;
 typedef struct {
-  int top;             /* how many to keep; default 10 */
-  gboolean prune;      /* default TRUE; FALSE: every layout that obeys the rules and fits is simulated */
-  guint without;       /* shortcuts that are left out: bits of MsShortcut. None of them changes the answer */
-  gboolean branch;     /* branch and bound even where there are few enough layouts to look at each */
-  int threads;         /* 0 = all cores */
+  int top;         /* how many to keep; default 10 */
+  gboolean prune;  /* default TRUE; FALSE: every layout that obeys the rules and fits is simulated */
+  guint without;   /* shortcuts that are left out: bits of MsShortcut. None of them changes the answer */
+  gboolean branch; /* branch and bound even where there are few enough layouts to look at each */
+  int threads;     /* 0 = all cores */
   gboolean progress;
-  /* Called after every batch by the thread that called ms_plan, with what was found so far (not to be kept) and the share that is done; NULL: nobody. */
+  /* Called after every batch by the thread that called ms_plan, with what was found so far (not to be kept) and the
+   * share that is done; NULL: nobody. */
   void (*watch)(const struct MsPlan *so_far, double done, gpointer user);
   gpointer watch_user;
   const char *checkpoint; /* file that keeps what was simulated, for `resume`; NULL: none */
@@ -35,8 +36,8 @@ typedef enum {
 extern const char *const ms_shortcut_words[]; /* bound relaxed memory shared same-as-another */
 
 typedef struct { /* one refused class, for --explain */
-  char *name;          /* rule word, or "memory", "slower than the best" */
-  char *example;       /* layout and reason of the nearest miss */
+  char *name;    /* rule word, or "memory", "slower than the best" */
+  char *example; /* layout and reason of the nearest miss */
   guint64 count;
 } MsPlanRefusal;
 
@@ -47,15 +48,19 @@ typedef struct {
 } MsPlanEntry;
 
 typedef struct MsPlan {
-  guint64 searched, valid, feasible, pruned, simulated; /* candidates; obey the rules; fit in memory; cut by bound; run in full. Of a branched search
-                         * sets of layouts are cut before anybody asks whether they obey the rules or fit: `valid` are those that no rule was seen to refuse */
-  guint64 bounded, screened, resumed; /* bounded in time and memory; bounded again more tightly; taken from `resume` instead of simulated */
+  guint64 searched, valid, feasible, pruned,
+      simulated; /* candidates; obey the rules; fit in memory; cut by bound; run in full. Of a branched search
+                  * sets of layouts are cut before anybody asks whether they obey the rules or fit: `valid` are those
+                  * that no rule was seen to refuse */
+  guint64 bounded, screened,
+      resumed; /* bounded in time and memory; bounded again more tightly; taken from `resume` instead of simulated */
   double elapsed_s;
   gboolean interrupted, branched;
-  double lower_cost;    /* of the objective: no layout of the request costs less. Of a finished search that of the best one; 0: nothing is known */
+  double lower_cost; /* of the objective: no layout of the request costs less. Of a finished search that of the best
+                        one; 0: nothing is known */
   MsGoal objective;
   int n_best;
-  MsPlanEntry *best;    /* by the request's objective, then step time; ties by layout */
+  MsPlanEntry *best; /* by the request's objective, then step time; ties by layout */
   int n_refusals;
   MsPlanRefusal *refusals; /* descending count */
   double memory_limit_B;
@@ -64,22 +69,26 @@ typedef struct MsPlan {
 #define MS_PLAN_EVERY 2e7 /* layouts of the largest space that is looked at one by one */
 void ms_plan_options_init(MsPlanOptions *options);
 MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error);
-/* Share of the best cost by which some layout may still undercut it: 0 for a finished search; NaN when nothing is known. */
+/* Share of the best cost by which some layout may still undercut it: 0 for a finished search; NaN when nothing is
+ * known. */
 double ms_plan_gap(const MsPlan *plan, const MsRequest *request);
 void ms_plan_free(MsPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPlan, ms_plan_free)
 
-/* The request file that asks whether a run has the layout it should have (around.c): sizes of groups, VPP, microbatch size, layers of the stages and recomputation
- * left open - what the planner tries by itself and what the run has - all else as in the run. `needed_fraction` is the share of the device memory that the run is
- * known to need (0: unknown): a run that trains fits, so that the planner may use as much. Indented as a person would keep it. (transfer full) */
+/* The request file that asks whether a run has the layout it should have (around.c): sizes of groups, VPP, microbatch
+ * size, layers of the stages and recomputation left open - what the planner tries by itself and what the run has - all
+ * else as in the run. `needed_fraction` is the share of the device memory that the run is known to need (0: unknown): a
+ * run that trains fits, so that the planner may use as much. Indented as a person would keep it. (transfer full) */
 char *ms_request_around(const MsScenario *run, double needed_fraction);
 
-/* --- what plans are ranked by (objective.c) -------------------------------------------------------------------------------------------- */
+/* --- what plans are ranked by (objective.c) -------------------------------------------------------------------- */
 /* FALSE and *error when the request does not say what its objective needs. */
 gboolean ms_objective_check(const MsRequest *request, GError **error);
-/* What the search minimises. Never falls when step_s rises, so that a lower bound of the step is one of it. INFINITY: misses the deadline. */
+/* What the search minimises. Never falls when step_s rises, so that a lower bound of the step is one of it. INFINITY:
+ * misses the deadline. */
 double ms_objective_cost(const MsRequest *request, int gpus, double step_s);
-/* The same as a person reads it, in ms_objective_unit: step time, tokens/s/GPU, price or energy of a million tokens, or time of the whole training. */
+/* The same as a person reads it, in ms_objective_unit: step time, tokens/s/GPU, price or energy of a million tokens, or
+ * time of the whole training. */
 double ms_objective_figure(const MsRequest *request, int gpus, double step_s);
 const char *ms_objective_unit(MsGoal goal);
 /* One sentence: price or power assumed, with its source; NULL when nothing is. (transfer full) */

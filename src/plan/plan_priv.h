@@ -1,4 +1,5 @@
-/* src/plan/plan_priv.h - internal to plan/: the space, candidates and their bounds, refusals, and the pieces of the search. */
+/* src/plan/plan_priv.h - internal to plan/: the space, candidates and their bounds, refusals, and the pieces of the
+ * search. */
 #ifndef MS_PLAN_PRIV_H
 #define MS_PLAN_PRIV_H
 
@@ -13,27 +14,37 @@ static inline guint ms_hash_words(const gint32 *word, size_t n) {
   return h ^ h >> 15;
 }
 
-/* --- the space: axes of integers times choices of everything else that is open (space.c, choices.c) ------------------------------------- */
-typedef struct { int n, *value; } MsIntAxis; /* ascending, owned */
+/* --- the space: axes of integers times choices of everything else that is open (space.c, choices.c) ------------ */
+typedef struct {
+  int n, *value;
+} MsIntAxis; /* ascending, owned */
 
 enum { MS_AXIS_GPUS, MS_AXIS_TP, MS_AXIS_CP, MS_AXIS_EP, MS_AXIS_ETP, MS_AXIS_MBS, MS_AXIS_PP, MS_AXIS_VPP, MS_N_AXES };
-enum { MS_N_OUTER = MS_AXIS_PP }; /* the axes before pp: what pieces of work depend on */
+enum { MS_N_OUTER = MS_AXIS_PP };         /* the axes before pp: what pieces of work depend on */
 extern const char *const ms_axis_paths[]; /* "gpus", "layout.tp", ... */
 
-typedef enum { /* what the values of an open key change, the most first: combinations that differ only in the later kinds share what the bound computes */
-  MS_ROLE_WORK,    /* any row of the pieces */
-  MS_ROLE_KERNELS, /* rows, but no matrix product */
-  MS_ROLE_BESIDE,  /* no compute row: messages, and what runs beside what */
-  MS_ROLE_ADDED,   /* rows or kept bytes on top of those of "none" (recompute, offloading, graphs) */
-  MS_ROLE_SHAPE,   /* no row: which pieces stand where, in which order their passes come, how far messages go */
-  MS_ROLE_STATE,   /* bytes of parameters, gradients and optimizer states, what follows the gradient norm; not the first bound of the time */
-  MS_ROLE_BLIND,   /* neither: what only the second bound and the simulation see */
-  MS_N_ROLES
+typedef enum { /* what the values of an open key change, the most first: combinations that differ only in the later
+                  kinds share what the bound computes */
+               MS_ROLE_WORK,    /* any row of the pieces */
+               MS_ROLE_KERNELS, /* rows, but no matrix product */
+               MS_ROLE_BESIDE,  /* no compute row: messages, and what runs beside what */
+               MS_ROLE_ADDED,   /* rows or kept bytes on top of those of "none" (recompute, offloading, graphs) */
+               MS_ROLE_SHAPE, /* no row: which pieces stand where, in which order their passes come, how far messages go
+                               */
+               MS_ROLE_STATE, /* bytes of parameters, gradients and optimizer states, what follows the gradient norm;
+                                 not the first bound of the time */
+               MS_ROLE_BLIND, /* neither: what only the second bound and the simulation see */
+               MS_N_ROLES
 } MsRole;
 
 typedef struct { /* one value of one open key, ready to be written into a scenario */
-  union { int i; guint32 bits; double f; MsRecomputeSpec recompute; } value;
-  char *text;    /* strings */
+  union {
+    int i;
+    guint32 bits;
+    double f;
+    MsRecomputeSpec recompute;
+  } value;
+  char *text; /* strings */
 } MsPatch;
 
 typedef struct {
@@ -54,19 +65,20 @@ void ms_choice_clear(MsChoice *choice);
 gboolean ms_recompute_candidate(const MsScenario *scenario, int i, MsRecomputeSpec *spec);
 void ms_choice_apply(const MsChoice *choice, int value, MsScenario *scenario);
 
-typedef struct MsPieceMemo MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once (bound.c) */
+typedef struct MsPieceMemo
+    MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once (bound.c) */
 
 typedef struct { /* the request taken apart */
   const MsRequest *request;
   MsIntAxis axis[MS_N_AXES];
-  double tail;          /* weight of MTP blocks and head in layers */
+  double tail; /* weight of MTP blocks and head in layers */
   struct MsCuts *cuts;
   const MsPieceMemo *like; /* the search's first pieces, borrowed: others share their kernel curves */
-  int n_choices;        /* by role, in the order of MsRole */
+  int n_choices;           /* by role, in the order of MsRole */
   MsChoice *choice;
   gint64 n_of_role[MS_N_ROLES]; /* combinations of the choices of one role */
-  gint64 stride[MS_N_ROLES];    /* combinations of the choices of all later roles: a combination is the sum of stride x the role's own; in each the last
-                                 * choice varies fastest */
+  gint64 stride[MS_N_ROLES]; /* combinations of the choices of all later roles: a combination is the sum of stride x the
+                              * role's own; in each the last choice varies fastest */
   gint64 n_combos;
   /* what rules see of a combination; only after ms_space_tabulate */
   int n_classes;        /* combinations of the choices that rules read together with the axes */
@@ -80,7 +92,8 @@ typedef struct { /* the request taken apart */
 MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error);
 void ms_space_free(MsSpace *space);
 double ms_space_size(const MsSpace *space);
-/* The planner's own candidates of an axis and what the scenario has, ascending. `axis` is empty; its values are the caller's. */
+/* The planner's own candidates of an axis and what the scenario has, ascending. `axis` is empty; its values are the
+ * caller's. */
 void ms_axis_candidates(const MsScenario *scenario, int which, MsIntAxis *axis);
 /* Asks the rules about options of every combination. FALSE when there are too many for a table. */
 gboolean ms_space_tabulate(MsSpace *space);
@@ -88,14 +101,15 @@ gboolean ms_space_tabulate(MsSpace *space);
 typedef struct {
   gint32 value[MS_N_AXES];
   gint64 combo;
-  MsTime bound;         /* of the step */
-  double cost;          /* of the objective, for that bound */
+  MsTime bound; /* of the step */
+  double cost;  /* of the objective, for that bound */
 } MsCandidate;
 
 /* A scenario to write candidates into: model and hardware are borrowed from the request. (transfer full) */
 MsScenario *ms_space_scratch(const MsSpace *space);
 void ms_space_apply_combo(const MsSpace *space, gint64 combo, MsScenario *scenario);
-void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo, MsScenario *scenario); /* those of one role */
+void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo,
+                            MsScenario *scenario); /* those of one role */
 void ms_space_apply_axes(const gint32 *value, MsScenario *scenario);
 /* Both, and the pipeline layout: the complete scenario of a candidate, named. (transfer full) */
 MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *candidate);
@@ -103,22 +117,29 @@ int ms_candidate_compare(const void *a, const void *b); /* by cost of the bound,
 /* Number of the combination's values of keys of MS_ROLE_SHAPE. */
 int ms_space_shape_of(const MsSpace *space, gint64 combo);
 
-/* A combination whose choices make no difference with these axes (cp_comm_type with CP 1): another combination, the one with the key's first value,
- * stands for it. `scenario` has both written in. */
+/* A combination whose choices make no difference with these axes (cp_comm_type with CP 1): another combination, the one
+ * with the key's first value, stands for it. `scenario` has both written in. */
 gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsScenario *scenario);
 /* The same as far as keys before MS_ROLE_STATE go. */
 gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *scenario);
 
-/* --- layers to virtual stages (partition.c, layer_costs.c, cuts.c) -------------------------------------------------------------------------------- */
-/* Layers of each of `stages` virtual stages, counted alike: the embedding weighs `embedding` layers, MTP blocks and the head weigh `tail` at the end.
- * FALSE when some stage other than the ends would be empty. counts[stages]. */
+/* --- layers to virtual stages (partition.c, layer_costs.c, cuts.c) --------------------------------------------- */
+/* Layers of each of `stages` virtual stages, counted alike: the embedding weighs `embedding` layers, MTP blocks and the
+ * head weigh `tail` at the end. FALSE when some stage other than the ends would be empty. counts[stages]. */
 gboolean ms_partition(int layers, int stages, double embedding, double tail, int *counts);
 
-/* What each layer takes, forward and backward; the embedding (first), the head with its loss (last), and all MTP blocks. Any unit. */
-typedef struct MsLayerCosts { int layers; double *layer, first, last, mtp; } MsLayerCosts;
-MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo, const MsScenario *scenario);                  /* picoseconds; NULL memo: by FLOP, in layers */
-MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario, const MsPieceMemo *like);           /* of the scenario's pieces without a pipeline */
-/* In units of the last layer; the embedding, the head and the MTP blocks, and all other layers together, are within a `quantum` each. */
+/* What each layer takes, forward and backward; the embedding (first), the head with its loss (last), and all MTP
+ * blocks. Any unit. */
+typedef struct MsLayerCosts {
+  int layers;
+  double *layer, first, last, mtp;
+} MsLayerCosts;
+MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo,
+                                 const MsScenario *scenario); /* picoseconds; NULL memo: by FLOP, in layers */
+MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario,
+                                  const MsPieceMemo *like); /* of the scenario's pieces without a pipeline */
+/* In units of the last layer; the embedding, the head and the MTP blocks, and all other layers together, are within a
+ * `quantum` each. */
 MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *costs, double quantum);
 GBytes *ms_layer_costs_bytes(const MsLayerCosts *costs); /* equal when the costs are */
 void ms_layer_costs_free(MsLayerCosts *costs);
@@ -128,9 +149,11 @@ typedef struct { /* the virtual stages that a model is cut into */
   const int *rank;    /* [n] where each stands */
   gboolean mtp_apart; /* the MTP blocks stand on the stage before the loss, which stands alone; else with it */
 } MsStages;
-/* Cuts, the decoder layers of each stage: counts[n_slacks][n]. The dearest rank costs least, then, when no rank may cost more than (1 + slack) of that, the dearest stage.
- * How many there are: one for each slack; of mixed layers (partition.c) one for all; 0 when there are too few layers. Deterministic. */
-int ms_partition_by_cost(const MsLayerCosts *costs, const MsStages *stages, const double *slack, int n_slacks, int *counts);
+/* Cuts, the decoder layers of each stage: counts[n_slacks][n]. The dearest rank costs least, then, when no rank may
+ * cost more than (1 + slack) of that, the dearest stage. How many there are: one for each slack; of mixed layers
+ * (partition.c) one for all; 0 when there are too few layers. Deterministic. */
+int ms_partition_by_cost(const MsLayerCosts *costs, const MsStages *stages, const double *slack, int n_slacks,
+                         int *counts);
 void ms_stage_costs(const MsLayerCosts *costs, const MsStages *stages, const int *counts, double *cost /* [n] */);
 /* The layout string of such a partition. (transfer full) */
 char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apart);
@@ -138,24 +161,32 @@ char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apa
 typedef struct MsCuts MsCuts; /* those made so far, of all threads */
 MsCuts *ms_cuts_new(void);
 void ms_cuts_free(MsCuts *cuts);
-/* Number of what the layers of a scenario cost, which has the axes and the combination written in; -1: nothing is left to the planner. `memo`: pieces of the combination
- * that do not depend on the cut; NULL: they are made. */
-int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo, const MsScenario *scenario);
+/* Number of what the layers of a scenario cost, which has the axes and the combination written in; -1: nothing is left
+ * to the planner. `memo`: pieces of the combination that do not depend on the cut; NULL: they are made. */
+int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo,
+                 const MsScenario *scenario);
 /* Writes the pipeline layout. FALSE: layers are to be counted alike, and balanced by cost they stand no different. */
 gboolean ms_space_balance(const MsSpace *space, int costs, MsScenario *scenario);
-typedef struct { gboolean given, same; int first_layers; } MsUnbalanced;
-MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsScenario *scenario); /* the same, to be undone; `same`: it returned FALSE */
+typedef struct {
+  gboolean given, same;
+  int first_layers;
+} MsUnbalanced;
+MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs,
+                                  MsScenario *scenario); /* the same, to be undone; `same`: it returned FALSE */
 void ms_space_undo_balance(MsUnbalanced before, MsScenario *scenario);
-#define MS_CUT_ALIKE (-1) /* layout.decoder_first_pipeline_num_layers of a combination whose layers are counted alike, not balanced by cost: until ms_space_balance */
+#define MS_CUT_ALIKE                                                                                                \
+  (-1) /* layout.decoder_first_pipeline_num_layers of a combination whose layers are counted alike, not balanced by \
+          cost: until ms_space_balance */
 
 /* Weights of the ends in layers, from FLOP. */
 double ms_head_weight(const MsModel *model, int seq_length);
 
-/* --- the bound (bound.c): step time and device memory of a layout, both never above what `full` finds ------------------------------------- */
-typedef struct MsShape MsShape;         /* which pieces stand on which stage, and how many live there, for one (pp, vpp, microbatches) */
-typedef struct MsShapes MsShapes;       /* those made so far, of one thread */
+/* --- the bound (bound.c): step time and device memory of a layout, both never above what `full` finds ---------- */
+typedef struct MsShape
+    MsShape; /* which pieces stand on which stage, and how many live there, for one (pp, vpp, microbatches) */
+typedef struct MsShapes MsShapes; /* those made so far, of one thread */
 
-typedef struct { /* picoseconds of one piece, both passes (piece_times.c) */
+typedef struct {       /* picoseconds of one piece, both passes (piece_times.c) */
   MsTime direct, line; /* the larger of the sums of either counts; line 0: only the first holds */
   MsTime start, end;   /* off `line` for the first and last piece of each chunk */
   MsTime ahead;        /* from its input to its output, alone */
@@ -165,17 +196,20 @@ typedef struct { /* picoseconds of one piece, both passes (piece_times.c) */
 /* How often each piece stands in the whole model: [n_pieces]. (transfer full) */
 int *ms_pieces_of_model(const MsWork *work);
 /* `splits`: the schedule may run a backward as its input gradients and, later, its weight gradients. */
-void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, MsPieceTime *time);
+void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
+                    MsPieceTime *time);
 
-/* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). What is known of pieces that are the same in
- * `like` is taken over. */
+/* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). What
+ * is known of pieces that are the same in `like` is taken over. */
 MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error);
 const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
-/* The rule about the split into stages that the cut of a combination breaks, -1 = none; then, with `memo`, the pieces of that cut, NULL and *error when they cannot be
- * made. `scenario` has axes and combination written in, the cut only meanwhile. */
-int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *scenario, const MsPieceMemo *like, MsPieceMemo **memo, GError **error);
+/* The rule about the split into stages that the cut of a combination breaks, -1 = none; then, with `memo`, the pieces
+ * of that cut, NULL and *error when they cannot be made. `scenario` has axes and combination written in, the cut only
+ * meanwhile. */
+int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *scenario, const MsPieceMemo *like,
+               MsPieceMemo **memo, GError **error);
 
 enum { MS_COST_LEVELS = 3 };
 int *ms_memo_cost_number(MsPieceMemo *memo, int level); /* kept for ms_cut_costs; -1: not known */
@@ -187,16 +221,19 @@ typedef enum {
   MS_TOTAL_STREAM,   /* rows of the busiest stream */
   MS_TOTAL_SPAN      /* from the first to the last compute row of each piece */
 } MsTotal;
-/* Picoseconds of the whole model for one microbatch, forward and backward: what the stages of any pipeline have to share. */
+/* Picoseconds of the whole model for one microbatch, forward and backward: what the stages of any pipeline have to
+ * share. */
 double ms_memo_total(MsPieceMemo *memo, MsTotal total, gboolean splits);
 
 MsShapes *ms_shapes_new(void);
 void ms_shapes_free(MsShapes *shapes);
 /* Number of the way in which the memo's layers are pieces: shapes differ by it. */
 int ms_shapes_map(MsShapes *shapes, const MsPieceMemo *memo);
-/* The shape of a candidate whose ranks obey the rules; `scenario` has it written in, but no balanced pipeline layout yet: one is written in while a shape is made.
- * *rule: the rule about the split into stages that refuses it, or ms_num_rules + MS_REFUSED_SAME (the result is NULL then), else -1. Borrowed. */
-const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c, MsScenario *scenario, int *rule);
+/* The shape of a candidate whose ranks obey the rules; `scenario` has it written in, but no balanced pipeline layout
+ * yet: one is written in while a shape is made. *rule: the rule about the split into stages that refuses it, or
+ * ms_num_rules + MS_REFUSED_SAME (the result is NULL then), else -1. Borrowed. */
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c,
+                             MsScenario *scenario, int *rule);
 
 gboolean ms_shape_same(const MsShape *a, const MsShape *b); /* their bounds are the same whatever the pieces are */
 
@@ -210,38 +247,49 @@ MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo);
 /* What the passes of a complete scenario of these pieces take in their schedule (ms_relaxed_passes). */
 MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *scenario);
 /* dp, edp: of the layout; dp counts CP ranks. */
-double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, const MsHardware *hardware);
+double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp,
+                         double edp, const MsHardware *hardware);
 
-/* --- refusals (refusal.c): counted by rule, one example of each kept as numbers and worded at the end --------------------------------------- */
+/* --- refusals (refusal.c): counted by rule, one example of each kept as numbers and worded at the end ---------- */
 enum { MS_REFUSED_MEMORY, MS_REFUSED_DEADLINE, MS_REFUSED_SAME, MS_REFUSED_ERROR, MS_N_REFUSED }; /* after the rules */
-typedef struct { guint64 count, order; double miss; MsCandidate example; } MsRefused;
-typedef struct { int n; MsRefused *row; } MsRefusedTable; /* row = number of the rule, or ms_num_rules + MS_REFUSED_... */
+typedef struct {
+  guint64 count, order;
+  double miss;
+  MsCandidate example;
+} MsRefused;
+typedef struct {
+  int n;
+  MsRefused *row;
+} MsRefusedTable; /* row = number of the rule, or ms_num_rules + MS_REFUSED_... */
 
 void ms_refused_init(MsRefusedTable *table);
 void ms_refused_clear(MsRefusedTable *table);
 /* Keeps the example that missed by least, of equals the first in `order`; so tables can be added up in any order. */
-void ms_refused_add(MsRefusedTable *table, int row, guint64 count, double miss, guint64 order, const MsCandidate *example);
+void ms_refused_add(MsRefusedTable *table, int row, guint64 count, double miss, guint64 order,
+                    const MsCandidate *example);
 void ms_refused_merge(MsRefusedTable *into, const MsRefusedTable *from);
 void ms_refused_gather(MsRefusedTable *into, const MsRefusedTable *own); /* `own` of every rank */
 /* Words them, by descending count. */
 void ms_refused_hand_over(const MsRefusedTable *table, const MsSpace *space, MsPlan *plan);
 
-/* --- enumeration (enumerate.c): every layout ruled out or bounded ----------------------------------------------------------------------------- */
+/* --- enumeration (enumerate.c): every layout ruled out or bounded ---------------------------------------------- */
 typedef struct {
   MsSpace *space;
   const MsPlanOptions *options;
-  MsPlan *plan;         /* searched, valid and pruned are counted into it */
+  MsPlan *plan; /* searched, valid and pruned are counted into it */
   MsRefusedTable refused;
   GArray *candidates;   /* MsCandidate that this rank found, those that may fit */
   guint64 n_candidates; /* of all ranks */
-  MsPieceMemo *first;   /* of the first layout that obeys the rules: its kernel curves are everybody's; NULL when there is none */
+  MsPieceMemo
+      *first; /* of the first layout that obeys the rules: its kernel curves are everybody's; NULL when there is none */
   MsProgress *progress;
 } MsSearch;
 gboolean ms_enumerate(MsSearch *search, GError **error);
-/* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its expert rows are drawn. */
+/* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its
+ * expert rows are drawn. */
 gboolean ms_pieces_depend_on_cut(const MsScenario *scenario);
 
-/* --- what was simulated, kept in a file (checkpoint.c) ------------------------------------------------------------------------------------------ */
+/* --- what was simulated, kept in a file (checkpoint.c) --------------------------------------------------------- */
 typedef enum { MS_OUTCOME_RUN, MS_OUTCOME_ERROR } MsOutcomeKind;
 typedef struct { /* of one candidate, at `full` */
   MsCandidate candidate;
@@ -250,9 +298,11 @@ typedef struct { /* of one candidate, at `full` */
 } MsOutcome;
 
 typedef struct MsCheckpoint MsCheckpoint;
-/* NULL file: nothing is kept. With `resume` what an earlier run of the same request kept is read first; it is an error when there is none. */
+/* NULL file: nothing is kept. With `resume` what an earlier run of the same request kept is read first; it is an error
+ * when there is none. */
 MsCheckpoint *ms_checkpoint_new(const MsSpace *space, const char *file, const char *resume, GError **error);
-const MsOutcome *ms_checkpoint_find(const MsCheckpoint *checkpoint, const MsCandidate *candidate); /* NULL: not simulated yet */
+const MsOutcome *ms_checkpoint_find(const MsCheckpoint *checkpoint,
+                                    const MsCandidate *candidate); /* NULL: not simulated yet */
 void ms_checkpoint_add(MsCheckpoint *checkpoint, const MsOutcome *outcome);
 /* Writes the file when something was added (and, unless `now`, the last writing is a second ago). */
 gboolean ms_checkpoint_write(MsCheckpoint *checkpoint, gboolean now, GError **error);
@@ -261,8 +311,11 @@ void ms_checkpoint_free(MsCheckpoint *checkpoint);
 /* Everything that was kept or added; the rows belong to the checkpoint. */
 const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *checkpoint, guint *n);
 
-/* --- a search under way (plan.c): the list, and simulation ------------------------------------------------------------------------------------------ */
-enum { MS_BATCH = 16 }; /* candidates simulated between two updates of the threshold: fixed, so that counts do not depend on threads or ranks */
+/* --- a search under way (plan.c): the list, and simulation ----------------------------------------------------- */
+enum {
+  MS_BATCH = 16
+}; /* candidates simulated between two updates of the threshold: fixed, so that counts do not depend on threads or ranks
+    */
 
 typedef struct { /* of the list */
   MsCandidate candidate;
@@ -273,20 +326,21 @@ typedef struct { /* of the list */
 typedef struct {
   MsSearch s;
   MsCheckpoint *checkpoint;
-  MsListed *list;   /* [top + 1] ascending */
+  MsListed *list; /* [top + 1] ascending */
   int n_list, top;
   gint64 began_us;
   GError *error;
 } MsPlanner;
 
 gboolean ms_planner_cuts(const MsPlanner *planner, MsShortcut shortcut); /* the shortcut is on */
-double ms_planner_threshold(const MsPlanner *planner); /* what costs more cannot enter the list */
+double ms_planner_threshold(const MsPlanner *planner);                   /* what costs more cannot enter the list */
 const MsCost *ms_planner_like(const MsPlanner *planner);
 gboolean ms_planner_stopped(MsPlanner *planner); /* Ctrl-C or an error, on any rank */
 /* Seconds by which the training of a candidate misses the deadline. */
 double ms_planner_late_s(const MsPlanner *planner, const MsCandidate *candidate, double step_s);
 void ms_planner_refuse(MsPlanner *planner, int row /* MS_REFUSED_... */, double miss, const MsCandidate *candidate);
-/* Simulates n <= MS_BATCH candidates on all threads and ranks and puts them into the list. done[n], may be NULL: FALSE for those that an interrupt left out. */
+/* Simulates n <= MS_BATCH candidates on all threads and ranks and puts them into the list. done[n], may be NULL: FALSE
+ * for those that an interrupt left out. */
 void ms_planner_simulate(MsPlanner *planner, const MsCandidate *candidate, int n, gboolean *done);
 void ms_planner_settle(MsPlanner *planner, const MsOutcome *outcome); /* into the list */
 /* Says on the terminal, and to whom watches, how far it is: `done` of 1. */
@@ -299,9 +353,9 @@ gboolean ms_search_tree(MsPlanner *planner, GError **error);
 /* The rule of that name reads a key of MS_ROLE_STATE or MS_ROLE_BLIND. */
 gboolean ms_rule_is_late(const char *name);
 
-/* --- threads and ranks (parallel.c) ----------------------------------------------------------------------------------------------------------- */
-/* Calls `work` for every index below n on one of the ranks, on `threads` threads of each (0 = all cores); `thread` counts from 0. Returns when this rank has nothing
- * more to do. What was found is gathered before the next call. */
+/* --- threads and ranks (parallel.c) ---------------------------------------------------------------------------- */
+/* Calls `work` for every index below n on one of the ranks, on `threads` threads of each (0 = all cores); `thread`
+ * counts from 0. Returns when this rank has nothing more to do. What was found is gathered before the next call. */
 typedef void (*MsWorkFunc)(int index, int thread, gpointer data);
 int ms_parallel_threads(int wanted);
 void ms_parallel(int n, int threads, MsWorkFunc work, gpointer data);

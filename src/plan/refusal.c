@@ -27,7 +27,8 @@ void ms_refused_add(MsRefusedTable *t, int row, guint64 count, double miss, guin
 
 void ms_refused_merge(MsRefusedTable *into, const MsRefusedTable *from) {
   for (int i = 0; i < into->n; i++)
-    if (from->row[i].count > 0) ms_refused_add(into, i, from->row[i].count, from->row[i].miss, from->row[i].order, &from->row[i].example);
+    if (from->row[i].count > 0)
+      ms_refused_add(into, i, from->row[i].count, from->row[i].miss, from->row[i].order, &from->row[i].example);
 }
 
 void ms_refused_gather(MsRefusedTable *into, const MsRefusedTable *own) {
@@ -45,7 +46,8 @@ static char *why_of(int row, const MsRefused *r, const MsScenario *s) {
   switch (row - ms_num_rules) {
   case MS_REFUSED_MEMORY: return g_strdup_printf("fits if at least %s less", ms_text_bytes(r->miss, text));
   case MS_REFUSED_DEADLINE: return g_strdup_printf("at least %s too late", ms_text_seconds(r->miss, text));
-  case MS_REFUSED_SAME: return g_strdup("an open key makes no difference here; the layout with its first value stands for all");
+  case MS_REFUSED_SAME:
+    return g_strdup("an open key makes no difference here; the layout with its first value stands for all");
   case MS_REFUSED_ERROR: {
     g_autoptr(GError) error = NULL;
     g_autoptr(MsResult) result = ms_simulate(s, MS_FIDELITY_BOUND, NULL, &error);
@@ -60,7 +62,8 @@ static char *why_of(int row, const MsRefused *r, const MsScenario *s) {
 static char *layout_text(const MsSpace *space, const MsScenario *s) {
   const MsLayoutSpec *l = &s->layout;
   g_autofree char *gpus = space->axis[MS_AXIS_GPUS].n > 1 ? g_strdup_printf("gpus %d ", s->gpus) : g_strdup("");
-  return g_strdup_printf("%stp %d cp %d pp %d vpp %d ep %d etp %d mbs %d", gpus, l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, s->training.micro_batch_size);
+  return g_strdup_printf("%stp %d cp %d pp %d vpp %d ep %d etp %d mbs %d", gpus, l->tp, l->cp, l->pp, l->vpp, l->ep,
+                         l->etp, s->training.micro_batch_size);
 }
 
 static int more_first(const void *a, const void *b) {
@@ -76,8 +79,10 @@ void ms_refused_hand_over(const MsRefusedTable *t, const MsSpace *space, MsPlan 
     if (r->count == 0) continue;
     g_autoptr(MsScenario) s = ms_candidate_scenario(space, &r->example);
     g_autofree char *layout = layout_text(space, s), *why = why_of(i, r, s);
-    plan->refusals[plan->n_refusals++] = (MsPlanRefusal){.name = g_strdup(i < ms_num_rules ? ms_rules[i].name : more_names[i - ms_num_rules]),
-                                                         .example = g_strdup_printf("%s: %s", layout, why), .count = r->count};
+    plan->refusals[plan->n_refusals++] =
+        (MsPlanRefusal){.name = g_strdup(i < ms_num_rules ? ms_rules[i].name : more_names[i - ms_num_rules]),
+                        .example = g_strdup_printf("%s: %s", layout, why),
+                        .count = r->count};
   }
   qsort(plan->refusals, (size_t)plan->n_refusals, sizeof *plan->refusals, more_first);
 }

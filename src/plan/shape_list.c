@@ -1,9 +1,12 @@
-/* src/plan/shape_list.c - the shapes that pieces may take at one pipeline size: every VPP and every combination of the keys of MS_ROLE_SHAPE, equal shapes together. Most
- * are equal or refused (rank orders, schedules without a bubble of their own, VPP that does not divide), and which are is the same for many pieces. */
+/* src/plan/shape_list.c - the shapes that pieces may take at one pipeline size: every VPP and every combination of the
+ * keys of MS_ROLE_SHAPE, equal shapes together. Most are equal or refused (rank orders, schedules without a bubble of
+ * their own, VPP that does not divide), and which are is the same for many pieces. */
 #include "plan/tree.h"
 #include <string.h>
 
-typedef struct { gint32 pp, microbatches, map, costs, shape_of; } ListKey; /* shape_of: of the node, which has settled its shape where nothing is shared */
+typedef struct {
+  gint32 pp, microbatches, map, costs, shape_of;
+} ListKey; /* shape_of: of the node, which has settled its shape where nothing is shared */
 
 struct MsShapeLists {
   GHashTable *known; /* ListKey -> GArray of MsShapeGroup */
@@ -48,7 +51,9 @@ static void add_use(GArray *list, const MsShape *shape, int rule, MsShapeUse use
   MsShapeGroup *group = NULL;
   for (guint i = 0; i < list->len && !group; i++) {
     MsShapeGroup *other = &g_array_index(list, MsShapeGroup, i);
-    if (shape ? other->shape && (other->shape == shape || ms_shape_same(other->shape, shape)) : !other->shape && other->rule == rule) group = other;
+    if (shape ? other->shape && (other->shape == shape || ms_shape_same(other->shape, shape))
+              : !other->shape && other->rule == rule)
+      group = other;
   }
   if (!group) {
     MsShapeGroup own = {shape, rule, g_array_new(FALSE, FALSE, sizeof use)};
@@ -77,7 +82,9 @@ static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int
 const GArray *ms_shape_list(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c) {
   const gint32 *v = c->value;
   gint64 dp = v[MS_AXIS_GPUS] / ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP]);
-  const ListKey key = {v[MS_AXIS_PP], (gint32)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp)), map, costs_of_cut(t, w, memo, c), ms_space_shape_of(t->space, c->combo)};
+  const ListKey key = {v[MS_AXIS_PP],
+                       (gint32)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp)), map,
+                       costs_of_cut(t, w, memo, c), ms_space_shape_of(t->space, c->combo)};
   GArray *list = g_hash_table_lookup(w->lists->known, &key);
   if (!list) g_hash_table_insert(w->lists->known, g_memdup2(&key, sizeof key), list = list_new(t, w, memo, map, *c));
   return list;

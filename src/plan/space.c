@@ -5,7 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-const char *const ms_axis_paths[] = {"gpus", "layout.tp", "layout.cp", "layout.ep", "layout.etp", "training.micro_batch_size", "layout.pp", "layout.vpp", NULL};
+const char *const ms_axis_paths[] = {"gpus",      "layout.tp",  "layout.cp",
+                                     "layout.ep", "layout.etp", "training.micro_batch_size",
+                                     "layout.pp", "layout.vpp", NULL};
 
 static int axis_of(const char *path) {
   for (int i = 0; i < MS_N_AXES; i++)
@@ -54,13 +56,15 @@ static void automatic(MsIntAxis *a, int axis, const MsScenario *s, int gpus) {
   }
 }
 
-/* --- the other open keys ------------------------------------------------------------------------------------------------------------------ */
+/* --- the other open keys --------------------------------------------------------------------------------------- */
 
 enum { MOST_TABULATED = 4000000 };
-#define MOST_COMBOS 1e15
+#define MOST_COMBOS  1e15
 #define MOST_LAYOUTS 1e18
 
-static int compare_roles(const void *a, const void *b) { return (int)((const MsChoice *)a)->role - (int)((const MsChoice *)b)->role; }
+static int compare_roles(const void *a, const void *b) {
+  return (int)((const MsChoice *)a)->role - (int)((const MsChoice *)b)->role;
+}
 
 static gboolean path_is(const MsChoice *c, const char *path) { return !strcmp(c->open->path, path); }
 
@@ -74,7 +78,8 @@ static void note_rules(MsSpace *space) {
   }
   for (int i = 0; i < space->n_choices; i++) {
     MsChoice *c = &space->choice[i];
-    c->in_rules |= (offloads && g_str_has_prefix(c->open->path, "options.recompute")) || (hybrid && path_is(c, "options.fsdp"));
+    c->in_rules |=
+        (offloads && g_str_has_prefix(c->open->path, "options.recompute")) || (hybrid && path_is(c, "options.fsdp"));
   }
 }
 
@@ -88,16 +93,19 @@ static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
     if (!ms_choice_init(c, r, &r->open[i], error)) return FALSE;
     combos *= c->n;
     if (combos > MOST_COMBOS)
-      return ms_input_error(error, r->base->file, 0, r->open[i].path, "more than %g combinations of open options, close some", MOST_COMBOS);
+      return ms_input_error(error, r->base->file, 0, r->open[i].path,
+                            "more than %g combinations of open options, close some", MOST_COMBOS);
   }
   qsort(space->choice, (size_t)space->n_choices, sizeof *space->choice, compare_roles);
   note_rules(space);
   gint64 behind = 1;
   for (int i = space->n_choices - 1; i >= 0; i--) space->choice[i].stride = behind, behind *= space->choice[i].n;
   for (int role = 0; role < MS_N_ROLES; role++) space->n_of_role[role] = 1;
-  for (int i = 0; i < space->n_choices; i++) space->n_of_role[shared ? space->choice[i].role : MS_ROLE_WORK] *= space->choice[i].n;
+  for (int i = 0; i < space->n_choices; i++)
+    space->n_of_role[shared ? space->choice[i].role : MS_ROLE_WORK] *= space->choice[i].n;
   space->n_combos = 1;
-  for (int role = MS_N_ROLES - 1; role >= 0; role--) space->stride[role] = space->n_combos, space->n_combos *= space->n_of_role[role];
+  for (int role = MS_N_ROLES - 1; role >= 0; role--)
+    space->stride[role] = space->n_combos, space->n_combos *= space->n_of_role[role];
   return TRUE;
 }
 
@@ -143,7 +151,7 @@ gboolean ms_space_tabulate(MsSpace *space) {
     digits_of(space, i, digit);
     ms_space_apply_combo(space, i, s);
     int class = class_of_digits(space, digit);
-    space->class_of[i] = (guint16)class;
+    space->class_of[i] = (guint16) class;
     space->refused_by[i] = (gint16)ms_layout_check_kind(s, MS_RULE_OPTIONS);
     if (space->refused_by[i] >= 0) continue;
     if (space->class_count[class]++ == 0) space->class_example[class] = i;
@@ -168,15 +176,21 @@ void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo, MsS
   }
 }
 
-/* --- combinations that differ in what makes no difference ------------------------------------------------------------------------------------ */
+/* --- combinations that differ in what makes no difference ------------------------------------------------------ */
 
 static gboolean without_cp(const MsScenario *s) { return s->layout.cp == 1; }
 static gboolean without_tp(const MsScenario *s) { return s->layout.tp == 1; }
 static gboolean without_pp(const MsScenario *s) { return s->layout.pp == 1; }
-static gboolean without_chunks(const MsScenario *s) { return s->layout.vpp == 1 || s->layout.pp == 1 || (s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE); }
+static gboolean without_chunks(const MsScenario *s) {
+  return s->layout.vpp == 1 || s->layout.pp == 1 ||
+         (s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE);
+}
 static gboolean without_experts(const MsScenario *s) { return s->layout.ep * s->layout.etp == 1; }
 
-static const struct { const char *path; gboolean (*idle)(const MsScenario *s); } idle_keys[] = {
+static const struct {
+  const char *path;
+  gboolean (*idle)(const MsScenario *s);
+} idle_keys[] = {
     {"layout.cp_comm_type", without_cp},
     {"layout.order", without_pp},
     {"layout.microbatch_group_size_per_virtual_pipeline_stage", without_chunks},
@@ -198,9 +212,11 @@ static gboolean same_chunks(const MsSpace *space, const MsScenario *s) {
   return ms_schedule_has_two_chunks(s->layout.schedule) && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
 }
 
-/* A layout string says VPP itself, so that VPP 1 beside it means the same: one of them is searched where both are offered. */
+/* A layout string says VPP itself, so that VPP 1 beside it means the same: one of them is searched where both are
+ * offered. */
 static gboolean vpp_of_string(const MsSpace *space, const MsScenario *s) {
-  if (!s->layout.pipeline_layout || s->layout.vpp > 1 || ms_schedule_has_two_chunks(s->layout.schedule)) return FALSE; /* of those VPP 1 is the one that is searched */
+  if (!s->layout.pipeline_layout || s->layout.vpp > 1 || ms_schedule_has_two_chunks(s->layout.schedule))
+    return FALSE; /* of those VPP 1 is the one that is searched */
   int own = ms_layout_chunks_per_rank(s);
   const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
   for (int i = 0; i < vpp->n; i++)
@@ -222,8 +238,12 @@ static gboolean same_as_another(const MsSpace *space, gint64 combo, const MsScen
   return FALSE;
 }
 
-gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s) { return same_as_another(space, combo, s, MS_N_ROLES); }
-gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *s) { return same_as_another(space, combo, s, MS_ROLE_STATE); }
+gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s) {
+  return same_as_another(space, combo, s, MS_N_ROLES);
+}
+gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *s) {
+  return same_as_another(space, combo, s, MS_ROLE_STATE);
+}
 
 /* --- axes --- */
 
@@ -235,7 +255,9 @@ static int value_on(const MsScenario *s, int axis) {
 
 static gboolean given_values(MsIntAxis *a, int axis, const MsOpenKey *open, const MsRequest *request, GError **error) {
   g_autoptr(MsScenario) scratch = ms_scenario_copy(request->base, TRUE);
-  void *object = axis == MS_AXIS_GPUS ? (void *)scratch : axis == MS_AXIS_MBS ? (void *)&scratch->training : (void *)&scratch->layout;
+  void *object = axis == MS_AXIS_GPUS  ? (void *)scratch
+                 : axis == MS_AXIS_MBS ? (void *)&scratch->training
+                                       : (void *)&scratch->layout;
   for (int i = 0; i < open->n; i++) {
     if (!ms_field_set(open->field, NULL, open->values[i], open->path, object, error)) return FALSE;
     push(a, value_on(scratch, axis));
@@ -273,7 +295,8 @@ static gboolean make_axis(MsSpace *space, int axis, GError **error) {
       qsort(a->value, (size_t)a->n, sizeof(int), ascending);
       return TRUE;
     }
-  gboolean fixed = axis == MS_AXIS_MBS || axis == MS_AXIS_GPUS || layout_key_given(r, strchr(ms_axis_paths[axis], '.') + 1);
+  gboolean fixed =
+      axis == MS_AXIS_MBS || axis == MS_AXIS_GPUS || layout_key_given(r, strchr(ms_axis_paths[axis], '.') + 1);
   /* a pipeline layout fixes how many virtual stages there are; with pp open, every pp that divides them is tried */
   if (fixed) push(a, value_on(r->base, axis));
   else own_candidates(space, a, axis);
@@ -294,7 +317,8 @@ MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error)
   }
   space->cuts = ms_cuts_new();
   if (ms_space_size(space) <= MOST_LAYOUTS) return space;
-  ms_input_error(error, request->base->file, 0, "", "leaves open %.3g layouts (at most %g), close some options", ms_space_size(space), MOST_LAYOUTS);
+  ms_input_error(error, request->base->file, 0, "", "leaves open %.3g layouts (at most %g), close some options",
+                 ms_space_size(space), MOST_LAYOUTS);
   ms_space_free(space);
   return NULL;
 }
@@ -326,7 +350,8 @@ void ms_space_apply_axes(const gint32 *value, MsScenario *s) {
   l->tp = value[MS_AXIS_TP], l->cp = value[MS_AXIS_CP], l->pp = value[MS_AXIS_PP], l->vpp = value[MS_AXIS_VPP];
   l->ep = value[MS_AXIS_EP], l->etp = value[MS_AXIS_ETP];
   s->training.micro_batch_size = value[MS_AXIS_MBS];
-  if (l->microbatch_group_size_per_virtual_pipeline_stage < 0) l->microbatch_group_size_per_virtual_pipeline_stage *= -l->pp;
+  if (l->microbatch_group_size_per_virtual_pipeline_stage < 0)
+    l->microbatch_group_size_per_virtual_pipeline_stage *= -l->pp;
 }
 
 MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *c) {
@@ -334,11 +359,13 @@ MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *c) {
   ms_space_apply_combo(space, c->combo, s);
   ms_space_apply_axes(c->value, s);
   ms_space_balance(space, ms_cut_costs(space, c->value, c->combo, NULL, s), s);
-  if (s->options.sequence_parallel < 0) s->options.sequence_parallel = s->layout.tp > 1; /* null in the request: said in what is printed */
+  if (s->options.sequence_parallel < 0)
+    s->options.sequence_parallel = s->layout.tp > 1; /* null in the request: said in what is printed */
   const MsLayoutSpec *l = &s->layout;
   const char *name = space->request->base->name ? space->request->base->name : "plan";
   g_free(s->name);
-  s->name = g_strdup_printf("%s, tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d", name, l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, s->training.micro_batch_size);
+  s->name = g_strdup_printf("%s, tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d", name, l->tp, l->cp, l->pp, l->vpp,
+                            l->ep, l->etp, s->training.micro_batch_size);
   return s;
 }
 

@@ -1,9 +1,11 @@
-/* src/plan/tree.c - branch and bound over a space too large to look at every layout: which node of the tree (tree.h) is taken next, and when it is enough.
+/* src/plan/tree.c - branch and bound over a space too large to look at every layout: which node of the tree (tree.h) is
+ * taken next, and when it is enough.
  *
- * Nodes are taken in rounds of a fixed size: until the list is full the deepest ones, to have something to compare with; then the cheapest ones, which alone
- * raise what is proven, beside some of the deepest, which improve the list. Half of these are plain nodes, which leave most keys at their defaults: good layouts are found
- * among them first. Who takes a node does not show: children are put in order. The search ends when the cheapest node left costs more than the last of the list;
- * stopped before, the cheapest node left is what is proven. */
+ * Nodes are taken in rounds of a fixed size: until the list is full the deepest ones, to have something to compare
+ * with; then the cheapest ones, which alone raise what is proven, beside some of the deepest, which improve the list.
+ * Half of these are plain nodes, which leave most keys at their defaults: good layouts are found among them first. Who
+ * takes a node does not show: children are put in order. The search ends when the cheapest node left costs more than
+ * the last of the list; stopped before, the cheapest node left is what is proven. */
 #include "plan/tree.h"
 #include "base/err.h"
 #include "base/heap.h"
@@ -12,10 +14,19 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUND = 64, DIVE = 4, PLAIN = 8, DEEPEST = 16 }; /* nodes of a round; until the list is full; of the deepest level beside the cheapest: plain ones, and with any */
+enum {
+  ROUND = 64,
+  DIVE = 4,
+  PLAIN = 8,
+  DEEPEST = 16
+}; /* nodes of a round; until the list is full; of the deepest level beside the cheapest: plain ones, and with any */
 
-static int compare_nodes(gconstpointer a, gconstpointer b) { return ms_candidate_compare(&((const MsBranch *)a)->c, &((const MsBranch *)b)->c); }
-static void push_node(MsTree *t, const MsBranch *node) { ms_heap_push(t->heap[node->level][node->plain], node, compare_nodes); }
+static int compare_nodes(gconstpointer a, gconstpointer b) {
+  return ms_candidate_compare(&((const MsBranch *)a)->c, &((const MsBranch *)b)->c);
+}
+static void push_node(MsTree *t, const MsBranch *node) {
+  ms_heap_push(t->heap[node->level][node->plain], node, compare_nodes);
+}
 
 static MsBranch pop(GArray *heap) {
   MsBranch top;
@@ -60,7 +71,8 @@ static void collect(MsTree *t) {
 
 static gboolean may_enter(const MsTree *t, const MsBranch *node) { return node && !ms_tree_dear(t, node->c.cost); }
 
-/* The heap to take the next node from, or NULL: the cheapest of the deepest level, of plain nodes only or of all; or the cheapest of all. */
+/* The heap to take the next node from, or NULL: the cheapest of the deepest level, of plain nodes only or of all; or
+ * the cheapest of all. */
 static GArray *deepest(const MsTree *t, gboolean plain) {
   for (int level = MS_N_LEVELS - 1; level >= 0; level--) {
     const MsBranch *own = top_of(t, level, TRUE), *other = plain ? NULL : top_of(t, level, FALSE);
@@ -74,7 +86,9 @@ static GArray *cheapest(const MsTree *t) {
   GArray *best = NULL;
   for (int level = 0; level < MS_N_LEVELS; level++)
     for (int plain = 0; plain < 2; plain++)
-      if (may_enter(t, top_of(t, level, plain)) && (!best || top_of(t, level, plain)->c.cost <= g_array_index(best, MsBranch, 0).c.cost)) best = t->heap[level][plain];
+      if (may_enter(t, top_of(t, level, plain)) &&
+          (!best || top_of(t, level, plain)->c.cost <= g_array_index(best, MsBranch, 0).c.cost))
+        best = t->heap[level][plain];
   return best;
 }
 
@@ -103,9 +117,11 @@ static void put_back(MsTree *t, const MsBranch *round, int n) {
 static void tell(MsTree *t) {
   MsPlanner *x = t->x;
   char note[128];
-  double left = least_cost(t), best = x->n_list ? x->list[0].cost : INFINITY, gap = x->n_list ? MAX(0, 1 - MIN(left, best) / best) : 1;
+  double left = least_cost(t), best = x->n_list ? x->list[0].cost : INFINITY,
+         gap = x->n_list ? MAX(0, 1 - MIN(left, best) / best) : 1;
   if (x->n_list)
-    g_snprintf(note, sizeof note, "best %.4g s, at most %.2g %% better to be found, %" G_GUINT64_FORMAT " simulated", x->list[0].step_time_s, 100 * gap, x->s.plan->simulated);
+    g_snprintf(note, sizeof note, "best %.4g s, at most %.2g %% better to be found, %" G_GUINT64_FORMAT " simulated",
+               x->list[0].step_time_s, 100 * gap, x->s.plan->simulated);
   else g_strlcpy(note, "bounding layouts", sizeof note);
   ms_planner_tell(x, 1 - gap, note);
 }
@@ -134,7 +150,8 @@ static gboolean one_round(MsTree *t, GError **error) {
   ms_parallel(others, t->threads, expand, t);
   collect(t);
   gboolean failed = ms_ranks_any(has_error(t, error));
-  if (failed && error && !*error) ms_input_error(error, t->space->request->base->file, 0, "", "another rank cannot bound a layout");
+  if (failed && error && !*error)
+    ms_input_error(error, t->space->request->base->file, 0, "", "another rank cannot bound a layout");
   if (ms_ranks_any(ms_interrupted())) { /* some may not be done: what is proven holds for all of them */
     put_back(t, rest, others);
     for (int i = 0; i < layouts; i++)
@@ -205,7 +222,9 @@ static void begin(MsTree *t) {
   }
 }
 
-typedef struct { guint64 bounded, screened, feasible; } Counts;
+typedef struct {
+  guint64 bounded, screened, feasible;
+} Counts;
 
 static void put_together(MsTree *t) {
   MsPlan *plan = t->x->s.plan;
@@ -255,7 +274,8 @@ static void end(MsTree *t) {
 }
 
 gboolean ms_search_tree(MsPlanner *x, GError **error) {
-  MsTree t = {.x = x, .space = x->s.space, .threads = ms_parallel_threads(x->s.options->threads), .threshold = INFINITY};
+  MsTree t = {
+      .x = x, .space = x->s.space, .threads = ms_parallel_threads(x->s.options->threads), .threshold = INFINITY};
   begin(&t);
   take_known(&t);
   t.threshold = ms_planner_threshold(x);

@@ -1,36 +1,59 @@
 /* src/plan/tree.h - internal to plan/: nodes of the branch and bound over a space too large to look at every layout.
  *
- * A node stands for all layouts that agree in what it has settled; its cost is below that of each of them. The levels settle, one after the other:
+ * A node stands for all layouts that agree in what it has settled; its cost is below that of each of them. The levels
+ * settle, one after the other:
  *
  *   level      settled                                    bound of the step
- *   UNIT       outer axes, keys of MS_ROLE_WORK           matrix products of the whole model, shared out evenly between the stages
- *   KERNELS    + MS_ROLE_KERNELS                          all compute rows, nothing recomputed or offloaded
- *   BESIDE     + MS_ROLE_BESIDE                           the same, from the first to the last compute row of each piece, shared out where passes run in pairs
- *   ADDED      + MS_ROLE_ADDED                            the same of the pieces as they are; the least first bound of the shapes that may fit
- *   SHAPE      + pp, vpp, MS_ROLE_SHAPE                   the first bound of the layout (bound.c); the passes in their schedule, with the pieces of the node above
- *   STATE      + MS_ROLE_STATE                            the same, and what follows the gradient norm; by then it is known to fit
- *   LAYOUT     everything                                 the second bound of the layout (ms_screen), which also says whether it fits */
+ *   UNIT       outer axes, keys of MS_ROLE_WORK           matrix products of the whole model, shared out evenly between
+ * the stages KERNELS    + MS_ROLE_KERNELS                          all compute rows, nothing recomputed or offloaded
+ *   BESIDE     + MS_ROLE_BESIDE                           the same, from the first to the last compute row of each
+ * piece, shared out where passes run in pairs ADDED      + MS_ROLE_ADDED                            the same of the
+ * pieces as they are; the least first bound of the shapes that may fit SHAPE      + pp, vpp, MS_ROLE_SHAPE the first
+ * bound of the layout (bound.c); the passes in their schedule, with the pieces of the node above STATE      +
+ * MS_ROLE_STATE                            the same, and what follows the gradient norm; by then it is known to fit
+ *   LAYOUT     everything                                 the second bound of the layout (ms_screen), which also says
+ * whether it fits */
 #ifndef MS_PLAN_TREE_H
 #define MS_PLAN_TREE_H
 
 #include "plan/plan_priv.h"
 
-typedef enum { MS_LEVEL_UNIT, MS_LEVEL_KERNELS, MS_LEVEL_BESIDE, MS_LEVEL_ADDED, MS_LEVEL_SHAPE, MS_LEVEL_STATE, MS_LEVEL_LAYOUT, MS_N_LEVELS } MsLevel;
-typedef struct { MsCandidate c; gint32 level, plain; /* plain: every key that it has settled has the value that a scenario has by default, but for a few (tree.c) */ } MsBranch;
+typedef enum {
+  MS_LEVEL_UNIT,
+  MS_LEVEL_KERNELS,
+  MS_LEVEL_BESIDE,
+  MS_LEVEL_ADDED,
+  MS_LEVEL_SHAPE,
+  MS_LEVEL_STATE,
+  MS_LEVEL_LAYOUT,
+  MS_N_LEVELS
+} MsLevel;
+typedef struct {
+  MsCandidate c;
+  gint32 level, plain; /* plain: every key that it has settled has the value that a scenario has by default, but for a
+                          few (tree.c) */
+} MsBranch;
 
-typedef struct { gint32 vpp, choice; } MsShapeUse; /* choice: combination of the keys of MS_ROLE_SHAPE */
-typedef struct { const MsShape *shape; int rule; GArray *use; /* MsShapeUse */ } MsShapeGroup; /* of one PP: all that have the same shape, or (NULL) that a rule refuses */
+typedef struct {
+  gint32 vpp, choice;
+} MsShapeUse; /* choice: combination of the keys of MS_ROLE_SHAPE */
+typedef struct {
+  const MsShape *shape;
+  int rule;
+  GArray *use;                            /* MsShapeUse */
+} MsShapeGroup;                           /* of one PP: all that have the same shape, or (NULL) that a rule refuses */
 typedef struct MsShapeLists MsShapeLists; /* those made so far */
 
-typedef struct { /* of one thread */
+typedef struct {    /* of one thread */
   GArray *children; /* MsBranch */
   MsRefusedTable refused;
   guint64 bounded, screened, feasible;
   MsShapes *shapes;
   MsShapeLists *lists;
-  MsStateBytes *bytes; /* [n_bytes] of one combination of MS_ROLE_WORK, those of which no other is smaller in everything */
+  MsStateBytes
+      *bytes; /* [n_bytes] of one combination of MS_ROLE_WORK, those of which no other is smaller in everything */
   int n_bytes;
-  gint64 bytes_of;     /* that combination; -1 = none yet */
+  gint64 bytes_of; /* that combination; -1 = none yet */
   MsScenario *scratch, *flat;
   MsPieceMemo *last;
   GError *error;
@@ -42,16 +65,18 @@ typedef struct {
   GArray *heap[MS_N_LEVELS][2]; /* MsBranch, cheapest first: others, plain ones */
   MsTreeWorker *worker;
   int threads;
-  gboolean *early, *settled; /* [ms_num_rules] rules about options whose verdict is settled before the shape; rules settled with it, but those about the split,
-                              * which are asked when the shape is made. The rest is asked of layouts only */
+  gboolean *early, *settled; /* [ms_num_rules] rules about options whose verdict is settled before the shape; rules
+                              * settled with it, but those about the split, which are asked when the shape is made. The
+                              * rest is asked of layouts only */
   guint8 *plain[MS_N_ROLES]; /* [n_of_role] combinations of one role that keep a node plain */
-  double threshold;            /* of this round */
+  double threshold;          /* of this round */
   const MsBranch *round;
 } MsTree;
 
-/* --- branch.c: the children of a node, bounded; dear ones are dropped ------------------------------------------------------------------------------ */
+/* --- branch.c: the children of a node, bounded; dear ones are dropped ------------------------------------------ */
 void ms_tree_expand(MsTree *tree, MsTreeWorker *worker, const MsBranch *node); /* of any level but MS_LEVEL_LAYOUT */
-void ms_tree_expand_axes(MsTree *tree, MsTreeWorker *worker, int unit);      /* the first level: one setting of the outer axes */
+void ms_tree_expand_axes(MsTree *tree, MsTreeWorker *worker,
+                         int unit); /* the first level: one setting of the outer axes */
 int ms_tree_units(const MsSpace *space);
 gboolean ms_tree_dear(const MsTree *tree, double cost); /* more than what may enter the list */
 /* Pieces of the first unit for which they can be made: their kernel curves are everybody's. */
@@ -60,10 +85,11 @@ void ms_tree_sort_rules(MsTree *tree);
 /* Writes the axes and the keys of MS_ROLE_SHAPE into the worker's scratch. */
 void ms_tree_write_shape(const MsTree *tree, MsTreeWorker *worker, const MsCandidate *c);
 
-/* --- shape_list.c: shapes of one pipeline size that the tree bounds at once ----------------------------------------------------------------------------- */
+/* --- shape_list.c: shapes of one pipeline size that the tree bounds at once ------------------------------------ */
 MsShapeLists *ms_shape_lists_new(void);
 void ms_shape_lists_free(MsShapeLists *lists);
-/* MsShapeGroup of a node's pieces at the PP of `c`, which divides; the worker's scratch has the node's combination written in. Borrowed. */
+/* MsShapeGroup of a node's pieces at the PP of `c`, which divides; the worker's scratch has the node's combination
+ * written in. Borrowed. */
 const GArray *ms_shape_list(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c);
 
 #endif

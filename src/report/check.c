@@ -1,4 +1,5 @@
-/* src/report/check.c - a check as table, JSON, JUnit XML and Markdown. None of them holds a time or a date: the same drift gives the same bytes. */
+/* src/report/check.c - a check as table, JSON, JUnit XML and Markdown. None of them holds a time or a date: the same
+ * drift gives the same bytes. */
 #include <math.h>
 #include <string.h>
 
@@ -33,8 +34,9 @@ static char *input_text(const MsInputChange *in) {
   enum { LONG = 100 };
   char *rest, percent[MS_TEXT];
   GString *out = g_string_new(NULL);
-  g_string_append_printf(out, "%s %s: %.*s%s -> %.*s%s", in->of, in->key, LONG, in->stored ? in->stored : "nothing", in->stored && strlen(in->stored) > LONG ? "..." : "",
-                         LONG, in->today ? in->today : "nothing", in->today && strlen(in->today) > LONG ? "..." : "");
+  g_string_append_printf(out, "%s %s: %.*s%s -> %.*s%s", in->of, in->key, LONG, in->stored ? in->stored : "nothing",
+                         in->stored && strlen(in->stored) > LONG ? "..." : "", LONG, in->today ? in->today : "nothing",
+                         in->today && strlen(in->today) > LONG ? "..." : "");
   double was = in->stored ? g_ascii_strtod(in->stored, &rest) : NAN;
   gboolean number = in->stored && rest != in->stored && !*rest && was != 0;
   double is = number && in->today ? g_ascii_strtod(in->today, &rest) : NAN;
@@ -48,11 +50,11 @@ static char *verdict(const MsChecked *c) {
   if (c->state) return g_strdup(c->state);
   if (c->n == 0) return g_strdup("unchanged");
   const MsDrift *d = &c->drift[0];
-  return g_strdup_printf("%s %s%s%s%s", ms_quantity_name(d->quantity, name), change_text(d->change, percent), c->part ? ", mostly " : "", c->part ? c->part : "",
-                         c->n > 1 ? "" : "; nothing else");
+  return g_strdup_printf("%s %s%s%s%s", ms_quantity_name(d->quantity, name), change_text(d->change, percent),
+                         c->part ? ", mostly " : "", c->part ? c->part : "", c->n > 1 ? "" : "; nothing else");
 }
 
-/* --- text ---------------------------------------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------------------------ */
 static void drift_rows(MsTable *table, const MsChecked *c) {
   char name[MS_QUANTITY_TEXT], buf[MS_TEXT];
   for (int i = 0; i < c->n; i++) {
@@ -70,7 +72,8 @@ char *ms_report_check(const MsCheck *c, unsigned flags) {
   GString *out = g_string_new(NULL);
   gboolean colour = (flags & MS_REPORT_COLOUR) != 0, rows = FALSE;
   const char *on = !colour ? "" : c->drifted ? "\033[1;31m" : "\033[1;32m", *off = colour ? "\033[0m" : "";
-  g_string_append_printf(out, "%s%s: %d of %d predictions drifted%s   [%s]\n", on, c->baseline->file, c->drifted, c->baseline->n, off, ms_fidelity_words[c->baseline->fidelity]);
+  g_string_append_printf(out, "%s%s: %d of %d predictions drifted%s   [%s]\n", on, c->baseline->file, c->drifted,
+                         c->baseline->n, off, ms_fidelity_words[c->baseline->fidelity]);
   for (int i = 0; i < c->baseline->n; i++) {
     const MsChecked *one = &c->checked[i];
     g_autofree char *text = verdict(one);
@@ -93,7 +96,7 @@ char *ms_report_check(const MsCheck *c, unsigned flags) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ---------------------------------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------------------------ */
 static void put_checked(const MsChecked *c, MsJsonOut *out) {
   char name[MS_QUANTITY_TEXT];
   ms_json_out_object(out, NULL);
@@ -138,7 +141,7 @@ char *ms_report_check_json(const MsCheck *c) {
   return ms_json_out_take(out);
 }
 
-/* --- JUnit --------------------------------------------------------------------------------------------------------------------- */
+/* --- JUnit ----------------------------------------------------------------------------------------------------- */
 /* Text for XML 1.0, which has no place for control characters. */
 static char *xml(const char *text) {
   g_autofree char *clean = g_utf8_make_valid(text, -1);
@@ -152,8 +155,9 @@ static char *drift_list(const MsChecked *c) {
   GString *out = g_string_new(NULL);
   for (int i = 0; i < c->n; i++) {
     const MsDrift *d = &c->drift[i];
-    g_string_append_printf(out, "%s: %s -> %s (%s, tolerance %.3g %%)\n", ms_quantity_name(d->quantity, name), value_text(d->quantity, d->stored, was),
-                           value_text(d->quantity, d->today, is), change_text(d->change, percent), 100 * d->tolerance);
+    g_string_append_printf(out, "%s: %s -> %s (%s, tolerance %.3g %%)\n", ms_quantity_name(d->quantity, name),
+                           value_text(d->quantity, d->stored, was), value_text(d->quantity, d->today, is),
+                           change_text(d->change, percent), 100 * d->tolerance);
   }
   return g_string_free(out, FALSE);
 }
@@ -161,16 +165,20 @@ static char *drift_list(const MsChecked *c) {
 char *ms_report_check_junit(const MsCheck *c) {
   g_autofree char *file = xml(c->baseline->file);
   GString *out = g_string_new("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-  g_string_append_printf(out, "<testsuites name=\"moesim check\" tests=\"%d\" failures=\"%d\" errors=\"0\">\n", c->baseline->n, c->drifted);
-  g_string_append_printf(out, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\">\n", file, c->baseline->n, c->drifted);
+  g_string_append_printf(out, "<testsuites name=\"moesim check\" tests=\"%d\" failures=\"%d\" errors=\"0\">\n",
+                         c->baseline->n, c->drifted);
+  g_string_append_printf(out, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\">\n",
+                         file, c->baseline->n, c->drifted);
   for (int i = 0; i < c->baseline->n; i++) {
     const MsChecked *one = &c->checked[i];
-    g_autofree char *name = xml(one->name), *said = verdict(one), *message = xml(said), *list = drift_list(one), *text = xml(list);
+    g_autofree char *name = xml(one->name), *said = verdict(one), *message = xml(said), *list = drift_list(one),
+                    *text = xml(list);
     if (drifted(one))
-      g_string_append_printf(out, "    <testcase classname=\"moesim.check\" name=\"%s\">\n      <failure message=\"%s\" type=\"drift\">%s</failure>\n    </testcase>\n", name,
-                             message, text);
-    else
-      g_string_append_printf(out, "    <testcase classname=\"moesim.check\" name=\"%s\"/>\n", name);
+      g_string_append_printf(out,
+                             "    <testcase classname=\"moesim.check\" name=\"%s\">\n      <failure message=\"%s\" "
+                             "type=\"drift\">%s</failure>\n    </testcase>\n",
+                             name, message, text);
+    else g_string_append_printf(out, "    <testcase classname=\"moesim.check\" name=\"%s\"/>\n", name);
   }
   if (c->n_inputs > 0) {
     g_string_append(out, "    <system-out>figures that changed since the baseline was written:\n");
@@ -184,7 +192,7 @@ char *ms_report_check_junit(const MsCheck *c) {
   return g_string_free(out, FALSE);
 }
 
-/* --- Markdown ------------------------------------------------------------------------------------------------------------------ */
+/* --- Markdown -------------------------------------------------------------------------------------------------- */
 /* A cell of a table: one line, bars escaped. */
 static void md_cell(GString *out, const char *text) {
   g_string_append(out, "| ");
@@ -199,7 +207,8 @@ char *ms_report_check_markdown(const MsCheck *c) {
   char name[MS_QUANTITY_TEXT], buf[MS_TEXT];
   GString *out = g_string_new(NULL);
   g_string_append_printf(out, "### moesim check: %d of %d predictions drifted\n\n", c->drifted, c->baseline->n);
-  g_string_append(out, "| | scenario | quantity | stored | today | change | tolerance |\n|---|---|---|--:|--:|--:|--:|\n");
+  g_string_append(out,
+                  "| | scenario | quantity | stored | today | change | tolerance |\n|---|---|---|--:|--:|--:|--:|\n");
   for (int i = 0; i < c->baseline->n; i++) {
     const MsChecked *one = &c->checked[i];
     g_autofree char *said = verdict(one);

@@ -13,7 +13,8 @@ static void error_row(MsTable *table, const char *name, const char *how, const M
   ms_table_cell(table, name);
   ms_table_cell(table, how);
   ms_table_cellf(table, "%u", s->n);
-  percent(table, s->median_ape, FALSE), percent(table, s->mape, FALSE), percent(table, s->p90_ape, FALSE), percent(table, s->bias, TRUE);
+  percent(table, s->median_ape, FALSE), percent(table, s->mape, FALSE), percent(table, s->p90_ape, FALSE),
+      percent(table, s->bias, TRUE);
 }
 
 static MsTable *error_table(const char *first) {
@@ -39,8 +40,10 @@ static void take(GString *out, MsTable *table) {
 
 char *ms_report_crossval(const MsCrossval *c) {
   GString *out = g_string_new(NULL);
-  g_string_append_printf(out, "%u runs of %u files (fast), shared figures refitted without one of %u groups (a model on a GPU) at a time\n", c->runs, c->files,
-                         c->groups);
+  g_string_append_printf(
+      out,
+      "%u runs of %u files (fast), shared figures refitted without one of %u groups (a model on a GPU) at a time\n",
+      c->runs, c->files, c->groups);
   MsTable *table = error_table("runs");
   three_rows(table, "all", &c->all);
   three_rows(table, "exactly known", &c->exact);
@@ -59,7 +62,7 @@ char *ms_report_crossval(const MsCrossval *c) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------------------ */
+/* --- JSON ------------------------------------------------------------------------------------------------------ */
 static void write_errors(const MsErrorSummary *s, const char *key, MsJsonOut *out) {
   ms_json_out_object(out, key);
   ms_json_out_int(out, "n", s->n);

@@ -10,7 +10,8 @@ static const char *plain(double value, char *buf) {
 }
 
 static void spread_row(MsTable *table, const char *name, const MsSpread *s, Format format) {
-  const double value[] = {s->mean, s->sd, s->p50, s->p95, s->least, s->most}, error[] = {s->mean_error, -1, s->p50_error, s->p95_error, -1, -1};
+  const double value[] = {s->mean, s->sd, s->p50, s->p95, s->least, s->most},
+               error[] = {s->mean_error, -1, s->p50_error, s->p95_error, -1, -1};
   ms_table_cell(table, name);
   for (guint i = 0; i < G_N_ELEMENTS(value); i++) {
     char a[MS_TEXT], b[MS_TEXT];
@@ -21,7 +22,8 @@ static void spread_row(MsTable *table, const char *name, const MsSpread *s, Form
 
 char *ms_report_draws(const MsDraws *d) {
   static const char *const column[] = {"mean", "sd", "p50", "p95", "least", "most"};
-  g_autofree char *title = g_strdup_printf("  %d draws, seeds %u to %u", d->n, d->first_seed, d->first_seed + (guint32)d->n - 1);
+  g_autofree char *title =
+      g_strdup_printf("  %d draws, seeds %u to %u", d->n, d->first_seed, d->first_seed + (guint32)d->n - 1);
   MsTable *table = ms_table_new();
   ms_table_column(table, title, FALSE);
   for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);

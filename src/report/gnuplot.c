@@ -10,7 +10,7 @@
 #include "base/io.h"
 #include "base/json.h"
 
-/* --- CSV -------------------------------------------------------------------------------------------------------------------- */
+/* --- CSV ------------------------------------------------------------------------------------------------------- */
 void ms_rows_text(GString *out, const char *text) {
   if (!strpbrk(text, ",\"\n")) {
     g_string_append(out, text);
@@ -29,7 +29,7 @@ void ms_rows_number(GString *out, double value, char end) {
   g_string_append_c(out, end);
 }
 
-/* --- gnuplot ---------------------------------------------------------------------------------------------------------------- */
+/* --- gnuplot --------------------------------------------------------------------------------------------------- */
 /* NAME='text'; a single quote is doubled. */
 static void assign(GString *out, const char *name, const char *text) {
   GString *value = g_string_new(text);
@@ -43,14 +43,17 @@ static gboolean run(const char *settings, const char *script, GError **error) {
   g_autoptr(GError) inner = NULL;
   g_autofree char *complaint = NULL;
   int status = 0;
-  if (!g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, &complaint, &status, &inner)) {
+  if (!g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL,
+                    &complaint, &status, &inner)) {
     gboolean missing = g_error_matches(inner, G_SPAWN_ERROR, G_SPAWN_ERROR_NOENT);
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, missing ? "gnuplot is not installed; --csv writes the rows for another program" : "gnuplot: %s",
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV,
+                missing ? "gnuplot is not installed; --csv writes the rows for another program" : "gnuplot: %s",
                 inner->message);
     return FALSE;
   }
   if (g_spawn_check_wait_status(status, NULL)) return TRUE;
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "gnuplot failed: %s", complaint && *complaint ? g_strdelimit(g_strstrip(complaint), "\n", ' ') : "no reason given");
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "gnuplot failed: %s",
+              complaint && *complaint ? g_strdelimit(g_strstrip(complaint), "\n", ' ') : "no reason given");
   return FALSE;
 }
 
@@ -68,7 +71,8 @@ static char *temporary(const char *rows, GError **error) {
 
 /* A name in the folder of `filename` with its ending, by which the scripts choose the form of the picture. */
 static char *beside(const char *filename) {
-  g_autofree char *folder = g_path_get_dirname(filename), *base = g_path_get_basename(filename), *hidden = g_strdup_printf(".%d-%s", (int)getpid(), base);
+  g_autofree char *folder = g_path_get_dirname(filename), *base = g_path_get_basename(filename),
+                  *hidden = g_strdup_printf(".%d-%s", (int)getpid(), base);
   return g_build_filename(folder, hidden, NULL);
 }
 
@@ -80,7 +84,8 @@ static gboolean keep(gboolean ok, const char *drawn, const char *filename, GErro
   return FALSE;
 }
 
-gboolean ms_gnuplot(const char *script, const char *rows, const char *filename, const char *const *variables, GError **error) {
+gboolean ms_gnuplot(const char *script, const char *rows, const char *filename, const char *const *variables,
+                    GError **error) {
   g_autofree char *path = g_build_filename(ms_data_dir(), "plots", script, NULL), *drawn = beside(filename);
   char *csv = temporary(rows, error);
   if (!csv) return FALSE;

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "report/report.h"
 
-#define DAY_S 86400.0
+#define DAY_S  86400.0
 #define HOUR_S 3600.0
 
 static const char *time_text(double time_s, char *buf) {
@@ -19,17 +19,21 @@ static const char *time_text(double time_s, char *buf) {
 /* What the closed forms leave out of this study; NULL: nothing. */
 static const char *left_out(const MsGoodputResult *r) {
   gboolean slow = r->model.slow_Hz > 0, spares = r->model.spares >= 0;
-  return slow && spares ? "without slow nodes and waiting" : slow ? "without slow nodes" : spares ? "without waiting for nodes" : NULL;
+  return slow && spares ? "without slow nodes and waiting"
+         : slow         ? "without slow nodes"
+         : spares       ? "without waiting for nodes"
+                        : NULL;
 }
 
-/* --- text ---------------------------------------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------------------------ */
 static void job(GString *out, const MsGoodputResult *r) {
   char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT], d[MS_TEXT];
   const MsGoodput *g = r->goodput;
-  g_string_append_printf(out, "  %s on %d x %s, %d nodes; step %s, failures as %s\n", g->run->model->name, r->gpus, g->run->hardware->name, r->nodes,
-                         ms_text_seconds(r->step_time_s, a), g->reliability.name);
-  g_string_append_printf(out, "  checkpoint   %s, %s: stops training for %s, safe %s later, loads in %s\n", ms_checkpoint_words[g->checkpoint.mode],
-                         ms_text_bytes(r->checkpoint_B, a), time_text(r->model.stall_s, b), time_text(r->model.write_s, c), time_text(r->load_s, d));
+  g_string_append_printf(out, "  %s on %d x %s, %d nodes; step %s, failures as %s\n", g->run->model->name, r->gpus,
+                         g->run->hardware->name, r->nodes, ms_text_seconds(r->step_time_s, a), g->reliability.name);
+  g_string_append_printf(out, "  checkpoint   %s, %s: stops training for %s, safe %s later, loads in %s\n",
+                         ms_checkpoint_words[g->checkpoint.mode], ms_text_bytes(r->checkpoint_B, a),
+                         time_text(r->model.stall_s, b), time_text(r->model.write_s, c), time_text(r->load_s, d));
 }
 
 static void failure_table(GString *out, const MsGoodputResult *r) {
@@ -57,8 +61,13 @@ static void interval_table(GString *out, const MsGoodputResult *r) {
   char buf[MS_TEXT];
   MsTable *table = ms_table_new();
   static const char *const title[] = {"  checkpoint every", "interval", "effective time", "first order"};
-  const struct { const char *name; double interval_s; } row[] = {
-      {r->interval_given ? "  as given" : "  optimum, used", r->model.interval_s}, {"  optimum", r->optimal_s}, {"  Young", r->young_s}, {"  Daly", r->daly_s}};
+  const struct {
+    const char *name;
+    double interval_s;
+  } row[] = {{r->interval_given ? "  as given" : "  optimum, used", r->model.interval_s},
+             {"  optimum", r->optimal_s},
+             {"  Young", r->young_s},
+             {"  Daly", r->daly_s}};
   for (guint i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
   for (guint i = 0; i < G_N_ELEMENTS(row); i++) {
     if (i == 1 && !r->interval_given) continue;
@@ -94,23 +103,34 @@ static void outcome(GString *out, const MsGoodputResult *r) {
   char count[MS_TEXT];
   double gpu_h = r->gpus / HOUR_S;
   if (r->runs == 0) {
-    g_string_append(out, "\n  it makes no progress: failures come faster than it gets from one checkpoint to the next; nothing was simulated\n");
+    g_string_append(out, "\n  it makes no progress: failures come faster than it gets from one checkpoint to the next; "
+                         "nothing was simulated\n");
     return;
   }
-  g_string_append_printf(out, "\n  effective time   %.2f %% +-%.2f (standard error)   90 %% of runs: %.2f to %.2f %%   closed form%s%s%s %.2f %%\n",
-                         100 * r->ettr_runs.mean, 100 * r->ettr_runs.error, 100 * r->ettr_runs.p5, 100 * r->ettr_runs.p95, left_out(r) ? " (" : "", left_out(r) ? left_out(r) : "",
+  g_string_append_printf(out,
+                         "\n  effective time   %.2f %% +-%.2f (standard error)   90 %% of runs: %.2f to %.2f %%   "
+                         "closed form%s%s%s %.2f %%\n",
+                         100 * r->ettr_runs.mean, 100 * r->ettr_runs.error, 100 * r->ettr_runs.p5,
+                         100 * r->ettr_runs.p95, left_out(r) ? " (" : "", left_out(r) ? left_out(r) : "",
                          left_out(r) ? ")" : "", 100 * r->ettr);
-  g_string_append_printf(out, "  interruptions    %.1f +-%.1f in a run, 90 %%: %.0f to %.0f\n", r->failures.mean, r->failures.error, r->failures.p5, r->failures.p95);
+  g_string_append_printf(out, "  interruptions    %.1f +-%.1f in a run, 90 %%: %.0f to %.0f\n", r->failures.mean,
+                         r->failures.error, r->failures.p5, r->failures.p95);
   if (isnan(r->work_s)) {
-    g_string_append_printf(out, "  tokens           %s in %.4g days\n", ms_text_count(r->tokens.mean, count), r->goodput->budget.days);
+    g_string_append_printf(out, "  tokens           %s in %.4g days\n", ms_text_count(r->tokens.mean, count),
+                           r->goodput->budget.days);
   } else {
-    g_string_append_printf(out, "  %s tokens: %.2f days +-%.2f, 90 %%: %.2f to %.2f   (without any failure %.2f, closed form %.2f)\n", ms_text_count(r->goodput->budget.tokens, count),
-                           r->wall_s.mean / DAY_S, r->wall_s.error / DAY_S, r->wall_s.p5 / DAY_S, r->wall_s.p95 / DAY_S, r->work_s / DAY_S, r->expected_s / DAY_S);
-    g_string_append_printf(out, "  GPU-hours        %.4g M, 90 %%: %.4g to %.4g M\n", r->wall_s.mean * gpu_h / 1e6, r->wall_s.p5 * gpu_h / 1e6, r->wall_s.p95 * gpu_h / 1e6);
-    if (r->unfinished > 0) g_string_append_printf(out, "  ! %d runs were given up at 10 times the useful time\n", r->unfinished);
+    g_string_append_printf(
+        out, "  %s tokens: %.2f days +-%.2f, 90 %%: %.2f to %.2f   (without any failure %.2f, closed form %.2f)\n",
+        ms_text_count(r->goodput->budget.tokens, count), r->wall_s.mean / DAY_S, r->wall_s.error / DAY_S,
+        r->wall_s.p5 / DAY_S, r->wall_s.p95 / DAY_S, r->work_s / DAY_S, r->expected_s / DAY_S);
+    g_string_append_printf(out, "  GPU-hours        %.4g M, 90 %%: %.4g to %.4g M\n", r->wall_s.mean * gpu_h / 1e6,
+                           r->wall_s.p5 * gpu_h / 1e6, r->wall_s.p95 * gpu_h / 1e6);
+    if (r->unfinished > 0)
+      g_string_append_printf(out, "  ! %d runs were given up at 10 times the useful time\n", r->unfinished);
   }
   if (r->model.spares >= 0)
-    g_string_append_printf(out, "  spare nodes      %d; more than that are in repair %.2g %% of the time (Poisson)\n", r->model.spares, 100 * r->shortage);
+    g_string_append_printf(out, "  spare nodes      %d; more than that are in repair %.2g %% of the time (Poisson)\n",
+                           r->model.spares, 100 * r->shortage);
   if (r->planned > 0) g_string_append_printf(out, "  planned restarts %.1f\n", r->planned);
 }
 
@@ -127,7 +147,7 @@ char *ms_report_goodput(const MsGoodputResult *r, unsigned flags) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ---------------------------------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------------------------ */
 static void put_spread(MsJsonOut *out, const char *key, const MsRunSpread *s, double scale) {
   ms_json_out_object(out, key);
   ms_json_out_double(out, "mean", s->mean * scale);

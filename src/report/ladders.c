@@ -60,7 +60,8 @@ static void append_ladders(GString *out, const MsLadders *all) {
 
 char *ms_report_ladders(const MsLadders *all) {
   GString *out = g_string_new(NULL);
-  g_string_append_printf(out, "%u ladders, %u with fewer than two predicted runs left out; mean Kendall tau %.3f\n", all->n, all->skipped, all->mean_tau);
+  g_string_append_printf(out, "%u ladders, %u with fewer than two predicted runs left out; mean Kendall tau %.3f\n",
+                         all->n, all->skipped, all->mean_tau);
   MsTable *table = order_table("pairs of runs");
   order_row(table, "all", &all->all);
   order_row(table, "of published ladders", &all->published);
@@ -76,7 +77,7 @@ char *ms_report_ladders(const MsLadders *all) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------------------ */
+/* --- JSON ------------------------------------------------------------------------------------------------------ */
 static void write_order(const MsOrder *order, const char *key, MsJsonOut *out) {
   ms_json_out_object(out, key);
   ms_json_out_int(out, "pairs", order->pairs);

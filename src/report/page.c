@@ -10,10 +10,10 @@ struct MsPage {
   char *title;
   gboolean live;
   GPtrArray *runs, *studies; /* JSON text of each */
-  char *validation;  /* JSON text, NULL without */
+  char *validation;          /* JSON text, NULL without */
 };
 
-/* --- one run ----------------------------------------------------------------------------------------------------------------- */
+/* --- one run --------------------------------------------------------------------------------------------------- */
 static void write_machine(const MsHardware *h, MsPrecision precision, MsJsonOut *out) {
   ms_json_out_object(out, "machine");
   ms_json_out_string(out, "name", h->name);
@@ -64,7 +64,7 @@ void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, cons
   ms_json_out_end(out);
 }
 
-/* --- validation: the points of the scatter ----------------------------------------------------------------------------------------- */
+/* --- validation: the points of the scatter --------------------------------------------------------------------- */
 static char *validation_json(const MsValidation *v, const char *where) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
@@ -93,7 +93,7 @@ static char *validation_json(const MsValidation *v, const char *where) {
   return ms_json_out_take(out);
 }
 
-/* --- the page ------------------------------------------------------------------------------------------------------------------- */
+/* --- the page -------------------------------------------------------------------------------------------------- */
 MsPage *ms_page_new(const char *title) {
   MsPage *page = g_new0(MsPage, 1);
   page->title = g_strdup(title);
@@ -120,7 +120,8 @@ void ms_page_set_validation(MsPage *page, const MsValidation *validation, const 
   page->validation = validation_json(validation, where);
 }
 
-/* JSON inside a script element: "<" would be able to close it, so it is written as the escape that JSON has for it. It stands in strings only. */
+/* JSON inside a script element: "<" would be able to close it, so it is written as the escape that JSON has for it. It
+ * stands in strings only. */
 static void append_block(GString *to, const char *json) {
   for (const char *p = json; *p; p++)
     if (*p == '<') g_string_append(to, "\\u003c");

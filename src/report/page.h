@@ -1,16 +1,19 @@
 /* src/report/page.h - the HTML page: one file, no network, everything it shows in one JSON block.
  *
- * The page itself (markup, style, script) lives in src/report/page/ as what it is; mk/embed.sh turns those files into strings when moesim is
- * built. This header makes the data. Pictures are drawn by the script from the data, so that a reader of the page can hover, zoom and read the same
- * numbers as tables. Nothing is recomputed in the page but arithmetic on ranks (which GPU belongs to which group). */
+ * The page itself (markup, style, script) lives in src/report/page/ as what it is; mk/embed.sh turns those files into
+ * strings when moesim is built. This header makes the data. Pictures are drawn by the script from the data, so that a
+ * reader of the page can hover, zoom and read the same numbers as tables. Nothing is recomputed in the page but
+ * arithmetic on ranks (which GPU belongs to which group). */
 #ifndef MS_REPORT_PAGE_H
 #define MS_REPORT_PAGE_H
 
 #include "report/report.h"
 
-/* One run as the page wants it, into the current position of `out`: the result, the complete scenario, machine, layout, passes, streams, operators
- * of the middle of the step, memory, communication by link level. `detail` NULL (the run was not simulated in full): without what comes from it. */
-void ms_page_run(const MsScenario *scenario, const MsResult *result, const MsDetail *detail, const char *key, MsJsonOut *out);
+/* One run as the page wants it, into the current position of `out`: the result, the complete scenario, machine, layout,
+ * passes, streams, operators of the middle of the step, memory, communication by link level. `detail` NULL (the run was
+ * not simulated in full): without what comes from it. */
+void ms_page_run(const MsScenario *scenario, const MsResult *result, const MsDetail *detail, const char *key,
+                 MsJsonOut *out);
 
 typedef struct MsPage MsPage;
 /* `title` NULL: the first run's name. */
@@ -18,17 +21,22 @@ MsPage *ms_page_new(const char *title);
 void ms_page_add_run(MsPage *page, const MsScenario *scenario, const MsResult *result, const MsDetail *detail);
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where);
 void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run);
-/* The HTML (transfer full); frees the page. Whatever stands in names cannot leave the JSON block: "<" is written as an escape. */
+/* The HTML (transfer full); frees the page. Whatever stands in names cannot leave the JSON block: "<" is written as an
+ * escape. */
 char *ms_page_take(MsPage *page);
 /* The page that `moesim serve` hands out: no runs yet, it asks the server for them. (transfer full) */
 char *ms_page_live(void);
 
-/* --- internal to report/: the parts of a run, a study ----------------------------------------------------------------------------------- */
-void ms_page_passes(const MsDetail *detail, MsJsonOut *out);        /* page_steps.c: "passes", "streams", "window", "memory_timeline" */
-void ms_page_layout(const MsScenario *scenario, const MsLayout *layout, MsJsonOut *out); /* page_layout.c: "placement" */
-void ms_page_comm(const MsScenario *scenario, const MsDetail *detail, const MsResult *result, MsJsonOut *out); /* page_ops.c: "comm" */
-void ms_page_operators(const MsScenario *scenario, const MsDetail *detail, MsJsonOut *out); /* page_ops.c: "roofs", "operators" */
-void ms_page_kept(const MsMemory *memory, const MsDetail *detail, MsJsonOut *out);          /* page_layout.c: "kept" */
-void ms_page_whatif(const MsWhatifRun *run, MsJsonOut *out);                                 /* page_whatif.c: an object of its own */
+/* --- internal to report/: the parts of a run, a study ---------------------------------------------------------- */
+void ms_page_passes(const MsDetail *detail,
+                    MsJsonOut *out); /* page_steps.c: "passes", "streams", "window", "memory_timeline" */
+void ms_page_layout(const MsScenario *scenario, const MsLayout *layout,
+                    MsJsonOut *out); /* page_layout.c: "placement" */
+void ms_page_comm(const MsScenario *scenario, const MsDetail *detail, const MsResult *result,
+                  MsJsonOut *out); /* page_ops.c: "comm" */
+void ms_page_operators(const MsScenario *scenario, const MsDetail *detail,
+                       MsJsonOut *out); /* page_ops.c: "roofs", "operators" */
+void ms_page_kept(const MsMemory *memory, const MsDetail *detail, MsJsonOut *out); /* page_layout.c: "kept" */
+void ms_page_whatif(const MsWhatifRun *run, MsJsonOut *out); /* page_whatif.c: an object of its own */
 
 #endif

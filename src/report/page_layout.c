@@ -1,10 +1,12 @@
-/* src/report/page_layout.c - who holds what: the rank grids and the layers of every stage, and what is kept at a stage's peak. */
+/* src/report/page_layout.c - who holds what: the rank grids and the layers of every stage, and what is kept at a
+ * stage's peak. */
 #include <math.h>
 #include <string.h>
 
 #include "report/page.h"
 
-static void write_grid(MsJsonOut *out, const char *key, const char *const *axis, const int *size) { /* axes in rank order, fastest first */
+static void write_grid(MsJsonOut *out, const char *key, const char *const *axis,
+                       const int *size) { /* axes in rank order, fastest first */
   ms_json_out_array(out, key);
   for (int i = 0; i < 4; i++) {
     ms_json_out_object(out, NULL);
@@ -71,7 +73,7 @@ void ms_page_layout(const MsScenario *s, const MsLayout *l, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-/* --- what is kept when the peak's pass begins ------------------------------------------------------------------------------------ */
+/* --- what is kept when the peak's pass begins ------------------------------------------------------------------ */
 typedef struct {
   const char *name, *module;
   double bytes_B;

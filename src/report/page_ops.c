@@ -1,4 +1,5 @@
-/* src/report/page_ops.c - operators against the roofs of the machine, and communication by link level, from the simulated step. */
+/* src/report/page_ops.c - operators against the roofs of the machine, and communication by link level, from the
+ * simulated step. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ typedef struct { /* of all tasks with one tag */
   double n, time_s;
 } TagSum;
 
-/* --- roofs ------------------------------------------------------------------------------------------------------------------- */
+/* --- roofs ----------------------------------------------------------------------------------------------------- */
 static void write_roofs(const MsScenario *s, const gboolean *used, MsJsonOut *out) {
   ms_json_out_array(out, "roofs");
   for (int dtype = 0; dtype < MS_N_ODT; dtype++) {
@@ -25,7 +26,7 @@ static void write_roofs(const MsScenario *s, const gboolean *used, MsJsonOut *ou
   ms_json_out_end(out);
 }
 
-/* --- operators: one row per name, pass and type -------------------------------------------------------------------------------------- */
+/* --- operators: one row per name, pass and type ---------------------------------------------------------------- */
 typedef struct {
   const MsOp *op;
   const char *name;
@@ -33,7 +34,8 @@ typedef struct {
 } Row;
 
 static gboolean same(const Row *row, const MsOp *op, const char *name) {
-  return row->op->kind == op->kind && row->op->pass == op->pass && row->op->dtype == op->dtype && strcmp(row->name, name) == 0;
+  return row->op->kind == op->kind && row->op->pass == op->pass && row->op->dtype == op->dtype &&
+         strcmp(row->name, name) == 0;
 }
 
 static void add_row(GArray *rows, const MsOp *op, const char *name, const TagSum *sum) {
@@ -98,7 +100,7 @@ void ms_page_operators(const MsScenario *s, const MsDetail *d, MsJsonOut *out) {
   g_array_free(rows, TRUE);
 }
 
-/* --- communication: bytes and time of every class on every stage ------------------------------------------------------------------------ */
+/* --- communication: bytes and time of every class on every stage ----------------------------------------------- */
 typedef struct {
   double level_B[3], time_s, n;
   int group; /* of the rows that carry most; the page spreads the bytes over its members */
@@ -142,9 +144,11 @@ void ms_page_comm(const MsScenario *s, const MsDetail *d, const MsResult *result
   }
   ms_json_out_array(out, "comm");
   for (int stage = 0; stage < stages; stage++)
-    for (int class = 0; class < MS_N_COMMS; class++) {
+    for (int class = 0; class < MS_N_COMMS; class ++) {
       const CommSum *c = &sum[stage * MS_N_COMMS + class];
-      if (c->n > 0) write_comm(class, stage, c, result->stage_time && stage < result->stages ? &result->stage_time[stage] : NULL, out);
+      if (c->n > 0)
+        write_comm(class, stage, c, result->stage_time && stage < result->stages ? &result->stage_time[stage] : NULL,
+                   out);
     }
   ms_json_out_end(out);
 }

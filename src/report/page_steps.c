@@ -1,5 +1,6 @@
-/* src/report/page_steps.c - the step over time, thinned to what a screen can show: every pass of every stage, how busy every stream is, every
- * operator of a window in the middle of the step, and allocated memory. Where something is left out the data says so. */
+/* src/report/page_steps.c - the step over time, thinned to what a screen can show: every pass of every stage, how busy
+ * every stream is, every operator of a window in the middle of the step, and allocated memory. Where something is left
+ * out the data says so. */
 #include <math.h>
 #include <string.h>
 
@@ -8,11 +9,11 @@
 #include "report/slots.h"
 
 enum {
-  MOST_PASSES = 40000,  /* of all stages shown */
-  MOST_STAGES = 64,     /* with streams and memory */
-  BINS = 500,           /* of a step, for how busy a stream is */
+  MOST_PASSES = 40000,    /* of all stages shown */
+  MOST_STAGES = 64,       /* with streams and memory */
+  BINS = 500,             /* of a step, for how busy a stream is */
   MOST_OPERATORS = 24000, /* of all windows */
-  MOST_POINTS = 1500    /* of one stage's memory */
+  MOST_POINTS = 1500      /* of one stage's memory */
 };
 
 static gint64 whole(double value) { return (gint64)llround(value); }
@@ -20,9 +21,11 @@ static gint64 us_of(MsTime ps) { return whole((double)ps / 1e6); }
 static gint64 ns_of(MsTime ps) { return whole((double)ps / 1e3); }
 
 /* Of `n` stages, `most` spread evenly with both ends; returns the stage at place `i`. */
-static int spread(int n, int most, int i) { return n <= most ? i : (int)llround((double)i * (n - 1) / MAX(most - 1, 1)); }
+static int spread(int n, int most, int i) {
+  return n <= most ? i : (int)llround((double)i * (n - 1) / MAX(most - 1, 1));
+}
 
-/* --- passes ----------------------------------------------------------------------------------------------------------------- */
+/* --- passes ---------------------------------------------------------------------------------------------------- */
 static void write_stage_passes(const MsDetail *d, const MsSlotSpans *passes, int stage, int most, MsJsonOut *out) {
   int n = d->schedule->n[stage], skip_from = n <= most ? n : most / 2, skip_to = n <= most ? n : n - most / 2;
   ms_json_out_object(out, NULL);
@@ -35,7 +38,12 @@ static void write_stage_passes(const MsDetail *d, const MsSlotSpans *passes, int
     guint32 flat = d->slot_base[stage] + (guint32)k;
     if (passes->end[flat] < 0) continue;
     gboolean pair = slot->kind == MS_SLOT_FB;
-    const gint64 row[] = {slot->kind, slot->mb, slot->chunk, pair ? slot->mb2 : -1, pair ? slot->chunk2 : -1, us_of(passes->start[flat]),
+    const gint64 row[] = {slot->kind,
+                          slot->mb,
+                          slot->chunk,
+                          pair ? slot->mb2 : -1,
+                          pair ? slot->chunk2 : -1,
+                          us_of(passes->start[flat]),
                           us_of(passes->end[flat]) - us_of(passes->start[flat])};
     for (guint i = 0; i < G_N_ELEMENTS(row); i++) ms_json_out_int(out, NULL, row[i]);
   }
@@ -48,21 +56,24 @@ static void write_passes(const MsDetail *d, const MsSlotSpans *passes, MsJsonOut
   for (int s = 0; s < stages; s++) longest = MAX(longest, d->schedule->n[s]);
   int shown = CLAMP(MOST_PASSES / longest, MIN(stages, 4), stages);
   ms_json_out_array(out, "passes");
-  for (int i = 0; i < shown; i++) write_stage_passes(d, passes, spread(stages, shown, i), MAX(MOST_PASSES / shown, 2), out);
+  for (int i = 0; i < shown; i++)
+    write_stage_passes(d, passes, spread(stages, shown, i), MAX(MOST_PASSES / shown, 2), out);
   ms_json_out_end(out);
 }
 
-/* --- streams: share of each bin in which something runs ------------------------------------------------------------------------ */
+/* --- streams: share of each bin in which something runs -------------------------------------------------------- */
 typedef struct {
   int stages;
-  double width;  /* of a bin, ps */
-  double *busy;  /* [stages][MS_N_STREAMS][BINS] ps */
+  double width; /* of a bin, ps */
+  double *busy; /* [stages][MS_N_STREAMS][BINS] ps */
 } Streams;
 
 static void add_busy(Streams *x, int stage, int stream, MsTime start, MsTime end) {
   double *bin = x->busy + ((size_t)stage * MS_N_STREAMS + (size_t)stream) * BINS;
-  int first = CLAMP((int)((double)start / x->width), 0, BINS - 1), last = CLAMP((int)((double)end / x->width), 0, BINS - 1);
-  for (int b = first; b <= last; b++) bin[b] += MAX(MIN((double)end, (b + 1) * x->width) - MAX((double)start, b * x->width), 0);
+  int first = CLAMP((int)((double)start / x->width), 0, BINS - 1),
+      last = CLAMP((int)((double)end / x->width), 0, BINS - 1);
+  for (int b = first; b <= last; b++)
+    bin[b] += MAX(MIN((double)end, (b + 1) * x->width) - MAX((double)start, b * x->width), 0);
 }
 
 static void write_stream(const Streams *x, int stage, int stream, MsJsonOut *out) {
@@ -82,10 +93,12 @@ static void write_stream(const Streams *x, int stage, int stream, MsJsonOut *out
 
 static void write_streams(const MsDetail *d, MsJsonOut *out) {
   int stages = d->schedule->stages, shown = MIN(stages, MOST_STAGES);
-  Streams x = {stages, MAX((double)d->trajectory->makespan, 1) / BINS, g_new0(double, (size_t)stages * MS_N_STREAMS * BINS)};
+  Streams x = {stages, MAX((double)d->trajectory->makespan, 1) / BINS,
+               g_new0(double, (size_t)stages *MS_N_STREAMS *BINS)};
   for (guint32 i = 0; i < d->trajectory->n; i++) {
     const MsTask *task = ms_graph_task(d->graph, i);
-    if ((int)task->device < stages && task->stream < MS_N_STREAMS) add_busy(&x, (int)task->device, task->stream, d->trajectory->start[i], d->trajectory->end[i]);
+    if ((int)task->device < stages && task->stream < MS_N_STREAMS)
+      add_busy(&x, (int)task->device, task->stream, d->trajectory->start[i], d->trajectory->end[i]);
   }
   ms_json_out_array(out, "streams");
   for (int i = 0; i < shown; i++)
@@ -94,8 +107,11 @@ static void write_streams(const MsDetail *d, MsJsonOut *out) {
   g_free(x.busy);
 }
 
-/* --- the window: every operator between a forward in the middle of the step and the end of the backward that follows ------------- */
-typedef struct { MsTime from, to; } Window;
+/* --- the window: every operator between a forward in the middle of the step and the end of the backward that follows
+ * --- */
+typedef struct {
+  MsTime from, to;
+} Window;
 
 static gboolean forward_part(const MsSlot *slot) { return slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB; }
 
@@ -109,7 +125,8 @@ static Window window_of(const MsDetail *d, const MsSlotSpans *passes, int stage)
     MsTime end = passes->end[d->slot_base[stage] + (guint32)j];
     if (end < 0) continue;
     w.to = MAX(w.to, end);
-    if (d->schedule->slot[stage][j].kind != MS_SLOT_F) break; /* the backward that belongs beside it; two forwards in the warm-up */
+    if (d->schedule->slot[stage][j].kind != MS_SLOT_F)
+      break; /* the backward that belongs beside it; two forwards in the warm-up */
   }
   return w;
 }
@@ -127,7 +144,9 @@ static void write_windows(const MsDetail *d, const MsSlotSpans *passes, MsJsonOu
   for (guint32 i = 0; i < d->trajectory->n; i++) {
     const MsTask *task = ms_graph_task(d->graph, i);
     int s = (int)task->device;
-    if (s >= stages || place[s] < 0 || d->trajectory->end[i] <= window[s].from || d->trajectory->start[i] >= window[s].to) continue;
+    if (s >= stages || place[s] < 0 || d->trajectory->end[i] <= window[s].from ||
+        d->trajectory->start[i] >= window[s].to)
+      continue;
     g_array_append_val(ops[place[s]], i);
   }
   ms_json_out_array(out, "windows");
@@ -168,7 +187,7 @@ static void write_tags(const MsDetail *d, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------------- */
+/* --- memory ---------------------------------------------------------------------------------------------------- */
 typedef struct {
   GArray *time, *bytes; /* of double, one stage */
   int stage;
@@ -216,7 +235,12 @@ static void add_point(gpointer user, int stage, MsTime time_ps, double allocated
 
 static void write_memory(const MsDetail *d, const MsSlotSpans *passes, MsJsonOut *out) {
   int stages = d->schedule->stages;
-  Memory m = {g_array_new(FALSE, FALSE, sizeof(double)), g_array_new(FALSE, FALSE, sizeof(double)), 0, MIN(stages, MOST_STAGES), stages, out};
+  Memory m = {g_array_new(FALSE, FALSE, sizeof(double)),
+              g_array_new(FALSE, FALSE, sizeof(double)),
+              0,
+              MIN(stages, MOST_STAGES),
+              stages,
+              out};
   ms_json_out_array(out, "memory_timeline");
   ms_each_memory_point(d, passes, add_point, &m);
   flush_memory(&m);

@@ -1,4 +1,5 @@
-/* src/report/page_whatif.c - a what-if study as the page draws it: curves along its last axis, and the parts of every point. */
+/* src/report/page_whatif.c - a what-if study as the page draws it: curves along its last axis, and the parts of every
+ * point. */
 #include "report/page.h"
 
 static void write_axes(const MsWhatif *w, MsJsonOut *out) {

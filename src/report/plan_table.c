@@ -8,7 +8,7 @@
 
 enum { FEW_REFUSALS = 20 };
 
-/* --- table ---------------------------------------------------------------------------------------------------------------- */
+/* --- table ----------------------------------------------------------------------------------------------------- */
 char *ms_report_recompute(const MsRecomputeSpec *r) {
   if (r->granularity != MS_RECOMPUTE_SELECTIVE) return g_strdup(ms_recompute_words[r->granularity]);
   GString *out = g_string_new(NULL);
@@ -18,14 +18,16 @@ char *ms_report_recompute(const MsRecomputeSpec *r) {
   return g_string_free(out, FALSE);
 }
 
-static double exposed_fraction(const MsResult *r) { return r->step_time_s > 0 ? r->time.exposed_comm_s / r->step_time_s : NAN; }
-static double bubble_fraction(const MsResult *r) { return r->step_time_s > 0 ? r->time.bubble_s / r->step_time_s : NAN; }
+static double exposed_fraction(const MsResult *r) {
+  return r->step_time_s > 0 ? r->time.exposed_comm_s / r->step_time_s : NAN;
+}
+static double bubble_fraction(const MsResult *r) {
+  return r->step_time_s > 0 ? r->time.bubble_s / r->step_time_s : NAN;
+}
 
 static void percent_cell(MsTable *table, double fraction) {
-  if (isnan(fraction))
-    ms_table_cell(table, "-");
-  else
-    ms_table_cellf(table, "%.1f", 100 * fraction);
+  if (isnan(fraction)) ms_table_cell(table, "-");
+  else ms_table_cellf(table, "%.1f", 100 * fraction);
 }
 
 static gboolean several_gpus(const MsPlan *plan) {
@@ -43,8 +45,18 @@ typedef struct {
 } OpenKeys;
 
 static gboolean has_column(const char *path) {
-  static const char *const columns[] = {"layout.tp",  "layout.pp", "layout.vpp", "layout.ep", "gpus", "layout.cp", "layout.etp", "training.micro_batch_size",
-                                        "layout.schedule", "training.precision", "options.recompute", "layout.pipeline_layout"};
+  static const char *const columns[] = {"layout.tp",
+                                        "layout.pp",
+                                        "layout.vpp",
+                                        "layout.ep",
+                                        "gpus",
+                                        "layout.cp",
+                                        "layout.etp",
+                                        "training.micro_batch_size",
+                                        "layout.schedule",
+                                        "training.precision",
+                                        "options.recompute",
+                                        "layout.pipeline_layout"};
   for (guint i = 0; i < G_N_ELEMENTS(columns); i++)
     if (strcmp(columns[i], path) == 0) return TRUE;
   return FALSE;
@@ -57,7 +69,8 @@ static OpenKeys open_keys(const MsRequest *request, const MsPlan *plan, int rows
     char *path = request->open[i].path;
     if (has_column(path)) continue;
     gboolean differ = FALSE;
-    for (int row = 1; row < rows; row++) differ |= g_strcmp0(g_hash_table_lookup(k.of[row], path), g_hash_table_lookup(k.of[0], path)) != 0;
+    for (int row = 1; row < rows; row++)
+      differ |= g_strcmp0(g_hash_table_lookup(k.of[row], path), g_hash_table_lookup(k.of[0], path)) != 0;
     g_ptr_array_add(differ ? k.differ : k.same, path);
   }
   return k;
@@ -87,8 +100,10 @@ static char *plain(const char *json) {
   return g_string_free(out, FALSE);
 }
 
-/* What has a column where the rows differ and else a place in the line below: numbers stand before the figures, words after them. */
-static const char *const folded_number[] = {"cp", "etp", "mbs"}, *const folded_word[] = {"precision", "schedule", "recompute"};
+/* What has a column where the rows differ and else a place in the line below: numbers stand before the figures, words
+ * after them. */
+static const char *const folded_number[] = {"cp", "etp", "mbs"}, *const folded_word[] = {"precision", "schedule",
+                                                                                         "recompute"};
 
 static int number_of(const MsScenario *s, guint i) {
   const int value[] = {s->layout.cp, s->layout.etp, s->training.micro_batch_size};
@@ -120,10 +135,12 @@ static void append_same(GString *out, const MsPlan *plan, const OpenKeys *keys) 
   const MsScenario *s = plan->best[0].scenario;
   const char *before = keys->rows > 1 ? "all of them: " : "with ";
   for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
-    if (!numbers_differ(plan, keys->rows, i)) g_string_append_printf(out, "%s%s %d", before, folded_number[i], number_of(s, i)), before = ", ";
+    if (!numbers_differ(plan, keys->rows, i))
+      g_string_append_printf(out, "%s%s %d", before, folded_number[i], number_of(s, i)), before = ", ";
   for (guint i = 0; i < G_N_ELEMENTS(folded_word); i++) {
     g_autofree char *word = word_of(s, i);
-    if (!words_differ(plan, keys->rows, i)) g_string_append_printf(out, "%s%s %s", before, folded_word[i], word), before = ", ";
+    if (!words_differ(plan, keys->rows, i))
+      g_string_append_printf(out, "%s%s %s", before, folded_word[i], word), before = ", ";
   }
   for (guint i = 0; i < keys->same->len; i++) {
     const char *path = keys->same->pdata[i];
@@ -141,7 +158,9 @@ static void append_mfu(GString *out, const MsPlan *plan, int rows) {
   g_autofree char *note = ms_report_mfu_note(best->result);
   if (words_differ(plan, rows, 0)) g_string_append(out, "MFU is of the dense peak of each row's own precision\n");
   else if (best->result->peak_flops > 0)
-    g_string_append_printf(out, "MFU is of %sFLOP/s, the dense peak of %s\n", ms_text_count(best->result->peak_flops, peak), ms_precision_words[best->scenario->training.precision]);
+    g_string_append_printf(out, "MFU is of %sFLOP/s, the dense peak of %s\n",
+                           ms_text_count(best->result->peak_flops, peak),
+                           ms_precision_words[best->scenario->training.precision]);
   if (note) g_string_append_printf(out, "%s\n", note);
 }
 
@@ -208,51 +227,65 @@ static void append_refusals(GString *out, const MsPlan *plan) {
   }
   g_autofree char *text = ms_table_take(table);
   g_string_append_printf(out, "\n%s", text);
-  if (plan->n_refusals > FEW_REFUSALS) g_string_append_printf(out, "... and %d more rules\n", plan->n_refusals - FEW_REFUSALS);
+  if (plan->n_refusals > FEW_REFUSALS)
+    g_string_append_printf(out, "... and %d more rules\n", plan->n_refusals - FEW_REFUSALS);
 }
 
 static void append_hint(GString *out, const MsPlan *plan) {
   const MsPlanEntry *best = &plan->best[0];
   if (best->result->bottleneck) g_string_append_printf(out, "\nbest: %s\n", best->result->bottleneck);
-  g_string_append(out, "next: --explain says why; --out FILE keeps the winner for `moesim run` and `report`; --launch slurm prints what starts it\n");
+  g_string_append(out, "next: --explain says why; --out FILE keeps the winner for `moesim run` and `report`; --launch "
+                       "slurm prints what starts it\n");
 }
 
 static void append_counts(GString *out, const MsPlan *plan) {
   char buf[MS_TEXT];
   if (plan->branched)
-    g_string_append_printf(out, "%.4g layouts: all but %.4g cut in sets by proven bounds; %" G_GUINT64_FORMAT " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated\n",
-                           (double)plan->searched, (double)(plan->searched - plan->pruned), plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->simulated);
+    g_string_append_printf(out,
+                           "%.4g layouts: all but %.4g cut in sets by proven bounds; %" G_GUINT64_FORMAT
+                           " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated\n",
+                           (double)plan->searched, (double)(plan->searched - plan->pruned), plan->feasible,
+                           ms_text_bytes(plan->memory_limit_B, buf), plan->simulated);
   else
-    g_string_append_printf(out, "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT " seen to fit into %s, %" G_GUINT64_FORMAT
-                           " cut by a proven bound, %" G_GUINT64_FORMAT " simulated\n",
-                           plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->pruned, plan->simulated);
+    g_string_append_printf(out,
+                           "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT
+                           " seen to fit into %s, %" G_GUINT64_FORMAT " cut by a proven bound, %" G_GUINT64_FORMAT
+                           " simulated\n",
+                           plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf),
+                           plan->pruned, plan->simulated);
 }
 
 /* What a search that was stopped has proven all the same. */
 static void append_proof(GString *out, const MsRequest *request, const MsPlan *plan) {
   double gap = ms_plan_gap(plan, request);
   if (plan->interrupted && gap > 0)
-    g_string_append_printf(out, "INTERRUPTED: no layout is better than the best below by more than %.2g %% (proven); others of the ranking may be missing\n", 100 * gap);
-  else if (plan->interrupted) g_string_append(out, gap >= 0 ? "INTERRUPTED: the best below is proven, others of the ranking may be missing\n" : "INTERRUPTED, the ranking may miss better ones\n");
+    g_string_append_printf(out,
+                           "INTERRUPTED: no layout is better than the best below by more than %.2g %% (proven); others "
+                           "of the ranking may be missing\n",
+                           100 * gap);
+  else if (plan->interrupted)
+    g_string_append(out, gap >= 0 ? "INTERRUPTED: the best below is proven, others of the ranking may be missing\n"
+                                  : "INTERRUPTED, the ranking may miss better ones\n");
   g_string_append_c(out, '\n');
 }
 
-char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags) {
+char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top,
+                     unsigned flags) {
   GString *out = g_string_new(NULL);
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
   const MsScenario *base = request->base;
-  g_string_append_printf(out, "%s%s%s: %s on %d x %s, sequence %d, batch %d\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "", base->name,
-                         flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, base->gpus, base->hardware->name, base->training.seq_length,
-                         base->training.global_batch_size);
+  g_string_append_printf(out, "%s%s%s: %s on %d x %s, sequence %d, batch %d\n",
+                         flags & MS_REPORT_COLOUR ? "\033[1m" : "", base->name,
+                         flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, base->gpus, base->hardware->name,
+                         base->training.seq_length, base->training.global_batch_size);
   append_counts(out, plan);
   append_proof(out, request, plan);
   g_autofree char *assumption = ms_objective_assumption(request);
   if (plan->objective != MS_GOAL_STEP_TIME)
-    g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "", assumption ? assumption : "");
-  if (plan->n_best > 0)
-    append_ranking(out, request, plan, top);
-  else
-    g_string_append(out, "nothing feasible\n");
+    g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "",
+                           assumption ? assumption : "");
+  if (plan->n_best > 0) append_ranking(out, request, plan, top);
+  else g_string_append(out, "nothing feasible\n");
   if ((explain || plan->n_best == 0) && plan->n_refusals > 0) append_refusals(out, plan);
   if (extras && extras->reasons) {
     g_autofree char *text = ms_report_reasons(plan, extras->reasons);
@@ -266,7 +299,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ----------------------------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------------------------ */
 static void write_refusals(const MsPlan *plan, MsJsonOut *out) {
   ms_json_out_array(out, "refused");
   for (int i = 0; i < plan->n_refusals; i++) {
@@ -299,8 +332,10 @@ char *ms_report_plan_so_far(const MsPlan *plan, double done) {
     ms_json_out_end(out);
     ms_json_out_object(out, "scenario");
     ms_json_out_object(out, "layout");
-    ms_json_out_int(out, "tp", s->layout.tp), ms_json_out_int(out, "cp", s->layout.cp), ms_json_out_int(out, "pp", s->layout.pp);
-    ms_json_out_int(out, "vpp", s->layout.vpp), ms_json_out_int(out, "ep", s->layout.ep), ms_json_out_int(out, "etp", s->layout.etp);
+    ms_json_out_int(out, "tp", s->layout.tp), ms_json_out_int(out, "cp", s->layout.cp),
+        ms_json_out_int(out, "pp", s->layout.pp);
+    ms_json_out_int(out, "vpp", s->layout.vpp), ms_json_out_int(out, "ep", s->layout.ep),
+        ms_json_out_int(out, "etp", s->layout.etp);
     ms_json_out_end(out);
     ms_json_out_object(out, "training");
     ms_json_out_int(out, "micro_batch_size", s->training.micro_batch_size);
@@ -313,7 +348,8 @@ char *ms_report_plan_so_far(const MsPlan *plan, double done) {
   return ms_json_out_take(out);
 }
 
-void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, MsJsonOut *out) {
+void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top,
+                            MsJsonOut *out) {
   ms_json_out_string(out, "request", request->base->name);
   ms_json_out_int(out, "searched", (gint64)plan->searched);
   ms_json_out_int(out, "valid", (gint64)plan->valid);

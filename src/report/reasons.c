@@ -20,11 +20,12 @@ static char *readable(const char *json) {
   MsRecomputeSpec spec = {0};
   g_autoptr(MsJson) doc = ms_json_parse(json, -1, NULL, NULL);
   ms_fields_defaults(&ms_recompute_table, &spec);
-  if (!doc || !ms_fields_load(&ms_recompute_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, &spec, NULL)) return g_strdup(json);
+  if (!doc || !ms_fields_load(&ms_recompute_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, &spec, NULL))
+    return g_strdup(json);
   return ms_report_recompute(&spec);
 }
 
-/* --- side by side --------------------------------------------------------------------------------------------------------------- */
+/* --- side by side ---------------------------------------------------------------------------------------------- */
 static void value_cell(MsTable *table, const char *json) {
   g_autofree char *text = readable(json);
   if (g_utf8_strlen(text, -1) <= MOST_VALUE) {
@@ -69,7 +70,8 @@ static void part_row(MsTable *table, const char *name, double a, double b, UnitT
   else ms_table_cell(table, "-");
 }
 
-static void append_parts(GString *out, const char *title, const MsComparedPart *part, int n, const char *a, const char *b, UnitText unit) {
+static void append_parts(GString *out, const char *title, const MsComparedPart *part, int n, const char *a,
+                         const char *b, UnitText unit) {
   double sum_a = 0, sum_b = 0;
   MsTable *table = ms_table_new();
   ms_table_column(table, title, FALSE);
@@ -84,7 +86,8 @@ static void append_parts(GString *out, const char *title, const MsComparedPart *
   take_table(out, table);
 }
 
-/* Two layouts under the names `a` and `b` of their columns (keys in JSON): keys that differ, parts of time and memory. */
+/* Two layouts under the names `a` and `b` of their columns (keys in JSON): keys that differ, parts of time and memory.
+ */
 static char *comparison_text(const MsComparison *c, const char *a, const char *b) {
   GString *out = g_string_new(NULL);
   append_keys(out, c, a, b);
@@ -93,7 +96,8 @@ static char *comparison_text(const MsComparison *c, const char *a, const char *b
   return g_string_free(out, FALSE);
 }
 
-static void write_parts(const MsComparedPart *part, int n, const char *key, const char *a, const char *b, MsJsonOut *out) {
+static void write_parts(const MsComparedPart *part, int n, const char *key, const char *a, const char *b,
+                        MsJsonOut *out) {
   ms_json_out_array(out, key);
   for (int i = 0; i < n; i++) {
     ms_json_out_object(out, NULL);
@@ -121,10 +125,12 @@ static void put_comparison(const MsComparison *c, const char *key, const char *a
   ms_json_out_end(out);
 }
 
-/* --- what would help -------------------------------------------------------------------------------------------------------------- */
-/* The pipeline layout follows from the sizes, sequence parallelism from tp: said only when they are all that changed. */
+/* --- what would help ------------------------------------------------------------------------------------------- */
+/* The pipeline layout follows from the sizes, sequence parallelism from tp: said only when they are all that changed.
+ */
 static gboolean follows(const MsComparison *c, const MsComparedKey *key) {
-  return c->n_keys > 1 && (strcmp(key->path, "layout.pipeline_layout") == 0 || strcmp(key->path, "options.sequence_parallel") == 0);
+  return c->n_keys > 1 &&
+         (strcmp(key->path, "layout.pipeline_layout") == 0 || strcmp(key->path, "options.sequence_parallel") == 0);
 }
 
 static char *change_text(const MsSensitivity *row) {
@@ -134,7 +140,8 @@ static char *change_text(const MsSensitivity *row) {
     const MsComparedKey *k = &row->change->key[i];
     if (follows(row->change, k)) continue;
     g_autofree char *a = readable(k->a), *b = readable(k->b);
-    g_string_append_printf(out, "%s%s %s -> %s", out->len ? ", " : "", strchr(k->path, '.') ? strchr(k->path, '.') + 1 : k->path, a, b);
+    g_string_append_printf(out, "%s%s %s -> %s", out->len ? ", " : "",
+                           strchr(k->path, '.') ? strchr(k->path, '.') + 1 : k->path, a, b);
   }
   return g_string_free(out, FALSE);
 }
@@ -161,12 +168,13 @@ static void append_named(GString *out, const MsPlan *plan, const MsReasons *r) {
   char text[MS_TEXT], memory[MS_TEXT];
   const MsResult *named = ms_reasons_named(r);
   double device_B = ms_device_B(named), over_B = device_B - plan->memory_limit_B;
-  g_string_append_printf(out, "\n%s: %s, %s on the fullest stage", r->named->name, ms_text_seconds(named->step_time_s, text),
-                         ms_text_bytes(device_B, memory));
+  g_string_append_printf(out, "\n%s: %s, %s on the fullest stage", r->named->name,
+                         ms_text_seconds(named->step_time_s, text), ms_text_bytes(device_B, memory));
   if (over_B > 0) g_string_append_printf(out, ", which is %s too much", ms_text_bytes(over_B, text));
   if (r->compared) {
     double slower = named->step_time_s / plan->best[0].result->step_time_s - 1;
-    g_string_append_printf(out, "; %.2f %% %s than the winner\n", 100 * fabs(slower), slower >= 0 ? "slower" : "faster");
+    g_string_append_printf(out, "; %.2f %% %s than the winner\n", 100 * fabs(slower),
+                           slower >= 0 ? "slower" : "faster");
     g_autofree char *side = comparison_text(r->compared, "winner", "named");
     g_string_append(out, side);
   } else {
@@ -180,7 +188,8 @@ char *ms_report_reasons(const MsPlan *plan, const MsReasons *r) {
   if (r->sensitivities) append_sensitivities(out, r->sensitivities);
   if (r->runner_up) {
     double gap_s = plan->best[1].result->step_time_s - plan->best[0].result->step_time_s;
-    g_string_append_printf(out, "\nthe runner-up takes %s (%.2f %%) longer\n", ms_text_seconds(gap_s, text), 100 * gap_s / plan->best[0].result->step_time_s);
+    g_string_append_printf(out, "\nthe runner-up takes %s (%.2f %%) longer\n", ms_text_seconds(gap_s, text),
+                           100 * gap_s / plan->best[0].result->step_time_s);
     g_autofree char *side = comparison_text(r->runner_up, "winner", "runner-up");
     g_string_append(out, side);
   }
@@ -211,7 +220,8 @@ static void write_named(const MsPlan *plan, const MsReasons *r, MsJsonOut *out) 
   ms_json_out_double(out, "step_time_s", named->step_time_s);
   ms_json_out_double(out, "device_B", device_B);
   ms_json_out_bool(out, "fits", device_B <= plan->memory_limit_B);
-  if (r->compared) ms_json_out_double(out, "slower_than_winner", named->step_time_s / plan->best[0].result->step_time_s - 1);
+  if (r->compared)
+    ms_json_out_double(out, "slower_than_winner", named->step_time_s / plan->best[0].result->step_time_s - 1);
   if (r->compared) put_comparison(r->compared, "compared", "winner", "named", out);
   ms_scenario_write(r->named, "scenario", out);
   ms_json_out_end(out);

@@ -1,5 +1,6 @@
-/* src/report/report.h - views on results: text for people, JSON, trace files. Reads plain results and prints nothing itself:
- * every function returns text (transfer full) or writes the file it is given. Units are converted here and nowhere else. */
+/* src/report/report.h - views on results: text for people, JSON, trace files. Reads plain results and prints nothing
+ * itself: every function returns text (transfer full) or writes the file it is given. Units are converted here and
+ * nowhere else. */
 #ifndef MS_REPORT_REPORT_H
 #define MS_REPORT_REPORT_H
 
@@ -15,27 +16,29 @@
 #include "study/validate.h"
 #include "study/whatif.h"
 
-/* --- style.c ---------------------------------------------------------------------------------------------------------- */
-/* TRUE when stdout is a terminal that wants colour (NO_COLOR unset or empty, TERM not dumb). Columns of the terminal, 100 when it is none. */
+/* --- style.c --------------------------------------------------------------------------------------------------- */
+/* TRUE when stdout is a terminal that wants colour (NO_COLOR unset or empty, TERM not dumb). Columns of the terminal,
+ * 100 when it is none. */
 gboolean ms_report_colour(void);
 int ms_report_width(void);
 
-/* --- table.c ---------------------------------------------------------------------------------------------------------- */
+/* --- table.c --------------------------------------------------------------------------------------------------- */
 enum { MS_REPORT_COLOUR = 1, MS_REPORT_EXPLAIN = 2 /* every stage, and where the numbers come from */ };
-/* One prediction: what, how long, where the time goes (parts that add up to the step), memory per stage, what holds it back.
- * `scenario` only adds the heading and may be NULL. */
+/* One prediction: what, how long, where the time goes (parts that add up to the step), memory per stage, what holds it
+ * back. `scenario` only adds the heading and may be NULL. */
 char *ms_report_result(const MsScenario *scenario, const MsResult *result, unsigned flags);
-/* Where MFU counts clearly more FLOP than run (sparse attention under Megatron-LM's convention): a sentence that says so. NULL elsewhere. (transfer full) */
+/* Where MFU counts clearly more FLOP than run (sparse attention under Megatron-LM's convention): a sentence that says
+ * so. NULL elsewhere. (transfer full) */
 char *ms_report_mfu_note(const MsResult *result);
 /* Memory of every stage: components, peak, capacity (NaN: unknown), what is live at the peak. */
 char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows);
 
-/* --- draws.c ---------------------------------------------------------------------------------------------------------- */
+/* --- draws.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_draws(const MsDraws *draws);
 
-/* --- plan_table.c ----------------------------------------------------------------------------------------------------- */
+/* --- plan_table.c ---------------------------------------------------------------------------------------------- */
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
-typedef struct { /* what stands around a plan; each may be NULL */
+typedef struct {                                             /* what stands around a plan; each may be NULL */
   const MsReasons *reasons;
   const MsRobust *robust;
 } MsPlanExtras;
@@ -45,68 +48,76 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
 char *ms_report_plan_so_far(const MsPlan *plan, double done);
 char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top);
 /* Its members alone, into the object that is open. */
-void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, MsJsonOut *out);
+void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top,
+                            MsJsonOut *out);
 
-/* --- sweep.c ---------------------------------------------------------------------------------------------------------- */
+/* --- sweep.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_sweep(const MsSweep *sweep);
 char *ms_report_sweep_json(const MsSweep *sweep);
-/* The points of the front search through gnuplot and plots/front.gp into an .svg or .png file. FALSE and an MS_ERROR_ENV when gnuplot is missing. */
+/* The points of the front search through gnuplot and plots/front.gp into an .svg or .png file. FALSE and an
+ * MS_ERROR_ENV when gnuplot is missing. */
 gboolean ms_report_sweep_plot(const MsSweep *sweep, const char *filename, GError **error);
 
-/* --- reasons.c -------------------------------------------------------------------------------------------------------- */
+/* --- reasons.c ------------------------------------------------------------------------------------------------- */
 char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);
-void ms_report_reasons_json(const MsPlan *plan, const MsReasons *reasons, MsJsonOut *out); /* members of the object that is open */
+void ms_report_reasons_json(const MsPlan *plan, const MsReasons *reasons,
+                            MsJsonOut *out); /* members of the object that is open */
 
-/* --- robust.c --------------------------------------------------------------------------------------------------------- */
+/* --- robust.c -------------------------------------------------------------------------------------------------- */
 char *ms_report_robust(const MsRobust *robust, int top);
 void ms_report_robust_json(const MsRobust *robust, const char *key, MsJsonOut *out);
 
-/* --- validation.c ----------------------------------------------------------------------------------------------------- */
+/* --- validation.c ---------------------------------------------------------------------------------------------- */
 char *ms_report_validation(const MsValidation *validation, const MsValidateOptions *options, unsigned flags);
 /* `ladders` may be NULL. */
-char *ms_report_validation_json(const MsValidation *validation, const MsLadders *ladders, const MsValidateOptions *options);
+char *ms_report_validation_json(const MsValidation *validation, const MsLadders *ladders,
+                                const MsValidateOptions *options);
 
-/* --- ladders.c -------------------------------------------------------------------------------------------------------- */
+/* --- ladders.c ------------------------------------------------------------------------------------------------- */
 char *ms_report_ladders(const MsLadders *ladders);
 void ms_report_ladders_json(const MsLadders *ladders, const char *key, MsJsonOut *out);
 
-/* --- crossval.c ------------------------------------------------------------------------------------------------------- */
+/* --- crossval.c ------------------------------------------------------------------------------------------------ */
 char *ms_report_crossval(const MsCrossval *crossval);
 char *ms_report_crossval_json(const MsCrossval *crossval);
 
-/* --- plot.c ----------------------------------------------------------------------------------------------------------- */
+/* --- plot.c ---------------------------------------------------------------------------------------------------- */
 char *ms_report_validation_csv(const MsValidation *validation); /* one line per row, columns in the first line */
-/* Scatter of the step times through gnuplot and plots/validation.gp into an .svg or .png file. FALSE and an MS_ERROR_ENV when gnuplot is missing or fails. */
+/* Scatter of the step times through gnuplot and plots/validation.gp into an .svg or .png file. FALSE and an
+ * MS_ERROR_ENV when gnuplot is missing or fails. */
 gboolean ms_report_validation_plot(const MsValidation *validation, const char *filename, GError **error);
 
-/* --- whatif.c --------------------------------------------------------------------------------------------------------- */
+/* --- whatif.c -------------------------------------------------------------------------------------------------- */
 char *ms_report_whatif(const MsWhatifRun *run, unsigned flags);
 char *ms_report_whatif_json(const MsWhatifRun *run); /* one line */
 /* One line per point, the base first; the columns are the same for every study. */
 char *ms_report_whatif_csv(MsWhatifRun *const *runs, guint n);
-/* Parts of every point as stacked bars with the throughput above them, through gnuplot and plots/whatif.gp, .svg or .png. */
+/* Parts of every point as stacked bars with the throughput above them, through gnuplot and plots/whatif.gp, .svg or
+ * .png. */
 gboolean ms_report_whatif_plot(MsWhatifRun *run, const char *filename, GError **error);
 
-/* --- check.c ---------------------------------------------------------------------------------------------------------- */
-/* What moved, by how much, in which part, and which figures of machines and models changed. Nothing in them depends on time or place. */
+/* --- check.c --------------------------------------------------------------------------------------------------- */
+/* What moved, by how much, in which part, and which figures of machines and models changed. Nothing in them depends on
+ * time or place. */
 char *ms_report_check(const MsCheck *check, unsigned flags);
 char *ms_report_check_json(const MsCheck *check);
-char *ms_report_check_junit(const MsCheck *check);    /* JUnit XML: a test case per scenario, a failure per drifted one */
+char *ms_report_check_junit(const MsCheck *check); /* JUnit XML: a test case per scenario, a failure per drifted one */
 char *ms_report_check_markdown(const MsCheck *check); /* for the summary page of a CI job */
 
-/* --- goodput.c -------------------------------------------------------------------------------------------------------- */
+/* --- goodput.c ------------------------------------------------------------------------------------------------- */
 /* Effective training time, interruptions, days and GPU-hours, the optimal checkpoint interval, where the time goes. */
 char *ms_report_goodput(const MsGoodputResult *result, unsigned flags);
 char *ms_report_goodput_json(const MsGoodputResult *result); /* one line */
 
-/* --- picture.c -------------------------------------------------------------------------------------------------------- */
+/* --- picture.c ------------------------------------------------------------------------------------------------- */
 /* The schedule, one row per stage and time to the right, in at most `width` columns. */
 char *ms_report_schedule(const MsSchedule *schedule, const MsScheduleRun *run, int width, unsigned flags);
 /* The same as an SVG file; `name` is a word of ms_schedule_words. */
 char *ms_report_schedule_svg(const char *name, const MsSchedule *schedule, const MsScheduleRun *run);
 
-/* --- trace.c ---------------------------------------------------------------------------------------------------------- */
-/* Chrome trace (Perfetto, chrome://tracing): a process per stage, a thread per stream, one span per operator, memory as counters. */
+/* --- trace.c --------------------------------------------------------------------------------------------------- */
+/* Chrome trace (Perfetto, chrome://tracing): a process per stage, a thread per stream, one span per operator, memory as
+ * counters. */
 gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **error);
 /* CSV "stage,time_s,allocated_B,slot": allocated bytes after every slot of every stage. */
 gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError **error);

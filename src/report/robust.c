@@ -12,7 +12,8 @@ static void seconds_cell(MsTable *table, double time_s) {
 static char *layout_text(const MsScenario *s) {
   const MsLayoutSpec *l = &s->layout;
   g_autofree char *recompute = ms_report_recompute(&s->options.recompute);
-  return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, s->training.micro_batch_size, recompute);
+  return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp,
+                         s->training.micro_batch_size, recompute);
 }
 
 static void append_proof(GString *out, const MsRobust *r) {
@@ -20,11 +21,13 @@ static void append_proof(GString *out, const MsRobust *r) {
   if (r->proven && !isfinite(r->outside_s))
     g_string_append_printf(out, "the best of all layouts that fit: all %d were judged\n", r->n);
   else if (r->proven)
-    g_string_append_printf(out, "the best of all layouts: one outside these %d expects at least %s\n", r->n, ms_text_seconds(r->outside_s, a));
-  else if (!isfinite(r->row[0].expected_s))
-    g_string_append(out, "every candidate runs out of memory in some state\n");
+    g_string_append_printf(out, "the best of all layouts: one outside these %d expects at least %s\n", r->n,
+                           ms_text_seconds(r->outside_s, a));
+  else if (!isfinite(r->row[0].expected_s)) g_string_append(out, "every candidate runs out of memory in some state\n");
   else
-    g_string_append_printf(out, "the best of the %d layouts that are fastest nominally; not proven for the others: one of them expects at least %s, the best here %s (--top looks at more)\n",
+    g_string_append_printf(out,
+                           "the best of the %d layouts that are fastest nominally; not proven for the others: one of "
+                           "them expects at least %s, the best here %s (--top looks at more)\n",
                            r->n, ms_text_seconds(r->outside_s, a), ms_text_seconds(r->row[0].expected_s, b));
 }
 
@@ -34,14 +37,17 @@ char *ms_report_robust(const MsRobust *r, int top) {
   MsTable *table = ms_table_new();
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_column(table, number[i], TRUE);
   ms_table_column(table, "layout", FALSE);
-  ms_table_column(table, "expected", TRUE), ms_table_column(table, "p95", TRUE), ms_table_column(table, "nominal", TRUE);
+  ms_table_column(table, "expected", TRUE), ms_table_column(table, "p95", TRUE),
+      ms_table_column(table, "nominal", TRUE);
   for (int d = 0; d < r->disturbances->n; d++) ms_table_column(table, r->disturbances->row[d].name, TRUE);
   for (int i = 0; i < r->n && (top <= 0 || i < top); i++) {
     const MsRobustRow *row = &r->row[i];
     g_autofree char *layout = layout_text(row->entry->scenario);
-    ms_table_cellf(table, "%d", i + 1), ms_table_cellf(table, "%d", row->place_p95), ms_table_cellf(table, "%d", row->place);
+    ms_table_cellf(table, "%d", i + 1), ms_table_cellf(table, "%d", row->place_p95),
+        ms_table_cellf(table, "%d", row->place);
     ms_table_cell(table, layout);
-    seconds_cell(table, row->expected_s), seconds_cell(table, row->p95_s), seconds_cell(table, row->entry->result->step_time_s);
+    seconds_cell(table, row->expected_s), seconds_cell(table, row->p95_s),
+        seconds_cell(table, row->entry->result->step_time_s);
     for (int d = 0; d < r->disturbances->n; d++) seconds_cell(table, row->state_s[d]);
   }
   g_autofree char *text = ms_table_take(table);

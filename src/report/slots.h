@@ -1,4 +1,5 @@
-/* src/report/slots.h - internal to report/: a simulated step read slot by slot, for the trace, the timeline and the page. */
+/* src/report/slots.h - internal to report/: a simulated step read slot by slot, for the trace, the timeline and the
+ * page. */
 #ifndef MS_REPORT_SLOTS_H
 #define MS_REPORT_SLOTS_H
 
@@ -19,7 +20,8 @@ typedef struct { /* compute time of every slot, flat as MsDetail.slot_base; end 
 MsSlotSpans ms_slot_spans_new(const MsDetail *detail);
 void ms_slot_spans_clear(MsSlotSpans *passes);
 
-/* Calls `point` with the allocated bytes at the start of the step and at the end of every slot, stage by stage; slot is NULL at the start. */
+/* Calls `point` with the allocated bytes at the start of the step and at the end of every slot, stage by stage; slot is
+ * NULL at the start. */
 typedef void (*MsMemoryPoint)(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot);
 void ms_each_memory_point(const MsDetail *detail, const MsSlotSpans *passes, MsMemoryPoint point, gpointer user);
 

@@ -1,4 +1,5 @@
-/* src/report/sweep.c - plans of several clusters and models: a table, the front of time, memory and GPUs, its picture. */
+/* src/report/sweep.c - plans of several clusters and models: a table, the front of time, memory and GPUs, its picture.
+ */
 #include <math.h>
 
 #include "base/err.h"
@@ -11,7 +12,8 @@
 static char *layout_text(const MsScenario *s) {
   const MsLayoutSpec *l = &s->layout;
   g_autofree char *recompute = ms_report_recompute(&s->options.recompute);
-  return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp, s->training.micro_batch_size, recompute);
+  return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp,
+                         s->training.micro_batch_size, recompute);
 }
 
 static void place_cells(MsTable *table, const MsScenario *s) {
@@ -31,7 +33,7 @@ static void take(GString *out, MsTable *table) {
   g_string_append(out, text);
 }
 
-/* --- cells ---------------------------------------------------------------------------------------------------------------------- */
+/* --- cells ----------------------------------------------------------------------------------------------------- */
 static void cell_row(MsTable *table, const MsSweepCell *cell) {
   char text[MS_TEXT];
   place_cells(table, cell->request->base);
@@ -50,7 +52,8 @@ static void cell_row(MsTable *table, const MsSweepCell *cell) {
 }
 
 static void append_front(GString *out, const MsSweep *s) {
-  static const char *const column[] = {"model", "hardware", "GPUs", "step time", "tokens/s/GPU", "free memory", "layout"};
+  static const char *const column[] = {"model",        "hardware",    "GPUs",  "step time",
+                                       "tokens/s/GPU", "free memory", "layout"};
   char text[MS_TEXT];
   MsTable *table = table_of(column, G_N_ELEMENTS(column), 3);
   int dominated = 0;
@@ -66,13 +69,17 @@ static void append_front(GString *out, const MsSweep *s) {
     ms_table_cell(table, ms_text_bytes(p->free_B, text));
     ms_table_cell(table, layout);
   }
-  g_string_append(out, "\nfront of step time, free memory and GPUs: no layout of the same model is better in all three\n");
+  g_string_append(out,
+                  "\nfront of step time, free memory and GPUs: no layout of the same model is better in all three\n");
   take(out, table);
-  if (dominated > 0) g_string_append_printf(out, "%d more layouts are the best of their cluster and limit, but beaten by one of these\n", dominated);
+  if (dominated > 0)
+    g_string_append_printf(out, "%d more layouts are the best of their cluster and limit, but beaten by one of these\n",
+                           dominated);
 }
 
 char *ms_report_sweep(const MsSweep *s) {
-  static const char *const column[] = {"model", "hardware", "GPUs", "step time", "tokens/s/GPU", "MFU", "free memory", "best layout"};
+  static const char *const column[] = {"model",        "hardware", "GPUs",        "step time",
+                                       "tokens/s/GPU", "MFU",      "free memory", "best layout"};
   GString *out = g_string_new(NULL);
   MsTable *table = table_of(column, G_N_ELEMENTS(column), 3);
   for (int i = 0; i < s->n_cells; i++) cell_row(table, &s->cell[i]);
@@ -82,7 +89,7 @@ char *ms_report_sweep(const MsSweep *s) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ----------------------------------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------------------------ */
 static void write_place(const MsScenario *s, MsJsonOut *out) {
   ms_json_out_string(out, "model", s->model->name);
   ms_json_out_string(out, "hardware", s->hardware->name);
@@ -118,7 +125,7 @@ char *ms_report_sweep_json(const MsSweep *s) {
   return ms_json_out_take(out);
 }
 
-/* --- picture -------------------------------------------------------------------------------------------------------------------- */
+/* --- picture --------------------------------------------------------------------------------------------------- */
 /* (transfer full) without the quotes that gnuplot's list of words is made with */
 static char *series_of(const MsScenario *s) {
   char *name = g_strdup_printf("%s, %d x %s", s->model->name, s->gpus, s->hardware->name);
@@ -138,7 +145,8 @@ gboolean ms_report_sweep_plot(const MsSweep *s, const char *filename, GError **e
   for (int i = 0; i < s->n_points; i++) {
     const MsParetoPoint *p = &s->point[i];
     ms_rows_number(rows, p->cell + 1, ',');
-    ms_rows_number(rows, p->gpus, ','), ms_rows_number(rows, p->step_time_s, ','), ms_rows_number(rows, p->free_B / MS_GIB, ','), ms_rows_number(rows, p->on_front, '\n');
+    ms_rows_number(rows, p->gpus, ','), ms_rows_number(rows, p->step_time_s, ','),
+        ms_rows_number(rows, p->free_B / MS_GIB, ','), ms_rows_number(rows, p->on_front, '\n');
   }
   return ms_gnuplot("front.gp", rows->str, filename, (const char *const[]){"names", names->str, NULL}, error);
 }

@@ -7,10 +7,8 @@
 enum { FEW_STAGES = 16, FEW_ORIGINS = 12 };
 
 static void heading(GString *out, unsigned flags, const char *text) {
-  if (flags & MS_REPORT_COLOUR)
-    g_string_append_printf(out, "\033[1m%s\033[0m", text);
-  else
-    g_string_append(out, text);
+  if (flags & MS_REPORT_COLOUR) g_string_append_printf(out, "\033[1m%s\033[0m", text);
+  else g_string_append(out, text);
 }
 
 static void append_table(GString *out, MsTable *table) {
@@ -28,13 +26,14 @@ static void cell_percent(MsTable *table, double fraction) {
   ms_table_cell(table, ms_text_percent(fraction, buf));
 }
 
-/* --- heading ------------------------------------------------------------------------------------------------------------ */
+/* --- heading --------------------------------------------------------------------------------------------------- */
 static void append_scenario(GString *out, const MsScenario *s) {
-  g_string_append_printf(out, "  %s on %d x %s, %s, sequence %d, batch %d\n", s->model->name, s->gpus, s->hardware->name,
-                         ms_precision_words[s->training.precision], s->training.seq_length, s->training.global_batch_size);
+  g_string_append_printf(out, "  %s on %d x %s, %s, sequence %d, batch %d\n", s->model->name, s->gpus,
+                         s->hardware->name, ms_precision_words[s->training.precision], s->training.seq_length,
+                         s->training.global_batch_size);
   const MsLayoutSpec *l = &s->layout;
-  g_string_append_printf(out, "  tp %d  cp %d  pp %d  vpp %d  ep %d  etp %d  micro-batch %d  %s\n", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp,
-                         s->training.micro_batch_size, ms_schedule_words[l->schedule]);
+  g_string_append_printf(out, "  tp %d  cp %d  pp %d  vpp %d  ep %d  etp %d  micro-batch %d  %s\n", l->tp, l->cp, l->pp,
+                         l->vpp, l->ep, l->etp, s->training.micro_batch_size, ms_schedule_words[l->schedule]);
 }
 
 /* Of which peak, and whether the convention counts FLOP that do not run. */
@@ -42,26 +41,33 @@ static void append_mfu(GString *out, const MsScenario *s, const MsResult *r) {
   char percent[MS_TEXT], peak[MS_TEXT];
   g_string_append_printf(out, "  MFU          %s", ms_text_percent(r->mfu, percent));
   if (r->peak_flops > 0)
-    g_string_append_printf(out, " of %sFLOP/s%s%s", ms_text_count(r->peak_flops, peak), s ? ", the dense peak of " : "", s ? ms_precision_words[s->training.precision] : "");
+    g_string_append_printf(out, " of %sFLOP/s%s%s", ms_text_count(r->peak_flops, peak), s ? ", the dense peak of " : "",
+                           s ? ms_precision_words[s->training.precision] : "");
   g_autofree char *note = ms_report_mfu_note(r);
   g_string_append_printf(out, "%s%s\n", note ? "\n               " : "", note ? note : "");
 }
 
 char *ms_report_mfu_note(const MsResult *r) {
-  return r->counted_over_run > 1.1 ? g_strdup_printf("MFU counts %.1f times the FLOP that run: dense attention, as Megatron-LM counts it", r->counted_over_run) : NULL;
+  return r->counted_over_run > 1.1
+             ? g_strdup_printf("MFU counts %.1f times the FLOP that run: dense attention, as Megatron-LM counts it",
+                               r->counted_over_run)
+             : NULL;
 }
 
 static void append_headline(GString *out, const MsScenario *scenario, const MsResult *r) {
   char a[MS_TEXT], b[MS_TEXT];
   g_string_append_printf(out, "  step time    %s", ms_text_seconds(r->step_time_s, a));
   if (r->band > 0) g_string_append_printf(out, " +-%s", ms_text_percent(r->band, a));
-  if (r->step_time_lower_s > 0) g_string_append_printf(out, "   (lower bound %s)", ms_text_seconds(r->step_time_lower_s, b));
-  g_string_append_printf(out, "\n  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU\n", r->tokens_per_s_per_gpu, r->tflops_per_gpu);
+  if (r->step_time_lower_s > 0)
+    g_string_append_printf(out, "   (lower bound %s)", ms_text_seconds(r->step_time_lower_s, b));
+  g_string_append_printf(out, "\n  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU\n", r->tokens_per_s_per_gpu,
+                         r->tflops_per_gpu);
   append_mfu(out, scenario, r);
-  g_string_append_printf(out, "  batches      %d microbatches per replica, dp %d, edp %d\n", r->microbatches, r->dp, r->edp);
+  g_string_append_printf(out, "  batches      %d microbatches per replica, dp %d, edp %d\n", r->microbatches, r->dp,
+                         r->edp);
 }
 
-/* --- time --------------------------------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------------------------ */
 static double parts_sum(const MsTimeParts *t) {
   return t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s;
 }
@@ -139,7 +145,8 @@ static void append_stages(GString *out, const MsResult *r) {
   for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
   for (int s = 0; s < r->stages; s++) {
     const MsTimeParts *t = &r->stage_time[s];
-    const double value[] = {t->compute_s, t->exposed_comm_s, t->bubble_s, t->host_s, t->optimizer_s, t->other_s, parts_sum(t)};
+    const double value[] = {t->compute_s,   t->exposed_comm_s, t->bubble_s, t->host_s,
+                            t->optimizer_s, t->other_s,        parts_sum(t)};
     ms_table_cellf(table, "%d", s);
     for (guint i = 0; i < G_N_ELEMENTS(value); i++) cell_seconds(table, value[i]);
   }
@@ -156,7 +163,9 @@ static void passes_row(MsTable *table, const MsPasses *p, const MsPasses *column
     char time[MS_TEXT];
     if (columns->count[kind] == 0) continue;
     if (p == columns) ms_table_cell(table, "");
-    else ms_table_cellf(table, "%d x %s", p->count[kind], ms_text_seconds(p->count[kind] ? p->total_s[kind] / p->count[kind] : 0, time));
+    else
+      ms_table_cellf(table, "%d x %s", p->count[kind],
+                     ms_text_seconds(p->count[kind] ? p->total_s[kind] / p->count[kind] : 0, time));
     cell_seconds(table, p->total_s[kind]);
     sum_s += p->total_s[kind];
   }
@@ -190,7 +199,8 @@ static void append_passes(GString *out, const MsResult *r) {
   g_string_append(out, "\n  one pass of a middle stage:");
   for (int kind = 0; kind < MS_N_SLOTS; kind++) {
     char time[MS_TEXT];
-    if (r->pass_s[kind] > 0) g_string_append_printf(out, "  %s %s", pass_words[kind], ms_text_seconds(r->pass_s[kind], time));
+    if (r->pass_s[kind] > 0)
+      g_string_append_printf(out, "  %s %s", pass_words[kind], ms_text_seconds(r->pass_s[kind], time));
   }
   g_string_append_c(out, '\n');
 }
@@ -199,14 +209,19 @@ static void append_routing(GString *out, const MsResult *r) {
   char most[MS_TEXT], least[MS_TEXT];
   const MsRoutingLoad *l = &r->routing;
   if (!(l->hottest > 0)) return;
-  g_string_append_printf(out, "\n  expert ranks  the hottest gets %.3f times the mean (worst layer %.3f); peak memory %s where most rows come, %s where fewest\n",
-                         l->hottest, l->hottest_most, ms_text_bytes(l->peak_B, most), ms_text_bytes(l->peak_coldest_B, least));
+  g_string_append_printf(out,
+                         "\n  expert ranks  the hottest gets %.3f times the mean (worst layer %.3f); peak memory %s "
+                         "where most rows come, %s where fewest\n",
+                         l->hottest, l->hottest_most, ms_text_bytes(l->peak_B, most),
+                         ms_text_bytes(l->peak_coldest_B, least));
 }
 
 static void append_lcma(GString *out, const MsResult *r) {
   char time[MS_TEXT];
   if (!(r->lcma_growth > 0)) return;
-  g_string_append_printf(out, "\n  lower-complexity matrix products  %s of the stage that computes longest; bound of their rounding error %.3g times the ordinary one\n",
+  g_string_append_printf(out,
+                         "\n  lower-complexity matrix products  %s of the stage that computes longest; bound of their "
+                         "rounding error %.3g times the ordinary one\n",
                          ms_text_seconds(r->lcma_s, time), r->lcma_growth);
 }
 
@@ -239,21 +254,27 @@ static void append_origins(GString *out, const MsResult *r) {
   if (order->len > FEW_ORIGINS) g_string_append_printf(out, "  ... and %u more\n", order->len - FEW_ORIGINS);
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------- */
+/* --- memory ---------------------------------------------------------------------------------------------------- */
 typedef struct {
   const char *name;
   size_t offset;
 } Component;
 static const Component components[] = {
-    {"parameters", offsetof(MsStageMemory, parameters_B)}, {"gradients", offsetof(MsStageMemory, gradients_B)},
-    {"optimizer", offsetof(MsStageMemory, optimizer_B)},   {"activations", offsetof(MsStageMemory, activations_B)},
-    {"transient", offsetof(MsStageMemory, transient_B)},   {"buffers", offsetof(MsStageMemory, buffers_B)},
-    {"peak", offsetof(MsStageMemory, peak_B)},             {"reserve", offsetof(MsStageMemory, reserved_B)},
+    {"parameters", offsetof(MsStageMemory, parameters_B)},
+    {"gradients", offsetof(MsStageMemory, gradients_B)},
+    {"optimizer", offsetof(MsStageMemory, optimizer_B)},
+    {"activations", offsetof(MsStageMemory, activations_B)},
+    {"transient", offsetof(MsStageMemory, transient_B)},
+    {"buffers", offsetof(MsStageMemory, buffers_B)},
+    {"peak", offsetof(MsStageMemory, peak_B)},
+    {"reserve", offsetof(MsStageMemory, reserved_B)},
     {"device", offsetof(MsStageMemory, device_B)},
 };
 enum { FIRST_SUM = 6 }; /* components before it add up to the peak */
 
-static double component_B(const MsStageMemory *stage, int c) { return *(const double *)((const char *)stage + components[c].offset); }
+static double component_B(const MsStageMemory *stage, int c) {
+  return *(const double *)((const char *)stage + components[c].offset);
+}
 
 static const char *dominant(const MsStageMemory *stage) {
   int best = 0;
@@ -274,11 +295,13 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
     if (s >= max_rows && s != memory->peak_stage) continue;
     const MsStageMemory *stage = &memory->stage[s];
     ms_table_cellf(table, "%s%d", s == memory->peak_stage ? "*" : "", s);
-    for (guint c = 0; c < G_N_ELEMENTS(components); c++) ms_table_cellf(table, "%.2f", component_B(stage, (int)c) / MS_GIB);
+    for (guint c = 0; c < G_N_ELEMENTS(components); c++)
+      ms_table_cellf(table, "%.2f", component_B(stage, (int)c) / MS_GIB);
     ms_table_cell(table, stage->peak_where ? stage->peak_where : "-");
   }
   append_table(out, table);
-  if (memory->stages > max_rows) g_string_append_printf(out, "  %d stages; the first %d and the peak are shown\n", memory->stages, max_rows);
+  if (memory->stages > max_rows)
+    g_string_append_printf(out, "  %d stages; the first %d and the peak are shown\n", memory->stages, max_rows);
   const MsStageMemory *peak = &memory->stage[memory->peak_stage];
   g_string_append_printf(out, "  * largest: stage %d needs %s", memory->peak_stage, ms_text_bytes(peak->device_B, buf));
   g_string_append_printf(out, " of %s", ms_text_bytes(capacity_B, buf));
@@ -287,7 +310,7 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
   return g_string_free(out, FALSE);
 }
 
-/* --- all together --------------------------------------------------------------------------------------------------------- */
+/* --- all together ---------------------------------------------------------------------------------------------- */
 char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned flags) {
   GString *out = g_string_new(NULL);
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;

@@ -1,5 +1,6 @@
 /* A trace holds up to millions of spans, so this writer formats numbers itself: what is constant per operator
- * (name, category, shape) is laid down as text once and copied; only times, microbatch and chunk are written per span. */
+ * (name, category, shape) is laid down as text once and copied; only times, microbatch and chunk are written per span.
+ */
 #include <string.h>
 
 #include "base/io.h"
@@ -7,7 +8,7 @@
 #include "report/slots.h"
 #include "report/report.h"
 
-/* --- numbers and text -------------------------------------------------------------------------------------------------------- */
+/* --- numbers and text ------------------------------------------------------------------------------------------ */
 #define PUT(sink, literal) ms_writer_put(sink, literal, sizeof literal - 1)
 static void put_text(MsWriter *sink, const char *text) { ms_writer_put(sink, text, strlen(text)); }
 
@@ -39,7 +40,7 @@ static void put_us(MsWriter *sink, MsTime ps) {
   ms_writer_put(sink, p, (size_t)(end - p));
 }
 
-/* --- what is constant per operator ------------------------------------------------------------------------------------------ */
+/* --- what is constant per operator ----------------------------------------------------------------------------- */
 typedef struct {
   char *text; /* `"op":...},"name":...,"cat":...}` : rest of the span after `"args":{` */
   size_t length;
@@ -83,7 +84,7 @@ static Label label_new(const MsOp *op, const char *name) {
   return label;
 }
 
-/* --- spans -------------------------------------------------------------------------------------------------------------------- */
+/* --- spans ----------------------------------------------------------------------------------------------------- */
 enum { PASSES_THREAD = 0, FIRST_STREAM_THREAD = 1, MAX_STREAMS = 256 };
 
 typedef struct {
@@ -124,15 +125,14 @@ static void put_task(Trace *t, guint32 index) {
   const MsTask *task = ms_graph_task(d->graph, index);
   guint32 flat = 0;
   const MsSlot *slot = ms_walk_slot(&t->walk, task->device, index, &flat);
-  put_span_head(t->sink, task->device, FIRST_STREAM_THREAD + task->stream, d->trajectory->start[index], d->trajectory->end[index]);
+  put_span_head(t->sink, task->device, FIRST_STREAM_THREAD + task->stream, d->trajectory->start[index],
+                d->trajectory->end[index]);
   if (slot) {
     put_slot_args(t->sink, slot);
     PUT(t->sink, ",");
   }
-  if (task->tag < d->n_tags)
-    ms_writer_put(t->sink, t->label[task->tag].text, t->label[task->tag].length);
-  else
-    PUT(t->sink, "\"op\":\"task\"},\"name\":\"task\"},\n");
+  if (task->tag < d->n_tags) ms_writer_put(t->sink, t->label[task->tag].text, t->label[task->tag].length);
+  else PUT(t->sink, "\"op\":\"task\"},\"name\":\"task\"},\n");
   if ((int)task->device < t->walk.stages) t->used[task->device][task->stream] = 1;
 }
 
@@ -156,7 +156,7 @@ static void put_passes(Trace *t) {
   }
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------------- */
+/* --- memory ---------------------------------------------------------------------------------------------------- */
 static void put_counter(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot) {
   (void)slot;
   MsWriter *sink = user;
@@ -170,7 +170,7 @@ static void put_counter(gpointer user, int stage, MsTime time_ps, double allocat
   PUT(sink, "}},\n");
 }
 
-/* --- the file ------------------------------------------------------------------------------------------------------------------ */
+/* --- the file -------------------------------------------------------------------------------------------------- */
 static void put_metadata(MsWriter *sink, int pid, int tid, const char *what, const char *name, int order) {
   PUT(sink, "{\"ph\":\"M\",\"pid\":");
   put_int(sink, pid);
@@ -221,7 +221,10 @@ static void put_trace(Trace *t) {
 gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **error) {
   MsWriter *sink = ms_writer_open(filename, error);
   if (!sink) return FALSE;
-  Trace t = {.walk = ms_walk_new(detail), .passes = ms_slot_spans_new(detail), .sink = sink, .label = g_new0(Label, detail->n_tags + 1)};
+  Trace t = {.walk = ms_walk_new(detail),
+             .passes = ms_slot_spans_new(detail),
+             .sink = sink,
+             .label = g_new0(Label, detail->n_tags + 1)};
   t.used = g_malloc0(sizeof *t.used * (size_t)(t.walk.stages + 1));
   for (guint32 i = 0; i < detail->n_tags; i++) t.label[i] = label_new(detail->tag_op[i], detail->tag_name[i]);
   put_trace(&t);
@@ -235,11 +238,10 @@ gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **
 
 static void append_csv(gpointer user, int stage, MsTime time_ps, double allocated_B, const MsSlot *slot) {
   char time_text[32], bytes_text[32];
-  g_string_append_printf(user, "%d,%s,%s,", stage, ms_double_text((double)time_ps / MS_PS_PER_S, time_text), ms_double_text(allocated_B, bytes_text));
-  if (slot)
-    g_string_append_printf(user, "%s%d.%d\n", ms_slot_words[slot->kind], slot->mb, slot->chunk);
-  else
-    g_string_append(user, "begin\n");
+  g_string_append_printf(user, "%d,%s,%s,", stage, ms_double_text((double)time_ps / MS_PS_PER_S, time_text),
+                         ms_double_text(allocated_B, bytes_text));
+  if (slot) g_string_append_printf(user, "%s%d.%d\n", ms_slot_words[slot->kind], slot->mb, slot->chunk);
+  else g_string_append(user, "begin\n");
 }
 
 gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError **error) {

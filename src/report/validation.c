@@ -8,12 +8,10 @@ enum { WORST_ROWS = 12, FEW_REFUSALS = 15 };
 
 static const char *const metric_title[] = {"step time", "peak memory"};
 
-/* --- text ------------------------------------------------------------------------------------------------------------------ */
+/* --- text ------------------------------------------------------------------------------------------------------ */
 static void signed_percent(MsTable *table, double fraction) {
-  if (isnan(fraction))
-    ms_table_cell(table, "-");
-  else
-    ms_table_cellf(table, "%+.1f %%", 100 * fraction);
+  if (isnan(fraction)) ms_table_cell(table, "-");
+  else ms_table_cellf(table, "%+.1f %%", 100 * fraction);
 }
 
 static void plain_percent(MsTable *table, double fraction) {
@@ -91,23 +89,31 @@ static void append_refusals(GString *out, const MsValidation *v) {
     ms_table_cell(table, v->refusals[i].n == 1 ? v->refusals[i].example : v->refusals[i].reason);
   }
   append_table(out, table);
-  if (v->n_refusals > FEW_REFUSALS) g_string_append_printf(out, "... and %u more reasons\n", v->n_refusals - FEW_REFUSALS);
+  if (v->n_refusals > FEW_REFUSALS)
+    g_string_append_printf(out, "... and %u more reasons\n", v->n_refusals - FEW_REFUSALS);
 }
 
 static void append_confidence(GString *out, const MsValidation *v) {
   MsTable *table = summary_table("configuration");
   for (int m = 0; m < MS_N_METRICS; m++)
-    for (guint g = 0; g < v->n_confidence; g++) summary_row(table, v->confidence[g].name, m, &v->confidence[g].metric[m]);
+    for (guint g = 0; g < v->n_confidence; g++)
+      summary_row(table, v->confidence[g].name, m, &v->confidence[g].metric[m]);
   append_table(out, table);
 }
 
 char *ms_report_validation(const MsValidation *v, const MsValidateOptions *options, unsigned flags) {
   (void)flags;
   GString *out = g_string_new(NULL);
-  g_string_append_printf(out, "%u runs: %u predicted (%s), %u refused; error = predicted / measured - 1%s\n", v->files, v->predicted,
-                         ms_fidelity_words[options->fidelity], v->refused, options->exact ? "; exactly known configurations" : options->all ? "" : "; rows of weight 0 are left out");
-  if (v->oom_measured > 0) g_string_append_printf(out, "out of memory: %u of %u such runs predicted not to fit\n", v->oom_agreed, v->oom_measured);
-  if (v->fit_refused > 0) g_string_append_printf(out, "ran, but predicted not to fit: %u of %u\n", v->fit_refused, v->fit_measured);
+  g_string_append_printf(out, "%u runs: %u predicted (%s), %u refused; error = predicted / measured - 1%s\n", v->files,
+                         v->predicted, ms_fidelity_words[options->fidelity], v->refused,
+                         options->exact ? "; exactly known configurations"
+                         : options->all ? ""
+                                        : "; rows of weight 0 are left out");
+  if (v->oom_measured > 0)
+    g_string_append_printf(out, "out of memory: %u of %u such runs predicted not to fit\n", v->oom_agreed,
+                           v->oom_measured);
+  if (v->fit_refused > 0)
+    g_string_append_printf(out, "ran, but predicted not to fit: %u of %u\n", v->fit_refused, v->fit_measured);
   MsTable *table = summary_table(options->by == MS_BY_NOTHING ? "" : ms_by_words[options->by]);
   for (int m = 0; m < MS_N_METRICS; m++) {
     summary_row(table, "all", m, &v->metric[m]);
@@ -120,7 +126,7 @@ char *ms_report_validation(const MsValidation *v, const MsValidateOptions *optio
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------------------ */
+/* --- JSON ------------------------------------------------------------------------------------------------------ */
 static void write_summary(const MsErrorSummary *s, const char *key, MsJsonOut *out) {
   ms_json_out_object(out, key);
   ms_json_out_int(out, "n", s->n);

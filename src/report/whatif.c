@@ -11,10 +11,13 @@
 
 static const MsWhatifRow *row_at(const MsWhatifRun *run, int i) { return i < 0 ? &run->base : &run->row[i]; }
 
-/* --- table ------------------------------------------------------------------------------------------------------------------ */
+/* --- table ----------------------------------------------------------------------------------------------------- */
 static void layout_text(const MsScenario *s, GString *out) {
   const MsLayoutSpec *l = &s->layout;
-  const struct { const char *name; int size; } part[] = {{"tp", l->tp}, {"cp", l->cp}, {"pp", l->pp}, {"vpp", l->vpp}, {"ep", l->ep}, {"etp", l->etp}};
+  const struct {
+    const char *name;
+    int size;
+  } part[] = {{"tp", l->tp}, {"cp", l->cp}, {"pp", l->pp}, {"vpp", l->vpp}, {"ep", l->ep}, {"etp", l->etp}};
   for (guint i = 0; i < G_N_ELEMENTS(part); i++)
     if (part[i].size > 1) g_string_append_printf(out, "%s%s%d", out->len ? " " : "", part[i].name, part[i].size);
   g_string_append_printf(out, "%smbs%d", out->len ? " " : "", s->training.micro_batch_size);
@@ -41,7 +44,8 @@ static void head_cells(MsTable *table, const MsWhatifRun *run, const MsWhatifRow
 
 static gboolean part_moves(const MsWhatifRun *run, int part) {
   for (int i = 0; i < run->n; i++)
-    if (run->row[i].result && fabs(run->row[i].part_s[part] - run->base.part_s[part]) >= SHOWN * run->base.value_s) return TRUE;
+    if (run->row[i].result && fabs(run->row[i].part_s[part] - run->base.part_s[part]) >= SHOWN * run->base.value_s)
+      return TRUE;
   return FALSE;
 }
 
@@ -54,7 +58,8 @@ static void percent_cell(MsTable *table, double share, gboolean change) {
 static void part_cells(MsTable *table, const MsWhatifRun *run, const MsWhatifRow *row, const gboolean *shown) {
   gboolean base = row == &run->base;
   double rest = 0;
-  if (row->result) percent_cell(table, (base ? row->value_s : row->value_s - run->base.value_s) / run->base.value_s, !base);
+  if (row->result)
+    percent_cell(table, (base ? row->value_s : row->value_s - run->base.value_s) / run->base.value_s, !base);
   else ms_table_cell(table, "-");
   for (int p = 0; p < MS_N_PARTS; p++) {
     double part = (base ? row->part_s[p] : row->part_s[p] - run->base.part_s[p]) / run->base.value_s;
@@ -70,8 +75,10 @@ static void part_cells(MsTable *table, const MsWhatifRun *run, const MsWhatifRow
 static void mfu_notes(GString *out, const MsWhatifRun *run) {
   const MsResult *base = run->base.result;
   gboolean differ = FALSE;
-  for (int i = 0; i < run->n && base; i++) differ |= run->row[i].result && run->row[i].result->peak_flops != base->peak_flops;
-  if (differ) g_string_append(out, "  MFU is of the dense peak of each point's own precision and machine: compare tokens/s\n");
+  for (int i = 0; i < run->n && base; i++)
+    differ |= run->row[i].result && run->row[i].result->peak_flops != base->peak_flops;
+  if (differ)
+    g_string_append(out, "  MFU is of the dense peak of each point's own precision and machine: compare tokens/s\n");
   for (int i = -1; i < run->n; i++) {
     const MsWhatifRow *row = row_at(run, i);
     g_autofree char *note = row->result ? ms_report_mfu_note(row->result) : NULL;
@@ -124,7 +131,9 @@ static void memory_table(GString *out, const MsWhatifRun *run) {
     ms_table_cellf(table, "  %s", row->label);
     ms_table_cellf(table, "%.2f", sum / MS_GIB);
     ms_table_cellf(table, i < 0 ? "%.2f" : "%+.2f", (i < 0 ? sum : sum - was) / MS_GIB);
-    for (int m = 0; m < MS_N_MEMS; m++) ms_table_cellf(table, i < 0 ? "%.2f" : "%+.2f", (row->memory_B[m] - (i < 0 ? 0 : run->base.memory_B[m])) / MS_GIB);
+    for (int m = 0; m < MS_N_MEMS; m++)
+      ms_table_cellf(table, i < 0 ? "%.2f" : "%+.2f",
+                     (row->memory_B[m] - (i < 0 ? 0 : run->base.memory_B[m])) / MS_GIB);
   }
   g_autofree char *text = ms_table_take(table);
   g_string_append_printf(out, "\n%s", text);
@@ -145,21 +154,25 @@ char *ms_report_whatif(const MsWhatifRun *run, unsigned flags) {
   const MsScenario *s = run->base.scenario;
   GString *out = g_string_new(NULL);
   gboolean colour = (flags & MS_REPORT_COLOUR) != 0;
-  g_string_append_printf(out, "%s%s%s   [%s]\n", colour ? "\033[1m" : "", w->name, colour ? "\033[0m" : "", ms_fidelity_words[w->fidelity]);
+  g_string_append_printf(out, "%s%s%s   [%s]\n", colour ? "\033[1m" : "", w->name, colour ? "\033[0m" : "",
+                         ms_fidelity_words[w->fidelity]);
   if (w->doc) g_string_append_printf(out, "  %s\n", w->doc);
   g_autoptr(GString) layout = g_string_new(NULL);
   layout_text(s, layout);
-  g_string_append_printf(out, "  base: %s on %d x %s, %s, %s\n", s->model->name, s->gpus, s->hardware->name, ms_precision_words[s->training.precision], layout->str);
-  g_string_append_printf(out, "  change and parts in %% of the %s of the base: the base's own, then what each point adds\n\n",
-                         w->per == MS_WHATIF_TOKEN ? "GPU time per token" : "step");
+  g_string_append_printf(out, "  base: %s on %d x %s, %s, %s\n", s->model->name, s->gpus, s->hardware->name,
+                         ms_precision_words[s->training.precision], layout->str);
+  g_string_append_printf(
+      out, "  change and parts in %% of the %s of the base: the base's own, then what each point adds\n\n",
+      w->per == MS_WHATIF_TOKEN ? "GPU time per token" : "step");
   time_table(out, run);
   memory_table(out, run);
   reasons(out, run);
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------------------- */
-static void put_parts(MsJsonOut *out, const char *key, const char *const *word, int n, const double *part, const double *base) {
+/* --- JSON ------------------------------------------------------------------------------------------------------ */
+static void put_parts(MsJsonOut *out, const char *key, const char *const *word, int n, const double *part,
+                      const double *base) {
   ms_json_out_object(out, key);
   for (int p = 0; p < n; p++) ms_json_out_double(out, word[p], base ? part[p] - base[p] : part[p]);
   ms_json_out_end(out);
@@ -220,11 +233,12 @@ char *ms_report_whatif_json(const MsWhatifRun *run) {
   return ms_json_out_take(out);
 }
 
-/* --- CSV -------------------------------------------------------------------------------------------------------------------- */
+/* --- CSV ------------------------------------------------------------------------------------------------------- */
 static void csv_head(GString *out) {
   g_string_append(out, "study,point,");
   for (int a = 0; a < MS_WHATIF_MAX_AXES; a++) g_string_append_printf(out, "axis_%d,", a + 1);
-  g_string_append(out, "runs,fits,why,gpus,step_time_s,tokens_per_s_per_gpu,tflops_per_gpu,mfu,device_B,capacity_B,value_s");
+  g_string_append(out,
+                  "runs,fits,why,gpus,step_time_s,tokens_per_s_per_gpu,tflops_per_gpu,mfu,device_B,capacity_B,value_s");
   for (int p = 0; p < MS_N_PARTS; p++) g_string_append_printf(out, ",%s_s", ms_part_words[p]);
   for (int m = 0; m < MS_N_MEMS; m++) g_string_append_printf(out, ",%s_B", ms_mem_part_words[m]);
   g_string_append_c(out, '\n');
@@ -236,13 +250,14 @@ static void csv_row(GString *out, const MsWhatifRun *run, int index) {
   const MsWhatif *w = run->whatif;
   ms_rows_text(out, w->name);
   ms_rows_text(out, row->label);
-  for (int a = 0; a < MS_WHATIF_MAX_AXES; a++) ms_rows_text(out, index >= 0 && a < w->n_axes ? ms_whatif_at(w, index, a)->label : "");
+  for (int a = 0; a < MS_WHATIF_MAX_AXES; a++)
+    ms_rows_text(out, index >= 0 && a < w->n_axes ? ms_whatif_at(w, index, a)->label : "");
   ms_rows_number(out, r != NULL, ',');
   ms_rows_number(out, r && r->feasible, ',');
   ms_rows_text(out, row->why ? row->why : "");
   ms_rows_number(out, row->scenario ? row->scenario->gpus : NAN, ',');
-  const double figure[] = {r ? r->step_time_s : NAN, r ? r->tokens_per_s_per_gpu : NAN, r ? r->tflops_per_gpu : NAN, r ? r->mfu : NAN, r ? ms_device_B(r) : NAN,
-                           r ? r->capacity_B : NAN};
+  const double figure[] = {r ? r->step_time_s : NAN, r ? r->tokens_per_s_per_gpu : NAN, r ? r->tflops_per_gpu : NAN,
+                           r ? r->mfu : NAN,         r ? ms_device_B(r) : NAN,          r ? r->capacity_B : NAN};
   for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_rows_number(out, figure[i], ',');
   ms_rows_number(out, row->value_s, ',');
   for (int p = 0; p < MS_N_PARTS; p++) ms_rows_number(out, r ? row->part_s[p] : NAN, ',');
@@ -257,7 +272,7 @@ char *ms_report_whatif_csv(MsWhatifRun *const *runs, guint n) {
   return g_string_free(out, FALSE);
 }
 
-/* --- picture ---------------------------------------------------------------------------------------------------------------- */
+/* --- picture --------------------------------------------------------------------------------------------------- */
 gboolean ms_report_whatif_plot(MsWhatifRun *run, const char *filename, GError **error) {
   g_autofree char *rows = ms_report_whatif_csv(&run, 1);
   g_autofree char *parts = g_strjoinv(" ", (char **)ms_part_words);

@@ -16,7 +16,7 @@ static inline void ms_slot_put_pair(MsSchedule *schedule, int stage, int mb, int
 }
 
 #define MS_SCHEDULE_ARGS int stages, int microbatches, int chunks, int group, gboolean ep_overlap
-#define MS_SCHEDULE_WHY MS_SCHEDULE_ARGS, char *why, size_t size
+#define MS_SCHEDULE_WHY  MS_SCHEDULE_ARGS, char *why, size_t size
 gboolean ms_1f1b_applicable(MS_SCHEDULE_WHY), ms_gpipe_applicable(MS_SCHEDULE_WHY), ms_zb_applicable(MS_SCHEDULE_WHY),
     ms_zb_v_applicable(MS_SCHEDULE_WHY), ms_v_applicable(MS_SCHEDULE_WHY), ms_dualpipe_applicable(MS_SCHEDULE_WHY),
     ms_dualpipev_applicable(MS_SCHEDULE_WHY);

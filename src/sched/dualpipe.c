@@ -1,27 +1,34 @@
-/* src/sched/dualpipe.c - DualPipe and DualPipeV (schedules.md 6; order checked against github deepseek-ai/DualPipe 3da1bbe). */
+/* src/sched/dualpipe.c - DualPipe and DualPipeV (schedules.md 6; order checked against github deepseek-ai/DualPipe
+ * 3da1bbe). */
 #include "sched/build.h"
 
 gboolean ms_dualpipe_applicable(MS_SCHEDULE_WHY) {
   (void)group, (void)ep_overlap;
-  if (chunks > 2) return ms_schedule_refuse(why, size, "dualpipe holds one stage of each direction, not %d chunks", chunks);
+  if (chunks > 2)
+    return ms_schedule_refuse(why, size, "dualpipe holds one stage of each direction, not %d chunks", chunks);
   if (stages % 2) return ms_schedule_refuse(why, size, "dualpipe needs an even number of stages, not %d", stages);
-  if (microbatches % 2) return ms_schedule_refuse(why, size, "dualpipe needs an even number of microbatches, not %d", microbatches);
-  if (microbatches < 2 * stages) return ms_schedule_refuse(why, size, "dualpipe over %d stages needs at least %d microbatches, not %d", stages, 2 * stages, microbatches);
+  if (microbatches % 2)
+    return ms_schedule_refuse(why, size, "dualpipe needs an even number of microbatches, not %d", microbatches);
+  if (microbatches < 2 * stages)
+    return ms_schedule_refuse(why, size, "dualpipe over %d stages needs at least %d microbatches, not %d", stages,
+                              2 * stages, microbatches);
   return TRUE;
 }
 
 gboolean ms_dualpipev_applicable(MS_SCHEDULE_WHY) {
   (void)group, (void)ep_overlap;
   if (chunks != 2) return ms_schedule_refuse(why, size, "dualpipev has 2 chunks per stage, not %d", chunks);
-  if (microbatches < 2 * stages) return ms_schedule_refuse(why, size, "dualpipev over %d stages needs at least %d microbatches, not %d", stages, 2 * stages, microbatches);
+  if (microbatches < 2 * stages)
+    return ms_schedule_refuse(why, size, "dualpipev over %d stages needs at least %d microbatches, not %d", stages,
+                              2 * stages, microbatches);
   return TRUE;
 }
 
 typedef struct {
   MsSchedule *schedule;
-  int stage, flip;       /* flip: chunk = phase ^ flip */
-  int f[2], b[2];        /* next microbatch of each chunk */
-  int weight;            /* slots before this one have their W in the list */
+  int stage, flip; /* flip: chunk = phase ^ flip */
+  int f[2], b[2];  /* next microbatch of each chunk */
+  int weight;      /* slots before this one have their W in the list */
 } Pen;
 
 static void forward(Pen *pen, int phase) {
@@ -47,19 +54,22 @@ static void weight(Pen *pen) {
   ms_slot_put(pen->schedule, pen->stage, MS_SLOT_W, slot[of].mb, slot[of].chunk);
 }
 
-/* The eight steps on the device `near` places from the end where phase 0 enters, `half` devices deep, with `steady` rounds of the main step. */
+/* The eight steps on the device `near` places from the end where phase 0 enters, `half` devices deep, with `steady`
+ * rounds of the main step. */
 static void put_steps(Pen *pen, int half, int near, int steady) {
   int far = half - near - 1;
   for (int i = 0; i < 2 * far; i++) forward(pen, 0);
   for (int i = 0; i <= near; i++) forward(pen, 0), forward(pen, 1);
   for (int i = 0; i < far; i++) backward(pen, 1, TRUE), weight(pen), forward(pen, 1);
   for (int i = 0; i < steady; i++) {
-    if (i == 0 && far == 0) forward(pen, 0), backward(pen, 1, FALSE); /* left apart on the middle devices: less bubble */
+    if (i == 0 && far == 0)
+      forward(pen, 0), backward(pen, 1, FALSE); /* left apart on the middle devices: less bubble */
     else pair(pen, 0, 1);
     pair(pen, 1, 0);
   }
   for (int i = 0; i < far; i++) backward(pen, 1, FALSE), pair(pen, 1, 0);
-  for (int i = 0, middle = (near + 1) / 2; i <= near; i++) { /* split from the middle on; there only the second one when near is even */
+  for (int i = 0, middle = (near + 1) / 2; i <= near;
+       i++) { /* split from the middle on; there only the second one when near is even */
     backward(pen, 1, i > middle || (i == middle && near % 2));
     backward(pen, 0, i >= middle);
   }

@@ -1,30 +1,44 @@
-/* src/sched/one_f1b.c - GPipe, 1F1B and interleaved 1F1B (schedules.md 1-4; Megatron-Core pipeline_parallel/schedules.py). */
+/* src/sched/one_f1b.c - GPipe, 1F1B and interleaved 1F1B (schedules.md 1-4; Megatron-Core
+ * pipeline_parallel/schedules.py). */
 #include "sched/build.h"
 
 gboolean ms_gpipe_applicable(MS_SCHEDULE_WHY) {
   if (ep_overlap) return ms_schedule_refuse(why, size, "gpipe has no forward/backward pairs to overlap");
-  if (chunks > 1 && stages == 1) return ms_schedule_refuse(why, size, "%d chunks per stage need at least 2 stages", chunks);
-  if (chunks > 1 && group > microbatches) return ms_schedule_refuse(why, size, "the microbatch group %d is more than the %d microbatches", group, microbatches);
+  if (chunks > 1 && stages == 1)
+    return ms_schedule_refuse(why, size, "%d chunks per stage need at least 2 stages", chunks);
+  if (chunks > 1 && group > microbatches)
+    return ms_schedule_refuse(why, size, "the microbatch group %d is more than the %d microbatches", group,
+                              microbatches);
   return TRUE;
 }
 
 gboolean ms_1f1b_applicable(MS_SCHEDULE_WHY) {
   if (chunks == 1) {
-    if (ep_overlap && stages > 1) return ms_schedule_refuse(why, size, "overlapping forward with backward over %d stages needs at least 2 chunks per stage", stages);
+    if (ep_overlap && stages > 1)
+      return ms_schedule_refuse(
+          why, size, "overlapping forward with backward over %d stages needs at least 2 chunks per stage", stages);
     return TRUE;
   }
   int n = group ? group : stages;
   if (stages == 1) return ms_schedule_refuse(why, size, "%d chunks per stage need at least 2 stages", chunks);
   if (n < stages || n > microbatches)
-    return ms_schedule_refuse(why, size, "the microbatch group %d must be at least the %d stages and at most the %d microbatches", n, stages, microbatches);
+    return ms_schedule_refuse(why, size,
+                              "the microbatch group %d must be at least the %d stages and at most the %d microbatches",
+                              n, stages, microbatches);
   if (microbatches % n && microbatches % n < stages)
-    return ms_schedule_refuse(why, size, "%d microbatches in groups of %d leave a group of %d, fewer than the %d stages", microbatches, n, microbatches % n, stages);
+    return ms_schedule_refuse(why, size,
+                              "%d microbatches in groups of %d leave a group of %d, fewer than the %d stages",
+                              microbatches, n, microbatches % n, stages);
   return TRUE;
 }
 
-typedef struct { gint32 mb; gint16 chunk; } Entry;
+typedef struct {
+  gint32 mb;
+  gint16 chunk;
+} Entry;
 
-/* Groups of `group` microbatches; each group runs through all chunks before the next starts; the last group may be smaller. */
+/* Groups of `group` microbatches; each group runs through all chunks before the next starts; the last group may be
+ * smaller. */
 static void fill_table(Entry *table, int microbatches, int chunks, int group) {
   for (int first = 0; first < microbatches; first += group)
     for (int c = 0, last = MIN(first + group, microbatches); c < chunks; c++)
@@ -34,10 +48,12 @@ static void fill_table(Entry *table, int microbatches, int chunks, int group) {
 /* Forwards that a stage runs before its first backward. */
 static gint64 warm_up(int stages, int stage, int chunks, int group, gboolean ep_overlap) {
   gint64 distance = stages - stage - 1;
-  return chunks == 1 ? distance + (ep_overlap ? 1 : 0) : 2 * distance + (gint64)(chunks - 1) * group + (ep_overlap ? 1 : 0);
+  return chunks == 1 ? distance + (ep_overlap ? 1 : 0)
+                     : 2 * distance + (gint64)(chunks - 1) * group + (ep_overlap ? 1 : 0);
 }
 
-/* All forwards, then all backwards, both in the order of the table: any group serves, since every stage has the same list. */
+/* All forwards, then all backwards, both in the order of the table: any group serves, since every stage has the same
+ * list. */
 MsSchedule *ms_gpipe_build(MS_SCHEDULE_ARGS) {
   (void)ep_overlap;
   int n = microbatches * chunks;

@@ -7,12 +7,16 @@ enum { HAS_F = 1, HAS_INPUT = 2, HAS_WEIGHT = 4, HAS_ALL = 7 };
 
 /* What a slot does to the forward pass (mb, chunk) and the backward pass (mb2, chunk2). */
 static gboolean has_forward(const MsSlot *slot) { return slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB; }
-static gboolean has_input_gradient(const MsSlot *slot) { return slot->kind == MS_SLOT_B || slot->kind == MS_SLOT_I || slot->kind == MS_SLOT_FB; }
-static gboolean has_weight_gradient(const MsSlot *slot) { return slot->kind == MS_SLOT_B || slot->kind == MS_SLOT_W || slot->kind == MS_SLOT_FB; }
+static gboolean has_input_gradient(const MsSlot *slot) {
+  return slot->kind == MS_SLOT_B || slot->kind == MS_SLOT_I || slot->kind == MS_SLOT_FB;
+}
+static gboolean has_weight_gradient(const MsSlot *slot) {
+  return slot->kind == MS_SLOT_B || slot->kind == MS_SLOT_W || slot->kind == MS_SLOT_FB;
+}
 static int backward_mb(const MsSlot *slot) { return slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb; }
 static int backward_chunk(const MsSlot *slot) { return slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk; }
 
-/* --- lists --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- lists ----------------------------------------------------------------------------------------------------- */
 
 static guint8 *pass_of(const MsSchedule *schedule, guint8 *seen, int mb, int chunk) {
   if (chunk < 0 || chunk >= schedule->chunks) return NULL;
@@ -25,7 +29,8 @@ static guint8 *pass_of(const MsSchedule *schedule, guint8 *seen, int mb, int chu
 /* Marks what the slot does; the reason when it may not do so now, else NULL. */
 static const char *mark_slot(const MsSchedule *schedule, guint8 *seen, const MsSlot *slot) {
   if (slot->kind >= MS_N_SLOTS) return "is of no known kind";
-  if (has_input_gradient(slot) || has_weight_gradient(slot)) { /* before the forward: a pair may not hold both passes of one microbatch and chunk */
+  if (has_input_gradient(slot) ||
+      has_weight_gradient(slot)) { /* before the forward: a pair may not hold both passes of one microbatch and chunk */
     guint8 *pass = pass_of(schedule, seen, backward_mb(slot), backward_chunk(slot));
     if (!pass) return "names a backward pass that does not exist on this stage";
     if (!(*pass & HAS_F)) return "comes before its forward pass";
@@ -51,7 +56,9 @@ static gboolean stage_complete(const MsSchedule *schedule, int stage, const guin
       guint8 has = seen[(size_t)c * schedule->microbatches + mb];
       if (has != HAS_ALL)
         return ms_schedule_refuse(why, size, "stage %d: microbatch %d of chunk %d has no %s", stage, mb, c,
-                                  !(has & HAS_F) ? "forward pass" : has & HAS_INPUT ? "weight gradient" : "backward pass");
+                                  !(has & HAS_F)    ? "forward pass"
+                                  : has & HAS_INPUT ? "weight gradient"
+                                                    : "backward pass");
     }
   }
   return TRUE;
@@ -59,9 +66,12 @@ static gboolean stage_complete(const MsSchedule *schedule, int stage, const guin
 
 static gboolean lists_valid(const MsSchedule *schedule, char *why, size_t size) {
   size_t passes = (size_t)schedule->chunks * schedule->microbatches;
-  if (schedule->stages < 1 || schedule->microbatches < 1 || schedule->chunks < 1) return ms_schedule_refuse(why, size, "no stages, microbatches or chunks");
-  if (schedule->placement != MS_PLACE_ROUND_ROBIN && schedule->chunks != 2) return ms_schedule_refuse(why, size, "this placement has 2 chunks per stage, not %d", schedule->chunks);
-  if (schedule->placement == MS_PLACE_BIDIRECTIONAL && schedule->microbatches % 2) return ms_schedule_refuse(why, size, "bidirectional placement needs an even number of microbatches");
+  if (schedule->stages < 1 || schedule->microbatches < 1 || schedule->chunks < 1)
+    return ms_schedule_refuse(why, size, "no stages, microbatches or chunks");
+  if (schedule->placement != MS_PLACE_ROUND_ROBIN && schedule->chunks != 2)
+    return ms_schedule_refuse(why, size, "this placement has 2 chunks per stage, not %d", schedule->chunks);
+  if (schedule->placement == MS_PLACE_BIDIRECTIONAL && schedule->microbatches % 2)
+    return ms_schedule_refuse(why, size, "bidirectional placement needs an even number of microbatches");
   g_autofree guint8 *seen = g_malloc(passes);
   for (int s = 0; s < schedule->stages; s++) {
     memset(seen, 0, passes);
@@ -70,23 +80,26 @@ static gboolean lists_valid(const MsSchedule *schedule, char *why, size_t size) 
       const char *reason = mark_slot(schedule, seen, slot);
       if (reason)
         return ms_schedule_refuse(why, size, "stage %d, slot %d (%s of microbatch %d, chunk %d) %s", s, k,
-                                  slot->kind < MS_N_SLOTS ? ms_slot_words[slot->kind] : "?", slot->mb, slot->chunk, reason);
+                                  slot->kind < MS_N_SLOTS ? ms_slot_words[slot->kind] : "?", slot->mb, slot->chunk,
+                                  reason);
     }
     if (!stage_complete(schedule, s, seen, why, size)) return FALSE;
   }
   return TRUE;
 }
 
-/* --- execution ----------------------------------------------------------------------------------------------------------------------------------- */
+/* --- execution ------------------------------------------------------------------------------------------------- */
 
-typedef struct { int owner, before, after, model; } Place; /* of a virtual stage: its stage, its neighbours (-1 = none), which part of the model it is */
+typedef struct {
+  int owner, before, after, model;
+} Place; /* of a virtual stage: its stage, its neighbours (-1 = none), which part of the model it is */
 
 typedef struct {
   const MsSchedule *schedule;
   double duration[MS_N_SLOTS], comm;
   const double *forward, *backward; /* [model stages] instead of `duration`, when not NULL */
-  int *here;             /* [stages][chunks] virtual stage */
-  Place *place;          /* [virtual stages] */
+  int *here;                        /* [stages][chunks] virtual stage */
+  Place *place;                     /* [virtual stages] */
   double *f_end, *b_end; /* [virtual stage][microbatch] end of forward and of input gradient; negative: not yet */
   double *clock;         /* [stages] end of the last slot that ran */
   size_t *base;          /* [stages] first slot of the stage in start and end */
@@ -97,10 +110,13 @@ typedef struct {
   double *start, *end;
 } Run;
 
-static double *pass_end(const Run *run, double *end, int virtual_stage, int mb) { return &end[(size_t)virtual_stage * run->schedule->microbatches + mb]; }
+static double *pass_end(const Run *run, double *end, int virtual_stage, int mb) {
+  return &end[(size_t)virtual_stage * run->schedule->microbatches + mb];
+}
 static int here(const Run *run, int stage, int chunk) { return run->here[stage * run->schedule->chunks + chunk]; }
 
-/* Raises *ready to when the tensor made by (virtual_stage, mb) is here; FALSE when it is not made yet. No virtual stage: nothing to wait for. */
+/* Raises *ready to when the tensor made by (virtual_stage, mb) is here; FALSE when it is not made yet. No virtual
+ * stage: nothing to wait for. */
 static gboolean arrived(const Run *run, double *made, int virtual_stage, int mb, int stage, double *ready) {
   if (virtual_stage < 0) return TRUE;
   double end = *pass_end(run, made, virtual_stage, mb);
@@ -112,9 +128,12 @@ static gboolean arrived(const Run *run, double *made, int virtual_stage, int mb,
 
 static gboolean slot_ready(const Run *run, int stage, const MsSlot *slot, double *ready) {
   *ready = run->clock[stage];
-  if (has_forward(slot) && !arrived(run, run->f_end, run->place[here(run, stage, slot->chunk)].before, slot->mb, stage, ready)) return FALSE;
+  if (has_forward(slot) &&
+      !arrived(run, run->f_end, run->place[here(run, stage, slot->chunk)].before, slot->mb, stage, ready))
+    return FALSE;
   if (!has_input_gradient(slot)) return TRUE;
-  return arrived(run, run->b_end, run->place[here(run, stage, backward_chunk(slot))].after, backward_mb(slot), stage, ready);
+  return arrived(run, run->b_end, run->place[here(run, stage, backward_chunk(slot))].after, backward_mb(slot), stage,
+                 ready);
 }
 
 static void wake(Run *run, int virtual_stage) {
@@ -129,7 +148,8 @@ static double slot_time(const Run *run, int stage, const MsSlot *slot) {
   if (!run->forward) return run->duration[slot->kind];
   double time = has_forward(slot) ? run->forward[run->place[here(run, stage, slot->chunk)].model] : 0;
   if (!has_input_gradient(slot) && !has_weight_gradient(slot)) return time;
-  return time + run->backward[run->place[here(run, stage, backward_chunk(slot))].model] * (has_input_gradient(slot) && has_weight_gradient(slot) ? 1 : 0.5);
+  return time + run->backward[run->place[here(run, stage, backward_chunk(slot))].model] *
+                    (has_input_gradient(slot) && has_weight_gradient(slot) ? 1 : 0.5);
 }
 
 static void execute_slot(Run *run, int stage, const MsSlot *slot, double start) {
@@ -158,7 +178,8 @@ static void execute(Run *run) {
     double ready;
     run->head = run->head + 1 < schedule->stages ? run->head + 1 : 0, run->length--;
     run->queued[stage] = 0;
-    while (run->at[stage] < schedule->n[stage] && slot_ready(run, stage, &schedule->slot[stage][run->at[stage]], &ready))
+    while (run->at[stage] < schedule->n[stage] &&
+           slot_ready(run, stage, &schedule->slot[stage][run->at[stage]], &ready))
       execute_slot(run, stage, &schedule->slot[stage][run->at[stage]], ready);
   }
 }
@@ -171,14 +192,17 @@ static void place_stages(Run *run) {
   for (int stage = 0; stage < schedule->stages; stage++)
     for (int chunk = 0; chunk < schedule->chunks; chunk++) {
       int v = run->here[stage * schedule->chunks + chunk] = ms_virtual_stage(schedule, stage, chunk);
-      run->place[v] = (Place){.owner = stage, .before = ms_virtual_before(schedule, v), .after = ms_virtual_after(schedule, v),
+      run->place[v] = (Place){.owner = stage,
+                              .before = ms_virtual_before(schedule, v),
+                              .after = ms_virtual_after(schedule, v),
                               .model = schedule->placement == MS_PLACE_BIDIRECTIONAL ? v % schedule->stages : v};
     }
 }
 
 static void run_clear(Run *run) {
   g_free(run->here), g_free(run->place);
-  g_free(run->f_end), g_free(run->b_end), g_free(run->clock), g_free(run->base), g_free(run->at), g_free(run->queue), g_free(run->queued);
+  g_free(run->f_end), g_free(run->b_end), g_free(run->clock), g_free(run->base), g_free(run->at), g_free(run->queue),
+      g_free(run->queued);
 }
 
 /* Fills run->start and run->end. FALSE with why on deadlock. */
@@ -200,8 +224,8 @@ static gboolean run_lists(Run *run, char *why, size_t size) {
   for (int s = 0; s < schedule->stages && ok; s++)
     if (run->at[s] < schedule->n[s]) {
       const MsSlot *slot = &schedule->slot[s][run->at[s]];
-      ok = ms_schedule_refuse(why, size, "deadlock: stage %d waits for ever in slot %d (%s of microbatch %d, chunk %d)", s, run->at[s],
-                              ms_slot_words[slot->kind], slot->mb, slot->chunk);
+      ok = ms_schedule_refuse(why, size, "deadlock: stage %d waits for ever in slot %d (%s of microbatch %d, chunk %d)",
+                              s, run->at[s], ms_slot_words[slot->kind], slot->mb, slot->chunk);
     }
   run_clear(run);
   return ok;
@@ -252,7 +276,7 @@ void ms_schedule_run_free(MsScheduleRun *run) {
   g_free(run->start), g_free(run->end), g_free(run);
 }
 
-/* --- live forwards ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- live forwards --------------------------------------------------------------------------------------------- */
 
 int ms_schedule_peak_in_flight(const MsSchedule *schedule, int stage) {
   int live = 0, peak = 0;

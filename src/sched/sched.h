@@ -22,58 +22,67 @@ typedef struct {
   gint32 mb, mb2;
 } MsSlot;
 
-typedef enum { MS_PLACE_ROUND_ROBIN, /* virtual stage = chunk * stages + stage */
-               MS_PLACE_V,           /* chunk 0: stage; chunk 1: 2 stages - 1 - stage */
-               /* DualPipe: two copies of the model run in opposite directions; chunk 0 is stage `stage` of the copy that runs downwards, chunk 1 is
-                * stage `stages - 1 - stage` of the one that runs upwards. Virtual stages are numbered as in V, but nothing flows from stages - 1 to
-                * stages: model stage = virtual stage mod stages. Chunk 0 takes microbatches 0 .. m/2 - 1, chunk 1 takes m/2 .. m - 1. */
-               MS_PLACE_BIDIRECTIONAL } MsPlacement;
+typedef enum {
+  MS_PLACE_ROUND_ROBIN, /* virtual stage = chunk * stages + stage */
+  MS_PLACE_V,           /* chunk 0: stage; chunk 1: 2 stages - 1 - stage */
+  /* DualPipe: two copies of the model run in opposite directions; chunk 0 is stage `stage` of the copy that runs
+   * downwards, chunk 1 is stage `stages - 1 - stage` of the one that runs upwards. Virtual stages are numbered as in V,
+   * but nothing flows from stages - 1 to stages: model stage = virtual stage mod stages. Chunk 0 takes microbatches 0
+   * .. m/2 - 1, chunk 1 takes m/2 .. m - 1. */
+  MS_PLACE_BIDIRECTIONAL
+} MsPlacement;
 
 typedef struct {
   int stages, microbatches, chunks; /* p, m, v (chunks = 2 for V and bidirectional placement) */
   MsPlacement placement;
-  int *n;          /* [stages] slots of each stage */
-  MsSlot **slot;   /* [stages][n] in execution order */
+  int *n;        /* [stages] slots of each stage */
+  MsSlot **slot; /* [stages][n] in execution order */
 } MsSchedule;
 
-/* kind is the scenario's word for it; `group` is N of the interleaved schedule (0 = stages); `ep_overlap` merges steady pairs into FB slots and adds
- * one warm-up forward (1f1b with chunks >= 2, or with one stage; DualPipe and DualPipeV have FB slots anyway: without overlap give them a pair that
- * takes F + B). NULL with `why` when the schedule cannot be built for these numbers or is not built yet. The orders that a greedy search decides
- * (zb-1p, zb-2p, zb-v, v-half, v-min) are those of unit costs F = I = W = 1. (transfer full) */
+/* kind is the scenario's word for it; `group` is N of the interleaved schedule (0 = stages); `ep_overlap` merges steady
+ * pairs into FB slots and adds one warm-up forward (1f1b with chunks >= 2, or with one stage; DualPipe and DualPipeV
+ * have FB slots anyway: without overlap give them a pair that takes F + B). NULL with `why` when the schedule cannot be
+ * built for these numbers or is not built yet. The orders that a greedy search decides (zb-1p, zb-2p, zb-v, v-half,
+ * v-min) are those of unit costs F = I = W = 1. (transfer full) */
 typedef struct {
   const char *word;
-  gboolean (*applicable)(int stages, int microbatches, int chunks, int group, gboolean ep_overlap, char *why, size_t size);
+  gboolean (*applicable)(int stages, int microbatches, int chunks, int group, gboolean ep_overlap, char *why,
+                         size_t size);
   MsSchedule *(*build)(int stages, int microbatches, int chunks, int group, gboolean ep_overlap);
 } MsScheduleRow;
 extern const MsScheduleRow ms_schedule_rows[]; /* in the order of ms_schedule_words; build NULL = not built yet */
 
-MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, int group, gboolean ep_overlap, char *why, size_t size);
+MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, int group, gboolean ep_overlap,
+                            char *why, size_t size);
 void ms_schedule_free(MsSchedule *schedule);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsSchedule, ms_schedule_free)
 
-/* The production greedy of zero-bubble with given costs (schedules.md 5.3). A stage holds at most `limit` activations of a microbatch; I frees the share
- * `i_frees` of one, W the rest (zb-1p and zb-2p: limit p and 2p, 0). NULL with `why` when no combination of its switches fits. (transfer full) */
-MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, double limit, double i_frees, char *why, size_t size);
+/* The production greedy of zero-bubble with given costs (schedules.md 5.3). A stage holds at most `limit` activations
+ * of a microbatch; I frees the share `i_frees` of one, W the rest (zb-1p and zb-2p: limit p and 2p, 0). NULL with `why`
+ * when no combination of its switches fits. (transfer full) */
+MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, double limit,
+                                  double i_frees, char *why, size_t size);
 
 /* Virtual stage (0 .. stages*chunks-1) of a stage's chunk, and the stage/chunk that holds a virtual stage. */
 int ms_virtual_stage(const MsSchedule *schedule, int stage, int chunk);
 void ms_virtual_owner(const MsSchedule *schedule, int virtual_stage, int *stage, int *chunk);
-/* The virtual stage that a forward's input comes from (its input gradient goes to), and the one it goes to; -1 at the ends of the model. */
+/* The virtual stage that a forward's input comes from (its input gradient goes to), and the one it goes to; -1 at the
+ * ends of the model. */
 int ms_virtual_before(const MsSchedule *schedule, int virtual_stage);
 int ms_virtual_after(const MsSchedule *schedule, int virtual_stage);
 /* Microbatches first .. first + count - 1 that `chunk` works on: all of them except under bidirectional placement. */
 void ms_chunk_microbatches(const MsSchedule *schedule, int chunk, int *first, int *count);
 
-/* One validator for all: every (microbatch, chunk) has exactly one forward, one backward (B, or I and W with W after I) on its stage, forward before
- * backward, and the whole set can be executed without deadlock. FALSE with `why`. */
+/* One validator for all: every (microbatch, chunk) has exactly one forward, one backward (B, or I and W with W after I)
+ * on its stage, forward before backward, and the whole set can be executed without deadlock. FALSE with `why`. */
 gboolean ms_schedule_valid(const MsSchedule *schedule, char *why, size_t size);
 
 /* Closed form: forwards live at most at once on `stage` (from forward to the end of B or W), by walking its list. */
 int ms_schedule_peak_in_flight(const MsSchedule *schedule, int stage);
 
-/* Execution with fixed durations per slot, in doubles (exact for small integers and halves): F, I, W (B = I + W; FB = pair), and `comm` on every
- * edge between virtual stages of different stages. One slot at a time per stage, in list order, each as early as possible. NULL when the schedule is
- * not valid or deadlocks. (transfer full) */
+/* Execution with fixed durations per slot, in doubles (exact for small integers and halves): F, I, W (B = I + W; FB =
+ * pair), and `comm` on every edge between virtual stages of different stages. One slot at a time per stage, in list
+ * order, each as early as possible. NULL when the schedule is not valid or deadlocks. (transfer full) */
 typedef struct {
   double makespan;
   double span;            /* largest over stages of last end - first start */
@@ -81,8 +90,9 @@ typedef struct {
   double *start, *end;    /* flat, stage-major in list order; owned */
 } MsScheduleRun;
 MsScheduleRun *ms_schedule_run(const MsSchedule *schedule, double f, double i, double w, double pair, double comm);
-/* End of the last slot of a valid schedule when passes take forward[k] and backward[k] on stage k of the model (virtual stages; of a bidirectional schedule its stages),
- * half of the backward in each part of a split one. Negative on deadlock. */
+/* End of the last slot of a valid schedule when passes take forward[k] and backward[k] on stage k of the model (virtual
+ * stages; of a bidirectional schedule its stages), half of the backward in each part of a split one. Negative on
+ * deadlock. */
 double ms_schedule_makespan(const MsSchedule *schedule, const double *forward, const double *backward);
 void ms_schedule_run_free(MsScheduleRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScheduleRun, ms_schedule_run_free)

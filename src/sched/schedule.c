@@ -35,10 +35,12 @@ gboolean ms_schedule_refuse(char *why, size_t size, const char *format, ...) {
 static size_t round_up(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
 MsSchedule *ms_schedule_alloc(int stages, int microbatches, int chunks, MsPlacement placement, int capacity) {
-  size_t head = round_up(sizeof(MsSchedule)), counts = round_up(sizeof(int) * stages), lists = round_up(sizeof(MsSlot *) * stages);
+  size_t head = round_up(sizeof(MsSchedule)), counts = round_up(sizeof(int) * stages),
+         lists = round_up(sizeof(MsSlot *) * stages);
   char *block = g_malloc(head + counts + lists + sizeof(MsSlot) * (size_t)stages * capacity);
   MsSchedule *schedule = (MsSchedule *)block;
-  *schedule = (MsSchedule){stages, microbatches, chunks, placement, (int *)(block + head), (MsSlot **)(block + head + counts)};
+  *schedule =
+      (MsSchedule){stages, microbatches, chunks, placement, (int *)(block + head), (MsSlot **)(block + head + counts)};
   MsSlot *slots = (MsSlot *)(block + head + counts + lists);
   for (int s = 0; s < stages; s++) schedule->n[s] = 0, schedule->slot[s] = slots + (size_t)s * capacity;
   return schedule;
@@ -49,21 +51,28 @@ void ms_schedule_free(MsSchedule *schedule) { g_free(schedule); }
 static gboolean in_range(MS_SCHEDULE_WHY) {
   (void)ep_overlap;
   if (stages < 1 || microbatches < 1 || chunks < 1 || group < 0)
-    return ms_schedule_refuse(why, size, "stages, microbatches and chunks must be at least 1 and the microbatch group not negative");
-  if (stages > G_MAXINT16 || chunks > G_MAXINT16) return ms_schedule_refuse(why, size, "more than %d stages or chunks", G_MAXINT16);
+    return ms_schedule_refuse(
+        why, size, "stages, microbatches and chunks must be at least 1 and the microbatch group not negative");
+  if (stages > G_MAXINT16 || chunks > G_MAXINT16)
+    return ms_schedule_refuse(why, size, "more than %d stages or chunks", G_MAXINT16);
   if (2.0 * stages * microbatches * chunks > MAX_PASSES)
-    return ms_schedule_refuse(why, size, "%d stages x %d microbatches x %d chunks x 2 is more than 50 million passes", stages, microbatches, chunks);
+    return ms_schedule_refuse(why, size, "%d stages x %d microbatches x %d chunks x 2 is more than 50 million passes",
+                              stages, microbatches, chunks);
   return TRUE;
 }
 
-MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, int group, gboolean ep_overlap, char *why, size_t size) {
-  if (kind < 0 || kind >= (int)G_N_ELEMENTS(ms_schedule_rows) - 1) return ms_schedule_refuse(why, size, "unknown schedule %d", kind), NULL;
+MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, int group, gboolean ep_overlap,
+                            char *why, size_t size) {
+  if (kind < 0 || kind >= (int)G_N_ELEMENTS(ms_schedule_rows) - 1)
+    return ms_schedule_refuse(why, size, "unknown schedule %d", kind), NULL;
   const MsScheduleRow *row = &ms_schedule_rows[kind];
   if (!row->build) return ms_schedule_refuse(why, size, "schedule %s is not built yet", row->word), NULL;
   if (!in_range(stages, microbatches, chunks, group, ep_overlap, why, size)) return NULL;
   if (!row->applicable(stages, microbatches, chunks, group, ep_overlap, why, size)) return NULL;
   MsSchedule *schedule = row->build(stages, microbatches, chunks, group, ep_overlap);
-  if (!schedule) ms_schedule_refuse(why, size, "schedule %s cannot be built for %d stages and %d microbatches", row->word, stages, microbatches);
+  if (!schedule)
+    ms_schedule_refuse(why, size, "schedule %s cannot be built for %d stages and %d microbatches", row->word, stages,
+                       microbatches);
   return schedule;
 }
 

@@ -1,9 +1,10 @@
-/* src/sched/v_pattern.c - V-half and V-min: a repeating pattern of period 6 on a V of two chunks, squeezed (schedules.md 5.5; arXiv 2405.15362;
- * checked against the authors' zbv_greedy.py).
+/* src/sched/v_pattern.c - V-half and V-min: a repeating pattern of period 6 on a V of two chunks, squeezed
+ * (schedules.md 5.5; arXiv 2405.15362; checked against the authors' zbv_greedy.py).
  *
- * Every pass takes one time slot. Kinds in the order in which a microbatch meets them on a stage: F of chunk 0, F of chunk 1, I of chunk 1, I of chunk 0,
- * then W. The pattern gives each F and I its slot; W goes into free slots. Squeezing moves each pass of the start and of the end to the earliest free
- * slot that its dependencies allow and that does not raise the memory of its stage; twice: with W fixed, then with W put anew. */
+ * Every pass takes one time slot. Kinds in the order in which a microbatch meets them on a stage: F of chunk 0, F of
+ * chunk 1, I of chunk 1, I of chunk 0, then W. The pattern gives each F and I its slot; W goes into free slots.
+ * Squeezing moves each pass of the start and of the end to the earliest free slot that its dependencies allow and that
+ * does not raise the memory of its stage; twice: with W fixed, then with W put anew. */
 #include "sched/build.h"
 
 #include <string.h>
@@ -12,14 +13,18 @@ enum { F0, F1, I1, I0, W, KINDS }; /* W holds the weight gradients of both chunk
 
 typedef struct {
   int stages, microbatches;
-  int *slot[KINDS];    /* [stage][number] time slot of the pass; 2 m numbers for W, m for the others */
-  int *at;             /* [stage][KINDS] cursor of a walk in order of time */
-  int length;          /* slots of the longest stage */
-  guint8 *kind_at;     /* [stage][length] what is there, KINDS: nothing */
+  int *slot[KINDS]; /* [stage][number] time slot of the pass; 2 m numbers for W, m for the others */
+  int *at;          /* [stage][KINDS] cursor of a walk in order of time */
+  int length;       /* slots of the longest stage */
+  guint8 *kind_at;  /* [stage][length] what is there, KINDS: nothing */
 } Pattern;
 
-static int passes(const Pattern *pattern, int kind) { return kind == W ? 2 * pattern->microbatches : pattern->microbatches; }
-static int *slots(const Pattern *pattern, int stage, int kind) { return pattern->slot[kind] + (size_t)stage * passes(pattern, kind); }
+static int passes(const Pattern *pattern, int kind) {
+  return kind == W ? 2 * pattern->microbatches : pattern->microbatches;
+}
+static int *slots(const Pattern *pattern, int stage, int kind) {
+  return pattern->slot[kind] + (size_t)stage * passes(pattern, kind);
+}
 
 static void lay_pattern(Pattern *pattern, gboolean half) {
   int p = pattern->stages, delta = half ? (p % 2 ? 0 : 3) : p % 3 ? 0 : 2;
@@ -27,13 +32,16 @@ static void lay_pattern(Pattern *pattern, gboolean half) {
     int at_min[] = {s, 2 * p - 1 - s, 2 * p + delta + s, 4 * p + delta - 1 - s};
     int at_half[] = {2 * s, 3 * p - 2 - s, 3 * p + delta - 1 + 2 * s, 6 * p + delta - 2 - s};
     for (int kind = F0; kind <= I0; kind++)
-      for (int mb = 0; mb < pattern->microbatches; mb++) slots(pattern, s, kind)[mb] = (half ? at_half : at_min)[kind] + 6 * mb;
+      for (int mb = 0; mb < pattern->microbatches; mb++)
+        slots(pattern, s, kind)[mb] = (half ? at_half : at_min)[kind] + 6 * mb;
   }
 }
 
-/* --- walks in order of (slot, stage, kind) ----------------------------------------------------------------------------------------------------- */
+/* --- walks in order of (slot, stage, kind) --------------------------------------------------------------------- */
 
-typedef struct { int slot, stage, kind, number; } Pass;
+typedef struct {
+  int slot, stage, kind, number;
+} Pass;
 
 static int *cursor(Pattern *pattern, int stage, int kind) { return &pattern->at[stage * KINDS + kind]; }
 
@@ -68,7 +76,7 @@ static Pass *walk(Pattern *pattern, int kinds, int *n) {
   return order;
 }
 
-/* --- W and memory ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- W and memory ---------------------------------------------------------------------------------------------- */
 
 static int last_slot(const Pattern *pattern, int stage, int kinds) {
   int last = 0;
@@ -83,7 +91,8 @@ static void map_slots(Pattern *pattern, int kinds) {
   memset(pattern->kind_at, KINDS, (size_t)pattern->stages * pattern->length);
   for (int s = 0; s < pattern->stages; s++)
     for (int kind = 0; kind < kinds; kind++)
-      for (int k = 0; k < passes(pattern, kind); k++) pattern->kind_at[(size_t)s * pattern->length + slots(pattern, s, kind)[k]] = (guint8)kind;
+      for (int k = 0; k < passes(pattern, kind); k++)
+        pattern->kind_at[(size_t)s * pattern->length + slots(pattern, s, kind)[k]] = (guint8)kind;
 }
 
 /* A weight gradient into every free slot where one waits. */
@@ -106,22 +115,27 @@ static int memory_of(const Pattern *pattern, int stage, int kinds) {
   int live = 0, peak = 0, waiting = 0;
   for (int t = 0; t < pattern->length; t++) {
     switch (kind_at[t]) {
-    case F0: case F1: live++, peak = MAX(peak, live); break;
-    case I1: case I0: waiting++; break;
+    case F0:
+    case F1: live++, peak = MAX(peak, live); break;
+    case I1:
+    case I0: waiting++; break;
     case W: live--; break;
-    default: if (kinds == W && waiting) waiting--, live--; break;
+    default:
+      if (kinds == W && waiting) waiting--, live--;
+      break;
     }
   }
   return peak;
 }
 
-/* --- squeeze ----------------------------------------------------------------------------------------------------------------------------------- */
+/* --- squeeze --------------------------------------------------------------------------------------------------- */
 
 /* Slot of the number-th input gradient of the stage, of either chunk. */
 static int nth_gradient(const Pattern *pattern, int stage, int number) {
   const int *a = slots(pattern, stage, I1), *b = slots(pattern, stage, I0);
   int i = 0, j = 0, slot = 0;
-  for (int k = 0; k <= number; k++) slot = j >= pattern->microbatches || (i < pattern->microbatches && a[i] < b[j]) ? a[i++] : b[j++];
+  for (int k = 0; k <= number; k++)
+    slot = j >= pattern->microbatches || (i < pattern->microbatches && a[i] < b[j]) ? a[i++] : b[j++];
   return slot;
 }
 
@@ -162,7 +176,8 @@ static void pack(Pattern *pattern, int kinds) {
   }
 }
 
-/* Moves what comes before the first I0 of stage 0, and what comes after the last F0. With W in the walk (kinds = KINDS) both, else only the end. */
+/* Moves what comes before the first I0 of stage 0, and what comes after the last F0. With W in the walk (kinds = KINDS)
+ * both, else only the end. */
 static void squeeze(Pattern *pattern, int kinds) {
   int n, limit = 0;
   enum { START, STEADY, END } phase = START;
@@ -183,11 +198,12 @@ static void squeeze(Pattern *pattern, int kinds) {
   pack(pattern, KINDS);
 }
 
-/* --- the schedule ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- the schedule ---------------------------------------------------------------------------------------------- */
 
 /* The lists in order of the slots, with W in the free ones: of chunk 1 first when both wait. */
 static MsSchedule *read_lists(Pattern *pattern) {
-  MsSchedule *schedule = ms_schedule_alloc(pattern->stages, pattern->microbatches, 2, MS_PLACE_V, 6 * pattern->microbatches);
+  MsSchedule *schedule =
+      ms_schedule_alloc(pattern->stages, pattern->microbatches, 2, MS_PLACE_V, 6 * pattern->microbatches);
   static const MsSlotKind kinds[] = {MS_SLOT_F, MS_SLOT_F, MS_SLOT_I, MS_SLOT_I};
   static const int chunks[] = {0, 1, 1, 0};
   map_slots(pattern, W);
@@ -219,8 +235,8 @@ gboolean ms_v_applicable(MS_SCHEDULE_WHY) {
 
 static MsSchedule *build(int stages, int microbatches, gboolean half) {
   Pattern pattern = {.stages = stages, .microbatches = microbatches};
-  for (int kind = F0; kind < KINDS; kind++) pattern.slot[kind] = g_new(int, (size_t)stages * passes(&pattern, kind));
-  pattern.at = g_new(int, stages * KINDS);
+  for (int kind = F0; kind < KINDS; kind++) pattern.slot[kind] = g_new(int, (size_t)stages *passes(&pattern, kind));
+  pattern.at = g_new(int, stages *KINDS);
   lay_pattern(&pattern, half);
   squeeze(&pattern, KINDS);
   squeeze(&pattern, W);

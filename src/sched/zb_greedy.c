@@ -1,5 +1,6 @@
-/* src/sched/zb_greedy.c - zb-1p and zb-2p: the greedy that places F, I and W under a memory limit (schedules.md 5.3; arXiv 2401.10241; checked against
- * the authors' zb.py). It keeps the time of every stage, so the order depends on the costs. */
+/* src/sched/zb_greedy.c - zb-1p and zb-2p: the greedy that places F, I and W under a memory limit (schedules.md 5.3;
+ * arXiv 2401.10241; checked against the authors' zb.py). It keeps the time of every stage, so the order depends on the
+ * costs. */
 #include "sched/build.h"
 
 #include <string.h>
@@ -12,21 +13,24 @@ typedef struct { /* one combination of switches */
 
 typedef struct {
   int stages, microbatches;
-  double limit, i_frees;  /* in activations of one microbatch */
+  double limit, i_frees; /* in activations of one microbatch */
   double cost[3], comm;
   Switches switches;
   MsSchedule *out;
-  int *done[3];           /* [stages] passes of each kind so far: the next microbatch */
-  double *time, *bubble;  /* [stages] end of the last pass; idle time since the first one */
-  double *first;          /* [stages] start of the first pass */
-  double worst;           /* largest bubble */
-  double *end[2];         /* [stage][microbatch] end of F and I */
+  int *done[3];          /* [stages] passes of each kind so far: the next microbatch */
+  double *time, *bubble; /* [stages] end of the last pass; idle time since the first one */
+  double *first;         /* [stages] start of the first pass */
+  double worst;          /* largest bubble */
+  double *end[2];        /* [stage][microbatch] end of F and I */
 } Greedy;
 
-static double *end_of(const Greedy *greedy, int kind, int stage, int mb) { return &greedy->end[kind][(size_t)stage * greedy->microbatches + mb]; }
+static double *end_of(const Greedy *greedy, int kind, int stage, int mb) {
+  return &greedy->end[kind][(size_t)stage * greedy->microbatches + mb];
+}
 /* Activations held by the stage, from counts: no drift. */
 static double live(const Greedy *greedy, int stage) {
-  return greedy->done[F][stage] - greedy->done[I][stage] * greedy->i_frees - greedy->done[W][stage] * (1 - greedy->i_frees);
+  return greedy->done[F][stage] - greedy->done[I][stage] * greedy->i_frees -
+         greedy->done[W][stage] * (1 - greedy->i_frees);
 }
 static gboolean fits(const Greedy *greedy, double held) { return held <= greedy->limit + 1e-9; }
 static gboolean has_w(const Greedy *greedy, int stage) { return greedy->done[W][stage] < greedy->done[I][stage]; }
@@ -44,20 +48,23 @@ static void put(Greedy *greedy, int stage, int kind) {
   ms_slot_put(greedy->out, stage, kind == F ? MS_SLOT_F : kind == I ? MS_SLOT_I : MS_SLOT_W, mb, 0);
 }
 
-/* Fills the stage until `arrival` with W: those that fit, and one that does not when the gap is more than this stage may still lose, or always when
- * the switch says so. */
+/* Fills the stage until `arrival` with W: those that fit, and one that does not when the gap is more than this stage
+ * may still lose, or always when the switch says so. */
 static void fill_gap(Greedy *greedy, int stage, double arrival) {
   while (has_w(greedy, stage) && greedy->time[stage] + greedy->cost[W] <= arrival) put(greedy, stage, W);
   if (!has_w(greedy, stage) || greedy->time[stage] >= arrival) return;
-  if (arrival - greedy->time[stage] > greedy->worst - greedy->bubble[stage] || greedy->switches.fill_any_gap) put(greedy, stage, W);
+  if (arrival - greedy->time[stage] > greedy->worst - greedy->bubble[stage] || greedy->switches.fill_any_gap)
+    put(greedy, stage, W);
 }
 
-/* --- before the first input gradient -------------------------------------------------------------------------------------------------------------- */
+/* --- before the first input gradient --------------------------------------------------------------------------- */
 
-/* More forwards for `stage` while they fit before `arrival`, the first gradient from downstream. Returns the time when they are done. */
+/* More forwards for `stage` while they fit before `arrival`, the first gradient from downstream. Returns the time when
+ * they are done. */
 static double count_warm_up(const Greedy *greedy, int stage, double arrival, int *extra) {
   double time = greedy->time[stage];
-  for (double held = live(greedy, stage) + 1; greedy->done[F][stage] + *extra < greedy->microbatches && fits(greedy, held); held++, ++*extra) {
+  for (double held = live(greedy, stage) + 1;
+       greedy->done[F][stage] + *extra < greedy->microbatches && fits(greedy, held); held++, ++*extra) {
     if (greedy->switches.bubble_before_first_i ? time + greedy->cost[F] > arrival : time >= arrival) break;
     time += greedy->cost[F];
   }
@@ -80,15 +87,18 @@ static void start_up(Greedy *greedy, int *extra) {
   for (int s = p - 1; s >= 0; s--) put(greedy, s, I);
 }
 
-/* --- one round: at most one F, then one I on every stage ------------------------------------------------------------------------------------------ */
+/* --- one round: at most one F, then one I on every stage ------------------------------------------------------- */
 
 /* Whether a forward may be left out on a stage that is two ahead of the next one. */
 static gboolean skip_forward(const Greedy *greedy, int stage) {
-  if (!greedy->switches.prefer_i || stage + 1 >= greedy->stages || greedy->done[F][stage] < greedy->done[F][stage + 1] + 2) return FALSE;
+  if (!greedy->switches.prefer_i || stage + 1 >= greedy->stages ||
+      greedy->done[F][stage] < greedy->done[F][stage + 1] + 2)
+    return FALSE;
   double next = greedy->time[stage + 1] + greedy->cost[F] + greedy->cost[I] + greedy->comm, drain = 0;
   if (greedy->time[stage] >= next) return TRUE;
   double held = live(greedy, stage) + 1;
-  for (int w = greedy->done[W][stage]; !fits(greedy, held) && w < greedy->done[I][stage]; w++) drain += greedy->cost[W], held -= 1 - greedy->i_frees;
+  for (int w = greedy->done[W][stage]; !fits(greedy, held) && w < greedy->done[I][stage]; w++)
+    drain += greedy->cost[W], held -= 1 - greedy->i_frees;
   if (greedy->time[stage] + greedy->cost[F] + drain <= next) return FALSE;
   return next - greedy->time[stage] <= greedy->worst - greedy->bubble[stage];
 }
@@ -119,7 +129,7 @@ static gboolean round_of(Greedy *greedy, int i, int *wanted) {
   return TRUE;
 }
 
-/* --- one combination, and the best of all eight --------------------------------------------------------------------------------------------------- */
+/* --- one combination, and the best of all eight ---------------------------------------------------------------- */
 
 static gboolean try_switches(Greedy *greedy) {
   int p = greedy->stages;
@@ -143,12 +153,22 @@ static double longest_span(const Greedy *greedy) {
   return span;
 }
 
-MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, double limit, double i_frees, char *why, size_t size) {
-  if (stages < 1 || microbatches < 1 || !(limit >= 1) || !(i_frees >= 0 && i_frees <= 1) || 2.0 * stages * microbatches > 50e6 || !(f > 0) || !(i > 0) || !(w >= 0) || !(comm >= 0))
-    return ms_schedule_refuse(why, size, "the zero-bubble search needs stages, microbatches, a limit of at least 1, a freed share of at most 1, and costs"), NULL;
-  Greedy greedy = {.stages = stages, .microbatches = microbatches, .limit = limit, .i_frees = i_frees, .cost = {f, i, w}, .comm = comm};
+MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, double limit,
+                                  double i_frees, char *why, size_t size) {
+  if (stages < 1 || microbatches < 1 || !(limit >= 1) || !(i_frees >= 0 && i_frees <= 1) ||
+      2.0 * stages * microbatches > 50e6 || !(f > 0) || !(i > 0) || !(w >= 0) || !(comm >= 0))
+    return ms_schedule_refuse(why, size,
+                              "the zero-bubble search needs stages, microbatches, a limit of at least 1, a freed share "
+                              "of at most 1, and costs"),
+           NULL;
+  Greedy greedy = {.stages = stages,
+                   .microbatches = microbatches,
+                   .limit = limit,
+                   .i_frees = i_frees,
+                   .cost = {f, i, w},
+                   .comm = comm};
   for (int kind = F; kind <= W; kind++) greedy.done[kind] = g_new(int, stages);
-  for (int kind = F; kind <= I; kind++) greedy.end[kind] = g_new(double, (size_t)stages * microbatches);
+  for (int kind = F; kind <= I; kind++) greedy.end[kind] = g_new(double, (size_t)stages *microbatches);
   greedy.time = g_new(double, stages), greedy.bubble = g_new(double, stages), greedy.first = g_new(double, stages);
   MsSchedule *best = NULL;
   double best_span = 0;
@@ -164,7 +184,10 @@ MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double
   ms_schedule_free(greedy.out);
   for (int kind = F; kind <= W; kind++) g_free(greedy.done[kind]);
   g_free(greedy.end[F]), g_free(greedy.end[I]), g_free(greedy.time), g_free(greedy.bubble), g_free(greedy.first);
-  if (!best) ms_schedule_refuse(why, size, "no zero-bubble order of %d microbatches over %d stages keeps at most %g of them live", microbatches, stages, limit);
+  if (!best)
+    ms_schedule_refuse(why, size,
+                       "no zero-bubble order of %d microbatches over %d stages keeps at most %g of them live",
+                       microbatches, stages, limit);
   return best;
 }
 

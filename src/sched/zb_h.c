@@ -3,13 +3,15 @@
 
 gboolean ms_zb_applicable(MS_SCHEDULE_WHY) {
   (void)stages, (void)microbatches, (void)group;
-  if (chunks != 1) return ms_schedule_refuse(why, size, "this zero-bubble schedule has one chunk per stage, not %d", chunks);
-  if (ep_overlap) return ms_schedule_refuse(why, size, "a zero-bubble schedule has no forward/backward pairs to overlap");
+  if (chunks != 1)
+    return ms_schedule_refuse(why, size, "this zero-bubble schedule has one chunk per stage, not %d", chunks);
+  if (ep_overlap)
+    return ms_schedule_refuse(why, size, "a zero-bubble schedule has no forward/backward pairs to overlap");
   return TRUE;
 }
 
-/* One W, the oldest, as soon as more than `kept` input gradients wait for theirs. H1 runs it after B (before the next F), H2 just before the next F:
- * in the list that is the same place. */
+/* One W, the oldest, as soon as more than `kept` input gradients wait for theirs. H1 runs it after B (before the next
+ * F), H2 just before the next F: in the list that is the same place. */
 static void put_stage(MsSchedule *schedule, int stage, int first, int kept) {
   int m = schedule->microbatches, w = 0;
   for (int j = 0; j < first; j++) ms_slot_put(schedule, stage, MS_SLOT_F, j, 0);

@@ -1,8 +1,9 @@
-/* src/sched/zb_v.c - ZB-V: two chunks per stage in V order, split backward, greedy under a limit of 2p chunk activations (schedules.md 5.4; checked
- * against the authors' zbv.py).
+/* src/sched/zb_v.c - ZB-V: two chunks per stage in V order, split backward, greedy under a limit of 2p chunk
+ * activations (schedules.md 5.4; checked against the authors' zbv.py).
  *
- * Passes are counted in the order in which a microbatch meets them on a stage: F of chunk 0, F of chunk 1, I of chunk 1, I of chunk 0. So "half" 0 of the
- * backward is chunk 1: gradients of half 0 come from the stage before, those of half 1 from the stage after, as activations do. */
+ * Passes are counted in the order in which a microbatch meets them on a stage: F of chunk 0, F of chunk 1, I of chunk
+ * 1, I of chunk 0. So "half" 0 of the backward is chunk 1: gradients of half 0 come from the stage before, those of
+ * half 1 from the stage after, as activations do. */
 #include "sched/build.h"
 
 #include <string.h>
@@ -15,16 +16,18 @@ typedef struct {
   int limit;
   gboolean fill_f, fill_i;
   MsSchedule *out;
-  int *count;             /* [stage][kind * 2 + half] */
-  double *time, *bubble;  /* [stages] */
-  double *approved;       /* [stages] bubbles of the try before this one; -1: first try */
+  int *count;            /* [stage][kind * 2 + half] */
+  double *time, *bubble; /* [stages] */
+  double *approved;      /* [stages] bubbles of the try before this one; -1: first try */
   double worst, worst_approved;
-  double *end;            /* [(F, I) * 2 + half][stage][microbatch], negative: not placed */
-  int *oldest_i;          /* [stages] slots before this one have their W in the list */
+  double *end;   /* [(F, I) * 2 + half][stage][microbatch], negative: not placed */
+  int *oldest_i; /* [stages] slots before this one have their W in the list */
   gboolean failed;
 } Search;
 
-static int *count_of(const Search *search, int stage, int kind, int half) { return &search->count[stage * 6 + kind * 2 + half]; }
+static int *count_of(const Search *search, int stage, int kind, int half) {
+  return &search->count[stage * 6 + kind * 2 + half];
+}
 
 static double *end_of(const Search *search, int kind, int half, int stage, int mb) {
   return &search->end[((size_t)(kind * 2 + half) * search->stages + stage) * search->microbatches + mb];
@@ -54,20 +57,27 @@ static double arrival(const Search *search, int kind, int half, int stage) {
 static gboolean can_put(const Search *search, int kind, int half, int stage) {
   int mb = *count_of(search, stage, kind, half), from = from_stage(stage, half);
   if (mb >= search->microbatches || (kind == F && live(search, stage) >= search->limit)) return FALSE;
-  if ((kind || half) && kind != W && *end_of(search, (kind * 2 + half - 1) / 2, (kind * 2 + half - 1) % 2, stage, mb) < 0) return FALSE;
+  if ((kind || half) && kind != W &&
+      *end_of(search, (kind * 2 + half - 1) / 2, (kind * 2 + half - 1) % 2, stage, mb) < 0)
+    return FALSE;
   return from < 0 || from >= search->stages || *end_of(search, kind, half, from, mb) >= 0;
 }
 
 static void put(Search *search, int kind, int half, int stage) {
   if (search->failed || (search->failed = kind != W && !can_put(search, kind, half, stage))) return;
-  double in = kind == W ? -1 : arrival(search, kind, half, stage), alone = search->time[stage] + search->cost[kind], end = alone;
+  double in = kind == W ? -1 : arrival(search, kind, half, stage), alone = search->time[stage] + search->cost[kind],
+         end = alone;
   if (in >= 0) end = MAX(end, in + search->cost[kind]);
   if (*count_of(search, stage, F, 0)) search->bubble[stage] += end - alone;
   search->worst = MAX(search->worst, search->bubble[stage]);
   search->time[stage] = end;
   int mb = (*count_of(search, stage, kind, half))++;
   if (kind != W) *end_of(search, kind, half, stage, mb) = end;
-  ms_slot_put(search->out, stage, kind == F ? MS_SLOT_F : kind == I ? MS_SLOT_I : MS_SLOT_W, mb, kind == F ? half : 1 - half);
+  ms_slot_put(search->out, stage,
+              kind == F   ? MS_SLOT_F
+              : kind == I ? MS_SLOT_I
+                          : MS_SLOT_W,
+              mb, kind == F ? half : 1 - half);
 }
 
 /* The oldest weight gradient that waits. */
@@ -86,22 +96,27 @@ static void fill_gap(Search *search, int kind, int half, int stage, gboolean ove
   if (oversize && has_w(search, stage) && in - search->time[stage] > allowed) put_w(search, stage);
 }
 
-static int forwards(const Search *search, int stage) { return *count_of(search, stage, F, 0) + *count_of(search, stage, F, 1); }
+static int forwards(const Search *search, int stage) {
+  return *count_of(search, stage, F, 0) + *count_of(search, stage, F, 1);
+}
 
-/* Forwards before the first gradient: down and up the V, more of chunk 0 while they fit into the wait, then level with the stage before. */
+/* Forwards before the first gradient: down and up the V, more of chunk 0 while they fit into the wait, then level with
+ * the stage before. */
 static void start_up(Search *search) {
   int p = search->stages, m = search->microbatches;
   for (int s = 0; s < p; s++) put(search, F, 0, s);
   put(search, F, 1, p - 1);
   for (int s = p - 2; s >= 0 && !search->failed; s--) {
     double in = *end_of(search, F, 1, s + 1, 0) + search->comm;
-    while (!search->failed && live(search, s) + 2 + 2 * s <= search->limit && search->time[s] + search->cost[F] <= in && *count_of(search, s, F, 0) < m)
+    while (!search->failed && live(search, s) + 2 + 2 * s <= search->limit && search->time[s] + search->cost[F] <= in &&
+           *count_of(search, s, F, 0) < m)
       for (int k = 0; k <= s; k++) put(search, F, 0, k);
     put(search, F, 1, s);
   }
   for (int s = 1, half = 0; s < p; s++)
-    while (!search->failed && (forwards(search, s) < forwards(search, s - 1) ||
-                               (*count_of(search, s, F, 1) <= *count_of(search, s - 1, F, 1) && *count_of(search, s - 1, F, 1) < m))) {
+    while (!search->failed &&
+           (forwards(search, s) < forwards(search, s - 1) ||
+            (*count_of(search, s, F, 1) <= *count_of(search, s - 1, F, 1) && *count_of(search, s - 1, F, 1) < m))) {
       for (int k = p - 1; k >= s; k--)
         if (*count_of(search, k, F, half) < m) put(search, F, half, k);
       half = 1 - half;
@@ -173,7 +188,9 @@ static void search_all(Search *search, MsSchedule **best, double *best_bubble) {
     memcpy(search->approved, search->bubble, sizeof(double) * search->stages);
     if (*best && search->worst >= *best_bubble) continue;
     MsSchedule *kept = search->out;
-    search->out = *best ? *best : ms_schedule_alloc(search->stages, search->microbatches, 2, MS_PLACE_V, 6 * search->microbatches);
+    search->out =
+        *best ? *best
+              : ms_schedule_alloc(search->stages, search->microbatches, 2, MS_PLACE_V, 6 * search->microbatches);
     *best = kept, *best_bubble = search->worst;
   }
 }
@@ -181,7 +198,8 @@ static void search_all(Search *search, MsSchedule **best, double *best_bubble) {
 gboolean ms_zb_v_applicable(MS_SCHEDULE_WHY) {
   (void)stages, (void)microbatches, (void)group;
   if (chunks != 2) return ms_schedule_refuse(why, size, "zb-v has 2 chunks per stage, not %d", chunks);
-  if (ep_overlap) return ms_schedule_refuse(why, size, "a zero-bubble schedule has no forward/backward pairs to overlap");
+  if (ep_overlap)
+    return ms_schedule_refuse(why, size, "a zero-bubble schedule has no forward/backward pairs to overlap");
   return TRUE;
 }
 
@@ -200,6 +218,7 @@ MsSchedule *ms_zb_v_build(MS_SCHEDULE_ARGS) {
     search_all(&search, &best, &best_bubble);
   }
   ms_schedule_free(search.out);
-  g_free(search.count), g_free(search.oldest_i), g_free(search.time), g_free(search.bubble), g_free(search.approved), g_free(search.end);
+  g_free(search.count), g_free(search.oldest_i), g_free(search.time), g_free(search.bubble), g_free(search.approved),
+      g_free(search.end);
   return best;
 }

@@ -3,12 +3,14 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_COMBINATIONS 2e5
-#define MOST_GPUS 65536
+#define MOST_COMBINATIONS      2e5
+#define MOST_GPUS              65536
 #define MOST_SEQUENCES_PER_GPU 4096
 
-/* --- who asks ---------------------------------------------------------------------------------------------------------------------- */
-static gboolean is_loopback(const char *served) { return g_str_has_prefix(served, "127.") || g_str_has_prefix(served, "[::1]"); }
+/* --- who asks -------------------------------------------------------------------------------------------------- */
+static gboolean is_loopback(const char *served) {
+  return g_str_has_prefix(served, "127.") || g_str_has_prefix(served, "[::1]");
+}
 
 gboolean ms_guard_host(const char *host, const char *served) {
   if (!host) return FALSE;
@@ -22,9 +24,10 @@ gboolean ms_guard_origin(const char *origin, const char *host) {
   return host && g_str_has_prefix(origin, "http://") && g_ascii_strcasecmp(origin + strlen("http://"), host) == 0;
 }
 
-/* --- what is asked ------------------------------------------------------------------------------------------------------------------- */
+/* --- what is asked --------------------------------------------------------------------------------------------- */
 static gboolean could_be_a_file(const char *text) {
-  return strchr(text, '/') || strchr(text, '\\') || strcmp(text, "-") == 0 || strcmp(text, "..") == 0 || g_str_has_suffix(text, ".json");
+  return strchr(text, '/') || strchr(text, '\\') || strcmp(text, "-") == 0 || strcmp(text, "..") == 0 ||
+         g_str_has_suffix(text, ".json");
 }
 
 static gboolean is_free_text(const char *key) {
@@ -76,8 +79,11 @@ static gboolean walk(Walk *w, JsonNode *node, const char *path) {
     if (to > from) w->combinations *= to - from + 1;
     return walk_object(w, object, path);
   }
-  const char *text = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING ? json_node_get_string(node) : NULL;
-  return !text || !could_be_a_file(text) || ms_json_error(w->doc, path, w->error, "a server reads no files: name a model or a machine that it has");
+  const char *text = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING
+                         ? json_node_get_string(node)
+                         : NULL;
+  return !text || !could_be_a_file(text) ||
+         ms_json_error(w->doc, path, w->error, "a server reads no files: name a model or a machine that it has");
 }
 
 gboolean ms_guard_request(const MsJson *doc, GError **error) {
@@ -85,11 +91,18 @@ gboolean ms_guard_request(const MsJson *doc, GError **error) {
   JsonNode *root = ms_json_root(doc);
   if (!JSON_NODE_HOLDS_OBJECT(root)) return ms_json_error(doc, "", error, "must be one JSON object");
   if (!walk(&w, root, "")) return FALSE;
-  if (w.combinations > MOST_COMBINATIONS) return ms_json_error(doc, "", error, "lists %.3g combinations, a server searches at most %.3g; moesim plan takes more", w.combinations, MOST_COMBINATIONS);
+  if (w.combinations > MOST_COMBINATIONS)
+    return ms_json_error(doc, "", error,
+                         "lists %.3g combinations, a server searches at most %.3g; moesim plan takes more",
+                         w.combinations, MOST_COMBINATIONS);
   JsonObject *object = json_node_get_object(root);
   JsonNode *training = json_object_has_member(object, "training") ? json_object_get_member(object, "training") : NULL;
-  double gpus = number(object, "gpus"), batch = training && JSON_NODE_HOLDS_OBJECT(training) ? number(json_node_get_object(training), "global_batch_size") : (double)NAN;
+  double gpus = number(object, "gpus"), batch = training && JSON_NODE_HOLDS_OBJECT(training)
+                                                    ? number(json_node_get_object(training), "global_batch_size")
+                                                    : (double)NAN;
   if (gpus > MOST_GPUS) return ms_json_error(doc, "gpus", error, "a server takes at most %d", MOST_GPUS);
-  if (batch > MOST_SEQUENCES_PER_GPU * gpus) return ms_json_error(doc, "training.global_batch_size", error, "a server takes at most %d sequences per GPU", MOST_SEQUENCES_PER_GPU);
+  if (batch > MOST_SEQUENCES_PER_GPU * gpus)
+    return ms_json_error(doc, "training.global_batch_size", error, "a server takes at most %d sequences per GPU",
+                         MOST_SEQUENCES_PER_GPU);
   return TRUE;
 }

@@ -4,14 +4,16 @@
 
 #include "base/json.h"
 
-/* The Host header names what is served ("127.0.0.1:8080", also as localhost when that is loopback). Another name that resolves to this address is not
- * enough: a foreign page could have made it. Any host serves an address that is not loopback, where the user asked for it. */
+/* The Host header names what is served ("127.0.0.1:8080", also as localhost when that is loopback). Another name that
+ * resolves to this address is not enough: a foreign page could have made it. Any host serves an address that is not
+ * loopback, where the user asked for it. */
 gboolean ms_guard_host(const char *host, const char *served);
 /* An Origin header is the page of the same host. */
 gboolean ms_guard_origin(const char *origin, const char *host);
 
-/* FALSE and MS_ERROR_INPUT when a value could name a file (only "name", "doc" and what stands in "measured" and "sources" are free text), when open keys of a
- * plan request list more combinations than a server searches, or when the run is larger than a server simulates. */
+/* FALSE and MS_ERROR_INPUT when a value could name a file (only "name", "doc" and what stands in "measured" and
+ * "sources" are free text), when open keys of a plan request list more combinations than a server searches, or when the
+ * run is larger than a server simulates. */
 gboolean ms_guard_request(const MsJson *doc, GError **error);
 
 #endif

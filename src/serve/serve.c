@@ -7,7 +7,9 @@
 
 gboolean ms_serve(const MsServeOptions *options, GError **error) {
   (void)options;
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "serve: this moesim was built without libsoup 3 (Debian: libsoup-3.0-dev); moesim report writes the same page to a file");
+  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV,
+                      "serve: this moesim was built without libsoup 3 (Debian: libsoup-3.0-dev); moesim report writes "
+                      "the same page to a file");
   return FALSE;
 }
 
@@ -30,7 +32,8 @@ enum {
   BODY_BYTES = 128 * 1024,
   CONNECTIONS = 256,
 };
-static const MsWorkerLimits worker_limits = {.running = 2, .waiting = 128, .kept = 192, .memory_B = 3ull << 30, .answer_B = 48u << 20};
+static const MsWorkerLimits worker_limits = {
+    .running = 2, .waiting = 128, .kept = 192, .memory_B = 3ull << 30, .answer_B = 48u << 20};
 
 typedef struct {
   GMainLoop *loop;
@@ -41,8 +44,9 @@ typedef struct {
   guint connections, idle_s;
 } Server;
 
-/* --- answers ------------------------------------------------------------------------------------------------------------------- */
-static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; connect-src 'self'; "
+/* --- answers --------------------------------------------------------------------------------------------------- */
+static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: "
+                             "blob:; connect-src 'self'; "
                              "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 static void answer(SoupServerMessage *msg, guint status, const char *type, const char *text) {
@@ -55,7 +59,9 @@ static void answer(SoupServerMessage *msg, guint status, const char *type, const
   soup_server_message_set_response(msg, type, SOUP_MEMORY_COPY, text, strlen(text));
 }
 
-static void answer_json(SoupServerMessage *msg, guint status, const char *json) { answer(msg, status, "application/json", json); }
+static void answer_json(SoupServerMessage *msg, guint status, const char *json) {
+  answer(msg, status, "application/json", json);
+}
 
 static void answer_error(SoupServerMessage *msg, guint status, const char *message) {
   MsJsonOut *out = ms_json_out_new(0);
@@ -63,7 +69,8 @@ static void answer_error(SoupServerMessage *msg, guint status, const char *messa
   ms_json_out_string(out, "error", message);
   ms_json_out_end(out);
   g_autofree char *json = ms_json_out_take(out);
-  if (status == SOUP_STATUS_SERVICE_UNAVAILABLE) soup_message_headers_replace(soup_server_message_get_response_headers(msg), "Retry-After", "5");
+  if (status == SOUP_STATUS_SERVICE_UNAVAILABLE)
+    soup_message_headers_replace(soup_server_message_get_response_headers(msg), "Retry-After", "5");
   answer_json(msg, status, json);
 }
 
@@ -73,12 +80,15 @@ static void answer_failure(SoupServerMessage *msg, MsWorker *worker) {
   char *line = g_str_has_prefix(text, "moesim: ") ? text + strlen("moesim: ") : text;
   g_strdelimit(g_strchomp(line), "\n", ' ');
   int status = ms_worker_status(worker);
-  if (ms_worker_state(worker) == MS_WORKER_STOPPED) answer_error(msg, SOUP_STATUS_SERVICE_UNAVAILABLE, "stopped: it took too long");
+  if (ms_worker_state(worker) == MS_WORKER_STOPPED)
+    answer_error(msg, SOUP_STATUS_SERVICE_UNAVAILABLE, "stopped: it took too long");
   else if (status == MS_ERROR_INPUT || status == MS_ERROR_USAGE) answer_error(msg, SOUP_STATUS_BAD_REQUEST, line);
-  else answer_error(msg, SOUP_STATUS_INTERNAL_SERVER_ERROR, *line ? line : "it ended without an answer: too large for this server");
+  else
+    answer_error(msg, SOUP_STATUS_INTERNAL_SERVER_ERROR,
+                 *line ? line : "it ended without an answer: too large for this server");
 }
 
-/* --- a body ------------------------------------------------------------------------------------------------------------------------ */
+/* --- a body ---------------------------------------------------------------------------------------------------- */
 typedef struct { /* of one message */
   GString *body;
   gboolean refused;
@@ -94,7 +104,8 @@ static void incoming_free(gpointer data) {
 static Incoming *incoming_of(SoupServerMessage *msg) { return g_object_get_data(G_OBJECT(msg), "incoming"); }
 
 static void hang_up(SoupServerMessage *msg) {
-  GSocket *socket = g_object_get_data(G_OBJECT(soup_server_message_get_remote_address(msg)), "socket"); /* see incoming() */
+  GSocket *socket =
+      g_object_get_data(G_OBJECT(soup_server_message_get_remote_address(msg)), "socket"); /* see incoming() */
   if (socket) g_socket_shutdown(socket, TRUE, TRUE, NULL);
 }
 
@@ -137,7 +148,7 @@ static void request_started(SoupServer *soup, SoupServerMessage *msg, gpointer u
   g_signal_connect(msg, "got-body", G_CALLBACK(got_body), NULL);
 }
 
-/* --- what may come in: after the headers, before the body ------------------------------------------------------------------------------ */
+/* --- what may come in: after the headers, before the body ------------------------------------------------------ */
 static void refuse(SoupServerMessage *msg, guint status, const char *why) {
   incoming_of(msg)->refused = TRUE;
   answer_error(msg, status, why);
@@ -150,12 +161,15 @@ static void early(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
   SoupMessageHeaders *headers = soup_server_message_get_request_headers(msg);
   const char *method = soup_server_message_get_method(msg), *host = soup_message_headers_get_one(headers, "Host");
   const char *origin = soup_message_headers_get_one(headers, "Origin");
-  if (!ms_guard_host(host, server->host)) refuse(msg, SOUP_STATUS_MISDIRECTED_REQUEST, "this server answers to its own address only");
-  else if (origin && !ms_guard_origin(origin, host)) refuse(msg, SOUP_STATUS_FORBIDDEN, "requests come from this server's own page only");
+  if (!ms_guard_host(host, server->host))
+    refuse(msg, SOUP_STATUS_MISDIRECTED_REQUEST, "this server answers to its own address only");
+  else if (origin && !ms_guard_origin(origin, host))
+    refuse(msg, SOUP_STATUS_FORBIDDEN, "requests come from this server's own page only");
   else if (strcmp(method, "POST") == 0) {
     const char *type = soup_message_headers_get_content_type(headers, NULL);
     goffset length = soup_message_headers_get_content_length(headers);
-    if (!type || strcmp(type, "application/json") != 0) refuse(msg, SOUP_STATUS_UNSUPPORTED_MEDIA_TYPE, "a body comes as application/json");
+    if (!type || strcmp(type, "application/json") != 0)
+      refuse(msg, SOUP_STATUS_UNSUPPORTED_MEDIA_TYPE, "a body comes as application/json");
     else if (length > BODY_BYTES) refuse(msg, SOUP_STATUS_REQUEST_ENTITY_TOO_LARGE, "a body has at most 128 KiB");
   } else if (soup_message_headers_get_content_length(headers) > 0) {
     refuse(msg, SOUP_STATUS_BAD_REQUEST, "only POST has a body");
@@ -172,7 +186,7 @@ static char *checked_body(SoupServerMessage *msg) {
   return NULL;
 }
 
-/* --- runs and launch arguments: the answer waits for the worker ---------------------------------------------------------------------------- */
+/* --- runs and launch arguments: the answer waits for the worker ------------------------------------------------ */
 typedef struct {
   SoupServerMessage *msg; /* owned */
   MsWorker *worker;
@@ -217,7 +231,7 @@ static void work_on(Server *server, SoupServerMessage *msg, const char *const *a
   pending_free(p);
 }
 
-/* --- plans -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- plans ----------------------------------------------------------------------------------------------------- */
 static void start_plan(Server *server, SoupServerMessage *msg) {
   static const char *const argv[] = {"plan", "--json", "--follow", "--threads", "1", "--", "-", NULL};
   g_autofree char *body = checked_body(msg);
@@ -236,7 +250,10 @@ static void tell_plan(SoupServerMessage *msg, MsWorker *worker) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
   ms_json_out_string(out, "state", ms_worker_words[ms_worker_state(worker)]);
-  ms_json_out_string(out, "message", ms_worker_state(worker) == MS_WORKER_FAILED && !*message ? "it ended without an answer: too large for this server" : message);
+  ms_json_out_string(out, "message",
+                     ms_worker_state(worker) == MS_WORKER_FAILED && !*message
+                         ? "it ended without an answer: too large for this server"
+                         : message);
   ms_json_out_end(out);
   g_autofree char *head = g_strchomp(ms_json_out_take(out));
   g_autofree char *json = g_strdup_printf("%.*s,\"plan\":%s}", (int)strlen(head) - 1, head, plan ? plan : "null");
@@ -256,11 +273,12 @@ static void on_plan(Server *server, SoupServerMessage *msg, const char *id) {
 
 static void write_launch(Server *server, SoupServerMessage *msg, const char *form) {
   const char *const argv[] = {"show", "launch", "--form", form, "--json", "--", "-", NULL};
-  if (!g_strv_contains(ms_launch_words, form)) answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such form of launch arguments");
+  if (!g_strv_contains(ms_launch_words, form))
+    answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such form of launch arguments");
   else work_on(server, msg, argv, "application/json");
 }
 
-/* --- routes --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- routes ---------------------------------------------------------------------------------------------------- */
 static gboolean is(SoupServerMessage *msg, const char *method) {
   if (strcmp(soup_server_message_get_method(msg), method) == 0) return TRUE;
   g_autofree char *only = g_strdup_printf("this address takes %s", method);
@@ -275,7 +293,8 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
   if (incoming_of(msg)->refused) return;
   if (strcmp(path, "/") == 0) {
     const char *method = soup_server_message_get_method(msg);
-    if (strcmp(method, "HEAD") == 0 || is(msg, "GET")) answer(msg, SOUP_STATUS_OK, "text/html; charset=utf-8", server->page);
+    if (strcmp(method, "HEAD") == 0 || is(msg, "GET"))
+      answer(msg, SOUP_STATUS_OK, "text/html; charset=utf-8", server->page);
   } else if (strcmp(path, "/api/choices") == 0) {
     if (is(msg, "GET")) answer_json(msg, SOUP_STATUS_OK, server->choices);
   } else if (strcmp(path, "/api/plan") == 0) {
@@ -291,7 +310,7 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
   }
 }
 
-/* --- connections -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- connections ----------------------------------------------------------------------------------------------- */
 static void connection_gone(gpointer user, GObject *where) {
   (void)where;
   Server *server = user;
@@ -303,10 +322,15 @@ static gboolean incoming(GSocketService *listener, GSocketConnection *connection
   Server *server = user;
   GSocket *socket = g_socket_connection_get_socket(connection);
   g_socket_set_timeout(socket, server->idle_s);
-  g_autoptr(GSocketAddress) local = g_socket_connection_get_local_address(connection, NULL), remote = g_socket_connection_get_remote_address(connection, NULL);
-  if (remote) g_object_set_data_full(G_OBJECT(remote), "socket", g_object_ref(socket), g_object_unref); /* libsoup keeps the address, not the socket */
-  if (!local || !remote || !soup_server_accept_iostream(server->soup, G_IO_STREAM(connection), local, remote, NULL)) return TRUE;
-  if (++server->connections == CONNECTIONS) g_socket_service_stop(server->listener); /* the others wait in the system's queue */
+  g_autoptr(GSocketAddress) local = g_socket_connection_get_local_address(connection, NULL),
+                            remote = g_socket_connection_get_remote_address(connection, NULL);
+  if (remote)
+    g_object_set_data_full(G_OBJECT(remote), "socket", g_object_ref(socket),
+                           g_object_unref); /* libsoup keeps the address, not the socket */
+  if (!local || !remote || !soup_server_accept_iostream(server->soup, G_IO_STREAM(connection), local, remote, NULL))
+    return TRUE;
+  if (++server->connections == CONNECTIONS)
+    g_socket_service_stop(server->listener); /* the others wait in the system's queue */
   g_object_weak_ref(G_OBJECT(connection), connection_gone, server);
   return TRUE;
 }
@@ -314,13 +338,16 @@ static gboolean incoming(GSocketService *listener, GSocketConnection *connection
 static gboolean listen_on(Server *server, const MsServeOptions *options, GError **error) {
   g_autoptr(GInetAddress) inet = g_inet_address_new_from_string(options->address);
   if (!inet) {
-    g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "serve: --address %s: give a numeric address, 127.0.0.1 or ::1 for this machine alone", options->address);
+    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
+                "serve: --address %s: give a numeric address, 127.0.0.1 or ::1 for this machine alone",
+                options->address);
     return FALSE;
   }
   g_autoptr(GSocketAddress) wanted = g_inet_socket_address_new(inet, options->port), got = NULL;
   g_autoptr(GError) why = NULL;
   g_socket_listener_set_backlog(G_SOCKET_LISTENER(server->listener), CONNECTIONS);
-  if (!g_socket_listener_add_address(G_SOCKET_LISTENER(server->listener), wanted, G_SOCKET_TYPE_STREAM, G_SOCKET_PROTOCOL_TCP, NULL, &got, &why)) {
+  if (!g_socket_listener_add_address(G_SOCKET_LISTENER(server->listener), wanted, G_SOCKET_TYPE_STREAM,
+                                     G_SOCKET_PROTOCOL_TCP, NULL, &got, &why)) {
     g_set_error(error, MS_ERROR, MS_ERROR_ENV, "serve: %s port %u: %s", options->address, options->port, why->message);
     return FALSE;
   }
@@ -330,7 +357,7 @@ static gboolean listen_on(Server *server, const MsServeOptions *options, GError 
   return TRUE;
 }
 
-/* --- from start to end ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- from start to end ----------------------------------------------------------------------------------------- */
 static gboolean stop(gpointer user) {
   g_main_loop_quit(((Server *)user)->loop);
   return G_SOURCE_CONTINUE;
@@ -349,7 +376,9 @@ static void write_model(const char *name, MsJsonOut *out) {
 static void write_machine(const char *name, MsJsonOut *out) {
   g_autoptr(MsHardware) machine = ms_hardware_load(name, NULL);
   if (!machine) return;
-  int dispatcher = machine->hybridep ? MS_DISPATCH_HYBRIDEP : machine->deepep ? MS_DISPATCH_DEEPEP : MS_DISPATCH_ALLTOALL;
+  int dispatcher = machine->hybridep ? MS_DISPATCH_HYBRIDEP
+                   : machine->deepep ? MS_DISPATCH_DEEPEP
+                                     : MS_DISPATCH_ALLTOALL;
   ms_json_out_object(out, NULL);
   ms_json_out_string(out, "name", name);
   ms_json_out_string(out, "dispatcher", ms_dispatcher_words[dispatcher]);
@@ -360,7 +389,8 @@ static void write_machine(const char *name, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-static void write_each(MsJsonOut *out, const char *key, const char *folder, void (*write)(const char *name, MsJsonOut *out)) {
+static void write_each(MsJsonOut *out, const char *key, const char *folder,
+                       void (*write)(const char *name, MsJsonOut *out)) {
   g_autoptr(GPtrArray) names = ms_data_names(folder);
   ms_json_out_array(out, key);
   for (guint i = 0; i + 1 < names->len; i++) write(names->pdata[i], out);
@@ -395,7 +425,11 @@ static void server_clear(Server *server) {
 
 gboolean ms_serve(const MsServeOptions *options, GError **error) {
   g_autofree char *own = g_file_read_link("/proc/self/exe", NULL);
-  Server server = {.loop = g_main_loop_new(NULL, FALSE), .listener = g_socket_service_new(), .page = ms_page_live(), .choices = choices_json(options->time_s), .idle_s = options->idle_s};
+  Server server = {.loop = g_main_loop_new(NULL, FALSE),
+                   .listener = g_socket_service_new(),
+                   .page = ms_page_live(),
+                   .choices = choices_json(options->time_s),
+                   .idle_s = options->idle_s};
   MsWorkerLimits limits = worker_limits;
   limits.time_s = options->time_s;
   server.soup = soup_server_new("server-header", "moesim", NULL);

@@ -8,10 +8,12 @@
  *   POST   /api/run         a scenario; the data of the page for it (report/page.h)
  *   POST   /api/launch/FORM a scenario; {"form","text"}: what starts it (launch/launch.h)
  *
- * The server itself only moves text: every request is worked on by a moesim of its own (worker.h) with bounded time and memory, in an empty folder.
- * Nothing is served from the file system. A request may not hold a path: models and machines are named. Bodies, connections, jobs that run, wait
- * and are kept are all bounded; what is over is refused with 413, 429 or 503. A body must come as application/json and, when the browser says where from,
- * from this server's own page; the Host must be the address that is served, so that a foreign page cannot reach it through a name of its own. */
+ * The server itself only moves text: every request is worked on by a moesim of its own (worker.h) with bounded time and
+ * memory, in an empty folder. Nothing is served from the file system. A request may not hold a path: models and
+ * machines are named. Bodies, connections, jobs that run, wait and are kept are all bounded; what is over is refused
+ * with 413, 429 or 503. A body must come as application/json and, when the browser says where from, from this server's
+ * own page; the Host must be the address that is served, so that a foreign page cannot reach it through a name of its
+ * own. */
 #ifndef MS_SERVE_SERVE_H
 #define MS_SERVE_SERVE_H
 
@@ -25,8 +27,8 @@ typedef struct {
   const char *program; /* the moesim that works on requests; NULL = this one */
 } MsServeOptions;
 
-/* Serves until SIGINT or SIGTERM; prints the address on standard output once it listens. FALSE and an MS_ERROR_ENV when it cannot listen or was built
- * without libsoup. */
+/* Serves until SIGINT or SIGTERM; prints the address on standard output once it listens. FALSE and an MS_ERROR_ENV when
+ * it cannot listen or was built without libsoup. */
 gboolean ms_serve(const MsServeOptions *options, GError **error);
 
 #endif

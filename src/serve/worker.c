@@ -15,7 +15,7 @@ enum { CHUNK_BYTES = 64 * 1024, MESSAGE_BYTES = 16 * 1024, GRACE_S = 5 };
 struct MsWorkers {
   char *program, *folder; /* an empty folder, removed in the end */
   MsWorkerLimits limits;
-  GQueue all;             /* MsWorker, oldest first */
+  GQueue all; /* MsWorker, oldest first */
   guint running, waiting;
   gboolean closing;
 };
@@ -28,9 +28,9 @@ struct MsWorker {
   MsWorkerState state;
   gboolean stopped;
   GSubprocess *process;
-  guint open;             /* of its pipes and itself, how many are still to end */
+  guint open; /* of its pipes and itself, how many are still to end */
   GString *text, *message;
-  gsize line_end;         /* of `text`: one past the last whole line; the answer stands before it */
+  gsize line_end; /* of `text`: one past the last whole line; the answer stands before it */
   char *answer, *chunk[2];
   int status;
   guint timer;
@@ -58,7 +58,7 @@ static void worker_free(MsWorker *w) {
 
 static gboolean is_over(const MsWorker *w) { return w->state >= MS_WORKER_DONE; }
 
-/* --- limits ------------------------------------------------------------------------------------------------------------------ */
+/* --- limits ---------------------------------------------------------------------------------------------------- */
 static void limit(int what, guint64 value) {
   struct rlimit r = {value, value};
   setrlimit(what, &r);
@@ -68,12 +68,12 @@ static void in_the_child(gpointer user) { /* between fork and exec */
   const MsWorkerLimits *limits = user;
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, 4 * (guint64)limits->time_s); /* of all its threads */
-#ifndef __SANITIZE_ADDRESS__ /* whose shadow alone is larger */
+#ifndef __SANITIZE_ADDRESS__                      /* whose shadow alone is larger */
   if (limits->memory_B) limit(RLIMIT_AS, limits->memory_B);
 #endif
 }
 
-/* --- the end of one, the start of the next --------------------------------------------------------------------------------------- */
+/* --- the end of one, the start of the next --------------------------------------------------------------------- */
 static void start_waiting(MsWorkers *workers);
 
 static void forget_oldest(MsWorkers *workers) {
@@ -93,7 +93,9 @@ static void part_ended(MsWorker *w) {
   MsWorkers *workers = w->owner;
   gboolean exited = g_subprocess_get_if_exited(w->process);
   w->status = exited ? g_subprocess_get_exit_status(w->process) : -1;
-  w->state = w->stopped ? MS_WORKER_STOPPED : w->status == 0 || w->status == MS_ERROR_NOTHING ? MS_WORKER_DONE : MS_WORKER_FAILED;
+  w->state = w->stopped                                        ? MS_WORKER_STOPPED
+             : w->status == 0 || w->status == MS_ERROR_NOTHING ? MS_WORKER_DONE
+                                                               : MS_WORKER_FAILED;
   if (w->timer) g_source_remove(w->timer);
   w->timer = 0;
   workers->running--;
@@ -108,7 +110,7 @@ static void process_ended(GObject *process, GAsyncResult *result, gpointer user)
   part_ended(user);
 }
 
-/* --- pipes -------------------------------------------------------------------------------------------------------------------------- */
+/* --- pipes ----------------------------------------------------------------------------------------------------- */
 static void take_output(MsWorker *w, gsize n) {
   g_string_append_len(w->text, w->chunk[0], (gssize)n);
   const char *end = memrchr(w->text->str, '\n', w->text->len);
@@ -143,7 +145,8 @@ static void has_message(GObject *stream, GAsyncResult *result, gpointer user) { 
 
 static void read_on(MsWorker *w, int which) {
   GInputStream *pipe = which ? g_subprocess_get_stderr_pipe(w->process) : g_subprocess_get_stdout_pipe(w->process);
-  g_input_stream_read_async(pipe, w->chunk[which], CHUNK_BYTES, G_PRIORITY_DEFAULT, NULL, which ? has_message : has_output, w);
+  g_input_stream_read_async(pipe, w->chunk[which], CHUNK_BYTES, G_PRIORITY_DEFAULT, NULL,
+                            which ? has_message : has_output, w);
 }
 
 static void input_closed(GObject *stream, GAsyncResult *result, gpointer user) {
@@ -152,11 +155,12 @@ static void input_closed(GObject *stream, GAsyncResult *result, gpointer user) {
 }
 
 static void has_written(GObject *stream, GAsyncResult *result, gpointer user) {
-  g_output_stream_write_all_finish(G_OUTPUT_STREAM(stream), result, NULL, NULL); /* a worker that refuses early has closed it: its message says why */
+  g_output_stream_write_all_finish(G_OUTPUT_STREAM(stream), result, NULL,
+                                   NULL); /* a worker that refuses early has closed it: its message says why */
   g_output_stream_close_async(G_OUTPUT_STREAM(stream), G_PRIORITY_DEFAULT, NULL, input_closed, user);
 }
 
-/* --- start and stop -------------------------------------------------------------------------------------------------------------------- */
+/* --- start and stop -------------------------------------------------------------------------------------------- */
 static gboolean kill_now(gpointer user) {
   MsWorker *w = user;
   w->timer = 0;
@@ -203,8 +207,8 @@ static void fail_to_start(MsWorker *w, GError *error) {
 static void start(MsWorker *w) {
   MsWorkers *workers = w->owner;
   GError *error = NULL;
-  g_autoptr(GSubprocessLauncher) launcher =
-      g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE);
+  g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(
+      G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE);
   g_subprocess_launcher_set_cwd(launcher, workers->folder);
   g_subprocess_launcher_setenv(launcher, "NO_COLOR", "1", TRUE);
   g_subprocess_launcher_set_child_setup(launcher, in_the_child, &workers->limits, NULL);
@@ -219,7 +223,8 @@ static void start(MsWorker *w) {
   w->chunk[0] = g_malloc(CHUNK_BYTES), w->chunk[1] = g_malloc(CHUNK_BYTES);
   w->timer = g_timeout_add_seconds(workers->limits.time_s, time_is_over, w);
   g_subprocess_wait_async(w->process, NULL, process_ended, w);
-  g_output_stream_write_all_async(g_subprocess_get_stdin_pipe(w->process), w->input, strlen(w->input), G_PRIORITY_DEFAULT, NULL, has_written, w);
+  g_output_stream_write_all_async(g_subprocess_get_stdin_pipe(w->process), w->input, strlen(w->input),
+                                  G_PRIORITY_DEFAULT, NULL, has_written, w);
   read_on(w, 0);
   read_on(w, 1);
 }
@@ -238,10 +243,16 @@ static gboolean start_soon(gpointer user) {
   return G_SOURCE_REMOVE;
 }
 
-MsWorker *ms_workers_start(MsWorkers *workers, const char *const *argv, const char *input, MsWorkerEnded ended, gpointer user) {
+MsWorker *ms_workers_start(MsWorkers *workers, const char *const *argv, const char *input, MsWorkerEnded ended,
+                           gpointer user) {
   if (workers->closing || workers->waiting >= workers->limits.waiting) return NULL;
   MsWorker *w = g_new0(MsWorker, 1);
-  *w = (MsWorker){.owner = workers, .id = g_uuid_string_random(), .input = g_strdup(input), .ended = ended, .user = user, .text = g_string_new(NULL),
+  *w = (MsWorker){.owner = workers,
+                  .id = g_uuid_string_random(),
+                  .input = g_strdup(input),
+                  .ended = ended,
+                  .user = user,
+                  .text = g_string_new(NULL),
                   .message = g_string_new(NULL)};
   GStrvBuilder *all = g_strv_builder_new();
   g_strv_builder_add(all, workers->program);

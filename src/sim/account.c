@@ -1,9 +1,10 @@
 /* src/sim/account.c - where the time of a stage went.
  *
- * On the compute stream of a stage every moment of the step is either busy or a gap before the next compute task. A gap is given to what the task
- * waited for, walking back along the tasks that decided its start: communication on this device is exposed, a message from another stage is exposed
- * pipeline communication while it travels and bubble before, the host is host from when it stopped waiting for the device (what it waited for is
- * followed like any other wait). The parts of a stage add up to the step exactly. */
+ * On the compute stream of a stage every moment of the step is either busy or a gap before the next compute task. A gap
+ * is given to what the task waited for, walking back along the tasks that decided its start: communication on this
+ * device is exposed, a message from another stage is exposed pipeline communication while it travels and bubble before,
+ * the host is host from when it stopped waiting for the device (what it waited for is followed like any other wait).
+ * The parts of a stage add up to the step exactly. */
 #include "sim/lower.h"
 #include "base/units.h"
 #include <string.h>
@@ -17,7 +18,8 @@ MsCommClass ms_comm_class(const MsOp *op) {
   case MS_GROUP_EP:
   case MS_GROUP_TP_EP: return MS_COMM_EP;
   case MS_GROUP_ETP: return MS_COMM_ETP;
-  case MS_GROUP_PP: return op->stream == MS_STREAM_DP ? MS_COMM_DP : MS_COMM_PP; /* the other owner of DualPipe's stages */
+  case MS_GROUP_PP:
+    return op->stream == MS_STREAM_DP ? MS_COMM_DP : MS_COMM_PP; /* the other owner of DualPipe's stages */
   case MS_GROUP_EDP: return MS_COMM_EDP;
   case MS_GROUP_NONE: return MS_COMM_OFFLOAD;
   default: return MS_COMM_DP;
@@ -29,7 +31,8 @@ typedef struct {
   const MsTrajectory *t;
   const MsOp *const *tag_op;
   MsTimeParts *stage;
-  const gint32 *sync; /* [tasks] the last task of its device that the host waited for before it issued this one, -1 none */
+  const gint32
+      *sync; /* [tasks] the last task of its device that the host waited for before it issued this one, -1 none */
 } Account;
 
 static double seconds(MsTime ps) { return (double)ps / MS_PS_PER_S; }
@@ -73,18 +76,19 @@ static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 next
     gboolean here = (int)task->device == stage;
     gboolean comm = is_comm(a, task);
     MsTime start = MAX(from, a->t->start[bound]);
-    if (!here && !comm) break;                                   /* another stage computes: bubble */
+    if (!here && !comm) break; /* another stage computes: bubble */
     if (comm) expose(a, stage, task, to - start);
     else if (a->tag_op[task->tag]) busy(a, stage, task, to - start); /* kernels on a stream beside that of compute */
     to = start;
     next = bound;
     bound = a->t->bound_by[bound];
-    if (!here) break;                                            /* before the message left, the other stage was busy or idle: bubble */
+    if (!here) break; /* before the message left, the other stage was busy or idle: bubble */
   }
   if (to > from) a->stage[stage].bubble_s += seconds(to - from);
 }
 
-void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t, const MsOp *const *tag_op, MsTimeParts *stage) {
+void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t, const MsOp *const *tag_op,
+                MsTimeParts *stage) {
   int stages = program->layout->pp;
   Account a = {.graph = graph, .t = t, .tag_op = tag_op, .stage = stage};
   memset(stage, 0, (size_t)stages * sizeof *stage);
@@ -103,11 +107,13 @@ void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajecto
     if (op && is_comm(&a, task)) stage[s].comm_total_s[ms_comm_class(op)] += seconds(t->end[i] - t->start[i]);
     if (task->stream != MS_STREAM_COMPUTE) continue;
     if (t->start[i] > cursor[s]) attribute(&a, s, cursor[s], t->start[i], (gint32)i, t->bound_by[i]);
-    if (op && ms_op_families[op->kind] == MS_FAMILY_COMM) expose(&a, s, task, t->end[i] - t->start[i]); /* a serial machine: the cores move it */
+    if (op && ms_op_families[op->kind] == MS_FAMILY_COMM)
+      expose(&a, s, task, t->end[i] - t->start[i]); /* a serial machine: the cores move it */
     else busy(&a, s, task, t->end[i] - t->start[i]);
     cursor[s] = t->end[i];
   }
-  for (int s = 0; s < stages; s++) { /* after the last compute task: what still runs here, then waiting for other stages */
+  for (int s = 0; s < stages;
+       s++) { /* after the last compute task: what still runs here, then waiting for other stages */
     MsTime own_end = latest[s] >= 0 ? MAX(cursor[s], t->end[latest[s]]) : 0;
     if (own_end > cursor[s]) attribute(&a, s, cursor[s], own_end, latest[s], latest[s]);
     stage[s].bubble_s += seconds(t->makespan - own_end);

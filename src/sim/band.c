@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#define INHERITED 1.5        /* a lent curve misses by so much more: peaks and latencies were scaled, not measured */
-#define UNKNOWN_COMMON 0.15  /* where neither stack nor machine nor the default stack has one */
+#define INHERITED      1.5  /* a lent curve misses by so much more: peaks and latencies were scaled, not measured */
+#define UNKNOWN_COMMON 0.15 /* where neither stack nor machine nor the default stack has one */
 
 static gboolean lent(const MsCurve *curve) {
   return curve && curve->provenance.note && g_str_has_prefix(curve->provenance.note, "shape inherited");
@@ -22,7 +22,8 @@ double ms_band_of_curves(const MsResult *r, const MsTimeParts *stage) {
   double squares = 0, exposed = exposed_share(stage);
   for (int i = 0; i < r->n_origins && r->step_time_s > 0; i++) {
     const MsOrigin *o = &r->origins[i];
-    double miss = o->band * (lent(o->curve) ? INHERITED : 1) * MIN(o->time_s / r->step_time_s, 1) * (o->communication ? exposed : 1);
+    double miss = o->band * (lent(o->curve) ? INHERITED : 1) * MIN(o->time_s / r->step_time_s, 1) *
+                  (o->communication ? exposed : 1);
     squares += miss * miss;
   }
   return sqrt(squares);

@@ -1,10 +1,12 @@
 /* src/sim/bound.c - a lower bound of the step that `full` can never undercut.
  *
- * Slots follow one another on the compute stream of their stage, so a stage's span is at least the sum over its pieces of the time from the first compute
- * row of each pass to the end of the last, sharing included (only the compute rows where backwards are split or run beside forwards). For 1F1B,
- * interleaved and GPipe the first slot of stage i waits for chunk 0 of the stages before it, and when its last slot (chunk 0 backward) has handed on its
- * gradient the earlier stages still run theirs. Nor is it shorter than what any other stream of the stage has to run. All stages meet at the gradient norm; what follows it on the slowest stage is added. Everything is
- * summed in the engine's own picoseconds. */
+ * Slots follow one another on the compute stream of their stage, so a stage's span is at least the sum over its pieces
+ * of the time from the first compute row of each pass to the end of the last, sharing included (only the compute rows
+ * where backwards are split or run beside forwards). For 1F1B, interleaved and GPipe the first slot of stage i waits
+ * for chunk 0 of the stages before it, and when its last slot (chunk 0 backward) has handed on its gradient the earlier
+ * stages still run theirs. Nor is it shorter than what any other stream of the stage has to run. All stages meet at the
+ * gradient norm; what follows it on the slowest stage is added. Everything is summed in the engine's own picoseconds.
+ */
 #include "sim/lower.h"
 #include "base/units.h"
 
@@ -14,7 +16,8 @@ static gboolean leaves_head(const MsProgram *p) { return ms_work_deferred(p->wor
 static MsTime piece_span(const MsProgram *p, int piece, MsSlotKind kind) {
   const MsCostedPiece *c = &p->piece[piece];
   gboolean left = kind == MS_SLOT_B && leaves_head(p) && piece == p->work->piece_head;
-  if (ms_slots_overlap(p->scenario)) return kind == MS_SLOT_F ? c->forward.compute : c->backward.compute - (left ? c->backward.weight : 0);
+  if (ms_slots_overlap(p->scenario))
+    return kind == MS_SLOT_F ? c->forward.compute : c->backward.compute - (left ? c->backward.weight : 0);
   if (left) kind = MS_SLOT_I;
   return MAX(0, ms_piece_lags_pass(p->lags, kind, piece, MS_FROM_COMPUTE)->to[MS_END_COMPUTE][MS_END_COMPUTE]);
 }
@@ -32,7 +35,8 @@ static MsTime chunk_span(const MsProgram *p, const MsChunk *chunk) {
 static MsTime chunk_passage(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind) {
   MsTime sum = 0;
   for (int i = 0; i < ms_work_chunk_length(chunk); i++)
-    sum += MAX(0, ms_piece_lags_pass(p->lags, kind, ms_work_chunk_piece(p->work, chunk, i), MS_FROM_ENTRY)->to[MS_END_ENTRY][MS_END_ENTRY]);
+    sum += MAX(0, ms_piece_lags_pass(p->lags, kind, ms_work_chunk_piece(p->work, chunk, i), MS_FROM_ENTRY)
+                      ->to[MS_END_ENTRY][MS_END_ENTRY]);
   return sum;
 }
 
@@ -41,8 +45,8 @@ MsTime ms_bound_late(MsPieceLags *lags, int piece) {
   return MAX(0, l->to[MS_END_COMPUTE][MS_END_COMPUTE] - MAX(0, l->to[MS_END_ENTRY][MS_END_COMPUTE]));
 }
 
-/* From the gradient norm, where all stages meet, to the end of the last row that cannot start before it: compute rows behind it in the list, what waits for
- * those (an optimizer on the host does), and what follows on the same stream. */
+/* From the gradient norm, where all stages meet, to the end of the last row that cannot start before it: compute rows
+ * behind it in the list, what waits for those (an optimizer on the host does), and what follows on the same stream. */
 static MsTime after_barrier(const MsCosted *c) {
   enum { FREE = -1 }; /* may start before */
   MsTime last = 0, stream[MS_N_STREAMS];
@@ -74,7 +78,8 @@ static void add_list(MsTime *busy, const MsCosted *c, MsListPart part, MsTime ti
     if (ms_in_list_part(&c->list->op[i], part)) busy[c->list->op[i].stream] += times * c->duration[i];
 }
 
-/* What FSDP does around the passes of a piece: whole parameters before its forward and, but for embedding and head, again before its backward. */
+/* What FSDP does around the passes of a piece: whole parameters before its forward and, but for embedding and head,
+ * again before its backward. */
 static void add_unit(MsTime *busy, const MsProgram *p, int piece, MsTime times) {
   const MsCostedUnit *u = &p->unit[piece];
   int fetched = u->gather.list->n == 0 ? 0 : ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
@@ -85,7 +90,8 @@ static void add_unit(MsTime *busy, const MsProgram *p, int piece, MsTime times) 
 
 MsTime ms_bound_streams(const MsProgram *p) {
   const MsLayout *l = p->layout;
-  MsTime most = 0, microbatches = p->scenario->layout.schedule == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches;
+  MsTime most = 0,
+         microbatches = p->scenario->layout.schedule == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches;
   for (int s = 0; s < l->pp; s++) {
     MsTime busy[MS_N_STREAMS] = {0};
     for (int c = 0; c < l->vpp; c++) {
@@ -93,7 +99,8 @@ MsTime ms_bound_streams(const MsProgram *p) {
       for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
         int piece = ms_work_chunk_piece(p->work, chunk, i);
         add_list(busy, &p->piece[piece].forward, MS_LIST_ALL, microbatches);
-        add_list(busy, &p->piece[piece].backward, leaves_head(p) && piece == p->work->piece_head ? MS_LIST_INPUT : MS_LIST_ALL, microbatches);
+        add_list(busy, &p->piece[piece].backward,
+                 leaves_head(p) && piece == p->work->piece_head ? MS_LIST_INPUT : MS_LIST_ALL, microbatches);
         add_list(busy, &p->piece[piece].reload, MS_LIST_ALL, microbatches);
         if (p->unit) add_unit(busy, p, piece, microbatches);
       }
@@ -108,7 +115,8 @@ MsTime ms_bound_step(const MsProgram *p, MsScheduleKind kind, MsTimeParts *stage
   gboolean ends = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
   MsTime head = 0, tail = 0, meet = 0, message = l->pp > 1 ? ms_time_of(p->p2p.time_s) : 0;
   for (int s = 0; s < l->pp; s++) {
-    MsTime sum = 0, microbatches = kind == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches; /* two copies of the model: half each */
+    MsTime sum = 0, microbatches = kind == MS_SCHED_DUALPIPE ? l->microbatches / 2
+                                                             : l->microbatches; /* two copies of the model: half each */
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
       sum += chunk_span(p, chunk);
@@ -116,7 +124,8 @@ MsTime ms_bound_step(const MsProgram *p, MsScheduleKind kind, MsTimeParts *stage
     MsTime span = sum * microbatches;
     if (stage) stage[s].compute_s = (double)span / MS_PS_PER_S;
     const MsChunk *first = ms_layout_chunk(l, s, 0);
-    MsTime late = s > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(p->lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
+    MsTime late =
+        s > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(p->lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
     meet = MAX(meet, span + (ends ? head + tail - late : 0) + (p->skewed ? after_barrier(&p->step[s].after) : 0));
     head += chunk_passage(p, first, MS_SLOT_F) + message;
     tail += chunk_passage(p, first, MS_SLOT_B) + message;

@@ -1,17 +1,20 @@
 /* src/sim/busy.c - how long rows keep the compute stream at least, sharing included.
  *
- * Number the compute rows 0, 1, ... and call what a list waits for its entry. A communication row that follows compute row a (or the entry) and that
- * compute row b waits for (both through any chain of waits) runs between the end of a and the start of b.
- *   - b = a + 1: nothing can be computed meanwhile. The gap between the two lasts at least as long as the longest chain of such rows in it.
- *   - b > a + 1: it may run beside compute. For every second it does, compute loses sms / sm_count of a second; for every second it does not, the stream
- *     waits, which costs more, unless it waits anyway: in one of the gaps between a and b. So it costs at least (duration - those gaps) sms / sm_count.
- * A row that computes on another stream (what an exchange sorts) is such a row too: it and the stream that it runs beside each get half of the SMs that are
- * left, so that it costs compute its own duration.
- * Between the end of a and the start of b lie therefore at least the compute rows, the gaps and the costs of all rows whose a and b are within, for any
- * a and b; and at least the chain of rows itself. The longest way through all of these is the result. (The costs of rows that run at the same time add
- * up as long as compute keeps a tenth of the SMs, the engine's floor; where streams could take more, no costs are counted. The stream may wait longer than
- * the gaps: a second of that lets at most a second's worth of costs go by, since those who compute get what the others leave. Sharing of links only makes
- * rows longer.) */
+ * Number the compute rows 0, 1, ... and call what a list waits for its entry. A communication row that follows compute
+ * row a (or the entry) and that compute row b waits for (both through any chain of waits) runs between the end of a and
+ * the start of b.
+ *   - b = a + 1: nothing can be computed meanwhile. The gap between the two lasts at least as long as the longest chain
+ * of such rows in it.
+ *   - b > a + 1: it may run beside compute. For every second it does, compute loses sms / sm_count of a second; for
+ * every second it does not, the stream waits, which costs more, unless it waits anyway: in one of the gaps between a
+ * and b. So it costs at least (duration - those gaps) sms / sm_count. A row that computes on another stream (what an
+ * exchange sorts) is such a row too: it and the stream that it runs beside each get half of the SMs that are left, so
+ * that it costs compute its own duration. Between the end of a and the start of b lie therefore at least the compute
+ * rows, the gaps and the costs of all rows whose a and b are within, for any a and b; and at least the chain of rows
+ * itself. The longest way through all of these is the result. (The costs of rows that run at the same time add up as
+ * long as compute keeps a tenth of the SMs, the engine's floor; where streams could take more, no costs are counted.
+ * The stream may wait longer than the gaps: a second of that lets at most a second's worth of costs go by, since those
+ * who compute get what the others leave. Sharing of links only makes rows longer.) */
 #include "sim/engine.h"
 #include "sim/lower.h"
 #include <string.h>
@@ -21,23 +24,25 @@ enum { ENTRY = -1, NOTHING = -2 };
 static gboolean computes(const MsRow *row) { return row->stream == MS_STREAM_COMPUTE; }
 static gboolean takes_compute(const MsRow *row) { return row->sms > 0 || row->use == MS_USE_COMPUTE; }
 
-typedef struct { /* of a communication row */
-  int row, after, before; /* numbers of compute rows; before = n: none waits for it */
+typedef struct {               /* of a communication row */
+  int row, after, before;      /* numbers of compute rows; before = n: none waits for it */
   int next_after, next_before; /* the next window with the same; -1 = none */
-  MsTime chain, loss;     /* from `after` to its end, along rows that it waits for; what it costs */
+  MsTime chain, loss;          /* from `after` to its end, along rows that it waits for; what it costs */
 } Window;
 
 typedef struct {
   const MsRows *rows;
-  gboolean forced;    /* only gaps and costs, no windows that leave the stream free to compute */
-  int n, n_windows;   /* compute rows, communication rows */
-  int *number;        /* [rows] of a compute row its number, of another its window */
-  Window *window;     /* in order */
-  int *first_after, *first_before; /* [n + 1], [n]: window that begins behind compute row k (k + 1 = 0: at the entry), ends before row k; -1 = none */
+  gboolean forced;                 /* only gaps and costs, no windows that leave the stream free to compute */
+  int n, n_windows;                /* compute rows, communication rows */
+  int *number;                     /* [rows] of a compute row its number, of another its window */
+  Window *window;                  /* in order */
+  int *first_after, *first_before; /* [n + 1], [n]: window that begins behind compute row k (k + 1 = 0: at the entry),
+                                      ends before row k; -1 = none */
   MsTime *own, *gap, *start; /* [n] duration of a compute row; wait in front of it; when it starts at the earliest */
 } Busy;
 
-/* What each row follows: the last compute row, else the entry of its list when its own waits lead there. Streams lead back to compute rows only. */
+/* What each row follows: the last compute row, else the entry of its list when its own waits lead there. Streams lead
+ * back to compute rows only. */
 static void find_after(Busy *b) {
   int stream[MS_N_STREAMS];
   for (int s = 0; s < MS_N_STREAMS; s++) stream[s] = NOTHING;
@@ -100,7 +105,8 @@ static void measure_gaps(Busy *b) {
       if (!computes(&b->rows->row[r->wait[j]]) && v->after == w->after) w->chain = MAX(w->chain, v->chain);
     }
     w->chain += r->duration;
-    if (w->after >= 0 && w->before == w->after + 1 && w->before < b->n) b->gap[w->before] = MAX(b->gap[w->before], w->chain);
+    if (w->after >= 0 && w->before == w->after + 1 && w->before < b->n)
+      b->gap[w->before] = MAX(b->gap[w->before], w->chain);
   }
 }
 
@@ -122,14 +128,15 @@ static MsTime loss(const Busy *b, const Window *w, int from, MsTime gaps, int sm
 static void measure_losses(Busy *b, int sm_count) {
   for (int k = 0; k < b->n_windows; k++) {
     Window *w = &b->window[k];
-    if (w->after >= 0 && w->before > w->after + 1 && w->before < b->n && takes_compute(&b->rows->row[w->row])) w->loss = loss(b, w, w->after + 1, 0, sm_count);
+    if (w->after >= 0 && w->before > w->after + 1 && w->before < b->n && takes_compute(&b->rows->row[w->row]))
+      w->loss = loss(b, w, w->after + 1, 0, sm_count);
   }
 }
 
 static void lift(MsTime *a, MsTime to) { *a = MAX(*a, to); }
 
-/* From compute row a on: start[] of what waits for rows that begin there. `stretch`: the costs within add up from here on; `entry`: also those of rows
- * that begin at the entry. */
+/* From compute row a on: start[] of what waits for rows that begin there. `stretch`: the costs within add up from here
+ * on; `entry`: also those of rows that begin at the entry. */
 static void onward(Busy *b, int a, gboolean stretch, gboolean entry) {
   MsTime end = b->start[a] + b->own[a], inside = 0;
   for (int i = b->first_after[a + 1]; i >= 0; i = b->window[i].next_after) {
@@ -188,7 +195,8 @@ static void from_entry(Busy *b, gboolean beside, int sm_count) {
 }
 
 static void hand_over(const Busy *b, int source, MsLags *lags) {
-  if (b->n > 0 && b->start[b->n - 1] >= 0) lift(&lags->to[MS_END_COMPUTE][source], b->start[b->n - 1] + b->own[b->n - 1]);
+  if (b->n > 0 && b->start[b->n - 1] >= 0)
+    lift(&lags->to[MS_END_COMPUTE][source], b->start[b->n - 1] + b->own[b->n - 1]);
   for (int side = 0; side < 2; side++) {
     int tip = b->rows->tip[side];
     if (tip < 0) continue;
@@ -196,7 +204,9 @@ static void hand_over(const Busy *b, int source, MsLags *lags) {
     gboolean compute = computes(&b->rows->row[tip]);
     int last = compute ? b->number[tip] : w->after;
     if (b->forced && last != b->n - 1) continue;
-    if (last >= 0 && b->start[last] >= 0) lift(&lags->to[side ? MS_END_BESIDE : MS_END_ENTRY][source], b->start[last] + b->own[last] + (compute ? 0 : w->chain));
+    if (last >= 0 && b->start[last] >= 0)
+      lift(&lags->to[side ? MS_END_BESIDE : MS_END_ENTRY][source],
+           b->start[last] + b->own[last] + (compute ? 0 : w->chain));
   }
 }
 
@@ -222,7 +232,8 @@ static MsTime sent_between(const Busy *b) {
   MsTime sum = 0;
   for (int k = 0; k < b->n_windows; k++) {
     const Window *w = &b->window[k];
-    if (b->rows->row[w->row].use == MS_USE_LINK1 && w->after >= 0 && w->before < b->n) sum += b->rows->row[w->row].duration;
+    if (b->rows->row[w->row].use == MS_USE_LINK1 && w->after >= 0 && w->before < b->n)
+      sum += b->rows->row[w->row].duration;
   }
   return sum;
 }
@@ -234,7 +245,10 @@ static void busy(const MsRows *rows, int sm_count, gboolean forced, guint source
   Window few_windows[FEW];
   MsTime few_times[3 * FEW];
   gboolean many = n > FEW;
-  Busy b = {.rows = rows, .forced = forced, .number = many ? g_new(int, 3 * n + 1) : few_numbers, .window = many ? g_new(Window, n) : few_windows,
+  Busy b = {.rows = rows,
+            .forced = forced,
+            .number = many ? g_new(int, 3 * n + 1) : few_numbers,
+            .window = many ? g_new(Window, n) : few_windows,
             .own = many ? g_new(MsTime, 3 * n) : few_times};
   b.first_before = b.number + n, b.first_after = b.first_before + n;
   b.gap = b.own + n, b.start = b.gap + n;
@@ -246,7 +260,9 @@ static void busy(const MsRows *rows, int sm_count, gboolean forced, guint source
   g_free(b.own);
 }
 
-void ms_rows_busy(const MsRows *rows, int sm_count, guint sources, MsLags *lags) { busy(rows, sm_count, FALSE, sources, lags, NULL); }
+void ms_rows_busy(const MsRows *rows, int sm_count, guint sources, MsLags *lags) {
+  busy(rows, sm_count, FALSE, sources, lags, NULL);
+}
 
 const MsForced ms_nothing_forced = {.lags = MS_NO_ROWS, .shared = {MS_NO_ROWS, MS_NO_ROWS}};
 

@@ -3,10 +3,11 @@
 #include "sim/engine_priv.h"
 #include <math.h>
 
-/* --- graph --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- graph ----------------------------------------------------------------------------------------------------- */
 
 MsGraph *ms_graph_new(int devices, int streams_per_device) {
-  if (devices < 1 || streams_per_device < 1 || streams_per_device > 64) MS_BUG("graph of %d devices, %d streams", devices, streams_per_device);
+  if (devices < 1 || streams_per_device < 1 || streams_per_device > 64)
+    MS_BUG("graph of %d devices, %d streams", devices, streams_per_device);
   MsGraph *graph = g_new0(MsGraph, 1);
   graph->devices = devices, graph->streams = streams_per_device;
   graph->first_stream = g_new0(guint8, (size_t)devices * MS_N_USES);
@@ -48,9 +49,10 @@ static void note_sharing(MsGraph *graph, const MsTask *task) {
 
 guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, guint n_wait) {
   guint32 index = graph->n;
-  if (G_UNLIKELY(task->device >= graph->devices || task->stream >= graph->streams || task->use >= MS_N_USES || task->duration < 0 || task->launch < 0))
-    MS_BUG("task %u: device %u, stream %u, use %u, duration %" G_GINT64_FORMAT ", launch %" G_GINT64_FORMAT, index, task->device, task->stream,
-           task->use, task->duration, task->launch);
+  if (G_UNLIKELY(task->device >= graph->devices || task->stream >= graph->streams || task->use >= MS_N_USES ||
+                 task->duration < 0 || task->launch < 0))
+    MS_BUG("task %u: device %u, stream %u, use %u, duration %" G_GINT64_FORMAT ", launch %" G_GINT64_FORMAT, index,
+           task->device, task->stream, task->use, task->duration, task->launch);
   if (G_UNLIKELY(index >= graph->capacity || graph->n_waits + n_wait > graph->wait_capacity)) make_room(graph, n_wait);
   for (guint k = 0; k < n_wait; k++) {
     if (G_UNLIKELY(wait[k] >= index)) MS_BUG("task %u waits for task %u, which is not before it", index, wait[k]);
@@ -70,7 +72,8 @@ const MsTask *ms_graph_task(const MsGraph *graph, guint32 index) { return &graph
 void ms_graph_slow(MsGraph *graph, guint32 device, double factor) {
   for (guint32 i = 0; i < graph->n; i++) {
     MsTask *task = &graph->task[i];
-    if (task->device == device && task->use == MS_USE_COMPUTE) task->duration = (MsTime)ceil((double)task->duration * factor);
+    if (task->device == device && task->use == MS_USE_COMPUTE)
+      task->duration = (MsTime)ceil((double)task->duration * factor);
   }
 }
 
@@ -82,7 +85,7 @@ guint ms_graph_waits(const MsGraph *graph, guint32 index, const guint32 **wait) 
   return graph->wait_base[index + 1] - graph->wait_base[index];
 }
 
-/* --- trajectory ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- trajectory ------------------------------------------------------------------------------------------------ */
 
 MsTrajectory *ms_trajectory_alloc(guint32 n) {
   MsTrajectory *trajectory = g_new0(MsTrajectory, 1);
@@ -96,17 +99,22 @@ void ms_trajectory_free(MsTrajectory *trajectory) {
   g_free(trajectory->start), g_free(trajectory->end), g_free(trajectory->bound_by), g_free(trajectory);
 }
 
-/* --- relax --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- relax ----------------------------------------------------------------------------------------------------- */
 
-typedef struct { MsTime end; gint32 last; } Queue; /* of one stream: its last task */
+typedef struct {
+  MsTime end;
+  gint32 last;
+} Queue; /* of one stream: its last task */
 
 /* The host reaches `task`: when it has issued it. */
 static inline MsTime host_issue(MsTime *cursor, const MsTask *task) { return *cursor += task->launch; }
 /* Every later task of this device is issued after `end`. */
 static inline void host_wait(MsTime *cursor, MsTime end) { *cursor = MAX(*cursor, end); }
 
-/* One pass in creation order: everything a task waits for has its end already. Inlined twice, with and without the host. */
-static inline MsTime relax(const MsGraph *graph, MsTrajectory *trajectory, Queue *queue, MsTime *cursor, gboolean host) {
+/* One pass in creation order: everything a task waits for has its end already. Inlined twice, with and without the
+ * host. */
+static inline MsTime relax(const MsGraph *graph, MsTrajectory *trajectory, Queue *queue, MsTime *cursor,
+                           gboolean host) {
   const MsTask *task = graph->task;
   const guint32 *base = graph->wait_base, *wait = graph->wait;
   MsTime *restrict start = trajectory->start, *restrict end = trajectory->end;
@@ -140,20 +148,23 @@ MsTrajectory *ms_engine_relax(const MsGraph *graph) {
   MsTrajectory *trajectory = ms_trajectory_alloc(graph->n);
   g_autofree Queue *queue = g_new0(Queue, (size_t)graph->devices * graph->streams);
   g_autofree MsTime *cursor = g_new0(MsTime, graph->devices);
-  trajectory->makespan = graph->has_host ? relax(graph, trajectory, queue, cursor, TRUE) : relax(graph, trajectory, queue, cursor, FALSE);
+  trajectory->makespan =
+      graph->has_host ? relax(graph, trajectory, queue, cursor, TRUE) : relax(graph, trajectory, queue, cursor, FALSE);
   trajectory->events = graph->n;
   return trajectory;
 }
 
-/* --- check --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- check ----------------------------------------------------------------------------------------------------- */
 
 static gboolean wrong(char *why, size_t size, guint32 task, const char *what, gint64 is, gint64 should) {
-  if (why && size) g_snprintf(why, size, "task %u: %s (%" G_GINT64_FORMAT ", should be %" G_GINT64_FORMAT ")", task, what, is, should);
+  if (why && size)
+    g_snprintf(why, size, "task %u: %s (%" G_GINT64_FORMAT ", should be %" G_GINT64_FORMAT ")", task, what, is, should);
   return FALSE;
 }
 
 /* A task starts at the latest of what it waits for, not before and not after. */
-static gboolean check_start(const MsGraph *graph, const MsTrajectory *trajectory, guint32 i, MsTime issued, const Queue *queue, char *why, size_t size) {
+static gboolean check_start(const MsGraph *graph, const MsTrajectory *trajectory, guint32 i, MsTime issued,
+                            const Queue *queue, char *why, size_t size) {
   const guint32 *wait;
   guint n_wait = ms_graph_waits(graph, i, &wait);
   MsTime ready = queue->end, start = trajectory->start[i];
@@ -167,15 +178,18 @@ static gboolean check_start(const MsGraph *graph, const MsTrajectory *trajectory
   if (start < issued) return wrong(why, size, i, "starts before the host has issued it", start, issued);
   if (issued > ready) ready = issued, by = -1;
   if (start != ready) return wrong(why, size, i, "starts later than it could", start, ready);
-  if (trajectory->bound_by[i] != by) return wrong(why, size, i, "start is put down to the wrong task", trajectory->bound_by[i], by);
+  if (trajectory->bound_by[i] != by)
+    return wrong(why, size, i, "start is put down to the wrong task", trajectory->bound_by[i], by);
   return TRUE;
 }
 
-static gboolean check_duration(const MsGraph *graph, const MsTrajectory *trajectory, guint32 i, char *why, size_t size) {
+static gboolean check_duration(const MsGraph *graph, const MsTrajectory *trajectory, guint32 i, char *why,
+                               size_t size) {
   MsTime took = trajectory->end[i] - trajectory->start[i], alone = graph->task[i].duration;
   if (took < alone) return wrong(why, size, i, "takes less time than alone", took, alone);
   gboolean may_share = ms_graph_shares(graph) && graph->task[i].use != MS_USE_NOTHING;
-  if (took > alone && !may_share) return wrong(why, size, i, "takes more time than alone although nothing is shared", took, alone);
+  if (took > alone && !may_share)
+    return wrong(why, size, i, "takes more time than alone although nothing is shared", took, alone);
   return TRUE;
 }
 
@@ -188,7 +202,8 @@ gboolean ms_trajectory_valid(const MsGraph *graph, const MsTrajectory *trajector
     const MsTask *task = &graph->task[i];
     Queue *own = &queue[ms_queue_of(graph, task)];
     MsTime issued = task->launch > 0 ? host_issue(&cursor[task->device], task) : 0;
-    if (!check_start(graph, trajectory, i, issued, own, why, size) || !check_duration(graph, trajectory, i, why, size)) return FALSE;
+    if (!check_start(graph, trajectory, i, issued, own, why, size) || !check_duration(graph, trajectory, i, why, size))
+      return FALSE;
     *own = (Queue){trajectory->end[i], (gint32)i};
     if (task->host_sync) host_wait(&cursor[task->device], trajectory->end[i]);
     makespan = MAX(makespan, trajectory->end[i]);

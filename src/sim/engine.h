@@ -1,10 +1,12 @@
 /* src/sim/engine.h - the discrete-event engine.
  *
- * Input: tasks laid down in topological order. A task has a duration, belongs to one stream (FIFO, in order of creation) of one device, waits for
- * earlier tasks (any device), and may be issued by the host of its device, which works through its tasks in creation order and may have to wait for some.
- * Two engines behind one interface: `relax` solves the longest path in one pass (valid when no duration depends on simulated time); `events` runs an event
- * queue where the rate of a running task depends on what else runs on its device (SMs taken by communication, shared links). Where nothing is shared
- * they agree to the last picosecond. Time is int64 picoseconds: ties are real ties, results do not depend on compiler or threads. */
+ * Input: tasks laid down in topological order. A task has a duration, belongs to one stream (FIFO, in order of
+ * creation) of one device, waits for earlier tasks (any device), and may be issued by the host of its device, which
+ * works through its tasks in creation order and may have to wait for some. Two engines behind one interface: `relax`
+ * solves the longest path in one pass (valid when no duration depends on simulated time); `events` runs an event queue
+ * where the rate of a running task depends on what else runs on its device (SMs taken by communication, shared links).
+ * Where nothing is shared they agree to the last picosecond. Time is int64 picoseconds: ties are real ties, results do
+ * not depend on compiler or threads. */
 #ifndef MS_SIM_ENGINE_H
 #define MS_SIM_ENGINE_H
 
@@ -12,13 +14,14 @@
 
 typedef gint64 MsTime; /* picoseconds */
 
-typedef enum { /* what a task uses up on its device while it runs */
-  MS_USE_NOTHING,  /* copies, host work: never slowed */
-  MS_USE_COMPUTE,  /* runs on the SMs: slowed by tasks that take SMs, and split equally between the streams of a device that compute */
-  MS_USE_LINK0,    /* scale-up link: shared equally between the tasks that use it */
-  MS_USE_LINK1,    /* network */
-  MS_USE_HOSTLINK, /* host link */
-  MS_N_USES
+typedef enum {                  /* what a task uses up on its device while it runs */
+               MS_USE_NOTHING,  /* copies, host work: never slowed */
+               MS_USE_COMPUTE,  /* runs on the SMs: slowed by tasks that take SMs, and split equally between the streams
+                                   of a device that compute */
+               MS_USE_LINK0,    /* scale-up link: shared equally between the tasks that use it */
+               MS_USE_LINK1,    /* network */
+               MS_USE_HOSTLINK, /* host link */
+               MS_N_USES
 } MsUse;
 
 typedef struct MsGraph MsGraph;
@@ -28,9 +31,10 @@ void ms_graph_free(MsGraph *graph);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsGraph, ms_graph_free)
 void ms_graph_reserve(MsGraph *graph, guint tasks, guint waits);
 
-/* Adds a task and returns its index (0, 1, 2, ...). `wait` holds n_wait earlier task indices. `launch` is the host time to issue it (0: not issued by the
- * host, e.g. inside a graph replay); `host_sync`: the host issues nothing after it until it has ended. `sms` taken from compute while it runs (of `sm_count`
- * set for the device; 0, the default: taking SMs has no effect); counts only for tasks that are not MS_USE_COMPUTE. `tag` is the caller's. */
+/* Adds a task and returns its index (0, 1, 2, ...). `wait` holds n_wait earlier task indices. `launch` is the host time
+ * to issue it (0: not issued by the host, e.g. inside a graph replay); `host_sync`: the host issues nothing after it
+ * until it has ended. `sms` taken from compute while it runs (of `sm_count` set for the device; 0, the default: taking
+ * SMs has no effect); counts only for tasks that are not MS_USE_COMPUTE. `tag` is the caller's. */
 typedef struct {
   guint32 device;
   guint8 stream, use, host_sync;
@@ -49,24 +53,26 @@ void ms_graph_set_sms(MsGraph *graph, int sm_count); /* of every device */
 typedef struct {
   guint32 n;
   MsTime *start, *end; /* [n] owned */
-  gint32 *bound_by;    /* [n] owned: index of the task whose end decided the start (of several, the one before it on its stream, else the first of
-                          its waits); -1 the host, -2 nothing (time 0) */
+  gint32 *bound_by;    /* [n] owned: index of the task whose end decided the start (of several, the one before it on its
+                          stream, else the first of    its waits); -1 the host, -2 nothing (time 0) */
   MsTime makespan;
-  guint64 events;      /* tasks (relax), or ends plus starts that had to wait for their issue time (events) */
+  guint64 events; /* tasks (relax), or ends plus starts that had to wait for their issue time (events) */
 } MsTrajectory;
 void ms_trajectory_free(MsTrajectory *trajectory);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTrajectory, ms_trajectory_free)
 
-/* TRUE when `relax` may differ from `events`: some task takes SMs, or two streams of one device use the same link or both compute. */
+/* TRUE when `relax` may differ from `events`: some task takes SMs, or two streams of one device use the same link or
+ * both compute. */
 gboolean ms_graph_shares(const MsGraph *graph);
 /* The longest path, in one pass: every task as fast as alone. */
 MsTrajectory *ms_engine_relax(const MsGraph *graph);
-/* With sharing. With k running MS_USE_COMPUTE tasks and S SMs taken of SM, each of the k runs at rate max(SM - S, SM / 10) / (SM k); with k running
- * tasks of one link, each runs at 1 / k. When a rate changes, the work done so far (elapsed x rate, rounded down to a picosecond) is settled; while it
- * does not change nothing is rounded except the end (up). Integers only: the same on every machine. */
+/* With sharing. With k running MS_USE_COMPUTE tasks and S SMs taken of SM, each of the k runs at rate max(SM - S, SM /
+ * 10) / (SM k); with k running tasks of one link, each runs at 1 / k. When a rate changes, the work done so far
+ * (elapsed x rate, rounded down to a picosecond) is settled; while it does not change nothing is rounded except the end
+ * (up). Integers only: the same on every machine. */
 MsTrajectory *ms_engine_events(const MsGraph *graph);
-/* Checks a trajectory against the graph: order on streams, waits, host order, no start later than what it waits for, bound_by, durations not shorter
- * than alone (and equal where nothing is shared), makespan. FALSE with why. */
+/* Checks a trajectory against the graph: order on streams, waits, host order, no start later than what it waits for,
+ * bound_by, durations not shorter than alone (and equal where nothing is shared), makespan. FALSE with why. */
 gboolean ms_trajectory_valid(const MsGraph *graph, const MsTrajectory *trajectory, char *why, size_t size);
 
 #endif

@@ -1,37 +1,41 @@
-/* src/sim/engine_events.c - the event engine, where the speed of a running task depends on what else runs on its device.
+/* src/sim/engine_events.c - the event engine, where the speed of a running task depends on what else runs on its
+ * device.
  *
- * Only the head of each stream can be running, starting or waiting, so a stream has at most one event and a device's next event is the least over its
- * few streams; a winner tree over the devices gives the next one of all, by (time, task index): no event is ever deleted, it is replaced in place.
- * A head that waits for an unfinished task sits in that task's list of waiters, which is kept where its end will be. */
+ * Only the head of each stream can be running, starting or waiting, so a stream has at most one event and a device's
+ * next event is the least over its few streams; a winner tree over the devices gives the next one of all, by (time,
+ * task index): no event is ever deleted, it is replaced in place. A head that waits for an unfinished task sits in that
+ * task's list of waiters, which is kept where its end will be. */
 #include "base/err.h"
 #include "sim/engine_priv.h"
 
-#define NEVER G_MAXINT64
-#define NONE G_MAXUINT32
+#define NEVER    G_MAXINT64
+#define NONE     G_MAXUINT32
 #define NOT_DONE (-1) /* in end[]: no waiters; -2 - s: stream s waits, and Stream.next_waiter goes on */
 
 typedef enum { WAITING, STARTING, RUNNING } StreamState;
 
 typedef struct {
-  guint32 head;         /* the task at the head, NONE at the end */
-  guint32 wait_at;      /* its next explicit wait to look at */
-  gint64 next_waiter;   /* what end[] of the task that it waits for held before */
-  MsTime ready;         /* latest of what it waited for so far */
+  guint32 head;       /* the task at the head, NONE at the end */
+  guint32 wait_at;    /* its next explicit wait to look at */
+  gint64 next_waiter; /* what end[] of the task that it waits for held before */
+  MsTime ready;       /* latest of what it waited for so far */
   gint32 by;
   guint8 state, waits_for_host, fresh; /* fresh: began just now, has no event yet */
   guint8 use;
   MsTime remaining, since; /* work left at `since`, in picoseconds at full speed */
 } Stream;
 
-typedef struct { gint64 num, den; } Rate; /* speed of the tasks of one use; 1 is {1, 1} */
+typedef struct {
+  gint64 num, den;
+} Rate; /* speed of the tasks of one use; 1 is {1, 1} */
 
 typedef struct {
   Rate rate[MS_N_USES];
   guint32 running[MS_N_USES];
-  guint64 active;     /* bits of the streams that have an event: the others are not looked at */
-  guint32 sms;        /* taken by running tasks */
-  guint32 host_next;  /* next task that the host comes to */
-  guint32 host_sync;  /* the task it waits for, or NONE */
+  guint64 active;    /* bits of the streams that have an event: the others are not looked at */
+  guint32 sms;       /* taken by running tasks */
+  guint32 host_next; /* next task that the host comes to */
+  guint32 host_sync; /* the task it waits for, or NONE */
   MsTime host_cursor;
   guint8 dirty;
 } Device;
@@ -41,17 +45,17 @@ typedef struct {
   MsTime now, *start, *end; /* start[] of a task that is issued but has not started holds its issue time */
   gint32 *bound_by;
   guint32 *stream_next, *host_next; /* [n] the next task of the same stream, of the same host */
-  Stream *stream;           /* [devices * streams] */
-  MsTime *when;             /* [devices * streams] time of the stream's event */
+  Stream *stream;                   /* [devices * streams] */
+  MsTime *when;                     /* [devices * streams] time of the stream's event */
   Device *device;
-  guint32 *dirty, n_dirty;  /* devices whose set of running tasks or next event changed */
-  guint32 leaves, *winner;  /* winner tree: [2 * leaves] device that is next in each subtree */
-  MsTime *next_time;        /* [leaves] */
+  guint32 *dirty, n_dirty; /* devices whose set of running tasks or next event changed */
+  guint32 leaves, *winner; /* winner tree: [2 * leaves] device that is next in each subtree */
+  MsTime *next_time;       /* [leaves] */
   guint32 *next_task, *next_stream;
   guint64 events;
 } Engine;
 
-/* --- rates --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- rates ----------------------------------------------------------------------------------------------------- */
 
 /* floor and ceil of a b / c; exact. */
 static inline MsTime scale_down(MsTime a, gint64 b, gint64 c) {
@@ -66,7 +70,8 @@ static inline MsTime scale_up(MsTime a, gint64 b, gint64 c) {
   return (MsTime)(((__int128)a * b + c - 1) / c);
 }
 
-/* Compute runs on the SMs that are left, at least a tenth, split between the streams that compute; a link is split between the tasks that use it. */
+/* Compute runs on the SMs that are left, at least a tenth, split between the streams that compute; a link is split
+ * between the tasks that use it. */
 static inline Rate rate_of(const Engine *engine, const Device *device, int use) {
   gint64 k = MAX(device->running[use], 1), sms = engine->graph->sm_count;
   if (use == MS_USE_NOTHING) return (Rate){1, 1};
@@ -87,7 +92,7 @@ static inline guint update_rates(const Engine *engine, Device *device, Rate *old
   return changed;
 }
 
-/* --- winner tree --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- winner tree ----------------------------------------------------------------------------------------------- */
 
 static inline guint32 earlier(const Engine *engine, guint32 a, guint32 b) {
   MsTime ta = engine->next_time[a], tb = engine->next_time[b];
@@ -100,8 +105,8 @@ static inline void replay(Engine *engine, guint32 leaf) {
     engine->winner[node] = earlier(engine, engine->winner[2 * node], engine->winner[2 * node + 1]);
 }
 
-/* After everything that happens in one event: settles the running tasks whose speed changed, gives the ones that began their event, and finds the
- * device's next event. */
+/* After everything that happens in one event: settles the running tasks whose speed changed, gives the ones that began
+ * their event, and finds the device's next event. */
 static void refresh(Engine *engine, guint32 d) {
   Device *device = &engine->device[d];
   guint32 streams = engine->graph->streams, base = d * streams, best = base;
@@ -118,7 +123,8 @@ static void refresh(Engine *engine, guint32 d) {
       own->since = now, own->fresh = 0;
       when[s] = now + (rate.num == rate.den ? own->remaining : scale_up(own->remaining, rate.den, rate.num));
     }
-    if (when[s] < best_time || (when[s] == best_time && best_time != NEVER && own->head < engine->stream[best].head)) best_time = when[s], best = base + s;
+    if (when[s] < best_time || (when[s] == best_time && best_time != NEVER && own->head < engine->stream[best].head))
+      best_time = when[s], best = base + s;
   }
   device->dirty = 0;
   engine->next_time[d] = best_time, engine->next_task[d] = engine->stream[best].head, engine->next_stream[d] = best;
@@ -131,7 +137,7 @@ static inline void mark_dirty(Engine *engine, guint32 d) {
   engine->dirty[engine->n_dirty++] = d;
 }
 
-/* --- host ---------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- host ------------------------------------------------------------------------------------------------------ */
 
 /* Lets the host go on up to and including `task`; FALSE when it is held by a task that has not ended. */
 static gboolean host_reach(Engine *engine, Device *device, guint32 task) {
@@ -150,7 +156,7 @@ static gboolean host_reach(Engine *engine, Device *device, guint32 task) {
   return TRUE;
 }
 
-/* --- tasks --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- tasks ----------------------------------------------------------------------------------------------------- */
 
 static inline void begin(Engine *engine, guint32 s) {
   Stream *own = &engine->stream[s];
@@ -229,7 +235,7 @@ static void finish(Engine *engine, guint32 s) {
   if (held_host) release_host(engine, task->device);
 }
 
-/* --- the loop ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- the loop -------------------------------------------------------------------------------------------------- */
 
 /* Fills next[] with the next task of the same queue and returns the first of each queue. */
 static guint32 *link_streams(const MsGraph *graph, guint32 *next) {
@@ -256,7 +262,11 @@ static void link_hosts(Engine *engine) {
 
 static void open_engine(Engine *engine, const MsGraph *graph, MsTrajectory *trajectory) {
   guint32 queues = graph->devices * graph->streams;
-  *engine = (Engine){.graph = graph, .start = trajectory->start, .end = trajectory->end, .bound_by = trajectory->bound_by, .leaves = 1};
+  *engine = (Engine){.graph = graph,
+                     .start = trajectory->start,
+                     .end = trajectory->end,
+                     .bound_by = trajectory->bound_by,
+                     .leaves = 1};
   while (engine->leaves < graph->devices) engine->leaves *= 2;
   engine->stream_next = g_new(guint32, graph->n);
   engine->stream = g_new0(Stream, queues), engine->when = g_new(MsTime, queues);
@@ -273,7 +283,8 @@ static void open_engine(Engine *engine, const MsGraph *graph, MsTrajectory *traj
 }
 
 static void close_engine(Engine *engine) {
-  g_free(engine->stream_next), g_free(engine->host_next), g_free(engine->stream), g_free(engine->when), g_free(engine->device), g_free(engine->dirty);
+  g_free(engine->stream_next), g_free(engine->host_next), g_free(engine->stream), g_free(engine->when),
+      g_free(engine->device), g_free(engine->dirty);
   g_free(engine->winner), g_free(engine->next_time), g_free(engine->next_task), g_free(engine->next_stream);
 }
 

@@ -11,17 +11,17 @@ enum { TOP_MEMORY = 4 }; /* kinds of memory-bound kernels that have a part of th
 
 typedef struct {
   const MsProgram *p;
-  gboolean chunks;        /* step rows count as optimizer whatever their pass (fast, bound) */
-  double peak;            /* FLOP/s of the run's precision */
-  double useful_s;        /* executed FLOP at that peak, no recomputation; and of rows that run beside the compute stream: */
+  gboolean chunks; /* step rows count as optimizer whatever their pass (fast, bound) */
+  double peak;     /* FLOP/s of the run's precision */
+  double useful_s; /* executed FLOP at that peak, no recomputation; and of rows that run beside the compute stream: */
   double beside_s;
-  double wider_s;         /* rows in a wider type: at their own peak instead */
-  double beyond_s[3];     /* GEMM, grouped GEMM, attention: beyond their FLOP at peak */
+  double wider_s;     /* rows in a wider type: at their own peak instead */
+  double beyond_s[3]; /* GEMM, grouped GEMM, attention: beyond their FLOP at peak */
   double recompute_s, quantise_s;
   double memory_s[MS_N_OPS];
 } Explain;
 
-/* --- rows ------------------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------------------------ */
 static double own_peak(const Explain *x, const MsOp *op) {
   return ms_device_rates(x->p->scenario->hardware, op->dtype, x->p->scenario->training.precision == MS_FP16).peak_flops;
 }
@@ -75,14 +75,15 @@ static void stage_rows(Explain *x, const MsSchedule *schedule, int stage) {
       const MsCostedPiece *piece = &x->p->piece[ms_work_chunk_piece(x->p->work, chunk, i)];
       list_rows(x, &piece->forward, count);
       list_rows(x, &piece->backward, count);
-      if (chunk->has_loss && i + 1 == ms_work_chunk_length(chunk)) left_rows(x, &piece->backward, ms_work_deferred(x->p->work, count));
+      if (chunk->has_loss && i + 1 == ms_work_chunk_length(chunk))
+        left_rows(x, &piece->backward, ms_work_deferred(x->p->work, count));
     }
   }
   const MsCostedStep *step = &x->p->step[stage];
   step_rows(x, &step->before), step_rows(x, &step->gather), step_rows(x, &step->reduce), step_rows(x, &step->after);
 }
 
-/* --- parts ------------------------------------------------------------------------------------------------------------------ */
+/* --- parts ----------------------------------------------------------------------------------------------------- */
 static void part(MsResult *r, const char *name, double time_s, gboolean always) {
   double fraction = time_s / r->step_time_s;
   if (!always && fabs(fraction) < 1e-12) return; /* rounding */
@@ -145,12 +146,14 @@ static void waiting_parts(MsResult *r) {
 
 void ms_explain(MsResult *r, const MsProgram *p, const MsSchedule *schedule) {
   static const char *const kernels[] = {"kernels: GEMM", "kernels: grouped GEMM", "kernels: attention"};
-  Explain x = {.p = p, .chunks = r->fidelity != MS_FIDELITY_FULL,
+  Explain x = {.p = p,
+               .chunks = r->fidelity != MS_FIDELITY_FULL,
                .peak = ms_hardware_peak_flops(p->scenario->hardware, p->scenario->training.precision)};
   if (!(x.peak > 0) || !(r->step_time_s > 0) || !isfinite(r->mfu)) return;
   for (int s = 0; s < r->stages; s++) stage_rows(&x, schedule, s);
   double n = r->stages, counted_s = r->mfu * r->step_time_s;
-  double rows_s = x.useful_s + x.wider_s + sum_of(x.beyond_s, 3) + x.recompute_s + x.quantise_s + sum_of(x.memory_s, MS_N_OPS);
+  double rows_s =
+      x.useful_s + x.wider_s + sum_of(x.beyond_s, 3) + x.recompute_s + x.quantise_s + sum_of(x.memory_s, MS_N_OPS);
   if (x.useful_s + x.beside_s > 0) r->counted_over_run = counted_s * n / (x.useful_s + x.beside_s);
   part(r, "model FLOP at peak", counted_s, TRUE);
   part(r, "FLOP beyond the convention", (x.useful_s + x.beside_s) / n - counted_s, FALSE);

@@ -1,7 +1,8 @@
 /* src/sim/fast.c - the schedule with whole chunks as tasks.
  *
- * Each distinct chunk is simulated alone, several times after one another, with every row, sharing and host launch; the step between repetitions is its
- * duration in steady state. The slots, messages and the step's own rows then go through the engine as in `full`. */
+ * Each distinct chunk is simulated alone, several times after one another, with every row, sharing and host launch; the
+ * step between repetitions is its duration in steady state. The slots, messages and the step's own rows then go through
+ * the engine as in `full`. */
 #include "sim/lower.h"
 #include "base/err.h"
 #include "base/units.h"
@@ -10,12 +11,13 @@
 typedef struct { /* of the kinds that the schedule has; FB is in Fast.pair */
   MsTime time[MS_N_SLOTS];
   MsTimeParts part[MS_N_SLOTS];
-  MsTime head;           /* of these in a backward, the weight gradient of the head, and its parts */
+  MsTime head; /* of these in a backward, the weight gradient of the head, and its parts */
   MsTimeParts head_part;
 } ChunkTime;
 
 /* Duration and parts of one repetition in steady state: between the last computes of repetitions 2 and 4. */
-static MsTime steady(const MsProgram *p, const MsLoneSlot *slot, const MsOp *const *tag_op, MsTimeParts *parts, guint64 *events) {
+static MsTime steady(const MsProgram *p, const MsLoneSlot *slot, const MsOp *const *tag_op, MsTimeParts *parts,
+                     guint64 *events) {
   MsTime makespan[2];
   MsTimeParts part[2];
   for (int i = 0; i < 2; i++) {
@@ -57,8 +59,8 @@ typedef struct {
   MsTime *f_end, *b_end;
 } Fast;
 
-/* Rows [from, to) after `at`, each when its stream is free and its waits are over (those before `from` are). What lengthens the list goes into
- * `part` (may be NULL): compute is the optimizer's, communication is exposed. */
+/* Rows [from, to) after `at`, each when its stream is free and its waits are over (those before `from` are). What
+ * lengthens the list goes into `part` (may be NULL): compute is the optimizer's, communication is exposed. */
 static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *stream, MsTimeParts *part) {
   MsTime last = at;
   g_autofree MsTime *end = g_new(MsTime, MAX(to - from, 1));
@@ -73,7 +75,8 @@ static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *s
     last = MAX(last, end[i - from]);
     if (!part) continue;
     int family = ms_op_families[op->kind];
-    if (op->stream == MS_STREAM_COMPUTE && op->pass != MS_PASS_OPTIMIZER && family <= MS_FAMILY_MEMORY) part->compute_s += longer, part->family_s[family] += longer;
+    if (op->stream == MS_STREAM_COMPUTE && op->pass != MS_PASS_OPTIMIZER && family <= MS_FAMILY_MEMORY)
+      part->compute_s += longer, part->family_s[family] += longer;
     else if (op->stream == MS_STREAM_COMPUTE && family != MS_FAMILY_COMM) part->optimizer_s += longer;
     else part->exposed_comm_s += longer, part->comm_exposed_s[ms_comm_class(op)] += longer;
   }
@@ -93,7 +96,9 @@ static size_t pair_index(const Fast *f, int stage, int forward, int backward) {
   return ((size_t)forward * (size_t)f->p->layout->vpp + (size_t)backward) * (size_t)f->p->layout->pp + (size_t)stage;
 }
 
-static const ChunkTime *chunk_time(const Fast *f, int stage, int chunk) { return &f->chunk[chunk * f->p->layout->pp + stage]; }
+static const ChunkTime *chunk_time(const Fast *f, int stage, int chunk) {
+  return &f->chunk[chunk * f->p->layout->pp + stage];
+}
 
 static MsTime whole_slot_time(const Fast *f, int stage, const MsSlot *slot, MsTimeParts *part) {
   if (slot->kind != MS_SLOT_FB) {
@@ -113,7 +118,8 @@ static MsTime whole_slot_time(const Fast *f, int stage, const MsSlot *slot, MsTi
 
 static MsTime slot_time(const Fast *f, int stage, const MsSlot *slot, MsTimeParts *part) {
   MsTime time = whole_slot_time(f, stage, slot, part);
-  int chunk = slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk, mb = slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb;
+  int chunk = slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk,
+      mb = slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb;
   if (slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_I || !ms_leaves_head(f->p, f->s, stage, chunk, mb)) return time;
   add_parts(part, &chunk_time(f, stage, chunk)->head_part, -1);
   return time - chunk_time(f, stage, chunk)->head;
@@ -125,7 +131,8 @@ static MsTime *cell(const Fast *f, MsTime *table, int stage, int chunk, int mb) 
 
 /* End of the task that brings a slot's input, or -1 when it has not run yet. */
 static MsTime input_end(const Fast *f, int stage, int own_chunk, int mb, gboolean back, MsTime message) {
-  int v = ms_virtual_stage(f->s, stage, own_chunk), from = back ? ms_virtual_after(f->s, v) : ms_virtual_before(f->s, v), owner, chunk;
+  int v = ms_virtual_stage(f->s, stage, own_chunk),
+      from = back ? ms_virtual_after(f->s, v) : ms_virtual_before(f->s, v), owner, chunk;
   if (from < 0) return back ? *cell(f, f->f_end, stage, own_chunk, mb) : 0;
   ms_virtual_owner(f->s, from, &owner, &chunk);
   MsTime end = *cell(f, back ? f->b_end : f->f_end, owner, chunk, mb);
@@ -133,8 +140,10 @@ static MsTime input_end(const Fast *f, int stage, int own_chunk, int mb, gboolea
 }
 
 /* Messages that a slot sends to another stage. */
-static void count_sends(const Fast *f, int stage, int chunk, gboolean back, MsTime message, MsTime *done, MsTimeParts *part) {
-  int v = ms_virtual_stage(f->s, stage, chunk), to = back ? ms_virtual_before(f->s, v) : ms_virtual_after(f->s, v), owner, at;
+static void count_sends(const Fast *f, int stage, int chunk, gboolean back, MsTime message, MsTime *done,
+                        MsTimeParts *part) {
+  int v = ms_virtual_stage(f->s, stage, chunk), to = back ? ms_virtual_before(f->s, v) : ms_virtual_after(f->s, v),
+      owner, at;
   if (to < 0) return;
   ms_virtual_owner(f->s, to, &owner, &at);
   if (owner == stage) return;
@@ -147,9 +156,12 @@ static void count_sends(const Fast *f, int stage, int chunk, gboolean back, MsTi
 }
 
 /* FALSE when its input is not there yet. `first`: when the stage stopped waiting for its first input. */
-static gboolean run_slot(const Fast *f, int s, const MsSlot *slot, MsTime message, MsTime *done, MsTime *first, MsTimeParts *part, MsPasses *passes) {
-  gboolean forward = slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB, back = slot->kind != MS_SLOT_F && slot->kind != MS_SLOT_W;
-  int b_chunk = slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk, b_mb = slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb;
+static gboolean run_slot(const Fast *f, int s, const MsSlot *slot, MsTime message, MsTime *done, MsTime *first,
+                         MsTimeParts *part, MsPasses *passes) {
+  gboolean forward = slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB,
+           back = slot->kind != MS_SLOT_F && slot->kind != MS_SLOT_W;
+  int b_chunk = slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk,
+      b_mb = slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb;
   MsTime in = forward ? input_end(f, s, slot->chunk, slot->mb, FALSE, message) : 0;
   MsTime in2 = back ? input_end(f, s, b_chunk, b_mb, TRUE, message) : 0;
   if (in < 0 || in2 < 0) return FALSE;
@@ -175,7 +187,9 @@ static void run_slots(const Fast *f, MsTime *done, MsTime *idle, MsTimeParts *st
   while (moved) {
     moved = FALSE;
     for (int s = 0; s < p; s++)
-      while (next[s] < f->s->n[s] && run_slot(f, s, &f->s->slot[s][next[s]], message, done, &first[s], &stage[s], &passes[s])) next[s]++, moved = TRUE;
+      while (next[s] < f->s->n[s] &&
+             run_slot(f, s, &f->s->slot[s][next[s]], message, done, &first[s], &stage[s], &passes[s]))
+        next[s]++, moved = TRUE;
   }
   for (int s = 0; s < p; s++) {
     if (next[s] < f->s->n[s]) MS_BUG("schedule deadlocks at stage %d slot %d", s, next[s]);
@@ -193,7 +207,8 @@ static void pair_cost(Fast *f, int stage, int a, int b, const MsOp *const *tag_o
       for (int y = 0; y < l->vpp; y++) {
         size_t other = pair_index(f, s, x, y);
         if (s == stage && x * l->vpp + y >= a * l->vpp + b) continue;
-        if (!same_chunk(f->p, ca, ms_layout_chunk(l, s, x)) || !same_chunk(f->p, cb, ms_layout_chunk(l, s, y))) continue;
+        if (!same_chunk(f->p, ca, ms_layout_chunk(l, s, x)) || !same_chunk(f->p, cb, ms_layout_chunk(l, s, y)))
+          continue;
         f->pair[at] = f->pair[other];
         f->pair_parts[at] = f->pair_parts[other];
         return;
@@ -201,8 +216,10 @@ static void pair_cost(Fast *f, int stage, int a, int b, const MsOp *const *tag_o
   f->pair[at] = steady(f->p, &(MsLoneSlot){ca, cb, MS_SLOT_FB, FALSE}, tag_op, &f->pair_parts[at], events);
 }
 
-/* FSDP: communication of a backward goes on beside the forward that follows it, so a backward is what it adds to a forward. */
-static void backward_beside_forward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op, guint64 *events) {
+/* FSDP: communication of a backward goes on beside the forward that follows it, so a backward is what it adds to a
+ * forward. */
+static void backward_beside_forward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op,
+                                    guint64 *events) {
   MsTimeParts both;
   MsTime time = steady(p, &(MsLoneSlot){chunk, chunk, MS_SLOT_FB, FALSE}, tag_op, &both, events);
   if (time - c->time[MS_SLOT_F] >= c->time[MS_SLOT_B]) return;
@@ -212,7 +229,8 @@ static void backward_beside_forward(const MsProgram *p, const MsChunk *chunk, Ch
 }
 
 /* What a backward (or a slot of weight gradients) is shorter by when it leaves the head's weight gradient. */
-static void head_of_backward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op, guint64 *events) {
+static void head_of_backward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op,
+                             guint64 *events) {
   MsTimeParts without, with;
   if (!chunk->has_loss || ms_work_deferred(p->work, G_MAXINT) == 0) return;
   MsTime time = steady(p, &(MsLoneSlot){chunk, NULL, MS_SLOT_B, FALSE}, tag_op, &with, events);
@@ -237,9 +255,11 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
     }
     ChunkTime *c = &f->chunk[i];
     for (int kind = MS_SLOT_F; kind < MS_SLOT_FB; kind++)
-      if (used[kind]) c->time[kind] = steady(f->p, &(MsLoneSlot){&l->chunks[i], NULL, kind, FALSE}, tag_op, &c->part[kind], events);
+      if (used[kind])
+        c->time[kind] = steady(f->p, &(MsLoneSlot){&l->chunks[i], NULL, kind, FALSE}, tag_op, &c->part[kind], events);
     head_of_backward(f->p, &l->chunks[i], c, tag_op, events);
-    if (f->p->unit && used[MS_SLOT_F] && used[MS_SLOT_B]) backward_beside_forward(f->p, &l->chunks[i], c, tag_op, events);
+    if (f->p->unit && used[MS_SLOT_F] && used[MS_SLOT_B])
+      backward_beside_forward(f->p, &l->chunks[i], c, tag_op, events);
   }
   if (!f->pair) return;
   for (int s = 0; s < l->pp; s++)
@@ -254,7 +274,9 @@ gboolean ms_schedule_has(const MsSchedule *s, MsSlotKind kind) {
   return FALSE;
 }
 
-gboolean ms_schedule_splits(const MsSchedule *s) { return ms_schedule_has(s, MS_SLOT_I) || ms_schedule_has(s, MS_SLOT_FB); }
+gboolean ms_schedule_splits(const MsSchedule *s) {
+  return ms_schedule_has(s, MS_SLOT_I) || ms_schedule_has(s, MS_SLOT_FB);
+}
 
 void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *tag_op, double *slot_s) {
   const MsLayout *l = p->layout;
@@ -262,7 +284,8 @@ void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *t
   MsTimeParts parts;
   guint64 events = 0;
   for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++)
-    if (kind != MS_SLOT_FB || ms_schedule_has(s, MS_SLOT_FB)) slot_s[kind] = (double)steady(p, &(MsLoneSlot){first, last, kind, FALSE}, tag_op, &parts, &events) / MS_PS_PER_S;
+    if (kind != MS_SLOT_FB || ms_schedule_has(s, MS_SLOT_FB))
+      slot_s[kind] = (double)steady(p, &(MsLoneSlot){first, last, kind, FALSE}, tag_op, &parts, &events) / MS_PS_PER_S;
 }
 
 static int crossing(const MsOpList *list) {
@@ -274,7 +297,8 @@ static int crossing(const MsOpList *list) {
 static void comm_totals(const MsCosted *c, MsTimeParts *part) {
   for (int i = 0; i < c->list->n; i++) {
     const MsOp *op = &c->list->op[i];
-    if (op->stream != MS_STREAM_COMPUTE || ms_op_families[op->kind] == MS_FAMILY_COMM) part->comm_total_s[ms_comm_class(op)] += (double)c->duration[i] / MS_PS_PER_S;
+    if (op->stream != MS_STREAM_COMPUTE || ms_op_families[op->kind] == MS_FAMILY_COMM)
+      part->comm_total_s[ms_comm_class(op)] += (double)c->duration[i] / MS_PS_PER_S;
   }
 }
 
@@ -287,8 +311,10 @@ static void tag_list(const MsCosted *c, const MsOp **tag_op) {
 static const MsOp **tags_of(const MsProgram *p) {
   const MsOp **tag_op = g_new0(const MsOp *, p->n_tags);
   for (int i = 0; i < p->work->n_pieces; i++) {
-    tag_list(&p->piece[i].forward, tag_op), tag_list(&p->piece[i].backward, tag_op), tag_list(&p->piece[i].reload, tag_op);
-    if (p->unit) tag_list(&p->unit[i].gather, tag_op), tag_list(&p->unit[i].cast, tag_op), tag_list(&p->unit[i].reduce, tag_op);
+    tag_list(&p->piece[i].forward, tag_op), tag_list(&p->piece[i].backward, tag_op),
+        tag_list(&p->piece[i].reload, tag_op);
+    if (p->unit)
+      tag_list(&p->unit[i].gather, tag_op), tag_list(&p->unit[i].cast, tag_op), tag_list(&p->unit[i].reduce, tag_op);
   }
   return tag_op;
 }
@@ -300,7 +326,9 @@ static MsTime before_passes(const MsCostedStep *step, MsTimeParts *part) {
   memset(stream, 0, sizeof stream);
   const MsCosted *g = &step->gather;
   int n = 0;
-  while (n < g->list->n && step->ops.gather_at[n].chunk == 0 && step->ops.gather_at[n].piece == step->ops.gather_at[0].piece) n++;
+  while (n < g->list->n && step->ops.gather_at[n].chunk == 0 &&
+         step->ops.gather_at[n].piece == step->ops.gather_at[0].piece)
+    n++;
   MsTime gather = list_end(g, 0, n, 0, stream, NULL);
   if (gather > ready) {
     part->exposed_comm_s += (double)(gather - ready) / MS_PS_PER_S;
@@ -310,7 +338,8 @@ static MsTime before_passes(const MsCostedStep *step, MsTimeParts *part) {
   return MAX(ready, gather);
 }
 
-/* When the stage comes to where all stages meet: reductions of the last chunk are exposed, earlier chunks' hide behind the backward that follows. */
+/* When the stage comes to where all stages meet: reductions of the last chunk are exposed, earlier chunks' hide behind
+ * the backward that follows. */
 static MsTime to_the_meeting(const MsCostedStep *step, MsTime done, MsTimeParts *part) {
   MsTime stream[MS_N_STREAMS] = {0};
   const MsCosted *r = &step->reduce, *a = &step->after;
@@ -340,10 +369,15 @@ static void close_parts(MsTimeParts *t, MsTime end) {
   if (sum > total) t->other_s = total - sum; /* rounding */
 }
 
-MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts *stage, MsPasses *passes, guint64 *events) {
+MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts *stage, MsPasses *passes,
+                    guint64 *events) {
   const MsLayout *l = p->layout;
   size_t cells = (size_t)l->num_chunks * (size_t)schedule->microbatches;
-  Fast f = {.p = p, .s = schedule, .chunk = g_new0(ChunkTime, l->num_chunks), .f_end = g_new(MsTime, cells), .b_end = g_new(MsTime, cells)};
+  Fast f = {.p = p,
+            .s = schedule,
+            .chunk = g_new0(ChunkTime, l->num_chunks),
+            .f_end = g_new(MsTime, cells),
+            .b_end = g_new(MsTime, cells)};
   if (p->scenario->options.ep_overlap) {
     f.pair = g_new0(MsTime, (size_t)l->num_chunks * (size_t)l->vpp);
     f.pair_parts = g_new0(MsTimeParts, (size_t)l->num_chunks * (size_t)l->vpp);

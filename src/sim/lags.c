@@ -7,7 +7,8 @@ const MsLags ms_no_rows = MS_NO_ROWS;
 
 static MsTime plus(MsTime at, MsTime by) { return MAX(at + by, MS_NEVER); }
 
-/* When each row ends, and what the list leaves behind, if the source is there at 0 and the others never were. end[rows->n]: scratch. */
+/* When each row ends, and what the list leaves behind, if the source is there at 0 and the others never were.
+ * end[rows->n]: scratch. */
 static void behind(const MsRows *rows, MsEnd source, MsTime *end, MsLags *lags) {
   MsTime at[MS_N_ENDS] = {MS_NEVER, MS_NEVER, MS_NEVER, MS_NEVER}, stream[MS_N_STREAMS];
   at[source] = 0;
@@ -52,7 +53,9 @@ MsLags ms_lags_product(const MsLags *then, const MsLags *first) {
 }
 
 MsForced ms_forced_product(const MsForced *then, const MsForced *first) {
-  MsForced f = {.lags = ms_lags_product(&then->lags, &first->lags), .own = then->own + first->own, .network = then->network + first->network};
+  MsForced f = {.lags = ms_lags_product(&then->lags, &first->lags),
+                .own = then->own + first->own,
+                .network = then->network + first->network};
   for (int k = 0; k < MS_RIVALS; k++) f.shared[k] = ms_lags_product(&then->shared[k], &first->shared[k]);
   return f;
 }
@@ -82,28 +85,34 @@ void ms_lags_run(const MsLags *l, const MsTime before[MS_N_ENDS], MsTime after[M
 
 /* --- of pieces --- */
 
-typedef struct { MsLags lags; guint sources; } Table; /* sources: whose lags are there */
+typedef struct {
+  MsLags lags;
+  guint sources;
+} Table; /* sources: whose lags are there */
 
 struct MsPieceLags {
   const MsCostedPiece *piece;
   int n, sm_count, rival_sms[MS_RIVALS];
   gboolean delay_wgrad;
-  Table **pass;  /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
-  Table **pair;  /* [n * n] forward of one beside backward of another */
+  Table **pass;                          /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
+  Table **pair;                          /* [n * n] forward of one beside backward of another */
   MsForced **forced_pass, **forced_pair; /* the same */
-  MsRows rows;   /* scratch */
+  MsRows rows;                           /* scratch */
 };
 
 /* Rows that look the same to rows.c. */
 static gboolean same_rows(const MsCosted *a, const MsCosted *b) {
   int n = a->list->n;
   size_t times = (size_t)n * sizeof(MsTime);
-  if (n != b->list->n || a->list->tip != b->list->tip || memcmp(a->duration, b->duration, times) || memcmp(a->beside, b->beside, times) ||
-      memcmp(a->launch, b->launch, times) || memcmp(a->sms, b->sms, (size_t)n * sizeof *a->sms) || memcmp(a->use, b->use, (size_t)n * sizeof *a->use))
+  if (n != b->list->n || a->list->tip != b->list->tip || memcmp(a->duration, b->duration, times) ||
+      memcmp(a->beside, b->beside, times) || memcmp(a->launch, b->launch, times) ||
+      memcmp(a->sms, b->sms, (size_t)n * sizeof *a->sms) || memcmp(a->use, b->use, (size_t)n * sizeof *a->use))
     return FALSE;
   for (int i = 0; i < n; i++) {
     const MsOp *x = &a->list->op[i], *y = &b->list->op[i];
-    if (x->stream != y->stream || x->pass != y->pass || x->node != y->node || x->flags != y->flags || memcmp(x->wait, y->wait, sizeof x->wait)) return FALSE;
+    if (x->stream != y->stream || x->pass != y->pass || x->node != y->node || x->flags != y->flags ||
+        memcmp(x->wait, y->wait, sizeof x->wait))
+      return FALSE;
   }
   return TRUE;
 }
@@ -114,9 +123,11 @@ static void take_over(MsPieceLags *l, const MsPieceLags *like) {
   int n = MIN(l->n, like->n);
   g_autofree gboolean *forward = g_new(gboolean, n), *backward = g_new(gboolean, n);
   for (int i = 0; i < n; i++) {
-    forward[i] = same_rows(&l->piece[i].forward, &like->piece[i].forward), backward[i] = same_rows(&l->piece[i].backward, &like->piece[i].backward);
+    forward[i] = same_rows(&l->piece[i].forward, &like->piece[i].forward),
+    backward[i] = same_rows(&l->piece[i].backward, &like->piece[i].backward);
     for (int kind = 0; kind <= MS_SLOT_W; kind++)
-      if (kind == MS_SLOT_F ? forward[i] : backward[i]) l->pass[kind * l->n + i] = copy_of(like->pass[kind * like->n + i]);
+      if (kind == MS_SLOT_F ? forward[i] : backward[i])
+        l->pass[kind * l->n + i] = copy_of(like->pass[kind * like->n + i]);
   }
   for (int i = 0; i < n * n && l->delay_wgrad == like->delay_wgrad; i++)
     if (forward[i / n] && backward[i % n]) l->pair[i / n * l->n + i % n] = copy_of(like->pair[i / n * like->n + i % n]);
@@ -124,7 +135,8 @@ static void take_over(MsPieceLags *l, const MsPieceLags *like) {
 
 MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like) {
   MsPieceLags *l = g_new0(MsPieceLags, 1);
-  *l = (MsPieceLags){.piece = piece, .n = n, .sm_count = scenario->hardware->sm_count, .delay_wgrad = scenario->options.delay_wgrad};
+  *l = (MsPieceLags){
+      .piece = piece, .n = n, .sm_count = scenario->hardware->sm_count, .delay_wgrad = scenario->options.delay_wgrad};
   l->pass = g_new0(Table *, (MS_SLOT_W + 1) * (gsize)n);
   l->pair = g_new0(Table *, (gsize)n * (gsize)n);
   l->forced_pass = g_new0(MsForced *, (MS_SLOT_W + 1) * (gsize)n);
@@ -150,7 +162,8 @@ void ms_piece_lags_meet(MsPieceLags *l, const int sms[MS_RIVALS]) {
 }
 
 static void rows_of_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
-  static const MsListPart part[] = {[MS_SLOT_F] = MS_LIST_ALL, [MS_SLOT_B] = MS_LIST_ALL, [MS_SLOT_I] = MS_LIST_INPUT, [MS_SLOT_W] = MS_LIST_WEIGHT};
+  static const MsListPart part[] = {
+      [MS_SLOT_F] = MS_LIST_ALL, [MS_SLOT_B] = MS_LIST_ALL, [MS_SLOT_I] = MS_LIST_INPUT, [MS_SLOT_W] = MS_LIST_WEIGHT};
   const MsCostedPiece *c = &l->piece[piece];
   ms_rows_of_list(&l->rows, kind == MS_SLOT_F ? &c->forward : &c->backward, part[kind]);
 }
@@ -187,7 +200,8 @@ static void share_with_rivals(const MsRows *rows, int sm_count, const int *sms, 
     for (int i = 0; i < rows->n; i++) {
       MsTime alone = rows->row[i].duration;
       if (row[i].use == MS_USE_LINK1) row[i].duration += alone;
-      if (row[i].use == MS_USE_COMPUTE && sm_count > sms[k]) row[i].duration = alone + alone / (sm_count - sms[k]) * sms[k];
+      if (row[i].use == MS_USE_COMPUTE && sm_count > sms[k])
+        row[i].duration = alone + alone / (sm_count - sms[k]) * sms[k];
     }
     ms_lags_of_rows(&shared, sm_count, MS_FROM_ALL, &forced->shared[k]);
   }

@@ -1,4 +1,5 @@
-/* src/sim/lower.c - the step as a graph: every row of every slot, laid down in an order in which each task's waits already exist. */
+/* src/sim/lower.c - the step as a graph: every row of every slot, laid down in an order in which each task's waits
+ * already exist. */
 #include "sim/lower.h"
 #include "base/err.h"
 #include <string.h>
@@ -6,13 +7,16 @@
 #define NONE G_MAXUINT32
 
 typedef struct { /* what is on its way for the next piece of a stage: parameters (FSDP), tensors from the host */
-  int piece;      /* whose, -1 = none */
+  int piece;     /* whose, -1 = none */
   gboolean backward;
   guint n;
-  guint32 id[4];  /* the last row on each stream */
+  guint32 id[4]; /* the last row on each stream */
 } Fetch;
 
-typedef struct { int piece; gboolean backward; } Need;
+typedef struct {
+  int piece;
+  gboolean backward;
+} Need;
 static const Need nobody = {-1, FALSE};
 
 typedef struct {
@@ -20,20 +24,21 @@ typedef struct {
   const MsSchedule *schedule;
   MsGraph *graph;
   int stages, chunks, microbatches;
-  int *next;             /* [stages] slot to lay down next */
-  guint32 *arrived_f;    /* [virtual stage * microbatches + mb] task that brings its input, NONE = not yet */
-  guint32 *arrived_b;    /* the same for its output gradient */
-  guint32 **gather;      /* [stages][gather rows] task of each parameter gather row */
-  guint32 *reduced;      /* [stages * streams] last gradient reduction on each stream, NONE = none */
-  guint32 *tip;          /* [stages] last task of the chain of the last slot */
-  guint32 *send;         /* [stages] last blocking send, NONE = none */
-  guint32 *split;        /* [virtual stage * microbatches + mb] end of its input gradient: what its weight gradient waits for */
-  int *left_b;           /* [stages * chunks] weight gradients still to come */
-  guint32 *scratch;      /* [n_scratch] task of each row of the list being laid down */
+  int *next;          /* [stages] slot to lay down next */
+  guint32 *arrived_f; /* [virtual stage * microbatches + mb] task that brings its input, NONE = not yet */
+  guint32 *arrived_b; /* the same for its output gradient */
+  guint32 **gather;   /* [stages][gather rows] task of each parameter gather row */
+  guint32 *reduced;   /* [stages * streams] last gradient reduction on each stream, NONE = none */
+  guint32 *tip;       /* [stages] last task of the chain of the last slot */
+  guint32 *send;      /* [stages] last blocking send, NONE = none */
+  guint32
+      *split;  /* [virtual stage * microbatches + mb] end of its input gradient: what its weight gradient waits for */
+  int *left_b; /* [stages * chunks] weight gradients still to come */
+  guint32 *scratch; /* [n_scratch] task of each row of the list being laid down */
   int n_scratch;
-  Fetch *fetch;          /* [2 * stages] of the forward (or only) pass and of the backward pass beside it */
+  Fetch *fetch; /* [2 * stages] of the forward (or only) pass and of the backward pass beside it */
   gboolean fetches;
-  guint32 *leaving;      /* [2 * stages] last copies to the host of the two pieces before, NONE = none */
+  guint32 *leaving; /* [2 * stages] last copies to the host of the two pieces before, NONE = none */
   guint32 *slot_task;
   const guint32 *slot_base;
 } Lower;
@@ -42,8 +47,14 @@ typedef struct {
 
 static guint32 add_task(Lower *l, int stage, const MsCosted *c, int i, MsTime duration, const guint32 *wait, guint n) {
   const MsOp *op = &c->list->op[i];
-  MsTask task = {.device = (guint32)stage, .stream = op->stream, .use = c->use[i], .host_sync = (op->flags & MS_OPF_SYNC) != 0,
-                 .sms = c->sms[i], .duration = duration, .launch = c->launch[i], .tag = c->tag + (guint32)i};
+  MsTask task = {.device = (guint32)stage,
+                 .stream = op->stream,
+                 .use = c->use[i],
+                 .host_sync = (op->flags & MS_OPF_SYNC) != 0,
+                 .sms = c->sms[i],
+                 .duration = duration,
+                 .launch = c->launch[i],
+                 .tag = c->tag + (guint32)i};
   return ms_graph_add(l->graph, &task, wait, n);
 }
 
@@ -51,8 +62,10 @@ static guint32 add_row(Lower *l, int stage, const MsCosted *c, int i, const guin
   return add_task(l, stage, c, i, c->duration[i], wait, n);
 }
 
-/* Lays the part down and returns the end of its chain, NONE when it has no rows. A row whose waits are all outside the part waits for the entry. */
-static guint32 lay_list(Lower *l, const MsCosted *c, guint32 device, const guint32 *entry, guint n_entry, MsListPart part) {
+/* Lays the part down and returns the end of its chain, NONE when it has no rows. A row whose waits are all outside the
+ * part waits for the entry. */
+static guint32 lay_list(Lower *l, const MsCosted *c, guint32 device, const guint32 *entry, guint n_entry,
+                        MsListPart part) {
   guint32 last = NONE;
   if (c->list->n > l->n_scratch) {
     l->n_scratch = c->list->n;
@@ -75,11 +88,12 @@ static guint32 lay_list(Lower *l, const MsCosted *c, guint32 device, const guint
   return last;
 }
 
-/* --- a forward layer beside a backward layer: rows in the order of pair.c, which wait only inside their own list --- */
+/* --- a forward layer beside a backward layer: rows in the order of pair.c, which wait only inside their own list ---
+ */
 
 typedef struct {
   const MsCosted *c;
-  guint32 *id;      /* [n] task of each row, NONE = not laid down yet */
+  guint32 *id; /* [n] task of each row, NONE = not laid down yet */
   guint32 entry[8];
   guint n_entry;
 } Side;
@@ -92,7 +106,8 @@ static void lay_row(Lower *l, int stage, Side *side, int i) {
   for (int j = 0; j < 3; j++) {
     if (op->wait[j] < 0) continue;
     own = TRUE;
-    if (side->id[op->wait[j]] != NONE) wait[n++] = side->id[op->wait[j]]; /* a deferred weight gradient holds nobody up */
+    if (side->id[op->wait[j]] != NONE)
+      wait[n++] = side->id[op->wait[j]]; /* a deferred weight gradient holds nobody up */
   }
   if (!own)
     for (guint j = 0; j < side->n_entry; j++) wait[n++] = side->entry[j];
@@ -113,7 +128,8 @@ static guint32 side_tip(Side *side) {
   return tip;
 }
 
-static void lay_pair(Lower *l, int stage, const MsCosted *f, const MsCosted *b, guint32 *f_entry, guint *n_f, guint32 *b_entry, guint *n_b) {
+static void lay_pair(Lower *l, int stage, const MsCosted *f, const MsCosted *b, guint32 *f_entry, guint *n_f,
+                     guint32 *b_entry, guint *n_b) {
   Side side[2];
   side_init(&side[0], f, f_entry, *n_f);
   side_init(&side[1], b, b_entry, *n_b);
@@ -125,12 +141,21 @@ static void lay_pair(Lower *l, int stage, const MsCosted *f, const MsCosted *b, 
   b_entry[0] = side_tip(&side[1]), *n_b = 1;
 }
 
-/* What happens at the borders of the pieces of one slot: parameters awaited before a forward, gradients reduced after a backward. */
-typedef struct { int stage, chunk; gboolean gather, reduce; } Hooks;
+/* What happens at the borders of the pieces of one slot: parameters awaited before a forward, gradients reduced after a
+ * backward. */
+typedef struct {
+  int stage, chunk;
+  gboolean gather, reduce;
+} Hooks;
 
-typedef struct { gboolean backward; MsListPart part; } Pass;
+typedef struct {
+  gboolean backward;
+  MsListPart part;
+} Pass;
 static Pass pass_of(MsSlotKind kind) {
-  return (Pass){kind != MS_SLOT_F, kind == MS_SLOT_I ? MS_LIST_INPUT : kind == MS_SLOT_W ? MS_LIST_WEIGHT : MS_LIST_ALL};
+  return (Pass){kind != MS_SLOT_F, kind == MS_SLOT_I   ? MS_LIST_INPUT
+                                   : kind == MS_SLOT_W ? MS_LIST_WEIGHT
+                                                       : MS_LIST_ALL};
 }
 
 static guint wait_gather(Lower *l, const Hooks *h, int piece, guint32 *entry, guint n);
@@ -144,7 +169,8 @@ static gboolean needs_params(const Lower *l, int piece, MsSlotKind kind) {
 }
 
 static gboolean needs_fetch(const Lower *l, int piece, MsSlotKind kind) {
-  return needs_params(l, piece, kind) || (kind != MS_SLOT_F && kind != MS_SLOT_W && l->p->piece[piece].reload.list->n > 0);
+  return needs_params(l, piece, kind) ||
+         (kind != MS_SLOT_F && kind != MS_SLOT_W && l->p->piece[piece].reload.list->n > 0);
 }
 
 static void fetch_list(Lower *l, guint32 device, Fetch *f, const MsCosted *c, const guint32 *entry, guint n_entry) {
@@ -160,12 +186,15 @@ static void fetch_list(Lower *l, guint32 device, Fetch *f, const MsCosted *c, co
 static void fetch(Lower *l, guint32 device, int side, Need need, const guint32 *entry, guint n_entry) {
   Fetch *f = &l->fetch[2 * device + (guint)side];
   *f = (Fetch){.piece = need.piece, .backward = need.backward};
-  if (needs_params(l, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F)) fetch_list(l, device, f, &l->p->unit[need.piece].gather, entry, n_entry);
+  if (needs_params(l, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
+    fetch_list(l, device, f, &l->p->unit[need.piece].gather, entry, n_entry);
   if (need.backward) fetch_list(l, device, f, &l->p->piece[need.piece].reload, entry, n_entry);
 }
 
-/* The entry of a piece with what it needs; `next` (nobody: none): for which pass of which piece the next fetch goes on while it runs. */
-static guint use_fetched(Lower *l, guint32 device, int side, int piece, MsSlotKind kind, Need next, guint32 *entry, guint n) {
+/* The entry of a piece with what it needs; `next` (nobody: none): for which pass of which piece the next fetch goes on
+ * while it runs. */
+static guint use_fetched(Lower *l, guint32 device, int side, int piece, MsSlotKind kind, Need next, guint32 *entry,
+                         guint n) {
   Fetch *f = &l->fetch[2 * device + (guint)side], here = {.piece = -1};
   gboolean backward = kind != MS_SLOT_F;
   guint32 before[8];
@@ -224,7 +253,8 @@ static Need next_in_slots(const Lower *l, int stage, int at) {
   if (at == l->schedule->n[stage]) return nobody;
   const MsSlot *slot = &l->schedule->slot[stage][at];
   if (slot->kind == MS_SLOT_FB && l->p->scenario->options.ep_overlap) return nobody; /* it fetches its own */
-  return next_in_chunk(l, ms_layout_chunk(l->p->layout, stage, slot->chunk), slot->kind == MS_SLOT_FB ? MS_SLOT_F : (MsSlotKind)slot->kind, -1, nobody);
+  return next_in_chunk(l, ms_layout_chunk(l->p->layout, stage, slot->chunk),
+                       slot->kind == MS_SLOT_FB ? MS_SLOT_F : (MsSlotKind)slot->kind, -1, nobody);
 }
 
 static gboolean anything_fetched(const MsProgram *p) {
@@ -233,7 +263,8 @@ static gboolean anything_fetched(const MsProgram *p) {
   return p->unit != NULL;
 }
 
-static guint32 lay_chunk(Lower *l, const MsLoneSlot *slot, guint32 device, guint32 *entry, guint n_entry, const Hooks *hooks, Need then) {
+static guint32 lay_chunk(Lower *l, const MsLoneSlot *slot, guint32 device, guint32 *entry, guint n_entry,
+                         const Hooks *hooks, Need then) {
   const MsChunk *chunk = slot->chunk;
   MsSlotKind kind = slot->kind;
   Pass pass = pass_of(kind);
@@ -244,10 +275,13 @@ static guint32 lay_chunk(Lower *l, const MsLoneSlot *slot, guint32 device, guint
     const MsCostedPiece *c = &l->p->piece[piece];
     if (hooks && hooks->gather) n_entry = wait_gather(l, hooks, at, entry, n_entry);
     if (l->fetches && !pass.backward) n_entry = wait_leaving(l, device, entry, n_entry);
-    if (l->fetches && kind != MS_SLOT_W) n_entry = use_fetched(l, device, 0, piece, kind, next_in_chunk(l, chunk, kind, i, then), entry, n_entry);
+    if (l->fetches && kind != MS_SLOT_W)
+      n_entry = use_fetched(l, device, 0, piece, kind, next_in_chunk(l, chunk, kind, i, then), entry, n_entry);
     guint32 from = ms_graph_count(l->graph);
     MsSlotKind own = ms_piece_slot(l->p, kind, piece, slot->leaves_head);
-    guint32 laid = own == MS_N_SLOTS ? NONE : lay_list(l, pass.backward ? &c->backward : &c->forward, device, entry, n_entry, pass_of(own).part);
+    guint32 laid = own == MS_N_SLOTS ? NONE
+                                     : lay_list(l, pass.backward ? &c->backward : &c->forward, device, entry, n_entry,
+                                                pass_of(own).part);
     if (laid != NONE) entry[0] = tip = laid, n_entry = 1;
     if (l->fetches && !pass.backward) note_leaving(l, device, from);
     if (l->p->unit && pass.backward && kind != MS_SLOT_I) reduce_unit(l, device, piece, tip);
@@ -291,7 +325,8 @@ static void lay_before(Lower *l) {
 static guint wait_gather(Lower *l, const Hooks *h, int piece, guint32 *entry, guint n) {
   const MsCostedStep *step = &l->p->step[h->stage];
   for (int i = 0; i < step->gather.list->n; i++)
-    if (step->ops.gather_at[i].chunk == h->chunk && step->ops.gather_at[i].piece == piece && n < 7) entry[n++] = l->gather[h->stage][i];
+    if (step->ops.gather_at[i].chunk == h->chunk && step->ops.gather_at[i].piece == piece && n < 7)
+      entry[n++] = l->gather[h->stage][i];
   return n;
 }
 
@@ -300,15 +335,20 @@ static void issue_reduce(Lower *l, const Hooks *h, int piece, guint32 tip) {
   for (int i = 0; i < step->reduce.list->n; i++) {
     if (step->ops.reduce_at[i].chunk != h->chunk || step->ops.reduce_at[i].piece != piece) continue;
     int to = i + 1;
-    while (to < step->reduce.list->n && step->ops.reduce_at[to].chunk == h->chunk && step->ops.reduce_at[to].piece == piece) to++;
+    while (to < step->reduce.list->n && step->ops.reduce_at[to].chunk == h->chunk &&
+           step->ops.reduce_at[to].piece == piece)
+      to++;
     guint32 first = ms_graph_count(l->graph);
     lay_bucket(l, h->stage, &step->reduce, i, to, tip, NULL);
-    for (int k = i; k < to; k++) l->reduced[MS_N_STREAMS * h->stage + step->reduce.list->op[k].stream] = first + (guint32)(k - i);
+    for (int k = i; k < to; k++)
+      l->reduced[MS_N_STREAMS * h->stage + step->reduce.list->op[k].stream] = first + (guint32)(k - i);
     return;
   }
 }
 
-static gboolean crosses_stages(const MsOp *op) { return op->group == MS_GROUP_WORLD || op->group == MS_GROUP_EMBEDDING; }
+static gboolean crosses_stages(const MsOp *op) {
+  return op->group == MS_GROUP_WORLD || op->group == MS_GROUP_EMBEDDING;
+}
 
 /* Waits of row i of a list whose rows so far are id[]; the stage's tip when it has none. */
 static guint row_waits(const Lower *l, int stage, const MsOp *op, const guint32 *id, guint32 *wait) {
@@ -329,8 +369,8 @@ static void lay_until_crossing(Lower *l, int stage, int *at, guint32 *id) {
   }
 }
 
-/* After-rows go in lockstep: a row over a group that spans stages starts when all its stages have come so far. Post-validation (schedules.md 5) lets
- * each stage go on with its own part of the gradient norm. */
+/* After-rows go in lockstep: a row over a group that spans stages starts when all its stages have come so far.
+ * Post-validation (schedules.md 5) lets each stage go on with its own part of the gradient norm. */
 static void lay_after(Lower *l) {
   g_autofree int *at = g_new0(int, (guint)l->stages);
   g_autofree guint32 *barrier = g_new(guint32, 4 * (guint)l->stages);
@@ -343,7 +383,8 @@ static void lay_after(Lower *l) {
     guint n = 0;
     for (int s = 0; s < l->stages; s++) {
       const MsOpList *list = l->p->step[s].after.list;
-      if (at[s] < list->n && list->op[at[s]].group == order[k]) n += row_waits(l, s, &list->op[at[s]], id[s], &barrier[n]);
+      if (at[s] < list->n && list->op[at[s]].group == order[k])
+        n += row_waits(l, s, &list->op[at[s]], id[s], &barrier[n]);
     }
     for (int s = 0; s < l->stages; s++) {
       const MsCosted *c = &l->p->step[s].after;
@@ -367,10 +408,15 @@ static guint32 send(Lower *l, int stage, guint32 tip, int to_virtual, int mb, gb
   ms_virtual_owner(l->schedule, to_virtual, &owner, &chunk);
   guint32 task_id = tip;
   if (owner != stage) {
-    MsTask task = {.device = (guint32)stage, .stream = MS_STREAM_PP_SEND, .use = l->p->p2p.level ? MS_USE_LINK1 : MS_USE_LINK0,
-                   .sms = l->p->scenario->hardware->sm_count > 0 ? l->p->p2p.sms : 0, .duration = ms_time_of(l->p->p2p.time_s),
-                   .launch = ms_time_of(l->p->p2p_op.kernels * l->p->scenario->hardware->kernel_launch_s), .tag = l->p->p2p_tag};
-    if (backward) task.stream = MS_STREAM_PP_RECV; /* the second communicator: gradients do not queue behind activations */
+    MsTask task = {.device = (guint32)stage,
+                   .stream = MS_STREAM_PP_SEND,
+                   .use = l->p->p2p.level ? MS_USE_LINK1 : MS_USE_LINK0,
+                   .sms = l->p->scenario->hardware->sm_count > 0 ? l->p->p2p.sms : 0,
+                   .duration = ms_time_of(l->p->p2p.time_s),
+                   .launch = ms_time_of(l->p->p2p_op.kernels * l->p->scenario->hardware->kernel_launch_s),
+                   .tag = l->p->p2p_tag};
+    if (backward)
+      task.stream = MS_STREAM_PP_RECV; /* the second communicator: gradients do not queue behind activations */
     task_id = ms_graph_add(l->graph, &task, &tip, 1);
     if (l->p->p2p_blocks) l->send[stage] = task_id;
   }
@@ -388,10 +434,15 @@ static gboolean input_ready(Lower *l, int virtual_stage, int mb, gboolean backwa
   return TRUE;
 }
 
-/* A blocking exchange ends in a device synchronisation: the host issues nothing of the next slot before the message is here (communication.md 6). */
+/* A blocking exchange ends in a device synchronisation: the host issues nothing of the next slot before the message is
+ * here (communication.md 6). */
 static guint32 receive(Lower *l, int stage, guint32 input) {
   if (!l->p->p2p_blocks || (int)ms_graph_task(l->graph, input)->device == stage) return input;
-  MsTask task = {.device = (guint32)stage, .stream = MS_STREAM_SIDE, .use = MS_USE_NOTHING, .host_sync = 1, .tag = l->p->p2p_tag,
+  MsTask task = {.device = (guint32)stage,
+                 .stream = MS_STREAM_SIDE,
+                 .use = MS_USE_NOTHING,
+                 .host_sync = 1,
+                 .tag = l->p->p2p_tag,
                  .launch = ms_time_of(l->p->scenario->hardware->sync_s)};
   return ms_graph_add(l->graph, &task, &input, 1);
 }
@@ -412,7 +463,8 @@ static gboolean first_microbatch(const Lower *l, int chunk, int mb) {
 
 static gboolean last_backward(Lower *l, int stage, int chunk) { return --l->left_b[stage * l->chunks + chunk] == 0; }
 
-/* The output of forward at virtual stage v goes on to the next one, or is the loss, after which the backward of the same stage may run. */
+/* The output of forward at virtual stage v goes on to the next one, or is the loss, after which the backward of the
+ * same stage may run. */
 static void forward_done(Lower *l, int stage, int v, int mb, guint32 tip) {
   int next = ms_virtual_after(l->schedule, v);
   if (next < 0) *arrival(l, TRUE, v, mb) = tip;
@@ -440,7 +492,9 @@ static gboolean lay_forward(Lower *l, int stage, int chunk, int mb) {
 }
 
 static MsLoneSlot backward_slot(const Lower *l, int stage, MsSlotKind kind, int chunk, int mb) {
-  return (MsLoneSlot){.chunk = ms_layout_chunk(l->p->layout, stage, chunk), .kind = kind, .leaves_head = ms_leaves_head(l->p, l->schedule, stage, chunk, mb)};
+  return (MsLoneSlot){.chunk = ms_layout_chunk(l->p->layout, stage, chunk),
+                      .kind = kind,
+                      .leaves_head = ms_leaves_head(l->p, l->schedule, stage, chunk, mb)};
 }
 
 /* Whole backward (B) or its input gradient (I). */
@@ -459,7 +513,8 @@ static gboolean lay_backward(Lower *l, int stage, MsSlotKind kind, int chunk, in
   return TRUE;
 }
 
-/* Weight gradients: they wait for their own input gradient and for their turn on the compute stream; nobody waits for them. */
+/* Weight gradients: they wait for their own input gradient and for their turn on the compute stream; nobody waits for
+ * them. */
 static gboolean lay_weight(Lower *l, int stage, int chunk, int mb) {
   int v = ms_virtual_stage(l->schedule, stage, chunk);
   guint32 entry[8] = {l->split[(size_t)v * (size_t)l->microbatches + (size_t)mb]};
@@ -472,8 +527,9 @@ static gboolean lay_weight(Lower *l, int stage, int chunk, int mb) {
 }
 
 /* One slot of the combined schedule, piece by piece in the order of pair.c. */
-static void lay_layers_paired(Lower *l, int stage, const MsLoneSlot *slot, guint32 *f_entry, guint n_f, guint32 *b_entry, guint n_b,
-                              const Hooks *f_hooks, const Hooks *b_hooks, guint32 *f_tip, guint32 *b_tip) {
+static void lay_layers_paired(Lower *l, int stage, const MsLoneSlot *slot, guint32 *f_entry, guint n_f,
+                              guint32 *b_entry, guint n_b, const Hooks *f_hooks, const Hooks *b_hooks, guint32 *f_tip,
+                              guint32 *b_tip) {
   const MsChunk *f = slot->chunk, *b = slot->chunk2;
   const MsWork *w = l->p->work;
   int nf = ms_work_chunk_length(f), nb = ms_work_chunk_length(b);
@@ -485,14 +541,17 @@ static void lay_layers_paired(Lower *l, int stage, const MsLoneSlot *slot, guint
     int next_f = walk.f >= 0 ? walk.f : walk.next_f;
     if (next_f < nf && f_hooks && f_hooks->gather) n_f = wait_gather(l, f_hooks, next_f, f_entry, n_f);
     if (l->fetches && fp)
-      n_f = use_fetched(l, (guint32)stage, 0, ms_work_chunk_piece(w, f, walk.f), MS_SLOT_F, next_in_chunk(l, f, MS_SLOT_F, walk.f, nobody), f_entry, n_f);
+      n_f = use_fetched(l, (guint32)stage, 0, ms_work_chunk_piece(w, f, walk.f), MS_SLOT_F,
+                        next_in_chunk(l, f, MS_SLOT_F, walk.f, nobody), f_entry, n_f);
     if (l->fetches && bp)
-      n_b = use_fetched(l, (guint32)stage, 1, ms_work_chunk_piece(w, b, walk.b), MS_SLOT_B, next_in_chunk(l, b, MS_SLOT_B, nb - 1 - walk.b, nobody), b_entry, n_b);
+      n_b = use_fetched(l, (guint32)stage, 1, ms_work_chunk_piece(w, b, walk.b), MS_SLOT_B,
+                        next_in_chunk(l, b, MS_SLOT_B, nb - 1 - walk.b, nobody), b_entry, n_b);
     if (fp && bp) {
       lay_pair(l, stage, fp, bp, f_entry, &n_f, b_entry, &n_b);
       *f_tip = f_entry[0], *b_tip = b_entry[0];
     } else if (bp) {
-      MsSlotKind own = ms_piece_slot(l->p, MS_SLOT_B, ms_work_chunk_piece(w, b, walk.b), slot->leaves_head); /* the head is never in a pair */
+      MsSlotKind own = ms_piece_slot(l->p, MS_SLOT_B, ms_work_chunk_piece(w, b, walk.b),
+                                     slot->leaves_head); /* the head is never in a pair */
       guint32 laid = lay_list(l, bp, (guint32)stage, b_entry, n_b, pass_of(own).part);
       if (laid != NONE) b_entry[0] = *b_tip = laid, n_b = 1;
     } else {
@@ -517,7 +576,8 @@ static gboolean lay_both(Lower *l, int stage, const MsSlot *slot) {
   guint n_b = entry_of(l, stage, b_in, b_entry);
   Hooks f_hooks = {.stage = stage, .chunk = slot->chunk, .gather = first_microbatch(l, slot->chunk, slot->mb)};
   Hooks b_hooks = {.stage = stage, .chunk = slot->chunk2, .reduce = last_backward(l, stage, slot->chunk2)};
-  MsLoneSlot pair = {ms_layout_chunk(l->p->layout, stage, slot->chunk), ms_layout_chunk(l->p->layout, stage, slot->chunk2), MS_SLOT_FB,
+  MsLoneSlot pair = {ms_layout_chunk(l->p->layout, stage, slot->chunk),
+                     ms_layout_chunk(l->p->layout, stage, slot->chunk2), MS_SLOT_FB,
                      ms_leaves_head(l->p, l->schedule, stage, slot->chunk2, slot->mb2)};
   lay_layers_paired(l, stage, &pair, f_entry, n_f, b_entry, n_b, &f_hooks, &b_hooks, &f_tip, &b_tip);
   if (f_tip == NONE) f_tip = f_in != NONE ? f_in : before;
@@ -603,20 +663,26 @@ static void join_reductions(Lower *l) {
 }
 
 MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base) {
-  Lower l = {.p = p, .schedule = schedule, .stages = schedule->stages, .chunks = schedule->chunks, .microbatches = schedule->microbatches,
-             .slot_task = slot_task, .slot_base = slot_base};
+  Lower l = {.p = p,
+             .schedule = schedule,
+             .stages = schedule->stages,
+             .chunks = schedule->chunks,
+             .microbatches = schedule->microbatches,
+             .slot_task = slot_task,
+             .slot_base = slot_base};
   l.graph = new_graph(p, l.stages, ms_program_tasks(p, schedule) + 64.0 * l.stages);
   size_t virtual_mb = (size_t)(l.stages * l.chunks) * (size_t)l.microbatches;
   l.next = g_new0(int, l.stages);
   l.arrived_f = filled(virtual_mb, NONE), l.arrived_b = filled(virtual_mb, NONE), l.split = filled(virtual_mb, NONE);
   l.gather = g_new0(guint32 *, l.stages), l.reduced = filled((size_t)MS_N_STREAMS * (size_t)l.stages, NONE);
   l.tip = filled((size_t)l.stages, NONE), l.send = filled((size_t)l.stages, NONE);
-  l.left_b = g_new(int, l.stages * l.chunks);
+  l.left_b = g_new(int, l.stages *l.chunks);
   l.fetches = anything_fetched(p);
   l.leaving = filled(2 * (size_t)l.stages, NONE);
   l.fetch = g_new0(Fetch, 2 * l.stages);
   for (int i = 0; i < 2 * l.stages; i++) l.fetch[i].piece = -1;
-  for (int i = 0, first; i < l.stages * l.chunks; i++) ms_chunk_microbatches(schedule, i % l.chunks, &first, &l.left_b[i]);
+  for (int i = 0, first; i < l.stages * l.chunks; i++)
+    ms_chunk_microbatches(schedule, i % l.chunks, &first, &l.left_b[i]);
   lay_before(&l);
   lay_slots(&l);
   if (slot_task)
@@ -624,7 +690,8 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   join_reductions(&l);
   lay_after(&l);
   for (int i = 0; i < l.stages; i++) g_free(l.gather[i]);
-  g_free(l.gather), g_free(l.next), g_free(l.arrived_f), g_free(l.arrived_b), g_free(l.reduced), g_free(l.tip), g_free(l.send), g_free(l.left_b);
+  g_free(l.gather), g_free(l.next), g_free(l.arrived_f), g_free(l.arrived_b), g_free(l.reduced), g_free(l.tip),
+      g_free(l.send), g_free(l.left_b);
   g_free(l.split), g_free(l.scratch), g_free(l.fetch), g_free(l.leaving);
   return l.graph;
 }
@@ -632,7 +699,8 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
 MsGraph *ms_lower_chunk(const MsProgram *p, const MsLoneSlot *slot, int repeat) {
   MsSlotKind kind = slot->kind;
   const MsChunk *chunk = slot->chunk;
-  MsLoneSlot forward = {.chunk = chunk, .kind = MS_SLOT_F}, backward = {.chunk = slot->chunk2, .kind = MS_SLOT_B, .leaves_head = slot->leaves_head};
+  MsLoneSlot forward = {.chunk = chunk, .kind = MS_SLOT_F},
+             backward = {.chunk = slot->chunk2, .kind = MS_SLOT_B, .leaves_head = slot->leaves_head};
   Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
   guint32 leaving[2] = {NONE, NONE};
   Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .fetches = anything_fetched(p)};
@@ -656,8 +724,9 @@ MsGraph *ms_lower_chunk(const MsProgram *p, const MsLoneSlot *slot, int repeat) 
   return l.graph;
 }
 
-/* Post-validation: a stage starts its next step as soon as it has ended this one, so steps follow one another at the longest span of a stage, from
- * when it stopped waiting for its first input. The parts of each stage lose the rest of the makespan: waiting at its ends. */
+/* Post-validation: a stage starts its next step as soon as it has ended this one, so steps follow one another at the
+ * longest span of a stage, from when it stopped waiting for its first input. The parts of each stage lose the rest of
+ * the makespan: waiting at its ends. */
 MsTime ms_lower_period(const MsProgram *p, const MsGraph *graph, const MsTrajectory *t, MsTimeParts *stage) {
   if (!p->skewed) return t->makespan;
   int stages = p->layout->pp;

@@ -1,9 +1,10 @@
-/* src/sim/pair.c - a forward chunk beside a backward chunk with EP overlap (communication.md 8): which pieces go in pairs, and in which order the rows of
- * a pair are issued.
+/* src/sim/pair.c - a forward chunk beside a backward chunk with EP overlap (communication.md 8): which pieces go in
+ * pairs, and in which order the rows of a pair are issued.
  *
- * Each list of a pair is cut at its two crossings of the expert group: before dispatch, dispatch, experts, combine and after. The cuts of the two lists
- * are issued alternately, so that each crossing of one runs beside compute of the other. What a layer does behind combine (forward) or in front of its
- * gradient (backward) is on the stream of the crossings (work/dispatch.c). */
+ * Each list of a pair is cut at its two crossings of the expert group: before dispatch, dispatch, experts, combine and
+ * after. The cuts of the two lists are issued alternately, so that each crossing of one runs beside compute of the
+ * other. What a layer does behind combine (forward) or in front of its gradient (backward) is on the stream of the
+ * crossings (work/dispatch.c). */
 #include "sim/lower.h"
 #include <string.h>
 
@@ -41,7 +42,8 @@ static int first_at(const MsOpList *list, int from, MsNode node, gboolean comm_o
 
 void ms_pair_cut(const MsOpList *list, gboolean backward, int cut[MS_PAIR_NODES + 1]) {
   int dispatch = first_at(list, 0, MS_NODE_DISPATCH, TRUE);
-  int experts = first_at(list, dispatch, MS_NODE_EXPERTS, FALSE), combine = first_at(list, experts, MS_NODE_COMBINE, TRUE);
+  int experts = first_at(list, dispatch, MS_NODE_EXPERTS, FALSE),
+      combine = first_at(list, experts, MS_NODE_COMBINE, TRUE);
   if (dispatch == list->n) { /* a dense layer: no crossings; everything is the outer segment */
     int outer = backward ? 3 : 0;
     for (int s = 0; s <= MS_PAIR_NODES; s++) cut[s] = s <= outer ? 0 : list->n;
@@ -50,12 +52,17 @@ void ms_pair_cut(const MsOpList *list, gboolean backward, int cut[MS_PAIR_NODES 
   /* forward: A | D | M | C and after. backward: to dispatch | M | combine | rest */
   const int forward_cut[] = {0, dispatch, experts, combine, list->n};
   int behind = combine; /* of an exchange that sorts by itself, the rows in front of it are its own */
-  while (behind < list->n && list->op[behind].node == MS_NODE_COMBINE && list->op[behind].stream == MS_STREAM_EP) behind++;
+  while (behind < list->n && list->op[behind].node == MS_NODE_COMBINE && list->op[behind].stream == MS_STREAM_EP)
+    behind++;
   const int backward_cut[] = {0, experts, combine, behind, list->n};
   memcpy(cut, backward ? backward_cut : forward_cut, sizeof forward_cut);
 }
 
-typedef struct { const MsOpList *list[2]; int cut[2][MS_PAIR_NODES + 1], n; MsPairRow *order; } Issue; /* [0] forward, [1] backward */
+typedef struct {
+  const MsOpList *list[2];
+  int cut[2][MS_PAIR_NODES + 1], n;
+  MsPairRow *order;
+} Issue; /* [0] forward, [1] backward */
 
 typedef enum { EVERY_ROW, ALL_BUT_WEIGHTS, WEIGHTS_ONLY } Which;
 

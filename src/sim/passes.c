@@ -4,9 +4,12 @@
 #include "base/units.h"
 #include "sim/lower.h"
 
-typedef struct { MsTime start, end; } Interval;
+typedef struct {
+  MsTime start, end;
+} Interval;
 
-/* Rows that are the pass itself. What runs beside passes: messages between stages, reductions and gathers of parameters, copies to and from the host. */
+/* Rows that are the pass itself. What runs beside passes: messages between stages, reductions and gathers of
+ * parameters, copies to and from the host. */
 static gboolean in_pass(const MsTask *task) {
   switch ((MsStream)task->stream) {
   case MS_STREAM_COMPUTE:
@@ -28,7 +31,8 @@ static Interval slot_interval(const MsGraph *graph, const MsTrajectory *t, int s
   return slot;
 }
 
-static Interval slots_of_stage(const MsSchedule *schedule, const MsGraph *graph, const MsTrajectory *t, int stage, const guint32 *first, MsPasses *passes) {
+static Interval slots_of_stage(const MsSchedule *schedule, const MsGraph *graph, const MsTrajectory *t, int stage,
+                               const guint32 *first, MsPasses *passes) {
   Interval all = {G_MAXINT64, 0};
   for (int i = 0; i < schedule->n[stage]; i++) {
     Interval slot = slot_interval(graph, t, stage, first[i], first[i + 1]);
@@ -44,7 +48,8 @@ static Interval slots_of_stage(const MsSchedule *schedule, const MsGraph *graph,
 static gboolean has_tag(const MsCosted *c, guint32 tag) { return tag >= c->tag && tag - c->tag < (guint32)c->list->n; }
 
 static gboolean of_step(const MsCostedStep *step, guint32 tag) {
-  return has_tag(&step->before, tag) || has_tag(&step->gather, tag) || has_tag(&step->reduce, tag) || has_tag(&step->after, tag);
+  return has_tag(&step->before, tag) || has_tag(&step->gather, tag) || has_tag(&step->reduce, tag) ||
+         has_tag(&step->after, tag);
 }
 
 static int by_start(gconstpointer a, gconstpointer b) {
@@ -58,24 +63,27 @@ static double outside(GArray *rows, Interval slots) {
   g_array_sort(rows, by_start);
   for (guint i = 0; i < rows->len; i++) {
     Interval row = g_array_index(rows, Interval, i);
-    MsTime from = MAX(row.start, done), before = MIN(row.end, slots.start) - from, after = row.end - MAX(from, slots.end);
+    MsTime from = MAX(row.start, done), before = MIN(row.end, slots.start) - from,
+           after = row.end - MAX(from, slots.end);
     sum += MAX(before, 0) + MAX(after, 0);
     done = MAX(done, row.end);
   }
   return (double)sum / MS_PS_PER_S;
 }
 
-void ms_passes_of_step(const struct MsProgram *p, const MsSchedule *schedule, const MsGraph *graph, const MsTrajectory *t, const guint32 *slot_task,
-                       const guint32 *slot_base, MsPasses *passes) {
+void ms_passes_of_step(const struct MsProgram *p, const MsSchedule *schedule, const MsGraph *graph,
+                       const MsTrajectory *t, const guint32 *slot_task, const guint32 *slot_base, MsPasses *passes) {
   int stages = schedule->stages;
   g_autofree GArray **rows = g_new(GArray *, stages);
   for (int s = 0; s < stages; s++) rows[s] = g_array_new(FALSE, FALSE, sizeof(Interval)), passes[s] = (MsPasses){0};
   for (guint32 i = 0; i < t->n; i++) {
     const MsTask *task = ms_graph_task(graph, i);
-    if (of_step(&p->step[task->device], task->tag)) g_array_append_val(rows[task->device], ((Interval){t->start[i], t->end[i]}));
+    if (of_step(&p->step[task->device], task->tag))
+      g_array_append_val(rows[task->device], ((Interval){t->start[i], t->end[i]}));
   }
   for (int s = 0; s < stages; s++) {
-    passes[s].optimizer_s = outside(rows[s], slots_of_stage(schedule, graph, t, s, slot_task + slot_base[s], &passes[s]));
+    passes[s].optimizer_s =
+        outside(rows[s], slots_of_stage(schedule, graph, t, s, slot_task + slot_base[s], &passes[s]));
     g_array_unref(rows[s]);
   }
 }

@@ -33,8 +33,9 @@ static MsTime shortest(const MsOpList *list, const MsTime *duration) {
   return last;
 }
 
-/* Host work of one recomputed region, in framework operators: the random states saved in the forward, then set, and set back, around the second run. Found on the
- * ladder of Moonlight on H100 (one microbatch, host-bound): +18, 24, 40, 9, 50 ms measured for 1 to 3 regions in each of 27 layers, +19, 29, 30, 15, 44 ms with 12. */
+/* Host work of one recomputed region, in framework operators: the random states saved in the forward, then set, and set
+ * back, around the second run. Found on the ladder of Moonlight on H100 (one microbatch, host-bound): +18, 24, 40, 9,
+ * 50 ms measured for 1 to 3 regions in each of 27 layers, +19, 29, 30, 15, 44 ms with 12. */
 #define CHECKPOINT_OPERATORS 12
 
 static gboolean opens_checkpoint(const MsOpList *list, int i) {
@@ -51,13 +52,15 @@ static int find_kernel(const MsCosted *like, const MsOp *op, int *at) {
 }
 
 /* `like`: a list much like it whose kernels cost the same, or NULL. */
-static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, const MsOpList *list, const MsCosted *like, guint32 *tag) {
+static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, const MsOpList *list, const MsCosted *like,
+                      guint32 *tag) {
   const MsHardware *hw = s->hardware;
   int n = list->n, at = 0;
   c->list = list;
   c->tag = *tag;
   *tag += (guint32)n;
-  c->duration = g_malloc((gsize)MAX(n, 1) * (3 * sizeof(MsTime) + sizeof(guint16) + sizeof(guint8))); /* one block for all */
+  c->duration =
+      g_malloc((gsize)MAX(n, 1) * (3 * sizeof(MsTime) + sizeof(guint16) + sizeof(guint8))); /* one block for all */
   c->beside = c->duration + n, c->launch = c->beside + n;
   c->sms = (guint16 *)(gpointer)(c->launch + n), c->use = (guint8 *)(c->sms + n);
   gboolean in_graph = FALSE, sync = FALSE;
@@ -84,22 +87,25 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
   c->shortest = shortest(list, c->duration);
 }
 
-/* With EP overlap each node of the schedule is a call of its own: streams switched, events waited for and recorded, inputs detached; a backward node is a run
- * of the autograd engine besides, on its thread (Megatron-LM pipeline_parallel/utils.py, ScheduleNode). Framework operators whose host time comes to as
- * much. No graph but one of the whole iteration captures it. */
-#define NODE_FORWARD_OPS 1
+/* With EP overlap each node of the schedule is a call of its own: streams switched, events waited for and recorded,
+ * inputs detached; a backward node is a run of the autograd engine besides, on its thread (Megatron-LM
+ * pipeline_parallel/utils.py, ScheduleNode). Framework operators whose host time comes to as much. No graph but one of
+ * the whole iteration captures it. */
+#define NODE_FORWARD_OPS  1
 #define NODE_BACKWARD_OPS 3
 
 static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) {
   if (!s->options.ep_overlap || (s->options.cuda_graph_scope & MS_CG_FULL_ITERATION)) return;
   int cut[MS_PAIR_NODES + 1];
   ms_pair_cut(c->list, backward, cut);
-  double call_s = (backward ? NODE_BACKWARD_OPS : NODE_FORWARD_OPS) * s->hardware->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1);
+  double call_s = (backward ? NODE_BACKWARD_OPS : NODE_FORWARD_OPS) * s->hardware->kernel_launch_s *
+                  (s->stack.host > 0 ? s->stack.host : 1);
   for (int i = 0; i < MS_PAIR_NODES; i++)
     if (cut[i + 1] > cut[i]) c->launch[cut[i]] += ms_time_of(call_s);
 }
 
-/* Collectives out of registered buffers take few SMs (communication.md 9: user buffers on NVLink, on NVLink and network, on the network alone). */
+/* Collectives out of registered buffers take few SMs (communication.md 9: user buffers on NVLink, on NVLink and
+ * network, on the network alone). */
 static void registered_buffers(const MsProgram *p, MsCosted *c) {
   for (int i = 0; i < c->list->n; i++) {
     const MsGroup *group = &p->layout->group[c->list->op[i].group];
@@ -122,12 +128,14 @@ static void cost_units(MsProgram *p, guint32 *tag) {
 
 static void costed_clear(MsCosted *c) { g_free(c->duration); }
 
-MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, const MsCostedPiece *like, int n_like, guint32 *tag) {
+MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, const MsCostedPiece *like, int n_like,
+                                    guint32 *tag) {
   MsCostedPiece *piece = g_new0(MsCostedPiece, work->n_pieces);
   for (int i = 0; i < work->n_pieces; i++) {
     const MsCostedPiece *known = i < n_like ? &like[i] : NULL;
     cost_list(&piece[i].forward, work->scenario, cost, &work->pieces[i].forward, known ? &known->forward : NULL, tag);
-    cost_list(&piece[i].backward, work->scenario, cost, &work->pieces[i].backward, known ? &known->backward : NULL, tag);
+    cost_list(&piece[i].backward, work->scenario, cost, &work->pieces[i].backward, known ? &known->backward : NULL,
+              tag);
     cost_list(&piece[i].reload, work->scenario, cost, &work->pieces[i].reload, NULL, tag);
     add_node_calls(&piece[i].forward, work->scenario, FALSE), add_node_calls(&piece[i].backward, work->scenario, TRUE);
   }
@@ -135,7 +143,8 @@ MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, cons
 }
 
 void ms_costed_pieces_free(MsCostedPiece *piece, int n) {
-  for (int i = 0; piece && i < n; i++) costed_clear(&piece[i].forward), costed_clear(&piece[i].backward), costed_clear(&piece[i].reload);
+  for (int i = 0; piece && i < n; i++)
+    costed_clear(&piece[i].forward), costed_clear(&piece[i].backward), costed_clear(&piece[i].reload);
   g_free(piece);
 }
 
@@ -143,7 +152,9 @@ static guint32 tag_behind(const MsCostedPiece *piece, int n) {
   return n > 0 ? piece[n - 1].reload.tag + (guint32)piece[n - 1].reload.list->n : 0;
 }
 
-MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) { return ms_program_new_like(work, cost, NULL, NULL); }
+MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
+  return ms_program_new_like(work, cost, NULL, NULL);
+}
 
 MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedPiece *pieces, MsPieceLags *lags) {
   MsProgram *p = g_new0(MsProgram, 1);
@@ -174,7 +185,8 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   p->n_tags = tag;
   MsScheduleKind kind = p->scenario->layout.schedule;
   gboolean classic = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
-  p->p2p_blocks = (classic && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm)) || p->scenario->hardware->serial;
+  p->p2p_blocks =
+      (classic && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm)) || p->scenario->hardware->serial;
   p->skewed = ms_steps_overlap(p->scenario);
   return p;
 }
@@ -208,7 +220,8 @@ double ms_program_longest_s(const MsProgram *p) {
       pass_s += 2 * p->p2p.time_s;
       for (int i = 0; i < ms_work_chunk_length(chunk); i++) pass_s += piece_s[ms_work_chunk_piece(p->work, chunk, i)];
     }
-    longest = MAX(longest, l->microbatches * pass_s + serial_s(&step->before) + serial_s(&step->reduce) + serial_s(&step->gather) + serial_s(&step->after));
+    longest = MAX(longest, l->microbatches * pass_s + serial_s(&step->before) + serial_s(&step->reduce) +
+                               serial_s(&step->gather) + serial_s(&step->after));
   }
   return l->pp * longest;
 }
@@ -227,7 +240,8 @@ MsSlotKind ms_piece_slot(const MsProgram *p, MsSlotKind kind, int piece, gboolea
 
 gboolean ms_steps_overlap(const MsScenario *s) {
   MsScheduleKind kind = s->layout.schedule;
-  return kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && s->layout.pp > 1 && s->options.optimizer_post_validation != FALSE;
+  return kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && s->layout.pp > 1 &&
+         s->options.optimizer_post_validation != FALSE;
 }
 
 gboolean ms_slots_overlap(const MsScenario *s) {
@@ -239,7 +253,8 @@ MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
   const MsLayout *l = p->layout;
   MsScheduleKind kind = p->scenario->layout.schedule;
   if ((kind != MS_SCHED_ZB_1P && kind != MS_SCHED_ZB_2P) || l->vpp > 1)
-    return ms_schedule_new((int)kind, l->pp, l->microbatches, l->vpp, l->group_size, p->scenario->options.ep_overlap, why, size);
+    return ms_schedule_new((int)kind, l->pp, l->microbatches, l->vpp, l->group_size, p->scenario->options.ep_overlap,
+                           why, size);
   double f = 0, b = 0, w = 0;
   for (int i = 0; i < l->num_chunks; i++)
     for (int j = 0; j < ms_work_chunk_length(&l->chunks[i]); j++) {
@@ -247,8 +262,8 @@ MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
       f += (double)piece->forward.shortest, b += (double)piece->backward.shortest, w += (double)piece->backward.weight;
     }
   double n = l->pp, comm = l->pp > 1 ? (double)ms_time_of(p->p2p.time_s) : 0;
-  return ms_schedule_zb_greedy(l->pp, l->microbatches, MAX(1, round(f / n)), MAX(1, round((b - w) / n)), round(w / n), comm,
-                               kind == MS_SCHED_ZB_1P ? l->pp : 2.0 * l->pp, 0, why, size);
+  return ms_schedule_zb_greedy(l->pp, l->microbatches, MAX(1, round(f / n)), MAX(1, round((b - w) / n)), round(w / n),
+                               comm, kind == MS_SCHED_ZB_1P ? l->pp : 2.0 * l->pp, 0, why, size);
 }
 
 void ms_program_free(MsProgram *p) {

@@ -1,11 +1,13 @@
 /* src/sim/relaxed.c - a tight lower bound of the step: what `full` would find if links were not shared, slot by slot.
  *
- * What one pass over one piece does to its stage is a table of lags (sim/lags.c); with EP overlap so is what a forward piece does beside a backward piece.
- * The table of a chunk is the max-plus product of those of its pieces. The slots of the schedule then cost a few sums each instead of hundreds of rows.
+ * What one pass over one piece does to its stage is a table of lags (sim/lags.c); with EP overlap so is what a forward
+ * piece does beside a backward piece. The table of a chunk is the max-plus product of those of its pieces. The slots of
+ * the schedule then cost a few sums each instead of hundreds of rows.
  *
- * Why it never exceeds `full`: sharing only lengthens rows; of all orders and waits that the lowering lays down (sim/lower.c) a subset is kept here,
- * and with fewer waits and shorter rows nothing starts later. Left out: rows of other streams that reach from one piece into the next, gradient
- * reductions and parameter gathers other than those at the ends of a chunk, what FSDP and offloading fetch. */
+ * Why it never exceeds `full`: sharing only lengthens rows; of all orders and waits that the lowering lays down
+ * (sim/lower.c) a subset is kept here, and with fewer waits and shorter rows nothing starts later. Left out: rows of
+ * other streams that reach from one piece into the next, gradient reductions and parameter gathers other than those at
+ * the ends of a chunk, what FSDP and offloading fetch. */
 #include "sim/lower.h"
 #include "base/err.h"
 
@@ -13,30 +15,37 @@
 
 /* --- chunks --- */
 
-typedef struct { MsLags lags; MsNeed need; } Table; /* of a slot */
+typedef struct {
+  MsLags lags;
+  MsNeed need;
+} Table; /* of a slot */
 
-typedef struct { /* of one chunk, by kind of slot */
+typedef struct {                /* of one chunk, by kind of slot */
   Table pass[2][MS_SLOT_W + 1]; /* the second: leaving the head's weight gradient */
-  int kind; /* chunks of the same pieces have the same number */
+  int kind;                     /* chunks of the same pieces have the same number */
 } ChunkLags;
 
 typedef struct {
   const MsProgram *p;
   const MsSchedule *s;
-  ChunkLags *chunk;  /* [num_chunks] chunk * pp + stage */
-  Table **pair_of_kinds; /* [n_kinds][n_kinds][2] forward chunk beside backward chunk, which leaves the head or not; NULL = not asked for yet */
+  ChunkLags *chunk;      /* [num_chunks] chunk * pp + stage */
+  Table **pair_of_kinds; /* [n_kinds][n_kinds][2] forward chunk beside backward chunk, which leaves the head or not;
+                            NULL = not asked for yet */
   int n_kinds;
   MsTime *arrived_f, *arrived_b, *split; /* [virtual stage * microbatches + mb]; NEVER = not yet */
-  MsTime *compute, *host, *tip, *send, *stream_f, *stream_b, *last_b, *gather_at; /* of each stage; the last two of each chunk */
+  MsTime *compute, *host, *tip, *send, *stream_f, *stream_b, *last_b,
+      *gather_at;     /* of each stage; the last two of each chunk */
   int *next, *left_b; /* slot of each stage that comes next; backwards of each chunk still to come */
-  MsToll **toll; /* [stages] NULL: none */
+  MsToll **toll;      /* [stages] NULL: none */
   MsTime message, message_launch, sync;
   gboolean paired, splits, tolls; /* layers run in pairs; backwards are split into I and W; some stage has a toll */
 } Relaxed;
 
 static gboolean same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b) {
   int n = ms_work_chunk_length(a);
-  if (n != ms_work_chunk_length(b) || a->has_embedding != b->has_embedding || a->num_layers + a->num_mtp != b->num_layers + b->num_mtp) return FALSE;
+  if (n != ms_work_chunk_length(b) || a->has_embedding != b->has_embedding ||
+      a->num_layers + a->num_mtp != b->num_layers + b->num_mtp)
+    return FALSE;
   for (int i = 0; i < n; i++)
     if (ms_work_chunk_piece(w, a, i) != ms_work_chunk_piece(w, b, i)) return FALSE;
   return TRUE;
@@ -83,7 +92,8 @@ static void chunks_lags(Relaxed *r) {
 }
 
 /* A forward chunk beside a backward chunk, piece by piece as the lowering lays them. */
-static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk *f_chunk, const ChunkLags *b, const MsChunk *b_chunk, gboolean leaves_head) {
+static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk *f_chunk, const ChunkLags *b,
+                                   const MsChunk *b_chunk, gboolean leaves_head) {
   Table **known = &r->pair_of_kinds[2 * (f->kind * r->n_kinds + b->kind) + (leaves_head ? 1 : 0)];
   if (*known) return *known;
   MsPieceLags *lags = r->p->lags;
@@ -91,12 +101,17 @@ static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk
   MsForced forced = ms_nothing_forced;
   MsPairWalk walk = ms_pair_walk(f_chunk, b_chunk);
   while (ms_pair_step(&walk)) {
-    int fp = walk.f >= 0 ? ms_work_chunk_piece(r->p->work, f_chunk, walk.f) : -1, bp = walk.b >= 0 ? ms_work_chunk_piece(r->p->work, b_chunk, walk.b) : -1;
+    int fp = walk.f >= 0 ? ms_work_chunk_piece(r->p->work, f_chunk, walk.f) : -1,
+        bp = walk.b >= 0 ? ms_work_chunk_piece(r->p->work, b_chunk, walk.b) : -1;
     MsSlotKind alone = bp < 0 ? MS_SLOT_B : ms_piece_slot(r->p, MS_SLOT_B, bp, leaves_head);
-    MsLags step = fp < 0 ? ms_lags_beside(ms_piece_lags_pass(lags, alone, bp, MS_FROM_ALL)) : bp < 0 ? *ms_piece_lags_pass(lags, MS_SLOT_F, fp, MS_FROM_ALL) : *ms_piece_lags_pair(lags, fp, bp, MS_FROM_ALL);
+    MsLags step = fp < 0   ? ms_lags_beside(ms_piece_lags_pass(lags, alone, bp, MS_FROM_ALL))
+                  : bp < 0 ? *ms_piece_lags_pass(lags, MS_SLOT_F, fp, MS_FROM_ALL)
+                           : *ms_piece_lags_pair(lags, fp, bp, MS_FROM_ALL);
     t.lags = ms_lags_product(&step, &t.lags);
     if (!r->tolls) continue;
-    MsForced need = fp < 0 ? *ms_piece_forced_pass(lags, alone, bp) : bp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_F, fp) : *ms_piece_forced_pair(lags, fp, bp);
+    MsForced need = fp < 0   ? *ms_piece_forced_pass(lags, alone, bp)
+                    : bp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_F, fp)
+                             : *ms_piece_forced_pair(lags, fp, bp);
     if (fp < 0) need = ms_forced_beside(&need);
     forced = ms_forced_product(&need, &forced);
   }
@@ -110,7 +125,8 @@ static MsTime *cell(const Relaxed *r, MsTime *table, int virtual_stage, int mb) 
   return &table[(size_t)virtual_stage * (size_t)r->s->microbatches + (size_t)mb];
 }
 
-/* Runs a chunk's table on a stage; returns when its output is there. `beside`: what the backward of a pair waits for; becomes when its output is there. */
+/* Runs a chunk's table on a stage; returns when its output is there. `beside`: what the backward of a pair waits for;
+ * becomes when its output is there. */
 static MsTime run_lags(Relaxed *r, int stage, const Table *t, MsTime entry, MsTime *beside) {
   MsTime before[MS_N_ENDS] = {entry, beside ? *beside : NEVER, r->compute[stage], r->host[stage]}, after[MS_N_ENDS];
   ms_lags_run(&t->lags, before, after);
@@ -170,9 +186,13 @@ static void forward_done(Relaxed *r, int stage, int v, int mb, MsTime tip) {
   else deliver(r, stage, tip, next, mb, FALSE);
 }
 
-static const ChunkLags *chunk_of(const Relaxed *r, int stage, int chunk) { return &r->chunk[chunk * r->p->layout->pp + stage]; }
+static const ChunkLags *chunk_of(const Relaxed *r, int stage, int chunk) {
+  return &r->chunk[chunk * r->p->layout->pp + stage];
+}
 
-static gboolean is_empty(const Relaxed *r, int stage, int chunk) { return ms_work_chunk_length(ms_layout_chunk(r->p->layout, stage, chunk)) == 0; }
+static gboolean is_empty(const Relaxed *r, int stage, int chunk) {
+  return ms_work_chunk_length(ms_layout_chunk(r->p->layout, stage, chunk)) == 0;
+}
 
 static MsTime gathered(Relaxed *r, int stage, int chunk, int mb) {
   int first, count;
@@ -192,13 +212,16 @@ static gboolean run_forward(Relaxed *r, int stage, int chunk, int mb) {
     MsTime free = ms_toll_gathered(r->toll[stage], chunk);
     r->compute[stage] = MAX(r->compute[stage], free);
   }
-  MsTime tip = is_empty(r, stage, chunk) ? (input != NEVER ? input : before) : run_lags(r, stage, &c->pass[0][MS_SLOT_F], MAX(entry, 0), NULL);
+  MsTime tip = is_empty(r, stage, chunk) ? (input != NEVER ? input : before)
+                                         : run_lags(r, stage, &c->pass[0][MS_SLOT_F], MAX(entry, 0), NULL);
   r->tip[stage] = tip;
   forward_done(r, stage, v, mb, tip);
   return TRUE;
 }
 
-static void backward_ended(Relaxed *r, int stage, int chunk, MsTime tip) { r->last_b[chunk * r->p->layout->pp + stage] = tip; }
+static void backward_ended(Relaxed *r, int stage, int chunk, MsTime tip) {
+  r->last_b[chunk * r->p->layout->pp + stage] = tip;
+}
 
 /* Before every slot that ends a backward. */
 static void backward_comes(Relaxed *r, int stage, int chunk) {
@@ -213,7 +236,9 @@ static gboolean run_backward(Relaxed *r, int stage, MsSlotKind kind, int chunk, 
   MsTime entry = entry_of(r, stage, input, own, take_send(r, stage));
   const ChunkLags *c = chunk_of(r, stage, chunk);
   if (kind == MS_SLOT_B) backward_comes(r, stage, chunk);
-  MsTime tip = is_empty(r, stage, chunk) ? input : run_lags(r, stage, &c->pass[ms_leaves_head(r->p, r->s, stage, chunk, mb)][kind], entry, NULL);
+  MsTime tip = is_empty(r, stage, chunk)
+                   ? input
+                   : run_lags(r, stage, &c->pass[ms_leaves_head(r->p, r->s, stage, chunk, mb)][kind], entry, NULL);
   r->tip[stage] = tip;
   if (kind == MS_SLOT_I) *cell(r, r->split, v, mb) = tip;
   else backward_ended(r, stage, chunk, tip);
@@ -226,7 +251,8 @@ static gboolean run_weight(Relaxed *r, int stage, int chunk, int mb) {
   const ChunkLags *c = chunk_of(r, stage, chunk);
   if (entry == NEVER) return FALSE;
   backward_comes(r, stage, chunk);
-  if (!is_empty(r, stage, chunk)) r->tip[stage] = run_lags(r, stage, &c->pass[ms_leaves_head(r->p, r->s, stage, chunk, mb)][MS_SLOT_W], entry, NULL);
+  if (!is_empty(r, stage, chunk))
+    r->tip[stage] = run_lags(r, stage, &c->pass[ms_leaves_head(r->p, r->s, stage, chunk, mb)][MS_SLOT_W], entry, NULL);
   backward_ended(r, stage, chunk, r->tip[stage]);
   return TRUE;
 }
@@ -236,13 +262,18 @@ static gboolean run_pair(Relaxed *r, int stage, const MsSlot *slot) {
   int vf = ms_virtual_stage(r->s, stage, slot->chunk), vb = ms_virtual_stage(r->s, stage, slot->chunk2);
   MsTime f_in, b_in, before = r->tip[stage];
   gboolean f_own, b_own;
-  if (!input_of(r, stage, vf, slot->mb, FALSE, &f_in, &f_own) || !input_of(r, stage, vb, slot->mb2, TRUE, &b_in, &b_own)) return FALSE;
-  if (!r->paired) return run_forward(r, stage, slot->chunk, slot->mb) && run_backward(r, stage, MS_SLOT_B, slot->chunk2, slot->mb2);
+  if (!input_of(r, stage, vf, slot->mb, FALSE, &f_in, &f_own) ||
+      !input_of(r, stage, vb, slot->mb2, TRUE, &b_in, &b_own))
+    return FALSE;
+  if (!r->paired)
+    return run_forward(r, stage, slot->chunk, slot->mb) && run_backward(r, stage, MS_SLOT_B, slot->chunk2, slot->mb2);
   MsTime send = take_send(r, stage);
   MsTime f_entry = entry_of(r, stage, f_in, f_own, send), b_entry = entry_of(r, stage, b_in, b_own, send);
-  const MsChunk *f = ms_layout_chunk(r->p->layout, stage, slot->chunk), *b = ms_layout_chunk(r->p->layout, stage, slot->chunk2);
+  const MsChunk *f = ms_layout_chunk(r->p->layout, stage, slot->chunk),
+                *b = ms_layout_chunk(r->p->layout, stage, slot->chunk2);
   backward_comes(r, stage, slot->chunk2);
-  const Table *lags = pair_of_chunks(r, chunk_of(r, stage, slot->chunk), f, chunk_of(r, stage, slot->chunk2), b, ms_leaves_head(r->p, r->s, stage, slot->chunk2, slot->mb2));
+  const Table *lags = pair_of_chunks(r, chunk_of(r, stage, slot->chunk), f, chunk_of(r, stage, slot->chunk2), b,
+                                     ms_leaves_head(r->p, r->s, stage, slot->chunk2, slot->mb2));
   MsTime b_tip = b_entry, f_tip = run_lags(r, stage, lags, MAX(f_entry, 0), &b_tip);
   if (is_empty(r, stage, slot->chunk)) f_tip = f_in != NEVER ? f_in : before;
   if (is_empty(r, stage, slot->chunk2)) b_tip = b_in;
@@ -276,7 +307,9 @@ static void run_slots(Relaxed *r) {
 
 /* --- the step's own rows --- */
 
-typedef struct { MsTime *end, stream[MS_N_STREAMS], host; } Rows; /* of one list on one stage, with times instead of lags */
+typedef struct {
+  MsTime *end, stream[MS_N_STREAMS], host;
+} Rows; /* of one list on one stage, with times instead of lags */
 
 static void run_row(Rows *rows, const MsCosted *c, int i, MsTime start) {
   const MsOp *op = &c->list->op[i];
@@ -320,15 +353,16 @@ static void run_before(Relaxed *r, int stage) {
   g_free(rows.end);
 }
 
-/* The last reductions of each chunk, which its last slot issues at its end: when the stage has nothing of them left. Those of different chunks may queue
- * behind each other in an order that the list does not tell. */
+/* The last reductions of each chunk, which its last slot issues at its end: when the stage has nothing of them left.
+ * Those of different chunks may queue behind each other in an order that the list does not tell. */
 static MsTime run_reductions(Relaxed *r, int stage) {
   const MsCostedStep *step = &r->p->step[stage];
   MsTime stream[MS_N_STREAMS], joined = r->tip[stage];
   for (int i = 0, chunk = -1; i < step->reduce.list->n; i++) {
     const MsBucket *at = &step->ops.reduce_at[i];
     if (at->piece != 0) continue;
-    for (int k = 0; at->chunk != chunk && k < MS_N_STREAMS; k++) stream[k] = r->last_b[at->chunk * r->p->layout->pp + stage];
+    for (int k = 0; at->chunk != chunk && k < MS_N_STREAMS; k++)
+      stream[k] = r->last_b[at->chunk * r->p->layout->pp + stage];
     chunk = at->chunk;
     MsTime *own = &stream[step->reduce.list->op[i].stream];
     *own += step->reduce.duration[i];
@@ -337,9 +371,12 @@ static MsTime run_reductions(Relaxed *r, int stage) {
   return joined;
 }
 
-static gboolean crosses_stages(const MsOp *op) { return op->group == MS_GROUP_WORLD || op->group == MS_GROUP_EMBEDDING; }
+static gboolean crosses_stages(const MsOp *op) {
+  return op->group == MS_GROUP_WORLD || op->group == MS_GROUP_EMBEDDING;
+}
 
-/* In lockstep as lay_after: a row over a group that spans stages starts when all its stages have come so far. Returns the end of the step. */
+/* In lockstep as lay_after: a row over a group that spans stages starts when all its stages have come so far. Returns
+ * the end of the step. */
 static MsTime run_after(Relaxed *r) {
   int stages = r->s->stages;
   MsTime end = 0;
@@ -356,13 +393,15 @@ static MsTime run_after(Relaxed *r) {
   for (guint k = 0; k <= G_N_ELEMENTS(order); k++) {
     for (int s = 0; s < stages; s++) {
       const MsCosted *c = &r->p->step[s].after;
-      for (; at[s] < c->list->n && !crosses_stages(&c->list->op[at[s]]); at[s]++) run_row(&rows[s], c, at[s], waits_of(&rows[s], &c->list->op[at[s]], 0, r->tip[s]));
+      for (; at[s] < c->list->n && !crosses_stages(&c->list->op[at[s]]); at[s]++)
+        run_row(&rows[s], c, at[s], waits_of(&rows[s], &c->list->op[at[s]], 0, r->tip[s]));
     }
     if (k == G_N_ELEMENTS(order)) break;
     MsTime barrier = 0;
     for (int s = 0; s < stages; s++) {
       const MsOpList *list = r->p->step[s].after.list;
-      if (at[s] < list->n && list->op[at[s]].group == order[k]) barrier = MAX(barrier, waits_of(&rows[s], &list->op[at[s]], 0, r->tip[s]));
+      if (at[s] < list->n && list->op[at[s]].group == order[k])
+        barrier = MAX(barrier, waits_of(&rows[s], &list->op[at[s]], 0, r->tip[s]));
     }
     for (int s = 0; s < stages; s++) {
       const MsCosted *c = &r->p->step[s].after;
@@ -384,10 +423,13 @@ static MsTime *filled(size_t n, MsTime value) {
 
 static void open_tables(Relaxed *r) {
   const MsLayout *l = r->p->layout;
-  size_t cells = (size_t)l->num_chunks * (size_t)r->s->microbatches, stages = (size_t)l->pp, chunks = (size_t)l->num_chunks;
+  size_t cells = (size_t)l->num_chunks * (size_t)r->s->microbatches, stages = (size_t)l->pp,
+         chunks = (size_t)l->num_chunks;
   r->arrived_f = filled(cells, NEVER), r->arrived_b = filled(cells, NEVER), r->split = filled(cells, NEVER);
-  r->compute = filled(stages, 0), r->host = filled(stages, 0), r->tip = filled(stages, NEVER), r->send = filled(stages, NEVER);
-  r->stream_f = filled(stages, 0), r->stream_b = filled(stages, 0), r->last_b = filled(chunks, 0), r->gather_at = filled(chunks, 0);
+  r->compute = filled(stages, 0), r->host = filled(stages, 0), r->tip = filled(stages, NEVER),
+  r->send = filled(stages, NEVER);
+  r->stream_f = filled(stages, 0), r->stream_b = filled(stages, 0), r->last_b = filled(chunks, 0),
+  r->gather_at = filled(chunks, 0);
   r->next = g_new0(int, (guint)stages);
   r->chunk = g_new(ChunkLags, chunks);
   r->left_b = g_new(int, chunks);
@@ -396,7 +438,8 @@ static void open_tables(Relaxed *r) {
 }
 
 static void close_tables(Relaxed *r) {
-  MsTime *const owned[] = {r->arrived_f, r->arrived_b, r->split, r->compute, r->host, r->tip, r->send, r->stream_f, r->stream_b, r->last_b, r->gather_at};
+  MsTime *const owned[] = {r->arrived_f, r->arrived_b, r->split,    r->compute, r->host,     r->tip,
+                           r->send,      r->stream_f,  r->stream_b, r->last_b,  r->gather_at};
   for (guint i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
   for (int i = 0; i < 2 * r->n_kinds * r->n_kinds; i++) g_free(r->pair_of_kinds[i]);
   for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]);
@@ -404,14 +447,16 @@ static void close_tables(Relaxed *r) {
 }
 
 static Relaxed relaxed_of(const MsProgram *p, const MsSchedule *schedule) {
-  return (Relaxed){.p = p, .s = schedule, .paired = p->scenario->options.ep_overlap, .splits = ms_schedule_has(schedule, MS_SLOT_I)};
+  return (Relaxed){
+      .p = p, .s = schedule, .paired = p->scenario->options.ep_overlap, .splits = ms_schedule_has(schedule, MS_SLOT_I)};
 }
 
 MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
   if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
   Relaxed r = relaxed_of(p, schedule);
   r.message = ms_time_of(p->p2p.time_s);
-  r.message_launch = ms_time_of(p->p2p_op.kernels * p->scenario->hardware->kernel_launch_s), r.sync = ms_time_of(p->scenario->hardware->sync_s);
+  r.message_launch = ms_time_of(p->p2p_op.kernels * p->scenario->hardware->kernel_launch_s),
+  r.sync = ms_time_of(p->scenario->hardware->sync_s);
   open_tables(&r);
   for (int s = 0; s < p->layout->pp; s++) {
     run_before(&r, s);
@@ -442,7 +487,8 @@ MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsPiece
   chunks_lags(&r);
   run_slots(&r);
   MsTime end = 0;
-  int stages = ms_steps_overlap(scenario) ? 1 : layout->pp; /* steps that overlap follow one another at the span of some stage, and that of the first begins with the step */
+  int stages = ms_steps_overlap(scenario) ? 1 : layout->pp; /* steps that overlap follow one another at the span of some
+                                                               stage, and that of the first begins with the step */
   for (int s = 0; s < stages; s++) end = MAX(end, MAX(r.compute[s], r.tip[s]));
   close_tables(&r);
   return end;

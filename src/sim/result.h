@@ -6,32 +6,44 @@
 #include "sim/engine.h"
 #include "sim/passes.h"
 
-typedef enum { MS_COMM_TP, MS_COMM_CP, MS_COMM_EP, MS_COMM_ETP, MS_COMM_PP, MS_COMM_DP, MS_COMM_EDP, MS_COMM_OFFLOAD, MS_N_COMMS } MsCommClass;
+typedef enum {
+  MS_COMM_TP,
+  MS_COMM_CP,
+  MS_COMM_EP,
+  MS_COMM_ETP,
+  MS_COMM_PP,
+  MS_COMM_DP,
+  MS_COMM_EDP,
+  MS_COMM_OFFLOAD,
+  MS_N_COMMS
+} MsCommClass;
 extern const char *const ms_comm_words[]; /* tp cp ep etp pp dp edp offload */
 
-typedef struct { /* of one pipeline stage, or the mean over stages; compute + exposed + bubble + host + optimizer + other = step time */
+typedef struct { /* of one pipeline stage, or the mean over stages; compute + exposed + bubble + host + optimizer +
+                    other = step time */
   double compute_s, exposed_comm_s, bubble_s, host_s, optimizer_s, other_s;
   double comm_total_s[MS_N_COMMS], comm_exposed_s[MS_N_COMMS];
   double family_s[4]; /* compute by family: gemm, grouped, attention, memory */
 } MsTimeParts;
 
-typedef struct { /* where numbers came from: one row per curve that was used */
+typedef struct {        /* where numbers came from: one row per curve that was used */
   const MsCurve *curve; /* borrowed from the scenario's hardware; NULL = data sheet */
   char op[24];
-  double time_s;        /* compute or communication time of one step that it decided, on the slowest stage */
-  double band;          /* relative residual (p90), a default where none is known */
+  double time_s; /* compute or communication time of one step that it decided, on the slowest stage */
+  double band;   /* relative residual (p90), a default where none is known */
   gboolean communication;
 } MsOrigin;
 
-typedef struct { /* one part of the step, sim/explain.h; fractions of all parts add up to 1, the first is MFU. A part may be negative: work saved */
+typedef struct { /* one part of the step, sim/explain.h; fractions of all parts add up to 1, the first is MFU. A part
+                    may be negative: work saved */
   char name[48];
   double fraction;
 } MsGapPart;
 
-typedef struct { /* drawn routing: ranks of an expert group differ; 0 throughout when it is not drawn */
-  double hottest;      /* routed rows of the hottest rank over the mean: mean over the layers, what time follows */
-  double hottest_most; /* the same of the layer where it is largest */
-  double peak_B;       /* largest peak memory of a stage, on the rank that gets most of its layers' rows */
+typedef struct {         /* drawn routing: ranks of an expert group differ; 0 throughout when it is not drawn */
+  double hottest;        /* routed rows of the hottest rank over the mean: mean over the layers, what time follows */
+  double hottest_most;   /* the same of the layer where it is largest */
+  double peak_B;         /* largest peak memory of a stage, on the rank that gets most of its layers' rows */
   double peak_coldest_B; /* the same, on the rank that gets least */
 } MsRoutingLoad;
 
@@ -39,29 +51,32 @@ typedef struct MsResult {
   char *name;
   MsFidelity fidelity;
   gboolean feasible;
-  char *why_infeasible;     /* NULL when feasible */
+  char *why_infeasible; /* NULL when feasible */
   double step_time_s;
   double step_time_lower_s; /* proven: never above `full`; `fast` estimates that and may fall below */
   double band, band_curves; /* relative half width of the 90 % band (sim/band.h); of the curves alone */
   double tokens_per_s_per_gpu, model_flop_per_token, tflops_per_gpu, mfu;
-  double peak_flops;        /* FLOP/s that mfu is a fraction of: dense peak of the run's precision; 0: not known */
-  double counted_over_run;  /* model FLOP by the convention / FLOP of the rows, recomputation apart. Far above 1 where the convention counts dense attention
-                               and sparse attention runs: mfu may then pass 1. 0: not known */
-  MsTimeParts time;         /* mean over stages */
+  double peak_flops;       /* FLOP/s that mfu is a fraction of: dense peak of the run's precision; 0: not known */
+  double counted_over_run; /* model FLOP by the convention / FLOP of the rows, recomputation apart. Far above 1 where
+                              the convention counts dense attention and sparse attention runs: mfu may then pass 1. 0:
+                              not known */
+  MsTimeParts time;        /* mean over stages */
   int stages;
-  MsTimeParts *stage_time;  /* [stages] */
+  MsTimeParts *stage_time; /* [stages] */
   MsMemory *memory;
   double capacity_B;
   MsRoutingLoad routing;
   int dp, edp, microbatches;
   guint64 events;
   double elapsed_s;
-  char *bottleneck;         /* one sentence: what holds it back most */
-  double lcma_s, lcma_growth; /* of the same stage: time of products by lower-complexity schemes, largest growth of their rounding error; 0 = none */
+  char *bottleneck;           /* one sentence: what holds it back most */
+  double lcma_s, lcma_growth; /* of the same stage: time of products by lower-complexity schemes, largest growth of
+                                 their rounding error; 0 = none */
   int n_origins;
   MsOrigin *origins;
   MsPasses *passes;          /* [stages] the step pass by pass; NULL at `bound` */
-  double pass_s[MS_N_SLOTS]; /* one pass of the middle stage, alone and in steady state, by MsSlotKind; 0 where the schedule is plain 1F1B or GPipe */
+  double pass_s[MS_N_SLOTS]; /* one pass of the middle stage, alone and in steady state, by MsSlotKind; 0 where the
+                                schedule is plain 1F1B or GPipe */
   int n_gap;
   MsGapPart *gap;
 } MsResult;
@@ -72,6 +87,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsResult, ms_result_free)
 void ms_result_write(const MsResult *result, const char *key, MsJsonOut *out);
 /* Its members alone, into the object that is open (a caller that adds keys of its own). */
 void ms_result_write_members(const MsResult *result, MsJsonOut *out);
-void ms_memory_write(const MsMemory *memory, double capacity_B, const char *key, MsJsonOut *out); /* its "memory" object; NULL writes null */
+void ms_memory_write(const MsMemory *memory, double capacity_B, const char *key,
+                     MsJsonOut *out); /* its "memory" object; NULL writes null */
 
 #endif

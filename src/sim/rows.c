@@ -1,4 +1,5 @@
-/* src/sim/rows.c - rows as the bounds read them: one list, or two beside each other, in the order in which they are issued. */
+/* src/sim/rows.c - rows as the bounds read them: one list, or two beside each other, in the order in which they are
+ * issued. */
 #include "sim/lower.h"
 
 static void reserve(MsRows *rows, int n) {
@@ -11,8 +12,13 @@ static void reserve(MsRows *rows, int n) {
 static void add(MsRows *rows, const MsCosted *c, int i, MsTime duration, gboolean beside, int *place) {
   const MsOp *op = &c->list->op[i];
   MsRow *r = &rows->row[rows->n];
-  *r = (MsRow){.stream = op->stream, .beside = beside, .host_waits = (op->flags & MS_OPF_SYNC) != 0, .sms = c->sms[i], .use = c->use[i],
-               .duration = duration, .launch = c->launch[i]};
+  *r = (MsRow){.stream = op->stream,
+               .beside = beside,
+               .host_waits = (op->flags & MS_OPF_SYNC) != 0,
+               .sms = c->sms[i],
+               .use = c->use[i],
+               .duration = duration,
+               .launch = c->launch[i]};
   int n = 0;
   for (int j = 0; j < 3; j++) {
     int k = op->wait[j] >= 0 ? place[op->wait[j]] : -1;

@@ -11,7 +11,10 @@
 
 #define MAX_TASKS 6e7 /* of one `full` step: about 4 GB */
 
-typedef struct { int stage; double factor; } SlowGpu;
+typedef struct {
+  int stage;
+  double factor;
+} SlowGpu;
 
 typedef struct {
   const SlowGpu *slow; /* NULL: none */
@@ -50,7 +53,8 @@ static void tag_rows(Parts *p) {
     tag_list(p, &p->program->piece[i].reload);
   }
   for (int i = 0; p->program->unit && i < p->work->n_pieces; i++)
-    tag_list(p, &p->program->unit[i].gather), tag_list(p, &p->program->unit[i].cast), tag_list(p, &p->program->unit[i].reduce);
+    tag_list(p, &p->program->unit[i].gather), tag_list(p, &p->program->unit[i].cast),
+        tag_list(p, &p->program->unit[i].reduce);
   for (int i = 0; i < p->layout->pp; i++) {
     const MsCostedStep *s = &p->program->step[i];
     tag_list(p, &s->before), tag_list(p, &s->reduce), tag_list(p, &s->gather), tag_list(p, &s->after);
@@ -65,8 +69,9 @@ static void tag_rows(Parts *p) {
 static gboolean check_length(const Parts *p, GError **error) {
   double longest_s = ms_program_longest_s(p->program);
   return longest_s <= MAX_STEP_S || ms_input_error(error, p->work->scenario->file, 0, "training",
-                                                   "a step of up to %.3g s; it must be sure to end within %.0f s, so make global_batch_size or seq_length smaller", longest_s,
-                                                   MAX_STEP_S);
+                                                   "a step of up to %.3g s; it must be sure to end within %.0f s, so "
+                                                   "make global_batch_size or seq_length smaller",
+                                                   longest_s, MAX_STEP_S);
 }
 
 /* What follows p->layout. */
@@ -84,18 +89,23 @@ static gboolean prepare_program(Parts *p, const MsScenario *s, GError **error) {
 }
 
 static gboolean prepare(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
-  return (p->layout = ms_layout_new_or_error(s, error)) && prepare_costs(p, s, like, error) && prepare_program(p, s, error);
+  return (p->layout = ms_layout_new_or_error(s, error)) && prepare_costs(p, s, like, error) &&
+         prepare_program(p, s, error);
 }
 
 /* --- the step at each fidelity --- */
 
 static gboolean check_tasks(const Parts *p, GError **error) {
   double tasks = ms_program_tasks(p->program, p->schedule);
-  return tasks <= MAX_TASKS || ms_input_error(error, p->work->scenario->file, 0, "",
-                                              "full fidelity would need %.0f million operators (at most %.0f); use --fidelity fast", tasks / 1e6, MAX_TASKS / 1e6);
+  return tasks <= MAX_TASKS ||
+         ms_input_error(error, p->work->scenario->file, 0, "",
+                        "full fidelity would need %.0f million operators (at most %.0f); use --fidelity fast",
+                        tasks / 1e6, MAX_TASKS / 1e6);
 }
 
-static MsTrajectory *run_graph(const MsGraph *graph) { return ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph); }
+static MsTrajectory *run_graph(const MsGraph *graph) {
+  return ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+}
 
 static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
   if (!check_tasks(p, error)) return FALSE;
@@ -110,7 +120,8 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   ms_passes_of_step(p->program, p->schedule, graph, t, slots, base, r->passes);
   r->events = t->events;
   if (detail) {
-    detail->graph = graph, detail->trajectory = t, detail->slot_task = g_steal_pointer(&slots), detail->slot_base = g_steal_pointer(&base);
+    detail->graph = graph, detail->trajectory = t, detail->slot_task = g_steal_pointer(&slots),
+    detail->slot_base = g_steal_pointer(&base);
   } else {
     ms_trajectory_free(t);
     ms_graph_free(graph);
@@ -119,7 +130,8 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
 }
 
 static MsTime lower_bound(const Parts *p, MsTimeParts *stage) {
-  MsTime closed = ms_bound_step(p->program, p->work->scenario->layout.schedule, stage), relaxed = ms_relaxed_step(p->program, p->schedule);
+  MsTime closed = ms_bound_step(p->program, p->work->scenario->layout.schedule, stage),
+         relaxed = ms_relaxed_step(p->program, p->schedule);
   return MAX(closed, relaxed);
 }
 
@@ -127,7 +139,8 @@ static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   MsTime lower = lower_bound(p, r->stage_time);
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
-  if (r->fidelity == MS_FIDELITY_FAST) *step = ms_fast_step(p->program, p->schedule, r->stage_time, r->passes, &r->events);
+  if (r->fidelity == MS_FIDELITY_FAST)
+    *step = ms_fast_step(p->program, p->schedule, r->stage_time, r->passes, &r->events);
   if (r->fidelity == MS_FIDELITY_FULL) return full_step(p, r, step, detail, error);
   return TRUE;
 }
@@ -182,7 +195,8 @@ static void origins(MsResult *r, const Parts *p) {
   g_autofree double *times = g_new0(double, p->work->n_pieces);
   for (int c = 0; c < p->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(p->layout, slowest, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) times[ms_work_chunk_piece(p->work, chunk, i)] += p->layout->microbatches;
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+      times[ms_work_chunk_piece(p->work, chunk, i)] += p->layout->microbatches;
   }
   for (int i = 0; i < p->work->n_pieces; i++) {
     if (times[i] == 0) continue;
@@ -204,20 +218,27 @@ static void bottleneck(MsResult *r) {
   for (int i = 1; i < MS_N_COMMS; i++)
     if (t->comm_exposed_s[i] > t->comm_exposed_s[comm]) comm = i;
   double step = r->step_time_s > 0 ? r->step_time_s : 1;
-  struct { double s; char text[96]; } lost[4];
-  g_snprintf(lost[0].text, sizeof lost[0].text, "exposed %s communication (%.1f %% of the step)", ms_comm_words[comm], 100 * t->comm_exposed_s[comm] / step);
+  struct {
+    double s;
+    char text[96];
+  } lost[4];
+  g_snprintf(lost[0].text, sizeof lost[0].text, "exposed %s communication (%.1f %% of the step)", ms_comm_words[comm],
+             100 * t->comm_exposed_s[comm] / step);
   lost[0].s = t->comm_exposed_s[comm];
   g_snprintf(lost[1].text, sizeof lost[1].text, "the pipeline bubble (%.1f %% of the step)", 100 * t->bubble_s / step);
   lost[1].s = t->bubble_s;
-  g_snprintf(lost[2].text, sizeof lost[2].text, "the host, which launches kernels too slowly (%.1f %% of the step)", 100 * t->host_s / step);
+  g_snprintf(lost[2].text, sizeof lost[2].text, "the host, which launches kernels too slowly (%.1f %% of the step)",
+             100 * t->host_s / step);
   lost[2].s = t->host_s;
-  g_snprintf(lost[3].text, sizeof lost[3].text, "the optimizer step (%.1f %% of the step)", 100 * t->optimizer_s / step);
+  g_snprintf(lost[3].text, sizeof lost[3].text, "the optimizer step (%.1f %% of the step)",
+             100 * t->optimizer_s / step);
   lost[3].s = t->optimizer_s;
   int worst = 0;
   for (int i = 1; i < 4; i++)
     if (lost[i].s > lost[worst].s) worst = i;
-  r->bottleneck = g_strdup_printf("compute is %.1f %% of the step, its largest part %s (%.1f %%); beside it, %s", 100 * t->compute_s / step,
-                                  family[most], 100 * t->family_s[most] / step, lost[worst].text);
+  r->bottleneck =
+      g_strdup_printf("compute is %.1f %% of the step, its largest part %s (%.1f %%); beside it, %s",
+                      100 * t->compute_s / step, family[most], 100 * t->family_s[most] / step, lost[worst].text);
 }
 
 static void throughput(MsResult *r, const MsScenario *s) {
@@ -239,8 +260,9 @@ static void feasibility(MsResult *r) {
   r->feasible = m->device_B <= r->capacity_B;
   if (r->feasible) return;
   char need[MS_TEXT], have[MS_TEXT], over[MS_TEXT];
-  r->why_infeasible = g_strdup_printf("stage %d needs %s of %s (%s too much, peak in %s)", worst, ms_text_bytes(m->device_B, need),
-                                      ms_text_bytes(r->capacity_B, have), ms_text_bytes(m->device_B - r->capacity_B, over), m->peak_where);
+  r->why_infeasible = g_strdup_printf("stage %d needs %s of %s (%s too much, peak in %s)", worst,
+                                      ms_text_bytes(m->device_B, need), ms_text_bytes(r->capacity_B, have),
+                                      ms_text_bytes(m->device_B - r->capacity_B, over), m->peak_where);
 }
 
 static void keep_detail(MsDetail *detail, Parts *p) {
@@ -292,7 +314,8 @@ static void routing_load(MsResult *r, const Parts *p) {
   r->routing.peak_B = largest_device_B(r->memory), r->routing.peak_coldest_B = largest_device_B(memory);
 }
 
-static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGpu *slow, MsDetail **detail, GError **error) {
+static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGpu *slow, MsDetail **detail,
+                          GError **error) {
   gint64 began = g_get_monotonic_time();
   Parts p = {.slow = slow};
   if (!prepare(&p, s, NULL, error)) {
@@ -326,7 +349,8 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
   origins(r, &p);
   bottleneck(r);
   ms_explain(r, p.program, p.schedule);
-  if (fidelity != MS_FIDELITY_BOUND && ms_schedule_splits(p.schedule)) ms_slot_times(p.program, p.schedule, p.tag_op, r->pass_s);
+  if (fidelity != MS_FIDELITY_BOUND && ms_schedule_splits(p.schedule))
+    ms_slot_times(p.program, p.schedule, p.tag_op, r->pass_s);
   r->elapsed_s = (double)(g_get_monotonic_time() - began) / 1e6;
   if (kept) keep_detail(kept, &p);
   if (detail) *detail = kept;
@@ -334,7 +358,9 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
   return r;
 }
 
-MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detail, GError **error) { return simulate(s, fidelity, NULL, detail, error); }
+MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detail, GError **error) {
+  return simulate(s, fidelity, NULL, detail, error);
+}
 
 MsResult *ms_simulate_slow_gpu(const MsScenario *s, int stage, double factor, GError **error) {
   return simulate(s, MS_FIDELITY_FULL, &(SlowGpu){stage, factor}, NULL, error);
@@ -345,13 +371,16 @@ gboolean ms_screen(const MsScenario *s, const MsCost *like, MsScreen *out, GErro
   gboolean ok = prepare(&p, s, like, error);
   if (ok) {
     g_autoptr(MsMemory) memory = ms_memory_new(p.work, p.schedule);
-    *out = (MsScreen){.step_time_lower_s = (double)lower_bound(&p, NULL) / MS_PS_PER_S, .device_B = largest_device_B(memory)};
+    *out = (MsScreen){.step_time_lower_s = (double)lower_bound(&p, NULL) / MS_PS_PER_S,
+                      .device_B = largest_device_B(memory)};
   }
   parts_clear(&p);
   return ok;
 }
 
-struct MsPassScreen { Parts parts; };
+struct MsPassScreen {
+  Parts parts;
+};
 
 MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **error) {
   MsPassScreen *x = g_new0(MsPassScreen, 1);
@@ -373,7 +402,8 @@ void ms_pass_screen_free(MsPassScreen *x) {
 double ms_pass_screen_options_s(const MsPassScreen *x, double passes_s) {
   const Parts *p = &x->parts;
   g_autoptr(MsProgram) program = ms_program_new_like(p->work, p->cost, p->program->piece, p->program->lags);
-  return MAX(passes_s + (double)ms_bound_behind(program) / MS_PS_PER_S, (double)ms_bound_streams(program) / MS_PS_PER_S);
+  return MAX(passes_s + (double)ms_bound_behind(program) / MS_PS_PER_S,
+             (double)ms_bound_streams(program) / MS_PS_PER_S);
 }
 
 double ms_pass_screen_device_B(const MsPassScreen *x) {

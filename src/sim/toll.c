@@ -1,44 +1,55 @@
 /* src/sim/toll.c - what parameter gathers and gradient reductions take from the compute that they run beside.
  *
- * Let T(a) and T(b) be moments of one stage, and let its compute rows in between last `own` alone. Then T(b) - T(a) = own + R, where R is the time that the
- * stream waits plus what it loses to rows that take SMs. Of R at least `forced - own` is due to the rows of the slots themselves (MsForced). A collective that
- * must run for C seconds between T(a) and T(b) takes its share s of the SMs from compute for all but the seconds that it spends where the stream
- * waits; those count in full, which is more than s. So T(b) >= T(a) + forced + s (C - (forced - own)) for every a, and a lower bound of T(a) may stand
- * for it, since what ran before T(a) is at most T(a):
+ * Let T(a) and T(b) be moments of one stage, and let its compute rows in between last `own` alone. Then T(b) - T(a) =
+ * own + R, where R is the time that the stream waits plus what it loses to rows that take SMs. Of R at least `forced -
+ * own` is due to the rows of the slots themselves (MsForced). A collective that must run for C seconds between T(a) and
+ * T(b) takes its share s of the SMs from compute for all but the seconds that it spends where the stream waits; those
+ * count in full, which is more than s. So T(b) >= T(a) + forced + s (C - (forced - own)) for every a, and a lower bound
+ * of T(a) may stand for it, since what ran before T(a) is at most T(a):
  *   - gathers: those that chunk c waits for have all run before its first forward;
  *   - reductions: those of chunks whose last backward comes after a run between a and the moment when all is done;
- *   - any: a stream that has rows runs them, so between the ends of two slots it runs for `forced` or until it has none left. That needs the host to have
- *     issued them; it issues in order, so where the first compute row of every list goes through the host none of the next slot runs before.
+ *   - any: a stream that has rows runs them, so between the ends of two slots it runs for `forced` or until it has none
+ * left. That needs the host to have issued them; it issues in order, so where the first compute row of every list goes
+ * through the host none of the next slot runs before.
  *
- * The network. Two queues of collectives, dense and expert, that have l1 <= l2 seconds to send from a moment on are served alike until one is empty; let G be
- * what they have sent since. A slot whose own rows send for e seconds takes F(k) when k queues are never empty meanwhile (MsForced.shared), and P = T - G grows by e at
- * least, the network being busy with one or the other. So at the end of the slot T' is at least
- *   both queues left:  T + F(2)
- *   one left:          T + F(1) and P + e + 2 l1
- *   none left:         T + F(0) and P + e + l1 + l2
- * and at least the least of the three; which grows with T and P, so that they may be bounds from below themselves. A slot that waited for gathers, g seconds of them
- * in either queue, is not over before P + e + min(g, l1) + min(g, l2). */
+ * The network. Two queues of collectives, dense and expert, that have l1 <= l2 seconds to send from a moment on are
+ * served alike until one is empty; let G be what they have sent since. A slot whose own rows send for e seconds takes
+ * F(k) when k queues are never empty meanwhile (MsForced.shared), and P = T - G grows by e at least, the network being
+ * busy with one or the other. So at the end of the slot T' is at least both queues left:  T + F(2) one left:          T
+ * + F(1) and P + e + 2 l1 none left:         T + F(0) and P + e + l1 + l2 and at least the least of the three; which
+ * grows with T and P, so that they may be bounds from below themselves. A slot that waited for gathers, g seconds of
+ * them in either queue, is not over before P + e + min(g, l1) + min(g, l2). */
 #include "sim/engine.h"
 #include "sim/lower.h"
 #include <string.h>
 
-typedef struct { MsTime at, forced, own; } Mark; /* after some of the slots: when the stream is free at the earliest, and sums */
+typedef struct {
+  MsTime at, forced, own;
+} Mark; /* after some of the slots: when the stream is free at the earliest, and sums */
 
 enum { N_QUEUES = 2, MOST_ANCHORS = 24 };
 static const MsStream queue_stream[N_QUEUES] = {MS_STREAM_DP, MS_STREAM_EDP};
 
-typedef struct { Mark from; MsTime left[N_QUEUES], run[N_QUEUES]; } Anchor; /* a moment, and what the queues still have and have run since, at least */
+typedef struct {
+  Mark from;
+  MsTime left[N_QUEUES], run[N_QUEUES];
+} Anchor; /* a moment, and what the queues still have and have run since, at least */
 
-typedef struct { MsTime unsent, left[N_QUEUES]; gboolean gathers; } Rivals; /* P; l1 and l2 */
+typedef struct {
+  MsTime unsent, left[N_QUEUES];
+  gboolean gathers;
+} Rivals; /* P; l1 and l2 */
 
 struct MsToll {
   const MsCostedStep *step;
   int sm_count, chunks, n; /* marks; the first is before all slots */
   Mark *mark;
-  int *first, *last;       /* [chunks] mark before the first forward and before the last backward of a chunk; -1 = not come yet */
-  gboolean in_order;       /* collectives run as soon as their stream is free, and are issued before the compute rows of the next slot */
+  int *first,
+      *last; /* [chunks] mark before the first forward and before the last backward of a chunk; -1 = not come yet */
+  gboolean in_order; /* collectives run as soon as their stream is free, and are issued before the compute rows of the
+                        next slot */
   MsTime gathers[N_QUEUES];
-  int share[N_QUEUES];     /* fewest SMs that a row of the queue takes */
+  int share[N_QUEUES]; /* fewest SMs that a row of the queue takes */
   Anchor anchor[MOST_ANCHORS];
   gboolean network[N_QUEUES]; /* all rows of the queue go over the network */
   Rivals rivals[MOST_ANCHORS];
@@ -53,7 +64,8 @@ static void note_sms(int most[MS_N_STREAMS], const MsCosted *c) {
 /* The engine leaves compute a tenth of the SMs: below that, costs of rows at the same time add up. */
 static gboolean costs_add_up(const MsProgram *p, int stage) {
   int most[MS_N_STREAMS] = {0}, sum = 0;
-  for (int i = 0; i < p->work->n_pieces; i++) note_sms(most, &p->piece[i].forward), note_sms(most, &p->piece[i].backward);
+  for (int i = 0; i < p->work->n_pieces; i++)
+    note_sms(most, &p->piece[i].forward), note_sms(most, &p->piece[i].backward);
   note_sms(most, &p->step[stage].gather), note_sms(most, &p->step[stage].reduce);
   for (int s = 0; s < MS_N_STREAMS; s++) sum += most[s];
   return 10 * sum <= 9 * p->scenario->hardware->sm_count;
@@ -71,7 +83,9 @@ static gboolean is_queued(const MsOp *op) { return op->stream == queue_stream[0]
 static gboolean gathers_run_at_once(const MsCosted *c) {
   for (int i = 0; i < c->list->n; i++)
     for (int j = 0; j < 3; j++)
-      if (is_queued(&c->list->op[i]) && c->list->op[i].wait[j] >= 0 && c->list->op[c->list->op[i].wait[j]].stream != c->list->op[i].stream) return FALSE;
+      if (is_queued(&c->list->op[i]) && c->list->op[i].wait[j] >= 0 &&
+          c->list->op[c->list->op[i].wait[j]].stream != c->list->op[i].stream)
+        return FALSE;
   return TRUE;
 }
 
@@ -91,7 +105,8 @@ static gboolean reductions_run_after_compute(const MsCosted *c) {
 }
 
 static gboolean issues_in_order(const MsProgram *p, int stage) {
-  if (!gathers_run_at_once(&p->step[stage].gather) || !reductions_run_after_compute(&p->step[stage].reduce)) return FALSE;
+  if (!gathers_run_at_once(&p->step[stage].gather) || !reductions_run_after_compute(&p->step[stage].reduce))
+    return FALSE;
   if (p->scenario->hardware->kernel_launch_s <= 0) return TRUE; /* no host at all */
   for (int i = 0; i < p->work->n_pieces; i++)
     if (!opens_on_host(&p->piece[i].forward) || !opens_on_host(&p->piece[i].backward)) return FALSE;
@@ -124,8 +139,8 @@ static void drop_anchor(MsToll *t, const MsTime more[N_QUEUES]) {
   if (any) t->anchor[t->n_anchors++] = a;
 }
 
-/* From `at` on the queues have what the last backward of a chunk issues at its end, or the gathers (chunk -1), which began with the step; issuing takes the host a
- * while. */
+/* From `at` on the queues have what the last backward of a chunk issues at its end, or the gathers (chunk -1), which
+ * began with the step; issuing takes the host a while. */
 static void meet_rivals(MsToll *t, const MsCosted *c, int chunk, MsTime at) {
   Rivals r = {.unsent = chunk < 0 ? 0 : at, .gathers = chunk < 0};
   MsTime launches = 0;
@@ -143,7 +158,9 @@ static void meet_rivals(MsToll *t, const MsCosted *c, int chunk, MsTime at) {
 
 MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
   const MsCostedStep *step = &p->step[stage];
-  if (step->gather.list->n + step->reduce.list->n == 0 || p->scenario->hardware->sm_count <= 0 || !costs_add_up(p, stage)) return NULL;
+  if (step->gather.list->n + step->reduce.list->n == 0 || p->scenario->hardware->sm_count <= 0 ||
+      !costs_add_up(p, stage))
+    return NULL;
   MsToll *t = g_new0(MsToll, 1);
   *t = (MsToll){.step = step, .sm_count = p->scenario->hardware->sm_count, .chunks = p->layout->vpp, .n = 1};
   t->mark = g_new(Mark, 2 * slots + 1); /* a forward with a backward may be two */
@@ -170,7 +187,8 @@ void ms_toll_last(MsToll *t, int chunk) { t->last[chunk] = t->n - 1, t->ending =
 
 /* A slot later: what the queues have run since the anchor, and when the stream is free at the earliest. */
 static MsTime advance(const MsToll *t, Anchor *a, const Mark *before, const Mark *now) {
-  MsTime at = a->from.at + (now->forced - a->from.forced), waited = MAX(0, now->forced - now->own - (a->from.forced - a->from.own));
+  MsTime at = a->from.at + (now->forced - a->from.forced),
+         waited = MAX(0, now->forced - now->own - (a->from.forced - a->from.own));
   for (int q = 0; q < N_QUEUES; q++) {
     MsTime run = MIN(a->left[q], now->forced - before->forced);
     a->left[q] -= run, a->run[q] += run;
@@ -186,26 +204,31 @@ MsNeed ms_need_of(const MsForced *f) {
   return need;
 }
 
-/* When an end of a slot is there if k + 1 rivals are under way all the time. What the slot waits for may have been there before them: then they count from `from` on. */
+/* When an end of a slot is there if k + 1 rivals are under way all the time. What the slot waits for may have been
+ * there before them: then they count from `from` on. */
 static MsTime beside_rivals(const MsLags *shared, int end, MsTime from, const MsTime before[MS_N_ENDS]) {
   MsTime at = from + shared->to[end][MS_END_COMPUTE];
   for (int source = MS_END_ENTRY; source <= MS_END_BESIDE; source++)
-    if (before[source] > from) at = MAX(at, before[source] + MIN(shared->to[end][source], shared->to[end][MS_END_COMPUTE]));
+    if (before[source] > from)
+      at = MAX(at, before[source] + MIN(shared->to[end][source], shared->to[end][MS_END_COMPUTE]));
   return at;
 }
 
 /* A slot later; `alone`: what is there after it if nobody sends beside it; raises `after`. */
-static void meet(Rivals *r, MsTime from, const MsNeed *need, const MsTime before[MS_N_ENDS], const MsTime alone[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
+static void meet(Rivals *r, MsTime from, const MsNeed *need, const MsTime before[MS_N_ENDS],
+                 const MsTime alone[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
   for (int end = MS_END_ENTRY; end <= MS_END_COMPUTE; end++) {
     MsTime unsent = r->unsent + (end == MS_END_COMPUTE ? need->network : 0);
-    MsTime none = MAX(alone[end], unsent + r->left[0] + r->left[1]), one = MAX(alone[end], MAX(beside_rivals(&need->shared[0], end, from, before), unsent + 2 * r->left[0]));
+    MsTime none = MAX(alone[end], unsent + r->left[0] + r->left[1]),
+           one = MAX(alone[end], MAX(beside_rivals(&need->shared[0], end, from, before), unsent + 2 * r->left[0]));
     MsTime both = r->left[0] > 0 ? beside_rivals(&need->shared[1], end, from, before) : one;
     after[end] = MAX(after[end], MIN(none, MIN(one, both)));
   }
   r->unsent += need->network;
 }
 
-/* The stream is not free for what waits for gathers of a chunk, up to one piece of it, before these and all ahead of them have been sent. */
+/* The stream is not free for what waits for gathers of a chunk, up to one piece of it, before these and all ahead of
+ * them have been sent. */
 static MsTime after_sending(const MsToll *t, const Rivals *r, int chunk, int last_piece) {
   const MsCosted *g = &t->step->gather;
   MsTime sum[N_QUEUES] = {0}, until[N_QUEUES] = {0}, launches = 0;
@@ -231,7 +254,8 @@ static gboolean idle(const Anchor *a) {
   return TRUE;
 }
 
-/* What the last backward of a chunk adds to the queues; returns the compute rows that come at the end of the slot (those within may fill its gaps). */
+/* What the last backward of a chunk adds to the queues; returns the compute rows that come at the end of the slot
+ * (those within may fill its gaps). */
 static MsTime reductions_of(const MsToll *t, int chunk, MsTime more[N_QUEUES]) {
   const MsCosted *r = &t->step->reduce;
   MsTime compute = 0;
@@ -274,13 +298,17 @@ void ms_toll_slot(MsToll *t, const MsNeed *need, const MsTime ends[MS_N_ENDS], M
   t->mark[t->n++] = now;
   for (int i = 0; t->ending >= 0 && i < t->n_anchors; i++)
     for (int q = 0; q < N_QUEUES; q++) t->anchor[i].left[q] += more[q];
-  if (t->ending >= 0 || t->n == 2) drop_anchor(t, t->ending >= 0 ? more : NULL); /* mark 1: behind the wait for the first input */
+  if (t->ending >= 0 || t->n == 2)
+    drop_anchor(t, t->ending >= 0 ? more : NULL); /* mark 1: behind the wait for the first input */
   if (t->ending >= 0) meet_rivals(t, &t->step->reduce, t->ending, now.at);
   t->ending = t->opening = -1;
   after[MS_END_COMPUTE] = now.at;
 }
 
-typedef struct { MsTime taken; int most; } Claim; /* of one stream: SMs times time, and the most SMs of a row */
+typedef struct {
+  MsTime taken;
+  int most;
+} Claim; /* of one stream: SMs times time, and the most SMs of a row */
 
 static void claim(Claim *of, const MsCosted *c, int i) {
   Claim *k = &of[c->list->op[i].stream];
@@ -304,7 +332,8 @@ static void claim_gathers(const MsToll *t, int chunk, Claim *of) {
   int last[MS_N_STREAMS];
   for (int s = 0; s < MS_N_STREAMS; s++) last[s] = -1;
   for (int i = 0; i < g->list->n; i++)
-    if (t->step->ops.gather_at[i].chunk == chunk && t->step->ops.gather_at[i].piece == 0) last[g->list->op[i].stream] = i;
+    if (t->step->ops.gather_at[i].chunk == chunk && t->step->ops.gather_at[i].piece == 0)
+      last[g->list->op[i].stream] = i;
   for (int i = 0; i < g->list->n; i++)
     if (i <= last[g->list->op[i].stream]) claim(of, g, i);
 }
@@ -333,7 +362,8 @@ MsTime ms_toll_gathered(MsToll *t, int chunk) {
 
 static int descending(const void *a, const void *b) { return *(const int *)b - *(const int *)a; }
 
-/* From before the last backward of each chunk; any moment since the one before is no better, for `at` grows by `forced` at least. */
+/* From before the last backward of each chunk; any moment since the one before is no better, for `at` grows by `forced`
+ * at least. */
 MsTime ms_toll_joined(const MsToll *t) {
   const MsCosted *r = &t->step->reduce;
   const Mark *end = &t->mark[t->n - 1];
@@ -358,7 +388,8 @@ gboolean ms_toll_rivals(const MsProgram *p, int sms[MS_RIVALS]) {
       const MsCosted *c = k ? &p->step[s].reduce : &p->step[s].gather;
       for (int i = 0; i < c->list->n; i++)
         for (int q = 0; q < N_QUEUES; q++)
-          if (c->list->op[i].stream == queue_stream[q] && c->use[i] == MS_USE_LINK1) least[q] = MIN(least[q], c->sms[i]);
+          if (c->list->op[i].stream == queue_stream[q] && c->use[i] == MS_USE_LINK1)
+            least[q] = MIN(least[q], c->sms[i]);
     }
   sms[0] = MIN(least[0], least[1]);
   sms[1] = MAX(least[0], least[1]) < G_MAXINT ? least[0] + least[1] : sms[0];

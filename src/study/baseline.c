@@ -8,8 +8,10 @@
 #include "sim/simulate.h"
 #include "study/validate.h"
 
-/* --- quantities ---------------------------------------------------------------------------------------------------------------- */
-static const char *const total_words[] = {"step_time_s", "step_time_lower_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "model_flop_per_token", "device_B", "capacity_B"};
+/* --- quantities ------------------------------------------------------------------------------------------------ */
+static const char *const total_words[] = {
+    "step_time_s", "step_time_lower_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "model_flop_per_token",
+    "device_B",    "capacity_B"};
 G_STATIC_ASSERT(G_N_ELEMENTS(total_words) == MS_Q_TIME);
 
 const char *ms_quantity_name(int q, char buf[MS_QUANTITY_TEXT]) {
@@ -39,7 +41,7 @@ static double rounded(double value) {
   return g_ascii_strtod(text, NULL);
 }
 
-/* --- tables -------------------------------------------------------------------------------------------------------------------- */
+/* --- tables ---------------------------------------------------------------------------------------------------- */
 typedef struct {
   char *name, *refused, *why_infeasible;
   JsonNode *scenario, *quantities;
@@ -54,7 +56,8 @@ static const MsField prediction_fields[] = {
     MS_FREE(S, scenario, "the complete scenario"),
     {0}};
 #undef S
-static const MsFieldTable prediction_table = {"baseline.predictions[]", "one scenario and what was predicted", prediction_fields};
+static const MsFieldTable prediction_table = {"baseline.predictions[]", "one scenario and what was predicted",
+                                              prediction_fields};
 
 typedef struct {
   MsFidelity fidelity;
@@ -65,21 +68,30 @@ typedef struct {
 static const MsField baseline_fields[] = {
     MS_SCHEMA(MS_REQUIRED),
     {MS_ROW(S, fidelity, MS_T_ENUM, "", "\"full\"", 0, "of the predictions"), .words = ms_fidelity_words},
-    MS_FREE(S, tolerance, "object: relative drift that passes, of a quantity (step_time_s), a group (time, comm, memory) or default"),
+    MS_FREE(S, tolerance,
+            "object: relative drift that passes, of a quantity (step_time_s), a group (time, comm, memory) or default"),
     MS_FREE(S, inputs, "figures of the machines, models and stacks that the scenarios name, when it was written"),
-    {.key = "predictions", .type = MS_T_FREE, .unit = "", .offset = offsetof(File, predictions), .flags = MS_REQUIRED, .sub = &prediction_table,
+    {.key = "predictions",
+     .type = MS_T_FREE,
+     .unit = "",
+     .offset = offsetof(File, predictions),
+     .flags = MS_REQUIRED,
+     .sub = &prediction_table,
      .doc = "list of scenarios with their predictions"},
     {0}};
 #undef S
-const MsFieldTable ms_baseline_table = {"baseline", "stored predictions, written by moesim check --update", baseline_fields};
+const MsFieldTable ms_baseline_table = {"baseline", "stored predictions, written by moesim check --update",
+                                        baseline_fields};
 
-/* --- loading ------------------------------------------------------------------------------------------------------------------- */
+/* --- loading --------------------------------------------------------------------------------------------------- */
 static gboolean is_number(JsonNode *node) {
   GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : G_TYPE_INVALID;
   return type == G_TYPE_INT64 || type == G_TYPE_DOUBLE;
 }
 
-static double number(JsonNode *node) { return json_node_get_value_type(node) == G_TYPE_INT64 ? (double)json_node_get_int(node) : json_node_get_double(node); }
+static double number(JsonNode *node) {
+  return json_node_get_value_type(node) == G_TYPE_INT64 ? (double)json_node_get_int(node) : json_node_get_double(node);
+}
 
 static void add_tolerance(MsBaseline *b, const char *of, double tolerance) {
   b->tolerance = g_renew(MsTolerance, b->tolerance, b->n_tolerances + 1);
@@ -97,7 +109,8 @@ static gboolean load_tolerances(MsBaseline *b, const MsJson *doc, JsonNode *node
   while (json_object_iter_next_ordered(&iter, &of, &value)) {
     g_autofree char *path = g_strconcat("tolerance.", of, NULL);
     if (!g_strv_contains(groups, of) && quantity_of(doc, path, of, error) < 0) return FALSE;
-    if (!is_number(value) || !(number(value) >= 0 && number(value) <= 1)) return ms_json_error(doc, path, error, "must be a fraction in [0, 1]");
+    if (!is_number(value) || !(number(value) >= 0 && number(value) <= 1))
+      return ms_json_error(doc, path, error, "must be a fraction in [0, 1]");
     add_tolerance(b, of, number(value));
   }
   return TRUE;
@@ -127,7 +140,8 @@ static gboolean load_quantities(MsPrediction *p, const MsJson *doc, const char *
     g_autofree char *full = g_strconcat(path, ".", name, NULL);
     int q = quantity_of(doc, full, name, error);
     if (q < 0) return FALSE;
-    if (!is_number(value) && !JSON_NODE_HOLDS_NULL(value)) return ms_json_error(doc, full, error, "must be a number or null");
+    if (!is_number(value) && !JSON_NODE_HOLDS_NULL(value))
+      return ms_json_error(doc, full, error, "must be a number or null");
     p->value[q] = is_number(value) ? number(value) : NAN;
   }
   return TRUE;
@@ -151,7 +165,8 @@ static MsScenario *scenario_of(const MsBaseline *b, int index, GError **error) {
 /* The scenario inside the file loads; its own errors stand at their place there. */
 static gboolean load_scenario(MsBaseline *b, const MsJson *doc, int index, const char *path, GError **error) {
   GError *failure = NULL;
-  if (!b->prediction[index].scenario || !JSON_NODE_HOLDS_OBJECT(b->prediction[index].scenario)) return ms_json_error(doc, path, error, "must be a complete scenario");
+  if (!b->prediction[index].scenario || !JSON_NODE_HOLDS_OBJECT(b->prediction[index].scenario))
+    return ms_json_error(doc, path, error, "must be a complete scenario");
   g_autoptr(MsScenario) scenario = scenario_of(b, index, &failure);
   if (scenario) return TRUE;
   const char *text = ms_error_text(failure->message, b->file), *colon = strstr(text, ": ");
@@ -164,13 +179,17 @@ static gboolean load_scenario(MsBaseline *b, const MsJson *doc, int index, const
 static gboolean load_prediction(MsBaseline *b, const MsJson *doc, JsonNode *node, int index, GError **error) {
   PredictionRow row = {0};
   MsPrediction *p = &b->prediction[index];
-  g_autofree char *path = g_strdup_printf("predictions[%d]", index), *quantities = g_strconcat(path, ".quantities", NULL), *scenario = g_strconcat(path, ".scenario", NULL);
+  g_autofree char *path = g_strdup_printf("predictions[%d]", index),
+                  *quantities = g_strconcat(path, ".quantities", NULL),
+                  *scenario = g_strconcat(path, ".scenario", NULL);
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
-  gboolean ok = ms_fields_load(&prediction_table, doc, json_node_get_object(node), path, TRUE, &row, error) && load_quantities(p, doc, quantities, row.quantities, error);
+  gboolean ok = ms_fields_load(&prediction_table, doc, json_node_get_object(node), path, TRUE, &row, error) &&
+                load_quantities(p, doc, quantities, row.quantities, error);
   p->name = row.name, p->refused = row.refused, p->why_infeasible = row.why_infeasible, p->scenario = row.scenario;
   if (row.quantities) json_node_unref(row.quantities);
   for (int i = 0; ok && i < index; i++)
-    if (g_str_equal(b->prediction[i].name, p->name)) ok = ms_json_error(doc, path, error, "the name %s is given twice", p->name);
+    if (g_str_equal(b->prediction[i].name, p->name))
+      ok = ms_json_error(doc, path, error, "the name %s is given twice", p->name);
   return ok && load_scenario(b, doc, index, scenario, error);
 }
 
@@ -197,7 +216,8 @@ MsBaseline *ms_baseline_from_doc(const MsJson *doc, GError **error) {
   gboolean ok = JSON_NODE_HOLDS_OBJECT(root) || ms_json_error(doc, "", error, "must be one JSON object");
   ok = ok && ms_fields_load(&ms_baseline_table, doc, json_node_get_object(root), "", TRUE, &file, error);
   b->fidelity = file.fidelity;
-  ok = ok && load_tolerances(b, doc, file.tolerance, error) && load_inputs(b, doc, file.inputs, error) && load_predictions(b, doc, file.predictions, error);
+  ok = ok && load_tolerances(b, doc, file.tolerance, error) && load_inputs(b, doc, file.inputs, error) &&
+       load_predictions(b, doc, file.predictions, error);
   ms_fields_clear(&ms_baseline_table, &file);
   if (!ok) g_clear_pointer(&b, ms_baseline_free);
   return b;
@@ -225,26 +245,30 @@ void ms_baseline_free(MsBaseline *b) {
   g_free(b);
 }
 
-/* --- a new one ----------------------------------------------------------------------------------------------------------------- */
+/* --- a new one ------------------------------------------------------------------------------------------------- */
 static JsonNode *node_of(const MsScenario *s) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_scenario_write(s, NULL, out);
   return ms_json_out_take_node(out);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const MsPrediction *)a)->name, ((const MsPrediction *)b)->name); }
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const MsPrediction *)a)->name, ((const MsPrediction *)b)->name);
+}
 
 static gboolean add_scenario(MsBaseline *b, const char *file, GError **error) {
   g_autoptr(MsScenario) s = ms_scenario_load(file, error);
   if (!s) return FALSE;
   for (int i = 0; i < b->n; i++)
-    if (g_str_equal(b->prediction[i].name, s->name)) return ms_input_error(error, file, 0, "name", "another scenario is named %s, too", s->name);
+    if (g_str_equal(b->prediction[i].name, s->name))
+      return ms_input_error(error, file, 0, "name", "another scenario is named %s, too", s->name);
   s->has_measured = FALSE; /* a check compares predictions */
   b->prediction = g_renew(MsPrediction, b->prediction, b->n + 1);
   b->prediction[b->n] = (MsPrediction){.name = g_strdup(s->name), .scenario = node_of(s)};
   g_autoptr(GError) moved = NULL;
   g_autoptr(MsScenario) again = scenario_of(b, b->n++, &moved);
-  return again || ms_input_error(error, file, 0, NULL, "cannot be read from the folder of %s: %s", b->file, ms_error_text(moved->message, b->file));
+  return again || ms_input_error(error, file, 0, NULL, "cannot be read from the folder of %s: %s", b->file,
+                                 ms_error_text(moved->message, b->file));
 }
 
 MsBaseline *ms_baseline_new(const char *filename, const char *const *scenarios, GError **error) {
@@ -261,7 +285,7 @@ MsBaseline *ms_baseline_new(const char *filename, const char *const *scenarios, 
   return b;
 }
 
-/* --- writing ------------------------------------------------------------------------------------------------------------------- */
+/* --- writing --------------------------------------------------------------------------------------------------- */
 static void write_prediction(const MsPrediction *p, MsJsonOut *out) {
   char name[MS_QUANTITY_TEXT];
   ms_json_out_object(out, NULL);
@@ -293,7 +317,7 @@ char *ms_baseline_text(const MsBaseline *b) {
   return g_str_has_suffix(text, "\n") ? g_steal_pointer(&text) : g_strconcat(text, "\n", NULL);
 }
 
-/* --- predictions --------------------------------------------------------------------------------------------------------------- */
+/* --- predictions ----------------------------------------------------------------------------------------------- */
 double ms_baseline_tolerance(const MsBaseline *b, int quantity) {
   char name[MS_QUANTITY_TEXT];
   ms_quantity_name(quantity, name);
@@ -306,7 +330,8 @@ double ms_baseline_tolerance(const MsBaseline *b, int quantity) {
 }
 
 static void fill(const MsResult *r, double value[MS_N_QUANTITIES]) {
-  const double total[] = {r->step_time_s, r->step_time_lower_s, r->tokens_per_s_per_gpu, r->tflops_per_gpu, r->mfu, r->model_flop_per_token, ms_device_B(r), r->capacity_B};
+  const double total[] = {r->step_time_s, r->step_time_lower_s,    r->tokens_per_s_per_gpu, r->tflops_per_gpu,
+                          r->mfu,         r->model_flop_per_token, ms_device_B(r),          r->capacity_B};
   memcpy(value, total, sizeof total);
   ms_parts_of_time(r, value + MS_Q_TIME);
   memcpy(value + MS_Q_COMM, r->time.comm_total_s, MS_N_COMMS * sizeof *value);
@@ -324,8 +349,9 @@ void ms_prediction_make(const MsBaseline *b, int index, MsPrediction *out) {
   if (r) fill(r, out->value);
 }
 
-/* --- inputs -------------------------------------------------------------------------------------------------------------------- */
-/* What a scenario names: its "hardware" or "model", or the base under its overrides; NULL when it is described in the scenario itself. */
+/* --- inputs ---------------------------------------------------------------------------------------------------- */
+/* What a scenario names: its "hardware" or "model", or the base under its overrides; NULL when it is described in the
+ * scenario itself. */
 static JsonNode *named(JsonNode *mention) {
   if (!mention || !JSON_NODE_HOLDS_OBJECT(mention)) return mention;
   return json_object_get_member(json_node_get_object(mention), "base");
@@ -333,7 +359,8 @@ static JsonNode *named(JsonNode *mention) {
 
 /* An object of the scalars and lists that `table` writes of `object`. */
 static JsonObject *scalars(const MsFieldTable *table, const void *object) {
-  static const char *const prose[] = {"schema", "name", "doc", "source", "sources", "provenance", "vendor", "curves", NULL};
+  static const char *const prose[] = {"schema",     "name",   "doc",    "source", "sources",
+                                      "provenance", "vendor", "curves", NULL};
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
   ms_fields_write(table, object, FALSE, out);
@@ -367,7 +394,8 @@ static void add_curve(JsonObject *to, const MsCurve *curve) {
   static const char *const in_key[] = {"op", "dtype", "pass", "level", "dispatcher", "head_dim", "ranks"};
   for (guint w = 0; w < G_N_ELEMENTS(in_key); w++) json_object_remove_member(figures, in_key[w]);
   JsonNode *grid = json_object_get_member(figures, "grid"), *segments = json_object_get_member(figures, "segments");
-  if (segments && JSON_NODE_HOLDS_ARRAY(segments) && json_array_get_length(json_node_get_array(segments)) == 0) json_object_remove_member(figures, "segments");
+  if (segments && JSON_NODE_HOLDS_ARRAY(segments) && json_array_get_length(json_node_get_array(segments)) == 0)
+    json_object_remove_member(figures, "segments");
   if (grid && JSON_NODE_HOLDS_NULL(grid)) {
     json_object_remove_member(figures, "grid");
   } else if (grid) {
@@ -409,7 +437,8 @@ JsonNode *ms_baseline_inputs(const MsBaseline *b) {
     add_hardware(inputs, doc, named(s->hardware_json));
     add_model(inputs, doc, named(s->model_json));
     g_autofree char *stack = g_strdup_printf("software %s", s->stack.name ? s->stack.name : "default");
-    if (!json_object_has_member(inputs, stack)) json_object_set_object_member(inputs, stack, scalars(&ms_stack_table, &s->stack));
+    if (!json_object_has_member(inputs, stack))
+      json_object_set_object_member(inputs, stack, scalars(&ms_stack_table, &s->stack));
   }
   JsonNode *made = json_node_new(JSON_NODE_OBJECT);
   json_node_take_object(made, inputs);

@@ -9,7 +9,7 @@
 
 #define FLOOR 0.001 /* of the whole: smaller parts are compared with this */
 
-/* --- predicting all ------------------------------------------------------------------------------------------------------------ */
+/* --- predicting all -------------------------------------------------------------------------------------------- */
 typedef struct {
   char *name; /* first: ms_jobs_run shows it */
   const MsBaseline *baseline;
@@ -39,7 +39,8 @@ static MsPrediction *predict_all(const MsBaseline *b, const MsCheckOptions *opti
     Job job = {b->prediction[i].name, b, i, &today[i]};
     g_array_append_val(jobs, job);
   }
-  const MsJobsOptions shift = {"check", "interrupted: nothing was compared or written", options->threads, options->progress};
+  const MsJobsOptions shift = {"check", "interrupted: nothing was compared or written", options->threads,
+                               options->progress};
   if (ms_jobs_run(jobs, job_run, NULL, &shift, error)) return today;
   predictions_free(today, b->n);
   return NULL;
@@ -59,11 +60,12 @@ gboolean ms_check_update(MsBaseline *b, const MsCheckOptions *options, GError **
   if (b->inputs) json_node_unref(b->inputs);
   b->inputs = ms_baseline_inputs(b);
   for (int i = 0; i < b->n_tolerances; i++)
-    if (!isnan(options->tolerance) && g_str_equal(b->tolerance[i].of, "default")) b->tolerance[i].tolerance = options->tolerance;
+    if (!isnan(options->tolerance) && g_str_equal(b->tolerance[i].of, "default"))
+      b->tolerance[i].tolerance = options->tolerance;
   return TRUE;
 }
 
-/* --- comparing quantities ------------------------------------------------------------------------------------------------------ */
+/* --- comparing quantities -------------------------------------------------------------------------------------- */
 /* The quantity that a part belongs to; itself for a total. */
 static int whole_of(int q) { return q < MS_Q_TIME ? q : q < MS_Q_MEMORY ? MS_Q_STEP_TIME : MS_Q_DEVICE; }
 
@@ -104,7 +106,8 @@ static char *state_change(const char *was, const char *is, const char *begins, c
   return was && !is ? g_strdup_printf("%s; it was: %s", ends, was) : NULL;
 }
 
-static void compare(const MsBaseline *b, const MsPrediction *stored, const MsPrediction *today, const MsCheckOptions *options, MsChecked *out) {
+static void compare(const MsBaseline *b, const MsPrediction *stored, const MsPrediction *today,
+                    const MsCheckOptions *options, MsChecked *out) {
   out->name = stored->name;
   out->state = state_change(stored->refused, today->refused, "does not run any more", "runs now");
   if (out->state || today->refused) return;
@@ -112,7 +115,8 @@ static void compare(const MsBaseline *b, const MsPrediction *stored, const MsPre
   out->drift = g_new0(MsDrift, MS_N_QUANTITIES);
   gboolean step = FALSE;
   for (int q = 0; q < MS_N_QUANTITIES; q++) {
-    double tolerance = isnan(options->tolerance) ? ms_baseline_tolerance(b, q) : options->tolerance, change = change_of(q, stored->value, today->value);
+    double tolerance = isnan(options->tolerance) ? ms_baseline_tolerance(b, q) : options->tolerance,
+           change = change_of(q, stored->value, today->value);
     if (q < MS_Q_TIME) out->worst = MAX(out->worst, fabs(change));
     if (fabs(change) <= tolerance) continue;
     step = step || q == MS_Q_STEP_TIME;
@@ -122,10 +126,11 @@ static void compare(const MsBaseline *b, const MsPrediction *stored, const MsPre
   if (step) out->part = moved_part(stored->value, today->value);
 }
 
-/* --- comparing inputs ---------------------------------------------------------------------------------------------------------- */
+/* --- comparing inputs ------------------------------------------------------------------------------------------ */
 static char *text_of(JsonNode *node) {
   if (!node) return NULL;
-  if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING) return g_strdup(json_node_get_string(node));
+  if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
+    return g_strdup(json_node_get_string(node));
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_node(out, NULL, node);
   return ms_json_out_take(out);
@@ -199,7 +204,7 @@ static void compare_inputs(MsCheck *c, JsonNode *today) {
   }
 }
 
-/* --- all together -------------------------------------------------------------------------------------------------------------- */
+/* --- all together ---------------------------------------------------------------------------------------------- */
 MsCheck *ms_check(MsBaseline *baseline, const MsCheckOptions *options, GError **error) {
   MsCheck *c = g_new0(MsCheck, 1);
   c->baseline = baseline;

@@ -1,8 +1,9 @@
 /* src/study/check.h - today's predictions against the stored ones.
  *
- * A quantity drifts when |today - stored| > tolerance x max(|stored|, floor); the floor of a part is a thousandth of its whole (step time, device
- * bytes), so that a part that hardly exists cannot fail a check. A scenario that no longer runs or fits, or does now, drifts too. Which figures of machines,
- * models and stacks differ from those stored is said beside it; by themselves they fail nothing. Order is that of the file, whatever the threads do. */
+ * A quantity drifts when |today - stored| > tolerance x max(|stored|, floor); the floor of a part is a thousandth of
+ * its whole (step time, device bytes), so that a part that hardly exists cannot fail a check. A scenario that no longer
+ * runs or fits, or does now, drifts too. Which figures of machines, models and stacks differ from those stored is said
+ * beside it; by themselves they fail nothing. Order is that of the file, whatever the threads do. */
 #ifndef MS_STUDY_CHECK_H
 #define MS_STUDY_CHECK_H
 
@@ -14,12 +15,13 @@ typedef struct {
 } MsDrift;
 
 typedef struct {
-  const char *name;  /* of the baseline */
-  char *state;       /* what changed besides quantities ("does not run any more: ..."), NULL: nothing */
-  char *part;        /* "time.host_s": the part that moved most of the step time's change, NULL: it did not drift or nothing stands out */
+  const char *name; /* of the baseline */
+  char *state;      /* what changed besides quantities ("does not run any more: ..."), NULL: nothing */
+  char *part; /* "time.host_s": the part that moved most of the step time's change, NULL: it did not drift or nothing
+                 stands out */
   int n;
-  MsDrift *drift;    /* totals first, then parts by falling difference of their whole */
-  double worst;      /* largest |change| of the step time or any total, within tolerance or not */
+  MsDrift *drift; /* totals first, then parts by falling difference of their whole */
+  double worst;   /* largest |change| of the step time or any total, within tolerance or not */
 } MsChecked;
 
 typedef struct { /* a figure that is not what it was; NULL: it is not there */

@@ -6,11 +6,12 @@
 
 #include <string.h>
 
-/* --- keys ------------------------------------------------------------------------------------------------------------------- */
+/* --- keys ------------------------------------------------------------------------------------------------------ */
 static gint by_text(gconstpointer a, gconstpointer b) { return strcmp(a, b); }
 
 static void compare_keys(MsComparison *c, const MsScenario *a, const MsScenario *b) {
-  g_autoptr(GHashTable) of_a = ms_knobs_of_scenario(a), of_b = ms_knobs_of_scenario(b); /* complete scenarios: the same keys in both */
+  g_autoptr(GHashTable) of_a = ms_knobs_of_scenario(a),
+                        of_b = ms_knobs_of_scenario(b); /* complete scenarios: the same keys in both */
   g_autoptr(GList) paths = g_list_sort(g_hash_table_get_keys(of_a), by_text);
   for (GList *at = paths; at; at = at->next) {
     const char *path = at->data, *x = g_hash_table_lookup(of_a, path), *y = g_hash_table_lookup(of_b, path);
@@ -20,7 +21,7 @@ static void compare_keys(MsComparison *c, const MsScenario *a, const MsScenario 
   }
 }
 
-/* --- parts ------------------------------------------------------------------------------------------------------------------ */
+/* --- parts ----------------------------------------------------------------------------------------------------- */
 static MsComparedPart *part_named(MsComparedPart **list, int *n, const char *name) {
   for (int i = 0; i < *n; i++)
     if (strcmp((*list)[i].name, name) == 0) return &(*list)[i];
@@ -32,11 +33,15 @@ static MsComparedPart *part_named(MsComparedPart **list, int *n, const char *nam
 }
 
 /* Which memory-bound kernels have a part of their own differs from run to run. */
-static const char *name_of(const MsGapPart *part) { return g_str_has_prefix(part->name, "memory-bound:") ? "memory-bound kernels" : part->name; }
+static const char *name_of(const MsGapPart *part) {
+  return g_str_has_prefix(part->name, "memory-bound:") ? "memory-bound kernels" : part->name;
+}
 
 static void compare_times(MsComparison *c, const MsResult *a, const MsResult *b) {
-  for (int i = 0; i < a->n_gap; i++) part_named(&c->time, &c->n_time, name_of(&a->gap[i]))->a += a->gap[i].fraction * a->step_time_s;
-  for (int i = 0; i < b->n_gap; i++) part_named(&c->time, &c->n_time, name_of(&b->gap[i]))->b += b->gap[i].fraction * b->step_time_s;
+  for (int i = 0; i < a->n_gap; i++)
+    part_named(&c->time, &c->n_time, name_of(&a->gap[i]))->a += a->gap[i].fraction * a->step_time_s;
+  for (int i = 0; i < b->n_gap; i++)
+    part_named(&c->time, &c->n_time, name_of(&b->gap[i]))->b += b->gap[i].fraction * b->step_time_s;
 }
 
 static void compare_memory(MsComparison *c, const MsResult *a, const MsResult *b) {
@@ -69,7 +74,7 @@ void ms_comparison_free(MsComparison *c) {
   g_free(c);
 }
 
-/* --- the task --------------------------------------------------------------------------------------------------------------- */
+/* --- the task -------------------------------------------------------------------------------------------------- */
 static char *fields_text(const MsFieldTable *table, const void *object) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
@@ -84,7 +89,8 @@ static gboolean same_object(const MsFieldTable *table, const void *a, const void
 }
 
 static gboolean differs(const MsScenario *other, GError **error, const char *path, const char *is, const char *wanted) {
-  return ms_input_error(error, other->file, 0, path, "is %s, must be %s as in the request: only layouts of one task can be compared", is, wanted);
+  return ms_input_error(error, other->file, 0, path,
+                        "is %s, must be %s as in the request: only layouts of one task can be compared", is, wanted);
 }
 
 static gboolean same_number(const MsScenario *other, GError **error, const char *path, int is, int wanted) {
@@ -96,12 +102,17 @@ static gboolean same_number(const MsScenario *other, GError **error, const char 
 
 gboolean ms_same_task(const MsScenario *task, const MsScenario *other, GError **error) {
   if (!same_object(&ms_model_table, task->model, other->model))
-    return differs(other, error, "model", strcmp(other->model->name, task->model->name) ? other->model->name : "a changed model", task->model->name);
+    return differs(other, error, "model",
+                   strcmp(other->model->name, task->model->name) ? other->model->name : "a changed model",
+                   task->model->name);
   if (!same_object(&ms_hardware_table, task->hardware, other->hardware))
-    return differs(other, error, "hardware", strcmp(other->hardware->name, task->hardware->name) ? other->hardware->name : "a changed machine",
+    return differs(other, error, "hardware",
+                   strcmp(other->hardware->name, task->hardware->name) ? other->hardware->name : "a changed machine",
                    task->hardware->name);
-  if (g_strcmp0(task->stack.name, other->stack.name) != 0) return differs(other, error, "software", other->stack.name, task->stack.name);
+  if (g_strcmp0(task->stack.name, other->stack.name) != 0)
+    return differs(other, error, "software", other->stack.name, task->stack.name);
   return same_number(other, error, "gpus", other->gpus, task->gpus) &&
          same_number(other, error, "training.seq_length", other->training.seq_length, task->training.seq_length) &&
-         same_number(other, error, "training.global_batch_size", other->training.global_batch_size, task->training.global_batch_size);
+         same_number(other, error, "training.global_batch_size", other->training.global_batch_size,
+                     task->training.global_batch_size);
 }

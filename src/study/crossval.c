@@ -9,17 +9,18 @@
 #include <string.h>
 
 enum { N_DERATE = 5, N_LAUNCH = 7, SCAN = 13, ROUNDS = 4 };
-#define LOW_DERATE (-0.36) /* log of the smallest and largest factor */
+#define LOW_DERATE  (-0.36) /* log of the smallest and largest factor */
 #define HIGH_DERATE 0.36
-#define LOW_LAUNCH (-1.4)
+#define LOW_LAUNCH  (-1.4)
 #define HIGH_LAUNCH 1.4
-#define PRIOR 0.005         /* loss of a log factor of 1 */
+#define PRIOR       0.005 /* loss of a log factor of 1 */
 
 typedef struct { /* one run */
-  char *file; /* first: ms_jobs_run shows it */
+  char *file;    /* first: ms_jobs_run shows it */
   gboolean usable, exact;
   char *gpu, *stack, *model;
-  guint derate, factor; /* index of its GPU and of its stack among the parameters; factor 0: the default stack, no parameter */
+  guint derate,
+      factor; /* index of its GPU and of its stack among the parameters; factor 0: the default stack, no parameter */
   double measured, weight;
   double log_time[N_DERATE][N_LAUNCH];
   double error[3]; /* shipped, in sample, left out */
@@ -33,11 +34,12 @@ static void run_clear(gpointer data) {
   g_free(run->model);
 }
 
-/* --- predictions on the grid ---------------------------------------------------------------------------------------------------- */
+/* --- predictions on the grid ----------------------------------------------------------------------------------- */
 static double node(double low, double high, int i, int n) { return low + (high - low) * i / (n - 1); }
 
 static gboolean fill_grid(Run *run, MsScenario *s) {
-  double derate = s->hardware->sustained_derate > 0 ? s->hardware->sustained_derate : 1, launch = s->hardware->kernel_launch_s;
+  double derate = s->hardware->sustained_derate > 0 ? s->hardware->sustained_derate : 1,
+         launch = s->hardware->kernel_launch_s;
   for (int d = 0; d < N_DERATE; d++)
     for (int l = 0; l < N_LAUNCH; l++) {
       s->hardware->sustained_derate = derate * exp(node(LOW_DERATE, HIGH_DERATE, d, N_DERATE));
@@ -77,11 +79,13 @@ static int cell(double x, double low, double high, int n, double *part) {
 static double interpolate(const Run *run, double d, double l) {
   double x, y;
   int i = cell(d, LOW_DERATE, HIGH_DERATE, N_DERATE, &x), j = cell(l, LOW_LAUNCH, HIGH_LAUNCH, N_LAUNCH, &y);
-  return (1 - x) * ((1 - y) * run->log_time[i][j] + y * run->log_time[i][j + 1]) + x * ((1 - y) * run->log_time[i + 1][j] + y * run->log_time[i + 1][j + 1]);
+  return (1 - x) * ((1 - y) * run->log_time[i][j] + y * run->log_time[i][j + 1]) +
+         x * ((1 - y) * run->log_time[i + 1][j] + y * run->log_time[i + 1][j + 1]);
 }
 
-/* --- fit ------------------------------------------------------------------------------------------------------------------------ */
-double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, double low, double high, double tolerance) {
+/* --- fit ------------------------------------------------------------------------------------------------------- */
+double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, double low, double high,
+                         double tolerance) {
   const double phi = 0.6180339887498949;
   double a = high - phi * (high - low), b = low + phi * (high - low), fa = f(a, data), fb = f(b, data);
   while (high - low > tolerance) {
@@ -100,10 +104,10 @@ enum { LAUNCH, FIRST_GPU, MAX_PARAMETERS = 64 };
 
 typedef struct {
   Run *const *runs;
-  guint n, n_gpus, n_stacks;  /* parameters: launch, a derate per GPU, a factor per named stack */
-  const char *gpu, *model;    /* left out; NULL: nothing */
-  double x[MAX_PARAMETERS];   /* log factors on what is shipped */
-  guint free;                 /* which of them is moved */
+  guint n, n_gpus, n_stacks; /* parameters: launch, a derate per GPU, a factor per named stack */
+  const char *gpu, *model;   /* left out; NULL: nothing */
+  double x[MAX_PARAMETERS];  /* log factors on what is shipped */
+  guint free;                /* which of them is moved */
 } Fit;
 
 static gboolean left_out(const Fit *fit, const Run *run) {
@@ -114,7 +118,9 @@ static double predict(const Fit *fit, const Run *run) {
   return interpolate(run, fit->x[run->derate] + (run->factor ? fit->x[run->factor] : 0), fit->x[LAUNCH]);
 }
 
-static gboolean uses(const Run *run, guint parameter) { return parameter == LAUNCH || run->derate == parameter || run->factor == parameter; }
+static gboolean uses(const Run *run, guint parameter) {
+  return parameter == LAUNCH || run->derate == parameter || run->factor == parameter;
+}
 
 /* Of the runs that the moved parameter touches; the prior only decides where the runs do not. */
 static double loss(double x, gpointer data) {
@@ -140,7 +146,8 @@ static void minimise(Fit *fit, guint which, double low, double high) {
     double value = loss(low + i * step, fit);
     if (value < least) least = value, best = i;
   }
-  fit->x[which] = ms_golden_minimum(loss, fit, low + MAX(best - 1, 0) * step, low + MIN(best + 1, SCAN - 1) * step, 1e-4);
+  fit->x[which] =
+      ms_golden_minimum(loss, fit, low + MAX(best - 1, 0) * step, low + MIN(best + 1, SCAN - 1) * step, 1e-4);
 }
 
 static gboolean has_runs(const Fit *fit, guint parameter) {
@@ -169,7 +176,7 @@ static void fit_all(Fit *fit) {
   fill_empty(fit);
 }
 
-/* --- groups --------------------------------------------------------------------------------------------------------------------- */
+/* --- groups ---------------------------------------------------------------------------------------------------- */
 static gint by_gpu_then_model(gconstpointer a, gconstpointer b) {
   const Run *x = *(const Run *const *)a, *y = *(const Run *const *)b;
   int gpu = strcmp(x->gpu, y->gpu), model = strcmp(x->model, y->model);
@@ -221,7 +228,9 @@ static guint leave_groups_out(Fit *fit) {
   guint groups = 0;
   for (guint i = 0, to; i < fit->n; i = to, groups++) {
     Run *const *run = fit->runs;
-    for (to = i + 1; to < fit->n && g_str_equal(run[to]->gpu, run[i]->gpu) && g_str_equal(run[to]->model, run[i]->model);) to++;
+    for (to = i + 1;
+         to < fit->n && g_str_equal(run[to]->gpu, run[i]->gpu) && g_str_equal(run[to]->model, run[i]->model);)
+      to++;
     fit->gpu = run[i]->gpu, fit->model = run[i]->model;
     fit_all(fit);
     set_errors(fit, run + i, to - i, 2);
@@ -261,7 +270,8 @@ static gboolean study(MsCrossval *c, Run *const *runs, guint n, GError **error) 
   fit.n_gpus = number_gpus(runs, n, first);
   fit.n_stacks = number_stacks(runs, n, FIRST_GPU + fit.n_gpus, stacks);
   if (FIRST_GPU + fit.n_gpus + fit.n_stacks > MAX_PARAMETERS) {
-    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "runs of more than %d machines and stacks", MAX_PARAMETERS - FIRST_GPU);
+    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "runs of more than %d machines and stacks",
+                MAX_PARAMETERS - FIRST_GPU);
     return FALSE;
   }
   set_errors(&fit, runs, n, 0);
@@ -275,11 +285,12 @@ static gboolean study(MsCrossval *c, Run *const *runs, guint n, GError **error) 
   c->n_gpus = fit.n_gpus;
   c->gpus = g_new0(MsCrossGpu, c->n_gpus + 1);
   for (guint g = 0; g < c->n_gpus; g++)
-    c->gpus[g] = (MsCrossGpu){g_strdup(runs[first[g]]->gpu), summarise_three(runs + first[g], first[g + 1] - first[g], FALSE)};
+    c->gpus[g] =
+        (MsCrossGpu){g_strdup(runs[first[g]]->gpu), summarise_three(runs + first[g], first[g + 1] - first[g], FALSE)};
   return TRUE;
 }
 
-/* --- files ---------------------------------------------------------------------------------------------------------------------- */
+/* --- files ----------------------------------------------------------------------------------------------------- */
 static gint by_hash(gconstpointer a, gconstpointer b) {
   const char *x = *(const char *const *)a, *y = *(const char *const *)b;
   g_autofree char *p = g_path_get_basename(x), *q = g_path_get_basename(y);
@@ -291,7 +302,8 @@ static gint by_hash(gconstpointer a, gconstpointer b) {
 static GPtrArray *sample(GPtrArray *files) {
   enum { MANY = 300 };
   GPtrArray *kept = g_ptr_array_new();
-  g_autoptr(GHashTable) folders = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
+  g_autoptr(GHashTable) folders =
+      g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
   for (guint i = 0; i < files->len; i++) {
     g_autofree char *folder = g_path_get_dirname(g_ptr_array_index(files, i));
     GPtrArray *list = g_hash_table_lookup(folders, folder);
@@ -305,7 +317,8 @@ static GPtrArray *sample(GPtrArray *files) {
     GPtrArray *of_folder = list;
     gboolean many = of_folder->len > MANY;
     if (many) g_ptr_array_sort(of_folder, by_hash);
-    for (guint i = 0; i < of_folder->len && (!many || i < MS_CROSSVAL_SMALL); i++) g_ptr_array_add(kept, g_ptr_array_index(of_folder, i));
+    for (guint i = 0; i < of_folder->len && (!many || i < MS_CROSSVAL_SMALL); i++)
+      g_ptr_array_add(kept, g_ptr_array_index(of_folder, i));
   }
   return kept;
 }

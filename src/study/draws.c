@@ -41,9 +41,15 @@ MsSpread ms_spread(double *values, int n) {
   double mean = sum / n;
   for (int i = 0; i < n; i++) squares += (values[i] - mean) * (values[i] - mean);
   double sd = n > 1 ? sqrt(squares / (n - 1)) : 0;
-  return (MsSpread){.mean = mean, .mean_error = sd / sqrt(n), .sd = sd, .p50 = ms_quantile(values, (size_t)n, 0.5), .p50_error = quantile_error(values, n, 0.5),
-                    .p95 = ms_quantile(values, (size_t)n, 0.95), .p95_error = quantile_error(values, n, 0.95),
-                    .least = ms_quantile(values, (size_t)n, 0), .most = ms_quantile(values, (size_t)n, 1)};
+  return (MsSpread){.mean = mean,
+                    .mean_error = sd / sqrt(n),
+                    .sd = sd,
+                    .p50 = ms_quantile(values, (size_t)n, 0.5),
+                    .p50_error = quantile_error(values, n, 0.5),
+                    .p95 = ms_quantile(values, (size_t)n, 0.95),
+                    .p95_error = quantile_error(values, n, 0.95),
+                    .least = ms_quantile(values, (size_t)n, 0),
+                    .most = ms_quantile(values, (size_t)n, 1)};
 }
 
 static MsSpread spread_of(GArray *all, size_t offset) {
@@ -68,12 +74,15 @@ static gboolean sum_up(GArray *all, MsDraws *out, GError **error) {
   return TRUE;
 }
 
-gboolean ms_draws_run(const MsScenario *s, MsFidelity fidelity, int n, int threads, gboolean progress, MsDraws *out, GError **error) {
+gboolean ms_draws_run(const MsScenario *s, MsFidelity fidelity, int n, int threads, gboolean progress, MsDraws *out,
+                      GError **error) {
   *out = (MsDraws){.n = n, .first_seed = s->training.routing.seed};
   if (!ms_routing_is_drawn(&s->training.routing) || s->model->num_experts == 0 || s->layout.ep <= 1)
-    return ms_input_error(error, s->file, 0, "training.routing", "is the same in every draw; draws need zipf, dirichlet or histogram, experts, and ep > 1");
+    return ms_input_error(error, s->file, 0, "training.routing",
+                          "is the same in every draw; draws need zipf, dirichlet or histogram, experts, and ep > 1");
   g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(One));
-  for (int i = 0; i < n; i++) g_array_append_val(all, ((One){.file = s->file, .base = s, .fidelity = fidelity, .index = i}));
+  for (int i = 0; i < n; i++)
+    g_array_append_val(all, ((One){.file = s->file, .base = s, .fidelity = fidelity, .index = i}));
   const MsJobsOptions shift = {"draws", "interrupted: not all draws were simulated", threads, progress};
   gboolean ok = ms_jobs_run(all, draw, NULL, &shift, error) && sum_up(all, out, error);
   for (guint i = 0; i < all->len; i++) g_clear_error(&g_array_index(all, One, i).error);

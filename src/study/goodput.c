@@ -9,14 +9,14 @@
 #include "sim/simulate.h"
 #include "study/jobs.h"
 
-#define DAY_S 86400.0
-#define NO_PROGRESS 0.01  /* of the time useful: not worth simulating */
-#define MOST_EVENTS 1e8   /* of all runs together */
-#define PATIENCE 10.0     /* times the useful time, then a run is given up */
+#define DAY_S       86400.0
+#define NO_PROGRESS 0.01 /* of the time useful: not worth simulating */
+#define MOST_EVENTS 1e8  /* of all runs together */
+#define PATIENCE    10.0 /* times the useful time, then a run is given up */
 
 const char *const ms_goodput_part_words[] = {"work", "rework", "slowed", "checkpoint", "recovery", "waiting", NULL};
 
-/* --- the job ------------------------------------------------------------------------------------------------------------------- */
+/* --- the job --------------------------------------------------------------------------------------------------- */
 static gboolean need(const MsGoodput *g, double value, const char *key, GError **error) {
   return ms_hardware_need(g->run->hardware, value, key, error);
 }
@@ -25,7 +25,8 @@ static gboolean predict(MsGoodputResult *r, GError **error) {
   MsGoodput *g = r->goodput;
   g_autoptr(MsResult) result = ms_simulate(g->run, g->fidelity, NULL, error);
   if (!result) return FALSE;
-  if (!result->feasible && isnan(g->step_time_s)) return ms_input_error(error, g->file, 0, "run", "does not fit: %s", result->why_infeasible);
+  if (!result->feasible && isnan(g->step_time_s))
+    return ms_input_error(error, g->file, 0, "run", "does not fit: %s", result->why_infeasible);
   r->step_time_s = isnan(g->step_time_s) ? result->step_time_s : g->step_time_s;
   r->tokens_per_step = (double)g->run->training.global_batch_size * g->run->training.seq_length;
   r->gpus = g->run->gpus;
@@ -78,7 +79,7 @@ static void failures(MsGoodputResult *r) {
   r->model.slow_detection_s = g->slow_nodes.detection_s;
 }
 
-/* --- closed forms -------------------------------------------------------------------------------------------------------------- */
+/* --- closed forms ---------------------------------------------------------------------------------------------- */
 static gboolean interval(MsGoodputResult *r, GError **error) {
   MsFaultModel *m = &r->model;
   r->mtbf_s = 1 / ms_fault_rate(m);
@@ -88,7 +89,8 @@ static gboolean interval(MsGoodputResult *r, GError **error) {
   r->interval_given = !isnan(r->goodput->checkpoint.interval_s);
   m->interval_s = r->interval_given ? r->goodput->checkpoint.interval_s : r->optimal_s;
   if (m->interval_s >= m->write_s) return TRUE;
-  return ms_input_error(error, r->goodput->file, 0, "checkpoint.interval_s", "is %.6g s, but writing one takes %.6g s", m->interval_s, m->write_s);
+  return ms_input_error(error, r->goodput->file, 0, "checkpoint.interval_s", "is %.6g s, but writing one takes %.6g s",
+                        m->interval_s, m->write_s);
 }
 
 static void closed_forms(MsGoodputResult *r) {
@@ -110,7 +112,7 @@ static void closed_forms(MsGoodputResult *r) {
   r->shortage = ms_fault_shortage(m);
 }
 
-/* --- Monte Carlo --------------------------------------------------------------------------------------------------------------- */
+/* --- Monte Carlo ----------------------------------------------------------------------------------------------- */
 typedef struct {
   const char *name; /* first: ms_jobs_run shows it */
   const MsFaultModel *model;
@@ -122,17 +124,20 @@ typedef struct {
 static void batch_run(gpointer item, gconstpointer data) {
   (void)data;
   Batch *b = item;
-  for (int i = 0; i < b->n && !ms_interrupted(); i++) ms_fault_simulate(b->model, b->seed, (guint32)(b->first + i), &b->run[b->first + i]);
+  for (int i = 0; i < b->n && !ms_interrupted(); i++)
+    ms_fault_simulate(b->model, b->seed, (guint32)(b->first + i), &b->run[b->first + i]);
 }
 
-static gboolean simulate_all(const MsGoodputResult *r, const MsGoodputOptions *options, MsFaultRun *run, int runs, GError **error) {
+static gboolean simulate_all(const MsGoodputResult *r, const MsGoodputOptions *options, MsFaultRun *run, int runs,
+                             GError **error) {
   enum { BATCH = 16 };
   g_autoptr(GArray) batches = g_array_new(FALSE, TRUE, sizeof(Batch));
   for (int i = 0; i < runs; i += BATCH) {
     Batch b = {"runs", &r->model, (guint32)r->goodput->monte_carlo.seed, i, MIN(BATCH, runs - i), run};
     g_array_append_val(batches, b);
   }
-  const MsJobsOptions shift = {"goodput", "interrupted: figures of some of the runs would mislead, none are printed", options->threads, options->progress};
+  const MsJobsOptions shift = {"goodput", "interrupted: figures of some of the runs would mislead, none are printed",
+                               options->threads, options->progress};
   return ms_jobs_run(batches, batch_run, NULL, &shift, error);
 }
 
@@ -141,16 +146,19 @@ static MsRunSpread spread(double *value, int n) {
   for (int i = 0; i < n; i++) sum += value[i];
   double mean = sum / n;
   for (int i = 0; i < n; i++) squares += (value[i] - mean) * (value[i] - mean);
-  return (MsRunSpread){mean, sqrt(squares / MAX(n - 1, 1) / n), ms_quantile(value, (size_t)n, 0.05), ms_quantile(value, (size_t)n, 0.5), ms_quantile(value, (size_t)n, 0.95)};
+  return (MsRunSpread){mean, sqrt(squares / MAX(n - 1, 1) / n), ms_quantile(value, (size_t)n, 0.05),
+                       ms_quantile(value, (size_t)n, 0.5), ms_quantile(value, (size_t)n, 0.95)};
 }
 
 static void summarise(MsGoodputResult *r, const MsFaultRun *run, int n) {
-  g_autofree double *wall = g_new(double, n), *ettr = g_new(double, n), *failed = g_new0(double, n), *tokens = g_new(double, n);
+  g_autofree double *wall = g_new(double, n), *ettr = g_new(double, n), *failed = g_new0(double, n),
+                    *tokens = g_new(double, n);
   for (int i = 0; i < n; i++) {
     const MsFaultRun *one = &run[i];
     const double part[] = {one->work_s, one->rework_s, one->slowed_s, one->stall_s, one->recovery_s, one->waiting_s};
     for (guint p = 0; p < G_N_ELEMENTS(part); p++) r->part_s[p] += part[p] / n;
-    for (int k = 0; k < r->model.n_kinds; k++) failed[i] += one->failures[k], r->kind_failures[k] += one->failures[k] / n;
+    for (int k = 0; k < r->model.n_kinds; k++)
+      failed[i] += one->failures[k], r->kind_failures[k] += one->failures[k] / n;
     r->planned += one->planned / n;
     wall[i] = one->wall_s;
     ettr[i] = one->work_s / one->wall_s;
@@ -158,14 +166,18 @@ static void summarise(MsGoodputResult *r, const MsFaultRun *run, int n) {
     r->unfinished += one->work_s < r->model.work_s * (1 - 1e-9) && isfinite(r->model.work_s);
   }
   r->runs = n;
-  r->wall_s = spread(wall, n), r->ettr_runs = spread(ettr, n), r->failures = spread(failed, n), r->tokens = spread(tokens, n);
+  r->wall_s = spread(wall, n), r->ettr_runs = spread(ettr, n), r->failures = spread(failed, n),
+  r->tokens = spread(tokens, n);
 }
 
 static gboolean monte_carlo(MsGoodputResult *r, const MsGoodputOptions *options, GError **error) {
   int runs = r->goodput->monte_carlo.runs;
   if (!(r->ettr >= NO_PROGRESS)) return TRUE;
-  double wall_s = isnan(r->work_s) ? r->model.horizon_s : r->expected_s, events = runs * wall_s * (1 / r->model.interval_s + ms_fault_rate(&r->model) + r->model.slow_Hz);
-  if (events > MOST_EVENTS) return ms_input_error(error, r->goodput->file, 0, "monte_carlo.runs", "would take %.2g events (at most %.2g); give fewer runs", events, MOST_EVENTS);
+  double wall_s = isnan(r->work_s) ? r->model.horizon_s : r->expected_s,
+         events = runs * wall_s * (1 / r->model.interval_s + ms_fault_rate(&r->model) + r->model.slow_Hz);
+  if (events > MOST_EVENTS)
+    return ms_input_error(error, r->goodput->file, 0, "monte_carlo.runs",
+                          "would take %.2g events (at most %.2g); give fewer runs", events, MOST_EVENTS);
   g_autofree MsFaultRun *run = g_new0(MsFaultRun, runs);
   if (!simulate_all(r, options, run, runs, error)) return FALSE;
   summarise(r, run, runs);

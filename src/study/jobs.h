@@ -4,7 +4,8 @@
 
 #include <glib.h>
 
-/* Works on one item; the only one that touches it meanwhile. After Ctrl-C (ms_interrupted) it should return at once. `data` is the same for all. */
+/* Works on one item; the only one that touches it meanwhile. After Ctrl-C (ms_interrupted) it should return at once.
+ * `data` is the same for all. */
 typedef void (*MsJobFunc)(gpointer item, gconstpointer data);
 
 typedef struct {
@@ -14,8 +15,9 @@ typedef struct {
   gboolean progress;
 } MsJobsOptions;
 
-/* Calls `func` once on every item, on several threads, in no fixed order, and waits for all. The progress bar shows the name of the item finished
- * last: every item starts with a `char *` that names it. FALSE and *error when threads cannot be started or after Ctrl-C. */
+/* Calls `func` once on every item, on several threads, in no fixed order, and waits for all. The progress bar shows the
+ * name of the item finished last: every item starts with a `char *` that names it. FALSE and *error when threads cannot
+ * be started or after Ctrl-C. */
 gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options, GError **error);
 
 #endif

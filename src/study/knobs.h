@@ -4,8 +4,8 @@
 
 #include "describe/scenario.h"
 
-/* Of the members model, hardware, gpus, training, layout and options of a scenario's JSON; path -> value as JSON text. `options.recompute` is one
- * key, other objects are taken apart. `root` may be anything. (transfer full) */
+/* Of the members model, hardware, gpus, training, layout and options of a scenario's JSON; path -> value as JSON text.
+ * `options.recompute` is one key, other objects are taken apart. `root` may be anything. (transfer full) */
 GHashTable *ms_knobs_of(JsonNode *root);
 GHashTable *ms_knobs_of_scenario(const MsScenario *scenario); /* the same of a complete scenario: every key is there */
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct { /* one run of a ladder */
+typedef struct {              /* one run of a ladder */
   double measured, predicted; /* lower is better */
   GHashTable *knobs;          /* path -> value as text */
 } Run;
@@ -17,7 +17,7 @@ static void run_clear(gpointer data) { g_clear_pointer(&((Run *)data)->knobs, g_
 
 double ms_order_tau(const MsOrder *o) { return o->pairs > 0 ? ((double)o->right - o->wrong) / o->pairs : NAN; }
 
-/* --- knobs of a scenario ---------------------------------------------------------------------------------------------------- */
+/* --- knobs of a scenario --------------------------------------------------------------------------------------- */
 static GHashTable *knobs_of(const char *file, GError **error) {
   g_autoptr(MsJson) doc = ms_json_load(file, error);
   return doc ? ms_knobs_of(ms_json_root(doc)) : NULL;
@@ -41,10 +41,11 @@ static int count_changes(GHashTable *a, GHashTable *b, gboolean missing_only, co
 /* The one key in which they differ, NULL when it is none or several. */
 static const char *single_knob(const Run *a, const Run *b) {
   const char *which = NULL;
-  return count_changes(a->knobs, b->knobs, FALSE, &which) + count_changes(b->knobs, a->knobs, TRUE, &which) == 1 ? which : NULL;
+  return count_changes(a->knobs, b->knobs, FALSE, &which) + count_changes(b->knobs, a->knobs, TRUE, &which) == 1 ? which
+                                                                                                                 : NULL;
 }
 
-/* --- runs of a ladder --------------------------------------------------------------------------------------------------------- */
+/* --- runs of a ladder ------------------------------------------------------------------------------------------ */
 static GHashTable *rows_by_basename(const MsValidation *v) {
   GHashTable *rows = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
   for (guint i = 0; i < v->n_rows; i++) {
@@ -70,12 +71,16 @@ static const MsValidateRow *row_of(GHashTable *rows, const char *path) {
 
 static double number_of(JsonObject *object, const char *key) {
   JsonNode *node = json_object_get_member(object, key);
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING ? json_node_get_double(node) : NAN;
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING
+             ? json_node_get_double(node)
+             : NAN;
 }
 
 static const char *text_of(JsonObject *object, const char *key) {
   JsonNode *node = json_object_get_member(object, key);
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING ? json_node_get_string(node) : NULL;
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING
+             ? json_node_get_string(node)
+             : NULL;
 }
 
 static gboolean all_have_rates(JsonArray *list) {
@@ -92,20 +97,24 @@ static gboolean collect_runs(GHashTable *rows, JsonArray *list, gboolean by_rate
     if (!row) continue;
     Run run = {row->measured, row->predicted, knobs_of(row->file, error)};
     if (!run.knobs) return FALSE;
-    if (by_rate) run.measured = 1 / number_of(item, "tokens_per_s_per_gpu"), run.predicted = run.measured * row->predicted / row->measured;
+    if (by_rate)
+      run.measured = 1 / number_of(item, "tokens_per_s_per_gpu"),
+      run.predicted = run.measured * row->predicted / row->measured;
     g_array_append_val(runs, run);
   }
   return TRUE;
 }
 
-/* --- pairs -------------------------------------------------------------------------------------------------------------------- */
+/* --- pairs ----------------------------------------------------------------------------------------------------- */
 static void count_pair(MsOrder *order, double agreement) {
   order->pairs++;
   if (agreement > 0) order->right++;
   if (agreement < 0) order->wrong++;
 }
 
-static void add_order(MsOrder *to, const MsOrder *from) { to->pairs += from->pairs, to->right += from->right, to->wrong += from->wrong; }
+static void add_order(MsOrder *to, const MsOrder *from) {
+  to->pairs += from->pairs, to->right += from->right, to->wrong += from->wrong;
+}
 
 static void count_knob(GHashTable *knobs, const char *knob, double agreement) {
   MsOrder *order = g_hash_table_lookup(knobs, knob);
@@ -126,13 +135,15 @@ static void compare(MsLadders *all, MsLadder *ladder, GHashTable *knobs, const R
   count_knob(knobs, knob, agreement);
 }
 
-static gboolean add_ladder(MsLadders *all, GArray *kept, GHashTable *rows, GHashTable *knobs, const MsJson *doc, guint i, JsonObject *json, GError **error) {
+static gboolean add_ladder(MsLadders *all, GArray *kept, GHashTable *rows, GHashTable *knobs, const MsJson *doc,
+                           guint i, JsonObject *json, GError **error) {
   g_autofree char *path = g_strdup_printf("ladders[%u].scenarios", i);
   JsonNode *list = json_object_get_member(json, "scenarios");
   if (!list || !JSON_NODE_HOLDS_ARRAY(list)) return ms_json_error(doc, path, error, "must be a list of runs");
   JsonArray *array = json_node_get_array(list);
   for (guint k = 0; k < json_array_get_length(array); k++)
-    if (!JSON_NODE_HOLDS_OBJECT(json_array_get_element(array, k))) return ms_json_error(doc, path, error, "run %u must be an object", k);
+    if (!JSON_NODE_HOLDS_OBJECT(json_array_get_element(array, k)))
+      return ms_json_error(doc, path, error, "run %u must be an object", k);
   const char *name = text_of(json, "name"), *kind = text_of(json, "kind");
   JsonNode *published = json_object_get_member(json, "published");
   g_autoptr(GArray) runs = g_array_new(FALSE, TRUE, sizeof(Run));
@@ -142,17 +153,23 @@ static gboolean add_ladder(MsLadders *all, GArray *kept, GHashTable *rows, GHash
     all->skipped++;
     return TRUE;
   }
-  MsLadder ladder = {g_strdup(name ? name : "?"), g_strdup(kind ? kind : "?"), published && json_node_get_boolean(published),
-                     json_array_get_length(array), runs->len, {0}, {0}};
+  MsLadder ladder = {g_strdup(name ? name : "?"),
+                     g_strdup(kind ? kind : "?"),
+                     published && json_node_get_boolean(published),
+                     json_array_get_length(array),
+                     runs->len,
+                     {0},
+                     {0}};
   for (guint a = 0; a < runs->len; a++)
-    for (guint b = 0; b < a; b++) compare(all, &ladder, knobs, &g_array_index(runs, Run, a), &g_array_index(runs, Run, b));
+    for (guint b = 0; b < a; b++)
+      compare(all, &ladder, knobs, &g_array_index(runs, Run, a), &g_array_index(runs, Run, b));
   add_order(&all->all, &ladder.order), add_order(&all->single, &ladder.single);
   if (ladder.published) add_order(&all->published, &ladder.order), add_order(&all->single_published, &ladder.single);
   g_array_append_val(kept, ladder);
   return TRUE;
 }
 
-/* --- all together --------------------------------------------------------------------------------------------------------------- */
+/* --- all together ---------------------------------------------------------------------------------------------- */
 static gint more_pairs(gconstpointer a, gconstpointer b) {
   const MsKnob *x = a, *y = b;
   return x->order.pairs != y->order.pairs ? (x->order.pairs < y->order.pairs ? 1 : -1) : strcmp(x->knob, y->knob);
@@ -163,7 +180,8 @@ static void take_knobs(MsLadders *all, GHashTable *knobs) {
   gpointer key, value;
   all->knobs = g_new0(MsKnob, g_hash_table_size(knobs) + 1);
   g_hash_table_iter_init(&iter, knobs);
-  while (g_hash_table_iter_next(&iter, &key, &value)) all->knobs[all->n_knobs++] = (MsKnob){g_strdup(key), *(MsOrder *)value};
+  while (g_hash_table_iter_next(&iter, &key, &value))
+    all->knobs[all->n_knobs++] = (MsKnob){g_strdup(key), *(MsOrder *)value};
   qsort(all->knobs, all->n_knobs, sizeof *all->knobs, more_pairs);
 }
 
@@ -176,12 +194,14 @@ static void mean_tau(MsLadders *all) {
 }
 
 MsLadders *ms_ladders(const MsValidation *v, const MsJson *doc, GError **error) {
-  JsonNode *root = ms_json_root(doc), *list = JSON_NODE_HOLDS_OBJECT(root) ? json_object_get_member(json_node_get_object(root), "ladders") : NULL;
+  JsonNode *root = ms_json_root(doc),
+           *list = JSON_NODE_HOLDS_OBJECT(root) ? json_object_get_member(json_node_get_object(root), "ladders") : NULL;
   if (!list || !JSON_NODE_HOLDS_ARRAY(list)) {
     ms_json_error(doc, "", error, "must be an object with a list \"ladders\"");
     return NULL;
   }
-  g_autoptr(GHashTable) rows = rows_by_basename(v), knobs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+  g_autoptr(GHashTable) rows = rows_by_basename(v),
+                        knobs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
   GArray *kept = g_array_new(FALSE, TRUE, sizeof(MsLadder));
   MsLadders *all = g_new0(MsLadders, 1);
   JsonArray *array = json_node_get_array(list);
@@ -196,7 +216,8 @@ MsLadders *ms_ladders(const MsValidation *v, const MsJson *doc, GError **error) 
   all->ladders = (MsLadder *)g_array_free(kept, FALSE);
   take_knobs(all, knobs);
   mean_tau(all);
-  if (ok && all->n == 0) ok = ms_json_error(doc, "ladders", error, "none of its runs was validated: give the folder that they stand in");
+  if (ok && all->n == 0)
+    ok = ms_json_error(doc, "ladders", error, "none of its runs was validated: give the folder that they stand in");
   if (!ok) g_clear_pointer(&all, ms_ladders_free);
   return all;
 }

@@ -2,7 +2,8 @@
 
 #include "base/err.h"
 
-static gboolean explain_plan(MsReasons *r, const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options, GError **error) {
+static gboolean explain_plan(MsReasons *r, const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options,
+                             GError **error) {
   const MsPlanEntry *best = plan->best;
   if (plan->n_best == 0) return TRUE;
   if (plan->n_best > 1) r->runner_up = ms_compare(best[0].scenario, best[0].result, best[1].scenario, best[1].result);
@@ -16,14 +17,18 @@ static gboolean best_of_named(MsReasons *r, const MsPlanOptions *options, GError
   r->named_plan = ms_plan(r->named_request, &one, error);
   if (!r->named_plan) return FALSE;
   if (r->named_plan->interrupted) return ms_input_error(error, r->named_request->base->file, 0, "", "interrupted");
-  if (r->named_plan->n_best == 0) return ms_input_error(error, r->named_request->base->file, 0, "", "no layout of it fits, there is nothing to compare");
+  if (r->named_plan->n_best == 0)
+    return ms_input_error(error, r->named_request->base->file, 0, "",
+                          "no layout of it fits, there is nothing to compare");
   r->named = r->named_plan->best[0].scenario;
   return TRUE;
 }
 
-static gboolean compare_named(MsReasons *r, const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options, const char *file, GError **error) {
+static gboolean compare_named(MsReasons *r, const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options,
+                              const char *file, GError **error) {
   r->named_request = ms_request_load(file, error);
-  const MsScenario *task = plan->n_best > 0 ? plan->best[0].scenario : request->base; /* the number of GPUs may have been searched */
+  const MsScenario *task =
+      plan->n_best > 0 ? plan->best[0].scenario : request->base; /* the number of GPUs may have been searched */
   if (!r->named_request || !ms_same_task(task, r->named_request->base, error)) return FALSE;
   r->named_request->max_memory_fraction = request->max_memory_fraction;
   if (r->named_request->n_open > 0) {
@@ -37,9 +42,12 @@ static gboolean compare_named(MsReasons *r, const MsRequest *request, const MsPl
   return TRUE;
 }
 
-const MsResult *ms_reasons_named(const MsReasons *r) { return r->named_plan ? r->named_plan->best[0].result : r->named_result; }
+const MsResult *ms_reasons_named(const MsReasons *r) {
+  return r->named_plan ? r->named_plan->best[0].result : r->named_result;
+}
 
-MsReasons *ms_reasons_new(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options, gboolean explain, const char *compare, GError **error) {
+MsReasons *ms_reasons_new(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options, gboolean explain,
+                          const char *compare, GError **error) {
   g_autoptr(MsReasons) r = g_new0(MsReasons, 1);
   if (compare && !compare_named(r, request, plan, options, compare, error)) return NULL;
   if (explain && !explain_plan(r, request, plan, options, error)) return NULL;

@@ -1,4 +1,5 @@
-/* src/study/reasons.h - why a plan came out as it did: what --explain and --compare of `moesim plan` add to the ranking. */
+/* src/study/reasons.h - why a plan came out as it did: what --explain and --compare of `moesim plan` add to the
+ * ranking. */
 #ifndef MS_STUDY_REASONS_H
 #define MS_STUDY_REASONS_H
 
@@ -14,10 +15,12 @@ typedef struct {
   MsComparison *compared;         /* winner (a), named (b); NULL when nothing fits */
 } MsReasons;
 
-/* `compare` is NULL or a file of the same task (ms_same_task): a scenario, or a request that leaves open what is not known of the layout (unpublished knobs
- * of a published run), of which the best within the request's memory limit is compared. NULL and *error when it is another task, cannot be simulated or
- * leaves nothing that fits, and on Ctrl-C. (transfer full) */
-MsReasons *ms_reasons_new(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options, gboolean explain, const char *compare, GError **error);
+/* `compare` is NULL or a file of the same task (ms_same_task): a scenario, or a request that leaves open what is not
+ * known of the layout (unpublished knobs of a published run), of which the best within the request's memory limit is
+ * compared. NULL and *error when it is another task, cannot be simulated or leaves nothing that fits, and on Ctrl-C.
+ * (transfer full) */
+MsReasons *ms_reasons_new(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options, gboolean explain,
+                          const char *compare, GError **error);
 const MsResult *ms_reasons_named(const MsReasons *reasons); /* result of the named layout */
 void ms_reasons_free(MsReasons *reasons);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsReasons, ms_reasons_free)

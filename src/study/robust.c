@@ -11,10 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-#define P90_OF_SIGMA 1.6448536269514722 /* half width of the central 90 % of a normal distribution */
-#define UNKNOWN_RESIDUAL 0.20           /* of a curve that states none; as cost/ assumes */
+#define P90_OF_SIGMA     1.6448536269514722 /* half width of the central 90 % of a normal distribution */
+#define UNKNOWN_RESIDUAL 0.20               /* of a curve that states none; as cost/ assumes */
 
-/* --- outcomes ----------------------------------------------------------------------------------------------------------------- */
+/* --- outcomes -------------------------------------------------------------------------------------------------- */
 static int by_time(const void *a, const void *b) {
   const MsOutcome *x = a, *y = b;
   return x->time_s < y->time_s ? -1 : x->time_s > y->time_s;
@@ -36,11 +36,11 @@ double ms_outcomes_quantile(MsOutcome *o, int n, double share) {
   return o[n - 1].time_s;
 }
 
-/* --- machines of a state --------------------------------------------------------------------------------------------------------- */
+/* --- machines of a state --------------------------------------------------------------------------------------- */
 typedef struct { /* one draw of one state */
   MsHardware *machine;
-  double common;   /* factor on the whole step */
-  double floor;    /* no task gets shorter than this share of itself */
+  double common; /* factor on the whole step */
+  double floor;  /* no task gets shorter than this share of itself */
 } Draw;
 
 typedef struct {
@@ -49,7 +49,10 @@ typedef struct {
   Draw *draw;
 } State;
 
-static double residual(const MsCurve *c) { return c->provenance.residual_p90 > 0 && isfinite(c->provenance.residual_p90) ? c->provenance.residual_p90 : UNKNOWN_RESIDUAL; }
+static double residual(const MsCurve *c) {
+  return c->provenance.residual_p90 > 0 && isfinite(c->provenance.residual_p90) ? c->provenance.residual_p90
+                                                                                : UNKNOWN_RESIDUAL;
+}
 
 static void draw_errors(Draw *d, const MsScenario *s, guint32 seed) {
   gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
@@ -79,7 +82,8 @@ static Draw draw_of(const MsDisturbance *state, const MsScenario *s, int sample)
     if (!slows(&state->scale[i])) d.floor = 0;
   }
   if (state->has_routing && s->training.routing.kind != MS_ROUTING_BALANCED) d.floor = 0;
-  if (state->samples > 0) draw_errors(&d, s, (guint32)state->seed * 1000003u + (guint32)sample + 1); /* 0 would be gsl's default */
+  if (state->samples > 0)
+    draw_errors(&d, s, (guint32)state->seed * 1000003u + (guint32)sample + 1); /* 0 would be gsl's default */
   return d;
 }
 
@@ -104,11 +108,12 @@ static void states_free(State *states, int n) {
 static double floor_of(const State *states, int n) {
   double floor = 0;
   for (int i = 0; i < n; i++)
-    for (int k = 0; k < states[i].n; k++) floor += states[i].state->weight / states[i].n * states[i].draw[k].floor * states[i].draw[k].common;
+    for (int k = 0; k < states[i].n; k++)
+      floor += states[i].state->weight / states[i].n * states[i].draw[k].floor * states[i].draw[k].common;
   return floor;
 }
 
-/* --- one candidate --------------------------------------------------------------------------------------------------------------- */
+/* --- one candidate --------------------------------------------------------------------------------------------- */
 typedef struct {
   const char *name; /* first: ms_jobs_run shows it */
   const State *states;
@@ -119,12 +124,15 @@ typedef struct {
 
 /* Infinite when it does not fit; negative and *error when it fails. */
 static double time_of(const MsScenario *s, const MsDisturbance *d, int stage, GError **error) {
-  g_autoptr(MsResult) r = stage < 0 ? ms_simulate(s, MS_FIDELITY_FULL, NULL, error) : ms_simulate_slow_gpu(s, stage, d->slow_factor, error);
+  g_autoptr(MsResult) r =
+      stage < 0 ? ms_simulate(s, MS_FIDELITY_FULL, NULL, error) : ms_simulate_slow_gpu(s, stage, d->slow_factor, error);
   return !r ? -1 : r->feasible ? r->step_time_s : INFINITY;
 }
 
-/* No GPU slow, or the slowest of the stages that have one: the stage that costs most first, each with a slow GPU while none before it has. */
-static gboolean slow_outcomes(const MsScenario *s, const MsDisturbance *d, double weight, double common, GArray *out, GError **error) {
+/* No GPU slow, or the slowest of the stages that have one: the stage that costs most first, each with a slow GPU while
+ * none before it has. */
+static gboolean slow_outcomes(const MsScenario *s, const MsDisturbance *d, double weight, double common, GArray *out,
+                              GError **error) {
   int stages = s->layout.pp;
   double q = 1 - pow(1 - d->slow_rate, (double)s->gpus / stages), left = weight;
   g_autofree MsOutcome *slow = g_new0(MsOutcome, stages);
@@ -172,7 +180,7 @@ static void judge(gpointer item, gconstpointer data) {
   job->row->p95_s = ms_outcomes_quantile((MsOutcome *)(void *)all->data, (int)all->len, 0.95);
 }
 
-/* --- ranking ----------------------------------------------------------------------------------------------------------------------- */
+/* --- ranking --------------------------------------------------------------------------------------------------- */
 static int by_p95(const void *a, const void *b) {
   const MsRobustRow *x = *(const MsRobustRow *const *)a, *y = *(const MsRobustRow *const *)b;
   return x->p95_s != y->p95_s ? x->p95_s < y->p95_s ? -1 : 1 : x->place - y->place;
@@ -208,18 +216,22 @@ static gboolean judge_all(MsRobust *r, const State *states, const MsPlanOptions 
   return ok;
 }
 
-MsRobust *ms_robust(const MsPlan *plan, int kept, const MsDisturbances *disturbances, const MsPlanOptions *options, GError **error) {
+MsRobust *ms_robust(const MsPlan *plan, int kept, const MsDisturbances *disturbances, const MsPlanOptions *options,
+                    GError **error) {
   MsRobust *r = g_new0(MsRobust, 1);
   r->disturbances = disturbances;
   r->n = plan->n_best;
   r->row = g_new0(MsRobustRow, MAX(r->n, 1));
-  for (int i = 0; i < r->n; i++) r->row[i] = (MsRobustRow){.entry = &plan->best[i], .place = i + 1, .state_s = g_new0(double, disturbances->n)};
+  for (int i = 0; i < r->n; i++)
+    r->row[i] = (MsRobustRow){.entry = &plan->best[i], .place = i + 1, .state_s = g_new0(double, disturbances->n)};
   State *states = states_new(disturbances, plan->best[0].scenario);
   gboolean ok = judge_all(r, states, options, error);
   if (ok) {
     double last_s = plan->best[plan->n_best - 1].result->step_time_s;
     rank(r);
-    r->outside_s = plan->n_best < kept ? INFINITY : plan->objective == MS_GOAL_STEP_TIME ? floor_of(states, disturbances->n) * last_s : 0;
+    r->outside_s = plan->n_best < kept                    ? INFINITY
+                   : plan->objective == MS_GOAL_STEP_TIME ? floor_of(states, disturbances->n) * last_s
+                                                          : 0;
     r->proven = r->outside_s >= r->row[0].expected_s && isfinite(r->row[0].expected_s);
   }
   states_free(states, disturbances->n);

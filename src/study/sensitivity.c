@@ -19,7 +19,11 @@ static const Question questions[] = {
     {"+10 % scale-up bandwidth", 1.1, FALSE, {"scaleup_Bps"}},
     {"+10 % NIC bandwidth", 1.1, FALSE, {"nic_Bps"}},
     {"+10 % HBM bandwidth", 1.1, FALSE, {"hbm_Bps"}},
-    {"+10 % FLOP/s", 1.1, FALSE, {"peak_bf16_flops", "peak_fp16_flops", "peak_fp8_flops", "peak_mxfp8_flops", "peak_nvfp4_flops", "peak_fp32_flops"}},
+    {"+10 % FLOP/s",
+     1.1,
+     FALSE,
+     {"peak_bf16_flops", "peak_fp16_flops", "peak_fp8_flops", "peak_mxfp8_flops", "peak_nvfp4_flops",
+      "peak_fp32_flops"}},
     {"-10 % host overhead", 0.9, FALSE, {"kernel_launch_s", "graph_launch_s", "sync_s"}},
     {"+10 % HBM size", 1.1, TRUE, {"hbm_B"}},
     {"the memory of one more GPU", 2, TRUE, {"hbm_B"}},
@@ -32,7 +36,7 @@ static MsHardware *machine_of(const Question *q, const MsHardware *base) {
   return machine;
 }
 
-/* --- the same layout on another machine --------------------------------------------------------------------------------------- */
+/* --- the same layout on another machine ------------------------------------------------------------------------ */
 typedef struct {
   const char *what; /* first: ms_jobs_run shows it */
   MsScenario *scenario;
@@ -60,7 +64,8 @@ static GArray *jobs_of(const MsScenario *winner) {
   g_array_set_clear_func(jobs, job_clear);
   for (int i = 0; i < N_QUESTIONS; i++) {
     if (questions[i].planned) continue;
-    Job job = {questions[i].what, ms_scenario_copy(winner, TRUE), machine_of(&questions[i], winner->hardware), NULL, NULL};
+    Job job = {questions[i].what, ms_scenario_copy(winner, TRUE), machine_of(&questions[i], winner->hardware), NULL,
+               NULL};
     job.scenario->hardware = job.machine;
     g_array_append_val(jobs, job);
   }
@@ -73,7 +78,8 @@ static MsSensitivity *add_row(MsSensitivities *s, const char *what, gboolean pla
   return &s->row[s->n++];
 }
 
-static gboolean simulated_rows(MsSensitivities *s, const MsPlanEntry *winner, const MsPlanOptions *options, GError **error) {
+static gboolean simulated_rows(MsSensitivities *s, const MsPlanEntry *winner, const MsPlanOptions *options,
+                               GError **error) {
   g_autoptr(GArray) jobs = jobs_of(winner->scenario);
   const MsJobsOptions shift = {"what would help", "interrupted", options->threads, options->progress};
   if (!ms_jobs_run(jobs, simulate, NULL, &shift, error)) return FALSE;
@@ -90,8 +96,11 @@ static gboolean simulated_rows(MsSensitivities *s, const MsPlanEntry *winner, co
   return TRUE;
 }
 
-/* --- the neighbourhood ---------------------------------------------------------------------------------------------------------- */
-typedef struct { const char *path; int value; } Size;
+/* --- the neighbourhood ----------------------------------------------------------------------------------------- */
+typedef struct {
+  const char *path;
+  int value;
+} Size;
 
 static const MsOpenKey *open_key(const MsRequest *request, const char *path) {
   for (int i = 0; i < request->n_open; i++)
@@ -162,18 +171,25 @@ static guint64 all_given(const MsRequest *request, const Size *size, int n) {
   guint64 given = request->layout_given;
   for (int i = 0; i < n; i++)
     if (g_str_has_prefix(size[i].path, "layout."))
-      given |= (guint64)1 << (ms_field_find(&ms_layout_table, size[i].path + strlen("layout.")) - ms_layout_table.fields);
+      given |=
+          (guint64)1 << (ms_field_find(&ms_layout_table, size[i].path + strlen("layout.")) - ms_layout_table.fields);
   return given;
 }
 
 MsRequest *ms_neighbourhood(const MsRequest *request, const MsScenario *centre, MsHardware *machine) {
   const MsLayoutSpec *l = &centre->layout;
-  const Size size[] = {{"layout.tp", l->tp},   {"layout.cp", l->cp}, {"layout.pp", l->pp},   {"layout.vpp", l->vpp},
-                       {"layout.ep", l->ep},   {"layout.etp", l->etp}, {"training.micro_batch_size", centre->training.micro_batch_size}};
+  const Size size[] = {{"layout.tp", l->tp},
+                       {"layout.cp", l->cp},
+                       {"layout.pp", l->pp},
+                       {"layout.vpp", l->vpp},
+                       {"layout.ep", l->ep},
+                       {"layout.etp", l->etp},
+                       {"training.micro_batch_size", centre->training.micro_batch_size}};
   MsRequest *n = g_memdup2(request, sizeof *request);
   n->base = ms_scenario_copy(centre, TRUE);
   n->base->hardware = machine;
-  if (!request->base->layout.pipeline_layout) g_clear_pointer(&n->base->layout.pipeline_layout, g_free); /* the planner's own: it balances again */
+  if (!request->base->layout.pipeline_layout)
+    g_clear_pointer(&n->base->layout.pipeline_layout, g_free); /* the planner's own: it balances again */
   if (request->base->options.sequence_parallel < 0) n->base->options.sequence_parallel = -1;
   n->n_open = 0, n->open = NULL;
   for (guint i = 0; i < G_N_ELEMENTS(size); i++) open_size(n, request, &size[i]);
@@ -198,9 +214,9 @@ void ms_neighbourhood_free(MsRequest *n) {
   g_free(n); /* the rest belongs to the request that it was made from */
 }
 
-/* --- more memory ------------------------------------------------------------------------------------------------------------------ */
-static gboolean planned_row(MsSensitivities *s, const Question *q, const MsRequest *request, const MsPlanEntry *winner, const MsPlanOptions *options,
-                            GError **error) {
+/* --- more memory ----------------------------------------------------------------------------------------------- */
+static gboolean planned_row(MsSensitivities *s, const Question *q, const MsRequest *request, const MsPlanEntry *winner,
+                            const MsPlanOptions *options, GError **error) {
   g_autoptr(MsHardware) machine = machine_of(q, winner->scenario->hardware);
   MsRequest *near = ms_neighbourhood(request, winner->scenario, machine);
   MsPlanOptions one = *options;
@@ -225,7 +241,8 @@ static int by_gain(const void *a, const void *b) {
   return x->gain != y->gain ? x->gain < y->gain ? 1 : -1 : strcmp(x->what, y->what);
 }
 
-MsSensitivities *ms_sensitivities(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options, GError **error) {
+MsSensitivities *ms_sensitivities(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options,
+                                  GError **error) {
   g_autoptr(MsSensitivities) s = g_new0(MsSensitivities, 1);
   if (!simulated_rows(s, &plan->best[0], options, error)) return NULL;
   for (int i = 0; i < N_QUESTIONS; i++)

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* --- cells -------------------------------------------------------------------------------------------------------------------- */
+/* --- cells ----------------------------------------------------------------------------------------------------- */
 static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options) {
   g_autoptr(GError) error = NULL;
   MsPlanOptions own = *options;
@@ -14,7 +14,7 @@ static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options) {
   if (!cell->plan) cell->why = g_strdup(error->message);
 }
 
-/* --- the front ------------------------------------------------------------------------------------------------------------------ */
+/* --- the front ------------------------------------------------------------------------------------------------- */
 static void add_point(MsSweep *s, int cell, const MsPlanEntry *entry) {
   const MsScenario *from = entry->scenario;
   s->point = g_renew(MsParetoPoint, s->point, s->n_points + 1);
@@ -48,13 +48,16 @@ static gboolean dominates(const MsParetoPoint *a, const MsParetoPoint *b) {
   return as_good && (a->step_time_s < b->step_time_s || a->free_B > b->free_B || a->gpus < b->gpus);
 }
 
-static const char *model_of(const MsSweepCell *cell, const MsParetoPoint *p) { return cell[p->cell].request->base->model->name; }
+static const char *model_of(const MsSweepCell *cell, const MsParetoPoint *p) {
+  return cell[p->cell].request->base->model->name;
+}
 
 void ms_pareto_mark(const MsSweepCell *cell, MsParetoPoint *point, int n) {
   for (int i = 0; i < n; i++) {
     point[i].on_front = TRUE;
     for (int j = 0; j < n; j++)
-      if (strcmp(model_of(cell, &point[i]), model_of(cell, &point[j])) == 0 && dominates(&point[j], &point[i])) point[i].on_front = FALSE;
+      if (strcmp(model_of(cell, &point[i]), model_of(cell, &point[j])) == 0 && dominates(&point[j], &point[i]))
+        point[i].on_front = FALSE;
   }
 }
 
@@ -68,7 +71,7 @@ static int by_place(const void *a, const void *b, gpointer data) {
   return x->cell - y->cell;
 }
 
-/* --- all ------------------------------------------------------------------------------------------------------------------------ */
+/* --- all ------------------------------------------------------------------------------------------------------- */
 MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gboolean front, GError **error) {
   g_autoptr(MsSweep) s = g_new0(MsSweep, 1);
   s->cell = g_new0(MsSweepCell, MAX(requests->len, 1));

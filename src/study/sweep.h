@@ -1,8 +1,10 @@
-/* src/study/sweep.h - one plan request on several clusters or of several models, and what each trade of time, memory and GPUs can buy.
+/* src/study/sweep.h - one plan request on several clusters or of several models, and what each trade of time, memory
+ * and GPUs can buy.
  *
- * The front holds the layouts that no other one of the same model beats in step time, free memory and number of GPUs at once. It is found by exact plans
- * under falling limits of memory: the best layout within the request's limit, then the best that leaves at least MS_SWEEP_STEP of the device memory more
- * than that one, and so on until nothing fits. Between two points of a cluster there may be layouts that lie less than that step apart. */
+ * The front holds the layouts that no other one of the same model beats in step time, free memory and number of GPUs at
+ * once. It is found by exact plans under falling limits of memory: the best layout within the request's limit, then the
+ * best that leaves at least MS_SWEEP_STEP of the device memory more than that one, and so on until nothing fits.
+ * Between two points of a cluster there may be layouts that lie less than that step apart. */
 #ifndef MS_STUDY_SWEEP_H
 #define MS_STUDY_SWEEP_H
 
@@ -18,7 +20,7 @@ typedef struct {
 
 typedef struct {
   int cell;
-  MsScenario *scenario;     /* owned; borrows model and machine of the cell's request */
+  MsScenario *scenario;                 /* owned; borrows model and machine of the cell's request */
   double step_time_s, device_B, free_B; /* free_B: capacity - device_B */
   int gpus;
   gboolean on_front;
@@ -26,18 +28,19 @@ typedef struct {
 
 typedef struct {
   int n_cells, n_points;
-  MsSweepCell *cell;        /* in the order of the requests */
-  MsParetoPoint *point;     /* by model, then GPUs, step time */
+  MsSweepCell *cell;    /* in the order of the requests */
+  MsParetoPoint *point; /* by model, then GPUs, step time */
   gboolean interrupted;
 } MsSweep;
 
-/* Plans every request of the list (ms_requests_load); with `front` also the points. A cell that cannot be planned says why; NULL and *error only on Ctrl-C
- * before the first is done. (transfer full) */
+/* Plans every request of the list (ms_requests_load); with `front` also the points. A cell that cannot be planned says
+ * why; NULL and *error only on Ctrl-C before the first is done. (transfer full) */
 MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gboolean front, GError **error);
 void ms_sweep_free(MsSweep *sweep);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsSweep, ms_sweep_free)
 
-/* Marks the points that no other one of the same model dominates: as good in all three, better in one. Equal points are both on the front. */
+/* Marks the points that no other one of the same model dominates: as good in all three, better in one. Equal points are
+ * both on the front. */
 void ms_pareto_mark(const MsSweepCell *cell, MsParetoPoint *point, int n);
 
 #endif

@@ -15,7 +15,7 @@ const char *const ms_by_words[] = {"none", "gpu", "model", "source", "confidence
 enum { MAX_WALK_DEPTH = 16 };
 
 typedef struct { /* one file; a worker fills what stands under the line */
-  char *file; /* first: ms_jobs_run shows it */
+  char *file;    /* first: ms_jobs_run shows it */
   MsJson *doc;   /* NULL when the file is broken: `message` says how */
   const MsValidateOptions *options;
   /* --- */
@@ -35,7 +35,7 @@ void ms_validate_options_init(MsValidateOptions *options) {
   *options = (MsValidateOptions){.fidelity = MS_FIDELITY_FULL, .by = MS_BY_NOTHING};
 }
 
-/* --- finding files ------------------------------------------------------------------------------------------------------ */
+/* --- finding files --------------------------------------------------------------------------------------------- */
 static gint compare_text(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static gboolean walk(const char *folder, int depth, GPtrArray *files, GError **error) {
@@ -62,7 +62,7 @@ static gboolean walk(const char *folder, int depth, GPtrArray *files, GError **e
   return TRUE;
 }
 
-/* --- one file ------------------------------------------------------------------------------------------------------------ */
+/* --- one file -------------------------------------------------------------------------------------------------- */
 static gboolean has_measured(const MsJson *doc) {
   JsonNode *root = ms_json_root(doc);
   if (!root || !JSON_NODE_HOLDS_OBJECT(root)) return FALSE;
@@ -82,7 +82,8 @@ static char *source_of(const char *file) {
   return name;
 }
 
-static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *from, double measured, double predicted, const MsResult *r) {
+static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *from, double measured, double predicted,
+                    const MsResult *r) {
   if (!(measured > 0) || !isfinite(predicted)) return;
   MsValidateRow *row = &job->row[job->n_rows++];
   row->name = g_strdup(s->name);
@@ -128,9 +129,11 @@ static void compare_time(Job *job, const MsScenario *s, const MsResult *r) {
   if (from) add_row(job, s, MS_METRIC_STEP_TIME, from, measured, r->step_time_s, r);
 }
 
-/* The peak that PyTorch reports is that of the steps before the capture where a run has CUDA graphs of modules: TransformerEngine lets go of what a graph has taken as
- * soon as the next one may use it (pytorch/graph.py make_weak_ref), so that the allocator counts it as free, though every replay uses it. In the golden values of
- * Megatron-LM's scoped_cudagraph tests the peak stands still from the second step on and the capture comes before the fourth. */
+/* The peak that PyTorch reports is that of the steps before the capture where a run has CUDA graphs of modules:
+ * TransformerEngine lets go of what a graph has taken as soon as the next one may use it (pytorch/graph.py
+ * make_weak_ref), so that the allocator counts it as free, though every replay uses it. In the golden values of
+ * Megatron-LM's scoped_cudagraph tests the peak stands still from the second step on and the capture comes before the
+ * fourth. */
 static MsResult *before_capture(const MsScenario *s, GError **error) {
   g_autoptr(MsScenario) eager = ms_scenario_copy(s, FALSE);
   eager->options.cuda_graph_scope = 0;
@@ -139,14 +142,16 @@ static MsResult *before_capture(const MsScenario *s, GError **error) {
 
 static void compare_memory(Job *job, const MsScenario *s, const MsResult *r) {
   const guint32 scope = s->options.cuda_graph_scope;
-  g_autoptr(MsResult) eager = !isnan(s->measured.peak_memory_GiB) && scope && !(scope & MS_CG_FULL_ITERATION) ? before_capture(s, NULL) : NULL;
+  g_autoptr(MsResult) eager =
+      !isnan(s->measured.peak_memory_GiB) && scope && !(scope & MS_CG_FULL_ITERATION) ? before_capture(s, NULL) : NULL;
   const MsMemory *memory = eager ? eager->memory : r->memory;
   if (isnan(s->measured.peak_memory_GiB) || !memory || memory->stages < 1) return;
   const char *rank = s->measured.memory_rank;
   int stage = memory->peak_stage;
   if (g_strcmp0(rank, "0") == 0) stage = 0;
   if (g_strcmp0(rank, "last") == 0) stage = memory->stages - 1;
-  add_row(job, s, MS_METRIC_PEAK_MEMORY, "peak_memory_GiB", s->measured.peak_memory_GiB, memory->stage[stage].peak_B / MS_GIB, r);
+  add_row(job, s, MS_METRIC_PEAK_MEMORY, "peak_memory_GiB", s->measured.peak_memory_GiB,
+          memory->stage[stage].peak_B / MS_GIB, r);
 }
 
 static void job_predict(Job *job) {
@@ -171,7 +176,7 @@ static void job_run(gpointer item, gconstpointer data) {
   if (job->doc && !ms_interrupted()) job_predict(job);
 }
 
-/* --- all files ------------------------------------------------------------------------------------------------------------ */
+/* --- all files ------------------------------------------------------------------------------------------------- */
 static void job_clear(gpointer data) {
   Job *job = data;
   for (guint r = 0; r < job->n_rows; r++) row_clear(&job->row[r]);
@@ -198,7 +203,8 @@ static gboolean collect_folder(const char *folder, GArray *jobs, GError **error)
     g_autoptr(GError) broken = NULL;
     g_autoptr(MsJson) doc = ms_json_load(file, &broken);
     if (doc && !has_measured(doc)) continue;
-    Job job = {.file = g_strdup(file), .doc = g_steal_pointer(&doc), .message = broken ? g_strdup(broken->message) : NULL};
+    Job job = {
+        .file = g_strdup(file), .doc = g_steal_pointer(&doc), .message = broken ? g_strdup(broken->message) : NULL};
     g_array_append_val(jobs, job);
   }
   return TRUE;
@@ -212,10 +218,12 @@ gboolean ms_validation_files(const char *const *paths, GPtrArray *files, GError 
   return TRUE;
 }
 
-/* The files that are validation scenarios; one named by the user must be one, a broken one in a folder counts as refused. */
+/* The files that are validation scenarios; one named by the user must be one, a broken one in a folder counts as
+ * refused. */
 static gboolean collect(const char *const *paths, GArray *jobs, GError **error) {
   for (; *paths; paths++) {
-    gboolean ok = g_file_test(*paths, G_FILE_TEST_IS_DIR) ? collect_folder(*paths, jobs, error) : collect_file(*paths, jobs, error);
+    gboolean ok = g_file_test(*paths, G_FILE_TEST_IS_DIR) ? collect_folder(*paths, jobs, error)
+                                                          : collect_file(*paths, jobs, error);
     if (!ok) return FALSE;
   }
   if (jobs->len > 0) return TRUE;
@@ -223,7 +231,7 @@ static gboolean collect(const char *const *paths, GArray *jobs, GError **error) 
   return FALSE;
 }
 
-/* --- summaries ------------------------------------------------------------------------------------------------------------ */
+/* --- summaries ------------------------------------------------------------------------------------------------- */
 MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n) {
   MsErrorSummary s = {n, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
   if (n == 0) return s;
@@ -351,7 +359,8 @@ static void gather(MsValidation *v, Job *jobs, guint n) {
     if (job->oom_measured) {
       v->oom_measured++;
       if (!job->feasible) v->oom_agreed++;
-    } else if (job->n_rows == 0) { /* nobody says that it ran: parts of the memory of a layout, say, computed or measured on fewer layers */
+    } else if (job->n_rows == 0) { /* nobody says that it ran: parts of the memory of a layout, say, computed or
+                                      measured on fewer layers */
       v->nothing_to_compare++;
     } else {
       v->fit_measured++;
@@ -372,7 +381,9 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
   g_autoptr(GArray) jobs = g_array_new(FALSE, TRUE, sizeof(Job));
   g_array_set_clear_func(jobs, job_clear);
   if (!collect(paths, jobs, error)) return NULL;
-  const MsJobsOptions shift = {"validate", "interrupted: a summary over some of the files would mislead, none is printed", options->threads, options->progress};
+  const MsJobsOptions shift = {"validate",
+                               "interrupted: a summary over some of the files would mislead, none is printed",
+                               options->threads, options->progress};
   if (!ms_jobs_run(jobs, job_run, options, &shift, error)) return NULL;
   MsValidation *v = g_new0(MsValidation, 1);
   gather(v, (Job *)jobs->data, jobs->len);

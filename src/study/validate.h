@@ -1,10 +1,11 @@
 /* src/study/validate.h - predictions against what was measured.
  *
- * Walks files and folders, predicts every scenario that has `measured`, and compares one time and one peak memory per run. A rate
- * (tokens/s, TFLOP/s) is turned into the step time it stands for, so that every time error has the same sign and meaning:
- * error = predicted / measured - 1, positive = predicted too slow. Memory is allocated bytes, in GiB, of the rank that `memory_rank` names.
- * Rows of weight 0 are listed, but enter the summary only with `all`; rows whose configuration is not known exactly do
- * not enter it with `exact`.  Order is that of the file names, whatever the threads do.
+ * Walks files and folders, predicts every scenario that has `measured`, and compares one time and one peak memory per
+ * run. A rate (tokens/s, TFLOP/s) is turned into the step time it stands for, so that every time error has the same
+ * sign and meaning: error = predicted / measured - 1, positive = predicted too slow. Memory is allocated bytes, in GiB,
+ * of the rank that `memory_rank` names. Rows of weight 0 are listed, but enter the summary only with `all`; rows whose
+ * configuration is not known exactly do not enter it with `exact`.  Order is that of the file names, whatever the
+ * threads do.
  *
  * A time is inside its band when |measured / predicted - 1| <= band; a 90 % band should hold 85 to 95 % of the runs. */
 #ifndef MS_STUDY_VALIDATE_H
@@ -14,19 +15,27 @@
 
 typedef enum { MS_METRIC_STEP_TIME /* s */, MS_METRIC_PEAK_MEMORY /* GiB */, MS_N_METRICS } MsMetric;
 extern const char *const ms_metric_words[]; /* step_time peak_memory */
-typedef enum { MS_BY_NOTHING, MS_BY_GPU, MS_BY_MODEL, MS_BY_SOURCE /* folder */, MS_BY_CONFIDENCE, MS_BY_STACK, MS_N_BYS } MsValidateBy;
+typedef enum {
+  MS_BY_NOTHING,
+  MS_BY_GPU,
+  MS_BY_MODEL,
+  MS_BY_SOURCE /* folder */,
+  MS_BY_CONFIDENCE,
+  MS_BY_STACK,
+  MS_N_BYS
+} MsValidateBy;
 extern const char *const ms_by_words[]; /* none gpu model source confidence stack */
 
 typedef struct {
   char *name, *file;
-  char *label[MS_N_BYS];  /* group of this row for each MsValidateBy */
+  char *label[MS_N_BYS]; /* group of this row for each MsValidateBy */
   MsMetric metric;
-  const char *from;       /* key of `measured` that was compared */
+  const char *from; /* key of `measured` that was compared */
   double measured, predicted, error;
-  double weight, rounding; /* rounding NaN: not stated */
+  double weight, rounding;  /* rounding NaN: not stated */
   double band, band_curves; /* of a time; NaN for memory */
-  gboolean inside;        /* the truth lies in the band */
-  gboolean counted;       /* in the summary */
+  gboolean inside;          /* the truth lies in the band */
+  gboolean counted;         /* in the summary */
 } MsValidateRow;
 
 typedef struct {
@@ -51,14 +60,14 @@ typedef struct {
 typedef struct {
   guint files, predicted, nothing_to_compare, refused;
   guint n_rows;
-  MsValidateRow *rows;      /* by file name, then metric */
+  MsValidateRow *rows; /* by file name, then metric */
   MsErrorSummary metric[MS_N_METRICS];
   guint n_groups;
-  MsValidateGroup *groups;  /* of options.by, by name */
+  MsValidateGroup *groups; /* of options.by, by name */
   guint n_confidence;
   MsValidateGroup *confidence; /* exact, inferred, unknown, those that occur */
   guint n_refusals;
-  MsValidateRefusal *refusals; /* descending count */
+  MsValidateRefusal *refusals;     /* descending count */
   guint oom_measured, oom_agreed;  /* runs that went out of memory; predicted infeasible */
   guint fit_measured, fit_refused; /* runs that fitted; predicted infeasible all the same */
   double elapsed_s;
@@ -67,26 +76,27 @@ typedef struct {
 typedef struct {
   MsFidelity fidelity; /* default full */
   MsValidateBy by;
-  gboolean all;        /* rows of weight 0 count too */
-  gboolean exact;      /* only rows whose `config_confidence` is exact count */
-  int threads;         /* 0 = all cores */
+  gboolean all;   /* rows of weight 0 count too */
+  gboolean exact; /* only rows whose `config_confidence` is exact count */
+  int threads;    /* 0 = all cores */
   gboolean progress;
 } MsValidateOptions;
 
 void ms_validate_options_init(MsValidateOptions *options);
-/* `paths` is NULL-terminated. NULL and *error when a path cannot be read, a file named explicitly has no `measured`, nothing is found, or the user
- * interrupts. (transfer full) */
+/* `paths` is NULL-terminated. NULL and *error when a path cannot be read, a file named explicitly has no `measured`,
+ * nothing is found, or the user interrupts. (transfer full) */
 MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *options, GError **error);
 void ms_validation_free(MsValidation *validation);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsValidation, ms_validation_free)
 
-/* The step time that the run showed: the first time that is given, or the one that a rate stands for; *from names the key. NaN and *from unchanged
- * when there is none. */
+/* The step time that the run showed: the first time that is given, or the one that a rate stands for; *from names the
+ * key. NaN and *from unchanged when there is none. */
 double ms_measured_time(const MsScenario *scenario, const char **from);
 /* Adds the *.json files under every path, in order, to `files` (which frees its strings). */
 gboolean ms_validation_files(const char *const *paths, GPtrArray *files, GError **error);
 
-/* Summary of n signed errors; sorts a copy. Weights may be NULL. n 0: NaN everywhere; inside and common are left NaN. */
+/* Summary of n signed errors; sorts a copy. Weights may be NULL. n 0: NaN everywhere; inside and common are left NaN.
+ */
 MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n);
 
 #endif

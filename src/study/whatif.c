@@ -17,7 +17,7 @@ typedef struct { /* one point at work */
   GError *error;
 } Job;
 
-/* --- one row ----------------------------------------------------------------------------------------------------------------- */
+/* --- one row --------------------------------------------------------------------------------------------------- */
 static void row_clear(MsWhatifRow *row) {
   g_free(row->label);
   ms_scenario_free(row->scenario);
@@ -56,7 +56,8 @@ static MsScenario *winner(const MsJson *doc, const MsWhatifOptions *options, cha
   g_autoptr(MsPlan) plan = ms_plan(request, &plan_options, error);
   if (!plan) return NULL;
   if (plan->n_best > 0) return ms_scenario_copy(plan->best[0].scenario, FALSE);
-  *why = g_strdup_printf("no layout is feasible; of %" G_GUINT64_FORMAT " most fail by %s", plan->searched, plan->n_refusals > 0 ? plan->refusals[0].name : "nothing");
+  *why = g_strdup_printf("no layout is feasible; of %" G_GUINT64_FORMAT " most fail by %s", plan->searched,
+                         plan->n_refusals > 0 ? plan->refusals[0].name : "nothing");
   return NULL;
 }
 
@@ -65,7 +66,7 @@ static void refuse(MsWhatifRow *row, const MsJson *base, GError *error) {
   g_error_free(error);
 }
 
-/* --- points: scenarios side by side, requests one after another ---------------------------------------------------------------- */
+/* --- points: scenarios side by side, requests one after another ------------------------------------------------ */
 static void job_run(gpointer item, gconstpointer data) {
   (void)data;
   Job *job = item;
@@ -134,7 +135,7 @@ static gboolean run_points(MsWhatifRun *run, const MsJson *base, const MsWhatifO
   return first_error(jobs, error);
 }
 
-/* --- the study --------------------------------------------------------------------------------------------------------------- */
+/* --- the study ------------------------------------------------------------------------------------------------- */
 static MsJson *doc_of(const MsScenario *scenario, const char *filename) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_scenario_write(scenario, NULL, out);
@@ -149,7 +150,8 @@ static gboolean run_base(MsWhatifRun *run, const MsWhatifOptions *options, GErro
   const MsWhatif *w = run->whatif;
   char *why = NULL;
   run->base.label = g_strdup("base");
-  run->base.scenario = w->plan == MS_WHATIF_PLAN_NONE ? ms_scenario_from_doc(w->base, error) : winner(w->base, options, &why, error);
+  run->base.scenario =
+      w->plan == MS_WHATIF_PLAN_NONE ? ms_scenario_from_doc(w->base, error) : winner(w->base, options, &why, error);
   if (why) ms_json_error(w->source, "base", error, "%s", why);
   g_free(why);
   return run->base.scenario && predict(w, &run->base, error);
@@ -160,7 +162,8 @@ MsWhatifRun *ms_whatif_run(MsWhatif *whatif, const MsWhatifOptions *options, GEr
   run->whatif = whatif;
   gboolean ok = run_base(run, options, error);
   if (ok) {
-    g_autoptr(MsJson) fixed = whatif->plan == MS_WHATIF_PLAN_BASE ? doc_of(run->base.scenario, ms_json_filename(whatif->base)) : NULL;
+    g_autoptr(MsJson) fixed =
+        whatif->plan == MS_WHATIF_PLAN_BASE ? doc_of(run->base.scenario, ms_json_filename(whatif->base)) : NULL;
     ok = run_points(run, fixed ? fixed : whatif->base, options, error);
   }
   if (!ok) g_clear_pointer(&run, ms_whatif_run_free);

@@ -1,11 +1,12 @@
-/* src/work/attention.c - rows of the attention block, GQA and MLA, with every way of context parallelism (domain/model.md 3.1, 3.2). */
+/* src/work/attention.c - rows of the attention block, GQA and MLA, with every way of context parallelism
+ * (domain/model.md 3.1, 3.2). */
 #include "work/build.h"
 
 typedef struct {
-  double q, k, v;      /* widths per token on this rank: query, key, value */
+  double q, k, v;         /* widths per token on this rank: query, key, value */
   double heads, kv_heads; /* on this rank */
   double dqk, dv;
-  double kv_wire;      /* K and V elements per token that context parallelism moves */
+  double kv_wire; /* K and V elements per token that context parallelism moves */
 } Widths;
 
 static Widths widths(const MsBuild *b) {
@@ -37,12 +38,16 @@ void ms_norm_backward(MsBuild *b, const char *name, double rows, double width) {
 
 /* --- the core --- */
 
-typedef struct { const MsBuild *b; int layer; } PairsOf;
+typedef struct {
+  const MsBuild *b;
+  int layer;
+} PairsOf;
 
 static double pairs_of_length(double s, const void *data) { /* query-key pairs per query token of a whole sequence */
   const PairsOf *of = data;
   const MsBuild *b = of->b;
-  /* with a learned sink the fused kernels mask the window but do not skip its blocks: inferred from all published GPT-OSS runs */
+  /* with a learned sink the fused kernels mask the window but do not skip its blocks: inferred from all published
+   * GPT-OSS runs */
   if (!ms_model_layer_is_windowed(b->model, of->layer) || b->model->softmax_sink) return s / 2;
   double w = MIN((double)b->model->sliding_window.window, s);
   return w - w * (w - 1) / (2 * s);
@@ -51,14 +56,19 @@ static double pairs_of_length(double s, const void *data) { /* query-key pairs p
 static double pairs(const MsBuild *b, int layer, const MsPackPart *part) {
   PairsOf of = {b, layer};
   if (!b->packing->packed) return pairs_of_length(b->training->seq_length, &of);
-  return b->packing->skew * ms_packing_mean(&b->training->sequence_lengths, part->first, part->last, pairs_of_length, &of);
+  return b->packing->skew *
+         ms_packing_mean(&b->training->sequence_lengths, part->first, part->last, pairs_of_length, &of);
 }
 
 /* FP8 kernels have no learned sink: such models stay at BF16. */
-static gboolean fp8_core(const MsBuild *b) { return b->options->fp8_dot_product_attention && b->quantized && !b->model->softmax_sink; }
+static gboolean fp8_core(const MsBuild *b) {
+  return b->options->fp8_dot_product_attention && b->quantized && !b->model->softmax_sink;
+}
 
-/* One attention row over `share` of the rank's work; backward recomputes the scores: five products, 3 dqk + 2 dv against dqk + dv. */
-static void core_row(MsBuild *b, const char *name, const Widths *w, int layer, const MsPackPart *part, double share, double heads, double m, double n) {
+/* One attention row over `share` of the rank's work; backward recomputes the scores: five products, 3 dqk + 2 dv
+ * against dqk + dv. */
+static void core_row(MsBuild *b, const char *name, const Widths *w, int layer, const MsPackPart *part, double share,
+                     double heads, double m, double n) {
   share *= part->tokens;
   gboolean back = b->pass == MS_PASS_DGRAD;
   double per_pair = 2 * heads * (back ? 3 * w->dqk + 2 * w->dv : w->dqk + w->dv);
@@ -96,18 +106,22 @@ static void core_unfused(MsBuild *b, const Widths *w, int layer) {
     if (side == 0) {
       double pass_B = 2 * scores;
       gboolean drop = b->model->attention_dropout > 0;
-      MsOp *op = ms_row_memory(b, MS_OP_SCORES, "softmax", (back ? 2 : 1) * pass_B + (drop ? 1.5 * pass_B : 0), pass_B + (drop ? 1.5 * pass_B : 0), drop ? 3 : 2);
+      MsOp *op = ms_row_memory(b, MS_OP_SCORES, "softmax", (back ? 2 : 1) * pass_B + (drop ? 1.5 * pass_B : 0),
+                               pass_B + (drop ? 1.5 * pass_B : 0), drop ? 3 : 2);
       op->m = scores / s, op->n = s;
       op->transient_B = 2 * scores; /* forward the products that it reads, backward the gradient that it overwrites */
     }
   }
 }
 
-static double ring_hop_B(const MsBuild *b, const Widths *w, const MsPackPart *part) { return 2 * b->rows * w->kv_wire * part->tokens; }
+static double ring_hop_B(const MsBuild *b, const Widths *w, const MsPackPart *part) {
+  return 2 * b->rows * w->kv_wire * part->tokens;
+}
 
-/* Ring: c steps of equal work (zig-zag slices); the message of step i travels while step i-1 computes. Backward moves KV and dKV:
- * 2 (c-1) messages in all, c hops (communication.md 3). */
-static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, int steps, MsGroupKind group, double heads) {
+/* Ring: c steps of equal work (zig-zag slices); the message of step i travels while step i-1 computes. Backward moves
+ * KV and dKV: 2 (c-1) messages in all, c hops (communication.md 3). */
+static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, int steps, MsGroupKind group,
+                      double heads) {
   gboolean back = b->pass == MS_PASS_DGRAD;
   double local = part->length / steps, hop_B = ring_hop_B(b, w, part);
   int arrived = -1;
@@ -155,11 +169,13 @@ static void core(MsBuild *b, const Widths *w, int layer) {
     return;
   }
   if (b->c <= 1) {
-    core_row(b, "attention", w, layer, part, 1, w->heads, s, ms_model_layer_is_windowed(b->model, layer) ? MIN(s, b->model->sliding_window.window) : s);
+    core_row(b, "attention", w, layer, part, 1, w->heads, s,
+             ms_model_layer_is_windowed(b->model, layer) ? MIN(s, b->model->sliding_window.window) : s);
     return;
   }
   MsCpComm type = b->scenario->layout.cp_comm_type;
-  double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv, kv_B = ring_hop_B(b, w, part);
+  double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv,
+         kv_B = ring_hop_B(b, w, part);
   switch (type) {
   case MS_CP_P2P: core_ring(b, w, layer, part, (int)b->c, MS_GROUP_CP, w->heads); break;
   case MS_CP_ALL_GATHER: /* K and V gathered before attention; dK, dV reduce-scattered after */
@@ -172,10 +188,12 @@ static void core(MsBuild *b, const Widths *w, int layer) {
     core_row(b, "attention", w, layer, part, 1, w->heads / b->c, s, s);
     ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, back ? qkv_B : o_B);
     break;
-  case MS_CP_A2A_P2P: { /* heads scattered inside, where every rank then holds the tokens of all; K and V of these go round outside */
+  case MS_CP_A2A_P2P: { /* heads scattered inside, where every rank then holds the tokens of all; K and V of these go
+                           round outside */
     double inner = b->layout->cp_inner;
     ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, MS_GROUP_CP_INNER, back ? o_B : qkv_B);
-    if (inner < b->c) core_ring(b, w, layer, part, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, w->heads / inner);
+    if (inner < b->c)
+      core_ring(b, w, layer, part, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, w->heads / inner);
     else core_row(b, "attention", w, layer, part, 1, w->heads / inner, s, s);
     ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, MS_GROUP_CP_INNER, back ? qkv_B : o_B);
     break;
@@ -203,7 +221,8 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
     ms_keep(b, "attention out, batch first", 2 * b->rows * w->heads * w->dv);
   gboolean drops_scores = ms_recomputes(b->options, MS_RM_CORE_ATTN);
   if (stores_scores(b)) {
-    double scores = b->training->micro_batch_size * w->heads * (double)b->training->seq_length * (b->training->seq_length / b->c);
+    double scores =
+        b->training->micro_batch_size * w->heads * (double)b->training->seq_length * (b->training->seq_length / b->c);
     /* softmax; with dropout also its mask and the scores that it leaves */
     if (!drops_scores) ms_keep(b, "scores", (b->model->attention_dropout > 0 ? 5 : 2) * scores);
   } else {
@@ -236,7 +255,9 @@ static MsLinear lin_qkv(const MsBuild *b, const Widths *w) {
   l.fused_norm = TRUE;
   return l;
 }
-static MsLinear lin_out(const MsBuild *b, const Widths *w) { return ms_linear_of("attention out", MS_LINEAR_ROW, b->rows, b->h, w->heads * w->dv); }
+static MsLinear lin_out(const MsBuild *b, const Widths *w) {
+  return ms_linear_of("attention out", MS_LINEAR_ROW, b->rows, b->h, w->heads * w->dv);
+}
 
 static double rope_B(const MsBuild *b, const Widths *w) {
   if (!ms_model_has_mla(b->model)) return 2 * b->rows * (w->q + w->k);
@@ -265,7 +286,8 @@ static void rope_row(MsBuild *b, const Widths *w) {
 /* Split, per-head norm, rotary, and back in the opposite order: memory bound, the same bytes both ways. */
 static void shape_rows(MsBuild *b, const Widths *w) {
   static void (*const row[])(MsBuild *, const Widths *) = {split_row, head_norm_row, rope_row};
-  for (int i = ms_model_has_mla(b->model) ? 2 : 0; i < 3; i++) row[b->pass == MS_PASS_DGRAD && !ms_model_has_mla(b->model) ? 2 - i : i](b, w);
+  for (int i = ms_model_has_mla(b->model) ? 2 : 0; i < 3; i++)
+    row[b->pass == MS_PASS_DGRAD && !ms_model_has_mla(b->model) ? 2 - i : i](b, w);
 }
 
 static void output_gate(MsBuild *b, const Widths *w) {
@@ -294,7 +316,11 @@ static void gqa_backward(MsBuild *b, const Widths *w) {
 
 /* --- MLA --- */
 
-typedef struct { MsLinear q_down, kv_down, q_up, kv_up; gboolean low_rank_q; double ql, kl, dr; } Mla;
+typedef struct {
+  MsLinear q_down, kv_down, q_up, kv_up;
+  gboolean low_rank_q;
+  double ql, kl, dr;
+} Mla;
 
 static Mla mla_parts(const MsBuild *b, const Widths *w) {
   const MsMla *a = &b->model->multi_latent_attention;
@@ -308,7 +334,8 @@ static Mla mla_parts(const MsBuild *b, const Widths *w) {
   return p;
 }
 
-static void mla_up(MsBuild *b, const Widths *w, const Mla *p) { /* from latents to q, k, v: what `mla_up_proj` recomputes */
+static void mla_up(MsBuild *b, const Widths *w,
+                   const Mla *p) { /* from latents to q, k, v: what `mla_up_proj` recomputes */
   if (p->low_rank_q) ms_norm_forward(b, "q latent norm", b->rows_sp, p->ql);
   ms_linear_forward(b, &p->q_up);
   ms_norm_forward(b, "kv latent norm", b->rows_sp, p->kl);
@@ -337,7 +364,8 @@ static void mla_backward(MsBuild *b, const Widths *w) {
   if (p.low_rank_q) ms_norm_backward(b, "q latent norm", b->rows_sp, p.ql);
   ms_free_kept(b, "normed latents");
   /* every TP rank has the gradient of its own heads */
-  ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter k rope", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * p.dr);
+  ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter k rope", MS_STREAM_TP, MS_GROUP_TP,
+              2 * b->rows * p.dr);
   ms_linear_backward(b, &p.kv_down);
   if (p.low_rank_q) ms_linear_backward(b, &p.q_down);
   ms_free_kept(b, "latents");
@@ -345,7 +373,8 @@ static void mla_backward(MsBuild *b, const Widths *w) {
 
 /* --- the block --- */
 
-/* What the projections keep of the normed input y (domain/memory.md 2 and 3). MLA feeds two linears: two quantised copies. */
+/* What the projections keep of the normed input y (domain/memory.md 2 and 3). MLA feeds two linears: two quantised
+ * copies. */
 static double normed_input_B(const MsBuild *b) {
   double elements = b->rows_sp * b->h;
   if (!ms_model_has_mla(b->model)) return ms_inputs_recomputed(b) ? 0 : ms_input_B(b, elements, TRUE);
@@ -370,7 +399,8 @@ static void own_block_forward(MsBuild *b, int layer, Block block) {
   if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", 2 * x);
   gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
   /* two quantised copies for the down projections, and the BF16 tensor for what stays in BF16 */
-  if (!recomputed && !ms_inputs_recomputed(b)) ms_keep(b, "normed input", (b->quantized ? 2 * ms_input_B(b, x, TRUE) : 0) + 2 * x);
+  if (!recomputed && !ms_inputs_recomputed(b))
+    ms_keep(b, "normed input", (b->quantized ? 2 * ms_input_B(b, x, TRUE) : 0) + 2 * x);
   block(b, layer);
   ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
 }
@@ -409,7 +439,8 @@ void ms_attention_forward(MsBuild *b, int layer) {
   MsLinear out = lin_out(b, &w);
   ms_linear_forward(b, &out);
   /* every recipe but delayed scaling keeps the BF16 tensor that attention keeps anyway */
-  if (b->quantized && b->training->precision == MS_FP8_DELAYED) ms_keep(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
+  if (b->quantized && b->training->precision == MS_FP8_DELAYED)
+    ms_keep(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
   ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "attention dropout mask", b->rows_sp * b->h);
 }

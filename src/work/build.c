@@ -76,14 +76,16 @@ static void set_message(MsOp *op, MsGroupKind group, double message_B) {
   op->message_B = message_B;
 }
 
-MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B) {
+MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group,
+                        double message_B) {
   if (b->layout->group[group].size <= 1 || message_B <= 0) return NULL;
   MsOp *op = ms_row_async(b, kind, name, stream);
   set_message(op, group, message_B);
   return op;
 }
 
-/* The last compute row so far: a collective issued in order waits for everything that was issued to the compute stream before it. */
+/* The last compute row so far: a collective issued in order waits for everything that was issued to the compute stream
+ * before it. */
 static int last_compute(const MsOpList *list) {
   int i = list->n - 1;
   while (i >= 0 && list->op[i].stream != MS_STREAM_COMPUTE) i--;
@@ -111,12 +113,18 @@ static MsKept *find_kept(MsPiece *piece, const char *name) {
 }
 
 /* Tensors of the offload modules (domain/memory.md 5). */
-static const struct { const char *name; guint32 modules; } offloads[] = {
-    {"layer input", MS_OM_ATTN_NORM},    {"normed input", MS_OM_QKV_LINEAR},
-    {"qkv", MS_OM_CORE_ATTN},            {"scores", MS_OM_CORE_ATTN},
-    {"attention out before a2a", MS_OM_CORE_ATTN}, {"attention out", MS_OM_ATTN_PROJ},
-    {"mlp input", MS_OM_MLP_NORM},       {"expert input", MS_OM_EXPERT_FC1 | MS_OM_FUSED_GROUP_MLP},
-    {"expert fc1 out", MS_OM_MOE_ACT | MS_OM_FUSED_GROUP_MLP}};
+static const struct {
+  const char *name;
+  guint32 modules;
+} offloads[] = {{"layer input", MS_OM_ATTN_NORM},
+                {"normed input", MS_OM_QKV_LINEAR},
+                {"qkv", MS_OM_CORE_ATTN},
+                {"scores", MS_OM_CORE_ATTN},
+                {"attention out before a2a", MS_OM_CORE_ATTN},
+                {"attention out", MS_OM_ATTN_PROJ},
+                {"mlp input", MS_OM_MLP_NORM},
+                {"expert input", MS_OM_EXPERT_FC1 | MS_OM_FUSED_GROUP_MLP},
+                {"expert fc1 out", MS_OM_MOE_ACT | MS_OM_FUSED_GROUP_MLP}};
 
 enum { SMALLEST_OFFLOAD = 1 << 20 }; /* elements: smaller tensors stay */
 
@@ -156,7 +164,8 @@ static void keep(MsBuild *b, const char *name, double bytes_B, int row) {
   }
   if (find_kept(piece, name)) MS_BUG("%s: tensor %s kept twice", piece->name, name);
   if (piece->n_kept % SOME == 0) piece->kept = g_renew(MsKept, piece->kept, piece->n_kept + SOME);
-  piece->kept[piece->n_kept++] = (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module, .kept_at = row, .freed_at = -1};
+  piece->kept[piece->n_kept++] =
+      (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module, .kept_at = row, .freed_at = -1};
   piece->kept_B += bytes_B;
   b->list->op[row].keep_B += bytes_B;
 }
@@ -194,7 +203,8 @@ static void cast_row(MsBuild *b, const char *name, double rows, double width, in
   op->dtype = (guint8)b->odt;
 }
 
-/* One scale for the whole tensor serves both directions of it: where the GEMMs take either operand as it lies, there is no second copy. */
+/* One scale for the whole tensor serves both directions of it: where the GEMMs take either operand as it lies, there is
+ * no second copy. */
 static gboolean one_copy(const MsBuild *b) {
   return b->odt == MS_ODT_FP8 && b->scenario->hardware && b->scenario->hardware->fp8_any_layout;
 }
@@ -208,8 +218,16 @@ void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
 /* --- linear layers --- */
 
 MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, double k) {
-  return (MsLinear){.name = name, .kind = kind, .m = m, .n = n, .k = k, .low = TRUE, .fused_accumulate = TRUE, .model_flop = TRUE,
-                    .comm_in = "tp gather", .comm_out = "tp scatter"};
+  return (MsLinear){.name = name,
+                    .kind = kind,
+                    .m = m,
+                    .n = n,
+                    .k = k,
+                    .low = TRUE,
+                    .fused_accumulate = TRUE,
+                    .model_flop = TRUE,
+                    .comm_in = "tp gather",
+                    .comm_out = "tp scatter"};
 }
 
 static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
@@ -226,7 +244,8 @@ static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
   return op;
 }
 
-/* Bytes on the wire per element of a tensor-parallel gather: quantised shards where the recipe allows (communication.md 2). */
+/* Bytes on the wire per element of a tensor-parallel gather: quantised shards where the recipe allows (communication.md
+ * 2). */
 static double gather_B(const MsBuild *b, const MsLinear *l) { return l->low && b->quantized ? b->quant_B : 2; }
 
 /* FP8 block recipes gather both directions of dY over NCCL; per-tensor ones a single byte. */
@@ -235,7 +254,8 @@ static double gather_grad_B(const MsBuild *b, const MsLinear *l) {
   return b->odt == MS_ODT_FP8 ? 1 : 2 * b->quant_B;
 }
 
-/* TP overlap with user buffers (communication.md 2): the collective goes in t chunks beside the GEMM; one chunk stays outside. Layers only. */
+/* TP overlap with user buffers (communication.md 2): the collective goes in t chunks beside the GEMM; one chunk stays
+ * outside. Layers only. */
 static gboolean pipelined(const MsBuild *b, const MsLinear *l) {
   return b->options->tp_comm_overlap && b->sp && l->low && b->layout->group[MS_GROUP_TP].size > 1;
 }
@@ -243,8 +263,8 @@ static gboolean pipelined(const MsBuild *b, const MsLinear *l) {
 /* Tensor-parallel ranks with a sequence-parallel shard each, gathered for the GEMM. */
 static gboolean gathered_shards(const MsBuild *b) { return b->sp && b->layout->group[MS_GROUP_TP].size > 1; }
 
-/* Cast of a shard that is gathered: the ranks agree on one maximum, and only rows travel (TransformerEngine v2.9: with_amax_reduction of current scaling and
- * NVFP4, supports_only_rowwise_all_gather of per-tensor FP8). */
+/* Cast of a shard that is gathered: the ranks agree on one maximum, and only rows travel (TransformerEngine v2.9:
+ * with_amax_reduction of current scaling and NVFP4, supports_only_rowwise_all_gather of per-tensor FP8). */
 static void quantize_shard(MsBuild *b, const char *name, double rows, double width, gboolean amax_by_norm) {
   if (!b->quantized || rows * width <= 0) return;
   if (needs_amax(b)) {
@@ -266,7 +286,8 @@ static void turn_gathered(MsBuild *b, const MsLinear *l, const char *name, doubl
 }
 
 /* Gather then GEMM: the first chunk before it, the others beside it. */
-static void gather_gemm(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n, double k) {
+static void gather_gemm(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n,
+                        double k) {
   ms_row_comm(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
   MsOp *rest = ms_row_comm_async(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t);
   int beside = ms_row_index(b, rest);
@@ -275,10 +296,12 @@ static void gather_gemm(MsBuild *b, const MsLinear *l, const char *name, double 
 }
 
 /* GEMM then scatter: all chunks but the last beside it. */
-static void gemm_scatter(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n, double k) {
+static void gemm_scatter(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n,
+                         double k) {
   int issued = last_compute(b->list);
   if (issued > b->tip) ms_join(b, issued);
-  MsOp *most = ms_row_comm_async(b, MS_OP_REDUCE_SCATTER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t);
+  MsOp *most =
+      ms_row_comm_async(b, MS_OP_REDUCE_SCATTER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t);
   int beside = ms_row_index(b, most);
   gemm(b, l, m, n, k);
   ms_join(b, beside);
@@ -311,12 +334,14 @@ void ms_linear_forward(MsBuild *b, const MsLinear *l) {
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
   gemm(b, l, l->m, l->n, l->k);
   if (row)
-    ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, 2 * l->m * l->n);
+    ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_out, MS_STREAM_TP, MS_GROUP_TP,
+                2 * l->m * l->n);
 }
 
 void ms_row_accumulate(MsBuild *b, double weights, int kernels) {
   double g_B = ms_dtype_B(b->options->main_grads_dtype);
-  if (!b->options->gradient_accumulation_fusion) ms_row_memory(b, MS_OP_ADD, "gradient accumulate", (2 + g_B) * weights, g_B * weights, kernels);
+  if (!b->options->gradient_accumulation_fusion)
+    ms_row_memory(b, MS_OP_ADD, "gradient accumulate", (2 + g_B) * weights, g_B * weights, kernels);
 }
 
 static void weight_gradient(MsBuild *b, const MsLinear *l) {
@@ -333,8 +358,9 @@ static void weight_gradient(MsBuild *b, const MsLinear *l) {
   b->pass = pass;
 }
 
-/* Issue order inside one linear (domain/model.md 4): gather of the saved shard, dgrad, scatter of dX, wgrad; the gather overlaps dgrad and the
- * scatter overlaps wgrad. Without sequence parallelism dX of a column layer is all-reduced beside wgrad. */
+/* Issue order inside one linear (domain/model.md 4): gather of the saved shard, dgrad, scatter of dX, wgrad; the gather
+ * overlaps dgrad and the scatter overlaps wgrad. Without sequence parallelism dX of a column layer is all-reduced
+ * beside wgrad. */
 void ms_linear_backward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
   b->pass = MS_PASS_DGRAD;
@@ -352,13 +378,14 @@ void ms_linear_backward(MsBuild *b, const MsLinear *l) {
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, gather_grad_B(b, l) * l->m * l->n);
   int gathered = -1, reduced = -1;
   if (column && b->sp) {
-    MsOp *op = ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
+    MsOp *op =
+        ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
     if (op) op->pass = MS_PASS_WGRAD, gathered = ms_row_index(b, op); /* the input, for the weight gradient only */
   }
   gemm(b, l, l->m, l->k, l->n);
   if (column) {
-    MsOp *op = ms_row_comm_async(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_in, MS_STREAM_TP, MS_GROUP_TP,
-                                 2 * l->m * l->k);
+    MsOp *op = ms_row_comm_async(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_in, MS_STREAM_TP,
+                                 MS_GROUP_TP, 2 * l->m * l->k);
     if (op) reduced = ms_row_index(b, op);
   }
   int dgrad = b->tip;
@@ -398,7 +425,8 @@ void ms_block_linear_backward(MsBuild *b, const MsBlockLinear *l) {
   int chain = b->tip;
   b->pass = MS_PASS_WGRAD;
   MsOp *op = block_gemm(b, l, l->n, l->k, l->m);
-  double weights = l->n * l->k * l->groups, g_B = ms_dtype_B(b->options->main_grads_dtype); /* a tensor of its own, then added to the main gradient */
+  double weights = l->n * l->k * l->groups,
+         g_B = ms_dtype_B(b->options->main_grads_dtype); /* a tensor of its own, then added to the main gradient */
   op->read_B += (2 + g_B) * weights, op->write_B += g_B * weights;
   b->pass = MS_PASS_DGRAD;
   b->tip = chain;

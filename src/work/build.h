@@ -1,7 +1,7 @@
 /* src/work/build.h - internal to work/: the builder that lays rows down, and the pieces it makes.
  *
- * Rows are chained: a new row waits for the `tip` of its list, and becomes the tip. A row laid down with `async` waits for the tip
- * but does not become it (it overlaps what follows) until somebody joins it. */
+ * Rows are chained: a new row waits for the `tip` of its list, and becomes the tip. A row laid down with `async` waits
+ * for the tip but does not become it (it overlaps what follows) until somebody joins it. */
 #ifndef MS_WORK_BUILD_H
 #define MS_WORK_BUILD_H
 
@@ -15,34 +15,34 @@ typedef struct {
   const MsTraining *training;
   const MsOptions *options;
   MsPiece *piece;
-  MsOpList *list;   /* being filled */
-  int tip;          /* row that the next one waits for, -1 none */
-  int join[2];      /* further rows the next one waits for, -1 none */
+  MsOpList *list; /* being filled */
+  int tip;        /* row that the next one waits for, -1 none */
+  int join[2];    /* further rows the next one waits for, -1 none */
   MsPass pass;
   MsNode node;
   MsModule module;
   gboolean keeping; /* forward rows keep tensors for backward (FALSE inside recomputed regions) */
   /* sizes */
   double t, c, e, u;
-  double rows, rows_sp, rows_expert;   /* T, Tsp, Tk */
-  double rows_routed;                  /* Tsp k: rows that leave this rank */
-  double rows_kept;                    /* Tk of the rank that keeps most, over all layers of its stage */
-  double local_experts;                /* on this rank, replicas included */
-  int shared;                          /* last row of the shared expert that runs beside the crossings, -1 = none */
-  MsStream beside;                     /* stream of compute rows, MS_STREAM_COMPUTE */
+  double rows, rows_sp, rows_expert; /* T, Tsp, Tk */
+  double rows_routed;                /* Tsp k: rows that leave this rank */
+  double rows_kept;                  /* Tk of the rank that keeps most, over all layers of its stage */
+  double local_experts;              /* on this rank, replicas included */
+  int shared;                        /* last row of the shared expert that runs beside the crossings, -1 = none */
+  MsStream beside;                   /* stream of compute rows, MS_STREAM_COMPUTE */
   double h;
-  double streams;          /* residual streams of width h, 1 but with hyper-connections */
-  double eh;               /* width of the routed experts' tokens: h, or the latent size */
-  double act_B;           /* bytes of an activation element, 2 */
+  double streams; /* residual streams of width h, 1 but with hyper-connections */
+  double eh;      /* width of the routed experts' tokens: h, or the latent size */
+  double act_B;   /* bytes of an activation element, 2 */
   gboolean sp;
   /* low precision of this piece */
-  gboolean quantized;     /* GEMMs inside run in low precision */
-  MsOpDtype odt;          /* of quantized GEMMs */
-  double quant_B;         /* bytes per element of one direction of a quantised tensor, scales included */
-  double row_align;       /* expert rows are padded to this, 0 = not */
-  double router_padding;  /* rows that the router adds on each rank before they leave */
+  gboolean quantized;       /* GEMMs inside run in low precision */
+  MsOpDtype odt;            /* of quantized GEMMs */
+  double quant_B;           /* bytes per element of one direction of a quantised tensor, scales included */
+  double row_align;         /* expert rows are padded to this, 0 = not */
+  double router_padding;    /* rows that the router adds on each rank before they leave */
   const MsPacking *packing; /* set by who lowers layers */
-  gboolean offload_all;   /* every kept tensor of the piece goes to the host (cpu_offloading_num_layers) */
+  gboolean offload_all;     /* every kept tensor of the piece goes to the host (cpu_offloading_num_layers) */
 } MsBuild;
 
 /* A list row. The returned pointer is valid until the next row is laid down. */
@@ -53,12 +53,14 @@ void ms_join(MsBuild *b, int row); /* the next row also waits for `row` */
 
 /* Memory-bound row over x elements-bytes. */
 MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels);
-/* Communication on its stream, exposed in the chain (becomes the tip). Returns NULL, and lays nothing down, when the group has one rank. */
+/* Communication on its stream, exposed in the chain (becomes the tip). Returns NULL, and lays nothing down, when the
+ * group has one rank. */
 MsOp *ms_row_comm(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B);
-MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B);
+MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group,
+                        double message_B);
 
-/* Keeps a tensor at the last row laid down (forward), or gives it back at the last row (backward). Freeing what is not kept does nothing. A tensor that
- * is offloaded leaves in a row of its own and is not kept. */
+/* Keeps a tensor at the last row laid down (forward), or gives it back at the last row (backward). Freeing what is not
+ * kept does nothing. A tensor that is offloaded leaves in a row of its own and is not kept. */
 void ms_keep(MsBuild *b, const char *name, double bytes_B);
 void ms_keep_throughout(MsBuild *b, const char *name, double bytes_B); /* from the first row of the list on */
 void ms_free_kept(MsBuild *b, const char *name);
@@ -66,14 +68,15 @@ void ms_free_kept(MsBuild *b, const char *name);
 /* Linear layers: C[m,n] = A[m,k] W[n,k]^T. */
 typedef enum { MS_LINEAR_PLAIN, MS_LINEAR_COLUMN, MS_LINEAR_ROW } MsLinearKind;
 typedef struct {
-  const char *name;      /* "qkv" */
-  const char *comm_in;   /* names of its TP collectives */
+  const char *name;    /* "qkv" */
+  const char *comm_in; /* names of its TP collectives */
   const char *comm_out;
   MsLinearKind kind;
-  double m, n, k;        /* of the GEMM on this rank; m = gathered rows for column and row kinds */
-  gboolean low;          /* eligible for low precision */
+  double m, n, k;                       /* of the GEMM on this rank; m = gathered rows for column and row kinds */
+  gboolean low;                         /* eligible for low precision */
   gboolean input_quantized_by_producer; /* the norm or activation before it writes the quantised tensor */
-  gboolean fused_norm;   /* a norm in the same module feeds it, whose kernel finds the maximum that per-tensor scaling needs (TransformerEngine from v2.8) */
+  gboolean fused_norm; /* a norm in the same module feeds it, whose kernel finds the maximum that per-tensor scaling
+                          needs (TransformerEngine from v2.8) */
   gboolean fused_accumulate; /* weight gradient goes straight into main_grad */
   gboolean model_flop;
 } MsLinear;
@@ -82,8 +85,13 @@ MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, d
 void ms_linear_forward(MsBuild *b, const MsLinear *linear);
 void ms_linear_backward(MsBuild *b, const MsLinear *linear);
 
-/* A weight of `groups` blocks [n,k], each for its own m x k input (absorbed latent projections, grouped output projection): one batched BF16 GEMM. */
-typedef struct { const char *name; double m, n, k; int groups; } MsBlockLinear;
+/* A weight of `groups` blocks [n,k], each for its own m x k input (absorbed latent projections, grouped output
+ * projection): one batched BF16 GEMM. */
+typedef struct {
+  const char *name;
+  double m, n, k;
+  int groups;
+} MsBlockLinear;
 void ms_block_linear_forward(MsBuild *b, const MsBlockLinear *l);
 void ms_block_linear_backward(MsBuild *b, const MsBlockLinear *l);
 /* Weight gradient only: the input of the linear is detached from what made it. */
@@ -110,8 +118,8 @@ void ms_delta_backward(MsBuild *b);
 void ms_norm_forward(MsBuild *b, const char *name, double rows, double width);
 void ms_norm_backward(MsBuild *b, const char *name, double rows, double width);
 
-
-/* Sparse attention behind an indexer (sparse.c) and DeepSeek-V4's attention (compressed.c): whole blocks, in place of GQA or MLA. */
+/* Sparse attention behind an indexer (sparse.c) and DeepSeek-V4's attention (compressed.c): whole blocks, in place of
+ * GQA or MLA. */
 void ms_sparse_forward(MsBuild *b, int layer);
 void ms_sparse_backward(MsBuild *b, int layer);
 void ms_compressed_forward(MsBuild *b, int layer);
@@ -123,70 +131,91 @@ double ms_packed_length(const MsBuild *b);
 double ms_packed_sequences(const MsBuild *b);
 /* Model FLOP per token of a layer, with the actual lengths. */
 double ms_flop_layer_packed(const MsModel *model, guint8 mixers, int layer, const MsTraining *training);
-/* One attention row of `heads` query heads that share one key head: keys and values of width dqk (dv of it is the value), `keys` of them per query. */
+/* One attention row of `heads` query heads that share one key head: keys and values of width dqk (dv of it is the
+ * value), `keys` of them per query. */
 void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double keys);
-typedef struct { double q_rank, per_key; } MsIndexer; /* width of the latent that its queries come from; tokens in one of its keys */
+typedef struct {
+  double q_rank, per_key;
+} MsIndexer; /* width of the latent that its queries come from; tokens in one of its keys */
 void ms_indexer_forward(MsBuild *b, const MsIndexer *ix);
-/* Its own loss: what attention gave to the chosen keys against what the indexer did. heads and dqk are those of the attention. */
+/* Its own loss: what attention gave to the chosen keys against what the indexer did. heads and dqk are those of the
+ * attention. */
 void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double heads, double dqk);
 
-/* Residual stream (hyper.c): in front of a sub-layer the streams are mixed into one (nothing to do with a plain stream), behind it what it gives is
- * added. `reads`, `kernels`: tensors that the plain add reads, and its kernels. */
+/* Residual stream (hyper.c): in front of a sub-layer the streams are mixed into one (nothing to do with a plain
+ * stream), behind it what it gives is added. `reads`, `kernels`: tensors that the plain add reads, and its kernels. */
 typedef enum { MS_HALF_ATTENTION, MS_HALF_MLP } MsHalf; /* sub-layer */
 void ms_residual_in(MsBuild *b, MsHalf half);
 void ms_residual_out(MsBuild *b, MsHalf half, double reads, int kernels);
 void ms_residual_out_backward(MsBuild *b, MsHalf half);
 void ms_residual_in_backward(MsBuild *b, MsHalf half, double reads, int kernels);
-gboolean ms_inputs_recomputed(const MsBuild *b); /* the input of a sub-layer and its norm are not kept: recompute `mhc` */
+gboolean ms_inputs_recomputed(
+    const MsBuild *b); /* the input of a sub-layer and its norm are not kept: recompute `mhc` */
 void ms_streams_expand(MsBuild *b, gboolean back); /* behind the embedding */
 void ms_streams_join(MsBuild *b, gboolean back);   /* in front of the final norm */
 
-/* With deterministic_mode: what the operators of a list need beside themselves (deterministic.c). Rows are put in, and waits renumbered. */
+/* With deterministic_mode: what the operators of a list need beside themselves (deterministic.c). Rows are put in, and
+ * waits renumbered. */
 void ms_make_deterministic(const MsBuild *b, MsOpList *list);
 
-/* What reaches the busiest rank (fan.c). Rows of the busiest expert rank over the mean; 1 where a budget or a capacity makes all alike. */
+/* What reaches the busiest rank (fan.c). Rows of the busiest expert rank over the mean; 1 where a budget or a capacity
+ * makes all alike. */
 double ms_rank_skew(const MsBuild *b);
 
-/* Copies of a token that a dispatcher without duplicates sends: its expected distinct ranks and domains (domain/communication.md 5.3). With `skew` those of
- * a rank, and of its domain, that draws `skew` times the mean of visits: a token that chooses several experts there still comes once, and through the network once
- * for the whole domain, on the links of all its ranks. */
-typedef struct { double ranks, domains, per_domain; double x_rank, x_domain; } MsFan;
+/* Copies of a token that a dispatcher without duplicates sends: its expected distinct ranks and domains
+ * (domain/communication.md 5.3). With `skew` those of a rank, and of its domain, that draws `skew` times the mean of
+ * visits: a token that chooses several experts there still comes once, and through the network once for the whole
+ * domain, on the links of all its ranks. */
+typedef struct {
+  double ranks, domains, per_domain;
+  double x_rank, x_domain;
+} MsFan;
 MsFan ms_fan_out(const MsBuild *b, double skew);
 
 /* CUDA graphs of modules (graphs.c). */
-gboolean ms_mlp_norm_recomputed(const MsBuild *b); /* in a MoE layer: not where the normed input is an output of a graph, which stays */
-void ms_keep_router_graph_outputs(MsBuild *b);     /* of a graph that ends in the router */
-void ms_keep_layer_graph_tensors(MsBuild *b, guint8 mixers); /* output of a graph that reaches to the end of the layer, inputs of the one that begins it */
+gboolean ms_mlp_norm_recomputed(
+    const MsBuild *b); /* in a MoE layer: not where the normed input is an output of a graph, which stays */
+void ms_keep_router_graph_outputs(MsBuild *b); /* of a graph that ends in the router */
+void ms_keep_layer_graph_tensors(
+    MsBuild *b,
+    guint8 mixers); /* output of a graph that reaches to the end of the layer, inputs of the one that begins it */
 void ms_free_graph_tensors(MsBuild *b);
 void ms_graph_buffers(MsBuild *b, MsPiece *piece); /* piece->graph_B, when both lists are there */
 
 /* Pieces. */
 void ms_build_init(MsBuild *b, const MsScenario *scenario, const MsLayout *layout, gboolean quantized);
-/* Drawn routing: routed rows of this layer on its hottest rank, which its time follows, and on the rank whose memory is looked at. */
+/* Drawn routing: routed rows of this layer on its hottest rank, which its time follows, and on the rank whose memory is
+ * looked at. */
 void ms_build_drawn(MsBuild *b, double hottest, double kept);
 void ms_piece_embedding(MsBuild *b, MsPiece *piece);
-void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int checkpoint_group); /* group 0: not checkpointed, -1: a follower in a group, n: leads a group of n */
+void ms_piece_layer(
+    MsBuild *b, MsPiece *piece, int layer,
+    int checkpoint_group); /* group 0: not checkpointed, -1: a follower in a group, n: leads a group of n */
 void ms_piece_mtp(MsBuild *b, MsPiece *piece);
 void ms_piece_without_params(MsPiece *piece); /* a block that shares the weights of another */
 void ms_piece_head(MsBuild *b, MsPiece *piece);
 
 /* Parameters of parts on one rank, shared with count.c. */
-typedef struct { double dense, expert, quantizable_dense, quantizable_expert, replicated; } MsPartParams;
+typedef struct {
+  double dense, expert, quantizable_dense, quantizable_expert, replicated;
+} MsPartParams;
 double ms_norm_params(const MsModel *model, double width);
-MsPartParams ms_attention_params(const MsModel *model, int layer, double t); /* layers from num_layers on are MTP blocks, here and below */
+MsPartParams ms_attention_params(const MsModel *model, int layer,
+                                 double t); /* layers from num_layers on are MTP blocks, here and below */
 MsPartParams ms_mlp_params(const MsModel *model, double t);
 MsPartParams ms_delta_params(const MsModel *model, double t);
 MsPartParams ms_indexer_params(const MsModel *model, int layer);
 MsPartParams ms_compressed_params(const MsModel *model, int layer);
 double ms_hyper_params(const MsModel *model);      /* of one sub-layer; 0 with a plain residual stream */
 double ms_hyper_head_params(const MsModel *model); /* of what joins the streams before the head */
-MsPartParams ms_layer_params(const MsModel *model, guint8 mixers, int layer, double t, double e, double u); /* norms included */
+MsPartParams ms_layer_params(const MsModel *model, guint8 mixers, int layer, double t, double e,
+                             double u); /* norms included */
 MsPartParams ms_moe_params(const MsModel *model, double t, double e, double u);
 
 /* Model FLOP of one forward pass, whole batch of `tokens` with sequences of `seq` (count.c). */
-double ms_flop_delta(const MsModel *model); /* per token */
-double ms_flop_compressed_linear(const MsModel *model, int layer); /* per token */
+double ms_flop_delta(const MsModel *model);                                  /* per token */
+double ms_flop_compressed_linear(const MsModel *model, int layer);           /* per token */
 double ms_flop_compressed_core(const MsModel *model, int layer, double seq); /* per token */
-double ms_flop_attention_core(const MsModel *model, int layer, double seq); /* per token */
+double ms_flop_attention_core(const MsModel *model, int layer, double seq);  /* per token */
 
 #endif

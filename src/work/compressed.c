@@ -1,32 +1,45 @@
-/* src/work/compressed.c - DeepSeek-V4's attention: one key head that is the value too, a window of the latest tokens, and keys that stand for several tokens.
+/* src/work/compressed.c - DeepSeek-V4's attention: one key head that is the value too, a window of the latest tokens,
+ * and keys that stand for several tokens.
  *
- * A layer's ratio says what it sees beside the window: 0 nothing, 4 the `indexer_topk` compressed keys that an indexer chose, else all compressed keys.
- * A compressor makes a key of `ratio` tokens (of twice as many, overlapping, when the ratio is 4): projections to keys and to weights, softmax over the
- * tokens. Query heads are normed, without weights. The output returns through RoPE's inverse and a grouped low-rank projection. Recompute `mla_up_proj`
- * drops what lies between the normed query latent and attention: queries, their norm, the key, RoPE. Shapes, dtypes (compressors and the grouped projection stay in BF16),
- * FLOP convention as in Megatron-LM's deepseek_v4_hybrid_attention.py, csa.py and training.py (dev branch, 2026-08). Megatron runs it with TP 1. Context
- * parallelism gathers the compressed keys; the window reaches into the slice before. */
+ * A layer's ratio says what it sees beside the window: 0 nothing, 4 the `indexer_topk` compressed keys that an indexer
+ * chose, else all compressed keys. A compressor makes a key of `ratio` tokens (of twice as many, overlapping, when the
+ * ratio is 4): projections to keys and to weights, softmax over the tokens. Query heads are normed, without weights.
+ * The output returns through RoPE's inverse and a grouped low-rank projection. Recompute `mla_up_proj` drops what lies
+ * between the normed query latent and attention: queries, their norm, the key, RoPE. Shapes, dtypes (compressors and
+ * the grouped projection stay in BF16), FLOP convention as in Megatron-LM's deepseek_v4_hybrid_attention.py, csa.py and
+ * training.py (dev branch, 2026-08). Megatron runs it with TP 1. Context parallelism gathers the compressed keys; the
+ * window reaches into the slice before. */
 #include "work/build.h"
 
 #include <math.h>
 
-typedef struct { double n, d, dr, ql, og, ol, window, ratio, wide; } Sizes; /* wide: halves of the compressor, 2 when its groups overlap */
+typedef struct {
+  double n, d, dr, ql, og, ol, window, ratio, wide;
+} Sizes; /* wide: halves of the compressor, 2 when its groups overlap */
 
 static Sizes sizes(const MsModel *m, int layer) {
   const MsCompressedAttention *a = &m->compressed_attention;
-  Sizes z = {.n = m->num_attention_heads, .d = a->head_dim, .dr = a->qk_pos_emb_head_dim, .ql = a->q_lora_rank, .og = a->o_groups, .ol = a->o_lora_rank,
-             .window = a->window, .ratio = ms_model_compress_ratio(m, layer)};
+  Sizes z = {.n = m->num_attention_heads,
+             .d = a->head_dim,
+             .dr = a->qk_pos_emb_head_dim,
+             .ql = a->q_lora_rank,
+             .og = a->o_groups,
+             .ol = a->o_lora_rank,
+             .window = a->window,
+             .ratio = ms_model_compress_ratio(m, layer)};
   z.wide = z.ratio == 4 ? 2 : 1;
   return z;
 }
 
-/* --- counts ----------------------------------------------------------------------------------------------------------------------- */
+/* --- counts ---------------------------------------------------------------------------------------------------- */
 
 MsPartParams ms_compressed_params(const MsModel *m, int layer) {
   Sizes z = sizes(m, layer);
   double h = m->hidden_size, low = h * z.ql + z.ql * z.n * z.d + h * z.d + z.og * z.ol * h, high = z.n * z.d * z.ol;
-  MsPartParams p = {.quantizable_dense = low, .dense = low + high + z.ql + z.d + z.n}; /* two norms, a sink for each head */
-  if (z.ratio > 0) p.dense += 2 * h * z.wide * z.d + z.ratio * z.wide * z.d + z.d; /* keys and weights, positions, norm */
+  MsPartParams p = {.quantizable_dense = low,
+                    .dense = low + high + z.ql + z.d + z.n}; /* two norms, a sink for each head */
+  if (z.ratio > 0)
+    p.dense += 2 * h * z.wide * z.d + z.ratio * z.wide * z.d + z.d; /* keys and weights, positions, norm */
   if (z.ratio == 4) {
     MsPartParams x = ms_indexer_params(m, layer);
     p.dense += x.dense, p.quantizable_dense += x.quantizable_dense;
@@ -59,9 +72,14 @@ double ms_flop_compressed_core(const MsModel *m, int layer, double s) {
   return 2 * (2 * z.n * z.d * keys + scores);
 }
 
-/* --- rows ------------------------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------------------------ */
 
-typedef struct { Sizes z; MsLinear q_down, q_up, kv, compressor, out; MsBlockLinear group; MsIndexer indexer; } Csa;
+typedef struct {
+  Sizes z;
+  MsLinear q_down, q_up, kv, compressor, out;
+  MsBlockLinear group;
+  MsIndexer indexer;
+} Csa;
 
 static Csa parts(const MsBuild *b, int layer) {
   Csa p = {.z = sizes(b->model, layer)};
@@ -69,7 +87,8 @@ static Csa parts(const MsBuild *b, int layer) {
   p.q_down = ms_linear_of("q down", MS_LINEAR_PLAIN, b->rows, z->ql, b->h);
   p.q_up = ms_linear_of("q up", MS_LINEAR_PLAIN, b->rows, z->n * z->d, z->ql);
   p.kv = ms_linear_of("kv", MS_LINEAR_PLAIN, b->rows, z->d, b->h);
-  p.compressor = ms_linear_of("compressor", MS_LINEAR_PLAIN, b->rows, 2 * z->wide * z->d, b->h); /* keys and weights, two GEMMs in one row */
+  p.compressor = ms_linear_of("compressor", MS_LINEAR_PLAIN, b->rows, 2 * z->wide * z->d,
+                              b->h); /* keys and weights, two GEMMs in one row */
   p.compressor.low = FALSE;
   p.out = ms_linear_of("attention out", MS_LINEAR_PLAIN, b->rows, b->h, z->og * z->ol);
   p.group = (MsBlockLinear){"group out", b->rows, z->ol, z->n * z->d / z->og, (int)z->og};
@@ -77,10 +96,12 @@ static Csa parts(const MsBuild *b, int layer) {
   return p;
 }
 
-/* The list of keys is as long for every query, places without a key hold -1, and its length is not passed on (csa.py, fused_sparse_attention.py): masked
- * keys are multiplied like the others. */
+/* The list of keys is as long for every query, places without a key hold -1, and its length is not passed on (csa.py,
+ * fused_sparse_attention.py): masked keys are multiplied like the others. */
 static double list_length(const MsBuild *b, const Sizes *z) {
-  double compressed = z->ratio == 4 ? b->model->sparse_attention.indexer_topk : z->ratio > 0 ? floor(ms_packed_length(b) / z->ratio) : 0;
+  double compressed = z->ratio == 4  ? b->model->sparse_attention.indexer_topk
+                      : z->ratio > 0 ? floor(ms_packed_length(b) / z->ratio)
+                                     : 0;
   return ms_key_blocks(z->window + compressed);
 }
 
@@ -93,21 +114,30 @@ static void up_rows(MsBuild *b, const Csa *p) {
   ms_row_memory(b, MS_OP_ROPE, "rope", 2 * b->rows * (z->n + 1) * z->dr, 2 * b->rows * (z->n + 1) * z->dr, 2);
 }
 
-
-/* A compressor between its projections and its norm, operator by operator in PyTorch for sequences that are not packed (csa.py, Compressor._forward_sbhd): positions
- * are added (weights become FP32), groups that overlap are laid out twice, softmax over a group in FP32, product, sum. Passes over an
- * element, keys and weights together, in bytes read and written; the backward of a slice zeroes and copies. */
+/* A compressor between its projections and its norm, operator by operator in PyTorch for sequences that are not packed
+ * (csa.py, Compressor._forward_sbhd): positions are added (weights become FP32), groups that overlap are laid out
+ * twice, softmax over a group in FP32, product, sum. Passes over an element, keys and weights together, in bytes read
+ * and written; the backward of a slice zeroes and copies. */
 void ms_pool_rows(MsBuild *b, const char *name, double width, double ratio) {
-  static const struct { double read_B, write_B; int kernels; } passes[2][2] = {{{16, 12, 5}, {22, 14, 7}}, {{22, 24, 11}, {52, 56, 25}}};
+  static const struct {
+    double read_B, write_B;
+    int kernels;
+  } passes[2][2] = {{{16, 12, 5}, {22, 14, 7}}, {{22, 24, 11}, {52, 56, 25}}};
   gboolean back = b->pass == MS_PASS_DGRAD, overlap = ratio == 4;
   double elements = b->rows * (overlap ? 2 : 1) * width, out = 2 * b->rows / ratio * width;
-  ms_row_memory(b, MS_OP_POOL, name, passes[overlap][back].read_B * elements + (back ? out : 0), passes[overlap][back].write_B * elements + (back ? 0 : out), passes[overlap][back].kernels);
+  ms_row_memory(b, MS_OP_POOL, name, passes[overlap][back].read_B * elements + (back ? out : 0),
+                passes[overlap][back].write_B * elements + (back ? 0 : out), passes[overlap][back].kernels);
 }
 
-static double compressed_B(const MsBuild *b, const Sizes *z) { return z->ratio > 0 ? 2 * b->rows * b->c / z->ratio * z->d : 0; }
-static double window_B(const MsBuild *b, const Sizes *z) { return 2 * b->training->micro_batch_size * z->window * b->h; }
+static double compressed_B(const MsBuild *b, const Sizes *z) {
+  return z->ratio > 0 ? 2 * b->rows * b->c / z->ratio * z->d : 0;
+}
+static double window_B(const MsBuild *b, const Sizes *z) {
+  return 2 * b->training->micro_batch_size * z->window * b->h;
+}
 
-static void unrotate(MsBuild *b, const Sizes *z) { /* a tensor of its own: the backward of attention still needs its output */
+static void unrotate(MsBuild *b,
+                     const Sizes *z) { /* a tensor of its own: the backward of attention still needs its output */
   ms_row_memory(b, MS_OP_ROPE, "inverse rope", 2 * b->rows * z->n * z->d, 2 * b->rows * z->n * z->d, 1);
 }
 

@@ -9,7 +9,8 @@ double ms_norm_params(const MsModel *m, double width) { return m->normalization 
 static MsPartParams mla_params(const MsModel *m, double t) {
   const MsMla *a = &m->multi_latent_attention;
   double h = m->hidden_size, n = m->num_attention_heads;
-  double ql = a->q_lora_rank, kl = a->kv_lora_rank, dn = a->qk_head_dim, dr = a->qk_pos_emb_head_dim, dv = a->v_head_dim;
+  double ql = a->q_lora_rank, kl = a->kv_lora_rank, dn = a->qk_head_dim, dr = a->qk_pos_emb_head_dim,
+         dv = a->v_head_dim;
   double down = h * (kl + dr) + (ql > 0 ? h * ql : 0);
   double up = (ql > 0 ? ql : h) * n * (dn + dr) + kl * n * (dn + dv) + n * dv * h;
   double norms = ms_norm_params(m, kl) + (ql > 0 ? ms_norm_params(m, ql) : 0);
@@ -78,7 +79,8 @@ static MsPartParams mamba_params(const MsModel *m, double t) {
   const MsMamba *a = &m->mamba;
   double h = m->hidden_size, inner = (double)a->num_heads * a->head_dim, bc = 2.0 * a->num_groups * a->state_dim;
   double in = h * (2 * inner + bc + a->num_heads), out = inner * h;
-  double small = (inner + bc) * (a->conv_kernel + 1) + 3.0 * a->num_heads + inner; /* convolution and bias, A D dt, gated norm */
+  double small =
+      (inner + bc) * (a->conv_kernel + 1) + 3.0 * a->num_heads + inner; /* convolution and bias, A D dt, gated norm */
   return (MsPartParams){.dense = (in + out + small) / t, .quantizable_dense = (in + out) / t};
 }
 
@@ -91,7 +93,8 @@ MsPartParams ms_layer_params(const MsModel *m, guint8 mixers, int layer, double 
     if (bit == MS_MIX_ATTN) add(&p, ms_attention_params(m, layer, t));
     if (bit == MS_MIX_MLP) add(&p, ms_mlp_params(m, t));
     if (bit == MS_MIX_MOE) add(&p, ms_moe_params(m, t, e, u));
-    double before = ms_norm_params(m, m->hidden_size) + ms_hyper_params(m); /* a norm before each mixer, and what feeds and merges the residual streams */
+    double before = ms_norm_params(m, m->hidden_size) +
+                    ms_hyper_params(m); /* a norm before each mixer, and what feeds and merges the residual streams */
     p.dense += before, p.replicated += before;
   }
   return p;
@@ -121,9 +124,11 @@ MsParamCount ms_model_params(const MsModel *m) {
     layers += layer;
     active += layer - (mixers & MS_MIX_MOE ? c.expert * (m->num_experts - m->moe_router_topk) : 0);
   }
-  double ends = ms_norm_params(m, h) + ms_hyper_head_params(m) + c.embedding * (m->tie_embeddings ? 1 : 2) + m->front_end.parameters;
+  double ends = ms_norm_params(m, h) + ms_hyper_head_params(m) + c.embedding * (m->tie_embeddings ? 1 : 2) +
+                m->front_end.parameters;
   if (m->mtp_num_layers > 0)
-    c.mtp_block = sum(ms_layer_params(m, ms_model_mtp_mixers(m), m->num_layers, 1, 1, 1)) + 2 * h * h + 3 * ms_norm_params(m, h) + ms_hyper_head_params(m);
+    c.mtp_block = sum(ms_layer_params(m, ms_model_mtp_mixers(m), m->num_layers, 1, 1, 1)) + 2 * h * h +
+                  3 * ms_norm_params(m, h) + ms_hyper_head_params(m);
   c.total = layers + ends;
   c.total_mtp = c.total + (m->mtp_use_repeated_layer ? MIN(m->mtp_num_layers, 1) : m->mtp_num_layers) * c.mtp_block;
   c.active = active + ends;
@@ -144,7 +149,8 @@ static double flop_attention_linear(const MsModel *m, int layer) {
   return 2 * (q + kl * (h + n * (dn + dv) + 1) + h * dr + n * dv * h);
 }
 
-/* Causal attention counted at half, behind an indexer too: Megatron's formula does not know sparse attention but DeepSeek-V4's; a window of w tokens sees w s - w (w-1)/2 pairs of a sequence of s. */
+/* Causal attention counted at half, behind an indexer too: Megatron's formula does not know sparse attention but
+ * DeepSeek-V4's; a window of w tokens sees w s - w (w-1)/2 pairs of a sequence of s. */
 double ms_flop_attention_core(const MsModel *m, int layer, double s) {
   double pairs = s / 2;
   if (ms_model_has_compressed_attention(m)) return ms_flop_compressed_core(m, layer, s);
@@ -160,15 +166,18 @@ double ms_flop_attention_core(const MsModel *m, int layer, double s) {
 static double flop_mlp(const MsModel *m, gboolean moe) {
   double h = m->hidden_size, k = mlp_matrices(m), z = m->moe_latent_size;
   if (!moe) return 2 * h * k * m->ffn_hidden_size;
-  double routed = 2 * (z > 0 ? z : h) * k * (double)m->moe_ffn_hidden_size * m->moe_router_topk + (z > 0 ? 4 * h * z : 0);
+  double routed =
+      2 * (z > 0 ? z : h) * k * (double)m->moe_ffn_hidden_size * m->moe_router_topk + (z > 0 ? 4 * h * z : 0);
   return routed + 2 * h * k * m->moe_shared_expert_intermediate_size;
 }
 
-/* Megatron's formula takes the inner width as 2 h whatever the heads say (checked against Nemotron-3's published TFLOPS per token). */
+/* Megatron's formula takes the inner width as 2 h whatever the heads say (checked against Nemotron-3's published TFLOPS
+ * per token). */
 static double flop_mamba(const MsModel *m) {
   const MsMamba *a = &m->mamba;
   double h = m->hidden_size, inner = 2 * h;
-  return 2 * h * (2 * inner + 2.0 * a->num_groups * a->state_dim + a->num_heads) + 7 * inner * a->state_dim + 2 * inner * h;
+  return 2 * h * (2 * inner + 2.0 * a->num_groups * a->state_dim + a->num_heads) + 7 * inner * a->state_dim +
+         2 * inner * h;
 }
 
 static double flop_layer(const MsModel *m, guint8 mixers, int layer, double seq) {
@@ -180,7 +189,11 @@ static double flop_layer(const MsModel *m, guint8 mixers, int layer, double seq)
   return flop;
 }
 
-typedef struct { const MsModel *m; guint8 mixers; int layer; } LayerFlop;
+typedef struct {
+  const MsModel *m;
+  guint8 mixers;
+  int layer;
+} LayerFlop;
 
 static double layer_flop_of(double length, const void *data) {
   const LayerFlop *f = data;
@@ -198,13 +211,15 @@ MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
   double h = m->hidden_size;
   for (int i = 0; i < m->num_layers + m->mtp_num_layers; i++) {
     guint8 mixers = i < m->num_layers ? ms_model_mixers(m, i) : ms_model_mtp_mixers(m);
-    double attention = mixers & MS_MIX_ATTN ? flop_attention_linear(m, i) : 0, core = mixers & MS_MIX_ATTN ? ms_flop_attention_core(m, i, seq_length) : 0;
+    double attention = mixers & MS_MIX_ATTN ? flop_attention_linear(m, i) : 0,
+           core = mixers & MS_MIX_ATTN ? ms_flop_attention_core(m, i, seq_length) : 0;
     if (mixers & MS_MIX_DELTA) attention += ms_flop_delta(m);
     f.attention_linear += 3 * attention;
     f.attention_core += 3 * core;
     f.mlp += 3 * (flop_layer(m, mixers, i, seq_length) - attention - core);
   }
-  if (!m->hybrid_layer_pattern) f.mtp = 6.0 * m->mtp_num_layers * (3 * h + 2 * h * h); /* the hybrid convention leaves the projection out */
+  if (!m->hybrid_layer_pattern)
+    f.mtp = 6.0 * m->mtp_num_layers * (3 * h + 2 * h * h); /* the hybrid convention leaves the projection out */
   f.logits = 6.0 * h * ms_model_padded_vocab(m, 1) * (1 + m->mtp_num_layers);
   f.total = f.attention_linear + f.attention_core + f.mlp + f.mtp + f.logits;
   return f;
@@ -222,5 +237,6 @@ MsModelFlop ms_training_flop_per_token(const MsModel *m, const MsTraining *t) {
     sum.mtp += w * f.mtp, sum.logits += w * f.logits, sum.total += w * f.total;
     tokens += w;
   }
-  return (MsModelFlop){sum.attention_linear / tokens, sum.attention_core / tokens, sum.mlp / tokens, sum.mtp / tokens, sum.logits / tokens, sum.total / tokens};
+  return (MsModelFlop){sum.attention_linear / tokens, sum.attention_core / tokens, sum.mlp / tokens, sum.mtp / tokens,
+                       sum.logits / tokens,           sum.total / tokens};
 }

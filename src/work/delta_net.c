@@ -1,19 +1,24 @@
-/* src/work/delta_net.c - a gated delta net: projection to q, k, v, output gate, decay and write strength; short convolution over q, k, v; norms and
- * gates; chunked delta rule; gated norm; projection. Shapes as Megatron-LM's megatron/core/ssm/gated_delta_net (dev branch, 2026-08) and Qwen3-Next's
- * configuration state them.
+/* src/work/delta_net.c - a gated delta net: projection to q, k, v, output gate, decay and write strength; short
+ * convolution over q, k, v; norms and gates; chunked delta rule; gated norm; projection. Shapes as Megatron-LM's
+ * megatron/core/ssm/gated_delta_net (dev branch, 2026-08) and Qwen3-Next's configuration state them.
  *
- * Widths: keys K = key heads x key width (queries too), values V = value heads x value width; the input projection makes 2 K + 2 V + 2 value heads.
- * Context parallelism: the layer takes contiguous slices, so the zig-zag slices of attention are exchanged before and after it; the state and the
- * transition of every slice are gathered ("chunkwise" linear_cp_mode). */
+ * Widths: keys K = key heads x key width (queries too), values V = value heads x value width; the input projection
+ * makes 2 K + 2 V + 2 value heads. Context parallelism: the layer takes contiguous slices, so the zig-zag slices of
+ * attention are exchanged before and after it; the state and the transition of every slice are gathered ("chunkwise"
+ * linear_cp_mode). */
 #include "work/build.h"
 
 #define CHUNK MS_DELTA_CHUNK
 
-typedef struct { double keys, values, heads, conv, projected; } Widths; /* per token on this rank */
+typedef struct {
+  double keys, values, heads, conv, projected;
+} Widths; /* per token on this rank */
 
 static Widths widths(const MsModel *m, double t) {
   const MsLinearAttention *a = &m->linear_attention;
-  Widths w = {.keys = (double)a->num_key_heads * a->key_head_dim / t, .values = (double)a->num_value_heads * a->value_head_dim / t, .heads = a->num_value_heads / t};
+  Widths w = {.keys = (double)a->num_key_heads * a->key_head_dim / t,
+              .values = (double)a->num_value_heads * a->value_head_dim / t,
+              .heads = a->num_value_heads / t};
   w.conv = 2 * w.keys + w.values;
   w.projected = 2 * w.keys + 2 * w.values + 2 * w.heads;
   return w;
@@ -23,8 +28,10 @@ MsPartParams ms_delta_params(const MsModel *m, double t) {
   const MsLinearAttention *a = &m->linear_attention;
   Widths w = widths(m, t);
   double h = m->hidden_size, gemm = h * (w.projected + w.values);
-  MsPartParams p = {.quantizable_dense = gemm, .replicated = a->value_head_dim}; /* the norm of the output is that of one head */
-  p.dense = gemm + w.conv * a->conv_kernel + 2 * w.heads + p.replicated;         /* taps; decay and its bias for each value head */
+  MsPartParams p = {.quantizable_dense = gemm,
+                    .replicated = a->value_head_dim}; /* the norm of the output is that of one head */
+  p.dense =
+      gemm + w.conv * a->conv_kernel + 2 * w.heads + p.replicated; /* taps; decay and its bias for each value head */
   return p;
 }
 
@@ -36,11 +43,13 @@ double ms_flop_delta(const MsModel *m) {
   return 2 * (h * w.projected + a->conv_kernel * w.conv + a->num_value_heads * dv * dv * 4 + h * w.values);
 }
 
-/* Executed: against the state 3 products of key width x value width a token; inside a chunk K K' and its inverse applied to keys and values, Q K' and
- * its product with the values, half of each square. Reads q, k, v, writes the output, both gates in FP32. */
+/* Executed: against the state 3 products of key width x value width a token; inside a chunk K K' and its inverse
+ * applied to keys and values, Q K' and its product with the values, half of each square. Reads q, k, v, writes the
+ * output, both gates in FP32. */
 MsDeltaWork ms_delta_work(double tokens, double key_heads, double value_heads, double dk, double dv) {
   return (MsDeltaWork){.flop = 2 * tokens * value_heads * (3 * dk * dv + CHUNK * (3 * dk + 2 * dv) / 2),
-                       .read_B = tokens * (2 * (2 * key_heads * dk + value_heads * dv) + 8 * value_heads), .write_B = tokens * 2 * value_heads * dv};
+                       .read_B = tokens * (2 * (2 * key_heads * dk + value_heads * dv) + 8 * value_heads),
+                       .write_B = tokens * 2 * value_heads * dv};
 }
 
 #define BACKWARD 3.0 /* the states of the chunks again, then two products for each of the forward */
@@ -49,7 +58,8 @@ static void rule_row(MsBuild *b) {
   const MsLinearAttention *a = &b->model->linear_attention;
   gboolean back = b->pass == MS_PASS_DGRAD;
   double times = back ? BACKWARD : 1, local = ms_packed_length(b) / b->c, mb = ms_packed_sequences(b);
-  MsDeltaWork work = ms_delta_work(b->rows, a->num_key_heads / b->t, a->num_value_heads / b->t, a->key_head_dim, a->value_head_dim);
+  MsDeltaWork work =
+      ms_delta_work(b->rows, a->num_key_heads / b->t, a->num_value_heads / b->t, a->key_head_dim, a->value_head_dim);
   MsOp *op = ms_row(b, MS_OP_DELTA_RULE, "delta rule");
   op->m = op->n = local, op->k = a->key_head_dim + a->value_head_dim;
   op->groups = (int)MAX(mb * a->num_value_heads / b->t, 1), op->kv_groups = (int)MAX(mb * a->num_key_heads / b->t, 1);
@@ -72,17 +82,21 @@ static void gather_states(MsBuild *b) {
 
 static void conv_row(MsBuild *b, const Widths *w) {
   gboolean back = b->pass == MS_PASS_DGRAD;
-  MsOp *op = ms_row_memory(b, MS_OP_CONV, "conv1d", (back ? 2.5 : 1) * 2 * b->rows * w->conv, 2 * b->rows * w->conv, back ? 3 : 1);
+  MsOp *op = ms_row_memory(b, MS_OP_CONV, "conv1d", (back ? 2.5 : 1) * 2 * b->rows * w->conv, 2 * b->rows * w->conv,
+                           back ? 3 : 1);
   op->m = b->rows, op->n = w->conv;
 }
 
 /* L2 norms of q and k, decay, write strength; keys are repeated for the value heads that share them. */
-static double repeated(const MsBuild *b, const Widths *w) { return 2 * w->heads * b->model->linear_attention.key_head_dim + w->values; }
+static double repeated(const MsBuild *b, const Widths *w) {
+  return 2 * w->heads * b->model->linear_attention.key_head_dim + w->values;
+}
 
 static void gate_row(MsBuild *b, const Widths *w) {
   double in = 2 * w->conv + 4 * w->heads, out = 2 * repeated(b, w) + 8 * w->heads;
   gboolean back = b->pass == MS_PASS_DGRAD;
-  ms_row_memory(b, MS_OP_GATES, "delta gates", b->rows * (back ? in + out : in), b->rows * (back ? in : out), back ? 6 : 4);
+  ms_row_memory(b, MS_OP_GATES, "delta gates", b->rows * (back ? in + out : in), b->rows * (back ? in : out),
+                back ? 6 : 4);
 }
 
 static void output_norm(MsBuild *b, const Widths *w) {
@@ -97,12 +111,12 @@ static MsLinear lin_in(const MsBuild *b, const Widths *w) {
   l.fused_norm = TRUE;
   return l;
 }
-static MsLinear lin_out(const MsBuild *b, const Widths *w) { return ms_linear_of("delta out", MS_LINEAR_ROW, b->rows, b->h, w->values); }
+static MsLinear lin_out(const MsBuild *b, const Widths *w) {
+  return ms_linear_of("delta out", MS_LINEAR_ROW, b->rows, b->h, w->values);
+}
 
 /* `gdn_norm_out`: what the projection reads is made again from the output of the rule and the gate. */
-static gboolean recomputes_output(const MsBuild *b) {
-  return ms_recomputes(b->options, MS_RM_GDN_NORM_OUT);
-}
+static gboolean recomputes_output(const MsBuild *b) { return ms_recomputes(b->options, MS_RM_GDN_NORM_OUT); }
 
 void ms_delta_forward(MsBuild *b) {
   Widths w = widths(b->model, b->t);

@@ -1,24 +1,31 @@
 /* src/work/deterministic.c - what deterministic_mode adds to the rows of a piece.
  *
- * Megatron-LM's --deterministic-mode switches torch.use_deterministic_algorithms on (megatron/training/determinism.py). PyTorch then
- *   - fills every tensor that torch.empty or empty_like makes, from Python and from C++ (ATen native/cuda/TensorFactories.cu), one more kernel and one more pass of
- *     writing for each. TransformerEngine, DeepEP, Triton and cuDNN Frontend make their outputs so, and Megatron those of its exchanges;
- *     PyTorch's own products and element-wise kernels, which nothing of TransformerEngine wraps, do not.
- *   - adds rows that meet (index_add, the way back of index_select) in the order of a sort: the rows times a scale into a tensor of its own, a sort of
- *     the row numbers, a kernel that reads sum and row and writes the sum (native/cuda/Indexing.cu). Plain permutation does that; the fused kernels gather.
- * Ring sums and attention's backward are slower as well: cost/cost.c. State-space scans add up in workspaces of their own, which nobody measured: only their fills are here. */
+ * Megatron-LM's --deterministic-mode switches torch.use_deterministic_algorithms on (megatron/training/determinism.py).
+ * PyTorch then
+ *   - fills every tensor that torch.empty or empty_like makes, from Python and from C++ (ATen
+ * native/cuda/TensorFactories.cu), one more kernel and one more pass of writing for each. TransformerEngine, DeepEP,
+ * Triton and cuDNN Frontend make their outputs so, and Megatron those of its exchanges; PyTorch's own products and
+ * element-wise kernels, which nothing of TransformerEngine wraps, do not.
+ *   - adds rows that meet (index_add, the way back of index_select) in the order of a sort: the rows times a scale into
+ * a tensor of its own, a sort of the row numbers, a kernel that reads sum and row and writes the sum
+ * (native/cuda/Indexing.cu). Plain permutation does that; the fused kernels gather. Ring sums and attention's backward
+ * are slower as well: cost/cost.c. State-space scans add up in workspaces of their own, which nobody measured: only
+ * their fills are here. */
 #include "work/build.h"
 
 #include <string.h>
 
 static gboolean of_te(const MsBuild *b, const MsOp *op) {
-  return b->options->transformer_impl == MS_IMPL_TE && op->module != MS_MODULE_ROUTER && op->module != MS_MODULE_HEAD && op->groups <= 1;
+  return b->options->transformer_impl == MS_IMPL_TE && op->module != MS_MODULE_ROUTER && op->module != MS_MODULE_HEAD &&
+         op->groups <= 1;
 }
 
 static double product_B(const MsBuild *b, const MsOp *op) {
   gboolean fused = (op->flags & MS_OPF_ACCUMULATE) != 0;
   if (op->kind == MS_OP_GROUPED_GEMM) return fused ? 0 : op->write_B;
-  if (op->module == MS_MODULE_HEAD) return fused ? 2 * op->m * op->n : 0; /* Megatron's own linear: a gradient that nobody reads (tensor_parallel/layers.py) */
+  if (op->module == MS_MODULE_HEAD)
+    return fused ? 2 * op->m * op->n
+                 : 0; /* Megatron's own linear: a gradient that nobody reads (tensor_parallel/layers.py) */
   return of_te(b, op) && !fused ? op->write_B : 0;
 }
 
@@ -42,18 +49,28 @@ static double filled_B(const MsBuild *b, const MsOp *op) {
   case MS_OP_ATTENTION: return b->options->attention_backend == MS_ATTN_UNFUSED ? 0 : op->write_B;
   case MS_OP_PERMUTE:
   case MS_OP_UNPERMUTE:
-  case MS_OP_SORT_CHUNKS: return op->write_B / (b->options->moe_permute_fusion ? 1 : 1.5); /* plain: a pass and a half (dispatch.c) */
+  case MS_OP_SORT_CHUNKS:
+    return op->write_B / (b->options->moe_permute_fusion ? 1 : 1.5); /* plain: a pass and a half (dispatch.c) */
   default: return received_B(b, op);
   }
 }
 
 static MsOp beside(const MsOp *op, MsOpKind kind, const char *name) {
-  MsOp row = {.name = name, .kind = (guint8)kind, .pass = op->pass, .stream = MS_STREAM_COMPUTE, .node = op->node, .module = op->module,
-              .dtype = MS_ODT_BF16, .groups = 1, .kv_groups = 1, .wait = {-1, -1, -1}};
+  MsOp row = {.name = name,
+              .kind = (guint8)kind,
+              .pass = op->pass,
+              .stream = MS_STREAM_COMPUTE,
+              .node = op->node,
+              .module = op->module,
+              .dtype = MS_ODT_BF16,
+              .groups = 1,
+              .kv_groups = 1,
+              .wait = {-1, -1, -1}};
   return row;
 }
 
-/* The fill in front of `op`: issued before it, and waits for what it waits for. Four of them cost the host about a framework operator. */
+/* The fill in front of `op`: issued before it, and waits for what it waits for. Four of them cost the host about a
+ * framework operator. */
 static MsOp fill_of(const MsOp *op, double bytes_B, int *fills) {
   MsOp row = beside(op, MS_OP_FILL, "fill");
   row.write_B = bytes_B;
@@ -67,8 +84,8 @@ static gboolean adds_up(const MsBuild *b, const MsOp *op) {
   return !b->options->moe_permute_fusion && op->kind == MS_OP_UNPERMUTE && op->m > 0;
 }
 
-#define KEY_B 16.0     /* a row number and its place */
-#define SORT_PASSES 6.0 /* read and written for each of three digits of eight bits */
+#define KEY_B       16.0 /* a row number and its place */
+#define SORT_PASSES 6.0  /* read and written for each of three digits of eight bits */
 
 static MsOp sum_of(const MsOp *op) {
   MsOp row = beside(op, MS_OP_PERMUTE, "sorted sum");

@@ -1,4 +1,5 @@
-/* src/work/dispatch.c - rows that bring tokens to their experts and back: permutation, dispatch, combine, expert tensor parallelism (domain/communication.md 5). */
+/* src/work/dispatch.c - rows that bring tokens to their experts and back: permutation, dispatch, combine, expert tensor
+ * parallelism (domain/communication.md 5). */
 #include "work/moe.h"
 #include <math.h>
 
@@ -6,7 +7,9 @@
 static void cross(MsBuild *b, gboolean out) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   if (g->size <= 1) return;
-  gboolean back = b->pass == MS_PASS_DGRAD, weights = out != back; /* of the router: with the tokens to the experts, their gradients with those of the tokens */
+  gboolean back = b->pass == MS_PASS_DGRAD,
+           weights = out !=
+                     back; /* of the router: with the tokens to the experts, their gradients with those of the tokens */
   double hidden = (out && ms_low_dispatch(b) ? b->quant_B : 2) * b->eh, skew = ms_rank_skew(b);
   b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
   b->module = MS_MODULE_MOE;
@@ -14,21 +17,25 @@ static void cross(MsBuild *b, gboolean out) {
   const char *name = out ? "dispatch" : "combine";
   switch (b->options->dispatcher) {
   case MS_DISPATCH_ALLTOALL: {
-    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, skew * b->rows_routed * (hidden + (weights ? 4 : 0)));
+    MsOp *op =
+        ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, skew * b->rows_routed * (hidden + (weights ? 4 : 0)));
     if (op) op->local_fraction = 1 / b->e;
     break;
   }
   case MS_DISPATCH_ALLGATHER: {
     double ranks = g->size, experts = b->model->num_experts;
-    double message = hidden * b->rows_sp * ranks + (weights ? (back ? 4 : 5) * b->rows_sp * experts * ranks : 0); /* weights, and the map */
+    double message = hidden * b->rows_sp * ranks +
+                     (weights ? (back ? 4 : 5) * b->rows_sp * experts * ranks : 0); /* weights, and the map */
     ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, message);
     break;
   }
   case MS_DISPATCH_DEEPEP:
   case MS_DISPATCH_HYBRIDEP: {
     MsFan f = ms_fan_out(b, skew);
-    double meta = weights ? b->model->moe_router_topk * (back ? 4.0 : 12.0) : 0, copy = hidden; /* weights, and the experts' numbers */
-    if (b->options->dispatcher == MS_DISPATCH_HYBRIDEP) { /* an FP32 weight for every expert of the domain goes with each copy (hybrid_ep_backend.cuh) */
+    double meta = weights ? b->model->moe_router_topk * (back ? 4.0 : 12.0) : 0,
+           copy = hidden;                                 /* weights, and the experts' numbers */
+    if (b->options->dispatcher == MS_DISPATCH_HYBRIDEP) { /* an FP32 weight for every expert of the domain goes with
+                                                             each copy (hybrid_ep_backend.cuh) */
       meta = 0;
       if (weights) copy += 4 * b->model->num_experts / MAX(f.domains, 1);
     }
@@ -47,19 +54,21 @@ static gboolean dropless(const MsBuild *b) {
          isnan(b->options->moe_expert_rank_capacity_factor);
 }
 
-/* ETP: tokens of the expert group on every ETP rank, and back (communication.md 4). Tokens in BF16 with the router weights in FP32; outputs, and their
- * gradients, in FP32. */
+/* ETP: tokens of the expert group on every ETP rank, and back (communication.md 4). Tokens in BF16 with the router
+ * weights in FP32; outputs, and their gradients, in FP32. */
 static void etp_gather(MsBuild *b, gboolean gather) {
   if (b->u <= 1 || b->options->dispatcher != MS_DISPATCH_ALLTOALL) return;
   gboolean tokens = gather != (b->pass == MS_PASS_DGRAD);
-  ms_row_comm(b, gather ? MS_OP_ALL_GATHER : MS_OP_REDUCE_SCATTER, gather ? "etp gather" : "etp scatter", MS_STREAM_EP, MS_GROUP_ETP,
-              b->rows_expert * (tokens ? 2 * b->eh + 4 : 4 * b->eh));
+  ms_row_comm(b, gather ? MS_OP_ALL_GATHER : MS_OP_REDUCE_SCATTER, gather ? "etp gather" : "etp scatter", MS_STREAM_EP,
+              MS_GROUP_ETP, b->rows_expert * (tokens ? 2 * b->eh + 4 : 4 * b->eh));
 }
 
-/* Without memory-efficient permutation the router weights multiply in unpermute: its backward needs the output of the experts, which is kept, and reads
- * it once more for the gradient of the weights (arXiv 2603.07685; domain/moe-facts.md). */
+/* Without memory-efficient permutation the router weights multiply in unpermute: its backward needs the output of the
+ * experts, which is kept, and reads it once more for the gradient of the weights (arXiv 2603.07685;
+ * domain/moe-facts.md). */
 void ms_keep_expert_output(MsBuild *b) {
-  if (!b->options->moe_memory_efficient_permutation && !ms_recomputes(b->options, MS_RM_MOE)) ms_keep(b, "expert output", 2 * b->rows_routed * b->eh);
+  if (!b->options->moe_memory_efficient_permutation && !ms_recomputes(b->options, MS_RM_MOE))
+    ms_keep(b, "expert output", 2 * b->rows_routed * b->eh);
 }
 
 void ms_weigh_backward(MsBuild *b) {
@@ -83,18 +92,19 @@ static gboolean sorts(const MsBuild *b) {
   return b->options->dispatcher == MS_DISPATCH_ALLTOALL && b->e * b->u > 1 && b->local_experts > 1;
 }
 
-/* With EP overlap all that a layer does around combine runs on the stream of the exchanges: forward the sum over the experts and the residual behind it,
- * backward their gradients in front of it (Megatron-LM models/common/fine_grained_callables.py, the node of combine). Compute of the other microbatch
- * does not wait for it. */
+/* With EP overlap all that a layer does around combine runs on the stream of the exchanges: forward the sum over the
+ * experts and the residual behind it, backward their gradients in front of it (Megatron-LM
+ * models/common/fine_grained_callables.py, the node of combine). Compute of the other microbatch does not wait for it.
+ */
 void ms_enter_exchange_stream(MsBuild *b) {
   if (b->options->ep_overlap && b->layout->group[MS_GROUP_TP_EP].size > 1) b->beside = MS_STREAM_EP;
 }
 
 void ms_leave_exchange_stream(MsBuild *b) { b->beside = MS_STREAM_COMPUTE; }
 
-/* HybridEP sorts the tokens by expert itself, in an ordinary kernel behind dispatch and one in front of combine unless they are fused into the exchange, which
- * Megatron-LM leaves off (moe_permute_fusion_into_hybridep; DeepEP branch hybrid-ep 94a9f8f, executor.cu). They belong to the exchange: with EP overlap
- * they run on its stream. */
+/* HybridEP sorts the tokens by expert itself, in an ordinary kernel behind dispatch and one in front of combine unless
+ * they are fused into the exchange, which Megatron-LM leaves off (moe_permute_fusion_into_hybridep; DeepEP branch
+ * hybrid-ep 94a9f8f, executor.cu). They belong to the exchange: with EP overlap they run on its stream. */
 static void permute_of_exchange(MsBuild *b, MsOpKind kind, const char *name, double rows_in, double rows_out) {
   if (b->options->dispatcher != MS_DISPATCH_HYBRIDEP || b->layout->group[MS_GROUP_TP_EP].size <= 1) return;
   MsStream stream = b->beside;
@@ -105,9 +115,9 @@ static void permute_of_exchange(MsBuild *b, MsOpKind kind, const char *name, dou
   b->beside = stream;
 }
 
-/* Without a fixed budget the host must know how many rows arrive before it can make room for them and issue what moves them: sizes of an all-to-all, which a
- * copy brings; counters that the first kernel of DeepEP's or HybridEP's dispatch writes (communication.md 5). The all-gather dispatcher moves all tokens
- * and asks for the numbers behind that. */
+/* Without a fixed budget the host must know how many rows arrive before it can make room for them and issue what moves
+ * them: sizes of an all-to-all, which a copy brings; counters that the first kernel of DeepEP's or HybridEP's dispatch
+ * writes (communication.md 5). The all-gather dispatcher moves all tokens and asks for the numbers behind that. */
 static void await_counts(MsBuild *b) {
   if (!dropless(b) || b->scenario->hardware->serial || b->options->dispatcher == MS_DISPATCH_ALLGATHER) return;
   b->node = MS_NODE_DISPATCH;
@@ -115,8 +125,9 @@ static void await_counts(MsBuild *b) {
   if (op) op->flags |= MS_OPF_SYNC;
 }
 
-/* HybridEP gathers the map of all ranks, a byte for each token and expert, before every dispatch forward, with NCCL, and reads it through for the places of tokens
- * (DeepEP, branch hybrid-ep: executor.cu; the published calls go without, they are given the handle of an earlier one). */
+/* HybridEP gathers the map of all ranks, a byte for each token and expert, before every dispatch forward, with NCCL,
+ * and reads it through for the places of tokens (DeepEP, branch hybrid-ep: executor.cu; the published calls go without,
+ * they are given the handle of an earlier one). */
 static void gather_routing_map(MsBuild *b) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   if (b->options->dispatcher != MS_DISPATCH_HYBRIDEP || g->size <= 1) return;
@@ -125,39 +136,48 @@ static void gather_routing_map(MsBuild *b) {
   b->module = MS_MODULE_MOE;
   ms_row_comm(b, MS_OP_ALL_GATHER, "routing map", MS_STREAM_EP, MS_GROUP_TP_EP, map_B);
   ms_enter_exchange_stream(b); /* as all of dispatch */
-  ms_row_memory(b, MS_OP_PREPROCESS, "places of tokens", map_B, 5 * rows * b->local_experts + 4 * b->rows_sp * g->per_domain, 2);
+  ms_row_memory(b, MS_OP_PREPROCESS, "places of tokens", map_B,
+                5 * rows * b->local_experts + 4 * b->rows_sp * g->per_domain, 2);
   ms_leave_exchange_stream(b);
 }
 
 /* Tokens from the router to expert order on their expert ranks. */
 void ms_to_experts(MsBuild *b) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
-  double x = ms_dispatch_is_flex(b->options->dispatcher) && g->size > 1 ? b->rows_sp * ms_fan_out(b, ms_rank_skew(b)).x_rank : b->rows_sp;
+  double x = ms_dispatch_is_flex(b->options->dispatcher) && g->size > 1
+                 ? b->rows_sp * ms_fan_out(b, ms_rank_skew(b)).x_rank
+                 : b->rows_sp;
   gboolean back = b->pass == MS_PASS_DGRAD;
   b->node = MS_NODE_ATTN;
   b->module = back ? MS_MODULE_MOE : MS_MODULE_PREPROCESS;
   if (!back) {
     double maps = 9 * b->rows_sp * b->model->num_experts;
     ms_row_memory(b, MS_OP_PREPROCESS, "dispatch preprocess", maps, maps / 2, b->options->moe_permute_fusion ? 4 : 10);
-    if (dropless(b) && b->options->dispatcher == MS_DISPATCH_ALLTOALL) /* how many rows each rank sends to each expert, E int64 of every rank (communication.md 5.2) */
-      ms_row_comm(b, MS_OP_ALL_GATHER, "token counts", MS_STREAM_EP, MS_GROUP_TP_EP, 8.0 * b->model->num_experts * g->size);
+    if (dropless(b) &&
+        b->options->dispatcher == MS_DISPATCH_ALLTOALL) /* how many rows each rank sends to each expert, E int64 of
+                                                           every rank (communication.md 5.2) */
+      ms_row_comm(b, MS_OP_ALL_GATHER, "token counts", MS_STREAM_EP, MS_GROUP_TP_EP,
+                  8.0 * b->model->num_experts * g->size);
     b->module = MS_MODULE_MOE;
   }
-  if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
+  if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL)
+    permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
   if (ms_low_dispatch(b)) ms_row_quantize(b, "quantize tokens", b->rows_sp, b->eh);
   int input = b->tip;
   if (!back) gather_routing_map(b);
   if (!back) await_counts(b);
   cross(b, TRUE);
   permute_of_exchange(b, MS_OP_PERMUTE, "permute", x, b->rows_expert);
-  if (!back && dropless(b) && g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
+  if (!back && dropless(b) && g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
+    b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
   ms_leave_exchange_stream(b);
   ms_shared_half(b, TRUE, input);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   etp_gather(b, TRUE);
   if (sorts(b)) permute(b, MS_OP_SORT_CHUNKS, "sort chunks", b->rows_expert, b->rows_expert);
-  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_DEEPEP) permute(b, MS_OP_PERMUTE, "permute", x, b->rows_expert);
+  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_DEEPEP)
+    permute(b, MS_OP_PERMUTE, "permute", x, b->rows_expert);
   if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
     permute(b, MS_OP_PERMUTE, "permute", MIN(b->rows_expert, b->rows_sp * g->size), b->rows_expert);
 }
@@ -165,11 +185,14 @@ void ms_to_experts(MsBuild *b) {
 /* Expert outputs back to token order, summed. */
 void ms_from_experts(MsBuild *b) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
-  double x = ms_dispatch_is_flex(b->options->dispatcher) && g->size > 1 ? b->rows_sp * ms_fan_out(b, ms_rank_skew(b)).x_rank : b->rows_sp;
+  double x = ms_dispatch_is_flex(b->options->dispatcher) && g->size > 1
+                 ? b->rows_sp * ms_fan_out(b, ms_rank_skew(b)).x_rank
+                 : b->rows_sp;
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   if (sorts(b)) permute(b, MS_OP_SORT_CHUNKS, "unsort chunks", b->rows_expert, b->rows_expert);
-  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_DEEPEP) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, x);
+  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_DEEPEP)
+    permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, x);
   if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
     permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, MIN(b->rows_expert, b->rows_sp * g->size));
   etp_gather(b, FALSE);
@@ -179,13 +202,16 @@ void ms_from_experts(MsBuild *b) {
   ms_shared_half(b, FALSE, input);
   b->node = MS_NODE_COMBINE;
   if (b->pass == MS_PASS_FORWARD) ms_enter_exchange_stream(b);
-  if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
+  if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL)
+    permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
 }
 
 /* Buffers that are all referenced while the layer's own kept tensors exist (domain/memory.md 7). */
 double ms_dispatch_transient_B(const MsBuild *b) {
-  double factor = b->options->moe_expert_rank_capacity_factor; /* buffers are sized for the budget, whatever is computed of it */
+  double factor =
+      b->options->moe_expert_rank_capacity_factor; /* buffers are sized for the budget, whatever is computed of it */
   double tokens = 2 * MAX(b->rows_expert, isnan(factor) ? 0 : factor * b->rows_routed * b->u) * b->eh;
-  if (ms_dispatch_is_flex(b->options->dispatcher) && b->layout->group[MS_GROUP_TP_EP].size > 1) return 2 * b->rows_sp * b->eh * (ms_fan_out(b, 1).x_rank + 1) + 2 * tokens;
+  if (ms_dispatch_is_flex(b->options->dispatcher) && b->layout->group[MS_GROUP_TP_EP].size > 1)
+    return 2 * b->rows_sp * b->eh * (ms_fan_out(b, 1).x_rank + 1) + 2 * tokens;
   return 4 * tokens;
 }

@@ -1,31 +1,41 @@
-/* src/work/experts.c - rows of the routed experts: grouped GEMMs over what arrived, with what stands between them (domain/model.md 3.4). */
+/* src/work/experts.c - rows of the routed experts: grouped GEMMs over what arrived, with what stands between them
+ * (domain/model.md 3.4). */
 #include "work/moe.h"
 
-double ms_padded_expert_rows(const MsBuild *b) { /* expert rows with the alignment of low precision (precision_and_overheads.md 4) */
+double ms_padded_expert_rows(
+    const MsBuild *b) { /* expert rows with the alignment of low precision (precision_and_overheads.md 4) */
   double local = b->local_experts;
   return b->rows_expert + (b->row_align > 1 && b->quantized ? local * (b->row_align - 1) / 2 : 0);
 }
 
 static double kept_rows(const MsBuild *b) { return ms_padded_expert_rows(b) - b->rows_expert + b->rows_kept; }
 
-/* One kernel from fc1 over bias and activation to the quantised input of fc2, and back (MXFP8 on Blackwell: precision_and_overheads.md 7). */
+/* One kernel from fc1 over bias and activation to the quantised input of fc2, and back (MXFP8 on Blackwell:
+ * precision_and_overheads.md 7). */
 static gboolean fused_mlp(const MsBuild *b) {
-  return (b->options->fused_grouped_mlp || b->options->use_transformer_engine_op_fuser) && b->quantized && b->odt == MS_ODT_MXFP8 && b->model->gated;
+  return (b->options->fused_grouped_mlp || b->options->use_transformer_engine_op_fuser) && b->quantized &&
+         b->odt == MS_ODT_MXFP8 && b->model->gated;
 }
 
-/* What goes to the experts is cast before it leaves, once per token; what arrives is quantised row by row, and the weight gradients need it column by
- * column (DeepSeek's profile: a cast in front of dispatch, casts with transposition in front of the weight gradients). */
-gboolean ms_low_dispatch(const MsBuild *b) { return b->options->fp8_dispatch && b->quantized && b->layout->group[MS_GROUP_TP_EP].size > 1; }
+/* What goes to the experts is cast before it leaves, once per token; what arrives is quantised row by row, and the
+ * weight gradients need it column by column (DeepSeek's profile: a cast in front of dispatch, casts with transposition
+ * in front of the weight gradients). */
+gboolean ms_low_dispatch(const MsBuild *b) {
+  return b->options->fp8_dispatch && b->quantized && b->layout->group[MS_GROUP_TP_EP].size > 1;
+}
 
-/* Host work of one expert, in framework operators. TransformerEngine casts the part of each expert on its own, but with delayed scaling and in the fused expert
- * MLP (v2.14, pytorch/csrc/extensions/cast.cpp: one quantize after another), and its library loop sets up a product for each (common/gemm/cublaslt_gemm.cu,
- * multi_stream_cublas_gemm: descriptors, choice of the algorithm, launch). Found together on the exactly known runs: with a whole operator for a product and a
- * quarter for a cast BF16 runs of 16 local experts are 4 to 19 % too slow beside FP8 runs 5 to 12 % too fast, the same model on the same machine. */
-#define CAST_OPERATORS 0.5
+/* Host work of one expert, in framework operators. TransformerEngine casts the part of each expert on its own, but with
+ * delayed scaling and in the fused expert MLP (v2.14, pytorch/csrc/extensions/cast.cpp: one quantize after another),
+ * and its library loop sets up a product for each (common/gemm/cublaslt_gemm.cu, multi_stream_cublas_gemm: descriptors,
+ * choice of the algorithm, launch). Found together on the exactly known runs: with a whole operator for a product and a
+ * quarter for a cast BF16 runs of 16 local experts are 4 to 19 % too slow beside FP8 runs 5 to 12 % too fast, the same
+ * model on the same machine. */
+#define CAST_OPERATORS    0.5
 #define PRODUCT_OPERATORS 0.75
 
 static guint16 launches_of_experts(const MsBuild *b) {
-  gboolean at_once = b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp || b->training->precision == MS_FP8_DELAYED;
+  gboolean at_once = b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp ||
+                     b->training->precision == MS_FP8_DELAYED;
   return (guint16)(at_once ? 1 : 1 + CAST_OPERATORS * MIN(b->local_experts, 800));
 }
 
@@ -36,7 +46,8 @@ static void quantize_experts(MsBuild *b, const char *name, double rows, double w
 }
 
 static void turn_columns(MsBuild *b, const char *name, double rows) {
-  MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * b->eh, b->quant_B * rows * b->eh, launches_of_experts(b));
+  MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * b->eh, b->quant_B * rows * b->eh,
+                           launches_of_experts(b));
   op->m = rows, op->n = b->eh;
 }
 
@@ -57,12 +68,14 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
     op->read_B = in_B * (m * k + local * n * k);
     op->write_B = 2 * m * n;
   }
-  op->kernels = (guint16)(b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp ? 2 : MIN(4 + PRODUCT_OPERATORS * local, 200));
+  op->kernels = (guint16)(b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp
+                              ? 2
+                              : MIN(4 + PRODUCT_OPERATORS * local, 200));
   return op;
 }
 
-/* Expert biases are added by a loop over the experts and a concatenation; after fc2 they carry the FP32 router probability (add_bias_linear models:
- * GPT-OSS). Bytes: add and concatenate in BF16, or in FP32 and cast back. */
+/* Expert biases are added by a loop over the experts and a concatenation; after fc2 they carry the FP32 router
+ * probability (add_bias_linear models: GPT-OSS). Bytes: add and concatenate in BF16, or in FP32 and cast back. */
 static void expert_bias(MsBuild *b, double rows, double width, gboolean weighted) {
   if (!b->model->add_bias_linear || fused_mlp(b)) return;
   gboolean back = b->pass == MS_PASS_DGRAD;
@@ -72,13 +85,16 @@ static void expert_bias(MsBuild *b, double rows, double width, gboolean weighted
   op->m = rows, op->n = width;
 }
 
-/* Grouped GEMMs in low precision need rows in multiples of a block. Unless the router pads its map, HybridEP what it delivers or DeepSeek's DeepEP what it
- * sends, a kernel of the expert module copies the rows apart in front of fc1 and together behind fc2, and so for the gradients (precision_and_overheads.md 4;
- * Megatron-LM transformer/moe/experts.py). Nothing is copied where capacities are multiples already. */
+/* Grouped GEMMs in low precision need rows in multiples of a block. Unless the router pads its map, HybridEP what it
+ * delivers or DeepSeek's DeepEP what it sends, a kernel of the expert module copies the rows apart in front of fc1 and
+ * together behind fc2, and so for the gradients (precision_and_overheads.md 4; Megatron-LM transformer/moe/experts.py).
+ * Nothing is copied where capacities are multiples already. */
 static void copy_padded(MsBuild *b, const char *name) {
   const MsRouting *routing = &b->training->routing;
   gboolean fixed = routing->kind == MS_ROUTING_CAPACITY && routing->pad_to_capacity;
-  if (!b->quantized || b->row_align <= 1 || b->options->moe_router_padding_for_quantization || b->options->dispatcher == MS_DISPATCH_HYBRIDEP || ms_low_dispatch(b) || fixed) return;
+  if (!b->quantized || b->row_align <= 1 || b->options->moe_router_padding_for_quantization ||
+      b->options->dispatcher == MS_DISPATCH_HYBRIDEP || ms_low_dispatch(b) || fixed)
+    return;
   MsOp *op = ms_row_memory(b, MS_OP_COPY, name, 2 * b->rows_expert * b->eh, 2 * ms_padded_expert_rows(b) * b->eh, 2);
   op->m = b->rows_expert, op->n = b->eh;
 }
@@ -108,7 +124,8 @@ void ms_experts_forward(MsBuild *b) {
   copy_padded(b, "unpad expert rows");
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_MOE_ACT)) return;
   ms_keep(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
-  /* only the gated activation has a kernel with the routing weight inside; others multiply after it and keep both factors */
+  /* only the gated activation has a kernel with the routing weight inside; others multiply after it and keep both
+   * factors */
   if (!b->model->gated) ms_keep(b, "expert activation, unweighted", 2 * kept * fm);
 }
 

@@ -5,7 +5,9 @@
 
 double ms_rank_skew(const MsBuild *b) {
   const MsRouting *routing = &b->training->routing;
-  if (!isnan(b->options->moe_expert_rank_capacity_factor) || !(routing->kind == MS_ROUTING_NATURAL || ms_routing_is_drawn(routing))) return 1;
+  if (!isnan(b->options->moe_expert_rank_capacity_factor) ||
+      !(routing->kind == MS_ROUTING_NATURAL || ms_routing_is_drawn(routing)))
+    return 1;
   return b->rows_expert / (b->rows_routed * b->u);
 }
 
@@ -16,7 +18,8 @@ MsFan ms_fan_out(const MsBuild *b, double skew) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   const MsModel *m = b->model;
   MsFan f = {.ranks = g->size, .domains = g->domains, .per_domain = g->per_domain};
-  double experts = m->num_experts, k = m->moe_router_topk, groups = m->moe_router_num_groups, kg = m->moe_router_group_topk;
+  double experts = m->num_experts, k = m->moe_router_topk, groups = m->moe_router_num_groups,
+         kg = m->moe_router_group_topk;
   double domains = f.domains, ranks = b->e;
   if (groups > 1 && kg < groups) { /* node-limited: k of the E kg/G experts of the chosen groups */
     experts = experts * kg / groups;
@@ -28,9 +31,11 @@ MsFan ms_fan_out(const MsBuild *b, double skew) {
   f.x_domain = f.domains > 1 ? ms_expected_blocks(experts, k, MIN(domains, experts)) : 1;
   f.x_rank = ms_expected_blocks(experts, k, MIN(ranks, experts)) * b->u;
   if (skew > 1 && b->e > 1) {
-    double local = b->e / MAX(f.domains, 1), others = MAX(b->e - skew, 0) / (b->e - 1); /* visits of a rank that is not the busiest, over the mean */
+    double local = b->e / MAX(f.domains, 1),
+           others = MAX(b->e - skew, 0) / (b->e - 1); /* visits of a rank that is not the busiest, over the mean */
     f.x_rank *= reached(skew / ranks, k) / reached(1 / ranks, k);
-    if (f.domains > 1) f.x_domain *= reached((skew + (local - 1) * others) / local / domains, k) / reached(1 / domains, k);
+    if (f.domains > 1)
+      f.x_domain *= reached((skew + (local - 1) * others) / local / domains, k) / reached(1 / domains, k);
   }
   f.x_rank = MIN(f.x_rank, b->e * b->u);
   f.x_domain = MIN(f.x_domain, MAX(f.domains, 1));

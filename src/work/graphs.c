@@ -1,15 +1,20 @@
 /* src/work/graphs.c - what CUDA graphs capture, and what they hold on to.
  *
- * Graphs of modules, one for each layer, pass and microbatch in flight, are captured in the order of the schedule into one pool of memory (Megatron-LM
- * core/transformer/cuda_graphs.py, TransformerEngine pytorch/graph.py, which reuse input and output buffers). What a captured forward keeps for its backward
- * is the same as without graphs. Beside it stand:
- *   - outputs of a graph: static until the backward of the same graph, while the framework would free them when they have been read;
+ * Graphs of modules, one for each layer, pass and microbatch in flight, are captured in the order of the schedule into
+ * one pool of memory (Megatron-LM core/transformer/cuda_graphs.py, TransformerEngine pytorch/graph.py, which reuse
+ * input and output buffers). What a captured forward keeps for its backward is the same as without graphs. Beside it
+ * stand:
+ *   - outputs of a graph: static until the backward of the same graph, while the framework would free them when they
+ * have been read;
  *   - gradients of outputs, one set for each kind of graph, and of inputs, those of two graphs;
- *   - what the captured backward of attention needs for itself, as nothing outside the graphs can use the memory of their pool;
- *   - an attention mask, which is an input of every graph with attention though the causal kernels never read it (get_layer_static_inputs of transformer_layer.py).
- * The input of a graph is a copy of what the layer before it made. Where that is freed it counts once, as the layer's kept input. It is not freed where somebody holds
- * it until the backward: with EP overlap the schedule node of every layer (ScheduleNode of pipeline_parallel/utils.py), else the pipeline for what it has received.
- * Not here: the driver's own memory for each graph (no published figure), and what a graph of the whole iteration costs. */
+ *   - what the captured backward of attention needs for itself, as nothing outside the graphs can use the memory of
+ * their pool;
+ *   - an attention mask, which is an input of every graph with attention though the causal kernels never read it
+ * (get_layer_static_inputs of transformer_layer.py). The input of a graph is a copy of what the layer before it made.
+ * Where that is freed it counts once, as the layer's kept input. It is not freed where somebody holds it until the
+ * backward: with EP overlap the schedule node of every layer (ScheduleNode of pipeline_parallel/utils.py), else the
+ * pipeline for what it has received. Not here: the driver's own memory for each graph (no published figure), and what a
+ * graph of the whole iteration costs. */
 #include "work/build.h"
 
 gboolean ms_captured(const MsOptions *o, MsModule module) {
@@ -30,7 +35,9 @@ gboolean ms_captured(const MsOptions *o, MsModule module) {
   }
 }
 
-static gboolean captures_modules(const MsOptions *o) { return o->cuda_graph_scope && !(o->cuda_graph_scope & MS_CG_FULL_ITERATION); }
+static gboolean captures_modules(const MsOptions *o) {
+  return o->cuda_graph_scope && !(o->cuda_graph_scope & MS_CG_FULL_ITERATION);
+}
 static gboolean of_modules(const MsBuild *b) { return captures_modules(b->options); }
 
 /* The graph of a MoE layer ends behind the router, or behind the preprocessing of dispatch. */
@@ -41,7 +48,8 @@ static gboolean ends_in_router(const MsBuild *b) {
 /* What preprocessing hands on: rows in expert order, or the latent tokens; else the normed input itself goes on. */
 static double preprocessed_B(const MsBuild *b) {
   if (!ms_captured(b->options, MS_MODULE_PREPROCESS)) return 0;
-  if (b->options->dispatcher == MS_DISPATCH_ALLTOALL) return b->rows_routed * (2 * b->eh + 4); /* with their FP32 probabilities */
+  if (b->options->dispatcher == MS_DISPATCH_ALLTOALL)
+    return b->rows_routed * (2 * b->eh + 4); /* with their FP32 probabilities */
   return b->model->moe_latent_size > 0 ? 2 * b->rows_sp * b->eh : 0;
 }
 
@@ -56,7 +64,8 @@ gboolean ms_mlp_norm_recomputed(const MsBuild *b) {
 void ms_keep_router_graph_outputs(MsBuild *b) {
   if (!ends_in_router(b)) return;
   ms_keep(b, "graph output, tokens", preprocessed_B(b));
-  if (b->model->moe_shared_expert_intermediate_size > 0 && ms_captured(b->options, MS_MODULE_SHARED)) ms_keep(b, "graph output, shared", 2 * b->rows_sp * b->h);
+  if (b->model->moe_shared_expert_intermediate_size > 0 && ms_captured(b->options, MS_MODULE_SHARED))
+    ms_keep(b, "graph output, shared", 2 * b->rows_sp * b->h);
 }
 
 /* Modules whose rows begin and end a layer. */
@@ -72,32 +81,41 @@ static MsModule last_module(guint8 mixers) {
   return mixers & MS_MIX_ATTN ? MS_MODULE_ATTN : mixers & MS_MIX_DELTA ? MS_MODULE_DELTA : MS_MODULE_MAMBA;
 }
 
-gboolean ms_graph_copies_input(const MsOptions *o, guint8 mixers) { return captures_modules(o) && ms_captured(o, first_module(mixers)); }
+gboolean ms_graph_copies_input(const MsOptions *o, guint8 mixers) {
+  return captures_modules(o) && ms_captured(o, first_module(mixers));
+}
 
 void ms_keep_layer_graph_tensors(MsBuild *b, guint8 mixers) {
   double x = 2 * b->rows_sp * b->h * b->streams, s = b->training->seq_length;
   if (!of_modules(b)) return;
   if (ms_captured(b->options, last_module(mixers))) ms_keep(b, "graph output", x);
-  if (b->options->ep_overlap && ms_graph_copies_input(b->options, mixers)) ms_keep_throughout(b, "graph input, as it came", x);
+  if (b->options->ep_overlap && ms_graph_copies_input(b->options, mixers))
+    ms_keep_throughout(b, "graph input, as it came", x);
   gboolean attends = (mixers & (MS_MIX_ATTN | MS_MIX_DELTA)) != 0;
-  if (attends && ms_captured(b->options, MS_MODULE_ATTN)) ms_keep_throughout(b, "graph input, mask", b->training->micro_batch_size * s * (s / b->c));
+  if (attends && ms_captured(b->options, MS_MODULE_ATTN))
+    ms_keep_throughout(b, "graph input, mask", b->training->micro_batch_size * s * (s / b->c));
 }
 
 void ms_free_graph_tensors(MsBuild *b) {
-  static const char *const names[] = {"graph output, tokens", "graph output, shared", "graph output", "graph input, as it came", "graph input, mask"};
+  static const char *const names[] = {"graph output, tokens", "graph output, shared", "graph output",
+                                      "graph input, as it came", "graph input, mask"};
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) ms_free_kept(b, names[i]);
 }
 
-/* Gradients of q, k, v and of the output, and q, k, v themselves where they are made again; of the row that needs most. */
+/* Gradients of q, k, v and of the output, and q, k, v themselves where they are made again; of the row that needs most.
+ */
 static double attention_backward_B(const MsBuild *b, const MsPiece *piece) {
   double out = 0, in = 0;
   if (!ms_captured(b->options, MS_MODULE_ATTN)) return 0;
   gboolean again = ms_recomputes(b->options, MS_RM_MLA_UP_PROJ) && ms_model_has_mla(b->model);
   for (int i = 0; i < piece->forward.n; i++)
-    if (ms_op_families[piece->forward.op[i].kind] == MS_FAMILY_ATTENTION && piece->forward.op[i].module == MS_MODULE_ATTN) out = MAX(out, piece->forward.op[i].write_B);
+    if (ms_op_families[piece->forward.op[i].kind] == MS_FAMILY_ATTENTION &&
+        piece->forward.op[i].module == MS_MODULE_ATTN)
+      out = MAX(out, piece->forward.op[i].write_B);
   for (int i = 0; i < piece->backward.n; i++) {
     const MsOp *op = &piece->backward.op[i];
-    if (ms_op_families[op->kind] == MS_FAMILY_ATTENTION && op->module == MS_MODULE_ATTN && op->pass == MS_PASS_DGRAD) in = MAX(in, op->write_B);
+    if (ms_op_families[op->kind] == MS_FAMILY_ATTENTION && op->module == MS_MODULE_ATTN && op->pass == MS_PASS_DGRAD)
+      in = MAX(in, op->write_B);
   }
   return out + in * (again ? 2 : 1);
 }

@@ -1,21 +1,25 @@
 /* src/work/hyper.c - the residual stream, plain or as several streams (manifold-constrained hyper-connections, mHC).
  *
- * With n streams x[n,h] a sub-layer F runs as: mappings from a projection of all streams (n h -> n^2 + 2 n, FP32, with the streams' RMS), the n x n one
- * made doubly stochastic by Sinkhorn's iterations; input = pre . x; x' = res' x + post F(input). Everything but F is bound by memory: the streams are
- * read and written whole. Counts and order as Megatron-LM's megatron/core/transformer/hyper_connection.py (dev branch, 2026-08). Recompute `mhc`
- * drops the input of the sub-layer, its norm and the merged streams, and makes them again before the backward; the streams of a layer's first half stay.
+ * With n streams x[n,h] a sub-layer F runs as: mappings from a projection of all streams (n h -> n^2 + 2 n, FP32, with
+ * the streams' RMS), the n x n one made doubly stochastic by Sinkhorn's iterations; input = pre . x; x' = res' x + post
+ * F(input). Everything but F is bound by memory: the streams are read and written whole. Counts and order as
+ * Megatron-LM's megatron/core/transformer/hyper_connection.py (dev branch, 2026-08). Recompute `mhc` drops the input of
+ * the sub-layer, its norm and the merged streams, and makes them again before the backward; the streams of a layer's
+ * first half stay.
  *
- * How often the streams are read depends on options.mhc_backend (fused_mhc_kernels.py, same commit). cutile has a kernel for everything. Without the package
- * cuda-tile, which Megatron-LM does not ask for and the published recipes do not install, Triton does the Sinkhorn iterations, the input and the merge; the
- * projection runs in PyTorch on an FP32 copy of the streams, as does the backward of the input, operator by operator. native, no fused kernels
- * at all, also stores the product of the n x n matrix and the streams before adding to it. */
+ * How often the streams are read depends on options.mhc_backend (fused_mhc_kernels.py, same commit). cutile has a
+ * kernel for everything. Without the package cuda-tile, which Megatron-LM does not ask for and the published recipes do
+ * not install, Triton does the Sinkhorn iterations, the input and the merge; the projection runs in PyTorch on an FP32
+ * copy of the streams, as does the backward of the input, operator by operator. native, no fused kernels at all, also
+ * stores the product of the n x n matrix and the streams before adding to it. */
 #include "work/build.h"
 
 static double mappings(double n) { return n * n + 2 * n; } /* per token */
 
-static const struct { const char *streams, *maps, *output, *norm; } names[] = {
-    [MS_HALF_ATTENTION] = {"attention streams", "attention stream mappings", "attention output", "input norm"},
-    [MS_HALF_MLP] = {"mlp streams", "mlp stream mappings", "mlp output", "mlp norm"}};
+static const struct {
+  const char *streams, *maps, *output, *norm;
+} names[] = {[MS_HALF_ATTENTION] = {"attention streams", "attention stream mappings", "attention output", "input norm"},
+             [MS_HALF_MLP] = {"mlp streams", "mlp stream mappings", "mlp output", "mlp norm"}};
 
 double ms_hyper_params(const MsModel *m) {
   double n = ms_model_streams(m);
@@ -35,15 +39,20 @@ static MsOp *mix(MsBuild *b, const char *name, double read_B, double write_B, in
   return op;
 }
 
-/* Bytes that the projection moves for each element of the streams. In one kernel: BF16 in; backward twice in, its gradient out. In PyTorch: BF16 in, FP32 copy
- * out and in; backward the copy again, in for the weights' gradient, the FP32 gradient of the streams out and in, streams in for the norm's, BF16 out. */
-static const struct { double read_B, write_B; int kernels; } projection[2][2] = {{{2, 0, 2}, {4, 2, 4}}, {{6, 4, 5}, {12, 10, 9}}};
+/* Bytes that the projection moves for each element of the streams. In one kernel: BF16 in; backward twice in, its
+ * gradient out. In PyTorch: BF16 in, FP32 copy out and in; backward the copy again, in for the weights' gradient, the
+ * FP32 gradient of the streams out and in, streams in for the norm's, BF16 out. */
+static const struct {
+  double read_B, write_B;
+  int kernels;
+} projection[2][2] = {{{2, 0, 2}, {4, 2, 4}}, {{6, 4, 5}, {12, 10, 9}}};
 
 static void mapping_rows(MsBuild *b) {
   double n = b->streams, T = b->rows_sp, width = n * b->h, maps = 4 * T * mappings(n), weight = 4 * mappings(n) * width;
   gboolean back = b->pass == MS_PASS_DGRAD, plain = b->options->mhc_backend != MS_MHC_CUTILE;
   double read = projection[plain][back].read_B * T * width, write = projection[plain][back].write_B * T * width;
-  mix(b, "stream mappings", read + weight + (back ? maps : 0), write + maps + (back ? weight : 0), projection[plain][back].kernels);
+  mix(b, "stream mappings", read + weight + (back ? maps : 0), write + maps + (back ? weight : 0),
+      projection[plain][back].kernels);
   /* the backward stores the matrix of every half iteration, then walks back over them */
   double steps = back ? 2 * b->model->hyper_connections.sinkhorn_iterations : 0;
   mix(b, "sinkhorn", 4 * T * n * n * ((back ? 2 : 1) + steps), 4 * T * n * n * (1 + steps), 1);
@@ -99,7 +108,8 @@ void ms_residual_in_backward(MsBuild *b, MsHalf half, double reads, int kernels)
   }
   b->pass = MS_PASS_DGRAD;
   if (reads > 2) ms_row_memory(b, MS_OP_ADD, "gradient add", (reads - 1) * x, x, kernels - 1);
-  if (b->options->mhc_backend == MS_MHC_TRITON) mix(b, "streams to input", 2 * (streams + x), 2 * streams, 3); /* both products stored, the second then summed */
+  if (b->options->mhc_backend == MS_MHC_TRITON)
+    mix(b, "streams to input", 2 * (streams + x), 2 * streams, 3); /* both products stored, the second then summed */
   else mix(b, "streams to input", streams + x, streams, 1);
   mapping_rows(b);
   mix(b, "stream gradients", 3 * streams, streams, 1);

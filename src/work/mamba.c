@@ -1,13 +1,17 @@
 /* src/work/mamba.c - rows of a Mamba-2 mixer: projection, short convolution, state-space scan, gated norm, projection.
  *
- * Widths: inner d = heads x head_dim; the input projection makes z, x, B, C, dt: 2 d + 2 groups x state + heads per token. The scan works in chunks of 128
- * tokens; its products are small beside the projections, and its kernels move the projected tensors and the chunk states several times. */
+ * Widths: inner d = heads x head_dim; the input projection makes z, x, B, C, dt: 2 d + 2 groups x state + heads per
+ * token. The scan works in chunks of 128 tokens; its products are small beside the projections, and its kernels move
+ * the projected tensors and the chunk states several times. */
 #include "work/build.h"
 
 #define CHUNK 128.0
-#define SCAN_PASSES 4.0 /* of the FP32 chunk states forward: written and read by the state, passing, and output kernels */
+#define SCAN_PASSES \
+  4.0 /* of the FP32 chunk states forward: written and read by the state, passing, and output kernels */
 
-typedef struct { double inner, conv, projected, states; } Widths; /* per token on this rank; states: FP32 elements per token */
+typedef struct {
+  double inner, conv, projected, states;
+} Widths; /* per token on this rank; states: FP32 elements per token */
 
 static Widths widths(const MsBuild *b) {
   const MsMamba *m = &b->model->mamba;
@@ -30,7 +34,8 @@ static void scan_rows(MsBuild *b, const Widths *w) {
   double tokens = b->rows, times = back ? 2.5 : 1;
   MsOp *conv = ms_row_memory(b, MS_OP_CONV, "conv1d", 2 * tokens * w->conv * times, 2 * tokens * w->conv, back ? 3 : 1);
   conv->m = tokens, conv->n = w->conv;
-  MsOp *scan = ms_row_memory(b, MS_OP_SCAN, "state-space scan", tokens * times * (2 * (w->projected + w->inner) + SCAN_PASSES * 4 * w->states),
+  MsOp *scan = ms_row_memory(b, MS_OP_SCAN, "state-space scan",
+                             tokens * times * (2 * (w->projected + w->inner) + SCAN_PASSES * 4 * w->states),
                              tokens * times * (2 * w->inner + SCAN_PASSES * 4 * w->states), back ? 10 : 6);
   scan->m = tokens, scan->n = w->inner, scan->k = b->model->mamba.state_dim;
   scan->flop = scan_flop(b, w) * times;

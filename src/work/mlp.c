@@ -1,4 +1,5 @@
-/* src/work/mlp.c - rows of a two-layer MLP: the dense layer, and the shared expert that is one too (domain/model.md 3.3). */
+/* src/work/mlp.c - rows of a two-layer MLP: the dense layer, and the shared expert that is one too
+ * (domain/model.md 3.3). */
 #include "work/moe.h"
 
 double ms_fc1_width(const MsBuild *b, double f) { return (b->model->gated ? 2 : 1) * f; }
@@ -8,19 +9,23 @@ void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, dou
   gboolean back = b->pass == MS_PASS_DGRAD;
   MsOp *op = ms_row_memory(b, kind, name, in + (back ? out : 0), back ? in : out, 1);
   op->m = rows, op->n = width;
-  if (b->model->activation == MS_ACT_QUICK_GELU) { /* clamp, gate, offset, product and probability as kernels of their own, the last in FP32 */
+  if (b->model->activation ==
+      MS_ACT_QUICK_GELU) { /* clamp, gate, offset, product and probability as kernels of their own, the last in FP32 */
     double passes = (back ? 70 : 34) * rows * width;
     op->read_B = op->write_B = passes / 2;
     op->kernels = back ? 16 : 8;
   }
 }
 
-/* --- inputs of SwiGLU that are kept in FP8: a cast behind it, and one back in front of its backward (kernels of their own in Megatron-Core and in DeepSeek's
- * profile) --- */
+/* --- inputs of SwiGLU that are kept in FP8: a cast behind it, and one back in front of its backward (kernels of their
+ * own in Megatron-Core and in DeepSeek's profile) --- */
 
-double ms_activation_input_B(const MsBuild *b, double elements) { return (b->options->activation_func_fp8_input_store ? 1 : 2) * elements; }
+double ms_activation_input_B(const MsBuild *b, double elements) {
+  return (b->options->activation_func_fp8_input_store ? 1 : 2) * elements;
+}
 
-static MsOp *cast_activation_input(MsBuild *b, const char *name, double rows, double width, double read_B, double write_B) {
+static MsOp *cast_activation_input(MsBuild *b, const char *name, double rows, double width, double read_B,
+                                   double write_B) {
   double elements = rows * ms_fc1_width(b, width);
   if (!b->options->activation_func_fp8_input_store) return NULL;
   MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, read_B * elements, write_B * elements, 1);
@@ -28,7 +33,9 @@ static MsOp *cast_activation_input(MsBuild *b, const char *name, double rows, do
   return op;
 }
 
-void ms_store_activation_input(MsBuild *b, double rows, double width) { cast_activation_input(b, "store activation input", rows, width, 2, 1); }
+void ms_store_activation_input(MsBuild *b, double rows, double width) {
+  cast_activation_input(b, "store activation input", rows, width, 2, 1);
+}
 
 void ms_restore_activation_input(MsBuild *b, double rows, double width) {
   MsOp *op = cast_activation_input(b, "restore activation input", rows, width, 1, 2);

@@ -1,19 +1,31 @@
-/* src/work/moe.c - the MoE layer: router, latent projections, crossings, experts and shared expert in their order (domain/model.md 3.4). */
+/* src/work/moe.c - the MoE layer: router, latent projections, crossings, experts and shared expert in their order
+ * (domain/model.md 3.4). */
 #include "work/moe.h"
 
 static MsLinear router_linear(const MsBuild *b) {
-  return (MsLinear){.name = "router", .kind = MS_LINEAR_PLAIN, .m = b->rows_sp, .n = b->model->num_experts, .k = b->h, .comm_in = "", .comm_out = ""};
+  return (MsLinear){.name = "router",
+                    .kind = MS_LINEAR_PLAIN,
+                    .m = b->rows_sp,
+                    .n = b->model->num_experts,
+                    .k = b->h,
+                    .comm_in = "",
+                    .comm_out = ""};
 }
 
 static void router_rows(MsBuild *b, gboolean back) {
   double logits = b->rows_sp * b->model->num_experts;
-  MsOp *op = ms_row_memory(b, MS_OP_ROUTER_TOPK, "router top-k", 4 * logits * (back ? 3 : 2), 4 * logits * 2, b->options->moe_router_fusion ? 3 : back ? 14 : 18);
+  MsOp *op = ms_row_memory(b, MS_OP_ROUTER_TOPK, "router top-k", 4 * logits * (back ? 3 : 2), 4 * logits * 2,
+                           b->options->moe_router_fusion ? 3
+                           : back                        ? 14
+                                                         : 18);
   op->m = b->rows_sp, op->n = b->model->num_experts, op->k = b->model->moe_router_topk;
 }
 
-/* Latent experts: a projection down before dispatch and one up after combine, replicated over TP (domain/model.md 1). */
+/* Latent experts: a projection down before dispatch and one up after combine, replicated over TP (domain/model.md 1).
+ */
 static MsLinear latent(const MsBuild *b, gboolean down) {
-  MsLinear l = ms_linear_of(down ? "latent down" : "latent up", MS_LINEAR_PLAIN, b->rows_sp, down ? b->eh : b->h, down ? b->h : b->eh);
+  MsLinear l = ms_linear_of(down ? "latent down" : "latent up", MS_LINEAR_PLAIN, b->rows_sp, down ? b->eh : b->h,
+                            down ? b->h : b->eh);
   l.comm_in = l.comm_out = "";
   return l;
 }
@@ -81,7 +93,8 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
   gboolean keeping = b->keeping;
   b->keeping = FALSE;
   double fs = b->model->moe_shared_expert_intermediate_size;
-  if (fs > 0 && !ms_shared_beside(b)) b->module = MS_MODULE_SHARED, ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+  if (fs > 0 && !ms_shared_beside(b))
+    b->module = MS_MODULE_SHARED, ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
   b->module = MS_MODULE_ROUTER;
   MsLinear router = router_linear(b);
   ms_linear_forward(b, &router);
@@ -95,9 +108,11 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
 
 /* What `moe` recompute brings back to life during the backward of this layer. */
 static double moe_revived_B(const MsBuild *b) {
-  double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b), fs = b->model->moe_shared_expert_intermediate_size;
-  return ms_input_B(b, rows * b->eh, TRUE) + ms_activation_input_B(b, rows * ms_fc1_width(b, fm)) + ms_input_B(b, rows * fm, TRUE) + 4 * rows +
-         17 * b->rows_sp * b->model->num_experts + (ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs)) + 2 * b->rows * fs) / b->t;
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b),
+         fs = b->model->moe_shared_expert_intermediate_size;
+  return ms_input_B(b, rows * b->eh, TRUE) + ms_activation_input_B(b, rows * ms_fc1_width(b, fm)) +
+         ms_input_B(b, rows * fm, TRUE) + 4 * rows + 17 * b->rows_sp * b->model->num_experts +
+         (ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs)) + 2 * b->rows * fs) / b->t;
 }
 
 void ms_moe_backward(MsBuild *b) {
@@ -108,14 +123,16 @@ void ms_moe_backward(MsBuild *b) {
   ms_residual_out_backward(b, MS_HALF_MLP);
   ms_leave_exchange_stream(b);
   b->pass = MS_PASS_RECOMPUTE;
-  if (ms_mlp_norm_recomputed(b) && ms_recomputes(b->options, MS_RM_MOE)) ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+  if (ms_mlp_norm_recomputed(b) && ms_recomputes(b->options, MS_RM_MOE))
+    ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (ms_recomputes(b->options, MS_RM_MOE)) moe_recompute(b);
   b->pass = MS_PASS_DGRAD;
   ms_enter_exchange_stream(b);
   latent_backward(b, FALSE);
   ms_free_kept(b, "latent tokens");
   ms_weigh_backward(b);
-  /* combine backward sends the output gradient the way dispatch sends tokens, and dispatch backward comes back like a combine */
+  /* combine backward sends the output gradient the way dispatch sends tokens, and dispatch backward comes back like a
+   * combine */
   ms_to_experts(b);
   ms_free_kept(b, "mlp dropout mask");
   if (ms_recomputes(b->options, MS_RM_MOE)) b->list->op[b->list->n - 1].transient_B = moe_revived_B(b);

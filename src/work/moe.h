@@ -1,6 +1,8 @@
-/* src/work/moe.h - internal to work/: the parts of MLP and MoE layers (mlp.c, experts.c, dispatch.c, shared_expert.c) that moe.c puts together.
+/* src/work/moe.h - internal to work/: the parts of MLP and MoE layers (mlp.c, experts.c, dispatch.c, shared_expert.c)
+ * that moe.c puts together.
  *
- * Every function lays rows down in b->list for the pass that b->pass says (see build.h). Widths are those of one rank, in elements. */
+ * Every function lays rows down in b->list for the pass that b->pass says (see build.h). Widths are those of one rank,
+ * in elements. */
 #ifndef MS_WORK_MOE_H
 #define MS_WORK_MOE_H
 
@@ -11,7 +13,8 @@
 double ms_fc1_width(const MsBuild *b, double f); /* of fc1 of an MLP of width f: twice f when gated */
 /* Activation between fc1 and fc2 over rows x width (of its output). */
 void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, double width);
-/* Bytes of `elements` of the activation's input where it is kept; the casts to FP8 and back when it is kept so (nothing otherwise). */
+/* Bytes of `elements` of the activation's input where it is kept; the casts to FP8 and back when it is kept so (nothing
+ * otherwise). */
 double ms_activation_input_B(const MsBuild *b, double elements);
 void ms_store_activation_input(MsBuild *b, double rows, double width);
 void ms_restore_activation_input(MsBuild *b, double rows, double width);
@@ -30,8 +33,10 @@ void ms_experts_backward(MsBuild *b);
 
 void ms_to_experts(MsBuild *b);   /* tokens from the router to expert order on their expert ranks */
 void ms_from_experts(MsBuild *b); /* expert outputs back to token order, summed */
-double ms_dispatch_transient_B(const MsBuild *b); /* buffers that are all referenced while the layer's own kept tensors exist */
-/* The output of the experts where the router weights multiply behind them: kept in the forward pass, used and freed in the backward pass. */
+double ms_dispatch_transient_B(
+    const MsBuild *b); /* buffers that are all referenced while the layer's own kept tensors exist */
+/* The output of the experts where the router weights multiply behind them: kept in the forward pass, used and freed in
+ * the backward pass. */
 void ms_keep_expert_output(MsBuild *b);
 void ms_weigh_backward(MsBuild *b);
 /* With EP overlap what a layer does around combine runs on the stream of the exchanges: between these two. */
@@ -40,9 +45,10 @@ void ms_leave_exchange_stream(MsBuild *b);
 
 /* --- shared_expert.c --- */
 
-gboolean ms_shared_beside(const MsBuild *b);  /* the shared expert runs beside the crossings */
-void ms_keep_shared(MsBuild *b, double fs);   /* what its backward needs, of width fs */
-void ms_shared_half(MsBuild *b, gboolean first, int from); /* `from`: the row that its input comes from; nothing when it does not run beside */
-void ms_join_shared(MsBuild *b);              /* the next row adds its output */
+gboolean ms_shared_beside(const MsBuild *b); /* the shared expert runs beside the crossings */
+void ms_keep_shared(MsBuild *b, double fs);  /* what its backward needs, of width fs */
+void ms_shared_half(MsBuild *b, gboolean first,
+                    int from);   /* `from`: the row that its input comes from; nothing when it does not run beside */
+void ms_join_shared(MsBuild *b); /* the next row adds its output */
 
 #endif

@@ -10,7 +10,8 @@ enum { GROUPS = 64, MICROBATCHES = 16, STEPS = 8, MOST_RANKS = 256, MOST_SEQUENC
 
 double ms_packing_mean(const MsLengths *l, int first, int last, double (*of)(double, const void *), const void *data) {
   double tokens = 0, sum = 0;
-  for (int i = first; i < last; i++) tokens += l->weight[i] * l->length[i], sum += l->weight[i] * l->length[i] * of(l->length[i], data);
+  for (int i = first; i < last; i++)
+    tokens += l->weight[i] * l->length[i], sum += l->weight[i] * l->length[i] * of(l->length[i], data);
   return tokens > 0 ? sum / tokens : 0;
 }
 
@@ -27,14 +28,21 @@ static double tokens_of(const MsLengths *l, int first, int last) {
 
 /* Ranks for a sequence of `length` tokens with hybrid context parallelism. */
 static int hybrid_cp_ranks(const MsScenario *s, int length) {
-  int most = s->options.max_seqlen_per_dp_cp_rank > 0 ? s->options.max_seqlen_per_dp_cp_rank : MAX(1, s->training.seq_length / s->layout.cp), ranks = 1;
+  int most = s->options.max_seqlen_per_dp_cp_rank > 0 ? s->options.max_seqlen_per_dp_cp_rank
+                                                      : MAX(1, s->training.seq_length / s->layout.cp),
+      ranks = 1;
   while ((gint64)ranks * most < length) ranks *= 2;
   return ranks;
 }
 
-/* --- draws ------------------------------------------------------------------------------------------------------------------------ */
+/* --- draws ----------------------------------------------------------------------------------------------------- */
 
-typedef struct { const MsLengths *lengths; gsl_rng *rng; gsl_ran_discrete_t *table; double room; } Packer;
+typedef struct {
+  const MsLengths *lengths;
+  gsl_rng *rng;
+  gsl_ran_discrete_t *table;
+  double room;
+} Packer;
 
 /* Sum of squares of one pack; the last sequence is cut where the pack ends. */
 static double draw_pack(const Packer *p) {
@@ -61,7 +69,8 @@ static double group_skew(const Packer *p, int group) {
   return MAX(1, most / mean);
 }
 
-/* The largest sum over the microbatches of a step, over the mean; with more microbatches than are drawn the spread shrinks as 1 / sqrt. */
+/* The largest sum over the microbatches of a step, over the mean; with more microbatches than are drawn the spread
+ * shrinks as 1 / sqrt. */
 static double step_late(const Packer *p, int group, int replicas, int microbatches) {
   int groups = MIN(MAX(1, replicas / MAX(group, 1)), MOST_RANKS), drawn = MIN(microbatches, MICROBATCHES);
   double late = 0;
@@ -78,7 +87,7 @@ static double step_late(const Packer *p, int group, int replicas, int microbatch
   return late * sqrt((double)drawn / microbatches);
 }
 
-/* --- hybrid: longest first, to the least loaded ranks ---------------------------------------------------------------------------------- */
+/* --- hybrid: longest first, to the least loaded ranks ---------------------------------------------------------- */
 
 static gint longer_first(gconstpointer a, gconstpointer b) { return *(const int *)b - *(const int *)a; }
 static gint lighter_first(gconstpointer a, gconstpointer b) {
@@ -86,7 +95,8 @@ static gint lighter_first(gconstpointer a, gconstpointer b) {
   return (x > y) - (x < y);
 }
 
-/* All packs of a step over the ranks of `pool` (Megatron's scheduler forms groups of even load from the whole batch); load of the busiest over the mean. */
+/* All packs of a step over the ranks of `pool` (Megatron's scheduler forms groups of even load from the whole batch);
+ * load of the busiest over the mean. */
 static double deal(const MsScenario *s, const Packer *p, int pool, int packs) {
   g_autoptr(GArray) lengths = g_array_new(FALSE, FALSE, sizeof(int));
   g_autofree double *load = g_new0(double, pool);
@@ -118,19 +128,21 @@ static double deal(const MsScenario *s, const Packer *p, int pool, int packs) {
   return most / (total / pool);
 }
 
-/* --- the whole ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the whole ------------------------------------------------------------------------------------------------- */
 
 static void add_part(MsPacking *k, const MsTraining *t, int ranks, int first, int last) {
   const MsLengths *l = &t->sequence_lengths;
   MsPackPart *p = &k->part[k->n++];
-  *p = (MsPackPart){.ranks = ranks, .first = first, .last = last, .tokens = tokens_of(l, first, last) / tokens_of(l, 0, l->n)};
+  *p = (MsPackPart){
+      .ranks = ranks, .first = first, .last = last, .tokens = tokens_of(l, first, last) / tokens_of(l, 0, l->n)};
   p->length = ms_packing_mean(l, first, last, itself, NULL);
   p->sequences = p->tokens * t->seq_length * t->micro_batch_size / p->length;
 }
 
 static void draw(MsPacking *k, const MsScenario *s, const MsLayout *l) {
   const MsTraining *t = &s->training;
-  Packer p = {&t->sequence_lengths, gsl_rng_alloc(gsl_rng_mt19937), gsl_ran_discrete_preproc((size_t)t->sequence_lengths.n, t->sequence_lengths.weight),
+  Packer p = {&t->sequence_lengths, gsl_rng_alloc(gsl_rng_mt19937),
+              gsl_ran_discrete_preproc((size_t)t->sequence_lengths.n, t->sequence_lengths.weight),
               (double)t->seq_length * t->micro_batch_size};
   gsl_rng_set(p.rng, t->sequence_lengths.seed);
   double sequences = 0, weight = 0; /* of one pack */
@@ -138,16 +150,20 @@ static void draw(MsPacking *k, const MsScenario *s, const MsLayout *l) {
   sequences = p.room / (tokens_of(p.lengths, 0, p.lengths->n) / weight);
   if (s->options.hybrid_context_parallel) {
     int replicas = MIN(l->dp, GROUPS), rounds = 2;
-    int packs = (int)MAX(replicas, MIN(MIN((double)replicas * l->microbatches, MOST_RANKS), MOST_SEQUENCES / 8 / MAX(sequences, 1)));
+    int packs = (int)MAX(
+        replicas, MIN(MIN((double)replicas * l->microbatches, MOST_RANKS), MOST_SEQUENCES / 8 / MAX(sequences, 1)));
     double most = 0;
     for (int i = 0; i < rounds; i++) most += deal(s, &p, replicas * l->cp, packs) / rounds;
     k->skew = most;
   } else {
-    int group = s->model->num_experts > 0 ? (int)MIN((gint64)l->dp, MAX(1, (gint64)l->ep * l->etp / ((gint64)l->tp * l->cp))) : 1;
+    int group = s->model->num_experts > 0
+                    ? (int)MIN((gint64)l->dp, MAX(1, (gint64)l->ep * l->etp / ((gint64)l->tp * l->cp)))
+                    : 1;
     group = (int)MAX(1, MIN(group, MOST_SEQUENCES / GROUPS / MAX(sequences, 1)));
     k->skew = group_skew(&p, group);
     double work = sequences * group * MIN(l->microbatches, MICROBATCHES) * MIN(l->dp / group, MOST_RANKS) * STEPS;
-    int replicas = work > 8.0 * MOST_SEQUENCES ? (int)MAX(group, l->dp * 8.0 * MOST_SEQUENCES / work) : l->dp; /* some stand for all */
+    int replicas = work > 8.0 * MOST_SEQUENCES ? (int)MAX(group, l->dp * 8.0 * MOST_SEQUENCES / work)
+                                               : l->dp; /* some stand for all */
     k->late = step_late(&p, group, replicas, l->microbatches);
   }
   gsl_ran_discrete_free(p.table);
@@ -159,7 +175,8 @@ MsPacking ms_packing_of(const MsScenario *s, const MsLayout *l) {
   const MsLengths *lengths = &t->sequence_lengths;
   MsPacking k = {.packed = lengths->n > 0, .length = t->seq_length, .skew = 1};
   if (!k.packed) {
-    k.part[k.n++] = (MsPackPart){.ranks = l->cp, .tokens = 1, .length = t->seq_length, .sequences = t->micro_batch_size};
+    k.part[k.n++] =
+        (MsPackPart){.ranks = l->cp, .tokens = 1, .length = t->seq_length, .sequences = t->micro_batch_size};
     return k;
   }
   k.length = ms_packing_mean(lengths, 0, lengths->n, itself, NULL);

@@ -38,21 +38,24 @@ static double row_alignment(const MsScenario *s) { /* precision_and_overheads.md
   }
 }
 
-/* Rows of the busiest expert rank over the mean, less one, when the router chooses by itself. The loss that balances the experts pulls them together with a
- * force in proportion to its weight and to the imbalance, and what the model gains by choosing does not depend on that weight: the imbalance goes as
- * one over the weight. Forced against natural routing at 16k to 128k asks for 0.7 in all four pairs of Qwen3-235B (weight 1e-3) and for 0.07 with
- * Mixtral-8x22B (1e-2; scenarios/published/modelzoo): all five ratios within 0.6 %. */
-#define NATURAL_SPREAD 0.7
+/* Rows of the busiest expert rank over the mean, less one, when the router chooses by itself. The loss that balances
+ * the experts pulls them together with a force in proportion to its weight and to the imbalance, and what the model
+ * gains by choosing does not depend on that weight: the imbalance goes as one over the weight. Forced against natural
+ * routing at 16k to 128k asks for 0.7 in all four pairs of Qwen3-235B (weight 1e-3) and for 0.07 with Mixtral-8x22B
+ * (1e-2; scenarios/published/modelzoo): all five ratios within 0.6 %. */
+#define NATURAL_SPREAD  0.7
 #define SPREAD_AT_COEFF 1e-3
 
-/* Biases that follow the loads step by step (arXiv 2408.15664) keep their sum over the batch flat; what is left is that of one microbatch: Moonlight asks for
- * 0.08, Nemotron 3.5 Lightning for 0.13 (scenarios/published/nemo-bridge-cards). */
+/* Biases that follow the loads step by step (arXiv 2408.15664) keep their sum over the batch flat; what is left is that
+ * of one microbatch: Moonlight asks for 0.08, Nemotron 3.5 Lightning for 0.13 (scenarios/published/nemo-bridge-cards).
+ */
 #define BIASED_SPREAD 0.1
 
-/* Without a loss that balances the experts, most tokens of early training choose the same ones: all published runs with natural routing and no such loss
- * are the first hundred steps of a training from scratch (scenarios/published/nemo-bridge-cards). This share of a layer's visits goes to the same k experts, which
- * lie at random among the ranks; the others spread as with a loss of common weight. Least squares over the three runs that tell: GPT-OSS 120B alone asks for 0.72,
- * GLM-5.2 for 0.9 and 1. */
+/* Without a loss that balances the experts, most tokens of early training choose the same ones: all published runs with
+ * natural routing and no such loss are the first hundred steps of a training from scratch
+ * (scenarios/published/nemo-bridge-cards). This share of a layer's visits goes to the same k experts, which lie at
+ * random among the ranks; the others spread as with a loss of common weight. Least squares over the three runs that
+ * tell: GPT-OSS 120B alone asks for 0.72, GLM-5.2 for 0.9 and 1. */
 #define UNBALANCED_SHARE 0.85
 
 static double natural_skew(const MsModel *m, const MsLayout *l) {
@@ -60,19 +63,24 @@ static double natural_skew(const MsModel *m, const MsLayout *l) {
   double same = ms_expected_fullest(m->num_experts, m->moe_router_topk, l->ep) * l->ep / m->moe_router_topk;
   double unbalanced = (1 - UNBALANCED_SHARE) * (1 + NATURAL_SPREAD) + UNBALANCED_SHARE * same;
   if (m->moe_aux_loss_coeff <= 0) return MIN(unbalanced, l->ep);
-  double spread = m->moe_router_enable_expert_bias ? BIASED_SPREAD : NATURAL_SPREAD * SPREAD_AT_COEFF / m->moe_aux_loss_coeff;
+  double spread =
+      m->moe_router_enable_expert_bias ? BIASED_SPREAD : NATURAL_SPREAD * SPREAD_AT_COEFF / m->moe_aux_loss_coeff;
   return MIN(MIN(1 + spread, unbalanced), l->ep);
 }
 
-/* Grouped GEMMs that take the number of rows of each expert from the device compute those that came, not the whole budget. */
-static gboolean counts_on_device(const MsOptions *o) { return o->use_transformer_engine_op_fuser || o->fused_grouped_mlp; }
+/* Grouped GEMMs that take the number of rows of each expert from the device compute those that came, not the whole
+ * budget. */
+static gboolean counts_on_device(const MsOptions *o) {
+  return o->use_transformer_engine_op_fuser || o->fused_grouped_mlp;
+}
 
 static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp) {
   const MsModel *m = s->model;
   if (m->num_experts == 0) return 0;
   const MsRouting *r = &s->training.routing;
   double balanced = rows_sp * m->moe_router_topk * l->etp;
-  if (!isnan(s->options.moe_expert_rank_capacity_factor) && !counts_on_device(&s->options)) return balanced * s->options.moe_expert_rank_capacity_factor;
+  if (!isnan(s->options.moe_expert_rank_capacity_factor) && !counts_on_device(&s->options))
+    return balanced * s->options.moe_expert_rank_capacity_factor;
   if (r->kind == MS_ROUTING_NATURAL) return balanced * natural_skew(m, l);
   if (r->kind != MS_ROUTING_CAPACITY) return balanced; /* drawn kinds: ms_build_drawn, layer by layer */
   double capacity = ceil(rows_sp * m->moe_router_topk / m->num_experts * r->capacity_factor);
@@ -83,26 +91,31 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
 /* Stash pages hold this much of the balanced number of rows (domain/memory.md 5). */
 #define PAGED_STASH 1.10
 
-/* Rows whose tensors are kept. Time follows the busiest rank of each layer, but no rank is the busiest of all its layers; with natural routing what a rank
- * keeps adds up to the mean (the last ranks of Megatron-LM's functional tests keep 0.9 to 1.0 of it), with drawn routing to the draw's own sum
- * (ms_build_drawn). A budget of rows is kept whole, unless it is stashed in pages. */
+/* Rows whose tensors are kept. Time follows the busiest rank of each layer, but no rank is the busiest of all its
+ * layers; with natural routing what a rank keeps adds up to the mean (the last ranks of Megatron-LM's functional tests
+ * keep 0.9 to 1.0 of it), with drawn routing to the draw's own sum (ms_build_drawn). A budget of rows is kept whole,
+ * unless it is stashed in pages. */
 static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, double rows_expert) {
   double mean = rows_sp * s->model->moe_router_topk * l->etp;
   if (!isnan(s->options.moe_expert_rank_capacity_factor))
-    return mean * (s->options.moe_paged_stash ? MIN(PAGED_STASH, s->options.moe_expert_rank_capacity_factor) : s->options.moe_expert_rank_capacity_factor);
+    return mean * (s->options.moe_paged_stash ? MIN(PAGED_STASH, s->options.moe_expert_rank_capacity_factor)
+                                              : s->options.moe_expert_rank_capacity_factor);
   switch (s->training.routing.kind) {
   case MS_ROUTING_NATURAL: return MIN(rows_expert, mean);
   default: return rows_expert;
   }
 }
 
-/* The router pads its map per rank and expert before an all-to-all: the rows travel, and each expert gets as many from every rank
- * (precision_and_overheads.md 4). DeepEP and HybridEP pad what arrives. */
+/* The router pads its map per rank and expert before an all-to-all: the rows travel, and each expert gets as many from
+ * every rank (precision_and_overheads.md 4). DeepEP and HybridEP pad what arrives. */
 static void pad_in_router(MsBuild *b) {
   const MsOptions *o = b->options;
-  if (!o->moe_router_padding_for_quantization || o->dispatcher != MS_DISPATCH_ALLTOALL || b->training->precision <= MS_FP16 || b->row_align <= 1) return;
+  if (!o->moe_router_padding_for_quantization || o->dispatcher != MS_DISPATCH_ALLTOALL ||
+      b->training->precision <= MS_FP16 || b->row_align <= 1)
+    return;
   b->router_padding = b->model->num_experts * (b->row_align - 1) / 2;
-  b->rows_routed += b->router_padding, b->rows_expert += b->router_padding * b->u, b->rows_kept += b->router_padding * b->u;
+  b->rows_routed += b->router_padding, b->rows_expert += b->router_padding * b->u,
+      b->rows_kept += b->router_padding * b->u;
   b->row_align = 0;
 }
 
@@ -172,8 +185,9 @@ static void seal(MsBuild *b, MsPiece *piece) {
   if (fabs(kept - freed) > 0.5) MS_BUG("%s keeps %.0f B and frees %.0f B", piece->name, kept, freed);
   piece->forward_transient_B = MAX(0, list_peak_B(&piece->forward) - piece->kept_B);
   piece->backward_transient_B = list_peak_B(&piece->backward);
-  /* what went to the host: still here while its piece works; on the way back one layer's worth, since a group of tensors is fetched when the one before it
-   * has been used (domain/memory.md 5; Megatron-LM fine_grained_activation_offload.py) */
+  /* what went to the host: still here while its piece works; on the way back one layer's worth, since a group of
+   * tensors is fetched when the one before it has been used (domain/memory.md 5; Megatron-LM
+   * fine_grained_activation_offload.py) */
   piece->forward_transient_B += piece->offload_B;
   piece->backward_transient_B += piece->offload_B;
 }
@@ -228,13 +242,16 @@ static void layer_backward_rows(MsBuild *b, int layer, guint8 mixers) {
 static const char *mixers_name(guint8 mixers) {
   if (mixers == (MS_MIX_ATTN | MS_MIX_MOE)) return "moe";
   if (mixers == (MS_MIX_ATTN | MS_MIX_MLP)) return "dense";
-  if (mixers & MS_MIX_DELTA) return mixers & MS_MIX_MOE ? "delta net, moe" : mixers & MS_MIX_MLP ? "delta net, dense" : "delta net";
+  if (mixers & MS_MIX_DELTA)
+    return mixers & MS_MIX_MOE ? "delta net, moe" : mixers & MS_MIX_MLP ? "delta net, dense" : "delta net";
   return mixers & MS_MIX_MAMBA ? "mamba" : mixers & MS_MIX_ATTN ? "attention" : mixers & MS_MIX_MOE ? "experts" : "mlp";
 }
 
 /* --- full recomputation --- */
 
-typedef struct { void (*forward)(MsBuild *b, int layer, guint8 mixers), (*backward)(MsBuild *b, int layer, guint8 mixers); } Region;
+typedef struct {
+  void (*forward)(MsBuild *b, int layer, guint8 mixers), (*backward)(MsBuild *b, int layer, guint8 mixers);
+} Region;
 
 static const Region layer_region = {layer_forward_rows, layer_backward_rows};
 
@@ -253,8 +270,10 @@ static double region_kept_B(const MsBuild *b, const Region *region, int layer, g
   return kept;
 }
 
-/* Forward list: the region behind what stands there, of which `input_B` are kept; none by a follower in a group. Backward list: the region again, and back. */
-static void checkpointed(MsBuild *b, MsPiece *piece, const Region *region, int layer, guint8 mixers, int group, double input_B) {
+/* Forward list: the region behind what stands there, of which `input_B` are kept; none by a follower in a group.
+ * Backward list: the region again, and back. */
+static void checkpointed(MsBuild *b, MsPiece *piece, const Region *region, int layer, guint8 mixers, int group,
+                         double input_B) {
   double all = region_kept_B(b, region, layer, mixers);
   b->keeping = FALSE;
   region->forward(b, layer, mixers);
@@ -264,8 +283,8 @@ static void checkpointed(MsBuild *b, MsPiece *piece, const Region *region, int l
   region->forward(b, layer, mixers);
   for (int i = 0; i < piece->backward.n; i++) piece->backward.op[i].pass = MS_PASS_RECOMPUTE;
   /* the whole group lives again while it is taken back */
-  piece->backward.op[piece->backward.n - 1].transient_B = MAX(piece->backward.op[piece->backward.n - 1].transient_B, 0) +
-                                                          all * ABS(group) - (group > 0 ? input_B : 0);
+  piece->backward.op[piece->backward.n - 1].transient_B =
+      MAX(piece->backward.op[piece->backward.n - 1].transient_B, 0) + all * ABS(group) - (group > 0 ? input_B : 0);
   b->pass = MS_PASS_DGRAD;
   int first = piece->backward.n;
   region->backward(b, layer, mixers);
@@ -281,13 +300,17 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
   piece->is_moe = (mixers & MS_MIX_MOE) != 0;
   b->piece = piece;
   char ratio[24] = "";
-  if (ms_model_has_compressed_attention(b->model)) g_snprintf(ratio, sizeof ratio, ", ratio %d", ms_model_compress_ratio(b->model, layer));
+  if (ms_model_has_compressed_attention(b->model))
+    g_snprintf(ratio, sizeof ratio, ", ratio %d", ms_model_compress_ratio(b->model, layer));
   g_snprintf(piece->name, sizeof piece->name, "%s layer%s%s%s", mixers_name(mixers),
-             ms_model_layer_is_windowed(b->model, layer)                                                            ? ", windowed"
-             : ms_model_layer_is_sparse(b->model, layer) && !ms_model_layer_has_indexer(b->model, layer) ? ", shared keys"
-                                                                                                                    : ratio,
+             ms_model_layer_is_windowed(b->model, layer) ? ", windowed"
+             : ms_model_layer_is_sparse(b->model, layer) && !ms_model_layer_has_indexer(b->model, layer)
+                 ? ", shared keys"
+                 : ratio,
              b->training->precision > MS_FP16 && !b->quantized ? ", bf16" : "",
-             group == 0 ? "" : group > 0 ? ", checkpointed" : ", in checkpoint");
+             group == 0  ? ""
+             : group > 0 ? ", checkpointed"
+                         : ", in checkpoint");
   start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
   if (group != 0) {
     checkpointed(b, piece, &layer_region, layer, mixers, group, 2 * b->rows_sp * b->h * b->streams);
@@ -302,7 +325,8 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
   seal(b, piece);
 }
 
-/* --- front end: opaque rows of stated FLOP and bytes; every tensor-parallel rank runs it whole, the context-parallel ranks share its sequences --- */
+/* --- front end: opaque rows of stated FLOP and bytes; every tensor-parallel rank runs it whole, the context-parallel
+ * ranks share its sequences --- */
 
 static void front_end_row(MsBuild *b, const char *name, double times) {
   const MsFrontEnd *f = &b->model->front_end;
@@ -364,7 +388,8 @@ void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
   embedding_backward(b, "embedding");
   ms_free_kept(b, "embedding dropout mask");
   front_end_backward(b);
-  double positions = learned ? MAX(b->model->seq_length_max, b->training->seq_length) * b->h : 0; /* a table covers at least the sequence */
+  double positions = learned ? MAX(b->model->seq_length_max, b->training->seq_length) * b->h
+                             : 0; /* a table covers at least the sequence */
   piece->params_dense += table + positions;
   piece->params_tp_replicated += positions;
   piece->params_model_dense += table * b->t + positions;
@@ -375,8 +400,16 @@ void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
 
 static MsLinear head_linear(const MsBuild *b) {
   double vocab = (double)ms_model_padded_vocab(b->model, (int)b->t) / b->t;
-  return (MsLinear){.name = "head", .kind = MS_LINEAR_COLUMN, .m = b->rows, .n = vocab, .k = b->h, .comm_in = "tp gather", .comm_out = "",
-                    .low = b->options->fp8_output_proj, .fused_accumulate = TRUE, .model_flop = TRUE};
+  return (MsLinear){.name = "head",
+                    .kind = MS_LINEAR_COLUMN,
+                    .m = b->rows,
+                    .n = vocab,
+                    .k = b->h,
+                    .comm_in = "tp gather",
+                    .comm_out = "",
+                    .low = b->options->fp8_output_proj,
+                    .fused_accumulate = TRUE,
+                    .model_flop = TRUE};
 }
 
 /* Name of a tensor of the i-th pass through the head: the main one, then one for each MTP block. */
@@ -386,16 +419,23 @@ static const char *head_name(const char *tensor, int i) {
   return g_intern_string(name);
 }
 
-/* Loss tensors per logit. TransformerEngine's kernels (triton/cross_entropy.py until July 2026): BF16 logits are read for the softmax and again for the gradient,
- * which is written over them; backward scales it in place. They stream whole rows as elementwise kernels do. The native loss keeps an FP32 softmax and
- * has a BF16 copy beside it on both ways (domain/memory.md 2). Compiled ("fused"), it cannot work in place: one more FP32 tensor. */
-static gboolean te_loss(const MsBuild *b) { return b->options->cross_entropy_fusion && b->options->cross_entropy_fusion_impl == MS_CE_TE; }
+/* Loss tensors per logit. TransformerEngine's kernels (triton/cross_entropy.py until July 2026): BF16 logits are read
+ * for the softmax and again for the gradient, which is written over them; backward scales it in place. They stream
+ * whole rows as elementwise kernels do. The native loss keeps an FP32 softmax and has a BF16 copy beside it on both
+ * ways (domain/memory.md 2). Compiled ("fused"), it cannot work in place: one more FP32 tensor. */
+static gboolean te_loss(const MsBuild *b) {
+  return b->options->cross_entropy_fusion && b->options->cross_entropy_fusion_impl == MS_CE_TE;
+}
 
 static void loss_rows(MsBuild *b, double logits, gboolean back) {
   gboolean te = te_loss(b);
   double read = te ? (back ? 2 : 4) : back ? 8 : 16, write = te ? 2 : back ? 6 : 14;
   if (b->options->cross_entropy_fusion && !te) read *= 0.8, write *= 0.8;
-  MsOp *op = ms_row_memory(b, te ? MS_OP_CROSS_ENTROPY_TE : MS_OP_CROSS_ENTROPY, "cross entropy", read * logits, write * logits, te ? 3 : back ? 4 : 10);
+  MsOp *op = ms_row_memory(b, te ? MS_OP_CROSS_ENTROPY_TE : MS_OP_CROSS_ENTROPY, "cross entropy", read * logits,
+                           write * logits,
+                           te     ? 3
+                           : back ? 4
+                                  : 10);
   op->m = b->rows, op->n = logits / b->rows;
   if (!te) op->transient_B = (b->options->cross_entropy_fusion ? 6 : 2) * logits;
   if (!back) {
@@ -406,8 +446,11 @@ static void loss_rows(MsBuild *b, double logits, gboolean back) {
   }
 }
 
-/* Both ends of the model stand on one device: without a pipeline, in V schedules, in DualPipe. A tied table is there once, with the embedding. */
-static gboolean ends_meet(const MsBuild *b) { return ms_schedule_has_two_chunks(b->scenario->layout.schedule) || b->layout->pp == 1; }
+/* Both ends of the model stand on one device: without a pipeline, in V schedules, in DualPipe. A tied table is there
+ * once, with the embedding. */
+static gboolean ends_meet(const MsBuild *b) {
+  return ms_schedule_has_two_chunks(b->scenario->layout.schedule) || b->layout->pp == 1;
+}
 
 void ms_piece_head(MsBuild *b, MsPiece *piece) {
   MsLinear head = head_linear(b);
@@ -434,7 +477,8 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
   for (int i = copies - 1; i >= 0; i--) {
     b->pass = MS_PASS_DGRAD;
     loss_rows(b, logits, TRUE);
-    double dx = 2 * b->rows * b->h * (b->t > 1 && b->sp ? 2 : 1); /* dX, and the gathered input when sequence parallel */
+    double dx =
+        2 * b->rows * b->h * (b->t > 1 && b->sp ? 2 : 1); /* dX, and the gathered input when sequence parallel */
     int first = b->list->n;
     ms_linear_backward(b, &head);
     for (int j = first; j < b->list->n; j++)
@@ -451,23 +495,36 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
   double table = head.n * b->h;
   piece->params_dense = b->model->tie_embeddings && ends_meet(b) ? 0 : table;
   replicated(piece, ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model));
-  piece->params_model_dense = (b->model->tie_embeddings ? 0 : table * b->t) + ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model);
+  piece->params_model_dense =
+      (b->model->tie_embeddings ? 0 : table * b->t) + ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model);
   piece->model_flop = tokens_of_model_replica(b) * 2 * b->h * ms_model_padded_vocab(b->model, 1) * copies;
   seal(b, piece);
 }
 
-/* --- MTP block: two norms, a projection of both, one decoder layer of the last layer's type, a final norm. With several residual streams the
- * projection of the embedding is apart from that of the hidden states, which runs for each stream. --- */
+/* --- MTP block: two norms, a projection of both, one decoder layer of the last layer's type, a final norm. With
+ * several residual streams the projection of the embedding is apart from that of the hidden states, which runs for each
+ * stream. --- */
 
-typedef struct { MsLinear both, embedding, hidden; } MtpProjections;
+typedef struct {
+  MsLinear both, embedding, hidden;
+} MtpProjections;
 
 static MsLinear mtp_linear(const MsBuild *b, const char *name, double rows, double k) {
-  return (MsLinear){.name = name, .kind = MS_LINEAR_COLUMN, .m = rows, .n = b->h / b->t, .k = k, .comm_in = "tp gather",
-                    .comm_out = "", .low = !b->options->keep_mtp_spec_in_bf16, .fused_accumulate = TRUE, .model_flop = TRUE};
+  return (MsLinear){.name = name,
+                    .kind = MS_LINEAR_COLUMN,
+                    .m = rows,
+                    .n = b->h / b->t,
+                    .k = k,
+                    .comm_in = "tp gather",
+                    .comm_out = "",
+                    .low = !b->options->keep_mtp_spec_in_bf16,
+                    .fused_accumulate = TRUE,
+                    .model_flop = TRUE};
 }
 
 static MtpProjections mtp_projections(const MsBuild *b) {
-  return (MtpProjections){mtp_linear(b, "eh proj", b->rows, 2 * b->h), mtp_linear(b, "e proj", b->rows, b->h), mtp_linear(b, "h proj", b->streams * b->rows, b->h)};
+  return (MtpProjections){mtp_linear(b, "eh proj", b->rows, 2 * b->h), mtp_linear(b, "e proj", b->rows, b->h),
+                          mtp_linear(b, "h proj", b->streams * b->rows, b->h)};
 }
 
 static void mtp_project(MsBuild *b, double x) {
@@ -521,7 +578,8 @@ static void mtp_backward_rows(MsBuild *b, int layer, guint8 mixers) {
   b->module = MS_MODULE_MTP;
   b->pass = MS_PASS_DGRAD;
   /* every rank needs its columns of all rows again */
-  if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather out", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h * b->streams);
+  if (b->sp)
+    ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather out", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h * b->streams);
   mtp_project_backward(b);
   ms_free_kept(b, "mtp concat");
   b->pass = MS_PASS_DGRAD;
@@ -543,8 +601,10 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
   b->module = MS_MODULE_MTP;
   ms_row_memory(b, MS_OP_EMBEDDING, "mtp embedding", 2 * b->rows * b->h, 2 * b->rows * b->h, 4);
-  ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * b->h);
-  if (b->options->recompute.granularity == MS_RECOMPUTE_FULL) { /* on its own, whatever the method and how many layers (multi_token_prediction.py) */
+  ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP, MS_GROUP_TP,
+              2 * b->rows * b->h);
+  if (b->options->recompute.granularity ==
+      MS_RECOMPUTE_FULL) { /* on its own, whatever the method and how many layers (multi_token_prediction.py) */
     checkpointed(b, piece, &mtp_region, layer, mixers, 1, 2 * x * (1 + b->streams));
   } else {
     mtp_forward_rows(b, layer, mixers);
@@ -560,8 +620,9 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   double norms = 3 * ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model);
   replicated(piece, norms);
   piece->params_model_dense += 2 * b->h * b->h + norms;
-  piece->model_flop = tokens_of_model_replica(b) *
-      (ms_flop_layer_packed(b->model, mixers, layer, b->training) + (b->model->hybrid_layer_pattern ? 0 : 2 * (3 * b->h + 2 * b->h * b->h)));
+  piece->model_flop =
+      tokens_of_model_replica(b) * (ms_flop_layer_packed(b->model, mixers, layer, b->training) +
+                                    (b->model->hybrid_layer_pattern ? 0 : 2 * (3 * b->h + 2 * b->h * b->h)));
   seal(b, piece);
 }
 

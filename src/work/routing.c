@@ -20,7 +20,7 @@ typedef struct {
   int *rank_of;                /* [experts + replicas] of each copy, copies of an expert together */
 } Draw;
 
-/* --- popularity ------------------------------------------------------------------------------------------------------------------ */
+/* --- popularity ------------------------------------------------------------------------------------------------ */
 /* p[] sums to one; no more than `most` for any, the rest to the others in proportion. */
 static void cap_shares(double *p, int n, double most) {
   for (int round = 0; round < n; round++) {
@@ -75,7 +75,7 @@ static void balance(Draw *d) {
   memcpy(d->p, d->share, sizeof(double) * (gsize)n);
 }
 
-/* --- placement --------------------------------------------------------------------------------------------------------------------- */
+/* --- placement ------------------------------------------------------------------------------------------------- */
 static void replicate(Draw *d) {
   for (int i = 0; i < d->experts; i++) d->copies[i] = 1;
   for (int k = 0; k < d->replicas; k++) {
@@ -86,7 +86,10 @@ static void replicate(Draw *d) {
   }
 }
 
-typedef struct { double load; int copy, expert; } Item;
+typedef struct {
+  double load;
+  int copy, expert;
+} Item;
 
 static int by_load(const void *a, const void *b) {
   const Item *x = a, *y = b;
@@ -105,7 +108,8 @@ static void place_by_load(Draw *d) {
   for (int i = 0; i < d->ranks; i++) holds[i] = -1;
   for (int k = 0; k < n; k++) {
     int best = -1;
-    for (int rank = 0; rank < d->ranks; rank++) { /* copies of one expert follow one another: holds[] remembers the last expert of a rank */
+    for (int rank = 0; rank < d->ranks;
+         rank++) { /* copies of one expert follow one another: holds[] remembers the last expert of a rank */
       if (used[rank] == slots) continue;
       gboolean twice = holds[rank] == item[k].expert, best_twice = best >= 0 && holds[best] == item[k].expert;
       if (best < 0 || twice < best_twice || (twice == best_twice && load[rank] < load[best])) best = rank;
@@ -123,7 +127,7 @@ static void place(Draw *d) {
   for (int i = 0; i < d->experts; i++) d->rank_of[i] = i / (d->experts / d->ranks);
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------------------------ */
 static void draw_layer(Draw *d, double visits, int moe_layer, double *rows) {
   popularity(d, moe_layer);
   balance(d);
@@ -140,13 +144,19 @@ static gboolean fits(const MsScenario *s, const MsLayout *l, int moe_layers, GEr
   if (r->kind == MS_ROUTING_HISTOGRAM && !h)
     return ms_input_error(error, s->file, 0, "training.routing.histogram", "no histogram is loaded");
   if (h && h->experts != s->model->num_experts)
-    return ms_input_error(error, s->file, 0, "training.routing.histogram", "%s has %d experts a layer, the model has %d", h->name, h->experts, s->model->num_experts);
+    return ms_input_error(error, s->file, 0, "training.routing.histogram",
+                          "%s has %d experts a layer, the model has %d", h->name, h->experts, s->model->num_experts);
   if (h && h->layers != 1 && h->layers != moe_layers)
-    return ms_input_error(error, s->file, 0, "training.routing.histogram", "%s has %d layers, the model has %d with experts; give those, or one for all", h->name, h->layers, moe_layers);
+    return ms_input_error(error, s->file, 0, "training.routing.histogram",
+                          "%s has %d layers, the model has %d with experts; give those, or one for all", h->name,
+                          h->layers, moe_layers);
   if (r->replicas % l->ep != 0)
-    return ms_input_error(error, s->file, 0, "training.routing.replicas", "%d copies cannot be spread evenly over ep %d", r->replicas, l->ep);
+    return ms_input_error(error, s->file, 0, "training.routing.replicas",
+                          "%d copies cannot be spread evenly over ep %d", r->replicas, l->ep);
   if (r->replicas > s->model->num_experts * (l->ep - 1))
-    return ms_input_error(error, s->file, 0, "training.routing.replicas", "%d copies are more than one of each of the %d experts on every other rank", r->replicas, s->model->num_experts);
+    return ms_input_error(error, s->file, 0, "training.routing.replicas",
+                          "%d copies are more than one of each of the %d experts on every other rank", r->replicas,
+                          s->model->num_experts);
   return TRUE;
 }
 
@@ -165,15 +175,26 @@ MsRoutingDraw *ms_routing_draw(const MsScenario *s, const MsLayout *l, double ro
   MsRoutingDraw *draw = g_new0(MsRoutingDraw, 1);
   draw->layers = m->num_layers + 1, draw->ranks = l->ep;
   draw->mean = rows_sp * m->moe_router_topk;
-  draw->rows = g_new0(double, (gsize)draw->layers * (gsize)l->ep);
+  draw->rows = g_new0(double, (gsize)draw->layers *(gsize)l->ep);
   g_autofree double *space = g_new(double, 3 * n);
   g_autofree unsigned *tokens = g_new(unsigned, n);
   g_autofree int *copies = g_new(int, n), *rank_of = g_new(int, n + r->replicas);
-  Draw d = {.routing = r, .experts = n, .topk = MAX(m->moe_router_topk, 1), .ranks = l->ep, .replicas = r->replicas, .rng = gsl_rng_alloc(gsl_rng_mt19937),
-            .p = space, .share = space + n, .scratch = space + 2 * n, .tokens = tokens, .copies = copies, .rank_of = rank_of};
+  Draw d = {.routing = r,
+            .experts = n,
+            .topk = MAX(m->moe_router_topk, 1),
+            .ranks = l->ep,
+            .replicas = r->replicas,
+            .rng = gsl_rng_alloc(gsl_rng_mt19937),
+            .p = space,
+            .share = space + n,
+            .scratch = space + 2 * n,
+            .tokens = tokens,
+            .copies = copies,
+            .rank_of = rank_of};
   gsl_rng_set(d.rng, r->seed);
   for (int i = 0, at = 0; i < draw->layers; i++)
-    if (i == m->num_layers ? m->mtp_num_layers > 0 : (ms_model_mixers(m, i) & MS_MIX_MOE) != 0) draw_layer(&d, draw->mean * l->ep, at++, draw->rows + (gsize)i * (gsize)l->ep);
+    if (i == m->num_layers ? m->mtp_num_layers > 0 : (ms_model_mixers(m, i) & MS_MIX_MOE) != 0)
+      draw_layer(&d, draw->mean * l->ep, at++, draw->rows + (gsize)i * (gsize)l->ep);
   gsl_rng_free(d.rng);
   return draw;
 }
@@ -185,7 +206,8 @@ void ms_routing_draw_free(MsRoutingDraw *draw) {
 
 double ms_routing_hottest(const MsRoutingDraw *draw, int layer) {
   double most = 0;
-  for (int rank = 0; rank < draw->ranks; rank++) most = MAX(most, draw->rows[(gsize)layer * (gsize)draw->ranks + (gsize)rank]);
+  for (int rank = 0; rank < draw->ranks; rank++)
+    most = MAX(most, draw->rows[(gsize)layer * (gsize)draw->ranks + (gsize)rank]);
   return most;
 }
 

@@ -1,10 +1,11 @@
 /* src/work/sparse.c - sparse attention behind an indexer (DSA: DeepSeek-V3.2, GLM-5), and the indexer itself.
  *
- * The latent attention runs absorbed, as Megatron-LM's AbsorbedMLASelfAttention does (dev branch, 2026-08): the key half of the up-projection is applied to
- * the queries, the value half to the result, and all heads share one key of width kl + dr whose first kl are the value. Every query attends to the
- * `indexer_topk` keys with the highest scores, score = sum over indexer heads of weight x relu(q . k). The indexer sees its inputs detached: its
- * weights learn from a loss of its own (the attention probabilities of the chosen keys), nothing flows back into the layer. All of it is replicated over
- * TP. Context parallelism gathers latents and indexer keys ("all_gather" only, as in Megatron). */
+ * The latent attention runs absorbed, as Megatron-LM's AbsorbedMLASelfAttention does (dev branch, 2026-08): the key
+ * half of the up-projection is applied to the queries, the value half to the result, and all heads share one key of
+ * width kl + dr whose first kl are the value. Every query attends to the `indexer_topk` keys with the highest scores,
+ * score = sum over indexer heads of weight x relu(q . k). The indexer sees its inputs detached: its weights learn from
+ * a loss of its own (the attention probabilities of the chosen keys), nothing flows back into the layer. All of it is
+ * replicated over TP. Context parallelism gathers latents and indexer keys ("all_gather" only, as in Megatron). */
 #include "work/build.h"
 
 #include <math.h>
@@ -13,9 +14,13 @@ MsPartParams ms_indexer_params(const MsModel *m, int layer) {
   const MsSparseAttention *a = &m->sparse_attention;
   double h = m->hidden_size, heads = a->indexer_num_heads, d = a->indexer_head_dim;
   gboolean compressed = ms_model_has_compressed_attention(m);
-  double q = (compressed ? m->compressed_attention.q_lora_rank : m->multi_latent_attention.q_lora_rank > 0 ? m->multi_latent_attention.q_lora_rank : h) * heads * d;
+  double q = (compressed                                  ? m->compressed_attention.q_lora_rank
+              : m->multi_latent_attention.q_lora_rank > 0 ? m->multi_latent_attention.q_lora_rank
+                                                          : h) *
+             heads * d;
   double ratio = ms_model_compress_ratio(m, layer);
-  /* keys: a projection and a LayerNorm; with compressed attention a compressor of its own (key and weight projections of two halves, positions, norm) */
+  /* keys: a projection and a LayerNorm; with compressed attention a compressor of its own (key and weight projections
+   * of two halves, positions, norm) */
   double keys = compressed ? 4 * h * d + 2 * ratio * d + d : h * d + 2 * d;
   MsPartParams p = {.dense = q + h * heads + keys, .quantizable_dense = q};
   p.replicated = p.dense;
@@ -28,14 +33,17 @@ static double keys_of_sequence(double s, double most) {
   return w - w * (w - 1) / (2 * s);
 }
 
-typedef struct { double most, per_key; } Seen;
+typedef struct {
+  double most, per_key;
+} Seen;
 
 static double seen_of(double length, const void *data) {
   const Seen *seen = data;
   return keys_of_sequence(length / seen->per_key, seen->most);
 }
 
-/* The same over the packed sequences of the run, each `per_key` tokens one key (near `most` on every rank, so that no rank waits for another). */
+/* The same over the packed sequences of the run, each `per_key` tokens one key (near `most` on every rank, so that no
+ * rank waits for another). */
 static double keys_seen(const MsBuild *b, double most, double per_key) {
   Seen seen = {most, per_key};
   const MsLengths *l = &b->training->sequence_lengths;
@@ -54,15 +62,18 @@ static double keys_in_blocks(const MsBuild *b, double most) {
 double ms_packed_length(const MsBuild *b) { return b->packing->length; }
 double ms_packed_sequences(const MsBuild *b) { return b->rows * b->c / b->packing->length; }
 
-/* --- the indexer ------------------------------------------------------------------------------------------------------------------ */
+/* --- the indexer ----------------------------------------------------------------------------------------------- */
 
 static MsLinear plain(const char *name, double m, double n, double k, gboolean low) {
   MsLinear l = ms_linear_of(name, MS_LINEAR_PLAIN, m, n, k);
-  l.low = low, l.model_flop = FALSE, l.input_quantized_by_producer = TRUE; /* their inputs are cast already, or stay as they are */
+  l.low = low, l.model_flop = FALSE,
+  l.input_quantized_by_producer = TRUE; /* their inputs are cast already, or stay as they are */
   return l;
 }
 
-static gboolean shares_choice(const MsBuild *b) { return b->model->sparse_attention.indexer_topk_freq > 1 && !ms_model_has_compressed_attention(b->model); }
+static gboolean shares_choice(const MsBuild *b) {
+  return b->model->sparse_attention.indexer_topk_freq > 1 && !ms_model_has_compressed_attention(b->model);
+}
 
 static double topk_of(const MsBuild *b, const MsIndexer *ix) {
   return MIN((double)b->model->sparse_attention.indexer_topk, ms_packed_length(b) / ix->per_key);
@@ -74,7 +85,8 @@ static double pairs_B(const MsBuild *b, const MsIndexer *ix) { /* FP32 scores of
 
 static void score_row(MsBuild *b, const char *name, const MsIndexer *ix, double flop, double keys) {
   const MsSparseAttention *a = &b->model->sparse_attention;
-  double width = (double)a->indexer_num_heads * a->indexer_head_dim, s = ms_packed_length(b), sequences = ms_packed_sequences(b);
+  double width = (double)a->indexer_num_heads * a->indexer_head_dim, s = ms_packed_length(b),
+         sequences = ms_packed_sequences(b);
   MsOp *op = ms_row(b, MS_OP_INDEXER, name);
   op->m = s / b->c, op->n = MAX(keys, 1), op->k = 2.0 * a->indexer_head_dim;
   op->groups = (int)MAX(sequences * a->indexer_num_heads, 1), op->kv_groups = (int)MAX(sequences, 1);
@@ -83,24 +95,28 @@ static void score_row(MsBuild *b, const char *name, const MsIndexer *ix, double 
   op->kernels = 4;
 }
 
-/* Where layers share a choice (indexer_topk_freq), Megatron-LM scores outside its fused operator and falls into a loop over the heads: a product of FP32 copies for
- * all pairs, masked ones too, ReLU, the weight, the sum (dsa_cudnn_kernels.py, _indexer_topk_from_score_chunks). */
+/* Where layers share a choice (indexer_topk_freq), Megatron-LM scores outside its fused operator and falls into a loop
+ * over the heads: a product of FP32 copies for all pairs, masked ones too, ReLU, the weight, the sum
+ * (dsa_cudnn_kernels.py, _indexer_topk_from_score_chunks). */
 static void scores_by_head(MsBuild *b, const MsIndexer *ix) {
   const MsSparseAttention *a = &b->model->sparse_attention;
   double heads = a->indexer_num_heads, pairs = b->rows * ms_packed_length(b);
   score_row(b, "indexer scores", ix, 2 * pairs * heads * a->indexer_head_dim, ms_packed_length(b));
   MsOp *op = &b->list->op[b->list->n - 1];
-  op->dtype = MS_ODT_FP32, op->write_B = 4 * pairs * heads, op->kernels = (guint16)(2 * heads); /* a cast and a product */
+  op->dtype = MS_ODT_FP32, op->write_B = 4 * pairs * heads,
+  op->kernels = (guint16)(2 * heads); /* a cast and a product */
   ms_row_memory(b, MS_OP_ADD, "sum indexer heads", 16 * pairs * heads, 12 * pairs * heads, (int)(4 * heads));
 }
 
-/* The chosen keys are moved to the front of their list and put in order: two sorts of every list, four in a pass with gradients. Bytes of an element and sort: comparisons, gathers
- * and masks around it, and as many again for each digit of 4 bits that PyTorch's sort in shared memory moves key and place (mean of 8-byte and
- * 4-byte keys); nobody measured it, it is taken to run at the rate of memory. */
+/* The chosen keys are moved to the front of their list and put in order: two sorts of every list, four in a pass with
+ * gradients. Bytes of an element and sort: comparisons, gathers and masks around it, and as many again for each digit
+ * of 4 bits that PyTorch's sort in shared memory moves key and place (mean of 8-byte and 4-byte keys); nobody measured
+ * it, it is taken to run at the rate of memory. */
 static void sort_lists(MsBuild *b, double topk) {
   gboolean gradients = b->model->sparse_attention.indexer_loss && (b->keeping || b->pass == MS_PASS_RECOMPUTE);
   double sorts = gradients ? 4 : 2, elements = b->rows * topk;
-  MsOp *op = ms_row_memory(b, MS_OP_TOPK, "sort chosen keys", sorts * elements * 226, sorts * elements * 226, (int)sorts * 12);
+  MsOp *op =
+      ms_row_memory(b, MS_OP_TOPK, "sort chosen keys", sorts * elements * 226, sorts * elements * 226, (int)sorts * 12);
   op->m = b->rows, op->n = topk;
 }
 
@@ -108,14 +124,17 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   const MsSparseAttention *a = &b->model->sparse_attention;
   double heads = a->indexer_num_heads, d = a->indexer_head_dim, width = heads * d, s = ms_packed_length(b);
   gboolean compressed = ix->per_key > 1;
-  MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE), w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
-  MsLinear k = plain("indexer k", b->rows_sp, compressed ? 4 * d : d, b->h, FALSE); /* key and weight of a compressor in one row */
+  MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE),
+           w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
+  MsLinear k = plain("indexer k", b->rows_sp, compressed ? 4 * d : d, b->h,
+                     FALSE); /* key and weight of a compressor in one row */
   ms_linear_forward(b, &q);
   ms_linear_forward(b, &w);
   ms_linear_forward(b, &k);
   ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4); /* rotary, then Hadamard */
   if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
-  else if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather index", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * (d + heads));
+  else if (b->sp)
+    ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather index", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * (d + heads));
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
   if (shares_choice(b)) {
     scores_by_head(b, ix);
@@ -140,15 +159,19 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads
   b->pass = MS_PASS_DGRAD;
   double pairs = b->rows * (compressed ? ms_key_blocks(a->indexer_topk) : keys_in_blocks(b, a->indexer_topk));
   /* probabilities of attention over the chosen keys; the indexer's own again; its gradient to queries and keys */
-  double outside = shares_choice(b) ? 2 * dqk : 0; /* the loss has no attention of its own to take the sums from, and runs it */
+  double outside =
+      shares_choice(b) ? 2 * dqk : 0; /* the loss has no attention of its own to take the sums from, and runs it */
   score_row(b, "indexer loss", ix, 2 * pairs * (attention_heads * (dqk + outside) + 3 * width), topk_of(b, ix));
   MsOp *loss = &b->list->op[b->list->n - 1];
-  loss->read_B += 2 * b->rows * attention_heads * dqk + 4 * pairs, loss->write_B = 2 * b->rows * width + 4 * b->rows * d;
+  loss->read_B += 2 * b->rows * attention_heads * dqk + 4 * pairs,
+      loss->write_B = 2 * b->rows * width + 4 * b->rows * d;
   loss->kernels = 36; /* target, softmax over the chosen keys, divergence, gradients, each of several */
-  ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
+  ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter index", MS_STREAM_CP, MS_GROUP_CP,
+              2 * b->rows * b->c / ix->per_key * d);
   if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
   ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4);
-  MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE), w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
+  MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE),
+           w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
   MsLinear k = plain("indexer k", b->rows_sp, compressed ? 4 * d : d, b->h, FALSE);
   ms_linear_backward_weight(b, &k);
   ms_linear_backward_weight(b, &w);
@@ -156,27 +179,40 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads
   ms_free_kept(b, "indexer q, k, weights");
 }
 
-/* --- the core --------------------------------------------------------------------------------------------------------------------- */
+/* --- the core -------------------------------------------------------------------------------------------------- */
 
 void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double keys) {
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double per_pair = 2 * heads * (back ? 3 * dqk + 2 * dv : dqk + dv), q_B = 2 * b->rows * heads * dqk, o_B = 2 * b->rows * heads * dv, kv_B = 2 * b->rows * b->c * dqk;
+  double per_pair = 2 * heads * (back ? 3 * dqk + 2 * dv : dqk + dv), q_B = 2 * b->rows * heads * dqk,
+         o_B = 2 * b->rows * heads * dv, kv_B = 2 * b->rows * b->c * dqk;
   MsOp *op = ms_row(b, MS_OP_SPARSE_ATTENTION, "sparse attention");
   op->flop = per_pair * b->rows * keys;
   op->m = ms_packed_length(b) / b->c, op->n = MAX(keys, 1), op->k = dqk + dv;
   op->groups = (int)MAX(ms_packed_sequences(b) * heads, 1), op->kv_groups = (int)MAX(ms_packed_sequences(b), 1);
   op->read_B = q_B + (back ? 2 * o_B + 3 * kv_B : kv_B) + 4 * b->rows * keys; /* the list of keys too */
-  op->write_B = (back ? q_B + 3 * kv_B : o_B) + 4 * b->rows * heads; /* FP32 gradients of the keys add up in the L2 cache, then become BF16 */
-  op->kernels = back ? 8 : 14; /* most build the list of keys: offsets of window and batch, compaction, padding, lengths */
+  op->write_B = (back ? q_B + 3 * kv_B : o_B) +
+                4 * b->rows * heads; /* FP32 gradients of the keys add up in the L2 cache, then become BF16 */
+  op->kernels =
+      back ? 8 : 14; /* most build the list of keys: offsets of window and batch, compaction, padding, lengths */
 }
 
-/* --- the block -------------------------------------------------------------------------------------------------------------------- */
+/* --- the block ------------------------------------------------------------------------------------------------- */
 
-typedef struct { double heads, ql, kl, dr, dn, dv; MsLinear q_down, kv_down, q_up, out; MsBlockLinear absorb, lift; MsIndexer indexer; } Dsa;
+typedef struct {
+  double heads, ql, kl, dr, dn, dv;
+  MsLinear q_down, kv_down, q_up, out;
+  MsBlockLinear absorb, lift;
+  MsIndexer indexer;
+} Dsa;
 
 static Dsa parts(const MsBuild *b) {
   const MsMla *a = &b->model->multi_latent_attention;
-  Dsa p = {.heads = b->model->num_attention_heads / b->t, .ql = a->q_lora_rank, .kl = a->kv_lora_rank, .dr = a->qk_pos_emb_head_dim, .dn = a->qk_head_dim, .dv = a->v_head_dim};
+  Dsa p = {.heads = b->model->num_attention_heads / b->t,
+           .ql = a->q_lora_rank,
+           .kl = a->kv_lora_rank,
+           .dr = a->qk_pos_emb_head_dim,
+           .dn = a->qk_head_dim,
+           .dv = a->v_head_dim};
   p.indexer = (MsIndexer){.q_rank = p.ql > 0 ? p.ql : b->h, .per_key = 1};
   p.q_down = ms_linear_of("q down", MS_LINEAR_PLAIN, b->rows_sp, p.ql, b->h);
   p.kv_down = ms_linear_of("kv down", MS_LINEAR_PLAIN, b->rows_sp, p.kl + p.dr, b->h);
@@ -187,10 +223,13 @@ static Dsa parts(const MsBuild *b) {
   return p;
 }
 
-static void copy_rows(MsBuild *b, const char *name, double bytes_B) { ms_row_memory(b, MS_OP_COPY, name, bytes_B, bytes_B, 1); }
+static void copy_rows(MsBuild *b, const char *name, double bytes_B) {
+  ms_row_memory(b, MS_OP_COPY, name, bytes_B, bytes_B, 1);
+}
 
-/* Products by head come out head by head and are copied token by token; rotated and other columns of a query are put side by side (absorbed_mla.py: contiguous
- * and cat). Backward the parts of the query's gradient are put together; what went through a product by head is read where it lies. */
+/* Products by head come out head by head and are copied token by token; rotated and other columns of a query are put
+ * side by side (absorbed_mla.py: contiguous and cat). Backward the parts of the query's gradient are put together; what
+ * went through a product by head is read where it lies. */
 static void queries_to_tokens(MsBuild *b, const Dsa *p) {
   copy_rows(b, "absorbed query to tokens", 2 * b->rows * p->heads * p->kl);
   copy_rows(b, "query concat", 2 * b->rows * p->heads * (p->kl + p->dr));
@@ -205,8 +244,9 @@ static void up_rows(MsBuild *b, const Dsa *p) { /* from latents to absorbed quer
   queries_to_tokens(b, p);
 }
 
-/* Where layers share a choice, attention runs on its own, and its backward leaves out queries without a key: the host asks for their numbers, and all that belongs to
- * the others is copied twice, a row longer and gathered (dsa_cudnn_kernels.py, _run_sparse_attention_backward); the gradient goes into zeros. */
+/* Where layers share a choice, attention runs on its own, and its backward leaves out queries without a key: the host
+ * asks for their numbers, and all that belongs to the others is copied twice, a row longer and gathered
+ * (dsa_cudnn_kernels.py, _run_sparse_attention_backward); the gradient goes into zeros. */
 static void gather_queries(MsBuild *b, const Dsa *p) {
   if (!shares_choice(b)) return;
   double q_B = 2 * b->rows * p->heads * (p->kl + p->dr), o_B = 2 * b->rows * p->heads * p->kl;
@@ -231,7 +271,8 @@ void ms_sparse_forward(MsBuild *b, int layer) {
   up_rows(b, &p);
   if (!again) ms_keep(b, "normed latents", ms_input_B(b, b->rows_sp * p.ql, TRUE) + 2 * b->rows * (p.kl + p.dr));
   if (!again) ms_keep(b, "q", 2 * b->rows * p.heads * (p.dn + p.dr));
-  if (!again) ms_keep(b, "qkv", 2 * b->rows * p.heads * (p.kl + p.dr)); /* absorbed queries; the key stands with the latents */
+  if (!again)
+    ms_keep(b, "qkv", 2 * b->rows * p.heads * (p.kl + p.dr)); /* absorbed queries; the key stands with the latents */
   if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather latents", MS_STREAM_TP, MS_GROUP_TP, latents_B(b, &p));
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather latents", MS_STREAM_CP, MS_GROUP_CP, latents_B(b, &p) * b->c);
   if (ms_model_layer_has_indexer(b->model, layer)) ms_indexer_forward(b, &p.indexer);
@@ -257,7 +298,9 @@ void ms_sparse_backward(MsBuild *b, int layer) {
   b->pass = MS_PASS_DGRAD;
   gather_queries(b, &p);
   core_rows(b, &p);
-  if (shares_choice(b)) ms_row_memory(b, MS_OP_COPY, "spread query gradients", 2 * b->rows * p.heads * (p.kl + p.dr), 4 * b->rows * p.heads * (p.kl + p.dr), 2);
+  if (shares_choice(b))
+    ms_row_memory(b, MS_OP_COPY, "spread query gradients", 2 * b->rows * p.heads * (p.kl + p.dr),
+                  4 * b->rows * p.heads * (p.kl + p.dr), 2);
   ms_free_kept(b, "attention out");
   ms_free_kept(b, "lse");
   if (ms_model_layer_has_indexer(b->model, layer)) ms_indexer_backward(b, &p.indexer, p.heads, p.kl + p.dr);

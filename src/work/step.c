@@ -1,5 +1,5 @@
-/* src/work/step.c - rows that run once per step: zeroing, gradient reduction, norm, optimizer, parameter gather (communication.md 1, 7;
- * precision_and_overheads.md 8). */
+/* src/work/step.c - rows that run once per step: zeroing, gradient reduction, norm, optimizer, parameter gather
+ * (communication.md 1, 7; precision_and_overheads.md 8). */
 #include "work/build.h"
 #include <math.h>
 #include <string.h>
@@ -100,22 +100,27 @@ static void zero_rows(Step *s, const MsStageParams *p) {
   if (s->o->offload_optimizer_states) /* beside the first forwards */
     ms_row_async(&s->b, MS_OP_D2H, "optimizer states to host", MS_STREAM_D2H)->message_B = states_B(s, p);
   double params = p->params_dense + p->params_expert + p->embedding_copy;
-  if (s->shards_gradients) params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
+  if (s->shards_gradients)
+    params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_ZERO_GRAD, "zero gradients", 0, s->grad_B * params, 2);
   double weights = p->quantizable_dense + p->quantizable_expert;
-  if (s->b.quantized && !s->o->fp8_param_gather && !s->shards_params && weights > 0) { /* low-precision copies, refreshed on the first microbatch */
+  if (s->b.quantized && !s->o->fp8_param_gather && !s->shards_params &&
+      weights > 0) { /* low-precision copies, refreshed on the first microbatch */
     MsOp *op = ms_row_memory(&s->b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, 2 * s->b.quant_B * weights, 1);
     op->dtype = (guint8)s->b.odt;
   }
 }
 
-/* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated half back. */
+/* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated
+ * half back. */
 static void mirror_row(Step *s, const char *name, double element_B, double dense, double expert) {
   if (s->work->scenario->layout.schedule != MS_SCHED_DUALPIPE) return;
-  ms_row_comm(&s->b, MS_OP_P2P, name, MS_STREAM_DP, MS_GROUP_PP, element_B * (dense / s->shard + expert / s->expert_shard)); /* shards count both owners */
+  ms_row_comm(&s->b, MS_OP_P2P, name, MS_STREAM_DP, MS_GROUP_PP,
+              element_B * (dense / s->shard + expert / s->expert_shard)); /* shards count both owners */
 }
 
-/* Copies of one expert on several ranks of an expert group: each sends what it holds of the reduced gradient, and all update alike. */
+/* Copies of one expert on several ranks of an expert group: each sends what it holds of the reduced gradient, and all
+ * update alike. */
 static void replica_row(Step *s, double expert) {
   double experts = s->work->scenario->model->num_experts, replicas = s->work->scenario->training.routing.replicas;
   if (!(replicas > 0)) return;
@@ -124,16 +129,22 @@ static void replica_row(Step *s, double expert) {
   if (op) op->local_fraction = 0;
 }
 
-/* Bytes of Adam per shard element: gradient, master, two moments read; master, moments written; master to model parameter. */
+/* Bytes of Adam per shard element: gradient, master, two moments read; master, moments written; master to model
+ * parameter. */
 static double adam_B(const Step *s, double *write) {
-  double m = ms_dtype_B(s->o->exp_avg_dtype), v = ms_dtype_B(s->o->exp_avg_sq_dtype), master = ms_dtype_B(s->o->main_params_dtype);
+  double m = ms_dtype_B(s->o->exp_avg_dtype), v = ms_dtype_B(s->o->exp_avg_sq_dtype),
+         master = ms_dtype_B(s->o->main_params_dtype);
   *write = master + m + v + 2;
   return s->grad_B + master + m + v + 4;
 }
 
-/* --- Muon: momentum, then five Newton-Schulz iterations of three products on every matrix (each whole on its owner when the optimizer is sharded) --- */
+/* --- Muon: momentum, then five Newton-Schulz iterations of three products on every matrix (each whole on its owner
+ * when the optimizer is sharded) --- */
 
-typedef struct { double m, n; double dense, expert; } Matrices; /* how many of one shape */
+typedef struct {
+  double m, n;
+  double dense, expert;
+} Matrices; /* how many of one shape */
 
 static void add_matrices(GArray *all, const MsOp *op) {
   double m = MIN(op->m, op->n), n = MAX(op->m, op->n);
@@ -158,7 +169,8 @@ static GArray *matrices_of(const MsWork *work, int stage) {
     for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
       const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
       for (int j = 0; ms_work_is_unit(piece) && j < piece->backward.n; j++)
-        if (piece->backward.op[j].pass == MS_PASS_WGRAD && piece->backward.op[j].flags & MS_OPF_WEIGHT) add_matrices(all, &piece->backward.op[j]);
+        if (piece->backward.op[j].pass == MS_PASS_WGRAD && piece->backward.op[j].flags & MS_OPF_WEIGHT)
+          add_matrices(all, &piece->backward.op[j]);
     }
   }
   return all;
@@ -199,14 +211,16 @@ static void muon_rows(Step *s, int stage) {
     }
   }
   double m = ms_dtype_B(s->o->exp_avg_dtype), master = ms_dtype_B(s->o->main_params_dtype);
-  ms_row_memory(&s->b, MS_OP_ADAM, "muon update", (s->grad_B + m + master + 4) * elements, (master + m + 2) * elements, 6);
+  ms_row_memory(&s->b, MS_OP_ADAM, "muon update", (s->grad_B + m + master + 4) * elements, (master + m + 2) * elements,
+                6);
   g_array_free(all, TRUE);
 }
 
-/* The optimizer: Adam on what is left of the shard, the offloaded share on the host meanwhile (copied out, updated, copied back: in this order), states
- * that live on the host brought back first. */
+/* The optimizer: Adam on what is left of the shard, the offloaded share on the host meanwhile (copied out, updated,
+ * copied back: in this order), states that live on the host brought back first. */
 static void optimizer_rows(Step *s, int stage, double dense, double expert, int states) {
-  double share = s->o->optimizer_offload_fraction, write, read = adam_B(s, &write), shard = dense / s->shard + expert / s->expert_shard;
+  double share = s->o->optimizer_offload_fraction, write, read = adam_B(s, &write),
+         shard = dense / s->shard + expert / s->expert_shard;
   int back = -1;
   if (share > 0) {
     MsOp *out = ms_row_async(&s->b, MS_OP_D2H, "gradients to host", MS_STREAM_D2H);
@@ -234,10 +248,13 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
 }
 
 static double states_B(const Step *s, const MsStageParams *p) {
-  return ms_optimizer_state_B(s->work->scenario) * ((p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard);
+  return ms_optimizer_state_B(s->work->scenario) *
+         ((p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard);
 }
 
-typedef struct { gboolean embedding, user; } WordEmbedding; /* a stage has the embedding; tied weights or an MTP block use it there */
+typedef struct {
+  gboolean embedding, user;
+} WordEmbedding; /* a stage has the embedding; tied weights or an MTP block use it there */
 
 static WordEmbedding word_embedding(const MsWork *work, int stage) {
   WordEmbedding w = {0};
@@ -249,7 +266,8 @@ static WordEmbedding word_embedding(const MsWork *work, int stage) {
   return w;
 }
 
-/* Some stage has a copy of the embedding. Where both ends of the model are on one device (V schedules, DualPipe) it has the embedding itself. */
+/* Some stage has a copy of the embedding. Where both ends of the model are on one device (V schedules, DualPipe) it has
+ * the embedding itself. */
 static gboolean embedding_copied(const MsWork *work) {
   for (int stage = 0; stage < work->layout->pp; stage++) {
     WordEmbedding w = word_embedding(work, stage);
@@ -258,15 +276,18 @@ static gboolean embedding_copied(const MsWork *work) {
   return FALSE;
 }
 
-/* Gains of the norms of q and k heads: their TP ranks have the gradients of their own heads, whatever the sequence does. */
+/* Gains of the norms of q and k heads: their TP ranks have the gradients of their own heads, whatever the sequence
+ * does. */
 static double head_norm_params(const MsWork *work, int stage) {
   const MsModel *m = work->scenario->model;
   double norms = 0;
   if (!m->qk_layernorm || ms_model_has_mla(m) || ms_model_has_compressed_attention(m)) return 0;
   for (int c = 0; c < work->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
-    for (int i = 0; i < chunk->num_layers; i++) norms += (ms_model_mixers(m, chunk->first_layer + i) & MS_MIX_ATTN) != 0;
-    if (ms_model_mtp_mixers(m) & MS_MIX_ATTN) norms += m->mtp_use_repeated_layer ? MIN(chunk->num_mtp, 1) : chunk->num_mtp;
+    for (int i = 0; i < chunk->num_layers; i++)
+      norms += (ms_model_mixers(m, chunk->first_layer + i) & MS_MIX_ATTN) != 0;
+    if (ms_model_mtp_mixers(m) & MS_MIX_ATTN)
+      norms += m->mtp_use_repeated_layer ? MIN(chunk->num_mtp, 1) : chunk->num_mtp;
   }
   return norms * 2 * ms_norm_params(m, m->kv_channels);
 }
@@ -286,11 +307,14 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
     for (int i = MAX(0, rows - 2); i < rows; i++)
       if (s->b.list->op[i].stream != MS_STREAM_COMPUTE) ms_join(&s->b, i);
   }
-  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, 4 * (s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage))), 4);
+  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP,
+                   4 * (s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage))),
+       4);
   WordEmbedding word = word_embedding(s->work, stage);
   if ((word.embedding || word.user) && embedding_copied(s->work))
     wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
-                     s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size), s->grad_B);
+                     s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size),
+         s->grad_B);
   mirror_row(s, "mirror gradients", s->wire_B, dense, expert);
   replica_row(s, expert);
   double shard = dense / s->shard + expert / s->expert_shard;
@@ -302,10 +326,13 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   if (!s->o->overlap_param_gather && !s->shards_params) gather_rows(s, dense, expert);
 }
 
-/* --- buckets (communication.md 7): only the first chunk of the first stage has several, each of at least max(40 M, 1 M x DP) parameters; every other
- * chunk reduces and gathers its parameters in one piece --- */
+/* --- buckets (communication.md 7): only the first chunk of the first stage has several, each of at least max(40 M, 1 M
+ * x DP) parameters; every other chunk reduces and gathers its parameters in one piece --- */
 
-typedef struct { double dense, expert; int piece; } Bucket;
+typedef struct {
+  double dense, expert;
+  int piece;
+} Bucket;
 
 static double bucket_size(const MsWork *work) { return MAX(40e6, 1e6 * work->layout->dp); }
 
@@ -382,12 +409,14 @@ static void late_rows(Step *s, int stage) {
   }
   if (!like) return;
   MsOp *op = ms_row(&s->b, (MsOpKind)like->kind, "wait for the longest packs");
-  op->pass = MS_PASS_DGRAD, op->dtype = like->dtype, op->m = like->m, op->n = like->n, op->k = like->k, op->groups = like->groups, op->kv_groups = like->kv_groups;
+  op->pass = MS_PASS_DGRAD, op->dtype = like->dtype, op->m = like->m, op->n = like->n, op->k = like->k,
+  op->groups = like->groups, op->kv_groups = like->kv_groups;
   op->flop = s->work->packing.late * flop * l->microbatches;
 }
 
-/* The head's weight gradients that were left to the end: one product for each, and under sequence parallelism the gather of its input beside the product
- * before it (Megatron-LM core/utils.py, drain_embedding_wgrad_compute). A long queue shares its rows. */
+/* The head's weight gradients that were left to the end: one product for each, and under sequence parallelism the
+ * gather of its input beside the product before it (Megatron-LM core/utils.py, drain_embedding_wgrad_compute). A long
+ * queue shares its rows. */
 enum { MOST_DEFERRED_ROWS = 256 };
 
 static void deferred_rows(Step *s, const MsPiece *head, int count) {
@@ -403,7 +432,9 @@ static void deferred_rows(Step *s, const MsPiece *head, int count) {
     for (int k = 0; k < rows; k++) {
       int times = count / rows + (k < count % rows), chain = s->b.tip;
       MsOp *in = gather ? ms_row_async(&s->b, MS_OP_ALL_GATHER, gather->name, MS_STREAM_TP) : NULL;
-      if (in) in->group = gather->group, in->message_B = times * gather->message_B, in->pass = MS_PASS_WGRAD, in->wait[0] = -1;
+      if (in)
+        in->group = gather->group, in->message_B = times * gather->message_B, in->pass = MS_PASS_WGRAD,
+        in->wait[0] = -1;
       int arrived = in ? ms_row_index(&s->b, in) : -1;
       s->b.tip = chain;
       ms_join(&s->b, arrived);
@@ -411,7 +442,8 @@ static void deferred_rows(Step *s, const MsPiece *head, int count) {
       gint16 wait[3] = {row->wait[0], row->wait[1], row->wait[2]};
       *row = *op;
       memcpy(row->wait, wait, sizeof wait);
-      row->groups = times, row->flop *= times, row->read_B *= times, row->write_B *= times, row->kernels = (guint16)MIN(times * op->kernels, 60000);
+      row->groups = times, row->flop *= times, row->read_B *= times, row->write_B *= times,
+      row->kernels = (guint16)MIN(times * op->kernels, 60000);
       row->keep_B = row->free_B = row->transient_B = 0;
     }
     gather = NULL;
@@ -421,8 +453,11 @@ static void deferred_rows(Step *s, const MsPiece *head, int count) {
 static void late_heads(Step *s, int stage) {
   const MsLayout *l = s->work->layout;
   for (int c = 0; c < l->vpp; c++) {
-    gboolean half = s->work->scenario->layout.schedule == MS_SCHED_DUALPIPE; /* two copies of the model: half of the microbatches each */
-    int count = ms_layout_chunk(l, stage, c)->has_loss ? ms_work_deferred(s->work, half ? l->microbatches / 2 : l->microbatches) : 0;
+    gboolean half = s->work->scenario->layout.schedule ==
+                    MS_SCHED_DUALPIPE; /* two copies of the model: half of the microbatches each */
+    int count = ms_layout_chunk(l, stage, c)->has_loss
+                    ? ms_work_deferred(s->work, half ? l->microbatches / 2 : l->microbatches)
+                    : 0;
     if (count > 0) deferred_rows(s, &s->work->pieces[s->work->piece_head], count);
   }
 }
@@ -474,9 +509,13 @@ void ms_work_unit_ops(const MsWork *work, int index, MsUnitOps *out) {
   list_to(&s, &out->reduce);
   s.b.pass = MS_PASS_WGRAD;
   if (s.shards_gradients) {
-    wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP, s.wire_B * piece->params_dense), s.wire_B);
+    wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP,
+                     s.wire_B * piece->params_dense),
+         s.wire_B);
     s.b.tip = -1;
-    wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s.wire_B * piece->params_expert), s.wire_B);
+    wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP,
+                     s.wire_B * piece->params_expert),
+         s.wire_B);
   }
   out->gather.tip = out->gather.n - 1, out->reduce.tip = out->reduce.n - 1;
 }

@@ -19,8 +19,11 @@ const MsOpFamily ms_op_families[] = {
 #undef OP
 };
 const char *const ms_pass_words[] = {"forward", "recompute", "dgrad", "wgrad", "optimizer", NULL};
-const char *const ms_stream_words[] = {"compute", "tp", "cp", "ep", "dp", "edp", "pp send", "pp recv", "side", "d2h", "h2d", NULL};
-const char *const ms_module_words[] = {"none", "embedding", "attn", "mlp", "moe_router", "moe_preprocess", "shared_experts", "moe", "head", "mtp", "mamba", "delta_net", "step", NULL};
+const char *const ms_stream_words[] = {"compute", "tp",      "cp",   "ep",  "dp",  "edp",
+                                       "pp send", "pp recv", "side", "d2h", "h2d", NULL};
+const char *const ms_module_words[] = {"none",           "embedding",      "attn", "mlp",  "moe_router",
+                                       "moe_preprocess", "shared_experts", "moe",  "head", "mtp",
+                                       "mamba",          "delta_net",      "step", NULL};
 const char *const ms_odt_words[] = {"fp32", "bf16", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
 
 double ms_element_B(int dtype) {
@@ -50,14 +53,19 @@ static int checkpoint_role(const MsWork *w, int layer) {
   return 1;
 }
 
-typedef struct { guint8 mixers; gboolean windowed, indexed, quantized, offloaded; int ratio, role, drawn; } LayerKey; /* drawn: the layer, 0 when routing is not drawn */
+typedef struct {
+  guint8 mixers;
+  gboolean windowed, indexed, quantized, offloaded;
+  int ratio, role, drawn;
+} LayerKey; /* drawn: the layer, 0 when routing is not drawn */
 
 /* Stage of a decoder layer, or of the MTP blocks (layer num_layers); -1: of none. */
 static int stage_of(const MsWork *w, int layer) {
   gboolean mtp = layer == w->scenario->model->num_layers;
   for (int i = 0; i < w->layout->num_chunks; i++) {
     const MsChunk *c = &w->layout->chunks[i];
-    if (mtp ? c->num_mtp > 0 : layer >= c->first_layer && layer < c->first_layer + c->num_layers) return i % w->layout->pp;
+    if (mtp ? c->num_mtp > 0 : layer >= c->first_layer && layer < c->first_layer + c->num_layers)
+      return i % w->layout->pp;
   }
   return -1;
 }
@@ -67,7 +75,8 @@ static void build_layer_rows(const MsWork *w, MsBuild *b, int layer) {
   g_autofree guint8 *member = g_new0(guint8, w->draw->layers);
   for (int i = 0, stage = stage_of(w, layer); i < w->draw->layers; i++) member[i] = stage_of(w, i) == stage;
   int keeper = ms_routing_extreme_rank(w->draw, member, w->coldest);
-  ms_build_drawn(b, ms_routing_hottest(w->draw, layer), w->draw->rows[(gsize)layer * (gsize)w->draw->ranks + (gsize)keeper]);
+  ms_build_drawn(b, ms_routing_hottest(w->draw, layer),
+                 w->draw->rows[(gsize)layer * (gsize)w->draw->ranks + (gsize)keeper]);
 }
 
 static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
@@ -81,8 +90,8 @@ static int find_or_add_layer(MsWork *w, MsBuild *b, GArray *keys, int layer) {
                   .drawn = w->draw && ms_model_mixers(w->scenario->model, layer) & MS_MIX_MOE ? layer : 0};
   for (guint i = 0; i < keys->len; i++) {
     LayerKey *k = &g_array_index(keys, LayerKey, i);
-    if (k->mixers == key.mixers && k->windowed == key.windowed && k->indexed == key.indexed && k->ratio == key.ratio && k->quantized == key.quantized &&
-        k->offloaded == key.offloaded && k->role == key.role && k->drawn == key.drawn)
+    if (k->mixers == key.mixers && k->windowed == key.windowed && k->indexed == key.indexed && k->ratio == key.ratio &&
+        k->quantized == key.quantized && k->offloaded == key.offloaded && k->role == key.role && k->drawn == key.drawn)
       return (int)i;
   }
   g_array_append_val(keys, key);
@@ -132,8 +141,7 @@ static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, gboo
   w->piece_embedding = add_end(w, &b, ms_piece_embedding, FALSE);
   w->piece_head = add_end(w, &b, ms_piece_head, TRUE);
   w->piece_mtp = -1;
-  if (scenario->model->mtp_num_layers > 0)
-    w->piece_mtp = add_end(w, &b, ms_piece_mtp, TRUE);
+  if (scenario->model->mtp_num_layers > 0) w->piece_mtp = add_end(w, &b, ms_piece_mtp, TRUE);
   w->piece_mtp_again = -1;
   if (scenario->model->mtp_num_layers > 1 && scenario->model->mtp_use_repeated_layer) {
     w->piece_mtp_again = add_end(w, &b, ms_piece_mtp, TRUE);
@@ -142,8 +150,12 @@ static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, gboo
   return w;
 }
 
-MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error) { return work_new(scenario, layout, FALSE, error); }
-MsWork *ms_work_new_coldest(const MsScenario *scenario, const MsLayout *layout, GError **error) { return work_new(scenario, layout, TRUE, error); }
+MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  return work_new(scenario, layout, FALSE, error);
+}
+MsWork *ms_work_new_coldest(const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  return work_new(scenario, layout, TRUE, error);
+}
 
 static void piece_clear(MsPiece *piece) {
   ms_ops_clear(&piece->forward);
@@ -178,22 +190,42 @@ static gboolean scattered(const MsWork *work) {
   return s->stack.pipeline_scatter && !s->options.sequence_parallel && s->layout.tp > 1;
 }
 
-static double boundary_B(const MsWork *work) { return 2 * work->rows_sp * work->scenario->model->hidden_size * ms_model_streams(work->scenario->model); }
+static double boundary_B(const MsWork *work) {
+  return 2 * work->rows_sp * work->scenario->model->hidden_size * ms_model_streams(work->scenario->model);
+}
 
 MsOp ms_work_p2p_gather(const MsWork *work) {
-  return (MsOp){.name = "pipeline gather", .kind = MS_OP_ALL_GATHER, .stream = MS_STREAM_PP_SEND, .group = MS_GROUP_TP, .dtype = MS_ODT_BF16, .kernels = 1,
-                .groups = 1, .kv_groups = 1, .wait = {-1, -1, -1}, .message_B = scattered(work) ? boundary_B(work) : 0};
+  return (MsOp){.name = "pipeline gather",
+                .kind = MS_OP_ALL_GATHER,
+                .stream = MS_STREAM_PP_SEND,
+                .group = MS_GROUP_TP,
+                .dtype = MS_ODT_BF16,
+                .kernels = 1,
+                .groups = 1,
+                .kv_groups = 1,
+                .wait = {-1, -1, -1},
+                .message_B = scattered(work) ? boundary_B(work) : 0};
 }
 
 MsOp ms_work_p2p(const MsWork *work) {
-  return (MsOp){.name = "pipeline", .kind = MS_OP_P2P, .stream = MS_STREAM_PP_SEND, .group = MS_GROUP_PP, .dtype = MS_ODT_BF16, .kernels = 2, .groups = 1,
-                .kv_groups = 1, .wait = {-1, -1, -1}, .message_B = boundary_B(work) / (scattered(work) ? work->scenario->layout.tp : 1)};
+  return (MsOp){.name = "pipeline",
+                .kind = MS_OP_P2P,
+                .stream = MS_STREAM_PP_SEND,
+                .group = MS_GROUP_PP,
+                .dtype = MS_ODT_BF16,
+                .kernels = 2,
+                .groups = 1,
+                .kv_groups = 1,
+                .wait = {-1, -1, -1},
+                .message_B = boundary_B(work) / (scattered(work) ? work->scenario->layout.tp : 1)};
 }
 
 int ms_work_deferred(const MsWork *work, int microbatches) {
   const MsOptions *o = &work->scenario->options;
   if (!o->defer_embedding_wgrad_compute || work->layout->pp == 1) return 0;
-  return o->wgrad_deferral_limit > 0 ? MIN(microbatches, o->wgrad_deferral_limit / (1 + work->scenario->model->mtp_num_layers)) : microbatches;
+  return o->wgrad_deferral_limit > 0
+             ? MIN(microbatches, o->wgrad_deferral_limit / (1 + work->scenario->model->mtp_num_layers))
+             : microbatches;
 }
 
 gboolean ms_work_has_table(const MsWork *work, const MsChunk *chunk) {

@@ -1,12 +1,14 @@
 /* src/work/work.h - the operator list: what one rank executes, keeps and sends in a step.
  *
- * A model, a layout and the options lower to a few *pieces* (embedding, each distinct kind of decoder layer, an MTP block, the head
- * with its loss). A piece has two lists of operator rows, forward and backward (backward holds recompute, input-gradient and weight-gradient rows
- * in issue order), and totals. A chunk of the pipeline is a sequence of pieces. Memory, time, FLOP and execution all read these rows and
- * nothing else. Source of the rows: domain/model.md 3-5, communication.md, precision_and_overheads.md.
+ * A model, a layout and the options lower to a few *pieces* (embedding, each distinct kind of decoder layer, an MTP
+ * block, the head with its loss). A piece has two lists of operator rows, forward and backward (backward holds
+ * recompute, input-gradient and weight-gradient rows in issue order), and totals. A chunk of the pipeline is a sequence
+ * of pieces. Memory, time, FLOP and execution all read these rows and nothing else. Source of the rows: domain/model.md
+ * 3-5, communication.md, precision_and_overheads.md.
  *
- * Rows describe ONE rank that stands for all ranks of its stage. With drawn routing the ranks of an expert group differ: every layer is a piece of its
- * own, takes as long as on its hottest rank, and keeps what the rank keeps that has most of all layers of the stage. const after ms_work_new. */
+ * Rows describe ONE rank that stands for all ranks of its stage. With drawn routing the ranks of an expert group
+ * differ: every layer is a piece of its own, takes as long as on its hottest rank, and keeps what the rank keeps that
+ * has most of all layers of the stage. const after ms_work_new. */
 #ifndef MS_WORK_WORK_H
 #define MS_WORK_WORK_H
 
@@ -18,63 +20,111 @@ typedef enum { /* rows of op.def */
 #define OP(id, word, family, doc) MS_OP_##id,
 #include "work/op.def"
 #undef OP
-  MS_N_OPS
+               MS_N_OPS
 } MsOpKind;
-typedef enum { MS_FAMILY_GEMM, MS_FAMILY_GROUPED, MS_FAMILY_ATTENTION, MS_FAMILY_MEMORY, MS_FAMILY_COMM, MS_FAMILY_HOST } MsOpFamily;
+typedef enum {
+  MS_FAMILY_GEMM,
+  MS_FAMILY_GROUPED,
+  MS_FAMILY_ATTENTION,
+  MS_FAMILY_MEMORY,
+  MS_FAMILY_COMM,
+  MS_FAMILY_HOST
+} MsOpFamily;
 extern const char *const ms_op_words[];
 extern const char *const ms_op_docs[];
 extern const MsOpFamily ms_op_families[];
 
-typedef enum { MS_PASS_FORWARD, MS_PASS_RECOMPUTE, MS_PASS_DGRAD, MS_PASS_WGRAD, MS_PASS_OPTIMIZER, MS_N_PASSES } MsPass;
+typedef enum {
+  MS_PASS_FORWARD,
+  MS_PASS_RECOMPUTE,
+  MS_PASS_DGRAD,
+  MS_PASS_WGRAD,
+  MS_PASS_OPTIMIZER,
+  MS_N_PASSES
+} MsPass;
 extern const char *const ms_pass_words[]; /* forward recompute dgrad wgrad optimizer */
 
 typedef enum { /* streams of one rank; rows of one stream run in list order, rows of different streams overlap */
-  MS_STREAM_COMPUTE, MS_STREAM_TP, MS_STREAM_CP, MS_STREAM_EP, MS_STREAM_DP, MS_STREAM_EDP, MS_STREAM_PP_SEND, MS_STREAM_PP_RECV,
-  MS_STREAM_SIDE, MS_STREAM_D2H, MS_STREAM_H2D, MS_N_STREAMS
+               MS_STREAM_COMPUTE,
+               MS_STREAM_TP,
+               MS_STREAM_CP,
+               MS_STREAM_EP,
+               MS_STREAM_DP,
+               MS_STREAM_EDP,
+               MS_STREAM_PP_SEND,
+               MS_STREAM_PP_RECV,
+               MS_STREAM_SIDE,
+               MS_STREAM_D2H,
+               MS_STREAM_H2D,
+               MS_N_STREAMS
 } MsStream;
 extern const char *const ms_stream_words[];
 
-typedef enum { /* sub-modules of a layer in EP overlap (communication.md 8), also used by graphs, recompute and breakdowns */
-  MS_NODE_ATTN /* A: everything before dispatch */, MS_NODE_DISPATCH /* D */, MS_NODE_EXPERTS /* M */, MS_NODE_COMBINE /* C */,
-  MS_NODE_POST /* P */, MS_N_NODES
+typedef enum { /* sub-modules of a layer in EP overlap (communication.md 8), also used by graphs, recompute and
+                  breakdowns */
+               MS_NODE_ATTN /* A: everything before dispatch */,
+               MS_NODE_DISPATCH /* D */,
+               MS_NODE_EXPERTS /* M */,
+               MS_NODE_COMBINE /* C */,
+               MS_NODE_POST /* P */,
+               MS_N_NODES
 } MsNode;
 
-typedef enum { MS_MODULE_NONE, MS_MODULE_EMBEDDING, MS_MODULE_ATTN, MS_MODULE_MLP, MS_MODULE_ROUTER, MS_MODULE_PREPROCESS,
-  MS_MODULE_SHARED, MS_MODULE_MOE /* dispatch, experts, combine */, MS_MODULE_HEAD, MS_MODULE_MTP, MS_MODULE_MAMBA, MS_MODULE_DELTA, MS_MODULE_STEP, MS_N_MODULES } MsModule;
+typedef enum {
+  MS_MODULE_NONE,
+  MS_MODULE_EMBEDDING,
+  MS_MODULE_ATTN,
+  MS_MODULE_MLP,
+  MS_MODULE_ROUTER,
+  MS_MODULE_PREPROCESS,
+  MS_MODULE_SHARED,
+  MS_MODULE_MOE /* dispatch, experts, combine */,
+  MS_MODULE_HEAD,
+  MS_MODULE_MTP,
+  MS_MODULE_MAMBA,
+  MS_MODULE_DELTA,
+  MS_MODULE_STEP,
+  MS_N_MODULES
+} MsModule;
 extern const char *const ms_module_words[];
 
-enum { /* MsOp.flags */
-  MS_OPF_SYNC = 1,     /* the host waits until this row has ended before it issues the next one */
-  MS_OPF_WEIGHT = 2,   /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
-  MS_OPF_QUANTIZED = 4,/* runs in the scenario's low precision */
-  MS_OPF_ACCUMULATE = 8, /* adds into the main gradient */
-  MS_OPF_MODEL_FLOP = 16 /* counted by the published FLOP convention */
+enum {                        /* MsOp.flags */
+       MS_OPF_SYNC = 1,       /* the host waits until this row has ended before it issues the next one */
+       MS_OPF_WEIGHT = 2,     /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
+       MS_OPF_QUANTIZED = 4,  /* runs in the scenario's low precision */
+       MS_OPF_ACCUMULATE = 8, /* adds into the main gradient */
+       MS_OPF_MODEL_FLOP = 16 /* counted by the published FLOP convention */
 };
 
 typedef enum { MS_ODT_FP32, MS_ODT_BF16, MS_ODT_FP8, MS_ODT_FP8_BLOCK, MS_ODT_MXFP8, MS_ODT_NVFP4, MS_N_ODT } MsOpDtype;
 extern const char *const ms_odt_words[]; /* fp32 bf16 fp8 fp8-block mxfp8 nvfp4, the words of MsCurve.dtype */
-double ms_element_B(int dtype); /* bytes of one element of such an operand, scales included */
+double ms_element_B(int dtype);          /* bytes of one element of such an operand, scales included */
 
 typedef struct MsOp {
   const char *name; /* "qkv", "expert fc1", "dispatch": static text */
   guint8 kind, pass, stream, group, node, module, dtype, flags;
-  guint16 kernels;  /* GPU kernels launched */
-  gint16 wait[3];   /* earlier rows of the same list that must have ended, -1 = none. (Rows of one stream follow each other anyway.) */
-  /* shape: GEMM C[m,n] = A[m,k] B[n,k]^T; grouped: `groups` GEMMs with m rows in total; attention: see below; others: elements m x n */
+  guint16 kernels; /* GPU kernels launched */
+  gint16 wait[3];  /* earlier rows of the same list that must have ended, -1 = none. (Rows of one stream follow each
+                      other anyway.) */
+  /* shape: GEMM C[m,n] = A[m,k] B[n,k]^T; grouped: `groups` GEMMs with m rows in total; attention: see below; others:
+   * elements m x n */
   double m, n, k;
-  int groups;        /* local experts; attention: batch x heads on this rank */
-  int kv_groups;     /* attention: KV heads on this rank */
-  double flop;       /* executed, 2 per multiply-add; causal attention counts the lower triangle */
+  int groups;             /* local experts; attention: batch x heads on this rank */
+  int kv_groups;          /* attention: KV heads on this rank */
+  double flop;            /* executed, 2 per multiply-add; causal attention counts the lower triangle */
   double read_B, write_B; /* HBM traffic, ideal */
-  double message_B;  /* communication: M of domain/communication.md (AG output, RS input, AR buffer, all-to-all send total, p2p) */
+  double message_B;      /* communication: M of domain/communication.md (AG output, RS input, AR buffer, all-to-all send
+                            total, p2p) */
   double local_fraction; /* all-to-all: share of message_B that stays on the rank */
-  double level_B[2]; /* dispatch/combine with de-duplication: bytes over the scale-up link, over the network; 0,0 = derive from message_B */
-  double keep_B;     /* bytes that start to be kept for backward when this row ends */
-  double free_B;     /* kept bytes released when this row ends */
-  double transient_B;/* alive only while this row runs */
+  double level_B[2];     /* dispatch/combine with de-duplication: bytes over the scale-up link, over the network; 0,0 =
+                            derive from message_B */
+  double keep_B;         /* bytes that start to be kept for backward when this row ends */
+  double free_B;         /* kept bytes released when this row ends */
+  double transient_B;    /* alive only while this row runs */
 } MsOp;
 /* dispatch and combine by DeepEP or HybridEP: m = token rows of this rank, n = bytes of one; */
-/* attention rows: m = query rows per sequence on this rank (s/c), n = KV rows seen (s, or the window), k = head dims dqk + dv */
+/* attention rows: m = query rows per sequence on this rank (s/c), n = KV rows seen (s, or the window), k = head dims
+ * dqk + dv */
 
 typedef struct {
   MsOp *op;
@@ -86,31 +136,34 @@ typedef struct { /* a tensor that forward keeps for backward; sums equal the kee
   const char *name;
   double bytes_B;
   guint8 module;
-  int kept_at, freed_at; /* row of the forward list whose end keeps it, and of the backward list whose end gives it back */
+  int kept_at,
+      freed_at; /* row of the forward list whose end keeps it, and of the backward list whose end gives it back */
 } MsKept;
 
 typedef enum { MS_PIECE_EMBEDDING, MS_PIECE_LAYER, MS_PIECE_MTP, MS_PIECE_HEAD } MsPieceKind;
 
 typedef struct MsPiece {
   MsPieceKind kind;
-  char name[48];          /* "moe layer", "dense layer, bf16" */
+  char name[48]; /* "moe layer", "dense layer, bf16" */
   gboolean is_moe;
   MsOpList forward;
-  MsOpList backward;      /* recompute, dgrad and wgrad rows in issue order */
-  MsOpList reload;        /* kept tensors that the forward sent to the host, fetched before the backward */
-  double graph_B;         /* static gradients of its CUDA graphs and what their backward of attention needs for itself (graphs.c): once for all layers */
-  double offload_B;       /* bytes of them: on the device while the piece works */
+  MsOpList backward; /* recompute, dgrad and wgrad rows in issue order */
+  MsOpList reload;   /* kept tensors that the forward sent to the host, fetched before the backward */
+  double graph_B;    /* static gradients of its CUDA graphs and what their backward of attention needs for itself
+                        (graphs.c): once for all layers */
+  double offload_B;  /* bytes of them: on the device while the piece works */
   int n_kept;
   MsKept *kept;
-  double kept_B;          /* sum over kept: one microbatch */
+  double kept_B; /* sum over kept: one microbatch */
   /* parameters on this rank */
-  double params_dense;    /* all but routed experts */
+  double params_dense; /* all but routed experts */
   double params_expert;
   double params_quantizable_dense, params_quantizable_expert; /* of those, GEMM weights that low precision stores */
-  double params_frozen;   /* weights without gradients and optimizer states, beside the others */
-  double params_tp_replicated;  /* identical on all TP ranks: their gradients are summed over TP at the end */
+  double params_frozen;        /* weights without gradients and optimizer states, beside the others */
+  double params_tp_replicated; /* identical on all TP ranks: their gradients are summed over TP at the end */
   double params_model_dense, params_model_expert; /* before sharding, whole piece */
-  double model_flop;      /* forward, per microbatch and whole model replica, by the published convention (x3 for the step) */
+  double
+      model_flop; /* forward, per microbatch and whole model replica, by the published convention (x3 for the step) */
   double forward_transient_B, backward_transient_B; /* largest coinciding transients, domain/memory.md 7 */
 } MsPiece;
 
@@ -119,12 +172,12 @@ typedef struct MsWork {
   const MsLayout *layout;     /* borrowed; only sizes and groups are read, not the chunks */
   int n_pieces;
   MsPiece *pieces;
-  int piece_embedding, piece_head, piece_mtp;  /* -1 when the model has none */
+  int piece_embedding, piece_head, piece_mtp; /* -1 when the model has none */
   int piece_mtp_again; /* further MTP blocks that share the weights of the first; -1 when each has its own */
-  int *piece_of_layer;                         /* [num_layers] index into pieces */
-  double rows;        /* T: tokens a rank holds between layers without SP */
-  double rows_sp;     /* Tsp */
-  double rows_expert; /* Tk: token-expert rows arriving at one expert rank, balanced unless drawn */
+  int *piece_of_layer; /* [num_layers] index into pieces */
+  double rows;         /* T: tokens a rank holds between layers without SP */
+  double rows_sp;      /* Tsp */
+  double rows_expert;  /* Tk: token-expert rows arriving at one expert rank, balanced unless drawn */
   MsRoutingDraw *draw; /* NULL: not drawn */
   gboolean coldest;    /* what is kept is that of the rank with the fewest rows */
   int padded_vocab;
@@ -150,7 +203,8 @@ int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i);
 
 /* The message between virtual stages on different ranks: one microbatch of activations, or of their gradients. */
 MsOp ms_work_p2p(const MsWork *work);
-/* The gather behind it where each tensor rank was sent one share (stack: pipeline_scatter, without sequence parallelism); message_B 0 elsewhere. */
+/* The gather behind it where each tensor rank was sent one share (stack: pipeline_scatter, without sequence
+ * parallelism); message_B 0 elsewhere. */
 MsOp ms_work_p2p_gather(const MsWork *work);
 
 /* Totals of one pipeline stage (all its chunks). */
@@ -158,28 +212,32 @@ typedef struct {
   double params_dense, params_expert, quantizable_dense, quantizable_expert, tp_replicated, frozen, embedding_copy;
 } MsStageParams;
 MsStageParams ms_work_stage_params(const MsWork *work, int stage);
-/* The chunk has the table of word embeddings: of its own as the first, or as a head that is tied to it. An MTP block elsewhere needs a copy. */
+/* The chunk has the table of word embeddings: of its own as the first, or as a head that is tied to it. An MTP block
+ * elsewhere needs a copy. */
 gboolean ms_work_has_table(const MsWork *work, const MsChunk *chunk);
 
 /* Rows that run once per step on `stage`, after the last microbatch: gradient synchronisation that nothing hides, norm,
  * optimizer, parameter gather; and before the first: zeroing. */
 typedef struct { /* where a row of `reduce` or `gather` hangs: one bucket of parameters */
-  int chunk;  /* model chunk of the stage */
-  int piece;  /* forward index of the bucket's first piece in the chunk: its backward ends the bucket, its forward is the first to need it */
+  int chunk;     /* model chunk of the stage */
+  int piece; /* forward index of the bucket's first piece in the chunk: its backward ends the bucket, its forward is the
+                first to need it */
 } MsBucket;
 
 typedef struct {
-  MsOpList before;  /* zero gradients, low-precision copies of the weights */
-  MsOpList after;   /* what is not overlapped: gradient reduction, LN-gradient and embedding all-reduce, norm, optimizer, parameter gather */
-  MsOpList reduce;  /* overlapped gradient reductions, in the order in which a step issues them */
+  MsOpList before; /* zero gradients, low-precision copies of the weights */
+  MsOpList after;  /* what is not overlapped: gradient reduction, LN-gradient and embedding all-reduce, norm, optimizer,
+                      parameter gather */
+  MsOpList reduce; /* overlapped gradient reductions, in the order in which a step issues them */
   MsBucket *reduce_at; /* [reduce.n] */
-  MsOpList gather;  /* overlapped parameter all-gathers, in forward order */
+  MsOpList gather;     /* overlapped parameter all-gathers, in forward order */
   MsBucket *gather_at; /* [gather.n] */
 } MsStepOps;
 void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out); /* (transfer full) free with ms_step_ops_clear */
 void ms_step_ops_clear(MsStepOps *ops);
 
-/* Megatron-FSDP with sharded gradients or parameters: rows around every pass of one piece. Empty lists where the sharding level has none. */
+/* Megatron-FSDP with sharded gradients or parameters: rows around every pass of one piece. Empty lists where the
+ * sharding level has none. */
 typedef struct {
   MsOpList gather; /* parameters, before its forward and again before its backward */
   MsOpList cast;   /* low-precision copies of what was gathered */
@@ -187,47 +245,58 @@ typedef struct {
 } MsUnitOps;
 void ms_work_unit_ops(const MsWork *work, int piece, MsUnitOps *out); /* (transfer full) free with ms_unit_ops_clear */
 void ms_unit_ops_clear(MsUnitOps *ops);
-/* A decoder layer or MTP block: gathered for each pass and dropped after it. Embedding and head stay from forward to backward. */
+/* A decoder layer or MTP block: gathered for each pass and dropped after it. Embedding and head stay from forward to
+ * backward. */
 gboolean ms_work_is_unit(const MsPiece *piece);
 
-/* `defer_embedding_wgrad_compute`: how many of `microbatches` leave the head's weight gradient to the rows behind the last slot (the first ones do). The
- * backward list of the head has those rows all the same, of the pass wgrad: whoever walks it for such a microbatch leaves them out. */
+/* `defer_embedding_wgrad_compute`: how many of `microbatches` leave the head's weight gradient to the rows behind the
+ * last slot (the first ones do). The backward list of the head has those rows all the same, of the pass wgrad: whoever
+ * walks it for such a microbatch leaves them out. */
 int ms_work_deferred(const MsWork *work, int microbatches);
 
-/* Matrices of one stage that Muon orthogonalises: weights of the layers, not embedding and head. Parameters per rank. */
+/* Matrices of one stage that Muon orthogonalises: weights of the layers, not embedding and head. Parameters per rank.
+ */
 void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double *expert);
 
-/* Ranks over which optimizer states (and what FSDP shards) of dense or expert parameters are split; 1 = not split. DualPipe's two copies of a stage
- * share them too. */
+/* Ranks over which optimizer states (and what FSDP shards) of dense or expert parameters are split; 1 = not split.
+ * DualPipe's two copies of a stage share them too. */
 double ms_work_shards(const MsWork *work, gboolean expert);
 
-/* The precision-aware optimizer is in use as soon as a state is not FP32; it then stores the FP32 master of a BF16 weight as its 16 missing bits. */
+/* The precision-aware optimizer is in use as soon as a state is not FP32; it then stores the FP32 master of a BF16
+ * weight as its 16 missing bits. */
 gboolean ms_optimizer_is_precision_aware(const MsOptions *options);
-/* Bytes of master weight and moments per element of the shard, less the share that the host updates. With `offload_optimizer_states` they are on the device
- * during the update only, masters and moments alike (Megatron-LM dev branch, core/optimizer/cpu_offloading/optimizer_state_offloader.py). */
+/* Bytes of master weight and moments per element of the shard, less the share that the host updates. With
+ * `offload_optimizer_states` they are on the device during the update only, masters and moments alike (Megatron-LM dev
+ * branch, core/optimizer/cpu_offloading/optimizer_state_offloader.py). */
 double ms_optimizer_state_B(const MsScenario *scenario);
 
-/* --- totals of the model (domain/model.md 1, 2) ---------------------------------------------------------------------------- */
+/* --- totals of the model (domain/model.md 1, 2) ---------------------------------------------------------------- */
 typedef struct {
   double attention_per_layer, expert, shared, router, dense_mlp, dense_layer, moe_layer, embedding, mtp_block;
-  double total;        /* without MTP */
-  double total_mtp;    /* with it */
-  double active;       /* per token, with embedding and head */
+  double total;     /* without MTP */
+  double total_mtp; /* with it */
+  double active;    /* per token, with embedding and head */
 } MsParamCount;
 MsParamCount ms_model_params(const MsModel *model);
 
-/* Model FLOP per token, forward and backward, by Megatron's convention (causal attention halved, recompute not counted). */
-typedef struct { double attention_linear, attention_core, mlp, mtp, logits, total; } MsModelFlop;
+/* Model FLOP per token, forward and backward, by Megatron's convention (causal attention halved, recompute not
+ * counted). */
+typedef struct {
+  double attention_linear, attention_core, mlp, mtp, logits, total;
+} MsModelFlop;
 MsModelFlop ms_model_flop_per_token(const MsModel *model, int seq_length);
 /* The same over the packed sequences of a run: attention pays the sum of their squares. */
 MsModelFlop ms_training_flop_per_token(const MsModel *model, const MsTraining *training);
 
-/* Executed FLOP and HBM bytes of a chunked gated delta rule, forward, for `tokens` tokens; dk, dv: widths of a key and a value head. */
+/* Executed FLOP and HBM bytes of a chunked gated delta rule, forward, for `tokens` tokens; dk, dv: widths of a key and
+ * a value head. */
 #define MS_DELTA_CHUNK 64.0
-typedef struct { double flop, read_B, write_B; } MsDeltaWork;
+typedef struct {
+  double flop, read_B, write_B;
+} MsDeltaWork;
 MsDeltaWork ms_delta_work(double tokens, double key_heads, double value_heads, double dk, double dv);
 
-/* --- building lists (used by the lowering and by tests) -------------------------------------------------------------------- */
+/* --- building lists (used by the lowering and by tests) -------------------------------------------------------- */
 void ms_ops_clear(MsOpList *list);
 
 #endif

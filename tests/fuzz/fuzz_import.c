@@ -1,5 +1,6 @@
-/* libFuzzer target: the first byte chooses script, model-zoo file or config.json, the rest is imported, written, loaded again and exported.
- * make fuzz (clang), then MOESIM_DATA=tests/fuzz/data build-fuzz/fuzz/fuzz_import tests/data/import */
+/* libFuzzer target: the first byte chooses script, model-zoo file or config.json, the rest is imported, written, loaded
+ * again and exported. make fuzz (clang), then MOESIM_DATA=tests/fuzz/data build-fuzz/fuzz/fuzz_import tests/data/import
+ */
 #include "lib/mutate_import.h"
 
 #include <stdint.h>

@@ -1,5 +1,6 @@
-/* libFuzzer target: any text as scenario, request, model, machine, what-if study and baseline; what loads is written and loads again.
- * make fuzz (clang), then MOESIM_DATA=tests/fuzz/data build-fuzz/fuzz/fuzz_scenario tests/fuzz/scenario */
+/* libFuzzer target: any text as scenario, request, model, machine, what-if study and baseline; what loads is written
+ * and loads again. make fuzz (clang), then MOESIM_DATA=tests/fuzz/data build-fuzz/fuzz/fuzz_scenario
+ * tests/fuzz/scenario */
 #include "describe/scenario.h"
 #include "lib/mutate.h"
 

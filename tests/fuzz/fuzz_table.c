@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as a table of measurements, plain or gzip: series of rows that are sorted and merged, or one line of error.
- * make fuzz (clang), then build-fuzz/fuzz/fuzz_table tests/fuzz/table */
+/* libFuzzer target: any bytes as a table of measurements, plain or gzip: series of rows that are sorted and merged, or
+ * one line of error. make fuzz (clang), then build-fuzz/fuzz/fuzz_table tests/fuzz/table */
 #include "base/err.h"
 #include "calib/measure.h"
 

@@ -24,12 +24,14 @@ MsCliRun ms_cli_run(const char *const *argv, const char *input) {
   g_ptr_array_add(all, program);
   for (int i = 0; argv[i]; i++) g_ptr_array_add(all, (char *)argv[i]);
   g_ptr_array_add(all, NULL);
-  g_autoptr(GSubprocess) child = g_subprocess_newv((const char *const *)all->pdata, G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE |
-                                                   G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
+  g_autoptr(GSubprocess) child = g_subprocess_newv(
+      (const char *const *)all->pdata,
+      G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
   g_ptr_array_free(all, TRUE);
   if (!child) fail_msg("%s", error->message);
   if (!g_subprocess_communicate_utf8(child, input, NULL, &r.out, &r.err, &error)) fail_msg("%s", error->message);
-  r.status = g_subprocess_get_if_exited(child) ? g_subprocess_get_exit_status(child) : 1000 + g_subprocess_get_term_sig(child);
+  r.status =
+      g_subprocess_get_if_exited(child) ? g_subprocess_get_exit_status(child) : 1000 + g_subprocess_get_term_sig(child);
   return r;
 }
 

@@ -1,14 +1,19 @@
-/* tests/lib/cli.h - the program as a user runs it: what it returns and prints, and the JSON of it. Whatever goes wrong on the way ends the test with its message. */
+/* tests/lib/cli.h - the program as a user runs it: what it returns and prints, and the JSON of it. Whatever goes wrong
+ * on the way ends the test with its message. */
 #ifndef MS_TESTS_CLI_H
 #define MS_TESTS_CLI_H
 
 #include "base/json.h"
 
-/* Finds the program beside the test's own (argv[0]) and makes a folder for the files of the test; the end removes the folder, which must be empty then. */
+/* Finds the program beside the test's own (argv[0]) and makes a folder for the files of the test; the end removes the
+ * folder, which must be empty then. */
 void ms_cli_begin(const char *argv0);
 void ms_cli_end(void);
 
-typedef struct { int status; char *out, *err; } MsCliRun; /* status: 0 .. 255, or 1000 + the signal */
+typedef struct {
+  int status;
+  char *out, *err;
+} MsCliRun; /* status: 0 .. 255, or 1000 + the signal */
 void ms_cli_run_clear(MsCliRun *r);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(MsCliRun, ms_cli_run_clear)
 

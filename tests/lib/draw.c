@@ -9,8 +9,9 @@ static int pick(GRand *rand, const int *values, int n) { return values[g_rand_in
 #define PICK(...) pick(rand, (const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)))
 static gboolean chance(GRand *rand, int percent) { return g_rand_int_range(rand, 0, 100) < percent; }
 
-static const char *const names[] = {"llama3-8b",       "llama3-70b",    "mixtral-8x7b", "deepseek-v2-lite", "deepseek-v3",  "kimi-k2", "qwen2-57b-a14b",
-                                    "qwen3-235b-a22b", "qwen3-30b-a3b", "gpt-oss-20b",  "gpt3-175b",        "mcore-gpt-16b"};
+static const char *const names[] = {"llama3-8b",     "llama3-70b",  "mixtral-8x7b",   "deepseek-v2-lite",
+                                    "deepseek-v3",   "kimi-k2",     "qwen2-57b-a14b", "qwen3-235b-a22b",
+                                    "qwen3-30b-a3b", "gpt-oss-20b", "gpt3-175b",      "mcore-gpt-16b"};
 
 static void draw_dense(GRand *rand, MsModel *m) {
   m->gated = chance(rand, 60);
@@ -101,7 +102,10 @@ static void draw_field(GRand *rand, const MsField *field, void *object) {
   case MS_T_ENUM: *(int *)at = g_rand_int_range(rand, 0, (gint32)g_strv_length((char **)field->words)); return;
   case MS_T_INT: *(int *)at = PICK(0, 1, 1, 2, 8); return;
   case MS_T_F64: *(double *)at = chance(rand, 50) ? 0.25 : 1; return;
-  case MS_T_WORDS: *(guint32 *)at = 1u << g_rand_int_range(rand, 0, (gint32)g_strv_length((char **)field->words)) | (chance(rand, 30) ? 8u : 0u); return;
+  case MS_T_WORDS:
+    *(guint32 *)at =
+        1u << g_rand_int_range(rand, 0, (gint32)g_strv_length((char **)field->words)) | (chance(rand, 30) ? 8u : 0u);
+    return;
   default: return;
   }
 }
@@ -115,7 +119,8 @@ static void draw_options(GRand *rand, MsScenario *s) {
   if (!(o->moe_expert_rank_capacity_factor > 0)) o->moe_expert_rank_capacity_factor = NAN;
   if (chance(rand, 70)) o->grad_reduce_dtype = o->main_grads_dtype;
   if (chance(rand, 80)) o->cross_entropy_fusion_impl = MS_CE_NATIVE;
-  if (chance(rand, 80)) o->fp8_dot_product_attention = o->offload_optimizer_states = FALSE, o->keep_mtp_spec_in_bf16 = FALSE;
+  if (chance(rand, 80))
+    o->fp8_dot_product_attention = o->offload_optimizer_states = FALSE, o->keep_mtp_spec_in_bf16 = FALSE;
   if (chance(rand, 80)) o->defer_embedding_wgrad_compute = o->overlap_param_gather_with_optimizer_step = FALSE;
   if (chance(rand, 80)) o->moe_expert_rank_capacity_factor = NAN, o->moe_paged_stash = FALSE;
   if (chance(rand, 90)) o->lcma = FALSE;
@@ -133,7 +138,8 @@ static void make_plain(MsScenario *s) {
   o->offload_modules = o->cuda_graph_scope = 0;
   o->optimizer_offload_fraction = 0;
   o->fsdp = MS_FSDP_NONE;
-  o->main_grads_dtype = o->grad_reduce_dtype = o->exp_avg_dtype = o->exp_avg_sq_dtype = o->main_params_dtype = MS_DT_FP32;
+  o->main_grads_dtype = o->grad_reduce_dtype = o->exp_avg_dtype = o->exp_avg_sq_dtype = o->main_params_dtype =
+      MS_DT_FP32;
   o->use_transformer_engine_op_fuser = o->fused_grouped_mlp = o->moe_router_padding_for_quantization = FALSE;
   o->num_distributed_optimizer_instances = 1;
   m->moe_router_num_groups = m->moe_router_group_topk = m->mtp_num_layers = 0;
@@ -156,13 +162,14 @@ static void draw_training(GRand *rand, MsScenario *s) {
   s->training.global_batch_size = s->training.micro_batch_size * dp * PICK(8, 16, 64);
   s->training.precision = g_rand_int_range(rand, 0, MS_N_PRECISIONS);
   s->training.optimizer = chance(rand, 10) ? MS_OPT_MUON : MS_OPT_ADAM;
-  const MsRouting routings[] = {{.kind = MS_ROUTING_BALANCED},
-                                {.kind = MS_ROUTING_BALANCED},
-                                {.kind = MS_ROUTING_NATURAL},
-                                {.kind = MS_ROUTING_ZIPF, .skew = 0.8, .seed = 7},
-                                {.kind = MS_ROUTING_DIRICHLET, .skew = 2.5, .seed = 1},
-                                {.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1.25},
-                                {.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1, .pad_to_capacity = TRUE, .forced_balance = TRUE}};
+  const MsRouting routings[] = {
+      {.kind = MS_ROUTING_BALANCED},
+      {.kind = MS_ROUTING_BALANCED},
+      {.kind = MS_ROUTING_NATURAL},
+      {.kind = MS_ROUTING_ZIPF, .skew = 0.8, .seed = 7},
+      {.kind = MS_ROUTING_DIRICHLET, .skew = 2.5, .seed = 1},
+      {.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1.25},
+      {.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1, .pad_to_capacity = TRUE, .forced_balance = TRUE}};
   s->training.routing = routings[g_rand_int_range(rand, 0, G_N_ELEMENTS(routings))];
 }
 

@@ -1,10 +1,12 @@
-/* tests/lib/draw.h - random scenarios over every key: models of all kinds, layouts, options, most of them valid. Seeded, so that a failure comes again. */
+/* tests/lib/draw.h - random scenarios over every key: models of all kinds, layouts, options, most of them valid.
+ * Seeded, so that a failure comes again. */
 #ifndef MS_TESTS_DRAW_H
 #define MS_TESTS_DRAW_H
 
 #include "describe/scenario.h"
 
-/* `plain`: only what the releases before parallel folding know too (ETP = TP, no new dispatchers, no low precision, ...). (transfer full) */
+/* `plain`: only what the releases before parallel folding know too (ETP = TP, no new dispatchers, no low precision,
+ * ...). (transfer full) */
 MsScenario *ms_test_draw(GRand *rand, gboolean plain);
 
 #endif

@@ -4,11 +4,13 @@
 
 #include "describe/scenario.h"
 
-/* Models of four layers, 32 wide: "dense" (GQA, norms of q and k), "gpt" (LayerNorm, GELU, biases, learned positions, tied), "window" (sliding window, sinks,
- * tied), "moe" (8 experts, top 2), "mla" (latent attention, shared expert, MTP), "latent" (squared ReLU experts behind a latent projection). */
+/* Models of four layers, 32 wide: "dense" (GQA, norms of q and k), "gpt" (LayerNorm, GELU, biases, learned positions,
+ * tied), "window" (sliding window, sinks, tied), "moe" (8 experts, top 2), "mla" (latent attention, shared expert,
+ * MTP), "latent" (squared ReLU experts behind a latent projection). */
 extern const char *const ms_test_exec_models[];
 
-/* 32 tokens, one sequence a microbatch, a batch of 8, one GPU, nothing overlapped. Fails the test when it cannot be read. (transfer full) */
+/* 32 tokens, one sequence a microbatch, a batch of 8, one GPU, nothing overlapped. Fails the test when it cannot be
+ * read. (transfer full) */
 MsScenario *ms_test_exec_scenario(const char *model);
 
 typedef struct { /* zero: 1, the first word, or off */
@@ -17,7 +19,7 @@ typedef struct { /* zero: 1, the first word, or off */
   MsScheduleKind schedule;
   MsCpComm cp_comm;
   MsDispatcher dispatcher;
-  guint32 recompute;  /* modules; ~0 = full */
+  guint32 recompute; /* modules; ~0 = full */
   gboolean no_sp, no_distopt, overlap, ep_overlap, shared_overlap, unfused, te_loss, no_fusion, natural;
 } MsExecCase;
 

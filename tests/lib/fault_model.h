@@ -7,17 +7,28 @@
 #include "fault/fault.h"
 
 #define HOUR_S 3600.0
-#define DAY_S 86400.0
+#define DAY_S  86400.0
 
-static inline MsFaultModel model_of(double mtbf_s, double stall_s, double write_s, double interval_s, double intervals) {
+static inline MsFaultModel model_of(double mtbf_s, double stall_s, double write_s, double interval_s,
+                                    double intervals) {
   return (MsFaultModel){.n_kinds = 2,
                         .kind = {{0.75 / mtbf_s, 60, TRUE}, {0.25 / mtbf_s, 600, FALSE}},
-                        .interval_s = interval_s, .stall_s = stall_s, .write_s = write_s, .restart_s = 400,
-                        .nodes = 64, .spares = -1, .replicas = 8, .nodes_per_replica = 8, .repair_s = DAY_S,
-                        .work_s = intervals * interval_s, .horizon_s = INFINITY};
+                        .interval_s = interval_s,
+                        .stall_s = stall_s,
+                        .write_s = write_s,
+                        .restart_s = 400,
+                        .nodes = 64,
+                        .spares = -1,
+                        .replicas = 8,
+                        .nodes_per_replica = 8,
+                        .repair_s = DAY_S,
+                        .work_s = intervals * interval_s,
+                        .horizon_s = INFINITY};
 }
 
-typedef struct { double mean, error; } Mean;
+typedef struct {
+  double mean, error;
+} Mean;
 
 static inline Mean mean_wall(const MsFaultModel *m, int runs) {
   double sum = 0, squares = 0;

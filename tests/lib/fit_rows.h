@@ -8,7 +8,7 @@
 
 static const MsDeviceRates device = {1e15, 3e12, 132};
 
-/* --- noise that is the same everywhere: a linear congruential generator, sum of four for a bell ------------------------------------- */
+/* --- noise that is the same everywhere: a linear congruential generator, sum of four for a bell ---------------- */
 static guint64 seed = 1;
 static inline double uniform(void) {
   seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -18,7 +18,12 @@ static inline double bell(void) { return (uniform() + uniform() + uniform() + un
 
 static inline MsSeries series_new(MsRowKind kind, const char *op, const char *dtype, int odt) {
   seed = 1;
-  return (MsSeries){.kind = kind, .key = {.op = op, .dtype = dtype}, .dtype = odt, .file = (char *)"t.csv", .gpu = (char *)"", .library = (char *)"",
+  return (MsSeries){.kind = kind,
+                    .key = {.op = op, .dtype = dtype},
+                    .dtype = odt,
+                    .file = (char *)"t.csv",
+                    .gpu = (char *)"",
+                    .library = (char *)"",
                     .rows = g_array_new(FALSE, FALSE, sizeof(MsRow))};
 }
 
@@ -31,16 +36,19 @@ static inline void add_row(MsSeries *series, const MsCurve *truth, const MsRow *
 }
 
 static inline double pick(const double *list, int n) { return list[(int)(uniform() * n)]; }
-static const double row_sizes[] = {128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384};
+static const double row_sizes[] = {128,  192,  256,  384,  512,  768,   1024, 1536,
+                                   2048, 3072, 4096, 6144, 8192, 12288, 16384};
 #define SIZE() pick(row_sizes, G_N_ELEMENTS(row_sizes))
 
 static inline void gemm_rows(MsSeries *series, const MsCurve *truth, int n, double noise, guint spoil) {
-  for (int i = 0; i < n; i++) add_row(series, truth, &(MsRow){.x = {256 + floor(uniform() * 16000), SIZE(), SIZE()}}, noise, spoil);
+  for (int i = 0; i < n; i++)
+    add_row(series, truth, &(MsRow){.x = {256 + floor(uniform() * 16000), SIZE(), SIZE()}}, noise, spoil);
   ms_series_merge(series->rows);
 }
 
 /* Median and p90 error of `curve` against the truth without noise. */
-static inline void expect(const MsCurve *curve, const MsCurve *truth, const MsSeries *series, double median, double p90) {
+static inline void expect(const MsCurve *curve, const MsCurve *truth, const MsSeries *series, double median,
+                          double p90) {
   g_autoptr(GArray) error = g_array_new(FALSE, FALSE, sizeof(double));
   for (guint i = 0; i < series->rows->len; i++) {
     const double *x = g_array_index(series->rows, MsRow, i).x;
@@ -49,9 +57,13 @@ static inline void expect(const MsCurve *curve, const MsCurve *truth, const MsSe
   }
   double *e = (double *)(void *)error->data;
   for (guint i = 0; i < error->len; i++)
-    for (guint j = i; j > 0 && e[j] < e[j - 1]; j--) { double t = e[j]; e[j] = e[j - 1], e[j - 1] = t; }
+    for (guint j = i; j > 0 && e[j] < e[j - 1]; j--) {
+      double t = e[j];
+      e[j] = e[j - 1], e[j - 1] = t;
+    }
   if (e[error->len / 2] > median || e[error->len * 9 / 10] > p90)
-    fail_msg("%s: median %.4f p90 %.4f, at most %.4f %.4f", ms_curve_form_words[curve->form], e[error->len / 2], e[error->len * 9 / 10], median, p90);
+    fail_msg("%s: median %.4f p90 %.4f, at most %.4f %.4f", ms_curve_form_words[curve->form], e[error->len / 2],
+             e[error->len * 9 / 10], median, p90);
 }
 
 static inline MsCurve fit_it(const MsSeries *series, const MsFitContext *context) {
@@ -67,7 +79,12 @@ static inline void done(MsSeries *series, MsCurve *curve) {
 }
 
 static const MsFitContext plain = {.launch_s = NAN};
-#define TRUTH(op_, form_, ...) \
-  {.op = (char *)(op_), .form = form_, .param = {__VA_ARGS__}, .provenance = {.cast_launch_s = NAN, .cast_bw_efficiency = NAN}}
+#define TRUTH(op_, form_, ...)                                                  \
+  {                                                                             \
+    .op = (char *)(op_), .form = form_, .param = {__VA_ARGS__}, .provenance = { \
+      .cast_launch_s = NAN,                                                     \
+      .cast_bw_efficiency = NAN                                                 \
+    }                                                                           \
+  }
 
 #endif

@@ -5,14 +5,16 @@
 #include <string.h>
 
 typedef struct {
-  char *text;      /* "stages[].peak_B" */
-  GStrv step;      /* "stages", "[]", "peak_B" */
+  char *text; /* "stages[].peak_B" */
+  GStrv step; /* "stages", "[]", "peak_B" */
   guint n;
-  GStrv type;      /* words between " or " */
+  GStrv type; /* words between " or " */
   gboolean optional, rare, met;
 } Row;
 
-struct MsJsonDoc { GHashTable *table; }; /* name -> GPtrArray of Row */
+struct MsJsonDoc {
+  GHashTable *table;
+}; /* name -> GPtrArray of Row */
 
 static void row_free(gpointer data) {
   Row *row = data;
@@ -53,7 +55,8 @@ MsJsonDoc *ms_json_doc_load(const char *filename) {
     if (g_str_has_prefix(line[i], "## ")) {
       rows = g_ptr_array_new_with_free_func(row_free);
       g_hash_table_insert(doc->table, g_strdup(line[i] + 3), rows);
-    } else if (rows && line[i][0] == '|' && !g_str_has_prefix(line[i], "| key |") && !g_str_has_prefix(line[i], "|---")) {
+    } else if (rows && line[i][0] == '|' && !g_str_has_prefix(line[i], "| key |") &&
+               !g_str_has_prefix(line[i], "|---")) {
       g_ptr_array_add(rows, row_of(line[i]));
     }
   }
@@ -72,9 +75,13 @@ static GPtrArray *rows_of(const MsJsonDoc *doc, const char *name) {
   return rows;
 }
 
-/* --- one value against the rows that lead to it -------------------------------------------------------------------------------- */
+/* --- one value against the rows that lead to it ---------------------------------------------------------------- */
 
-typedef struct { MsJsonDoc *doc; const char *name; GPtrArray *rows, *at; /* steps from the top, char * */ } Walk;
+typedef struct {
+  MsJsonDoc *doc;
+  const char *name;
+  GPtrArray *rows, *at; /* steps from the top, char * */
+} Walk;
 
 /* The row starts with the steps so far. */
 static gboolean leads_on(const Row *row, const GPtrArray *at) {
@@ -86,7 +93,8 @@ static gboolean leads_on(const Row *row, const GPtrArray *at) {
 
 static char *place(const Walk *w) {
   GString *text = g_string_new(w->name);
-  for (guint i = 0; i < w->at->len; i++) g_string_append_printf(text, strcmp(w->at->pdata[i], "[]") ? ".%s" : "%s", (char *)w->at->pdata[i]);
+  for (guint i = 0; i < w->at->len; i++)
+    g_string_append_printf(text, strcmp(w->at->pdata[i], "[]") ? ".%s" : "%s", (char *)w->at->pdata[i]);
   return g_string_free(text, FALSE);
 }
 
@@ -118,10 +126,12 @@ static void into(Walk *w, const char *step, JsonNode *node) {
   g_ptr_array_set_size(w->at, (int)w->at->len - 1);
 }
 
-/* Whether the value is of the type; an object of a table is checked by that table, but for keys that the caller lists beside. */
+/* Whether the value is of the type; an object of a table is checked by that table, but for keys that the caller lists
+ * beside. */
 static gboolean is_of(Walk *w, const char *type, JsonNode *node) {
   if (strcmp(type, "file") == 0) return TRUE;
-  if (!JSON_NODE_HOLDS_OBJECT(node) || !g_hash_table_contains(w->doc->table, type)) return strcmp(type, type_of(node)) == 0;
+  if (!JSON_NODE_HOLDS_OBJECT(node) || !g_hash_table_contains(w->doc->table, type))
+    return strcmp(type, type_of(node)) == 0;
   JsonObject *own = json_object_new();
   check_complete(w, json_node_get_object(node));
   g_autoptr(GList) keys = json_object_get_members(json_node_get_object(node));

@@ -28,13 +28,19 @@ static void put(size_t real_B, void *to, gint64 i, double x) {
   if (real_B == 4) ((float *)to)[i] = (float)x;
   else ((double *)to)[i] = x;
 }
-static double get(size_t real_B, const void *from, gint64 i) { return real_B == 4 ? (double)((const float *)from)[i] : ((const double *)from)[i]; }
+static double get(size_t real_B, const void *from, gint64 i) {
+  return real_B == 4 ? (double)((const float *)from)[i] : ((const double *)from)[i];
+}
 
 double ms_case_get(const MsKernels *k, const void *x, gint64 i) { return get(k->real_B, x, i); }
 void ms_case_set(const MsKernels *k, void *x, gint64 i, double value) { put(k->real_B, x, i, value); }
 
-typedef struct { double *a[MS_CASE_ARRAYS + 1]; } Arrays;   /* in double */
-typedef struct { void *a[MS_CASE_ARRAYS + 1]; } Reals;      /* as the kernel has them */
+typedef struct {
+  double *a[MS_CASE_ARRAYS + 1];
+} Arrays; /* in double */
+typedef struct {
+  void *a[MS_CASE_ARRAYS + 1];
+} Reals; /* as the kernel has them */
 
 static Arrays drawn(const gint64 *n, double low, double high) {
   Arrays x = {0};
@@ -67,7 +73,8 @@ static void clear(void *const *a) {
   for (int i = 0; i < MS_CASE_ARRAYS; i++) g_free(a[i]);
 }
 
-static void assert_near(const MsKernelCase *c, const char *what, int array, size_t real_B, gint64 n, const void *got, const double *want, double bound) {
+static void assert_near(const MsKernelCase *c, const char *what, int array, size_t real_B, gint64 n, const void *got,
+                        const double *want, double bound) {
   double most = 1e-300, worst = 0;
   gint64 at = 0;
   for (gint64 j = 0; j < n; j++) most = MAX(most, isfinite(want[j]) ? fabs(want[j]) : 0);
@@ -77,12 +84,14 @@ static void assert_near(const MsKernelCase *c, const char *what, int array, size
     if (isnan(error)) break;
   }
   if (worst <= bound * most) return;
-  print_error("%s, %s %d, %zu B: element %" G_GINT64_FORMAT " of %" G_GINT64_FORMAT " is %.17g, not %.17g; the error is %.3g of the largest, bound %.3g\n", c->name, what, array,
-              real_B, at, n, get(real_B, got, at), want[at], worst / most, bound);
+  print_error("%s, %s %d, %zu B: element %" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
+              " is %.17g, not %.17g; the error is %.3g of the largest, bound %.3g\n",
+              c->name, what, array, real_B, at, n, get(real_B, got, at), want[at], worst / most, bound);
   fail();
 }
 
-static double loss_of(const MsKernelCase *c, const Arrays *x, const Arrays *dy, Arrays *y) { /* sum of outputs times dy */
+static double loss_of(const MsKernelCase *c, const Arrays *x, const Arrays *dy,
+                      Arrays *y) { /* sum of outputs times dy */
   double sum = 0;
   c->oracle(c, x->a, y->a);
   for (int i = 0; i < MS_CASE_ARRAYS && c->out[i] > 0; i++)
@@ -106,7 +115,9 @@ static Arrays differences(const MsKernelCase *c, const Arrays *x, const Arrays *
   return d;
 }
 
-typedef struct { Reals y, dx; } Result;
+typedef struct {
+  Reals y, dx;
+} Result;
 
 #define STOOD 0.5 /* in gradients that are added to */
 
@@ -128,15 +139,18 @@ static void result_clear(Result *r) { clear(r->y.a), clear(r->dx.a); }
 
 static void assert_same_bits(const MsKernelCase *c, const char *unit, size_t real_B, const Result *a, const Result *b) {
   for (int i = 0; i < MS_CASE_ARRAYS && c->out[i] > 0; i++)
-    if (memcmp(a->y.a[i], b->y.a[i], (gsize)c->out[i] * real_B)) fail_msg("%s: output %d differs on %s", c->name, i, unit);
+    if (memcmp(a->y.a[i], b->y.a[i], (gsize)c->out[i] * real_B))
+      fail_msg("%s: output %d differs on %s", c->name, i, unit);
   for (int i = 0; c->backward && i < MS_CASE_ARRAYS && c->in[i] > 0; i++)
-    if (!(c->constant >> i & 1) && memcmp(a->dx.a[i], b->dx.a[i], (gsize)c->in[i] * real_B)) fail_msg("%s: gradient %d differs on %s", c->name, i, unit);
+    if (!(c->constant >> i & 1) && memcmp(a->dx.a[i], b->dx.a[i], (gsize)c->in[i] * real_B))
+      fail_msg("%s: gradient %d differs on %s", c->name, i, unit);
 }
 
 void ms_kernel_case_check(const MsKernelCase *c) {
   state = 88172645463325252u;
   double bound32 = c->bound32 > 0 ? c->bound32 : 2e-6;
-  Arrays x = c->low == 0 && c->high == 0 ? drawn(c->in, -2, 2) : drawn(c->in, c->low, c->high), dy = drawn(c->out, -1, 1), y = filled(c->out, NAN), d = {0};
+  Arrays x = c->low == 0 && c->high == 0 ? drawn(c->in, -2, 2) : drawn(c->in, c->low, c->high),
+         dy = drawn(c->out, -1, 1), y = filled(c->out, NAN), d = {0};
   c->oracle(c, x.a, y.a);
   Result r64 = run_on(c, ms_kernels(8), &x, &dy), r32 = run_on(c, ms_kernels(4), &x, &dy);
   for (int i = 0; i < MS_CASE_ARRAYS && c->out[i] > 0; i++) {

@@ -82,8 +82,8 @@ static void bump_digit(GRand *rand, GString *text) {
 }
 
 char *ms_test_mutate(GRand *rand, const char *original) {
-  static void (*const damage[])(GRand *, GString *) = {
-      replace_value, replace_value, replace_value, bump_digit, cut, duplicate, flip};
+  static void (*const damage[])(GRand *, GString *) = {replace_value, replace_value, replace_value, bump_digit,
+                                                       cut,           duplicate,     flip};
   GString *text = g_string_new(original);
   for (int n = g_rand_int_range(rand, 1, 4); n > 0; n--)
     damage[g_rand_int_range(rand, 0, G_N_ELEMENTS(damage))](rand, text);
@@ -94,9 +94,9 @@ char *ms_test_mutate(GRand *rand, const char *original) {
  * ---------------------------------------------------------------------------------------------------------
  */
 static void check_error(gboolean ok, GError *error, const char *text) {
-  gboolean kept = ok ? !error
-                     : error && error->domain == MS_ERROR && error->code == MS_ERROR_INPUT &&
-                           !strchr(error->message, '\n');
+  gboolean kept =
+      ok ? !error
+         : error && error->domain == MS_ERROR && error->code == MS_ERROR_INPUT && !strchr(error->message, '\n');
   if (!kept) g_error("broken promise (%s) for: %s", error ? error->message : "no message", text);
 }
 
@@ -226,9 +226,8 @@ int ms_test_load_anything(const char *text) {
   MsJson *doc = parsed(text);
   if (!doc) return 0;
   try_histogram(doc, text);
-  int accepted =
-      try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text) + try_whatif(text) + try_baseline(doc, text) +
-      try_under(doc, text) + try_goodput(doc, text);
+  int accepted = try_scenario(doc, text) + try_request(doc, text) + try_model(doc, text) + try_hardware(doc, text) +
+                 try_whatif(text) + try_baseline(doc, text) + try_under(doc, text) + try_goodput(doc, text);
   ms_json_free(doc);
   return accepted;
 }
@@ -236,7 +235,8 @@ int ms_test_load_anything(const char *text) {
 gboolean ms_test_load_dump(const char *bytes, gsize length) {
   GError *error = NULL;
   g_autoptr(MsDump) dump = ms_dump_parse(g_memdup2(bytes, length), length, "dump", &error);
-  if (!dump != !!error || (error && (error->domain != MS_ERROR || error->code != MS_ERROR_INPUT || strchr(error->message, '\n'))))
+  if (!dump != !!error ||
+      (error && (error->domain != MS_ERROR || error->code != MS_ERROR_INPUT || strchr(error->message, '\n'))))
     g_error("a dump is %s with the message %s", dump ? "accepted" : "refused", error ? error->message : "(none)");
   g_clear_error(&error);
   if (!dump) return FALSE;
@@ -247,7 +247,8 @@ gboolean ms_test_load_dump(const char *bytes, gsize length) {
     sum += ms_dump_at(m->gradient, 0) + ms_dump_at(m->parameter, m->n - 1);
     ms_dump_text_add(again, m->name, m->n, m->gradient, m->parameter);
   }
-  if (again->len != length || memcmp(again->str, bytes, length) != 0) g_error("a dump is not written as it was read (sum %g)", sum);
+  if (again->len != length || memcmp(again->str, bytes, length) != 0)
+    g_error("a dump is not written as it was read (sum %g)", sum);
   g_string_free(again, TRUE);
   return TRUE;
 }

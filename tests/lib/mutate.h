@@ -7,12 +7,12 @@
 /* A damaged copy: bytes flipped, pieces cut, doubled or moved, values replaced by nasty ones. (transfer full)
  */
 char *ms_test_mutate(GRand *rand, const char *text);
-/* Loads `text` as scenario, request, model, machine, what-if study, baseline and goodput study; ends the program on a broken promise: no error on
- * failure, more than one line, or something that does not load again after being written. How many of the
- * seven were accepted. */
+/* Loads `text` as scenario, request, model, machine, what-if study, baseline and goodput study; ends the program on a
+ * broken promise: no error on failure, more than one line, or something that does not load again after being written.
+ * How many of the seven were accepted. */
 int ms_test_load_anything(const char *text);
-/* Reads `bytes` as a dump of moesim exec; ends the program on a broken promise: no error on failure, more than one line, or a dump that is not written again
- * byte for byte. Whether it was accepted. */
+/* Reads `bytes` as a dump of moesim exec; ends the program on a broken promise: no error on failure, more than one
+ * line, or a dump that is not written again byte for byte. Whether it was accepted. */
 gboolean ms_test_load_dump(const char *bytes, gsize length);
 
 #endif

@@ -5,7 +5,8 @@
 #include "base/err.h"
 
 static void check_error(const GError *error) {
-  gboolean kept = error && error->domain == MS_ERROR && error->code == MS_ERROR_INPUT && !strchr(error->message, '\n') && g_utf8_validate(error->message, -1, NULL);
+  gboolean kept = error && error->domain == MS_ERROR && error->code == MS_ERROR_INPUT &&
+                  !strchr(error->message, '\n') && g_utf8_validate(error->message, -1, NULL);
   if (!kept) g_error("broken promise: %s", error ? error->message : "no message");
 }
 
@@ -34,7 +35,8 @@ static void check_scenario(const MsScenario *s) {
 
 gboolean ms_test_import_anything(const char *text, gsize length, gboolean modelzoo, const MsImportOptions *options) {
   g_autoptr(GError) error = NULL;
-  g_autoptr(MsImport) import = (modelzoo ? ms_import_modelzoo : ms_import_megatron)(text, length, "fuzz", options, &error);
+  g_autoptr(MsImport) import =
+      (modelzoo ? ms_import_modelzoo : ms_import_megatron)(text, length, "fuzz", options, &error);
   if (import) check_scenario(import->scenario);
   else check_error(error);
   return import != NULL;

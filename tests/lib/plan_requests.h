@@ -5,13 +5,17 @@
 #include "plan/plan.h"
 
 /* What differs from one request to the next; a key of `options` that is not given has a default of no consequence. */
-typedef struct { const char *name, *model, *hardware; int gpus, seq, batch; const char *training, *layout, *options; } MsSmallRequest;
+typedef struct {
+  const char *name, *model, *hardware;
+  int gpus, seq, batch;
+  const char *training, *layout, *options;
+} MsSmallRequest;
 extern const MsSmallRequest ms_small_requests[];
 extern const guint ms_n_small_requests;
 
 MsRequest *ms_small_request(const MsSmallRequest *small);                        /* (transfer full) */
 MsRequest *ms_small_request_gpus(const MsSmallRequest *small, const char *gpus); /* `gpus` as JSON */
-char *ms_scenario_text(const MsScenario *scenario);                             /* as a file (transfer full) */
+char *ms_scenario_text(const MsScenario *scenario);                              /* as a file (transfer full) */
 MsPlan *ms_small_plan(const MsRequest *request, gboolean prune, int threads, int top);
 
 /* The same layouts with the same times in the same order. */

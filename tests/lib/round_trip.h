@@ -4,8 +4,8 @@
 
 #include "launch/launch.h"
 
-/* One scenario: TRUE when the form can say it; it must then come back equal, with nothing ignored and nothing assumed. What cannot be said must be refused
- * in one line: FALSE. Fails the test otherwise. */
+/* One scenario: TRUE when the form can say it; it must then come back equal, with nothing ignored and nothing assumed.
+ * What cannot be said must be refused in one line: FALSE. Fails the test otherwise. */
 gboolean ms_test_round_trip(const MsScenario *scenario, MsLaunch launch);
 /* Draws until `rounds` scenarios could be said in the form. */
 void ms_test_round_trips(MsLaunch launch, guint32 seed, int rounds);

@@ -4,8 +4,8 @@
 
 #include "sim/lower.h"
 
-/* The same tasks and waits on `stages` stages, but communication takes no SMs and no link; `host` FALSE: all is issued ahead of time, too.
- * (transfer full) */
+/* The same tasks and waits on `stages` stages, but communication takes no SMs and no link; `host` FALSE: all is issued
+ * ahead of time, too. (transfer full) */
 MsGraph *ms_test_unshared(const MsGraph *graph, int stages, gboolean host);
 
 #endif

@@ -59,8 +59,10 @@ static void errors_are_one_line_of_text(void **state) {
   moesim_scenario_free(scenario);
 }
 
-static const char request[] = "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, "
-                              "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32, \"micro_batch_size\": 1, \"precision\": \"bf16\"}, "
+static const char request[] = "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", "
+                              "\"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+                              "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32, \"micro_batch_size\": "
+                              "1, \"precision\": \"bf16\"}, "
                               "\"layout\": {\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1}, \"options\": {}}";
 
 static void a_plan_gives_the_layouts_in_order_and_as_scenarios(void **state) {
@@ -76,7 +78,8 @@ static void a_plan_gives_the_layouts_in_order_and_as_scenarios(void **state) {
   assert_in_range(n, 2, 3);
   for (int i = 0; i < n; i++) {
     const moesim_result *result = moesim_plan_result(plan, i);
-    if (i > 0) assert_true(moesim_result_step_time_s(result) >= moesim_result_step_time_s(moesim_plan_result(plan, i - 1)));
+    if (i > 0)
+      assert_true(moesim_result_step_time_s(result) >= moesim_result_step_time_s(moesim_plan_result(plan, i - 1)));
     char *text = moesim_plan_scenario_json(plan, i);
     moesim_scenario *scenario = moesim_scenario_parse(text, "winner", &error);
     if (!scenario) fail_msg("%s", error);

@@ -5,15 +5,23 @@
 
 #include <string.h>
 
-/* A run with what the planner would not try by itself: three sequences a microbatch, layers cut by hand, an uncommon choice of what is recomputed. */
+/* A run with what the planner would not try by itself: three sequences a microbatch, layers cut by hand, an uncommon
+ * choice of what is recomputed. */
 static const char run_text[] =
-    "{\"schema\": 1, \"name\": \"own\", \"model\": {\"base\": \"qwen3-30b-a3b\", \"num_layers\": 10}, \"hardware\": \"h100-sxm\", \"gpus\": 8, \"software\": \"mcore-dev\","
-    " \"training\": {\"seq_length\": 2048, \"micro_batch_size\": 3, \"global_batch_size\": 48, \"precision\": \"bf16\", \"routing\": \"balanced\"},"
-    " \"layout\": {\"tp\": 1, \"cp\": 1, \"pp\": 2, \"vpp\": 2, \"ep\": 4, \"etp\": 1, \"schedule\": \"1f1b\", \"pipeline_layout\": \"Ettt|ttt|tt|ttL\"},"
-    " \"options\": {\"sequence_parallel\": false, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, \"overlap_grad_reduce\": true,"
-    "  \"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": {\"granularity\": \"selective\", \"modules\": [\"layernorm\"]}, \"offload_modules\": [],"
-    "  \"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\","
-    "  \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true},"
+    "{\"schema\": 1, \"name\": \"own\", \"model\": {\"base\": \"qwen3-30b-a3b\", \"num_layers\": 10}, \"hardware\": "
+    "\"h100-sxm\", \"gpus\": 8, \"software\": \"mcore-dev\","
+    " \"training\": {\"seq_length\": 2048, \"micro_batch_size\": 3, \"global_batch_size\": 48, \"precision\": "
+    "\"bf16\", \"routing\": \"balanced\"},"
+    " \"layout\": {\"tp\": 1, \"cp\": 1, \"pp\": 2, \"vpp\": 2, \"ep\": 4, \"etp\": 1, \"schedule\": \"1f1b\", "
+    "\"pipeline_layout\": \"Ettt|ttt|tt|ttL\"},"
+    " \"options\": {\"sequence_parallel\": false, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, "
+    "\"delay_wgrad\": false, \"overlap_grad_reduce\": true,"
+    "  \"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": {\"granularity\": \"selective\", "
+    "\"modules\": [\"layernorm\"]}, \"offload_modules\": [],"
+    "  \"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": "
+    "\"none\", \"main_grads_dtype\": \"fp32\","
+    "  \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", "
+    "\"fp8_param_gather\": false, \"cross_entropy_fusion\": true},"
     " \"measured\": {\"step_time_s\": 1.5, \"source\": \"nowhere\"}}";
 
 static MsScenario *run_of(const char *text) {
@@ -51,9 +59,11 @@ static void what_the_run_has_is_tried(void **state) {
   (void)state;
   g_autoptr(MsScenario) run = run_of(run_text);
   g_autoptr(MsRequest) request = request_around(run, 0);
-  assert_true(offers_int(request, "training.micro_batch_size", 3) && offers_int(request, "training.micro_batch_size", 4));
+  assert_true(offers_int(request, "training.micro_batch_size", 3) &&
+              offers_int(request, "training.micro_batch_size", 4));
   assert_true(offers_int(request, "layout.pp", 2) && offers_int(request, "layout.pp", 8));
-  assert_true(offers_int(request, "layout.vpp", 2) && offers_int(request, "layout.ep", 4) && offers_int(request, "layout.tp", 8));
+  assert_true(offers_int(request, "layout.vpp", 2) && offers_int(request, "layout.ep", 4) &&
+              offers_int(request, "layout.tp", 8));
   const MsOpenKey *stages = open_key(request, "layout.pipeline_layout");
   assert_int_equal(stages->n, 2);
   assert_string_equal(json_node_get_string(stages->values[1]), "Ettt|ttt|tt|ttL");
@@ -80,7 +90,8 @@ static void the_run_is_one_of_the_layouts(void **state) {
   options.top = 10000;
   options.prune = FALSE;
   /* few enough to simulate each: sizes as in the run, the rest open */
-  static const char *const closed[] = {"layout.tp", "layout.cp", "layout.ep", "layout.etp", "layout.pp", "training.micro_batch_size"};
+  static const char *const closed[] = {"layout.tp",  "layout.cp", "layout.ep",
+                                       "layout.etp", "layout.pp", "training.micro_batch_size"};
   const int value[] = {1, 1, 4, 1, 2, 3};
   for (int i = 0; i < request->n_open; i++)
     for (guint k = 0; k < G_N_ELEMENTS(closed); k++) {
@@ -99,7 +110,9 @@ static void the_run_is_one_of_the_layouts(void **state) {
     if (g_strcmp0(s->layout.pipeline_layout, run->layout.pipeline_layout) != 0) continue;
     cut++;
     assert_int_equal(s->layout.vpp, 2); /* VPP 1 beside the string would be the same layout again */
-    if (s->options.recompute.granularity != run->options.recompute.granularity || s->options.recompute.modules != run->options.recompute.modules) continue;
+    if (s->options.recompute.granularity != run->options.recompute.granularity ||
+        s->options.recompute.modules != run->options.recompute.modules)
+      continue;
     found++;
     assert_true(plan->best[i].result->step_time_s == alone->step_time_s);
   }
@@ -111,13 +124,16 @@ static void the_run_is_one_of_the_layouts(void **state) {
 static void a_run_that_trains_fits(void **state) {
   (void)state;
   g_autoptr(MsScenario) run = run_of(run_text);
-  g_autoptr(MsRequest) usual = request_around(run, 0.5), more = request_around(run, 0.97), all = request_around(run, 1.2);
+  g_autoptr(MsRequest) usual = request_around(run, 0.5), more = request_around(run, 0.97),
+                       all = request_around(run, 1.2);
   assert_true(usual->max_memory_fraction == 0.94);
   assert_true(more->max_memory_fraction == 0.97);
   assert_true(all->max_memory_fraction == 1);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_the_run_has_is_tried), cmocka_unit_test(the_run_is_one_of_the_layouts), cmocka_unit_test(a_run_that_trains_fits)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_the_run_has_is_tried),
+                                     cmocka_unit_test(the_run_is_one_of_the_layouts),
+                                     cmocka_unit_test(a_run_that_trains_fits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

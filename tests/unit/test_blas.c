@@ -1,5 +1,6 @@
-/* tests/unit/test_blas.c - every BLAS that is installed against a naive product: types, transposes, leading dimensions, alpha and beta;
- * names; kernels that suit the CPU. A library that is not installed is skipped; OpenBLAS comes with ./bootstrap. */
+/* tests/unit/test_blas.c - every BLAS that is installed against a naive product: types, transposes, leading dimensions,
+ * alpha and beta; names; kernels that suit the CPU. A library that is not installed is skipped; OpenBLAS comes with
+ * ./bootstrap. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 
 enum { M = 7, N = 9, K = 5, LD = 13 };
 
-/* gcc 12's leak checker crashes on sleeping threads of an OpenMP runtime that was loaded at run time, whatever started them. */
+/* gcc 12's leak checker crashes on sleeping threads of an OpenMP runtime that was loaded at run time, whatever started
+ * them. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { MOST_THREADS = 1 };
 #else
@@ -48,8 +50,10 @@ static void multiply(const MsBlas *blas, MsBlasType type, gboolean ta, gboolean 
   for (int i = 0; i < M; i++)
     for (int j = 0; j < LD; j++) put(out, c, i * LD + j, j < N ? value(j, i) : 99);
   if (type == MS_BLAS_F64) ms_blas_dgemm(blas, ta, tb, M, N, K, 1.5, a, LD, b, LD, 0.5, c, LD);
-  if (type == MS_BLAS_F32) ms_blas_sgemm(blas, ta, tb, M, N, K, 1.5f, (float *)a, LD, (float *)b, LD, 0.5f, (float *)c, LD);
-  if (type == MS_BLAS_BF16) ms_blas_bf16gemm(blas, ta, tb, M, N, K, 1.5f, (guint16 *)a, LD, (guint16 *)b, LD, 0.5f, (float *)c, LD);
+  if (type == MS_BLAS_F32)
+    ms_blas_sgemm(blas, ta, tb, M, N, K, 1.5f, (float *)a, LD, (float *)b, LD, 0.5f, (float *)c, LD);
+  if (type == MS_BLAS_BF16)
+    ms_blas_bf16gemm(blas, ta, tb, M, N, K, 1.5f, (guint16 *)a, LD, (guint16 *)b, LD, 0.5f, (float *)c, LD);
   for (int i = 0; i < M; i++)
     for (int j = 0; j < LD; j++) {
       double got = out == MS_BLAS_F64 ? c[i * LD + j] : (double)((float *)c)[i * LD + j];

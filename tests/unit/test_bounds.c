@@ -1,4 +1,5 @@
-/* The tables of lags against the engines, on random lists: exact where nothing is shared, never above what sharing gives. */
+/* The tables of lags against the engines, on random lists: exact where nothing is shared, never above what sharing
+ * gives. */
 #include "lib/close.h"
 
 #include "sim/lower.h"
@@ -6,10 +7,18 @@
 enum { ROWS = 24, CASES = 10000, SM_COUNT = 100 };
 
 /* A list of compute and communication rows with random waits, durations and host times. */
-typedef struct { MsOp op[ROWS]; MsOpList list; MsTime duration[ROWS], beside[ROWS], launch[ROWS]; guint16 sms[ROWS]; guint8 use[ROWS]; MsCosted costed; } List;
+typedef struct {
+  MsOp op[ROWS];
+  MsOpList list;
+  MsTime duration[ROWS], beside[ROWS], launch[ROWS];
+  guint16 sms[ROWS];
+  guint8 use[ROWS];
+  MsCosted costed;
+} List;
 
 static void draw_list(GRand *rand, List *l, gboolean moe, gboolean backward) {
-  static const guint8 streams[] = {MS_STREAM_COMPUTE, MS_STREAM_COMPUTE, MS_STREAM_COMPUTE, MS_STREAM_TP, MS_STREAM_EP, MS_STREAM_SIDE};
+  static const guint8 streams[] = {MS_STREAM_COMPUTE, MS_STREAM_COMPUTE, MS_STREAM_COMPUTE,
+                                   MS_STREAM_TP,      MS_STREAM_EP,      MS_STREAM_SIDE};
   int n = g_rand_int_range(rand, 1, ROWS + 1);
   *l = (List){.list = {.op = l->op, .n = n}};
   for (int i = 0; i < n; i++) {
@@ -17,24 +26,39 @@ static void draw_list(GRand *rand, List *l, gboolean moe, gboolean backward) {
     op->stream = streams[g_rand_int_range(rand, 0, G_N_ELEMENTS(streams))];
     op->node = !moe ? MS_NODE_ATTN : (guint8)MIN(MS_N_NODES - 1, i * MS_N_NODES / n);
     if (op->node == MS_NODE_DISPATCH || op->node == MS_NODE_COMBINE) op->stream = MS_STREAM_EP;
-    op->pass = backward && g_rand_int_range(rand, 0, 3) == 0 ? MS_PASS_WGRAD : backward ? MS_PASS_DGRAD : MS_PASS_FORWARD;
+    op->pass = backward && g_rand_int_range(rand, 0, 3) == 0 ? MS_PASS_WGRAD
+               : backward                                    ? MS_PASS_DGRAD
+                                                             : MS_PASS_FORWARD;
     op->flags = g_rand_int_range(rand, 0, 12) == 0 ? MS_OPF_SYNC : 0;
-    for (int j = 0; j < 3; j++) op->wait[j] = i > 0 && g_rand_boolean(rand) ? (gint16)g_rand_int_range(rand, MAX(0, i - 4), i) : -1;
+    for (int j = 0; j < 3; j++)
+      op->wait[j] = i > 0 && g_rand_boolean(rand) ? (gint16)g_rand_int_range(rand, MAX(0, i - 4), i) : -1;
     l->duration[i] = g_rand_int_range(rand, 1, 2000);
     l->beside[i] = op->stream == MS_STREAM_EP ? l->duration[i] + g_rand_int_range(rand, 0, 1000) : l->duration[i];
     l->launch[i] = g_rand_boolean(rand) ? g_rand_int_range(rand, 0, 60) : 0;
-    gboolean beside = op->stream == MS_STREAM_EP && g_rand_int_range(rand, 0, 3) == 0; /* what a layer does around combine */
-    l->use[i] = op->stream == MS_STREAM_COMPUTE || beside ? MS_USE_COMPUTE : op->stream == MS_STREAM_EP ? MS_USE_LINK1 : MS_USE_LINK0;
+    gboolean beside =
+        op->stream == MS_STREAM_EP && g_rand_int_range(rand, 0, 3) == 0; /* what a layer does around combine */
+    l->use[i] = op->stream == MS_STREAM_COMPUTE || beside ? MS_USE_COMPUTE
+                : op->stream == MS_STREAM_EP              ? MS_USE_LINK1
+                                                          : MS_USE_LINK0;
     l->sms[i] = (guint16)(l->use[i] == MS_USE_COMPUTE ? 0 : g_rand_int_range(rand, 0, 20));
   }
   l->list.tip = g_rand_int_range(rand, 0, n);
-  l->costed = (MsCosted){.list = &l->list, .duration = l->duration, .beside = l->beside, .launch = l->launch, .sms = l->sms, .use = l->use};
+  l->costed = (MsCosted){.list = &l->list,
+                         .duration = l->duration,
+                         .beside = l->beside,
+                         .launch = l->launch,
+                         .sms = l->sms,
+                         .use = l->use};
 }
 
-/* Both lists laid on one device in the order of pair.c (or one alone), behind a task for each entry and one on the compute stream. */
-typedef struct { MsTime tip[2], compute; } Ends;
+/* Both lists laid on one device in the order of pair.c (or one alone), behind a task for each entry and one on the
+ * compute stream. */
+typedef struct {
+  MsTime tip[2], compute;
+} Ends;
 
-static Ends run(const List *const list[2], const MsPairRow *order, int n, const MsTime before[MS_N_ENDS], gboolean shared) {
+static Ends run(const List *const list[2], const MsPairRow *order, int n, const MsTime before[MS_N_ENDS],
+                gboolean shared) {
   g_autoptr(MsGraph) graph = ms_graph_new(1, MS_N_STREAMS + 2);
   ms_graph_set_sms(graph, SM_COUNT);
   guint32 entry[2], id[2][ROWS], last_compute;
@@ -58,8 +82,12 @@ static Ends run(const List *const list[2], const MsPairRow *order, int n, const 
       if (id[k][l->op[row].wait[j]] != G_MAXUINT32) wait[waits++] = id[k][l->op[row].wait[j]];
     }
     if (!own) wait[waits++] = entry[k];
-    MsTask task = {.stream = l->op[row].stream, .use = shared || l->op[row].stream == MS_STREAM_COMPUTE ? l->use[row] : MS_USE_NOTHING, .sms = shared ? l->sms[row] : 0,
-                   .duration = (list[1] ? l->beside : l->duration)[row], .launch = l->launch[row], .host_sync = (l->op[row].flags & MS_OPF_SYNC) != 0};
+    MsTask task = {.stream = l->op[row].stream,
+                   .use = shared || l->op[row].stream == MS_STREAM_COMPUTE ? l->use[row] : MS_USE_NOTHING,
+                   .sms = shared ? l->sms[row] : 0,
+                   .duration = (list[1] ? l->beside : l->duration)[row],
+                   .launch = l->launch[row],
+                   .host_sync = (l->op[row].flags & MS_OPF_SYNC) != 0};
     id[k][row] = ms_graph_add(graph, &task, wait, waits);
     if (task.stream == MS_STREAM_COMPUTE) last_compute = id[k][row];
   }
@@ -74,8 +102,10 @@ static void draw_before(GRand *rand, MsTime before[MS_N_ENDS]) {
   before[MS_END_HOST] = 0;
 }
 
-/* `free_rows`: some may wait for nothing that the table knows (their waits come later in the order), and start earlier in it than in the engine. */
-static void compare(MsRows *rows, const List *const list[2], const MsPairRow *order, int n, gboolean free_rows, GRand *rand, double *sum, int *tight) {
+/* `free_rows`: some may wait for nothing that the table knows (their waits come later in the order), and start earlier
+ * in it than in the engine. */
+static void compare(MsRows *rows, const List *const list[2], const MsPairRow *order, int n, gboolean free_rows,
+                    GRand *rand, double *sum, int *tight) {
   MsLags unshared, lags;
   ms_lags_of_rows(rows, 0, MS_FROM_ALL, &unshared), ms_lags_of_rows(rows, SM_COUNT, MS_FROM_ALL, &lags);
   MsTime before[MS_N_ENDS], after[MS_N_ENDS];
@@ -84,14 +114,16 @@ static void compare(MsRows *rows, const List *const list[2], const MsPairRow *or
   const MsTime starts[MS_N_ENDS] = {before[0], MAX(before[1], 0), before[2], 0};
   Ends exact = run(list, order, n, starts, FALSE), shared = run(list, order, n, starts, TRUE);
   ms_lags_run(&unshared, before, after);
-  const MsTime got[] = {after[MS_END_ENTRY], list[1] ? after[MS_END_BESIDE] : exact.tip[1], after[MS_END_COMPUTE]}, want[] = {exact.tip[0], exact.tip[1], exact.compute};
+  const MsTime got[] = {after[MS_END_ENTRY], list[1] ? after[MS_END_BESIDE] : exact.tip[1], after[MS_END_COMPUTE]},
+               want[] = {exact.tip[0], exact.tip[1], exact.compute};
   for (int k = 0; k < 3; k++) assert_true(free_rows ? got[k] <= want[k] : got[k] == want[k]);
   ms_lags_run(&lags, before, after);
   assert_true(after[MS_END_ENTRY] >= got[0] && after[MS_END_ENTRY] <= shared.tip[0]);
   if (list[1]) assert_true(after[MS_END_BESIDE] >= got[1] && after[MS_END_BESIDE] <= shared.tip[1]);
   assert_true(after[MS_END_COMPUTE] >= got[2] && after[MS_END_COMPUTE] <= shared.compute);
   if (free_rows || shared.compute == exact.compute) return;
-  *sum += (double)(after[MS_END_COMPUTE] - exact.compute) / (double)(shared.compute - exact.compute); /* share of what sharing costs that the table knows */
+  *sum += (double)(after[MS_END_COMPUTE] - exact.compute) /
+          (double)(shared.compute - exact.compute); /* share of what sharing costs that the table knows */
   ++*tight;
 }
 
@@ -123,7 +155,8 @@ static void two_lists_beside_each_other(void **state) {
   for (int i = 0; i < CASES; i++) {
     List f, b;
     gboolean delay = g_rand_boolean(rand);
-    draw_list(rand, &f, g_rand_int_range(rand, 0, 4) > 0, FALSE), draw_list(rand, &b, g_rand_int_range(rand, 0, 4) > 0, TRUE);
+    draw_list(rand, &f, g_rand_int_range(rand, 0, 4) > 0, FALSE),
+        draw_list(rand, &b, g_rand_int_range(rand, 0, 4) > 0, TRUE);
     MsPairRow order[2 * ROWS];
     int n = ms_pair_order(&f.list, &b.list, delay, order);
     assert_int_equal(n, f.list.n + b.list.n); /* every row once, those of a list in order but for weight gradients */
@@ -168,6 +201,7 @@ static void lists_in_a_row(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_list), cmocka_unit_test(two_lists_beside_each_other), cmocka_unit_test(lists_in_a_row)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_list), cmocka_unit_test(two_lists_beside_each_other),
+                                     cmocka_unit_test(lists_in_a_row)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* moesim check: the same gives the same bytes, one percent of any constant is caught and named, every form of the report keeps to its format. */
+/* moesim check: the same gives the same bytes, one percent of any constant is caught and named, every form of the
+ * report keeps to its format. */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -93,7 +94,8 @@ static const char *const one_run[] = {RUN, NULL};
 
 static void nothing_changed(void **state) {
   (void)state;
-  static const char *const two[] = {RUN, MS_SOURCE_DIR "/scenarios/run-llama3-70b-h100-64.json", NULL}, *const swapped[] = {two[1], RUN, NULL};
+  static const char *const two[] = {RUN, MS_SOURCE_DIR "/scenarios/run-llama3-70b-h100-64.json", NULL},
+                           *const swapped[] = {two[1], RUN, NULL};
   g_autofree char *a = baseline_text(two), *b = baseline_text(swapped);
   assert_string_equal(a, b); /* canonical: the order of the arguments does not show */
   g_autoptr(MsCheck) c = check_of(a, &as_file_says);
@@ -107,11 +109,11 @@ static void nothing_changed(void **state) {
   assert_non_null(strstr(shown, "0 of 2 predictions drifted"));
 }
 
-/* --- one percent --------------------------------------------------------------------------------------------------------------------- */
+/* --- one percent ----------------------------------------------------------------------------------------------- */
 typedef struct {
-  const char *after, *key;  /* the first "key" behind `after` */
-  const char *named;        /* how the check must call it */
-  const char *quantity;     /* that must drift */
+  const char *after, *key; /* the first "key" behind `after` */
+  const char *named;       /* how the check must call it */
+  const char *quantity;    /* that must drift */
 } Constant;
 static const Constant constants[] = {
     {"{", "kernel_launch_s", "hardware h100-sxm kernel_launch_s: ", "time.host_s"},
@@ -120,9 +122,11 @@ static const Constant constants[] = {
     {"{", "hbm_B", "hardware h100-sxm hbm_B: ", "capacity_B"},
     {"{", "wgrad_factor", "hardware h100-sxm wgrad_factor: ", "time.gemm_s"},
     {"{", "reserve_ratio", "hardware h100-sxm reserve_ratio: ", "memory.reserved_B"},
-    {"\"op\": \"gemm\", \"dtype\": \"bf16\"", "efficiency", "hardware h100-sxm curve gemm bf16, params, efficiency: ", "time.gemm_s"},
+    {"\"op\": \"gemm\", \"dtype\": \"bf16\"", "efficiency",
+     "hardware h100-sxm curve gemm bf16, params, efficiency: ", "time.gemm_s"},
     /* the experts of this run are faster one by one */
-    {"\"op\": \"gemm\", \"dtype\": \"bf16\"", "efficiency", "hardware h100-sxm curve gemm bf16, params, efficiency: ", "time.grouped_gemm_s"},
+    {"\"op\": \"gemm\", \"dtype\": \"bf16\"", "efficiency",
+     "hardware h100-sxm curve gemm bf16, params, efficiency: ", "time.grouped_gemm_s"},
 };
 
 /* The profile with one figure a percent lower (efficiencies and ratios end at 1). */
@@ -154,17 +158,20 @@ static void one_percent_is_caught_and_named(void **state) {
     write_text("hardware/h100-sxm.json", text);
     g_autoptr(MsCheck) c = check_of(stored, &as_file_says);
     write_text("hardware/h100-sxm.json", original);
-    g_autofree char *shown = ms_report_check(c, 0), *json = ms_report_check_json(c), *junit = ms_report_check_junit(c), *markdown = ms_report_check_markdown(c);
+    g_autofree char *shown = ms_report_check(c, 0), *json = ms_report_check_json(c), *junit = ms_report_check_junit(c),
+                    *markdown = ms_report_check_markdown(c);
     const char *const forms[] = {shown, json, junit, markdown};
     if (c->drifted != 1) fail_msg("%s: not caught", constants[i].named);
-    if (!moved(&c->checked[0], constants[i].quantity)) fail_msg("%s: %s did not drift\n%s", constants[i].named, constants[i].quantity, shown);
-    if (c->n_inputs != 1 || !strstr(shown, constants[i].named)) fail_msg("%s: not named\n%s", constants[i].named, shown);
+    if (!moved(&c->checked[0], constants[i].quantity))
+      fail_msg("%s: %s did not drift\n%s", constants[i].named, constants[i].quantity, shown);
+    if (c->n_inputs != 1 || !strstr(shown, constants[i].named))
+      fail_msg("%s: not named\n%s", constants[i].named, shown);
     for (guint f = 0; f < G_N_ELEMENTS(forms); f++)
       if (!strstr(forms[f], constants[i].quantity)) fail_msg("form %u does not name %s", f, constants[i].quantity);
   }
 }
 
-/* --- tolerances and states ------------------------------------------------------------------------------------------------------------ */
+/* --- tolerances and states ------------------------------------------------------------------------------------- */
 static char *replaced(const char *text, const char *from, const char *to) {
   g_auto(GStrv) part = g_strsplit(text, from, 2);
   if (!part[1]) fail_msg("no %s", from);
@@ -174,16 +181,21 @@ static char *replaced(const char *text, const char *from, const char *to) {
 static void tolerance_of_a_quantity(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autofree char *text = baseline_text(one_run), *tuned = replaced(text, "\"default\": 0.001", "\"default\": 0.02, \"time\": 0.03, \"step_time_s\": 0.04");
+  g_autofree char *text = baseline_text(one_run),
+                  *tuned =
+                      replaced(text, "\"default\": 0.001", "\"default\": 0.02, \"time\": 0.03, \"step_time_s\": 0.04");
   g_autoptr(MsBaseline) b = baseline_of(tuned, &error);
   assert_close(ms_baseline_tolerance(b, MS_Q_STEP_TIME), 0.04, 0);
   assert_close(ms_baseline_tolerance(b, MS_Q_TIME + MS_PART_HOST), 0.03, 0);
   assert_close(ms_baseline_tolerance(b, MS_Q_MEMORY), 0.02, 0);
   const double factor[] = {1.0009, 1.0011, 0.9991, 0.9989};
-  g_autofree char *line = g_strndup(strstr(text, "\"step_time_s\": "), strcspn(strstr(text, "\"step_time_s\": "), "\n"));
+  g_autofree char *line =
+      g_strndup(strstr(text, "\"step_time_s\": "), strcspn(strstr(text, "\"step_time_s\": "), "\n"));
   double value = g_ascii_strtod(line + strlen("\"step_time_s\": "), NULL);
-  for (guint i = 0; i < G_N_ELEMENTS(factor); i++) { /* the stored value is off by a little less and more than the tolerance */
-    g_autofree char *other = g_strdup_printf("\"step_time_s\": %.12g,", value / factor[i]), *moved_text = replaced(text, line, other);
+  for (guint i = 0; i < G_N_ELEMENTS(factor);
+       i++) { /* the stored value is off by a little less and more than the tolerance */
+    g_autofree char *other = g_strdup_printf("\"step_time_s\": %.12g,", value / factor[i]),
+                    *moved_text = replaced(text, line, other);
     g_autoptr(MsCheck) strict = check_of(moved_text, &as_file_says);
     assert_int_equal(strict->drifted, i % 2);
     const MsCheckOptions wide = {.tolerance = 0.01};
@@ -197,7 +209,8 @@ static void states_drift(void **state) {
   g_autofree char *text = baseline_text(one_run);
   static const char *const edit[][3] = {
       {"\"vpp\": 4", "\"vpp\": 7", "does not run any more: layout."},
-      {"\"hardware\": \"h100-sxm\"", "\"hardware\": {\"base\": \"h100-sxm\", \"hbm_B\": 2e10}", "does not fit any more: stage "},
+      {"\"hardware\": \"h100-sxm\"", "\"hardware\": {\"base\": \"h100-sxm\", \"hbm_B\": 2e10}",
+       "does not fit any more: stage "},
       {"\"why_infeasible\": null", "\"why_infeasible\": \"too large\"", "fits now; it was: too large"},
       {"\"refused\": null", "\"refused\": \"a rule\"", "runs now; it was: a rule"}};
   for (guint i = 0; i < G_N_ELEMENTS(edit); i++) {
@@ -210,19 +223,21 @@ static void states_drift(void **state) {
   }
 }
 
-/* --- forms ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- forms ----------------------------------------------------------------------------------------------------- */
 static void check_xml(const char *xml) {
   GError *error = NULL;
   const GMarkupParser nothing = {0};
   GMarkupParseContext *context = g_markup_parse_context_new(&nothing, 0, NULL, NULL);
-  if (!g_markup_parse_context_parse(context, xml, -1, &error) || !g_markup_parse_context_end_parse(context, &error)) fail_msg("%s", error->message);
+  if (!g_markup_parse_context_parse(context, xml, -1, &error) || !g_markup_parse_context_end_parse(context, &error))
+    fail_msg("%s", error->message);
   g_markup_parse_context_free(context);
   g_autofree char *lint = g_find_program_in_path("xmllint"), *file = in_folder("junit.xml"), *said = NULL;
   if (!lint) return;
   write_text("junit.xml", xml);
   const char *argv[] = {lint, "--noout", "--nonet", "--schema", MS_SOURCE_DIR "/tests/data/junit.xsd", file, NULL};
   int status = 0;
-  assert_true(g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, &said, &status, &error));
+  assert_true(
+      g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, &said, &status, &error));
   if (!g_spawn_check_wait_status(status, NULL)) fail_msg("%s", said);
 }
 
@@ -262,13 +277,17 @@ static void check_json(const char *text) {
 /* With a name that every format must escape. */
 static void every_form_keeps_to_its_format(void **state) {
   (void)state;
-  g_autofree char *text = baseline_text(one_run), *json_name = replaced(text, "\"name\": \"run-qwen3-235b-h100-256\"", "\"name\": \"a <b> & \\\"c\\\" | `d` \\u0001 é\"");
-  g_autofree char *drifting = replaced(json_name, "\"time.host_s\": ", "\"time.host_s\": 1"), *gone = replaced(json_name, "\"vpp\": 4", "\"vpp\": 7");
+  g_autofree char *text = baseline_text(one_run),
+                  *json_name = replaced(text, "\"name\": \"run-qwen3-235b-h100-256\"",
+                                        "\"name\": \"a <b> & \\\"c\\\" | `d` \\u0001 é\"");
+  g_autofree char *drifting = replaced(json_name, "\"time.host_s\": ", "\"time.host_s\": 1"),
+                  *gone = replaced(json_name, "\"vpp\": 4", "\"vpp\": 7");
   const char *const all[] = {json_name, drifting, gone};
   for (guint i = 0; i < G_N_ELEMENTS(all); i++) {
     g_autoptr(MsCheck) c = check_of(all[i], &as_file_says), again = check_of(all[i], &as_file_says);
     assert_int_equal(c->drifted, i > 0);
-    g_autofree char *junit = ms_report_check_junit(c), *markdown = ms_report_check_markdown(c), *json = ms_report_check_json(c), *same = ms_report_check_junit(again);
+    g_autofree char *junit = ms_report_check_junit(c), *markdown = ms_report_check_markdown(c),
+                    *json = ms_report_check_json(c), *same = ms_report_check_junit(again);
     check_xml(junit);
     check_markdown(markdown);
     check_json(json);
@@ -281,15 +300,21 @@ static void the_schema_can_fail(void **state) {
   (void)state;
   g_autofree char *lint = g_find_program_in_path("xmllint"), *file = in_folder("bad.xml");
   if (!lint) skip();
-  write_text("bad.xml", "<testsuites name=\"x\" tests=\"1\" failures=\"0\" errors=\"0\"><testcase name=\"y\"/></testsuites>");
+  write_text("bad.xml",
+             "<testsuites name=\"x\" tests=\"1\" failures=\"0\" errors=\"0\"><testcase name=\"y\"/></testsuites>");
   const char *argv[] = {lint, "--noout", "--nonet", "--schema", MS_SOURCE_DIR "/tests/data/junit.xsd", file, NULL};
   int status = 0;
-  assert_true(g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL, NULL, NULL, &status, NULL));
+  assert_true(g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL,
+                           NULL, NULL, NULL, &status, NULL));
   assert_false(g_spawn_check_wait_status(status, NULL));
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_changed),     cmocka_unit_test(one_percent_is_caught_and_named), cmocka_unit_test(tolerance_of_a_quantity),
-                                     cmocka_unit_test(states_drift),        cmocka_unit_test(every_form_keeps_to_its_format),  cmocka_unit_test(the_schema_can_fail)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_changed),
+                                     cmocka_unit_test(one_percent_is_caught_and_named),
+                                     cmocka_unit_test(tolerance_of_a_quantity),
+                                     cmocka_unit_test(states_drift),
+                                     cmocka_unit_test(every_form_keeps_to_its_format),
+                                     cmocka_unit_test(the_schema_can_fail)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,4 +1,5 @@
-/* The program from outside: keys of the contract, exit codes, traces, tables and JSON of plans; test_full_cli runs every shipped file and the commands of the README. */
+/* The program from outside: keys of the contract, exit codes, traces, tables and JSON of plans; test_full_cli runs
+ * every shipped file and the commands of the README. */
 #include "lib/cli.h"
 #include "lib/close.h"
 
@@ -13,20 +14,62 @@ static void check_key(JsonNode *root, const char *kind_path) {
   JsonNode *node = ms_cli_at(root, kind_path + 1);
   GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : 0;
   gboolean number = type == G_TYPE_INT64 || type == G_TYPE_DOUBLE;
-  gboolean fine = *kind_path == 'n' ? number : *kind_path == 's' ? type == G_TYPE_STRING : *kind_path == 'b' ? type == G_TYPE_BOOLEAN
-                  : *kind_path == 'a' ? JSON_NODE_HOLDS_ARRAY(node) : JSON_NODE_HOLDS_NULL(node) || type == G_TYPE_STRING;
+  gboolean fine = *kind_path == 'n'   ? number
+                  : *kind_path == 's' ? type == G_TYPE_STRING
+                  : *kind_path == 'b' ? type == G_TYPE_BOOLEAN
+                  : *kind_path == 'a' ? JSON_NODE_HOLDS_ARRAY(node)
+                                      : JSON_NODE_HOLDS_NULL(node) || type == G_TYPE_STRING;
   if (!fine) fail_msg("%s is of the wrong type", kind_path + 1);
 }
 
-static const char *const run_keys[] = {
-    "sname", "bfeasible", "?why_infeasible", "nstep_time_s", "ntokens_per_s_per_gpu", "nmodel_flop_per_token", "ntflops_per_gpu", "nmfu",
-    "nbound.step_time_lower_s", "ntime.compute_s", "ntime.exposed_comm_s", "ntime.bubble_s", "ntime.host_s", "ntime.optimizer_s", "ntime.other_s",
-    "ntime.comm.tp.total_s", "ntime.comm.tp.exposed_s", "ntime.comm.cp.total_s", "ntime.comm.cp.exposed_s", "ntime.comm.ep.total_s", "ntime.comm.ep.exposed_s",
-    "ntime.comm.etp.total_s", "ntime.comm.etp.exposed_s", "ntime.comm.pp.total_s", "ntime.comm.pp.exposed_s", "ntime.comm.dp.total_s", "ntime.comm.dp.exposed_s",
-    "ntime.comm.edp.total_s", "ntime.comm.edp.exposed_s", "ntime.comm.offload.total_s", "ntime.comm.offload.exposed_s", "nmemory.peak_B", "nmemory.capacity_B",
-    "nmemory.peak_stage", "nmemory.stages[0].stage", "nmemory.stages[0].parameters_B", "nmemory.stages[0].gradients_B", "nmemory.stages[0].optimizer_B",
-    "nmemory.stages[0].activations_B", "nmemory.stages[0].buffers_B", "nmemory.stages[0].reserved_B", "nmemory.stages[0].peak_B", "nlayout.dp", "nlayout.edp",
-    "nlayout.microbatches", "nevents", "sfidelity", "nelapsed_s"};
+static const char *const run_keys[] = {"sname",
+                                       "bfeasible",
+                                       "?why_infeasible",
+                                       "nstep_time_s",
+                                       "ntokens_per_s_per_gpu",
+                                       "nmodel_flop_per_token",
+                                       "ntflops_per_gpu",
+                                       "nmfu",
+                                       "nbound.step_time_lower_s",
+                                       "ntime.compute_s",
+                                       "ntime.exposed_comm_s",
+                                       "ntime.bubble_s",
+                                       "ntime.host_s",
+                                       "ntime.optimizer_s",
+                                       "ntime.other_s",
+                                       "ntime.comm.tp.total_s",
+                                       "ntime.comm.tp.exposed_s",
+                                       "ntime.comm.cp.total_s",
+                                       "ntime.comm.cp.exposed_s",
+                                       "ntime.comm.ep.total_s",
+                                       "ntime.comm.ep.exposed_s",
+                                       "ntime.comm.etp.total_s",
+                                       "ntime.comm.etp.exposed_s",
+                                       "ntime.comm.pp.total_s",
+                                       "ntime.comm.pp.exposed_s",
+                                       "ntime.comm.dp.total_s",
+                                       "ntime.comm.dp.exposed_s",
+                                       "ntime.comm.edp.total_s",
+                                       "ntime.comm.edp.exposed_s",
+                                       "ntime.comm.offload.total_s",
+                                       "ntime.comm.offload.exposed_s",
+                                       "nmemory.peak_B",
+                                       "nmemory.capacity_B",
+                                       "nmemory.peak_stage",
+                                       "nmemory.stages[0].stage",
+                                       "nmemory.stages[0].parameters_B",
+                                       "nmemory.stages[0].gradients_B",
+                                       "nmemory.stages[0].optimizer_B",
+                                       "nmemory.stages[0].activations_B",
+                                       "nmemory.stages[0].buffers_B",
+                                       "nmemory.stages[0].reserved_B",
+                                       "nmemory.stages[0].peak_B",
+                                       "nlayout.dp",
+                                       "nlayout.edp",
+                                       "nlayout.microbatches",
+                                       "nevents",
+                                       "sfidelity",
+                                       "nelapsed_s"};
 
 static void run_json_has_the_keys_of_the_contract(void **state) {
   (void)state;
@@ -45,7 +88,8 @@ static void run_json_has_the_keys_of_the_contract(void **state) {
 /* One object per line, in the order of the files. */
 static void many_scenarios_are_many_lines(void **state) {
   (void)state;
-  g_autofree char *a = ms_cli_shipped("run-llama3-70b-h100-64.json"), *b = ms_cli_shipped("run-qwen3-235b-h100-256.json");
+  g_autofree char *a = ms_cli_shipped("run-llama3-70b-h100-64.json"),
+                  *b = ms_cli_shipped("run-qwen3-235b-h100-256.json");
   g_auto(MsCliRun) r = RUN("run", "--json", "-f", "fast", b, a, b);
   ms_cli_expect(&r, 0, "three scenarios");
   g_auto(GStrv) line = g_strsplit(r.out, "\n", -1);
@@ -70,7 +114,7 @@ static void standard_input_is_a_file(void **state) {
   ms_cli_expect(&empty, 3, "empty stdin");
 }
 
-/* --- trace and timeline ---------------------------------------------------------------------------------------------------------------- */
+/* --- trace and timeline ---------------------------------------------------------------------------------------- */
 static void trace_and_timeline(void **state) {
   (void)state;
   /* few layers and microbatches: the reader takes traces of 64 MiB */
@@ -95,7 +139,8 @@ static void trace_and_timeline(void **state) {
     JsonObject *e = json_array_get_object_element(list, i);
     const char *ph = json_object_get_string_member(e, "ph");
     spans += !strcmp(ph, "X"), counters += !strcmp(ph, "C");
-    if (!strcmp(ph, "X") && json_object_get_int_member(e, "pid") < 4) stage[json_object_get_int_member(e, "pid")] = TRUE;
+    if (!strcmp(ph, "X") && json_object_get_int_member(e, "pid") < 4)
+      stage[json_object_get_int_member(e, "pid")] = TRUE;
   }
   assert_true(spans > 1000 && counters >= 4 * 2 * 8); /* after every slot */
   for (int i = 0; i < 4; i++) assert_true(stage[i]);
@@ -105,14 +150,19 @@ static void trace_and_timeline(void **state) {
   g_remove(trace), g_remove(csv), g_remove(file);
 }
 
-/* --- plan -------------------------------------------------------------------------------------------------------------------------------- */
-static const char request[] =
-    "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
-    "{\"seq_length\": 4096, \"global_batch_size\": 64, \"micro_batch_size\": [1, 2], \"precision\": \"bf16\", \"routing\": \"balanced\"}, \"layout\": {\"cp\": 1}, "
-    "\"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, \"overlap_grad_reduce\": true, "
-    "\"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": {\"granularity\": \"none\"}, \"offload_modules\": [], "
-    "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
-    "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}";
+/* --- plan ------------------------------------------------------------------------------------------------------ */
+static const char request[] = "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", "
+                              "\"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+                              "{\"seq_length\": 4096, \"global_batch_size\": 64, \"micro_batch_size\": [1, 2], "
+                              "\"precision\": \"bf16\", \"routing\": \"balanced\"}, \"layout\": {\"cp\": 1}, "
+                              "\"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", "
+                              "\"ep_overlap\": false, \"delay_wgrad\": false, \"overlap_grad_reduce\": true, "
+                              "\"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": "
+                              "{\"granularity\": \"none\"}, \"offload_modules\": [], "
+                              "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": "
+                              "true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
+                              "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": "
+                              "\"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}";
 
 /* The request for two clusters. (transfer full) */
 static char *two_clusters(void) {
@@ -123,7 +173,8 @@ static char *two_clusters(void) {
 
 static void plan_json_has_the_keys_of_the_contract(void **state) {
   (void)state;
-  static const char *const keys[] = {"srequest", "nsearched", "nfeasible", "npruned", "nsimulated", "nelapsed_s", "abest"};
+  static const char *const keys[] = {"srequest",   "nsearched",  "nfeasible", "npruned",
+                                     "nsimulated", "nelapsed_s", "abest"};
   g_autofree char *file = ms_cli_path("request.json"), *best = ms_cli_path("best.json");
   assert_true(g_file_set_contents(file, request, -1, NULL));
   g_auto(MsCliRun) r = RUN("plan", "--json", "--top", "3", file);
@@ -133,7 +184,8 @@ static void plan_json_has_the_keys_of_the_contract(void **state) {
   JsonNode *list = ms_cli_at(ms_json_root(doc), "best");
   assert_int_equal(json_array_get_length(json_node_get_array(list)), 3);
   for (int p = 0; p < 3; p++)
-    for (guint i = 0; i < G_N_ELEMENTS(run_keys); i++) check_key(json_array_get_element(json_node_get_array(list), (guint)p), run_keys[i]);
+    for (guint i = 0; i < G_N_ELEMENTS(run_keys); i++)
+      check_key(json_array_get_element(json_node_get_array(list), (guint)p), run_keys[i]);
   /* best[0].scenario is a complete file: it runs, and gives the time of the ranking */
   MsJsonOut *out = ms_json_out_new(2);
   ms_json_out_node(out, NULL, ms_cli_at(list, "0.scenario"));
@@ -142,7 +194,8 @@ static void plan_json_has_the_keys_of_the_contract(void **state) {
   g_auto(MsCliRun) again = RUN("run", "--json", best);
   ms_cli_expect(&again, 0, "run of the best");
   g_autoptr(MsJson) result = ms_cli_json(again.out, "run");
-  assert_close(json_node_get_double(ms_cli_at(ms_json_root(result), "step_time_s")), json_node_get_double(ms_cli_at(list, "0.step_time_s")), 0);
+  assert_close(json_node_get_double(ms_cli_at(ms_json_root(result), "step_time_s")),
+               json_node_get_double(ms_cli_at(list, "0.step_time_s")), 0);
   g_auto(MsCliRun) table = RUN("plan", "--explain", file);
   ms_cli_expect(&table, 0, "plan --explain");
   assert_non_null(strstr(table.out, "world-divides"));
@@ -164,7 +217,7 @@ static void plan_json_has_the_keys_of_the_contract(void **state) {
   g_remove(file), g_remove(best);
 }
 
-/* --- docs/json.md ------------------------------------------------------------------------------------------------------------------------ */
+/* --- docs/json.md ---------------------------------------------------------------------------------------------- */
 /* What the command prints is what the table says. */
 static void check_printed(MsJsonDoc *doc, const char *table, int status, const char *const *argv) {
   g_auto(MsCliRun) r = ms_cli_run(argv, "");
@@ -175,10 +228,13 @@ static void check_printed(MsJsonDoc *doc, const char *table, int status, const c
 #define PRINTED(doc, table, status, ...) check_printed(doc, table, status, (const char *const[]){__VA_ARGS__, NULL})
 
 static const char every_part[] =
-    "{\"schema\": 1, \"name\": \"parts\", \"fidelity\": \"fast\", \"base\": \"%s\", \"axes\": [{\"name\": \"a\", \"points\": ["
+    "{\"schema\": 1, \"name\": \"parts\", \"fidelity\": \"fast\", \"base\": \"%s\", \"axes\": [{\"name\": \"a\", "
+    "\"points\": ["
     "{\"label\": \"skewed\", \"set\": {\"training.routing\": {\"zipf\": 0.5, \"seed\": 1}}},"
-    "{\"label\": \"scheme\", \"set\": {\"options.lcma\": true, \"options.lcma_workspace_B\": 5e8, \"hardware.hbm_Bps\": 3.35e13}},"
-    "{\"label\": \"split\", \"set\": {\"layout.vpp\": 1, \"layout.pipeline_layout\": \"Et*12|(t*12|)*6t*10L\", \"layout.schedule\": \"zb-h1\", \"options.ep_overlap\": false}},"
+    "{\"label\": \"scheme\", \"set\": {\"options.lcma\": true, \"options.lcma_workspace_B\": 5e8, "
+    "\"hardware.hbm_Bps\": 3.35e13}},"
+    "{\"label\": \"split\", \"set\": {\"layout.vpp\": 1, \"layout.pipeline_layout\": \"Et*12|(t*12|)*6t*10L\", "
+    "\"layout.schedule\": \"zb-h1\", \"options.ep_overlap\": false}},"
     "{\"label\": \"impossible\", \"set\": {\"layout.ep\": 7}}]}]}";
 
 /* A baseline whose stored figures are not today's. */
@@ -187,19 +243,28 @@ static char *moved_baseline(const char *scenario) {
   g_auto(MsCliRun) r = RUN("check", "--update", file, scenario);
   ms_cli_expect(&r, 0, "check --update");
   assert_true(g_file_get_contents(file, &text, NULL, NULL));
-  g_autoptr(GRegex) time = g_regex_new("(\"step_time_s\": *)[0-9.]+", 0, 0, NULL), input = g_regex_new("(\"num_layers\": *)[0-9]+(,\\s*\"hidden_size\": *8192,\\s*\"ffn)", 0, 0, NULL);
-  g_autofree char *other_time = g_regex_replace(time, text, -1, 0, "\\g<1>1.5", 0, NULL), *other = g_regex_replace(input, other_time, -1, 0, "\\g<1>79\\2", 0, NULL);
+  g_autoptr(GRegex) time = g_regex_new("(\"step_time_s\": *)[0-9.]+", 0, 0, NULL),
+                    input = g_regex_new("(\"num_layers\": *)[0-9]+(,\\s*\"hidden_size\": *8192,\\s*\"ffn)", 0, 0, NULL);
+  g_autofree char *other_time = g_regex_replace(time, text, -1, 0, "\\g<1>1.5", 0, NULL),
+                  *other = g_regex_replace(input, other_time, -1, 0, "\\g<1>79\\2", 0, NULL);
   return ms_cli_written("moved.json", other);
 }
 
 static void printed_json_is_as_documented(void **state) {
   (void)state;
   g_autoptr(MsJsonDoc) doc = ms_json_doc_load(MS_SOURCE_DIR "/docs/json.md");
-  g_autofree char *dense = ms_cli_shipped("run-llama3-70b-h100-64.json"), *moe = ms_cli_shipped("run-qwen3-235b-h100-256.json"), *runs = ms_cli_shipped("goodput/elastic-llama3-70b-64.json");
-  g_autofree char *budget = ms_cli_shipped("goodput/deepseek-v3-2048.json"), *states = ms_cli_shipped("under/common.json"), *published = ms_cli_shipped("published/mcore-moe-recipes/MR-deepseek-v3-gb200-mxfp8_256GPU_TP1PP4EP64.json");
+  g_autofree char *dense = ms_cli_shipped("run-llama3-70b-h100-64.json"),
+                  *moe = ms_cli_shipped("run-qwen3-235b-h100-256.json"),
+                  *runs = ms_cli_shipped("goodput/elastic-llama3-70b-64.json");
+  g_autofree char *budget = ms_cli_shipped("goodput/deepseek-v3-2048.json"),
+                  *states = ms_cli_shipped("under/common.json"),
+                  *published =
+                      ms_cli_shipped("published/mcore-moe-recipes/MR-deepseek-v3-gb200-mxfp8_256GPU_TP1PP4EP64.json");
   g_autofree char *study = g_strdup_printf(every_part, moe);
-  g_autofree char *whatif = ms_cli_written("parts.json", study), *baseline = moved_baseline(dense), *plan = ms_cli_written("small.json", request);
-  g_autofree char *two = two_clusters(), *clusters = ms_cli_written("clusters.json", two), *best = ms_cli_path("best.json");
+  g_autofree char *whatif = ms_cli_written("parts.json", study), *baseline = moved_baseline(dense),
+                  *plan = ms_cli_written("small.json", request);
+  g_autofree char *two = two_clusters(), *clusters = ms_cli_written("clusters.json", two),
+                  *best = ms_cli_path("best.json");
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
   PRINTED(doc, "whatif", 0, "whatif", "--json", whatif);
@@ -216,7 +281,8 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "plan", 0, "plan", "--json", "--explain", "--compare", best, plan);
   PRINTED(doc, "plan", 0, "plan", "--json", "--under", states, plan);
   PRINTED(doc, "sweep", 0, "plan", "--json", "--front", "--top", "1", clusters);
-  static const char *const tables[] = {"run", "time", "memory", "plan", "sweep", "comparison", "whatif", "check", "goodput", "spread", "validate", "errors"};
+  static const char *const tables[] = {"run",    "time",  "memory",  "plan",   "sweep",    "comparison",
+                                       "whatif", "check", "goodput", "spread", "validate", "errors"};
   for (guint i = 0; i < G_N_ELEMENTS(tables); i++) ms_json_doc_check_met(doc, tables[i]);
   g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(clusters), g_remove(best);
 }
@@ -225,16 +291,19 @@ static void printed_json_is_as_documented(void **state) {
 static void plan_without_a_file(void **state) {
   (void)state;
   g_autofree char *file = ms_cli_path("asked.json");
-  g_auto(MsCliRun) kept = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--write-request", file);
+  g_auto(MsCliRun) kept = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8",
+                              "--global-batch-size", "64", "--write-request", file);
   ms_cli_expect(&kept, 0, "plan --write-request");
   assert_string_equal(kept.out, "");
-  g_auto(MsCliRun) asked = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64");
+  g_auto(MsCliRun) asked =
+      RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64");
   g_auto(MsCliRun) read = RUN("plan", file);
   ms_cli_expect(&asked, 0, "plan --model");
   ms_cli_expect(&read, 0, "plan of the kept request");
   assert_non_null(strstr(asked.out, "sequence 4096, batch 64"));
   assert_string_equal(asked.out, read.out);
-  g_auto(MsCliRun) path = RUN("plan", "--model", MS_SOURCE_DIR "/models/llama3-8b.json", "--hardware", "h100-sxm", "--gpus", "8", "--write-request", "-");
+  g_auto(MsCliRun) path = RUN("plan", "--model", MS_SOURCE_DIR "/models/llama3-8b.json", "--hardware", "h100-sxm",
+                              "--gpus", "8", "--write-request", "-");
   ms_cli_expect(&path, 0, "plan of a model's file");
   assert_non_null(strstr(path.out, "\"name\": \"llama3-8b-h100-sxm-8\""));
   g_remove(file);
@@ -244,24 +313,31 @@ static void plan_without_a_file(void **state) {
 static void plan_keeps_a_scenario(void **state) {
   (void)state;
   g_autofree char *file = ms_cli_path("kept.json");
-  g_auto(MsCliRun) plan = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--top", "3", "--json", "--out", file, "--rank", "2");
+  g_auto(MsCliRun) plan = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8",
+                              "--global-batch-size", "64", "--top", "3", "--json", "--out", file, "--rank", "2");
   ms_cli_expect(&plan, 0, "plan --out");
   g_auto(MsCliRun) run = RUN("run", "--json", file);
   ms_cli_expect(&run, 0, "run of what --out kept");
   g_autoptr(MsJson) all = ms_json_parse(plan.out, -1, "plan", NULL), one = ms_json_parse(run.out, -1, "run", NULL);
-  JsonObject *second = json_array_get_object_element(json_object_get_array_member(json_node_get_object(ms_json_root(all)), "best"), 1);
+  JsonObject *second =
+      json_array_get_object_element(json_object_get_array_member(json_node_get_object(ms_json_root(all)), "best"), 1);
   JsonObject *figures = json_node_get_object(ms_json_root(one));
-  assert_true(json_object_get_double_member(second, "step_time_s") == json_object_get_double_member(figures, "step_time_s"));
+  assert_true(json_object_get_double_member(second, "step_time_s") ==
+              json_object_get_double_member(figures, "step_time_s"));
   assert_true(json_object_get_double_member(figures, "mfu_peak_flops") == 989.4e12);
-  g_auto(MsCliRun) printed = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--global-batch-size", "64", "--out", "-", "--rank", "2");
+  g_auto(MsCliRun) printed = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8",
+                                 "--global-batch-size", "64", "--out", "-", "--rank", "2");
   g_autofree char *kept = NULL;
   assert_true(g_file_get_contents(file, &kept, NULL, NULL));
   assert_string_equal(printed.out, kept);
-  g_auto(MsCliRun) both = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--out", "-", "--json");
+  g_auto(MsCliRun) both =
+      RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--out", "-", "--json");
   ms_cli_expect(&both, 2, "two things for standard output");
-  g_auto(MsCliRun) far = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", file, "--rank", "5");
+  g_auto(MsCliRun) far = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1",
+                             "--out", file, "--rank", "5");
   ms_cli_expect(&far, 1, "a place that was not kept");
-  g_auto(MsCliRun) nowhere = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x");
+  g_auto(MsCliRun) nowhere =
+      RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "--top", "1", "--out", "/nowhere/x");
   ms_cli_expect(&nowhere, 4, "--out that cannot be written");
   g_remove(file);
 }
@@ -279,7 +355,8 @@ static void plan_table_shows_open_keys(void **state) {
   g_string_free(text, TRUE);
   g_auto(MsCliRun) two = RUN("plan", file);
   ms_cli_expect(&two, 0, "plan with open options");
-  const char *title = strstr(two.out, "cuda_graph_scope"), *with = strstr(two.out, "attn+mlp"), *without = strstr(two.out, "  none\n");
+  const char *title = strstr(two.out, "cuda_graph_scope"), *with = strstr(two.out, "attn+mlp"),
+             *without = strstr(two.out, "  none\n");
   assert_true(title && with && without && title < with && title < without);
   assert_non_null(strstr(two.out, "\nall of them: cp 1, etp 1, mbs 1, precision "));
   assert_non_null(strstr(two.out, ", overlap_grad_reduce yes\n"));
@@ -289,19 +366,24 @@ static void plan_table_shows_open_keys(void **state) {
   g_remove(file);
 }
 
-/* --- exit codes ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- exit codes ------------------------------------------------------------------------------------------------ */
 /* Several clusters in one request: a table, cells and front in JSON; what needs one cluster says so. */
 static void plan_of_several_clusters(void **state) {
   (void)state;
-  g_autofree char *text = two_clusters(), *file = ms_cli_written("clusters.json", text), *under = ms_cli_path("under.json");
-  assert_true(g_file_set_contents(under, "{\"schema\": 1, \"disturbances\": [{\"name\": \"as planned\"}, {\"name\": \"slow NIC\", \"scale\": {\"nic_Bps\": 0.8}}]}", -1, NULL));
+  g_autofree char *text = two_clusters(), *file = ms_cli_written("clusters.json", text),
+                  *under = ms_cli_path("under.json");
+  assert_true(g_file_set_contents(under,
+                                  "{\"schema\": 1, \"disturbances\": [{\"name\": \"as planned\"}, {\"name\": \"slow "
+                                  "NIC\", \"scale\": {\"nic_Bps\": 0.8}}]}",
+                                  -1, NULL));
   g_auto(MsCliRun) r = RUN("plan", "--json", "--front", "--top", "2", file);
   ms_cli_expect(&r, 0, "plan --front");
   g_autoptr(MsJson) doc = ms_cli_json(r.out, "plan --front");
   JsonNode *root = ms_json_root(doc);
   assert_int_equal(json_array_get_length(json_node_get_array(ms_cli_at(root, "cells"))), 2);
   assert_int_equal(json_node_get_int(ms_cli_at(root, "cells.1.gpus")), 16);
-  assert_close(json_node_get_double(ms_cli_at(root, "front.0.step_time_s")), json_node_get_double(ms_cli_at(root, "cells.0.best.0.step_time_s")), 0);
+  assert_close(json_node_get_double(ms_cli_at(root, "front.0.step_time_s")),
+               json_node_get_double(ms_cli_at(root, "cells.0.best.0.step_time_s")), 0);
   g_auto(MsCliRun) table = RUN("plan", "--front", file);
   ms_cli_expect(&table, 0, "plan --front as text");
   assert_non_null(strstr(table.out, "front of step time, free memory and GPUs"));
@@ -315,7 +397,8 @@ static void plan_of_several_clusters(void **state) {
   g_autoptr(MsJson) judged = ms_cli_json(robust.out, "plan --under");
   assert_int_equal(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(judged), "best"))), 2);
   assert_true(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(judged), "robust.ranking"))) >= 2);
-  assert_true(json_node_get_double(ms_cli_at(ms_json_root(judged), "robust.ranking.0.p95_s")) >= json_node_get_double(ms_cli_at(ms_json_root(judged), "robust.ranking.0.step_time_s")));
+  assert_true(json_node_get_double(ms_cli_at(ms_json_root(judged), "robust.ranking.0.p95_s")) >=
+              json_node_get_double(ms_cli_at(ms_json_root(judged), "robust.ranking.0.step_time_s")));
   g_auto(MsCliRun) missing = RUN("plan", "--under", "/nowhere.json", file);
   ms_cli_expect(&missing, 4, "plan --under without the file");
   g_remove(file), g_remove(under);
@@ -323,12 +406,15 @@ static void plan_of_several_clusters(void **state) {
 
 static void exit_codes(void **state) {
   (void)state;
-  g_autofree char *scenario = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL, *large = ms_cli_path("large.json");
+  g_autofree char *scenario = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL,
+                  *large = ms_cli_path("large.json");
   g_autofree char *nothing = ms_cli_path("nothing.json"), *wrong = ms_cli_path("wrong.json");
   /* too large for its machine: a result */
   assert_true(g_file_get_contents(scenario, &text, NULL, NULL));
   g_auto(GStrv) part = g_strsplit(text, "\"model\": \"llama3-70b\"", 2);
-  g_autofree char *larger = g_strconcat(part[0], "\"model\": {\"base\": \"llama3-70b\", \"hidden_size\": 32768, \"ffn_hidden_size\": 131072}", part[1], NULL);
+  g_autofree char *larger =
+      g_strconcat(part[0], "\"model\": {\"base\": \"llama3-70b\", \"hidden_size\": 32768, \"ffn_hidden_size\": 131072}",
+                  part[1], NULL);
   assert_true(g_file_set_contents(large, larger, -1, NULL));
   g_auto(MsCliRun) infeasible = RUN("run", "--json", "-f", "bound", large);
   ms_cli_expect(&infeasible, 0, "infeasible");
@@ -375,8 +461,10 @@ static void check_unwritable(const char *file, const char *why, const char *cons
 /* Where a result cannot go is said before the long work whose result it would be. */
 static void what_cannot_be_written_is_said_first(void **state) {
   (void)state;
-  static const char missing[] = "No such file or directory", folder[] = "/", in_file[] = MS_SOURCE_DIR "/README.md/x.svg";
-  g_autofree char *plan = ms_cli_written("small.json", request), *text = two_clusters(), *sweep = ms_cli_written("two.json", text);
+  static const char missing[] = "No such file or directory", folder[] = "/",
+                    in_file[] = MS_SOURCE_DIR "/README.md/x.svg";
+  g_autofree char *plan = ms_cli_written("small.json", request), *text = two_clusters(),
+                  *sweep = ms_cli_written("two.json", text);
   UNWRITABLE("/nowhere/x", missing, "plan", "--json", "--out", "/nowhere/x", plan);
   UNWRITABLE(folder, "Is a directory", "plan", "--out", folder, plan);
   UNWRITABLE(in_file, "Not a directory", "plan", "--plot", in_file, sweep);
@@ -388,7 +476,7 @@ static void what_cannot_be_written_is_said_first(void **state) {
   g_remove(plan), g_remove(sweep);
 }
 
-/* --- show, schema, help -------------------------------------------------------------------------------------------------------------------------- */
+/* --- show, schema, help ---------------------------------------------------------------------------------------- */
 static void parts_of_a_scenario_are_shown(void **state) {
   (void)state;
   g_autofree char *file = ms_cli_shipped("run-deepseek-v3-gb200-256.json");
@@ -404,7 +492,8 @@ static void schema_and_help(void **state) {
   (void)state;
   g_auto(MsCliRun) all = RUN("schema");
   ms_cli_expect(&all, 0, "schema");
-  static const char *const keys[] = {"seq_length", "pipeline_layout", "moe_router_topk", "nvlink_domain_gpus", "max_memory_fraction"};
+  static const char *const keys[] = {"seq_length", "pipeline_layout", "moe_router_topk", "nvlink_domain_gpus",
+                                     "max_memory_fraction"};
   for (guint i = 0; i < G_N_ELEMENTS(keys); i++)
     if (!strstr(all.out, keys[i])) fail_msg("`moesim schema` does not say %s", keys[i]);
   static const char *const verbs[] = {"run", "plan", "show", "schema", "validate"};
@@ -420,10 +509,18 @@ int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(run_json_has_the_keys_of_the_contract), cmocka_unit_test(many_scenarios_are_many_lines), cmocka_unit_test(standard_input_is_a_file),
-      cmocka_unit_test(trace_and_timeline), cmocka_unit_test(plan_json_has_the_keys_of_the_contract), cmocka_unit_test(printed_json_is_as_documented),
-      cmocka_unit_test(plan_without_a_file), cmocka_unit_test(plan_keeps_a_scenario), cmocka_unit_test(plan_table_shows_open_keys),
-      cmocka_unit_test(plan_of_several_clusters), cmocka_unit_test(exit_codes), cmocka_unit_test(what_cannot_be_written_is_said_first),
+      cmocka_unit_test(run_json_has_the_keys_of_the_contract),
+      cmocka_unit_test(many_scenarios_are_many_lines),
+      cmocka_unit_test(standard_input_is_a_file),
+      cmocka_unit_test(trace_and_timeline),
+      cmocka_unit_test(plan_json_has_the_keys_of_the_contract),
+      cmocka_unit_test(printed_json_is_as_documented),
+      cmocka_unit_test(plan_without_a_file),
+      cmocka_unit_test(plan_keeps_a_scenario),
+      cmocka_unit_test(plan_table_shows_open_keys),
+      cmocka_unit_test(plan_of_several_clusters),
+      cmocka_unit_test(exit_codes),
+      cmocka_unit_test(what_cannot_be_written_is_said_first),
       cmocka_unit_test(parts_of_a_scenario_are_shown),
       cmocka_unit_test(schema_and_help),
   };

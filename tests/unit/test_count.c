@@ -1,4 +1,5 @@
-/* Parameters and model FLOP against domain/model.md 1 and 2, and against tests/data/model_oracles.json for every shipped model. */
+/* Parameters and model FLOP against domain/model.md 1 and 2, and against tests/data/model_oracles.json for every
+ * shipped model. */
 #include "lib/close.h"
 
 #include "work/build.h"
@@ -18,17 +19,45 @@ static void assert_count(const char *model, const char *what, double got, double
   if (got != want) fail_msg("%s: %s is %.17g, not %.17g", model, what, got, want);
 }
 
-/* --- the table of domain/model.md 1 -------------------------------------------------------------------------------------- */
+/* --- the table of domain/model.md 1 ---------------------------------------------------------------------------- */
 static void parameters_of_the_three_reference_models(void **state) {
   (void)state;
-  static const struct { const char *model; MsParamCount want; } rows[] = {
-      {"mixtral-8x7b", {.attention_per_layer = 41943040, .expert = 176160768, .shared = 0, .router = 32768, .moe_layer = 1451270144,
-                        .embedding = 131072000, .mtp_block = 0, .total = 46702792704, .active = 12879925248}},
-      {"deepseek-v3", {.attention_per_layer = 187107328, .expert = 44040192, .shared = 44040192, .router = 1835008, .dense_mlp = 396361728,
-                       .dense_layer = 583483392, .moe_layer = 11507286016, .embedding = 926679040, .mtp_block = 11610067968,
-                       .total = 671026404352, .active = 37552282624}},
-      {"qwen3-235b-a22b", {.attention_per_layer = 71303424, .expert = 18874368, .shared = 0, .router = 524288, .moe_layer = 2487755008,
-                           .embedding = 622329856, .mtp_block = 0, .total = 235093634560, .active = 22190763520}},
+  static const struct {
+    const char *model;
+    MsParamCount want;
+  } rows[] = {
+      {"mixtral-8x7b",
+       {.attention_per_layer = 41943040,
+        .expert = 176160768,
+        .shared = 0,
+        .router = 32768,
+        .moe_layer = 1451270144,
+        .embedding = 131072000,
+        .mtp_block = 0,
+        .total = 46702792704,
+        .active = 12879925248}},
+      {"deepseek-v3",
+       {.attention_per_layer = 187107328,
+        .expert = 44040192,
+        .shared = 44040192,
+        .router = 1835008,
+        .dense_mlp = 396361728,
+        .dense_layer = 583483392,
+        .moe_layer = 11507286016,
+        .embedding = 926679040,
+        .mtp_block = 11610067968,
+        .total = 671026404352,
+        .active = 37552282624}},
+      {"qwen3-235b-a22b",
+       {.attention_per_layer = 71303424,
+        .expert = 18874368,
+        .shared = 0,
+        .router = 524288,
+        .moe_layer = 2487755008,
+        .embedding = 622329856,
+        .mtp_block = 0,
+        .total = 235093634560,
+        .active = 22190763520}},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autoptr(MsModel) model = load(rows[i].model, -1);
@@ -50,7 +79,7 @@ static void parameters_of_the_three_reference_models(void **state) {
   }
 }
 
-/* --- every shipped model -------------------------------------------------------------------------------------------------- */
+/* --- every shipped model --------------------------------------------------------------------------------------- */
 static double number(JsonObject *object, const char *key) {
   return json_object_has_member(object, key) ? json_object_get_double_member(object, key) : NAN;
 }
@@ -68,7 +97,8 @@ static void set_convention(MsModel *model, const char *convention) {
 /* The oracles were computed without the bias of the router, which Megatron's router has when linear layers have one. */
 static double router_biases(const MsModel *m) {
   double n = 0;
-  for (int i = 0; m->add_bias_linear && m->num_experts > 0 && i < m->num_layers; i++) n += m->moe_layer[i] ? m->num_experts : 0;
+  for (int i = 0; m->add_bias_linear && m->num_experts > 0 && i < m->num_layers; i++)
+    n += m->moe_layer[i] ? m->num_experts : 0;
   return n;
 }
 
@@ -81,9 +111,11 @@ static void check_model(JsonObject *row) {
   double biases = router_biases(model);
   int seen = 0;
   for (int i = 0; i < 2; i++)
-    if (json_object_has_member(want, totals[i])) assert_count(name, totals[i], got.total, number(want, totals[i]) + biases), seen++;
+    if (json_object_has_member(want, totals[i]))
+      assert_count(name, totals[i], got.total, number(want, totals[i]) + biases), seen++;
   assert_int_equal(seen, 1);
-  if (json_object_has_member(want, "total_incl_mtp")) assert_count(name, "with mtp", got.total_mtp, number(want, "total_incl_mtp") + biases);
+  if (json_object_has_member(want, "total_incl_mtp"))
+    assert_count(name, "with mtp", got.total_mtp, number(want, "total_incl_mtp") + biases);
   if (json_object_has_member(want, "active_incl_embedding_and_head"))
     assert_count(name, "active", got.active, number(want, "active_incl_embedding_and_head") + biases);
   JsonArray *flop = json_object_get_array_member(row, "model_gflop_per_token");
@@ -95,7 +127,8 @@ static void check_model(JsonObject *row) {
     double gflop = ms_model_flop_per_token(as, (int)json_object_get_int_member(f, "seq_length")).total / 1e9;
     if (fabs(gflop - number(f, "gflop")) > 1e-3 * number(f, "gflop")) /* what the issue asks */
       fail_msg("%s: %.4f GFLOP per token, published convention gives %.4f", name, gflop, number(f, "gflop"));
-    assert_close(gflop, number(f, "gflop"), 6e-5); /* the four decimals of the file, and GPT-OSS within its window's rounding */
+    assert_close(gflop, number(f, "gflop"),
+                 6e-5); /* the four decimals of the file, and GPT-OSS within its window's rounding */
   }
 }
 
@@ -116,10 +149,14 @@ static void every_shipped_model_against_its_oracle(void **state) {
   for (guint i = 0; i < json_array_get_length(models); i++) check_model(json_array_get_object_element(models, i));
 }
 
-/* --- FLOP by part, domain/model.md 2, at 4096 tokens ------------------------------------------------------------------------ */
+/* --- FLOP by part, domain/model.md 2, at 4096 tokens ----------------------------------------------------------- */
 static void flop_by_part(void **state) {
   (void)state;
-  static const struct { const char *model; int mtp; MsModelFlop want; } rows[] = {
+  static const struct {
+    const char *model;
+    int mtp;
+    MsModelFlop want;
+  } rows[] = {
       {"mixtral-8x7b", 0, {8.053064e9, 3.221225e9, 6.764573e10, 0, 7.864320e8, 7.970646e10}},
       {"deepseek-v3", 0, {6.848128e10, 3.070231e10, 1.450684e11, 0, 5.560074e9, 2.498121e11}},
       {"deepseek-v3", 1, {6.960393e10, 3.120562e10, 1.474466e11, 6.166917e8, 1.112015e10, 2.599930e11}},
@@ -142,9 +179,14 @@ static void flop_by_part(void **state) {
 /* The eight figures that issue 2 names, within 0.1 %. Llama's stand at 8192 tokens. */
 static void flop_of_published_tables(void **state) {
   (void)state;
-  static const struct { const char *model; int mtp, seq; double gflop; } rows[] = {
-      {"deepseek-v3", 1, 4096, 260.0},  {"deepseek-v3", 0, 4096, 249.8}, {"qwen3-235b-a22b", -1, 4096, 148.03}, {"qwen3-30b-a3b", -1, 4096, 23.006},
-      {"llama3-8b", -1, 8192, 51.47},   {"llama3-70b", -1, 8192, 449.2}, {"llama3-405b", -1, 8192, 2524},       {"kimi-k2", -1, 4096, 204.48},
+  static const struct {
+    const char *model;
+    int mtp, seq;
+    double gflop;
+  } rows[] = {
+      {"deepseek-v3", 1, 4096, 260.0},     {"deepseek-v3", 0, 4096, 249.8}, {"qwen3-235b-a22b", -1, 4096, 148.03},
+      {"qwen3-30b-a3b", -1, 4096, 23.006}, {"llama3-8b", -1, 8192, 51.47},  {"llama3-70b", -1, 8192, 449.2},
+      {"llama3-405b", -1, 8192, 2524},     {"kimi-k2", -1, 4096, 204.48},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autoptr(MsModel) model = load(rows[i].model, rows[i].mtp);
@@ -155,8 +197,15 @@ static void flop_of_published_tables(void **state) {
 /* Steps of published runs: N_tok x FLOP per token, and 256 H100 at 17.6 s and 19.7 s. */
 static void flop_of_a_step(void **state) {
   (void)state;
-  static const struct { const char *model; int mtp, batch; double flop; } rows[] = {
-      {"mixtral-8x7b", 0, 256, 8.35783e16}, {"deepseek-v3", 0, 8192, 8.38230e18}, {"deepseek-v3", 1, 8192, 8.72392e18}, {"qwen3-235b-a22b", 0, 2048, 1.241806e18},
+  static const struct {
+    const char *model;
+    int mtp, batch;
+    double flop;
+  } rows[] = {
+      {"mixtral-8x7b", 0, 256, 8.35783e16},
+      {"deepseek-v3", 0, 8192, 8.38230e18},
+      {"deepseek-v3", 1, 8192, 8.72392e18},
+      {"qwen3-235b-a22b", 0, 2048, 1.241806e18},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autoptr(MsModel) model = load(rows[i].model, rows[i].mtp);
@@ -165,12 +214,13 @@ static void flop_of_a_step(void **state) {
   assert_close(1.241806e18 / (17.6 * 1e12 * 256), 275.6, 1e-3);
 }
 
-/* --- properties ---------------------------------------------------------------------------------------------------------------- */
+/* --- properties ------------------------------------------------------------------------------------------------ */
 /* Parts of the ranks of a grid add up to the model's, replicated tensors counted once a rank. */
 static void sharded_parts_add_up(void **state) {
   (void)state;
-  static const char *const names[] = {"deepseek-v3", "qwen3-235b-a22b", "mixtral-8x7b", "gpt3-175b", "gpt-oss-120b", "deepseek-v2-lite", "qwen2-57b-a14b",
-                                      "qwen3-next-80b-a3b", "deepseek-v3.2"};
+  static const char *const names[] = {"deepseek-v3",    "qwen3-235b-a22b",    "mixtral-8x7b",
+                                      "gpt3-175b",      "gpt-oss-120b",       "deepseek-v2-lite",
+                                      "qwen2-57b-a14b", "qwen3-next-80b-a3b", "deepseek-v3.2"};
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
     g_autoptr(MsModel) m = load(names[i], -1);
     for (int t = 1; t <= 4; t *= 2) {
@@ -206,7 +256,8 @@ static void flop_grows_with_the_sequence_and_ignores_padding_of_nothing(void **s
   assert_true(longer.attention_core > shortest.attention_core);
   assert_close(longer.attention_linear, shortest.attention_linear, 0);
   assert_close(longer.mlp, shortest.mlp, 0);
-  /* a window as wide as the sequence is the lower triangle with its diagonal: (s + 1) / 2 pairs a token, the convention counts s / 2 */
+  /* a window as wide as the sequence is the lower triangle with its diagonal: (s + 1) / 2 pairs a token, the convention
+   * counts s / 2 */
   m->sliding_window.window = 4096, m->sliding_window.period = 0;
   double windowed = ms_model_flop_per_token(m, 4096).attention_core;
   m->sliding_window.window = 0;
@@ -215,9 +266,13 @@ static void flop_grows_with_the_sequence_and_ignores_padding_of_nothing(void **s
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(parameters_of_the_three_reference_models), cmocka_unit_test(every_shipped_model_against_its_oracle),
-      cmocka_unit_test(flop_by_part), cmocka_unit_test(flop_of_published_tables), cmocka_unit_test(flop_of_a_step),
-      cmocka_unit_test(sharded_parts_add_up), cmocka_unit_test(flop_grows_with_the_sequence_and_ignores_padding_of_nothing),
+      cmocka_unit_test(parameters_of_the_three_reference_models),
+      cmocka_unit_test(every_shipped_model_against_its_oracle),
+      cmocka_unit_test(flop_by_part),
+      cmocka_unit_test(flop_of_published_tables),
+      cmocka_unit_test(flop_of_a_step),
+      cmocka_unit_test(sharded_parts_add_up),
+      cmocka_unit_test(flop_grows_with_the_sequence_and_ignores_padding_of_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

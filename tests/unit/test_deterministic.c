@@ -1,4 +1,5 @@
-/* deterministic_mode row by row; full recomputation of MTP blocks; tokens that a dispatcher without duplicates sends to a busy rank. */
+/* deterministic_mode row by row; full recomputation of MTP blocks; tokens that a dispatcher without duplicates sends to
+ * a busy rank. */
 #include "lib/close.h"
 
 #include "lib/world.h"
@@ -34,7 +35,7 @@ static double written(const MsOpList *list, const char *name) {
   return sum;
 }
 
-/* --- fills ------------------------------------------------------------------------------------------------------------------------ */
+/* --- fills ----------------------------------------------------------------------------------------------------- */
 static void rows_wait_as_before(const MsOpList *plain, const MsOpList *list) {
   int at = 0;
   for (int i = 0; i < list->n; i++) {
@@ -56,7 +57,8 @@ static void new_tensors_are_filled(void **state) {
   assert_true(written(&a->forward, "fill") == 0);
   rows_wait_as_before(&a->forward, &b->forward);
   rows_wait_as_before(&a->backward, &b->backward);
-  for (int i = 1; i < b->forward.n; i++) { /* a fill is as large as what the product behind it writes, and the product waits for it */
+  for (int i = 1; i < b->forward.n;
+       i++) { /* a fill is as large as what the product behind it writes, and the product waits for it */
     const MsOp *op = &b->forward.op[i];
     if (op->kind != MS_OP_GROUPED_GEMM) continue;
     assert_true(b->forward.op[i - 1].kind == MS_OP_FILL && op->wait[0] == i - 1);
@@ -76,7 +78,8 @@ static void plain_permutation_sums_in_order(void **state) {
   g_auto(MsLowered) l = ms_test_lower(s);
   const MsPiece *p = moe_piece(&l);
   double routed = 4096 / 2 * 8, row_B = 2 * 7168; /* TP 2 shares the sequence */
-  assert_true(written(&p->forward, "sorted sum") >= routed * row_B && written(&p->forward, "sorted sum") < 1.01 * routed * row_B);
+  assert_true(written(&p->forward, "sorted sum") >= routed * row_B &&
+              written(&p->forward, "sorted sum") < 1.01 * routed * row_B);
   const MsOp *sum = row(&p->forward, "sorted sum");
   assert_string_equal(p->forward.op[sum->wait[0]].name, "unpermute");
 }
@@ -121,7 +124,7 @@ static void what_does_not_go_with_it(void **state) {
   refused(s, "tp_comm_overlap");
 }
 
-/* --- full recomputation of MTP blocks ---------------------------------------------------------------------------------------------- */
+/* --- full recomputation of MTP blocks -------------------------------------------------------------------------- */
 static double flop(const MsOpList *list, int pass) {
   double sum = 0;
   for (int i = 0; i < list->n; i++) sum += list->op[i].pass == pass ? list->op[i].flop : 0;
@@ -138,11 +141,11 @@ static void mtp_blocks_are_recomputed(void **state) {
   const MsPiece *a = &kept.work->pieces[kept.work->piece_mtp], *b = &again.work->pieces[again.work->piece_mtp];
   assert_true(flop(&a->backward, MS_PASS_RECOMPUTE) == 0);
   assert_close(flop(&b->backward, MS_PASS_RECOMPUTE), flop(&a->forward, MS_PASS_FORWARD), 1e-12);
-  assert_close(b->kept_B, 2 * 2 * 4096.0 / 2 * 7168, 1e-12); /* hidden states and embedding, a share of each */
+  assert_close(b->kept_B, 2 * 2 * 4096.0 / 2 * 7168, 1e-12);     /* hidden states and embedding, a share of each */
   assert_true(b->backward_transient_B + b->kept_B >= a->kept_B); /* all of it lives again in the backward */
 }
 
-/* --- a busy rank ------------------------------------------------------------------------------------------------------------------------ */
+/* --- a busy rank ----------------------------------------------------------------------------------------------- */
 static void a_token_comes_once(void **state) {
   (void)state;
   for (int hybrid = 0; hybrid < 2; hybrid++) {
@@ -159,13 +162,17 @@ static void a_token_comes_once(void **state) {
     assert_true(skew > 3);
     assert_true(b->message_B > a->message_B && b->message_B < skew * a->message_B);
     assert_true(b->message_B <= 32 * all); /* every token of the group, once */
-    assert_true(b->level_B[1] > a->level_B[1] && b->level_B[1] < 1.01 * 3 * all); /* those of the three other nodes, once for each */
+    assert_true(b->level_B[1] > a->level_B[1] &&
+                b->level_B[1] < 1.01 * 3 * all); /* those of the three other nodes, once for each */
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(new_tensors_are_filled), cmocka_unit_test(plain_permutation_sums_in_order), cmocka_unit_test(what_it_costs),
-      cmocka_unit_test(what_does_not_go_with_it), cmocka_unit_test(mtp_blocks_are_recomputed), cmocka_unit_test(a_token_comes_once)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(new_tensors_are_filled),
+                                     cmocka_unit_test(plain_permutation_sums_in_order),
+                                     cmocka_unit_test(what_it_costs),
+                                     cmocka_unit_test(what_does_not_go_with_it),
+                                     cmocka_unit_test(mtp_blocks_are_recomputed),
+                                     cmocka_unit_test(a_token_comes_once)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* tests/unit/test_device_memory.c - what stands on the device beside parameters and activations: deferred gradients of the head, CUDA graphs, tied tables, what is
- * on its way to the host, delayed weight gradients. */
+/* tests/unit/test_device_memory.c - what stands on the device beside parameters and activations: deferred gradients of
+ * the head, CUDA graphs, tied tables, what is on its way to the host, delayed weight gradients. */
 #include "lib/close.h"
 
 #include "lib/world.h"
@@ -24,14 +24,16 @@ static MsScenario *pipeline(gboolean defer, int limit) {
   return s;
 }
 
-/* Bytes that wait on the last stage: BF16 gradient of the logits and input of the head, for every microbatch up to the limit. */
+/* Bytes that wait on the last stage: BF16 gradient of the logits and input of the head, for every microbatch up to the
+ * limit. */
 static void deferred_gradients_wait(void **state) {
   (void)state;
   double before_B = 0;
   for (int limit = 0; limit <= 20; limit++) {
     g_autoptr(MsScenario) s = pipeline(limit > 0, limit);
     g_auto(MsLowered) l = ms_test_lower(s);
-    g_autoptr(MsSchedule) schedule = ms_schedule_new(MS_SCHED_1F1B, STAGES, MICROBATCHES, 1, STAGES, FALSE, (char[64]){0}, 64);
+    g_autoptr(MsSchedule) schedule =
+        ms_schedule_new(MS_SCHED_1F1B, STAGES, MICROBATCHES, 1, STAGES, FALSE, (char[64]){0}, 64);
     g_autofree double *live = ms_memory_timeline(l.work, schedule, STAGES - 1);
     double end_B = live[schedule->n[STAGES - 1]] - live[0], each_B = 2.0 * 8192 * 128256 / 2 + 2.0 * 8192 * 4096 / 2;
     assert_close(end_B, MIN(limit, MICROBATCHES) * (each_B * s->training.seq_length / 8192), 1e-9);
@@ -40,7 +42,8 @@ static void deferred_gradients_wait(void **state) {
   }
 }
 
-/* Work is moved, not lost: all compute of the step stays, the last stage gets it behind its last slot, where the flush of the pipeline hides it. */
+/* Work is moved, not lost: all compute of the step stays, the last stage gets it behind its last slot, where the flush
+ * of the pipeline hides it. */
 static void deferred_gradients_hide_in_the_flush(void **state) {
   (void)state;
   g_autoptr(MsScenario) off = pipeline(FALSE, 0);
@@ -48,7 +51,8 @@ static void deferred_gradients_hide_in_the_flush(void **state) {
   double last_s = plain->step_time_s;
   for (int limit = 1; limit <= 2; limit++) {
     g_autoptr(MsScenario) on = pipeline(TRUE, limit);
-    g_autoptr(MsResult) full = simulate(on, MS_FIDELITY_FULL), fast = simulate(on, MS_FIDELITY_FAST), bound = simulate(on, MS_FIDELITY_BOUND);
+    g_autoptr(MsResult) full = simulate(on, MS_FIDELITY_FULL), fast = simulate(on, MS_FIDELITY_FAST),
+                        bound = simulate(on, MS_FIDELITY_BOUND);
     assert_close(full->time.compute_s, plain->time.compute_s, 1e-4); /* what shares SMs with it differs */
     assert_close(fast->time.compute_s, plain->time.compute_s, 1e-3);
     assert_close(fast->step_time_s, full->step_time_s, 0.02);
@@ -72,30 +76,43 @@ static double kept_of(const MsPiece *piece, const char *name) {
   return 0;
 }
 
-typedef struct { double normed, tokens, shared, output, graph, kept; } GraphBytes; /* of the MoE layers */
+typedef struct {
+  double normed, tokens, shared, output, graph, kept;
+} GraphBytes; /* of the MoE layers */
 
-static GraphBytes graph_bytes(const char *model, MsDispatcher dispatcher, guint32 scope, guint32 recompute, gboolean shared_overlap) {
+static GraphBytes graph_bytes(const char *model, MsDispatcher dispatcher, guint32 scope, guint32 recompute,
+                              gboolean shared_overlap) {
   g_autoptr(MsScenario) s = ms_test_run(model, 0, "gb200-nvl72", 64);
   s->layout.ep = 64;
-  s->options.dispatcher = dispatcher, s->options.cuda_graph_scope = scope, s->options.moe_shared_expert_overlap = shared_overlap;
+  s->options.dispatcher = dispatcher, s->options.cuda_graph_scope = scope,
+  s->options.moe_shared_expert_overlap = shared_overlap;
   if (recompute) s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = recompute;
   g_auto(MsLowered) l = ms_test_lower(s);
   const MsPiece *piece = &l.work->pieces[l.work->piece_of_layer[s->model->num_layers - 1]];
-  return (GraphBytes){kept_of(piece, "normed mlp input"), kept_of(piece, "graph output, tokens"), kept_of(piece, "graph output, shared"), kept_of(piece, "graph output"),
-                      piece->graph_B, piece->kept_B};
+  return (GraphBytes){kept_of(piece, "normed mlp input"),
+                      kept_of(piece, "graph output, tokens"),
+                      kept_of(piece, "graph output, shared"),
+                      kept_of(piece, "graph output"),
+                      piece->graph_B,
+                      piece->kept_B};
 }
 
-/* Outputs of a graph stay until its backward; whether the norm can be recomputed is Megatron's own rule (core/transformer/transformer_layer.py). */
+/* Outputs of a graph stay until its backward; whether the norm can be recomputed is Megatron's own rule
+ * (core/transformer/transformer_layer.py). */
 static void graphs_hold_their_outputs(void **state) {
   (void)state;
-  const guint32 attn = MS_CG_ATTN, router = MS_CG_ATTN | MS_CG_MOE_ROUTER, all = router | MS_CG_MOE_PREPROCESS, norm = MS_RM_LAYERNORM;
+  const guint32 attn = MS_CG_ATTN, router = MS_CG_ATTN | MS_CG_MOE_ROUTER, all = router | MS_CG_MOE_PREPROCESS,
+                norm = MS_RM_LAYERNORM;
   const double x = 2.0 * 4096 * 7168, mask = 4096.0 * 4096; /* an input of every graph with attention */
-  GraphBytes none = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, 0, 0, FALSE), whole = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, MS_CG_FULL_ITERATION, 0, FALSE);
+  GraphBytes none = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, 0, 0, FALSE),
+             whole = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, MS_CG_FULL_ITERATION, 0, FALSE);
   assert_true(none.graph == 0 && whole.graph == 0 && whole.kept == none.kept && none.normed == x);
-  GraphBytes a = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, attn, 0, FALSE), r = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, router, 0, FALSE);
+  GraphBytes a = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, attn, 0, FALSE),
+             r = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, router, 0, FALSE);
   assert_true(a.kept == none.kept + mask && a.graph > 0); /* what attention hands on is kept anyway */
   assert_true(r.kept == none.kept + mask + x && r.shared == x && r.graph > a.graph);
-  GraphBytes flex = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, all, 0, FALSE), a2a = graph_bytes("deepseek-v3", MS_DISPATCH_ALLTOALL, all, 0, FALSE);
+  GraphBytes flex = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, all, 0, FALSE),
+             a2a = graph_bytes("deepseek-v3", MS_DISPATCH_ALLTOALL, all, 0, FALSE);
   assert_true(flex.tokens == 0 && a2a.tokens == 8 * (x + 4 * 4096));
   GraphBytes beside = graph_bytes("deepseek-v3", MS_DISPATCH_HYBRIDEP, all, 0, TRUE);
   assert_true(beside.shared == 0);
@@ -118,8 +135,9 @@ static double peak_with(guint32 scope, gboolean ep_overlap) {
   return r->memory->stage[2].activations_B;
 }
 
-/* The static input of a graph is a copy: the pipeline holds what a chunk received (once a chunk of 4 layers), with EP overlap the schedule node what every layer
- * was given. 15 chunks of 4 layers live on the third of 4 stages; with overlap a 16th grows while one of them goes (domain/schedules.md 3, 4). */
+/* The static input of a graph is a copy: the pipeline holds what a chunk received (once a chunk of 4 layers), with EP
+ * overlap the schedule node what every layer was given. 15 chunks of 4 layers live on the third of 4 stages; with
+ * overlap a 16th grows while one of them goes (domain/schedules.md 3, 4). */
 static void graphs_copy_their_inputs(void **state) {
   (void)state;
   const double x = 2.0 * 4096 * 7168, mask = 4096.0 * 4096;
@@ -141,7 +159,8 @@ static void graphs_of_deepseek_v3(void **state) {
     g_autoptr(MsResult) r = simulate(s, MS_FIDELITY_FAST);
     peak_B[on] = r->memory->stage[r->memory->peak_stage].peak_B;
   }
-  if (fabs((peak_B[1] - peak_B[0]) / 7e9 - 1) > 1.0 / 3) fail_msg("graphs take %.2f GB, published about 7", (peak_B[1] - peak_B[0]) / 1e9);
+  if (fabs((peak_B[1] - peak_B[0]) / 7e9 - 1) > 1.0 / 3)
+    fail_msg("graphs take %.2f GB, published about 7", (peak_B[1] - peak_B[0]) / 1e9);
 }
 
 /* --- tied embeddings: one table where both ends of the model meet --- */
@@ -189,7 +208,8 @@ static void ranks_share_the_link_to_the_host(void **state) {
   (void)state;
   g_autoptr(MsScenario) one = offloading(1), two = offloading(2);
   g_autoptr(MsResult) alone = simulate(one, MS_FIDELITY_FULL), shared = simulate(two, MS_FIDELITY_FULL);
-  assert_close(shared->time.comm_total_s[MS_COMM_OFFLOAD], 2 * alone->time.comm_total_s[MS_COMM_OFFLOAD], 0.01); /* but the latency of a copy */
+  assert_close(shared->time.comm_total_s[MS_COMM_OFFLOAD], 2 * alone->time.comm_total_s[MS_COMM_OFFLOAD],
+               0.01); /* but the latency of a copy */
   assert_true(shared->step_time_s >= alone->step_time_s);
   assert_true(shared->memory->stage[0].peak_B == alone->memory->stage[0].peak_B);
 }
@@ -205,7 +225,9 @@ static void tensors_on_their_way_are_here(void **state) {
   double peak_B = memory->stage[0].activations_B + memory->stage[0].transient_B;
   const MsPiece *head = &l.work->pieces[l.work->piece_head];
   double kept_B = s->model->num_layers * layer->kept_B + l.work->pieces[l.work->piece_embedding].kept_B;
-  double in_layer = kept_B + layer->offload_B + MAX(layer->forward_transient_B, layer->backward_transient_B), in_head = kept_B + head->kept_B + layer->offload_B + MAX(head->forward_transient_B, head->backward_transient_B);
+  double in_layer = kept_B + layer->offload_B + MAX(layer->forward_transient_B, layer->backward_transient_B),
+         in_head =
+             kept_B + head->kept_B + layer->offload_B + MAX(head->forward_transient_B, head->backward_transient_B);
   assert_close(peak_B, MAX(in_layer, in_head), 1e-9);
 }
 
@@ -228,9 +250,14 @@ static void delayed_weight_gradients_hold_gradients(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(deferred_gradients_wait), cmocka_unit_test(deferred_gradients_hide_in_the_flush),
-                                     cmocka_unit_test(graphs_hold_their_outputs), cmocka_unit_test(graphs_copy_their_inputs), cmocka_unit_test(graphs_of_deepseek_v3),
-                                     cmocka_unit_test(a_tied_table_is_there_once), cmocka_unit_test(ranks_share_the_link_to_the_host),
-                                     cmocka_unit_test(tensors_on_their_way_are_here), cmocka_unit_test(delayed_weight_gradients_hold_gradients)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(deferred_gradients_wait),
+                                     cmocka_unit_test(deferred_gradients_hide_in_the_flush),
+                                     cmocka_unit_test(graphs_hold_their_outputs),
+                                     cmocka_unit_test(graphs_copy_their_inputs),
+                                     cmocka_unit_test(graphs_of_deepseek_v3),
+                                     cmocka_unit_test(a_tied_table_is_there_once),
+                                     cmocka_unit_test(ranks_share_the_link_to_the_host),
+                                     cmocka_unit_test(tensors_on_their_way_are_here),
+                                     cmocka_unit_test(delayed_weight_gradients_hold_gradients)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* tests/unit/test_engine.c - the two engines against each other, against a slow one written apart, and against numbers worked out by hand. */
+/* tests/unit/test_engine.c - the two engines against each other, against a slow one written apart, and against numbers
+ * worked out by hand. */
 #include "sim/engine.h"
 
 #include <setjmp.h>
@@ -7,23 +8,32 @@
 #include <cmocka.h>
 #include <string.h>
 
-/* --- random graphs ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- random graphs --------------------------------------------------------------------------------------------- */
 
-typedef struct { guint64 state; } Draw;
+typedef struct {
+  guint64 state;
+} Draw;
 static guint32 below(Draw *draw, guint32 n) { /* xorshift64 */
   draw->state ^= draw->state << 13, draw->state ^= draw->state >> 7, draw->state ^= draw->state << 17;
   return (guint32)((draw->state >> 32) * n >> 32);
 }
 
-typedef struct { guint32 devices, streams, tasks, n_wait, longest, syncs_in_100, launches_in_100; gboolean share; } Shape;
+typedef struct {
+  guint32 devices, streams, tasks, n_wait, longest, syncs_in_100, launches_in_100;
+  gboolean share;
+} Shape;
 
 static MsGraph *random_graph(const Shape *shape, guint64 seed) {
   Draw draw = {seed * 0x9e3779b97f4a7c15u + 1};
   MsGraph *graph = ms_graph_new((int)shape->devices, (int)shape->streams);
   ms_graph_set_sms(graph, 132);
   for (guint32 i = 0; i < shape->tasks; i++) {
-    MsTask task = {.device = below(&draw, shape->devices), .stream = (guint8)below(&draw, shape->streams), .duration = below(&draw, shape->longest), .tag = i};
-    task.use = shape->share ? (guint8)below(&draw, MS_N_USES) : (guint8)(task.stream % MS_N_USES); /* not shared: a use of its own for each stream */
+    MsTask task = {.device = below(&draw, shape->devices),
+                   .stream = (guint8)below(&draw, shape->streams),
+                   .duration = below(&draw, shape->longest),
+                   .tag = i};
+    task.use = shape->share ? (guint8)below(&draw, MS_N_USES)
+                            : (guint8)(task.stream % MS_N_USES); /* not shared: a use of its own for each stream */
     if (!shape->share && task.stream >= MS_N_USES) task.use = MS_USE_NOTHING;
     if (shape->share && below(&draw, 2)) task.sms = (guint16)below(&draw, 90);
     if (below(&draw, 100) < shape->launches_in_100) task.launch = 1 + below(&draw, shape->longest);
@@ -42,8 +52,8 @@ static Shape random_shape(guint64 seed, gboolean share) {
   Draw draw = {seed + 77};
   for (int k = 0; k < 8; k++) below(&draw, 2);
   guint32 longest[] = {1, 2, 5, 1000, 1000000};
-  return (Shape){1 + below(&draw, 9), 1 + below(&draw, 8), 1 + below(&draw, 400), below(&draw, 4), longest[below(&draw, 5)], below(&draw, 3) * 8,
-                 below(&draw, 3) * 50, share};
+  return (Shape){1 + below(&draw, 9),      1 + below(&draw, 8), 1 + below(&draw, 400), below(&draw, 4),
+                 longest[below(&draw, 5)], below(&draw, 3) * 8, below(&draw, 3) * 50,  share};
 }
 
 static void assert_same(const MsTrajectory *a, const MsTrajectory *b) {
@@ -75,9 +85,16 @@ static void engines_agree_where_nothing_is_shared(void **state) {
   }
 }
 
-/* --- a slow engine: at every instant looks at everything ------------------------------------------------------------------------------------------ */
+/* --- a slow engine: at every instant looks at everything ------------------------------------------------------- */
 
-typedef struct { const MsGraph *graph; MsTime *start, *end, *left, *since; __int128 (*rate)[2]; gboolean *running; MsTime now; guint32 sms; } Slow;
+typedef struct {
+  const MsGraph *graph;
+  MsTime *start, *end, *left, *since;
+  __int128 (*rate)[2];
+  gboolean *running;
+  MsTime now;
+  guint32 sms;
+} Slow;
 
 static gboolean slow_ready(const Slow *slow, guint32 i, MsTime *at) {
   const MsTask *task = ms_graph_task(slow->graph, i);
@@ -128,7 +145,8 @@ static MsTime slow_settle(Slow *slow) {
     __int128 rate[2];
     slow_rate(slow, i, rate);
     if (rate[0] != slow->rate[i][0] || rate[1] != slow->rate[i][1]) {
-      if (slow->rate[i][1]) slow->left[i] -= (MsTime)((slow->now - slow->since[i]) * slow->rate[i][0] / slow->rate[i][1]);
+      if (slow->rate[i][1])
+        slow->left[i] -= (MsTime)((slow->now - slow->since[i]) * slow->rate[i][0] / slow->rate[i][1]);
       slow->since[i] = slow->now, slow->rate[i][0] = rate[0], slow->rate[i][1] = rate[1];
     }
     next = MIN(next, slow->since[i] + (MsTime)((slow->left[i] * rate[1] + rate[0] - 1) / rate[0]));
@@ -139,7 +157,9 @@ static MsTime slow_settle(Slow *slow) {
 static gboolean slow_end_due(Slow *slow) {
   gboolean any = FALSE;
   for (guint32 i = 0; i < ms_graph_count(slow->graph); i++)
-    if (slow->running[i] && slow->rate[i][1] && slow->since[i] + (MsTime)((slow->left[i] * slow->rate[i][1] + slow->rate[i][0] - 1) / slow->rate[i][0]) <= slow->now)
+    if (slow->running[i] && slow->rate[i][1] &&
+        slow->since[i] + (MsTime)((slow->left[i] * slow->rate[i][1] + slow->rate[i][0] - 1) / slow->rate[i][0]) <=
+            slow->now)
       slow->running[i] = FALSE, slow->end[i] = slow->now, any = TRUE;
   return any;
 }
@@ -149,7 +169,9 @@ static MsTime slow_start_due(Slow *slow) {
   for (guint32 i = 0; i < ms_graph_count(slow->graph); i++) {
     if (slow->running[i] || slow->end[i] >= 0 || !slow_ready(slow, i, &at)) continue;
     if (at > slow->now) next = MIN(next, at);
-    else slow->running[i] = TRUE, slow->start[i] = slow->now, slow->since[i] = slow->now, slow->left[i] = ms_graph_task(slow->graph, i)->duration;
+    else
+      slow->running[i] = TRUE, slow->start[i] = slow->now, slow->since[i] = slow->now,
+      slow->left[i] = ms_graph_task(slow->graph, i)->duration;
   }
   return next;
 }
@@ -173,7 +195,15 @@ static void events_match_the_slow_engine(void **state) {
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
     g_autoptr(MsTrajectory) events = ms_engine_events(graph);
     guint32 n = shape.tasks;
-    Slow slow = {graph, g_new0(MsTime, n), g_new0(MsTime, n), g_new0(MsTime, n), g_new0(MsTime, n), g_malloc0(n * sizeof *slow.rate), g_new0(gboolean, n), 0, 132};
+    Slow slow = {graph,
+                 g_new0(MsTime, n),
+                 g_new0(MsTime, n),
+                 g_new0(MsTime, n),
+                 g_new0(MsTime, n),
+                 g_malloc0(n * sizeof *slow.rate),
+                 g_new0(gboolean, n),
+                 0,
+                 132};
     for (guint32 i = 0; i < n; i++) slow.end[i] = -1;
     slow_engine(&slow);
     assert_valid(graph, events);
@@ -183,29 +213,33 @@ static void events_match_the_slow_engine(void **state) {
       stretched += events->end[i] - events->start[i] > ms_graph_task(graph, i)->duration;
     }
     shared += ms_graph_shares(graph);
-    g_free(slow.start), g_free(slow.end), g_free(slow.left), g_free(slow.since), g_free(slow.rate), g_free(slow.running);
+    g_free(slow.start), g_free(slow.end), g_free(slow.left), g_free(slow.since), g_free(slow.rate),
+        g_free(slow.running);
   }
   assert_true(shared > 100 && stretched > 500); /* the property is not empty */
 }
 
-/* --- by hand ------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- by hand --------------------------------------------------------------------------------------------------- */
 
-static guint32 add(MsGraph *graph, guint32 device, guint8 stream, MsUse use, guint16 sms, MsTime duration, MsTime launch, gint64 wait) {
-  MsTask task = {.device = device, .stream = stream, .use = (guint8)use, .sms = sms, .duration = duration, .launch = launch};
+static guint32 add(MsGraph *graph, guint32 device, guint8 stream, MsUse use, guint16 sms, MsTime duration,
+                   MsTime launch, gint64 wait) {
+  MsTask task = {
+      .device = device, .stream = stream, .use = (guint8)use, .sms = sms, .duration = duration, .launch = launch};
   guint32 w = (guint32)wait;
   return ms_graph_add(graph, &task, &w, wait >= 0);
 }
 
-#define CHECK(trajectory, task, from, to) assert_int_equal((trajectory)->start[task], from), assert_int_equal((trajectory)->end[task], to)
+#define CHECK(trajectory, task, from, to) \
+  assert_int_equal((trajectory)->start[task], from), assert_int_equal((trajectory)->end[task], to)
 
 static void a_link_is_split_equally(void **state) {
   (void)state;
   g_autoptr(MsGraph) graph = ms_graph_new(2, 3);
-  add(graph, 0, 0, MS_USE_LINK0, 0, 1000, 0, -1);     /* 0: alone until 400, then half */
-  add(graph, 0, 1, MS_USE_NOTHING, 0, 400, 0, -1);    /* 1 */
-  add(graph, 0, 1, MS_USE_LINK0, 0, 1000, 0, -1);     /* 2: from 400 */
-  add(graph, 0, 2, MS_USE_LINK1, 0, 1000, 0, -1);     /* 3: another link */
-  add(graph, 1, 0, MS_USE_LINK0, 0, 1000, 0, -1);     /* 4: another device */
+  add(graph, 0, 0, MS_USE_LINK0, 0, 1000, 0, -1);  /* 0: alone until 400, then half */
+  add(graph, 0, 1, MS_USE_NOTHING, 0, 400, 0, -1); /* 1 */
+  add(graph, 0, 1, MS_USE_LINK0, 0, 1000, 0, -1);  /* 2: from 400 */
+  add(graph, 0, 2, MS_USE_LINK1, 0, 1000, 0, -1);  /* 3: another link */
+  add(graph, 1, 0, MS_USE_LINK0, 0, 1000, 0, -1);  /* 4: another device */
   assert_true(ms_graph_shares(graph));
   g_autoptr(MsTrajectory) t = ms_engine_events(graph);
   CHECK(t, 0, 0, 1600); /* 400 done, 600 left at 1/2 */
@@ -256,10 +290,10 @@ static void two_streams_that_compute_halve_each_other(void **state) {
 static void rounding_is_up_at_the_end_and_down_on_the_way(void **state) {
   (void)state;
   g_autoptr(MsGraph) graph = ms_graph_new(1, 3);
-  add(graph, 0, 0, MS_USE_LINK0, 0, 10, 0, -1);  /* 0 and 1 together from 0 to 5 (host task 2), then three */
+  add(graph, 0, 0, MS_USE_LINK0, 0, 10, 0, -1); /* 0 and 1 together from 0 to 5 (host task 2), then three */
   add(graph, 0, 1, MS_USE_LINK0, 0, 10, 0, -1);
   add(graph, 0, 2, MS_USE_NOTHING, 0, 5, 0, -1);
-  add(graph, 0, 2, MS_USE_LINK0, 0, 1, 0, -1);   /* 3: from 5, at 1/3: ends at 8 */
+  add(graph, 0, 2, MS_USE_LINK0, 0, 1, 0, -1); /* 3: from 5, at 1/3: ends at 8 */
   g_autoptr(MsTrajectory) t = ms_engine_events(graph);
   CHECK(t, 3, 5, 8);
   CHECK(t, 0, 0, 22); /* floor(5/2) = 2 done, 8 left; 3 x 1/3 = 1 done, 7 left; 7 x 2 = 14 more */
@@ -270,16 +304,16 @@ static void host_issues_in_order_and_waits(void **state) {
   (void)state;
   g_autoptr(MsGraph) graph = ms_graph_new(1, 2);
   MsTask task = {.use = MS_USE_COMPUTE, .duration = 100, .launch = 10};
-  ms_graph_add(graph, &task, NULL, 0);               /* 0: issued 10, runs 10-110 */
-  ms_graph_add(graph, &task, NULL, 0);               /* 1: issued 20, runs 110-210 */
+  ms_graph_add(graph, &task, NULL, 0); /* 0: issued 10, runs 10-110 */
+  ms_graph_add(graph, &task, NULL, 0); /* 1: issued 20, runs 110-210 */
   task.host_sync = 1;
-  ms_graph_add(graph, &task, NULL, 0);               /* 2: issued 30, runs 210-310; the host waits for it */
+  ms_graph_add(graph, &task, NULL, 0); /* 2: issued 30, runs 210-310; the host waits for it */
   task = (MsTask){.stream = 1, .duration = 5};
-  ms_graph_add(graph, &task, NULL, 0);               /* 3: not issued by the host: runs 0-5 */
+  ms_graph_add(graph, &task, NULL, 0); /* 3: not issued by the host: runs 0-5 */
   task.launch = 7;
-  ms_graph_add(graph, &task, NULL, 0);               /* 4: issued 317 */
+  ms_graph_add(graph, &task, NULL, 0); /* 4: issued 317 */
   task = (MsTask){.use = MS_USE_COMPUTE, .duration = 1, .launch = 3};
-  ms_graph_add(graph, &task, (guint32[]){4}, 1);     /* 5: issued 320, waits for 4: 322 */
+  ms_graph_add(graph, &task, (guint32[]){4}, 1); /* 5: issued 320, waits for 4: 322 */
   g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph);
   MsTime want[6][2] = {{10, 110}, {110, 210}, {210, 310}, {0, 5}, {317, 322}, {322, 323}};
   gint32 by[6] = {-1, 0, 1, -2, -1, 4};
@@ -290,7 +324,7 @@ static void host_issues_in_order_and_waits(void **state) {
   assert_same(relax, events);
 }
 
-/* --- the rest ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- the rest -------------------------------------------------------------------------------------------------- */
 
 static void same_input_same_output(void **state) {
   (void)state;

@@ -1,5 +1,6 @@
-/* The executor on one rank: ledger and FLOP of every model, gradients against finite differences of the loss, refusals by name, and that a list which keeps
- * too little, too much or the wrong size is caught. Several ranks: test_full_exec. */
+/* The executor on one rank: ledger and FLOP of every model, gradients against finite differences of the loss, refusals
+ * by name, and that a list which keeps too little, too much or the wrong size is caught. Several ranks: test_full_exec.
+ */
 #include "lib/close.h"
 #include "lib/exec_case.h"
 
@@ -16,19 +17,55 @@ static MsExecResult *run_or_fail(const MsScenario *s, const MsExecOptions *o) {
   return r;
 }
 
-/* --- gradients ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- gradients ------------------------------------------------------------------------------------------------- */
 
-static const struct { const char *model, *matrix; int at; } probes[] = {
-    {"dense", "embedding.table", 390}, {"dense", "layers.0.q", 5}, {"dense", "layers.1.k", 77}, {"dense", "layers.2.v", 3}, {"dense", "layers.1.attention out", 9},
-    {"dense", "layers.3.q norm", 2}, {"dense", "layers.0.fc1 gate", 33}, {"dense", "layers.2.fc2", 8}, {"dense", "head.table", 100}, {"dense", "head.final norm", 4},
-    {"gpt", "embedding.table", 40}, {"gpt", "embedding.positions", 96}, {"gpt", "layers.0.q bias", 3}, {"gpt", "layers.1.fc1 bias", 7}, {"gpt", "layers.2.fc2 bias", 1},
-    {"gpt", "layers.3.attention norm bias", 5}, {"gpt", "layers.1.attention out bias", 2}, {"gpt", "layers.1.v bias", 2},
-    {"window", "layers.0.sink", 1}, {"window", "layers.1.sink", 3}, {"window", "layers.0.k", 60}, {"window", "embedding.table", 44},
-    {"moe", "layers.1.router", 35}, {"moe", "layers.2.expert fc1 gate 3", 11}, {"moe", "layers.3.expert fc2 6", 20}, {"moe", "layers.1.mlp norm", 9},
-    {"mla", "layers.0.q down", 50}, {"mla", "layers.1.q up", 31}, {"mla", "layers.2.kv down", 530}, {"mla", "layers.2.kv down", 20}, {"mla", "layers.0.kv up", 100},
-    {"mla", "layers.1.q latent norm", 3}, {"mla", "layers.3.shared fc1", 17}, {"mla", "layers.2.shared fc2", 40}, {"mla", "layers.4.eh proj", 70},
-    {"mla", "layers.4.mtp hidden norm", 6}, {"mla", "layers.4.mtp final norm", 8}, {"mla", "embedding.table", 390}, {"mla", "layers.4.expert fc1 5", 2},
-    {"latent", "layers.1.latent down", 60}, {"latent", "layers.2.latent up", 61}, {"latent", "layers.3.expert fc1 2", 14}, {"latent", "layers.2.router", 70},
+static const struct {
+  const char *model, *matrix;
+  int at;
+} probes[] = {
+    {"dense", "embedding.table", 390},
+    {"dense", "layers.0.q", 5},
+    {"dense", "layers.1.k", 77},
+    {"dense", "layers.2.v", 3},
+    {"dense", "layers.1.attention out", 9},
+    {"dense", "layers.3.q norm", 2},
+    {"dense", "layers.0.fc1 gate", 33},
+    {"dense", "layers.2.fc2", 8},
+    {"dense", "head.table", 100},
+    {"dense", "head.final norm", 4},
+    {"gpt", "embedding.table", 40},
+    {"gpt", "embedding.positions", 96},
+    {"gpt", "layers.0.q bias", 3},
+    {"gpt", "layers.1.fc1 bias", 7},
+    {"gpt", "layers.2.fc2 bias", 1},
+    {"gpt", "layers.3.attention norm bias", 5},
+    {"gpt", "layers.1.attention out bias", 2},
+    {"gpt", "layers.1.v bias", 2},
+    {"window", "layers.0.sink", 1},
+    {"window", "layers.1.sink", 3},
+    {"window", "layers.0.k", 60},
+    {"window", "embedding.table", 44},
+    {"moe", "layers.1.router", 35},
+    {"moe", "layers.2.expert fc1 gate 3", 11},
+    {"moe", "layers.3.expert fc2 6", 20},
+    {"moe", "layers.1.mlp norm", 9},
+    {"mla", "layers.0.q down", 50},
+    {"mla", "layers.1.q up", 31},
+    {"mla", "layers.2.kv down", 530},
+    {"mla", "layers.2.kv down", 20},
+    {"mla", "layers.0.kv up", 100},
+    {"mla", "layers.1.q latent norm", 3},
+    {"mla", "layers.3.shared fc1", 17},
+    {"mla", "layers.2.shared fc2", 40},
+    {"mla", "layers.4.eh proj", 70},
+    {"mla", "layers.4.mtp hidden norm", 6},
+    {"mla", "layers.4.mtp final norm", 8},
+    {"mla", "embedding.table", 390},
+    {"mla", "layers.4.expert fc1 5", 2},
+    {"latent", "layers.1.latent down", 60},
+    {"latent", "layers.2.latent up", 61},
+    {"latent", "layers.3.expert fc1 2", 14},
+    {"latent", "layers.2.router", 70},
 };
 
 static double probed_loss(MsScenario *s, const char *matrix, gint64 at, double by, double *gradient) {
@@ -45,16 +82,21 @@ static void gradients_are_differences_of_the_loss(void **state) {
   for (guint i = 0; i < G_N_ELEMENTS(probes); i++) {
     g_autoptr(MsScenario) s = ms_test_exec_scenario(probes[i].model);
     s->training.global_batch_size = 2;
-    double gradient, up = probed_loss(s, probes[i].matrix, probes[i].at, by, &gradient), down = probed_loss(s, probes[i].matrix, probes[i].at, -by, NULL);
+    double gradient, up = probed_loss(s, probes[i].matrix, probes[i].at, by, &gradient),
+                     down = probed_loss(s, probes[i].matrix, probes[i].at, -by, NULL);
     probed_loss(s, probes[i].matrix, probes[i].at, 0, &gradient);
     double difference = (up - down) / (2 * by);
-    if (!(fabs(gradient - difference) <= 1e-6 * fabs(gradient) + 1e-8)) fail_msg("%s %s[%d]: gradient %.12g, difference %.12g", probes[i].model, probes[i].matrix, probes[i].at, gradient, difference);
-    if (fabs(gradient) < 1e-7) silent++, print_message("%s %s[%d]: gradient %g shows nothing\n", probes[i].model, probes[i].matrix, probes[i].at, gradient);
+    if (!(fabs(gradient - difference) <= 1e-6 * fabs(gradient) + 1e-8))
+      fail_msg("%s %s[%d]: gradient %.12g, difference %.12g", probes[i].model, probes[i].matrix, probes[i].at, gradient,
+               difference);
+    if (fabs(gradient) < 1e-7)
+      silent++, print_message("%s %s[%d]: gradient %g shows nothing\n", probes[i].model, probes[i].matrix, probes[i].at,
+                              gradient);
   }
   assert_int_equal(silent, 0);
 }
 
-/* --- accounts ----------------------------------------------------------------------------------------------------------------------------------- */
+/* --- accounts -------------------------------------------------------------------------------------------------- */
 
 static void accounts_of_every_model(void **state) { /* ledger and FLOP are checked row by row inside */
   (void)state;
@@ -93,16 +135,21 @@ static void same_input_same_bits(void **state) {
   assert_true(a->loss == b->loss && a->gradient_norm == b->gradient_norm);
 }
 
-/* --- what is wrong is said ------------------------------------------------------------------------------------------------------------------------- */
+/* --- what is wrong is said ------------------------------------------------------------------------------------- */
 
 static void fails_with(const MsScenario *s, const MsExecOptions *o, int code, const char *part) {
   g_autoptr(GError) error = NULL;
   g_autoptr(MsExecResult) r = ms_exec_run(s, o, &error);
   if (r) fail_msg("runs, should say \"%s\"", part);
-  if (error->code != code || !strstr(error->message, part)) fail_msg("says (%d) \"%s\", should say (%d) \"%s\"", error->code, error->message, code, part);
+  if (error->code != code || !strstr(error->message, part))
+    fail_msg("says (%d) \"%s\", should say (%d) \"%s\"", error->code, error->message, code, part);
 }
 
-typedef struct { const char *tensor; double by; gboolean unkept; } Wrong;
+typedef struct {
+  const char *tensor;
+  double by;
+  gboolean unkept;
+} Wrong;
 
 static void wrong_kept(MsWork *work, gpointer data) {
   const Wrong *w = data;
@@ -111,7 +158,8 @@ static void wrong_kept(MsWork *work, gpointer data) {
     MsKept *k = &p->kept[i];
     if (strcmp(k->name, w->tensor) != 0) continue;
     double more = w->unkept ? -k->bytes_B : (w->by - 1) * k->bytes_B;
-    p->forward.op[k->kept_at].keep_B += more, p->backward.op[k->freed_at].free_B += more, k->bytes_B += more, p->kept_B += more;
+    p->forward.op[k->kept_at].keep_B += more, p->backward.op[k->freed_at].free_B += more, k->bytes_B += more,
+        p->kept_B += more;
     if (w->unkept) *k = p->kept[--p->n_kept];
     return;
   }
@@ -120,7 +168,10 @@ static void wrong_kept(MsWork *work, gpointer data) {
 
 static void wrong_kept_tensors_are_caught(void **state) {
   (void)state;
-  static const struct { Wrong wrong; const char *says; } cases[] = {
+  static const struct {
+    Wrong wrong;
+    const char *says;
+  } cases[] = {
       {{"qkv", 2, FALSE}, "ledger: after attention \"attention\""},
       {{"lse", 0.5, FALSE}, "ledger: after attention \"attention\""},
       {{"fc1 out", 0, TRUE}, "reads \"fc1 out\", which no row of this pass made and the list does not keep"},
@@ -175,7 +226,7 @@ static void refusals(void **state) {
   fails_with(plain, &none, MS_ERROR_USAGE, "nosuchblas");
 }
 
-/* --- dumps --------------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- dumps ----------------------------------------------------------------------------------------------------- */
 
 static void damaged(const MsScenario *s, const char *file, const char *text, gsize length, const char *says) {
   MsExecOptions o = {.type = MS_BLAS_F64, .compare = file};
@@ -185,7 +236,8 @@ static void damaged(const MsScenario *s, const char *file, const char *text, gsi
 
 static void dumps(void **state) {
   (void)state;
-  g_autofree char *folder = g_dir_make_tmp("moesim-exec-XXXXXX", NULL), *file = g_build_filename(folder, "a.dump", NULL), *text = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-exec-XXXXXX", NULL),
+                  *file = g_build_filename(folder, "a.dump", NULL), *text = NULL;
   g_autoptr(MsScenario) s = ms_test_exec_scenario("dense");
   g_autoptr(MsScenario) other = ms_test_exec_scenario("gpt");
   MsExecOptions write = {.type = MS_BLAS_F64, .dump = file}, read = {.type = MS_BLAS_F64, .compare = file};
@@ -200,7 +252,8 @@ static void dumps(void **state) {
   damaged(s, file, text, 19, "has 0 matrices");
   damaged(s, file, "moesim exec dump 1\nembedding.table\t99999999999999999\n", 53, "matrix 1 is damaged or cut off");
   damaged(s, file, "moesim exec dump 1\n\n\n\t\t", 23, "matrix 1 is damaged or cut off");
-  char *elements = strchr(text + 19, '\n') + 1; /* the first element is no number: neither is the difference, whatever comes behind it */
+  char *elements = strchr(text + 19, '\n') +
+                   1; /* the first element is no number: neither is the difference, whatever comes behind it */
   memset(elements, 0xff, 8);
   assert_true(g_file_set_contents(file, text, (gssize)length, NULL));
   g_autoptr(MsExecResult) c = run_or_fail(s, &read);
@@ -211,8 +264,13 @@ static void dumps(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(accounts_of_every_model), cmocka_unit_test(gradients_are_differences_of_the_loss), cmocka_unit_test(steps_learn), cmocka_unit_test(same_input_same_bits),
-      cmocka_unit_test(wrong_kept_tensors_are_caught), cmocka_unit_test(wrong_lists_are_caught), cmocka_unit_test(refusals), cmocka_unit_test(dumps)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(accounts_of_every_model),
+                                     cmocka_unit_test(gradients_are_differences_of_the_loss),
+                                     cmocka_unit_test(steps_learn),
+                                     cmocka_unit_test(same_input_same_bits),
+                                     cmocka_unit_test(wrong_kept_tensors_are_caught),
+                                     cmocka_unit_test(wrong_lists_are_caught),
+                                     cmocka_unit_test(refusals),
+                                     cmocka_unit_test(dumps)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The gap between MFU and 100 %: its parts add up to the step exactly, on a sample of the published runs and on made-up ones. */
+/* The gap between MFU and 100 %: its parts add up to the step exactly, on a sample of the published runs and on made-up
+ * ones. */
 #include "lib/close.h"
 #include "lib/tier.h"
 
@@ -14,8 +15,8 @@ static double part_of(const MsResult *r, const char *name) {
 }
 
 static gboolean may_be_negative(const char *name, MsFidelity fidelity) {
-  static const char *const signed_parts[] = {"FLOP beyond the convention", "FLOP beside other work", "slowed by communication beside it",
-                                             "wider types than the run's", NULL};
+  static const char *const signed_parts[] = {"FLOP beyond the convention", "FLOP beside other work",
+                                             "slowed by communication beside it", "wider types than the run's", NULL};
   return g_strv_contains(signed_parts, name) || (fidelity != MS_FIDELITY_FULL && strcmp(name, "other") == 0);
 }
 
@@ -66,7 +67,8 @@ static void recomputation_has_a_part_of_its_own(void **state) {
   g_autoptr(MsResult) full = run(s);
   assert_true(part_of(plain, "recomputation") == 0);
   assert_true(part_of(full, "recomputation") > 0.1);
-  assert_close(part_of(full, "kernels: GEMM") * full->step_time_s, part_of(plain, "kernels: GEMM") * plain->step_time_s, 1e-9);
+  assert_close(part_of(full, "kernels: GEMM") * full->step_time_s, part_of(plain, "kernels: GEMM") * plain->step_time_s,
+               1e-9);
 }
 
 static void one_gpu_waits_for_nobody(void **state) {
@@ -100,7 +102,8 @@ static void a_last_stage_with_the_head_makes_stages_uneven(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(published_parts_add_up), cmocka_unit_test(recomputation_has_a_part_of_its_own), cmocka_unit_test(one_gpu_waits_for_nobody),
-      cmocka_unit_test(low_precision_shows_quantisation_and_wider_types), cmocka_unit_test(a_last_stage_with_the_head_makes_stages_uneven)};
+      cmocka_unit_test(published_parts_add_up), cmocka_unit_test(recomputation_has_a_part_of_its_own),
+      cmocka_unit_test(one_gpu_waits_for_nobody), cmocka_unit_test(low_precision_shows_quantisation_and_wider_types),
+      cmocka_unit_test(a_last_stage_with_the_head_makes_stages_uneven)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

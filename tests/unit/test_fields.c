@@ -45,8 +45,7 @@ static gboolean load(Outer *outer, const char *text, GError **error) {
   MsJson *doc = ms_json_parse(text, -1, "f", error);
   assert_non_null(doc);
   ms_fields_defaults(&outer_table, outer);
-  gboolean ok =
-      ms_fields_load(&outer_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, outer, error);
+  gboolean ok = ms_fields_load(&outer_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, outer, error);
   ms_json_free(doc);
   return ok;
 }
@@ -118,10 +117,9 @@ static void all_writes_null(void **state) {
   assert_true(load(&outer, "{\"count\":1}", NULL));
   char *text = written(&outer, TRUE);
   assert_string_equal(
-      text,
-      "{\"count\":1,\"maybe\":null,\"size\":2.5,\"unknown\":null,\"on\":true,\"later\":null,\"text\":"
-      "\"none\","
-      "\"note\":null,\"word\":\"green\",\"words\":[\"red\"],\"inner\":{\"depth\":3},\"anything\":null}");
+      text, "{\"count\":1,\"maybe\":null,\"size\":2.5,\"unknown\":null,\"on\":true,\"later\":null,\"text\":"
+            "\"none\","
+            "\"note\":null,\"word\":\"green\",\"words\":[\"red\"],\"inner\":{\"depth\":3},\"anything\":null}");
   g_free(text);
   ms_fields_clear(&outer_table, &outer);
 }
@@ -138,8 +136,7 @@ static void refuses(void **state) {
       {"{\"count\":1,\n\"inner\":{\"depth\":\n10}}", "f:2: inner.depth: is 10, must be in [0, 9]"},
       {"{\"count\":1,\"inner\":{\"dept\":1}}", "f:1: inner.dept: unknown key, did you mean \"depth\"?"},
       {"{\"count\":1,\"word\":\"grene\"}", "f:1: word: unknown word \"grene\", did you mean \"green\"?"},
-      {"{\"count\":1,\"words\":[\"red\",3]}",
-       "f:1: words[1]: is an integer, must be one of red, green, blue"},
+      {"{\"count\":1,\"words\":[\"red\",3]}", "f:1: words[1]: is an integer, must be one of red, green, blue"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     Outer outer;

@@ -1,15 +1,20 @@
-/* What verbs print in their other forms: the text beside the JSON, lines on the way, scripts that come back as the scenario they were made of. */
+/* What verbs print in their other forms: the text beside the JSON, lines on the way, scripts that come back as the
+ * scenario they were made of. */
 #include "lib/cli.h"
 #include "lib/close.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
 
-static const char request[] = "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, "
-                              "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32, \"micro_batch_size\": 1, \"precision\": \"bf16\"}, "
+static const char request[] = "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", "
+                              "\"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+                              "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32, \"micro_batch_size\": "
+                              "1, \"precision\": \"bf16\"}, "
                               "\"layout\": {\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1}, \"options\": {}}";
 
-static double number_at(MsJson *doc, const char *path) { return json_node_get_double(ms_cli_at(ms_json_root(doc), path)); }
+static double number_at(MsJson *doc, const char *path) {
+  return json_node_get_double(ms_cli_at(ms_json_root(doc), path));
+}
 
 static void expect_text(const MsCliRun *r, const char *part) {
   if (!strstr(r->out, part)) fail_msg("no \"%s\" in:\n%s", part, r->out);
@@ -22,8 +27,9 @@ static void under_disturbances_as_text(void **state) {
   ms_cli_expect(&json, 0, "plan --under --json");
   ms_cli_expect(&text, 0, "plan --under");
   g_autoptr(MsJson) doc = ms_cli_json(json.out, "plan --under");
-  g_autofree char *times = g_strdup_printf("%.2f ms  %.2f ms  %.2f ms", 1e3 * number_at(doc, "robust.ranking.0.expected_s"), 1e3 * number_at(doc, "robust.ranking.0.p95_s"),
-                                           1e3 * number_at(doc, "robust.ranking.0.step_time_s"));
+  g_autofree char *times = g_strdup_printf(
+      "%.2f ms  %.2f ms  %.2f ms", 1e3 * number_at(doc, "robust.ranking.0.expected_s"),
+      1e3 * number_at(doc, "robust.ranking.0.p95_s"), 1e3 * number_at(doc, "robust.ranking.0.step_time_s"));
   expect_text(&text, "under disturbances, by expected step time\n");
   expect_text(&text, times);
   g_remove(plan);
@@ -33,7 +39,8 @@ static void under_disturbances_as_text(void **state) {
 static void lines_on_the_way(void **state) {
   (void)state;
   g_autofree char *plan = ms_cli_written("small.json", request);
-  g_auto(MsCliRun) follow = RUN("plan", "--json", "--follow", "--threads", "1", plan), alone = RUN("plan", "--json", "--threads", "1", plan);
+  g_auto(MsCliRun) follow = RUN("plan", "--json", "--follow", "--threads", "1", plan),
+                   alone = RUN("plan", "--json", "--threads", "1", plan);
   ms_cli_expect(&follow, 0, "plan --follow");
   ms_cli_expect(&alone, 0, "plan --json");
   g_auto(GStrv) line = g_strsplit(g_strchomp(follow.out), "\n", -1);
@@ -61,8 +68,10 @@ static double step_of(const char *scenario) {
 /* What starts the winner, or a run, is read back as a scenario that takes the same time. */
 static void scripts_come_back(void **state) {
   (void)state;
-  g_autofree char *plan = ms_cli_written("small.json", request), *scenario = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL;
-  g_auto(MsCliRun) winner = RUN("plan", "--json", plan), script = RUN("plan", "--launch", "megatron", plan), shown = RUN("show", "launch", "--form", "slurm", scenario);
+  g_autofree char *plan = ms_cli_written("small.json", request),
+                  *scenario = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL;
+  g_auto(MsCliRun) winner = RUN("plan", "--json", plan), script = RUN("plan", "--launch", "megatron", plan),
+                   shown = RUN("show", "launch", "--form", "slurm", scenario);
   ms_cli_expect(&winner, 0, "plan --json");
   ms_cli_expect(&script, 0, "plan --launch");
   ms_cli_expect(&shown, 0, "show launch");
@@ -88,7 +97,8 @@ static void a_model_of_hugging_face(void **state) {
   g_auto(MsCliRun) own = RUN("show", "model", out, "--json"), shipped = RUN("show", "model", "mixtral-8x7b", "--json");
   ms_cli_expect(&own, 0, "show model of the import");
   g_autoptr(MsJson) a = ms_cli_json(own.out, "import"), b = ms_cli_json(shipped.out, "shipped");
-  static const char *const keys[] = {"model.num_layers", "model.hidden_size", "model.num_experts", "model.moe_router_topk", "model.vocab_size"};
+  static const char *const keys[] = {"model.num_layers", "model.hidden_size", "model.num_experts",
+                                     "model.moe_router_topk", "model.vocab_size"};
   for (guint i = 0; i < G_N_ELEMENTS(keys); i++) assert_close(number_at(a, keys[i]), number_at(b, keys[i]), 0);
   g_remove(out);
 }
@@ -96,8 +106,10 @@ static void a_model_of_hugging_face(void **state) {
 /* The same comparison of a profile with rows, as text and as JSON. */
 static void a_profile_against_rows(void **state) {
   (void)state;
-  g_autofree char *table = ms_cli_written("t.csv", "gpu,dtype,m,n,k,latency_us\nh100_sxm,bf16,4096,4096,4096,230\nh100_sxm,bf16,8192,4096,4096,450\nh100_sxm,bf16,8192,8192,4096,880\n");
-  g_auto(MsCliRun) json = RUN("fit", "--evaluate", "--json", "--hardware", "h100-sxm", table), text = RUN("fit", "--evaluate", "--hardware", "h100-sxm", table);
+  g_autofree char *table = ms_cli_written("t.csv", "gpu,dtype,m,n,k,latency_us\nh100_sxm,bf16,4096,4096,4096,230\nh100_"
+                                                   "sxm,bf16,8192,4096,4096,450\nh100_sxm,bf16,8192,8192,4096,880\n");
+  g_auto(MsCliRun) json = RUN("fit", "--evaluate", "--json", "--hardware", "h100-sxm", table),
+                   text = RUN("fit", "--evaluate", "--hardware", "h100-sxm", table);
   ms_cli_expect(&json, 0, "fit --evaluate --json");
   ms_cli_expect(&text, 0, "fit --evaluate");
   g_autoptr(MsJson) doc = ms_cli_json(json.out, "fit --evaluate");
@@ -110,8 +122,9 @@ static void a_profile_against_rows(void **state) {
 int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(under_disturbances_as_text), cmocka_unit_test(lines_on_the_way), cmocka_unit_test(scripts_come_back),
-                                     cmocka_unit_test(a_model_of_hugging_face), cmocka_unit_test(a_profile_against_rows)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(under_disturbances_as_text), cmocka_unit_test(lines_on_the_way),
+                                     cmocka_unit_test(scripts_come_back), cmocka_unit_test(a_model_of_hugging_face),
+                                     cmocka_unit_test(a_profile_against_rows)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   ms_cli_end();
   return failed;

@@ -1,5 +1,6 @@
-/* The guard of the accuracy: validation over the carried runs must not be worse than the figures in tests/data/accuracy.json by more than the tolerance
- * that stands beside each. `make accuracy-update` (this program with --update) writes the figures anew and keeps the tolerances. Full tier only. */
+/* The guard of the accuracy: validation over the carried runs must not be worse than the figures in
+ * tests/data/accuracy.json by more than the tolerance that stands beside each. `make accuracy-update` (this program
+ * with --update) writes the figures anew and keeps the tolerances. Full tier only. */
 #include "lib/close.h"
 
 #include "base/io.h"
@@ -31,7 +32,8 @@ static const MsErrorSummary *exact_of(const MsValidation *v, MsMetric metric) {
 static double worst_median(const MsValidation *v) {
   double worst = 0;
   for (guint g = 0; g < v->n_groups; g++)
-    if (v->groups[g].metric[MS_METRIC_STEP_TIME].n >= 8) worst = MAX(worst, v->groups[g].metric[MS_METRIC_STEP_TIME].median_ape);
+    if (v->groups[g].metric[MS_METRIC_STEP_TIME].n >= 8)
+      worst = MAX(worst, v->groups[g].metric[MS_METRIC_STEP_TIME].median_ape);
   return worst;
 }
 
@@ -93,7 +95,8 @@ static void no_figure_is_worse_than_stored(void **state) {
 
 /* Figures that exist keep their tolerance. */
 static double tolerance_of(JsonObject *before, const Figure *f) {
-  JsonObject *one = before && json_object_has_member(before, f->name) ? json_object_get_object_member(before, f->name) : NULL;
+  JsonObject *one =
+      before && json_object_has_member(before, f->name) ? json_object_get_object_member(before, f->name) : NULL;
   return one ? json_object_get_double_member(one, "tolerance") : fabs(f->slack);
 }
 
@@ -104,7 +107,9 @@ static int update(void) {
   measure();
   MsJsonOut *out = ms_json_out_new(2);
   ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "doc", "Accuracy over scenarios/published, written by make accuracy-update; test_full_accuracy fails when a figure is worse by more than its tolerance.");
+  ms_json_out_string(out, "doc",
+                     "Accuracy over scenarios/published, written by make accuracy-update; test_full_accuracy fails "
+                     "when a figure is worse by more than its tolerance.");
   ms_json_out_object(out, "figures");
   for (guint i = 0; i < n_figures; i++) {
     ms_json_out_object(out, figures[i].name);

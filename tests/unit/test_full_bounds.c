@@ -1,4 +1,5 @@
-/* The proven bounds against `full`: on random scenarios over every key, and on every layout of requests with EP overlap, where the bounds are close as well. */
+/* The proven bounds against `full`: on random scenarios over every key, and on every layout of requests with EP
+ * overlap, where the bounds are close as well. */
 #include "lib/close.h"
 #include "lib/draw.h"
 #include "lib/plan_requests.h"
@@ -10,7 +11,9 @@
 
 enum { DRAWS = 6000, MOST_TASKS = 150000 };
 
-typedef struct { MsTime bound, full; } Times; /* the tighter bound; 0: not simulated */
+typedef struct {
+  MsTime bound, full;
+} Times; /* the tighter bound; 0: not simulated */
 
 static Times times_of(const MsScenario *s) {
   char why[192];
@@ -42,33 +45,45 @@ static void on_random_scenarios(void **state) {
     n++, in_pairs += s->options.ep_overlap;
     if (t.bound <= t.full) continue;
     g_autofree char *text = ms_scenario_text(s);
-    fail_msg("draw %d: bound %.9g s above full %.9g s\n%s", i, (double)t.bound / MS_PS_PER_S, (double)t.full / MS_PS_PER_S, text);
+    fail_msg("draw %d: bound %.9g s above full %.9g s\n%s", i, (double)t.bound / MS_PS_PER_S,
+             (double)t.full / MS_PS_PER_S, text);
   }
   print_message("%d random scenarios, %d with EP overlap\n", n, in_pairs);
   assert_true(n > 200 && in_pairs > 5);
 }
 
 static const MsSmallRequest overlapped[] = {
-    {"deepseek, pairs with every dispatcher", "{\"base\": \"deepseek-v3\", \"num_layers\": 10, \"moe_layer_freq\": \"[0]*2+[1]*8\"}", "gb200-nvl72", 64, 4096, 512,
-     "\"micro_batch_size\": [1, 2], \"precision\": \"mxfp8\"", "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2, 5], \"ep\": [8, 32], \"etp\": [1, 2]",
-     "\"dispatcher\": \"auto\", \"ep_overlap\": true, \"delay_wgrad\": \"auto\", \"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": \"selective\", \"modules\": [\"moe_act\", \"mlp\"]}],"},
-    {"deepseek, pairs both ways", "{\"base\": \"deepseek-v3\", \"num_layers\": 8, \"moe_layer_freq\": \"[0]*1+[1]*7\", \"mtp_num_layers\": 0}", "h800-sxm", 64, 4096, 512,
-     "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"tp\": 1, \"cp\": [1, 2], \"pp\": [2, 4], \"vpp\": [1, 2], \"ep\": [8, 16], \"etp\": 1, \"schedule\": [\"1f1b\", \"dualpipe\", \"dualpipev\"]",
-     "\"dispatcher\": \"auto\", \"ep_overlap\": true, \"delay_wgrad\": \"auto\", \"overlap_grad_reduce\": \"auto\", \"overlap_param_gather\": \"auto\","},
-    {"mixtral, pairs sharded and offloaded", "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}", "h100-sxm", 16, 4096, 128, "\"micro_batch_size\": [1, 2], \"precision\": \"bf16\"",
+    {"deepseek, pairs with every dispatcher",
+     "{\"base\": \"deepseek-v3\", \"num_layers\": 10, \"moe_layer_freq\": \"[0]*2+[1]*8\"}", "gb200-nvl72", 64, 4096,
+     512, "\"micro_batch_size\": [1, 2], \"precision\": \"mxfp8\"",
+     "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2, 5], \"ep\": [8, 32], \"etp\": [1, 2]",
+     "\"dispatcher\": \"auto\", \"ep_overlap\": true, \"delay_wgrad\": \"auto\", \"recompute\": [{\"granularity\": "
+     "\"none\"}, {\"granularity\": \"selective\", \"modules\": [\"moe_act\", \"mlp\"]}],"},
+    {"deepseek, pairs both ways",
+     "{\"base\": \"deepseek-v3\", \"num_layers\": 8, \"moe_layer_freq\": \"[0]*1+[1]*7\", \"mtp_num_layers\": 0}",
+     "h800-sxm", 64, 4096, 512, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+     "\"tp\": 1, \"cp\": [1, 2], \"pp\": [2, 4], \"vpp\": [1, 2], \"ep\": [8, 16], \"etp\": 1, \"schedule\": "
+     "[\"1f1b\", \"dualpipe\", \"dualpipev\"]",
+     "\"dispatcher\": \"auto\", \"ep_overlap\": true, \"delay_wgrad\": \"auto\", \"overlap_grad_reduce\": \"auto\", "
+     "\"overlap_param_gather\": \"auto\","},
+    {"mixtral, pairs sharded and offloaded", "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}", "h100-sxm", 16, 4096,
+     128, "\"micro_batch_size\": [1, 2], \"precision\": \"bf16\"",
      "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2], \"etp\": 1, \"ep\": [4, 8]",
-     "\"ep_overlap\": true, \"delay_wgrad\": \"auto\", \"fsdp\": \"auto\", \"offload_modules\": \"auto\", \"cuda_graph_scope\": \"auto\", \"optimizer_offload_fraction\": [0, 1],"},
+     "\"ep_overlap\": true, \"delay_wgrad\": \"auto\", \"fsdp\": \"auto\", \"offload_modules\": \"auto\", "
+     "\"cuda_graph_scope\": \"auto\", \"optimizer_offload_fraction\": [0, 1],"},
 };
 
-typedef struct { GArray *first, *second; } Gaps; /* how far the bounds are below full, of each layout */
+typedef struct {
+  GArray *first, *second;
+} Gaps; /* how far the bounds are below full, of each layout */
 
 static void check_layout(const MsSmallRequest *small, const MsSpace *space, const MsCandidate *c, Gaps *gaps) {
   g_autoptr(MsScenario) s = ms_candidate_scenario(space, c);
   Times t = times_of(s);
   if (t.full == 0) return;
   if (c->bound > t.full || t.bound > t.full)
-    fail_msg("%s, %s: bounds %.9g and %.9g s above full %.9g s", small->name, s->name, (double)c->bound / MS_PS_PER_S, (double)t.bound / MS_PS_PER_S,
-             (double)t.full / MS_PS_PER_S);
+    fail_msg("%s, %s: bounds %.9g and %.9g s above full %.9g s", small->name, s->name, (double)c->bound / MS_PS_PER_S,
+             (double)t.bound / MS_PS_PER_S, (double)t.full / MS_PS_PER_S);
   double quick = 1 - (double)c->bound / (double)t.full, close = 1 - (double)t.bound / (double)t.full;
   g_array_append_val(gaps->first, quick), g_array_append_val(gaps->second, close);
 }
@@ -86,7 +101,8 @@ static void check_request(const MsSmallRequest *small, guint most, Gaps *gaps) {
   ms_refused_init(&search.refused);
   assert_true(ms_enumerate(&search, NULL));
   g_array_sort(found, ms_candidate_compare);
-  for (guint i = 0; i < found->len; i += 1 + found->len / most) check_layout(small, space, &g_array_index(found, MsCandidate, i), gaps);
+  for (guint i = 0; i < found->len; i += 1 + found->len / most)
+    check_layout(small, space, &g_array_index(found, MsCandidate, i), gaps);
   ms_refused_clear(&search.refused);
   ms_memo_free(search.first);
   ms_space_free(space);
@@ -98,7 +114,8 @@ static void check_requests(const MsSmallRequest *small, guint n, guint most, dou
   g_autoptr(GArray) a = g_array_new(FALSE, FALSE, sizeof(double)), b = g_array_new(FALSE, FALSE, sizeof(double));
   Gaps gaps = {a, b};
   for (guint i = 0; i < n; i++) check_request(&small[i], most, &gaps);
-  print_message("%u layouts; below full: %.1f %% at first, %.1f %% at the second look (medians)\n", a->len, 100 * median(a), 100 * median(b));
+  print_message("%u layouts; below full: %.1f %% at first, %.1f %% at the second look (medians)\n", a->len,
+                100 * median(a), 100 * median(b));
   assert_true(a->len > 100 && median(a) <= first && median(b) <= second); /* a bound that says nothing is no use */
 }
 
@@ -106,17 +123,23 @@ static void with_ep_overlap(void **state) {
   (void)state;
   check_requests(&overlapped[0], 1, 1000, 0.28, 0.04);
   check_requests(&overlapped[1], 1, 1000, 0.25, 0.06);
-  check_requests(&overlapped[2], 1, 400, 0.4, 0.15); /* of what FSDP and offloading fetch only the busiest stream counts */
+  check_requests(&overlapped[2], 1, 400, 0.4,
+                 0.15); /* of what FSDP and offloading fetch only the busiest stream counts */
 }
 
-/* The whole model, where reductions and gathers share the network and the SMs with the exchanges of warm-up and cool-down. */
+/* The whole model, where reductions and gathers share the network and the SMs with the exchanges of warm-up and
+ * cool-down. */
 static void of_large_layouts(void **state) {
   (void)state;
-  static const struct { int tp, cp, vpp, ep; double gap; } layouts[] = {{2, 2, 4, 128, 0.045}, {2, 2, 5, 32, 0.035}, {4, 1, 5, 32, 0.035}, {4, 1, 8, 32, 0.035}};
+  static const struct {
+    int tp, cp, vpp, ep;
+    double gap;
+  } layouts[] = {{2, 2, 4, 128, 0.045}, {2, 2, 5, 32, 0.035}, {4, 1, 5, 32, 0.035}, {4, 1, 8, 32, 0.035}};
   for (guint i = 0; i < G_N_ELEMENTS(layouts); i++) {
     g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 1, "h100-sxm", 2048);
     s->training.global_batch_size = 2048, s->training.seq_length = 4096, s->training.micro_batch_size = 1;
-    s->layout.tp = layouts[i].tp, s->layout.cp = layouts[i].cp, s->layout.pp = 4, s->layout.vpp = layouts[i].vpp, s->layout.ep = layouts[i].ep;
+    s->layout.tp = layouts[i].tp, s->layout.cp = layouts[i].cp, s->layout.pp = 4, s->layout.vpp = layouts[i].vpp,
+    s->layout.ep = layouts[i].ep;
     s->options.sequence_parallel = TRUE, s->options.dispatcher = MS_DISPATCH_HYBRIDEP, s->options.ep_overlap = TRUE;
     int stages = 4 * layouts[i].vpp, counts[64];
     assert_true(ms_partition(61, stages, 0.3, 1.3, counts));
@@ -126,7 +149,8 @@ static void of_large_layouts(void **state) {
     g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
     if (!r) fail_msg("%s", error->message);
     double below = 1 - r->step_time_lower_s / r->step_time_s;
-    print_message("tp %d cp %d vpp %d ep %d: %.2f %% below full\n", layouts[i].tp, layouts[i].cp, layouts[i].vpp, layouts[i].ep, 100 * below);
+    print_message("tp %d cp %d vpp %d ep %d: %.2f %% below full\n", layouts[i].tp, layouts[i].cp, layouts[i].vpp,
+                  layouts[i].ep, 100 * below);
     assert_true(below >= 0 && below < layouts[i].gap);
   }
 }
@@ -137,6 +161,7 @@ static void of_small_requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(on_random_scenarios), cmocka_unit_test(with_ep_overlap), cmocka_unit_test(of_large_layouts), cmocka_unit_test(of_small_requests)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(on_random_scenarios), cmocka_unit_test(with_ep_overlap),
+                                     cmocka_unit_test(of_large_layouts), cmocka_unit_test(of_small_requests)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* tests/unit/test_full_calibrate.c - the real thing once, small: steps run by the executor, a profile that the simulator takes, a job of two ranks. No
- * figure is looked at: how long things take is nobody's promise here. */
+/* tests/unit/test_full_calibrate.c - the real thing once, small: steps run by the executor, a profile that the
+ * simulator takes, a job of two ranks. No figure is looked at: how long things take is nobody's promise here. */
 #include "lib/close.h"
 #include "lib/launcher.h"
 
@@ -17,7 +17,8 @@ static void a_profile_from_real_steps(void **state) {
   if (!c && !ms_blas_open(NULL, NULL)) skip(); /* no BLAS here */
   if (!c) fail_msg("%s", error->message);
   assert_true(c->steps > 0 && c->rows > 20 && c->no_messages && c->row_repeat.n > 0);
-  g_autofree char *folder = g_dir_make_tmp("moesim-calibrate-XXXXXX", NULL), *file = g_build_filename(folder, "local.json", NULL);
+  g_autofree char *folder = g_dir_make_tmp("moesim-calibrate-XXXXXX", NULL),
+                  *file = g_build_filename(folder, "local.json", NULL);
   assert_true(g_file_set_contents(file, c->profile->text, -1, NULL));
   g_autofree char *quoted = g_strdup_printf("\"%s\"", file);
   int n;
@@ -32,12 +33,30 @@ static void a_profile_from_real_steps(void **state) {
 static void two_ranks_leave_results(void **state) {
   (void)state;
   const char *why;
-  g_autofree char *self = g_file_read_link("/proc/self/exe", NULL), *tests = g_path_get_dirname(self), *build = g_path_get_dirname(tests), *program = g_build_filename(build, "moesim", NULL);
+  g_autofree char *self = g_file_read_link("/proc/self/exe", NULL), *tests = g_path_get_dirname(self),
+                  *build = g_path_get_dirname(tests), *program = g_build_filename(build, "moesim", NULL);
   if (!ms_test_launcher() || !ms_job_possible(&why) || !ms_blas_open(NULL, NULL)) skip();
   g_autoptr(MsMachine) machine = ms_machine_new(ms_blas_open(NULL, NULL));
   g_autofree char *hardware = ms_local_bare_profile(machine);
-  const MsLocalStep two = {.name = "two", .layers = 2, .dense_layers = 2, .hidden = 128, .heads = 2, .kv_heads = 2, .head_dim = 64, .ffn = 256, .vocab = 512, .seq = 64, .micro_batch = 1,
-                           .microbatches = 2, .tp = 1, .cp = 1, .pp = 2, .vpp = 1, .ep = 1, .dp = 1, .schedule = "1f1b"};
+  const MsLocalStep two = {.name = "two",
+                           .layers = 2,
+                           .dense_layers = 2,
+                           .hidden = 128,
+                           .heads = 2,
+                           .kv_heads = 2,
+                           .head_dim = 64,
+                           .ffn = 256,
+                           .vocab = 512,
+                           .seq = 64,
+                           .micro_batch = 1,
+                           .microbatches = 2,
+                           .tp = 1,
+                           .cp = 1,
+                           .pp = 2,
+                           .vpp = 1,
+                           .ep = 1,
+                           .dp = 1,
+                           .schedule = "1f1b"};
   g_autofree char *text = ms_local_scenario_text(&two, hardware, NULL);
   g_autoptr(GError) error = NULL;
   g_autoptr(MsStepRun) run = ms_job_step(program, text, 2, &error);
@@ -49,6 +68,7 @@ static void two_ranks_leave_results(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_profile_from_real_steps), cmocka_unit_test(two_ranks_leave_results)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_profile_from_real_steps),
+                                     cmocka_unit_test(two_ranks_leave_results)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

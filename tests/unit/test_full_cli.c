@@ -47,11 +47,14 @@ static void ladders_are_counted_alike(void **state) {
   (void)state;
   g_autofree char *folder = ms_cli_shipped("published/modelzoo");
   const char *ladders = MS_SOURCE_DIR "/tests/data/ladders.json";
-  g_auto(MsCliRun) text = RUN("validate", "--by", "gpu", "--ladders", ladders, folder), json = RUN("validate", "--json", "--ladders", ladders, folder);
+  g_auto(MsCliRun) text = RUN("validate", "--by", "gpu", "--ladders", ladders, folder),
+                   json = RUN("validate", "--json", "--ladders", ladders, folder);
   ms_cli_expect(&text, 0, "validate --ladders");
   ms_cli_expect(&json, 0, "validate --json --ladders");
   g_autoptr(MsJson) doc = ms_cli_json(json.out, "validate");
-  g_autofree char *head = g_strdup_printf("%d runs: %d predicted", (int)json_node_get_int(ms_cli_at(ms_json_root(doc), "files")), (int)json_node_get_int(ms_cli_at(ms_json_root(doc), "predicted")));
+  g_autofree char *head =
+      g_strdup_printf("%d runs: %d predicted", (int)json_node_get_int(ms_cli_at(ms_json_root(doc), "files")),
+                      (int)json_node_get_int(ms_cli_at(ms_json_root(doc), "predicted")));
   assert_non_null(strstr(text.out, head));
   assert_non_null(strstr(text.out, "Kendall tau"));
   assert_true(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(doc), "ladders.ladders"))) >= 2);
@@ -69,11 +72,16 @@ static void commands_of_the_readme(void **state) {
   g_auto(GStrv) piece = g_strsplit(text, "`", -1);
   int n = 0;
   for (int i = 1; piece[i]; i += 2) {
-    if (!g_str_has_prefix(piece[i], "moesim ") || strstr(piece[i], "REQUEST") || strstr(piece[i], "VERB") || strstr(piece[i], "DIR") || strstr(piece[i], "TABLE")) continue;
+    if (!g_str_has_prefix(piece[i], "moesim ") || strstr(piece[i], "REQUEST") || strstr(piece[i], "VERB") ||
+        strstr(piece[i], "DIR") || strstr(piece[i], "TABLE"))
+      continue;
     if (!strcmp(piece[i], "moesim show hardware")) continue; /* a way of speaking */
     g_auto(GStrv) word = g_strsplit(piece[i] + strlen("moesim "), " ", -1);
     for (int w = 0; word[w]; w++) {
-      const char *as = !strcmp(word[w], "SCENARIO") ? scenario : !strcmp(word[w], "step.json") ? trace : !strcmp(word[w], "step.html") ? page : NULL;
+      const char *as = !strcmp(word[w], "SCENARIO")    ? scenario
+                       : !strcmp(word[w], "step.json") ? trace
+                       : !strcmp(word[w], "step.html") ? page
+                                                       : NULL;
       if (as) g_free(word[w]), word[w] = g_strdup(as);
     }
     g_auto(MsCliRun) r = ms_cli_run((const char *const *)word, "");
@@ -90,8 +98,9 @@ static void commands_of_the_readme(void **state) {
 int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_shipped_scenario_runs), cmocka_unit_test(every_model_and_machine_is_shown),
-                                     cmocka_unit_test(ladders_are_counted_alike), cmocka_unit_test(commands_of_the_readme)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_shipped_scenario_runs), cmocka_unit_test(every_model_and_machine_is_shown),
+      cmocka_unit_test(ladders_are_counted_alike), cmocka_unit_test(commands_of_the_readme)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   ms_cli_end();
   return failed;

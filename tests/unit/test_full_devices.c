@@ -1,5 +1,6 @@
-/* Every machine with every technique: it runs, or it is refused by the name of what the device cannot do. Where a profile leaves a rate open (it was never
- * published), the run is refused by the key until the user gives it, as this test then does. */
+/* Every machine with every technique: it runs, or it is refused by the name of what the device cannot do. Where a
+ * profile leaves a rate open (it was never published), the run is refused by the key until the user gives it, as this
+ * test then does. */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -8,7 +9,10 @@
 
 #include <string.h>
 
-typedef struct { char *name; MsHardware *hardware; } Machine;
+typedef struct {
+  char *name;
+  MsHardware *hardware;
+} Machine;
 
 static void machine_clear(Machine *m) { g_free(m->name), ms_hardware_free(m->hardware); }
 
@@ -29,7 +33,8 @@ static gboolean known(double x) { return x > 0 && isfinite(x); }
 
 /* What the user would have to give; FALSE when nothing was missing. */
 static gboolean fill(MsHardware *h) {
-  gboolean missing = !known(h->peak_bf16_flops) || !known(h->nic_Bps) || !known(h->scaleup_Bps) || !known(h->host_link_Bps) || !known(h->peak_fp16_flops);
+  gboolean missing = !known(h->peak_bf16_flops) || !known(h->nic_Bps) || !known(h->scaleup_Bps) ||
+                     !known(h->host_link_Bps) || !known(h->peak_fp16_flops);
   if (!known(h->peak_bf16_flops)) h->peak_bf16_flops = 300e12;
   if (!known(h->peak_fp16_flops)) h->peak_fp16_flops = h->peak_bf16_flops;
   if (!known(h->nic_Bps)) h->nic_Bps = 25e9;
@@ -44,20 +49,26 @@ static MsScenario *run_on(const MsHardware *h) {
   s->hardware = ms_hardware_copy(h);
   s->model->num_layers = 8;
   s->layout.tp = 2, s->layout.pp = 2, s->layout.ep = 4;
-  s->options.sequence_parallel = s->options.distributed_optimizer = s->options.overlap_grad_reduce = s->options.overlap_param_gather = TRUE;
+  s->options.sequence_parallel = s->options.distributed_optimizer = s->options.overlap_grad_reduce =
+      s->options.overlap_param_gather = TRUE;
   s->training.global_batch_size = 8 * 8;
   return s;
 }
 
-/* --- techniques, and what of the device they need -------------------------------------------------------------------------------- */
+/* --- techniques, and what of the device they need -------------------------------------------------------------- */
 typedef void (*Turn)(MsScenario *s, int i);
 static void precision(MsScenario *s, int i) { s->training.precision = (MsPrecision)i; }
 static void schedule(MsScenario *s, int i) { s->layout.schedule = (MsScheduleKind)i; }
 static void dispatcher(MsScenario *s, int i) { s->options.dispatcher = (MsDispatcher)i; }
 static void graphs(MsScenario *s, int i) { s->options.cuda_graph_scope = 1u << i; }
-static void recompute(MsScenario *s, int i) { s->options.recompute = (MsRecomputeSpec){i ? MS_RECOMPUTE_FULL : MS_RECOMPUTE_SELECTIVE, i ? 0 : MS_RM_MOE_ACT, MS_RECOMPUTE_UNIFORM, 1}; }
+static void recompute(MsScenario *s, int i) {
+  s->options.recompute =
+      (MsRecomputeSpec){i ? MS_RECOMPUTE_FULL : MS_RECOMPUTE_SELECTIVE, i ? 0 : MS_RM_MOE_ACT, MS_RECOMPUTE_UNIFORM, 1};
+}
 static void fsdp(MsScenario *s, int i) { s->options.fsdp = (MsFsdp)i, s->layout.pp = 1; }
-static void overlap(MsScenario *s, int i) { s->layout.vpp = 2, s->options.ep_overlap = TRUE, s->options.delay_wgrad = i; }
+static void overlap(MsScenario *s, int i) {
+  s->layout.vpp = 2, s->options.ep_overlap = TRUE, s->options.delay_wgrad = i;
+}
 static void offload(MsScenario *s, int i) {
   if (i == 0) s->options.offload_modules = MS_OM_EXPERT_FC1;
   else if (i == 1) s->options.optimizer_offload_fraction = 0.5;
@@ -70,12 +81,16 @@ static void other(MsScenario *s, int i) {
   case 2: s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.5, .seed = 1}; break;
   case 3: s->layout.cp = 2, s->layout.tp = 1, s->options.sequence_parallel = FALSE; break;
   case 4: s->options.moe_permute_fusion = FALSE; break;
-  default: s->training.routing = (MsRouting){.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1.2, .pad_to_capacity = TRUE}; break;
+  default:
+    s->training.routing = (MsRouting){.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1.2, .pad_to_capacity = TRUE};
+    break;
   }
 }
 
 static gboolean has_precision(const MsHardware *h, int i) { return !(h->unsupported_precisions >> i & 1); }
-static gboolean has_dispatcher(const MsHardware *h, int i) { return i == MS_DISPATCH_DEEPEP ? h->deepep : i == MS_DISPATCH_HYBRIDEP ? h->hybridep : TRUE; }
+static gboolean has_dispatcher(const MsHardware *h, int i) {
+  return i == MS_DISPATCH_DEEPEP ? h->deepep : i == MS_DISPATCH_HYBRIDEP ? h->hybridep : TRUE;
+}
 static gboolean has_graphs(const MsHardware *h, int i) { return (void)i, h->cuda_graphs; }
 static gboolean any(const MsHardware *h, int i) { return (void)h, (void)i, TRUE; }
 static const char *const graph_words[] = {"cuda_graph_scope", "cuda_graph_scope", NULL};
@@ -90,7 +105,8 @@ static const struct {
 } techniques[] = {
     {"precision", precision, MS_N_PRECISIONS, has_precision, ms_precision_words, "(rule precision-on-hardware)"},
     {"schedule", schedule, MS_N_SCHEDULES, any, NULL, NULL},
-    {"dispatcher", dispatcher, MS_DISPATCH_HYBRIDEP + 1, has_dispatcher, ms_dispatcher_words, "(rule dispatcher-on-hardware)"},
+    {"dispatcher", dispatcher, MS_DISPATCH_HYBRIDEP + 1, has_dispatcher, ms_dispatcher_words,
+     "(rule dispatcher-on-hardware)"},
     {"graphs", graphs, 2, has_graphs, graph_words, "(rule graphs-on-hardware)"},
     {"recompute", recompute, 2, any, NULL, NULL},
     {"fsdp", fsdp, MS_FSDP_OPTIM_GRADS_PARAMS + 1, any, NULL, NULL},
@@ -160,10 +176,14 @@ static void unknown_rates_are_named(void **state) {
     s->options.offload_modules = MS_OM_EXPERT_FC1;
     GError *error = NULL;
     g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
-    const char *key = !known(at->hardware->peak_bf16_flops) ? "peak_bf16_flops" : !known(at->hardware->scaleup_Bps) && at->hardware->nvlink_domain_gpus > 1 ? "scaleup_Bps"
-                      : !known(at->hardware->nic_Bps) ? "nic_Bps" : !known(at->hardware->host_link_Bps) ? "host_link_Bps" : NULL;
+    const char *key = !known(at->hardware->peak_bf16_flops)                                       ? "peak_bf16_flops"
+                      : !known(at->hardware->scaleup_Bps) && at->hardware->nvlink_domain_gpus > 1 ? "scaleup_Bps"
+                      : !known(at->hardware->nic_Bps)                                             ? "nic_Bps"
+                      : !known(at->hardware->host_link_Bps)                                       ? "host_link_Bps"
+                                                                                                  : NULL;
     if (!r && !key) fail_msg("%s: %s", at->name, error->message);
-    if (key && (r || !strstr(error->message, key))) fail_msg("%s: %s, should name %s", at->name, r ? "runs" : error->message, key);
+    if (key && (r || !strstr(error->message, key)))
+      fail_msg("%s: %s, should name %s", at->name, r ? "runs" : error->message, key);
     if (key) named++;
     g_clear_error(&error);
   }
@@ -171,7 +191,8 @@ static void unknown_rates_are_named(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_machine_with_every_technique), cmocka_unit_test(machines_without_cuda_refuse_what_is_cuda),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_machine_with_every_technique),
+                                     cmocka_unit_test(machines_without_cuda_refuse_what_is_cuda),
                                      cmocka_unit_test(unknown_rates_are_named)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* The executor over MPI ranks: every layout and schedule gives the loss and the gradients of one rank, while ledger, messages and FLOP are checked row by row;
- * and a list with a collective or a kept tensor changed is caught. The program starts itself under mpirun, once for all layouts of as many ranks. */
+/* The executor over MPI ranks: every layout and schedule gives the loss and the gradients of one rank, while ledger,
+ * messages and FLOP are checked row by row; and a list with a collective or a kept tensor changed is caught. The
+ * program starts itself under mpirun, once for all layouts of as many ranks. */
 #include "lib/close.h"
 #include "lib/exec_case.h"
 #include "lib/launcher.h"
@@ -29,7 +30,8 @@ static const MsExecCase cases[] = {
     {"tp 2 ep 2, latents and MTP", "mla", .gpus = 2, .tp = 2, .ep = 2},
     {"tp 2 ep 2, shared expert beside", "mla", .gpus = 2, .tp = 2, .ep = 2, .shared_overlap = TRUE},
     {"tp 2 ep 2, MoE and MLP recomputed", "mla", .gpus = 2, .tp = 2, .ep = 2, .recompute = MS_RM_MOE | MS_RM_MLP},
-    {"tp 2 ep 2, core and shared recomputed", "mla", .gpus = 2, .tp = 2, .ep = 2, .recompute = MS_RM_CORE_ATTN | MS_RM_SHARED_EXPERTS},
+    {"tp 2 ep 2, core and shared recomputed", "mla", .gpus = 2, .tp = 2, .ep = 2,
+     .recompute = MS_RM_CORE_ATTN | MS_RM_SHARED_EXPERTS},
     {"tp 2 etp 2", "latent", .gpus = 2, .tp = 2, .etp = 2},
     {"dp 2", "dense", .gpus = 2},
     {"dp 2, buckets overlapped", "moe", .gpus = 2, .overlap = TRUE},
@@ -78,12 +80,16 @@ static const MsExecCase cases[] = {
     {"cp 2 tp 2 ep 2 etp 2 dp 2", "moe", .gpus = 8, .cp = 2, .tp = 2, .ep = 2, .etp = 2},
 };
 
-static char *reference(const char *model, gboolean natural) { return g_strdup_printf("%s/%s%s.dump", folder, model, natural ? "-natural" : ""); }
+static char *reference(const char *model, gboolean natural) {
+  return g_strdup_printf("%s/%s%s.dump", folder, model, natural ? "-natural" : "");
+}
 
 /* A router that chooses by itself may choose otherwise in float, where two scores are nearly the same. */
-static gboolean takes_part(const MsExecCase *c, int ranks, gboolean in_double) { return MAX(1, c->gpus) == ranks && (in_double || !c->natural); }
+static gboolean takes_part(const MsExecCase *c, int ranks, gboolean in_double) {
+  return MAX(1, c->gpus) == ranks && (in_double || !c->natural);
+}
 
-/* --- under mpirun: all cases of so many ranks, one line each ------------------------------------------------------------------------------------- */
+/* --- under mpirun: all cases of so many ranks, one line each --------------------------------------------------- */
 
 static int run_cases(MsBlasType type) {
   GError *error = NULL;
@@ -96,7 +102,8 @@ static int run_cases(MsBlasType type) {
     g_free(s->file);
     s->file = g_strdup(cases[i].name); /* for messages */
     g_autoptr(MsExecResult) r = ms_exec_run(s, &options, &error);
-    if (ms_ranks_own() == 0 && r) printf("%u %.17g %.17g %.17g\n", i, r->loss, r->gradient_difference, r->parameter_difference);
+    if (ms_ranks_own() == 0 && r)
+      printf("%u %.17g %.17g %.17g\n", i, r->loss, r->gradient_difference, r->parameter_difference);
     if (ms_ranks_own() == 0 && !r) printf("%u refused %s\n", i, error->message);
     g_clear_error(&error);
     fflush(stdout);
@@ -108,9 +115,11 @@ static int run_cases(MsBlasType type) {
 /* Standard output and, in *err, the rest; "" when there is no mpirun. */
 static char *under_mpirun(int ranks, const char *verb, const char *argument, char **err) {
   g_autofree char *n = g_strdup_printf("%d", ranks);
-  const char *argv[] = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", n, program, verb, folder, argument, NULL};
+  const char *argv[] = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", n, program, verb, folder, argument,
+                        NULL};
   GError *error = NULL;
-  GSubprocess *child = g_subprocess_newv(ranks > 1 ? argv : argv + 5, G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
+  GSubprocess *child = g_subprocess_newv(ranks > 1 ? argv : argv + 5,
+                                         G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
   if (!child) fail_msg("%s", error->message);
   char *out = NULL;
   if (!g_subprocess_communicate_utf8(child, NULL, NULL, &out, err, &error)) fail_msg("%s", error->message);
@@ -137,7 +146,8 @@ static int check_lines(const char *text, double gradients, double parameters) {
     double loss, g, p;
     if (sscanf(lines[i], "%u", &at) != 1) continue;
     if (sscanf(lines[i], "%u %lg %lg %lg", &at, &loss, &g, &p) != 4) fail_msg("%s: %s", cases[at].name, lines[i]);
-    if (!(g <= gradients) || !(p <= parameters)) fail_msg("%s: gradients differ by %g, parameters by %g", cases[at].name, g, p);
+    if (!(g <= gradients) || !(p <= parameters))
+      fail_msg("%s: gradients differ by %g, parameters by %g", cases[at].name, g, p);
     assert_close(loss, reference_loss(cases[at].model, cases[at].natural), gradients);
     seen++;
   }
@@ -165,10 +175,11 @@ static void layouts_agree_in_double(void **state) {
 
 static void layouts_agree_in_float(void **state) {
   (void)state;
-  layouts_agree("f32", 1e-4, 2e-2); /* Adam's first step is a sign: rounding moves parameters whose gradient is nearly zero */
+  layouts_agree("f32", 1e-4,
+                2e-2); /* Adam's first step is a sign: rounding moves parameters whose gradient is nearly zero */
 }
 
-/* --- a list that is wrong ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- a list that is wrong -------------------------------------------------------------------------------------- */
 
 typedef enum { REMOVE, RESIZE } Change;
 typedef struct {
@@ -183,10 +194,12 @@ static const Mutation mutations[] = {
     {"gather forgotten", "dense", REMOVE, MS_OP_ALL_GATHER, "tp gather", .says = "qkv\" (attn, forward"},
     {"scatter forgotten", "dense", REMOVE, MS_OP_REDUCE_SCATTER, "tp scatter", .says = "residual add"},
     {"sum of outputs forgotten", "dense", REMOVE, MS_OP_ALL_REDUCE, "tp scatter", .no_sp = TRUE},
-    {"sum of gradients forgotten", "dense", REMOVE, MS_OP_ALL_REDUCE, "tp gather", .backward = TRUE, .no_sp = TRUE, .says = "d normed mlp input"},
+    {"sum of gradients forgotten", "dense", REMOVE, MS_OP_ALL_REDUCE, "tp gather", .backward = TRUE, .no_sp = TRUE,
+     .says = "d normed mlp input"},
     {"message of another size", "moe", RESIZE, MS_OP_DISPATCH, "dispatch", .says = "messages: dispatch"},
     {"counts forgotten", "moe", REMOVE, MS_OP_ALL_GATHER, "token counts", .says = "reads 0 elements"},
-    {"FLOP of another size", "moe", RESIZE, MS_OP_GROUPED_GEMM, "expert fc1", .says = "FLOP: the kernels of grouped_gemm"},
+    {"FLOP of another size", "moe", RESIZE, MS_OP_GROUPED_GEMM, "expert fc1",
+     .says = "FLOP: the kernels of grouped_gemm"},
 };
 
 static void remove_row(MsPiece *piece, gboolean backward, int at) {
@@ -247,14 +260,18 @@ static void forgotten_messages_are_caught(void **state) {
 
 int main(int argc, char **argv) {
   if (argc == 4) folder = argv[2];
-  if (argc == 4 && strcmp(argv[1], "--cases") == 0) return run_cases(strcmp(argv[3], "f64") == 0 ? MS_BLAS_F64 : MS_BLAS_F32);
+  if (argc == 4 && strcmp(argv[1], "--cases") == 0)
+    return run_cases(strcmp(argv[3], "f64") == 0 ? MS_BLAS_F64 : MS_BLAS_F32);
   if (argc == 4 && strcmp(argv[1], "--mutation") == 0) return run_mutation(atoi(argv[3]));
-  const struct CMUnitTest tests[] = {cmocka_unit_test(layouts_agree_in_double), cmocka_unit_test(layouts_agree_in_float), cmocka_unit_test(forgotten_messages_are_caught)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(layouts_agree_in_double),
+                                     cmocka_unit_test(layouts_agree_in_float),
+                                     cmocka_unit_test(forgotten_messages_are_caught)};
   program = g_canonicalize_filename(argv[0], NULL);
   folder = g_dir_make_tmp("moesim-exec-XXXXXX", NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   for (int i = 0; ms_test_exec_models[i]; i++) {
-    g_autofree char *file = reference(ms_test_exec_models[i], FALSE), *natural = reference(ms_test_exec_models[i], TRUE);
+    g_autofree char *file = reference(ms_test_exec_models[i], FALSE),
+                    *natural = reference(ms_test_exec_models[i], TRUE);
     g_remove(file), g_remove(natural);
   }
   g_rmdir(folder);

@@ -1,5 +1,6 @@
-/* The three fidelities on every published run: no errors but named refusals, bound <= full and bound <= fast, fast close to full, parts that add
- * up, the same bytes twice, and both engines equal where nothing is shared. Only in the full tier. */
+/* The three fidelities on every published run: no errors but named refusals, bound <= full and bound <= fast, fast
+ * close to full, parts that add up, the same bytes twice, and both engines equal where nothing is shared. Only in the
+ * full tier. */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -47,7 +48,8 @@ static double sum_of(const MsTimeParts *t) {
 static void check_parts(const MsScenario *s, const MsResult *r, const MsTimeParts *t) {
   double comm = 0, family = 0;
   if (fabs(sum_of(t) / r->step_time_s - 1) > 1e-9)
-    fail_msg("%s at %s: parts add up to %.12g of %.12g s", s->file, ms_fidelity_words[r->fidelity], sum_of(t), r->step_time_s);
+    fail_msg("%s at %s: parts add up to %.12g of %.12g s", s->file, ms_fidelity_words[r->fidelity], sum_of(t),
+             r->step_time_s);
   const double part[] = {t->compute_s, t->exposed_comm_s, t->bubble_s, t->host_s, t->optimizer_s, t->other_s};
   for (guint i = 0; i < G_N_ELEMENTS(part); i++)
     if (!(part[i] >= -1e-9 * r->step_time_s))
@@ -55,8 +57,10 @@ static void check_parts(const MsScenario *s, const MsResult *r, const MsTimePart
   for (int c = 0; c < MS_N_COMMS; c++) {
     comm += t->comm_exposed_s[c];
     assert_true(t->comm_exposed_s[c] >= 0);
-    if (t->comm_exposed_s[c] > t->comm_total_s[c] * (1 + 1e-9) + 1e-9 && c <= MS_COMM_ETP) /* for the others a stage may wait for another's */
-      fail_msg("%s at %s: %s exposed for %.9g of %.9g s", s->file, ms_fidelity_words[r->fidelity], ms_comm_words[c], t->comm_exposed_s[c], t->comm_total_s[c]);
+    if (t->comm_exposed_s[c] > t->comm_total_s[c] * (1 + 1e-9) + 1e-9 &&
+        c <= MS_COMM_ETP) /* for the others a stage may wait for another's */
+      fail_msg("%s at %s: %s exposed for %.9g of %.9g s", s->file, ms_fidelity_words[r->fidelity], ms_comm_words[c],
+               t->comm_exposed_s[c], t->comm_total_s[c]);
   }
   assert_close(comm, t->exposed_comm_s, 1e-9);
   for (int i = 0; i < 4; i++) family += t->family_s[i];
@@ -65,9 +69,11 @@ static void check_parts(const MsScenario *s, const MsResult *r, const MsTimePart
 
 static void check_result(const MsScenario *s, const MsResult *r) {
   assert_true(isfinite(r->step_time_s) && r->step_time_s > 0);
-  gboolean estimate = r->fidelity == MS_FIDELITY_FAST; /* the bound is proven of `full`; where hosts decide, `fast` may fall below it */
+  gboolean estimate =
+      r->fidelity == MS_FIDELITY_FAST; /* the bound is proven of `full`; where hosts decide, `fast` may fall below it */
   if (!(r->step_time_lower_s > 0 && (estimate || r->step_time_lower_s <= r->step_time_s)))
-    fail_msg("%s at %s: %.12g s is no lower bound of %.12g s", s->file, ms_fidelity_words[r->fidelity], r->step_time_lower_s, r->step_time_s);
+    fail_msg("%s at %s: %.12g s is no lower bound of %.12g s", s->file, ms_fidelity_words[r->fidelity],
+             r->step_time_lower_s, r->step_time_s);
   assert_true(isfinite(r->tflops_per_gpu) && isfinite(r->tokens_per_s_per_gpu));
   assert_true(isnan(r->mfu) || (r->mfu > 0 && r->mfu < 1));
   assert_int_equal(r->feasible, r->why_infeasible == NULL);
@@ -91,8 +97,10 @@ static void every_published_run_at_every_fidelity(void **state) {
     check_result(s, bound), check_result(s, fast), check_result(s, full);
     if (picoseconds(bound->step_time_s) > picoseconds(full->step_time_s))
       fail_msg("%s: bound %.12g s above full %.12g s", s->file, bound->step_time_s, full->step_time_s);
-    if (bound->step_time_lower_s != full->step_time_lower_s || bound->step_time_s != bound->step_time_lower_s) fail_msg("%s: two bounds", s->file);
-    for (int m = 0; m < bound->stages; m++) assert_close(bound->memory->stage[m].peak_B, full->memory->stage[m].peak_B, 0);
+    if (bound->step_time_lower_s != full->step_time_lower_s || bound->step_time_s != bound->step_time_lower_s)
+      fail_msg("%s: two bounds", s->file);
+    for (int m = 0; m < bound->stages; m++)
+      assert_close(bound->memory->stage[m].peak_B, full->memory->stage[m].peak_B, 0);
     error[n] = fabs(fast->step_time_s / full->step_time_s - 1);
     bias += fast->step_time_s / full->step_time_s - 1;
     n++;
@@ -102,10 +110,11 @@ static void every_published_run_at_every_fidelity(void **state) {
   print_message("%u runs; fast against full: median %.2f %%, p95 %.2f %%, worst %.2f %%, bias %+.2f %%\n", n,
                 100 * median, 100 * p95, 100 * error[n - 1], 100 * bias / n);
   assert_true(median <= 0.02);
-  assert_true(p95 <= 0.15); /* far above what it is: a change that breaks `fast` somewhere should not hide behind the median */
+  assert_true(p95 <=
+              0.15); /* far above what it is: a change that breaks `fast` somewhere should not hide behind the median */
 }
 
-/* --- twice the same ------------------------------------------------------------------------------------------------------------- */
+/* --- twice the same -------------------------------------------------------------------------------------------- */
 static char *json_of(const MsScenario *s, MsFidelity fidelity) {
   g_autoptr(MsResult) r = run(s, fidelity);
   r->elapsed_s = 0;
@@ -126,10 +135,11 @@ static void the_same_bytes_twice(void **state) {
   }
 }
 
-/* --- both engines ----------------------------------------------------------------------------------------------------------------- */
+/* --- both engines ---------------------------------------------------------------------------------------------- */
 static gboolean same_times(const MsTrajectory *a, const MsTrajectory *b) {
   return a->n == b->n && a->makespan == b->makespan && !memcmp(a->start, b->start, a->n * sizeof *a->start) &&
-         !memcmp(a->end, b->end, a->n * sizeof *a->end) && !memcmp(a->bound_by, b->bound_by, a->n * sizeof *a->bound_by);
+         !memcmp(a->end, b->end, a->n * sizeof *a->end) &&
+         !memcmp(a->bound_by, b->bound_by, a->n * sizeof *a->bound_by);
 }
 
 static void check_valid(const MsScenario *s, const MsGraph *graph, const MsTrajectory *t) {
@@ -144,8 +154,9 @@ static void check_engines(MsScenario *s, guint *equal, guint *slower) {
   char why[192];
   g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, &error);
   if (!cost) fail_msg("%s", error->message);
-  g_autoptr(MsSchedule) schedule = ms_schedule_new((int)s->layout.schedule, l.layout->pp, l.layout->microbatches, l.layout->vpp, l.layout->group_size,
-                                                   s->options.ep_overlap, why, sizeof why);
+  g_autoptr(MsSchedule) schedule =
+      ms_schedule_new((int)s->layout.schedule, l.layout->pp, l.layout->microbatches, l.layout->vpp,
+                      l.layout->group_size, s->options.ep_overlap, why, sizeof why);
   assert_non_null(schedule);
   MsProgram *program = ms_program_new(l.work, cost);
   g_autoptr(MsGraph) graph = ms_lower_full(program, schedule, NULL, NULL);
@@ -160,7 +171,8 @@ static void check_engines(MsScenario *s, guint *equal, guint *slower) {
   g_autoptr(MsTrajectory) free_events = ms_engine_events(free_graph);
   check_valid(s, free_graph, free_relax);
   if (!same_times(free_relax, free_events)) fail_msg("%s: engines differ where nothing is shared", s->file);
-  assert_true(same_times(free_relax, relax) || free_relax->makespan == relax->makespan); /* relax does not look at sharing */
+  assert_true(same_times(free_relax, relax) ||
+              free_relax->makespan == relax->makespan); /* relax does not look at sharing */
   ++*equal;
   ms_program_free(program);
 }
@@ -172,11 +184,12 @@ static void both_engines_on_published_runs(void **state) {
     g_autoptr(MsScenario) s = load(files->pdata[i]);
     check_engines(s, &equal, &slower);
   }
-  print_message("%u steps where nothing is shared: both engines equal to the picosecond; %u with sharing\n", equal, slower);
+  print_message("%u steps where nothing is shared: both engines equal to the picosecond; %u with sharing\n", equal,
+                slower);
   assert_true(equal > 20 && slower > 0);
 }
 
-/* --- what more of everything does --------------------------------------------------------------------------------------------------- */
+/* --- what more of everything does ------------------------------------------------------------------------------ */
 static void twice_the_batch_at_most_twice_the_time(void **state) {
   (void)state;
   for (guint i = 0; i < files->len; i += 23) {
@@ -185,16 +198,18 @@ static void twice_the_batch_at_most_twice_the_time(void **state) {
     s->training.global_batch_size *= 2; /* twice the microbatches: at most twice the time, and more than before */
     g_autoptr(MsResult) is = run(s, MS_FIDELITY_FULL);
     assert_true(is->step_time_s > was->step_time_s);
-    if (is->step_time_s > 2.02 * was->step_time_s) fail_msg("%s: twice the batch takes %.3f times as long", s->file, is->step_time_s / was->step_time_s);
+    if (is->step_time_s > 2.02 * was->step_time_s)
+      fail_msg("%s: twice the batch takes %.3f times as long", s->file, is->step_time_s / was->step_time_s);
   }
 }
 
-/* --- the requests that ship ------------------------------------------------------------------------------------------------------------ */
+/* --- the requests that ship ------------------------------------------------------------------------------------ */
 static void shipped_requests_find_something(void **state) {
   (void)state;
-  static const char *const elsewhere[] = {"plan-mixtral-clusters.json" /* lists of machines: test_sweep */,
-                                          "plan-deepseek-v3-gb200-4096.json", "plan-gpt3-175b-a100-4096.json" /* millions of layouts: bench/bench_plan.c */,
-                                          "plan-deepseek-v3-gb200-4096-open.json" /* 4e14 layouts, stopped by hand: bench/bench_plan.c, test_tree */, NULL};
+  static const char *const elsewhere[] = {
+      "plan-mixtral-clusters.json" /* lists of machines: test_sweep */, "plan-deepseek-v3-gb200-4096.json",
+      "plan-gpt3-175b-a100-4096.json" /* millions of layouts: bench/bench_plan.c */,
+      "plan-deepseek-v3-gb200-4096-open.json" /* 4e14 layouts, stopped by hand: bench/bench_plan.c, test_tree */, NULL};
   g_autoptr(GPtrArray) scenarios = ms_test_files("scenarios");
   int n = 0;
   for (guint i = 0; i < scenarios->len; i++) {
@@ -206,8 +221,9 @@ static void shipped_requests_find_something(void **state) {
     g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .threads = 2}, &error);
     if (!plan) fail_msg("%s: %s", name, error->message);
     assert_int_equal(plan->n_best, 3);
-    print_message("%s: %.3f s, MFU %.1f %%, %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " simulated in %.1f s\n", name, plan->best[0].result->step_time_s,
-                  100 * plan->best[0].result->mfu, plan->simulated, plan->searched, plan->elapsed_s);
+    print_message("%s: %.3f s, MFU %.1f %%, %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " simulated in %.1f s\n", name,
+                  plan->best[0].result->step_time_s, 100 * plan->best[0].result->mfu, plan->simulated, plan->searched,
+                  plan->elapsed_s);
     n++;
   }
   assert_true(n >= 3);
@@ -215,8 +231,9 @@ static void shipped_requests_find_something(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_published_run_at_every_fidelity), cmocka_unit_test(the_same_bytes_twice), cmocka_unit_test(both_engines_on_published_runs),
-      cmocka_unit_test(twice_the_batch_at_most_twice_the_time), cmocka_unit_test(shipped_requests_find_something),
+      cmocka_unit_test(every_published_run_at_every_fidelity), cmocka_unit_test(the_same_bytes_twice),
+      cmocka_unit_test(both_engines_on_published_runs),        cmocka_unit_test(twice_the_batch_at_most_twice_the_time),
+      cmocka_unit_test(shipped_requests_find_something),
   };
   return cmocka_run_group_tests(tests, find_files, free_files);
 }

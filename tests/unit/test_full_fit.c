@@ -9,7 +9,9 @@ static void form_attention(void **state) {
   MsSeries series = series_new(MS_ROW_ATTENTION, "attention", "bf16", MS_ODT_BF16);
   for (int i = 0; i < 1200; i++) {
     double heads = exp2(floor(uniform() * 7)), kv = MIN(heads, exp2(floor(uniform() * 4)));
-    add_row(&series, &truth, &(MsRow){.x = {exp2(floor(uniform() * 4)), 512 + 64 * floor(uniform() * 250), heads, kv, 128, 128}}, 0.02, 10);
+    add_row(&series, &truth,
+            &(MsRow){.x = {exp2(floor(uniform() * 4)), 512 + 64 * floor(uniform() * 250), heads, kv, 128, 128}}, 0.02,
+            10);
   }
   ms_series_merge(series.rows);
   MsCurve curve = fit_it(&series, &plain);
@@ -24,7 +26,10 @@ static void form_attention_split(void **state) {
   MsCurve truth = TRUTH("attention", MS_FORM_ATTENTION, 0.6, 0.5, 12e-6, 300, 0.5, 0.8);
   MsSeries series = series_new(MS_ROW_ATTENTION, "attention", "bf16", MS_ODT_BF16);
   for (int i = 0; i < 1200; i++)
-    add_row(&series, &truth, &(MsRow){.x = {exp2(floor(uniform() * 8)), 512 + 64 * floor(uniform() * 60), exp2(floor(uniform() * 7)), 1, 128, 128}}, 0.01, 0);
+    add_row(&series, &truth,
+            &(MsRow){.x = {exp2(floor(uniform() * 8)), 512 + 64 * floor(uniform() * 60), exp2(floor(uniform() * 7)), 1,
+                           128, 128}},
+            0.01, 0);
   ms_series_merge(series.rows);
   MsCurve curve = fit_it(&series, &plain);
   assert_true(fabs(curve.param[MS_A_PARTIALS] / curve.param[MS_A_BW] - 0.8 / 0.5) < 0.3);
@@ -50,6 +55,7 @@ static void grid_takes_the_rest(void **state) {
 
 int main(void) {
   gsl_set_error_handler_off();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(form_attention), cmocka_unit_test(form_attention_split), cmocka_unit_test(grid_takes_the_rest)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(form_attention), cmocka_unit_test(form_attention_split),
+                                     cmocka_unit_test(grid_takes_the_rest)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

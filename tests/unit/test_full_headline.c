@@ -1,6 +1,6 @@
-/* Plausibility of the planner: what experts chose for the headline runs of scenarios/headline/index, beside the winner of a plan over the same options.
- * The test takes the runs whose plan is quick; `make headline` (this program with --table) prints all of them as the table of docs/planner.md, or the
- * scenarios that are named. */
+/* Plausibility of the planner: what experts chose for the headline runs of scenarios/headline/index, beside the winner
+ * of a plan over the same options. The test takes the runs whose plan is quick; `make headline` (this program with
+ * --table) prints all of them as the table of docs/planner.md, or the scenarios that are named. */
 #include "lib/close.h"
 
 #include "base/units.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define INDEX "scenarios/headline/index"
+#define INDEX  "scenarios/headline/index"
 #define WITHIN 0.10
 
 typedef struct {
@@ -95,7 +95,9 @@ static Judged judge_with_its_memory(const Run *run, const Judged *j) {
   return judge(run, ms_device_B(ms_reasons_named(j->reasons)) / j->request->base->hardware->hbm_B);
 }
 
-static double slower(const Judged *j) { return ms_reasons_named(j->reasons)->step_time_s / j->plan->best[0].result->step_time_s - 1; }
+static double slower(const Judged *j) {
+  return ms_reasons_named(j->reasons)->step_time_s / j->plan->best[0].result->step_time_s - 1;
+}
 static gboolean fits(const Judged *j) { return ms_device_B(ms_reasons_named(j->reasons)) <= j->plan->memory_limit_B; }
 
 static void experts_choice_is_near_the_best(void **state) {
@@ -107,7 +109,8 @@ static void experts_choice_is_near_the_best(void **state) {
     if (!run->quick) continue;
     g_auto(Judged) j = judge(run, 0);
     if (!fits(&j)) fail_msg("%s: the published layout does not fit", run->published);
-    if (slower(&j) > WITHIN) fail_msg("%s: the published layout is %.1f %% slower than the winner", run->published, 100 * slower(&j));
+    if (slower(&j) > WITHIN)
+      fail_msg("%s: the published layout is %.1f %% slower than the winner", run->published, 100 * slower(&j));
     judged++;
   }
   assert_true(judged >= 4);
@@ -123,13 +126,15 @@ static void with_its_memory_too(void **state) {
     if (run->request) continue;
     g_autoptr(MsScenario) published = ms_scenario_load(run->published, NULL);
     g_auto(Judged) j = judge(run, own_fraction(published, NULL));
-    if (slower(&j) > WITHIN) fail_msg("%s: with no more memory the winner is still faster, the published layout takes %.1f %% longer", run->published, 100 * slower(&j));
+    if (slower(&j) > WITHIN)
+      fail_msg("%s: with no more memory the winner is still faster, the published layout takes %.1f %% longer",
+               run->published, 100 * slower(&j));
     judged++;
   }
   assert_true(judged >= 6);
 }
 
-/* --- the table ----------------------------------------------------------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------------------------------------------- */
 static void print_layout(const MsScenario *s) {
   const MsLayoutSpec *l = &s->layout;
   printf("TP%d", l->tp);
@@ -165,13 +170,15 @@ static void print_row(const Run *run) {
 static int print_table(int n, char **files) {
   g_autoptr(GArray) runs = n > 0 ? runs_new() : runs_of_index();
   for (int i = 0; i < n; i++) g_array_append_val(runs, ((Run){.published = g_strdup(files[i])}));
-  printf("| run | published layout | step | GiB | winner | step | GiB | published slower by | with its memory |\n|---|---|--:|--:|---|--:|--:|--:|--:|\n");
+  printf("| run | published layout | step | GiB | winner | step | GiB | published slower by | with its memory "
+         "|\n|---|---|--:|--:|---|--:|--:|--:|--:|\n");
   for (guint i = 0; i < runs->len; i++) print_row(&g_array_index(runs, Run, i));
   return 0;
 }
 
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--table") == 0) return print_table(argc - 2, argv + 2);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(experts_choice_is_near_the_best), cmocka_unit_test(with_its_memory_too)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(experts_choice_is_near_the_best),
+                                     cmocka_unit_test(with_its_memory_too)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* The project's own guard: its predictions are those of scenarios/check/baseline.json. `moesim check scenarios/check/baseline.json` shows the same; who means to change
- * them runs `make predictions-update`, reads the diff and says why in the commit. Full tier only. */
+/* The project's own guard: its predictions are those of scenarios/check/baseline.json. `moesim check
+ * scenarios/check/baseline.json` shows the same; who means to change them runs `make predictions-update`, reads the
+ * diff and says why in the commit. Full tier only. */
 #include "lib/close.h"
 
 #include "report/report.h"

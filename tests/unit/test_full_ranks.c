@@ -1,4 +1,5 @@
-/* The planner from outside: the same output for any number of ranks and threads, a rank that is killed, Ctrl-C, and going on afterwards. */
+/* The planner from outside: the same output for any number of ranks and threads, a rank that is killed, Ctrl-C, and
+ * going on afterwards. */
 #include "lib/close.h"
 #include "lib/launcher.h"
 
@@ -14,12 +15,18 @@
 static char *program, *folder, *request;
 
 static const char request_text[] = /* a few hundred layouts, some seconds of work without pruning */
-    "{\"schema\": 1, \"name\": \"ranks\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 16}, \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
-    "{\"seq_length\": 4096, \"global_batch_size\": 64, \"routing\": \"balanced\", \"micro_batch_size\": [1, 2], \"precision\": \"bf16\"}, \"layout\": {\"tp\": [1, 2, 4], "
-    "\"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2]}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, "
-    "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": \"auto\", \"recompute\": \"auto\", \"offload_modules\": [], "
-    "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
-    "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}";
+    "{\"schema\": 1, \"name\": \"ranks\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 16}, \"hardware\": "
+    "\"h100-sxm\", \"gpus\": 8, \"training\": "
+    "{\"seq_length\": 4096, \"global_batch_size\": 64, \"routing\": \"balanced\", \"micro_batch_size\": [1, 2], "
+    "\"precision\": \"bf16\"}, \"layout\": {\"tp\": [1, 2, 4], "
+    "\"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2]}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": "
+    "\"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, "
+    "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": \"auto\", \"recompute\": "
+    "\"auto\", \"offload_modules\": [], "
+    "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", "
+    "\"main_grads_dtype\": \"fp32\", "
+    "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", "
+    "\"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}";
 
 static GSubprocess *start(const char *ranks, const char *const *more) {
   GPtrArray *argv = g_ptr_array_new();
@@ -31,7 +38,8 @@ static GSubprocess *start(const char *ranks, const char *const *more) {
   for (int i = 0; more[i]; i++) g_ptr_array_add(argv, (char *)more[i]);
   g_ptr_array_add(argv, NULL);
   GError *error = NULL;
-  GSubprocess *child = g_subprocess_newv((const char *const *)argv->pdata, G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
+  GSubprocess *child = g_subprocess_newv((const char *const *)argv->pdata,
+                                         G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
   g_ptr_array_free(argv, TRUE);
   if (!child) fail_msg("%s", error->message);
   return child;
@@ -42,7 +50,8 @@ static char *wait_for(GSubprocess *child, int *status, char **err) {
   char *out = NULL;
   GError *error = NULL;
   if (!g_subprocess_communicate_utf8(child, NULL, NULL, &out, err, &error)) fail_msg("%s", error->message);
-  *status = g_subprocess_get_if_exited(child) ? g_subprocess_get_exit_status(child) : 1000 + g_subprocess_get_term_sig(child);
+  *status =
+      g_subprocess_get_if_exited(child) ? g_subprocess_get_exit_status(child) : 1000 + g_subprocess_get_term_sig(child);
   g_object_unref(child);
   return out;
 }
@@ -55,7 +64,9 @@ static char *timeless(const char *json) {
 
 static char *planned_as(const char *ranks, const char *threads, const char *how) {
   int status;
-  g_autofree char *err = NULL, *out = wait_for(start(ranks, (const char *const[]){"--threads", threads, "--json", how, NULL}), &status, &err);
+  g_autofree char *err = NULL,
+                  *out = wait_for(start(ranks, (const char *const[]){"--threads", threads, "--json", how, NULL}),
+                                  &status, &err);
   if (status != 0) fail_msg("%s ranks: exit %d: %s", ranks ? ranks : "no", status, err);
   return timeless(out);
 }
@@ -120,7 +131,8 @@ static char *list_of(const char *json) { /* what follows "best" */
 static void goes_on(const char *file) {
   int status;
   g_autofree char *err = NULL, *whole = planned(NULL, "2");
-  g_autofree char *rest = wait_for(start(NULL, (const char *const[]){"--resume", file, "--json", "--no-prune", NULL}), &status, &err);
+  g_autofree char *rest =
+      wait_for(start(NULL, (const char *const[]){"--resume", file, "--json", "--no-prune", NULL}), &status, &err);
   assert_int_equal(status, 0);
   assert_true(number(rest, "resumed") > 0 && number(rest, "resumed") <= number(rest, "simulated"));
   g_autofree char *a = list_of(whole), *b = list_of(rest);
@@ -172,15 +184,26 @@ static void interrupted(void **state) {
 /* Far more layouts than can be looked at: what was found until Ctrl-C is printed, with what is proven. */
 static void an_open_request_stopped(void **state) {
   (void)state;
-  g_autofree char *file = g_build_filename(folder, "open.json", NULL), *kept = request, *wide = g_build_filename(folder, "wide.json", NULL), *err = NULL;
+  g_autofree char *file = g_build_filename(folder, "open.json", NULL), *kept = request,
+                  *wide = g_build_filename(folder, "wide.json", NULL), *err = NULL;
   GString *text = g_string_new(request_text);
-  g_string_replace(text, "\"tp\": [1, 2, 4]", "\"tp\": \"auto\", \"order\": \"auto\", \"schedule\": \"auto\", \"microbatch_group_size_per_virtual_pipeline_stage\": \"auto\"", 0);
+  g_string_replace(text, "\"tp\": [1, 2, 4]",
+                   "\"tp\": \"auto\", \"order\": \"auto\", \"schedule\": \"auto\", "
+                   "\"microbatch_group_size_per_virtual_pipeline_stage\": \"auto\"",
+                   0);
   g_string_replace(text, "\"pp\": [1, 2, 4], \"vpp\": [1, 2]", "\"pp\": \"auto\", \"vpp\": \"auto\"", 0);
   g_string_replace(text, "\"precision\": \"bf16\"", "\"precision\": \"auto\"", 0);
-  static const char *const open[] = {"overlap_grad_reduce", "overlap_param_gather", "offload_modules", "optimizer_offload_fraction", "cuda_graph_scope", "distributed_optimizer",
-                                     "fsdp", "fp8_param_gather"};
+  static const char *const open[] = {"overlap_grad_reduce",
+                                     "overlap_param_gather",
+                                     "offload_modules",
+                                     "optimizer_offload_fraction",
+                                     "cuda_graph_scope",
+                                     "distributed_optimizer",
+                                     "fsdp",
+                                     "fp8_param_gather"};
   for (guint i = 0; i < G_N_ELEMENTS(open); i++) {
-    g_autofree char *pattern = g_strdup_printf("\"%s\": [^,]*,", open[i]), *with = g_strdup_printf("\"%s\": \"auto\",", open[i]);
+    g_autofree char *pattern = g_strdup_printf("\"%s\": [^,]*,", open[i]),
+                    *with = g_strdup_printf("\"%s\": \"auto\",", open[i]);
     g_autoptr(GRegex) key = g_regex_new(pattern, 0, 0, NULL);
     char *next = g_regex_replace_literal(key, text->str, -1, 0, with, 0, NULL);
     g_string_assign(text, next);
@@ -198,7 +221,8 @@ static void an_open_request_stopped(void **state) {
   g_autoptr(MsJson) doc = ms_json_parse(out, -1, "plan", NULL);
   assert_non_null(doc);
   JsonObject *plan = json_node_get_object(ms_json_root(doc));
-  assert_true(json_object_get_int_member(plan, "searched") > 20000000 && json_object_get_boolean_member(plan, "branched"));
+  assert_true(json_object_get_int_member(plan, "searched") > 20000000 &&
+              json_object_get_boolean_member(plan, "branched"));
   assert_true(json_array_get_length(json_object_get_array_member(plan, "best")) > 0);
   double within = json_object_get_double_member(plan, "proven_within");
   assert_true(within >= 0 && within < 1);
@@ -207,8 +231,12 @@ static void an_open_request_stopped(void **state) {
 
 int main(int argc, char **argv) {
   (void)argc;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(serial_build_refuses_ranks), cmocka_unit_test(ranks_and_threads_agree), cmocka_unit_test(branched_ranks_and_threads_agree),
-                                     cmocka_unit_test(an_open_request_stopped), cmocka_unit_test(lost_rank), cmocka_unit_test(interrupted)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(serial_build_refuses_ranks),
+                                     cmocka_unit_test(ranks_and_threads_agree),
+                                     cmocka_unit_test(branched_ranks_and_threads_agree),
+                                     cmocka_unit_test(an_open_request_stopped),
+                                     cmocka_unit_test(lost_rank),
+                                     cmocka_unit_test(interrupted)};
   g_autofree char *here = g_path_get_dirname(argv[0]), *relative = g_build_filename(here, "..", "moesim", NULL);
   program = g_canonicalize_filename(relative, NULL);
   folder = g_dir_make_tmp("moesim-ranks-XXXXXX", NULL);

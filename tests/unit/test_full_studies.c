@@ -1,5 +1,6 @@
-/* The shipped what-if studies and what scenarios/whatif/README.md and scenarios/tour/README.md say of them: every figure there stands before <!--STUDY | POINT | COLUMN--> and must be
- * the cell that `moesim whatif` prints. `make studies-update` (this program with --update) writes the figures anew; the prose is for people to check. */
+/* The shipped what-if studies and what scenarios/whatif/README.md and scenarios/tour/README.md say of them: every
+ * figure there stands before <!--STUDY | POINT | COLUMN--> and must be the cell that `moesim whatif` prints. `make
+ * studies-update` (this program with --update) writes the figures anew; the prose is for people to check. */
 #include "lib/close.h"
 
 #include "base/io.h"
@@ -8,7 +9,11 @@
 
 #include <string.h>
 
-static const struct { const char *folder; guint studies; int figures; } shelves[] = {{"scenarios/whatif", 12, 40}, {"scenarios/tour", 26, 90}};
+static const struct {
+  const char *folder;
+  guint studies;
+  int figures;
+} shelves[] = {{"scenarios/whatif", 12, 40}, {"scenarios/tour", 26, 90}};
 
 static GHashTable *tables; /* study -> what the command prints */
 
@@ -55,11 +60,13 @@ static char *with_figures(const char *folder, const char *text, int *figures, in
   for (g_regex_match(regex, text, 0, &match); g_match_info_matches(match); g_match_info_next(match, NULL)) {
     int from, to;
     g_match_info_fetch_pos(match, 1, &from, &to);
-    g_autofree char *is = g_match_info_fetch(match, 1), *study = g_match_info_fetch(match, 2), *point = g_match_info_fetch(match, 3), *column = g_match_info_fetch(match, 4);
+    g_autofree char *is = g_match_info_fetch(match, 1), *study = g_match_info_fetch(match, 2),
+                    *point = g_match_info_fetch(match, 3), *column = g_match_info_fetch(match, 4);
     g_autofree char *cell = cell_of(folder, study, point, column);
     ++*figures;
     if (!g_str_equal(cell, is)) {
-      print_error("%s/README.md: %s | %s | %s is %s, the study prints %s (make studies-update)\n", folder, study, point, column, is, cell);
+      print_error("%s/README.md: %s | %s | %s is %s, the study prints %s (make studies-update)\n", folder, study, point,
+                  column, is, cell);
       ++*wrong;
     }
     g_string_append_len(out, text + at, from - at);
@@ -92,7 +99,8 @@ static void every_study_runs(void **state) {
   for (guint k = 0; k < G_N_ELEMENTS(shelves); k++) {
     g_autoptr(GPtrArray) names = studies_of(shelves[k].folder);
     assert_true(names->len >= shelves[k].studies);
-    for (guint i = 0; i < names->len; i++) assert_non_null(strstr(table_of(shelves[k].folder, names->pdata[i]), "\n  base "));
+    for (guint i = 0; i < names->len; i++)
+      assert_non_null(strstr(table_of(shelves[k].folder, names->pdata[i]), "\n  base "));
   }
 }
 
@@ -129,7 +137,8 @@ int main(int argc, char **argv) {
   if (argc > 1 && g_str_equal(argv[1], "--update")) {
     for (guint k = 0; k < G_N_ELEMENTS(shelves); k++) update(shelves[k].folder);
   } else {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_study_runs), cmocka_unit_test(the_readme_says_what_they_print)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_study_runs),
+                                       cmocka_unit_test(the_readme_says_what_they_print)};
     status = cmocka_run_group_tests(tests, NULL, NULL);
   }
   g_hash_table_unref(tables);

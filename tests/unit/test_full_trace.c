@@ -1,6 +1,6 @@
-/* The trace of a whole DeepSeek-V3 step, event by event, by the rules of the Trace Event Format that Perfetto reads: complete JSON objects; known phases
- * with the members that each needs; spans of a track one after another or inside one another, never across; counters in the order of time; every
- * process and thread named. */
+/* The trace of a whole DeepSeek-V3 step, event by event, by the rules of the Trace Event Format that Perfetto reads:
+ * complete JSON objects; known phases with the members that each needs; spans of a track one after another or inside
+ * one another, never across; counters in the order of time; every process and thread named. */
 #include "lib/close.h"
 
 #include "lib/world.h"
@@ -11,7 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct { double start, end; } Span; /* us */
+typedef struct {
+  double start, end;
+} Span; /* us */
 
 typedef struct {
   GHashTable *tracks;   /* "pid.tid" -> GArray of Span */
@@ -31,7 +33,8 @@ static double number(JsonObject *event, const char *key, const char *line) {
 
 static const char *word(JsonObject *event, const char *key, const char *line) {
   JsonNode *node = json_object_has_member(event, key) ? json_object_get_member(event, key) : NULL;
-  if (!node || !JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING) fail_msg("no text %s: %s", key, line);
+  if (!node || !JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING)
+    fail_msg("no text %s: %s", key, line);
   return json_node_get_string(node);
 }
 
@@ -65,11 +68,13 @@ static void take_counter(Trace *t, JsonObject *event, const char *line) {
 }
 
 static void take_metadata(Trace *t, JsonObject *event, const char *line) {
-  static const char *const known[] = {"process_name", "process_sort_index", "thread_name", "thread_sort_index", "trace_end", NULL};
+  static const char *const known[] = {"process_name",      "process_sort_index", "thread_name",
+                                      "thread_sort_index", "trace_end",          NULL};
   const char *name = word(event, "name", line);
   if (!g_strv_contains(known, name)) fail_msg("unknown metadata: %s", line);
   g_autofree char *track = track_of(event, line);
-  if (strcmp(name, "process_name") == 0) g_hash_table_add(t->named, g_strdup_printf("process %.0f", number(event, "pid", line)));
+  if (strcmp(name, "process_name") == 0)
+    g_hash_table_add(t->named, g_strdup_printf("process %.0f", number(event, "pid", line)));
   if (strcmp(name, "thread_name") == 0) g_hash_table_add(t->named, g_strdup_printf("thread %s", track));
   t->metadata++;
 }
@@ -100,13 +105,16 @@ static void check_track(const char *key, GArray *spans, const Trace *t) {
   for (guint i = 0; i < spans->len; i++) {
     Span s = g_array_index(spans, Span, i);
     while (depth > 0 && open[depth - 1] <= s.start + 1e-6) depth--; /* a picosecond: sums of doubles */
-    if (depth > 0 && s.end > open[depth - 1] + 1e-6) fail_msg("track %s: a span from %.6f to %.6f crosses one that ends at %.6f", key, s.start, s.end, open[depth - 1]);
+    if (depth > 0 && s.end > open[depth - 1] + 1e-6)
+      fail_msg("track %s: a span from %.6f to %.6f crosses one that ends at %.6f", key, s.start, s.end,
+               open[depth - 1]);
     assert_true(depth < (int)G_N_ELEMENTS(open));
     open[depth++] = s.end;
   }
   g_auto(GStrv) part = g_strsplit(key, ".", 2);
   g_autofree char *process = g_strdup_printf("process %s", part[0]), *thread = g_strdup_printf("thread %s", key);
-  if (!g_hash_table_contains(t->named, process) || !g_hash_table_contains(t->named, thread)) fail_msg("track %s has no name", key);
+  if (!g_hash_table_contains(t->named, process) || !g_hash_table_contains(t->named, thread))
+    fail_msg("track %s has no name", key);
 }
 
 static void read_trace(Trace *t, const char *file) {
@@ -139,10 +147,15 @@ static void a_whole_step_is_a_trace_that_perfetto_reads(void **state) {
   g_autoptr(MsDetail) detail = NULL;
   g_autoptr(MsResult) result = s ? ms_simulate(s, MS_FIDELITY_FULL, &detail, &error) : NULL;
   if (!result) fail_msg("%s", error->message);
-  g_autofree char *folder = g_dir_make_tmp("moesim-trace-XXXXXX", NULL), *file = g_build_filename(folder, "step.json", NULL);
+  g_autofree char *folder = g_dir_make_tmp("moesim-trace-XXXXXX", NULL),
+                  *file = g_build_filename(folder, "step.json", NULL);
   assert_true(ms_report_trace(detail, file, &error));
-  Trace t = {g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_array_unref), g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
-             g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free), 0, 0, 0};
+  Trace t = {g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_array_unref),
+             g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+             g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free),
+             0,
+             0,
+             0};
   read_trace(&t, file);
   guint passes = 0;
   for (int i = 0; i < detail->schedule->stages; i++) passes += (guint)detail->schedule->n[i];

@@ -1,4 +1,5 @@
-/* Goodput: the simulation and the closed forms agree on a grid, both obey their limits, published figures come out, files are checked. */
+/* Goodput: the simulation and the closed forms agree on a grid, both obey their limits, published figures come out,
+ * files are checked. */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -36,7 +37,8 @@ static void without_failures_nothing_is_lost(void **state) {
   assert_close(ms_fault_expected_s(&m, 900, 10), 10 * 902 + 30, 1e-12);
 }
 
-/* Without a background write the exact form is Daly's complete model, written down independently; for rare failures all forms meet. */
+/* Without a background write the exact form is Daly's complete model, written down independently; for rare failures all
+ * forms meet. */
 static void closed_forms_and_their_limits(void **state) {
   (void)state;
   MsFaultModel m = model_of(3 * HOUR_S, 60, 0, 900, 1);
@@ -44,7 +46,8 @@ static void closed_forms_and_their_limits(void **state) {
   double mtbf = 3 * HOUR_S;
   assert_close(ms_fault_expected_s(&m, 900, 7), 7 * mtbf * exp(500 / mtbf) * (exp(960 / mtbf) - 1), 1e-12);
   assert_close(ms_fault_young_s(&m), sqrt(2 * 60 * mtbf), 1e-12);
-  assert_close(ms_fault_daly_s(&m), sqrt(2 * 60 * mtbf) * (1 + sqrt(60 / (2 * mtbf)) / 3 + 60 / (18 * mtbf)) - 60, 1e-12);
+  assert_close(ms_fault_daly_s(&m), sqrt(2 * 60 * mtbf) * (1 + sqrt(60 / (2 * mtbf)) / 3 + 60 / (18 * mtbf)) - 60,
+               1e-12);
   assert_close(ms_fault_recovery_s(&m), 500, 1e-12);
   MsFaultModel rare = model_of(1000 * HOUR_S, 20, 0, 3600, 1);
   assert_close(ms_fault_ettr_first_order(&rare, 3600), ms_fault_ettr(&rare, 3600), 1e-5);
@@ -65,14 +68,16 @@ static void the_optimum_is_one(void **state) {
     }
 }
 
-/* --- nodes --------------------------------------------------------------------------------------------------------------------------- */
+/* --- nodes ----------------------------------------------------------------------------------------------------- */
 static MsFaultRun sum_of(const MsFaultModel *m, int runs) {
   MsFaultRun sum = {0};
   for (int i = 0; i < runs; i++) {
     MsFaultRun run;
     ms_fault_simulate(m, 7, (guint32)i, &run);
-    assert_close(run.work_s + run.rework_s + run.slowed_s + run.stall_s + run.recovery_s + run.waiting_s, run.wall_s, 1e-9);
-    sum.wall_s += run.wall_s, sum.waiting_s += run.waiting_s, sum.slowed_s += run.slowed_s, sum.planned += run.planned, sum.work_s += run.work_s;
+    assert_close(run.work_s + run.rework_s + run.slowed_s + run.stall_s + run.recovery_s + run.waiting_s, run.wall_s,
+                 1e-9);
+    sum.wall_s += run.wall_s, sum.waiting_s += run.waiting_s, sum.slowed_s += run.slowed_s, sum.planned += run.planned,
+        sum.work_s += run.work_s;
     for (int k = 0; k < m->n_kinds; k++) sum.failures[k] += run.failures[k];
   }
   return sum;
@@ -104,7 +109,8 @@ static void spares_help(void **state) {
     if (spares == 64) assert_close(sum.wall_s, endless.wall_s, 1e-12);
   }
   m.spares = 4; /* 4.5 in repair on average */
-  assert_close(ms_fault_shortage(&m), 1 - exp(-4.5) * (1 + 4.5 + 4.5 * 4.5 / 2 + pow(4.5, 3) / 6 + pow(4.5, 4) / 24), 1e-9);
+  assert_close(ms_fault_shortage(&m), 1 - exp(-4.5) * (1 + 4.5 + 4.5 * 4.5 / 2 + pow(4.5, 3) / 6 + pow(4.5, 4) / 24),
+               1e-9);
 }
 
 static void shrinking_beats_waiting(void **state) {
@@ -131,7 +137,7 @@ static void slow_nodes_slow(void **state) {
   assert_close(sum.planned / ((sum.work_s + sum.slowed_s) / DAY_S), 1, 0.15);
 }
 
-/* --- shipped studies and published figures --------------------------------------------------------------------------------------------- */
+/* --- shipped studies and published figures --------------------------------------------------------------------- */
 static MsGoodputResult *result_of(const char *name, int threads) {
   GError *error = NULL;
   g_autofree char *file = g_strdup_printf(MS_SOURCE_DIR "/scenarios/goodput/%s.json", name);
@@ -142,7 +148,8 @@ static MsGoodputResult *result_of(const char *name, int threads) {
   return r;
 }
 
-/* 16,384 H100: 419 interruptions in 54 days, one in about three hours, three quarters and more hardware, over 90 % effective (arXiv 2407.21783). */
+/* 16,384 H100: 419 interruptions in 54 days, one in about three hours, three quarters and more hardware, over 90 %
+ * effective (arXiv 2407.21783). */
 static void llama3_comes_out(void **state) {
   (void)state;
   g_autoptr(MsGoodputResult) r = result_of("llama3-405b-16384", 2);
@@ -152,11 +159,13 @@ static void llama3_comes_out(void **state) {
   assert_true(r->ettr_runs.p5 > 0.9 && r->ettr_runs.mean < 0.97);
   assert_close(r->ettr_runs.mean, r->ettr, 0.001);
   double hardware = 0;
-  for (int k = 0; k < r->goodput->reliability.n; k++) hardware += r->goodput->reliability.failure[k].component != MS_FAIL_SOFTWARE ? r->kind_failures[k] : 0;
+  for (int k = 0; k < r->goodput->reliability.n; k++)
+    hardware += r->goodput->reliability.failure[k].component != MS_FAIL_SOFTWARE ? r->kind_failures[k] : 0;
   assert_close(hardware / r->failures.mean, 0.78, 0.15);
 }
 
-/* Mean time to failure that the source projects from 6.5 failures per 1000 node-days: 1.8 h at 16,384 GPUs, 0.23 h at 131,072 (arXiv 2410.21680). */
+/* Mean time to failure that the source projects from 6.5 failures per 1000 node-days: 1.8 h at 16,384 GPUs, 0.23 h at
+ * 131,072 (arXiv 2410.21680). */
 static void rsc1_comes_out(void **state) {
   (void)state;
   MsReliability r;
@@ -174,7 +183,8 @@ static void every_study_runs_the_same_on_any_threads(void **state) {
   static const char *const names[] = {"elastic-llama3-70b-64", "deepseek-v3-2048", "llama3-405b-16384"};
   for (int i = 0, n = ms_by_tier(1, G_N_ELEMENTS(names)); i < n; i++) {
     g_autoptr(MsGoodputResult) one = result_of(names[i], 1), three = result_of(names[i], 3);
-    g_autofree char *a = ms_report_goodput_json(one), *b = ms_report_goodput_json(three), *text = ms_report_goodput(one, 0);
+    g_autofree char *a = ms_report_goodput_json(one), *b = ms_report_goodput_json(three),
+                    *text = ms_report_goodput(one, 0);
     assert_string_equal(a, b);
     assert_non_null(strstr(text, "effective time"));
     double sum = 0;
@@ -186,7 +196,8 @@ static void every_study_runs_the_same_on_any_threads(void **state) {
   }
 }
 
-/* Bytes of a checkpoint: every parameter with its weight, main parameter and moments once (14 bytes with FP32 states). */
+/* Bytes of a checkpoint: every parameter with its weight, main parameter and moments once (14 bytes with FP32 states).
+ */
 static void checkpoint_bytes(void **state) {
   (void)state;
   g_autoptr(MsGoodputResult) r = result_of("llama3-405b-16384", 2);
@@ -194,9 +205,13 @@ static void checkpoint_bytes(void **state) {
   assert_close(r->model.stall_s, r->checkpoint_B / 2e12, 1e-12);
 }
 
-/* --- files ----------------------------------------------------------------------------------------------------------------------------- */
-#define STUDY(more) "{\"schema\": 1, \"run\": \"run-llama3-70b-h100-64.json\", \"fidelity\": \"fast\", \"recovery\": {\"restart_s\": 300, \"rewarm_s\": 60}, " more "}"
-#define RATE(x) "\"reliability\": {\"failures\": [{\"component\": \"any\", \"per\": \"job\", \"per_1000_days\": " x ", \"detection_s\": 60, \"source\": \"a test\"}]}"
+/* --- files ----------------------------------------------------------------------------------------------------- */
+#define STUDY(more)                                                                                                  \
+  "{\"schema\": 1, \"run\": \"run-llama3-70b-h100-64.json\", \"fidelity\": \"fast\", \"recovery\": {\"restart_s\": " \
+  "300, \"rewarm_s\": 60}, " more "}"
+#define RATE(x)                                                                                       \
+  "\"reliability\": {\"failures\": [{\"component\": \"any\", \"per\": \"job\", \"per_1000_days\": " x \
+  ", \"detection_s\": 60, \"source\": \"a test\"}]}"
 
 static MsGoodputResult *study_of(const char *text, GError **error) {
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, MS_SOURCE_DIR "/scenarios/study.json", error);
@@ -209,7 +224,10 @@ static MsGoodputResult *study_of(const char *text, GError **error) {
 static void no_progress_is_an_answer(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(MsGoodputResult) r = study_of(STUDY(RATE("1e6") ", \"checkpoint\": {\"mode\": \"synchronous\", \"storage_Bps\": 1e9}, \"budget\": {\"tokens\": 1e12}"), &error);
+  g_autoptr(MsGoodputResult) r = study_of(
+      STUDY(RATE(
+          "1e6") ", \"checkpoint\": {\"mode\": \"synchronous\", \"storage_Bps\": 1e9}, \"budget\": {\"tokens\": 1e12}"),
+      &error);
   if (!r) fail_msg("%s", error->message);
   assert_int_equal(r->runs, 0);
   g_autofree char *text = ms_report_goodput(r, 0), *json = ms_report_goodput_json(r);
@@ -221,8 +239,12 @@ static void no_progress_is_an_answer(void **state) {
 static void what_cannot_be_is_refused(void **state) {
   (void)state;
   static const char *const refused[][2] = {
-      {STUDY(RATE("10") ", \"checkpoint\": {\"mode\": \"asynchronous\", \"storage_Bps\": 1e8, \"interval_s\": 600}, \"budget\": {\"days\": 3}"), "checkpoint.interval_s: is 600 s, but writing one takes"},
-      {STUDY(RATE("10") ", \"checkpoint\": {\"mode\": \"in-memory\", \"interval_s\": 1}, \"budget\": {\"tokens\": 1e18}, \"monte_carlo\": {\"runs\": 1000000}"), "monte_carlo.runs: would take"}};
+      {STUDY(RATE("10") ", \"checkpoint\": {\"mode\": \"asynchronous\", \"storage_Bps\": 1e8, \"interval_s\": 600}, "
+                        "\"budget\": {\"days\": 3}"),
+       "checkpoint.interval_s: is 600 s, but writing one takes"},
+      {STUDY(RATE("10") ", \"checkpoint\": {\"mode\": \"in-memory\", \"interval_s\": 1}, \"budget\": {\"tokens\": "
+                        "1e18}, \"monte_carlo\": {\"runs\": 1000000}"),
+       "monte_carlo.runs: would take"}};
   for (guint i = 0; i < G_N_ELEMENTS(refused); i++) {
     GError *error = NULL;
     assert_null(study_of(refused[i][0], &error));
@@ -233,11 +255,19 @@ static void what_cannot_be_is_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(simulation_and_closed_form_agree), cmocka_unit_test(without_failures_nothing_is_lost), cmocka_unit_test(closed_forms_and_their_limits),
-      cmocka_unit_test(the_optimum_is_one),               cmocka_unit_test(no_spare_waits_for_every_repair),  cmocka_unit_test(spares_help),
-      cmocka_unit_test(shrinking_beats_waiting),          cmocka_unit_test(slow_nodes_slow),                  cmocka_unit_test(llama3_comes_out),
-      cmocka_unit_test(rsc1_comes_out),                   cmocka_unit_test(every_study_runs_the_same_on_any_threads), cmocka_unit_test(checkpoint_bytes),
-      cmocka_unit_test(no_progress_is_an_answer),         cmocka_unit_test(what_cannot_be_is_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(simulation_and_closed_form_agree),
+                                     cmocka_unit_test(without_failures_nothing_is_lost),
+                                     cmocka_unit_test(closed_forms_and_their_limits),
+                                     cmocka_unit_test(the_optimum_is_one),
+                                     cmocka_unit_test(no_spare_waits_for_every_repair),
+                                     cmocka_unit_test(spares_help),
+                                     cmocka_unit_test(shrinking_beats_waiting),
+                                     cmocka_unit_test(slow_nodes_slow),
+                                     cmocka_unit_test(llama3_comes_out),
+                                     cmocka_unit_test(rsc1_comes_out),
+                                     cmocka_unit_test(every_study_runs_the_same_on_any_threads),
+                                     cmocka_unit_test(checkpoint_bytes),
+                                     cmocka_unit_test(no_progress_is_an_answer),
+                                     cmocka_unit_test(what_cannot_be_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

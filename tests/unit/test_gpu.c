@@ -1,5 +1,5 @@
-/* Calibrating a GPU, on one that exists on paper only (tests/fake): every call is checked by it, and the curves that are fitted to what was measured
- * must be its clock. */
+/* Calibrating a GPU, on one that exists on paper only (tests/fake): every call is checked by it, and the curves that
+ * are fitted to what was measured must be its clock. */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -53,7 +53,8 @@ static void times_are_those_of_the_device(void **state) {
     assert_true(info->has_collectives);
     double seconds = 0;
     for (int pass = 0; pass < 3; pass++) {
-      if (!ms_gpu_gemm(gpu, (MsGpuGemmPass)pass, 1000, 512, 768, brief, &seconds, &error)) fail_msg("pass %d: %s", pass, error->message);
+      if (!ms_gpu_gemm(gpu, (MsGpuGemmPass)pass, 1000, 512, 768, brief, &seconds, &error))
+        fail_msg("pass %d: %s", pass, error->message);
       assert_close(seconds, 5e-6 + 2.0 * 1000 * 512 * 768 / 400e12, 1e-4);
     }
     if (!ms_gpu_copy(gpu, 1 << 26, brief, &seconds, &error)) fail_msg("%s", error->message);
@@ -61,7 +62,8 @@ static void times_are_those_of_the_device(void **state) {
     for (int what = 0; what < MS_GPU_N_COLLECTIVES; what++)
       for (int ranks = 2; ranks <= 4; ranks++) {
         double bytes = 1200000; /* a multiple of 2, 3 and 4 elements */
-        if (!ms_gpu_collective(gpu, (MsGpuCollective)what, ranks, bytes, brief, &seconds, &error)) fail_msg("%d over %d: %s", what, ranks, error->message);
+        if (!ms_gpu_collective(gpu, (MsGpuCollective)what, ranks, bytes, brief, &seconds, &error))
+          fail_msg("%d over %d: %s", what, ranks, error->message);
         assert_close(seconds, 20e-6 + bytes / 100e9, 1e-4);
       }
   }
@@ -69,9 +71,15 @@ static void times_are_those_of_the_device(void **state) {
 
 static void what_is_missing_is_named(void **state) {
   (void)state;
-  static const struct { const char *devices, *fail, *vendor; int device; const char *says; } cases[] = {
-      {"0", "", "cuda", 0, "no device"},      {"1", "", "cuda", 3, "no device 3, there are 1"}, {"1", "count", "cuda", 0, "get_count returned 1"},
-      {"1", "blas", "cuda", 0, "blas_create"}, {"1", "", "musa", 0, "no libmusart.so.5"}};
+  static const struct {
+    const char *devices, *fail, *vendor;
+    int device;
+    const char *says;
+  } cases[] = {{"0", "", "cuda", 0, "no device"},
+               {"1", "", "cuda", 3, "no device 3, there are 1"},
+               {"1", "count", "cuda", 0, "get_count returned 1"},
+               {"1", "blas", "cuda", 0, "blas_create"},
+               {"1", "", "musa", 0, "no libmusart.so.5"}};
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     use("cuda", cases[i].devices, "65536", cases[i].fail);
     g_autoptr(GError) error = NULL;
@@ -125,7 +133,9 @@ static void the_fitted_curves_are_the_clock_of_the_device(void **state) {
     for (guint j = 0; j < s->rows->len; j++) {
       const MsRow *row = &g_array_index(s->rows, MsRow, j);
       const double *x = row->x;
-      double want = s->kind == MS_ROW_GEMM ? 5e-6 + 2 * x[0] * x[1] * x[2] / 400e12 : s->kind == MS_ROW_CAST ? 4e-6 + x[0] / 2e12 : 20e-6 + x[0] / 100e9;
+      double want = s->kind == MS_ROW_GEMM   ? 5e-6 + 2 * x[0] * x[1] * x[2] / 400e12
+                    : s->kind == MS_ROW_CAST ? 4e-6 + x[0] / 2e12
+                                             : 20e-6 + x[0] / 100e9;
       assert_close(row->time_s, want, 1e-3);
     }
   }
@@ -176,8 +186,9 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(times_are_those_of_the_device), cmocka_unit_test(what_is_missing_is_named),
-      cmocka_unit_test(the_fitted_curves_are_the_clock_of_the_device), cmocka_unit_test(what_does_not_fit_is_left_out_and_counted)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(times_are_those_of_the_device),
+                                     cmocka_unit_test(what_is_missing_is_named),
+                                     cmocka_unit_test(the_fitted_curves_are_the_clock_of_the_device),
+                                     cmocka_unit_test(what_does_not_fit_is_left_out_and_counted)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -3,7 +3,10 @@
 
 #include "base/heap.h"
 
-typedef struct { int key; char rest[13]; } Element; /* a size that is no power of two */
+typedef struct {
+  int key;
+  char rest[13];
+} Element; /* a size that is no power of two */
 
 static int by_key(gconstpointer a, gconstpointer b) {
   int x = ((const Element *)a)->key, y = ((const Element *)b)->key;

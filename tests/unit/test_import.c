@@ -1,4 +1,5 @@
-/* Imports: the argument sets of the launch notes, scripts, model-zoo files with variables, config.json of every family, refusals and damaged files. */
+/* Imports: the argument sets of the launch notes, scripts, model-zoo files with variables, config.json of every family,
+ * refusals and damaged files. */
 #include "lib/close.h"
 
 #include <math.h>
@@ -15,7 +16,8 @@
 
 #define DATA MS_SOURCE_DIR "/tests/data/"
 
-typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options, GError **error);
+typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                            GError **error);
 
 static char *text_of(const char *file, gsize *length) {
   char *text = NULL;
@@ -42,7 +44,8 @@ static char *value_at(const MsScenario *s, const char *path) {
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "written", NULL);
   g_auto(GStrv) keys = g_strsplit(path, ".", -1);
   JsonNode *node = ms_json_root(doc);
-  for (int i = 0; keys[i] && node; i++) node = JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_member(json_node_get_object(node), keys[i]) : NULL;
+  for (int i = 0; keys[i] && node; i++)
+    node = JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_member(json_node_get_object(node), keys[i]) : NULL;
   if (!node) fail_msg("no key %s", path);
   out = ms_json_out_new(0);
   ms_json_out_node(out, NULL, node);
@@ -71,11 +74,28 @@ static void worked_example_mixtral(void **state) {
   (void)state;
   const MsImportOptions options = {.hardware = "h100-sxm"};
   g_autoptr(MsImport) import = import_data(ms_import_megatron, "mixtral-8x7b-64.sh", &options);
-  check_values("A", import->scenario, (const Want[]){{"name", "\"mixtral-8x7b-64\""}, {"gpus", "64"}, {"layout.tp", "1"}, {"layout.pp", "4"}, {"layout.vpp", "8"}, {"layout.ep", "8"},
-                                         {"layout.etp", "1"}, {"training.global_batch_size", "256"}, {"training.precision", "\"bf16\""}, {"training.routing", "\"natural\""},
-                                         {"options.dispatcher", "\"alltoall\""}, {"options.cuda_device_max_connections", "1"}, {"options.moe_permute_fusion", "true"},
-                                         {"options.moe_router_fusion", "false"}, {"options.cross_entropy_fusion", "false"}, {"options.overlap_param_gather", "true"},
-                                         {"model", "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01,\"hidden_dropout\":0.1,\"attention_dropout\":0.1}"}, {NULL, NULL}});
+  check_values(
+      "A", import->scenario,
+      (const Want[]){
+          {"name", "\"mixtral-8x7b-64\""},
+          {"gpus", "64"},
+          {"layout.tp", "1"},
+          {"layout.pp", "4"},
+          {"layout.vpp", "8"},
+          {"layout.ep", "8"},
+          {"layout.etp", "1"},
+          {"training.global_batch_size", "256"},
+          {"training.precision", "\"bf16\""},
+          {"training.routing", "\"natural\""},
+          {"options.dispatcher", "\"alltoall\""},
+          {"options.cuda_device_max_connections", "1"},
+          {"options.moe_permute_fusion", "true"},
+          {"options.moe_router_fusion", "false"},
+          {"options.cross_entropy_fusion", "false"},
+          {"options.overlap_param_gather", "true"},
+          {"model",
+           "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01,\"hidden_dropout\":0.1,\"attention_dropout\":0.1}"},
+          {NULL, NULL}});
   assert_true(mentions(import->remarks, "32000 of mixtral-8x7b"));
   assert_int_equal(import->ignored->len, 1);
 }
@@ -84,7 +104,8 @@ static void worked_example_mixtral(void **state) {
 static MsImport *mixtral_with(const char *more) {
   const MsImportOptions options = {.hardware = "h100-sxm"};
   gsize length;
-  g_autofree char *text = text_of(DATA "import/mixtral-8x7b-64.sh", &length), *longer = g_strconcat(g_strchomp(text), " ", more, "\n", NULL);
+  g_autofree char *text = text_of(DATA "import/mixtral-8x7b-64.sh", &length),
+                  *longer = g_strconcat(g_strchomp(text), " ", more, "\n", NULL);
   GError *error = NULL;
   MsImport *import = ms_import_megatron(longer, strlen(longer), "mixtral.sh", &options, &error);
   if (!import) fail_msg("%s", error->message);
@@ -93,9 +114,16 @@ static MsImport *mixtral_with(const char *more) {
 
 static void older_arguments(void **state) {
   (void)state;
-  static const struct { const char *more; Want want[3]; } rows[] = {
-      {"--moe-layer-recompute", {{"options.recompute", "{\"granularity\":\"selective\",\"modules\":[\"core_attn\",\"moe\"],\"method\":\"uniform\",\"num_layers\":1}"}}},
-      {"--recompute-activations", {{"options.recompute", "{\"granularity\":\"selective\",\"modules\":[\"core_attn\"],\"method\":\"uniform\",\"num_layers\":1}"}}},
+  static const struct {
+    const char *more;
+    Want want[3];
+  } rows[] = {
+      {"--moe-layer-recompute",
+       {{"options.recompute", "{\"granularity\":\"selective\",\"modules\":[\"core_attn\",\"moe\"],\"method\":"
+                              "\"uniform\",\"num_layers\":1}"}}},
+      {"--recompute-activations",
+       {{"options.recompute",
+         "{\"granularity\":\"selective\",\"modules\":[\"core_attn\"],\"method\":\"uniform\",\"num_layers\":1}"}}},
       {"--optimizer-cpu-offload", {{"options.optimizer_offload_fraction", "1"}}},
       {"--external-cuda-graph --cuda-graph-scope full", {{"options.cuda_graph_scope", "[\"layer\"]"}}},
       {"--cuda-graph-impl full_iteration", {{"options.cuda_graph_scope", "[\"full_iteration\"]"}}}};
@@ -109,31 +137,70 @@ static void worked_example_deepseek(void **state) {
   (void)state;
   const MsImportOptions options = {.hardware = "h100-sxm"};
   g_autoptr(MsImport) import = import_data(ms_import_megatron, "deepseek-v3-1024.sh", &options);
-  check_values("B", import->scenario, (const Want[]){{"gpus", "1024"}, {"layout.tp", "2"}, {"layout.pp", "8"}, {"layout.vpp", "4"}, {"layout.ep", "64"}, {"layout.pipeline_layout", "\"Et|(tt|)*30mL\""},
-                                         {"training.precision", "\"fp8-blockwise\""}, {"options.dispatcher", "\"deepep\""}, {"options.ep_overlap", "true"}, {"options.delay_wgrad", "true"},
-                                         {"options.recompute.modules", "[\"mla_up_proj\",\"mlp\"]"}, {"options.exp_avg_dtype", "\"bf16\""}, {"options.main_grads_dtype", "\"fp32\""},
-                                         {"options.fp8_param_gather", "true"}, {"options.moe_router_padding_for_quantization", "true"}, {"options.tp_comm_overlap", "false"},
-                                         {"options.cuda_device_max_connections", "32"}, {"model", "\"deepseek-v3\""}, {NULL, NULL}});
+  check_values("B", import->scenario,
+               (const Want[]){{"gpus", "1024"},
+                              {"layout.tp", "2"},
+                              {"layout.pp", "8"},
+                              {"layout.vpp", "4"},
+                              {"layout.ep", "64"},
+                              {"layout.pipeline_layout", "\"Et|(tt|)*30mL\""},
+                              {"training.precision", "\"fp8-blockwise\""},
+                              {"options.dispatcher", "\"deepep\""},
+                              {"options.ep_overlap", "true"},
+                              {"options.delay_wgrad", "true"},
+                              {"options.recompute.modules", "[\"mla_up_proj\",\"mlp\"]"},
+                              {"options.exp_avg_dtype", "\"bf16\""},
+                              {"options.main_grads_dtype", "\"fp32\""},
+                              {"options.fp8_param_gather", "true"},
+                              {"options.moe_router_padding_for_quantization", "true"},
+                              {"options.tp_comm_overlap", "false"},
+                              {"options.cuda_device_max_connections", "32"},
+                              {"model", "\"deepseek-v3\""},
+                              {NULL, NULL}});
 }
 
 static void worked_example_qwen(void **state) {
   (void)state;
   const MsImportOptions options = {.hardware = "h100-sxm", .name = "mine"};
   g_autoptr(MsImport) import = import_data(ms_import_megatron, "qwen3-235b-256.sh", &options);
-  check_values("C", import->scenario, (const Want[]){{"name", "\"mine\""}, {"gpus", "256"}, {"layout.tp", "2"}, {"layout.pp", "8"}, {"layout.vpp", "4"}, {"layout.ep", "32"},
-                                         {"layout.account_for_loss_in_pipeline_split", "true"}, {"options.dispatcher", "\"deepep\""}, {"options.dispatcher_num_sms", "24"},
-                                         {"options.cuda_graph_scope", "[\"moe_router\",\"moe_preprocess\"]"}, {"options.recompute.modules", "[\"moe_act\",\"layernorm\"]"},
-                                         {"options.tp_comm_overlap", "true"}, {"model", "\"qwen3-235b-a22b\""}, {NULL, NULL}});
+  check_values("C", import->scenario,
+               (const Want[]){{"name", "\"mine\""},
+                              {"gpus", "256"},
+                              {"layout.tp", "2"},
+                              {"layout.pp", "8"},
+                              {"layout.vpp", "4"},
+                              {"layout.ep", "32"},
+                              {"layout.account_for_loss_in_pipeline_split", "true"},
+                              {"options.dispatcher", "\"deepep\""},
+                              {"options.dispatcher_num_sms", "24"},
+                              {"options.cuda_graph_scope", "[\"moe_router\",\"moe_preprocess\"]"},
+                              {"options.recompute.modules", "[\"moe_act\",\"layernorm\"]"},
+                              {"options.tp_comm_overlap", "true"},
+                              {"model", "\"qwen3-235b-a22b\""},
+                              {NULL, NULL}});
 }
 
 static void mt_megatron_runner(void **state) {
   (void)state;
-  const char *const words[] = {"WORK", "PATCH", "tp1_pp4_dp16_mbs1_numbs16_gbs256_gpus64", "hostfile", "data", "1", "4", "8", "1", "256", "tok", NULL};
+  const char *const words[] = {
+      "WORK", "PATCH", "tp1_pp4_dp16_mbs1_numbs16_gbs256_gpus64", "hostfile", "data", "1", "4", "8", "1", "256",
+      "tok",  NULL};
   const MsImportOptions options = {.hardware = "mtt-s5000", .gpus = 64, .words = words};
   g_autoptr(MsImport) import = import_data(ms_import_megatron, "mt-mixtral.sh", &options);
-  check_values("MT", import->scenario, (const Want[]){{"gpus", "64"}, {"layout.tp", "1"}, {"layout.pp", "4"}, {"layout.ep", "8"}, {"layout.etp", "1"}, {"training.global_batch_size", "256"},
-                                          {"training.routing", "{\"capacity_factor\":4}"}, {"options.recompute.granularity", "\"none\""}, {"options.attention_backend", "\"flash\""},
-                                          {"options.gradient_accumulation_fusion", "false"}, {"options.transformer_impl", "\"local\""}, {"model", "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01}"}, {NULL, NULL}});
+  check_values("MT", import->scenario,
+               (const Want[]){{"gpus", "64"},
+                              {"layout.tp", "1"},
+                              {"layout.pp", "4"},
+                              {"layout.ep", "8"},
+                              {"layout.etp", "1"},
+                              {"training.global_batch_size", "256"},
+                              {"training.routing", "{\"capacity_factor\":4}"},
+                              {"options.recompute.granularity", "\"none\""},
+                              {"options.attention_backend", "\"flash\""},
+                              {"options.gradient_accumulation_fusion", "false"},
+                              {"options.transformer_impl", "\"local\""},
+                              {"model", "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01}"},
+                              {NULL, NULL}});
   assert_true(mentions(import->remarks, "a loop is skipped"));
   assert_true(mentions(import->remarks, "cannot be told"));
   assert_true(mentions(import->ignored, "--attention-softmax-in-fp32"));
@@ -146,28 +213,63 @@ static void modelzoo_recipes(void **state) {
     const char *variables, *arguments;
     Want wants[12];
   } rows[] = {
-      {"PR=fp8 TP=2 CP=1 PP=8 VPP=4 EP=64 NNODES=128 MBS=1 GBS=8192 SEQ_LEN=4096 A2A_OVERLAP=1 DISPATCHER=deepep NUM_LAYERS=61",
-       "--recompute-granularity selective --recompute-modules mla_up_proj mlp --mtp-num-layers 1 --pipeline-model-parallel-layout Et|(tt|)*30mL",
-       {{"gpus", "1024"}, {"layout.tp", "2"}, {"layout.vpp", "4"}, {"training.precision", "\"fp8-blockwise\""}, {"options.ep_overlap", "true"}, {"options.fp8_param_gather", "true"},
-        {"options.exp_avg_dtype", "\"bf16\""}, {"options.moe_router_padding_for_quantization", "true"}, {"options.cuda_device_max_connections", "32"}, {"options.dispatcher", "\"deepep\""}}},
-      {"PR=mxfp8 TP=1 CP=1 PP=4 VPP=4 EP=64 NNODES=64 GB200_CLUSTER=1 MBS=1 GBS=8192 SEQ_LEN=4096 DISPATCHER=hybridep NUM_LAYERS=61",
-       "--recompute-granularity selective --recompute-modules mlp --cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router moe_preprocess "
+      {"PR=fp8 TP=2 CP=1 PP=8 VPP=4 EP=64 NNODES=128 MBS=1 GBS=8192 SEQ_LEN=4096 A2A_OVERLAP=1 DISPATCHER=deepep "
+       "NUM_LAYERS=61",
+       "--recompute-granularity selective --recompute-modules mla_up_proj mlp --mtp-num-layers 1 "
+       "--pipeline-model-parallel-layout Et|(tt|)*30mL",
+       {{"gpus", "1024"},
+        {"layout.tp", "2"},
+        {"layout.vpp", "4"},
+        {"training.precision", "\"fp8-blockwise\""},
+        {"options.ep_overlap", "true"},
+        {"options.fp8_param_gather", "true"},
+        {"options.exp_avg_dtype", "\"bf16\""},
+        {"options.moe_router_padding_for_quantization", "true"},
+        {"options.cuda_device_max_connections", "32"},
+        {"options.dispatcher", "\"deepep\""}}},
+      {"PR=mxfp8 TP=1 CP=1 PP=4 VPP=4 EP=64 NNODES=64 GB200_CLUSTER=1 MBS=1 GBS=8192 SEQ_LEN=4096 DISPATCHER=hybridep "
+       "NUM_LAYERS=61",
+       "--recompute-granularity selective --recompute-modules mlp --cuda-graph-impl transformer_engine "
+       "--cuda-graph-scope attn moe_router moe_preprocess "
        "--mtp-num-layers 1 --pipeline-model-parallel-layout Et*4|(tttt|)*14tmL --moe-router-force-load-balancing",
-       {{"gpus", "256"}, {"layout.ep", "64"}, {"layout.pipeline_layout", "\"Et*4|(t*4|)*14tmL\""}, {"training.precision", "\"mxfp8\""}, {"training.routing", "\"balanced\""},
-        {"options.dispatcher", "\"hybridep\""}, {"options.dispatcher_num_sms", "32"}, {"options.reuse_grad_buf_for_mxfp8_param_ag", "true"},
-        {"options.cuda_graph_scope", "[\"attn\",\"moe_router\",\"moe_preprocess\"]"}, {"options.recompute.modules", "[\"mlp\"]"}, {"options.cuda_device_max_connections", "0"}}},
-      {"PR=fp8 TP=32 CP=1 PP=8 VPP=4 EP=32 NNODES=32 MBS=1 GBS=480 SEQ_LEN=131072 OPTIMIZER_OFFLOAD=1 DISPATCHER=deepep NUM_LAYERS=61",
-       "--recompute-granularity selective --recompute-modules mla_up_proj moe mlp layernorm --mtp-num-layers 1 --pipeline-model-parallel-layout Et*2|(tt|)*22t|(tt|)*7mL",
-       {{"gpus", "256"}, {"layout.tp", "32"}, {"training.seq_length", "131072"}, {"options.optimizer_offload_fraction", "1"}, {"options.fp8_param_gather", "false"},
+       {{"gpus", "256"},
+        {"layout.ep", "64"},
+        {"layout.pipeline_layout", "\"Et*4|(t*4|)*14tmL\""},
+        {"training.precision", "\"mxfp8\""},
+        {"training.routing", "\"balanced\""},
+        {"options.dispatcher", "\"hybridep\""},
+        {"options.dispatcher_num_sms", "32"},
+        {"options.reuse_grad_buf_for_mxfp8_param_ag", "true"},
+        {"options.cuda_graph_scope", "[\"attn\",\"moe_router\",\"moe_preprocess\"]"},
+        {"options.recompute.modules", "[\"mlp\"]"},
+        {"options.cuda_device_max_connections", "0"}}},
+      {"PR=fp8 TP=32 CP=1 PP=8 VPP=4 EP=32 NNODES=32 MBS=1 GBS=480 SEQ_LEN=131072 OPTIMIZER_OFFLOAD=1 "
+       "DISPATCHER=deepep NUM_LAYERS=61",
+       "--recompute-granularity selective --recompute-modules mla_up_proj moe mlp layernorm --mtp-num-layers 1 "
+       "--pipeline-model-parallel-layout Et*2|(tt|)*22t|(tt|)*7mL",
+       {{"gpus", "256"},
+        {"layout.tp", "32"},
+        {"training.seq_length", "131072"},
+        {"options.optimizer_offload_fraction", "1"},
+        {"options.fp8_param_gather", "false"},
         {"options.recompute.modules", "[\"layernorm\",\"mla_up_proj\",\"mlp\",\"moe\"]"}}},
-      {"PR=bf16 TP=1 CP=1 PP=16 VPP=1 EP=64 NNODES=128 MBS=1 GBS=8192 SEQ_LEN=4096 DISPATCHER=alltoall NUM_LAYERS=61 PP_FIRST=4 PP_LAST=1", "",
-       {{"gpus", "1024"}, {"layout.decoder_first_pipeline_num_layers", "4"}, {"layout.decoder_last_pipeline_num_layers", "1"}, {"training.precision", "\"bf16\""},
-        {"options.tp_comm_overlap", "false"}, {"model", "{\"base\":\"deepseek-v3\",\"make_vocab_size_divisible_by\":3232,\"moe_aux_loss_coeff\":0,\"mtp_num_layers\":0}"}}},
+      {"PR=bf16 TP=1 CP=1 PP=16 VPP=1 EP=64 NNODES=128 MBS=1 GBS=8192 SEQ_LEN=4096 DISPATCHER=alltoall NUM_LAYERS=61 "
+       "PP_FIRST=4 PP_LAST=1",
+       "",
+       {{"gpus", "1024"},
+        {"layout.decoder_first_pipeline_num_layers", "4"},
+        {"layout.decoder_last_pipeline_num_layers", "1"},
+        {"training.precision", "\"bf16\""},
+        {"options.tp_comm_overlap", "false"},
+        {"model", "{\"base\":\"deepseek-v3\",\"make_vocab_size_divisible_by\":3232,\"moe_aux_loss_coeff\":0,\"mtp_num_"
+                  "layers\":0}"}}},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autofree char *all = g_strconcat("MOE_GROUPED_GEMM=true ", rows[i].variables, NULL);
     g_auto(GStrv) set = g_strsplit(all, " ", -1), words = g_strsplit(rows[i].arguments, " ", -1);
-    const MsImportOptions options = {.hardware = "gb200-nvl72", .set = (const char *const *)set, .words = (const char *const *)(*rows[i].arguments ? words : NULL)};
+    const MsImportOptions options = {.hardware = "gb200-nvl72",
+                                     .set = (const char *const *)set,
+                                     .words = (const char *const *)(*rows[i].arguments ? words : NULL)};
     g_autoptr(MsImport) import = import_data(ms_import_modelzoo, "deepseek-v3.yaml", &options);
     check_values(rows[i].variables, import->scenario, rows[i].wants);
     assert_true(mentions(import->ignored, "--data-path ${DATA_PATH}"));
@@ -175,48 +277,110 @@ static void modelzoo_recipes(void **state) {
   }
 }
 
-/* The model zoo's default rows and published recipes of Mixtral, Qwen3 and Kimi-K2 (launch notes, section 4): each is read, obeys the rules, and comes back
- * from the forms that can say it. */
+/* The model zoo's default rows and published recipes of Mixtral, Qwen3 and Kimi-K2 (launch notes, section 4): each is
+ * read, obeys the rules, and comes back from the forms that can say it. */
 static void modelzoo_rows(void **state) {
   (void)state;
-#define NATIVE " --cross-entropy-fusion-impl native"
+#define NATIVE     " --cross-entropy-fusion-impl native"
 #define OVERLAPPED " --cuda-graph-impl transformer_engine --cuda-graph-modules moe_router moe_preprocess"
   static const struct {
     const char *file, *hardware, *variables, *arguments;
     Want wants[12];
   } rows[] = {
-      {"mixtral-8x7b", "h100-sxm", "TP=1 PP=4 EP=8 CP=1 VPP=8 MBS=1 GBS=256 NNODES=8 NUM_LAYERS=32 PR=bf16 DISPATCHER=alltoall", "",
-       {{"gpus", "64"}, {"layout.vpp", "8"}, {"layout.ep", "8"}, {"options.dispatcher", "\"alltoall\""}, {"options.tp_comm_overlap", "false"}, {"options.cross_entropy_fusion", "false"}}},
-      {"mixtral-8x22b", "h100-sxm", "TP=2 PP=8 EP=8 CP=1 VPP=7 MBS=1 GBS=256 NNODES=16 NUM_LAYERS=56 PR=bf16 DISPATCHER=alltoall", "--moe-router-force-load-balancing",
-       {{"gpus", "128"}, {"layout.tp", "2"}, {"layout.vpp", "7"}, {"training.routing", "\"balanced\""}, {"options.cross_entropy_fusion", "true"}}},
-      {"mixtral-8x22b", "h100-sxm", "TP=2 PP=8 EP=8 CP=1 VPP=7 MBS=1 GBS=256 NNODES=16 NUM_LAYERS=56 PR=bf16 DISPATCHER=alltoall", "--moe-expert-capacity-factor 1.0 --moe-pad-expert-input-to-capacity",
+      {"mixtral-8x7b",
+       "h100-sxm",
+       "TP=1 PP=4 EP=8 CP=1 VPP=8 MBS=1 GBS=256 NNODES=8 NUM_LAYERS=32 PR=bf16 DISPATCHER=alltoall",
+       "",
+       {{"gpus", "64"},
+        {"layout.vpp", "8"},
+        {"layout.ep", "8"},
+        {"options.dispatcher", "\"alltoall\""},
+        {"options.tp_comm_overlap", "false"},
+        {"options.cross_entropy_fusion", "false"}}},
+      {"mixtral-8x22b",
+       "h100-sxm",
+       "TP=2 PP=8 EP=8 CP=1 VPP=7 MBS=1 GBS=256 NNODES=16 NUM_LAYERS=56 PR=bf16 DISPATCHER=alltoall",
+       "--moe-router-force-load-balancing",
+       {{"gpus", "128"},
+        {"layout.tp", "2"},
+        {"layout.vpp", "7"},
+        {"training.routing", "\"balanced\""},
+        {"options.cross_entropy_fusion", "true"}}},
+      {"mixtral-8x22b",
+       "h100-sxm",
+       "TP=2 PP=8 EP=8 CP=1 VPP=7 MBS=1 GBS=256 NNODES=16 NUM_LAYERS=56 PR=bf16 DISPATCHER=alltoall",
+       "--moe-expert-capacity-factor 1.0 --moe-pad-expert-input-to-capacity",
        {{"training.routing", "{\"capacity_factor\":1,\"pad_to_capacity\":true}"}}},
-      {"qwen3-235b", "h100-sxm", "TP=2 PP=8 EP=32 CP=1 VPP=4 MBS=1 GBS=256 NNODES=32 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep", "--cross-entropy-fusion-impl native",
-       {{"gpus", "256"}, {"layout.vpp", "4"}, {"layout.account_for_embedding_in_pipeline_split", "true"}, {"options.dispatcher", "\"deepep\""}, {"options.tp_comm_overlap", "true"}}},
-      {"qwen3-235b", "h100-sxm", "TP=2 PP=8 EP=32 CP=1 VPP=4 MBS=1 GBS=2048 NNODES=32 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep A2A_OVERLAP=1",
+      {"qwen3-235b",
+       "h100-sxm",
+       "TP=2 PP=8 EP=32 CP=1 VPP=4 MBS=1 GBS=256 NNODES=32 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep",
+       "--cross-entropy-fusion-impl native",
+       {{"gpus", "256"},
+        {"layout.vpp", "4"},
+        {"layout.account_for_embedding_in_pipeline_split", "true"},
+        {"options.dispatcher", "\"deepep\""},
+        {"options.tp_comm_overlap", "true"}}},
+      {"qwen3-235b",
+       "h100-sxm",
+       "TP=2 PP=8 EP=32 CP=1 VPP=4 MBS=1 GBS=2048 NNODES=32 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep A2A_OVERLAP=1",
        "--recompute-granularity selective --recompute-modules moe_act layernorm" OVERLAPPED NATIVE,
-       {{"options.ep_overlap", "true"}, {"options.delay_wgrad", "true"}, {"options.recompute.modules", "[\"moe_act\",\"layernorm\"]"}, {"options.cuda_graph_scope", "[\"moe_router\",\"moe_preprocess\"]"}}},
-      {"qwen3-235b", "b200-sxm", "TP=1 PP=4 EP=16 CP=1 VPP=24 MBS=1 GBS=1024 NNODES=16 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep A2A_OVERLAP=1", "--cross-entropy-fusion-impl native",
+       {{"options.ep_overlap", "true"},
+        {"options.delay_wgrad", "true"},
+        {"options.recompute.modules", "[\"moe_act\",\"layernorm\"]"},
+        {"options.cuda_graph_scope", "[\"moe_router\",\"moe_preprocess\"]"}}},
+      {"qwen3-235b",
+       "b200-sxm",
+       "TP=1 PP=4 EP=16 CP=1 VPP=24 MBS=1 GBS=1024 NNODES=16 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep A2A_OVERLAP=1",
+       "--cross-entropy-fusion-impl native",
        {{"gpus", "128"}, {"layout.vpp", "24"}, {"options.tp_comm_overlap", "false"}}},
-      {"qwen3-235b", "gb200-nvl72", "TP=1 PP=4 EP=64 CP=1 VPP=6 MBS=3 GBS=3072 NNODES=64 GB200_CLUSTER=1 NUM_LAYERS=96 PR=mxfp8 DISPATCHER=hybridep A2A_OVERLAP=1",
+      {"qwen3-235b",
+       "gb200-nvl72",
+       "TP=1 PP=4 EP=64 CP=1 VPP=6 MBS=3 GBS=3072 NNODES=64 GB200_CLUSTER=1 NUM_LAYERS=96 PR=mxfp8 DISPATCHER=hybridep "
+       "A2A_OVERLAP=1",
        "--fine-grained-activation-offloading --offload-modules expert_fc1 moe_act" OVERLAPPED NATIVE,
-       {{"gpus", "256"}, {"training.micro_batch_size", "3"}, {"options.offload_modules", "[\"expert_fc1\",\"moe_act\"]"}, {"options.dispatcher", "\"hybridep\""}}},
-      {"qwen3-235b", "gb200-nvl72", "TP=4 PP=4 EP=32 CP=4 VPP=12 MBS=1 GBS=1024 SEQ_LEN=131072 NNODES=32 GB200_CLUSTER=1 NUM_LAYERS=96 PR=mxfp8 DISPATCHER=hybridep",
-       "--recompute-granularity selective --recompute-modules moe_act layernorm" NATIVE, {{"gpus", "128"}, {"layout.cp", "4"}, {"training.seq_length", "131072"}}},
-      {"qwen3-235b", "h100-sxm", "TP=4 PP=8 EP=8 CP=8 VPP=4 MBS=1 GBS=256 SEQ_LEN=131072 NNODES=32 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep",
-       "--recompute-granularity selective --recompute-modules layernorm moe" NATIVE, {{"gpus", "256"}, {"layout.cp", "8"}, {"options.recompute.modules", "[\"layernorm\",\"moe\"]"}}},
-      {"qwen3-235b", "gb300-nvl72", "TP=1 PP=1 EP=64 CP=1 VPP=1 MBS=1 GBS=8192 NNODES=16 GB200_CLUSTER=1 NUM_LAYERS=96 PR=mxfp8 DISPATCHER=hybridep A2A_OVERLAP=1",
-       "--moe-router-force-load-balancing" OVERLAPPED NATIVE, {{"gpus", "64"}, {"layout.pp", "1"}, {"layout.vpp", "1"}, {"options.ep_overlap", "true"}}},
-      {"kimi-k2", "gb200-nvl72", "TP=16 PP=2 EP=64 CP=1 VPP=1 MBS=1 GBS=128 SEQ_LEN=131072 NNODES=32 GB200_CLUSTER=1 NUM_LAYERS=61 PR=mxfp8 DISPATCHER=hybridep",
-       "--recompute-granularity selective --recompute-modules mla_up_proj mlp layernorm moe_act --pipeline-model-parallel-layout 'Et|t|(tt|)*29tL' "
+       {{"gpus", "256"},
+        {"training.micro_batch_size", "3"},
+        {"options.offload_modules", "[\"expert_fc1\",\"moe_act\"]"},
+        {"options.dispatcher", "\"hybridep\""}}},
+      {"qwen3-235b",
+       "gb200-nvl72",
+       "TP=4 PP=4 EP=32 CP=4 VPP=12 MBS=1 GBS=1024 SEQ_LEN=131072 NNODES=32 GB200_CLUSTER=1 NUM_LAYERS=96 PR=mxfp8 "
+       "DISPATCHER=hybridep",
+       "--recompute-granularity selective --recompute-modules moe_act layernorm" NATIVE,
+       {{"gpus", "128"}, {"layout.cp", "4"}, {"training.seq_length", "131072"}}},
+      {"qwen3-235b",
+       "h100-sxm",
+       "TP=4 PP=8 EP=8 CP=8 VPP=4 MBS=1 GBS=256 SEQ_LEN=131072 NNODES=32 NUM_LAYERS=96 PR=bf16 DISPATCHER=deepep",
+       "--recompute-granularity selective --recompute-modules layernorm moe" NATIVE,
+       {{"gpus", "256"}, {"layout.cp", "8"}, {"options.recompute.modules", "[\"layernorm\",\"moe\"]"}}},
+      {"qwen3-235b",
+       "gb300-nvl72",
+       "TP=1 PP=1 EP=64 CP=1 VPP=1 MBS=1 GBS=8192 NNODES=16 GB200_CLUSTER=1 NUM_LAYERS=96 PR=mxfp8 DISPATCHER=hybridep "
+       "A2A_OVERLAP=1",
+       "--moe-router-force-load-balancing" OVERLAPPED NATIVE,
+       {{"gpus", "64"}, {"layout.pp", "1"}, {"layout.vpp", "1"}, {"options.ep_overlap", "true"}}},
+      {"kimi-k2",
+       "gb200-nvl72",
+       "TP=16 PP=2 EP=64 CP=1 VPP=1 MBS=1 GBS=128 SEQ_LEN=131072 NNODES=32 GB200_CLUSTER=1 NUM_LAYERS=61 PR=mxfp8 "
+       "DISPATCHER=hybridep",
+       "--recompute-granularity selective --recompute-modules mla_up_proj mlp layernorm moe_act "
+       "--pipeline-model-parallel-layout 'Et|t|(tt|)*29tL' "
        "--fine-grained-activation-offloading --offload-modules expert_fc1 --moe-router-force-load-balancing",
-       {{"gpus", "128"}, {"layout.tp", "16"}, {"layout.vpp", "16"}, {"layout.pipeline_layout", "\"Et|t|(tt|)*29tL\""}, {"options.offload_modules", "[\"expert_fc1\"]"}}},
+       {{"gpus", "128"},
+        {"layout.tp", "16"},
+        {"layout.vpp", "16"},
+        {"layout.pipeline_layout", "\"Et|t|(tt|)*29tL\""},
+        {"options.offload_modules", "[\"expert_fc1\"]"}}},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     const char *length = strstr(rows[i].variables, "SEQ_LEN=") ? "" : " SEQ_LEN=4096";
-    g_autofree char *all = g_strconcat("MOE_GROUPED_GEMM=true MOE_TOKEN_DISPATCHER=alltoall ", rows[i].variables, length, NULL), *file = g_strconcat(rows[i].file, ".yaml", NULL);
+    g_autofree char *all = g_strconcat("MOE_GROUPED_GEMM=true MOE_TOKEN_DISPATCHER=alltoall ", rows[i].variables,
+                                       length, NULL),
+                    *file = g_strconcat(rows[i].file, ".yaml", NULL);
     g_auto(GStrv) set = g_strsplit(all, " ", -1), words = g_strsplit(rows[i].arguments, " ", -1);
-    const MsImportOptions options = {.hardware = rows[i].hardware, .set = (const char *const *)set, .words = (const char *const *)(*rows[i].arguments ? words : NULL)};
+    const MsImportOptions options = {.hardware = rows[i].hardware,
+                                     .set = (const char *const *)set,
+                                     .words = (const char *const *)(*rows[i].arguments ? words : NULL)};
     g_autoptr(MsImport) import = import_data(ms_import_modelzoo, file, &options);
     check_values(rows[i].variables, import->scenario, rows[i].wants);
     MsRefusal refusal;
@@ -226,10 +390,18 @@ static void modelzoo_rows(void **state) {
   }
 }
 
-/* What the zoo's table says of Kimi-K2 cannot run, and what the dev branch says beyond the release is read, though not said again. */
+/* What the zoo's table says of Kimi-K2 cannot run, and what the dev branch says beyond the release is read, though not
+ * said again. */
 static void modelzoo_kimi(void **state) {
   (void)state;
-  const char *const set[] = {"TP=1", "PP=4", "EP=64", "CP=1", "VPP=4", "MBS=1", "GBS=128", "SEQ_LEN=4096", "NNODES=16", "NUM_LAYERS=61", "PP_FIRST=4", "PP_LAST=1", "PR=bf16", "DISPATCHER=deepep", NULL};
+  const char *const set[] = {"TP=1",       "PP=4",
+                             "EP=64",      "CP=1",
+                             "VPP=4",      "MBS=1",
+                             "GBS=128",    "SEQ_LEN=4096",
+                             "NNODES=16",  "NUM_LAYERS=61",
+                             "PP_FIRST=4", "PP_LAST=1",
+                             "PR=bf16",    "DISPATCHER=deepep",
+                             NULL};
   const char *const words[] = {"--offload-optimizer-states", NULL};
   const MsImportOptions options = {.hardware = "h100-sxm", .set = set, .words = words};
   g_autoptr(MsImport) import = import_data(ms_import_modelzoo, "kimi-k2.yaml", &options);
@@ -248,15 +420,17 @@ static void a_variable_without_a_value_is_named(void **state) {
   g_autofree char *text = text_of(file, &length);
   g_autoptr(GError) error = NULL;
   assert_null(ms_import_modelzoo(text, length, "zoo.yaml", &options, &error));
-  assert_string_equal(error->message, "zoo.yaml:11: --context-parallel-size: is \"$CP\", must be an integer in [1, 1024]");
+  assert_string_equal(error->message,
+                      "zoo.yaml:11: --context-parallel-size: is \"$CP\", must be an integer in [1, 1024]");
 }
 
 /* --- config.json --- */
 static void families_of_hugging_face(void **state) {
   (void)state;
-  static const char *const names[] = {"llama3-8b",      "mixtral-8x7b",  "deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "kimi-k2",
-                                      "qwen2-57b-a14b", "qwen3-30b-a3b", "qwen3-235b-a22b",  "qwen3-8b",    "gpt-oss-120b", "qwen3-next-80b-a3b",
-                                      "deepseek-v3.2",  "glm5-2",        "deepseek-v4-flash", "nemotron-3-nano", "glm-4.5", "olmoe-1b-7b"};
+  static const char *const names[] = {
+      "llama3-8b",      "mixtral-8x7b",  "deepseek-v2-lite",  "deepseek-v2",     "deepseek-v3",  "kimi-k2",
+      "qwen2-57b-a14b", "qwen3-30b-a3b", "qwen3-235b-a22b",   "qwen3-8b",        "gpt-oss-120b", "qwen3-next-80b-a3b",
+      "deepseek-v3.2",  "glm5-2",        "deepseek-v4-flash", "nemotron-3-nano", "glm-4.5",      "olmoe-1b-7b"};
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
     g_autofree char *file = g_strdup_printf(DATA "hf/%s.json", names[i]);
     g_autoptr(GError) error = NULL;
@@ -268,8 +442,10 @@ static void families_of_hugging_face(void **state) {
     assert_string_equal(model->name, names[i]);
     MsParamCount got = ms_model_params(model), want = ms_model_params(shipped);
     if (got.total != want.total || got.active != want.active || got.mtp_block != want.mtp_block)
-      fail_msg("%s: %.17g parameters, %.17g active, not %.17g and %.17g", names[i], got.total, got.active, want.total, want.active);
-    /* aside: a head width that latent attention does not use, paddings of frameworks, and whether a window of 128 counts the token itself */
+      fail_msg("%s: %.17g parameters, %.17g active, not %.17g and %.17g", names[i], got.total, got.active, want.total,
+               want.active);
+    /* aside: a head width that latent attention does not use, paddings of frameworks, and whether a window of 128
+     * counts the token itself */
     if (ms_model_has_mla(model)) model->kv_channels = shipped->kv_channels;
     model->make_vocab_size_divisible_by = shipped->make_vocab_size_divisible_by;
     if (ms_model_has_compressed_attention(model)) { /* the same list written another way */
@@ -293,7 +469,8 @@ static void language_model_within(void **state) {
   g_autoptr(MsJson) doc = ms_json_load(DATA "hf/qwen3.5-moe.json", &error);
   g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
   if (!model) fail_msg("%s", error->message);
-  assert_true(mentions(ignored, "vision_config") && mentions(ignored, "text_config.rms_norm_eps") && !mentions(ignored, "layer_types"));
+  assert_true(mentions(ignored, "vision_config") && mentions(ignored, "text_config.rms_norm_eps") &&
+              !mentions(ignored, "layer_types"));
   assert_true(model->attention_output_gate && model->moe_shared_expert_gate && model->qk_layernorm);
   assert_int_equal(model->linear_attention.frequency, 4);
   MsParamCount count = ms_model_params(model);
@@ -304,7 +481,9 @@ static void language_model_within(void **state) {
 /* Two ways of saying the same file: lists of words for a pattern, for ratios, for dense layers and for indexers. */
 static void lists_of_words(void **state) {
   (void)state;
-  static const char *const pairs[][2] = {{"nemotron-3-nano", "nemotron-3-nano.words"}, {"deepseek-v4-flash", "deepseek-v4-flash.words"}, {"glm5-2", "glm5-2.words"}};
+  static const char *const pairs[][2] = {{"nemotron-3-nano", "nemotron-3-nano.words"},
+                                         {"deepseek-v4-flash", "deepseek-v4-flash.words"},
+                                         {"glm5-2", "glm5-2.words"}};
   for (guint i = 0; i < G_N_ELEMENTS(pairs); i++) {
     char *text[2] = {NULL, NULL};
     for (int k = 0; k < 2; k++) {
@@ -324,13 +503,16 @@ static void lists_of_words(void **state) {
   }
 }
 
-/* Families that ship no model here: parameters of OLMoE-1B-7B (6.92 G, 1.28 G active), GLM-4.5 (353 G of 355 without its MTP block; 32 to 34 G active) and GLM-4.7-Flash (30 G, 3 G). */
+/* Families that ship no model here: parameters of OLMoE-1B-7B (6.92 G, 1.28 G active), GLM-4.5 (353 G of 355 without
+ * its MTP block; 32 to 34 G active) and GLM-4.7-Flash (30 G, 3 G). */
 static void families_without_a_model(void **state) {
   (void)state;
   static const struct {
     const char *name;
     double total, active, tolerance;
-  } rows[] = {{"olmoe-1b-7b", 6.919e9, 1.282e9, 0.002}, {"glm-4.5", 352.8e9, 33.0e9, 0.03}, {"glm-4.7-flash", 30e9, 3.3e9, 0.2}};
+  } rows[] = {{"olmoe-1b-7b", 6.919e9, 1.282e9, 0.002},
+              {"glm-4.5", 352.8e9, 33.0e9, 0.03},
+              {"glm-4.7-flash", 30e9, 3.3e9, 0.2}};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autofree char *file = g_strdup_printf(DATA "hf/%s.json", rows[i].name);
     g_autoptr(GError) error = NULL;
@@ -339,7 +521,8 @@ static void families_without_a_model(void **state) {
     g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
     if (!model) fail_msg("%s", error->message);
     MsParamCount count = ms_model_params(model);
-    if (fabs(count.total / rows[i].total - 1) > rows[i].tolerance || fabs(count.active / rows[i].active - 1) > rows[i].tolerance)
+    if (fabs(count.total / rows[i].total - 1) > rows[i].tolerance ||
+        fabs(count.active / rows[i].active - 1) > rows[i].tolerance)
       fail_msg("%s: %.6g parameters, %.6g active", rows[i].name, count.total, count.active);
   }
 }
@@ -394,7 +577,8 @@ static void shell_growth(void **state) {
   assert_non_null(strstr(error->message, "more than 16 MiB"));
 }
 
-/* --- refusals: tests/invalid/KIND/NAME.* must give exactly the line in NAME.err ($FILE stands for the file); MOESIM_BLESS=1 writes it --- */
+/* --- refusals: tests/invalid/KIND/NAME.* must give exactly the line in NAME.err ($FILE stands for the file);
+ * MOESIM_BLESS=1 writes it --- */
 static GError *refusal_of(const char *kind, const char *file, const char *text, gsize length) {
   const MsImportOptions options = {.hardware = "h100-sxm", .gpus = 8};
   GError *error = NULL;
@@ -403,14 +587,16 @@ static GError *refusal_of(const char *kind, const char *file, const char *text, 
     g_autoptr(MsJson) doc = ms_json_parse(text, (gssize)length, file, &error);
     ms_model_free(doc ? ms_import_hf(doc, ignored, &error) : NULL);
   } else {
-    ms_import_free((strcmp(kind, "megatron") == 0 ? ms_import_megatron : ms_import_modelzoo)(text, length, file, &options, &error));
+    ms_import_free((strcmp(kind, "megatron") == 0 ? ms_import_megatron : ms_import_modelzoo)(text, length, file,
+                                                                                             &options, &error));
   }
   return error;
 }
 
 static void check_refusal(const char *kind, const char *file) {
   gsize length;
-  g_autofree char *text = text_of(file, &length), *stem = g_strndup(file, (gsize)(strrchr(file, '.') - file)), *stored = g_strconcat(stem, ".err", NULL), *want = NULL;
+  g_autofree char *text = text_of(file, &length), *stem = g_strndup(file, (gsize)(strrchr(file, '.') - file)),
+                  *stored = g_strconcat(stem, ".err", NULL), *want = NULL;
   g_autoptr(GError) error = refusal_of(kind, file, text, length);
   if (!error) fail_msg("%s was accepted", file);
   assert_int_equal(error->code, MS_ERROR_INPUT);
@@ -418,7 +604,8 @@ static void check_refusal(const char *kind, const char *file) {
   g_auto(GStrv) parts = g_strsplit(error->message, file, -1);
   g_autofree char *shown = g_strjoinv("$FILE", parts), *got = g_strconcat(shown, "\n", NULL);
   if (g_getenv("MOESIM_BLESS")) g_file_set_contents(stored, got, -1, NULL);
-  if (!g_file_get_contents(stored, &want, NULL, NULL) || strcmp(want, got) != 0) fail_msg("%s:\n got  %s want %s", file, got, want ? want : "(none)");
+  if (!g_file_get_contents(stored, &want, NULL, NULL) || strcmp(want, got) != 0)
+    fail_msg("%s:\n got  %s want %s", file, got, want ? want : "(none)");
 }
 
 static void refusals(void **state) {
@@ -446,9 +633,11 @@ static void damage(const char *name, Reader reader, guint32 seed, int rounds) {
   gsize length;
   g_autofree char *text = text_of(file, &length);
   GRand *rand = g_rand_new_with_seed(seed);
-  const char *const set[] = {"TP=1", "CP=1", "PP=4", "EP=64", "MBS=1", "GBS=8192", "SEQ_LEN=4096", "MOE_GROUPED_GEMM=true", "NNODES=32", NULL};
+  const char *const set[] = {
+      "TP=1", "CP=1", "PP=4", "EP=64", "MBS=1", "GBS=8192", "SEQ_LEN=4096", "MOE_GROUPED_GEMM=true", "NNODES=32", NULL};
   const char *const words[] = {"W", "P", "E", "H", "D", "1", "4", "8", "1", "256", "T", NULL};
-  const MsImportOptions options = {.hardware = "h100-sxm", .set = set, .words = reader == ms_import_megatron ? words : NULL};
+  const MsImportOptions options = {
+      .hardware = "h100-sxm", .set = set, .words = reader == ms_import_megatron ? words : NULL};
   int accepted = 0;
   for (int i = 0; i < rounds; i++) {
     g_autofree char *damaged = ms_test_mutate(rand, text);
@@ -477,15 +666,29 @@ static void damaged_configs(void **state) {
   g_rand_free(rand);
   assert_in_range(accepted, rounds / 20, rounds * 19 / 20);
 }
-static void damaged_zoo(void **state) { (void)state, damage("deepseek-v3.yaml", ms_import_modelzoo, 3, ms_by_tier(20, 50)); }
+static void damaged_zoo(void **state) {
+  (void)state, damage("deepseek-v3.yaml", ms_import_modelzoo, 3, ms_by_tier(20, 50));
+}
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral), cmocka_unit_test(older_arguments), cmocka_unit_test(worked_example_deepseek), cmocka_unit_test(worked_example_qwen),
-                                     cmocka_unit_test(mt_megatron_runner),     cmocka_unit_test(modelzoo_recipes), cmocka_unit_test(modelzoo_rows), cmocka_unit_test(modelzoo_kimi),        cmocka_unit_test(a_variable_without_a_value_is_named),
-                                     cmocka_unit_test(families_of_hugging_face), cmocka_unit_test(language_model_within),
-      cmocka_unit_test(lists_of_words),
-      cmocka_unit_test(families_without_a_model), cmocka_unit_test(shell_words),           cmocka_unit_test(shell_growth),
-                                     cmocka_unit_test(refusals),               cmocka_unit_test(damaged_scripts),         cmocka_unit_test(damaged_zoo),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral),
+                                     cmocka_unit_test(older_arguments),
+                                     cmocka_unit_test(worked_example_deepseek),
+                                     cmocka_unit_test(worked_example_qwen),
+                                     cmocka_unit_test(mt_megatron_runner),
+                                     cmocka_unit_test(modelzoo_recipes),
+                                     cmocka_unit_test(modelzoo_rows),
+                                     cmocka_unit_test(modelzoo_kimi),
+                                     cmocka_unit_test(a_variable_without_a_value_is_named),
+                                     cmocka_unit_test(families_of_hugging_face),
+                                     cmocka_unit_test(language_model_within),
+                                     cmocka_unit_test(lists_of_words),
+                                     cmocka_unit_test(families_without_a_model),
+                                     cmocka_unit_test(shell_words),
+                                     cmocka_unit_test(shell_growth),
+                                     cmocka_unit_test(refusals),
+                                     cmocka_unit_test(damaged_scripts),
+                                     cmocka_unit_test(damaged_zoo),
                                      cmocka_unit_test(damaged_configs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

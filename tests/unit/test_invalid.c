@@ -89,8 +89,7 @@ static gboolean check_file(const char *file, gboolean (*load)(const char *, GErr
     print_error("%s: was accepted\n", file);
     return FALSE;
   }
-  gboolean ok =
-      error && error->domain == MS_ERROR && error->code == MS_ERROR_INPUT && !strchr(error->message, '\n');
+  gboolean ok = error && error->domain == MS_ERROR && error->code == MS_ERROR_INPUT && !strchr(error->message, '\n');
   if (!ok) print_error("%s: wrong kind of error: %s\n", file, error ? error->message : "none");
   ok = ok && check_message(file, error->message);
   g_clear_error(&error);
@@ -146,9 +145,9 @@ static void generated(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(machines),
-                                     cmocka_unit_test(scenarios), cmocka_unit_test(requests),
-                                     cmocka_unit_test(studies), cmocka_unit_test(baselines), cmocka_unit_test(disturbances), cmocka_unit_test(goodputs),
-                                     cmocka_unit_test(generated)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(models),       cmocka_unit_test(machines), cmocka_unit_test(scenarios),
+      cmocka_unit_test(requests),     cmocka_unit_test(studies),  cmocka_unit_test(baselines),
+      cmocka_unit_test(disturbances), cmocka_unit_test(goodputs), cmocka_unit_test(generated)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

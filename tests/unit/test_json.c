@@ -52,8 +52,7 @@ static void refuses(void **state) {
       {"[1e]", "f:1: [0]: ']' where a digit is expected"},
       {"[1e400]", "f:1: [0]: number 1e400 is too large for a double"},
       {"[9007199254740993]", "f:1: [0]: integer 9007199254740993 is outside +-9007199254740992 (2^53)"},
-      {"[99999999999999999999]",
-       "f:1: [0]: integer 99999999999999999999 is outside +-9007199254740992 (2^53)"},
+      {"[99999999999999999999]", "f:1: [0]: integer 99999999999999999999 is outside +-9007199254740992 (2^53)"},
       {"[NaN]", "f:1: [0]: NaN and Infinity are not JSON, write null for an unknown number"},
       {"[tru]", "f:1: [0]: 't' where a value is expected"},
       {"[truex]", "f:1: [0]: 't' where a value is expected"},
@@ -152,9 +151,9 @@ static void round_trips(void **state) {
 static void pretty(void **state) {
   (void)state;
   char *text = rewritten("{\"a\":[1,2],\"b\":[[1,2],[3]],\"c\":{},\"d\":[{\"e\":null}]}", 2);
-  assert_string_equal(
-      text, "{\n  \"a\": [1, 2],\n  \"b\": [\n    [1, 2],\n    [3]\n  ],\n  \"c\": {},\n  \"d\": [\n    {\n"
-            "      \"e\": null\n    }\n  ]\n}");
+  assert_string_equal(text,
+                      "{\n  \"a\": [1, 2],\n  \"b\": [\n    [1, 2],\n    [3]\n  ],\n  \"c\": {},\n  \"d\": [\n    {\n"
+                      "      \"e\": null\n    }\n  ]\n}");
   g_free(text);
 }
 
@@ -198,18 +197,15 @@ static void shortest_doubles(void **state) {
 static void lines(void **state) {
   (void)state;
   MsJson *doc = ms_json_parse(
-      "{\n \"a\": {\n  \"b.c\": [1,\n   {\"d\": \"]}\\\"\"},\n [],\n 5]},\n\n \"\\u0065\": -1e3 }", -1, "f",
-      NULL);
+      "{\n \"a\": {\n  \"b.c\": [1,\n   {\"d\": \"]}\\\"\"},\n [],\n 5]},\n\n \"\\u0065\": -1e3 }", -1, "f", NULL);
   static const struct {
     const char *path;
     int line;
-  } cases[] = {{"", 1},         {"a", 2},        {"a.b.c", 3},
-               {"a.b.c[0]", 3}, {"a.b.c[1]", 4}, {"a.b.c[1].d", 4},
-               {"a.b.c[2]", 5}, {"a.b.c[3]", 6}, {"a.b.c[4]", 3},
-               {"a.x", 2},      {"x", 1},        {"e", 8},
-               {"e.f", 8},      {"a.b.c[", 3},   {"a.b.c[99999999999999999999999]", 3}};
-  for (guint i = 0; i < G_N_ELEMENTS(cases); i++)
-    assert_int_equal(ms_json_line(doc, cases[i].path), cases[i].line);
+  } cases[] = {
+      {"", 1},           {"a", 2},        {"a.b.c", 3},    {"a.b.c[0]", 3}, {"a.b.c[1]", 4},
+      {"a.b.c[1].d", 4}, {"a.b.c[2]", 5}, {"a.b.c[3]", 6}, {"a.b.c[4]", 3}, {"a.x", 2},
+      {"x", 1},          {"e", 8},        {"e.f", 8},      {"a.b.c[", 3},   {"a.b.c[99999999999999999999999]", 3}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) assert_int_equal(ms_json_line(doc, cases[i].path), cases[i].line);
   assert_int_equal(ms_json_line(doc, NULL), 1);
   ms_json_free(doc);
 }
@@ -230,8 +226,8 @@ static void messages_are_one_line(void **state) {
 
 static void nearest(void **state) {
   (void)state;
-  static const char *const known[] = {
-      "tp", "cp", "pp", "global_batch_size", "fp8_param_gather", "micro_batch_size", NULL};
+  static const char *const known[] = {"tp", "cp", "pp", "global_batch_size", "fp8_param_gather", "micro_batch_size",
+                                      NULL};
   assert_string_equal(ms_nearest("tpp", known), "tp");
   assert_string_equal(ms_nearest("TP", known), "tp");
   assert_string_equal(ms_nearest("ppp", known), "pp");
@@ -262,10 +258,8 @@ static void human_text(void **state) {
   assert_string_equal(ms_text_percent(0.4187, buf), "41.9 %");
   static const double odd[] = {1e308, -1e308, 5e-324, INFINITY};
   for (guint i = 0; i < G_N_ELEMENTS(odd); i++) {
-    assert_true(strlen(ms_text_bytes(odd[i], buf)) < MS_TEXT &&
-                strlen(ms_text_seconds(odd[i], buf)) < MS_TEXT);
-    assert_true(strlen(ms_text_count(odd[i], buf)) < MS_TEXT &&
-                strlen(ms_text_percent(odd[i], buf)) < MS_TEXT);
+    assert_true(strlen(ms_text_bytes(odd[i], buf)) < MS_TEXT && strlen(ms_text_seconds(odd[i], buf)) < MS_TEXT);
+    assert_true(strlen(ms_text_count(odd[i], buf)) < MS_TEXT && strlen(ms_text_percent(odd[i], buf)) < MS_TEXT);
   }
 }
 

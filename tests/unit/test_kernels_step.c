@@ -1,11 +1,12 @@
-/* tests/unit/test_kernels_step.c - the CPU kernels of residual streams, biases, dispatch maps, low precision and the optimizer; and that every row of the registry has its kernels.
- * Rounding to low precision is checked against tables of all codes, decoded here by the definition of the formats. */
+/* tests/unit/test_kernels_step.c - the CPU kernels of residual streams, biases, dispatch maps, low precision and the
+ * optimizer; and that every row of the registry has its kernels. Rounding to low precision is checked against tables of
+ * all codes, decoded here by the definition of the formats. */
 #include <string.h>
 
 #include "lib/close.h"
 #include "lib/kernel_case.h"
 
-/* --- registry ----------------------------------------------------------------------------------------------------------------------- */
+/* --- registry -------------------------------------------------------------------------------------------------- */
 
 static void check_fields(MsOpKind op, const MsKernelField *field, GHashTable *used) {
   for (int i = 0; i < MS_KERNEL_FIELDS && field[i].name; i++) {
@@ -14,7 +15,9 @@ static void check_fields(MsOpKind op, const MsKernelField *field, GHashTable *us
       for (int unit = 0; ms_kernels_of_unit(real_B, unit); unit++) {
         void *function;
         memcpy(&function, (const char *)ms_kernels_of_unit(real_B, unit) + field[i].offset, sizeof function);
-        if (!function) fail_msg("%s: no kernel %s for %zu B on %s", ms_op_words[op], field[i].name, real_B, ms_kernels_of_unit(real_B, unit)->unit);
+        if (!function)
+          fail_msg("%s: no kernel %s for %zu B on %s", ms_op_words[op], field[i].name, real_B,
+                   ms_kernels_of_unit(real_B, unit)->unit);
       }
   }
 }
@@ -25,20 +28,23 @@ static void test_registry(void **state) {
   for (int op = 0; op < MS_N_OPS; op++) {
     const MsKernelRow *row = &ms_kernel_rows[op];
     gboolean between_ranks = ms_op_families[op] == MS_FAMILY_COMM && op != MS_OP_D2H && op != MS_OP_H2D;
-    if (between_ranks ? !row->none || row->forward[0].name : row->none || !row->forward[0].name) fail_msg("row %s of the registry has no kernel in ms_kernel_rows", ms_op_words[op]);
+    if (between_ranks ? !row->none || row->forward[0].name : row->none || !row->forward[0].name)
+      fail_msg("row %s of the registry has no kernel in ms_kernel_rows", ms_op_words[op]);
     check_fields((MsOpKind)op, row->forward, used);
     check_fields((MsOpKind)op, row->backward, used);
   }
   /* every function pointer of the table is the kernel of some row */
   for (size_t at = G_STRUCT_OFFSET(MsKernels, gemm); at < sizeof(MsKernels); at += sizeof(void (*)(void)))
-    if (!g_hash_table_contains(used, GSIZE_TO_POINTER(at))) fail_msg("the kernel at offset %zu of MsKernels belongs to no row of the registry", at);
+    if (!g_hash_table_contains(used, GSIZE_TO_POINTER(at)))
+      fail_msg("the kernel at offset %zu of MsKernels belongs to no row of the registry", at);
   assert_string_equal(ms_kernels(4)->unit, ms_kernels(8)->unit);
   assert_null(ms_kernels_of_unit(4, -1));
 }
 
-/* --- streams: p = rows, n, maps, h ---------------------------------------------------------------------------------------------------- */
+/* --- streams: p = rows, n, maps, h ----------------------------------------------------------------------------- */
 
-/* Inputs x, w, bias, scale; outputs raw and maps. Only the maps have a gradient (raw is kept for the backward): the case asks for maps alone. */
+/* Inputs x, w, bias, scale; outputs raw and maps. Only the maps have a gradient (raw is kept for the backward): the
+ * case asks for maps alone. */
 FORWARD(maps) {
   UNUSED;
   void *raw = g_malloc((gsize)(c->p[0] * c->p[2]) * k->real_B);
@@ -53,7 +59,8 @@ BACKWARD(maps) {
   k->stream_maps_forward(run, c->p[0], (int)c->p[1], (int)c->p[2], c->p[3], 1e-5, x[0], x[1], x[2], x[3], raw, d);
   memcpy(d, dy[0], bytes);
   if (c->p[2] > c->p[1]) k->sinkhorn_backward(c->p[0], (int)c->p[1], 5, (int)c->p[2], x[2], x[3], raw, d);
-  k->stream_maps_backward(run, c->p[0], (int)c->p[1], (int)c->p[2], c->p[3], 1e-5, x[0], x[1], x[3], raw, y[0], d, dx[0], dx[1], dx[2], dx[3]);
+  k->stream_maps_backward(run, c->p[0], (int)c->p[1], (int)c->p[2], c->p[3], 1e-5, x[0], x[1], x[3], raw, y[0], d,
+                          dx[0], dx[1], dx[2], dx[3]);
   g_free(raw), g_free(d);
 }
 ORACLE(maps) {
@@ -87,7 +94,8 @@ BACKWARD(mix) {
   gint64 streams = c->p[0] * c->p[1] * c->p[3];
   void *one = g_malloc((gsize)streams * k->real_B);
   k->streams_to_input_backward(c->p[0], (int)c->p[1], (int)c->p[2], c->p[3], x[0], x[1], dy[0], one, dx[0]);
-  k->output_to_streams_backward(c->p[0], (int)c->p[1], (int)c->p[2], c->p[3], x[0], x[1], x[2], dy[1], dx[1], dx[2], dx[0]);
+  k->output_to_streams_backward(c->p[0], (int)c->p[1], (int)c->p[2], c->p[3], x[0], x[1], x[2], dy[1], dx[1], dx[2],
+                                dx[0]);
   k->add(streams, one, dx[1], dx[1]);
   g_free(one);
 }
@@ -124,18 +132,36 @@ BACKWARD(bias) {
   k->bias_backward(3, bias_rows, c->p[0], x[1], c->p[1] ? x[2] : NULL, dy[0], dx[1], c->p[1] ? dx[2] : NULL);
 }
 ORACLE(bias) {
-  for (gint64 i = 0; i < c->in[0]; i++) y[0][i] = x[0][i] + (c->p[1] ? x[2][i / c->p[0]] : 1) * x[1][(i / c->p[0] < 3 ? 0 : 2) * c->p[0] + i % c->p[0]];
+  for (gint64 i = 0; i < c->in[0]; i++)
+    y[0][i] = x[0][i] + (c->p[1] ? x[2][i / c->p[0]] : 1) * x[1][(i / c->p[0] < 3 ? 0 : 2) * c->p[0] + i % c->p[0]];
 }
 
 static void test_streams(void **state) {
   (void)state;
-  const MsKernelCase cases[] = {{"stream mappings", {3, 4, 24, 7}, {3 * 28, 24 * 28, 24, 3}, {3 * 24}, .low = -1, .high = 1, .added = 14, .bound32 = 1e-5, THREE(maps)},
-                                {"mappings of the head", {3, 2, 2, 17}, {3 * 34, 2 * 34, 2, 3}, {6}, .low = -1, .high = 1, .added = 14, .bound32 = 1e-5, THREE(maps)},
-                                {"streams", {3, 4, 24, 17}, {3 * 24, 3 * 4 * 17, 3 * 17}, {3 * 17, 3 * 4 * 17}, THREE(mix)},
-                                {"streams, one", {1, 1, 3, 65}, {3, 65, 65}, {65, 65}, THREE(mix)},
-                                {"streams of the embedding", {7, 3, 0, 17}, {7 * 17}, {7 * 3 * 17}, THREE(expand)},
-                                {"bias", {17, 0}, {170, 51, 10}, {170}, .added = 6, .constant = 4, THREE(bias)},
-                                {"weighted bias", {17, 1}, {170, 51, 10}, {170}, .added = 6, .bound32 = 1e-5, THREE(bias)}};
+  const MsKernelCase cases[] = {
+      {"stream mappings",
+       {3, 4, 24, 7},
+       {3 * 28, 24 * 28, 24, 3},
+       {3 * 24},
+       .low = -1,
+       .high = 1,
+       .added = 14,
+       .bound32 = 1e-5,
+       THREE(maps)},
+      {"mappings of the head",
+       {3, 2, 2, 17},
+       {3 * 34, 2 * 34, 2, 3},
+       {6},
+       .low = -1,
+       .high = 1,
+       .added = 14,
+       .bound32 = 1e-5,
+       THREE(maps)},
+      {"streams", {3, 4, 24, 17}, {3 * 24, 3 * 4 * 17, 3 * 17}, {3 * 17, 3 * 4 * 17}, THREE(mix)},
+      {"streams, one", {1, 1, 3, 65}, {3, 65, 65}, {65, 65}, THREE(mix)},
+      {"streams of the embedding", {7, 3, 0, 17}, {7 * 17}, {7 * 3 * 17}, THREE(expand)},
+      {"bias", {17, 0}, {170, 51, 10}, {170}, .added = 6, .constant = 4, THREE(bias)},
+      {"weighted bias", {17, 1}, {170, 51, 10}, {170}, .added = 6, .bound32 = 1e-5, THREE(bias)}};
   CHECK_ALL(cases);
 }
 
@@ -154,7 +180,7 @@ static void test_dispatch_map(void **state) {
   }
 }
 
-/* --- optimizer, copies, opaque stage ---------------------------------------------------------------------------------------------------- */
+/* --- optimizer, copies, opaque stage --------------------------------------------------------------------------- */
 
 FORWARD(muon) { /* grad, master, m */
   UNUSED;
@@ -181,7 +207,7 @@ FORWARD(newton_schulz) {
 }
 ORACLE(newton_schulz) { /* x = a x + b (x x') x + c (x x')^2 x, whatever the shape */
   gint64 m = c->p[0], n = c->p[1];
-  g_autofree double *gram = g_new(double, m * m), *once = g_new(double, m * n), *twice = g_new(double, m * n);
+  g_autofree double *gram = g_new(double, m *m), *once = g_new(double, m *n), *twice = g_new(double, m *n);
   double square = 0;
   for (gint64 i = 0; i < m * n; i++) square += x[0][i] * x[0][i];
   for (gint64 i = 0; i < m * n; i++) y[0][i] = x[0][i] / (sqrt(square) + 1e-7);
@@ -213,11 +239,24 @@ ORACLE(copies) {
 
 static void test_optimizer(void **state) {
   (void)state;
-  const MsKernelCase cases[] = {{"muon", {65, 0}, {65, 65, 65}, {65, 65, 65}, .forward = muon_forward, .oracle = muon_oracle},
-                                {"muon, Nesterov", {17, 1}, {17, 17, 17}, {17, 17, 17}, .forward = muon_forward, .oracle = muon_oracle},
-                                {"Newton-Schulz, wide", {7, 17}, {119}, {119}, .bound32 = 1e-4, .forward = newton_schulz_forward, .oracle = newton_schulz_oracle},
-                                {"Newton-Schulz, tall", {17, 7}, {119}, {119}, .bound32 = 1e-4, .forward = newton_schulz_forward, .oracle = newton_schulz_oracle},
-                                {"copies", {0}, {140}, {105, 140}, .forward = copies_forward, .oracle = copies_oracle}};
+  const MsKernelCase cases[] = {
+      {"muon", {65, 0}, {65, 65, 65}, {65, 65, 65}, .forward = muon_forward, .oracle = muon_oracle},
+      {"muon, Nesterov", {17, 1}, {17, 17, 17}, {17, 17, 17}, .forward = muon_forward, .oracle = muon_oracle},
+      {"Newton-Schulz, wide",
+       {7, 17},
+       {119},
+       {119},
+       .bound32 = 1e-4,
+       .forward = newton_schulz_forward,
+       .oracle = newton_schulz_oracle},
+      {"Newton-Schulz, tall",
+       {17, 7},
+       {119},
+       {119},
+       .bound32 = 1e-4,
+       .forward = newton_schulz_forward,
+       .oracle = newton_schulz_oracle},
+      {"copies", {0}, {140}, {105, 140}, .forward = copies_forward, .oracle = copies_oracle}};
   CHECK_ALL(cases);
   static const double flops[] = {0, 2, 510, 1e6, 33554432 + 131072 + 514, 1e8};
   for (size_t i = 0; i < G_N_ELEMENTS(flops); i++) {
@@ -227,17 +266,26 @@ static void test_optimizer(void **state) {
   }
 }
 
-/* --- low precision ---------------------------------------------------------------------------------------------------------------------- */
+/* --- low precision --------------------------------------------------------------------------------------------- */
 
-typedef struct { const char *name; MsElement element; int exponent, mantissa, bias; gboolean ieee, all_finite; } Format; /* ieee: the highest exponent is inf and NaN */
-static const Format formats[] = {{"E4M3", MS_ELEMENT_E4M3, 4, 3, 7, FALSE, FALSE}, {"E5M2", MS_ELEMENT_E5M2, 5, 2, 15, TRUE, FALSE}, {"E2M1", MS_ELEMENT_E2M1, 2, 1, 1, FALSE, TRUE}};
+typedef struct {
+  const char *name;
+  MsElement element;
+  int exponent, mantissa, bias;
+  gboolean ieee, all_finite;
+} Format; /* ieee: the highest exponent is inf and NaN */
+static const Format formats[] = {{"E4M3", MS_ELEMENT_E4M3, 4, 3, 7, FALSE, FALSE},
+                                 {"E5M2", MS_ELEMENT_E5M2, 5, 2, 15, TRUE, FALSE},
+                                 {"E2M1", MS_ELEMENT_E2M1, 2, 1, 1, FALSE, TRUE}};
 
 /* The value of a code; NaN for those that are none (infinities too). */
 static double decoded(const Format *f, int code) {
-  int mantissa = code & ((1 << f->mantissa) - 1), exponent = code >> f->mantissa & ((1 << f->exponent) - 1), top = (1 << f->exponent) - 1;
+  int mantissa = code & ((1 << f->mantissa) - 1), exponent = code >> f->mantissa & ((1 << f->exponent) - 1),
+      top = (1 << f->exponent) - 1;
   double sign = code >> (f->mantissa + f->exponent) ? -1 : 1;
   if (exponent == top && (f->ieee || (!f->all_finite && mantissa == (1 << f->mantissa) - 1))) return NAN;
-  return sign * (exponent == 0 ? ldexp(mantissa, 1 - f->bias - f->mantissa) : ldexp((1 << f->mantissa) + mantissa, exponent - f->bias - f->mantissa));
+  return sign * (exponent == 0 ? ldexp(mantissa, 1 - f->bias - f->mantissa)
+                               : ldexp((1 << f->mantissa) + mantissa, exponent - f->bias - f->mantissa));
 }
 
 static double cast_one(const MsKernels *k, MsElement element, double x) {
@@ -264,7 +312,8 @@ static void test_codes(void **state) {
           largest = MAX(largest, value), finite++;
         }
         assert_int_equal(finite, f->element == MS_ELEMENT_E4M3 ? 254 : f->element == MS_ELEMENT_E5M2 ? 248 : 16);
-        for (int code = 0; code + 1 < half; code++) { /* between neighbours: below and above the middle, and the middle itself to the even code */
+        for (int code = 0; code + 1 < half;
+             code++) { /* between neighbours: below and above the middle, and the middle itself to the even code */
           double a = decoded(f, code), b = decoded(f, code + 1), middle = (a + b) / 2;
           if (isnan(b)) break;
           for (int sign = -1; sign <= 1; sign += 2) {
@@ -273,7 +322,8 @@ static void test_codes(void **state) {
             assert_true(cast_one(k, f->element, sign * middle * (1 + tiny)) == sign * b);
           }
         }
-        assert_true(cast_one(k, f->element, largest * 1.2) == largest && cast_one(k, f->element, -1e30) == -largest && cast_one(k, f->element, INFINITY) == largest); /* saturates */
+        assert_true(cast_one(k, f->element, largest * 1.2) == largest && cast_one(k, f->element, -1e30) == -largest &&
+                    cast_one(k, f->element, INFINITY) == largest); /* saturates */
         assert_true(isnan(cast_one(k, f->element, NAN)));
       }
 }
@@ -287,22 +337,29 @@ static void test_bf16(void **state) {
       guint32 low = code << 16, high = (code + 1) << 16;
       memcpy(&a, &low, 4), memcpy(&b, &high, 4);
       double middle = ((double)a + b) / 2;
-      if (cast_one(k, MS_ELEMENT_BF16, a) != a || cast_one(k, MS_ELEMENT_BF16, -middle) != -(code & 1 ? b : a)) fail_msg("BF16 code %x", code);
+      if (cast_one(k, MS_ELEMENT_BF16, a) != a || cast_one(k, MS_ELEMENT_BF16, -middle) != -(code & 1 ? b : a))
+        fail_msg("BF16 code %x", code);
     }
   assert_true(cast_one(ms_kernels(4), MS_ELEMENT_BF16, G_MAXFLOAT) == (double)0x1.fep127f);
 }
 
-/* Quantised and back: within half a step of the block's scale, computed here from the definition; zeros stay; blocks do not see each other. */
-static double step_bound(MsQuantFormat format, gboolean weight, double x, const double *all, double tensor, gint64 rows, gint64 cols, gint64 r, gint64 c) {
-  gint64 high = format == MS_QUANT_FP8_BLOCK && weight ? 128 : 1, wide = format == MS_QUANT_FP8_BLOCK ? 128 : format == MS_QUANT_MXFP8 ? 32 : 16;
+/* Quantised and back: within half a step of the block's scale, computed here from the definition; zeros stay; blocks do
+ * not see each other. */
+static double step_bound(MsQuantFormat format, gboolean weight, double x, const double *all, double tensor, gint64 rows,
+                         gint64 cols, gint64 r, gint64 c) {
+  gint64 high = format == MS_QUANT_FP8_BLOCK && weight ? 128 : 1, wide = format == MS_QUANT_FP8_BLOCK ? 128
+                                                                         : format == MS_QUANT_MXFP8   ? 32
+                                                                                                      : 16;
   gboolean whole = format == MS_QUANT_FP8_TENSOR || format == MS_QUANT_FP8_TENSOR_E5M2;
   double most = whole ? tensor : 0, size = fabs(x);
   for (gint64 i = r / high * high; i < MIN(r / high * high + high, rows) && !whole; i++)
-    for (gint64 j = c / wide * wide; j < MIN(c / wide * wide + wide, cols); j++) most = MAX(most, fabs(all[i * cols + j]));
+    for (gint64 j = c / wide * wide; j < MIN(c / wide * wide + wide, cols); j++)
+      most = MAX(most, fabs(all[i * cols + j]));
   switch (format) {
   case MS_QUANT_BF16: return size * 0x1p-8;
   case MS_QUANT_FP8_TENSOR_E5M2: return MAX(size * 0x1p-3, most / 57344 * 0x1p-17) * (1 + 1e-6);
-  case MS_QUANT_NVFP4: /* the scale is rounded too, by up to 1/16 of it or half its least step; 6 may be cut by as much */
+  case MS_QUANT_NVFP4: /* the scale is rounded too, by up to 1/16 of it or half its least step; 6 may be cut by as much
+                        */
     return MAX(size * 0.25, most / 6 * 0.25) * (1 + 1.0 / 16) + most / 16 + tensor / 2688 * 0x1p-10 * 6;
   case MS_QUANT_MXFP8: return MAX(size * 0x1p-4, 2 * most / 448 * 0x1p-10);
   default: return MAX(size * 0x1p-4, most / 448 * 0x1p-10) * (1 + 1e-6);
@@ -321,20 +378,28 @@ static void test_quantize(void **state) {
       const gint64 *shape = shapes[i % G_N_ELEMENTS(shapes)];
       gint64 rows = shape[0], cols = shape[1], n = rows * cols;
       g_autofree double *x = g_new(double, n), *in = g_new0(double, n), *out = g_new0(double, n);
-      for (gint64 j = 0; j < n; j++) x[j] = (float)(j % 7 == 3 ? 0 : sin((double)j * 0.7) * exp(3 * cos((double)j * 0.013)) * scales[i / G_N_ELEMENTS(shapes)]);
+      for (gint64 j = 0; j < n; j++)
+        x[j] = (float)(j % 7 == 3
+                           ? 0
+                           : sin((double)j * 0.7) * exp(3 * cos((double)j * 0.013)) * scales[i / G_N_ELEMENTS(shapes)]);
       double tensor = 0;
       for (gint64 j = 0; j < n; j++) ms_case_set(k, in, j, x[j]), tensor = MAX(tensor, fabs(x[j]));
       double bytes = k->quantize(format, weight, rows, cols, in, out);
       for (gint64 j = 0; j < n; j++) {
-        double got = ms_case_get(k, out, j), bound = step_bound(format, weight, x[j], x, tensor, rows, cols, j / cols, j % cols);
+        double got = ms_case_get(k, out, j),
+               bound = step_bound(format, weight, x[j], x, tensor, rows, cols, j / cols, j % cols);
         if (!(fabs(got - x[j]) <= bound) || (x[j] == 0 && got != 0))
-          fail_msg("format %d, %d x %d, element %d: %.9g became %.9g, bound %.3g", format, (int)rows, (int)cols, (int)j, x[j], got, bound);
+          fail_msg("format %d, %d x %d, element %d: %.9g became %.9g, bound %.3g", format, (int)rows, (int)cols, (int)j,
+                   x[j], got, bound);
       }
       k->quantize(format, weight, rows, cols, in, in); /* in place */
       assert_memory_equal(in, out, (gsize)n * k->real_B);
       double down = (double)((rows + 127) / 128), across = (double)((cols + 127) / 128);
-      const double want[] = {[MS_QUANT_FP8_TENSOR] = (double)n + 4, [MS_QUANT_FP8_TENSOR_E5M2] = (double)n + 4, [MS_QUANT_FP8_BLOCK] = (double)n + 4 * (weight ? down : (double)rows) * across,
-                             [MS_QUANT_MXFP8] = (double)(n + rows * ((cols + 31) / 32)), [MS_QUANT_NVFP4] = (double)(rows * ((cols + 1) / 2) + rows * ((cols + 15) / 16) + 4),
+      const double want[] = {[MS_QUANT_FP8_TENSOR] = (double)n + 4,
+                             [MS_QUANT_FP8_TENSOR_E5M2] = (double)n + 4,
+                             [MS_QUANT_FP8_BLOCK] = (double)n + 4 * (weight ? down : (double)rows) * across,
+                             [MS_QUANT_MXFP8] = (double)(n + rows * ((cols + 31) / 32)),
+                             [MS_QUANT_NVFP4] = (double)(rows * ((cols + 1) / 2) + rows * ((cols + 15) / 16) + 4),
                              [MS_QUANT_BF16] = 2 * (double)n};
       assert_true(bytes == want[format]);
     }
@@ -346,7 +411,9 @@ static void test_quantize(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_registry), cmocka_unit_test(test_streams), cmocka_unit_test(test_dispatch_map), cmocka_unit_test(test_optimizer),
-                                     cmocka_unit_test(test_codes),    cmocka_unit_test(test_bf16),    cmocka_unit_test(test_quantize)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_registry),     cmocka_unit_test(test_streams),
+                                     cmocka_unit_test(test_dispatch_map), cmocka_unit_test(test_optimizer),
+                                     cmocka_unit_test(test_codes),        cmocka_unit_test(test_bf16),
+                                     cmocka_unit_test(test_quantize)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

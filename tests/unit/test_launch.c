@@ -1,4 +1,5 @@
-/* Launch forms: some round trips of each (test_full_launch has a hundred), every key of a scenario has an argument or says that it has none, the release's rules. */
+/* Launch forms: some round trips of each (test_full_launch has a hundred), every key of a scenario has an argument or
+ * says that it has none, the release's rules. */
 #include "lib/close.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@
 
 static void some_round_trips(void **state) {
   (void)state;
-  for (int form = 0; form < MS_N_LAUNCH_FORMS; form++) ms_test_round_trips((MsLaunch){(MsLaunchForm)form, FALSE}, 11 + (guint32)form, ms_by_tier(4, 8));
+  for (int form = 0; form < MS_N_LAUNCH_FORMS; form++)
+    ms_test_round_trips((MsLaunch){(MsLaunchForm)form, FALSE}, 11 + (guint32)form, ms_by_tier(4, 8));
   ms_test_round_trips((MsLaunch){MS_LAUNCH_MODELZOO, TRUE}, 20, ms_by_tier(2, 4));
 }
 
@@ -93,9 +95,11 @@ static void rules_of_the_release(void **state) {
   struct {
     const char *rule;
     MsScenario *s;
-  } rows[] = {{"ce-native", run_on("llama3-8b", 8, 1)},         {"precision-aware-sharded", run_on("llama3-8b", 8, 1)}, {"connections-one", run_on("llama3-8b", 8, 2)},
-              {"padding-quantised", run_on("mixtral-8x7b", 8, 1)}, {"graph-moe-drops", run_on("mixtral-8x7b", 8, 1)},      {"fsdp-sharded", run_on("llama3-8b", 8, 1)},
-              {"mtp-positions", run_on("llama3-8b", 8, 1)},     {"whole-nodes", run_on("llama3-8b", 12, 1)},               {"recompute-mla", run_on("llama3-8b", 8, 1)}};
+  } rows[] = {{"ce-native", run_on("llama3-8b", 8, 1)},          {"precision-aware-sharded", run_on("llama3-8b", 8, 1)},
+              {"connections-one", run_on("llama3-8b", 8, 2)},    {"padding-quantised", run_on("mixtral-8x7b", 8, 1)},
+              {"graph-moe-drops", run_on("mixtral-8x7b", 8, 1)}, {"fsdp-sharded", run_on("llama3-8b", 8, 1)},
+              {"mtp-positions", run_on("llama3-8b", 8, 1)},      {"whole-nodes", run_on("llama3-8b", 12, 1)},
+              {"recompute-mla", run_on("llama3-8b", 8, 1)}};
   rows[0].s->options.cross_entropy_fusion_impl = MS_CE_TE;
   rows[1].s->options.exp_avg_dtype = MS_DT_BF16, rows[1].s->options.distributed_optimizer = FALSE;
   rows[2].s->options.cuda_device_max_connections = 8;
@@ -104,7 +108,8 @@ static void rules_of_the_release(void **state) {
   rows[5].s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS, rows[5].s->options.distributed_optimizer = FALSE;
   rows[6].s->model->mtp_num_layers = 1, rows[6].s->model->position_embedding = MS_POS_YARN;
   rows[7].s->training.global_batch_size = 48;
-  rows[8].s->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MLA_UP_PROJ, .num_layers = 1};
+  rows[8].s->options.recompute =
+      (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MLA_UP_PROJ, .num_layers = 1};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autofree char *part = g_strdup_printf("(rule %s)", rows[i].rule);
     check_refusal(rows[i].s, MS_LAUNCH_MEGATRON, part);
@@ -119,7 +124,9 @@ static void refusals_of_mt(void **state) {
   s->options.sequence_parallel = TRUE;
   check_refusal(s, MS_LAUNCH_MT, "layout.etp: is 1");
   s->layout.etp = 2;
-  check_refusal(s, MS_LAUNCH_MT, "options.cross_entropy_fusion (--cross-entropy-loss-fusion), options.moe_router_fusion (--moe-router-fusion), options.moe_permute_fusion");
+  check_refusal(s, MS_LAUNCH_MT,
+                "options.cross_entropy_fusion (--cross-entropy-loss-fusion), options.moe_router_fusion "
+                "(--moe-router-fusion), options.moe_permute_fusion");
   s->options.cross_entropy_fusion = s->options.moe_router_fusion = s->options.moe_permute_fusion = FALSE;
   s->options.dispatcher = MS_DISPATCH_DEEPEP;
   check_refusal(s, MS_LAUNCH_MT, "options.dispatcher");
@@ -142,17 +149,26 @@ static void always_said(void **state) {
   g_autoptr(GError) error = NULL;
   g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MEGATRON, FALSE}, &error);
   if (!text) fail_msg("%s", error->message);
-  static const char *const parts[] = {"--tensor-model-parallel-size 2 ", "--context-parallel-size 1 ", "--pipeline-model-parallel-size 1 ", "--expert-model-parallel-size 8 ",
-                                      "--expert-tensor-parallel-size 1 ", "--sequence-parallel ", "--moe-token-dispatcher-type alltoall ", "--multi-latent-attention ",
-                                      "--cross-entropy-fusion-impl native ", "export CUDA_DEVICE_MAX_CONNECTIONS=32\n", "export NCCL_GRAPH_REGISTER=0\n",
-                                      "export NVTE_CPU_OFFLOAD_V1=1\n", "--nnodes 8 --nproc_per_node 8"};
+  static const char *const parts[] = {
+      "--tensor-model-parallel-size 2 ",       "--context-parallel-size 1 ",
+      "--pipeline-model-parallel-size 1 ",     "--expert-model-parallel-size 8 ",
+      "--expert-tensor-parallel-size 1 ",      "--sequence-parallel ",
+      "--moe-token-dispatcher-type alltoall ", "--multi-latent-attention ",
+      "--cross-entropy-fusion-impl native ",   "export CUDA_DEVICE_MAX_CONNECTIONS=32\n",
+      "export NCCL_GRAPH_REGISTER=0\n",        "export NVTE_CPU_OFFLOAD_V1=1\n",
+      "--nnodes 8 --nproc_per_node 8"};
   for (guint i = 0; i < G_N_ELEMENTS(parts); i++)
     if (!strstr(text, parts[i])) fail_msg("no %s in\n%s", parts[i], text);
   assert_null(strstr(text, "--group-query-attention"));
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),     cmocka_unit_test(shipped_models), cmocka_unit_test(every_row_names_a_key), cmocka_unit_test(keys_without_an_argument),
-                                     cmocka_unit_test(rules_of_the_release), cmocka_unit_test(refusals_of_mt),        cmocka_unit_test(always_said)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),
+                                     cmocka_unit_test(shipped_models),
+                                     cmocka_unit_test(every_row_names_a_key),
+                                     cmocka_unit_test(keys_without_an_argument),
+                                     cmocka_unit_test(rules_of_the_release),
+                                     cmocka_unit_test(refusals_of_mt),
+                                     cmocka_unit_test(always_said)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "layout/layout.h"
 
-/* --- a scenario that obeys every rule; each case changes what it is about ---------------------------------------------- */
+/* --- a scenario that obeys every rule; each case changes what it is about -------------------------------------- */
 
 typedef struct {
   MsModel model;
@@ -18,19 +18,34 @@ typedef struct {
 
 static Case *case_new(int gpus, int tp, int cp, int pp, int ep, int etp) {
   Case *c = g_new0(Case, 1);
-  c->model = (MsModel){.num_layers = 64, .hidden_size = 4096, .ffn_hidden_size = 16384, .num_attention_heads = 64,
-                       .num_query_groups = 8, .num_experts = 256, .moe_router_topk = 8, .moe_ffn_hidden_size = 2048,
-                       .moe_router_score_function = MS_SCORE_SIGMOID, .vocab_size = 32000};
-  c->hardware = (MsHardware){.name = (char *)"test", .gpus_per_node = 8, .nvlink_domain_gpus = 8, .deepep = TRUE,
-                             .hybridep = TRUE, .cuda_graphs = TRUE};
+  c->model = (MsModel){.num_layers = 64,
+                       .hidden_size = 4096,
+                       .ffn_hidden_size = 16384,
+                       .num_attention_heads = 64,
+                       .num_query_groups = 8,
+                       .num_experts = 256,
+                       .moe_router_topk = 8,
+                       .moe_ffn_hidden_size = 2048,
+                       .moe_router_score_function = MS_SCORE_SIGMOID,
+                       .vocab_size = 32000};
+  c->hardware = (MsHardware){.name = (char *)"test",
+                             .gpus_per_node = 8,
+                             .nvlink_domain_gpus = 8,
+                             .deepep = TRUE,
+                             .hybridep = TRUE,
+                             .cuda_graphs = TRUE};
   c->s.model = &c->model;
   c->s.hardware = &c->hardware;
   c->s.gpus = gpus;
   c->s.training = (MsTraining){.seq_length = 4096, .micro_batch_size = 1, .global_batch_size = 16384};
-  c->s.layout = (MsLayoutSpec){.tp = tp, .cp = cp, .pp = pp, .vpp = 1, .ep = ep, .etp = etp, .dp = MS_NULL_INT,
-                               .edp = MS_NULL_INT};
-  c->s.options = (MsOptions){.sequence_parallel = -1, .num_distributed_optimizer_instances = 1, .overlap_p2p_comm = TRUE,
-                             .cuda_graph_shared_experts = TRUE, .overlap_grad_reduce = TRUE, .distributed_optimizer = TRUE};
+  c->s.layout = (MsLayoutSpec){
+      .tp = tp, .cp = cp, .pp = pp, .vpp = 1, .ep = ep, .etp = etp, .dp = MS_NULL_INT, .edp = MS_NULL_INT};
+  c->s.options = (MsOptions){.sequence_parallel = -1,
+                             .num_distributed_optimizer_instances = 1,
+                             .overlap_p2p_comm = TRUE,
+                             .cuda_graph_shared_experts = TRUE,
+                             .overlap_grad_reduce = TRUE,
+                             .distributed_optimizer = TRUE};
   return c;
 }
 
@@ -57,7 +72,7 @@ static void assert_refused(Case *c, const char *rule) {
   assert_null(ms_layout_new(&c->s, NULL));
 }
 
-/* --- groups ---------------------------------------------------------------------------------------------------------------- */
+/* --- groups ---------------------------------------------------------------------------------------------------- */
 
 /* The group that holds `rank`, as "0 2 4 6". */
 static void assert_group(const MsLayout *layout, MsGroupKind kind, int rank, const char *expected) {
@@ -130,11 +145,12 @@ static void worked_groups_of_recipes(void **state) {
   assert_int_equal(mixtral->group[MS_GROUP_PP].stride, 16);
 }
 
-/* Every group kind cuts the world into disjoint groups of one size, and every member is told the same one. Their members, group after group, the number of groups
- * in *n_groups. (transfer full) */
+/* Every group kind cuts the world into disjoint groups of one size, and every member is told the same one. Their
+ * members, group after group, the number of groups in *n_groups. (transfer full) */
 static int *groups_of(const MsLayout *layout, MsGroupKind kind, int *n_groups) {
   int size = layout->group[kind].size, wrong = 0, n = 0;
-  g_autofree int *seen = g_new0(int, layout->world), *members = g_new(int, layout->world), *of = g_new(int, layout->world);
+  g_autofree int *seen = g_new0(int, layout->world), *members = g_new(int, layout->world),
+                 *of = g_new(int, layout->world);
   int *groups = g_new(int, layout->world);
   for (int rank = 0; rank < layout->world; rank++) of[rank] = -1;
   for (int rank = 0; rank < layout->world; rank++) {
@@ -183,7 +199,10 @@ static void assert_geometry(const MsGroup *group, const int *groups, int n_group
 }
 
 static void assert_bijection(const MsLayout *layout, gboolean expert) {
-  int coord[4], size[2][4] = {{layout->tp, layout->cp, layout->dp, layout->pp}, {layout->etp, layout->ep, layout->edp, layout->pp}}, wrong = 0;
+  int coord[4],
+      size[2][4] = {{layout->tp, layout->cp, layout->dp, layout->pp},
+                    {layout->etp, layout->ep, layout->edp, layout->pp}},
+      wrong = 0;
   for (int rank = 0; rank < layout->world; rank++) {
     ms_rank_coords(layout, expert, rank, coord);
     for (int i = 0; i < 4; i++) wrong += coord[i] < 0 || coord[i] >= size[expert][i];
@@ -192,7 +211,8 @@ static void assert_bijection(const MsLayout *layout, gboolean expert) {
   assert_int_equal(wrong, 0);
 }
 
-static int assert_layout_properties(int gpus, int tp, int cp, int pp, int ep, int etp, MsRankOrder order, int domain, int node) {
+static int assert_layout_properties(int gpus, int tp, int cp, int pp, int ep, int etp, MsRankOrder order, int domain,
+                                    int node) {
   Case *c = case_new(gpus, tp, cp, pp, ep, etp);
   c->model.num_layers = 12;
   c->s.training.seq_length = 4096 * 9;
@@ -226,7 +246,8 @@ static int assert_layout_properties(int gpus, int tp, int cp, int pp, int ep, in
 }
 
 static void properties_over_a_grid(void **state) {
-  static const int sizes[] = {1, 2, 3, 4, 6}, worlds[] = {24, 48, 144, 288}, domains[][2] = {{8, 8}, {72, 4}, {12, 4}, {10, 5}};
+  static const int sizes[] = {1, 2, 3, 4, 6}, worlds[] = {24, 48, 144, 288},
+                   domains[][2] = {{8, 8}, {72, 4}, {12, 4}, {10, 5}};
   int built = 0;
   (void)state;
   for (guint k = 0; k < 5 * 5 * 5 * 5 * 2; k++)
@@ -278,7 +299,7 @@ static void geometry_of_progressions(void **state) {
   assert_shape(ms_group_geometry(16, 1, 1, 8, 8), 1, 1, 1, 1);
 }
 
-/* --- layers on stages -------------------------------------------------------------------------------------------------------- */
+/* --- layers on stages ------------------------------------------------------------------------------------------ */
 
 /* "stage contents" as dense+moe letters per chunk: "Edmm|..." in the order of the virtual stages. */
 static char *chunk_text(const MsChunk *chunk) {
@@ -357,7 +378,8 @@ static void layout_string_of_16_stages(void **state) {
 }
 
 static void layout_string_round_trip(void **state) {
-  static const char *const strings[][2] = {/* as written, as printed */
+  static const char *const strings[][2] = {
+      /* as written, as printed */
       {"Et|(tt|)*30mL", "Et|(tt|)*30mL"},
       {"Et*3|(tt|)*29,m|L", "Ettt|(tt|)*29m|L"},
       {"Et*4|(tttt|)*14tmL", "Et*4|(t*4|)*14tmL"},
@@ -507,13 +529,13 @@ static void v_schedules(void **state) { /* chunk 1 comes back: rank 0 holds both
   g_free(c);
 }
 
-/* --- rules -------------------------------------------------------------------------------------------------------------------- */
+/* --- rules ----------------------------------------------------------------------------------------------------- */
 
 /* One row per rule: what makes the good scenario break it. */
 #define BREAKS(id) static void break_##id(Case *c)
-#define LAYOUT c->s.layout
-#define OPTIONS c->s.options
-#define TRAINING c->s.training
+#define LAYOUT     c->s.layout
+#define OPTIONS    c->s.options
+#define TRAINING   c->s.training
 BREAKS(sizes) { LAYOUT.tp = 0; }
 BREAKS(pp) { LAYOUT.pp = 2048; }
 BREAKS(vpp_huge) { LAYOUT.vpp = G_MAXINT; }
@@ -531,10 +553,15 @@ BREAKS(heads) { c->model.num_attention_heads = 63; }
 BREAKS(kv_groups) { c->model.num_query_groups = 3; }
 BREAKS(experts) { c->model.num_experts = 100; }
 BREAKS(moe_sp) { OPTIONS.sequence_parallel = FALSE; }
-BREAKS(tp_overlap) { c->model.num_experts = 0, LAYOUT.ep = 1, OPTIONS.sequence_parallel = FALSE, OPTIONS.tp_comm_overlap = TRUE; }
+BREAKS(tp_overlap) {
+  c->model.num_experts = 0, LAYOUT.ep = 1, OPTIONS.sequence_parallel = FALSE, OPTIONS.tp_comm_overlap = TRUE;
+}
 BREAKS(cp_seq) { TRAINING.seq_length = 4098; }
 BREAKS(sp_seq) { LAYOUT.cp = 1, TRAINING.seq_length = 4097; }
-BREAKS(ffn) { static guint8 mixed[64] = {0, 1}; c->model.moe_layer = mixed, c->model.ffn_hidden_size = 4097; }
+BREAKS(ffn) {
+  static guint8 mixed[64] = {0, 1};
+  c->model.moe_layer = mixed, c->model.ffn_hidden_size = 4097;
+}
 BREAKS(expert_ffn) { LAYOUT.etp = 2, c->model.moe_ffn_hidden_size = 77; }
 BREAKS(shared) { c->model.moe_shared_expert_intermediate_size = 77; }
 BREAKS(ulysses) { c->model.num_query_groups = 2, LAYOUT.cp_comm_type = MS_CP_A2A; }
@@ -542,10 +569,14 @@ BREAKS(batch) { TRAINING.micro_batch_size = 3; }
 BREAKS(batch_huge) { TRAINING.micro_batch_size = G_MAXINT; }
 BREAKS(router_groups) { c->model.moe_router_num_groups = 7, c->model.moe_router_group_topk = 4; }
 BREAKS(router_group_topk) { c->model.moe_router_num_groups = 8, c->model.moe_router_group_topk = 9; }
-BREAKS(expert_bias) { c->model.moe_router_enable_expert_bias = TRUE, c->model.moe_router_score_function = MS_SCORE_SOFTMAX; }
+BREAKS(expert_bias) {
+  c->model.moe_router_enable_expert_bias = TRUE, c->model.moe_router_score_function = MS_SCORE_SOFTMAX;
+}
 BREAKS(moe_bias) { LAYOUT.etp = 2, c->model.add_bias_linear = TRUE; }
 BREAKS(string_reads) { LAYOUT.pipeline_layout = (char *)"((("; }
-BREAKS(string_alone) { LAYOUT.pipeline_layout = (char *)"Et*32|t*32L", LAYOUT.account_for_loss_in_pipeline_split = TRUE; }
+BREAKS(string_alone) {
+  LAYOUT.pipeline_layout = (char *)"Et*32|t*32L", LAYOUT.account_for_loss_in_pipeline_split = TRUE;
+}
 BREAKS(string_alone2) { LAYOUT.pipeline_layout = (char *)"Et*32|t*32L", LAYOUT.decoder_last_pipeline_num_layers = 4; }
 BREAKS(string_stages) { LAYOUT.pipeline_layout = (char *)"Et*32|t*16|t*16L"; }
 BREAKS(string_vpp) { LAYOUT.pipeline_layout = (char *)"Et*32|t*32L", LAYOUT.vpp = 4; }
@@ -576,32 +607,55 @@ BREAKS(dualpipev) { LAYOUT.schedule = MS_SCHED_DUALPIPEV, TRAINING.global_batch_
 BREAKS(deepep) { OPTIONS.dispatcher = MS_DISPATCH_DEEPEP, c->hardware.deepep = FALSE; }
 BREAKS(hybridep) { OPTIONS.dispatcher = MS_DISPATCH_HYBRIDEP, c->hardware.hybridep = FALSE; }
 BREAKS(flex) { OPTIONS.dispatcher = MS_DISPATCH_HYBRIDEP, LAYOUT.ep = 1; }
-BREAKS(deepep_size) { OPTIONS.dispatcher = MS_DISPATCH_DEEPEP, c->s.gpus = 5 * 64, c->model.num_experts = 250, LAYOUT.ep = 5, TRAINING.global_batch_size = 400; }
+BREAKS(deepep_size) {
+  OPTIONS.dispatcher = MS_DISPATCH_DEEPEP, c->s.gpus = 5 * 64, c->model.num_experts = 250, LAYOUT.ep = 5,
+  TRAINING.global_batch_size = 400;
+}
 BREAKS(overlap_ep) { OPTIONS.ep_overlap = TRUE, LAYOUT.ep = 1; }
 BREAKS(overlap_dispatcher) { OPTIONS.ep_overlap = TRUE, OPTIONS.dispatcher = MS_DISPATCH_ALLGATHER; }
 BREAKS(overlap_schedule) { OPTIONS.ep_overlap = TRUE, LAYOUT.schedule = MS_SCHED_ZB_H1; }
 BREAKS(overlap_full) { OPTIONS.ep_overlap = TRUE, OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL; }
-BREAKS(overlap_moe) { OPTIONS.ep_overlap = TRUE, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MOE; }
+BREAKS(overlap_moe) {
+  OPTIONS.ep_overlap = TRUE, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE,
+  OPTIONS.recompute.modules = MS_RM_MOE;
+}
 BREAKS(overlap_shared) { OPTIONS.ep_overlap = OPTIONS.moe_shared_expert_overlap = TRUE; }
 BREAKS(overlap_mtp) { OPTIONS.ep_overlap = TRUE, c->model.mtp_num_layers = 2; }
 BREAKS(overlap_vpp) { OPTIONS.ep_overlap = TRUE; }
 BREAKS(overlap_graphs) { OPTIONS.ep_overlap = TRUE, LAYOUT.vpp = 2, OPTIONS.cuda_graph_scope = MS_CG_MLP; }
 BREAKS(delay_wgrad) { OPTIONS.delay_wgrad = TRUE; }
-BREAKS(deepep_pad) { OPTIONS.dispatcher = MS_DISPATCH_DEEPEP, TRAINING.routing.kind = MS_ROUTING_CAPACITY, TRAINING.routing.pad_to_capacity = TRUE; }
-BREAKS(allgather_pad) { OPTIONS.dispatcher = MS_DISPATCH_ALLGATHER, OPTIONS.moe_router_padding_for_quantization = TRUE; }
+BREAKS(deepep_pad) {
+  OPTIONS.dispatcher = MS_DISPATCH_DEEPEP, TRAINING.routing.kind = MS_ROUTING_CAPACITY,
+  TRAINING.routing.pad_to_capacity = TRUE;
+}
+BREAKS(allgather_pad) {
+  OPTIONS.dispatcher = MS_DISPATCH_ALLGATHER, OPTIONS.moe_router_padding_for_quantization = TRUE;
+}
 BREAKS(shared_dispatcher) { OPTIONS.dispatcher = MS_DISPATCH_ALLGATHER, OPTIONS.moe_shared_expert_overlap = TRUE; }
-BREAKS(shared_recompute) { OPTIONS.moe_shared_expert_overlap = TRUE, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_SHARED_EXPERTS; }
+BREAKS(shared_recompute) {
+  OPTIONS.moe_shared_expert_overlap = TRUE, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE,
+  OPTIONS.recompute.modules = MS_RM_SHARED_EXPERTS;
+}
 BREAKS(precision) { TRAINING.precision = MS_NVFP4, c->hardware.unsupported_precisions = 1u << MS_NVFP4; }
 BREAKS(fp8_params) { OPTIONS.fp8_param_gather = TRUE; }
 BREAKS(fp4_params) { OPTIONS.fp4_param_gather = TRUE, TRAINING.precision = MS_MXFP8; }
 BREAKS(delayed_ends) { TRAINING.precision = MS_FP8_DELAYED, OPTIONS.num_layers_at_end_in_bf16 = 1; }
-BREAKS(delayed_recompute) { TRAINING.precision = MS_FP8_DELAYED, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MOE_ACT; }
+BREAKS(delayed_recompute) {
+  TRAINING.precision = MS_FP8_DELAYED, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE,
+  OPTIONS.recompute.modules = MS_RM_MOE_ACT;
+}
 BREAKS(bf16_ends) { OPTIONS.num_layers_at_start_in_bf16 = OPTIONS.num_layers_at_end_in_bf16 = G_MAXINT; }
 BREAKS(gather_overlap) { OPTIONS.overlap_param_gather = TRUE, OPTIONS.distributed_optimizer = FALSE; }
-BREAKS(offload_fp8) { OPTIONS.optimizer_offload_fraction = 0.5, OPTIONS.fp8_param_gather = TRUE, TRAINING.precision = MS_MXFP8; }
+BREAKS(offload_fp8) {
+  OPTIONS.optimizer_offload_fraction = 0.5, OPTIONS.fp8_param_gather = TRUE, TRAINING.precision = MS_MXFP8;
+}
 BREAKS(cpu_offload) { OPTIONS.cpu_offloading_num_layers = 2; }
-BREAKS(cpu_offload2) { LAYOUT.pp = 1, OPTIONS.cpu_offloading_num_layers = 2, OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL; }
-BREAKS(input_store) { OPTIONS.activation_func_fp8_input_store = TRUE, c->model.gated = TRUE, c->model.activation = MS_ACT_QUICK_GELU; }
+BREAKS(cpu_offload2) {
+  LAYOUT.pp = 1, OPTIONS.cpu_offloading_num_layers = 2, OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL;
+}
+BREAKS(input_store) {
+  OPTIONS.activation_func_fp8_input_store = TRUE, c->model.gated = TRUE, c->model.activation = MS_ACT_QUICK_GELU;
+}
 BREAKS(outer_alone) { OPTIONS.outer_dp_sharding_strategy = MS_OUTER_OPTIM; }
 BREAKS(outer_grads) { OPTIONS.outer_dp_sharding_strategy = MS_OUTER_OPTIM, OPTIONS.fsdp = MS_FSDP_OPTIM_GRADS; }
 BREAKS(attn_proj) { OPTIONS.offload_modules = MS_OM_ATTN_PROJ; }
@@ -609,80 +663,193 @@ BREAKS(no_graphs) { OPTIONS.cuda_graph_scope = MS_CG_ATTN, c->hardware.cuda_grap
 BREAKS(graph_alone) { OPTIONS.cuda_graph_scope = MS_CG_ATTN | MS_CG_FULL_ITERATION; }
 BREAKS(graph_preprocess) { OPTIONS.cuda_graph_scope = MS_CG_MOE_PREPROCESS; }
 BREAKS(graph_full) { OPTIONS.cuda_graph_scope = MS_CG_ATTN, OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL; }
-BREAKS(graph_moe) { OPTIONS.cuda_graph_scope = MS_CG_MOE_ROUTER, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MOE; }
-BREAKS(shared_keys) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention = (MsSparseAttention){.indexer_num_heads = 2, .indexer_head_dim = 8, .indexer_topk = 64, .indexer_topk_freq = 3}, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER; }
+BREAKS(graph_moe) {
+  OPTIONS.cuda_graph_scope = MS_CG_MOE_ROUTER, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE,
+  OPTIONS.recompute.modules = MS_RM_MOE;
+}
+BREAKS(shared_keys) {
+  c->model.multi_latent_attention.kv_lora_rank = 64,
+  c->model.sparse_attention =
+      (MsSparseAttention){.indexer_num_heads = 2, .indexer_head_dim = 8, .indexer_topk = 64, .indexer_topk_freq = 3},
+  LAYOUT.cp_comm_type = MS_CP_ALL_GATHER;
+}
 BREAKS(deterministic_loss) { OPTIONS.deterministic_mode = OPTIONS.cross_entropy_fusion = TRUE; }
 BREAKS(deterministic_tp) { OPTIONS.deterministic_mode = OPTIONS.tp_comm_overlap = TRUE; }
 BREAKS(deterministic_delta) {
   OPTIONS.deterministic_mode = TRUE;
-  c->model.linear_attention = (MsLinearAttention){.num_key_heads = 4, .num_value_heads = 4, .key_head_dim = 8, .value_head_dim = 8, .conv_kernel = 4, .frequency = 4};
+  c->model.linear_attention = (MsLinearAttention){.num_key_heads = 4,
+                                                  .num_value_heads = 4,
+                                                  .key_head_dim = 8,
+                                                  .value_head_dim = 8,
+                                                  .conv_kernel = 4,
+                                                  .frequency = 4};
 }
-BREAKS(delta_heads) { c->model.linear_attention = (MsLinearAttention){.num_key_heads = 3, .num_value_heads = 3, .key_head_dim = 8, .value_head_dim = 8, .conv_kernel = 4, .frequency = 4}; }
+BREAKS(delta_heads) {
+  c->model.linear_attention = (MsLinearAttention){.num_key_heads = 3,
+                                                  .num_value_heads = 3,
+                                                  .key_head_dim = 8,
+                                                  .value_head_dim = 8,
+                                                  .conv_kernel = 4,
+                                                  .frequency = 4};
+}
 BREAKS(compressed_tp) { c->model.compressed_attention.head_dim = 64; }
-BREAKS(sparse_cp) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention = (MsSparseAttention){.indexer_num_heads = 2, .indexer_head_dim = 8, .indexer_topk = 64, .indexer_topk_freq = 1}; }
-BREAKS(sparse_unfused) { c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention.indexer_topk = 64, c->model.sparse_attention.indexer_topk_freq = 1, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER, OPTIONS.attention_backend = MS_ATTN_UNFUSED; }
-static void pack(Case *c, int longest) { TRAINING.sequence_lengths = (MsLengths){.n = 2, .length = {64, longest}, .weight = {1, 1}}; }
+BREAKS(sparse_cp) {
+  c->model.multi_latent_attention.kv_lora_rank = 64,
+  c->model.sparse_attention =
+      (MsSparseAttention){.indexer_num_heads = 2, .indexer_head_dim = 8, .indexer_topk = 64, .indexer_topk_freq = 1};
+}
+BREAKS(sparse_unfused) {
+  c->model.multi_latent_attention.kv_lora_rank = 64, c->model.sparse_attention.indexer_topk = 64,
+  c->model.sparse_attention.indexer_topk_freq = 1, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER,
+  OPTIONS.attention_backend = MS_ATTN_UNFUSED;
+}
+static void pack(Case *c, int longest) {
+  TRAINING.sequence_lengths = (MsLengths){.n = 2, .length = {64, longest}, .weight = {1, 1}};
+}
 BREAKS(lengths) { pack(c, TRAINING.seq_length + 1); }
 BREAKS(packed_unfused) { pack(c, TRAINING.seq_length), OPTIONS.attention_backend = MS_ATTN_UNFUSED; }
 BREAKS(hybrid_alone) { OPTIONS.max_seqlen_per_dp_cp_rank = 512; }
 BREAKS(hybrid_unpacked) { LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE; }
 BREAKS(hybrid_pp) { pack(c, TRAINING.seq_length), OPTIONS.hybrid_context_parallel = TRUE; }
-BREAKS(hybrid_fsdp) { pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE, OPTIONS.fsdp = MS_FSDP_OPTIM; }
-BREAKS(hybrid_gather) { pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE, LAYOUT.cp_comm_type = MS_CP_ALL_GATHER; }
-BREAKS(hybrid_ranks) { pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE, OPTIONS.max_seqlen_per_dp_cp_rank = 1; }
+BREAKS(hybrid_fsdp) {
+  pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE, OPTIONS.fsdp = MS_FSDP_OPTIM;
+}
+BREAKS(hybrid_gather) {
+  pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE,
+                                LAYOUT.cp_comm_type = MS_CP_ALL_GATHER;
+}
+BREAKS(hybrid_ranks) {
+  pack(c, TRAINING.seq_length), LAYOUT.pp = 1, OPTIONS.hybrid_context_parallel = TRUE,
+                                OPTIONS.max_seqlen_per_dp_cp_rank = 1;
+}
 BREAKS(mhc_plain) { OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MHC; }
-BREAKS(norm_out) { OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_GDN_NORM_OUT; }
-BREAKS(mhc_mlp) { c->model.hyper_connections.num_residual_streams = 4, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_MHC | MS_RM_MLP; }
+BREAKS(norm_out) {
+  OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_GDN_NORM_OUT;
+}
+BREAKS(mhc_mlp) {
+  c->model.hyper_connections.num_residual_streams = 4, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE,
+  OPTIONS.recompute.modules = MS_RM_MHC | MS_RM_MLP;
+}
 
 static const struct {
   const char *rule;
   void (*breaks)(Case *c);
 } refusals[] = {
-    {"sizes-positive", break_sizes}, {"pp-in-range", break_pp}, {"pp-in-range", break_vpp_huge},
-    {"world-divides", break_world}, {"world-divides", break_world_huge}, {"ep-needs-experts", break_ep_dense},
-    {"etp-needs-experts", break_etp_dense}, {"expert-world-divides", break_expert_world},
-    {"expert-world-divides", break_expert_world_huge}, {"dp-agrees", break_dp}, {"edp-agrees", break_edp},
-    {"order-pp-last", break_order}, {"optimizer-instances-divide", break_instances}, {"tp-divides-heads", break_heads},
-    {"tp-fits-kv-groups", break_kv_groups}, {"ep-divides-experts", break_experts}, {"moe-tp-needs-sp", break_moe_sp},
-    {"tp-comm-overlap-needs-sp", break_tp_overlap}, {"deterministic-loss", break_deterministic_loss}, {"deterministic-tp-overlap", break_deterministic_tp},
-    {"deterministic-delta", break_deterministic_delta}, {"cp-divides-sequence", break_cp_seq},
-    {"sp-divides-sequence", break_sp_seq}, {"tp-divides-ffn", break_ffn}, {"etp-divides-expert-ffn", break_expert_ffn},
-    {"tp-divides-shared-expert", break_shared}, {"ulysses-divides-heads", break_ulysses}, {"batch-divides", break_batch},
-    {"batch-divides", break_batch_huge}, {"router-groups-divide", break_router_groups},
-    {"router-groups-divide", break_router_group_topk}, {"expert-bias-needs-sigmoid", break_expert_bias},
-    {"moe-bias-needs-etp1", break_moe_bias}, {"layout-string-reads", break_string_reads},
-    {"layout-string-alone", break_string_alone}, {"layout-string-alone", break_string_alone2},
-    {"layout-string-stages", break_string_stages}, {"layout-string-stages", break_string_vpp},
-    {"layout-string-stages", break_string_schedule}, {"layout-string-layers", break_string_layers},
-    {"layout-string-layers", break_string_mtp}, {"layout-string-mtp-place", break_string_mtp_rank0},
-    {"layout-string-mtp-place", break_string_mtp_chunk}, {"schedule-chunks", break_schedule_vpp},
-    {"schedule-chunks", break_schedule_v}, {"schedule-chunks", break_schedule_split}, {"post-validation-schedule", break_post_validation}, {"fp8-dispatch-needs-fp8", break_fp8_dispatch}, {"layers-divide", break_layers},
-    {"layers-divide", break_layers_vpp}, {"layers-divide", break_layers_account}, {"ends-divide", break_ends},
-    {"ends-divide", break_ends_account}, {"ends-divide", break_ends_rest}, {"ends-divide", break_ends_huge},
-    {"vpp-needs-pp", break_vpp_pp}, {"vpp-without-p2p-overlap", break_vpp_p2p}, {"microbatch-group", break_group_small},
-    {"microbatch-group", break_group_large}, {"microbatch-group", break_group_rest},
-    {"dualpipe-microbatches", break_dualpipe}, {"dualpipe-microbatches", break_dualpipev},
-    {"dispatcher-on-hardware", break_deepep}, {"dispatcher-on-hardware", break_hybridep}, {"flex-needs-group", break_flex},
-    {"deepep-group-size", break_deepep_size}, {"ep-overlap-needs-ep", break_overlap_ep},
-    {"ep-overlap-dispatcher", break_overlap_dispatcher}, {"ep-overlap-schedule", break_overlap_schedule},
-    {"ep-overlap-recompute", break_overlap_full}, {"ep-overlap-recompute", break_overlap_moe},
-    {"ep-overlap-shared", break_overlap_shared}, {"ep-overlap-mtp", break_overlap_mtp}, {"ep-overlap-vpp", break_overlap_vpp},
-    {"ep-overlap-graphs", break_overlap_graphs}, {"delay-wgrad-needs-overlap", break_delay_wgrad},
-    {"deepep-no-padding", break_deepep_pad}, {"allgather-no-quant-padding", break_allgather_pad},
-    {"shared-overlap-dispatcher", break_shared_dispatcher}, {"shared-overlap-recompute", break_shared_recompute},
-    {"precision-on-hardware", break_precision}, {"fp8-params-need-fp8", break_fp8_params},
-    {"fp4-params-need-fp4", break_fp4_params}, {"delayed-recipe", break_delayed_ends},
-    {"delayed-recipe", break_delayed_recompute}, {"bf16-ends-fit", break_bf16_ends},
-    {"param-gather-overlap", break_gather_overlap}, {"optimizer-offload-fp8", break_offload_fp8},
-    {"cpu-offloading", break_cpu_offload}, {"cpu-offloading", break_cpu_offload2}, {"offload-attn-proj", break_attn_proj},
-    {"fp8-input-store-swiglu", break_input_store}, {"outer-sharding-needs-fsdp", break_outer_alone}, {"outer-sharding-needs-fsdp", break_outer_grads},
-    {"graphs-on-hardware", break_no_graphs}, {"graph-scope-alone", break_graph_alone},
-    {"graph-preprocess", break_graph_preprocess}, {"graph-recompute", break_graph_full},
-    {"graph-recompute", break_graph_moe}, {"shared-keys-in-stage", break_shared_keys}, {"tp-divides-delta-heads", break_delta_heads},
-    {"compressed-without-tp", break_compressed_tp}, {"sparse-cp-gathers", break_sparse_cp}, {"sparse-needs-fused", break_sparse_unfused},
-    {"lengths-fit", break_lengths}, {"packing-needs-fused", break_packed_unfused}, {"hybrid-cp", break_hybrid_alone}, {"hybrid-cp", break_hybrid_unpacked},
-    {"hybrid-cp", break_hybrid_pp}, {"hybrid-cp", break_hybrid_fsdp}, {"hybrid-cp", break_hybrid_gather}, {"hybrid-cp", break_hybrid_ranks},
-    {"mhc-needs-streams", break_mhc_plain}, {"mhc-needs-streams", break_mhc_mlp}, {"norm-out-needs-delta", break_norm_out},
+    {"sizes-positive", break_sizes},
+    {"pp-in-range", break_pp},
+    {"pp-in-range", break_vpp_huge},
+    {"world-divides", break_world},
+    {"world-divides", break_world_huge},
+    {"ep-needs-experts", break_ep_dense},
+    {"etp-needs-experts", break_etp_dense},
+    {"expert-world-divides", break_expert_world},
+    {"expert-world-divides", break_expert_world_huge},
+    {"dp-agrees", break_dp},
+    {"edp-agrees", break_edp},
+    {"order-pp-last", break_order},
+    {"optimizer-instances-divide", break_instances},
+    {"tp-divides-heads", break_heads},
+    {"tp-fits-kv-groups", break_kv_groups},
+    {"ep-divides-experts", break_experts},
+    {"moe-tp-needs-sp", break_moe_sp},
+    {"tp-comm-overlap-needs-sp", break_tp_overlap},
+    {"deterministic-loss", break_deterministic_loss},
+    {"deterministic-tp-overlap", break_deterministic_tp},
+    {"deterministic-delta", break_deterministic_delta},
+    {"cp-divides-sequence", break_cp_seq},
+    {"sp-divides-sequence", break_sp_seq},
+    {"tp-divides-ffn", break_ffn},
+    {"etp-divides-expert-ffn", break_expert_ffn},
+    {"tp-divides-shared-expert", break_shared},
+    {"ulysses-divides-heads", break_ulysses},
+    {"batch-divides", break_batch},
+    {"batch-divides", break_batch_huge},
+    {"router-groups-divide", break_router_groups},
+    {"router-groups-divide", break_router_group_topk},
+    {"expert-bias-needs-sigmoid", break_expert_bias},
+    {"moe-bias-needs-etp1", break_moe_bias},
+    {"layout-string-reads", break_string_reads},
+    {"layout-string-alone", break_string_alone},
+    {"layout-string-alone", break_string_alone2},
+    {"layout-string-stages", break_string_stages},
+    {"layout-string-stages", break_string_vpp},
+    {"layout-string-stages", break_string_schedule},
+    {"layout-string-layers", break_string_layers},
+    {"layout-string-layers", break_string_mtp},
+    {"layout-string-mtp-place", break_string_mtp_rank0},
+    {"layout-string-mtp-place", break_string_mtp_chunk},
+    {"schedule-chunks", break_schedule_vpp},
+    {"schedule-chunks", break_schedule_v},
+    {"schedule-chunks", break_schedule_split},
+    {"post-validation-schedule", break_post_validation},
+    {"fp8-dispatch-needs-fp8", break_fp8_dispatch},
+    {"layers-divide", break_layers},
+    {"layers-divide", break_layers_vpp},
+    {"layers-divide", break_layers_account},
+    {"ends-divide", break_ends},
+    {"ends-divide", break_ends_account},
+    {"ends-divide", break_ends_rest},
+    {"ends-divide", break_ends_huge},
+    {"vpp-needs-pp", break_vpp_pp},
+    {"vpp-without-p2p-overlap", break_vpp_p2p},
+    {"microbatch-group", break_group_small},
+    {"microbatch-group", break_group_large},
+    {"microbatch-group", break_group_rest},
+    {"dualpipe-microbatches", break_dualpipe},
+    {"dualpipe-microbatches", break_dualpipev},
+    {"dispatcher-on-hardware", break_deepep},
+    {"dispatcher-on-hardware", break_hybridep},
+    {"flex-needs-group", break_flex},
+    {"deepep-group-size", break_deepep_size},
+    {"ep-overlap-needs-ep", break_overlap_ep},
+    {"ep-overlap-dispatcher", break_overlap_dispatcher},
+    {"ep-overlap-schedule", break_overlap_schedule},
+    {"ep-overlap-recompute", break_overlap_full},
+    {"ep-overlap-recompute", break_overlap_moe},
+    {"ep-overlap-shared", break_overlap_shared},
+    {"ep-overlap-mtp", break_overlap_mtp},
+    {"ep-overlap-vpp", break_overlap_vpp},
+    {"ep-overlap-graphs", break_overlap_graphs},
+    {"delay-wgrad-needs-overlap", break_delay_wgrad},
+    {"deepep-no-padding", break_deepep_pad},
+    {"allgather-no-quant-padding", break_allgather_pad},
+    {"shared-overlap-dispatcher", break_shared_dispatcher},
+    {"shared-overlap-recompute", break_shared_recompute},
+    {"precision-on-hardware", break_precision},
+    {"fp8-params-need-fp8", break_fp8_params},
+    {"fp4-params-need-fp4", break_fp4_params},
+    {"delayed-recipe", break_delayed_ends},
+    {"delayed-recipe", break_delayed_recompute},
+    {"bf16-ends-fit", break_bf16_ends},
+    {"param-gather-overlap", break_gather_overlap},
+    {"optimizer-offload-fp8", break_offload_fp8},
+    {"cpu-offloading", break_cpu_offload},
+    {"cpu-offloading", break_cpu_offload2},
+    {"offload-attn-proj", break_attn_proj},
+    {"fp8-input-store-swiglu", break_input_store},
+    {"outer-sharding-needs-fsdp", break_outer_alone},
+    {"outer-sharding-needs-fsdp", break_outer_grads},
+    {"graphs-on-hardware", break_no_graphs},
+    {"graph-scope-alone", break_graph_alone},
+    {"graph-preprocess", break_graph_preprocess},
+    {"graph-recompute", break_graph_full},
+    {"graph-recompute", break_graph_moe},
+    {"shared-keys-in-stage", break_shared_keys},
+    {"tp-divides-delta-heads", break_delta_heads},
+    {"compressed-without-tp", break_compressed_tp},
+    {"sparse-cp-gathers", break_sparse_cp},
+    {"sparse-needs-fused", break_sparse_unfused},
+    {"lengths-fit", break_lengths},
+    {"packing-needs-fused", break_packed_unfused},
+    {"hybrid-cp", break_hybrid_alone},
+    {"hybrid-cp", break_hybrid_unpacked},
+    {"hybrid-cp", break_hybrid_pp},
+    {"hybrid-cp", break_hybrid_fsdp},
+    {"hybrid-cp", break_hybrid_gather},
+    {"hybrid-cp", break_hybrid_ranks},
+    {"mhc-needs-streams", break_mhc_plain},
+    {"mhc-needs-streams", break_mhc_mlp},
+    {"norm-out-needs-delta", break_norm_out},
 };
 
 /* The good scenario: 64 GPUs, TP 2 x CP 2 x PP 2 x DP 8; EP 8 x EDP 4. */
@@ -715,7 +882,8 @@ static void refusal_says_why(void **state) {
   assert_int_equal(ms_rules[refusal.rule].number, 4);
   g_autoptr(GError) error = NULL;
   assert_null(ms_layout_new_or_error(&c->s, &error));
-  assert_string_equal(error->message, "run.json: layout.ep: EP 8 does not divide 100 experts (rule ep-divides-experts)");
+  assert_string_equal(error->message,
+                      "run.json: layout.ep: EP 8 does not divide 100 experts (rule ep-divides-experts)");
   c->model.num_experts = 256;
   assert_true(ms_layout_check(&c->s, &refusal));
   assert_int_equal(refusal.rule, -1);
@@ -743,13 +911,27 @@ static void arbitrary_values(void **state) {
   (void)state;
   for (int i = 0; i < 200000; i++) {
     Case *c = good_case();
-    int *fields[] = {&c->s.gpus, &LAYOUT.tp, &LAYOUT.cp, &LAYOUT.pp, &LAYOUT.vpp, &LAYOUT.ep, &LAYOUT.etp,
-                     &LAYOUT.microbatch_group_size_per_virtual_pipeline_stage, &LAYOUT.decoder_first_pipeline_num_layers,
-                     &LAYOUT.decoder_last_pipeline_num_layers, &TRAINING.seq_length, &TRAINING.micro_batch_size,
-                     &TRAINING.global_batch_size, &c->model.num_layers, &c->model.num_attention_heads,
-                     &c->model.num_query_groups, &c->model.num_experts, &OPTIONS.num_distributed_optimizer_instances};
+    int *fields[] = {&c->s.gpus,
+                     &LAYOUT.tp,
+                     &LAYOUT.cp,
+                     &LAYOUT.pp,
+                     &LAYOUT.vpp,
+                     &LAYOUT.ep,
+                     &LAYOUT.etp,
+                     &LAYOUT.microbatch_group_size_per_virtual_pipeline_stage,
+                     &LAYOUT.decoder_first_pipeline_num_layers,
+                     &LAYOUT.decoder_last_pipeline_num_layers,
+                     &TRAINING.seq_length,
+                     &TRAINING.micro_batch_size,
+                     &TRAINING.global_batch_size,
+                     &c->model.num_layers,
+                     &c->model.num_attention_heads,
+                     &c->model.num_query_groups,
+                     &c->model.num_experts,
+                     &OPTIONS.num_distributed_optimizer_instances};
     for (int k = g_rand_int_range(random, 0, 4); k >= 0; k--)
-      *fields[g_rand_int_range(random, 0, G_N_ELEMENTS(fields))] = values[g_rand_int_range(random, 0, G_N_ELEMENTS(values))];
+      *fields[g_rand_int_range(random, 0, G_N_ELEMENTS(fields))] =
+          values[g_rand_int_range(random, 0, G_N_ELEMENTS(values))];
     LAYOUT.schedule = (MsScheduleKind)g_rand_int_range(random, 0, MS_N_SCHEDULES);
     MsRefusal refusal;
     ms_layout_check(&c->s, &refusal);
@@ -759,15 +941,24 @@ static void arbitrary_values(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(worked_groups_of_16),        cmocka_unit_test(worked_groups_of_recipes),
-      cmocka_unit_test(properties_over_a_grid),     cmocka_unit_test(rank_order_pp_dp),
-      cmocka_unit_test(geometry_of_progressions),   cmocka_unit_test(layout_string_deepseek_v3),
-      cmocka_unit_test(layout_string_standalone_mtp), cmocka_unit_test(layout_string_of_16_stages),
-      cmocka_unit_test(layout_string_round_trip),   cmocka_unit_test(hostile_strings),
-      cmocka_unit_test(even_split),                 cmocka_unit_test(accounted_split),
-      cmocka_unit_test(uneven_ends),                cmocka_unit_test(v_schedules),
-      cmocka_unit_test(every_rule_refuses),         cmocka_unit_test(refusal_says_why),
-      cmocka_unit_test(resolved_values),            cmocka_unit_test(arbitrary_values),
+      cmocka_unit_test(worked_groups_of_16),
+      cmocka_unit_test(worked_groups_of_recipes),
+      cmocka_unit_test(properties_over_a_grid),
+      cmocka_unit_test(rank_order_pp_dp),
+      cmocka_unit_test(geometry_of_progressions),
+      cmocka_unit_test(layout_string_deepseek_v3),
+      cmocka_unit_test(layout_string_standalone_mtp),
+      cmocka_unit_test(layout_string_of_16_stages),
+      cmocka_unit_test(layout_string_round_trip),
+      cmocka_unit_test(hostile_strings),
+      cmocka_unit_test(even_split),
+      cmocka_unit_test(accounted_split),
+      cmocka_unit_test(uneven_ends),
+      cmocka_unit_test(v_schedules),
+      cmocka_unit_test(every_rule_refuses),
+      cmocka_unit_test(refusal_says_why),
+      cmocka_unit_test(resolved_values),
+      cmocka_unit_test(arbitrary_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* tests/unit/test_lcma.c - the BLAS-like interface: arguments, edge cases, plans and limits; the decision on machines whose rates are known; the fit of
- * rates; the benchmark's own arithmetic. */
+/* tests/unit/test_lcma.c - the BLAS-like interface: arguments, edge cases, plans and limits; the decision on machines
+ * whose rates are known; the fit of rates; the benchmark's own arithmetic. */
 #include <math.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ static void test_edge_cases(void **state) {
   assert_close((double)c[3], 27.5, 1e-6);
   assert_int_equal(ms_lcma_dgemm(lcma, 'N', 'N', 2, 2, 2, 0, x, 2, x, 2, 0, z, 2), MS_LCMA_OK);
   for (int i = 0; i < 4; i++) assert_close(z[i], 0, 0); /* beta 0 clears even NaN */
-  const uint16_t half = 0x3f00, two = 0x4000; /* 0.5 and 2 as bfloat16 */
+  const uint16_t half = 0x3f00, two = 0x4000;           /* 0.5 and 2 as bfloat16 */
   float product = NAN;
   assert_int_equal(ms_lcma_bf16gemm(lcma, 'N', 'N', 1, 1, 1, 3, &half, 1, &two, 1, 0, &product, 1), MS_LCMA_OK);
   assert_close((double)product, 3, 1e-6);
@@ -76,19 +76,27 @@ static void test_plans_and_limits(void **state) {
       ms_lcma_set_workspace_limit(lcma, limit_B);
       assert_int_equal(ms_lcma_set_plan(lcma, plans[i]), MS_LCMA_OK);
       assert_int_equal(ms_lcma_dgemm(lcma, 'N', 'T', N, N, N, 1, a, N, b, N, 0, c, N), MS_LCMA_OK);
-      assert_string_equal(ms_lcma_plan(lcma), limit_B < 4096 ? "library" : limit_B > 1 << 20 ? plans[i] : ms_lcma_plan(lcma));
+      assert_string_equal(ms_lcma_plan(lcma), limit_B < 4096      ? "library"
+                                              : limit_B > 1 << 20 ? plans[i]
+                                                                  : ms_lcma_plan(lcma));
       for (int x = 0; x < N * N; x++) assert_true(fabs(c[x] - by_library[x]) < 1e-11);
     }
   assert_true(ms_lcma_error_growth(lcma) > 1);
   ms_lcma_free(lcma);
 }
 
-/* --- the decision ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- the decision ---------------------------------------------------------------------------------------------- */
 static double flop_s(const void *data, double m, double n, double k) { return 2 * m * n * k / *(const double *)data; }
 
 static MsLcmaMachine machine_of(const double *flops, double Bps) {
-  return (MsLcmaMachine){.data = flops, .library_s = flop_s, .product_s = flop_s, .split_s_per_B = 1 / Bps, .merge_s_per_B = 1 / Bps,
-                         .input_B = 4, .sum_B = 4, .product_B = 4};
+  return (MsLcmaMachine){.data = flops,
+                         .library_s = flop_s,
+                         .product_s = flop_s,
+                         .split_s_per_B = 1 / Bps,
+                         .merge_s_per_B = 1 / Bps,
+                         .input_B = 4,
+                         .sum_B = 4,
+                         .product_B = 4};
 }
 
 static void test_decision_follows_the_rates(void **state) {
@@ -103,7 +111,8 @@ static void test_decision_follows_the_rates(void **state) {
   assert_string_equal(((MsLcmaChoice *)dear_sums->pdata[0])->plan, "library");
   for (guint i = 1; i < free_sums->len; i++) { /* of equals the most accurate */
     const MsLcmaChoice *other = free_sums->pdata[i];
-    assert_true(best->time_s <= MS_LCMA_TIE * other->time_s && (other->growth >= best->growth || other->time_s * 1.0001 > best->time_s / MS_LCMA_TIE));
+    assert_true(best->time_s <= MS_LCMA_TIE * other->time_s &&
+                (other->growth >= best->growth || other->time_s * 1.0001 > best->time_s / MS_LCMA_TIE));
   }
   double before = 0; /* larger squares gain more */
   for (double n = 512; n <= 16384; n *= 2) {
@@ -114,11 +123,13 @@ static void test_decision_follows_the_rates(void **state) {
     if (n < 600) assert_string_equal(((MsLcmaChoice *)choices->pdata[0])->plan, "library");
     for (guint i = 3; i < choices->len; i++) /* the others by time */
       assert_true(((MsLcmaChoice *)choices->pdata[i])->time_s >= ((MsLcmaChoice *)choices->pdata[i - 1])->time_s ||
-                  strcmp(((MsLcmaChoice *)choices->pdata[i])->plan, "library") == 0 || strcmp(((MsLcmaChoice *)choices->pdata[i - 1])->plan, "library") == 0);
+                  strcmp(((MsLcmaChoice *)choices->pdata[i])->plan, "library") == 0 ||
+                  strcmp(((MsLcmaChoice *)choices->pdata[i - 1])->plan, "library") == 0);
   }
 }
 
-/* Strassen's scheme by hand: 7 products of half size; 4 MK read and 7 quarters written; 7 quarters read and C written. */
+/* Strassen's scheme by hand: 7 products of half size; 4 MK read and 7 quarters written; 7 quarters read and C written.
+ */
 static void test_decision_by_hand(void **state) {
   (void)state;
   const double flops = 1e11, Bps = 1e10, n = 1024, e = n * n;
@@ -131,7 +142,8 @@ static void test_decision_by_hand(void **state) {
   assert_close(c->merge_s, (7 * e / 4 + e) * 4 / Bps, 1e-12);
   assert_close(c->workspace_B, 21 * e / 4 * 4, 1e-12);
   assert_close(c->growth, 6, 1e-12);
-  g_autoptr(GPtrArray) limited = ms_lcma_decide(&machine, &(MsLcmaShape){n, n, n, TRUE, 7 * 4 * e}); /* room for nearly all: two groups */
+  g_autoptr(GPtrArray) limited =
+      ms_lcma_decide(&machine, &(MsLcmaShape){n, n, n, TRUE, 7 * 4 * e}); /* room for nearly all: two groups */
   const MsLcmaChoice *l = ms_lcma_choice_of(limited, "strassen*strassen");
   assert_non_null(l);
   assert_true(l->groups >= 2 && l->workspace_B <= 7 * 4 * e);
@@ -175,8 +187,13 @@ static void test_bench(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_arguments),        cmocka_unit_test(test_edge_cases),   cmocka_unit_test(test_plans_and_limits), cmocka_unit_test(test_decision_follows_the_rates),
-      cmocka_unit_test(test_decision_by_hand), cmocka_unit_test(test_fit_of_rates), cmocka_unit_test(test_bench),
+      cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_edge_cases),
+      cmocka_unit_test(test_plans_and_limits),
+      cmocka_unit_test(test_decision_follows_the_rates),
+      cmocka_unit_test(test_decision_by_hand),
+      cmocka_unit_test(test_fit_of_rates),
+      cmocka_unit_test(test_bench),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

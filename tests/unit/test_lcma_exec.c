@@ -1,5 +1,6 @@
-/* tests/unit/test_lcma_exec.c - plans against a naive product in double: types, transposes, alpha and beta, leading dimensions, odd sizes, one and
- * several stages, one and several threads, small workspaces; what lies beyond the matrix is neither read nor written; error growth by level. */
+/* tests/unit/test_lcma_exec.c - plans against a naive product in double: types, transposes, alpha and beta, leading
+ * dimensions, odd sizes, one and several stages, one and several threads, small workspaces; what lies beyond the matrix
+ * is neither read nor written; error growth by level. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -34,11 +35,13 @@ static double get(MsBlasType type, const void *x, gint64 index) {
   return (double)f;
 }
 
-/* An operand whose last element is the last of its allocation, so that sanitizers see a read beyond it; padding between rows is NaN. */
+/* An operand whose last element is the last of its allocation, so that sanitizers see a read beyond it; padding between
+ * rows is NaN. */
 static void *matrix(MsBlasType type, gint64 rows, gint64 cols, gint64 ld) {
   void *x = g_malloc(((size_t)((rows - 1) * ld + cols)) * (type == MS_BLAS_BF16 ? 2 : c_element_B(type)));
   for (gint64 i = 0; i < rows; i++)
-    for (gint64 j = 0; j < ld && i * ld + j < (rows - 1) * ld + cols; j++) put(type, x, i * ld + j, j < cols ? uniform() : (double)NAN);
+    for (gint64 j = 0; j < ld && i * ld + j < (rows - 1) * ld + cols; j++)
+      put(type, x, i * ld + j, j < cols ? uniform() : (double)NAN);
   return x;
 }
 
@@ -50,8 +53,8 @@ typedef struct {
   int pad; /* added to each leading dimension */
 } Case;
 
-/* Largest |error| relative to |alpha| k max|A| max|B| + |beta C| (fast schemes are accurate relative to norms, not to elements), in units of the
- * type's rounding. */
+/* Largest |error| relative to |alpha| k max|A| max|B| + |beta C| (fast schemes are accurate relative to norms, not to
+ * elements), in units of the type's rounding. */
 static double worst_error(const Case *q, const MsLcmaPlan *plan, int threads) {
   seed = 1;
   MsBlasType out = q->type == MS_BLAS_F64 ? MS_BLAS_F64 : MS_BLAS_F32;
@@ -79,7 +82,8 @@ static double worst_error(const Case *q, const MsLcmaPlan *plan, int threads) {
         sum += get(q->type, a, q->ta ? l * lda + i : i * lda + l) * get(q->type, b, q->tb ? j * ldb + l : l * ldb + j);
       }
       double before = q->beta == 0 ? 0 : q->beta * get(out, old, i * ldc + j);
-      double error = fabs(get(out, c, i * ldc + j) - (q->alpha * sum + before)) / (fabs(q->alpha) * (double)q->k + fabs(before));
+      double error =
+          fabs(get(out, c, i * ldc + j) - (q->alpha * sum + before)) / (fabs(q->alpha) * (double)q->k + fabs(before));
       if (!(error <= worst)) worst = error; /* a NaN counts */
     }
     for (gint64 j = q->n; j < ldc && i < q->m - 1; j++) assert_true(isnan(get(out, c, i * ldc + j)));
@@ -94,16 +98,30 @@ static MsLcmaPlan *plan_of(const char *name) {
   return plan;
 }
 
-/* The bound of the analysis is growth * (k + additions) roundings; errors of random numbers add up like their square root at most. */
+/* The bound of the analysis is growth * (k + additions) roundings; errors of random numbers add up like their square
+ * root at most. */
 static void right(const Case *q, const MsLcmaPlan *plan, int threads) {
   double worst = worst_error(q, plan, threads), bound = 2 + 0.5 * ms_lcma_plan_growth(plan) * sqrt((double)q->k);
   if (!(worst < bound))
-    fail_msg("%s, %s %" G_GINT64_FORMAT "x%" G_GINT64_FORMAT "x%" G_GINT64_FORMAT " trans %d%d: error %g of the rounding, bound %g", plan->name,
-             ms_blas_type_words[q->type], q->m, q->n, q->k, q->ta, q->tb, worst, bound);
+    fail_msg("%s, %s %" G_GINT64_FORMAT "x%" G_GINT64_FORMAT "x%" G_GINT64_FORMAT
+             " trans %d%d: error %g of the rounding, bound %g",
+             plan->name, ms_blas_type_words[q->type], q->m, q->n, q->k, q->ta, q->tb, worst, bound);
 }
 
-static const char *const plans[] = {"definition", "strassen", "winograd", "3x2x3", "4x4x4-48", "strassen*strassen", "strassen/strassen", "2x3x4/winograd", "3x3x6",
-                                    "definition:library", "strassen:library", "3x2x3:library", "strassen*strassen:library", "strassen/2x2x3:library"};
+static const char *const plans[] = {"definition",
+                                    "strassen",
+                                    "winograd",
+                                    "3x2x3",
+                                    "4x4x4-48",
+                                    "strassen*strassen",
+                                    "strassen/strassen",
+                                    "2x3x4/winograd",
+                                    "3x3x6",
+                                    "definition:library",
+                                    "strassen:library",
+                                    "3x2x3:library",
+                                    "strassen*strassen:library",
+                                    "strassen/2x2x3:library"};
 
 static void test_types_and_transposes(void **state) {
   (void)state;
@@ -111,17 +129,22 @@ static void test_types_and_transposes(void **state) {
     g_autoptr(MsLcmaPlan) plan = plan_of(plans[i]);
     for (int type = 0; type < MS_BLAS_TYPES; type++)
       for (int trans = 0; trans < 4; trans++)
-        right(&(Case){(MsBlasType)type, 96, 128, 72, trans & 1, trans >> 1, 1.25, trans == 2 ? 0 : -0.5, trans == 1 ? 5 : 0}, plan, 1 + trans % 2);
+        right(&(Case){(MsBlasType)type, 96, 128, 72, trans & 1, trans >> 1, 1.25, trans == 2 ? 0 : -0.5,
+                      trans == 1 ? 5 : 0},
+              plan, 1 + trans % 2);
   }
 }
 
 static void test_odd_sizes(void **state) {
   (void)state;
-  static const gint64 sizes[][3] = {{1, 1, 1}, {1, 200, 3}, {97, 1, 33}, {5, 3, 211}, {65, 129, 67}, {127, 131, 113}, {33, 66, 1}, {258, 70, 130}, {30, 50, 1100}};
+  static const gint64 sizes[][3] = {{1, 1, 1},       {1, 200, 3}, {97, 1, 33},    {5, 3, 211},   {65, 129, 67},
+                                    {127, 131, 113}, {33, 66, 1}, {258, 70, 130}, {30, 50, 1100}};
   for (size_t i = 0; i < G_N_ELEMENTS(plans); i++) {
     g_autoptr(MsLcmaPlan) plan = plan_of(plans[i]);
     for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++)
-      right(&(Case){(MsBlasType)((s + i) % MS_BLAS_TYPES), sizes[s][0], sizes[s][1], sizes[s][2], s % 2, s / 2 % 2, -1, s % 3 ? 0.5 : 0, (int)(s % 4)}, plan, 1);
+      right(&(Case){(MsBlasType)((s + i) % MS_BLAS_TYPES), sizes[s][0], sizes[s][1], sizes[s][2], s % 2, s / 2 % 2, -1,
+                    s % 3 ? 0.5 : 0, (int)(s % 4)},
+            plan, 1);
   }
 }
 
@@ -190,8 +213,9 @@ static void test_names(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_types_and_transposes), cmocka_unit_test(test_odd_sizes),    cmocka_unit_test(test_several_chunks),
-      cmocka_unit_test(test_workspace_limit),      cmocka_unit_test(test_error_growth), cmocka_unit_test(test_names),
+      cmocka_unit_test(test_types_and_transposes), cmocka_unit_test(test_odd_sizes),
+      cmocka_unit_test(test_several_chunks),       cmocka_unit_test(test_workspace_limit),
+      cmocka_unit_test(test_error_growth),         cmocka_unit_test(test_names),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

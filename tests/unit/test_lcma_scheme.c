@@ -1,5 +1,6 @@
-/* tests/unit/test_lcma_scheme.c - every scheme proved exactly, in every order of its sizes, and products of schemes; each single coefficient matters:
- * any one that is changed breaks the proof; names and texts that are wrong are refused. */
+/* tests/unit/test_lcma_scheme.c - every scheme proved exactly, in every order of its sizes, and products of schemes;
+ * each single coefficient matters: any one that is changed breaks the proof; names and texts that are wrong are
+ * refused. */
 #include <string.h>
 
 #include "base/err.h"
@@ -32,8 +33,12 @@ static void test_products(void **state) {
   static const struct {
     const char *name;
     int m, k, n, r, levels;
-  } expected[] = {{"strassen*strassen", 4, 4, 4, 49, 2}, {"winograd*winograd", 4, 4, 4, 49, 2}, {"strassen*strassen*strassen", 8, 8, 8, 343, 3},
-                  {"3x2x2*strassen", 6, 4, 4, 77, 2},    {"3x3x2*2x3x3", 6, 9, 6, 225, 2},      {"4x2x3", 4, 2, 3, 20, 1},
+  } expected[] = {{"strassen*strassen", 4, 4, 4, 49, 2},
+                  {"winograd*winograd", 4, 4, 4, 49, 2},
+                  {"strassen*strassen*strassen", 8, 8, 8, 343, 3},
+                  {"3x2x2*strassen", 6, 4, 4, 77, 2},
+                  {"3x3x2*2x3x3", 6, 9, 6, 225, 2},
+                  {"4x2x3", 4, 2, 3, 20, 1},
                   {"4x4x4-48*strassen", 8, 8, 8, 336, 2}};
   for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
     g_autoptr(MsScheme) s = ms_scheme_new(expected[i].name, NULL);
@@ -81,14 +86,30 @@ static void test_counts(void **state) {
 
 static void test_wrong_texts(void **state) {
   (void)state;
-  static const char *const wrong[] = {"(a11)(b11) -> c11\n(a11)(b11) -> c11\n", "(a11)(b11)-> c11\n", "(a12)(b11) -> c11\n", "(a11 + a11)(b11) -> c11\n",
-                                      "(1/3 a11)(b11) -> c11\n", "(0 a11)(b11) -> c11\n", "()(b11) -> c11\n", "(a11)(b11) -> c11", "", "(b11)(a11) -> c11\n"};
+  static const char *const wrong[] = {"(a11)(b11) -> c11\n(a11)(b11) -> c11\n",
+                                      "(a11)(b11)-> c11\n",
+                                      "(a12)(b11) -> c11\n",
+                                      "(a11 + a11)(b11) -> c11\n",
+                                      "(1/3 a11)(b11) -> c11\n",
+                                      "(0 a11)(b11) -> c11\n",
+                                      "()(b11) -> c11\n",
+                                      "(a11)(b11) -> c11",
+                                      "",
+                                      "(b11)(a11) -> c11\n"};
   for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
     g_autoptr(GError) error = NULL;
     assert_null(ms_scheme_parse(&(MsSchemeText){"t", 1, 1, 1, 1, "", wrong[i]}, &error));
     assert_int_equal(error->code, MS_ERROR_INPUT);
   }
-  static const char *const names[] = {"", "strasen", "7x7x7", "2x2", "2x2x2x2", "*", "strassen*", "strassen*strassen*strassen*strassen", "99999999999x1x1"};
+  static const char *const names[] = {"",
+                                      "strasen",
+                                      "7x7x7",
+                                      "2x2",
+                                      "2x2x2x2",
+                                      "*",
+                                      "strassen*",
+                                      "strassen*strassen*strassen*strassen",
+                                      "99999999999x1x1"};
   for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
     g_autoptr(GError) error = NULL;
     assert_null(ms_scheme_new(names[i], &error));
@@ -98,8 +119,11 @@ static void test_wrong_texts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table_is_right_in_every_order), cmocka_unit_test(test_products), cmocka_unit_test(test_a_wrong_coefficient_is_caught),
-      cmocka_unit_test(test_counts),                        cmocka_unit_test(test_wrong_texts),
+      cmocka_unit_test(test_table_is_right_in_every_order),
+      cmocka_unit_test(test_products),
+      cmocka_unit_test(test_a_wrong_coefficient_is_caught),
+      cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_wrong_texts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* tests/unit/test_local.c - calibrating a CPU that exists on paper only: a clock made of formulas and noise stands in for the executor. What comes out of
- * measuring, fitting and writing a profile must predict that machine. */
+/* tests/unit/test_local.c - calibrating a CPU that exists on paper only: a clock made of formulas and noise stands in
+ * for the executor. What comes out of measuring, fitting and writing a profile must predict that machine. */
 #include "lib/close.h"
 #include "lib/world.h"
 
@@ -17,7 +17,7 @@
 
 static char *folder;
 
-/* --- the machine on paper ------------------------------------------------------------------------------------------------------------------ */
+/* --- the machine on paper -------------------------------------------------------------------------------------- */
 static double row_s(const MsOp *op) {
   MsTerms t = ms_op_terms(op);
   switch (ms_op_families[op->kind]) {
@@ -30,10 +30,10 @@ static double row_s(const MsOp *op) {
 
 typedef struct {
   GRand *rand;
-  double noise;    /* a run is slower by up to this share */
-  int passes;      /* so far */
-  gboolean fails;  /* the second step of a list cannot be run */
-  GError *broken;  /* every pass fails with a copy of it */
+  double noise;   /* a run is slower by up to this share */
+  int passes;     /* so far */
+  gboolean fails; /* the second step of a list cannot be run */
+  GError *broken; /* every pass fails with a copy of it */
 } Paper;
 
 static void add_rows(MsStepRun *run, const MsOpList *list, double calls, Paper *paper) {
@@ -71,7 +71,8 @@ static MsStepRun *run_on_paper(const MsScenario *s, Paper *paper) {
   return run;
 }
 
-static gboolean pass_on_paper(const MsLocalStep *step, int n, MsStepRun **run, char **why, MsTick tick, gpointer tick_data, gpointer data, GError **error) {
+static gboolean pass_on_paper(const MsLocalStep *step, int n, MsStepRun **run, char **why, MsTick tick,
+                              gpointer tick_data, gpointer data, GError **error) {
   Paper *paper = data;
   paper->passes++;
   if (paper->broken) {
@@ -106,14 +107,21 @@ static MsSurveyed *survey_of(const MsLocalStep *steps, int n, int passes, double
   return survey;
 }
 
-static MsMachine machine = {.cpu = (char *)"Paper CPU", .cores = 2, .l2_B = 2097152, .l3_B = 1e8, .memory_B = 24e9, .blas = (char *)"openblas 0.3.21, kernels for SkylakeX"};
+static MsMachine machine = {.cpu = (char *)"Paper CPU",
+                            .cores = 2,
+                            .l2_B = 2097152,
+                            .l3_B = 1e8,
+                            .memory_B = 24e9,
+                            .blas = (char *)"openblas 0.3.21, kernels for SkylakeX"};
 
 static void add_messages(GArray *samples) {
-  static const MsOpKind kinds[] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER, MS_OP_ALL_REDUCE, MS_OP_ALL_TO_ALL, MS_OP_P2P};
+  static const MsOpKind kinds[] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER, MS_OP_ALL_REDUCE, MS_OP_ALL_TO_ALL,
+                                   MS_OP_P2P};
   for (guint k = 0; k < G_N_ELEMENTS(kinds); k++)
     for (int i = 0; i < 40; i++)
       for (int fp32 = 0; fp32 < 2; fp32++) {
-        MsRowSample s = {.op = {.name = "paper", .kind = (guint8)kinds[k], .dtype = fp32 ? MS_ODT_FP32 : MS_ODT_BF16}, .ranks = 2};
+        MsRowSample s = {.op = {.name = "paper", .kind = (guint8)kinds[k], .dtype = fp32 ? MS_ODT_FP32 : MS_ODT_BF16},
+                         .ranks = 2};
         s.op.message_B = 64 * exp2(i / 2.0);
         s.time_s = 0.5e-6 + ms_row_bus_B(&s) * (fp32 ? 1 : 2) / 5e9;
         g_array_append_val(samples, s);
@@ -126,24 +134,27 @@ static MsLocalProfile *profile_of(const MsSurveyed *survey) {
   ms_survey_samples(survey, samples);
   add_messages(samples);
   MsLocalFacts facts = {&machine, 120e9, 100e9, 18e9, "moesim calibrate", "2026-11-21"};
-  MsLocalProfile *p = ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts, ms_survey_row_repeat(survey), &error);
+  MsLocalProfile *p = ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts,
+                                       ms_survey_row_repeat(survey), &error);
   if (!p) fail_msg("%s", error->message);
   return p;
 }
 
-/* --- measuring --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- measuring ------------------------------------------------------------------------------------------------- */
 static void the_least_of_the_passes(void **state) {
   (void)state;
   int n;
   const MsLocalStep *steps = ms_local_check_steps(&n);
-  g_autoptr(MsSurveyed) one = survey_of(steps, 3, 1, 0.5), many = survey_of(steps, 3, 12, 0.5), exact = survey_of(steps, 3, 1, 0);
+  g_autoptr(MsSurveyed) one = survey_of(steps, 3, 1, 0.5), many = survey_of(steps, 3, 12, 0.5),
+                        exact = survey_of(steps, 3, 1, 0);
   for (int i = 0; i < 3; i++) {
     assert_true(many->step[i].step_s <= one->step[i].step_s);
     assert_close(many->step[i].step_s, exact->step[i].step_s, 0.15); /* the least of 12 */
     assert_int_equal(many->step[i].runs, 12);
     assert_true(many->step[i].next_s >= many->step[i].step_s);
     for (guint j = 0; j < exact->step[i].rows->len; j++) {
-      double got = g_array_index(many->step[i].rows, MsRunRow, j).cpu_s, want = g_array_index(exact->step[i].rows, MsRunRow, j).cpu_s;
+      double got = g_array_index(many->step[i].rows, MsRunRow, j).cpu_s,
+             want = g_array_index(exact->step[i].rows, MsRunRow, j).cpu_s;
       assert_true(got >= want && got < 1.3 * want);
     }
   }
@@ -159,14 +170,20 @@ static void the_filter(void **state) {
   assert_false(ms_machine_quiet(1, 0));
 }
 
-/* Several ranks: the wall time of a quiet run counts before the CPU time of those that were disturbed, and the least of the quiet ones. */
+/* Several ranks: the wall time of a quiet run counts before the CPU time of those that were disturbed, and the least of
+ * the quiet ones. */
 static double wall[] = {2.0, 1.0, 3.0, 2.5};
 static gboolean quiet[] = {FALSE, FALSE, TRUE, TRUE};
-static gboolean pass_of_two(const MsLocalStep *step, int n, MsStepRun **run, char **why, MsTick tick, gpointer tick_data, gpointer data, GError **error) {
+static gboolean pass_of_two(const MsLocalStep *step, int n, MsStepRun **run, char **why, MsTick tick,
+                            gpointer tick_data, gpointer data, GError **error) {
   (void)step, (void)n, (void)why, (void)tick, (void)tick_data, (void)error;
   int *at = data;
   run[0] = g_new0(MsStepRun, 1);
-  *run[0] = (MsStepRun){.ranks = 2, .step_s = wall[*at], .step_cpu_s = wall[*at] / 2, .quiet = quiet[*at], .rows = g_array_new(FALSE, FALSE, sizeof(MsRunRow))};
+  *run[0] = (MsStepRun){.ranks = 2,
+                        .step_s = wall[*at],
+                        .step_cpu_s = wall[*at] / 2,
+                        .quiet = quiet[*at],
+                        .rows = g_array_new(FALSE, FALSE, sizeof(MsRunRow))};
   ++*at;
   return TRUE;
 }
@@ -201,7 +218,7 @@ static void what_fails_is_said(void **state) {
   g_rand_free(paper.rand);
 }
 
-/* --- steps ------------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- steps ----------------------------------------------------------------------------------------------------- */
 static void steps_are_scenarios(void **state) {
   (void)state;
   int n, one = 0, several = 0;
@@ -236,7 +253,8 @@ static void texts_come_back(void **state) {
   g_autofree char *second = ms_step_run_text(again);
   assert_string_equal(text, second);
   assert_int_equal(again->rows->len, m->rows->len);
-  static const char *const bad[] = {"", "step", "step 2 1 1 1 1\nrow 1 2\n", "step 2 1 1 1 1\nrow 200 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 x\n"};
+  static const char *const bad[] = {"", "step", "step 2 1 1 1 1\nrow 1 2\n",
+                                    "step 2 1 1 1 1\nrow 200 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 x\n"};
   for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
     g_autoptr(GError) why = NULL;
     assert_null(ms_step_run_parse(bad[i], "here", &why));
@@ -247,7 +265,8 @@ static void texts_come_back(void **state) {
 static void messages_come_back(void **state) {
   (void)state;
   g_autoptr(GError) error = NULL;
-  g_autoptr(GArray) samples = ms_messages_parse("op,num_gpus,bytes,latency_us\nall_gather,2,1024,3.5\np2p,2,64,0.5\n", "here", &error);
+  g_autoptr(GArray) samples =
+      ms_messages_parse("op,num_gpus,bytes,latency_us\nall_gather,2,1024,3.5\np2p,2,64,0.5\n", "here", &error);
   assert_non_null(samples);
   assert_int_equal(samples->len, 4); /* each as FP32 and as BF16 */
   g_autofree char *text = ms_messages_text(samples);
@@ -257,10 +276,11 @@ static void messages_come_back(void **state) {
   assert_close(s->op.message_B, 512, 0);
   assert_close(s->time_s, 3.5e-6, 1e-12);
   assert_null(ms_messages_parse("op,num_gpus,bytes,latency_us\nbroadcast,2,1024,3.5\n", "here", &error));
-  assert_string_equal(error->message, "here:2: op: must be one of all_gather, reduce_scatter, all_reduce, alltoall, p2p");
+  assert_string_equal(error->message,
+                      "here:2: op: must be one of all_gather, reduce_scatter, all_reduce, alltoall, p2p");
 }
 
-/* --- the whole ---------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- the whole ------------------------------------------------------------------------------------------------- */
 static void the_profile_predicts_the_machine(void **state) {
   (void)state;
   int n;
@@ -283,7 +303,8 @@ static void the_profile_predicts_the_machine(void **state) {
   if (!compared) fail_msg("%s", error->message);
   for (int i = 0; i < compared->n; i++)
     if (compared->step[i].why) fail_msg("%s: %s", compared->step[i].step->name, compared->step[i].why);
-  print_message("steps %.2f %%, %.2f %%; GEMM %.2f %%; all rows %.2f %%\n", 100 * compared->one.median, 100 * compared->one.p90, 100 * compared->gemm.median, 100 * compared->all_ops.median);
+  print_message("steps %.2f %%, %.2f %%; GEMM %.2f %%; all rows %.2f %%\n", 100 * compared->one.median,
+                100 * compared->one.p90, 100 * compared->gemm.median, 100 * compared->all_ops.median);
   assert_true(compared->one.n >= 12);
   assert_true(compared->one.median < 0.02 && compared->one.p90 < 0.04);
   assert_true(compared->gemm.median < 0.02 && compared->all_ops.median < 0.03);
@@ -306,7 +327,8 @@ static void bad_fits_are_named(void **state) {
   assert_true(profile->distrust->len >= 2);
   assert_true(g_str_has_prefix(profile->distrust->pdata[0], "the machine is too busy"));
   gboolean named = FALSE;
-  for (guint i = 1; i < profile->distrust->len; i++) named |= strstr(profile->distrust->pdata[i], "shapes held back are off by") != NULL;
+  for (guint i = 1; i < profile->distrust->len; i++)
+    named |= strstr(profile->distrust->pdata[i], "shapes held back are off by") != NULL;
   assert_true(named);
 }
 
@@ -346,9 +368,11 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_least_of_the_passes), cmocka_unit_test(the_filter), cmocka_unit_test(quiet_runs_count_first),
-                                     cmocka_unit_test(what_fails_is_said), cmocka_unit_test(steps_are_scenarios), cmocka_unit_test(texts_come_back),
-                                     cmocka_unit_test(messages_come_back), cmocka_unit_test(the_profile_predicts_the_machine), cmocka_unit_test(bad_fits_are_named),
-                                     cmocka_unit_test(tables_are_readable)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_least_of_the_passes), cmocka_unit_test(the_filter),
+      cmocka_unit_test(quiet_runs_count_first),  cmocka_unit_test(what_fails_is_said),
+      cmocka_unit_test(steps_are_scenarios),     cmocka_unit_test(texts_come_back),
+      cmocka_unit_test(messages_come_back),      cmocka_unit_test(the_profile_predicts_the_machine),
+      cmocka_unit_test(bad_fits_are_named),      cmocka_unit_test(tables_are_readable)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,4 +1,5 @@
-/* tests/unit/test_memory.c - bytes of a rank against hand-checked cases and oracles of domain/memory.md, and against published memories. */
+/* tests/unit/test_memory.c - bytes of a rank against hand-checked cases and oracles of domain/memory.md, and against
+ * published memories. */
 #include "lib/close.h"
 #include "lib/tier.h"
 #include "lib/world.h"
@@ -31,7 +32,8 @@ static Run run_of(MsScenario *s) {
   char why[256] = "";
   Run run = {.l = ms_test_lower(s)};
   const MsLayout *l = run.l.layout;
-  run.schedule = ms_schedule_new((int)s->layout.schedule, l->pp, l->microbatches, l->vpp, l->group_size, s->options.ep_overlap, why, sizeof why);
+  run.schedule = ms_schedule_new((int)s->layout.schedule, l->pp, l->microbatches, l->vpp, l->group_size,
+                                 s->options.ep_overlap, why, sizeof why);
   if (!run.schedule) fail_msg("%s: %s", s->name, why);
   run.memory = ms_memory_new(run.l.work, run.schedule);
   return run;
@@ -85,11 +87,13 @@ static void hand_checked_cases(void **state) {
     s->training.global_batch_size = 4 * 8 / (c->tp * c->cp * c->pp);
     s->options.cross_entropy_fusion_impl = MS_CE_TE;
     s->options.moe_permute_fusion = FALSE;
-    if (moe) s->training.routing = (MsRouting){.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1, .pad_to_capacity = TRUE};
+    if (moe)
+      s->training.routing = (MsRouting){.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1, .pad_to_capacity = TRUE};
     g_auto(Run) run = run_of(s);
     double got = run.memory->stage[c->stage].peak_B / GIB;
     if (fabs(got / c->measured_GiB - 1) > 0.005)
-      fail_msg("%s t%d c%d p%d s%d stage %d: %.2f GiB, measured %.2f", c->model, c->tp, c->cp, c->pp, c->seq, c->stage, got, c->measured_GiB);
+      fail_msg("%s t%d c%d p%d s%d stage %d: %.2f GiB, measured %.2f", c->model, c->tp, c->cp, c->pp, c->seq, c->stage,
+               got, c->measured_GiB);
   }
 }
 
@@ -135,15 +139,18 @@ static void layers_keep(void **state) {
     s->training.micro_batch_size = 8, s->training.global_batch_size = 8 * 512;
     s->training.precision = c->precision;
     s->options.moe_permute_fusion = FALSE;
-    if (c->recompute) s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = c->recompute;
+    if (c->recompute)
+      s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = c->recompute;
     g_auto(MsLowered) l = ms_test_lower(s);
     double got = l.work->pieces[l.work->piece_of_layer[c->layer]].kept_B / 8 / MIB;
     if (fabs(got / c->MiB - 1) > 0.001)
-      fail_msg("%s layer %d t%d precision %d recompute %x keeps %.2f MiB, expected %.2f", c->model, c->layer, c->tp, c->precision, c->recompute, got, c->MiB);
+      fail_msg("%s layer %d t%d precision %d recompute %x keeps %.2f MiB, expected %.2f", c->model, c->layer, c->tp,
+               c->precision, c->recompute, got, c->MiB);
   }
 }
 
-/* SwiGLU inputs in FP8: one byte for each of the 2 x 2048 columns of 32768 expert rows, and of 4096 shared rows. Recomputation of the output stays possible. */
+/* SwiGLU inputs in FP8: one byte for each of the 2 x 2048 columns of 32768 expert rows, and of 4096 shared rows.
+ * Recomputation of the output stays possible. */
 static void fp8_store_keeps_one_byte(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 0, "h100-sxm", 512);
@@ -167,13 +174,18 @@ static void deepseek_fits_h800(void **state) {
   for (int i = 0; i < run.memory->stages; i++) assert_true(run.memory->stage[i].device_B < s->hardware->hbm_B);
 }
 
-/* A stack from before flash attention keeps the scores where the scenario names no backend: the zero-bubble paper prints 30, 40 and 39 GB. Named, a backend stays. */
+/* A stack from before flash attention keeps the scores where the scenario names no backend: the zero-bubble paper
+ * prints 30, 40 and 39 GB. Named, a backend stays. */
 static void stack_keeps_the_scores(void **state) {
   (void)state;
-  static const struct { const char *name; double printed_B; } runs[] = {{"1.5B_1F1B_m24", 30e9}, {"1.5B_1F1B-I_m24", 40e9}, {"6.2B_1F1B_m24", 39e9}};
+  static const struct {
+    const char *name;
+    double printed_B;
+  } runs[] = {{"1.5B_1F1B_m24", 30e9}, {"1.5B_1F1B-I_m24", 40e9}, {"6.2B_1F1B_m24", 39e9}};
   for (guint i = 0; i < G_N_ELEMENTS(runs); i++) {
     GError *error = NULL;
-    g_autofree char *file = g_strdup_printf(MS_SOURCE_DIR "/scenarios/published/zero-bubble/ZB-%s.json", runs[i].name), *text = NULL;
+    g_autofree char *file = g_strdup_printf(MS_SOURCE_DIR "/scenarios/published/zero-bubble/ZB-%s.json", runs[i].name),
+                    *text = NULL;
     g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
     if (!s) fail_msg("%s", error->message);
     assert_int_equal(s->options.attention_backend, MS_ATTN_UNFUSED);
@@ -184,7 +196,8 @@ static void stack_keeps_the_scores(void **state) {
     assert_close(peak_B, runs[i].printed_B, 0.06);
     assert_true(g_file_get_contents(file, &text, NULL, NULL));
     g_autoptr(GString) named = g_string_new(text);
-    assert_int_equal(g_string_replace(named, "\"options\": {", "\"options\": {\"attention_backend\": \"fused\",", 1), 1);
+    assert_int_equal(g_string_replace(named, "\"options\": {", "\"options\": {\"attention_backend\": \"fused\",", 1),
+                     1);
     g_autoptr(MsJson) doc = ms_json_parse(named->str, -1, file, &error);
     g_autoptr(MsScenario) fused = ms_scenario_from_doc(doc, &error);
     if (!fused) fail_msg("%s", error->message);
@@ -224,9 +237,9 @@ typedef struct {
   double dense_M, expert_M, parameters_GiB, gradients_GiB, optimizer_GiB;
 } StaticCase;
 static const StaticCase static_cases[] = {
-    {mixtral, 0, 466.94, 1409.29, 3.495, 6.990, 8.201},   {mixtral, 1, 335.87, 1409.29, 3.251, 6.501, 8.110},
-    {qwen3, 0, 709.19, 830.47, 2.868, 5.736, 9.777},      {qwen3, 3, 434.21, 905.97, 2.496, 4.993, 10.428},
-    {deepseek, 0, 1512.62, 1056.96, 4.786, 9.572, 6.170}, {deepseek, 4, 999.95, 1409.29, 4.488, 8.975, 8.050},
+    {mixtral, 0, 466.94, 1409.29, 3.495, 6.990, 8.201},    {mixtral, 1, 335.87, 1409.29, 3.251, 6.501, 8.110},
+    {qwen3, 0, 709.19, 830.47, 2.868, 5.736, 9.777},       {qwen3, 3, 434.21, 905.97, 2.496, 4.993, 10.428},
+    {deepseek, 0, 1512.62, 1056.96, 4.786, 9.572, 6.170},  {deepseek, 4, 999.95, 1409.29, 4.488, 8.975, 8.050},
     {deepseek, 7, 1853.04, 1233.13, 5.748, 11.497, 7.214},
 };
 
@@ -250,9 +263,14 @@ static void static_bytes(void **state) {
 /* Registered buffers of HybridEP (domain/communication.md 5.4), beside a run without them. */
 static void hybridep_buffers(void **state) {
   (void)state;
-  static const struct { const char *model, *hardware; int gpus, ep; double GiB; } cases[] = {
-      {"deepseek-v3", "gb200-nvl72", 64, 64, 3.805}, {"deepseek-v3", "h100-sxm", 64, 64, 3.586 + 1.224}, {"deepseek-v3", "gb200-nvl72", 32, 32, 1.902},
-      {"mixtral-8x7b", "h100-sxm", 8, 8, 0.255}};
+  static const struct {
+    const char *model, *hardware;
+    int gpus, ep;
+    double GiB;
+  } cases[] = {{"deepseek-v3", "gb200-nvl72", 64, 64, 3.805},
+               {"deepseek-v3", "h100-sxm", 64, 64, 3.586 + 1.224},
+               {"deepseek-v3", "gb200-nvl72", 32, 32, 1.902},
+               {"mixtral-8x7b", "h100-sxm", 8, 8, 0.255}};
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     g_autoptr(MsScenario) s = ms_test_run(cases[i].model, 0, cases[i].hardware, cases[i].gpus);
     double buffers_B[2];
@@ -265,8 +283,9 @@ static void hybridep_buffers(void **state) {
       buffers_B[with] = m.buffers_B;
     }
     assert_close((buffers_B[1] - buffers_B[0]) / GIB, cases[i].GiB, 0.001);
-    /* of the second, to the byte: 64 ranks x 4096 rows x (2 x 7168 + 4 x 256 x 8 / 64 + 4 x 7168 / 128) over NVLink; over the network 4096 (2 h + 4 E + 4 h / 128),
-     * 7 x 4096 (2 h + 4 E / 8 + 4 h / 128), 2 x 7 x 4096 (2 h + 4 E / 8) */
+    /* of the second, to the byte: 64 ranks x 4096 rows x (2 x 7168 + 4 x 256 x 8 / 64 + 4 x 7168 / 128) over NVLink;
+     * over the network 4096 (2 h + 4 E + 4 h / 128), 7 x 4096 (2 h + 4 E / 8 + 4 h / 128), 2 x 7 x 4096 (2 h + 4 E / 8)
+     */
     if (i == 1) assert_true(buffers_B[1] - buffers_B[0] == 3850371072.0 + 63832064.0 + 421134336.0 + 829423616.0);
   }
 }
@@ -296,12 +315,17 @@ static void buffers_of_options(void **state) {
   assert_close(static_B(fsdp, NULL) - without, 2 * ms_dtype_B(fsdp->options.grad_reduce_dtype) * layer, 1e-9);
 }
 
-/* Bytes of a quantisable weight (domain/memory.md 1.1): BF16 and two low-precision copies, or with fp8_param_gather these alone, with their scales. MXFP8 weights have
- * no buffer of their own for their gather, said or not (TransformerEngine v2.9 replace_raw_data refuses them). */
+/* Bytes of a quantisable weight (domain/memory.md 1.1): BF16 and two low-precision copies, or with fp8_param_gather
+ * these alone, with their scales. MXFP8 weights have no buffer of their own for their gather, said or not
+ * (TransformerEngine v2.9 replace_raw_data refuses them). */
 static void low_precision_weights(void **state) {
   (void)state;
-  static const struct { MsPrecision precision; double kept, gathered; } rows[] = {
-      {MS_FP8_TENSORWISE, 4, 2}, {MS_FP8_BLOCKWISE, 4 + 8.0 / 16384, 2 + 8.0 / 16384}, {MS_MXFP8, 2 + 2 * 33.0 / 32, 2 * 33.0 / 32}};
+  static const struct {
+    MsPrecision precision;
+    double kept, gathered;
+  } rows[] = {{MS_FP8_TENSORWISE, 4, 2},
+              {MS_FP8_BLOCKWISE, 4 + 8.0 / 16384, 2 + 8.0 / 16384},
+              {MS_MXFP8, 2 + 2 * 33.0 / 32, 2 * 33.0 / 32}};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
     for (int gather = 0; gather < 2; gather++) {
       g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "b200-sxm", 8);
@@ -330,7 +354,10 @@ static void muon_states(void **state) {
   MsStageParams p = ms_work_stage_params(adam.work, 0);
   double all_dense = p.params_dense + p.embedding_copy;
   assert_close(adam_B, a.optimizer * (all_dense / a.dense_shards + p.params_expert / a.expert_shards), 1e-12);
-  assert_close(muon_B, b.optimizer * (all_dense / b.dense_shards + p.params_expert / b.expert_shards) - 4 * (dense / b.dense_shards + expert / b.expert_shards), 1e-12);
+  assert_close(muon_B,
+               b.optimizer * (all_dense / b.dense_shards + p.params_expert / b.expert_shards) -
+                   4 * (dense / b.dense_shards + expert / b.expert_shards),
+               1e-12);
 }
 
 static double most_kept(const Run *run, int stage) {
@@ -344,21 +371,23 @@ static void check_kept(MsScenario *s, int n, const double *GiB) {
   g_auto(Run) run = run_of(s);
   for (int i = 0; i < n; i++) {
     double got = most_kept(&run, i) / GIB;
-    if (fabs(got / GiB[i] - 1) > 0.001) fail_msg("%s stage %d keeps %.3f GiB, expected %.3f", s->model->name, i, got, GiB[i]);
+    if (fabs(got / GiB[i] - 1) > 0.001)
+      fail_msg("%s stage %d keeps %.3f GiB, expected %.3f", s->model->name, i, got, GiB[i]);
   }
 }
 
 static void interleaved_peaks(void **state) { /* ranks with the head excepted: the table leaves its tensors out */
   (void)state;
-  static const double mixtral_GiB[] = {32.293, 30.448, 28.603}, qwen3_GiB[] = {43.909, 47.783, 45.200, 42.617, 40.035, 37.452, 34.869};
+  static const double mixtral_GiB[] = {32.293, 30.448, 28.603},
+                      qwen3_GiB[] = {43.909, 47.783, 45.200, 42.617, 40.035, 37.452, 34.869};
   g_autoptr(MsScenario) a = mixtral();
   check_kept(a, G_N_ELEMENTS(mixtral_GiB), mixtral_GiB);
   g_autoptr(MsScenario) b = qwen3();
   check_kept(b, G_N_ELEMENTS(qwen3_GiB), qwen3_GiB);
 }
 
-/* The tables with EP overlap count a whole chunk more. Layers go in pairs, so that what lives is at most one layer more than without overlap; the
- * functional test with and without overlap (3.74 and 3.79 GiB) agrees. */
+/* The tables with EP overlap count a whole chunk more. Layers go in pairs, so that what lives is at most one layer more
+ * than without overlap; the functional test with and without overlap (3.74 and 3.79 GiB) agrees. */
 #define QWEN3_RM (MS_RM_MOE_ACT | MS_RM_LAYERNORM)
 static void ep_overlap_peaks(void **state) {
   (void)state;
@@ -368,11 +397,14 @@ static void ep_overlap_peaks(void **state) {
   s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = QWEN3_RM;
   g_auto(Run) run = run_of(s);
   for (int i = 0; i < (int)G_N_ELEMENTS(GiB); i++) {
-    double layer = 376.81 / 1024, kept = most_kept(&run, i) / GIB, chunk = (i == 0 ? 2 : 3) * layer; /* the first chunk has one layer less */
+    double layer = 376.81 / 1024, kept = most_kept(&run, i) / GIB,
+           chunk = (i == 0 ? 2 : 3) * layer; /* the first chunk has one layer less */
     assert_close(kept, GiB[i] - chunk, 0.001);
     const MsStageMemory *m = &run.memory->stage[i];
     double moving = (m->activations_B + m->transient_B) / GIB;
-    assert_true(moving >= kept && moving <= kept + 2 * layer + 4 * 0.125 + (i == 0 ? 1 : 0)); /* a layer, its transients, the embedding's gradient */
+    assert_true(moving >= kept &&
+                moving <= kept + 2 * layer + 4 * 0.125 +
+                              (i == 0 ? 1 : 0)); /* a layer, its transients, the embedding's gradient */
   }
 }
 
@@ -426,7 +458,8 @@ static void parts_add_up(void **state) {
 
 static void dropout_keeps_masks(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = ms_test_run("gpt-22b", 0, "a100-sxm-80g", 8); /* arXiv 2205.05198, equations 2 and 4: s b h (34/t) + 5 a s^2 b / t */
+  g_autoptr(MsScenario) s = ms_test_run("gpt-22b", 0, "a100-sxm-80g",
+                                        8); /* arXiv 2205.05198, equations 2 and 4: s b h (34/t) + 5 a s^2 b / t */
   s->layout.tp = 8;
   s->training.seq_length = 2048, s->training.micro_batch_size = 4, s->training.global_batch_size = 4;
   s->options.attention_backend = MS_ATTN_UNFUSED;
@@ -442,7 +475,9 @@ static void dropout_keeps_masks(void **state) {
 }
 
 /* --- published memories --- */
-static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+static int by_value(const void *a, const void *b) {
+  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
 
 static void published_memories(void **state) {
   (void)state;
@@ -469,10 +504,14 @@ static void published_memories(void **state) {
 int main(void) {
   g_setenv("MOESIM_DATA", MS_SOURCE_DIR, TRUE);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hand_checked_cases), cmocka_unit_test(layers_keep),       cmocka_unit_test(static_bytes), cmocka_unit_test(hybridep_buffers), cmocka_unit_test(buffers_of_options), cmocka_unit_test(muon_states), cmocka_unit_test(low_precision_weights),
-      cmocka_unit_test(interleaved_peaks),  cmocka_unit_test(ep_overlap_peaks),  cmocka_unit_test(live_microbatches),
-      cmocka_unit_test(parts_add_up),       cmocka_unit_test(dropout_keeps_masks), cmocka_unit_test(published_memories),
-      cmocka_unit_test(fp8_store_keeps_one_byte), cmocka_unit_test(deepseek_fits_h800), cmocka_unit_test(stack_keeps_the_scores),
+      cmocka_unit_test(hand_checked_cases),    cmocka_unit_test(layers_keep),
+      cmocka_unit_test(static_bytes),          cmocka_unit_test(hybridep_buffers),
+      cmocka_unit_test(buffers_of_options),    cmocka_unit_test(muon_states),
+      cmocka_unit_test(low_precision_weights), cmocka_unit_test(interleaved_peaks),
+      cmocka_unit_test(ep_overlap_peaks),      cmocka_unit_test(live_microbatches),
+      cmocka_unit_test(parts_add_up),          cmocka_unit_test(dropout_keeps_masks),
+      cmocka_unit_test(published_memories),    cmocka_unit_test(fp8_store_keeps_one_byte),
+      cmocka_unit_test(deepseek_fits_h800),    cmocka_unit_test(stack_keeps_the_scores),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static double attention_flop(const MsLowered *l, int i) {
   return flop;
 }
 
-/* --- the same said in two ways --------------------------------------------------------------------------------------------------- */
+/* --- the same said in two ways --------------------------------------------------------------------------------- */
 
 static void one_length_is_no_packing(void **state) {
   (void)state;
@@ -67,7 +67,7 @@ static void hybrid_of_whole_packs_is_the_ring(void **state) {
   assert_close(hybrid->time.comm_total_s[MS_COMM_CP], ring->time.comm_total_s[MS_COMM_CP], 0);
 }
 
-/* --- what packing moves ------------------------------------------------------------------------------------------------------------ */
+/* --- what packing moves ---------------------------------------------------------------------------------------- */
 
 static void attention_pays_the_squares(void **state) {
   (void)state;
@@ -87,7 +87,8 @@ static void attention_pays_the_squares(void **state) {
   assert_close(packed->model_flop_per_token, b.total, 1e-15);
   assert_true(packed->time.family_s[MS_FAMILY_ATTENTION] < whole->time.family_s[MS_FAMILY_ATTENTION]);
   assert_close(packed->time.family_s[MS_FAMILY_GEMM], whole->time.family_s[MS_FAMILY_GEMM], 1e-3);
-  assert_close(packed->time.comm_total_s[MS_COMM_CP], whole->time.comm_total_s[MS_COMM_CP], 0.02); /* static: all tokens go round */
+  assert_close(packed->time.comm_total_s[MS_COMM_CP], whole->time.comm_total_s[MS_COMM_CP],
+               0.02); /* static: all tokens go round */
   assert_close(packed->memory->stage[0].activations_B, whole->memory->stage[0].activations_B, 0);
 }
 
@@ -107,7 +108,8 @@ static void busiest_pack_decides(void **state) {
     g_auto(MsLowered) other = ms_test_lower(s);
     if (ep > 1) assert_true(other.work->packing.skew != l.work->packing.skew);
     assert_close(other.work->packing.skew, l.work->packing.skew, 0.15);
-    assert_close(attention_flop(&other, 0) / other.work->packing.skew, attention_flop(&l, 0) / l.work->packing.skew, 1e-9);
+    assert_close(attention_flop(&other, 0) / other.work->packing.skew, attention_flop(&l, 0) / l.work->packing.skew,
+                 1e-9);
   }
 }
 
@@ -128,7 +130,7 @@ static void more_microbatches_even_out(void **state) {
   }
 }
 
-/* --- hybrid context parallelism --------------------------------------------------------------------------------------------------- */
+/* --- hybrid context parallelism -------------------------------------------------------------------------------- */
 
 static void hybrid_spares_short_sequences(void **state) {
   (void)state;
@@ -171,15 +173,18 @@ static void other_attention_packs(void **state) {
     assert_close(same->step_time_s, whole->step_time_s, 0);
     pack(s, 4, lengths, weights);
     g_autoptr(MsResult) packed = sound(s);
-    if (packed->time.family_s[MS_FAMILY_ATTENTION] >= whole->time.family_s[MS_FAMILY_ATTENTION]) fail_msg("%s: attention %g s, whole %g s", models[i], packed->time.family_s[MS_FAMILY_ATTENTION], whole->time.family_s[MS_FAMILY_ATTENTION]);
+    if (packed->time.family_s[MS_FAMILY_ATTENTION] >= whole->time.family_s[MS_FAMILY_ATTENTION])
+      fail_msg("%s: attention %g s, whole %g s", models[i], packed->time.family_s[MS_FAMILY_ATTENTION],
+               whole->time.family_s[MS_FAMILY_ATTENTION]);
     assert_close(packed->time.family_s[MS_FAMILY_GROUPED], whole->time.family_s[MS_FAMILY_GROUPED], 1e-3);
   }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_length_is_no_packing), cmocka_unit_test(hybrid_of_whole_packs_is_the_ring), cmocka_unit_test(attention_pays_the_squares),
-      cmocka_unit_test(busiest_pack_decides), cmocka_unit_test(more_microbatches_even_out), cmocka_unit_test(hybrid_spares_short_sequences),
+      cmocka_unit_test(one_length_is_no_packing),   cmocka_unit_test(hybrid_of_whole_packs_is_the_ring),
+      cmocka_unit_test(attention_pays_the_squares), cmocka_unit_test(busiest_pack_decides),
+      cmocka_unit_test(more_microbatches_even_out), cmocka_unit_test(hybrid_spares_short_sequences),
       cmocka_unit_test(other_attention_packs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* The page: what goes into its data, that nothing gets out of it, and that the files of src/report/page stand in it as they are. */
+/* The page: what goes into its data, that nothing gets out of it, and that the files of src/report/page stand in it as
+ * they are. */
 #include "lib/close.h"
 
 #include "base/units.h"
@@ -52,7 +53,7 @@ static JsonArray *list(JsonObject *o, const char *key) {
 }
 static double number(JsonObject *o, const char *key) { return json_object_get_double_member(o, key); }
 
-/* --- the files ----------------------------------------------------------------------------------------------------------------- */
+/* --- the files ------------------------------------------------------------------------------------------------- */
 static void files_stand_in_the_program_as_they_are(void **state) {
   (void)state;
   static const char *const names[] = {"page.html", "page.css", "base.js"};
@@ -89,7 +90,7 @@ static void nothing_leaves_the_data_block(void **state) {
   assert_null(strstr(html, "@@STYLE@@"));
 }
 
-/* --- the data -------------------------------------------------------------------------------------------------------------------- */
+/* --- the data -------------------------------------------------------------------------------------------------- */
 static void every_pass_is_there_once(void **state) {
   (void)state;
   g_auto(Run) run = run_of(moe_run());
@@ -122,7 +123,8 @@ static void communication_adds_up_to_the_result(void **state) {
   for (guint i = 0; i < json_array_get_length(comm); i++) {
     JsonObject *row = json_array_get_object_element(comm, i);
     for (int c = 0; c < MS_N_COMMS; c++)
-      if (strcmp(ms_comm_words[c], json_object_get_string_member(row, "class")) == 0) total[c] += number(row, "time_s") / run.result->stages;
+      if (strcmp(ms_comm_words[c], json_object_get_string_member(row, "class")) == 0)
+        total[c] += number(row, "time_s") / run.result->stages;
     assert_true(number(row, "scaleup_B") + number(row, "network_B") > 0);
   }
   for (int c = 0; c < MS_N_COMMS; c++) assert_close(total[c], run.result->time.comm_total_s[c], 1e-9);
@@ -146,7 +148,8 @@ static void operators_add_up_to_compute_and_optimizer(void **state) {
 
 static double kept_B(const MsWork *work, const MsChunk *chunk) { /* of one microbatch */
   double bytes = 0;
-  for (int i = 0; i < ms_work_chunk_length(chunk); i++) bytes += work->pieces[ms_work_chunk_piece(work, chunk, i)].kept_B;
+  for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+    bytes += work->pieces[ms_work_chunk_piece(work, chunk, i)].kept_B;
   return bytes;
 }
 
@@ -160,19 +163,22 @@ static void kept_tensors_are_the_activations(void **state) {
     JsonObject *stage = json_array_get_object_element(kept, (guint)s);
     JsonArray *tensors = list(stage, "tensors");
     double sum = 0, chunk = kept_B(run.detail->work, ms_layout_chunk(run.detail->layout, s, 0));
-    for (guint i = 0; i < json_array_get_length(tensors); i++) sum += number(json_array_get_object_element(tensors, i), "bytes_B");
+    for (guint i = 0; i < json_array_get_length(tensors); i++)
+      sum += number(json_array_get_object_element(tensors, i), "bytes_B");
     assert_close(sum, chunk * json_object_get_int_member(stage, "live_forwards"), 1e-9);
     double activations = run.result->memory->stage[s].activations_B;
     assert_true(activations >= sum * (1 - 1e-9) && activations <= (sum + chunk) * (1 + 1e-9));
   }
 }
 
-/* --- bytes by level ---------------------------------------------------------------------------------------------------------------- */
-static void level(const MsScenario *s, const MsLayout *l, MsOpKind kind, MsGroupKind group, double inside, double away, const char *what) {
+/* --- bytes by level -------------------------------------------------------------------------------------------- */
+static void level(const MsScenario *s, const MsLayout *l, MsOpKind kind, MsGroupKind group, double inside, double away,
+                  const char *what) {
   const MsOp op = {.kind = (guint8)kind, .group = (guint8)group, .message_B = 1e6};
   double level_B[3];
   ms_cost_level_B(s, l, &op, level_B);
-  if (fabs(level_B[0] - inside) > 1 || fabs(level_B[1] - away) > 1 || level_B[2] != 0) fail_msg("%s: %g %g %g, not %g %g", what, level_B[0], level_B[1], level_B[2], inside, away);
+  if (fabs(level_B[0] - inside) > 1 || fabs(level_B[1] - away) > 1 || level_B[2] != 0)
+    fail_msg("%s: %g %g %g, not %g %g", what, level_B[0], level_B[1], level_B[2], inside, away);
 }
 
 /* Two nodes of 8. The expert group of 8 lies in a node; the dense data-parallel group of 16 in both; 1 MB each. */
@@ -182,9 +188,11 @@ static void bytes_stand_on_the_level_that_carries_them(void **state) {
   s->layout.ep = 8;
   g_auto(MsLowered) l = ms_test_lower(s);
   level(s, l.layout, MS_OP_ALL_TO_ALL, MS_GROUP_EP, 1e6 * 7 / 8, 0, "all-to-all inside: all but the own eighth");
-  level(s, l.layout, MS_OP_ALL_GATHER, MS_GROUP_DP, 1e6 * 15 / 16 - 1e6 / 16, 1e6 / 16, "all-gather: half of the whole enters a node over 8 NICs");
+  level(s, l.layout, MS_OP_ALL_GATHER, MS_GROUP_DP, 1e6 * 15 / 16 - 1e6 / 16, 1e6 / 16,
+        "all-gather: half of the whole enters a node over 8 NICs");
   level(s, l.layout, MS_OP_ALL_REDUCE, MS_GROUP_DP, 2e6 * 15 / 16 - 2e6 / 16, 2e6 / 16, "all-reduce: twice that");
-  level(s, l.layout, MS_OP_ALL_TO_ALL, MS_GROUP_DP, 1e6 * 7 / 16, 1e6 * 8 / 16, "all-to-all across: 7 peers here, 8 there");
+  level(s, l.layout, MS_OP_ALL_TO_ALL, MS_GROUP_DP, 1e6 * 7 / 16, 1e6 * 8 / 16,
+        "all-to-all across: 7 peers here, 8 there");
   level(s, l.layout, MS_OP_ALL_GATHER, MS_GROUP_TP, 0, 0, "a group of one");
   level(s, l.layout, MS_OP_GEMM, MS_GROUP_DP, 0, 0, "no communication");
   const MsOp copy = {.kind = MS_OP_D2H, .message_B = 3e6};
@@ -194,9 +202,12 @@ static void bytes_stand_on_the_level_that_carries_them(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(files_stand_in_the_program_as_they_are), cmocka_unit_test(nothing_leaves_the_data_block),
-                                     cmocka_unit_test(every_pass_is_there_once), cmocka_unit_test(communication_adds_up_to_the_result),
-                                     cmocka_unit_test(operators_add_up_to_compute_and_optimizer), cmocka_unit_test(kept_tensors_are_the_activations),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(files_stand_in_the_program_as_they_are),
+                                     cmocka_unit_test(nothing_leaves_the_data_block),
+                                     cmocka_unit_test(every_pass_is_there_once),
+                                     cmocka_unit_test(communication_adds_up_to_the_result),
+                                     cmocka_unit_test(operators_add_up_to_compute_and_optimizer),
+                                     cmocka_unit_test(kept_tensors_are_the_activations),
                                      cmocka_unit_test(bytes_stand_on_the_level_that_carries_them)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The step pass by pass (sim/passes.h): parts add up, counts are the schedule's, and the pair of DeepSeek-V3's training takes what its profile shows. */
+/* The step pass by pass (sim/passes.h): parts add up, counts are the schedule's, and the pair of DeepSeek-V3's training
+ * takes what its profile shows. */
 #include "lib/close.h"
 
 #include "describe/scenario.h"
@@ -22,7 +23,8 @@ static double sum_of(const MsPasses *p) {
 static MsScenario *moe(MsScheduleKind kind, int pp, int microbatches) {
   MsScenario *s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 8 * pp);
   s->layout.pp = pp, s->layout.ep = 8, s->layout.schedule = kind;
-  if (kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPEV) s->layout.vpp = 2;
+  if (kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPEV)
+    s->layout.vpp = 2;
   s->training.global_batch_size = 8 * microbatches;
   s->options.overlap_grad_reduce = s->options.overlap_param_gather = TRUE;
   return s;
@@ -30,7 +32,8 @@ static MsScenario *moe(MsScheduleKind kind, int pp, int microbatches) {
 
 static void counts_of(const MsScenario *s, int stage, int *count) {
   char why[200];
-  g_autoptr(MsSchedule) schedule = ms_schedule_new((int)s->layout.schedule, s->layout.pp, 16, MAX(s->layout.vpp, 1), 0, s->options.ep_overlap, why, sizeof why);
+  g_autoptr(MsSchedule) schedule = ms_schedule_new((int)s->layout.schedule, s->layout.pp, 16, MAX(s->layout.vpp, 1), 0,
+                                                   s->options.ep_overlap, why, sizeof why);
   if (!schedule) fail_msg("%s", why);
   for (int i = 0; i < schedule->n[stage]; i++) count[schedule->slot[stage][i].kind]++;
 }
@@ -76,12 +79,14 @@ static void one_stage_has_no_bubble(void **state) {
   s->options.ep_overlap = TRUE; /* F0, F1 & B0, F2 & B1, F3 & B2, B3 */
   g_autoptr(MsResult) pairs = simulate(s, MS_FIDELITY_FULL);
   assert_int_equal(pairs->passes[0].count[MS_SLOT_FB], 3);
-  assert_true(pairs->passes[0].total_s[MS_SLOT_FB] / 3 < (r->passes[0].total_s[MS_SLOT_F] + r->passes[0].total_s[MS_SLOT_B]) / 4);
+  assert_true(pairs->passes[0].total_s[MS_SLOT_FB] / 3 <
+              (r->passes[0].total_s[MS_SLOT_F] + r->passes[0].total_s[MS_SLOT_B]) / 4);
 }
 
-/* deepseek-ai/profile-data 4496024, train.json: one forward chunk with one backward chunk of 4 MoE layers, EP 64, takes 129.01 ms on an H800. A layer computes
- * 4370 + 4604 us forward (attention; experts) and 5306 + 4300 + 9341 + 2389 us backward (experts, their weight gradients on two streams; attention, its
- * weight gradients), on the 112 of 132 SMs that communication leaves. */
+/* deepseek-ai/profile-data 4496024, train.json: one forward chunk with one backward chunk of 4 MoE layers, EP 64, takes
+ * 129.01 ms on an H800. A layer computes 4370 + 4604 us forward (attention; experts) and 5306 + 4300 + 9341 + 2389 us
+ * backward (experts, their weight gradients on two streams; attention, its weight gradients), on the 112 of 132 SMs
+ * that communication leaves. */
 static void the_pair_of_deepseek_v3(void **state) {
   (void)state;
   g_autofree char *file = g_build_filename(MS_SOURCE_DIR, "scenarios", "tour", "deepseek-v3-h800-dualpipe.json", NULL);
@@ -109,7 +114,9 @@ static void the_layer_of_deepseek_v3(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule_adds_up), cmocka_unit_test(bubble_of_1f1b), cmocka_unit_test(one_stage_has_no_bubble),
-                                     cmocka_unit_test(the_pair_of_deepseek_v3), cmocka_unit_test(the_layer_of_deepseek_v3)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_schedule_adds_up), cmocka_unit_test(bubble_of_1f1b),
+                                     cmocka_unit_test(one_stage_has_no_bubble),
+                                     cmocka_unit_test(the_pair_of_deepseek_v3),
+                                     cmocka_unit_test(the_layer_of_deepseek_v3)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The planner: pruned and exhaustive searches agree on the whole list, threads do not matter, counts add up, refusals have names. */
+/* The planner: pruned and exhaustive searches agree on the whole list, threads do not matter, counts add up, refusals
+ * have names. */
 #include "lib/close.h"
 #include "lib/plan_requests.h"
 
@@ -13,7 +14,9 @@ typedef MsSmallRequest Small;
 static const Small *const requests = ms_small_requests;
 
 static MsRequest *request_of(const Small *r) { return ms_small_request(r); }
-static MsPlan *plan(const MsRequest *request, gboolean prune, int threads, int top) { return ms_small_plan(request, prune, threads, top); }
+static MsPlan *plan(const MsRequest *request, gboolean prune, int threads, int top) {
+  return ms_small_plan(request, prune, threads, top);
+}
 
 static void check_counts(const MsRequest *request, const MsPlan *p) {
   MsSpace *space = ms_space_new(request, TRUE, NULL);
@@ -38,13 +41,15 @@ static void neighbours_tell_the_truth(void **state) {
     MsPieceMemo *first = NULL, *last = NULL; /* the first one owns the kernel curves */
     for (int draw = 0; draw < 120; draw++) {
       MsCandidate c = {.combo = (gint64)(g_rand_double(rand) * (double)space->n_combos)};
-      for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[g_rand_int_range(rand, 0, space->axis[axis].n)];
+      for (int axis = 0; axis < MS_N_AXES; axis++)
+        c.value[axis] = space->axis[axis].value[g_rand_int_range(rand, 0, space->axis[axis].n)];
       MsRefusal refusal;
       g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c);
       if (!ms_layout_check(s, &refusal)) continue;
       MsPieceMemo *alone = ms_memo_new(s, NULL, NULL), *beside = ms_memo_new(s, last, NULL);
       for (MsTotal total = 0; total <= MS_TOTAL_SPAN; total++)
-        for (int splits = 0; splits < 2; splits++) assert_true(ms_memo_total(alone, total, splits) == ms_memo_total(beside, total, splits));
+        for (int splits = 0; splits < 2; splits++)
+          assert_true(ms_memo_total(alone, total, splits) == ms_memo_total(beside, total, splits));
       compared += last != NULL;
       ms_memo_free(alone);
       if (last != first) ms_memo_free(last);
@@ -66,7 +71,8 @@ static void shortcuts_change_nothing(void **state) {
     g_autoptr(MsPlan) all = plan(request, TRUE, 2, 5);
     for (int k = 0; k < MS_N_SHORT; k++) {
       GError *error = NULL;
-      g_autoptr(MsPlan) less = ms_plan(request, &(MsPlanOptions){.top = 5, .prune = TRUE, .without = 1u << k, .threads = 2}, &error);
+      g_autoptr(MsPlan) less =
+          ms_plan(request, &(MsPlanOptions){.top = 5, .prune = TRUE, .without = 1u << k, .threads = 2}, &error);
       assert_non_null(less);
       if (k != MS_SHORT_SAME) ms_assert_same_plans(request, all, less);
       else assert_close(less->best[0].result->step_time_s, all->best[0].result->step_time_s, 0);
@@ -76,16 +82,21 @@ static void shortcuts_change_nothing(void **state) {
   }
 }
 
-/* --- what changes a bound, and what does not (choices.c) -------------------------------------------------------------------------------- */
+/* --- what changes a bound, and what does not (choices.c) ------------------------------------------------------- */
 
-static char *opened(const char *name, gboolean overlap) { return g_strdup_printf("\"%s\": \"auto\", \"ep_overlap\": %s,", name, overlap ? "true" : "false"); }
+static char *opened(const char *name, gboolean overlap) {
+  return g_strdup_printf("\"%s\": \"auto\", \"ep_overlap\": %s,", name, overlap ? "true" : "false");
+}
 
 /* First bounds of every layout that obeys the rules, in order. */
 static GArray *bounds_of(const MsRequest *request, gboolean shared) {
   MsSpace *space = ms_space_new(request, shared, NULL);
   MsPlanOptions options = {.without = 1u << MS_SHORT_MEMORY | (shared ? 0 : 1u << MS_SHORT_SHARED)};
   MsPlan counted = {.memory_limit_B = INFINITY};
-  MsSearch search = {.space = space, .options = &options, .plan = &counted, .candidates = g_array_new(FALSE, TRUE, sizeof(MsCandidate))};
+  MsSearch search = {.space = space,
+                     .options = &options,
+                     .plan = &counted,
+                     .candidates = g_array_new(FALSE, TRUE, sizeof(MsCandidate))};
   ms_refused_init(&search.refused);
   assert_true(ms_enumerate(&search, NULL));
   ms_refused_clear(&search.refused);
@@ -100,25 +111,42 @@ static void same_bounds(const MsRequest *request, const char *key) {
   assert_int_equal(shared->len, alone->len);
   for (guint i = 0; i < shared->len; i++) {
     const MsCandidate *a = &g_array_index(shared, MsCandidate, i), *b = &g_array_index(alone, MsCandidate, i);
-    if (a->bound != b->bound || a->combo != b->combo) fail_msg("%s: bound %" G_GINT64_FORMAT " shared, %" G_GINT64_FORMAT " alone", key, a->bound, b->bound);
+    if (a->bound != b->bound || a->combo != b->combo)
+      fail_msg("%s: bound %" G_GINT64_FORMAT " shared, %" G_GINT64_FORMAT " alone", key, a->bound, b->bound);
   }
 }
 
-/* Keys that are said not to change the bound of the time, or of the memory, do not: with nothing shared the list, its bounds and what was refused for
- * memory are the same. */
+/* Keys that are said not to change the bound of the time, or of the memory, do not: with nothing shared the list, its
+ * bounds and what was refused for memory are the same. */
 static void roles_hold(void **state) {
   (void)state;
-  static const char *const keys[] = {"cuda_graph_scope", "overlap_grad_reduce", "overlap_param_gather", "distributed_optimizer", "fsdp", "optimizer_offload_fraction",
-                                     "offload_optimizer_states", "overlap_p2p_comm", "delay_wgrad", "cuda_graph_shared_experts"};
+  static const char *const keys[] = {"cuda_graph_scope",
+                                     "overlap_grad_reduce",
+                                     "overlap_param_gather",
+                                     "distributed_optimizer",
+                                     "fsdp",
+                                     "optimizer_offload_fraction",
+                                     "offload_optimizer_states",
+                                     "overlap_p2p_comm",
+                                     "delay_wgrad",
+                                     "cuda_graph_shared_experts"};
   for (guint i = 0; i < 2 * G_N_ELEMENTS(keys); i++) {
     g_autofree char *open = opened(keys[i / 2], i % 2);
-    const Small r = {keys[i / 2], "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}", "h100-sxm", 16, 4096, 64, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
-                     "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2], \"ep\": [4, 8], \"etp\": [1, 2]", open};
+    const Small r = {keys[i / 2],
+                     "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}",
+                     "h100-sxm",
+                     16,
+                     4096,
+                     64,
+                     "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                     "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2], \"ep\": [4, 8], \"etp\": [1, 2]",
+                     open};
     g_autoptr(MsRequest) request = request_of(&r);
     same_bounds(request, keys[i / 2]);
     GError *error = NULL;
     g_autoptr(MsPlan) shared = plan(request, TRUE, 1, 10);
-    g_autoptr(MsPlan) alone = ms_plan(request, &(MsPlanOptions){.top = 10, .prune = TRUE, .without = 1u << MS_SHORT_SHARED, .threads = 1}, &error);
+    g_autoptr(MsPlan) alone = ms_plan(
+        request, &(MsPlanOptions){.top = 10, .prune = TRUE, .without = 1u << MS_SHORT_SHARED, .threads = 1}, &error);
     assert_non_null(alone);
     ms_assert_same_plans(request, shared, alone);
     assert_int_equal(shared->simulated, alone->simulated);
@@ -130,7 +158,7 @@ static void roles_hold(void **state) {
   }
 }
 
-/* --- objectives -------------------------------------------------------------------------------------------------------------------------- */
+/* --- objectives ------------------------------------------------------------------------------------------------ */
 
 static MsPlan *plan_for(MsRequest *request, MsGoal goal, gboolean prune) {
   request->objective = goal;
@@ -139,8 +167,15 @@ static MsPlan *plan_for(MsRequest *request, MsGoal goal, gboolean prune) {
 
 static void objectives_rank(void **state) {
   (void)state;
-  const Small r = {"objectives", "{\"base\": \"llama3-8b\", \"num_layers\": 8}", "h100-sxm", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
-                   "\"cp\": 1, \"tp\": [1, 2, 4], \"pp\": [1, 2], \"vpp\": 1", ""};
+  const Small r = {"objectives",
+                   "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+                   "h100-sxm",
+                   8,
+                   4096,
+                   32,
+                   "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                   "\"cp\": 1, \"tp\": [1, 2, 4], \"pp\": [1, 2], \"vpp\": 1",
+                   ""};
   g_autoptr(MsRequest) request = ms_small_request_gpus(&r, "[4, 8, 16, 32]");
   request->gpu_hour_price = 2.5, request->gpu_hour_price_source = g_strdup("the test");
   request->training_tokens = 1e9;
@@ -154,13 +189,15 @@ static void objectives_rank(void **state) {
     assert_true(quick->n_best > 0);
     for (int i = 0; i + 1 < quick->n_best; i++) {
       const MsPlanEntry *a = &quick->best[i], *b = &quick->best[i + 1];
-      double x = ms_objective_cost(request, a->scenario->gpus, a->result->step_time_s), y = ms_objective_cost(request, b->scenario->gpus, b->result->step_time_s);
+      double x = ms_objective_cost(request, a->scenario->gpus, a->result->step_time_s),
+             y = ms_objective_cost(request, b->scenario->gpus, b->result->step_time_s);
       assert_true(x <= y);
     }
     const MsPlanEntry *best = &quick->best[0];
     double tokens = 32 * 4096.0, step = best->result->step_time_s;
     int gpus = best->scenario->gpus;
-    const double figure[] = {step, tokens / step / gpus, step * gpus / tokens * 1e6 * 2.5 / 3600, step * gpus / tokens * 1e6 * 700, ceil(1e9 / tokens) * step};
+    const double figure[] = {step, tokens / step / gpus, step * gpus / tokens * 1e6 * 2.5 / 3600,
+                             step * gpus / tokens * 1e6 * 700, ceil(1e9 / tokens) * step};
     assert_close(best->figure, figure[goal], 1e-12);
     if (goal == MS_GOAL_STEP_TIME) assert_int_equal(gpus, 32);
     if (goal != MS_GOAL_DEADLINE) continue;
@@ -172,10 +209,12 @@ static void objectives_rank(void **state) {
   ms_plan_free(fastest);
 }
 
-/* For a deadline GPUs come first: whatever share of the time they need, fewer win; among equals the shorter step; too late is worse than anything. */
+/* For a deadline GPUs come first: whatever share of the time they need, fewer win; among equals the shorter step; too
+ * late is worse than anything. */
 static void deadlines_count_gpus_first(void **state) {
   (void)state;
-  const Small r = {"deadline", "{\"base\": \"llama3-8b\", \"num_layers\": 8}", "h100-sxm", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"tp\": 1", ""};
+  const Small r = {"deadline", "{\"base\": \"llama3-8b\", \"num_layers\": 8}",     "h100-sxm",  8, 4096,
+                   32,         "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"tp\": 1", ""};
   g_autoptr(MsRequest) request = ms_small_request_gpus(&r, "[8, 9]");
   request->objective = MS_GOAL_DEADLINE, request->training_tokens = 10 * 32 * 4096.0, request->deadline_s = 10;
   assert_true(ms_objective_cost(request, 8, 1) < ms_objective_cost(request, 9, 1e-3));
@@ -187,7 +226,10 @@ static void deadlines_count_gpus_first(void **state) {
 
 static void objectives_need_figures(void **state) {
   (void)state;
-  static const struct { MsGoal goal; const char *path; } missing[] = {{MS_GOAL_COST, "plan.gpu_hour_price"}, {MS_GOAL_DEADLINE, "plan.deadline_s"}};
+  static const struct {
+    MsGoal goal;
+    const char *path;
+  } missing[] = {{MS_GOAL_COST, "plan.gpu_hour_price"}, {MS_GOAL_DEADLINE, "plan.deadline_s"}};
   for (guint i = 0; i < G_N_ELEMENTS(missing); i++) {
     g_autoptr(MsRequest) request = request_of(&requests[0]);
     GError *error = NULL;
@@ -199,17 +241,19 @@ static void objectives_need_figures(void **state) {
   }
 }
 
-/* --- checkpoints -------------------------------------------------------------------------------------------------------------------------- */
+/* --- checkpoints ----------------------------------------------------------------------------------------------- */
 
 static void resume_simulates_nothing_twice(void **state) {
   (void)state;
   g_autoptr(GError) error = NULL;
   g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "plan.json", NULL);
   g_autoptr(MsRequest) request = request_of(&requests[8]);
-  g_autoptr(MsPlan) first = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .threads = 2, .checkpoint = file}, &error);
+  g_autoptr(MsPlan) first =
+      ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .threads = 2, .checkpoint = file}, &error);
   assert_non_null(first);
   assert_int_equal(first->resumed, 0);
-  g_autoptr(MsPlan) again = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .threads = 1, .checkpoint = file, .resume = file}, &error);
+  g_autoptr(MsPlan) again = ms_plan(
+      request, &(MsPlanOptions){.top = 3, .prune = TRUE, .threads = 1, .checkpoint = file, .resume = file}, &error);
   assert_non_null(again);
   assert_int_equal(again->resumed, first->simulated);
   assert_int_equal(again->simulated, first->simulated);
@@ -223,7 +267,8 @@ static void resume_simulates_nothing_twice(void **state) {
   while (*middle != ']') middle--;
   g_autofree char *half = g_strdup_printf("%.*s]}", (int)(middle + 1 - text), text);
   assert_true(g_file_set_contents(file, half, -1, NULL));
-  g_autoptr(MsPlan) rest = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .threads = 1, .resume = file}, &error);
+  g_autoptr(MsPlan) rest =
+      ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .threads = 1, .resume = file}, &error);
   assert_non_null(rest);
   assert_true(rest->resumed > 0 && rest->resumed < first->simulated);
   ms_assert_same_plans(request, first, rest);
@@ -234,7 +279,8 @@ static void resume_simulates_nothing_twice(void **state) {
   assert_int_equal(why->code, MS_ERROR_INPUT);
   assert_non_null(strstr(why->message, "another request"));
   g_clear_error(&why);
-  assert_true(g_file_set_contents(file, "{\"moesim_plan_checkpoint\": 1, \"request\": \"x\", \"simulated\": [[7]]}", -1, NULL));
+  assert_true(
+      g_file_set_contents(file, "{\"moesim_plan_checkpoint\": 1, \"request\": \"x\", \"simulated\": [[7]]}", -1, NULL));
   assert_null(ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .threads = 1, .resume = file}, &why));
   assert_int_equal(why->code, MS_ERROR_INPUT);
   g_clear_error(&why);
@@ -257,7 +303,15 @@ static void fewer_kept_is_a_prefix(void **state) {
 
 static void nothing_fits(void **state) {
   (void)state;
-  const Small r = {"too large", "\"deepseek-v3\"", "h100-sxm", 8, 4096, 8, "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"cp\": 1", ""};
+  const Small r = {"too large",
+                   "\"deepseek-v3\"",
+                   "h100-sxm",
+                   8,
+                   4096,
+                   8,
+                   "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                   "\"cp\": 1",
+                   ""};
   g_autoptr(MsRequest) request = request_of(&r);
   g_autoptr(MsPlan) p = plan(request, TRUE, 2, 10);
   assert_int_equal(p->n_best, 0);
@@ -271,8 +325,15 @@ static void nothing_fits(void **state) {
 /* A setting that the request closes is not opened by the planner. */
 static void what_is_given_stays(void **state) {
   (void)state;
-  const Small r = {"given", "{\"base\": \"llama3-8b\", \"num_layers\": 8}", "h100-sxm", 8, 8192, 16, "\"micro_batch_size\": 2, \"precision\": \"bf16\"",
-                   "\"tp\": 2, \"cp\": 1, \"pp\": [1, 2]", "\"sequence_parallel\": false,"};
+  const Small r = {"given",
+                   "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+                   "h100-sxm",
+                   8,
+                   8192,
+                   16,
+                   "\"micro_batch_size\": 2, \"precision\": \"bf16\"",
+                   "\"tp\": 2, \"cp\": 1, \"pp\": [1, 2]",
+                   "\"sequence_parallel\": false,"};
   g_autoptr(MsRequest) request = request_of(&r);
   g_autoptr(MsPlan) p = plan(request, TRUE, 1, 10);
   assert_true(p->n_best > 0);
@@ -286,7 +347,15 @@ static void what_is_given_stays(void **state) {
 
 static void auto_without_candidates_is_an_error(void **state) {
   (void)state;
-  const Small r = {"no auto", "\"llama3-8b\"", "h100-sxm", 8, 8192, 16, "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"decoder_first_pipeline_num_layers\": \"auto\"", ""};
+  const Small r = {"no auto",
+                   "\"llama3-8b\"",
+                   "h100-sxm",
+                   8,
+                   8192,
+                   16,
+                   "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                   "\"decoder_first_pipeline_num_layers\": \"auto\"",
+                   ""};
   g_autoptr(MsRequest) request = request_of(&r);
   GError *error = NULL;
   assert_null(ms_plan(request, &(MsPlanOptions){.top = 1, .prune = TRUE, .threads = 1}, &error));
@@ -295,7 +364,7 @@ static void auto_without_candidates_is_an_error(void **state) {
   g_error_free(error);
 }
 
-/* --- pieces -------------------------------------------------------------------------------------------------------------------------- */
+/* --- pieces ---------------------------------------------------------------------------------------------------- */
 static void partitions_are_balanced(void **state) {
   (void)state;
   int counts[64];
@@ -320,7 +389,9 @@ static void partitions_are_balanced(void **state) {
     }
 }
 
-typedef struct { double rank, stage; } Dearest;
+typedef struct {
+  double rank, stage;
+} Dearest;
 
 static Dearest dearest_of(const MsLayerCosts *c, const MsStages *on, const int *counts) {
   double cost[8], load[8] = {0};
@@ -346,7 +417,8 @@ static double by_trying_all(const MsLayerCosts *c, const MsStages *on, double ca
   return best;
 }
 
-/* Some first layers of their own cost, then equal ones, MTP blocks with the loss or before it, one or several stages on a rank. */
+/* Some first layers of their own cost, then equal ones, MTP blocks with the loss or before it, one or several stages on
+ * a rank. */
 static void cuts_of_a_body_are_the_best(void **state) {
   (void)state;
   static const double slack[] = {0, 0.05};
@@ -354,9 +426,14 @@ static void cuts_of_a_body_are_the_best(void **state) {
   int checked = 0;
   for (int draw = 0; draw < 300; draw++) {
     double layer[11];
-    int ranks = g_rand_int_range(rand, 1, 4), chunks = g_rand_int_range(rand, 1, 4), odd = g_rand_int_range(rand, 0, 4), rank[9], counts[2 * 9], tried[9];
+    int ranks = g_rand_int_range(rand, 1, 4), chunks = g_rand_int_range(rand, 1, 4), odd = g_rand_int_range(rand, 0, 4),
+        rank[9], counts[2 * 9], tried[9];
     MsStages on = {.n = ranks * chunks, .ranks = ranks, .rank = rank, .mtp_apart = g_rand_boolean(rand)};
-    MsLayerCosts c = {.layers = g_rand_int_range(rand, 4, 11), .layer = layer, .first = 0.3 * g_rand_double(rand), .last = 3 * g_rand_double(rand), .mtp = 1.4 * g_rand_double(rand)};
+    MsLayerCosts c = {.layers = g_rand_int_range(rand, 4, 11),
+                      .layer = layer,
+                      .first = 0.3 * g_rand_double(rand),
+                      .last = 3 * g_rand_double(rand),
+                      .mtp = 1.4 * g_rand_double(rand)};
     if (on.n < 2 || on.n > 6) continue;
     gboolean back = chunks == 2 && g_rand_boolean(rand);
     for (int k = 0; k < on.n; k++) rank[k] = back && k >= ranks ? on.n - 1 - k : k % ranks;
@@ -386,7 +463,11 @@ static void cuts_of_mixed_layers_are_the_best(void **state) {
     int rank[6] = {0, 1, 2, 3, 4, 5}, counts[6], tried[6];
     MsStages on = {.n = g_rand_int_range(rand, 2, 6), .rank = rank, .mtp_apart = g_rand_boolean(rand)};
     on.ranks = on.n;
-    MsLayerCosts c = {.layers = g_rand_int_range(rand, 8, 11), .layer = layer, .first = g_rand_double(rand), .last = 3 * g_rand_double(rand), .mtp = g_rand_double(rand)};
+    MsLayerCosts c = {.layers = g_rand_int_range(rand, 8, 11),
+                      .layer = layer,
+                      .first = g_rand_double(rand),
+                      .last = 3 * g_rand_double(rand),
+                      .mtp = g_rand_double(rand)};
     for (int i = 0; i < c.layers; i++) layer[i] = 1 + 0.2 * g_rand_double(rand);
     assert_int_equal(ms_partition_by_cost(&c, &on, &none, 1, counts), 1);
     assert_close(dearest_of(&c, &on, counts).stage, by_trying_all(&c, &on, INFINITY, 0, c.layers, tried), 1e-9);
@@ -398,9 +479,15 @@ static void first_stages_have_less(void **state) {
   (void)state;
   double ones[] = {1, 1, 1, 1, 1, 1, 1, 1}, none = 0;
   int counts[4];
-  assert_int_equal(ms_partition_by_cost(&(MsLayerCosts){.layers = 6, .layer = ones, .last = 4}, &(MsStages){.n = 3, .ranks = 3, .rank = (const int[]){0, 1, 2}}, &none, 1, counts), 1);
+  assert_int_equal(ms_partition_by_cost(&(MsLayerCosts){.layers = 6, .layer = ones, .last = 4},
+                                        &(MsStages){.n = 3, .ranks = 3, .rank = (const int[]){0, 1, 2}}, &none, 1,
+                                        counts),
+                   1);
   assert_memory_equal(counts, ((int[]){3, 3, 0}), 3 * sizeof(int));
-  assert_int_equal(ms_partition_by_cost(&(MsLayerCosts){.layers = 6, .layer = ones, .last = 1}, &(MsStages){.n = 4, .ranks = 4, .rank = (const int[]){0, 1, 2, 3}}, &none, 1, counts), 1);
+  assert_int_equal(ms_partition_by_cost(&(MsLayerCosts){.layers = 6, .layer = ones, .last = 1},
+                                        &(MsStages){.n = 4, .ranks = 4, .rank = (const int[]){0, 1, 2, 3}}, &none, 1,
+                                        counts),
+                   1);
   assert_memory_equal(counts, ((int[]){1, 2, 2, 1}), 4 * sizeof(int));
 }
 
@@ -409,8 +496,10 @@ static void costs_are_rounded(void **state) {
   (void)state;
   double layer[] = {300, 300, 300, 410, 410, 410, 410};
   g_autoptr(GBytes) bytes = NULL;
-  MsLayerCosts c = {.layers = 7, .layer = layer, .first = 20, .last = 1150, .mtp = 30}, *r = ms_layer_costs_rounded(&c, 0.25);
-  assert_true(r->layer[6] == 1 && r->layer[0] == 0.75 && r->first == 0 && r->last == 2.75 && r->mtp == 0.5); /* an MTP block is never nothing: it may not lose its place */
+  MsLayerCosts c = {.layers = 7, .layer = layer, .first = 20, .last = 1150, .mtp = 30},
+               *r = ms_layer_costs_rounded(&c, 0.25);
+  assert_true(r->layer[6] == 1 && r->layer[0] == 0.75 && r->first == 0 && r->last == 2.75 &&
+              r->mtp == 0.5); /* an MTP block is never nothing: it may not lose its place */
   for (int i = 0; i < 7; i++) layer[i] *= 2;
   c.first *= 2, c.last *= 2, c.mtp *= 2;
   MsLayerCosts *twice = ms_layer_costs_rounded(&c, 0.25);
@@ -422,8 +511,15 @@ static void costs_are_rounded(void **state) {
 /* The bound of a layout and its simulation see the same cut: whatever pieces the costs were asked of. */
 static void costs_do_not_depend_on_the_pipeline(void **state) {
   (void)state;
-  const Small r = {"costs", "{\"base\": \"deepseek-v3\", \"num_layers\": 16, \"moe_layer_freq\": \"[0]*3+[1]*13\"}", "h100-sxm", 64, 4096, 256, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
-                   "\"tp\": [1, 2], \"cp\": 1, \"pp\": [2, 4], \"vpp\": [2, 4], \"ep\": [8, 16], \"etp\": 1", "\"recompute\": \"auto\", \"ep_overlap\": \"auto\", \"dispatcher\": \"auto\","};
+  const Small r = {"costs",
+                   "{\"base\": \"deepseek-v3\", \"num_layers\": 16, \"moe_layer_freq\": \"[0]*3+[1]*13\"}",
+                   "h100-sxm",
+                   64,
+                   4096,
+                   256,
+                   "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                   "\"tp\": [1, 2], \"cp\": 1, \"pp\": [2, 4], \"vpp\": [2, 4], \"ep\": [8, 16], \"etp\": 1",
+                   "\"recompute\": \"auto\", \"ep_overlap\": \"auto\", \"dispatcher\": \"auto\","};
   g_autoptr(MsRequest) request = request_of(&r);
   MsSpace *space = ms_space_new(request, TRUE, NULL);
   int compared = 0;
@@ -435,7 +531,9 @@ static void costs_do_not_depend_on_the_pipeline(void **state) {
           const gint32 value[MS_N_AXES] = {64, tp, 1, ep, 1, 1, pp, 2};
           ms_space_apply_combo(space, combo, s);
           ms_space_apply_axes(value, s);
-          if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0 || ms_layout_check_kind(s, MS_RULE_OPTIONS) >= 0 || ms_pieces_depend_on_cut(s)) continue;
+          if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0 || ms_layout_check_kind(s, MS_RULE_OPTIONS) >= 0 ||
+              ms_pieces_depend_on_cut(s))
+            continue;
           int flat = ms_cut_costs(space, value, combo, NULL, s);
           g_autoptr(MsScenario) whole = ms_scenario_copy(s, TRUE);
           ms_space_balance(space, flat, whole);
@@ -449,14 +547,23 @@ static void costs_do_not_depend_on_the_pipeline(void **state) {
   ms_space_free(space);
 }
 
-/* Experts left the MTP block of DeepSeek-V3 a virtual stage of its own before the loss; so does the planner, as fast or faster (to a thousandth: cuts are ranked by
- * what their layers cost, not by simulating them all). */
+/* Experts left the MTP block of DeepSeek-V3 a virtual stage of its own before the loss; so does the planner, as fast or
+ * faster (to a thousandth: cuts are ranked by what their layers cost, not by simulating them all). */
 static void mtp_blocks_leave_the_loss(void **state) {
   (void)state;
-  Small r = {"mtp", "\"deepseek-v3\"", "h100-sxm", 1024, 4096, 8192, "\"micro_batch_size\": 1, \"precision\": \"fp8-blockwise\"", "\"tp\": 2, \"cp\": 1, \"pp\": 8, \"vpp\": 4, \"ep\": 64, \"etp\": 1",
-             "\"dispatcher\": \"deepep\", \"ep_overlap\": true, \"recompute\": {\"granularity\": \"selective\", \"modules\": [\"mla_up_proj\", \"mlp\"]},"};
+  Small r = {"mtp",
+             "\"deepseek-v3\"",
+             "h100-sxm",
+             1024,
+             4096,
+             8192,
+             "\"micro_batch_size\": 1, \"precision\": \"fp8-blockwise\"",
+             "\"tp\": 2, \"cp\": 1, \"pp\": 8, \"vpp\": 4, \"ep\": 64, \"etp\": 1",
+             "\"dispatcher\": \"deepep\", \"ep_overlap\": true, \"recompute\": {\"granularity\": \"selective\", "
+             "\"modules\": [\"mla_up_proj\", \"mlp\"]},"};
   g_autoptr(MsRequest) own = request_of(&r);
-  r.layout = "\"tp\": 2, \"cp\": 1, \"pp\": 8, \"vpp\": 4, \"ep\": 64, \"etp\": 1, \"pipeline_layout\": \"Et*3|(tt|)*29m|L\"";
+  r.layout =
+      "\"tp\": 2, \"cp\": 1, \"pp\": 8, \"vpp\": 4, \"ep\": 64, \"etp\": 1, \"pipeline_layout\": \"Et*3|(tt|)*29m|L\"";
   g_autoptr(MsRequest) published = request_of(&r);
   g_autoptr(MsPlan) a = plan(own, TRUE, 1, 1), b = plan(published, TRUE, 1, 1);
   assert_true(a->n_best == 1 && b->n_best == 1);
@@ -464,14 +571,23 @@ static void mtp_blocks_leave_the_loss(void **state) {
   assert_true(g_str_has_suffix(a->best[0].scenario->layout.pipeline_layout, "m|L"));
 }
 
-/* A model whose first layers are dense, and whose last stage has a head: cut by cost it is faster than with layers counted alike, which "auto" tries as well, where it
- * makes a difference. */
+/* A model whose first layers are dense, and whose last stage has a head: cut by cost it is faster than with layers
+ * counted alike, which "auto" tries as well, where it makes a difference. */
 static void counted_alike_is_a_candidate(void **state) {
   (void)state;
-  const Small r = {"cut by cost", "{\"base\": \"deepseek-v3\", \"num_layers\": 16, \"moe_layer_freq\": \"[0]*3+[1]*13\", \"mtp_num_layers\": 0}", "gb200-nvl72", 32, 4096, 256,
-                   "\"micro_batch_size\": 1, \"precision\": \"mxfp8\"", "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"ep\": [8], \"etp\": 1", ""};
+  const Small r = {
+      "cut by cost",
+      "{\"base\": \"deepseek-v3\", \"num_layers\": 16, \"moe_layer_freq\": \"[0]*3+[1]*13\", \"mtp_num_layers\": 0}",
+      "gb200-nvl72",
+      32,
+      4096,
+      256,
+      "\"micro_batch_size\": 1, \"precision\": \"mxfp8\"",
+      "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"ep\": [8], \"etp\": 1",
+      ""};
   Small open = r;
-  open.layout = "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"ep\": [8], \"etp\": 1, \"pipeline_layout\": \"auto\"";
+  open.layout = "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"ep\": [8], \"etp\": 1, "
+                "\"pipeline_layout\": \"auto\"";
   g_autoptr(MsRequest) by_cost = request_of(&r), both = request_of(&open);
   g_autoptr(MsPlan) a = plan(by_cost, TRUE, 2, 10), b = plan(both, TRUE, 1, 10), all = plan(both, FALSE, 2, 10);
   assert_true(a->n_best > 0 && b->n_best > a->n_best);
@@ -481,20 +597,32 @@ static void counted_alike_is_a_candidate(void **state) {
     for (int k = i + 1; k < b->n_best; k++) {
       const MsLayoutSpec *x = &b->best[i].scenario->layout, *y = &b->best[k].scenario->layout;
       if (x->pp != y->pp || x->vpp != y->vpp) continue;
-      assert_string_not_equal(x->pipeline_layout ? x->pipeline_layout : "", y->pipeline_layout ? y->pipeline_layout : "");
+      assert_string_not_equal(x->pipeline_layout ? x->pipeline_layout : "",
+                              y->pipeline_layout ? y->pipeline_layout : "");
       assert_int_equal(y->decoder_first_pipeline_num_layers, 0);
       slower += b->best[k].result->step_time_s > 1.01 * b->best[i].result->step_time_s;
     }
   assert_true(slower > 0);
   ms_assert_same_plans(both, b, all);
   ms_assert_list(both, b);
-  g_autoptr(MsPlan) tree = ms_plan(both, &(MsPlanOptions){.top = 10, .prune = TRUE, .branch = TRUE, .threads = 2}, NULL);
+  g_autoptr(MsPlan) tree =
+      ms_plan(both, &(MsPlanOptions){.top = 10, .prune = TRUE, .branch = TRUE, .threads = 2}, NULL);
   ms_assert_same_plans(both, b, tree);
-  Small even = {"even", "{\"base\": \"mixtral-8x7b\", \"num_layers\": 16}", "h100-sxm", 32, 4096, 256, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
-                "\"tp\": [2, 4], \"cp\": 1, \"pp\": 2, \"vpp\": 1, \"ep\": 8, \"etp\": 1, \"pipeline_layout\": \"auto\"", ""};
+  Small even = {
+      "even",
+      "{\"base\": \"mixtral-8x7b\", \"num_layers\": 16}",
+      "h100-sxm",
+      32,
+      4096,
+      256,
+      "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+      "\"tp\": [2, 4], \"cp\": 1, \"pp\": 2, \"vpp\": 1, \"ep\": 8, \"etp\": 1, \"pipeline_layout\": \"auto\"",
+      ""};
   g_autoptr(MsRequest) once = request_of(&even);
-  for (int branch = 0; branch < 2; branch++) { /* a stage of eight layers: the head makes no difference, and the layout is listed once */
-    g_autoptr(MsPlan) c = ms_plan(once, &(MsPlanOptions){.top = 10, .prune = TRUE, .branch = branch, .threads = 1}, NULL);
+  for (int branch = 0; branch < 2;
+       branch++) { /* a stage of eight layers: the head makes no difference, and the layout is listed once */
+    g_autoptr(MsPlan) c =
+        ms_plan(once, &(MsPlanOptions){.top = 10, .prune = TRUE, .branch = branch, .threads = 1}, NULL);
     assert_int_equal(c->n_best, 2);
     for (int i = 0; i < 2; i++) assert_null(c->best[i].scenario->layout.pipeline_layout);
   }
@@ -504,8 +632,10 @@ static void counted_alike_is_a_candidate(void **state) {
 static void offloading_needs_a_link(void **state) {
   (void)state;
   static const Small small[] = {
-      {"link", "\"mixtral-8x7b\"", "h100-sxm", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"tp\": 1, \"pp\": 2, \"ep\": 4", "\"offload_modules\": \"auto\","},
-      {"no link", "\"mixtral-8x7b\"", "ascend-910b", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"", "\"tp\": 1, \"pp\": 2, \"ep\": 4", "\"offload_modules\": \"auto\","}};
+      {"link", "\"mixtral-8x7b\"", "h100-sxm", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+       "\"tp\": 1, \"pp\": 2, \"ep\": 4", "\"offload_modules\": \"auto\","},
+      {"no link", "\"mixtral-8x7b\"", "ascend-910b", 8, 4096, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+       "\"tp\": 1, \"pp\": 2, \"ep\": 4", "\"offload_modules\": \"auto\","}};
   for (int i = 0; i < 2; i++) {
     g_autoptr(MsRequest) request = request_of(&small[i]);
     MsSpace *space = ms_space_new(request, TRUE, NULL);
@@ -524,11 +654,27 @@ static void offloading_needs_a_link(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pruned_list_is_the_exhaustive_list), cmocka_unit_test(neighbours_tell_the_truth), cmocka_unit_test(fewer_kept_is_a_prefix), cmocka_unit_test(nothing_fits), cmocka_unit_test(offloading_needs_a_link),
-      cmocka_unit_test(shortcuts_change_nothing), cmocka_unit_test(roles_hold), cmocka_unit_test(objectives_rank), cmocka_unit_test(deadlines_count_gpus_first), cmocka_unit_test(objectives_need_figures),
-      cmocka_unit_test(resume_simulates_nothing_twice), cmocka_unit_test(what_is_given_stays), cmocka_unit_test(auto_without_candidates_is_an_error), cmocka_unit_test(partitions_are_balanced), cmocka_unit_test(cuts_of_a_body_are_the_best),
-      cmocka_unit_test(cuts_of_mixed_layers_are_the_best), cmocka_unit_test(first_stages_have_less), cmocka_unit_test(costs_are_rounded), cmocka_unit_test(costs_do_not_depend_on_the_pipeline),
-      cmocka_unit_test(mtp_blocks_leave_the_loss), cmocka_unit_test(counted_alike_is_a_candidate),
+      cmocka_unit_test(pruned_list_is_the_exhaustive_list),
+      cmocka_unit_test(neighbours_tell_the_truth),
+      cmocka_unit_test(fewer_kept_is_a_prefix),
+      cmocka_unit_test(nothing_fits),
+      cmocka_unit_test(offloading_needs_a_link),
+      cmocka_unit_test(shortcuts_change_nothing),
+      cmocka_unit_test(roles_hold),
+      cmocka_unit_test(objectives_rank),
+      cmocka_unit_test(deadlines_count_gpus_first),
+      cmocka_unit_test(objectives_need_figures),
+      cmocka_unit_test(resume_simulates_nothing_twice),
+      cmocka_unit_test(what_is_given_stays),
+      cmocka_unit_test(auto_without_candidates_is_an_error),
+      cmocka_unit_test(partitions_are_balanced),
+      cmocka_unit_test(cuts_of_a_body_are_the_best),
+      cmocka_unit_test(cuts_of_mixed_layers_are_the_best),
+      cmocka_unit_test(first_stages_have_less),
+      cmocka_unit_test(costs_are_rounded),
+      cmocka_unit_test(costs_do_not_depend_on_the_pipeline),
+      cmocka_unit_test(mtp_blocks_leave_the_loss),
+      cmocka_unit_test(counted_alike_is_a_candidate),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

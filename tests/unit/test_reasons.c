@@ -8,20 +8,28 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-/* Mixtral shortened to 8 layers on 16 H100, whose memory is cut so that recomputation pays; `hardware` and the open keys come in from the test. */
+/* Mixtral shortened to 8 layers on 16 H100, whose memory is cut so that recomputation pays; `hardware` and the open
+ * keys come in from the test. */
 static char *request_text(const char *hardware, const char *layout, const char *recompute) {
-  return g_strdup_printf(
-      "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": 8}, \"hardware\": %s, \"gpus\": 16, "
-      "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": 64, \"precision\": \"bf16\", \"routing\": \"balanced\"}, "
-      "\"layout\": {%s}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, "
-      "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": %s, \"offload_modules\": [], "
-      "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
-      "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
-      hardware, layout, recompute);
+  return g_strdup_printf("{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": "
+                         "8}, \"hardware\": %s, \"gpus\": 16, "
+                         "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": "
+                         "64, \"precision\": \"bf16\", \"routing\": \"balanced\"}, "
+                         "\"layout\": {%s}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", "
+                         "\"ep_overlap\": false, \"delay_wgrad\": false, "
+                         "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": false, "
+                         "\"recompute\": %s, \"offload_modules\": [], "
+                         "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": "
+                         "true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
+                         "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": "
+                         "\"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
+                         hardware, layout, recompute);
 }
 
 #define SIZES "\"tp\": [1, 2, 4, 8], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], \"etp\": 1"
-#define CHOICES "[{\"granularity\": \"none\"}, {\"granularity\": \"selective\", \"modules\": [\"moe_act\", \"layernorm\"]}, {\"granularity\": \"full\"}]"
+#define CHOICES                                                                                                 \
+  "[{\"granularity\": \"none\"}, {\"granularity\": \"selective\", \"modules\": [\"moe_act\", \"layernorm\"]}, " \
+  "{\"granularity\": \"full\"}]"
 #define SHORT_OF_MEMORY "{\"base\": \"h100-sxm\", \"hbm_B\": 36e9}"
 
 static MsRequest *request_of(const char *hardware, const char *layout, const char *recompute) {
@@ -42,7 +50,7 @@ static MsPlan *plan_of(const MsRequest *request) {
   return plan;
 }
 
-/* --- side by side ------------------------------------------------------------------------------------------------------------- */
+/* --- side by side ---------------------------------------------------------------------------------------------- */
 static void parts_add_up(void **state) {
   (void)state;
   g_autoptr(MsRequest) request = request_of("\"h100-sxm\"", SIZES, CHOICES);
@@ -108,14 +116,20 @@ static void only_one_task(void **state) {
   (void)state;
   const char *model = "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}";
   refused(model, "\"h100-sxm\"", 16, NULL);
-  refused("\"mixtral-8x7b\"", "\"h100-sxm\"", 16, "named.json: model: is a changed model, must be mixtral-8x7b as in the request: only layouts of one task can be compared");
-  refused("\"mixtral-8x22b\"", "\"h100-sxm\"", 16, "named.json: model: is mixtral-8x22b, must be mixtral-8x7b as in the request: only layouts of one task can be compared");
+  refused("\"mixtral-8x7b\"", "\"h100-sxm\"", 16,
+          "named.json: model: is a changed model, must be mixtral-8x7b as in the request: only layouts of one task can "
+          "be compared");
+  refused("\"mixtral-8x22b\"", "\"h100-sxm\"", 16,
+          "named.json: model: is mixtral-8x22b, must be mixtral-8x7b as in the request: only layouts of one task can "
+          "be compared");
   refused(model, "{\"base\": \"h100-sxm\", \"nic_Bps\": 1e10}", 16,
-          "named.json: hardware: is a changed machine, must be h100-sxm as in the request: only layouts of one task can be compared");
-  refused(model, "\"h100-sxm\"", 32, "named.json: gpus: is 32, must be 16 as in the request: only layouts of one task can be compared");
+          "named.json: hardware: is a changed machine, must be h100-sxm as in the request: only layouts of one task "
+          "can be compared");
+  refused(model, "\"h100-sxm\"", 32,
+          "named.json: gpus: is 32, must be 16 as in the request: only layouts of one task can be compared");
 }
 
-/* --- what would help ------------------------------------------------------------------------------------------------------------ */
+/* --- what would help ------------------------------------------------------------------------------------------- */
 static const MsSensitivity *row_named(const MsSensitivities *s, const char *what) {
   for (int i = 0; i < s->n; i++)
     if (strcmp(s->row[i].what, what) == 0) return &s->row[i];
@@ -130,11 +144,13 @@ static MsSensitivities *sensitivities_of(const MsRequest *request, const MsPlan 
   return s;
 }
 
-/* A faster machine never slows the step; no rate that is 10 % higher gains more than 10 %; the winner on a machine that the user changes in the file
- * takes exactly as long. */
+/* A faster machine never slows the step; no rate that is 10 % higher gains more than 10 %; the winner on a machine that
+ * the user changes in the file takes exactly as long. */
 static void rates(void **state) {
   (void)state;
-  g_autoptr(MsRequest) request = request_of("\"h100-sxm\"", "\"tp\": 2, \"cp\": 1, \"pp\": 2, \"vpp\": 1, \"ep\": [4, 8], \"etp\": 1", "{\"granularity\": \"none\"}");
+  g_autoptr(MsRequest) request =
+      request_of("\"h100-sxm\"", "\"tp\": 2, \"cp\": 1, \"pp\": 2, \"vpp\": 1, \"ep\": [4, 8], \"etp\": 1",
+                 "{\"granularity\": \"none\"}");
   g_autoptr(MsPlan) plan = plan_of(request);
   g_autoptr(MsSensitivities) s = sensitivities_of(request, plan);
   double before = plan->best[0].result->step_time_s;
@@ -147,17 +163,20 @@ static void rates(void **state) {
   }
   assert_true(row_named(s, "+10 % FLOP/s")->gain > 0.01);
   assert_true(row_named(s, "+10 % NIC bandwidth")->gain > 0 && row_named(s, "+10 % scale-up bandwidth")->gain > 0);
-  g_autoptr(MsRequest) faster = request_of("{\"base\": \"h100-sxm\", \"nic_Bps\": 5.5e10}", "\"ep\": 2", "{\"granularity\": \"none\"}");
+  g_autoptr(MsRequest) faster =
+      request_of("{\"base\": \"h100-sxm\", \"nic_Bps\": 5.5e10}", "\"ep\": 2", "{\"granularity\": \"none\"}");
   g_autoptr(MsScenario) winner = ms_scenario_copy(plan->best[0].scenario, TRUE);
   winner->hardware = faster->base->hardware;
   g_autoptr(MsResult) r = ms_simulate(winner, MS_FIDELITY_FULL, NULL, NULL);
   assert_close(r->step_time_s, row_named(s, "+10 % NIC bandwidth")->step_time_s, 1e-9);
 }
 
-/* With more memory less is recomputed; the neighbourhood finds no more than a search over everything on that machine. */
+/* With more memory less is recomputed; the neighbourhood finds no more than a search over everything on that machine.
+ */
 static void memory_is_used(void **state) {
   (void)state;
-  g_autoptr(MsRequest) request = request_of(SHORT_OF_MEMORY, SIZES, CHOICES), rich = request_of("{\"base\": \"h100-sxm\", \"hbm_B\": 72e9}", SIZES, CHOICES);
+  g_autoptr(MsRequest) request = request_of(SHORT_OF_MEMORY, SIZES, CHOICES),
+                       rich = request_of("{\"base\": \"h100-sxm\", \"hbm_B\": 72e9}", SIZES, CHOICES);
   g_autoptr(MsPlan) plan = plan_of(request), best = plan_of(rich);
   g_autoptr(MsSensitivities) s = sensitivities_of(request, plan);
   const MsSensitivity *twice = row_named(s, "the memory of one more GPU"), *more = row_named(s, "+10 % HBM size");
@@ -178,7 +197,8 @@ static int values_of(const MsRequest *request, const char *path, int *value) {
 static void neighbours(void **state) {
   (void)state;
   int v[8];
-  g_autoptr(MsRequest) request = request_of("\"h100-sxm\"", "\"tp\": [1, 2, 4, 8], \"pp\": \"auto\", \"vpp\": 1, \"ep\": [2, 8], \"etp\": 1", CHOICES);
+  g_autoptr(MsRequest) request = request_of(
+      "\"h100-sxm\"", "\"tp\": [1, 2, 4, 8], \"pp\": \"auto\", \"vpp\": 1, \"ep\": [2, 8], \"etp\": 1", CHOICES);
   g_autoptr(MsScenario) centre = ms_scenario_copy(request->base, TRUE);
   centre->layout.tp = 4, centre->layout.pp = 2, centre->layout.ep = 2;
   MsRequest *n = ms_neighbourhood(request, centre, request->base->hardware);
@@ -188,13 +208,13 @@ static void neighbours(void **state) {
   assert_true(v[0] == 1 && v[1] == 2 && v[2] == 4);
   assert_int_equal(values_of(n, "layout.ep", v), 2);
   assert_true(v[0] == 2 && v[1] == 8);
-  assert_int_equal(values_of(n, "layout.cp", v), 2); /* left out: searched; 1 has no half */
+  assert_int_equal(values_of(n, "layout.cp", v), 2);   /* left out: searched; 1 has no half */
   assert_int_equal(values_of(n, "layout.vpp", v), -1); /* fixed */
   assert_int_equal(values_of(n, "training.micro_batch_size", v), 2);
   ms_neighbourhood_free(n);
 }
 
-/* --- all of it -------------------------------------------------------------------------------------------------------------------- */
+/* --- all of it ------------------------------------------------------------------------------------------------- */
 static void nothing_feasible(void **state) {
   (void)state;
   GError *error = NULL;
@@ -208,8 +228,10 @@ static void nothing_feasible(void **state) {
   assert_true(!r->sensitivities && !r->runner_up && !r->named);
 }
 
-static MsReasons *named(const MsRequest *request, const MsPlan *plan, const char *layout, const char *recompute, GError **error) {
-  g_autofree char *text = request_text("\"h100-sxm\"", layout, recompute), *file = g_build_filename(g_get_tmp_dir(), "moesim-named-XXXXXX", NULL);
+static MsReasons *named(const MsRequest *request, const MsPlan *plan, const char *layout, const char *recompute,
+                        GError **error) {
+  g_autofree char *text = request_text("\"h100-sxm\"", layout, recompute),
+                  *file = g_build_filename(g_get_tmp_dir(), "moesim-named-XXXXXX", NULL);
   int fd = g_mkstemp(file);
   assert_true(fd >= 0 && g_close(fd, NULL) && g_file_set_contents(file, text, -1, NULL));
   MsReasons *r = ms_reasons_new(request, plan, &few, FALSE, file, error);
@@ -223,22 +245,25 @@ static void named_layout_with_open_keys(void **state) {
   GError *error = NULL;
   g_autoptr(MsRequest) request = request_of("\"h100-sxm\"", SIZES, CHOICES);
   g_autoptr(MsPlan) plan = plan_of(request);
-  g_autoptr(MsReasons) r = named(request, plan, "\"tp\": 2, \"cp\": 1, \"pp\": 4, \"vpp\": 1, \"ep\": 2, \"etp\": 1", CHOICES, &error);
+  g_autoptr(MsReasons) r =
+      named(request, plan, "\"tp\": 2, \"cp\": 1, \"pp\": 4, \"vpp\": 1, \"ep\": 2, \"etp\": 1", CHOICES, &error);
   if (!r) fail_msg("%s", error->message);
   assert_int_equal(r->named->layout.pp, 4);
   assert_int_equal(r->named->layout.ep, 2);
   assert_true(ms_reasons_named(r)->step_time_s >= plan->best[0].result->step_time_s);
   assert_true(r->compared->n_keys > 0);
-  g_autoptr(MsReasons) none = named(request, plan, "\"tp\": 1, \"cp\": 1, \"pp\": 3, \"vpp\": 1, \"ep\": 2, \"etp\": 1", CHOICES, &error);
+  g_autoptr(MsReasons) none =
+      named(request, plan, "\"tp\": 1, \"cp\": 1, \"pp\": 3, \"vpp\": 1, \"ep\": 2, \"etp\": 1", CHOICES, &error);
   assert_true(!none && strstr(error->message, "no layout of it fits"));
   g_clear_error(&error);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(parts_add_up), cmocka_unit_test(keys_that_differ), cmocka_unit_test(only_one_task), cmocka_unit_test(rates),
-      cmocka_unit_test(memory_is_used), cmocka_unit_test(neighbours), cmocka_unit_test(nothing_feasible),
-      cmocka_unit_test(named_layout_with_open_keys),
+      cmocka_unit_test(parts_add_up),     cmocka_unit_test(keys_that_differ),
+      cmocka_unit_test(only_one_task),    cmocka_unit_test(rates),
+      cmocka_unit_test(memory_is_used),   cmocka_unit_test(neighbours),
+      cmocka_unit_test(nothing_feasible), cmocka_unit_test(named_layout_with_open_keys),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

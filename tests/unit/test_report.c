@@ -1,4 +1,5 @@
-/* Reports on hand-made results: nothing here is simulated, so every expected figure can be read off the lines above it. */
+/* Reports on hand-made results: nothing here is simulated, so every expected figure can be read off the lines above it.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +12,7 @@
 #include "base/units.h"
 #include "report/report.h"
 
-/* --- a step of two stages, two microbatches, one task per slot ----------------------------------------------------------------- */
+/* --- a step of two stages, two microbatches, one task per slot ------------------------------------------------- */
 enum { STAGES = 2, SLOTS = 4, TASKS = STAGES * SLOTS };
 static const char *tag_name[] = {"forward \"quoted\" \\ \t", "backward"};
 static const MsOp ops[] = {{.kind = MS_OP_GEMM, .pass = MS_PASS_FORWARD, .m = 3, .n = 5, .k = 7, .flop = 210},
@@ -34,7 +35,10 @@ static void step_init(Step *step) {
   *d->trajectory = (MsTrajectory){TASKS, g_new0(MsTime, TASKS), g_new0(MsTime, TASKS), g_new0(gint32, TASKS), 0, TASKS};
   for (guint32 i = 0; i < TASKS; i++) {
     guint32 stage = i / SLOTS, slot = i % SLOTS;
-    MsTask task = {.device = stage, .stream = MS_STREAM_COMPUTE, .duration = 1500000, .tag = d->schedule->slot[stage][slot].kind == MS_SLOT_F ? 0 : 1};
+    MsTask task = {.device = stage,
+                   .stream = MS_STREAM_COMPUTE,
+                   .duration = 1500000,
+                   .tag = d->schedule->slot[stage][slot].kind == MS_SLOT_F ? 0 : 1};
     assert_int_equal(ms_graph_add(d->graph, &task, NULL, 0), i);
     d->trajectory->start[i] = (MsTime)slot * 2000000 + 1234567890123;
     d->trajectory->end[i] = d->trajectory->start[i] + 1500000;
@@ -126,16 +130,33 @@ static void trace_failure_is_an_environment_error_and_leaves_nothing(void **stat
   step_clear(&step);
 }
 
-/* --- one result ------------------------------------------------------------------------------------------------------------------ */
-static MsStageMemory stage_memory = {.parameters_B = 2 * MS_GIB, .gradients_B = 3 * MS_GIB, .optimizer_B = 4 * MS_GIB, .activations_B = 20 * MS_GIB,
-                                     .transient_B = 1 * MS_GIB, .peak_B = 30 * MS_GIB, .device_B = 32 * MS_GIB, .reserved_B = 2 * MS_GIB,
+/* --- one result ------------------------------------------------------------------------------------------------ */
+static MsStageMemory stage_memory = {.parameters_B = 2 * MS_GIB,
+                                     .gradients_B = 3 * MS_GIB,
+                                     .optimizer_B = 4 * MS_GIB,
+                                     .activations_B = 20 * MS_GIB,
+                                     .transient_B = 1 * MS_GIB,
+                                     .peak_B = 30 * MS_GIB,
+                                     .device_B = 32 * MS_GIB,
+                                     .reserved_B = 2 * MS_GIB,
                                      .peak_where = "mlp backward"};
 static MsMemory memory = {1, &stage_memory, 0};
 
 static MsResult sample(void) {
-  MsResult r = {.name = (char *)"sample", .fidelity = MS_FIDELITY_FULL, .feasible = TRUE, .step_time_s = 2, .step_time_lower_s = 1.5, .mfu = 0.4,
-                .stages = 1, .memory = &memory, .capacity_B = 64 * MS_GIB, .dp = 8, .edp = 2, .microbatches = 16};
-  r.time = (MsTimeParts){.compute_s = 1, .exposed_comm_s = 0.5, .bubble_s = 0.3, .host_s = 0.1, .optimizer_s = 0.06, .other_s = 0.04};
+  MsResult r = {.name = (char *)"sample",
+                .fidelity = MS_FIDELITY_FULL,
+                .feasible = TRUE,
+                .step_time_s = 2,
+                .step_time_lower_s = 1.5,
+                .mfu = 0.4,
+                .stages = 1,
+                .memory = &memory,
+                .capacity_B = 64 * MS_GIB,
+                .dp = 8,
+                .edp = 2,
+                .microbatches = 16};
+  r.time = (MsTimeParts){
+      .compute_s = 1, .exposed_comm_s = 0.5, .bubble_s = 0.3, .host_s = 0.1, .optimizer_s = 0.06, .other_s = 0.04};
   r.time.comm_total_s[MS_COMM_EP] = 0.8;
   r.time.comm_exposed_s[MS_COMM_EP] = 0.2;
   return r;
@@ -148,7 +169,8 @@ static void table_parts_add_up_to_the_step(void **state) {
   g_auto(GStrv) line = g_strsplit(text, "\n", -1);
   double share = 0, sum = 0;
   int parts = 0;
-  static const char *const part[] = {"  compute ", "  exposed communication ", "  pipeline bubble ", "  host ", "  optimizer ", "  other "};
+  static const char *const part[] = {
+      "  compute ", "  exposed communication ", "  pipeline bubble ", "  host ", "  optimizer ", "  other "};
   for (int i = 0; line[i]; i++) {
     const char *percent = strrchr(line[i], '%');
     if (!percent) continue;
@@ -161,10 +183,10 @@ static void table_parts_add_up_to_the_step(void **state) {
   assert_true(fabs(share - 100) < 0.31); /* six roundings of 0.05 */
   assert_true(sum == 100);
   assert_non_null(strstr(text, "2.00 s"));
-  assert_non_null(strstr(text, "75.0 %"));           /* of EP communication is hidden */
-  assert_non_null(strstr(text, "mlp backward"));     /* where the peak is */
+  assert_non_null(strstr(text, "75.0 %"));       /* of EP communication is hidden */
+  assert_non_null(strstr(text, "mlp backward")); /* where the peak is */
   assert_non_null(strstr(text, "mostly activations"));
-  assert_null(strchr(text, '\033'));                 /* no colour unless asked for */
+  assert_null(strchr(text, '\033')); /* no colour unless asked for */
 }
 
 static void infeasible_result_says_why(void **state) {
@@ -178,8 +200,21 @@ static void infeasible_result_says_why(void **state) {
 
 static void result_json_has_the_contract(void **state) {
   (void)state;
-  static const char *const key[] = {"name", "feasible", "why_infeasible", "step_time_s", "tokens_per_s_per_gpu", "model_flop_per_token", "tflops_per_gpu",
-                                    "mfu", "bound", "time", "memory", "layout", "events", "fidelity", "elapsed_s"};
+  static const char *const key[] = {"name",
+                                    "feasible",
+                                    "why_infeasible",
+                                    "step_time_s",
+                                    "tokens_per_s_per_gpu",
+                                    "model_flop_per_token",
+                                    "tflops_per_gpu",
+                                    "mfu",
+                                    "bound",
+                                    "time",
+                                    "memory",
+                                    "layout",
+                                    "events",
+                                    "fidelity",
+                                    "elapsed_s"};
   MsResult r = sample();
   r.tokens_per_s_per_gpu = NAN; /* unknown must not break the file */
   MsJsonOut *out = ms_json_out_new(0);
@@ -198,7 +233,7 @@ static void result_json_has_the_contract(void **state) {
   assert_int_equal(json_object_get_int_member(json_object_get_object_member(root, "layout"), "edp"), 2);
 }
 
-/* --- errors over several runs, pictures --------------------------------------------------------------------------------------------- */
+/* --- errors over several runs, pictures ------------------------------------------------------------------------ */
 static void error_summary_by_hand(void **state) {
   (void)state;
   const double error[] = {0.1, -0.2, 0.3, -0.4}, weight[] = {1, 1, 1, 0};
@@ -231,10 +266,14 @@ static void picture_has_a_row_per_stage_and_fits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(trace_is_strict_json_with_every_task), cmocka_unit_test(trace_keeps_picoseconds_names_and_microbatch),
-      cmocka_unit_test(trace_failure_is_an_environment_error_and_leaves_nothing), cmocka_unit_test(table_parts_add_up_to_the_step),
-      cmocka_unit_test(infeasible_result_says_why), cmocka_unit_test(result_json_has_the_contract),
-      cmocka_unit_test(error_summary_by_hand), cmocka_unit_test(picture_has_a_row_per_stage_and_fits),
+      cmocka_unit_test(trace_is_strict_json_with_every_task),
+      cmocka_unit_test(trace_keeps_picoseconds_names_and_microbatch),
+      cmocka_unit_test(trace_failure_is_an_environment_error_and_leaves_nothing),
+      cmocka_unit_test(table_parts_add_up_to_the_step),
+      cmocka_unit_test(infeasible_result_says_why),
+      cmocka_unit_test(result_json_has_the_contract),
+      cmocka_unit_test(error_summary_by_hand),
+      cmocka_unit_test(picture_has_a_row_per_stage_and_fits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Choice under disturbances: outcomes, what each disturbance does to a step, and the claim that the winner is the best of all. */
+/* Choice under disturbances: outcomes, what each disturbance does to a step, and the claim that the winner is the best
+ * of all. */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -9,15 +10,21 @@
 
 static MsRequest *request_of(const char *layout, const char *routing) {
   GError *error = NULL;
-  g_autofree char *text = g_strdup_printf(
-      "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 16, "
-      "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": 64, \"precision\": \"bf16\", \"routing\": %s}, "
-      "\"layout\": {%s}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, "
-      "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": {\"granularity\": \"none\"}, "
-      "\"offload_modules\": [], \"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", "
-      "\"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", "
-      "\"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
-      routing, layout);
+  g_autofree char *text =
+      g_strdup_printf("{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": "
+                      "8}, \"hardware\": \"h100-sxm\", \"gpus\": 16, "
+                      "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": 64, "
+                      "\"precision\": \"bf16\", \"routing\": %s}, "
+                      "\"layout\": {%s}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", "
+                      "\"ep_overlap\": false, \"delay_wgrad\": false, "
+                      "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": false, "
+                      "\"recompute\": {\"granularity\": \"none\"}, "
+                      "\"offload_modules\": [], \"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], "
+                      "\"distributed_optimizer\": true, \"fsdp\": \"none\", "
+                      "\"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", "
+                      "\"exp_avg_sq_dtype\": \"fp32\", "
+                      "\"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
+                      routing, layout);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "request", &error);
   MsRequest *request = doc ? ms_request_from_doc(doc, &error) : NULL;
   if (!request) fail_msg("%s", error->message);
@@ -49,7 +56,7 @@ static MsRobust *robust_of(const MsPlan *plan, int kept, const MsDisturbances *d
   return r;
 }
 
-/* --- outcomes ------------------------------------------------------------------------------------------------------------------ */
+/* --- outcomes -------------------------------------------------------------------------------------------------- */
 static void mean_and_quantile(void **state) {
   (void)state;
   MsOutcome o[] = {{3, 0.5}, {1, 0.25}, {2, 0.25}};
@@ -77,28 +84,41 @@ static void slowed_curves(void **state) {
       double x = 0, y = 0;
       switch (a->form) {
       case MS_FORM_GEMM_SATURATING:
-      case MS_FORM_GEMM_TILED: x = ms_curve_gemm_s(a, &rates, n, 4096, 512, 2), y = ms_curve_gemm_s(b, &rates, n, 4096, 512, 2); break;
-      case MS_FORM_GROUPED_GEMM: x = ms_curve_grouped_gemm_s(a, &rates, n, 8, 4096, 1536, 1536, 2), y = ms_curve_grouped_gemm_s(b, &rates, n, 8, 4096, 1536, 1536, 2); break;
-      case MS_FORM_ATTENTION: x = ms_curve_attention_s(a, &rates, 4e6 * n, 1e6, n, 128, 32, 4, 32), y = ms_curve_attention_s(b, &rates, 4e6 * n, 1e6, n, 128, 32, 4, 32); break;
+      case MS_FORM_GEMM_TILED:
+        x = ms_curve_gemm_s(a, &rates, n, 4096, 512, 2), y = ms_curve_gemm_s(b, &rates, n, 4096, 512, 2);
+        break;
+      case MS_FORM_GROUPED_GEMM:
+        x = ms_curve_grouped_gemm_s(a, &rates, n, 8, 4096, 1536, 1536, 2),
+        y = ms_curve_grouped_gemm_s(b, &rates, n, 8, 4096, 1536, 1536, 2);
+        break;
+      case MS_FORM_ATTENTION:
+        x = ms_curve_attention_s(a, &rates, 4e6 * n, 1e6, n, 128, 32, 4, 32),
+        y = ms_curve_attention_s(b, &rates, 4e6 * n, 1e6, n, 128, 32, 4, 32);
+        break;
       case MS_FORM_SEGMENTS: x = ms_curve_segments_s(a, 100 * n), y = ms_curve_segments_s(b, 100 * n); break;
-      case MS_FORM_DISPATCH: x = ms_curve_dispatch_s(a, 8192 * n, n, 4096, 20), y = ms_curve_dispatch_s(b, 8192 * n, n, 4096, 20); break;
+      case MS_FORM_DISPATCH:
+        x = ms_curve_dispatch_s(a, 8192 * n, n, 4096, 20), y = ms_curve_dispatch_s(b, 8192 * n, n, 4096, 20);
+        break;
       default: x = ms_curve_bandwidth_s(a, &rates, 1000 * n), y = ms_curve_bandwidth_s(b, &rates, 1000 * n);
       }
       assert_close(y, 1.25 * x, 1e-12);
     }
   }
-  assert_true(seen[MS_FORM_SEGMENTS] && seen[MS_FORM_DISPATCH] && seen[MS_FORM_BANDWIDTH] && seen[MS_FORM_ATTENTION] && seen[MS_FORM_GROUPED_GEMM]);
+  assert_true(seen[MS_FORM_SEGMENTS] && seen[MS_FORM_DISPATCH] && seen[MS_FORM_BANDWIDTH] && seen[MS_FORM_ATTENTION] &&
+              seen[MS_FORM_GROUPED_GEMM]);
 }
 
 static void slow_gpu(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(MsRequest) request = request_of("\"tp\": 2, \"cp\": 1, \"pp\": 4, \"vpp\": 1, \"ep\": 2, \"etp\": 1", "\"balanced\"");
+  g_autoptr(MsRequest) request =
+      request_of("\"tp\": 2, \"cp\": 1, \"pp\": 4, \"vpp\": 1, \"ep\": 2, \"etp\": 1", "\"balanced\"");
   g_autoptr(MsPlan) plan = plan_of(request, 1);
   const MsScenario *s = plan->best[0].scenario;
   double nominal = plan->best[0].result->step_time_s;
   for (int stage = 0; stage < 4; stage++) {
-    g_autoptr(MsResult) same = ms_simulate_slow_gpu(s, stage, 1, &error), some = ms_simulate_slow_gpu(s, stage, 1.2, &error),
+    g_autoptr(MsResult) same = ms_simulate_slow_gpu(s, stage, 1, &error),
+                        some = ms_simulate_slow_gpu(s, stage, 1.2, &error),
                         more = ms_simulate_slow_gpu(s, stage, 1.4, &error);
     assert_close(same->step_time_s, nominal, 0);
     assert_true(some->step_time_s > nominal && some->step_time_s <= 1.2 * nominal);
@@ -107,7 +127,7 @@ static void slow_gpu(void **state) {
   }
 }
 
-/* --- the ranking ------------------------------------------------------------------------------------------------------------------- */
+/* --- the ranking ----------------------------------------------------------------------------------------------- */
 static void nothing_disturbs(void **state) {
   (void)state;
   g_autoptr(MsRequest) request = request_of(SIZES, "\"balanced\"");
@@ -125,13 +145,15 @@ static void nothing_disturbs(void **state) {
   }
 }
 
-/* The expected step is the weighted mean of what a simulation of each state gives; p95 is the worst of them when it is likelier than 5 %. */
+/* The expected step is the weighted mean of what a simulation of each state gives; p95 is the worst of them when it is
+ * likelier than 5 %. */
 static void states_are_weighted(void **state) {
   (void)state;
   GError *error = NULL;
   g_autoptr(MsRequest) request = request_of(SIZES, "\"balanced\"");
   g_autoptr(MsPlan) plan = plan_of(request, 3);
-  g_autoptr(MsDisturbances) d = states_of("{\"name\": \"as planned\", \"weight\": 3}, {\"name\": \"slow links\", \"weight\": 1, \"scale\": {\"nic_Bps\": 0.25, \"scaleup_Bps\": 0.5}}");
+  g_autoptr(MsDisturbances) d = states_of("{\"name\": \"as planned\", \"weight\": 3}, {\"name\": \"slow links\", "
+                                          "\"weight\": 1, \"scale\": {\"nic_Bps\": 0.25, \"scaleup_Bps\": 0.5}}");
   g_autoptr(MsRobust) r = robust_of(plan, 3, d, 2);
   for (int i = 0; i < r->n; i++) {
     g_autoptr(MsScenario) s = ms_scenario_copy(r->row[i].entry->scenario, TRUE);
@@ -151,22 +173,26 @@ static void states_are_weighted(void **state) {
 static void slow_gpus_by_chance(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(MsRequest) request = request_of("\"tp\": 2, \"cp\": 1, \"pp\": 4, \"vpp\": 1, \"ep\": 2, \"etp\": 1", "\"balanced\"");
+  g_autoptr(MsRequest) request =
+      request_of("\"tp\": 2, \"cp\": 1, \"pp\": 4, \"vpp\": 1, \"ep\": 2, \"etp\": 1", "\"balanced\"");
   g_autoptr(MsPlan) plan = plan_of(request, 1);
   double nominal = plan->best[0].result->step_time_s, worst = 0;
   for (int stage = 0; stage < 4; stage++) {
     g_autoptr(MsResult) one = ms_simulate_slow_gpu(plan->best[0].scenario, stage, 1.5, &error);
     worst = MAX(worst, one->step_time_s);
   }
-  g_autoptr(MsDisturbances) d = states_of("{\"name\": \"all\", \"slow_gpu\": {\"rate\": 1, \"slowdown\": 1.5}}, {\"name\": \"few\", \"slow_gpu\": {\"rate\": 0.001, \"slowdown\": 1.5}}");
+  g_autoptr(MsDisturbances) d = states_of("{\"name\": \"all\", \"slow_gpu\": {\"rate\": 1, \"slowdown\": 1.5}}, "
+                                          "{\"name\": \"few\", \"slow_gpu\": {\"rate\": 0.001, \"slowdown\": 1.5}}");
   g_autoptr(MsRobust) r = robust_of(plan, 1, d, 1);
   assert_close(r->row[0].state_s[0], worst, 1e-12);
   double p = 1 - pow(0.999, 16); /* some GPU is slow */
   assert_true(r->row[0].state_s[1] > nominal && r->row[0].state_s[1] <= nominal + p * (worst - nominal) * (1 + 1e-9));
 }
 
-static const char mixed[] = "{\"name\": \"as planned\", \"weight\": 4}, {\"name\": \"skew\", \"routing\": {\"zipf\": 0.6, \"seed\": 3}}, "
-                            "{\"name\": \"nic\", \"scale\": {\"nic_Bps\": 0.8}}, {\"name\": \"curves\", \"uncertainty\": {\"samples\": 3, \"seed\": 7}}";
+static const char mixed[] =
+    "{\"name\": \"as planned\", \"weight\": 4}, {\"name\": \"skew\", \"routing\": {\"zipf\": 0.6, \"seed\": 3}}, "
+    "{\"name\": \"nic\", \"scale\": {\"nic_Bps\": 0.8}}, {\"name\": \"curves\", \"uncertainty\": {\"samples\": 3, "
+    "\"seed\": 7}}";
 
 /* When a few candidates are said to hold the best of all layouts, judging all of them finds no better one. */
 static void proven_means_best_of_all(void **state) {
@@ -192,9 +218,11 @@ static void same_for_any_number_of_threads(void **state) {
   (void)state;
   g_autoptr(MsRequest) request = request_of(SIZES, "\"balanced\"");
   g_autoptr(MsPlan) plan = plan_of(request, 6);
-  g_autoptr(MsDisturbances) d = states_of(mixed), other = states_of("{\"name\": \"curves\", \"uncertainty\": {\"samples\": 3, \"seed\": 8}}"),
+  g_autoptr(MsDisturbances) d = states_of(mixed),
+                            other = states_of("{\"name\": \"curves\", \"uncertainty\": {\"samples\": 3, \"seed\": 8}}"),
                             same = states_of("{\"name\": \"curves\", \"uncertainty\": {\"samples\": 3, \"seed\": 7}}");
-  g_autoptr(MsRobust) a = robust_of(plan, 6, d, 1), b = robust_of(plan, 6, d, 3), c = robust_of(plan, 6, other, 1), e = robust_of(plan, 6, same, 1);
+  g_autoptr(MsRobust) a = robust_of(plan, 6, d, 1), b = robust_of(plan, 6, d, 3), c = robust_of(plan, 6, other, 1),
+                      e = robust_of(plan, 6, same, 1);
   for (int i = 0; i < a->n; i++) {
     assert_int_equal(a->row[i].place, b->row[i].place);
     assert_close(a->row[i].expected_s, b->row[i].expected_s, 0);
@@ -206,14 +234,17 @@ static void same_for_any_number_of_threads(void **state) {
   assert_true(c->row[0].expected_s != e->row[0].expected_s); /* another seed, other draws */
 }
 
-/* What makes the machine faster, or routing that is skewed already, proves nothing; no memory in a state is a step without end. */
+/* What makes the machine faster, or routing that is skewed already, proves nothing; no memory in a state is a step
+ * without end. */
 static void no_false_proof(void **state) {
   (void)state;
   g_autoptr(MsRequest) request = request_of(SIZES, "\"balanced\""), natural = request_of(SIZES, "{\"zipf\": 0.5}");
   g_autoptr(MsPlan) plan = plan_of(request, 3), skewed = plan_of(natural, 3);
   g_autoptr(MsDisturbances) faster = states_of("{\"name\": \"fast\", \"scale\": {\"peak_bf16_flops\": 1.1}}"),
-                            even = states_of("{\"name\": \"even\", \"routing\": \"balanced\"}"), tiny = states_of("{\"name\": \"tiny\", \"scale\": {\"hbm_B\": 0.05}}");
-  g_autoptr(MsRobust) a = robust_of(plan, 3, faster, 2), b = robust_of(skewed, 3, even, 2), c = robust_of(plan, 3, tiny, 2);
+                            even = states_of("{\"name\": \"even\", \"routing\": \"balanced\"}"),
+                            tiny = states_of("{\"name\": \"tiny\", \"scale\": {\"hbm_B\": 0.05}}");
+  g_autoptr(MsRobust) a = robust_of(plan, 3, faster, 2), b = robust_of(skewed, 3, even, 2),
+                      c = robust_of(plan, 3, tiny, 2);
   assert_true(!a->proven && a->outside_s == 0);
   assert_true(!b->proven && b->outside_s == 0);
   assert_true(!c->proven && isinf(c->row[0].expected_s) && isinf(c->row[0].p95_s));
@@ -221,9 +252,15 @@ static void no_false_proof(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(mean_and_quantile), cmocka_unit_test(slowed_curves), cmocka_unit_test(slow_gpu), cmocka_unit_test(nothing_disturbs),
-      cmocka_unit_test(states_are_weighted), cmocka_unit_test(slow_gpus_by_chance), cmocka_unit_test(proven_means_best_of_all),
-      cmocka_unit_test(same_for_any_number_of_threads), cmocka_unit_test(no_false_proof),
+      cmocka_unit_test(mean_and_quantile),
+      cmocka_unit_test(slowed_curves),
+      cmocka_unit_test(slow_gpu),
+      cmocka_unit_test(nothing_disturbs),
+      cmocka_unit_test(states_are_weighted),
+      cmocka_unit_test(slow_gpus_by_chance),
+      cmocka_unit_test(proven_means_best_of_all),
+      cmocka_unit_test(same_for_any_number_of_threads),
+      cmocka_unit_test(no_false_proof),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Drawn routing: rows are conserved, the what-ifs do what they say, Monte Carlo is reproducible and its errors shrink as 1/sqrt(n). */
+/* Drawn routing: rows are conserved, the what-ifs do what they say, Monte Carlo is reproducible and its errors shrink
+ * as 1/sqrt(n). */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -52,7 +53,7 @@ static MsHistogram *peaked(double busy, double rest) {
   return h;
 }
 
-/* --- draws ------------------------------------------------------------------------------------------------------------------- */
+/* --- draws ----------------------------------------------------------------------------------------------------- */
 static void every_visit_arrives_once(void **state) {
   (void)state;
   const MsRoutingKind kinds[] = {MS_ROUTING_ZIPF, MS_ROUTING_DIRICHLET};
@@ -60,7 +61,8 @@ static void every_visit_arrives_once(void **state) {
     for (int what = 0; what < 4; what++) {
       g_autoptr(MsScenario) s = run(kinds[k], 1, 5);
       if (what == 1) s->training.routing.bias_update_rate = 1e-3, s->training.routing.bias_updates = 100;
-      if (what >= 2) s->training.routing.placement = MS_PLACEMENT_LOAD, s->training.routing.replicas = what == 3 ? 16 : 0;
+      if (what >= 2)
+        s->training.routing.placement = MS_PLACEMENT_LOAD, s->training.routing.replicas = what == 3 ? 16 : 0;
       g_autoptr(MsRoutingDraw) d = draw_of(s), again = draw_of(s);
       assert_int_equal(d->ranks, 8);
       assert_close(d->mean, 4096 * 8, 0);
@@ -83,9 +85,11 @@ static void histograms_are_followed(void **state) {
   g_autoptr(MsRoutingDraw) even = draw_of(s);
   assert_true(mean_hottest(even) < 1.02); /* 32768 rows a rank: the noise of the draw alone */
   ms_histogram_unref(s->training.routing.histogram);
-  s->training.routing.histogram = peaked(127, 1); /* half of all tokens to expert 0, but it can get one visit of each at most: 1/8 */
+  s->training.routing.histogram =
+      peaked(127, 1); /* half of all tokens to expert 0, but it can get one visit of each at most: 1/8 */
   g_autoptr(MsRoutingDraw) busy = draw_of(s);
-  for (int i = 0; i < s->model->num_layers; i++) assert_close(busy->rows[i * 8], (1 / 8.0 + 15 * (7 / 8.0) / 127) * 8 * busy->mean, 0.02);
+  for (int i = 0; i < s->model->num_layers; i++)
+    assert_close(busy->rows[i * 8], (1 / 8.0 + 15 * (7 / 8.0) / 127) * 8 * busy->mean, 0.02);
   for (int i = 0; i < s->model->num_layers; i++) assert_close(ms_routing_hottest(busy, i), busy->rows[i * 8], 0);
 }
 
@@ -132,7 +136,7 @@ static void what_ifs(void **state) {
   }
 }
 
-/* --- what a run makes of it ------------------------------------------------------------------------------------------------------ */
+/* --- what a run makes of it ------------------------------------------------------------------------------------ */
 static MsResult *simulate(const MsScenario *s, MsFidelity fidelity) {
   GError *error = NULL;
   MsResult *r = ms_simulate(s, fidelity, NULL, &error);
@@ -145,7 +149,8 @@ static void the_slowest_rank_decides(void **state) {
   g_autoptr(MsScenario) s = run(MS_ROUTING_BALANCED, 0, 0);
   g_autoptr(MsResult) balanced = simulate(s, MS_FIDELITY_FULL);
   s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.6, .seed = 4};
-  g_autoptr(MsResult) bound = simulate(s, MS_FIDELITY_BOUND), fast = simulate(s, MS_FIDELITY_FAST), full = simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) bound = simulate(s, MS_FIDELITY_BOUND), fast = simulate(s, MS_FIDELITY_FAST),
+                      full = simulate(s, MS_FIDELITY_FULL);
   assert_true(bound->step_time_s <= full->step_time_s);
   assert_close(fast->step_time_s, full->step_time_s, 0.05);
   double grouped = full->time.family_s[MS_FAMILY_GROUPED] / balanced->time.family_s[MS_FAMILY_GROUPED];
@@ -154,7 +159,8 @@ static void the_slowest_rank_decides(void **state) {
   assert_true(full->routing.peak_B > balanced->memory->stage[balanced->memory->peak_stage].device_B);
   assert_true(full->routing.peak_coldest_B < balanced->memory->stage[balanced->memory->peak_stage].device_B);
   assert_true(balanced->routing.hottest == 0);
-  double least = full->stage_time[1].family_s[MS_FAMILY_GROUPED], most = least; /* every layer has its own draw: stages differ */
+  double least = full->stage_time[1].family_s[MS_FAMILY_GROUPED],
+         most = least; /* every layer has its own draw: stages differ */
   for (int i = 1; i < 3; i++) {
     double at = full->stage_time[i].family_s[MS_FAMILY_GROUPED];
     least = MIN(least, at), most = MAX(most, at);
@@ -183,7 +189,8 @@ static void routing_without_a_balancing_loss(void **state) {
   (void)state;
   double with = natural_rows("qwen3-30b-a3b"), without = natural_rows("gpt-oss-20b");
   assert_true(with > 1 && with < 1.8);
-  /* most visits go to the same 4 of 32 experts, and the fullest of 8 ranks has nearly 1.6 of these: three times the mean */
+  /* most visits go to the same 4 of 32 experts, and the fullest of 8 ranks has nearly 1.6 of these: three times the
+   * mean */
   assert_true(without > 2 && without < ms_expected_fullest(32, 4, 8) * 8 / 4);
 }
 
@@ -206,7 +213,8 @@ static void replicas_cost_memory_and_gradients(void **state) {
   ms_work_step_ops(l.work, 1, &ops);
   int rows = 0;
   for (int i = 0; i < ops.after.n; i++)
-    if (!strcmp(ops.after.op[i].name, "replica gradients")) { /* 2 x 32 of 160 copies have a partner; EDP is 1: the whole FP32 gradient */
+    if (!strcmp(ops.after.op[i].name,
+                "replica gradients")) { /* 2 x 32 of 160 copies have a partner; EDP is 1: the whole FP32 gradient */
       assert_close(ops.after.op[i].message_B, 4 * 0.4 * p.params_expert, 1e-12);
       rows++;
     }
@@ -238,15 +246,16 @@ static void impossible_draws_are_refused(void **state) {
 
 static void wrong_files_are_refused(void **state) {
   (void)state;
-  static const struct { const char *text, *why; } wrong[] = {
-      {"{\"schema\": 1}", "tokens"},
-      {"{\"schema\": 1, \"tokens\": []}", "must be a list of layers"},
-      {"{\"schema\": 1, \"tokens\": [[1, 2], [3]]}", "tokens[1]: has 1 experts, the layers before it have 2"},
-      {"{\"schema\": 1, \"tokens\": [[1, -2]]}", "tokens[0][1]: must be a number of tokens"},
-      {"{\"schema\": 1, \"tokens\": [[1, \"2\"]]}", "tokens[0][1]: must be a number of tokens"},
-      {"{\"schema\": 1, \"tokens\": [[0, 0]]}", "tokens[0]: has no token at all"},
-      {"{\"schema\": 1, \"tokens\": [[]]}", "tokens[0]: has no token at all"},
-      {"{\"schema\": 1, \"tokens\": [[1]], \"layers\": 1}", "layers"}};
+  static const struct {
+    const char *text, *why;
+  } wrong[] = {{"{\"schema\": 1}", "tokens"},
+               {"{\"schema\": 1, \"tokens\": []}", "must be a list of layers"},
+               {"{\"schema\": 1, \"tokens\": [[1, 2], [3]]}", "tokens[1]: has 1 experts, the layers before it have 2"},
+               {"{\"schema\": 1, \"tokens\": [[1, -2]]}", "tokens[0][1]: must be a number of tokens"},
+               {"{\"schema\": 1, \"tokens\": [[1, \"2\"]]}", "tokens[0][1]: must be a number of tokens"},
+               {"{\"schema\": 1, \"tokens\": [[0, 0]]}", "tokens[0]: has no token at all"},
+               {"{\"schema\": 1, \"tokens\": [[]]}", "tokens[0]: has no token at all"},
+               {"{\"schema\": 1, \"tokens\": [[1]], \"layers\": 1}", "layers"}};
   for (guint i = 0; i < G_N_ELEMENTS(wrong); i++) {
     GError *error = NULL;
     g_autoptr(MsJson) doc = ms_json_parse(wrong[i].text, -1, "h.json", NULL);
@@ -257,7 +266,7 @@ static void wrong_files_are_refused(void **state) {
   }
 }
 
-/* --- Monte Carlo ------------------------------------------------------------------------------------------------------------------ */
+/* --- Monte Carlo ----------------------------------------------------------------------------------------------- */
 static MsDraws draws(const MsScenario *s, int n, int threads) {
   MsDraws d;
   GError *error = NULL;
@@ -281,7 +290,8 @@ static void errors_shrink_with_the_root_of_n(void **state) {
   g_autoptr(MsScenario) s = run(MS_ROUTING_DIRICHLET, 5, 1);
   s->model->num_layers = 8; /* quick */
   MsDraws few = draws(s, 64, 0), many = draws(s, 1024, 0);
-  assert_close(few.step_time_s.mean_error / many.step_time_s.mean_error, 4, 0.3); /* sqrt(1024 / 64), each known to 1/sqrt(2 n) */
+  assert_close(few.step_time_s.mean_error / many.step_time_s.mean_error, 4,
+               0.3); /* sqrt(1024 / 64), each known to 1/sqrt(2 n) */
   assert_close(few.step_time_s.p50_error / many.step_time_s.p50_error, 4, 0.6);
   assert_true(fabs(few.step_time_s.mean - many.step_time_s.mean) < 4 * few.step_time_s.mean_error);
   assert_true(many.step_time_s.least <= few.step_time_s.least && many.step_time_s.most >= few.step_time_s.most);
@@ -313,10 +323,18 @@ static void nothing_to_draw(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_visit_arrives_once), cmocka_unit_test(histograms_are_followed), cmocka_unit_test(layers_have_their_own_row),
-      cmocka_unit_test(what_ifs), cmocka_unit_test(the_slowest_rank_decides), cmocka_unit_test(routing_without_a_balancing_loss), cmocka_unit_test(replicas_cost_memory_and_gradients),
-      cmocka_unit_test(impossible_draws_are_refused), cmocka_unit_test(wrong_files_are_refused), cmocka_unit_test(threads_change_nothing),
-      cmocka_unit_test(errors_shrink_with_the_root_of_n), cmocka_unit_test(spread_of_known_values), cmocka_unit_test(nothing_to_draw)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_visit_arrives_once),
+                                     cmocka_unit_test(histograms_are_followed),
+                                     cmocka_unit_test(layers_have_their_own_row),
+                                     cmocka_unit_test(what_ifs),
+                                     cmocka_unit_test(the_slowest_rank_decides),
+                                     cmocka_unit_test(routing_without_a_balancing_loss),
+                                     cmocka_unit_test(replicas_cost_memory_and_gradients),
+                                     cmocka_unit_test(impossible_draws_are_refused),
+                                     cmocka_unit_test(wrong_files_are_refused),
+                                     cmocka_unit_test(threads_change_nothing),
+                                     cmocka_unit_test(errors_shrink_with_the_root_of_n),
+                                     cmocka_unit_test(spread_of_known_values),
+                                     cmocka_unit_test(nothing_to_draw)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

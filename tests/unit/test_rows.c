@@ -8,15 +8,27 @@
 
 #include <string.h>
 
-static double noise(GRand *rand, double share) { return exp(share * (g_rand_double(rand) + g_rand_double(rand) + g_rand_double(rand) - 1.5) * 2 / 3); }
+static double noise(GRand *rand, double share) {
+  return exp(share * (g_rand_double(rand) + g_rand_double(rand) + g_rand_double(rand) - 1.5) * 2 / 3);
+}
 
-static int pick(GRand *rand, int lo, int hi) { return 8 * (int)round(lo / 8 * pow((double)hi / lo, g_rand_double(rand))); }
+static int pick(GRand *rand, int lo, int hi) {
+  return 8 * (int)round(lo / 8 * pow((double)hi / lo, g_rand_double(rand)));
+}
 
 /* Seconds of a product on a machine of 100 GFLOP/s that packs. */
-static double gemm_s(const MsOp *op) { return 2e-6 + op->flop / 100e9 + 0.3e-9 * op->m * op->n + 0.1e-9 * op->m * op->k + 0.2e-9 * op->n * op->k; }
+static double gemm_s(const MsOp *op) {
+  return 2e-6 + op->flop / 100e9 + 0.3e-9 * op->m * op->n + 0.1e-9 * op->m * op->k + 0.2e-9 * op->n * op->k;
+}
 
 static MsRowSample gemm(GRand *rand) {
-  MsRowSample s = {.op = {.name = "qkv", .kind = MS_OP_GEMM, .pass = MS_PASS_FORWARD, .dtype = MS_ODT_BF16, .groups = 1, .kv_groups = 1}, .share = 1};
+  MsRowSample s = {.op = {.name = "qkv",
+                          .kind = MS_OP_GEMM,
+                          .pass = MS_PASS_FORWARD,
+                          .dtype = MS_ODT_BF16,
+                          .groups = 1,
+                          .kv_groups = 1},
+                   .share = 1};
   s.op.m = pick(rand, 64, 4096), s.op.n = pick(rand, 64, 2048), s.op.k = pick(rand, 64, 2048);
   s.op.flop = 2 * s.op.m * s.op.n * s.op.k;
   s.op.read_B = 2 * (s.op.m * s.op.k + s.op.n * s.op.k), s.op.write_B = 2 * s.op.m * s.op.n;
@@ -65,7 +77,10 @@ static void terms_are_found(void **state) {
 
 /* A pass over memory: 50 GB/s up to 4 MiB, 10 GB/s for what is beyond. */
 static MsRowSample copy(GRand *rand) {
-  MsRowSample s = {.op = {.name = "copy", .kind = MS_OP_COPY, .pass = MS_PASS_DGRAD, .dtype = MS_ODT_BF16, .groups = 1, .kernels = 1}, .share = 1};
+  MsRowSample s = {
+      .op =
+          {.name = "copy", .kind = MS_OP_COPY, .pass = MS_PASS_DGRAD, .dtype = MS_ODT_BF16, .groups = 1, .kernels = 1},
+      .share = 1};
   s.op.read_B = s.op.write_B = 1024.0 * pick(rand, 16, 65536);
   double bytes = 2 * s.op.read_B;
   s.time_s = 1e-6 + bytes / 50e9 + MAX(0, bytes - 4 * 1048576) / 12.5e9;
@@ -84,7 +99,10 @@ static void a_cache_is_found(void **state) {
 }
 
 static MsRowSample message(GRand *rand) { /* fast in cache, slow beyond it: no least of lines */
-  MsRowSample s = {.op = {.name = "tp gather", .kind = MS_OP_ALL_GATHER, .dtype = g_rand_boolean(rand) ? MS_ODT_FP32 : MS_ODT_BF16}, .ranks = 2, .share = 1};
+  MsRowSample s = {
+      .op = {.name = "tp gather", .kind = MS_OP_ALL_GATHER, .dtype = g_rand_boolean(rand) ? MS_ODT_FP32 : MS_ODT_BF16},
+      .ranks = 2,
+      .share = 1};
   s.op.message_B = exp2(6 + 20 * g_rand_double(rand));
   double bus = s.op.message_B / 2;
   s.time_s = (0.5e-6 + bus / 10e9 + MAX(0, bus - 1e6) / 3e9) * (s.op.dtype == MS_ODT_FP32 ? 1 : 2);
@@ -113,7 +131,8 @@ static void order_does_not_matter(void **state) {
   g_autoptr(GArray) samples = samples_of(gemm, 60, 0.05, 0);
   GArray *one = fitted(samples);
   for (guint i = 0; i < samples->len / 2; i++) {
-    MsRowSample *a = &g_array_index(samples, MsRowSample, i), *b = &g_array_index(samples, MsRowSample, samples->len - 1 - i), keep = *a;
+    MsRowSample *a = &g_array_index(samples, MsRowSample, i),
+                *b = &g_array_index(samples, MsRowSample, samples->len - 1 - i), keep = *a;
     *a = *b, *b = keep;
   }
   GArray *other = fitted(samples);
@@ -152,7 +171,8 @@ static void non_negative(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(terms_are_found), cmocka_unit_test(a_cache_is_found), cmocka_unit_test(messages_by_dtype),
-                                     cmocka_unit_test(order_does_not_matter), cmocka_unit_test(what_cannot_be_fitted), cmocka_unit_test(non_negative)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(terms_are_found),       cmocka_unit_test(a_cache_is_found),
+                                     cmocka_unit_test(messages_by_dtype),     cmocka_unit_test(order_does_not_matter),
+                                     cmocka_unit_test(what_cannot_be_fitted), cmocka_unit_test(non_negative)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

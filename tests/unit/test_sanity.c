@@ -14,7 +14,8 @@ static double step_s(const MsScenario *s) {
   return r->step_time_s;
 }
 
-/* Where there is MXFP8, TransformerEngine runs the blockwise recipe on its kernels: the one is no faster than the other. */
+/* Where there is MXFP8, TransformerEngine runs the blockwise recipe on its kernels: the one is no faster than the
+ * other. */
 static void blockwise_is_mxfp8_on_blackwell(void **state) {
   (void)state;
   static const char *const machine[] = {"b200-sxm", "b300-sxm", "gb200-nvl72", "gb300-nvl72"};
@@ -31,12 +32,14 @@ static void blockwise_is_mxfp8_on_blackwell(void **state) {
       double blockwise = step_s(s);
       if (!(blockwise >= 0.995 * mxfp8 && blockwise <= 1.02 * mxfp8))
         fail_msg("%s on %s: blockwise takes %.3f of mxfp8", model[m], machine[h], blockwise / mxfp8);
-      if (m == 0 && !(mxfp8 < bf16 && mxfp8 > bf16 / 2)) fail_msg("%s on %s: mxfp8 takes %.3f of bf16", model[m], machine[h], mxfp8 / bf16);
+      if (m == 0 && !(mxfp8 < bf16 && mxfp8 > bf16 / 2))
+        fail_msg("%s on %s: mxfp8 takes %.3f of bf16", model[m], machine[h], mxfp8 / bf16);
     }
   }
 }
 
-/* A faster part of the machine makes no run slower; one at a time, for a dense and an MoE run with every kind of communication. */
+/* A faster part of the machine makes no run slower; one at a time, for a dense and an MoE run with every kind of
+ * communication. */
 static void faster_parts_are_never_slower(void **state) {
   (void)state;
   for (int moe = 0; moe < 2; moe++) {
@@ -53,7 +56,8 @@ static void faster_parts_are_never_slower(void **state) {
       *rate[i] = own / 2;
       double slower = step_s(s);
       *rate[i] = own;
-      if (!(faster <= before * 1.0001 && slower >= before * 0.9999)) fail_msg("moe %d, rate %u: %g twice as fast, %g as it is, %g half as fast", moe, i, faster, before, slower);
+      if (!(faster <= before * 1.0001 && slower >= before * 0.9999))
+        fail_msg("moe %d, rate %u: %g twice as fast, %g as it is, %g half as fast", moe, i, faster, before, slower);
     }
   }
 }
@@ -68,12 +72,14 @@ static void weak_scaling_is_nearly_flat(void **state) {
     s->training.global_batch_size = 4 * gpus;
     double now = step_s(s);
     if (first == 0) first = last = now;
-    if (!(now >= 0.995 * last && now <= 1.1 * first)) fail_msg("%d GPUs: %g s, half of them %g, 128 of them %g", gpus, now, last, first);
+    if (!(now >= 0.995 * last && now <= 1.1 * first))
+      fail_msg("%d GPUs: %g s, half of them %g, 128 of them %g", gpus, now, last, first);
     last = now;
   }
 }
 
-/* Megatron-LM's convention charges dense attention: where sparse attention runs, MFU passes what the machine can do, and the result says by how much. */
+/* Megatron-LM's convention charges dense attention: where sparse attention runs, MFU passes what the machine can do,
+ * and the result says by how much. */
 static void mfu_of_sparse_attention_is_told(void **state) {
   (void)state;
   for (int sparse = 0; sparse < 2; sparse++) {

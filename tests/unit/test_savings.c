@@ -1,4 +1,5 @@
-/* Switches of memory and communication: memory-efficient permutation, depths of multi-token prediction, reduction in the switches, shared links. */
+/* Switches of memory and communication: memory-efficient permutation, depths of multi-token prediction, reduction in
+ * the switches, shared links. */
 #include "lib/close.h"
 
 #include "cost/cost.h"
@@ -32,11 +33,13 @@ static void memory_efficient_permutation(void **state) {
   s->options.moe_memory_efficient_permutation = FALSE;
   g_autoptr(MsResult) off = simulate(s);
   double saved = 0;
-  for (int i = 0; i < on->stages; i++) saved = MAX(saved, off->memory->stage[i].activations_B - on->memory->stage[i].activations_B);
+  for (int i = 0; i < on->stages; i++)
+    saved = MAX(saved, off->memory->stage[i].activations_B - on->memory->stage[i].activations_B);
   if (fabs(saved / 26.3e9 - 1) > 1.0 / 3) fail_msg("saves %.1f GB, published 26.3", saved / 1e9);
   assert_close(on->memory->stage[0].between_steps_B, off->memory->stage[0].between_steps_B, 0);
   assert_close(on->time.comm_total_s[MS_COMM_EP], off->time.comm_total_s[MS_COMM_EP], 0.02);
-  for (int family = MS_FAMILY_GEMM; family <= MS_FAMILY_ATTENTION; family++) assert_close(on->time.family_s[family], off->time.family_s[family], 0.01);
+  for (int family = MS_FAMILY_GEMM; family <= MS_FAMILY_ATTENTION; family++)
+    assert_close(on->time.family_s[family], off->time.family_s[family], 0.01);
   assert_true(off->step_time_s >= on->step_time_s && off->step_time_s < 1.05 * on->step_time_s);
   /* with the whole layer recomputed nothing of it is kept either way */
   s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = MS_RM_MOE;
@@ -65,9 +68,11 @@ static void multi_token_prediction_depths(void **state) {
   assert_close(step_flop, 2.0 * 4096 * 7168 * 129280, 1e-12);
 }
 
-/* --- reduction in the switches --------------------------------------------------------------------------------------------------- */
+/* --- reduction in the switches --------------------------------------------------------------------------------- */
 
-typedef struct { double reduce_s, gather_s, exchange_s; } Collectives;
+typedef struct {
+  double reduce_s, gather_s, exchange_s;
+} Collectives;
 
 static double alone_s(const MsCost *cost, MsOpKind kind, MsGroupKind group, double bytes_B) {
   return ms_cost_op(cost, &(MsOp){.kind = kind, .group = group, .message_B = bytes_B}).time_s;
@@ -110,7 +115,7 @@ static void nvls_reduces_in_the_scale_up_switch(void **state) {
   assert_true(on.gather_s == off.gather_s && on.exchange_s == off.exchange_s);
 }
 
-/* --- contention: two collectives on one link take longer than each alone, none loses bytes --------------------------------------------- */
+/* --- contention: two collectives on one link take longer than each alone, none loses bytes --------------------- */
 
 static void collectives_share_a_link(void **state) {
   (void)state;
@@ -118,17 +123,20 @@ static void collectives_share_a_link(void **state) {
   s->layout.ep = 8, s->layout.pp = 2;
   s->training.global_batch_size = 32 * 4;
   g_autoptr(MsResult) apart = simulate(s);
-  s->options.overlap_grad_reduce = TRUE; /* gradients cross the network while experts cross NVLink and the pipeline sends */
+  s->options.overlap_grad_reduce =
+      TRUE; /* gradients cross the network while experts cross NVLink and the pipeline sends */
   g_autoptr(MsResult) beside = simulate(s);
-  assert_true(beside->time.comm_exposed_s[MS_COMM_DP] + beside->time.comm_exposed_s[MS_COMM_EDP] < apart->time.comm_exposed_s[MS_COMM_DP] + apart->time.comm_exposed_s[MS_COMM_EDP]);
+  assert_true(beside->time.comm_exposed_s[MS_COMM_DP] + beside->time.comm_exposed_s[MS_COMM_EDP] <
+              apart->time.comm_exposed_s[MS_COMM_DP] + apart->time.comm_exposed_s[MS_COMM_EDP]);
   assert_true(beside->time.comm_total_s[MS_COMM_DP] >= apart->time.comm_total_s[MS_COMM_DP] * (1 - 1e-9));
   assert_true(beside->step_time_s < apart->step_time_s);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(memory_efficient_permutation), cmocka_unit_test(multi_token_prediction_depths), cmocka_unit_test(sharp_reduces_in_the_network),
-      cmocka_unit_test(nvls_reduces_in_the_scale_up_switch), cmocka_unit_test(collectives_share_a_link),
+      cmocka_unit_test(memory_efficient_permutation), cmocka_unit_test(multi_token_prediction_depths),
+      cmocka_unit_test(sharp_reduces_in_the_network), cmocka_unit_test(nvls_reduces_in_the_scale_up_switch),
+      cmocka_unit_test(collectives_share_a_link),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

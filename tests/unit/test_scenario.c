@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-#define TRY(expression)                                                                                      \
-  do {                                                                                                       \
-    error = NULL;                                                                                            \
-    if (!(expression)) fail_msg("%s", error ? error->message : #expression);                                 \
+#define TRY(expression)                                                      \
+  do {                                                                       \
+    error = NULL;                                                            \
+    if (!(expression)) fail_msg("%s", error ? error->message : #expression); \
   } while (0)
 
 static GError *error;
@@ -88,8 +88,7 @@ static void overrides(void **state) {
   assert_memory_equal(m->moe_layer, "\0\1\1\1", 4);
   assert_string_equal(m->name, "tiny");
   ms_model_free(m);
-  TRY(m = model_of(
-          "{\"base\":\"moe\",\"multi_latent_attention\":{\"q_lora_rank\":null},\"kv_channels\":128}"));
+  TRY(m = model_of("{\"base\":\"moe\",\"multi_latent_attention\":{\"q_lora_rank\":null},\"kv_channels\":128}"));
   assert_int_equal(m->multi_latent_attention.q_lora_rank, 0);
   assert_int_equal(m->multi_latent_attention.kv_lora_rank, 128); /* merged over the base */
   assert_int_equal(m->kv_channels, 128);
@@ -113,11 +112,10 @@ static void other_number_of_layers(void **state) {
     ms_model_free(m);
     g_free(json);
   }
-  ms_test_data_write(
-      "models/alternating.json",
-      "{\"num_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4,\"vocab_size\":100,"
-      "\"ffn_hidden_size\":64,\"num_experts\":4,\"moe_router_topk\":1,\"moe_ffn_hidden_size\":64,"
-      "\"moe_layer_freq\":\"([0]+[1])*2\"}");
+  ms_test_data_write("models/alternating.json",
+                     "{\"num_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4,\"vocab_size\":100,"
+                     "\"ffn_hidden_size\":64,\"num_experts\":4,\"moe_router_topk\":1,\"moe_ffn_hidden_size\":64,"
+                     "\"moe_layer_freq\":\"([0]+[1])*2\"}");
   MsModel *m;
   TRY(m = ms_model_load("alternating", &error));
   assert_string_equal(m->name, "alternating");
@@ -187,8 +185,7 @@ static void model_beside_scenario(void **state) {
   (void)state;
   ms_test_data_write("mine.json", ms_test_tiny);
   char **parts = g_strsplit(ms_test_scenario, "{\"base\": \"moe\", \"num_layers\": 6}", 2);
-  char *text = g_strconcat(parts[0], "\"mine.json\"", parts[1], NULL),
-       *path = ms_test_data_path("scenario.json");
+  char *text = g_strconcat(parts[0], "\"mine.json\"", parts[1], NULL), *path = ms_test_data_path("scenario.json");
   ms_test_data_write("scenario.json", text);
   MsScenario *s;
   TRY(s = ms_scenario_load(path, &error));
@@ -214,8 +211,8 @@ static void machine(void **state) {
   assert_true(isnan(ms_hardware_peak_flops(h, MS_NVFP4)));
   assert_true(isnan(ms_hardware_peak_flops(h, MS_MXFP8)));
   assert_false(ms_hardware_need(h, h->nic_Bps, "nic_Bps", &error));
-  assert_string_equal(error->message,
-                      "hardware box: nic_Bps is unknown; give it in the profile, or in place of the name {\"base\": \"box\", \"nic_Bps\": NUMBER}");
+  assert_string_equal(error->message, "hardware box: nic_Bps is unknown; give it in the profile, or in place of the "
+                                      "name {\"base\": \"box\", \"nic_Bps\": NUMBER}");
   g_clear_error(&error);
   assert_true(ms_hardware_need(h, h->hbm_B, "hbm_B", &error));
   ms_hardware_free(h);
@@ -277,11 +274,14 @@ static void curves_follow_a_changed_link(void **state) {
   assert_close(half->curves[1].segment_Bps[1], ring->segment_Bps[1] / 2, 0);
   assert_close(half->curves[1].segment_alpha_s[1], ring->segment_alpha_s[1], 0);
   assert_non_null(strstr(half->curves[1].provenance.note, "bandwidth scaled with scaleup_Bps"));
-  assert_memory_equal(half->curves[0].param, base->curves[0].param, sizeof base->curves[0].param); /* a kernel: relative to the peaks already */
-  same = machine_of("{\"base\": \"box\", \"nic_Bps\": 5e10, \"hbm_Bps\": 1e12}"); /* a network of a machine that has no curve of one */
+  assert_memory_equal(half->curves[0].param, base->curves[0].param,
+                      sizeof base->curves[0].param); /* a kernel: relative to the peaks already */
+  same = machine_of("{\"base\": \"box\", \"nic_Bps\": 5e10, \"hbm_Bps\": 1e12}"); /* a network of a machine that has no
+                                                                                     curve of one */
   assert_close(same->curves[1].segment_Bps[0], ring->segment_Bps[0], 0);
   assert_null(same->curves[1].provenance.note);
-  given = machine_of("{\"base\": \"box\", \"scaleup_Bps\": 1e11, \"curves\": [{\"op\": \"all_reduce\", \"level\": \"nvlink\", \"ranks\": 8,"
+  given = machine_of("{\"base\": \"box\", \"scaleup_Bps\": 1e11, \"curves\": [{\"op\": \"all_reduce\", \"level\": "
+                     "\"nvlink\", \"ranks\": 8,"
                      " \"form\": \"segments\", \"segments\": [[1e-5, 7e10]]}]}");
   assert_close(given->curves[0].segment_Bps[0], 7e10, 0); /* what stands beside the changed rate was measured at it */
   g_free(text);
@@ -294,10 +294,10 @@ static void curves_follow_a_changed_link(void **state) {
 /* The same in a program: what a sensitivity does. Dispatch: the link's rate, not what SMs can issue. */
 static void scaled_machine(void **state) {
   (void)state;
-  MsHardware *h = machine_of(
-      "{\"base\": \"box\", \"nic_Bps\": 5e10, \"scaleup_Bps\": 1e11, \"curves\": ["
-      "{\"op\": \"dispatch\", \"level\": \"network\", \"form\": \"dispatch\", \"params\": {\"alpha_s\": 1e-5, \"per_sm_Bps\": 1e10, \"link_Bps\": 4e10}},"
-      "{\"op\": \"p2p\", \"form\": \"segments\", \"segments\": [[1e-5, 7e10]]}]}");
+  MsHardware *h = machine_of("{\"base\": \"box\", \"nic_Bps\": 5e10, \"scaleup_Bps\": 1e11, \"curves\": ["
+                             "{\"op\": \"dispatch\", \"level\": \"network\", \"form\": \"dispatch\", \"params\": "
+                             "{\"alpha_s\": 1e-5, \"per_sm_Bps\": 1e10, \"link_Bps\": 4e10}},"
+                             "{\"op\": \"p2p\", \"form\": \"segments\", \"segments\": [[1e-5, 7e10]]}]}");
   ms_hardware_scale(h, "nic_Bps", 1.5);
   assert_close(h->nic_Bps, 7.5e10, 0);
   assert_close(h->curves[0].param[0], 1e-5, 0);
@@ -401,8 +401,7 @@ static void routings(void **state) {
                {"{\"dirichlet\": 1.0, \"seed\": 7, \"forced_balance\": true}", MS_ROUTING_DIRICHLET, 1, 7}};
   const char *old = "{\"capacity_factor\": 1.25, \"pad_to_capacity\": true}";
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-    char **parts = g_strsplit(ms_test_scenario, old, 2),
-         *json = g_strconcat(parts[0], cases[i].json, parts[1], NULL);
+    char **parts = g_strsplit(ms_test_scenario, old, 2), *json = g_strconcat(parts[0], cases[i].json, parts[1], NULL);
     MsScenario *s;
     TRY(s = scenario_of(json));
     assert_int_equal(s->training.routing.kind, cases[i].kind);
@@ -518,7 +517,9 @@ int main(void) {
       cmocka_unit_test(model_beside_scenario),
       cmocka_unit_test(machine),
       cmocka_unit_test(curves),
-      cmocka_unit_test(inherited_curves), cmocka_unit_test(curves_follow_a_changed_link), cmocka_unit_test(scaled_machine),
+      cmocka_unit_test(inherited_curves),
+      cmocka_unit_test(curves_follow_a_changed_link),
+      cmocka_unit_test(scaled_machine),
       cmocka_unit_test(machine_writes_what_it_read),
       cmocka_unit_test(scenario),
       cmocka_unit_test(scenario_writes_what_it_read),

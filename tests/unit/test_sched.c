@@ -1,5 +1,6 @@
-/* tests/unit/test_sched.c - schedules against written-out orders, closed forms, published bubble rates, and lists made by the authors' generators.
- * All times are small multiples of 1/2 or 1/4 and exact; published rates have 4 decimals. */
+/* tests/unit/test_sched.c - schedules against written-out orders, closed forms, published bubble rates, and lists made
+ * by the authors' generators. All times are small multiples of 1/2 or 1/4 and exact; published rates have 4 decimals.
+ */
 #include "sched/sched.h"
 
 #include <setjmp.h>
@@ -21,7 +22,8 @@ static MsSchedule *make(int kind, int p, int m, int v, int group, gboolean overl
 
 static void assert_valid(const MsSchedule *schedule) {
   char why[200] = "";
-  if (!ms_schedule_valid(schedule, why, sizeof why)) fail_msg("p=%d m=%d v=%d: %s", schedule->stages, schedule->microbatches, schedule->chunks, why);
+  if (!ms_schedule_valid(schedule, why, sizeof why))
+    fail_msg("p=%d m=%d v=%d: %s", schedule->stages, schedule->microbatches, schedule->chunks, why);
 }
 
 static void append_pass(GString *text, const MsSchedule *schedule, char letter, int mb, int chunk) {
@@ -53,7 +55,7 @@ static void assert_time(double is, double should) {
   if (is != should) fail_msg("%.17g, should be %.17g", is, should);
 }
 
-/* --- written-out orders (schedules.md 2, 3, 5.1) --------------------------------------------------------------------------------------------------- */
+/* --- written-out orders (schedules.md 2, 3, 5.1) --------------------------------------------------------------- */
 
 static void order_of_1f1b(void **state) {
   (void)state;
@@ -68,7 +70,8 @@ static void times_of_1f1b(void **state) {
   (void)state;
   g_autoptr(MsSchedule) schedule = make(ONE_F1B, 4, 8, 1, 0, FALSE);
   g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1, 1, 3, 0);
-  static const double first[][3] = {{3, 3, 4}, {4, 10, 12}, {5, 12, 13}, {6, 13, 15}, {12, 22, 24}, {13, 25, 27}, {14, 28, 30}, {15, 31, 33}};
+  static const double first[][3] = {{3, 3, 4},    {4, 10, 12},  {5, 12, 13},  {6, 13, 15},
+                                    {12, 22, 24}, {13, 25, 27}, {14, 28, 30}, {15, 31, 33}};
   for (size_t k = 0; k < G_N_ELEMENTS(first); k++) {
     assert_time(run->start[(int)first[k][0]], first[k][1]);
     assert_time(run->end[(int)first[k][0]], first[k][2]);
@@ -81,14 +84,22 @@ static void times_of_1f1b(void **state) {
 static void order_of_interleaved(void **state) {
   (void)state;
   g_autoptr(MsSchedule) schedule = make(ONE_F1B, 4, 8, 2, 4, FALSE);
-  assert_order(schedule, 0, "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 F3.1 F4.0 F5.0 F6.0 B0.1 F7.0 B1.1 F4.1 B2.1 F5.1 B3.1 F6.1 B0.0 F7.1 B1.0 B2.0 B3.0 "
-                            "B4.1 B5.1 B6.1 B7.1 B4.0 B5.0 B6.0 B7.0");
-  assert_order(schedule, 1, "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 F3.1 F4.0 B0.1 F5.0 B1.1 F6.0 B2.1 F7.0 B3.1 F4.1 B0.0 F5.1 B1.0 F6.1 B2.0 F7.1 B3.0 "
-                            "B4.1 B5.1 B6.1 B7.1 B4.0 B5.0 B6.0 B7.0");
-  assert_order(schedule, 2, "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 B0.1 F3.1 B1.1 F4.0 B2.1 F5.0 B3.1 F6.0 B0.0 F7.0 B1.0 F4.1 B2.0 F5.1 B3.0 F6.1 B4.1 "
-                            "F7.1 B5.1 B6.1 B7.1 B4.0 B5.0 B6.0 B7.0");
-  assert_order(schedule, 3, "F0.0 F1.0 F2.0 F3.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1 F4.0 B0.0 F5.0 B1.0 F6.0 B2.0 F7.0 B3.0 F4.1 B4.1 F5.1 B5.1 "
-                            "F6.1 B6.1 F7.1 B7.1 B4.0 B5.0 B6.0 B7.0");
+  assert_order(schedule, 0,
+               "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 F3.1 F4.0 F5.0 F6.0 B0.1 F7.0 B1.1 F4.1 B2.1 F5.1 B3.1 F6.1 B0.0 "
+               "F7.1 B1.0 B2.0 B3.0 "
+               "B4.1 B5.1 B6.1 B7.1 B4.0 B5.0 B6.0 B7.0");
+  assert_order(schedule, 1,
+               "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 F3.1 F4.0 B0.1 F5.0 B1.1 F6.0 B2.1 F7.0 B3.1 F4.1 B0.0 F5.1 B1.0 "
+               "F6.1 B2.0 F7.1 B3.0 "
+               "B4.1 B5.1 B6.1 B7.1 B4.0 B5.0 B6.0 B7.0");
+  assert_order(schedule, 2,
+               "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 B0.1 F3.1 B1.1 F4.0 B2.1 F5.0 B3.1 F6.0 B0.0 F7.0 B1.0 F4.1 B2.0 "
+               "F5.1 B3.0 F6.1 B4.1 "
+               "F7.1 B5.1 B6.1 B7.1 B4.0 B5.0 B6.0 B7.0");
+  assert_order(schedule, 3,
+               "F0.0 F1.0 F2.0 F3.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1 F4.0 B0.0 F5.0 B1.0 F6.0 B2.0 F7.0 B3.0 "
+               "F4.1 B4.1 F5.1 B5.1 "
+               "F6.1 B6.1 F7.1 B7.1 B4.0 B5.0 B6.0 B7.0");
   g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1, 1, 3, 0);
   for (int s = 0; s < 4; s++) { /* stage i runs from i to 57 - 2 i */
     assert_time(run->start[s * 32], s);
@@ -99,8 +110,10 @@ static void order_of_interleaved(void **state) {
 static void order_with_a_smaller_last_group(void **state) {
   (void)state;
   g_autoptr(MsSchedule) schedule = make(ONE_F1B, 2, 5, 2, 3, FALSE); /* groups of 3 and 2; warm-up 2 + 3 = 5 and 3 */
-  assert_order(schedule, 0, "F0.0 F1.0 F2.0 F0.1 F1.1 F2.1 B0.1 F3.0 B1.1 F4.0 B2.1 F3.1 B0.0 F4.1 B1.0 B2.0 B3.1 B4.1 B3.0 B4.0");
-  assert_order(schedule, 1, "F0.0 F1.0 F2.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.0 B0.0 F4.0 B1.0 F3.1 B2.0 F4.1 B3.1 B4.1 B3.0 B4.0");
+  assert_order(schedule, 0,
+               "F0.0 F1.0 F2.0 F0.1 F1.1 F2.1 B0.1 F3.0 B1.1 F4.0 B2.1 F3.1 B0.0 F4.1 B1.0 B2.0 B3.1 B4.1 B3.0 B4.0");
+  assert_order(schedule, 1,
+               "F0.0 F1.0 F2.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.0 B0.0 F4.0 B1.0 F3.1 B2.0 F4.1 B3.1 B4.1 B3.0 B4.0");
   assert_valid(schedule);
 }
 
@@ -112,7 +125,8 @@ static void order_with_overlap(void **state) {
   assert_order(two, 1, "F0.0 F1.0 F0.1 F1.1&B0.1 B1.1 B0.0 B1.0");
 }
 
-/* Groups of as many microbatches as stages run through the chunks, forward and then backward; the last group may be smaller. */
+/* Groups of as many microbatches as stages run through the chunks, forward and then backward; the last group may be
+ * smaller. */
 static void order_of_gpipe_with_chunks(void **state) {
   (void)state;
   g_autoptr(MsSchedule) schedule = make(GPIPE, 2, 3, 2, 0, FALSE), whole = make(GPIPE, 2, 3, 2, 3, FALSE);
@@ -134,14 +148,21 @@ static void order_of_zb_h1(void **state) {
 static void order_of_dualpipe(void **state) {
   (void)state;
   g_autoptr(MsSchedule) schedule = make(DUALPIPE, 4, 8, 1, 0, FALSE);
-  assert_order(schedule, 0, "F0.0 F1.0 F2.0 F4.1 I4.1 W4.1 F5.1 F3.0&B5.1 F6.1&B0.0 B6.1 F7.1&B1.0 B7.1 I2.0 W2.0 I3.0 W3.0");
-  assert_order(schedule, 1, "F0.0 F4.1 F1.0 F5.1 F2.0 B4.1 F6.1&B0.0 F3.0&B5.1 F7.1&B1.0 B6.1 B2.0 I7.1 I3.0 W7.1 W3.0");
-  assert_order(schedule, 3, "F4.1 F5.1 F6.1 F0.0 I0.0 W0.0 F1.0 F7.1&B1.0 F2.0&B4.1 B2.0 F3.0&B5.1 B3.0 I6.1 W6.1 I7.1 W7.1");
+  assert_order(schedule, 0,
+               "F0.0 F1.0 F2.0 F4.1 I4.1 W4.1 F5.1 F3.0&B5.1 F6.1&B0.0 B6.1 F7.1&B1.0 B7.1 I2.0 W2.0 I3.0 W3.0");
+  assert_order(schedule, 1,
+               "F0.0 F4.1 F1.0 F5.1 F2.0 B4.1 F6.1&B0.0 F3.0&B5.1 F7.1&B1.0 B6.1 B2.0 I7.1 I3.0 W7.1 W3.0");
+  assert_order(schedule, 3,
+               "F4.1 F5.1 F6.1 F0.0 I0.0 W0.0 F1.0 F7.1&B1.0 F2.0&B4.1 B2.0 F3.0&B5.1 B3.0 I6.1 W6.1 I7.1 W7.1");
 }
 
-/* --- the table of oracles (schedules.md 3, 4, 5, 6, 7, 8) -------------------------------------------------------------------------------------------- */
+/* --- the table of oracles (schedules.md 3, 4, 5, 6, 7, 8) ------------------------------------------------------ */
 
-typedef struct { int kind, p, m, v, group, overlap; double f, i, w, pair, makespan, span; const char *peaks; } Oracle;
+typedef struct {
+  int kind, p, m, v, group, overlap;
+  double f, i, w, pair, makespan, span;
+  const char *peaks;
+} Oracle;
 
 static const Oracle oracles[] = {
     {ONE_F1B, 4, 8, 1, 0, 0, 1, 1, 1, 3, 33, 33, "4 3 2 1"},
@@ -222,26 +243,31 @@ static void makespans_and_peaks(void **state) {
   (void)state;
   for (size_t k = 0; k < G_N_ELEMENTS(oracles); k++) {
     const Oracle *oracle = &oracles[k];
-    g_autoptr(MsSchedule) schedule = make(oracle->kind, oracle->p, oracle->m, oracle->v, oracle->group, oracle->overlap);
+    g_autoptr(MsSchedule) schedule =
+        make(oracle->kind, oracle->p, oracle->m, oracle->v, oracle->group, oracle->overlap);
     assert_valid(schedule);
     g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, oracle->f, oracle->i, oracle->w, oracle->pair, 0);
     if (run->makespan != oracle->makespan || run->span != oracle->span)
-      fail_msg("oracle %zu: makespan %g, span %g; should be %g, %g", k, run->makespan, run->span, oracle->makespan, oracle->span);
+      fail_msg("oracle %zu: makespan %g, span %g; should be %g, %g", k, run->makespan, run->span, oracle->makespan,
+               oracle->span);
     GString *peaks = g_string_new(NULL);
-    for (int s = 0; s < oracle->p; s++) g_string_append_printf(peaks, s ? " %d" : "%d", ms_schedule_peak_in_flight(schedule, s));
+    for (int s = 0; s < oracle->p; s++)
+      g_string_append_printf(peaks, s ? " %d" : "%d", ms_schedule_peak_in_flight(schedule, s));
     if (oracle->peaks) assert_string_equal(peaks->str, oracle->peaks);
     g_string_free(peaks, TRUE);
   }
 }
 
-/* --- closed forms on grids --------------------------------------------------------------------------------------------------------------------------- */
+/* --- closed forms on grids ------------------------------------------------------------------------------------- */
 
 static void closed_form_of_1f1b_and_zero_bubble(void **state) {
   (void)state;
   for (int p = 1; p <= 9; p++)
     for (int m = 1; m <= 24; m += m < 6 ? 1 : 5) {
-      g_autoptr(MsSchedule) one = make(ONE_F1B, p, m, 1, 0, FALSE), h1 = make(ZB_H1, p, m, 1, 0, FALSE), h2 = make(ZB_H2, p, m, 1, 0, FALSE);
-      g_autoptr(MsScheduleRun) run = ms_schedule_run(one, 1, 1.5, .5, 0, 0), run1 = ms_schedule_run(h1, 1, 1.5, .5, 0, 0),
+      g_autoptr(MsSchedule) one = make(ONE_F1B, p, m, 1, 0, FALSE), h1 = make(ZB_H1, p, m, 1, 0, FALSE),
+                            h2 = make(ZB_H2, p, m, 1, 0, FALSE);
+      g_autoptr(MsScheduleRun) run = ms_schedule_run(one, 1, 1.5, .5, 0, 0),
+                               run1 = ms_schedule_run(h1, 1, 1.5, .5, 0, 0),
                                run2 = ms_schedule_run(h2, 1, 1.5, .5, 0, 0), unit2 = ms_schedule_run(h2, 1, 1, 1, 0, 0);
       assert_time(run->makespan, (m + p - 1) * 3.0);
       assert_true(ABS(run->bubble_fraction - (p - 1.0) / (m + p - 1)) < 1e-15);
@@ -263,7 +289,8 @@ static void closed_form_of_interleaved(void **state) {
         for (int group = p; group <= MIN(m, p + 3); group++) {
           if (m % group && m % group < p) continue;
           int n = m * v, last = (v - 1) * group + 1;
-          g_autoptr(MsSchedule) plain = make(ONE_F1B, p, m, v, group, FALSE), overlap = make(ONE_F1B, p, m, v, group, TRUE);
+          g_autoptr(MsSchedule) plain = make(ONE_F1B, p, m, v, group, FALSE),
+                                overlap = make(ONE_F1B, p, m, v, group, TRUE);
           assert_valid(plain), assert_valid(overlap);
           for (int s = 0; s < p; s++) {
             int peak = 2 * (p - s - 1) + (v - 1) * group + 1;
@@ -308,7 +335,9 @@ static void closed_form_of_interleaved_gpipe(void **state) {
           g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1.5, .5, 0, 0);
           double least = m * v * 3.0 + (p - 1) * 3.0; /* forwards fill and drain once, backwards too */
           if (v == 1 || (group >= p && m % group == 0)) assert_time(run->makespan, least);
-          else assert_true(run->makespan >= least); /* a group of less than p waits for its first microbatch to come round */
+          else
+            assert_true(run->makespan >=
+                        least); /* a group of less than p waits for its first microbatch to come round */
         }
   g_autoptr(MsSchedule) two = make(GPIPE, 2, 2, 2, 0, FALSE);
   assert_order(two, 0, "F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0");
@@ -316,11 +345,15 @@ static void closed_form_of_interleaved_gpipe(void **state) {
 
 static void closed_forms_of_the_v_schedules(void **state) {
   (void)state;
-  static const int min_bubble[] = {[4] = 11, [6] = 17, [8] = 27, [10] = 35, [12] = 41}, min_peak[] = {[4] = 4, [6] = 6, [8] = 8, [10] = 8, [12] = 10};
+  static const int min_bubble[] = {[4] = 11, [6] = 17, [8] = 27, [10] = 35, [12] = 41},
+                   min_peak[] = {[4] = 4, [6] = 6, [8] = 8, [10] = 8, [12] = 10};
   for (int p = 4; p <= 12; p += 2)
     for (int m = 2 * p; m <= 3 * p; m += p / 2) {
-      g_autoptr(MsSchedule) half = make(V_HALF, p, m, 2, 0, FALSE), min = make(V_MIN, p, m, 2, 0, FALSE), zb = make(ZB_V, p, m, 2, 0, FALSE);
-      g_autoptr(MsScheduleRun) half_run = ms_schedule_run(half, 1, 1, 1, 3, 0), min_run = ms_schedule_run(min, 1, 1, 1, 3, 0), zb_run = ms_schedule_run(zb, 1, 1, 1, 3, 0);
+      g_autoptr(MsSchedule) half = make(V_HALF, p, m, 2, 0, FALSE), min = make(V_MIN, p, m, 2, 0, FALSE),
+                            zb = make(ZB_V, p, m, 2, 0, FALSE);
+      g_autoptr(MsScheduleRun) half_run = ms_schedule_run(half, 1, 1, 1, 3, 0),
+                               min_run = ms_schedule_run(min, 1, 1, 1, 3, 0),
+                               zb_run = ms_schedule_run(zb, 1, 1, 1, 3, 0);
       assert_time(half_run->makespan, 6 * m + 3 * p - 7);
       assert_time(min_run->makespan, 6 * m + min_bubble[p]);
       assert_time(zb_run->makespan, 6 * m + p - 1);
@@ -336,18 +369,20 @@ static void closed_forms_of_the_v_schedules(void **state) {
     }
 }
 
-/* --- DualPipe's program, step by step (schedules.md 6) ------------------------------------------------------------------------------------------------ */
+/* --- DualPipe's program, step by step (schedules.md 6) --------------------------------------------------------- */
 
 typedef struct {
   const MsSchedule *schedule;
-  int stage, at, flip;      /* chunk = phase ^ flip */
-  int f[2], b[2];           /* next microbatch of each phase */
+  int stage, at, flip;           /* chunk = phase ^ flip */
+  int f[2], b[2];                /* next microbatch of each phase */
   int waits[64][2], first, last; /* (microbatch, chunk) of split backwards that wait for their weight gradients */
 } Reader;
 
 static void expect(Reader *r, int kind, int f_phase, int b_phase) {
   const MsSlot *slot = &r->schedule->slot[r->stage][r->at++];
-  if (slot->kind != kind) fail_msg("stage %d, slot %d is %s, should be %s", r->stage, r->at - 1, ms_slot_words[slot->kind], ms_slot_words[kind]);
+  if (slot->kind != kind)
+    fail_msg("stage %d, slot %d is %s, should be %s", r->stage, r->at - 1, ms_slot_words[slot->kind],
+             ms_slot_words[kind]);
   if (kind == MS_SLOT_W) {
     assert_int_equal(slot->mb, r->waits[r->first][0]);
     assert_int_equal(slot->chunk, r->waits[r->first++][1]);
@@ -366,18 +401,21 @@ static void expect(Reader *r, int kind, int f_phase, int b_phase) {
 
 static void read_program(Reader *r, int half, int near, int steady) {
   int far = half - near - 1;
-  for (int i = 0; i < 2 * far; i++) expect(r, MS_SLOT_F, 0, 0);                                                        /* 1 */
-  for (int i = 0; i <= near; i++) expect(r, MS_SLOT_F, 0, 0), expect(r, MS_SLOT_F, 1, 0);                              /* 2 */
-  for (int i = 0; i < far; i++) expect(r, MS_SLOT_I, 0, 1), expect(r, MS_SLOT_W, 0, 0), expect(r, MS_SLOT_F, 1, 0);    /* 3 */
-  for (int i = 0; i < steady; i++) {                                                                                   /* 4 */
-    if (i == 0 && far == 0) expect(r, MS_SLOT_F, 0, 0), expect(r, MS_SLOT_B, 0, 1); /* the middle: its first pair is not overlapped */
+  for (int i = 0; i < 2 * far; i++) expect(r, MS_SLOT_F, 0, 0);                           /* 1 */
+  for (int i = 0; i <= near; i++) expect(r, MS_SLOT_F, 0, 0), expect(r, MS_SLOT_F, 1, 0); /* 2 */
+  for (int i = 0; i < far; i++)
+    expect(r, MS_SLOT_I, 0, 1), expect(r, MS_SLOT_W, 0, 0), expect(r, MS_SLOT_F, 1, 0); /* 3 */
+  for (int i = 0; i < steady; i++) {                                                    /* 4 */
+    if (i == 0 && far == 0)
+      expect(r, MS_SLOT_F, 0, 0), expect(r, MS_SLOT_B, 0, 1); /* the middle: its first pair is not overlapped */
     else expect(r, MS_SLOT_FB, 0, 1);
     expect(r, MS_SLOT_FB, 1, 0);
   }
-  for (int i = 0; i < far; i++) expect(r, MS_SLOT_B, 0, 1), expect(r, MS_SLOT_FB, 1, 0);                               /* 5 */
-  for (int k = 0; k < 2 * (near + 1); k++) expect(r, k > near ? MS_SLOT_I : MS_SLOT_B, 0, k % 2 ? 0 : 1);              /* 6: the later half is split */
-  for (int i = 0; i < far; i++) expect(r, MS_SLOT_W, 0, 0), expect(r, MS_SLOT_I, 0, 0);                                /* 7 */
-  for (int i = 0; i <= near; i++) expect(r, MS_SLOT_W, 0, 0);                                                          /* 8 */
+  for (int i = 0; i < far; i++) expect(r, MS_SLOT_B, 0, 1), expect(r, MS_SLOT_FB, 1, 0); /* 5 */
+  for (int k = 0; k < 2 * (near + 1); k++)
+    expect(r, k > near ? MS_SLOT_I : MS_SLOT_B, 0, k % 2 ? 0 : 1);                      /* 6: the later half is split */
+  for (int i = 0; i < far; i++) expect(r, MS_SLOT_W, 0, 0), expect(r, MS_SLOT_I, 0, 0); /* 7 */
+  for (int i = 0; i <= near; i++) expect(r, MS_SLOT_W, 0, 0);                           /* 8 */
   assert_int_equal(r->at, r->schedule->n[r->stage]);
 }
 
@@ -403,10 +441,13 @@ static void latency_lengthens_start_and_end(void **state) {
     g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1, 1, 3, .25);
     assert_time(run->makespan, 3 * p + 2 * (p - 1) * .25);
   }
-  g_autoptr(MsSchedule) v = make(ZB_V, 3, 1, 2, 0, FALSE); /* the turn of the V and its start stay on one stage: 4 edges down and up the V, each way */
+  g_autoptr(MsSchedule) v =
+      make(ZB_V, 3, 1, 2, 0,
+           FALSE); /* the turn of the V and its start stay on one stage: 4 edges down and up the V, each way */
   g_autoptr(MsScheduleRun) run = ms_schedule_run(v, 1, 1, 1, 3, .25);
   assert_time(run->makespan, 12 + 8 * .25 + 1); /* the last W of chunk 0 on stage 0 */
-  g_autoptr(MsSchedule) ring = make(ONE_F1B, 2, 2, 2, 0, FALSE); /* chunk 0 of stage 1 to chunk 1 of stage 0 is an edge too */
+  g_autoptr(MsSchedule) ring =
+      make(ONE_F1B, 2, 2, 2, 0, FALSE); /* chunk 0 of stage 1 to chunk 1 of stage 0 is an edge too */
   g_autoptr(MsScheduleRun) ring_run = ms_schedule_run(ring, 1, 1, 1, 3, 8);
   assert_true(ring_run->makespan >= 4 * 3 + 6 * 8.0);
 }
@@ -435,7 +476,7 @@ static void every_schedule_is_valid_on_a_grid(void **state) {
     if (built[kind] < 20) fail_msg("%s: only %d built", ms_schedule_rows[kind].word, built[kind]);
 }
 
-/* --- published bubble rates and generators -------------------------------------------------------------------------------------------------------------- */
+/* --- published bubble rates and generators --------------------------------------------------------------------- */
 
 static char *read_data(const char *name) {
   g_autofree char *path = g_build_filename(MS_SOURCE_DIR, "tests", "data", name, NULL);
@@ -444,7 +485,8 @@ static char *read_data(const char *name) {
   return text;
 }
 
-/* Share of a microbatch's activations that I frees: all but the inputs of the linear layers, 32 of 34 h + 5 a s per layer (the paper's Table 3 models). */
+/* Share of a microbatch's activations that I frees: all but the inputs of the linear layers, 32 of 34 h + 5 a s per
+ * layer (the paper's Table 3 models). */
 static double freed_by_i(const char *model) {
   double h = g_str_equal(model, "1.5B") ? 2304 : g_str_equal(model, "6.2B") ? 4096 : 5120;
   double a = g_str_equal(model, "1.5B") ? 24 : g_str_equal(model, "6.2B") ? 32 : 40, s = 1024;
@@ -455,7 +497,8 @@ static void assert_rate(MsSchedule *schedule, char **cell, int column) {
   g_autoptr(MsSchedule) owned = schedule;
   g_autoptr(MsScheduleRun) run = ms_schedule_run(owned, atof(cell[3]), atof(cell[4]), atof(cell[5]), 0, atof(cell[6]));
   if (!(ABS(run->bubble_fraction - atof(cell[column])) <= .00005 + 1e-12))
-    fail_msg("%s m=%s: %.6f, the paper says %s (column %d)", cell[0], cell[2], run->bubble_fraction, cell[column], column);
+    fail_msg("%s m=%s: %.6f, the paper says %s (column %d)", cell[0], cell[2], run->bubble_fraction, cell[column],
+             column);
 }
 
 static void bubble_rates_of_the_zero_bubble_paper(void **state) {
@@ -476,7 +519,8 @@ static void bubble_rates_of_the_zero_bubble_paper(void **state) {
   assert_int_equal(rows, 9);
 }
 
-/* The paper's own interleaved run: Megatron's order comes out p messages longer (moe-facts.md), and without them the rate is the paper's. */
+/* The paper's own interleaved run: Megatron's order comes out p messages longer (moe-facts.md), and without them the
+ * rate is the paper's. */
 static void interleaved_rates_of_the_zero_bubble_paper(void **state) {
   (void)state;
   g_autofree char *text = read_data("zero-bubble.csv");
@@ -484,7 +528,8 @@ static void interleaved_rates_of_the_zero_bubble_paper(void **state) {
   for (int k = 2; line[k] && *line[k]; k++) {
     g_auto(GStrv) cell = g_strsplit(line[k], ",", -1);
     int p = atoi(cell[1]), m = atoi(cell[2]), v = atoi(cell[9]);
-    double f = atof(cell[3]) / v, i = atof(cell[4]) / v, w = atof(cell[5]) / v, comm = atof(cell[6]), work = m * v * (f + i + w);
+    double f = atof(cell[3]) / v, i = atof(cell[4]) / v, w = atof(cell[5]) / v, comm = atof(cell[6]),
+           work = m * v * (f + i + w);
     g_autoptr(MsSchedule) schedule = make(ONE_F1B, p, m, v, 0, FALSE);
     g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, f, i, w, 0, comm);
     double cost = run->span - p * comm, rate = 1 - work / cost;
@@ -506,15 +551,16 @@ static void lists_of_the_authors_generators(void **state) {
   for (int k = 3; line[k] && *line[k];) {
     g_auto(GStrv) word = g_strsplit(line[k++], " ", -1);
     int p = atoi(word[1]);
-    g_autoptr(MsSchedule) schedule = g_str_equal(word[0], "costs")
-        ? ms_schedule_zb_greedy(p, atoi(word[2]), atof(word[3]), atof(word[4]), atof(word[5]), atof(word[6]), atof(word[7]), 0, NULL, 0)
-        : make(kind_of(word[0]), p, atoi(word[2]), atoi(word[3]), 0, FALSE);
+    g_autoptr(MsSchedule) schedule =
+        g_str_equal(word[0], "costs") ? ms_schedule_zb_greedy(p, atoi(word[2]), atof(word[3]), atof(word[4]),
+                                                              atof(word[5]), atof(word[6]), atof(word[7]), 0, NULL, 0)
+                                      : make(kind_of(word[0]), p, atoi(word[2]), atoi(word[3]), 0, FALSE);
     for (int s = 0; s < p; s++, compared++) assert_order(schedule, s, line[k++]);
   }
   assert_int_equal(compared, 5 * (4 + 5 + 8) + 4 + 7 + 2 + 6 + 5 + 2 + 3 + 2 + 2 + 2 + 3 + 1 + 3);
 }
 
-/* --- what is refused ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- what is refused ------------------------------------------------------------------------------------------- */
 
 static void assert_refused(int kind, int p, int m, int v, int group, gboolean overlap, const char *part) {
   char why[200] = "";
@@ -526,14 +572,21 @@ static void assert_refused(int kind, int p, int m, int v, int group, gboolean ov
 /* The search is called with costs of others: each of its limits alone, and what lies on it. */
 static void impossible_searches_are_refused(void **state) {
   (void)state;
-  static const struct { int stages, microbatches; double f, i, w, comm, limit, i_frees; gboolean fine; } rows[] = {
-      {2, 4, 1, 1, 0, 0, 2, 0, TRUE},   {2, 4, 1, 1, 1, 0, 2, 1, TRUE},    {2, 4, 1, 1, 1, 0, 0.99, 0, FALSE}, {0, 4, 1, 1, 1, 0, 2, 0, FALSE},   {2, 0, 1, 1, 1, 0, 2, 0, FALSE},
-      {2, 4, 0, 1, 1, 0, 2, 0, FALSE},  {2, 4, 1, 0, 1, 0, 2, 0, FALSE},   {2, 4, 1, 1, -1, 0, 2, 0, FALSE},   {2, 4, 1, 1, 1, -1, 2, 0, FALSE},  {2, 4, 1, 1, 1, 0, 2, -0.1, FALSE},
-      {2, 4, 1, 1, 1, 0, 2, 1.1, FALSE}, {2, 4, NAN, 1, 1, 0, 2, 0, FALSE}, {2, 4, 1, 1, 1, 0, NAN, 0, FALSE}, {5001, 5000, 1, 1, 1, 0, 2, 0, FALSE}};
+  static const struct {
+    int stages, microbatches;
+    double f, i, w, comm, limit, i_frees;
+    gboolean fine;
+  } rows[] = {
+      {2, 4, 1, 1, 0, 0, 2, 0, TRUE},     {2, 4, 1, 1, 1, 0, 2, 1, TRUE},       {2, 4, 1, 1, 1, 0, 0.99, 0, FALSE},
+      {0, 4, 1, 1, 1, 0, 2, 0, FALSE},    {2, 0, 1, 1, 1, 0, 2, 0, FALSE},      {2, 4, 0, 1, 1, 0, 2, 0, FALSE},
+      {2, 4, 1, 0, 1, 0, 2, 0, FALSE},    {2, 4, 1, 1, -1, 0, 2, 0, FALSE},     {2, 4, 1, 1, 1, -1, 2, 0, FALSE},
+      {2, 4, 1, 1, 1, 0, 2, -0.1, FALSE}, {2, 4, 1, 1, 1, 0, 2, 1.1, FALSE},    {2, 4, NAN, 1, 1, 0, 2, 0, FALSE},
+      {2, 4, 1, 1, 1, 0, NAN, 0, FALSE},  {5001, 5000, 1, 1, 1, 0, 2, 0, FALSE}};
   for (guint k = 0; k < G_N_ELEMENTS(rows); k++) {
     char why[200] = "";
     g_autoptr(MsSchedule) schedule =
-        ms_schedule_zb_greedy(rows[k].stages, rows[k].microbatches, rows[k].f, rows[k].i, rows[k].w, rows[k].comm, rows[k].limit, rows[k].i_frees, why, sizeof why);
+        ms_schedule_zb_greedy(rows[k].stages, rows[k].microbatches, rows[k].f, rows[k].i, rows[k].w, rows[k].comm,
+                              rows[k].limit, rows[k].i_frees, why, sizeof why);
     if ((schedule != NULL) != rows[k].fine) fail_msg("search %u: %s", k, schedule ? "was not refused" : why);
     if (!schedule) assert_non_null(strstr(why, "the zero-bubble search needs"));
   }
@@ -568,8 +621,11 @@ static void impossible_numbers_are_refused(void **state) {
 /* What lies on a limit is not refused. */
 static void smallest_that_is_possible(void **state) {
   (void)state;
-  static const int on_it[][6] = {{ONE_F1B, 1, 1, 1, 0, FALSE}, {ONE_F1B, 1, 2, 1, 0, TRUE}, {ONE_F1B, 4, 4, 2, 4, FALSE}, {ONE_F1B, 4, 9, 2, 5, FALSE}, {GPIPE, 1, 1, 1, 0, FALSE}, {GPIPE, 4, 8, 2, 8, FALSE},
-                                 {GPIPE, 4, 2, 2, 0, FALSE},   {ZB_H1, 1, 1, 1, 0, FALSE}, {ZB_H2, 1, 1, 1, 0, FALSE},   {DUALPIPE, 4, 8, 1, 0, FALSE}, {DUALPIPEV, 4, 8, 2, 0, FALSE}};
+  static const int on_it[][6] = {
+      {ONE_F1B, 1, 1, 1, 0, FALSE},  {ONE_F1B, 1, 2, 1, 0, TRUE},   {ONE_F1B, 4, 4, 2, 4, FALSE},
+      {ONE_F1B, 4, 9, 2, 5, FALSE},  {GPIPE, 1, 1, 1, 0, FALSE},    {GPIPE, 4, 8, 2, 8, FALSE},
+      {GPIPE, 4, 2, 2, 0, FALSE},    {ZB_H1, 1, 1, 1, 0, FALSE},    {ZB_H2, 1, 1, 1, 0, FALSE},
+      {DUALPIPE, 4, 8, 1, 0, FALSE}, {DUALPIPEV, 4, 8, 2, 0, FALSE}};
   for (size_t k = 0; k < G_N_ELEMENTS(on_it); k++) {
     const int *x = on_it[k];
     g_autoptr(MsSchedule) schedule = make(x[0], x[1], x[2], x[3], x[4], x[5]);
@@ -580,7 +636,8 @@ static void smallest_that_is_possible(void **state) {
 /* Each mutation of each slot of a valid list must be found. Swaps only where they break something. */
 static void broken_lists_are_rejected(void **state) {
   (void)state;
-  static const int kinds[][3] = {{ONE_F1B, 4, 1}, {ONE_F1B, 4, 2}, {ZB_H1, 3, 1}, {DUALPIPE, 4, 1}, {DUALPIPEV, 3, 2}, {V_HALF, 3, 2}};
+  static const int kinds[][3] = {{ONE_F1B, 4, 1},  {ONE_F1B, 4, 2},   {ZB_H1, 3, 1},
+                                 {DUALPIPE, 4, 1}, {DUALPIPEV, 3, 2}, {V_HALF, 3, 2}};
   char why[200];
   int rejected = 0;
   for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
@@ -644,7 +701,8 @@ static void deadlocks_are_found(void **state) {
   assert_false(ms_schedule_valid(schedule, why, sizeof why)); /* B1 before F1 on one stage: the list itself is wrong */
   assert_non_null(strstr(why, "before its forward"));
   g_autoptr(MsSchedule) cross = make(ONE_F1B, 2, 2, 1, 0, FALSE);
-  MsSlot *slot = cross->slot[1]; /* stage 1: F1 B1 F0 B0, while stage 0 wants B0 before it runs F1: each list is right alone */
+  MsSlot *slot =
+      cross->slot[1]; /* stage 1: F1 B1 F0 B0, while stage 0 wants B0 before it runs F1: each list is right alone */
   slot[0].mb = slot[1].mb = 1, slot[2].mb = slot[3].mb = 0;
   slot = cross->slot[0];
   kept = slot[1], slot[1] = slot[2], slot[2] = kept; /* stage 0: F0 B0 F1 B1 */
@@ -677,15 +735,19 @@ static void virtual_stages_and_owners_agree(void **state) {
 /* Stages of equal cost end as in ms_schedule_run, whatever the schedule; uneven ones as worked out by hand. */
 static void uneven_stages_end_later(void **state) {
   (void)state;
-  const struct { int kind, stages, microbatches, chunks; } cases[] = {{ONE_F1B, 4, 8, 1}, {ONE_F1B, 4, 8, 3}, {ZB_H1, 4, 8, 1}, {ZB_V, 4, 8, 2}, {DUALPIPE, 4, 8, 2}};
+  const struct {
+    int kind, stages, microbatches, chunks;
+  } cases[] = {{ONE_F1B, 4, 8, 1}, {ONE_F1B, 4, 8, 3}, {ZB_H1, 4, 8, 1}, {ZB_V, 4, 8, 2}, {DUALPIPE, 4, 8, 2}};
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     double forward[12], backward[12];
     for (int k = 0; k < 12; k++) forward[k] = 1, backward[k] = 2;
-    g_autoptr(MsSchedule) schedule = make(cases[i].kind, cases[i].stages, cases[i].microbatches, cases[i].chunks, 0, FALSE);
+    g_autoptr(MsSchedule) schedule =
+        make(cases[i].kind, cases[i].stages, cases[i].microbatches, cases[i].chunks, 0, FALSE);
     g_autoptr(MsScheduleRun) run = ms_schedule_run(schedule, 1, 1, 1, 3, 0);
     assert_true(ms_schedule_makespan(schedule, forward, backward) == run->makespan);
   }
-  /* two stages, two microbatches: F0 | F1 B0 | F1 B1 ... with a second stage that takes twice as long: 1 + (2 + 4) + (2 + 4) + 2 */
+  /* two stages, two microbatches: F0 | F1 B0 | F1 B1 ... with a second stage that takes twice as long: 1 + (2 + 4) + (2
+   * + 4) + 2 */
   g_autoptr(MsSchedule) two = make(ONE_F1B, 2, 2, 1, 0, FALSE);
   assert_true(ms_schedule_makespan(two, (const double[]){1, 2}, (const double[]){2, 4}) == 15);
 }
@@ -712,7 +774,9 @@ int main(void) {
       cmocka_unit_test(every_schedule_is_valid_on_a_grid),
       cmocka_unit_test(bubble_rates_of_the_zero_bubble_paper),
       cmocka_unit_test(lists_of_the_authors_generators),
-      cmocka_unit_test(smallest_that_is_possible), cmocka_unit_test(impossible_searches_are_refused), cmocka_unit_test(impossible_numbers_are_refused),
+      cmocka_unit_test(smallest_that_is_possible),
+      cmocka_unit_test(impossible_searches_are_refused),
+      cmocka_unit_test(impossible_numbers_are_refused),
       cmocka_unit_test(broken_lists_are_rejected),
       cmocka_unit_test(repeated_slots_are_rejected),
       cmocka_unit_test(deadlocks_are_found),

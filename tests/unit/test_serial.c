@@ -1,4 +1,5 @@
-/* tests/unit/test_serial.c - a machine whose cores move the messages: rows of a rank follow one another, nothing hides. */
+/* tests/unit/test_serial.c - a machine whose cores move the messages: rows of a rank follow one another, nothing hides.
+ */
 #include "lib/data.h"
 #include "lib/sound.h"
 #include "lib/world.h"
@@ -10,7 +11,9 @@
 /* The scenario of lib/data.h, no host times, on a machine that is serial or not. */
 static MsScenario *scenario_on(gboolean serial, int pp) {
   g_autoptr(GError) error = NULL;
-  g_autofree char *box = g_strdup_printf("{\"base\": \"box\", \"serial\": %s, \"kernel_launch_s\": 0, \"graph_launch_s\": 0, \"sync_s\": 0}", serial ? "true" : "false");
+  g_autofree char *box = g_strdup_printf(
+      "{\"base\": \"box\", \"serial\": %s, \"kernel_launch_s\": 0, \"graph_launch_s\": 0, \"sync_s\": 0}",
+      serial ? "true" : "false");
   g_autoptr(GString) text = g_string_new(ms_test_scenario);
   g_string_replace(text, "\"box\"", box, 1);
   g_string_replace(text, "\"pp\": 2", pp == 1 ? "\"pp\": 1" : "\"pp\": 2", 1);
@@ -55,6 +58,7 @@ static void nothing_overlaps(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_stage_is_the_sum_of_its_rows), cmocka_unit_test(nothing_overlaps)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_stage_is_the_sum_of_its_rows),
+                                     cmocka_unit_test(nothing_overlaps)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

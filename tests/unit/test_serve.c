@@ -8,14 +8,26 @@
 
 static void hosts(void **state) {
   (void)state;
-  static const struct { const char *host, *served; gboolean fine; } rows[] = {
-      {"127.0.0.1:8080", "127.0.0.1:8080", TRUE}, {"localhost:8080", "127.0.0.1:8080", TRUE}, {"LOCALHOST:8080", "127.0.0.1:8080", TRUE},
-      {"127.0.0.1", "127.0.0.1:8080", FALSE}, {"127.0.0.1:80801", "127.0.0.1:8080", FALSE}, {"localhost:80", "127.0.0.1:8080", FALSE},
-      {"evil.example:8080", "127.0.0.1:8080", FALSE}, {"127.0.0.1.evil.example:8080", "127.0.0.1:8080", FALSE}, {"", "127.0.0.1:8080", FALSE},
-      {NULL, "127.0.0.1:8080", FALSE}, {"[::1]:8080", "[::1]:8080", TRUE}, {"evil.example:8080", "[::1]:8080", FALSE},
-      {"sim.example:8080", "0.0.0.0:8080", TRUE}, {NULL, "0.0.0.0:8080", FALSE}};
+  static const struct {
+    const char *host, *served;
+    gboolean fine;
+  } rows[] = {{"127.0.0.1:8080", "127.0.0.1:8080", TRUE},
+              {"localhost:8080", "127.0.0.1:8080", TRUE},
+              {"LOCALHOST:8080", "127.0.0.1:8080", TRUE},
+              {"127.0.0.1", "127.0.0.1:8080", FALSE},
+              {"127.0.0.1:80801", "127.0.0.1:8080", FALSE},
+              {"localhost:80", "127.0.0.1:8080", FALSE},
+              {"evil.example:8080", "127.0.0.1:8080", FALSE},
+              {"127.0.0.1.evil.example:8080", "127.0.0.1:8080", FALSE},
+              {"", "127.0.0.1:8080", FALSE},
+              {NULL, "127.0.0.1:8080", FALSE},
+              {"[::1]:8080", "[::1]:8080", TRUE},
+              {"evil.example:8080", "[::1]:8080", FALSE},
+              {"sim.example:8080", "0.0.0.0:8080", TRUE},
+              {NULL, "0.0.0.0:8080", FALSE}};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
-    if (ms_guard_host(rows[i].host, rows[i].served) != rows[i].fine) fail_msg("%s at %s", rows[i].host ? rows[i].host : "no host", rows[i].served);
+    if (ms_guard_host(rows[i].host, rows[i].served) != rows[i].fine)
+      fail_msg("%s at %s", rows[i].host ? rows[i].host : "no host", rows[i].served);
 }
 
 static void origins(void **state) {
@@ -30,14 +42,24 @@ static void origins(void **state) {
 
 static void requests(void **state) {
   (void)state;
-  static const struct { const char *text, *why; } rows[] = { /* why NULL: it may */
+  static const struct {
+    const char *text, *why;
+  } rows[] = {
+      /* why NULL: it may */
       {"{\"model\":\"deepseek-v3\",\"gpus\":64}", NULL},
-      {"{\"name\":\"a/b\",\"doc\":\"see https://x/y\",\"model\":{\"base\":\"x\",\"sources\":{\"k\":\"a/b\"}},\"measured\":{\"source\":\"p/q\"}}", NULL},
+      {"{\"name\":\"a/b\",\"doc\":\"see "
+       "https://x/y\",\"model\":{\"base\":\"x\",\"sources\":{\"k\":\"a/b\"}},\"measured\":{\"source\":\"p/q\"}}",
+       NULL},
       {"{\"layout\":{\"pipeline_layout\":\"Et*3|(tt|)*29,m|L\"}}", NULL},
-      {"{\"model\":\"/etc/passwd\"}", "model"}, {"{\"model\":{\"base\":\"../x\"}}", "model.base"}, {"{\"hardware\":\"x.json\"}", "hardware"},
-      {"{\"model\":\"-\"}", "model"}, {"{\"training\":{\"routing\":{\"histogram\":\"a\\\\b\"}}}", "training.routing.histogram"},
-      {"{\"options\":{\"offload_modules\":[\"attn\",\"/x\"]}}", "options.offload_modules[1]"}, {"[1]", "object"},
-      {"{\"gpus\":65537}", "gpus"}, {"{\"gpus\":8,\"training\":{\"global_batch_size\":32769}}", "global_batch_size"},
+      {"{\"model\":\"/etc/passwd\"}", "model"},
+      {"{\"model\":{\"base\":\"../x\"}}", "model.base"},
+      {"{\"hardware\":\"x.json\"}", "hardware"},
+      {"{\"model\":\"-\"}", "model"},
+      {"{\"training\":{\"routing\":{\"histogram\":\"a\\\\b\"}}}", "training.routing.histogram"},
+      {"{\"options\":{\"offload_modules\":[\"attn\",\"/x\"]}}", "options.offload_modules[1]"},
+      {"[1]", "object"},
+      {"{\"gpus\":65537}", "gpus"},
+      {"{\"gpus\":8,\"training\":{\"global_batch_size\":32769}}", "global_batch_size"},
       {"{\"gpus\":8,\"training\":{\"global_batch_size\":32768}}", NULL},
       {"{\"layout\":{\"tp\":{\"from\":1,\"to\":500},\"pp\":{\"from\":1,\"to\":500}}}", "combinations"},
       {"{\"layout\":{\"tp\":{\"from\":1,\"to\":400},\"pp\":{\"from\":1,\"to\":500}}}", NULL}};
@@ -47,7 +69,8 @@ static void requests(void **state) {
     assert_non_null(doc);
     gboolean fine = ms_guard_request(doc, &error);
     if (fine != (rows[i].why == NULL)) fail_msg("%s: %s", rows[i].text, fine ? "let in" : error->message);
-    if (!fine && (!g_error_matches(error, MS_ERROR, MS_ERROR_INPUT) || !strstr(error->message, rows[i].why))) fail_msg("%s: %s", rows[i].text, error->message);
+    if (!fine && (!g_error_matches(error, MS_ERROR, MS_ERROR_INPUT) || !strstr(error->message, rows[i].why)))
+      fail_msg("%s: %s", rows[i].text, error->message);
   }
 }
 

@@ -1,4 +1,5 @@
-/* Studies: rank order on made-up rows, golden section, the error band, cross-validation and the plot on a few published runs. */
+/* Studies: rank order on made-up rows, golden section, the error band, cross-validation and the plot on a few published
+ * runs. */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -38,19 +39,24 @@ static int teardown(void **state) {
   return 0;
 }
 
-/* --- ladders ---------------------------------------------------------------------------------------------------------------------- */
+/* --- ladders --------------------------------------------------------------------------------------------------- */
 enum { RUNS = 4 };
 static const double measured[RUNS] = {1, 2, 3, 3.01}, predicted[RUNS] = {1, 2.5, 2.4, 5};
-static const char *const body[RUNS] = {"{\"gpus\": 8, \"layout\": {\"tp\": 1, \"pp\": 1}}", "{\"gpus\": 8, \"layout\": {\"tp\": 2, \"pp\": 1}}",
+static const char *const body[RUNS] = {"{\"gpus\": 8, \"layout\": {\"tp\": 1, \"pp\": 1}}",
+                                       "{\"gpus\": 8, \"layout\": {\"tp\": 2, \"pp\": 1}}",
                                        "{\"gpus\": 8, \"layout\": {\"tp\": 4}}",
-                                       "{\"gpus\": 8, \"layout\": {\"tp\": 4}, \"options\": {\"recompute\": {\"granularity\": \"full\", \"num_layers\": 2}}}"};
+                                       "{\"gpus\": 8, \"layout\": {\"tp\": 4}, \"options\": {\"recompute\": "
+                                       "{\"granularity\": \"full\", \"num_layers\": 2}}}"};
 
 static MsLadders *ladders_of(const char *text, GError **error) {
   MsValidateRow rows[RUNS] = {{0}};
   MsValidation v = {.n_rows = RUNS, .rows = rows};
   for (int i = 0; i < RUNS; i++) {
     g_autofree char *name = g_strdup_printf("run%d.json", i);
-    rows[i] = (MsValidateRow){.file = write_text(name, body[i]), .metric = MS_METRIC_STEP_TIME, .measured = measured[i], .predicted = predicted[i]};
+    rows[i] = (MsValidateRow){.file = write_text(name, body[i]),
+                              .metric = MS_METRIC_STEP_TIME,
+                              .measured = measured[i],
+                              .predicted = predicted[i]};
   }
   g_autofree char *file = write_text("ladders.json", text);
   g_autoptr(MsJson) sets = ms_json_load(file, error);
@@ -59,13 +65,17 @@ static MsLadders *ladders_of(const char *text, GError **error) {
   return ladders;
 }
 
-#define ALL "{\"path\": \"run0.json\"}, {\"path\": \"run1.json\"}, {\"path\": \"run2.json\"}, {\"path\": \"run3.json\"}, {\"path\": \"absent.json\"}"
+#define ALL                                                                                                      \
+  "{\"path\": \"run0.json\"}, {\"path\": \"run1.json\"}, {\"path\": \"run2.json\"}, {\"path\": \"run3.json\"}, " \
+  "{\"path\": \"absent.json\"}"
 
 static void pairs_are_counted_by_order_and_by_knob(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(MsLadders) l = ladders_of("{\"ladders\": [{\"name\": \"a\", \"kind\": \"ablation\", \"published\": true, \"scenarios\": [" ALL "]},"
-                                      "{\"name\": \"b\", \"scenarios\": [{\"path\": \"run0.json\"}]}]}", &error);
+  g_autoptr(MsLadders) l = ladders_of(
+      "{\"ladders\": [{\"name\": \"a\", \"kind\": \"ablation\", \"published\": true, \"scenarios\": [" ALL "]},"
+      "{\"name\": \"b\", \"scenarios\": [{\"path\": \"run0.json\"}]}]}",
+      &error);
   if (!l) fail_msg("%s", error->message);
   assert_int_equal(l->n, 1);
   assert_int_equal(l->skipped, 1);
@@ -76,7 +86,8 @@ static void pairs_are_counted_by_order_and_by_knob(void **state) {
   assert_close(ms_order_tau(&l->all), 4.0 / 6, 1e-12);
   assert_close(l->mean_tau, 4.0 / 6, 1e-12);
   assert_int_equal(l->clear.pairs, 5); /* run2 and run3 lie 0.3 % apart */
-  assert_int_equal(l->single_all.pairs, 2); /* tp of run0 and run1; recompute of run2 and run3, one knob with two keys */
+  assert_int_equal(l->single_all.pairs,
+                   2); /* tp of run0 and run1; recompute of run2 and run3, one knob with two keys */
   assert_int_equal(l->single.pairs, 1);
   assert_int_equal(l->n_knobs, 1);
   assert_string_equal(l->knobs[0].knob, "layout.tp");
@@ -85,16 +96,24 @@ static void pairs_are_counted_by_order_and_by_knob(void **state) {
 
 static void scaling_is_ordered_by_rate(void **state) {
   (void)state;
-  g_autoptr(MsLadders) l = ladders_of("{\"ladders\": [{\"name\": \"a\", \"kind\": \"scaling\", \"published\": true, \"scenarios\": ["
-                                      "{\"path\": \"run0.json\", \"tokens_per_s_per_gpu\": 100}, {\"path\": \"run1.json\", \"tokens_per_s_per_gpu\": 110}]}]}", NULL);
+  g_autoptr(MsLadders) l =
+      ladders_of("{\"ladders\": [{\"name\": \"a\", \"kind\": \"scaling\", \"published\": true, \"scenarios\": ["
+                 "{\"path\": \"run0.json\", \"tokens_per_s_per_gpu\": 100}, {\"path\": \"run1.json\", "
+                 "\"tokens_per_s_per_gpu\": 110}]}]}",
+                 NULL);
   assert_non_null(l);
   assert_int_equal(l->all.wrong, 1); /* predicted 100 and 110 x 2 / 2.5 = 88 */
 }
 
 static void wrong_ladders_are_named(void **state) {
   (void)state;
-  static const char *const text[] = {"[]", "{\"ladders\": {}}", "{\"ladders\": [3]}", "{\"ladders\": [{\"scenarios\": 1}]}", "{\"ladders\": [{\"scenarios\": [1]}]}",
-                                     "{\"ladders\": []}", "{\"ladders\": [{\"scenarios\": [{\"path\": \"absent.json\"}]}]}"};
+  static const char *const text[] = {"[]",
+                                     "{\"ladders\": {}}",
+                                     "{\"ladders\": [3]}",
+                                     "{\"ladders\": [{\"scenarios\": 1}]}",
+                                     "{\"ladders\": [{\"scenarios\": [1]}]}",
+                                     "{\"ladders\": []}",
+                                     "{\"ladders\": [{\"scenarios\": [{\"path\": \"absent.json\"}]}]}"};
   for (guint i = 0; i < G_N_ELEMENTS(text); i++) {
     g_autoptr(GError) error = NULL;
     assert_null(ladders_of(text[i], &error));
@@ -102,7 +121,7 @@ static void wrong_ladders_are_named(void **state) {
   }
 }
 
-/* --- golden section, band --------------------------------------------------------------------------------------------------------- */
+/* --- golden section, band -------------------------------------------------------------------------------------- */
 static double valley(double x, gpointer data) { return fabs(x - *(double *)data); }
 
 static void golden_section_finds_the_minimum(void **state) {
@@ -116,12 +135,15 @@ static void golden_section_finds_the_minimum(void **state) {
 static void bands_add_up_as_squares(void **state) {
   (void)state;
   MsCurve lent = {.provenance.note = (char *)"shape inherited from h100-sxm"};
-  MsOrigin origins[] = {{.time_s = 0.5, .band = 0.06}, {.time_s = 0.4, .band = 0.2, .communication = TRUE}, {.curve = &lent, .time_s = 0.2, .band = 0.1}};
+  MsOrigin origins[] = {{.time_s = 0.5, .band = 0.06},
+                        {.time_s = 0.4, .band = 0.2, .communication = TRUE},
+                        {.curve = &lent, .time_s = 0.2, .band = 0.1}};
   MsResult r = {.step_time_s = 1, .n_origins = 2, .origins = origins};
   MsTimeParts stage = {.comm_total_s[MS_COMM_EP] = 0.4, .comm_exposed_s[MS_COMM_EP] = 0.2};
   assert_close(ms_band_of_curves(&r, &stage), hypot(0.5 * 0.06, 0.4 * 0.2 * 0.5), 1e-12);
   r.n_origins = 3;
-  assert_close(ms_band_of_curves(&r, &stage), sqrt(0.03 * 0.03 + 0.04 * 0.04 + 0.03 * 0.03), 1e-12); /* lent: half as much again */
+  assert_close(ms_band_of_curves(&r, &stage), sqrt(0.03 * 0.03 + 0.04 * 0.04 + 0.03 * 0.03),
+               1e-12); /* lent: half as much again */
 }
 
 static void common_term_is_of_the_stack_then_of_the_gpu(void **state) {
@@ -137,7 +159,7 @@ static void common_term_is_of_the_stack_then_of_the_gpu(void **state) {
   assert_close(ms_band_common(&s), 0.15, 0);
 }
 
-/* --- on published runs -------------------------------------------------------------------------------------------------------------- */
+/* --- on published runs ----------------------------------------------------------------------------------------- */
 static const char *const few[] = {"scenarios/published/simumax", NULL};
 
 static MsValidation *validate_few(gboolean exact) {
@@ -221,11 +243,16 @@ static void cross_validation_is_the_same_twice_and_better_in_sample(void **state
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pairs_are_counted_by_order_and_by_knob), cmocka_unit_test(scaling_is_ordered_by_rate), cmocka_unit_test(wrong_ladders_are_named),
-      cmocka_unit_test(golden_section_finds_the_minimum), cmocka_unit_test(bands_add_up_as_squares),
-      cmocka_unit_test(common_term_is_of_the_stack_then_of_the_gpu), cmocka_unit_test(exact_counts_exact_rows_only), cmocka_unit_test(csv_has_a_line_per_row),
-      cmocka_unit_test(plot_without_gnuplot_says_so), cmocka_unit_test(plot_is_drawn_where_gnuplot_is),
-      cmocka_unit_test(cross_validation_is_the_same_twice_and_better_in_sample)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(pairs_are_counted_by_order_and_by_knob),
+                                     cmocka_unit_test(scaling_is_ordered_by_rate),
+                                     cmocka_unit_test(wrong_ladders_are_named),
+                                     cmocka_unit_test(golden_section_finds_the_minimum),
+                                     cmocka_unit_test(bands_add_up_as_squares),
+                                     cmocka_unit_test(common_term_is_of_the_stack_then_of_the_gpu),
+                                     cmocka_unit_test(exact_counts_exact_rows_only),
+                                     cmocka_unit_test(csv_has_a_line_per_row),
+                                     cmocka_unit_test(plot_without_gnuplot_says_so),
+                                     cmocka_unit_test(plot_is_drawn_where_gnuplot_is),
+                                     cmocka_unit_test(cross_validation_is_the_same_twice_and_better_in_sample)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

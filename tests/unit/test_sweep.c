@@ -1,4 +1,5 @@
-/* Several clusters and models in one request, and the front of step time, free memory and GPUs against all layouts of a small space. */
+/* Several clusters and models in one request, and the front of step time, free memory and GPUs against all layouts of a
+ * small space. */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -8,19 +9,24 @@
 #include <string.h>
 
 static char *request_text(const char *model, const char *hardware, const char *gpus) {
-  return g_strdup_printf(
-      "{\"schema\": 1, \"name\": \"small\", \"model\": %s, \"hardware\": %s, \"gpus\": %s, "
-      "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": 64, \"precision\": \"bf16\", \"routing\": \"balanced\"}, "
-      "\"layout\": {\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], \"etp\": 1}, \"options\": {\"sequence_parallel\": null, "
-      "\"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, \"overlap_grad_reduce\": true, \"overlap_param_gather\": true, "
-      "\"tp_comm_overlap\": false, \"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": \"full\"}], \"offload_modules\": [], "
-      "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
-      "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
-      model, hardware, gpus);
+  return g_strdup_printf("{\"schema\": 1, \"name\": \"small\", \"model\": %s, \"hardware\": %s, \"gpus\": %s, "
+                         "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": "
+                         "64, \"precision\": \"bf16\", \"routing\": \"balanced\"}, "
+                         "\"layout\": {\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], "
+                         "\"etp\": 1}, \"options\": {\"sequence_parallel\": null, "
+                         "\"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, "
+                         "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, "
+                         "\"tp_comm_overlap\": false, \"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": "
+                         "\"full\"}], \"offload_modules\": [], "
+                         "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": "
+                         "true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
+                         "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": "
+                         "\"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
+                         model, hardware, gpus);
 }
 
 #define MIXTRAL "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}"
-#define QWEN "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}"
+#define QWEN    "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}"
 
 static GPtrArray *requests_of(const char *model, const char *hardware, const char *gpus, GError **error) {
   g_autofree char *text = request_text(model, hardware, gpus);
@@ -33,7 +39,8 @@ static const MsPlanOptions few = {.top = 2, .prune = TRUE, .threads = 2};
 static void lists_are_multiplied(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(GPtrArray) r = requests_of("[" MIXTRAL ", " QWEN "]", "[\"h100-sxm\", {\"base\": \"b200-sxm\", \"nic_Bps\": 2e10}]", "[8, 16, 32]", &error);
+  g_autoptr(GPtrArray) r = requests_of(
+      "[" MIXTRAL ", " QWEN "]", "[\"h100-sxm\", {\"base\": \"b200-sxm\", \"nic_Bps\": 2e10}]", "[8, 16, 32]", &error);
   if (!r) fail_msg("%s", error->message);
   assert_int_equal(r->len, 12);
   for (guint i = 0; i < 12; i++) {
@@ -70,13 +77,15 @@ static void bad_lists(void **state) {
 static void cells_are_plans(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(GPtrArray) r = requests_of(MIXTRAL, "[\"h100-sxm\", {\"base\": \"h100-sxm\", \"peak_bf16_flops\": null}]", "[16, 32]", &error);
+  g_autoptr(GPtrArray) r =
+      requests_of(MIXTRAL, "[\"h100-sxm\", {\"base\": \"h100-sxm\", \"peak_bf16_flops\": null}]", "[16, 32]", &error);
   g_autoptr(MsSweep) s = ms_sweep(r, &few, FALSE, &error);
   assert_true(s->n_cells == 4 && s->n_points == 0);
   for (int i = 0; i < 2; i++) {
     g_autoptr(MsPlan) plan = ms_plan(g_ptr_array_index(r, i), &few, &error);
     assert_int_equal(s->cell[i].plan->n_best, 2);
-    for (int k = 0; k < 2; k++) assert_close(s->cell[i].plan->best[k].result->step_time_s, plan->best[k].result->step_time_s, 0);
+    for (int k = 0; k < 2; k++)
+      assert_close(s->cell[i].plan->best[k].result->step_time_s, plan->best[k].result->step_time_s, 0);
   }
   for (int i = 2; i < 4; i++) assert_true(!s->cell[i].plan && strstr(s->cell[i].why, "peak_bf16_flops is unknown"));
 }
@@ -86,14 +95,17 @@ static void dominance(void **state) {
   GError *error = NULL;
   g_autoptr(GPtrArray) r = requests_of("[" MIXTRAL ", " QWEN "]", "\"h100-sxm\"", "16", &error);
   const MsSweepCell cell[] = {{.request = g_ptr_array_index(r, 0)}, {.request = g_ptr_array_index(r, 1)}};
-  MsParetoPoint p[] = {{.step_time_s = 1, .free_B = 10, .gpus = 16}, {.step_time_s = 2, .free_B = 20, .gpus = 16}, {.step_time_s = 2, .free_B = 10, .gpus = 16},
-                       {.step_time_s = 2, .free_B = 10, .gpus = 8},  {.step_time_s = 1, .free_B = 10, .gpus = 16}, {.cell = 1, .step_time_s = 9, .free_B = 1, .gpus = 99}};
+  MsParetoPoint p[] = {
+      {.step_time_s = 1, .free_B = 10, .gpus = 16}, {.step_time_s = 2, .free_B = 20, .gpus = 16},
+      {.step_time_s = 2, .free_B = 10, .gpus = 16}, {.step_time_s = 2, .free_B = 10, .gpus = 8},
+      {.step_time_s = 1, .free_B = 10, .gpus = 16}, {.cell = 1, .step_time_s = 9, .free_B = 1, .gpus = 99}};
   ms_pareto_mark(cell, p, G_N_ELEMENTS(p));
   const gboolean want[] = {TRUE, TRUE, FALSE, TRUE, TRUE /* equal to the first */, TRUE /* another model */};
   for (guint i = 0; i < G_N_ELEMENTS(p); i++) assert_int_equal(p[i].on_front, want[i]);
 }
 
-/* Against every layout that fits: no point is beaten by one, and no layout is better than all points by more than the step of memory. */
+/* Against every layout that fits: no point is beaten by one, and no layout is better than all points by more than the
+ * step of memory. */
 static void front_of_all_layouts(void **state) {
   (void)state;
   GError *error = NULL;
@@ -102,7 +114,8 @@ static void front_of_all_layouts(void **state) {
   double step_B = MS_SWEEP_STEP * ((MsRequest *)g_ptr_array_index(r, 0))->base->hardware->hbm_B * (1 + 1e-9);
   assert_true(s->n_points >= 4);
   for (int c = 0; c < s->n_cells; c++) {
-    g_autoptr(MsPlan) all = ms_plan(s->cell[c].request, &(MsPlanOptions){.top = 10000, .prune = FALSE, .threads = 2}, &error);
+    g_autoptr(MsPlan) all =
+        ms_plan(s->cell[c].request, &(MsPlanOptions){.top = 10000, .prune = FALSE, .threads = 2}, &error);
     assert_true(all->n_best > 10);
     for (int i = 0; i < all->n_best; i++) {
       double time_s = all->best[i].result->step_time_s, device_B = ms_device_B(all->best[i].result);
@@ -111,7 +124,9 @@ static void front_of_all_layouts(void **state) {
         const MsParetoPoint *p = &s->point[k];
         if (p->cell != c) continue;
         covered |= p->step_time_s <= time_s && p->device_B <= device_B + step_B;
-        if (p->on_front) assert_true(p->step_time_s <= time_s || p->device_B < device_B || (p->device_B == device_B && p->step_time_s <= time_s));
+        if (p->on_front)
+          assert_true(p->step_time_s <= time_s || p->device_B < device_B ||
+                      (p->device_B == device_B && p->step_time_s <= time_s));
       }
       assert_true(covered);
     }
@@ -125,8 +140,9 @@ static void front_of_all_layouts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lists_are_multiplied), cmocka_unit_test(bad_lists), cmocka_unit_test(cells_are_plans),
-      cmocka_unit_test(dominance), cmocka_unit_test(front_of_all_layouts),
+      cmocka_unit_test(lists_are_multiplied), cmocka_unit_test(bad_lists),
+      cmocka_unit_test(cells_are_plans),      cmocka_unit_test(dominance),
+      cmocka_unit_test(front_of_all_layouts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Every technique is a switch (issue 4): a row of the table below turns it on and names the quantities that move; all others must stay equal to the last
- * bit. Quantities are sums over the rows of all stages, each row alone on the machine, so that nothing hides in contention. */
+/* Every technique is a switch (issue 4): a row of the table below turns it on and names the quantities that move; all
+ * others must stay equal to the last bit. Quantities are sums over the rows of all stages, each row alone on the
+ * machine, so that nothing hides in contention. */
 #include "lib/close.h"
 
 #include "lib/world.h"
@@ -9,19 +10,40 @@
 #include <string.h>
 
 typedef enum {
-  PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, TRANSIENT, BUFFERS,        /* bytes */
-  GEMM, GROUPED, ATTENTION, MEMORY_BOUND, RECOMPUTED, STEP_ROWS,            /* seconds: computing rows by family, of them recomputed; the optimizer's own */
-  HOST,                                                                     /* seconds to launch */
-  TP, CP, EP, ETP, PP, DP, EDP, OFFLOAD,                                    /* bytes sent, in the order of MsCommClass */
-  STREAMS,                                                                  /* rows on each stream */
-  SLOTS,                                                                    /* the schedule */
-  STEP,                                                                     /* the simulated step */
+  PARAMETERS,
+  GRADIENTS,
+  OPTIMIZER,
+  ACTIVATIONS,
+  TRANSIENT,
+  BUFFERS, /* bytes */
+  GEMM,
+  GROUPED,
+  ATTENTION,
+  MEMORY_BOUND,
+  RECOMPUTED,
+  STEP_ROWS, /* seconds: computing rows by family, of them recomputed; the optimizer's own */
+  HOST,      /* seconds to launch */
+  TP,
+  CP,
+  EP,
+  ETP,
+  PP,
+  DP,
+  EDP,
+  OFFLOAD, /* bytes sent, in the order of MsCommClass */
+  STREAMS, /* rows on each stream */
+  SLOTS,   /* the schedule */
+  STEP,    /* the simulated step */
   N_QUANTITIES
 } Quantity;
-static const char *const words[] = {"PARAMETERS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "TRANSIENT", "BUFFERS", "GEMM", "GROUPED", "ATTENTION", "MEMORY_BOUND",
-                                    "RECOMPUTED", "STEP_ROWS", "HOST", "TP", "CP", "EP", "ETP", "PP", "DP", "EDP", "OFFLOAD", "STREAMS", "SLOTS", "STEP"};
+static const char *const words[] = {"PARAMETERS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS",  "TRANSIENT",  "BUFFERS",
+                                    "GEMM",       "GROUPED",   "ATTENTION", "MEMORY_BOUND", "RECOMPUTED", "STEP_ROWS",
+                                    "HOST",       "TP",        "CP",        "EP",           "ETP",        "PP",
+                                    "DP",         "EDP",       "OFFLOAD",   "STREAMS",      "SLOTS",      "STEP"};
 
-typedef struct { double is[N_QUANTITIES]; } Measured;
+typedef struct {
+  double is[N_QUANTITIES];
+} Measured;
 
 static void add_list(Measured *m, const MsCosted *c, double times, gboolean step) {
   for (int i = 0; i < c->list->n; i++) {
@@ -41,12 +63,16 @@ static void add_pieces(Measured *m, const MsProgram *p) {
   for (int i = 0; i < p->layout->num_chunks; i++)
     for (int j = 0; j < ms_work_chunk_length(&p->layout->chunks[i]); j++) {
       int piece = ms_work_chunk_piece(p->work, &p->layout->chunks[i], j);
-      add_list(m, &p->piece[piece].forward, 1, FALSE), add_list(m, &p->piece[piece].backward, 1, FALSE), add_list(m, &p->piece[piece].reload, 1, FALSE);
-      if (p->unit) add_list(m, &p->unit[piece].gather, 1, FALSE), add_list(m, &p->unit[piece].cast, 1, FALSE), add_list(m, &p->unit[piece].reduce, 1, FALSE);
+      add_list(m, &p->piece[piece].forward, 1, FALSE), add_list(m, &p->piece[piece].backward, 1, FALSE),
+          add_list(m, &p->piece[piece].reload, 1, FALSE);
+      if (p->unit)
+        add_list(m, &p->unit[piece].gather, 1, FALSE), add_list(m, &p->unit[piece].cast, 1, FALSE),
+            add_list(m, &p->unit[piece].reduce, 1, FALSE);
     }
   for (int s = 0; s < p->layout->pp; s++) {
     const MsCostedStep *step = &p->step[s];
-    add_list(m, &step->before, 1, TRUE), add_list(m, &step->reduce, 1, TRUE), add_list(m, &step->gather, 1, TRUE), add_list(m, &step->after, 1, TRUE);
+    add_list(m, &step->before, 1, TRUE), add_list(m, &step->reduce, 1, TRUE), add_list(m, &step->gather, 1, TRUE),
+        add_list(m, &step->after, 1, TRUE);
   }
 }
 
@@ -88,7 +114,7 @@ static Measured measure(const char *technique, const MsScenario *s) {
   return m;
 }
 
-/* --- runs to switch on ------------------------------------------------------------------------------------------------------------- */
+/* --- runs to switch on ----------------------------------------------------------------------------------------- */
 static MsScenario *moe(void) { /* DeepSeek-V3's kinds of layers: MLA, a shared expert, one dense layer */
   MsScenario *s = ms_test_run("deepseek-v3", 0, "h100-sxm", 64);
   s->model->num_layers = 8;
@@ -144,7 +170,8 @@ static MsScenario *moe_deep(void) {
   s->training.global_batch_size = 8 * 8;
   return s;
 }
-static MsScenario *overlapped(void) { /* over nodes: the crossings are longer than what runs beside them, and weight gradients make up for it */
+static MsScenario *overlapped(
+    void) { /* over nodes: the crossings are longer than what runs beside them, and weight gradients make up for it */
   MsScenario *s = moe();
   s->layout.ep = 16;
   s->options.ep_overlap = TRUE;
@@ -166,10 +193,12 @@ static MsScenario *fp8(void) {
   return s;
 }
 
-/* --- the switches -------------------------------------------------------------------------------------------------------------------- */
+/* --- the switches ---------------------------------------------------------------------------------------------- */
 #define SWITCH(name) static void name(MsScenario *s)
-#define O s->options
-static void recompute(MsScenario *s, guint32 modules) { O.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, modules, 0, 1}; }
+#define O            s->options
+static void recompute(MsScenario *s, guint32 modules) {
+  O.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, modules, 0, 1};
+}
 SWITCH(recompute_layernorm) { recompute(s, MS_RM_LAYERNORM); }
 SWITCH(recompute_moe_act) { recompute(s, MS_RM_MOE_ACT); }
 SWITCH(recompute_mla_up_proj) { recompute(s, MS_RM_MLA_UP_PROJ); }
@@ -222,12 +251,16 @@ SWITCH(blocking_p2p) { O.overlap_p2p_comm = FALSE; }
 SWITCH(cp_gather) { s->layout.cp_comm_type = MS_CP_ALL_GATHER; }
 SWITCH(cp_a2a) { s->layout.cp_comm_type = MS_CP_A2A; }
 SWITCH(skew) { s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.6, .seed = 1}; }
-SWITCH(token_drop) { s->training.routing = (MsRouting){.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1, .pad_to_capacity = TRUE}; }
+SWITCH(token_drop) {
+  s->training.routing = (MsRouting){.kind = MS_ROUTING_CAPACITY, .capacity_factor = 1, .pad_to_capacity = TRUE};
+}
 SWITCH(bias) { s->training.routing.bias_update_rate = 1e-3, s->training.routing.bias_updates = 1000; }
 SWITCH(placement) { s->training.routing.placement = MS_PLACEMENT_LOAD; }
 SWITCH(replicas) { s->training.routing.placement = MS_PLACEMENT_LOAD, s->training.routing.replicas = 64; }
 SWITCH(plain_permutation) { O.moe_memory_efficient_permutation = FALSE; }
-SWITCH(one_length) { s->training.sequence_lengths = (MsLengths){.n = 1, .length = {s->training.seq_length}, .weight = {2}}; }
+SWITCH(one_length) {
+  s->training.sequence_lengths = (MsLengths){.n = 1, .length = {s->training.seq_length}, .weight = {2}};
+}
 SWITCH(packed) { s->training.sequence_lengths = (MsLengths){.n = 2, .length = {1024, 16384}, .weight = {10, 1}}; }
 SWITCH(hybrid_cp) { O.hybrid_context_parallel = TRUE; }
 SWITCH(streams) { s->model->hyper_connections.num_residual_streams = 4; }
@@ -248,7 +281,8 @@ static const struct {
     {"recompute_moe", moe, recompute_moe, "ACTIVATIONS- RECOMPUTED+ HOST+ TP+ EP+ STREAMS+ STEP+"},
     {"recompute_mlp", moe, recompute_mlp, "ACTIVATIONS- RECOMPUTED+ HOST+ TP+ STREAMS+"},
     {"recompute_full", moe, recompute_full, "ACTIVATIONS- RECOMPUTED+ HOST+ TP+ EP+ STREAMS+ STEP+"},
-    {"no_sequence_parallel", dense, no_sequence_parallel, "ACTIVATIONS+ BUFFERS+ MEMORY_BOUND+ HOST- TP- PP+ STREAMS- STEP-"},
+    {"no_sequence_parallel", dense, no_sequence_parallel,
+     "ACTIVATIONS+ BUFFERS+ MEMORY_BOUND+ HOST- TP- PP+ STREAMS- STEP-"},
     {"tp_comm_overlap", dense, tp_comm_overlap, "BUFFERS+ HOST+ STREAMS+ STEP-"},
     {"ep_overlap", moe, ep_overlap, "TRANSIENT+ HOST+ STREAMS+ SLOTS- STEP-"},
     {"delay_wgrad", overlapped, delay_wgrad, "TRANSIENT+ STEP-"},
@@ -272,7 +306,8 @@ static const struct {
     {"bf16_moments", moe, bf16_moments, "OPTIMIZER- STEP_ROWS- STEP-"},
     {"bf16_gradients", moe, bf16_gradients, "GRADIENTS- GROUPED- STEP_ROWS- DP- EDP- STEP-"},
     {"bf16_reduce", moe, bf16_reduce, "DP- EDP- STEP-"},
-    {"fp8_blockwise", moe, fp8_blockwise, "PARAMETERS+ ACTIVATIONS- GEMM- GROUPED- MEMORY_BOUND+ STEP_ROWS+ HOST+ TP- STREAMS+ STEP+"},
+    {"fp8_blockwise", moe, fp8_blockwise,
+     "PARAMETERS+ ACTIVATIONS- GEMM- GROUPED- MEMORY_BOUND+ STEP_ROWS+ HOST+ TP- STREAMS+ STEP+"},
     {"fp8_params", fp8, fp8_params, "PARAMETERS- STEP_ROWS- HOST- DP- EDP- STREAMS- STEP-"},
     {"unfused_router", moe, unfused_router, "MEMORY_BOUND+ HOST+ STEP+"},
     {"unfused_permute", moe, unfused_permute, "ACTIVATIONS- MEMORY_BOUND+ HOST+ STEP+"},
@@ -299,12 +334,16 @@ static const struct {
     {"packed", dense_long, packed, "ATTENTION- STEP-"},
     {"hybrid_cp", dense_packed, hybrid_cp, "ATTENTION- STEP_ROWS- HOST- CP- STREAMS- STEP-"},
     {"plain_permutation", moe, plain_permutation, "ACTIVATIONS+ MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
-    {"streams", moe, streams, "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS+ TRANSIENT- BUFFERS+ MEMORY_BOUND+ STEP_ROWS+ HOST+ TP+ PP+ DP+ STREAMS+ STEP+"},
+    {"streams", moe, streams,
+     "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS+ TRANSIENT- BUFFERS+ MEMORY_BOUND+ STEP_ROWS+ HOST+ TP+ PP+ DP+ "
+     "STREAMS+ STEP+"},
     {"skew", moe, skew, "ACTIVATIONS+ TRANSIENT+ GROUPED+ MEMORY_BOUND+ EP+ STEP+"},
     {"token_drop", moe, token_drop, "HOST- EP- STREAMS- STEP-"},
     {"bias", drawn, bias, "ACTIVATIONS- TRANSIENT- GROUPED- MEMORY_BOUND- EP- STEP-"},
     {"placement", drawn, placement, "ACTIVATIONS- TRANSIENT- GROUPED- MEMORY_BOUND- EP- STEP-"},
-    {"replicas", drawn, replicas, "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS- TRANSIENT- GROUPED+ MEMORY_BOUND- STEP_ROWS+ HOST+ EP+ EDP+ STREAMS+ STEP+"},
+    {"replicas", drawn, replicas,
+     "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS- TRANSIENT- GROUPED+ MEMORY_BOUND- STEP_ROWS+ HOST+ EP+ EDP+ "
+     "STREAMS+ STEP+"},
     {"sharp", moe, sharp, "STEP-"},
     {"more_sms", moe, more_sms, "TRANSIENT- BUFFERS+ MEMORY_BOUND- HOST- EP- STREAMS- STEP-"},
 };
@@ -319,14 +358,16 @@ static void switches_move_what_they_should(void **state) {
     Measured on = measure(table[i].name, s);
     GString *text = g_string_new(NULL);
     for (int q = 0; q < N_QUANTITIES; q++)
-      if (memcmp(&on.is[q], &off.is[q], sizeof(double)) != 0) g_string_append_printf(text, "%s%s%c", text->len ? " " : "", words[q], on.is[q] < off.is[q] ? '-' : '+');
-    if (strcmp(text->str, table[i].moves) != 0) print_error("%s moved \"%s\", should move \"%s\"\n", table[i].name, text->str, table[i].moves), wrong++;
+      if (memcmp(&on.is[q], &off.is[q], sizeof(double)) != 0)
+        g_string_append_printf(text, "%s%s%c", text->len ? " " : "", words[q], on.is[q] < off.is[q] ? '-' : '+');
+    if (strcmp(text->str, table[i].moves) != 0)
+      print_error("%s moved \"%s\", should move \"%s\"\n", table[i].name, text->str, table[i].moves), wrong++;
     g_string_free(text, TRUE);
   }
   assert_int_equal(wrong, 0);
 }
 
-/* --- two ways of saying the same ------------------------------------------------------------------------------------------------------ */
+/* --- two ways of saying the same ------------------------------------------------------------------------------- */
 SWITCH(as_string) { s->layout.pipeline_layout = g_strdup("Ett|tt|tt|ttL"); }
 SWITCH(group_of_pp) { s->layout.microbatch_group_size_per_virtual_pipeline_stage = 2; }
 SWITCH(uniform_of_one) { s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_FULL, 0, MS_RECOMPUTE_UNIFORM, 1}; }
@@ -334,7 +375,10 @@ SWITCH(block_of_all) { s->options.recompute = (MsRecomputeSpec){MS_RECOMPUTE_FUL
 SWITCH(nothing) { (void)s; }
 SWITCH(selective_of_nothing) { recompute(s, 0); }
 SWITCH(flat_skew) { s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0, .seed = 1}; }
-SWITCH(biased_away) { s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.5, .seed = 1, .bias_update_rate = 1e-3, .bias_updates = 10000}; }
+SWITCH(biased_away) {
+  s->training.routing =
+      (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.5, .seed = 1, .bias_update_rate = 1e-3, .bias_updates = 10000};
+}
 SWITCH(one_instance) { s->options.num_distributed_optimizer_instances = 1; }
 SWITCH(ends_given) { s->layout.decoder_first_pipeline_num_layers = 16; }
 SWITCH(sharding_named) { s->options.fsdp = MS_FSDP_OPTIM; }
@@ -342,22 +386,32 @@ SWITCH(validation_named) { s->options.optimizer_post_validation = TRUE; }
 
 static void two_ways_cost_the_same(void **state) {
   (void)state;
-  static const struct { const char *name; MsScenario *(*base)(void); void (*one)(MsScenario *), (*other)(MsScenario *); double within; } pairs[] = {
-      {"pipeline layout as a string", moe, nothing, as_string, 0},   {"group of PP", moe, nothing, group_of_pp, 0},
-      {"full recompute", moe, uniform_of_one, block_of_all, 0},      {"selective recompute of nothing", moe, nothing, selective_of_nothing, 0},
-      {"one optimizer instance", moe, nothing, one_instance, 0},     {"first stage's layers", dense, nothing, ends_given, 0},
-      {"fsdp optim", moe, nothing, sharding_named, 0},               {"post-validation", zero_bubble, nothing, validation_named, 0},
-      {"no skew", moe, nothing, flat_skew, 0.04}, /* a draw */        {"skew balanced away", moe, flat_skew, biased_away, 0.01}};
+  static const struct {
+    const char *name;
+    MsScenario *(*base)(void);
+    void (*one)(MsScenario *), (*other)(MsScenario *);
+    double within;
+  } pairs[] = {{"pipeline layout as a string", moe, nothing, as_string, 0},
+               {"group of PP", moe, nothing, group_of_pp, 0},
+               {"full recompute", moe, uniform_of_one, block_of_all, 0},
+               {"selective recompute of nothing", moe, nothing, selective_of_nothing, 0},
+               {"one optimizer instance", moe, nothing, one_instance, 0},
+               {"first stage's layers", dense, nothing, ends_given, 0},
+               {"fsdp optim", moe, nothing, sharding_named, 0},
+               {"post-validation", zero_bubble, nothing, validation_named, 0},
+               {"no skew", moe, nothing, flat_skew, 0.04},
+               /* a draw */ {"skew balanced away", moe, flat_skew, biased_away, 0.01}};
   for (guint i = 0; i < G_N_ELEMENTS(pairs); i++) {
     g_autoptr(MsScenario) a = pairs[i].base(), b = pairs[i].base();
     pairs[i].one(a), pairs[i].other(b);
     Measured x = measure(pairs[i].name, a), y = measure(pairs[i].name, b);
     for (int q = 0; q < N_QUANTITIES; q++)
-      if (fabs(x.is[q] - y.is[q]) > pairs[i].within * fabs(x.is[q])) fail_msg("%s: %s is %.17g one way, %.17g the other", pairs[i].name, words[q], x.is[q], y.is[q]);
+      if (fabs(x.is[q] - y.is[q]) > pairs[i].within * fabs(x.is[q]))
+        fail_msg("%s: %s is %.17g one way, %.17g the other", pairs[i].name, words[q], x.is[q], y.is[q]);
   }
 }
 
-/* --- communication ---------------------------------------------------------------------------------------------------------------------- */
+/* --- communication --------------------------------------------------------------------------------------------- */
 static MsResult *simulate(const MsScenario *s) {
   GError *error = NULL;
   MsResult *r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
@@ -410,8 +464,11 @@ static void overlap_hides_what_exists(void **state) {
           assert_true(t->comm_exposed_s[MS_COMM_EP] <= t->comm_total_s[MS_COMM_EP] * (1 + 1e-9));
         }
         double exposed = 0; /* of the stage that had most */
-        for (int stage = 0; stage < apart->stages; stage++) exposed = MAX(exposed, apart->stage_time[stage].comm_exposed_s[MS_COMM_EP]);
-        if (!(r->step_time_s < before * (delay ? 1.005 : 1))) fail_msg("%s pp %d delay %d: %.6f s, %.6f before", ms_dispatcher_words[dispatchers[i]], pp, delay, r->step_time_s, before);
+        for (int stage = 0; stage < apart->stages; stage++)
+          exposed = MAX(exposed, apart->stage_time[stage].comm_exposed_s[MS_COMM_EP]);
+        if (!(r->step_time_s < before * (delay ? 1.005 : 1)))
+          fail_msg("%s pp %d delay %d: %.6f s, %.6f before", ms_dispatcher_words[dispatchers[i]], pp, delay,
+                   r->step_time_s, before);
         /* beside it: the host, and waiting for other stages that had the same exposure */
         assert_true(apart->step_time_s - r->step_time_s <= exposed + apart->time.host_s + apart->time.bubble_s);
         before = r->step_time_s; /* delayed weight gradients: no worse but for what their new place costs */
@@ -420,15 +477,21 @@ static void overlap_hides_what_exists(void **state) {
     }
 }
 
-/* What a layer does around combine is on the stream of the exchanges with EP overlap and on that of compute without, and the host waits for the counts of rows
- * in front of dispatch where no budget of rows is given. An exchange takes longer in a pair than alone where it crosses the network, and only there. */
+/* What a layer does around combine is on the stream of the exchanges with EP overlap and on that of compute without,
+ * and the host waits for the counts of rows in front of dispatch where no budget of rows is given. An exchange takes
+ * longer in a pair than alone where it crosses the network, and only there. */
 static void nodes_of_a_pair(void **state) {
   (void)state;
-  static const struct { gboolean overlap; int ep; double budget; } runs[] = {{FALSE, 8, NAN}, {TRUE, 8, NAN}, {TRUE, 16, NAN}, {TRUE, 16, 1.5}};
+  static const struct {
+    gboolean overlap;
+    int ep;
+    double budget;
+  } runs[] = {{FALSE, 8, NAN}, {TRUE, 8, NAN}, {TRUE, 16, NAN}, {TRUE, 16, 1.5}};
   for (guint k = 0; k < G_N_ELEMENTS(runs); k++) {
     g_autoptr(MsScenario) s = moe();
     s->options.dispatcher = MS_DISPATCH_HYBRIDEP;
-    s->options.ep_overlap = runs[k].overlap, s->layout.ep = runs[k].ep, s->options.moe_expert_rank_capacity_factor = runs[k].budget;
+    s->options.ep_overlap = runs[k].overlap, s->layout.ep = runs[k].ep,
+    s->options.moe_expert_rank_capacity_factor = runs[k].budget;
     g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, NULL);
     g_autoptr(MsWork) work = ms_work_new(s, layout, NULL);
     g_autoptr(MsCost) cost = ms_cost_new(s, layout, NULL);
@@ -446,7 +509,8 @@ static void nodes_of_a_pair(void **state) {
     }
     assert_int_equal(waits, isnan(runs[k].budget));
     assert_true(dispatch >= 0 && combine > dispatch && combine + 1 < c->list->n);
-    for (int i = combine + 1; i < c->list->n; i++) assert_int_equal(c->list->op[i].stream, runs[k].overlap ? MS_STREAM_EP : MS_STREAM_COMPUTE);
+    for (int i = combine + 1; i < c->list->n; i++)
+      assert_int_equal(c->list->op[i].stream, runs[k].overlap ? MS_STREAM_EP : MS_STREAM_COMPUTE);
   }
 }
 
@@ -467,9 +531,9 @@ static void overlap_warms_up_once_more(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(switches_move_what_they_should), cmocka_unit_test(two_ways_cost_the_same),
-                                     cmocka_unit_test(no_communication_no_time), cmocka_unit_test(overlap_hides_what_exists),
-                                     cmocka_unit_test(overlap_warms_up_once_more),
-                                     cmocka_unit_test(nodes_of_a_pair)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(switches_move_what_they_should), cmocka_unit_test(two_ways_cost_the_same),
+      cmocka_unit_test(no_communication_no_time),       cmocka_unit_test(overlap_hides_what_exists),
+      cmocka_unit_test(overlap_warms_up_once_more),     cmocka_unit_test(nodes_of_a_pair)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

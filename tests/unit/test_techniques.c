@@ -14,13 +14,17 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity) {
   return r;
 }
 
-static double parts_sum(const MsTimeParts *t) { return t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s; }
+static double parts_sum(const MsTimeParts *t) {
+  return t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s;
+}
 
 /* What every run must obey at every fidelity. Returns the full one. */
 static MsResult *sound(const MsScenario *s) {
   MsResult *full = simulate(s, MS_FIDELITY_FULL);
   g_autoptr(MsResult) bound = simulate(s, MS_FIDELITY_BOUND), fast = simulate(s, MS_FIDELITY_FAST);
-  if (bound->step_time_s > full->step_time_s) fail_msg("%s: bound %.6f above full %.6f", ms_schedule_words[s->layout.schedule], bound->step_time_s, full->step_time_s);
+  if (bound->step_time_s > full->step_time_s)
+    fail_msg("%s: bound %.6f above full %.6f", ms_schedule_words[s->layout.schedule], bound->step_time_s,
+             full->step_time_s);
   if (fabs(fast->step_time_s / full->step_time_s - 1) > 0.15)
     fail_msg("%s: fast %.6f, full %.6f", ms_schedule_words[s->layout.schedule], fast->step_time_s, full->step_time_s);
   for (int i = 0; i < full->stages; i++)
@@ -29,7 +33,7 @@ static MsResult *sound(const MsScenario *s) {
   return full;
 }
 
-/* --- schedules ------------------------------------------------------------------------------------------------------------- */
+/* --- schedules ------------------------------------------------------------------------------------------------- */
 
 static MsScenario *pipeline(MsScheduleKind kind, int pp, int microbatches) {
   MsScenario *s = ms_test_run("gpt-1.5b", 0, "a100-sxm-80g", pp);
@@ -50,17 +54,20 @@ static void every_schedule(void **state) {
     g_autoptr(MsScenario) s = pipeline(kind, 4, 16);
     g_autoptr(MsResult) r = sound(s);
     if (kind == MS_SCHED_1F1B) compute_s = r->time.compute_s;
-    assert_close(r->time.compute_s, compute_s, 1e-3); /* the same rows in another order; DualPipe puts two ends on one stage */
+    assert_close(r->time.compute_s, compute_s,
+                 1e-3); /* the same rows in another order; DualPipe puts two ends on one stage */
     step_s[kind] = r->step_time_s;
     live_B[kind] = r->memory->stage[0].activations_B;
   }
-  assert_true(step_s[MS_SCHED_ZB_H1] < step_s[MS_SCHED_1F1B] && step_s[MS_SCHED_ZB_2P] <= step_s[MS_SCHED_ZB_1P] * (1 + 1e-6));
+  assert_true(step_s[MS_SCHED_ZB_H1] < step_s[MS_SCHED_1F1B] &&
+              step_s[MS_SCHED_ZB_2P] <= step_s[MS_SCHED_ZB_1P] * (1 + 1e-6));
   assert_true(step_s[MS_SCHED_V_HALF] < step_s[MS_SCHED_V_MIN] && step_s[MS_SCHED_ZB_V] < step_s[MS_SCHED_V_HALF]);
   assert_true(live_B[MS_SCHED_V_MIN] < live_B[MS_SCHED_V_HALF] && live_B[MS_SCHED_V_HALF] < live_B[MS_SCHED_ZB_V]);
   assert_true(live_B[MS_SCHED_GPIPE] > live_B[MS_SCHED_1F1B]);
 }
 
-/* Without head and embedding every stage is alike, and the spans are the closed forms of schedules.md with the stage's own F, I and W. */
+/* Without head and embedding every stage is alike, and the spans are the closed forms of schedules.md with the stage's
+ * own F, I and W. */
 static void stages_alike_have_the_closed_forms(void **state) {
   (void)state;
   const int p = 4, m = 16;
@@ -68,10 +75,13 @@ static void stages_alike_have_the_closed_forms(void **state) {
     g_autoptr(MsScenario) s = pipeline(kind, p, m);
     s->model->vocab_size = 128; /* the ends weigh little */
     g_autoptr(MsResult) r = sound(s);
-    double pass = r->time.compute_s / m, share = kind == MS_SCHED_1F1B ? p - 1.0 : kind == MS_SCHED_ZB_H1 ? (p - 1) / 3.0 : 0.5; /* F + I exceeds 2 W a little */
+    double pass = r->time.compute_s / m, share = kind == MS_SCHED_1F1B    ? p - 1.0
+                                                 : kind == MS_SCHED_ZB_H1 ? (p - 1) / 3.0
+                                                                          : 0.5; /* F + I exceeds 2 W a little */
     for (int i = 0; i < p; i++) pass = MAX(pass, r->stage_time[i].compute_s / m);
     double want = pass * (m + share) + r->time.optimizer_s + r->time.exposed_comm_s;
-    if (fabs(r->step_time_s / want - 1) > 0.05) fail_msg("%s: %.6f s, closed form %.6f", ms_schedule_words[kind], r->step_time_s, want);
+    if (fabs(r->step_time_s / want - 1) > 0.05)
+      fail_msg("%s: %.6f s, closed form %.6f", ms_schedule_words[kind], r->step_time_s, want);
   }
 }
 
@@ -86,7 +96,8 @@ static void split_backward_keeps_everything(void **state) {
     s->layout.schedule = kind;
     g_autoptr(MsResult) r = sound(s);
     if (kind == MS_SCHED_DUALPIPE) continue;
-    for (int family = 0; family < 4; family++) assert_close(r->time.family_s[family], before->time.family_s[family], 0.05);
+    for (int family = 0; family < 4; family++)
+      assert_close(r->time.family_s[family], before->time.family_s[family], 0.05);
     assert_close(r->time.comm_total_s[MS_COMM_EP], before->time.comm_total_s[MS_COMM_EP], 0.05);
     assert_close(r->time.comm_total_s[MS_COMM_TP], before->time.comm_total_s[MS_COMM_TP], 0.05);
   }
@@ -129,14 +140,15 @@ static gboolean sums_embedding_gradients(MsScheduleKind kind) {
   return found;
 }
 
-/* An MTP block on the last stage has a copy of the embedding, whose gradients are summed. DualPipe has both ends of the model on one device. */
+/* An MTP block on the last stage has a copy of the embedding, whose gradients are summed. DualPipe has both ends of the
+ * model on one device. */
 static void both_ends_share_the_embedding(void **state) {
   (void)state;
   assert_true(sums_embedding_gradients(MS_SCHED_1F1B));
   assert_false(sums_embedding_gradients(MS_SCHED_DUALPIPE));
 }
 
-/* --- Megatron-FSDP ---------------------------------------------------------------------------------------------------------- */
+/* --- Megatron-FSDP --------------------------------------------------------------------------------------------- */
 
 static void fsdp_shards(void **state) {
   (void)state;
@@ -172,7 +184,7 @@ static void fsdp_of_one_rank_is_nothing(void **state) {
   assert_true(with->time.comm_total_s[MS_COMM_DP] == 0);
 }
 
-/* --- offload ----------------------------------------------------------------------------------------------------------------- */
+/* --- offload --------------------------------------------------------------------------------------------------- */
 
 static MsScenario *moe_run(void) {
   MsScenario *s = ms_test_run("deepseek-v3", 0, "gb200-nvl72", 64);
@@ -208,7 +220,8 @@ static void activation_offload(void **state) {
   assert_true(one->step_time_s >= none->step_time_s * 0.999);
   s->hardware->host_link_Bps = 5e9; /* copies take longer than the layers: the streams stall, and the step is theirs */
   g_autoptr(MsResult) slow = sound(s);
-  assert_true(slow->step_time_s > 1.5 * two->step_time_s && slow->time.comm_exposed_s[MS_COMM_OFFLOAD] > 0.3 * slow->step_time_s);
+  assert_true(slow->step_time_s > 1.5 * two->step_time_s &&
+              slow->time.comm_exposed_s[MS_COMM_OFFLOAD] > 0.3 * slow->step_time_s);
 }
 
 static void whole_layers_offloaded(void **state) {
@@ -255,7 +268,7 @@ static void muon(void **state) {
   assert_close(r->time.compute_s, adam->time.compute_s, 1e-3);
 }
 
-/* --- experts ------------------------------------------------------------------------------------------------------------------ */
+/* --- experts --------------------------------------------------------------------------------------------------- */
 
 static void shared_expert_overlap(void **state) {
   (void)state;
@@ -264,7 +277,8 @@ static void shared_expert_overlap(void **state) {
   s->options.moe_shared_expert_overlap = TRUE;
   g_autoptr(MsResult) on = sound(s);
   assert_true(on->step_time_s < off->step_time_s);
-  assert_true(off->step_time_s - on->step_time_s < off->time.compute_s - on->time.compute_s + 1e-3); /* no more than what left the compute stream */
+  assert_true(off->step_time_s - on->step_time_s <
+              off->time.compute_s - on->time.compute_s + 1e-3); /* no more than what left the compute stream */
   assert_close(on->time.comm_total_s[MS_COMM_EP], off->time.comm_total_s[MS_COMM_EP], 0.01);
   assert_close(on->memory->stage[0].peak_B, off->memory->stage[0].peak_B, 0.01);
   s->model->moe_shared_expert_intermediate_size = 0;
@@ -284,7 +298,8 @@ static void paged_stash(void **state) {
   g_autoptr(MsResult) budget = sound(s);
   s->options.moe_paged_stash = TRUE;
   g_autoptr(MsResult) paged = sound(s);
-  double a = exact->memory->stage[0].activations_B, b = budget->memory->stage[0].activations_B, c = paged->memory->stage[0].activations_B;
+  double a = exact->memory->stage[0].activations_B, b = budget->memory->stage[0].activations_B,
+         c = paged->memory->stage[0].activations_B;
   assert_close((c - a) / (b - a), 0.2, 1e-6); /* 1.10 of the balanced rows instead of 1.5 */
   assert_close(budget->step_time_s, paged->step_time_s, 1e-12);
   assert_close(budget->time.compute_s, exact->time.compute_s, 1e-3); /* counts on the device: what came is computed */
@@ -344,7 +359,7 @@ static void drawn_routing(void **state) {
   assert_true(skewed->step_time_s > alike->step_time_s);
 }
 
-/* --- context parallelism: heads inside, ring outside ------------------------------------------------------------------------- */
+/* --- context parallelism: heads inside, ring outside ----------------------------------------------------------- */
 
 static double cp_step(int cp, MsCpComm type, int domain, int *inner) {
   g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 16);
@@ -379,11 +394,12 @@ static void heads_inside_ring_outside(void **state) {
   assert_int_equal(inner, 1); /* no neighbours in the domain: the ring alone */
   assert_close(both, cp_step(8, MS_CP_P2P, 1, &inner), 1e-12);
   both = cp_step(16, MS_CP_A2A_P2P, 8, &inner);
-  assert_int_equal(inner, 8); /* 8 KV heads */
+  assert_int_equal(inner, 8);                            /* 8 KV heads */
   assert_true(both < cp_step(16, MS_CP_P2P, 8, &inner)); /* two steps over the network instead of sixteen */
 }
 
-/* Lower-complexity products: nothing where memory is too slow for them, less time where it is not, never more; the workspace counts as a buffer. */
+/* Lower-complexity products: nothing where memory is too slow for them, less time where it is not, never more; the
+ * workspace counts as a buffer. */
 static void lower_complexity_products(void **state) {
   (void)state;
   double step_s[2][2];
@@ -404,7 +420,8 @@ static void lower_complexity_products(void **state) {
         s->options.lcma = FALSE;
         g_autoptr(MsResult) off = simulate(s, MS_FIDELITY_FULL);
         assert_close(r->memory->stage[0].buffers_B, off->memory->stage[0].buffers_B + 2e9, 1e-12);
-        assert_close(r->model_flop_per_token, off->model_flop_per_token, 0); /* the model's FLOP, not what is multiplied */
+        assert_close(r->model_flop_per_token, off->model_flop_per_token,
+                     0); /* the model's FLOP, not what is multiplied */
       }
     }
   assert_true(step_s[0][1] <= step_s[0][0]);
@@ -417,7 +434,8 @@ int main(void) {
       cmocka_unit_test(lower_complexity_products),
       cmocka_unit_test(stages_alike_have_the_closed_forms),
       cmocka_unit_test(split_backward_keeps_everything),
-      cmocka_unit_test(dualpipe_holds_two_copies), cmocka_unit_test(both_ends_share_the_embedding),
+      cmocka_unit_test(dualpipe_holds_two_copies),
+      cmocka_unit_test(both_ends_share_the_embedding),
       cmocka_unit_test(fsdp_shards),
       cmocka_unit_test(fsdp_of_one_rank_is_nothing),
       cmocka_unit_test(activation_offload),

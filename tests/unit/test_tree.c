@@ -1,5 +1,5 @@
-/* Branch and bound: the list is that of looking at every layout, whatever the shortcut, thread or interruption; bounds of sets of layouts hold for every one of
- * them; rules asked of sets do not read what a set leaves open. */
+/* Branch and bound: the list is that of looking at every layout, whatever the shortcut, thread or interruption; bounds
+ * of sets of layouts hold for every one of them; rules asked of sets do not read what a set leaves open. */
 #include "lib/close.h"
 #include "lib/draw.h"
 #include "lib/mutate.h"
@@ -17,7 +17,9 @@
 
 static MsPlan *branched(const MsRequest *request, guint without, int threads, int top) {
   GError *error = NULL;
-  MsPlan *p = ms_plan(request, &(MsPlanOptions){.top = top, .prune = TRUE, .branch = TRUE, .without = without, .threads = threads}, &error);
+  MsPlan *p = ms_plan(
+      request, &(MsPlanOptions){.top = top, .prune = TRUE, .branch = TRUE, .without = without, .threads = threads},
+      &error);
   if (!p) fail_msg("%s: %s", request->base->name, error->message);
   assert_true(p->branched);
   return p;
@@ -41,12 +43,20 @@ static void the_tree_finds_the_same_list(void **state) { /* of a few; test_full_
   for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(10, 5)) same_list(&ms_small_requests[i], 0, 2);
 }
 
-/* With just the memory that a layout of DualPipe needs it is found: its two copies of the model share the optimizer states, whichever schedule the request names
- * first. So is everything else that needs no more. */
+/* With just the memory that a layout of DualPipe needs it is found: its two copies of the model share the optimizer
+ * states, whichever schedule the request names first. So is everything else that needs no more. */
 static void what_fits_exactly_is_found(void **state) {
   (void)state;
-  const MsSmallRequest small = {"llama, two copies", "{\"base\": \"llama3-8b\", \"num_layers\": 8}", "h100-sxm", 8, 512, 32, "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
-                                "\"tp\": [1, 2], \"cp\": 1, \"pp\": [2, 4], \"vpp\": 1, \"schedule\": [\"1f1b\", \"dualpipe\"]", ""};
+  const MsSmallRequest small = {
+      "llama, two copies",
+      "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+      "h100-sxm",
+      8,
+      512,
+      32,
+      "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+      "\"tp\": [1, 2], \"cp\": 1, \"pp\": [2, 4], \"vpp\": 1, \"schedule\": [\"1f1b\", \"dualpipe\"]",
+      ""};
   g_autoptr(MsRequest) request = ms_small_request(&small);
   g_autoptr(MsPlan) all = ms_small_plan(request, FALSE, 2, 100);
   int copies = 0;
@@ -86,9 +96,12 @@ static void shortcuts_change_nothing(void **state) {
   for (int k = 0; k < MS_SHORT_SAME; k++) same_list(&ms_small_requests[16], 1u << k, 2);
 }
 
-/* --- bounds of sets ----------------------------------------------------------------------------------------------------------------------- */
+/* --- bounds of sets -------------------------------------------------------------------------------------------- */
 
-static double per_stage(const MsScenario *s) { return (double)s->training.global_batch_size * s->layout.tp * s->layout.cp / ((double)s->training.micro_batch_size * s->gpus); }
+static double per_stage(const MsScenario *s) {
+  return (double)s->training.global_batch_size * s->layout.tp * s->layout.cp /
+         ((double)s->training.micro_batch_size * s->gpus);
+}
 
 /* What the upper levels of the tree say of one layout: none is above the one below it, nor above `full`. */
 static void check_levels(const MsScenario *s) {
@@ -96,17 +109,22 @@ static void check_levels(const MsScenario *s) {
   double step_s = 0, share = (1 - 1e-9) * per_stage(s) / MS_PS_PER_S;
   if (ms_pieces_depend_on_cut(s)) return;
   assert_true(ms_step_time(s, NULL, &step_s, NULL));
-  plain->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1}, plain->options.offload_modules = 0;
+  plain->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1},
+  plain->options.offload_modules = 0;
   changed->options.recompute = plain->options.recompute, changed->options.offload_modules = 0;
-  changed->options.dispatcher = MS_DISPATCH_ALLTOALL, changed->options.ep_overlap = changed->options.delay_wgrad = changed->options.tp_comm_overlap = FALSE;
+  changed->options.dispatcher = MS_DISPATCH_ALLTOALL,
+  changed->options.ep_overlap = changed->options.delay_wgrad = changed->options.tp_comm_overlap = FALSE;
   changed->options.cross_entropy_fusion = !s->options.cross_entropy_fusion, changed->layout.cp_comm_type = MS_CP_P2P;
   gboolean splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE;
-  MsPieceMemo *own = ms_memo_new(s, NULL, NULL), *least = ms_memo_new(plain, NULL, NULL), *other = ms_memo_new(changed, NULL, NULL);
+  MsPieceMemo *own = ms_memo_new(s, NULL, NULL), *least = ms_memo_new(plain, NULL, NULL),
+              *other = ms_memo_new(changed, NULL, NULL);
   assert_true(own && least && other);
-  const double level[] = {ms_memo_total(other, MS_TOTAL_PRODUCTS, FALSE), ms_memo_total(least, MS_TOTAL_ROWS, FALSE), ms_memo_total(own, MS_TOTAL_STREAM, FALSE)};
+  const double level[] = {ms_memo_total(other, MS_TOTAL_PRODUCTS, FALSE), ms_memo_total(least, MS_TOTAL_ROWS, FALSE),
+                          ms_memo_total(own, MS_TOTAL_STREAM, FALSE)};
   for (guint i = 0; i < G_N_ELEMENTS(level); i++)
     if ((i > 0 && level[i] * (1 + 1e-9) < level[i - 1]) || share * level[i] > step_s)
-      fail_msg("%s: level %u: %.9g s after %.9g s, full %.9g s", s->name, i, share * level[i], i > 0 ? share * level[i - 1] : 0.0, step_s);
+      fail_msg("%s: level %u: %.9g s after %.9g s, full %.9g s", s->name, i, share * level[i],
+               i > 0 ? share * level[i - 1] : 0.0, step_s);
   assert_true(share * ms_memo_total(own, MS_TOTAL_SPAN, splits) <= step_s);
   assert_true((double)ms_bound_passes(least, s) / MS_PS_PER_S <= step_s); /* less is done there */
   double passes_s = (double)ms_bound_passes(own, s) / MS_PS_PER_S;
@@ -114,7 +132,8 @@ static void check_levels(const MsScenario *s) {
   g_autoptr(MsScenario) same = ms_scenario_copy(s, TRUE);
   g_autoptr(MsPassScreen) exact = ms_pass_screen_new(same, NULL, NULL);
   double options_s = ms_pass_screen_options_s(exact, passes_s);
-  if (passes_s > options_s || options_s > step_s) fail_msg("%s: passes %.9g s, with options %.9g s, full %.9g s", s->name, passes_s, options_s, step_s);
+  if (passes_s > options_s || options_s > step_s)
+    fail_msg("%s: passes %.9g s, with options %.9g s, full %.9g s", s->name, passes_s, options_s, step_s);
 }
 
 static void bounds_of_sets_hold(void **state) {
@@ -126,9 +145,11 @@ static void bounds_of_sets_hold(void **state) {
   }
 }
 
-/* A node whose shape and state are settled stands for every value of the keys that only the simulation sees, whichever of them its bound was computed with.
- * Of the keys named here some are settled earlier: then there is nothing to compare. */
-static void check_unsettled(const MsRequest *request, const MsScenario *like, const char *path, int *members, int *other_steps) {
+/* A node whose shape and state are settled stands for every value of the keys that only the simulation sees, whichever
+ * of them its bound was computed with. Of the keys named here some are settled earlier: then there is nothing to
+ * compare. */
+static void check_unsettled(const MsRequest *request, const MsScenario *like, const char *path, int *members,
+                            int *other_steps) {
   const MsFieldTable *table = g_str_has_prefix(path, "layout.") ? &ms_layout_table : &ms_options_table;
   MsOpenKey open = {.path = (char *)path, .field = ms_field_find(table, strchr(path, '.') + 1)};
   MsChoice choice;
@@ -137,7 +158,8 @@ static void check_unsettled(const MsRequest *request, const MsScenario *like, co
   for (int value = 0; choice.role == MS_ROLE_BLIND && value < choice.n; value++) {
     g_autoptr(MsScenario) s = ms_scenario_copy(like, TRUE);
     double step_s;
-    s->options.overlap_param_gather = s->options.overlap_param_gather_with_optimizer_step = FALSE; /* they ask for overlap_grad_reduce */
+    s->options.overlap_param_gather = s->options.overlap_param_gather_with_optimizer_step =
+        FALSE; /* they ask for overlap_grad_reduce */
     ms_choice_apply(&choice, value, s);
     if (!ms_layout_check(s, NULL) || !ms_step_time(s, NULL, &step_s, NULL)) continue;
     g_autoptr(MsPassScreen) screen = ms_pass_screen_new(s, NULL, NULL);
@@ -154,38 +176,44 @@ static void check_unsettled(const MsRequest *request, const MsScenario *like, co
 
 static void unsettled_keys_may_take_any_value(void **state) {
   (void)state;
-  static const char *const path[] = {"options.overlap_p2p_comm", "options.overlap_grad_reduce", "options.overlap_param_gather",
-                                     "options.overlap_param_gather_with_optimizer_step", "layout.order"};
+  static const char *const path[] = {"options.overlap_p2p_comm", "options.overlap_grad_reduce",
+                                     "options.overlap_param_gather", "options.overlap_param_gather_with_optimizer_step",
+                                     "layout.order"};
   int members = 0, other_steps = 0, every = ms_by_tier(3, 1);
   for (guint i = 0; i < ms_n_small_requests; i += (guint)every) {
     g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[i]);
     g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 4);
     for (int n = 0; n < best->n_best; n++)
-      for (guint k = 0; k < G_N_ELEMENTS(path); k++) check_unsettled(request, best->best[n].scenario, path[k], &members, &other_steps);
+      for (guint k = 0; k < G_N_ELEMENTS(path); k++)
+        check_unsettled(request, best->best[n].scenario, path[k], &members, &other_steps);
   }
   assert_true(members > 100 / every && other_steps > 10 / every);
 }
 
-/* --- stopped, and gone on with ------------------------------------------------------------------------------------------------------------ */
+/* --- stopped, and gone on with --------------------------------------------------------------------------------- */
 
 static void resume_goes_on(void **state) {
   (void)state;
   g_autoptr(GError) error = NULL;
   g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "plan.json", NULL);
   g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[15]);
-  g_autoptr(MsPlan) first = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
+  g_autoptr(MsPlan) first = ms_plan(
+      request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
   assert_non_null(first);
-  g_autoptr(MsPlan) again = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 1, .resume = file}, &error);
+  g_autoptr(MsPlan) again =
+      ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 1, .resume = file}, &error);
   assert_non_null(again);
   assert_true(again->resumed > 0 && again->resumed == first->simulated && again->simulated == first->simulated);
   ms_assert_same_plans(request, first, again);
   g_remove(file), g_rmdir(folder);
 }
 
-/* Whatever stands in the file: one line of error, or layouts that this program simulates to the time that the list has. TRUE: a plan. */
+/* Whatever stands in the file: one line of error, or layouts that this program simulates to the time that the list has.
+ * TRUE: a plan. */
 static gboolean resumed(const MsRequest *request, const char *file, gboolean branch, const char *want) {
   g_autoptr(GError) error = NULL;
-  g_autoptr(MsPlan) p = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = branch, .threads = 1, .resume = file}, &error);
+  g_autoptr(MsPlan) p = ms_plan(
+      request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = branch, .threads = 1, .resume = file}, &error);
   if (!p) {
     assert_int_equal(error->code, MS_ERROR_INPUT);
     assert_null(strchr(error->message, '\n'));
@@ -198,13 +226,17 @@ static gboolean resumed(const MsRequest *request, const char *file, gboolean bra
 static void damaged_checkpoints_are_refused(void **state) {
   (void)state;
   g_autoptr(GError) error = NULL;
-  g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "plan.json", NULL), *text = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "plan.json", NULL),
+                  *text = NULL;
   g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[15]);
-  g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
+  g_autoptr(MsPlan) plan = ms_plan(
+      request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
   assert_true(plan && g_file_get_contents(file, &text, NULL, NULL));
   assert_true(resumed(request, file, TRUE, NULL));
-  g_autoptr(GRegex) first_time = g_regex_new("\\[0, [0-9.]*, ", 0, 0, NULL), gpus = g_regex_new("\\[0, ([0-9.]*, [0-9]*), 8, [0-9]*", 0, 0, NULL);
-  g_autofree char *faster = g_regex_replace_literal(first_time, text, -1, 0, "[0, 1e-6, ", 0, NULL), *off_axis = g_regex_replace(gpus, text, -1, 0, "[0, \\1, 8, 2147483647", 0, NULL);
+  g_autoptr(GRegex) first_time = g_regex_new("\\[0, [0-9.]*, ", 0, 0, NULL),
+                    gpus = g_regex_new("\\[0, ([0-9.]*, [0-9]*), 8, [0-9]*", 0, 0, NULL);
+  g_autofree char *faster = g_regex_replace_literal(first_time, text, -1, 0, "[0, 1e-6, ", 0, NULL),
+                  *off_axis = g_regex_replace(gpus, text, -1, 0, "[0, \\1, 8, 2147483647", 0, NULL);
   assert_true(strcmp(text, faster) != 0 && strcmp(text, off_axis) != 0);
   assert_true(g_file_set_contents(file, faster, -1, NULL));
   assert_false(resumed(request, file, TRUE, "simulated: has a layout with 1e-06 s a step, which takes another time"));
@@ -214,7 +246,8 @@ static void damaged_checkpoints_are_refused(void **state) {
   const char *rows = strstr(text, "\"simulated\"");
   int accepted = 0, rounds = ms_by_tier(40, 400);
   for (int i = 0; i < rounds; i++) { /* only behind the digest, which would refuse them all */
-    g_autofree char *mutant = ms_test_mutate(rand, rows), *whole = g_strdup_printf("%.*s%s", (int)(rows - text), text, mutant);
+    g_autofree char *mutant = ms_test_mutate(rand, rows),
+                    *whole = g_strdup_printf("%.*s%s", (int)(rows - text), text, mutant);
     assert_true(g_file_set_contents(file, whole, -1, NULL));
     accepted += resumed(request, file, i % 2, NULL);
   }
@@ -222,14 +255,22 @@ static void damaged_checkpoints_are_refused(void **state) {
   g_remove(file), g_rmdir(folder);
 }
 
-/* --- rules that a set is asked ------------------------------------------------------------------------------------------------------------ */
+/* --- rules that a set is asked --------------------------------------------------------------------------------- */
 
-/* Scenarios that differ only in keys of MS_ROLE_STATE and MS_ROLE_BLIND, or in the rank order, get the same verdict from every rule that is not late. */
+/* Scenarios that differ only in keys of MS_ROLE_STATE and MS_ROLE_BLIND, or in the rank order, get the same verdict
+ * from every rule that is not late. */
 static void early_rules_read_no_late_key(void **state) {
   (void)state;
-  static const char *const late[] = {"options.fsdp", "options.distributed_optimizer", "options.optimizer_offload_fraction", "options.offload_optimizer_states",
-                                     "options.overlap_p2p_comm", "options.overlap_grad_reduce", "options.overlap_param_gather", "options.fp8_param_gather",
-                                     "options.overlap_param_gather_with_optimizer_step", "layout.order"};
+  static const char *const late[] = {"options.fsdp",
+                                     "options.distributed_optimizer",
+                                     "options.optimizer_offload_fraction",
+                                     "options.offload_optimizer_states",
+                                     "options.overlap_p2p_comm",
+                                     "options.overlap_grad_reduce",
+                                     "options.overlap_param_gather",
+                                     "options.fp8_param_gather",
+                                     "options.overlap_param_gather_with_optimizer_step",
+                                     "layout.order"};
   g_autoptr(GRand) rand = g_rand_new_with_seed(5);
   int flips = 0, refused = 0;
   for (int draw = 0; draw < 1500; draw++) {
@@ -264,8 +305,14 @@ static void early_rules_read_no_late_key(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list), cmocka_unit_test(what_fits_exactly_is_found), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(shortcuts_change_nothing),
-                                     cmocka_unit_test(bounds_of_sets_hold), cmocka_unit_test(unsettled_keys_may_take_any_value),
-                                     cmocka_unit_test(resume_goes_on), cmocka_unit_test(damaged_checkpoints_are_refused), cmocka_unit_test(early_rules_read_no_late_key)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list),
+                                     cmocka_unit_test(what_fits_exactly_is_found),
+                                     cmocka_unit_test(threads_do_not_matter),
+                                     cmocka_unit_test(shortcuts_change_nothing),
+                                     cmocka_unit_test(bounds_of_sets_hold),
+                                     cmocka_unit_test(unsettled_keys_may_take_any_value),
+                                     cmocka_unit_test(resume_goes_on),
+                                     cmocka_unit_test(damaged_checkpoints_are_refused),
+                                     cmocka_unit_test(early_rules_read_no_late_key)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* What-if studies: parts that add up, axes crossed and zipped, who is to blame, rows that cannot run, planning at points, tables and CSV. */
+/* What-if studies: parts that add up, axes crossed and zipped, who is to blame, rows that cannot run, planning at
+ * points, tables and CSV. */
 #include "lib/close.h"
 
 #include "base/err.h"
@@ -49,8 +50,10 @@ static void parts_add_up(void **state) {
   (void)state;
   static const char *const fidelity[] = {"bound", "fast", "full"};
   for (guint f = 0; f < G_N_ELEMENTS(fidelity); f++) {
-    g_autofree char *text = g_strdup_printf("\"base\": \"run-qwen3-235b-h100-256.json\", \"fidelity\": \"%s\", \"axes\": [{\"key\": \"hardware.nic_Bps\", \"values\": [25e9, 1e11]}, "
-                                            "{\"key\": \"training.micro_batch_size\", \"values\": [1, 2]}]", fidelity[f]);
+    g_autofree char *text = g_strdup_printf("\"base\": \"run-qwen3-235b-h100-256.json\", \"fidelity\": \"%s\", "
+                                            "\"axes\": [{\"key\": \"hardware.nic_Bps\", \"values\": [25e9, 1e11]}, "
+                                            "{\"key\": \"training.micro_batch_size\", \"values\": [1, 2]}]",
+                                            fidelity[f]);
     g_autoptr(MsWhatifRun) run = run_of(text);
     assert_int_equal(run->n, 4);
     check_sums(run);
@@ -60,8 +63,10 @@ static void parts_add_up(void **state) {
 /* What moved is what should have: the network touches exposed EP, not the GEMMs. */
 static void the_part_that_moves_is_named(void **state) {
   (void)state;
-  g_autoptr(MsWhatifRun) run = run_of("\"base\": \"run-qwen3-235b-h100-256.json\", \"axes\": [{\"key\": \"hardware.nic_Bps\", \"values\": [25e9, 50e9]}]");
-  double slower = run->row[0].value_s - run->base.value_s, ep = run->row[0].part_s[MS_PART_EXPOSED + MS_COMM_EP] - run->base.part_s[MS_PART_EXPOSED + MS_COMM_EP];
+  g_autoptr(MsWhatifRun) run = run_of("\"base\": \"run-qwen3-235b-h100-256.json\", \"axes\": [{\"key\": "
+                                      "\"hardware.nic_Bps\", \"values\": [25e9, 50e9]}]");
+  double slower = run->row[0].value_s - run->base.value_s,
+         ep = run->row[0].part_s[MS_PART_EXPOSED + MS_COMM_EP] - run->base.part_s[MS_PART_EXPOSED + MS_COMM_EP];
   assert_true(slower > 0.1 * run->base.value_s);
   assert_close(ep, slower, 0.05);
   assert_close(run->row[0].part_s[MS_PART_GEMM], run->base.part_s[MS_PART_GEMM], 0.01);
@@ -71,8 +76,11 @@ static void the_part_that_moves_is_named(void **state) {
 
 static void cross_and_zip(void **state) {
   (void)state;
-#define AXES "\"axes\": [{\"key\": \"training.global_batch_size\", \"values\": [256, 512]}, {\"key\": \"training.seq_length\", \"values\": [4096, 8192], \"labels\": [\"4k\", \"8k\"]}]"
-  static const char *const crossed[] = {"256, 4k", "256, 8k", "512, 4k", "512, 8k"}, *const zipped[] = {"256, 4k", "512, 8k"};
+#define AXES                                                                                                          \
+  "\"axes\": [{\"key\": \"training.global_batch_size\", \"values\": [256, 512]}, {\"key\": \"training.seq_length\", " \
+  "\"values\": [4096, 8192], \"labels\": [\"4k\", \"8k\"]}]"
+  static const char *const crossed[] = {"256, 4k", "256, 8k", "512, 4k", "512, 8k"}, *const zipped[] = {"256, 4k",
+                                                                                                        "512, 8k"};
   g_autoptr(MsWhatifRun) cross = run_of(RUN ", " AXES);
   g_autoptr(MsWhatifRun) zip = run_of(RUN ", \"combine\": \"zip\", " AXES);
   assert_int_equal(cross->n, 4);
@@ -87,10 +95,12 @@ static void cross_and_zip(void **state) {
 /* GPU seconds per token: twice the batch spreads the same pipeline ends over more tokens. */
 static void per_token(void **state) {
   (void)state;
-  g_autoptr(MsWhatifRun) run = run_of(RUN ", \"per\": \"token\", \"axes\": [{\"key\": \"training.global_batch_size\", \"values\": [256, 512]}]");
+  g_autoptr(MsWhatifRun) run =
+      run_of(RUN ", \"per\": \"token\", \"axes\": [{\"key\": \"training.global_batch_size\", \"values\": [256, 512]}]");
   const MsScenario *s = run->base.scenario;
   assert_close(run->base.value_s, run->base.result->step_time_s * s->gpus / (256.0 * s->training.seq_length), 1e-12);
-  assert_close(run->row[1].value_s, run->row[1].result->step_time_s * s->gpus / (512.0 * s->training.seq_length), 1e-12);
+  assert_close(run->row[1].value_s, run->row[1].result->step_time_s * s->gpus / (512.0 * s->training.seq_length),
+               1e-12);
   assert_true(run->row[1].value_s < run->base.value_s); /* the bubble is spread over more microbatches */
   assert_true(run->row[1].part_s[MS_PART_BUBBLE] < run->base.part_s[MS_PART_BUBBLE]);
   check_sums(run);
@@ -98,13 +108,15 @@ static void per_token(void **state) {
 
 static void rows_say_why(void **state) {
   (void)state;
-  g_autoptr(MsWhatifRun) run = run_of(RUN ", \"axes\": [{\"key\": \"layout.vpp\", \"values\": [5, 7]}, {\"key\": \"hardware.hbm_B\", \"values\": [2e10, 8e10]}]");
+  g_autoptr(MsWhatifRun) run = run_of(RUN ", \"axes\": [{\"key\": \"layout.vpp\", \"values\": [5, 7]}, {\"key\": "
+                                          "\"hardware.hbm_B\", \"values\": [2e10, 8e10]}]");
   assert_true(g_str_has_prefix(run->row[0].why, "does not fit: "));
   assert_non_null(run->row[0].result);
   assert_null(run->row[1].why);
   assert_non_null(strstr(run->row[2].why, "(rule layers-divide)"));
   assert_null(run->row[2].result);
-  g_autofree char *table = ms_report_whatif(run, 0), *json = ms_report_whatif_json(run), *csv = ms_report_whatif_csv(&run, 1);
+  g_autofree char *table = ms_report_whatif(run, 0), *json = ms_report_whatif_json(run),
+                  *csv = ms_report_whatif_csv(&run, 1);
   assert_non_null(strstr(table, "  ! 7, 18.63 GiB: "));
   assert_non_null(strstr(table, "(rule layers-divide)"));
   GError *error = NULL;
@@ -127,12 +139,17 @@ static void rows_say_why(void **state) {
 static void blame(void **state) {
   (void)state;
   GError *error = NULL;
-  assert_null(run_threads(RUN ", \"axes\": [{\"key\": \"layout.tp\", \"values\": [4]},\n {\"key\": \"training.seq_length\", \"values\": [4096, -1]}]", 2, &error));
+  assert_null(run_threads(RUN ", \"axes\": [{\"key\": \"layout.tp\", \"values\": [4]},\n {\"key\": "
+                              "\"training.seq_length\", \"values\": [4096, -1]}]",
+                          2, &error));
   assert_int_equal(error->code, MS_ERROR_INPUT);
-  assert_true(g_str_has_suffix(error->message, "scenarios/study.json:2: axes[1].values[1]: training.seq_length: is -1, must be in [1, 134217728]"));
+  assert_true(g_str_has_suffix(
+      error->message,
+      "scenarios/study.json:2: axes[1].values[1]: training.seq_length: is -1, must be in [1, 134217728]"));
   g_clear_error(&error);
-  g_autoptr(MsWhatifRun) run = run_of(RUN ", \"axes\": [{\"key\": \"model.num_attention_heads\", \"values\": [64, 48]}, {\"key\": \"model.num_query_groups\", \"values\": [8, 32]}]");
-  assert_null(run->row[0].why); /* 64 heads in 8 groups */
+  g_autoptr(MsWhatifRun) run = run_of(RUN ", \"axes\": [{\"key\": \"model.num_attention_heads\", \"values\": [64, "
+                                          "48]}, {\"key\": \"model.num_query_groups\", \"values\": [8, 32]}]");
+  assert_null(run->row[0].why);      /* 64 heads in 8 groups */
   assert_null(run->row[3].scenario); /* 48 in 32 */
   assert_non_null(strstr(run->row[3].why, "num_query_groups"));
 }
@@ -140,8 +157,10 @@ static void blame(void **state) {
 /* A name becomes a base with an override; what the base itself overrides stays. */
 static void overrides_add_up(void **state) {
   (void)state;
-  g_autoptr(MsWhatifRun) run = run_of("\"base\": \"run-qwen3-235b-h100-256.json\", \"fidelity\": \"fast\", \"axes\": [{\"points\": [{\"label\": \"both\", \"set\": "
-                                      "{\"hardware.nic_Bps\": 1e11, \"hardware.scaleup_Bps\": 9e11, \"model.num_layers\": 94}}]}]");
+  g_autoptr(MsWhatifRun) run =
+      run_of("\"base\": \"run-qwen3-235b-h100-256.json\", \"fidelity\": \"fast\", \"axes\": [{\"points\": [{\"label\": "
+             "\"both\", \"set\": "
+             "{\"hardware.nic_Bps\": 1e11, \"hardware.scaleup_Bps\": 9e11, \"model.num_layers\": 94}}]}]");
   assert_close(run->row[0].scenario->hardware->nic_Bps, 1e11, 0);
   assert_close(run->row[0].scenario->hardware->scaleup_Bps, 9e11, 0);
   assert_int_equal(run->row[0].scenario->model->make_vocab_size_divisible_by, 1187);
@@ -152,11 +171,13 @@ static void overrides_add_up(void **state) {
 static void the_base_can_be_changed(void **state) {
   (void)state;
   g_autoptr(MsWhatifRun) one = run_of(RUN ", \"axes\": [{\"key\": \"training.global_batch_size\", \"values\": [512]}]");
-  g_autoptr(MsWhatifRun) two = run_of(RUN ", \"set\": {\"training.global_batch_size\": 512}, \"axes\": [{\"key\": \"gpus\", \"values\": [64]}]");
+  g_autoptr(MsWhatifRun) two =
+      run_of(RUN ", \"set\": {\"training.global_batch_size\": 512}, \"axes\": [{\"key\": \"gpus\", \"values\": [64]}]");
   assert_close(two->base.value_s, one->row[0].value_s, 0);
   assert_close(two->row[0].value_s, one->row[0].value_s, 0);
   GError *error = NULL;
-  assert_null(run_threads(RUN ", \"set\": {\"gpus\": 0}, \"axes\": [{\"key\": \"gpus\", \"values\": [64]}]", 1, &error));
+  assert_null(
+      run_threads(RUN ", \"set\": {\"gpus\": 0}, \"axes\": [{\"key\": \"gpus\", \"values\": [64]}]", 1, &error));
   assert_true(g_str_has_suffix(error->message, "study.json:1: set: gpus: is 0, must be in [1, 1048576]"));
   g_clear_error(&error);
 }
@@ -164,22 +185,27 @@ static void the_base_can_be_changed(void **state) {
 static void threads_do_not_matter(void **state) {
   (void)state;
   GError *error = NULL;
-  static const char text[] = RUN ", \"axes\": [{\"key\": \"training.global_batch_size\", \"values\": [128, 256, 384, 512, 640]}]";
+  static const char text[] =
+      RUN ", \"axes\": [{\"key\": \"training.global_batch_size\", \"values\": [128, 256, 384, 512, 640]}]";
   g_autoptr(MsWhatifRun) one = run_threads(text, 1, &error), three = run_threads(text, 3, &error);
   g_autofree char *a = ms_report_whatif_csv(&one, 1), *b = ms_report_whatif_csv(&three, 1);
   assert_string_equal(a, b);
 }
 
-/* --- planning at the base or at every point, of a small request --------------------------------------------------------------------- */
-#define REQUEST                                                                                                                                             \
-  "\"base\": {\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "    \
-  "{\"seq_length\": 4096, \"global_batch_size\": 64, \"micro_batch_size\": 1, \"precision\": \"bf16\", \"routing\": \"balanced\"}, \"layout\": {\"tp\": [1, 2, 4], "  \
+/* --- planning at the base or at every point, of a small request ------------------------------------------------ */
+#define REQUEST                                                                                                       \
+  "\"base\": {\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, "          \
+  "\"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "                                                           \
+  "{\"seq_length\": 4096, \"global_batch_size\": 64, \"micro_batch_size\": 1, \"precision\": \"bf16\", \"routing\": " \
+  "\"balanced\"}, \"layout\": {\"tp\": [1, 2, 4], "                                                                   \
   "\"cp\": 1, \"pp\": [1, 2], \"vpp\": 1}, \"options\": {}}"
 
 static void planned(void **state) {
   (void)state;
-  g_autoptr(MsWhatifRun) base = run_of(REQUEST ", \"plan\": \"base\", \"axes\": [{\"key\": \"gpus\", \"values\": [8, 16]}]");
-  g_autoptr(MsWhatifRun) points = run_of(REQUEST ", \"plan\": \"points\", \"axes\": [{\"key\": \"hardware.hbm_B\", \"values\": [8.6e10, 3.2e10, 1e9]}]");
+  g_autoptr(MsWhatifRun) base =
+      run_of(REQUEST ", \"plan\": \"base\", \"axes\": [{\"key\": \"gpus\", \"values\": [8, 16]}]");
+  g_autoptr(MsWhatifRun) points = run_of(
+      REQUEST ", \"plan\": \"points\", \"axes\": [{\"key\": \"hardware.hbm_B\", \"values\": [8.6e10, 3.2e10, 1e9]}]");
   assert_close(base->row[0].value_s, base->base.value_s, 0);
   assert_int_equal(base->row[1].scenario->layout.tp, base->base.scenario->layout.tp);
   assert_close(points->row[0].value_s, points->base.value_s, 0);
@@ -189,17 +215,22 @@ static void planned(void **state) {
   g_autofree char *table = ms_report_whatif(points, 0);
   assert_non_null(strstr(table, "layout"));
   GError *error = NULL;
-  assert_null(run_threads(REQUEST ", \"plan\": \"points\", \"axes\": [{\"key\": \"training.seq_length\", \"values\": [\"long\"]}]", 1, &error));
+  assert_null(run_threads(
+      REQUEST ", \"plan\": \"points\", \"axes\": [{\"key\": \"training.seq_length\", \"values\": [\"long\"]}]", 1,
+      &error));
   assert_non_null(strstr(error->message, "axes[0].values[0]: training.seq_length: is a string, must be an integer"));
   g_clear_error(&error);
 }
 
-/* --- picture ------------------------------------------------------------------------------------------------------------------------ */
+/* --- picture --------------------------------------------------------------------------------------------------- */
 static void the_picture_shows_points_and_parts(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autofree char *folder = g_dir_make_tmp("moesim-whatif-XXXXXX", NULL), *file = g_build_filename(folder, "it's.svg", NULL), *gnuplot = g_find_program_in_path("gnuplot");
-  g_autoptr(MsWhatifRun) run = run_of(RUN ", \"per\": \"token\", \"axes\": [{\"key\": \"layout.vpp\", \"values\": [5, 7, 10]}]"); /* one of them cannot run */
+  g_autofree char *folder = g_dir_make_tmp("moesim-whatif-XXXXXX", NULL),
+                  *file = g_build_filename(folder, "it's.svg", NULL), *gnuplot = g_find_program_in_path("gnuplot");
+  g_autoptr(MsWhatifRun) run = run_of(
+      RUN ", \"per\": \"token\", \"axes\": [{\"key\": \"layout.vpp\", \"values\": [5, 7, 10]}]"); /* one of them cannot
+                                                                                                     run */
   gboolean ok = ms_report_whatif_plot(run, file, &error);
   if (!gnuplot) {
     assert_false(ok);
@@ -211,7 +242,8 @@ static void the_picture_shows_points_and_parts(void **state) {
   if (!ok) fail_msg("%s", error->message);
   g_autofree char *svg = NULL;
   assert_true(g_file_get_contents(file, &svg, NULL, NULL));
-  static const char *const shown[] = {">base<", ">5<", ">7 (cannot run)<", ">10<", ">gemm<", ">bubble<", ">GPU us per token<", ">tokens/s/GPU<"};
+  static const char *const shown[] = {">base<", ">5<",      ">7 (cannot run)<",   ">10<",
+                                      ">gemm<", ">bubble<", ">GPU us per token<", ">tokens/s/GPU<"};
   for (guint i = 0; i < G_N_ELEMENTS(shown); i++)
     if (!strstr(svg, shown[i])) fail_msg("no %s in the picture", shown[i]);
   assert_null(strstr(svg, ">exposed_cp<")); /* nothing has it */
@@ -220,9 +252,16 @@ static void the_picture_shows_points_and_parts(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(parts_add_up), cmocka_unit_test(the_part_that_moves_is_named), cmocka_unit_test(cross_and_zip), cmocka_unit_test(per_token),
-      cmocka_unit_test(rows_say_why), cmocka_unit_test(blame), cmocka_unit_test(overrides_add_up), cmocka_unit_test(the_base_can_be_changed), cmocka_unit_test(threads_do_not_matter), cmocka_unit_test(planned),
-      cmocka_unit_test(the_picture_shows_points_and_parts)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(parts_add_up),
+                                     cmocka_unit_test(the_part_that_moves_is_named),
+                                     cmocka_unit_test(cross_and_zip),
+                                     cmocka_unit_test(per_token),
+                                     cmocka_unit_test(rows_say_why),
+                                     cmocka_unit_test(blame),
+                                     cmocka_unit_test(overrides_add_up),
+                                     cmocka_unit_test(the_base_can_be_changed),
+                                     cmocka_unit_test(threads_do_not_matter),
+                                     cmocka_unit_test(planned),
+                                     cmocka_unit_test(the_picture_shows_points_and_parts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

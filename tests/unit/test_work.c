@@ -46,8 +46,12 @@ static const MsPiece *piece(const MsLowered *l, int layer) { return &l->work->pi
 static const MsPiece *head(const MsLowered *l) { return &l->work->pieces[l->work->piece_head]; }
 static const MsPiece *embedding(const MsLowered *l) { return &l->work->pieces[l->work->piece_embedding]; }
 
-/* --- GEMM shapes and GFLOP, domain/model.md 7 ----------------------------------------------------------------------------- */
-typedef struct { const char *name; gboolean dense; double m, n, k, gflop; } Gemm; /* n 0: only the GFLOP */
+/* --- GEMM shapes and GFLOP, domain/model.md 7 ------------------------------------------------------------------ */
+typedef struct {
+  const char *name;
+  gboolean dense;
+  double m, n, k, gflop;
+} Gemm; /* n 0: only the GFLOP */
 
 static void check_gemms(const MsLowered *l, int moe_layer, const Gemm *want, int n) {
   for (int i = 0; i < n; i++) {
@@ -55,7 +59,8 @@ static void check_gemms(const MsLowered *l, int moe_layer, const Gemm *want, int
     const MsOp *op = row(&p->forward, want[i].name, MS_PASS_FORWARD);
     if (want[i].n > 0 && (op->m != want[i].m || op->n != want[i].n || op->k != want[i].k))
       fail_msg("%s is (%g, %g, %g), not (%g, %g, %g)", op->name, op->m, op->n, op->k, want[i].m, want[i].n, want[i].k);
-    if (fabs(op->flop / 1e9 - want[i].gflop) > 0.00501) fail_msg("%s: %.3f GFLOP, not %.2f", op->name, op->flop / 1e9, want[i].gflop);
+    if (fabs(op->flop / 1e9 - want[i].gflop) > 0.00501)
+      fail_msg("%s: %.3f GFLOP, not %.2f", op->name, op->flop / 1e9, want[i].gflop);
   }
 }
 
@@ -74,8 +79,9 @@ static MsScenario *deepseek(int tp, int gpus) {
 static void gemms_of_mixtral(void **state) {
   (void)state;
   static const Gemm want[] = {
-      {"qkv", 0, 4096, 6144, 4096, 206.16}, {"attention out", 0, 4096, 4096, 4096, 137.44}, {"router", 0, 4096, 8, 4096, 0.27},
-      {"expert fc1", 0, 8192, 28672, 4096, 1924.15}, {"expert fc2", 0, 8192, 4096, 14336, 962.07}, {"head", 0, 4096, 32000, 4096, 1073.74}};
+      {"qkv", 0, 4096, 6144, 4096, 206.16},         {"attention out", 0, 4096, 4096, 4096, 137.44},
+      {"router", 0, 4096, 8, 4096, 0.27},           {"expert fc1", 0, 8192, 28672, 4096, 1924.15},
+      {"expert fc2", 0, 8192, 4096, 14336, 962.07}, {"head", 0, 4096, 32000, 4096, 1073.74}};
   g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
   s->layout.ep = 8;
   g_auto(MsLowered) l = ms_test_lower(s);
@@ -86,16 +92,20 @@ static void gemms_of_mixtral(void **state) {
 static void gemms_of_deepseek(void **state) {
   (void)state;
   static const Gemm one[] = {
-      {"q down", 0, 4096, 1536, 7168, 90.19}, {"kv down", 0, 4096, 576, 7168, 33.82}, {"q up", 0, 4096, 24576, 1536, 309.24},
-      {"kv up", 0, 4096, 32768, 512, 137.44}, {"attention out", 0, 4096, 7168, 16384, 962.07}, {"router", 0, 4096, 256, 7168, 15.03},
-      {"shared fc1", 0, 4096, 4096, 7168, 240.52}, {"shared fc2", 0, 4096, 7168, 2048, 120.26}, {"expert fc1", 0, 32768, 4096, 7168, 1924.15},
-      {"expert fc2", 0, 32768, 7168, 2048, 962.07}, {"fc1", 1, 4096, 36864, 7168, 2164.66}, {"fc2", 1, 4096, 7168, 18432, 1082.33},
+      {"q down", 0, 4096, 1536, 7168, 90.19},          {"kv down", 0, 4096, 576, 7168, 33.82},
+      {"q up", 0, 4096, 24576, 1536, 309.24},          {"kv up", 0, 4096, 32768, 512, 137.44},
+      {"attention out", 0, 4096, 7168, 16384, 962.07}, {"router", 0, 4096, 256, 7168, 15.03},
+      {"shared fc1", 0, 4096, 4096, 7168, 240.52},     {"shared fc2", 0, 4096, 7168, 2048, 120.26},
+      {"expert fc1", 0, 32768, 4096, 7168, 1924.15},   {"expert fc2", 0, 32768, 7168, 2048, 962.07},
+      {"fc1", 1, 4096, 36864, 7168, 2164.66},          {"fc2", 1, 4096, 7168, 18432, 1082.33},
       {"head", 0, 4096, 129280, 7168, 7591.35}};
   static const Gemm two[] = {
-      {"q down", 0, 2048, 1536, 7168, 45.10}, {"kv down", 0, 2048, 576, 7168, 16.91}, {"q up", 0, 4096, 12288, 1536, 154.62},
-      {"kv up", 0, 4096, 16384, 512, 68.72}, {"attention out", 0, 4096, 7168, 8192, 481.04}, {"router", 0, 2048, 256, 7168, 7.52},
-      {"shared fc1", 0, 4096, 2048, 7168, 120.26}, {"shared fc2", 0, 4096, 7168, 1024, 60.13}, {"expert fc1", 0, 16384, 4096, 7168, 962.07},
-      {"expert fc2", 0, 16384, 7168, 2048, 481.04}, {"fc1", 1, 4096, 18432, 7168, 1082.33}, {"fc2", 1, 4096, 7168, 9216, 541.17},
+      {"q down", 0, 2048, 1536, 7168, 45.10},         {"kv down", 0, 2048, 576, 7168, 16.91},
+      {"q up", 0, 4096, 12288, 1536, 154.62},         {"kv up", 0, 4096, 16384, 512, 68.72},
+      {"attention out", 0, 4096, 7168, 8192, 481.04}, {"router", 0, 2048, 256, 7168, 7.52},
+      {"shared fc1", 0, 4096, 2048, 7168, 120.26},    {"shared fc2", 0, 4096, 7168, 1024, 60.13},
+      {"expert fc1", 0, 16384, 4096, 7168, 962.07},   {"expert fc2", 0, 16384, 7168, 2048, 481.04},
+      {"fc1", 1, 4096, 18432, 7168, 1082.33},         {"fc2", 1, 4096, 7168, 9216, 541.17},
       {"head", 0, 4096, 64640, 7168, 3795.68}};
   g_autoptr(MsScenario) s1 = deepseek(1, 64), s2 = deepseek(2, 128);
   g_auto(MsLowered) l1 = ms_test_lower(s1);
@@ -113,8 +123,10 @@ static void gemms_of_deepseek(void **state) {
 
 static void gemms_of_qwen(void **state) {
   (void)state;
-  static const Gemm want[] = {{"qkv", 0, 4096, 4608, 4096, 154.62}, {"attention out", 0, 4096, 4096, 4096, 137.44}, {"router", 0, 2048, 128, 4096, 2.15},
-                              {"expert fc1", 0, 16384, 3072, 4096, 412.32}, {"expert fc2", 0, 16384, 4096, 1536, 206.16}, {"head", 0, 4096, 75968, 4096, 2549.06}};
+  static const Gemm want[] = {
+      {"qkv", 0, 4096, 4608, 4096, 154.62},         {"attention out", 0, 4096, 4096, 4096, 137.44},
+      {"router", 0, 2048, 128, 4096, 2.15},         {"expert fc1", 0, 16384, 3072, 4096, 412.32},
+      {"expert fc2", 0, 16384, 4096, 1536, 206.16}, {"head", 0, 4096, 75968, 4096, 2549.06}};
   g_autoptr(MsScenario) s = ms_test_run("qwen3-235b-a22b", ANY, "h100-sxm", 64);
   s->layout.tp = 2, s->layout.ep = 32;
   s->model->make_vocab_size_divisible_by = 1187;
@@ -123,12 +135,18 @@ static void gemms_of_qwen(void **state) {
   check_attention(piece(&l, 0), 137.44, 343.60);
 }
 
-/* --- tokens per expert, domain/model.md 6 ----------------------------------------------------------------------------------- */
+/* --- tokens per expert, domain/model.md 6 ---------------------------------------------------------------------- */
 static void tokens_per_expert(void **state) {
   (void)state;
-  static const struct { const char *model; int tp, ep; double tsp, tk, rows; } want[] = {
-      {"mixtral-8x7b", 1, 8, 4096, 8192, 8192},      {"deepseek-v3", 1, 64, 4096, 32768, 8192}, {"deepseek-v3", 2, 64, 2048, 16384, 4096},
-      {"qwen3-235b-a22b", 2, 32, 2048, 16384, 4096}, {"qwen3-235b-a22b", 1, 8, 4096, 32768, 2048}};
+  static const struct {
+    const char *model;
+    int tp, ep;
+    double tsp, tk, rows;
+  } want[] = {{"mixtral-8x7b", 1, 8, 4096, 8192, 8192},
+              {"deepseek-v3", 1, 64, 4096, 32768, 8192},
+              {"deepseek-v3", 2, 64, 2048, 16384, 4096},
+              {"qwen3-235b-a22b", 2, 32, 2048, 16384, 4096},
+              {"qwen3-235b-a22b", 1, 8, 4096, 32768, 2048}};
   for (guint i = 0; i < G_N_ELEMENTS(want); i++) {
     g_autoptr(MsScenario) s = ms_test_run(want[i].model, ANY, "h100-sxm", 64);
     s->layout.tp = want[i].tp, s->layout.ep = want[i].ep;
@@ -150,7 +168,7 @@ static void tokens_with_capacity(void **state) {
   assert_close(l.work->rows_expert, ceil(4096 * 2 / 8.0 * 1.1) * 2 * 4 * 2, 0);
 }
 
-/* --- tensor parallel, communication.md 2 -------------------------------------------------------------------------------------- */
+/* --- tensor parallel, communication.md 2 ----------------------------------------------------------------------- */
 static void tensor_parallel_with_sequence_parallelism(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "h100-sxm", 8);
@@ -159,7 +177,7 @@ static void tensor_parallel_with_sequence_parallelism(void **state) {
   assert_true(l.layout->sequence_parallel);
   double th = 2.0 * 4096 * s->model->hidden_size;
   const MsPiece *p = piece(&l, 0);
-  assert_int_equal(count(&p->forward, MS_OP_ALL_GATHER, MS_GROUP_TP), 2); /* qkv, fc1 */
+  assert_int_equal(count(&p->forward, MS_OP_ALL_GATHER, MS_GROUP_TP), 2);     /* qkv, fc1 */
   assert_int_equal(count(&p->forward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 2); /* out, fc2 */
   assert_close(message(&p->forward, MS_OP_ALL_GATHER, MS_GROUP_TP), 2 * th, 0);
   assert_close(message(&p->forward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 2 * th, 0);
@@ -167,7 +185,8 @@ static void tensor_parallel_with_sequence_parallelism(void **state) {
   assert_int_equal(count(&p->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 2);
   assert_close(message(&p->backward, MS_OP_ALL_GATHER, MS_GROUP_TP), 4 * th, 0);
   assert_close(message(&p->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 2 * th, 0);
-  assert_int_equal(count(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP) + count(&p->backward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 0);
+  assert_int_equal(
+      count(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP) + count(&p->backward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 0);
   /* ends */
   assert_close(message(&embedding(&l)->forward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), th, 0);
   assert_close(message(&embedding(&l)->backward, MS_OP_ALL_GATHER, MS_GROUP_TP), th, 0);
@@ -187,7 +206,8 @@ static void tensor_parallel_without_sequence_parallelism(void **state) {
   const MsPiece *p = piece(&l, 0);
   const MsOpList *lists[] = {&p->forward, &p->backward, &embedding(&l)->forward, &embedding(&l)->backward};
   for (guint i = 0; i < G_N_ELEMENTS(lists); i++)
-    assert_int_equal(count(lists[i], MS_OP_ALL_GATHER, MS_GROUP_TP) + count(lists[i], MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 0);
+    assert_int_equal(
+        count(lists[i], MS_OP_ALL_GATHER, MS_GROUP_TP) + count(lists[i], MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 0);
   assert_int_equal(count(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 2);
   assert_close(message(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 2 * th, 0);
   assert_int_equal(count(&p->backward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 2);
@@ -202,15 +222,22 @@ static void tensor_parallel_of_latent_attention(void **state) {
   g_auto(MsLowered) l = ms_test_lower(s);
   double t2 = 2.0 * 4096, h = 7168;
   const MsPiece *moe = piece(&l, 10);
-  /* three small gathers, the output scattered; shared expert like a dense MLP; the MoE layer itself has no collective over TP */
+  /* three small gathers, the output scattered; shared expert like a dense MLP; the MoE layer itself has no collective
+   * over TP */
   assert_close(message(&moe->forward, MS_OP_ALL_GATHER, MS_GROUP_TP), t2 * (1536 + 512 + 64) + t2 * h, 0);
   assert_close(message(&moe->forward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 2 * t2 * h, 0);
   assert_close(message(&moe->backward, MS_OP_ALL_GATHER, MS_GROUP_TP), t2 * (1536 + 512) + 3 * t2 * h, 0);
   assert_close(message(&moe->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), t2 * (1536 + 512 + 64) + t2 * h, 0);
   const MsPiece *mtp = &l.work->pieces[l.work->piece_mtp];
-  assert_close(message(&mtp->forward, MS_OP_ALL_GATHER, MS_GROUP_TP) - message(&moe->forward, MS_OP_ALL_GATHER, MS_GROUP_TP), 3 * t2 * h, 1e-12);
-  assert_close(message(&mtp->backward, MS_OP_ALL_GATHER, MS_GROUP_TP) - message(&moe->backward, MS_OP_ALL_GATHER, MS_GROUP_TP), 4 * t2 * h, 1e-12); /* projection in (2 h) and out, embedding */
-  assert_close(message(&mtp->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP) - message(&moe->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 2 * t2 * h, 1e-12);
+  assert_close(message(&mtp->forward, MS_OP_ALL_GATHER, MS_GROUP_TP) -
+                   message(&moe->forward, MS_OP_ALL_GATHER, MS_GROUP_TP),
+               3 * t2 * h, 1e-12);
+  assert_close(message(&mtp->backward, MS_OP_ALL_GATHER, MS_GROUP_TP) -
+                   message(&moe->backward, MS_OP_ALL_GATHER, MS_GROUP_TP),
+               4 * t2 * h, 1e-12); /* projection in (2 h) and out, embedding */
+  assert_close(message(&mtp->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP) -
+                   message(&moe->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP),
+               2 * t2 * h, 1e-12);
 }
 
 /* User buffers cut the collectives into chunks beside their GEMMs; the bytes stay. */
@@ -233,8 +260,13 @@ static void tensor_parallel_overlap_keeps_the_bytes(void **state) {
 /* Bytes per element of a quantised gather over those of BF16. */
 static void low_precision_shrinks_gathers(void **state) {
   (void)state;
-  static const struct { MsPrecision precision; double forward, gradient; } want[] = {
-      {MS_FP8_DELAYED, 1, 1}, {MS_FP8_TENSORWISE, 1, 1}, {MS_FP8_BLOCKWISE, 1 + 4 / 128.0, 2 * (1 + 4 / 128.0)}, {MS_MXFP8, 1 + 1 / 32.0, 2 * (1 + 1 / 32.0)}};
+  static const struct {
+    MsPrecision precision;
+    double forward, gradient;
+  } want[] = {{MS_FP8_DELAYED, 1, 1},
+              {MS_FP8_TENSORWISE, 1, 1},
+              {MS_FP8_BLOCKWISE, 1 + 4 / 128.0, 2 * (1 + 4 / 128.0)},
+              {MS_MXFP8, 1 + 1 / 32.0, 2 * (1 + 1 / 32.0)}};
   for (guint i = 0; i < G_N_ELEMENTS(want); i++) {
     g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "b200-sxm", 8);
     s->layout.tp = 4, s->training.precision = want[i].precision;
@@ -243,12 +275,13 @@ static void low_precision_shrinks_gathers(void **state) {
     const MsPiece *p = piece(&l, 0);
     assert_close(message(&p->forward, MS_OP_ALL_GATHER, MS_GROUP_TP), 2 * want[i].forward * elements, 1e-12);
     assert_close(message(&p->forward, MS_OP_REDUCE_SCATTER, MS_GROUP_TP), 4 * elements, 1e-12); /* stay BF16 */
-    assert_close(message(&p->backward, MS_OP_ALL_GATHER, MS_GROUP_TP), 2 * (want[i].forward + want[i].gradient) * elements, 1e-12);
+    assert_close(message(&p->backward, MS_OP_ALL_GATHER, MS_GROUP_TP),
+                 2 * (want[i].forward + want[i].gradient) * elements, 1e-12);
     assert_close(message(&head(&l)->forward, MS_OP_ALL_GATHER, MS_GROUP_TP), 2 * elements, 1e-12);
   }
 }
 
-/* --- context parallel, communication.md 3 ---------------------------------------------------------------------------------------- */
+/* --- context parallel, communication.md 3 ---------------------------------------------------------------------- */
 static MsScenario *long_qwen(MsCpComm type, int cp) {
   MsScenario *s = ms_test_run("qwen3-235b-a22b", ANY, "h100-sxm", 4 * cp);
   s->training.seq_length = 131072;
@@ -257,8 +290,9 @@ static MsScenario *long_qwen(MsCpComm type, int cp) {
   return s;
 }
 
-/* Per-tensor scaling (TransformerEngine v2.9): a shard that is gathered is cast row-wise to one maximum of all ranks; Hopper turns what was gathered for the
- * weight gradients, Blackwell reads it as it lies; a norm in front of its linear finds the maximum itself. */
+/* Per-tensor scaling (TransformerEngine v2.9): a shard that is gathered is cast row-wise to one maximum of all ranks;
+ * Hopper turns what was gathered for the weight gradients, Blackwell reads it as it lies; a norm in front of its linear
+ * finds the maximum itself. */
 static void per_tensor_casts(void **state) {
   (void)state;
   static const char *const machine[] = {"h100-sxm", "b200-sxm"};
@@ -269,7 +303,7 @@ static void per_tensor_casts(void **state) {
     g_auto(MsLowered) l = ms_test_lower(s);
     const MsPiece *p = piece(&l, 0);
     double h = s->model->hidden_size, f = s->model->ffn_hidden_size / 4.0, rows = s->training.seq_length;
-    assert_int_equal(count(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 2); /* qkv, fc1 */
+    assert_int_equal(count(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 2);  /* qkv, fc1 */
     assert_int_equal(count(&p->backward, MS_OP_ALL_REDUCE, MS_GROUP_TP), 2); /* attention out, fc2 */
     assert_close(row(&p->forward, "amax reduce", ANY)->message_B, 4, 0);
     assert_int_equal(count(&p->forward, MS_OP_AMAX, MS_GROUP_NONE), 2); /* attention out, fc2 */
@@ -330,7 +364,8 @@ static void context_gather_and_exchange(void **state) {
   assert_close(message(&piece(&l, 0)->backward, MS_OP_ALL_GATHER, MS_GROUP_CP), whole, 0);
   assert_close(message(&piece(&l, 0)->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_CP), whole, 0);
   g_autoptr(MsScenario) exchange = ms_test_run("llama3-70b", ANY, "h100-sxm", 8);
-  exchange->training.seq_length = 16384, exchange->layout.cp = 4, exchange->layout.tp = 2, exchange->layout.cp_comm_type = MS_CP_A2A;
+  exchange->training.seq_length = 16384, exchange->layout.cp = 4, exchange->layout.tp = 2,
+  exchange->layout.cp_comm_type = MS_CP_A2A;
   g_auto(MsLowered) x = ms_test_lower(exchange);
   double rows = 16384 / 4.0, qkv = 2 * rows * (8192 + 2 * 1024) / 2, out = 2 * rows * 8192 / 2;
   assert_int_equal(count(&piece(&x, 0)->forward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), 2);
@@ -356,46 +391,54 @@ static void context_keeps_the_flop(void **state) {
   }
 }
 
-/* --- dispatch and combine, communication.md 5.3 ------------------------------------------------------------------------------------ */
+/* --- dispatch and combine, communication.md 5.3 ---------------------------------------------------------------- */
 typedef struct {
   const char *model, *hardware;
   int tp, ep;
   gboolean no_groups;
-  double total, nvlink, rdma;         /* alltoall, MiB */
+  double total, nvlink, rdma;                      /* alltoall, MiB */
   double x_rank, x_domain, flex_nvlink, flex_rdma; /* de-duplicated */
 } Crossing;
 
 static void check_alltoall(const Crossing *c, const MsLowered *l, const MsPiece *p) {
   const MsGroup *g = &l->layout->group[MS_GROUP_EP];
-  const MsOp *combine = row(&p->forward, "combine", MS_PASS_FORWARD), *dispatch = row(&p->forward, "dispatch", MS_PASS_FORWARD);
+  const MsOp *combine = row(&p->forward, "combine", MS_PASS_FORWARD),
+             *dispatch = row(&p->forward, "dispatch", MS_PASS_FORWARD);
   assert_close(combine->message_B / MS_MIB, c->total, 1e-12);
   assert_close(combine->local_fraction, 1.0 / c->ep, 1e-12);
   assert_close(combine->message_B * (g->per_domain - 1) / g->size / MS_MIB, c->nvlink, 1e-12);
   assert_close(combine->message_B * (g->size - g->per_domain) / g->size / MS_MIB, c->rdma, 1e-12);
   /* dispatch carries a 4-byte probability with every copy */
-  assert_close(dispatch->message_B - combine->message_B, 4 * combine->message_B / (2.0 * l->scenario->model->hidden_size), 1e-9);
-  /* backward: gradients go out the way of the tokens, without probabilities; theirs come back with the gradients of the tokens */
+  assert_close(dispatch->message_B - combine->message_B,
+               4 * combine->message_B / (2.0 * l->scenario->model->hidden_size), 1e-9);
+  /* backward: gradients go out the way of the tokens, without probabilities; theirs come back with the gradients of the
+   * tokens */
   assert_close(message(&p->backward, MS_OP_DISPATCH, MS_GROUP_EP), combine->message_B, 1e-12);
   assert_close(message(&p->backward, MS_OP_COMBINE, MS_GROUP_EP), dispatch->message_B, 1e-12);
-  assert_close(row(&p->forward, "token counts", MS_PASS_FORWARD)->message_B, 8.0 * l->scenario->model->num_experts * l->layout->group[MS_GROUP_TP_EP].size, 0);
+  assert_close(row(&p->forward, "token counts", MS_PASS_FORWARD)->message_B,
+               8.0 * l->scenario->model->num_experts * l->layout->group[MS_GROUP_TP_EP].size, 0);
 }
 
 static void check_flex(const Crossing *c, const MsLowered *l, const MsPiece *p) {
-  const MsOp *combine = row(&p->forward, "combine", MS_PASS_FORWARD), *dispatch = row(&p->forward, "dispatch", MS_PASS_FORWARD);
+  const MsOp *combine = row(&p->forward, "combine", MS_PASS_FORWARD),
+             *dispatch = row(&p->forward, "dispatch", MS_PASS_FORWARD);
   double token_B = 2.0 * l->scenario->model->hidden_size;
   assert_true(fabs(combine->message_B / (l->work->rows_sp * token_B) - c->x_rank) < 0.00051);
   assert_true(fabs(combine->level_B[0] / MS_MIB - c->flex_nvlink) < 0.051);
   assert_true(fabs(combine->level_B[1] / MS_MIB - c->flex_rdma) < 0.051);
   int nodes = l->layout->group[MS_GROUP_TP_EP].domains;
-  if (nodes > 1) assert_true(fabs(combine->level_B[1] / (l->work->rows_sp * token_B * (1 - 1.0 / nodes)) - c->x_domain) < 0.00051);
+  if (nodes > 1)
+    assert_true(fabs(combine->level_B[1] / (l->work->rows_sp * token_B * (1 - 1.0 / nodes)) - c->x_domain) < 0.00051);
   const MsModel *m = l->scenario->model;
   if (l->scenario->options.dispatcher == MS_DISPATCH_DEEPEP) { /* metadata */
     assert_true(dispatch->level_B[0] > combine->level_B[0] && dispatch->level_B[0] < 1.02 * combine->level_B[0]);
     return;
   }
-  for (int level = 0; level < (nodes > 1 ? 2 : 1); level++) /* an FP32 weight for each expert of the domain with every copy */
+  for (int level = 0; level < (nodes > 1 ? 2 : 1);
+       level++) /* an FP32 weight for each expert of the domain with every copy */
     assert_close(dispatch->level_B[level] / combine->level_B[level], 1 + 4.0 * m->num_experts / nodes / token_B, 1e-12);
-  assert_close(row(&p->forward, "routing map", MS_PASS_FORWARD)->message_B, l->work->rows_sp * m->num_experts * l->layout->group[MS_GROUP_TP_EP].size, 0);
+  assert_close(row(&p->forward, "routing map", MS_PASS_FORWARD)->message_B,
+               l->work->rows_sp * m->num_experts * l->layout->group[MS_GROUP_TP_EP].size, 0);
 }
 
 static void bytes_of_the_dispatchers(void **state) {
@@ -431,8 +474,10 @@ static void expert_tensor_parallel_and_gathering_dispatcher(void **state) {
   const MsPiece *p = piece(&l, 0);
   double tk = 4096 * 2 * 2, h = 4096;
   assert_close(l.work->rows_expert, tk, 0);
-  assert_close(message(&p->forward, MS_OP_ALL_GATHER, MS_GROUP_ETP), (2 * h + 4) * tk, 0); /* tokens and their FP32 weights */
-  assert_close(message(&p->forward, MS_OP_REDUCE_SCATTER, MS_GROUP_ETP), 4 * tk * h, 0); /* in the dtype of the probabilities */
+  assert_close(message(&p->forward, MS_OP_ALL_GATHER, MS_GROUP_ETP), (2 * h + 4) * tk,
+               0); /* tokens and their FP32 weights */
+  assert_close(message(&p->forward, MS_OP_REDUCE_SCATTER, MS_GROUP_ETP), 4 * tk * h,
+               0); /* in the dtype of the probabilities */
   assert_int_equal(count(&p->backward, MS_OP_ALL_GATHER, MS_GROUP_ETP), 1);
   assert_int_equal(count(&p->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_ETP), 1);
   const MsOp *fc1 = row(&p->forward, "expert fc1", MS_PASS_FORWARD);
@@ -442,14 +487,18 @@ static void expert_tensor_parallel_and_gathering_dispatcher(void **state) {
   g_auto(MsLowered) g = ms_test_lower(s);
   const MsOp *dispatch = row(&piece(&g, 0)->forward, "dispatch", MS_PASS_FORWARD);
   assert_int_equal(dispatch->group, MS_GROUP_TP_EP);
-  assert_close(dispatch->message_B, 4096.0 * 8 * (2 * h + 8 * (1 + 4)), 0); /* hidden, routing map, FP32 probabilities: no top-k in it */
+  assert_close(dispatch->message_B, 4096.0 * 8 * (2 * h + 8 * (1 + 4)),
+               0); /* hidden, routing map, FP32 probabilities: no top-k in it */
 }
 
-/* --- pipeline, communication.md 6 ---------------------------------------------------------------------------------------------------- */
+/* --- pipeline, communication.md 6 ------------------------------------------------------------------------------ */
 static void pipeline_messages(void **state) {
   (void)state;
-  static const struct { const char *model; int tp; double mib; } want[] = {
-      {"deepseek-v3", 1, 56}, {"deepseek-v3", 2, 28}, {"qwen3-235b-a22b", 2, 16}, {"mixtral-8x7b", 1, 32}};
+  static const struct {
+    const char *model;
+    int tp;
+    double mib;
+  } want[] = {{"deepseek-v3", 1, 56}, {"deepseek-v3", 2, 28}, {"qwen3-235b-a22b", 2, 16}, {"mixtral-8x7b", 1, 32}};
   for (guint i = 0; i < G_N_ELEMENTS(want); i++) {
     g_autoptr(MsScenario) s = ms_test_run(want[i].model, 0, "h100-sxm", 32);
     s->layout.tp = want[i].tp, s->layout.pp = 2, s->layout.ep = 8;
@@ -476,7 +525,8 @@ static double boundary_s(const MsScenario *s, double *message_B) {
   return time_s;
 }
 
-/* Old Megatron-LM: without sequence parallelism every tensor rank sends its share, which the receiver's group gathers; with it, nothing changes. */
+/* Old Megatron-LM: without sequence parallelism every tensor rank sends its share, which the receiver's group gathers;
+ * with it, nothing changes. */
 static void pipeline_messages_in_shares(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "h100-sxm", 32);
@@ -510,7 +560,8 @@ static double backward_host_s(const MsScenario *s, int *again) {
   return (double)sum / MS_PS_PER_S;
 }
 
-/* A recomputed region costs the host 12 operators (random states) besides those that it runs again; nothing inside a captured graph. */
+/* A recomputed region costs the host 12 operators (random states) besides those that it runs again; nothing inside a
+ * captured graph. */
 static void recomputed_regions_cost_the_host(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 64);
@@ -524,7 +575,7 @@ static void recomputed_regions_cost_the_host(void **state) {
   assert_close(one_s - none_s, (again + 12) * s->hardware->kernel_launch_s, 1e-9);
 }
 
-/* --- data parallel, communication.md 7 ------------------------------------------------------------------------------------------------ */
+/* --- data parallel, communication.md 7 ------------------------------------------------------------------------- */
 static double named(const MsOpList *list, const char *name) {
   double sum = 0;
   for (int i = 0; i < list->n; i++) sum += strcmp(list->op[i].name, name) ? 0 : list->op[i].message_B;
@@ -539,8 +590,11 @@ static void data_parallel_bytes(void **state) {
   s->training.global_batch_size = 8192;
   g_autoptr(MsScenario) mixtral = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 64);
   mixtral->layout.pp = 4, mixtral->layout.ep = 8;
-  const struct { MsScenario *s; int stage; double dense_GB, expert_GB, dense_digit, expert_digit; } want[] = {
-      {s, 2, 4.0, 5.64, 0.05, 0.0051}, {mixtral, 1, 1.34, 5.64, 0.0051, 0.0051}};
+  const struct {
+    MsScenario *s;
+    int stage;
+    double dense_GB, expert_GB, dense_digit, expert_digit;
+  } want[] = {{s, 2, 4.0, 5.64, 0.05, 0.0051}, {mixtral, 1, 1.34, 5.64, 0.0051, 0.0051}};
   for (guint i = 0; i < G_N_ELEMENTS(want); i++)
     for (int overlap = 0; overlap < 2; overlap++) {
       MsScenario *w = want[i].s;
@@ -564,7 +618,8 @@ static void data_parallel_bytes(void **state) {
     }
 }
 
-/* Without the distributed optimizer gradients are all-reduced and nothing is gathered; groups of one rank have no rows. */
+/* Without the distributed optimizer gradients are all-reduced and nothing is gathered; groups of one rank have no rows.
+ */
 static void data_parallel_without_sharding(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
@@ -572,26 +627,43 @@ static void data_parallel_without_sharding(void **state) {
   g_auto(MsLowered) l = ms_test_lower(s);
   MsStepOps ops;
   ms_work_step_ops(l.work, 0, &ops);
-  assert_close(message(&ops.after, MS_OP_ALL_REDUCE, MS_GROUP_DP_CP), 4 * ms_work_stage_params(l.work, 0).params_dense, 1e-12);
-  assert_int_equal(count(&ops.after, MS_OP_ALL_GATHER, MS_GROUP_DP_CP) + count(&ops.after, MS_OP_REDUCE_SCATTER, MS_GROUP_DP_CP), 0);
+  assert_close(message(&ops.after, MS_OP_ALL_REDUCE, MS_GROUP_DP_CP), 4 * ms_work_stage_params(l.work, 0).params_dense,
+               1e-12);
+  assert_int_equal(
+      count(&ops.after, MS_OP_ALL_GATHER, MS_GROUP_DP_CP) + count(&ops.after, MS_OP_REDUCE_SCATTER, MS_GROUP_DP_CP), 0);
   assert_null(find_row(&ops.after, "edp reduce", ANY)); /* EDP is 1 */
   ms_step_ops_clear(&ops);
 }
 
-/* --- properties over many runs ---------------------------------------------------------------------------------------------------------- */
-typedef struct { const char *model; int mtp, tp, cp, pp, vpp, ep, etp, gpus; const char *pipeline; } Case;
+/* --- properties over many runs --------------------------------------------------------------------------------- */
+typedef struct {
+  const char *model;
+  int mtp, tp, cp, pp, vpp, ep, etp, gpus;
+  const char *pipeline;
+} Case;
 static const Case cases[] = {
-    {"llama3-8b", ANY, 1, 1, 1, 1, 1, 1, 8, NULL},         {"llama3-70b", ANY, 4, 1, 4, 5, 1, 1, 16, NULL},     {"llama3-70b", ANY, 2, 4, 1, 1, 1, 1, 8, NULL},
-    {"gpt3-175b", ANY, 8, 1, 8, 2, 1, 1, 64, NULL},        {"mixtral-8x7b", ANY, 1, 1, 4, 1, 8, 1, 32, NULL},   {"mixtral-8x7b", ANY, 2, 1, 1, 1, 4, 2, 16, NULL},
-    {"mixtral-8x22b", ANY, 4, 2, 2, 2, 8, 1, 32, NULL},    {"qwen3-30b-a3b", ANY, 1, 1, 1, 1, 8, 1, 8, NULL},   {"qwen3-235b-a22b", ANY, 2, 2, 2, 1, 16, 1, 64, NULL},
-    {"gpt-oss-120b", ANY, 1, 1, 4, 1, 8, 1, 32, NULL},     {"qwen2-57b-a14b", ANY, 4, 1, 4, 1, 8, 1, 32, NULL}, {"deepseek-v2-lite", ANY, 1, 1, 1, 1, 8, 1, 8, NULL},
-    {"deepseek-v3", 0, 2, 1, 4, 1, 32, 1, 128, "Et*16|t*15|t*15|t*15L"}, {"deepseek-v3", 1, 1, 1, 8, 4, 32, 1, 256, "Et|(tt|)*30mL"},
-    {"deepseek-v3", 1, 1, 2, 4, 1, 8, 1, 32, "Et*16|t*15|t*15|t*15mL"},  {"kimi-k2", ANY, 1, 1, 1, 1, 16, 1, 16, NULL},
+    {"llama3-8b", ANY, 1, 1, 1, 1, 1, 1, 8, NULL},
+    {"llama3-70b", ANY, 4, 1, 4, 5, 1, 1, 16, NULL},
+    {"llama3-70b", ANY, 2, 4, 1, 1, 1, 1, 8, NULL},
+    {"gpt3-175b", ANY, 8, 1, 8, 2, 1, 1, 64, NULL},
+    {"mixtral-8x7b", ANY, 1, 1, 4, 1, 8, 1, 32, NULL},
+    {"mixtral-8x7b", ANY, 2, 1, 1, 1, 4, 2, 16, NULL},
+    {"mixtral-8x22b", ANY, 4, 2, 2, 2, 8, 1, 32, NULL},
+    {"qwen3-30b-a3b", ANY, 1, 1, 1, 1, 8, 1, 8, NULL},
+    {"qwen3-235b-a22b", ANY, 2, 2, 2, 1, 16, 1, 64, NULL},
+    {"gpt-oss-120b", ANY, 1, 1, 4, 1, 8, 1, 32, NULL},
+    {"qwen2-57b-a14b", ANY, 4, 1, 4, 1, 8, 1, 32, NULL},
+    {"deepseek-v2-lite", ANY, 1, 1, 1, 1, 8, 1, 8, NULL},
+    {"deepseek-v3", 0, 2, 1, 4, 1, 32, 1, 128, "Et*16|t*15|t*15|t*15L"},
+    {"deepseek-v3", 1, 1, 1, 8, 4, 32, 1, 256, "Et|(tt|)*30mL"},
+    {"deepseek-v3", 1, 1, 2, 4, 1, 8, 1, 32, "Et*16|t*15|t*15|t*15mL"},
+    {"kimi-k2", ANY, 1, 1, 1, 1, 16, 1, 16, NULL},
 };
 
 static MsScenario *scenario_of(const Case *c) {
   MsScenario *s = ms_test_run(c->model, c->mtp, "h100-sxm", c->gpus);
-  s->layout.tp = c->tp, s->layout.cp = c->cp, s->layout.pp = c->pp, s->layout.vpp = c->vpp, s->layout.ep = c->ep, s->layout.etp = c->etp;
+  s->layout.tp = c->tp, s->layout.cp = c->cp, s->layout.pp = c->pp, s->layout.vpp = c->vpp, s->layout.ep = c->ep,
+  s->layout.etp = c->etp;
   s->layout.pipeline_layout = g_strdup(c->pipeline);
   s->training.global_batch_size = 8 * c->gpus;
   return s;
@@ -600,9 +672,11 @@ static MsScenario *scenario_of(const Case *c) {
 static void check_row(const MsLowered *l, const MsOpList *list, int i) {
   const MsOp *op = &list->op[i];
   for (int j = 0; j < 3; j++)
-    if (op->wait[j] < -1 || op->wait[j] >= i) fail_msg("%s: row %d (%s) waits for %d", l->scenario->name, i, op->name, op->wait[j]);
+    if (op->wait[j] < -1 || op->wait[j] >= i)
+      fail_msg("%s: row %d (%s) waits for %d", l->scenario->name, i, op->name, op->wait[j]);
   assert_true(op->kind < MS_N_OPS && op->stream < MS_N_STREAMS && op->pass < MS_N_PASSES && op->group < MS_N_GROUPS);
-  assert_true(isfinite(op->flop) && op->flop >= 0 && isfinite(op->read_B) && op->read_B >= 0 && isfinite(op->write_B) && op->write_B >= 0);
+  assert_true(isfinite(op->flop) && op->flop >= 0 && isfinite(op->read_B) && op->read_B >= 0 && isfinite(op->write_B) &&
+              op->write_B >= 0);
   assert_true(op->keep_B >= 0 && op->free_B >= 0 && op->transient_B >= 0);
   gboolean comm = ms_op_families[op->kind] == MS_FAMILY_COMM;
   assert_int_equal(comm, op->group != MS_GROUP_NONE);
@@ -633,7 +707,8 @@ static void check_lowered(MsScenario *s) {
     const MsPiece *p = &l.work->pieces[i];
     check_list(&l, &p->forward);
     check_list(&l, &p->backward);
-    assert_true(p->forward.tip >= 0 && p->forward.tip < p->forward.n && p->backward.tip >= 0 && p->backward.tip < p->backward.n);
+    assert_true(p->forward.tip >= 0 && p->forward.tip < p->forward.n && p->backward.tip >= 0 &&
+                p->backward.tip < p->backward.n);
     check_kept(p);
   }
   for (int stage = 0; stage < l.layout->pp; stage++) {
@@ -653,7 +728,9 @@ static const MsRecomputeSpec recomputes[] = {
     {.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_LAYERNORM | MS_RM_MOE_ACT},
     {.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MLP | MS_RM_MLA_UP_PROJ | MS_RM_SHARED_EXPERTS},
     {.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MOE},
-    {.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_CORE_ATTN | MS_RM_MOE_ACT | MS_RM_LAYERNORM | MS_RM_MLA_UP_PROJ | MS_RM_MLP | MS_RM_MOE | MS_RM_SHARED_EXPERTS},
+    {.granularity = MS_RECOMPUTE_SELECTIVE,
+     .modules = MS_RM_CORE_ATTN | MS_RM_MOE_ACT | MS_RM_LAYERNORM | MS_RM_MLA_UP_PROJ | MS_RM_MLP | MS_RM_MOE |
+                MS_RM_SHARED_EXPERTS},
     {.granularity = MS_RECOMPUTE_FULL, .method = MS_RECOMPUTE_UNIFORM, .num_layers = 1},
     {.granularity = MS_RECOMPUTE_FULL, .method = MS_RECOMPUTE_UNIFORM, .num_layers = 3},
     {.granularity = MS_RECOMPUTE_FULL, .method = MS_RECOMPUTE_BLOCK, .num_layers = 2},
@@ -661,7 +738,8 @@ static const MsRecomputeSpec recomputes[] = {
 
 static void rows_are_well_formed(void **state) {
   (void)state;
-  static const MsDispatcher dispatchers[] = {MS_DISPATCH_ALLTOALL, MS_DISPATCH_ALLGATHER, MS_DISPATCH_DEEPEP, MS_DISPATCH_HYBRIDEP};
+  static const MsDispatcher dispatchers[] = {MS_DISPATCH_ALLTOALL, MS_DISPATCH_ALLGATHER, MS_DISPATCH_DEEPEP,
+                                             MS_DISPATCH_HYBRIDEP};
   static const MsPrecision precisions[] = {MS_BF16, MS_FP8_TENSORWISE, MS_FP8_BLOCKWISE, MS_FP8_DELAYED};
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++)
     for (guint j = 0; j < G_N_ELEMENTS(recomputes); j++) {
@@ -677,7 +755,8 @@ static void rows_are_well_formed(void **state) {
     }
 }
 
-/* Every GEMM with a weight has its two gradients, each of the same FLOP; attention goes back at 2.5 (GQA) and 2.6 times (MLA 192/128). */
+/* Every GEMM with a weight has its two gradients, each of the same FLOP; attention goes back at 2.5 (GQA) and 2.6 times
+ * (MLA 192/128). */
 static void gradients_mirror_the_forward(void **state) {
   (void)state;
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -686,7 +765,8 @@ static void gradients_mirror_the_forward(void **state) {
     for (int p = 0; p < l.work->n_pieces; p++) {
       const MsPiece *q = &l.work->pieces[p];
       double forward = 0, dgrad = 0, wgrad = 0;
-      for (int j = 0; j < q->forward.n; j++) forward += q->forward.op[j].flags & MS_OPF_WEIGHT ? q->forward.op[j].flop : 0;
+      for (int j = 0; j < q->forward.n; j++)
+        forward += q->forward.op[j].flags & MS_OPF_WEIGHT ? q->forward.op[j].flop : 0;
       for (int j = 0; j < q->backward.n; j++) {
         const MsOp *op = &q->backward.op[j];
         if (op->flags & MS_OPF_WEIGHT) *(op->pass == MS_PASS_WGRAD ? &wgrad : &dgrad) += op->flop;
@@ -694,7 +774,8 @@ static void gradients_mirror_the_forward(void **state) {
       assert_close(dgrad, forward, 1e-12);
       assert_close(wgrad, forward, 1e-12);
       double core = flop_of(&q->forward, "attention", MS_PASS_FORWARD);
-      assert_close(flop_of(&q->backward, "attention", MS_PASS_DGRAD), core * (ms_model_has_mla(s->model) ? 2.6 : 2.5), 1e-12);
+      assert_close(flop_of(&q->backward, "attention", MS_PASS_DGRAD), core * (ms_model_has_mla(s->model) ? 2.6 : 2.5),
+                   1e-12);
     }
   }
 }
@@ -705,7 +786,8 @@ static double model_flop_rows(const MsOpList *list) {
   return sum;
 }
 
-/* What the ranks of one model replica execute forward is the published convention, less its "+1" of latent and MTP norms. */
+/* What the ranks of one model replica execute forward is the published convention, less its "+1" of latent and MTP
+ * norms. */
 static void executed_flop_is_the_convention(void **state) {
   (void)state;
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -721,9 +803,11 @@ static void executed_flop_is_the_convention(void **state) {
       if (q->kind == MS_PIECE_MTP) want -= 2 * tokens * 3 * s->model->hidden_size;
       double got = model_flop_rows(&q->forward) * s->layout.tp * s->layout.cp;
       if (s->model->softmax_sink && strstr(q->name, "windowed")) /* with sinks the window is masked, not skipped */
-        want += tokens * (ms_flop_attention_core(s->model, 1, s->training.seq_length) - ms_flop_attention_core(s->model, 0, s->training.seq_length));
+        want += tokens * (ms_flop_attention_core(s->model, 1, s->training.seq_length) -
+                          ms_flop_attention_core(s->model, 0, s->training.seq_length));
       if (q->kind == MS_PIECE_HEAD) want *= (double)l.work->padded_vocab / ms_model_padded_vocab(s->model, 1);
-      if (got != want && fabs(got / want - 1) > 1e-12) fail_msg("%s, %s: executes %.17g, convention %.17g", s->model->name, q->name, got, want);
+      if (got != want && fabs(got / want - 1) > 1e-12)
+        fail_msg("%s, %s: executes %.17g, convention %.17g", s->model->name, q->name, got, want);
     }
     for (int k = 0; k < s->model->num_layers; k++) total += piece(&l, k)->model_flop;
     if (l.work->piece_mtp >= 0) total += s->model->mtp_num_layers * l.work->pieces[l.work->piece_mtp].model_flop;
@@ -732,7 +816,8 @@ static void executed_flop_is_the_convention(void **state) {
   }
 }
 
-/* Recompute adds rows that run again, changes neither the forward's work nor the model's, and keeps no more than without. */
+/* Recompute adds rows that run again, changes neither the forward's work nor the model's, and keeps no more than
+ * without. */
 static void recompute_only_adds(void **state) {
   (void)state;
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -749,7 +834,8 @@ static void recompute_only_adds(void **state) {
         assert_true(b->kept_B <= a->kept_B);
         assert_true(b->backward.n >= a->backward.n);
         double again = 0, rest = 0, was = 0;
-        for (int r = 0; r < b->backward.n; r++) *(b->backward.op[r].pass == MS_PASS_RECOMPUTE ? &again : &rest) += b->backward.op[r].flop;
+        for (int r = 0; r < b->backward.n; r++)
+          *(b->backward.op[r].pass == MS_PASS_RECOMPUTE ? &again : &rest) += b->backward.op[r].flop;
         for (int r = 0; r < a->backward.n; r++) was += a->backward.op[r].flop;
         assert_close(rest, was, 1e-12);
         if (b->n_kept == 1 && !strcmp(b->kept[0].name, "checkpoint")) { /* the whole layer once more */
@@ -780,29 +866,51 @@ static void parameters_of_the_ranks_are_the_models(void **state) {
     double padded = (double)l.work->padded_vocab * s->model->hidden_size, tables = s->model->tie_embeddings ? 1 : 2;
     double want = c.total_mtp + tables * (padded - c.embedding);
     if (s->model->tie_embeddings && l.layout->pp > 1) want += padded; /* the last stage holds its own copy */
-    if (s->model->position_embedding == MS_POS_LEARNED) /* a table covers at least the sequence */
+    if (s->model->position_embedding == MS_POS_LEARNED)               /* a table covers at least the sequence */
       want += (double)MAX(s->model->seq_length_max, s->training.seq_length) * s->model->hidden_size;
-    if (fabs((dense + expert) / want - 1) > 1e-13) fail_msg("%s: ranks hold %.0f, the model has %.0f", s->model->name, dense + expert, want);
+    if (fabs((dense + expert) / want - 1) > 1e-13)
+      fail_msg("%s: ranks hold %.0f, the model has %.0f", s->model->name, dense + expert, want);
     assert_close(copy, s->model->mtp_num_layers > 0 && l.layout->pp > 1 ? padded : 0, 1e-13);
     double by_piece = 0;
-    for (int k = 0; k < s->model->num_layers; k++) by_piece += piece(&l, k)->params_model_dense + piece(&l, k)->params_model_expert;
+    for (int k = 0; k < s->model->num_layers; k++)
+      by_piece += piece(&l, k)->params_model_dense + piece(&l, k)->params_model_expert;
     by_piece += head(&l)->params_model_dense + embedding(&l)->params_model_dense;
-    if (l.work->piece_mtp >= 0) by_piece += l.work->pieces[l.work->piece_mtp].params_model_dense + l.work->pieces[l.work->piece_mtp].params_model_expert;
+    if (l.work->piece_mtp >= 0)
+      by_piece +=
+          l.work->pieces[l.work->piece_mtp].params_model_dense + l.work->pieces[l.work->piece_mtp].params_model_expert;
     if (!(s->model->tie_embeddings && l.layout->pp > 1)) assert_close(by_piece, want, 1e-13);
   }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gemms_of_mixtral), cmocka_unit_test(gemms_of_deepseek), cmocka_unit_test(gemms_of_qwen), cmocka_unit_test(tokens_per_expert),
-      cmocka_unit_test(tokens_with_capacity), cmocka_unit_test(tensor_parallel_with_sequence_parallelism),
-      cmocka_unit_test(tensor_parallel_without_sequence_parallelism), cmocka_unit_test(tensor_parallel_of_latent_attention),
-      cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes), cmocka_unit_test(low_precision_shrinks_gathers), cmocka_unit_test(per_tensor_casts), cmocka_unit_test(sorting_of_hybridep), cmocka_unit_test(context_ring), cmocka_unit_test(context_gather_and_exchange),
-      cmocka_unit_test(context_keeps_the_flop), cmocka_unit_test(bytes_of_the_dispatchers),
-      cmocka_unit_test(expert_tensor_parallel_and_gathering_dispatcher), cmocka_unit_test(pipeline_messages), cmocka_unit_test(pipeline_messages_in_shares), cmocka_unit_test(recomputed_regions_cost_the_host),
+      cmocka_unit_test(gemms_of_mixtral),
+      cmocka_unit_test(gemms_of_deepseek),
+      cmocka_unit_test(gemms_of_qwen),
+      cmocka_unit_test(tokens_per_expert),
+      cmocka_unit_test(tokens_with_capacity),
+      cmocka_unit_test(tensor_parallel_with_sequence_parallelism),
+      cmocka_unit_test(tensor_parallel_without_sequence_parallelism),
+      cmocka_unit_test(tensor_parallel_of_latent_attention),
+      cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes),
+      cmocka_unit_test(low_precision_shrinks_gathers),
+      cmocka_unit_test(per_tensor_casts),
+      cmocka_unit_test(sorting_of_hybridep),
+      cmocka_unit_test(context_ring),
+      cmocka_unit_test(context_gather_and_exchange),
+      cmocka_unit_test(context_keeps_the_flop),
+      cmocka_unit_test(bytes_of_the_dispatchers),
+      cmocka_unit_test(expert_tensor_parallel_and_gathering_dispatcher),
+      cmocka_unit_test(pipeline_messages),
+      cmocka_unit_test(pipeline_messages_in_shares),
+      cmocka_unit_test(recomputed_regions_cost_the_host),
       cmocka_unit_test(data_parallel_bytes),
-      cmocka_unit_test(data_parallel_without_sharding), cmocka_unit_test(rows_are_well_formed), cmocka_unit_test(gradients_mirror_the_forward),
-      cmocka_unit_test(executed_flop_is_the_convention), cmocka_unit_test(recompute_only_adds), cmocka_unit_test(parameters_of_the_ranks_are_the_models),
+      cmocka_unit_test(data_parallel_without_sharding),
+      cmocka_unit_test(rows_are_well_formed),
+      cmocka_unit_test(gradients_mirror_the_forward),
+      cmocka_unit_test(executed_flop_is_the_convention),
+      cmocka_unit_test(recompute_only_adds),
+      cmocka_unit_test(parameters_of_the_ranks_are_the_models),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
