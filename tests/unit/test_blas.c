@@ -6,6 +6,9 @@
 
 #include "base/err.h"
 #include "blas/blas.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
 #include "lib/close.h"
 
 enum { M = 7, N = 9, K = 5, LD = 13 };
@@ -88,10 +91,32 @@ static void test_kernels_suit_the_cpu(void **state) {
   assert_non_null(blas);
   assert_non_null(ms_blas_kernel(blas));
 #if defined(__x86_64__)
-  if (g_getenv("OPENBLAS_CORETYPE") && !ms_blas_note(blas)) return; /* the user's own choice */
   if (__builtin_cpu_supports("avx2")) assert_string_not_equal(ms_blas_kernel(blas), "Prescott");
   if (__builtin_cpu_supports("avx512dq")) assert_string_not_equal(ms_blas_kernel(blas), "Haswell");
 #endif
+}
+
+/* In a process of its own: a library is loaded once. */
+static int kept_choice(void) {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2")) return 0;
+  g_setenv("OPENBLAS_CORETYPE", "Sandybridge", TRUE);
+  const MsBlas *blas = ms_blas_open("openblas", NULL);
+  if (!blas || g_strcmp0(ms_blas_kernel(blas), "Sandybridge") != 0) return 1;
+  return !ms_blas_note(blas) || !strstr(ms_blas_note(blas), "because OPENBLAS_CORETYPE is set");
+#else
+  return 0;
+#endif
+}
+
+static void test_a_users_choice_is_kept(void **state) {
+  (void)state;
+  int status;
+  pid_t child = fork();
+  if (child == 0) _exit(kept_choice());
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void test_names(void **state) {
@@ -104,7 +129,9 @@ static void test_names(void **state) {
 }
 
 int main(void) {
+  g_unsetenv("OPENBLAS_CORETYPE"); /* some machines set it for everything that runs there */
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_users_choice_is_kept), /* first: before this process has loaded a library */
       cmocka_unit_test(test_every_library),
       cmocka_unit_test(test_kernels_suit_the_cpu),
       cmocka_unit_test(test_names),
