@@ -95,7 +95,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 $(BUILD)/src/exec/kernel_f32.o $(BUILD)/src/exec/kernel_f64.o: CFLAGS += $(if $(SANITIZE),-O1,-O3) -fno-math-errno -fno-trapping-math $(if $(findstring clang,$(CC)),-Wno-pass-failed)
 
 # What a plan spends its time in: bounds and simulations of the layouts are 4 to 6 % faster.
-$(patsubst %.c,$(BUILD)/%.o,$(foreach d,work cost sim plan,$(wildcard src/$d/*.c))): CFLAGS += $(if $(SANITIZE),,-O3)
+$(patsubst %.c,$(BUILD)/%.o,$(foreach d,work cost engine step bound sim plan,$(wildcard src/$d/*.c))): CFLAGS += $(if $(SANITIZE),,-O3)
 
 # The HTML page's markup, style and script as C strings; edit them in src/report/page/.
 $(BUILD)/gen/page_text.c: $(PAGE) mk/embed.awk
@@ -124,7 +124,7 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/tests/lib/unshared.o $(BUILD)/libm
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 check-layers:
-	@awk -f mk/layers.awk mk/layers $(wildcard src/*/*.c src/*/*.h)
+	@awk -f mk/layers.awk mk/layers $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] examples/*.c)
 
 # Functions and tables of src/ that other files can see but none uses, tests included: make them static, or remove them.
 check-symbols: all $(UNIT)

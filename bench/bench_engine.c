@@ -1,6 +1,6 @@
 /* bench/bench_engine.c - tasks per second of the engines on one core: a pipeline-like graph of 16 devices x 8 streams.
  * Prints, never judges. */
-#include "sim/engine.h"
+#include "engine/engine.h"
 
 #include <stdio.h>
 

@@ -11,7 +11,7 @@
 #include "lib/unshared.h"
 #include "plan/plan.h"
 #include "report/report.h"
-#include "sim/lower.h"
+#include "sim/graph.h"
 
 enum { REPEATS = 5 };
 

@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/stats.h"
-#include "calib/fit_priv.h"
+#include "calib/fit.h"
 
 /* --- the machine itself ---------------------------------------------------------------------------------------- */
 typedef struct {

@@ -246,7 +246,7 @@ static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
   ChunkBytes b = {.kept = received_twice_B(w, chunk), .forward_where = "forward", .backward_where = "backward"};
   int n = ms_work_chunk_length(chunk);
   /* beside what a piece offloads itself (its transients): what the one before it still sends, and what is fetched for
-   * the one after it, as in sim/lower.c */
+   * the one after it, as in sim/graph.c */
   double leaving = 0, freed = 0;
   for (int i = 0; i < n; i++) {
     const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];

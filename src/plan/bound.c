@@ -1,7 +1,7 @@
 /* src/plan/bound.c - step time and device memory of a layout from below, in a few dozen multiplications.
  *
  * The step of stage i is at least what its own pieces take for all microbatches, after the first chunk of every stage
- * before it has let the first microbatch through and before their last backwards (sim/bound.c). That is a sum over
+ * before it has let the first microbatch through and before their last backwards (bound/bound.c). That is a sum over
  * pieces of a whole number times a time of the piece:
  *   - the times depend on the outer axes and the work keys: the memo, costed once for all (pp, vpp);
  *   - the whole numbers depend on pp, vpp and the number of microbatches: the shape, counted once for all memos.

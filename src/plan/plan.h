@@ -27,7 +27,7 @@ typedef struct {
 /* What makes the search short, one by one. */
 typedef enum {
   MS_SHORT_BOUND,   /* layouts whose bound of the time is above the last of the list are not simulated */
-  MS_SHORT_RELAXED, /* the same with the tighter bound of sim/relaxed.c */
+  MS_SHORT_RELAXED, /* the same with the tighter bound of bound/relaxed.c */
   MS_SHORT_MEMORY,  /* layouts whose bound of the memory does not fit are not looked at more closely */
   MS_SHORT_SHARED,  /* options that cannot change a bound share it */
   MS_SHORT_SAME,    /* of layouts that differ only in an option that makes no difference, one is searched */

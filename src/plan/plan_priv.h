@@ -4,8 +4,8 @@
 #define MS_PLAN_PRIV_H
 
 #include "base/io.h"
+#include "bound/bound.h"
 #include "plan/plan.h"
-#include "sim/lower.h"
 
 /* FNV-1a over 32-bit words, for tables whose keys are structs of integers. */
 static inline guint ms_hash_words(const gint32 *word, size_t n) {

@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "cost/curve.h"
 #include "report/page.h"
-#include "sim/lower.h"
+#include "sim/simulate.h"
 
 typedef struct { /* of all tasks with one tag */
   double n, time_s;

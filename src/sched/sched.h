@@ -73,6 +73,9 @@ int ms_virtual_after(const MsSchedule *schedule, int virtual_stage);
 /* Microbatches first .. first + count - 1 that `chunk` works on: all of them except under bidirectional placement. */
 void ms_chunk_microbatches(const MsSchedule *schedule, int chunk, int *first, int *count);
 
+gboolean ms_schedule_has(const MsSchedule *schedule, MsSlotKind kind);
+gboolean ms_schedule_splits(const MsSchedule *schedule); /* has slots other than F and B */
+
 /* One validator for all: every (microbatch, chunk) has exactly one forward, one backward (B, or I and W with W after I)
  * on its stage, forward before backward, and the whole set can be executed without deadlock. FALSE with `why`. */
 gboolean ms_schedule_valid(const MsSchedule *schedule, char *why, size_t size);

@@ -102,3 +102,14 @@ void ms_chunk_microbatches(const MsSchedule *schedule, int chunk, int *first, in
   *count = half ? schedule->microbatches / 2 : schedule->microbatches;
   *first = half && chunk ? *count : 0;
 }
+
+gboolean ms_schedule_has(const MsSchedule *s, MsSlotKind kind) {
+  for (int stage = 0; stage < s->stages; stage++)
+    for (int i = 0; i < s->n[stage]; i++)
+      if (s->slot[stage][i].kind == kind) return TRUE;
+  return FALSE;
+}
+
+gboolean ms_schedule_splits(const MsSchedule *s) {
+  return ms_schedule_has(s, MS_SLOT_I) || ms_schedule_has(s, MS_SLOT_FB);
+}

@@ -5,7 +5,7 @@
  * device is exposed, a message from another stage is exposed pipeline communication while it travels and bubble before,
  * the host is host from when it stopped waiting for the device (what it waited for is followed like any other wait).
  * The parts of a stage add up to the step exactly. */
-#include "sim/lower.h"
+#include "sim/account.h"
 #include "base/units.h"
 #include <string.h>
 

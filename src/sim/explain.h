@@ -8,7 +8,8 @@
 #ifndef MS_SIM_EXPLAIN_H
 #define MS_SIM_EXPLAIN_H
 
-#include "sim/lower.h"
+#include "sim/result.h"
+#include "step/program.h"
 
 /* Fills result->gap from a result whose time parts and MFU are set. No parts where the peak is unknown or the step
  * takes no time. */

@@ -3,9 +3,11 @@
  * Each distinct chunk is simulated alone, several times after one another, with every row, sharing and host launch; the
  * step between repetitions is its duration in steady state. The slots, messages and the step's own rows then go through
  * the engine as in `full`. */
-#include "sim/lower.h"
+#include "sim/fast.h"
 #include "base/err.h"
 #include "base/units.h"
+#include "sim/account.h"
+#include "sim/graph.h"
 #include <string.h>
 
 typedef struct { /* of the kinds that the schedule has; FB is in Fast.pair */
@@ -265,17 +267,6 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
   for (int s = 0; s < l->pp; s++)
     for (int a = 0; a < l->vpp; a++)
       for (int b = 0; b < l->vpp; b++) pair_cost(f, s, a, b, tag_op, events);
-}
-
-gboolean ms_schedule_has(const MsSchedule *s, MsSlotKind kind) {
-  for (int stage = 0; stage < s->stages; stage++)
-    for (int i = 0; i < s->n[stage]; i++)
-      if (s->slot[stage][i].kind == kind) return TRUE;
-  return FALSE;
-}
-
-gboolean ms_schedule_splits(const MsSchedule *s) {
-  return ms_schedule_has(s, MS_SLOT_I) || ms_schedule_has(s, MS_SLOT_FB);
 }
 
 void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *tag_op, double *slot_s) {

@@ -2,7 +2,7 @@
 #include "sim/passes.h"
 
 #include "base/units.h"
-#include "sim/lower.h"
+#include "step/program.h"
 
 typedef struct {
   MsTime start, end;

@@ -16,7 +16,7 @@
 
 #include "sched/sched.h"
 
-#include "sim/engine.h"
+#include "engine/engine.h"
 
 typedef struct {
   int count[MS_N_SLOTS];

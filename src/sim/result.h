@@ -2,8 +2,8 @@
 #ifndef MS_SIM_RESULT_H
 #define MS_SIM_RESULT_H
 
+#include "engine/engine.h"
 #include "memory/memory.h"
-#include "sim/engine.h"
 #include "sim/passes.h"
 
 typedef enum {
@@ -18,6 +18,7 @@ typedef enum {
   MS_N_COMMS
 } MsCommClass;
 extern const char *const ms_comm_words[]; /* tp cp ep etp pp dp edp offload */
+MsCommClass ms_comm_class(const MsOp *op);
 
 typedef struct { /* of one pipeline stage, or the mean over stages; compute + exposed + bubble + host + optimizer +
                     other = step time */

@@ -3,9 +3,12 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "bound/bound.h"
 #include "sim/band.h"
 #include "sim/explain.h"
-#include "sim/lower.h"
+#include "sim/account.h"
+#include "sim/fast.h"
+#include "sim/graph.h"
 #include <math.h>
 #include <string.h>
 
@@ -22,6 +25,7 @@ typedef struct {
   MsWork *work;
   MsCost *cost;
   MsProgram *program;
+  MsPieceLags *lags; /* of its pieces */
   MsSchedule *schedule;
   const MsOp **tag_op;
   const char **tag_name;
@@ -31,6 +35,7 @@ static void parts_clear(Parts *p) {
   g_free(p->tag_op);
   g_free(p->tag_name);
   ms_schedule_free(p->schedule);
+  ms_piece_lags_free(p->lags);
   ms_program_free(p->program);
   ms_cost_free(p->cost);
   ms_work_free(p->work);
@@ -82,6 +87,7 @@ static gboolean prepare_costs(Parts *p, const MsScenario *s, const MsCost *like,
 static gboolean prepare_program(Parts *p, const MsScenario *s, GError **error) {
   char why[192];
   p->program = ms_program_new(p->work, p->cost);
+  p->lags = ms_piece_lags_new(p->program->piece, p->work->n_pieces, s, NULL);
   if (!check_length(p, error)) return FALSE;
   p->schedule = ms_program_schedule(p->program, why, sizeof why);
   if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
@@ -129,14 +135,17 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   return TRUE;
 }
 
-static MsTime lower_bound(const Parts *p, MsTimeParts *stage) {
-  MsTime closed = ms_bound_step(p->program, p->work->scenario->layout.schedule, stage),
-         relaxed = ms_relaxed_step(p->program, p->schedule);
+/* compute_s[stages], may be NULL. */
+static MsTime lower_bound(const Parts *p, double *compute_s) {
+  MsTime closed = ms_bound_step(p->program, p->lags, p->work->scenario->layout.schedule, compute_s),
+         relaxed = ms_relaxed_step(p->program, p->lags, p->schedule);
   return MAX(closed, relaxed);
 }
 
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
-  MsTime lower = lower_bound(p, r->stage_time);
+  g_autofree double *compute_s = g_new(double, r->stages);
+  MsTime lower = lower_bound(p, compute_s);
+  for (int s = 0; s < r->stages; s++) r->stage_time[s].compute_s = compute_s[s];
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
   if (r->fidelity == MS_FIDELITY_FAST)
@@ -401,7 +410,7 @@ void ms_pass_screen_free(MsPassScreen *x) {
 
 double ms_pass_screen_options_s(const MsPassScreen *x, double passes_s) {
   const Parts *p = &x->parts;
-  g_autoptr(MsProgram) program = ms_program_new_like(p->work, p->cost, p->program->piece, p->program->lags);
+  g_autoptr(MsProgram) program = ms_program_new_like(p->work, p->cost, p->program->piece);
   return MAX(passes_s + (double)ms_bound_behind(program) / MS_PS_PER_S,
              (double)ms_bound_streams(program) / MS_PS_PER_S);
 }

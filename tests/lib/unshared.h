@@ -2,7 +2,8 @@
 #ifndef MS_TESTS_UNSHARED_H
 #define MS_TESTS_UNSHARED_H
 
-#include "sim/lower.h"
+#include "engine/engine.h"
+#include "work/work.h"
 
 /* The same tasks and waits on `stages` stages, but communication takes no SMs and no link; `host` FALSE: all is issued
  * ahead of time, too. (transfer full) */

@@ -2,7 +2,8 @@
  * gives. */
 #include "lib/close.h"
 
-#include "sim/lower.h"
+#include "bound/lags.h"
+#include "step/pair.h"
 
 enum { ROWS = 24, CASES = 10000, SM_COUNT = 100 };
 

@@ -1,6 +1,6 @@
 /* tests/unit/test_engine.c - the two engines against each other, against a slow one written apart, and against numbers
  * worked out by hand. */
-#include "sim/engine.h"
+#include "engine/engine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,6 +8,7 @@
 #include "base/stats.h"
 #include "base/units.h"
 #include "plan/plan_priv.h"
+#include "sim/graph.h"
 
 enum { DRAWS = 6000, MOST_TASKS = 150000 };
 
@@ -25,7 +26,9 @@ static Times times_of(const MsScenario *s) {
   g_autoptr(MsProgram) program = ms_program_new(work, cost);
   g_autoptr(MsSchedule) schedule = ms_program_schedule(program, why, sizeof why);
   if (!schedule || ms_program_tasks(program, schedule) > MOST_TASKS) return t;
-  t.bound = MAX(ms_bound_step(program, s->layout.schedule, NULL), ms_relaxed_step(program, schedule));
+  MsPieceLags *lags = ms_piece_lags_new(program->piece, work->n_pieces, s, NULL);
+  t.bound = MAX(ms_bound_step(program, lags, s->layout.schedule, NULL), ms_relaxed_step(program, lags, schedule));
+  ms_piece_lags_free(lags);
   g_autoptr(MsGraph) graph = ms_lower_full(program, schedule, NULL, NULL);
   g_autoptr(MsTrajectory) trajectory = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
   g_autofree MsTimeParts *stage = g_new0(MsTimeParts, layout->pp);

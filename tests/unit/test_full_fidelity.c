@@ -9,7 +9,7 @@
 #include "lib/unshared.h"
 #include "lib/world.h"
 #include "plan/plan.h"
-#include "sim/lower.h"
+#include "sim/graph.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/units.h"
 #include "lib/world.h"
-#include "sim/lower.h"
+#include "step/program.h"
 #include "sim/simulate.h"
 
 #include <string.h>

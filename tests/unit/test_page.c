@@ -6,7 +6,7 @@
 #include "lib/world.h"
 #include "report/page.h"
 #include "report/page_text.h"
-#include "sim/lower.h"
+#include "step/program.h"
 
 #include <string.h>
 

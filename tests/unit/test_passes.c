@@ -4,7 +4,7 @@
 
 #include "describe/scenario.h"
 #include "lib/world.h"
-#include "sim/lower.h"
+#include "step/program.h"
 #include "sim/simulate.h"
 
 static MsResult *simulate(const MsScenario *s, MsFidelity fidelity) {

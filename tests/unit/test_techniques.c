@@ -2,7 +2,7 @@
 #include "lib/close.h"
 
 #include "lib/world.h"
-#include "sim/lower.h"
+#include "step/program.h"
 #include "sim/simulate.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "base/units.h"
 #include "lib/world.h"
-#include "sim/lower.h"
+#include "step/program.h"
 #include "work/build.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
-/* src/sim/engine_priv.h - what the two engines share. Private to the engine. */
-#ifndef MS_SIM_ENGINE_PRIV_H
-#define MS_SIM_ENGINE_PRIV_H
+/* src/engine/engine_priv.h - what the two engines share. Private to the engine. */
+#ifndef MS_ENGINE_PRIV_H
+#define MS_ENGINE_PRIV_H
 
-#include "sim/engine.h"
+#include "engine/engine.h"
 
 struct MsGraph {
   guint32 devices, streams; /* streams of each device */

@@ -1,4 +1,4 @@
-/* src/sim/busy.c - how long rows keep the compute stream at least, sharing included.
+/* src/bound/busy.c - how long rows keep the compute stream at least, sharing included.
  *
  * Number the compute rows 0, 1, ... and call what a list waits for its entry. A communication row that follows compute
  * row a (or the entry) and that compute row b waits for (both through any chain of waits) runs between the end of a and
@@ -15,8 +15,7 @@
  * long as compute keeps a tenth of the SMs, the engine's floor; where streams could take more, no costs are counted.
  * The stream may wait longer than the gaps: a second of that lets at most a second's worth of costs go by, since those
  * who compute get what the others leave. Sharing of links only makes rows longer.) */
-#include "sim/engine.h"
-#include "sim/lower.h"
+#include "bound/bound_priv.h"
 #include <string.h>
 
 enum { ENTRY = -1, NOTHING = -2 };

@@ -1,5 +1,6 @@
-/* src/sim/program.c - costing every distinct row once. */
-#include "sim/lower.h"
+/* src/step/program.c - costing every distinct row once. */
+#include "step/program.h"
+#include "step/pair.h"
 #include "base/units.h"
 #include <math.h>
 #include <string.h>
@@ -152,11 +153,9 @@ static guint32 tag_behind(const MsCostedPiece *piece, int n) {
   return n > 0 ? piece[n - 1].reload.tag + (guint32)piece[n - 1].reload.list->n : 0;
 }
 
-MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) {
-  return ms_program_new_like(work, cost, NULL, NULL);
-}
+MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) { return ms_program_new_like(work, cost, NULL); }
 
-MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedPiece *pieces, MsPieceLags *lags) {
+MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedPiece *pieces) {
   MsProgram *p = g_new0(MsProgram, 1);
   p->scenario = work->scenario;
   p->layout = work->layout;
@@ -165,7 +164,6 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   guint32 tag = 0;
   p->borrowed = pieces != NULL;
   p->piece = pieces ? pieces : ms_costed_pieces_new(work, cost, NULL, 0, &tag);
-  p->lags = pieces ? lags : ms_piece_lags_new(p->piece, work->n_pieces, work->scenario, NULL);
   tag = tag_behind(p->piece, work->n_pieces);
   cost_units(p, &tag);
   p->step = g_new0(MsCostedStep, p->layout->pp);
@@ -268,10 +266,7 @@ MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
 
 void ms_program_free(MsProgram *p) {
   if (!p) return;
-  if (!p->borrowed) {
-    ms_piece_lags_free(p->lags);
-    ms_costed_pieces_free(p->piece, p->work->n_pieces);
-  }
+  if (!p->borrowed) ms_costed_pieces_free(p->piece, p->work->n_pieces);
   for (int i = 0; p->unit && i < p->work->n_pieces; i++) {
     costed_clear(&p->unit[i].gather), costed_clear(&p->unit[i].cast), costed_clear(&p->unit[i].reduce);
     ms_unit_ops_clear(&p->unit[i].ops);

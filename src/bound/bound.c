@@ -1,4 +1,4 @@
-/* src/sim/bound.c - a lower bound of the step that `full` can never undercut.
+/* src/bound/bound.c - a lower bound of the step that `full` can never undercut.
  *
  * Slots follow one another on the compute stream of their stage, so a stage's span is at least the sum over its pieces
  * of the time from the first compute row of each pass to the end of the last, sharing included (only the compute rows
@@ -7,35 +7,35 @@
  * stages still run theirs. Nor is it shorter than what any other stream of the stage has to run. All stages meet at the
  * gradient norm; what follows it on the slowest stage is added. Everything is summed in the engine's own picoseconds.
  */
-#include "sim/lower.h"
+#include "bound/bound.h"
 #include "base/units.h"
 
 /* A weight gradient of the head that is left may hide beside the others' last backwards. */
 static gboolean leaves_head(const MsProgram *p) { return ms_work_deferred(p->work, G_MAXINT) > 0; }
 
-static MsTime piece_span(const MsProgram *p, int piece, MsSlotKind kind) {
+static MsTime piece_span(const MsProgram *p, MsPieceLags *lags, int piece, MsSlotKind kind) {
   const MsCostedPiece *c = &p->piece[piece];
   gboolean left = kind == MS_SLOT_B && leaves_head(p) && piece == p->work->piece_head;
   if (ms_slots_overlap(p->scenario))
     return kind == MS_SLOT_F ? c->forward.compute : c->backward.compute - (left ? c->backward.weight : 0);
   if (left) kind = MS_SLOT_I;
-  return MAX(0, ms_piece_lags_pass(p->lags, kind, piece, MS_FROM_COMPUTE)->to[MS_END_COMPUTE][MS_END_COMPUTE]);
+  return MAX(0, ms_piece_lags_pass(lags, kind, piece, MS_FROM_COMPUTE)->to[MS_END_COMPUTE][MS_END_COMPUTE]);
 }
 
-static MsTime chunk_span(const MsProgram *p, const MsChunk *chunk) {
+static MsTime chunk_span(const MsProgram *p, MsPieceLags *lags, const MsChunk *chunk) {
   MsTime sum = 0;
   for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
     int piece = ms_work_chunk_piece(p->work, chunk, i);
-    sum += piece_span(p, piece, MS_SLOT_F) + piece_span(p, piece, MS_SLOT_B);
+    sum += piece_span(p, lags, piece, MS_SLOT_F) + piece_span(p, lags, piece, MS_SLOT_B);
   }
   return sum;
 }
 
 /* From a chunk's input to its output. */
-static MsTime chunk_passage(const MsProgram *p, const MsChunk *chunk, MsSlotKind kind) {
+static MsTime chunk_passage(const MsProgram *p, MsPieceLags *lags, const MsChunk *chunk, MsSlotKind kind) {
   MsTime sum = 0;
   for (int i = 0; i < ms_work_chunk_length(chunk); i++)
-    sum += MAX(0, ms_piece_lags_pass(p->lags, kind, ms_work_chunk_piece(p->work, chunk, i), MS_FROM_ENTRY)
+    sum += MAX(0, ms_piece_lags_pass(lags, kind, ms_work_chunk_piece(p->work, chunk, i), MS_FROM_ENTRY)
                       ->to[MS_END_ENTRY][MS_END_ENTRY]);
   return sum;
 }
@@ -110,7 +110,7 @@ MsTime ms_bound_streams(const MsProgram *p) {
   return most;
 }
 
-MsTime ms_bound_step(const MsProgram *p, MsScheduleKind kind, MsTimeParts *stage) {
+MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind, double *compute_s) {
   const MsLayout *l = p->layout;
   gboolean ends = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
   MsTime head = 0, tail = 0, meet = 0, message = l->pp > 1 ? ms_time_of(p->p2p.time_s) : 0;
@@ -119,16 +119,16 @@ MsTime ms_bound_step(const MsProgram *p, MsScheduleKind kind, MsTimeParts *stage
                                                              : l->microbatches; /* two copies of the model: half each */
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
-      sum += chunk_span(p, chunk);
+      sum += chunk_span(p, lags, chunk);
     }
     MsTime span = sum * microbatches;
-    if (stage) stage[s].compute_s = (double)span / MS_PS_PER_S;
+    if (compute_s) compute_s[s] = (double)span / MS_PS_PER_S;
     const MsChunk *first = ms_layout_chunk(l, s, 0);
     MsTime late =
-        s > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(p->lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
+        s > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
     meet = MAX(meet, span + (ends ? head + tail - late : 0) + (p->skewed ? after_barrier(&p->step[s].after) : 0));
-    head += chunk_passage(p, first, MS_SLOT_F) + message;
-    tail += chunk_passage(p, first, MS_SLOT_B) + message;
+    head += chunk_passage(p, lags, first, MS_SLOT_F) + message;
+    tail += chunk_passage(p, lags, first, MS_SLOT_B) + message;
   }
   return MAX(meet + ms_bound_behind(p), ms_bound_streams(p));
 }

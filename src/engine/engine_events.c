@@ -1,4 +1,4 @@
-/* src/sim/engine_events.c - the event engine, where the speed of a running task depends on what else runs on its
+/* src/engine/engine_events.c - the event engine, where the speed of a running task depends on what else runs on its
  * device.
  *
  * Only the head of each stream can be running, starting or waiting, so a stream has at most one event and a device's
@@ -6,7 +6,7 @@
  * task index): no event is ever deleted, it is replaced in place. A head that waits for an unfinished task sits in that
  * task's list of waiters, which is kept where its end will be. */
 #include "base/err.h"
-#include "sim/engine_priv.h"
+#include "engine/engine_priv.h"
 
 #define NEVER    G_MAXINT64
 #define NONE     G_MAXUINT32

@@ -1,6 +1,6 @@
-/* src/sim/engine.c - the task graph, the longest-path engine, and the check of a trajectory. */
+/* src/engine/engine.c - the task graph, the longest-path engine, and the check of a trajectory. */
 #include "base/err.h"
-#include "sim/engine_priv.h"
+#include "engine/engine_priv.h"
 #include <math.h>
 
 /* --- graph ----------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
-/* src/sim/rows.c - rows as the bounds read them: one list, or two beside each other, in the order in which they are
+/* src/bound/rows.c - rows as the bounds read them: one list, or two beside each other, in the order in which they are
  * issued. */
-#include "sim/lower.h"
+#include "bound/rows.h"
+#include "step/pair.h"
 
 static void reserve(MsRows *rows, int n) {
   if (n <= rows->capacity) return;

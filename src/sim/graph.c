@@ -1,7 +1,9 @@
-/* src/sim/lower.c - the step as a graph: every row of every slot, laid down in an order in which each task's waits
+/* src/sim/graph.c - the step as a graph: every row of every slot, laid down in an order in which each task's waits
  * already exist. */
-#include "sim/lower.h"
+#include "sim/graph.h"
 #include "base/err.h"
+#include "sim/account.h"
+#include "step/pair.h"
 #include <string.h>
 
 #define NONE G_MAXUINT32

@@ -1,11 +1,11 @@
-/* src/sim/pair.c - a forward chunk beside a backward chunk with EP overlap (communication.md 8): which pieces go in
+/* src/step/pair.c - a forward chunk beside a backward chunk with EP overlap (communication.md 8): which pieces go in
  * pairs, and in which order the rows of a pair are issued.
  *
  * Each list of a pair is cut at its two crossings of the expert group: before dispatch, dispatch, experts, combine and
  * after. The cuts of the two lists are issued alternately, so that each crossing of one runs beside compute of the
  * other. What a layer does behind combine (forward) or in front of its gradient (backward) is on the stream of the
  * crossings (work/dispatch.c). */
-#include "sim/lower.h"
+#include "step/pair.h"
 #include <string.h>
 
 /* --- pieces --- */

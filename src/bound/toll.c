@@ -1,4 +1,4 @@
-/* src/sim/toll.c - what parameter gathers and gradient reductions take from the compute that they run beside.
+/* src/bound/toll.c - what parameter gathers and gradient reductions take from the compute that they run beside.
  *
  * Let T(a) and T(b) be moments of one stage, and let its compute rows in between last `own` alone. Then T(b) - T(a) =
  * own + R, where R is the time that the stream waits plus what it loses to rows that take SMs. Of R at least `forced -
@@ -19,8 +19,7 @@
  * + F(1) and P + e + 2 l1 none left:         T + F(0) and P + e + l1 + l2 and at least the least of the three; which
  * grows with T and P, so that they may be bounds from below themselves. A slot that waited for gathers, g seconds of
  * them in either queue, is not over before P + e + min(g, l1) + min(g, l2). */
-#include "sim/engine.h"
-#include "sim/lower.h"
+#include "bound/bound_priv.h"
 #include <string.h>
 
 typedef struct {

@@ -1,4 +1,4 @@
-/* src/sim/engine.h - the discrete-event engine.
+/* src/engine/engine.h - the discrete-event engine.
  *
  * Input: tasks laid down in topological order. A task has a duration, belongs to one stream (FIFO, in order of
  * creation) of one device, waits for earlier tasks (any device), and may be issued by the host of its device, which
@@ -7,8 +7,8 @@
  * where the rate of a running task depends on what else runs on its device (SMs taken by communication, shared links).
  * Where nothing is shared they agree to the last picosecond. Time is int64 picoseconds: ties are real ties, results do
  * not depend on compiler or threads. */
-#ifndef MS_SIM_ENGINE_H
-#define MS_SIM_ENGINE_H
+#ifndef MS_ENGINE_ENGINE_H
+#define MS_ENGINE_ENGINE_H
 
 #include <glib.h>
 

@@ -1,14 +1,16 @@
-/* src/sim/relaxed.c - a tight lower bound of the step: what `full` would find if links were not shared, slot by slot.
+/* src/bound/relaxed.c - a tight lower bound of the step: what `full` would find if links were not shared, slot by slot.
  *
- * What one pass over one piece does to its stage is a table of lags (sim/lags.c); with EP overlap so is what a forward
- * piece does beside a backward piece. The table of a chunk is the max-plus product of those of its pieces. The slots of
- * the schedule then cost a few sums each instead of hundreds of rows.
+ * What one pass over one piece does to its stage is a table of lags (bound/lags.c); with EP overlap so is what a
+ * forward piece does beside a backward piece. The table of a chunk is the max-plus product of those of its pieces. The
+ * slots of the schedule then cost a few sums each instead of hundreds of rows.
  *
  * Why it never exceeds `full`: sharing only lengthens rows; of all orders and waits that the lowering lays down
- * (sim/lower.c) a subset is kept here, and with fewer waits and shorter rows nothing starts later. Left out: rows of
+ * (sim/graph.c) a subset is kept here, and with fewer waits and shorter rows nothing starts later. Left out: rows of
  * other streams that reach from one piece into the next, gradient reductions and parameter gathers other than those at
  * the ends of a chunk, what FSDP and offloading fetch. */
-#include "sim/lower.h"
+#include "bound/bound.h"
+#include "bound/bound_priv.h"
+#include "step/pair.h"
 #include "base/err.h"
 
 #define NEVER MS_NEVER
@@ -27,6 +29,7 @@ typedef struct {                /* of one chunk, by kind of slot */
 
 typedef struct {
   const MsProgram *p;
+  MsPieceLags *lags;
   const MsSchedule *s;
   ChunkLags *chunk;      /* [num_chunks] chunk * pp + stage */
   Table **pair_of_kinds; /* [n_kinds][n_kinds][2] forward chunk beside backward chunk, which leaves the head or not;
@@ -59,8 +62,8 @@ static Table table_of_chunk(const Relaxed *r, const MsChunk *chunk, MsSlotKind k
     int piece = ms_work_chunk_piece(r->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
     MsSlotKind own = ms_piece_slot(r->p, kind, piece, leaves_head);
     if (own == MS_N_SLOTS) continue;
-    t.lags = ms_lags_product(ms_piece_lags_pass(r->p->lags, own, piece, MS_FROM_ALL), &t.lags);
-    if (r->tolls) forced = ms_forced_product(ms_piece_forced_pass(r->p->lags, own, piece), &forced);
+    t.lags = ms_lags_product(ms_piece_lags_pass(r->lags, own, piece, MS_FROM_ALL), &t.lags);
+    if (r->tolls) forced = ms_forced_product(ms_piece_forced_pass(r->lags, own, piece), &forced);
   }
   t.need = ms_need_of(&forced);
   return t;
@@ -96,7 +99,7 @@ static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk
                                    const MsChunk *b_chunk, gboolean leaves_head) {
   Table **known = &r->pair_of_kinds[2 * (f->kind * r->n_kinds + b->kind) + (leaves_head ? 1 : 0)];
   if (*known) return *known;
-  MsPieceLags *lags = r->p->lags;
+  MsPieceLags *lags = r->lags;
   Table t = {.lags = ms_no_rows};
   MsForced forced = ms_nothing_forced;
   MsPairWalk walk = ms_pair_walk(f_chunk, b_chunk);
@@ -119,7 +122,7 @@ static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk
   return *known = g_memdup2(&t, sizeof t);
 }
 
-/* --- slots, in step with sim/lower.c --- */
+/* --- slots, in step with sim/graph.c --- */
 
 static MsTime *cell(const Relaxed *r, MsTime *table, int virtual_stage, int mb) {
   return &table[(size_t)virtual_stage * (size_t)r->s->microbatches + (size_t)mb];
@@ -446,14 +449,17 @@ static void close_tables(Relaxed *r) {
   g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->next), g_free(r->left_b), g_free(r->toll);
 }
 
-static Relaxed relaxed_of(const MsProgram *p, const MsSchedule *schedule) {
-  return (Relaxed){
-      .p = p, .s = schedule, .paired = p->scenario->options.ep_overlap, .splits = ms_schedule_has(schedule, MS_SLOT_I)};
+static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
+  return (Relaxed){.p = p,
+                   .lags = lags,
+                   .s = schedule,
+                   .paired = p->scenario->options.ep_overlap,
+                   .splits = ms_schedule_has(schedule, MS_SLOT_I)};
 }
 
-MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
+MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
   if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
-  Relaxed r = relaxed_of(p, schedule);
+  Relaxed r = relaxed_of(p, lags, schedule);
   r.message = ms_time_of(p->p2p.time_s);
   r.message_launch = ms_time_of(p->p2p_op.kernels * p->scenario->hardware->kernel_launch_s),
   r.sync = ms_time_of(p->scenario->hardware->sync_s);
@@ -464,7 +470,7 @@ MsTime ms_relaxed_step(const MsProgram *p, const MsSchedule *schedule) {
     r.tolls |= r.toll[s] != NULL;
   }
   int sms[MS_RIVALS];
-  if (r.tolls && ms_toll_rivals(p, sms)) ms_piece_lags_meet(p->lags, sms);
+  if (r.tolls && ms_toll_rivals(p, sms)) ms_piece_lags_meet(lags, sms);
   chunks_lags(&r);
   run_slots(&r);
   MsTime end = run_after(&r);
@@ -479,10 +485,10 @@ MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsPiece
   g_autoptr(MsLayout) layout = ms_layout_build(scenario);
   MsWork own = *work; /* the pieces are borrowed */
   own.scenario = scenario, own.layout = layout;
-  MsProgram p = {.scenario = scenario, .layout = layout, .work = &own, .lags = lags};
+  MsProgram p = {.scenario = scenario, .layout = layout, .work = &own};
   g_autoptr(MsSchedule) schedule = ms_program_schedule(&p, why, sizeof why);
   if (!schedule) return 0;
-  Relaxed r = relaxed_of(&p, schedule);
+  Relaxed r = relaxed_of(&p, lags, schedule);
   open_tables(&r);
   chunks_lags(&r);
   run_slots(&r);

@@ -1,6 +1,5 @@
-/* src/sim/lags.c - rows as a table of lags (max-plus linear algebra), and the tables of the pieces of a step. */
-#include "sim/engine.h"
-#include "sim/lower.h"
+/* src/bound/lags.c - rows as a table of lags (max-plus linear algebra), and the tables of the pieces of a step. */
+#include "bound/bound_priv.h"
 #include <string.h>
 
 const MsLags ms_no_rows = MS_NO_ROWS;

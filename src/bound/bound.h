@@ -1,0 +1,24 @@
+/* src/bound/bound.h - lower bounds of a step that `full` never undercuts, in picoseconds. They borrow the program and
+ * the lags of its pieces. */
+#ifndef MS_BOUND_BOUND_H
+#define MS_BOUND_BOUND_H
+
+#include "bound/lags.h"
+
+MsTime ms_bound_streams(const MsProgram *program); /* rows of the busiest stream of a stage, one after the other:
+                                                      messages, fetches and offloads too */
+MsTime ms_bound_behind(
+    const MsProgram *program); /* of the slowest stage: compute rows after the gradient norm, where all meet */
+/* compute_s[stages], may be NULL: what each stage computes at least. */
+MsTime ms_bound_step(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, double *compute_s);
+/* How long a piece still computes at most when its backward has handed on its gradient. */
+MsTime ms_bound_late(MsPieceLags *lags, int piece);
+/* A tighter one: the whole step with nothing shared, slot by slot (bound/relaxed.c); 0 where steps overlap (`skewed`).
+ */
+MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule);
+/* The passes of a scenario alone, with messages that take no time: below the step of all scenarios that differ from it
+ * in options which change neither the rows of the pieces nor their schedule. `work`, `lags`: of the same pieces, maybe
+ * in another pipeline. 0 where costs decide the schedule. */
+MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsPieceLags *lags);
+
+#endif

@@ -1,0 +1,54 @@
+/* src/bound/bound_priv.h - what bounds need besides lags: what rows force on the compute stream, and what the step's
+ * own collectives take from it. Private to bound/. */
+#ifndef MS_BOUND_PRIV_H
+#define MS_BOUND_PRIV_H
+
+#include "bound/lags.h"
+
+/* --- lags.c --- */
+/* Of these lags what the compute stream itself needs: rows, gaps in which nothing can be computed, and what is lost to
+ * rows that take SMs. `own`: the rows alone. What else takes SMs while the stream computes comes on top, but for the
+ * time that it may spend in the difference. shared[k]: all lags where k + 1 collectives of the step's own (rivals) are
+ * under way all the time, which take their share of the network and of the SMs. `network`: what rows between the first
+ * compute row and the last have to send over it. */
+enum { MS_RIVALS = 2 }; /* reductions or gathers of dense and of expert parameters */
+typedef struct {
+  MsLags lags, shared[MS_RIVALS];
+  MsTime own, network;
+} MsForced;
+extern const MsForced ms_nothing_forced;
+MsForced ms_forced_product(const MsForced *then, const MsForced *first);
+MsForced ms_forced_beside(const MsForced *forced); /* of a list that runs as the backward of a pair */
+/* Before they are asked for: SMs that rivals take at least, one of them and both. */
+void ms_piece_lags_meet(MsPieceLags *lags, const int sms[MS_RIVALS]);
+const MsForced *ms_piece_forced_pass(MsPieceLags *lags, MsSlotKind kind, int piece);
+const MsForced *ms_piece_forced_pair(MsPieceLags *lags, int forward, int backward);
+
+/* busy.c: raises the lags behind those of `sources` that are entries or the compute stream to those that rows need
+ * which share the SMs. */
+void ms_rows_busy(const MsRows *rows, int sm_count, guint sources, MsLags *lags);
+/* All of it but `shared`. */
+MsForced ms_rows_forced(const MsRows *rows, int sm_count);
+
+/* --- toll.c: what parameter gathers and gradient reductions of the step take from the compute of one stage --- */
+typedef struct MsToll MsToll;
+/* NULL when there are none, or when SMs could be taken faster than costs add up. `slots` of the stage; `at`: when its
+ * compute stream is free for the first. */
+MsToll *ms_toll_new(const MsProgram *program, int stage, int slots, MsTime at);
+void ms_toll_free(MsToll *toll);
+void ms_toll_last(MsToll *toll, int chunk); /* the slot that comes next is the last backward of a chunk */
+typedef struct {
+  MsTime forced, own, network;
+  MsLags shared[MS_RIVALS];
+} MsNeed; /* what a slot takes of the stream: MsForced */
+MsNeed ms_need_of(const MsForced *forced);
+/* A slot: `before` and `after` it as in ms_lags_run; raises what is there `after` it by the toll. */
+void ms_toll_slot(MsToll *toll, const MsNeed *need, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
+/* SMs that collectives of the step's own which go over the network take at least: one of them, and one of both kinds.
+ * FALSE: there are none. */
+gboolean ms_toll_rivals(const MsProgram *program, int sms[MS_RIVALS]);
+MsTime ms_toll_gathered(MsToll *toll,
+                        int chunk); /* before the first forward of a chunk: the stream is not free for it before */
+MsTime ms_toll_joined(const MsToll *toll); /* slots and reductions are not over before */
+
+#endif

@@ -1,0 +1,14 @@
+/* src/sim/account.h - where the time of a stage went. */
+#ifndef MS_SIM_ACCOUNT_H
+#define MS_SIM_ACCOUNT_H
+
+#include "sim/result.h"
+#include "step/program.h"
+
+/* Time parts of each stage from a simulated full step. */
+void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory,
+                const MsOp *const *tag_op, MsTimeParts *stage);
+/* Takes `by` off the waiting of every stage. */
+void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by);
+
+#endif

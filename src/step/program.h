@@ -1,0 +1,93 @@
+/* src/step/program.h - the rows of a step with their costs.
+ *
+ * A costed list is an operator list with every row's duration, resources and host launch in engine units. Each row has
+ * a tag, unique over the whole step program, so that a task of a graph leads back to its row. */
+#ifndef MS_STEP_PROGRAM_H
+#define MS_STEP_PROGRAM_H
+
+#include "cost/cost.h"
+#include "engine/engine.h"
+#include "sched/sched.h"
+
+typedef struct {
+  const MsOpList *list;
+  MsTime *duration, *launch; /* [n]; of lists that were costed here, `duration` owns them all */
+  MsTime *beside;            /* [n] duration in a pair, beside the pass of another microbatch */
+  guint16 *sms;
+  guint8 *use;
+  guint32 tag;     /* of row 0 */
+  MsTime shortest; /* from the start of the list to the end of its last compute row, alone on the machine: a lower bound
+                      of it in any run */
+  MsTime compute;  /* sum of compute rows */
+  MsTime weight;   /* of those, weight gradients: what a W slot takes */
+} MsCosted;
+
+typedef struct {
+  MsCosted forward, backward, reload;
+} MsCostedPiece;
+
+typedef struct {
+  MsStepOps ops;
+  MsCosted before, reduce, gather, after;
+} MsCostedStep;
+
+typedef struct { /* Megatron-FSDP, around the passes of one piece */
+  MsUnitOps ops;
+  MsCosted gather, cast, reduce;
+} MsCostedUnit;
+
+typedef struct MsProgram { /* everything a step needs, costed; borrows scenario, layout, work, cost */
+  const MsScenario *scenario;
+  const MsLayout *layout;
+  const MsWork *work;
+  const MsCost *cost;
+  MsCostedPiece *piece; /* [work->n_pieces] */
+  gboolean borrowed;    /* they belong to another */
+  MsCostedUnit *unit;   /* [work->n_pieces], NULL without sharded gradients */
+  MsCostedStep *step;   /* [pp] */
+  MsOp p2p_op;          /* the message between virtual stages */
+  MsOpCost p2p;
+  guint32 p2p_tag, n_tags;
+  gboolean p2p_blocks; /* non-interleaved: sends are waited for (communication.md 6) */
+  gboolean skewed;     /* ms_steps_overlap */
+} MsProgram;
+
+MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);
+/* The same with pieces that belong to another layout of the same GPUs, parallel sizes but for PP and VPP, and options:
+ * borrowed. */
+MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedPiece *pieces);
+void ms_program_free(MsProgram *program);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsProgram, ms_program_free)
+
+/* The pieces alone. *tag: of the first row; becomes that behind the last. like[n_like]: pieces, maybe of other work,
+ * whose kernels cost the same (ms_cost_same_kernels): what is known of them is not costed again. (transfer full) */
+MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, const MsCostedPiece *like, int n_like,
+                                    guint32 *tag);
+void ms_costed_pieces_free(MsCostedPiece *pieces, int n);
+MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
+
+/* No step takes longer: everything on the stage that has most to do, after one another, as often as there are stages.
+ * In seconds, as it may be beyond MsTime. */
+double ms_program_longest_s(const MsProgram *program);
+/* The schedule that the scenario names; zb-1p and zb-2p search with the costs of the program. NULL and `why` when it
+ * cannot be built. (transfer full) */
+MsSchedule *ms_program_schedule(const MsProgram *program, char *why, size_t size);
+/* The optimizer validates its step afterwards: stages do not meet at the gradient norm (schedules.md 5). */
+gboolean ms_steps_overlap(const MsScenario *scenario);
+/* Communication of a slot may hide behind another slot: only compute rows are certain to follow one another. */
+gboolean ms_slots_overlap(const MsScenario *scenario);
+
+/* Rows of a backward list that a slot takes: all (B), those of the input gradient (I), those of the weight gradients
+ * (W). */
+typedef enum { MS_LIST_ALL, MS_LIST_INPUT, MS_LIST_WEIGHT } MsListPart;
+static inline gboolean ms_in_list_part(const MsOp *op, MsListPart part) {
+  return part == MS_LIST_ALL || (op->pass == MS_PASS_WGRAD) == (part == MS_LIST_WEIGHT);
+}
+
+/* A backward that leaves the head's weight gradient to the rows behind the last slot (ms_work_deferred). */
+gboolean ms_leaves_head(const MsProgram *program, const MsSchedule *schedule, int stage, int chunk, int mb);
+/* The rows of one piece in a slot of that kind: of a head that is left, those of the input gradient only. MS_N_SLOTS:
+ * none. */
+MsSlotKind ms_piece_slot(const MsProgram *program, MsSlotKind kind, int piece, gboolean leaves_head);
+
+#endif
