@@ -236,7 +236,7 @@ deb:
 # Form: .clang-format (version 14), and no line above 120 columns, whether it is installed or not.
 FORMATTED := $(wildcard src/*/*.[ch] src/*/*.def tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.c)
 format:
-	clang-format -i $(FORMATTED)
+	@clang-format -i $(FORMATTED)
 check-format:
 	@awk 'length > 120 { printf "%s:%d: %d columns\n", FILENAME, FNR, length; bad = 1 } END { exit bad }' \
 	  $(FORMATTED) $(wildcard src/*/*.inc)

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "report/report.h"
+#include "study/ask.h"
 
 /* The opaque types are the program's own: a scenario, a result, a plan with its request. */
 struct moesim_plan {
@@ -87,6 +88,20 @@ char *moesim_result_json(const moesim_result *result) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_result_write(result_of(result), NULL, out);
   return ms_json_out_take(out);
+}
+
+char *moesim_request_json(const char *model, const char *hardware, const char *gpus, const char *precision,
+                          int seq_length, int global_batch_size, char **error) {
+  start();
+  GError *reason = NULL;
+  MsAsk ask = {.model = model,
+               .hardware = hardware,
+               .gpus = gpus,
+               .precision = precision,
+               .seq_length = seq_length ? seq_length : MS_ASK_UNSET,
+               .global_batch_size = global_batch_size ? global_batch_size : MS_ASK_UNSET};
+  char *text = ms_ask_request(&ask, FALSE, &reason);
+  return text ? text : fail(error, reason);
 }
 
 static moesim_plan *plan_from(MsJson *doc, GError *reason, int top, int threads, char **error) {

@@ -63,6 +63,13 @@ MOESIM_API double moesim_result_peak_memory_B(const moesim_result *result);  /* 
 MOESIM_API double moesim_result_memory_capacity_B(const moesim_result *result);
 MOESIM_API char *moesim_result_json(const moesim_result *result); /* everything; free with moesim_free */
 
+/* --- asking in a few words ------------------------------------------------------------------------------------- */
+/* The plan request that `moesim plan --model M --hardware H --gpus N --write-request -` prints, for moesim_plan_parse.
+ * Several models, machines and numbers of GPUs are separated by commas; precision NULL: bf16; seq_length and
+ * global_batch_size 0: the command line's defaults. Free with moesim_free. */
+MOESIM_API char *moesim_request_json(const char *model, const char *hardware, const char *gpus, const char *precision,
+                                     int seq_length, int global_batch_size, char **error);
+
 /* --- a search -------------------------------------------------------------------------------------------------- */
 /* Searches the request of `file` and keeps the best `top` layouts (0: the request's own number, else 10), on `threads`
  * threads (0: all cores). */

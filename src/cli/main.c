@@ -210,6 +210,7 @@ static int dispatch(int argc, char **argv) {
 int main(int argc, char **argv) {
   gsl_set_error_handler_off(); /* its default aborts; we check every status */
   signal(SIGPIPE, SIG_IGN);    /* a closed pipe is an I/O error with its own exit status */
+  signal(SIGXFSZ, SIG_IGN);    /* so is a file that may not grow */
   int status = dispatch(argc - 1, argv + 1);
   GError *error = NULL;
   if (ms_flush_stdout(&error)) return status;

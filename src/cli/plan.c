@@ -4,9 +4,9 @@
 #include "base/io.h"
 #include "cli/cli.h"
 #include "cli/plan_launch.h"
-#include "cli/plan_request.h"
 #include "base/ranks.h"
 #include "report/report.h"
+#include "study/ask.h"
 
 enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
@@ -14,8 +14,25 @@ typedef struct {
   int top, threads, rank;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, branch, json, follow, front;
-  MsPlanAsk ask;
+  char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
+  int seq_length, global_batch_size;
+  char *write_request; /* keep the request in this file, "-" is standard output, and plan nothing */
 } Options;
+
+static MsAsk ask_of(const Options *o) {
+  return (MsAsk){o->model, o->hardware, o->gpus, o->precision, o->seq_length, o->global_batch_size, o->around};
+}
+
+/* Of --model, --hardware, --gpus and what goes with them the first that is given, or NULL. */
+static const char *first_word(const Options *o) {
+  return o->model                               ? "--model"
+         : o->hardware                          ? "--hardware"
+         : o->gpus                              ? "--gpus"
+         : o->precision                         ? "--precision"
+         : o->seq_length != MS_ASK_UNSET        ? "--seq-length"
+         : o->global_batch_size != MS_ASK_UNSET ? "--global-batch-size"
+                                                : NULL;
+}
 
 /* What was found so far, as a line for a program that reads along; at most five a second. */
 static void print_so_far(const MsPlan *plan, double done, gpointer user) {
@@ -141,18 +158,20 @@ static GPtrArray *requests_of(const char *text, GError **error) {
 /* The requests of the file; without one, of the options. */
 static GPtrArray *load(const Options *o, const char *file, GError **error) {
   if (file) return ms_requests_load(file, error);
-  g_autofree char *text = ms_plan_request_text(&o->ask, error);
+  MsAsk ask = ask_of(o);
+  g_autofree char *text = ms_ask_request(&ask, TRUE, error);
   return text ? requests_of(text, error) : NULL;
 }
 
 static int keep_request(const Options *o) {
   GError *error = NULL;
-  g_autofree char *text = ms_plan_request_text(&o->ask, &error);
+  MsAsk ask = ask_of(o);
+  g_autofree char *text = ms_ask_request(&ask, TRUE, &error);
   g_autoptr(GPtrArray) checked = text ? requests_of(text, &error) : NULL;
   if (!checked) return ms_cli_fail(error);
-  if (strcmp(o->ask.write, "-") == 0) return ms_cli_print(g_steal_pointer(&text)), 0;
+  if (strcmp(o->write_request, "-") == 0) return ms_cli_print(g_steal_pointer(&text)), 0;
   g_autofree char *lines = g_strconcat(text, "\n", NULL);
-  return ms_write_file(o->ask.write, lines, -1, &error) ? 0 : ms_cli_fail(error);
+  return ms_write_file(o->write_request, lines, -1, &error) ? 0 : ms_cli_fail(error);
 }
 
 static int plan(const MsVerb *verb, const Options *o, const char *file) {
@@ -185,11 +204,11 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
-  gboolean asked = ms_plan_asked(&o->ask);
-  const char *beside = ms_plan_ask_beside_around(&o->ask);
-  if (g_strcmp0(o->ask.around, "-") == 0)
+  const char *beside = first_word(o);
+  gboolean asked = beside || o->around || o->write_request;
+  if (g_strcmp0(o->around, "-") == 0)
     return ms_cli_usage(verb, "--around takes a file: the run is read twice, standard input is not");
-  if (o->ask.around && beside)
+  if (o->around && beside)
     return ms_cli_usage(verb, "--around SCENARIO says what %s would: give one or the other", beside);
   if (files > 0 && asked)
     return ms_cli_usage(verb, "--model, --hardware, --gpus and what goes with them, or --around, stand for a request "
@@ -201,23 +220,22 @@ static int check(const MsVerb *verb, const Options *o, int files) {
 
 int ms_cli_plan(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("plan");
-  Options o = {.top = MS_CLI_UNSET, .ask = {.seq_length = MS_CLI_UNSET, .global_batch_size = MS_CLI_UNSET}};
+  Options o = {.top = MS_CLI_UNSET, .seq_length = MS_ASK_UNSET, .global_batch_size = MS_ASK_UNSET};
   const GOptionEntry entries[] = {
-      {"model", 'm', 0, G_OPTION_ARG_STRING, &o.ask.model,
+      {"model", 'm', 0, G_OPTION_ARG_STRING, &o.model,
        "without a request file: what to train; several separated by commas", "NAME"},
-      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.ask.hardware, "on which machine; several separated by commas",
-       "NAME"},
-      {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.ask.gpus, "on how many GPUs; several separated by commas", "N"},
-      {"seq-length", 's', 0, G_OPTION_ARG_INT, &o.ask.seq_length, "tokens of a sequence (default 4096)", "N"},
-      {"global-batch-size", 'b', 0, G_OPTION_ARG_INT, &o.ask.global_batch_size,
+      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.hardware, "on which machine; several separated by commas", "NAME"},
+      {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.gpus, "on how many GPUs; several separated by commas", "N"},
+      {"seq-length", 's', 0, G_OPTION_ARG_INT, &o.seq_length, "tokens of a sequence (default 4096)", "N"},
+      {"global-batch-size", 'b', 0, G_OPTION_ARG_INT, &o.global_batch_size,
        "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU)", "N"},
-      {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.ask.precision, "default bf16; auto tries all that the machine has",
+      {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.precision, "default bf16; auto tries all that the machine has",
        "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
-      {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.ask.around,
+      {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.around,
        "without a request file: the task of this run, with its layout and recomputation left open, and the run beside "
        "the winner",
        "SCENARIO"},
-      {"write-request", 0, 0, G_OPTION_ARG_FILENAME, &o.ask.write,
+      {"write-request", 0, 0, G_OPTION_ARG_FILENAME, &o.write_request,
        "keep the request of these options in FILE to edit it (- is standard output), and plan nothing", "FILE"},
       {"top", 'n', 0, G_OPTION_ARG_INT, &o.top, "how many layouts to print (default 10, or the request's plan.top)",
        "N"},
@@ -254,13 +272,12 @@ int ms_cli_plan(int argc, char **argv) {
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     status = check(verb, &o, argc - 1);
-    if (o.ask.around && !o.compare && !o.launch) o.compare = g_strdup(o.ask.around);
-    if (status == 0) status = o.ask.write ? keep_request(&o) : plan(verb, &o, argv[1]);
+    if (o.around && !o.compare && !o.launch) o.compare = g_strdup(o.around);
+    if (status == 0) status = o.write_request ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
   g_free(o.out), g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint),
       g_free(o.resume);
   g_strfreev(o.without);
-  g_free(o.ask.model), g_free(o.ask.hardware), g_free(o.ask.gpus), g_free(o.ask.precision), g_free(o.ask.around),
-      g_free(o.ask.write);
+  g_free(o.model), g_free(o.hardware), g_free(o.gpus), g_free(o.precision), g_free(o.around), g_free(o.write_request);
   return status;
 }

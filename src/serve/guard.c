@@ -12,12 +12,25 @@ static gboolean is_loopback(const char *served) {
   return g_str_has_prefix(served, "127.") || g_str_has_prefix(served, "[::1]");
 }
 
-gboolean ms_guard_host(const char *host, const char *served) {
+/* The host of "name:port", "1.2.3.4:port" or "[::1]:port"; the port is optional. (transfer full) */
+static char *without_port(const char *host) {
+  const char *end = host[0] == '[' ? strchr(host, ']') : strrchr(host, ':');
+  if (host[0] == '[') return end ? g_strndup(host + 1, (gsize)(end - host - 1)) : g_strdup("");
+  return end ? g_strndup(host, (gsize)(end - host)) : g_strdup(host);
+}
+
+static gboolean is_listed(const char *name, const char *const *allowed) {
+  for (int i = 0; allowed && allowed[i]; i++)
+    if (g_ascii_strcasecmp(allowed[i], name) == 0) return TRUE;
+  return FALSE;
+}
+
+gboolean ms_guard_host(const char *host, const char *served, const char *const *allowed) {
   if (!host) return FALSE;
-  if (g_ascii_strcasecmp(host, served) == 0 || !is_loopback(served)) return TRUE;
-  const char *port = strrchr(served, ':');
-  g_autofree char *local = g_strconcat("localhost", port, NULL);
-  return g_ascii_strcasecmp(host, local) == 0;
+  if (g_ascii_strcasecmp(host, served) == 0) return TRUE;
+  g_autofree char *name = without_port(host), *local = g_strconcat("localhost", strrchr(served, ':'), NULL);
+  if (is_listed(name, allowed)) return TRUE;
+  return is_loopback(served) ? g_ascii_strcasecmp(host, local) == 0 : g_hostname_is_ip_address(name);
 }
 
 gboolean ms_guard_origin(const char *origin, const char *host) {

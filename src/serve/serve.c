@@ -20,6 +20,7 @@ gboolean ms_serve(const MsServeOptions *options, GError **error) {
 #include <libsoup/soup.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/io.h"
 #include "base/json.h"
@@ -27,10 +28,13 @@ gboolean ms_serve(const MsServeOptions *options, GError **error) {
 #include "report/page.h"
 #include "serve/guard.h"
 #include "serve/worker.h"
+#include "study/ask.h"
 
 enum {
   BODY_BYTES = 128 * 1024,
   CONNECTIONS = 256,
+  LOOK_MS = 250, /* how often it looks whether somebody still waits */
+  LEASE_S = 5,   /* a search that nobody has asked about for so long is stopped */
 };
 static const MsWorkerLimits worker_limits = {
     .running = 2, .waiting = 128, .kept = 192, .memory_B = 3ull << 30, .answer_B = 48u << 20};
@@ -41,6 +45,7 @@ typedef struct {
   GSocketService *listener;
   MsWorkers *workers;
   char *page, *choices, *host; /* host: "127.0.0.1:8080" */
+  const char *const *allowed;  /* MsServeOptions.allow_host */
   guint connections, idle_s;
 } Server;
 
@@ -103,10 +108,20 @@ static void incoming_free(gpointer data) {
 }
 static Incoming *incoming_of(SoupServerMessage *msg) { return g_object_get_data(G_OBJECT(msg), "incoming"); }
 
+static GSocket *socket_of(SoupServerMessage *msg) { /* see incoming() */
+  return g_object_get_data(G_OBJECT(soup_server_message_get_remote_address(msg)), "socket");
+}
+
 static void hang_up(SoupServerMessage *msg) {
-  GSocket *socket =
-      g_object_get_data(G_OBJECT(soup_server_message_get_remote_address(msg)), "socket"); /* see incoming() */
+  GSocket *socket = socket_of(msg);
   if (socket) g_socket_shutdown(socket, TRUE, TRUE, NULL);
+}
+
+/* The other side has closed the connection. libsoup does not read while an answer is being worked out. */
+static gboolean has_hung_up(SoupServerMessage *msg) {
+  GSocket *socket = socket_of(msg);
+  char byte;
+  return socket && recv(g_socket_get_fd(socket), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 static void got_chunk(SoupServerMessage *msg, GBytes *chunk, gpointer user) {
@@ -161,7 +176,7 @@ static void early(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
   SoupMessageHeaders *headers = soup_server_message_get_request_headers(msg);
   const char *method = soup_server_message_get_method(msg), *host = soup_message_headers_get_one(headers, "Host");
   const char *origin = soup_message_headers_get_one(headers, "Origin");
-  if (!ms_guard_host(host, server->host))
+  if (!ms_guard_host(host, server->host, server->allowed))
     refuse(msg, SOUP_STATUS_MISDIRECTED_REQUEST, "this server answers to its own address only");
   else if (origin && !ms_guard_origin(origin, host))
     refuse(msg, SOUP_STATUS_FORBIDDEN, "requests come from this server's own page only");
@@ -191,10 +206,12 @@ typedef struct {
   SoupServerMessage *msg; /* owned */
   MsWorker *worker;
   gulong finished;
+  guint look;
   const char *type;
 } Pending;
 
 static void pending_free(Pending *p) {
+  if (p->look) g_source_remove(p->look);
   g_signal_handler_disconnect(p->msg, p->finished);
   g_object_unref(p->msg);
   g_free(p);
@@ -205,6 +222,15 @@ static void gone_away(SoupServerMessage *msg, gpointer user) {
   Pending *p = user;
   ms_worker_abandon(p->worker);
   pending_free(p);
+}
+
+static gboolean look_for_client(gpointer user) {
+  Pending *p = user;
+  if (!has_hung_up(p->msg)) return G_SOURCE_CONTINUE;
+  hang_up(p->msg);
+  soup_server_message_unpause(p->msg); /* finds the connection closed: gone_away */
+  p->look = 0;
+  return G_SOURCE_REMOVE;
 }
 
 static void pending_ended(MsWorker *worker, gpointer user) {
@@ -225,6 +251,7 @@ static void work_on(Server *server, SoupServerMessage *msg, const char *const *a
   p->worker = ms_workers_start(server->workers, argv, body, pending_ended, p);
   if (p->worker) {
     soup_server_message_pause(msg);
+    p->look = g_timeout_add(LOOK_MS, look_for_client, p);
     return;
   }
   answer_error(msg, SOUP_STATUS_SERVICE_UNAVAILABLE, "too many requests wait already");
@@ -241,6 +268,7 @@ static void start_plan(Server *server, SoupServerMessage *msg) {
     answer_error(msg, SOUP_STATUS_SERVICE_UNAVAILABLE, "too many requests wait already");
     return;
   }
+  ms_worker_lease(worker, LEASE_S);
   g_autofree char *json = g_strdup_printf("{\"id\":\"%s\"}", ms_worker_id(worker));
   answer_json(msg, SOUP_STATUS_ACCEPTED, json);
 }
@@ -267,8 +295,10 @@ static void on_plan(Server *server, SoupServerMessage *msg, const char *id) {
   else if (strcmp(method, "DELETE") == 0) {
     ms_worker_stop(worker);
     answer_json(msg, SOUP_STATUS_OK, "{}");
-  } else if (strcmp(method, "GET") == 0) tell_plan(msg, worker);
-  else answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, "GET or DELETE");
+  } else if (strcmp(method, "GET") == 0) {
+    ms_worker_lease(worker, LEASE_S);
+    tell_plan(msg, worker);
+  } else answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, "GET or DELETE");
 }
 
 static void write_launch(Server *server, SoupServerMessage *msg, const char *form) {
@@ -276,6 +306,43 @@ static void write_launch(Server *server, SoupServerMessage *msg, const char *for
   if (!g_strv_contains(ms_launch_words, form))
     answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such form of launch arguments");
   else work_on(server, msg, argv, "application/json");
+}
+
+/* --- requests from a few words --------------------------------------------------------------------------------- */
+
+/* A word or number of the object as text; NULL when it is not there. (transfer full) */
+static char *word_of(JsonObject *object, const char *key) {
+  JsonNode *node = json_object_get_member(object, key);
+  if (!node || !JSON_NODE_HOLDS_VALUE(node)) return NULL;
+  return json_node_get_value_type(node) == G_TYPE_STRING
+             ? g_strdup(json_node_get_string(node))
+             : g_strdup_printf("%" G_GINT64_FORMAT, json_node_get_int(node));
+}
+
+static int number_of(JsonObject *object, const char *key) {
+  JsonNode *node = json_object_get_member(object, key);
+  if (!node || !JSON_NODE_HOLDS_VALUE(node)) return MS_ASK_UNSET;
+  return (int)CLAMP(json_node_get_int(node), -1, G_MAXINT);
+}
+
+/* What the form says as a plan request: the same function as on the command line. */
+static void write_request(SoupServerMessage *msg) {
+  g_autoptr(GError) error = NULL;
+  g_autofree char *body = checked_body(msg);
+  if (!body) return;
+  g_autoptr(MsJson) doc = ms_json_parse(body, -1, "request", &error);
+  JsonObject *object = json_node_get_object(ms_json_root(doc)); /* checked_body has seen that it is one */
+  g_autofree char *model = word_of(object, "model"), *hardware = word_of(object, "hardware"),
+                  *gpus = word_of(object, "gpus"), *precision = word_of(object, "precision");
+  MsAsk ask = {.model = model,
+               .hardware = hardware,
+               .gpus = gpus,
+               .precision = precision,
+               .seq_length = number_of(object, "seq_length"),
+               .global_batch_size = number_of(object, "global_batch_size")};
+  g_autofree char *text = ms_ask_request(&ask, FALSE, &error);
+  if (text) answer_json(msg, SOUP_STATUS_OK, text);
+  else answer_error(msg, SOUP_STATUS_BAD_REQUEST, error->message);
 }
 
 /* --- routes ---------------------------------------------------------------------------------------------------- */
@@ -297,6 +364,8 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
       answer(msg, SOUP_STATUS_OK, "text/html; charset=utf-8", server->page);
   } else if (strcmp(path, "/api/choices") == 0) {
     if (is(msg, "GET")) answer_json(msg, SOUP_STATUS_OK, server->choices);
+  } else if (strcmp(path, "/api/request") == 0) {
+    if (is(msg, "POST")) write_request(msg);
   } else if (strcmp(path, "/api/plan") == 0) {
     if (is(msg, "POST")) start_plan(server, msg);
   } else if (g_str_has_prefix(path, "/api/plan/")) {
@@ -364,24 +433,16 @@ static gboolean stop(gpointer user) {
 }
 
 static void write_model(const char *name, MsJsonOut *out) {
-  g_autoptr(MsModel) model = ms_model_load(name, NULL);
-  if (!model) return;
   ms_json_out_object(out, NULL);
   ms_json_out_string(out, "name", name);
-  ms_json_out_bool(out, "moe", model->num_experts > 0);
-  ms_json_out_bool(out, "mla", ms_model_has_mla(model));
   ms_json_out_end(out);
 }
 
 static void write_machine(const char *name, MsJsonOut *out) {
   g_autoptr(MsHardware) machine = ms_hardware_load(name, NULL);
   if (!machine) return;
-  int dispatcher = machine->hybridep ? MS_DISPATCH_HYBRIDEP
-                   : machine->deepep ? MS_DISPATCH_DEEPEP
-                                     : MS_DISPATCH_ALLTOALL;
   ms_json_out_object(out, NULL);
   ms_json_out_string(out, "name", name);
-  ms_json_out_string(out, "dispatcher", ms_dispatcher_words[dispatcher]);
   ms_json_out_array(out, "precisions");
   for (int p = 0; ms_precision_words[p]; p++)
     if (ms_hardware_peak_flops(machine, (MsPrecision)p) > 0) ms_json_out_string(out, NULL, ms_precision_words[p]);
@@ -428,6 +489,7 @@ gboolean ms_serve(const MsServeOptions *options, GError **error) {
   Server server = {.loop = g_main_loop_new(NULL, FALSE),
                    .listener = g_socket_service_new(),
                    .page = ms_page_live(),
+                   .allowed = options->allow_host,
                    .choices = choices_json(options->time_s),
                    .idle_s = options->idle_s};
   MsWorkerLimits limits = worker_limits;

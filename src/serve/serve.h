@@ -2,7 +2,9 @@
  *
  *   GET    /                the page
  *   GET    /api/choices     models, machines, what the limits are
- *   POST   /api/plan        a plan request; 202 {"id"}
+ *   POST   /api/request     {"model","hardware","gpus","precision","seq_length","global_batch_size"}: a plan request
+ *                           (study/ask.h: what the command line makes of the same words)
+ *   POST   /api/plan        a plan request; 202 {"id"}. Stopped when nobody asks about it for five seconds
  *   GET    /api/plan/ID     {"state","done","note","plan"}: what was found so far, then everything
  *   DELETE /api/plan/ID     stops it; what was found stays
  *   POST   /api/run         a scenario; the data of the page for it (report/page.h)
@@ -12,8 +14,8 @@
  * memory, in an empty folder. Nothing is served from the file system. A request may not hold a path: models and
  * machines are named. Bodies, connections, jobs that run, wait and are kept are all bounded; what is over is refused
  * with 413, 429 or 503. A body must come as application/json and, when the browser says where from, from this server's
- * own page; the Host must be the address that is served, so that a foreign page cannot reach it through a name of its
- * own. */
+ * own page; the Host must be the address that is served or a name that the user allowed, so that a foreign page cannot
+ * reach it through a name of its own. Work stops with the client that asked for it, and with the server. */
 #ifndef MS_SERVE_SERVE_H
 #define MS_SERVE_SERVE_H
 
@@ -24,7 +26,8 @@ typedef struct {
   guint16 port;        /* 0 = any free one */
   guint idle_s;        /* a connection on which nothing moves, and a request that does not arrive, are cut after that */
   guint time_s;        /* of one search or simulation */
-  const char *program; /* the moesim that works on requests; NULL = this one */
+  const char *const *allow_host; /* names by which it may be asked besides its address, NULL-terminated; NULL: none */
+  const char *program;           /* the moesim that works on requests; NULL = this one */
 } MsServeOptions;
 
 /* Serves until SIGINT or SIGTERM; prints the address on standard output once it listens. FALSE and an MS_ERROR_ENV when

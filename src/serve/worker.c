@@ -4,6 +4,7 @@
 #include <glib/gstdio.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include "base/err.h"
@@ -33,7 +34,7 @@ struct MsWorker {
   gsize line_end; /* of `text`: one past the last whole line; the answer stands before it */
   char *answer, *chunk[2];
   int status;
-  guint timer;
+  guint timer, lease;
 };
 
 const char *ms_worker_id(const MsWorker *w) { return w->id; }
@@ -44,6 +45,7 @@ int ms_worker_status(const MsWorker *w) { return w->status; }
 
 static void worker_free(MsWorker *w) {
   if (w->timer) g_source_remove(w->timer);
+  if (w->lease) g_source_remove(w->lease);
   g_clear_object(&w->process);
   g_strfreev(w->argv);
   g_free(w->input);
@@ -66,6 +68,7 @@ static void limit(int what, guint64 value) {
 
 static void in_the_child(gpointer user) { /* between fork and exec */
   const MsWorkerLimits *limits = user;
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a server that is killed leaves nothing running */
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, 4 * (guint64)limits->time_s); /* of all its threads */
 #ifndef __SANITIZE_ADDRESS__                      /* whose shadow alone is larger */
@@ -187,6 +190,18 @@ void ms_worker_stop(MsWorker *w) {
   g_subprocess_send_signal(w->process, SIGTERM);
   if (w->timer) g_source_remove(w->timer);
   w->timer = g_timeout_add_seconds(GRACE_S, kill_now, w);
+}
+
+static gboolean lease_is_over(gpointer user) {
+  MsWorker *w = user;
+  w->lease = 0;
+  ms_worker_stop(w);
+  return G_SOURCE_REMOVE;
+}
+
+void ms_worker_lease(MsWorker *w, guint seconds) {
+  if (w->lease) g_source_remove(w->lease);
+  w->lease = is_over(w) ? 0 : g_timeout_add_seconds(seconds, lease_is_over, w);
 }
 
 void ms_worker_abandon(MsWorker *w) {

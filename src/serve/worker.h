@@ -38,6 +38,8 @@ MsWorker *ms_workers_start(MsWorkers *workers, const char *const *argv, const ch
                            gpointer user);
 MsWorker *ms_workers_find(const MsWorkers *workers, const char *id); /* NULL when unknown or forgotten */
 void ms_worker_stop(MsWorker *worker);
+/* Stops it after so many seconds, unless that is said again before. */
+void ms_worker_lease(MsWorker *worker, guint seconds);
 /* Nobody wants its answer any more: no call back. */
 void ms_worker_abandon(MsWorker *worker);
 

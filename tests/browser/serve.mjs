@@ -1,5 +1,5 @@
 // `moesim serve`: what it answers, what it refuses, and that nothing brings it down; then its page in a browser.
-import {readFileSync, readdirSync, writeFileSync} from 'node:fs';
+import {readFileSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
 import {spawn} from 'node:child_process';
 import http from 'node:http';
 import net from 'node:net';
@@ -139,6 +139,27 @@ await check('launch arguments of what was planned', async () => {
   ok(JSON.parse(r.text).text.includes(`--tensor-model-parallel-size ${best.layout.tp}`), r.text.slice(0, 400));
   equal((await ask(server, 'POST', '/api/launch/nothing', JSON.stringify(best))).status, 404, 'an unknown form');
   equal((await ask(server, 'GET', '/api/launch/megatron')).status, 405, 'GET');
+});
+
+await check('a few words are the request of the command line, and its plan', async () => {
+  const words = {model: 'deepseek-v2-lite', hardware: 'h100-sxm', gpus: 8, precision: 'bf16', seq_length: 4096, global_batch_size: 64};
+  const options = ['--model', words.model, '--hardware', words.hardware, '--gpus', '8', '--precision', 'bf16', '-s', '4096', '-b', '64'];
+  const r = await ask(server, 'POST', '/api/request', JSON.stringify(words)),
+    written = (await moesim('plan', ...options, '--write-request', '-')).stdout;
+  equal(r.text, written.trim(), 'request');
+  const best = (await over(server, JSON.parse((await ask(server, 'POST', '/api/plan', r.text)).text).id)).plan.best,
+    want = JSON.parse((await moesim('plan', ...options, '--json')).stdout).best;
+  equal(JSON.stringify(best.map(b => [b.step_time_s, b.scenario])), JSON.stringify(want.map(b => [b.step_time_s, b.scenario])), 'plan');
+  for (const [bad, why] of [
+    [{model: 'deepseek-v2-lite'}, 'give model, hardware and gpus'],
+    [{...words, gpus: 0}, 'gpus 0: give numbers'],
+    [{...words, model: '/etc/passwd'}, 'a server reads no files'],
+    [{...words, precision: 'fp8'}, 'precision fp8'],
+  ]) {
+    const refused = await ask(server, 'POST', '/api/request', JSON.stringify(bad));
+    equal(refused.status, 400, JSON.stringify(bad));
+    ok(JSON.parse(refused.text).error.includes(why), refused.text);
+  }
 });
 
 /* --- what it refuses ------------------------------------------------------------------------------------------------------------------ */
@@ -315,6 +336,14 @@ await check('a client that goes away takes its work with it', async () => {
   );
   while (children(server).length === 0) await new Promise(done => setTimeout(done, 5));
   socket.destroy();
+  for (let i = 0; i < 60 && children(server).length; i++) await new Promise(done => setTimeout(done, 25));
+  equal(children(server).length, 0, 'processes left');
+  await alive(server);
+});
+
+await check('a search that nobody asks about any more is stopped', async () => {
+  await ask(server, 'POST', '/api/plan', large);
+  while (children(server).length === 0) await new Promise(done => setTimeout(done, 5));
   for (let i = 0; i < 400 && children(server).length; i++) await new Promise(done => setTimeout(done, 25));
   equal(children(server).length, 0, 'processes left');
   await alive(server);
@@ -333,7 +362,9 @@ for (const [width, colorScheme] of [
     await page.locator('#live-gpus').fill('64');
     await page.locator('#live-batch').fill('128');
     await page.locator('#live-batch').blur();
-    equal(JSON.parse(await page.locator('#live-request').inputValue()).model, 'llama3-70b', 'the request follows the form');
+    await page.waitForFunction(() => /"llama3-70b"[^]*"global_batch_size": 128/.test(document.querySelector('#live-request').value));
+    const wanted = await moesim('plan', '-m', 'llama3-70b', '-w', 'h100-sxm', '-g', '64', '-p', 'bf16', '-s', '4096', '-b', '128', '--write-request', '-');
+    equal(JSON.stringify(JSON.parse(await page.locator('#live-request').inputValue())), JSON.stringify(JSON.parse(wanted.stdout)), 'the request follows the form');
     await page.locator('#live-search').click();
     await page.locator('#live-compare:not([hidden])').waitFor({timeout: 60000});
     ok((await page.locator('#plan tbody tr').count()) >= 2, 'ranking');
@@ -371,6 +402,25 @@ await check('ends cleanly', async () => {
     '',
     'standard error',
   );
+});
+
+const running = pid => {
+  try {
+    return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z');
+  } catch (e) {
+    return false;
+  }
+};
+await check('a server that is killed leaves no worker behind', async () => {
+  const victim = await serve();
+  for (let i = 0; i < 2; i++) await ask(victim, 'POST', '/api/plan', large);
+  while (children(victim).length === 0) await new Promise(done => setTimeout(done, 5));
+  const pids = children(victim);
+  victim.child.kill('SIGKILL');
+  await victim.ended;
+  for (let i = 0; i < 200 && pids.some(running); i++) await new Promise(done => setTimeout(done, 25));
+  equal(pids.filter(running).length, 0, 'workers left');
+  for (const n of readdirSync(tmpdir()).filter(n => n.startsWith('moesim-serve-'))) rmSync(join(tmpdir(), n), {recursive: true, force: true}); /* it could not */
 });
 
 await check('a search is stopped when its time is over, and with the server', async () => {

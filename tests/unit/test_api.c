@@ -2,6 +2,7 @@
 #include "lib/close.h"
 
 #include "api/moesim.h"
+#include "lib/cli.h"
 #include "lib/world.h"
 #include "report/report.h"
 
@@ -29,6 +30,36 @@ static void a_run_says_what_the_simulator_says(void **state) {
   moesim_free(json);
   moesim_result_free(result);
   moesim_scenario_free(scenario);
+}
+
+/* The same words give the same plan through the library and on the command line (and in `serve`: tests/browser). */
+static void a_few_words_are_the_command_lines_request(void **state) {
+  (void)state;
+  char *error = NULL, *own = moesim_request_json("llama3-8b", "h100-sxm", "8", NULL, 8192, 128, &error);
+  if (!own) fail_msg("%s", error);
+#define WORDS "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8", "-s", "8192", "-b", "128"
+  g_auto(MsCliRun) written = RUN("plan", WORDS, "--write-request", "-"), planned = RUN("plan", WORDS, "--json");
+  ms_cli_expect(&written, 0, "plan --write-request");
+  assert_string_equal(own, g_strchomp(written.out));
+  moesim_plan *plan = moesim_plan_parse(own, "own", 3, 1, &error);
+  if (!plan) fail_msg("%s", error);
+  assert_int_equal(moesim_plan_count(plan), 3);
+  char *json = moesim_plan_json(plan);
+  g_autoptr(MsJson) mine = ms_cli_json(json, "library"), theirs = ms_cli_json(planned.out, "program");
+  static const char *const parts[] = {"scenario", "step_time_s", "memory", "time"};
+  for (guint i = 0; i < 3 * G_N_ELEMENTS(parts); i++) {
+    g_autofree char *path = g_strdup_printf("best[%u].%s", i % 3, parts[i / 3]);
+    assert_true(json_node_equal(ms_cli_at(ms_json_root(mine), path), ms_cli_at(ms_json_root(theirs), path)));
+  }
+  moesim_free(json);
+  moesim_plan_free(plan);
+  moesim_free(own);
+  assert_null(moesim_request_json("llama3-8b", NULL, "8", NULL, 0, 0, &error));
+  assert_string_equal(error, "give model, hardware and gpus");
+  moesim_free(error);
+  assert_null(moesim_request_json("llama3-8b", "h100-sxm", "8,x", NULL, 0, 0, &error));
+  assert_true(g_str_has_prefix(error, "gpus 8,x: "));
+  moesim_free(error);
 }
 
 static void errors_are_one_line_of_text(void **state) {
@@ -97,11 +128,16 @@ static void a_plan_gives_the_layouts_in_order_and_as_scenarios(void **state) {
   moesim_plan_free(plan);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  (void)argc;
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_few_words_are_the_command_lines_request),
       cmocka_unit_test(a_run_says_what_the_simulator_says),
       cmocka_unit_test(errors_are_one_line_of_text),
       cmocka_unit_test(a_plan_gives_the_layouts_in_order_and_as_scenarios),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  ms_cli_begin(argv[0]);
+  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  ms_cli_end();
+  return failed;
 }

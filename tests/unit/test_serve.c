@@ -23,10 +23,19 @@ static void hosts(void **state) {
               {NULL, "127.0.0.1:8080", FALSE},
               {"[::1]:8080", "[::1]:8080", TRUE},
               {"evil.example:8080", "[::1]:8080", FALSE},
-              {"sim.example:8080", "0.0.0.0:8080", TRUE},
+              {"sim.example:8080", "0.0.0.0:8080", FALSE},
+              {"10.1.2.3:8080", "0.0.0.0:8080", TRUE},
+              {"10.1.2.3", "0.0.0.0:8080", TRUE},
+              {"[fd00::1]:8080", "[::]:8080", TRUE},
+              {"[fd00::1", "[::]:8080", FALSE},
+              {"10.1.2.3.evil.example", "0.0.0.0:8080", FALSE},
+              {"sim.allowed:8080", "0.0.0.0:8080", TRUE},
+              {"SIM.allowed", "127.0.0.1:8080", TRUE},
+              {"sim.allowed.evil:8080", "0.0.0.0:8080", FALSE},
               {NULL, "0.0.0.0:8080", FALSE}};
+  static const char *const allowed[] = {"sim.allowed", NULL};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
-    if (ms_guard_host(rows[i].host, rows[i].served) != rows[i].fine)
+    if (ms_guard_host(rows[i].host, rows[i].served, allowed) != rows[i].fine)
       fail_msg("%s at %s", rows[i].host ? rows[i].host : "no host", rows[i].served);
 }
 

@@ -13,48 +13,20 @@ const ask = async (method, path, body) => {
   throw new Error(why);
 };
 
-/* --- the request: what the form says, as a plan request -------------------------------------------------------------------------- */
-function requestOf(form, choices) {
-  const model = choices.models.find(m => m.name === form.model),
-    machine = choices.machines.find(m => m.name === form.machine),
-    low = !['bf16', 'fp16'].includes(form.precision);
-  const recompute = [
-    {granularity: 'none'},
-    {granularity: 'selective', modules: ['layernorm', ...(model.moe ? ['moe_act'] : []), ...(model.mla ? ['mla_up_proj'] : [])]},
-    {granularity: 'full'},
-  ];
-  return {
-    schema: 1,
-    name: `${form.model}-${form.machine}-${form.gpus}`,
-    model: form.model,
-    hardware: form.machine,
-    gpus: form.gpus,
-    training: {seq_length: form.sequence, micro_batch_size: [1, 2], global_batch_size: form.batch, precision: form.precision, routing: 'balanced'},
-    layout: {...(model.moe ? {} : {ep: 1, etp: 1}), schedule: '1f1b'},
-    options: {
-      sequence_parallel: null,
-      dispatcher: model.moe ? machine.dispatcher : 'alltoall',
-      ep_overlap: false,
-      delay_wgrad: false,
-      overlap_grad_reduce: true,
-      overlap_param_gather: true,
-      tp_comm_overlap: false,
-      recompute,
-      offload_modules: [],
-      optimizer_offload_fraction: 0,
-      cuda_graph_scope: [],
-      distributed_optimizer: true,
-      fsdp: 'none',
-      main_grads_dtype: 'fp32',
-      grad_reduce_dtype: 'fp32',
-      exp_avg_dtype: 'fp32',
-      exp_avg_sq_dtype: 'fp32',
-      fp8_param_gather: low && form.precision.includes('fp8'),
-      cross_entropy_fusion: true,
-    },
-    plan: {top: 10},
-  };
-}
+/* What the form says as a plan request, indented: the server builds it as the command line does. */
+const requestOf = async form =>
+  JSON.stringify(
+    await ask('POST', 'api/request', JSON.stringify({
+      model: form.model,
+      hardware: form.machine,
+      gpus: form.gpus,
+      precision: form.precision,
+      seq_length: form.sequence,
+      global_batch_size: form.batch,
+    })),
+    null,
+    2,
+  );
 
 function liveForm(choices, changed) {
   const start = {model: 'deepseek-v3', machine: 'gb200-nvl72'},
@@ -205,10 +177,21 @@ async function startLive() {
     class: 'mono',
     style: 'width:100%',
   });
-  const form = liveForm(choices, values => {
-    editor.value = JSON.stringify(requestOf(values, choices), null, 2);
-  });
-  editor.value = JSON.stringify(requestOf(form.values(), choices), null, 2);
+  let asked = Promise.resolve();
+  const write = values => {
+    asked = asked
+      .then(() => requestOf(values))
+      .then(text => {
+        editor.value = text;
+        note.textContent = '';
+      })
+      .catch(e => {
+        editor.value = '';
+        note.textContent = e.message;
+      });
+  };
+  const form = liveForm(choices, write);
+  write(form.values());
   const bar = html('i', {}),
     progress = html(
       'div',
@@ -303,6 +286,9 @@ async function startLive() {
     stop.onclick = () => {
       if (id) ask('DELETE', `api/plan/${id}`).catch(() => {});
     };
+    await asked;
+    const leave = () => id && fetch(`api/plan/${id}`, {method: 'DELETE', keepalive: true});
+    addEventListener('pagehide', leave);
     try {
       ({id} = await ask('POST', 'api/plan', editor.value));
       for (;;) {
@@ -329,6 +315,7 @@ async function startLive() {
       note.textContent = '';
       list.replaceChildren(html('p', {class: 'warn', role: 'alert'}, e.message));
     }
+    removeEventListener('pagehide', leave);
     search.disabled = false;
     stop.hidden = true;
   });

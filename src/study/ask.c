@@ -1,52 +1,45 @@
-#include "cli/plan_request.h"
+#include "study/ask.h"
 
 #include <string.h>
 
 #include "base/err.h"
 #include "base/json.h"
-#include "cli/cli.h"
 #include "plan/plan.h"
 #include "study/parts.h"
 
 enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20 };
 
-gboolean ms_plan_asked(const MsPlanAsk *a) {
-  return a->model || a->hardware || a->gpus || a->precision || a->seq_length != MS_CLI_UNSET ||
-         a->global_batch_size != MS_CLI_UNSET || a->around || a->write;
+/* "--seq-length" or "seq_length". (transfer full) */
+static char *named(const char *key, gboolean dashes) {
+  return dashes ? g_strdelimit(g_strconcat("--", key, NULL), "_", '-') : g_strdup(key);
 }
 
-const char *ms_plan_ask_beside_around(const MsPlanAsk *a) {
-  return a->model                               ? "--model"
-         : a->hardware                          ? "--hardware"
-         : a->gpus                              ? "--gpus"
-         : a->precision                         ? "--precision"
-         : a->seq_length != MS_CLI_UNSET        ? "--seq-length"
-         : a->global_batch_size != MS_CLI_UNSET ? "--global-batch-size"
-                                                : NULL;
-}
-
-static gboolean usage(GError **error, const char *format, const char *what) {
-  g_autofree char *text = g_strdup_printf(format, what);
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_USAGE, text);
+/* FALSE with "KEY WHAT". */
+static gboolean wrong(GError **error, gboolean dashes, const char *key, const char *format, ...) G_GNUC_PRINTF(4, 5);
+static gboolean wrong(GError **error, gboolean dashes, const char *key, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *name = named(key, dashes), *what = g_strdup_vprintf(format, args);
+  va_end(args);
+  g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "%s%s", name, what);
   return FALSE;
 }
 
-static gboolean read_gpus(const char *text, GArray *gpus, GError **error) {
+static gboolean read_gpus(const char *text, gboolean dashes, GArray *gpus, GError **error) {
   g_auto(GStrv) words = g_strsplit(text, ",", -1);
   for (int i = 0; words[i]; i++) {
     gint64 value;
     if (!g_ascii_string_to_signed(words[i], 10, 1, MOST_GPUS, &value, NULL))
-      return usage(error, "--gpus %s: give numbers from 1 to 1048576, separated by commas", text);
+      return wrong(error, dashes, "gpus", " %s: give numbers from 1 to %d, separated by commas", text, MOST_GPUS);
     g_array_append_val(gpus, value);
   }
-  return gpus->len > 0 || usage(error, "--gpus %s: give at least one number", text);
+  return gpus->len > 0 || wrong(error, dashes, "gpus", " %s: give at least one number", text);
 }
 
-static gboolean precision_known(const char *text, GError **error) {
+static gboolean precision_known(const char *text, gboolean dashes, GError **error) {
   if (!text || !strcmp(text, "auto") || g_strv_contains(ms_precision_words, text)) return TRUE;
-  g_autofree char *words = g_strjoinv(", ", (char **)(gpointer)ms_precision_words),
-                  *what = g_strdup_printf("%s: must be auto or one of %s", text, words);
-  return usage(error, "--precision %s", what);
+  g_autofree char *words = g_strjoinv(", ", (char **)(gpointer)ms_precision_words);
+  return wrong(error, dashes, "precision", " %s: must be auto or one of %s", text, words);
 }
 
 static gboolean any_experts(char *const *models, gboolean *any, GError **error) {
@@ -130,19 +123,32 @@ static char *request_around(const char *file, GError **error) {
   return result ? ms_request_around(run, ms_device_B(result) / run->hardware->hbm_B) : NULL;
 }
 
-char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
+/* FALSE when what is given cannot be asked, whatever models and machines there are. */
+static gboolean sizes_make_sense(const MsAsk *a, gboolean dashes, GError **error) {
+  if (a->seq_length != MS_ASK_UNSET && a->seq_length < 1)
+    return wrong(error, dashes, "seq_length", " must be positive");
+  if (a->global_batch_size != MS_ASK_UNSET && a->global_batch_size < 1)
+    return wrong(error, dashes, "global_batch_size", " must be positive");
+  return TRUE;
+}
+
+static gboolean is_complete(const MsAsk *a, gboolean dashes, GError **error) {
+  if (a->model && a->hardware && a->gpus) return TRUE;
+  g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
+              dashes ? "give a request file, or --model, --hardware and --gpus" : "give model, hardware and gpus");
+  return FALSE;
+}
+
+char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   if (a->around) return request_around(a->around, error);
-  if (!a->model || !a->hardware || !a->gpus)
-    return usage(error, "give a request file, or %s", "--model, --hardware and --gpus"), NULL;
-  int seq_length = a->seq_length != MS_CLI_UNSET ? a->seq_length : DEFAULT_SEQ_LENGTH, batch = a->global_batch_size;
-  if (seq_length < 1 || (batch < 1 && batch != MS_CLI_UNSET))
-    return usage(error, "%s must be positive", seq_length < 1 ? "--seq-length" : "--global-batch-size"), NULL;
+  if (!is_complete(a, dashes, error) || !sizes_make_sense(a, dashes, error)) return NULL;
+  int seq_length = a->seq_length != MS_ASK_UNSET ? a->seq_length : DEFAULT_SEQ_LENGTH, batch = a->global_batch_size;
   g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(gint64));
   g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
   gboolean experts;
   if (!models[0] || !machines[0])
-    return usage(error, "%s: give at least one name", models[0] ? "--hardware" : "--model"), NULL;
-  if (!precision_known(a->precision, error) || !read_gpus(a->gpus, gpus, error) ||
+    return wrong(error, dashes, models[0] ? "hardware" : "model", ": give at least one name"), NULL;
+  if (!precision_known(a->precision, dashes, error) || !read_gpus(a->gpus, dashes, gpus, error) ||
       !any_experts(models, &experts, error) || !machines_exist(machines, error))
     return NULL;
   g_autofree char *what = short_names(models), *where = short_names(machines),
@@ -156,7 +162,7 @@ char *ms_plan_request_text(const MsPlanAsk *a, GError **error) {
   write_gpus(out, gpus);
   ms_json_out_object(out, "training");
   ms_json_out_int(out, "seq_length", seq_length);
-  ms_json_out_int(out, "global_batch_size", batch != MS_CLI_UNSET ? batch : default_batch(gpus, seq_length));
+  ms_json_out_int(out, "global_batch_size", batch != MS_ASK_UNSET ? batch : default_batch(gpus, seq_length));
   ms_json_out_string(out, "micro_batch_size", "auto");
   ms_json_out_string(out, "precision", a->precision ? a->precision : "bf16");
   ms_json_out_end(out);

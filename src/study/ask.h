@@ -1,0 +1,29 @@
+/* src/study/ask.h - a plan request from a few words: what to train on which machine, everything else left open.
+ *
+ * The command line, the page of `moesim serve`, libmoesim and `plan --write-request` all ask through this one function,
+ * so that the same words give the same plan. */
+#ifndef MS_STUDY_ASK_H
+#define MS_STUDY_ASK_H
+
+#include <glib.h>
+
+enum { MS_ASK_UNSET = G_MININT };
+
+typedef struct {     /* NULL and MS_ASK_UNSET: not given */
+  const char *model; /* names or files; several separated by commas */
+  const char *hardware;
+  const char *gpus;
+  const char *precision; /* default bf16; "auto": all that the machine has */
+  int seq_length;        /* tokens; default 4096 */
+  int global_batch_size; /* sequences; default 4 Mi tokens, at least one sequence for each GPU */
+  const char *around;    /* a scenario instead of all of these: its layout is left open */
+} MsAsk;
+
+/* The request file that they mean, indented as a person would keep it: layout (and the layers of each stage),
+ * microbatch size, recomputation, CUDA graphs, and where a model has experts, dispatcher and EP overlap open; of a run
+ * (`around`), see ms_request_around. `dashes`: messages name what is wrong as options of the command line
+ * (--seq-length), else as keys (seq_length). NULL and *error (MS_ERROR_USAGE) when one is missing or wrong,
+ * MS_ERROR_INPUT when a model is unknown. (transfer full) */
+char *ms_ask_request(const MsAsk *ask, gboolean dashes, GError **error);
+
+#endif
