@@ -79,7 +79,7 @@ $(BUILD)/libmoesim.so.0: $(filter-out $(BUILD)/src/cli/% $(BUILD)/src/serve/% $(
 	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ $(LDLIBS)
 
 # Matrix multiplication by itself, for programs that want nothing else of moesim: src/lcma/lcma.h.
-LCMAOBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/lcma/bench.c,$(wildcard src/lcma/*.c)) $(wildcard src/blas/*.c) src/base/err.c)
+LCMAOBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/lcma/bench.c,$(wildcard src/lcma/*.c)) $(wildcard src/blas/*.c) src/base/err.c src/base/vector.c)
 LCMAPKG := glib-2.0
 $(BUILD)/libmoesim_lcma.so.0: $(LCMAOBJ)
 	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim_lcma.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ $(shell pkg-config --libs $(LCMAPKG)) -lm -lpthread -ldl

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/vector.h"
 #include "cli/cli.h"
 
 const MsVerb ms_verbs[] = {
@@ -211,8 +212,9 @@ int main(int argc, char **argv) {
   gsl_set_error_handler_off(); /* its default aborts; we check every status */
   signal(SIGPIPE, SIG_IGN);    /* a closed pipe is an I/O error with its own exit status */
   signal(SIGXFSZ, SIG_IGN);    /* so is a file that may not grow */
-  int status = dispatch(argc - 1, argv + 1);
   GError *error = NULL;
+  if (!ms_vector_check(&error)) return ms_cli_fail(error);
+  int status = dispatch(argc - 1, argv + 1);
   if (ms_flush_stdout(&error)) return status;
   if (!ms_stdout_abandoned() && status != MS_ERROR_ENV) return ms_cli_fail(error); /* a verb that saw it has said it */
   g_error_free(error); /* who left `moesim ... | head` early knows */

@@ -82,6 +82,9 @@ char *ms_cli_man_page(void) {
       ".SH EXIT STATUS\n0 fine, 1 nothing feasible or a regression found, 2 command line, 3 a file's content, 4 "
       "environment, 70 a bug.\n"
       ".SH ENVIRONMENT\n.TP\n.B MOESIM_DATA\nfolder of models, machines and scenarios; default beside the program.\n"
+      ".TP\n.B MOESIM_VECTOR\nvector unit of own kernels: avx512, avx2, sse2, neon, sve or plain; default the widest "
+      "of "
+      "the CPU.\n"
       ".TP\n.B NO_COLOR\nno colours.\n");
   return g_string_free(out, FALSE);
 }

@@ -13,7 +13,12 @@ const MsKernels *ms_kernels_of_unit(size_t real_B, int unit) {
   MS_BUG("kernels for elements of %zu B", real_B);
 }
 
-const MsKernels *ms_kernels(size_t real_B) { return ms_kernels_of_unit(real_B, 0); }
+const MsKernels *ms_kernels(size_t real_B) {
+  const MsVector most = ms_vector();
+  int unit = 0;
+  while (ms_kernels_of_unit(real_B, unit)->vector > most) unit++;
+  return ms_kernels_of_unit(real_B, unit);
+}
 
 /* --- pairs of an attention ------------------------------------------------------------------------------------- */
 

@@ -17,6 +17,7 @@
 #ifndef MS_EXEC_KERNEL_H
 #define MS_EXEC_KERNEL_H
 
+#include "base/vector.h"
 #include "blas/blas.h"
 #include "work/work.h"
 
@@ -136,6 +137,7 @@ typedef struct {
 typedef struct MsKernels {
   size_t real_B;    /* 4 or 8 */
   const char *unit; /* "avx512", "avx2", "baseline": what the own loops were compiled for */
+  MsVector vector;  /* the least unit that runs it */
 
   /* C = alpha op(A) op(B) + beta C, as ms_blas_sgemm. */
   void (*gemm)(MsKernelRun *run, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, double alpha,
@@ -343,8 +345,8 @@ typedef struct MsKernels {
   void (*front_end)(MsKernelRun *run, double flop, double bytes);
 } MsKernels;
 
-/* The table for elements of 4 or 8 bytes, for the widest vector unit of this CPU that the library was built for. The
- * same bits from every unit. */
+/* The table for elements of 4 or 8 bytes, for ms_vector() or the widest narrower unit that the library was built for.
+ * The same bits from every unit. */
 const MsKernels *ms_kernels(size_t real_B);
 /* The same for unit 0 (the widest), 1 …; NULL when there are no more. For tests. */
 const MsKernels *ms_kernels_of_unit(size_t real_B, int unit);

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/stats.h"
-#include "lcma/combine.h"
+#include "lcma/kernel.h"
 
 enum { SAMPLES = 256, CONTENDERS = 8 };
 

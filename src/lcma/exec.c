@@ -23,7 +23,7 @@ typedef struct { /* A or B cut into a grid of blocks */
   gint64 ld, rows, cols;
   int grid_rows, grid_cols;
   gint64 block_rows, block_cols;
-} Grid; /* without a kernel as stored, with one as multiplied: `trans` tells that data holds it the other way round */
+} Grid; /* for the library as stored, else as multiplied: `trans` tells that data holds it the other way round */
 
 typedef struct { /* where product r finds an operand: scale * (block_rows x block_cols at data) */
   const void *data;
@@ -76,12 +76,6 @@ static size_t chunk_elements(int operands, size_t real_B) {
   return MAX(n, CHUNK_LEAST);
 }
 
-static void combine(size_t real_B, void *out, gint64 step, const void *const *in, const double *coefficient, int terms,
-                    size_t n, gboolean stream) {
-  if (real_B == 8) ms_combine_f64(out, (size_t)step, (const double *const *)in, coefficient, terms, n, stream);
-  else ms_combine_f32(out, (size_t)step, (const float *const *)in, coefficient, terms, n, stream);
-}
-
 /* --- split: sums of blocks of A or B --------------------------------------------------------------------------- */
 typedef struct {    /* where element (i, j) of a sum goes */
   gint64 row, step; /* elements from row to row; between pieces of a row, 0: it is whole */
@@ -92,6 +86,7 @@ typedef struct {    /* where element (i, j) of a sum goes */
 typedef struct {
   const Exec *exec;
   const Grid *grid;
+  const MsKernel *kernel;
   size_t real_B, chunk;
   const Sum *sums; /* of the products that have a buffer */
   char **out;
@@ -162,8 +157,8 @@ static void split_row(const Split *s, const void *const *in, gint64 i, gint64 j,
   for (int o = 0; o < s->n_out; o++) {
     const Sum *sum = &s->sums[o];
     for (int t = 0; t < sum->terms; t++) terms[t] = in[sum->block[t]];
-    combine(s->real_B, s->out[o] + (size_t)at * s->real_B, s->target.step, terms, sum->coefficient, sum->terms, n,
-            TRUE);
+    s->kernel->combine(s->out[o] + (size_t)at * s->real_B, (size_t)s->target.step, terms, sum->coefficient, sum->terms,
+                       n, TRUE);
   }
 }
 
@@ -196,10 +191,16 @@ static void split_task(void *context, int task, int worker) {
 
 /* Operands of products first to end - 1: blocks in place, or buffers from `room` on, stride_B apart, which this fills.
  */
-static void split(const Exec *exec, const Grid *g, const Sum *sums, int first, int end, gboolean copy, size_t real_B,
-                  const Target *target, char *room, size_t stride_B, Operand *operands) {
+static void split(const Exec *exec, const Grid *g, const Sum *sums, int first, int end, gboolean copy,
+                  const MsKernel *kernel, const Target *target, char *room, size_t stride_B, Operand *operands) {
+  size_t real_B = kernel->real_B;
   int copies = g->grid_rows * g->grid_cols * (g->trans ? TASK_ROWS : 1);
-  Split s = {.exec = exec, .grid = g, .real_B = real_B, .chunk = chunk_elements(copies, real_B), .target = *target};
+  Split s = {.exec = exec,
+             .grid = g,
+             .kernel = kernel,
+             .real_B = real_B,
+             .chunk = chunk_elements(copies, real_B),
+             .target = *target};
   g_autofree Sum *list = g_new(Sum, end - first);
   g_autofree char **out = g_new(char *, end - first);
   g_autofree gboolean *needed = g_new0(gboolean, g->grid_rows * g->grid_cols);
@@ -248,7 +249,7 @@ typedef struct {
 /* Rows from `from` to `to` - 1 of a product. */
 static void multiply_rows(const Multiply *p, const MsGemm *g, gint64 from, gint64 to) {
   if (from == to) return;
-  if (p->size->kernel) {
+  if (p->size->packs) {
     ms_kernel_multiply(p->size->kernel, &p->size->packed, g->a, g->b, g->c, g->ldc, from, to);
     return;
   }
@@ -329,7 +330,7 @@ static void merge_block(const Merge *m, int block, gint64 i, gint64 j, size_t n,
     in[terms] = out;
     coefficient[terms++] = m->beta[block];
   }
-  combine(real_B, out, 0, in, coefficient, terms, n, out == c);
+  m->size->kernel->combine(out, 0, in, coefficient, terms, n, out == c);
   if (out != c) memcpy(c, out, (size_t)have * real_B);
 }
 
@@ -386,7 +387,7 @@ static Grid grid_of(const MsGemm *g, const MsScheme *s, const MsStageSize *z, gb
   grid.block_rows = is_b ? z->block.k : z->block.m;
   grid.block_cols = is_b ? z->block.n : z->block.k;
   if (!trans) return grid;
-  if (z->kernel) {
+  if (z->packs) {
     grid.trans = TRUE;
     return grid;
   }
@@ -408,18 +409,17 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
   char *room_a = workspace, *room_b = room_a + (size_t)z.a_buffers * z.a_stride_B,
        *room_c = room_b + (size_t)z.b_buffers * z.b_stride_B;
   char *inner_workspace = room_c + (size_t)group * z.c_stride_B;
-  Sum *u = sums_of(&s->u, s->m, s->k, g->trans_a && !z.kernel),
-      *v = sums_of(&s->v, s->k, s->n, g->trans_b && !z.kernel);
-  Target to_a = z.kernel ? packed_target(z.kernel, &z.packed, FALSE) : plain_target(a.block_cols, z.real_B);
-  Target to_b = z.kernel ? packed_target(z.kernel, &z.packed, TRUE) : plain_target(b.block_cols, z.real_B);
+  Sum *u = sums_of(&s->u, s->m, s->k, g->trans_a && !z.packs), *v = sums_of(&s->v, s->k, s->n, g->trans_b && !z.packs);
+  Target to_a = z.packs ? packed_target(z.kernel, &z.packed, FALSE) : plain_target(a.block_cols, z.real_B);
+  Target to_b = z.packs ? packed_target(z.kernel, &z.packed, TRUE) : plain_target(b.block_cols, z.real_B);
   g_autofree Operand *left = g_new(Operand, s->r), *right = g_new(Operand, s->r);
   g_autofree MsGemm *products = g_new(MsGemm, group);
   g_autofree gboolean *touched = g_new0(gboolean, s->m * s->n);
   double since = ms_process_cpu_s();
   for (int first = 0; first < s->r; first += group) {
     int end = MIN(first + group, s->r);
-    split(exec, &a, u, first, end, z.copy_a, z.real_B, &to_a, room_a, z.a_stride_B, left);
-    split(exec, &b, v, first, end, z.copy_b, z.real_B, &to_b, room_b, z.b_stride_B, right);
+    split(exec, &a, u, first, end, z.copy_a, z.kernel, &to_a, room_a, z.a_stride_B, left);
+    split(exec, &b, v, first, end, z.copy_b, z.kernel, &to_b, room_b, z.b_stride_B, right);
     lap(exec, &since, &exec->phases->split_s);
     for (int r = first; r < end; r++) {
       MsGemm *p = &products[r - first];

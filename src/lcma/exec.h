@@ -12,6 +12,7 @@
 #ifndef MS_LCMA_EXEC_H
 #define MS_LCMA_EXEC_H
 
+#include "base/vector.h"
 #include "blas/blas.h"
 #include "lcma/scheme.h"
 #include "lcma/team.h"
@@ -24,7 +25,8 @@ typedef struct {
   int n_stages;
   MsScheme *scheme[MS_LCMA_STAGES];
   int group[MS_LCMA_STAGES]; /* products at a time, 1 to r */
-  gboolean by_library;       /* the products too, even where this CPU has a kernel of our own */
+  gboolean by_library;       /* the products too, instead of by our kernel */
+  MsVector unit;             /* of sums and products; ms_vector() of a new plan */
 } MsLcmaPlan;
 
 /* NULL and an MS_ERROR_USAGE when a name is unknown or there are more than MS_LCMA_STAGES. Groups are whole. (transfer

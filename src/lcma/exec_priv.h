@@ -2,15 +2,15 @@
 #ifndef MS_LCMA_EXEC_PRIV_H
 #define MS_LCMA_EXEC_PRIV_H
 
-#include "lcma/combine.h"
 #include "lcma/exec.h"
 #include "lcma/kernel.h"
 
 typedef struct { /* one stage of one multiplication: sizes of its blocks and buffers */
   MsLcmaBlock block;
   size_t real_B;          /* of an element of a buffer */
-  const MsKernel *kernel; /* of the products; NULL: the library or the next stage */
-  MsPacked packed;        /* with a kernel: the layout of S and T */
+  const MsKernel *kernel; /* of the sums, and of the products where `packs` */
+  gboolean packs;         /* FALSE: products by the library or the next stage */
+  MsPacked packed;        /* with `packs`: the layout of S and T */
   size_t a_stride_B, b_stride_B, c_stride_B;
   gboolean copy_a, copy_b; /* products of a single block need a buffer too */
   int a_buffers, b_buffers;

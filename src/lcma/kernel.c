@@ -1,122 +1,79 @@
 #include "lcma/kernel.h"
 
+#include <string.h>
 #include <unistd.h>
-
 #if defined(__x86_64__)
 #include <immintrin.h>
-
-#define NAME(x)      avx512_f32_##x
-#define TARGET       __attribute__((target("avx512f")))
-#define REAL         float
-#define VECTOR       __m512
-#define LANES        16
-#define MR           14
-#define LOAD(p)      _mm512_loadu_ps(p)
-#define STORE(p, x)  _mm512_storeu_ps(p, x)
-#define SET(x)       _mm512_set1_ps(x)
-#define ADD(x, y)    _mm512_add_ps(x, y)
-#define FMA(x, y, z) _mm512_fmadd_ps(x, y, z)
-#define ZERO()       _mm512_setzero_ps()
-#include "lcma/kernel_tile.h"
-
-#define NAME(x)      avx512_f64_##x
-#define TARGET       __attribute__((target("avx512f")))
-#define REAL         double
-#define VECTOR       __m512d
-#define LANES        8
-#define MR           14
-#define LOAD(p)      _mm512_loadu_pd(p)
-#define STORE(p, x)  _mm512_storeu_pd(p, x)
-#define SET(x)       _mm512_set1_pd(x)
-#define ADD(x, y)    _mm512_add_pd(x, y)
-#define FMA(x, y, z) _mm512_fmadd_pd(x, y, z)
-#define ZERO()       _mm512_setzero_pd()
-#include "lcma/kernel_tile.h"
-
-#define NAME(x)      avx2_f32_##x
-#define TARGET       __attribute__((target("avx2,fma")))
-#define REAL         float
-#define VECTOR       __m256
-#define LANES        8
-#define MR           6
-#define LOAD(p)      _mm256_loadu_ps(p)
-#define STORE(p, x)  _mm256_storeu_ps(p, x)
-#define SET(x)       _mm256_set1_ps(x)
-#define ADD(x, y)    _mm256_add_ps(x, y)
-#define FMA(x, y, z) _mm256_fmadd_ps(x, y, z)
-#define ZERO()       _mm256_setzero_ps()
-#include "lcma/kernel_tile.h"
-
-#define NAME(x)      avx2_f64_##x
-#define TARGET       __attribute__((target("avx2,fma")))
-#define REAL         double
-#define VECTOR       __m256d
-#define LANES        4
-#define MR           6
-#define LOAD(p)      _mm256_loadu_pd(p)
-#define STORE(p, x)  _mm256_storeu_pd(p, x)
-#define SET(x)       _mm256_set1_pd(x)
-#define ADD(x, y)    _mm256_add_pd(x, y)
-#define FMA(x, y, z) _mm256_fmadd_pd(x, y, z)
-#define ZERO()       _mm256_setzero_pd()
-#include "lcma/kernel_tile.h"
 #endif
 
-const MsKernel *ms_kernel_for(size_t real_B) {
+#include "base/vector.h"
+#include "lcma/kernel_units.h"
+
+const MsKernel *ms_kernel_for(int unit, size_t real_B) {
+  static const MsKernel *const kernels[MS_VECTORS] = {
+    [MS_VECTOR_PLAIN] = ms_kernels_plain,
 #if defined(__x86_64__)
-  static const MsKernel kernels[] = {{"avx512 f32 14x32", 4, 14, 32, avx512_f32_tiles},
-                                     {"avx512 f64 14x16", 8, 14, 16, avx512_f64_tiles},
-                                     {"avx2 f32 6x16", 4, 6, 16, avx2_f32_tiles},
-                                     {"avx2 f64 6x8", 8, 6, 8, avx2_f64_tiles}};
-  int first = __builtin_cpu_supports("avx512f")                                 ? 0
-              : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 2
-                                                                                : -1;
-  return first < 0 ? NULL : &kernels[first + (real_B == 8)];
-#else
-  (void)real_B;
-  return NULL;
+    [MS_VECTOR_SSE2] = ms_kernels_sse2,
+    [MS_VECTOR_AVX2] = ms_kernels_avx2,
+    [MS_VECTOR_AVX512] = ms_kernels_avx512,
 #endif
+  };
+  return kernels[unit] ? &kernels[unit][real_B == 8] : NULL;
 }
 
-static gint64 parts(gint64 x, gint64 of) { return (x + of - 1) / of; }
+static int64_t parts(int64_t x, int64_t of) { return (x + of - 1) / of; }
+static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 
-MsPacked ms_packed(const MsKernel *kernel, gint64 m, gint64 n, gint64 k) {
-  MsPacked p = {.m = m, .n = n, .k = k, .a_row = (gint64)(MS_KERNEL_ROW_B / kernel->real_B)};
-  p.slabs = (int)parts(k, MS_KERNEL_SLAB_B / (gint64)kernel->real_B);
+MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k) {
+  MsPacked p = {.m = m, .n = n, .k = k, .a_row = (int64_t)(MS_KERNEL_ROW_B / kernel->real_B)};
+  p.slabs = (int)parts(k, MS_KERNEL_SLAB_B / (int64_t)kernel->real_B);
   p.slab_k = parts(parts(k, p.slabs), 16) * 16;
   p.slabs = (int)parts(k, p.slab_k);
   p.a_slab = m * p.a_row;
   p.b_panel = p.slab_k * kernel->nr;
-  p.b_slab = parts(n, kernel->nr) * p.b_panel;
+  p.b_slab = parts(parts(n, MS_COMBINE_ALIGN) * MS_COMBINE_ALIGN, kernel->nr) * p.b_panel;
   return p;
 }
 
 /* Rows of A that stay in the second-level cache, a slab deep. */
-static gint64 rows_in_cache(const MsKernel *kernel) {
+static int64_t rows_in_cache(const MsKernel *kernel) {
   long cache_B = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  gint64 rows = (cache_B > 0 ? cache_B : 256 * 1024) / MS_KERNEL_ROW_B;
-  return MAX(rows / kernel->mr, 4) * kernel->mr;
+  int64_t tiles = (cache_B > 0 ? cache_B : 256 * 1024) / MS_KERNEL_ROW_B / kernel->mr;
+  return (tiles > 4 ? tiles : 4) * kernel->mr;
 }
 
-void ms_kernel_multiply(const MsKernel *kernel, const MsPacked *p, const void *a, const void *b, void *c, gint64 ldc,
-                        gint64 from, gint64 to) {
-  const gint64 mr = kernel->mr, nr = kernel->nr, real_B = (gint64)kernel->real_B;
+void ms_kernel_multiply(const MsKernel *kernel, const MsPacked *p, const void *a, const void *b, void *c, int64_t ldc,
+                        int64_t from, int64_t to) {
+  const int64_t mr = kernel->mr, nr = kernel->nr, real_B = (int64_t)kernel->real_B;
   if (from >= to) return;
-  gint64 blocks = parts(to - from, rows_in_cache(kernel)), block = parts(parts(to - from, blocks), mr) * mr;
+  int64_t blocks = parts(to - from, rows_in_cache(kernel)), block = parts(parts(to - from, blocks), mr) * mr;
   for (int slab = 0; slab < p->slabs; slab++) {
     const char *as = (const char *)a + slab * p->a_slab * real_B, *bs = (const char *)b + slab * p->b_slab * real_B;
-    gint64 k = MIN(p->slab_k, p->k - slab * p->slab_k);
-    for (gint64 top = from; top < to; top += block)
-      for (gint64 j = 0; j < p->n; j += nr) {
+    int64_t k = least(p->slab_k, p->k - slab * p->slab_k);
+    for (int64_t top = from; top < to; top += block)
+      for (int64_t j = 0; j < p->n; j += nr) {
         const char *panel = bs + j / nr * p->b_panel * real_B;
         int vectors = p->n - j > nr / 2 ? 2 : 1;
-        gint64 bottom = MIN(top + block, to);
-        for (gint64 i = top; i < bottom; i += mr) {
-          gint64 rows = MIN(mr, bottom - i), next = i + mr < bottom ? i + mr : top;
-          next = MIN(next, MAX(p->m - mr, 0)); /* what is fetched ahead lies in A */
+        int64_t bottom = least(top + block, to);
+        for (int64_t i = top; i < bottom; i += mr) {
+          int64_t rows = least(mr, bottom - i), next = i + mr < bottom ? i + mr : top;
+          next = least(next, p->m > mr ? p->m - mr : 0); /* what is fetched ahead lies in A */
           kernel->tile[rows - 1][vectors - 1](k, as + i * MS_KERNEL_ROW_B, panel, (char *)c + (i * ldc + j) * real_B,
                                               ldc, slab > 0, as + next * MS_KERNEL_ROW_B);
         }
       }
+  }
+}
+
+void ms_kernel_fence(void) {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+void ms_widen_bf16(float *out, const uint16_t *in, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    uint32_t bits = (uint32_t)in[i] << 16;
+    memcpy(out + i, &bits, sizeof bits);
   }
 }

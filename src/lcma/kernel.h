@@ -1,15 +1,24 @@
-/* src/lcma/kernel.h - own product of packed operands, for CPUs with AVX-512 or AVX2.
+/* src/lcma/kernel.h - the arithmetic of one vector unit: products of packed operands, and linear combinations of rows.
  *
  * A library packs the operands of every product anew, which costs a tenth of the time at the sizes that schemes leave.
  * Here the pass that makes the sums writes them packed already. Depth k is cut into slabs of at most MS_KERNEL_ROW_B
  * bytes, equal but for the last: A: for each slab its m rows, MS_KERNEL_ROW_B apart; B: for each slab panels of `nr`
- * columns, each panel slab_k rows of nr elements. C is row-major. */
+ * columns, each panel slab_k rows of nr elements. C is row-major.
+ *
+ * Combinations are driven by the table of coefficients instead of being generated as one function per scheme: operands
+ * of a chunk lie in the first-level cache, so that the loop over the terms costs a tenth of the time that the stores
+ * take, and any scheme and any tensor product of schemes runs without code of its own.
+ *
+ * unit_real.h is the one description of both; unit_NAME.c gives it the vectors of a unit. Nothing of GLib here and
+ * there: the units are compiled for other CPUs without it (make check-units). */
 #ifndef MS_LCMA_KERNEL_H
 #define MS_LCMA_KERNEL_H
 
-#include <glib.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { MS_KERNEL_SLAB_B = 2048, MS_KERNEL_ROW_B = MS_KERNEL_SLAB_B + 64 };
+enum { MS_COMBINE_ALIGN = 16 }; /* combinations handle elements in groups of 16; no vector is wider */
 
 typedef struct {
   const char *name;
@@ -17,24 +26,33 @@ typedef struct {
   int mr, nr; /* rows and columns of a tile; nr is two vectors */
   /* C (rows x vectors of half nr) = or += A B over k; `ahead` is the tile of A that comes next. By rows - 1 and vectors
    * - 1. */
-  void (*const (*tile)[2])(gint64 k, const void *a, const void *b, void *c, gint64 ldc, gboolean add,
-                           const void *ahead);
+  void (*const (*tile)[2])(int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add, const void *ahead);
+  /* out[i] = sum over t < terms of coefficient[t] * in[t][i] for i < n; n is a multiple of MS_COMBINE_ALIGN, terms >=
+   * 1. `out` may be one of the inputs. With `step` > 0 the result is cut into pieces of nr, which go `step` elements
+   * apart (panels of B). `stream`: the result goes past the caches where `out` is aligned to 64 bytes, as `step` then
+   * is; ms_kernel_fence before others read it. */
+  void (*combine)(void *out, size_t step, const void *const *in, const double *coefficient, int terms, size_t n,
+                  int stream);
 } MsKernel;
 
-/* For elements of real_B bytes; NULL when this CPU has neither unit. */
-const MsKernel *ms_kernel_for(size_t real_B);
+/* The kernel of a unit (MsVector) for elements of real_B bytes, 4 or 8; NULL when it was not built for this CPU. */
+const MsKernel *ms_kernel_for(int unit, size_t real_B);
 
 typedef struct { /* slabs and sizes of packed operands of one product */
-  gint64 m, n, k;
-  gint64 slab_k; /* depth of all slabs but the last; a multiple of 16 */
+  int64_t m, n, k;
+  int64_t slab_k; /* depth of all slabs but the last; a multiple of 16 */
   int slabs;
-  gint64 a_row;                   /* elements from row to row of A */
-  gint64 a_slab, b_panel, b_slab; /* elements from one to the next */
+  int64_t a_row;                   /* elements from row to row of A */
+  int64_t a_slab, b_panel, b_slab; /* elements from one to the next; of B as many panels as whole groups fill */
 } MsPacked;
-MsPacked ms_packed(const MsKernel *kernel, gint64 m, gint64 n, gint64 k);
+MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k);
 
 /* Rows from `from` to `to` - 1 of C = A B, one thread. C has room for whole vectors at the end of its rows. */
 void ms_kernel_multiply(const MsKernel *kernel, const MsPacked *packed, const void *a, const void *b, void *c,
-                        gint64 ldc, gint64 from, gint64 to);
+                        int64_t ldc, int64_t from, int64_t to);
+void ms_kernel_fence(void);
+
+/* out[i] = in[i] for i < n, widened. */
+void ms_widen_bf16(float *out, const uint16_t *in, size_t n);
 
 #endif

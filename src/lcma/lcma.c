@@ -24,7 +24,7 @@ struct MsLcma {
 
 MsLcma *ms_lcma_new(const char *library, int threads, char *why, size_t why_size) {
   g_autoptr(GError) error = NULL;
-  const MsBlas *blas = threads < 0 ? NULL : ms_blas_open(library, &error);
+  const MsBlas *blas = threads < 0 || !ms_vector_check(&error) ? NULL : ms_blas_open(library, &error);
   if (!blas) {
     if (why && why_size) g_strlcpy(why, error ? error->message : "the number of threads is negative", why_size);
     return NULL;

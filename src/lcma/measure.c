@@ -53,7 +53,6 @@ static double library_s(const void *data, double m, double n, double k) {
 
 static void product_row(const MsLcmaLocal *local, double m, double n, double k, double *row) {
   surface_row(m, n, k, row);
-  if (!local->kernel) return;
   double half = local->kernel->nr / 2, slab = MS_KERNEL_SLAB_B / (double)local->kernel->real_B;
   row[0] = m * ceil(n / half) * half * k;
   row[1] = m * n * ceil(k / slab);
@@ -202,7 +201,7 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
   double real_B = type == MS_BLAS_F64 ? 8 : 4;
   to->type = type;
   to->threads = ms_team_threads(team);
-  to->kernel = ms_kernel_for((size_t)real_B);
+  to->kernel = ms_kernel_for((int)ms_vector(), (size_t)real_B);
   to->machine = (MsLcmaMachine){.data = to,
                                 .library_s = library_s,
                                 .product_s = product_s,

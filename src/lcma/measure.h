@@ -13,7 +13,7 @@
 typedef struct {
   MsBlasType type;
   int threads;
-  const MsKernel *kernel; /* NULL: products by the library too */
+  const MsKernel *kernel; /* of the products */
   double library[4], product[4];
   double residual; /* largest relative error of the library's fit on its own shapes */
   double elapsed_s;

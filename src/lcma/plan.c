@@ -7,6 +7,7 @@
 MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error) {
   g_autoptr(MsLcmaPlan) plan = g_new0(MsLcmaPlan, 1);
   plan->name = g_strdup(name);
+  plan->unit = ms_vector();
   if (strcmp(name, "library") == 0) return g_steal_pointer(&plan);
   g_autofree char *stages = g_strdup(name);
   if (g_str_has_suffix(stages, ":library")) {
@@ -90,16 +91,13 @@ static int most_buffers(const MsCoefficients *c, int group, gboolean keep_single
   return most;
 }
 
-static const MsKernel *kernel_of(const MsLcmaPlan *plan, int stage, MsBlasType type) {
-  return plan->by_library || stage + 1 < plan->n_stages ? NULL : ms_kernel_for(type == MS_BLAS_F64 ? 8 : 4);
-}
-
 MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *g) {
   const MsScheme *s = plan->scheme[stage];
   MsStageSize z = {.block = ms_lcma_block(s, g->m, g->n, g->k), .real_B = g->type == MS_BLAS_F64 ? 8 : 4};
   z.c_stride_B = stride_B(z.block.m, z.block.n, z.real_B);
-  z.kernel = kernel_of(plan, stage, g->type);
-  if (z.kernel) {
+  z.kernel = ms_kernel_for((int)plan->unit, z.real_B);
+  z.packs = !plan->by_library && stage + 1 == plan->n_stages;
+  if (z.packs) {
     z.packed = ms_packed(z.kernel, z.block.m, z.block.n, z.block.k);
     z.a_stride_B = spread_B(z.packed.a_slab * z.packed.slabs, z.real_B);
     z.b_stride_B = spread_B(z.packed.b_slab * z.packed.slabs, z.real_B);

@@ -2,7 +2,7 @@
 
 #include <glib.h>
 
-#include "lcma/combine.h"
+#include "lcma/kernel.h"
 
 struct MsTeam {
   int threads;
@@ -23,7 +23,7 @@ typedef struct {
 
 static void work(MsTeam *team, int worker) {
   for (int i; (i = g_atomic_int_add(&team->next, 1)) < team->tasks;) team->task(team->context, i, worker);
-  ms_combine_fence(); /* streamed stores before the lock that others take afterwards */
+  ms_kernel_fence(); /* streamed stores before the lock that others take afterwards */
 }
 
 static gpointer helper_main(gpointer data) {

@@ -1,6 +1,6 @@
 /* tests/unit/test_lcma_exec.c - plans against a naive product in double: types, transposes, alpha and beta, leading
- * dimensions, odd sizes, one and several stages, one and several threads, small workspaces; what lies beyond the matrix
- * is neither read nor written; error growth by level. */
+ * dimensions, odd sizes, one and several stages, one and several threads, small workspaces, on every vector unit that
+ * this CPU has; what lies beyond the matrix or the workspace is neither read nor written; error growth by level. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -45,6 +45,8 @@ static void *matrix(MsBlasType type, gint64 rows, gint64 cols, gint64 ld) {
   return x;
 }
 
+enum { CANARY_B = 4096 }; /* behind the workspace */
+
 typedef struct {
   MsBlasType type;
   gint64 m, n, k;
@@ -68,11 +70,12 @@ static double worst_error(const Case *q, const MsLcmaPlan *plan, int threads) {
   memcpy(old, c, (size_t)((q->m - 1) * ldc + q->n) * c_element_B(q->type));
   MsGemm g = {q->type, q->ta, q->tb, q->m, q->n, q->k, q->alpha, a, lda, b, ldb, q->beta, c, ldc};
   size_t workspace_B = ms_lcma_workspace_B(plan, &g);
-  char *raw = g_malloc(workspace_B + 64), *workspace = raw + (64 - ((guintptr)raw & 63));
-  memset(raw, 0xff, workspace_B + 64); /* NaN in every type */
+  char *raw = g_malloc(workspace_B + 64 + CANARY_B), *workspace = raw + (64 - ((guintptr)raw & 63));
+  memset(raw, 0xff, workspace_B + 64 + CANARY_B); /* NaN in every type */
   MsTeam *team = ms_team_new(threads);
   ms_lcma_execute(plan, ms_blas_open(NULL, NULL), team, workspace, &g, NULL);
   ms_team_free(team);
+  for (size_t i = workspace_B; i < workspace_B + CANARY_B; i++) assert_int_equal((guint8)workspace[i], 0xff);
   g_free(raw);
   double worst = 0;
   for (gint64 i = 0; i < q->m; i++) {
@@ -99,13 +102,19 @@ static MsLcmaPlan *plan_of(const char *name) {
 }
 
 /* The bound of the analysis is growth * (k + additions) roundings; errors of random numbers add up like their square
- * root at most. */
-static void right(const Case *q, const MsLcmaPlan *plan, int threads) {
-  double worst = worst_error(q, plan, threads), bound = 2 + 0.5 * ms_lcma_plan_growth(plan) * sqrt((double)q->k);
-  if (!(worst < bound))
-    fail_msg("%s, %s %" G_GINT64_FORMAT "x%" G_GINT64_FORMAT "x%" G_GINT64_FORMAT
-             " trans %d%d: error %g of the rounding, bound %g",
-             plan->name, ms_blas_type_words[q->type], q->m, q->n, q->k, q->ta, q->tb, worst, bound);
+ * root at most. On every unit. */
+static void right(const Case *q, MsLcmaPlan *plan, int threads) {
+  double bound = 2 + 0.5 * ms_lcma_plan_growth(plan) * sqrt((double)q->k);
+  for (int unit = 0; unit < MS_VECTORS; unit++) {
+    if (!ms_vector_has((MsVector)unit)) continue;
+    plan->unit = (MsVector)unit;
+    double worst = worst_error(q, plan, threads);
+    if (!(worst < bound))
+      fail_msg("%s, %s, %s %" G_GINT64_FORMAT "x%" G_GINT64_FORMAT "x%" G_GINT64_FORMAT
+               " trans %d%d: error %g of the rounding, bound %g",
+               ms_vector_words[unit], plan->name, ms_blas_type_words[q->type], q->m, q->n, q->k, q->ta, q->tb, worst,
+               bound);
+  }
 }
 
 static const char *const plans[] = {"definition",

@@ -1,0 +1,12 @@
+/* src/lcma/kernel_units.h - the kernels of each unit, for float and for double; see unit_NAME.c. */
+#ifndef MS_LCMA_KERNEL_UNITS_H
+#define MS_LCMA_KERNEL_UNITS_H
+
+#include "lcma/kernel.h"
+
+extern const MsKernel ms_kernels_plain[2];
+#if defined(__x86_64__)
+extern const MsKernel ms_kernels_sse2[2], ms_kernels_avx2[2], ms_kernels_avx512[2];
+#endif
+
+#endif

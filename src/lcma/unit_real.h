@@ -1,0 +1,148 @@
+/* src/lcma/unit_real.h - the arithmetic of kernel.h for one vector unit and one type of elements: tiles, a function for
+ * each number of rows and of vectors, all from one inline body, and combinations. The includer defines NAME(x), TARGET
+ * (attribute), REAL, VECTOR, LANES, MR (14, 6 or 4), LOAD(p), STORE(p, x), STREAM(p, x), SET(x), ADD(x, y), MUL(x, y),
+ * FMA(x, y, z) = x y + z, ZERO().
+ *
+ * The tile stays in registers: MR x 2 sums, 2 vectors of B, one element of A spread over a vector. Sums have names
+ * instead of an array, because vectors whose length is known at run time only (SVE) cannot be elements. */
+#define ROW   ((int64_t)(MS_KERNEL_ROW_B / sizeof(REAL)))
+#define AHEAD (1024 / (int64_t)sizeof(REAL)) /* of B: the elements fetched this far before they are used */
+
+/* clang-format off */
+#define ROWS4(X) X(0) X(1) X(2) X(3)
+#if MR == 4
+#define ROWS(X) ROWS4(X)
+#elif MR == 6
+#define ROWS(X) ROWS4(X) X(4) X(5)
+#else
+#define ROWS(X) ROWS4(X) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
+#endif
+/* clang-format on */
+
+#define BEGIN(i)                                    \
+  VECTOR left##i = ZERO(), right##i = ZERO();       \
+  if (i < rows) __builtin_prefetch(c + i * ldc, 1); \
+  if (i < rows && vectors > 1) __builtin_prefetch(c + i * ldc + LANES, 1);
+#define STEP(i)                                       \
+  if (i < rows) {                                     \
+    VECTOR x = SET(a[i * ROW + p]);                   \
+    left##i = FMA(x, b0, left##i);                    \
+    if (vectors > 1) right##i = FMA(x, b1, right##i); \
+  }
+#define PUT(at, x) STORE(at, add ? ADD(x, LOAD(at)) : (x))
+#define END(i)                             \
+  if (i < rows) PUT(c + i * ldc, left##i); \
+  if (i < rows && vectors > 1) PUT(c + i * ldc + LANES, right##i);
+
+TARGET static inline __attribute__((always_inline)) void NAME(body)(const int rows, const int vectors, int64_t k,
+                                                                    const REAL *a, const REAL *b, REAL *c, int64_t ldc,
+                                                                    int add, const REAL *ahead) {
+  ROWS(BEGIN)
+  for (int64_t l = 0; l < k; l += 16) {
+    const REAL *fetch =
+        ahead + l; /* one row of the next tile of A for each step: 16 steps use up a cache line of each row */
+    int64_t end = l + 16 < k ? l + 16 : k;
+#pragma GCC unroll 4
+    for (int64_t p = l; p < end; p++, fetch += ROW) {
+      VECTOR b0 = LOAD(b + p * 2 * LANES), b1 = vectors > 1 ? LOAD(b + p * 2 * LANES + LANES) : b0;
+      __builtin_prefetch(fetch);
+      __builtin_prefetch(b + p * 2 * LANES + AHEAD);
+      if (LANES * sizeof(REAL) == 64) __builtin_prefetch(b + p * 2 * LANES + AHEAD + LANES);
+      ROWS(STEP)
+    }
+  }
+  ROWS(END)
+}
+
+#define TILE(rows)                                                                                                \
+  TARGET static void NAME(tile##rows##x1)(int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add, \
+                                          const void *ahead) {                                                    \
+    NAME(body)(rows, 1, k, a, b, c, ldc, add, ahead);                                                             \
+  }                                                                                                               \
+  TARGET static void NAME(tile##rows##x2)(int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add, \
+                                          const void *ahead) {                                                    \
+    NAME(body)(rows, 2, k, a, b, c, ldc, add, ahead);                                                             \
+  }
+#define PAIR(rows) \
+  { NAME(tile##rows##x1), NAME(tile##rows##x2) }
+/* clang-format off */
+TILE(1) TILE(2) TILE(3) TILE(4)
+#if MR > 4
+TILE(5) TILE(6)
+#endif
+#if MR > 6
+TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+#endif
+static void (*const NAME(tiles)[MR][2])(int64_t, const void *, const void *, void *, int64_t, int, const void *) = {
+  PAIR(1), PAIR(2), PAIR(3), PAIR(4),
+#if MR > 4
+  PAIR(5), PAIR(6),
+#endif
+#if MR > 6
+  PAIR(7), PAIR(8), PAIR(9), PAIR(10), PAIR(11), PAIR(12), PAIR(13), PAIR(14),
+#endif
+};
+/* clang-format on */
+
+TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, const double *coefficient, int terms,
+                                 size_t n, int stream) {
+  REAL *out = to;
+  size_t i = 0, lanes = LANES;
+  stream = stream && ((uintptr_t)to & 63) == 0;
+  if (step == 0) step = 2 * lanes;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const REAL *x = (const REAL *)in[0] + i;
+    VECTOR c = SET((REAL)coefficient[0]), a0 = MUL(c, LOAD(x)), a1 = MUL(c, LOAD(x + lanes)),
+           a2 = MUL(c, LOAD(x + 2 * lanes)), a3 = MUL(c, LOAD(x + 3 * lanes));
+    for (int t = 1; t < terms; t++) {
+      x = (const REAL *)in[t] + i;
+      c = SET((REAL)coefficient[t]);
+      a0 = FMA(c, LOAD(x), a0);
+      a1 = FMA(c, LOAD(x + lanes), a1);
+      a2 = FMA(c, LOAD(x + 2 * lanes), a2);
+      a3 = FMA(c, LOAD(x + 3 * lanes), a3);
+    }
+    if (stream) {
+      STREAM(out, a0);
+      STREAM(out + lanes, a1);
+      STREAM(out + step, a2);
+      STREAM(out + step + lanes, a3);
+    } else {
+      STORE(out, a0);
+      STORE(out + lanes, a1);
+      STORE(out + step, a2);
+      STORE(out + step + lanes, a3);
+    }
+    out += 2 * step;
+  }
+  for (size_t v = 0; i < n; i += lanes, v++) {
+    VECTOR a = MUL(SET((REAL)coefficient[0]), LOAD((const REAL *)in[0] + i));
+    for (int t = 1; t < terms; t++) a = FMA(SET((REAL)coefficient[t]), LOAD((const REAL *)in[t] + i), a);
+    STORE(out + v / 2 * step + v % 2 * lanes, a);
+  }
+}
+
+#undef ROW
+#undef AHEAD
+#undef ROWS
+#undef ROWS4
+#undef BEGIN
+#undef STEP
+#undef PUT
+#undef END
+#undef TILE
+#undef PAIR
+#undef NAME
+#undef TARGET
+#undef REAL
+#undef VECTOR
+#undef LANES
+#undef MR
+#undef LOAD
+#undef STORE
+#undef STREAM
+#undef SET
+#undef ADD
+#undef MUL
+#undef FMA
+#undef ZERO
