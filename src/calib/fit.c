@@ -160,6 +160,7 @@ static void curve_free(gpointer data) {
 
 static void set_provenance(const Work *work, const MsSeries *series, MsCurve *curve) {
   g_autofree char *gpu = *series->gpu ? g_strconcat(" of ", series->gpu, NULL) : g_strdup("");
+  g_free(curve->provenance.data), g_free(curve->provenance.date), g_free(curve->provenance.command);
   curve->provenance.data = g_strdup_printf("%s: %u shapes%s%s%s", series->file, series->rows->len, gpu,
                                            *series->library ? ", " : "", series->library);
   curve->provenance.date = g_strdup(work->options->date);
@@ -218,6 +219,15 @@ static MsCurve *fit_one(Work *work, const MsSeries *series, const MsHardware *ra
   return NULL;
 }
 
+/* The profile's own curve, at the level of a few rows. */
+static void move_one(Work *work, const MsSeries *series, const MsCurve *shipped) {
+  MsCurve *curve = g_new0(MsCurve, 1);
+  MsDeviceRates device = ms_device_rates(work->hardware, series->dtype, FALSE);
+  g_ptr_array_add(work->fit->notes, ms_fit_rescale(series, &device, shipped, curve));
+  set_provenance(work, series, curve);
+  g_ptr_array_add(work->fit->curves, curve);
+}
+
 /* Most that counts as crossing the link when the own rank's (node's) share is counted too, as in exchange() of
  * predict.c; NaN unknown. */
 static double wire_Bps(const MsHardware *hardware, const MsSeries *series) {
@@ -231,10 +241,14 @@ static void fit_benchmarks(Work *work, gboolean launches) {
     const MsSeries *series = work->series->pdata[i];
     gboolean first = series->kind == MS_ROW_GEMM && series->dtype == MS_ODT_BF16;
     if (series->training || series->machine != 0 || first != launches) continue;
-    int donor = ms_fit_find_curve(work->hardware, series);
+    int at = ms_fit_find_curve(work->hardware, series);
+    const MsCurve *shipped = at >= 0 ? &work->hardware->curves[at] : NULL;
+    if (ms_fit_is_small(series, shipped)) {
+      move_one(work, series, shipped);
+      continue;
+    }
     gboolean cast = series->kind == MS_ROW_GEMM && series->dtype > MS_ODT_BF16;
-    MsFitContext context = {cast ? kernel_launch(work) : NAN, donor >= 0 ? &work->hardware->curves[donor] : NULL,
-                            wire_Bps(work->hardware, series)};
+    MsFitContext context = {cast ? kernel_launch(work) : NAN, shipped, wire_Bps(work->hardware, series)};
     fit_one(work, series, work->hardware, &context);
   }
 }
@@ -274,19 +288,6 @@ static void level_grouped(const Work *work, MsCurve *curve) {
                   "short bursts with uninitialised weights");
 }
 
-static MsGrid grid_dup(const MsGrid *grid) {
-  MsGrid copy = {.dims = grid->dims};
-  gsize size = grid->dims > 0;
-  for (int d = 0; d < grid->dims; d++) {
-    gsize bytes = sizeof(double) * (gsize)grid->n[d];
-    copy.n[d] = grid->n[d], copy.name[d] = g_strdup(grid->name[d]);
-    copy.axis[d] = g_memdup2(grid->axis[d], bytes), copy.log2_axis[d] = g_memdup2(grid->log2_axis[d], bytes);
-    size *= (gsize)grid->n[d];
-  }
-  copy.log_ratio = g_memdup2(grid->log_ratio, size * sizeof(double));
-  return copy;
-}
-
 /* Rows of per-tensor FP8 are of an inference engine's kernels. */
 static void slow_fp8(Work *work) {
   MsCurve *curve = fitted(work, "gemm", "fp8", NULL, 0);
@@ -302,15 +303,12 @@ static void slow_fp8(Work *work) {
 static void derive_mxfp8(Work *work, const char *op) {
   MsCurve *from = fitted(work, op, "fp8-block", NULL, 0);
   if (!from || fitted(work, op, "mxfp8", NULL, 0) || !(work->hardware->peak_mxfp8_flops > 0)) return;
-  MsCurve *curve = g_new0(MsCurve, 1);
-  *curve = *from;
-  curve->op = g_strdup(op), curve->dtype = g_strdup("mxfp8"), curve->grid = grid_dup(&from->grid);
+  MsCurve *curve = g_new(MsCurve, 1);
+  ms_curve_copy(from, curve);
+  g_free(curve->dtype);
+  curve->dtype = g_strdup("mxfp8");
   gboolean grouped = strcmp(op, "grouped_gemm") == 0;
   curve->sustained = grouped ? 1 : ms_round_digits((from->sustained > 0 ? from->sustained : 1) * mxfp8_rate, 3);
-  MsProvenance *p = &curve->provenance, *q = (MsProvenance *)&from->provenance;
-  p->data = g_strdup(q->data), p->form = g_strdup(q->form), p->command = g_strdup(q->command),
-  p->date = g_strdup(q->date);
-  p->library = g_strdup(q->library), p->note = g_strdup(q->note);
   add_note(curve, grouped ? "no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales)"
                           : "no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales), sustained times 0.84, "
                             "TransformerEngine's kernel over it on B300 "

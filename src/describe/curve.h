@@ -5,8 +5,6 @@
 
 #include "describe/hardware.h"
 
-/* Deep copy into *to, whose old contents are forgotten. */
-void ms_curve_copy(const MsCurve *from, MsCurve *to);
 void ms_curves_free(MsHardware *hardware); /* hardware->curves, all of them */
 /* For the row `curves` of the table: `member` is the MsHardware. */
 gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);

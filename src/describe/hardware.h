@@ -125,6 +125,9 @@ typedef struct MsHardware {
 extern const MsFieldTable ms_hardware_table;
 extern const MsFieldTable ms_curve_table;
 
+/* Deep copy of a curve into *to, whose old contents are forgotten. */
+void ms_curve_copy(const MsCurve *from, MsCurve *to);
+
 MsHardware *ms_hardware_load(const char *name, GError **error);
 MsHardware *ms_hardware_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 MsHardware *ms_hardware_copy(const MsHardware *hardware);

@@ -349,6 +349,39 @@ static void mutated_tables(void **state) {
   }
 }
 
+/* Two rows do not take the place of a curve of thousands: they move it, by two thirds of what they say. */
+static void few_rows_move_a_shipped_curve(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsHardware) shipped = ms_hardware_load("h100-sxm", &error);
+  MsSeries of = {.kind = MS_ROW_GEMM, .dtype = MS_ODT_BF16, .key = {.op = "gemm", .dtype = "bf16"}};
+  const MsCurve *before = &shipped->curves[ms_fit_find_curve(shipped, &of)];
+  MsDeviceRates rates = ms_device_rates(shipped, MS_ODT_BF16, FALSE);
+  const double x[2][MS_ROW_X] = {{4096, 4096, 4096}, {8192, 7168, 2048}}, slower = 1.3;
+  g_autoptr(GString) text = g_string_new("gpu,dtype,m,n,k,latency_us,source\n");
+  for (int i = 0; i < 2; i++)
+    g_string_append_printf(text, "h100_sxm,bf16,%g,%g,%g,%.9g,mine\n", x[i][0], x[i][1], x[i][2],
+                           1e6 * slower * ms_predict(before, &rates, &of, x[i]).time_s);
+  g_autofree char *table = temporary("moesim-fit-few.csv", text->str, -1);
+  const char *files[] = {table, NULL};
+  g_autoptr(MsFit) fit = ms_fit(&(MsFitOptions){"h100-sxm", NULL, files, "2000-01-01", "a test"}, &error);
+  if (!fit) fail_msg("%s", error->message);
+  assert_int_equal(fit->curves->len, 1);
+  assert_non_null(strstr(fit->notes->pdata[0], "gemm bf16: 2 shapes are too few for a curve"));
+  const MsCurve *after = fit->curves->pdata[0];
+  double factor = pow(slower, 2.0 / 3);
+  for (int i = 0; i < 2; i++)
+    assert_close(ms_predict(after, &rates, &of, x[i]).time_s, factor * ms_predict(before, &rates, &of, x[i]).time_s,
+                 1e-6);
+  assert_true(after->provenance.residual_p90 > 1.1 * before->provenance.residual_p90);
+  assert_true(after->provenance.n_fitted == before->provenance.n_fitted);
+  g_autoptr(MsJson) doc = ms_json_parse(fit->text, -1, "new", &error);
+  g_autoptr(MsHardware) moved = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "", &error) : NULL;
+  if (!moved) fail_msg("%s", error->message);
+  assert_int_equal(moved->num_curves, shipped->num_curves);
+  assert_non_null(strstr(moved->curves[ms_fit_find_curve(moved, &of)].provenance.note, "too few"));
+}
+
 static void damaged_gzip(void **state) {
   (void)state;
   GError *error = NULL;
@@ -405,24 +438,16 @@ static void grouped_no_faster_than_dense(void **state) {
 
 int main(void) {
   gsl_set_error_handler_off();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(form_saturating),
-                                     cmocka_unit_test(form_tiled),
-                                     cmocka_unit_test(cast_apart),
-                                     cmocka_unit_test(form_layer),
-                                     cmocka_unit_test(two_speeds),
-                                     cmocka_unit_test(form_segments),
-                                     cmocka_unit_test(form_dispatch),
-                                     cmocka_unit_test(form_bandwidth),
-                                     cmocka_unit_test(few_points),
-                                     cmocka_unit_test(same_input_same_bits),
-                                     cmocka_unit_test(split_is_fair),
-                                     cmocka_unit_test(csv_errors),
-                                     cmocka_unit_test(csv_reads),
-                                     cmocka_unit_test(words_of_gpus),
-                                     cmocka_unit_test(whole_fit),
-                                     cmocka_unit_test(profile_edits),
-                                     cmocka_unit_test(mutated_tables),
-                                     cmocka_unit_test(damaged_gzip),
-                                     cmocka_unit_test(grouped_no_faster_than_dense)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(form_saturating),      cmocka_unit_test(form_tiled),
+      cmocka_unit_test(cast_apart),           cmocka_unit_test(form_layer),
+      cmocka_unit_test(two_speeds),           cmocka_unit_test(form_segments),
+      cmocka_unit_test(form_dispatch),        cmocka_unit_test(form_bandwidth),
+      cmocka_unit_test(few_points),           cmocka_unit_test(few_rows_move_a_shipped_curve),
+      cmocka_unit_test(same_input_same_bits), cmocka_unit_test(split_is_fair),
+      cmocka_unit_test(csv_errors),           cmocka_unit_test(csv_reads),
+      cmocka_unit_test(words_of_gpus),        cmocka_unit_test(whole_fit),
+      cmocka_unit_test(profile_edits),        cmocka_unit_test(mutated_tables),
+      cmocka_unit_test(damaged_gzip),         cmocka_unit_test(grouped_no_faster_than_dense)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
