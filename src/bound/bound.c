@@ -90,8 +90,7 @@ static void add_unit(MsTime *busy, const MsProgram *p, int piece, MsTime times) 
 
 MsTime ms_bound_streams(const MsProgram *p) {
   const MsLayout *l = p->layout;
-  MsTime most = 0,
-         microbatches = p->scenario->layout.schedule == MS_SCHED_DUALPIPE ? l->microbatches / 2 : l->microbatches;
+  MsTime most = 0, microbatches = ms_schedule_share(p->scenario->layout.schedule, l->microbatches);
   for (int s = 0; s < l->pp; s++) {
     MsTime busy[MS_N_STREAMS] = {0};
     for (int c = 0; c < l->vpp; c++) {
@@ -112,21 +111,20 @@ MsTime ms_bound_streams(const MsProgram *p) {
 
 MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind, double *compute_s) {
   const MsLayout *l = p->layout;
-  gboolean ends = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
+  gboolean in_turn = ms_schedule_ends_in_turn(kind);
   MsTime head = 0, tail = 0, meet = 0, message = l->pp > 1 ? ms_time_of(p->p2p.time_s) : 0;
   for (int s = 0; s < l->pp; s++) {
-    MsTime sum = 0, microbatches = kind == MS_SCHED_DUALPIPE ? l->microbatches / 2
-                                                             : l->microbatches; /* two copies of the model: half each */
+    MsTime sum = 0;
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
       sum += chunk_span(p, lags, chunk);
     }
-    MsTime span = sum * microbatches;
+    MsTime span = sum * ms_schedule_share(kind, l->microbatches);
     if (compute_s) compute_s[s] = (double)span / MS_PS_PER_S;
     const MsChunk *first = ms_layout_chunk(l, s, 0);
     MsTime late =
         s > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
-    meet = MAX(meet, span + (ends ? head + tail - late : 0) + (p->skewed ? after_barrier(&p->step[s].after) : 0));
+    meet = MAX(meet, span + (in_turn ? head + tail - late : 0) + (p->skewed ? after_barrier(&p->step[s].after) : 0));
     head += chunk_passage(p, lags, first, MS_SLOT_F) + message;
     tail += chunk_passage(p, lags, first, MS_SLOT_B) + message;
   }

@@ -480,7 +480,7 @@ MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *
 
 MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsPieceLags *lags) {
   MsScheduleKind kind = scenario->layout.schedule;
-  if (kind == MS_SCHED_ZB_1P || kind == MS_SCHED_ZB_2P) return 0;
+  if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) return 0;
   char why[192];
   g_autoptr(MsLayout) layout = ms_layout_build(scenario);
   MsWork own = *work; /* the pieces are borrowed */

@@ -27,7 +27,7 @@ static gboolean parse_times(const char *text, Times *t) {
   return t->forward + t->input_grad + t->weight_grad > 0;
 }
 
-static int default_chunks(int kind) { return ms_schedule_has_two_chunks((MsScheduleKind)kind) ? 2 : 1; }
+static int default_chunks(int kind) { return MAX(1, ms_schedule_chunks((MsScheduleKind)kind)); }
 
 static void write_slot(const MsSlot *slot, MsJsonOut *out) {
   ms_json_out_array(out, NULL);

@@ -3,7 +3,7 @@
 #ifndef MS_DESCRIBE_ENUMS_H
 #define MS_DESCRIBE_ENUMS_H
 
-#include <glib.h>
+#include "sched/kind.h"
 
 typedef enum {
   MS_BF16,
@@ -23,23 +23,6 @@ extern const char *const ms_fidelity_words[];                                   
 typedef enum { MS_DT_FP32, MS_DT_BF16, MS_DT_FP16, MS_N_DTYPES } MsDtype;
 extern const char *const ms_dtype_words[]; /* fp32 bf16 fp16 */
 static inline double ms_dtype_B(MsDtype dtype) { return dtype == MS_DT_FP32 ? 4.0 : 2.0; }
-
-typedef enum {
-  MS_SCHED_1F1B,
-  MS_SCHED_ZB_H1,
-  MS_SCHED_ZB_H2,
-  MS_SCHED_ZB_1P,
-  MS_SCHED_ZB_2P,
-  MS_SCHED_ZB_V,
-  MS_SCHED_V_HALF,
-  MS_SCHED_V_MIN,
-  MS_SCHED_DUALPIPE,
-  MS_SCHED_DUALPIPEV,
-  MS_SCHED_GPIPE,
-  MS_N_SCHEDULES
-} MsScheduleKind;
-extern const char
-    *const ms_schedule_words[]; /* 1f1b zb-h1 zb-h2 zb-1p zb-2p zb-v v-half v-min dualpipe dualpipev gpipe */
 
 typedef enum { MS_CP_P2P, MS_CP_ALL_GATHER, MS_CP_A2A, MS_CP_A2A_P2P } MsCpComm;
 extern const char *const ms_cp_comm_words[]; /* p2p all_gather a2a a2a+p2p */

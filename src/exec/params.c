@@ -263,7 +263,8 @@ static void initialize(Exec *x, const Param *p) {
 
 /* Chunks in the order of the flat arrays: DualPipe's two owners of a stage lay its halves down alike. */
 static int chunk_at(const Exec *x, int i) {
-  gboolean swapped = x->scenario->layout.schedule == MS_SCHED_DUALPIPE && x->stage >= x->layout->pp / 2;
+  gboolean swapped =
+      ms_schedule_row(x->scenario->layout.schedule)->copies == MS_COPIES_TWO && x->stage >= x->layout->pp / 2;
   return swapped ? x->layout->vpp - 1 - i : i;
 }
 

@@ -111,10 +111,10 @@ static gboolean write_chunks(const MsScenario *s, MsRelease release, MsArgs *arg
 
 gboolean ms_write_pipeline(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsLayoutSpec *l = &s->layout;
-  if (l->schedule != MS_SCHED_1F1B)
-    return ms_refuse_key(s, error, "layout.schedule",
-                         "%s is not a schedule of %s, which has 1f1b (interleaved with VPP)",
-                         ms_schedule_words[l->schedule], ms_release_words[release]);
+  const MsScheduleRow *row = ms_schedule_row(l->schedule);
+  if (row->refused)
+    return ms_refuse_key(s, error, "layout.schedule", "%s is not a schedule of %s: %s", row->word,
+                         ms_release_words[release], row->refused);
   if (!only_mcore(s, release, l->pipeline_layout != NULL, "layout.pipeline_layout", "--pipeline-model-parallel-layout",
                   error) ||
       !only_mcore(s, release, l->account_for_embedding_in_pipeline_split,

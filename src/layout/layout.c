@@ -72,7 +72,7 @@ static void place_chunks(MsLayout *layout, const MsScenario *s) {
     count_layers(&cut[i], s->model);
     ms_layout_place(kind, layout->pp, i, &stage, &chunk);
     layout->chunks[chunk * layout->pp + stage] = cut[i];
-    if (kind == MS_SCHED_DUALPIPE)
+    if (ms_schedule_row(kind)->copies == MS_COPIES_TWO)
       layout->chunks[2 * layout->pp - 1 - stage] = cut[i]; /* the copy that runs the other way */
     if (cut[i].has_loss) loss_stage = stage;
     if (cut[i].num_mtp > 0) mtp_stage = stage;

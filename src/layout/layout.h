@@ -111,14 +111,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsLayout, ms_layout_free)
 /* The same with the refusal turned into `file: layout.ep: ... (rule ep-divides-experts)`. */
 MsLayout *ms_layout_new_or_error(const MsScenario *scenario, GError **error);
 
-/* Chunks per pipeline rank. The V schedules and DualPipe always have two; else the string decides, else layout.vpp.
+/* Chunks per pipeline rank. Some schedules always have two; else the string decides, else layout.vpp.
  * -1 when the pipeline layout string cannot be read or does not fit pp. */
 int ms_layout_chunks_per_rank(const MsScenario *scenario);
-/* Two chunks on each rank, the second placed backwards: zb-v, v-half, v-min, dualpipev. */
-gboolean ms_schedule_is_v(MsScheduleKind kind);
-/* Two chunks on each rank whatever VPP says: the V schedules, and DualPipe with its two copies. */
-gboolean ms_schedule_has_two_chunks(MsScheduleKind kind);
-/* Virtual stages that the model is cut into: pp * chunks per rank, but pp for DualPipe, whose ranks hold two copies. */
+/* Virtual stages that the model is cut into: pp * chunks per rank, over the copies that the ranks hold. */
 gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank);
 
 /* --- pieces used by the above and by tests --------------------------------------------------------------------- */

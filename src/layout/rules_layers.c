@@ -32,9 +32,14 @@ RULE(ep_overlap_dispatcher) {
   return !s->options.ep_overlap || s->options.dispatcher != MS_DISPATCH_ALLGATHER ||
          REFUSE("EP overlap does not work with the allgather dispatcher");
 }
+static gboolean pairs(const MsScheduleRow *row) { return row->pairs != MS_PAIRS_NEVER; }
+
 RULE(ep_overlap_schedule) {
-  return !s->options.ep_overlap || s->layout.schedule == MS_SCHED_1F1B || is_dualpipe(s) ||
-         REFUSE("EP overlap is part of 1f1b and dualpipe, not of %s", ms_schedule_words[s->layout.schedule]);
+  const MsScheduleRow *row = ms_schedule_row(s->layout.schedule);
+  if (!s->options.ep_overlap || pairs(row)) return TRUE;
+  if (size == 0) return FALSE;
+  g_autofree char *words = ms_schedule_words_of(pairs);
+  return REFUSE("EP overlap pairs forwards with backwards, as %s do, not %s", words, row->word);
 }
 RULE(ep_overlap_recompute) {
   return !s->options.ep_overlap ||

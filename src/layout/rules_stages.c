@@ -4,34 +4,28 @@
 
 /* --- layers on stages ------------------------------------------------------------------------------------------ */
 
-gboolean ms_schedule_is_v(MsScheduleKind kind) {
-  return kind == MS_SCHED_ZB_V || kind == MS_SCHED_V_HALF || kind == MS_SCHED_V_MIN || kind == MS_SCHED_DUALPIPEV;
-}
-
-gboolean ms_schedule_has_two_chunks(MsScheduleKind kind) { return ms_schedule_is_v(kind) || kind == MS_SCHED_DUALPIPE; }
-
 int ms_layout_chunks_per_rank(const MsScenario *s) {
   MsPipelineScan scan;
-  if (ms_schedule_has_two_chunks(s->layout.schedule)) return 2;
+  if (ms_schedule_chunks(s->layout.schedule) == 2) return 2;
   if (!s->layout.pipeline_layout || s->layout.vpp > 1) return s->layout.vpp; /* layout-string-stages: they agree */
   if (!ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0)) return -1;
   return scan.virtual_stages % s->layout.pp == 0 ? scan.virtual_stages / s->layout.pp : -1;
 }
 
 gint64 ms_layout_virtual_stages(const MsScenario *s, int chunks_per_rank) {
-  return s->layout.schedule == MS_SCHED_DUALPIPE ? s->layout.pp : times(s->layout.pp, chunks_per_rank);
+  return times(s->layout.pp, chunks_per_rank / (int)ms_schedule_row(s->layout.schedule)->copies);
 }
 
 void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *chunk) {
   *chunk = index / pp;
   *stage = index % pp;
-  if (*chunk == 1 && ms_schedule_is_v(kind)) *stage = pp - 1 - *stage;
+  if (*chunk == 1 && ms_schedule_row(kind)->placement == MS_PLACE_V) *stage = pp - 1 - *stage;
 }
 
 RULE(schedule_chunks) {
-  int vpp = s->layout.vpp;
-  if (s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE) return TRUE;
-  if (ms_schedule_has_two_chunks(s->layout.schedule))
+  int vpp = s->layout.vpp, chunks = ms_schedule_chunks(s->layout.schedule);
+  if (chunks == 0) return TRUE;
+  if (chunks == 2)
     return vpp <= 2 ||
            REFUSE("schedule %s has two chunks on a rank, not VPP %d", ms_schedule_words[s->layout.schedule], vpp);
   return ms_layout_chunks_per_rank(s) == 1 ||
@@ -53,7 +47,7 @@ RULE(string_stages) {
   ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0);
   if (scan.virtual_stages % pp != 0)
     return REFUSE("PP %d does not divide the %d virtual stages", pp, scan.virtual_stages);
-  if (ms_schedule_has_two_chunks(kind))
+  if (ms_schedule_chunks(kind) == 2)
     return scan.virtual_stages == ms_layout_virtual_stages(s, 2) ||
            REFUSE("%d virtual stages, but schedule %s on PP %d has %d", scan.virtual_stages, ms_schedule_words[kind],
                   pp, (int)ms_layout_virtual_stages(s, 2));
@@ -73,7 +67,7 @@ RULE(string_layers) {
 RULE(string_mtp_place) {
   MsPipelineScan scan;
   int pp = s->layout.pp, stage, chunk;
-  if (!s->layout.pipeline_layout || ms_schedule_is_v(s->layout.schedule)) return TRUE;
+  if (!s->layout.pipeline_layout || ms_schedule_row(s->layout.schedule)->placement == MS_PLACE_V) return TRUE;
   ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0);
   if (scan.mtp == 0) return TRUE;
   ms_layout_place(s->layout.schedule, pp, scan.mtp_stage, &stage, &chunk);
@@ -113,7 +107,7 @@ RULE(ends_divide) {
   if (!has_ends(s) || s->layout.pipeline_layout) return TRUE;
   if (s->layout.pp == 1) return REFUSE("first/last layer counts need PP > 1");
   if (has_account(s)) return REFUSE("first/last layer counts go without account_for_* keys");
-  if (ms_schedule_has_two_chunks(s->layout.schedule))
+  if (ms_schedule_chunks(s->layout.schedule) == 2)
     return REFUSE("schedule %s takes no first/last layer counts", ms_schedule_words[s->layout.schedule]);
   between_ends(s, &stages, &layers);
   v = ms_layout_chunks_per_rank(s);
@@ -144,8 +138,9 @@ RULE(vpp_needs_pp) {
   return v == 1 || s->layout.pp > 1 || REFUSE("VPP %d needs PP > 1", v);
 }
 RULE(vpp_without_p2p_overlap) {
-  return ms_layout_chunks_per_rank(s) == 1 || s->layout.schedule != MS_SCHED_1F1B || s->options.overlap_p2p_comm ||
-         s->layout.pp > 2 || REFUSE("VPP without overlap_p2p_comm needs PP > 2, not %d", s->layout.pp);
+  return ms_layout_chunks_per_rank(s) == 1 || ms_schedule_row(s->layout.schedule)->refused ||
+         s->options.overlap_p2p_comm || s->layout.pp > 2 ||
+         REFUSE("VPP without overlap_p2p_comm needs PP > 2, not %d", s->layout.pp);
 }
 /* Layers that share the choice of an indexer cannot get it from another stage (Megatron: cross-PP top-k sharing is not
  * supported). */
@@ -160,34 +155,24 @@ RULE(shared_keys_in_stage) {
   return bad < 0 || REFUSE("virtual stage %d begins with layer %d, which shares the keys chosen in a stage before", bad,
                            chunks[bad].first_layer + 1);
 }
-RULE(microbatch_group) {
-  gint64 m = microbatches(s);
-  int pp = s->layout.pp, group = s->layout.microbatch_group_size_per_virtual_pipeline_stage;
-  if (ms_layout_chunks_per_rank(s) == 1) return TRUE;
-  if (s->layout.schedule == MS_SCHED_GPIPE)
-    return group <= m || REFUSE("the microbatch group %d is more than %" G_GINT64_FORMAT " microbatches", group, m);
-  if (s->layout.schedule != MS_SCHED_1F1B) return TRUE;
-  if (group <= 0) group = pp;
-  if (group < pp || group > m)
-    return REFUSE("the microbatch group %d of the interleaved schedule is not between PP %d and %" G_GINT64_FORMAT
-                  " microbatches",
-                  group, pp, m);
-  return m % group == 0 || m % group >= pp ||
-         REFUSE("%" G_GINT64_FORMAT " microbatches leave %d after groups of %d, fewer than PP %d", m, (int)(m % group),
-                group, pp);
+/* What the schedule itself says of stages, microbatches and groups; EP overlap has rules of its own. */
+static gboolean fits(const MsScenario *s, char *why, size_t size) {
+  MsScheduleNumbers n = {.stages = s->layout.pp,
+                         .microbatches = (int)MIN(microbatches(s), G_MAXINT),
+                         .chunks = ms_layout_chunks_per_rank(s),
+                         .group = MAX(0, s->layout.microbatch_group_size_per_virtual_pipeline_stage)};
+  return ms_schedule_row(s->layout.schedule)->fits(&n, why, size);
 }
+
+RULE(microbatch_group) { return ms_schedule_chunks(s->layout.schedule) != 0 || fits(s, why, size); }
+RULE(schedule_microbatches) { return ms_schedule_chunks(s->layout.schedule) == 0 || fits(s, why, size); }
+
+static gboolean steps_overlap(const MsScheduleRow *row) { return row->steps == MS_STEPS_OVERLAP; }
+
 RULE(post_validation_schedule) {
-  MsScheduleKind kind = s->layout.schedule;
-  return s->options.optimizer_post_validation != TRUE || (kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN) ||
-         REFUSE("only zero-bubble schedules end their stages one after the other; %s has no use of it",
-                ms_schedule_words[kind]);
-}
-RULE(dualpipe_microbatches) {
-  gint64 m = microbatches(s);
-  int pp = s->layout.pp;
-  if (!is_dualpipe(s)) return TRUE;
-  if (s->layout.schedule == MS_SCHED_DUALPIPE && (pp % 2 || m % 2))
-    return REFUSE("dualpipe needs even PP and microbatches, not %d and %" G_GINT64_FORMAT, pp, m);
-  return m >= 2 * (gint64)pp || REFUSE("%s needs at least %d microbatches, not %" G_GINT64_FORMAT,
-                                       ms_schedule_words[s->layout.schedule], 2 * pp, m);
+  const MsScheduleRow *row = ms_schedule_row(s->layout.schedule);
+  if (s->options.optimizer_post_validation != TRUE || steps_overlap(row)) return TRUE;
+  if (size == 0) return FALSE;
+  g_autofree char *words = ms_schedule_words_of(steps_overlap);
+  return REFUSE("%s has no use of it: stages end one after the other with %s", row->word, words);
 }

@@ -172,36 +172,19 @@ int ms_shapes_map(MsShapes *s, const MsPieceMemo *memo) {
   return (int)s->maps->len - 1;
 }
 
-/* Forwards of chunk c among the first n of the interleaved table (domain/schedules.md 3). */
-static gint64 forwards_of(gint64 n, int c, int chunks, int group) {
-  gint64 cycle = (gint64)group * chunks, rest = n % cycle;
-  return n / cycle * group + CLAMP(rest - (gint64)c * group, 0, group);
-}
-
-/* Microbatches of a chunk that are alive at some moment, all chunks of the stage at the same moment. */
-static gint64 alive(const MsScenario *s, const MsLayout *l, int stage, int chunk) {
-  gint64 m = l->microbatches;
-  if (s->layout.schedule == MS_SCHED_GPIPE) return m;
-  if (s->layout.schedule != MS_SCHED_1F1B) return 0;
-  if (l->vpp == 1) return MIN(m, l->pp - stage);
-  int group = (int)MIN((gint64)l->group_size, m);
-  gint64 n = MIN(m * l->vpp, 2 * (gint64)(l->pp - stage - 1) + (gint64)(l->vpp - 1) * group + 1);
-  return forwards_of(n, chunk, l->vpp, group);
-}
-
 static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, gint64 *before,
                         StageCounts *out) {
-  gboolean ends = s->layout.schedule == MS_SCHED_1F1B || s->layout.schedule == MS_SCHED_GPIPE;
-  gint64 microbatches = s->layout.schedule == MS_SCHED_DUALPIPE
-                            ? l->microbatches / 2
-                            : l->microbatches; /* two copies of the model: half each */
+  const MsScheduleRow *row = ms_schedule_row(s->layout.schedule);
+  MsScheduleNumbers numbers = {
+      .stages = l->pp, .microbatches = l->microbatches, .chunks = l->vpp, .group = l->group_size};
+  gint64 microbatches = ms_schedule_share(s->layout.schedule, l->microbatches);
   int n = w->n_pieces;
   memset(out->time, 0, sizeof *out->time * N_COUNTS * (size_t)n);
   memset(out->count, 0, sizeof *out->count * (size_t)n);
   memset(out->live, 0, sizeof *out->live * (size_t)n);
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
-    gint64 live = alive(s, l, stage, c);
+    gint64 live = row->live(&numbers, stage, c);
     int length = ms_work_chunk_length(chunk);
     for (int i = 0; i < length; i++) {
       int piece = ms_work_chunk_piece(w, chunk, i);
@@ -212,7 +195,7 @@ static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l,
       if (i == length - 1) out->time[ENDS * n + piece] += microbatches;
     }
   }
-  if (!ends) return;
+  if (!ms_schedule_ends_in_turn(s->layout.schedule)) return;
   for (int i = 0; i < n; i++) out->time[AHEAD * n + i] = before[i];
   const MsChunk *first = ms_layout_chunk(l, stage, 0);
   for (int i = 0; i < ms_work_chunk_length(first); i++) before[ms_work_chunk_piece(w, first, i)]++;
@@ -255,8 +238,8 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   }
   MsShape *shape = g_new0(MsShape, 1);
   shape->n = n;
-  shape->owners = s->layout.schedule == MS_SCHED_DUALPIPE ? 2 : 1;
-  shape->splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE;
+  shape->owners = ms_schedule_row(s->layout.schedule)->copies;
+  shape->splits = ms_schedule_may_split(s->layout.schedule);
   size_t row = N_COUNTS * (size_t)n;
   shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells),
   shape->live = g_new(gint64, cells);

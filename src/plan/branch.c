@@ -155,7 +155,7 @@ static double microbatches_per_stage(const MsTree *t, const MsCandidate *c) {
 /* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. */
 static double passes(const MsTree *t, MsPieceMemo *memo) {
   MsScheduleKind kind = t->space->request->base->layout.schedule;
-  gboolean splits = kind != MS_SCHED_1F1B && kind != MS_SCHED_GPIPE;
+  gboolean splits = ms_schedule_may_split(kind);
   double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE);
   if (!is_open(t->space, "layout.schedule")) return MAX(stream, ms_memo_total(memo, MS_TOTAL_SPAN, splits));
   return MAX(stream, MIN(ms_memo_total(memo, MS_TOTAL_SPAN, FALSE), ms_memo_total(memo, MS_TOTAL_SPAN, TRUE)));

@@ -139,7 +139,7 @@ static gboolean dispatcher_usable(const MsScenario *s, int i) {
 }
 static gboolean schedule_usable(const MsScenario *s, int i) {
   (void)s;
-  return i != MS_SCHED_GPIPE; /* never better than 1f1b */
+  return ms_schedule_rows[i].search == MS_SEARCH_TRIES;
 }
 static gboolean any_usable(const MsScenario *s, int i) {
   (void)s, (void)i;

@@ -132,19 +132,12 @@ int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPiec
   return found;
 }
 
-typedef enum {
-  ROUND_ROBIN,
-  V,
-  BOTH_WAYS
-} Placing; /* one copy after the other; back again; the two copies of DualPipe share a rank */
-
-static Placing placing_of(const MsScenario *s) {
-  return ms_schedule_is_v(s->layout.schedule) ? V : s->layout.schedule == MS_SCHED_DUALPIPE ? BOTH_WAYS : ROUND_ROBIN;
-}
-
-static void place_stages(Placing placing, int pp, int stages, int *rank) {
+/* Two copies of the model share a rank. */
+static void place_stages(MsPlacement placement, int pp, int stages, int *rank) {
   for (int k = 0; k < stages; k++)
-    rank[k] = placing == BOTH_WAYS ? MIN(k, pp - 1 - k) : placing == V && k / pp == 1 ? pp - 1 - k % pp : k % pp;
+    rank[k] = placement == MS_PLACE_BIDIRECTIONAL      ? MIN(k, pp - 1 - k)
+              : placement == MS_PLACE_V && k / pp == 1 ? pp - 1 - k % pp
+                                                       : k % pp;
 }
 
 /* End of the last pass; a third of a stage's cost is its forward. */
@@ -210,9 +203,9 @@ static char *cut(const MsLayerCosts *costs, const CutKey *key, int mtp) {
   g_autofree int *rank = g_new(int, stages + 2 * slots);
   Candidate all[2 * G_N_ELEMENTS(slacks)];
   int n = 0, best = -1;
-  place_stages((Placing)key->placing, key->ranks, key->stages, rank);
+  place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
   MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank};
-  gboolean runs = key->placing == ROUND_ROBIN;
+  gboolean runs = key->placing == MS_PLACE_ROUND_ROBIN;
   for (int apart = 0; apart < (costs->mtp > 0 && key->stages > 2 && rank[stages - 2] != 0 ? 2 : 1); apart++) {
     on.mtp_apart = apart;
     n = add_cuts(costs, &on, runs ? key->microbatches : 0, rank + stages + (size_t)apart * slots, all, n);
@@ -242,7 +235,7 @@ static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int s
   gint64 replicas = MAX(1, s->gpus / ((gint64)l->tp * l->cp * l->pp)),
          microbatches = s->training.global_batch_size / (s->training.micro_batch_size * replicas);
   int rounds = (int)CLAMP(microbatches / l->pp, 1, 2);
-  CutKey key = {stages, l->pp, placing_of(s), rounds * l->pp, costs};
+  CutKey key = {stages, l->pp, ms_schedule_row(s->layout.schedule)->placement, rounds * l->pp, costs};
   g_mutex_lock(&cuts->lock);
   char *text = g_hash_table_lookup(cuts->texts, &key);
   const MsLayerCosts *rounded = cuts->rounded->pdata[costs];

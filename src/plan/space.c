@@ -182,8 +182,7 @@ static gboolean without_cp(const MsScenario *s) { return s->layout.cp == 1; }
 static gboolean without_tp(const MsScenario *s) { return s->layout.tp == 1; }
 static gboolean without_pp(const MsScenario *s) { return s->layout.pp == 1; }
 static gboolean without_chunks(const MsScenario *s) {
-  return s->layout.vpp == 1 || s->layout.pp == 1 ||
-         (s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE);
+  return s->layout.vpp == 1 || s->layout.pp == 1 || ms_schedule_chunks(s->layout.schedule) != 0;
 }
 static gboolean without_experts(const MsScenario *s) { return s->layout.ep * s->layout.etp == 1; }
 
@@ -209,13 +208,13 @@ static int standing_value(const MsChoice *c) {
 
 /* Schedules with two chunks on every rank take VPP 1 and 2 alike. */
 static gboolean same_chunks(const MsSpace *space, const MsScenario *s) {
-  return ms_schedule_has_two_chunks(s->layout.schedule) && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
+  return ms_schedule_chunks(s->layout.schedule) == 2 && s->layout.vpp == 2 && space->axis[MS_AXIS_VPP].value[0] == 1;
 }
 
 /* A layout string says VPP itself, so that VPP 1 beside it means the same: one of them is searched where both are
  * offered. */
 static gboolean vpp_of_string(const MsSpace *space, const MsScenario *s) {
-  if (!s->layout.pipeline_layout || s->layout.vpp > 1 || ms_schedule_has_two_chunks(s->layout.schedule))
+  if (!s->layout.pipeline_layout || s->layout.vpp > 1 || ms_schedule_chunks(s->layout.schedule) == 2)
     return FALSE; /* of those VPP 1 is the one that is searched */
   int own = ms_layout_chunks_per_rank(s);
   const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];

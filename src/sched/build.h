@@ -15,15 +15,13 @@ static inline void ms_slot_put_pair(MsSchedule *schedule, int stage, int mb, int
   schedule->slot[stage][schedule->n[stage]++] = (MsSlot){MS_SLOT_FB, (gint16)chunk, (gint16)chunk2, mb, mb2};
 }
 
-#define MS_SCHEDULE_ARGS int stages, int microbatches, int chunks, int group, gboolean ep_overlap
-#define MS_SCHEDULE_WHY  MS_SCHEDULE_ARGS, char *why, size_t size
-gboolean ms_1f1b_applicable(MS_SCHEDULE_WHY), ms_gpipe_applicable(MS_SCHEDULE_WHY), ms_zb_applicable(MS_SCHEDULE_WHY),
-    ms_zb_v_applicable(MS_SCHEDULE_WHY), ms_v_applicable(MS_SCHEDULE_WHY), ms_dualpipe_applicable(MS_SCHEDULE_WHY),
-    ms_dualpipev_applicable(MS_SCHEDULE_WHY);
-MsSchedule *ms_1f1b_build(MS_SCHEDULE_ARGS), *ms_gpipe_build(MS_SCHEDULE_ARGS), *ms_zb_h1_build(MS_SCHEDULE_ARGS),
-    *ms_zb_h2_build(MS_SCHEDULE_ARGS), *ms_zb_1p_build(MS_SCHEDULE_ARGS), *ms_zb_2p_build(MS_SCHEDULE_ARGS),
-    *ms_zb_v_build(MS_SCHEDULE_ARGS), *ms_v_half_build(MS_SCHEDULE_ARGS), *ms_v_min_build(MS_SCHEDULE_ARGS),
-    *ms_dualpipe_build(MS_SCHEDULE_ARGS), *ms_dualpipev_build(MS_SCHEDULE_ARGS);
+#define SCHEDULE(id, word, about, build, fits, placement, chunks, copies, splits, sends, costs, pairs, steps, live, \
+                 ...)                                                                                               \
+  MsSchedule *build(const MsScheduleNumbers *numbers);                                                              \
+  gboolean fits(const MsScheduleNumbers *numbers, char *why, size_t size);                                          \
+  gint64 live(const MsScheduleNumbers *numbers, int stage, int chunk);
+#include "sched/schedule.def"
+#undef SCHEDULE
 
 /* FALSE with a reason printed into why. */
 gboolean ms_schedule_refuse(char *why, size_t size, const char *format, ...) G_GNUC_PRINTF(3, 4);

@@ -2,26 +2,21 @@
  * 3da1bbe). */
 #include "sched/build.h"
 
-gboolean ms_dualpipe_applicable(MS_SCHEDULE_WHY) {
-  (void)group, (void)ep_overlap;
-  if (chunks > 2)
-    return ms_schedule_refuse(why, size, "dualpipe holds one stage of each direction, not %d chunks", chunks);
-  if (stages % 2) return ms_schedule_refuse(why, size, "dualpipe needs an even number of stages, not %d", stages);
-  if (microbatches % 2)
-    return ms_schedule_refuse(why, size, "dualpipe needs an even number of microbatches, not %d", microbatches);
-  if (microbatches < 2 * stages)
-    return ms_schedule_refuse(why, size, "dualpipe over %d stages needs at least %d microbatches, not %d", stages,
-                              2 * stages, microbatches);
-  return TRUE;
+static gboolean enough(const char *word, const MsScheduleNumbers *n, char *why, size_t size) {
+  return n->microbatches >= 2 * n->stages ||
+         ms_schedule_refuse(why, size, "%s over %d stages needs at least %d microbatches, not %d", word, n->stages,
+                            2 * n->stages, n->microbatches);
 }
 
-gboolean ms_dualpipev_applicable(MS_SCHEDULE_WHY) {
-  (void)group, (void)ep_overlap;
-  if (chunks != 2) return ms_schedule_refuse(why, size, "dualpipev has 2 chunks per stage, not %d", chunks);
-  if (microbatches < 2 * stages)
-    return ms_schedule_refuse(why, size, "dualpipev over %d stages needs at least %d microbatches, not %d", stages,
-                              2 * stages, microbatches);
-  return TRUE;
+gboolean ms_dualpipe_fits(const MsScheduleNumbers *n, char *why, size_t size) {
+  if (n->stages % 2) return ms_schedule_refuse(why, size, "dualpipe needs an even number of stages, not %d", n->stages);
+  if (n->microbatches % 2)
+    return ms_schedule_refuse(why, size, "dualpipe needs an even number of microbatches, not %d", n->microbatches);
+  return enough("dualpipe", n, why, size);
+}
+
+gboolean ms_dualpipev_fits(const MsScheduleNumbers *n, char *why, size_t size) {
+  return enough("dualpipev", n, why, size);
 }
 
 typedef struct {
@@ -77,24 +72,23 @@ static void put_steps(Pen *pen, int half, int near, int steady) {
   for (int i = 0; i <= near; i++) weight(pen);
 }
 
-MsSchedule *ms_dualpipe_build(MS_SCHEDULE_ARGS) {
-  (void)chunks, (void)group, (void)ep_overlap;
-  int half = microbatches / 2;
-  MsSchedule *schedule = ms_schedule_alloc(stages, microbatches, 2, MS_PLACE_BIDIRECTIONAL, 3 * microbatches);
-  for (int s = 0; s < stages; s++) {
-    int near = MIN(s, stages - 1 - s);
-    Pen pen = {schedule, s, s >= stages / 2, {0, half}, {0, half}, 0};
-    put_steps(&pen, stages / 2, near, half - stages + near + 1);
+MsSchedule *ms_dualpipe_build(const MsScheduleNumbers *n) {
+  int p = n->stages, half = n->microbatches / 2;
+  MsSchedule *schedule = ms_schedule_alloc(p, n->microbatches, 2, MS_PLACE_BIDIRECTIONAL, 3 * n->microbatches);
+  for (int s = 0; s < p; s++) {
+    int near = MIN(s, p - 1 - s);
+    Pen pen = {schedule, s, s >= p / 2, {0, half}, {0, half}, 0};
+    put_steps(&pen, p / 2, near, half - p + near + 1);
   }
   return schedule;
 }
 
-MsSchedule *ms_dualpipev_build(MS_SCHEDULE_ARGS) {
-  (void)chunks, (void)group, (void)ep_overlap;
-  MsSchedule *schedule = ms_schedule_alloc(stages, microbatches, 2, MS_PLACE_V, 6 * microbatches);
-  for (int s = 0; s < stages; s++) {
+MsSchedule *ms_dualpipev_build(const MsScheduleNumbers *n) {
+  int p = n->stages;
+  MsSchedule *schedule = ms_schedule_alloc(p, n->microbatches, 2, MS_PLACE_V, 6 * n->microbatches);
+  for (int s = 0; s < p; s++) {
     Pen pen = {schedule, s, 0, {0, 0}, {0, 0}, 0};
-    put_steps(&pen, stages, s, microbatches - 2 * stages + s + 1);
+    put_steps(&pen, p, s, n->microbatches - 2 * p + s + 1);
   }
   return schedule;
 }

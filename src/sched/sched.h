@@ -4,7 +4,7 @@
 #ifndef MS_SCHED_SCHED_H
 #define MS_SCHED_SCHED_H
 
-#include <glib.h>
+#include "sched/kind.h"
 
 typedef enum {
   MS_SLOT_F,  /* forward */
@@ -22,36 +22,19 @@ typedef struct {
   gint32 mb, mb2;
 } MsSlot;
 
-typedef enum {
-  MS_PLACE_ROUND_ROBIN, /* virtual stage = chunk * stages + stage */
-  MS_PLACE_V,           /* chunk 0: stage; chunk 1: 2 stages - 1 - stage */
-  /* DualPipe: two copies of the model run in opposite directions; chunk 0 is stage `stage` of the copy that runs
-   * downwards, chunk 1 is stage `stages - 1 - stage` of the one that runs upwards. Virtual stages are numbered as in V,
-   * but nothing flows from stages - 1 to stages: model stage = virtual stage mod stages. Chunk 0 takes microbatches 0
-   * .. m/2 - 1, chunk 1 takes m/2 .. m - 1. */
-  MS_PLACE_BIDIRECTIONAL
-} MsPlacement;
-
-typedef struct {
+struct MsSchedule {
   int stages, microbatches, chunks; /* p, m, v (chunks = 2 for V and bidirectional placement) */
   MsPlacement placement;
   int *n;        /* [stages] slots of each stage */
   MsSlot **slot; /* [stages][n] in execution order */
-} MsSchedule;
+};
 
-/* kind is the scenario's word for it; `group` is N of the interleaved schedule (0 = stages); `ep_overlap` merges steady
- * pairs into FB slots and adds one warm-up forward (1f1b with chunks >= 2, or with one stage; DualPipe and DualPipeV
- * have FB slots anyway: without overlap give them a pair that takes F + B). NULL with `why` when the schedule cannot be
- * built for these numbers or is not built yet. The orders that a greedy search decides (zb-1p, zb-2p, zb-v, v-half,
- * v-min) are those of unit costs F = I = W = 1. (transfer full) */
-typedef struct {
-  const char *word;
-  gboolean (*applicable)(int stages, int microbatches, int chunks, int group, gboolean ep_overlap, char *why,
-                         size_t size);
-  MsSchedule *(*build)(int stages, int microbatches, int chunks, int group, gboolean ep_overlap);
-} MsScheduleRow;
-extern const MsScheduleRow ms_schedule_rows[]; /* in the order of ms_schedule_words; build NULL = not built yet */
-
+/* NULL with `why` when the schedule does not exist for these numbers. (transfer full) */
+MsSchedule *ms_schedule_for(MsScheduleKind kind, const MsScheduleNumbers *numbers, char *why, size_t size);
+/* The same for unit costs F = I = W = 1 without messages. `ep_overlap` merges steady pairs into FB slots and adds one
+ * warm-up forward (1f1b with chunks >= 2, or with one stage; DualPipe and DualPipeV have FB slots anyway: without
+ * overlap give them a pair that takes F + B). The orders that a greedy search decides (zb-1p, zb-2p, zb-v, v-half,
+ * v-min) are those of unit costs. (transfer full) */
 MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, int group, gboolean ep_overlap,
                             char *why, size_t size);
 void ms_schedule_free(MsSchedule *schedule);

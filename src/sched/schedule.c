@@ -1,4 +1,4 @@
-/* src/sched/schedule.c - the table of schedules, their memory, and which stage holds what. */
+/* src/sched/schedule.c - the rows of schedule.def, their memory, and which stage holds what. */
 #include "sched/build.h"
 
 #include <stdarg.h>
@@ -6,21 +6,36 @@
 
 const char *const ms_slot_words[] = {"F", "B", "I", "W", "FB", NULL};
 
-/* In the order of ms_schedule_words (describe/enums.h), which this layer may not include. */
+/* Why Megatron-Core cannot launch it, where several say the same. */
+#define LAUNCHED       NULL
+#define IN_ZERO_BUBBLE "the fork sail-sg/zero-bubble-pipeline-parallelism has it"
+#define IN_DUALPIPE    "deepseek-ai/DualPipe has it; Megatron-Core overlaps pairs in 1f1b with options.ep_overlap"
+
+/* Parentheses: an empty column is an error, wherever it stands. */
 const MsScheduleRow ms_schedule_rows[] = {
-    {"1f1b", ms_1f1b_applicable, ms_1f1b_build},
-    {"zb-h1", ms_zb_applicable, ms_zb_h1_build},
-    {"zb-h2", ms_zb_applicable, ms_zb_h2_build},
-    {"zb-1p", ms_zb_applicable, ms_zb_1p_build},
-    {"zb-2p", ms_zb_applicable, ms_zb_2p_build},
-    {"zb-v", ms_zb_v_applicable, ms_zb_v_build},
-    {"v-half", ms_v_applicable, ms_v_half_build},
-    {"v-min", ms_v_applicable, ms_v_min_build},
-    {"dualpipe", ms_dualpipe_applicable, ms_dualpipe_build},
-    {"dualpipev", ms_dualpipev_applicable, ms_dualpipev_build},
-    {"gpipe", ms_gpipe_applicable, ms_gpipe_build},
-    {NULL, NULL, NULL},
+#define SCHEDULE(id, word, about, build, fits, placement, chunks, copies, splits, sends, costs, pairs, steps, live, \
+                 search, refused)                                                                                   \
+  {(word),  (about), (build), (fits),  (placement), (chunks), (copies), (splits),                                   \
+   (sends), (costs), (pairs), (steps), (live),      (search), (refused)},
+#include "sched/schedule.def"
+#undef SCHEDULE
 };
+
+const char *const ms_schedule_words[] = {
+#define SCHEDULE(id, word, ...) word,
+#include "sched/schedule.def"
+#undef SCHEDULE
+    NULL};
+
+char *ms_schedule_words_of(gboolean (*is)(const MsScheduleRow *row)) {
+  const char *word[MS_N_SCHEDULES];
+  int n = 0;
+  for (int kind = 0; kind < MS_N_SCHEDULES; kind++)
+    if (is(&ms_schedule_rows[kind])) word[n++] = ms_schedule_rows[kind].word;
+  GString *text = g_string_new(NULL);
+  for (int i = 0; i < n; i++) g_string_append_printf(text, "%s%s", i == 0 ? "" : i < n - 1 ? ", " : " or ", word[i]);
+  return g_string_free(text, FALSE);
+}
 
 #define MAX_PASSES 50e6 /* p m v 2: about 1 GB of slots */
 
@@ -48,32 +63,48 @@ MsSchedule *ms_schedule_alloc(int stages, int microbatches, int chunks, MsPlacem
 
 void ms_schedule_free(MsSchedule *schedule) { g_free(schedule); }
 
-static gboolean in_range(MS_SCHEDULE_WHY) {
-  (void)ep_overlap;
-  if (stages < 1 || microbatches < 1 || chunks < 1 || group < 0)
+static gboolean in_range(const MsScheduleNumbers *n, char *why, size_t size) {
+  if (n->stages < 1 || n->microbatches < 1 || n->chunks < 1 || n->group < 0)
     return ms_schedule_refuse(
         why, size, "stages, microbatches and chunks must be at least 1 and the microbatch group not negative");
-  if (stages > G_MAXINT16 || chunks > G_MAXINT16)
+  if (n->stages > G_MAXINT16 || n->chunks > G_MAXINT16)
     return ms_schedule_refuse(why, size, "more than %d stages or chunks", G_MAXINT16);
-  if (2.0 * stages * microbatches * chunks > MAX_PASSES)
+  if (2.0 * n->stages * n->microbatches * n->chunks > MAX_PASSES)
     return ms_schedule_refuse(why, size, "%d stages x %d microbatches x %d chunks x 2 is more than 50 million passes",
-                              stages, microbatches, chunks);
+                              n->stages, n->microbatches, n->chunks);
   return TRUE;
+}
+
+/* What the columns say about the numbers. Those of each copy of the model may be counted, or those on the rank. */
+static gboolean columns_hold(const MsScheduleRow *row, const MsScheduleNumbers *n, char *why, size_t size) {
+  int chunks = (int)row->chunks, on_rank = chunks * (int)row->copies;
+  if (row->chunks != MS_CHUNKS_ANY && n->chunks != chunks && n->chunks != on_rank)
+    return ms_schedule_refuse(why, size, "%s has %s per stage, not %d", row->word,
+                              on_rank == 1 ? "one chunk" : "2 chunks", n->chunks);
+  return row->pairs != MS_PAIRS_NEVER || !n->ep_overlap ||
+         ms_schedule_refuse(why, size, "%s has no forward/backward pairs to overlap", row->word);
+}
+
+static gboolean possible(MsScheduleKind kind, const MsScheduleNumbers *numbers, char *why, size_t size) {
+  if ((int)kind < 0 || kind >= MS_N_SCHEDULES) return ms_schedule_refuse(why, size, "unknown schedule %d", (int)kind);
+  const MsScheduleRow *row = ms_schedule_row(kind);
+  return in_range(numbers, why, size) && columns_hold(row, numbers, why, size) && row->fits(numbers, why, size);
+}
+
+MsSchedule *ms_schedule_for(MsScheduleKind kind, const MsScheduleNumbers *numbers, char *why, size_t size) {
+  if (!possible(kind, numbers, why, size)) return NULL;
+  const MsScheduleRow *row = ms_schedule_row(kind);
+  MsSchedule *schedule = row->build(numbers);
+  if (!schedule)
+    ms_schedule_refuse(why, size, "schedule %s cannot be built for %d stages and %d microbatches", row->word,
+                       numbers->stages, numbers->microbatches);
+  return schedule;
 }
 
 MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, int group, gboolean ep_overlap,
                             char *why, size_t size) {
-  if (kind < 0 || kind >= (int)G_N_ELEMENTS(ms_schedule_rows) - 1)
-    return ms_schedule_refuse(why, size, "unknown schedule %d", kind), NULL;
-  const MsScheduleRow *row = &ms_schedule_rows[kind];
-  if (!row->build) return ms_schedule_refuse(why, size, "schedule %s is not built yet", row->word), NULL;
-  if (!in_range(stages, microbatches, chunks, group, ep_overlap, why, size)) return NULL;
-  if (!row->applicable(stages, microbatches, chunks, group, ep_overlap, why, size)) return NULL;
-  MsSchedule *schedule = row->build(stages, microbatches, chunks, group, ep_overlap);
-  if (!schedule)
-    ms_schedule_refuse(why, size, "schedule %s cannot be built for %d stages and %d microbatches", row->word, stages,
-                       microbatches);
-  return schedule;
+  MsScheduleNumbers numbers = {stages, microbatches, chunks, group, ep_overlap, 1, 1, 1, 0};
+  return ms_schedule_for((MsScheduleKind)kind, &numbers, why, size);
 }
 
 int ms_virtual_stage(const MsSchedule *schedule, int stage, int chunk) {

@@ -226,13 +226,6 @@ static MsSchedule *read_lists(Pattern *pattern) {
   return schedule;
 }
 
-gboolean ms_v_applicable(MS_SCHEDULE_WHY) {
-  (void)stages, (void)microbatches, (void)group;
-  if (chunks != 2) return ms_schedule_refuse(why, size, "v-half and v-min have 2 chunks per stage, not %d", chunks);
-  if (ep_overlap) return ms_schedule_refuse(why, size, "v-half and v-min have no forward/backward pairs to overlap");
-  return TRUE;
-}
-
 static MsSchedule *build(int stages, int microbatches, gboolean half) {
   Pattern pattern = {.stages = stages, .microbatches = microbatches};
   for (int kind = F0; kind < KINDS; kind++) pattern.slot[kind] = g_new(int, (size_t)stages *passes(&pattern, kind));
@@ -246,12 +239,6 @@ static MsSchedule *build(int stages, int microbatches, gboolean half) {
   return schedule;
 }
 
-MsSchedule *ms_v_half_build(MS_SCHEDULE_ARGS) {
-  (void)chunks, (void)group, (void)ep_overlap;
-  return build(stages, microbatches, TRUE);
-}
+MsSchedule *ms_v_half_build(const MsScheduleNumbers *n) { return build(n->stages, n->microbatches, TRUE); }
 
-MsSchedule *ms_v_min_build(MS_SCHEDULE_ARGS) {
-  (void)chunks, (void)group, (void)ep_overlap;
-  return build(stages, microbatches, FALSE);
-}
+MsSchedule *ms_v_min_build(const MsScheduleNumbers *n) { return build(n->stages, n->microbatches, FALSE); }

@@ -191,12 +191,10 @@ MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double
   return best;
 }
 
-MsSchedule *ms_zb_1p_build(MS_SCHEDULE_ARGS) {
-  (void)chunks, (void)group, (void)ep_overlap;
-  return ms_schedule_zb_greedy(stages, microbatches, 1, 1, 1, 0, stages, 0, NULL, 0);
+MsSchedule *ms_zb_1p_build(const MsScheduleNumbers *n) {
+  return ms_schedule_zb_greedy(n->stages, n->microbatches, n->f, n->i, n->w, n->comm, n->stages, 0, NULL, 0);
 }
 
-MsSchedule *ms_zb_2p_build(MS_SCHEDULE_ARGS) {
-  (void)chunks, (void)group, (void)ep_overlap;
-  return ms_schedule_zb_greedy(stages, microbatches, 1, 1, 1, 0, 2.0 * stages, 0, NULL, 0);
+MsSchedule *ms_zb_2p_build(const MsScheduleNumbers *n) {
+  return ms_schedule_zb_greedy(n->stages, n->microbatches, n->f, n->i, n->w, n->comm, 2.0 * n->stages, 0, NULL, 0);
 }

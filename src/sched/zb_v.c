@@ -195,17 +195,8 @@ static void search_all(Search *search, MsSchedule **best, double *best_bubble) {
   }
 }
 
-gboolean ms_zb_v_applicable(MS_SCHEDULE_WHY) {
-  (void)stages, (void)microbatches, (void)group;
-  if (chunks != 2) return ms_schedule_refuse(why, size, "zb-v has 2 chunks per stage, not %d", chunks);
-  if (ep_overlap)
-    return ms_schedule_refuse(why, size, "a zero-bubble schedule has no forward/backward pairs to overlap");
-  return TRUE;
-}
-
-MsSchedule *ms_zb_v_build(MS_SCHEDULE_ARGS) {
-  (void)chunks, (void)group, (void)ep_overlap;
-  int p = stages, m = microbatches;
+MsSchedule *ms_zb_v_build(const MsScheduleNumbers *numbers) {
+  int p = numbers->stages, m = numbers->microbatches;
   Search search = {.stages = p, .microbatches = m, .cost = {1, 1, 1}, .limit = 2 * p};
   search.count = g_new(int, 6 * p), search.oldest_i = g_new(int, p);
   search.time = g_new(double, p), search.bubble = g_new(double, p), search.approved = g_new(double, p);

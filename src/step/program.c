@@ -181,10 +181,9 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   if (gather.message_B > 0) p->p2p.time_s += ms_cost_op(cost, &gather).time_s;
   p->p2p_tag = tag++;
   p->n_tags = tag;
-  MsScheduleKind kind = p->scenario->layout.schedule;
-  gboolean classic = kind == MS_SCHED_1F1B || kind == MS_SCHED_GPIPE;
+  gboolean waits = ms_schedule_row(p->scenario->layout.schedule)->sends == MS_SENDS_BLOCK;
   p->p2p_blocks =
-      (classic && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm)) || p->scenario->hardware->serial;
+      (waits && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm)) || p->scenario->hardware->serial;
   p->skewed = ms_steps_overlap(p->scenario);
   return p;
 }
@@ -237,31 +236,34 @@ MsSlotKind ms_piece_slot(const MsProgram *p, MsSlotKind kind, int piece, gboolea
 }
 
 gboolean ms_steps_overlap(const MsScenario *s) {
-  MsScheduleKind kind = s->layout.schedule;
-  return kind >= MS_SCHED_ZB_H1 && kind <= MS_SCHED_V_MIN && s->layout.pp > 1 &&
+  return ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_OVERLAP && s->layout.pp > 1 &&
          s->options.optimizer_post_validation != FALSE;
 }
 
 gboolean ms_slots_overlap(const MsScenario *s) {
-  return s->options.ep_overlap || (s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE);
+  return s->options.ep_overlap || ms_schedule_may_split(s->layout.schedule);
 }
 
 /* Mean over the stages: the search knows one cost for each pass. */
-MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
+static void mean_costs(const MsProgram *p, MsScheduleNumbers *numbers) {
   const MsLayout *l = p->layout;
-  MsScheduleKind kind = p->scenario->layout.schedule;
-  if ((kind != MS_SCHED_ZB_1P && kind != MS_SCHED_ZB_2P) || l->vpp > 1)
-    return ms_schedule_new((int)kind, l->pp, l->microbatches, l->vpp, l->group_size, p->scenario->options.ep_overlap,
-                           why, size);
-  double f = 0, b = 0, w = 0;
+  double f = 0, b = 0, w = 0, n = l->pp;
   for (int i = 0; i < l->num_chunks; i++)
     for (int j = 0; j < ms_work_chunk_length(&l->chunks[i]); j++) {
       const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, &l->chunks[i], j)];
       f += (double)piece->forward.shortest, b += (double)piece->backward.shortest, w += (double)piece->backward.weight;
     }
-  double n = l->pp, comm = l->pp > 1 ? (double)ms_time_of(p->p2p.time_s) : 0;
-  return ms_schedule_zb_greedy(l->pp, l->microbatches, MAX(1, round(f / n)), MAX(1, round((b - w) / n)), round(w / n),
-                               comm, kind == MS_SCHED_ZB_1P ? l->pp : 2.0 * l->pp, 0, why, size);
+  numbers->f = MAX(1, round(f / n)), numbers->i = MAX(1, round((b - w) / n)), numbers->w = round(w / n);
+  numbers->comm = l->pp > 1 ? (double)ms_time_of(p->p2p.time_s) : 0;
+}
+
+MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
+  const MsLayout *l = p->layout;
+  MsScheduleKind kind = p->scenario->layout.schedule;
+  MsScheduleNumbers numbers = {l->pp, l->microbatches, l->vpp, l->group_size, p->scenario->options.ep_overlap, 1, 1, 1,
+                               0};
+  if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) mean_costs(p, &numbers);
+  return ms_schedule_for(kind, &numbers, why, size);
 }
 
 void ms_program_free(MsProgram *p) {

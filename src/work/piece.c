@@ -449,7 +449,7 @@ static void loss_rows(MsBuild *b, double logits, gboolean back) {
 /* Both ends of the model stand on one device: without a pipeline, in V schedules, in DualPipe. A tied table is there
  * once, with the embedding. */
 static gboolean ends_meet(const MsBuild *b) {
-  return ms_schedule_has_two_chunks(b->scenario->layout.schedule) || b->layout->pp == 1;
+  return ms_schedule_row(b->scenario->layout.schedule)->placement != MS_PLACE_ROUND_ROBIN || b->layout->pp == 1;
 }
 
 void ms_piece_head(MsBuild *b, MsPiece *piece) {

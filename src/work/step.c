@@ -21,7 +21,7 @@ double ms_work_shards(const MsWork *work, gboolean expert) {
   if (!o->distributed_optimizer && o->fsdp == MS_FSDP_NONE) return 1;
   double ranks = expert ? l->edp : (double)l->dp * l->cp, instances = o->num_distributed_optimizer_instances;
   if (o->outer_dp_sharding_strategy == MS_OUTER_OPTIM) instances = 1;
-  if (work->scenario->layout.schedule == MS_SCHED_DUALPIPE) ranks *= 2;
+  ranks *= ms_schedule_row(work->scenario->layout.schedule)->copies;
   return MAX(1, ranks / MAX(1, instances));
 }
 
@@ -114,7 +114,7 @@ static void zero_rows(Step *s, const MsStageParams *p) {
 /* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated
  * half back. */
 static void mirror_row(Step *s, const char *name, double element_B, double dense, double expert) {
-  if (s->work->scenario->layout.schedule != MS_SCHED_DUALPIPE) return;
+  if (ms_schedule_row(s->work->scenario->layout.schedule)->copies == MS_COPIES_ONE) return;
   ms_row_comm(&s->b, MS_OP_P2P, name, MS_STREAM_DP, MS_GROUP_PP,
               element_B * (dense / s->shard + expert / s->expert_shard)); /* shards count both owners */
 }
@@ -453,11 +453,8 @@ static void deferred_rows(Step *s, const MsPiece *head, int count) {
 static void late_heads(Step *s, int stage) {
   const MsLayout *l = s->work->layout;
   for (int c = 0; c < l->vpp; c++) {
-    gboolean half = s->work->scenario->layout.schedule ==
-                    MS_SCHED_DUALPIPE; /* two copies of the model: half of the microbatches each */
-    int count = ms_layout_chunk(l, stage, c)->has_loss
-                    ? ms_work_deferred(s->work, half ? l->microbatches / 2 : l->microbatches)
-                    : 0;
+    int share = ms_schedule_share(s->work->scenario->layout.schedule, l->microbatches);
+    int count = ms_layout_chunk(l, stage, c)->has_loss ? ms_work_deferred(s->work, share) : 0;
     if (count > 0) deferred_rows(s, &s->work->pieces[s->work->piece_head], count);
   }
 }
