@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases, two at a time.
 #
-# quick leaves out programs named test_full_* and the installation (tests/install.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that
+# quick leaves out programs named test_full_* and the installation (tests/install.sh), not the tables of techniques (tests/rows.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that
 # calls `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
 # `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always "N passed, M failed"
 # (and ", K skipped" without a browser); status 1 when M > 0.
@@ -90,6 +90,7 @@ trap 'rm -rf "$results"' EXIT
     [ -x "$program" ] && printf '%s\0%s\0%s\0' --program "$program" "$results/$(basename "$program")"
   done
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/install.sh "$results/install"
+  [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/rows.sh "$results/rows"
   for script in tests/browser/*.mjs; do
     case $script in */harness.mjs) continue ;; esac
     [ "$tier" = full ] && printf '%s\0%s\0%s\0' --browser "$script" "$results/browser.$(basename "$script" .mjs)"

@@ -49,7 +49,7 @@ const MsVerb ms_verbs[] = {
      ms_cli_goodput},
     {"show", "model|hardware|scenario|ops|schedule|memory|launch NAME",
      "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
-     "  moesim show model                       the names that are known; the same for hardware\n"
+     "  moesim show model                       the names that are known; the same for hardware and schedule\n"
      "  moesim show model deepseek-v3\n"
      "  moesim show hardware h100-sxm\n"
      "  moesim show ops scenarios/run-deepseek-v3-gb200-256.json\n"

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "describe/goodput.h"
 #include "describe/whatif.h"
+#include "sched/kind.h"
 #include "study/baseline.h"
 #include "work/work.h"
 
@@ -34,6 +35,20 @@ static void operators_markdown(GString *out) {
   for (int op = 0; op < MS_N_OPS; op++) g_string_append_printf(out, "| `%s` | %s |\n", ms_op_words[op], ms_op_docs[op]);
 }
 
+static void schedules_markdown(GString *out) {
+  static const char *const chunks[] = {"`vpp`", "1", "2"}, *const splits[] = {"whole", "some split", "split"};
+  g_string_append(out, "\n## schedules\n\nWords of `schedule`. `moesim show schedule NAME` draws one.\n\n"
+                       "| schedule | what it is | chunks | copies | backwards | messages | Megatron-Core |\n"
+                       "|---|---|---|---|---|---|---|\n");
+  for (int kind = 0; kind < MS_N_SCHEDULES; kind++) {
+    const MsScheduleRow *row = ms_schedule_row((MsScheduleKind)kind);
+    g_string_append_printf(out, "| `%s` | %s | %s | %d | %s | %s | %s |\n", row->word, row->about, chunks[row->chunks],
+                           (int)row->copies, splits[row->splits],
+                           row->sends == MS_SENDS_BLOCK ? "waited for" : "beside passes",
+                           row->refused ? row->refused : "launches it");
+  }
+}
+
 int ms_cli_schema(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("schema");
   gboolean markdown = FALSE;
@@ -50,7 +65,7 @@ int ms_cli_schema(int argc, char **argv) {
   for (int i = 0; i < (int)G_N_ELEMENTS(kinds); i++)
     if (one == i || (one < 0 && kinds[i].whole_file))
       (markdown ? ms_fields_markdown : ms_fields_schema)(kinds[i].table, out);
-  if (markdown && one < 0) operators_markdown(out);
+  if (markdown && one < 0) operators_markdown(out), schedules_markdown(out);
   fputs(out->str, stdout);
   return 0;
 }

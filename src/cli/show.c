@@ -8,7 +8,7 @@
 typedef struct {
   const char *word;
   const char *folder; /* of the data directory, whose names are listed when none is given; NULL: a file or a schedule */
-  gboolean takes_schedule_options;
+  gboolean takes_schedule_options; /* and its names are listed when none is given */
   int (*show)(const MsVerb *verb, const MsShow *show, const char *name);
 } What;
 
@@ -50,6 +50,7 @@ static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **arg
         verb, "--stages, --microbatches, --chunks, --group, --times, --ep-overlap and --svg belong to `show schedule`");
   if (show->form && whats[what].show != ms_show_launch) return ms_cli_usage(verb, "--form belongs to `show launch`");
   if (argc == 2 && whats[what].folder) return list_names(show, whats[what].folder);
+  if (argc == 2 && whats[what].takes_schedule_options && !given) return ms_list_schedules(show);
   if (argc != 3) return ms_cli_usage(verb, "show %s: give one name, not %d", argv[1], argc - 2);
   return whats[what].show(verb, show, argv[2]);
 }

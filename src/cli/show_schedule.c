@@ -104,6 +104,20 @@ static int write_svg(const char *file, const char *name, const MsSchedule *sched
   return ms_write_file(file, svg, -1, &error) ? 0 : ms_cli_fail(error);
 }
 
+int ms_list_schedules(const MsShow *show) {
+  MsJsonOut *out = show->json ? ms_json_out_new(0) : NULL;
+  if (out) ms_json_out_array(out, NULL);
+  for (int kind = 0; kind < MS_N_SCHEDULES; kind++) {
+    const MsScheduleRow *row = ms_schedule_row((MsScheduleKind)kind);
+    if (out) ms_json_out_string(out, NULL, row->word);
+    else printf("%-12s %s\n", row->word, row->about);
+  }
+  if (!out) return 0;
+  ms_json_out_end(out);
+  ms_cli_print_json(out);
+  return 0;
+}
+
 int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name) {
   Times t;
   char why[256] = "";

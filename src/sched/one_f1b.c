@@ -1,4 +1,4 @@
-/* src/sched/one_f1b.c - GPipe, 1F1B and interleaved 1F1B (schedules.md 1-4; Megatron-Core
+/* src/sched/one_f1b.c - GPipe, 1F1B, interleaved and eager 1F1B (schedules.md 1-4; Megatron-Core
  * pipeline_parallel/schedules.py). */
 #include "sched/build.h"
 
@@ -95,6 +95,26 @@ MsSchedule *ms_1f1b_build(const MsScheduleNumbers *numbers) {
   for (int s = 0; s < numbers->stages; s++)
     put_stage(schedule, s, table, n, (int)MIN(warm_up(numbers, s, group), n), numbers->ep_overlap);
   return schedule;
+}
+
+/* Forwards run ahead by another pass per stage below, in which the message of a forward can travel; backwards follow
+ * one another all the same (arXiv 2211.05322; alpa-projects/alpa at 080cf63, pipeline_parallel/schedules.py). */
+static int eager_warm_up(const MsScheduleNumbers *n, int stage) {
+  return MIN(2 * (n->stages - 1 - stage), n->microbatches);
+}
+
+MsSchedule *ms_eager_1f1b_build(const MsScheduleNumbers *n) {
+  int m = n->microbatches;
+  g_autofree Entry *table = g_new(Entry, m);
+  fill_table(table, m, 1, m);
+  MsSchedule *schedule = ms_schedule_alloc(n->stages, m, 1, MS_PLACE_ROUND_ROBIN, 2 * m);
+  for (int s = 0; s < n->stages; s++) put_stage(schedule, s, table, m, eager_warm_up(n, s), FALSE);
+  return schedule;
+}
+
+gint64 ms_eager_1f1b_live(const MsScheduleNumbers *n, int stage, int chunk) {
+  (void)chunk;
+  return MIN(n->microbatches, eager_warm_up(n, stage) + 1);
 }
 
 /* Forwards of chunk c among the first n of the interleaved table. */

@@ -11,6 +11,10 @@ const char *const ms_slot_words[] = {"F", "B", "I", "W", "FB", NULL};
 #define IN_ZERO_BUBBLE "the fork sail-sg/zero-bubble-pipeline-parallelism has it"
 #define IN_DUALPIPE    "deepseek-ai/DualPipe has it; Megatron-Core overlaps pairs in 1f1b with options.ep_overlap"
 
+#define SCHEDULE(id, ...) _Static_assert(sizeof #id > 1, "a schedule without an id");
+#include "sched/schedule.def"
+#undef SCHEDULE
+
 /* Parentheses: an empty column is an error, wherever it stands. */
 const MsScheduleRow ms_schedule_rows[] = {
 #define SCHEDULE(id, word, about, build, fits, placement, chunks, copies, splits, sends, costs, pairs, steps, live, \

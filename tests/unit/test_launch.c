@@ -82,6 +82,18 @@ static void keys_without_an_argument(void **state) {
   check_refusal(s, MS_LAUNCH_MEGATRON, "model.mamba.num_heads: no argument");
 }
 
+/* The release has one schedule, and no argument names it; of the others the row says where they are. */
+static void schedules_of_others(void **state) {
+  (void)state;
+  for (int kind = 0; kind < MS_N_SCHEDULES; kind++) {
+    const MsScheduleRow *row = ms_schedule_row((MsScheduleKind)kind);
+    g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", -1, "h100-sxm", 8);
+    s->layout.pp = 4, s->layout.schedule = (MsScheduleKind)kind, s->training.global_batch_size = 2 * 16;
+    if (row->refused) check_refusal(s, MS_LAUNCH_MEGATRON, row->refused);
+    assert_int_equal(row->refused == NULL, kind == MS_SCHED_1F1B);
+  }
+}
+
 /* --- what the release would reject --- */
 static MsScenario *run_on(const char *model, int gpus, int tp) {
   MsScenario *s = ms_test_run(model, -1, "h100-sxm", gpus);
@@ -163,12 +175,10 @@ static void always_said(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),
-                                     cmocka_unit_test(shipped_models),
-                                     cmocka_unit_test(every_row_names_a_key),
-                                     cmocka_unit_test(keys_without_an_argument),
-                                     cmocka_unit_test(rules_of_the_release),
-                                     cmocka_unit_test(refusals_of_mt),
-                                     cmocka_unit_test(always_said)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(some_round_trips),      cmocka_unit_test(shipped_models),
+      cmocka_unit_test(every_row_names_a_key), cmocka_unit_test(keys_without_an_argument),
+      cmocka_unit_test(schedules_of_others),   cmocka_unit_test(rules_of_the_release),
+      cmocka_unit_test(refusals_of_mt),        cmocka_unit_test(always_said)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

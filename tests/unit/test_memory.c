@@ -426,6 +426,7 @@ static void live_microbatches(void **state) {
       assert_close(units(MS_SCHED_1F1B, p, 1, i), p - i, 1e-9);
       assert_close(units(MS_SCHED_1F1B, p, 3, i), 2 * (p - i - 1) + 2 * p + 1, 1e-9);
       assert_close(units(MS_SCHED_ZB_H1, p, 1, i), p, 1e-9);
+      assert_close(units(MS_SCHED_EAGER_1F1B, p, 1, i), 2 * (p - i) - 1, 1e-9);
       assert_close(units(MS_SCHED_ZB_H2, p, 1, i), 2 * p - 1, 1e-9);
     }
     assert_close(units(MS_SCHED_GPIPE, p, 1, 1), 4 * p, 1e-9);

@@ -11,7 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ONE_F1B, ZB_H1, ZB_H2, ZB_1P, ZB_2P, ZB_V, V_HALF, V_MIN, DUALPIPE, DUALPIPEV, GPIPE, N_KINDS };
+enum {
+  ONE_F1B = MS_SCHED_1F1B,
+  ZB_H1 = MS_SCHED_ZB_H1,
+  ZB_H2 = MS_SCHED_ZB_H2,
+  ZB_1P = MS_SCHED_ZB_1P,
+  ZB_2P = MS_SCHED_ZB_2P,
+  ZB_V = MS_SCHED_ZB_V,
+  V_HALF = MS_SCHED_V_HALF,
+  V_MIN = MS_SCHED_V_MIN,
+  DUALPIPE = MS_SCHED_DUALPIPE,
+  DUALPIPEV = MS_SCHED_DUALPIPEV,
+  GPIPE = MS_SCHED_GPIPE,
+  EAGER = MS_SCHED_EAGER_1F1B,
+  N_KINDS = MS_N_SCHEDULES
+};
 
 static MsSchedule *make(int kind, int p, int m, int v, int group, gboolean overlap) {
   char why[200] = "";
@@ -134,6 +148,15 @@ static void order_of_gpipe_with_chunks(void **state) {
     assert_order(schedule, s, "F0.0 F1.0 F0.1 F1.1 F2.0 F2.1 B0.1 B1.1 B0.0 B1.0 B2.1 B2.0");
     assert_order(whole, s, "F0.0 F1.0 F2.0 F0.1 F1.1 F2.1 B0.1 B1.1 B2.1 B0.0 B1.0 B2.0");
   }
+}
+
+static void order_of_eager_1f1b(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) schedule = make(EAGER, 4, 8, 1, 0, FALSE);
+  assert_order(schedule, 0, "F0 F1 F2 F3 F4 F5 F6 B0 F7 B1 B2 B3 B4 B5 B6 B7");
+  assert_order(schedule, 1, "F0 F1 F2 F3 F4 B0 F5 B1 F6 B2 F7 B3 B4 B5 B6 B7");
+  assert_order(schedule, 2, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7");
+  assert_order(schedule, 3, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
 }
 
 static void order_of_zb_h1(void **state) {
@@ -279,6 +302,24 @@ static void closed_form_of_1f1b_and_zero_bubble(void **state) {
       assert_time(run2->makespan, m * 3.0 + (p - 1) * 1.5); /* max(F, F + B - 2 W) = 1.5 */
       for (int s = 0; s < p; s++) assert_int_equal(ms_schedule_peak_in_flight(h2, s), 2 * p - 1);
     }
+}
+
+/* Without messages it is 1F1B, with 2 (p - s) - 1 live forwards on stage s. A message of up to half a forward and
+ * backward lengthens start and end and nothing between; 1F1B waits for messages all the time. */
+static void closed_form_of_eager_1f1b(void **state) {
+  (void)state;
+  for (int p = 1; p <= 9; p++)
+    for (int m = 1; m <= 24; m += m < 6 ? 1 : 5)
+      for (double comm = 0; comm <= 2; comm += .25) {
+        g_autoptr(MsSchedule) eager = make(EAGER, p, m, 1, 0, FALSE), one = make(ONE_F1B, p, m, 1, 0, FALSE);
+        g_autoptr(MsScheduleRun) run = ms_schedule_run(eager, 1, 1.5, .5, 0, comm),
+                                 run1 = ms_schedule_run(one, 1, 1.5, .5, 0, comm);
+        if (comm <= 1.5) assert_time(run->makespan, (m + p - 1) * 3.0 + 2 * (p - 1) * comm);
+        if (comm == 0 || p == 1) assert_time(run->makespan, run1->makespan);
+        assert_true(run->makespan <= run1->makespan);
+        if (comm > 0 && p > 1 && m > 2 * p) assert_true(run->makespan < run1->makespan);
+        for (int s = 0; s < p; s++) assert_int_equal(ms_schedule_peak_in_flight(eager, s), MIN(m, 2 * (p - s) - 1));
+      }
 }
 
 static void closed_form_of_interleaved(void **state) {
@@ -813,10 +854,12 @@ int main(void) {
       cmocka_unit_test(order_with_a_smaller_last_group),
       cmocka_unit_test(order_with_overlap),
       cmocka_unit_test(order_of_gpipe_with_chunks),
+      cmocka_unit_test(order_of_eager_1f1b),
       cmocka_unit_test(order_of_zb_h1),
       cmocka_unit_test(order_of_dualpipe),
       cmocka_unit_test(makespans_and_peaks),
       cmocka_unit_test(closed_form_of_1f1b_and_zero_bubble),
+      cmocka_unit_test(closed_form_of_eager_1f1b),
       cmocka_unit_test(closed_form_of_interleaved),
       cmocka_unit_test(closed_form_of_dualpipe),
       cmocka_unit_test(closed_form_of_interleaved_gpipe),

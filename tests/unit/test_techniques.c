@@ -66,6 +66,32 @@ static void every_schedule(void **state) {
   assert_true(live_B[MS_SCHED_GPIPE] > live_B[MS_SCHED_1F1B]);
 }
 
+static double eager_over_1f1b(int pp, gboolean free_messages) {
+  double step_s[2];
+  for (int eager = 0; eager < 2; eager++) {
+    g_autoptr(MsScenario) s = pipeline(eager ? MS_SCHED_EAGER_1F1B : MS_SCHED_1F1B, pp, 16);
+    s->model->vocab_size = 128; /* stages are alike */
+    if (free_messages) s->hardware->scaleup_Bps = 1e30;
+    for (int i = 0; free_messages && i < s->hardware->num_curves; i++) {
+      MsCurve *curve = &s->hardware->curves[i];
+      for (int k = 0; !strcmp(curve->op, "p2p") && k < curve->n_segments; k++)
+        curve->segment_alpha_s[k] = 0, curve->segment_Bps[k] = 1e30;
+    }
+    g_autoptr(MsResult) r = sound(s);
+    step_s[eager] = r->step_time_s;
+  }
+  return step_s[1] / step_s[0];
+}
+
+/* Its gain is that messages are hidden, and nothing else. */
+static void eager_1f1b_hides_messages(void **state) {
+  (void)state;
+  assert_true(eager_over_1f1b(1, FALSE) == 1);
+  assert_close(eager_over_1f1b(4, TRUE), 1, 1e-9);
+  double with_messages = eager_over_1f1b(4, FALSE);
+  if (!(with_messages < 1 && with_messages > 0.95)) fail_msg("eager over 1f1b %.6f", with_messages);
+}
+
 /* Without head and embedding every stage is alike, and the spans are the closed forms of schedules.md with the stage's
  * own F, I and W. */
 static void stages_alike_have_the_closed_forms(void **state) {
@@ -432,6 +458,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_schedule),
       cmocka_unit_test(lower_complexity_products),
+      cmocka_unit_test(eager_1f1b_hides_messages),
       cmocka_unit_test(stages_alike_have_the_closed_forms),
       cmocka_unit_test(split_backward_keeps_everything),
       cmocka_unit_test(dualpipe_holds_two_copies),

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# tests/rows.sh BUILD - techniques are rows (src/*/*.def): a row with an empty or a missing column does not compile, a new row needs no
+# other edit, and no other folder asks for a technique by name. Works in a copy of the sources; prints what is wrong, status 1 then.
+set -u
+cd "$(dirname "$0")/.." || exit 4
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+bad=0
+wrong() { echo "$*"; bad=1; }
+cp -r src "$copy/src"
+flags="-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-missing-field-initializers -I$copy/src $(pkg-config --cflags glib-2.0 json-glib-1.0 yaml-0.1)"
+
+# shellcheck disable=SC2086
+compiles() { ${CC:-cc} $flags -fsyntax-only "$copy/$1" 2>"$copy/log"; }
+
+write_row() { # DEF MACRO COLUMN...: the table as it is in the tree, and one row more
+  local def=$1 text="$2($3"
+  shift 3
+  for column in "$@"; do text="$text, $column"; done
+  { cat "$def"; echo "$text)"; } >"$copy/$def"
+}
+
+# A whole row compiles; the same row does not when any one column is empty or missing. Leaves the whole one in the copy.
+try_row() { # DEF FILE MACRO COLUMN...
+  local def=$1 file=$2 macro=$3 i row
+  shift 3
+  local columns=("$@")
+  write_row "$def" "$macro" "$@"
+  compiles "$file" || wrong "$def: a whole row does not compile: $(grep -m 1 error "$copy/log")"
+  for ((i = 0; i < ${#columns[@]}; i++)); do
+    row=("${columns[@]}")
+    row[i]=
+    write_row "$def" "$macro" "${row[@]}"
+    ! compiles "$file" || wrong "$def: a row with column $((i + 1)) empty compiles (${columns[i]})"
+    unset 'row[i]'
+    write_row "$def" "$macro" "${row[@]}"
+    ! compiles "$file" || wrong "$def: a row without column $((i + 1)) compiles (${columns[i]})"
+  done
+  write_row "$def" "$macro" "$@"
+}
+
+nobody_names() { # PATTERN OWN_FOLDER DEFAULTS: uses of single rows outside the folder of the table, but for defaults
+  local named
+  named=$(grep -rnE "$1" src --include='*.[ch]' | grep -v "^$2" | grep -vE "$3")
+  [ -z "$named" ] || wrong "asks for a technique by name, not its row: $named"
+}
+
+# --- schedules ------------------------------------------------------------------------------------------------------------
+nobody_names 'MS_SCHED_[A-Z0-9]' src/sched/ '[^=!<>]= MS_SCHED_1F1B[,;]|ms_schedule_new\(MS_SCHED_1F1B,'
+
+# A schedule that is 1F1B under another name: a row and a file with a builder.
+try_row src/sched/schedule.def src/sched/schedule.c SCHEDULE TWIN '"twin"' '"1F1B under another name"' ms_twin_build ms_fits_always \
+  MS_PLACE_ROUND_ROBIN MS_CHUNKS_ONE MS_COPIES_ONE MS_SPLITS_NONE MS_SENDS_BLOCK MS_COSTS_IGNORED MS_PAIRS_NEVER MS_STEPS_APART \
+  ms_1f1b_live MS_SEARCH_LEAVES_OUT '"it is a test"'
+cat >"$copy/src/sched/twin.c" <<'C'
+#include "sched/build.h"
+MsSchedule *ms_twin_build(const MsScheduleNumbers *n) { return ms_1f1b_build(n); }
+C
+cat >"$copy/main.c" <<'C'
+#include "sched/sched.h"
+#include <string.h>
+int main(void) {
+  MsScheduleKind twin = 0;
+  while (strcmp(ms_schedule_words[twin], "twin") != 0) twin++;
+  g_autoptr(MsSchedule) a = ms_schedule_new((int)twin, 4, 8, 1, 0, FALSE, NULL, 0), b = ms_schedule_new(MS_SCHED_1F1B, 4, 8, 1, 0, FALSE, NULL, 0);
+  if (!a || !ms_schedule_valid(a, NULL, 0)) return 1;
+  for (int s = 0; s < 4; s++)
+    if (a->n[s] != b->n[s] || memcmp(a->slot[s], b->slot[s], sizeof(MsSlot) * (size_t)a->n[s]) != 0) return 2;
+  g_autoptr(MsSchedule) refused = ms_schedule_new((int)twin, 4, 8, 2, 0, FALSE, NULL, 0); /* its row says one chunk */
+  return refused ? 3 : 0;
+}
+C
+# shellcheck disable=SC2086,SC2046
+${CC:-cc} $flags "$copy/main.c" "$copy"/src/sched/*.c $(pkg-config --libs glib-2.0) -lm -o "$copy/main" 2>"$copy/log" ||
+  wrong "a new schedule needs more than a row and a builder: $(grep -m 1 error "$copy/log")"
+"$copy/main" || wrong "the new schedule is not the one that its row describes ($?)"
+
+# The last row of the tree can go again, with nothing left that needs it.
+sed '/^SCHEDULE(GPIPE/,$d' src/sched/schedule.def >"$copy/src/sched/schedule.def"
+for file in sched/schedule.c layout/rules_stages.c launch/groups_layout.c; do
+  compiles "src/$file" || wrong "src/$file needs the row of gpipe: $(grep -m 1 error "$copy/log")"
+done
+
+exit $bad
