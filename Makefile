@@ -2,6 +2,7 @@
 #   make                 build/moesim
 #   make check           quick tier and full tier; `make smallcheck` is the quick one (< 30 s)
 #   make check SANITIZE=address,undefined
+#   make check-units   own kernels on every vector unit, those of other CPUs under qemu-user
 #   make golden-update   writes the expected output of tests/golden and docs/reference.md anew: read the diff before you commit it
 #   make plots           the figures of README and docs, in docs/figures
 #   make accuracy-update writes the figures anew that `make check` guards
@@ -59,7 +60,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers check-format check-symbols bench headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
+.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers check-format check-symbols check-units bench headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz profiles published format
 .SECONDARY:
 
 all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a
@@ -129,6 +130,10 @@ check-layers:
 # Functions and tables of src/ that other files can see but none uses, tests included: make them static, or remove them.
 check-symbols: all $(UNIT)
 	@{ nm -A $(BUILD)/libmoesim.a $(BUILD)/src/cli/main.o $(UNIT:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o) $(TESTLIB) || echo failed; } 2>/dev/null | awk -f mk/symbols.awk
+
+# Vector units that this CPU lacks run under qemu-user.
+check-units:
+	@tests/units.sh $(BUILD)
 
 smallcheck: all check-layers check-format $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) quick

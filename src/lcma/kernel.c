@@ -6,21 +6,6 @@
 #include <immintrin.h>
 #endif
 
-#include "base/vector.h"
-#include "lcma/kernel_units.h"
-
-const MsKernel *ms_kernel_for(int unit, size_t real_B) {
-  static const MsKernel *const kernels[MS_VECTORS] = {
-    [MS_VECTOR_PLAIN] = ms_kernels_plain,
-#if defined(__x86_64__)
-    [MS_VECTOR_SSE2] = ms_kernels_sse2,
-    [MS_VECTOR_AVX2] = ms_kernels_avx2,
-    [MS_VECTOR_AVX512] = ms_kernels_avx512,
-#endif
-  };
-  return kernels[unit] ? &kernels[unit][real_B == 8] : NULL;
-}
-
 static int64_t parts(int64_t x, int64_t of) { return (x + of - 1) / of; }
 static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 

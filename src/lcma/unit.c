@@ -1,0 +1,15 @@
+#include "base/vector.h"
+#include "lcma/kernel_units.h"
+
+const MsKernel *ms_kernel_for(int unit, size_t real_B) {
+  const MsKernel *kernels = unit == MS_VECTOR_PLAIN ? ms_kernels_plain : NULL;
+#if defined(__x86_64__)
+  if (unit == MS_VECTOR_SSE2) kernels = ms_kernels_sse2;
+  if (unit == MS_VECTOR_AVX2) kernels = ms_kernels_avx2;
+  if (unit == MS_VECTOR_AVX512) kernels = ms_kernels_avx512;
+#elif defined(__aarch64__)
+  if (unit == MS_VECTOR_NEON) kernels = ms_kernels_neon;
+  if (unit == MS_VECTOR_SVE) kernels = ms_kernels_sve();
+#endif
+  return kernels ? &kernels[real_B == 8] : NULL;
+}
