@@ -102,20 +102,21 @@ typedef struct { /* one combination of work keys in one unit */
   MsPieceMemo *memo;
 } Bench;
 
-/* The rule that the split breaks, of the cut that the layout would get. With `memo`, pieces of it when it breaks none.
- */
-static int try_cut(Bench *b, const gint32 *value, const MsPieceMemo *like, MsPieceMemo **memo, GError **error) {
+/* First combination of one choice of the shape's keys, in the bench's work. */
+static gint64 combo_of_shape(const Bench *b, int shape) {
   const MsSpace *space = b->e->space;
-  return ms_try_cut(space, value, b->work * space->stride[MS_ROLE_ADDED], b->f->scratch, like, memo, error);
+  return b->work * space->stride[MS_ROLE_ADDED] + shape * space->stride[MS_ROLE_SHAPE];
 }
 
-static gboolean memo_for(Bench *b, const gint32 *value) {
-  if (b->memo && !b->per_cut) return TRUE;
+/* Pieces of the cut that is written in, once for the bench, or once for every cut; FALSE with the rule that the split
+ * breaks (-1: none, an error). `like`: what was made last is much like it. */
+static gboolean memo_for(Bench *b, const gint32 *value, gint64 combo, int *rule) {
   GError *error = NULL;
+  if (b->memo && !b->per_cut) return TRUE;
   if (b->memo) ms_memo_free(b->f->last), b->f->last = b->memo;
   const MsPieceMemo *like = b->f->last ? b->f->last : b->e->search->first;
   b->memo = NULL;
-  try_cut(b, value, like, &b->memo, &error);
+  *rule = ms_try_cut(b->e->space, value, combo, b->f->scratch, like, &b->memo, &error);
   if (b->memo) b->map = ms_shapes_map(b->f->shapes, b->memo);
   if (!error) return b->memo != NULL;
   guint64 order = order_of(b->e->space, b->unit, b->work, 0);
@@ -150,21 +151,20 @@ static void put(Bench *b, MsCandidate *c, int inner, MsTime time) {
   else g_array_append_val(b->f->candidates, *c);
 }
 
-/* Every combination of shape, state and blind keys of one (pp, vpp). */
-static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes *bytes) {
+/* Every combination of state and blind keys of one (pp, vpp) and one choice of the shape's keys. */
+static void bound_shape(Bench *b, MsCandidate *c, int inner, int choice, const MsStateBytes *bytes) {
   const MsSpace *space = b->e->space;
   const gint32 *v = c->value;
   double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP],
          edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP];
-  gint64 blinds = space->n_of_role[MS_ROLE_BLIND], first = b->work * space->stride[MS_ROLE_ADDED];
+  gint64 blinds = space->n_of_role[MS_ROLE_BLIND], first = combo_of_shape(b, choice);
   int rule = -1, known_class = -1;
   const MsShape *shape = NULL;
   MsTime time = -1;
   double device_B = -1;
-  for (gint64 i = 0; i < space->stride[MS_ROLE_ADDED]; i++) {
+  for (gint64 i = 0; i < space->stride[MS_ROLE_SHAPE]; i++) {
     gint64 combo = first + i;
     if (i % blinds == 0) device_B = -1;
-    if (i % space->stride[MS_ROLE_SHAPE] == 0) known_class = -1;
     int class = space->class_of[combo];
     if (space->refused_by[combo] >= 0 || !b->f->passes[inner * space->n_classes + class]) continue;
     c->combo = combo;
@@ -193,21 +193,24 @@ static void bound_inner(Bench *b, MsCandidate *c, int inner, const MsStateBytes 
   }
 }
 
-static gboolean anything_passes(const Bench *b, int inner) {
+static gboolean passes(const Bench *b, int inner, gint64 combo) {
   const MsSpace *space = b->e->space;
-  gint64 n = space->stride[MS_ROLE_ADDED], first = b->work * n;
-  for (gint64 i = first; i < first + n; i++)
-    if (space->refused_by[i] < 0 && b->f->passes[inner * space->n_classes + space->class_of[i]]) return TRUE;
-  return FALSE;
+  return space->refused_by[combo] < 0 && b->f->passes[inner * space->n_classes + space->class_of[combo]];
 }
 
-static void refuse_split(Bench *b, MsCandidate *c, int inner) {
+/* The first combination of one choice of the shape's keys that obeys the rules about ranks; -1 = none. */
+static gint64 first_that_passes(const Bench *b, int inner, int choice) {
+  gint64 first = combo_of_shape(b, choice), n = b->e->space->stride[MS_ROLE_SHAPE];
+  for (gint64 i = first; i < first + n; i++)
+    if (passes(b, inner, i)) return i;
+  return -1;
+}
+
+static void refuse_shape(Bench *b, MsCandidate *c, int inner, int choice, int rule) {
   const MsSpace *space = b->e->space;
-  gint64 n = space->stride[MS_ROLE_ADDED];
-  int rule = try_cut(b, c->value, NULL, NULL, NULL);
-  for (c->combo = b->work * n; c->combo < (b->work + 1) * n; c->combo++)
-    if (rule >= 0 && space->refused_by[c->combo] < 0 &&
-        b->f->passes[inner * space->n_classes + space->class_of[c->combo]])
+  gint64 first = combo_of_shape(b, choice), n = space->stride[MS_ROLE_SHAPE];
+  for (c->combo = first; c->combo < first + n; c->combo++)
+    if (passes(b, inner, c->combo))
       ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, c->combo, inner), c);
 }
 
@@ -220,27 +223,36 @@ static void state_bytes(Bench *b, MsStateBytes *bytes) {
   }
 }
 
-static void bound_work(Bench *b, MsCandidate *c) {
+/* One (pp, vpp): the split is another for every choice of the shape's keys (schedule, ways to split), so one that
+ * breaks a rule says nothing of the next. FALSE after an error. */
+static gboolean bound_inner(Bench *b, MsCandidate *c, int inner, MsStateBytes *bytes) {
   const MsSpace *space = b->e->space;
   MsScenario *s = b->f->scratch;
-  g_autofree MsStateBytes *bytes = g_new(MsStateBytes, space->n_of_role[MS_ROLE_STATE]);
-  b->written = b->work * space->stride[MS_ROLE_ADDED];
-  ms_space_apply_combo(space, b->written, s);
-  int group = s->layout.microbatch_group_size_per_virtual_pipeline_stage, inner = n_inner(space);
-  b->per_cut = ms_pieces_depend_on_cut(s);
-  for (int i = 0; i < inner; i++) {
-    if (!anything_passes(b, i)) continue;
-    inner_values(space, i, c->value);
-    write_axes(c->value, group, s);
+  for (int choice = 0; choice < space->n_of_role[MS_ROLE_SHAPE]; choice++) {
+    gint64 combo = first_that_passes(b, inner, choice);
+    if (combo < 0) continue;
+    ms_space_apply_combo(space, combo, s);
+    write_axes(c->value, s->layout.microbatch_group_size_per_virtual_pipeline_stage, s);
+    b->written = combo;
     gboolean fresh = !b->memo || b->per_cut;
-    GError *before = b->f->error;
-    if (!memo_for(b, c->value)) {
-      if (b->f->error && b->f->error != before) return;
-      refuse_split(b, c, i);
-      continue;
-    }
-    if (fresh) state_bytes(b, bytes);
-    bound_inner(b, c, i, bytes);
+    int rule = -1;
+    if (memo_for(b, c->value, combo, &rule)) {
+      if (fresh) state_bytes(b, bytes);
+      bound_shape(b, c, inner, choice, bytes);
+    } else if (rule < 0) return FALSE;
+    else refuse_shape(b, c, inner, choice, rule);
+  }
+  return TRUE;
+}
+
+static void bound_work(Bench *b, MsCandidate *c) {
+  const MsSpace *space = b->e->space;
+  g_autofree MsStateBytes *bytes = g_new(MsStateBytes, space->n_of_role[MS_ROLE_STATE]);
+  ms_space_apply_combo(space, b->work * space->stride[MS_ROLE_ADDED], b->f->scratch);
+  b->per_cut = ms_pieces_depend_on_cut(b->f->scratch);
+  for (int i = 0; i < n_inner(space); i++) {
+    inner_values(space, i, c->value);
+    if (!bound_inner(b, c, i, bytes)) return;
   }
 }
 
