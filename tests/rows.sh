@@ -81,4 +81,9 @@ for file in sched/schedule.c layout/rules_stages.c launch/groups_layout.c; do
   compiles "src/$file" || wrong "src/$file needs the row of gpipe: $(grep -m 1 error "$copy/log")"
 done
 
+# --- communication of context parallelism -----------------------------------------------------------------------------------
+nobody_names 'MS_CP_(P2P|ALL_GATHER|A2A|A2A_P2P)[^A-Z0-9_]' src/describe/cp_comm '[^=!<>]= MS_CP_P2P;'
+try_row src/describe/cp_comm.def src/describe/cp_comm.c CP_COMM TWIN '"twin"' '"p2p under another name"' MS_CP_HEADS_STAY \
+  MS_CP_KEYS_GO_ROUND '""' MS_CP_MEGATRON_CORE
+
 exit $bad

@@ -5,7 +5,6 @@ const char *const ms_precision_words[] = {"bf16",          "fp16",  "fp8-delayed
                                           "fp8-blockwise", "mxfp8", "nvfp4",       NULL};
 const char *const ms_fidelity_words[] = {"bound", "fast", "full", NULL};
 const char *const ms_dtype_words[] = {"fp32", "bf16", "fp16", NULL};
-const char *const ms_cp_comm_words[] = {"p2p", "all_gather", "a2a", "a2a+p2p", NULL};
 const char *const ms_order_words[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", NULL};
 const char *const ms_dispatcher_words[] = {"alltoall", "allgather", "deepep", "hybridep", NULL};
 const char *const ms_recompute_words[] = {"none", "selective", "full", NULL};

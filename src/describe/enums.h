@@ -3,6 +3,7 @@
 #ifndef MS_DESCRIBE_ENUMS_H
 #define MS_DESCRIBE_ENUMS_H
 
+#include "describe/cp_comm.h"
 #include "sched/kind.h"
 
 typedef enum {
@@ -23,9 +24,6 @@ extern const char *const ms_fidelity_words[];                                   
 typedef enum { MS_DT_FP32, MS_DT_BF16, MS_DT_FP16, MS_N_DTYPES } MsDtype;
 extern const char *const ms_dtype_words[]; /* fp32 bf16 fp16 */
 static inline double ms_dtype_B(MsDtype dtype) { return dtype == MS_DT_FP32 ? 4.0 : 2.0; }
-
-typedef enum { MS_CP_P2P, MS_CP_ALL_GATHER, MS_CP_A2A, MS_CP_A2A_P2P } MsCpComm;
-extern const char *const ms_cp_comm_words[]; /* p2p all_gather a2a a2a+p2p */
 
 typedef enum { MS_ORDER_DP_PP, MS_ORDER_PP_DP } MsRankOrder;
 extern const char *const ms_order_words[]; /* tp-cp-ep-dp-pp tp-cp-ep-pp-dp */

@@ -20,12 +20,9 @@ static Core core_of(const Exec *x) {
   a.dqk = ms_model_has_mla(m) ? m->multi_latent_attention.qk_head_dim + m->multi_latent_attention.qk_pos_emb_head_dim
                               : m->kv_channels;
   a.dv = ms_model_has_mla(m) ? m->multi_latent_attention.v_head_dim : m->kv_channels;
-  switch (x->scenario->layout.cp_comm_type) {
-  case MS_CP_P2P: a.outer = (int)x->c; break;
-  case MS_CP_A2A: a.inner = (int)x->c; break;
-  case MS_CP_A2A_P2P: a.inner = x->layout->cp_inner, a.outer = (int)x->c / a.inner; break;
-  case MS_CP_ALL_GATHER: break;
-  }
+  MsCpComm type = x->scenario->layout.cp_comm_type;
+  a.inner = ms_cp_exchange(type, (int)x->c, x->layout->cp_inner);
+  if (ms_cp_comm_row(type)->keys == MS_CP_KEYS_GO_ROUND) a.outer = (int)x->c / a.inner;
   if (a.inner > 1 && a.outer > 1) a.ring = MS_GROUP_CP_OUTER;
   a.q = x->T * a.heads * a.dqk, a.k = x->T * a.kv_heads * a.dqk, a.v = x->T * a.kv_heads * a.dv,
   a.o = x->T * a.heads * a.dv;
@@ -222,9 +219,13 @@ static void count_pairs(Exec *x, const MsAttentionShape *shape, double per_pair,
   x->row_flop = heads * per_pair * pairs;
 }
 
+static gboolean gathers_keys(const Exec *x) {
+  return x->c > 1 && ms_cp_comm_row(x->scenario->layout.cp_comm_type)->keys == MS_CP_KEYS_ARE_GATHERED;
+}
+
 static void core_forward(Exec *x) {
   Core a = core_of(x);
-  gboolean all = x->c > 1 && x->scenario->layout.cp_comm_type == MS_CP_ALL_GATHER;
+  gboolean all = gathers_keys(x);
   int turn = x->row->turn, last = a.outer - 1;
   gint32 *owner = a.outer > 1 ? owner_of(x, &a) : NULL;
   int block = all ? 0 : a.outer > 1 ? ring_rank(&a, *owner - turn) : 0;
@@ -264,7 +265,7 @@ static void core_forward(Exec *x) {
 
 static void core_backward(Exec *x) {
   Core a = core_of(x);
-  gboolean all = x->c > 1 && x->scenario->layout.cp_comm_type == MS_CP_ALL_GATHER;
+  gboolean all = gathers_keys(x);
   int turn = x->row->turn, last = a.outer - 1;
   int block = a.outer > 1 ? ring_rank(&a, *owner_of(x, &a) + turn) : 0;
   gint64 blocks = all ? x->c : 1, k_n = a.k * blocks, v_n = a.v * blocks;
@@ -375,7 +376,8 @@ typedef struct {
 /* to_heads: this rank's tokens with all heads -> all tokens of the group with its share of the heads; else back. All
  * tensors in one message. */
 static void exchange(Exec *x, const Core *a, const Exchanged *tensor, int n, gboolean to_heads) {
-  MsGroupKind group = x->scenario->layout.cp_comm_type == MS_CP_A2A ? MS_GROUP_CP : MS_GROUP_CP_INNER;
+  gboolean among_all = ms_cp_comm_row(x->scenario->layout.cp_comm_type)->heads == MS_CP_HEADS_AMONG_ALL;
+  MsGroupKind group = among_all ? MS_GROUP_CP : MS_GROUP_CP_INNER;
   gint64 wide = 0, rows = x->T;
   for (int i = 0; i < n; i++) wide += tensor[i].width / a->inner;
   gint64 part = rows * wide;

@@ -22,10 +22,11 @@ gboolean ms_write_context(const MsScenario *s, MsRelease release, MsArgs *args, 
   ms_args_addf(args, SECTION, "--context-parallel-size", "%d", cp);
   if (cp == 1) return TRUE;
   if (release == MS_RELEASE_MT)
-    return type == MS_CP_P2P || ms_refuse_key(s, error, "layout.cp_comm_type", "%s has p2p only, not %s",
-                                              ms_release_words[release], ms_cp_comm_words[type]);
+    return ms_cp_comm_row(type)->releases == MS_CP_EVERY_RELEASE ||
+           ms_refuse_key(s, error, "layout.cp_comm_type", "%s has p2p only, not %s", ms_release_words[release],
+                         ms_cp_comm_words[type]);
   ms_args_add(args, SECTION, "--cp-comm-type", ms_cp_comm_words[type], NULL);
-  if (type != MS_CP_A2A_P2P) return TRUE;
+  if (ms_cp_comm_row(type)->heads != MS_CP_HEADS_INSIDE) return TRUE;
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
   if (!layout) return FALSE;
   g_autofree char *inner = g_strdup_printf("%d", layout->cp_inner),
@@ -39,8 +40,9 @@ static gboolean read_cp_type(MsArgs *args, const MsArg *arg, MsCpComm *type, GEr
   for (int i = 1; arg->values[i]; i++)
     if (strcmp(arg->values[i], arg->values[0]) != 0)
       return ms_arg_error(args, arg, error, "differs from layer to layer, moesim has one type for all");
-  const char *text =
-      strcmp(arg->values[0], "allgather") == 0 ? "all_gather" : arg->values[0]; /* the spelling of the option's help */
+  const char *text = arg->values[0]; /* or the spelling of the option's help */
+  for (int i = 0; i < MS_N_CP_COMMS; i++)
+    if (strcmp(text, ms_cp_comm_rows[i].spelling) == 0) text = ms_cp_comm_rows[i].word;
   int word = ms_arg_word(args, arg, text, ms_cp_comm_words, error);
   *type = (MsCpComm)MAX(word, 0);
   return word >= 0;
@@ -51,7 +53,7 @@ gboolean ms_read_context(MsArgs *args, MsScenario *s, GError **error) {
   if (!set_int(args, "--context-parallel-size", 1, 1, 1024, &s->layout.cp, error)) return FALSE;
   const MsArg *arg = ms_args_take(args, "--cp-comm-type");
   if (arg && !read_cp_type(args, arg, &s->layout.cp_comm_type, error)) return FALSE;
-  if (s->layout.cp_comm_type == MS_CP_A2A_P2P)
+  if (ms_cp_comm_row(s->layout.cp_comm_type)->heads == MS_CP_HEADS_INSIDE)
     ms_args_take(args, "--hierarchical-context-parallel-sizes"); /* they follow from the node */
   return TRUE;
 }

@@ -94,7 +94,7 @@ int ms_gpus_per_domain(const MsHardware *hardware, int world) {
 static int inner_cp(const MsLayout *layout, const MsScenario *s, int domain) {
   int heads = s->model->num_attention_heads / layout->tp, most = MAX(1, domain / layout->tp);
   int groups = ms_model_has_mla(s->model) ? heads : MAX(1, s->model->num_query_groups / layout->tp);
-  if (s->layout.cp_comm_type != MS_CP_A2A_P2P) return 1;
+  if (ms_cp_comm_row(s->layout.cp_comm_type)->heads != MS_CP_HEADS_INSIDE) return 1;
   for (int n = MIN(layout->cp, most); n > 1; n--)
     if (layout->cp % n == 0 && heads % n == 0 && groups % n == 0) return n;
   return 1;

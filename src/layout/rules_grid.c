@@ -128,9 +128,10 @@ RULE(tp_divides_shared_expert) {
 RULE(ulysses_divides_heads) {
   int tp = s->layout.tp, cp = s->layout.cp, heads = s->model->num_attention_heads / tp;
   int groups = ms_model_has_mla(s->model) ? heads : MAX(1, s->model->num_query_groups / tp);
-  if (cp == 1 || s->layout.cp_comm_type != MS_CP_A2A) return TRUE;
+  if (cp == 1 || ms_cp_comm_row(s->layout.cp_comm_type)->heads != MS_CP_HEADS_AMONG_ALL) return TRUE;
   return (heads % cp == 0 && groups % cp == 0) ||
-         REFUSE("CP %d with a2a does not divide the %d heads and %d KV groups of a TP rank", cp, heads, groups);
+         REFUSE("CP %d with %s does not divide the %d heads and %d KV groups of a TP rank", cp,
+                ms_cp_comm_words[s->layout.cp_comm_type], heads, groups);
 }
 RULE(batch_divides) {
   gint64 sequences = times(s->training.micro_batch_size, data_parallel(s));

@@ -96,7 +96,8 @@ RULE(compressed_without_tp) {
 }
 RULE(sparse_cp_gathers) {
   return s->layout.cp == 1 || s->model->sparse_attention.indexer_topk == 0 ||
-         ms_model_has_compressed_attention(s->model) || s->layout.cp_comm_type == MS_CP_ALL_GATHER ||
+         ms_model_has_compressed_attention(s->model) ||
+         ms_cp_comm_row(s->layout.cp_comm_type)->keys == MS_CP_KEYS_ARE_GATHERED ||
          REFUSE("sparse attention with CP %d needs cp_comm_type all_gather", s->layout.cp);
 }
 RULE(sparse_needs_fused) {
@@ -124,9 +125,9 @@ RULE(hybrid_cp) { /* domain/layouts.md 28 */
   if (l->n == 0) return REFUSE("hybrid context parallelism needs training.sequence_lengths");
   if (s->layout.pp > 1) return REFUSE("hybrid context parallelism needs PP 1, not %d", s->layout.pp);
   if (s->options.fsdp != MS_FSDP_NONE) return REFUSE("hybrid context parallelism excludes Megatron-FSDP");
-  if (s->layout.cp_comm_type != MS_CP_P2P)
-    return REFUSE("hybrid context parallelism needs cp_comm_type p2p, not %s",
-                  ms_cp_comm_words[s->layout.cp_comm_type]);
+  const MsCpCommRow *cp_comm = ms_cp_comm_row(s->layout.cp_comm_type);
+  if (cp_comm->heads != MS_CP_HEADS_STAY || cp_comm->keys != MS_CP_KEYS_GO_ROUND)
+    return REFUSE("hybrid context parallelism needs cp_comm_type p2p, not %s", cp_comm->word);
   if (s->model->sparse_attention.indexer_topk > 0 || ms_model_has_compressed_attention(s->model) ||
       s->model->linear_attention.num_value_heads > 0 || s->model->mamba.num_heads > 0)
     return REFUSE("hybrid context parallelism needs softmax attention in all layers");

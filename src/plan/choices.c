@@ -164,7 +164,7 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   if (!strcmp(path, "options.dispatcher")) return words_auto(MS_DISPATCH_HYBRIDEP + 1, dispatcher_usable, s, i, p);
   if (!strcmp(path, "options.fsdp")) return words_auto(MS_FSDP_OPTIM_GRADS_PARAMS + 1, any_usable, s, i, p);
   if (!strcmp(path, "layout.schedule")) return words_auto(MS_N_SCHEDULES, schedule_usable, s, i, p);
-  if (!strcmp(path, "layout.cp_comm_type")) return words_auto(MS_CP_A2A_P2P + 1, any_usable, s, i, p);
+  if (!strcmp(path, "layout.cp_comm_type")) return words_auto(MS_N_CP_COMMS, any_usable, s, i, p);
   if (!strcmp(path, "layout.order")) return words_auto(MS_ORDER_PP_DP + 1, any_usable, s, i, p);
   if (!strcmp(path, "layout.microbatch_group_size_per_virtual_pipeline_stage")) {
     if (i < (int)G_N_ELEMENTS(groups)) p->value.i = groups[i];

@@ -156,10 +156,32 @@ static void core_hybrid(MsBuild *b, const Widths *w, int layer) {
   }
 }
 
+/* Context-parallel ranks: heads exchanged for tokens among `inner` of them; keys and values of the tokens that are
+ * still elsewhere go round, or are gathered before attention and their gradients scattered after it. */
+static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPackPart *part) {
+  MsCpComm type = b->scenario->layout.cp_comm_type;
+  const MsCpCommRow *row = ms_cp_comm_row(type);
+  gboolean back = b->pass == MS_PASS_DGRAD, exchanges = row->heads != MS_CP_HEADS_STAY;
+  MsGroupKind group = row->heads == MS_CP_HEADS_AMONG_ALL ? MS_GROUP_CP : MS_GROUP_CP_INNER;
+  double inner = ms_cp_exchange(type, (int)b->c, b->layout->cp_inner), heads = w->heads / inner, s = part->length;
+  double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv,
+         kv_B = ring_hop_B(b, w, part) * b->c;
+  if (exchanges) ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, group, back ? o_B : qkv_B);
+  if (row->keys == MS_CP_KEYS_ARE_GATHERED) {
+    ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
+    core_row(b, "attention", w, layer, part, 1, heads, s / b->c, s);
+    if (back) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter dkv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
+  } else if (row->keys == MS_CP_KEYS_GO_ROUND && inner < b->c) {
+    core_ring(b, w, layer, part, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, heads);
+  } else {
+    core_row(b, "attention", w, layer, part, 1, heads, s, s);
+  }
+  if (exchanges) ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, group, back ? qkv_B : o_B);
+}
+
 static void core(MsBuild *b, const Widths *w, int layer) {
   const MsPackPart *part = &b->packing->part[0];
-  double s = part->length, local = s / b->c;
-  gboolean back = b->pass == MS_PASS_DGRAD;
+  double s = part->length;
   if (stores_scores(b)) {
     core_unfused(b, w, layer);
     return;
@@ -173,32 +195,7 @@ static void core(MsBuild *b, const Widths *w, int layer) {
              ms_model_layer_is_windowed(b->model, layer) ? MIN(s, b->model->sliding_window.window) : s);
     return;
   }
-  MsCpComm type = b->scenario->layout.cp_comm_type;
-  double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv,
-         kv_B = ring_hop_B(b, w, part);
-  switch (type) {
-  case MS_CP_P2P: core_ring(b, w, layer, part, (int)b->c, MS_GROUP_CP, w->heads); break;
-  case MS_CP_ALL_GATHER: /* K and V gathered before attention; dK, dV reduce-scattered after */
-    ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, kv_B * b->c);
-    core_row(b, "attention", w, layer, part, 1, w->heads, local, s);
-    if (back) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter dkv", MS_STREAM_CP, MS_GROUP_CP, kv_B * b->c);
-    break;
-  case MS_CP_A2A: /* heads scattered, sequence gathered */
-    ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, MS_GROUP_CP, back ? o_B : qkv_B);
-    core_row(b, "attention", w, layer, part, 1, w->heads / b->c, s, s);
-    ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, back ? qkv_B : o_B);
-    break;
-  case MS_CP_A2A_P2P: { /* heads scattered inside, where every rank then holds the tokens of all; K and V of these go
-                           round outside */
-    double inner = b->layout->cp_inner;
-    ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, MS_GROUP_CP_INNER, back ? o_B : qkv_B);
-    if (inner < b->c)
-      core_ring(b, w, layer, part, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, w->heads / inner);
-    else core_row(b, "attention", w, layer, part, 1, w->heads / inner, s, s);
-    ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, MS_GROUP_CP_INNER, back ? qkv_B : o_B);
-    break;
-  }
-  }
+  core_over_ranks(b, w, layer, part);
 }
 
 /* Casts in front of an FP8 core: q, k, v forward, dO backward; one copy each. */
@@ -214,7 +211,7 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
   gboolean keep_qkv = !(ms_model_has_mla(b->model) && ms_recomputes(b->options, MS_RM_MLA_UP_PROJ));
   if (keep_qkv) ms_keep(b, "qkv", (fp8_core(b) ? 1 : 2) * b->rows * (w->q + w->k + w->v));
   ms_keep(b, "attention out", 2 * b->rows * w->heads * w->dv);
-  if (b->c > 1 && (b->scenario->layout.cp_comm_type == MS_CP_A2A || b->layout->cp_inner > 1))
+  if (b->c > 1 && ms_cp_exchange(b->scenario->layout.cp_comm_type, (int)b->c, b->layout->cp_inner) > 1)
     ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
   /* flash attention works batch first: its output is kept beside the sequence-first copy that the projection reads */
   if (b->options->attention_backend == MS_ATTN_FLASH && b->training->micro_batch_size > 1)

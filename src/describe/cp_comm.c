@@ -1,0 +1,20 @@
+/* src/describe/cp_comm.c - the rows of cp_comm.def. */
+#include "describe/cp_comm.h"
+
+#define CP_COMM(id, ...) _Static_assert(sizeof #id > 1, "a kind without an id");
+#include "describe/cp_comm.def"
+#undef CP_COMM
+
+/* Parentheses: an empty column is an error, wherever it stands. */
+const MsCpCommRow ms_cp_comm_rows[] = {
+#define CP_COMM(id, word, about, heads, keys, spelling, releases) \
+  {(word), (about), (heads), (keys), (spelling), (releases)},
+#include "describe/cp_comm.def"
+#undef CP_COMM
+};
+
+const char *const ms_cp_comm_words[] = {
+#define CP_COMM(id, word, ...) word,
+#include "describe/cp_comm.def"
+#undef CP_COMM
+    NULL};

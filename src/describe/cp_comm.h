@@ -1,0 +1,40 @@
+/* src/describe/cp_comm.h - the kinds of communication of context parallelism, one row each, from cp_comm.def. */
+#ifndef MS_DESCRIBE_CP_COMM_H
+#define MS_DESCRIBE_CP_COMM_H
+
+#include <glib.h>
+
+typedef enum {
+#define CP_COMM(id, ...) MS_CP_##id,
+#include "describe/cp_comm.def"
+#undef CP_COMM
+  MS_N_CP_COMMS
+} MsCpComm;
+extern const char *const ms_cp_comm_words[]; /* of the rows, NULL-terminated */
+
+/* Ranks that exchange heads hold the tokens of all of them for their share of the heads. */
+typedef enum { MS_CP_HEADS_STAY, MS_CP_HEADS_AMONG_ALL, MS_CP_HEADS_INSIDE /* MsLayout.cp_inner ranks */ } MsCpHeads;
+
+/* How a rank sees the keys and values of the tokens that are not here after that. */
+typedef enum { MS_CP_KEYS_STAY /* all are */, MS_CP_KEYS_GO_ROUND, MS_CP_KEYS_ARE_GATHERED } MsCpKeys;
+
+typedef enum { MS_CP_MEGATRON_CORE, MS_CP_EVERY_RELEASE } MsCpReleases;
+
+typedef struct {
+  const char *word, *about;
+  MsCpHeads heads;
+  MsCpKeys keys;
+  const char *spelling;
+  MsCpReleases releases;
+} MsCpCommRow;
+extern const MsCpCommRow ms_cp_comm_rows[]; /* [MS_N_CP_COMMS] */
+
+static inline const MsCpCommRow *ms_cp_comm_row(MsCpComm type) { return &ms_cp_comm_rows[type]; }
+
+/* Ranks that exchange heads, of cp. */
+static inline int ms_cp_exchange(MsCpComm type, int cp, int cp_inner) {
+  MsCpHeads heads = ms_cp_comm_rows[type].heads;
+  return heads == MS_CP_HEADS_AMONG_ALL ? cp : heads == MS_CP_HEADS_INSIDE ? cp_inner : 1;
+}
+
+#endif
