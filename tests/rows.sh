@@ -45,6 +45,16 @@ nobody_names() { # PATTERN OWN_FOLDER DEFAULTS: uses of single rows outside the 
   [ -z "$named" ] || wrong "asks for a technique by name, not its row: $named"
 }
 
+# --- dispatchers ----------------------------------------------------------------------------------------------------------
+nobody_names 'MS_DISPATCH_[A-Z]' src/describe/ 'the default \*/|ms_dispatchers\[MS_DISPATCH_ALLGATHER\].launch_type'
+try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER 'TWIN, "twin"' '"all-to-all under another name"' \
+  '.machine_key = MS_EVERY_MACHINE' '.least_ranks = 1' '.rank_counts = MS_RANKS(2, 4)' '.ep_overlap = TRUE' '.shared_overlap = TRUE' \
+  '.fp8 = FALSE' '.pads_to_capacity = TRUE' '.rank_capacity = FALSE' '.waits_in_preprocess = TRUE' '.in_auto = TRUE' \
+  '.carry = MS_CARRY_COPIES' '.weight_with = MS_WITH_COPY' '.weight_B = 4' '.weight_back_B = 4' '.permutes = MS_PERMUTE_SENDER' \
+  '.pads = MS_PAD_SENDER' '.asks = MS_ASK_COUNTS' '.host_waits = MS_WAIT_BEFORE' '.movers = MS_MOVED_BY_COLLECTIVE' \
+  '.sms_key = MS_NO_KEY' '.sms = 0' '.network_sms = 0' '.buffers = MS_BUFFERS_NONE' '.launch_type = "twin"' '.launch_backend = NULL' \
+  '.launch_sms = NULL' '.launch_old_word = NULL' '.launch_domain = NULL'
+
 # --- schedules ------------------------------------------------------------------------------------------------------------
 nobody_names 'MS_SCHED_[A-Z0-9]' src/sched/ '[^=!<>]= MS_SCHED_1F1B[,;]|ms_schedule_new\(MS_SCHED_1F1B,'
 

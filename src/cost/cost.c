@@ -524,19 +524,11 @@ static MsOpCost host_copy(const MsCost *cost, double bytes_B) {
 }
 
 static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
-  static const MsCollKind as[MS_N_OPS] = {[MS_OP_ALL_GATHER] = MS_COLL_AG,
-                                          [MS_OP_REDUCE_SCATTER] = MS_COLL_RS,
-                                          [MS_OP_ALL_REDUCE] = MS_COLL_AR,
-                                          [MS_OP_ALL_TO_ALL] = MS_COLL_A2A,
-                                          [MS_OP_P2P] = MS_COLL_P2P};
-  MsCollKind coll = as[op->kind];
-  if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) {
-    MsDispatcher dispatcher = cost->scenario->options.dispatcher;
-    if (ms_dispatch_is_flex(dispatcher)) {
-      if (op->group != MS_GROUP_TP_EP) MS_BUG("%s over group %d", ms_dispatcher_words[dispatcher], op->group);
-      return ms_dispatch_s(&cost->dispatch[op->kind == MS_OP_COMBINE], op->message_B, op->m, op->n, op->level_B);
-    }
-    coll = dispatcher == MS_DISPATCH_ALLTOALL ? MS_COLL_A2A : op->kind == MS_OP_COMBINE ? MS_COLL_RS : MS_COLL_AG;
+  const MsDispatcherRow *dispatcher = ms_dispatcher(&cost->scenario->options);
+  MsCollKind coll = ms_collective_of((MsOpKind)op->kind, dispatcher->carry);
+  if ((op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) && dispatcher->carry == MS_CARRY_ONCE) {
+    if (op->group != MS_GROUP_TP_EP) MS_BUG("%s over group %d", dispatcher->word, op->group);
+    return ms_dispatch_s(&cost->dispatch[op->kind == MS_OP_COMBINE], op->message_B, op->m, op->n, op->level_B);
   }
   const MsCollective *collective = cost->collective_fp32 && op->dtype == MS_ODT_FP32
                                        ? &cost->collective_fp32[coll][op->group]
@@ -547,14 +539,17 @@ static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
 
 /* How much longer an exchange over the network takes while another microbatch computes: its kernels copy through
  * staging buffers in the memory that compute keeps busy, on SMs whose caches it shares, and wait for ranks that
- * compute. So it weighs less where memory is faster. Inside one scale-up domain no run shows it. DeepEP's own figure
- * comes with its time (dispatch.c). */
+ * compute. So it weighs less where memory is faster. Inside one scale-up domain no run shows it. That of SMs that load
+ * and store comes with their time (dispatch.c). */
 static double crowding(const MsCost *cost, guint8 level) {
   const MsHardware *hardware = cost->hardware;
-  MsDispatcher dispatcher = cost->scenario->options.dispatcher;
-  if (level == 0 || !known(hardware->hbm_Bps) || dispatcher == MS_DISPATCH_DEEPEP) return 1;
-  double share = dispatcher == MS_DISPATCH_HYBRIDEP ? MS_CROWDED_HYBRIDEP : MS_CROWDED_COLLECTIVE;
-  return 1 + share * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
+  if (level == 0 || !known(hardware->hbm_Bps)) return 1;
+  switch (ms_dispatcher(&cost->scenario->options)->movers) {
+  case MS_MOVED_BY_SMS: return 1;
+  case MS_MOVED_BY_ASYNC_COPIES: return 1 + MS_CROWDED_HYBRIDEP * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
+  case MS_MOVED_BY_COLLECTIVE: return 1 + MS_CROWDED_COLLECTIVE * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
+  }
+  return 1;
 }
 
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {

@@ -8,13 +8,8 @@
 
 /* communication.md 5.4: the option, else the profile, else the dispatcher's own rule. */
 static int sms_of(const MsScenario *scenario, const MsGroup *group) {
-  const MsHardware *hardware = scenario->hardware;
-  gboolean hybrid = scenario->options.dispatcher == MS_DISPATCH_HYBRIDEP;
-  int profile = hybrid ? hardware->hybridep_sms : hardware->deepep_sms;
   if (scenario->options.dispatcher_num_sms > 0) return scenario->options.dispatcher_num_sms;
-  if (profile > 0) return profile;
-  if (!hybrid) return MS_DEFAULT_DEEPEP_SMS;
-  return group->domains > 1 ? MS_HYBRIDEP_NETWORK_SMS : MS_DEFAULT_HYBRIDEP_SMS;
+  return ms_dispatcher_sms(ms_dispatcher(&scenario->options), scenario->hardware, group->domains > 1);
 }
 
 /* Its strings and its grid stay the profile's. */
@@ -27,17 +22,17 @@ static MsCurve curve_or_default(const MsCurve *curve, double alpha_s, double per
 
 static const MsCurve *find(const MsScenario *scenario, const char *op, const char *level, int ranks) {
   const MsHardware *hardware = scenario->hardware;
-  const char *dispatcher = ms_dispatcher_words[scenario->options.dispatcher];
+  const char *dispatcher = ms_dispatcher(&scenario->options)->word;
   const MsCurve *curve = ms_curve_nearest(hardware, op, level, dispatcher, MS_FORM_DISPATCH, ranks);
   return curve ? curve
                : ms_curve_nearest(hardware, op, level, NULL, MS_FORM_DISPATCH, ranks); /* the other dispatcher's */
 }
 
-/* DeepEP's kernels load and store every row; that takes longer while compute keeps the memory busy, less so where
+/* SMs that load and store every row take longer for it while compute keeps the memory busy, less so where
  * memory is faster. */
 static double beside_sms(const MsScenario *scenario, double sms) {
   double hbm_Bps = scenario->hardware->hbm_Bps;
-  if (scenario->options.dispatcher != MS_DISPATCH_DEEPEP || !(hbm_Bps > 0)) return 0;
+  if (ms_dispatcher(&scenario->options)->movers != MS_MOVED_BY_SMS || !(hbm_Bps > 0)) return 0;
   return sms / (1 + MS_CROWDED_DEEPEP_SMS * MS_CROWDED_HBM_BPS / hbm_Bps);
 }
 

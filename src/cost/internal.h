@@ -39,9 +39,6 @@
 #define MS_DEFAULT_HOST_COPY_S                 5e-6 /* start of one copy engine transfer */
 #define MS_DEFAULT_NCCL_SMS                    20
 #define MS_P2P_SMS                             2
-#define MS_DEFAULT_DEEPEP_SMS                  20
-#define MS_DEFAULT_HYBRIDEP_SMS                24 /* one scale-up domain; MS_HYBRIDEP_NETWORK_SMS across domains */
-#define MS_HYBRIDEP_NETWORK_SMS                8
 #define MS_DEFAULT_DISPATCH_ALPHA_S            40e-6
 #define MS_DEFAULT_DISPATCH_NETWORK_ALPHA_S    60e-6
 #define MS_DEFAULT_DISPATCH_PER_SM_BPS         15e9 /* scale-up payload that one SM moves */
@@ -85,7 +82,10 @@ MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, 
 MsOpCost ms_collective_s(const MsCollective *collective, MsCollKind kind, double message_B, double local_fraction,
                          gboolean ring);
 
-/* DeepEP and HybridEP on one group, prepared. */
+/* The collective that a row is or, of a crossing of the expert group, that carries it. */
+MsCollKind ms_collective_of(MsOpKind kind, MsCarry carry);
+
+/* A dispatcher of MS_CARRY_ONCE on one group, prepared. */
 typedef struct {
   MsGroup group;
   MsCurve scaleup, network; /* copies (without grid) of the curves, or the defaults */

@@ -20,14 +20,23 @@ static void of_collective(const MsGroup *g, MsCollKind kind, double M, double lo
   level_B[0] = MAX(all - away, 0), level_B[1] = MIN(away, all);
 }
 
-static MsCollKind coll_of(MsOpKind kind, MsDispatcher dispatcher) {
+static MsCollKind crossing(MsCarry carry, gboolean back) {
+  switch (carry) {
+  case MS_CARRY_ALL: return back ? MS_COLL_RS : MS_COLL_AG;
+  case MS_CARRY_COPIES:
+  case MS_CARRY_ONCE: return MS_COLL_A2A;
+  }
+  return MS_COLL_A2A;
+}
+
+MsCollKind ms_collective_of(MsOpKind kind, MsCarry carry) {
   switch (kind) {
   case MS_OP_ALL_GATHER: return MS_COLL_AG;
   case MS_OP_REDUCE_SCATTER: return MS_COLL_RS;
   case MS_OP_ALL_REDUCE: return MS_COLL_AR;
   case MS_OP_P2P: return MS_COLL_P2P;
-  case MS_OP_DISPATCH: return dispatcher == MS_DISPATCH_ALLGATHER ? MS_COLL_AG : MS_COLL_A2A;
-  case MS_OP_COMBINE: return dispatcher == MS_DISPATCH_ALLGATHER ? MS_COLL_RS : MS_COLL_A2A;
+  case MS_OP_DISPATCH:
+  case MS_OP_COMBINE: return crossing(carry, kind == MS_OP_COMBINE);
   default: return MS_COLL_A2A;
   }
 }
@@ -40,13 +49,13 @@ void ms_cost_level_B(const MsScenario *s, const MsLayout *layout, const MsOp *op
   }
   const MsGroup *g = &layout->group[op->group];
   if (ms_op_families[op->kind] != MS_FAMILY_COMM || g->size <= 1 || !(op->message_B > 0)) return;
-  gboolean deduplicates = ms_dispatch_is_flex(s->options.dispatcher);
-  if ((op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) && deduplicates &&
+  MsCarry carry = ms_dispatcher(&s->options)->carry;
+  if ((op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) && carry == MS_CARRY_ONCE &&
       (op->level_B[0] > 0 || op->level_B[1] > 0)) {
     level_B[0] = g->per_domain > 1 ? op->level_B[0] : 0;
     level_B[1] = g->domains > 1 ? op->level_B[1] : 0;
     return;
   }
   double local = op->local_fraction > 0 ? MIN(op->local_fraction, 1) : 1.0 / g->size;
-  of_collective(g, coll_of((MsOpKind)op->kind, s->options.dispatcher), op->message_B, local, level_B);
+  of_collective(g, ms_collective_of((MsOpKind)op->kind, carry), op->message_B, local, level_B);
 }

@@ -6,7 +6,11 @@ const char *const ms_precision_words[] = {"bf16",          "fp16",  "fp8-delayed
 const char *const ms_fidelity_words[] = {"bound", "fast", "full", NULL};
 const char *const ms_dtype_words[] = {"fp32", "bf16", "fp16", NULL};
 const char *const ms_order_words[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", NULL};
-const char *const ms_dispatcher_words[] = {"alltoall", "allgather", "deepep", "hybridep", NULL};
+const char *const ms_dispatcher_words[] = {
+#define MS_DISPATCHER(id, word, ...) word,
+#include "describe/dispatcher.def"
+#undef MS_DISPATCHER
+    NULL};
 const char *const ms_recompute_words[] = {"none", "selective", "full", NULL};
 const char *const ms_recompute_method_words[] = {"uniform", "block", NULL};
 const char *const ms_recompute_module_words[] = {"core_attn", "moe_act",        "layernorm", "mla_up_proj",  "mlp",

@@ -28,11 +28,13 @@ static inline double ms_dtype_B(MsDtype dtype) { return dtype == MS_DT_FP32 ? 4.
 typedef enum { MS_ORDER_DP_PP, MS_ORDER_PP_DP } MsRankOrder;
 extern const char *const ms_order_words[]; /* tp-cp-ep-dp-pp tp-cp-ep-pp-dp */
 
-typedef enum { MS_DISPATCH_ALLTOALL, MS_DISPATCH_ALLGATHER, MS_DISPATCH_DEEPEP, MS_DISPATCH_HYBRIDEP } MsDispatcher;
-extern const char *const ms_dispatcher_words[]; /* alltoall allgather deepep hybridep */
-static inline gboolean ms_dispatch_is_flex(MsDispatcher dispatcher) {
-  return dispatcher == MS_DISPATCH_DEEPEP || dispatcher == MS_DISPATCH_HYBRIDEP;
-} /* each token once to each rank */
+typedef enum { /* describe/dispatcher.h says what they do */
+#define MS_DISPATCHER(id, ...) MS_DISPATCH_##id,
+#include "describe/dispatcher.def"
+#undef MS_DISPATCHER
+               MS_N_DISPATCHERS
+} MsDispatcher;
+extern const char *const ms_dispatcher_words[];
 
 typedef enum { MS_RECOMPUTE_NONE, MS_RECOMPUTE_SELECTIVE, MS_RECOMPUTE_FULL } MsRecompute;
 extern const char *const ms_recompute_words[]; /* none selective full */

@@ -4,6 +4,7 @@
 #ifndef MS_DESCRIBE_SCENARIO_H
 #define MS_DESCRIBE_SCENARIO_H
 
+#include "describe/dispatcher.h"
 #include "describe/disturbance.h"
 #include "describe/hardware.h"
 #include "describe/lengths.h"
@@ -79,6 +80,10 @@ typedef struct {
   gboolean lcma;
   double lcma_workspace_B;
 } MsOptions;
+
+static inline const MsDispatcherRow *ms_dispatcher(const MsOptions *options) {
+  return &ms_dispatchers[options->dispatcher];
+}
 
 static inline gboolean ms_recomputes(const MsOptions *options, guint32 modules) { /* any of these bits, selectively */
   return options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (options->recompute.modules & modules) != 0;

@@ -42,8 +42,8 @@ static gint64 fm(const Exec *x) { return x->model->moe_ffn_hidden_size / x->layo
 static gint64 fc1_width(const Exec *x) { return (x->model->gated ? 2 : 1) * fm(x); }
 static int ranks(const Exec *x) { return x->layout->ep * x->layout->etp; }
 static Routing *routing(Exec *x) { return x->mb->routing[x->now->at]; }
-static MsDispatcher dispatcher(const Exec *x) { return x->scenario->options.dispatcher; }
-static gboolean alltoall(const Exec *x) { return dispatcher(x) == MS_DISPATCH_ALLTOALL || ranks(x) == 1; }
+static MsCarry carry(const Exec *x) { return ms_dispatcher(&x->scenario->options)->carry; }
+static gboolean copies(const Exec *x) { return carry(x) == MS_CARRY_COPIES || ranks(x) == 1; }
 
 static const char *flow(const Exec *x) { return is_back(x) ? "d tokens" : "tokens"; }
 static const char *weights_flow(const Exec *x) { return is_back(x) ? "d copy weights" : "copy weights"; }
@@ -72,7 +72,7 @@ static gint64 *expert_rows(Exec *x) {
   const Routing *r = routing(x);
   gint64 *rows = ms_exec_scratch_B(x, sizeof *rows * (size_t)local_experts(x));
   memset(rows, 0, sizeof *rows * (size_t)local_experts(x));
-  if (!alltoall(x))
+  if (!copies(x))
     for (gint64 i = 0; i < r->n_rows; i++) rows[r->local[i]]++;
   else
     for (int s = 0; s < ranks(x); s++)
@@ -519,7 +519,7 @@ static void permute_received(Exec *x) {
   x->k->gather_rows(r->n_rows, eh(x), r->source, ms_exec_get(x, flow(x), r->n_received * eh(x)), rows);
   put(x, flow(x), rows, r->n_rows * eh(x));
   if (is_back(x)) return;
-  gboolean all = dispatcher(x) == MS_DISPATCH_ALLGATHER;
+  gboolean all = carry(x) == MS_CARRY_ALL;
   const void *from =
       all ? ms_exec_get(x, "all weights", r->n_received * experts(x)) : ms_exec_get(x, "entry weights", r->n_rows);
   void *weight = ms_exec_new(x, "copy weights", r->n_rows);
@@ -534,7 +534,7 @@ static void unpermute_received(Exec *x) {
                      rows);
   put(x, flow(x), rows, r->n_received * eh(x));
   if (!is_back(x)) return;
-  gboolean all = dispatcher(x) == MS_DISPATCH_ALLGATHER;
+  gboolean all = carry(x) == MS_CARRY_ALL;
   gint64 n = all ? r->n_received * experts(x) : r->n_rows;
   void *d = ms_exec_new(x, all ? "d all weights" : "d entry weights", n);
   const void *from = ms_exec_get(x, "d copy weights", r->n_rows);
@@ -546,30 +546,28 @@ static void unpermute_received(Exec *x) {
 /* --- rows that depend on the dispatcher and the side of the crossing ------------------------------------------- */
 
 static void permute(Exec *x) {
-  if (alltoall(x)) permute_copies(x);
+  if (copies(x)) permute_copies(x);
   else permute_received(x);
 }
 
 static void unpermute(Exec *x) {
-  if (alltoall(x)) unpermute_copies(x);
+  if (copies(x)) unpermute_copies(x);
   else unpermute_received(x);
 }
 
 static void dispatch(Exec *x) {
-  switch (dispatcher(x)) {
-  case MS_DISPATCH_ALLTOALL: cross_alltoall(x, TRUE); break;
-  case MS_DISPATCH_ALLGATHER: dispatch_allgather(x); break;
-  case MS_DISPATCH_DEEPEP:
-  case MS_DISPATCH_HYBRIDEP: dispatch_flex(x); break;
+  switch (carry(x)) {
+  case MS_CARRY_COPIES: cross_alltoall(x, TRUE); break;
+  case MS_CARRY_ALL: dispatch_allgather(x); break;
+  case MS_CARRY_ONCE: dispatch_flex(x); break;
   }
 }
 
 static void combine(Exec *x) {
-  switch (dispatcher(x)) {
-  case MS_DISPATCH_ALLTOALL: cross_alltoall(x, FALSE); break;
-  case MS_DISPATCH_ALLGATHER: combine_allgather(x); break;
-  case MS_DISPATCH_DEEPEP:
-  case MS_DISPATCH_HYBRIDEP: combine_flex(x); break;
+  switch (carry(x)) {
+  case MS_CARRY_COPIES: cross_alltoall(x, FALSE); break;
+  case MS_CARRY_ALL: combine_allgather(x); break;
+  case MS_CARRY_ONCE: combine_flex(x); break;
   }
 }
 

@@ -79,13 +79,13 @@ static void canonical_moe(MsScenario *s) {
   gboolean moe = s->model->num_experts > 0, shared = moe && s->model->moe_shared_expert_intermediate_size > 0;
   if (!moe) {
     s->training.routing = (MsRouting){.kind = MS_ROUTING_BALANCED};
-    o->dispatcher = MS_DISPATCH_ALLTOALL;
+    ms_key_reset(s, "options.dispatcher");
     o->moe_router_fusion = o->moe_permute_fusion = TRUE;
     o->moe_router_padding_for_quantization = o->moe_paged_stash = o->fused_grouped_mlp = o->fp8_dispatch = FALSE;
     o->moe_expert_rank_capacity_factor = NAN;
   }
   if (!shared) o->moe_shared_expert_overlap = FALSE;
-  if (o->dispatcher == MS_DISPATCH_ALLTOALL || o->dispatcher == MS_DISPATCH_ALLGATHER) o->dispatcher_num_sms = 0;
+  if (!ms_dispatcher(o)->sms_key) o->dispatcher_num_sms = 0;
   if (!shared || o->moe_shared_expert_overlap || !(o->cuda_graph_scope & MS_CG_MOE_ROUTER))
     o->cuda_graph_shared_experts = TRUE;
 }

@@ -81,21 +81,16 @@ gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *ar
     ms_args_setenv(args, "NVTE_FWD_LAYERNORM_SM_MARGIN", "24");
     ms_args_setenv(args, "NVTE_BWD_LAYERNORM_SM_MARGIN", "24");
   }
-  if (ms_is_moe(s) && o->dispatcher == MS_DISPATCH_HYBRIDEP) {
-    g_autofree char *domain = g_strdup_printf("%d", s->hardware->nvlink_domain_gpus);
-    ms_args_setenv(args, "NVLINK_DOMAIN_SIZE", domain);
-  }
+  const char *domain_size = ms_is_moe(s) ? ms_dispatcher(o)->launch_domain : NULL;
+  g_autofree char *domain = g_strdup_printf("%d", s->hardware->nvlink_domain_gpus);
+  if (domain_size) ms_args_setenv(args, domain_size, domain);
   return TRUE;
 }
 
 gboolean ms_read_environment(MsArgs *args, MsScenario *s, GError **error) {
-  static const char *const implied[] = {"PYTORCH_CUDA_ALLOC_CONF",
-                                        "NCCL_GRAPH_REGISTER",
-                                        "NVTE_CPU_OFFLOAD_V1",
-                                        "NVTE_FWD_LAYERNORM_SM_MARGIN",
-                                        "NVTE_BWD_LAYERNORM_SM_MARGIN",
-                                        "NVLINK_DOMAIN_SIZE",
-                                        NULL};
+  static const char *const implied[] = {"PYTORCH_CUDA_ALLOC_CONF",      "NCCL_GRAPH_REGISTER",
+                                        "NVTE_CPU_OFFLOAD_V1",          "NVTE_FWD_LAYERNORM_SM_MARGIN",
+                                        "NVTE_BWD_LAYERNORM_SM_MARGIN", NULL};
   const char *connections = ms_args_getenv(args, "CUDA_DEVICE_MAX_CONNECTIONS");
   gint64 value = 0;
   if (connections && *connections && !g_ascii_string_to_signed(connections, 10, 1, 32, &value, NULL))
@@ -104,5 +99,7 @@ gboolean ms_read_environment(MsArgs *args, MsScenario *s, GError **error) {
   s->options.cuda_device_max_connections = (int)value;
   s->options.fused_grouped_mlp = g_strcmp0(ms_args_getenv(args, "NVTE_CUTEDSL_FUSED_GROUPED_MLP"), "1") == 0;
   for (int i = 0; implied[i]; i++) ms_args_getenv(args, implied[i]);
+  for (int i = 0; i < MS_N_DISPATCHERS; i++)
+    if (ms_dispatchers[i].launch_domain) ms_args_getenv(args, ms_dispatchers[i].launch_domain);
   return TRUE;
 }

@@ -7,46 +7,55 @@
 
 /* --- dispatcher: always said, since the release would take allgather --- */
 gboolean ms_write_dispatcher(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
-  MsDispatcher dispatcher = s->options.dispatcher;
-  gboolean flex = ms_dispatch_is_flex(dispatcher);
+  const MsDispatcherRow *row = ms_dispatcher(&s->options);
   if (!ms_is_moe(s)) return TRUE;
-  if (flex && release != MS_RELEASE_MCORE)
-    return ms_refuse_key(s, error, "options.dispatcher", "%s has alltoall and allgather, not %s",
-                         ms_release_words[release], ms_dispatcher_words[dispatcher]);
-  ms_args_add(args, MOE, "--moe-token-dispatcher-type", flex ? "flex" : ms_dispatcher_words[dispatcher], NULL);
-  if (!flex) return TRUE;
-  ms_args_add(args, MOE, "--moe-flex-dispatcher-backend", ms_dispatcher_words[dispatcher], NULL);
+  if (row->launch_backend && release != MS_RELEASE_MCORE)
+    return ms_refuse_key(s, error, "options.dispatcher", "%s does not have %s", ms_release_words[release], row->word);
+  ms_args_add(args, MOE, "--moe-token-dispatcher-type", row->launch_type, NULL);
+  if (!row->launch_backend) return TRUE;
+  ms_args_add(args, MOE, "--moe-flex-dispatcher-backend", row->launch_backend, NULL);
   if (s->options.dispatcher_num_sms > 0)
     ms_args_addf(args, MOE, "--moe-flex-dispatcher-num-sms", "%d", s->options.dispatcher_num_sms);
   return TRUE;
 }
 
 static gboolean read_backend(MsArgs *args, MsOptions *o, GError **error) {
-  static const char *const backends[] = {"deepep", "hybridep", NULL};
   const MsArg *arg = ms_args_take(args, "--moe-flex-dispatcher-backend"),
               *sms = ms_args_take(args, "--moe-flex-dispatcher-num-sms");
-  gboolean old_deepep = ms_args_take(args, "--moe-enable-deepep") != NULL;
-  const char *text = arg && !old_deepep ? ms_arg_value(args, arg, error) : backends[0];
-  int word = text ? ms_arg_word(args, arg, text, backends, error) : -1;
+  const char *words[MS_N_DISPATCHERS + 1] = {NULL}, *text = NULL;
   gint64 count = 0;
+  int of_word[MS_N_DISPATCHERS], n = 0;
+  for (int i = 0; i < MS_N_DISPATCHERS; i++) {
+    const MsDispatcherRow *row = &ms_dispatchers[i];
+    if (!row->launch_backend) continue;
+    of_word[n] = i, words[n++] = row->launch_backend;
+    if (row->launch_old_word && ms_args_take(args, row->launch_old_word)) text = row->launch_backend;
+  }
+  if (!text) text = arg ? ms_arg_value(args, arg, error) : words[0];
+  int word = text ? ms_arg_word(args, arg, text, words, error) : -1;
   if (word < 0) return FALSE;
-  o->dispatcher = word == 0 ? MS_DISPATCH_DEEPEP : MS_DISPATCH_HYBRIDEP;
-  if (!sms) sms = ms_args_take(args, word == 0 ? "--moe-deepep-num-sms" : "--moe-hybridep-num-sms");
+  o->dispatcher = (MsDispatcher)of_word[word];
+  if (!sms) sms = ms_args_take(args, ms_dispatcher(o)->launch_sms);
   if (sms && !ms_arg_int(args, sms, 0, 100000, &count, error)) return FALSE;
   o->dispatcher_num_sms = (int)count;
   return TRUE;
 }
 
 gboolean ms_read_dispatcher(MsArgs *args, MsScenario *s, GError **error) {
-  static const char *const types[] = {"allgather", "alltoall", "flex", "alltoall_seq", NULL};
+  const char *words[2 * MS_N_DISPATCHERS + 1] = {NULL};
+  int of_word[2 * MS_N_DISPATCHERS], n = 0;
+  for (int i = 0; i < MS_N_DISPATCHERS; i++) {
+    const MsDispatcherRow *row = &ms_dispatchers[i];
+    if (!g_strv_contains(words, row->launch_type)) of_word[n] = i, words[n++] = row->launch_type;
+    if (!row->launch_backend && row->launch_old_word) of_word[n] = i, words[n++] = row->launch_old_word;
+  }
   const MsArg *arg = ms_args_take(args, "--moe-token-dispatcher-type");
-  const char *text = arg ? ms_arg_value(args, arg, error) : types[0];
-  int word = text ? ms_arg_word(args, arg, text, types, error) : -1;
+  const char *text = arg ? ms_arg_value(args, arg, error) : ms_dispatchers[MS_DISPATCH_ALLGATHER].launch_type;
+  int word = text ? ms_arg_word(args, arg, text, words, error) : -1;
   s->options.dispatcher_num_sms = 0;
   if (word < 0) return FALSE;
-  if (word == 2) return read_backend(args, &s->options, error);
-  s->options.dispatcher = word == 0 ? MS_DISPATCH_ALLGATHER : MS_DISPATCH_ALLTOALL;
-  return TRUE;
+  s->options.dispatcher = (MsDispatcher)of_word[word];
+  return !ms_dispatcher(&s->options)->launch_backend || read_backend(args, &s->options, error);
 }
 
 /* --- routing: what no argument says (a skew; forced balance where a release cannot force it) travels as a note --- */

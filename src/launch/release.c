@@ -70,7 +70,7 @@ RULE(stash_capacity, !s->options.moe_paged_stash || !isnan(s->options.moe_expert
 RULE(stash_offload,
      !s->options.moe_paged_stash || (s->options.cpu_offloading_num_layers == 0 && !offloads(s, EXPERT_OFFLOAD)))
 RULE(rank_capacity, isnan(s->options.moe_expert_rank_capacity_factor) ||
-                        (s->options.dispatcher == MS_DISPATCH_HYBRIDEP && s->options.use_transformer_engine_op_fuser))
+                        (ms_dispatcher(&s->options)->rank_capacity && s->options.use_transformer_engine_op_fuser))
 RULE(delay_wgrad_te, !s->options.delay_wgrad || s->options.transformer_impl == MS_IMPL_TE)
 RULE(delay_wgrad_graphs,
      !s->options.delay_wgrad || !s->options.overlap_grad_reduce || !captures_wgrad(s) ||
@@ -82,7 +82,7 @@ RULE(graph_moe_model, !captures(s, MS_CG_MOE | MS_CG_MOE_ROUTER | MS_CG_MOE_PREP
 RULE(graph_moe_router, !captures(s, MS_CG_MOE) || !captures(s, MS_CG_MOE_ROUTER))
 RULE(graph_moe_drops, !captures(s, MS_CG_MOE) || drops_padded(s))
 RULE(graph_preprocess, !captures(s, MS_CG_MOE_PREPROCESS) || !drops(s) || drops_padded(s) ||
-                           s->options.dispatcher != MS_DISPATCH_ALLTOALL)
+                           !ms_dispatcher(&s->options)->waits_in_preprocess)
 RULE(graph_shared, s->options.cuda_graph_shared_experts)
 RULE(graph_offloading,
      !s->options.cuda_graph_scope || captures(s, MS_CG_FULL_ITERATION) || s->options.cpu_offloading_num_layers == 0)

@@ -4,33 +4,30 @@
 
 /* --- experts: dispatcher and overlap --------------------------------------------------------------------------- */
 
+static const char *word(const MsScenario *s) { return ms_dispatcher(&s->options)->word; }
+
 RULE(dispatcher_on_hardware) {
-  MsDispatcher dispatcher = s->options.dispatcher;
-  gboolean has = dispatcher == MS_DISPATCH_DEEPEP     ? s->hardware->deepep
-                 : dispatcher == MS_DISPATCH_HYBRIDEP ? s->hardware->hybridep
-                                                      : TRUE;
-  return !is_moe(s) || has ||
-         REFUSE("%s does not exist for %s", ms_dispatcher_words[dispatcher],
-                s->hardware->name ? s->hardware->name : "it");
+  return !is_moe(s) || ms_dispatcher_exists(ms_dispatcher(&s->options), s->hardware) ||
+         REFUSE("%s does not exist for %s", word(s), s->hardware->name ? s->hardware->name : "it");
 }
-RULE(flex_needs_group) {
-  return !is_moe(s) || !ms_dispatch_is_flex(s->options.dispatcher) || times(s->layout.etp, s->layout.ep) > 1 ||
-         REFUSE("%s needs ETP x EP > 1", ms_dispatcher_words[s->options.dispatcher]);
+RULE(dispatcher_needs_group) {
+  int least = ms_dispatcher(&s->options)->least_ranks;
+  return !is_moe(s) || times(s->layout.etp, s->layout.ep) >= least ||
+         REFUSE("%s needs ETP x EP > %d", word(s), least - 1);
 }
-RULE(deepep_group_size) {
-  static const guint8 sizes[] = {2,  4,  8,  16,  24,  32,
-                                 48, 64, 96, 128, 144, 160}; /* DeepEP:deep_ep/buffer.py config maps */
+RULE(dispatcher_group_size) {
+  const MsDispatcherRow *row = ms_dispatcher(&s->options);
   gint64 ranks = times(s->layout.etp, s->layout.ep);
-  if (!is_moe(s) || s->options.dispatcher != MS_DISPATCH_DEEPEP) return TRUE;
-  for (guint i = 0; i < sizeof sizes; i++)
-    if (ranks == sizes[i]) return TRUE;
-  return REFUSE("DeepEP has no configuration for %" G_GINT64_FORMAT " ranks (2 4 8 16 24 32 48 64 96 128 144 160)",
-                ranks);
+  char counts[96] = "";
+  if (!is_moe(s) || ms_dispatcher_takes(row, ranks)) return TRUE;
+  for (int i = 0, n = 0; row->rank_counts[i] && n < (int)sizeof counts; i++)
+    n += g_snprintf(counts + n, sizeof counts - (gsize)n, "%s%d", i ? " " : "", row->rank_counts[i]);
+  return REFUSE("%s has no configuration for %" G_GINT64_FORMAT " ranks (%s)", word(s), ranks, counts);
 }
 RULE(ep_overlap_needs_ep) { return !s->options.ep_overlap || s->layout.ep > 1 || REFUSE("EP overlap needs EP > 1"); }
 RULE(ep_overlap_dispatcher) {
-  return !s->options.ep_overlap || s->options.dispatcher != MS_DISPATCH_ALLGATHER ||
-         REFUSE("EP overlap does not work with the allgather dispatcher");
+  return !s->options.ep_overlap || ms_dispatcher(&s->options)->ep_overlap ||
+         REFUSE("EP overlap does not work with the %s dispatcher", word(s));
 }
 static gboolean pairs(const MsScheduleRow *row) { return row->pairs != MS_PAIRS_NEVER; }
 
@@ -65,18 +62,19 @@ RULE(ep_overlap_graphs) {
 RULE(delay_wgrad_needs_overlap) {
   return !s->options.delay_wgrad || s->options.ep_overlap || REFUSE("delay_wgrad needs ep_overlap");
 }
-RULE(deepep_no_padding) {
-  return !is_moe(s) || s->options.dispatcher != MS_DISPATCH_DEEPEP || s->training.routing.kind != MS_ROUTING_CAPACITY ||
-         !s->training.routing.pad_to_capacity || REFUSE("DeepEP cannot pad to capacity");
+RULE(dispatcher_pads_capacity) {
+  return !is_moe(s) || ms_dispatcher(&s->options)->pads_to_capacity ||
+         s->training.routing.kind != MS_ROUTING_CAPACITY || !s->training.routing.pad_to_capacity ||
+         REFUSE("%s cannot pad to capacity", word(s));
 }
-RULE(allgather_no_quant_padding) {
-  return !is_moe(s) || s->options.dispatcher != MS_DISPATCH_ALLGATHER ||
+RULE(dispatcher_pads_blocks) {
+  return !is_moe(s) || ms_dispatcher(&s->options)->pads != MS_PAD_NOT ||
          !s->options.moe_router_padding_for_quantization ||
-         REFUSE("the allgather dispatcher cannot pad for quantization");
+         REFUSE("the %s dispatcher cannot pad for quantization", word(s));
 }
 RULE(shared_overlap_dispatcher) {
-  return !is_moe(s) || !s->options.moe_shared_expert_overlap || s->options.dispatcher != MS_DISPATCH_ALLGATHER ||
-         REFUSE("shared-expert overlap does not work with the allgather dispatcher");
+  return !is_moe(s) || !s->options.moe_shared_expert_overlap || ms_dispatcher(&s->options)->shared_overlap ||
+         REFUSE("shared-expert overlap does not work with the %s dispatcher", word(s));
 }
 RULE(shared_overlap_recompute) {
   return !s->options.moe_shared_expert_overlap || !ms_recomputes(&s->options, MS_RM_SHARED_EXPERTS) ||

@@ -51,8 +51,7 @@ RULE(offload_attn_proj) {
 }
 RULE(fp8_dispatch_needs_fp8) {
   if (!s->options.fp8_dispatch) return TRUE;
-  if (!ms_dispatch_is_flex(s->options.dispatcher))
-    return REFUSE("only deepep and hybridep carry FP8, not %s", ms_dispatcher_words[s->options.dispatcher]);
+  if (!ms_dispatcher(&s->options)->fp8) return REFUSE("%s does not carry FP8", ms_dispatcher(&s->options)->word);
   return is_fp8(s->training.precision) ||
          REFUSE("fp8_dispatch needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
 }

@@ -77,24 +77,33 @@ static gboolean stage_has_moe(const MsWork *w, int stage) {
   return FALSE;
 }
 
-/* Registered buffers of DeepEP (fit of its published sizes) and HybridEP (its own formula), communication.md 5.3
- * and 5.4. */
-static double dispatcher_buffers_B(const MsWork *w) {
-  const MsGroup *g = &w->layout->group[MS_GROUP_TP_EP];
-  const MsScenario *s = w->scenario;
-  double h = s->model->hidden_size, ranks = g->size, experts = s->model->num_experts, nodes = g->domains;
-  double local = MAX(1, g->per_domain);
-  if (g->size <= 1 || experts == 0) return 0;
-  if (s->options.dispatcher == MS_DISPATCH_DEEPEP)
-    return (0.0447 * h + 40.0 * (nodes > 1) * (h / 7168)) * 1048576.0 +
-           (nodes > 1 ? 0.0447 * h * nodes / 8 * 1048576.0 : 0);
-  if (s->options.dispatcher != MS_DISPATCH_HYBRIDEP) return 0;
-  double rows = w->rows_sp, token = 2 * h + 4 * h / 128;
+/* Fit of the published sizes of DeepEP's buffers (communication.md 5.3). */
+static double channel_buffers_B(const MsWork *w, const MsGroup *g) {
+  double h = w->scenario->model->hidden_size, nodes = g->domains;
+  return (0.0447 * h + 40.0 * (nodes > 1) * (h / 7168)) * 1048576.0 +
+         (nodes > 1 ? 0.0447 * h * nodes / 8 * 1048576.0 : 0);
+}
+
+/* HybridEP's own formula (communication.md 5.4). */
+static double token_buffers_B(const MsWork *w, const MsGroup *g) {
+  double h = w->scenario->model->hidden_size, experts = w->scenario->model->num_experts, nodes = g->domains;
+  double ranks = g->size, local = MAX(1, g->per_domain), rows = w->rows_sp, token = 2 * h + 4 * h / 128;
   double nvl = ranks * rows * (token + 4 * experts * local / ranks);
   double rdma = nodes > 1 ? rows * (token + 4 * experts) + (nodes - 1) * rows * (token + 4 * experts / nodes) +
                                 2 * (nodes - 1) * rows * (2 * h + 4 * experts / nodes)
                           : 0;
   return nvl + rdma;
+}
+
+static double dispatcher_buffers_B(const MsWork *w) {
+  const MsGroup *g = &w->layout->group[MS_GROUP_TP_EP];
+  if (g->size <= 1 || w->scenario->model->num_experts == 0) return 0;
+  switch (ms_dispatcher(&w->scenario->options)->buffers) {
+  case MS_BUFFERS_NONE: return 0;
+  case MS_BUFFERS_CHANNELS: return channel_buffers_B(w, g);
+  case MS_BUFFERS_TOKENS: return token_buffers_B(w, g);
+  }
+  return 0;
 }
 
 /* Scratch of the GEMM libraries (domain/memory.md 1.3; "between steps" of 130 functional tests of Megatron-LM): one

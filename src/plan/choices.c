@@ -133,9 +133,8 @@ static gboolean precision_usable(const MsScenario *s, int i) {
          ms_hardware_peak_flops(s->hardware, (MsPrecision)i) > 0;
 }
 static gboolean dispatcher_usable(const MsScenario *s, int i) {
-  if (s->model->num_experts == 0) return i == MS_DISPATCH_ALLTOALL;
-  return i == MS_DISPATCH_ALLTOALL || (i == MS_DISPATCH_DEEPEP && s->hardware->deepep) ||
-         (i == MS_DISPATCH_HYBRIDEP && s->hardware->hybridep);
+  if (s->model->num_experts == 0) return i == MS_DISPATCH_ALLTOALL; /* the default */
+  return ms_dispatchers[i].in_auto && ms_dispatcher_exists(&ms_dispatchers[i], s->hardware);
 }
 static gboolean schedule_usable(const MsScenario *s, int i) {
   (void)s;
@@ -161,7 +160,7 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   if (!strcmp(path, "options.cuda_graph_scope")) return graphs_auto(s, i, p);
   if (!strcmp(path, "options.offload_modules")) return offload_auto(s, i, p);
   if (!strcmp(path, "training.precision")) return words_auto(MS_N_PRECISIONS, precision_usable, s, i, p);
-  if (!strcmp(path, "options.dispatcher")) return words_auto(MS_DISPATCH_HYBRIDEP + 1, dispatcher_usable, s, i, p);
+  if (!strcmp(path, "options.dispatcher")) return words_auto(MS_N_DISPATCHERS, dispatcher_usable, s, i, p);
   if (!strcmp(path, "options.fsdp")) return words_auto(MS_FSDP_OPTIM_GRADS_PARAMS + 1, any_usable, s, i, p);
   if (!strcmp(path, "layout.schedule")) return words_auto(MS_N_SCHEDULES, schedule_usable, s, i, p);
   if (!strcmp(path, "layout.cp_comm_type")) return words_auto(MS_N_CP_COMMS, any_usable, s, i, p);

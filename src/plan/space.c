@@ -198,11 +198,11 @@ static const struct {
     {"options.tp_comm_overlap", without_tp},
 };
 
-/* The value that stands for all when a key is idle. A flexible dispatcher needs somebody to talk to, so it cannot. */
+/* The value that stands for all when a key is idle. A dispatcher that needs somebody to talk to cannot. */
 static int standing_value(const MsChoice *c) {
   if (!path_is(c, "options.dispatcher")) return 0;
   for (int i = 0; i < c->n; i++)
-    if (c->value[i].value.i <= MS_DISPATCH_ALLGATHER) return i;
+    if (ms_dispatchers[c->value[i].value.i].least_ranks <= 1) return i;
   return -1;
 }
 

@@ -30,7 +30,8 @@ static double product_B(const MsBuild *b, const MsOp *op) {
 }
 
 static double received_B(const MsBuild *b, const MsOp *op) {
-  gboolean rows = b->options->dispatcher == MS_DISPATCH_ALLTOALL; /* one for each of a token's experts comes back */
+  gboolean rows =
+      ms_dispatcher(b->options)->carry == MS_CARRY_COPIES; /* one for each of a token's experts comes back */
   if (op->kind == MS_OP_COMBINE) return 2 * (rows ? b->rows_routed : b->rows_sp) * b->eh;
   if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_ALL_GATHER) return op->message_B;
   return op->kind == MS_OP_REDUCE_SCATTER ? op->message_B / MAX(b->layout->group[op->group].size, 1) : 0;

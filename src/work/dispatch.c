@@ -3,47 +3,58 @@
 #include "work/moe.h"
 #include <math.h>
 
-/* One crossing of the expert group: tokens out (dispatch) or back (combine). Bytes: communication.md 5. */
+static const MsDispatcherRow *dispatcher(const MsBuild *b) { return ms_dispatcher(b->options); }
+static const MsGroup *group(const MsBuild *b) { return &b->layout->group[MS_GROUP_TP_EP]; }
+static gboolean carries_once(const MsBuild *b) { return dispatcher(b)->carry == MS_CARRY_ONCE && group(b)->size > 1; }
+
+typedef struct {                  /* bytes of a crossing (communication.md 5) */
+  double hidden, copy_B, token_B; /* of a row; what goes with each copy, and once with each token */
+} Load;
+
+/* Router weights go with the tokens to the experts, their gradients with those of the tokens. */
+static Load load(const MsBuild *b, gboolean out) {
+  const MsDispatcherRow *row = dispatcher(b);
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  Load l = {.hidden = (out && ms_low_dispatch(b) ? b->quant_B : 2) * b->eh};
+  double weight_B = out == back ? 0 : back ? row->weight_back_B : row->weight_B;
+  switch (row->weight_with) {
+  case MS_WITH_COPY: l.copy_B = weight_B; break;
+  case MS_WITH_EXPERT: l.token_B = weight_B * b->model->num_experts; break;
+  case MS_WITH_CHOICE: l.token_B = b->model->moe_router_topk * weight_B; break;
+  case MS_WITH_DOMAIN_EXPERT: l.copy_B = weight_B * b->model->num_experts / MAX(group(b)->domains, 1); break;
+  }
+  return l;
+}
+
+/* One crossing of the expert group: tokens out (dispatch) or back (combine). */
 static void cross(MsBuild *b, gboolean out) {
-  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
+  const MsGroup *g = group(b);
   if (g->size <= 1) return;
-  gboolean back = b->pass == MS_PASS_DGRAD,
-           weights = out !=
-                     back; /* of the router: with the tokens to the experts, their gradients with those of the tokens */
-  double hidden = (out && ms_low_dispatch(b) ? b->quant_B : 2) * b->eh, skew = ms_rank_skew(b);
-  b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
-  b->module = MS_MODULE_MOE;
+  Load l = load(b, out);
+  double skew = ms_rank_skew(b), ranks = g->size;
   MsOpKind kind = out ? MS_OP_DISPATCH : MS_OP_COMBINE;
   const char *name = out ? "dispatch" : "combine";
-  switch (b->options->dispatcher) {
-  case MS_DISPATCH_ALLTOALL: {
-    MsOp *op =
-        ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, skew * b->rows_routed * (hidden + (weights ? 4 : 0)));
+  b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
+  b->module = MS_MODULE_MOE;
+  switch (dispatcher(b)->carry) {
+  case MS_CARRY_COPIES: {
+    double message_B = skew * b->rows_routed * (l.hidden + l.copy_B) + b->rows_sp * l.token_B;
+    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, message_B);
     if (op) op->local_fraction = 1 / b->e;
     break;
   }
-  case MS_DISPATCH_ALLGATHER: {
-    double ranks = g->size, experts = b->model->num_experts;
-    double message = hidden * b->rows_sp * ranks +
-                     (weights ? (back ? 4 : 5) * b->rows_sp * experts * ranks : 0); /* weights, and the map */
-    ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, message);
+  case MS_CARRY_ALL:
+    ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP,
+                l.hidden * b->rows_sp * ranks + (l.copy_B + l.token_B) * b->rows_sp * ranks);
     break;
-  }
-  case MS_DISPATCH_DEEPEP:
-  case MS_DISPATCH_HYBRIDEP: {
+  case MS_CARRY_ONCE: {
     MsFan f = ms_fan_out(b, skew);
-    double meta = weights ? b->model->moe_router_topk * (back ? 4.0 : 12.0) : 0,
-           copy = hidden;                                 /* weights, and the experts' numbers */
-    if (b->options->dispatcher == MS_DISPATCH_HYBRIDEP) { /* an FP32 weight for every expert of the domain goes with
-                                                             each copy (hybrid_ep_backend.cuh) */
-      meta = 0;
-      if (weights) copy += 4 * b->model->num_experts / MAX(f.domains, 1);
-    }
-    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, b->rows_sp * f.x_rank * hidden);
+    double copy_B = l.hidden + l.copy_B;
+    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, b->rows_sp * f.x_rank * l.hidden);
     if (!op) break;
-    op->m = b->rows_sp, op->n = hidden;
-    op->level_B[0] = b->rows_sp * (f.x_rank * copy + skew * meta) * (1 - 1 / f.per_domain);
-    op->level_B[1] = f.domains > 1 ? b->rows_sp * f.x_domain * (copy + meta) * (1 - 1 / f.domains) : 0;
+    op->m = b->rows_sp, op->n = l.hidden;
+    op->level_B[0] = b->rows_sp * (f.x_rank * copy_B + skew * l.token_B) * (1 - 1 / f.per_domain);
+    op->level_B[1] = f.domains > 1 ? b->rows_sp * f.x_domain * (copy_B + l.token_B) * (1 - 1 / f.domains) : 0;
     break;
   }
   }
@@ -57,7 +68,7 @@ static gboolean dropless(const MsBuild *b) {
 /* ETP: tokens of the expert group on every ETP rank, and back (communication.md 4). Tokens in BF16 with the router
  * weights in FP32; outputs, and their gradients, in FP32. */
 static void etp_gather(MsBuild *b, gboolean gather) {
-  if (b->u <= 1 || b->options->dispatcher != MS_DISPATCH_ALLTOALL) return;
+  if (b->u <= 1 || dispatcher(b)->carry != MS_CARRY_COPIES) return;
   gboolean tokens = gather != (b->pass == MS_PASS_DGRAD);
   ms_row_comm(b, gather ? MS_OP_ALL_GATHER : MS_OP_REDUCE_SCATTER, gather ? "etp gather" : "etp scatter", MS_STREAM_EP,
               MS_GROUP_ETP, b->rows_expert * (tokens ? 2 * b->eh + 4 : 4 * b->eh));
@@ -89,7 +100,7 @@ static void permute(MsBuild *b, MsOpKind kind, const char *name, double rows_in,
 }
 
 static gboolean sorts(const MsBuild *b) {
-  return b->options->dispatcher == MS_DISPATCH_ALLTOALL && b->e * b->u > 1 && b->local_experts > 1;
+  return dispatcher(b)->permutes == MS_PERMUTE_SENDER && b->e * b->u > 1 && b->local_experts > 1;
 }
 
 /* With EP overlap all that a layer does around combine runs on the stream of the exchanges: forward the sum over the
@@ -97,16 +108,17 @@ static gboolean sorts(const MsBuild *b) {
  * models/common/fine_grained_callables.py, the node of combine). Compute of the other microbatch does not wait for it.
  */
 void ms_enter_exchange_stream(MsBuild *b) {
-  if (b->options->ep_overlap && b->layout->group[MS_GROUP_TP_EP].size > 1) b->beside = MS_STREAM_EP;
+  if (b->options->ep_overlap && group(b)->size > 1) b->beside = MS_STREAM_EP;
 }
 
 void ms_leave_exchange_stream(MsBuild *b) { b->beside = MS_STREAM_COMPUTE; }
 
-/* HybridEP sorts the tokens by expert itself, in an ordinary kernel behind dispatch and one in front of combine unless
- * they are fused into the exchange, which Megatron-LM leaves off (moe_permute_fusion_into_hybridep; DeepEP branch
- * hybrid-ep 94a9f8f, executor.cu). They belong to the exchange: with EP overlap they run on its stream. */
+/* A dispatcher that sorts the tokens by expert itself (HybridEP) does so in an ordinary kernel behind dispatch and one
+ * in front of combine unless they are fused into the exchange, which Megatron-LM leaves off
+ * (moe_permute_fusion_into_hybridep; DeepEP branch hybrid-ep 94a9f8f, executor.cu). They belong to the exchange: with
+ * EP overlap they run on its stream. */
 static void permute_of_exchange(MsBuild *b, MsOpKind kind, const char *name, double rows_in, double rows_out) {
-  if (b->options->dispatcher != MS_DISPATCH_HYBRIDEP || b->layout->group[MS_GROUP_TP_EP].size <= 1) return;
+  if (dispatcher(b)->permutes != MS_PERMUTE_EXCHANGE || group(b)->size <= 1) return;
   MsStream stream = b->beside;
   b->node = kind == MS_OP_PERMUTE ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
   ms_enter_exchange_stream(b);
@@ -117,20 +129,27 @@ static void permute_of_exchange(MsBuild *b, MsOpKind kind, const char *name, dou
 
 /* Without a fixed budget the host must know how many rows arrive before it can make room for them and issue what moves
  * them: sizes of an all-to-all, which a copy brings; counters that the first kernel of DeepEP's or HybridEP's dispatch
- * writes (communication.md 5). The all-gather dispatcher moves all tokens and asks for the numbers behind that. */
+ * writes (communication.md 5). Where all tokens move the host asks for the numbers behind that. */
 static void await_counts(MsBuild *b) {
-  if (!dropless(b) || b->scenario->hardware->serial || b->options->dispatcher == MS_DISPATCH_ALLGATHER) return;
+  if (!dropless(b) || b->scenario->hardware->serial || dispatcher(b)->host_waits == MS_WAIT_BEHIND) return;
   b->node = MS_NODE_DISPATCH;
   MsOp *op = ms_row_comm(b, MS_OP_D2H, "row counts to host", MS_STREAM_EP, MS_GROUP_TP_EP, 8.0 * b->local_experts);
   if (op) op->flags |= MS_OPF_SYNC;
+}
+
+/* How many rows each rank sends to each expert, E int64 of every rank (communication.md 5.2). */
+static void gather_counts(MsBuild *b) {
+  if (dispatcher(b)->asks != MS_ASK_COUNTS || !dropless(b)) return;
+  ms_row_comm(b, MS_OP_ALL_GATHER, "token counts", MS_STREAM_EP, MS_GROUP_TP_EP,
+              8.0 * b->model->num_experts * group(b)->size);
 }
 
 /* HybridEP gathers the map of all ranks, a byte for each token and expert, before every dispatch forward, with NCCL,
  * and reads it through for the places of tokens (DeepEP, branch hybrid-ep: executor.cu; the published calls go without,
  * they are given the handle of an earlier one). */
 static void gather_routing_map(MsBuild *b) {
-  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
-  if (b->options->dispatcher != MS_DISPATCH_HYBRIDEP || g->size <= 1) return;
+  const MsGroup *g = group(b);
+  if (dispatcher(b)->asks != MS_ASK_MAP || g->size <= 1) return;
   double map_B = b->rows_sp * b->model->num_experts * g->size, rows = b->rows_sp * g->size;
   b->node = MS_NODE_DISPATCH;
   b->module = MS_MODULE_MOE;
@@ -141,69 +160,66 @@ static void gather_routing_map(MsBuild *b) {
   ms_leave_exchange_stream(b);
 }
 
+/* Rows that arrive before they are sorted by expert. */
+static double received_rows(const MsBuild *b) {
+  if (group(b)->size <= 1) return b->rows_sp;
+  switch (dispatcher(b)->carry) {
+  case MS_CARRY_COPIES: return b->rows_expert;
+  case MS_CARRY_ALL: return MIN(b->rows_expert, b->rows_sp * group(b)->size);
+  case MS_CARRY_ONCE: return b->rows_sp * ms_fan_out(b, ms_rank_skew(b)).x_rank;
+  }
+  return b->rows_sp;
+}
+
+static gboolean permutes(const MsBuild *b, MsPermutes side) {
+  return group(b)->size > 1 ? dispatcher(b)->permutes == side : side == MS_PERMUTE_SENDER;
+}
+
 /* Tokens from the router to expert order on their expert ranks. */
 void ms_to_experts(MsBuild *b) {
-  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
-  double x = ms_dispatch_is_flex(b->options->dispatcher) && g->size > 1
-                 ? b->rows_sp * ms_fan_out(b, ms_rank_skew(b)).x_rank
-                 : b->rows_sp;
+  double arrive = received_rows(b);
   gboolean back = b->pass == MS_PASS_DGRAD;
   b->node = MS_NODE_ATTN;
   b->module = back ? MS_MODULE_MOE : MS_MODULE_PREPROCESS;
   if (!back) {
     double maps = 9 * b->rows_sp * b->model->num_experts;
     ms_row_memory(b, MS_OP_PREPROCESS, "dispatch preprocess", maps, maps / 2, b->options->moe_permute_fusion ? 4 : 10);
-    if (dropless(b) &&
-        b->options->dispatcher == MS_DISPATCH_ALLTOALL) /* how many rows each rank sends to each expert, E int64 of
-                                                           every rank (communication.md 5.2) */
-      ms_row_comm(b, MS_OP_ALL_GATHER, "token counts", MS_STREAM_EP, MS_GROUP_TP_EP,
-                  8.0 * b->model->num_experts * g->size);
+    gather_counts(b);
     b->module = MS_MODULE_MOE;
   }
-  if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL)
-    permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
+  if (permutes(b, MS_PERMUTE_SENDER)) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
   if (ms_low_dispatch(b)) ms_row_quantize(b, "quantize tokens", b->rows_sp, b->eh);
   int input = b->tip;
   if (!back) gather_routing_map(b);
   if (!back) await_counts(b);
   cross(b, TRUE);
-  permute_of_exchange(b, MS_OP_PERMUTE, "permute", x, b->rows_expert);
-  if (!back && dropless(b) && g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
+  if (!back && dropless(b) && group(b)->size > 1 && dispatcher(b)->host_waits == MS_WAIT_BEHIND)
     b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
+  permute_of_exchange(b, MS_OP_PERMUTE, "permute", arrive, b->rows_expert);
   ms_leave_exchange_stream(b);
   ms_shared_half(b, TRUE, input);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   etp_gather(b, TRUE);
   if (sorts(b)) permute(b, MS_OP_SORT_CHUNKS, "sort chunks", b->rows_expert, b->rows_expert);
-  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_DEEPEP)
-    permute(b, MS_OP_PERMUTE, "permute", x, b->rows_expert);
-  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
-    permute(b, MS_OP_PERMUTE, "permute", MIN(b->rows_expert, b->rows_sp * g->size), b->rows_expert);
+  if (permutes(b, MS_PERMUTE_RECEIVER)) permute(b, MS_OP_PERMUTE, "permute", arrive, b->rows_expert);
 }
 
 /* Expert outputs back to token order, summed. */
 void ms_from_experts(MsBuild *b) {
-  const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
-  double x = ms_dispatch_is_flex(b->options->dispatcher) && g->size > 1
-                 ? b->rows_sp * ms_fan_out(b, ms_rank_skew(b)).x_rank
-                 : b->rows_sp;
+  double arrive = received_rows(b);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   if (sorts(b)) permute(b, MS_OP_SORT_CHUNKS, "unsort chunks", b->rows_expert, b->rows_expert);
-  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_DEEPEP)
-    permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, x);
-  if (g->size > 1 && b->options->dispatcher == MS_DISPATCH_ALLGATHER)
-    permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, MIN(b->rows_expert, b->rows_sp * g->size));
+  if (permutes(b, MS_PERMUTE_RECEIVER)) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, arrive);
   etp_gather(b, FALSE);
-  permute_of_exchange(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, x);
+  permute_of_exchange(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, arrive);
   int input = b->tip;
   cross(b, FALSE);
   ms_shared_half(b, FALSE, input);
   b->node = MS_NODE_COMBINE;
   if (b->pass == MS_PASS_FORWARD) ms_enter_exchange_stream(b);
-  if (g->size <= 1 || b->options->dispatcher == MS_DISPATCH_ALLTOALL)
-    permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
+  if (permutes(b, MS_PERMUTE_SENDER)) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
 }
 
 /* Buffers that are all referenced while the layer's own kept tensors exist (domain/memory.md 7). */
@@ -211,7 +227,6 @@ double ms_dispatch_transient_B(const MsBuild *b) {
   double factor =
       b->options->moe_expert_rank_capacity_factor; /* buffers are sized for the budget, whatever is computed of it */
   double tokens = 2 * MAX(b->rows_expert, isnan(factor) ? 0 : factor * b->rows_routed * b->u) * b->eh;
-  if (ms_dispatch_is_flex(b->options->dispatcher) && b->layout->group[MS_GROUP_TP_EP].size > 1)
-    return 2 * b->rows_sp * b->eh * (ms_fan_out(b, 1).x_rank + 1) + 2 * tokens;
+  if (carries_once(b)) return 2 * b->rows_sp * b->eh * (ms_fan_out(b, 1).x_rank + 1) + 2 * tokens;
   return 4 * tokens;
 }

@@ -93,7 +93,7 @@ static void copy_padded(MsBuild *b, const char *name) {
   const MsRouting *routing = &b->training->routing;
   gboolean fixed = routing->kind == MS_ROUTING_CAPACITY && routing->pad_to_capacity;
   if (!b->quantized || b->row_align <= 1 || b->options->moe_router_padding_for_quantization ||
-      b->options->dispatcher == MS_DISPATCH_HYBRIDEP || ms_low_dispatch(b) || fixed)
+      ms_dispatcher(b->options)->pads == MS_PAD_ALWAYS || ms_low_dispatch(b) || fixed)
     return;
   MsOp *op = ms_row_memory(b, MS_OP_COPY, name, 2 * b->rows_expert * b->eh, 2 * ms_padded_expert_rows(b) * b->eh, 2);
   op->m = b->rows_expert, op->n = b->eh;

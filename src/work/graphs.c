@@ -48,7 +48,7 @@ static gboolean ends_in_router(const MsBuild *b) {
 /* What preprocessing hands on: rows in expert order, or the latent tokens; else the normed input itself goes on. */
 static double preprocessed_B(const MsBuild *b) {
   if (!ms_captured(b->options, MS_MODULE_PREPROCESS)) return 0;
-  if (b->options->dispatcher == MS_DISPATCH_ALLTOALL)
+  if (ms_dispatcher(b->options)->permutes == MS_PERMUTE_SENDER)
     return b->rows_routed * (2 * b->eh + 4); /* with their FP32 probabilities */
   return b->model->moe_latent_size > 0 ? 2 * b->rows_sp * b->eh : 0;
 }

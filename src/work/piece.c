@@ -106,11 +106,11 @@ static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, 
   }
 }
 
-/* The router pads its map per rank and expert before an all-to-all: the rows travel, and each expert gets as many from
- * every rank (precision_and_overheads.md 4). DeepEP and HybridEP pad what arrives. */
+/* The router pads its map per rank and expert before an exchange of copies: the rows travel, and each expert gets as
+ * many from every rank (precision_and_overheads.md 4). */
 static void pad_in_router(MsBuild *b) {
   const MsOptions *o = b->options;
-  if (!o->moe_router_padding_for_quantization || o->dispatcher != MS_DISPATCH_ALLTOALL ||
+  if (!o->moe_router_padding_for_quantization || ms_dispatcher(o)->pads != MS_PAD_SENDER ||
       b->training->precision <= MS_FP16 || b->row_align <= 1)
     return;
   b->router_padding = b->model->num_experts * (b->row_align - 1) / 2;
