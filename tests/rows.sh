@@ -55,6 +55,12 @@ try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER 'TWI
   '.sms_key = MS_NO_KEY' '.sms = 0' '.network_sms = 0' '.buffers = MS_BUFFERS_NONE' '.launch_type = "twin"' '.launch_backend = NULL' \
   '.launch_sms = NULL' '.launch_old_word = NULL' '.launch_domain = NULL'
 
+# --- precisions -----------------------------------------------------------------------------------------------------------
+try_row src/describe/precision.def src/describe/precision.c MS_PRECISION 'TWIN, "twin"' '"BF16 under another name"' \
+  '.peak = MS_PEAK(peak_bf16_flops)' '.bits = 16' '.operand = MS_ODT_BF16' '.dtype = MS_DT_BF16' '.row_align = 0' '.amax = FALSE' \
+  '.delayed = FALSE' '.weight_B = 2' '.gathered_weight_B = 2' '.gathers_by_gradients = FALSE' '.output_proj = FALSE' '.in_auto = TRUE' \
+  '.launch_format = NULL' '.launch_recipe = NULL' '.launch_mt = TRUE' '.launch_modelzoo = "bf16"'
+
 # --- schedules ------------------------------------------------------------------------------------------------------------
 nobody_names 'MS_SCHED_[A-Z0-9]' src/sched/ '[^=!<>]= MS_SCHED_1F1B[,;]|ms_schedule_new\(MS_SCHED_1F1B,'
 

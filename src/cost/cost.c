@@ -82,9 +82,11 @@ double ms_sustained_clock(const MsHardware *hardware, MsOpFamily family) {
                                        : 1;
 }
 
+static gboolean is_fp16(const MsScenario *s) { return ms_precision(&s->training)->dtype == MS_DT_FP16; }
+
 static void set_device(MsCost *cost) {
   for (int i = 0; i < MS_N_ODT; i++) {
-    cost->device[i] = ms_device_rates(cost->hardware, i, cost->scenario->training.precision == MS_FP16);
+    cost->device[i] = ms_device_rates(cost->hardware, i, is_fp16(cost->scenario));
     cost->element_B[i] = ms_element_B(i);
   }
 }
@@ -241,19 +243,18 @@ static void take_curves(MsCost *cost) {
 
 /* --- preparing: what must be known ----------------------------------------------------------------------------- */
 static gboolean check_known(const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  static const char *const peak_key[MS_N_PRECISIONS] = {"peak_bf16_flops", "peak_fp16_flops", "peak_fp8_flops",
-                                                        "peak_fp8_flops",  "peak_fp8_flops",  "peak_mxfp8_flops",
-                                                        "peak_nvfp4_flops"};
   const MsHardware *h = scenario->hardware;
-  MsPrecision precision = scenario->training.precision;
+  const MsPrecisionRow *precision = ms_precision(&scenario->training);
   gboolean inside = FALSE, across = FALSE;
   for (int g = MS_GROUP_NONE + 1; g < MS_N_GROUPS; g++) {
     if (layout->group[g].size <= 1) continue;
     inside |= layout->group[g].per_domain > 1;
     across |= layout->group[g].domains > 1;
   }
-  if (precision != MS_FP16 && !ms_hardware_need(h, h->peak_bf16_flops, "peak_bf16_flops", error)) return FALSE;
-  if (!ms_hardware_need(h, ms_hardware_peak_flops(h, precision), peak_key[precision], error)) return FALSE;
+  if (precision->dtype != MS_DT_FP16 && !ms_hardware_need(h, h->peak_bf16_flops, "peak_bf16_flops", error))
+    return FALSE;
+  if (!ms_hardware_need(h, ms_hardware_peak_flops(h, scenario->training.precision), precision->peak.key, error))
+    return FALSE;
   if (!ms_hardware_need(h, h->hbm_Bps, "hbm_Bps", error)) return FALSE;
   if (inside && !ms_hardware_need(h, h->scaleup_Bps, "scaleup_Bps", error)) return FALSE;
   if (across && !ms_hardware_need(h, h->nic_Bps, "nic_Bps", error)) return FALSE;
@@ -314,8 +315,7 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
 }
 
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  gboolean fp16 = like && (like->scenario->training.precision == MS_FP16) !=
-                              (scenario->training.precision == MS_FP16); /* another peak */
+  gboolean fp16 = like && is_fp16(like->scenario) != is_fp16(scenario); /* another peak */
   if (!like || fp16 || like->hardware != scenario->hardware || like->scenario->model != scenario->model)
     return ms_cost_new(scenario, layout, error);
   if (!check_known(scenario, layout, error)) return NULL;

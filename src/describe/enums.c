@@ -1,8 +1,12 @@
 /* src/describe/enums.c - the words, in the order of the enums. */
 #include "describe/enums.h"
 
-const char *const ms_precision_words[] = {"bf16",          "fp16",  "fp8-delayed", "fp8-tensorwise",
-                                          "fp8-blockwise", "mxfp8", "nvfp4",       NULL};
+const char *const ms_precision_words[] = {
+#define MS_PRECISION(id, word, ...) word,
+#include "describe/precision.def"
+#undef MS_PRECISION
+    NULL};
+const char *const ms_odt_words[] = {"fp32", "bf16", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
 const char *const ms_fidelity_words[] = {"bound", "fast", "full", NULL};
 const char *const ms_dtype_words[] = {"fp32", "bf16", "fp16", NULL};
 const char *const ms_order_words[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", NULL};

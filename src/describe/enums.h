@@ -6,17 +6,16 @@
 #include "describe/cp_comm.h"
 #include "sched/kind.h"
 
-typedef enum {
-  MS_BF16,
-  MS_FP16,
-  MS_FP8_DELAYED,
-  MS_FP8_TENSORWISE,
-  MS_FP8_BLOCKWISE,
-  MS_MXFP8,
-  MS_NVFP4,
-  MS_N_PRECISIONS
+typedef enum { /* describe/precision.h says what they are */
+#define MS_PRECISION(id, ...) MS_##id,
+#include "describe/precision.def"
+#undef MS_PRECISION
+               MS_N_PRECISIONS
 } MsPrecision;
-extern const char *const ms_precision_words[]; /* bf16 fp16 fp8-delayed fp8-tensorwise fp8-blockwise mxfp8 nvfp4 */
+extern const char *const ms_precision_words[];
+/* Formats of the operands of a product. */
+typedef enum { MS_ODT_FP32, MS_ODT_BF16, MS_ODT_FP8, MS_ODT_FP8_BLOCK, MS_ODT_MXFP8, MS_ODT_NVFP4, MS_N_ODT } MsOpDtype;
+extern const char *const ms_odt_words[];
 
 typedef enum { MS_FIDELITY_BOUND, MS_FIDELITY_FAST, MS_FIDELITY_FULL } MsFidelity; /* sim/simulate.h */
 extern const char *const ms_fidelity_words[];                                      /* bound fast full */

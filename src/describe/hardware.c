@@ -1,6 +1,8 @@
 /* src/describe/hardware.c - machines: their table, files, and curves borrowed from another machine. */
 #include "describe/hardware.h"
 
+#include "describe/precision.h"
+
 #include "base/err.h"
 #include "describe/curve.h"
 #include "describe/rows.h"
@@ -243,15 +245,5 @@ gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *
 
 double ms_hardware_peak_flops(const MsHardware *hardware, MsPrecision precision) {
   if (hardware->unsupported_precisions & (1u << precision)) return NAN;
-  switch (precision) {
-  case MS_BF16: return hardware->peak_bf16_flops;
-  case MS_FP16: return hardware->peak_fp16_flops;
-  case MS_FP8_DELAYED:
-  case MS_FP8_TENSORWISE:
-  case MS_FP8_BLOCKWISE: return hardware->peak_fp8_flops;
-  case MS_MXFP8: return hardware->peak_mxfp8_flops;
-  case MS_NVFP4: return hardware->peak_nvfp4_flops;
-  case MS_N_PRECISIONS: break;
-  }
-  return NAN;
+  return *(const double *)((const char *)hardware + ms_precisions[precision].peak.offset);
 }

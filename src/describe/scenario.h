@@ -9,6 +9,7 @@
 #include "describe/hardware.h"
 #include "describe/lengths.h"
 #include "describe/model.h"
+#include "describe/precision.h"
 #include "describe/routing.h"
 #include "describe/stack.h"
 
@@ -21,6 +22,10 @@ typedef struct {
   MsRouting routing;
   MsLengths sequence_lengths; /* of what is packed into one sequence of seq_length tokens */
 } MsTraining;
+
+static inline const MsPrecisionRow *ms_precision(const MsTraining *training) {
+  return &ms_precisions[training->precision];
+}
 
 typedef struct {                                        /* as written; resolved into MsLayout by layout/layout.h */
   int tp, cp, pp, vpp, ep, etp;                         /* 1 when left out; etp 1 */

@@ -100,12 +100,11 @@ static void canonical_recompute(MsRecomputeSpec *r) {
 
 static void canonical_precision(MsScenario *s) {
   MsOptions *o = &s->options;
-  gboolean low = s->training.precision >= MS_FP8_DELAYED;
+  gboolean low = ms_precision(&s->training)->bits < 16;
   if (!low) o->num_layers_at_start_in_bf16 = o->num_layers_at_end_in_bf16 = 0;
   if (!low || s->model->mtp_num_layers == 0) o->keep_mtp_spec_in_bf16 = FALSE;
-  /* TransformerEngine cannot lay MXFP8 parameters into a buffer of their own (replace_raw_data) */
   o->reuse_grad_buf_for_mxfp8_param_ag =
-      s->training.precision == MS_MXFP8 && o->fp8_param_gather && o->fsdp == MS_FSDP_NONE;
+      ms_precision(&s->training)->gathers_by_gradients && o->fp8_param_gather && o->fsdp == MS_FSDP_NONE;
 }
 
 static void canonical_options(MsScenario *s) {

@@ -43,12 +43,10 @@ static void append_variables(GString *out, const MsFormContext *c) {
   const MsScenario *s = c->scenario;
   const MsLayoutSpec *l = &s->layout;
   const MsOptions *o = &s->options;
-  const char *pr = s->training.precision == MS_MXFP8           ? "mxfp8"
-                   : s->training.precision == MS_FP8_BLOCKWISE ? "fp8"
-                                                               : "bf16";
   g_string_append_printf(out, "PR=%s TP=%d CP=%d EP=%d PP=%d VPP=%d NUM_LAYERS=%d MBS=%d GBS=%d SEQ_LEN=%d NNODES=%d",
-                         pr, l->tp, l->cp, l->ep, l->pp, l->vpp, s->model->num_layers, s->training.micro_batch_size,
-                         s->training.global_batch_size, s->training.seq_length, c->nodes);
+                         ms_precision(&s->training)->launch_modelzoo, l->tp, l->cp, l->ep, l->pp, l->vpp,
+                         s->model->num_layers, s->training.micro_batch_size, s->training.global_batch_size,
+                         s->training.seq_length, c->nodes);
   if (ms_is_moe(s)) g_string_append_printf(out, " DISPATCHER=%s", ms_dispatcher_words[o->dispatcher]);
   if (l->decoder_first_pipeline_num_layers > 0 && l->decoder_last_pipeline_num_layers > 0)
     g_string_append_printf(out, " PP_FIRST=%d PP_LAST=%d", l->decoder_first_pipeline_num_layers,

@@ -7,39 +7,29 @@
 #define TRAINING  MS_SECTION_TRAINING
 
 /* --- compute precision --- */
-static const struct {
-  const char *recipe, *format;
-} fp8[] = {[MS_FP8_DELAYED] = {"delayed", "hybrid"},
-           [MS_FP8_TENSORWISE] = {"tensorwise", "hybrid"},
-           [MS_FP8_BLOCKWISE] = {"blockwise", "e4m3"},
-           [MS_MXFP8] = {"mxfp8", "e4m3"}};
-
-static gboolean is_fp8(MsPrecision precision) { return precision >= MS_FP8_DELAYED && precision <= MS_MXFP8; }
-
 gboolean ms_write_precision(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
-  MsPrecision precision = s->training.precision;
-  if (release == MS_RELEASE_MT && precision > MS_FP8_DELAYED)
+  const MsPrecisionRow *precision = ms_precision(&s->training);
+  if (release == MS_RELEASE_MT && !precision->launch_mt)
     return ms_refuse_key(s, error, "training.precision", "%s has bf16, fp16 and fp8-delayed, not %s",
-                         ms_release_words[release], ms_precision_words[precision]);
-  ms_args_add(args, PRECISION, precision == MS_FP16 ? "--fp16" : "--bf16", NULL);
-  if (is_fp8(precision)) {
-    ms_args_add(args, PRECISION, "--fp8-format", fp8[precision].format, NULL);
-    if (release == MS_RELEASE_MCORE) ms_args_add(args, PRECISION, "--fp8-recipe", fp8[precision].recipe, NULL);
-  }
-  if (precision == MS_NVFP4) {
-    ms_args_add(args, PRECISION, "--fp4-format", "e2m1", NULL);
-    ms_args_add(args, PRECISION, "--fp4-recipe", "nvfp4", NULL);
-  }
+                         ms_release_words[release], precision->word);
+  gboolean fp4 = precision->bits == 4;
+  ms_args_add(args, PRECISION, precision->dtype == MS_DT_FP16 ? "--fp16" : "--bf16", NULL);
+  if (!precision->launch_format) return TRUE;
+  ms_args_add(args, PRECISION, fp4 ? "--fp4-format" : "--fp8-format", precision->launch_format, NULL);
+  if (release == MS_RELEASE_MCORE)
+    ms_args_add(args, PRECISION, fp4 ? "--fp4-recipe" : "--fp8-recipe", precision->launch_recipe, NULL);
   return TRUE;
 }
 
 static gboolean read_recipe(MsArgs *args, MsPrecision *precision, GError **error) {
-  const char *words[] = {fp8[MS_FP8_DELAYED].recipe, fp8[MS_FP8_TENSORWISE].recipe, fp8[MS_FP8_BLOCKWISE].recipe,
-                         fp8[MS_MXFP8].recipe, NULL};
+  const char *words[MS_N_PRECISIONS + 1] = {NULL};
+  MsPrecision of_word[MS_N_PRECISIONS];
+  for (int i = 0, n = 0; i < MS_N_PRECISIONS; i++)
+    if (ms_precisions[i].bits == 8) of_word[n] = (MsPrecision)i, words[n++] = ms_precisions[i].launch_recipe;
   const MsArg *arg = ms_args_take(args, "--fp8-recipe");
   const char *text = arg ? ms_arg_value(args, arg, error) : words[0];
   int word = text ? ms_arg_word(args, arg, text, words, error) : -1;
-  *precision = (MsPrecision)(MS_FP8_DELAYED + MAX(word, 0));
+  *precision = of_word[MAX(word, 0)];
   return word >= 0;
 }
 
@@ -98,7 +88,7 @@ static gboolean is_precision_aware(const MsOptions *o) {
 
 static gboolean write_buffer(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsOptions *o = &s->options;
-  MsDtype own = s->training.precision == MS_FP16 ? MS_DT_FP16 : MS_DT_BF16;
+  MsDtype own = ms_precision(&s->training)->dtype;
   gboolean fp32 = o->main_grads_dtype == MS_DT_FP32;
   if (o->main_grads_dtype != o->grad_reduce_dtype || (!fp32 && o->main_grads_dtype != own))
     return ms_refuse_key(s, error, "options.grad_reduce_dtype",
@@ -158,7 +148,7 @@ static gboolean read_dtype(MsArgs *args, const char *flag, MsDtype absent, MsDty
 
 gboolean ms_read_gradients(MsArgs *args, MsScenario *s, GError **error) {
   MsOptions *o = &s->options;
-  MsDtype own = s->training.precision == MS_FP16 ? MS_DT_FP16 : MS_DT_BF16, main_grads = MS_DT_FP32;
+  MsDtype own = ms_precision(&s->training)->dtype, main_grads = MS_DT_FP32;
   gboolean aware = ms_args_take(args, "--use-precision-aware-optimizer") != NULL;
   o->main_params_dtype = o->exp_avg_dtype = o->exp_avg_sq_dtype = MS_DT_FP32;
   if (aware && (!read_dtype(args, "--main-grads-dtype", MS_DT_FP32, &main_grads, error) ||

@@ -23,7 +23,7 @@ static gboolean captures_all_of(const MsScenario *s, guint32 module) {
 }
 static gboolean offloads(const MsScenario *s, guint32 modules) { return (s->options.offload_modules & modules) != 0; }
 static gboolean fsdp(const MsScenario *s) { return s->options.fsdp != MS_FSDP_NONE; }
-static gboolean quantised(const MsScenario *s) { return s->training.precision >= MS_FP8_DELAYED; }
+static gboolean quantised(const MsScenario *s) { return ms_precision(&s->training)->bits < 16; }
 static gboolean sharded(const MsScenario *s) { return s->options.distributed_optimizer || fsdp(s); }
 static gboolean has_dense_layer(const MsScenario *s) {
   return !ms_is_moe(s) || memchr(s->model->moe_layer, 0, (size_t)s->model->num_layers);
@@ -50,7 +50,7 @@ RULE(learned_positions,
 RULE(aware_sharded, !precision_aware(s) || sharded(s))
 RULE(aware_adam, !precision_aware(s) || s->training.optimizer == MS_OPT_ADAM)
 RULE(fp8_params_sharded, !s->options.fp8_param_gather || sharded(s))
-RULE(output_proj_mxfp8, !s->options.fp8_output_proj || s->training.precision == MS_MXFP8)
+RULE(output_proj_mxfp8, !s->options.fp8_output_proj || ms_precision(&s->training)->output_proj)
 RULE(optimizer_step_overlap, !s->options.overlap_param_gather_with_optimizer_step ||
                                  (s->options.distributed_optimizer && s->options.overlap_param_gather &&
                                   s->layout.vpp > 1 && !s->options.reuse_grad_buf_for_mxfp8_param_ag))

@@ -33,6 +33,5 @@ static inline gboolean has_ends(const MsScenario *s) {
 static inline gboolean has_account(const MsScenario *s) {
   return s->layout.account_for_embedding_in_pipeline_split || s->layout.account_for_loss_in_pipeline_split;
 }
-static inline gboolean is_fp8(MsPrecision precision) { return precision >= MS_FP8_DELAYED && precision <= MS_MXFP8; }
 
 #endif

@@ -3,21 +3,23 @@
 
 /* --- precision, optimizer, memory savers, graphs --------------------------------------------------------------- */
 
+static int bits(const MsScenario *s) { return ms_precision(&s->training)->bits; }
+
 RULE(precision_on_hardware) {
   MsPrecision precision = s->training.precision;
   return !(s->hardware->unsupported_precisions >> precision & 1) ||
          REFUSE("%s cannot do %s", s->hardware->name ? s->hardware->name : "the device", ms_precision_words[precision]);
 }
 RULE(fp8_params_need_fp8) {
-  return !s->options.fp8_param_gather || is_fp8(s->training.precision) ||
+  return !s->options.fp8_param_gather || bits(s) == 8 ||
          REFUSE("fp8_param_gather needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
 }
 RULE(fp4_params_need_fp4) {
-  return !s->options.fp4_param_gather || s->training.precision == MS_NVFP4 ||
+  return !s->options.fp4_param_gather || bits(s) == 4 ||
          REFUSE("fp4_param_gather needs nvfp4, not %s", ms_precision_words[s->training.precision]);
 }
 RULE(delayed_recipe) {
-  if (s->training.precision != MS_FP8_DELAYED) return TRUE;
+  if (!ms_precision(&s->training)->delayed) return TRUE;
   if (s->options.num_layers_at_start_in_bf16 > 0 || s->options.num_layers_at_end_in_bf16 > 0)
     return REFUSE("the delayed FP8 recipe excludes first and last layers in BF16");
   return !ms_recomputes(&s->options, MS_RM_MOE_ACT | MS_RM_LAYERNORM) ||
@@ -35,7 +37,7 @@ RULE(param_gather_overlap) {
 }
 RULE(optimizer_offload_fp8) {
   return !(s->options.optimizer_offload_fraction > 0) || !s->options.fp8_param_gather ||
-         s->training.precision == MS_FP8_DELAYED || REFUSE("optimizer offload with fp8_param_gather needs fp8-delayed");
+         ms_precision(&s->training)->delayed || REFUSE("optimizer offload with fp8_param_gather needs fp8-delayed");
 }
 RULE(cpu_offloading) {
   int layers = s->options.cpu_offloading_num_layers;
@@ -52,8 +54,7 @@ RULE(offload_attn_proj) {
 RULE(fp8_dispatch_needs_fp8) {
   if (!s->options.fp8_dispatch) return TRUE;
   if (!ms_dispatcher(&s->options)->fp8) return REFUSE("%s does not carry FP8", ms_dispatcher(&s->options)->word);
-  return is_fp8(s->training.precision) ||
-         REFUSE("fp8_dispatch needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
+  return bits(s) == 8 || REFUSE("fp8_dispatch needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
 }
 RULE(fp8_input_store_swiglu) {
   return !s->options.activation_func_fp8_input_store || (s->model->gated && s->model->activation == MS_ACT_SILU) ||

@@ -7,18 +7,8 @@
 /* --- static bytes (domain/memory.md 1) --- */
 
 static double primary_B(const MsScenario *s) { /* bytes per quantisable weight */
-  const MsOptions *o = &s->options;
-  switch (s->training.precision) {
-  case MS_FP8_DELAYED:
-  case MS_FP8_TENSORWISE: return o->fp8_param_gather ? 2 : 4;
-  case MS_FP8_BLOCKWISE: return (o->fp8_param_gather ? 2 : 4) + 2 * 4.0 / 16384;
-  case MS_MXFP8:
-    /* as parameters they cannot lie in the buffer that is gathered (TransformerEngine replace_raw_data); the gradients'
-     * buffer serves */
-    return (o->fp8_param_gather ? 0 : 2) + 2 * (1 + 1.0 / 32);
-  case MS_NVFP4: return (o->fp4_param_gather ? 0 : 2) + 2 * (0.5 + 1.0 / 16);
-  default: return 2;
-  }
+  const MsPrecisionRow *precision = ms_precision(&s->training);
+  return ms_gathers_low(s) ? precision->gathered_weight_B : precision->weight_B;
 }
 
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {

@@ -129,7 +129,7 @@ static gboolean words_auto(int n, gboolean (*usable)(const MsScenario *, int), c
 }
 
 static gboolean precision_usable(const MsScenario *s, int i) {
-  return i != MS_FP16 && !(s->hardware->unsupported_precisions & (1u << i)) &&
+  return ms_precisions[i].in_auto && !(s->hardware->unsupported_precisions & (1u << i)) &&
          ms_hardware_peak_flops(s->hardware, (MsPrecision)i) > 0;
 }
 static gboolean dispatcher_usable(const MsScenario *s, int i) {

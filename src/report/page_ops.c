@@ -17,7 +17,7 @@ static void write_roofs(const MsScenario *s, const gboolean *used, MsJsonOut *ou
   ms_json_out_array(out, "roofs");
   for (int dtype = 0; dtype < MS_N_ODT; dtype++) {
     if (!used[dtype]) continue;
-    MsDeviceRates rates = ms_device_rates(s->hardware, dtype, s->training.precision == MS_FP16);
+    MsDeviceRates rates = ms_device_rates(s->hardware, dtype, ms_precision(&s->training)->dtype == MS_DT_FP16);
     ms_json_out_object(out, NULL);
     ms_json_out_string(out, "dtype", ms_odt_words[dtype]);
     ms_json_out_double(out, "peak_flops", rates.peak_flops);

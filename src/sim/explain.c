@@ -23,7 +23,9 @@ typedef struct {
 
 /* --- rows ------------------------------------------------------------------------------------------------------ */
 static double own_peak(const Explain *x, const MsOp *op) {
-  return ms_device_rates(x->p->scenario->hardware, op->dtype, x->p->scenario->training.precision == MS_FP16).peak_flops;
+  return ms_device_rates(x->p->scenario->hardware, op->dtype,
+                         ms_precision(&x->p->scenario->training)->dtype == MS_DT_FP16)
+      .peak_flops;
 }
 
 static void matrix_row(Explain *x, const MsOp *op, double time_s, double times) {

@@ -436,7 +436,7 @@ void ms_attention_forward(MsBuild *b, int layer) {
   MsLinear out = lin_out(b, &w);
   ms_linear_forward(b, &out);
   /* every recipe but delayed scaling keeps the BF16 tensor that attention keeps anyway */
-  if (b->quantized && b->training->precision == MS_FP8_DELAYED)
+  if (b->quantized && ms_precision(b->training)->delayed)
     ms_keep(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
   ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "attention dropout mask", b->rows_sp * b->h);

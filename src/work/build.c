@@ -187,9 +187,7 @@ double ms_input_B(const MsBuild *b, double elements, gboolean low) {
 /* --- low precision --- */
 
 /* Per-tensor scaling knows the scale only after a pass over the whole tensor for its maximum. */
-static gboolean needs_amax(const MsBuild *b) {
-  return b->training->precision != MS_FP8_DELAYED && (b->odt == MS_ODT_FP8 || b->odt == MS_ODT_NVFP4);
-}
+static gboolean needs_amax(const MsBuild *b) { return ms_precision(b->training)->amax; }
 
 static void amax_row(MsBuild *b, double rows, double width) {
   MsOp *amax = ms_row_memory(b, MS_OP_AMAX, "amax", 2 * rows * width, 0, 1);

@@ -35,7 +35,7 @@ gboolean ms_low_dispatch(const MsBuild *b) {
 
 static guint16 launches_of_experts(const MsBuild *b) {
   gboolean at_once = b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp ||
-                     b->training->precision == MS_FP8_DELAYED;
+                     ms_precision(b->training)->delayed;
   return (guint16)(at_once ? 1 : 1 + CAST_OPERATORS * MIN(b->local_experts, 800));
 }
 

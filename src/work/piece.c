@@ -5,37 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-static MsOpDtype odt_of(MsPrecision p) {
-  switch (p) {
-  case MS_FP8_DELAYED:
-  case MS_FP8_TENSORWISE: return MS_ODT_FP8;
-  case MS_FP8_BLOCKWISE: return MS_ODT_FP8_BLOCK;
-  case MS_MXFP8: return MS_ODT_MXFP8;
-  case MS_NVFP4: return MS_ODT_NVFP4;
-  default: return MS_ODT_BF16;
-  }
-}
-
-static double quant_B(MsPrecision p) { /* one direction, scales included (domain/memory.md 3) */
-  switch (p) {
-  case MS_FP8_DELAYED:
-  case MS_FP8_TENSORWISE: return 1;
-  case MS_FP8_BLOCKWISE: return 1 + 4.0 / 128;
-  case MS_MXFP8: return 1 + 1.0 / 32;
-  case MS_NVFP4: return 0.5 + 1.0 / 16;
-  default: return 2;
-  }
-}
-
 static double row_alignment(const MsScenario *s) { /* precision_and_overheads.md 4 */
-  if (s->options.use_transformer_engine_op_fuser) return 256;
-  switch (s->training.precision) {
-  case MS_MXFP8: return 32;
-  case MS_NVFP4: return 128;
-  case MS_BF16:
-  case MS_FP16: return 0;
-  default: return 16;
-  }
+  return s->options.use_transformer_engine_op_fuser ? 256 : ms_precision(&s->training)->row_align;
 }
 
 /* Rows of the busiest expert rank over the mean, less one, when the router chooses by itself. The loss that balances
@@ -111,7 +82,7 @@ static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, 
 static void pad_in_router(MsBuild *b) {
   const MsOptions *o = b->options;
   if (!o->moe_router_padding_for_quantization || ms_dispatcher(o)->pads != MS_PAD_SENDER ||
-      b->training->precision <= MS_FP16 || b->row_align <= 1)
+      ms_precision(b->training)->bits == 16 || b->row_align <= 1)
     return;
   b->router_padding = b->model->num_experts * (b->row_align - 1) / 2;
   b->rows_routed += b->router_padding, b->rows_expert += b->router_padding * b->u,
@@ -141,9 +112,9 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
   b->shared = -1;
   if (s->training.routing.kind == MS_ROUTING_CAPACITY) b->rows_routed = b->rows_expert / b->u;
   b->act_B = 2;
-  b->quantized = quantized && s->training.precision > MS_FP16;
-  b->odt = odt_of(s->training.precision);
-  b->quant_B = quant_B(s->training.precision);
+  b->quantized = quantized && ms_precision(&s->training)->bits < 16;
+  b->odt = ms_precision(&s->training)->operand;
+  b->quant_B = ms_element_B(b->odt);
   b->row_align = row_alignment(s);
   pad_in_router(b);
 }
@@ -307,7 +278,7 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
              : ms_model_layer_is_sparse(b->model, layer) && !ms_model_layer_has_indexer(b->model, layer)
                  ? ", shared keys"
                  : ratio,
-             b->training->precision > MS_FP16 && !b->quantized ? ", bf16" : "",
+             ms_precision(b->training)->bits < 16 && !b->quantized ? ", bf16" : "",
              group == 0  ? ""
              : group > 0 ? ", checkpointed"
                          : ", in checkpoint");

@@ -24,7 +24,6 @@ const char *const ms_stream_words[] = {"compute", "tp",      "cp",   "ep",  "dp"
 const char *const ms_module_words[] = {"none",           "embedding",      "attn", "mlp",  "moe_router",
                                        "moe_preprocess", "shared_experts", "moe",  "head", "mtp",
                                        "mamba",          "delta_net",      "step", NULL};
-const char *const ms_odt_words[] = {"fp32", "bf16", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
 
 double ms_element_B(int dtype) {
   static const double element_B[MS_N_ODT] = {4, 2, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16};
@@ -32,7 +31,7 @@ double ms_element_B(int dtype) {
 }
 
 static gboolean layer_is_quantized(const MsScenario *s, int layer) {
-  return s->training.precision > MS_FP16 && layer >= s->options.num_layers_at_start_in_bf16 &&
+  return ms_precision(&s->training)->bits < 16 && layer >= s->options.num_layers_at_start_in_bf16 &&
          layer < s->model->num_layers - s->options.num_layers_at_end_in_bf16;
 }
 

@@ -96,9 +96,7 @@ enum {                        /* MsOp.flags */
        MS_OPF_MODEL_FLOP = 16 /* counted by the published FLOP convention */
 };
 
-typedef enum { MS_ODT_FP32, MS_ODT_BF16, MS_ODT_FP8, MS_ODT_FP8_BLOCK, MS_ODT_MXFP8, MS_ODT_NVFP4, MS_N_ODT } MsOpDtype;
-extern const char *const ms_odt_words[]; /* fp32 bf16 fp8 fp8-block mxfp8 nvfp4, the words of MsCurve.dtype */
-double ms_element_B(int dtype);          /* bytes of one element of such an operand, scales included */
+double ms_element_B(int dtype); /* bytes of one element of such an operand, scales included */
 
 typedef struct MsOp {
   const char *name; /* "qkv", "expert fc1", "dispatch": static text */
@@ -268,6 +266,8 @@ gboolean ms_optimizer_is_precision_aware(const MsOptions *options);
 /* Bytes of master weight and moments per element of the shard, less the share that the host updates. With
  * `offload_optimizer_states` they are on the device during the update only, masters and moments alike (Megatron-LM dev
  * branch, core/optimizer/cpu_offloading/optimizer_state_offloader.py). */
+/* Parameters are kept and gathered in the low precision of the run. */
+gboolean ms_gathers_low(const MsScenario *scenario);
 double ms_optimizer_state_B(const MsScenario *scenario);
 
 /* --- totals of the model (domain/model.md 1, 2) ---------------------------------------------------------------- */

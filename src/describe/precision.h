@@ -1,0 +1,31 @@
+/* src/describe/precision.h - what moesim knows of a precision: the columns of precision.def. */
+#ifndef MS_DESCRIBE_PRECISION_H
+#define MS_DESCRIBE_PRECISION_H
+
+#include "describe/enums.h"
+
+typedef struct {
+  const char *word, *doc;
+  struct {
+    size_t offset; /* in MsHardware */
+    const char *key;
+  } peak;
+  int bits; /* of an element: 16, 8, 4 */
+  MsOpDtype operand;
+  MsDtype dtype;                      /* of parameters beside the low-precision ones, and of activations */
+  double row_align;                   /* rows of a grouped product come in multiples of it; 0: of any number */
+  gboolean amax;                      /* a cast reads the tensor for its maximum first */
+  gboolean delayed;                   /* scales are state: they are known before a cast, and belong to a module */
+  double weight_B, gathered_weight_B; /* of a quantisable weight: parameter and copies; when parameters are low too */
+  gboolean gathers_by_gradients;      /* low parameters have no buffer of their own, the gradients' one serves */
+  gboolean output_proj;               /* TransformerEngine can do the head in it */
+  gboolean in_auto;                   /* a plan may choose it by itself */
+  /* --fp8-format and --fp8-recipe, or those of fp4; whether the release of MT-MegatronLM has it; ModelZoo's PR */
+  const char *launch_format, *launch_recipe;
+  gboolean launch_mt;
+  const char *launch_modelzoo;
+} MsPrecisionRow;
+
+extern const MsPrecisionRow ms_precisions[];
+
+#endif
