@@ -1,18 +1,19 @@
-/* src/cli/gemm.c - moesim gemm decide|run|bench M N K: matrix multiplication with fewer multiplications, beside the
- * libraries. */
+/* src/cli/gemm.c - moesim gemm decide|run|bench M N K, gemm source: matrix multiplication with fewer multiplications,
+ * beside the libraries; kernels for GPUs are in gemm_device.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/io.h"
 #include "base/text.h"
-#include "cli/cli.h"
+#include "cli/gemm.h"
 #include "cost/lcma.h"
+#include "gpu/compute.h"
 #include "lcma/bench.h"
 
 typedef struct {
-  char *dtype, *hardware, *library, *plan;
-  int threads, reps, top;
+  char *dtype, *hardware, *library, *plan, *device, *dialect;
+  int threads, reps, top, groups;
   double workspace_GiB;
   gboolean json;
   MsBlasType type;
@@ -232,14 +233,43 @@ static gboolean size_of(const char *text, gint64 *size) {
   return g_ascii_string_to_signed(text, 10, 1, 1 << 20, size, NULL);
 }
 
+/* What goes with generated kernels, and what does not. */
+static int check_device(const MsVerb *verb, const Options *o, gboolean source, gboolean deciding) {
+  if (o->dialect && !source) return ms_cli_usage(verb, "--dialect goes with source");
+  if (o->device && (source || deciding)) return ms_cli_usage(verb, "--device goes with run and bench");
+  if (o->groups != MS_CLI_UNSET && !source && !o->device)
+    return ms_cli_usage(verb, "--groups goes with source and --device");
+  if (o->groups != MS_CLI_UNSET && (o->groups < 1 || o->groups > MS_SCHEME_PRODUCTS))
+    return ms_cli_usage(verb, "--groups is %d, not from 1 to %d", o->groups, MS_SCHEME_PRODUCTS);
+  if ((source || o->device) && (o->hardware || o->library || o->threads || o->workspace_GiB > 0))
+    return ms_cli_usage(verb, "--hardware, --library, --threads and --workspace are not of generated kernels");
+  return 0;
+}
+
+static int of_device(const MsVerb *verb, const Options *o, gboolean source, gboolean alone) {
+  MsGemmRequest q = {.device = o->device,
+                     .scheme = o->plan,
+                     .groups = o->groups == MS_CLI_UNSET ? 1 : o->groups,
+                     .m = o->m,
+                     .n = o->n,
+                     .k = o->k,
+                     .reps = o->reps,
+                     .json = o->json};
+  q.type = ms_cli_word(verb, "dtype", o->dtype ? o->dtype : "f32", ms_gpu_type_words);
+  if (q.type < 0) return MS_ERROR_USAGE;
+  if (!source) return ms_cli_gemm_device(&q, alone);
+  q.dialect = ms_cli_word(verb, "dialect", o->dialect ? o->dialect : "cuda", ms_dialect_words);
+  return q.dialect < 0 ? MS_ERROR_USAGE : ms_cli_gemm_source(&q);
+}
+
 static int check(const MsVerb *verb, Options *o, int argc, char **argv) {
   if (argc != 5) return ms_cli_usage(verb, "give what to do and three sizes: decide|run|bench M N K");
   gint64 *const to[] = {&o->m, &o->n, &o->k};
   for (int i = 0; i < 3; i++)
     if (!size_of(argv[2 + i], to[i]))
       return ms_cli_usage(verb, "%c is '%s', not a whole number from 1 to %d", "MNK"[i], argv[2 + i], 1 << 20);
-  int type = ms_cli_word(verb, "dtype", o->dtype ? o->dtype : "f32", ms_blas_type_words);
-  if (type < 0) return MS_ERROR_USAGE;
+  int type = o->device ? MS_BLAS_F32 : ms_cli_word(verb, "dtype", o->dtype ? o->dtype : "f32", ms_blas_type_words);
+  if (type < 0 || (o->device && ms_cli_word(verb, "device", o->device, ms_compute_words) < 0)) return MS_ERROR_USAGE;
   o->type = (MsBlasType)type;
   if (o->threads < 0 || o->threads > 1024) return ms_cli_usage(verb, "--threads is %d, not from 1 to 1024", o->threads);
   if (o->reps != MS_CLI_UNSET && (o->reps < 1 || o->reps > 100000))
@@ -264,10 +294,12 @@ static int check(const MsVerb *verb, Options *o, int argc, char **argv) {
 
 int ms_cli_gemm(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("gemm");
-  static const char *const tasks[] = {"decide", "run", "bench", NULL};
-  Options o = {.reps = MS_CLI_UNSET, .top = MS_CLI_UNSET};
+  static const char *const tasks[] = {"decide", "run", "bench", "source", NULL};
+  enum { DECIDE, RUN, BENCH, SOURCE };
+  Options o = {.reps = MS_CLI_UNSET, .top = MS_CLI_UNSET, .groups = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
-      {"dtype", 't', 0, G_OPTION_ARG_STRING, &o.dtype, "of A and B (default f32); bf16 is summed in float",
+      {"dtype", 't', 0, G_OPTION_ARG_STRING, &o.dtype,
+       "of A and B (default f32), summed in float; generated kernels have tf32, fp16 and int8 too, not f64",
        "f32|f64|bf16"},
       {"threads", 'p', 0, G_OPTION_ARG_INT, &o.threads, "default: the CPUs of this process", "T"},
       {"reps", 'n', 0, G_OPTION_ARG_INT, &o.reps, "run, bench: repetitions, each of all contenders (default 5)", "R"},
@@ -280,14 +312,28 @@ int ms_cli_gemm(int argc, char **argv) {
       {"workspace", 'w', 0, G_OPTION_ARG_DOUBLE, &o.workspace_GiB, "memory beside the matrices (default: no limit)",
        "GIB"},
       {"top", 0, 0, G_OPTION_ARG_INT, &o.top, "decide: candidates shown (default 8)", "N"},
+      {"device", 'd', 0, G_OPTION_ARG_STRING, &o.device, "run, bench: a generated kernel on a GPU instead of this CPU",
+       "cuda|opencl"},
+      {"dialect", 0, 0, G_OPTION_ARG_STRING, &o.dialect, "source: of the kernel (default cuda)",
+       "cuda|hip|musa|opencl"},
+      {"groups", 0, 0, G_OPTION_ARG_INT, &o.groups,
+       "generated kernels: products shared by so many groups of threads (default 1)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object", NULL},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
-    int task = argc > 1 ? ms_cli_word(verb, "task", argv[1], tasks) : 0;
-    status = task < 0 ? MS_ERROR_USAGE : check(verb, &o, argc, argv);
-    if (status == 0) status = task == 0 ? decide(&o) : measure(&o, task == 2);
+    int task = argc > 1 ? ms_cli_word(verb, "task", argv[1], tasks) : DECIDE;
+    status = task < 0 ? MS_ERROR_USAGE : check_device(verb, &o, task == SOURCE, task == DECIDE);
+    if (status == 0 && task == SOURCE && (argc != 2 || o.reps != MS_CLI_UNSET || o.top != MS_CLI_UNSET || o.json))
+      status = ms_cli_usage(verb, "source takes no sizes, --reps, --top or --json: the kernel is for all shapes");
+    else if (status == 0 && task != SOURCE) status = check(verb, &o, argc, argv);
+    if (status == 0)
+      status = task == SOURCE || o.device ? of_device(verb, &o, task == SOURCE, task == RUN)
+               : task == DECIDE           ? decide(&o)
+                                          : measure(&o, task == BENCH);
   }
+  g_free(o.device);
+  g_free(o.dialect);
   g_free(o.dtype);
   g_free(o.hardware);
   g_free(o.library);

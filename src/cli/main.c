@@ -111,13 +111,15 @@ const MsVerb ms_verbs[] = {
      "After every row the bytes kept for backward, the bytes sent and the FLOP are compared with the list; exit 1 "
      "where they differ. docs/exec.md has more.\n",
      ms_cli_exec},
-    {"gemm", "decide|run|bench M N K",
+    {"gemm", "decide|run|bench M N K | source",
      "matrix multiplication with fewer multiplications: what it would choose and why, run it, time it beside the "
      "libraries",
      "  moesim gemm decide 4096 4096 4096\n"
      "  moesim gemm decide 16384 7168 2048 --dtype bf16 --hardware h100-sxm\n"
      "  moesim gemm bench 4096 11008 4096 --threads 2\n"
      "  moesim gemm run 3000 3000 3000 --scheme strassen*strassen --workspace 0.1\n"
+     "  moesim gemm bench 8192 8192 8192 --device cuda --dtype bf16      a generated kernel beside cuBLAS\n"
+     "  moesim gemm source --dialect hip --scheme strassen --dtype bf16  its source\n"
      "\nSchemes multiply blocks with fewer products than the definition (Strassen and successors) and pay with "
      "additions and rounding error. The rates\n"
      "of this CPU are measured first, which takes about a second. docs/lcma.md has the schemes, the model and the "
