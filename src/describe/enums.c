@@ -17,15 +17,34 @@ const char *const ms_dispatcher_words[] = {
     NULL};
 const char *const ms_recompute_words[] = {"none", "selective", "full", NULL};
 const char *const ms_recompute_method_words[] = {"uniform", "block", NULL};
-const char *const ms_recompute_module_words[] = {"core_attn", "moe_act",        "layernorm", "mla_up_proj",  "mlp",
-                                                 "moe",       "shared_experts", "mhc",       "gdn_norm_out", NULL};
-const char *const ms_offload_module_words[] = {"attn_norm",  "qkv_linear", "core_attn",       "attn_proj", "mlp_norm",
-                                               "expert_fc1", "moe_act",    "fused_group_mlp", NULL};
+const char *const ms_recompute_module_words[] = {
+#define MS_RECOMPUTE_MODULE(id, word, doc) word,
+#include "describe/recompute_module.def"
+#undef MS_RECOMPUTE_MODULE
+    NULL};
+const char *const ms_offload_module_words[] = {
+#define MS_OFFLOAD_MODULE(id, word, ...) word,
+#include "describe/offload_module.def"
+#undef MS_OFFLOAD_MODULE
+    NULL};
 const char *const ms_cuda_graph_words[] = {
-    "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "layer", "full_iteration", NULL};
+#define MS_CUDA_GRAPH(id, word, ...) word,
+#include "describe/cuda_graph.def"
+#undef MS_CUDA_GRAPH
+    NULL};
 const char *const ms_fsdp_words[] = {"none", "optim", "optim-grads", "optim-grads-params", NULL};
 const char *const ms_optimizer_words[] = {"adam", "muon", NULL};
-const char *const ms_attn_backend_words[] = {"fused", "flash", "unfused", NULL};
+const char *const ms_attn_backend_words[] = {
+#define MS_ATTN_BACKEND(id, word, ...) word,
+#include "describe/attention_backend.def"
+#undef MS_ATTN_BACKEND
+    NULL};
+const MsAttnBackendRow ms_attn_backends[] = {
+#define MS_ATTN_BACKEND(id, w, d, c1, c2, c3, c4, c5, c6) \
+  [MS_ATTN_##id] = {c1, c2, c3, c4, c5, c6, .word = w, .doc = d},
+#include "describe/attention_backend.def"
+#undef MS_ATTN_BACKEND
+};
 const char *const ms_impl_words[] = {"transformer_engine", "local", NULL};
 const char *const ms_ce_impl_words[] = {"native", "te", NULL};
 const char *const ms_mhc_backend_words[] = {"native", "triton", "cutile", NULL};

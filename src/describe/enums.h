@@ -40,54 +40,60 @@ extern const char *const ms_recompute_words[]; /* none selective full */
 typedef enum { MS_RECOMPUTE_UNIFORM, MS_RECOMPUTE_BLOCK } MsRecomputeMethod;
 extern const char *const ms_recompute_method_words[]; /* uniform block */
 
-/* Bits of recompute.modules. */
+/* Sets of modules: each row is a bit, in the order of its table. */
 enum {
-  MS_RM_CORE_ATTN = 1,
-  MS_RM_MOE_ACT = 2,
-  MS_RM_LAYERNORM = 4,
-  MS_RM_MLA_UP_PROJ = 8,
-  MS_RM_MLP = 16,
-  MS_RM_MOE = 32,
-  MS_RM_SHARED_EXPERTS = 64,
-  MS_RM_MHC = 128,
-  MS_RM_GDN_NORM_OUT = 256
+#define MS_RECOMPUTE_MODULE(id, ...) MS_RM_NUMBER_##id,
+#define MS_OFFLOAD_MODULE(id, ...)   MS_OM_NUMBER_##id,
+#define MS_CUDA_GRAPH(id, ...)       MS_CG_NUMBER_##id,
+#include "describe/recompute_module.def"
+  MS_N_RECOMPUTE_MODULES,
+  MS_OM_FIRST = -1,
+#include "describe/offload_module.def"
+  MS_N_OFFLOAD_MODULES,
+  MS_CG_FIRST = -1,
+#include "describe/cuda_graph.def"
+  MS_N_CUDA_GRAPHS,
+#undef MS_RECOMPUTE_MODULE
+#undef MS_OFFLOAD_MODULE
+#undef MS_CUDA_GRAPH
+#define MS_RECOMPUTE_MODULE(id, ...) MS_RM_##id = 1 << MS_RM_NUMBER_##id,
+#define MS_OFFLOAD_MODULE(id, ...)   MS_OM_##id = 1 << MS_OM_NUMBER_##id,
+#define MS_CUDA_GRAPH(id, ...)       MS_CG_##id = 1 << MS_CG_NUMBER_##id,
+#include "describe/recompute_module.def"
+#include "describe/offload_module.def"
+#include "describe/cuda_graph.def"
+#undef MS_RECOMPUTE_MODULE
+#undef MS_OFFLOAD_MODULE
+#undef MS_CUDA_GRAPH
 };
-extern const char *const
-    ms_recompute_module_words[]; /* core_attn moe_act layernorm mla_up_proj mlp moe shared_experts mhc gdn_norm_out */
-
-/* Bits of offload_modules. */
-enum {
-  MS_OM_ATTN_NORM = 1,
-  MS_OM_QKV_LINEAR = 2,
-  MS_OM_CORE_ATTN = 4,
-  MS_OM_ATTN_PROJ = 8,
-  MS_OM_MLP_NORM = 16,
-  MS_OM_EXPERT_FC1 = 32,
-  MS_OM_MOE_ACT = 64,
-  MS_OM_FUSED_GROUP_MLP = 128
+extern const char *const ms_recompute_module_words[], *const ms_offload_module_words[], *const ms_cuda_graph_words[];
+enum { /* graphs that go with no other */
+       MS_CG_ALONE = 0
+#define MS_CUDA_GRAPH(id, word, doc, modules, alone) | (alone ? MS_CG_##id : 0)
+#include "describe/cuda_graph.def"
+#undef MS_CUDA_GRAPH
 };
-extern const char *const ms_offload_module_words[];
-
-/* Bits of cuda_graph_scope. */
-enum {
-  MS_CG_ATTN = 1,
-  MS_CG_MLP = 2,
-  MS_CG_MOE = 4,
-  MS_CG_MOE_ROUTER = 8,
-  MS_CG_MOE_PREPROCESS = 16,
-  MS_CG_MAMBA = 32,
-  MS_CG_LAYER = 64,
-  MS_CG_FULL_ITERATION = 128
-};
-extern const char *const ms_cuda_graph_words[]; /* attn mlp moe moe_router moe_preprocess mamba layer full_iteration */
 
 typedef enum { MS_FSDP_NONE, MS_FSDP_OPTIM, MS_FSDP_OPTIM_GRADS, MS_FSDP_OPTIM_GRADS_PARAMS } MsFsdp;
 extern const char *const ms_fsdp_words[]; /* none optim optim-grads optim-grads-params */
 
 typedef enum { MS_OPT_ADAM, MS_OPT_MUON } MsOptimizer;
 extern const char *const ms_optimizer_words[]; /* adam muon */
-typedef enum { MS_ATTN_FUSED, MS_ATTN_FLASH, MS_ATTN_UNFUSED } MsAttnBackend;
-extern const char *const ms_attn_backend_words[]; /* fused flash unfused */
+typedef enum {
+#define MS_ATTN_BACKEND(id, ...) MS_ATTN_##id,
+#include "describe/attention_backend.def"
+#undef MS_ATTN_BACKEND
+  MS_N_ATTN_BACKENDS
+} MsAttnBackend;
+extern const char *const ms_attn_backend_words[];
+typedef struct {
+  const char *word, *doc;
+  gboolean stores_scores, stores_scores_local; /* in layers with and without TransformerEngine */
+  gboolean batch_first;                        /* works so, and keeps its output so */
+  const char *nvte_fused, *nvte_flash;         /* NVTE_FUSED_ATTN and NVTE_FLASH_ATTN that choose it */
+  const char *local_flag;                      /* chooses it in layers without TransformerEngine; NULL: none */
+} MsAttnBackendRow;
+extern const MsAttnBackendRow ms_attn_backends[];
 typedef enum { MS_IMPL_TE, MS_IMPL_LOCAL } MsTransformerImpl;
 extern const char *const ms_impl_words[]; /* transformer_engine local */
 typedef enum { MS_CE_NATIVE, MS_CE_TE } MsCeImpl;

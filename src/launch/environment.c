@@ -9,15 +9,15 @@
 
 /* --- attention backend --- */
 gboolean ms_write_attention_backend(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
-  MsAttnBackend backend = s->options.attention_backend;
+  const MsAttnBackendRow *backend = &ms_attn_backends[s->options.attention_backend];
   (void)error;
   if (release == MS_RELEASE_MCORE) {
-    ms_args_add(args, MS_SECTION_TRAINING, "--attention-backend", ms_attn_backend_words[backend], NULL);
+    ms_args_add(args, MS_SECTION_TRAINING, "--attention-backend", backend->word, NULL);
     return TRUE;
   }
-  if (backend == MS_ATTN_FLASH) ms_args_add(args, MS_SECTION_TRAINING, "--use-flash-attn", NULL);
-  ms_args_setenv(args, "NVTE_FUSED_ATTN", backend == MS_ATTN_FUSED ? "1" : "0");
-  ms_args_setenv(args, "NVTE_FLASH_ATTN", backend == MS_ATTN_FLASH ? "1" : "0");
+  if (backend->local_flag) ms_args_add(args, MS_SECTION_TRAINING, backend->local_flag, NULL);
+  ms_args_setenv(args, "NVTE_FUSED_ATTN", backend->nvte_fused);
+  ms_args_setenv(args, "NVTE_FLASH_ATTN", backend->nvte_flash);
   return TRUE;
 }
 

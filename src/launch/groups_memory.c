@@ -136,15 +136,13 @@ gboolean ms_read_offload(MsArgs *args, MsScenario *s, GError **error) {
 }
 
 /* --- CUDA graphs: an empty module list is the whole layer --- */
-#define GRAPH_MODULES (MS_CG_ATTN | MS_CG_MLP | MS_CG_MOE | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS | MS_CG_MAMBA)
-
 gboolean ms_write_graphs(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   guint32 scope = s->options.cuda_graph_scope;
   if (!scope) return TRUE;
   if (release != MS_RELEASE_MCORE) return refuse_mt(s, release, "options.cuda_graph_scope", "--cuda-graph-impl", error);
   ms_args_add(args, TRAINING, "--cuda-graph-impl",
               scope == MS_CG_FULL_ITERATION ? "full_iteration" : "transformer_engine", NULL);
-  if (scope & GRAPH_MODULES) add_words(args, "--cuda-graph-modules", scope & GRAPH_MODULES, ms_cuda_graph_words);
+  if (scope & ~(guint32)MS_CG_ALONE) add_words(args, "--cuda-graph-modules", scope, ms_cuda_graph_words);
   return TRUE;
 }
 

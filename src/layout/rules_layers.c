@@ -100,7 +100,8 @@ RULE(sparse_cp_gathers) {
 }
 RULE(sparse_needs_fused) {
   gboolean own = ms_model_has_compressed_attention(s->model) || s->model->sparse_attention.indexer_topk > 0;
-  return !own || (s->options.attention_backend != MS_ATTN_UNFUSED && s->options.transformer_impl == MS_IMPL_TE) ||
+  return !own ||
+         (!ms_attn_backends[s->options.attention_backend].stores_scores && s->options.transformer_impl == MS_IMPL_TE) ||
          REFUSE("sparse attention has fused kernels only: attention_backend fused or flash, transformer_impl "
                 "transformer_engine");
 }
@@ -112,7 +113,7 @@ RULE(lengths_fit) {
 }
 RULE(packing_needs_fused) {
   return s->training.sequence_lengths.n == 0 ||
-         (s->options.attention_backend != MS_ATTN_UNFUSED && s->options.transformer_impl == MS_IMPL_TE) ||
+         (!ms_attn_backends[s->options.attention_backend].stores_scores && s->options.transformer_impl == MS_IMPL_TE) ||
          REFUSE("packed sequences need attention_backend fused or flash and transformer_impl transformer_engine");
 }
 RULE(hybrid_cp) { /* domain/layouts.md 28 */

@@ -70,8 +70,8 @@ RULE(graphs_on_hardware) {
          REFUSE("%s has no CUDA graphs", s->hardware->name ? s->hardware->name : "the device");
 }
 RULE(graph_scope_alone) {
-  guint32 scope = s->options.cuda_graph_scope, whole = scope & (MS_CG_FULL_ITERATION | MS_CG_LAYER);
-  return !whole || scope == MS_CG_FULL_ITERATION || scope == MS_CG_LAYER ||
+  guint32 scope = s->options.cuda_graph_scope;
+  return !(scope & MS_CG_ALONE) || (scope & (scope - 1)) == 0 ||
          REFUSE("full_iteration and layer each stand alone in cuda_graph_scope");
 }
 RULE(graph_preprocess) {

@@ -141,10 +141,9 @@ static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *
   if (back) ms_join(b, arrived);
 }
 
-/* The layers without TransformerEngine have no fused attention; flash attention is a package of its own. */
 static gboolean stores_scores(const MsBuild *b) {
-  return b->options->attention_backend == MS_ATTN_UNFUSED ||
-         (b->options->transformer_impl == MS_IMPL_LOCAL && b->options->attention_backend == MS_ATTN_FUSED);
+  const MsAttnBackendRow *backend = &ms_attn_backends[b->options->attention_backend];
+  return b->options->transformer_impl == MS_IMPL_LOCAL ? backend->stores_scores_local : backend->stores_scores;
 }
 
 /* Hybrid context parallelism: sequences of each length on as many ranks as they need. */
@@ -214,7 +213,7 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
   if (b->c > 1 && ms_cp_exchange(b->scenario->layout.cp_comm_type, (int)b->c, b->layout->cp_inner) > 1)
     ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
   /* flash attention works batch first: its output is kept beside the sequence-first copy that the projection reads */
-  if (b->options->attention_backend == MS_ATTN_FLASH && b->training->micro_batch_size > 1)
+  if (ms_attn_backends[b->options->attention_backend].batch_first && b->training->micro_batch_size > 1)
     ms_keep(b, "attention out, batch first", 2 * b->rows * w->heads * w->dv);
   gboolean drops_scores = ms_recomputes(b->options, MS_RM_CORE_ATTN);
   if (stores_scores(b)) {

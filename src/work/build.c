@@ -112,27 +112,22 @@ static MsKept *find_kept(MsPiece *piece, const char *name) {
   return NULL;
 }
 
-/* Tensors of the offload modules (domain/memory.md 5). */
-static const struct {
-  const char *name;
-  guint32 modules;
-} offloads[] = {{"layer input", MS_OM_ATTN_NORM},
-                {"normed input", MS_OM_QKV_LINEAR},
-                {"qkv", MS_OM_CORE_ATTN},
-                {"scores", MS_OM_CORE_ATTN},
-                {"attention out before a2a", MS_OM_CORE_ATTN},
-                {"attention out", MS_OM_ATTN_PROJ},
-                {"mlp input", MS_OM_MLP_NORM},
-                {"expert input", MS_OM_EXPERT_FC1 | MS_OM_FUSED_GROUP_MLP},
-                {"expert fc1 out", MS_OM_MOE_ACT | MS_OM_FUSED_GROUP_MLP}};
+/* Tensors of each offload module, in the order of the bits (domain/memory.md 5). */
+static const char *const offloads[][4] = {
+#define MS_OFFLOAD_MODULE(id, word, doc, ...) {__VA_ARGS__},
+#include "describe/offload_module.def"
+#undef MS_OFFLOAD_MODULE
+};
 
 enum { SMALLEST_OFFLOAD = 1 << 20 }; /* elements: smaller tensors stay */
 
 static gboolean goes_to_host(const MsBuild *b, const char *name, double bytes_B) {
   if (bytes_B < SMALLEST_OFFLOAD * b->act_B) return FALSE;
   if (b->offload_all) return TRUE;
-  for (guint i = 0; b->options->offload_modules && i < G_N_ELEMENTS(offloads); i++)
-    if (!strcmp(offloads[i].name, name)) return (b->options->offload_modules & offloads[i].modules) != 0;
+  guint32 modules = b->options->offload_modules;
+  for (guint i = 0; modules >> i; i++)
+    for (const char *const *tensor = offloads[i]; (modules >> i & 1) && *tensor; tensor++)
+      if (!strcmp(*tensor, name)) return TRUE;
   return FALSE;
 }
 

@@ -47,7 +47,7 @@ static double filled_B(const MsBuild *b, const MsOp *op) {
   case MS_OP_SCAN:
   case MS_OP_CONV:
   case MS_OP_SPARSE_ATTENTION: return op->write_B;
-  case MS_OP_ATTENTION: return b->options->attention_backend == MS_ATTN_UNFUSED ? 0 : op->write_B;
+  case MS_OP_ATTENTION: return ms_attn_backends[b->options->attention_backend].stores_scores ? 0 : op->write_B;
   case MS_OP_PERMUTE:
   case MS_OP_UNPERMUTE:
   case MS_OP_SORT_CHUNKS:

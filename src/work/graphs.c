@@ -17,22 +17,16 @@
  * graph of the whole iteration costs. */
 #include "work/build.h"
 
+#define M(module) (1u << MS_MODULE_##module)
+
 gboolean ms_captured(const MsOptions *o, MsModule module) {
-  guint32 scope = o->cuda_graph_scope;
-  if (scope & MS_CG_FULL_ITERATION) return module != MS_MODULE_STEP;
-  switch (module) {
-  case MS_MODULE_ATTN: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0;
-  case MS_MODULE_DELTA: return (scope & (MS_CG_ATTN | MS_CG_LAYER)) != 0; /* stands where attention would */
-  case MS_MODULE_MAMBA: return (scope & (MS_CG_MAMBA | MS_CG_LAYER)) != 0;
-  case MS_MODULE_MLP: return (scope & (MS_CG_MLP | MS_CG_LAYER)) != 0;
-  case MS_MODULE_ROUTER: return (scope & (MS_CG_MOE_ROUTER | MS_CG_MOE | MS_CG_LAYER)) != 0;
-  case MS_MODULE_SHARED:
-    return (scope & (MS_CG_MOE | MS_CG_LAYER)) != 0 ||
-           ((scope & MS_CG_MOE_ROUTER) && o->cuda_graph_shared_experts && !o->moe_shared_expert_overlap);
-  case MS_MODULE_PREPROCESS: return (scope & (MS_CG_MOE_PREPROCESS | MS_CG_MOE | MS_CG_LAYER)) != 0;
-  case MS_MODULE_MOE: return (scope & (MS_CG_MOE | MS_CG_LAYER)) != 0;
-  default: return FALSE;
-  }
+  guint32 scope = o->cuda_graph_scope, captures = 0;
+  if (module == MS_MODULE_SHARED && (!o->cuda_graph_shared_experts || o->moe_shared_expert_overlap))
+    scope &= ~(guint32)MS_CG_MOE_ROUTER;
+#define MS_CUDA_GRAPH(id, word, doc, modules, alone) captures |= scope & MS_CG_##id ? (modules) : 0;
+#include "describe/cuda_graph.def"
+#undef MS_CUDA_GRAPH
+  return (captures >> module & 1) != 0;
 }
 
 static gboolean captures_modules(const MsOptions *o) {
