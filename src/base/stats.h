@@ -8,7 +8,7 @@
 double ms_quantile(double *values, size_t n, double q);
 
 /* Expected number of distinct blocks hit when k of E items, in B equal blocks, are drawn without replacement:
- * B (1 - C(E - E/B, k) / C(E, k)). Source: hypergeometric, domain/communication.md 5.3. E, k, B > 0, k <= E. */
+ * B (1 - C(E - E/B, k) / C(E, k)). Source: hypergeometric, docs/theory/communication.md 5.3. E, k, B > 0, k <= E. */
 double ms_expected_blocks(double items, double k, double blocks);
 
 /* Expected number of the k items that fall into the block that gets most of them, drawn likewise. P(no block gets more

@@ -1,6 +1,6 @@
 /* src/calib/fit.h - curves of a machine from measured rows, and predicted against measured.
  *
- * A curve is fitted to the rows of ONE library (the one efficiency_fits.md 0 recommends for its kind and dtype, see
+ * A curve is fitted to the rows of ONE library (the one docs/theory/costs.md 1 recommends for its kind and dtype, see
  * `prefer` in fit.c; with a user's own table: that table), one median per shape. By a hash of the shape 15 % of the
  * shapes are held back: they choose nothing and give the residuals in the provenance. 10 % choose between forms and how
  * smooth the residual grid is, and are fitted afterwards.

@@ -17,7 +17,7 @@ static MsPrediction gemm(const MsCurve *curve, const MsDeviceRates *device, doub
   return (MsPrediction){own + cast, own / (own + cast), {x[0], x[1], x[2]}};
 }
 
-/* Bytes beside the two GEMMs, efficiency_fits.md 2: permute 2TH + RHa, activation 2R ng I, finalize 2TH. */
+/* Bytes beside the two GEMMs, docs/theory/costs.md 3: permute 2TH + RHa, activation 2R ng I, finalize 2TH. */
 static MsPrediction layer(const MsCurve *curve, const MsDeviceRates *device, double w, const double *x) {
   double T = x[0], H = x[1], I = x[2], groups = MAX(x[4] / x[5], 1), R = T * x[3] / x[5], ng = x[6] > 0 ? 2 : 1;
   double own = ms_curve_grouped_gemm_s(curve, device, R, groups, ng * I, H, I, w) +
@@ -53,7 +53,7 @@ static MsPrediction collective(const MsCurve *curve, const double *x) {
   return (MsPrediction){ms_curve_segments_s(curve, bus), 1, {bus}};
 }
 
-/* Bytes to distinct destinations, own rank or node included (efficiency_fits.md 4.3): ranks inside a domain, nodes
+/* Bytes to distinct destinations, own rank or node included (docs/theory/costs.md 7): ranks inside a domain, nodes
  * across. */
 static MsPrediction exchange(const MsCurve *curve, const double *x) {
   double blocks = x[5] > 1 ? x[5] : x[4], copies = ms_expected_blocks(x[3], MIN(x[2], x[3]), MIN(blocks, x[3]));

@@ -1,5 +1,5 @@
-/* src/cost/collective.c - NCCL collectives on the hierarchy of scale-up domains and network (domain/communication.md
- * 9).
+/* src/cost/collective.c - NCCL collectives on the hierarchy of scale-up domains and network
+ * (docs/theory/communication.md 9).
  *
  * Inside a domain: the measured lines of the profile. Across domains: a flat ring (all rails of a domain in parallel,
  * one latency per rank); for all-reduce the fastest of that, a tree, and a hierarchical scheme (reduce-scatter in the
@@ -182,7 +182,7 @@ static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message
 }
 
 /* All-gather, reduce-scatter: NCCL runs flat rings, whose latency grows with all ranks (S_half of
- * efficiency_fits.md 4.2 is proportional to GPUs, not to nodes). M (1 - R/z) must enter (leave) the emptiest domain
+ * docs/theory/costs.md 6 is proportional to GPUs, not to nodes). M (1 - R/z) must enter (leave) the emptiest domain
  * over its R NICs. */
 static Cost across_scatter(const MsCollective *c, double message_B) {
   double z = c->group.size, R = c->group.min_per_domain, bus = message_B * (z - 1) / z;

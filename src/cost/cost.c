@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Where a profile has no curve: medians of the fitted machines (efficiency_fits.md 1.4, 2, 3; 1.5 says how far off they
+/* Where a profile has no curve: medians of the fitted machines (docs/theory/costs.md 2, 3, 4; 9 says how far off they
  * may be). */
 static const MsCurve default_gemm = {.form = MS_FORM_GEMM_SATURATING, .param = {0.74, 0.6, 2.6e-6, 97, 72, 67}};
 static const MsCurve default_grouped = {.form = MS_FORM_GROUPED_GEMM,

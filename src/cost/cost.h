@@ -1,9 +1,9 @@
 /* src/cost/cost.h - seconds of one operator row on one machine.
  *
  * Pure functions of const data: no allocation, no I/O; same input, same bits. Time is always finite and >= 0; a
- * communication row whose group has one rank costs exactly 0. Forms and their source: measurements/efficiency_fits.md;
- * collectives over a hierarchy: domain/communication.md 9. Not here: contention between rows and interference (sim/),
- * host launch gaps (sim/, with MsHardware.kernel_launch_s). */
+ * communication row whose group has one rank costs exactly 0. Forms and their source: docs/theory/costs.md;
+ * collectives over a hierarchy: docs/theory/communication.md 9. Not here: contention between rows and interference
+ * (sim/), host launch gaps (sim/, with MsHardware.kernel_launch_s). */
 #ifndef MS_COST_COST_H
 #define MS_COST_COST_H
 
@@ -47,8 +47,8 @@ gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b);
 
 /* Bytes that one rank moves (in one direction) for a communication row: over the scale-up link, over the network, over
  * the host link; all 0 for other rows and groups of one. Of a group that is spread unevenly, a rank of its emptiest
- * domain. Rings, pairwise exchange, and the dispatchers' own de-duplicated counts: the forms of domain/communication.md
- * 2, 5 and 9. */
+ * domain. Rings, pairwise exchange, and the dispatchers' own de-duplicated counts: the forms of
+ * docs/theory/communication.md 2, 5 and 9. */
 void ms_cost_level_B(const MsScenario *scenario, const MsLayout *layout, const MsOp *op, double level_B[3]);
 
 #endif

@@ -1,4 +1,4 @@
-/* src/cost/curve.c - see curve.h. Every function is one formula of measurements/efficiency_fits.md. */
+/* src/cost/curve.c - see curve.h. Every function is one formula of docs/theory/costs.md. */
 #include "cost/curve.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* src/cost/curve.h - evaluation of the fitted forms (measurements/efficiency_fits.md 1.4, 2, 3, 4). Pure.
+/* src/cost/curve.h - evaluation of the fitted forms (docs/theory/costs.md 2 to 7). Pure.
  *
  * All take the curve, the machine's peak for the dtype P (FLOP/s), its HBM rate BW (B/s), its SM count, and a shape;
  * all return seconds. gemm-saturating (C): max(2mnk / (P e m/(m+m_h) n/(n+n_h) k/(k+k_h)), (w(mk+nk)+2mn) / (BW b)) +
@@ -15,10 +15,11 @@
  * they send, the link. |.| is the norm of order `sharpness`: the four overlap, the longest counts most; 0: the longest
  * alone. The first tokens fill the buffers before anything arrives bandwidth:           launch + bytes / (BW e) terms:
  * launch + sum of coefficient x what the row has of it (MsTerms) + far_byte_s max(0, bytes - cache_B): seconds are the
- * machine's own, no share of a peak. What a blocked multiplication costs on a CPU (domain/cpu.md 4): MNK, and elements
- * packed and written times exp(grid). Axes of the grid: GEMM m, n, k; grouped rows per group, hidden, width, rows;
- * attention seq, batch x heads, GQA group, heads; dispatch tokens, SMs, row_B, copies; memory-bound operators and
- * collectives bytes. Times are finite for any finite shape: a zero or negative efficiency in a curve is read as 1e-6.
+ * machine's own, no share of a peak. What a blocked multiplication costs on a CPU (docs/theory/fast-matmul.md 4): MNK,
+ * and elements packed and written times exp(grid). Axes of the grid: GEMM m, n, k; grouped rows per group, hidden,
+ * width, rows; attention seq, batch x heads, GQA group, heads; dispatch tokens, SMs, row_B, copies; memory-bound
+ * operators and collectives bytes. Times are finite for any finite shape: a zero or negative efficiency in a curve is
+ * read as 1e-6.
  */
 #ifndef MS_COST_CURVE_H
 #define MS_COST_CURVE_H

@@ -1,12 +1,12 @@
 /* src/cost/dispatch.c - DeepEP and HybridEP: de-duplicated two-level dispatch and combine
- * (domain/communication.md 5.3-5.5).
+ * (docs/theory/communication.md 5.3-5.5).
  *
  * alpha + max(bytes over the scale-up link, bytes over the network), each at the rate of its SMs or of its link. */
 #include "cost/internal.h"
 
 #include <math.h>
 
-/* communication.md 5.4: the option, else the profile, else the dispatcher's own rule. */
+/* docs/theory/communication.md 5.4: the option, else the profile, else the dispatcher's own rule. */
 static int sms_of(const MsScenario *scenario, const MsGroup *group) {
   if (scenario->options.dispatcher_num_sms > 0) return scenario->options.dispatcher_num_sms;
   return ms_dispatcher_sms(ms_dispatcher(&scenario->options), scenario->hardware, group->domains > 1);

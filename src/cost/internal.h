@@ -6,7 +6,7 @@
 #include "cost/curve.h"
 
 /* Figures used where a profile has no curve. One place, so that they can be quoted. Sources: medians of the fitted
- * machines (efficiency_fits.md 1.4, 2, 3, 4.2), kernels_training.md 4 for memory-bound kernels. */
+ * machines (docs/theory/costs.md 2, 3, 4, 6), and 5 for memory-bound kernels. */
 #define MS_DEFAULT_BAND              0.20
 #define MS_DEFAULT_NETWORK_BAND      0.25
 #define MS_DEFAULT_MEMORY_EFFICIENCY 0.8
@@ -14,7 +14,7 @@
 #define MS_DEFAULT_LINK_EFFICIENCY   0.75 /* bus bandwidth of a collective over the scale-up link's rate */
 #define MS_DEFAULT_LINK_ALPHA_S      10e-6
 #define MS_DEFAULT_NIC_EFFICIENCY    0.95
-#define MS_DEFAULT_RING_STEP_S       4.5e-6 /* network ring step: SimAI tables, efficiency_fits.md 4.2 */
+#define MS_DEFAULT_RING_STEP_S       4.5e-6 /* network ring step: SimAI tables, docs/theory/costs.md 6 */
 #define MS_DEFAULT_P2P_ALPHA_S       16e-6
 #define MS_TREE_HOP_STEPS            2.0 /* a tree hop over the network in ring steps: reduce, then forward */
 /* start-up of a message over the network in ring steps: rendezvous, then data */
@@ -28,8 +28,8 @@
  * so that an exchange is slowed as much as its SMs hold it up. Qwen3-235B on 16 ranks of B200 with 20 SMs (their limit
  * alone) loses most, DeepSeek-V3 on 64 ranks (the NIC's) least (scenarios/published). DeepSeek's profile of an
  * overlapped step (H800, 64 ranks; measurements/trace_dsv3_h800_kernels): the four crossings of a layer pair take 20.1
- * ms, and 28.3 with waits for other ranks, where DeepEP alone takes 12.8 (domain/communication.md 5.5): 1.6 and 2.2
- * times; 1.8 by this. HybridEP and all-to-all: a share of their time alone. HybridEP's data movers are few and
+ * ms, and 28.3 with waits for other ranks, where DeepEP alone takes 12.8 (docs/theory/communication.md 5.5): 1.6
+ * and 2.2 times; 1.8 by this. HybridEP and all-to-all: a share of their time alone. HybridEP's data movers are few and
  * asynchronous copies; two runs with it ask for 0.9 at most and for 1.9. All-to-all: Qwen3-235B and Qwen3-30B on H100.
  */
 #define MS_CROWDED_DEEPEP_SMS                  2.7

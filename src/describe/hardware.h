@@ -9,9 +9,8 @@
 #include "describe/enums.h"
 #include "describe/field.h"
 
-/* --- curves: forms of measurements/efficiency_fits.md, as data
- * --------------------------------------------------------- FORM(id, word, parameters...) ; meaning of each in
- * cost/curve.h, which evaluates them. */
+/* --- curves: forms of docs/theory/costs.md, as data ---
+ * FORM(id, word, parameters...); meaning of each in cost/curve.h, which evaluates them. */
 typedef enum {
   MS_FORM_GEMM_SATURATING, /* "gemm-saturating": form C */
   MS_FORM_GEMM_TILED,      /* "gemm-tiled": form E2 */
@@ -110,7 +109,7 @@ typedef struct MsHardware {
   double sustained_derate; /* long-run clock over benchmark clock, matrix kernels; 1 = none */
   double wgrad_factor;     /* time of a weight-gradient GEMM over the forward one */
   double dgrad_factor;
-  double attention_backward_factor; /* FLOP/s of backward over forward attention, see kernels_training.md section 3 */
+  double attention_backward_factor; /* FLOP/s of backward over forward attention, see docs/theory/costs.md 4 */
   double attention_sink_factor;     /* FLOP/s of attention with a learned softmax sink over attention without */
   double band; /* error that all runs on it may have in common, relative, 90 % (sim/band.h); NaN unknown */
   int nccl_sms, deepep_sms, hybridep_sms; /* SMs a running collective takes from compute */

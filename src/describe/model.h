@@ -1,6 +1,7 @@
 /* src/describe/model.h - a transformer as its training framework describes it. const after load.
  *
- * Symbols of domain/model.md beside each member. A model file is models/NAME.json, one object with these keys. */
+ * Symbols of docs/theory/operators.md beside each member. A model file is models/NAME.json, one object with these keys.
+ */
 #ifndef MS_DESCRIBE_MODEL_H
 #define MS_DESCRIBE_MODEL_H
 
@@ -157,8 +158,8 @@ guint8 ms_model_mixers(const MsModel *model, int layer);
 guint8 ms_model_mtp_mixers(const MsModel *model);
 /* TRUE when layer `i` (0-based; an MTP block is as the last layer) attends to a window only. */
 gboolean ms_model_layer_is_windowed(const MsModel *model, int layer);
-/* Padded vocabulary for a tensor-parallel size: rounded up to make_vocab_size_divisible_by * tp (domain/layouts.md rule
- * 9). */
+/* Padded vocabulary for a tensor-parallel size: rounded up to make_vocab_size_divisible_by * tp (docs/theory/layouts.md
+ * rule 9). */
 int ms_model_padded_vocab(const MsModel *model, int tp);
 
 #endif

@@ -1,6 +1,6 @@
 /* src/describe/scenario.h - one training run: model, machine, layout, options, and perhaps what was measured.
  *
- * The file format is fixed by the project's contract; schema 1. const after load. */
+ * The keys are those of docs/reference.md; schema 1. const after load. */
 #ifndef MS_DESCRIBE_SCENARIO_H
 #define MS_DESCRIBE_SCENARIO_H
 
@@ -102,7 +102,7 @@ typedef struct { /* figures of a real run; NaN / NULL where absent */
   char *flops_convention, *source, *config_confidence, *time_from;
   double weight, rounding;
   double activation_memory_GiB, model_state_memory_GiB, activation_memory_relative;
-  /* the remaining keys of the contract (unknown, published, breakdown_s, ...) are accepted and not compared */
+  /* the remaining keys of the file (unknown, published, breakdown_s, ...) are accepted and not compared */
 } MsMeasured;
 
 typedef struct MsScenario {

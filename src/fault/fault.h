@@ -9,7 +9,7 @@
  * those three.
  *
  * Sources: Young 1974, Daly 2006 (checkpoint interval, complete model); the ETTR formula of arXiv 2410.21680;
- * domain/faults.md. */
+ * docs/theory/faults.md. */
 #ifndef MS_FAULT_FAULT_H
 #define MS_FAULT_FAULT_H
 

@@ -1,5 +1,5 @@
 /* src/launch/environment.c - environment variables that change time or memory, and the attention kernels they help to
- * choose (domain/launch.md 3). */
+ * choose (docs/launch.md). */
 #include "launch/table.h"
 
 #include <stdlib.h>

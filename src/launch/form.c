@@ -93,8 +93,8 @@ static void append_sbatch(GString *out, const MsFormContext *c) {
                          "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=1\n#SBATCH "
                          "--gpus-per-node=%d\n#SBATCH --exclusive\n",
                          job, c->nodes, c->gpus_per_node);
-  int segment =
-      s->layout.ep * s->layout.etp / c->gpus_per_node; /* nodes that share a scale-up domain (domain/launch.md 4) */
+  int segment = s->layout.ep * s->layout.etp /
+                c->gpus_per_node; /* nodes that share a scale-up domain, as that file counts them */
   if (c->gpus_per_node < s->hardware->nvlink_domain_gpus && segment > 1 &&
       s->layout.ep * s->layout.etp <= s->hardware->nvlink_domain_gpus)
     g_string_append_printf(out, "#SBATCH --segment=%d\n", segment);

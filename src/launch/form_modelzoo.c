@@ -1,4 +1,4 @@
-/* src/launch/form_modelzoo.c - the YAML of Megatron-MoE-ModelZoo: ENV_VARS and MODEL_ARGS (domain/launch.md 4).
+/* src/launch/form_modelzoo.c - the YAML of Megatron-MoE-ModelZoo: ENV_VARS and MODEL_ARGS (docs/launch.md).
  *
  * All values are literal, so that the file is complete by itself. sbatch_benchmarking.sh appends arguments of its own
  * by the variables PR, DISPATCHER, VPP, A2A_OVERLAP, OPTIMIZER_OFFLOAD; the comment at the top gives them so that they

@@ -1,5 +1,5 @@
 /* src/launch/form_mt.c - the script and hostfile that MT-MegatronLM's examples use: sizes as variables, arrays of
- * arguments by subject, one torchrun a host (domain/launch.md 5). */
+ * arguments by subject, one torchrun a host (docs/launch.md). */
 #include "launch/form.h"
 
 #include <string.h>

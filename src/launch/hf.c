@@ -1,5 +1,5 @@
-/* src/launch/hf.c - a Hugging Face config.json as a model (domain/launch.md 6): one map of keys for all, and what each
- * family has by itself. */
+/* src/launch/hf.c - a Hugging Face config.json as a model (docs/launch.md, Import): one map of keys for all, and what
+ * each family has by itself. */
 #include <string.h>
 
 #include "base/err.h"

@@ -1,4 +1,4 @@
-/* src/launch/hf_families.c - what each family of Hugging Face models has by itself (domain/launch.md 6; the classes of
+/* src/launch/hf_families.c - what each family of Hugging Face models has by itself (the classes of
  * transformers and the bridges of Megatron-Bridge for what a file does not say). */
 #include <string.h>
 
@@ -215,7 +215,7 @@ static gboolean deepseek_v2(MsHf *c) { return deepseek(c, "softmax", 3200, 0); }
 static gboolean deepseek_block(MsHf *c, int dense) {
   const char *method = ms_hf_take_string(c, "topk_method");
   c->model->moe_router_enable_expert_bias = !method || strcmp(method, "noaux_tc") == 0;
-  if (!json_object_has_member(c->json, "aux_loss_alpha")) c->model->moe_aux_loss_coeff = 1e-4; /* domain/launch.md 6 */
+  if (!json_object_has_member(c->json, "aux_loss_alpha")) c->model->moe_aux_loss_coeff = 1e-4; /* Megatron-Bridge's */
   return deepseek(c, "sigmoid", 1280, dense);
 }
 
@@ -233,7 +233,7 @@ static gboolean gpt_oss(MsHf *c) {
   m->moe_ffn_hidden_size = m->ffn_hidden_size;
   m->add_bias_linear = TRUE;
   m->softmax_sink = TRUE;
-  m->moe_aux_loss_coeff = 0; /* trained without, whatever the file says (domain/launch.md 6) */
+  m->moe_aux_loss_coeff = 0; /* so trained, whatever the file says */
   m->activation = MS_ACT_QUICK_GELU;
   m->sliding_window.period = 2;
   ms_hf_take(c, "hidden_act");

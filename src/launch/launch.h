@@ -3,7 +3,7 @@
  * Export writes the complete arguments and environment of a canonical scenario in one of the forms below; import reads
  * such a form, or anybody's command line, script or model-zoo file, into a canonical scenario. Both go through one
  * table (table.h), so exporting and importing again gives the same scenario. What a launch cannot say is refused by the
- * name of the key, what an import cannot use is listed. Facts: domain/launch.md, docs/launch.md. */
+ * name of the key, what an import cannot use is listed (docs/launch.md). */
 #ifndef MS_LAUNCH_LAUNCH_H
 #define MS_LAUNCH_LAUNCH_H
 

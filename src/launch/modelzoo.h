@@ -1,5 +1,5 @@
 /* src/launch/modelzoo.h - private to launch: how sbatch_benchmarking.sh of Megatron-MoE-ModelZoo assembles a command
- * (domain/launch.md 4). */
+ * (docs/launch.md). */
 #ifndef MS_LAUNCH_MODELZOO_H
 #define MS_LAUNCH_MODELZOO_H
 

@@ -5,7 +5,7 @@
  * (precision, dispatcher, recompute, ...) the row is a group with its own pair of functions, side by side in groups*.c.
  *
  * Facts: Megatron-LM at MS_RELEASE_MCORE, megatron/training/arguments.py and the dataclasses it exposes
- * (domain/launch.md); MT-MegatronLM's scripts and patches for the May 2024 release they drive. */
+ * (docs/launch.md); MT-MegatronLM's scripts and patches for the May 2024 release they drive. */
 #ifndef MS_LAUNCH_TABLE_H
 #define MS_LAUNCH_TABLE_H
 

@@ -101,7 +101,8 @@ static void axes_list(const Axes *axes, int base, int *out, int capacity) {
   }
 }
 
-/* Stages in the embedding group: those that hold a copy of the word embedding (domain/layouts.md 2, 5). Returns 1-3. */
+/* Stages in the embedding group: those that hold a copy of the word embedding (docs/theory/layouts.md 2, 5). Returns
+ * 1-3. */
 static int embedding_stages(const MsLayout *layout, int stages[3]) {
   int n = 0;
   for (int stage = 0; stage < layout->pp && n < 3; stage++) {

@@ -22,7 +22,7 @@ typedef struct {
  * the stages are written too. FALSE and `why` when it is not a layout. */
 gboolean ms_pipeline_layout_scan(const char *text, MsPipelineScan *scan, MsChunk *chunks, char *why, size_t size);
 
-/* Place of virtual stage `index` (domain/schedules.md 3, 5.4, 6; DualPipe: of its first copy). */
+/* Place of virtual stage `index` (docs/theory/schedules.md 3, 5.4, 6; DualPipe: of its first copy). */
 void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *chunk);
 
 /* The virtual stages in the order of the model. (transfer full) */

@@ -2,8 +2,8 @@
  *
  *   attention grid  W = TP * CP * DP * PP      rank = tp + TP (cp + CP (dp + DP pp))
  *   expert grid     W = ETP * EP * EDP * PP    rank = etp + ETP (ep + EP (edp + EDP pp))
- * (order tp-cp-ep-dp-pp; with tp-cp-ep-pp-dp the pp and dp axes change places.) Source: domain/layouts.md 1-3, read in
- * Megatron-Core parallel_state.py. Everything here is arithmetic on integers: no seconds, no bytes. const after
+ * (order tp-cp-ep-dp-pp; with tp-cp-ep-pp-dp the pp and dp axes change places.) Source: docs/theory/layouts.md 1-3,
+ * read in Megatron-Core parallel_state.py. Everything here is arithmetic on integers: no seconds, no bytes. const after
  * resolve. */
 #ifndef MS_LAYOUT_LAYOUT_H
 #define MS_LAYOUT_LAYOUT_H
@@ -86,7 +86,7 @@ typedef struct MsRule MsRule;
 struct MsRule {
   const char *name; /* stable word: "ep-divides-experts" */
   const char *path; /* key of the scenario it speaks about, for messages: "layout.ep" */
-  int number;       /* of domain/layouts.md section 4, 0 = ours */
+  int number;       /* of docs/theory/layouts.md section 4, 0 = ours */
   const char *doc;  /* the rule in one sentence */
   /* TRUE when the scenario obeys it; otherwise writes `why` (size 0: does not). No allocation. May rely on the rows
    * above. */
@@ -130,9 +130,9 @@ int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *me
 int ms_gpus_per_domain(const MsHardware *hardware, int world);
 MsGroup ms_group_geometry(int world, int size, int stride, int domain, int node);
 
-/* Parses a pipeline layout string ("Et*3|(tt|)*29,m|L", domain/layouts.md 5) into virtual stages. Returns a new array
- * of *num_chunks with first_layer/num_layers/has_embedding/has_loss/num_mtp set (num_dense/num_moe not), or NULL with
- * why. */
+/* Parses a pipeline layout string ("Et*3|(tt|)*29,m|L", docs/theory/layouts.md 5) into virtual stages. Returns a new
+ * array of *num_chunks with first_layer/num_layers/has_embedding/has_loss/num_mtp set (num_dense/num_moe not), or NULL
+ * with why. */
 MsChunk *ms_pipeline_layout_parse(const char *text, int *num_chunks, char *why, size_t size);
 /* Inverse, in the shortest form with repeats. (transfer full) */
 char *ms_pipeline_layout_text(const MsChunk *chunks, int num_chunks);

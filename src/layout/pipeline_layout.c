@@ -1,4 +1,5 @@
-/* src/layout/pipeline_layout.c - the string that says which layers stand on which virtual stage (domain/layouts.md 5).
+/* src/layout/pipeline_layout.c - the string that says which layers stand on which virtual stage (docs/theory/layouts.md
+ * 5).
  *
  *   E embedding   t decoder layer   m MTP block   L head and loss   | next virtual stage   , ignored
  *   (body)*k  the body k times, no nesting         x*k  one letter or bar k times

@@ -1,4 +1,4 @@
-/* src/layout/rules.c - the rules a scenario must obey before anything is computed about it (domain/layouts.md 4).
+/* src/layout/rules.c - the rules a scenario must obey before anything is computed about it (docs/theory/layouts.md 4).
  *
  * Each is a row of rules.def: a word, the key it speaks about, the number in the table, a sentence; its test is in
  * rules_*.c. A test may rely on the rows above its own (sizes are positive from the first row on). Products are in

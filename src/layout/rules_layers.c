@@ -116,7 +116,7 @@ RULE(packing_needs_fused) {
          (!ms_attn_backends[s->options.attention_backend].stores_scores && s->options.transformer_impl == MS_IMPL_TE) ||
          REFUSE("packed sequences need attention_backend fused or flash and transformer_impl transformer_engine");
 }
-RULE(hybrid_cp) { /* domain/layouts.md 28 */
+RULE(hybrid_cp) { /* docs/theory/layouts.md 4, rule 28 */
   const MsLengths *l = &s->training.sequence_lengths;
   if (!s->options.hybrid_context_parallel)
     return s->options.max_seqlen_per_dp_cp_rank == 0 ||

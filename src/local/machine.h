@@ -28,8 +28,8 @@ typedef struct {
 MsPin ms_machine_pin(void);
 void ms_machine_unpin(const MsPin *pin);
 
-/* A timing counts when the process had its core: CPU time over wall time above MS_QUIET (domain/cpu.md 2: keeps 82-85 %
- * on a busy machine, and the least of what is kept repeats to 0.5-3 %). */
+/* A timing counts when the process had its core: CPU time over wall time above MS_QUIET (docs/theory/fast-matmul.md 2:
+ * keeps 82-85 % on a busy machine, and the least of what is kept repeats to 0.5-3 %). */
 #define MS_QUIET 0.98
 gboolean ms_machine_quiet(double cpu_s, double wall_s);
 

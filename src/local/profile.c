@@ -68,7 +68,7 @@ static void put_sources(MsJsonOut *out, const MsMachine *m, const Rates *r) {
       r->date);
   source(out, "serial",
          "Open MPI moves messages on the cores that compute: beside a product nothing of them is hidden (measured, "
-         "domain/cpu.md 4)");
+         "docs/theory/fast-matmul.md 4)");
   source(out, "kernel_launch_s", "rows are timed from call to return, so their curves hold it");
   ms_json_out_end(out);
 }

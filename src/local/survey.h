@@ -1,4 +1,5 @@
-/* src/local/survey.h - many steps, measured so that a noisy machine gives the same numbers twice (domain/cpu.md 2).
+/* src/local/survey.h - many steps, measured so that a noisy machine gives the same numbers twice
+ * (docs/theory/fast-matmul.md 2).
  *
  * All steps are visited in several passes spread over time; of every row and step the least over the passes is kept,
  * which noise can only raise. What comes out of one pass alone is off by a median of 46 % on a busy machine, the least

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- static bytes (domain/memory.md 1) --- */
+/* --- static bytes (docs/theory/memory.md 1) --- */
 
 static double primary_B(const MsScenario *s) { /* bytes per quantisable weight */
   const MsPrecisionRow *precision = ms_precision(&s->training);
@@ -35,7 +35,7 @@ static gboolean seen(GArray *shapes, double n, double k) {
   return FALSE;
 }
 
-/* One BF16 buffer per distinct weight shape whose gradient is accumulated in the GEMM (domain/memory.md 1.3). */
+/* One BF16 buffer per distinct weight shape whose gradient is accumulated in the GEMM (docs/theory/memory.md 1.3). */
 static double dummy_weight_gradients_B(const MsWork *w, int stage) {
   if (w->scenario->options.transformer_impl != MS_IMPL_TE) return 0;
   GArray *shapes = g_array_new(FALSE, FALSE, sizeof(Shape));
@@ -67,14 +67,14 @@ static gboolean stage_has_moe(const MsWork *w, int stage) {
   return FALSE;
 }
 
-/* Fit of the published sizes of DeepEP's buffers (communication.md 5.3). */
+/* Fit of the published sizes of DeepEP's buffers (docs/theory/communication.md 5.3). */
 static double channel_buffers_B(const MsWork *w, const MsGroup *g) {
   double h = w->scenario->model->hidden_size, nodes = g->domains;
   return (0.0447 * h + 40.0 * (nodes > 1) * (h / 7168)) * 1048576.0 +
          (nodes > 1 ? 0.0447 * h * nodes / 8 * 1048576.0 : 0);
 }
 
-/* HybridEP's own formula (communication.md 5.4). */
+/* HybridEP's own formula (docs/theory/communication.md 5.4). */
 static double token_buffers_B(const MsWork *w, const MsGroup *g) {
   double h = w->scenario->model->hidden_size, experts = w->scenario->model->num_experts, nodes = g->domains;
   double ranks = g->size, local = MAX(1, g->per_domain), rows = w->rows_sp, token = 2 * h + 4 * h / 128;
@@ -96,9 +96,9 @@ static double dispatcher_buffers_B(const MsWork *w) {
   return 0;
 }
 
-/* Scratch of the GEMM libraries (domain/memory.md 1.3; "between steps" of 130 functional tests of Megatron-LM): one
- * cuBLAS workspace for each of the two host threads that launch GEMMs, forward and autograd; one of TransformerEngine,
- * four more for its grouped GEMMs. */
+/* Scratch of the GEMM libraries (docs/theory/memory.md 1.3; "between steps" of 130 functional tests of Megatron-LM):
+ * one cuBLAS workspace for each of the two host threads that launch GEMMs, forward and autograd; one of
+ * TransformerEngine, four more for its grouped GEMMs. */
 static double workspace_B(const MsWork *w, int stage) {
   const MsScenario *s = w->scenario;
   double mib = 1048576.0, one = 32 * mib, te_one = one;
@@ -127,8 +127,9 @@ static double received_B(const MsWork *w, int stage) {
   return bytes;
 }
 
-/* Megatron-FSDP (domain/memory.md 1.3): whole parameters and gradients of the piece at work and of its neighbour, and
- * of embedding and head, which are no units and stay whole through a microbatch. Buffers are shared by all pieces. */
+/* Megatron-FSDP (docs/theory/memory.md 1.3): whole parameters and gradients of the piece at work and of its neighbour,
+ * and of embedding and head, which are no units and stay whole through a microbatch. Buffers are shared by all pieces.
+ */
 static double fsdp_buffers_B(const MsWork *w, int stage, MsParamBytes b) {
   MsFsdp fsdp = w->scenario->options.fsdp;
   double largest = 0, largest_B = 0, ends = 0;
@@ -269,7 +270,7 @@ static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
 static double left_behind_B(const ChunkBytes *c, int mb) { return mb < c->deferred_until ? c->deferred : 0; }
 
 /* Weight gradients that wait until the layer's input gradient is done (delay_wgrad) hold the gradients of all outputs
- * of its linears, as they were quantised (domain/memory.md 7). */
+ * of its linears, as they were quantised (docs/theory/memory.md 7). */
 static double delayed_B(const MsPiece *piece) {
   double bytes = 0;
   for (int i = 0; i < piece->backward.n; i++) {
@@ -281,8 +282,8 @@ static double delayed_B(const MsPiece *piece) {
 }
 
 /* A forward and a backward in one slot go layer by layer in pairs: embedding forward, head backward, the pairs, what
- * the longer one has left, head forward, embedding backward (domain/schedules.md 9; measured: one microbatch lives, and
- * a layer of the next). */
+ * the longer one has left, head forward, embedding backward (docs/theory/schedules.md 9; measured: one microbatch
+ * lives, and a layer of the next). */
 typedef struct {
   double now, peak;
   const char *where;

@@ -1,4 +1,4 @@
-/* src/memory/memory.h - bytes on one rank of each pipeline stage, over a step (domain/memory.md).
+/* src/memory/memory.h - bytes on one rank of each pipeline stage, over a step (docs/theory/memory.md).
  *
  *   peak = parameters + gradients + optimizer + buffers + max over time (kept activations + coinciding transients)
  * "Allocated" is what the framework's allocator hands out; `device_B` adds its reserve and what lives outside it. */

@@ -1,5 +1,5 @@
-/* src/sched/dualpipe.c - DualPipe and DualPipeV (schedules.md 6; order checked against github deepseek-ai/DualPipe
- * 3da1bbe). */
+/* src/sched/dualpipe.c - DualPipe and DualPipeV (docs/theory/schedules.md 6; order checked against github
+ * deepseek-ai/DualPipe 3da1bbe). */
 #include "sched/build.h"
 
 static gboolean enough(const char *word, const MsScheduleNumbers *n, char *why, size_t size) {

@@ -1,4 +1,4 @@
-/* src/sched/one_f1b.c - GPipe, 1F1B, interleaved and eager 1F1B (schedules.md 1-4; Megatron-Core
+/* src/sched/one_f1b.c - GPipe, 1F1B, interleaved and eager 1F1B (docs/theory/schedules.md 1-4; Megatron-Core
  * pipeline_parallel/schedules.py). */
 #include "sched/build.h"
 

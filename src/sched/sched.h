@@ -1,6 +1,6 @@
 /* src/sched/sched.h - pipeline schedules as data: an ordered list of passes per stage.
  *
- * Knows stages, microbatches and chunks only: no seconds, no layers. Source: domain/schedules.md. */
+ * Knows stages, microbatches and chunks only: no seconds, no layers. Source: docs/theory/schedules.md. */
 #ifndef MS_SCHED_SCHED_H
 #define MS_SCHED_SCHED_H
 
@@ -40,9 +40,9 @@ MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, 
 void ms_schedule_free(MsSchedule *schedule);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsSchedule, ms_schedule_free)
 
-/* The production greedy of zero-bubble with given costs (schedules.md 5.3). A stage holds at most `limit` activations
- * of a microbatch; I frees the share `i_frees` of one, W the rest (zb-1p and zb-2p: limit p and 2p, 0). NULL with `why`
- * when no combination of its switches fits. (transfer full) */
+/* The production greedy of zero-bubble with given costs (docs/theory/schedules.md 5.3). A stage holds at most `limit`
+ * activations of a microbatch; I frees the share `i_frees` of one, W the rest (zb-1p and zb-2p: limit p and 2p, 0).
+ * NULL with `why` when no combination of its switches fits. (transfer full) */
 MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, double limit,
                                   double i_frees, char *why, size_t size);
 

@@ -1,5 +1,5 @@
 /* src/sched/v_pattern.c - V-half and V-min: a repeating pattern of period 6 on a V of two chunks, squeezed
- * (schedules.md 5.5; arXiv 2405.15362; checked against the authors' zbv_greedy.py).
+ * (docs/theory/schedules.md 5.5; arXiv 2405.15362; checked against the authors' zbv_greedy.py).
  *
  * Every pass takes one time slot. Kinds in the order in which a microbatch meets them on a stage: F of chunk 0, F of
  * chunk 1, I of chunk 1, I of chunk 0, then W. The pattern gives each F and I its slot; W goes into free slots.

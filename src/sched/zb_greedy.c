@@ -1,6 +1,6 @@
-/* src/sched/zb_greedy.c - zb-1p and zb-2p: the greedy that places F, I and W under a memory limit (schedules.md 5.3;
- * arXiv 2401.10241; checked against the authors' zb.py). It keeps the time of every stage, so the order depends on the
- * costs. */
+/* src/sched/zb_greedy.c - zb-1p and zb-2p: the greedy that places F, I and W under a memory limit
+ * (docs/theory/schedules.md 5.3; arXiv 2401.10241; checked against the authors' zb.py). It keeps the time of every
+ * stage, so the order depends on the costs. */
 #include "sched/build.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* src/sched/zb_h.c - ZB-H1 and ZB-H2: zero-bubble schedules by rule (schedules.md 5.1, 5.2; arXiv 2401.10241). */
+/* src/sched/zb_h.c - ZB-H1 and ZB-H2: zero-bubble schedules by rule (docs/theory/schedules.md 5.1, 5.2; arXiv
+ * 2401.10241). */
 #include "sched/build.h"
 
 /* One W, the oldest, as soon as more than `kept` input gradients wait for theirs. H1 runs it after B (before the next

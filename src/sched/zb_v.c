@@ -1,5 +1,5 @@
 /* src/sched/zb_v.c - ZB-V: two chunks per stage in V order, split backward, greedy under a limit of 2p chunk
- * activations (schedules.md 5.4; checked against the authors' zbv.py).
+ * activations (docs/theory/schedules.md 5.4; checked against the authors' zbv.py).
  *
  * Passes are counted in the order in which a microbatch meets them on a stage: F of chunk 0, F of chunk 1, I of chunk
  * 1, I of chunk 0. So "half" 0 of the backward is chunk 1: gradients of half 0 come from the stage before, those of

@@ -372,7 +372,7 @@ static void lay_until_crossing(Lower *l, int stage, int *at, guint32 *id) {
 }
 
 /* After-rows go in lockstep: a row over a group that spans stages starts when all its stages have come so far.
- * Post-validation (schedules.md 5) lets each stage go on with its own part of the gradient norm. */
+ * Post-validation (docs/theory/schedules.md 5) lets each stage go on with its own part of the gradient norm. */
 static void lay_after(Lower *l) {
   g_autofree int *at = g_new0(int, (guint)l->stages);
   g_autofree guint32 *barrier = g_new(guint32, 4 * (guint)l->stages);
@@ -437,7 +437,7 @@ static gboolean input_ready(Lower *l, int virtual_stage, int mb, gboolean backwa
 }
 
 /* A blocking exchange ends in a device synchronisation: the host issues nothing of the next slot before the message is
- * here (communication.md 6). */
+ * here (docs/theory/communication.md 6). */
 static guint32 receive(Lower *l, int stage, guint32 input) {
   if (!l->p->p2p_blocks || (int)ms_graph_task(l->graph, input)->device == stage) return input;
   MsTask task = {.device = (guint32)stage,

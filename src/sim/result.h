@@ -84,7 +84,7 @@ typedef struct MsResult {
 
 void ms_result_free(MsResult *result);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsResult, ms_result_free)
-/* The JSON object of the project's contract, section 3, plus more keys. */
+/* The JSON object of docs/json.md, table run. */
 void ms_result_write(const MsResult *result, const char *key, MsJsonOut *out);
 /* Its members alone, into the object that is open (a caller that adds keys of its own). */
 void ms_result_write_members(const MsResult *result, MsJsonOut *out);

@@ -1,5 +1,5 @@
-/* src/step/pair.c - a forward chunk beside a backward chunk with EP overlap (communication.md 8): which pieces go in
- * pairs, and in which order the rows of a pair are issued.
+/* src/step/pair.c - a forward chunk beside a backward chunk with EP overlap (docs/theory/communication.md 8): which
+ * pieces go in pairs, and in which order the rows of a pair are issued.
  *
  * Each list of a pair is cut at its two crossings of the expert group: before dispatch, dispatch, experts, combine and
  * after. The cuts of the two lists are issued alternately, so that each crossing of one runs beside compute of the

@@ -105,8 +105,8 @@ static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) 
     if (cut[i + 1] > cut[i]) c->launch[cut[i]] += ms_time_of(call_s);
 }
 
-/* Collectives out of registered buffers take few SMs (communication.md 9: user buffers on NVLink, on NVLink and
- * network, on the network alone). */
+/* Collectives out of registered buffers take few SMs (docs/theory/communication.md 9: user buffers on NVLink, on NVLink
+ * and network, on the network alone). */
 static void registered_buffers(const MsProgram *p, MsCosted *c) {
   for (int i = 0; i < c->list->n; i++) {
     const MsGroup *group = &p->layout->group[c->list->op[i].group];

@@ -48,7 +48,7 @@ typedef struct MsProgram { /* everything a step needs, costed; borrows scenario,
   MsOp p2p_op;          /* the message between virtual stages */
   MsOpCost p2p;
   guint32 p2p_tag, n_tags;
-  gboolean p2p_blocks; /* non-interleaved: sends are waited for (communication.md 6) */
+  gboolean p2p_blocks; /* non-interleaved: sends are waited for (docs/theory/communication.md 6) */
   gboolean skewed;     /* ms_steps_overlap */
 } MsProgram;
 
@@ -72,7 +72,7 @@ double ms_program_longest_s(const MsProgram *program);
 /* The schedule that the scenario names; zb-1p and zb-2p search with the costs of the program. NULL and `why` when it
  * cannot be built. (transfer full) */
 MsSchedule *ms_program_schedule(const MsProgram *program, char *why, size_t size);
-/* The optimizer validates its step afterwards: stages do not meet at the gradient norm (schedules.md 5). */
+/* The optimizer validates its step afterwards: stages do not meet at the gradient norm (docs/theory/schedules.md 5). */
 gboolean ms_steps_overlap(const MsScenario *scenario);
 /* Communication of a slot may hide behind another slot: only compute rows are certain to follow one another. */
 gboolean ms_slots_overlap(const MsScenario *scenario);

@@ -1,5 +1,5 @@
 /* src/work/attention.c - rows of the attention block, GQA and MLA, with every way of context parallelism
- * (domain/model.md 3.1, 3.2). */
+ * (docs/theory/operators.md 3.1, 3.2). */
 #include "work/build.h"
 
 typedef struct {
@@ -119,7 +119,7 @@ static double ring_hop_B(const MsBuild *b, const Widths *w, const MsPackPart *pa
 }
 
 /* Ring: c steps of equal work (zig-zag slices); the message of step i travels while step i-1 computes. Backward moves
- * KV and dKV: 2 (c-1) messages in all, c hops (communication.md 3). */
+ * KV and dKV: 2 (c-1) messages in all, c hops (docs/theory/communication.md 3). */
 static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, int steps, MsGroupKind group,
                       double heads) {
   gboolean back = b->pass == MS_PASS_DGRAD;
@@ -369,7 +369,7 @@ static void mla_backward(MsBuild *b, const Widths *w) {
 
 /* --- the block --- */
 
-/* What the projections keep of the normed input y (domain/memory.md 2 and 3). MLA feeds two linears: two quantised
+/* What the projections keep of the normed input y (docs/theory/memory.md 2 and 3). MLA feeds two linears: two quantised
  * copies. */
 static double normed_input_B(const MsBuild *b) {
   double elements = b->rows_sp * b->h;

@@ -112,7 +112,7 @@ static MsKept *find_kept(MsPiece *piece, const char *name) {
   return NULL;
 }
 
-/* Tensors of each offload module, in the order of the bits (domain/memory.md 5). */
+/* Tensors of each offload module, in the order of the bits (docs/theory/memory.md 5). */
 static const char *const offloads[][4] = {
 #define MS_OFFLOAD_MODULE(id, word, doc, ...) {__VA_ARGS__},
 #include "describe/offload_module.def"
@@ -189,7 +189,7 @@ static void amax_row(MsBuild *b, double rows, double width) {
   amax->m = rows, amax->n = width;
 }
 
-/* copies: row-wise and column-wise, in one kernel (precision_and_overheads.md 2). */
+/* copies: row-wise and column-wise, in one kernel (docs/theory/precision.md 2). */
 static void cast_row(MsBuild *b, const char *name, double rows, double width, int copies) {
   MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, 2 * rows * width, copies * b->quant_B * rows * width, 1);
   op->m = rows, op->n = width;
@@ -233,12 +233,12 @@ static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
   op->read_B = in_B * (m * k + n * k);
   op->write_B = 2 * m * n;
   op->flags = (guint8)(MS_OPF_WEIGHT | (low ? MS_OPF_QUANTIZED : 0) | (l->model_flop ? MS_OPF_MODEL_FLOP : 0));
-  op->kernels = 4; /* a framework linear costs the host several plain operators (precision_and_overheads.md 5) */
+  op->kernels = 4; /* a framework linear costs the host several plain operators (docs/theory/host.md 1) */
   return op;
 }
 
-/* Bytes on the wire per element of a tensor-parallel gather: quantised shards where the recipe allows (communication.md
- * 2). */
+/* Bytes on the wire per element of a tensor-parallel gather: quantised shards where the recipe allows
+ * (docs/theory/communication.md 2). */
 static double gather_B(const MsBuild *b, const MsLinear *l) { return l->low && b->quantized ? b->quant_B : 2; }
 
 /* FP8 block recipes gather both directions of dY over NCCL; per-tensor ones a single byte. */
@@ -247,8 +247,8 @@ static double gather_grad_B(const MsBuild *b, const MsLinear *l) {
   return b->odt == MS_ODT_FP8 ? 1 : 2 * b->quant_B;
 }
 
-/* TP overlap with user buffers (communication.md 2): the collective goes in t chunks beside the GEMM; one chunk stays
- * outside. Layers only. */
+/* TP overlap with user buffers (docs/theory/communication.md 2): the collective goes in t chunks beside the GEMM; one
+ * chunk stays outside. Layers only. */
 static gboolean pipelined(const MsBuild *b, const MsLinear *l) {
   return b->options->tp_comm_overlap && b->sp && l->low && b->layout->group[MS_GROUP_TP].size > 1;
 }
@@ -344,16 +344,16 @@ static void weight_gradient(MsBuild *b, const MsLinear *l) {
   if (l->fused_accumulate && b->options->gradient_accumulation_fusion) {
     double g_B = ms_dtype_B(b->options->main_grads_dtype);
     op->flags |= MS_OPF_ACCUMULATE;
-    op->write_B = g_B * l->n * l->k; /* read and written: domain/model.md 4 */
+    op->write_B = g_B * l->n * l->k; /* read and written: docs/theory/operators.md 4 */
     op->read_B += g_B * l->n * l->k;
   }
   if (l->fused_accumulate) ms_row_accumulate(b, l->n * l->k, 1);
   b->pass = pass;
 }
 
-/* Issue order inside one linear (domain/model.md 4): gather of the saved shard, dgrad, scatter of dX, wgrad; the gather
- * overlaps dgrad and the scatter overlaps wgrad. Without sequence parallelism dX of a column layer is all-reduced
- * beside wgrad. */
+/* Issue order inside one linear (docs/theory/operators.md 4): gather of the saved shard, dgrad, scatter of dX, wgrad;
+ * the gather overlaps dgrad and the scatter overlaps wgrad. Without sequence parallelism dX of a column layer is
+ * all-reduced beside wgrad. */
 void ms_linear_backward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
   b->pass = MS_PASS_DGRAD;

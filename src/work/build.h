@@ -163,8 +163,8 @@ void ms_make_deterministic(const MsBuild *b, MsOpList *list);
 double ms_rank_skew(const MsBuild *b);
 
 /* Copies of a token that a dispatcher without duplicates sends: its expected distinct ranks and domains
- * (domain/communication.md 5.3). With `skew` those of a rank, and of its domain, that draws `skew` times the mean of
- * visits: a token that chooses several experts there still comes once, and through the network once for the whole
+ * (docs/theory/communication.md 5.3). With `skew` those of a rank, and of its domain, that draws `skew` times the mean
+ * of visits: a token that chooses several experts there still comes once, and through the network once for the whole
  * domain, on the links of all its ranks. */
 typedef struct {
   double ranks, domains, per_domain;

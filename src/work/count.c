@@ -1,4 +1,4 @@
-/* src/work/count.c - parameters and model FLOP (domain/model.md 1 and 2). */
+/* src/work/count.c - parameters and model FLOP (docs/theory/operators.md 1 and 2). */
 #include "work/build.h"
 
 static double q_width(const MsModel *m) { return (double)m->num_attention_heads * m->kv_channels; }

@@ -1,5 +1,5 @@
 /* src/work/dispatch.c - rows that bring tokens to their experts and back: permutation, dispatch, combine, expert tensor
- * parallelism (domain/communication.md 5). */
+ * parallelism (docs/theory/communication.md 5). */
 #include "work/moe.h"
 #include <math.h>
 
@@ -7,7 +7,7 @@ static const MsDispatcherRow *dispatcher(const MsBuild *b) { return ms_dispatche
 static const MsGroup *group(const MsBuild *b) { return &b->layout->group[MS_GROUP_TP_EP]; }
 static gboolean carries_once(const MsBuild *b) { return dispatcher(b)->carry == MS_CARRY_ONCE && group(b)->size > 1; }
 
-typedef struct {                  /* bytes of a crossing (communication.md 5) */
+typedef struct {                  /* bytes of a crossing (docs/theory/communication.md 5) */
   double hidden, copy_B, token_B; /* of a row; what goes with each copy, and once with each token */
 } Load;
 
@@ -65,8 +65,8 @@ static gboolean dropless(const MsBuild *b) {
          isnan(b->options->moe_expert_rank_capacity_factor);
 }
 
-/* ETP: tokens of the expert group on every ETP rank, and back (communication.md 4). Tokens in BF16 with the router
- * weights in FP32; outputs, and their gradients, in FP32. */
+/* ETP: tokens of the expert group on every ETP rank, and back (docs/theory/communication.md 4). Tokens in BF16 with the
+ * router weights in FP32; outputs, and their gradients, in FP32. */
 static void etp_gather(MsBuild *b, gboolean gather) {
   if (b->u <= 1 || dispatcher(b)->carry != MS_CARRY_COPIES) return;
   gboolean tokens = gather != (b->pass == MS_PASS_DGRAD);
@@ -75,8 +75,8 @@ static void etp_gather(MsBuild *b, gboolean gather) {
 }
 
 /* Without memory-efficient permutation the router weights multiply in unpermute: its backward needs the output of the
- * experts, which is kept, and reads it once more for the gradient of the weights (arXiv 2603.07685;
- * domain/moe-facts.md). */
+ * experts, which is kept, and reads it once more for the gradient of the weights (arXiv 2603.07685,
+ * memory-efficient permutation). */
 void ms_keep_expert_output(MsBuild *b) {
   if (!b->options->moe_memory_efficient_permutation && !ms_recomputes(b->options, MS_RM_MOE))
     ms_keep(b, "expert output", 2 * b->rows_routed * b->eh);
@@ -129,7 +129,7 @@ static void permute_of_exchange(MsBuild *b, MsOpKind kind, const char *name, dou
 
 /* Without a fixed budget the host must know how many rows arrive before it can make room for them and issue what moves
  * them: sizes of an all-to-all, which a copy brings; counters that the first kernel of DeepEP's or HybridEP's dispatch
- * writes (communication.md 5). Where all tokens move the host asks for the numbers behind that. */
+ * writes (docs/theory/communication.md 5). Where all tokens move the host asks for the numbers behind that. */
 static void await_counts(MsBuild *b) {
   if (!dropless(b) || b->scenario->hardware->serial || dispatcher(b)->host_waits == MS_WAIT_BEHIND) return;
   b->node = MS_NODE_DISPATCH;
@@ -137,7 +137,7 @@ static void await_counts(MsBuild *b) {
   if (op) op->flags |= MS_OPF_SYNC;
 }
 
-/* How many rows each rank sends to each expert, E int64 of every rank (communication.md 5.2). */
+/* How many rows each rank sends to each expert, E int64 of every rank (docs/theory/communication.md 5.2). */
 static void gather_counts(MsBuild *b) {
   if (dispatcher(b)->asks != MS_ASK_COUNTS || !dropless(b)) return;
   ms_row_comm(b, MS_OP_ALL_GATHER, "token counts", MS_STREAM_EP, MS_GROUP_TP_EP,
@@ -222,7 +222,7 @@ void ms_from_experts(MsBuild *b) {
   if (permutes(b, MS_PERMUTE_SENDER)) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
 }
 
-/* Buffers that are all referenced while the layer's own kept tensors exist (domain/memory.md 7). */
+/* Buffers that are all referenced while the layer's own kept tensors exist (docs/theory/memory.md 7). */
 double ms_dispatch_transient_B(const MsBuild *b) {
   double factor =
       b->options->moe_expert_rank_capacity_factor; /* buffers are sized for the budget, whatever is computed of it */

@@ -1,9 +1,9 @@
 /* src/work/experts.c - rows of the routed experts: grouped GEMMs over what arrived, with what stands between them
- * (domain/model.md 3.4). */
+ * (docs/theory/operators.md 3.4). */
 #include "work/moe.h"
 
 double ms_padded_expert_rows(
-    const MsBuild *b) { /* expert rows with the alignment of low precision (precision_and_overheads.md 4) */
+    const MsBuild *b) { /* expert rows with the alignment of low precision (docs/theory/precision.md 4) */
   double local = b->local_experts;
   return b->rows_expert + (b->row_align > 1 && b->quantized ? local * (b->row_align - 1) / 2 : 0);
 }
@@ -11,7 +11,7 @@ double ms_padded_expert_rows(
 static double kept_rows(const MsBuild *b) { return ms_padded_expert_rows(b) - b->rows_expert + b->rows_kept; }
 
 /* One kernel from fc1 over bias and activation to the quantised input of fc2, and back (MXFP8 on Blackwell:
- * precision_and_overheads.md 7). */
+ * docs/theory/host.md 3). */
 static gboolean fused_mlp(const MsBuild *b) {
   return (b->options->fused_grouped_mlp || b->options->use_transformer_engine_op_fuser) && b->quantized &&
          b->odt == MS_ODT_MXFP8 && b->model->gated;
@@ -87,7 +87,7 @@ static void expert_bias(MsBuild *b, double rows, double width, gboolean weighted
 
 /* Grouped GEMMs in low precision need rows in multiples of a block. Unless the router pads its map, HybridEP what it
  * delivers or DeepSeek's DeepEP what it sends, a kernel of the expert module copies the rows apart in front of fc1 and
- * together behind fc2, and so for the gradients (precision_and_overheads.md 4; Megatron-LM transformer/moe/experts.py).
+ * together behind fc2, and so for the gradients (docs/theory/precision.md 4; Megatron-LM transformer/moe/experts.py).
  * Nothing is copied where capacities are multiples already. */
 static void copy_padded(MsBuild *b, const char *name) {
   const MsRouting *routing = &b->training->routing;

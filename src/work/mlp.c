@@ -1,5 +1,5 @@
 /* src/work/mlp.c - rows of a two-layer MLP: the dense layer, and the shared expert that is one too
- * (domain/model.md 3.3). */
+ * (docs/theory/operators.md 3.3). */
 #include "work/moe.h"
 
 double ms_fc1_width(const MsBuild *b, double f) { return (b->model->gated ? 2 : 1) * f; }
@@ -97,7 +97,7 @@ void ms_dense_mlp_backward(MsBuild *b) {
   }
   int first = b->list->n;
   ms_mlp_core_backward(b, "fc1", "fc2", f);
-  /* gradient of the fc1 output and of the residual coincide with all that is kept (domain/memory.md 7) */
+  /* gradient of the fc1 output and of the residual coincide with all that is kept (docs/theory/memory.md 7) */
   double again = ms_recomputes(b->options, MS_RM_MLP) ? 2 * x + 2 * b->rows * (ms_fc1_width(b, f) + f) / b->t : 0;
   b->list->op[first].transient_B = 2 * b->rows * ms_fc1_width(b, f) / b->t + 2 * b->rows * b->h / b->t + again;
   ms_free_kept(b, "mlp dropout mask");

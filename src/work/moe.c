@@ -1,5 +1,5 @@
 /* src/work/moe.c - the MoE layer: router, latent projections, crossings, experts and shared expert in their order
- * (domain/model.md 3.4). */
+ * (docs/theory/operators.md 3.4). */
 #include "work/moe.h"
 
 static MsLinear router_linear(const MsBuild *b) {
@@ -21,7 +21,8 @@ static void router_rows(MsBuild *b, gboolean back) {
   op->m = b->rows_sp, op->n = b->model->num_experts, op->k = b->model->moe_router_topk;
 }
 
-/* Latent experts: a projection down before dispatch and one up after combine, replicated over TP (domain/model.md 1).
+/* Latent experts: a projection down before dispatch and one up after combine, replicated over TP
+ * (docs/theory/operators.md 1).
  */
 static MsLinear latent(const MsBuild *b, gboolean down) {
   MsLinear l = ms_linear_of(down ? "latent down" : "latent up", MS_LINEAR_PLAIN, b->rows_sp, down ? b->eh : b->h,

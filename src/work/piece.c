@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static double row_alignment(const MsScenario *s) { /* precision_and_overheads.md 4 */
+static double row_alignment(const MsScenario *s) { /* docs/theory/precision.md 4 */
   return s->options.use_transformer_engine_op_fuser ? 256 : ms_precision(&s->training)->row_align;
 }
 
@@ -59,7 +59,7 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
   return r->pad_to_capacity ? padded : MIN(padded, balanced);
 }
 
-/* Stash pages hold this much of the balanced number of rows (domain/memory.md 5). */
+/* Stash pages hold this much of the balanced number of rows (docs/theory/memory.md 5). */
 #define PAGED_STASH 1.10
 
 /* Rows whose tensors are kept. Time follows the busiest rank of each layer, but no rank is the busiest of all its
@@ -78,7 +78,7 @@ static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, 
 }
 
 /* The router pads its map per rank and expert before an exchange of copies: the rows travel, and each expert gets as
- * many from every rank (precision_and_overheads.md 4). */
+ * many from every rank (docs/theory/precision.md 4). */
 static void pad_in_router(MsBuild *b) {
   const MsOptions *o = b->options;
   if (!o->moe_router_padding_for_quantization || ms_dispatcher(o)->pads != MS_PAD_SENDER ||
@@ -157,7 +157,7 @@ static void seal(MsBuild *b, MsPiece *piece) {
   piece->forward_transient_B = MAX(0, list_peak_B(&piece->forward) - piece->kept_B);
   piece->backward_transient_B = list_peak_B(&piece->backward);
   /* what went to the host: still here while its piece works; on the way back one layer's worth, since a group of
-   * tensors is fetched when the one before it has been used (domain/memory.md 5; Megatron-LM
+   * tensors is fetched when the one before it has been used (docs/theory/memory.md 5; Megatron-LM
    * fine_grained_activation_offload.py) */
   piece->forward_transient_B += piece->offload_B;
   piece->backward_transient_B += piece->offload_B;
@@ -393,7 +393,7 @@ static const char *head_name(const char *tensor, int i) {
 /* Loss tensors per logit. TransformerEngine's kernels (triton/cross_entropy.py until July 2026): BF16 logits are read
  * for the softmax and again for the gradient, which is written over them; backward scales it in place. They stream
  * whole rows as elementwise kernels do. The native loss keeps an FP32 softmax and has a BF16 copy beside it on both
- * ways (domain/memory.md 2). Compiled ("fused"), it cannot work in place: one more FP32 tensor. */
+ * ways (docs/theory/memory.md 2). Compiled ("fused"), it cannot work in place: one more FP32 tensor. */
 static gboolean te_loss(const MsBuild *b) {
   return b->options->cross_entropy_fusion && b->options->cross_entropy_fusion_impl == MS_CE_TE;
 }

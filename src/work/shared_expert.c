@@ -1,5 +1,5 @@
-/* src/work/shared_expert.c - the shared expert beside the crossings (domain/communication.md 8 end): its first half
- * beside dispatch, its second beside combine, on a stream of its own, TP collectives included. */
+/* src/work/shared_expert.c - the shared expert beside the crossings (docs/theory/communication.md 8 end): its first
+ * half beside dispatch, its second beside combine, on a stream of its own, TP collectives included. */
 #include "work/moe.h"
 
 gboolean ms_shared_beside(const MsBuild *b) {

@@ -1,4 +1,4 @@
-/* src/work/state.c - what the optimizer keeps of every element of its shard (domain/memory.md 1.2). */
+/* src/work/state.c - what the optimizer keeps of every element of its shard (docs/theory/memory.md 1.2). */
 #include "work/work.h"
 
 gboolean ms_gathers_low(const MsScenario *s) {

@@ -1,5 +1,5 @@
 /* src/work/step.c - rows that run once per step: zeroing, gradient reduction, norm, optimizer, parameter gather
- * (communication.md 1, 7; precision_and_overheads.md 8). */
+ * (docs/theory/communication.md 1, 7; docs/theory/operators.md 8). */
 #include "work/build.h"
 #include <math.h>
 #include <string.h>
@@ -25,7 +25,7 @@ double ms_work_shards(const MsWork *work, gboolean expert) {
   return MAX(1, ranks / MAX(1, instances));
 }
 
-/* Optimizer shards: dense over DP x CP, experts over EDP (domain/memory.md 1.1). */
+/* Optimizer shards: dense over DP x CP, experts over EDP (docs/theory/memory.md 1.1). */
 static Step step_new(const MsWork *work) {
   Step s = {.work = work, .o = &work->scenario->options};
   ms_build_init(&s.b, work->scenario, work->layout, TRUE);
@@ -326,8 +326,8 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   if (!s->o->overlap_param_gather && !s->shards_params) gather_rows(s, dense, expert);
 }
 
-/* --- buckets (communication.md 7): only the first chunk of the first stage has several, each of at least max(40 M, 1 M
- * x DP) parameters; every other chunk reduces and gathers its parameters in one piece --- */
+/* --- buckets (docs/theory/communication.md 7): only the first chunk of the first stage has several, each of at least
+ * max(40 M, 1 M x DP) parameters; every other chunk reduces and gathers its parameters in one piece --- */
 
 typedef struct {
   double dense, expert;

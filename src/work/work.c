@@ -248,7 +248,7 @@ MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
     table |= ms_work_has_table(work, chunk);
     copy |= chunk->num_mtp > 0;
   }
-  if (copy && !table) /* the MTP stage holds its own copy of the word embedding (domain/layouts.md 5) */
+  if (copy && !table) /* the MTP stage holds its own copy of the word embedding (docs/theory/layouts.md 5) */
     p.embedding_copy = (double)work->padded_vocab / work->layout->tp * work->scenario->model->hidden_size;
   return p;
 }

@@ -3,8 +3,8 @@
  * A model, a layout and the options lower to a few *pieces* (embedding, each distinct kind of decoder layer, an MTP
  * block, the head with its loss). A piece has two lists of operator rows, forward and backward (backward holds
  * recompute, input-gradient and weight-gradient rows in issue order), and totals. A chunk of the pipeline is a sequence
- * of pieces. Memory, time, FLOP and execution all read these rows and nothing else. Source of the rows: domain/model.md
- * 3-5, communication.md, precision_and_overheads.md.
+ * of pieces. Memory, time, FLOP and execution all read these rows and nothing else. Source of the rows:
+ * docs/theory/operators.md 3-5, docs/theory/communication.md, docs/theory/precision.md.
  *
  * Rows describe ONE rank that stands for all ranks of its stage. With drawn routing the ranks of an expert group
  * differ: every layer is a piece of its own, takes as long as on its hottest rank, and keeps what the rank keeps that
@@ -60,8 +60,8 @@ typedef enum { /* streams of one rank; rows of one stream run in list order, row
 } MsStream;
 extern const char *const ms_stream_words[];
 
-typedef enum { /* sub-modules of a layer in EP overlap (communication.md 8), also used by graphs, recompute and
-                  breakdowns */
+typedef enum { /* sub-modules of a layer in EP overlap (docs/theory/communication.md 8), also used by graphs, recompute
+                  and breakdowns */
                MS_NODE_ATTN /* A: everything before dispatch */,
                MS_NODE_DISPATCH /* D */,
                MS_NODE_EXPERTS /* M */,
@@ -111,8 +111,8 @@ typedef struct MsOp {
   int kv_groups;          /* attention: KV heads on this rank */
   double flop;            /* executed, 2 per multiply-add; causal attention counts the lower triangle */
   double read_B, write_B; /* HBM traffic, ideal */
-  double message_B;      /* communication: M of domain/communication.md (AG output, RS input, AR buffer, all-to-all send
-                            total, p2p) */
+  double message_B; /* communication: M of docs/theory/communication.md (AG output, RS input, AR buffer, all-to-all send
+                       total, p2p) */
   double local_fraction; /* all-to-all: share of message_B that stays on the rank */
   double level_B[2];     /* dispatch/combine with de-duplication: bytes over the scale-up link, over the network; 0,0 =
                             derive from message_B */
@@ -162,7 +162,7 @@ typedef struct MsPiece {
   double params_model_dense, params_model_expert; /* before sharding, whole piece */
   double
       model_flop; /* forward, per microbatch and whole model replica, by the published convention (x3 for the step) */
-  double forward_transient_B, backward_transient_B; /* largest coinciding transients, domain/memory.md 7 */
+  double forward_transient_B, backward_transient_B; /* largest coinciding transients, docs/theory/memory.md 7 */
 } MsPiece;
 
 typedef struct MsWork {
@@ -182,7 +182,7 @@ typedef struct MsWork {
   MsPacking packing;
 } MsWork;
 
-/* A graph scope captures the rows of a module (precision_and_overheads.md 6). */
+/* A graph scope captures the rows of a module (docs/theory/host.md 2). */
 gboolean ms_captured(const MsOptions *options, MsModule module);
 
 /* A graph of modules begins such a layer: it has a static copy of the layer's input. */
@@ -270,7 +270,7 @@ gboolean ms_optimizer_is_precision_aware(const MsOptions *options);
 gboolean ms_gathers_low(const MsScenario *scenario);
 double ms_optimizer_state_B(const MsScenario *scenario);
 
-/* --- totals of the model (domain/model.md 1, 2) ---------------------------------------------------------------- */
+/* --- totals of the model (docs/theory/operators.md 1, 2) ---------------------------------------------------------- */
 typedef struct {
   double attention_per_layer, expert, shared, router, dense_mlp, dense_layer, moe_layer, embedding, mtp_block;
   double total;     /* without MTP */

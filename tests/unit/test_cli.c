@@ -1,4 +1,4 @@
-/* The program from outside: keys of the contract, exit codes, traces, tables and JSON of plans; test_full_cli runs
+/* The program from outside: keys of docs/json.md, exit codes, traces, tables and JSON of plans; test_full_cli runs
  * every shipped file and the commands of the README. */
 #include "lib/cli.h"
 #include "lib/close.h"
@@ -71,7 +71,7 @@ static const char *const run_keys[] = {"sname",
                                        "sfidelity",
                                        "nelapsed_s"};
 
-static void run_json_has_the_keys_of_the_contract(void **state) {
+static void run_json_has_its_documented_keys(void **state) {
   (void)state;
   g_autofree char *file = ms_cli_shipped("run-deepseek-v3-gb200-256.json");
   static const char *const fidelities[] = {"bound", "fast", "full"};
@@ -171,7 +171,7 @@ static char *two_clusters(void) {
   return g_string_free(text, FALSE);
 }
 
-static void plan_json_has_the_keys_of_the_contract(void **state) {
+static void plan_json_has_its_documented_keys(void **state) {
   (void)state;
   static const char *const keys[] = {"srequest",   "nsearched",  "nfeasible", "npruned",
                                      "nsimulated", "nelapsed_s", "abest"};
@@ -509,11 +509,11 @@ int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(run_json_has_the_keys_of_the_contract),
+      cmocka_unit_test(run_json_has_its_documented_keys),
       cmocka_unit_test(many_scenarios_are_many_lines),
       cmocka_unit_test(standard_input_is_a_file),
       cmocka_unit_test(trace_and_timeline),
-      cmocka_unit_test(plan_json_has_the_keys_of_the_contract),
+      cmocka_unit_test(plan_json_has_its_documented_keys),
       cmocka_unit_test(printed_json_is_as_documented),
       cmocka_unit_test(plan_without_a_file),
       cmocka_unit_test(plan_keeps_a_scenario),

@@ -1,6 +1,6 @@
 /* tests/unit/test_cost.c - forms against hand-computed values, limits and monotonicity of collectives, bounds,
  * fallbacks, refusals. The machine is built by hand, round numbers, so that every expected value can be recomputed on
- * paper; the last tests read the shipped profiles and hold them to the check values of measurements/efficiency_fits.md.
+ * paper; the last tests read the shipped profiles and hold them to the check values of docs/theory/costs.md.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -767,7 +767,7 @@ static void unship(Shipped *s) {
 }
 
 static void te_tutorial(
-    void **state) { /* efficiency_fits.md 1.6: B300 bf16, C + grid 4.152 ms (measured 4.196), without run-time derate */
+    void **state) { /* docs/theory/costs.md 8: B300 bf16, C + grid 4.152 ms (measured 4.196), without run-time derate */
   (void)state;
   Shipped s;
   ship(&s, "b300-sxm", MS_BF16, 1);
@@ -817,7 +817,7 @@ static void mla_hopper(void **state) {
   }
 }
 
-static void nccl_h100(void **state) { /* efficiency_fits.md 4.1: max bus bandwidth at 512 MB on 8 H100, GB/s */
+static void nccl_h100(void **state) { /* docs/theory/costs.md 6: max bus bandwidth at 512 MB on 8 H100, GB/s */
   (void)state;
   static const struct {
     MsOpKind kind;
@@ -835,8 +835,8 @@ static void nccl_h100(void **state) { /* efficiency_fits.md 4.1: max bus bandwid
   unship(&s);
 }
 
-/* kernels_training.md 5: 4096 tokens, h 7168, top-8 of 256, 24 SMs, 1, 2 and 4 nodes of H100; distinct ranks and nodes
- * by communication.md 5.3. */
+/* docs/theory/costs.md 7: 4096 tokens, h 7168, top-8 of 256, 24 SMs, 1, 2 and 4 nodes of H100; distinct ranks and nodes
+ * by docs/theory/communication.md 5.3. */
 static void deepep_h100(void **state) {
   (void)state;
   static const struct {

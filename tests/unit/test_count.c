@@ -1,5 +1,5 @@
-/* Parameters and model FLOP against domain/model.md 1 and 2, and against tests/data/model_oracles.json for every
- * shipped model. */
+/* Parameters and model FLOP against docs/theory/operators.md 1 and 2, and against tests/data/model_oracles.json for
+ * every shipped model. */
 #include "lib/close.h"
 
 #include "work/build.h"
@@ -19,7 +19,7 @@ static void assert_count(const char *model, const char *what, double got, double
   if (got != want) fail_msg("%s: %s is %.17g, not %.17g", model, what, got, want);
 }
 
-/* --- the table of domain/model.md 1 ---------------------------------------------------------------------------- */
+/* --- the table of docs/theory/operators.md 1 ---------------------------------------------------------------------- */
 static void parameters_of_the_three_reference_models(void **state) {
   (void)state;
   static const struct {
@@ -149,7 +149,7 @@ static void every_shipped_model_against_its_oracle(void **state) {
   for (guint i = 0; i < json_array_get_length(models); i++) check_model(json_array_get_object_element(models, i));
 }
 
-/* --- FLOP by part, domain/model.md 2, at 4096 tokens ----------------------------------------------------------- */
+/* --- FLOP by part, docs/theory/operators.md 2, at 4096 tokens ----------------------------------------------------- */
 static void flop_by_part(void **state) {
   (void)state;
   static const struct {

@@ -137,7 +137,7 @@ static double peak_with(guint32 scope, gboolean ep_overlap) {
 
 /* The static input of a graph is a copy: the pipeline holds what a chunk received (once a chunk of 4 layers), with EP
  * overlap the schedule node what every layer was given. 15 chunks of 4 layers live on the third of 4 stages; with
- * overlap a 16th grows while one of them goes (domain/schedules.md 3, 4). */
+ * overlap a 16th grows while one of them goes (docs/theory/schedules.md 3, 4). */
 static void graphs_copy_their_inputs(void **state) {
   (void)state;
   const double x = 2.0 * 4096 * 7168, mask = 4096.0 * 4096;

@@ -1,4 +1,4 @@
-/* tests/unit/test_layout.c - ranks and groups, the validity rules, layers on stages (domain/layouts.md). */
+/* tests/unit/test_layout.c - ranks and groups, the validity rules, layers on stages (docs/theory/layouts.md). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

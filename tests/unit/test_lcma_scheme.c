@@ -74,7 +74,7 @@ static void test_a_wrong_coefficient_is_caught(void **state) {
 static void test_counts(void **state) {
   (void)state;
   g_autoptr(MsScheme) s = ms_scheme_new("strassen", NULL), s2 = ms_scheme_new("strassen*strassen", NULL);
-  assert_int_equal(s->u.nonzeros, 12); /* domain/fast-matmul.md */
+  assert_int_equal(s->u.nonzeros, 12); /* docs/theory/fast-matmul.md */
   assert_int_equal(s->v.nonzeros, 12);
   assert_int_equal(s->w.nonzeros, 12);
   assert_int_equal(s2->u.nonzeros, 144);

@@ -1,5 +1,5 @@
-/* tests/unit/test_memory.c - bytes of a rank against hand-checked cases and oracles of domain/memory.md, and against
- * published memories. */
+/* tests/unit/test_memory.c - bytes of a rank against hand-checked cases and oracles of docs/theory/memory.md, and
+ * against published memories. */
 #include "lib/close.h"
 #include "lib/tier.h"
 #include "lib/world.h"
@@ -50,7 +50,7 @@ static void finish(MsScenario *s, const char *layers) { /* after a change of num
   if (!ms_model_finish(s->model, NULL, "", &error)) fail_msg("%s", error->message);
 }
 
-/* --- hand-checked cases (domain/memory.md 7.1): SimuMax on 8 B200 --- */
+/* --- hand-checked cases (docs/theory/memory.md 7.1): SimuMax on 8 B200 --- */
 typedef struct {
   const char *model;
   int layers, tp, cp, pp, ep, seq, stage;
@@ -97,7 +97,7 @@ static void hand_checked_cases(void **state) {
   }
 }
 
-/* --- kept tensors of one layer (domain/memory.md 2 and 3) --- */
+/* --- kept tensors of one layer (docs/theory/memory.md 2 and 3) --- */
 typedef struct {
   const char *model;
   int layer, tp;
@@ -205,7 +205,7 @@ static void stack_keeps_the_scores(void **state) {
   }
 }
 
-/* --- large runs (domain/memory.md 7.2 and 7.3) --- */
+/* --- large runs (docs/theory/memory.md 7.2 and 7.3) --- */
 static MsScenario *mixtral(void) {
   MsScenario *s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 64);
   s->layout.pp = 4, s->layout.vpp = 8, s->layout.ep = 8;
@@ -260,7 +260,7 @@ static void static_bytes(void **state) {
   }
 }
 
-/* Registered buffers of HybridEP (domain/communication.md 5.4), beside a run without them. */
+/* Registered buffers of HybridEP (docs/theory/communication.md 5.4), beside a run without them. */
 static void hybridep_buffers(void **state) {
   (void)state;
   static const struct {
@@ -298,7 +298,7 @@ static double static_B(MsScenario *s, double *optimizer_B) {
   return m.buffers_B;
 }
 
-/* What options add to the buffers, worked out by hand (domain/memory.md 1.3). */
+/* What options add to the buffers, worked out by hand (docs/theory/memory.md 1.3). */
 static void buffers_of_options(void **state) {
   (void)state;
   /* user buffers: three workspaces and eleven [T, h] buffers in BF16 */
@@ -315,9 +315,9 @@ static void buffers_of_options(void **state) {
   assert_close(static_B(fsdp, NULL) - without, 2 * ms_dtype_B(fsdp->options.grad_reduce_dtype) * layer, 1e-9);
 }
 
-/* Bytes of a quantisable weight (domain/memory.md 1.1): BF16 and two low-precision copies, or with fp8_param_gather
- * these alone, with their scales. MXFP8 weights have no buffer of their own for their gather, said or not
- * (TransformerEngine v2.9 replace_raw_data refuses them). */
+/* Bytes of a quantisable weight (docs/theory/memory.md 1.1): BF16 and two low-precision copies, or with
+ * fp8_param_gather these alone, with their scales. MXFP8 weights have no buffer of their own for their gather, said or
+ * not (TransformerEngine v2.9 replace_raw_data refuses them). */
 static void low_precision_weights(void **state) {
   (void)state;
   static const struct {
@@ -408,7 +408,7 @@ static void ep_overlap_peaks(void **state) {
   }
 }
 
-/* --- live microbatches (domain/memory.md 6) --- */
+/* --- live microbatches (docs/theory/memory.md 6) --- */
 static double units(MsScheduleKind kind, int pp, int vpp, int stage) {
   g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", pp);
   s->model->num_layers = 4 * pp * vpp;

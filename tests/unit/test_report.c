@@ -198,7 +198,7 @@ static void infeasible_result_says_why(void **state) {
   assert_non_null(strstr(text, r.why_infeasible));
 }
 
-static void result_json_has_the_contract(void **state) {
+static void result_json_has_its_documented_keys(void **state) {
   (void)state;
   static const char *const key[] = {"name",
                                     "feasible",
@@ -271,7 +271,7 @@ int main(void) {
       cmocka_unit_test(trace_failure_is_an_environment_error_and_leaves_nothing),
       cmocka_unit_test(table_parts_add_up_to_the_step),
       cmocka_unit_test(infeasible_result_says_why),
-      cmocka_unit_test(result_json_has_the_contract),
+      cmocka_unit_test(result_json_has_its_documented_keys),
       cmocka_unit_test(error_summary_by_hand),
       cmocka_unit_test(picture_has_a_row_per_stage_and_fits),
   };

@@ -69,7 +69,7 @@ static void assert_time(double is, double should) {
   if (is != should) fail_msg("%.17g, should be %.17g", is, should);
 }
 
-/* --- written-out orders (schedules.md 2, 3, 5.1) --------------------------------------------------------------- */
+/* --- written-out orders (docs/theory/schedules.md 2, 3, 5.1) ------------------------------------------------------ */
 
 static void order_of_1f1b(void **state) {
   (void)state;
@@ -179,7 +179,7 @@ static void order_of_dualpipe(void **state) {
                "F4.1 F5.1 F6.1 F0.0 I0.0 W0.0 F1.0 F7.1&B1.0 F2.0&B4.1 B2.0 F3.0&B5.1 B3.0 I6.1 W6.1 I7.1 W7.1");
 }
 
-/* --- the table of oracles (schedules.md 3, 4, 5, 6, 7, 8) ------------------------------------------------------ */
+/* --- the table of oracles (docs/theory/schedules.md 3, 4, 5, 6, 7, 8) --------------------------------------------- */
 
 typedef struct {
   int kind, p, m, v, group, overlap;
@@ -410,7 +410,7 @@ static void closed_forms_of_the_v_schedules(void **state) {
     }
 }
 
-/* --- DualPipe's program, step by step (schedules.md 6) --------------------------------------------------------- */
+/* --- DualPipe's program, step by step (docs/theory/schedules.md 6) ------------------------------------------------ */
 
 typedef struct {
   const MsSchedule *schedule;
@@ -613,7 +613,7 @@ static void bubble_rates_of_the_zero_bubble_paper(void **state) {
   assert_int_equal(rows, 9);
 }
 
-/* The paper's own interleaved run: Megatron's order comes out p messages longer (moe-facts.md), and without them the
+/* The paper's own interleaved run: Megatron's order comes out p messages longer, and without them the
  * rate is the paper's. */
 static void interleaved_rates_of_the_zero_bubble_paper(void **state) {
   (void)state;

@@ -514,7 +514,7 @@ static void nodes_of_a_pair(void **state) {
   }
 }
 
-/* One more forward before the first pair (schedules.md 4). */
+/* One more forward before the first pair (docs/theory/schedules.md 4). */
 static void overlap_warms_up_once_more(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = moe();

@@ -92,8 +92,8 @@ static void eager_1f1b_hides_messages(void **state) {
   if (!(with_messages < 1 && with_messages > 0.95)) fail_msg("eager over 1f1b %.6f", with_messages);
 }
 
-/* Without head and embedding every stage is alike, and the spans are the closed forms of schedules.md with the stage's
- * own F, I and W. */
+/* Without head and embedding every stage is alike, and the spans are the closed forms of docs/theory/schedules.md with
+ * the stage's own F, I and W. */
 static void stages_alike_have_the_closed_forms(void **state) {
   (void)state;
   const int p = 4, m = 16;

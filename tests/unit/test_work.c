@@ -1,4 +1,5 @@
-/* The operator list against domain/model.md 3 to 7 and communication.md 2 to 7, and its properties over many runs. */
+/* The operator list against docs/theory/operators.md 3 to 7 and docs/theory/communication.md 2 to 7, and its properties
+ * over many runs. */
 #include "lib/close.h"
 
 #include "base/units.h"
@@ -46,7 +47,7 @@ static const MsPiece *piece(const MsLowered *l, int layer) { return &l->work->pi
 static const MsPiece *head(const MsLowered *l) { return &l->work->pieces[l->work->piece_head]; }
 static const MsPiece *embedding(const MsLowered *l) { return &l->work->pieces[l->work->piece_embedding]; }
 
-/* --- GEMM shapes and GFLOP, domain/model.md 7 ------------------------------------------------------------------ */
+/* --- GEMM shapes and GFLOP, docs/theory/operators.md 7 ------------------------------------------------------------ */
 typedef struct {
   const char *name;
   gboolean dense;
@@ -135,7 +136,7 @@ static void gemms_of_qwen(void **state) {
   check_attention(piece(&l, 0), 137.44, 343.60);
 }
 
-/* --- tokens per expert, domain/model.md 6 ---------------------------------------------------------------------- */
+/* --- tokens per expert, docs/theory/operators.md 6 ---------------------------------------------------------------- */
 static void tokens_per_expert(void **state) {
   (void)state;
   static const struct {
@@ -168,7 +169,7 @@ static void tokens_with_capacity(void **state) {
   assert_close(l.work->rows_expert, ceil(4096 * 2 / 8.0 * 1.1) * 2 * 4 * 2, 0);
 }
 
-/* --- tensor parallel, communication.md 2 ----------------------------------------------------------------------- */
+/* --- tensor parallel, docs/theory/communication.md 2 -------------------------------------------------------------- */
 static void tensor_parallel_with_sequence_parallelism(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "h100-sxm", 8);
@@ -281,7 +282,7 @@ static void low_precision_shrinks_gathers(void **state) {
   }
 }
 
-/* --- context parallel, communication.md 3 ---------------------------------------------------------------------- */
+/* --- context parallel, docs/theory/communication.md 3 ------------------------------------------------------------- */
 static MsScenario *long_qwen(MsCpComm type, int cp) {
   MsScenario *s = ms_test_run("qwen3-235b-a22b", ANY, "h100-sxm", 4 * cp);
   s->training.seq_length = 131072;
@@ -391,7 +392,7 @@ static void context_keeps_the_flop(void **state) {
   }
 }
 
-/* --- dispatch and combine, communication.md 5.3 ---------------------------------------------------------------- */
+/* --- dispatch and combine, docs/theory/communication.md 5.3 ------------------------------------------------------- */
 typedef struct {
   const char *model, *hardware;
   int tp, ep;
@@ -491,7 +492,7 @@ static void expert_tensor_parallel_and_gathering_dispatcher(void **state) {
                0); /* hidden, routing map, FP32 probabilities: no top-k in it */
 }
 
-/* --- pipeline, communication.md 6 ------------------------------------------------------------------------------ */
+/* --- pipeline, docs/theory/communication.md 6 --------------------------------------------------------------------- */
 static void pipeline_messages(void **state) {
   (void)state;
   static const struct {
@@ -575,7 +576,7 @@ static void recomputed_regions_cost_the_host(void **state) {
   assert_close(one_s - none_s, (again + 12) * s->hardware->kernel_launch_s, 1e-9);
 }
 
-/* --- data parallel, communication.md 7 ------------------------------------------------------------------------- */
+/* --- data parallel, docs/theory/communication.md 7 ---------------------------------------------------------------- */
 static double named(const MsOpList *list, const char *name) {
   double sum = 0;
   for (int i = 0; i < list->n; i++) sum += strcmp(list->op[i].name, name) ? 0 : list->op[i].message_B;
