@@ -14,7 +14,9 @@ strip --strip-debug "$root$libdir/libmoesim.a"
 gzip -9n "$root/usr/share/man/man1/moesim.1"
 # dpkg-shlibdeps wants a source package beside it; this is all it reads of one.
 printf 'Source: moesim\n\nPackage: moesim\nArchitecture: any\n' >"$folder/debian/control"
-depends=$(cd "$folder" && dpkg-shlibdeps -O -e"root/usr/bin/moesim" -e"root$libdir/libmoesim.so.0" -l"root$libdir" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
+depends=$(cd "$folder" &&
+  dpkg-shlibdeps -O -e"root/usr/bin/moesim" -e"root$libdir/libmoesim.so.0" -l"root$libdir" 2>/dev/null |
+  sed -n 's/^shlibs:Depends=//p')
 cat >"$root/DEBIAN/control" <<END
 Package: moesim
 Version: $version

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/install.sh BUILD - `make install` into an empty folder: what others build on works, and every verb and option that the program parses
-# is in the man page and the completions. Prints what is wrong; status 1 then.
+# tests/install.sh BUILD - `make install` into an empty folder: what others build on works, and every verb and option
+# that the program parses is in the man page and the completions. Prints what is wrong; status 1 then.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 build=$1
@@ -11,48 +11,65 @@ wrong() { echo "$*"; bad=1; }
 
 make -s BUILD="$build" DESTDIR="$root" PREFIX=/usr/local install >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
 usr=$root/usr/local
-export PKG_CONFIG_PATH=$usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root LD_LIBRARY_PATH=$usr/lib PATH=$usr/bin:$PATH MOESIM_DATA=$usr/share/moesim
+export PKG_CONFIG_PATH=$usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root LD_LIBRARY_PATH=$usr/lib PATH=$usr/bin:$PATH \
+  MOESIM_DATA=$usr/share/moesim
 
-# --- libmoesim: the example of the documentation, against the installed header and library ------------------------------------
+# --- libmoesim: the example of the documentation, against the installed header and library --------------------------
 # shellcheck disable=SC2046
-${CC:-cc} -std=c99 -Wall -Werror examples/predict.c $(pkg-config --cflags --libs moesim) -o "$root/predict" || wrong "examples/predict.c does not build"
-"$root/predict" scenarios/run-llama3-70b-h100-64.json scenarios/plan-llama3-70b-h100-64.json >"$root/out" || wrong "examples/predict.c fails"
+${CC:-cc} -std=c99 -Wall -Werror examples/predict.c $(pkg-config --cflags --libs moesim) -o "$root/predict" ||
+  wrong "examples/predict.c does not build"
+"$root/predict" scenarios/run-llama3-70b-h100-64.json scenarios/plan-llama3-70b-h100-64.json >"$root/out" ||
+  wrong "examples/predict.c fails"
 step=$(moesim run scenarios/run-llama3-70b-h100-64.json | sed -n 's/^ *step time *\([0-9.]*\) s.*/\1/p')
-grep -q "^scenarios/run-llama3-70b-h100-64.json: ${step%?}" "$root/out" || wrong "examples/predict.c says $(head -1 "$root/out"), the program $step s"
-exported=$(nm -D --defined-only "$usr/lib/libmoesim.so.0" | awk '$3 !~ /^moesim_/ && $3 !~ /^(_init|_fini|__asan|__ubsan|__odr_asan|\.)/ {print $3}' | head -3)
+grep -q "^scenarios/run-llama3-70b-h100-64.json: ${step%?}" "$root/out" ||
+  wrong "examples/predict.c says $(head -1 "$root/out"), the program $step s"
+exported=$(nm -D --defined-only "$usr/lib/libmoesim.so.0" |
+  awk '$3 !~ /^moesim_/ && $3 !~ /^(_init|_fini|__asan|__ubsan|__odr_asan|\.)/ {print $3}' | head -3)
 [ -z "$exported" ] || wrong "libmoesim.so exports more than its header: $exported"
 
-# --- libmoesim_lcma: its example, against the shared and the static library, checked against the plain definition ------------------
+# --- libmoesim_lcma: its example, against the shared and the static library, checked against the plain definition ---
 # shellcheck disable=SC2046
-multiply() { ${CC:-cc} -std=c99 -Wall -Werror examples/multiply.c "-I$usr/include" "$@" -lm -o "$root/multiply" && "$root/multiply" >"$root/out"; }
-multiply $(pkg-config --cflags --libs moesim_lcma) || wrong "examples/multiply.c with the shared library: $(cat "$root/out")"
-multiply "$usr/lib/libmoesim_lcma.a" $(PKG_CONFIG_SYSROOT_DIR='' pkg-config --libs glib-2.0) -lpthread -ldl || wrong "examples/multiply.c with the static library: $(cat "$root/out")"
-exported=$(nm -D --defined-only "$usr/lib/libmoesim_lcma.so.0" | awk '$3 !~ /^ms_lcma_/ && $3 !~ /^(_init|_fini|__asan|__ubsan|__odr_asan|\.)/ {print $3}' | head -3)
+multiply() {
+  ${CC:-cc} -std=c99 -Wall -Werror examples/multiply.c "-I$usr/include" "$@" -lm -o "$root/multiply" &&
+    "$root/multiply" >"$root/out"
+}
+multiply $(pkg-config --cflags --libs moesim_lcma) ||
+  wrong "examples/multiply.c with the shared library: $(cat "$root/out")"
+multiply "$usr/lib/libmoesim_lcma.a" $(PKG_CONFIG_SYSROOT_DIR='' pkg-config --libs glib-2.0) -lpthread -ldl ||
+  wrong "examples/multiply.c with the static library: $(cat "$root/out")"
+exported=$(nm -D --defined-only "$usr/lib/libmoesim_lcma.so.0" |
+  awk '$3 !~ /^ms_lcma_/ && $3 !~ /^(_init|_fini|__asan|__ubsan|__odr_asan|\.)/ {print $3}' | head -3)
 [ -z "$exported" ] || wrong "libmoesim_lcma.so exports more than its header: $exported"
 
-# --- the manual and the completions: nothing that the program parses is missing ------------------------------------------------
+# --- the manual and the completions: nothing that the program parses is missing -------------------------------------
 man=$usr/share/man/man1/moesim.1
 sed 's/\\-/-/g' "$man" >"$root/man"
 for verb in $(moesim --help | awk '/^  verb/ {on = 1; next} /^$/ {on = 0} on {print $1}' | grep -v '^[-─]'); do
   grep -q "^\.SS moesim $verb" "$root/man" || wrong "man page lacks $verb"
   for option in $(moesim help "$verb" | grep -o -- '--[a-z][a-z-]*' | sort -u); do
-    moesim "$verb" "$option" --help >/dev/null 2>&1 # examples may name options of other programs: only those that are ours count
+    # examples may name options of other programs: only those that are ours count
+    moesim "$verb" "$option" --help >/dev/null 2>&1
     moesim help "$verb" | grep -q "^  \(-., \)\?$option[= ]" || continue
     [ "$option" = --help ] || grep -q -- "$option" "$root/man" || wrong "man page lacks $verb $option"
     grep -q -- "$option" "$usr/share/bash-completion/completions/moesim" || wrong "bash completion lacks $verb $option"
-    [ "$option" = --help ] || grep -q -- "-l ${option#--} \|-l ${option#--}$" "$usr/share/fish/vendor_completions.d/moesim.fish" || wrong "fish completion lacks $verb $option"
+    [ "$option" = --help ] ||
+      grep -q -- "-l ${option#--} \|-l ${option#--}$" "$usr/share/fish/vendor_completions.d/moesim.fish" ||
+      wrong "fish completion lacks $verb $option"
     grep -q -- "'$option" "$usr/share/zsh/vendor-completions/_moesim" || wrong "zsh completion lacks $verb $option"
   done
 done
 bash -n "$usr/share/bash-completion/completions/moesim" || wrong "bash completion does not parse"
-if command -v zsh >/dev/null; then zsh -n "$usr/share/zsh/vendor-completions/_moesim" || wrong "zsh completion does not parse"; fi
-if command -v fish >/dev/null; then fish -n "$usr/share/fish/vendor_completions.d/moesim.fish" || wrong "fish completion does not parse"; fi
+if command -v zsh >/dev/null; then zsh -n "$usr/share/zsh/vendor-completions/_moesim" ||
+  wrong "zsh completion does not parse"; fi
+if command -v fish >/dev/null; then fish -n "$usr/share/fish/vendor_completions.d/moesim.fish" ||
+  wrong "fish completion does not parse"; fi
 if command -v groff >/dev/null; then
   warnings=$(groff -man -ww -Tutf8 "$man" 2>&1 >/dev/null | head -3)
   [ -z "$warnings" ] || wrong "man page: $warnings"
 fi
 complete_words() { # WORD... : what bash offers for the last one
-  bash -c 'source "$0/usr/local/share/bash-completion/completions/moesim"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _moesim; echo "${COMPREPLY[*]}"' "$root" "$@"
+  bash -c 'source "$0/usr/local/share/bash-completion/completions/moesim"
+    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _moesim; echo "${COMPREPLY[*]}"' "$root" "$@"
 }
 offers() { # EXPECTED WORD...
   local expected=$1
@@ -70,7 +87,8 @@ offers "gb200-nvl72" moesim import --hardware gb2
 if command -v fish >/dev/null; then
   fish_offers() { # EXPECTED LINE
     local got
-    got=$(fish -c 'source $argv[1]; complete -C $argv[2]' "$usr/share/fish/vendor_completions.d/moesim.fish" "$2" | cut -f1 | tr '\n' ' ')
+    got=$(fish -c 'source $argv[1]; complete -C $argv[2]' "$usr/share/fish/vendor_completions.d/moesim.fish" "$2" |
+      cut -f1 | tr '\n' ' ')
     [ "$got" = "$1 " ] || wrong "fish completion of '$2' offers '$got', not '$1'"
   }
   fish_offers "deepseek-v2 deepseek-v2-lite" "moesim show model deepseek-v2"

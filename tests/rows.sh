@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# tests/rows.sh BUILD - techniques are rows (src/*/*.def): a row with an empty or a missing column does not compile, a new row needs no
-# other edit, and no other folder asks for a technique by name. Works in a copy of the sources; prints what is wrong, status 1 then.
+# tests/rows.sh BUILD - techniques are rows (src/*/*.def): a row with an empty or a missing column does not compile, a
+# new row needs no other edit, and no other folder asks for a technique by name. Works in a copy of the sources; prints
+# what is wrong, status 1 then.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 copy=$(mktemp -d)
@@ -8,7 +9,8 @@ trap 'rm -rf "$copy"' EXIT
 bad=0
 wrong() { echo "$*"; bad=1; }
 cp -r src "$copy/src"
-flags="-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-missing-field-initializers -I$copy/src $(pkg-config --cflags glib-2.0 json-glib-1.0 yaml-0.1)"
+flags="-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-missing-field-initializers -I$copy/src \
+  $(pkg-config --cflags glib-2.0 json-glib-1.0 yaml-0.1)"
 
 # shellcheck disable=SC2086
 compiles() { ${CC:-cc} $flags -fsyntax-only "$copy/$1" 2>"$copy/log"; }
@@ -45,28 +47,36 @@ nobody_names() { # PATTERN OWN_FOLDER DEFAULTS: uses of single rows outside the 
   [ -z "$named" ] || wrong "asks for a technique by name, not its row: $named"
 }
 
-# --- dispatchers ----------------------------------------------------------------------------------------------------------
+# --- dispatchers ----------------------------------------------------------------------------------------------------
 nobody_names 'MS_DISPATCH_[A-Z]' src/describe/ 'the default \*/|ms_dispatchers\[MS_DISPATCH_ALLGATHER\].launch_type'
-try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER 'TWIN, "twin"' '"all-to-all under another name"' \
-  '.machine_key = MS_EVERY_MACHINE' '.least_ranks = 1' '.rank_counts = MS_RANKS(2, 4)' '.ep_overlap = TRUE' '.shared_overlap = TRUE' \
+try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER 'TWIN, "twin"' \
+  '"all-to-all under another name"' \
+  '.machine_key = MS_EVERY_MACHINE' '.least_ranks = 1' '.rank_counts = MS_RANKS(2, 4)' '.ep_overlap = TRUE' \
+  '.shared_overlap = TRUE' \
   '.fp8 = FALSE' '.pads_to_capacity = TRUE' '.rank_capacity = FALSE' '.waits_in_preprocess = TRUE' '.in_auto = TRUE' \
-  '.carry = MS_CARRY_COPIES' '.weight_with = MS_WITH_COPY' '.weight_B = 4' '.weight_back_B = 4' '.permutes = MS_PERMUTE_SENDER' \
+  '.carry = MS_CARRY_COPIES' '.weight_with = MS_WITH_COPY' '.weight_B = 4' '.weight_back_B = 4' \
+  '.permutes = MS_PERMUTE_SENDER' \
   '.pads = MS_PAD_SENDER' '.asks = MS_ASK_COUNTS' '.host_waits = MS_WAIT_BEFORE' '.movers = MS_MOVED_BY_COLLECTIVE' \
-  '.sms_key = MS_NO_KEY' '.sms = 0' '.network_sms = 0' '.buffers = MS_BUFFERS_NONE' '.launch_type = "twin"' '.launch_backend = NULL' \
+  '.sms_key = MS_NO_KEY' '.sms = 0' '.network_sms = 0' '.buffers = MS_BUFFERS_NONE' '.launch_type = "twin"' \
+  '.launch_backend = NULL' \
   '.launch_sms = NULL' '.launch_old_word = NULL' '.launch_domain = NULL'
 
-# --- precisions -----------------------------------------------------------------------------------------------------------
+# --- precisions -----------------------------------------------------------------------------------------------------
 try_row src/describe/precision.def src/describe/precision.c MS_PRECISION 'TWIN, "twin"' '"BF16 under another name"' \
-  '.peak = MS_PEAK(peak_bf16_flops)' '.bits = 16' '.operand = MS_ODT_BF16' '.dtype = MS_DT_BF16' '.row_align = 0' '.amax = FALSE' \
-  '.delayed = FALSE' '.weight_B = 2' '.gathered_weight_B = 2' '.gathers_by_gradients = FALSE' '.output_proj = FALSE' '.in_auto = TRUE' \
+  '.peak = MS_PEAK(peak_bf16_flops)' '.bits = 16' '.operand = MS_ODT_BF16' '.dtype = MS_DT_BF16' '.row_align = 0' \
+  '.amax = FALSE' \
+  '.delayed = FALSE' '.weight_B = 2' '.gathered_weight_B = 2' '.gathers_by_gradients = FALSE' '.output_proj = FALSE' \
+  '.in_auto = TRUE' \
   '.launch_format = NULL' '.launch_recipe = NULL' '.launch_mt = TRUE' '.launch_modelzoo = "bf16"'
 
-# --- schedules ------------------------------------------------------------------------------------------------------------
+# --- schedules ------------------------------------------------------------------------------------------------------
 nobody_names 'MS_SCHED_[A-Z0-9]' src/sched/ '[^=!<>]= MS_SCHED_1F1B[,;]|ms_schedule_new\(MS_SCHED_1F1B,'
 
 # A schedule that is 1F1B under another name: a row and a file with a builder.
-try_row src/sched/schedule.def src/sched/schedule.c SCHEDULE TWIN '"twin"' '"1F1B under another name"' ms_twin_build ms_fits_always \
-  MS_PLACE_ROUND_ROBIN MS_CHUNKS_ONE MS_COPIES_ONE MS_SPLITS_NONE MS_SENDS_BLOCK MS_COSTS_IGNORED MS_PAIRS_NEVER MS_STEPS_APART \
+try_row src/sched/schedule.def src/sched/schedule.c SCHEDULE TWIN '"twin"' '"1F1B under another name"' ms_twin_build \
+  ms_fits_always \
+  MS_PLACE_ROUND_ROBIN MS_CHUNKS_ONE MS_COPIES_ONE MS_SPLITS_NONE MS_SENDS_BLOCK MS_COSTS_IGNORED MS_PAIRS_NEVER \
+  MS_STEPS_APART \
   ms_1f1b_live MS_SEARCH_LEAVES_OUT '"it is a test"'
 cat >"$copy/src/sched/twin.c" <<'C'
 #include "sched/build.h"
@@ -78,7 +88,8 @@ cat >"$copy/main.c" <<'C'
 int main(void) {
   MsScheduleKind twin = 0;
   while (strcmp(ms_schedule_words[twin], "twin") != 0) twin++;
-  g_autoptr(MsSchedule) a = ms_schedule_new((int)twin, 4, 8, 1, 0, FALSE, NULL, 0), b = ms_schedule_new(MS_SCHED_1F1B, 4, 8, 1, 0, FALSE, NULL, 0);
+  g_autoptr(MsSchedule) a = ms_schedule_new((int)twin, 4, 8, 1, 0, FALSE, NULL, 0),
+                        b = ms_schedule_new(MS_SCHED_1F1B, 4, 8, 1, 0, FALSE, NULL, 0);
   if (!a || !ms_schedule_valid(a, NULL, 0)) return 1;
   for (int s = 0; s < 4; s++)
     if (a->n[s] != b->n[s] || memcmp(a->slot[s], b->slot[s], sizeof(MsSlot) * (size_t)a->n[s]) != 0) return 2;
@@ -97,9 +108,10 @@ for file in sched/schedule.c layout/rules_stages.c launch/groups_layout.c; do
   compiles "src/$file" || wrong "src/$file needs the row of gpipe: $(grep -m 1 error "$copy/log")"
 done
 
-# --- communication of context parallelism -----------------------------------------------------------------------------------
+# --- communication of context parallelism ---------------------------------------------------------------------------
 nobody_names 'MS_CP_(P2P|ALL_GATHER|A2A|A2A_P2P)[^A-Z0-9_]' src/describe/cp_comm '[^=!<>]= MS_CP_P2P;'
-try_row src/describe/cp_comm.def src/describe/cp_comm.c CP_COMM TWIN '"twin"' '"p2p under another name"' MS_CP_HEADS_STAY \
+try_row src/describe/cp_comm.def src/describe/cp_comm.c CP_COMM TWIN '"twin"' '"p2p under another name"' \
+  MS_CP_HEADS_STAY \
   MS_CP_KEYS_GO_ROUND '""' MS_CP_MEGATRON_CORE
 
 exit $bad

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases, two at a time.
+# tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases.
 #
-# quick leaves out programs named test_full_* and the installation (tests/install.sh), not the tables of techniques (tests/rows.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that
+# quick leaves out programs named test_full_* and the installation (tests/install.sh), not the tables of techniques
+# (tests/rows.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME
+# with `cmd` (a shell command that
 # calls `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
-# `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always "N passed, M failed"
-# (and ", K skipped" without a browser); status 1 when M > 0.
+# `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always
+# "N passed, M failed" (and ", K skipped" without a browser); status 1 when M > 0.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 export LC_ALL=C NO_COLOR=1 G_DEBUG=fatal-warnings G_SLICE=always-malloc MOESIM_CHECK=1
 unset MOESIM_DATA
 
-# --- one job, in a process of its own: its result is a file "PASSED FAILED" and what it has to say ---------------------------
+# --- one job, in a process of its own: its result is a file "PASSED FAILED" and what it has to say ------------------
 one_program() { # PROGRAM RESULT
   local name out status passed failed
   name=$(basename "$1")
@@ -36,16 +38,19 @@ one_golden() { # CASE RESULT
   for part in exit stdout stderr; do
     cmp -s "$1/$part" "$dir/$part" || bad="$bad$(diff -u "$1/$part" "$dir/$part" 2>&1 | head -n 40)"$'\n'
   done
-  if [ -z "$bad" ]; then echo "1 0" >"$2"; else { echo "0 1"; echo "FAILED golden $(basename "$1"): $(cat "$1/cmd")"; printf '%s' "$bad"; } >"$2"; fi
+  if [ -z "$bad" ]; then echo "1 0" >"$2"
+  else { echo "0 1"; echo "FAILED golden $(basename "$1"): $(cat "$1/cmd")"; printf '%s' "$bad"; } >"$2"; fi
   rm -rf "$dir"
 }
 
 one_script() { # SCRIPT RESULT
   local out
-  if out=$(timeout 600 "$1" "$build" 2>&1 </dev/null); then echo "1 0" >"$2"; else { echo "0 1"; echo "FAILED $1"; tail -n 40 <<<"$out"; } >"$2"; fi
+  if out=$(timeout 600 "$1" "$build" 2>&1 </dev/null); then echo "1 0" >"$2"
+  else { echo "0 1"; echo "FAILED $1"; tail -n 40 <<<"$out"; } >"$2"; fi
 }
 
-# Headless Chromium over the pages (tests/browser/NAME.mjs). Without node, Chromium or playwright-core it is skipped, with a word.
+# Headless Chromium over the pages (tests/browser/NAME.mjs). Without node, Chromium or playwright-core it is skipped,
+# with a word.
 one_browser() { # SCRIPT RESULT
   local out status why="" line
   command -v node >/dev/null || why="no node"
@@ -59,7 +64,9 @@ one_browser() { # SCRIPT RESULT
   status=$?
   line=$(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<<"$out" | tail -n 1)
   if [ -z "$line" ]; then line="0 1"; elif [ "$status" -ne 0 ] && [ "${line#* }" -eq 0 ]; then line="${line% *} 1"; fi
-  { echo "$line"; if [ "${line#* }" -gt 0 ]; then echo "FAILED $(basename "$1") (exit $status)"; tail -n 60 <<<"$out"; else grep -v passed <<<"$out"; fi; } >"$2"
+  { echo "$line"
+    if [ "${line#* }" -gt 0 ]; then echo "FAILED $(basename "$1") (exit $status)"; tail -n 60 <<<"$out"
+    else grep -v passed <<<"$out"; fi; } >"$2"
 }
 
 case "${1:-}" in
@@ -69,7 +76,7 @@ case "${1:-}" in
 --golden) one_golden "$2" "$3"; exit 0 ;;
 esac
 
-# --- all of them ----------------------------------------------------------------------------------------------------------
+# --- all of them ----------------------------------------------------------------------------------------------------
 build=${1:?usage: tests/run.sh BUILD quick|full|golden-update}
 tier=${2:?usage: tests/run.sh BUILD quick|full|golden-update}
 PATH=$(cd "$build" && pwd):$PATH
@@ -91,6 +98,7 @@ trap 'rm -rf "$results"' EXIT
   done
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/install.sh "$results/install"
   [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/rows.sh "$results/rows"
+  [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/commands.sh "$results/commands"
   for script in tests/browser/*.mjs; do
     case $script in */harness.mjs) continue ;; esac
     [ "$tier" = full ] && printf '%s\0%s\0%s\0' --browser "$script" "$results/browser.$(basename "$script" .mjs)"

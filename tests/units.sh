@@ -1,6 +1,8 @@
 #!/bin/sh
-# tests/units.sh BUILD - the arithmetic of src/lcma on every vector unit: those of this CPU, those of an x86 CPU without AVX-512 and those of aarch64
-# under qemu-user (./bootstrap --tests installs it and the cross compiler). What is missing is skipped by name; status 1 when a unit is wrong.
+# tests/units.sh BUILD - the arithmetic of src/lcma on every vector unit: those of this CPU, those of an x86 CPU
+# without AVX-512 and those of aarch64
+# under qemu-user (./bootstrap --tests installs it and the cross compiler). What is missing is skipped by name; status
+# 1 when a unit is wrong.
 set -eu
 build=${1:?usage: tests/units.sh BUILD}
 cd "$(dirname "$0")/.."
@@ -27,7 +29,8 @@ run "this CPU" "$build/units/native"
 case $(uname -m) in
 x86_64)
   grep -q avx512f /proc/cpuinfo || echo "== avx512: skipped, this CPU has none, and qemu-user does not emulate it"
-  missing qemu-x86_64 "x86 without AVX-512" || run "x86 without AVX-512" qemu-x86_64 -cpu Haswell "$build/units/native" $step 2>/dev/null
+  missing qemu-x86_64 "x86 without AVX-512" ||
+    run "x86 without AVX-512" qemu-x86_64 -cpu Haswell "$build/units/native" $step 2>/dev/null
   ;;
 esac
 if ! missing aarch64-linux-gnu-gcc aarch64 && ! missing qemu-aarch64 aarch64; then
@@ -35,7 +38,8 @@ if ! missing aarch64-linux-gnu-gcc aarch64 && ! missing qemu-aarch64 aarch64; th
   aarch64-linux-gnu-gcc $flags -static $source -o "$build/units/aarch64"
   run "aarch64" qemu-aarch64 -cpu cortex-a72 "$build/units/aarch64" $step
   for length in 1 2 3 4 8; do
-    run "aarch64, SVE of $((128 * length)) bits" qemu-aarch64 -cpu "max,sve-max-vq=$length,sve$((128 * length))=on" "$build/units/aarch64" $step sve
+    run "aarch64, SVE of $((128 * length)) bits" qemu-aarch64 -cpu "max,sve-max-vq=$length,sve$((128 * length))=on" \
+      "$build/units/aarch64" $step sve
   done
 fi
 exit $failed

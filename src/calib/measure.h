@@ -1,7 +1,7 @@
 /* src/calib/measure.h - measured rows of kernels and collectives, sorted into series, and what a curve predicts for one
  * row.
  *
- * A table is recognised by its columns (measurements/README.md; a user's own table works the same way): GEMMs (dtype,
+ * A table is recognised by its columns (docs/extend.md; a user's own table works the same way): GEMMs (dtype,
  * m, n, k), the same with a role (fwd, dgrad, wgrad), expert layers, grouped GEMMs with a role, causal attention, MLA,
  * attention forward and backward, gated delta rules, NCCL collectives, DeepEP and NVLink all-to-all dispatch and
  * combine, casts, copies. All have latency_us (DeepEP: dispatch_us, combine_us). The columns gpu and source are

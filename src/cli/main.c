@@ -64,11 +64,10 @@ const MsVerb ms_verbs[] = {
      ms_cli_show},
     {"validate", "DIR|FILE…", "compare predictions with the `measured` section of scenarios",
      "  moesim validate my-runs/\n"
-     "  moesim validate --by gpu --fidelity fast validation/\n"
-     "  moesim validate --exact --plot scatter.svg validation/\n"
-     "  moesim validate --ladders validation/ladders.json validation/     does it put runs in the right order?\n"
-     "  moesim validate --cross-validate validation/                      what are the fitted figures worth on other "
-     "runs?\n"
+     "  moesim validate --by gpu --fidelity fast scenarios/published\n"
+     "  moesim validate --exact --plot scatter.svg scenarios/published\n"
+     "  moesim validate --ladders tests/data/ladders.json scenarios/published   does it put runs in the right order?\n"
+     "  moesim validate --cross-validate scenarios/published     what are the fitted figures worth on other runs?\n"
      "\nA rate is compared as the step time it stands for; errors are predicted / measured - 1.\n",
      ms_cli_validate},
     {"fit", "--hardware NAME MEASUREMENTS.csv…",

@@ -1,10 +1,10 @@
 /* src/study/ladder.h - does the prediction put runs in the right order, and knows it what one knob does?
  *
- * A ladders file (validation/README.md) lists sets of runs: published ablations, scaling and schedule series, and all
- * layouts of one task. Runs of a set are compared in pairs by step time; by the time a GPU takes for a token in sets of
- * kind "scaling", where rates are given. Kendall's tau is (concordant - discordant) / (both), over pairs whose measured
- * times differ; a tie of predictions counts as neither. A pair is a single-knob change when the two scenarios differ in
- * one key of model, hardware, gpus, training, layout and options (`recompute` is one key). */
+ * A ladders file (tests/data/ladders.json is one) lists sets of runs: published ablations, scaling and schedule series,
+ * and all layouts of one task. Runs of a set are compared in pairs by step time; by the time a GPU takes for a token in
+ * sets of kind "scaling", where rates are given. Kendall's tau is (concordant - discordant) / (both), over pairs whose
+ * measured times differ; a tie of predictions counts as neither. A pair is a single-knob change when the two scenarios
+ * differ in one key of model, hardware, gpus, training, layout and options (`recompute` is one key). */
 #ifndef MS_STUDY_LADDER_H
 #define MS_STUDY_LADDER_H
 

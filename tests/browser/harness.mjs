@@ -1,4 +1,5 @@
-// tests/browser/harness.mjs - a browser, pages whose errors count, and a list of checks. Prints "N passed, M failed" as its last line.
+// tests/browser/harness.mjs - a browser, pages whose errors count, and a list of checks. Prints "N passed, M failed"
+// as its last line.
 import {chromium} from 'playwright-core';
 import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
@@ -28,10 +29,15 @@ export function ok(condition, what) {
 
 export const moesim = (...args) =>
   new Promise(resolve =>
-    execFile('moesim', args, {maxBuffer: 64 << 20}, (error, stdout, stderr) => resolve({status: error ? error.code : 0, stdout, stderr})),
+    execFile('moesim', args, {maxBuffer: 64 << 20}, (error, stdout, stderr) =>
+      resolve({status: error ? error.code : 0, stdout, stderr}),
+    ),
   );
 
-const browser = await chromium.launch({executablePath: process.env.CHROMIUM || '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu']});
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
+  args: ['--no-sandbox', '--disable-gpu'],
+});
 
 // A page with everything it complained about, and every address it asked for.
 export async function open(url, {width = 1280, height = 900, colorScheme = 'light'} = {}) {

@@ -1,4 +1,5 @@
-// The page of `moesim report` in a real browser: draws without complaint, offline, answers to pointer and keyboard, fits its window, in light and dark.
+// The page of `moesim report` in a real browser: draws without complaint, offline, answers to pointer and keyboard,
+// fits its window, in light and dark.
 import {readFileSync, statSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {check, equal, finish, folder, moesim, ok, open} from './harness.mjs';
@@ -26,7 +27,10 @@ await check('a 2048-GPU page is below 5 MB', async () => {
   const size = statSync(large).size,
     page = await open(at(large));
   ok(size < 5e6, `${size} bytes`);
-  console.log(`2048 GPUs: ${(size / 1e6).toFixed(2)} MB, interactive after ${await page.evaluate(() => document.documentElement.dataset.ready)} ms`);
+  console.log(
+    `2048 GPUs: ${(size / 1e6).toFixed(2)} MB, interactive after ` +
+    `${await page.evaluate(() => document.documentElement.dataset.ready)} ms`,
+  );
   equal(page.complaints.join('; '), '', 'complaints');
   await page.close();
 });
@@ -37,12 +41,32 @@ for (const width of [1280, 390])
       const page = await open(at(small), {width, colorScheme});
       equal(page.complaints.join('; '), '', 'complaints');
       equal(page.asked.filter(u => !u.startsWith('file:') && !u.startsWith('data:')).join(' '), '', 'network');
-      ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page is wider than its window');
-      for (const id of ['summary', 'parts', 'mfu', 'timeline', 'overlap', 'memory', 'map', 'traffic', 'operators', 'sources']) {
+      ok(
+        await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth),
+        'the page is wider than its window',
+      );
+      for (const id of [
+        'summary',
+        'parts',
+        'mfu',
+        'timeline',
+        'overlap',
+        'memory',
+        'map',
+        'traffic',
+        'operators',
+        'sources',
+      ]) {
         const box = await page.locator(`section#${id}`).boundingBox();
-        ok(box && box.height > 60 && box.x >= 0 && box.x + box.width <= width, `section ${id} stands at ${JSON.stringify(box)}`);
+        ok(
+          box && box.height > 60 && box.x >= 0 && box.x + box.width <= width,
+          `section ${id} stands at ${JSON.stringify(box)}`,
+        );
       }
-      ok(luminance(await background(page)) > 128 === (colorScheme === 'light'), 'background does not follow the system');
+      ok(
+        luminance(await background(page)) > 128 === (colorScheme === 'light'),
+        'background does not follow the system',
+      );
       const sizes = await page.evaluate(() =>
         [...document.querySelectorAll('main p, main td, main .s')].map(n => parseFloat(getComputedStyle(n).fontSize)),
       );
@@ -54,10 +78,17 @@ await check('figures say what the program says', async () => {
   const page = await open(at(small)),
     r = JSON.parse((await moesim('run', '--json', 'scenarios/run-deepseek-v3-gb200-256.json')).stdout);
   const shown = await page.locator('#summary').innerText();
-  ok(shown.includes(`${(100 * r.mfu).toFixed(1)} %`) && shown.includes(Math.round(r.tokens_per_s_per_gpu).toLocaleString('en-US')), shown);
+  ok(
+    shown.includes(`${(100 * r.mfu).toFixed(1)} %`) &&
+      shown.includes(Math.round(r.tokens_per_s_per_gpu).toLocaleString('en-US')),
+    shown,
+  );
   const data = JSON.parse(await page.locator('#data').textContent()).runs[0];
   equal(data.result.step_time_s, r.step_time_s, 'step time');
-  ok(Math.abs(data.result.gap.reduce((s, g) => s + g.mfu_points, 0) - 100) < 1e-6, 'the waterfall does not add up to 100');
+  ok(
+    Math.abs(data.result.gap.reduce((s, g) => s + g.mfu_points, 0) - 100) < 1e-6,
+    'the waterfall does not add up to 100',
+  );
   await page.close();
 });
 
@@ -123,9 +154,15 @@ await check('toggles change what they name', async () => {
   await page.locator('#traffic .seg button').last().click();
   ok((await pixels(page.locator('#traffic canvas'))) !== matrix, 'class of the matrix');
   await page.locator('#overlap select').selectOption('0');
-  ok((await page.locator('#overlap canvas').first().getAttribute('aria-label')).includes('stage 0'), 'stage of the streams');
+  ok(
+    (await page.locator('#overlap canvas').first().getAttribute('aria-label')).includes('stage 0'),
+    'stage of the streams',
+  );
   await page.locator('#memory select').selectOption('2');
-  ok((await page.locator('#memory').innerText()).includes('Kept for backward on stage 2'), 'stage of the kept tensors');
+  ok(
+    (await page.locator('#memory').innerText()).includes('Kept for backward on stage 2'),
+    'stage of the kept tensors',
+  );
   await page.locator('#operators summary').click();
   await page.locator('#operators table tbody tr').nth(20).waitFor({timeout: 5000});
   equal(page.complaints.join('; '), '', 'complaints');
@@ -145,7 +182,9 @@ await check('names cannot break out, several runs compare', async () => {
     file = join(folder, 'nasty.json');
   scenario.name = nasty;
   writeFileSync(file, JSON.stringify(scenario));
-  const page = await open(at(await report('nasty.html', '--no-validation', file, 'scenarios/run-qwen3-235b-h100-256.json')));
+  const page = await open(
+    at(await report('nasty.html', '--no-validation', file, 'scenarios/run-qwen3-235b-h100-256.json')),
+  );
   equal(await page.locator('h1').textContent(), nasty, 'heading');
   ok((await page.title()).startsWith(nasty), await page.title());
   equal(page.complaints.join('; '), '', 'complaints');

@@ -7,14 +7,18 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {check, equal, finish, folder, moesim, ok, open} from './harness.mjs';
 
-/* --- a server of our own --------------------------------------------------------------------------------------------------------- */
+/* --- a server of our own ---------------------------------------------------------------------------------------- */
 async function serve(...args) {
   const env = {
     ...process.env,
     ASAN_OPTIONS: `${process.env.ASAN_OPTIONS || ''}:quarantine_size_mb=8`,
   }; /* freed memory that a sanitizer holds back is not the server's */
   const child = spawn('moesim', ['serve', '--port', '0', ...args], {env, stdio: ['ignore', 'pipe', 'pipe']});
-  const server = {child, err: '', ended: new Promise(done => child.on('exit', (code, signal) => done(code ?? signal)))};
+  const server = {
+    child,
+    err: '',
+    ended: new Promise(done => child.on('exit', (code, signal) => done(code ?? signal))),
+  };
   child.stderr.on('data', d => {
     server.err += d;
   });
@@ -65,8 +69,13 @@ const raw = (server, bytes) =>
       .on('close', () => done(text));
   });
 const alive = async server => equal((await ask(server, 'GET', '/')).status, 200, 'GET / afterwards');
-const rss = server => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))[1]) / 1024;
-const children = server => readFileSync(`/proc/${server.child.pid}/task/${server.child.pid}/children`, 'utf8').trim().split(/\s+/).filter(Boolean);
+const rss = server =>
+  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))[1]) / 1024;
+const children = server =>
+  readFileSync(`/proc/${server.child.pid}/task/${server.child.pid}/children`, 'utf8')
+    .trim()
+    .split(/\s+/)
+    .filter(Boolean);
 const left = () => readdirSync(tmpdir()).filter(n => n.startsWith('moesim-serve-')).length;
 async function over(server, id) {
   for (;;) {
@@ -96,13 +105,17 @@ const folders = left(),
   at = `http://127.0.0.1:${server.port}/`,
   atRest = rss(server);
 
-/* --- what it answers ---------------------------------------------------------------------------------------------------------------- */
+/* --- what it answers -------------------------------------------------------------------------------------------- */
 await check('a hundred plans at once, all the same answer, memory bounded', async () => {
   const started = await Promise.all([...Array(100)].map(() => ask(server, 'POST', '/api/plan', small)));
   equal(started.filter(r => r.status === 202).length, 100, 'accepted');
   const all = await Promise.all(started.map(r => over(server, JSON.parse(r.text).id)));
   equal(all.filter(p => p.state === 'done').length, 100, 'done');
-  equal(new Set(all.map(p => JSON.stringify(p.plan.best.map(b => [b.step_time_s, b.scenario.layout])))).size, 1, 'different answers');
+  equal(
+    new Set(all.map(p => JSON.stringify(p.plan.best.map(b => [b.step_time_s, b.scenario.layout])))).size,
+    1,
+    'different answers',
+  );
   const want = JSON.parse((await moesim('plan', '--json', join(folder, 'request.json'))).stdout || '{"best":[]}');
   equal(all[0].plan.best[0].step_time_s, want.best[0].step_time_s, 'step time of moesim plan');
   ok(rss(server) < atRest + 200, `${rss(server)} MiB, ${atRest} at rest`);
@@ -134,7 +147,9 @@ await check('a run is the data of the page', async () => {
 });
 
 await check('launch arguments of what was planned', async () => {
-  const best = (await over(server, JSON.parse((await ask(server, 'POST', '/api/plan', small)).text).id)).plan.best[0].scenario, r = await ask(server, 'POST', '/api/launch/megatron', JSON.stringify(best));
+  const best = (await over(server, JSON.parse((await ask(server, 'POST', '/api/plan', small)).text).id)).plan.best[0]
+      .scenario,
+    r = await ask(server, 'POST', '/api/launch/megatron', JSON.stringify(best));
   equal(r.status, 200, r.text.slice(0, 200));
   ok(JSON.parse(r.text).text.includes(`--tensor-model-parallel-size ${best.layout.tp}`), r.text.slice(0, 400));
   equal((await ask(server, 'POST', '/api/launch/nothing', JSON.stringify(best))).status, 404, 'an unknown form');
@@ -142,14 +157,38 @@ await check('launch arguments of what was planned', async () => {
 });
 
 await check('a few words are the request of the command line, and its plan', async () => {
-  const words = {model: 'deepseek-v2-lite', hardware: 'h100-sxm', gpus: 8, precision: 'bf16', seq_length: 4096, global_batch_size: 64};
-  const options = ['--model', words.model, '--hardware', words.hardware, '--gpus', '8', '--precision', 'bf16', '-s', '4096', '-b', '64'];
+  const words = {
+    model: 'deepseek-v2-lite',
+    hardware: 'h100-sxm',
+    gpus: 8,
+    precision: 'bf16',
+    seq_length: 4096,
+    global_batch_size: 64,
+  };
+  const options = [
+    '--model',
+    words.model,
+    '--hardware',
+    words.hardware,
+    '--gpus',
+    '8',
+    '--precision',
+    'bf16',
+    '-s',
+    '4096',
+    '-b',
+    '64',
+  ];
   const r = await ask(server, 'POST', '/api/request', JSON.stringify(words)),
     written = (await moesim('plan', ...options, '--write-request', '-')).stdout;
   equal(r.text, written.trim(), 'request');
   const best = (await over(server, JSON.parse((await ask(server, 'POST', '/api/plan', r.text)).text).id)).plan.best,
     want = JSON.parse((await moesim('plan', ...options, '--json')).stdout).best;
-  equal(JSON.stringify(best.map(b => [b.step_time_s, b.scenario])), JSON.stringify(want.map(b => [b.step_time_s, b.scenario])), 'plan');
+  equal(
+    JSON.stringify(best.map(b => [b.step_time_s, b.scenario])),
+    JSON.stringify(want.map(b => [b.step_time_s, b.scenario])),
+    'plan',
+  );
   for (const [bad, why] of [
     [{model: 'deepseek-v2-lite'}, 'give model, hardware and gpus'],
     [{...words, gpus: 0}, 'gpus 0: give numbers'],
@@ -162,7 +201,7 @@ await check('a few words are the request of the command line, and its plan', asy
   }
 });
 
-/* --- what it refuses ------------------------------------------------------------------------------------------------------------------ */
+/* --- what it refuses -------------------------------------------------------------------------------------------- */
 await check('malformed bodies are told what is wrong', async () => {
   const bad = [
     '',
@@ -188,7 +227,8 @@ await check('malformed bodies are told what is wrong', async () => {
       if (path === '/api/plan' && r.status === 202) {
         /* what only the planner finds wrong */
         const p = await over(server, JSON.parse(r.text).id);
-        if (body !== bad[bad.length - 1]) ok(p.state === 'failed' && p.message.length > 10, `${body.slice(0, 60)}: ${p.state}`);
+        if (body !== bad[bad.length - 1])
+          ok(p.state === 'failed' && p.message.length > 10, `${body.slice(0, 60)}: ${p.state}`);
       } else if (!(path === '/api/run' && body === bad[bad.length - 1])) {
         equal(r.status, 400, body.slice(0, 60));
         ok(JSON.parse(r.text).error.length > 5, r.text);
@@ -200,8 +240,22 @@ await check('malformed bodies are told what is wrong', async () => {
 });
 
 await check('paths name nothing', async () => {
-  for (const name of ['/etc/passwd', '../../../etc/passwd', 'models/deepseek-v3.json', '..', '-', 'C:\\x', './h100-sxm', 'file:///etc/passwd'])
-    for (const make of [n => ({model: n}), n => ({hardware: n}), n => ({model: {base: n}}), n => ({hardware: {base: n, nic_Bps: 1e9}})]) {
+  for (const name of [
+    '/etc/passwd',
+    '../../../etc/passwd',
+    'models/deepseek-v3.json',
+    '..',
+    '-',
+    'C:\\x',
+    './h100-sxm',
+    'file:///etc/passwd',
+  ])
+    for (const make of [
+      n => ({model: n}),
+      n => ({hardware: n}),
+      n => ({model: {base: n}}),
+      n => ({hardware: {base: n, nic_Bps: 1e9}}),
+    ]) {
       const r = await ask(server, 'POST', '/api/run', JSON.stringify({...JSON.parse(scenario), ...make(name)}));
       equal(r.status, 400, `${name} ${r.text.slice(0, 80)}`);
       ok(!r.text.includes('root:x:'), r.text);
@@ -218,8 +272,14 @@ await check('paths name nothing', async () => {
     '/src/cli/main.c',
     '/./',
   ]) {
-    const reply = await raw(server, `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nConnection: close\r\n\r\n`);
-    ok(/^HTTP\/1\.1 (404|400|301|200)/.test(reply) && !reply.includes('root:x:') && !reply.includes('#include'), `${path}: ${reply.slice(0, 60)}`);
+    const reply = await raw(
+      server,
+      `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nConnection: close\r\n\r\n`,
+    );
+    ok(
+      /^HTTP\/1\.1 (404|400|301|200)/.test(reply) && !reply.includes('root:x:') && !reply.includes('#include'),
+      `${path}: ${reply.slice(0, 60)}`,
+    );
     if (reply.startsWith('HTTP/1.1 200')) ok(reply.includes('<title>moesim'), `${path} served something else`);
   }
 });
@@ -227,9 +287,18 @@ await check('paths name nothing', async () => {
 await check('strangers are refused', async () => {
   equal((await ask(server, 'GET', '/', undefined, {Host: 'evil.example:80'})).status, 421, 'another host');
   equal((await ask(server, 'GET', '/', undefined, {Host: `localhost:${server.port}`})).status, 200, 'localhost');
-  equal((await ask(server, 'POST', '/api/plan', small, {Origin: 'http://evil.example'})).status, 403, 'another origin');
   equal(
-    (await ask(server, 'POST', '/api/plan', small, {Origin: `http://127.0.0.1:${server.port}`, 'Content-Type': 'text/plain'})).status,
+    (await ask(server, 'POST', '/api/plan', small, {Origin: 'http://evil.example'})).status,
+    403,
+    'another origin',
+  );
+  equal(
+    (
+      await ask(server, 'POST', '/api/plan', small, {
+        Origin: `http://127.0.0.1:${server.port}`,
+        'Content-Type': 'text/plain',
+      })
+    ).status,
     415,
     'a simple request',
   );
@@ -237,7 +306,11 @@ await check('strangers are refused', async () => {
   equal((await ask(server, 'GET', '/api/run')).status, 405, 'GET of a run');
   equal((await ask(server, 'DELETE', '/api/plan/x')).status, 404, 'an unknown plan');
   const page = await ask(server, 'GET', '/');
-  ok(page.headers['content-security-policy'].includes("default-src 'none'") && page.headers['x-content-type-options'] === 'nosniff', 'headers');
+  ok(
+    page.headers['content-security-policy'].includes("default-src 'none'") &&
+      page.headers['x-content-type-options'] === 'nosniff',
+    'headers',
+  );
 });
 
 await check('oversized bodies, announced or not', async () => {
@@ -246,7 +319,8 @@ await check('oversized bodies, announced or not', async () => {
     /* chunks without end */
     const socket = net.connect(server.port, '127.0.0.1', () => {
       socket.write(
-        `POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`,
+        `POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: ` +
+        `application/json\r\nTransfer-Encoding: chunked\r\n\r\n`,
       );
       const chunk = `4000\r\n${' '.repeat(0x4000)}\r\n`;
       let sent = 0;
@@ -267,7 +341,10 @@ await check('oversized bodies, announced or not', async () => {
       .resume();
   });
   equal(endless, 'cut', 'endless chunks');
-  const header = await raw(server, `GET / HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nX: ${'x'.repeat(1 << 20)}\r\n\r\n`);
+  const header = await raw(
+    server,
+    `GET / HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nX: ${'x'.repeat(1 << 20)}\r\n\r\n`,
+  );
   ok(!header.startsWith('HTTP/1.1 200'), 'a header of a megabyte');
   for (const junk of [
     '\r\n\r\n',
@@ -292,7 +369,8 @@ await check('slow clients are cut, others answered meanwhile', async () => {
               socket.write(
                 i % 3 === 1
                   ? 'GET / HT'
-                  : `POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{`,
+                  : `POST /api/plan HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: ` +
+                    `application/json\r\nContent-Length: 1000\r\n\r\n{`,
               );
             done(socket);
           });
@@ -321,7 +399,9 @@ await check('slow clients are cut, others answered meanwhile', async () => {
   equal((await ask(server, 'POST', '/api/run', scenario)).status, 200, 'a run meanwhile');
   await cut;
   clearInterval(drip);
-  const many = [...Array(400)].map(() => net.connect(server.port, '127.0.0.1').on('error', () => {})); /* more than it holds */
+  const many = [...Array(400)].map(() =>
+    net.connect(server.port, '127.0.0.1').on('error', () => {}),
+  ); /* more than it holds */
   await new Promise(done => setTimeout(done, 200));
   many.forEach(s => s.destroy());
   await new Promise(done => setTimeout(done, 200));
@@ -332,7 +412,8 @@ await check('a client that goes away takes its work with it', async () => {
   const socket = net.connect(server.port, '127.0.0.1'),
     body = scenario.replace('"global_batch_size": 128', '"global_batch_size": 16384');
   socket.write(
-    `POST /api/run HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    `POST /api/run HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\nContent-Length: ` +
+    `${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
   while (children(server).length === 0) await new Promise(done => setTimeout(done, 5));
   socket.destroy();
@@ -349,7 +430,7 @@ await check('a search that nobody asks about any more is stopped', async () => {
   await alive(server);
 });
 
-/* --- in the browser -------------------------------------------------------------------------------------------------------------------- */
+/* --- in the browser --------------------------------------------------------------------------------------------- */
 for (const [width, colorScheme] of [
   [1280, 'light'],
   [390, 'dark'],
@@ -362,24 +443,54 @@ for (const [width, colorScheme] of [
     await page.locator('#live-gpus').fill('64');
     await page.locator('#live-batch').fill('128');
     await page.locator('#live-batch').blur();
-    await page.waitForFunction(() => /"llama3-70b"[^]*"global_batch_size": 128/.test(document.querySelector('#live-request').value));
-    const wanted = await moesim('plan', '-m', 'llama3-70b', '-w', 'h100-sxm', '-g', '64', '-p', 'bf16', '-s', '4096', '-b', '128', '--write-request', '-');
-    equal(JSON.stringify(JSON.parse(await page.locator('#live-request').inputValue())), JSON.stringify(JSON.parse(wanted.stdout)), 'the request follows the form');
+    await page.waitForFunction(() =>
+      /"llama3-70b"[^]*"global_batch_size": 128/.test(document.querySelector('#live-request').value),
+    );
+    const wanted = await moesim(
+      'plan',
+      '-m',
+      'llama3-70b',
+      '-w',
+      'h100-sxm',
+      '-g',
+      '64',
+      '-p',
+      'bf16',
+      '-s',
+      '4096',
+      '-b',
+      '128',
+      '--write-request',
+      '-',
+    );
+    equal(
+      JSON.stringify(JSON.parse(await page.locator('#live-request').inputValue())),
+      JSON.stringify(JSON.parse(wanted.stdout)),
+      'the request follows the form',
+    );
     await page.locator('#live-search').click();
     await page.locator('#live-compare:not([hidden])').waitFor({timeout: 60000});
     ok((await page.locator('#plan tbody tr').count()) >= 2, 'ranking');
     const file = join(folder, `best-${width}.json`),
-      [download] = await Promise.all([page.waitForEvent('download'), page.locator('button[aria-label="Download the scenario of layout 1"]').click()]);
+      [download] = await Promise.all([
+        page.waitForEvent('download'),
+        page.locator('button[aria-label="Download the scenario of layout 1"]').click(),
+      ]);
     await download.saveAs(file);
     const best = JSON.parse((await moesim('run', '--json', file)).stdout),
       shown = await page.locator('#plan tbody tr').first().innerText();
     ok(best.feasible && shown.includes(Math.round(best.tokens_per_s_per_gpu).toLocaleString('en-US')), shown);
     await page.locator('button[aria-label="Launch arguments of layout 1 for megatron"]').click();
-    ok((await page.locator('#plan pre.flags').innerText()).includes('--pipeline-model-parallel-size'), 'launch arguments');
+    ok(
+      (await page.locator('#plan pre.flags').innerText()).includes('--pipeline-model-parallel-size'),
+      'launch arguments',
+    );
     await page.locator('#live-compare').click();
     await page.locator('#compare table').waitFor();
     await page.locator('button[aria-label="Show layout 2"]').click();
-    await page.waitForFunction(() => !document.querySelector('#compare') && document.querySelector('#timeline canvas'));
+    await page.waitForFunction(
+      () => !document.querySelector('#compare') && document.querySelector('#timeline canvas'),
+    );
     ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
     equal(page.complaints.join('; '), '', 'complaints');
     ok(
@@ -393,7 +504,7 @@ for (const [width, colorScheme] of [
     await page.close();
   });
 
-/* --- the end ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------------------------- */
 await check('ends cleanly', async () => {
   server.child.kill('SIGTERM');
   equal(await server.ended, 0, 'exit status');
@@ -420,7 +531,8 @@ await check('a server that is killed leaves no worker behind', async () => {
   await victim.ended;
   for (let i = 0; i < 200 && pids.some(running); i++) await new Promise(done => setTimeout(done, 25));
   equal(pids.filter(running).length, 0, 'workers left');
-  for (const n of readdirSync(tmpdir()).filter(n => n.startsWith('moesim-serve-'))) rmSync(join(tmpdir(), n), {recursive: true, force: true}); /* it could not */
+  for (const n of readdirSync(tmpdir()).filter(n => n.startsWith('moesim-serve-')))
+    rmSync(join(tmpdir(), n), {recursive: true, force: true}); /* it could not */
 });
 
 await check('a search is stopped when its time is over, and with the server', async () => {

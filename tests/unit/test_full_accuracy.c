@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define FIGURES "tests/data/accuracy.json"
-#define LADDERS "tests/data/ladders.json" /* the sets of validation/ladders.json whose runs are carried */
+#define LADDERS "tests/data/ladders.json" /* the sets whose runs are carried */
 
 typedef struct {
   const char *name;

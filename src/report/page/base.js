@@ -21,7 +21,10 @@ function digits(value, places = 3) {
   if (!known(value)) return '–';
   if (value === 0) return '0';
   const size = Math.floor(Math.log10(Math.abs(value)));
-  return value.toLocaleString('en-US', {maximumFractionDigits: Math.min(Math.max(places - 1 - size, 0), 9), minimumFractionDigits: 0});
+  return value.toLocaleString('en-US', {
+    maximumFractionDigits: Math.min(Math.max(places - 1 - size, 0), 9),
+    minimumFractionDigits: 0,
+  });
 }
 function scaled(value, steps) {
   /* the largest step that leaves a figure of at least 1 */
@@ -78,7 +81,8 @@ const text = {
 };
 
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-/* Ordered values: dark blue to yellow by lightness (after viridis), so that the order survives any colour vision. `at` in [0, 1]. */
+/* Ordered values: dark blue to yellow by lightness (after viridis), so that the order survives any colour vision.
+   `at` in [0, 1]. */
 const RAMP = [
   [68, 1, 84],
   [70, 50, 127],
@@ -111,7 +115,8 @@ function ticks(lo, hi, count) {
     unit = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map(k => k * unit).find(s => s >= raw * 0.999);
   const list = [];
-  for (let v = Math.ceil(lo / step - 1e-9) * step; v <= hi + step * 1e-9; v += step) list.push(Math.abs(v) < step * 1e-9 ? 0 : v);
+  for (let v = Math.ceil(lo / step - 1e-9) * step; v <= hi + step * 1e-9; v += step)
+    list.push(Math.abs(v) < step * 1e-9 ? 0 : v);
   return list;
 }
 function timeTicks(lo, hi, count) {

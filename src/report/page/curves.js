@@ -1,6 +1,6 @@
 /* curves.js - what-if studies, predictions against measured runs, and where the numbers come from. */
 
-/* --- what-if: throughput along the last axis, one line for every combination of the others; the parts of every point below --------------- */
+/* --- what-if: throughput along the last axis, a line for each combination of the others; parts of every point */
 const DASHES = ['none', '6 3', '2 3', '8 3 2 3'];
 
 function whatifCurves(node, study, along, lines) {
@@ -24,7 +24,10 @@ function whatifCurves(node, study, along, lines) {
         );
       const every = Math.max(1, Math.ceil((along.length * 58) / inner));
       along.forEach((label, i) => {
-        if (i % every === 0) picture.append(svg('text', {class: 'soft', x: x(i), y: height - bottom + 16, 'text-anchor': 'middle'}, label));
+        if (i % every === 0)
+          picture.append(
+            svg('text', {class: 'soft', x: x(i), y: height - bottom + 16, 'text-anchor': 'middle'}, label),
+          );
       });
       picture.append(
         svg(
@@ -47,9 +50,20 @@ function whatifCurves(node, study, along, lines) {
       lines.forEach((line, k) => {
         const shade = lineOf(k, lines.length),
           d = line.points
-            .map((p, i) => (p.runs ? `${i && line.points[i - 1].runs ? 'L' : 'M'}${x(i).toFixed(1)} ${y(p.tokens_per_s_per_gpu).toFixed(1)}` : ''))
+            .map((p, i) =>
+              p.runs
+                ? `${i && line.points[i - 1].runs ? 'L' : 'M'}${x(i).toFixed(1)} ` +
+                  `${y(p.tokens_per_s_per_gpu).toFixed(1)}`
+                : '',
+            )
             .join('');
-        picture.append(svg('path', {d, fill: 'none', style: `stroke:${shade};stroke-width:2;stroke-dasharray:${DASHES[k % DASHES.length]}`}));
+        picture.append(
+          svg('path', {
+            d,
+            fill: 'none',
+            style: `stroke:${shade};stroke-width:2;stroke-dasharray:${DASHES[k % DASHES.length]}`,
+          }),
+        );
         line.points.forEach(
           (p, i) =>
             p.runs &&
@@ -59,13 +73,17 @@ function whatifCurves(node, study, along, lines) {
                   cx: x(i),
                   cy: y(p.tokens_per_s_per_gpu),
                   r: 4.5,
-                  style: `fill:${p.fits ? shade : 'var(--card)'};stroke:${p.fits ? 'var(--card)' : 'var(--bad)'};stroke-width:1.5`,
+                  style:
+                    `fill:${p.fits ? shade : 'var(--card)'};` +
+                    `stroke:var(--${p.fits ? 'card' : 'bad'});stroke-width:1.5`,
                 }),
                 () => ({
                   title: p.label,
                   rows: [
                     ['tokens/s/GPU', Math.round(p.tokens_per_s_per_gpu).toLocaleString('en-US')],
-                    study.base.runs ? ['against the base', text.signed(p.tokens_per_s_per_gpu / study.base.tokens_per_s_per_gpu - 1)] : null,
+                    study.base.runs
+                      ? ['against the base', text.signed(p.tokens_per_s_per_gpu / study.base.tokens_per_s_per_gpu - 1)]
+                      : null,
                     ['MFU', text.percent(p.mfu)],
                     ['memory', text.GiB(p.device_B)],
                     p.fits ? null : ['does not fit', p.why || ''],
@@ -90,10 +108,20 @@ function whatifParts(node, study) {
   node.append(
     folded('the parts of every point', () =>
       table(
-        ['point', ...words.map(w => w.replace(/_/g, ' ')), study.per === 'token' ? 'GPU time per token' : 'step', 'note'],
+        [
+          'point',
+          ...words.map(w => w.replace(/_/g, ' ')),
+          study.per === 'token' ? 'GPU time per token' : 'step',
+          'note',
+        ],
         [study.base, ...study.points].map(p =>
           p.runs
-            ? [p.label, ...words.map(w => html('td', {}, text.seconds(p.parts_s[w]))), text.seconds(p.value_s), p.why || '']
+            ? [
+                p.label,
+                ...words.map(w => html('td', {}, text.seconds(p.parts_s[w]))),
+                text.seconds(p.value_s),
+                p.why || '',
+              ]
             : [p.label, ...words.map(() => ''), '', p.why || ''],
         ),
         [0],
@@ -107,7 +135,8 @@ function drawStudies(studies) {
   const node = section(
     'whatif',
     'What if',
-    'Throughput when one thing after another is changed; every point is a simulation of its own. Hollow points do not fit into memory, gaps cannot run.',
+    'Throughput when one thing after another is changed; every point is a simulation of its own. Hollow points do ' +
+    'not fit into memory, gaps cannot run.',
   );
   for (const study of studies) {
     const last = study.axes[study.axes.length - 1],
@@ -124,14 +153,15 @@ function drawStudies(studies) {
   }
 }
 
-/* --- measured runs ---------------------------------------------------------------------------------------------------------------------- */
+/* --- measured runs ---------------------------------------------------------------------------------------------- */
 
 function drawValidation(validation, run) {
   if (!validation || !validation.rows.length) return;
   const node = section(
     'validation',
     'Predicted against measured',
-    `${validation.where}: ${validation.n} step times, median error ${text.percent(validation.median_ape)}, 90 % within ${text.percent(validation.p90_ape)}, mean signed error ${text.signed(
+    `${validation.where}: ${validation.n} step times, median error ${text.percent(validation.median_ape)}, 90 % ` +
+    `within ${text.percent(validation.p90_ape)}, mean signed error ${text.signed(
       validation.bias,
     )}; ${text.percent(validation.inside_band)} of them lie in their band.`,
   );
@@ -174,7 +204,9 @@ function drawValidation(validation, run) {
               cx: x(r.measured_s),
               cy: y(r.predicted_s),
               r: self ? 5.5 : 4,
-              style: `fill:${rampOf(models.indexOf(r.model), models.length)};fill-opacity:.85;stroke:var(--ink);stroke-width:${self ? 1.6 : 0.4}`,
+              style:
+                `fill:${rampOf(models.indexOf(r.model), models.length)};fill-opacity:.85;` +
+                `stroke:var(--ink);stroke-width:${self ? 1.6 : 0.4}`,
             }),
             () => ({
               title: r.name,
@@ -220,9 +252,11 @@ function drawSources(run) {
   const node = section(
     'sources',
     'Sources',
-    `Which measured curve or data-sheet figure decided how much time, on the stage that computes longest. Residuals are those of the fit on points held back, 90th percentile. ${
+    `Which measured curve or data-sheet figure decided how much time, on the stage that computes longest. ` +
+    `Residuals are those of the fit on points held back, 90th percentile. ${
       known(run.band.total)
-        ? `The band of ± ${text.percent(run.band.total)} combines ± ${text.percent(run.band.curves)} of these curves with an error that runs on this machine and software have in common.`
+        ? `The band of ± ${text.percent(run.band.total)} combines ± ${text.percent(run.band.curves)} of these ` +
+          `curves with an error that runs on this machine and software have in common.`
         : ''
     }`,
   );
@@ -238,7 +272,8 @@ function drawSources(run) {
   ];
   const head = ['operator', 'time', 'share', 'residual', 'fitted to'];
   node.append(table(head, origins.slice(0, most).map(row), [4]));
-  if (origins.length > most) node.append(folded(`${origins.length - most} more`, () => table(head, origins.slice(most).map(row), [4])));
+  if (origins.length > most)
+    node.append(folded(`${origins.length - most} more`, () => table(head, origins.slice(most).map(row), [4])));
   node.append(
     html(
       'p',
@@ -248,19 +283,30 @@ function drawSources(run) {
     controls(
       html(
         'button',
-        {type: 'button', class: 'button', onclick: () => save(`${run.name}.json`, JSON.stringify(run.scenario, null, 2))},
+        {
+          type: 'button',
+          class: 'button',
+          onclick: () => save(`${run.name}.json`, JSON.stringify(run.scenario, null, 2)),
+        },
         'Download the scenario',
       ),
       html(
         'button',
-        {type: 'button', class: 'button', onclick: () => save(`${run.name}.result.json`, JSON.stringify(run.result, null, 2))},
+        {
+          type: 'button',
+          class: 'button',
+          onclick: () => save(`${run.name}.result.json`, JSON.stringify(run.result, null, 2)),
+        },
         'Download the result',
       ),
     ),
   );
 }
 function save(name, content) {
-  const link = html('a', {href: URL.createObjectURL(new Blob([content], {type: 'application/json'})), download: name.replace(/[^\w.\-]+/g, '-')});
+  const link = html('a', {
+    href: URL.createObjectURL(new Blob([content], {type: 'application/json'})),
+    download: name.replace(/[^\w.\-]+/g, '-'),
+  });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

@@ -1,10 +1,15 @@
 /* figure.js - what figures share: sections, controls, tables, the tooltip, and a canvas over time. */
 
-/* --- sections: drawn again when the width or the colours change ------------------------------------------------------------------ */
+/* --- sections: drawn again when the width or the colours change ------------------------------------------------- */
 const figures = []; /* {node, draw, width}: plots on the page */
 
 function section(id, title, note) {
-  const node = html('section', {class: 'card', id, 'aria-label': title}, html('h2', {}, title), note ? html('p', {class: 'note'}, note) : null);
+  const node = html(
+    'section',
+    {class: 'card', id, 'aria-label': title},
+    html('h2', {}, title),
+    note ? html('p', {class: 'note'}, note) : null,
+  );
   document.getElementById('main').append(node);
   return node;
 }
@@ -50,7 +55,7 @@ function clearFigures() {
 }
 const redraw = () => figures.forEach(f => f.draw());
 
-/* --- controls -------------------------------------------------------------------------------------------------------------------- */
+/* --- controls --------------------------------------------------------------------------------------------------- */
 function choice(label, options, value, change) {
   /* options: [[value, text]] */
   const node = html(
@@ -81,7 +86,8 @@ function segments(label, options, value, change) {
   return node;
 }
 const controls = (...children) => html('div', {class: 'controls'}, ...children);
-const button = (label, title, click) => html('button', {type: 'button', class: 'button', 'aria-label': title, title, onclick: click}, label);
+const button = (label, title, click) =>
+  html('button', {type: 'button', class: 'button', 'aria-label': title, title, onclick: click}, label);
 
 function legend(entries) {
   /* [[colour or svg node, text]] */
@@ -136,7 +142,7 @@ const folded = (title, make) => {
   return node;
 };
 
-/* --- the tooltip: content is {title, rows: [[key, value]]} ------------------------------------------------------------------------- */
+/* --- the tooltip: content is {title, rows: [[key, value]]} ------------------------------------------------------ */
 const tip = document.getElementById('tip');
 function showTip(content, x, y) {
   if (!content) return hideTip();
@@ -153,7 +159,8 @@ function showTip(content, x, y) {
     h = tip.offsetHeight,
     left = x + 14 + w > innerWidth - 8 ? x - w - 14 : x + 14;
   tip.style.left = `${Math.min(Math.max(left, 8), Math.max(innerWidth - w - 8, 8))}px`;
-  tip.style.top = `${Math.min(Math.max(y + 14 + h > innerHeight - 8 ? y - h - 14 : y + 14, 8), Math.max(innerHeight - h - 8, 8))}px`;
+  const below = y + 14 + h > innerHeight - 8 ? y - h - 14 : y + 14;
+  tip.style.top = `${Math.min(Math.max(below, 8), Math.max(innerHeight - h - 8, 8))}px`;
 }
 function hideTip() {
   tip.hidden = true;
@@ -188,7 +195,7 @@ function marked(node, content) {
   );
 }
 
-/* --- canvas ------------------------------------------------------------------------------------------------------------------------ */
+/* --- canvas ----------------------------------------------------------------------------------------------------- */
 function canvas(width, height, label) {
   const ratio = Math.min(devicePixelRatio || 1, 2);
   const node = html('canvas', {
@@ -207,7 +214,8 @@ function canvas(width, height, label) {
 }
 
 /* Rows over time with zoom and pan. view: {from, to} in seconds, kept by the caller between drawings.
- * spec: {rows: [{label, height}], to, view, label, paint(ctx, row, top, height, x), hit(row, time) -> tooltip content, changed()} */
+ * spec: {rows: [{label, height}], to, view, label, paint(ctx, row, top, height, x), hit(row, time) -> tooltip content,
+ * changed()} */
 function timeCanvas(parent, width, spec) {
   const left = Math.min(Math.max(...spec.rows.map(r => r.label.length)) * 6.6 + 12, 92),
     axis = 24,

@@ -1,9 +1,14 @@
 /* live.js - with `moesim serve`: ask for a plan, watch it appear, look at layouts, compare them, take them away. */
 
 const ask = async (method, path, body) => {
-  const reply = await fetch(path, {method, headers: body === undefined ? {} : {'Content-Type': 'application/json'}, body});
+  const reply = await fetch(path, {
+    method,
+    headers: body === undefined ? {} : {'Content-Type': 'application/json'},
+    body,
+  });
   const content = await reply.text();
-  if (reply.ok) return reply.headers.get('Content-Type').startsWith('application/json') ? JSON.parse(content) : content;
+  if (reply.ok)
+    return reply.headers.get('Content-Type').startsWith('application/json') ? JSON.parse(content) : content;
   let why = `${reply.status}`;
   try {
     why = JSON.parse(content).error;
@@ -16,14 +21,18 @@ const ask = async (method, path, body) => {
 /* What the form says as a plan request, indented: the server builds it as the command line does. */
 const requestOf = async form =>
   JSON.stringify(
-    await ask('POST', 'api/request', JSON.stringify({
-      model: form.model,
-      hardware: form.machine,
-      gpus: form.gpus,
-      precision: form.precision,
-      seq_length: form.sequence,
-      global_batch_size: form.batch,
-    })),
+    await ask(
+      'POST',
+      'api/request',
+      JSON.stringify({
+        model: form.model,
+        hardware: form.machine,
+        gpus: form.gpus,
+        precision: form.precision,
+        seq_length: form.sequence,
+        global_batch_size: form.batch,
+      }),
+    ),
     null,
     2,
   );
@@ -89,9 +98,10 @@ function liveForm(choices, changed) {
   };
 }
 
-/* --- the ranking -------------------------------------------------------------------------------------------------------------------- */
+/* --- the ranking ------------------------------------------------------------------------------------------------ */
 const layoutText = s =>
-  `tp ${s.layout.tp} · cp ${s.layout.cp} · pp ${s.layout.pp} × ${s.layout.vpp} · ep ${s.layout.ep} · etp ${s.layout.etp} · micro-batch ${s.training.micro_batch_size}`;
+  `tp ${s.layout.tp} · cp ${s.layout.cp} · pp ${s.layout.pp} × ${s.layout.vpp} · ep ${s.layout.ep} · etp ` +
+  `${s.layout.etp} · micro-batch ${s.training.micro_batch_size}`;
 function recomputeText(s) {
   const r = s.options && s.options.recompute;
   return !r ? '' : r.granularity === 'selective' ? r.modules.join(', ') : r.granularity;
@@ -131,7 +141,11 @@ function ranking(best, chosen, act) {
           ? html(
               'span',
               {class: 'seg'},
-              html('button', {type: 'button', class: 'button', 'aria-label': `Show layout ${i + 1}`, onclick: () => act.look([i])}, 'show'),
+              html(
+                'button',
+                {type: 'button', class: 'button', 'aria-label': `Show layout ${i + 1}`, onclick: () => act.look([i])},
+                'show',
+              ),
               html(
                 'button',
                 {
@@ -145,7 +159,12 @@ function ranking(best, chosen, act) {
               ...act.forms.map(f =>
                 html(
                   'button',
-                  {type: 'button', class: 'button', 'aria-label': `Launch arguments of layout ${i + 1} for ${f}`, onclick: () => act.launch(i, f)},
+                  {
+                    type: 'button',
+                    class: 'button',
+                    'aria-label': `Launch arguments of layout ${i + 1} for ${f}`,
+                    onclick: () => act.launch(i, f),
+                  },
                   f,
                 ),
               ),
@@ -195,20 +214,33 @@ async function startLive() {
   const bar = html('i', {}),
     progress = html(
       'div',
-      {class: 'progress', hidden: true, role: 'progressbar', 'aria-label': 'Search', 'aria-valuemin': 0, 'aria-valuemax': 100},
+      {
+        class: 'progress',
+        hidden: true,
+        role: 'progressbar',
+        'aria-label': 'Search',
+        'aria-valuemin': 0,
+        'aria-valuemax': 100,
+      },
       bar,
     ),
     list = html('div', {}),
     flags = html('div', {});
   const search = html('button', {type: 'button', class: 'button strong', id: 'live-search'}, 'Search layouts'),
     stop = html('button', {type: 'button', class: 'button', hidden: true}, 'Stop');
-  const compare = html('button', {type: 'button', class: 'button', hidden: true, id: 'live-compare'}, 'Compare the ticked layouts');
+  const compare = html(
+    'button',
+    {type: 'button', class: 'button', hidden: true, id: 'live-compare'},
+    'Compare the ticked layouts',
+  );
   card.append(
     html('h1', {class: 'title'}, 'Plan a training run'),
     html(
       'p',
       {class: 'note'},
-      'Which layout trains this model fastest on these GPUs, and fits? The search runs on this machine; a search may take ' + `${choices.time_s} s.`,
+      'Which layout trains this model fastest on these GPUs, and fits? The search runs on this machine; a search ' +
+      'may take ' +
+        `${choices.time_s} s.`,
     ),
     form.node,
     html('details', {style: 'margin-top:10px'}, html('summary', {}, 'The request, key by key'), editor),
@@ -241,7 +273,13 @@ async function startLive() {
       flags.append(
         html('h3', {}, `Launch arguments, ${as}: ${layoutText(scenario)}`),
         html('pre', {class: 'flags', tabindex: 0}, script),
-        controls(html('button', {type: 'button', class: 'button', onclick: () => save(`${scenario.name}.${as}.sh`, script)}, 'Download')),
+        controls(
+          html(
+            'button',
+            {type: 'button', class: 'button', onclick: () => save(`${scenario.name}.${as}.sh`, script)},
+            'Download',
+          ),
+        ),
       );
     } catch (e) {
       flags.append(html('p', {class: 'warn', role: 'alert'}, e.message));
@@ -261,7 +299,9 @@ async function startLive() {
           },
         }
       : null;
-    list.replaceChildren(best.length ? ranking(best, chosen, act) : html('p', {class: 'note'}, whole ? 'No layout fits.' : ''));
+    list.replaceChildren(
+      best.length ? ranking(best, chosen, act) : html('p', {class: 'note'}, whole ? 'No layout fits.' : ''),
+    );
     if (whole && !best.length && plan.refused)
       list.append(
         table(
@@ -305,8 +345,13 @@ async function startLive() {
             ? 'Waiting for another search …'
             : !p
               ? 'Searching …'
-              : `${p.searched.toLocaleString('en-US')} layouts looked at, ${p.simulated.toLocaleString('en-US')} simulated${
-                  now.state === 'stopped' ? '; stopped, better ones may be missing' : over ? ` in ${text.seconds(p.elapsed_s)}` : ''
+              : `${p.searched.toLocaleString('en-US')} layouts looked at, ${p.simulated.toLocaleString('en-US')} ` +
+                `simulated${
+                  now.state === 'stopped'
+                    ? '; stopped, better ones may be missing'
+                    : over
+                      ? ` in ${text.seconds(p.elapsed_s)}`
+                      : ''
                 }`;
         if (over) break;
         await new Promise(done => setTimeout(done, 250));

@@ -46,7 +46,7 @@ function drawRuns() {
     );
 }
 
-/* --- colours: as the system has them, or light, or dark ---------------------------------------------------------------------------- */
+/* --- colours: as the system has them, or light, or dark --------------------------------------------------------- */
 function setTheme(theme) {
   if (theme === 'auto') document.documentElement.removeAttribute('data-theme');
   else document.documentElement.setAttribute('data-theme', theme);
@@ -60,16 +60,20 @@ function setTheme(theme) {
 }
 document
   .getElementById('theme')
-  .addEventListener('click', () => setTheme({auto: 'dark', dark: 'light', light: 'auto'}[document.getElementById('theme').dataset.theme || 'auto']));
+  .addEventListener('click', () =>
+    setTheme({auto: 'dark', dark: 'light', light: 'auto'}[document.getElementById('theme').dataset.theme || 'auto']),
+  );
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
 
-/* --- the section in view is marked in the list ---------------------------------------------------------------------------------------- */
+/* --- the section in view is marked in the list ------------------------------------------------------------------ */
 addEventListener(
   'scroll',
   () => {
     let current = null;
-    for (const node of document.querySelectorAll('main > section')) if (node.getBoundingClientRect().top < 140) current = node.id;
-    for (const link of document.querySelectorAll('.sections a')) link.toggleAttribute('aria-current', link.hash === `#${current}`);
+    for (const node of document.querySelectorAll('main > section'))
+      if (node.getBoundingClientRect().top < 140) current = node.id;
+    for (const link of document.querySelectorAll('.sections a'))
+      link.toggleAttribute('aria-current', link.hash === `#${current}`);
   },
   {passive: true},
 );

@@ -22,7 +22,8 @@ function rankOf(grid, at) {
 /* Ranks that differ from `rank` in the given axes of a grid only, ascending. */
 function groupOf(grid, axes, rank) {
   let list = [coords(grid, rank)];
-  for (const {axis, size} of grid) if (axes.includes(axis)) list = list.flatMap(c => [...Array(size).keys()].map(i => ({...c, [axis]: i})));
+  for (const {axis, size} of grid)
+    if (axes.includes(axis)) list = list.flatMap(c => [...Array(size).keys()].map(i => ({...c, [axis]: i})));
   return list.map(c => rankOf(grid, c)).sort((a, b) => a - b);
 }
 const GROUPS = {
@@ -43,7 +44,8 @@ const GROUPS = {
   'cp-inner': ['attention', ['cp']],
   'cp-outer': ['attention', ['cp']],
 };
-const groupSize = (p, word) => GROUPS[word][1].reduce((n, a) => n * (p[GROUPS[word][0]].find(g => g.axis === a) || {size: 1}).size, 1);
+const groupSize = (p, word) =>
+  GROUPS[word][1].reduce((n, a) => n * (p[GROUPS[word][0]].find(g => g.axis === a) || {size: 1}).size, 1);
 
 function layersOf(chunks) {
   return chunks
@@ -78,10 +80,19 @@ function describeGpu(p, rank, group) {
       ['layers', layersOf(p.stages[a.pp])],
       [
         'attention',
-        [share('tp', a.tp, size('tp')), share('cp', a.cp, size('cp')), share('dp', a.dp, size('dp'))].filter(Boolean).join(', ') || 'whole',
+        [share('tp', a.tp, size('tp')), share('cp', a.cp, size('cp')), share('dp', a.dp, size('dp'))]
+          .filter(Boolean)
+          .join(', ') || 'whole',
       ],
-      p.experts ? ['experts', `${expertsOf(p, e.ep)}${size('etp') > 1 ? `, slice ${e.etp} of ${size('etp')}` : ''}`] : null,
-      p.experts ? ['expert grid', [share('ep', e.ep, size('ep')), share('edp', e.edp, size('edp'))].filter(Boolean).join(', ') || 'whole'] : null,
+      p.experts
+        ? ['experts', `${expertsOf(p, e.ep)}${size('etp') > 1 ? `, slice ${e.etp} of ${size('etp')}` : ''}`]
+        : null,
+      p.experts
+        ? [
+            'expert grid',
+            [share('ep', e.ep, size('ep')), share('edp', e.edp, size('edp'))].filter(Boolean).join(', ') || 'whole',
+          ]
+        : null,
       [`${group} group (${members.length})`, ranges(members)],
     ],
   };
@@ -124,7 +135,10 @@ function arrange(p, width) {
   while (d > 8 && d % cols && cols < d) cols++; /* full rows */
   if (cols * tileSmallest > width) cols = Math.max(1, Math.floor(width / tileSmallest) - 1);
   const rows = Math.ceil(d / cols);
-  const together = Math.max(1, Math.round(p.gpus / groupSize(p, 'pp') / d)); /* domains of one pipeline stage: lines break with them where they can */
+  const together = Math.max(
+    1,
+    Math.round(p.gpus / groupSize(p, 'pp') / d),
+  ); /* domains of one pipeline stage: lines break with them where they can */
   const aligned = most => {
     if (together <= most) return Math.floor(most / together) * together;
     for (let n = most; n > most / 2; n--) if (together % n === 0) return n;
@@ -150,7 +164,10 @@ function arrange(p, width) {
       at: r => {
         const b = Math.floor(r / d),
           i = r % d;
-        return [1 + (b % across) * bw + (i % cols) * tile, 1 + Math.floor(b / across) * bh + Math.floor(i / cols) * tile];
+        return [
+          1 + (b % across) * bw + (i % cols) * tile,
+          1 + Math.floor(b / across) * bh + Math.floor(i / cols) * tile,
+        ];
       },
     };
   }
@@ -164,9 +181,15 @@ function drawMap(run, state) {
   const node = section(
     'map',
     'Layout map',
-    `Each tile is a GPU, each block of tiles a scale-up domain of ${Math.min(p.gpus_per_domain, p.gpus)}. Hover (or focus and arrow keys) shows what a GPU holds and outlines its group; a click keeps it.`,
+    `Each tile is a GPU, each block of tiles a scale-up domain of ${Math.min(p.gpus_per_domain, p.gpus)}. Hover ` +
+    `(or focus and arrow keys) shows what a GPU holds and outlines its group; a click keeps it.`,
   );
-  const local = {mode: moe ? 'shards' : 'pp', group: words.includes('ep') ? 'ep' : words[0] || 'tp', rank: null, pinned: false};
+  const local = {
+    mode: moe ? 'shards' : 'pp',
+    group: words.includes('ep') ? 'ep' : words[0] || 'tp',
+    rank: null,
+    pinned: false,
+  };
   const modes = Object.entries(MAP_COLOURS)
     .filter(([k, [, of]]) => (k === 'shards' ? moe : of(p)[1] > 1 || k === 'pp'))
     .map(([k, [t]]) => [k, t]);
@@ -251,7 +274,9 @@ function drawMap(run, state) {
           ctx.lineWidth = 2.5;
           ctx.strokeRect(x - 1, y - 1, t - gap + 2, t - gap + 2);
         }
-        const gradient = html('i', {style: `width:90px;background:linear-gradient(90deg,${RAMP.map(c => `rgb(${c})`).join(',')})`});
+        const gradient = html('i', {
+          style: `width:90px;background:linear-gradient(90deg,${RAMP.map(c => `rgb(${c})`).join(',')})`,
+        });
         const entry = (label, n) =>
           html(
             'li',
@@ -265,7 +290,10 @@ function drawMap(run, state) {
           ...(of
             ? [entry(`${MAP_COLOURS[local.mode][0]} `, size)]
             : [
-                entry(shardOf[1] > 1 ? 'upper left: attention shard ' : 'upper left: pipeline stage ', shardOf[1] > 1 ? shardOf[1] : stages),
+                entry(
+                  shardOf[1] > 1 ? 'upper left: attention shard ' : 'upper left: pipeline stage ',
+                  shardOf[1] > 1 ? shardOf[1] : stages,
+                ),
                 entry('lower right: expert shard ', expertOf[1]),
               ]),
         );

@@ -19,7 +19,8 @@ function memoryOverTime(node, run, state) {
     html(
       'p',
       {class: 'note'},
-      'Allocated bytes after every pass; the dashed line is the device, the tick at the end of a line the highest moment inside a pass.',
+      'Allocated bytes after every pass; the dashed line is the device, the tick at the end of a line the highest ' +
+      'moment inside a pass.',
     ),
   );
   plot(
@@ -37,12 +38,28 @@ function memoryOverTime(node, run, state) {
       for (const g of ticks(0, top, 5))
         picture.append(
           svg('line', {class: 'grid', x1: left, x2: left + inner, y1: y(g), y2: y(g)}),
-          svg('text', {class: 'soft', x: left - 6, y: y(g) + 4, 'text-anchor': 'end'}, `${digits(g)}${g ? '' : ' GiB'}`),
+          svg(
+            'text',
+            {class: 'soft', x: left - 6, y: y(g) + 4, 'text-anchor': 'end'},
+            `${digits(g)}${g ? '' : ' GiB'}`,
+          ),
         );
       for (const [t, label] of timeTicks(0, run.makespan_s, inner / 110))
-        picture.append(svg('text', {class: 'soft', x: x(t * 1e6), y: height - 6, 'text-anchor': t === 0 ? 'start' : 'middle'}, label));
+        picture.append(
+          svg(
+            'text',
+            {class: 'soft', x: x(t * 1e6), y: height - 6, 'text-anchor': t === 0 ? 'start' : 'middle'},
+            label,
+          ),
+        );
       picture.append(
-        svg('line', {x1: left, x2: left + inner, y1: y(capacity), y2: y(capacity), style: 'stroke:var(--bad);stroke-dasharray:6 4'}),
+        svg('line', {
+          x1: left,
+          x2: left + inner,
+          y1: y(capacity),
+          y2: y(capacity),
+          style: 'stroke:var(--bad);stroke-dasharray:6 4',
+        }),
         svg('text', {x: left + 4, y: y(capacity) - 5, class: 'soft'}, `device ${capacity.toFixed(0)} GiB`),
       );
       lines.forEach((line, i) => {
@@ -59,7 +76,9 @@ function memoryOverTime(node, run, state) {
               d,
               fill: 'none',
               'data-stage': line.stage,
-              style: `stroke:${lineOf(i, lines.length)};stroke-width:${chosen ? 2.6 : 1.2};opacity:${chosen ? 1 : 0.75}`,
+              style:
+                `stroke:${lineOf(i, lines.length)};` +
+                `stroke-width:${chosen ? 2.6 : 1.2};opacity:${chosen ? 1 : 0.75}`,
             }),
             () => ({
               title: `stage ${line.stage}`,
@@ -74,9 +93,16 @@ function memoryOverTime(node, run, state) {
         );
         const end = y(peak.peak_B / 2 ** 30);
         picture.append(
-          svg('line', {x1: left + inner, x2: left + inner + 6, y1: end, y2: end, style: `stroke:${lineOf(i, lines.length)};stroke-width:2`}),
+          svg('line', {
+            x1: left + inner,
+            x2: left + inner + 6,
+            y1: end,
+            y2: end,
+            style: `stroke:${lineOf(i, lines.length)};stroke-width:2`,
+          }),
         );
-        if (chosen) picture.append(svg('text', {class: 'strong', x: left + inner + 9, y: end + 4}, `stage ${line.stage}`));
+        if (chosen)
+          picture.append(svg('text', {class: 'strong', x: left + inner + 9, y: end + 4}, `stage ${line.stage}`));
       });
       at.append(picture);
     },
@@ -103,16 +129,32 @@ function memoryParts(node, run) {
       for (const g of ticks(0, top / 2 ** 30, inner / 90))
         picture.append(
           svg('line', {class: 'grid', x1: x(g * 2 ** 30), x2: x(g * 2 ** 30), y1: 0, y2: height - 22}),
-          svg('text', {class: 'soft', x: x(g * 2 ** 30), y: height - 6, 'text-anchor': g ? 'middle' : 'start'}, `${digits(g)}${g ? '' : ' GiB'}`),
+          svg(
+            'text',
+            {class: 'soft', x: x(g * 2 ** 30), y: height - 6, 'text-anchor': g ? 'middle' : 'start'},
+            `${digits(g)}${g ? '' : ' GiB'}`,
+          ),
         );
       stages.forEach((s, i) => {
         const y = i * (h + gap);
         let from = 0;
-        picture.append(svg('text', {class: s.stage === memory.peak_stage ? 'strong' : 'soft', x: 0, y: y + h / 2 + 4}, `stage ${s.stage}`));
+        picture.append(
+          svg(
+            'text',
+            {class: s.stage === memory.peak_stage ? 'strong' : 'soft', x: 0, y: y + h / 2 + 4},
+            `stage ${s.stage}`,
+          ),
+        );
         for (const [name, c, key] of MEMORY_PARTS) {
           const B = s[key];
           if (!(B > 0)) continue;
-          const rect = svg('rect', {x: x(from), y, width: Math.max((B / top) * inner - 0.6, 0.3), height: h, style: `fill:var(--${c})`});
+          const rect = svg('rect', {
+            x: x(from),
+            y,
+            width: Math.max((B / top) * inner - 0.6, 0.3),
+            height: h,
+            style: `fill:var(--${c})`,
+          });
           picture.append(
             stages.length <= 20
               ? marked(rect, () => ({
@@ -153,7 +195,12 @@ function keptTensors(node, run, state) {
   if (rest.length) rows.push([`${rest.length} more`, sum(rest.map(t => t.bytes_B))]);
   node.append(
     html('h3', {}, `Kept for backward on stage ${of.stage}`),
-    html('p', {class: 'note'}, `Tensors of the ${of.live_forwards} forwards that live when the pass of the peak begins, ${text.GiB(all)} together.`),
+    html(
+      'p',
+      {class: 'note'},
+      `Tensors of the ${of.live_forwards} forwards that live when the pass of the peak begins, ${text.GiB(all)} ` +
+      `together.`,
+    ),
   );
   node.append(
     table(

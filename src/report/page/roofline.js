@@ -29,7 +29,10 @@ function shape(kind, x, y, r, attributes) {
             [0, 1.25],
             [-1.25, 0],
           ];
-  return svg('polygon', {points: points.map(([a, b]) => `${(x + a * r).toFixed(1)},${(y + b * r).toFixed(1)}`).join(' '), ...attributes});
+  return svg('polygon', {
+    points: points.map(([a, b]) => `${(x + a * r).toFixed(1)},${(y + b * r).toFixed(1)}`).join(' '),
+    ...attributes,
+  });
 }
 const operatorTip = (o, run) => ({
   title: `${o.name}, ${o.pass}`,
@@ -60,12 +63,15 @@ function drawRoofline(run) {
   const node = section(
     'operators',
     'Operators',
-    'Every matrix operator of the step against the roofs of the machine: how high a point lies below the roof is what its kernel leaves. The area is its share of the step; rates are those simulated, with what runs beside it.',
+    'Every matrix operator of the step against the roofs of the machine: how high a point lies below the roof is ' +
+    'what its kernel leaves. The area is its share of the step; rates are those simulated, with what runs beside it.',
   );
   node.append(
     legend(
       [...new Set(ops.map(o => o.family))].map(f => [
-        fill(svg('svg', {width: 14, height: 14}), {}, [shape(FAMILY[f][1], 7, 7, 5, {style: `fill:var(--${FAMILY[f][0]})`})]),
+        fill(svg('svg', {width: 14, height: 14}), {}, [
+          shape(FAMILY[f][1], 7, 7, 5, {style: `fill:var(--${FAMILY[f][0]})`}),
+        ]),
         f,
       ]),
     ),
@@ -90,23 +96,45 @@ function drawRoofline(run) {
       for (const v of decades(xlo, xhi))
         picture.append(
           svg('line', {class: 'grid', x1: x(v), x2: x(v), y1: 8, y2: height - bottom}),
-          svg('text', {class: 'soft', x: x(v), y: height - bottom + 16, 'text-anchor': 'middle'}, v >= 1e4 ? text.count(v) : `${v}`),
+          svg(
+            'text',
+            {class: 'soft', x: x(v), y: height - bottom + 16, 'text-anchor': 'middle'},
+            v >= 1e4 ? text.count(v) : `${v}`,
+          ),
         );
       for (const v of ladder(ylo, yhi))
         picture.append(
           svg('line', {class: 'grid', x1: left, x2: left + inner, y1: y(v), y2: y(v)}),
-          svg('text', {class: 'soft', x: left - 6, y: y(v) + 4, 'text-anchor': 'end'}, text.flops(v).replace('FLOP/s', '')),
+          svg(
+            'text',
+            {class: 'soft', x: left - 6, y: y(v) + 4, 'text-anchor': 'end'},
+            text.flops(v).replace('FLOP/s', ''),
+          ),
         );
       picture.append(
-        svg('text', {class: 'soft', x: left + inner / 2, y: height - 6, 'text-anchor': 'middle'}, 'FLOP per byte of HBM traffic'),
+        svg(
+          'text',
+          {class: 'soft', x: left + inner / 2, y: height - 6, 'text-anchor': 'middle'},
+          'FLOP per byte of HBM traffic',
+        ),
         svg('text', {class: 'soft', x: 2, y: height - bottom + 16}, 'FLOP/s'),
       );
       for (const r of roofs) {
         const ridge = r.peak_flops / hbm,
           from = Math.max(ridge, xlo);
         picture.append(
-          svg('line', {x1: x(from), x2: left + inner, y1: y(r.peak_flops), y2: y(r.peak_flops), style: 'stroke:var(--ink);stroke-width:1.4'}),
-          svg('text', {x: left + inner - 2, y: y(r.peak_flops) - 5, 'text-anchor': 'end'}, `${r.dtype} ${text.flops(r.peak_flops)}`),
+          svg('line', {
+            x1: x(from),
+            x2: left + inner,
+            y1: y(r.peak_flops),
+            y2: y(r.peak_flops),
+            style: 'stroke:var(--ink);stroke-width:1.4',
+          }),
+          svg(
+            'text',
+            {x: left + inner - 2, y: y(r.peak_flops) - 5, 'text-anchor': 'end'},
+            `${r.dtype} ${text.flops(r.peak_flops)}`,
+          ),
         );
       }
       const highest = Math.max(...roofs.map(r => r.peak_flops)),
@@ -144,7 +172,8 @@ function drawRoofline(run) {
       html(
         'p',
         {class: 'note'},
-        `Achieved share of the HBM rate (${text.rate(hbm)}), by time per step; short kernels are bound by their launch instead.`,
+        `Achieved share of the HBM rate (${text.rate(hbm)}), by time per step; short kernels are bound by their ` +
+        `launch instead.`,
       ),
     );
     plot(
@@ -160,12 +189,28 @@ function drawRoofline(run) {
           const y = i * row + (narrow ? 16 : 2),
             share = Math.min(o.bytes_B / o.mean_s / hbm, 1);
           picture.append(
-            svg('text', narrow ? {x: 0, y: y - 3} : {x: left - 10, y: y + 13, 'text-anchor': 'end'}, `${o.name}, ${o.pass}`),
-            svg('rect', {x: left, y, width: inner, height: 17, rx: 2, style: 'fill:var(--grid)'}),
-            marked(svg('rect', {x: left, y, width: Math.max(share * inner, 1), height: 17, rx: 2, style: 'fill:var(--memory)'}), () =>
-              operatorTip(o, run),
+            svg(
+              'text',
+              narrow ? {x: 0, y: y - 3} : {x: left - 10, y: y + 13, 'text-anchor': 'end'},
+              `${o.name}, ${o.pass}`,
             ),
-            svg('text', {class: 'soft', x: left + inner + 8, y: y + 13}, `${(100 * share).toFixed(0)} %, ${text.seconds(o.time_s)}`),
+            svg('rect', {x: left, y, width: inner, height: 17, rx: 2, style: 'fill:var(--grid)'}),
+            marked(
+              svg('rect', {
+                x: left,
+                y,
+                width: Math.max(share * inner, 1),
+                height: 17,
+                rx: 2,
+                style: 'fill:var(--memory)',
+              }),
+              () => operatorTip(o, run),
+            ),
+            svg(
+              'text',
+              {class: 'soft', x: left + inner + 8, y: y + 13},
+              `${(100 * share).toFixed(0)} %, ${text.seconds(o.time_s)}`,
+            ),
           );
         });
         at.append(picture);

@@ -107,17 +107,30 @@ function drawTimeline(run, state) {
       html(
         'p',
         {class: 'note'},
-        `Shown: ${P.length} of ${stages} stages${left ? `, without ${left} passes in the middle of the step` : ''}. The trace of moesim run --trace has all.`,
+        `Shown: ${P.length} of ${stages} ` +
+        `stages${left ? `, without ${left} passes in the middle of the step` : ''}. The trace of moesim run ` +
+        `--trace has all.`,
       ),
     );
 }
 
-/* --- streams and operators of one stage --------------------------------------------------------------------------------------------- */
+/* --- streams and operators of one stage ------------------------------------------------------------------------- */
 const STREAM_COLOUR = {compute: 'gemm', side: 'attention', d2h: 'host', h2d: 'host'};
 function taskColour(tag, stream) {
   if (stream !== 'compute' && stream !== 'side') return STREAM_COLOUR[stream] || 'comm';
-  const family = {gemm: 'gemm', grouped_gemm: 'grouped', attention: 'attention', adam: 'optimizer', grad_norm: 'optimizer'}[tag[1]];
+  const family = {
+    gemm: 'gemm',
+    grouped_gemm: 'grouped',
+    attention: 'attention',
+    adam: 'optimizer',
+    grad_norm: 'optimizer',
+  }[tag[1]];
   return family || 'memory';
+}
+
+/* The value of the bin at a share of the whole, 0 to 1. */
+function binOf(bins, share) {
+  return bins[Math.min(Math.floor(share * bins.length), bins.length - 1)];
 }
 
 function drawStreams(run, state) {
@@ -125,7 +138,8 @@ function drawStreams(run, state) {
   const node = section(
     'overlap',
     'Streams and overlap',
-    'What the streams of one GPU of a stage do at the same time. Communication above idle compute is exposed; above busy compute it is hidden.',
+    'What the streams of one GPU of a stage do at the same time. Communication above idle compute is exposed; ' +
+    'above busy compute it is hidden.',
   );
   const stages = [...new Set(run.streams.map(s => s.stage))],
     tags = run.tags,
@@ -175,7 +189,10 @@ function drawStreams(run, state) {
         hit: (i, t) => ({
           title: `${rows[i].stream}, stage ${state.stage}`,
           rows: [
-            ['busy here', `${rows[i].percent[Math.min(Math.floor((t / run.makespan_s) * rows[i].percent.length), rows[i].percent.length - 1)]} %`],
+            [
+              'busy here',
+              `${binOf(rows[i].percent, t / run.makespan_s)} %`,
+            ],
             ['busy in all', `${text.seconds(rows[i].busy_s)} (${text.percent(rows[i].busy_s / run.makespan_s)})`],
             ['at', text.seconds(t)],
           ],
@@ -187,7 +204,11 @@ function drawStreams(run, state) {
 
   node.append(
     html('h3', {}, 'Operator by operator'),
-    html('p', {class: 'note'}, `One forward and the backward after it in the middle of the step, every kernel and message. ${zoomHelp}`),
+    html(
+      'p',
+      {class: 'note'},
+      `One forward and the backward after it in the middle of the step, every kernel and message. ${zoomHelp}`,
+    ),
   );
   node.append(
     legend([
@@ -206,7 +227,13 @@ function drawStreams(run, state) {
     (at, width) => {
       const w = run.windows.find(v => v.stage === state.stage);
       if (!w) {
-        at.append(html('p', {class: 'note'}, 'The operators of this stage are left out to keep the page small; moesim run --trace has them all.'));
+        at.append(
+          html(
+            'p',
+            {class: 'note'},
+            'The operators of this stage are left out to keep the page small; moesim run --trace has them all.',
+          ),
+        );
         return;
       }
       const lanes = by(
@@ -241,7 +268,9 @@ function drawStreams(run, state) {
           }
         },
         hit: (r, t, pixel) => {
-          const near = lanes.get(order[r]).find(i => t >= w.tasks[i + 2] / 1e9 - pixel && t <= (w.tasks[i + 2] + w.tasks[i + 3]) / 1e9 + pixel);
+          const near = lanes
+            .get(order[r])
+            .find(i => t >= w.tasks[i + 2] / 1e9 - pixel && t <= (w.tasks[i + 2] + w.tasks[i + 3]) / 1e9 + pixel);
           if (near === undefined) return {title: `${name(order[r])} idle`, rows: [['at', text.seconds(w.from_s + t)]]};
           const g = tag(w.tasks[near + 1]);
           return {

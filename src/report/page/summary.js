@@ -1,7 +1,11 @@
 /* summary.js - the answer in figures, runs side by side, where the step goes, the way from peak to MFU. */
 
 const PARTS = [
-  /* of MsTimeParts, in the order of the bars: name, colour, seconds */ ['GEMM', 'gemm', p => p.compute_by_family.gemm],
+  /* of MsTimeParts, in the order of the bars: name, colour, seconds */ [
+    'GEMM',
+    'gemm',
+    p => p.compute_by_family.gemm,
+  ],
   ['grouped GEMM', 'grouped', p => p.compute_by_family.grouped_gemm],
   ['attention', 'attention', p => p.compute_by_family.attention],
   ['memory-bound', 'memory', p => p.compute_by_family.memory_bound],
@@ -38,13 +42,15 @@ function tiles(run) {
       'Step time',
       stepValue,
       stepUnit,
-      `${known(r.error_band) ? `± ${text.percent(r.error_band)}, 90 % band` : 'no error band'}; proven lower bound ${text.seconds(r.bound.step_time_lower_s)}`,
+      `${known(r.error_band) ? `± ${text.percent(r.error_band)}, 90 % band` : 'no error band'}; proven lower ` +
+      `bound ${text.seconds(r.bound.step_time_lower_s)}`,
     ),
     tile(
       'Throughput',
       Math.round(r.tokens_per_s_per_gpu).toLocaleString('en-US'),
       'tokens/s/GPU',
-      `${interval(r.tokens_per_s_per_gpu, r.error_band, v => Math.round(v).toLocaleString('en-US'))}; ${text.count(r.tokens_per_s_per_gpu * run.scenario.gpus)} tokens/s in all`,
+      `${interval(r.tokens_per_s_per_gpu, r.error_band, v => Math.round(v).toLocaleString('en-US'))}; ` +
+      `${text.count(r.tokens_per_s_per_gpu * run.scenario.gpus)} tokens/s in all`,
     ),
     tile(
       'Model FLOP/s',
@@ -57,7 +63,10 @@ function tiles(run) {
       known(r.mfu) ? (100 * r.mfu).toFixed(1) : '–',
       '%',
       `of ${text.flops(run.machine.peak_flops)} dense peak, ${run.scenario.training.precision}${
-        r.model_flop_over_run_flop > 1.1 ? `; counts ${r.model_flop_over_run_flop.toFixed(1)} times the FLOP that run: dense attention, as Megatron-LM counts it` : ''
+        r.model_flop_over_run_flop > 1.1
+          ? `; counts ${r.model_flop_over_run_flop.toFixed(1)} times the FLOP that run: dense attention, as ` +
+            `Megatron-LM counts it`
+          : ''
       }`,
     ),
     tile(
@@ -92,7 +101,10 @@ function settings(run) {
   if (run.scenario.layout.ep > 1) add('dispatcher', o.dispatcher);
   const recompute = o.recompute || {};
   if (recompute.granularity && recompute.granularity !== 'none')
-    add('recompute', recompute.granularity === 'full' ? 'full' : (recompute.modules || []).join(', ') || recompute.granularity);
+    add(
+      'recompute',
+      recompute.granularity === 'full' ? 'full' : (recompute.modules || []).join(', ') || recompute.granularity,
+    );
   if (o.ep_overlap) add('EP overlap', 'on');
   if (o.fsdp && o.fsdp !== 'none') add('fsdp', o.fsdp);
   if ((o.cuda_graph_scope || []).length) add('CUDA graphs', o.cuda_graph_scope.join(', '));
@@ -108,22 +120,25 @@ function drawSummary(run) {
     html(
       'p',
       {class: 'lead'},
-      `${run.model.name} (${text.count(run.model.parameters)} parameters, ${text.count(run.model.active)} active per token) on ${s.gpus} × ${run.machine.name}. ${
+      `${run.model.name} (${text.count(run.model.parameters)} parameters, ${text.count(run.model.active)} active ` +
+      `per token) on ${s.gpus} × ${run.machine.name}. ${
         run.result.bottleneck ? run.result.bottleneck[0].toUpperCase() + run.result.bottleneck.slice(1) + '.' : ''
       }`,
     ),
   );
-  if (!run.result.feasible) node.append(html('p', {class: 'warn', role: 'alert'}, `Does not fit: ${run.result.why_infeasible}.`));
+  if (!run.result.feasible)
+    node.append(html('p', {class: 'warn', role: 'alert'}, `Does not fit: ${run.result.why_infeasible}.`));
   node.append(tiles(run), settings(run));
 }
 
-/* --- several runs --------------------------------------------------------------------------------------------------------------- */
+/* --- several runs ----------------------------------------------------------------------------------------------- */
 function drawCompare(runs, chosen) {
   if (runs.length < 2) return;
   const node = section(
       'compare',
       'Side by side',
-      `Every run of this page against ${runs[chosen].name}. Red is worse, green better; parts are means over the stages of a run.`,
+      `Every run of this page against ${runs[chosen].name}. Red is worse, green better; parts are means over the ` +
+      `stages of a run.`,
     ),
     base = runs[chosen].result;
   const rows = [
@@ -136,30 +151,40 @@ function drawCompare(runs, chosen) {
   const cell = (value, was, form, sign, self) => {
     const change = was > 0 ? value / was - 1 : NaN,
       matters = !self && known(change) && Math.abs(change) >= 0.0005;
-    return html('td', {class: matters ? (change * sign > 0 ? 'up' : 'down') : undefined}, form(value), matters ? ` (${text.signed(change)})` : '');
+    return html(
+      'td',
+      {class: matters ? (change * sign > 0 ? 'up' : 'down') : undefined},
+      form(value),
+      matters ? ` (${text.signed(change)})` : '',
+    );
   };
   node.append(
     table(
       ['', ...runs.map(r => r.name)],
       rows
         .filter(([, of]) => runs.some(r => of(r.result) > 5e-5 * r.result.step_time_s))
-        .map(([name, of, form, sign]) => [name, ...runs.map((r, i) => cell(of(r.result), of(base), form, sign, i === chosen))]),
+        .map(([name, of, form, sign]) => [
+          name,
+          ...runs.map((r, i) => cell(of(r.result), of(base), form, sign, i === chosen)),
+        ]),
     ),
   );
 }
 
-/* --- where the step goes ----------------------------------------------------------------------------------------------------------- */
+/* --- where the step goes ---------------------------------------------------------------------------------------- */
 function drawParts(run) {
   const node = section(
     'parts',
     'Where the step goes',
-    'Each bar is one step of one pipeline stage, split by what its compute stream does or waits for. The parts of a bar add up to the step.',
+    'Each bar is one step of one pipeline stage, split by what its compute stream does or waits for. The parts of ' +
+    'a bar add up to the step.',
   );
   const r = run.result,
     rows = [['mean', r.time], ...r.stage_time.map((t, i) => [`stage ${i}`, t])];
   const shown = PARTS.filter(([, , of]) => rows.some(([, t]) => of(t) > r.step_time_s * 5e-5));
   node.append(legend(shown.map(([name, c]) => [`var(--${c})`, name])));
-  const stepped = rows.length > 40 ? rows.filter((_, i) => i === 0 || (i - 1) % Math.ceil(rows.length / 33) === 0) : rows;
+  const stepped =
+    rows.length > 40 ? rows.filter((_, i) => i === 0 || (i - 1) % Math.ceil(rows.length / 33) === 0) : rows;
   plot(
     node,
     (at, width) => {
@@ -176,7 +201,12 @@ function drawParts(run) {
           svg('line', {class: 'grid', x1: x(t), x2: x(t), y1: 0, y2: height - 22}),
           svg(
             'text',
-            {class: 'soft', x: Math.min(x(t), width - 4), y: height - 6, 'text-anchor': t === 0 ? 'start' : x(t) > width - 30 ? 'end' : 'middle'},
+            {
+              class: 'soft',
+              x: Math.min(x(t), width - 4),
+              y: height - 6,
+              'text-anchor': t === 0 ? 'start' : x(t) > width - 30 ? 'end' : 'middle',
+            },
             label,
           ),
         );
@@ -194,12 +224,22 @@ function drawParts(run) {
                   .filter(([, v]) => v.exposed_s > 0)
                   .map(([k, v]) => [k, text.seconds(v.exposed_s)])
               : [];
-          const rect = svg('rect', {x: x(from), y, width: Math.max((seconds / longest) * inner - 0.7, 0.3), height: h, style: `fill:var(--${c})`});
+          const rect = svg('rect', {
+            x: x(from),
+            y,
+            width: Math.max((seconds / longest) * inner - 0.7, 0.3),
+            height: h,
+            style: `fill:var(--${c})`,
+          });
           picture.append(
             i === 0 || stepped.length <= 20
               ? marked(rect, () => ({
                   title: `${part}, ${name}`,
-                  rows: [['time', text.seconds(seconds)], ['of the step', text.percent(seconds / r.step_time_s)], ...rows],
+                  rows: [
+                    ['time', text.seconds(seconds)],
+                    ['of the step', text.percent(seconds / r.step_time_s)],
+                    ...rows,
+                  ],
                 }))
               : rect,
           );
@@ -214,13 +254,17 @@ function drawParts(run) {
     folded('as a table', () =>
       table(
         ['', ...shown.map(p => p[0]), 'sum'],
-        rows.map(([name, t]) => [name, ...shown.map(p => text.seconds(p[2](t))), text.seconds(sum(PARTS.map(p => p[2](t))))]),
+        rows.map(([name, t]) => [
+          name,
+          ...shown.map(p => text.seconds(p[2](t))),
+          text.seconds(sum(PARTS.map(p => p[2](t)))),
+        ]),
       ),
     ),
   );
 }
 
-/* --- from peak to MFU ---------------------------------------------------------------------------------------------------------------- */
+/* --- from peak to MFU ------------------------------------------------------------------------------------------- */
 function gapColour(name) {
   if (name.startsWith('model FLOP')) return 'good';
   if (name === 'kernels: GEMM') return 'gemm';
@@ -245,7 +289,8 @@ function drawWaterfall(run) {
   const node = section(
     'mfu',
     'From peak to MFU',
-    'What keeps the step from being all model FLOP at the machine’s dense peak, in points of MFU; the parts add up to 100. “kernels” is what a kernel takes beyond its FLOP at peak.',
+    'What keeps the step from being all model FLOP at the machine’s dense peak, in points of MFU; the parts add ' +
+    'up to 100. “kernels” is what a kernel takes beyond its FLOP at peak.',
   );
   plot(
     node,
@@ -284,7 +329,14 @@ function drawWaterfall(run) {
         );
         picture.append(
           marked(
-            svg('rect', {x: x(lo), y, width: Math.max(x(hi) - x(lo), 1.5), height: 16, rx: 1.5, style: `fill:var(--${gapColour(g.part)})`}),
+            svg('rect', {
+              x: x(lo),
+              y,
+              width: Math.max(x(hi) - x(lo), 1.5),
+              height: 16,
+              rx: 1.5,
+              style: `fill:var(--${gapColour(g.part)})`,
+            }),
             () => ({
               title: label,
               rows: [
@@ -297,7 +349,15 @@ function drawWaterfall(run) {
         picture.append(svg('text', {class: last ? 'strong' : 'soft', x: x(hi) + 6, y: y + 12}, points(g, last)));
         if (!last) {
           level -= g.mfu_points;
-          picture.append(svg('line', {x1: x(level), x2: x(level), y1: y + 16, y2: y + row, style: 'stroke:var(--soft);stroke-dasharray:2 2'}));
+          picture.append(
+            svg('line', {
+              x1: x(level),
+              x2: x(level),
+              y1: y + 16,
+              y2: y + row,
+              style: 'stroke:var(--soft);stroke-dasharray:2 2',
+            }),
+          );
         }
       });
       at.append(picture);

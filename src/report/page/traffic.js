@@ -36,7 +36,13 @@ function trafficTable(run, stage) {
   const heat = B =>
     html(
       'td',
-      {class: 'heat', style: B > 0 ? `background:color-mix(in srgb, var(--comm) ${Math.round(8 + 52 * Math.sqrt(B / most))}%, transparent)` : ''},
+      {
+        class: 'heat',
+        style:
+          B > 0
+            ? `background:color-mix(in srgb, var(--comm) ${Math.round(8 + 52 * Math.sqrt(B / most))}%, transparent)`
+            : '',
+      },
       B > 0 ? text.bytes(B) : '',
     );
   const body = rows.map(r => [
@@ -50,19 +56,29 @@ function trafficTable(run, stage) {
   body.push([
     'wire time at the data sheet’s rate',
     '',
-    ...used.map(([k]) => (known(rate[k]) && rate[k] > 0 ? text.seconds(sum(rows.map(r => r[k])) / rate[k]) : 'unknown')),
+    ...used.map(([k]) =>
+      known(rate[k]) && rate[k] > 0 ? text.seconds(sum(rows.map(r => r[k])) / rate[k]) : 'unknown',
+    ),
     '',
     '',
     '',
   ]);
   return table(
-    ['class', 'group', ...used.map(([k, t]) => `${t}${known(rate[k]) ? `, ${text.rate(rate[k])}` : ''}`), 'time', 'exposed', 'hidden'],
+    [
+      'class',
+      'group',
+      ...used.map(([k, t]) => `${t}${known(rate[k]) ? `, ${text.rate(rate[k])}` : ''}`),
+      'time',
+      'exposed',
+      'hidden',
+    ],
     body,
     [1],
   );
 }
 
-/* Bytes from block to block for one class and step: what a rank moves on a level is spread evenly over the members of its group on that level. */
+/* Bytes from block to block for one class and step: what a rank moves on a level is spread evenly over the members of
+   its group on that level. */
 function blockMatrix(run, word) {
   const p = run.placement,
     d = Math.min(p.gpus_per_domain, p.gpus),
@@ -85,7 +101,9 @@ function blockMatrix(run, word) {
       const line = groupOf(grid, axes, r),
         at = line.indexOf(r),
         next = [line[(at + 1) % line.length], line[(at + line.length - 1) % line.length]];
-      for (const to of next) B[Math.floor(r / per) * n + Math.floor(to / per)] += sum(mine.map(c => c.scaleup_B + c.network_B)) / next.length;
+      for (const to of next)
+        B[Math.floor(r / per) * n + Math.floor(to / per)] +=
+          sum(mine.map(c => c.scaleup_B + c.network_B)) / next.length;
       continue;
     }
     if (done[r] || !mine) continue;
@@ -110,14 +128,16 @@ function blockMatrix(run, word) {
         const b = Math.floor(m / per);
         cut.set(b, (cut.get(b) || 0) + 1);
       }
-      for (const [a, x] of cut) for (const [b, y] of cut) B[a * n + b] += (near / (k - 1)) * (a === b ? x * (x - 1) : x * y);
+      for (const [a, x] of cut)
+        for (const [b, y] of cut) B[a * n + b] += (near / (k - 1)) * (a === b ? x * (x - 1) : x * y);
     }
     if (domains.size > 1)
       for (const [a, x] of blocks)
         for (const [b, y] of blocks) {
           /* across: pairs in different domains */
           let pairs = x * y;
-          for (const [o, k] of domains) if (Math.floor((o * d) / per) === a && Math.floor((o * d) / per) === b && per >= d) pairs -= k * k;
+          for (const [o, k] of domains)
+            if (Math.floor((o * d) / per) === a && Math.floor((o * d) / per) === b && per >= d) pairs -= k * k;
           if (per < d && Math.floor((a * per) / d) === Math.floor((b * per) / d)) pairs = 0;
           B[a * n + b] += (far * pairs) / Math.max(members.length - members.length / domains.size, 1);
         }
@@ -130,7 +150,8 @@ function drawTraffic(run) {
   const node = section(
     'traffic',
     'Communication',
-    'Bytes that one GPU moves in a step, by class of communication and level of the machine, and the time its streams spend on it. Exposed is what compute waits for.',
+    'Bytes that one GPU moves in a step, by class of communication and level of the machine, and the time its ' +
+    'streams spend on it. Exposed is what compute waits for.',
   );
   const stages = [...new Set(run.comm.map(c => c.stage))],
     words = [...new Set(run.comm.map(c => c.class))],
@@ -155,7 +176,8 @@ function drawTraffic(run) {
     html(
       'p',
       {class: 'note'},
-      'Bytes in a step from the GPUs of a row to those of a column; what a GPU moves is spread evenly over its group on that level, pipeline messages over the two neighbours.',
+      'Bytes in a step from the GPUs of a row to those of a column; what a GPU moves is spread evenly over its ' +
+      'group on that level, pipeline messages over the two neighbours.',
     ),
   );
   let figure;
@@ -187,7 +209,12 @@ function drawTraffic(run) {
         for (let b = 0; b < n; b++)
           if (B[a * n + b] > 0) {
             ctx.fillStyle = ramp(Math.sqrt(B[a * n + b] / most));
-            ctx.fillRect(42 + b * cell, a * cell, Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5), Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5));
+            ctx.fillRect(
+              42 + b * cell,
+              a * cell,
+              Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5),
+              Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5),
+            );
           }
       ctx.fillStyle = colour('soft');
       ctx.textAlign = 'right';
@@ -207,7 +234,10 @@ function drawTraffic(run) {
               a = Math.floor((e.clientY - box.top) / cell);
             if (a < 0 || b < 0 || a >= n || b >= n) return hideTip();
             showTip(
-              {title: `${label(a)} to ${label(b)}`, rows: [[`${local.word}, per step`, B[a * n + b] > 0 ? text.bytes(B[a * n + b]) : 'nothing']]},
+              {
+                title: `${label(a)} to ${label(b)}`,
+                rows: [[`${local.word}, per step`, B[a * n + b] > 0 ? text.bytes(B[a * n + b]) : 'nothing']],
+              },
               e.clientX,
               e.clientY,
             );

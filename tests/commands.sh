@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# tests/commands.sh BUILD - runs the command lines that README.md and docs show: lines of code blocks that begin with
+# moesim, build/moesim or make. A block behind a line `<!-- not run: WHY -->` is left out. The quick tier (MOESIM_TIER)
+# takes those that are over in a second. Of make only the recipe is worked out (make -n): its targets have tests of
+# their own. Commands run in a folder of their own, with links to the tree's data. Prints what fails; status 1 then.
+set -u
+cd "$(dirname "$0")/.." || exit 4
+build=$(cd "$1" && pwd)
+top=$PWD
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+for data in scenarios hardware models software reliability plots tests; do ln -s "$top/$data" "$room/$data"; done
+ln -s "$build" "$room/build"
+export PATH=$build:$PATH MOESIM_DATA=$top OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+commands() { # FILE…: file:line<TAB>command, of all blocks that are not marked
+  awk '
+    FNR == 1 { skip = fenced = indented = 0 }
+    /^<!-- not run: ./ { skip = 1; next }
+    /^```/ { fenced = !fenced; if (!fenced) skip = 0; next }
+    !fenced && /^    / { if (!indented) indented = 1 }
+    !fenced && !/^    / { if (indented || $0 != "") { if (indented) skip = 0; indented = 0 } }
+    (fenced || indented) && !skip {
+      line = $0; sub(/^ +/, "", line); sub(/ +# .*$/, "", line)
+      if (line ~ /^(moesim|build\/moesim|make) /) printf "%s:%d\t%s\n", FILENAME, FNR, line
+    }' "$@"
+}
+
+bad=0 n=0
+while IFS=$'\t' read -r where command; do
+  case $command in
+  make\ *) run="make -n -C '$top' ${command#make}" ;;
+  *) run=$command ;;
+  esac
+  if [ "${MOESIM_TIER:-full}" != full ]; then
+    case $command in
+    make\ * | moesim\ show\ * | moesim\ help\ * | moesim\ schema* | moesim\ gemm\ decide\ *--hardware*) ;;
+    *) continue ;;
+    esac
+  fi
+  n=$((n + 1))
+  out=$(cd "$room" && timeout 300 bash -c "$run" 2>&1 </dev/null) ||
+    { echo "$where: $command: exit $?"; tail -n 3 <<<"$out"; bad=1; }
+done < <(commands README.md $(find docs -name '*.md' | sort))
+[ "$n" -ge 10 ] || { echo "only $n commands were found"; bad=1; }
+exit $bad
