@@ -257,11 +257,8 @@ static gboolean check_known(const MsScenario *scenario, const MsLayout *layout, 
     return FALSE;
   if (!ms_hardware_need(h, h->hbm_Bps, "hbm_Bps", error)) return FALSE;
   if (inside && !ms_hardware_need(h, h->scaleup_Bps, "scaleup_Bps", error)) return FALSE;
-  if (across && !ms_hardware_need(h, h->nic_Bps, "nic_Bps", error)) return FALSE;
-  const MsOptions *o = &scenario->options;
-  gboolean offloads = o->offload_modules || o->optimizer_offload_fraction > 0 || o->cpu_offloading_num_layers > 0 ||
-                      o->offload_optimizer_states;
-  return !offloads || ms_hardware_need(h, h->host_link_Bps, "host_link_Bps", error);
+  /* the host link is a rule of the layout: host-link-known */
+  return !across || ms_hardware_need(h, h->nic_Bps, "nic_Bps", error);
 }
 
 static void prepare_kernels(MsCost *cost) { /* depends on the machine and the model's head width only */

@@ -51,6 +51,19 @@ RULE(offload_attn_proj) {
   return !(modules & MS_OM_ATTN_PROJ) || (modules & MS_OM_CORE_ATTN) ||
          REFUSE("offload of attn_proj needs offload of core_attn");
 }
+/* The rate of copies to the host is a figure that profiles may lack: only what copies needs it. */
+static gboolean link_known(const MsScenario *s, gboolean copies, char *why, size_t size) {
+  return !copies || s->hardware->host_link_Bps > 0 ||
+         REFUSE("host_link_Bps of %s is unknown; give it in the profile, or {\"base\": \"%s\", \"host_link_Bps\": "
+                "NUMBER} as hardware",
+                s->hardware->name, s->hardware->name);
+}
+RULE(offload_link_known) {
+  return link_known(s, s->options.offload_modules || s->options.cpu_offloading_num_layers > 0, why, size);
+}
+RULE(optimizer_link_known) {
+  return link_known(s, s->options.optimizer_offload_fraction > 0 || s->options.offload_optimizer_states, why, size);
+}
 RULE(fp8_dispatch_needs_fp8) {
   if (!s->options.fp8_dispatch) return TRUE;
   if (!ms_dispatcher(&s->options)->fp8) return REFUSE("%s does not carry FP8", ms_dispatcher(&s->options)->word);

@@ -68,10 +68,10 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
 }
 
 int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *s, const MsPieceMemo *like,
-               MsPieceMemo **memo, GError **error) {
+               MsPieceMemo **memo) {
   const MsUnbalanced before = ms_space_try_balance(space, ms_cut_costs(space, value, combo, NULL, s), s);
   int rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
-  if (memo && rule < 0) *memo = ms_memo_new(s, like, error);
+  if (memo && rule < 0 && !(*memo = ms_memo_new(s, like, NULL))) rule = ms_num_rules + MS_REFUSED_ERROR;
   ms_space_undo_balance(before, s);
   return rule;
 }

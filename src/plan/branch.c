@@ -97,6 +97,7 @@ static const char *const late_rules[] = {/* tests/unit/test_tree.c looks whether
                                          "fp8-params-need-fp8",
                                          "param-gather-overlap",
                                          "optimizer-offload-fp8",
+                                         "optimizer-link-known",
                                          "outer-sharding-needs-fsdp"};
 
 gboolean ms_rule_is_late(const char *name) {
@@ -122,7 +123,7 @@ static int rule_named(const char *name) {
 
 /* The pieces of a node's settled keys: they do not depend on the pipeline, so it is left out. With `plain` nothing is
  * recomputed or offloaded. */
-static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain, GError **error) {
+static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain) {
   MsScenario *s = w->flat;
   MsLayoutSpec *l = &s->layout;
   gint32 value[MS_N_AXES];
@@ -139,7 +140,7 @@ static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gb
     s->options.offload_modules = 0;
   if (ms_pieces_depend_on_cut(s)) return NULL;
   const MsPieceMemo *like = w->last ? w->last : t->x->s.first;
-  MsPieceMemo *memo = ms_memo_new(s, like, error);
+  MsPieceMemo *memo = ms_memo_new(s, like, NULL);
   if (memo) ms_memo_free(w->last), w->last = memo;
   return memo;
 }
@@ -186,7 +187,7 @@ void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
       refuse(t, w, rule_named(broken), INFINITY, MS_LEVEL_UNIT, c);
       continue;
     }
-    MsPieceMemo *memo = memo_of(t, w, c, TRUE, NULL);
+    MsPieceMemo *memo = memo_of(t, w, c, TRUE);
     emit(t, w, &root, MS_LEVEL_UNIT, *c,
          memo ? microbatches_per_stage(t, c) * ms_memo_total(memo, MS_TOTAL_PRODUCTS, FALSE) : 0);
   }
@@ -205,7 +206,7 @@ static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole
   MsCandidate c = node->c;
   for (gint64 i = 0; i < t->space->n_of_role[role]; i++) {
     c.combo = node->c.combo + i * t->space->stride[role];
-    MsPieceMemo *memo = memo_of(t, w, &c, TRUE, NULL);
+    MsPieceMemo *memo = memo_of(t, w, &c, TRUE);
     emit(t, w, node, level, c, memo ? microbatches_per_stage(t, &c) * bound(t, memo) : 0);
   }
 }
@@ -415,7 +416,7 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
       refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, c);
       continue;
     }
-    Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, c, FALSE, NULL)};
+    Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, c, FALSE)};
     double share = p.memo ? microbatches_per_stage(t, c) * passes(t, p.memo) : 0, least = 0;
     if (p.memo) take_pieces(&p, c), least = least_of_shapes(&p, c);
     if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least)))
@@ -426,14 +427,11 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
 
 /* --- pieces that depend on the cut: of every layout its own --- */
 
-/* FALSE when the split breaks a rule, or with an error. */
+/* FALSE with the rule that the split breaks, or MS_REFUSED_ERROR. */
 static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
-  GError *error = NULL;
   if (p->own) ms_memo_free(p->memo), p->memo = NULL;
-  *rule = ms_try_cut(p->t->space, c->value, c->combo, p->w->scratch, p->t->x->s.first, &p->memo, &error);
+  *rule = ms_try_cut(p->t->space, c->value, c->combo, p->w->scratch, p->t->x->s.first, &p->memo);
   p->own = TRUE;
-  if (error && !p->w->error) p->w->error = error;
-  else g_clear_error(&error);
   if (!p->memo) return FALSE;
   take_pieces(p, c);
   return TRUE;
@@ -457,19 +455,19 @@ static void expand_cut(Pieces *p, const MsBranch *node, MsCandidate c, gint64 ch
 static void expand_cuts(Pieces *p, const MsBranch *node) {
   const MsSpace *space = p->t->space;
   MsCandidate c = node->c;
-  for (guint64 inner = 0; inner < n_inner(space) && !p->w->error; inner++) {
+  for (guint64 inner = 0; inner < n_inner(space); inner++) {
     const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
     c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / (guint64)vpp->n],
     c.value[MS_AXIS_VPP] = vpp->value[inner % (guint64)vpp->n];
     int rule = size_rule(p->t, c.value);
     if (rule >= 0)
       refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c, (guint64)space->n_of_role[MS_ROLE_SHAPE]);
-    for (gint64 i = 0; rule < 0 && i < space->n_of_role[MS_ROLE_SHAPE] && !p->w->error; i++) expand_cut(p, node, c, i);
+    for (gint64 i = 0; rule < 0 && i < space->n_of_role[MS_ROLE_SHAPE]; i++) expand_cut(p, node, c, i);
   }
 }
 
 static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, &node->c, FALSE, NULL)};
+  Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, &node->c, FALSE)};
   ms_space_apply_combo(t->space, node->c.combo, w->scratch);
   ms_space_apply_axes(node->c.value, w->scratch);
   if (p.memo) {
@@ -553,7 +551,7 @@ void ms_tree_find_first(MsTree *t) {
     for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK] && !t->x->s.first && !broken_by_unit(c.value);
          work++) {
       c.combo = work * t->space->stride[MS_ROLE_WORK];
-      memo_of(t, w, &c, TRUE, NULL);
+      memo_of(t, w, &c, TRUE);
       t->space->like = t->x->s.first = g_steal_pointer(&w->last);
     }
   }

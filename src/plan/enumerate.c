@@ -20,8 +20,6 @@ typedef struct { /* what one thread found */
   MsScenario *scratch, *second;
   gboolean *passes;  /* [pp][vpp][class] obeys the rules about ranks */
   MsPieceMemo *last; /* the next one is much like it */
-  GError *error;
-  guint64 error_order;
 } Finder;
 
 typedef struct {
@@ -109,24 +107,16 @@ static gint64 combo_of_shape(const Bench *b, int shape) {
 }
 
 /* Pieces of the cut that is written in, once for the bench, or once for every cut; FALSE with the rule that the split
- * breaks (-1: none, an error). `like`: what was made last is much like it. */
+ * breaks, or with MS_REFUSED_ERROR where it cannot be costed (a figure of the machine that it needs is unknown). What
+ * was made last is much like it. */
 static gboolean memo_for(Bench *b, const gint32 *value, gint64 combo, int *rule) {
-  GError *error = NULL;
   if (b->memo && !b->per_cut) return TRUE;
   if (b->memo) ms_memo_free(b->f->last), b->f->last = b->memo;
   const MsPieceMemo *like = b->f->last ? b->f->last : b->e->search->first;
   b->memo = NULL;
-  *rule = ms_try_cut(b->e->space, value, combo, b->f->scratch, like, &b->memo, &error);
+  *rule = ms_try_cut(b->e->space, value, combo, b->f->scratch, like, &b->memo);
   if (b->memo) b->map = ms_shapes_map(b->f->shapes, b->memo);
-  if (!error) return b->memo != NULL;
-  guint64 order = order_of(b->e->space, b->unit, b->work, 0);
-  if (!b->f->error || order < b->f->error_order) {
-    g_clear_error(&b->f->error);
-    b->f->error = g_steal_pointer(&error);
-    b->f->error_order = order;
-  }
-  g_clear_error(&error);
-  return FALSE;
+  return b->memo != NULL;
 }
 
 static gboolean fits(Bench *b, const MsCandidate *c, int inner, double device_B) {
@@ -224,8 +214,8 @@ static void state_bytes(Bench *b, MsStateBytes *bytes) {
 }
 
 /* One (pp, vpp): the split is another for every choice of the shape's keys (schedule, ways to split), so one that
- * breaks a rule says nothing of the next. FALSE after an error. */
-static gboolean bound_inner(Bench *b, MsCandidate *c, int inner, MsStateBytes *bytes) {
+ * breaks a rule says nothing of the next. */
+static void bound_inner(Bench *b, MsCandidate *c, int inner, MsStateBytes *bytes) {
   const MsSpace *space = b->e->space;
   MsScenario *s = b->f->scratch;
   for (int choice = 0; choice < space->n_of_role[MS_ROLE_SHAPE]; choice++) {
@@ -239,10 +229,10 @@ static gboolean bound_inner(Bench *b, MsCandidate *c, int inner, MsStateBytes *b
     if (memo_for(b, c->value, combo, &rule)) {
       if (fresh) state_bytes(b, bytes);
       bound_shape(b, c, inner, choice, bytes);
-    } else if (rule < 0) return FALSE;
-    else refuse_shape(b, c, inner, choice, rule);
+    } else {
+      refuse_shape(b, c, inner, choice, rule);
+    }
   }
-  return TRUE;
 }
 
 static void bound_work(Bench *b, MsCandidate *c) {
@@ -252,7 +242,7 @@ static void bound_work(Bench *b, MsCandidate *c) {
   b->per_cut = ms_pieces_depend_on_cut(b->f->scratch);
   for (int i = 0; i < n_inner(space); i++) {
     inner_values(space, i, c->value);
-    if (!bound_inner(b, c, i, bytes)) return;
+    bound_inner(b, c, i, bytes);
   }
 }
 
@@ -260,7 +250,7 @@ static void do_unit(int unit, int thread, gpointer data) {
   Enumeration *e = data;
   Finder *f = &e->finder[thread];
   MsCandidate c = {0};
-  if (ms_interrupted() || f->error) return;
+  if (ms_interrupted()) return;
   unit_values(e->space, unit, c.value);
   ask_rules(e, f, unit, &c);
   for (gint64 work = 0; work < e->n_work; work++) {
@@ -337,15 +327,6 @@ static void put_together(Enumeration *e) {
   ms_refused_clear(&own);
 }
 
-static gboolean first_error(Enumeration *e, GError **error) {
-  Finder *first = NULL;
-  for (int i = 0; i < e->threads; i++)
-    if (e->finder[i].error && (!first || e->finder[i].error_order < first->error_order)) first = &e->finder[i];
-  if (!first) return TRUE;
-  g_propagate_error(error, g_steal_pointer(&first->error));
-  return FALSE;
-}
-
 gboolean ms_enumerate(MsSearch *x, GError **error) {
   if (!ms_space_tabulate(x->space))
     return ms_input_error(error, x->space->request->base->file, 0, "options",
@@ -367,7 +348,6 @@ gboolean ms_enumerate(MsSearch *x, GError **error) {
   }
   find_first(&e);
   ms_parallel(e.n_units, e.threads, do_unit, &e);
-  gboolean ok = first_error(&e, error);
   count_refused_options(x);
   put_together(&e);
   for (int i = 0; i < e.threads; i++) {
@@ -378,8 +358,7 @@ gboolean ms_enumerate(MsSearch *x, GError **error) {
     g_free(f->passes);
     ms_memo_free(f->last);
     ms_refused_clear(&f->refused);
-    g_clear_error(&f->error);
   }
   g_free(e.finder);
-  return ok;
+  return TRUE;
 }

@@ -182,14 +182,23 @@ static void hand_over(MsPlanner *x) {
   if (ms_ranks_own() == 0 && !predict_list(x)) unlist(x);
 }
 
+static gboolean may_run_fp16(const MsRequest *request) {
+  for (int i = 0; i < request->n_open; i++)
+    if (!strcmp(request->open[i].path, "training.precision")) return TRUE;
+  return request->base->training.precision == MS_FP16;
+}
+
+/* What no layout can do without; every other figure that is unknown refuses the layouts that need it. */
 static gboolean check(const MsRequest *request, GError **error) {
   const MsHardware *hw = request->base->hardware;
-  return ms_hardware_need(hw, hw->hbm_B, "hbm_B", error);
+  return ms_hardware_need(hw, hw->hbm_B, "hbm_B", error) && ms_hardware_need(hw, hw->hbm_Bps, "hbm_Bps", error) &&
+         (may_run_fp16(request) || ms_hardware_need(hw, hw->peak_bf16_flops, "peak_bf16_flops", error));
 }
 
 static gboolean run(MsPlanner *x, GError **error) {
   MsPlan *plan = x->s.plan;
-  if (!(plan->branched ? ms_search_tree(x, error) : ms_search_every(x, error))) return FALSE;
+  if (plan->branched) ms_search_tree(x);
+  else if (!ms_search_every(x, error)) return FALSE;
   if (!x->error) ms_checkpoint_write(x->checkpoint, TRUE, &x->error);
   plan->interrupted = ms_ranks_any(ms_interrupted());
   plan->lower_cost = x->n_list ? MIN(plan->lower_cost, x->list[0].cost) : plan->lower_cost;

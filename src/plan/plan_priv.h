@@ -206,10 +206,10 @@ const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
 /* The rule about the split into stages that the cut of a combination breaks, -1 = none; then, with `memo`, the pieces
- * of that cut, NULL and *error when they cannot be made. `scenario` has axes and combination written in, the cut only
- * meanwhile. */
+ * of that cut, or ms_num_rules + MS_REFUSED_ERROR when they cannot be costed. `scenario` has axes and combination
+ * written in, the cut only meanwhile. */
 int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *scenario, const MsPieceMemo *like,
-               MsPieceMemo **memo, GError **error);
+               MsPieceMemo **memo);
 
 enum { MS_COST_LEVELS = 3 };
 int *ms_memo_cost_number(MsPieceMemo *memo, int level); /* kept for ms_cut_costs; -1: not known */
@@ -349,7 +349,7 @@ void ms_planner_tell(MsPlanner *planner, double done, const char *note);
 /* Looks at every layout, so that what was refused is counted rule by rule (every.c). */
 gboolean ms_search_every(MsPlanner *planner, GError **error);
 /* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
-gboolean ms_search_tree(MsPlanner *planner, GError **error);
+void ms_search_tree(MsPlanner *planner);
 /* The rule of that name reads a key of MS_ROLE_STATE or MS_ROLE_BLIND. */
 gboolean ms_rule_is_late(const char *name);
 

@@ -49,7 +49,7 @@ static double least_cost(const MsTree *t) {
 
 static void expand(int index, int thread, gpointer data) {
   MsTree *t = data;
-  if (!ms_interrupted() && !t->worker[thread].error) ms_tree_expand(t, &t->worker[thread], &t->round[index]);
+  if (!ms_interrupted()) ms_tree_expand(t, &t->worker[thread], &t->round[index]);
 }
 
 static void expand_root(int index, int thread, gpointer data) {
@@ -126,16 +126,7 @@ static void tell(MsTree *t) {
   ms_planner_tell(x, 1 - gap, note);
 }
 
-static gboolean has_error(MsTree *t, GError **error) {
-  for (int i = 0; i < t->threads; i++)
-    if (t->worker[i].error) {
-      g_propagate_error(error, g_steal_pointer(&t->worker[i].error));
-      return TRUE;
-    }
-  return FALSE;
-}
-
-static gboolean one_round(MsTree *t, GError **error) {
+static void one_round(MsTree *t) {
   MsBranch round[ROUND], rest[ROUND];
   MsCandidate layout[MS_BATCH];
   gboolean done[MS_BATCH];
@@ -149,16 +140,12 @@ static gboolean one_round(MsTree *t, GError **error) {
   t->round = rest;
   ms_parallel(others, t->threads, expand, t);
   collect(t);
-  gboolean failed = ms_ranks_any(has_error(t, error));
-  if (failed && error && !*error)
-    ms_input_error(error, t->space->request->base->file, 0, "", "another rank cannot bound a layout");
   if (ms_ranks_any(ms_interrupted())) { /* some may not be done: what is proven holds for all of them */
     put_back(t, rest, others);
     for (int i = 0; i < layouts; i++)
       if (!done[i]) push_node(t, &(MsBranch){layout[i], MS_LEVEL_LAYOUT});
   }
   tell(t);
-  return !failed;
 }
 
 /* --- plain nodes --- */
@@ -265,7 +252,6 @@ static void end(MsTree *t) {
     ms_scenario_free(w->scratch), ms_scenario_free(w->flat);
     ms_memo_free(w->last);
     ms_refused_clear(&w->refused);
-    g_clear_error(&w->error);
   }
   for (int level = 0; level < MS_N_LEVELS; level++) g_array_unref(t->heap[level][0]), g_array_unref(t->heap[level][1]);
   for (int role = 0; role < MS_N_ROLES; role++) g_free(t->plain[role]);
@@ -273,7 +259,7 @@ static void end(MsTree *t) {
   g_free(t->early), g_free(t->settled);
 }
 
-gboolean ms_search_tree(MsPlanner *x, GError **error) {
+void ms_search_tree(MsPlanner *x) {
   MsTree t = {
       .x = x, .space = x->s.space, .threads = ms_parallel_threads(x->s.options->threads), .threshold = INFINITY};
   begin(&t);
@@ -282,14 +268,13 @@ gboolean ms_search_tree(MsPlanner *x, GError **error) {
   ms_tree_find_first(&t);
   ms_parallel(ms_tree_units(t.space), t.threads, expand_root, &t);
   collect(&t);
-  gboolean bounded = !ms_planner_stopped(x), ok = TRUE; /* else some units never were, and nothing is proven */
-  while (ok && !ms_planner_stopped(x)) {
+  gboolean bounded = !ms_planner_stopped(x); /* else some units never were, and nothing is proven */
+  while (!ms_planner_stopped(x)) {
     t.threshold = ms_planner_threshold(x);
     if (!cheapest(&t)) break;
-    ok = one_round(&t, error);
+    one_round(&t);
   }
   put_together(&t);
   if (!bounded) x->s.plan->lower_cost = 0;
   end(&t);
-  return ok;
 }

@@ -56,7 +56,6 @@ typedef struct {    /* of one thread */
   gint64 bytes_of; /* that combination; -1 = none yet */
   MsScenario *scratch, *flat;
   MsPieceMemo *last;
-  GError *error;
 } MsTreeWorker;
 
 typedef struct {

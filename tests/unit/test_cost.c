@@ -721,7 +721,7 @@ static void refused(Machine *machine, const char *key) {
 static void holes_are_refused(void **state) {
   (void)state;
   g_autofree Machine *machine = machine_new();
-  machine->hardware.scaleup_Bps = NAN, machine->hardware.nic_Bps = NAN, machine->hardware.host_link_Bps = NAN;
+  machine->hardware.scaleup_Bps = NAN, machine->hardware.nic_Bps = NAN;
   ms_cost_free(prepare(machine)); /* nothing communicates */
   machine->layout.group[MS_GROUP_TP] = geometry(8, 1, 8);
   refused(machine, "scaleup_Bps");
@@ -729,8 +729,6 @@ static void holes_are_refused(void **state) {
   refused(machine, "nic_Bps");
   machine->hardware.nic_Bps = 1e10;
   ms_cost_free(prepare(machine));
-  machine->scenario.options.offload_modules = MS_OM_CORE_ATTN;
-  refused(machine, "host_link_Bps");
   machine->hardware.hbm_Bps = NAN;
   refused(machine, "hbm_Bps");
   machine->scenario.training.precision = MS_MXFP8;

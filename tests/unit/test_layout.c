@@ -29,6 +29,7 @@ static Case *case_new(int gpus, int tp, int cp, int pp, int ep, int etp) {
                        .moe_router_score_function = MS_SCORE_SIGMOID,
                        .vocab_size = 32000};
   c->hardware = (MsHardware){.name = (char *)"test",
+                             .host_link_Bps = 5e10,
                              .gpus_per_node = 8,
                              .nvlink_domain_gpus = 8,
                              .deepep = TRUE,
@@ -636,6 +637,8 @@ BREAKS(shared_recompute) {
   OPTIONS.moe_shared_expert_overlap = TRUE, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE,
   OPTIONS.recompute.modules = MS_RM_SHARED_EXPERTS;
 }
+BREAKS(offload_link) { OPTIONS.offload_modules = MS_OM_MOE_ACT, c->hardware.host_link_Bps = 0; }
+BREAKS(optimizer_link) { OPTIONS.optimizer_offload_fraction = 0.5, c->hardware.host_link_Bps = 0; }
 BREAKS(precision) { TRAINING.precision = MS_NVFP4, c->hardware.unsupported_precisions = 1u << MS_NVFP4; }
 BREAKS(fp8_params) { OPTIONS.fp8_param_gather = TRUE; }
 BREAKS(fp4_params) { OPTIONS.fp4_param_gather = TRUE, TRAINING.precision = MS_MXFP8; }
@@ -826,6 +829,8 @@ static const struct {
     {"cpu-offloading", break_cpu_offload},
     {"cpu-offloading", break_cpu_offload2},
     {"offload-attn-proj", break_attn_proj},
+    {"offload-link-known", break_offload_link},
+    {"optimizer-link-known", break_optimizer_link},
     {"fp8-input-store-swiglu", break_input_store},
     {"outer-sharding-needs-fsdp", break_outer_alone},
     {"outer-sharding-needs-fsdp", break_outer_grads},

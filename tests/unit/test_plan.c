@@ -664,6 +664,45 @@ static void the_order_of_values_changes_nothing(void **state) {
   }
 }
 
+/* A figure of the machine that is not known refuses the layouts that need it, by name, and no others; in every mode. */
+static void what_is_unknown_is_one_more_reason(void **state) {
+  (void)state;
+  static const struct {
+    const char *options, *hole, *rule;
+  } cases[] = {{"\"optimizer_offload_fraction\": [1, 0],", "host_link_Bps", "optimizer-link-known"},
+               {"\"offload_modules\": [[\"core_attn\"], []],", "host_link_Bps", "offload-link-known"},
+               {"", "nic_Bps", "not-simulated"}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    const Small r = {"unknown",
+                     "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+                     "h100-sxm",
+                     8,
+                     4096,
+                     64,
+                     "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                     "\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1",
+                     cases[i].options};
+    g_autoptr(MsRequest) request = request_of(&r);
+    MsHardware *hardware = (MsHardware *)request->base->hardware;
+    *(i < 2 ? &hardware->host_link_Bps : &hardware->nic_Bps) = NAN;
+    if (i == 2) hardware->nvlink_domain_gpus = hardware->gpus_per_node = 4;
+    MsPlanOptions options[3] = {{.top = 5, .prune = TRUE}, {.top = 5}, {.top = 5, .prune = TRUE, .branch = TRUE}};
+    double best_s = 0;
+    for (int mode = 0; mode < 3; mode++) {
+      g_autoptr(GError) error = NULL;
+      g_autoptr(MsPlan) p = ms_plan(request, &options[mode], &error);
+      if (!p) fail_msg("%s, mode %d: %s", cases[i].hole, mode, error->message);
+      gboolean named = FALSE;
+      for (int k = 0; k < p->n_refusals; k++)
+        named |= !strcmp(p->refusals[k].name, cases[i].rule) && strstr(p->refusals[k].example, cases[i].hole);
+      assert_true(named);
+      if (i == 2) assert_int_equal(p->n_best, 0);
+      else assert_true(p->n_best > 0 && (mode == 0 || p->best[0].result->step_time_s == best_s));
+      if (p->n_best > 0) best_s = p->best[0].result->step_time_s;
+    }
+  }
+}
+
 /* Offloading needs a link to the host: without one "auto" is to offload nothing. */
 static void offloading_needs_a_link(void **state) {
   (void)state;
@@ -712,6 +751,7 @@ int main(void) {
       cmocka_unit_test(mtp_blocks_leave_the_loss),
       cmocka_unit_test(counted_alike_is_a_candidate),
       cmocka_unit_test(the_order_of_values_changes_nothing),
+      cmocka_unit_test(what_is_unknown_is_one_more_reason),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
