@@ -53,7 +53,8 @@ double ms_fault_expected_s(const MsFaultModel *m, double interval_s, double n) {
 double ms_fault_ettr(const MsFaultModel *m, double interval_s) { return interval_s / segment(m, interval_s).next_s; }
 
 double ms_fault_ettr_first_order(const MsFaultModel *m, double interval_s) {
-  return (1 - ms_fault_rate(m) * (ms_fault_recovery_s(m) + interval_s / 2)) / (1 + m->stall_s / interval_s);
+  double lost = ms_fault_rate(m) * (ms_fault_recovery_s(m) + interval_s / 2);
+  return MAX(0, 1 - lost) / (1 + m->stall_s / interval_s);
 }
 
 static double loss(double log_interval, void *data) {

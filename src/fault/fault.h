@@ -55,7 +55,8 @@ double ms_fault_daly_s(
 double ms_fault_expected_s(const MsFaultModel *model, double interval_s, double n);
 /* Effective training time ratio in a long run: interval / b. */
 double ms_fault_ettr(const MsFaultModel *model, double interval_s);
-/* First order: (1 - rate (u + interval / 2)) / (1 + stall / interval), u the mean recovery (arXiv 2410.21680). */
+/* First order: (1 - rate (u + interval / 2)) / (1 + stall / interval), u the mean recovery (arXiv 2410.21680); 0 where
+ * more would be lost than there is: the expansion holds while failures are rare. */
 double ms_fault_ettr_first_order(const MsFaultModel *model, double interval_s);
 /* The interval with the highest ms_fault_ettr, by the Brent minimiser of GSL; at least write_s and `shortest_s`. */
 double ms_fault_optimal_s(const MsFaultModel *model, double shortest_s);

@@ -53,6 +53,8 @@ static void closed_forms_and_their_limits(void **state) {
   assert_close(ms_fault_ettr_first_order(&rare, 3600), ms_fault_ettr(&rare, 3600), 1e-5);
   assert_close(ms_fault_optimal_s(&rare, 1), ms_fault_young_s(&rare), 0.01);
   assert_close(ms_fault_optimal_s(&rare, 1), ms_fault_daly_s(&rare), 0.001);
+  MsFaultModel hopeless = model_of(100, 20, 0, 3600, 1); /* failures come faster than an interval ends */
+  assert_true(ms_fault_ettr_first_order(&hopeless, 3600) == 0);
 }
 
 static void the_optimum_is_one(void **state) {
