@@ -55,3 +55,46 @@ const char *const ms_norm_words[] = {"RMSNorm", "LayerNorm", NULL};
 const char *const ms_activation_words[] = {"silu", "gelu", "quick_gelu", "squared_relu", NULL};
 const char *const ms_position_words[] = {"rope", "yarn", "learned_absolute", "none", NULL};
 const char *const ms_router_score_words[] = {"softmax", "sigmoid", "sqrtsoftplus", NULL};
+
+/* --- sentences of the words whose rows have one ----------------------------------------------------------------- */
+#define MS_DISPATCHER(id, word, doc, ...)     doc,
+#define MS_PRECISION(id, word, doc, ...)      doc,
+#define MS_RECOMPUTE_MODULE(id, word, doc)    doc,
+#define MS_OFFLOAD_MODULE(id, word, doc, ...) doc,
+#define MS_CUDA_GRAPH(id, word, doc, ...)     doc,
+#define MS_ATTN_BACKEND(id, word, doc, ...)   doc,
+static const struct {
+  const char *const *words;
+  const char *doc[16];
+} sentences[] = {
+    {ms_dispatcher_words,
+     {
+#include "describe/dispatcher.def"
+     }},
+    {ms_precision_words,
+     {
+#include "describe/precision.def"
+     }},
+    {ms_recompute_module_words,
+     {
+#include "describe/recompute_module.def"
+     }},
+    {ms_offload_module_words,
+     {
+#include "describe/offload_module.def"
+     }},
+    {ms_cuda_graph_words,
+     {
+#include "describe/cuda_graph.def"
+     }},
+    {ms_attn_backend_words,
+     {
+#include "describe/attention_backend.def"
+     }},
+};
+
+const char *const *ms_word_sentences(const char *const *words) {
+  for (guint i = 0; i < G_N_ELEMENTS(sentences); i++)
+    if (sentences[i].words == words) return sentences[i].doc;
+  return NULL;
+}

@@ -116,4 +116,7 @@ extern const char *const ms_position_words[]; /* rope yarn learned_absolute none
 typedef enum { MS_SCORE_SOFTMAX, MS_SCORE_SIGMOID, MS_SCORE_SQRTSOFTPLUS } MsRouterScore;
 extern const char *const ms_router_score_words[]; /* softmax sigmoid sqrtsoftplus */
 
+/* What each word of an enumeration means, one sentence each, where its table says it; else NULL. (transfer none) */
+const char *const *ms_word_sentences(const char *const *words);
+
 #endif

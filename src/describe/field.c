@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "describe/enums.h"
 
 #include <math.h>
 #include <string.h>
@@ -467,8 +468,18 @@ static void markdown_cell(GString *out, const char *text) {
   g_string_append(out, " | ");
 }
 
+/* The meaning with a sentence for each word, where its table has one: too long for a terminal. */
+static char *long_meaning(const MsField *field) {
+  const char *const *sentence = field->words ? ms_word_sentences(field->words) : NULL;
+  if (!sentence) return meaning(field);
+  GString *text = g_string_new(field->doc);
+  for (int i = 0; field->words[i]; i++)
+    g_string_append_printf(text, "%s `%s` (%s)", i ? "," : ":", field->words[i], sentence[i]);
+  return g_string_free(text, FALSE);
+}
+
 static void markdown_row(const MsField *field, GString *out) {
-  g_autofree char *range = range_text(field), *text = meaning(field);
+  g_autofree char *range = range_text(field), *text = long_meaning(field);
   g_string_append_printf(out, "| `%s` | ", field->key);
   const char *const cells[] = {type_text(field), field->unit ? field->unit : "", range, default_column(field), text};
   for (guint i = 0; i < G_N_ELEMENTS(cells); i++) markdown_cell(out, cells[i]);

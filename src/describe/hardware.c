@@ -69,6 +69,8 @@ static const MsField hardware_fields[] = {
     MS_INT(S, nccl_sms, 0, 100000, "16", MS_NULLABLE, "SMs that a running collective takes"),
     MS_INT(S, deepep_sms, 0, 100000, "20", MS_NULLABLE, "SMs that DeepEP takes"),
     MS_INT(S, hybridep_sms, 0, 100000, "24", MS_NULLABLE, "SMs that HybridEP takes"),
+    MS_F64(S, blas_workspace_B, "B", 0, 1e12, "33554432", MS_NULLABLE, "scratch of cuBLAS for each launching thread"),
+    MS_F64(S, te_workspace_B, "B", 0, 1e12, "33554432", MS_NULLABLE, "scratch of TransformerEngine for its products"),
     MS_F64(S, context_B, "B", 0, 1e15, "2.5e9", MS_NULLABLE, "memory outside the framework's allocator"),
     MS_F64(S, reserve_ratio, "", 1, 100, "1.02", MS_NULLABLE, "reserved over allocated memory"),
     {.key = "curves",

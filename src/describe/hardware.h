@@ -113,6 +113,8 @@ typedef struct MsHardware {
   double attention_sink_factor;     /* FLOP/s of attention with a learned softmax sink over attention without */
   double band; /* error that all runs on it may have in common, relative, 90 % (sim/band.h); NaN unknown */
   int nccl_sms, deepep_sms, hybridep_sms; /* SMs a running collective takes from compute */
+  double blas_workspace_B;                /* scratch of cuBLAS for each thread that launches products */
+  double te_workspace_B;                  /* of TransformerEngine, the same again for each of four grouped products */
   double context_B;                       /* memory outside the framework's allocator: context, NCCL */
   double reserve_ratio;                   /* reserved over allocated */
   int num_curves;

@@ -101,9 +101,7 @@ static double dispatcher_buffers_B(const MsWork *w) {
  * TransformerEngine, four more for its grouped GEMMs. */
 static double workspace_B(const MsWork *w, int stage) {
   const MsScenario *s = w->scenario;
-  double mib = 1048576.0, one = 32 * mib, te_one = one;
-  if (s->hardware->arch && strstr(s->hardware->arch, "sm80")) one = 8.125 * mib, te_one = 4 * mib;
-  double bytes = 2 * one;
+  double te_one = s->hardware->te_workspace_B, bytes = 2 * s->hardware->blas_workspace_B;
   if (s->options.transformer_impl == MS_IMPL_TE) bytes += te_one + (stage_has_moe(w, stage) ? 4 * te_one : 0);
   if (s->options.lcma) bytes += s->options.lcma_workspace_B;
   if (s->options.tp_comm_overlap && s->layout.tp > 1) bytes += 3 * te_one + 11 * 2 * w->rows * s->model->hidden_size;
