@@ -13,6 +13,12 @@ gboolean ms_is_moe(const MsScenario *s) { return s->model->num_experts > 0; }
 static gboolean needs_pre_softmax(const MsScenario *s) {
   return ms_is_moe(s) && s->model->moe_router_topk == 1 && s->model->moe_router_score_function == MS_SCORE_SOFTMAX;
 }
+/* Grouped experts with biases exist without the fused bias, dropout and addition only. */
+static gboolean has_biased_experts(const MsScenario *s) { return ms_is_moe(s) && s->model->add_bias_linear; }
+/* The gate of quick GELU is GPT-OSS's: clamped, and one added to the half that is not activated. */
+static gboolean has_clamped_gate(const MsScenario *s) {
+  return s->model->gated && s->model->activation == MS_ACT_QUICK_GELU;
+}
 static gboolean has_cross_entropy_fusion(const MsScenario *s) { return s->options.cross_entropy_fusion; }
 static gboolean uses_optimizer_offload(const MsScenario *s) { return s->options.optimizer_offload_fraction > 0; }
 static gboolean captures_iteration(const MsScenario *s) { return s->options.cuda_graph_scope == MS_CG_FULL_ITERATION; }
@@ -110,6 +116,9 @@ const MsLaunchRow ms_launch_rows[] = {
           "model.multi_latent_attention.qk_head_dim "
           "model.multi_latent_attention.qk_pos_emb_head_dim model.multi_latent_attention.v_head_dim"),
     GROUP(MODEL, activation, "model.gated model.activation"),
+    FIXED(MODEL, "--glu-linear-offset", "1.0", 0, .when = has_clamped_gate),
+    FIXED(MODEL, "--activation-func-clamp-value", "7.0", 0, .when = has_clamped_gate),
+    FIXED(MODEL, "--no-bias-dropout-fusion", NULL, M, .when = has_biased_experts),
     VALUE(MODEL, "--normalization", "model.normalization", "\"LayerNorm\"", A | M),
     OFF(MODEL, "--disable-bias-linear", "model.add_bias_linear", M),
     ON(MODEL, "--add-qkv-bias", "model.add_qkv_bias", M),

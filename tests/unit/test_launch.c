@@ -174,11 +174,33 @@ static void always_said(void **state) {
   assert_null(strstr(text, "--group-query-attention"));
 }
 
+/* Biased experts run without the fused bias and dropout only; the gate is clamped and shifted; 127 tokens and itself.
+ */
+static void gpt_oss_as_it_runs(void **state) {
+  (void)state;
+  static const char *const names[] = {"gpt-oss-20b", "gpt-oss-120b"};
+  static const char *const parts[] = {"--no-bias-dropout-fusion ", "--quick-geglu ", "--glu-linear-offset 1.0 ",
+                                      "--activation-func-clamp-value 7.0 ", "--window-size 127,0 "};
+  for (guint k = 0; k < G_N_ELEMENTS(names); k++) {
+    g_autoptr(MsScenario) s = run_on(names[k], 8, 1);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MEGATRON, FALSE}, &error);
+    if (!text) fail_msg("%s", error->message);
+    for (guint i = 0; i < G_N_ELEMENTS(parts); i++)
+      if (!strstr(text, parts[i])) fail_msg("no %s in\n%s", parts[i], text);
+    const MsImportOptions options = {0};
+    g_autoptr(MsImport) import = ms_import_megatron(text, strlen(text), "export", &options, &error);
+    if (!import) fail_msg("%s", error->message);
+    assert_int_equal(import->ignored->len, 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(some_round_trips),      cmocka_unit_test(shipped_models),
       cmocka_unit_test(every_row_names_a_key), cmocka_unit_test(keys_without_an_argument),
       cmocka_unit_test(schedules_of_others),   cmocka_unit_test(rules_of_the_release),
-      cmocka_unit_test(refusals_of_mt),        cmocka_unit_test(always_said)};
+      cmocka_unit_test(refusals_of_mt),        cmocka_unit_test(always_said),
+      cmocka_unit_test(gpt_oss_as_it_runs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
