@@ -15,7 +15,7 @@ typedef struct {
   char *dtype, *hardware, *library, *plan, *device, *dialect;
   int threads, reps, top, groups;
   double workspace_GiB;
-  gboolean json;
+  gboolean json, scale;
   MsBlasType type;
   gint64 m, n, k;
 } Options;
@@ -96,6 +96,7 @@ static MsLcma *open_lcma(const Options *o, GError **error) {
                 ms_blas_type_words[o->type]);
     g_clear_pointer(&lcma, ms_lcma_free);
   }
+  if (lcma) ms_lcma_set_scaling(lcma, o->scale);
   if (lcma) ms_lcma_set_workspace_limit(lcma, (size_t)(o->workspace_GiB * 1024 * 1024 * 1024));
   return lcma;
 }
@@ -241,6 +242,8 @@ static int check_device(const MsVerb *verb, const Options *o, gboolean source, g
     return ms_cli_usage(verb, "--groups goes with source and --device");
   if (o->groups != MS_CLI_UNSET && (o->groups < 1 || o->groups > MS_SCHEME_PRODUCTS))
     return ms_cli_usage(verb, "--groups is %d, not from 1 to %d", o->groups, MS_SCHEME_PRODUCTS);
+  if (o->scale && (source || deciding || o->device))
+    return ms_cli_usage(verb, "--scale goes with run and bench on this CPU");
   if ((source || o->device) && (o->hardware || o->library || o->threads || o->workspace_GiB > 0))
     return ms_cli_usage(verb, "--hardware, --library, --threads and --workspace are not of generated kernels");
   return 0;
@@ -312,6 +315,8 @@ int ms_cli_gemm(int argc, char **argv) {
       {"workspace", 'w', 0, G_OPTION_ARG_DOUBLE, &o.workspace_GiB, "memory beside the matrices (default: no limit)",
        "GIB"},
       {"top", 0, 0, G_OPTION_ARG_INT, &o.top, "decide: candidates shown (default 8)", "N"},
+      {"scale", 0, 0, G_OPTION_ARG_NONE, &o.scale,
+       "run, bench: scale rows and columns by powers of two, so that small ones keep their digits", NULL},
       {"device", 'd', 0, G_OPTION_ARG_STRING, &o.device, "run, bench: a generated kernel on a GPU instead of this CPU",
        "cuda|opencl"},
       {"dialect", 0, 0, G_OPTION_ARG_STRING, &o.dialect, "source: of the kernel (default cuda)",

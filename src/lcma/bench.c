@@ -80,8 +80,11 @@ static gboolean problem_make(Problem *p, MsBlasType type, gint64 m, gint64 n, gi
   for (int s = 0; s < SAMPLES; s++) {
     p->row[s] = (int)((uniform(&seed) + 1) / 2 * (double)m);
     p->col[s] = (int)((uniform(&seed) + 1) / 2 * (double)n);
+    long double sum = 0;
     for (gint64 l = 0; l < k; l++)
-      p->exact[s] += element(type, p->gemm.a, p->row[s] * k + l) * element(type, p->gemm.b, l * n + p->col[s]);
+      sum += (long double)element(type, p->gemm.a, p->row[s] * k + l) *
+             (long double)element(type, p->gemm.b, l * n + p->col[s]);
+    p->exact[s] = (double)sum;
     p->largest = MAX(p->largest, fabs(p->exact[s]));
   }
   return TRUE;

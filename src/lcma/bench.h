@@ -11,7 +11,7 @@
 typedef struct {
   const char *library; /* word of ms_blas_names; NULL: our plan */
   double best_s, median_s;
-  double relative_error; /* largest of 256 elements against sums in double, over the largest of those sums */
+  double relative_error; /* largest of 256 elements against sums in long double, over the largest of those sums */
   double ratio;          /* median of its time over ours in the same repetition: our speed-up over it; 1 for our own */
   double busy_ratio;     /* the same of CPU times: what the ratio is when nothing else runs */
   double

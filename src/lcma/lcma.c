@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "lcma/context.h"
+#include "lcma/scale.h"
 
 /* Below this no scheme has ever gained (crossover near 1300 for squares, docs/theory/fast-matmul.md 3), and deciding
  * would cost more than it saves. */
@@ -14,6 +15,7 @@ struct MsLcma {
   const MsBlas *blas;
   MsTeam *team;
   size_t limit_B;
+  gboolean scaling;
   char *forced; /* NULL: decide */
   MsLcmaLocal *local[MS_BLAS_TYPES];
   char *workspace;
@@ -55,6 +57,8 @@ void ms_lcma_set_workspace_limit(MsLcma *lcma, size_t limit_B) {
   forget(lcma);
 }
 
+void ms_lcma_set_scaling(MsLcma *lcma, int on) { lcma->scaling = on != 0; }
+
 int ms_lcma_set_plan(MsLcma *lcma, const char *name) {
   g_autoptr(MsLcmaPlan) plan = name ? ms_lcma_plan_new(name, NULL) : NULL;
   if (name && !plan) return MS_LCMA_UNKNOWN_PLAN;
@@ -84,9 +88,12 @@ static const char *fallback(const MsLcma *lcma, MsBlasType type) {
 static MsLcmaPlan *plan_for(MsLcma *lcma, const MsGemm *g) {
   const char *name = lcma->forced;
   g_autoptr(GPtrArray) choices = NULL;
+  g_autofree char *with_library = NULL;
   if (!name && MIN(MIN(g->m, g->n), g->k) >= LEAST_SIZE) {
     choices = ms_lcma_choices(lcma, g);
     name = ((const MsLcmaChoice *)choices->pdata[0])->plan;
+    if (local_of(lcma, g->type)->by_library && strcmp(name, "library") != 0)
+      name = with_library = g_strconcat(name, ":library", NULL);
   }
   if (!name || strcmp(name, "library") == 0) name = fallback(lcma, g->type);
   MsLcmaPlan *plan = ms_lcma_plan_new(name, NULL);
@@ -129,18 +136,8 @@ static void scale(const MsGemm *g) {
     }
 }
 
-int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
-  if (!ms_blas_has(lcma->blas, g->type) && g->type != MS_BLAS_BF16) return MS_LCMA_NO_LIBRARY;
-  if (g->m == 0 || g->n == 0) return MS_LCMA_OK;
-  if (g->k == 0 || g->alpha == 0) {
-    scale(g);
-    return MS_LCMA_OK;
-  }
-  if (!lcma->plan || !same(g, &lcma->decided)) {
-    forget(lcma);
-    lcma->plan = plan_for(lcma, g);
-    lcma->decided = *g;
-  }
+/* By the plan of the shape. */
+static int multiply(MsLcma *lcma, const MsGemm *g) {
   size_t needed_B = ms_lcma_workspace_B(lcma->plan, g);
   for (gboolean last = FALSE;
        !workspace(lcma, needed_B);) { /* the memory is not there: with half of it, down to none */
@@ -154,6 +151,30 @@ int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
   }
   ms_lcma_execute(lcma->plan, lcma->blas, lcma->team, lcma->workspace, g, NULL);
   return MS_LCMA_OK;
+}
+
+/* The same of scaled copies. */
+static int multiply_scaled(MsLcma *lcma, const MsGemm *g) {
+  MsScaled scaled;
+  int status = ms_scaled_make(&scaled, g) ? multiply(lcma, &scaled.gemm) : MS_LCMA_NO_MEMORY;
+  if (status == MS_LCMA_OK) ms_scaled_finish(&scaled, g);
+  ms_scaled_release(&scaled);
+  return status;
+}
+
+int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
+  if (!ms_blas_has(lcma->blas, g->type) && g->type != MS_BLAS_BF16) return MS_LCMA_NO_LIBRARY;
+  if (g->m == 0 || g->n == 0) return MS_LCMA_OK;
+  if (g->k == 0 || g->alpha == 0) {
+    scale(g);
+    return MS_LCMA_OK;
+  }
+  if (!lcma->plan || !same(g, &lcma->decided)) {
+    forget(lcma);
+    lcma->plan = plan_for(lcma, g);
+    lcma->decided = *g;
+  }
+  return lcma->scaling && ms_lcma_plan_growth(lcma->plan) > 1 ? multiply_scaled(lcma, g) : multiply(lcma, g);
 }
 
 const char *ms_lcma_plan(const MsLcma *lcma) { return lcma->plan ? lcma->plan->name : "none"; }

@@ -42,6 +42,10 @@ MS_LCMA_API void ms_lcma_set_workspace_limit(MsLcma *lcma, size_t limit_B);
  * multiplies. */
 MS_LCMA_API int ms_lcma_set_plan(MsLcma *lcma, const char *plan);
 
+/* on != 0: operands of schemes are copied and scaled by powers of two, so that small rows of A and columns of B keep
+ * their digits in C, as they do in ordinary multiplication. Costs three copies of the matrices, in memory and time. */
+MS_LCMA_API void ms_lcma_set_scaling(MsLcma *lcma, int on);
+
 MS_LCMA_API int ms_lcma_sgemm(MsLcma *lcma, char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha,
                               const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                               int64_t ldc);

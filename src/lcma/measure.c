@@ -53,6 +53,7 @@ static double library_s(const void *data, double m, double n, double k) {
 
 static void product_row(const MsLcmaLocal *local, double m, double n, double k, double *row) {
   surface_row(m, n, k, row);
+  if (local->by_library) return;
   double half = local->kernel->nr / 2, slab = MS_KERNEL_SLAB_B / (double)local->kernel->real_B;
   row[0] = m * ceil(n / half) * half * k;
   row[1] = m * n * ceil(k / slab);
@@ -157,6 +158,22 @@ static void fit_library(MsLcmaLocal *to, const Bench *b, int by) {
     to->residual = MAX(to->residual, fabs(dot(to->library, rows + 4 * i) / time_s[i] - 1));
 }
 
+/* Seconds of the products alone, of one block; FALSE when the kernel is the faster one. */
+static gboolean library_multiplies_faster(const Bench *b, int by) {
+  g_autoptr(MsLcmaPlan) ours = ms_lcma_plan_new("definition", NULL),
+                        theirs = ms_lcma_plan_new("definition:library", NULL);
+  double least[2] = {0};
+  int size[3];
+  shrink((const int[]){512, 512, 512}, by, size);
+  for (int pass = 0; pass < PASSES; pass++)
+    for (int which = 0; which < 2; which++) {
+      MsLcmaPhases t = {0};
+      run(b, which ? theirs : ours, size, &t);
+      least[which] = pass ? MIN(least[which], t.multiply_s) : t.multiply_s;
+    }
+  return least[1] < 0.9 * least[0];
+}
+
 /* Times of the three phases of each plan and shape, and what the model says they consist of. */
 static void fit_plans(MsLcmaLocal *to, const Bench *b, int by) {
   enum { N = PLANS * SHAPES };
@@ -164,7 +181,8 @@ static void fit_plans(MsLcmaLocal *to, const Bench *b, int by) {
   const MsLcmaMachine *x = &to->machine;
   for (int pass = 0; pass < PASSES; pass++)
     for (int p = 0; p < PLANS; p++) {
-      g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(plan_names[p], NULL);
+      g_autofree char *name = g_strconcat(plan_names[p], to->by_library ? ":library" : "", NULL);
+      g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(name, NULL);
       const MsScheme *s = plan->scheme[0];
       for (int i = 0; i < SHAPES; i++) {
         int size[3], at = p * SHAPES + i;
@@ -215,6 +233,7 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
     int by = run(&b, first, plan_sizes[0], NULL) < 0.03
                  ? 1
                  : 2; /* a slow machine or type: smaller shapes, so that it stays short */
+    to->by_library = library_multiplies_faster(&b, by);
     fit_library(to, &b, by);
     fit_plans(to, &b, by);
   } else { /* no memory to measure in: nothing but the library will ever be chosen */

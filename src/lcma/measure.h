@@ -14,6 +14,7 @@ typedef struct {
   MsBlasType type;
   int threads;
   const MsKernel *kernel; /* of the products */
+  gboolean by_library; /* the library is faster at products even though it packs anew: an old unit, or a forced one */
   double library[4], product[4];
   double residual; /* largest relative error of the library's fit on its own shapes */
   double elapsed_s;

@@ -85,6 +85,51 @@ static void test_plans_and_limits(void **state) {
   ms_lcma_free(lcma);
 }
 
+/* Rows of A, columns of B and depths from 2^-30 to 2^30: a scheme keeps the digits of every element when it scales, and
+ * does not when it does not. In all types, with alpha, beta and transposes. */
+static double worst_element(MsLcma *lcma, MsBlasType type, gboolean scaling) {
+  enum { N = 64 };
+  static double a[N * N], b[N * N], c[N * N], exact[N * N];
+  static float af[N * N], bf[N * N], cf[N * N];
+  static uint16_t ah[N * N], bh[N * N];
+  double worst = 0;
+  for (int i = 0; i < N * N; i++) {
+    float x = (float)ldexp(1 + i * 37 % 64 / 64.0, i / N * 7 % 61 - 30 + i % N % 9 * 2),
+          y = (float)ldexp(1 + i * 29 % 64 / 64.0, i % N * 11 % 61 - 30 - i / N % 9 * 2);
+    af[i] = x, bf[i % N * N + i / N] = y;
+    a[i] = (double)x, b[i % N * N + i / N] = (double)y; /* B is stored transposed */
+    uint32_t bits[2];
+    memcpy(bits, &x, 4), memcpy(bits + 1, &y, 4);
+    ah[i] = (uint16_t)(bits[0] >> 16), bh[i % N * N + i / N] = (uint16_t)(bits[1] >> 16);
+  }
+  for (int i = 0; i < N * N; i++) {
+    exact[i] = 0;
+    for (int l = 0; l < N; l++) exact[i] += a[i / N * N + l] * b[i % N * N + l];
+    c[i] = 3 * exact[i];
+    cf[i] = (float)c[i];
+    exact[i] = 2 * exact[i] - 0.5 * (type == MS_BLAS_F64 ? c[i] : (double)cf[i]);
+  }
+  ms_lcma_set_scaling(lcma, scaling);
+  int status = type == MS_BLAS_F64   ? ms_lcma_dgemm(lcma, 'N', 'T', N, N, N, 2, a, N, b, N, -0.5, c, N)
+               : type == MS_BLAS_F32 ? ms_lcma_sgemm(lcma, 'N', 'T', N, N, N, 2, af, N, bf, N, -0.5f, cf, N)
+                                     : ms_lcma_bf16gemm(lcma, 'N', 'T', N, N, N, 2, ah, N, bh, N, -0.5f, cf, N);
+  assert_int_equal(status, MS_LCMA_OK);
+  for (int i = 0; i < N * N; i++) worst = MAX(worst, fabs((type == MS_BLAS_F64 ? c[i] : (double)cf[i]) / exact[i] - 1));
+  return worst;
+}
+
+static void test_scaling(void **state) {
+  (void)state;
+  MsLcma *lcma = open_one(1);
+  assert_int_equal(ms_lcma_set_plan(lcma, "strassen*strassen"), MS_LCMA_OK);
+  for (int type = 0; type < MS_BLAS_TYPES; type++) {
+    double rounding = type == MS_BLAS_F64 ? 0x1p-52 : 0x1p-23;
+    assert_true(worst_element(lcma, (MsBlasType)type, FALSE) > 1e3 * rounding);
+    assert_true(worst_element(lcma, (MsBlasType)type, TRUE) < 500 * rounding);
+  }
+  ms_lcma_free(lcma);
+}
+
 /* --- the decision ---------------------------------------------------------------------------------------------- */
 static double flop_s(const void *data, double m, double n, double k) { return 2 * m * n * k / *(const double *)data; }
 
@@ -190,6 +235,7 @@ int main(void) {
       cmocka_unit_test(test_arguments),
       cmocka_unit_test(test_edge_cases),
       cmocka_unit_test(test_plans_and_limits),
+      cmocka_unit_test(test_scaling),
       cmocka_unit_test(test_decision_follows_the_rates),
       cmocka_unit_test(test_decision_by_hand),
       cmocka_unit_test(test_fit_of_rates),

@@ -1,6 +1,7 @@
 /* tests/unit/test_lcma_scheme.c - every scheme proved exactly, in every order of its sizes, and products of schemes;
  * each single coefficient matters: any one that is changed breaks the proof; names and texts that are wrong are
  * refused. */
+#include <math.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -49,6 +50,43 @@ static void test_products(void **state) {
     assert_int_equal(s->r, expected[i].r);
     assert_int_equal(s->levels, expected[i].levels);
     prove(s);
+  }
+}
+
+static int rank_of(const MsCoefficients *c) {
+  g_autofree double *x = g_new(double, c->rows * c->cols);
+  int rank = 0;
+  for (int i = 0; i < c->rows * c->cols; i++) x[i] = c->numerator[i];
+  for (int col = 0; col < c->cols; col++) {
+    int pivot = -1;
+    for (int i = rank; i < c->rows; i++)
+      if (fabs(x[i * c->cols + col]) > 1e-9 &&
+          (pivot < 0 || fabs(x[i * c->cols + col]) > fabs(x[pivot * c->cols + col])))
+        pivot = i;
+    if (pivot < 0) continue;
+    for (int j = 0; j < c->cols; j++) {
+      double t = x[rank * c->cols + j];
+      x[rank * c->cols + j] = x[pivot * c->cols + j];
+      x[pivot * c->cols + j] = t;
+    }
+    for (int i = rank + 1; i < c->rows; i++) {
+      double f = x[i * c->cols + col] / x[rank * c->cols + col];
+      for (int j = col; j < c->cols; j++) x[i * c->cols + j] -= f * x[rank * c->cols + j];
+    }
+    rank++;
+  }
+  return rank;
+}
+
+/* The sums of B determine B: were V x = 0 for blocks x that are not all zero, the scheme would give 0 for A x whatever
+ * A is. So experts whose weights differ share no set of sums; only products with the same B do. The same of A. */
+static void test_sums_determine_the_operand(void **state) {
+  (void)state;
+  for (const MsSchemeText *t = ms_scheme_texts; t->name; t++) {
+    g_autoptr(MsScheme) s = ms_scheme_parse(t, NULL);
+    assert_int_equal(rank_of(&s->u), s->m * s->k);
+    assert_int_equal(rank_of(&s->v), s->k * s->n);
+    assert_int_equal(rank_of(&s->w), s->m * s->n);
   }
 }
 
@@ -121,6 +159,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table_is_right_in_every_order),
       cmocka_unit_test(test_products),
+      cmocka_unit_test(test_sums_determine_the_operand),
       cmocka_unit_test(test_a_wrong_coefficient_is_caught),
       cmocka_unit_test(test_counts),
       cmocka_unit_test(test_wrong_texts),
