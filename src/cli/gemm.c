@@ -83,19 +83,26 @@ static void print_choices(const Options *o, const GPtrArray *choices, const char
          100 * (MS_LCMA_MARGIN - 1));
 }
 
+/* A plan by name that this CPU can run for the type. */
+static gboolean plan_runs(const Options *o, GError **error) {
+  g_autoptr(MsLcmaPlan) plan = o->plan ? ms_lcma_plan_new(o->plan, error) : NULL;
+  if (!o->plan) return TRUE;
+  if (plan && !ms_lcma_plan_runs(plan, o->type))
+    g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "scheme '%s' needs --dtype bf16 and a CPU with AVX512-BF16", o->plan);
+  return plan && ms_lcma_plan_runs(plan, o->type);
+}
+
 static MsLcma *open_lcma(const Options *o, GError **error) {
   char why[300] = "";
-  if (!ms_blas_open(o->library, error)) return NULL;
+  if (!ms_blas_open(o->library, error) || !plan_runs(o, error)) return NULL;
   MsLcma *lcma = ms_lcma_new(o->library, o->threads, why, sizeof why);
   if (!lcma) g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s", why);
-  else if (ms_lcma_set_plan(lcma, o->plan) != MS_LCMA_OK) {
-    ms_lcma_plan_free(ms_lcma_plan_new(o->plan, error)); /* for its message */
-    g_clear_pointer(&lcma, ms_lcma_free);
-  } else if (!ms_blas_has(ms_lcma_blas(lcma), o->type) && o->type != MS_BLAS_BF16) {
+  else if (!ms_blas_has(ms_lcma_blas(lcma), o->type) && o->type != MS_BLAS_BF16) {
     g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s has no multiplication for %s", ms_blas_name(ms_lcma_blas(lcma)),
                 ms_blas_type_words[o->type]);
     g_clear_pointer(&lcma, ms_lcma_free);
   }
+  if (lcma) ms_lcma_set_plan(lcma, o->plan);
   if (lcma) ms_lcma_set_scaling(lcma, o->scale);
   if (lcma) ms_lcma_set_workspace_limit(lcma, (size_t)(o->workspace_GiB * 1024 * 1024 * 1024));
   return lcma;

@@ -81,6 +81,7 @@ typedef struct {    /* where element (i, j) of a sum goes */
   gint64 row, step; /* elements from row to row; between pieces of a row, 0: it is whole */
   gint64 slab, slab_rows, slab_cols,
       piece; /* packed: elements from slab to slab, its rows or columns (0: not cut that way), columns of a piece */
+  const MsKernel *tiles; /* packed: whose elements these are; NULL: numbers */
 } Target;
 
 typedef struct {
@@ -98,9 +99,13 @@ typedef struct {
 static Target plain_target(gint64 cols, size_t real_B) { return (Target){.row = ms_lcma_ld(cols, real_B)}; }
 
 static Target packed_target(const MsKernel *kernel, const MsPacked *p, gboolean is_b) {
-  if (!is_b) return (Target){.row = p->a_row, .slab = p->a_slab, .slab_cols = p->slab_k};
-  return (Target){
-      .row = kernel->nr, .step = p->b_panel, .slab = p->b_slab, .slab_rows = p->slab_k, .piece = kernel->nr};
+  if (!is_b) return (Target){.row = p->a_row, .slab = p->a_slab, .slab_cols = p->slab_k, .tiles = kernel};
+  return (Target){.row = kernel->nr,
+                  .step = p->b_panel,
+                  .slab = p->b_slab,
+                  .slab_rows = p->slab_k,
+                  .piece = kernel->nr,
+                  .tiles = kernel};
 }
 
 static gint64 place(const Target *t, gint64 i, gint64 j) {
@@ -147,8 +152,23 @@ static void read_transposed(const Grid *g, int block, gint64 i, gint64 rows, gin
 /* Columns of the chunk that begins at column j: whole groups of combine.h, within one slab. */
 static size_t chunk_at(const Split *s, gint64 j) {
   gint64 n = (s->grid->block_cols - j + MS_COMBINE_ALIGN - 1) / MS_COMBINE_ALIGN * MS_COMBINE_ALIGN;
-  if (s->target.slab_cols) n = MIN(n, s->target.slab_cols - j % s->target.slab_cols);
+  if (s->target.slab_cols) {
+    gint64 slab = s->target.slab_cols * s->target.tiles->depth;
+    n = MIN(n, slab - j % slab);
+  }
   return MIN(s->chunk, (size_t)n);
+}
+
+/* A sum of n numbers from (i, j) on, as pairs: of columns in a row of A, of rows in B. */
+static void put_pairs(const Split *s, const Sum *sum, const void *const *terms, char *out, gint64 i, gint64 j,
+                      size_t n) {
+  float whole[CHUNK_B / sizeof(float)] __attribute__((aligned(64)));
+  const Target *t = &s->target;
+  const gboolean is_a = t->slab_cols > 0;
+  char *at = out + (size_t)place(t, is_a ? i : i / 2, is_a ? j / 2 : j) * t->tiles->real_B;
+  s->kernel->combine(whole, 0, terms, sum->coefficient, sum->terms, n, FALSE);
+  if (is_a) t->tiles->narrow_a(at, whole, n);
+  else t->tiles->narrow_b(at, (size_t)t->step, whole, n, i % 2);
 }
 
 static void split_row(const Split *s, const void *const *in, gint64 i, gint64 j, size_t n) {
@@ -157,8 +177,10 @@ static void split_row(const Split *s, const void *const *in, gint64 i, gint64 j,
   for (int o = 0; o < s->n_out; o++) {
     const Sum *sum = &s->sums[o];
     for (int t = 0; t < sum->terms; t++) terms[t] = in[sum->block[t]];
-    s->kernel->combine(s->out[o] + (size_t)at * s->real_B, (size_t)s->target.step, terms, sum->coefficient, sum->terms,
-                       n, TRUE);
+    if (s->target.tiles && s->target.tiles->depth > 1) put_pairs(s, sum, terms, s->out[o], i, j, n);
+    else
+      s->kernel->combine(s->out[o] + (size_t)at * s->real_B, (size_t)s->target.step, terms, sum->coefficient,
+                         sum->terms, n, TRUE);
   }
 }
 
@@ -250,7 +272,7 @@ typedef struct {
 static void multiply_rows(const Multiply *p, const MsGemm *g, gint64 from, gint64 to) {
   if (from == to) return;
   if (p->size->packs) {
-    ms_kernel_multiply(p->size->kernel, &p->size->packed, g->a, g->b, g->c, g->ldc, from, to);
+    ms_kernel_multiply(p->size->tiles, &p->size->packed, g->a, g->b, g->c, g->ldc, from, to);
     return;
   }
   MsGemm part = *g;
@@ -410,8 +432,8 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
        *room_c = room_b + (size_t)z.b_buffers * z.b_stride_B;
   char *inner_workspace = room_c + (size_t)group * z.c_stride_B;
   Sum *u = sums_of(&s->u, s->m, s->k, g->trans_a && !z.packs), *v = sums_of(&s->v, s->k, s->n, g->trans_b && !z.packs);
-  Target to_a = z.packs ? packed_target(z.kernel, &z.packed, FALSE) : plain_target(a.block_cols, z.real_B);
-  Target to_b = z.packs ? packed_target(z.kernel, &z.packed, TRUE) : plain_target(b.block_cols, z.real_B);
+  Target to_a = z.packs ? packed_target(z.tiles, &z.packed, FALSE) : plain_target(a.block_cols, z.real_B);
+  Target to_b = z.packs ? packed_target(z.tiles, &z.packed, TRUE) : plain_target(b.block_cols, z.real_B);
   g_autofree Operand *left = g_new(Operand, s->r), *right = g_new(Operand, s->r);
   g_autofree MsGemm *products = g_new(MsGemm, group);
   g_autofree gboolean *touched = g_new0(gboolean, s->m * s->n);

@@ -21,11 +21,12 @@ enum { MS_LCMA_STAGES = 3 };
 
 typedef struct {
   char *name; /* "library", or stages joined by "/" as in "strassen/strassen*strassen", perhaps with ":library" for
-                 by_library */
+                 by_library or ":bf16" for in_bf16 */
   int n_stages;
   MsScheme *scheme[MS_LCMA_STAGES];
   int group[MS_LCMA_STAGES]; /* products at a time, 1 to r */
   gboolean by_library;       /* the products too, instead of by our kernel */
+  gboolean in_bf16;          /* sums are rounded to bfloat16 and multiplied as such; operands must be bfloat16 */
   MsVector unit;             /* of sums and products; ms_vector() of a new plan */
 } MsLcmaPlan;
 
@@ -34,6 +35,8 @@ typedef struct {
 MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error);
 void ms_lcma_plan_free(MsLcmaPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsLcmaPlan, ms_lcma_plan_free)
+/* FALSE: this CPU or the type has not what the plan asks for. */
+gboolean ms_lcma_plan_runs(const MsLcmaPlan *plan, MsBlasType type);
 int ms_lcma_plan_levels(const MsLcmaPlan *plan);    /* schemes of the table in it, 0 for the library */
 double ms_lcma_plan_growth(const MsLcmaPlan *plan); /* product of ms_scheme_growth; 1 for the library */
 

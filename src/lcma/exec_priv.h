@@ -8,7 +8,8 @@
 typedef struct { /* one stage of one multiplication: sizes of its blocks and buffers */
   MsLcmaBlock block;
   size_t real_B;          /* of an element of a buffer */
-  const MsKernel *kernel; /* of the sums, and of the products where `packs` */
+  const MsKernel *kernel; /* of the sums */
+  const MsKernel *tiles;  /* of the products where `packs` */
   gboolean packs;         /* FALSE: products by the library or the next stage */
   MsPacked packed;        /* with `packs`: the layout of S and T */
   size_t a_stride_B, b_stride_B, c_stride_B;

@@ -33,12 +33,19 @@ typedef struct {
    * is; ms_kernel_fence before others read it. */
   void (*combine)(void *out, size_t step, const void *const *in, const double *coefficient, int terms, size_t n,
                   int stream);
+  /* Elements of the packed operands are `depth` numbers deep: 1, or 2 for pairs of bfloat16, which these make of n
+   * floats of a sum: a row of A; row 2 i (odd 0) or 2 i + 1 of B, cut into pieces as above. */
+  int depth;
+  void (*narrow_a)(void *out, const float *in, size_t n);
+  void (*narrow_b)(void *out, size_t step, const float *in, size_t n, int odd);
 } MsKernel;
 
 /* The kernel of a unit (MsVector) for elements of real_B bytes, 4 or 8; NULL when it was not built for this CPU. */
 const MsKernel *ms_kernel_for(int unit, size_t real_B);
+/* Products of bfloat16 with sums in float; NULL where the unit or this CPU has none. */
+const MsKernel *ms_kernel_bf16(int unit);
 
-typedef struct { /* slabs and sizes of packed operands of one product */
+typedef struct { /* slabs and sizes of packed operands of one product; k counts packed elements */
   int64_t m, n, k;
   int64_t slab_k; /* depth of all slabs but the last; a multiple of 16 */
   int slabs;

@@ -7,8 +7,8 @@
 #include "lcma/context.h"
 #include "lcma/scale.h"
 
-/* Below this no scheme has ever gained (crossover near 1300 for squares, docs/theory/fast-matmul.md 3), and deciding
- * would cost more than it saves. */
+/* Below this no scheme has ever gained (crossover near 1300 for squares, domain/cpu.md 3), and deciding would cost more
+ * than it saves. */
 enum { LEAST_SIZE = 384 };
 
 struct MsLcma {
@@ -80,11 +80,6 @@ GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *g) {
   return ms_lcma_decide(&local_of(lcma, g->type)->machine, &shape);
 }
 
-/* What multiplies when no scheme does. */
-static const char *fallback(const MsLcma *lcma, MsBlasType type) {
-  return ms_blas_has(lcma->blas, type) ? "library" : "definition";
-}
-
 static MsLcmaPlan *plan_for(MsLcma *lcma, const MsGemm *g) {
   const char *name = lcma->forced;
   g_autoptr(GPtrArray) choices = NULL;
@@ -95,11 +90,11 @@ static MsLcmaPlan *plan_for(MsLcma *lcma, const MsGemm *g) {
     if (local_of(lcma, g->type)->by_library && strcmp(name, "library") != 0)
       name = with_library = g_strconcat(name, ":library", NULL);
   }
-  if (!name || strcmp(name, "library") == 0) name = fallback(lcma, g->type);
+  if (!name || strcmp(name, "library") == 0) name = ms_lcma_plain(lcma->blas, g->type);
   MsLcmaPlan *plan = ms_lcma_plan_new(name, NULL);
   if (lcma->limit_B == 0 || plan->n_stages == 0 || ms_lcma_plan_fit(plan, g, lcma->limit_B)) return plan;
   ms_lcma_plan_free(plan);
-  return ms_lcma_plan_new(fallback(lcma, g->type), NULL);
+  return ms_lcma_plan_new(ms_lcma_plain(lcma->blas, g->type), NULL);
 }
 
 static gboolean same(const MsGemm *x, const MsGemm *y) {
@@ -145,7 +140,7 @@ static int multiply(MsLcma *lcma, const MsGemm *g) {
     needed_B /= 2;
     if (ms_lcma_plan_fit(lcma->plan, g, needed_B)) continue;
     forget(lcma);
-    lcma->plan = ms_lcma_plan_new(fallback(lcma, g->type), NULL);
+    lcma->plan = ms_lcma_plan_new(ms_lcma_plain(lcma->blas, g->type), NULL);
     needed_B = ms_lcma_workspace_B(lcma->plan, g);
     last = TRUE;
   }
@@ -174,6 +169,7 @@ int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
     lcma->plan = plan_for(lcma, g);
     lcma->decided = *g;
   }
+  if (!ms_lcma_plan_runs(lcma->plan, g->type)) return MS_LCMA_UNKNOWN_PLAN;
   return lcma->scaling && ms_lcma_plan_growth(lcma->plan) > 1 ? multiply_scaled(lcma, g) : multiply(lcma, g);
 }
 

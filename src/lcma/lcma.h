@@ -39,7 +39,8 @@ MS_LCMA_API void ms_lcma_free(MsLcma *lcma);
 MS_LCMA_API void ms_lcma_set_workspace_limit(MsLcma *lcma, size_t limit_B);
 /* NULL: decide for every shape (the default). Else a plan for all: "library", "strassen", "3x4x5", "strassen*strassen"
  * (one pass), "strassen/strassen" (one inside the other). Where a limit of the workspace does not allow it, the library
- * multiplies. */
+ * multiplies. "definition:bf16", "strassen:bf16", …: products of bfloat16 on CPUs with AVX512-BF16 (elsewhere, and of
+ * other types, a multiplication returns MS_LCMA_UNKNOWN_PLAN): sums of schemes are rounded to bfloat16 for it. */
 MS_LCMA_API int ms_lcma_set_plan(MsLcma *lcma, const char *plan);
 
 /* on != 0: operands of schemes are copied and scaled by powers of two, so that small rows of A and columns of B keep

@@ -135,13 +135,13 @@ static void shrink(const int *size, int by, int *to) {
   for (int i = 0; i < 3; i++) to[i] = size[i] / by;
 }
 
-/* bf16 without bf16 in the library: what "library" means is then to widen first, which the definition's plan does. */
-static const char *library_plan(const MsBlas *blas, MsBlasType type) {
-  return ms_blas_has(blas, type) ? "library" : "definition:library";
+const char *ms_lcma_plain(const MsBlas *blas, MsBlasType type) {
+  if (ms_blas_has(blas, type)) return "library";
+  return type == MS_BLAS_BF16 && ms_kernel_bf16((int)ms_vector()) ? "definition:bf16" : "definition";
 }
 
 static void fit_library(MsLcmaLocal *to, const Bench *b, int by) {
-  g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(library_plan(b->blas, b->type), NULL);
+  g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(ms_lcma_plain(b->blas, b->type), NULL);
   double rows[LIBRARY * 4], time_s[LIBRARY];
   for (int pass = 0; pass < PASSES; pass++)
     for (int i = 0; i < LIBRARY; i++) {
@@ -228,7 +228,7 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
                                 .product_B = real_B};
   Bench b = {.blas = blas, .team = team, .type = type};
   if (bench_room(&b, (size_t)(2048 * 2048 * real_B), (size_t)256 << 20)) {
-    g_autoptr(MsLcmaPlan) first = ms_lcma_plan_new(library_plan(blas, type), NULL);
+    g_autoptr(MsLcmaPlan) first = ms_lcma_plan_new(ms_lcma_plain(blas, type), NULL);
     run(&b, first, plan_sizes[0], NULL); /* warm: pages, threads, clock */
     int by = run(&b, first, plan_sizes[0], NULL) < 0.03
                  ? 1

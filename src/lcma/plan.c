@@ -14,6 +14,10 @@ MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error) {
     plan->by_library = TRUE;
     stages[strlen(stages) - strlen(":library")] = '\0';
   }
+  if (g_str_has_suffix(stages, ":bf16")) {
+    plan->in_bf16 = TRUE;
+    stages[strlen(stages) - strlen(":bf16")] = '\0';
+  }
   g_auto(GStrv) words = g_strsplit(stages, "/", -1);
   guint n = MAX(g_strv_length(words), 1);
   if (n > MS_LCMA_STAGES) {
@@ -35,6 +39,10 @@ void ms_lcma_plan_free(MsLcmaPlan *plan) {
   for (int i = 0; i < plan->n_stages; i++) ms_scheme_free(plan->scheme[i]);
   g_free(plan->name);
   g_free(plan);
+}
+
+gboolean ms_lcma_plan_runs(const MsLcmaPlan *plan, MsBlasType type) {
+  return !plan->in_bf16 || (type == MS_BLAS_BF16 && !plan->by_library && ms_kernel_bf16((int)plan->unit));
 }
 
 int ms_lcma_plan_levels(const MsLcmaPlan *plan) {
@@ -98,7 +106,8 @@ MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *g) {
   z.kernel = ms_kernel_for((int)plan->unit, z.real_B);
   z.packs = !plan->by_library && stage + 1 == plan->n_stages;
   if (z.packs) {
-    z.packed = ms_packed(z.kernel, z.block.m, z.block.n, z.block.k);
+    z.tiles = plan->in_bf16 ? ms_kernel_bf16((int)plan->unit) : z.kernel;
+    z.packed = ms_packed(z.tiles, z.block.m, z.block.n, z.block.k / z.tiles->depth);
     z.a_stride_B = spread_B(z.packed.a_slab * z.packed.slabs, z.real_B);
     z.b_stride_B = spread_B(z.packed.b_slab * z.packed.slabs, z.real_B);
     z.copy_a = z.copy_b = TRUE;

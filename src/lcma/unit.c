@@ -13,3 +13,11 @@ const MsKernel *ms_kernel_for(int unit, size_t real_B) {
 #endif
   return kernels ? &kernels[real_B == 8] : NULL;
 }
+
+const MsKernel *ms_kernel_bf16(int unit) {
+#if defined(__x86_64__)
+  if (unit == MS_VECTOR_AVX512 && __builtin_cpu_supports("avx512bf16")) return &ms_kernel_avx512_bf16;
+#endif
+  (void)unit;
+  return NULL;
+}

@@ -84,6 +84,7 @@ static void (*const NAME(tiles)[MR][2])(int64_t, const void *, const void *, voi
 };
 /* clang-format on */
 
+#ifndef NO_COMBINE /* tiles only */
 TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, const double *coefficient, int terms,
                                  size_t n, int stream) {
   REAL *out = to;
@@ -121,6 +122,7 @@ TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, c
     STORE(out + v / 2 * step + v % 2 * lanes, a);
   }
 }
+#endif
 
 #undef ROW
 #undef AHEAD
