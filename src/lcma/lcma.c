@@ -7,8 +7,8 @@
 #include "lcma/context.h"
 #include "lcma/scale.h"
 
-/* Below this no scheme has ever gained (crossover near 1300 for squares, domain/cpu.md 3), and deciding would cost more
- * than it saves. */
+/* Below this no scheme has ever gained (crossover near 1300 for squares, docs/theory/fast-matmul.md 3), and deciding
+ * would cost more than it saves. */
 enum { LEAST_SIZE = 384 };
 
 struct MsLcma {

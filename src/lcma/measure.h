@@ -1,9 +1,9 @@
 /* src/lcma/measure.h - the rates of this machine, measured in about a second.
  *
- * Library: seconds = c0 mnk + c1 mn + c2 mk + c3 kn (domain/cpu.md 3: what a blocked multiplication reads and packs),
- * non-negative relative least squares on a dozen shapes. Products: c0 mnk (n in half tiles) + c1 mn slabs. Passes:
- * seconds a byte and seconds a term. All from the least of several interleaved passes, on the given number of threads,
- * because that is how they will run. */
+ * Library: seconds = c0 mnk + c1 mn + c2 mk + c3 kn (docs/theory/fast-matmul.md 3: what a blocked multiplication reads
+ * and packs), non-negative relative least squares on a dozen shapes. Products: c0 mnk (n in half tiles) + c1 mn slabs.
+ * Passes: seconds a byte and seconds a term. All from the least of several interleaved passes, on the given number of
+ * threads, because that is how they will run. */
 #ifndef MS_LCMA_MEASURE_H
 #define MS_LCMA_MEASURE_H
 
