@@ -85,9 +85,7 @@ double moesim_result_peak_memory_B(const moesim_result *result) {
 double moesim_result_memory_capacity_B(const moesim_result *result) { return result_of(result)->capacity_B; }
 
 char *moesim_result_json(const moesim_result *result) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_result_write(result_of(result), NULL, out);
-  return ms_json_out_take(out);
+  return ms_figures_json(&ms_result_figures, result_of(result));
 }
 
 char *moesim_request_json(const char *model, const char *hardware, const char *gpus, const char *precision,

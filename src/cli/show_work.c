@@ -183,9 +183,7 @@ int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name) {
   g_autoptr(MsMemory) memory = ms_memory_new(l.work, schedule);
   double capacity_B = l.scenario->hardware->hbm_B;
   if (show->json) {
-    MsJsonOut *out = ms_json_out_new(0);
-    ms_memory_write(memory, capacity_B, NULL, out);
-    ms_cli_print_json(out);
+    ms_cli_print(ms_figures_json(&ms_memory_figures, &(MsResult){.memory = memory, .capacity_B = capacity_B}));
     return 0;
   }
   GString *out = g_string_new(NULL);

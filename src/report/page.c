@@ -49,7 +49,7 @@ static void write_band_source(const MsScenario *s, const MsResult *r, MsJsonOut 
 void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, const char *key, MsJsonOut *out) {
   ms_json_out_object(out, key);
   ms_json_out_string(out, "name", r->name);
-  ms_result_write(r, "result", out);
+  ms_figures_write(&ms_result_figures, r, "result", out);
   ms_scenario_write(s, "scenario", out);
   write_machine(s->hardware, s->training.precision, out);
   write_model(s->model, out);

@@ -326,7 +326,7 @@ char *ms_report_plan_so_far(const MsPlan *plan, double done) {
     ms_json_out_double(out, "step_time_s", r->step_time_s);
     ms_json_out_double(out, "tokens_per_s_per_gpu", r->tokens_per_s_per_gpu);
     ms_json_out_double(out, "mfu", r->mfu);
-    ms_memory_write(r->memory, r->capacity_B, "memory", out);
+    ms_figures_write(&ms_memory_figures, r, "memory", out);
     ms_json_out_object(out, "layout");
     ms_json_out_int(out, "dp", r->dp);
     ms_json_out_end(out);
@@ -372,7 +372,7 @@ void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const 
   ms_json_out_array(out, "best");
   for (int i = 0; i < shown(plan, top); i++) {
     ms_json_out_object(out, NULL);
-    ms_result_write_members(plan->best[i].result, out);
+    ms_figures_write_members(&ms_result_figures, plan->best[i].result, out);
     ms_json_out_double(out, "objective_value", plan->best[i].figure);
     ms_scenario_write(plan->best[i].scenario, "scenario", out);
     ms_json_out_end(out);

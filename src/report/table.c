@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "base/units.h"
@@ -79,15 +80,16 @@ static void part_row(MsTable *table, const char *name, double time_s, double who
 }
 
 static void append_parts(GString *out, const MsTimeParts *t) {
-  static const char *const family[] = {"    GEMM", "    grouped GEMM", "    attention", "    memory-bound"};
   double whole_s = parts_sum(t);
   MsTable *table = ms_table_new();
   ms_table_column(table, "  where the time goes (mean over stages)", FALSE);
   ms_table_column(table, "time", TRUE);
   ms_table_column(table, "share", TRUE);
   part_row(table, "  compute", t->compute_s, whole_s);
-  for (guint f = 0; f < G_N_ELEMENTS(family); f++)
-    if (t->family_s[f] > 0) part_row(table, family[f], t->family_s[f], whole_s);
+  for (int f = 0; f < 4; f++) {
+    g_autofree char *name = g_strdup_printf("    %s", ms_family_figures.rows[f].title);
+    if (t->family_s[f] > 0) part_row(table, name, t->family_s[f], whole_s);
+  }
   part_row(table, "  exposed communication", t->exposed_comm_s, whole_s);
   part_row(table, "  pipeline bubble", t->bubble_s, whole_s);
   part_row(table, "  host", t->host_s, whole_s);
@@ -137,18 +139,19 @@ static void append_comm(GString *out, const MsTimeParts *t) {
   append_table(out, table);
 }
 
+static const char *const parts[] = {"compute_s",   "exposed_comm_s", "bubble_s", "host_s",
+                                    "optimizer_s", "other_s",        NULL};
+
 static void append_stages(GString *out, const MsResult *r) {
-  static const char *const column[] = {"compute", "exposed", "bubble", "host", "optimizer", "other", "sum"};
   if (!r->stage_time) return;
   MsTable *table = ms_table_new();
   ms_table_column(table, "  stage", TRUE);
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  ms_figures_columns(&ms_time_figures, parts, table);
+  ms_table_column(table, "sum", TRUE);
   for (int s = 0; s < r->stages; s++) {
-    const MsTimeParts *t = &r->stage_time[s];
-    const double value[] = {t->compute_s,   t->exposed_comm_s, t->bubble_s, t->host_s,
-                            t->optimizer_s, t->other_s,        parts_sum(t)};
     ms_table_cellf(table, "%d", s);
-    for (guint i = 0; i < G_N_ELEMENTS(value); i++) cell_seconds(table, value[i]);
+    ms_figures_cells(&ms_time_figures, parts, &r->stage_time[s], table);
+    cell_seconds(table, parts_sum(&r->stage_time[s]));
   }
   g_string_append_c(out, '\n');
   append_table(out, table);
@@ -255,32 +258,18 @@ static void append_origins(GString *out, const MsResult *r) {
 }
 
 /* --- memory ---------------------------------------------------------------------------------------------------- */
-typedef struct {
-  const char *name;
-  size_t offset;
-} Component;
-static const Component components[] = {
-    {"parameters", offsetof(MsStageMemory, parameters_B)},
-    {"gradients", offsetof(MsStageMemory, gradients_B)},
-    {"optimizer", offsetof(MsStageMemory, optimizer_B)},
-    {"activations", offsetof(MsStageMemory, activations_B)},
-    {"transient", offsetof(MsStageMemory, transient_B)},
-    {"buffers", offsetof(MsStageMemory, buffers_B)},
-    {"peak", offsetof(MsStageMemory, peak_B)},
-    {"reserve", offsetof(MsStageMemory, reserved_B)},
-    {"device", offsetof(MsStageMemory, device_B)},
-};
-enum { FIRST_SUM = 6 }; /* components before it add up to the peak */
-
-static double component_B(const MsStageMemory *stage, int c) {
-  return *(const double *)((const char *)stage + components[c].offset);
-}
+/* Those before the peak add up to it. */
+static const char *const memory_columns[] = {"parameters_B", "gradients_B", "optimizer_B", "activations_B",
+                                             "transient_B",  "buffers_B",   "peak_B",      "reserved_B",
+                                             "device_B",     "peak_where",  NULL};
 
 static const char *dominant(const MsStageMemory *stage) {
-  int best = 0;
-  for (int c = 1; c < FIRST_SUM; c++)
-    if (component_B(stage, c) > component_B(stage, best)) best = c;
-  return components[best].name;
+  const char *best = memory_columns[0];
+  for (int c = 1; strcmp(memory_columns[c], "peak_B") != 0; c++)
+    if (ms_figures_number(&ms_stage_memory_figures, stage, memory_columns[c]) >
+        ms_figures_number(&ms_stage_memory_figures, stage, best))
+      best = memory_columns[c];
+  return ms_figures_find(&ms_stage_memory_figures, best)->title;
 }
 
 char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) {
@@ -289,15 +278,11 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
   if (memory->stages < 1) return g_string_free(out, FALSE);
   MsTable *table = ms_table_new();
   ms_table_column(table, "  GiB on stage", TRUE);
-  for (guint c = 0; c < G_N_ELEMENTS(components); c++) ms_table_column(table, components[c].name, TRUE);
-  ms_table_column(table, "at the peak", FALSE);
+  ms_figures_columns(&ms_stage_memory_figures, memory_columns, table);
   for (int s = 0; s < memory->stages; s++) {
     if (s >= max_rows && s != memory->peak_stage) continue;
-    const MsStageMemory *stage = &memory->stage[s];
     ms_table_cellf(table, "%s%d", s == memory->peak_stage ? "*" : "", s);
-    for (guint c = 0; c < G_N_ELEMENTS(components); c++)
-      ms_table_cellf(table, "%.2f", component_B(stage, (int)c) / MS_GIB);
-    ms_table_cell(table, stage->peak_where ? stage->peak_where : "-");
+    ms_figures_cells(&ms_stage_memory_figures, memory_columns, &memory->stage[s], table);
   }
   append_table(out, table);
   if (memory->stages > max_rows)

@@ -207,7 +207,7 @@ static void put_row(const MsWhatifRun *run, int index, MsJsonOut *out) {
       put_parts(out, "memory_B", ms_mem_part_words, MS_N_MEMS, row->memory_B, run->base.memory_B);
       ms_json_out_end(out);
     }
-    ms_result_write(row->result, "result", out);
+    ms_figures_write(&ms_result_figures, row->result, "result", out);
     ms_scenario_write(row->scenario, "scenario", out);
   } else {
     ms_json_out_null(out, "result");

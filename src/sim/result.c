@@ -1,9 +1,10 @@
 #include "sim/result.h"
 
+#include "base/units.h"
+
 #include <math.h>
 
 const char *const ms_comm_words[] = {"tp", "cp", "ep", "etp", "pp", "dp", "edp", "offload", NULL};
-static const char *const family_words[] = {"gemm", "grouped_gemm", "attention", "memory_bound"};
 
 void ms_result_free(MsResult *result) {
   if (!result) return;
@@ -18,165 +19,194 @@ void ms_result_free(MsResult *result) {
   g_free(result);
 }
 
-static void write_parts(const MsTimeParts *t, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_double(out, "compute_s", t->compute_s);
-  ms_json_out_double(out, "exposed_comm_s", t->exposed_comm_s);
-  ms_json_out_double(out, "bubble_s", t->bubble_s);
-  ms_json_out_double(out, "host_s", t->host_s);
-  ms_json_out_double(out, "optimizer_s", t->optimizer_s);
-  ms_json_out_double(out, "other_s", t->other_s);
-  ms_json_out_object(out, "comm");
-  for (int c = 0; c < MS_N_COMMS; c++) {
-    ms_json_out_object(out, ms_comm_words[c]);
-    ms_json_out_double(out, "total_s", t->comm_total_s[c]);
-    ms_json_out_double(out, "exposed_s", t->comm_exposed_s[c]);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_object(out, "compute_by_family");
-  for (guint f = 0; f < G_N_ELEMENTS(family_words); f++) ms_json_out_double(out, family_words[f], t->family_s[f]);
-  ms_json_out_end(out);
-  ms_json_out_end(out);
+/* --- time ------------------------------------------------------------------------------------------------------ */
+static const void *comm_class(const void *parts, guint i, MsFigureCursor *room) {
+  return ms_figure_place(parts, i, MS_N_COMMS, room);
+}
+static double comm_total_s(const void *c) { return MS_FIGURE_OWNER(MsTimeParts, c)->comm_total_s[MS_FIGURE_I(c)]; }
+static double comm_exposed_s(const void *c) { return MS_FIGURE_OWNER(MsTimeParts, c)->comm_exposed_s[MS_FIGURE_I(c)]; }
+
+#define S                  MsTimeParts
+#define FAMILY(k, i, t, d) MS_FIGURE_AS(k, F64, S, family_s[i], "s", d, .title = t, .print = ms_text_seconds)
+static const MsFigure family_rows[] = {
+    FAMILY("gemm", 0, "GEMM", "matrix products"),
+    FAMILY("grouped_gemm", 1, "grouped GEMM", "those of the experts"),
+    FAMILY("attention", 2, "attention", "attention kernels"),
+    FAMILY("memory_bound", 3, "memory-bound", "all that moves more than it computes"),
+    {0}};
+const MsFigures ms_family_figures = {.rows = family_rows};
+
+#define PART(m, t, d) MS_FIGURE(F64, S, m, "s", d, .title = t, .print = ms_text_seconds)
+static const MsFigure time_rows[] = {
+    PART(compute_s, "compute", "these six add up to the step"),
+    PART(exposed_comm_s, "exposed", "communication that compute waits for"),
+    PART(bubble_s, "bubble", "of the pipeline"),
+    PART(host_s, "host", "the device waits for launches"),
+    PART(optimizer_s, "optimizer", "update of the parameters"),
+    PART(other_s, "other", "what none of these is"),
+    MS_FIGURE_EACH("comm", MAP, comm_class,
+                   MS_FIGURES(MS_FIGURE_OF("total_s", F64, comm_total_s, "s",
+                                           "by kind of group: tp cp ep etp pp dp edp, and offload"),
+                              MS_FIGURE_OF("exposed_s", F64, comm_exposed_s, "s", "of it what compute waits for")),
+                   .words = ms_comm_words),
+    MS_FIGURE_GROUP("compute_by_family", &ms_family_figures),
+    {0}};
+#undef S
+const MsFigures ms_time_figures = {"time", "Where the time of a step goes.", time_rows};
+
+/* --- memory ---------------------------------------------------------------------------------------------------- */
+static double stage_number(const void *c) { return MS_FIGURE_I(c); }
+static const void *stage_memory(const void *c) { return &MS_FIGURE_OWNER(MsMemory, c)->stage[MS_FIGURE_I(c)]; }
+static const void *memory_stage(const void *result, guint i, MsFigureCursor *room) {
+  const MsMemory *memory = ((const MsResult *)result)->memory;
+  return ms_figure_place(memory, i, (guint)memory->stages, room);
 }
 
-void ms_memory_write(const MsMemory *memory, double capacity_B, const char *key, MsJsonOut *out) {
-  if (!memory) {
-    ms_json_out_null(out, key);
-    return;
-  }
-  ms_json_out_object(out, key);
-  ms_json_out_double(out, "peak_B", memory->stages > 0 ? memory->stage[memory->peak_stage].peak_B : 0);
-  ms_json_out_double(out, "capacity_B", capacity_B);
-  ms_json_out_int(out, "peak_stage", memory->peak_stage);
-  ms_json_out_array(out, "stages");
-  for (int i = 0; i < memory->stages; i++) {
-    const MsStageMemory *s = &memory->stage[i];
-    ms_json_out_object(out, NULL);
-    ms_json_out_int(out, "stage", i);
-    ms_json_out_double(out, "parameters_B", s->parameters_B);
-    ms_json_out_double(out, "gradients_B", s->gradients_B);
-    ms_json_out_double(out, "optimizer_B", s->optimizer_B);
-    ms_json_out_double(out, "activations_B", s->activations_B);
-    ms_json_out_double(out, "transient_B", s->transient_B);
-    ms_json_out_double(out, "buffers_B", s->buffers_B);
-    ms_json_out_double(out, "reserved_B", s->reserved_B);
-    ms_json_out_double(out, "peak_B", s->peak_B);
-    ms_json_out_double(out, "between_steps_B", s->between_steps_B);
-    ms_json_out_double(out, "device_B", s->device_B);
-    ms_json_out_string(out, "peak_where", s->peak_where);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
+static const char *gib(double bytes_B, char *buf) {
+  g_snprintf(buf, MS_TEXT, "%.2f", bytes_B / MS_GIB);
+  return buf;
 }
 
-static void write_origins(const MsResult *result, MsJsonOut *out) {
-  ms_json_out_array(out, "origins");
-  for (int i = 0; i < result->n_origins; i++) {
-    const MsOrigin *o = &result->origins[i];
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "op", o->op);
-    ms_json_out_double(out, "time_s", o->time_s);
-    ms_json_out_string(out, "data", o->curve ? o->curve->provenance.data : "data sheet");
-    ms_json_out_double(out, "residual_p90", o->curve ? o->curve->provenance.residual_p90 : NAN);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
+#define S              MsStageMemory
+#define BYTES(m, t, d) MS_FIGURE(F64, S, m, "B", d, .title = t, .print = gib)
+static const MsFigure stage_memory_rows[] = {
+    BYTES(parameters_B, "parameters", "weights, and their low-precision copies"),
+    BYTES(gradients_B, "gradients", "of the parameters"),
+    BYTES(optimizer_B, "optimizer", "its state and master weights"),
+    BYTES(activations_B, "activations", "kept for backward, at the peak"),
+    BYTES(transient_B, "transient", "of the pass under way"),
+    BYTES(buffers_B, "buffers", "workspaces, dispatchers, dummy gradients"),
+    BYTES(reserved_B, "reserve", "held by the allocator beside what is allocated"),
+    BYTES(peak_B, "peak", "allocated"),
+    BYTES(between_steps_B, "between", "allocated"),
+    BYTES(device_B, "device", "peak with reserve, context and libraries: what must fit"),
+    MS_FIGURE(STRING, S, peak_where, "", "in which pass", .title = "at the peak", .flags = MS_FIGURE_NULLABLE),
+    {0}};
+#undef S
+const MsFigures ms_stage_memory_figures = {.rows = stage_memory_rows};
+static const MsFigure stage_rows[] = {MS_FIGURE_OF("stage", INT, stage_number, "", "from 0"),
+                                      {.type = MS_FIGURE_MEMBERS, .at = stage_memory, .sub = &ms_stage_memory_figures},
+                                      {0}};
+static const MsFigures stage_figures = {.rows = stage_rows};
+
+static double peak_stage(const void *result) { return ((const MsResult *)result)->memory->peak_stage; }
+static double peak_B(const void *result) {
+  const MsMemory *memory = ((const MsResult *)result)->memory;
+  return memory->stages > 0 ? memory->stage[memory->peak_stage].peak_B : 0;
 }
 
-static void write_gap(const MsResult *result, MsJsonOut *out) {
-  ms_json_out_array(out, "gap");
-  for (int i = 0; i < result->n_gap; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "part", result->gap[i].name);
-    ms_json_out_double(out, "fraction_of_step", result->gap[i].fraction);
-    ms_json_out_double(out, "mfu_points", 100 * result->gap[i].fraction);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
+static const MsFigure memory_rows[] = {MS_FIGURE_OF("peak_B", F64, peak_B, "B", "allocated, of the fullest stage"),
+                                       MS_FIGURE(F64, MsResult, capacity_B, "B", "of the device"),
+                                       MS_FIGURE_OF("peak_stage", INT, peak_stage, "", "the fullest, from 0"),
+                                       MS_FIGURE_EACH("stages", LIST, memory_stage, &stage_figures),
+                                       {0}};
+const MsFigures ms_memory_figures = {"memory", "Bytes on one rank of each pipeline stage.", memory_rows};
+
+/* --- the step pass by pass ------------------------------------------------------------------------------------- */
+static const void *pass_kind(const void *passes, guint i, MsFigureCursor *room) {
+  if (i < MS_N_SLOTS && ((const MsPasses *)passes)->count[i] == 0) return ms_figure_skip;
+  return ms_figure_place(passes, i, MS_N_SLOTS, room);
+}
+static double pass_count(const void *c) { return MS_FIGURE_OWNER(MsPasses, c)->count[MS_FIGURE_I(c)]; }
+static double pass_total_s(const void *c) { return MS_FIGURE_OWNER(MsPasses, c)->total_s[MS_FIGURE_I(c)]; }
+
+static const MsFigure passes_rows[] = {
+    MS_FIGURE_EACH(NULL, MAP, pass_kind,
+                   MS_FIGURES(MS_FIGURE_OF("count", INT, pass_count, "", "passes of a stage, by kind (F, B, I, W, FB)"),
+                              MS_FIGURE_OF("total_s", F64, pass_total_s, "s", "of all of them")),
+                   .words = ms_slot_words),
+    MS_FIGURE(F64, MsPasses, bubble_s, "s", "in which no pass runs"),
+    MS_FIGURE(F64, MsPasses, optimizer_s, "s", "update of the parameters"),
+    {0}};
+static const MsFigures passes_figures = {.rows = passes_rows};
+
+static gboolean has_pass_s(const void *result) { return ((const MsResult *)result)->pass_s[MS_SLOT_F] > 0; }
+static double pass_s(const void *c) { return MS_FIGURE_OWNER(MsResult, c)->pass_s[MS_FIGURE_I(c)]; }
+static const void *one_pass(const void *result, guint i, MsFigureCursor *room) {
+  if (i < MS_N_SLOTS && !(((const MsResult *)result)->pass_s[i] > 0)) return ms_figure_skip;
+  return ms_figure_place(result, i, MS_N_SLOTS, room);
 }
 
-static void write_routing(const MsResult *result, MsJsonOut *out) {
-  const MsRoutingLoad *r = &result->routing;
-  if (!(r->hottest > 0)) return;
-  ms_json_out_object(out, "routing");
-  ms_json_out_double(out, "hottest_rank_over_mean", r->hottest);
-  ms_json_out_double(out, "hottest_rank_over_mean_of_worst_layer", r->hottest_most);
-  ms_json_out_double(out, "peak_of_hottest_rank_B", r->peak_B);
-  ms_json_out_double(out, "peak_of_coldest_rank_B", r->peak_coldest_B);
-  ms_json_out_end(out);
+/* --- parts of a result ----------------------------------------------------------------------------------------- */
+static double or_unknown(double value) { return value > 0 ? value : NAN; }
+static double mfu_peak(const void *result) { return or_unknown(((const MsResult *)result)->peak_flops); }
+static double counted_over_run(const void *result) { return or_unknown(((const MsResult *)result)->counted_over_run); }
+static gboolean has_lcma(const void *result) { return ((const MsResult *)result)->lcma_growth > 0; }
+static gboolean is_drawn(const void *result) { return ((const MsResult *)result)->routing.hottest > 0; }
+
+static double mfu_points(const void *part) { return 100 * ((const MsGapPart *)part)->fraction; }
+static const char *origin_data(const void *origin) {
+  const MsCurve *curve = ((const MsOrigin *)origin)->curve;
+  return curve ? curve->provenance.data : "data sheet";
+}
+static double origin_residual(const void *origin) {
+  const MsCurve *curve = ((const MsOrigin *)origin)->curve;
+  return curve ? curve->provenance.residual_p90 : NAN;
 }
 
-static void write_passes(const MsResult *result, MsJsonOut *out) {
-  if (!result->passes) return;
-  ms_json_out_array(out, "passes");
-  for (int s = 0; s < result->stages; s++) {
-    const MsPasses *p = &result->passes[s];
-    ms_json_out_object(out, NULL);
-    for (int kind = 0; kind < MS_N_SLOTS; kind++) {
-      if (p->count[kind] == 0) continue;
-      ms_json_out_object(out, ms_slot_words[kind]);
-      ms_json_out_int(out, "count", p->count[kind]);
-      ms_json_out_double(out, "total_s", p->total_s[kind]);
-      ms_json_out_end(out);
-    }
-    ms_json_out_double(out, "bubble_s", p->bubble_s);
-    ms_json_out_double(out, "optimizer_s", p->optimizer_s);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-}
+/* --- a result -------------------------------------------------------------------------------------------------- */
+static const void *with_memory(const void *result) { return ((const MsResult *)result)->memory ? result : NULL; }
 
-void ms_result_write_members(const MsResult *result, MsJsonOut *out) {
-  ms_json_out_string(out, "name", result->name);
-  ms_json_out_bool(out, "feasible", result->feasible);
-  ms_json_out_string(out, "why_infeasible", result->why_infeasible);
-  ms_json_out_double(out, "step_time_s", result->step_time_s);
-  ms_json_out_double(out, "tokens_per_s_per_gpu", result->tokens_per_s_per_gpu);
-  ms_json_out_double(out, "model_flop_per_token", result->model_flop_per_token);
-  ms_json_out_double(out, "tflops_per_gpu", result->tflops_per_gpu);
-  ms_json_out_double(out, "mfu", result->mfu);
-  ms_json_out_double(out, "mfu_peak_flops", result->peak_flops > 0 ? result->peak_flops : NAN);
-  ms_json_out_double(out, "model_flop_over_run_flop", result->counted_over_run > 0 ? result->counted_over_run : NAN);
-  ms_json_out_double(out, "error_band", result->band);
-  ms_json_out_object(out, "bound");
-  ms_json_out_double(out, "step_time_lower_s", result->step_time_lower_s);
-  ms_json_out_end(out);
-  write_parts(&result->time, "time", out);
-  if (result->pass_s[MS_SLOT_F] > 0) {
-    ms_json_out_object(out, "pass_s");
-    for (int kind = 0; kind < MS_N_SLOTS; kind++)
-      if (result->pass_s[kind] > 0) ms_json_out_double(out, ms_slot_words[kind], result->pass_s[kind]);
-    ms_json_out_end(out);
-  }
-  if (result->lcma_growth > 0) {
-    ms_json_out_object(out, "lcma");
-    ms_json_out_double(out, "time_s", result->lcma_s);
-    ms_json_out_double(out, "error_growth", result->lcma_growth);
-    ms_json_out_end(out);
-  }
-  write_routing(result, out);
-  write_passes(result, out);
-  ms_json_out_array(out, "stage_time");
-  for (int i = 0; result->stage_time && i < result->stages; i++) write_parts(&result->stage_time[i], NULL, out);
-  ms_json_out_end(out);
-  ms_memory_write(result->memory, result->capacity_B, "memory", out);
-  ms_json_out_object(out, "layout");
-  ms_json_out_int(out, "dp", result->dp);
-  ms_json_out_int(out, "edp", result->edp);
-  ms_json_out_int(out, "microbatches", result->microbatches);
-  ms_json_out_end(out);
-  ms_json_out_string(out, "bottleneck", result->bottleneck);
-  write_gap(result, out);
-  write_origins(result, out);
-  ms_json_out_int(out, "events", (gint64)result->events);
-  ms_json_out_string(out, "fidelity", ms_fidelity_words[result->fidelity]);
-  ms_json_out_double(out, "elapsed_s", result->elapsed_s);
-}
-
-void ms_result_write(const MsResult *result, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_result_write_members(result, out);
-  ms_json_out_end(out);
-}
+#define S       MsResult
+#define UNKNOWN .flags = MS_FIGURE_NULLABLE
+static const MsFigure result_rows[] = {
+    MS_FIGURE(STRING, S, name, "", "of the scenario"),
+    MS_FIGURE(BOOL, S, feasible, "", "it fits into the memory of the device"),
+    MS_FIGURE(STRING, S, why_infeasible, "", "which stage needs how much", UNKNOWN),
+    MS_FIGURE(F64, S, step_time_s, "s", "one optimizer step"),
+    MS_FIGURE(F64, S, tokens_per_s_per_gpu, "1/s", "tokens of a step over its time and GPUs"),
+    MS_FIGURE(F64, S, model_flop_per_token, "FLOP", "Megatron's convention"),
+    MS_FIGURE(F64, S, tflops_per_gpu, "TFLOP/s", "model FLOP, 10^12 per second"),
+    MS_FIGURE(F64, S, mfu, "1", "model FLOP over the peak below"),
+    MS_FIGURE_OF("mfu_peak_flops", F64, mfu_peak, "FLOP/s", "dense peak of the precision's matrix unit", UNKNOWN),
+    MS_FIGURE_OF("model_flop_over_run_flop", F64, counted_over_run, "1",
+                 "FLOP that MFU counts over those that run: more than 1 where sparse attention counts as dense",
+                 UNKNOWN),
+    MS_FIGURE_AS("error_band", F64, S, band, "1",
+                 "90 % of measured times are expected within this share of the predicted one", UNKNOWN),
+    MS_FIGURE_GROUP("bound", MS_FIGURES(MS_FIGURE(F64, MsResult, step_time_lower_s, "s", "proven lower bound"))),
+    MS_FIGURE_PART("time", S, time, &ms_time_figures, .doc = "of the step: mean over the stages"),
+    MS_FIGURE_EACH("pass_s", MAP, one_pass, MS_FIGURES(MS_FIGURE_OF("", F64, pass_s, "s", NULL)),
+                   .words = ms_slot_words, .when = has_pass_s, .unit = "s",
+                   .only = "schedules with split or paired passes", .doc = "one pass of the middle stage, by kind"),
+    MS_FIGURE_GROUP(
+        "lcma",
+        MS_FIGURES(MS_FIGURE_AS("time_s", F64, MsResult, lcma_s, "s", "products by a lower-complexity scheme"),
+                   MS_FIGURE_AS("error_growth", F64, MsResult, lcma_growth, "1",
+                                "of their rounding error over an ordinary product's")),
+        .when = has_lcma, .only = "options.lcma"),
+    MS_FIGURE_PART("routing", S, routing,
+                   MS_FIGURES(MS_FIGURE_AS("hottest_rank_over_mean", F64, MsRoutingLoad, hottest, "1",
+                                           "rows of the busiest expert rank, mean over the layers"),
+                              MS_FIGURE_AS("hottest_rank_over_mean_of_worst_layer", F64, MsRoutingLoad, hottest_most,
+                                           "1", "the same of the worst layer"),
+                              MS_FIGURE_AS("peak_of_hottest_rank_B", F64, MsRoutingLoad, peak_B, "B",
+                                           "peak memory where most rows come"),
+                              MS_FIGURE_AS("peak_of_coldest_rank_B", F64, MsRoutingLoad, peak_coldest_B, "B",
+                                           "peak memory where fewest come")),
+                   .when = is_drawn, .only = "unbalanced routing"),
+    MS_FIGURE_ARRAY("passes", LIST, S, passes, stages, &passes_figures, .only = "not at fidelity bound"),
+    MS_FIGURE_ARRAY("stage_time", LIST, S, stage_time, stages, &ms_time_figures, .doc = "of each stage"),
+    MS_FIGURE_FOUND("memory", with_memory, &ms_memory_figures),
+    MS_FIGURE_GROUP("layout", MS_FIGURES(MS_FIGURE(INT, MsResult, dp, "", "data-parallel size that follows"),
+                                         MS_FIGURE(INT, MsResult, edp, "", "the same of the experts"),
+                                         MS_FIGURE(INT, MsResult, microbatches, "", "of a step"))),
+    MS_FIGURE(STRING, S, bottleneck, "", "in words", UNKNOWN),
+    MS_FIGURE_ARRAY(
+        "gap", LIST, S, gap, n_gap,
+        MS_FIGURES(MS_FIGURE_AS("part", CHARS, MsGapPart, name, "", "what keeps MFU from 100 %, the largest first"),
+                   MS_FIGURE_AS("fraction_of_step", F64, MsGapPart, fraction, "1", "of the step time"),
+                   MS_FIGURE_OF("mfu_points", F64, mfu_points, "%", "the same in percent"))),
+    MS_FIGURE_ARRAY("origins", LIST, S, origins, n_origins,
+                    MS_FIGURES(MS_FIGURE(CHARS, MsOrigin, op, "", "operator whose time comes from ..."),
+                               MS_FIGURE(F64, MsOrigin, time_s, "s", "its share of the step"),
+                               MS_FIGURE_TEXT("data", origin_data, "... this measurement, or the data sheet",
+                                              .flags = MS_FIGURE_NULLABLE),
+                               MS_FIGURE_OF("residual_p90", F64, origin_residual, "1", "relative residual of the fit",
+                                            .flags = MS_FIGURE_NULLABLE))),
+    MS_FIGURE(U64, S, events, "", "simulated"),
+    MS_FIGURE_WORDS("fidelity", S, fidelity, ms_fidelity_words, "bound, fast or full"),
+    MS_FIGURE(F64, S, elapsed_s, "s", "of the prediction itself; the only key that differs between two calls"),
+    {0}};
+#undef S
+const MsFigures ms_result_figures = {"run", "`moesim run --json`.", result_rows};

@@ -2,6 +2,7 @@
 #ifndef MS_SIM_RESULT_H
 #define MS_SIM_RESULT_H
 
+#include "base/figure.h"
 #include "engine/engine.h"
 #include "memory/memory.h"
 #include "sim/passes.h"
@@ -84,11 +85,10 @@ typedef struct MsResult {
 
 void ms_result_free(MsResult *result);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsResult, ms_result_free)
-/* The JSON object of docs/json.md, table run. */
-void ms_result_write(const MsResult *result, const char *key, MsJsonOut *out);
-/* Its members alone, into the object that is open (a caller that adds keys of its own). */
-void ms_result_write_members(const MsResult *result, MsJsonOut *out);
-void ms_memory_write(const MsMemory *memory, double capacity_B, const char *key,
-                     MsJsonOut *out); /* its "memory" object; NULL writes null */
+/* Everything a run says. */
+extern const MsFigures ms_result_figures;
+extern const MsFigures ms_time_figures, ms_family_figures; /* of MsTimeParts: the six parts; compute by family */
+extern const MsFigures ms_memory_figures;                  /* of an MsResult that has memory */
+extern const MsFigures ms_stage_memory_figures;            /* of MsStageMemory */
 
 #endif

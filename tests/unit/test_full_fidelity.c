@@ -119,7 +119,7 @@ static char *json_of(const MsScenario *s, MsFidelity fidelity) {
   g_autoptr(MsResult) r = run(s, fidelity);
   r->elapsed_s = 0;
   MsJsonOut *out = ms_json_out_new(0);
-  ms_result_write(r, NULL, out);
+  ms_figures_write(&ms_result_figures, r, NULL, out);
   return ms_json_out_take(out);
 }
 
