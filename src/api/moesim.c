@@ -84,9 +84,7 @@ double moesim_result_peak_memory_B(const moesim_result *result) {
 
 double moesim_result_memory_capacity_B(const moesim_result *result) { return result_of(result)->capacity_B; }
 
-char *moesim_result_json(const moesim_result *result) {
-  return ms_figures_json(&ms_result_figures, result_of(result));
-}
+char *moesim_result_json(const moesim_result *result) { return ms_figures_json(&ms_result_figures, result_of(result)); }
 
 char *moesim_request_json(const char *model, const char *hardware, const char *gpus, const char *precision,
                           int seq_length, int global_batch_size, char **error) {

@@ -20,7 +20,7 @@ const void *ms_figure_place(const void *owner, guint i, guint n, MsFigureCursor 
 }
 
 /* A table ends with a row that has neither a key nor a type of its own. */
-static gboolean is_end(const MsFigure *f) { return !f->key && !f->name && f->type == MS_FIGURE_F64; }
+static gboolean is_end(const MsFigure *f) { return !f->key && f->type == MS_FIGURE_F64; }
 static gboolean is_value(const MsFigures *table) { return table->rows[0].key && !*table->rows[0].key; }
 
 /* --- where a figure is ----------------------------------------------------------------------------------------- */
@@ -98,6 +98,8 @@ static void write_map(const MsFigure *f, const void *owner, const char *key, MsJ
   if (key) ms_json_out_end(out);
 }
 
+static void write_members(const MsFigures *table, const char *const *few, const void *object, MsJsonOut *out);
+
 static void write_figure(const MsFigure *f, const void *object, const char *key, MsJsonOut *out) {
   switch (f->type) {
   case MS_FIGURE_F64: ms_json_out_double(out, key, real(f, object)); break;
@@ -109,7 +111,7 @@ static void write_figure(const MsFigure *f, const void *object, const char *key,
   case MS_FIGURE_CHARS:
   case MS_FIGURE_WORD: ms_json_out_string(out, key, string(f, object)); break;
   case MS_FIGURE_OBJECT: write_object(f, target(f, object), key, out); break;
-  case MS_FIGURE_MEMBERS: ms_figures_write_members(f->sub, target(f, object), out); break;
+  case MS_FIGURE_MEMBERS: write_members(f->sub, f->few, target(f, object), out); break;
   case MS_FIGURE_LIST: write_list(f, object, key, out); break;
   case MS_FIGURE_MAP: write_map(f, object, key, out); break;
   case MS_FIGURE_FILE: f->write(target(f, object), key, out); break;
@@ -121,9 +123,13 @@ static void write_element(const MsFigures *table, const void *item, const char *
   else ms_figures_write(table, item, key, out);
 }
 
-void ms_figures_write_members(const MsFigures *table, const void *object, MsJsonOut *out) {
+static void write_members(const MsFigures *table, const char *const *few, const void *object, MsJsonOut *out) {
   for (const MsFigure *f = table->rows; !is_end(f); f++)
-    if (is_there(f, object)) write_figure(f, object, f->key || !f->name ? f->key : f->name(object), out);
+    if ((!few || g_strv_contains(few, f->key)) && is_there(f, object)) write_figure(f, object, f->key, out);
+}
+
+void ms_figures_write_members(const MsFigures *table, const void *object, MsJsonOut *out) {
+  write_members(table, NULL, object, out);
 }
 
 void ms_figures_write(const MsFigures *table, const void *object, const char *key, MsJsonOut *out) {
@@ -190,7 +196,7 @@ static gboolean get_in(const MsFigures *table, const void *object, const char *r
 gboolean ms_figures_get(const MsFigures *table, const void *object, const char *path, MsFigureValue *value) {
   for (const MsFigure *f = table->rows; !is_end(f); f++) {
     if (!is_there(f, object)) continue;
-    const char *key = f->key || !f->name ? f->key : f->name(object), *rest = key ? after(path, key) : NULL;
+    const char *key = f->key, *rest = key ? after(path, key) : NULL;
     if (rest) return get_of(f, object, rest, value);
     if (!key && f->type == MS_FIGURE_MEMBERS && ms_figures_get(f->sub, target(f, object), path, value)) return TRUE;
     if (!key && f->type == MS_FIGURE_MAP && get_of_map(f, object, path, value)) return TRUE;
@@ -230,6 +236,40 @@ void ms_figures_cells(const MsFigures *table, const char *const *keys, const voi
   for (int i = 0; keys[i]; i++) ms_table_cell(to, ms_figure_print(ms_figures_find(table, keys[i]), object, buf));
 }
 
+/* --- CSV ------------------------------------------------------------------------------------------------------- */
+void ms_csv_cell_text(GString *out, const char *text, char end) {
+  if (!strpbrk(text, ",\"\n")) {
+    g_string_append(out, text);
+  } else {
+    g_autoptr(GString) quoted = g_string_new(text);
+    g_string_replace(quoted, "\"", "\"\"", 0);
+    g_string_append_printf(out, "\"%s\"", quoted->str);
+  }
+  g_string_append_c(out, end);
+}
+
+void ms_csv_cell_number(GString *out, double value, char end) {
+  char text[32];
+  if (isfinite(value)) g_string_append(out, ms_double_text(value, text));
+  g_string_append_c(out, end);
+}
+
+GString *ms_figures_csv(const char *const *paths) {
+  g_autofree char *head = g_strjoinv(",", (char **)paths);
+  GString *out = g_string_new(head);
+  return g_string_append_c(out, '\n');
+}
+
+void ms_figures_csv_cells(const MsFigures *table, const char *const *paths, const void *object, char end,
+                          GString *out) {
+  for (int i = 0; paths[i]; i++) {
+    MsFigureValue value = {NAN, NULL};
+    if (object) ms_figures_get(table, object, paths[i], &value);
+    if (value.text) ms_csv_cell_text(out, value.text, paths[i + 1] ? ',' : end);
+    else ms_csv_cell_number(out, value.number, paths[i + 1] ? ',' : end);
+  }
+}
+
 /* --- what the figures are -------------------------------------------------------------------------------------- */
 typedef struct {
   MsTable *rows; /* as text; NULL: `markdown` */
@@ -244,11 +284,11 @@ static const char *type_word(const MsFigure *f) {
   return words[f->type];
 }
 
-/* "optional, rare (`--front`): sentence" */
+/* "optional (`--front`): sentence" */
 static char *meaning(const MsFigure *f, const char *only) {
   if (!only) return g_strdup(f->doc ? f->doc : "");
-  return g_strdup_printf("optional%s%s%s%s%s%s", f->flags & MS_FIGURE_RARE ? ", rare" : "", *only ? " (" : "", only,
-                         *only ? ")" : "", f->doc ? ": " : "", f->doc ? f->doc : "");
+  return g_strdup_printf("optional%s%s%s%s%s", *only ? " (" : "", only, *only ? ")" : "", f->doc ? ": " : "",
+                         f->doc ? f->doc : "");
 }
 
 static void document_row(const Document *d, const char *path, const MsFigure *f, const MsFigure *value,
@@ -278,16 +318,16 @@ static void document_figure(Document *d, const MsFigure *f, const char *before, 
                                           : f->type == MS_FIGURE_MAP && f->key ? ".*"
                                                                                : "");
   const MsFigure *value = f->sub && is_value(f->sub) ? &f->sub->rows[0] : f;
-  if (value == f && f->sub && f->sub->name) g_ptr_array_add(d->used, (gpointer)f->sub);
+  if (value->sub && value->sub->name) g_ptr_array_add(d->used, (gpointer)value->sub);
   if (value == f && f->sub && !f->sub->name) document_rows(d, f->sub, path, only);
-  else document_row(d, path, f, value, only);
+  else if (f->doc || !(f->flags & MS_FIGURE_ANY_KEY)) document_row(d, path, f, value, only);
 }
 
 /* The first row of an optional object says when it is there, the others that they are optional too. */
 static void document_rows(Document *d, const MsFigures *table, const char *before, const char *only) {
   for (const MsFigure *f = table->rows; !is_end(f); f++) {
     document_figure(d, f, before, f->only && (!only || *f->only) ? f->only : only);
-    if (only) only = "";
+    if (only) only = g_str_has_prefix(only, "rare") ? "rare" : "";
   }
 }
 

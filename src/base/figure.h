@@ -33,7 +33,7 @@ typedef enum {
 
 enum {
   MS_FIGURE_NULLABLE = 1, /* may be null */
-  MS_FIGURE_RARE = 2,     /* optional, and not met in every test */
+  MS_FIGURE_ANY_KEY = 2,  /* the key depends on the object: documented as "*", once */
 };
 
 /* An element that is no struct of its own: place `i` of what `owner` holds. */
@@ -46,9 +46,11 @@ typedef struct MsFigures MsFigures;
 typedef struct MsFigure {
   const char *key; /* "" alone in a table: the element is this value itself */
   MsFigureType type;
-  const char *unit;  /* "s", "B", "1" (a share), "FLOP/s", ... or "" */
-  const char *doc;   /* what it is; NULL for what has rows of its own */
-  const char *only;  /* optional: when it is printed, "" where the words of the object around it say so */
+  const char *unit; /* "s", "B", "1" (a share), "FLOP/s", ... or "" */
+  const char *doc;  /* what it is; NULL for what has rows of its own */
+  /* When it is printed, if not always: "options.lcma"; "" where the object around it says so; "rare: ..." where tests
+   * need not meet it. An OBJECT, LIST or MAP with one is left out where there is none of it. */
+  const char *only;
   size_t offset;     /* of the member */
   gboolean pointer;  /* the member points to the OBJECT, MEMBERS, LIST, MAP or FILE; NULL: there is none */
   unsigned flags;    /* MS_FIGURE_NULLABLE, ... */
@@ -56,13 +58,14 @@ typedef struct MsFigure {
   const char *(*print)(double value, char *buf); /* in text, buf MS_TEXT long; NULL: a plain number */
   const char *const *words;                      /* WORD; names of a MAP */
   const MsFigures *sub;
+  const char *const *few;  /* MEMBERS: only these of its keys, NULL-terminated */
   size_t n_offset, stride; /* LIST, MAP: of the int that counts the elements; bytes of one */
   /* Instead of the member, each given the object. */
   double (*number)(const void *object);     /* F64, INT, BOOL */
   const char *(*text)(const void *object);  /* STRING; what it returns lives as long as the object */
   const void *(*at)(const void *object);    /* OBJECT, MEMBERS, LIST, MAP, FILE; NULL: there is none */
   gboolean (*when)(const void *object);     /* FALSE: it is left out */
-  const char *(*name)(const void *element); /* MAP without words; of a figure: its key, which depends on the object */
+  const char *(*name)(const void *element); /* MAP without words */
   /* Element i, perhaps in `room`; NULL after the last; ms_figure_skip: this one is left out. */
   const void *(*item)(const void *owner, guint i, MsFigureCursor *room);
   void (*write)(const void *object, const char *key, MsJsonOut *out); /* FILE */
@@ -139,6 +142,13 @@ void ms_figures_cells(const MsFigures *table, const char *const *keys, const voi
 /* The object as text: one figure. `buf` MS_TEXT long. */
 const char *ms_figure_print(const MsFigure *row, const void *object, char *buf);
 const MsFigure *ms_figures_find(const MsFigures *table, const char *key); /* never NULL: an unknown key is a bug */
+
+/* A text with the heads of CSV columns, the cells of one object under them (NULL: empty ones) with `end` behind the
+ * last, and cells of one's own: quoted where it must be; nothing where a number is not finite. */
+GString *ms_figures_csv(const char *const *paths);
+void ms_figures_csv_cells(const MsFigures *table, const char *const *paths, const void *object, char end, GString *out);
+void ms_csv_cell_text(GString *out, const char *text, char end);
+void ms_csv_cell_number(GString *out, double value, char end);
 
 /* Sections of docs/json.md (or, as text, of `moesim schema --output`): the table and every named one that it uses and
  * `seen` does not hold yet. */

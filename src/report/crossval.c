@@ -62,39 +62,39 @@ char *ms_report_crossval(const MsCrossval *c) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------ */
-static void write_errors(const MsErrorSummary *s, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_int(out, "n", s->n);
-  ms_json_out_double(out, "median_ape", s->median_ape);
-  ms_json_out_double(out, "mape", s->mape);
-  ms_json_out_double(out, "p90_ape", s->p90_ape);
-  ms_json_out_double(out, "bias", s->bias);
-  ms_json_out_end(out);
-}
+/* --- figures --------------------------------------------------------------------------------------------------- */
+#define UNKNOWN .flags = MS_FIGURE_NULLABLE
+#define S       MsErrorSummary
+static const MsFigure error_rows[] = {
+    MS_FIGURE(UINT, S, n, "", "runs"),
+    MS_FIGURE(F64, S, median_ape, "1", "median of the absolute relative errors", UNKNOWN),
+    MS_FIGURE(F64, S, mape, "1", "their mean", UNKNOWN),
+    MS_FIGURE(F64, S, p90_ape, "1", "a tenth is larger", UNKNOWN),
+    MS_FIGURE(F64, S, bias, "1", "mean of the signed ones", UNKNOWN),
+    {0}};
+#undef S
+static const MsFigures error_figures = {.rows = error_rows};
 
-static void write_three(const MsCrossErrors *e, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  write_errors(&e->shipped, "shipped", out);
-  write_errors(&e->in_sample, "in_sample", out);
-  write_errors(&e->left_out, "left_out", out);
-  ms_json_out_end(out);
-}
+#define THREE(S, m)                                                \
+  MS_FIGURE_PART("shipped", S, m.shipped, &error_figures),         \
+      MS_FIGURE_PART("in_sample", S, m.in_sample, &error_figures), \
+      MS_FIGURE_PART("left_out", S, m.left_out, &error_figures)
+#define S MsCrossval
+static const MsFigure crossval_rows[] = {
+    MS_FIGURE_GROUP("all", MS_FIGURES(THREE(S, all))),
+    MS_FIGURE_GROUP("exact", MS_FIGURES(THREE(S, exact))),
+    MS_FIGURE_ARRAY("gpu", MAP, S, gpus, n_gpus, MS_FIGURES(THREE(MsCrossGpu, errors)), .name = ms_figure_first_string),
+    MS_FIGURE_ARRAY("factors", MAP, S, shared, n_shared,
+                    MS_FIGURES(MS_FIGURE_AS("", F64, MsCrossShared, factor, "1", NULL)), .name = ms_figure_first_string,
+                    .unit = "1", .doc = "of the shared figure in the fit on all runs"),
+    MS_FIGURE(UINT, S, runs, "", "with a measured step time and weight"),
+    MS_FIGURE(UINT, S, groups, "", "left out one at a time: a model on a GPU"),
+    MS_FIGURE(F64, S, elapsed_s, "s", "of the whole cross-validation"),
+    {0}};
+#undef S
+const MsFigures ms_crossval_figures = {"cross-validate",
+                                       "`moesim validate --cross-validate --json`: shared figures as shipped, refitted "
+                                       "on all runs, refitted without the run's group.",
+                                       crossval_rows};
 
-char *ms_report_crossval_json(const MsCrossval *c) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  write_three(&c->all, "all", out);
-  write_three(&c->exact, "exact", out);
-  ms_json_out_object(out, "gpu");
-  for (guint i = 0; i < c->n_gpus; i++) write_three(&c->gpus[i].errors, c->gpus[i].name, out);
-  ms_json_out_end(out);
-  ms_json_out_object(out, "factors");
-  for (guint i = 0; i < c->n_shared; i++) ms_json_out_double(out, c->shared[i].name, c->shared[i].factor);
-  ms_json_out_end(out);
-  ms_json_out_int(out, "runs", c->runs);
-  ms_json_out_int(out, "groups", c->groups);
-  ms_json_out_double(out, "elapsed_s", c->elapsed_s);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
-}
+char *ms_report_crossval_json(const MsCrossval *c) { return ms_figures_json(&ms_crossval_figures, c); }

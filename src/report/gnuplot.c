@@ -11,25 +11,6 @@
 #include "base/json.h"
 
 /* --- CSV ------------------------------------------------------------------------------------------------------- */
-void ms_rows_text(GString *out, const char *text) {
-  if (!strpbrk(text, ",\"\n")) {
-    g_string_append(out, text);
-  } else {
-    GString *quoted = g_string_new(text);
-    g_string_replace(quoted, "\"", "\"\"", 0);
-    g_string_append_printf(out, "\"%s\"", quoted->str);
-    g_string_free(quoted, TRUE);
-  }
-  g_string_append_c(out, ',');
-}
-
-void ms_rows_number(GString *out, double value, char end) {
-  char text[32];
-  if (isfinite(value)) g_string_append(out, ms_double_text(value, text));
-  g_string_append_c(out, end);
-}
-
-/* --- gnuplot --------------------------------------------------------------------------------------------------- */
 /* NAME='text'; a single quote is doubled. */
 static void assign(GString *out, const char *name, const char *text) {
   GString *value = g_string_new(text);

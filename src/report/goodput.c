@@ -101,7 +101,6 @@ static void parts_table(GString *out, const MsGoodputResult *r) {
 
 static void outcome(GString *out, const MsGoodputResult *r) {
   char count[MS_TEXT];
-  double gpu_h = r->gpus / HOUR_S;
   if (r->runs == 0) {
     g_string_append(out, "\n  it makes no progress: failures come faster than it gets from one checkpoint to the next; "
                          "nothing was simulated\n");
@@ -123,8 +122,8 @@ static void outcome(GString *out, const MsGoodputResult *r) {
         out, "  %s tokens: %.2f days +-%.2f, 90 %%: %.2f to %.2f   (without any failure %.2f, closed form %.2f)\n",
         ms_text_count(r->goodput->budget.tokens, count), r->wall_s.mean / DAY_S, r->wall_s.error / DAY_S,
         r->wall_s.p5 / DAY_S, r->wall_s.p95 / DAY_S, r->work_s / DAY_S, r->expected_s / DAY_S);
-    g_string_append_printf(out, "  GPU-hours        %.4g M, 90 %%: %.4g to %.4g M\n", r->wall_s.mean * gpu_h / 1e6,
-                           r->wall_s.p5 * gpu_h / 1e6, r->wall_s.p95 * gpu_h / 1e6);
+    g_string_append_printf(out, "  GPU-hours        %.4g M, 90 %%: %.4g to %.4g M\n", r->gpu_hours.mean / 1e6,
+                           r->gpu_hours.p5 / 1e6, r->gpu_hours.p95 / 1e6);
     if (r->unfinished > 0)
       g_string_append_printf(out, "  ! %d runs were given up at 10 times the useful time\n", r->unfinished);
   }
@@ -147,76 +146,88 @@ char *ms_report_goodput(const MsGoodputResult *r, unsigned flags) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------ */
-static void put_spread(MsJsonOut *out, const char *key, const MsRunSpread *s, double scale) {
-  ms_json_out_object(out, key);
-  ms_json_out_double(out, "mean", s->mean * scale);
-  ms_json_out_double(out, "standard_error", s->error * scale);
-  ms_json_out_double(out, "p5", s->p5 * scale);
-  ms_json_out_double(out, "p50", s->p50 * scale);
-  ms_json_out_double(out, "p95", s->p95 * scale);
-  ms_json_out_end(out);
+/* --- figures --------------------------------------------------------------------------------------------------- */
+#define S MsRunSpread
+static const MsFigure spread_rows[] = {MS_FIGURE(F64, S, mean, "", "over the simulated runs"),
+                                       MS_FIGURE_AS("standard_error", F64, S, error, "", "of the mean"),
+                                       MS_FIGURE(F64, S, p5, "", "a twentieth of the runs has less"),
+                                       MS_FIGURE(F64, S, p50, "", "median"),
+                                       MS_FIGURE(F64, S, p95, "", "a twentieth of the runs has more"),
+                                       {0}};
+#undef S
+static const MsFigures spread_figures = {"spread", "Over the simulated runs of a goodput study.", spread_rows};
+
+static const MsGoodput *study(const void *o) { return ((const MsGoodputResult *)o)->goodput; }
+static const char *name(const void *o) { return study(o)->name; }
+static const char *run_name(const void *o) { return study(o)->run->name; }
+static const char *reliability(const void *o) { return study(o)->reliability.name; }
+static double seed(const void *o) { return study(o)->monte_carlo.seed; }
+static gboolean was_simulated(const void *o) { return ((const MsGoodputResult *)o)->runs > 0; }
+
+static const void *failure(const void *o, guint i, MsFigureCursor *room) {
+  return ms_figure_place(o, i, (guint)study(o)->reliability.n, room);
+}
+static const char *component(const void *c) {
+  return ms_component_words
+      [MS_FIGURE_OWNER(MsGoodputResult, c)->goodput->reliability.failure[MS_FIGURE_I(c)].component];
+}
+static double per_day(const void *c) { return MS_FIGURE_OWNER(MsGoodputResult, c)->kind_Hz[MS_FIGURE_I(c)] * DAY_S; }
+static double in_run(const void *c) {
+  const MsGoodputResult *r = MS_FIGURE_OWNER(MsGoodputResult, c);
+  return r->runs > 0 ? r->kind_failures[MS_FIGURE_I(c)] : NAN;
 }
 
-static void put_closed(const MsGoodputResult *r, MsJsonOut *out) {
-  ms_json_out_object(out, "closed_form");
-  ms_json_out_double(out, "mtbf_s", r->mtbf_s);
-  ms_json_out_double(out, "young_interval_s", r->young_s);
-  ms_json_out_double(out, "daly_interval_s", r->daly_s);
-  ms_json_out_double(out, "optimal_interval_s", r->optimal_s);
-  ms_json_out_double(out, "interval_s", r->model.interval_s);
-  ms_json_out_double(out, "effective_time", r->ettr);
-  ms_json_out_double(out, "effective_time_first_order", r->ettr_first_order);
-  ms_json_out_double(out, "wall_s", r->expected_s);
-  ms_json_out_double(out, "spares_short", r->shortage);
-  ms_json_out_end(out);
-}
+#define S       MsGoodputResult
+#define UNKNOWN .flags = MS_FIGURE_NULLABLE
+static const MsFigure simulated_rows[] = {
+    MS_FIGURE_PART("effective_time", S, ettr_runs, &spread_figures, .doc = "share of time that trains"),
+    MS_FIGURE_PART("wall_s", S, wall_s, &spread_figures, .unit = "s", .doc = "of the budget"),
+    MS_FIGURE_PART("gpu_hours", S, gpu_hours, &spread_figures, .unit = "h", .doc = "of all GPUs"),
+    MS_FIGURE_PART("interruptions", S, failures, &spread_figures, .doc = "in a run"),
+    MS_FIGURE_PART("tokens", S, tokens, &spread_figures, .doc = "trained"),
+    MS_FIGURE_AS("planned_restarts", F64, S, planned, "", "mean of a run"),
+    MS_FIGURE_BY_WORD("parts_s", S, part_s, ms_goodput_part_words, "s",
+                      "work, rework, slowed, checkpoint, recovery, waiting"),
+    {0}};
+static const MsFigures simulated_figures = {.rows = simulated_rows};
 
-static void put_runs(const MsGoodputResult *r, MsJsonOut *out) {
-  ms_json_out_object(out, "monte_carlo");
-  ms_json_out_int(out, "runs", r->runs);
-  ms_json_out_int(out, "seed", r->goodput->monte_carlo.seed);
-  ms_json_out_int(out, "unfinished", r->unfinished);
-  if (r->runs > 0) {
-    put_spread(out, "effective_time", &r->ettr_runs, 1);
-    put_spread(out, "wall_s", &r->wall_s, 1);
-    put_spread(out, "gpu_hours", &r->wall_s, r->gpus / HOUR_S);
-    put_spread(out, "interruptions", &r->failures, 1);
-    put_spread(out, "tokens", &r->tokens, 1);
-    ms_json_out_double(out, "planned_restarts", r->planned);
-    ms_json_out_object(out, "parts_s");
-    for (int p = 0; ms_goodput_part_words[p]; p++) ms_json_out_double(out, ms_goodput_part_words[p], r->part_s[p]);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-}
+static const MsFigure goodput_rows[] = {
+    MS_FIGURE_TEXT("name", name, "of the study"),
+    MS_FIGURE_TEXT("run", run_name, "the scenario that fails"),
+    MS_FIGURE_TEXT("reliability", reliability, "the profile", UNKNOWN),
+    MS_FIGURE(INT, S, gpus, "", "spare nodes not counted"),
+    MS_FIGURE(INT, S, nodes, "", "of the job"),
+    MS_FIGURE(F64, S, step_time_s, "s", "predicted"),
+    MS_FIGURE(F64, S, checkpoint_B, "B", "of the job"),
+    MS_FIGURE_AS("stall_s", F64, S, model.stall_s, "s", "training stands still for a checkpoint"),
+    MS_FIGURE_AS("write_s", F64, S, model.write_s, "s", "until it is safe"),
+    MS_FIGURE(F64, S, load_s, "s", "of a checkpoint, after a failure"),
+    MS_FIGURE(F64, S, work_s, "s", "undisturbed length of the budget; null: none", UNKNOWN),
+    MS_FIGURE_EACH("failures", LIST, failure,
+                   MS_FIGURES(MS_FIGURE_TEXT("component", component, "what fails"),
+                              MS_FIGURE_OF("per_day", F64, per_day, "1/d", "failures of the whole job"),
+                              MS_FIGURE_OF("in_run", F64, in_run, "", "mean over the simulated runs", UNKNOWN))),
+    MS_FIGURE_GROUP(
+        "closed_form",
+        MS_FIGURES(
+            MS_FIGURE(F64, S, mtbf_s, "s", "mean time between failures of the job", UNKNOWN),
+            MS_FIGURE_AS("young_interval_s", F64, S, young_s, "s", "of checkpoints, by Young's formula", UNKNOWN),
+            MS_FIGURE_AS("daly_interval_s", F64, S, daly_s, "s", "by Daly's", UNKNOWN),
+            MS_FIGURE_AS("optimal_interval_s", F64, S, optimal_s, "s", "with most effective time", UNKNOWN),
+            MS_FIGURE_AS("interval_s", F64, S, model.interval_s, "s", "the one in use", UNKNOWN),
+            MS_FIGURE_AS("effective_time", F64, S, ettr, "1", "share of time that trains"),
+            MS_FIGURE_AS("effective_time_first_order", F64, S, ettr_first_order, "1", "the same for rare failures"),
+            MS_FIGURE_AS("wall_s", F64, S, expected_s, "s", "of the budget", UNKNOWN),
+            MS_FIGURE_AS("spares_short", F64, S, shortage, "1", "share of time without a spare node"))),
+    MS_FIGURE_GROUP("monte_carlo", MS_FIGURES(MS_FIGURE(INT, S, runs, "", "simulated; 0: it makes no progress"),
+                                              MS_FIGURE_OF("seed", INT, seed, "", "of the random numbers"),
+                                              MS_FIGURE(INT, S, unfinished, "", "given up at 10 times the useful time"),
+                                              {.type = MS_FIGURE_MEMBERS,
+                                               .sub = &simulated_figures,
+                                               .when = was_simulated,
+                                               .only = "these are left out with no runs"})),
+    {0}};
+#undef S
+const MsFigures ms_goodput_figures = {"goodput", "`moesim goodput --json`.", goodput_rows};
 
-char *ms_report_goodput_json(const MsGoodputResult *r) {
-  const MsGoodput *g = r->goodput;
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", g->name);
-  ms_json_out_string(out, "run", g->run->name);
-  ms_json_out_string(out, "reliability", g->reliability.name);
-  ms_json_out_int(out, "gpus", r->gpus);
-  ms_json_out_int(out, "nodes", r->nodes);
-  ms_json_out_double(out, "step_time_s", r->step_time_s);
-  ms_json_out_double(out, "checkpoint_B", r->checkpoint_B);
-  ms_json_out_double(out, "stall_s", r->model.stall_s);
-  ms_json_out_double(out, "write_s", r->model.write_s);
-  ms_json_out_double(out, "load_s", r->load_s);
-  ms_json_out_double(out, "work_s", r->work_s);
-  ms_json_out_array(out, "failures");
-  for (int k = 0; k < g->reliability.n; k++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "component", ms_component_words[g->reliability.failure[k].component]);
-    ms_json_out_double(out, "per_day", r->kind_Hz[k] * DAY_S);
-    ms_json_out_double(out, "in_run", r->runs > 0 ? r->kind_failures[k] : NAN);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  put_closed(r, out);
-  put_runs(r, out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
-}
+char *ms_report_goodput_json(const MsGoodputResult *r) { return ms_figures_json(&ms_goodput_figures, r); }

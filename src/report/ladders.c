@@ -77,42 +77,46 @@ char *ms_report_ladders(const MsLadders *all) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------ */
-static void write_order(const MsOrder *order, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_int(out, "pairs", order->pairs);
-  ms_json_out_int(out, "right", order->right);
-  ms_json_out_int(out, "wrong", order->wrong);
-  ms_json_out_double(out, "tau", ms_order_tau(order));
-  ms_json_out_double(out, "share_right", order->pairs > 0 ? (double)order->right / order->pairs : NAN);
-  ms_json_out_end(out);
+/* --- figures --------------------------------------------------------------------------------------------------- */
+static double order_tau(const void *order) { return ms_order_tau(order); }
+static double share_right(const void *order) {
+  const MsOrder *o = order;
+  return o->pairs > 0 ? (double)o->right / o->pairs : NAN;
 }
 
-void ms_report_ladders_json(const MsLadders *all, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_double(out, "mean_tau", all->mean_tau);
-  write_order(&all->all, "pooled", out);
-  write_order(&all->published, "published", out);
-  write_order(&all->clear, "clear", out);
-  write_order(&all->single_all, "single_knob_all", out);
-  write_order(&all->single, "single_knob", out);
-  write_order(&all->single_published, "single_knob_published", out);
-  ms_json_out_object(out, "by_knob");
-  for (guint i = 0; i < all->n_knobs; i++) write_order(&all->knobs[i].order, all->knobs[i].knob, out);
-  ms_json_out_end(out);
-  ms_json_out_array(out, "ladders");
-  for (guint i = 0; i < all->n; i++) {
-    const MsLadder *l = &all->ladders[i];
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "name", l->name);
-    ms_json_out_string(out, "kind", l->kind);
-    ms_json_out_bool(out, "published", l->published);
-    ms_json_out_int(out, "runs", l->found);
-    write_order(&l->order, "order", out);
-    write_order(&l->single, "single_knob", out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_int(out, "skipped", all->skipped);
-  ms_json_out_end(out);
-}
+#define UNKNOWN .flags = MS_FIGURE_NULLABLE
+static const MsFigure order_rows[] = {
+    MS_FIGURE(UINT, MsOrder, pairs, "", "right, wrong and ties of predictions"),
+    MS_FIGURE(UINT, MsOrder, right, "", "in the measured order"),
+    MS_FIGURE(UINT, MsOrder, wrong, "", "the other way round"),
+    MS_FIGURE_OF("tau", F64, order_tau, "1", "Kendall's: (right - wrong) / pairs", UNKNOWN),
+    MS_FIGURE_OF("share_right", F64, share_right, "1", "of the pairs", UNKNOWN),
+    {0}};
+static const MsFigures order_figures = {
+    "order", "Of pairs of runs: whether the faster one was predicted to be the faster.", order_rows};
+
+#define S                 MsLadders
+#define ORDER(k, S, m, d) MS_FIGURE_PART(k, S, m, &order_figures, .doc = d)
+static const MsFigure ladders_rows[] = {
+    MS_FIGURE(F64, S, mean_tau, "1", "mean of Kendall's tau over the ladders", UNKNOWN),
+    ORDER("pooled", S, all, "pairs of runs of all ladders"),
+    ORDER("published", S, published, "of published ladders"),
+    ORDER("clear", S, clear, "measured more than 1 % apart"),
+    ORDER("single_knob_all", S, single_all, "that differ in one key, with those less than 1 % apart"),
+    ORDER("single_knob", S, single, "that differ in one key"),
+    ORDER("single_knob_published", S, single_published, "of these in published ladders"),
+    MS_FIGURE_ARRAY(
+        "by_knob", MAP, S, knobs, n_knobs,
+        MS_FIGURES({.key = "", .type = MS_FIGURE_OBJECT, .offset = offsetof(MsKnob, order), .sub = &order_figures}),
+        .name = ms_figure_first_string, .doc = "by the key in which the two differ"),
+    MS_FIGURE_ARRAY("ladders", LIST, S, ladders, n,
+                    MS_FIGURES(MS_FIGURE(STRING, MsLadder, name, "", "of the set of runs"),
+                               MS_FIGURE(STRING, MsLadder, kind, "", "what the set varies"),
+                               MS_FIGURE(BOOL, MsLadder, published, "", "as a series of its own"),
+                               MS_FIGURE_AS("runs", UINT, MsLadder, found, "", "with a predicted time"),
+                               ORDER("order", MsLadder, order, "all pairs"),
+                               ORDER("single_knob", MsLadder, single, "that differ in one key"))),
+    MS_FIGURE(UINT, S, skipped, "", "ladders with fewer than two validated runs"),
+    {0}};
+#undef S
+const MsFigures ms_ladders_figures = {.rows = ladders_rows};

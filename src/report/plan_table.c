@@ -191,12 +191,10 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
   }
 }
 
-static int shown(const MsPlan *plan, int top) { return top > 0 ? MIN(top, plan->n_best) : plan->n_best; }
-
 static void append_ranking(GString *out, const MsRequest *request, const MsPlan *plan, int top) {
   static const char *const number[] = {"#", "tp", "pp", "vpp", "ep", "dp"};
   static const char *const figure[] = {"step time", "tokens/s/GPU", "MFU %", "GiB", "comm %", "bubble %"};
-  OpenKeys keys = open_keys(request, plan, shown(plan, top));
+  OpenKeys keys = open_keys(request, plan, ms_plan_shown(plan, top));
   MsTable *table = ms_table_new();
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_column(table, number[i], TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
@@ -297,95 +295,4 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   }
   if (plan->n_best > 0) append_hint(out, plan);
   return g_string_free(out, FALSE);
-}
-
-/* --- JSON ------------------------------------------------------------------------------------------------------ */
-static void write_refusals(const MsPlan *plan, MsJsonOut *out) {
-  ms_json_out_array(out, "refused");
-  for (int i = 0; i < plan->n_refusals; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "rule", plan->refusals[i].name);
-    ms_json_out_int(out, "count", (gint64)plan->refusals[i].count);
-    ms_json_out_string(out, "example", plan->refusals[i].example);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-}
-
-char *ms_report_plan_so_far(const MsPlan *plan, double done) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_double(out, "done", done);
-  ms_json_out_int(out, "searched", (gint64)plan->searched);
-  ms_json_out_int(out, "simulated", (gint64)plan->simulated);
-  ms_json_out_array(out, "best");
-  for (int i = 0; i < plan->n_best; i++) {
-    const MsResult *r = plan->best[i].result;
-    const MsScenario *s = plan->best[i].scenario;
-    ms_json_out_object(out, NULL);
-    ms_json_out_double(out, "step_time_s", r->step_time_s);
-    ms_json_out_double(out, "tokens_per_s_per_gpu", r->tokens_per_s_per_gpu);
-    ms_json_out_double(out, "mfu", r->mfu);
-    ms_figures_write(&ms_memory_figures, r, "memory", out);
-    ms_json_out_object(out, "layout");
-    ms_json_out_int(out, "dp", r->dp);
-    ms_json_out_end(out);
-    ms_json_out_object(out, "scenario");
-    ms_json_out_object(out, "layout");
-    ms_json_out_int(out, "tp", s->layout.tp), ms_json_out_int(out, "cp", s->layout.cp),
-        ms_json_out_int(out, "pp", s->layout.pp);
-    ms_json_out_int(out, "vpp", s->layout.vpp), ms_json_out_int(out, "ep", s->layout.ep),
-        ms_json_out_int(out, "etp", s->layout.etp);
-    ms_json_out_end(out);
-    ms_json_out_object(out, "training");
-    ms_json_out_int(out, "micro_batch_size", s->training.micro_batch_size);
-    ms_json_out_end(out);
-    ms_json_out_end(out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
-}
-
-void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top,
-                            MsJsonOut *out) {
-  ms_json_out_string(out, "request", request->base->name);
-  ms_json_out_int(out, "searched", (gint64)plan->searched);
-  ms_json_out_int(out, "valid", (gint64)plan->valid);
-  ms_json_out_int(out, "feasible", (gint64)plan->feasible);
-  ms_json_out_int(out, "pruned", (gint64)plan->pruned);
-  ms_json_out_int(out, "simulated", (gint64)plan->simulated);
-  ms_json_out_int(out, "bounded", (gint64)plan->bounded);
-  ms_json_out_int(out, "screened", (gint64)plan->screened);
-  ms_json_out_int(out, "resumed", (gint64)plan->resumed);
-  g_autofree char *assumption = ms_objective_assumption(request);
-  ms_json_out_string(out, "objective", ms_goal_words[plan->objective]);
-  ms_json_out_string(out, "objective_unit", ms_objective_unit(plan->objective));
-  ms_json_out_string(out, "objective_assumes", assumption);
-  ms_json_out_double(out, "elapsed_s", plan->elapsed_s);
-  ms_json_out_bool(out, "interrupted", plan->interrupted);
-  ms_json_out_bool(out, "branched", plan->branched);
-  ms_json_out_double(out, "proven_within", ms_plan_gap(plan, request));
-  ms_json_out_double(out, "memory_limit_B", plan->memory_limit_B);
-  write_refusals(plan, out);
-  ms_json_out_array(out, "best");
-  for (int i = 0; i < shown(plan, top); i++) {
-    ms_json_out_object(out, NULL);
-    ms_figures_write_members(&ms_result_figures, plan->best[i].result, out);
-    ms_json_out_double(out, "objective_value", plan->best[i].figure);
-    ms_scenario_write(plan->best[i].scenario, "scenario", out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  if (extras && extras->reasons) ms_report_reasons_json(plan, extras->reasons, out);
-  if (extras && extras->robust) ms_report_robust_json(extras->robust, "robust", out);
-}
-
-char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_report_plan_members(request, plan, extras, top, out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
 }

@@ -1,4 +1,4 @@
-/* src/report/plot.c - rows of a validation as CSV, and as a scatter plot through gnuplot. */
+/* src/report/plot.c - rows of a validation as a scatter plot through gnuplot. */
 #include <math.h>
 #include <string.h>
 
@@ -6,27 +6,6 @@
 #include "report/gnuplot.h"
 #include "report/report.h"
 
-char *ms_report_validation_csv(const MsValidation *v) {
-  GString *out = g_string_new("name,file,gpu,model,source,stack,confidence,metric,measured,predicted,error,error_band,"
-                              "inside_band,weight,counted\n");
-  for (guint i = 0; i < v->n_rows; i++) {
-    const MsValidateRow *row = &v->rows[i];
-    ms_rows_text(out, row->name ? row->name : ""), ms_rows_text(out, row->file);
-    ms_rows_text(out, row->label[MS_BY_GPU]), ms_rows_text(out, row->label[MS_BY_MODEL]),
-        ms_rows_text(out, row->label[MS_BY_SOURCE]);
-    ms_rows_text(out, row->label[MS_BY_STACK]), ms_rows_text(out, row->label[MS_BY_CONFIDENCE]),
-        ms_rows_text(out, ms_metric_words[row->metric]);
-    ms_rows_number(out, row->measured, ','), ms_rows_number(out, row->predicted, ','),
-        ms_rows_number(out, row->error, ',');
-    ms_rows_number(out, row->band, ',');
-    ms_rows_number(out, row->metric == MS_METRIC_STEP_TIME ? row->inside : NAN, ',');
-    ms_rows_number(out, row->weight, ',');
-    ms_rows_number(out, row->counted, '\n');
-  }
-  return g_string_free(out, FALSE);
-}
-
-/* --- gnuplot --------------------------------------------------------------------------------------------------- */
 /* Names of the GPUs that have times, in order, as gnuplot's list of words; NULL when there are none. (transfer full) */
 static char *gpus_of(const MsValidation *v) {
   g_autoptr(GTree) seen = g_tree_new((GCompareFunc)(void (*)(void))strcmp);

@@ -96,34 +96,24 @@ static char *comparison_text(const MsComparison *c, const char *a, const char *b
   return g_string_free(out, FALSE);
 }
 
-static void write_parts(const MsComparedPart *part, int n, const char *key, const char *a, const char *b,
-                        MsJsonOut *out) {
-  ms_json_out_array(out, key);
-  for (int i = 0; i < n; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "part", part[i].name);
-    ms_json_out_double(out, a, part[i].a);
-    ms_json_out_double(out, b, part[i].b);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-}
-
-static void put_comparison(const MsComparison *c, const char *key, const char *a, const char *b, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_array(out, "keys");
-  for (int i = 0; i < c->n_keys; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "key", c->key[i].path);
-    ms_json_out_string(out, a, c->key[i].a);
-    ms_json_out_string(out, b, c->key[i].b);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  write_parts(c->time, c->n_time, "time_s", a, b, out);
-  write_parts(c->memory, c->n_memory, "memory_B", a, b, out);
-  ms_json_out_end(out);
-}
+/* Two layouts under the keys `winner` and `other`. */
+#define BOTH(t, S, u, d, other)                                      \
+  MS_FIGURE_AS("winner", t, S, a, u, d, .flags = MS_FIGURE_ANY_KEY), \
+      MS_FIGURE_AS(other, t, S, b, u, NULL, .flags = MS_FIGURE_ANY_KEY)
+#define PART_BOTH(u, other)                                                                         \
+  MS_FIGURES(MS_FIGURE_AS("part", CHARS, MsComparedPart, name, "", "the largest difference first"), \
+             BOTH(F64, MsComparedPart, u, "of each of the two", other))
+#define COMPARISON(other)                                                                                   \
+  (&(const MsFigures){                                                                                      \
+      "comparison", "Of the winner with another: `*` are `winner` and the name of the other.",              \
+      (const MsFigure[]){                                                                                   \
+          MS_FIGURE_ARRAY(                                                                                  \
+              "keys", LIST, MsComparison, key, n_keys,                                                      \
+              MS_FIGURES(MS_FIGURE_AS("key", STRING, MsComparedKey, path, "", "that differs"),              \
+                         BOTH(STRING, MsComparedKey, "", "its value in each of the two, as JSON", other))), \
+          MS_FIGURE_ARRAY("time_s", LIST, MsComparison, time, n_time, PART_BOTH("s", other)),               \
+          MS_FIGURE_ARRAY("memory_B", LIST, MsComparison, memory, n_memory, PART_BOTH("B", other)),         \
+          {0}}})
 
 /* --- what would help ------------------------------------------------------------------------------------------- */
 /* The pipeline layout follows from the sizes, sequence parallelism from tp: said only when they are all that changed.
@@ -197,38 +187,57 @@ char *ms_report_reasons(const MsPlan *plan, const MsReasons *r) {
   return g_string_free(out, FALSE);
 }
 
-static void write_sensitivities(const MsSensitivities *s, MsJsonOut *out) {
-  ms_json_out_array(out, "sensitivities");
-  for (int i = 0; i < s->n; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "what", s->row[i].what);
-    ms_json_out_bool(out, "planned_again", s->row[i].planned);
-    ms_json_out_double(out, "step_time_s", s->row[i].step_time_s);
-    ms_json_out_double(out, "gain", s->row[i].gain);
-    if (s->row[i].change) put_comparison(s->row[i].change, "change", "winner", "new", out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
+/* --- figures --------------------------------------------------------------------------------------------------- */
+static const MsReasons *reasons_of(const void *o) { return ((const MsPrintedPlan *)o)->reasons; }
+static double winner_s(const void *o) { return ((const MsPrintedPlan *)o)->plan->best[0].result->step_time_s; }
+static double named_s(const void *o) { return ms_reasons_named(reasons_of(o))->step_time_s; }
+static double named_device_B(const void *o) { return ms_device_B(ms_reasons_named(reasons_of(o))); }
+static double named_fits(const void *o) {
+  return named_device_B(o) <= ((const MsPrintedPlan *)o)->plan->memory_limit_B;
 }
+static gboolean is_compared(const void *o) { return reasons_of(o)->compared != NULL; }
+static double named_slower(const void *o) { return named_s(o) / winner_s(o) - 1; }
+static const void *named(const void *o) { return reasons_of(o)->named; }
+static const void *compared(const void *o) { return reasons_of(o)->compared; }
+static const void *runner_up(const void *o) { return reasons_of(o)->runner_up; }
+static const void *has_named(const void *o) { return named(o) ? o : NULL; }
+static const void *sensitivities(const void *o) { return reasons_of(o)->sensitivities; }
 
-static void write_named(const MsPlan *plan, const MsReasons *r, MsJsonOut *out) {
-  const MsResult *named = ms_reasons_named(r);
-  double device_B = ms_device_B(named);
-  ms_json_out_object(out, "named");
-  ms_json_out_string(out, "name", r->named->name);
-  ms_json_out_string(out, "file", r->named->file);
-  ms_json_out_double(out, "step_time_s", named->step_time_s);
-  ms_json_out_double(out, "device_B", device_B);
-  ms_json_out_bool(out, "fits", device_B <= plan->memory_limit_B);
-  if (r->compared)
-    ms_json_out_double(out, "slower_than_winner", named->step_time_s / plan->best[0].result->step_time_s - 1);
-  if (r->compared) put_comparison(r->compared, "compared", "winner", "named", out);
-  ms_scenario_write(r->named, "scenario", out);
-  ms_json_out_end(out);
-}
-
-void ms_report_reasons_json(const MsPlan *plan, const MsReasons *r, MsJsonOut *out) {
-  if (r->sensitivities) write_sensitivities(r->sensitivities, out);
-  if (r->runner_up) put_comparison(r->runner_up, "runner_up", "winner", "runner_up", out);
-  if (r->named) write_named(plan, r, out);
-}
+#define S MsSensitivity
+static const MsFigures sensitivity_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE(STRING, S, what, "", "what would help the winner"),
+        MS_FIGURE_AS("planned_again", BOOL, S, planned, "", "in its neighbourhood; else its own layout"),
+        MS_FIGURE(F64, S, step_time_s, "s", "of the best then"),
+        MS_FIGURE(F64, S, gain, "1", "1 - that / the winner's"),
+        {.key = "change",
+         .type = MS_FIGURE_OBJECT,
+         .offset = offsetof(S, change),
+         .pointer = TRUE,
+         .sub = COMPARISON("new"),
+         .doc = "where another layout wins then",
+         .only = "rare"},
+        {0}}};
+#undef S
+static const MsFigure reasons_rows[] = {
+    {.type = MS_FIGURE_MEMBERS,
+     .at = sensitivities,
+     .sub = MS_FIGURES(MS_FIGURE_ARRAY("sensitivities", LIST, MsSensitivities, row, n, &sensitivity_figures)),
+     .only = "`--explain`"},
+    MS_FIGURE_FOUND("runner_up", runner_up, COMPARISON("runner_up"), .only = "`--explain`"),
+    MS_FIGURE_FOUND(
+        "named", has_named,
+        MS_FIGURES({.type = MS_FIGURE_MEMBERS,
+                    .at = named,
+                    .sub = MS_FIGURES(MS_FIGURE(STRING, MsScenario, name, "", "of the layout to compare with"),
+                                      MS_FIGURE(STRING, MsScenario, file, "", "where it stands"))},
+                   MS_FIGURE_OF("step_time_s", F64, named_s, "s", "its step"),
+                   MS_FIGURE_OF("device_B", F64, named_device_B, "B", "memory of its fullest stage"),
+                   MS_FIGURE_OF("fits", BOOL, named_fits, "", "into the memory of the request"),
+                   MS_FIGURE_OF("slower_than_winner", F64, named_slower, "1", "its step over the winner's - 1",
+                                .when = is_compared),
+                   MS_FIGURE_FOUND("compared", compared, COMPARISON("named"), .only = ""),
+                   MS_FIGURE_FILE_OF("scenario", named, ms_report_scenario, "complete: it runs")),
+        .only = "`--compare`"),
+    {0}};
+const MsFigures ms_reasons_figures = {.rows = reasons_rows};

@@ -47,9 +47,26 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
 /* One line while it is searched: what was found so far, in short. */
 char *ms_report_plan_so_far(const MsPlan *plan, double done);
 char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top);
-/* Its members alone, into the object that is open. */
-void ms_report_plan_members(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top,
-                            MsJsonOut *out);
+/* --- plan_figures.c: what the JSON of a plan is made of --- */
+typedef struct { /* a plan as it is printed */
+  const MsRequest *request;
+  const MsPlan *plan;
+  const MsReasons *reasons; /* NULL: none */
+  const MsRobust *robust;   /* NULL: none */
+  int shown;                /* of the ranking */
+  char *assumes;            /* what the objective assumes; to be freed, NULL: nothing */
+} MsPrintedPlan;
+MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top);
+int ms_plan_shown(const MsPlan *plan, int top); /* rows of at most `top` (0: all) */
+void ms_report_scenario(const void *scenario, const char *key,
+                        MsJsonOut *out); /* `write` of a row that is a scenario */
+
+/* --- tables of figures, one per object that the verbs print (ms_result_figures is in sim/result.h) --- */
+extern const MsFigures ms_plan_figures, ms_sweep_figures, ms_whatif_figures, ms_check_figures, ms_goodput_figures,
+    ms_validation_figures, ms_crossval_figures;
+extern const MsFigures ms_error_figures, ms_ladders_figures; /* of MsErrorSummary, of MsLadders */
+extern const MsFigures ms_reasons_figures;                   /* of an MsPrintedPlan with reasons */
+extern const MsFigures ms_robust_figures;                    /* of MsRobust */
 
 /* --- sweep.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_sweep(const MsSweep *sweep);
@@ -60,12 +77,9 @@ gboolean ms_report_sweep_plot(const MsSweep *sweep, const char *filename, GError
 
 /* --- reasons.c ------------------------------------------------------------------------------------------------- */
 char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);
-void ms_report_reasons_json(const MsPlan *plan, const MsReasons *reasons,
-                            MsJsonOut *out); /* members of the object that is open */
 
 /* --- robust.c -------------------------------------------------------------------------------------------------- */
 char *ms_report_robust(const MsRobust *robust, int top);
-void ms_report_robust_json(const MsRobust *robust, const char *key, MsJsonOut *out);
 
 /* --- validation.c ---------------------------------------------------------------------------------------------- */
 char *ms_report_validation(const MsValidation *validation, const MsValidateOptions *options, unsigned flags);
@@ -75,7 +89,6 @@ char *ms_report_validation_json(const MsValidation *validation, const MsLadders 
 
 /* --- ladders.c ------------------------------------------------------------------------------------------------- */
 char *ms_report_ladders(const MsLadders *ladders);
-void ms_report_ladders_json(const MsLadders *ladders, const char *key, MsJsonOut *out);
 
 /* --- crossval.c ------------------------------------------------------------------------------------------------ */
 char *ms_report_crossval(const MsCrossval *crossval);

@@ -56,34 +56,48 @@ char *ms_report_robust(const MsRobust *r, int top) {
   return g_string_free(out, FALSE);
 }
 
-static void write_row(const MsRobust *r, const MsRobustRow *row, MsJsonOut *out) {
-  ms_json_out_object(out, NULL);
-  ms_json_out_double(out, "expected_s", row->expected_s);
-  ms_json_out_double(out, "p95_s", row->p95_s);
-  ms_json_out_double(out, "step_time_s", row->entry->result->step_time_s);
-  ms_json_out_int(out, "place_nominal", row->place);
-  ms_json_out_int(out, "place_p95", row->place_p95);
-  ms_json_out_array(out, "states_s");
-  for (int d = 0; d < r->disturbances->n; d++) ms_json_out_double(out, NULL, row->state_s[d]);
-  ms_json_out_end(out);
-  ms_scenario_write(row->entry->scenario, "scenario", out);
-  ms_json_out_end(out);
+/* --- figures --------------------------------------------------------------------------------------------------- */
+static const MsRobustRow *row_of(const void *c) { return &MS_FIGURE_OWNER(MsRobust, c)->row[MS_FIGURE_I(c)]; }
+static const void *ranked(const void *robust, guint i, MsFigureCursor *room) {
+  return ms_figure_place(robust, i, (guint)((const MsRobust *)robust)->n, room);
 }
+static const void *row_at(const void *c) { return row_of(c); }
+static double nominal_s(const void *c) { return row_of(c)->entry->result->step_time_s; }
+static const void *row_scenario(const void *c) { return row_of(c)->entry->scenario; }
+static const void *state_s(const void *c, guint i, MsFigureCursor *room) {
+  (void)room;
+  return i < (guint)MS_FIGURE_OWNER(MsRobust, c)->disturbances->n ? &row_of(c)->state_s[i] : NULL;
+}
+static const void *disturbances(const void *robust) { return ((const MsRobust *)robust)->disturbances; }
 
-void ms_report_robust_json(const MsRobust *r, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_bool(out, "proven", r->proven);
-  ms_json_out_double(out, "outside_s", r->outside_s); /* null: nothing is outside */
-  ms_json_out_array(out, "states");
-  for (int d = 0; d < r->disturbances->n; d++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "name", r->disturbances->row[d].name);
-    ms_json_out_double(out, "probability", r->disturbances->row[d].weight);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_array(out, "ranking");
-  for (int i = 0; i < r->n; i++) write_row(r, &r->row[i], out);
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-}
+#define S MsRobustRow
+static const MsFigure robust_rows[] = {
+    MS_FIGURE(BOOL, MsRobust, proven, "", "no layout outside the list can be better"),
+    MS_FIGURE(F64, MsRobust, outside_s, "s", "none outside expects less; null: none is outside",
+              .flags = MS_FIGURE_NULLABLE),
+    {.type = MS_FIGURE_MEMBERS,
+     .at = disturbances,
+     .sub = MS_FIGURES(MS_FIGURE_ARRAY(
+         "states", LIST, MsDisturbances, row, n,
+         MS_FIGURES(MS_FIGURE(STRING, MsDisturbance, name, "", "of the state"),
+                    MS_FIGURE_AS("probability", F64, MsDisturbance, weight, "1", "they add up to 1"))))},
+    MS_FIGURE_EACH(
+        "ranking", LIST, ranked,
+        MS_FIGURES(
+            {.type = MS_FIGURE_MEMBERS,
+             .at = row_at,
+             .sub = MS_FIGURES(MS_FIGURE(F64, S, expected_s, "s",
+                                         "mean step time over the states; null: some do not fit",
+                                         .flags = MS_FIGURE_NULLABLE),
+                               MS_FIGURE(F64, S, p95_s, "s", "of the states' steps", .flags = MS_FIGURE_NULLABLE))},
+            MS_FIGURE_OF("step_time_s", F64, nominal_s, "s", "undisturbed"),
+            {.type = MS_FIGURE_MEMBERS,
+             .at = row_at,
+             .sub = MS_FIGURES(MS_FIGURE_AS("place_nominal", INT, S, place, "", "by the undisturbed step, from 1"),
+                               MS_FIGURE(INT, S, place_p95, "", "by p95, from 1"))},
+            MS_FIGURE_EACH("states_s", LIST, state_s, &ms_figure_numbers, .unit = "s", .doc = "mean step in each state",
+                           .flags = MS_FIGURE_NULLABLE),
+            MS_FIGURE_FILE_OF("scenario", row_scenario, ms_report_scenario, "complete: it runs"))),
+    {0}};
+#undef S
+const MsFigures ms_robust_figures = {.rows = robust_rows};

@@ -89,40 +89,83 @@ char *ms_report_sweep(const MsSweep *s) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------ */
-static void write_place(const MsScenario *s, MsJsonOut *out) {
-  ms_json_out_string(out, "model", s->model->name);
-  ms_json_out_string(out, "hardware", s->hardware->name);
-  ms_json_out_int(out, "gpus", s->gpus);
+/* --- figures --------------------------------------------------------------------------------------------------- */
+typedef struct {
+  MsPrintedPlan plan;
+  const char *why;
+} Cell;
+typedef struct {
+  const MsSweep *sweep;
+  int n;
+  Cell *cell;
+} Printed;
+
+static const void *request_base(const void *cell) { return ((const Cell *)cell)->plan.request->base; }
+static const void *cell_plan(const void *cell) { return ((const Cell *)cell)->plan.plan ? cell : NULL; }
+static const void *front_point(const void *printed, guint i, MsFigureCursor *room) {
+  const MsSweep *s = ((const Printed *)printed)->sweep;
+  (void)room;
+  if (i >= (guint)s->n_points) return NULL;
+  return s->point[i].on_front ? (const void *)&s->point[i] : ms_figure_skip;
 }
+static const char *model(const void *scenario) { return ((const MsScenario *)scenario)->model->name; }
+static const char *hardware(const void *scenario) { return ((const MsScenario *)scenario)->hardware->name; }
+static const MsFigure place_rows[] = {MS_FIGURE_TEXT("model", model, "of this cell"),
+                                      MS_FIGURE_TEXT("hardware", hardware, "the machine"),
+                                      MS_FIGURE(INT, MsScenario, gpus, "", "how many"),
+                                      {0}};
+static const MsFigures place_figures = {.rows = place_rows};
+
+#define P MsParetoPoint
+static const MsFigure sweep_rows[] = {
+    {.type = MS_FIGURE_MEMBERS,
+     .offset = offsetof(Printed, sweep),
+     .pointer = TRUE,
+     .sub = MS_FIGURES(MS_FIGURE(BOOL, MsSweep, interrupted, "", "some cells may be missing"))},
+    MS_FIGURE_ARRAY(
+        "cells", LIST, Printed, cell, n,
+        MS_FIGURES(
+            {.type = MS_FIGURE_MEMBERS, .at = request_base, .sub = &place_figures},
+            MS_FIGURE(STRING, Cell, why, "", "why nothing could be planned there", .flags = MS_FIGURE_NULLABLE),
+            {.type = MS_FIGURE_MEMBERS,
+             .at = cell_plan,
+             .sub = &ms_plan_figures,
+             .only = "",
+             .doc = "one for each model, machine and number of GPUs; these keys stand alone where `why` is no null"})),
+    MS_FIGURE_EACH(
+        "front", LIST, front_point,
+        MS_FIGURES({.type = MS_FIGURE_MEMBERS,
+                    .offset = offsetof(P, scenario),
+                    .pointer = TRUE,
+                    .sub = &place_figures,
+                    .only = "`--front`"},
+                   MS_FIGURE(F64, P, step_time_s, "s",
+                             "no other layout of the same model is better in it, free memory and GPUs at once",
+                             .only = ""),
+                   MS_FIGURE(F64, P, device_B, "B", "memory of the fullest stage", .only = ""),
+                   MS_FIGURE(F64, P, free_B, "B", "what is left of the device", .only = ""),
+                   {.key = "scenario",
+                    .type = MS_FIGURE_FILE,
+                    .offset = offsetof(P, scenario),
+                    .pointer = TRUE,
+                    .write = ms_report_scenario,
+                    .doc = "complete: it runs",
+                    .only = ""})),
+    {0}};
+const MsFigures ms_sweep_figures = {
+    "sweep", "`moesim plan --json` of a request with lists of models, machines or GPUs, or with `--front`.",
+    sweep_rows};
 
 char *ms_report_sweep_json(const MsSweep *s) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_bool(out, "interrupted", s->interrupted);
-  ms_json_out_array(out, "cells");
+  g_autofree Cell *cell = g_new0(Cell, s->n_cells);
   for (int i = 0; i < s->n_cells; i++) {
-    ms_json_out_object(out, NULL);
-    write_place(s->cell[i].request->base, out);
-    ms_json_out_string(out, "why", s->cell[i].why);
-    if (s->cell[i].plan) ms_report_plan_members(s->cell[i].request, s->cell[i].plan, NULL, 0, out);
-    ms_json_out_end(out);
+    const MsSweepCell *from = &s->cell[i];
+    if (from->plan) cell[i].plan = ms_printed_plan(from->request, from->plan, NULL, 0);
+    cell[i].plan.request = from->request, cell[i].why = from->why;
   }
-  ms_json_out_end(out);
-  ms_json_out_array(out, "front");
-  for (int i = 0; i < s->n_points; i++) {
-    if (!s->point[i].on_front) continue;
-    ms_json_out_object(out, NULL);
-    write_place(s->point[i].scenario, out);
-    ms_json_out_double(out, "step_time_s", s->point[i].step_time_s);
-    ms_json_out_double(out, "device_B", s->point[i].device_B);
-    ms_json_out_double(out, "free_B", s->point[i].free_B);
-    ms_scenario_write(s->point[i].scenario, "scenario", out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
+  char *text = ms_figures_json(&ms_sweep_figures, &(Printed){s, s->n_cells, cell});
+  for (int i = 0; i < s->n_cells; i++) g_free(cell[i].plan.assumes);
+  return text;
 }
 
 /* --- picture --------------------------------------------------------------------------------------------------- */
@@ -144,9 +187,9 @@ gboolean ms_report_sweep_plot(const MsSweep *s, const char *filename, GError **e
   }
   for (int i = 0; i < s->n_points; i++) {
     const MsParetoPoint *p = &s->point[i];
-    ms_rows_number(rows, p->cell + 1, ',');
-    ms_rows_number(rows, p->gpus, ','), ms_rows_number(rows, p->step_time_s, ','),
-        ms_rows_number(rows, p->free_B / MS_GIB, ','), ms_rows_number(rows, p->on_front, '\n');
+    ms_csv_cell_number(rows, p->cell + 1, ',');
+    ms_csv_cell_number(rows, p->gpus, ','), ms_csv_cell_number(rows, p->step_time_s, ','),
+        ms_csv_cell_number(rows, p->free_B / MS_GIB, ','), ms_csv_cell_number(rows, p->on_front, '\n');
   }
   return ms_gnuplot("front.gp", rows->str, filename, (const char *const[]){"names", names->str, NULL}, error);
 }

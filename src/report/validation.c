@@ -8,23 +8,43 @@ enum { WORST_ROWS = 12, FEW_REFUSALS = 15 };
 
 static const char *const metric_title[] = {"step time", "peak memory"};
 
-/* --- text ------------------------------------------------------------------------------------------------------ */
-static void signed_percent(MsTable *table, double fraction) {
-  if (isnan(fraction)) ms_table_cell(table, "-");
-  else ms_table_cellf(table, "%+.1f %%", 100 * fraction);
+/* --- errors ---------------------------------------------------------------------------------------------------- */
+static const char *signed_percent(double fraction, char *buf) {
+  if (isnan(fraction)) return "-";
+  g_snprintf(buf, MS_TEXT, "%+.1f %%", 100 * fraction);
+  return buf;
 }
 
-static void plain_percent(MsTable *table, double fraction) {
-  char buf[MS_TEXT];
-  ms_table_cell(table, isnan(fraction) ? "-" : ms_text_percent(fraction, buf));
+static const char *plain_percent(double fraction, char *buf) {
+  return isnan(fraction) ? "-" : ms_text_percent(fraction, buf);
 }
+
+#define UNKNOWN              .flags = MS_FIGURE_NULLABLE
+#define S                    MsErrorSummary
+#define SHARE(k, m, t, p, d) MS_FIGURE_AS(k, F64, S, m, "1", d, UNKNOWN, .title = t, .print = p)
+static const MsFigure error_rows[] = {
+    MS_FIGURE(UINT, S, n, "", "runs", .title = "n"),
+    SHARE("mape", mape, "MAPE", plain_percent, "mean absolute relative error"),
+    SHARE("median_ape", median_ape, "median", plain_percent, "median of the absolute ones"),
+    SHARE("p90_ape", p90_ape, "p90", plain_percent, "a tenth is larger"),
+    SHARE("bias", bias, "bias", signed_percent, "mean signed relative error"),
+    SHARE("weighted_mape", weighted_mape, "weighted MAPE", plain_percent, "by the weights of the runs"),
+    SHARE("inside_band", inside, "in band", plain_percent, "share of runs inside their band"),
+    SHARE("common_term", common, "common", plain_percent, "band term with which 90 % of them would be inside"),
+    {0}};
+#undef S
+const MsFigures ms_error_figures = {"errors", "Of predictions: predicted / measured - 1.", error_rows};
+
+/* --- text ------------------------------------------------------------------------------------------------------ */
+
+static const char *const summary[] = {"n",           "mape",        "median_ape", "p90_ape", "bias", "weighted_mape",
+                                      "inside_band", "common_term", NULL};
 
 static MsTable *summary_table(const char *first) {
-  static const char *const column[] = {"n", "MAPE", "median", "p90", "bias", "weighted MAPE", "in band", "common"};
   MsTable *table = ms_table_new();
   ms_table_column(table, first, FALSE);
   ms_table_column(table, "compared", FALSE);
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  ms_figures_columns(&ms_error_figures, summary, table);
   return table;
 }
 
@@ -32,14 +52,7 @@ static void summary_row(MsTable *table, const char *name, MsMetric metric, const
   if (s->n == 0) return;
   ms_table_cell(table, name);
   ms_table_cell(table, metric_title[metric]);
-  ms_table_cellf(table, "%u", s->n);
-  plain_percent(table, s->mape);
-  plain_percent(table, s->median_ape);
-  plain_percent(table, s->p90_ape);
-  signed_percent(table, s->bias);
-  plain_percent(table, s->weighted_mape);
-  plain_percent(table, s->inside);
-  plain_percent(table, s->common);
+  ms_figures_cells(&ms_error_figures, summary, s, table);
 }
 
 static void append_table(GString *out, MsTable *table) {
@@ -68,11 +81,12 @@ static void append_worst(GString *out, const MsValidation *v, MsMetric metric) {
   ms_table_column(table, "GPU", FALSE);
   ms_table_column(table, "model", FALSE);
   for (guint i = 0; i < order->len && i < WORST_ROWS; i++) {
+    char percent[MS_TEXT];
     const MsValidateRow *row = g_ptr_array_index(order, i);
     ms_table_cell(table, row->name);
     ms_table_cellf(table, "%.4g", row->measured);
     ms_table_cellf(table, "%.4g", row->predicted);
-    signed_percent(table, row->error);
+    ms_table_cell(table, signed_percent(row->error, percent));
     ms_table_cell(table, row->label[MS_BY_GPU]);
     ms_table_cell(table, row->label[MS_BY_MODEL]);
   }
@@ -126,90 +140,89 @@ char *ms_report_validation(const MsValidation *v, const MsValidateOptions *optio
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------ */
-static void write_summary(const MsErrorSummary *s, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_int(out, "n", s->n);
-  ms_json_out_double(out, "mape", s->mape);
-  ms_json_out_double(out, "median_ape", s->median_ape);
-  ms_json_out_double(out, "p90_ape", s->p90_ape);
-  ms_json_out_double(out, "bias", s->bias);
-  ms_json_out_double(out, "weighted_mape", s->weighted_mape);
-  ms_json_out_double(out, "inside_band", s->inside);
-  ms_json_out_double(out, "common_term", s->common);
-  ms_json_out_end(out);
-}
+/* --- figures --------------------------------------------------------------------------------------------------- */
+static gboolean is_time(const void *row) { return ((const MsValidateRow *)row)->metric == MS_METRIC_STEP_TIME; }
+static const char *unit(const void *row) { return is_time(row) ? "s" : "GiB"; }
 
-static void write_row(const MsValidateRow *row, MsJsonOut *out) {
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", row->name);
-  ms_json_out_string(out, "metric", ms_metric_words[row->metric]);
-  ms_json_out_double(out, "measured", row->measured);
-  ms_json_out_double(out, "predicted", row->predicted);
-  ms_json_out_double(out, "error", row->error);
-  ms_json_out_string(out, "unit", row->metric == MS_METRIC_STEP_TIME ? "s" : "GiB");
-  ms_json_out_string(out, "from", row->from);
-  ms_json_out_double(out, "weight", row->weight);
-  ms_json_out_double(out, "rounding", row->rounding);
-  ms_json_out_bool(out, "counted", row->counted);
-  if (row->metric == MS_METRIC_STEP_TIME) {
-    ms_json_out_double(out, "error_band", row->band);
-    ms_json_out_bool(out, "inside_band", row->inside);
-  }
-  for (int by = MS_BY_GPU; by < MS_N_BYS; by++) ms_json_out_string(out, ms_by_words[by], row->label[by]);
-  ms_json_out_string(out, "file", row->file);
-  ms_json_out_end(out);
-}
+#define S MsValidateRow
+static const MsFigure row_rows[] = {
+    MS_FIGURE(STRING, S, name, "", "of the scenario"),
+    MS_FIGURE_WORDS("metric", S, metric, ms_metric_words, "step_time or peak_memory"),
+    MS_FIGURE(F64, S, measured, "", "in the unit below"),
+    MS_FIGURE(F64, S, predicted, "", "in the same", UNKNOWN),
+    MS_FIGURE(F64, S, error, "1", "predicted / measured - 1", UNKNOWN),
+    MS_FIGURE_TEXT("unit", unit, "s or GiB"),
+    MS_FIGURE(STRING, S, from, "", "key of `measured` that it was compared with"),
+    MS_FIGURE(F64, S, weight, "", "of the run; 0: not in the summaries"),
+    MS_FIGURE(F64, S, rounding, "1", "half of the last printed digit, as a share", UNKNOWN),
+    MS_FIGURE(BOOL, S, counted, "", "in the summaries"),
+    MS_FIGURE_AS("error_band", F64, S, band, "1", "of the predicted time", UNKNOWN, .when = is_time, .only = "times"),
+    MS_FIGURE_AS("inside_band", BOOL, S, inside, "", "the measured time is within it", .when = is_time,
+                 .only = "times"),
+    MS_FIGURE_AS("gpu", STRING, S, label[MS_BY_GPU], "", "the machine"),
+    MS_FIGURE_AS("model", STRING, S, label[MS_BY_MODEL], "", "what was trained"),
+    MS_FIGURE_AS("source", STRING, S, label[MS_BY_SOURCE], "", "folder of the file", UNKNOWN),
+    MS_FIGURE_AS("confidence", STRING, S, label[MS_BY_CONFIDENCE], "", "how well its configuration is known", UNKNOWN),
+    MS_FIGURE_AS("stack", STRING, S, label[MS_BY_STACK], "", "software"),
+    MS_FIGURE(STRING, S, file, "", "of the scenario"),
+    {0}};
+#undef S
+static const MsFigures row_figures = {.rows = row_rows};
 
-static void write_refusals(const MsValidation *v, MsJsonOut *out) {
-  ms_json_out_array(out, "refused");
-  for (guint i = 0; i < v->n_refusals; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "reason", v->refusals[i].reason);
-    ms_json_out_int(out, "n", v->refusals[i].n);
-    ms_json_out_string(out, "example", v->refusals[i].example);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-}
+#define METRICS(S, m, ...)                                                                \
+  MS_FIGURE_PART("step_time", S, m[MS_METRIC_STEP_TIME], &ms_error_figures, __VA_ARGS__), \
+      MS_FIGURE_PART("peak_memory", S, m[MS_METRIC_PEAK_MEMORY], &ms_error_figures, __VA_ARGS__)
+#define GROUPS(k, m, n, ...)                                                                      \
+  MS_FIGURE_ARRAY(k, MAP, S, v.m, v.n, MS_FIGURES(METRICS(MsValidateGroup, metric, __VA_ARGS__)), \
+                  .name = ms_figure_first_string)
+typedef struct { /* what is printed beside the validation itself */
+  MsValidation v;
+  const MsLadders *ladders;
+  MsFidelity fidelity;
+} Printed;
 
-static void write_fit(const MsValidation *v, MsJsonOut *out) {
-  ms_json_out_object(out, "fits");
-  ms_json_out_int(out, "out_of_memory", v->oom_measured);
-  ms_json_out_int(out, "out_of_memory_agreed", v->oom_agreed);
-  ms_json_out_int(out, "ran", v->fit_measured);
-  ms_json_out_int(out, "ran_predicted_infeasible", v->fit_refused);
-  ms_json_out_end(out);
-}
-
-static void write_groups(const MsValidateGroup *groups, guint n, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  for (guint g = 0; g < n; g++) {
-    ms_json_out_object(out, groups[g].name);
-    for (int m = 0; m < MS_N_METRICS; m++) write_summary(&groups[g].metric[m], ms_metric_words[m], out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-}
+#define S          Printed
+#define V(t, m, d) MS_FIGURE_AS(#m, t, S, v.m, "", d)
+static const MsFigure validation_rows[] = {
+    MS_FIGURE_ARRAY("rows", LIST, S, v.rows, v.n_rows, &row_figures),
+    MS_FIGURE_GROUP("summary", MS_FIGURES(METRICS(S, v.metric))),
+    GROUPS("by", groups, n_groups, .only = "`--by`"),
+    GROUPS("confidence", confidence, n_confidence),
+    {.key = "ladders",
+     .type = MS_FIGURE_OBJECT,
+     .offset = offsetof(S, ladders),
+     .pointer = TRUE,
+     .sub = &ms_ladders_figures,
+     .only = "rare: `--ladders`"},
+    MS_FIGURE_GROUP(
+        "fits", MS_FIGURES(MS_FIGURE_AS("out_of_memory", UINT, S, v.oom_measured, "", "runs that ran out of memory"),
+                           MS_FIGURE_AS("out_of_memory_agreed", UINT, S, v.oom_agreed, "", "of these predicted so"),
+                           MS_FIGURE_AS("ran", UINT, S, v.fit_measured, "", "runs that fitted"),
+                           MS_FIGURE_AS("ran_predicted_infeasible", UINT, S, v.fit_refused, "",
+                                        "of these predicted not to fit"))),
+    V(UINT, files, "looked at"),
+    V(UINT, predicted, "of them"),
+    MS_FIGURE_ARRAY(
+        "refused", LIST, S, v.refusals, v.n_refusals,
+        MS_FIGURES(MS_FIGURE(STRING, MsValidateRefusal, reason, "",
+                             "why files were not predicted, numbers replaced by #", .only = "rare"),
+                   MS_FIGURE(UINT, MsValidateRefusal, n, "", "files", .only = "rare"),
+                   MS_FIGURE(STRING, MsValidateRefusal, example, "", "message of the first one", .only = "rare"))),
+    MS_FIGURE_WORDS("fidelity", S, fidelity, ms_fidelity_words, "bound, fast or full"),
+    V(F64, elapsed_s, "of the whole validation"),
+    {0}};
+#undef S
+const MsFigures ms_validation_figures = {"validate", "`moesim validate --json`.", validation_rows};
 
 char *ms_report_validation_json(const MsValidation *v, const MsLadders *ladders, const MsValidateOptions *options) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_array(out, "rows");
-  for (guint i = 0; i < v->n_rows; i++) write_row(&v->rows[i], out);
-  ms_json_out_end(out);
-  ms_json_out_object(out, "summary");
-  for (int m = 0; m < MS_N_METRICS; m++) write_summary(&v->metric[m], ms_metric_words[m], out);
-  ms_json_out_end(out);
-  write_groups(v->groups, v->n_groups, "by", out);
-  write_groups(v->confidence, v->n_confidence, "confidence", out);
-  if (ladders) ms_report_ladders_json(ladders, "ladders", out);
-  write_fit(v, out);
-  ms_json_out_int(out, "files", v->files);
-  ms_json_out_int(out, "predicted", v->predicted);
-  write_refusals(v, out);
-  ms_json_out_string(out, "fidelity", ms_fidelity_words[options->fidelity]);
-  ms_json_out_double(out, "elapsed_s", v->elapsed_s);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
+  return ms_figures_json(&ms_validation_figures, &(Printed){*v, ladders, options->fidelity});
+}
+
+char *ms_report_validation_csv(const MsValidation *v) {
+  static const char *const columns[] = {"name",        "file",   "gpu",      "model",     "source", "stack",
+                                        "confidence",  "metric", "measured", "predicted", "error",  "error_band",
+                                        "inside_band", "weight", "counted",  NULL};
+  GString *out = ms_figures_csv(columns);
+  for (guint i = 0; i < v->n_rows; i++) ms_figures_csv_cells(&row_figures, columns, &v->rows[i], '\n', out);
+  return g_string_free(out, FALSE);
 }

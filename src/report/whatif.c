@@ -170,67 +170,108 @@ char *ms_report_whatif(const MsWhatifRun *run, unsigned flags) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------ */
-static void put_parts(MsJsonOut *out, const char *key, const char *const *word, int n, const double *part,
-                      const double *base) {
-  ms_json_out_object(out, key);
-  for (int p = 0; p < n; p++) ms_json_out_double(out, word[p], base ? part[p] - base[p] : part[p]);
-  ms_json_out_end(out);
+/* --- figures --------------------------------------------------------------------------------------------------- */
+/* A point is a place of the run: 0 its base, then the points. */
+static const MsWhatifRun *run_of(const void *point) { return MS_FIGURE_OWNER(MsWhatifRun, point); }
+static const MsWhatifRow *row_of(const void *point) { return row_at(run_of(point), (int)MS_FIGURE_I(point) - 1); }
+static const void *row(const void *point) { return row_of(point); }
+static const void *row_with_result(const void *point) { return row_of(point)->result ? row_of(point) : NULL; }
+static const void *result(const void *point) { return row_of(point)->result; }
+static const void *scenario_that_runs(const void *point) {
+  return row_of(point)->result ? row_of(point)->scenario : NULL;
+}
+static const void *point_itself(const void *point) { return point; }
+static const void *point_with_result(const void *point) { return result(point) ? point : NULL; }
+static gboolean is_no_base(const void *point) { return MS_FIGURE_I(point) > 0; }
+
+static double change_s(const void *point) { return row_of(point)->value_s - run_of(point)->base.value_s; }
+static double change_B(const void *point) {
+  return ms_device_B(row_of(point)->result) - ms_device_B(run_of(point)->base.result);
+}
+static const void *part(const void *point, guint i, MsFigureCursor *room) {
+  return ms_figure_place(point, i, MS_N_PARTS, room);
+}
+static const void *memory_part(const void *point, guint i, MsFigureCursor *room) {
+  return ms_figure_place(point, i, MS_N_MEMS, room);
+}
+static double part_change_s(const void *part) {
+  const MsFigureCursor *point = MS_FIGURE_OWNER(MsFigureCursor, part);
+  return row_of(point)->part_s[MS_FIGURE_I(part)] - run_of(point)->base.part_s[MS_FIGURE_I(part)];
+}
+static double part_change_B(const void *part) {
+  const MsFigureCursor *point = MS_FIGURE_OWNER(MsFigureCursor, part);
+  return row_of(point)->memory_B[MS_FIGURE_I(part)] - run_of(point)->base.memory_B[MS_FIGURE_I(part)];
 }
 
-static void put_settings(const MsWhatif *w, int index, MsJsonOut *out) {
-  ms_json_out_object(out, "set");
+static void put_settings(const void *point, const char *key, MsJsonOut *out) {
+  const MsWhatif *w = run_of(point)->whatif;
   g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
+  ms_json_out_object(out, key);
   for (int a = w->n_axes - 1; a >= 0; a--) { /* the last axis wins */
-    const MsAxisPoint *point = ms_whatif_at(w, index, a);
-    for (int i = 0; i < point->n; i++)
-      if (g_hash_table_add(seen, point->key[i])) ms_json_out_node(out, point->key[i], point->value[i]);
+    const MsAxisPoint *at = ms_whatif_at(w, (int)MS_FIGURE_I(point) - 1, a);
+    for (int i = 0; i < at->n; i++)
+      if (g_hash_table_add(seen, at->key[i])) ms_json_out_node(out, at->key[i], at->value[i]);
   }
   ms_json_out_end(out);
 }
 
-static void put_row(const MsWhatifRun *run, int index, MsJsonOut *out) {
-  const MsWhatifRow *row = row_at(run, index);
-  ms_json_out_object(out, index < 0 ? "base" : NULL);
-  ms_json_out_string(out, "label", row->label);
-  if (index >= 0) put_settings(run->whatif, index, out);
-  ms_json_out_string(out, "why", row->why);
-  ms_json_out_double(out, "value_s", row->value_s);
-  if (row->result) {
-    put_parts(out, "parts_s", ms_part_words, MS_N_PARTS, row->part_s, NULL);
-    put_parts(out, "memory_B", ms_mem_part_words, MS_N_MEMS, row->memory_B, NULL);
-    if (index >= 0) {
-      ms_json_out_object(out, "change");
-      ms_json_out_double(out, "value_s", row->value_s - run->base.value_s);
-      put_parts(out, "parts_s", ms_part_words, MS_N_PARTS, row->part_s, run->base.part_s);
-      ms_json_out_double(out, "device_B", ms_device_B(row->result) - ms_device_B(run->base.result));
-      put_parts(out, "memory_B", ms_mem_part_words, MS_N_MEMS, row->memory_B, run->base.memory_B);
-      ms_json_out_end(out);
-    }
-    ms_figures_write(&ms_result_figures, row->result, "result", out);
-    ms_scenario_write(row->scenario, "scenario", out);
-  } else {
-    ms_json_out_null(out, "result");
-  }
-  ms_json_out_end(out);
+#define S       MsWhatifRow
+#define UNKNOWN .flags = MS_FIGURE_NULLABLE
+#define OF_ROW(...) \
+  { .type = MS_FIGURE_MEMBERS, .at = row, .sub = MS_FIGURES(__VA_ARGS__) }
+static const MsFigure point_rows[] = {
+    OF_ROW(MS_FIGURE(STRING, S, label, "", "of the point")),
+    MS_FIGURE_FILE_OF("set", point_itself, put_settings, "keys that the point sets, with their values",
+                      .when = is_no_base, .only = "not of the base"),
+    OF_ROW(MS_FIGURE(STRING, S, why, "", "why there is no result", UNKNOWN),
+           MS_FIGURE(F64, S, value_s, "s", "of a step or token, as `per` says", UNKNOWN)),
+    {.type = MS_FIGURE_MEMBERS,
+     .at = row_with_result,
+     .only = "with a result",
+     .sub = MS_FIGURES(MS_FIGURE_BY_WORD("parts_s", S, part_s, ms_part_words, "s", "parts of the value, they add up"),
+                       MS_FIGURE_BY_WORD("memory_B", S, memory_B, ms_mem_part_words, "B", "of the fullest stage"))},
+    MS_FIGURE_FOUND(
+        "change", point_with_result,
+        MS_FIGURES(MS_FIGURE_OF("value_s", F64, change_s, "s", "against the base"),
+                   MS_FIGURE_EACH("parts_s", MAP, part, MS_FIGURES(MS_FIGURE_OF("", F64, part_change_s, "s", NULL)),
+                                  .words = ms_part_words, .unit = "s", .doc = "of each part"),
+                   MS_FIGURE_OF("device_B", F64, change_B, "B", "of the fullest stage"),
+                   MS_FIGURE_EACH("memory_B", MAP, memory_part,
+                                  MS_FIGURES(MS_FIGURE_OF("", F64, part_change_B, "B", NULL)),
+                                  .words = ms_mem_part_words, .unit = "B", .doc = "of each part")),
+        .when = is_no_base, .only = "not of the base"),
+    MS_FIGURE_FOUND("result", result, &ms_result_figures, UNKNOWN, .doc = "null where there is none"),
+    MS_FIGURE_FILE_OF("scenario", scenario_that_runs, ms_report_scenario, "complete: it runs", .only = "with a result"),
+    {0}};
+#undef S
+static const MsFigures point_figures = {"point", "Of a what-if study; its base is one too.", point_rows};
+
+typedef struct {
+  const MsWhatifRun *run;
+  MsFigureCursor base;
+} Printed;
+
+static const void *study(const void *printed) { return ((const Printed *)printed)->run->whatif; }
+static const void *point_at(const void *printed, guint i, MsFigureCursor *room) {
+  const MsWhatifRun *run = ((const Printed *)printed)->run;
+  return ms_figure_place(run, i + 1, (guint)run->n + 1, room);
 }
+static const MsFigure whatif_rows[] = {
+    {.type = MS_FIGURE_MEMBERS,
+     .at = study,
+     .sub = MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
+                       MS_FIGURE(STRING, MsWhatif, doc, "", "what it is about", UNKNOWN),
+                       MS_FIGURE_WORDS("per", MsWhatif, per, ms_whatif_per_words, "what value_s is of: step or token"),
+                       MS_FIGURE_ARRAY("axes", LIST, MsWhatif, axis, n_axes,
+                                       MS_FIGURES(MS_FIGURE_AS("", STRING, MsAxis, name, "", NULL)),
+                                       .doc = "their names"))},
+    MS_FIGURE_PART("base", Printed, base, &point_figures),
+    MS_FIGURE_EACH("points", LIST, point_at, &point_figures),
+    {0}};
+const MsFigures ms_whatif_figures = {"whatif", "`moesim whatif --json`.", whatif_rows};
 
 char *ms_report_whatif_json(const MsWhatifRun *run) {
-  const MsWhatif *w = run->whatif;
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", w->name);
-  ms_json_out_string(out, "doc", w->doc);
-  ms_json_out_string(out, "per", ms_whatif_per_words[w->per]);
-  ms_json_out_array(out, "axes");
-  for (int a = 0; a < w->n_axes; a++) ms_json_out_string(out, NULL, w->axis[a].name);
-  ms_json_out_end(out);
-  put_row(run, -1, out);
-  ms_json_out_array(out, "points");
-  for (int i = 0; i < run->n; i++) put_row(run, i, out);
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
+  return ms_figures_json(&ms_whatif_figures, &(Printed){run, {run, 0}});
 }
 
 /* --- CSV ------------------------------------------------------------------------------------------------------- */
@@ -248,20 +289,21 @@ static void csv_row(GString *out, const MsWhatifRun *run, int index) {
   const MsWhatifRow *row = row_at(run, index);
   const MsResult *r = row->result;
   const MsWhatif *w = run->whatif;
-  ms_rows_text(out, w->name);
-  ms_rows_text(out, row->label);
+  ms_csv_cell_text(out, w->name, ',');
+  ms_csv_cell_text(out, row->label, ',');
   for (int a = 0; a < MS_WHATIF_MAX_AXES; a++)
-    ms_rows_text(out, index >= 0 && a < w->n_axes ? ms_whatif_at(w, index, a)->label : "");
-  ms_rows_number(out, r != NULL, ',');
-  ms_rows_number(out, r && r->feasible, ',');
-  ms_rows_text(out, row->why ? row->why : "");
-  ms_rows_number(out, row->scenario ? row->scenario->gpus : NAN, ',');
+    ms_csv_cell_text(out, index >= 0 && a < w->n_axes ? ms_whatif_at(w, index, a)->label : "", ',');
+  ms_csv_cell_number(out, r != NULL, ',');
+  ms_csv_cell_number(out, r && r->feasible, ',');
+  ms_csv_cell_text(out, row->why ? row->why : "", ',');
+  ms_csv_cell_number(out, row->scenario ? row->scenario->gpus : NAN, ',');
   const double figure[] = {r ? r->step_time_s : NAN, r ? r->tokens_per_s_per_gpu : NAN, r ? r->tflops_per_gpu : NAN,
                            r ? r->mfu : NAN,         r ? ms_device_B(r) : NAN,          r ? r->capacity_B : NAN};
-  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_rows_number(out, figure[i], ',');
-  ms_rows_number(out, row->value_s, ',');
-  for (int p = 0; p < MS_N_PARTS; p++) ms_rows_number(out, r ? row->part_s[p] : NAN, ',');
-  for (int m = 0; m < MS_N_MEMS; m++) ms_rows_number(out, r ? row->memory_B[m] : NAN, m + 1 < MS_N_MEMS ? ',' : '\n');
+  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_csv_cell_number(out, figure[i], ',');
+  ms_csv_cell_number(out, row->value_s, ',');
+  for (int p = 0; p < MS_N_PARTS; p++) ms_csv_cell_number(out, r ? row->part_s[p] : NAN, ',');
+  for (int m = 0; m < MS_N_MEMS; m++)
+    ms_csv_cell_number(out, r ? row->memory_B[m] : NAN, m + 1 < MS_N_MEMS ? ',' : '\n');
 }
 
 char *ms_report_whatif_csv(MsWhatifRun *const *runs, guint n) {

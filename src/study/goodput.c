@@ -10,6 +10,7 @@
 #include "study/jobs.h"
 
 #define DAY_S       86400.0
+#define HOUR_S      3600.0
 #define NO_PROGRESS 0.01 /* of the time useful: not worth simulating */
 #define MOST_EVENTS 1e8  /* of all runs together */
 #define PATIENCE    10.0 /* times the useful time, then a run is given up */
@@ -141,6 +142,10 @@ static gboolean simulate_all(const MsGoodputResult *r, const MsGoodputOptions *o
   return ms_jobs_run(batches, batch_run, NULL, &shift, error);
 }
 
+static MsRunSpread scaled(MsRunSpread s, double by) {
+  return (MsRunSpread){s.mean * by, s.error * by, s.p5 * by, s.p50 * by, s.p95 * by};
+}
+
 static MsRunSpread spread(double *value, int n) {
   double sum = 0, squares = 0;
   for (int i = 0; i < n; i++) sum += value[i];
@@ -168,6 +173,7 @@ static void summarise(MsGoodputResult *r, const MsFaultRun *run, int n) {
   r->runs = n;
   r->wall_s = spread(wall, n), r->ettr_runs = spread(ettr, n), r->failures = spread(failed, n),
   r->tokens = spread(tokens, n);
+  r->gpu_hours = scaled(r->wall_s, r->gpus / HOUR_S);
 }
 
 static gboolean monte_carlo(MsGoodputResult *r, const MsGoodputOptions *options, GError **error) {

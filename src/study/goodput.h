@@ -30,12 +30,12 @@ typedef struct {
   double mtbf_s, young_s, daly_s, optimal_s;
   double ettr, ettr_first_order, expected_s; /* at the used interval; wall time of the budget (in tokens) */
   double shortage;
-  double work_s;                                   /* useful time of the token budget; NaN with days */
-  int runs;                                        /* 0: it makes no progress, nothing was simulated */
-  int unfinished;                                  /* runs that did not reach the tokens in 10 times the useful time */
-  MsRunSpread wall_s, ettr_runs, failures, tokens; /* of a run */
-  double part_s[6];                                /* means: work rework slowed stall recovery waiting */
-  double kind_failures[MS_FAULT_KINDS];            /* mean of a run */
+  double work_s;  /* useful time of the token budget; NaN with days */
+  int runs;       /* 0: it makes no progress, nothing was simulated */
+  int unfinished; /* runs that did not reach the tokens in 10 times the useful time */
+  MsRunSpread wall_s, gpu_hours, ettr_runs, failures, tokens; /* of a run */
+  double part_s[6];                                           /* means: work rework slowed stall recovery waiting */
+  double kind_failures[MS_FAULT_KINDS];                       /* mean of a run */
   double planned;
 } MsGoodputResult;
 extern const char *const ms_goodput_part_words[]; /* work rework slowed checkpoint recovery waiting */

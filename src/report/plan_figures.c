@@ -1,0 +1,131 @@
+/* src/report/plan_figures.c - the figures of a plan: all of it when it is done, and in short while it is searched. */
+#include "report/report.h"
+
+void ms_report_scenario(const void *scenario, const char *key, MsJsonOut *out) {
+  ms_scenario_write(scenario, key, out);
+}
+
+int ms_plan_shown(const MsPlan *plan, int top) { return top > 0 ? MIN(top, plan->n_best) : plan->n_best; }
+
+static const MsPrintedPlan *printed(const void *o) { return o; }
+static const void *the_plan(const void *o) { return printed(o)->plan; }
+static const char *request_name(const void *o) { return printed(o)->request->base->name; }
+static const char *assumption(const void *o) { return printed(o)->assumes; }
+static const char *objective_unit(const void *plan) { return ms_objective_unit(((const MsPlan *)plan)->objective); }
+static double proven_within(const void *o) { return ms_plan_gap(printed(o)->plan, printed(o)->request); }
+static const void *best_shown(const void *o, guint i, MsFigureCursor *room) {
+  (void)room;
+  return i < (guint)printed(o)->shown ? &printed(o)->plan->best[i] : NULL;
+}
+static const void *robust(const void *o) { return printed(o)->robust; }
+static const void *with_reasons(const void *o) { return printed(o)->reasons ? o : NULL; }
+
+#define S       MsPlan
+#define UNKNOWN .flags = MS_FIGURE_NULLABLE
+#define OF_PLAN(...) \
+  { .type = MS_FIGURE_MEMBERS, .at = the_plan, .sub = MS_FIGURES(__VA_ARGS__) }
+static const MsFigure plan_rows[] = {
+    MS_FIGURE_TEXT("request", request_name, "its name"),
+    OF_PLAN(MS_FIGURE(U64, S, searched, "", "layouts of the space"),
+            MS_FIGURE(U64, S, valid, "", "that obey the rules"),
+            MS_FIGURE(U64, S, feasible, "", "that fit into memory, of those looked at"),
+            MS_FIGURE(U64, S, pruned, "", "that a bound ruled out"), MS_FIGURE(U64, S, simulated, "", "in full"),
+            MS_FIGURE(U64, S, bounded, "", "in time and memory"),
+            MS_FIGURE(U64, S, screened, "", "bounded again, more tightly"),
+            MS_FIGURE(U64, S, resumed, "", "taken from a checkpoint"),
+            MS_FIGURE_WORDS("objective", S, objective, ms_goal_words, "what they are ranked by"),
+            MS_FIGURE_TEXT("objective_unit", objective_unit, "of `objective_value`")),
+    MS_FIGURE_TEXT("objective_assumes", assumption, "in words", UNKNOWN),
+    OF_PLAN(MS_FIGURE(F64, S, elapsed_s, "s", "of the search"),
+            MS_FIGURE(BOOL, S, interrupted, "", "the ranking may miss better ones"),
+            MS_FIGURE(BOOL, S, branched, "", "searched by branch and bound")),
+    MS_FIGURE_OF("proven_within", F64, proven_within, "1", "no layout is better than the first by more than this share",
+                 UNKNOWN),
+    OF_PLAN(MS_FIGURE(F64, S, memory_limit_B, "B", "that a layout may use"),
+            MS_FIGURE_ARRAY("refused", LIST, S, refusals, n_refusals,
+                            MS_FIGURES(MS_FIGURE_AS("rule", STRING, MsPlanRefusal, name, "", "that refused layouts"),
+                                       MS_FIGURE(U64, MsPlanRefusal, count, "", "of them"),
+                                       MS_FIGURE(STRING, MsPlanRefusal, example, "", "the nearest miss", UNKNOWN)))),
+    MS_FIGURE_EACH("best", LIST, best_shown,
+                   MS_FIGURES({.type = MS_FIGURE_MEMBERS,
+                               .offset = offsetof(MsPlanEntry, result),
+                               .pointer = TRUE,
+                               .sub = &ms_result_figures,
+                               .doc = "best first; and the two keys below"},
+                              MS_FIGURE_AS("objective_value", F64, MsPlanEntry, figure, "", "in `objective_unit`"),
+                              {.key = "scenario",
+                               .type = MS_FIGURE_FILE,
+                               .offset = offsetof(MsPlanEntry, scenario),
+                               .pointer = TRUE,
+                               .write = ms_report_scenario,
+                               .doc = "complete: it runs"})),
+    {.type = MS_FIGURE_MEMBERS, .at = with_reasons, .sub = &ms_reasons_figures, .only = ""},
+    MS_FIGURE_FOUND("robust", robust, &ms_robust_figures, .only = "`--under`"),
+    {0}};
+#undef S
+const MsFigures ms_plan_figures = {"plan",
+                                   "`moesim plan --json`. A request with lists of models, machines or GPUs, and "
+                                   "`--front`, print a [sweep](#sweep) of these.",
+                                   plan_rows};
+
+MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
+  return (MsPrintedPlan){.request = request,
+                         .plan = plan,
+                         .reasons = extras ? extras->reasons : NULL,
+                         .robust = extras ? extras->robust : NULL,
+                         .shown = ms_plan_shown(plan, top),
+                         .assumes = ms_objective_assumption(request)};
+}
+
+char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
+  MsPrintedPlan p = ms_printed_plan(request, plan, extras, top);
+  char *text = ms_figures_json(&ms_plan_figures, &p);
+  g_free(p.assumes);
+  return text;
+}
+
+/* --- while it is searched -------------------------------------------------------------------------------------- */
+typedef struct {
+  const MsPlan *plan;
+  double done;
+} SoFar;
+
+static const char *const few_figures[] = {"step_time_s", "tokens_per_s_per_gpu", "mfu", "memory", NULL};
+
+#define L       MsScenario
+#define SIZE(m) MS_FIGURE_AS(#m, INT, L, layout.m, "", NULL)
+static const MsFigure entry_rows[] = {
+    {.type = MS_FIGURE_MEMBERS,
+     .offset = offsetof(MsPlanEntry, result),
+     .pointer = TRUE,
+     .sub = &ms_result_figures,
+     .few = few_figures},
+    {.key = "layout",
+     .type = MS_FIGURE_OBJECT,
+     .offset = offsetof(MsPlanEntry, result),
+     .pointer = TRUE,
+     .sub = MS_FIGURES(MS_FIGURE(INT, MsResult, dp, "", NULL))},
+    {.key = "scenario",
+     .type = MS_FIGURE_OBJECT,
+     .offset = offsetof(MsPlanEntry, scenario),
+     .pointer = TRUE,
+     .sub = MS_FIGURES(
+         MS_FIGURE_GROUP("layout", MS_FIGURES(SIZE(tp), SIZE(cp), SIZE(pp), SIZE(vpp), SIZE(ep), SIZE(etp))),
+         MS_FIGURE_GROUP("training",
+                         MS_FIGURES(MS_FIGURE_AS("micro_batch_size", INT, L, training.micro_batch_size, "", NULL))))},
+    {0}};
+static const MsFigures entry_figures = {.rows = entry_rows};
+
+static const MsFigures so_far_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(F64, SoFar, done, "1", "share of the space"),
+                               {.type = MS_FIGURE_MEMBERS,
+                                .offset = offsetof(SoFar, plan),
+                                .pointer = TRUE,
+                                .sub = MS_FIGURES(MS_FIGURE(U64, MsPlan, searched, "", "layouts"),
+                                                  MS_FIGURE(U64, MsPlan, simulated, "", "in full"),
+                                                  MS_FIGURE_ARRAY("best", LIST, MsPlan, best, n_best, &entry_figures))},
+                               {0}}};
+
+char *ms_report_plan_so_far(const MsPlan *plan, double done) {
+  return ms_figures_json(&so_far_figures, &(SoFar){plan, done});
+}
