@@ -3,7 +3,8 @@
 #   make check           quick tier and full tier; `make smallcheck` is the quick one (< 30 s)
 #   make check SANITIZE=address,undefined
 #   make check-units   own kernels on every vector unit, those of other CPUs under qemu-user
-#   make golden-update   writes the expected output of tests/golden and docs/reference.md anew: read the diff
+#   make golden-update   writes the expected output of tests/golden, docs/reference.md and docs/json.md anew: read the
+#                        diff
 #   make plots           the figures of README and docs, in docs/figures
 #   make accuracy-update writes the figures anew that `make check` guards
 #   make predictions-update  accepts the predictions of this tree: writes scenarios/check/baseline.json anew
@@ -191,6 +192,7 @@ build-fuzz/fuzz/%: tests/fuzz/%.c $(TESTLIB) $(BUILD)/libmoesim.a
 # The page of all keys, from the field tables.
 reference: all
 	$(BUILD)/moesim schema --markdown >docs/reference.md
+	$(BUILD)/moesim schema --output --markdown >docs/json.md
 
 golden-update: all reference
 	@tests/run.sh $(BUILD) golden-update

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "report/report.h"
+#include "study/parts.h"
 #include "study/ask.h"
 
 /* The opaque types are the program's own: a scenario, a result, a plan with its request. */
@@ -21,6 +22,8 @@ static void start(void) {
   g_once_init_leave(&started, 1);
 }
 
+static GError *missing(const char *what) { return g_error_new(MS_ERROR, MS_ERROR_USAGE, "%s is NULL", what); }
+
 /* Always NULL, so that callers can return it. Takes `reason`. */
 static void *fail(char **error, GError *reason) {
   if (error) *error = g_strdup(reason ? reason->message : "out of range");
@@ -32,7 +35,6 @@ const char *moesim_version(void) { return MS_VERSION; }
 void moesim_free(void *text) { g_free(text); }
 
 static const MsScenario *scenario_of(const moesim_scenario *s) { return (const MsScenario *)s; }
-static const MsResult *result_of(const moesim_result *r) { return (const MsResult *)r; }
 
 static moesim_scenario *scenario_from(MsJson *doc, GError *reason, char **error) {
   MsScenario *scenario = doc ? ms_scenario_from_doc(doc, &reason) : NULL;
@@ -41,6 +43,7 @@ static moesim_scenario *scenario_from(MsJson *doc, GError *reason, char **error)
 }
 
 moesim_scenario *moesim_scenario_load(const char *file, char **error) {
+  if (!file) return fail(error, missing("file"));
   start();
   GError *reason = NULL;
   MsJson *doc = ms_json_load(file, &reason);
@@ -48,15 +51,17 @@ moesim_scenario *moesim_scenario_load(const char *file, char **error) {
 }
 
 moesim_scenario *moesim_scenario_parse(const char *json, const char *name, char **error) {
+  if (!json) return fail(error, missing("json"));
   start();
   GError *reason = NULL;
-  MsJson *doc = ms_json_parse(json, -1, name, &reason);
+  MsJson *doc = ms_json_parse(json, -1, name ? name : "json", &reason);
   return scenario_from(doc, reason, error);
 }
 
 void moesim_scenario_free(moesim_scenario *scenario) { ms_scenario_free((MsScenario *)scenario); }
 
 moesim_result *moesim_run(const moesim_scenario *scenario, moesim_fidelity fidelity, char **error) {
+  if (!scenario) return fail(error, missing("scenario"));
   if (fidelity < MOESIM_BOUND || fidelity > MOESIM_FULL)
     return fail(error, g_error_new(MS_ERROR, MS_ERROR_USAGE,
                                    "fidelity %d: give MOESIM_BOUND, MOESIM_FAST or MOESIM_FULL", (int)fidelity));
@@ -66,25 +71,41 @@ moesim_result *moesim_run(const moesim_scenario *scenario, moesim_fidelity fidel
 }
 
 void moesim_result_free(moesim_result *result) { ms_result_free((MsResult *)result); }
-int moesim_result_feasible(const moesim_result *result) { return result_of(result)->feasible ? 1 : 0; }
-const char *moesim_result_why_infeasible(const moesim_result *result) { return result_of(result)->why_infeasible; }
-const char *moesim_result_bottleneck(const moesim_result *result) { return result_of(result)->bottleneck; }
-double moesim_result_step_time_s(const moesim_result *result) { return result_of(result)->step_time_s; }
-double moesim_result_step_time_band(const moesim_result *result) { return result_of(result)->band; }
+
+/* One figure of a run, by its key in docs/json.md. */
+static MsFigureValue figure(const moesim_result *result, const char *key) {
+  MsFigureValue value = {NAN, NULL};
+  if (result && key) ms_figures_get(&ms_result_figures, result, key, &value);
+  return value;
+}
+
+double moesim_result_get(const moesim_result *result, const char *key) { return figure(result, key).number; }
+const char *moesim_result_get_text(const moesim_result *result, const char *key) { return figure(result, key).text; }
+int moesim_result_feasible(const moesim_result *result) {
+  return result ? moesim_result_get(result, "feasible") > 0 : -1;
+}
+const char *moesim_result_why_infeasible(const moesim_result *result) {
+  return moesim_result_get_text(result, "why_infeasible");
+}
+const char *moesim_result_bottleneck(const moesim_result *result) {
+  return moesim_result_get_text(result, "bottleneck");
+}
+double moesim_result_step_time_s(const moesim_result *result) { return moesim_result_get(result, "step_time_s"); }
+double moesim_result_step_time_band(const moesim_result *result) { return moesim_result_get(result, "error_band"); }
 double moesim_result_tokens_per_s_per_gpu(const moesim_result *result) {
-  return result_of(result)->tokens_per_s_per_gpu;
+  return moesim_result_get(result, "tokens_per_s_per_gpu");
 }
-double moesim_result_tflops_per_gpu(const moesim_result *result) { return result_of(result)->tflops_per_gpu; }
-double moesim_result_mfu(const moesim_result *result) { return result_of(result)->mfu; }
-
+double moesim_result_tflops_per_gpu(const moesim_result *result) { return moesim_result_get(result, "tflops_per_gpu"); }
+double moesim_result_mfu(const moesim_result *result) { return moesim_result_get(result, "mfu"); }
 double moesim_result_peak_memory_B(const moesim_result *result) {
-  const MsMemory *memory = result_of(result)->memory;
-  return memory && memory->stages > 0 ? memory->stage[memory->peak_stage].peak_B : NAN;
+  return result ? ms_device_B((const MsResult *)result) : NAN;
 }
-
-double moesim_result_memory_capacity_B(const moesim_result *result) { return result_of(result)->capacity_B; }
-
-char *moesim_result_json(const moesim_result *result) { return ms_figures_json(&ms_result_figures, result_of(result)); }
+double moesim_result_memory_capacity_B(const moesim_result *result) {
+  return moesim_result_get(result, "memory.capacity_B");
+}
+char *moesim_result_json(const moesim_result *result) {
+  return result ? ms_figures_json(&ms_result_figures, result) : NULL;
+}
 
 char *moesim_request_json(const char *model, const char *hardware, const char *gpus, const char *precision,
                           int seq_length, int global_batch_size, char **error) {
@@ -119,6 +140,7 @@ static moesim_plan *plan_from(MsJson *doc, GError *reason, int top, int threads,
 }
 
 moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **error) {
+  if (!file) return fail(error, missing("file"));
   start();
   GError *reason = NULL;
   MsJson *doc = ms_json_load(file, &reason);
@@ -126,9 +148,10 @@ moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **err
 }
 
 moesim_plan *moesim_plan_parse(const char *json, const char *name, int top, int threads, char **error) {
+  if (!json) return fail(error, missing("json"));
   start();
   GError *reason = NULL;
-  MsJson *doc = ms_json_parse(json, -1, name, &reason);
+  MsJson *doc = ms_json_parse(json, -1, name ? name : "json", &reason);
   return plan_from(doc, reason, top, threads, error);
 }
 
@@ -140,10 +163,10 @@ void moesim_plan_free(moesim_plan *plan) {
 }
 
 static const MsPlanEntry *entry(const moesim_plan *plan, int i) {
-  return i >= 0 && i < plan->plan->n_best ? &plan->plan->best[i] : NULL;
+  return plan && i >= 0 && i < plan->plan->n_best ? &plan->plan->best[i] : NULL;
 }
 
-int moesim_plan_count(const moesim_plan *plan) { return plan->plan->n_best; }
+int moesim_plan_count(const moesim_plan *plan) { return plan ? plan->plan->n_best : -1; }
 
 const moesim_result *moesim_plan_result(const moesim_plan *plan, int i) {
   const MsPlanEntry *e = entry(plan, i);
@@ -158,4 +181,6 @@ char *moesim_plan_scenario_json(const moesim_plan *plan, int i) {
   return ms_json_out_take(out);
 }
 
-char *moesim_plan_json(const moesim_plan *plan) { return ms_report_plan_json(plan->request, plan->plan, NULL, 0); }
+char *moesim_plan_json(const moesim_plan *plan) {
+  return plan ? ms_report_plan_json(plan->request, plan->plan, NULL, 0) : NULL;
+}

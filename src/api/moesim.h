@@ -11,9 +11,10 @@
  *
  * Errors: a function that returns a pointer returns NULL and, unless `error` is NULL, sets *error to one line of text
  * that names file, line and path; free it with moesim_free. A run that does not fit into memory is a result, not an
- * error. Threads: different objects may be used on different threads at once; one object by one thread at a time.
- * Numbers: the same input gives the same bits, on any number of threads. The library turns off GSL's aborting error
- * handler. */
+ * error. A result, plan or scenario that is NULL is no crash: a getter then says NaN, NULL or -1, a function that makes
+ * something fails with an error, a function that frees does nothing. Threads: different objects may be used on
+ * different threads at once; one object by one thread at a time. Numbers: the same input gives the same bits, on any
+ * number of threads. The library turns off GSL's aborting error handler. */
 #ifndef MOESIM_H
 #define MOESIM_H
 
@@ -49,6 +50,12 @@ MOESIM_API void moesim_scenario_free(moesim_scenario *scenario);
 MOESIM_API moesim_result *moesim_run(const moesim_scenario *scenario, moesim_fidelity fidelity, char **error);
 MOESIM_API void moesim_result_free(moesim_result *result);
 
+/* Any figure of docs/json.md's table of a run by its key: "step_time_s", "time.bubble_s", "memory.stages[0].peak_B",
+ * "bound.step_time_lower_s". Booleans are 1 or 0. NaN for a text, a figure that is not known, an unknown key. */
+MOESIM_API double moesim_result_get(const moesim_result *result, const char *key);
+/* The same of texts; NULL for numbers and what is not known; owned by the result. */
+MOESIM_API const char *moesim_result_get_text(const moesim_result *result, const char *key);
+/* The most asked for, by name. */
 MOESIM_API int moesim_result_feasible(const moesim_result *result); /* 1: fits into memory */
 MOESIM_API const char *moesim_result_why_infeasible(
     const moesim_result *result); /* NULL when it fits; owned by the result */
@@ -59,7 +66,9 @@ MOESIM_API double moesim_result_step_time_band(const moesim_result *result); /* 
 MOESIM_API double moesim_result_tokens_per_s_per_gpu(const moesim_result *result);
 MOESIM_API double moesim_result_tflops_per_gpu(const moesim_result *result); /* model TFLOP/s, Megatron's convention */
 MOESIM_API double moesim_result_mfu(const moesim_result *result);            /* 0 to 1 */
-MOESIM_API double moesim_result_peak_memory_B(const moesim_result *result);  /* of the fullest pipeline stage */
+/* What the fullest pipeline stage needs of its device, with the reserve of the allocator and what lives beside it: as
+ * the command line says, and what must be within the capacity. */
+MOESIM_API double moesim_result_peak_memory_B(const moesim_result *result);
 MOESIM_API double moesim_result_memory_capacity_B(const moesim_result *result);
 MOESIM_API char *moesim_result_json(const moesim_result *result); /* everything; free with moesim_free */
 

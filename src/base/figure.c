@@ -8,9 +8,8 @@
 
 const char ms_figure_skip[] = "";
 
-static const MsFigure number_rows[] = {{.key = "", .type = MS_FIGURE_F64}, {0}},
-                      string_rows[] = {{.key = "", .type = MS_FIGURE_STRING}, {0}};
-const MsFigures ms_figure_numbers = {NULL, NULL, number_rows}, ms_figure_strings = {NULL, NULL, string_rows};
+static const MsFigure number_rows[] = {{.key = "", .type = MS_FIGURE_F64}, {0}};
+const MsFigures ms_figure_numbers = {.rows = number_rows};
 
 const char *ms_figure_first_string(const void *element) { return *(char *const *)element; }
 
@@ -216,7 +215,7 @@ const MsFigure *ms_figures_find(const MsFigures *table, const char *key) {
   MS_BUG("no figure %s", key);
 }
 
-const char *ms_figure_print(const MsFigure *f, const void *object, char *buf) {
+static const char *print_figure(const MsFigure *f, const void *object, char *buf) {
   MsFigureValue value = value_of(f, object);
   if (f->type >= MS_FIGURE_STRING) return value.text ? value.text : "-";
   if (f->print) return f->print(value.number, buf);
@@ -233,7 +232,7 @@ void ms_figures_columns(const MsFigures *table, const char *const *keys, MsTable
 
 void ms_figures_cells(const MsFigures *table, const char *const *keys, const void *object, MsTable *to) {
   char buf[MS_TEXT];
-  for (int i = 0; keys[i]; i++) ms_table_cell(to, ms_figure_print(ms_figures_find(table, keys[i]), object, buf));
+  for (int i = 0; keys[i]; i++) ms_table_cell(to, print_figure(ms_figures_find(table, keys[i]), object, buf));
 }
 
 /* --- CSV ------------------------------------------------------------------------------------------------------- */
@@ -310,13 +309,10 @@ static void document_row(const Document *d, const char *path, const MsFigure *f,
 static void document_rows(Document *d, const MsFigures *table, const char *before, const char *only);
 
 static void document_figure(Document *d, const MsFigure *f, const char *before, const char *only) {
-  g_autofree char *path = g_strdup_printf("%s%s%s%s", before, *before && f->type != MS_FIGURE_MEMBERS ? "." : "",
-                                          f->type == MS_FIGURE_MEMBERS ? ""
-                                          : f->key                     ? f->key
-                                                                       : "*",
-                                          f->type == MS_FIGURE_LIST            ? "[]"
-                                          : f->type == MS_FIGURE_MAP && f->key ? ".*"
-                                                                               : "");
+  gboolean inside = f->type == MS_FIGURE_MEMBERS, named = f->key && !(f->flags & MS_FIGURE_ANY_KEY);
+  const char *step = inside ? "" : named ? f->key : "*";
+  const char *end = f->type == MS_FIGURE_LIST ? "[]" : f->type == MS_FIGURE_MAP && f->key ? ".*" : "";
+  g_autofree char *path = g_strdup_printf("%s%s%s%s", before, *before && !inside ? "." : "", step, end);
   const MsFigure *value = f->sub && is_value(f->sub) ? &f->sub->rows[0] : f;
   if (value->sub && value->sub->name) g_ptr_array_add(d->used, (gpointer)value->sub);
   if (value == f && f->sub && !f->sub->name) document_rows(d, f->sub, path, only);
@@ -332,7 +328,7 @@ static void document_rows(Document *d, const MsFigures *table, const char *befor
 }
 
 void ms_figures_document(const MsFigures *table, gboolean markdown, GHashTable *seen, GString *out) {
-  if (!g_hash_table_add(seen, (gpointer)table)) return;
+  if (!g_hash_table_add(seen, (gpointer)table->name)) return;
   g_autoptr(GPtrArray) used = g_ptr_array_new();
   Document d = {markdown ? NULL : ms_table_new(), out, used};
   static const char *const titles[] = {"  key", "type", "unit", "meaning"};

@@ -78,8 +78,8 @@ struct MsFigures {
 };
 
 extern const char ms_figure_skip[];
-/* Elements that are plain values. */
-extern const MsFigures ms_figure_numbers, ms_figure_strings;
+/* Elements that are plain numbers. */
+extern const MsFigures ms_figure_numbers;
 const char *ms_figure_first_string(const void *element); /* `name` of elements that begin with it */
 /* For `item`: place i of n in `room`, NULL beyond them; and what such a place is of. */
 const void *ms_figure_place(const void *owner, guint i, guint n, MsFigureCursor *room);
@@ -139,8 +139,6 @@ double ms_figures_number(const MsFigures *table, const void *object, const char 
 /* Columns with the titles of these rows (NULL-terminated keys) and the cells of one object under them. */
 void ms_figures_columns(const MsFigures *table, const char *const *keys, MsTable *to);
 void ms_figures_cells(const MsFigures *table, const char *const *keys, const void *object, MsTable *to);
-/* The object as text: one figure. `buf` MS_TEXT long. */
-const char *ms_figure_print(const MsFigure *row, const void *object, char *buf);
 const MsFigure *ms_figures_find(const MsFigures *table, const char *key); /* never NULL: an unknown key is a bug */
 
 /* A text with the heads of CSV columns, the cells of one object under them (NULL: empty ones) with `end` behind the
@@ -151,7 +149,7 @@ void ms_csv_cell_text(GString *out, const char *text, char end);
 void ms_csv_cell_number(GString *out, double value, char end);
 
 /* Sections of docs/json.md (or, as text, of `moesim schema --output`): the table and every named one that it uses and
- * `seen` does not hold yet. */
+ * `seen` (a set of names) does not hold yet. */
 void ms_figures_document(const MsFigures *table, gboolean markdown, GHashTable *seen, GString *out);
 
 #endif

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "describe/goodput.h"
 #include "describe/whatif.h"
+#include "report/report.h"
 #include "sched/kind.h"
 #include "study/baseline.h"
 #include "work/work.h"
@@ -49,14 +50,47 @@ static void schedules_markdown(GString *out) {
   }
 }
 
+/* --- what is printed ------------------------------------------------------------------------------------------- */
+static const MsFigures *const outputs[] = {&ms_result_figures,     &ms_plan_figures,    &ms_sweep_figures,
+                                           &ms_whatif_figures,     &ms_check_figures,   &ms_goodput_figures,
+                                           &ms_validation_figures, &ms_crossval_figures};
+
+static const char output_head[] =
+    "# JSON that the commands print\n\n"
+    "Made by `make reference` from the tables that print it; a test compares. `moesim schema --output` prints the "
+    "same\n"
+    "in a terminal.\n\n"
+    "`--json` prints one object (`run`: one a line for each scenario). *optional*: not always there, with the case in\n"
+    "brackets. `[]` are the elements of a list, `*` is any name, `.` is the object itself; a type `time`, `run` or\n"
+    "`comparison` is an object as in the table of that name, `file` a whole file as the loaders read it\n"
+    "(`moesim schema`), or a value of one. Numbers that are not known are `null`. Units: `s` seconds,\n"
+    "`B` bytes, `1` a share or ratio; none: a count, or what the meaning says.\n";
+
+static int print_outputs(const MsVerb *verb, const char *one, gboolean markdown) {
+  const char *words[G_N_ELEMENTS(outputs) + 1] = {NULL};
+  for (guint i = 0; i < G_N_ELEMENTS(outputs); i++) words[i] = outputs[i]->name;
+  int place = one ? ms_cli_word(verb, "output", one, words) : -1;
+  if (one && place < 0) return MS_ERROR_USAGE;
+  g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
+  g_autoptr(GString) out = g_string_new(markdown && !one ? output_head : NULL);
+  for (int i = 0; i < (int)G_N_ELEMENTS(outputs); i++)
+    if (place < 0 || place == i) ms_figures_document(outputs[i], markdown, seen, out);
+  fputs(out->str, stdout);
+  return 0;
+}
+
 int ms_cli_schema(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("schema");
-  gboolean markdown = FALSE;
+  gboolean markdown = FALSE, output = FALSE;
   const GOptionEntry entries[] = {
-      {"markdown", 0, 0, G_OPTION_ARG_NONE, &markdown, "the reference page, docs/reference.md", NULL}, {NULL}};
+      {"markdown", 0, 0, G_OPTION_ARG_NONE, &markdown, "the reference page, docs/reference.md", NULL},
+      {"output", 0, 0, G_OPTION_ARG_NONE, &output, "what the verbs print with --json; with --markdown docs/json.md",
+       NULL},
+      {NULL}};
   int status = 0;
   if (!ms_cli_options(verb, entries, &argc, &argv, &status)) return status;
   if (argc > 2) return ms_cli_usage(verb, "give one kind or none, not %d", argc - 1);
+  if (output) return print_outputs(verb, argc == 2 ? argv[1] : NULL, markdown);
   const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};
   for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) words[i] = kinds[i].kind;
   int one = argc == 2 ? ms_cli_word(verb, "kind", argv[1], words) : -1;

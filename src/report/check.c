@@ -96,50 +96,48 @@ char *ms_report_check(const MsCheck *c, unsigned flags) {
   return g_string_free(out, FALSE);
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------ */
-static void put_checked(const MsChecked *c, MsJsonOut *out) {
+/* --- figures --------------------------------------------------------------------------------------------------- */
+static double is_drifted(const void *checked) { return drifted(checked); }
+static const char *quantity(const void *drift) {
   char name[MS_QUANTITY_TEXT];
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", c->name);
-  ms_json_out_bool(out, "drifted", drifted(c));
-  ms_json_out_string(out, "state", c->state);
-  ms_json_out_string(out, "part", c->part);
-  ms_json_out_array(out, "moved");
-  for (int i = 0; i < c->n; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "quantity", ms_quantity_name(c->drift[i].quantity, name));
-    ms_json_out_double(out, "stored", c->drift[i].stored);
-    ms_json_out_double(out, "today", c->drift[i].today);
-    ms_json_out_double(out, "change", c->drift[i].change);
-    ms_json_out_double(out, "tolerance", c->drift[i].tolerance);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
+  return g_intern_string(ms_quantity_name(((const MsDrift *)drift)->quantity, name));
 }
+static const void *checked_at(const void *check, guint i, MsFigureCursor *room) {
+  const MsCheck *c = check;
+  (void)room;
+  return i < (guint)c->baseline->n ? &c->checked[i] : NULL;
+}
+static const char *baseline_file(const void *check) { return ((const MsCheck *)check)->baseline->file; }
+static double scenarios(const void *check) { return ((const MsCheck *)check)->baseline->n; }
 
-char *ms_report_check_json(const MsCheck *c) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "baseline", c->baseline->file);
-  ms_json_out_int(out, "scenarios", c->baseline->n);
-  ms_json_out_int(out, "drifted", c->drifted);
-  ms_json_out_array(out, "results");
-  for (int i = 0; i < c->baseline->n; i++) put_checked(&c->checked[i], out);
-  ms_json_out_end(out);
-  ms_json_out_array(out, "inputs");
-  for (int i = 0; i < c->n_inputs; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "of", c->input[i].of);
-    ms_json_out_string(out, "key", c->input[i].key);
-    ms_json_out_string(out, "stored", c->input[i].stored);
-    ms_json_out_string(out, "today", c->input[i].today);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
-}
+#define UNKNOWN .flags = MS_FIGURE_NULLABLE
+static const MsFigure check_rows[] = {
+    MS_FIGURE_TEXT("baseline", baseline_file, "the file"),
+    MS_FIGURE_OF("scenarios", INT, scenarios, "", "in it"),
+    MS_FIGURE(INT, MsCheck, drifted, "", "of them"),
+    MS_FIGURE_EACH(
+        "results", LIST, checked_at,
+        MS_FIGURES(MS_FIGURE(STRING, MsChecked, name, "", "of the scenario"),
+                   MS_FIGURE_OF("drifted", BOOL, is_drifted, "", "something moved beyond its tolerance"),
+                   MS_FIGURE(STRING, MsChecked, state, "",
+                             "what is wrong beside the figures: no longer loads, no longer fits, ...", UNKNOWN),
+                   MS_FIGURE(STRING, MsChecked, part, "", "the part of the step that moved most", UNKNOWN),
+                   MS_FIGURE_ARRAY("moved", LIST, MsChecked, drift, n,
+                                   MS_FIGURES(MS_FIGURE_TEXT("quantity", quantity, "what moved"),
+                                              MS_FIGURE(F64, MsDrift, stored, "", "in the baseline", UNKNOWN),
+                                              MS_FIGURE(F64, MsDrift, today, "", "predicted now", UNKNOWN),
+                                              MS_FIGURE(F64, MsDrift, change, "1", "relative; null: from 0", UNKNOWN),
+                                              MS_FIGURE(F64, MsDrift, tolerance, "1", "of the change"))))),
+    MS_FIGURE_ARRAY("inputs", LIST, MsCheck, input, n_inputs,
+                    MS_FIGURES(MS_FIGURE(STRING, MsInputChange, of, "",
+                                         "model or machine a figure of which changed since the baseline was written"),
+                               MS_FIGURE(STRING, MsInputChange, key, "", "of the figure"),
+                               MS_FIGURE(STRING, MsInputChange, stored, "", "in the baseline", UNKNOWN),
+                               MS_FIGURE(STRING, MsInputChange, today, "", "now", UNKNOWN))),
+    {0}};
+const MsFigures ms_check_figures = {"check", "`moesim check --json`.", check_rows};
+
+char *ms_report_check_json(const MsCheck *c) { return ms_figures_json(&ms_check_figures, c); }
 
 /* --- JUnit ----------------------------------------------------------------------------------------------------- */
 /* Text for XML 1.0, which has no place for control characters. */

@@ -92,9 +92,9 @@ static const MsFigure crossval_rows[] = {
     MS_FIGURE(F64, S, elapsed_s, "s", "of the whole cross-validation"),
     {0}};
 #undef S
-const MsFigures ms_crossval_figures = {"cross-validate",
-                                       "`moesim validate --cross-validate --json`: shared figures as shipped, refitted "
-                                       "on all runs, refitted without the run's group.",
-                                       crossval_rows};
+const MsFigures ms_crossval_figures = {
+    "cross-validate",
+    "`moesim validate --cross-validate --json`: shared figures as shipped, refitted, refitted without the run's group.",
+    crossval_rows};
 
 char *ms_report_crossval_json(const MsCrossval *c) { return ms_figures_json(&ms_crossval_figures, c); }

@@ -64,9 +64,9 @@ void ms_report_scenario(const void *scenario, const char *key,
 /* --- tables of figures, one per object that the verbs print (ms_result_figures is in sim/result.h) --- */
 extern const MsFigures ms_plan_figures, ms_sweep_figures, ms_whatif_figures, ms_check_figures, ms_goodput_figures,
     ms_validation_figures, ms_crossval_figures;
-extern const MsFigures ms_error_figures, ms_ladders_figures; /* of MsErrorSummary, of MsLadders */
-extern const MsFigures ms_reasons_figures;                   /* of an MsPrintedPlan with reasons */
-extern const MsFigures ms_robust_figures;                    /* of MsRobust */
+extern const MsFigures ms_ladders_figures; /* of MsLadders */
+extern const MsFigures ms_reasons_figures; /* of an MsPrintedPlan with reasons */
+extern const MsFigures ms_robust_figures;  /* of MsRobust */
 
 /* --- sweep.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_sweep(const MsSweep *sweep);

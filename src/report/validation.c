@@ -33,7 +33,7 @@ static const MsFigure error_rows[] = {
     SHARE("common_term", common, "common", plain_percent, "band term with which 90 % of them would be inside"),
     {0}};
 #undef S
-const MsFigures ms_error_figures = {"errors", "Of predictions: predicted / measured - 1.", error_rows};
+static const MsFigures error_figures = {"errors", "Of predictions: predicted / measured - 1.", error_rows};
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 
@@ -44,7 +44,7 @@ static MsTable *summary_table(const char *first) {
   MsTable *table = ms_table_new();
   ms_table_column(table, first, FALSE);
   ms_table_column(table, "compared", FALSE);
-  ms_figures_columns(&ms_error_figures, summary, table);
+  ms_figures_columns(&error_figures, summary, table);
   return table;
 }
 
@@ -52,7 +52,7 @@ static void summary_row(MsTable *table, const char *name, MsMetric metric, const
   if (s->n == 0) return;
   ms_table_cell(table, name);
   ms_table_cell(table, metric_title[metric]);
-  ms_figures_cells(&ms_error_figures, summary, s, table);
+  ms_figures_cells(&error_figures, summary, s, table);
 }
 
 static void append_table(GString *out, MsTable *table) {
@@ -169,9 +169,9 @@ static const MsFigure row_rows[] = {
 #undef S
 static const MsFigures row_figures = {.rows = row_rows};
 
-#define METRICS(S, m, ...)                                                                \
-  MS_FIGURE_PART("step_time", S, m[MS_METRIC_STEP_TIME], &ms_error_figures, __VA_ARGS__), \
-      MS_FIGURE_PART("peak_memory", S, m[MS_METRIC_PEAK_MEMORY], &ms_error_figures, __VA_ARGS__)
+#define METRICS(S, m, ...)                                                             \
+  MS_FIGURE_PART("step_time", S, m[MS_METRIC_STEP_TIME], &error_figures, __VA_ARGS__), \
+      MS_FIGURE_PART("peak_memory", S, m[MS_METRIC_PEAK_MEMORY], &error_figures, __VA_ARGS__)
 #define GROUPS(k, m, n, ...)                                                                      \
   MS_FIGURE_ARRAY(k, MAP, S, v.m, v.n, MS_FIGURES(METRICS(MsValidateGroup, metric, __VA_ARGS__)), \
                   .name = ms_figure_first_string)

@@ -28,19 +28,19 @@ static GStrv steps_of(const char *text) {
   return g_strsplit(dotted, ".", -1);
 }
 
-/* "| `key` | type | meaning |" */
+/* "| `key` | type | unit | meaning |"; the key "." is the object itself */
 static Row *row_of(const char *line) {
-  g_auto(GStrv) cell = g_strsplit(line, "|", 5);
+  g_auto(GStrv) cell = g_strsplit(line, "|", 6);
   guint n = g_strv_length(cell);
-  if (n < 5 || cell[1][1] != '`') fail_msg("docs/json.md: no row: %s", line);
+  if (n < 6 || cell[1][1] != '`') fail_msg("docs/json.md: no row: %s", line);
   for (guint i = 0; i < n; i++) g_strstrip(cell[i]);
   Row *row = g_new0(Row, 1);
   row->text = g_strndup(cell[1] + 1, strlen(cell[1]) - 2);
-  row->step = steps_of(row->text);
+  row->step = steps_of(strcmp(row->text, ".") == 0 ? "" : row->text);
   row->n = g_strv_length(row->step);
   row->type = g_strsplit(cell[2], " or ", -1);
-  row->optional = g_str_has_prefix(cell[3], "optional");
-  row->rare = g_str_has_prefix(cell[3], "optional, rare");
+  row->optional = g_str_has_prefix(cell[4], "optional");
+  row->rare = g_str_has_prefix(cell[4], "optional (rare");
   return row;
 }
 

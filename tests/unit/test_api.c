@@ -5,8 +5,10 @@
 #include "lib/cli.h"
 #include "lib/world.h"
 #include "report/report.h"
+#include "study/parts.h"
 
 #include <glib/gstdio.h>
+#include <math.h>
 #include <string.h>
 
 static void a_run_says_what_the_simulator_says(void **state) {
@@ -22,7 +24,9 @@ static void a_run_says_what_the_simulator_says(void **state) {
   assert_non_null(want);
   assert_true(moesim_result_step_time_s(result) == want->step_time_s);
   assert_true(moesim_result_mfu(result) == want->mfu);
-  assert_true(moesim_result_peak_memory_B(result) == want->memory->stage[want->memory->peak_stage].peak_B);
+  assert_true(moesim_result_peak_memory_B(result) ==
+              ms_device_B(want)); /* with the reserve: what the command line says */
+  assert_true(moesim_result_peak_memory_B(result) > want->memory->stage[want->memory->peak_stage].peak_B);
   assert_true(moesim_result_memory_capacity_B(result) == want->capacity_B);
   assert_int_equal(moesim_result_feasible(result), want->feasible);
   char *json = moesim_result_json(result);
@@ -60,6 +64,78 @@ static void a_few_words_are_the_command_lines_request(void **state) {
   assert_null(moesim_request_json("llama3-8b", "h100-sxm", "8,x", NULL, 0, 0, &error));
   assert_true(g_str_has_prefix(error, "gpus 8,x: "));
   moesim_free(error);
+}
+
+static void every_figure_is_found_by_its_key(void **state) {
+  (void)state;
+  moesim_scenario *scenario = moesim_scenario_load(MS_SOURCE_DIR "/scenarios/run-llama3-70b-h100-64.json", NULL);
+  moesim_result *r = moesim_run(scenario, MOESIM_FULL, NULL);
+  assert_non_null(r);
+  const MsResult *own = (const MsResult *)r;
+  assert_true(moesim_result_get(r, "step_time_s") == own->step_time_s);
+  assert_true(moesim_result_get(r, "feasible") == 1);
+  assert_true(moesim_result_get(r, "bound.step_time_lower_s") == own->step_time_lower_s);
+  assert_true(moesim_result_get(r, "time.comm.tp.exposed_s") == own->time.comm_exposed_s[MS_COMM_TP]);
+  assert_true(moesim_result_get(r, "memory.stages[1].peak_B") == own->memory->stage[1].peak_B);
+  assert_true(moesim_result_get(r, "memory.stages[1].stage") == 1);
+  assert_true(moesim_result_get(r, "stage_time[1].bubble_s") == own->stage_time[1].bubble_s);
+  assert_true(moesim_result_get(r, "passes[0].F.count") == own->passes[0].count[MS_SLOT_F]);
+  assert_true(moesim_result_get(r, "events") == (double)own->events);
+  assert_string_equal(moesim_result_get_text(r, "fidelity"), "full");
+  assert_string_equal(moesim_result_get_text(r, "gap[0].part"), own->gap[0].name);
+  assert_string_equal(moesim_result_get_text(r, "bottleneck"), moesim_result_bottleneck(r));
+  static const char *const none[] = {"",
+                                     "step_time",
+                                     "step_time_s.x",
+                                     "step_time_s[0]",
+                                     "time",
+                                     "memory.stages[99].peak_B",
+                                     "memory.stages[].peak_B",
+                                     "memory.stages[1",
+                                     "time.comm.xp.exposed_s",
+                                     "lcma.time_s",
+                                     "passes[0].W.count",
+                                     "fidelity",
+                                     "why_infeasible",
+                                     NULL};
+  for (int i = 0; none[i]; i++) assert_true(isnan(moesim_result_get(r, none[i])));
+  assert_null(moesim_result_get_text(r, "why_infeasible"));
+  assert_null(moesim_result_get_text(r, "step_time_s"));
+  moesim_result_free(r);
+  moesim_scenario_free(scenario);
+}
+
+static void one_line(char *error) {
+  assert_non_null(error);
+  assert_null(strchr(error, '\n'));
+  moesim_free(error);
+}
+
+static void null_is_no_crash(void **state) {
+  (void)state;
+  char *error = NULL;
+  assert_null(moesim_run(NULL, MOESIM_FULL, &error)), one_line(error), error = NULL;
+  assert_null(moesim_scenario_load(NULL, &error)), one_line(error), error = NULL;
+  assert_null(moesim_scenario_parse(NULL, NULL, &error)), one_line(error), error = NULL;
+  assert_null(moesim_plan_load(NULL, 1, 1, &error)), one_line(error), error = NULL;
+  assert_null(moesim_plan_parse(NULL, NULL, 1, 1, &error)), one_line(error), error = NULL;
+  assert_null(moesim_run(NULL, MOESIM_FULL, NULL));
+  assert_null(moesim_scenario_parse("{", NULL, NULL));
+  assert_null(moesim_request_json(NULL, NULL, NULL, NULL, 0, 0, &error)), one_line(error);
+  assert_int_equal(moesim_result_feasible(NULL), -1);
+  assert_null(moesim_result_why_infeasible(NULL));
+  assert_null(moesim_result_bottleneck(NULL));
+  assert_true(isnan(moesim_result_step_time_s(NULL)) && isnan(moesim_result_step_time_band(NULL)));
+  assert_true(isnan(moesim_result_tokens_per_s_per_gpu(NULL)) && isnan(moesim_result_tflops_per_gpu(NULL)));
+  assert_true(isnan(moesim_result_mfu(NULL)) && isnan(moesim_result_peak_memory_B(NULL)));
+  assert_true(isnan(moesim_result_memory_capacity_B(NULL)) && isnan(moesim_result_get(NULL, "mfu")));
+  assert_null(moesim_result_get_text(NULL, "name"));
+  assert_null(moesim_result_json(NULL));
+  assert_int_equal(moesim_plan_count(NULL), -1);
+  assert_null(moesim_plan_result(NULL, 0));
+  assert_null(moesim_plan_scenario_json(NULL, 0));
+  assert_null(moesim_plan_json(NULL));
+  moesim_scenario_free(NULL), moesim_result_free(NULL), moesim_plan_free(NULL), moesim_free(NULL);
 }
 
 static void errors_are_one_line_of_text(void **state) {
@@ -133,6 +209,8 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_few_words_are_the_command_lines_request),
       cmocka_unit_test(a_run_says_what_the_simulator_says),
+      cmocka_unit_test(every_figure_is_found_by_its_key),
+      cmocka_unit_test(null_is_no_crash),
       cmocka_unit_test(errors_are_one_line_of_text),
       cmocka_unit_test(a_plan_gives_the_layouts_in_order_and_as_scenarios),
   };

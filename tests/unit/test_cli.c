@@ -281,8 +281,8 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "plan", 0, "plan", "--json", "--explain", "--compare", best, plan);
   PRINTED(doc, "plan", 0, "plan", "--json", "--under", states, plan);
   PRINTED(doc, "sweep", 0, "plan", "--json", "--front", "--top", "1", clusters);
-  static const char *const tables[] = {"run",    "time",  "memory",  "plan",   "sweep",    "comparison",
-                                       "whatif", "check", "goodput", "spread", "validate", "errors"};
+  static const char *const tables[] = {"run",   "time",  "memory",  "plan",   "sweep",    "comparison", "whatif",
+                                       "point", "check", "goodput", "spread", "validate", "errors"};
   for (guint i = 0; i < G_N_ELEMENTS(tables); i++) ms_json_doc_check_met(doc, tables[i]);
   g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(clusters), g_remove(best);
 }
