@@ -75,7 +75,7 @@ void moesim_result_free(moesim_result *result) { ms_result_free((MsResult *)resu
 /* One figure of a run, by its key in docs/json.md. */
 static MsFigureValue figure(const moesim_result *result, const char *key) {
   MsFigureValue value = {NAN, NULL};
-  if (result && key) ms_figures_get(&ms_result_figures, result, key, &value);
+  if (result && key) ms_figures_get(&ms_run_figures, result, key, &value);
   return value;
 }
 
@@ -104,7 +104,7 @@ double moesim_result_memory_capacity_B(const moesim_result *result) {
   return moesim_result_get(result, "memory.capacity_B");
 }
 char *moesim_result_json(const moesim_result *result) {
-  return result ? ms_figures_json(&ms_result_figures, result) : NULL;
+  return result ? ms_figures_json(&ms_run_figures, result) : NULL;
 }
 
 char *moesim_request_json(const char *model, const char *hardware, const char *gpus, const char *precision,

@@ -28,7 +28,7 @@ static void print_result(const Options *o, const MsScenario *scenario, const MsR
   if (o->json) {
     MsJsonOut *out = ms_json_out_new(0);
     ms_json_out_object(out, NULL);
-    ms_figures_write_members(&ms_result_figures, result, out);
+    ms_figures_write_members(&ms_run_figures, result, out);
     if (draws) ms_draws_write(draws, "draws", out);
     ms_json_out_end(out);
     ms_cli_print_json(out);

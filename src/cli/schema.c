@@ -51,7 +51,7 @@ static void schedules_markdown(GString *out) {
 }
 
 /* --- what is printed ------------------------------------------------------------------------------------------- */
-static const MsFigures *const outputs[] = {&ms_result_figures,     &ms_plan_figures,    &ms_sweep_figures,
+static const MsFigures *const outputs[] = {&ms_run_figures,        &ms_plan_figures,    &ms_sweep_figures,
                                            &ms_whatif_figures,     &ms_check_figures,   &ms_goodput_figures,
                                            &ms_validation_figures, &ms_crossval_figures};
 
@@ -61,7 +61,7 @@ static const char output_head[] =
     "same\n"
     "in a terminal.\n\n"
     "`--json` prints one object (`run`: one a line for each scenario). *optional*: not always there, with the case in\n"
-    "brackets. `[]` are the elements of a list, `*` is any name, `.` is the object itself; a type `time`, `run` or\n"
+    "brackets. `[]` are the elements of a list, `*` is any name, `.` is the object itself; a type `time`, `result` or\n"
     "`comparison` is an object as in the table of that name, `file` a whole file as the loaders read it\n"
     "(`moesim schema`), or a value of one. Numbers that are not known are `null`. Units: `s` seconds,\n"
     "`B` bytes, `1` a share or ratio; none: a count, or what the meaning says.\n";

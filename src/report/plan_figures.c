@@ -12,6 +12,8 @@ static const void *the_plan(const void *o) { return printed(o)->plan; }
 static const char *request_name(const void *o) { return printed(o)->request->base->name; }
 static const char *assumption(const void *o) { return printed(o)->assumes; }
 static const char *objective_unit(const void *plan) { return ms_objective_unit(((const MsPlan *)plan)->objective); }
+static double elapsed_s(const void *o) { return printed(o)->plan->elapsed_s; }
+static gboolean stands_alone(const void *o) { return !printed(o)->in_sweep; }
 static double proven_within(const void *o) { return ms_plan_gap(printed(o)->plan, printed(o)->request); }
 static const void *best_shown(const void *o, guint i, MsFigureCursor *room) {
   (void)room;
@@ -36,8 +38,9 @@ static const MsFigure plan_rows[] = {
             MS_FIGURE_WORDS("objective", S, objective, ms_goal_words, "what they are ranked by"),
             MS_FIGURE_TEXT("objective_unit", objective_unit, "of `objective_value`")),
     MS_FIGURE_TEXT("objective_assumes", assumption, "in words", UNKNOWN),
-    OF_PLAN(MS_FIGURE(F64, S, elapsed_s, "s", "of the search"),
-            MS_FIGURE(BOOL, S, interrupted, "", "the ranking may miss better ones"),
+    MS_FIGURE_OF("elapsed_s", F64, elapsed_s, "s", "of the search; the only figure that differs between two calls",
+                 .when = stands_alone, .only = "not of a cell of a sweep"),
+    OF_PLAN(MS_FIGURE(BOOL, S, interrupted, "", "the ranking may miss better ones"),
             MS_FIGURE(BOOL, S, branched, "", "searched by branch and bound")),
     MS_FIGURE_OF("proven_within", F64, proven_within, "1", "no layout is better than the first by more than this share",
                  UNKNOWN),

@@ -54,6 +54,7 @@ typedef struct { /* a plan as it is printed */
   const MsReasons *reasons; /* NULL: none */
   const MsRobust *robust;   /* NULL: none */
   int shown;                /* of the ranking */
+  gboolean in_sweep;        /* the time of the search is said once, for the whole sweep */
   char *assumes;            /* what the objective assumes; to be freed, NULL: nothing */
 } MsPrintedPlan;
 MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top);

@@ -102,6 +102,12 @@ typedef struct {
 
 static const void *request_base(const void *cell) { return ((const Cell *)cell)->plan.request->base; }
 static const void *cell_plan(const void *cell) { return ((const Cell *)cell)->plan.plan ? cell : NULL; }
+static double elapsed_s(const void *printed) {
+  const MsSweep *s = ((const Printed *)printed)->sweep;
+  double sum_s = 0;
+  for (int i = 0; i < s->n_cells; i++) sum_s += s->cell[i].plan ? s->cell[i].plan->elapsed_s : 0;
+  return sum_s;
+}
 static const void *front_point(const void *printed, guint i, MsFigureCursor *room) {
   const MsSweep *s = ((const Printed *)printed)->sweep;
   (void)room;
@@ -122,6 +128,7 @@ static const MsFigure sweep_rows[] = {
      .offset = offsetof(Printed, sweep),
      .pointer = TRUE,
      .sub = MS_FIGURES(MS_FIGURE(BOOL, MsSweep, interrupted, "", "some cells may be missing"))},
+    MS_FIGURE_OF("elapsed_s", F64, elapsed_s, "s", "of all searches; the only figure that differs between two calls"),
     MS_FIGURE_ARRAY(
         "cells", LIST, Printed, cell, n,
         MS_FIGURES(
@@ -160,7 +167,7 @@ char *ms_report_sweep_json(const MsSweep *s) {
   g_autofree Cell *cell = g_new0(Cell, s->n_cells);
   for (int i = 0; i < s->n_cells; i++) {
     const MsSweepCell *from = &s->cell[i];
-    if (from->plan) cell[i].plan = ms_printed_plan(from->request, from->plan, NULL, 0);
+    if (from->plan) cell[i].plan = ms_printed_plan(from->request, from->plan, NULL, 0), cell[i].plan.in_sweep = TRUE;
     cell[i].plan.request = from->request, cell[i].why = from->why;
   }
   char *text = ms_figures_json(&ms_sweep_figures, &(Printed){s, s->n_cells, cell});

@@ -206,7 +206,14 @@ static const MsFigure result_rows[] = {
                                             .flags = MS_FIGURE_NULLABLE))),
     MS_FIGURE(U64, S, events, "", "simulated"),
     MS_FIGURE_WORDS("fidelity", S, fidelity, ms_fidelity_words, "bound, fast or full"),
-    MS_FIGURE(F64, S, elapsed_s, "s", "of the prediction itself; the only key that differs between two calls"),
     {0}};
 #undef S
-const MsFigures ms_result_figures = {"run", "`moesim run --json`.", result_rows};
+const MsFigures ms_result_figures = {
+    "result", "A prediction: of a run, of a layout of a plan, of a point of a what-if study.", result_rows};
+
+static const MsFigure run_rows[] = {
+    {.type = MS_FIGURE_MEMBERS, .sub = &ms_result_figures, .doc = "what was predicted; and"},
+    MS_FIGURE(F64, MsResult, elapsed_s, "s",
+              "of the prediction itself; the only figure that differs between two calls"),
+    {0}};
+const MsFigures ms_run_figures = {"run", "`moesim run --json`.", run_rows};

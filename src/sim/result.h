@@ -85,8 +85,8 @@ typedef struct MsResult {
 
 void ms_result_free(MsResult *result);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsResult, ms_result_free)
-/* Everything a run says. */
-extern const MsFigures ms_result_figures;
+/* Everything that is predicted; and how long that took, once for a run. */
+extern const MsFigures ms_result_figures, ms_run_figures;
 extern const MsFigures ms_time_figures, ms_family_figures; /* of MsTimeParts: the six parts; compute by family */
 extern const MsFigures ms_memory_figures;                  /* of an MsResult that has memory */
 extern const MsFigures ms_stage_memory_figures;            /* of MsStageMemory */

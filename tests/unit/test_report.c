@@ -218,7 +218,7 @@ static void result_json_has_its_documented_keys(void **state) {
   MsResult r = sample();
   r.tokens_per_s_per_gpu = NAN; /* unknown must not break the file */
   MsJsonOut *out = ms_json_out_new(0);
-  ms_figures_write(&ms_result_figures, &r, NULL, out);
+  ms_figures_write(&ms_run_figures, &r, NULL, out);
   g_autofree char *text = ms_json_out_take(out);
   g_autoptr(GError) error = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "result", &error);
