@@ -106,7 +106,7 @@ $(BUILD)/src/exec/kernel_f32.o $(BUILD)/src/exec/kernel_f64.o: CFLAGS += $(if $(
   -fno-math-errno -fno-trapping-math $(if $(findstring clang,$(CC)),-Wno-pass-failed)
 
 # What a plan spends its time in: bounds and simulations of the layouts are 4 to 6 % faster.
-HOT := $(foreach d,work cost engine step bound sim plan,$(wildcard src/$d/*.c))
+HOT := src/sched/walk.c $(foreach d,work cost engine step bound sim plan,$(wildcard src/$d/*.c))
 $(HOT:%.c=$(BUILD)/%.o): CFLAGS += $(if $(SANITIZE),,-O3)
 
 # The HTML page's markup, style and script as C strings; edit them in src/report/page/.

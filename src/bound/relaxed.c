@@ -10,8 +10,7 @@
  * the ends of a chunk, what FSDP and offloading fetch. */
 #include "bound/bound.h"
 #include "bound/bound_priv.h"
-#include "step/pair.h"
-#include "base/err.h"
+#include "step/after.h"
 
 #define NEVER MS_NEVER
 
@@ -25,6 +24,7 @@ typedef struct {
 typedef struct {                /* of one chunk, by kind of slot */
   Table pass[2][MS_SLOT_W + 1]; /* the second: leaving the head's weight gradient */
   int kind;                     /* chunks of the same pieces have the same number */
+  gboolean empty;
 } ChunkLags;
 
 typedef struct {
@@ -35,46 +35,50 @@ typedef struct {
   Table **pair_of_kinds; /* [n_kinds][n_kinds][2] forward chunk beside backward chunk, which leaves the head or not;
                             NULL = not asked for yet */
   int n_kinds;
-  MsTime *arrived_f, *arrived_b, *split; /* [virtual stage * microbatches + mb]; NEVER = not yet */
+  MsSlotWalk *walk;
+  MsTime *made; /* [tensors of the walk] */
   MsTime *compute, *host, *tip, *send, *stream_f, *stream_b, *last_b,
-      *gather_at;     /* of each stage; the last two of each chunk */
-  int *next, *left_b; /* slot of each stage that comes next; backwards of each chunk still to come */
-  MsToll **toll;      /* [stages] NULL: none */
+      *gather_at; /* of each stage; the last two of each chunk */
+  MsToll **toll;  /* [stages] NULL: none */
   MsTime message, message_launch, sync;
-  gboolean paired, splits, tolls; /* layers run in pairs; backwards are split into I and W; some stage has a toll */
+  gboolean splits, tolls; /* backwards are split into I and W; some stage has a toll */
 } Relaxed;
 
-static gboolean same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b) {
-  int n = ms_work_chunk_length(a);
-  if (n != ms_work_chunk_length(b) || a->has_embedding != b->has_embedding ||
-      a->num_layers + a->num_mtp != b->num_layers + b->num_mtp)
-    return FALSE;
-  for (int i = 0; i < n; i++)
-    if (ms_work_chunk_piece(w, a, i) != ms_work_chunk_piece(w, b, i)) return FALSE;
-  return TRUE;
-}
-
-static Table table_of_chunk(const Relaxed *r, const MsChunk *chunk, MsSlotKind kind, gboolean leaves_head) {
-  int n = ms_work_chunk_length(chunk);
+/* The pieces of a turn as one table; beside a forward, a backward goes from the other entry to the other end. */
+static Table table_of(const Relaxed *r, MsChunks of) {
+  gboolean paired = of.forward && of.backward;
   Table t = {.lags = ms_no_rows};
   MsForced forced = ms_nothing_forced;
-  for (int i = 0; i < n; i++) {
-    int piece = ms_work_chunk_piece(r->p->work, chunk, kind == MS_SLOT_F ? i : n - 1 - i);
-    MsSlotKind own = ms_piece_slot(r->p, kind, piece, leaves_head);
-    if (own == MS_N_SLOTS) continue;
-    t.lags = ms_lags_product(ms_piece_lags_pass(r->lags, own, piece, MS_FROM_ALL), &t.lags);
-    if (r->tolls) forced = ms_forced_product(ms_piece_forced_pass(r->lags, own, piece), &forced);
+  MsPieceWalk w = ms_piece_walk(r->p->work, of);
+  while (ms_piece_next(&w)) {
+    gboolean pair = w.forward.at >= 0 && w.backward.at >= 0, beside = paired && w.forward.at < 0;
+    const MsPieceTurn *lone = w.forward.at >= 0 ? &w.forward : &w.backward;
+    if (lone->rows == MS_N_SLOTS) continue;
+    MsLags lags = pair ? *ms_piece_lags_pair(r->lags, w.forward.piece, w.backward.piece, MS_FROM_ALL)
+                       : *ms_piece_lags_pass(r->lags, lone->rows, lone->piece, MS_FROM_ALL);
+    if (beside) lags = ms_lags_beside(&lags);
+    t.lags = ms_lags_product(&lags, &t.lags);
+    if (!r->tolls) continue;
+    MsForced need = pair ? *ms_piece_forced_pair(r->lags, w.forward.piece, w.backward.piece)
+                         : *ms_piece_forced_pass(r->lags, lone->rows, lone->piece);
+    if (beside) need = ms_forced_beside(&need);
+    forced = ms_forced_product(&need, &forced);
   }
   t.need = ms_need_of(&forced);
   return t;
 }
 
+static Table table_of_pass(const Relaxed *r, const MsChunk *chunk, MsSlotKind kind, gboolean leaves_head) {
+  if (kind == MS_SLOT_F) return table_of(r, (MsChunks){.forward = chunk});
+  return table_of(r, (MsChunks){.backward = chunk, .kind = kind, .leaves_head = leaves_head});
+}
+
 static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
-  ChunkLags l;
+  ChunkLags l = {.empty = ms_work_chunk_length(chunk) == 0};
   gboolean leaves = chunk->has_loss && ms_work_deferred(r->p->work, G_MAXINT) > 0;
   for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) {
-    l.pass[0][kind] = l.pass[1][kind] = table_of_chunk(r, chunk, (MsSlotKind)kind, FALSE);
-    if (leaves) l.pass[1][kind] = table_of_chunk(r, chunk, (MsSlotKind)kind, TRUE);
+    l.pass[0][kind] = l.pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, FALSE);
+    if (leaves) l.pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, TRUE);
   }
   return l;
 }
@@ -83,7 +87,7 @@ static void chunks_lags(Relaxed *r) {
   const MsLayout *l = r->p->layout;
   for (int i = 0; i < l->num_chunks; i++) {
     int like = 0;
-    while (like < i && !same_pieces(r->p->work, &l->chunks[like], &l->chunks[i])) like++;
+    while (like < i && !ms_same_pieces(r->p->work, &l->chunks[like], &l->chunks[i])) like++;
     if (like < i) {
       r->chunk[i] = r->chunk[like];
       continue;
@@ -94,42 +98,26 @@ static void chunks_lags(Relaxed *r) {
   r->pair_of_kinds = g_new0(Table *, 2 * (size_t)r->n_kinds * (size_t)r->n_kinds);
 }
 
-/* A forward chunk beside a backward chunk, piece by piece as the lowering lays them. */
-static const Table *pair_of_chunks(Relaxed *r, const ChunkLags *f, const MsChunk *f_chunk, const ChunkLags *b,
-                                   const MsChunk *b_chunk, gboolean leaves_head) {
-  Table **known = &r->pair_of_kinds[2 * (f->kind * r->n_kinds + b->kind) + (leaves_head ? 1 : 0)];
-  if (*known) return *known;
-  MsPieceLags *lags = r->lags;
-  Table t = {.lags = ms_no_rows};
-  MsForced forced = ms_nothing_forced;
-  MsPairWalk walk = ms_pair_walk(f_chunk, b_chunk);
-  while (ms_pair_step(&walk)) {
-    int fp = walk.f >= 0 ? ms_work_chunk_piece(r->p->work, f_chunk, walk.f) : -1,
-        bp = walk.b >= 0 ? ms_work_chunk_piece(r->p->work, b_chunk, walk.b) : -1;
-    MsSlotKind alone = bp < 0 ? MS_SLOT_B : ms_piece_slot(r->p, MS_SLOT_B, bp, leaves_head);
-    MsLags step = fp < 0   ? ms_lags_beside(ms_piece_lags_pass(lags, alone, bp, MS_FROM_ALL))
-                  : bp < 0 ? *ms_piece_lags_pass(lags, MS_SLOT_F, fp, MS_FROM_ALL)
-                           : *ms_piece_lags_pair(lags, fp, bp, MS_FROM_ALL);
-    t.lags = ms_lags_product(&step, &t.lags);
-    if (!r->tolls) continue;
-    MsForced need = fp < 0   ? *ms_piece_forced_pass(lags, alone, bp)
-                    : bp < 0 ? *ms_piece_forced_pass(lags, MS_SLOT_F, fp)
-                             : *ms_piece_forced_pair(lags, fp, bp);
-    if (fp < 0) need = ms_forced_beside(&need);
-    forced = ms_forced_product(&need, &forced);
+static const ChunkLags *chunk_of(const Relaxed *r, const MsSlotPass *pass) {
+  return &r->chunk[pass->chunk * r->p->layout->pp + pass->stage];
+}
+
+static const Table *table_of_turn(Relaxed *r, const MsTurn *turn, MsChunks of) {
+  const MsSlotPass *f = turn->forward, *b = turn->backward;
+  if (!b) return &chunk_of(r, f)->pass[0][MS_SLOT_F];
+  if (!f) return &chunk_of(r, b)->pass[of.leaves_head][b->kind];
+  Table **known = &r->pair_of_kinds[2 * (chunk_of(r, f)->kind * r->n_kinds + chunk_of(r, b)->kind) + of.leaves_head];
+  if (!*known) {
+    Table t = table_of(r, of);
+    *known = g_memdup2(&t, sizeof t);
   }
-  t.need = ms_need_of(&forced);
-  return *known = g_memdup2(&t, sizeof t);
+  return *known;
 }
 
-/* --- slots, in step with sim/graph.c --- */
+/* --- turns --- */
 
-static MsTime *cell(const Relaxed *r, MsTime *table, int virtual_stage, int mb) {
-  return &table[(size_t)virtual_stage * (size_t)r->s->microbatches + (size_t)mb];
-}
-
-/* Runs a chunk's table on a stage; returns when its output is there. `beside`: what the backward of a pair waits for;
- * becomes when its output is there. */
+/* Runs a table on a stage; returns when its output is there. `beside`: what the backward of a pair waits for; becomes
+ * when its output is there. */
 static MsTime run_lags(Relaxed *r, int stage, const Table *t, MsTime entry, MsTime *beside) {
   MsTime before[MS_N_ENDS] = {entry, beside ? *beside : NEVER, r->compute[stage], r->host[stage]}, after[MS_N_ENDS];
   ms_lags_run(&t->lags, before, after);
@@ -140,21 +128,13 @@ static MsTime run_lags(Relaxed *r, int stage, const Table *t, MsTime entry, MsTi
   return after[MS_END_ENTRY];
 }
 
-/* The input of a slot: when it is there; FALSE when it does not exist yet. `own`: no other stage sends it. */
-static gboolean input_of(const Relaxed *r, int stage, int v, int mb, gboolean back, MsTime *input, gboolean *own) {
-  int from = back ? ms_virtual_after(r->s, v) : ms_virtual_before(r->s, v), owner = stage, chunk;
-  *input = NEVER, *own = TRUE;
-  if (from < 0 && !back) return TRUE;
-  if (from >= 0) ms_virtual_owner(r->s, from, &owner, &chunk);
-  *own = owner == stage;
-  *input = *cell(r, back ? r->arrived_b : r->arrived_f, v, mb);
-  return *input != NEVER;
-}
+static MsTime input_of(const Relaxed *r, const MsSlotPass *pass) { return pass->in < 0 ? NEVER : r->made[pass->in]; }
 
-static MsTime entry_of(Relaxed *r, int stage, MsTime input, gboolean own, MsTime send) {
-  MsTime entry = input;
+static MsTime entry_of(Relaxed *r, const MsSlotPass *pass, MsTime send) {
+  MsTime input = input_of(r, pass), entry = input;
+  int stage = pass->stage;
   if (input == NEVER) entry = r->tip[stage];
-  else if (r->p->p2p_blocks && !own) {
+  else if (r->p->p2p_blocks && pass->comes) {
     MsTime issued = r->host[stage] + r->sync;
     entry = r->sync > 0 ? MAX(issued, input) : input;
     r->host[stage] = MAX(issued, input);
@@ -168,144 +148,63 @@ static MsTime take_send(Relaxed *r, int stage) {
   return send;
 }
 
-static void deliver(Relaxed *r, int stage, MsTime tip, int to, int mb, gboolean back) {
-  int owner, chunk;
-  if (to < 0) return;
-  ms_virtual_owner(r->s, to, &owner, &chunk);
-  if (owner != stage) {
-    MsTime *stream = back ? &r->stream_b[stage] : &r->stream_f[stage];
-    r->host[stage] += r->message_launch;
-    tip = MAX(tip, *stream);
-    if (r->message_launch > 0) tip = MAX(tip, r->host[stage]);
-    *stream = tip += r->message;
-    if (r->p->p2p_blocks) r->send[stage] = tip;
-  }
-  *cell(r, back ? r->arrived_b : r->arrived_f, to, mb) = tip;
+static MsTime send(Relaxed *r, const MsSlotPass *pass, MsTime tip) {
+  int stage = pass->stage;
+  MsTime *stream = pass->kind == MS_SLOT_F ? &r->stream_f[stage] : &r->stream_b[stage];
+  r->host[stage] += r->message_launch;
+  tip = MAX(tip, *stream);
+  if (r->message_launch > 0) tip = MAX(tip, r->host[stage]);
+  *stream = tip += r->message;
+  if (r->p->p2p_blocks) r->send[stage] = tip;
+  return tip;
 }
 
-static void forward_done(Relaxed *r, int stage, int v, int mb, MsTime tip) {
-  int next = ms_virtual_after(r->s, v);
-  if (next < 0) *cell(r, r->arrived_b, v, mb) = tip;
-  else deliver(r, stage, tip, next, mb, FALSE);
+static void hand_on(Relaxed *r, const MsSlotPass *pass, MsTime tip) {
+  if (pass->kept >= 0) r->made[pass->kept] = tip;
+  if (pass->out >= 0) r->made[pass->out] = pass->goes ? send(r, pass, tip) : tip;
 }
 
-static const ChunkLags *chunk_of(const Relaxed *r, int stage, int chunk) {
-  return &r->chunk[chunk * r->p->layout->pp + stage];
-}
-
-static gboolean is_empty(const Relaxed *r, int stage, int chunk) {
-  return ms_work_chunk_length(ms_layout_chunk(r->p->layout, stage, chunk)) == 0;
-}
-
-static MsTime gathered(Relaxed *r, int stage, int chunk, int mb) {
-  int first, count;
-  ms_chunk_microbatches(r->s, chunk, &first, &count);
-  return mb == first ? r->gather_at[chunk * r->p->layout->pp + stage] : NEVER;
-}
-
-static gboolean run_forward(Relaxed *r, int stage, int chunk, int mb) {
-  int v = ms_virtual_stage(r->s, stage, chunk);
-  MsTime input, before = r->tip[stage];
-  gboolean own;
-  if (!input_of(r, stage, v, mb, FALSE, &input, &own)) return FALSE;
-  MsTime entry = entry_of(r, stage, input, own, take_send(r, stage)), parameters = gathered(r, stage, chunk, mb);
-  entry = MAX(entry, parameters);
-  const ChunkLags *c = chunk_of(r, stage, chunk);
-  if (r->toll[stage] && parameters != NEVER) {
-    MsTime free = ms_toll_gathered(r->toll[stage], chunk);
+/* Parameters that the first forward of a chunk waits for. */
+static MsTime gathered(Relaxed *r, const MsSlotPass *f, MsTime entry) {
+  int stage = f->stage;
+  if (f->nth > 0) return entry;
+  if (r->toll[stage]) {
+    MsTime free = ms_toll_gathered(r->toll[stage], f->chunk);
     r->compute[stage] = MAX(r->compute[stage], free);
   }
-  MsTime tip = is_empty(r, stage, chunk) ? (input != NEVER ? input : before)
-                                         : run_lags(r, stage, &c->pass[0][MS_SLOT_F], MAX(entry, 0), NULL);
-  r->tip[stage] = tip;
-  forward_done(r, stage, v, mb, tip);
-  return TRUE;
+  return MAX(entry, r->gather_at[f->chunk * r->p->layout->pp + stage]);
 }
 
-static void backward_ended(Relaxed *r, int stage, int chunk, MsTime tip) {
-  r->last_b[chunk * r->p->layout->pp + stage] = tip;
+/* An empty virtual stage passes its input on; nobody waits for weight gradients. */
+static MsTime passed_on(const Relaxed *r, const MsSlotPass *pass, MsTime before) {
+  MsTime input = pass->kind == MS_SLOT_W ? NEVER : input_of(r, pass);
+  return input != NEVER ? input : before;
 }
 
-/* Before every slot that ends a backward. */
-static void backward_comes(Relaxed *r, int stage, int chunk) {
-  if (r->toll[stage] && --r->left_b[chunk * r->p->layout->pp + stage] == 0) ms_toll_last(r->toll[stage], chunk);
-}
-
-static gboolean run_backward(Relaxed *r, int stage, MsSlotKind kind, int chunk, int mb) {
-  int v = ms_virtual_stage(r->s, stage, chunk);
-  MsTime input;
-  gboolean own;
-  if (!input_of(r, stage, v, mb, TRUE, &input, &own)) return FALSE;
-  MsTime entry = entry_of(r, stage, input, own, take_send(r, stage));
-  const ChunkLags *c = chunk_of(r, stage, chunk);
-  if (kind == MS_SLOT_B) backward_comes(r, stage, chunk);
-  MsTime tip = is_empty(r, stage, chunk)
-                   ? input
-                   : run_lags(r, stage, &c->pass[ms_leaves_head(r->p, r->s, stage, chunk, mb)][kind], entry, NULL);
-  r->tip[stage] = tip;
-  if (kind == MS_SLOT_I) *cell(r, r->split, v, mb) = tip;
-  else backward_ended(r, stage, chunk, tip);
-  deliver(r, stage, tip, ms_virtual_before(r->s, v), mb, TRUE);
-  return TRUE;
-}
-
-static gboolean run_weight(Relaxed *r, int stage, int chunk, int mb) {
-  MsTime entry = *cell(r, r->split, ms_virtual_stage(r->s, stage, chunk), mb);
-  const ChunkLags *c = chunk_of(r, stage, chunk);
-  if (entry == NEVER) return FALSE;
-  backward_comes(r, stage, chunk);
-  if (!is_empty(r, stage, chunk))
-    r->tip[stage] = run_lags(r, stage, &c->pass[ms_leaves_head(r->p, r->s, stage, chunk, mb)][MS_SLOT_W], entry, NULL);
-  backward_ended(r, stage, chunk, r->tip[stage]);
-  return TRUE;
-}
-
-/* Layers in pairs. */
-static gboolean run_pair(Relaxed *r, int stage, const MsSlot *slot) {
-  int vf = ms_virtual_stage(r->s, stage, slot->chunk), vb = ms_virtual_stage(r->s, stage, slot->chunk2);
-  MsTime f_in, b_in, before = r->tip[stage];
-  gboolean f_own, b_own;
-  if (!input_of(r, stage, vf, slot->mb, FALSE, &f_in, &f_own) ||
-      !input_of(r, stage, vb, slot->mb2, TRUE, &b_in, &b_own))
-    return FALSE;
-  if (!r->paired)
-    return run_forward(r, stage, slot->chunk, slot->mb) && run_backward(r, stage, MS_SLOT_B, slot->chunk2, slot->mb2);
-  MsTime send = take_send(r, stage);
-  MsTime f_entry = entry_of(r, stage, f_in, f_own, send), b_entry = entry_of(r, stage, b_in, b_own, send);
-  const MsChunk *f = ms_layout_chunk(r->p->layout, stage, slot->chunk),
-                *b = ms_layout_chunk(r->p->layout, stage, slot->chunk2);
-  backward_comes(r, stage, slot->chunk2);
-  const Table *lags = pair_of_chunks(r, chunk_of(r, stage, slot->chunk), f, chunk_of(r, stage, slot->chunk2), b,
-                                     ms_leaves_head(r->p, r->s, stage, slot->chunk2, slot->mb2));
-  MsTime b_tip = b_entry, f_tip = run_lags(r, stage, lags, MAX(f_entry, 0), &b_tip);
-  if (is_empty(r, stage, slot->chunk)) f_tip = f_in != NEVER ? f_in : before;
-  if (is_empty(r, stage, slot->chunk2)) b_tip = b_in;
-  r->tip[stage] = b_tip;
-  backward_ended(r, stage, slot->chunk2, b_tip);
-  forward_done(r, stage, vf, slot->mb, f_tip);
-  deliver(r, stage, b_tip, ms_virtual_before(r->s, vb), slot->mb2, TRUE);
-  return TRUE;
-}
-
-static gboolean run_slot(Relaxed *r, int stage, const MsSlot *slot) {
-  switch ((MsSlotKind)slot->kind) {
-  case MS_SLOT_F: return run_forward(r, stage, slot->chunk, slot->mb);
-  case MS_SLOT_B:
-  case MS_SLOT_I: return run_backward(r, stage, slot->kind, slot->chunk, slot->mb);
-  case MS_SLOT_W: return run_weight(r, stage, slot->chunk, slot->mb);
-  default: return run_pair(r, stage, slot);
-  }
+static void run_turn(Relaxed *r, const MsTurn *turn) {
+  const MsSlotPass *f = turn->forward, *b = turn->backward;
+  int stage = turn->stage;
+  gboolean weights = !f && b->kind == MS_SLOT_W;
+  MsChunks of = ms_chunks_of(r->p->work, turn);
+  MsTime before = r->tip[stage], sent = weights ? NEVER : take_send(r, stage), f_tip = NEVER, b_tip = NEVER;
+  if (f) f_tip = entry_of(r, f, sent);
+  if (b) b_tip = weights ? input_of(r, b) : entry_of(r, b, sent);
+  if (!b) f_tip = gathered(r, f, f_tip);
+  if (b && b->last && r->toll[stage]) ms_toll_last(r->toll[stage], b->chunk);
+  gboolean f_empty = f && chunk_of(r, f)->empty, b_empty = b && chunk_of(r, b)->empty;
+  if (f && (b || !f_empty)) f_tip = run_lags(r, stage, table_of_turn(r, turn, of), MAX(f_tip, 0), b ? &b_tip : NULL);
+  else if (!f && !b_empty) b_tip = run_lags(r, stage, table_of_turn(r, turn, of), b_tip, NULL);
+  if (f_empty) f_tip = passed_on(r, f, before);
+  if (b_empty) b_tip = passed_on(r, b, before);
+  r->tip[stage] = b ? b_tip : f_tip;
+  if (b && b->kind != MS_SLOT_I) r->last_b[b->chunk * r->p->layout->pp + stage] = b_tip;
+  if (f) hand_on(r, f, f_tip);
+  if (b) hand_on(r, b, b_tip);
 }
 
 static void run_slots(Relaxed *r) {
-  gboolean moved = TRUE;
-  while (moved) {
-    moved = FALSE;
-    for (int s = 0; s < r->s->stages; s++)
-      while (r->next[s] < r->s->n[s] && run_slot(r, s, &r->s->slot[s][r->next[s]])) r->next[s]++, moved = TRUE;
-  }
-  for (int s = 0; s < r->s->stages; s++)
-    if (r->next[s] < r->s->n[s]) MS_BUG("schedule deadlocks at stage %d slot %d", s, r->next[s]);
+  for (const MsTurn *turn; (turn = ms_slot_walk_next(r->walk));) run_turn(r, turn);
+  ms_slot_walk_must_end(r->walk);
 }
 
 /* --- the step's own rows --- */
@@ -374,16 +273,10 @@ static MsTime run_reductions(Relaxed *r, int stage) {
   return joined;
 }
 
-static gboolean crosses_stages(const MsOp *op) {
-  return op->group == MS_GROUP_WORLD || op->group == MS_GROUP_EMBEDDING;
-}
-
-/* In lockstep as lay_after: a row over a group that spans stages starts when all its stages have come so far. Returns
- * the end of the step. */
+/* Returns the end of the step. */
 static MsTime run_after(Relaxed *r) {
   int stages = r->s->stages;
-  MsTime end = 0;
-  g_autofree int *at = g_new0(int, (guint)stages);
+  MsTime end = 0, barrier = 0;
   g_autofree Rows *rows = g_new0(Rows, (guint)stages);
   for (int s = 0; s < stages; s++) {
     rows[s].end = g_new0(MsTime, MAX(1, r->p->step[s].after.list->n));
@@ -392,29 +285,14 @@ static MsTime run_after(Relaxed *r) {
     if (r->toll[s]) rows[s].stream[MS_STREAM_COMPUTE] = r->compute[s] = MAX(r->compute[s], ms_toll_joined(r->toll[s]));
     end = MAX(MAX(end, r->tip[s]), r->compute[s]);
   }
-  const MsGroupKind order[] = {MS_GROUP_EMBEDDING, MS_GROUP_WORLD};
-  for (guint k = 0; k <= G_N_ELEMENTS(order); k++) {
-    for (int s = 0; s < stages; s++) {
-      const MsCosted *c = &r->p->step[s].after;
-      for (; at[s] < c->list->n && !crosses_stages(&c->list->op[at[s]]); at[s]++)
-        run_row(&rows[s], c, at[s], waits_of(&rows[s], &c->list->op[at[s]], 0, r->tip[s]));
-    }
-    if (k == G_N_ELEMENTS(order)) break;
-    MsTime barrier = 0;
-    for (int s = 0; s < stages; s++) {
-      const MsOpList *list = r->p->step[s].after.list;
-      if (at[s] < list->n && list->op[at[s]].group == order[k])
-        barrier = MAX(barrier, waits_of(&rows[s], &list->op[at[s]], 0, r->tip[s]));
-    }
-    for (int s = 0; s < stages; s++) {
-      const MsCosted *c = &r->p->step[s].after;
-      if (at[s] < c->list->n && c->list->op[at[s]].group == order[k]) run_row(&rows[s], c, at[s]++, barrier);
-    }
+  for (MsAfterWalk w = ms_after_walk(r->p); ms_after_next(&w);) {
+    const MsCosted *c = &r->p->step[w.stage].after;
+    Rows *own = &rows[w.stage];
+    MsTime there = waits_of(own, &c->list->op[w.row], 0, r->tip[w.stage]);
+    if (w.event == MS_AFTER_MEETS) barrier = MAX(w.first ? 0 : barrier, there);
+    else run_row(own, c, w.row, w.event == MS_AFTER_CROSSES ? barrier : there), end = MAX(end, own->end[w.row]);
   }
-  for (int s = 0; s < stages; s++) {
-    for (int i = 0; i < at[s]; i++) end = MAX(end, rows[s].end[i]);
-    g_free(rows[s].end);
-  }
+  for (int s = 0; s < stages; s++) g_free(rows[s].end);
   return end;
 }
 
@@ -426,35 +304,29 @@ static MsTime *filled(size_t n, MsTime value) {
 
 static void open_tables(Relaxed *r) {
   const MsLayout *l = r->p->layout;
-  size_t cells = (size_t)l->num_chunks * (size_t)r->s->microbatches, stages = (size_t)l->pp,
-         chunks = (size_t)l->num_chunks;
-  r->arrived_f = filled(cells, NEVER), r->arrived_b = filled(cells, NEVER), r->split = filled(cells, NEVER);
+  size_t stages = (size_t)l->pp, chunks = (size_t)l->num_chunks;
+  r->walk = ms_slot_walk_new(r->s, MS_ALL_STAGES, r->p->scenario->options.ep_overlap);
+  r->made = g_new(MsTime, ms_slot_walk_tensors(r->walk));
   r->compute = filled(stages, 0), r->host = filled(stages, 0), r->tip = filled(stages, NEVER),
   r->send = filled(stages, NEVER);
   r->stream_f = filled(stages, 0), r->stream_b = filled(stages, 0), r->last_b = filled(chunks, 0),
   r->gather_at = filled(chunks, 0);
-  r->next = g_new0(int, (guint)stages);
   r->chunk = g_new(ChunkLags, chunks);
-  r->left_b = g_new(int, chunks);
-  for (int i = 0, first; i < l->num_chunks; i++) ms_chunk_microbatches(r->s, i / l->pp, &first, &r->left_b[i]);
   r->toll = g_new0(MsToll *, stages);
 }
 
 static void close_tables(Relaxed *r) {
-  MsTime *const owned[] = {r->arrived_f, r->arrived_b, r->split,    r->compute, r->host,     r->tip,
-                           r->send,      r->stream_f,  r->stream_b, r->last_b,  r->gather_at};
+  MsTime *const owned[] = {r->made,     r->compute,  r->host,   r->tip,      r->send,
+                           r->stream_f, r->stream_b, r->last_b, r->gather_at};
   for (guint i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
   for (int i = 0; i < 2 * r->n_kinds * r->n_kinds; i++) g_free(r->pair_of_kinds[i]);
   for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]);
-  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->next), g_free(r->left_b), g_free(r->toll);
+  ms_slot_walk_free(r->walk);
+  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll);
 }
 
 static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
-  return (Relaxed){.p = p,
-                   .lags = lags,
-                   .s = schedule,
-                   .paired = p->scenario->options.ep_overlap,
-                   .splits = ms_schedule_has(schedule, MS_SLOT_I)};
+  return (Relaxed){.p = p, .lags = lags, .s = schedule, .splits = ms_schedule_has(schedule, MS_SLOT_I)};
 }
 
 MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {

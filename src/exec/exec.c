@@ -265,7 +265,6 @@ static Exec *exec_new(const MsScenario *scenario, const MsLayout *layout, const 
   x->scratch = g_ptr_array_new();
   x->results = g_array_new(FALSE, TRUE, sizeof(MsExecRow));
   x->head = g_new0(Linear, 1 + scenario->model->mtp_num_layers);
-  x->left = g_new0(int, layout->vpp);
   place(x);
   return x;
 }
@@ -292,9 +291,10 @@ static void exec_free(Exec *x) {
   rows_free(&x->before), rows_free(&x->reduce), rows_free(&x->gather), rows_free(&x->after), rows_free(&x->p2p_rows);
   ms_step_ops_clear(&x->step_ops);
   ms_comm_free(x->comm);
+  ms_slot_walk_free(x->walk);
   ms_schedule_free(x->schedule);
   ms_work_free(x->work);
-  g_free(x->pos), g_free(x->row_pos), g_free(x->head), g_free(x->left), g_free(x->timeline), g_free(x->note);
+  g_free(x->pos), g_free(x->row_pos), g_free(x->head), g_free(x->timeline), g_free(x->note);
   g_hash_table_unref(x->pool);
   g_ptr_array_unref(x->blocks), g_ptr_array_unref(x->scratch);
   g_array_unref(x->results);

@@ -10,7 +10,7 @@
 #include "exec/comm.h"
 #include "exec/exec.h"
 #include "exec/kernel.h"
-#include "sched/sched.h"
+#include "step/walk.h"
 
 #include <setjmp.h>
 
@@ -233,13 +233,13 @@ struct Exec {
                             = the row's own */
   double beside_B;       /* to other ranks beside message_B: metadata of a dispatcher */
   int step;
-  int *left;       /* [vpp] backward passes of this step still to come */
-  int bucket;      /* that rows of the step are about, -1: all */
-  int mirror;      /* rank of DualPipe's other owner */
-  Linear *head;    /* [1 + MTP blocks] */
-  double row_flop; /* of the row by the registry's rule, where the kernel counts more (tiles of attention); NaN = as
-                      counted */
-  double loss;     /* sum over this rank's tokens in this step */
+  MsSlotWalk *walk; /* through the slots of this step */
+  int bucket;       /* that rows of the step are about, -1: all */
+  int mirror;       /* rank of DualPipe's other owner */
+  Linear *head;     /* [1 + MTP blocks] */
+  double row_flop;  /* of the row by the registry's rule, where the kernel counts more (tiles of attention); NaN = as
+                       counted */
+  double loss;      /* sum over this rank's tokens in this step */
   double norm, clip;
   /* ledger */
   double kept_B, said_B, peak_B, step_message_B, step_flop;
@@ -297,8 +297,7 @@ gint32 ms_exec_token(const Exec *x, gint64 sequence, gint64 position);
 double ms_exec_weight(const char *name, gint64 index); /* uniform in [-1, 1), from the name and the global index */
 
 /* --- one list (rows.c), a step (step.c), results (dump.c) ------------------------------------------------------ */
-typedef enum { PART_ALL, PART_INPUT /* no weight gradients */, PART_WEIGHT /* only these */ } Part;
-void ms_exec_rows(Exec *x, const RowList *rows, int from, int to, Part part,
+void ms_exec_rows(Exec *x, const RowList *rows, int from, int to, MsListPart part,
                   const MsPiece *piece);                    /* piece NULL: rows of the step */
 void ms_exec_forward_ended(Exec *x, const MsPiece *piece);  /* drops what is not kept */
 void ms_exec_backward_ended(Exec *x, const MsPiece *piece); /* everything must have been given back */

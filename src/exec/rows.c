@@ -165,14 +165,10 @@ static void run_row(Exec *x, const Row *row) {
   compare(x, row->op, flop);
 }
 
-static gboolean in_part(const MsOp *op, Part part) {
-  return part == PART_ALL || (op->pass == MS_PASS_WGRAD) == (part == PART_WEIGHT);
-}
-
-void ms_exec_rows(Exec *x, const RowList *rows, int from, int to, Part part, const MsPiece *piece) {
+void ms_exec_rows(Exec *x, const RowList *rows, int from, int to, MsListPart part, const MsPiece *piece) {
   for (int i = from; i < to; i++) {
     const MsOp *op = rows->row[i].op;
-    if (!in_part(op, part)) continue;
+    if (!ms_in_list_part(op, part)) continue;
     run_row(x, &rows->row[i]);
     if (!piece) continue;
     ledger(x, piece, i, op);

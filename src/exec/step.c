@@ -8,7 +8,6 @@
 
 /* --- a piece at work ------------------------------------------------------------------------------------------- */
 
-static const MsChunk *chunk_of(const Exec *x, int chunk) { return ms_layout_chunk(x->layout, x->stage, chunk); }
 static const MsPiece *piece_of(const Exec *x) { return &x->work->pieces[x->now->piece]; }
 
 static void enter(Exec *x, int chunk, int mb, int at) {
@@ -103,53 +102,39 @@ static int bucket_number(const Exec *x, int chunk, int at) {
 }
 
 static void bucket_rows(Exec *x, const RowList *rows, const MsBucket *at, int chunk, int piece) {
-  for (int i = 0; i < rows->n; i++) {
-    if (at[i].chunk != chunk || at[i].piece != piece) continue;
-    x->bucket = bucket_number(x, chunk, piece);
-    ms_exec_rows(x, rows, i, i + 1, PART_ALL, NULL);
-  }
+  int from, to;
+  ms_bucket_rows(at, rows->n, chunk, piece, &from, &to);
+  x->bucket = bucket_number(x, chunk, piece);
+  if (from < to) ms_exec_rows(x, rows, from, to, MS_LIST_ALL, NULL);
   x->bucket = -1;
 }
 
-static gboolean last_backward(Exec *x, int chunk) { return --x->left[chunk] == 0; }
+/* --- pieces ---------------------------------------------------------------------------------------------------- */
 
-/* --- passes over a chunk --------------------------------------------------------------------------------------- */
-
-static void forward_chunk(Exec *x, int chunk, int mb) {
-  int n = ms_work_chunk_length(chunk_of(x, chunk)), first, count;
-  ms_chunk_microbatches(x->schedule, chunk, &first, &count);
-  x->backward = x->split = FALSE;
-  for (int at = 0; at < n; at++) {
-    if (mb == first) bucket_rows(x, &x->gather, x->step_ops.gather_at, chunk, at);
-    enter(x, chunk, mb, at);
-    forward_in(x);
-    const RowList *rows = &x->piece_rows[x->now->piece].forward;
-    ms_exec_rows(x, rows, 0, rows->n, PART_ALL, piece_of(x));
-    forward_out(x);
-    ms_exec_forward_ended(x, piece_of(x));
-    x->now = NULL;
-  }
+static void forward_piece(Exec *x, const MsSlotPass *pass, int at) {
+  if (pass->nth == 0) bucket_rows(x, &x->gather, x->step_ops.gather_at, pass->chunk, at);
+  enter(x, pass->chunk, pass->mb, at);
+  forward_in(x);
+  const RowList *rows = &x->piece_rows[x->now->piece].forward;
+  ms_exec_rows(x, rows, 0, rows->n, MS_LIST_ALL, piece_of(x));
+  forward_out(x);
+  ms_exec_forward_ended(x, piece_of(x));
+  x->now = NULL;
 }
 
-static void backward_chunk(Exec *x, int chunk, int mb, Part part) {
-  int n = ms_work_chunk_length(chunk_of(x, chunk));
-  gboolean last = part != PART_INPUT && last_backward(x, chunk);
-  x->backward = TRUE, x->split = part != PART_ALL;
-  for (int at = n - 1; at >= 0; at--) {
-    enter(x, chunk, mb, at);
-    if (part != PART_WEIGHT) backward_in(x);
-    const RowList *rows = &x->piece_rows[x->now->piece].backward;
-    ms_exec_rows(x, rows, 0, rows->n, part, piece_of(x));
-    if (part != PART_WEIGHT) backward_out(x);
-    if (part != PART_INPUT) {
-      ms_exec_backward_ended(x, piece_of(x));
-      ms_exec_routing_free(x->mb->routing[at]);
-      x->mb->routing[at] = NULL;
-    }
-    x->now = NULL;
-    if (last) bucket_rows(x, &x->reduce, x->step_ops.reduce_at, chunk, at);
+static void backward_piece(Exec *x, const MsSlotPass *pass, int at) {
+  enter(x, pass->chunk, pass->mb, at);
+  if (pass->kind != MS_SLOT_W) backward_in(x);
+  const RowList *rows = &x->piece_rows[x->now->piece].backward;
+  ms_exec_rows(x, rows, 0, rows->n, ms_list_part(pass->kind), piece_of(x));
+  if (pass->kind != MS_SLOT_W) backward_out(x);
+  if (pass->kind != MS_SLOT_I) {
+    ms_exec_backward_ended(x, piece_of(x));
+    ms_exec_routing_free(x->mb->routing[at]);
+    x->mb->routing[at] = NULL;
   }
-  x->backward = x->split = FALSE;
+  x->now = NULL;
+  if (pass->last) bucket_rows(x, &x->reduce, x->step_ops.reduce_at, pass->chunk, at);
 }
 
 /* --- between stages -------------------------------------------------------------------------------------------- */
@@ -169,31 +154,34 @@ static Store *stream_of(Exec *x, int chunk, int mb) {
   return &x->microbatch[chunk * x->layout->microbatches + mb].stream;
 }
 
-/* Takes what virtual stage `from` made for `here`, or leaves it for a chunk of this rank. */
-static void receive(Exec *x, int here, int from, int chunk, int mb, gboolean back) {
+static const char *handed_on(gboolean back) { return back ? "d hidden" : "hidden"; }
+
+/* Takes what another stage sent, or another chunk of this rank left. */
+static void receive(Exec *x, const MsSlotPass *pass) {
   int stage, other;
-  const char *name = back ? "d hidden" : "hidden";
-  if (from < 0) return;
-  ms_virtual_owner(x->schedule, from, &stage, &other);
-  if (stage == x->stage) {
-    ms_store_move(x, stream_of(x, other, mb), name, stream_of(x, chunk, mb), name);
+  gboolean back = pass->kind != MS_SLOT_F;
+  if (pass->from < 0) return;
+  ms_virtual_owner(x->schedule, pass->from, &stage, &other);
+  Store *stream = stream_of(x, pass->chunk, pass->mb);
+  if (!pass->comes) {
+    ms_store_move(x, stream_of(x, other, pass->mb), handed_on(back), stream, handed_on(back));
     return;
   }
-  x->frame = stream_of(x, chunk, mb);
-  void *data = ms_exec_new(x, name, x->Tsp * x->h);
-  ms_comm_receive(x->comm, rank_of_stage(x, stage), tag(x, here, mb, back), data, x->Tsp * x->h);
+  x->frame = stream;
+  void *data = ms_exec_new(x, handed_on(back), x->Tsp * x->h);
+  ms_comm_receive(x->comm, rank_of_stage(x, stage), tag(x, pass->here, pass->mb, back), data, x->Tsp * x->h);
 }
 
-static void send_on(Exec *x, int to, int chunk, int mb, gboolean back) {
+/* What stays on this rank is taken from its stream by `receive`. */
+static void send_on(Exec *x, const MsSlotPass *pass) {
   int stage, other;
-  const char *name = back ? "d hidden" : "hidden";
-  if (to < 0) return;
-  ms_virtual_owner(x->schedule, to, &stage, &other);
-  if (stage == x->stage) return; /* taken from this stream by `receive` */
-  x->frame = stream_of(x, chunk, mb);
-  x->p2p_to = rank_of_stage(x, stage), x->p2p_tag = tag(x, to, mb, back), x->p2p_name = name;
-  ms_exec_rows(x, &x->p2p_rows, 0, 1, PART_ALL, NULL);
-  ms_exec_drop(x, name);
+  gboolean back = pass->kind != MS_SLOT_F;
+  if (!pass->goes) return;
+  ms_virtual_owner(x->schedule, pass->to, &stage, &other);
+  x->frame = stream_of(x, pass->chunk, pass->mb);
+  x->p2p_to = rank_of_stage(x, stage), x->p2p_tag = tag(x, pass->to, pass->mb, back), x->p2p_name = handed_on(back);
+  ms_exec_rows(x, &x->p2p_rows, 0, 1, MS_LIST_ALL, NULL);
+  ms_exec_drop(x, handed_on(back));
 }
 
 static void send_row(Exec *x) {
@@ -205,32 +193,16 @@ const Handler ms_exec_p2p_row = {MS_OP_P2P, "pipeline", -1, ~0u, send_row};
 
 /* --- slots ----------------------------------------------------------------------------------------------------- */
 
-static void forward(Exec *x, int chunk, int mb) {
-  int v = ms_virtual_stage(x->schedule, x->stage, chunk);
-  receive(x, v, ms_virtual_before(x->schedule, v), chunk, mb, FALSE);
-  forward_chunk(x, chunk, mb);
-  send_on(x, ms_virtual_after(x->schedule, v), chunk, mb, FALSE);
-}
-
-static void backward(Exec *x, int chunk, int mb, Part part) {
-  int v = ms_virtual_stage(x->schedule, x->stage, chunk);
-  if (part != PART_WEIGHT) receive(x, v, ms_virtual_after(x->schedule, v), chunk, mb, TRUE);
-  backward_chunk(x, chunk, mb, part);
-  if (part != PART_WEIGHT) send_on(x, ms_virtual_before(x->schedule, v), chunk, mb, TRUE);
-}
-
-static void run_slot(Exec *x, const MsSlot *slot) {
-  switch ((MsSlotKind)slot->kind) {
-  case MS_SLOT_F: forward(x, slot->chunk, slot->mb); break;
-  case MS_SLOT_B: backward(x, slot->chunk, slot->mb, PART_ALL); break;
-  case MS_SLOT_I: backward(x, slot->chunk, slot->mb, PART_INPUT); break;
-  case MS_SLOT_W: backward(x, slot->chunk, slot->mb, PART_WEIGHT); break;
-  case MS_SLOT_FB: /* one after the other: two cores have nothing to overlap */
-    forward(x, slot->chunk, slot->mb);
-    backward(x, slot->chunk2, slot->mb2, PART_ALL);
-    break;
-  case MS_N_SLOTS: break;
-  }
+static void run_turn(Exec *x, const MsTurn *turn) {
+  const MsSlotPass *pass = turn->forward ? turn->forward : turn->backward;
+  MsPieceWalk w = ms_piece_walk(x->work, ms_chunks_of(x->work, turn));
+  receive(x, pass);
+  x->backward = turn->backward != NULL, x->split = pass->kind == MS_SLOT_I || pass->kind == MS_SLOT_W;
+  while (ms_piece_next(&w))
+    if (turn->forward) forward_piece(x, pass, w.forward.at);
+    else backward_piece(x, pass, w.backward.at);
+  x->backward = x->split = FALSE;
+  send_on(x, pass);
 }
 
 static void check_timeline(Exec *x, int slot) {
@@ -242,17 +214,19 @@ static void check_timeline(Exec *x, int slot) {
                  x->kept_B, said);
 }
 
-static void group_of_rows(Exec *x, const RowList *rows) { ms_exec_rows(x, rows, 0, rows->n, PART_ALL, NULL); }
+static void group_of_rows(Exec *x, const RowList *rows) { ms_exec_rows(x, rows, 0, rows->n, MS_LIST_ALL, NULL); }
 
 void ms_exec_step(Exec *x) {
   x->loss = x->step_message_B = x->step_flop = 0;
   x->bucket = -1;
-  for (int c = 0, first; c < x->layout->vpp; c++) ms_chunk_microbatches(x->schedule, c, &first, &x->left[c]);
   group_of_rows(x, &x->before);
-  for (int i = 0; i < x->schedule->n[x->stage]; i++) {
-    run_slot(x, &x->schedule->slot[x->stage][i]);
-    check_timeline(x, i);
+  x->walk = ms_slot_walk_new(x->schedule, x->stage, FALSE); /* a pair one after the other: two cores overlap nothing */
+  for (const MsTurn *turn; (turn = ms_slot_walk_next(x->walk));) {
+    run_turn(x, turn);
+    if (turn->closes) check_timeline(x, turn->index);
   }
+  ms_slot_walk_free(x->walk);
+  x->walk = NULL;
   group_of_rows(x, &x->after);
   ms_comm_flush(x->comm);
 }

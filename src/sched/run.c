@@ -1,5 +1,6 @@
 /* src/sched/run.c - checks a schedule's lists, executes them with fixed durations, and counts what is live. */
 #include "sched/build.h"
+#include "sched/walk.h"
 
 #include <string.h>
 
@@ -91,144 +92,53 @@ static gboolean lists_valid(const MsSchedule *schedule, char *why, size_t size) 
 /* --- execution ------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-  int owner, before, after, model;
-} Place; /* of a virtual stage: its stage, its neighbours (-1 = none), which part of the model it is */
-
-typedef struct {
   const MsSchedule *schedule;
   double duration[MS_N_SLOTS], comm;
   const double *forward, *backward; /* [model stages] instead of `duration`, when not NULL */
-  int *here;                        /* [stages][chunks] virtual stage */
-  Place *place;                     /* [virtual stages] */
-  double *f_end, *b_end; /* [virtual stage][microbatch] end of forward and of input gradient; negative: not yet */
-  double *clock;         /* [stages] end of the last slot that ran */
-  size_t *base;          /* [stages] first slot of the stage in start and end */
-  int *at;               /* [stages] next slot */
-  int *queue;            /* stages that may be able to go on: a ring, each at most once */
-  guint8 *queued;
-  int head, length;
-  double *start, *end;
+  double *start, *end;              /* of every slot, stage after stage */
 } Run;
 
-static double *pass_end(const Run *run, double *end, int virtual_stage, int mb) {
-  return &end[(size_t)virtual_stage * run->schedule->microbatches + mb];
-}
-static int here(const Run *run, int stage, int chunk) { return run->here[stage * run->schedule->chunks + chunk]; }
-
-/* Raises *ready to when the tensor made by (virtual_stage, mb) is here; FALSE when it is not made yet. No virtual
- * stage: nothing to wait for. */
-static gboolean arrived(const Run *run, double *made, int virtual_stage, int mb, int stage, double *ready) {
-  if (virtual_stage < 0) return TRUE;
-  double end = *pass_end(run, made, virtual_stage, mb);
-  if (end < 0) return FALSE;
-  if (run->place[virtual_stage].owner != stage) end += run->comm;
-  if (end > *ready) *ready = end;
-  return TRUE;
+static double stage_time(const Run *run, const double *time, const MsSlotPass *pass) {
+  gboolean copies = run->schedule->placement == MS_PLACE_BIDIRECTIONAL;
+  return time[copies ? pass->here % run->schedule->stages : pass->here];
 }
 
-static gboolean slot_ready(const Run *run, int stage, const MsSlot *slot, double *ready) {
-  *ready = run->clock[stage];
-  if (has_forward(slot) &&
-      !arrived(run, run->f_end, run->place[here(run, stage, slot->chunk)].before, slot->mb, stage, ready))
-    return FALSE;
-  if (!has_input_gradient(slot)) return TRUE;
-  return arrived(run, run->b_end, run->place[here(run, stage, backward_chunk(slot))].after, backward_mb(slot), stage,
-                 ready);
+static double turn_time(const Run *run, const MsTurn *turn) {
+  const MsSlotPass *f = turn->forward, *b = turn->backward;
+  if (!run->forward) return run->duration[f && b ? MS_SLOT_FB : f ? MS_SLOT_F : b->kind];
+  return (f ? stage_time(run, run->forward, f) : 0) +
+         (b ? stage_time(run, run->backward, b) * (b->kind == MS_SLOT_B ? 1 : 0.5) : 0);
 }
 
-static void wake(Run *run, int virtual_stage) {
-  int stage = virtual_stage < 0 ? -1 : run->place[virtual_stage].owner;
-  if (stage < 0 || run->queued[stage]) return;
-  run->queued[stage] = 1;
-  int end = run->head + run->length++;
-  run->queue[end < run->schedule->stages ? end : end - run->schedule->stages] = stage;
-}
-
-static double slot_time(const Run *run, int stage, const MsSlot *slot) {
-  if (!run->forward) return run->duration[slot->kind];
-  double time = has_forward(slot) ? run->forward[run->place[here(run, stage, slot->chunk)].model] : 0;
-  if (!has_input_gradient(slot) && !has_weight_gradient(slot)) return time;
-  return time + run->backward[run->place[here(run, stage, backward_chunk(slot))].model] *
-                    (has_input_gradient(slot) && has_weight_gradient(slot) ? 1 : 0.5);
-}
-
-static void execute_slot(Run *run, int stage, const MsSlot *slot, double start) {
-  double end = run->clock[stage] = start + slot_time(run, stage, slot);
-  size_t index = run->base[stage] + run->at[stage]++;
-  run->start[index] = start, run->end[index] = end;
-  if (has_forward(slot)) {
-    int v = here(run, stage, slot->chunk);
-    *pass_end(run, run->f_end, v, slot->mb) = end;
-    wake(run, run->place[v].after);
-  }
-  if (has_input_gradient(slot)) {
-    int v = here(run, stage, backward_chunk(slot));
-    *pass_end(run, run->b_end, v, backward_mb(slot)) = end;
-    wake(run, run->place[v].before);
-  }
-}
-
-/* Runs every stage as far as it goes until none can go on. */
-static void execute(Run *run) {
-  const MsSchedule *schedule = run->schedule;
-  for (int s = 0; s < schedule->stages; s++) run->queue[s] = s, run->queued[s] = 1;
-  run->length = schedule->stages;
-  while (run->length) {
-    int stage = run->queue[run->head];
-    double ready;
-    run->head = run->head + 1 < schedule->stages ? run->head + 1 : 0, run->length--;
-    run->queued[stage] = 0;
-    while (run->at[stage] < schedule->n[stage] &&
-           slot_ready(run, stage, &schedule->slot[stage][run->at[stage]], &ready))
-      execute_slot(run, stage, &schedule->slot[stage][run->at[stage]], ready);
-  }
-}
-
-/* Asked for in every slot, so worked out once. */
-static void place_stages(Run *run) {
-  const MsSchedule *schedule = run->schedule;
-  run->here = g_new(int, schedule->stages * schedule->chunks);
-  run->place = g_new(Place, schedule->stages * schedule->chunks);
-  for (int stage = 0; stage < schedule->stages; stage++)
-    for (int chunk = 0; chunk < schedule->chunks; chunk++) {
-      int v = run->here[stage * schedule->chunks + chunk] = ms_virtual_stage(schedule, stage, chunk);
-      run->place[v] = (Place){.owner = stage,
-                              .before = ms_virtual_before(schedule, v),
-                              .after = ms_virtual_after(schedule, v),
-                              .model = schedule->placement == MS_PLACE_BIDIRECTIONAL ? v % schedule->stages : v};
-    }
-}
-
-static void run_clear(Run *run) {
-  g_free(run->here), g_free(run->place);
-  g_free(run->f_end), g_free(run->b_end), g_free(run->clock), g_free(run->base), g_free(run->at), g_free(run->queue),
-      g_free(run->queued);
+static void hand_over(const Run *run, double *made, const MsSlotPass *pass, double end) {
+  if (pass->out >= 0) made[pass->out] = end + (pass->goes ? run->comm : 0);
+  if (pass->kept >= 0) made[pass->kept] = end;
 }
 
 /* Fills run->start and run->end. FALSE with why on deadlock. */
 static gboolean run_lists(Run *run, char *why, size_t size) {
   const MsSchedule *schedule = run->schedule;
-  size_t passes = (size_t)schedule->stages * schedule->chunks * schedule->microbatches, slots = 0;
-  run->f_end = g_new(double, passes), run->b_end = g_new(double, passes);
-  for (size_t k = 0; k < passes; k++) run->f_end[k] = run->b_end[k] = -1;
-  place_stages(run);
-  run->clock = g_new0(double, schedule->stages);
-  run->base = g_new(size_t, schedule->stages);
-  run->at = g_new0(int, schedule->stages);
-  run->queue = g_new(int, schedule->stages);
-  run->queued = g_new(guint8, schedule->stages);
-  for (int s = 0; s < schedule->stages; s++) run->base[s] = slots, slots += schedule->n[s];
+  g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(schedule, MS_ALL_STAGES, TRUE);
+  g_autofree double *clock = g_new0(double, schedule->stages), *made = g_new(double, ms_slot_walk_tensors(walk));
+  g_autofree size_t *base = g_new(size_t, schedule->stages);
+  size_t slots = 0;
+  for (int s = 0; s < schedule->stages; s++) base[s] = slots, slots += schedule->n[s];
   run->start = g_new(double, slots), run->end = g_new(double, slots);
-  execute(run);
-  gboolean ok = TRUE;
-  for (int s = 0; s < schedule->stages && ok; s++)
-    if (run->at[s] < schedule->n[s]) {
-      const MsSlot *slot = &schedule->slot[s][run->at[s]];
-      ok = ms_schedule_refuse(why, size, "deadlock: stage %d waits for ever in slot %d (%s of microbatch %d, chunk %d)",
-                              s, run->at[s], ms_slot_words[slot->kind], slot->mb, slot->chunk);
-    }
-  run_clear(run);
-  return ok;
+  for (const MsTurn *turn; (turn = ms_slot_walk_next(walk));) {
+    const MsSlotPass *f = turn->forward, *b = turn->backward;
+    double start = clock[turn->stage];
+    if (f && f->in >= 0) start = MAX(start, made[f->in]);
+    if (b) start = MAX(start, made[b->in]);
+    size_t i = base[turn->stage] + turn->index;
+    run->start[i] = start, run->end[i] = clock[turn->stage] = start + turn_time(run, turn);
+    if (f) hand_over(run, made, f, run->end[i]);
+    if (b) hand_over(run, made, b, run->end[i]);
+  }
+  int at, stuck = ms_slot_walk_stuck(walk, &at);
+  if (stuck < 0) return TRUE;
+  const MsSlot *slot = &schedule->slot[stuck][at];
+  return ms_schedule_refuse(why, size, "deadlock: stage %d waits for ever in slot %d (%s of microbatch %d, chunk %d)",
+                            stuck, at, ms_slot_words[slot->kind], slot->mb, slot->chunk);
 }
 
 gboolean ms_schedule_valid(const MsSchedule *schedule, char *why, size_t size) {

@@ -4,7 +4,6 @@
  * step between repetitions is its duration in steady state. The slots, messages and the step's own rows then go through
  * the engine as in `full`. */
 #include "sim/fast.h"
-#include "base/err.h"
 #include "base/units.h"
 #include "sim/account.h"
 #include "sim/graph.h"
@@ -17,13 +16,20 @@ typedef struct { /* of the kinds that the schedule has; FB is in Fast.pair */
   MsTimeParts head_part;
 } ChunkTime;
 
+static MsChunks lone_pass(const MsChunk *chunk, MsSlotKind kind) {
+  return kind == MS_SLOT_F ? (MsChunks){.forward = chunk} : (MsChunks){.backward = chunk, .kind = kind};
+}
+
+static MsChunks both_of(const MsChunk *forward, const MsChunk *backward) {
+  return (MsChunks){.forward = forward, .backward = backward, .kind = MS_SLOT_B};
+}
+
 /* Duration and parts of one repetition in steady state: between the last computes of repetitions 2 and 4. */
-static MsTime steady(const MsProgram *p, const MsLoneSlot *slot, const MsOp *const *tag_op, MsTimeParts *parts,
-                     guint64 *events) {
+static MsTime steady(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, MsTimeParts *parts, guint64 *events) {
   MsTime makespan[2];
   MsTimeParts part[2];
   for (int i = 0; i < 2; i++) {
-    g_autoptr(MsGraph) graph = ms_lower_chunk(p, slot, i == 0 ? 2 : 4);
+    g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, i == 0 ? 2 : 4);
     g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
     makespan[i] = t->makespan;
     MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
@@ -43,14 +49,6 @@ static void add_parts(MsTimeParts *to, const MsTimeParts *from, double times) {
   for (size_t i = 0; i < sizeof *to / sizeof(double); i++) t[i] += times * f[i];
 }
 
-static gboolean same_chunk(const MsProgram *p, const MsChunk *a, const MsChunk *b) {
-  int n = ms_work_chunk_length(a);
-  if (n != ms_work_chunk_length(b)) return FALSE;
-  for (int i = 0; i < n; i++)
-    if (ms_work_chunk_piece(p->work, a, i) != ms_work_chunk_piece(p->work, b, i)) return FALSE;
-  return TRUE;
-}
-
 /* The costed lists of the step are kept; every chunk becomes one row of one list. */
 typedef struct {
   const MsProgram *p;
@@ -58,7 +56,7 @@ typedef struct {
   ChunkTime *chunk; /* [num_chunks] chunk * pp + stage */
   MsTime *pair;     /* [num_chunks * vpp] forward chunk with backward chunk of the same stage; with EP overlap only */
   MsTimeParts *pair_parts;
-  MsTime *f_end, *b_end;
+  MsTime *made, message; /* [tensors of the walk]; how long a message between stages takes */
 } Fast;
 
 /* Rows [from, to) after `at`, each when its stream is free and its waits are over (those before `from` are). What
@@ -98,105 +96,81 @@ static size_t pair_index(const Fast *f, int stage, int forward, int backward) {
   return ((size_t)forward * (size_t)f->p->layout->vpp + (size_t)backward) * (size_t)f->p->layout->pp + (size_t)stage;
 }
 
-static const ChunkTime *chunk_time(const Fast *f, int stage, int chunk) {
-  return &f->chunk[chunk * f->p->layout->pp + stage];
+static const ChunkTime *chunk_time(const Fast *f, const MsSlotPass *pass) {
+  return &f->chunk[pass->chunk * f->p->layout->pp + pass->stage];
 }
 
-static MsTime whole_slot_time(const Fast *f, int stage, const MsSlot *slot, MsTimeParts *part) {
-  if (slot->kind != MS_SLOT_FB) {
-    const ChunkTime *c = chunk_time(f, stage, slot->chunk);
-    add_parts(part, &c->part[slot->kind], 1);
-    return c->time[slot->kind];
-  }
-  if (f->pair) {
-    size_t i = pair_index(f, stage, slot->chunk, slot->chunk2);
+static MsTime pass_time(const Fast *f, const MsSlotPass *pass, MsTimeParts *part) {
+  const ChunkTime *c = chunk_time(f, pass);
+  add_parts(part, &c->part[pass->kind], 1);
+  return c->time[pass->kind];
+}
+
+static MsTime whole_turn_time(const Fast *f, const MsTurn *turn, MsTimeParts *part) {
+  const MsSlotPass *forward = turn->forward, *backward = turn->backward;
+  if (forward && backward && f->pair) {
+    size_t i = pair_index(f, turn->stage, forward->chunk, backward->chunk);
     add_parts(part, &f->pair_parts[i], 1);
     return f->pair[i];
   }
-  const ChunkTime *c = chunk_time(f, stage, slot->chunk), *d = chunk_time(f, stage, slot->chunk2);
-  add_parts(part, &c->part[MS_SLOT_F], 1), add_parts(part, &d->part[MS_SLOT_B], 1);
-  return c->time[MS_SLOT_F] + d->time[MS_SLOT_B];
+  MsTime time = forward ? pass_time(f, forward, part) : 0;
+  return backward ? time + pass_time(f, backward, part) : time;
 }
 
-static MsTime slot_time(const Fast *f, int stage, const MsSlot *slot, MsTimeParts *part) {
-  MsTime time = whole_slot_time(f, stage, slot, part);
-  int chunk = slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk,
-      mb = slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb;
-  if (slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_I || !ms_leaves_head(f->p, f->s, stage, chunk, mb)) return time;
-  add_parts(part, &chunk_time(f, stage, chunk)->head_part, -1);
-  return time - chunk_time(f, stage, chunk)->head;
+static MsTime turn_time(const Fast *f, const MsTurn *turn, MsTimeParts *part) {
+  MsTime time = whole_turn_time(f, turn, part);
+  const MsSlotPass *backward = turn->backward;
+  if (!backward || backward->kind == MS_SLOT_I || !ms_chunks_of(f->p->work, turn).leaves_head) return time;
+  add_parts(part, &chunk_time(f, backward)->head_part, -1);
+  return time - chunk_time(f, backward)->head;
 }
 
-static MsTime *cell(const Fast *f, MsTime *table, int stage, int chunk, int mb) {
-  return &table[(size_t)ms_virtual_stage(f->s, stage, chunk) * (size_t)f->s->microbatches + (size_t)mb];
+static void hand_on(const Fast *f, const MsSlotPass *pass, MsTime end) {
+  if (pass->kept >= 0) f->made[pass->kept] = end;
+  if (pass->out >= 0) f->made[pass->out] = end + (pass->goes ? f->message : 0);
 }
 
-/* End of the task that brings a slot's input, or -1 when it has not run yet. */
-static MsTime input_end(const Fast *f, int stage, int own_chunk, int mb, gboolean back, MsTime message) {
-  int v = ms_virtual_stage(f->s, stage, own_chunk),
-      from = back ? ms_virtual_after(f->s, v) : ms_virtual_before(f->s, v), owner, chunk;
-  if (from < 0) return back ? *cell(f, f->f_end, stage, own_chunk, mb) : 0;
-  ms_virtual_owner(f->s, from, &owner, &chunk);
-  MsTime end = *cell(f, back ? f->b_end : f->f_end, owner, chunk, mb);
-  return end < 0 ? -1 : end + (owner == stage ? 0 : message);
-}
-
-/* Messages that a slot sends to another stage. */
-static void count_sends(const Fast *f, int stage, int chunk, gboolean back, MsTime message, MsTime *done,
-                        MsTimeParts *part) {
-  int v = ms_virtual_stage(f->s, stage, chunk), to = back ? ms_virtual_before(f->s, v) : ms_virtual_after(f->s, v),
-      owner, at;
-  if (to < 0) return;
-  ms_virtual_owner(f->s, to, &owner, &at);
-  if (owner == stage) return;
-  double s = (double)message / MS_PS_PER_S;
+/* Messages that a pass sends to another stage. */
+static void count_send(const Fast *f, const MsSlotPass *pass, MsTime *done, MsTimeParts *part) {
+  if (!pass->goes) return;
+  double s = (double)f->message / MS_PS_PER_S;
   part->comm_total_s[MS_COMM_PP] += s;
   if (!f->p->p2p_blocks) return;
-  *done += message;
+  *done += f->message;
   part->exposed_comm_s += s;
   part->comm_exposed_s[MS_COMM_PP] += s;
 }
 
-/* FALSE when its input is not there yet. `first`: when the stage stopped waiting for its first input. */
-static gboolean run_slot(const Fast *f, int s, const MsSlot *slot, MsTime message, MsTime *done, MsTime *first,
-                         MsTimeParts *part, MsPasses *passes) {
-  gboolean forward = slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB,
-           back = slot->kind != MS_SLOT_F && slot->kind != MS_SLOT_W;
-  int b_chunk = slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk,
-      b_mb = slot->kind == MS_SLOT_FB ? slot->mb2 : slot->mb;
-  MsTime in = forward ? input_end(f, s, slot->chunk, slot->mb, FALSE, message) : 0;
-  MsTime in2 = back ? input_end(f, s, b_chunk, b_mb, TRUE, message) : 0;
-  if (in < 0 || in2 < 0) return FALSE;
-  MsTime begin = MAX(done[s], MAX(in, in2)), time = slot_time(f, s, slot, part), end = begin + time;
-  passes->count[slot->kind]++, passes->total_s[slot->kind] += (double)time / MS_PS_PER_S;
+/* *first: when the stage stopped waiting for its first input. */
+static void run_turn(const Fast *f, const MsTurn *turn, MsTime *done, MsTime *first, MsTimeParts *part,
+                     MsPasses *passes) {
+  const MsSlotPass *forward = turn->forward, *backward = turn->backward;
+  MsSlotKind kind = forward && backward ? MS_SLOT_FB : forward ? MS_SLOT_F : backward->kind;
+  MsTime begin = *done;
+  if (forward && forward->in >= 0) begin = MAX(begin, f->made[forward->in]);
+  if (backward) begin = MAX(begin, f->made[backward->in]);
+  MsTime time = turn_time(f, turn, part);
+  passes->count[kind]++, passes->total_s[kind] += (double)time / MS_PS_PER_S;
   if (*first < 0) *first = begin;
-  if (forward) *cell(f, f->f_end, s, slot->chunk, slot->mb) = end;
-  if (back) *cell(f, f->b_end, s, b_chunk, b_mb) = end;
-  done[s] = end;
-  if (forward) count_sends(f, s, slot->chunk, FALSE, message, &done[s], part);
-  if (back) count_sends(f, s, b_chunk, TRUE, message, &done[s], part);
-  return TRUE;
+  *done = begin + time;
+  if (forward) hand_on(f, forward, begin + time);
+  if (backward) hand_on(f, backward, begin + time);
+  if (forward) count_send(f, forward, done, part);
+  if (backward) count_send(f, backward, done, part);
 }
 
 /* done[]: from when each stage could start, to when it ended. idle[]: how long it waited for its first input. */
-static void run_slots(const Fast *f, MsTime *done, MsTime *idle, MsTimeParts *stage, MsPasses *passes) {
+static void run_slots(Fast *f, MsTime *done, MsTime *idle, MsTimeParts *stage, MsPasses *passes) {
   int p = f->s->stages;
-  MsTime message = ms_time_of(f->p->p2p.time_s);
-  g_autofree int *next = g_new0(int, p);
+  g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(f->s, MS_ALL_STAGES, TRUE);
+  g_autofree MsTime *made = f->made = g_new(MsTime, ms_slot_walk_tensors(walk));
   g_autofree MsTime *first = g_new(MsTime, p), *ready = g_memdup2(done, sizeof *done * (size_t)p);
+  f->message = ms_time_of(f->p->p2p.time_s);
   for (int s = 0; s < p; s++) first[s] = -1;
-  gboolean moved = TRUE;
-  while (moved) {
-    moved = FALSE;
-    for (int s = 0; s < p; s++)
-      while (next[s] < f->s->n[s] &&
-             run_slot(f, s, &f->s->slot[s][next[s]], message, done, &first[s], &stage[s], &passes[s]))
-        next[s]++, moved = TRUE;
-  }
-  for (int s = 0; s < p; s++) {
-    if (next[s] < f->s->n[s]) MS_BUG("schedule deadlocks at stage %d slot %d", s, next[s]);
-    idle[s] = MAX(0, first[s] - ready[s]);
-  }
+  for (const MsTurn *t; (t = ms_slot_walk_next(walk));)
+    run_turn(f, t, &done[t->stage], &first[t->stage], &stage[t->stage], &passes[t->stage]);
+  ms_slot_walk_must_end(walk);
+  for (int s = 0; s < p; s++) idle[s] = MAX(0, first[s] - ready[s]);
 }
 
 /* The pair (forward chunk a, backward chunk b) of one stage; an equal pair seen before is reused. */
@@ -209,13 +183,14 @@ static void pair_cost(Fast *f, int stage, int a, int b, const MsOp *const *tag_o
       for (int y = 0; y < l->vpp; y++) {
         size_t other = pair_index(f, s, x, y);
         if (s == stage && x * l->vpp + y >= a * l->vpp + b) continue;
-        if (!same_chunk(f->p, ca, ms_layout_chunk(l, s, x)) || !same_chunk(f->p, cb, ms_layout_chunk(l, s, y)))
+        if (!ms_same_pieces(f->p->work, ca, ms_layout_chunk(l, s, x)) ||
+            !ms_same_pieces(f->p->work, cb, ms_layout_chunk(l, s, y)))
           continue;
         f->pair[at] = f->pair[other];
         f->pair_parts[at] = f->pair_parts[other];
         return;
       }
-  f->pair[at] = steady(f->p, &(MsLoneSlot){ca, cb, MS_SLOT_FB, FALSE}, tag_op, &f->pair_parts[at], events);
+  f->pair[at] = steady(f->p, both_of(ca, cb), tag_op, &f->pair_parts[at], events);
 }
 
 /* FSDP: communication of a backward goes on beside the forward that follows it, so a backward is what it adds to a
@@ -223,7 +198,7 @@ static void pair_cost(Fast *f, int stage, int a, int b, const MsOp *const *tag_o
 static void backward_beside_forward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op,
                                     guint64 *events) {
   MsTimeParts both;
-  MsTime time = steady(p, &(MsLoneSlot){chunk, chunk, MS_SLOT_FB, FALSE}, tag_op, &both, events);
+  MsTime time = steady(p, both_of(chunk, chunk), tag_op, &both, events);
   if (time - c->time[MS_SLOT_F] >= c->time[MS_SLOT_B]) return;
   c->time[MS_SLOT_B] = time - c->time[MS_SLOT_F];
   c->part[MS_SLOT_B] = both;
@@ -235,8 +210,10 @@ static void head_of_backward(const MsProgram *p, const MsChunk *chunk, ChunkTime
                              guint64 *events) {
   MsTimeParts without, with;
   if (!chunk->has_loss || ms_work_deferred(p->work, G_MAXINT) == 0) return;
-  MsTime time = steady(p, &(MsLoneSlot){chunk, NULL, MS_SLOT_B, FALSE}, tag_op, &with, events);
-  c->head = time - steady(p, &(MsLoneSlot){chunk, NULL, MS_SLOT_B, TRUE}, tag_op, &without, events);
+  MsChunks of = lone_pass(chunk, MS_SLOT_B);
+  MsTime time = steady(p, of, tag_op, &with, events);
+  of.leaves_head = TRUE;
+  c->head = time - steady(p, of, tag_op, &without, events);
   c->head_part = with;
   add_parts(&c->head_part, &without, -1);
 }
@@ -250,7 +227,7 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
   for (int i = 0; i < l->num_chunks; i++) {
     int same = -1;
     for (int j = 0; j < i && same < 0; j++)
-      if (same_chunk(f->p, &l->chunks[i], &l->chunks[j])) same = j;
+      if (ms_same_pieces(f->p->work, &l->chunks[i], &l->chunks[j])) same = j;
     if (same >= 0) {
       f->chunk[i] = f->chunk[same];
       continue;
@@ -258,7 +235,7 @@ static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events)
     ChunkTime *c = &f->chunk[i];
     for (int kind = MS_SLOT_F; kind < MS_SLOT_FB; kind++)
       if (used[kind])
-        c->time[kind] = steady(f->p, &(MsLoneSlot){&l->chunks[i], NULL, kind, FALSE}, tag_op, &c->part[kind], events);
+        c->time[kind] = steady(f->p, lone_pass(&l->chunks[i], (MsSlotKind)kind), tag_op, &c->part[kind], events);
     head_of_backward(f->p, &l->chunks[i], c, tag_op, events);
     if (f->p->unit && used[MS_SLOT_F] && used[MS_SLOT_B])
       backward_beside_forward(f->p, &l->chunks[i], c, tag_op, events);
@@ -276,7 +253,9 @@ void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *t
   guint64 events = 0;
   for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++)
     if (kind != MS_SLOT_FB || ms_schedule_has(s, MS_SLOT_FB))
-      slot_s[kind] = (double)steady(p, &(MsLoneSlot){first, last, kind, FALSE}, tag_op, &parts, &events) / MS_PS_PER_S;
+      slot_s[kind] = (double)steady(p, kind == MS_SLOT_FB ? both_of(first, last) : lone_pass(first, (MsSlotKind)kind),
+                                    tag_op, &parts, &events) /
+                     MS_PS_PER_S;
 }
 
 static int crossing(const MsOpList *list) {
@@ -363,17 +342,11 @@ static void close_parts(MsTimeParts *t, MsTime end) {
 MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts *stage, MsPasses *passes,
                     guint64 *events) {
   const MsLayout *l = p->layout;
-  size_t cells = (size_t)l->num_chunks * (size_t)schedule->microbatches;
-  Fast f = {.p = p,
-            .s = schedule,
-            .chunk = g_new0(ChunkTime, l->num_chunks),
-            .f_end = g_new(MsTime, cells),
-            .b_end = g_new(MsTime, cells)};
+  Fast f = {.p = p, .s = schedule, .chunk = g_new0(ChunkTime, l->num_chunks)};
   if (p->scenario->options.ep_overlap) {
     f.pair = g_new0(MsTime, (size_t)l->num_chunks * (size_t)l->vpp);
     f.pair_parts = g_new0(MsTimeParts, (size_t)l->num_chunks * (size_t)l->vpp);
   }
-  for (size_t i = 0; i < cells; i++) f.f_end[i] = f.b_end[i] = -1;
   g_autofree const MsOp **tag_op = tags_of(p);
   memset(stage, 0, (size_t)l->pp * sizeof *stage);
   costs_of_chunks(&f, tag_op, events);
@@ -399,6 +372,6 @@ MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts 
   for (int s = 0; s < l->pp; s++) close_parts(&stage[s], end);
   *events += (guint64)schedule->n[0] * (guint64)l->pp;
   g_free(f.pair), g_free(f.pair_parts);
-  g_free(f.chunk), g_free(f.f_end), g_free(f.b_end);
+  g_free(f.chunk);
   return end;
 }

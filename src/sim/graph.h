@@ -10,14 +10,9 @@ double ms_program_tasks(const MsProgram *program, const MsSchedule *schedule);
 /* The whole step. slot_task/slot_base as in MsDetail (may be NULL). */
 MsGraph *ms_lower_full(const MsProgram *program, const MsSchedule *schedule, guint32 *slot_task,
                        const guint32 *slot_base);
-/* One slot of one chunk, `repeat` times after one another, alone on one device. FB without EP overlap: the forward,
- * then the backward. */
-typedef struct {
-  const MsChunk *chunk, *chunk2 /* of FB: the backward */;
-  MsSlotKind kind;
-  gboolean leaves_head;
-} MsLoneSlot;
-MsGraph *ms_lower_chunk(const MsProgram *program, const MsLoneSlot *slot, int repeat);
+/* The pieces of one turn, `repeat` times after one another, alone on one device. Both chunks without EP overlap: the
+ * forward, then the backward. */
+MsGraph *ms_lower_chunk(const MsProgram *program, MsChunks of, int repeat);
 
 /* Seconds between two steps; takes what is not part of them off the parts. */
 MsTime ms_lower_period(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory,

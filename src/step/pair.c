@@ -1,5 +1,5 @@
-/* src/step/pair.c - a forward chunk beside a backward chunk with EP overlap (docs/theory/communication.md 8): which
- * pieces go in pairs, and in which order the rows of a pair are issued.
+/* src/step/pair.c - a forward piece beside a backward piece with EP overlap (docs/theory/communication.md 8): in which
+ * order their rows are issued.
  *
  * Each list of a pair is cut at its two crossings of the expert group: before dispatch, dispatch, experts, combine and
  * after. The cuts of the two lists are issued alternately, so that each crossing of one runs beside compute of the
@@ -7,30 +7,6 @@
  * crossings (work/dispatch.c). */
 #include "step/pair.h"
 #include <string.h>
-
-/* --- pieces --- */
-
-MsPairWalk ms_pair_walk(const MsChunk *f, const MsChunk *b) {
-  return (MsPairWalk){.forward = f, .backward = b, .next_b = ms_work_chunk_length(b) - 1, .f = -1, .b = -1};
-}
-
-static gboolean is_layer(const MsChunk *c, int i) {
-  int first = c->has_embedding ? 1 : 0;
-  return i >= first && i < first + c->num_layers + c->num_mtp;
-}
-
-/* The ends of the chunks alone, layers in pairs, first forward layer with last backward layer. */
-gboolean ms_pair_step(MsPairWalk *w) {
-  gboolean any_f = w->next_f < ms_work_chunk_length(w->forward), any_b = w->next_b >= 0;
-  gboolean f_layer = any_f && is_layer(w->forward, w->next_f), b_layer = any_b && is_layer(w->backward, w->next_b);
-  gboolean pair = f_layer && b_layer, embeds = any_f && !f_layer && w->next_f == 0 && w->forward->has_embedding;
-  gboolean lone_b = !pair && any_b && !embeds;
-  w->b = pair || lone_b ? w->next_b-- : -1;
-  w->f = any_f && !lone_b ? w->next_f++ : -1;
-  return any_f || any_b;
-}
-
-/* --- rows --- */
 
 static int first_at(const MsOpList *list, int from, MsNode node, gboolean comm_only) {
   for (int i = from; i < list->n; i++) {

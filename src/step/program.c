@@ -223,18 +223,6 @@ double ms_program_longest_s(const MsProgram *p) {
   return l->pp * longest;
 }
 
-gboolean ms_leaves_head(const MsProgram *p, const MsSchedule *schedule, int stage, int chunk, int mb) {
-  int first, count;
-  if (!ms_layout_chunk(p->layout, stage, chunk)->has_loss) return FALSE;
-  ms_chunk_microbatches(schedule, chunk, &first, &count);
-  return mb - first < ms_work_deferred(p->work, count);
-}
-
-MsSlotKind ms_piece_slot(const MsProgram *p, MsSlotKind kind, int piece, gboolean leaves_head) {
-  if (!leaves_head || piece != p->work->piece_head) return kind;
-  return kind == MS_SLOT_B ? MS_SLOT_I : kind == MS_SLOT_W ? MS_N_SLOTS : kind;
-}
-
 gboolean ms_steps_overlap(const MsScenario *s) {
   return ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_OVERLAP && s->layout.pp > 1 &&
          s->options.optimizer_post_validation != FALSE;

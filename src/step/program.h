@@ -7,7 +7,7 @@
 
 #include "cost/cost.h"
 #include "engine/engine.h"
-#include "sched/sched.h"
+#include "step/walk.h"
 
 typedef struct {
   const MsOpList *list;
@@ -76,18 +76,5 @@ MsSchedule *ms_program_schedule(const MsProgram *program, char *why, size_t size
 gboolean ms_steps_overlap(const MsScenario *scenario);
 /* Communication of a slot may hide behind another slot: only compute rows are certain to follow one another. */
 gboolean ms_slots_overlap(const MsScenario *scenario);
-
-/* Rows of a backward list that a slot takes: all (B), those of the input gradient (I), those of the weight gradients
- * (W). */
-typedef enum { MS_LIST_ALL, MS_LIST_INPUT, MS_LIST_WEIGHT } MsListPart;
-static inline gboolean ms_in_list_part(const MsOp *op, MsListPart part) {
-  return part == MS_LIST_ALL || (op->pass == MS_PASS_WGRAD) == (part == MS_LIST_WEIGHT);
-}
-
-/* A backward that leaves the head's weight gradient to the rows behind the last slot (ms_work_deferred). */
-gboolean ms_leaves_head(const MsProgram *program, const MsSchedule *schedule, int stage, int chunk, int mb);
-/* The rows of one piece in a slot of that kind: of a head that is left, those of the input gradient only. MS_N_SLOTS:
- * none. */
-MsSlotKind ms_piece_slot(const MsProgram *program, MsSlotKind kind, int piece, gboolean leaves_head);
 
 #endif

@@ -1,0 +1,152 @@
+/* src/sched/walk.c - the order in which slots can run. */
+#include "sched/walk.h"
+#include "base/err.h"
+
+#include <string.h>
+
+typedef struct { /* one kind of pass through one chunk: what is the same for all its microbatches */
+  MsSlotPass pass;
+  int in, out, kept; /* tensors of microbatch 0, -1 = none */
+} Way;
+
+typedef struct { /* a chunk of a stage */
+  Way way[MS_SLOT_W + 1];
+  int first_mb, left; /* left: backwards still to come */
+} Place;
+
+struct MsSlotWalk {
+  const MsSchedule *schedule;
+  gboolean beside, alone; /* alone: over one stage */
+  int stage, until;       /* whose turn it is, of stages below `until` */
+  gboolean moved;         /* some slot ran since the first stage had its turn */
+  gboolean halved;        /* the forward of an FB slot ran, its backward comes next */
+  int tensors;
+  int *next;    /* [stages] */
+  Place *place; /* [stages][chunks] */
+  guint8 *made; /* [tensors] */
+  MsTurn turn;
+};
+
+enum { ACTIVATION, GRADIENT, REST, N_TENSORS }; /* what a forward, a backward, a weight gradient waits for */
+
+static int tensor(const MsSchedule *s, int what, int virtual_stage) {
+  return virtual_stage < 0 ? -1 : (what * s->stages * s->chunks + virtual_stage) * s->microbatches;
+}
+
+static gboolean elsewhere(const MsSchedule *s, int virtual_stage, int stage) {
+  int owner = stage, chunk;
+  if (virtual_stage >= 0) ms_virtual_owner(s, virtual_stage, &owner, &chunk);
+  return owner != stage;
+}
+
+static Way way_of(const MsSchedule *s, MsSlotKind kind, int stage, int chunk, int from, int to) {
+  return (Way){.pass = {.kind = kind,
+                        .stage = stage,
+                        .chunk = chunk,
+                        .here = ms_virtual_stage(s, stage, chunk),
+                        .from = from,
+                        .to = to,
+                        .kept = -1,
+                        .comes = elsewhere(s, from, stage),
+                        .goes = elsewhere(s, to, stage)},
+               .kept = -1};
+}
+
+/* The output of the last virtual stage is the loss: the gradient of its own backward. Weight gradients wait for the
+ * input gradients of their own chunk, and nobody waits for them. */
+static Place place_of(const MsSchedule *s, int stage, int chunk) {
+  int here = ms_virtual_stage(s, stage, chunk), before = ms_virtual_before(s, here), after = ms_virtual_after(s, here);
+  Place p;
+  ms_chunk_microbatches(s, chunk, &p.first_mb, &p.left);
+  Way *f = &p.way[MS_SLOT_F], *b = &p.way[MS_SLOT_B], *w = &p.way[MS_SLOT_W];
+  *f = way_of(s, MS_SLOT_F, stage, chunk, before, after);
+  f->in = before < 0 ? -1 : tensor(s, ACTIVATION, here);
+  f->out = after < 0 ? tensor(s, GRADIENT, here) : tensor(s, ACTIVATION, after);
+  *b = way_of(s, MS_SLOT_B, stage, chunk, after, before);
+  b->in = tensor(s, GRADIENT, here), b->out = tensor(s, GRADIENT, before);
+  p.way[MS_SLOT_I] = *b;
+  p.way[MS_SLOT_I].pass.kind = MS_SLOT_I, p.way[MS_SLOT_I].kept = tensor(s, REST, here);
+  *w = way_of(s, MS_SLOT_W, stage, chunk, -1, -1);
+  w->in = tensor(s, REST, here), w->out = -1;
+  for (int kind = 0; kind <= MS_SLOT_W; kind++) p.way[kind].pass.of = p.left;
+  return p;
+}
+
+MsSlotWalk *ms_slot_walk_new(const MsSchedule *s, int stage, gboolean beside) {
+  size_t stages = (size_t)s->stages, places = stages * (size_t)s->chunks,
+         tensors = N_TENSORS * places * (size_t)s->microbatches;
+  MsSlotWalk *w = g_malloc(sizeof *w + places * sizeof(Place) + stages * sizeof(int) + tensors);
+  *w = (MsSlotWalk){.schedule = s, .beside = beside, .alone = stage >= 0, .tensors = (int)tensors};
+  w->place = (Place *)(w + 1), w->next = (int *)(w->place + places), w->made = (guint8 *)(w->next + stages);
+  w->stage = MAX(stage, 0), w->until = stage >= 0 ? stage + 1 : s->stages;
+  for (size_t i = 0; i < places; i++) w->place[i] = place_of(s, (int)i / s->chunks, (int)i % s->chunks);
+  memset(w->next, 0, stages * sizeof(int));
+  memset(w->made, w->alone, tensors);
+  return w;
+}
+
+void ms_slot_walk_free(MsSlotWalk *walk) { g_free(walk); }
+
+int ms_slot_walk_tensors(const MsSlotWalk *w) { return w->tensors; }
+
+int ms_slot_walk_stuck(const MsSlotWalk *w, int *slot) {
+  for (int s = w->alone ? w->until - 1 : 0; s < w->until; s++)
+    if (w->next[s] < w->schedule->n[s]) return *slot = w->next[s], s;
+  return -1;
+}
+
+void ms_slot_walk_must_end(const MsSlotWalk *w) {
+  int slot, stage = ms_slot_walk_stuck(w, &slot);
+  if (stage >= 0) MS_BUG("schedule deadlocks at stage %d slot %d", stage, slot);
+}
+
+static Place *place(const MsSlotWalk *w, int chunk) { return &w->place[w->stage * w->schedule->chunks + chunk]; }
+
+static gboolean may_run(const MsSlotWalk *w, const MsSlot *slot) {
+  gboolean both = slot->kind == MS_SLOT_FB;
+  int in = place(w, slot->chunk)->way[both ? MS_SLOT_F : slot->kind].in;
+  if (in >= 0 && !w->made[in + slot->mb]) return FALSE;
+  return !both || w->made[place(w, slot->chunk2)->way[MS_SLOT_B].in + slot->mb2];
+}
+
+static int of_microbatch(int tensor, int mb) { return tensor < 0 ? -1 : tensor + mb; }
+
+static const MsSlotPass *run(MsSlotWalk *w, MsSlotKind kind, int chunk, int mb) {
+  Place *at = place(w, chunk);
+  Way *way = &at->way[kind];
+  MsSlotPass *pass = &way->pass;
+  pass->mb = mb, pass->nth = mb - at->first_mb;
+  pass->in = of_microbatch(way->in, mb), pass->out = of_microbatch(way->out, mb);
+  if (pass->out >= 0) w->made[pass->out] = 1;
+  if (way->kept >= 0) w->made[pass->kept = way->kept + mb] = 1;
+  if (kind == MS_SLOT_B || kind == MS_SLOT_W) pass->last = --at->left == 0;
+  return pass;
+}
+
+/* An FB slot, or the half of it that comes next. */
+static void run_both(MsSlotWalk *w, const MsSlot *slot) {
+  if (!w->halved) w->turn.forward = run(w, MS_SLOT_F, slot->chunk, slot->mb);
+  if (w->halved || w->beside) w->turn.backward = run(w, MS_SLOT_B, slot->chunk2, slot->mb2);
+  w->halved = !w->turn.backward;
+}
+
+static const MsTurn *take(MsSlotWalk *w, const MsSlot *slot) {
+  w->turn = (MsTurn){.stage = w->stage, .index = w->next[w->stage], .opens = !w->halved};
+  if (slot->kind == MS_SLOT_FB) run_both(w, slot);
+  else if (slot->kind == MS_SLOT_F) w->turn.forward = run(w, MS_SLOT_F, slot->chunk, slot->mb);
+  else w->turn.backward = run(w, (MsSlotKind)slot->kind, slot->chunk, slot->mb);
+  w->turn.closes = !w->halved;
+  w->next[w->stage] += w->turn.closes;
+  return &w->turn;
+}
+
+const MsTurn *ms_slot_walk_next(MsSlotWalk *w) {
+  for (;;) {
+    int at = w->next[w->stage];
+    const MsSlot *slot = &w->schedule->slot[w->stage][at];
+    if (at < w->schedule->n[w->stage] && (w->halved || may_run(w, slot))) return w->moved = TRUE, take(w, slot);
+    if (++w->stage < w->until) continue;
+    if (w->alone || !w->moved) return w->stage--, NULL;
+    w->stage = 0, w->moved = FALSE;
+  }
+}

@@ -1,0 +1,176 @@
+/* tests/unit/test_walk.c - the walks through a step: every slot once and none before what it needs, pieces in order,
+ * rows behind the slots only when all stages have met. */
+#include "lib/close.h"
+#include "lib/world.h"
+
+#include "step/after.h"
+
+static void check_pass(const MsSchedule *s, const MsSlotPass *pass, guint8 *made, int *left, int *forwards) {
+  int place = pass->stage * s->chunks + pass->chunk, owner = pass->stage, chunk;
+  assert_int_equal(pass->here, ms_virtual_stage(s, pass->stage, pass->chunk));
+  if (pass->in >= 0) assert_true(made[pass->in]);
+  if (pass->from >= 0) ms_virtual_owner(s, pass->from, &owner, &chunk);
+  assert_int_equal(pass->comes, owner != pass->stage);
+  for (int k = 0; k < 2; k++) {
+    int out = k ? pass->kept : pass->out;
+    if (out < 0) continue;
+    assert_false(made[out]); /* by nobody else */
+    made[out] = 1;
+  }
+  if (pass->kind == MS_SLOT_F) assert_int_equal(pass->nth == 0, forwards[place]++ == 0);
+  else if (pass->kind != MS_SLOT_I) assert_int_equal(pass->last, --left[place] == 0);
+}
+
+/* Every slot of every stage in the order of its list, each tensor made once and before it is needed. */
+static void check_walk(const MsSchedule *s, gboolean beside) {
+  int places = s->stages * s->chunks, first, turns = 0, slots = 0;
+  g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(s, MS_ALL_STAGES, beside);
+  g_autofree guint8 *made = g_new0(guint8, ms_slot_walk_tensors(walk));
+  g_autofree int *left = g_new(int, places), *forwards = g_new0(int, places), *next = g_new0(int, s->stages);
+  for (int i = 0; i < places; i++) ms_chunk_microbatches(s, i % s->chunks, &first, &left[i]);
+  for (const MsTurn *turn; (turn = ms_slot_walk_next(walk)); turns++) {
+    assert_int_equal(turn->index, next[turn->stage]);
+    next[turn->stage] += turn->closes, slots += turn->closes;
+    if (turn->forward) check_pass(s, turn->forward, made, left, forwards);
+    if (turn->backward) check_pass(s, turn->backward, made, left, forwards);
+  }
+  int slot, pairs = 0;
+  assert_int_equal(ms_slot_walk_stuck(walk, &slot), -1);
+  for (int i = 0; i < s->stages; i++) {
+    assert_int_equal(next[i], s->n[i]);
+    for (int k = 0; k < s->n[i]; k++) pairs += s->slot[i][k].kind == MS_SLOT_FB;
+  }
+  assert_int_equal(turns, slots + (beside ? 0 : pairs));
+  for (int i = 0; i < places; i++) assert_int_equal(left[i], 0);
+}
+
+static void every_schedule_is_walked(void **state) {
+  (void)state;
+  char why[192];
+  int walked = 0;
+  for (int kind = 0; kind < MS_N_SCHEDULES; kind++)
+    for (int p = 1; p <= 6; p++)
+      for (int v = 1; v <= 2; v++)
+        for (int overlap = 0; overlap < 2; overlap++) {
+          g_autoptr(MsSchedule) s = ms_schedule_new(kind, p, 4 * p, v, 0, overlap, why, sizeof why);
+          if (!s) continue;
+          check_walk(s, TRUE), check_walk(s, FALSE);
+          walked++;
+        }
+  assert_true(walked > 60);
+}
+
+/* One stage alone has the same turns as among all, whatever the others have done. */
+static void one_stage_has_the_same_turns(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) s = ms_schedule_new(MS_SCHED_DUALPIPE, 4, 20, 2, 0, FALSE, NULL, 0);
+  g_autoptr(MsSlotWalk) all = ms_slot_walk_new(s, MS_ALL_STAGES, FALSE);
+  g_autoptr(MsSlotWalk) one = ms_slot_walk_new(s, 2, FALSE);
+  int turns = 0;
+  for (const MsTurn *a; (a = ms_slot_walk_next(all));) {
+    if (a->stage != 2) continue;
+    const MsTurn *b = ms_slot_walk_next(one);
+    assert_non_null(b);
+    assert_int_equal(b->stage, 2);
+    assert_int_equal(b->index, a->index);
+    const MsSlotPass *x = a->forward ? a->forward : a->backward, *y = b->forward ? b->forward : b->backward;
+    assert_memory_equal(x, y, sizeof *x);
+    turns++;
+  }
+  assert_null(ms_slot_walk_next(one));
+  assert_true(turns > s->n[2]);
+}
+
+/* Two stages that wait for each other. */
+static void a_deadlock_is_found(void **state) {
+  (void)state;
+  int n[] = {4, 4}, at;
+  MsSlot first[] = {{MS_SLOT_F, 0, 0, 0, 0}, {MS_SLOT_B, 0, 0, 0, 0}, {MS_SLOT_F, 0, 0, 1, 0}, {MS_SLOT_B, 0, 0, 1, 0}},
+         second[] = {{MS_SLOT_F, 0, 0, 1, 0},
+                     {MS_SLOT_B, 0, 0, 1, 0},
+                     {MS_SLOT_F, 0, 0, 0, 0},
+                     {MS_SLOT_B, 0, 0, 0, 0}},
+         *slot[] = {first, second};
+  MsSchedule s = {.stages = 2, .microbatches = 2, .chunks = 1, .n = n, .slot = slot};
+  g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(&s, MS_ALL_STAGES, TRUE);
+  int turns = 0;
+  while (ms_slot_walk_next(walk)) turns++;
+  assert_int_equal(turns, 1);
+  assert_int_equal(ms_slot_walk_stuck(walk, &at), 0);
+  assert_int_equal(at, 1);
+}
+
+typedef struct {
+  int places[64], n;
+} Order;
+
+static void order_of(const MsWork *w, MsChunks of, Order *forward, Order *backward, int *pairs) {
+  forward->n = backward->n = *pairs = 0;
+  for (MsPieceWalk p = ms_piece_walk(w, of); ms_piece_next(&p);) {
+    *pairs += p.forward.at >= 0 && p.backward.at >= 0;
+    if (p.forward.at >= 0) forward->places[forward->n++] = p.forward.at;
+    if (p.backward.at < 0) continue;
+    backward->places[backward->n++] = p.backward.at;
+    gboolean head = p.backward.piece == w->piece_head && of.leaves_head;
+    assert_int_equal(p.backward.rows, !head ? of.kind : of.kind == MS_SLOT_W ? MS_N_SLOTS : MS_SLOT_I);
+  }
+}
+
+/* Forward from the first, backward from the last; ends alone, layers in pairs. */
+static void pieces_come_in_order(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 1, "h100-sxm", 64);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsChunk *whole = ms_layout_chunk(l.layout, 0, 0);
+  int n = ms_work_chunk_length(whole), layers = whole->num_layers + whole->num_mtp, pairs;
+  MsChunks turns[] = {{.forward = whole},
+                      {.backward = whole, .kind = MS_SLOT_B},
+                      {.backward = whole, .kind = MS_SLOT_W, .leaves_head = TRUE},
+                      {whole, whole, MS_SLOT_B, TRUE}};
+  Order f, b;
+  for (guint i = 0; i < G_N_ELEMENTS(turns); i++) {
+    order_of(l.work, turns[i], &f, &b, &pairs);
+    assert_int_equal(f.n, turns[i].forward ? n : 0);
+    assert_int_equal(b.n, turns[i].backward ? n : 0);
+    for (int k = 0; k < f.n; k++) assert_int_equal(f.places[k], k);
+    for (int k = 0; k < b.n; k++) assert_int_equal(b.places[k], n - 1 - k);
+    assert_int_equal(pairs, f.n && b.n ? layers : 0);
+  }
+}
+
+/* Every row of every stage once, in order; a row that crosses only when all its stages have come to it. */
+static void stages_meet_behind_the_slots(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", -1, "h100-sxm", 64);
+  s->layout.pp = 4, s->layout.tp = 2;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, NULL);
+  g_autoptr(MsProgram) program = ms_program_new(l.work, cost);
+  int next[4] = {0}, met = 0, crossed = 0, worlds = 0;
+  for (MsAfterWalk w = ms_after_walk(program); ms_after_next(&w);) {
+    assert_int_equal(w.row, next[w.stage]);
+    const MsOp *op = &program->step[w.stage].after.list->op[w.row];
+    gboolean crosses = op->group == MS_GROUP_WORLD || op->group == MS_GROUP_EMBEDDING;
+    assert_int_equal(crosses, w.event != MS_AFTER_ROW);
+    if (w.event == MS_AFTER_MEETS) {
+      assert_int_equal(w.first, met == crossed);
+      met++;
+      continue;
+    }
+    next[w.stage]++;
+    if (w.event == MS_AFTER_CROSSES) crossed++, worlds += w.world;
+    assert_true(crossed <= met);
+  }
+  assert_int_equal(met, crossed);
+  assert_int_equal(worlds, 4);
+  for (int i = 0; i < 4; i++) assert_int_equal(next[i], program->step[i].after.list->n);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_schedule_is_walked),     cmocka_unit_test(one_stage_has_the_same_turns),
+      cmocka_unit_test(a_deadlock_is_found),          cmocka_unit_test(pieces_come_in_order),
+      cmocka_unit_test(stages_meet_behind_the_slots),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
