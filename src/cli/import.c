@@ -8,7 +8,7 @@
 typedef struct {
   char *out, *model_out, *hardware, *name;
   int gpus, vocab_size;
-  char **set;
+  char **set, **allow;
 } Options;
 
 typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options,
@@ -86,6 +86,7 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
                                    .gpus = given(o->gpus),
                                    .vocab_size = given(o->vocab_size),
                                    .words = (const char *const *)words,
+                                   .allow = (const char *const *)o->allow,
                                    .set = (const char *const *)o->set,
                                    .environment = TRUE};
   g_autofree char *text = ms_read_file(file, MS_IMPORT_MOST_BYTES, &length, &error);
@@ -106,8 +107,8 @@ static int check(const MsVerb *verb, const Options *o, int kind, int words) {
     return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);
   for (int i = 0; o->set && o->set[i]; i++)
     if (!strchr(o->set[i], '=')) return ms_cli_usage(verb, "--set %s: give NAME=VALUE", o->set[i]);
-  gboolean runs_only =
-      o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET || o->set || words > 2;
+  gboolean runs_only = o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET ||
+                       o->set || o->allow || words > 2;
   if (kind == 0 && runs_only)
     return ms_cli_usage(verb, "import hf takes one file, --name and --out: it makes a model, not a run");
   return 0;
@@ -136,6 +137,8 @@ int ms_cli_import(int argc, char **argv) {
       {"vocab-size", 0, 0, G_OPTION_ARG_INT, &o.vocab_size, "vocabulary, when only the tokenizer knows it", "N"},
       {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.set,
        "value of a variable of the file; the environment's are used too", "NAME=VALUE"},
+      {"allow", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.allow,
+       "ignore this argument although it changes the model or its time", "--ARGUMENT"},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
@@ -144,6 +147,6 @@ int ms_cli_import(int argc, char **argv) {
     status = import_one(verb, &o, argc, words);
   }
   g_free(o.out), g_free(o.model_out), g_free(o.hardware), g_free(o.name);
-  g_strfreev(o.set);
+  g_strfreev(o.set), g_strfreev(o.allow);
   return status;
 }

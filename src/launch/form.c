@@ -97,7 +97,10 @@ static void append_sbatch(GString *out, const MsFormContext *c) {
                 c->gpus_per_node; /* nodes that share a scale-up domain, as that file counts them */
   if (c->gpus_per_node < s->hardware->nvlink_domain_gpus && segment > 1 &&
       s->layout.ep * s->layout.etp <= s->hardware->nvlink_domain_gpus)
-    g_string_append_printf(out, "#SBATCH --segment=%d\n", segment);
+    g_string_append_printf(out,
+                           "# With Slurm 24.05 or newer and topology/block add --segment=%d to sbatch: nodes that "
+                           "share a scale-up domain.\n",
+                           segment);
   g_string_append(out, "#SBATCH --time=01:00:00\n#SBATCH --output=%x-%j.log\n");
 }
 
@@ -107,11 +110,11 @@ static char *around_slurm(const MsFormContext *c, GString *head) {
   g_string_append_len(out, head->str, (gssize)head->len);
   g_string_append(out, "# Account, partition, container and time limit are yours to add.\nset -eu\n");
   g_string_append_len(out, c->text->once->str, (gssize)c->text->once->len);
-  g_string_append(out, "export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport "
-                       "MASTER_PORT=${MASTER_PORT:-29500}\n"
+  g_string_append(out, "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport "
+                       "MASTER_ADDR MASTER_PORT=${MASTER_PORT:-29500}\n"
                        "on_node() {\nexport NODE_RANK=$SLURM_NODEID\n");
   g_string_append_len(out, c->text->per_node->str, (gssize)c->text->per_node->len);
-  g_string_append(out, "}\nexport -f on_node\nsrun bash -c on_node\n");
+  g_string_append(out, "}\nexport -f on_node\nsrun --kill-on-bad-exit=1 bash -c on_node\n");
   return g_string_free(out, FALSE);
 }
 

@@ -80,8 +80,8 @@ void ms_form_modelzoo(const MsFormContext *c) {
                                  "for key, value in yaml.safe_load(open(sys.argv[1]))[sys.argv[2]].items():\n"
                                  "  if value is not False: print(sys.argv[3].format(key, \"\" if value is True else \" "
                                  "\".join(map(shlex.quote, str(value).split()))))' \"$@\"; }\n"
-                                 "export ZOO_ENV=$(words \"$CONFIG\" ENV_VARS 'export {}={}') ZOO_ARGS=$(words "
-                                 "\"$CONFIG\" MODEL_ARGS '{} {}' | tr '\\n' ' ')\n");
+                                 "ZOO_ENV=$(words \"$CONFIG\" ENV_VARS 'export {}={}') ZOO_ARGS=$(words "
+                                 "\"$CONFIG\" MODEL_ARGS '{} {}' | tr '\\n' ' ')\nexport ZOO_ENV ZOO_ARGS\n");
   g_string_append_printf(c->text->per_node,
                          "eval \"$ZOO_ENV\"\neval \"torchrun --nnodes %d --nproc_per_node %d --node_rank $NODE_RANK "
                          "--master_addr $MASTER_ADDR --master_port $MASTER_PORT "

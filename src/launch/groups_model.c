@@ -178,11 +178,14 @@ gboolean ms_write_vocabulary(const MsScenario *s, MsRelease release, MsArgs *arg
 }
 
 gboolean ms_read_vocabulary(MsArgs *args, MsScenario *s, GError **error) {
-  const MsArg *size = ms_args_take(args, "--vocab-size"), *unit = ms_args_take(args, "--make-vocab-size-divisible-by");
+  const MsArg *size = ms_args_take(args, "--vocab-size"), *unit = ms_args_take(args, "--make-vocab-size-divisible-by"),
+              *padded = ms_args_take(args, "--padded-vocab-size");
   gint64 vocab = 0, divisor = 128;
   if ((size && !ms_arg_int(args, size, 1, 1 << 24, &vocab, error)) ||
-      (unit && !ms_arg_int(args, unit, 1, 1 << 20, &divisor, error)))
+      (unit && !ms_arg_int(args, unit, 1, 1 << 20, &divisor, error)) ||
+      (padded && !ms_arg_int(args, padded, 1, 1 << 24, &vocab, error)))
     return FALSE;
+  if (padded) divisor = 1; /* the table has exactly these rows, whatever the tokenizer knows */
   s->model->vocab_size = (int)vocab;
   s->model->make_vocab_size_divisible_by = (int)divisor;
   return TRUE;

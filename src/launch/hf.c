@@ -144,12 +144,28 @@ static void list_ignored(MsHf *c, GPtrArray *ignored) {
     if (!g_hash_table_contains(c->used, m->data)) g_ptr_array_add(ignored, g_strconcat(c->within, m->data, NULL));
 }
 
+/* Keys without which a file of experts would be read as a dense model, and one that no model file can say. */
+static gboolean check_experts(MsHf *c) {
+  int width, none;
+  if (!ms_hf_take_int(c, "zero_expert_num", 0, 65536, &none)) return FALSE;
+  if (none > 0) return ms_hf_bad(c, "zero_expert_num", "is %d; moesim has no experts that compute nothing", none);
+  if (c->model->num_experts > 0 || c->model->hybrid_layer_pattern) return TRUE;
+  const char *const counts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
+  for (guint i = 0; i < G_N_ELEMENTS(counts); i++)
+    if (g_hash_table_contains(c->used, counts[i])) return TRUE; /* says 0 or null */
+  if (!ms_hf_take_int(c, "moe_intermediate_size", 0, 1048576, &width)) return FALSE;
+  return width == 0 || ms_hf_bad(c, "moe_intermediate_size",
+                                 "is %d, but the file does not say how many experts there are (num_experts, "
+                                 "num_local_experts or n_routed_experts)",
+                                 width);
+}
+
 static gboolean read_config(MsHf *c) {
   MsModel *m = c->model;
   const MsHfFamily *family = ms_hf_family(c);
   if (!family || !read_map(c)) return FALSE;
   read_positions(c);
-  if (!family->read(c)) return FALSE;
+  if (!family->read(c) || !check_experts(c)) return FALSE;
   if (m->num_experts > 0 && m->moe_ffn_hidden_size == 0) m->moe_ffn_hidden_size = m->ffn_hidden_size;
   if (!ms_model_finish(m, c->doc, "", c->error)) return FALSE;
   m->name = name_of(c);

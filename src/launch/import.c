@@ -197,6 +197,44 @@ static gboolean note_routing(MsScenario *s, const MsArgs *args, GError **error) 
   return ms_input_error(error, args->file, 0, "#moesim", "%s", why->message);
 }
 
+/* --- what must not be lost --- */
+/* Arguments that moesim does not read and that change the model or its time. One that ends in '-' stands for all that
+ * begin so. */
+static const char *const changing[] = {"--spec",
+                                       "--noop-layers",
+                                       "--heterogeneous-layers-config-path",
+                                       "--heterogeneous-layers-config-encoded-json",
+                                       "--hybrid-",
+                                       "--mamba-",
+                                       "--experimental-attention-variant",
+                                       "--dsa-indexer-",
+                                       "--linear-",
+                                       "--yaml-cfg",
+                                       "--use-checkpoint-args",
+                                       "--rampup-batch-size",
+                                       "--num-experts-per-layer",
+                                       "--use-torch-fsdp2",
+                                       "--enable-hyper-connections"};
+
+static gboolean changes_the_run(const char *flag) {
+  for (guint i = 0; i < G_N_ELEMENTS(changing); i++)
+    if (g_str_has_suffix(changing[i], "-") ? g_str_has_prefix(flag, changing[i]) : strcmp(flag, changing[i]) == 0)
+      return TRUE;
+  return FALSE;
+}
+
+static gboolean check_ignored(const MsArgs *args, const char *const *allow, GError **error) {
+  for (guint i = 0; i < args->list->len; i++) {
+    const MsArg *arg = args->list->pdata[i];
+    gboolean lost = !arg->used && changes_the_run(arg->flag), allowed = allow && g_strv_contains(allow, arg->flag);
+    if (lost && !allowed)
+      return ms_arg_error(args, arg, error,
+                          "changes the model or its time, and moesim does not read it; --allow %s imports the rest",
+                          arg->flag);
+  }
+  return TRUE;
+}
+
 /* --- the whole --- */
 static MsScenario *empty_scenario(const MsArgs *args, const MsImportOptions *options) {
   MsScenario *s = g_new0(MsScenario, 1);
@@ -216,7 +254,8 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
   if (!load_hardware(s, args, import, options, error) || !ms_stack_find(s->software, &s->stack, error)) return FALSE;
   s->gpus = count_gpus(args, gpus, options, import);
   default_batch(args, s->gpus);
-  if (!ms_args_read(args, s, error) || !note_routing(s, args, error) || !finish_model(s, args, options, import, error))
+  if (!ms_args_read(args, s, error) || !check_ignored(args, options->allow, error) || !note_routing(s, args, error) ||
+      !finish_model(s, args, options, import, error))
     return FALSE;
   import->scenario = ms_launch_canonical(s);
   ms_import_list_ignored(import, args);

@@ -39,6 +39,7 @@ typedef struct {
   const char *name;         /* of the scenario; NULL: from the note, else of the file */
   int gpus, vocab_size;     /* 0: from the file */
   const char *const *words; /* NULL or what a script is called with ($1, $2, ...) */
+  const char *const *allow; /* NULL or arguments, such as --spec, that may be ignored although they change the run */
   const char *const *set;   /* NULL or NAME=VALUE of variables, before the environment */
   gboolean environment;     /* look up other variables in the environment of the process */
 } MsImportOptions;

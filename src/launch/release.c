@@ -92,6 +92,7 @@ RULE(graph_hidden_dropout,
      !(s->model->hidden_dropout > 0) || !((ms_recomputes(&s->options, MS_RM_MLP) && captures_all_of(s, MS_CG_MLP)) ||
                                           (ms_recomputes(&s->options, MS_RM_MOE) && captures_all_of(s, MS_CG_MOE))))
 RULE(recompute_mla, !ms_recomputes(&s->options, MS_RM_MLA_UP_PROJ) || ms_model_has_mla(s->model))
+RULE(recompute_moe_act, !ms_recomputes(&s->options, MS_RM_MOE_ACT) || ms_is_moe(s))
 RULE(recompute_mhc, !ms_recomputes(&s->options, MS_RM_MHC))
 RULE(cpu_offload_layers,
      s->options.cpu_offloading_num_layers == 0 || s->options.cpu_offloading_num_layers < s->model->num_layers)
@@ -160,6 +161,7 @@ static const ReleaseRule rules[] = {
     {"graph-hidden-dropout", "options.recompute.modules", "mlp and moe with dropout cannot be recomputed in a graph",
      graph_hidden_dropout},
     {"recompute-mla", "options.recompute.modules", "mla_up_proj needs latent attention", recompute_mla},
+    {"recompute-moe-act", "options.recompute.modules", "moe_act needs experts", recompute_moe_act},
     {"recompute-mhc", "options.recompute.modules", "mhc needs hyper-connections, which moesim does not launch",
      recompute_mhc},
     {"cpu-offload-layers", "options.cpu_offloading_num_layers", "must be fewer than the layers of the model",

@@ -133,6 +133,34 @@ static void older_arguments(void **state) {
   }
 }
 
+/* What changes the run and is not read is refused by its name, unless it is allowed; a padded vocabulary is read. */
+static void what_must_not_be_lost(void **state) {
+  (void)state;
+  static const char *const rows[] = {"--spec local", "--noop-layers 3,7", "--hybrid-attention-ratio 0.1",
+                                     "--rampup-batch-size 16 16 1000"};
+  gsize length;
+  g_autofree char *text = text_of(DATA "import/mixtral-8x7b-64.sh", &length);
+  g_strchomp(text);
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *longer = g_strconcat(text, " ", rows[i], "\n", NULL),
+                    *flag = g_strndup(rows[i], strcspn(rows[i], " "));
+    const char *const allow[] = {flag, NULL};
+    MsImportOptions options = {.hardware = "h100-sxm"};
+    g_autoptr(GError) error = NULL;
+    assert_null(ms_import_megatron(longer, strlen(longer), "mixtral.sh", &options, &error));
+    assert_int_equal(error->code, MS_ERROR_INPUT);
+    assert_true(strstr(error->message, flag) && strstr(error->message, ": changes the model or its time"));
+    g_clear_error(&error);
+    options.allow = allow;
+    g_autoptr(MsImport) import = ms_import_megatron(longer, strlen(longer), "mixtral.sh", &options, &error);
+    if (!import) fail_msg("%s", error->message);
+    assert_true(mentions(import->ignored, flag));
+  }
+  g_autoptr(MsImport) padded = mixtral_with("--padded-vocab-size 32064 --vocab-size 32000");
+  assert_int_equal(padded->scenario->model->vocab_size, 32064);
+  assert_int_equal(padded->scenario->model->make_vocab_size_divisible_by, 1);
+}
+
 static void worked_example_deepseek(void **state) {
   (void)state;
   const MsImportOptions options = {.hardware = "h100-sxm"};
@@ -672,6 +700,7 @@ static void damaged_zoo(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral),
                                      cmocka_unit_test(older_arguments),
+                                     cmocka_unit_test(what_must_not_be_lost),
                                      cmocka_unit_test(worked_example_deepseek),
                                      cmocka_unit_test(worked_example_qwen),
                                      cmocka_unit_test(mt_megatron_runner),

@@ -111,7 +111,7 @@ static void rules_of_the_release(void **state) {
               {"connections-one", run_on("llama3-8b", 8, 2)},    {"padding-quantised", run_on("mixtral-8x7b", 8, 1)},
               {"graph-moe-drops", run_on("mixtral-8x7b", 8, 1)}, {"fsdp-sharded", run_on("llama3-8b", 8, 1)},
               {"mtp-positions", run_on("llama3-8b", 8, 1)},      {"whole-nodes", run_on("llama3-8b", 12, 1)},
-              {"recompute-mla", run_on("llama3-8b", 8, 1)}};
+              {"recompute-mla", run_on("llama3-8b", 8, 1)},      {"recompute-moe-act", run_on("llama3-8b", 8, 1)}};
   rows[0].s->options.cross_entropy_fusion_impl = MS_CE_TE;
   rows[1].s->options.exp_avg_dtype = MS_DT_BF16, rows[1].s->options.distributed_optimizer = FALSE;
   rows[2].s->options.cuda_device_max_connections = 8;
@@ -122,6 +122,8 @@ static void rules_of_the_release(void **state) {
   rows[7].s->training.global_batch_size = 48;
   rows[8].s->options.recompute =
       (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MLA_UP_PROJ, .num_layers = 1};
+  rows[9].s->options.recompute =
+      (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MOE_ACT, .num_layers = 1};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autofree char *part = g_strdup_printf("(rule %s)", rows[i].rule);
     check_refusal(rows[i].s, MS_LAUNCH_MEGATRON, part);
@@ -195,12 +197,32 @@ static void gpt_oss_as_it_runs(void **state) {
   }
 }
 
+/* A job ends with its first failed node, and asks old releases of Slurm for nothing that they do not know. */
+static void slurm_jobs(void **state) {
+  (void)state;
+  for (int form = 0; form < MS_N_LAUNCH_FORMS; form++) {
+    g_autoptr(MsScenario) s = run_on("llama3-8b", 64, 1);
+    s->options.cross_entropy_fusion = FALSE;
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = ms_launch_text(s, (MsLaunch){(MsLaunchForm)form, TRUE}, &error);
+    if (!text) fail_msg("%s", error->message);
+    assert_non_null(strstr(text, "\nsrun --kill-on-bad-exit=1 bash -c on_node\n"));
+  }
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", -1, "gb200-nvl72", 64);
+  s->layout.ep = 8, s->training.global_batch_size = 64;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MEGATRON, TRUE}, &error);
+  if (!text) fail_msg("%s", error->message);
+  assert_null(strstr(text, "#SBATCH --segment"));
+  assert_non_null(strstr(text, "# With Slurm 24.05 or newer and topology/block add --segment=2 to sbatch"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(some_round_trips),      cmocka_unit_test(shipped_models),
       cmocka_unit_test(every_row_names_a_key), cmocka_unit_test(keys_without_an_argument),
       cmocka_unit_test(schedules_of_others),   cmocka_unit_test(rules_of_the_release),
       cmocka_unit_test(refusals_of_mt),        cmocka_unit_test(always_said),
-      cmocka_unit_test(gpt_oss_as_it_runs)};
+      cmocka_unit_test(gpt_oss_as_it_runs),    cmocka_unit_test(slurm_jobs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
