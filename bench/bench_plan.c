@@ -87,7 +87,7 @@ static void stop(int signal_number) {
 static void open_request(const char *name, unsigned limit_s) {
   g_autoptr(MsRequest) request = load(name);
   double cpu = cpu_s();
-  ms_interrupt_install();
+  ms_interrupt_install(INFINITY);
   signal(SIGALRM, stop);
   alarm(limit_s);
   g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 10, .prune = TRUE}, NULL);

@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 static gboolean env_error(GError **error, const char *filename, const char *what, int err) {
@@ -152,62 +154,117 @@ const char *ms_data_dir(void) {
   return MS_DATA_DIR;
 }
 
-/* --- progress
- * ----------------------------------------------------------------------------------------------------- */
+/* --- Ctrl-C and the time limit: the only mutable variables of the program, as signals require ----------------------
+ */
+static volatile sig_atomic_t interrupted, /* number of the signal */
+    began_s;                              /* monotonic clock; 0: no long work */
+
+static void on_signal(int number) {
+  if (interrupted && number != SIGALRM) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+  if (!interrupted) interrupted = number;
+}
+
+/* Waits at most as long as the timer can count, which is longer than any machine runs. */
+static void set_timer(double limit_s) {
+  struct itimerval timer = {0};
+  if (isfinite(limit_s)) {
+    gint64 us = MAX(1, (gint64)(MIN(limit_s, 1e8) * 1e6));
+    timer.it_value = (struct timeval){us / G_USEC_PER_SEC, us % G_USEC_PER_SEC};
+  }
+  setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+void ms_interrupt_install(double limit_s) {
+  static const int signals[] = {SIGINT, SIGTERM, SIGALRM};
+  struct sigaction action = {.sa_handler = on_signal};
+  sigemptyset(&action.sa_mask);
+  interrupted = 0;
+  began_s = (sig_atomic_t)(g_get_monotonic_time() / G_USEC_PER_SEC);
+  for (size_t i = 0; i < G_N_ELEMENTS(signals); i++) sigaction(signals[i], &action, NULL);
+  set_timer(limit_s);
+}
+
+gboolean ms_interrupted(void) { return interrupted != 0; }
+
+const char *ms_interrupt_reason(void) {
+  return !interrupted ? NULL : interrupted == SIGALRM ? "the time limit was reached" : "interrupted";
+}
+
+/* --- progress ----------------------------------------------------------------------------------------------------- */
 struct MsProgress {
   char *what;
   double total;
+  gboolean terminal;
   gint64 drawn_us, begun_us;
+  gint64 every_us, lines; /* of a pipe: lines that were due when the last was printed */
 };
 
-MsProgress *ms_progress_begin(const char *what, double total) {
-  if (!isatty(STDERR_FILENO)) return NULL;
-  MsProgress *progress = g_new0(MsProgress, 1);
-  *progress = (MsProgress){.what = g_strdup(what), .total = total, .begun_us = g_get_monotonic_time()};
-  return progress;
+/* Seconds between two lines in a pipe. */
+static double line_every_s(void) {
+  const char *given = g_getenv("MOESIM_PROGRESS_S");
+  double s = given && *given ? g_ascii_strtod(given, NULL) : 30;
+  return s >= 0 && s < 1e6 ? s : 30;
 }
 
-void ms_progress_update(MsProgress *progress, double done, const char *note) {
-  gint64 now_us = g_get_monotonic_time();
-  if (!progress || now_us - progress->drawn_us < 100000) return;
-  progress->drawn_us = now_us;
-  double percent = progress->total > 0 ? 100 * done / progress->total : 0;
-  double left_s = percent > 1 ? (100 - percent) / percent * (double)(now_us - progress->begun_us) / 1e6 : 0;
-  char left[48] = "";
+/* Lines due since the long work began, which may be many short pieces of progress. */
+static gint64 lines_due(const MsProgress *p, gint64 now_us) {
+  return (now_us - (gint64)began_s * G_USEC_PER_SEC) / p->every_us;
+}
+
+MsProgress *ms_progress_begin(const char *what, double total) {
+  gboolean terminal = isatty(STDERR_FILENO);
+  if (!terminal && !began_s) return NULL;
+  MsProgress *p = g_new0(MsProgress, 1);
+  *p = (MsProgress){.what = g_strdup(what), .total = total, .terminal = terminal, .begun_us = g_get_monotonic_time()};
+  p->every_us = (gint64)(line_every_s() * 1e6);
+  if (p->every_us > 0) p->lines = lines_due(p, p->begun_us);
+  return p;
+}
+
+static gboolean is_due(MsProgress *p, gint64 now_us) {
+  if (!p->terminal && p->every_us > 0) {
+    gint64 due = lines_due(p, now_us);
+    if (due == p->lines) return FALSE;
+    p->lines = due;
+  }
+  if (p->terminal && now_us - p->drawn_us < 100000) return FALSE;
+  p->drawn_us = now_us;
+  return TRUE;
+}
+
+/* "34 % (about 20 s left) ", or nothing when nobody knows. */
+static void share_text(const MsProgress *p, double done, gint64 now_us, char *text, gsize size) {
+  *text = '\0';
+  if (!(p->total > 0)) return;
+  double share = CLAMP(done / p->total, 0, 1),
+         left_s = share > 0.01 ? (1 - share) / share * (double)(now_us - p->begun_us) / 1e6 : 0;
   if (left_s >= 1)
-    g_snprintf(left, sizeof left, " (about %.0f %s left)", left_s < 120 ? left_s : left_s / 60,
+    g_snprintf(text, size, " %3.0f %% (about %.0f %s left)", 100 * share, left_s < 120 ? left_s : left_s / 60,
                left_s < 120 ? "s" : "min");
-  fprintf(stderr, "\r\033[K%s %3.0f %% %s%s", progress->what, CLAMP(percent, 0, 100), note ? note : "", left);
+  else g_snprintf(text, size, " %3.0f %%", 100 * share);
+}
+
+void ms_progress_update(MsProgress *p, double done, const char *note) {
+  gint64 now_us = g_get_monotonic_time();
+  if (!p || !is_due(p, now_us)) return;
+  char share[64];
+  share_text(p, done, now_us, share, sizeof share);
+  if (p->terminal) fprintf(stderr, "\r\033[K%s%s %s", p->what, share, note ? note : "");
+  else
+    fprintf(stderr, "moesim: %s%s%s%s, %.0f s so far\n", p->what, share, note ? ": " : "", note ? note : "",
+            (double)now_us / 1e6 - (double)began_s);
   fflush(stderr);
 }
 
 void ms_progress_end(MsProgress *progress) {
   if (!progress) return;
-  if (progress->drawn_us) fputs("\r\033[K", stderr);
+  if (progress->terminal && progress->drawn_us) fputs("\r\033[K", stderr);
   g_free(progress->what);
   g_free(progress);
 }
-
-/* --- Ctrl-C: the one mutable variable of the program, as signals require
- * ------------------------------------------- */
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number) {
-  if (interrupted) {
-    signal(number, SIG_DFL);
-    raise(number);
-  }
-  interrupted = 1;
-}
-
-void ms_interrupt_install(void) {
-  struct sigaction action = {.sa_handler = on_signal};
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGTERM, &action, NULL);
-}
-
-gboolean ms_interrupted(void) { return interrupted != 0; }
 
 char *ms_user_data_file(const char *folder, const char *name) {
   g_autofree char *base = g_strconcat(name, ".json", NULL);

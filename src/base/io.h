@@ -38,14 +38,20 @@ const char *ms_data_dir(void);
 /* Where the user's own go: $XDG_DATA_HOME/moesim/FOLDER/NAME.json. (transfer full) */
 char *ms_user_data_file(const char *folder, const char *name);
 
-/* A progress line on stderr: drawn only when stderr is a terminal, at most ten times a second, removed by _end. */
+/* Progress on stderr. On a terminal one line, drawn at most ten times a second and removed by _end; elsewhere a line of
+ * its own every 30 s of the long work (MOESIM_PROGRESS_S seconds, 0: at every update), so that short work is quiet.
+ * `total` is what `done` counts up to; the time left is estimated from it. 0: nobody knows how much there is, and only
+ * the note is shown. */
 typedef struct MsProgress MsProgress;
 MsProgress *ms_progress_begin(const char *what, double total);
 void ms_progress_update(MsProgress *progress, double done, const char *note);
 void ms_progress_end(MsProgress *progress); /* frees; NULL is fine */
 
-/* Ctrl-C: after ms_interrupt_install the first SIGINT or SIGTERM only sets a flag; a second one ends the program. */
-void ms_interrupt_install(void);
+/* Long work begins: from now on the first SIGINT or SIGTERM, or the end of `limit_s` seconds (INFINITY: no limit), only
+ * sets a flag; a second signal ends the program. What works then stops soon and hands over what it has. */
+void ms_interrupt_install(double limit_s);
 gboolean ms_interrupted(void);
+/* Why: "interrupted", "the time limit was reached"; NULL when it was not. */
+const char *ms_interrupt_reason(void);
 
 #endif

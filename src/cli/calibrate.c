@@ -167,7 +167,7 @@ static int calibrate(const Options *o) {
   GError *error = NULL;
   g_autofree char *file = o->out ? g_strdup(o->out) : ms_user_data_file("hardware", "local"), *date = today(o);
   g_autofree char *command = g_strdup_printf("moesim calibrate%s", o->quick ? " --quick" : "");
-  ms_interrupt_install();
+  ms_interrupt_install(INFINITY);
   Ticks ticks = {ms_progress_begin("calibrating", ms_calibrate_ticks(o->quick)), 0};
   g_autoptr(MsCalibration) c = ms_calibrate(&(MsCalibrateOptions){.quick = o->quick,
                                                                   .blas = o->blas,
@@ -324,7 +324,7 @@ static int check(const Options *o) {
   const char *hardware = o->hardware ? o->hardware : "local";
   g_autofree char *date = today(o);
   int passes = o->passes != MS_CLI_UNSET ? o->passes : o->quick ? 3 : 5;
-  ms_interrupt_install();
+  ms_interrupt_install(INFINITY);
   Ticks ticks = {ms_progress_begin("checking", ms_local_check_ticks(passes)), 0};
   g_autoptr(MsLocalCheck) c = ms_local_check(hardware, o->blas, passes, tick, &ticks, &error);
   ms_progress_end(ticks.progress);

@@ -1,4 +1,5 @@
 /* src/cli/calibrate_gpu.c - moesim calibrate --gpu */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/io.h"
@@ -56,7 +57,7 @@ int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor
   GError *error = NULL;
   g_autoptr(MsGpu) gpu = ms_gpu_open(vendor, device, &error);
   if (!gpu) return ms_cli_fail(error);
-  ms_interrupt_install();
+  ms_interrupt_install(INFINITY);
   g_autoptr(MsSurvey) survey = ms_gpu_survey(gpu, out, &(MsSurveyOptions){.quick = quick, .progress = TRUE}, &error);
   if (!survey) return ms_cli_fail(error);
   if (json) print_json(ms_gpu_info(gpu), survey);

@@ -83,7 +83,7 @@ int ms_cli_check(int argc, char **argv) {
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     const char *message = wrong(&o, argc - 1);
     argv[argc] = NULL;
-    ms_interrupt_install();
+    ms_interrupt_install(INFINITY);
     if (!message && !parse_tolerance(o.tolerance, &options.tolerance))
       message = "--tolerance takes a fraction, such as 0.001";
     options.threads = o.threads;

@@ -42,6 +42,14 @@ int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const ch
 const char *ms_cli_date(const char *date);
 /* What is wrong with the name of a picture, NULL: nothing (or no picture). */
 const char *ms_cli_picture(const char *file);
+/* --time-limit of the verbs that take long: its row of the table, and what it says in seconds, INFINITY for NULL. FALSE
+ * after a message. */
+#define MS_CLI_TIME_LIMIT(text)                                                                               \
+  {                                                                                                           \
+    "time-limit", 0, 0, G_OPTION_ARG_STRING, &(text),                                                         \
+        "stop after this long and print what was found: seconds, or with s, m or h (90, 90s, 5m, 2h)", "TIME" \
+  }
+gboolean ms_cli_time_limit(const MsVerb *verb, const char *text, double *limit_s);
 /* Of a numeric option whose 0 must not pass for "not given". */
 #define MS_CLI_UNSET G_MININT
 void ms_cli_print(char *text);          /* to stdout with a line end; frees the text */

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 
 #include "base/io.h"
@@ -35,7 +36,7 @@ int ms_cli_goodput(int argc, char **argv) {
   if (argc < 2) return ms_cli_usage(verb, "give one or more goodput files; scenarios/goodput/ has some");
   if (o.threads < 0 || o.threads > MOST_THREADS)
     return ms_cli_usage(verb, "--threads takes 0 (all cores) to %d", MOST_THREADS);
-  ms_interrupt_install();
+  ms_interrupt_install(INFINITY);
   for (int i = 1; i < argc && status == 0; i++) status = goodput(&o, argv[i], i == 1);
   return status;
 }

@@ -85,6 +85,8 @@ char *ms_cli_man_page(void) {
       ".TP\n.B MOESIM_VECTOR\nvector unit of own kernels: avx512, avx2, sse2, neon, sve or plain; default the widest "
       "of "
       "the CPU.\n"
+      ".TP\n.B MOESIM_PROGRESS_S\nseconds between two lines of progress where standard error is no terminal; default "
+      "30, 0 is every step.\n"
       ".TP\n.B NO_COLOR\nno colours.\n");
   return g_string_free(out, FALSE);
 }

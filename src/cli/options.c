@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +47,22 @@ const char *ms_cli_picture(const char *file) {
   return !file || g_str_has_suffix(file, ".svg") || g_str_has_suffix(file, ".png")
              ? NULL
              : "--plot takes a file that ends in .svg or .png";
+}
+
+gboolean ms_cli_time_limit(const MsVerb *verb, const char *text, double *limit_s) {
+  static const struct {
+    const char *word;
+    double s;
+  } unit[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}};
+  *limit_s = INFINITY;
+  if (!text) return TRUE;
+  char *end;
+  double value = g_ascii_strtod(text, &end);
+  for (size_t i = 0; i < G_N_ELEMENTS(unit) && end != text; i++)
+    if (strcmp(end, unit[i].word) == 0) *limit_s = value * unit[i].s;
+  if (isfinite(*limit_s) && *limit_s > 0) return TRUE;
+  ms_cli_usage(verb, "--time-limit %s: give a time above 0, such as 90s, 5m or 2h", text);
+  return FALSE;
 }
 
 void ms_cli_print(char *text) {

@@ -12,7 +12,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
 typedef struct {
   int top, threads, rank;
-  char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
+  char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, *time_limit, **without;
   gboolean explain, no_prune, branch, json, follow, front;
   char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
   int seq_length, global_batch_size;
@@ -90,16 +90,24 @@ static MsPlan *plan_on_ranks(const Options *o, const MsRequest *request, const M
   kept.resume = o->resume;
   if (!ms_ranks_begin(error)) return NULL;
   *first = ms_ranks_own() == 0;
-  gboolean lost = *first && !ms_can_write(o->out, error); /* before the long work */
+  gboolean lost =
+      *first && !(ms_can_write(o->out, error) && ms_can_write(kept.checkpoint, error)); /* before the work */
   MsPlan *plan = ms_ranks_any(lost) ? NULL : ms_plan(request, &kept, error);
   ms_ranks_end();
   return plan;
 }
 
 static void say_interrupted(const Options *o) {
+  if (!ms_interrupted()) return;
   const char *file = o->checkpoint ? o->checkpoint : o->resume;
   g_autofree char *next = file ? g_strdup_printf("; --resume %s goes on", file) : g_strdup("");
-  fprintf(stderr, "moesim: interrupted: the ranking holds what was found until then%s\n", next);
+  fprintf(stderr, "moesim: %s: what is printed was found until then%s\n", ms_interrupt_reason(), next);
+}
+
+/* What explains the ranking is left out when there is no time for it; the ranking is printed. */
+static gboolean forgive(GError **error) {
+  if (ms_interrupted()) g_clear_error(error);
+  return ms_interrupted();
 }
 
 static int plan_one(const Options *o, MsRequest *request) {
@@ -122,11 +130,12 @@ static int plan_one(const Options *o, MsRequest *request) {
   if (!plan) return ms_cli_fail(error);
   g_autoptr(MsReasons) reasons =
       ms_reasons_new(request, plan, &options, o->explain && !plan->interrupted, o->compare, &error);
-  if (!reasons) return ms_cli_fail(error);
-  g_autoptr(MsRobust) robust = under && plan->n_best > 0 ? ms_robust(plan, options.top, under, &options, &error) : NULL;
-  if (error) return ms_cli_fail(error);
+  if (!reasons && !forgive(&error)) return ms_cli_fail(error);
+  g_autoptr(MsRobust) robust =
+      under && plan->n_best > 0 && reasons ? ms_robust(plan, options.top, under, &options, &error) : NULL;
+  if (error && !forgive(&error)) return ms_cli_fail(error);
   int status = print_plan(o, request, plan, &(MsPlanExtras){reasons, robust}, top);
-  if (plan->interrupted) say_interrupted(o);
+  say_interrupted(o);
   return status;
 }
 
@@ -140,11 +149,11 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
   if (ranks > 1)
     return ms_cli_usage(ms_cli_verb("plan"),
                         "several clusters, models or a front are planned by one process, without mpirun or srun");
-  if (!ms_can_write(o->plot, &error)) return ms_cli_fail(error);
-  g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, o->front || o->plot, &error);
-  if (!sweep) return ms_cli_fail(error);
-  if (o->plot && !ms_report_sweep_plot(sweep, o->plot, &error)) return ms_cli_fail(error);
+  if (!ms_report_can_plot(o->plot, &error)) return ms_cli_fail(error); /* before the long work */
+  g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, o->front || o->plot);
   ms_cli_print(o->json ? ms_report_sweep_json(sweep) : ms_report_sweep(sweep));
+  say_interrupted(o);
+  if (o->plot && !ms_report_sweep_plot(sweep, o->plot, &error)) return ms_cli_fail(error);
   gboolean feasible = FALSE;
   for (int i = 0; i < sweep->n_cells; i++) feasible |= sweep->cell[i].plan && sweep->cell[i].plan->n_best > 0;
   return feasible ? 0 : MS_ERROR_NOTHING;
@@ -176,9 +185,11 @@ static int keep_request(const Options *o) {
 
 static int plan(const MsVerb *verb, const Options *o, const char *file) {
   GError *error = NULL;
+  double limit_s;
+  if (!ms_cli_time_limit(verb, o->time_limit, &limit_s)) return MS_ERROR_USAGE;
+  ms_interrupt_install(limit_s);
   g_autoptr(GPtrArray) requests = load(o, file, &error);
   if (!requests) return ms_cli_fail(error);
-  ms_interrupt_install();
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
   if (o->explain || o->compare || o->under || o->follow || o->launch || o->out || o->checkpoint || o->resume ||
@@ -257,6 +268,7 @@ int ms_cli_plan(int argc, char **argv) {
       {"resume", 0, 0, G_OPTION_ARG_FILENAME, &o.resume, "go on from such a file, and keep on writing it", "FILE"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads,
        "0: all cores (default); the answer is the same. Under mpirun or srun the ranks share the work", "N"},
+      MS_CLI_TIME_LIMIT(o.time_limit),
       {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out,
        "keep the winner as a scenario in FILE, to run, report or launch it (- prints it in place of the ranking)",
        "FILE"},
@@ -276,7 +288,7 @@ int ms_cli_plan(int argc, char **argv) {
     if (status == 0) status = o.write_request ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
   g_free(o.out), g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint),
-      g_free(o.resume);
+      g_free(o.resume), g_free(o.time_limit);
   g_strfreev(o.without);
   g_free(o.model), g_free(o.hardware), g_free(o.gpus), g_free(o.precision), g_free(o.around), g_free(o.write_request);
   return status;

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -97,7 +98,7 @@ static gboolean add_studies(const Options *o, MsPage *page, GError **error) {
 
 static int report(const Options *o, char **files, int n) {
   GError *error = NULL;
-  ms_interrupt_install();
+  ms_interrupt_install(INFINITY);
   g_autoptr(GPtrArray) scenarios = g_ptr_array_new_with_free_func((GDestroyNotify)ms_scenario_free);
   MsPage *page = ms_page_new(o->title);
   gboolean ok = TRUE;

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 
 #include "base/io.h"
@@ -55,10 +56,10 @@ static void print(const Options *o, const MsValidation *validation, const MsLadd
 
 static int validate(const Options *o, const char *const *paths, const MsValidateOptions *options) {
   GError *error = NULL;
-  ms_interrupt_install();
+  ms_interrupt_install(INFINITY);
   g_autoptr(MsJson) sets = o->ladders ? ms_json_load(o->ladders, &error) : NULL; /* before the long work */
   if (o->ladders && !sets) return ms_cli_fail(error);
-  if (!ms_can_write(o->csv, &error) || !ms_can_write(o->plot, &error)) return ms_cli_fail(error);
+  if (!ms_can_write(o->csv, &error) || !ms_report_can_plot(o->plot, &error)) return ms_cli_fail(error);
   g_autoptr(MsValidation) validation = ms_validate(paths, options, &error);
   if (!validation) return ms_cli_fail(error);
   g_autoptr(MsLadders) ladders = sets ? ms_ladders(validation, sets, &error) : NULL;
@@ -69,7 +70,7 @@ static int validate(const Options *o, const char *const *paths, const MsValidate
 
 static int cross_validate(const Options *o, const char *const *paths, const MsValidateOptions *options) {
   GError *error = NULL;
-  ms_interrupt_install();
+  ms_interrupt_install(INFINITY);
   g_autoptr(MsCrossval) crossval = ms_crossval(paths, options, &error);
   if (!crossval) return ms_cli_fail(error);
   ms_cli_print(o->json ? ms_report_crossval_json(crossval) : ms_report_crossval(crossval));

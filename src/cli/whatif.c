@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 
 #include "base/io.h"
@@ -34,8 +35,8 @@ static void print(const Options *o, const MsWhatifRun *run, gboolean first) {
 static int run_files(const Options *o, char **files, GPtrArray *runs) {
   const MsWhatifOptions options = {.threads = o->threads, .progress = TRUE};
   GError *error = NULL;
-  ms_interrupt_install();
-  if (!ms_can_write(o->csv, &error) || !ms_can_write(o->plot, &error))
+  ms_interrupt_install(INFINITY);
+  if (!ms_can_write(o->csv, &error) || !ms_report_can_plot(o->plot, &error))
     return ms_cli_fail(error); /* before the long work */
   for (; *files; files++) {
     MsWhatif *whatif = ms_whatif_load(*files, &error);

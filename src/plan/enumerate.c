@@ -259,8 +259,10 @@ static void do_unit(int unit, int thread, gpointer data) {
     if (b.memo) ms_memo_free(f->last), f->last = b.memo;
   }
   int done = g_atomic_int_add(&e->done, 1) + 1;
-  if (thread == 0)
-    ms_progress_update(e->search->progress, 0.2 * done * ms_ranks_count() / e->n_units, "bounding layouts");
+  if (thread != 0) return;
+  char note[48];
+  g_snprintf(note, sizeof note, "bounding layouts, %.0f %%", MIN(100.0, 100.0 * done * ms_ranks_count() / e->n_units));
+  ms_progress_update(e->search->progress, done, note);
 }
 
 /* --- all of it --- */

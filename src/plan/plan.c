@@ -233,7 +233,7 @@ MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError *
   MsPlan *plan = x.s.plan = new_plan(request, space, &o);
   x.list = g_new0(MsListed, o.top + 1);
   x.s.candidates = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
-  x.s.progress = o.progress && ms_ranks_own() == 0 ? ms_progress_begin("plan", 1) : NULL;
+  x.s.progress = o.progress && ms_ranks_own() == 0 ? ms_progress_begin("plan", 0) : NULL;
   ms_refused_init(&x.s.refused);
   gboolean ok = run(&x, error);
   ms_progress_end(x.s.progress);

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "report/report.h"
 
 /* --- CSV ------------------------------------------------------------------------------------------------------- */
 /* NAME='text'; a single quote is doubled. */
@@ -19,6 +20,13 @@ static void assign(GString *out, const char *name, const char *text) {
   g_string_free(value, TRUE);
 }
 
+gboolean ms_report_can_plot(const char *filename, GError **error) {
+  g_autofree char *found = filename ? g_find_program_in_path("gnuplot") : NULL;
+  if (!filename || found) return ms_can_write(filename, error);
+  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "--plot needs gnuplot, which is not installed");
+  return FALSE;
+}
+
 static gboolean run(const char *settings, const char *script, GError **error) {
   const char *argv[] = {"gnuplot", "-e", settings, script, NULL};
   g_autoptr(GError) inner = NULL;
@@ -26,10 +34,7 @@ static gboolean run(const char *settings, const char *script, GError **error) {
   int status = 0;
   if (!g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL,
                     &complaint, &status, &inner)) {
-    gboolean missing = g_error_matches(inner, G_SPAWN_ERROR, G_SPAWN_ERROR_NOENT);
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV,
-                missing ? "gnuplot is not installed; --csv writes the rows for another program" : "gnuplot: %s",
-                inner->message);
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "gnuplot: %s", inner->message);
     return FALSE;
   }
   if (g_spawn_check_wait_status(status, NULL)) return TRUE;

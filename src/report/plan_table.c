@@ -283,7 +283,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
     g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "",
                            assumption ? assumption : "");
   if (plan->n_best > 0) append_ranking(out, request, plan, top);
-  else g_string_append(out, "nothing feasible\n");
+  else g_string_append(out, plan->interrupted ? "nothing found yet\n" : "nothing feasible\n");
   if ((explain || plan->n_best == 0) && plan->n_refusals > 0) append_refusals(out, plan);
   if (extras && extras->reasons) {
     g_autofree char *text = ms_report_reasons(plan, extras->reasons);

@@ -97,6 +97,9 @@ char *ms_report_crossval_json(const MsCrossval *crossval);
 
 /* --- plot.c ---------------------------------------------------------------------------------------------------- */
 char *ms_report_validation_csv(const MsValidation *validation); /* one line per row, columns in the first line */
+/* Whether a picture could be drawn into this file, to be asked before the work it shows; NULL can. FALSE and an
+ * MS_ERROR_ENV: gnuplot is missing, or the file cannot be written. */
+gboolean ms_report_can_plot(const char *filename, GError **error);
 /* Scatter of the step times through gnuplot and plots/validation.gp into an .svg or .png file. FALSE and an
  * MS_ERROR_ENV when gnuplot is missing or fails. */
 gboolean ms_report_validation_plot(const MsValidation *validation, const char *filename, GError **error);

@@ -39,7 +39,7 @@ static void cell_row(MsTable *table, const MsSweepCell *cell) {
   place_cells(table, cell->request->base);
   if (!cell->plan || cell->plan->n_best == 0) {
     for (int i = 0; i < 4; i++) ms_table_cell(table, "-");
-    ms_table_cell(table, cell->why ? cell->why : "nothing feasible");
+    ms_table_cell(table, cell->why ? cell->why : cell->plan->interrupted ? "nothing found yet" : "nothing feasible");
     return;
   }
   const MsPlanEntry *best = &cell->plan->best[0];
@@ -77,6 +77,20 @@ static void append_front(GString *out, const MsSweep *s) {
                            dominated);
 }
 
+/* What was stopped: which clusters are missing, and what is proven of the one that was at work. */
+static void append_interrupted(GString *out, const MsSweep *s) {
+  const MsParetoPoint *open = NULL;
+  const MsSweepCell *last = &s->cell[s->n_cells - 1];
+  for (int i = 0; i < s->n_points; i++)
+    if (s->point[i].interrupted) open = &s->point[i];
+  double gap = open ? open->proven_within : last->plan ? ms_plan_gap(last->plan, last->request) : NAN;
+  g_string_append_printf(out, "INTERRUPTED: %d of %d clusters begun; of the last one ", s->n_cells, s->n_requests);
+  if (gap >= 0)
+    g_string_append_printf(out, "no layout is better than %s by more than %.2g %% (proven)\n",
+                           open ? "its last point" : "its best", 100 * gap);
+  else g_string_append(out, "better layouts may be missing\n");
+}
+
 char *ms_report_sweep(const MsSweep *s) {
   static const char *const column[] = {"model",        "hardware", "GPUs",        "step time",
                                        "tokens/s/GPU", "MFU",      "free memory", "best layout"};
@@ -85,7 +99,7 @@ char *ms_report_sweep(const MsSweep *s) {
   for (int i = 0; i < s->n_cells; i++) cell_row(table, &s->cell[i]);
   take(out, table);
   if (s->n_points > 0) append_front(out, s);
-  if (s->interrupted) g_string_append(out, "INTERRUPTED: what was not planned is missing\n");
+  if (s->interrupted) append_interrupted(out, s);
   return g_string_free(out, FALSE);
 }
 
@@ -108,6 +122,10 @@ static double elapsed_s(const void *printed) {
   for (int i = 0; i < s->n_cells; i++) sum_s += s->cell[i].plan ? s->cell[i].plan->elapsed_s : 0;
   return sum_s;
 }
+static double not_begun(const void *printed) {
+  const MsSweep *s = ((const Printed *)printed)->sweep;
+  return s->n_requests - s->n_cells;
+}
 static const void *front_point(const void *printed, guint i, MsFigureCursor *room) {
   const MsSweep *s = ((const Printed *)printed)->sweep;
   (void)room;
@@ -127,7 +145,8 @@ static const MsFigure sweep_rows[] = {
     {.type = MS_FIGURE_MEMBERS,
      .offset = offsetof(Printed, sweep),
      .pointer = TRUE,
-     .sub = MS_FIGURES(MS_FIGURE(BOOL, MsSweep, interrupted, "", "some cells may be missing"))},
+     .sub = MS_FIGURES(MS_FIGURE(BOOL, MsSweep, interrupted, "", "stopped early: what was found until then"))},
+    MS_FIGURE_OF("not_begun", F64, not_begun, "", "clusters that are missing in `cells`"),
     MS_FIGURE_OF("elapsed_s", F64, elapsed_s, "s", "of all searches; the only figure that differs between two calls"),
     MS_FIGURE_ARRAY(
         "cells", LIST, Printed, cell, n,
@@ -141,23 +160,25 @@ static const MsFigure sweep_rows[] = {
              .doc = "one for each model, machine and number of GPUs; these keys stand alone where `why` is no null"})),
     MS_FIGURE_EACH(
         "front", LIST, front_point,
-        MS_FIGURES({.type = MS_FIGURE_MEMBERS,
-                    .offset = offsetof(P, scenario),
-                    .pointer = TRUE,
-                    .sub = &place_figures,
-                    .only = "`--front`"},
-                   MS_FIGURE(F64, P, step_time_s, "s",
-                             "no other layout of the same model is better in it, free memory and GPUs at once",
-                             .only = ""),
-                   MS_FIGURE(F64, P, device_B, "B", "memory of the fullest stage", .only = ""),
-                   MS_FIGURE(F64, P, free_B, "B", "what is left of the device", .only = ""),
-                   {.key = "scenario",
-                    .type = MS_FIGURE_FILE,
-                    .offset = offsetof(P, scenario),
-                    .pointer = TRUE,
-                    .write = ms_report_scenario,
-                    .doc = "complete: it runs",
-                    .only = ""})),
+        MS_FIGURES(
+            {.type = MS_FIGURE_MEMBERS,
+             .offset = offsetof(P, scenario),
+             .pointer = TRUE,
+             .sub = &place_figures,
+             .only = "`--front`"},
+            MS_FIGURE(F64, P, step_time_s, "s",
+                      "no other layout of the same model is better in it, free memory and GPUs at once", .only = ""),
+            MS_FIGURE(F64, P, proven_within, "1", "no layout within its memory is better by more; 0 unless interrupted",
+                      .flags = MS_FIGURE_NULLABLE, .only = ""),
+            MS_FIGURE(F64, P, device_B, "B", "memory of the fullest stage", .only = ""),
+            MS_FIGURE(F64, P, free_B, "B", "what is left of the device", .only = ""),
+            {.key = "scenario",
+             .type = MS_FIGURE_FILE,
+             .offset = offsetof(P, scenario),
+             .pointer = TRUE,
+             .write = ms_report_scenario,
+             .doc = "complete: it runs",
+             .only = ""})),
     {0}};
 const MsFigures ms_sweep_figures = {
     "sweep", "`moesim plan --json` of a request with lists of models, machines or GPUs, or with `--front`.",

@@ -1,6 +1,5 @@
 #include "study/sweep.h"
 
-#include "base/err.h"
 #include "study/parts.h"
 
 #include <string.h>
@@ -15,7 +14,9 @@ static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options) {
 }
 
 /* --- the front ------------------------------------------------------------------------------------------------- */
-static void add_point(MsSweep *s, int cell, const MsPlanEntry *entry) {
+/* The best of a plan of this cell; one that was stopped has found it, but may not have proven it. */
+static void add_point(MsSweep *s, int cell, const MsPlan *plan) {
+  const MsPlanEntry *entry = &plan->best[0];
   const MsScenario *from = entry->scenario;
   s->point = g_renew(MsParetoPoint, s->point, s->n_points + 1);
   s->point[s->n_points++] = (MsParetoPoint){.cell = cell,
@@ -23,7 +24,9 @@ static void add_point(MsSweep *s, int cell, const MsPlanEntry *entry) {
                                             .step_time_s = entry->result->step_time_s,
                                             .device_B = ms_device_B(entry->result),
                                             .free_B = from->hardware->hbm_B - ms_device_B(entry->result),
-                                            .gpus = from->gpus};
+                                            .gpus = from->gpus,
+                                            .interrupted = plan->interrupted,
+                                            .proven_within = ms_plan_gap(plan, s->cell[cell].request)};
 }
 
 static void trade_memory(MsSweep *s, int cell, const MsPlanOptions *options) {
@@ -32,14 +35,15 @@ static void trade_memory(MsSweep *s, int cell, const MsPlanOptions *options) {
   MsRequest tighter = *request; /* only read */
   MsPlanOptions one = *options;
   one.top = 1;
-  add_point(s, cell, &s->cell[cell].plan->best[0]);
+  add_point(s, cell, s->cell[cell].plan);
   for (;;) {
     tighter.max_memory_fraction = s->point[s->n_points - 1].device_B / capacity_B - MS_SWEEP_STEP;
     if (!(tighter.max_memory_fraction > 0) || s->interrupted) return;
     g_autoptr(MsPlan) plan = ms_plan(&tighter, &one, NULL);
-    if (!plan || plan->interrupted) s->interrupted |= plan && plan->interrupted;
-    else if (plan->n_best > 0) add_point(s, cell, &plan->best[0]);
-    if (!plan || plan->interrupted || plan->n_best == 0) return;
+    if (!plan) return;
+    s->interrupted |= plan->interrupted;
+    if (plan->n_best == 0) return;
+    add_point(s, cell, plan);
   }
 }
 
@@ -72,23 +76,20 @@ static int by_place(const void *a, const void *b, gpointer data) {
 }
 
 /* --- all ------------------------------------------------------------------------------------------------------- */
-MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gboolean front, GError **error) {
-  g_autoptr(MsSweep) s = g_new0(MsSweep, 1);
+MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gboolean front) {
+  MsSweep *s = g_new0(MsSweep, 1);
+  s->n_requests = (int)requests->len;
   s->cell = g_new0(MsSweepCell, MAX(requests->len, 1));
   for (guint i = 0; i < requests->len && !s->interrupted; i++) {
     MsSweepCell *cell = &s->cell[s->n_cells++];
     cell->request = g_ptr_array_index(requests, i);
     plan_cell(cell, options);
     s->interrupted = cell->plan && cell->plan->interrupted;
-    if (front && cell->plan && cell->plan->n_best > 0 && !s->interrupted) trade_memory(s, (int)i, options);
-  }
-  if (s->interrupted && s->n_cells <= 1) {
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "interrupted");
-    return NULL;
+    if (front && cell->plan && cell->plan->n_best > 0) trade_memory(s, (int)i, options);
   }
   if (s->n_points > 0) g_qsort_with_data(s->point, s->n_points, sizeof *s->point, by_place, s->cell);
   ms_pareto_mark(s->cell, s->point, s->n_points);
-  return g_steal_pointer(&s);
+  return s;
 }
 
 void ms_sweep_free(MsSweep *s) {

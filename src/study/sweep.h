@@ -23,19 +23,21 @@ typedef struct {
   MsScenario *scenario;                 /* owned; borrows model and machine of the cell's request */
   double step_time_s, device_B, free_B; /* free_B: capacity - device_B */
   int gpus;
-  gboolean on_front;
+  gboolean on_front,
+      interrupted;      /* then `proven_within`, a share, is what is proven: none of its memory is better by more */
+  double proven_within; /* 0: it is the best; NaN: nothing is proven */
 } MsParetoPoint;
 
 typedef struct {
-  int n_cells, n_points;
-  MsSweepCell *cell;    /* in the order of the requests */
-  MsParetoPoint *point; /* by model, then GPUs, step time */
+  int n_requests, n_cells, n_points; /* fewer cells than requests: the others were not begun */
+  MsSweepCell *cell;                 /* in the order of the requests */
+  MsParetoPoint *point;              /* by model, then GPUs, step time */
   gboolean interrupted;
 } MsSweep;
 
 /* Plans every request of the list (ms_requests_load); with `front` also the points. A cell that cannot be planned says
- * why; NULL and *error only on Ctrl-C before the first is done. (transfer full) */
-MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gboolean front, GError **error);
+ * why. Stopped before the end it holds what was found until then, with what is proven of it. (transfer full) */
+MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gboolean front);
 void ms_sweep_free(MsSweep *sweep);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsSweep, ms_sweep_free)
 

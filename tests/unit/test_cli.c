@@ -513,6 +513,36 @@ static void schema_and_help(void **state) {
   }
 }
 
+/* A time limit that is over at once, a line for every step of the work, and a picture that nobody can draw. */
+static void long_work_is_cut_short(void **state) {
+  (void)state;
+  g_autofree char *file = ms_cli_shipped("plan-mixtral-clusters.json"), *picture = ms_cli_path("front.svg"),
+                  *path = g_strdup(g_getenv("PATH"));
+  g_auto(MsCliRun) stopped = RUN("plan", "--front", "--json", "--time-limit", "0.001s", file);
+  ms_cli_expect(&stopped, 1, "a time limit");
+  assert_non_null(strstr(stopped.out, "\"interrupted\":true"));
+  assert_non_null(strstr(stopped.err, "the time limit was reached"));
+  g_auto(MsCliRun) wrong = RUN("plan", "--time-limit", "5 days", file);
+  ms_cli_expect(&wrong, 2, "a time limit that is none");
+  g_setenv("PATH", "/nonexistent", TRUE);
+  g_auto(MsCliRun) blind = RUN("plan", "--front", "--plot", picture, "--time-limit", "0.001s", file);
+  g_setenv("PATH", path, TRUE);
+  ms_cli_expect(&blind, 4, "no gnuplot");
+  assert_string_equal(blind.err, "moesim: --plot needs gnuplot, which is not installed\n");
+}
+
+static void progress_is_lines_in_a_pipe(void **state) {
+  (void)state;
+  const char *const ask[] = {"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", NULL};
+  g_auto(MsCliRun) quiet = ms_cli_run(ask, "");
+  g_setenv("MOESIM_PROGRESS_S", "0", TRUE);
+  g_auto(MsCliRun) told = ms_cli_run(ask, "");
+  g_unsetenv("MOESIM_PROGRESS_S");
+  assert_string_equal(quiet.err, "");
+  assert_non_null(strstr(told.err, "moesim: plan: "));
+  assert_non_null(strstr(told.err, " s so far\n"));
+}
+
 int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
@@ -527,6 +557,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(plan_keeps_a_scenario),
       cmocka_unit_test(plan_table_shows_open_keys),
       cmocka_unit_test(plan_of_several_clusters),
+      cmocka_unit_test(long_work_is_cut_short),
+      cmocka_unit_test(progress_is_lines_in_a_pipe),
       cmocka_unit_test(exit_codes),
       cmocka_unit_test(what_cannot_be_written_is_said_first),
       cmocka_unit_test(parts_of_a_scenario_are_shown),

@@ -3,9 +3,13 @@
 #include "lib/close.h"
 
 #include "base/err.h"
+#include "base/io.h"
+#include "report/report.h"
 #include "study/parts.h"
 #include "study/sweep.h"
 
+#include <math.h>
+#include <signal.h>
 #include <string.h>
 
 static char *request_text(const char *model, const char *hardware, const char *gpus) {
@@ -79,7 +83,7 @@ static void cells_are_plans(void **state) {
   GError *error = NULL;
   g_autoptr(GPtrArray) r =
       requests_of(MIXTRAL, "[\"h100-sxm\", {\"base\": \"h100-sxm\", \"peak_bf16_flops\": null}]", "[16, 32]", &error);
-  g_autoptr(MsSweep) s = ms_sweep(r, &few, FALSE, &error);
+  g_autoptr(MsSweep) s = ms_sweep(r, &few, FALSE);
   assert_true(s->n_cells == 4 && s->n_points == 0);
   for (int i = 0; i < 2; i++) {
     g_autoptr(MsPlan) plan = ms_plan(g_ptr_array_index(r, i), &few, &error);
@@ -110,7 +114,7 @@ static void front_of_all_layouts(void **state) {
   (void)state;
   GError *error = NULL;
   g_autoptr(GPtrArray) r = requests_of(MIXTRAL, "\"h100-sxm\"", "[8, 16]", &error);
-  g_autoptr(MsSweep) s = ms_sweep(r, &few, TRUE, &error);
+  g_autoptr(MsSweep) s = ms_sweep(r, &few, TRUE);
   double step_B = MS_SWEEP_STEP * ((MsRequest *)g_ptr_array_index(r, 0))->base->hardware->hbm_B * (1 + 1e-9);
   assert_true(s->n_points >= 4);
   for (int c = 0; c < s->n_cells; c++) {
@@ -138,11 +142,47 @@ static void front_of_all_layouts(void **state) {
   }
 }
 
+typedef struct {
+  int left; /* lists that are shown before Ctrl-C */
+} Patience;
+
+static void stop_when_found(const MsPlan *so_far, double done, gpointer user) {
+  (void)done;
+  Patience *p = user;
+  if (so_far->n_best > 0 && p->left-- == 0) raise(SIGINT);
+}
+
+/* Ctrl-C after each of the first lists: what was found until then is there and is printed, with what is proven. */
+static void stopped_sweeps_keep_what_they_have(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(GPtrArray) r = requests_of(MIXTRAL, "\"h100-sxm\"", "[8, 16]", &error);
+  g_autoptr(MsSweep) whole = ms_sweep(r, &few, TRUE);
+  for (int shown = 0; shown < 4; shown++) {
+    Patience patience = {shown};
+    MsPlanOptions options = few;
+    options.watch = stop_when_found, options.watch_user = &patience;
+    ms_interrupt_install(INFINITY);
+    g_autoptr(MsSweep) s = ms_sweep(r, &options, TRUE);
+    assert_string_equal(ms_interrupt_reason(), "interrupted");
+    assert_true(s->interrupted && s->n_requests == 2 && s->n_cells >= 1 && s->n_points >= 1);
+    double best = s->cell[0].plan->best[0].result->step_time_s,
+           true_best = whole->cell[0].plan->best[0].result->step_time_s,
+           within = ms_plan_gap(s->cell[0].plan, s->cell[0].request);
+    assert_true(within >= 0 && within < 1 && true_best >= best * (1 - within) * (1 - 1e-9));
+    g_autofree char *text = ms_report_sweep(s);
+    assert_non_null(strstr(text, "INTERRUPTED: 1 of 2 clusters begun"));
+    assert_non_null(strstr(text, "(proven)"));
+  }
+  ms_interrupt_install(INFINITY); /* for those that follow */
+  assert_null(ms_interrupt_reason());
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lists_are_multiplied), cmocka_unit_test(bad_lists),
       cmocka_unit_test(cells_are_plans),      cmocka_unit_test(dominance),
-      cmocka_unit_test(front_of_all_layouts),
+      cmocka_unit_test(front_of_all_layouts), cmocka_unit_test(stopped_sweeps_keep_what_they_have),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
