@@ -142,6 +142,10 @@ check-references:
 check-layers:
 	@awk -f mk/layers.awk mk/layers $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] examples/*.c)
 
+.PHONY: check-literals
+check-literals:
+	@awk -f mk/literals.awk mk/literals $(foreach d,cost work memory step engine bound sim,$(wildcard src/$(d)/*.[ch]))
+
 # Functions and tables of src/ that other files can see but none uses, tests included: make them static, or remove them.
 check-symbols: all $(UNIT)
 	@{ nm -A $(BUILD)/libmoesim.a $(BUILD)/src/cli/main.o $(UNIT:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o) \
@@ -151,10 +155,12 @@ check-symbols: all $(UNIT)
 check-units:
 	@tests/units.sh $(BUILD)
 
-smallcheck: all check-layers check-references check-format $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
+smallcheck: all check-layers check-literals check-references check-format \
+            $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) quick
 
-check: all check-layers check-references check-format $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
+check: all check-layers check-literals check-references check-format \
+            $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) full
 
 # Curves of every machine that shared measurements exist for, made anew: the same tables give the same bytes. DATE is

@@ -10,16 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Dense kernels of TransformerEngine over the curves of the profile, forward, four GEMMs of a layer (m 15872, hidden
- * 4096) on B300, tensors cast before (published_te_gemm_fwd_bwd.csv): per-tensor FP8 2.02 of 2.158 ms, MXFP8 1.99
- * of 2.365 ms, the curve there being DeepGEMM's with UE8M0 scales (fp8-block). BF16 4.19 of 4.25 and NVFP4 1.29
- * of 1.254 ms need nothing. H200 NVL has FP8 at 0.88 relative to BF16, under a lower power limit. */
-static const double fp8_rate = 0.936, mxfp8_rate = 0.84;
-
-/* MLA backward of Blackwell machines without rows of their own. TransformerEngine 2.11 reaches 685 to 723 TFLOPS on
- * B200, 0.69 to 0.77 of its forward; cuDNN in the runs of Megatron-Core's report 1083, 0.82 of forward, on GB200 or
- * GB300: 1.41 times the lent curve. Neither can be told to be what a later run has: the root of 1.41. */
-static const double mla_backward_rate = 1.19;
 static const double most_scatter = 0.2; /* median error on points held back, beyond which rows teach nothing */
 
 typedef struct {
@@ -29,6 +19,7 @@ typedef struct {
   GPtrArray *series;           /* MsSeries */
   GPtrArray *members;          /* for ms_profile_edit */
   MsFit *fit;
+  MsLaws laws;
 } Work;
 
 /* --- which rows ------------------------------------------------------------------------------------------------ */
@@ -175,7 +166,7 @@ static double kernel_launch(const Work *work) {
     const MsCurve *c = &work->hardware->curves[i];
     if (strcmp(c->op, "gemm") == 0 && g_strcmp0(c->dtype, "bf16") == 0) return c->param[MS_C_LAUNCH];
   }
-  return 2.6e-6;
+  return work->laws.default_gemm_launch_s;
 }
 
 /* Why a fitted curve must not replace what the profile has: the rows are noise (Triton's grouped GEMMs on A100), or of
@@ -292,7 +283,7 @@ static void level_grouped(const Work *work, MsCurve *curve) {
 static void slow_fp8(Work *work) {
   MsCurve *curve = fitted(work, "gemm", "fp8", NULL, 0);
   if (!curve) return;
-  curve->sustained = fp8_rate;
+  curve->sustained = work->laws.fp8_training_rate;
   add_note(curve, "sustained: TransformerEngine's kernels over this curve on B300 (2.02 of 2.158 ms)");
 }
 
@@ -308,11 +299,13 @@ static void derive_mxfp8(Work *work, const char *op) {
   g_free(curve->dtype);
   curve->dtype = g_strdup("mxfp8");
   gboolean grouped = strcmp(op, "grouped_gemm") == 0;
-  curve->sustained = grouped ? 1 : ms_round_digits((from->sustained > 0 ? from->sustained : 1) * mxfp8_rate, 3);
-  add_note(curve, grouped ? "no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales)"
-                          : "no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales), sustained times 0.84, "
-                            "TransformerEngine's kernel over it on B300 "
-                            "(1.99 of 2.365 ms)");
+  curve->sustained =
+      grouped ? 1 : ms_round_digits((from->sustained > 0 ? from->sustained : 1) * work->laws.mxfp8_training_rate, 3);
+  g_autofree char *note =
+      g_strdup_printf("no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales), sustained "
+                      "times %g, TransformerEngine's kernel over it on B300 (1.99 of 2.365 ms)",
+                      work->laws.mxfp8_training_rate);
+  add_note(curve, grouped ? "no MXFP8 rows exist: the fp8-block curve (DeepGEMM, UE8M0 scales)" : note);
   if (grouped) level_grouped(work, curve);
   if (curve->sustained != (from->sustained > 0 ? from->sustained : 1)) {
     from->sustained = curve->sustained;
@@ -414,7 +407,7 @@ static void fit_backward(Work *work, int head_dim) {
                                           series->gpu, ratio);
   add_note(curve, note);
   if (head_dim != 192 || !(work->hardware->peak_mxfp8_flops > 0)) return;
-  curve->sustained = mla_backward_rate;
+  curve->sustained = work->laws.mla_backward_rate;
   add_note(curve, "sustained: geometric mean with cuDNN's 1083 TFLOPS on Blackwell (arXiv 2603.07685 table 9), later "
                   "kernels than those of the rows");
 }
@@ -483,7 +476,8 @@ MsFit *ms_fit(const MsFitOptions *options, GError **error) {
                .fit = fit,
                .series = g_ptr_array_new_with_free_func((GDestroyNotify)ms_series_free),
                .members = g_ptr_array_new_with_free_func(g_free)};
-  if (!open_machines(&work, error) || !fit_all(&work, error)) g_clear_pointer(&fit, ms_fit_free);
+  if (!ms_laws_load(&work.laws, error) || !open_machines(&work, error) || !fit_all(&work, error))
+    g_clear_pointer(&fit, ms_fit_free);
   g_ptr_array_unref(work.series);
   g_ptr_array_unref(work.members);
   g_free(work.file);

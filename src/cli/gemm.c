@@ -122,7 +122,10 @@ static int decide(const Options *o) {
   if (o->hardware) {
     g_autoptr(MsHardware) hardware = ms_hardware_load(o->hardware, &error);
     MsLcmaProfile profile;
-    if (!hardware || !ms_lcma_profile_load(&profile, hardware, o->type == MS_BLAS_F32, &error))
+    MsCurve room;
+    MsLaws laws;
+    if (!hardware || !ms_laws_load(&laws, &error) ||
+        !ms_lcma_profile_load(&profile, hardware, &laws, &room, o->type == MS_BLAS_F32, &error))
       return ms_cli_fail(error);
     g_autoptr(GPtrArray) choices = ms_lcma_decide(&profile.machine, &shape);
     print_choices(o, choices, hardware->name);

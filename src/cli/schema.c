@@ -19,7 +19,8 @@ static const struct {
              {"under", &ms_under_table, TRUE},          {"disturbance", &ms_disturbance_table, FALSE},
              {"histogram", &ms_histogram_table, TRUE},  {"model", &ms_model_table, TRUE},
              {"hardware", &ms_hardware_table, TRUE},    {"curve", &ms_curve_table, TRUE},
-             {"stack", &ms_stack_table, TRUE},          {"training", &ms_training_table, FALSE},
+             {"stack", &ms_stack_table, TRUE},          {"laws", &ms_laws_table, FALSE},
+             {"law-file", &ms_law_file_table, TRUE},    {"training", &ms_training_table, FALSE},
              {"routing", &ms_routing_table, FALSE},     {"lengths", &ms_lengths_table, FALSE},
              {"layout", &ms_layout_table, FALSE},       {"options", &ms_options_table, FALSE},
              {"recompute", &ms_recompute_table, FALSE}, {"measured", &ms_measured_table, FALSE}};

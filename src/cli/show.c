@@ -16,8 +16,9 @@ static const What whats[] = {
     {"model", "models", FALSE, ms_show_model},   {"hardware", "hardware", FALSE, ms_show_hardware},
     {"scenario", NULL, FALSE, ms_show_scenario}, {"ops", NULL, FALSE, ms_show_ops},
     {"schedule", NULL, TRUE, ms_show_schedule},  {"memory", NULL, FALSE, ms_show_memory},
-    {"launch", NULL, FALSE, ms_show_launch}};
-static const char *const what_words[] = {"model", "hardware", "scenario", "ops", "schedule", "memory", "launch", NULL};
+    {"launch", NULL, FALSE, ms_show_launch},     {"laws", NULL, FALSE, ms_show_laws}};
+static const char *const what_words[] = {"model",  "hardware", "scenario", "ops", "schedule",
+                                         "memory", "launch",   "laws",     NULL};
 
 static int list_names(const MsShow *show, const char *folder) {
   g_autoptr(GPtrArray) names = ms_data_names(folder);
@@ -40,7 +41,8 @@ static int list_names(const MsShow *show, const char *folder) {
 
 static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **argv) {
   if (argc < 2)
-    return ms_cli_usage(verb, "show what? model, hardware, scenario, ops, schedule, memory or launch, and its name");
+    return ms_cli_usage(verb,
+                        "show what? model, hardware, scenario, ops, schedule, memory or launch, and its name; or laws");
   int what = ms_cli_word(verb, "subject", argv[1], what_words);
   if (what < 0) return MS_ERROR_USAGE;
   gboolean given = show->stages || show->microbatches || show->chunks != MS_CLI_UNSET || show->group != MS_CLI_UNSET ||
@@ -51,6 +53,7 @@ static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **arg
   if (show->form && whats[what].show != ms_show_launch) return ms_cli_usage(verb, "--form belongs to `show launch`");
   if (argc == 2 && whats[what].folder) return list_names(show, whats[what].folder);
   if (argc == 2 && whats[what].takes_schedule_options && !given) return ms_list_schedules(show);
+  if (argc == 2 && whats[what].show == ms_show_laws) return ms_show_laws(verb, show, NULL);
   if (argc != 3) return ms_cli_usage(verb, "show %s: give one name, not %d", argv[1], argc - 2);
   return whats[what].show(verb, show, argv[2]);
 }

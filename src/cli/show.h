@@ -23,6 +23,7 @@ int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_launch(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_list_schedules(const MsShow *show);
+int ms_show_laws(const MsVerb *verb, const MsShow *show, const char *name); /* NULL: all */
 int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name);
 
 #endif

@@ -69,8 +69,9 @@ const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, cons
 /* Latency grows with these: rings by rank, the (tree or in-switch) all-reduce by doubling. */
 static double steps_of(const char *op, double ranks) { return strcmp(op, "all_reduce") == 0 ? log2(ranks) : ranks - 1; }
 
-/* Seconds per step, from two measured sizes; from one, half of its latency is taken as fixed. */
-static double step_s(const MsHardware *hardware, const char *op, const MsCurve *at, int ranks) {
+/* Seconds per step, from two measured sizes; from one, a share of its latency is taken as fixed. */
+static double step_s(const MsScenario *scenario, const char *op, const MsCurve *at, int ranks) {
+  const MsHardware *hardware = scenario->hardware;
   double steps = steps_of(op, at->ranks);
   const MsCurve *other = NULL; /* of another size, the nearest */
   for (int i = 0; i < hardware->num_curves; i++) {
@@ -81,7 +82,7 @@ static double step_s(const MsHardware *hardware, const char *op, const MsCurve *
   }
   if (other && other->ranks > 0 && other->ranks != at->ranks)
     return MAX(0, (at->segment_alpha_s[0] - other->segment_alpha_s[0]) / (steps - steps_of(op, other->ranks)));
-  return steps > 0 ? at->segment_alpha_s[0] / steps / 2 : 0;
+  return steps > 0 ? at->segment_alpha_s[0] / steps * (1 - scenario->laws.latency_fixed_share) : 0;
 }
 
 static MsLines lines_of(const MsCurve *curve, double band) {
@@ -93,19 +94,21 @@ static MsLines lines_of(const MsCurve *curve, double band) {
 /* Bus-bandwidth lines of `op` among `ranks` GPUs of one scale-up domain: the curve of the nearest size, its latency
  * moved along the steps between the two sizes, its bandwidth capped at the link when the size lies beyond what was
  * measured. */
-static MsLines lines_scaleup(const MsHardware *hardware, const char *op, const char *dtype, int ranks) {
+static MsLines lines_scaleup(const MsScenario *scenario, const char *op, const char *dtype, int ranks) {
+  const MsHardware *hardware = scenario->hardware;
+  const MsLaws *laws = &scenario->laws;
   gboolean p2p = strcmp(op, "p2p") == 0;
   const MsCurve *curve = nearest(hardware, &(Wanted){op, "nvlink", NULL, dtype, MS_FORM_SEGMENTS, ranks});
   if (!curve || curve->n_segments <= 0)
     return (MsLines){.n = 1,
-                     .alpha_s = {p2p ? MS_DEFAULT_P2P_ALPHA_S : MS_DEFAULT_LINK_ALPHA_S},
-                     .band = MS_DEFAULT_BAND,
-                     .Bps = {MS_DEFAULT_LINK_EFFICIENCY * hardware->scaleup_Bps}};
-  MsLines lines = lines_of(curve, MS_DEFAULT_BAND);
+                     .alpha_s = {p2p ? laws->default_p2p_alpha_s : laws->default_link_alpha_s},
+                     .band = laws->default_band,
+                     .Bps = {laws->default_link_share * hardware->scaleup_Bps}};
+  MsLines lines = lines_of(curve, laws->default_band);
   if (p2p || curve->ranks <= 1 || curve->ranks == ranks || ranks <= 1) return lines;
-  double move = step_s(hardware, op, curve, ranks) * (steps_of(op, ranks) - steps_of(op, curve->ranks));
+  double move = step_s(scenario, op, curve, ranks) * (steps_of(op, ranks) - steps_of(op, curve->ranks));
   for (int i = 0; i < lines.n; i++) {
-    lines.alpha_s[i] = MAX(lines.alpha_s[i] + move, lines.alpha_s[i] / 4);
+    lines.alpha_s[i] = MAX(lines.alpha_s[i] + move, lines.alpha_s[i] * laws->latency_least);
     if (ranks > curve->ranks && hardware->scaleup_Bps > 0) lines.Bps[i] = MIN(lines.Bps[i], hardware->scaleup_Bps);
   }
   return lines;
@@ -120,44 +123,49 @@ double ms_network_Bps(const MsHardware *hardware, const MsGroup *group) {
 }
 
 /* One NIC: alpha of one ring step; Bps after efficiency, cap at the NIC and oversubscription. */
-static MsLines lines_network(const MsHardware *hardware, const char *op, const char *dtype, const MsGroup *group) {
+static MsLines lines_network(const MsScenario *scenario, const char *op, const char *dtype, const MsGroup *group) {
+  const MsHardware *hardware = scenario->hardware;
+  const MsLaws *laws = &scenario->laws;
   double rate = ms_network_Bps(hardware, group);
   const MsCurve *curve = nearest(hardware, &(Wanted){op, "network", NULL, dtype, MS_FORM_SEGMENTS, group->size});
   if (curve && !(curve->level && curve->n_segments > 0))
     curve = NULL; /* a curve of no level is one of the scale-up link */
   if (!curve) {
-    double alpha = strcmp(op, "p2p") == 0 ? MS_DEFAULT_P2P_ALPHA_S / MS_P2P_STEPS : MS_DEFAULT_RING_STEP_S;
+    double alpha = strcmp(op, "p2p") == 0 ? laws->default_p2p_alpha_s / MS_P2P_STEPS : laws->default_ring_step_s;
     return (MsLines){
-        .n = 1, .alpha_s = {alpha}, .Bps = {MS_DEFAULT_NIC_EFFICIENCY * rate}, .band = MS_DEFAULT_NETWORK_BAND};
+        .n = 1, .alpha_s = {alpha}, .Bps = {laws->network_share * rate}, .band = laws->default_network_band};
   }
-  MsLines lines = lines_of(curve, MS_DEFAULT_NETWORK_BAND);
-  for (int i = 0; i < lines.n; i++) /* no network collective gets more of its NIC than the default efficiency */
-    lines.Bps[i] = MIN(lines.Bps[i], MS_DEFAULT_NIC_EFFICIENCY * hardware->nic_Bps) * (rate / hardware->nic_Bps);
+  MsLines lines = lines_of(curve, laws->default_network_band);
+  for (int i = 0; i < lines.n; i++) /* no network collective gets more of its NIC than the default share */
+    lines.Bps[i] = MIN(lines.Bps[i], laws->network_share * hardware->nic_Bps) * (rate / hardware->nic_Bps);
   return lines;
 }
 
 /* --- one collective -------------------------------------------------------------------------------------------- */
-MsCollective ms_collective_prepare(const MsHardware *hardware, MsCollKind kind, const char *dtype,
+MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, const char *dtype,
                                    const MsGroup *group) {
+  const MsHardware *hardware = scenario->hardware;
   const char *op = ms_op_words[MS_COLL_FIRST + (kind == MS_COLL_P2P ? MS_OP_P2P - MS_COLL_FIRST : (int)kind)];
   MsCollective c = {.group = *group,
                     .link_Bps = hardware->scaleup_Bps,
                     .nic_Bps = ms_network_Bps(hardware, group),
                     .nvls = hardware->nvls,
-                    .sharp = hardware->sharp};
+                    .sharp = hardware->sharp,
+                    .a2a_steps = scenario->laws.all_to_all_start_steps,
+                    .a2a_peer_s = scenario->laws.all_to_all_peer_s};
   c.group.per_domain = CLAMP(c.group.per_domain, 1, MAX(c.group.size, 1));
   c.group.min_per_domain = CLAMP(c.group.min_per_domain, 1, c.group.per_domain);
   if (group->size <= 1) return c;
   int inside = c.group.domains > 1 ? c.group.per_domain : c.group.size;
   if (inside > 1) {
-    c.scaleup = lines_scaleup(hardware, op, dtype, inside);
-    c.scatter = lines_scaleup(hardware, "reduce_scatter", dtype, inside);
-    c.gather = lines_scaleup(hardware, "all_gather", dtype, inside);
+    c.scaleup = lines_scaleup(scenario, op, dtype, inside);
+    c.scatter = lines_scaleup(scenario, "reduce_scatter", dtype, inside);
+    c.gather = lines_scaleup(scenario, "all_gather", dtype, inside);
   }
-  if (c.group.domains > 1) c.network = lines_network(hardware, op, dtype, group);
+  if (c.group.domains > 1) c.network = lines_network(scenario, op, dtype, group);
   c.sms = (guint16)(kind == MS_COLL_P2P      ? MS_P2P_SMS
                     : hardware->nccl_sms > 0 ? hardware->nccl_sms
-                                             : MS_DEFAULT_NCCL_SMS);
+                                             : scenario->laws.default_nccl_sms);
   return c;
 }
 
@@ -217,7 +225,7 @@ static Cost across_exchange(const MsCollective *c, double message_B, double loca
   double z = g->size, moving = message_B * (1 - local_fraction) / (z - 1);
   double inside_B = moving * (g->per_domain - 1), outside_B = moving * (z - g->min_per_domain);
   double peers = z - g->min_per_domain;
-  double network = lines_steps_s(&c->network, MS_A2A_STEPS, outside_B) + peers * MS_A2A_PEER_S;
+  double network = lines_steps_s(&c->network, c->a2a_steps, outside_B) + peers * c->a2a_peer_s;
   return (Cost){MAX(network, lines_or_0(&c->scaleup, inside_B)),
                 MAX(outside_B / c->nic_Bps, g->per_domain > 1 ? inside_B / c->link_Bps : 0)};
 }

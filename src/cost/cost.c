@@ -11,24 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Where a profile has no curve: medians of the fitted machines (docs/theory/costs.md 2, 3, 4; 9 says how far off they
- * may be). */
-static const MsCurve default_gemm = {.form = MS_FORM_GEMM_SATURATING, .param = {0.74, 0.6, 2.6e-6, 97, 72, 67}};
-static const MsCurve default_grouped = {.form = MS_FORM_GROUPED_GEMM,
-                                        .param = {0.75, 0.83, 30e-6, 76, 300, 0.15e-6, 0.55}};
-static const MsCurve default_attention = {.form = MS_FORM_ATTENTION, .param = {0.6, 0.47, 11e-6, 1, 0.6}};
-static const MsCurve default_delta = {
-    .form = MS_FORM_ATTENTION, .param = {0.048, 0.24, 29e-6, 1, 0.127}}; /* medians of six machines, make profiles */
-/* Sparse attention and the indexer's loss have no curve in any profile. Forward is as fast as dense attention to as
- * many keys: FlashMLA's kernel (README and vllm-project/vllm#33451: 1.39 to 1.45 PFLOP/s on B200, 640 TFLOP/s on H800)
- * reaches what the dense kernels do. Backward gathers keys and adds gradients one query at a time.
- * NVIDIA/cudnn-frontend#318 measures it on B200 (BF16, 4096 queries, width 512, 64 heads, 128 to 2048 keys:
- * 0.560 1.233 2.155 4.019 ms; 128 heads: twice that): launches, the tensors of the queries once, and a rate, here as a
- * share of dense attention forward's; all within 1 %. */
-static const MsCurve default_sparse_backward = {.form = MS_FORM_ATTENTION, .param = {0.528, 0.5, 45e-6, 1, 1}};
-static const MsCurve default_bandwidth = {.form = MS_FORM_BANDWIDTH,
-                                          .param = {MS_DEFAULT_MEMORY_EFFICIENCY, MS_DEFAULT_MEMORY_LAUNCH_S}};
-
 typedef struct {
   const MsCurve *use;    /* evaluated: an own copy, a default */
   const MsCurve *origin; /* reported: the profile's, NULL for a default */
@@ -47,6 +29,7 @@ struct MsCost {
   double attention_backward; /* FLOP/s of backward over forward attention */
   MsCurve
       sparse_backward[MS_N_ODT]; /* of dense attention forward, at the share that sparse attention reaches backward */
+  MsCurve *fallback;             /* [MS_N_FALLBACKS] */
   MsCurve *curves;               /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
   guint8 *curve_op;              /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
   Slot (*slot)[MS_N_ODT][MS_N_PASSES]; /* [MS_N_OPS] */
@@ -70,14 +53,10 @@ MsDeviceRates ms_device_rates(const MsHardware *h, int dtype, gboolean fp16) {
   return (MsDeviceRates){peak[dtype], h->hbm_Bps, h->sm_count > 0 ? h->sm_count : 132};
 }
 
-/* Power limits the clock, and attention draws less than GEMMs do, as its matrix units wait for exponentials: it loses
- * half as much (least squares over the 213 exactly known runs, the clock of each GPU refitted: 1, 3/4, 1/2, 1/4 and 0
- * of the loss leave 4.24, 4.17, 4.12, 4.14 and 4.23 %; ModelZoo's ladder of lengths, whose share of attention grows
- * from 28 to 76 %, comes out level). */
-#define ATTENTION_CLOCK_LOSS 0.5
-double ms_sustained_clock(const MsHardware *hardware, MsOpFamily family) {
-  double derate = or_else(hardware->sustained_derate, 1);
-  return family == MS_FAMILY_ATTENTION ? 1 - ATTENTION_CLOCK_LOSS * (1 - derate)
+/* Power limits the clock, and attention draws less than GEMMs do, as its matrix units wait for exponentials. */
+double ms_sustained_clock(const MsScenario *scenario, MsOpFamily family) {
+  double derate = or_else(scenario->hardware->sustained_derate, 1);
+  return family == MS_FAMILY_ATTENTION ? 1 - scenario->laws.attention_clock_loss * (1 - derate)
          : family < MS_FAMILY_MEMORY   ? derate
                                        : 1;
 }
@@ -170,21 +149,23 @@ static gboolean take_sparse_backward(MsCost *cost, Slot *slot, int dtype) {
   int kind, dense = pick(cost, MS_OP_ATTENTION, MS_FAMILY_ATTENTION, dtype, MS_PASS_FORWARD, &kind);
   if (dense < 0 || cost->curves[dense].form != MS_FORM_ATTENTION) return FALSE;
   MsCurve *curve = &cost->sparse_backward[dtype];
-  *curve = default_sparse_backward;
+  double unknown = cost->scenario->laws.default_band;
+  *curve = cost->fallback[MS_FALLBACK_SPARSE_BACKWARD];
   curve->param[MS_A_E] *= cost->curves[dense].param[MS_A_E];
   *slot = (Slot){.use = curve,
                  .origin = &cost->hardware->curves[dense],
-                 .factor = 1 / ms_sustained_clock(cost->hardware, MS_FAMILY_ATTENTION),
+                 .factor = 1 / ms_sustained_clock(cost->scenario, MS_FAMILY_ATTENTION),
                  .own_pass = TRUE,
-                 .band = MAX(ms_curve_band(&cost->hardware->curves[dense], MS_DEFAULT_BAND), MS_DEFAULT_BAND)};
+                 .band = MAX(ms_curve_band(&cost->hardware->curves[dense], unknown), unknown)};
   return TRUE;
 }
 
 static Slot make_slot(MsCost *cost, int op, int dtype, int pass) {
-  static const MsCurve *const fallback[] = {[MS_FAMILY_GEMM] = &default_gemm,
-                                            [MS_FAMILY_GROUPED] = &default_grouped,
-                                            [MS_FAMILY_ATTENTION] = &default_attention,
-                                            [MS_FAMILY_MEMORY] = &default_bandwidth};
+  static const MsFallback fallback[] = {[MS_FAMILY_GEMM] = MS_FALLBACK_GEMM,
+                                        [MS_FAMILY_GROUPED] = MS_FALLBACK_GROUPED,
+                                        [MS_FAMILY_ATTENTION] = MS_FALLBACK_ATTENTION,
+                                        [MS_FAMILY_MEMORY] = MS_FALLBACK_MEMORY};
+  double unknown = cost->scenario->laws.default_band;
   MsOpFamily family = ms_op_families[op];
   int kind = 1, found = pick(cost, op, family, dtype, pass, &kind);
   if (found < 0 && family == MS_FAMILY_MEMORY) found = pick(cost, MS_N_OPS, family, dtype, pass, &kind);
@@ -195,13 +176,13 @@ static Slot make_slot(MsCost *cost, int op, int dtype, int pass) {
   if (stand_in) found = pick(cost, MS_OP_ATTENTION, family, dtype, pass, &kind);
   if (found < 0 && op == MS_OP_FRONT_END)
     found = pick(cost, MS_OP_GEMM, family, dtype, MS_PASS_FORWARD, &kind), stand_in = TRUE;
-  const MsCurve *none = op == MS_OP_DELTA_RULE ? &default_delta : fallback[family];
-  Slot slot = {.use = found < 0 ? none : &cost->curves[found], .band = MS_DEFAULT_BAND, .factor = 1};
+  const MsCurve *none = &cost->fallback[op == MS_OP_DELTA_RULE ? MS_FALLBACK_DELTA : fallback[family]];
+  Slot slot = {.use = found < 0 ? none : &cost->curves[found], .band = unknown, .factor = 1};
   if (found >= 0) {
     slot.origin = &cost->hardware->curves[found];
-    slot.band = ms_curve_band(slot.origin, MS_DEFAULT_BAND), slot.own_pass = pass_rank(slot.origin, pass) == 0;
+    slot.band = ms_curve_band(slot.origin, unknown), slot.own_pass = pass_rank(slot.origin, pass) == 0;
     if (family != MS_FAMILY_MEMORY && (stand_in || dtype_rank(slot.origin, dtype) > 1))
-      slot.band = MAX(slot.band, MS_DEFAULT_BAND); /* stands in */
+      slot.band = MAX(slot.band, unknown); /* stands in */
   }
   if (family == MS_FAMILY_MEMORY) return slot;
   if (family != MS_FAMILY_ATTENTION && kind != 0) slot.factor = pass_factor(cost, pass);
@@ -209,7 +190,7 @@ static Slot make_slot(MsCost *cost, int op, int dtype, int pass) {
     slot.factor = 1 / cost->attention_backward;
   if (op == MS_OP_ATTENTION && cost->scenario->model->softmax_sink)
     slot.factor /= or_else(cost->hardware->attention_sink_factor, 1);
-  slot.factor /= ms_sustained_clock(cost->hardware, family);
+  slot.factor /= ms_sustained_clock(cost->scenario, family);
   return slot;
 }
 
@@ -222,7 +203,7 @@ static gboolean is_gemm(const MsCurve *curve) {
  * launch included. The first parameter of every form that computes is its efficiency. */
 static void take_curves(MsCost *cost) {
   const MsHardware *h = cost->hardware;
-  double bf16_launch = default_gemm.param[MS_C_LAUNCH];
+  double bf16_launch = cost->fallback[MS_FALLBACK_GEMM].param[MS_C_LAUNCH];
   cost->curves = g_memdup2(h->curves, sizeof *h->curves * (size_t)MAX(h->num_curves, 0));
   for (int i = h->num_curves - 1; i >= 0; i--)
     if (is_gemm(&h->curves[i]) && g_strcmp0(h->curves[i].op, "gemm") == 0 && g_strcmp0(h->curves[i].dtype, "bf16") == 0)
@@ -265,6 +246,8 @@ static void prepare_kernels(MsCost *cost) { /* depends on the machine and the mo
   cost->attention_backward = or_else(cost->hardware->attention_backward_factor, 1);
   set_device(cost);
   set_shape(cost);
+  cost->fallback = g_new(MsCurve, MS_N_FALLBACKS);
+  ms_fallback_curves(&cost->scenario->laws, cost->fallback);
   take_curves(cost);
   cost->slot = g_malloc0(MS_N_OPS * sizeof *cost->slot);
   for (int op = 0; op < MS_N_OPS; op++)
@@ -292,10 +275,10 @@ static void prepare_exchanges(MsCost *cost, const MsCost *like, const MsLayout *
     gboolean same = like && !memcmp(&like->group[g], &layout->group[g], sizeof layout->group[g]);
     cost->group[g] = layout->group[g];
     for (int kind = 0; !same && kind < MS_N_COLL; kind++) {
-      cost->collective[kind][g] = ms_collective_prepare(cost->hardware, (MsCollKind)kind, "bf16", &layout->group[g]);
+      cost->collective[kind][g] = ms_collective_prepare(cost->scenario, (MsCollKind)kind, "bf16", &layout->group[g]);
       if (fp32)
         cost->collective_fp32[kind][g] =
-            ms_collective_prepare(cost->hardware, (MsCollKind)kind, "fp32", &layout->group[g]);
+            ms_collective_prepare(cost->scenario, (MsCollKind)kind, "fp32", &layout->group[g]);
     }
     for (int combine = 0; g == MS_GROUP_TP_EP && !(same && same_dispatcher) && combine < 2; combine++)
       cost->dispatch[combine] = ms_dispatch_prepare(cost->scenario, combine, &layout->group[g]);
@@ -313,7 +296,8 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
 
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
   gboolean fp16 = like && is_fp16(like->scenario) != is_fp16(scenario); /* another peak */
-  if (!like || fp16 || like->hardware != scenario->hardware || like->scenario->model != scenario->model)
+  if (!like || fp16 || like->hardware != scenario->hardware || like->scenario->model != scenario->model ||
+      memcmp(&like->scenario->laws, &scenario->laws, sizeof scenario->laws) != 0)
     return ms_cost_new(scenario, layout, error);
   if (!check_known(scenario, layout, error)) return NULL;
   MsCost *cost = g_memdup2(like, sizeof *like);
@@ -328,6 +312,7 @@ void ms_cost_free(MsCost *cost) {
   if (!cost) return;
   g_free(cost->collective_fp32);
   if (!cost->borrowed) {
+    g_free(cost->fallback);
     g_free(cost->curves);
     g_free(cost->curve_op);
     g_free(cost->slot);
@@ -417,14 +402,10 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot **used) {
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_G_BW_WEIGHTS], 0.01)));
 }
 
-/* Without atomic sums the blocks of a backward wait for one another: FlashAttention-3 loses up to 37.9 % of its rate on
- * H800, and a better order of the blocks gives up to 1.28 times of that back (arXiv 2601.21824). Which share a run
- * loses depends on heads, length and mask; the middle of none and all. */
-#define DETERMINISTIC_BACKWARD 1.3
-
 /* m query rows against n key rows count as a square of n with m/n as many heads: same thread blocks, same longest
  * block. Backward runs 2.5 times the FLOP and traffic of the forward row it belongs to (3 times for a delta rule), at
- * the forward's rate times the profile's factor. */
+ * the forward's rate times the profile's factor. Without atomic sums the blocks of a backward wait for one another;
+ * how much that costs depends on heads, length and mask. */
 static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   gboolean scaled = op->pass == MS_PASS_DGRAD && !slot->own_pass;
@@ -432,7 +413,7 @@ static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) 
   double heads = MAX(op->groups, 1) * (op->m / n), gqa = (double)MAX(op->groups, 1) / MAX(op->kv_groups, 1);
   double bytes = (op->read_B + op->write_B) / times;
   double waits = op->kind == MS_OP_ATTENTION && op->pass == MS_PASS_DGRAD && cost->scenario->options.deterministic_mode
-                     ? DETERMINISTIC_BACKWARD
+                     ? cost->scenario->laws.deterministic_attention_backward
                      : 1;
   return waits * times *
          ms_curve_attention_s(slot->use, &cost->device[op->dtype], op->flop / times, bytes, n, op->k / 2, heads,
@@ -516,8 +497,9 @@ gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b) {
 
 /* --- rows that communicate ------------------------------------------------------------------------------------- */
 static MsOpCost host_copy(const MsCost *cost, double bytes_B) {
+  const MsLaws *laws = &cost->scenario->laws;
   double wire = known(cost->hardware->host_link_Bps) ? bytes_B / ms_hardware_host_Bps(cost->hardware) : 0;
-  return (MsOpCost){.time_s = MS_DEFAULT_HOST_COPY_S + wire, .lower_s = wire, .band = MS_DEFAULT_BAND};
+  return (MsOpCost){.time_s = laws->default_host_copy_s + wire, .lower_s = wire, .band = laws->default_band};
 }
 
 static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
@@ -540,11 +522,12 @@ static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
  * and store comes with their time (dispatch.c). */
 static double crowding(const MsCost *cost, guint8 level) {
   const MsHardware *hardware = cost->hardware;
+  const MsLaws *laws = &cost->scenario->laws;
   if (level == 0 || !known(hardware->hbm_Bps)) return 1;
   switch (ms_dispatcher(&cost->scenario->options)->movers) {
   case MS_MOVED_BY_SMS: return 1;
-  case MS_MOVED_BY_ASYNC_COPIES: return 1 + MS_CROWDED_HYBRIDEP * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
-  case MS_MOVED_BY_COLLECTIVE: return 1 + MS_CROWDED_COLLECTIVE * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
+  case MS_MOVED_BY_ASYNC_COPIES: return 1 + laws->crowded_hybridep * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
+  case MS_MOVED_BY_COLLECTIVE: return 1 + laws->crowded_collective * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
   }
   return 1;
 }
@@ -555,7 +538,7 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   if (family ==
       MS_FAMILY_HOST) { /* host memory is at least as fast as the link that it feeds: the link's rate stands for it */
     double s = cost->hardware->host_link_Bps > 0 ? (op->read_B + op->write_B) / cost->hardware->host_link_Bps : 0;
-    return (MsOpCost){.time_s = s, .lower_s = 0, .band = MS_DEFAULT_BAND};
+    return (MsOpCost){.time_s = s, .lower_s = 0, .band = cost->scenario->laws.default_band};
   }
   if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D)
     return host_copy(cost, op->message_B > 0 ? op->message_B : MAX(op->read_B, op->write_B));

@@ -12,8 +12,8 @@
 typedef struct MsCost MsCost; /* a machine prepared for lookups: curves by operator and dtype */
 
 /* Clock of kernels of a family in training over that of short benchmarks, by whose times the curves are:
- * `sustained_derate`, for attention less; 1 where memory is the limit. */
-double ms_sustained_clock(const MsHardware *hardware, MsOpFamily family);
+ * `sustained_derate`, for attention less (law attention_clock_loss); 1 where memory is the limit. */
+double ms_sustained_clock(const MsScenario *scenario, MsOpFamily family);
 
 /* Prepares; NULL and *error when a data-sheet figure that any run needs is unknown (peak for the precision, HBM, links
  * that the layout uses). Borrows hardware and layout; only layout->group and sizes are read. (transfer full) */

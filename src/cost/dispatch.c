@@ -33,15 +33,17 @@ static const MsCurve *find(const MsScenario *scenario, const char *op, const cha
 static double beside_sms(const MsScenario *scenario, double sms) {
   double hbm_Bps = scenario->hardware->hbm_Bps;
   if (ms_dispatcher(&scenario->options)->movers != MS_MOVED_BY_SMS || !(hbm_Bps > 0)) return 0;
-  return sms / (1 + MS_CROWDED_DEEPEP_SMS * MS_CROWDED_HBM_BPS / hbm_Bps);
+  return sms / (1 + scenario->laws.crowded_deepep * MS_CROWDED_HBM_BPS / hbm_Bps);
 }
 
 MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, const MsGroup *group) {
   const MsHardware *hardware = scenario->hardware;
   const char *op = ms_op_words[combine ? MS_OP_COMBINE : MS_OP_DISPATCH];
+  const MsLaws *laws = &scenario->laws;
   MsDispatch d = {.group = *group, .link_Bps = hardware->scaleup_Bps, .nic_Bps = ms_network_Bps(hardware, group)};
   if (group->size <= 1) return d;
   double Nd = MAX(group->per_domain, 1), D = MAX(group->domains, 1);
+  d.unknown_band = laws->default_network_band;
   d.sms = (guint16)CLAMP(sms_of(scenario, group), 1, 1024);
   d.beside_sms = D > 1 ? beside_sms(scenario, d.sms) : 0;
   d.scaleup_from = find(scenario, op, "nvlink", group->per_domain);
@@ -49,11 +51,11 @@ MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, con
   d.own_domain = Nd > 1 ? Nd / (Nd - 1) : 1;
   d.own_network = D > 1 ? D / (D - 1) : 1;
   d.scaleup =
-      curve_or_default(d.scaleup_from, MS_DEFAULT_DISPATCH_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_BPS,
-                       MS_DEFAULT_DISPATCH_LINK_EFFICIENCY * d.link_Bps * d.own_domain, d.link_Bps * d.own_domain);
+      curve_or_default(d.scaleup_from, laws->default_dispatch_alpha_s, laws->default_dispatch_sm_Bps,
+                       laws->default_dispatch_link_share * d.link_Bps * d.own_domain, d.link_Bps * d.own_domain);
   d.network =
-      curve_or_default(d.network_from, MS_DEFAULT_DISPATCH_NETWORK_ALPHA_S, MS_DEFAULT_DISPATCH_PER_SM_NETWORK_BPS,
-                       MS_DEFAULT_NIC_EFFICIENCY * d.nic_Bps * d.own_network, d.nic_Bps * d.own_network);
+      curve_or_default(d.network_from, laws->default_dispatch_network_alpha_s, laws->default_dispatch_network_sm_Bps,
+                       laws->network_share * d.nic_Bps * d.own_network, d.nic_Bps * d.own_network);
   return d;
 }
 
@@ -81,5 +83,5 @@ MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, double tokens, dou
                     .sms = d->sms,
                     .level = d->group.domains > 1,
                     .curve = curve,
-                    .band = ms_curve_band(curve, MS_DEFAULT_NETWORK_BAND)};
+                    .band = ms_curve_band(curve, d->unknown_band)};
 }

@@ -24,14 +24,17 @@ void ms_lcma_profile_init(MsLcmaProfile *p, const MsCurve *curve, const MsDevice
                                .product_B = 4};
 }
 
-gboolean ms_lcma_profile_load(MsLcmaProfile *p, const MsHardware *h, gboolean fp32, GError **error) {
-  static const MsCurve roofline = {.form = MS_FORM_GEMM_SATURATING, .param = {0.74, 0.6, 2.6e-6, 97, 72, 67}};
+gboolean ms_lcma_profile_load(MsLcmaProfile *p, const MsHardware *h, const MsLaws *laws, MsCurve *room, gboolean fp32,
+                              GError **error) {
+  MsCurve fallback[MS_N_FALLBACKS];
   if (!ms_hardware_need(h, h->hbm_Bps, "hbm_Bps", error)) return FALSE;
   if (fp32 ? !ms_hardware_need(h, h->peak_fp32_flops, "peak_fp32_flops", error)
            : !ms_hardware_need(h, h->peak_bf16_flops, "peak_bf16_flops", error))
     return FALSE;
-  const MsCurve *curve = &roofline;
-  double memory = MS_DEFAULT_MEMORY_EFFICIENCY;
+  ms_fallback_curves(laws, fallback);
+  *room = fallback[MS_FALLBACK_GEMM];
+  const MsCurve *curve = room;
+  double memory = laws->default_memory_bandwidth;
   for (int i = h->num_curves - 1; i >= 0; i--) {
     const MsCurve *c = &h->curves[i];
     gboolean gemm = c->form == MS_FORM_GEMM_SATURATING || c->form == MS_FORM_GEMM_TILED;

@@ -6,6 +6,7 @@
 #define MS_COST_LCMA_H
 
 #include "cost/curve.h"
+#include "describe/laws.h"
 #include "lcma/decide.h"
 
 typedef struct {
@@ -19,8 +20,9 @@ typedef struct {
 void ms_lcma_profile_init(MsLcmaProfile *profile, const MsCurve *curve, const MsDeviceRates *device, double element_B,
                           double factor, double memory_efficiency);
 
-/* The same of a profile by itself, for the dtype word "fp32" or "bf16" (its curve, else the default form of cost.c).
- * FALSE and *error when a figure that is needed is unknown. */
-gboolean ms_lcma_profile_load(MsLcmaProfile *profile, const MsHardware *hardware, gboolean fp32, GError **error);
+/* The same of a profile by itself, for the dtype word "fp32" or "bf16": its curve, else that of the
+ * laws, for which *room must live as long. FALSE and *error when a figure that is needed is unknown. */
+gboolean ms_lcma_profile_load(MsLcmaProfile *profile, const MsHardware *hardware, const MsLaws *laws, MsCurve *room,
+                              gboolean fp32, GError **error);
 
 #endif

@@ -256,8 +256,8 @@ void ms_fields_defaults(const MsFieldTable *table, void *object) {
 
 /* --- loading
  * -------------------------------------------------------------------------------------------------------- */
-static gboolean check_keys(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
-                           GError **error) {
+gboolean ms_fields_check_keys(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
+                              GError **error) {
   JsonObjectIter iter;
   const char *key;
   json_object_iter_init_ordered(&iter, json);
@@ -290,7 +290,7 @@ static gboolean load_field(const MsField *field, const MsJson *doc, JsonObject *
 
 gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
                         gboolean whole, void *object, GError **error) {
-  if (!check_keys(table, doc, json, path, error)) return FALSE;
+  if (!ms_fields_check_keys(table, doc, json, path, error)) return FALSE;
   for (const MsField *field = table->fields; field->key; field++)
     if (!load_field(field, doc, json, path, whole, object, error)) return FALSE;
   return TRUE;

@@ -59,6 +59,9 @@ void ms_fields_defaults(const MsFieldTable *table, void *object);
  * keys are errors. On failure `object` may be partly written but is still valid for ms_fields_clear. */
 gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
                         gboolean whole, void *object, GError **error);
+/* Every key of `json` is in the table. */
+gboolean ms_fields_check_keys(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
+                              GError **error);
 /* Sets one key from a JSON value; path as in "layout.tp" only for messages. */
 gboolean ms_field_set(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *object,
                       GError **error);

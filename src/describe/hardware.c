@@ -117,6 +117,8 @@ static void mark_inherited(MsCurve *curve, const char *from) {
   char *note = curve->provenance.note;
   curve->provenance.note = g_strdup_printf("shape inherited from %s%s%s", from, note ? "; " : "", note ? note : "");
   g_free(note);
+  g_free(curve->provenance.lent_by);
+  curve->provenance.lent_by = g_strdup(from);
 }
 
 /* Copies the curves of operators and types that `hardware` has none for. */

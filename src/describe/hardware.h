@@ -45,7 +45,8 @@ typedef struct { /* where a curve comes from; printed by `moesim show hardware` 
   char *form;    /* form in words */
   char *command; /* that made it */
   char *date;
-  char *note;    /* e.g. "shape inherited from h100-sxm" */
+  char *note;
+  char *lent_by; /* machine whose curve this is, scaled to the peaks of another; NULL: its own */
   char *library; /* whose rows they are ("trtllm-1.3.0rc20 deepgemm"); `moesim fit --evaluate` compares with rows of
                     this library only */
   double cast_launch_s,

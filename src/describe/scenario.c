@@ -253,6 +253,14 @@ static const MsField scenario_fields[] = {
     MS_OBJECT(S, training, &ms_training_table, MS_REQUIRED, "what is trained on how much"),
     MS_OBJECT(S, layout, &ms_layout_table, MS_REQUIRED, "how ranks share the model"),
     MS_OBJECT(S, options, &ms_options_table, MS_REQUIRED, "framework options"),
+    {.key = "laws",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = offsetof(S, laws),
+     .sub = &ms_laws_table,
+     .parse = ms_laws_parse,
+     .print = ms_laws_print,
+     .doc = "laws in place of those of software/laws.json"},
     MS_OBJECT(S, measured, &ms_measured_table, MS_NULLABLE, "figures of a real run; null = none"),
     {0}};
 #undef S
@@ -275,7 +283,8 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolea
   MsScenario *scenario = g_new0(MsScenario, 1);
   ms_fields_defaults(&ms_scenario_table, scenario);
   scenario->file = g_strdup(ms_json_filename(doc));
-  if (!ms_fields_load(&ms_scenario_table, doc, json, "", whole, scenario, error)) {
+  if (!ms_laws_load(&scenario->laws, error) ||
+      !ms_fields_load(&ms_scenario_table, doc, json, "", whole, scenario, error)) {
     ms_scenario_free(scenario);
     return NULL;
   }

@@ -7,6 +7,7 @@
 #include "describe/dispatcher.h"
 #include "describe/disturbance.h"
 #include "describe/hardware.h"
+#include "describe/laws.h"
 #include "describe/lengths.h"
 #include "describe/model.h"
 #include "describe/precision.h"
@@ -112,6 +113,7 @@ typedef struct MsScenario {
   MsHardware *hardware;                 /* owned */
   JsonNode *model_json, *hardware_json; /* as written, to write the scenario back */
   MsStack stack;                        /* what `software` names, or the default */
+  MsLaws laws;                          /* of software/laws.json, but for those that the file gives */
   int gpus;                             /* W */
   MsTraining training;
   MsLayoutSpec layout;

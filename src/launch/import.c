@@ -251,7 +251,9 @@ static MsScenario *empty_scenario(const MsArgs *args, const MsImportOptions *opt
 
 gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsImportOptions *options, GError **error) {
   g_autoptr(MsScenario) s = empty_scenario(args, options);
-  if (!load_hardware(s, args, import, options, error) || !ms_stack_find(s->software, &s->stack, error)) return FALSE;
+  if (!load_hardware(s, args, import, options, error) || !ms_stack_find(s->software, &s->stack, error) ||
+      !ms_laws_load(&s->laws, error))
+    return FALSE;
   s->gpus = count_gpus(args, gpus, options, import);
   default_batch(args, s->gpus);
   if (!ms_args_read(args, s, error) || !check_ignored(args, options->allow, error) || !note_routing(s, args, error) ||

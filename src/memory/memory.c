@@ -67,11 +67,12 @@ static gboolean stage_has_moe(const MsWork *w, int stage) {
   return FALSE;
 }
 
-/* Fit of the published sizes of DeepEP's buffers (docs/theory/communication.md 5.3). */
+/* Laws, fitted to the published sizes of DeepEP's buffers. */
 static double channel_buffers_B(const MsWork *w, const MsGroup *g) {
+  const MsLaws *laws = &w->scenario->laws;
   double h = w->scenario->model->hidden_size, nodes = g->domains;
-  return (0.0447 * h + 40.0 * (nodes > 1) * (h / 7168)) * 1048576.0 +
-         (nodes > 1 ? 0.0447 * h * nodes / 8 * 1048576.0 : 0);
+  return (laws->deepep_buffer_MiB * h + laws->deepep_network_buffer_MiB * (nodes > 1) * (h / 7168)) * 1048576.0 +
+         (nodes > 1 ? laws->deepep_buffer_MiB * h * nodes / 8 * 1048576.0 : 0);
 }
 
 /* HybridEP's own formula (docs/theory/communication.md 5.4). */

@@ -213,7 +213,7 @@ static void origins(MsResult *r, const Parts *p) {
     origins_of_list(r, p, &p->work->pieces[i].backward, times[i]);
   }
   origins_of_list(r, p, &p->program->step[slowest].ops.after, 1);
-  r->band_curves = ms_band_of_curves(r, &r->stage_time[slowest]);
+  r->band_curves = ms_band_of_curves(p->work->scenario, r, &r->stage_time[slowest]);
   r->band = hypot(r->band_curves, ms_band_common(p->work->scenario));
   qsort(r->origins, (size_t)r->n_origins, sizeof *r->origins, by_time);
 }

@@ -34,11 +34,6 @@ static MsTime shortest(const MsOpList *list, const MsTime *duration) {
   return last;
 }
 
-/* Host work of one recomputed region, in framework operators: the random states saved in the forward, then set, and set
- * back, around the second run. Found on the ladder of Moonlight on H100 (one microbatch, host-bound): +18, 24, 40, 9,
- * 50 ms measured for 1 to 3 regions in each of 27 layers, +19, 29, 30, 15, 44 ms with 12. */
-#define CHECKPOINT_OPERATORS 12
-
 static gboolean opens_checkpoint(const MsOpList *list, int i) {
   return list->op[i].pass == MS_PASS_RECOMPUTE && (i == 0 || list->op[i - 1].pass != MS_PASS_RECOMPUTE);
 }
@@ -80,7 +75,7 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
     double launch_s = graph ? (in_graph ? 0 : hw->graph_launch_s) : op->kernels * operator_s;
     if (s->options.cuda_graph_scope & MS_CG_FULL_ITERATION && graph) launch_s = 0;
     if (sync) launch_s += hw->sync_s;
-    if (!graph && opens_checkpoint(list, i)) launch_s += CHECKPOINT_OPERATORS * operator_s;
+    if (!graph && opens_checkpoint(list, i)) launch_s += s->laws.checkpoint_operators * operator_s;
     c->launch[i] = ms_time_of(launch_s);
     in_graph = graph;
     sync = (op->flags & MS_OPF_SYNC) != 0;
@@ -92,15 +87,12 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
  * inputs detached; a backward node is a run of the autograd engine besides, on its thread (Megatron-LM
  * pipeline_parallel/utils.py, ScheduleNode). Framework operators whose host time comes to as much. No graph but one of
  * the whole iteration captures it. */
-#define NODE_FORWARD_OPS  1
-#define NODE_BACKWARD_OPS 3
-
 static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) {
   if (!s->options.ep_overlap || (s->options.cuda_graph_scope & MS_CG_FULL_ITERATION)) return;
   int cut[MS_PAIR_NODES + 1];
   ms_pair_cut(c->list, backward, cut);
-  double call_s = (backward ? NODE_BACKWARD_OPS : NODE_FORWARD_OPS) * s->hardware->kernel_launch_s *
-                  (s->stack.host > 0 ? s->stack.host : 1);
+  double call_s = (backward ? s->laws.node_backward_operators : s->laws.node_forward_operators) *
+                  s->hardware->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1);
   for (int i = 0; i < MS_PAIR_NODES; i++)
     if (cut[i + 1] > cut[i]) c->launch[cut[i]] += ms_time_of(call_s);
 }

@@ -82,8 +82,8 @@ static void gather_states(MsBuild *b) {
 
 static void conv_row(MsBuild *b, const Widths *w) {
   gboolean back = b->pass == MS_PASS_DGRAD;
-  MsOp *op = ms_row_memory(b, MS_OP_CONV, "conv1d", (back ? 2.5 : 1) * 2 * b->rows * w->conv, 2 * b->rows * w->conv,
-                           back ? 3 : 1);
+  double times = back ? b->scenario->laws.sequence_backward_bytes : 1;
+  MsOp *op = ms_row_memory(b, MS_OP_CONV, "conv1d", times * 2 * b->rows * w->conv, 2 * b->rows * w->conv, back ? 3 : 1);
   op->m = b->rows, op->n = w->conv;
 }
 

@@ -51,7 +51,7 @@ static double filled_B(const MsBuild *b, const MsOp *op) {
   case MS_OP_PERMUTE:
   case MS_OP_UNPERMUTE:
   case MS_OP_SORT_CHUNKS:
-    return op->write_B / (b->options->moe_permute_fusion ? 1 : 1.5); /* plain: a pass and a half (dispatch.c) */
+    return op->write_B / (b->options->moe_permute_fusion ? 1 : b->scenario->laws.plain_permute_bytes);
   default: return received_B(b, op);
   }
 }
@@ -70,12 +70,12 @@ static MsOp beside(const MsOp *op, MsOpKind kind, const char *name) {
   return row;
 }
 
-/* The fill in front of `op`: issued before it, and waits for what it waits for. Four of them cost the host about a
+/* The fill in front of `op`: issued before it, and waits for what it waits for. A few of them cost the host about a
  * framework operator. */
-static MsOp fill_of(const MsOp *op, double bytes_B, int *fills) {
+static MsOp fill_of(const MsBuild *b, const MsOp *op, double bytes_B, int *fills) {
   MsOp row = beside(op, MS_OP_FILL, "fill");
   row.write_B = bytes_B;
-  row.kernels = (guint16)(++*fills % 4 == 0);
+  row.kernels = (guint16)(++*fills % (int)b->scenario->laws.fills_per_operator == 0);
   memcpy(row.wait, op->wait, sizeof row.wait);
   return row;
 }
@@ -109,7 +109,7 @@ void ms_make_deterministic(const MsBuild *b, MsOpList *list) {
       if (op.wait[j] >= 0) op.wait[j] = (gint16)place[op.wait[j]];
     double bytes_B = filled_B(b, &op);
     if (bytes_B > 0) {
-      all[n] = fill_of(&op, bytes_B, &fills);
+      all[n] = fill_of(b, &op, bytes_B, &fills);
       op.wait[0] = (gint16)n++, op.wait[1] = op.wait[2] = -1;
     }
     place[i] = n;

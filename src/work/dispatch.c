@@ -96,7 +96,8 @@ static void permute(MsBuild *b, MsOpKind kind, const char *name, double rows_in,
   double element_B = kind == MS_OP_PERMUTE && ms_low_dispatch(b) ? b->quant_B : 2;
   MsOp *op = ms_row_memory(b, kind, name, element_B * rows_in * b->eh, element_B * rows_out * b->eh, kernels);
   op->m = MAX(rows_in, rows_out), op->n = b->eh;
-  if (!b->options->moe_permute_fusion) op->read_B *= 1.5, op->write_B *= 1.5; /* index_select and scatter passes */
+  double passes = b->options->moe_permute_fusion ? 1 : b->scenario->laws.plain_permute_bytes;
+  op->read_B *= passes, op->write_B *= passes;
 }
 
 static gboolean sorts(const MsBuild *b) {

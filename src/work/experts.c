@@ -27,16 +27,11 @@ gboolean ms_low_dispatch(const MsBuild *b) {
 /* Host work of one expert, in framework operators. TransformerEngine casts the part of each expert on its own, but with
  * delayed scaling and in the fused expert MLP (v2.14, pytorch/csrc/extensions/cast.cpp: one quantize after another),
  * and its library loop sets up a product for each (common/gemm/cublaslt_gemm.cu, multi_stream_cublas_gemm: descriptors,
- * choice of the algorithm, launch). Found together on the exactly known runs: with a whole operator for a product and a
- * quarter for a cast BF16 runs of 16 local experts are 4 to 19 % too slow beside FP8 runs 5 to 12 % too fast, the same
- * model on the same machine. */
-#define CAST_OPERATORS    0.5
-#define PRODUCT_OPERATORS 0.75
-
+ * choice of the algorithm, launch): laws cast_operators and product_operators. */
 static guint16 launches_of_experts(const MsBuild *b) {
   gboolean at_once = b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp ||
                      ms_precision(b->training)->delayed;
-  return (guint16)(at_once ? 1 : 1 + CAST_OPERATORS * MIN(b->local_experts, 800));
+  return (guint16)(at_once ? 1 : 1 + b->scenario->laws.cast_operators * MIN(b->local_experts, 800));
 }
 
 static void quantize_experts(MsBuild *b, const char *name, double rows, double width) {
@@ -70,7 +65,7 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
   }
   op->kernels = (guint16)(b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp
                               ? 2
-                              : MIN(4 + PRODUCT_OPERATORS * local, 200));
+                              : MIN(4 + b->scenario->laws.product_operators * local, 200));
   return op;
 }
 

@@ -31,7 +31,7 @@ static double scan_flop(const MsBuild *b, const Widths *w) { /* scores per group
 
 static void scan_rows(MsBuild *b, const Widths *w) {
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double tokens = b->rows, times = back ? 2.5 : 1;
+  double tokens = b->rows, times = back ? b->scenario->laws.sequence_backward_bytes : 1;
   MsOp *conv = ms_row_memory(b, MS_OP_CONV, "conv1d", 2 * tokens * w->conv * times, 2 * tokens * w->conv, back ? 3 : 1);
   conv->m = tokens, conv->n = w->conv;
   MsOp *scan = ms_row_memory(b, MS_OP_SCAN, "state-space scan",

@@ -9,33 +9,21 @@ static double row_alignment(const MsScenario *s) { /* docs/theory/precision.md 4
   return s->options.use_transformer_engine_op_fuser ? 256 : ms_precision(&s->training)->row_align;
 }
 
-/* Rows of the busiest expert rank over the mean, less one, when the router chooses by itself. The loss that balances
- * the experts pulls them together with a force in proportion to its weight and to the imbalance, and what the model
- * gains by choosing does not depend on that weight: the imbalance goes as one over the weight. Forced against natural
- * routing at 16k to 128k asks for 0.7 in all four pairs of Qwen3-235B (weight 1e-3) and for 0.07 with Mixtral-8x22B
- * (1e-2; scenarios/published/modelzoo): all five ratios within 0.6 %. */
-#define NATURAL_SPREAD  0.7
-#define SPREAD_AT_COEFF 1e-3
+/* Rows of the busiest expert rank over the mean when the router chooses by itself. The loss that balances the experts
+ * pulls them together with a force in proportion to its weight and to the imbalance, and what the model gains by
+ * choosing does not depend on that weight: the imbalance goes as one over the weight. Biases that follow the loads step
+ * by step (arXiv 2408.15664) keep their sum over the batch flat; what is left is that of one microbatch. Without such a
+ * loss most tokens of early training choose the same ones: a share of a layer's visits goes to the same k experts,
+ * which lie at random among the ranks; the others spread as with a loss of common weight. */
+#define SPREAD_AT_COEFF 1e-3 /* weight of the loss that the law natural_spread is stated at */
 
-/* Biases that follow the loads step by step (arXiv 2408.15664) keep their sum over the batch flat; what is left is that
- * of one microbatch: Moonlight asks for 0.08, Nemotron 3.5 Lightning for 0.13 (scenarios/published/nemo-bridge-cards).
- */
-#define BIASED_SPREAD 0.1
-
-/* Without a loss that balances the experts, most tokens of early training choose the same ones: all published runs with
- * natural routing and no such loss are the first hundred steps of a training from scratch
- * (scenarios/published/nemo-bridge-cards). This share of a layer's visits goes to the same k experts, which lie at
- * random among the ranks; the others spread as with a loss of common weight. Least squares over the three runs that
- * tell: GPT-OSS 120B alone asks for 0.72, GLM-5.2 for 0.9 and 1. */
-#define UNBALANCED_SHARE 0.85
-
-static double natural_skew(const MsModel *m, const MsLayout *l) {
+static double natural_skew(const MsLaws *laws, const MsModel *m, const MsLayout *l) {
   if (l->ep <= 1) return 1;
   double same = ms_expected_fullest(m->num_experts, m->moe_router_topk, l->ep) * l->ep / m->moe_router_topk;
-  double unbalanced = (1 - UNBALANCED_SHARE) * (1 + NATURAL_SPREAD) + UNBALANCED_SHARE * same;
+  double unbalanced = (1 - laws->unbalanced_share) * (1 + laws->natural_spread) + laws->unbalanced_share * same;
   if (m->moe_aux_loss_coeff <= 0) return MIN(unbalanced, l->ep);
-  double spread =
-      m->moe_router_enable_expert_bias ? BIASED_SPREAD : NATURAL_SPREAD * SPREAD_AT_COEFF / m->moe_aux_loss_coeff;
+  double spread = m->moe_router_enable_expert_bias ? laws->biased_spread
+                                                   : laws->natural_spread * SPREAD_AT_COEFF / m->moe_aux_loss_coeff;
   return MIN(MIN(1 + spread, unbalanced), l->ep);
 }
 
@@ -52,7 +40,7 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
   double balanced = rows_sp * m->moe_router_topk * l->etp;
   if (!isnan(s->options.moe_expert_rank_capacity_factor) && !counts_on_device(&s->options))
     return balanced * s->options.moe_expert_rank_capacity_factor;
-  if (r->kind == MS_ROUTING_NATURAL) return balanced * natural_skew(m, l);
+  if (r->kind == MS_ROUTING_NATURAL) return balanced * natural_skew(&s->laws, m, l);
   if (r->kind != MS_ROUTING_CAPACITY) return balanced; /* drawn kinds: ms_build_drawn, layer by layer */
   double capacity = ceil(rows_sp * m->moe_router_topk / m->num_experts * r->capacity_factor);
   double padded = capacity * (m->num_experts / (double)l->ep) * l->ep * l->etp;
@@ -401,7 +389,10 @@ static gboolean te_loss(const MsBuild *b) {
 static void loss_rows(MsBuild *b, double logits, gboolean back) {
   gboolean te = te_loss(b);
   double read = te ? (back ? 2 : 4) : back ? 8 : 16, write = te ? 2 : back ? 6 : 14;
-  if (b->options->cross_entropy_fusion && !te) read *= 0.8, write *= 0.8;
+  if (b->options->cross_entropy_fusion && !te) {
+    read *= b->scenario->laws.compiled_loss_bytes;
+    write *= b->scenario->laws.compiled_loss_bytes;
+  }
   MsOp *op = ms_row_memory(b, te ? MS_OP_CROSS_ENTROPY_TE : MS_OP_CROSS_ENTROPY, "cross entropy", read * logits,
                            write * logits,
                            te     ? 3

@@ -86,6 +86,14 @@ void ms_test_data_write(const char *name, const char *text) {
   g_free(path);
 }
 
+/* The laws that are shipped. */
+static void write_laws(void) {
+  g_autofree char *text = NULL, *inner = ms_test_data_path("software");
+  g_mkdir(inner, 0700);
+  if (!g_file_get_contents(MS_SOURCE_DIR "/software/laws.json", &text, NULL, NULL)) g_error("cannot read the laws");
+  ms_test_data_write("software/laws.json", text);
+}
+
 int ms_test_data_setup(void **state) {
   (void)state;
   folder = g_dir_make_tmp("moesim-test-XXXXXX", NULL);
@@ -99,6 +107,7 @@ int ms_test_data_setup(void **state) {
   ms_test_data_write("models/moe.json", ms_test_moe);
   ms_test_data_write("hardware/box.json", ms_test_box);
   ms_test_data_write("hardware/other.json", other);
+  write_laws();
   g_setenv("MOESIM_DATA", folder, TRUE);
   return 0;
 }

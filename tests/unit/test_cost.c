@@ -92,6 +92,7 @@ static Machine *machine_new(void) {
                                    .gpus = 64,
                                    .training = {.seq_length = 4096, .micro_batch_size = 1, .precision = MS_BF16},
                                    .layout = {.etp = 1}};
+  assert_true(ms_laws_load(&machine->scenario.laws, NULL));
   for (int g = 0; g < MS_N_GROUPS; g++) machine->layout.group[g] = geometry(1, 1, 8);
   return machine;
 }
@@ -477,7 +478,7 @@ static void clock_of_families(void **state) {
   g_autoptr(MsCost) derated = prepare(machine);
   close_to(ms_cost_op(derated, &attention).time_s, before.time_s / 0.9, 1e-13);
   close_to(ms_cost_op(derated, &add_row).time_s, same.time_s, 1e-13);
-  close_to(ms_sustained_clock(&machine->hardware, MS_FAMILY_GROUPED), 0.8, 1e-15);
+  close_to(ms_sustained_clock(&machine->scenario, MS_FAMILY_GROUPED), 0.8, 1e-15);
 }
 
 static void memory_rows(void **state) {
@@ -753,6 +754,7 @@ static void ship(Shipped *s, const char *name, MsPrecision precision, int ranks)
   s->model = (MsModel){.hidden_size = 4096, .num_attention_heads = 32, .num_query_groups = 8, .kv_channels = 128};
   s->scenario = (MsScenario){
       .model = &s->model, .hardware = s->hardware, .training = {.precision = precision}, .layout = {.etp = 1}};
+  assert_true(ms_laws_load(&s->scenario.laws, NULL));
   s->scenario.options.dispatcher = MS_DISPATCH_DEEPEP;
   for (int g = 0; g < MS_N_GROUPS; g++)
     s->layout.group[g] = geometry(g == MS_GROUP_TP_EP ? ranks : 1, 1, s->hardware->nvlink_domain_gpus);
@@ -806,7 +808,7 @@ static void mla_hopper(void **state) {
                  .flop = flop,
                  .read_B = 4 * tensor,
                  .write_B = tensor};
-      double clock = ms_sustained_clock(s.hardware, MS_FAMILY_ATTENTION);
+      double clock = ms_sustained_clock(&s.scenario, MS_FAMILY_ATTENTION);
       close_to(flop / (ms_cost_op(s.cost, &op).time_s * clock), row[i].forward, 0.12);
       op.pass = MS_PASS_DGRAD, op.flop = 2.6 * flop, op.read_B *= 2.5, op.write_B *= 2.5;
       close_to(op.flop / (ms_cost_op(s.cost, &op).time_s * clock), row[i].backward, 0.06);

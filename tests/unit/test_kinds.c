@@ -116,7 +116,7 @@ static void delta_rule_costs_its_curve(void **state) {
     assert_string_equal(c.curve->op, "delta_rule");
     MsDeviceRates device = ms_device_rates(s->hardware, MS_ODT_BF16, FALSE);
     MsSeries series = {.kind = MS_ROW_DELTA, .dtype = MS_ODT_BF16};
-    double derate = ms_sustained_clock(s->hardware, MS_FAMILY_ATTENTION);
+    double derate = ms_sustained_clock(s, MS_FAMILY_ATTENTION);
     MsPrediction p = ms_predict(c.curve, &device, &series, (const double[MS_ROW_X]){1, 4096, 16, 32, 128, 128});
     double factor = s->stack.attention > 0 ? s->stack.attention : 1;
     assert_close(c.time_s, p.time_s / derate * factor, 1e-9);
@@ -268,8 +268,7 @@ static void sparse_backward_as_measured(void **state) {
                .flop = 2 * rows * heads * keys * 5 * 512,
                .read_B = 3 * tensor + 4 * rows * keys,
                .write_B = tensor};
-    assert_close(ms_cost_op(cost, &op).time_s * ms_sustained_clock(s->hardware, MS_FAMILY_ATTENTION),
-                 table[i].measured_s, 0.015);
+    assert_close(ms_cost_op(cost, &op).time_s * ms_sustained_clock(s, MS_FAMILY_ATTENTION), table[i].measured_s, 0.015);
   }
   ms_cost_free(cost);
 }

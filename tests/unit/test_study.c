@@ -134,22 +134,24 @@ static void golden_section_finds_the_minimum(void **state) {
 
 static void bands_add_up_as_squares(void **state) {
   (void)state;
-  MsCurve lent = {.provenance.note = (char *)"shape inherited from h100-sxm"};
+  MsCurve lent = {.provenance.lent_by = (char *)"h100-sxm"};
   MsOrigin origins[] = {{.time_s = 0.5, .band = 0.06},
                         {.time_s = 0.4, .band = 0.2, .communication = TRUE},
                         {.curve = &lent, .time_s = 0.2, .band = 0.1}};
+  MsScenario s = {.laws = {.lent_band = 1.5}};
   MsResult r = {.step_time_s = 1, .n_origins = 2, .origins = origins};
   MsTimeParts stage = {.comm_total_s[MS_COMM_EP] = 0.4, .comm_exposed_s[MS_COMM_EP] = 0.2};
-  assert_close(ms_band_of_curves(&r, &stage), hypot(0.5 * 0.06, 0.4 * 0.2 * 0.5), 1e-12);
+  assert_close(ms_band_of_curves(&s, &r, &stage), hypot(0.5 * 0.06, 0.4 * 0.2 * 0.5), 1e-12);
   r.n_origins = 3;
-  assert_close(ms_band_of_curves(&r, &stage), sqrt(0.03 * 0.03 + 0.04 * 0.04 + 0.03 * 0.03),
+  assert_close(ms_band_of_curves(&s, &r, &stage), sqrt(0.03 * 0.03 + 0.04 * 0.04 + 0.03 * 0.03),
                1e-12); /* lent: half as much again */
 }
 
 static void common_term_is_of_the_stack_then_of_the_gpu(void **state) {
   (void)state;
   MsHardware machine = {.band = 0.1}, bare = {.band = NAN};
-  MsScenario s = {.hardware = &machine, .stack = {.name = (char *)"x-1", .band = 0.05}};
+  MsScenario s = {
+      .hardware = &machine, .stack = {.name = (char *)"x-1", .band = 0.05}, .laws = {.default_common_band = 0.15}};
   assert_close(ms_band_common(&s), 0.05, 0);
   s.stack.name = (char *)"default";
   assert_close(ms_band_common(&s), 0.1, 0);

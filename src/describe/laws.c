@@ -1,0 +1,123 @@
+/* src/describe/laws.c - reading software/laws.json, and what a scenario says otherwise. */
+#include "describe/laws.h"
+
+#include "base/io.h"
+#include "describe/rows.h"
+
+#include <string.h>
+
+#define S                              MsLaws
+#define MS_LAW(key, unit, lo, hi, doc) MS_F64(S, key, unit, lo, hi, NULL, 0, doc),
+static const MsField law_fields[] = {
+#include "describe/laws.def"
+    {0}};
+#undef MS_LAW
+#undef S
+const MsFieldTable ms_laws_table = {"laws", "laws in place of those of software/laws.json, scenario.laws", law_fields};
+
+#define S MsLawEntry
+static const MsField entry_fields[] = {
+    MS_F64(S, value, "", 0, 1e18, NULL, MS_REQUIRED, "in the unit and range of the law"),
+    MS_F64(S, spread, "", 1e-3, 10, NULL, MS_REQUIRED | MS_NULLABLE,
+           "standard deviation of its logarithm before any training run is seen; null: training runs do not tell"),
+    MS_STRING(S, source, MS_REQUIRED, "public source of the mechanism or of the figure"),
+    MS_STRING(S, fitted_on, MS_REQUIRED, "runs and measurements that the value was chosen by"),
+    {0}};
+#undef S
+static const MsFieldTable entry_table = {"laws.laws.NAME", "one law", entry_fields};
+
+static gboolean entries_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
+
+static const MsField file_fields[] = {MS_SCHEMA(MS_REQUIRED),
+                                      {.key = "laws",
+                                       .type = MS_T_CUSTOM,
+                                       .unit = "",
+                                       .offset = 0,
+                                       .flags = MS_REQUIRED,
+                                       .parse = entries_parse,
+                                       .sub = &entry_table,
+                                       .doc = "object: name of a law -> its value and where it comes from"},
+                                      {0}};
+const MsFieldTable ms_law_file_table = {"law-file", "values of the laws, software/laws.json", file_fields};
+
+/* --- the file -------------------------------------------------------------------------------------------------- */
+static double *member_of(MsLaws *laws, MsLaw law) { return (double *)(void *)((char *)laws + law_fields[law].offset); }
+
+double ms_law_get(const MsLaws *laws, MsLaw law) {
+  return *(const double *)(const void *)((const char *)laws + law_fields[law].offset);
+}
+
+void ms_law_set(MsLaws *laws, MsLaw law, double value) {
+  *member_of(laws, law) = CLAMP(value, law_fields[law].lo, law_fields[law].hi);
+}
+
+static gboolean entry_parse(const MsJson *doc, JsonNode *node, const char *path, MsLaw law, MsLawEntry *entry,
+                            GError **error) {
+  g_autofree char *value_path = g_strconcat(path, ".value", NULL);
+  MsLaws scratch;
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
+  JsonObject *json = json_node_get_object(node);
+  return ms_fields_load(&entry_table, doc, json, path, TRUE, entry, error) &&
+         ms_field_set(&law_fields[law], doc, json_object_get_member(json, "value"), value_path, &scratch, error);
+}
+
+/* Every law has an entry, and every entry a law. */
+static gboolean entries_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+  MsLawEntry *entries = member;
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
+  JsonObject *json = json_node_get_object(node);
+  if (!ms_fields_check_keys(&ms_laws_table, doc, json, path, error)) return FALSE;
+  for (int i = 0; i < MS_N_LAWS; i++) {
+    g_autofree char *full = g_strdup_printf("%s.%s", path, law_fields[i].key);
+    JsonNode *entry = json_object_get_member(json, law_fields[i].key);
+    if (!entry) return ms_json_error(doc, full, error, "required key is missing");
+    if (!entry_parse(doc, entry, full, (MsLaw)i, &entries[i], error)) return FALSE;
+  }
+  return TRUE;
+}
+
+MsLawEntry *ms_law_entries_load(GError **error) {
+  g_autofree char *file = g_build_filename(ms_data_dir(), "software", "laws.json", NULL);
+  g_autoptr(MsJson) doc = ms_load_object(file, error);
+  if (!doc) return NULL;
+  MsLawEntry *entries = g_new0(MsLawEntry, MS_N_LAWS);
+  if (ms_fields_load(&ms_law_file_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, entries, error))
+    return entries;
+  ms_law_entries_free(entries);
+  return NULL;
+}
+
+void ms_law_entries_free(MsLawEntry *entries) {
+  for (int i = 0; entries && i < MS_N_LAWS; i++) ms_fields_clear(&entry_table, &entries[i]);
+  g_free(entries);
+}
+
+gboolean ms_laws_load(MsLaws *laws, GError **error) {
+  MsLawEntry *entries = ms_law_entries_load(error);
+  memset(laws, 0, sizeof *laws);
+  for (int i = 0; entries && i < MS_N_LAWS; i++) ms_law_set(laws, (MsLaw)i, entries[i].value);
+  ms_law_entries_free(entries);
+  return entries != NULL;
+}
+
+/* --- a scenario says otherwise --------------------------------------------------------------------------------- */
+gboolean ms_laws_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+  MsLaws *laws = member;
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
+  JsonObject *json = json_node_get_object(node);
+  if (!ms_fields_load(&ms_laws_table, doc, json, path, FALSE, laws, error)) return FALSE;
+  for (int i = 0; i < MS_N_LAWS; i++) laws->given[i] |= json_object_has_member(json, law_fields[i].key);
+  return TRUE;
+}
+
+void ms_laws_print(MsJsonOut *out, const char *key, const void *member) {
+  const MsLaws *laws = member;
+  gboolean any = FALSE;
+  for (int i = 0; i < MS_N_LAWS; i++) {
+    if (!laws->given[i]) continue;
+    if (!any) ms_json_out_object(out, key);
+    any = TRUE;
+    ms_json_out_double(out, law_fields[i].key, ms_law_get(laws, (MsLaw)i));
+  }
+  if (any) ms_json_out_end(out);
+}

@@ -1,0 +1,162 @@
+/* Laws: every one acts somewhere, a scenario overrides them within their range, what it gives is written back, and the
+ * file of their values is held to its table. */
+#include "lib/close.h"
+
+#include "base/err.h"
+#include "base/io.h"
+#include "describe/laws.h"
+#include "describe/whatif.h"
+#include "sim/simulate.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+/* --- every law acts somewhere ---------------------------------------------------------------------------------- */
+#define SMALL                                                                                              \
+  "\"model\": {\"base\": \"moonlight-16b-a3b\", \"num_layers\": 3, \"mtp_num_layers\": 0}, \"gpus\": 16, " \
+  "\"training.global_batch_size\": 64, \"layout\": {\"ep\": 16}"
+#define BARE "\"hardware\": {\"base\": \"h100-sxm\", \"curves\": [], \"nccl_sms\": 0, \"band\": null}"
+
+static const char *const cases[] = {
+    SMALL ", \"hardware\": \"h20-sxm\"",
+    SMALL ", \"training.routing\": \"natural\", \"training.precision\": \"fp8-blockwise\", "
+          "\"options.dispatcher\": \"deepep\", \"options.ep_overlap\": true, \"options.recompute\": "
+          "{\"granularity\": \"selective\", \"modules\": [\"moe_act\"]}, \"options.cuda_graph_scope\": []",
+    SMALL ", \"options.dispatcher\": \"hybridep\", \"options.ep_overlap\": true, \"hardware.nic_Bps\": 1e10",
+    SMALL ", \"options.dispatcher\": \"alltoall\", \"options.ep_overlap\": true, \"hardware.nic_Bps\": 1e10, "
+          "\"options.moe_permute_fusion\": false",
+    SMALL ", \"training.routing\": \"natural\", \"model.moe_aux_loss_coeff\": 0",
+    SMALL ", \"training.routing\": \"natural\", \"model.moe_router_enable_expert_bias\": false, "
+          "\"model.moe_aux_loss_coeff\": 1e-3",
+    SMALL ", \"options.deterministic_mode\": true, \"options.cross_entropy_fusion\": false, "
+          "\"options.cuda_graph_scope\": []",
+    SMALL ", " BARE ", \"options.dispatcher\": \"deepep\", \"options.recompute\": {\"granularity\": \"none\"}",
+    SMALL ", " BARE ", \"options.dispatcher\": \"alltoall\"",
+    "\"model\": {\"base\": \"llama3-8b\", \"num_layers\": 4}, \"gpus\": 16, \"training.global_batch_size\": 64, "
+    "\"layout\": {\"tp\": 2, \"pp\": 2}, " BARE,
+    "\"model\": {\"base\": \"llama3-8b\", \"num_layers\": 4}, \"gpus\": 16, \"training.global_batch_size\": 64, "
+    "\"layout\": {\"tp\": 8}, \"options.cpu_offloading_num_layers\": 1, \"options.recompute\": "
+    "{\"granularity\": \"none\"}",
+    "\"model\": {\"base\": \"qwen3-next-80b-a3b\", \"num_layers\": 4, \"mtp_num_layers\": 0}, \"gpus\": 16, "
+    "\"training.global_batch_size\": 64, \"layout\": {\"ep\": 16}, " BARE,
+    "\"model\": {\"base\": \"deepseek-v3.2\", \"num_layers\": 4, \"mtp_num_layers\": 0}, \"gpus\": 16, "
+    "\"training.global_batch_size\": 64, \"layout\": {\"ep\": 16}",
+    SMALL
+    ", \"layout.ep\": 2, \"options.dispatcher\": \"alltoall\", \"hardware\": {\"base\": \"h100-sxm\", \"curves\": "
+    "[{\"op\": \"all_to_all\", \"level\": \"nvlink\", \"ranks\": 8, \"form\": \"segments\", "
+    "\"segments\": [[1e-4, 3e11]]}]}",
+};
+
+/* With the value as an axis of a study, or the shipped ones. */
+static MsScenario *case_with(int i, const char *law, const char *value) {
+  GError *error = NULL;
+  g_autofree char *study = g_strdup_printf("{\"schema\": 1, \"base\": \"run-qwen3-235b-h100-256.json\", \"set\": {%s}, "
+                                           "\"axes\": [{\"key\": \"laws.%s\", \"values\": [%s]}]}",
+                                           cases[i], law, value);
+  MsJson *doc = ms_json_parse(study, -1, MS_SOURCE_DIR "/scenarios/study.json", &error);
+  g_autoptr(MsWhatif) whatif = doc ? ms_whatif_from_doc(doc, &error) : NULL;
+  if (!whatif) fail_msg("case %d: %s", i, error->message);
+  g_autoptr(MsJson) point = ms_whatif_apply(whatif, whatif->base, 0);
+  MsScenario *s = ms_scenario_from_doc(point, &error);
+  if (!s) fail_msg("case %d: %s", i, error->message);
+  return s;
+}
+
+typedef struct {
+  double step_s, device_B, band;
+} Outcome;
+
+static Outcome outcome(const MsScenario *s) {
+  GError *error = NULL;
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
+  if (!r) fail_msg("%s", error->message);
+  return (Outcome){r->step_time_s, r->memory->stage[r->memory->peak_stage].device_B, r->band};
+}
+
+static gboolean moves(MsScenario *s, MsLaw law, double to, const Outcome *was) {
+  double value = ms_law_get(&s->laws, law);
+  ms_law_set(&s->laws, law, to);
+  Outcome is = outcome(s);
+  ms_law_set(&s->laws, law, value);
+  return memcmp(&is, was, sizeof is) != 0;
+}
+
+static void every_law_acts_somewhere(void **state) {
+  (void)state;
+  gboolean acts[MS_N_LAWS] = {[MS_LAW_default_common_band] = TRUE, /* test_study: the default stack has one */
+                              [MS_LAW_fp8_training_rate] = TRUE,   /* these three in `moesim fit` */
+                              [MS_LAW_mxfp8_training_rate] = TRUE,
+                              [MS_LAW_mla_backward_rate] = TRUE};
+  for (int i = 0; i < (int)G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = case_with(i, "natural_spread", "0.7");
+    Outcome was = outcome(s);
+    for (int law = 0; law < MS_N_LAWS; law++) {
+      double value = ms_law_get(&s->laws, (MsLaw)law);
+      acts[law] = acts[law] || moves(s, (MsLaw)law, value / 2, &was) || moves(s, (MsLaw)law, value * 4, &was);
+    }
+  }
+  for (int law = 0; law < MS_N_LAWS; law++)
+    if (!acts[law]) fail_msg("law %s changes nothing", ms_laws_table.fields[law].key);
+}
+
+static void an_axis_may_be_a_law(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) low = case_with(0, "unbalanced_share", "0.1"), high = case_with(0, "unbalanced_share", "0.9");
+  assert_close(low->laws.unbalanced_share, 0.1, 0);
+  assert_close(high->laws.unbalanced_share, 0.9, 0);
+}
+
+/* --- overrides ------------------------------------------------------------------------------------------------- */
+static MsScenario *with_laws(const char *laws, GError **error) {
+  g_autofree char *text = NULL, *file = g_build_filename(MS_SOURCE_DIR, "scenarios/run-llama3-70b-h100-64.json", NULL);
+  assert_true(g_file_get_contents(file, &text, NULL, NULL));
+  g_autofree char *changed = g_strdup_printf("{\"laws\": %s, %s", laws, strchr(text, '{') + 1);
+  g_autoptr(MsJson) doc = ms_json_parse(changed, -1, "run.json", error);
+  return doc ? ms_scenario_from_doc(doc, error) : NULL;
+}
+
+static void a_scenario_overrides_within_the_range(void **state) {
+  (void)state;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsScenario) s = with_laws("{\"natural_spread\": 0.25}", &error);
+  MsLaws shipped;
+  assert_true(ms_laws_load(&shipped, NULL));
+  assert_close(s->laws.natural_spread, 0.25, 0);
+  assert_close(s->laws.biased_spread, shipped.biased_spread, 0);
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_scenario_write(s, NULL, out);
+  g_autofree char *text = ms_json_out_take(out);
+  assert_non_null(strstr(text, "\"laws\":{\"natural_spread\":0.25}"));
+}
+
+static void refused(const char *laws, const char *why) {
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsScenario) s = with_laws(laws, &error);
+  if (s) fail_msg("%s was taken", laws);
+  if (!strstr(error->message, why)) fail_msg("%s: \"%s\" does not say \"%s\"", laws, error->message, why);
+}
+
+static void bad_laws_are_refused(void **state) {
+  (void)state;
+  refused("{\"attention_clock_loss\": 1.5}", "laws.attention_clock_loss: is 1.5, must be in [0, 1]");
+  refused("{\"natural_spred\": 1}", "laws.natural_spred: unknown key, did you mean \"natural_spread\"?");
+  refused("{\"natural_spread\": null}", "laws.natural_spread: ");
+  refused("[1]", "laws: must be an object");
+}
+
+/* --- the file -------------------------------------------------------------------------------------------------- */
+static void every_law_has_a_source(void **state) {
+  (void)state;
+  MsLawEntry *entries = ms_law_entries_load(NULL);
+  assert_non_null(entries);
+  for (int i = 0; i < MS_N_LAWS; i++)
+    if (!*entries[i].source || !*entries[i].fitted_on) fail_msg("law %s has no source", ms_laws_table.fields[i].key);
+  ms_law_entries_free(entries);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_law_acts_somewhere), cmocka_unit_test(an_axis_may_be_a_law),
+                                     cmocka_unit_test(a_scenario_overrides_within_the_range),
+                                     cmocka_unit_test(bad_laws_are_refused), cmocka_unit_test(every_law_has_a_source)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
