@@ -39,11 +39,13 @@ static void take(GString *out, MsTable *table) {
 }
 
 char *ms_report_crossval(const MsCrossval *c) {
+  static const char *const left[] = {"a model on a GPU", "the runs of one source", "a model", "a GPU"};
   GString *out = g_string_new(NULL);
   g_string_append_printf(
       out,
-      "%u runs of %u files (fast), shared figures refitted without one of %u groups (a model on a GPU) at a time\n",
-      c->runs, c->files, c->groups);
+      "%u runs (%u configurations) of %u files (fast), %u shared figures refitted without one of %u groups (%s) at a "
+      "time\n",
+      c->runs, c->configurations, c->files, c->n_shared, c->groups, left[c->leave]);
   MsTable *table = error_table("runs");
   three_rows(table, "all", &c->all);
   three_rows(table, "exactly known", &c->exact);
@@ -53,10 +55,15 @@ char *ms_report_crossval(const MsCrossval *c) {
   ms_table_column(table, "figure", FALSE);
   ms_table_column(table, "runs", TRUE);
   ms_table_column(table, "refitted on all: times", TRUE);
+  ms_table_column(table, "shipped", TRUE);
+  ms_table_column(table, "refitted", TRUE);
   for (guint i = 0; i < c->n_shared; i++) {
     ms_table_cell(table, c->shared[i].name);
     ms_table_cellf(table, "%u", c->shared[i].runs);
     ms_table_cellf(table, "%.3f", c->shared[i].factor);
+    gboolean law = !isnan(c->shared[i].shipped);
+    ms_table_cellf(table, law ? "%.3g" : "", c->shared[i].shipped);
+    ms_table_cellf(table, law ? "%.3g" : "", c->shared[i].shipped * c->shared[i].factor);
   }
   take(out, table);
   return g_string_free(out, FALSE);
@@ -88,7 +95,10 @@ static const MsFigure crossval_rows[] = {
                     MS_FIGURES(MS_FIGURE_AS("", F64, MsCrossShared, factor, "1", NULL)), .name = ms_figure_first_string,
                     .unit = "1", .doc = "of the shared figure in the fit on all runs"),
     MS_FIGURE(UINT, S, runs, "", "with a measured step time and weight"),
-    MS_FIGURE(UINT, S, groups, "", "left out one at a time: a model on a GPU"),
+    MS_FIGURE(UINT, S, groups, "", "left out one at a time"),
+    MS_FIGURE_WORDS("leave", S, leave, ms_leave_words, "what is left out at a time; group: a model on a GPU"),
+    MS_FIGURE(UINT, S, configurations, "",
+              "of the runs, that differ in more than name, software and what was measured"),
     MS_FIGURE(F64, S, elapsed_s, "s", "of the whole cross-validation"),
     {0}};
 #undef S

@@ -1,4 +1,4 @@
-/* src/study/crossval.c - leave-group-out over the figures of a machine that come from training runs. */
+/* src/study/crossval.c - leave-group-out over the figures that come from training runs. */
 #include "study/crossval.h"
 
 #include "base/err.h"
@@ -14,16 +14,29 @@ enum { N_DERATE = 5, N_LAUNCH = 7, SCAN = 13, ROUNDS = 4 };
 #define LOW_LAUNCH  (-1.4)
 #define HIGH_LAUNCH 1.4
 #define PRIOR       0.005 /* loss of a log factor of 1 */
+#define NOISE       0.04 /* mean |log error| of a run of weight 1 that no law can take away: sets priors against runs */
+
+const char *const ms_leave_words[] = {"group", "source", "model", "gpu", NULL};
+
+typedef struct { /* a law that training runs tell of */
+  MsLaw law;
+  double value, spread;
+  double low, high; /* log of the smallest and largest factor that is tried */
+} Free;
 
 typedef struct { /* one run */
   char *file;    /* first: ms_jobs_run shows it */
   gboolean usable, exact;
-  char *gpu, *stack, *model;
+  char *gpu, *stack, *model, *source;
+  char *configuration;
+  const char *group; /* one of the above, or `both` */
+  char *both;        /* model and GPU */
   guint derate,
       factor; /* index of its GPU and of its stack among the parameters; factor 0: the default stack, no parameter */
   double measured, weight;
   double log_time[N_DERATE][N_LAUNCH];
-  double error[3]; /* shipped, in sample, left out */
+  double effect[MS_N_LAWS][2]; /* of each free law at its lowest and highest factor, on log time */
+  double error[3];             /* shipped, in sample, left out */
 } Run;
 
 static void run_clear(gpointer data) {
@@ -32,10 +45,60 @@ static void run_clear(gpointer data) {
   g_free(run->gpu);
   g_free(run->stack);
   g_free(run->model);
+  g_free(run->source);
+  g_free(run->configuration);
+  g_free(run->both);
+}
+
+/* --- the laws -------------------------------------------------------------------------------------------------- */
+typedef struct {
+  guint n;
+  Free law[MS_N_LAWS];
+} FreeLaws;
+
+/* NULL and *error, or those with a spread. */
+static gboolean free_laws(FreeLaws *f, GError **error) {
+  MsLawEntry *entries = ms_law_entries_load(error);
+  f->n = 0;
+  for (int i = 0; entries && i < MS_N_LAWS; i++) {
+    const MsField *field = &ms_laws_table.fields[i];
+    double value = entries[i].value, reach = 2 * entries[i].spread;
+    if (isnan(reach) || !(value > 0)) continue;
+    double low = field->lo > 0 ? MAX(-reach, log(field->lo / value)) : -reach;
+    f->law[f->n++] = (Free){(MsLaw)i, value, entries[i].spread, low, MIN(reach, log(field->hi / value))};
+  }
+  ms_law_entries_free(entries);
+  return entries != NULL;
 }
 
 /* --- predictions on the grid ----------------------------------------------------------------------------------- */
 static double node(double low, double high, int i, int n) { return low + (high - low) * i / (n - 1); }
+
+static gboolean fast_log_s(const MsScenario *s, double *log_s) {
+  g_autoptr(MsResult) r = ms_interrupted() ? NULL : ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  if (!r || !(r->step_time_s > 0)) return FALSE;
+  *log_s = log(r->step_time_s);
+  return TRUE;
+}
+
+/* A law that the step does not follow at its highest is left alone at its lowest. A law that the scenario gives is its
+ * own. */
+static gboolean fill_effects(Run *run, MsScenario *s, const FreeLaws *laws) {
+  double is, at;
+  if (!fast_log_s(s, &is)) return FALSE;
+  for (guint i = 0; i < laws->n; i++) {
+    const Free *f = &laws->law[i];
+    double shipped = ms_law_get(&s->laws, f->law);
+    for (int side = 1; side >= 0 && !s->laws.given[f->law]; side--) {
+      ms_law_set(&s->laws, f->law, shipped * exp(side ? f->high : f->low));
+      if (!fast_log_s(s, &at)) return FALSE;
+      run->effect[i][side] = at - is;
+      if (at == is) break;
+    }
+    ms_law_set(&s->laws, f->law, shipped);
+  }
+  return TRUE;
+}
 
 static gboolean fill_grid(Run *run, MsScenario *s) {
   double derate = s->hardware->sustained_derate > 0 ? s->hardware->sustained_derate : 1,
@@ -44,27 +107,58 @@ static gboolean fill_grid(Run *run, MsScenario *s) {
     for (int l = 0; l < N_LAUNCH; l++) {
       s->hardware->sustained_derate = derate * exp(node(LOW_DERATE, HIGH_DERATE, d, N_DERATE));
       s->hardware->kernel_launch_s = launch * exp(node(LOW_LAUNCH, HIGH_LAUNCH, l, N_LAUNCH));
-      g_autoptr(MsResult) r = ms_interrupted() ? NULL : ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
-      if (!r || !(r->step_time_s > 0)) return FALSE;
-      run->log_time[d][l] = log(r->step_time_s);
+      if (!fast_log_s(s, &run->log_time[d][l])) return FALSE;
     }
   return TRUE;
 }
 
+/* All that decides a prediction, but for the software stack. */
+static char *configuration_of(const MsScenario *s) {
+  MsScenario bare = *s;
+  bare.name = bare.software = bare.doc = NULL;
+  bare.has_measured = FALSE;
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_scenario_write(&bare, NULL, out);
+  return ms_json_out_take(out);
+}
+
+/* The folder; those of one source that hold its unsure runs belong to it. */
+static char *source_of(const char *file) {
+  g_autofree char *folder = g_path_get_dirname(file);
+  char *name = g_path_get_basename(folder);
+  if (strcmp(name, "loose") != 0 && strcmp(name, "memory") != 0) return name;
+  g_autofree char *above = g_path_get_dirname(folder);
+  g_free(name);
+  return g_path_get_basename(above);
+}
+
+static double confidence(const MsMeasured *measured) {
+  if (g_strcmp0(measured->config_confidence, "exact") == 0) return 1;
+  return g_strcmp0(measured->config_confidence, "inferred") == 0 ? 0.5 : 0.25;
+}
+
+typedef struct {
+  const MsValidateOptions *options;
+  FreeLaws laws;
+} Study;
+
 static void simulate(gpointer item, gconstpointer data) {
-  const MsValidateOptions *options = data;
+  const Study *study = data;
   Run *run = item;
   g_autoptr(MsScenario) s = ms_scenario_load(run->file, NULL);
   const char *from = NULL;
   if (!s || !s->has_measured || s->measured.out_of_memory) return;
   run->measured = ms_measured_time(s, &from);
-  run->weight = isnan(s->measured.weight) ? 1 : s->measured.weight;
+  run->weight = (isnan(s->measured.weight) ? 1 : s->measured.weight) * confidence(&s->measured);
   run->exact = g_strcmp0(s->measured.config_confidence, "exact") == 0;
-  if (!from || !(run->measured > 0) || !(run->weight > 0) || (options->exact && !run->exact)) return;
+  if (!from || !(run->measured > 0) || !(run->weight > 0) || (study->options->exact && !run->exact)) return;
   run->gpu = g_strdup(s->hardware->name);
   run->stack = g_strdup(s->stack.name);
   run->model = g_strdup(s->model->name);
-  run->usable = fill_grid(run, s);
+  run->source = source_of(run->file);
+  run->both = g_strdup_printf("%s on %s", run->model, run->gpu);
+  run->configuration = configuration_of(s);
+  run->usable = fill_effects(run, s, &study->laws) && fill_grid(run, s);
 }
 
 /* Position of x among n nodes: cell and how far into it. */
@@ -100,26 +194,46 @@ double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, do
   return (low + high) / 2;
 }
 
-enum { LAUNCH, FIRST_GPU, MAX_PARAMETERS = 64 };
+enum { LAUNCH, FIRST_GPU, MAX_PARAMETERS = 64 + MS_N_LAWS };
 
 typedef struct {
   Run *const *runs;
-  guint n, n_gpus, n_stacks; /* parameters: launch, a derate per GPU, a factor per named stack */
-  const char *gpu, *model;   /* left out; NULL: nothing */
+  const FreeLaws *laws;
+  guint n, n_gpus, n_stacks; /* parameters: launch, a derate per GPU, a factor per named stack, the laws */
+  const char *group;         /* left out; NULL: nothing */
   double x[MAX_PARAMETERS];  /* log factors on what is shipped */
   guint free;                /* which of them is moved */
 } Fit;
 
-static gboolean left_out(const Fit *fit, const Run *run) {
-  return fit->model && g_str_equal(run->model, fit->model) && g_str_equal(run->gpu, fit->gpu);
+static gboolean left_out(const Fit *fit, const Run *run) { return fit->group && g_str_equal(run->group, fit->group); }
+
+static guint first_law(const Fit *fit) { return FIRST_GPU + fit->n_gpus + fit->n_stacks; }
+
+/* Straight between the lowest factor, 1, and the highest. */
+static double effect(const Free *f, const double at[2], double x) {
+  return x < 0 ? at[0] * x / f->low : at[1] * x / f->high;
 }
 
 static double predict(const Fit *fit, const Run *run) {
-  return interpolate(run, fit->x[run->derate] + (run->factor ? fit->x[run->factor] : 0), fit->x[LAUNCH]);
+  double sum = interpolate(run, fit->x[run->derate] + (run->factor ? fit->x[run->factor] : 0), fit->x[LAUNCH]);
+  for (guint i = 0; i < fit->laws->n; i++) {
+    double x = fit->x[first_law(fit) + i];
+    if (x != 0) sum += effect(&fit->laws->law[i], run->effect[i], x);
+  }
+  return sum;
 }
 
-static gboolean uses(const Run *run, guint parameter) {
-  return parameter == LAUNCH || run->derate == parameter || run->factor == parameter;
+static gboolean uses(const Fit *fit, const Run *run, guint parameter) {
+  if (parameter < first_law(fit)) return parameter == LAUNCH || run->derate == parameter || run->factor == parameter;
+  const double *at = run->effect[parameter - first_law(fit)];
+  return at[0] != 0 || at[1] != 0;
+}
+
+/* Of a log factor x, beside runs of `weights` together. */
+static double prior(const Fit *fit, double x, double weights) {
+  if (fit->free < first_law(fit)) return PRIOR * x * x;
+  double off = x / fit->laws->law[fit->free - first_law(fit)].spread;
+  return NOISE * off * off / 2 / MAX(weights, 1e-3);
 }
 
 /* Of the runs that the moved parameter touches; the prior only decides where the runs do not. */
@@ -129,12 +243,12 @@ static double loss(double x, gpointer data) {
   fit->x[fit->free] = x;
   for (guint i = 0; i < fit->n; i++) {
     const Run *run = fit->runs[i];
-    if (!uses(run, fit->free) || left_out(fit, run)) continue;
+    if (!uses(fit, run, fit->free) || left_out(fit, run)) continue;
     sum += run->weight * fabs(predict(fit, run) - log(run->measured));
     weights += run->weight;
   }
   fit->x[fit->free] = before;
-  return (weights > 0 ? sum / weights : 0) + PRIOR * x * x;
+  return (weights > 0 ? sum / weights : 0) + prior(fit, x, weights);
 }
 
 /* A scan finds the valley, golden section its bottom. */
@@ -152,7 +266,7 @@ static void minimise(Fit *fit, guint which, double low, double high) {
 
 static gboolean has_runs(const Fit *fit, guint parameter) {
   for (guint i = 0; i < fit->n; i++)
-    if (uses(fit->runs[i], parameter) && !left_out(fit, fit->runs[i])) return TRUE;
+    if (uses(fit, fit->runs[i], parameter) && !left_out(fit, fit->runs[i])) return TRUE;
   return FALSE;
 }
 
@@ -167,11 +281,13 @@ static void fill_empty(Fit *fit) {
 }
 
 static void fit_all(Fit *fit) {
-  guint parameters = FIRST_GPU + fit->n_gpus + fit->n_stacks;
+  guint shared = first_law(fit);
   memset(fit->x, 0, sizeof fit->x);
   for (int round = 0; round < ROUNDS; round++) {
-    for (guint i = FIRST_GPU; i < parameters; i++) minimise(fit, i, LOW_DERATE, HIGH_DERATE);
+    for (guint i = FIRST_GPU; i < shared; i++) minimise(fit, i, LOW_DERATE, HIGH_DERATE);
     minimise(fit, LAUNCH, LOW_LAUNCH, HIGH_LAUNCH);
+    for (guint i = 0; i < fit->laws->n; i++)
+      if (has_runs(fit, shared + i)) minimise(fit, shared + i, fit->laws->law[i].low, fit->laws->law[i].high);
   }
   fill_empty(fit);
 }
@@ -223,59 +339,79 @@ static guint number_stacks(Run *const *runs, guint n, guint from, GPtrArray *nam
   return names->len;
 }
 
-/* Runs are sorted: a group is a stretch of them. */
-static guint leave_groups_out(Fit *fit) {
-  guint groups = 0;
-  for (guint i = 0, to; i < fit->n; i = to, groups++) {
-    Run *const *run = fit->runs;
-    for (to = i + 1;
-         to < fit->n && g_str_equal(run[to]->gpu, run[i]->gpu) && g_str_equal(run[to]->model, run[i]->model);)
-      to++;
-    fit->gpu = run[i]->gpu, fit->model = run[i]->model;
-    fit_all(fit);
-    set_errors(fit, run + i, to - i, 2);
+static void set_groups(Run *const *runs, guint n, MsLeave leave) {
+  for (guint i = 0; i < n; i++) {
+    Run *run = runs[i];
+    const char *const by[] = {run->both, run->source, run->model, run->gpu};
+    run->group = by[leave];
   }
-  fit->gpu = fit->model = NULL;
-  return groups;
 }
 
-static void add_shared(MsCrossval *c, const char *name, guint runs, double log_factor) {
+/* In the order of their first runs. */
+static guint leave_groups_out(Fit *fit) {
+  g_autoptr(GHashTable) done = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < fit->n; i++) {
+    fit->group = fit->runs[i]->group;
+    if (!g_hash_table_add(done, (gpointer)fit->group)) continue;
+    fit_all(fit);
+    for (guint k = i; k < fit->n; k++)
+      if (left_out(fit, fit->runs[k])) set_errors(fit, fit->runs + k, 1, 2);
+  }
+  fit->group = NULL;
+  return g_hash_table_size(done);
+}
+
+static guint count_configurations(Run *const *runs, guint n) {
+  g_autoptr(GHashTable) all = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < n; i++) g_hash_table_add(all, runs[i]->configuration);
+  return g_hash_table_size(all);
+}
+
+static void add_shared(MsCrossval *c, const char *name, guint runs, double log_factor, double shipped) {
   c->shared = g_renew(MsCrossShared, c->shared, c->n_shared + 1);
-  c->shared[c->n_shared++] = (MsCrossShared){g_strdup(name), runs, exp(log_factor)};
+  c->shared[c->n_shared++] = (MsCrossShared){g_strdup(name), runs, exp(log_factor), shipped};
 }
 
 static guint count_users(const Fit *fit, guint parameter) {
   guint users = 0;
-  for (guint i = 0; i < fit->n; i++) users += uses(fit->runs[i], parameter) != 0;
+  for (guint i = 0; i < fit->n; i++) users += uses(fit, fit->runs[i], parameter) != 0;
   return users;
 }
 
 static void report_fit(MsCrossval *c, const Fit *fit, const guint *first, const GPtrArray *stacks) {
-  add_shared(c, "kernel_launch_s", fit->n, fit->x[LAUNCH]);
+  add_shared(c, "kernel_launch_s", fit->n, fit->x[LAUNCH], NAN);
   for (guint g = 0; g < fit->n_gpus; g++) {
     g_autofree char *name = g_strdup_printf("sustained_derate of %s", fit->runs[first[g]]->gpu);
-    add_shared(c, name, count_users(fit, FIRST_GPU + g), fit->x[FIRST_GPU + g]);
+    add_shared(c, name, count_users(fit, FIRST_GPU + g), fit->x[FIRST_GPU + g], NAN);
   }
   for (guint k = 0; k < stacks->len; k++) {
     g_autofree char *name = g_strdup_printf("speed of stack %s", (const char *)g_ptr_array_index(stacks, k));
     guint at = FIRST_GPU + fit->n_gpus + k;
-    add_shared(c, name, count_users(fit, at), fit->x[at]);
+    add_shared(c, name, count_users(fit, at), fit->x[at], NAN);
+  }
+  for (guint i = 0; i < fit->laws->n; i++) {
+    const Free *f = &fit->laws->law[i];
+    g_autofree char *name = g_strdup_printf("law %s", ms_laws_table.fields[f->law].key);
+    guint at = first_law(fit) + i;
+    add_shared(c, name, count_users(fit, at), fit->x[at], f->value);
   }
 }
 
-static gboolean study(MsCrossval *c, Run *const *runs, guint n, GError **error) {
+static gboolean study(MsCrossval *c, const FreeLaws *laws, Run *const *runs, guint n, GError **error) {
   g_autofree guint *first = g_new(guint, n + 1);
   g_autoptr(GPtrArray) stacks = g_ptr_array_new();
-  Fit fit = {.runs = runs, .n = n};
+  Fit fit = {.laws = laws, .runs = runs, .n = n};
   fit.n_gpus = number_gpus(runs, n, first);
   fit.n_stacks = number_stacks(runs, n, FIRST_GPU + fit.n_gpus, stacks);
-  if (FIRST_GPU + fit.n_gpus + fit.n_stacks > MAX_PARAMETERS) {
+  if (first_law(&fit) + laws->n > MAX_PARAMETERS) {
     g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "runs of more than %d machines and stacks",
-                MAX_PARAMETERS - FIRST_GPU);
+                MAX_PARAMETERS - FIRST_GPU - (int)laws->n);
     return FALSE;
   }
   set_errors(&fit, runs, n, 0);
+  set_groups(runs, n, c->leave);
   c->runs = n;
+  c->configurations = count_configurations(runs, n);
   c->groups = leave_groups_out(&fit);
   fit_all(&fit);
   set_errors(&fit, runs, n, 1);
@@ -323,10 +459,11 @@ static GPtrArray *sample(GPtrArray *files) {
   return kept;
 }
 
-MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *options, GError **error) {
+MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *options, MsLeave leave, GError **error) {
+  Study data = {.options = options};
   gint64 begin_us = g_get_monotonic_time();
   g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free);
-  if (!ms_validation_files(paths, files, error)) return NULL;
+  if (!free_laws(&data.laws, error) || !ms_validation_files(paths, files, error)) return NULL;
   g_autoptr(GPtrArray) chosen = sample(files), usable = g_ptr_array_new();
   g_autoptr(GArray) runs = g_array_new(FALSE, TRUE, sizeof(Run));
   g_array_set_clear_func(runs, run_clear);
@@ -335,7 +472,7 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
     g_array_append_val(runs, run);
   }
   const MsJobsOptions shift = {"cross-validate", "interrupted", options->threads, options->progress};
-  if (!ms_jobs_run(runs, simulate, options, &shift, error)) return NULL;
+  if (!ms_jobs_run(runs, simulate, &data, &shift, error)) return NULL;
   for (guint i = 0; i < runs->len; i++)
     if (g_array_index(runs, Run, i).usable) g_ptr_array_add(usable, &g_array_index(runs, Run, i));
   if (usable->len == 0) {
@@ -345,12 +482,45 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
   g_ptr_array_sort(usable, by_gpu_then_model);
   MsCrossval *c = g_new0(MsCrossval, 1);
   c->files = chosen->len;
-  if (!study(c, (Run *const *)usable->pdata, usable->len, error)) {
+  c->leave = leave;
+  if (!study(c, &data.laws, (Run *const *)usable->pdata, usable->len, error)) {
     ms_crossval_free(c);
     return NULL;
   }
   c->elapsed_s = (double)(g_get_monotonic_time() - begin_us) * 1e-6;
   return c;
+}
+
+/* --- the file of the laws --------------------------------------------------------------------------------------- */
+static double fitted_value(const MsCrossval *c, const char *key, double value) {
+  char text[G_ASCII_DTOSTR_BUF_SIZE];
+  for (guint i = 0; i < c->n_shared; i++)
+    if (g_str_has_prefix(c->shared[i].name, "law ") && strcmp(c->shared[i].name + 4, key) == 0)
+      return g_ascii_strtod(g_ascii_formatd(text, sizeof text, "%.3g", c->shared[i].shipped * c->shared[i].factor),
+                            NULL);
+  return value;
+}
+
+char *ms_crossval_laws(const MsCrossval *c, GError **error) {
+  MsLawEntry *entries = ms_law_entries_load(error);
+  if (!entries) return NULL;
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_json_out_object(out, NULL);
+  ms_json_out_int(out, "schema", 1);
+  ms_json_out_object(out, "laws");
+  for (int i = 0; i < MS_N_LAWS; i++) {
+    const char *key = ms_laws_table.fields[i].key;
+    ms_json_out_object(out, key);
+    ms_json_out_double(out, "value", fitted_value(c, key, entries[i].value));
+    ms_json_out_double(out, "spread", entries[i].spread);
+    ms_json_out_string(out, "source", entries[i].source);
+    ms_json_out_string(out, "fitted_on", entries[i].fitted_on);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  ms_law_entries_free(entries);
+  return ms_json_out_take(out);
 }
 
 void ms_crossval_free(MsCrossval *c) {

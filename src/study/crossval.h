@@ -1,12 +1,14 @@
 /* src/study/crossval.h - what the shared parameters are worth on runs that they were not fitted to.
  *
- * Three kinds of figures come from training runs: `sustained_derate` of each GPU (clock of matrix kernels),
- * `kernel_launch_s` (host time per operator; one factor for all machines) and the speed of each named software stack
- * (one factor on its matrix kernels for all GPUs). They are refitted as factors on what is shipped, once on all runs
- * (in sample) and once for every model on every GPU without those runs, which are then predicted (left out). A GPU of
- * which nothing is left takes the mean of the others. The fit is coordinate descent with golden section in log space on
- * the weighted mean |log error|; predictions are interpolated between `fast` simulations at fixed multiples of the
- * figures. Nothing is random: the same files give the same figures. */
+ * Four kinds of figures come from training runs: `sustained_derate` of each GPU (clock of matrix kernels),
+ * `kernel_launch_s` (host time per operator; one factor for all machines), the speed of each named software stack (one
+ * factor on its matrix kernels for all GPUs) and the laws of software/laws.json that have a spread. They are refitted
+ * together as factors on what is shipped, once on all runs (in sample) and once for every group without its runs, which
+ * are then predicted (left out). A GPU of which nothing is left takes the mean of the others. The fit is coordinate
+ * descent with golden section in log space on the mean |log error|, weighted by the runs' weights and by how exactly
+ * their configuration is known; a law is held near its value by its spread, and stays within two of them and its range.
+ * Predictions are interpolated between `fast` simulations at fixed multiples of the figures, effects of laws added in
+ * log time. Nothing is random: the same files give the same figures. */
 #ifndef MS_STUDY_CROSSVAL_H
 #define MS_STUDY_CROSSVAL_H
 
@@ -25,13 +27,20 @@ typedef struct {
 } MsCrossGpu;
 
 typedef struct {
-  char *name;    /* "sustained_derate of h100-sxm" */
-  guint runs;    /* that depend on it */
-  double factor; /* of the fit on all runs; above 1: faster kernels, a slower host */
+  char *name;     /* "sustained_derate of h100-sxm", "law natural_spread" */
+  guint runs;     /* that depend on it */
+  double factor;  /* of the fit on all runs; above 1: faster kernels, a slower host, more of what the law says */
+  double shipped; /* value of a law; NaN: a factor alone */
 } MsCrossShared;
 
+/* What is left out at a time. */
+typedef enum { MS_LEAVE_GROUP, MS_LEAVE_SOURCE, MS_LEAVE_MODEL, MS_LEAVE_GPU } MsLeave;
+extern const char *const ms_leave_words[]; /* group source model gpu */
+
 typedef struct {
-  guint files, runs, groups; /* groups: a model on a GPU */
+  guint files, runs, groups; /* groups: what was left out, one at a time */
+  MsLeave leave;
+  guint configurations; /* of the runs, that differ in more than name, software and what was measured */
   guint n_gpus, n_shared;
   MsCrossGpu *gpus; /* by name */
   MsCrossShared *shared;
@@ -41,9 +50,12 @@ typedef struct {
 
 /* Runs with a measured step time and weight > 0. Options: threads, progress, exact (fit and figures on exactly known
  * configurations only). NULL and *error as ms_validate. (transfer full) */
-MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *options, GError **error);
+MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *options, MsLeave leave, GError **error);
 void ms_crossval_free(MsCrossval *crossval);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCrossval, ms_crossval_free)
+
+/* software/laws.json with the refitted values, three digits of each. NULL and *error. (transfer full) */
+char *ms_crossval_laws(const MsCrossval *crossval, GError **error);
 
 /* Smallest f(x) for x in [low, high] of a function with one minimum there, to `tolerance`. */
 double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, double low, double high,

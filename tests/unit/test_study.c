@@ -228,9 +228,9 @@ static void cross_validation_is_the_same_twice_and_better_in_sample(void **state
   (void)state;
   MsValidateOptions options;
   ms_validate_options_init(&options);
-  g_autoptr(MsCrossval) a = ms_crossval(few, &options, NULL);
+  g_autoptr(MsCrossval) a = ms_crossval(few, &options, MS_LEAVE_GROUP, NULL);
   options.threads = 1;
-  g_autoptr(MsCrossval) b = ms_crossval(few, &options, NULL);
+  g_autoptr(MsCrossval) b = ms_crossval(few, &options, MS_LEAVE_GROUP, NULL);
   assert_non_null(a);
   assert_non_null(b);
   assert_int_equal(a->runs, 26);
