@@ -203,6 +203,14 @@ reference: all
 golden-update: all reference
 	@tests/run.sh $(BUILD) golden-update
 
+# The laws, clocks, host times and stacks that RUNS ask for, fitted together: a table, and the laws as a file that may
+# take the place of software/laws.json (followed by `make accuracy-update` and what that asks for).
+RUNS ?= scenarios/published
+.PHONY: laws
+laws: all
+	$(BUILD)/moesim validate --cross-validate --write-laws $(BUILD)/laws.json $(RUNS)
+	@diff -u software/laws.json $(BUILD)/laws.json | grep '^[-+].*"value"' || true
+
 bench: all $(BENCH)
 	@for b in $(BENCH); do $$b || exit 1; done
 

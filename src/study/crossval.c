@@ -81,19 +81,17 @@ static gboolean fast_log_s(const MsScenario *s, double *log_s) {
   return TRUE;
 }
 
-/* A law that the step does not follow at its highest is left alone at its lowest. A law that the scenario gives is its
- * own. */
+/* A law that the scenario gives is its own. */
 static gboolean fill_effects(Run *run, MsScenario *s, const FreeLaws *laws) {
   double is, at;
   if (!fast_log_s(s, &is)) return FALSE;
   for (guint i = 0; i < laws->n; i++) {
     const Free *f = &laws->law[i];
     double shipped = ms_law_get(&s->laws, f->law);
-    for (int side = 1; side >= 0 && !s->laws.given[f->law]; side--) {
+    for (int side = 0; side < 2 && !s->laws.given[f->law]; side++) {
       ms_law_set(&s->laws, f->law, shipped * exp(side ? f->high : f->low));
       if (!fast_log_s(s, &at)) return FALSE;
       run->effect[i][side] = at - is;
-      if (at == is) break;
     }
     ms_law_set(&s->laws, f->law, shipped);
   }

@@ -245,6 +245,34 @@ static void cross_validation_is_the_same_twice_and_better_in_sample(void **state
   assert_non_null(strstr(text, "left out"));
 }
 
+static const MsCrossShared *shared_of(const MsCrossval *c, const char *name) {
+  for (guint i = 0; i < c->n_shared; i++)
+    if (strcmp(c->shared[i].name, name) == 0) return &c->shared[i];
+  fail_msg("nothing named %s is refitted", name);
+  return NULL;
+}
+
+static void cross_validation_refits_laws(void **state) {
+  (void)state;
+  static const char *const natural[] = {"scenarios/published/modelzoo", NULL};
+  MsValidateOptions options;
+  ms_validate_options_init(&options);
+  g_autoptr(MsCrossval) c = ms_crossval(natural, &options, MS_LEAVE_SOURCE, NULL);
+  assert_non_null(c);
+  assert_int_equal(c->groups, 1); /* one folder: nothing is left to fit, so the left out are as shipped */
+  assert_true(c->all.left_out.mape == c->all.shipped.mape);
+  assert_true(c->configurations > 0 && c->configurations <= c->runs);
+  const MsCrossShared *spread = shared_of(c, "law natural_spread"), *idle = shared_of(c, "law biased_spread");
+  assert_true(spread->runs > 0 && spread->factor > 0.5 && spread->factor < 2 && spread->factor != 1);
+  assert_true(idle->runs == 0 && idle->factor == 1);
+  GError *error = NULL;
+  g_autofree char *text = ms_crossval_laws(c, &error);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "laws", NULL);
+  JsonObject *laws = json_object_get_object_member(json_node_get_object(ms_json_root(doc)), "laws");
+  double written = json_object_get_double_member(json_object_get_object_member(laws, "natural_spread"), "value");
+  assert_close(written, spread->shipped * spread->factor, 5e-3);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(pairs_are_counted_by_order_and_by_knob),
                                      cmocka_unit_test(scaling_is_ordered_by_rate),
@@ -256,6 +284,7 @@ int main(void) {
                                      cmocka_unit_test(csv_has_a_line_per_row),
                                      cmocka_unit_test(plot_without_gnuplot_says_so),
                                      cmocka_unit_test(plot_is_drawn_where_gnuplot_is),
+                                     cmocka_unit_test(cross_validation_refits_laws),
                                      cmocka_unit_test(cross_validation_is_the_same_twice_and_better_in_sample)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
