@@ -92,9 +92,12 @@ struct MsRule {
    * above. */
   gboolean (*holds)(const MsScenario *scenario, char *why, size_t size);
   MsRuleKind kind;
+  const char *reads; /* keys beside model, hardware and sizes, with spaces between; one of an object: all in it */
 };
 extern const MsRule ms_rules[];
 extern const int ms_num_rules;
+/* Its verdict may depend on the key (or, of an object, on some key in it). */
+gboolean ms_rule_reads(const MsRule *rule, const char *path);
 
 /* All rules in order; FALSE with the first that does not hold. Division-free safe for any field values in range. */
 gboolean ms_layout_check(const MsScenario *scenario, MsRefusal *refusal);

@@ -20,6 +20,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 gboolean ms_refuse(char *why, size_t size, const char *format, ...) {
   va_list args;
@@ -31,8 +32,24 @@ gboolean ms_refuse(char *why, size_t size, const char *format, ...) {
 }
 
 const MsRule ms_rules[] = {
-#define RULE_ROW(id, word, path, number, doc, kind) {word, path, number, doc, ms_rule_##id, MS_RULE_##kind},
+#define RULE_ROW(id, word, path, number, doc, kind, reads) \
+  {word, path, number, doc, ms_rule_##id, MS_RULE_##kind, reads},
 #include "layout/rules.def"
 #undef RULE_ROW
 };
 const int ms_num_rules = G_N_ELEMENTS(ms_rules);
+
+/* `whole` is `part`, or the object that it is a member of. */
+static gboolean holds_key(const char *whole, size_t size, const char *part) {
+  return !strncmp(whole, part, size) && (part[size] == '\0' || part[size] == '.');
+}
+
+gboolean ms_rule_reads(const MsRule *rule, const char *path) {
+  for (const char *at = rule->reads; *at;) {
+    size_t size = strcspn(at, " "), asked = strlen(path);
+    g_autofree char *key = g_strndup(at, size);
+    if (holds_key(key, size, path) || holds_key(path, asked, key)) return TRUE;
+    at += size + strspn(at + size, " ");
+  }
+  return FALSE;
+}

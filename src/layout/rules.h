@@ -8,7 +8,7 @@
 #define RULE(id)    gboolean ms_rule_##id(const MsScenario *s, char *why, size_t size)
 #define REFUSE(...) ms_refuse(why, size, __VA_ARGS__)
 
-#define RULE_ROW(id, word, path, number, doc, kind) RULE(id);
+#define RULE_ROW(id, word, path, number, doc, kind, reads) RULE(id);
 #include "layout/rules.def"
 #undef RULE_ROW
 

@@ -122,7 +122,6 @@ RULE(hybrid_cp) { /* docs/theory/layouts.md 4, rule 28 */
     return s->options.max_seqlen_per_dp_cp_rank == 0 ||
            REFUSE("max_seqlen_per_dp_cp_rank belongs to hybrid_context_parallel");
   if (l->n == 0) return REFUSE("hybrid context parallelism needs training.sequence_lengths");
-  if (s->layout.pp > 1) return REFUSE("hybrid context parallelism needs PP 1, not %d", s->layout.pp);
   if (s->options.fsdp != MS_FSDP_NONE) return REFUSE("hybrid context parallelism excludes Megatron-FSDP");
   const MsCpCommRow *cp_comm = ms_cp_comm_row(s->layout.cp_comm_type);
   if (cp_comm->heads != MS_CP_HEADS_STAY || cp_comm->keys != MS_CP_KEYS_GO_ROUND)
@@ -130,6 +129,12 @@ RULE(hybrid_cp) { /* docs/theory/layouts.md 4, rule 28 */
   if (s->model->sparse_attention.indexer_topk > 0 || ms_model_has_compressed_attention(s->model) ||
       s->model->linear_attention.num_value_heads > 0 || s->model->mamba.num_heads > 0)
     return REFUSE("hybrid context parallelism needs softmax attention in all layers");
+  return TRUE;
+}
+RULE(hybrid_cp_ranks) {
+  const MsLengths *l = &s->training.sequence_lengths;
+  if (!s->options.hybrid_context_parallel || l->n == 0) return TRUE;
+  if (s->layout.pp > 1) return REFUSE("hybrid context parallelism needs PP 1, not %d", s->layout.pp);
   gint64 most = s->options.max_seqlen_per_dp_cp_rank > 0 ? s->options.max_seqlen_per_dp_cp_rank
                                                          : MAX(1, s->training.seq_length / s->layout.cp);
   gint64 ranks = 1, pool = s->gpus / times(s->layout.tp, s->layout.pp);

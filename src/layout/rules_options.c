@@ -40,10 +40,11 @@ RULE(optimizer_offload_fp8) {
          ms_precision(&s->training)->delayed || REFUSE("optimizer offload with fp8_param_gather needs fp8-delayed");
 }
 RULE(cpu_offloading) {
-  int layers = s->options.cpu_offloading_num_layers;
-  if (layers <= 0) return TRUE;
-  if (s->layout.pp > 1) return REFUSE("cpu_offloading_num_layers needs PP 1, not %d", s->layout.pp);
-  return s->options.recompute.granularity == MS_RECOMPUTE_NONE ||
+  if (s->options.cpu_offloading_num_layers <= 0) return TRUE;
+  return s->layout.pp == 1 || REFUSE("cpu_offloading_num_layers needs PP 1, not %d", s->layout.pp);
+}
+RULE(cpu_offloading_recompute) {
+  return s->options.cpu_offloading_num_layers <= 0 || s->options.recompute.granularity == MS_RECOMPUTE_NONE ||
          REFUSE("cpu_offloading_num_layers excludes recompute");
 }
 RULE(offload_attn_proj) {

@@ -88,24 +88,6 @@ static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLev
 
 /* --- rules --- */
 
-static const char *const late_rules[] = {/* tests/unit/test_tree.c looks whether any other reads such a key */
-                                         "order-pp-last",
-                                         "optimizer-instances-divide",
-                                         "vpp-without-p2p-overlap",
-                                         "hybrid-cp",
-                                         "post-validation-schedule",
-                                         "fp8-params-need-fp8",
-                                         "param-gather-overlap",
-                                         "optimizer-offload-fp8",
-                                         "optimizer-link-known",
-                                         "outer-sharding-needs-fsdp"};
-
-gboolean ms_rule_is_late(const char *name) {
-  for (guint i = 0; i < G_N_ELEMENTS(late_rules); i++)
-    if (!strcmp(name, late_rules[i])) return TRUE;
-  return FALSE;
-}
-
 /* The first rule of these that refuses; -1 = none. */
 static int refusing_rule(const MsScenario *s, const gboolean *of_these) {
   for (int i = 0; i < ms_num_rules; i++)
@@ -560,8 +542,8 @@ void ms_tree_find_first(MsTree *t) {
 void ms_tree_sort_rules(MsTree *t) {
   t->early = g_new(gboolean, ms_num_rules), t->settled = g_new(gboolean, ms_num_rules);
   for (int i = 0; i < ms_num_rules; i++) {
-    t->settled[i] = ms_rules[i].kind != MS_RULE_SPLIT && !ms_rule_is_late(ms_rules[i].name);
-    t->early[i] =
-        ms_rules[i].kind == MS_RULE_OPTIONS && t->settled[i] && strcmp(ms_rules[i].name, "ep-overlap-schedule");
+    MsRole latest = ms_latest_role_read(&ms_rules[i]);
+    t->settled[i] = ms_rules[i].kind != MS_RULE_SPLIT && latest < MS_ROLE_STATE;
+    t->early[i] = ms_rules[i].kind == MS_RULE_OPTIONS && latest < MS_ROLE_SHAPE;
   }
 }

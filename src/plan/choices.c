@@ -9,60 +9,72 @@
 typedef struct {
   const char *path;
   MsRole role;
-  gboolean in_rules;
 } Known;
 
-/* Keys that are not here are of MS_ROLE_WORK, and of `layout` in_rules. tests/unit/test_plan.c changes each key alone
+/* Keys that are not here are of MS_ROLE_WORK. tests/unit/test_plan.c changes each key alone
  * and looks whether a bound moves that should not; tests/unit/test_tree.c, whether a relaxed bound is above one of
  * those below it. */
 static const Known known[] = {
-    {"options.sequence_parallel", MS_ROLE_WORK, TRUE},
-    {"options.cpu_offloading_num_layers", MS_ROLE_WORK, TRUE},
-    {"options.hybrid_context_parallel", MS_ROLE_WORK, TRUE},
-    {"options.max_seqlen_per_dp_cp_rank", MS_ROLE_WORK, TRUE},
-    {"options.dispatcher", MS_ROLE_KERNELS, TRUE},
-    {"options.ep_overlap", MS_ROLE_BESIDE, TRUE},
-    {"options.delay_wgrad", MS_ROLE_BESIDE, FALSE}, /* the order of pairs */
-    {"options.tp_comm_overlap", MS_ROLE_BESIDE, TRUE},
-    {"options.cross_entropy_fusion", MS_ROLE_KERNELS, FALSE},
-    {"layout.cp_comm_type", MS_ROLE_KERNELS, TRUE},
-    {"options.recompute", MS_ROLE_ADDED, FALSE},
-    {"options.offload_modules", MS_ROLE_ADDED, FALSE},
-    {"options.cuda_graph_scope", MS_ROLE_ADDED, FALSE}, /* outputs of graphs are kept */
-    {"options.cuda_graph_shared_experts", MS_ROLE_ADDED, FALSE},
-    {"layout.schedule", MS_ROLE_SHAPE, TRUE},
-    {"layout.microbatch_group_size_per_virtual_pipeline_stage", MS_ROLE_SHAPE, TRUE},
-    {"layout.pipeline_layout", MS_ROLE_SHAPE, TRUE},
-    {"layout.account_for_embedding_in_pipeline_split", MS_ROLE_SHAPE, TRUE},
-    {"layout.account_for_loss_in_pipeline_split", MS_ROLE_SHAPE, TRUE},
-    {"layout.decoder_first_pipeline_num_layers", MS_ROLE_SHAPE, TRUE},
-    {"layout.decoder_last_pipeline_num_layers", MS_ROLE_SHAPE, TRUE},
-    {"layout.order", MS_ROLE_SHAPE, TRUE}, /* not where pieces stand, but how far their messages go */
-    {"options.fp8_param_gather", MS_ROLE_STATE, FALSE},
-    {"options.exp_avg_dtype", MS_ROLE_STATE, FALSE},
-    {"options.exp_avg_sq_dtype", MS_ROLE_STATE, FALSE},
-    {"options.main_params_dtype", MS_ROLE_STATE, FALSE},
-    {"options.distributed_optimizer", MS_ROLE_STATE, FALSE},
-    {"options.optimizer_offload_fraction", MS_ROLE_STATE, FALSE},
-    {"options.offload_optimizer_states", MS_ROLE_STATE, FALSE},
-    {"options.fsdp", MS_ROLE_STATE, FALSE},
-    {"options.num_distributed_optimizer_instances", MS_ROLE_STATE, TRUE},
-    {"options.outer_dp_sharding_strategy", MS_ROLE_STATE, FALSE},
-    {"options.overlap_param_gather", MS_ROLE_STATE,
-     FALSE}, /* no byte, but what follows the gradient norm, as the bound with state sees it */
-    {"options.overlap_param_gather_with_optimizer_step", MS_ROLE_STATE, FALSE},
-    {"options.overlap_p2p_comm", MS_ROLE_BLIND, TRUE},
-    {"options.overlap_grad_reduce", MS_ROLE_BLIND, FALSE},
-    {"options.grad_reduce_dtype", MS_ROLE_BLIND, FALSE},
-    {"options.cuda_device_max_connections", MS_ROLE_BLIND, FALSE},
-    {"options.optimizer_post_validation", MS_ROLE_BLIND, FALSE},
+    {"options.sequence_parallel", MS_ROLE_WORK},
+    {"options.cpu_offloading_num_layers", MS_ROLE_WORK},
+    {"options.hybrid_context_parallel", MS_ROLE_WORK},
+    {"options.max_seqlen_per_dp_cp_rank", MS_ROLE_WORK},
+    {"options.dispatcher", MS_ROLE_KERNELS},
+    {"options.ep_overlap", MS_ROLE_BESIDE},
+    {"options.delay_wgrad", MS_ROLE_BESIDE}, /* the order of pairs */
+    {"options.tp_comm_overlap", MS_ROLE_BESIDE},
+    {"options.cross_entropy_fusion", MS_ROLE_KERNELS},
+    {"layout.cp_comm_type", MS_ROLE_KERNELS},
+    {"options.recompute", MS_ROLE_ADDED},
+    {"options.offload_modules", MS_ROLE_ADDED},
+    {"options.cuda_graph_scope", MS_ROLE_ADDED}, /* outputs of graphs are kept */
+    {"options.cuda_graph_shared_experts", MS_ROLE_ADDED},
+    {"layout.schedule", MS_ROLE_SHAPE},
+    {"layout.microbatch_group_size_per_virtual_pipeline_stage", MS_ROLE_SHAPE},
+    {"layout.pipeline_layout", MS_ROLE_SHAPE},
+    {"layout.account_for_embedding_in_pipeline_split", MS_ROLE_SHAPE},
+    {"layout.account_for_loss_in_pipeline_split", MS_ROLE_SHAPE},
+    {"layout.decoder_first_pipeline_num_layers", MS_ROLE_SHAPE},
+    {"layout.decoder_last_pipeline_num_layers", MS_ROLE_SHAPE},
+    {"layout.order", MS_ROLE_SHAPE}, /* not where pieces stand, but how far their messages go */
+    {"options.fp8_param_gather", MS_ROLE_STATE},
+    {"options.exp_avg_dtype", MS_ROLE_STATE},
+    {"options.exp_avg_sq_dtype", MS_ROLE_STATE},
+    {"options.main_params_dtype", MS_ROLE_STATE},
+    {"options.distributed_optimizer", MS_ROLE_STATE},
+    {"options.optimizer_offload_fraction", MS_ROLE_STATE},
+    {"options.offload_optimizer_states", MS_ROLE_STATE},
+    {"options.fsdp", MS_ROLE_STATE},
+    {"options.num_distributed_optimizer_instances", MS_ROLE_STATE},
+    {"options.outer_dp_sharding_strategy", MS_ROLE_STATE},
+    {"options.overlap_param_gather",
+     MS_ROLE_STATE}, /* no byte, but what follows the gradient norm, as the bound with state sees it */
+    {"options.overlap_param_gather_with_optimizer_step", MS_ROLE_STATE},
+    {"options.overlap_p2p_comm", MS_ROLE_BLIND},
+    {"options.overlap_grad_reduce", MS_ROLE_BLIND},
+    {"options.grad_reduce_dtype", MS_ROLE_BLIND},
+    {"options.cuda_device_max_connections", MS_ROLE_BLIND},
+    {"options.optimizer_post_validation", MS_ROLE_BLIND},
 };
 
-static Known kind_of(const char *path) {
+MsRole ms_role_of_key(const char *path) {
   for (guint i = 0; i < G_N_ELEMENTS(known); i++)
-    if (!strcmp(known[i].path, path)) return known[i];
-  if (g_str_has_prefix(path, "options.recompute.")) return (Known){path, MS_ROLE_ADDED, FALSE};
-  return (Known){path, MS_ROLE_WORK, g_str_has_prefix(path, "layout.")};
+    if (!strcmp(known[i].path, path)) return known[i].role;
+  return g_str_has_prefix(path, "options.recompute.") ? MS_ROLE_ADDED : MS_ROLE_WORK;
+}
+
+MsRole ms_latest_role_read(const MsRule *rule) {
+  MsRole latest = MS_ROLE_WORK;
+  for (guint i = 0; i < G_N_ELEMENTS(known); i++)
+    if (ms_rule_reads(rule, known[i].path)) latest = MAX(latest, known[i].role);
+  return latest;
+}
+
+/* Some rule reads it together with sizes. */
+static gboolean in_rules(const char *path) {
+  for (int i = 0; i < ms_num_rules; i++)
+    if (ms_rules[i].kind == MS_RULE_RANKS && ms_rule_reads(&ms_rules[i], path)) return TRUE;
+  return FALSE;
 }
 
 /* --- the planner's own candidates ------------------------------------------------------------------------------ */
@@ -222,8 +234,8 @@ static gboolean given(MsChoice *c, const MsRequest *r, int i, GError **error) {
 }
 
 gboolean ms_choice_init(MsChoice *c, const MsRequest *r, const MsOpenKey *open, GError **error) {
-  Known kind = kind_of(open->path);
-  *c = (MsChoice){.open = open, .role = kind.role, .in_rules = kind.in_rules, .size = size_of(open->field)};
+  *c = (MsChoice){
+      .open = open, .role = ms_role_of_key(open->path), .in_rules = in_rules(open->path), .size = size_of(open->field)};
   c->offset = object_offset(open->path) + open->field->offset;
   for (int i = 0; i < open->n; i++)
     if (!given(c, r, i, error)) return FALSE;

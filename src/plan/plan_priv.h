@@ -58,6 +58,11 @@ typedef struct {
   gint64 stride; /* combinations of the choices behind it in the space */
 } MsChoice;
 
+MsRole ms_role_of_key(const char *path);
+/* The last role of the keys that a rule reads: its verdict is settled with them and, if it is of that kind, the sizes.
+ */
+MsRole ms_latest_role_read(const MsRule *rule);
+
 /* NULL and *error for an "auto" that has no candidates of its own. Appends to `choice`. */
 gboolean ms_choice_init(MsChoice *choice, const MsRequest *request, const MsOpenKey *open, GError **error);
 void ms_choice_clear(MsChoice *choice);
@@ -350,8 +355,6 @@ void ms_planner_tell(MsPlanner *planner, double done, const char *note);
 gboolean ms_search_every(MsPlanner *planner, GError **error);
 /* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
 void ms_search_tree(MsPlanner *planner);
-/* The rule of that name reads a key of MS_ROLE_STATE or MS_ROLE_BLIND. */
-gboolean ms_rule_is_late(const char *name);
 
 /* --- threads and ranks (parallel.c) ---------------------------------------------------------------------------- */
 /* Calls `work` for every index below n on one of the ranks, on `threads` threads of each (0 = all cores); `thread`

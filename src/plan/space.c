@@ -68,21 +68,6 @@ static int compare_roles(const void *a, const void *b) {
 
 static gboolean path_is(const MsChoice *c, const char *path) { return !strcmp(c->open->path, path); }
 
-/* A rule about whole-layer offload reads what is recomputed, one about hybrid CP how FSDP shards. */
-static void note_rules(MsSpace *space) {
-  const MsOptions *o = &space->request->base->options;
-  gboolean offloads = o->cpu_offloading_num_layers > 0, hybrid = o->hybrid_context_parallel;
-  for (int i = 0; i < space->n_choices; i++) {
-    offloads |= path_is(&space->choice[i], "options.cpu_offloading_num_layers");
-    hybrid |= path_is(&space->choice[i], "options.hybrid_context_parallel");
-  }
-  for (int i = 0; i < space->n_choices; i++) {
-    MsChoice *c = &space->choice[i];
-    c->in_rules |=
-        (offloads && g_str_has_prefix(c->open->path, "options.recompute")) || (hybrid && path_is(c, "options.fsdp"));
-  }
-}
-
 static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
   const MsRequest *r = space->request;
   space->choice = g_new0(MsChoice, MAX(r->n_open, 1));
@@ -97,7 +82,6 @@ static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
                             "more than %g combinations of open options, close some", MOST_COMBOS);
   }
   qsort(space->choice, (size_t)space->n_choices, sizeof *space->choice, compare_roles);
-  note_rules(space);
   gint64 behind = 1;
   for (int i = space->n_choices - 1; i >= 0; i--) space->choice[i].stride = behind, behind *= space->choice[i].n;
   for (int role = 0; role < MS_N_ROLES; role++) space->n_of_role[role] = 1;

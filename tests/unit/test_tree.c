@@ -1,5 +1,5 @@
 /* Branch and bound: the list is that of looking at every layout, whatever the shortcut, thread or interruption; bounds
- * of sets of layouts hold for every one of them; rules asked of sets do not read what a set leaves open. */
+ * of sets of layouts hold for every one of them. */
 #include "lib/close.h"
 #include "lib/draw.h"
 #include "lib/mutate.h"
@@ -255,55 +255,6 @@ static void damaged_checkpoints_are_refused(void **state) {
   g_remove(file), g_rmdir(folder);
 }
 
-/* --- rules that a set is asked --------------------------------------------------------------------------------- */
-
-/* Scenarios that differ only in keys of MS_ROLE_STATE and MS_ROLE_BLIND, or in the rank order, get the same verdict
- * from every rule that is not late. */
-static void early_rules_read_no_late_key(void **state) {
-  (void)state;
-  static const char *const late[] = {"options.fsdp",
-                                     "options.distributed_optimizer",
-                                     "options.optimizer_offload_fraction",
-                                     "options.offload_optimizer_states",
-                                     "options.overlap_p2p_comm",
-                                     "options.overlap_grad_reduce",
-                                     "options.overlap_param_gather",
-                                     "options.fp8_param_gather",
-                                     "options.overlap_param_gather_with_optimizer_step",
-                                     "layout.order"};
-  g_autoptr(GRand) rand = g_rand_new_with_seed(5);
-  int flips = 0, refused = 0;
-  for (int draw = 0; draw < 1500; draw++) {
-    g_autoptr(MsScenario) s = ms_test_draw(rand, TRUE);
-    if (!ms_model_finish(s->model, NULL, "", NULL)) continue;
-    MsRequest request = {.base = s};
-    const char *path = late[g_rand_int_range(rand, 0, G_N_ELEMENTS(late))];
-    const MsFieldTable *table = g_str_has_prefix(path, "layout.") ? &ms_layout_table : &ms_options_table;
-    const MsField *field = ms_field_find(table, strchr(path, '.') + 1);
-    assert_non_null(field);
-    MsOpenKey open = {.path = (char *)path, .field = field};
-    MsChoice choice;
-    assert_true(ms_choice_init(&choice, &request, &open, NULL));
-    assert_true(choice.role >= (table == &ms_layout_table ? MS_ROLE_SHAPE : MS_ROLE_STATE));
-    for (int i = 0; i < ms_num_rules; i++) {
-      if (ms_rule_is_late(ms_rules[i].name)) continue;
-      gboolean sizes = TRUE; /* a rule may rely on those above it */
-      for (int k = 0; k < i && sizes; k++) sizes = ms_rules[k].holds(s, NULL, 0);
-      if (!sizes) break;
-      gboolean before = ms_rules[i].holds(s, NULL, 0);
-      refused += !before;
-      for (int value = 0; value < choice.n; value++) {
-        g_autoptr(MsScenario) other = ms_scenario_copy(s, TRUE);
-        ms_choice_apply(&choice, value, other);
-        if (ms_rules[i].holds(other, NULL, 0) != before) fail_msg("rule %s reads %s", ms_rules[i].name, path);
-        flips++;
-      }
-    }
-    ms_choice_clear(&choice);
-  }
-  assert_true(flips > 10000 && refused > 100);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list),
                                      cmocka_unit_test(what_fits_exactly_is_found),
@@ -312,7 +263,6 @@ int main(void) {
                                      cmocka_unit_test(bounds_of_sets_hold),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
                                      cmocka_unit_test(resume_goes_on),
-                                     cmocka_unit_test(damaged_checkpoints_are_refused),
-                                     cmocka_unit_test(early_rules_read_no_late_key)};
+                                     cmocka_unit_test(damaged_checkpoints_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
