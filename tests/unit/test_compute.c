@@ -83,16 +83,14 @@ static void test_sources_compile(void **state) {
       continue;
     }
     for (int type = 0; type < MS_GPU_TYPES; type++) {
-      if (type != (int)(i + 2) % MS_GPU_TYPES && !ms_by_tier(0, 1)) continue;
-      const char *name = schemes[type == MS_GPU_INT8 ? 0 : type % ms_by_tier(1, 3)];
+      if (type != (int)(i + 2) % MS_GPU_TYPES) continue; /* a kernel of a large scheme takes clang minutes */
+      const char *name = schemes[0];
       g_autoptr(MsScheme) scheme = ms_scheme_new(name, NULL);
       MsSourceOptions o = ms_source_options(scheme, c->dialect, (MsGpuType)type);
       o.trans_a = type & 1;
       o.trans_b = type >> 1 & 1;
       o.groups = type == MS_GPU_TF32 ? 1 : MIN(scheme->r, 3);
       compiles(c, folder, &o, name);
-      o.matrix = FALSE;
-      if (ms_by_tier(0, 1)) compiles(c, folder, &o, name);
     }
   }
   g_rmdir(folder);
@@ -203,7 +201,7 @@ static void test_products(void **state) {
   g_autoptr(MsCompute) compute = open_cl();
   if (!compute) return;
   seed = 3;
-  for (int i = 0, count = ms_by_tier(3, 60); i < count; i++) {
+  for (int i = 0, count = ms_by_tier(3, 12); i < count; i++) {
     MsGpuType type = (MsGpuType)(i % MS_GPU_TYPES);
     const char *name = schemes[(i / 2) % (type == MS_GPU_INT8 ? 5 : ms_by_tier(5, 7))];
     g_autoptr(MsScheme) scheme = ms_scheme_new(name, NULL);
