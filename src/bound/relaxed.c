@@ -10,6 +10,7 @@
  * the ends of a chunk, what FSDP and offloading fetch. */
 #include "bound/bound.h"
 #include "bound/bound_priv.h"
+#include "bound/stages.h"
 #include "step/after.h"
 
 #define NEVER MS_NEVER
@@ -35,13 +36,10 @@ typedef struct {
   Table **pair_of_kinds; /* [n_kinds][n_kinds][2] forward chunk beside backward chunk, which leaves the head or not;
                             NULL = not asked for yet */
   int n_kinds;
-  MsSlotWalk *walk;
-  MsTime *made; /* [tensors of the walk] */
-  MsTime *compute, *host, *tip, *send, *stream_f, *stream_b, *last_b,
-      *gather_at; /* of each stage; the last two of each chunk */
-  MsToll **toll;  /* [stages] NULL: none */
-  MsTime message, message_launch, sync;
-  gboolean splits, tolls; /* backwards are split into I and W; some stage has a toll */
+  MsStages at;
+  MsTime *last_b, *gather_at; /* [num_chunks] */
+  MsToll **toll;              /* [stages] NULL: none */
+  gboolean splits, tolls;     /* backwards are split into I and W; some stage has a toll */
 } Relaxed;
 
 /* The pieces of a turn as one table; beside a forward, a backward goes from the other entry to the other end. */
@@ -119,49 +117,14 @@ static const Table *table_of_turn(Relaxed *r, const MsTurn *turn, MsChunks of) {
 /* Runs a table on a stage; returns when its output is there. `beside`: what the backward of a pair waits for; becomes
  * when its output is there. */
 static MsTime run_lags(Relaxed *r, int stage, const Table *t, MsTime entry, MsTime *beside) {
-  MsTime before[MS_N_ENDS] = {entry, beside ? *beside : NEVER, r->compute[stage], r->host[stage]}, after[MS_N_ENDS];
+  MsTime before[MS_N_ENDS] = {entry, beside ? *beside : NEVER, r->at.compute[stage], r->at.host[stage]},
+         after[MS_N_ENDS];
   ms_lags_run(&t->lags, before, after);
   if (r->toll[stage]) ms_toll_slot(r->toll[stage], &t->need, before, after);
-  r->compute[stage] = after[MS_END_COMPUTE];
-  r->host[stage] = after[MS_END_HOST];
+  r->at.compute[stage] = after[MS_END_COMPUTE];
+  r->at.host[stage] = after[MS_END_HOST];
   if (beside) *beside = after[MS_END_BESIDE];
   return after[MS_END_ENTRY];
-}
-
-static MsTime input_of(const Relaxed *r, const MsSlotPass *pass) { return pass->in < 0 ? NEVER : r->made[pass->in]; }
-
-static MsTime entry_of(Relaxed *r, const MsSlotPass *pass, MsTime send) {
-  MsTime input = input_of(r, pass), entry = input;
-  int stage = pass->stage;
-  if (input == NEVER) entry = r->tip[stage];
-  else if (r->p->p2p_blocks && pass->comes) {
-    MsTime issued = r->host[stage] + r->sync;
-    entry = r->sync > 0 ? MAX(issued, input) : input;
-    r->host[stage] = MAX(issued, input);
-  }
-  return MAX(entry, send);
-}
-
-static MsTime take_send(Relaxed *r, int stage) {
-  MsTime send = r->send[stage];
-  r->send[stage] = NEVER;
-  return send;
-}
-
-static MsTime send(Relaxed *r, const MsSlotPass *pass, MsTime tip) {
-  int stage = pass->stage;
-  MsTime *stream = pass->kind == MS_SLOT_F ? &r->stream_f[stage] : &r->stream_b[stage];
-  r->host[stage] += r->message_launch;
-  tip = MAX(tip, *stream);
-  if (r->message_launch > 0) tip = MAX(tip, r->host[stage]);
-  *stream = tip += r->message;
-  if (r->p->p2p_blocks) r->send[stage] = tip;
-  return tip;
-}
-
-static void hand_on(Relaxed *r, const MsSlotPass *pass, MsTime tip) {
-  if (pass->kept >= 0) r->made[pass->kept] = tip;
-  if (pass->out >= 0) r->made[pass->out] = pass->goes ? send(r, pass, tip) : tip;
 }
 
 /* Parameters that the first forward of a chunk waits for. */
@@ -170,15 +133,9 @@ static MsTime gathered(Relaxed *r, const MsSlotPass *f, MsTime entry) {
   if (f->nth > 0) return entry;
   if (r->toll[stage]) {
     MsTime free = ms_toll_gathered(r->toll[stage], f->chunk);
-    r->compute[stage] = MAX(r->compute[stage], free);
+    r->at.compute[stage] = MAX(r->at.compute[stage], free);
   }
   return MAX(entry, r->gather_at[f->chunk * r->p->layout->pp + stage]);
-}
-
-/* An empty virtual stage passes its input on; nobody waits for weight gradients. */
-static MsTime passed_on(const Relaxed *r, const MsSlotPass *pass, MsTime before) {
-  MsTime input = pass->kind == MS_SLOT_W ? NEVER : input_of(r, pass);
-  return input != NEVER ? input : before;
 }
 
 static void run_turn(Relaxed *r, const MsTurn *turn) {
@@ -186,72 +143,42 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   int stage = turn->stage;
   gboolean weights = !f && b->kind == MS_SLOT_W;
   MsChunks of = ms_chunks_of(r->p->work, turn);
-  MsTime before = r->tip[stage], sent = weights ? NEVER : take_send(r, stage), f_tip = NEVER, b_tip = NEVER;
-  if (f) f_tip = entry_of(r, f, sent);
-  if (b) b_tip = weights ? input_of(r, b) : entry_of(r, b, sent);
+  MsTime before = r->at.tip[stage], sent = weights ? NEVER : ms_stages_take_send(&r->at, stage), f_tip = NEVER,
+         b_tip = NEVER;
+  if (f) f_tip = ms_stages_entry(&r->at, f, sent);
+  if (b) b_tip = ms_stages_entry(&r->at, b, sent);
   if (!b) f_tip = gathered(r, f, f_tip);
   if (b && b->last && r->toll[stage]) ms_toll_last(r->toll[stage], b->chunk);
   gboolean f_empty = f && chunk_of(r, f)->empty, b_empty = b && chunk_of(r, b)->empty;
   if (f && (b || !f_empty)) f_tip = run_lags(r, stage, table_of_turn(r, turn, of), MAX(f_tip, 0), b ? &b_tip : NULL);
   else if (!f && !b_empty) b_tip = run_lags(r, stage, table_of_turn(r, turn, of), b_tip, NULL);
-  if (f_empty) f_tip = passed_on(r, f, before);
-  if (b_empty) b_tip = passed_on(r, b, before);
-  r->tip[stage] = b ? b_tip : f_tip;
+  if (f_empty) f_tip = ms_stages_passed_on(&r->at, f, before);
+  if (b_empty) b_tip = ms_stages_passed_on(&r->at, b, before);
+  r->at.tip[stage] = b ? b_tip : f_tip;
   if (b && b->kind != MS_SLOT_I) r->last_b[b->chunk * r->p->layout->pp + stage] = b_tip;
-  if (f) hand_on(r, f, f_tip);
-  if (b) hand_on(r, b, b_tip);
+  if (f) ms_stages_hand_on(&r->at, f, f_tip);
+  if (b) ms_stages_hand_on(&r->at, b, b_tip);
 }
 
 static void run_slots(Relaxed *r) {
-  for (const MsTurn *turn; (turn = ms_slot_walk_next(r->walk));) run_turn(r, turn);
-  ms_slot_walk_must_end(r->walk);
+  for (const MsTurn *turn; (turn = ms_slot_walk_next(r->at.walk));) run_turn(r, turn);
+  ms_slot_walk_must_end(r->at.walk);
 }
 
 /* --- the step's own rows --- */
 
-typedef struct {
-  MsTime *end, stream[MS_N_STREAMS], host;
-} Rows; /* of one list on one stage, with times instead of lags */
-
-static void run_row(Rows *rows, const MsCosted *c, int i, MsTime start) {
-  const MsOp *op = &c->list->op[i];
-  start = MAX(start, rows->stream[op->stream]);
-  if (c->launch[i] > 0) {
-    rows->host += c->launch[i];
-    start = MAX(start, rows->host);
-  }
-  rows->end[i] = rows->stream[op->stream] = start + c->duration[i];
-  if (op->flags & MS_OPF_SYNC) rows->host = MAX(rows->host, rows->end[i]);
-}
-
-/* Latest of what row i waits for among rows from `from` on; `none` when it waits for no row. */
-static MsTime waits_of(const Rows *rows, const MsOp *op, int from, MsTime none) {
-  MsTime start = NEVER;
-  gboolean any = FALSE;
-  for (int j = 0; j < 3; j++)
-    if (op->wait[j] >= from) start = MAX(start, rows->end[op->wait[j]]), any = TRUE;
-  return any ? start : none;
-}
-
 /* What a stage does before its first slot; parameters that the first piece of a chunk waits for. */
 static void run_before(Relaxed *r, int stage) {
   const MsCostedStep *step = &r->p->step[stage];
-  Rows rows = {.end = g_new(MsTime, MAX(MAX(step->before.list->n, step->gather.list->n), 1))};
-  for (int i = 0; i < step->before.list->n; i++) {
-    run_row(&rows, &step->before, i, waits_of(&rows, &step->before.list->op[i], 0, 0));
-    r->tip[stage] = rows.end[i];
-  }
-  const MsOpList *before = step->before.list;
-  if (before->n > 0) r->tip[stage] = rows.end[before->tip];
-  r->compute[stage] = rows.stream[MS_STREAM_COMPUTE];
+  MsRowTimes rows = ms_stages_before(&r->at, stage);
   for (int i = 0, from = 0; i < step->gather.list->n; i++) {
     const MsBucket *at = &step->ops.gather_at[i];
     if (i > 0 && (at->chunk != at[-1].chunk || at->piece != at[-1].piece)) from = i;
-    run_row(&rows, &step->gather, i, waits_of(&rows, &step->gather.list->op[i], from, 0));
+    ms_row_run(&rows, &step->gather, i, ms_row_waits(&rows, &step->gather.list->op[i], from, 0));
     MsTime *first = &r->gather_at[at->chunk * r->p->layout->pp + stage];
     if (at->piece == 0) *first = MAX(*first, rows.end[i]);
   }
-  r->host[stage] = rows.host;
+  r->at.host[stage] = rows.host;
   g_free(rows.end);
 }
 
@@ -259,7 +186,7 @@ static void run_before(Relaxed *r, int stage) {
  * Those of different chunks may queue behind each other in an order that the list does not tell. */
 static MsTime run_reductions(Relaxed *r, int stage) {
   const MsCostedStep *step = &r->p->step[stage];
-  MsTime stream[MS_N_STREAMS], joined = r->tip[stage];
+  MsTime stream[MS_N_STREAMS], joined = r->at.tip[stage];
   for (int i = 0, chunk = -1; i < step->reduce.list->n; i++) {
     const MsBucket *at = &step->ops.reduce_at[i];
     if (at->piece != 0) continue;
@@ -277,52 +204,40 @@ static MsTime run_reductions(Relaxed *r, int stage) {
 static MsTime run_after(Relaxed *r) {
   int stages = r->s->stages;
   MsTime end = 0, barrier = 0;
-  g_autofree Rows *rows = g_new0(Rows, (guint)stages);
+  g_autofree MsRowTimes *rows = g_new(MsRowTimes, (guint)stages);
   for (int s = 0; s < stages; s++) {
-    rows[s].end = g_new0(MsTime, MAX(1, r->p->step[s].after.list->n));
-    rows[s].stream[MS_STREAM_COMPUTE] = r->compute[s], rows[s].host = r->host[s];
-    r->tip[s] = run_reductions(r, s);
-    if (r->toll[s]) rows[s].stream[MS_STREAM_COMPUTE] = r->compute[s] = MAX(r->compute[s], ms_toll_joined(r->toll[s]));
-    end = MAX(MAX(end, r->tip[s]), r->compute[s]);
+    rows[s] = ms_row_times(r->p->step[s].after.list->n);
+    rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s], rows[s].host = r->at.host[s];
+    r->at.tip[s] = run_reductions(r, s);
+    if (r->toll[s])
+      rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s] = MAX(r->at.compute[s], ms_toll_joined(r->toll[s]));
+    end = MAX(MAX(end, r->at.tip[s]), r->at.compute[s]);
   }
   for (MsAfterWalk w = ms_after_walk(r->p); ms_after_next(&w);) {
     const MsCosted *c = &r->p->step[w.stage].after;
-    Rows *own = &rows[w.stage];
-    MsTime there = waits_of(own, &c->list->op[w.row], 0, r->tip[w.stage]);
+    MsRowTimes *own = &rows[w.stage];
+    MsTime there = ms_row_waits(own, &c->list->op[w.row], 0, r->at.tip[w.stage]);
     if (w.event == MS_AFTER_MEETS) barrier = MAX(w.first ? 0 : barrier, there);
-    else run_row(own, c, w.row, w.event == MS_AFTER_CROSSES ? barrier : there), end = MAX(end, own->end[w.row]);
+    else ms_row_run(own, c, w.row, w.event == MS_AFTER_CROSSES ? barrier : there), end = MAX(end, own->end[w.row]);
   }
   for (int s = 0; s < stages; s++) g_free(rows[s].end);
   return end;
 }
 
-static MsTime *filled(size_t n, MsTime value) {
-  MsTime *a = g_new(MsTime, MAX(n, 1));
-  for (size_t i = 0; i < n; i++) a[i] = value;
-  return a;
-}
-
 static void open_tables(Relaxed *r) {
   const MsLayout *l = r->p->layout;
-  size_t stages = (size_t)l->pp, chunks = (size_t)l->num_chunks;
-  r->walk = ms_slot_walk_new(r->s, MS_ALL_STAGES, r->p->scenario->options.ep_overlap);
-  r->made = g_new(MsTime, ms_slot_walk_tensors(r->walk));
-  r->compute = filled(stages, 0), r->host = filled(stages, 0), r->tip = filled(stages, NEVER),
-  r->send = filled(stages, NEVER);
-  r->stream_f = filled(stages, 0), r->stream_b = filled(stages, 0), r->last_b = filled(chunks, 0),
-  r->gather_at = filled(chunks, 0);
+  size_t chunks = (size_t)l->num_chunks;
+  r->at = ms_stages_new(r->p, r->s);
+  r->last_b = g_new0(MsTime, MAX(2 * chunks, 1)), r->gather_at = r->last_b + chunks;
   r->chunk = g_new(ChunkLags, chunks);
-  r->toll = g_new0(MsToll *, stages);
+  r->toll = g_new0(MsToll *, l->pp);
 }
 
 static void close_tables(Relaxed *r) {
-  MsTime *const owned[] = {r->made,     r->compute,  r->host,   r->tip,      r->send,
-                           r->stream_f, r->stream_b, r->last_b, r->gather_at};
-  for (guint i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
+  ms_stages_clear(&r->at);
   for (int i = 0; i < 2 * r->n_kinds * r->n_kinds; i++) g_free(r->pair_of_kinds[i]);
   for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]);
-  ms_slot_walk_free(r->walk);
-  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll);
+  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->last_b);
 }
 
 static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
@@ -332,13 +247,11 @@ static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedul
 MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
   if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
   Relaxed r = relaxed_of(p, lags, schedule);
-  r.message = ms_time_of(p->p2p.time_s);
-  r.message_launch = ms_time_of(p->p2p_op.kernels * p->scenario->hardware->kernel_launch_s),
-  r.sync = ms_time_of(p->scenario->hardware->sync_s);
   open_tables(&r);
+  ms_stages_send_messages(&r.at);
   for (int s = 0; s < p->layout->pp; s++) {
     run_before(&r, s);
-    r.toll[s] = ms_toll_new(p, s, schedule->n[s] + 1, r.compute[s]);
+    r.toll[s] = ms_toll_new(p, s, schedule->n[s] + 1, r.at.compute[s]);
     r.tolls |= r.toll[s] != NULL;
   }
   int sms[MS_RIVALS];
@@ -367,7 +280,7 @@ MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsPiece
   MsTime end = 0;
   int stages = ms_steps_overlap(scenario) ? 1 : layout->pp; /* steps that overlap follow one another at the span of some
                                                                stage, and that of the first begins with the step */
-  for (int s = 0; s < stages; s++) end = MAX(end, MAX(r.compute[s], r.tip[s]));
+  for (int s = 0; s < stages; s++) end = MAX(end, MAX(r.at.compute[s], r.at.tip[s]));
   close_tables(&r);
   return end;
 }

@@ -1,0 +1,106 @@
+/* src/bound/stages.c - what stages wait for and hand on. */
+#include "bound/stages.h"
+
+#define NEVER MS_NEVER
+
+static void fill(MsTime *a, size_t n, MsTime value) {
+  for (size_t i = 0; i < n; i++) a[i] = value;
+}
+
+MsStages ms_stages_new(const MsProgram *p, const MsSchedule *schedule) {
+  MsStages s = {.p = p, .walk = ms_slot_walk_new(schedule, MS_ALL_STAGES, p->scenario->options.ep_overlap)};
+  size_t n = (size_t)schedule->stages, tensors = (size_t)ms_slot_walk_tensors(s.walk);
+  s.all = g_new(MsTime, 6 * n + tensors);
+  s.compute = s.all, s.host = s.compute + n, s.stream_f = s.host + n, s.stream_b = s.stream_f + n;
+  s.tip = s.stream_b + n, s.send = s.tip + n, s.made = s.send + n;
+  fill(s.compute, 4 * n, 0), fill(s.tip, 2 * n, NEVER);
+  return s;
+}
+
+void ms_stages_send_messages(MsStages *s) {
+  s->message = ms_time_of(s->p->p2p.time_s);
+  s->message_launch = ms_time_of(s->p->p2p_op.kernels * s->p->scenario->hardware->kernel_launch_s);
+  s->sync = ms_time_of(s->p->scenario->hardware->sync_s);
+}
+
+void ms_stages_clear(MsStages *s) {
+  ms_slot_walk_free(s->walk);
+  g_free(s->all);
+}
+
+static MsTime input_of(const MsStages *s, const MsSlotPass *pass) { return pass->in < 0 ? NEVER : s->made[pass->in]; }
+
+/* A blocking exchange ends in a device synchronisation. Weight gradients wait for their own input gradients. */
+MsTime ms_stages_entry(MsStages *s, const MsSlotPass *pass, MsTime sent) {
+  MsTime input = input_of(s, pass), entry = input;
+  int stage = pass->stage;
+  if (pass->kind == MS_SLOT_W) return input;
+  if (input == NEVER) entry = s->tip[stage];
+  else if (s->p->p2p_blocks && pass->comes) {
+    MsTime issued = s->host[stage] + s->sync;
+    entry = s->sync > 0 ? MAX(issued, input) : input;
+    s->host[stage] = MAX(issued, input);
+  }
+  return MAX(entry, sent);
+}
+
+MsTime ms_stages_take_send(MsStages *s, int stage) {
+  MsTime send = s->send[stage];
+  s->send[stage] = NEVER;
+  return send;
+}
+
+static MsTime send(MsStages *s, const MsSlotPass *pass, MsTime tip) {
+  int stage = pass->stage;
+  MsTime *stream = pass->kind == MS_SLOT_F ? &s->stream_f[stage] : &s->stream_b[stage];
+  s->host[stage] += s->message_launch;
+  tip = MAX(tip, *stream);
+  if (s->message_launch > 0) tip = MAX(tip, s->host[stage]);
+  *stream = tip += s->message;
+  if (s->p->p2p_blocks) s->send[stage] = tip;
+  return tip;
+}
+
+void ms_stages_hand_on(MsStages *s, const MsSlotPass *pass, MsTime tip) {
+  if (pass->kept >= 0) s->made[pass->kept] = tip;
+  if (pass->out >= 0) s->made[pass->out] = pass->goes ? send(s, pass, tip) : tip;
+}
+
+/* Its input; nobody waits for weight gradients. */
+MsTime ms_stages_passed_on(const MsStages *s, const MsSlotPass *pass, MsTime before) {
+  MsTime input = pass->kind == MS_SLOT_W ? NEVER : input_of(s, pass);
+  return input != NEVER ? input : before;
+}
+
+/* --- the step's own rows --- */
+
+MsRowTimes ms_row_times(int rows) { return (MsRowTimes){.end = g_new0(MsTime, MAX(rows, 1))}; }
+
+void ms_row_run(MsRowTimes *rows, const MsCosted *c, int i, MsTime start) {
+  const MsOp *op = &c->list->op[i];
+  start = MAX(start, rows->stream[op->stream]);
+  if (c->launch[i] > 0) {
+    rows->host += c->launch[i];
+    start = MAX(start, rows->host);
+  }
+  rows->end[i] = rows->stream[op->stream] = start + c->duration[i];
+  if (op->flags & MS_OPF_SYNC) rows->host = MAX(rows->host, rows->end[i]);
+}
+
+MsTime ms_row_waits(const MsRowTimes *rows, const MsOp *op, int from, MsTime none) {
+  MsTime start = NEVER;
+  gboolean any = FALSE;
+  for (int j = 0; j < 3; j++)
+    if (op->wait[j] >= from) start = MAX(start, rows->end[op->wait[j]]), any = TRUE;
+  return any ? start : none;
+}
+
+MsRowTimes ms_stages_before(MsStages *s, int stage) {
+  const MsCostedStep *step = &s->p->step[stage];
+  const MsOpList *before = step->before.list;
+  MsRowTimes rows = ms_row_times(MAX(before->n, step->gather.list->n));
+  for (int i = 0; i < before->n; i++) ms_row_run(&rows, &step->before, i, ms_row_waits(&rows, &before->op[i], 0, 0));
+  if (before->n > 0) s->tip[stage] = rows.end[before->tip];
+  s->compute[stage] = rows.stream[MS_STREAM_COMPUTE];
+  return rows;
+}

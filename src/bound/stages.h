@@ -1,0 +1,38 @@
+/* bound/stages.h - the stages of a pipeline while slots run as tables of lags (bound/lags.h): when their compute
+ * streams, hosts and messages are free, and what they hand to each other. The relaxed bound and `fast` go through a
+ * schedule with it; what a slot does to its stage is theirs. */
+#ifndef MS_BOUND_STAGES_H
+#define MS_BOUND_STAGES_H
+
+#include "bound/lags.h"
+
+typedef struct {
+  const MsProgram *p;
+  MsSlotWalk *walk;
+  MsTime *made;                               /* [tensors of the walk] when it is there */
+  MsTime *compute, *host, *tip;               /* [stages] free from then on; end of the chain of the last slot */
+  MsTime *send, *stream_f, *stream_b;         /* [stages] last blocking send; streams of activations, gradients */
+  MsTime message, message_launch, sync, *all; /* `all` owns the tables */
+} MsStages;
+/* Messages take no time until ms_stages_send_messages. */
+MsStages ms_stages_new(const MsProgram *program, const MsSchedule *schedule);
+void ms_stages_send_messages(MsStages *stages);
+void ms_stages_clear(MsStages *stages);
+/* From when the rows of a pass may run; MS_NEVER: they wait for nothing. `sent`: the last blocking send. */
+MsTime ms_stages_entry(MsStages *stages, const MsSlotPass *pass, MsTime sent);
+MsTime ms_stages_take_send(MsStages *stages, int stage);
+void ms_stages_hand_on(MsStages *stages, const MsSlotPass *pass, MsTime tip);
+/* What an empty virtual stage hands on. `before`: the end of the chain of the slot before. */
+MsTime ms_stages_passed_on(const MsStages *stages, const MsSlotPass *pass, MsTime before);
+
+typedef struct { /* rows of one list on one stage, with times instead of lags */
+  MsTime *end, stream[MS_N_STREAMS], host;
+} MsRowTimes;
+MsRowTimes ms_row_times(int rows); /* all at 0; `end` is owned */
+void ms_row_run(MsRowTimes *rows, const MsCosted *list, int i, MsTime start);
+/* Latest of what row i waits for among rows from `from` on; `none` when it waits for no row. */
+MsTime ms_row_waits(const MsRowTimes *rows, const MsOp *op, int from, MsTime none);
+/* Rows in front of the first slot of a stage. The row times, which have them, go on with the parameter gathers. */
+MsRowTimes ms_stages_before(MsStages *stages, int stage);
+
+#endif
