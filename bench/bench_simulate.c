@@ -128,20 +128,13 @@ static void whole_step(const char *name) {
 }
 
 /* --- the planner ----------------------------------------------------------------------------------------------- */
-static const char wide[] = "{\"schema\": 1, \"name\": \"bounds\", \"model\": \"deepseek-v3\", \"hardware\": "
-                           "\"gb200-nvl72\", \"gpus\": 1024, \"training\": {\"seq_length\": 4096, "
-                           "\"global_batch_size\": 8192, \"precision\": \"mxfp8\", \"routing\": \"balanced\", "
-                           "\"micro_batch_size\": \"auto\"}, \"layout\": {\"cp\": 1}, "
-                           "\"options\": {\"sequence_parallel\": null, \"dispatcher\": \"hybridep\", \"ep_overlap\": "
-                           "false, \"delay_wgrad\": false, \"overlap_grad_reduce\": true, "
-                           "\"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": \"auto\", "
-                           "\"offload_modules\": [], \"optimizer_offload_fraction\": 0, "
-                           "\"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", "
-                           "\"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", "
-                           "\"exp_avg_dtype\": \"bf16\", \"exp_avg_sq_dtype\": \"bf16\", \"fp8_param_gather\": true, "
-                           "\"cross_entropy_fusion\": true}, "
-                           "\"plan\": {\"max_memory_fraction\": 0.01}}"; /* nothing fits: every layout that obeys the
-                                                                            rules is bounded, none is simulated */
+static const char wide[] =
+    "{\"schema\": 1, \"name\": \"bounds\", \"model\": \"deepseek-v3\", \"hardware\": \"gb200-nvl72\", \"gpus\": 1024, "
+    "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 8192, \"precision\": \"mxfp8\", \"micro_batch_size\": "
+    "\"auto\"}, \"layout\": {\"cp\": 1}, \"options\": {\"dispatcher\": \"hybridep\", \"recompute\": \"auto\", "
+    "\"exp_avg_dtype\": \"bf16\", \"exp_avg_sq_dtype\": \"bf16\", \"fp8_param_gather\": true}, \"plan\": "
+    "{\"max_memory_fraction\": 0.01}}"; /* nothing fits: every layout that obeys the
+rules is bounded, none is simulated */
 
 static void bounds(void) {
   GError *error = NULL;

@@ -230,7 +230,7 @@ static void set_nothing(const MsField *field, void *object) {
   case MS_T_F64: *AT(double, object, field) = nullable ? NAN : 0; break;
   case MS_T_BOOL: *AT(gboolean, object, field) = nullable ? -1 : FALSE; break;
   case MS_T_STRING: *AT(char *, object, field) = NULL; break;
-  case MS_T_ENUM: *AT(int, object, field) = 0; break;
+  case MS_T_ENUM: *AT(int, object, field) = nullable ? -1 : 0; break;
   case MS_T_WORDS: *AT(guint32, object, field) = 0; break;
   case MS_T_OBJECT: ms_fields_defaults(field->sub, AT(void, object, field)); break;
   case MS_T_FREE: *AT(JsonNode *, object, field) = NULL; break;
@@ -321,6 +321,11 @@ static void write_bool(const char *key, gboolean value, MsJsonOut *out) {
   else ms_json_out_bool(out, key, value);
 }
 
+static void write_enum(const MsField *field, const char *key, int index, MsJsonOut *out) {
+  if (index < 0) ms_json_out_null(out, key);
+  else ms_json_out_string(out, key, field->words[index]);
+}
+
 static void write_field(const MsField *field, const void *object, const char *key, gboolean all, MsJsonOut *out) {
   const void *member = AT(const void, object, field);
   switch (field->type) {
@@ -328,7 +333,7 @@ static void write_field(const MsField *field, const void *object, const char *ke
   case MS_T_F64: ms_json_out_double(out, key, *(const double *)member); break;
   case MS_T_BOOL: write_bool(key, *(const gboolean *)member, out); break;
   case MS_T_STRING: ms_json_out_string(out, key, *(char *const *)member); break;
-  case MS_T_ENUM: ms_json_out_string(out, key, field->words[*(const int *)member]); break;
+  case MS_T_ENUM: write_enum(field, key, *(const int *)member, out); break;
   case MS_T_WORDS: write_words(field, key, *(const guint32 *)member, out); break;
   case MS_T_OBJECT: write_object(field, key, member, all, out); break;
   case MS_T_FREE: ms_json_out_node(out, key, *(JsonNode *const *)member); break;
@@ -428,6 +433,7 @@ static char *range_text(const MsField *field) {
 static const char *default_column(const MsField *field) {
   if (field->flags & MS_REQUIRED) return "required";
   if (field->fallback) return field->fallback;
+  if (field->type == MS_T_OBJECT && !(field->flags & MS_NULLABLE) && field->offset != MS_NO_OFFSET) return "{}";
   return field->flags & MS_NULLABLE ? "null" : "-";
 }
 

@@ -23,7 +23,7 @@ typedef enum {
 enum {
   MS_REQUIRED = 1, /* an error when missing */
   MS_NULLABLE = 2, /* JSON null accepted; it means the default of the row or, without one: NaN for F64, NULL for STRING,
-                      MS_NULL_INT for INT, -1 for BOOL, the defaults of the sub-table for OBJECT */
+                      MS_NULL_INT for INT, -1 for BOOL and ENUM, the defaults of the sub-table for OBJECT */
   MS_OPEN = 4,     /* a plan request may leave it open: list, "auto" or {"from","to"} */
 };
 #define MS_NULL_INT  G_MININT

@@ -217,22 +217,6 @@ static JsonObject *close_object(Reader *r, const MsFieldTable *table, JsonObject
   return result;
 }
 
-/* What even a request must say: required rows without a default. `json` may be NULL. */
-static gboolean check_required(const MsJson *doc, const MsFieldTable *table, JsonObject *json, const char *path,
-                               GError **error) {
-  gboolean ok = TRUE;
-  for (const MsField *field = table->fields; ok && field->key; field++) {
-    JsonNode *node = json ? json_object_get_member(json, field->key) : NULL;
-    char *full = *path ? g_strconcat(path, ".", field->key, NULL) : g_strdup(field->key);
-    if (field->type == MS_T_OBJECT && (!node || JSON_NODE_HOLDS_OBJECT(node)))
-      ok = check_required(doc, field->sub, node ? json_node_get_object(node) : NULL, full, error);
-    else if (!node && (field->flags & MS_REQUIRED) && !(field->flags & MS_NULLABLE) && !field->fallback)
-      ok = ms_json_error(doc, full, error, "required key is missing");
-    g_free(full);
-  }
-  return ok;
-}
-
 static gboolean read_plan(Reader *r, JsonObject *json) {
   JsonNode *node = json_object_get_member(json, "plan");
   if (!node) return TRUE;
@@ -245,10 +229,9 @@ static gboolean read_request(Reader *r, JsonObject *json) {
   JsonObject *rest = ms_object_without(json, "plan");
   JsonObject *closed = close_object(r, &ms_scenario_table, rest, "");
   if (closed) r->request->base = ms_scenario_from_object(r->doc, closed, FALSE, r->error);
-  gboolean ok = r->request->base && check_required(r->doc, &ms_scenario_table, rest, "", r->error);
   if (closed) json_object_unref(closed);
   json_object_unref(rest);
-  return ok;
+  return r->request->base != NULL;
 }
 
 static MsRequest *from_object(const MsJson *doc, JsonObject *json, GError **error) {

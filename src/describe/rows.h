@@ -49,7 +49,7 @@ JsonObject *ms_object_without(JsonObject *object, const char *key);
 char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc, const char *path, GError **error);
 
 struct MsScenario;
-/* A scenario from an object of `doc`, or from a changed copy of it; required keys are checked when `whole`. */
-struct MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean whole, GError **error);
+/* A scenario from an object of `doc`, or from a changed copy of it; `closed`: the layout is no longer open. */
+struct MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean closed, GError **error);
 
 #endif

@@ -8,16 +8,16 @@
 #include <string.h>
 
 /* --- training, layout, options, measured
- * ------------------------------------------------------------------------------- A required row with a
- * default is required in a scenario only: a plan request may leave it out. */
+ * ------------------------------------------------------------------------------- What is left out is Megatron-Core's
+ * default, or what its performance recipes all set (overlapped reduction and gather, fused kernels). */
 #define S MsTraining
 static const MsField training_fields[] = {
     MS_INT(S, seq_length, 1, 1 << 27, NULL, MS_REQUIRED, "tokens per sequence s"),
-    MS_INT(S, micro_batch_size, 1, 65536, "1", MS_REQUIRED | MS_OPEN, "sequences per microbatch b"),
+    MS_INT(S, micro_batch_size, 1, 65536, "1", MS_OPEN, "sequences per microbatch b"),
     MS_INT(S, global_batch_size, 1, 1 << 24, NULL, MS_REQUIRED, "sequences per step"),
-    MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_REQUIRED | MS_OPEN, "compute precision"),
+    MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_OPEN, "compute precision"),
     MS_ENUM(S, optimizer, ms_optimizer_words, "\"adam\"", 0, "optimizer"),
-    {MS_ROW(S, routing, MS_T_CUSTOM, "", "\"balanced\"", MS_REQUIRED,
+    {MS_ROW(S, routing, MS_T_CUSTOM, "", "\"balanced\"", 0,
             "balanced (forced), natural, or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or "
             "{\"capacity_factor\": x}, and "
             "more keys, see scenario.training.routing"),
@@ -60,7 +60,7 @@ const MsFieldTable ms_layout_table = {"scenario.layout", "how ranks share the mo
 
 #define S MsRecomputeSpec
 static const MsField recompute_fields[] = {
-    MS_ENUM(S, granularity, ms_recompute_words, "\"none\"", MS_REQUIRED | MS_OPEN, "what is recomputed"),
+    MS_ENUM(S, granularity, ms_recompute_words, "\"none\"", MS_OPEN, "what is recomputed"),
     MS_WORDS(S, modules, ms_recompute_module_words, "[]", MS_OPEN, "of selective recompute"),
     MS_ENUM(S, method, ms_recompute_method_words, "\"uniform\"", MS_OPEN, "of full recompute"),
     MS_INT(S, num_layers, 1, 10000, "1", MS_NULLABLE | MS_OPEN, "of full recompute"),
@@ -70,31 +70,31 @@ const MsFieldTable ms_recompute_table = {"scenario.options.recompute", "activati
 
 #define S                MsOptions
 #define SWITCH(k, fb, d) MS_BOOL(S, k, fb, MS_OPEN, d)
-#define KNOB(k, fb, d)   MS_BOOL(S, k, fb, MS_REQUIRED | MS_OPEN, d)
-#define DTYPE(k, fl, d)  MS_ENUM(S, k, ms_dtype_words, "\"fp32\"", (fl) | MS_OPEN, d)
+#define DTYPE(k, d)      MS_ENUM(S, k, ms_dtype_words, "\"fp32\"", MS_OPEN, d)
 static const MsField options_fields[] = {
-    MS_BOOL(S, sequence_parallel, NULL, MS_REQUIRED | MS_NULLABLE | MS_OPEN,
-            "sequence parallelism; null = when tp > 1"),
-    MS_ENUM(S, dispatcher, ms_dispatcher_words, "\"alltoall\"", MS_REQUIRED | MS_OPEN, "token dispatcher"),
-    KNOB(ep_overlap, "false", "expert communication beside another microbatch's compute"),
-    KNOB(delay_wgrad, "false", "weight gradients delayed behind expert communication"),
-    KNOB(overlap_grad_reduce, "true", "gradient reduction beside the backward pass"),
-    KNOB(overlap_param_gather, "true", "parameter gather beside the forward pass"),
-    KNOB(tp_comm_overlap, "false", "tensor-parallel communication beside GEMMs"),
-    MS_OBJECT(S, recompute, &ms_recompute_table, MS_REQUIRED | MS_OPEN, "activation recompute"),
-    MS_WORDS(S, offload_modules, ms_offload_module_words, "[]", MS_REQUIRED | MS_OPEN,
-             "activations that go to the host"),
-    MS_F64(S, optimizer_offload_fraction, "", 0, 1, "0", MS_REQUIRED | MS_OPEN, "share of the optimizer on the host"),
-    MS_WORDS(S, cuda_graph_scope, ms_cuda_graph_words, "[]", MS_REQUIRED | MS_OPEN, "what runs in captured graphs"),
-    KNOB(distributed_optimizer, "true", "optimizer state sharded over data-parallel ranks"),
-    MS_ENUM(S, fsdp, ms_fsdp_words, "\"none\"", MS_REQUIRED | MS_OPEN, "sharding of Megatron-FSDP"),
-    DTYPE(main_grads_dtype, MS_REQUIRED, "main gradients"),
-    DTYPE(grad_reduce_dtype, MS_REQUIRED, "gradients on the wire"),
-    DTYPE(exp_avg_dtype, MS_REQUIRED, "first moment"),
-    DTYPE(exp_avg_sq_dtype, MS_REQUIRED, "second moment"),
-    DTYPE(main_params_dtype, 0, "master weights"),
-    KNOB(fp8_param_gather, "false", "parameters kept and gathered in FP8"),
-    KNOB(cross_entropy_fusion, "true", "fused cross entropy"),
+    MS_BOOL(S, sequence_parallel, NULL, MS_NULLABLE | MS_OPEN, "sequence parallelism; null = when tp > 1"),
+    MS_ENUM(S, dispatcher, ms_dispatcher_words, NULL, MS_NULLABLE | MS_OPEN,
+            "token dispatcher; null = hybridep where the scale-up link joins several nodes and it exists, deepep where "
+            "it exists and ETP x EP is a power of two beyond one scale-up domain, up to 128; else, and in a plan "
+            "request, alltoall"),
+    SWITCH(ep_overlap, "false", "expert communication beside another microbatch's compute"),
+    SWITCH(delay_wgrad, "false", "weight gradients delayed behind expert communication"),
+    SWITCH(overlap_grad_reduce, "true", "gradient reduction beside the backward pass"),
+    SWITCH(overlap_param_gather, "true", "parameter gather beside the forward pass"),
+    SWITCH(tp_comm_overlap, "false", "tensor-parallel communication beside GEMMs"),
+    MS_OBJECT(S, recompute, &ms_recompute_table, MS_OPEN, "activation recompute"),
+    MS_WORDS(S, offload_modules, ms_offload_module_words, "[]", MS_OPEN, "activations that go to the host"),
+    MS_F64(S, optimizer_offload_fraction, "", 0, 1, "0", MS_OPEN, "share of the optimizer on the host"),
+    MS_WORDS(S, cuda_graph_scope, ms_cuda_graph_words, "[]", MS_OPEN, "what runs in captured graphs"),
+    SWITCH(distributed_optimizer, "true", "optimizer state sharded over data-parallel ranks"),
+    MS_ENUM(S, fsdp, ms_fsdp_words, "\"none\"", MS_OPEN, "sharding of Megatron-FSDP"),
+    DTYPE(main_grads_dtype, "main gradients"),
+    DTYPE(grad_reduce_dtype, "gradients on the wire"),
+    DTYPE(exp_avg_dtype, "first moment"),
+    DTYPE(exp_avg_sq_dtype, "second moment"),
+    DTYPE(main_params_dtype, "master weights"),
+    SWITCH(fp8_param_gather, "false", "parameters kept and gathered in FP8"),
+    SWITCH(cross_entropy_fusion, "true", "fused cross entropy"),
     MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", MS_OPEN,
             "attention kernels; unfused stores the scores; left out: those of the software stack"),
     MS_ENUM(S, transformer_impl, ms_impl_words, "\"transformer_engine\"", MS_OPEN, "implementation of layers"),
@@ -229,8 +229,8 @@ static void hardware_print(MsJsonOut *out, const char *key, const void *member) 
 
 #define S MsScenario
 static const MsField scenario_fields[] = {
-    MS_SCHEMA(MS_REQUIRED),
-    MS_STRING(S, name, MS_REQUIRED, "name of the run"),
+    MS_SCHEMA(0),
+    MS_STRING(S, name, 0, "name of the run, by default that of the file"),
     MS_STRING(S, software, MS_NULLABLE, "software stack and release that ran it"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
     {.key = "model",
@@ -251,8 +251,8 @@ static const MsField scenario_fields[] = {
      .doc = "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"},
     MS_INT(S, gpus, 1, 1 << 20, NULL, MS_REQUIRED | MS_OPEN, "devices W"),
     MS_OBJECT(S, training, &ms_training_table, MS_REQUIRED, "what is trained on how much"),
-    MS_OBJECT(S, layout, &ms_layout_table, MS_REQUIRED, "how ranks share the model"),
-    MS_OBJECT(S, options, &ms_options_table, MS_REQUIRED, "framework options"),
+    MS_OBJECT(S, layout, &ms_layout_table, 0, "how ranks share the model"),
+    MS_OBJECT(S, options, &ms_options_table, 0, "framework options"),
     {.key = "laws",
      .type = MS_T_CUSTOM,
      .unit = "",
@@ -269,32 +269,93 @@ const MsFieldTable ms_scenario_table = {"scenario", "one training run, scenarios
 /* --- loading
  * ---------------------------------------------------------------------------------------------------------
  */
+static JsonNode *stated(const MsScenario *scenario, const char *section, const char *key) {
+  JsonNode *node = scenario->stated ? json_object_get_member(scenario->stated, section) : NULL;
+  return node && JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_member(json_node_get_object(node), key) : NULL;
+}
+
+gboolean ms_scenario_states(const MsScenario *scenario, const char *section, const char *key) {
+  JsonNode *node = stated(scenario, section, key);
+  return node && !JSON_NODE_HOLDS_NULL(node);
+}
+
+static void add_default(const char *key, JsonNode *node, GString *out) {
+  MsJsonOut *value = ms_json_out_new(0);
+  ms_json_out_node(value, NULL, node);
+  g_autofree char *json = ms_json_out_take(value);
+  gboolean word = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
+  g_string_append_printf(out, "%s%s %s", out->len ? ", " : "", key, word ? json_node_get_string(node) : json);
+}
+
+/* The values of keys that the file leaves out: all of them, or those that are not the fixed default of their row. */
+static void add_defaults(const MsScenario *s, const char *section, const MsFieldTable *table, const void *object,
+                         gboolean all, GString *out) {
+  for (const MsField *field = table->fields; field->key; field++) {
+    const MsField one[] = {*field, {0}};
+    const MsFieldTable alone = {"", "", one};
+    if (ms_scenario_states(s, section, field->key)) continue;
+    MsJsonOut *written = ms_json_out_new(0);
+    ms_json_out_object(written, NULL);
+    ms_fields_write(&alone, object, all, written);
+    ms_json_out_end(written);
+    g_autoptr(JsonNode) root = ms_json_out_take_node(written);
+    JsonNode *node = json_object_get_member(json_node_get_object(root), field->key);
+    if (node && !JSON_NODE_HOLDS_NULL(node)) add_default(field->key, node, out);
+  }
+}
+
+char *ms_scenario_defaults(const MsScenario *scenario) {
+  GString *out = g_string_new(NULL);
+  if (scenario->stated) {
+    add_defaults(scenario, "training", &ms_training_table, &scenario->training, TRUE, out);
+    add_defaults(scenario, "options", &ms_options_table, &scenario->options, FALSE, out);
+  }
+  return g_string_free(out, FALSE);
+}
+
 /* Options that the file leaves out and the software stack has its own way with. */
-static void take_from_stack(MsScenario *scenario, JsonObject *json) {
-  JsonNode *node = json_object_get_member(json, "options");
-  JsonObject *options = node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
-  if (!options || !json_object_has_member(options, "attention_backend"))
+static void take_from_stack(MsScenario *scenario) {
+  if (!stated(scenario, "options", "attention_backend"))
     scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
-  if (!options || !json_object_has_member(options, "overlap_p2p_comm"))
+  if (!stated(scenario, "options", "overlap_p2p_comm"))
     scenario->options.overlap_p2p_comm = scenario->stack.overlap_p2p_comm;
 }
 
-MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean whole, GError **error) {
+/* As Megatron-Core advises: HybridEP on rack-scale links, DeepEP for experts beyond one scale-up domain, where it has
+ * a configuration for so many ranks. Where the layout is open, the dispatcher that takes every layout. */
+static MsDispatcher usual_dispatcher(const MsScenario *s) {
+  const MsHardware *hardware = s->hardware;
+  gint64 ranks = (gint64)s->layout.etp * s->layout.ep;
+  gboolean pads = s->training.routing.kind == MS_ROUTING_CAPACITY && s->training.routing.pad_to_capacity;
+  if (s->model->num_experts == 0 || ranks == 1) return MS_DISPATCH_ALLTOALL;
+  if (hardware->hybridep && hardware->nvlink_domain_gpus > hardware->gpus_per_node) return MS_DISPATCH_HYBRIDEP;
+  gboolean configured = ranks <= 128 && (ranks & (ranks - 1)) == 0 && !pads;
+  return hardware->deepep && configured && ranks > hardware->nvlink_domain_gpus ? MS_DISPATCH_DEEPEP
+                                                                                : MS_DISPATCH_ALLTOALL;
+}
+
+/* Takes what was loaded to what is predicted: every value that depends on others is settled, but for sequence
+ * parallelism, which follows a TP that the planner may still choose. */
+static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json, gboolean closed, GError **error) {
+  if (!ms_stack_find(scenario->software, &scenario->stack, error)) return FALSE;
+  scenario->stated = json_object_ref(json);
+  take_from_stack(scenario);
+  if ((int)scenario->options.dispatcher < 0)
+    scenario->options.dispatcher = closed ? usual_dispatcher(scenario) : MS_DISPATCH_ALLTOALL;
+  if (!scenario->name) scenario->name = ms_name_of_file(ms_json_filename(doc));
+  JsonNode *measured = json_object_get_member(json, "measured");
+  scenario->has_measured = measured && JSON_NODE_HOLDS_OBJECT(measured);
+  return TRUE;
+}
+
+MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean closed, GError **error) {
   MsScenario *scenario = g_new0(MsScenario, 1);
   ms_fields_defaults(&ms_scenario_table, scenario);
   scenario->file = g_strdup(ms_json_filename(doc));
   if (!ms_laws_load(&scenario->laws, error) ||
-      !ms_fields_load(&ms_scenario_table, doc, json, "", whole, scenario, error)) {
-    ms_scenario_free(scenario);
-    return NULL;
-  }
-  if (!ms_stack_find(scenario->software, &scenario->stack, error)) {
-    ms_scenario_free(scenario);
-    return NULL;
-  }
-  take_from_stack(scenario, json);
-  JsonNode *measured = json_object_get_member(json, "measured");
-  scenario->has_measured = measured && JSON_NODE_HOLDS_OBJECT(measured);
+      !ms_fields_load(&ms_scenario_table, doc, json, "", TRUE, scenario, error) ||
+      !finish(scenario, doc, json, closed, error))
+    g_clear_pointer(&scenario, ms_scenario_free);
   return scenario;
 }
 
@@ -336,6 +397,7 @@ MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share) {
   copy->file = g_strdup(from->file);
   ms_histogram_ref(copy->training.routing.histogram);
   copy->borrowed = share;
+  copy->stated = NULL;
   if (share) return copy;
   copy->model = from->model ? ms_model_copy(from->model) : NULL;
   copy->hardware = from->hardware ? ms_hardware_copy(from->hardware) : NULL;
@@ -357,6 +419,7 @@ void ms_scenario_free(MsScenario *scenario) {
   ms_fields_clear(&ms_scenario_table, scenario);
   ms_stack_clear(&scenario->stack);
   ms_histogram_unref(scenario->training.routing.histogram);
+  g_clear_pointer(&scenario->stated, json_object_unref);
   g_free(scenario->file);
   g_free(scenario);
 }

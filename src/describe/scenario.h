@@ -49,7 +49,7 @@ typedef struct {
 
 typedef struct {
   gboolean sequence_parallel; /* default: tp > 1 (-1 until the layout is resolved) */
-  MsDispatcher dispatcher;
+  MsDispatcher dispatcher;    /* never open after loading: describe/scenario.c has the default */
   gboolean ep_overlap, delay_wgrad, overlap_grad_reduce, overlap_param_gather, tp_comm_overlap;
   MsRecomputeSpec recompute;
   guint32 offload_modules;
@@ -118,7 +118,8 @@ typedef struct MsScenario {
   MsTraining training;
   MsLayoutSpec layout;
   MsOptions options;
-  gboolean borrowed; /* model, hardware and their JSON belong to another scenario */
+  gboolean borrowed;  /* model, hardware and their JSON belong to another scenario */
+  JsonObject *stated; /* what the file says; NULL in copies and in what was made by hand */
   gboolean has_measured;
   MsMeasured measured;
 } MsScenario;
@@ -131,6 +132,11 @@ MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error);
 /* Deep copy; with share = TRUE model and hardware are not copied but borrowed from `from`, which must outlive it. */
 MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share);
 void ms_scenario_free(MsScenario *scenario);
+/* Whether the file it was loaded from gives that key a value; `section` "training", "layout" or "options". */
+gboolean ms_scenario_states(const MsScenario *scenario, const char *section, const char *key);
+/* "precision bf16, dispatcher deepep": what the file leaves out of `training`, and the options left out whose value
+ * follows from something else than their row's default. Empty for what was not loaded. (transfer full) */
+char *ms_scenario_defaults(const MsScenario *scenario);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScenario, ms_scenario_free)
 /* The complete scenario as a file (every key written), into the current position of `out`. */
 void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *out);

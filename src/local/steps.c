@@ -124,22 +124,12 @@ char *ms_local_scenario_text(const MsLocalStep *s, const char *hardware, const c
   g_string_append_printf(out, ",\n  \"hardware\": %s,\n  \"gpus\": %d,\n", hardware, ms_local_ranks(s));
   g_string_append_printf(out,
                          "  \"training\": {\"seq_length\": %d, \"micro_batch_size\": %d, \"global_batch_size\": %d, "
-                         "\"precision\": \"bf16\", \"routing\": \"balanced\"},\n",
+                         "\"precision\": \"bf16\"},\n",
                          s->seq, s->micro_batch, s->micro_batch * s->microbatches * s->dp);
   g_string_append_printf(
       out, "  \"layout\": {\"tp\": %d, \"cp\": %d, \"pp\": %d, \"vpp\": %d, \"ep\": %d, \"schedule\": \"%s\"},\n",
       s->tp, s->cp, s->pp, s->vpp, s->ep, s->schedule);
-  g_string_append_printf(
-      out,
-      "  \"options\": {\"sequence_parallel\": %s, \"dispatcher\": \"alltoall\", \"ep_overlap\": false, "
-      "\"delay_wgrad\": false, \"overlap_grad_reduce\": false, \"overlap_param_gather\": false,\n"
-      "    \"tp_comm_overlap\": false, \"recompute\": {\"granularity\": \"none\"}, \"cuda_graph_scope\": [], "
-      "\"offload_modules\": [], \"optimizer_offload_fraction\": 0,\n"
-      "    \"distributed_optimizer\": true, \"fsdp\": \"none\", \"fp8_param_gather\": false, \"main_grads_dtype\": "
-      "\"fp32\",\n"
-      "    \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", "
-      "\"cross_entropy_fusion\": true}",
-      s->tp > 1 ? "true" : "false");
+  g_string_append(out, "  \"options\": {\"overlap_grad_reduce\": false, \"overlap_param_gather\": false}");
   if (measured) g_string_append_printf(out, ",\n  \"measured\": %s", measured);
   g_string_append(out, "\n}\n");
   return g_string_free(out, FALSE);

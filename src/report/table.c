@@ -295,6 +295,12 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
   return g_string_free(out, FALSE);
 }
 
+/* What the file leaves to defaults. */
+static void append_defaults(GString *out, const MsScenario *scenario) {
+  g_autofree char *defaults = ms_scenario_defaults(scenario);
+  if (*defaults) g_string_append_printf(out, "  by default   %s; the rest as `moesim schema` says\n", defaults);
+}
+
 /* --- all together ---------------------------------------------------------------------------------------------- */
 char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned flags) {
   GString *out = g_string_new(NULL);
@@ -302,6 +308,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned f
   heading(out, flags, r->name ? r->name : "scenario");
   g_string_append_printf(out, "   [%s, %" G_GUINT64_FORMAT " events]\n", ms_fidelity_words[r->fidelity], r->events);
   if (scenario) append_scenario(out, scenario);
+  if (scenario && explain) append_defaults(out, scenario);
   if (!r->feasible) {
     heading(out, flags, "  does not fit: ");
     g_string_append_printf(out, "%s\n", r->why_infeasible ? r->why_infeasible : "no reason given");

@@ -33,16 +33,8 @@ static const struct {
 
 static const char *const text =
     "{\"schema\": 1, \"name\": \"exec\", \"model\": {%s}, \"hardware\": \"h100-sxm\", \"gpus\": 1, \"training\": "
-    "{\"seq_length\": 32, \"micro_batch_size\": 1, "
-    "\"global_batch_size\": 8, \"precision\": \"bf16\", \"routing\": \"balanced\"}, \"layout\": {}, \"options\": "
-    "{\"sequence_parallel\": true, \"dispatcher\": \"alltoall\", "
-    "\"ep_overlap\": false, \"delay_wgrad\": false, \"overlap_grad_reduce\": false, \"overlap_param_gather\": false, "
-    "\"tp_comm_overlap\": false, \"recompute\": "
-    "{\"granularity\": \"none\"}, \"offload_modules\": [], \"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": "
-    "[], \"distributed_optimizer\": true, \"fsdp\": \"none\", "
-    "\"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", "
-    "\"exp_avg_sq_dtype\": \"fp32\", \"fp8_param_gather\": false, "
-    "\"cross_entropy_fusion\": true}}";
+    "{\"seq_length\": 32, \"micro_batch_size\": 1, \"global_batch_size\": 8}, \"layout\": {}, \"options\": "
+    "{\"sequence_parallel\": true, \"overlap_grad_reduce\": false, \"overlap_param_gather\": false}}";
 
 MsScenario *ms_test_exec_scenario(const char *model) {
   GError *error = NULL;

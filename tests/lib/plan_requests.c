@@ -127,36 +127,11 @@ const MsSmallRequest ms_small_requests[] = {
 const guint ms_n_small_requests = G_N_ELEMENTS(ms_small_requests);
 
 MsRequest *ms_small_request_gpus(const MsSmallRequest *r, const char *gpus) {
-  static const struct {
-    const char *key, *value;
-  } defaults[] = {{"dispatcher", "\"alltoall\""},
-                  {"sequence_parallel", "null"},
-                  {"recompute", "{\"granularity\": \"none\"}"},
-                  {"ep_overlap", "false"},
-                  {"delay_wgrad", "false"},
-                  {"overlap_grad_reduce", "true"},
-                  {"overlap_param_gather", "true"},
-                  {"tp_comm_overlap", "false"},
-                  {"offload_modules", "[]"},
-                  {"optimizer_offload_fraction", "0"},
-                  {"cuda_graph_scope", "[]"},
-                  {"distributed_optimizer", "true"},
-                  {"fsdp", "\"none\""},
-                  {"main_grads_dtype", "\"fp32\""},
-                  {"grad_reduce_dtype", "\"fp32\""},
-                  {"exp_avg_dtype", "\"fp32\""},
-                  {"exp_avg_sq_dtype", "\"fp32\""},
-                  {"fp8_param_gather", "false"}};
-  g_autoptr(GString) options = g_string_new(r->options);
-  for (guint i = 0; i < G_N_ELEMENTS(defaults); i++) {
-    g_autofree char *quoted = g_strdup_printf("\"%s\":", defaults[i].key);
-    if (!strstr(r->options, quoted)) g_string_append_printf(options, "%s %s, ", quoted, defaults[i].value);
-  }
   g_autofree char *text = g_strdup_printf(
       "{\"schema\": 1, \"name\": \"%s\", \"model\": %s, \"hardware\": \"%s\", \"gpus\": %s, \"training\": "
       "{\"seq_length\": %d, \"global_batch_size\": %d, "
-      "\"routing\": \"balanced\", %s}, \"layout\": {%s}, \"options\": {%s\"cross_entropy_fusion\": true}}",
-      r->name, r->model, r->hardware, gpus, r->seq, r->batch, r->training, r->layout, options->str);
+      "%s}, \"layout\": {%s}, \"options\": {%s\"cross_entropy_fusion\": true}}",
+      r->name, r->model, r->hardware, gpus, r->seq, r->batch, r->training, r->layout, r->options);
   GError *error = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "request", &error);
   MsRequest *request = doc ? ms_request_from_doc(doc, &error) : NULL;

@@ -5,20 +5,11 @@
 #include <string.h>
 
 MsScenario *ms_test_run(const char *model, int mtp, const char *hardware, int gpus) {
-  g_autofree char *text = g_strdup_printf("{\"schema\": 1, \"name\": \"test\", \"model\": \"%s\", \"hardware\": "
-                                          "\"%s\", \"gpus\": %d, \"training\": {\"seq_length\": 4096, "
-                                          "\"micro_batch_size\": 1, \"global_batch_size\": %d, \"precision\": "
-                                          "\"bf16\", \"routing\": \"balanced\"}, \"layout\": {}, \"options\": {"
-                                          "\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", \"ep_overlap\": "
-                                          "false, \"delay_wgrad\": false, \"overlap_grad_reduce\": false, "
-                                          "\"overlap_param_gather\": false, \"tp_comm_overlap\": false, \"recompute\": "
-                                          "{\"granularity\": \"none\"}, \"offload_modules\": [], "
-                                          "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], "
-                                          "\"distributed_optimizer\": true, \"fsdp\": \"none\", "
-                                          "\"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", "
-                                          "\"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", "
-                                          "\"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
-                                          model, hardware, gpus, gpus);
+  g_autofree char *text =
+      g_strdup_printf("{\"schema\": 1, \"name\": \"test\", \"model\": \"%s\", \"hardware\": \"%s\", \"gpus\": %d, "
+                      "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": %d}, "
+                      "\"layout\": {}, \"options\": {\"overlap_grad_reduce\": false, \"overlap_param_gather\": false}}",
+                      model, hardware, gpus, gpus);
   GError *error = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "test", &error);
   MsScenario *scenario = doc ? ms_scenario_from_doc(doc, &error) : NULL;

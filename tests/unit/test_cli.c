@@ -151,18 +151,10 @@ static void trace_and_timeline(void **state) {
 }
 
 /* --- plan ------------------------------------------------------------------------------------------------------ */
-static const char request[] = "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", "
-                              "\"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
-                              "{\"seq_length\": 4096, \"global_batch_size\": 64, \"micro_batch_size\": [1, 2], "
-                              "\"precision\": \"bf16\", \"routing\": \"balanced\"}, \"layout\": {\"cp\": 1}, "
-                              "\"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", "
-                              "\"ep_overlap\": false, \"delay_wgrad\": false, \"overlap_grad_reduce\": true, "
-                              "\"overlap_param_gather\": true, \"tp_comm_overlap\": false, \"recompute\": "
-                              "{\"granularity\": \"none\"}, \"offload_modules\": [], "
-                              "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": "
-                              "true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
-                              "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": "
-                              "\"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}";
+static const char request[] =
+    "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": "
+    "\"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 64, \"micro_batch_size\": "
+    "[1, 2]}, \"layout\": {\"cp\": 1}}";
 
 /* The request for two clusters. (transfer full) */
 static char *two_clusters(void) {

@@ -16,17 +16,9 @@ static char *program, *folder, *request;
 
 static const char request_text[] = /* a few hundred layouts, some seconds of work without pruning */
     "{\"schema\": 1, \"name\": \"ranks\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 16}, \"hardware\": "
-    "\"h100-sxm\", \"gpus\": 8, \"training\": "
-    "{\"seq_length\": 4096, \"global_batch_size\": 64, \"routing\": \"balanced\", \"micro_batch_size\": [1, 2], "
-    "\"precision\": \"bf16\"}, \"layout\": {\"tp\": [1, 2, 4], "
-    "\"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2]}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": "
-    "\"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, "
-    "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": \"auto\", \"recompute\": "
-    "\"auto\", \"offload_modules\": [], "
-    "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": true, \"fsdp\": \"none\", "
-    "\"main_grads_dtype\": \"fp32\", "
-    "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": \"fp32\", "
-    "\"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}";
+    "\"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 64, \"micro_batch_size\": "
+    "[1, 2]}, \"layout\": {\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2]}, \"options\": "
+    "{\"tp_comm_overlap\": \"auto\", \"recompute\": \"auto\"}}";
 
 static GSubprocess *start(const char *ranks, const char *const *more) {
   GPtrArray *argv = g_ptr_array_new();

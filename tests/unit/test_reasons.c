@@ -11,19 +11,11 @@
 /* Mixtral shortened to 8 layers on 16 H100, whose memory is cut so that recomputation pays; `hardware` and the open
  * keys come in from the test. */
 static char *request_text(const char *hardware, const char *layout, const char *recompute) {
-  return g_strdup_printf("{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": "
-                         "8}, \"hardware\": %s, \"gpus\": 16, "
-                         "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": "
-                         "64, \"precision\": \"bf16\", \"routing\": \"balanced\"}, "
-                         "\"layout\": {%s}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", "
-                         "\"ep_overlap\": false, \"delay_wgrad\": false, "
-                         "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": false, "
-                         "\"recompute\": %s, \"offload_modules\": [], "
-                         "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": "
-                         "true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
-                         "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": "
-                         "\"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
-                         hardware, layout, recompute);
+  return g_strdup_printf(
+      "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": 8}, \"hardware\": "
+      "%s, \"gpus\": 16, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": "
+      "64}, \"layout\": {%s}, \"options\": {\"recompute\": %s}}",
+      hardware, layout, recompute);
 }
 
 #define SIZES "\"tp\": [1, 2, 4, 8], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], \"etp\": 1"

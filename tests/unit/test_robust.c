@@ -10,21 +10,11 @@
 
 static MsRequest *request_of(const char *layout, const char *routing) {
   GError *error = NULL;
-  g_autofree char *text =
-      g_strdup_printf("{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": "
-                      "8}, \"hardware\": \"h100-sxm\", \"gpus\": 16, "
-                      "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": 64, "
-                      "\"precision\": \"bf16\", \"routing\": %s}, "
-                      "\"layout\": {%s}, \"options\": {\"sequence_parallel\": null, \"dispatcher\": \"alltoall\", "
-                      "\"ep_overlap\": false, \"delay_wgrad\": false, "
-                      "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, \"tp_comm_overlap\": false, "
-                      "\"recompute\": {\"granularity\": \"none\"}, "
-                      "\"offload_modules\": [], \"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], "
-                      "\"distributed_optimizer\": true, \"fsdp\": \"none\", "
-                      "\"main_grads_dtype\": \"fp32\", \"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", "
-                      "\"exp_avg_sq_dtype\": \"fp32\", "
-                      "\"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
-                      routing, layout);
+  g_autofree char *text = g_strdup_printf(
+      "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": 8}, \"hardware\": "
+      "\"h100-sxm\", \"gpus\": 16, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, "
+      "\"global_batch_size\": 64, \"precision\": \"bf16\", \"routing\": %s}, \"layout\": {%s}}",
+      routing, layout);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "request", &error);
   MsRequest *request = doc ? ms_request_from_doc(doc, &error) : NULL;
   if (!request) fail_msg("%s", error->message);

@@ -95,12 +95,78 @@ static void mfu_of_sparse_attention_is_told(void **state) {
   }
 }
 
+/* --- what a file may leave out --------------------------------------------------------------------------------- */
+static MsScenario *smallest(const char *model, const char *hardware, int gpus, const char *more) {
+  GError *error = NULL;
+  g_autofree char *text =
+      g_strdup_printf("{\"model\": \"%s\", \"hardware\": \"%s\", \"gpus\": %d, \"training\": {\"seq_length\": 4096, "
+                      "\"global_batch_size\": %d}%s}",
+                      model, hardware, gpus, gpus, more);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "runs/small.json", &error);
+  MsScenario *s = doc ? ms_scenario_from_doc(doc, &error) : NULL;
+  if (!s) fail_msg("%s: %s", model, error->message);
+  assert_string_equal(s->name, "small");
+  return s;
+}
+
+/* Every shipped model runs from its name, a machine, GPUs, a sequence length and a batch, or does not fit and says so;
+ * and a file that spells out every default means the same. */
+static void five_keys_make_a_scenario(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) names = ms_data_names("models");
+  int fit = 0, too_large = 0;
+  for (guint i = 0; i + 1 < names->len; i++) {
+    g_autoptr(MsScenario) s = smallest(names->pdata[i], "b300-sxm", 64, "");
+    GError *error = NULL;
+    g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
+    if (!r) fail_msg("%s: %s", (char *)names->pdata[i], error->message);
+    fit += r->feasible, too_large += !r->feasible;
+    if (r->feasible) assert_true(r->step_time_s > 0);
+    else assert_non_null(strstr(r->why_infeasible, "GiB"));
+    MsJsonOut *out = ms_json_out_new(0);
+    ms_scenario_write(s, NULL, out);
+    g_autofree char *spelt = ms_json_out_take(out);
+    g_autoptr(MsJson) doc = ms_json_parse(spelt, -1, "whole.json", &error);
+    g_autoptr(MsScenario) whole = doc ? ms_scenario_from_doc(doc, &error) : NULL;
+    if (!whole) fail_msg("%s: %s", (char *)names->pdata[i], error->message);
+    g_autoptr(MsResult) again = ms_simulate(whole, MS_FIDELITY_FAST, NULL, &error);
+    assert_close(again->step_time_s, r->step_time_s, 0);
+  }
+  assert_true(fit >= 20 && too_large >= 5);
+}
+
+static void dispatcher_follows_machine_and_ep(void **state) {
+  (void)state;
+  static const struct {
+    const char *model, *hardware, *more;
+    MsDispatcher want;
+  } cases[] = {
+      {"qwen3-30b-a3b", "h100-sxm", "", MS_DISPATCH_ALLTOALL},
+      {"qwen3-30b-a3b", "h100-sxm", ", \"layout\": {\"ep\": 8}", MS_DISPATCH_ALLTOALL},
+      {"qwen3-30b-a3b", "h100-sxm", ", \"layout\": {\"ep\": 16}", MS_DISPATCH_DEEPEP},
+      {"qwen3-30b-a3b", "h100-sxm", ", \"layout\": {\"ep\": 8, \"etp\": 2}", MS_DISPATCH_DEEPEP},
+      {"qwen3-30b-a3b", "a100-sxm-80g", ", \"layout\": {\"ep\": 16}", MS_DISPATCH_ALLTOALL},
+      {"qwen3-30b-a3b", "gb200-nvl72", ", \"layout\": {\"ep\": 8}", MS_DISPATCH_HYBRIDEP},
+      {"llama3-8b", "gb200-nvl72", "", MS_DISPATCH_ALLTOALL},
+      {"qwen3-30b-a3b", "gb200-nvl72", ", \"layout\": {\"ep\": 8}, \"options\": {\"dispatcher\": \"alltoall\"}",
+       MS_DISPATCH_ALLTOALL},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = smallest(cases[i].model, cases[i].hardware, 64, cases[i].more);
+    if (s->options.dispatcher != cases[i].want)
+      fail_msg("%s%s: %s", cases[i].hardware, cases[i].more, ms_dispatcher_words[s->options.dispatcher]);
+    g_autofree char *defaults = ms_scenario_defaults(s);
+    assert_non_null(strstr(defaults, "precision bf16"));
+    g_autofree char *said = g_strconcat("dispatcher ", ms_dispatcher_words[cases[i].want], NULL);
+    assert_int_equal(strstr(defaults, said) != NULL, !strstr(cases[i].more, "options"));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(blockwise_is_mxfp8_on_blackwell),
-      cmocka_unit_test(faster_parts_are_never_slower),
-      cmocka_unit_test(weak_scaling_is_nearly_flat),
-      cmocka_unit_test(mfu_of_sparse_attention_is_told),
+      cmocka_unit_test(blockwise_is_mxfp8_on_blackwell), cmocka_unit_test(faster_parts_are_never_slower),
+      cmocka_unit_test(weak_scaling_is_nearly_flat),     cmocka_unit_test(mfu_of_sparse_attention_is_told),
+      cmocka_unit_test(five_keys_make_a_scenario),       cmocka_unit_test(dispatcher_follows_machine_and_ep),
   };
   return cmocka_run_group_tests_name("sanity", tests, NULL, NULL);
 }

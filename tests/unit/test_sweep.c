@@ -13,20 +13,12 @@
 #include <string.h>
 
 static char *request_text(const char *model, const char *hardware, const char *gpus) {
-  return g_strdup_printf("{\"schema\": 1, \"name\": \"small\", \"model\": %s, \"hardware\": %s, \"gpus\": %s, "
-                         "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": "
-                         "64, \"precision\": \"bf16\", \"routing\": \"balanced\"}, "
-                         "\"layout\": {\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], "
-                         "\"etp\": 1}, \"options\": {\"sequence_parallel\": null, "
-                         "\"dispatcher\": \"alltoall\", \"ep_overlap\": false, \"delay_wgrad\": false, "
-                         "\"overlap_grad_reduce\": true, \"overlap_param_gather\": true, "
-                         "\"tp_comm_overlap\": false, \"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": "
-                         "\"full\"}], \"offload_modules\": [], "
-                         "\"optimizer_offload_fraction\": 0, \"cuda_graph_scope\": [], \"distributed_optimizer\": "
-                         "true, \"fsdp\": \"none\", \"main_grads_dtype\": \"fp32\", "
-                         "\"grad_reduce_dtype\": \"fp32\", \"exp_avg_dtype\": \"fp32\", \"exp_avg_sq_dtype\": "
-                         "\"fp32\", \"fp8_param_gather\": false, \"cross_entropy_fusion\": true}}",
-                         model, hardware, gpus);
+  return g_strdup_printf(
+      "{\"schema\": 1, \"name\": \"small\", \"model\": %s, \"hardware\": %s, \"gpus\": %s, \"training\": "
+      "{\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": 64}, \"layout\": {\"tp\": [1, 2, "
+      "4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], \"etp\": 1}, \"options\": {\"recompute\": "
+      "[{\"granularity\": \"none\"}, {\"granularity\": \"full\"}]}}",
+      model, hardware, gpus);
 }
 
 #define MIXTRAL "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}"
