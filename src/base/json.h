@@ -37,6 +37,10 @@ gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path
 
 /* The known word nearest to `word` by edit distance, or NULL when none is near enough to help. (transfer none) */
 const char *ms_nearest(const char *word, const char *const *known);
+/* "did you mean ...?": every known word that contains this one ("fp8", "deepseek"), else the nearest, else those of its
+ * family ("llama9-1b"); NULL when nothing is like it. With `glosses`, one for each known word, several are explained.
+ * (transfer full) */
+char *ms_suggest(const char *word, const char *const *known, const char *const *glosses);
 
 /* --- writing --------------------------------------------------------------------------------------------------- */
 typedef struct MsJsonOut MsJsonOut;

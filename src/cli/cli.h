@@ -38,6 +38,9 @@ char *ms_cli_completion(
 int ms_cli_usage(const MsVerb *verb, const char *format, ...) G_GNUC_PRINTF(2, 3);
 /* Index of `text` in `words` (NULL-terminated); -1 after a message that names the nearest word. */
 int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const char *const *words);
+/* The value of an option that counts in `unit`, "8k" for tokens; NULL text leaves *count. FALSE after a usage message.
+ */
+gboolean ms_cli_count(const MsVerb *verb, const char *option, const char *text, const char *unit, int *count);
 /* NULL, or what is wrong with the value of --date. */
 const char *ms_cli_date(const char *date);
 /* What is wrong with the name of a picture, NULL: nothing (or no picture). */

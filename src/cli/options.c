@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/quantity.h"
 #include "cli/cli.h"
 
 int ms_cli_fail(GError *error) {
@@ -28,10 +29,20 @@ int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const ch
   for (int i = 0; words[i]; i++)
     if (strcmp(words[i], text) == 0) return i;
   g_autofree char *all = g_strjoinv(", ", (char **)words);
-  const char *near = ms_nearest(text, words);
-  if (near) ms_cli_usage(verb, "unknown %s '%s', did you mean '%s'? Known: %s", what, text, near, all);
-  else ms_cli_usage(verb, "unknown %s '%s'. Known: %s", what, text, all);
+  g_autofree char *suggestion = ms_suggest(text, words, NULL);
+  if (suggestion) ms_cli_usage(verb, "unknown %s \"%s\", %s Known: %s", what, text, suggestion, all);
+  else ms_cli_usage(verb, "unknown %s \"%s\". Known: %s", what, text, all);
   return -1;
+}
+
+gboolean ms_cli_count(const MsVerb *verb, const char *option, const char *text, const char *unit, int *count) {
+  g_autofree char *why = NULL;
+  double value;
+  if (!text) return TRUE;
+  if (!ms_quantity_parse(text, unit, TRUE, &value, &why)) return ms_cli_usage(verb, "%s: %s", option, why), FALSE;
+  if (value > G_MAXINT) return ms_cli_usage(verb, "%s %s: must be at most %d", option, text, G_MAXINT), FALSE;
+  *count = (int)value;
+  return TRUE;
 }
 
 const char *ms_cli_date(const char *date) {

@@ -15,6 +15,7 @@ typedef struct {
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, *time_limit, **without;
   gboolean explain, no_prune, branch, json, follow, front;
   char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
+  char *seq_text, *batch_text;                        /* of the two that follow, as given */
   int seq_length, global_batch_size;
   char *write_request; /* keep the request in this file, "-" is standard output, and plan nothing */
 } Options;
@@ -25,13 +26,13 @@ static MsAsk ask_of(const Options *o) {
 
 /* Of --model, --hardware, --gpus and what goes with them the first that is given, or NULL. */
 static const char *first_word(const Options *o) {
-  return o->model                               ? "--model"
-         : o->hardware                          ? "--hardware"
-         : o->gpus                              ? "--gpus"
-         : o->precision                         ? "--precision"
-         : o->seq_length != MS_ASK_UNSET        ? "--seq-length"
-         : o->global_batch_size != MS_ASK_UNSET ? "--global-batch-size"
-                                                : NULL;
+  return o->model        ? "--model"
+         : o->hardware   ? "--hardware"
+         : o->gpus       ? "--gpus"
+         : o->precision  ? "--precision"
+         : o->seq_text   ? "--seq-length"
+         : o->batch_text ? "--global-batch-size"
+                         : NULL;
 }
 
 /* What was found so far, as a line for a program that reads along; at most five a second. */
@@ -237,8 +238,8 @@ int ms_cli_plan(int argc, char **argv) {
        "without a request file: what to train; several separated by commas", "NAME"},
       {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.hardware, "on which machine; several separated by commas", "NAME"},
       {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.gpus, "on how many GPUs; several separated by commas", "N"},
-      {"seq-length", 's', 0, G_OPTION_ARG_INT, &o.seq_length, "tokens of a sequence (default 4096)", "N"},
-      {"global-batch-size", 'b', 0, G_OPTION_ARG_INT, &o.global_batch_size,
+      {"seq-length", 's', 0, G_OPTION_ARG_STRING, &o.seq_text, "tokens of a sequence, 8k is 8192 (default 4096)", "N"},
+      {"global-batch-size", 'b', 0, G_OPTION_ARG_STRING, &o.batch_text,
        "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU)", "N"},
       {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.precision, "default bf16; auto tries all that the machine has",
        "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
@@ -283,7 +284,9 @@ int ms_cli_plan(int argc, char **argv) {
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
-    status = check(verb, &o, argc - 1);
+    gboolean counts = ms_cli_count(verb, "--seq-length", o.seq_text, "tokens", &o.seq_length) &&
+                      ms_cli_count(verb, "--global-batch-size", o.batch_text, "", &o.global_batch_size);
+    status = counts ? check(verb, &o, argc - 1) : MS_ERROR_USAGE;
     if (o.around && !o.compare && !o.launch) o.compare = g_strdup(o.around);
     if (status == 0) status = o.write_request ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
@@ -291,5 +294,6 @@ int ms_cli_plan(int argc, char **argv) {
       g_free(o.resume), g_free(o.time_limit);
   g_strfreev(o.without);
   g_free(o.model), g_free(o.hardware), g_free(o.gpus), g_free(o.precision), g_free(o.around), g_free(o.write_request);
+  g_free(o.seq_text), g_free(o.batch_text);
   return status;
 }

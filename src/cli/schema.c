@@ -28,8 +28,9 @@ static const struct {
 static const char reference_head[] = "# Keys of every file\n\n"
                                      "Made by `make reference` from the field tables that the loaders use; a test "
                                      "compares. `moesim schema` prints the same in a terminal.\n"
-                                     "Units: `B` bytes, `Bps` bytes per second, `flops` FLOP per second, `s` seconds. "
-                                     "*required*: an error when missing.\n";
+                                     "Units: `B` bytes, `Bps` bytes per second, `flops` FLOP per second, `s` seconds; "
+                                     "`\"141GB\"`, `\"400Gb/s\"`, `\"989TFLOPS\"`, `\"8k\"` tokens and the like are "
+                                     "understood. *required*: an error when missing.\n";
 
 static void operators_markdown(GString *out) {
   g_string_append(out, "\n## operators\n\nKinds of rows in the operator list of a step, as `moesim show ops` prints "

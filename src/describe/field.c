@@ -2,6 +2,7 @@
 #include "describe/field.h"
 
 #include "base/err.h"
+#include "base/quantity.h"
 #include "base/text.h"
 #include "describe/enums.h"
 
@@ -46,14 +47,12 @@ static char *word_list(const char *const *words) {
   return all;
 }
 
-static gboolean unknown_word(const MsJson *doc, const char *word, const char *const *words, const char *path,
+static gboolean unknown_word(const MsField *field, const MsJson *doc, const char *word, const char *path,
                              GError **error) {
-  const char *near = ms_nearest(word, words);
-  if (near) return ms_json_error(doc, path, error, "unknown word \"%s\", did you mean \"%s\"?", word, near);
-  char *all = word_list(words);
-  ms_json_error(doc, path, error, "unknown word \"%s\", must be one of %s", word, all);
-  g_free(all);
-  return FALSE;
+  g_autofree char *suggestion = ms_suggest(word, field->words, ms_word_sentences(field->words));
+  if (suggestion) return ms_json_error(doc, path, error, "unknown word \"%s\", %s", word, suggestion);
+  g_autofree char *all = word_list(field->words);
+  return ms_json_error(doc, path, error, "unknown word \"%s\", must be one of %s", word, all);
 }
 
 static char *join_path(const char *path, const char *key) {
@@ -71,9 +70,9 @@ static const char **table_keys(const MsFieldTable *table) {
 static gboolean unknown_key(const MsFieldTable *table, const MsJson *doc, const char *path, const char *key,
                             GError **error) {
   const char **keys = table_keys(table);
-  const char *near = ms_nearest(key, keys);
+  g_autofree char *suggestion = ms_suggest(key, keys, NULL);
   char *full = join_path(path, key);
-  if (near) ms_json_error(doc, full, error, "unknown key, did you mean \"%s\"?", near);
+  if (suggestion) ms_json_error(doc, full, error, "unknown key, %s", suggestion);
   else ms_json_error(doc, full, error, "unknown key, `moesim schema` lists the keys of %s", table->name);
   g_free(full);
   g_free(keys);
@@ -93,26 +92,42 @@ static gboolean check_range(const MsField *field, const MsJson *doc, double valu
   char got[32], lo[32], hi[32];
   ms_double_text(field->lo, lo);
   ms_double_text(field->hi, hi);
-  return ms_json_error(doc, path, error, "is %s, must be in [%s, %s]%s%s", ms_double_text(value, got), lo, hi,
-                       field->unit && *field->unit ? " " : "", field->unit ? field->unit : "");
+  g_autofree char *meant = ms_quantity_meant(value, field->unit, field->lo, field->hi);
+  return ms_json_error(doc, path, error, "is %s, must be in [%s, %s]%s%s%s%s%s", ms_double_text(value, got), lo, hi,
+                       field->unit && *field->unit ? " " : "", field->unit ? field->unit : "", meant ? "; " : "",
+                       meant ? meant : "", meant ? " was probably meant" : "");
+}
+
+/* A number, or a text like "200GB/s" that is one in the field's unit. */
+static gboolean read_number(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, double *value,
+                            GError **error) {
+  gboolean whole = field->type == MS_T_INT;
+  const char *text = is_type(node, G_TYPE_STRING) ? json_node_get_string(node) : NULL;
+  if (text && ms_quantity_has_suffix(text)) {
+    g_autofree char *why = NULL;
+    return ms_quantity_parse(text, field->unit, whole, value, &why) || ms_json_error(doc, path, error, "%s", why);
+  }
+  if (whole ? !is_type(node, G_TYPE_INT64) : !is_number(node))
+    return wrong_type(doc, node, path, whole ? "an integer" : "a number", error);
+  *value = number(node);
+  return TRUE;
 }
 
 static gboolean set_int(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, int *member,
                         GError **error) {
-  if (!is_type(node, G_TYPE_INT64)) return wrong_type(doc, node, path, "an integer", error);
-  gint64 value = json_node_get_int(node);
-  if (!check_range(field, doc, (double)value, path, error)) return FALSE;
+  double value;
+  if (!read_number(field, doc, node, path, &value, error)) return FALSE;
+  if (!check_range(field, doc, value, path, error)) return FALSE;
   if (value <= G_MININT || value > G_MAXINT)
-    return ms_json_error(doc, path, error, "is %" G_GINT64_FORMAT ", must be within +-%d", value, G_MAXINT);
+    return ms_json_error(doc, path, error, "is %.0f, must be within +-%d", value, G_MAXINT);
   *member = (int)value;
   return TRUE;
 }
 
 static gboolean set_f64(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, double *member,
                         GError **error) {
-  if (!is_number(node)) return wrong_type(doc, node, path, "a number", error);
-  double value = number(node);
-  if (!check_range(field, doc, value, path, error)) return FALSE;
+  double value;
+  if (!read_number(field, doc, node, path, &value, error) || !check_range(field, doc, value, path, error)) return FALSE;
   *member = value;
   return TRUE;
 }
@@ -148,7 +163,7 @@ static int parse_word(const MsField *field, const MsJson *doc, JsonNode *node, c
   }
   const char *word = json_node_get_string(node);
   int index = word_index(word, field->words);
-  if (index < 0) unknown_word(doc, word, field->words, path, error);
+  if (index < 0) unknown_word(field, doc, word, path, error);
   return index;
 }
 

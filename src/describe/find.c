@@ -51,10 +51,10 @@ static char *unknown_name(const char *folder, const char *name) {
   const char *reason = model ? why_not_described(name) : NULL;
   if (reason) return g_strdup_printf("%s \"%s\" has %s, which this version does not describe", what, name, reason);
   GPtrArray *names = ms_data_names(folder);
-  const char *near = ms_nearest(name, (const char *const *)names->pdata);
-  char *text =
-      near ? g_strdup_printf("unknown %s \"%s\", did you mean \"%s\"?", what, name, near)
-           : g_strdup_printf("unknown %s \"%s\", must be the name of a file in %s/ or a path", what, name, folder);
+  g_autofree char *suggestion = ms_suggest(name, (const char *const *)names->pdata, NULL);
+  char *text = suggestion ? g_strdup_printf("unknown %s \"%s\", %s", what, name, suggestion)
+                          : g_strdup_printf("unknown %s \"%s\", must be the name of a file in %s/ or a path", what,
+                                            name, folder);
   g_ptr_array_free(names, TRUE);
   return text;
 }

@@ -13,37 +13,39 @@
 
 /* --- the machine
  * ----------------------------------------------------------------------------------------------------- */
-#define S                  MsHardware
-#define RATE(k, u, d)      MS_F64(S, k, u, 1, 1e19, NULL, MS_NULLABLE, d)
-#define OVERHEAD(k, fb, d) MS_F64(S, k, "s", 0, 1, fb, MS_NULLABLE, d)
-#define FACTOR(k, fb, d)   MS_F64(S, k, "", 0.01, 100, fb, MS_NULLABLE, d)
+#define S                       MsHardware
+#define NUMBER(k, u, lo, hi, d) MS_F64(S, k, u, lo, hi, NULL, MS_NULLABLE, d)
+#define FLOPS(k, d)             NUMBER(k, "flops", 1e9, 1e18, d)
+#define BPS(k, d)               NUMBER(k, "Bps", 1e6, 1e15, d)
+#define OVERHEAD(k, fb, d)      MS_F64(S, k, "s", 0, 1, fb, MS_NULLABLE, d)
+#define FACTOR(k, fb, d)        MS_F64(S, k, "", 0.01, 100, fb, MS_NULLABLE, d)
 static const MsField hardware_fields[] = {
     MS_SCHEMA(0),
     MS_STRING(S, name, 0, "name, by default that of the file"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
     MS_STRING(S, vendor, MS_NULLABLE, "who makes it"),
     MS_STRING(S, arch, MS_NULLABLE, "architecture or compute capability"),
-    RATE(peak_bf16_flops, "flops", "dense BF16 peak of one device"),
-    RATE(peak_fp16_flops, "flops", "dense FP16 peak"),
-    RATE(peak_fp8_flops, "flops", "dense FP8 peak"),
-    RATE(peak_mxfp8_flops, "flops", "dense MXFP8 peak"),
-    RATE(peak_nvfp4_flops, "flops", "dense NVFP4 peak"),
-    RATE(peak_fp32_flops, "flops", "FP32 peak of the vector units"),
+    FLOPS(peak_bf16_flops, "dense BF16 peak of one device"),
+    FLOPS(peak_fp16_flops, "dense FP16 peak"),
+    FLOPS(peak_fp8_flops, "dense FP8 peak"),
+    FLOPS(peak_mxfp8_flops, "dense MXFP8 peak"),
+    FLOPS(peak_nvfp4_flops, "dense NVFP4 peak"),
+    FLOPS(peak_fp32_flops, "FP32 peak of the vector units"),
     MS_WORDS(S, unsupported_precisions, ms_precision_words, "[]", 0, "precisions that the device cannot do"),
-    RATE(hbm_B, "B", "device memory"),
-    RATE(hbm_Bps, "Bps", "peak bandwidth of device memory"),
-    RATE(l2_B, "B", "last-level cache"),
+    NUMBER(hbm_B, "B", 1e6, 1e15, "device memory"),
+    BPS(hbm_Bps, "peak bandwidth of device memory"),
+    NUMBER(l2_B, "B", 1e3, 1e12, "last-level cache"),
     MS_INT(S, sm_count, 0, 1000000, "0", MS_NULLABLE, "SMs, compute units or cores; 0 = unknown"),
-    RATE(clock_Hz, "Hz", "boost clock"),
-    RATE(tdp_W, "W", "power limit"),
+    NUMBER(clock_Hz, "Hz", 1e7, 1e11, "boost clock"),
+    NUMBER(tdp_W, "W", 1, 1e5, "power limit"),
     MS_INT(S, gpus_per_node, 1, 65536, "8", 0, "devices under one operating system"),
     MS_INT(S, nvlink_domain_gpus, 0, 65536, "0", MS_NULLABLE, "devices joined by the scale-up link; 0 = gpus_per_node"),
     MS_STRING(S, scaleup, MS_NULLABLE, "name of the scale-up link"),
-    RATE(scaleup_Bps, "Bps", "scale-up link, per device and direction"),
-    RATE(nic_Bps, "Bps", "network, per device and direction"),
+    BPS(scaleup_Bps, "scale-up link, per device and direction"),
+    BPS(nic_Bps, "network, per device and direction"),
     MS_F64(S, fabric_oversubscription, "", 1, 1000, "1", MS_NULLABLE, "1 = full bisection"),
     MS_INT(S, gpus_per_rail_group, 0, 1 << 20, "0", MS_NULLABLE, "devices below one switch group; 0 = no limit"),
-    RATE(host_link_Bps, "Bps", "device to host, per direction"),
+    BPS(host_link_Bps, "device to host, per direction"),
     MS_INT(S, host_link_gpus, 1, 4096, "1", 0,
            "devices behind one such link (a PCIe switch): all copy at the same time and share it"),
     MS_BOOL(S, nvls, "false", 0, "reduction in the scale-up switch"),

@@ -81,6 +81,18 @@ static JsonNode *completed(const MsField *field, const void *object) {
   return ms_json_out_take_node(out);
 }
 
+static JsonNode *int_node(gint64 value) {
+  JsonNode *node = json_node_new(JSON_NODE_VALUE);
+  json_node_set_int(node, value);
+  return node;
+}
+
+/* A copy of the node; of "8k" the number that it is. */
+static JsonNode *as_number(const MsField *field, const void *object, JsonNode *node) {
+  if (field->type == MS_T_INT && !is_int(node)) return int_node(*(const int *)((const char *)object + field->offset));
+  return json_node_copy(node);
+}
+
 /* Checks one value; a node to keep, or NULL and *error. */
 static JsonNode *check_value(Reader *r, const MsField *field, JsonNode *node, const char *path) {
   const MsField one[] = {*field, {0}};
@@ -90,7 +102,7 @@ static JsonNode *check_value(Reader *r, const MsField *field, JsonNode *node, co
   ms_fields_defaults(&table, &scratch);
   JsonNode *kept = NULL;
   if (ms_field_set(field, r->doc, node, path, &scratch, r->error))
-    kept = field->type == MS_T_OBJECT ? completed(field, &scratch) : json_node_copy(node);
+    kept = field->type == MS_T_OBJECT ? completed(field, &scratch) : as_number(field, &scratch, node);
   ms_fields_clear(&table, &scratch);
   return kept;
 }
@@ -117,12 +129,6 @@ static gboolean add_list(Reader *r, MsOpenKey *key, JsonArray *array) {
     g_free(item);
   }
   return ok;
-}
-
-static JsonNode *int_node(gint64 value) {
-  JsonNode *node = json_node_new(JSON_NODE_VALUE);
-  json_node_set_int(node, value);
-  return node;
 }
 
 static gboolean expand_range(Reader *r, MsOpenKey *key, gint64 from, gint64 to) {

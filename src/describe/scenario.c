@@ -2,6 +2,7 @@
 #include "describe/scenario.h"
 
 #include "base/err.h"
+#include "describe/dispatcher.h"
 #include "describe/rows.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@
  * default, or what its performance recipes all set (overlapped reduction and gather, fused kernels). */
 #define S MsTraining
 static const MsField training_fields[] = {
-    MS_INT(S, seq_length, 1, 1 << 27, NULL, MS_REQUIRED, "tokens per sequence s"),
+    {MS_ROW(S, seq_length, MS_T_INT, "tokens", NULL, MS_REQUIRED, "tokens per sequence s; \"8k\" = 8192"), .lo = 1,
+     .hi = 1 << 27},
     MS_INT(S, micro_batch_size, 1, 65536, "1", MS_OPEN, "sequences per microbatch b"),
     MS_INT(S, global_batch_size, 1, 1 << 24, NULL, MS_REQUIRED, "sequences per step"),
     MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_OPEN, "compute precision"),
@@ -74,9 +76,9 @@ const MsFieldTable ms_recompute_table = {"scenario.options.recompute", "activati
 static const MsField options_fields[] = {
     MS_BOOL(S, sequence_parallel, NULL, MS_NULLABLE | MS_OPEN, "sequence parallelism; null = when tp > 1"),
     MS_ENUM(S, dispatcher, ms_dispatcher_words, NULL, MS_NULLABLE | MS_OPEN,
-            "token dispatcher; null = hybridep where the scale-up link joins several nodes and it exists, deepep where "
-            "it exists and ETP x EP is a power of two beyond one scale-up domain, up to 128; else, and in a plan "
-            "request, alltoall"),
+            "token dispatcher; null = hybridep where the machine has it and its scale-up link joins several nodes, "
+            "deepep where the machine has it and ETP x EP is a number of ranks that it knows, beyond one scale-up "
+            "domain; else, and in a plan request, alltoall"),
     SWITCH(ep_overlap, "false", "expert communication beside another microbatch's compute"),
     SWITCH(delay_wgrad, "false", "weight gradients delayed behind expert communication"),
     SWITCH(overlap_grad_reduce, "true", "gradient reduction beside the backward pass"),
@@ -321,17 +323,22 @@ static void take_from_stack(MsScenario *scenario) {
     scenario->options.overlap_p2p_comm = scenario->stack.overlap_p2p_comm;
 }
 
-/* As Megatron-Core advises: HybridEP on rack-scale links, DeepEP for experts beyond one scale-up domain, where it has
- * a configuration for so many ranks. Where the layout is open, the dispatcher that takes every layout. */
-static MsDispatcher usual_dispatcher(const MsScenario *s) {
-  const MsHardware *hardware = s->hardware;
+static gboolean can_use(const MsScenario *s, MsDispatcher dispatcher) {
+  const MsDispatcherRow *row = &ms_dispatchers[dispatcher];
   gint64 ranks = (gint64)s->layout.etp * s->layout.ep;
   gboolean pads = s->training.routing.kind == MS_ROUTING_CAPACITY && s->training.routing.pad_to_capacity;
-  if (s->model->num_experts == 0 || ranks == 1) return MS_DISPATCH_ALLTOALL;
-  if (hardware->hybridep && hardware->nvlink_domain_gpus > hardware->gpus_per_node) return MS_DISPATCH_HYBRIDEP;
-  gboolean configured = ranks <= 128 && (ranks & (ranks - 1)) == 0 && !pads;
-  return hardware->deepep && configured && ranks > hardware->nvlink_domain_gpus ? MS_DISPATCH_DEEPEP
-                                                                                : MS_DISPATCH_ALLTOALL;
+  return ms_dispatcher_exists(row, s->hardware) && ranks >= row->least_ranks && ms_dispatcher_takes(row, ranks) &&
+         (!pads || row->pads_to_capacity);
+}
+
+/* As Megatron-Core advises: HybridEP on rack-scale links, DeepEP for experts beyond one scale-up domain. */
+static MsDispatcher usual_dispatcher(const MsScenario *s) {
+  const MsHardware *hardware = s->hardware;
+  gboolean rack = hardware->nvlink_domain_gpus > hardware->gpus_per_node;
+  gboolean beyond = (gint64)s->layout.etp * s->layout.ep > hardware->nvlink_domain_gpus;
+  if (s->model->num_experts == 0) return MS_DISPATCH_ALLTOALL;
+  if (rack && can_use(s, MS_DISPATCH_HYBRIDEP)) return MS_DISPATCH_HYBRIDEP;
+  return beyond && can_use(s, MS_DISPATCH_DEEPEP) ? MS_DISPATCH_DEEPEP : MS_DISPATCH_ALLTOALL;
 }
 
 /* Takes what was loaded to what is predicted: every value that depends on others is settled, but for sequence

@@ -79,7 +79,7 @@ static void canonical_moe(MsScenario *s) {
   gboolean moe = s->model->num_experts > 0, shared = moe && s->model->moe_shared_expert_intermediate_size > 0;
   if (!moe) {
     s->training.routing = (MsRouting){.kind = MS_ROUTING_BALANCED};
-    ms_key_reset(s, "options.dispatcher");
+    o->dispatcher = MS_DISPATCH_ALLTOALL; /* of a dense model, the default */
     o->moe_router_fusion = o->moe_permute_fusion = TRUE;
     o->moe_router_padding_for_quantization = o->moe_paged_stash = o->fused_grouped_mlp = o->fp8_dispatch = FALSE;
     o->moe_expert_rank_capacity_factor = NAN;

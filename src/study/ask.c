@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/quantity.h"
 #include "plan/plan.h"
 #include "study/parts.h"
 
@@ -28,8 +29,12 @@ static gboolean wrong(GError **error, gboolean dashes, const char *key, const ch
 static gboolean read_gpus(const char *text, gboolean dashes, GArray *gpus, GError **error) {
   g_auto(GStrv) words = g_strsplit(text, ",", -1);
   for (int i = 0; words[i]; i++) {
-    gint64 value;
-    if (!g_ascii_string_to_signed(words[i], 10, 1, MOST_GPUS, &value, NULL))
+    g_autofree char *why = NULL;
+    double number = 0;
+    gboolean ok = ms_quantity_parse(words[i], "", TRUE, &number, &why);
+    if (!ok && ms_quantity_has_suffix(words[i])) return wrong(error, dashes, "gpus", ": %s", why);
+    gint64 value = ok && number <= MOST_GPUS ? (gint64)number : 0;
+    if (value < 1)
       return wrong(error, dashes, "gpus", " %s: give numbers from 1 to %d, separated by commas", text, MOST_GPUS);
     g_array_append_val(gpus, value);
   }
@@ -38,7 +43,9 @@ static gboolean read_gpus(const char *text, gboolean dashes, GArray *gpus, GErro
 
 static gboolean precision_known(const char *text, gboolean dashes, GError **error) {
   if (!text || !strcmp(text, "auto") || g_strv_contains(ms_precision_words, text)) return TRUE;
-  g_autofree char *words = g_strjoinv(", ", (char **)(gpointer)ms_precision_words);
+  g_autofree char *suggestion = ms_suggest(text, ms_precision_words, ms_word_sentences(ms_precision_words)),
+                  *words = g_strjoinv(", ", (char **)(gpointer)ms_precision_words);
+  if (suggestion) return wrong(error, dashes, "precision", " %s: %s", text, suggestion);
   return wrong(error, dashes, "precision", " %s: must be auto or one of %s", text, words);
 }
 

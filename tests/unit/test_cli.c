@@ -347,9 +347,10 @@ static void plan_table_shows_open_keys(void **state) {
   (void)state;
   g_autofree char *file = ms_cli_path("open.json");
   GString *text = g_string_new(request);
-  g_string_replace(text, "\"cuda_graph_scope\": []", "\"cuda_graph_scope\": [[], [\"attn\", \"mlp\"]]", 1);
-  g_string_replace(text, "\"overlap_grad_reduce\": true", "\"overlap_grad_reduce\": [true]", 1);
-  g_string_replace(text, "\"layout\": {\"cp\": 1}", "\"layout\": {\"cp\": 1, \"tp\": 1, \"pp\": 1, \"vpp\": 1}", 1);
+  g_string_replace(text, "\"layout\": {\"cp\": 1}",
+                   "\"layout\": {\"cp\": 1, \"tp\": 1, \"pp\": 1, \"vpp\": 1}, \"options\": {\"overlap_grad_reduce\": "
+                   "[true], \"cuda_graph_scope\": [[], [\"attn\", \"mlp\"]]}",
+                   1);
   g_string_replace(text, "\"micro_batch_size\": [1, 2]", "\"micro_batch_size\": 1", 1);
   assert_true(g_file_set_contents(file, text->str, -1, NULL));
   g_string_free(text, TRUE);

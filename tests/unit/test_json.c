@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/quantity.h"
 #include "base/stats.h"
 #include "base/text.h"
 #include "lib/data.h"
@@ -242,6 +243,96 @@ static void nearest(void **state) {
   g_free(huge);
 }
 
+static void assert_suggests(const char *word, const char *const *known, const char *want) {
+  g_autofree char *text = ms_suggest(word, known, NULL);
+  if (g_strcmp0(text, want) != 0) fail_msg("%s: %s, not %s", word, text ? text : "nothing", want ? want : "nothing");
+}
+
+static void suggestions(void **state) {
+  (void)state;
+  static const char *const models[] = {"deepseek-v2",   "deepseek-v3", "llama3-8b",       "llama3-70b",
+                                       "qwen3-30b-a3b", "qwen3-32b",   "qwen3-235b-a22b", NULL};
+  static const char *const words[] = {"bf16", "fp8-delayed", "mxfp8", NULL}, *const meanings[] = {"wide", "old", "new",
+                                                                                                  NULL};
+  assert_suggests("qwen3-30b", models, "did you mean \"qwen3-30b-a3b\"?");
+  assert_suggests("Qwen3_30B", models, "did you mean \"qwen3-30b-a3b\"?");
+  assert_suggests("deepseek", models, "did you mean \"deepseek-v2\" or \"deepseek-v3\"?");
+  assert_suggests("235b", models, "did you mean \"qwen3-235b-a22b\"?");
+  assert_suggests("lama3-8b", models, "did you mean \"llama3-8b\"?");
+  assert_suggests("llama4-maverick", models, "did you mean \"llama3-8b\" or \"llama3-70b\"?");
+  assert_suggests("mixtral", models, NULL);
+  assert_suggests("", models, NULL);
+  g_autofree char *explained = ms_suggest("fp8", words, meanings);
+  assert_string_equal(explained, "did you mean \"fp8-delayed\" (old) or \"mxfp8\" (new)?");
+  g_autofree char *huge = g_strnfill(100000, 'x');
+  assert_suggests(huge, models, NULL);
+}
+
+static void quantities(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *unit;
+    gboolean whole;
+    double want; /* NAN: refused */
+  } cases[] = {
+      {"200Gb/s", "Bps", FALSE, 25e9},
+      {"200 GB/s", "Bps", FALSE, 200e9},
+      {"3.35TB/s", "Bps", FALSE, 3.35e12},
+      {"1GiB/s", "Bps", FALSE, 1073741824},
+      {"400Gbps", "Bps", FALSE, 50e9},
+      {"200", "Bps", FALSE, 200},
+      {"200G", "Bps", FALSE, NAN},
+      {"25GB", "Bps", FALSE, NAN},
+      {"200gb/s", "Bps", FALSE, NAN},
+      {"141GB", "B", FALSE, 141e9},
+      {"80GiB", "B", FALSE, 80 * 0x1p30},
+      {"80Gb", "B", FALSE, NAN},
+      {"141GB", "GiB", FALSE, 141e9 / 0x1p30},
+      {"989.5TFLOPS", "flops", FALSE, 989.5e12},
+      {"2.25 PFLOP/s", "flops", FALSE, 2.25e15},
+      {"450TFLOP/s", "TFLOP/s", FALSE, 450},
+      {"5us", "s", FALSE, 5e-6},
+      {"2h", "s", FALSE, 7200},
+      {"30d", "s", FALSE, 2592000},
+      {"36h", "d", FALSE, 1.5},
+      {"1ks", "s", FALSE, 1000},
+      {"1kmin", "s", FALSE, NAN},
+      {"1.98GHz", "Hz", FALSE, 1.98e9},
+      {"0.7kW", "W", FALSE, 700},
+      {"8k", "tokens", TRUE, 8192},
+      {"1M", "tokens", TRUE, 1048576},
+      {"4Ki", "tokens", TRUE, 4096},
+      {"1.5k", "tokens", TRUE, 1536},
+      {"1.3k", "tokens", TRUE, NAN},
+      {"4Mi", "", TRUE, 4194304},
+      {"8k", "", TRUE, NAN},
+      {"15T", "", FALSE, 15e12},
+      {"8E", "", FALSE, 8e18},
+      {"8e2", "", TRUE, 800},
+      {"8e2k", "tokens", TRUE, 819200},
+      {"0x10", "", TRUE, NAN},
+      {"-5", "", TRUE, NAN},
+      {"", "", TRUE, NAN},
+      {"k", "tokens", TRUE, NAN},
+      {"inf", "", FALSE, NAN},
+      {"1e400", "", FALSE, NAN},
+      {"1e300EB", "B", FALSE, NAN},
+      {"5  us", "s", FALSE, NAN},
+      {"5 ", "s", FALSE, NAN},
+      {"5us ", "s", FALSE, NAN},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *why = NULL;
+    double value = 0;
+    gboolean ok = ms_quantity_parse(cases[i].text, cases[i].unit, cases[i].whole, &value, &why);
+    if (ok != !why || ok != isfinite(cases[i].want) || (ok && fabs(value - cases[i].want) > 1e-15 * cases[i].want))
+      fail_msg("\"%s\" in %s: %g, %s", cases[i].text, cases[i].unit, value, why ? why : "taken");
+  }
+  g_autofree char *rate = ms_quantity_meant(200, "Bps", 1e6, 1e15), *count = ms_quantity_meant(200, "", 1, 10);
+  assert_string_equal(rate, "\"200GB/s\" or \"200Gb/s\"");
+  assert_null(count);
+}
+
 static void human_text(void **state) {
   (void)state;
   char buf[MS_TEXT];
@@ -328,6 +419,8 @@ int main(void) {
       cmocka_unit_test(lines),
       cmocka_unit_test(messages_are_one_line),
       cmocka_unit_test(nearest),
+      cmocka_unit_test(suggestions),
+      cmocka_unit_test(quantities),
       cmocka_unit_test(human_text),
       cmocka_unit_test(tables),
       cmocka_unit_test(statistics),

@@ -145,6 +145,8 @@ static void dispatcher_follows_machine_and_ep(void **state) {
       {"qwen3-30b-a3b", "h100-sxm", ", \"layout\": {\"ep\": 8}", MS_DISPATCH_ALLTOALL},
       {"qwen3-30b-a3b", "h100-sxm", ", \"layout\": {\"ep\": 16}", MS_DISPATCH_DEEPEP},
       {"qwen3-30b-a3b", "h100-sxm", ", \"layout\": {\"ep\": 8, \"etp\": 2}", MS_DISPATCH_DEEPEP},
+      {"qwen3-30b-a3b", "h100-sxm", ", \"layout\": {\"ep\": 24}", MS_DISPATCH_DEEPEP},
+      {"qwen3-30b-a3b", "h100-sxm", ", \"layout\": {\"ep\": 40}", MS_DISPATCH_ALLTOALL},
       {"qwen3-30b-a3b", "a100-sxm-80g", ", \"layout\": {\"ep\": 16}", MS_DISPATCH_ALLTOALL},
       {"qwen3-30b-a3b", "gb200-nvl72", ", \"layout\": {\"ep\": 8}", MS_DISPATCH_HYBRIDEP},
       {"llama3-8b", "gb200-nvl72", "", MS_DISPATCH_ALLTOALL},

@@ -145,7 +145,7 @@ static void blame(void **state) {
   assert_int_equal(error->code, MS_ERROR_INPUT);
   assert_true(g_str_has_suffix(
       error->message,
-      "scenarios/study.json:2: axes[1].values[1]: training.seq_length: is -1, must be in [1, 134217728]"));
+      "scenarios/study.json:2: axes[1].values[1]: training.seq_length: is -1, must be in [1, 134217728] tokens"));
   g_clear_error(&error);
   g_autoptr(MsWhatifRun) run = run_of(RUN ", \"axes\": [{\"key\": \"model.num_attention_heads\", \"values\": [64, "
                                           "48]}, {\"key\": \"model.num_query_groups\", \"values\": [8, 32]}]");

@@ -1,2 +1,0 @@
-ARGS=( --num-layers 8
-python pretrain_gpt.py

@@ -1,2 +1,0 @@
-TP=${X:-1
-python pretrain_gpt.py

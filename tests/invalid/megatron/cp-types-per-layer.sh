@@ -1,1 +1,0 @@
-python pretrain_gpt.py --num-layers 8 --hidden-size 1024 --num-attention-heads 8 --micro-batch-size 1 --global-batch-size 8 --seq-length 2048 --max-position-embeddings 2048 --vocab-size 32000 --bf16 --context-parallel-size 2 --cp-comm-type p2p a2a

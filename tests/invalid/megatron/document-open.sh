@@ -1,2 +1,0 @@
-cat <<EOF
---num-layers 8

@@ -1,2 +1,0 @@
-# café
-python pretrain_gpt.py --num-layers 8

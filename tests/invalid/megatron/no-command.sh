@@ -1,2 +1,0 @@
-echo hello
-ls -l
