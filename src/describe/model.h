@@ -143,6 +143,12 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsModel, ms_model_free)
 gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GError **error);
 
 static inline gboolean ms_model_has_mla(const MsModel *m) { return m->multi_latent_attention.kv_lora_rank > 0; }
+/* Latent attention whose queries come straight from the layer's input: Megatron-LM's norm of queries and keys is then
+ * in the module of that projection, over the hidden width and behind the norm before the layer. */
+static inline gboolean ms_model_norms_query_input(const MsModel *m) {
+  return ms_model_has_mla(m) && m->qk_layernorm && m->multi_latent_attention.q_lora_rank == 0 &&
+         m->sparse_attention.indexer_topk == 0;
+}
 static inline gboolean ms_model_has_compressed_attention(const MsModel *m) {
   return m->compressed_attention.head_dim > 0;
 }

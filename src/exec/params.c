@@ -73,6 +73,7 @@ static void mla_params(Making *k) {
   gint64 h = k->m->hidden_size, n = k->m->num_attention_heads, dqk = a->qk_head_dim + a->qk_pos_emb_head_dim;
   if (a->q_lora_rank > 0)
     whole(k, "q down", a->q_lora_rank, h), norm(k, "q latent norm", "q latent norm bias", a->q_lora_rank);
+  else if (ms_model_norms_query_input(k->m)) norm(k, "q latent norm", "q latent norm bias", h);
   whole(k, "kv down", a->kv_lora_rank + a->qk_pos_emb_head_dim, h);
   norm(k, "kv latent norm", "kv latent norm bias", a->kv_lora_rank);
   by_rows(k, add(k, "q up", FALSE, FALSE), "q up", n * dqk, a->q_lora_rank > 0 ? a->q_lora_rank : h);

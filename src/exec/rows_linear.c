@@ -127,8 +127,8 @@ const Linear *ms_exec_linear(Exec *x, const MsOp *gemm, int turn) {
   for (guint i = 0; i < G_N_ELEMENTS(linears); i++) {
     const Linear *l = &linears[i];
     if (strcmp(l->name, gemm->name) != 0) continue;
-    if (strcmp(l->name, "q up") == 0 &&
-        x->model->multi_latent_attention.q_lora_rank == 0) { /* no latent: straight from the normed input */
+    if (strcmp(l->name, "q up") == 0 && x->model->multi_latent_attention.q_lora_rank == 0 &&
+        !ms_model_norms_query_input(x->model)) { /* no latent: straight from the normed input */
       static const Linear full = {
           .name = "q up", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed input", "q up out"), .weight = "q up"};
       return &full;
@@ -290,7 +290,12 @@ static const Norm norms[] = {
      "mtp final norm bias"},
 };
 
+/* Of a query without a latent. */
+static const Norm query_input_norm = {"q latent norm", NORM("normed input", "normed q latent"), "q latent norm",
+                                      "q latent norm bias"};
+
 static const Norm *norm_of(const Exec *x) {
+  if (strcmp(x->row->op->name, "q latent norm") == 0 && ms_model_norms_query_input(x->model)) return &query_input_norm;
   for (guint i = 0; i < G_N_ELEMENTS(norms); i++)
     if (strcmp(norms[i].name, x->row->op->name) == 0) return &norms[i];
   return NULL;

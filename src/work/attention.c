@@ -314,25 +314,28 @@ static void gqa_backward(MsBuild *b, const Widths *w) {
 
 typedef struct {
   MsLinear q_down, kv_down, q_up, kv_up;
-  gboolean low_rank_q;
+  gboolean low_rank_q, normed_q;
   double ql, kl, dr;
+  double q_in; /* what the query projection reads: the latent, or the layer's input itself */
 } Mla;
 
 static Mla mla_parts(const MsBuild *b, const Widths *w) {
   const MsMla *a = &b->model->multi_latent_attention;
   Mla p = {.low_rank_q = a->q_lora_rank > 0, .ql = a->q_lora_rank, .kl = a->kv_lora_rank, .dr = a->qk_pos_emb_head_dim};
   double dn = a->qk_head_dim;
+  p.q_in = p.low_rank_q ? p.ql : b->h;
+  p.normed_q = p.low_rank_q || ms_model_norms_query_input(b->model);
   p.q_down = ms_linear_of("q down", MS_LINEAR_PLAIN, b->rows_sp, p.ql, b->h);
   p.kv_down = ms_linear_of("kv down", MS_LINEAR_PLAIN, b->rows_sp, p.kl + p.dr, b->h);
-  p.q_up = ms_linear_of("q up", MS_LINEAR_COLUMN, b->rows, w->heads * w->dqk, p.low_rank_q ? p.ql : b->h);
+  p.q_up = ms_linear_of("q up", MS_LINEAR_COLUMN, b->rows, w->heads * w->dqk, p.q_in);
   p.kv_up = ms_linear_of("kv up", MS_LINEAR_COLUMN, b->rows, w->heads * (dn + w->dv), p.kl);
-  p.q_up.fused_norm = p.low_rank_q, p.kv_up.fused_norm = TRUE;
+  p.q_up.fused_norm = p.normed_q, p.kv_up.fused_norm = TRUE;
   return p;
 }
 
 static void mla_up(MsBuild *b, const Widths *w,
                    const Mla *p) { /* from latents to q, k, v: what `mla_up_proj` recomputes */
-  if (p->low_rank_q) ms_norm_forward(b, "q latent norm", b->rows_sp, p->ql);
+  if (p->normed_q) ms_norm_forward(b, "q latent norm", b->rows_sp, p->q_in);
   ms_linear_forward(b, &p->q_up);
   ms_norm_forward(b, "kv latent norm", b->rows_sp, p->kl);
   ms_linear_forward(b, &p->kv_up);
@@ -347,7 +350,7 @@ static void mla_forward(MsBuild *b, const Widths *w) {
   ms_keep(b, "latents", 2 * b->rows_sp * (p.ql + p.kl + (again ? p.dr : 0)));
   if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather k rope", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * p.dr);
   mla_up(b, w, &p);
-  if (!again) ms_keep(b, "normed latents", ms_input_B(b, b->rows_sp * (p.ql + p.kl), TRUE));
+  if (!again) ms_keep(b, "normed latents", ms_input_B(b, b->rows_sp * ((p.normed_q ? p.q_in : 0) + p.kl), TRUE));
 }
 
 static void mla_backward(MsBuild *b, const Widths *w) {
@@ -357,7 +360,7 @@ static void mla_backward(MsBuild *b, const Widths *w) {
   ms_linear_backward(b, &p.kv_up);
   ms_norm_backward(b, "kv latent norm", b->rows_sp, p.kl);
   ms_linear_backward(b, &p.q_up);
-  if (p.low_rank_q) ms_norm_backward(b, "q latent norm", b->rows_sp, p.ql);
+  if (p.normed_q) ms_norm_backward(b, "q latent norm", b->rows_sp, p.q_in);
   ms_free_kept(b, "normed latents");
   /* every TP rank has the gradient of its own heads */
   ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter k rope", MS_STREAM_TP, MS_GROUP_TP,
@@ -370,12 +373,13 @@ static void mla_backward(MsBuild *b, const Widths *w) {
 /* --- the block --- */
 
 /* What the projections keep of the normed input y (docs/theory/memory.md 2 and 3). MLA feeds two linears: two quantised
- * copies. */
+ * copies; the second is instead BF16 where it is the input of a norm. */
 static double normed_input_B(const MsBuild *b) {
   double elements = b->rows_sp * b->h;
   if (!ms_model_has_mla(b->model)) return ms_inputs_recomputed(b) ? 0 : ms_input_B(b, elements, TRUE);
   gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
   if (recomputed || ms_inputs_recomputed(b)) return 0;
+  if (b->quantized && ms_model_norms_query_input(b->model)) return ms_input_B(b, elements, TRUE) + 2 * elements;
   return (b->quantized ? 2 : 1) * ms_input_B(b, elements, TRUE);
 }
 

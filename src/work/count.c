@@ -13,7 +13,9 @@ static MsPartParams mla_params(const MsModel *m, double t) {
          dv = a->v_head_dim;
   double down = h * (kl + dr) + (ql > 0 ? h * ql : 0);
   double up = (ql > 0 ? ql : h) * n * (dn + dr) + kl * n * (dn + dv) + n * dv * h;
-  double norms = ms_norm_params(m, kl) + (ql > 0 ? ms_norm_params(m, ql) : 0);
+  double norms = ms_norm_params(m, kl) + (ql > 0                          ? ms_norm_params(m, ql)
+                                          : ms_model_norms_query_input(m) ? ms_norm_params(m, h)
+                                                                          : 0);
   MsPartParams p = {.dense = down + up / t + norms, .quantizable_dense = down + up / t, .replicated = down + norms};
   return p;
 }

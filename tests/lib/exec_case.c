@@ -5,7 +5,7 @@
 
 #include "lib/close.h"
 
-const char *const ms_test_exec_models[] = {"dense", "gpt", "window", "moe", "mla", "latent", NULL};
+const char *const ms_test_exec_models[] = {"dense", "gpt", "window", "moe", "mla", "mla-input", "latent", NULL};
 
 #define SIZES                                                                                                         \
   "\"num_layers\": 4, \"hidden_size\": 32, \"ffn_hidden_size\": 64, \"num_attention_heads\": 4, \"kv_channels\": 8, " \
@@ -26,6 +26,10 @@ static const struct {
             "\"moe_router_num_groups\": 0, \"moe_router_group_topk\": 0, "
             "\"mtp_num_layers\": 1, \"multi_latent_attention\": {\"q_lora_rank\": 24, \"kv_lora_rank\": 16, "
             "\"qk_head_dim\": 8, \"qk_pos_emb_head_dim\": 4, \"v_head_dim\": 8}, " SIZES ", " EXPERTS},
+    {"mla-input",
+     "\"base\": \"deepseek-v2-lite\", \"num_query_groups\": 4, \"moe_shared_expert_intermediate_size\": 40, "
+     "\"multi_latent_attention\": {\"q_lora_rank\": null, \"kv_lora_rank\": 16, "
+     "\"qk_head_dim\": 8, \"qk_pos_emb_head_dim\": 4, \"v_head_dim\": 8}, " SIZES ", " EXPERTS},
     {"latent", "\"base\": \"qwen3-235b-a22b\", \"num_query_groups\": 4, \"gated\": false, \"activation\": "
                "\"squared_relu\", \"moe_latent_size\": 16, "
                "\"moe_shared_expert_intermediate_size\": 40, " SIZES ", " EXPERTS},
