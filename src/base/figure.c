@@ -127,13 +127,9 @@ static void write_members(const MsFigures *table, const char *const *few, const 
     if ((!few || g_strv_contains(few, f->key)) && is_there(f, object)) write_figure(f, object, f->key, out);
 }
 
-void ms_figures_write_members(const MsFigures *table, const void *object, MsJsonOut *out) {
-  write_members(table, NULL, object, out);
-}
-
 void ms_figures_write(const MsFigures *table, const void *object, const char *key, MsJsonOut *out) {
   ms_json_out_object(out, key);
-  ms_figures_write_members(table, object, out);
+  write_members(table, NULL, object, out);
   ms_json_out_end(out);
 }
 

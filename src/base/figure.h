@@ -125,7 +125,6 @@ const void *ms_figure_place(const void *owner, guint i, guint n, MsFigureCursor 
 
 /* --- what comes of a table --- */
 void ms_figures_write(const MsFigures *table, const void *object, const char *key, MsJsonOut *out);
-void ms_figures_write_members(const MsFigures *table, const void *object, MsJsonOut *out); /* into the open object */
 char *ms_figures_json(const MsFigures *table, const void *object); /* one line (transfer full) */
 
 typedef struct {

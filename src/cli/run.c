@@ -23,21 +23,18 @@ static gboolean write_detail(const Options *o, const MsDetail *detail, GError **
   return !o->timeline || ms_report_timeline(detail, o->timeline, error);
 }
 
-static void print_result(const Options *o, const MsScenario *scenario, const MsResult *result, const MsDraws *draws,
-                         gboolean first) {
+static void print_run(const Options *o, const MsScenario *scenario, const MsPrintedRun *run, gboolean first) {
   if (o->json) {
     MsJsonOut *out = ms_json_out_new(0);
-    ms_json_out_object(out, NULL);
-    ms_figures_write_members(&ms_run_figures, result, out);
-    if (draws) ms_draws_write(draws, "draws", out);
-    ms_json_out_end(out);
+    ms_figures_write(&ms_printed_run_figures, run, NULL, out);
     ms_cli_print_json(out);
     return;
   }
   unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
   if (!first) fputc('\n', stdout);
-  ms_cli_print(ms_report_result(scenario, result, flags));
-  if (draws) ms_cli_print(ms_report_draws(draws));
+  ms_cli_print(ms_report_result(scenario, run->result, flags));
+  if (run->acting) ms_cli_print(ms_report_acting(run->acting));
+  if (run->draws) ms_cli_print(ms_report_draws(run->draws));
 }
 
 static gboolean to_stdout(const char *file) { return g_strcmp0(file, "-") == 0; }
@@ -52,8 +49,10 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   if (!result) return ms_cli_fail(error);
   MsDraws draws;
   if (o->draws > 0 && !ms_draws_run(scenario, fidelity, o->draws, 0, TRUE, &draws, &error)) return ms_cli_fail(error);
-  if (!to_stdout(o->trace) && !to_stdout(o->timeline))
-    print_result(o, scenario, result, o->draws > 0 ? &draws : NULL, first);
+  g_autoptr(MsActingLaws) acting = o->explain ? ms_acting_laws(scenario, &error) : NULL;
+  if (o->explain && !acting) return ms_cli_fail(error);
+  const MsPrintedRun run = {result, o->draws > 0 ? &draws : NULL, acting};
+  if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_run(o, scenario, &run, first);
   if (detail && !write_detail(o, detail, &error)) return ms_cli_fail(error);
   if (wants_detail && !detail) {
     g_set_error(&error, MS_ERROR, MS_ERROR_INPUT, "%s: no trace, the step was not simulated: %s", file,
@@ -87,7 +86,8 @@ int ms_cli_run(int argc, char **argv) {
       {"trace", 't', 0, G_OPTION_ARG_FILENAME, &o.trace, "write a Chrome trace for ui.perfetto.dev, - is stdout",
        "FILE"},
       {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &o.timeline, "write memory over time of every stage as CSV", "FILE"},
-      {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain, "every stage, and where the numbers come from", NULL},
+      {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain,
+       "every stage, where the numbers come from, and the laws that act", NULL},
       {"draws", 0, 0, G_OPTION_ARG_INT, &o.draws,
        "also draw the routing N times (seed, seed + 1, ...): mean, p50, p95 with standard errors", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object per scenario and line", NULL},

@@ -53,9 +53,9 @@ static void schedules_markdown(GString *out) {
 }
 
 /* --- what is printed ------------------------------------------------------------------------------------------- */
-static const MsFigures *const outputs[] = {&ms_run_figures,        &ms_plan_figures,    &ms_sweep_figures,
-                                           &ms_whatif_figures,     &ms_check_figures,   &ms_goodput_figures,
-                                           &ms_validation_figures, &ms_crossval_figures};
+static const MsFigures *const outputs[] = {&ms_printed_run_figures, &ms_plan_figures,    &ms_sweep_figures,
+                                           &ms_whatif_figures,      &ms_check_figures,   &ms_goodput_figures,
+                                           &ms_validation_figures,  &ms_crossval_figures};
 
 static const char output_head[] =
     "# JSON that the commands print\n\n"

@@ -549,3 +549,23 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
     c.beside_s = MAX(c.beside_s * factor, c.time_s * crowding(cost, c.level));
   return c;
 }
+
+const char *ms_cost_laws(const MsCost *cost, const MsOp *op) {
+  static const char *const laws[] = {[MS_FAMILY_GEMM] = "laws default_gemm_*",
+                                     [MS_FAMILY_GROUPED] = "laws default_grouped_*",
+                                     [MS_FAMILY_ATTENTION] = "laws default_attention_*",
+                                     [MS_FAMILY_MEMORY] = "laws default_memory_*",
+                                     [MS_FAMILY_COMM] = "laws default_link_*, default_ring_step_s, network_share",
+                                     [MS_FAMILY_HOST] = "data sheet"};
+  switch (op->kind) {
+  case MS_OP_DELTA_RULE: return "laws default_delta_*";
+  case MS_OP_DISPATCH:
+  case MS_OP_COMBINE:
+    return ms_dispatcher(&cost->scenario->options)->carry == MS_CARRY_ONCE ? "laws default_dispatch_*, network_share"
+                                                                           : laws[MS_FAMILY_COMM];
+  case MS_OP_P2P: return "laws default_p2p_alpha_s, default_link_share, default_ring_step_s, network_share";
+  case MS_OP_D2H:
+  case MS_OP_H2D: return "law default_host_copy_s, data sheet";
+  default: return laws[ms_op_families[op->kind]];
+  }
+}

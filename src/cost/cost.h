@@ -39,6 +39,8 @@ typedef struct {
 } MsOpCost;
 
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op);
+/* What decides the time of such a row where the machine has no curve for it: names of laws. (transfer none) */
+const char *ms_cost_laws(const MsCost *cost, const MsOp *op);
 /* Every kernel costs the same in both, so that what is known of one serves the other. Rows that communicate may differ.
  */
 gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b);

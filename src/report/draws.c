@@ -33,3 +33,28 @@ char *ms_report_draws(const MsDraws *d) {
   g_autofree char *text = ms_table_take(table);
   return g_strdup_printf("\n%s  +- standard error; %d of %d draws fit into memory\n", text, d->feasible, d->n);
 }
+
+#define S MsSpread
+static const MsFigures spread_figures = {
+    "drawn", "A figure over the draws of `moesim run --draws`.",
+    (const MsFigure[]){MS_FIGURE(F64, S, mean, "", "of the draws"),
+                       MS_FIGURE_AS("mean_standard_error", F64, S, mean_error, "", "of the mean"),
+                       MS_FIGURE_AS("standard_deviation", F64, S, sd, "", "of a draw"),
+                       MS_FIGURE(F64, S, p50, "", "median"),
+                       MS_FIGURE_AS("p50_standard_error", F64, S, p50_error, "", "of the median"),
+                       MS_FIGURE(F64, S, p95, "", "of 100 draws 95 are below"),
+                       MS_FIGURE_AS("p95_standard_error", F64, S, p95_error, "", "of p95"),
+                       MS_FIGURE_AS("min", F64, S, least, "", "of the draws"),
+                       MS_FIGURE_AS("max", F64, S, most, "", "of the draws"),
+                       {0}}};
+#undef S
+#define S MsDraws
+const MsFigures ms_draws_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(INT, S, n, "", "draws of the routing"),
+                               MS_FIGURE_AS("first_seed", UINT, S, first_seed, "", "of the first of them"),
+                               MS_FIGURE(INT, S, feasible, "", "of them, that fit into memory"),
+                               MS_FIGURE_PART("step_time_s", S, step_time_s, &spread_figures, .unit = "s"),
+                               MS_FIGURE_PART("peak_memory_B", S, peak_B, &spread_figures, .unit = "B"),
+                               MS_FIGURE_PART("hottest_rank_over_mean", S, hottest, &spread_figures, .unit = "1"),
+                               {0}}};
+#undef S

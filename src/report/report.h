@@ -5,6 +5,7 @@
 #define MS_REPORT_REPORT_H
 
 #include "plan/plan.h"
+#include "study/acting.h"
 #include "study/check.h"
 #include "study/crossval.h"
 #include "study/draws.h"
@@ -36,6 +37,14 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows);
 /* --- draws.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_draws(const MsDraws *draws);
 
+/* --- acting.c -------------------------------------------------------------------------------------------------- */
+char *ms_report_acting(const MsActingLaws *acting);
+typedef struct { /* a run as it is printed */
+  const MsResult *result;
+  const MsDraws *draws;       /* NULL: none */
+  const MsActingLaws *acting; /* NULL: not asked for */
+} MsPrintedRun;
+
 /* --- plan_table.c ---------------------------------------------------------------------------------------------- */
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
 typedef struct {                                             /* what stands around a plan; each may be NULL */
@@ -63,6 +72,7 @@ void ms_report_scenario(const void *scenario, const char *key,
                         MsJsonOut *out); /* `write` of a row that is a scenario */
 
 /* --- tables of figures, one per object that the verbs print (ms_result_figures is in sim/result.h) --- */
+extern const MsFigures ms_printed_run_figures, ms_draws_figures; /* of MsPrintedRun, of MsDraws */
 extern const MsFigures ms_plan_figures, ms_sweep_figures, ms_whatif_figures, ms_check_figures, ms_goodput_figures,
     ms_validation_figures, ms_crossval_figures;
 extern const MsFigures ms_ladders_figures; /* of MsLadders */

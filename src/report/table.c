@@ -248,9 +248,10 @@ static void append_origins(GString *out, const MsResult *r) {
     const MsOrigin *o = g_ptr_array_index(order, i);
     ms_table_cellf(table, "  %s", o->op);
     cell_seconds(table, o->time_s);
-    ms_table_cell(table, o->curve ? ms_curve_form_words[o->curve->form] : "data sheet");
+    ms_table_cell(table, o->curve ? ms_curve_form_words[o->curve->form] : "law");
     cell_percent(table, o->curve ? o->curve->provenance.residual_p90 : NAN);
-    ms_table_cell(table, o->curve && o->curve->provenance.data ? o->curve->provenance.data : "-");
+    const char *data = o->curve ? o->curve->provenance.data : o->laws;
+    ms_table_cell(table, data ? data : "-");
   }
   g_string_append_c(out, '\n');
   append_table(out, table);

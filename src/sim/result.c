@@ -136,8 +136,8 @@ static gboolean is_drawn(const void *result) { return ((const MsResult *)result)
 
 static double mfu_points(const void *part) { return 100 * ((const MsGapPart *)part)->fraction; }
 static const char *origin_data(const void *origin) {
-  const MsCurve *curve = ((const MsOrigin *)origin)->curve;
-  return curve ? curve->provenance.data : "data sheet";
+  const MsOrigin *o = origin;
+  return o->curve ? o->curve->provenance.data : o->laws;
 }
 static double origin_residual(const void *origin) {
   const MsCurve *curve = ((const MsOrigin *)origin)->curve;
@@ -200,7 +200,8 @@ static const MsFigure result_rows[] = {
     MS_FIGURE_ARRAY("origins", LIST, S, origins, n_origins,
                     MS_FIGURES(MS_FIGURE(CHARS, MsOrigin, op, "", "operator whose time comes from ..."),
                                MS_FIGURE(F64, MsOrigin, time_s, "s", "its share of the step"),
-                               MS_FIGURE_TEXT("data", origin_data, "... this measurement, or the data sheet",
+                               MS_FIGURE_TEXT("data", origin_data,
+                                              "... this measurement, or these laws where the machine has no curve",
                                               .flags = MS_FIGURE_NULLABLE),
                                MS_FIGURE_OF("residual_p90", F64, origin_residual, "1", "relative residual of the fit",
                                             .flags = MS_FIGURE_NULLABLE))),
@@ -216,4 +217,4 @@ static const MsFigure run_rows[] = {
     MS_FIGURE(F64, MsResult, elapsed_s, "s",
               "of the prediction itself; the only figure that differs between two calls"),
     {0}};
-const MsFigures ms_run_figures = {"run", "`moesim run --json`.", run_rows};
+const MsFigures ms_run_figures = {.rows = run_rows};

@@ -29,7 +29,8 @@ typedef struct { /* of one pipeline stage, or the mean over stages; compute + ex
 } MsTimeParts;
 
 typedef struct {        /* where numbers came from: one row per curve that was used */
-  const MsCurve *curve; /* borrowed from the scenario's hardware; NULL = data sheet */
+  const MsCurve *curve; /* borrowed from the scenario's hardware; NULL: none */
+  const char *laws;     /* in its place: "laws default_gemm_*" */
   char op[24];
   double time_s; /* compute or communication time of one step that it decided, on the slowest stage */
   double band;   /* relative residual (p90), a default where none is known */

@@ -164,7 +164,7 @@ static void mean_parts(MsResult *r) {
   }
 }
 
-static void add_origin(MsResult *r, const MsOp *op, const MsOpCost *cost, double times) {
+static void add_origin(MsResult *r, const Parts *p, const MsOp *op, const MsOpCost *cost, double times) {
   const char *word = cost->curve ? cost->curve->op : ms_op_words[op->kind];
   for (int i = 0; i < r->n_origins; i++)
     if (r->origins[i].curve == cost->curve && !strcmp(r->origins[i].op, word)) {
@@ -176,6 +176,7 @@ static void add_origin(MsResult *r, const MsOp *op, const MsOpCost *cost, double
   MsOrigin *o = &r->origins[r->n_origins++];
   memset(o, 0, sizeof *o);
   o->curve = cost->curve;
+  o->laws = cost->curve ? NULL : ms_cost_laws(p->cost, op);
   g_strlcpy(o->op, word, sizeof o->op);
   o->time_s = times * cost->time_s;
   o->band = cost->band;
@@ -185,7 +186,7 @@ static void add_origin(MsResult *r, const MsOp *op, const MsOpCost *cost, double
 static void origins_of_list(MsResult *r, const Parts *p, const MsOpList *list, double times) {
   for (int i = 0; i < list->n; i++) {
     MsOpCost cost = ms_cost_op(p->cost, &list->op[i]);
-    add_origin(r, &list->op[i], &cost, times);
+    add_origin(r, p, &list->op[i], &cost, times);
     if (cost.error_growth > 0) r->lcma_s += times * cost.time_s;
     r->lcma_growth = MAX(r->lcma_growth, cost.error_growth);
   }

@@ -88,28 +88,3 @@ gboolean ms_draws_run(const MsScenario *s, MsFidelity fidelity, int n, int threa
   for (guint i = 0; i < all->len; i++) g_clear_error(&g_array_index(all, One, i).error);
   return ok;
 }
-
-static void write_spread(const MsSpread *s, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_double(out, "mean", s->mean);
-  ms_json_out_double(out, "mean_standard_error", s->mean_error);
-  ms_json_out_double(out, "standard_deviation", s->sd);
-  ms_json_out_double(out, "p50", s->p50);
-  ms_json_out_double(out, "p50_standard_error", s->p50_error);
-  ms_json_out_double(out, "p95", s->p95);
-  ms_json_out_double(out, "p95_standard_error", s->p95_error);
-  ms_json_out_double(out, "min", s->least);
-  ms_json_out_double(out, "max", s->most);
-  ms_json_out_end(out);
-}
-
-void ms_draws_write(const MsDraws *d, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_int(out, "n", d->n);
-  ms_json_out_int(out, "first_seed", d->first_seed);
-  ms_json_out_int(out, "feasible", d->feasible);
-  write_spread(&d->step_time_s, "step_time_s", out);
-  write_spread(&d->peak_B, "peak_memory_B", out);
-  write_spread(&d->hottest, "hottest_rank_over_mean", out);
-  ms_json_out_end(out);
-}

@@ -28,6 +28,5 @@ typedef struct {
  * after Ctrl-C. */
 gboolean ms_draws_run(const MsScenario *scenario, MsFidelity fidelity, int n, int threads, gboolean progress,
                       MsDraws *out, GError **error);
-void ms_draws_write(const MsDraws *draws, const char *key, MsJsonOut *out);
 
 #endif

@@ -248,6 +248,15 @@ static char *moved_baseline(const char *scenario) {
   return ms_cli_written("moved.json", other);
 }
 
+static char *drawn_routing(const char *scenario) {
+  g_autofree char *text = NULL;
+  assert_true(g_file_get_contents(scenario, &text, NULL, NULL));
+  g_autoptr(GRegex) routing = g_regex_new("\"routing\": *\"[a-z]*\"", 0, 0, NULL);
+  g_autofree char *drawn =
+      g_regex_replace_literal(routing, text, -1, 0, "\"routing\": {\"zipf\": 0.5, \"seed\": 1}", 0, NULL);
+  return ms_cli_written("drawn.json", drawn);
+}
+
 static void printed_json_is_as_documented(void **state) {
   (void)state;
   g_autoptr(MsJsonDoc) doc = ms_json_doc_load(MS_SOURCE_DIR "/docs/json.md");
@@ -258,13 +267,14 @@ static void printed_json_is_as_documented(void **state) {
                   *states = ms_cli_shipped("under/common.json"),
                   *published =
                       ms_cli_shipped("published/mcore-moe-recipes/MR-deepseek-v3-gb200-mxfp8_256GPU_TP1PP4EP64.json");
-  g_autofree char *study = g_strdup_printf(every_part, moe);
+  g_autofree char *study = g_strdup_printf(every_part, moe), *drawn = drawn_routing(moe);
   g_autofree char *whatif = ms_cli_written("parts.json", study), *baseline = moved_baseline(dense),
                   *plan = ms_cli_written("small.json", request);
   g_autofree char *two = two_clusters(), *clusters = ms_cli_written("clusters.json", two),
                   *best = ms_cli_path("best.json");
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
+  PRINTED(doc, "run", 0, "run", "--json", "--explain", "--draws", "2", drawn);
   PRINTED(doc, "whatif", 0, "whatif", "--json", whatif);
   PRINTED(doc, "check", 1, "check", "--json", baseline);
   PRINTED(doc, "goodput", 0, "goodput", "--json", runs);
@@ -281,10 +291,11 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "sweep", 0, "plan", "--json", "--front", "--top", "1", clusters);
   g_auto(MsCliRun) sweep = RUN("plan", "--json", clusters);
   says_once("\"elapsed_s\"", first.out), says_once("\"elapsed_s\"", sweep.out);
-  static const char *const tables[] = {"run",    "result", "time",  "memory",  "plan",   "sweep",    "comparison",
-                                       "whatif", "point",  "check", "goodput", "spread", "validate", "errors"};
+  static const char *const tables[] = {"run",        "result", "time",  "memory", "plan",    "sweep",
+                                       "comparison", "whatif", "point", "check",  "goodput", "spread",
+                                       "validate",   "errors", "drawn", "moved"};
   for (guint i = 0; i < G_N_ELEMENTS(tables); i++) ms_json_doc_check_met(doc, tables[i]);
-  g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(clusters), g_remove(best);
+  g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(clusters), g_remove(best), g_remove(drawn);
 }
 
 /* The request that options mean is a file that plans to the same list. */

@@ -7,6 +7,7 @@
 #include "describe/laws.h"
 #include "describe/whatif.h"
 #include "sim/simulate.h"
+#include "study/acting.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
@@ -106,6 +107,47 @@ static void an_axis_may_be_a_law(void **state) {
   assert_close(high->laws.unbalanced_share, 0.9, 0);
 }
 
+/* --- what a run says of them ----------------------------------------------------------------------------------- */
+static const MsActingLaw *find(const MsActingLaws *acting, const char *key) {
+  for (int i = 0; i < acting->n; i++)
+    if (strcmp(acting->law[i].key, key) == 0) return &acting->law[i];
+  return NULL;
+}
+
+static void a_run_names_the_laws_that_move_it(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = case_with(5, "natural_spread", "0.7");
+  g_autoptr(MsActingLaws) acting = ms_acting_laws(s, &error);
+  if (!acting) fail_msg("%s", error->message);
+  Outcome was = outcome(s);
+  for (int i = 0; i < MS_N_LAWS; i++) {
+    const char *key = ms_laws_table.fields[i].key;
+    double value = ms_law_get(&s->laws, (MsLaw)i);
+    gboolean acts = moves(s, (MsLaw)i, value / 2, &was) || moves(s, (MsLaw)i, value * 2, &was);
+    if (acts != (find(acting, key) != NULL)) fail_msg("law %s is %snamed", key, acts ? "not " : "");
+  }
+  const MsActingLaw *spread = find(acting, "natural_spread"), *clock = find(acting, "attention_clock_loss");
+  assert_true(spread->given && !clock->given);
+  assert_close(spread->value, 0.7, 0);
+  ms_law_set(&s->laws, MS_LAW_natural_spread, 1.4);
+  assert_close(1 + spread->doubled.step, outcome(s).step_s / was.step_s, 1e-12);
+  assert_true(spread->doubled.step > 0 && spread->halved.step < 0);
+}
+
+static void an_origin_without_a_curve_names_its_laws(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = case_with(9, "natural_spread", "0.7");
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
+  int named = 0;
+  assert_non_null(r);
+  for (int i = 0; i < r->n_origins; i++) {
+    assert_true(!r->origins[i].curve == (r->origins[i].laws != NULL));
+    named += strcmp(r->origins[i].op, "gemm") == 0 && strcmp(r->origins[i].laws, "laws default_gemm_*") == 0;
+  }
+  assert_int_equal(named, 1);
+}
+
 /* --- overrides ------------------------------------------------------------------------------------------------- */
 static MsScenario *with_laws(const char *laws, GError **error) {
   g_autofree char *text = NULL, *file = g_build_filename(MS_SOURCE_DIR, "scenarios/run-llama3-70b-h100-64.json", NULL);
@@ -155,8 +197,12 @@ static void every_law_has_a_source(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_law_acts_somewhere), cmocka_unit_test(an_axis_may_be_a_law),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_law_acts_somewhere),
+                                     cmocka_unit_test(an_axis_may_be_a_law),
+                                     cmocka_unit_test(a_run_names_the_laws_that_move_it),
+                                     cmocka_unit_test(an_origin_without_a_curve_names_its_laws),
                                      cmocka_unit_test(a_scenario_overrides_within_the_range),
-                                     cmocka_unit_test(bad_laws_are_refused), cmocka_unit_test(every_law_has_a_source)};
+                                     cmocka_unit_test(bad_laws_are_refused),
+                                     cmocka_unit_test(every_law_has_a_source)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

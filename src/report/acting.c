@@ -1,0 +1,80 @@
+/* src/report/acting.c - the laws that a run rests on, and a run as it is printed. */
+
+#include "report/report.h"
+
+static const char *change(double value, char *buf) {
+  if (value == 0) return "-";
+  g_snprintf(buf, MS_TEXT, "%+.2f %%", 100 * value);
+  return buf;
+}
+
+static const char *short_number(double value, char *buf) {
+  g_snprintf(buf, MS_TEXT, "%.4g", value);
+  return buf;
+}
+
+static const char *said_by(const void *law) {
+  return ((const MsActingLaw *)law)->given ? "scenario" : "software/laws.json";
+}
+
+#define S            MsLawEffect
+#define CHANGE(m, d) MS_FIGURE(F64, S, m, "1", d, .flags = MS_FIGURE_NULLABLE)
+static const MsFigures effect_figures = {
+    "moved", "What another value of a law would do to the run.",
+    (const MsFigure[]){CHANGE(step, "relative change of the step, at fidelity fast"),
+                       CHANGE(memory, "relative change of the fullest stage's memory"),
+                       CHANGE(band, "change of the error band"),
+                       {0}}};
+#undef S
+#define S MsActingLaw
+static const MsFigures law_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE_AS("law", STRING, S, key, "", "that moves the run when it is halved or doubled (within its range)"),
+        MS_FIGURE(F64, S, value, "", "of the law in this run"),
+        MS_FIGURE(STRING, S, unit, "", "of the value"),
+        MS_FIGURE_TEXT("from", said_by, "software/laws.json, or the scenario"),
+        MS_FIGURE_PART("halved", S, halved, &effect_figures, .doc = "what half of it would do"),
+        MS_FIGURE_PART("doubled", S, doubled, &effect_figures, .doc = "what twice as much would do"),
+        MS_FIGURE(STRING, S, source, "", "public source of the mechanism or of the figure"),
+        MS_FIGURE(STRING, S, fitted_on, "", "runs and measurements that the value was chosen by"),
+        {0}}};
+#undef S
+
+/* --- a run as it is printed ------------------------------------------------------------------------------------ */
+static const void *result_of(const void *run) { return ((const MsPrintedRun *)run)->result; }
+static const void *draws_of(const void *run) { return ((const MsPrintedRun *)run)->draws; }
+static const void *acting_of(const void *run) { return ((const MsPrintedRun *)run)->acting; }
+
+const MsFigures ms_printed_run_figures = {
+    "run", "`moesim run --json`.",
+    (const MsFigure[]){
+        {.type = MS_FIGURE_MEMBERS, .at = result_of, .sub = &ms_run_figures, .doc = "what was predicted; and"},
+        MS_FIGURE_FOUND("draws", draws_of, &ms_draws_figures, .only = "`--draws`"),
+        {.type = MS_FIGURE_MEMBERS,
+         .at = acting_of,
+         .sub = MS_FIGURES(MS_FIGURE_ARRAY("laws", LIST, MsActingLaws, law, n, &law_figures)),
+         .only = "`--explain`"},
+        {0}}};
+
+/* --- text ------------------------------------------------------------------------------------------------------ */
+static void law_row(MsTable *table, const MsActingLaw *law) {
+  char value[MS_TEXT];
+  const double effect[] = {law->halved.step, law->doubled.step, law->doubled.memory, law->doubled.band};
+  ms_table_cellf(table, "  %s", law->key);
+  ms_table_cellf(table, "%s%s%s", short_number(law->value, value), law->unit[0] ? " " : "", law->unit);
+  for (guint i = 0; i < G_N_ELEMENTS(effect); i++) ms_table_cell(table, change(effect[i], value));
+  ms_table_cell(table, said_by(law));
+}
+
+char *ms_report_acting(const MsActingLaws *acting) {
+  static const char *const effects[] = {"step halved", "doubled", "memory doubled", "band doubled"};
+  if (acting->n == 0) return g_strdup("");
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  laws that act", FALSE);
+  ms_table_column(table, "value", TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS(effects); i++) ms_table_column(table, effects[i], TRUE);
+  ms_table_column(table, "from", FALSE);
+  for (int i = 0; i < acting->n; i++) law_row(table, &acting->law[i]);
+  g_autofree char *text = ms_table_take(table);
+  return g_strdup_printf("\n%s  their sources and data: moesim show laws NAME\n", text);
+}
