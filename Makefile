@@ -203,13 +203,16 @@ reference: all
 golden-update: all reference
 	@tests/run.sh $(BUILD) golden-update
 
-# The laws, clocks, host times and stacks that RUNS ask for, fitted together: a table, and the laws as a file that may
-# take the place of software/laws.json (followed by `make accuracy-update` and what that asks for).
+# The laws, clocks, host times and stacks that RUNS ask for, fitted together: a table, and in build/fitted the files of
+# hardware/ and software/ that change. To take them: `cp -r build/fitted/* .`, then `make accuracy-update` and what that
+# asks for.
 RUNS ?= scenarios/published
+FITTED := $(BUILD)/fitted
 .PHONY: laws
 laws: all
-	$(BUILD)/moesim validate --cross-validate --write-laws $(BUILD)/laws.json $(RUNS)
-	@diff -u software/laws.json $(BUILD)/laws.json | grep '^[-+].*"value"' || true
+	@rm -rf $(FITTED)
+	$(BUILD)/moesim validate --cross-validate --write-fitted $(FITTED) $(RUNS)
+	@for f in $$(cd $(FITTED) && find . -name '*.json' | sort); do diff -u0 $$f $(FITTED)/$$f | grep '^[-+]' || true; done
 
 bench: all $(BENCH)
 	@for b in $(BENCH); do $$b || exit 1; done

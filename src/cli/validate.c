@@ -6,7 +6,7 @@
 #include "report/report.h"
 
 typedef struct {
-  char *by, *fidelity, *ladders, *plot, *csv, *leave, *laws;
+  char *by, *fidelity, *ladders, *plot, *csv, *leave, *fitted;
   int threads;
   gboolean all, exact, cross, json;
 } Options;
@@ -18,7 +18,7 @@ static void options_clear(Options *o) {
   g_free(o->plot);
   g_free(o->csv);
   g_free(o->leave);
-  g_free(o->laws);
+  g_free(o->fitted);
 }
 
 static gboolean fill(const MsVerb *verb, const Options *o, MsValidateOptions *options) {
@@ -70,20 +70,15 @@ static int validate(const Options *o, const char *const *paths, const MsValidate
   return write_files(o, validation, &error) ? 0 : ms_cli_fail(error);
 }
 
-static gboolean write_laws(const Options *o, const MsCrossval *crossval, GError **error) {
-  g_autofree char *text = o->laws ? ms_crossval_laws(crossval, error) : NULL;
-  return !o->laws || (text && ms_write_file(o->laws, text, -1, error));
-}
-
 static int cross_validate(const MsVerb *verb, const Options *o, const char *const *paths,
                           const MsValidateOptions *options) {
   GError *error = NULL;
   int leave = o->leave ? ms_cli_word(verb, "what to leave out", o->leave, ms_leave_words) : MS_LEAVE_GROUP;
   if (leave < 0) return MS_ERROR_USAGE;
-  if (!ms_can_write(o->laws, &error)) return ms_cli_fail(error);
+  if (!ms_crossval_can_write(o->fitted, &error)) return ms_cli_fail(error);
   ms_interrupt_install(INFINITY);
   g_autoptr(MsCrossval) crossval = ms_crossval(paths, options, (MsLeave)leave, &error);
-  if (!crossval || !write_laws(o, crossval, &error)) return ms_cli_fail(error);
+  if (!crossval || !ms_crossval_write(crossval, o->fitted, &error)) return ms_cli_fail(error);
   ms_cli_print(o->json ? ms_report_crossval_json(crossval) : ms_report_crossval(crossval));
   return 0;
 }
@@ -93,8 +88,8 @@ static const char *wrong(const Options *o, int paths) {
   if (paths < 1) return "give folders or files with a `measured` section";
   if (ms_cli_picture(o->plot)) return ms_cli_picture(o->plot);
   if (o->cross && (o->by || o->fidelity || o->ladders || o->plot || o->csv || o->all))
-    return "--cross-validate goes with --exact, --leave, --write-laws, --threads and --json only";
-  if (!o->cross && (o->leave || o->laws)) return "--leave and --write-laws belong to --cross-validate";
+    return "--cross-validate goes with --exact, --leave, --write-fitted, --threads and --json only";
+  if (!o->cross && (o->leave || o->fitted)) return "--leave and --write-fitted belong to --cross-validate";
   return NULL;
 }
 
@@ -117,8 +112,9 @@ int ms_cli_validate(int argc, char **argv) {
        "refit the shared figures and laws, leaving out one group at a time", NULL},
       {"leave", 0, 0, G_OPTION_ARG_STRING, &o.leave,
        "cross-validate: what is left out at a time; group: a model on a GPU (default)", "group|source|model|gpu"},
-      {"write-laws", 0, 0, G_OPTION_ARG_FILENAME, &o.laws,
-       "cross-validate: write software/laws.json with the values refitted on all runs", "FILE"},
+      {"write-fitted", 0, 0, G_OPTION_ARG_FILENAME, &o.fitted,
+       "cross-validate: write the data files that the fit on all runs changes: laws, stacks, clocks, host times",
+       "FOLDER"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads, "0: all cores (default)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object: rows, summary, by", NULL},
       {NULL}};

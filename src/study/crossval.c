@@ -365,33 +365,32 @@ static guint count_configurations(Run *const *runs, guint n) {
   return g_hash_table_size(all);
 }
 
-static void add_shared(MsCrossval *c, const char *name, guint runs, double log_factor, double shipped) {
-  c->shared = g_renew(MsCrossShared, c->shared, c->n_shared + 1);
-  c->shared[c->n_shared++] = (MsCrossShared){g_strdup(name), runs, exp(log_factor), shipped};
-}
-
 static guint count_users(const Fit *fit, guint parameter) {
   guint users = 0;
   for (guint i = 0; i < fit->n; i++) users += uses(fit, fit->runs[i], parameter) != 0;
   return users;
 }
 
+static void add_shared(MsCrossval *c, const Fit *fit, guint at, MsSharedKind kind, const char *of, double shipped) {
+  static const char *const names[] = {"kernel_launch_s", "sustained_derate of ", "speed of stack ", "law "};
+  c->shared = g_renew(MsCrossShared, c->shared, c->n_shared + 1);
+  c->shared[c->n_shared++] = (MsCrossShared){.name = g_strconcat(names[kind], of, NULL),
+                                             .of = g_strdup(of),
+                                             .kind = kind,
+                                             .runs = count_users(fit, at),
+                                             .factor = exp(fit->x[at]),
+                                             .shipped = shipped};
+}
+
 static void report_fit(MsCrossval *c, const Fit *fit, const guint *first, const GPtrArray *stacks) {
-  add_shared(c, "kernel_launch_s", fit->n, fit->x[LAUNCH], NAN);
-  for (guint g = 0; g < fit->n_gpus; g++) {
-    g_autofree char *name = g_strdup_printf("sustained_derate of %s", fit->runs[first[g]]->gpu);
-    add_shared(c, name, count_users(fit, FIRST_GPU + g), fit->x[FIRST_GPU + g], NAN);
-  }
-  for (guint k = 0; k < stacks->len; k++) {
-    g_autofree char *name = g_strdup_printf("speed of stack %s", (const char *)g_ptr_array_index(stacks, k));
-    guint at = FIRST_GPU + fit->n_gpus + k;
-    add_shared(c, name, count_users(fit, at), fit->x[at], NAN);
-  }
+  add_shared(c, fit, LAUNCH, MS_SHARED_HOST, NULL, NAN);
+  for (guint g = 0; g < fit->n_gpus; g++)
+    add_shared(c, fit, FIRST_GPU + g, MS_SHARED_CLOCK, fit->runs[first[g]]->gpu, NAN);
+  for (guint k = 0; k < stacks->len; k++)
+    add_shared(c, fit, FIRST_GPU + fit->n_gpus + k, MS_SHARED_STACK, g_ptr_array_index(stacks, k), NAN);
   for (guint i = 0; i < fit->laws->n; i++) {
     const Free *f = &fit->laws->law[i];
-    g_autofree char *name = g_strdup_printf("law %s", ms_laws_table.fields[f->law].key);
-    guint at = first_law(fit) + i;
-    add_shared(c, name, count_users(fit, at), fit->x[at], f->value);
+    add_shared(c, fit, first_law(fit) + i, MS_SHARED_LAW, ms_laws_table.fields[f->law].key, f->value);
   }
 }
 
@@ -489,42 +488,10 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
   return c;
 }
 
-/* --- the file of the laws --------------------------------------------------------------------------------------- */
-static double fitted_value(const MsCrossval *c, const char *key, double value) {
-  char text[G_ASCII_DTOSTR_BUF_SIZE];
-  for (guint i = 0; i < c->n_shared; i++)
-    if (g_str_has_prefix(c->shared[i].name, "law ") && strcmp(c->shared[i].name + 4, key) == 0)
-      return g_ascii_strtod(g_ascii_formatd(text, sizeof text, "%.3g", c->shared[i].shipped * c->shared[i].factor),
-                            NULL);
-  return value;
-}
-
-char *ms_crossval_laws(const MsCrossval *c, GError **error) {
-  MsLawEntry *entries = ms_law_entries_load(error);
-  if (!entries) return NULL;
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_json_out_object(out, NULL);
-  ms_json_out_int(out, "schema", 1);
-  ms_json_out_object(out, "laws");
-  for (int i = 0; i < MS_N_LAWS; i++) {
-    const char *key = ms_laws_table.fields[i].key;
-    ms_json_out_object(out, key);
-    ms_json_out_double(out, "value", fitted_value(c, key, entries[i].value));
-    ms_json_out_double(out, "spread", entries[i].spread);
-    ms_json_out_string(out, "source", entries[i].source);
-    ms_json_out_string(out, "fitted_on", entries[i].fitted_on);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  ms_law_entries_free(entries);
-  return ms_json_out_take(out);
-}
-
 void ms_crossval_free(MsCrossval *c) {
   if (!c) return;
   for (guint i = 0; i < c->n_gpus; i++) g_free(c->gpus[i].name);
-  for (guint i = 0; i < c->n_shared; i++) g_free(c->shared[i].name);
+  for (guint i = 0; i < c->n_shared; i++) g_free(c->shared[i].name), g_free(c->shared[i].of);
   g_free(c->gpus);
   g_free(c->shared);
   g_free(c);

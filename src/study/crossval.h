@@ -26,8 +26,11 @@ typedef struct {
   MsCrossErrors errors;
 } MsCrossGpu;
 
+typedef enum { MS_SHARED_HOST, MS_SHARED_CLOCK, MS_SHARED_STACK, MS_SHARED_LAW } MsSharedKind;
 typedef struct {
-  char *name;     /* "sustained_derate of h100-sxm", "law natural_spread" */
+  char *name; /* "sustained_derate of h100-sxm", "law natural_spread" */
+  char *of;   /* the GPU, the stack, the law; NULL: everybody's */
+  MsSharedKind kind;
   guint runs;     /* that depend on it */
   double factor;  /* of the fit on all runs; above 1: faster kernels, a slower host, more of what the law says */
   double shipped; /* value of a law; NaN: a factor alone */
@@ -54,8 +57,11 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
 void ms_crossval_free(MsCrossval *crossval);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCrossval, ms_crossval_free)
 
-/* software/laws.json with the refitted values, three digits of each. NULL and *error. (transfer full) */
-char *ms_crossval_laws(const MsCrossval *crossval, GError **error);
+/* The data files that the fit on all runs changes, under `folder` as they are under the data folder:
+ * software/laws.json, software/stacks.json, hardware/GPU.json with the fitted values, three digits of each. NULL:
+ * nothing. To be asked before the long work: can_write makes the folders. FALSE and *error. */
+gboolean ms_crossval_can_write(const char *folder, GError **error);
+gboolean ms_crossval_write(const MsCrossval *crossval, const char *folder, GError **error);
 
 /* Smallest f(x) for x in [low, high] of a function with one minimum there, to `tolerance`. */
 double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, double low, double high,
