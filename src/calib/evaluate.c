@@ -2,6 +2,7 @@
 #include "calib/fit.h"
 
 #include "base/err.h"
+#include "base/io.h"
 #include "base/stats.h"
 
 #include <math.h>
@@ -139,16 +140,18 @@ static GArray *evaluated_new(void) {
 }
 
 static gboolean evaluate_machine(const char *name, const char *const *files, gboolean held_back, GArray *kinds,
-                                 MsEvaluation *out, GError **error) {
+                                 MsEvaluation *out, MsProgress *progress, GError **error) {
   g_autoptr(MsHardware) hardware = ms_hardware_load(name, error);
   if (!hardware) return FALSE;
   const char *names[] = {hardware->name, NULL};
-  for (int i = 0; files[i]; i++) {
+  for (int i = 0; files[i] && !ms_interrupted(); i++) {
     g_autoptr(GPtrArray) series = g_ptr_array_new_with_free_func((GDestroyNotify)ms_series_free);
     g_autofree char *note = NULL;
     if (!ms_measure_read(files[i], names, series, &note, error)) return FALSE;
     if (note) g_ptr_array_add(out->notes, g_strdup_printf("%s: %s", files[i], note));
     evaluate(hardware, series, held_back, kinds, out);
+    out->tables++;
+    ms_progress_update(progress, out->tables, files[i]);
   }
   return TRUE;
 }
@@ -159,9 +162,12 @@ MsEvaluation *ms_fit_evaluate(const char *hardware, const char *const *files, gb
   *out = (MsEvaluation){evaluated_new(), evaluated_new(), evaluated_new(), g_ptr_array_new_with_free_func(g_free)};
   GArray *kinds = groups_new();
   gboolean ok = TRUE;
-  for (int i = 0; names[i] && ok; i++) ok = evaluate_machine(names[i], files, held_back, kinds, out, error);
+  out->all_tables = (int)(g_strv_length(names) * g_strv_length((char **)files));
+  MsProgress *progress = ms_progress_begin("evaluate", out->all_tables);
+  for (int i = 0; names[i] && ok; i++) ok = evaluate_machine(names[i], files, held_back, kinds, out, progress, error);
+  ms_progress_end(progress);
   summarise(kinds, out->kinds);
-  if (ok && out->rows->len == 0 && out->others->len == 0) {
+  if (ok && out->rows->len == 0 && out->others->len == 0 && out->tables == out->all_tables) {
     const char *why = out->notes->len > 0 ? out->notes->pdata[0] : NULL;
     ok = ms_input_error(error, NULL, 0, NULL, "no row of %s in the tables given%s%s", hardware, why ? "; " : "",
                         why ? why : "");

@@ -20,6 +20,8 @@ typedef struct {
   GPtrArray *members;          /* for ms_profile_edit */
   MsFit *fit;
   MsLaws laws;
+  MsProgress *progress;
+  int fitted; /* series so far */
 } Work;
 
 /* --- which rows ------------------------------------------------------------------------------------------------ */
@@ -228,10 +230,11 @@ static double wire_Bps(const MsHardware *hardware, const MsSeries *series) {
 }
 
 static void fit_benchmarks(Work *work, gboolean launches) {
-  for (guint i = 0; i < work->series->len; i++) {
+  for (guint i = 0; i < work->series->len && !ms_interrupted(); i++) {
     const MsSeries *series = work->series->pdata[i];
     gboolean first = series->kind == MS_ROW_GEMM && series->dtype == MS_ODT_BF16;
     if (series->training || series->machine != 0 || first != launches) continue;
+    ms_progress_update(work->progress, ++work->fitted, series->key.op);
     int at = ms_fit_find_curve(work->hardware, series);
     const MsCurve *shipped = at >= 0 ? &work->hardware->curves[at] : NULL;
     if (ms_fit_is_small(series, shipped)) {
@@ -441,6 +444,7 @@ static gboolean fit_all(Work *work, GError **error) {
   if (!read_all(work, error)) return FALSE;
   fit_benchmarks(work, TRUE);
   fit_benchmarks(work, FALSE);
+  if ((work->fit->interrupted = ms_interrupted())) return TRUE;
   slow_fp8(work);
   for (guint i = 0; i < work->fit->curves->len; i++) {
     MsCurve *curve = work->fit->curves->pdata[i];
@@ -471,13 +475,15 @@ static gboolean open_machines(Work *work, GError **error) {
 
 MsFit *ms_fit(const MsFitOptions *options, GError **error) {
   MsFit *fit = g_new0(MsFit, 1);
-  *fit = (MsFit){NULL, g_ptr_array_new_with_free_func(curve_free), g_ptr_array_new_with_free_func(g_free)};
+  fit->curves = g_ptr_array_new_with_free_func(curve_free), fit->notes = g_ptr_array_new_with_free_func(g_free);
   Work work = {.options = options,
                .fit = fit,
                .series = g_ptr_array_new_with_free_func((GDestroyNotify)ms_series_free),
                .members = g_ptr_array_new_with_free_func(g_free)};
+  work.progress = options->progress ? ms_progress_begin("fit", 0) : NULL;
   if (!ms_laws_load(&work.laws, error) || !open_machines(&work, error) || !fit_all(&work, error))
     g_clear_pointer(&fit, ms_fit_free);
+  ms_progress_end(work.progress);
   g_ptr_array_unref(work.series);
   g_ptr_array_unref(work.members);
   g_free(work.file);

@@ -35,12 +35,14 @@ typedef struct {
   const char *const *files; /* NULL-terminated */
   const char *date;         /* written to the provenance */
   const char *command;
+  gboolean progress;
 } MsFitOptions;
 
 typedef struct {
-  char *text;        /* the new profile */
-  GPtrArray *curves; /* MsCurve *: fitted and derived */
-  GPtrArray *notes;  /* char *: what was skipped and why, what fell back */
+  gboolean interrupted; /* curves were still to be fitted: half of a profile is none */
+  char *text;           /* the new profile; NULL when interrupted */
+  GPtrArray *curves;    /* MsCurve *: fitted and derived */
+  GPtrArray *notes;     /* char *: what was skipped and why, what fell back */
 } MsFit;
 MsFit *ms_fit(const MsFitOptions *options, GError **error);
 void ms_fit_free(MsFit *fit);
@@ -67,6 +69,7 @@ typedef struct {
   GArray *kinds;  /* all of `rows`, kind by kind: tables, machines and dtypes together (file, gpu, dtype and library are
                      "") */
   GPtrArray *notes;
+  int tables, all_tables; /* compared; fewer than all when it was stopped (ms_interrupted) */
 } MsEvaluation;
 /* `hardware`: one name, or several separated by commas. `held_back`: only the shapes that ms_fit never sees. Repeated
  * shapes of a library count once, as in a fit. (transfer full) */

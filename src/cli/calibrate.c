@@ -1,4 +1,5 @@
 /* src/cli/calibrate.c - moesim calibrate: this CPU; --check; --gpu is a file of its own. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,9 +96,10 @@ static void print_calibration(const MsCalibration *c, const char *file, const ch
   if (c->refused) printf("  not all steps were run: %s\n", c->refused);
   if (c->no_messages) printf("  messages were not measured: %s; the profile serves one rank\n", c->no_messages);
   putchar('\n');
-  print_curves(c->profile);
-  for (guint i = 0; i < c->profile->notes->len; i++)
+  if (c->profile) print_curves(c->profile);
+  for (guint i = 0; c->profile && i < c->profile->notes->len; i++)
     printf("  no curve: %s\n", (const char *)c->profile->notes->pdata[i]);
+  if (c->interrupted) return;
   printf("\nwritten to %s; next: moesim calibrate --check%s%s\n", file, out ? " --hardware " : "", out ? out : "");
 }
 
@@ -126,7 +128,7 @@ static void json_curve(MsJsonOut *out, const MsRowCurve *r) {
 
 static void json_words(MsJsonOut *out, const char *key, const GPtrArray *words) {
   ms_json_out_array(out, key);
-  for (guint i = 0; i < words->len; i++) ms_json_out_string(out, NULL, words->pdata[i]);
+  for (guint i = 0; words && i < words->len; i++) ms_json_out_string(out, NULL, words->pdata[i]);
   ms_json_out_end(out);
 }
 
@@ -136,7 +138,8 @@ static void json_calibration(const MsCalibration *c, const char *file) {
   ms_json_out_string(out, "cpu", c->machine->cpu);
   ms_json_out_int(out, "cores", c->machine->cores);
   ms_json_out_string(out, "blas", c->machine->blas);
-  ms_json_out_string(out, "profile", file);
+  ms_json_out_bool(out, "interrupted", c->interrupted);
+  ms_json_out_string(out, "profile", c->interrupted ? NULL : file);
   ms_json_out_int(out, "steps", c->steps);
   ms_json_out_int(out, "passes", c->passes);
   ms_json_out_int(out, "rows", c->rows);
@@ -146,20 +149,27 @@ static void json_calibration(const MsCalibration *c, const char *file) {
   ms_json_out_double(out, "elapsed_s", c->elapsed_s);
   json_repeat(out, "row_repeat", c->row_repeat);
   ms_json_out_array(out, "curves");
-  for (guint i = 0; i < c->profile->curves->len; i++)
+  for (guint i = 0; c->profile && i < c->profile->curves->len; i++)
     json_curve(out, &g_array_index(c->profile->curves, MsRowCurve, i));
   ms_json_out_end(out);
-  json_words(out, "notes", c->profile->notes);
-  json_words(out, "distrust", c->profile->distrust);
+  json_words(out, "notes", c->profile ? c->profile->notes : NULL);
+  json_words(out, "distrust", c->profile ? c->profile->distrust : NULL);
   ms_json_out_end(out);
   ms_cli_print_json(out);
 }
 
-static gboolean write_profile(const char *file, const char *text, GError **error) {
+/* Before the work: 0, or the status after a message. */
+static int can_write_profile(const char *file) {
   g_autofree char *folder = g_path_get_dirname(file);
   if (strcmp(file, "-") != 0)
     g_mkdir_with_parents(folder, 0777); /* what fails here fails below with a better message */
-  return ms_write_file(file, text, -1, error);
+  return ms_cli_outputs(file);
+}
+
+static gboolean make_folder(const char *folder, GError **error) {
+  if (!folder || g_mkdir_with_parents(folder, 0777) == 0) return TRUE;
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
+  return FALSE;
 }
 
 /* An untrusted profile is written all the same: it may be looked at, but the exit status says 1. */
@@ -167,7 +177,8 @@ static int calibrate(const Options *o) {
   GError *error = NULL;
   g_autofree char *file = o->out ? g_strdup(o->out) : ms_user_data_file("hardware", "local"), *date = today(o);
   g_autofree char *command = g_strdup_printf("moesim calibrate%s", o->quick ? " --quick" : "");
-  ms_interrupt_install(INFINITY);
+  int status = can_write_profile(file);
+  if (status != 0) return status;
   Ticks ticks = {ms_progress_begin("calibrating", ms_calibrate_ticks(o->quick)), 0};
   g_autoptr(MsCalibration) c = ms_calibrate(&(MsCalibrateOptions){.quick = o->quick,
                                                                   .blas = o->blas,
@@ -179,13 +190,13 @@ static int calibrate(const Options *o) {
                                             &error);
   ms_progress_end(ticks.progress);
   if (!c) return ms_cli_fail(error);
+  if (!c->interrupted && !ms_write_file(file, c->profile->text, -1, &error)) return ms_cli_fail(error);
+  if (o->json) json_calibration(c, file);
+  else if (c->interrupted || strcmp(file, "-") != 0) print_calibration(c, file, o->out);
   if (c->interrupted) {
-    fputs("moesim: interrupted, no profile is written\n", stderr);
+    fputs("moesim: not all was measured: no profile is written\n", stderr);
     return MS_ERROR_NOTHING;
   }
-  if (!write_profile(file, c->profile->text, &error)) return ms_cli_fail(error);
-  if (o->json) json_calibration(c, file);
-  else if (strcmp(file, "-") != 0) print_calibration(c, file, o->out);
   for (guint i = 0; i < c->profile->distrust->len; i++)
     fprintf(stderr, "moesim: not to be trusted: %s\n", (const char *)c->profile->distrust->pdata[i]);
   return c->profile->distrust->len > 0 ? MS_ERROR_NOTHING : 0;
@@ -314,6 +325,7 @@ static void json_check(const MsLocalCheck *c) {
   json_repeat(out, "one_rank_repeat", c->one_repeat);
   json_repeat(out, "several_ranks_repeat", c->several_repeat);
   ms_json_out_string(out, "no_ranks", c->no_ranks);
+  ms_json_out_bool(out, "interrupted", c->interrupted);
   ms_json_out_bool(out, "met", ms_local_check_met(c));
   ms_json_out_end(out);
   ms_cli_print_json(out);
@@ -324,7 +336,7 @@ static int check(const Options *o) {
   const char *hardware = o->hardware ? o->hardware : "local";
   g_autofree char *date = today(o);
   int passes = o->passes != MS_CLI_UNSET ? o->passes : o->quick ? 3 : 5;
-  ms_interrupt_install(INFINITY);
+  if (!make_folder(o->out, &error)) return ms_cli_fail(error); /* before the work */
   Ticks ticks = {ms_progress_begin("checking", ms_local_check_ticks(passes)), 0};
   g_autoptr(MsLocalCheck) c = ms_local_check(hardware, o->blas, passes, tick, &ticks, &error);
   ms_progress_end(ticks.progress);
@@ -333,7 +345,6 @@ static int check(const Options *o) {
   if (o->json) json_check(c);
   else print_check(c);
   if (o->out && !o->json) printf("\nwritten to %s/: moesim validate %s compares them again\n", o->out, o->out);
-  if (c->interrupted) fputs("moesim: interrupted: fewer passes than asked for\n", stderr);
   return ms_local_check_met(c) ? 0 : MS_ERROR_NOTHING;
 }
 

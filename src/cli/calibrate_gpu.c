@@ -57,11 +57,10 @@ int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor
   GError *error = NULL;
   g_autoptr(MsGpu) gpu = ms_gpu_open(vendor, device, &error);
   if (!gpu) return ms_cli_fail(error);
-  ms_interrupt_install(INFINITY);
   g_autoptr(MsSurvey) survey = ms_gpu_survey(gpu, out, &(MsSurveyOptions){.quick = quick, .progress = TRUE}, &error);
   if (!survey) return ms_cli_fail(error);
   if (json) print_json(ms_gpu_info(gpu), survey);
   else print_text(ms_gpu_info(gpu), survey, out);
-  if (survey->interrupted) fputs("moesim: interrupted: the tables hold what was measured until then\n", stderr);
+  if (survey->interrupted) fputs("moesim: the tables hold what was measured until then\n", stderr);
   return 0;
 }

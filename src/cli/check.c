@@ -15,6 +15,8 @@ typedef struct {
 
 static int update(const char *file, char **scenarios, const MsCheckOptions *options) {
   GError *error = NULL;
+  int status = ms_cli_outputs(file);
+  if (status != 0) return status;
   g_autoptr(MsBaseline) kept = *scenarios ? NULL : ms_baseline_load(file, &error);
   g_autoptr(MsBaseline) made = *scenarios ? ms_baseline_new(file, (const char *const *)scenarios, &error) : NULL;
   MsBaseline *baseline = kept ? kept : made;
@@ -32,6 +34,8 @@ static int write_report(const char *file, char *text, GError **error) {
 
 static int check(const Options *o, const char *file, const MsCheckOptions *options) {
   GError *error = NULL;
+  int status = ms_cli_outputs(o->junit, o->markdown);
+  if (status != 0) return status;
   MsBaseline *baseline = ms_baseline_load(file, &error);
   g_autoptr(MsCheck) result = baseline ? ms_check(baseline, options, &error) : NULL;
   if (!result) return ms_cli_fail(error);
@@ -42,7 +46,7 @@ static int check(const Options *o, const char *file, const MsCheckOptions *optio
   if (!write_report(o->junit, ms_report_check_junit(result), &error) ||
       !write_report(o->markdown, ms_report_check_markdown(result), &error))
     return ms_cli_fail(error);
-  return result->drifted > 0 ? MS_ERROR_NOTHING : 0;
+  return result->drifted > 0 || ms_extent_stopped(&result->extent) ? MS_ERROR_NOTHING : 0;
 }
 
 /* A fraction in [0, 1]; FALSE when it is none. */
@@ -83,7 +87,6 @@ int ms_cli_check(int argc, char **argv) {
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     const char *message = wrong(&o, argc - 1);
     argv[argc] = NULL;
-    ms_interrupt_install(INFINITY);
     if (!message && !parse_tolerance(o.tolerance, &options.tolerance))
       message = "--tolerance takes a fraction, such as 0.001";
     options.threads = o.threads;

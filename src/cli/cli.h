@@ -13,13 +13,15 @@ typedef struct {
   const char *summary;               /* one line */
   const char *examples;              /* a few lines for --help */
   int (*run)(int argc, char **argv); /* argv[0] is the verb */
+  gboolean takes_long; /* --time-limit; SIGINT, SIGTERM and the limit stop its work, and it prints what it has */
 } MsVerb;
 extern const MsVerb ms_verbs[]; /* ends with a NULL name */
 
 /* Prints "moesim: MESSAGE" on stderr and returns the exit status that the error carries; frees the error. */
 int ms_cli_fail(GError *error);
 /* Parses argv with `entries` (a GOptionEntry array); TRUE to go on. On --help prints and sets *status 0, on a wrong
- * option sets 2. */
+ * option sets 2. A verb that takes long gets --time-limit with it, and from here on a signal or the end of that time
+ * only stops its work (ms_interrupted). */
 gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status);
 const MsVerb *ms_cli_verb(const char *name); /* NULL when unknown */
 
@@ -45,14 +47,15 @@ gboolean ms_cli_count(const MsVerb *verb, const char *option, const char *text, 
 const char *ms_cli_date(const char *date);
 /* What is wrong with the name of a picture, NULL: nothing (or no picture). */
 const char *ms_cli_picture(const char *file);
-/* --time-limit of the verbs that take long: its row of the table, and what it says in seconds, INFINITY for NULL. FALSE
- * after a message. */
-#define MS_CLI_TIME_LIMIT(text)                                                                               \
-  {                                                                                                           \
-    "time-limit", 0, 0, G_OPTION_ARG_STRING, &(text),                                                         \
-        "stop after this long and print what was found: seconds, or with s, m or h (90, 90s, 5m, 2h)", "TIME" \
-  }
-gboolean ms_cli_time_limit(const MsVerb *verb, const char *text, double *limit_s);
+/* The files that a verb is going to write (NULL: not asked for), before its work: 0, or the status after a message. */
+#define ms_cli_outputs(...) \
+  ms_cli_can_write((const char *const[]){__VA_ARGS__}, G_N_ELEMENTS(((const char *const[]){__VA_ARGS__})))
+int ms_cli_can_write(const char *const *files, size_t n);
+/* Says that work was stopped, when it was, and perhaps how it goes on (`next`, NULL: nothing); once. Every verb that
+ * takes long ends with it (main.c). */
+void ms_cli_say_stopped(const char *next);
+/* Exit status of what was stopped or not: 0, or MS_ERROR_NOTHING when it has nothing because it was. */
+int ms_cli_found(gboolean something);
 /* Of a numeric option whose 0 must not pass for "not given". */
 #define MS_CLI_UNSET G_MININT
 void ms_cli_print(char *text);          /* to stdout with a line end; frees the text */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "base/ranks.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -56,6 +57,7 @@ static void print_json(const MsScenario *scenario, const Options *o, const MsExe
   ms_json_out_object(out, NULL);
   ms_json_out_string(out, "name", scenario->name);
   ms_json_out_string(out, "dtype", o->dtype);
+  ms_json_out_bool(out, "interrupted", r->steps < r->steps_asked);
   ms_json_out_int(out, "ranks", r->ranks);
   ms_json_out_double(out, "loss", r->loss);
   ms_json_out_double(out, "gradient_norm", r->gradient_norm);
@@ -146,11 +148,14 @@ static int run(const Options *o, const char *file, int type) {
                            .threads = o->threads,
                            .steps = o->steps,
                            .unchecked = o->no_check,
+                           .progress = TRUE,
                            .dump = o->dump,
                            .compare = o->compare};
   if (!ms_ranks_begin(&error)) return ms_cli_fail(error);
-  gboolean first = ms_ranks_own() == 0;
-  g_autoptr(MsScenario) scenario = ms_scenario_load(file, &error);
+  gboolean first = ms_ranks_own() == 0, lost = first && !ms_can_write(o->dump, &error); /* before the work */
+  lost = ms_ranks_any(lost);
+  if (lost && !error) g_set_error_literal(&error, MS_ERROR, MS_ERROR_ENV, "the first rank cannot write its file");
+  g_autoptr(MsScenario) scenario = lost ? NULL : ms_scenario_load(file, &error);
   g_autoptr(MsExecResult) result = scenario ? ms_exec_run(scenario, &options, &error) : NULL;
   int status = 0;
   if (!result) {

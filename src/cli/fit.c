@@ -68,12 +68,17 @@ static void print_curves(const MsFit *fit, FILE *to) {
 static int fit(const Options *o, char **files) {
   GError *error = NULL;
   g_autofree char *date = o->date ? g_strdup(o->date) : today(), *command = command_of(o, files);
-  MsFitOptions options = {o->hardware, o->like, (const char *const *)files, date, command};
-  if (!ms_can_write(o->out, &error)) return ms_cli_fail(error); /* before the long work */
+  MsFitOptions options = {o->hardware, o->like, (const char *const *)files, date, command, TRUE};
+  int status = ms_cli_outputs(o->out);
+  if (status != 0) return status;
   g_autoptr(MsFit) result = ms_fit(&options, &error);
   if (!result) return ms_cli_fail(error);
   print_notes(result->notes);
   print_curves(result, o->out && !g_str_equal(o->out, "-") ? stdout : stderr);
+  if (result->interrupted) {
+    fputs("moesim: not all curves were fitted: no profile is written\n", stderr);
+    return MS_ERROR_NOTHING;
+  }
   return ms_write_file(o->out ? o->out : "-", result->text, -1, &error) ? 0 : ms_cli_fail(error);
 }
 
@@ -100,6 +105,7 @@ static void put_rows(MsJsonOut *out, const char *key, const GArray *rows) {
 static void print_json(const MsEvaluation *evaluation) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
+  ms_json_out_bool(out, "interrupted", evaluation->tables < evaluation->all_tables);
   put_rows(out, "rows", evaluation->rows);
   put_rows(out, "other_libraries", evaluation->others);
   put_rows(out, "kinds", evaluation->kinds);
@@ -146,8 +152,10 @@ static int evaluate(const Options *o, char **files) {
   print_notes(evaluation->notes);
   if (o->json) {
     print_json(evaluation);
-    return 0;
+    return ms_cli_found(evaluation->rows->len > 0);
   }
+  if (evaluation->tables < evaluation->all_tables)
+    printf("INTERRUPTED: %d of %d tables are done, the rest is missing\n", evaluation->tables, evaluation->all_tables);
   print_table(evaluation->rows);
   fputs("\n", stdout);
   print_kinds(evaluation->kinds);
@@ -155,7 +163,7 @@ static int evaluate(const Options *o, char **files) {
     fputs("\nother libraries than the curves were fitted to:\n", stdout);
     print_table(evaluation->others);
   }
-  return 0;
+  return ms_cli_found(evaluation->rows->len > 0);
 }
 
 static int check(const MsVerb *verb, const Options *o, int files) {

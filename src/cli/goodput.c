@@ -1,4 +1,3 @@
-#include <math.h>
 #include <stdio.h>
 
 #include "base/io.h"
@@ -12,7 +11,7 @@ typedef struct {
   gboolean json;
 } Options;
 
-static int goodput(const Options *o, const char *file, gboolean first) {
+static int goodput(const Options *o, const char *file, gboolean first, gboolean *found) {
   GError *error = NULL;
   const MsGoodputOptions options = {.threads = o->threads, .progress = TRUE};
   MsGoodput *study = ms_goodput_load(file, &error);
@@ -21,6 +20,7 @@ static int goodput(const Options *o, const char *file, gboolean first) {
   if (!first && !o->json) fputc('\n', stdout);
   ms_cli_print(o->json ? ms_report_goodput_json(result)
                        : ms_report_goodput(result, ms_report_colour() ? MS_REPORT_COLOUR : 0));
+  *found |= result->extent.done > 0 || !ms_extent_stopped(&result->extent);
   return 0;
 }
 
@@ -36,7 +36,8 @@ int ms_cli_goodput(int argc, char **argv) {
   if (argc < 2) return ms_cli_usage(verb, "give one or more goodput files; scenarios/goodput/ has some");
   if (o.threads < 0 || o.threads > MOST_THREADS)
     return ms_cli_usage(verb, "--threads takes 0 (all cores) to %d", MOST_THREADS);
-  ms_interrupt_install(INFINITY);
-  for (int i = 1; i < argc && status == 0; i++) status = goodput(&o, argv[i], i == 1);
-  return status;
+  gboolean found = FALSE;
+  for (int i = 1; i < argc && status == 0 && (i == 1 || !ms_interrupted()); i++)
+    status = goodput(&o, argv[i], i == 1, &found);
+  return status != 0 ? status : ms_cli_found(found);
 }

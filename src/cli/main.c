@@ -13,7 +13,7 @@ const MsVerb ms_verbs[] = {
      "  moesim run --explain scenarios/run-deepseek-v3-gb200-256.json\n"
      "  moesim run --trace step.json scenarios/run-deepseek-v3-gb200-256.json   open step.json in ui.perfetto.dev\n"
      "  moesim run --json scenarios/*.json\n",
-     ms_cli_run},
+     ms_cli_run, TRUE},
     {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
      "  moesim plan --model qwen3-30b-a3b --hardware h100-sxm --gpus 64\n"
      "  moesim plan --model llama3-70b --hardware h100-sxm,b200-sxm --gpus 128,256\n"
@@ -26,27 +26,27 @@ const MsVerb ms_verbs[] = {
      "  moesim plan --top 3 --explain request.json\n"
      "  moesim plan --compare mine.json request.json    my layout beside the winner, part by part\n"
      "  moesim plan --out best.json request.json        the winner as a scenario, for moesim run and report\n",
-     ms_cli_plan},
+     ms_cli_plan, TRUE},
     {"whatif", "FILE…", "change a base run along axes and take the differences apart by part",
      "  moesim whatif scenarios/whatif/nic.json\n"
      "  moesim whatif --plot domain.svg scenarios/whatif/nvlink-domain.json\n"
      "  moesim whatif --csv points.csv scenarios/whatif/*.json\n"
      "\nA study names a base scenario (or a plan request) and the keys that change; `moesim schema whatif` lists its "
      "keys.\n",
-     ms_cli_whatif},
+     ms_cli_whatif, TRUE},
     {"check", "BASELINE [SCENARIO…]", "compare today's predictions with stored ones; exit 1 on drift",
      "  moesim check --update mine.json runs/*.json                    store the predictions of these scenarios\n"
      "  moesim check mine.json                                         did anything move since?\n"
      "  moesim check --junit check.xml --markdown check.md mine.json   for CI systems, see docs/ci.md\n"
      "  moesim check --update mine.json                                accept what moved\n",
-     ms_cli_check},
+     ms_cli_check, TRUE},
     {"goodput", "FILE…",
      "failures, checkpoints, restarts: effective training time, days and GPU-hours to a token budget",
      "  moesim goodput scenarios/goodput/llama3-405b-16384.json\n"
      "  moesim goodput --json scenarios/goodput/*.json\n"
      "\nA file names a run, the reliability of its machines (reliability/) and what is done about failures; `moesim "
      "schema goodput` lists its keys.\n",
-     ms_cli_goodput},
+     ms_cli_goodput, TRUE},
     {"show", "model|hardware|scenario|ops|schedule|memory|launch|laws NAME",
      "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
      "  moesim show model                       the names that are known; the same for hardware and schedule\n"
@@ -69,7 +69,7 @@ const MsVerb ms_verbs[] = {
      "  moesim validate --ladders tests/data/ladders.json scenarios/published   does it put runs in the right order?\n"
      "  moesim validate --cross-validate scenarios/published     what are the fitted figures worth on other runs?\n"
      "\nA rate is compared as the step time it stands for; errors are predicted / measured - 1.\n",
-     ms_cli_validate},
+     ms_cli_validate, TRUE},
     {"fit", "--hardware NAME MEASUREMENTS.csv…",
      "fit the curves of a machine to measured kernels and collectives, or evaluate them",
      "  moesim fit --hardware h100-sxm gemm_consensus.csv.gz collectives_nccl.csv.gz --out h100-mine.json\n"
@@ -78,14 +78,14 @@ const MsVerb ms_verbs[] = {
      "\nColumns are found by name (gpu, source optional): dtype,m,n,k,latency_us for GEMMs; "
      "op,num_gpus,bytes,latency_us for collectives; ...\n"
      "15 % of the shapes are held back by a hash and give the residuals; the rest of the profile stays as it is.\n",
-     ms_cli_fit},
+     ms_cli_fit, TRUE},
     {"report", "SCENARIO… --html FILE",
      "one self-contained HTML page: timeline, memory, layout map, MFU waterfall, communication, operators",
      "  moesim report scenarios/run-deepseek-v3-gb200-256.json --html step.html\n"
      "  moesim report a.json b.json --html compare.html     two layouts side by side\n"
      "  moesim report scenarios/run-qwen3-235b-h100-256.json --whatif scenarios/whatif/nic.json --html nic.html\n"
      "  moesim report --validation my-runs/ my-runs/one.json --html one.html\n",
-     ms_cli_report},
+     ms_cli_report, TRUE},
     {"calibrate", "[--quick|--check|--gpu]",
      "measure this CPU or a GPU: a profile of this machine, and whether predictions on it hold",
      "  moesim calibrate                                   five minutes; writes the profile `local`\n"
@@ -99,7 +99,7 @@ const MsVerb ms_verbs[] = {
      "copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; "
      "MOESIM_GPU_LIBRARIES\n"
      "names a folder to look in first. Exit 4 where there is no GPU.\n",
-     ms_cli_calibrate},
+     ms_cli_calibrate, TRUE},
     {"exec", "SCENARIO",
      "run a step of the operator list for real on this CPU, over MPI ranks where the layout has several, and check it "
      "against the list",
@@ -109,7 +109,7 @@ const MsVerb ms_verbs[] = {
      "with mpirun, one rank for each GPU.\n"
      "After every row the bytes kept for backward, the bytes sent and the FLOP are compared with the list; exit 1 "
      "where they differ. docs/exec.md has more.\n",
-     ms_cli_exec},
+     ms_cli_exec, TRUE},
     {"gemm", "decide|run|bench M N K | source",
      "matrix multiplication with fewer multiplications: what it would choose and why, run it, time it beside the "
      "libraries",
@@ -206,7 +206,10 @@ static int dispatch(int argc, char **argv) {
     return 0;
   }
   const MsVerb *verb = ms_cli_verb(name);
-  return verb ? verb->run(argc, argv) : unknown_verb(name);
+  if (!verb) return unknown_verb(name);
+  int status = verb->run(argc, argv);
+  if (status == 0 || status == MS_ERROR_NOTHING) ms_cli_say_stopped(NULL);
+  return status;
 }
 
 int main(int argc, char **argv) {

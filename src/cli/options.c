@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "base/quantity.h"
 #include "cli/cli.h"
 
@@ -60,7 +61,8 @@ const char *ms_cli_picture(const char *file) {
              : "--plot takes a file that ends in .svg or .png";
 }
 
-gboolean ms_cli_time_limit(const MsVerb *verb, const char *text, double *limit_s) {
+/* What --time-limit says in seconds, INFINITY for NULL. FALSE after a message. */
+static gboolean time_limit(const MsVerb *verb, const char *text, double *limit_s) {
   static const struct {
     const char *word;
     double s;
@@ -75,6 +77,23 @@ gboolean ms_cli_time_limit(const MsVerb *verb, const char *text, double *limit_s
   ms_cli_usage(verb, "--time-limit %s: give a time above 0, such as 90s, 5m or 2h", text);
   return FALSE;
 }
+
+int ms_cli_can_write(const char *const *files, size_t n) {
+  GError *error = NULL;
+  for (size_t i = 0; i < n; i++)
+    if (!ms_can_write(files[i], &error)) return ms_cli_fail(error);
+  return 0;
+}
+
+void ms_cli_say_stopped(const char *next) {
+  static gboolean said;
+  if (!ms_interrupted() || said) return;
+  said = TRUE;
+  fflush(stdout);
+  fprintf(stderr, "moesim: %s: what is printed was found until then%s\n", ms_interrupt_reason(), next ? next : "");
+}
+
+int ms_cli_found(gboolean something) { return something || !ms_interrupted() ? 0 : MS_ERROR_NOTHING; }
 
 void ms_cli_print(char *text) {
   size_t length = strlen(text);
@@ -133,7 +152,38 @@ void ms_cli_each_options(MsOptionsSeen see, gpointer data) {
   watcher.see = NULL;
 }
 
+/* The table of a verb with what all that take long have besides. */
+static GOptionEntry *with_time_limit(const MsVerb *verb, const GOptionEntry *entries, char **limit) {
+  const GOptionEntry row = {
+      "time-limit",
+      0,
+      0,
+      G_OPTION_ARG_STRING,
+      limit,
+      "stop after this long and print what was found: seconds, or with s, m or h (90, 90s, 5m, 2h)",
+      "TIME"};
+  GArray *all = g_array_new(TRUE, TRUE, sizeof(GOptionEntry));
+  for (; entries->long_name; entries++) g_array_append_vals(all, entries, 1);
+  if (verb->takes_long) g_array_append_vals(all, &row, 1);
+  return (GOptionEntry *)(void *)g_array_free(all, FALSE);
+}
+
+static gboolean parse(const MsVerb *verb, const GOptionEntry *entries, int *argc, char ***argv, int *status);
+
 gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status) {
+  g_autofree char *text = NULL;
+  g_autofree GOptionEntry *all = with_time_limit(verb, entries, &text);
+  double limit_s;
+  if (!parse(verb, all, argc, argv, status)) return FALSE;
+  if (!time_limit(verb, text, &limit_s)) {
+    *status = MS_ERROR_USAGE;
+    return FALSE;
+  }
+  if (verb->takes_long) ms_interrupt_install(limit_s);
+  return TRUE;
+}
+
+static gboolean parse(const MsVerb *verb, const GOptionEntry *entries, int *argc, char ***argv, int *status) {
   if (watcher.see) {
     watcher.see(verb, entries, watcher.data);
     *status = 0;

@@ -12,7 +12,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
 typedef struct {
   int top, threads, rank;
-  char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, *time_limit, **without;
+  char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, branch, json, follow, front;
   char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
   char *seq_text, *batch_text;                        /* of the two that follow, as given */
@@ -99,10 +99,9 @@ static MsPlan *plan_on_ranks(const Options *o, const MsRequest *request, const M
 }
 
 static void say_interrupted(const Options *o) {
-  if (!ms_interrupted()) return;
   const char *file = o->checkpoint ? o->checkpoint : o->resume;
-  g_autofree char *next = file ? g_strdup_printf("; --resume %s goes on", file) : g_strdup("");
-  fprintf(stderr, "moesim: %s: what is printed was found until then%s\n", ms_interrupt_reason(), next);
+  g_autofree char *next = file ? g_strdup_printf("; --resume %s goes on", file) : NULL;
+  ms_cli_say_stopped(next);
 }
 
 /* What explains the ranking is left out when there is no time for it; the ranking is printed. */
@@ -153,7 +152,6 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
   if (!ms_report_can_plot(o->plot, &error)) return ms_cli_fail(error); /* before the long work */
   g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, o->front || o->plot);
   ms_cli_print(o->json ? ms_report_sweep_json(sweep) : ms_report_sweep(sweep));
-  say_interrupted(o);
   if (o->plot && !ms_report_sweep_plot(sweep, o->plot, &error)) return ms_cli_fail(error);
   gboolean feasible = FALSE;
   for (int i = 0; i < sweep->n_cells; i++) feasible |= sweep->cell[i].plan && sweep->cell[i].plan->n_best > 0;
@@ -186,9 +184,6 @@ static int keep_request(const Options *o) {
 
 static int plan(const MsVerb *verb, const Options *o, const char *file) {
   GError *error = NULL;
-  double limit_s;
-  if (!ms_cli_time_limit(verb, o->time_limit, &limit_s)) return MS_ERROR_USAGE;
-  ms_interrupt_install(limit_s);
   g_autoptr(GPtrArray) requests = load(o, file, &error);
   if (!requests) return ms_cli_fail(error);
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
@@ -269,7 +264,6 @@ int ms_cli_plan(int argc, char **argv) {
       {"resume", 0, 0, G_OPTION_ARG_FILENAME, &o.resume, "go on from such a file, and keep on writing it", "FILE"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &o.threads,
        "0: all cores (default); the answer is the same. Under mpirun or srun the ranks share the work", "N"},
-      MS_CLI_TIME_LIMIT(o.time_limit),
       {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out,
        "keep the winner as a scenario in FILE, to run, report or launch it (- prints it in place of the ranking)",
        "FILE"},
@@ -291,7 +285,7 @@ int ms_cli_plan(int argc, char **argv) {
     if (status == 0) status = o.write_request ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
   g_free(o.out), g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint),
-      g_free(o.resume), g_free(o.time_limit);
+      g_free(o.resume);
   g_strfreev(o.without);
   g_free(o.model), g_free(o.hardware), g_free(o.gpus), g_free(o.precision), g_free(o.around), g_free(o.write_request);
   g_free(o.seq_text), g_free(o.batch_text);

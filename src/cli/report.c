@@ -1,4 +1,3 @@
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,7 +43,7 @@ static GPtrArray *shipped_runs(const GPtrArray *scenarios) { /* NULL-terminated 
 }
 
 static gboolean add_validation(const Options *o, const GPtrArray *scenarios, MsPage *page, GError **error) {
-  if (o->no_validation) return TRUE;
+  if (o->no_validation || ms_interrupted()) return TRUE;
   MsValidateOptions options;
   ms_validate_options_init(&options);
   options.progress = TRUE;
@@ -74,7 +73,7 @@ static gboolean add_run(MsPage *page, const char *file, GPtrArray *scenarios, GE
 /* The data of the page instead of the page. */
 static int print_data(char **files, int n) {
   GError *error = NULL;
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n && (i == 0 || !ms_interrupted()); i++) {
     g_autoptr(MsDetail) detail = NULL;
     g_autoptr(MsScenario) scenario = ms_scenario_load(files[i], &error);
     g_autoptr(MsResult) result = scenario ? ms_simulate(scenario, MS_FIDELITY_FULL, &detail, &error) : NULL;
@@ -87,7 +86,7 @@ static int print_data(char **files, int n) {
 }
 
 static gboolean add_studies(const Options *o, MsPage *page, GError **error) {
-  for (int i = 0; o->whatif && o->whatif[i]; i++) {
+  for (int i = 0; o->whatif && o->whatif[i] && !ms_interrupted(); i++) {
     MsWhatif *study = ms_whatif_load(o->whatif[i], error);
     g_autoptr(MsWhatifRun) run = study ? ms_whatif_run(study, &(MsWhatifOptions){.progress = TRUE}, error) : NULL;
     if (!run) return FALSE;
@@ -98,13 +97,15 @@ static gboolean add_studies(const Options *o, MsPage *page, GError **error) {
 
 static int report(const Options *o, char **files, int n) {
   GError *error = NULL;
-  ms_interrupt_install(INFINITY);
+  int status = ms_cli_outputs(o->html);
+  if (status != 0) return status;
   g_autoptr(GPtrArray) scenarios = g_ptr_array_new_with_free_func((GDestroyNotify)ms_scenario_free);
   MsPage *page = ms_page_new(o->title);
   gboolean ok = TRUE;
-  for (int i = 0; ok && i < n; i++) ok = add_run(page, files[i], scenarios, &error);
+  for (int i = 0; ok && i < n && (i == 0 || !ms_interrupted()); i++) ok = add_run(page, files[i], scenarios, &error);
   ok = ok && add_studies(o, page, &error);
   ok = ok && add_validation(o, scenarios, page, &error);
+  if (ms_interrupted()) ms_page_is_incomplete(page);
   g_autofree char *html = ms_page_take(page);
   return ok && ms_write_file(o->html, html, -1, &error) ? 0 : ms_cli_fail(error);
 }

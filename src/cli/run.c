@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/io.h"
 #include "cli/cli.h"
 #include "report/report.h"
 
@@ -41,6 +42,8 @@ static gboolean to_stdout(const char *file) { return g_strcmp0(file, "-") == 0; 
 
 static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboolean first) {
   GError *error = NULL;
+  int status = ms_cli_outputs(o->trace, o->timeline);
+  if (status != 0) return status;
   g_autoptr(MsDetail) detail = NULL;
   gboolean wants_detail = o->trace || o->timeline;
   g_autoptr(MsScenario) scenario = ms_scenario_load(file, &error);
@@ -50,7 +53,8 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   MsDraws draws;
   if (o->draws > 0 && !ms_draws_run(scenario, fidelity, o->draws, 0, TRUE, &draws, &error)) return ms_cli_fail(error);
   g_autoptr(MsActingLaws) acting = o->explain ? ms_acting_laws(scenario, &error) : NULL;
-  if (o->explain && !acting) return ms_cli_fail(error);
+  if (o->explain && !acting && !ms_interrupted()) return ms_cli_fail(error);
+  g_clear_error(&error); /* laws are left out of what was stopped */
   const MsPrintedRun run = {result, o->draws > 0 ? &draws : NULL, acting};
   if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_run(o, scenario, &run, first);
   if (detail && !write_detail(o, detail, &error)) return ms_cli_fail(error);
@@ -96,7 +100,8 @@ int ms_cli_run(int argc, char **argv) {
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     int fidelity = check(verb, &o, argc - 1);
     status = fidelity < 0 ? MS_ERROR_USAGE : 0;
-    for (int i = 1; i < argc && status == 0; i++) status = run_one(&o, argv[i], (MsFidelity)fidelity, i == 1);
+    for (int i = 1; i < argc && status == 0 && (i == 1 || !ms_interrupted()); i++)
+      status = run_one(&o, argv[i], (MsFidelity)fidelity, i == 1);
   }
   options_clear(&o);
   return status;

@@ -1,4 +1,3 @@
-#include <math.h>
 #include <stdio.h>
 
 #include "base/io.h"
@@ -58,16 +57,20 @@ static void print(const Options *o, const MsValidation *validation, const MsLadd
 
 static int validate(const Options *o, const char *const *paths, const MsValidateOptions *options) {
   GError *error = NULL;
-  ms_interrupt_install(INFINITY);
+  int status = ms_cli_outputs(o->csv);
+  if (status != 0) return status;
   g_autoptr(MsJson) sets = o->ladders ? ms_json_load(o->ladders, &error) : NULL; /* before the long work */
   if (o->ladders && !sets) return ms_cli_fail(error);
-  if (!ms_can_write(o->csv, &error) || !ms_report_can_plot(o->plot, &error)) return ms_cli_fail(error);
+  if (!ms_report_can_plot(o->plot, &error)) return ms_cli_fail(error);
   g_autoptr(MsValidation) validation = ms_validate(paths, options, &error);
   if (!validation) return ms_cli_fail(error);
   g_autoptr(MsLadders) ladders = sets ? ms_ladders(validation, sets, &error) : NULL;
-  if (o->ladders && !ladders) return ms_cli_fail(error);
+  if (o->ladders && !ladders && !ms_interrupted()) return ms_cli_fail(error);
+  g_clear_error(&error);
   print(o, validation, ladders, options);
-  return write_files(o, validation, &error) ? 0 : ms_cli_fail(error);
+  gboolean nothing = ms_interrupted() && validation->n_rows == 0; /* to draw */
+  if (!nothing && !write_files(o, validation, &error)) return ms_cli_fail(error);
+  return ms_cli_found(validation->predicted > 0);
 }
 
 static int cross_validate(const MsVerb *verb, const Options *o, const char *const *paths,
@@ -76,11 +79,10 @@ static int cross_validate(const MsVerb *verb, const Options *o, const char *cons
   int leave = o->leave ? ms_cli_word(verb, "what to leave out", o->leave, ms_leave_words) : MS_LEAVE_GROUP;
   if (leave < 0) return MS_ERROR_USAGE;
   if (!ms_crossval_can_write(o->fitted, &error)) return ms_cli_fail(error);
-  ms_interrupt_install(INFINITY);
   g_autoptr(MsCrossval) crossval = ms_crossval(paths, options, (MsLeave)leave, &error);
-  if (!crossval || !ms_crossval_write(crossval, o->fitted, &error)) return ms_cli_fail(error);
+  if (!crossval) return ms_cli_fail(error);
   ms_cli_print(o->json ? ms_report_crossval_json(crossval) : ms_report_crossval(crossval));
-  return 0;
+  return ms_crossval_write(crossval, o->fitted, &error) ? ms_cli_found(crossval->runs > 0) : ms_cli_fail(error);
 }
 
 /* NULL, or what is wrong with the options taken together. */

@@ -1,4 +1,3 @@
-#include <math.h>
 #include <stdio.h>
 
 #include "base/io.h"
@@ -35,17 +34,20 @@ static void print(const Options *o, const MsWhatifRun *run, gboolean first) {
 static int run_files(const Options *o, char **files, GPtrArray *runs) {
   const MsWhatifOptions options = {.threads = o->threads, .progress = TRUE};
   GError *error = NULL;
-  ms_interrupt_install(INFINITY);
-  if (!ms_can_write(o->csv, &error) || !ms_report_can_plot(o->plot, &error))
-    return ms_cli_fail(error); /* before the long work */
-  for (; *files; files++) {
+  guint points = 0;
+  int status = ms_cli_outputs(o->csv);
+  if (status != 0) return status;
+  if (!ms_report_can_plot(o->plot, &error)) return ms_cli_fail(error);
+  for (; *files && (runs->len == 0 || !ms_interrupted()); files++) {
     MsWhatif *whatif = ms_whatif_load(*files, &error);
     MsWhatifRun *run = whatif ? ms_whatif_run(whatif, &options, &error) : NULL;
     if (!run) return ms_cli_fail(error);
     g_ptr_array_add(runs, run);
+    points += run->extent.done;
     print(o, run, runs->len == 1);
   }
-  return write_files(o, runs, &error) ? 0 : ms_cli_fail(error);
+  if (runs->len > 0 && !write_files(o, runs, &error)) return ms_cli_fail(error);
+  return ms_cli_found(points > 0);
 }
 
 static const char *wrong(const Options *o, int files) {

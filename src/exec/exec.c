@@ -3,6 +3,7 @@
 #include "exec/subnormal.h"
 
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/ranks.h"
 #include "memory/memory.h"
 #include <math.h>
@@ -332,6 +333,7 @@ static gboolean lower(Exec *x, GError **error) {
 
 static void run_steps(Exec *x, MsExecResult *r) {
   int warm = x->options->warm_steps;
+  MsProgress *progress = x->options->progress && x->rank == 0 ? ms_progress_begin("exec", warm + r->steps) : NULL;
   for (x->step = 0; x->step < warm + r->steps; x->step++) {
     ms_comm_barrier(x->comm);
     double wall = ms_clock_s(CLOCK_MONOTONIC), cpu = ms_process_cpu_s();
@@ -339,7 +341,12 @@ static void run_steps(Exec *x, MsExecResult *r) {
     if (x->step >= warm)
       r->step_s[x->step - warm] = ms_clock_s(CLOCK_MONOTONIC) - wall,
                           r->step_cpu_s[x->step - warm] = ms_process_cpu_s() - cpu;
+    double stop = ms_interrupted(); /* of any rank: all of them end with the same step */
+    ms_comm_world_max(x->comm, &stop, 1);
+    if (stop > 0 && x->step >= warm) r->steps = x->step - warm + 1;
+    ms_progress_update(progress, x->step + 1, "steps");
   }
+  ms_progress_end(progress);
 }
 
 static void collect(Exec *x, MsExecResult *r) {
@@ -360,7 +367,7 @@ static void collect(Exec *x, MsExecResult *r) {
 
 static MsExecResult *result_new(const Exec *x, int steps) {
   MsExecResult *r = g_new0(MsExecResult, 1);
-  r->ranks = x->layout->world, r->own = x->rank, r->steps = steps;
+  r->ranks = x->layout->world, r->own = x->rank, r->steps = r->steps_asked = steps;
   r->loss = r->gradient_norm = r->gradient_difference = r->parameter_difference = r->probe_gradient = NAN;
   r->step_s = g_new0(double, steps), r->step_cpu_s = g_new0(double, steps);
   r->peak_kept_B = g_new0(double, r->ranks), r->rank_flop = g_new0(double, r->ranks),

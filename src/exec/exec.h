@@ -30,7 +30,7 @@ typedef struct {
   int threads;      /* of the library on each rank, 0 = 1 */
   int steps;        /* 0 = 1; the same batch in every step */
   int warm_steps;   /* before them: pages are touched, memory is pooled; not counted in the times of steps and rows */
-  gboolean unchecked;
+  gboolean unchecked, progress;
   const char *dump;    /* write gradients and updated parameters of the last step there, NULL = not */
   const char *compare; /* compare them with such a file, NULL = not */
   const char *probe;   /* a matrix of the model, "layers.0.fc1", NULL = none: probe_by is added to its element probe_at
@@ -70,7 +70,7 @@ typedef struct {
   int ranks, own; /* in the run; the members below are the same on all ranks but where said */
   double loss;    /* of the last step, before its update; NaN while nothing was run */
   double gradient_norm;
-  int steps;
+  int steps, steps_asked;      /* done; fewer than asked for when it was stopped (ms_interrupted) */
   double *step_s, *step_cpu_s; /* [steps] the slowest rank's wall time; the largest CPU time of a rank */
   int n_rows;
   MsExecRow *rows;                                  /* of this rank */

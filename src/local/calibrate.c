@@ -65,9 +65,15 @@ static gboolean take_messages(Work *w, const char *hardware, GArray *samples, GE
                            .dp = 1,
                            .schedule = "1f1b"};
   if (w->options->program && !*w->options->program) w->to->no_messages = "they were not asked for";
+  if (ms_interrupted()) w->to->no_messages = "it was stopped before";
   if (w->to->no_messages || !ms_job_possible(&w->to->no_messages)) return TRUE;
   g_autofree char *text = ms_local_scenario_text(&two, hardware, NULL);
   g_autoptr(GArray) messages = ms_job_messages(w->options->program, text, 2, w->options->quick, error);
+  if (!messages && ms_interrupted()) {
+    g_clear_error(error);
+    w->to->no_messages = "it was stopped meanwhile";
+    return TRUE;
+  }
   if (!messages) return FALSE;
   w->to->messages = (int)messages->len / 2; /* each counts as FP32 and as BF16 */
   if (messages->len > 0) g_array_append_vals(samples, messages->data, messages->len);
@@ -134,12 +140,13 @@ MsCalibration *ms_calibrate(const MsCalibrateOptions *options, GError **error) {
   Work w = {options, blas, to};
   g_autoptr(GArray) samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   if (!measure(&w, samples, error)) return NULL;
-  if (!to->interrupted) {
+  if (samples->len > 0) {
     MsLocalFacts facts = {to->machine,  to->canary_flops, to->canary_least_flops,
                           to->copy_Bps, options->command, options->date};
     to->profile =
         ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts, to->row_repeat, error);
-    if (!to->profile) return NULL;
+    if (!to->profile && !to->interrupted) return NULL;
+    if (!to->profile) g_clear_error(error); /* too few rows so far */
   }
   to->elapsed_s = 1e-6 * (double)(g_get_monotonic_time() - since);
   return g_steal_pointer(&to);

@@ -65,7 +65,7 @@ typedef struct {
   const char *no_messages;           /* why messages were not measured; NULL: they were */
   double canary_flops, canary_least_flops, copy_Bps;
   double elapsed_s;
-  gboolean interrupted; /* then profile is NULL */
+  gboolean interrupted; /* then profile is of the rows so far, or NULL */
 } MsCalibration;
 MsCalibration *ms_calibrate(const MsCalibrateOptions *options, GError **error);
 void ms_calibration_free(MsCalibration *calibration);

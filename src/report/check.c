@@ -47,6 +47,7 @@ static char *input_text(const MsInputChange *in) {
 /* One line that says what is wrong with a scenario. */
 static char *verdict(const MsChecked *c) {
   char name[MS_QUANTITY_TEXT], percent[MS_TEXT];
+  if (!c->compared) return g_strdup("not compared: it was stopped before");
   if (c->state) return g_strdup(c->state);
   if (c->n == 0) return g_strdup("unchanged");
   const MsDrift *d = &c->drift[0];
@@ -74,6 +75,7 @@ char *ms_report_check(const MsCheck *c, unsigned flags) {
   const char *on = !colour ? "" : c->drifted ? "\033[1;31m" : "\033[1;32m", *off = colour ? "\033[0m" : "";
   g_string_append_printf(out, "%s%s: %d of %d predictions drifted%s   [%s]\n", on, c->baseline->file, c->drifted,
                          c->baseline->n, off, ms_fidelity_words[c->baseline->fidelity]);
+  ms_report_extent(out, &c->extent);
   for (int i = 0; i < c->baseline->n; i++) {
     const MsChecked *one = &c->checked[i];
     g_autofree char *text = verdict(one);
@@ -105,13 +107,15 @@ static const char *quantity(const void *drift) {
 static const void *checked_at(const void *check, guint i, MsFigureCursor *room) {
   const MsCheck *c = check;
   (void)room;
-  return i < (guint)c->baseline->n ? &c->checked[i] : NULL;
+  if (i >= (guint)c->baseline->n) return NULL;
+  return c->checked[i].compared ? (const void *)&c->checked[i] : ms_figure_skip;
 }
 static const char *baseline_file(const void *check) { return ((const MsCheck *)check)->baseline->file; }
 static double scenarios(const void *check) { return ((const MsCheck *)check)->baseline->n; }
 
 #define UNKNOWN .flags = MS_FIGURE_NULLABLE
 static const MsFigure check_rows[] = {
+    MS_REPORT_EXTENT(MsCheck, extent),
     MS_FIGURE_TEXT("baseline", baseline_file, "the file"),
     MS_FIGURE_OF("scenarios", INT, scenarios, "", "in it"),
     MS_FIGURE(INT, MsCheck, drifted, "", "of them"),
@@ -165,8 +169,8 @@ char *ms_report_check_junit(const MsCheck *c) {
   GString *out = g_string_new("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
   g_string_append_printf(out, "<testsuites name=\"moesim check\" tests=\"%d\" failures=\"%d\" errors=\"0\">\n",
                          c->baseline->n, c->drifted);
-  g_string_append_printf(out, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\">\n",
-                         file, c->baseline->n, c->drifted);
+  g_string_append_printf(out, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"%u\">\n",
+                         file, c->baseline->n, c->drifted, c->extent.of - c->extent.done);
   for (int i = 0; i < c->baseline->n; i++) {
     const MsChecked *one = &c->checked[i];
     g_autofree char *name = xml(one->name), *said = verdict(one), *message = xml(said), *list = drift_list(one),
@@ -176,7 +180,9 @@ char *ms_report_check_junit(const MsCheck *c) {
                              "    <testcase classname=\"moesim.check\" name=\"%s\">\n      <failure message=\"%s\" "
                              "type=\"drift\">%s</failure>\n    </testcase>\n",
                              name, message, text);
-    else g_string_append_printf(out, "    <testcase classname=\"moesim.check\" name=\"%s\"/>\n", name);
+    else
+      g_string_append_printf(out, "    <testcase classname=\"moesim.check\" name=\"%s\"%s\n", name,
+                             one->compared ? "/>" : "><skipped/></testcase>");
   }
   if (c->n_inputs > 0) {
     g_string_append(out, "    <system-out>figures that changed since the baseline was written:\n");
@@ -205,12 +211,14 @@ char *ms_report_check_markdown(const MsCheck *c) {
   char name[MS_QUANTITY_TEXT], buf[MS_TEXT];
   GString *out = g_string_new(NULL);
   g_string_append_printf(out, "### moesim check: %d of %d predictions drifted\n\n", c->drifted, c->baseline->n);
+  ms_report_extent(out, &c->extent);
+  if (ms_extent_stopped(&c->extent)) g_string_append_c(out, '\n');
   g_string_append(out,
                   "| | scenario | quantity | stored | today | change | tolerance |\n|---|---|---|--:|--:|--:|--:|\n");
   for (int i = 0; i < c->baseline->n; i++) {
     const MsChecked *one = &c->checked[i];
     g_autofree char *said = verdict(one);
-    g_string_append(out, drifted(one) ? "| FAIL " : "| ok ");
+    g_string_append(out, drifted(one) ? "| FAIL " : one->compared ? "| ok " : "| - ");
     md_cell(out, one->name);
     md_cell(out, said);
     g_string_append(out, "| | | | |\n");

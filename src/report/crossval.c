@@ -41,6 +41,7 @@ static void take(GString *out, MsTable *table) {
 char *ms_report_crossval(const MsCrossval *c) {
   static const char *const left[] = {"a model on a GPU", "the runs of one source", "a model", "a GPU"};
   GString *out = g_string_new(NULL);
+  ms_report_extent(out, &c->extent);
   g_string_append_printf(
       out,
       "%u runs (%u configurations) of %u files (fast), %u shared figures refitted without one of %u groups (%s) at a "
@@ -88,6 +89,7 @@ static const MsFigures error_figures = {.rows = error_rows};
       MS_FIGURE_PART("left_out", S, m.left_out, &error_figures)
 #define S MsCrossval
 static const MsFigure crossval_rows[] = {
+    MS_REPORT_EXTENT(S, extent),
     MS_FIGURE_GROUP("all", MS_FIGURES(THREE(S, all))),
     MS_FIGURE_GROUP("exact", MS_FIGURES(THREE(S, exact))),
     MS_FIGURE_ARRAY("gpu", MAP, S, gpus, n_gpus, MS_FIGURES(THREE(MsCrossGpu, errors)), .name = ms_figure_first_string),

@@ -23,7 +23,7 @@ static void spread_row(MsTable *table, const char *name, const MsSpread *s, Form
 char *ms_report_draws(const MsDraws *d) {
   static const char *const column[] = {"mean", "sd", "p50", "p95", "least", "most"};
   g_autofree char *title =
-      g_strdup_printf("  %d draws, seeds %u to %u", d->n, d->first_seed, d->first_seed + (guint32)d->n - 1);
+      g_strdup_printf("  %d draws, seeds %u to %u", d->n, d->first_seed, d->first_seed + d->extent.of - 1);
   MsTable *table = ms_table_new();
   ms_table_column(table, title, FALSE);
   for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
@@ -31,7 +31,10 @@ char *ms_report_draws(const MsDraws *d) {
   spread_row(table, "  peak memory", &d->peak_B, ms_text_bytes);
   spread_row(table, "  hottest rank over mean", &d->hottest, plain);
   g_autofree char *text = ms_table_take(table);
-  return g_strdup_printf("\n%s  +- standard error; %d of %d draws fit into memory\n", text, d->feasible, d->n);
+  GString *out = g_string_new("\n");
+  ms_report_extent(out, &d->extent);
+  g_string_append_printf(out, "%s  +- standard error; %d of %d draws fit into memory\n", text, d->feasible, d->n);
+  return g_string_free(out, FALSE);
 }
 
 #define S MsSpread
@@ -50,7 +53,8 @@ static const MsFigures spread_figures = {
 #undef S
 #define S MsDraws
 const MsFigures ms_draws_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(INT, S, n, "", "draws of the routing"),
+    .rows = (const MsFigure[]){MS_REPORT_EXTENT(S, extent),
+                               MS_FIGURE(INT, S, n, "", "draws of the routing"),
                                MS_FIGURE_AS("first_seed", UINT, S, first_seed, "", "of the first of them"),
                                MS_FIGURE(INT, S, feasible, "", "of them, that fit into memory"),
                                MS_FIGURE_PART("step_time_s", S, step_time_s, &spread_figures, .unit = "s"),

@@ -102,6 +102,7 @@ static void parts_table(GString *out, const MsGoodputResult *r) {
 static void outcome(GString *out, const MsGoodputResult *r) {
   char count[MS_TEXT];
   if (r->runs == 0) {
+    if (ms_extent_stopped(&r->extent)) return;
     g_string_append(out, "\n  it makes no progress: failures come faster than it gets from one checkpoint to the next; "
                          "nothing was simulated\n");
     return;
@@ -139,6 +140,7 @@ char *ms_report_goodput(const MsGoodputResult *r, unsigned flags) {
   g_string_append_printf(out, "%s%s%s\n", colour ? "\033[1m" : "", r->goodput->name, colour ? "\033[0m" : "");
   if (r->goodput->doc) g_string_append_printf(out, "  %s\n", r->goodput->doc);
   job(out, r);
+  ms_report_extent(out, &r->extent);
   outcome(out, r);
   failure_table(out, r);
   interval_table(out, r);
@@ -192,6 +194,7 @@ static const MsFigure simulated_rows[] = {
 static const MsFigures simulated_figures = {.rows = simulated_rows};
 
 static const MsFigure goodput_rows[] = {
+    MS_REPORT_EXTENT(S, extent),
     MS_FIGURE_TEXT("name", name, "of the study"),
     MS_FIGURE_TEXT("run", run_name, "the scenario that fails"),
     MS_FIGURE_TEXT("reliability", reliability, "the profile", UNKNOWN),
@@ -219,13 +222,14 @@ static const MsFigure goodput_rows[] = {
             MS_FIGURE_AS("effective_time_first_order", F64, S, ettr_first_order, "1", "the same for rare failures"),
             MS_FIGURE_AS("wall_s", F64, S, expected_s, "s", "of the budget", UNKNOWN),
             MS_FIGURE_AS("spares_short", F64, S, shortage, "1", "share of time without a spare node"))),
-    MS_FIGURE_GROUP("monte_carlo", MS_FIGURES(MS_FIGURE(INT, S, runs, "", "simulated; 0: it makes no progress"),
-                                              MS_FIGURE_OF("seed", INT, seed, "", "of the random numbers"),
-                                              MS_FIGURE(INT, S, unfinished, "", "given up at 10 times the useful time"),
-                                              {.type = MS_FIGURE_MEMBERS,
-                                               .sub = &simulated_figures,
-                                               .when = was_simulated,
-                                               .only = "these are left out with no runs"})),
+    MS_FIGURE_GROUP("monte_carlo",
+                    MS_FIGURES(MS_FIGURE(INT, S, runs, "", "simulated; 0: it makes no progress, or was stopped"),
+                               MS_FIGURE_OF("seed", INT, seed, "", "of the random numbers"),
+                               MS_FIGURE(INT, S, unfinished, "", "given up at 10 times the useful time"),
+                               {.type = MS_FIGURE_MEMBERS,
+                                .sub = &simulated_figures,
+                                .when = was_simulated,
+                                .only = "these are left out with no runs"})),
     {0}};
 #undef S
 const MsFigures ms_goodput_figures = {"goodput", "`moesim goodput --json`.", goodput_rows};

@@ -120,6 +120,12 @@ void ms_page_set_validation(MsPage *page, const MsValidation *validation, const 
   page->validation = validation_json(validation, where);
 }
 
+void ms_page_is_incomplete(MsPage *page) {
+  char *title = g_strdup_printf("%s (interrupted: not all of it)", page->title ? page->title : "moesim");
+  g_free(page->title);
+  page->title = title;
+}
+
 /* JSON inside a script element: "<" would be able to close it, so it is written as the escape that JSON has for it. It
  * stands in strings only. */
 static void append_block(GString *to, const char *json) {

@@ -21,6 +21,8 @@ MsPage *ms_page_new(const char *title);
 void ms_page_add_run(MsPage *page, const MsScenario *scenario, const MsResult *result, const MsDetail *detail);
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where);
 void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run);
+/* What was asked for is not all there, because it was stopped: its title says so. */
+void ms_page_is_incomplete(MsPage *page);
 /* The HTML (transfer full); frees the page. Whatever stands in names cannot leave the JSON block: "<" is written as an
  * escape. */
 char *ms_page_take(MsPage *page);

@@ -19,7 +19,7 @@ static void write_row(const MsWhatifRow *row, const char *key, MsJsonOut *out) {
   const MsResult *r = row->result;
   ms_json_out_object(out, key);
   ms_json_out_string(out, "label", row->label);
-  ms_json_out_string(out, "why", row->why);
+  ms_json_out_string(out, "why", row->done ? row->why : "the study was stopped before this point");
   ms_json_out_bool(out, "runs", r != NULL);
   if (r) {
     ms_json_out_bool(out, "fits", r->feasible);

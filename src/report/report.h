@@ -34,6 +34,12 @@ char *ms_report_mfu_note(const MsResult *result);
 /* Memory of every stage: components, peak, capacity (NaN: unknown), what is live at the peak. */
 char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows);
 
+/* --- extent.c: how far work came that was stopped --------------------------------------------------------------- */
+void ms_report_extent(GString *out, const MsExtent *extent); /* a line, nothing when all was done */
+extern const MsFigures ms_extent_figures;
+#define MS_REPORT_EXTENT(S, m) \
+  { .type = MS_FIGURE_MEMBERS, .offset = offsetof(S, m), .sub = &ms_extent_figures }
+
 /* --- draws.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_draws(const MsDraws *draws);
 

@@ -118,6 +118,7 @@ static void append_confidence(GString *out, const MsValidation *v) {
 char *ms_report_validation(const MsValidation *v, const MsValidateOptions *options, unsigned flags) {
   (void)flags;
   GString *out = g_string_new(NULL);
+  ms_report_extent(out, &v->extent);
   g_string_append_printf(out, "%u runs: %u predicted (%s), %u refused; error = predicted / measured - 1%s\n", v->files,
                          v->predicted, ms_fidelity_words[options->fidelity], v->refused,
                          options->exact ? "; exactly known configurations"
@@ -184,6 +185,7 @@ typedef struct { /* what is printed beside the validation itself */
 #define S          Printed
 #define V(t, m, d) MS_FIGURE_AS(#m, t, S, v.m, "", d)
 static const MsFigure validation_rows[] = {
+    MS_REPORT_EXTENT(S, v.extent),
     MS_FIGURE_ARRAY("rows", LIST, S, v.rows, v.n_rows, &row_figures),
     MS_FIGURE_GROUP("summary", MS_FIGURES(METRICS(S, v.metric))),
     GROUPS("by", groups, n_groups, .only = "`--by`"),

@@ -97,6 +97,7 @@ static void time_table(GString *out, const MsWhatifRun *run) {
     if ((shown[p] = part_moves(run, p))) ms_table_column(table, ms_part_words[p], TRUE);
   ms_table_column(table, "rest", TRUE);
   for (int i = -1; i < run->n; i++) {
+    if (!row_at(run, i)->done) continue;
     head_cells(table, run, row_at(run, i));
     part_cells(table, run, row_at(run, i), shown);
   }
@@ -164,6 +165,7 @@ char *ms_report_whatif(const MsWhatifRun *run, unsigned flags) {
   g_string_append_printf(
       out, "  change and parts in %% of the %s of the base: the base's own, then what each point adds\n\n",
       w->per == MS_WHATIF_TOKEN ? "GPU time per token" : "step");
+  ms_report_extent(out, &run->extent);
   time_table(out, run);
   memory_table(out, run);
   reasons(out, run);
@@ -251,12 +253,15 @@ typedef struct {
   MsFigureCursor base;
 } Printed;
 
+static const void *extent(const void *printed) { return &((const Printed *)printed)->run->extent; }
 static const void *study(const void *printed) { return ((const Printed *)printed)->run->whatif; }
 static const void *point_at(const void *printed, guint i, MsFigureCursor *room) {
   const MsWhatifRun *run = ((const Printed *)printed)->run;
+  if (i < (guint)run->n && !run->row[i].done) return ms_figure_skip;
   return ms_figure_place(run, i + 1, (guint)run->n + 1, room);
 }
 static const MsFigure whatif_rows[] = {
+    {.type = MS_FIGURE_MEMBERS, .at = extent, .sub = &ms_extent_figures},
     {.type = MS_FIGURE_MEMBERS,
      .at = study,
      .sub = MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
@@ -310,7 +315,8 @@ char *ms_report_whatif_csv(MsWhatifRun *const *runs, guint n) {
   GString *out = g_string_new(NULL);
   csv_head(out);
   for (guint r = 0; r < n; r++)
-    for (int i = -1; i < runs[r]->n; i++) csv_row(out, runs[r], i);
+    for (int i = -1; i < runs[r]->n; i++)
+      if (row_at(runs[r], i)->done) csv_row(out, runs[r], i);
   return g_string_free(out, FALSE);
 }
 

@@ -32,7 +32,7 @@ static MsLawEffect effect(const Run *run, MsLaw law, double value) {
   Figures f;
   MsScenario moved = *run->scenario;
   ms_law_set(&moved.laws, law, value);
-  if (ms_interrupted() || !predict(&moved, &f, NULL)) return (MsLawEffect){0};
+  if (!predict(&moved, &f, NULL)) return (MsLawEffect){0};
   return (MsLawEffect){relative(f.step_time_s, run->shipped.step_time_s), relative(f.device_B, run->shipped.device_B),
                        f.band - run->shipped.band};
 }
@@ -70,7 +70,8 @@ static GArray *all_laws(const MsLaws *laws, const MsLawEntry *entries) {
   g_array_set_clear_func(all, law_clear);
   for (int i = 0; i < MS_N_LAWS; i++) {
     const MsField *field = &ms_laws_table.fields[i];
-    MsActingLaw law = {.key = field->key,
+    MsActingLaw law = {.job = {field->key},
+                       .key = field->key,
                        .unit = field->unit,
                        .value = ms_law_get(laws, (MsLaw)i),
                        .given = laws->given[i],
@@ -87,8 +88,8 @@ MsActingLaws *ms_acting_laws(const MsScenario *scenario, GError **error) {
   if (!entries) return NULL;
   g_autoptr(GArray) laws = all_laws(&scenario->laws, entries);
   ms_law_entries_free(entries);
-  const MsJobsOptions shift = {"laws", "interrupted", 0, FALSE};
-  if (!predict(scenario, &run.shipped, error) || !ms_jobs_run(laws, try_law, &run, &shift, error)) return NULL;
+  const MsJobsOptions shift = {"laws", "laws", 0, FALSE};
+  if (!predict(scenario, &run.shipped, error) || !ms_jobs_run_all(laws, try_law, &run, &shift, error)) return NULL;
   for (guint i = laws->len; i-- > 0;)
     if (!acts(&g_array_index(laws, MsActingLaw, i))) g_array_remove_index(laws, i);
   g_array_sort(laws, by_effect);

@@ -6,6 +6,7 @@
 #define MS_STUDY_ACTING_H
 
 #include "sim/simulate.h"
+#include "study/jobs.h"
 
 typedef struct {
   double step, memory; /* relative change of the step and of the fullest stage's memory */
@@ -13,7 +14,8 @@ typedef struct {
 } MsLawEffect;
 
 typedef struct {
-  const char *key; /* first: ms_jobs_run shows it; borrowed */
+  MsJob job;       /* first, as ms_jobs_run wants it */
+  const char *key; /* borrowed */
   const char *unit;
   double value;
   gboolean given; /* by the scenario, not by software/laws.json */
@@ -26,7 +28,7 @@ typedef struct {
   MsActingLaw *law; /* those that move the step most first */
 } MsActingLaws;
 
-/* NULL and *error when software/laws.json is wrong, the scenario cannot be predicted, or after Ctrl-C. */
+/* NULL and *error when software/laws.json is wrong, the scenario cannot be predicted, or it was stopped. */
 MsActingLaws *ms_acting_laws(const MsScenario *scenario, GError **error);
 void ms_acting_laws_free(MsActingLaws *acting);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsActingLaws, ms_acting_laws_free)

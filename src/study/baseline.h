@@ -35,6 +35,7 @@ typedef struct {
   char *refused;                 /* why it cannot run; NULL: it runs */
   char *why_infeasible;          /* why it does not fit; NULL: it fits */
   double value[MS_N_QUANTITIES]; /* 0 where there is none of it (left out of the file), NaN unknown (null) */
+  gboolean made;                 /* of today's: before the check was stopped */
 } MsPrediction;
 
 typedef struct { /* relative; of a quantity, of a group ("time", "comm", "memory") or "default" */

@@ -11,7 +11,7 @@
 
 /* --- predicting all -------------------------------------------------------------------------------------------- */
 typedef struct {
-  char *name; /* first: ms_jobs_run shows it */
+  MsJob job; /* first, as ms_jobs_run wants it */
   const MsBaseline *baseline;
   int index;
   MsPrediction *out;
@@ -20,7 +20,8 @@ typedef struct {
 static void job_run(gpointer item, gconstpointer data) {
   (void)data;
   Job *job = item;
-  if (!ms_interrupted()) ms_prediction_make(job->baseline, job->index, job->out);
+  ms_prediction_make(job->baseline, job->index, job->out);
+  job->out->made = TRUE;
 }
 
 static void predictions_free(MsPrediction *today, int n) {
@@ -31,24 +32,30 @@ static void predictions_free(MsPrediction *today, int n) {
   g_free(today);
 }
 
-/* [baseline->n] without names and scenarios; NULL and *error. */
-static MsPrediction *predict_all(const MsBaseline *b, const MsCheckOptions *options, GError **error) {
+/* [baseline->n] without names and scenarios, those that were `made`; NULL and *error. */
+static MsPrediction *predict_all(const MsBaseline *b, const MsCheckOptions *options, MsExtent *extent, GError **error) {
   MsPrediction *today = g_new0(MsPrediction, b->n);
   g_autoptr(GArray) jobs = g_array_new(FALSE, TRUE, sizeof(Job));
   for (int i = 0; i < b->n; i++) {
-    Job job = {b->prediction[i].name, b, i, &today[i]};
+    Job job = {{b->prediction[i].name}, b, i, &today[i]};
     g_array_append_val(jobs, job);
   }
-  const MsJobsOptions shift = {"check", "interrupted: nothing was compared or written", options->threads,
-                               options->progress};
-  if (ms_jobs_run(jobs, job_run, NULL, &shift, error)) return today;
+  const MsJobsOptions shift = {"check", "predictions", options->threads, options->progress};
+  if (ms_jobs_run(jobs, job_run, NULL, &shift, extent, error)) return today;
   predictions_free(today, b->n);
   return NULL;
 }
 
 gboolean ms_check_update(MsBaseline *b, const MsCheckOptions *options, GError **error) {
-  MsPrediction *today = predict_all(b, options, error);
+  MsExtent extent;
+  MsPrediction *today = predict_all(b, options, &extent, error);
   if (!today) return FALSE;
+  if (ms_extent_stopped(&extent)) { /* half of a baseline is none */
+    predictions_free(today, b->n);
+    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s after %u of %u predictions: nothing was written",
+                ms_interrupt_reason(), extent.done, extent.of);
+    return FALSE;
+  }
   for (int i = 0; i < b->n; i++) {
     MsPrediction *p = &b->prediction[i];
     g_free(p->refused);
@@ -208,14 +215,16 @@ static void compare_inputs(MsCheck *c, JsonNode *today) {
 MsCheck *ms_check(MsBaseline *baseline, const MsCheckOptions *options, GError **error) {
   MsCheck *c = g_new0(MsCheck, 1);
   c->baseline = baseline;
-  MsPrediction *today = predict_all(baseline, options, error);
+  MsPrediction *today = predict_all(baseline, options, &c->extent, error);
   if (!today) {
     ms_check_free(c);
     return NULL;
   }
   c->checked = g_new0(MsChecked, baseline->n);
   for (int i = 0; i < baseline->n; i++) {
-    compare(baseline, &baseline->prediction[i], &today[i], options, &c->checked[i]);
+    c->checked[i].compared = today[i].made;
+    if (today[i].made) compare(baseline, &baseline->prediction[i], &today[i], options, &c->checked[i]);
+    else c->checked[i].name = baseline->prediction[i].name;
     c->drifted += c->checked[i].state || c->checked[i].n > 0;
   }
   JsonNode *inputs = ms_baseline_inputs(baseline);

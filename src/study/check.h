@@ -8,6 +8,7 @@
 #define MS_STUDY_CHECK_H
 
 #include "study/baseline.h"
+#include "study/jobs.h"
 
 typedef struct {
   int quantity;
@@ -15,8 +16,9 @@ typedef struct {
 } MsDrift;
 
 typedef struct {
-  const char *name; /* of the baseline */
-  char *state;      /* what changed besides quantities ("does not run any more: ..."), NULL: nothing */
+  const char *name;  /* of the baseline */
+  gboolean compared; /* FALSE: the check was stopped before */
+  char *state;       /* what changed besides quantities ("does not run any more: ..."), NULL: nothing */
   char *part; /* "time.host_s": the part that moved most of the step time's change, NULL: it did not drift or nothing
                  stands out */
   int n;
@@ -31,6 +33,7 @@ typedef struct { /* a figure that is not what it was; NULL: it is not there */
 typedef struct {
   MsBaseline *baseline; /* owned; with the stored predictions */
   int drifted;          /* scenarios */
+  MsExtent extent;      /* compared, of all */
   MsChecked *checked;   /* [baseline->n] */
   int n_inputs;
   MsInputChange *input;
@@ -42,11 +45,12 @@ typedef struct {
   gboolean progress;
 } MsCheckOptions;
 
-/* Takes `baseline`. NULL and *error only after Ctrl-C or when threads cannot start. (transfer full) */
+/* Takes `baseline`. NULL and *error only when threads cannot start. (transfer full) */
 MsCheck *ms_check(MsBaseline *baseline, const MsCheckOptions *options, GError **error);
 void ms_check_free(MsCheck *check);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCheck, ms_check_free)
-/* Puts today's predictions and inputs into the baseline (and the tolerance of the options as default, when given). */
+/* Puts today's predictions and inputs into the baseline (and the tolerance of the options as default, when given).
+ * FALSE and *error also when it was stopped: the baseline is then as it was. */
 gboolean ms_check_update(MsBaseline *baseline, const MsCheckOptions *options, GError **error);
 
 #endif

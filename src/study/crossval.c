@@ -25,7 +25,8 @@ typedef struct { /* a law that training runs tell of */
 } Free;
 
 typedef struct { /* one run */
-  char *file;    /* first: ms_jobs_run shows it */
+  MsJob job;     /* first, as ms_jobs_run wants it */
+  char *file;
   gboolean usable, exact;
   char *gpu, *stack, *model, *source;
   char *configuration;
@@ -150,6 +151,7 @@ static void simulate(gpointer item, gconstpointer data) {
   run->weight = (isnan(s->measured.weight) ? 1 : s->measured.weight) * confidence(&s->measured);
   run->exact = g_strcmp0(s->measured.config_confidence, "exact") == 0;
   if (!from || !(run->measured > 0) || !(run->weight > 0) || (study->options->exact && !run->exact)) return;
+  run->error[1] = run->error[2] = NAN;
   run->gpu = g_strdup(s->hardware->name);
   run->stack = g_strdup(s->stack.name);
   run->model = g_strdup(s->model->name);
@@ -157,6 +159,7 @@ static void simulate(gpointer item, gconstpointer data) {
   run->both = g_strdup_printf("%s on %s", run->model, run->gpu);
   run->configuration = configuration_of(s);
   run->usable = fill_effects(run, s, &study->laws) && fill_grid(run, s);
+  run->job.done = run->usable || !ms_interrupted();
 }
 
 /* Position of x among n nodes: cell and how far into it. */
@@ -301,7 +304,7 @@ static MsErrorSummary summarise(Run *const *runs, guint n, int which, gboolean e
   g_autofree double *errors = g_new(double, n + 1);
   guint kept = 0;
   for (guint i = 0; i < n; i++)
-    if (!exact || runs[i]->exact) errors[kept++] = runs[i]->error[which];
+    if ((!exact || runs[i]->exact) && !isnan(runs[i]->error[which])) errors[kept++] = runs[i]->error[which];
   return ms_error_summary(errors, NULL, kept);
 }
 
@@ -345,18 +348,27 @@ static void set_groups(Run *const *runs, guint n, MsLeave leave) {
   }
 }
 
+static guint count_groups(Run *const *runs, guint n) {
+  g_autoptr(GHashTable) all = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < n; i++) g_hash_table_add(all, (gpointer)runs[i]->group);
+  return g_hash_table_size(all);
+}
+
 /* In the order of their first runs. */
-static guint leave_groups_out(Fit *fit) {
+static void leave_groups_out(MsCrossval *c, Fit *fit, gboolean progress) {
   g_autoptr(GHashTable) done = g_hash_table_new(g_str_hash, g_str_equal);
-  for (guint i = 0; i < fit->n; i++) {
+  c->extent = (MsExtent){0, c->groups, "groups"};
+  MsProgress *shown = progress ? ms_progress_begin("leave out", c->groups) : NULL;
+  for (guint i = 0; i < fit->n && !ms_interrupted(); i++) {
     fit->group = fit->runs[i]->group;
     if (!g_hash_table_add(done, (gpointer)fit->group)) continue;
     fit_all(fit);
     for (guint k = i; k < fit->n; k++)
       if (left_out(fit, fit->runs[k])) set_errors(fit, fit->runs + k, 1, 2);
+    ms_progress_update(shown, ++c->extent.done, fit->group);
   }
+  ms_progress_end(shown);
   fit->group = NULL;
-  return g_hash_table_size(done);
 }
 
 static guint count_configurations(Run *const *runs, guint n) {
@@ -394,7 +406,9 @@ static void report_fit(MsCrossval *c, const Fit *fit, const guint *first, const 
   }
 }
 
-static gboolean study(MsCrossval *c, const FreeLaws *laws, Run *const *runs, guint n, GError **error) {
+/* The fit on all runs, then those without a group; nothing of either where the predictions were stopped already. */
+static gboolean study(MsCrossval *c, const Study *how, Run *const *runs, guint n, GError **error) {
+  const FreeLaws *laws = &how->laws;
   g_autofree guint *first = g_new(guint, n + 1);
   g_autoptr(GPtrArray) stacks = g_ptr_array_new();
   Fit fit = {.laws = laws, .runs = runs, .n = n};
@@ -409,10 +423,13 @@ static gboolean study(MsCrossval *c, const FreeLaws *laws, Run *const *runs, gui
   set_groups(runs, n, c->leave);
   c->runs = n;
   c->configurations = count_configurations(runs, n);
-  c->groups = leave_groups_out(&fit);
-  fit_all(&fit);
-  set_errors(&fit, runs, n, 1);
-  report_fit(c, &fit, first, stacks);
+  c->groups = count_groups(runs, n);
+  if (!ms_extent_stopped(&c->extent)) {
+    fit_all(&fit);
+    set_errors(&fit, runs, n, 1);
+    report_fit(c, &fit, first, stacks);
+    leave_groups_out(c, &fit, how->options->progress);
+  }
   c->all = summarise_three(runs, n, FALSE);
   c->exact = summarise_three(runs, n, TRUE);
   c->n_gpus = fit.n_gpus;
@@ -466,12 +483,18 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
   g_array_set_clear_func(runs, run_clear);
   for (guint i = 0; i < chosen->len; i++) {
     Run run = {.file = g_strdup(g_ptr_array_index(chosen, i))};
+    run.job.name = run.file;
     g_array_append_val(runs, run);
   }
-  const MsJobsOptions shift = {"cross-validate", "interrupted", options->threads, options->progress};
-  if (!ms_jobs_run(runs, simulate, &data, &shift, error)) return NULL;
+  const MsJobsOptions shift = {"cross-validate", "files", options->threads, options->progress};
+  MsExtent extent;
+  if (!ms_jobs_run(runs, simulate, &data, &shift, &extent, error)) return NULL;
   for (guint i = 0; i < runs->len; i++)
     if (g_array_index(runs, Run, i).usable) g_ptr_array_add(usable, &g_array_index(runs, Run, i));
+  if (usable->len == 0 && ms_extent_stopped(&extent)) {
+    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s before a run was predicted", ms_interrupt_reason());
+    return NULL;
+  }
   if (usable->len == 0) {
     g_set_error_literal(error, MS_ERROR, MS_ERROR_INPUT, "no run with a measured step time that can be predicted");
     return NULL;
@@ -480,7 +503,8 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
   MsCrossval *c = g_new0(MsCrossval, 1);
   c->files = chosen->len;
   c->leave = leave;
-  if (!study(c, &data.laws, (Run *const *)usable->pdata, usable->len, error)) {
+  c->extent = extent;
+  if (!study(c, &data, (Run *const *)usable->pdata, usable->len, error)) {
     ms_crossval_free(c);
     return NULL;
   }

@@ -41,11 +41,12 @@ typedef enum { MS_LEAVE_GROUP, MS_LEAVE_SOURCE, MS_LEAVE_MODEL, MS_LEAVE_GPU } M
 extern const char *const ms_leave_words[]; /* group source model gpu */
 
 typedef struct {
+  MsExtent extent;           /* files predicted, then groups left out, of all; what was not reached is NaN */
   guint files, runs, groups; /* groups: what was left out, one at a time */
   MsLeave leave;
-  guint configurations; /* of the runs, that differ in more than name, software and what was measured */
-  guint n_gpus, n_shared;
-  MsCrossGpu *gpus; /* by name */
+  guint configurations;   /* of the runs, that differ in more than name, software and what was measured */
+  guint n_gpus, n_shared; /* n_shared 0: stopped before all files were predicted, nothing was refitted */
+  MsCrossGpu *gpus;       /* by name */
   MsCrossShared *shared;
   MsCrossErrors all, exact; /* every run; those of exactly known configuration */
   double elapsed_s;

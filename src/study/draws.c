@@ -2,14 +2,13 @@
 #include "study/draws.h"
 
 #include "base/err.h"
-#include "base/io.h"
 #include "base/stats.h"
 #include "study/jobs.h"
 
 #include <math.h>
 
 typedef struct {
-  char *file; /* borrowed; for the progress bar */
+  MsJob job; /* first, as ms_jobs_run wants it */
   const MsScenario *base;
   MsFidelity fidelity;
   int index;
@@ -21,7 +20,6 @@ typedef struct {
 static void draw(gpointer item, gconstpointer data) {
   One *one = item;
   (void)data;
-  if (ms_interrupted()) return;
   g_autoptr(MsScenario) s = ms_scenario_copy(one->base, TRUE);
   s->training.routing.seed += (guint32)one->index;
   g_autoptr(MsResult) r = ms_simulate(s, one->fidelity, NULL, &one->error);
@@ -54,8 +52,12 @@ MsSpread ms_spread(double *values, int n) {
 
 static MsSpread spread_of(GArray *all, size_t offset) {
   g_autofree double *value = g_new(double, all->len);
-  for (guint i = 0; i < all->len; i++) value[i] = *(const double *)((const char *)&g_array_index(all, One, i) + offset);
-  return ms_spread(value, (int)all->len);
+  int n = 0;
+  for (guint i = 0; i < all->len; i++) {
+    const One *one = &g_array_index(all, One, i);
+    if (one->job.done) value[n++] = *(const double *)((const char *)one + offset);
+  }
+  return n > 0 ? ms_spread(value, n) : (MsSpread){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
 }
 
 /* Draws in their own order, whatever order they ended in. FALSE with the error of the first that failed. */
@@ -66,8 +68,9 @@ static gboolean sum_up(GArray *all, MsDraws *out, GError **error) {
       g_propagate_error(error, g_steal_pointer(&one->error));
       return FALSE;
     }
-    out->feasible += one->feasible;
+    out->feasible += one->job.done && one->feasible;
   }
+  out->n = (int)out->extent.done;
   out->step_time_s = spread_of(all, offsetof(One, step_s));
   out->peak_B = spread_of(all, offsetof(One, peak_B));
   out->hottest = spread_of(all, offsetof(One, hottest));
@@ -76,15 +79,15 @@ static gboolean sum_up(GArray *all, MsDraws *out, GError **error) {
 
 gboolean ms_draws_run(const MsScenario *s, MsFidelity fidelity, int n, int threads, gboolean progress, MsDraws *out,
                       GError **error) {
-  *out = (MsDraws){.n = n, .first_seed = s->training.routing.seed};
+  *out = (MsDraws){.first_seed = s->training.routing.seed};
   if (!ms_routing_is_drawn(&s->training.routing) || s->model->num_experts == 0 || s->layout.ep <= 1)
     return ms_input_error(error, s->file, 0, "training.routing",
                           "is the same in every draw; draws need zipf, dirichlet or histogram, experts, and ep > 1");
   g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(One));
   for (int i = 0; i < n; i++)
-    g_array_append_val(all, ((One){.file = s->file, .base = s, .fidelity = fidelity, .index = i}));
-  const MsJobsOptions shift = {"draws", "interrupted: not all draws were simulated", threads, progress};
-  gboolean ok = ms_jobs_run(all, draw, NULL, &shift, error) && sum_up(all, out, error);
+    g_array_append_val(all, ((One){.job = {s->file}, .base = s, .fidelity = fidelity, .index = i}));
+  const MsJobsOptions shift = {"draws", "draws", threads, progress};
+  gboolean ok = ms_jobs_run(all, draw, NULL, &shift, &out->extent, error) && sum_up(all, out, error);
   for (guint i = 0; i < all->len; i++) g_clear_error(&g_array_index(all, One, i).error);
   return ok;
 }

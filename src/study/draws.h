@@ -8,6 +8,7 @@
 #define MS_STUDY_DRAWS_H
 
 #include "sim/simulate.h"
+#include "study/jobs.h"
 
 typedef struct {
   double mean, mean_error, sd, p50, p50_error, p95, p95_error, least, most;
@@ -16,7 +17,8 @@ typedef struct {
 MsSpread ms_spread(double *values, int n);
 
 typedef struct {
-  int n, feasible; /* draws; those that fit into memory */
+  MsExtent extent; /* done, of those asked for */
+  int n, feasible; /* draws that were done; of them those that fit into memory */
   guint32 first_seed;
   MsSpread step_time_s;
   MsSpread peak_B;  /* largest peak of a stage, on the rank that gets most rows */
@@ -24,8 +26,8 @@ typedef struct {
 } MsDraws;
 
 /* n draws on `threads` threads (0 = one per processor): the same figures for any number. FALSE and *error when routing
- * is not drawn (balanced, natural, token drop: nothing differs from draw to draw), when a draw cannot be predicted, or
- * after Ctrl-C. */
+ * is not drawn (balanced, natural, token drop: nothing differs from draw to draw) or when a draw cannot be predicted.
+ * Stopped early: figures of the draws that were done, NaN when none was. */
 gboolean ms_draws_run(const MsScenario *scenario, MsFidelity fidelity, int n, int threads, gboolean progress,
                       MsDraws *out, GError **error);
 

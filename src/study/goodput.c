@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/io.h"
 #include "base/stats.h"
 #include "sim/simulate.h"
 #include "study/jobs.h"
@@ -115,31 +114,29 @@ static void closed_forms(MsGoodputResult *r) {
 
 /* --- Monte Carlo ----------------------------------------------------------------------------------------------- */
 typedef struct {
-  const char *name; /* first: ms_jobs_run shows it */
-  const MsFaultModel *model;
-  guint32 seed;
-  int first, n;
-  MsFaultRun *run;
-} Batch;
+  MsJob job; /* first, as ms_jobs_run wants it */
+  guint32 index;
+  MsFaultRun run;
+} One;
 
-static void batch_run(gpointer item, gconstpointer data) {
-  (void)data;
-  Batch *b = item;
-  for (int i = 0; i < b->n && !ms_interrupted(); i++)
-    ms_fault_simulate(b->model, b->seed, (guint32)(b->first + i), &b->run[b->first + i]);
+static void run_one(gpointer item, gconstpointer data) {
+  const MsGoodputResult *r = data;
+  One *one = item;
+  ms_fault_simulate(&r->model, (guint32)r->goodput->monte_carlo.seed, one->index, &one->run);
 }
 
-static gboolean simulate_all(const MsGoodputResult *r, const MsGoodputOptions *options, MsFaultRun *run, int runs,
+/* Those that are done, in their own order, into `run`. */
+static gboolean simulate_all(MsGoodputResult *r, const MsGoodputOptions *options, MsFaultRun *run, guint runs,
                              GError **error) {
-  enum { BATCH = 16 };
-  g_autoptr(GArray) batches = g_array_new(FALSE, TRUE, sizeof(Batch));
-  for (int i = 0; i < runs; i += BATCH) {
-    Batch b = {"runs", &r->model, (guint32)r->goodput->monte_carlo.seed, i, MIN(BATCH, runs - i), run};
-    g_array_append_val(batches, b);
+  g_autoptr(GArray) all = g_array_sized_new(FALSE, TRUE, sizeof(One), runs);
+  for (guint32 i = 0; i < runs; i++) g_array_append_val(all, ((One){.job = {"runs"}, .index = i}));
+  const MsJobsOptions shift = {"goodput", "runs", options->threads, options->progress};
+  if (!ms_jobs_run(all, run_one, r, &shift, &r->extent, error)) return FALSE;
+  for (guint i = 0; i < runs; i++) {
+    const One *one = &g_array_index(all, One, i);
+    if (one->job.done) *run++ = one->run;
   }
-  const MsJobsOptions shift = {"goodput", "interrupted: figures of some of the runs would mislead, none are printed",
-                               options->threads, options->progress};
-  return ms_jobs_run(batches, batch_run, NULL, &shift, error);
+  return TRUE;
 }
 
 static MsRunSpread scaled(MsRunSpread s, double by) {
@@ -185,8 +182,8 @@ static gboolean monte_carlo(MsGoodputResult *r, const MsGoodputOptions *options,
     return ms_input_error(error, r->goodput->file, 0, "monte_carlo.runs",
                           "would take %.2g events (at most %.2g); give fewer runs", events, MOST_EVENTS);
   g_autofree MsFaultRun *run = g_new0(MsFaultRun, runs);
-  if (!simulate_all(r, options, run, runs, error)) return FALSE;
-  summarise(r, run, runs);
+  if (!simulate_all(r, options, run, (guint)runs, error)) return FALSE;
+  if (r->extent.done > 0) summarise(r, run, (int)r->extent.done);
   return TRUE;
 }
 

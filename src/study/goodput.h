@@ -13,6 +13,7 @@
 
 #include "describe/goodput.h"
 #include "fault/fault.h"
+#include "study/jobs.h"
 
 typedef struct {
   double mean, error /* standard error of the mean */, p5, p50, p95;
@@ -30,9 +31,10 @@ typedef struct {
   double mtbf_s, young_s, daly_s, optimal_s;
   double ettr, ettr_first_order, expected_s; /* at the used interval; wall time of the budget (in tokens) */
   double shortage;
-  double work_s;  /* useful time of the token budget; NaN with days */
-  int runs;       /* 0: it makes no progress, nothing was simulated */
-  int unfinished; /* runs that did not reach the tokens in 10 times the useful time */
+  double work_s;   /* useful time of the token budget; NaN with days */
+  MsExtent extent; /* runs simulated, of those asked for; of 0: it makes no progress, nothing was simulated */
+  int runs;        /* simulated */
+  int unfinished;  /* runs that did not reach the tokens in 10 times the useful time */
   MsRunSpread wall_s, gpu_hours, ettr_runs, failures, tokens; /* of a run */
   double part_s[6];                                           /* means: work rework slowed stall recovery waiting */
   double kind_failures[MS_FAULT_KINDS];                       /* mean of a run */

@@ -6,20 +6,35 @@
 typedef struct {
   MsJobFunc func;
   gconstpointer data;
-  GAsyncQueue *done;
+  GAsyncQueue *ended;
 } Shift;
 
 static void work(gpointer item, gpointer data) {
   const Shift *shift = data;
-  shift->func(item, shift->data);
-  g_async_queue_push(shift->done, item);
+  MsJob *job = item;
+  if (!ms_interrupted()) {
+    job->done = TRUE;
+    shift->func(item, shift->data);
+  }
+  g_async_queue_push(shift->ended, item);
 }
 
-gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options, GError **error) {
-  g_autoptr(GAsyncQueue) done = g_async_queue_new();
-  Shift shift = {func, data, done};
+/* One item at a time may take long: who waits hears of it all the same. */
+static const MsJob *wait_for_one(GAsyncQueue *ended, MsProgress *progress, guint done, const char *last) {
+  const MsJob *job;
+  while (!(job = g_async_queue_timeout_pop(ended, G_USEC_PER_SEC))) ms_progress_update(progress, done, last);
+  return job;
+}
+
+gboolean ms_extent_stopped(const MsExtent *extent) { return extent->done < extent->of; }
+
+gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options, MsExtent *extent,
+                     GError **error) {
+  g_autoptr(GAsyncQueue) ended = g_async_queue_new();
+  Shift shift = {func, data, ended};
   int threads = options->threads > 0 ? options->threads : (int)g_get_num_processors();
   gsize size = g_array_get_element_size(items);
+  *extent = (MsExtent){0, items->len, options->items};
   ms_data_dir(); /* resolved once, before there are threads */
   GThreadPool *pool = g_thread_pool_new(work, &shift, threads, TRUE, NULL);
   if (!pool) {
@@ -28,13 +43,24 @@ gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const Ms
   }
   for (guint i = 0; i < items->len; i++) g_thread_pool_push(pool, items->data + i * size, NULL);
   MsProgress *progress = options->progress ? ms_progress_begin(options->what, items->len) : NULL;
+  const char *last = NULL;
   for (guint i = 0; i < items->len; i++) {
-    char *const *name = g_async_queue_pop(done);
-    if (progress) ms_progress_update(progress, i + 1, *name);
+    const MsJob *job = wait_for_one(ended, progress, extent->done, last);
+    if (!job->done) continue;
+    extent->done++;
+    ms_progress_update(progress, extent->done, last = job->name);
   }
   ms_progress_end(progress);
   g_thread_pool_free(pool, FALSE, TRUE);
-  if (!ms_interrupted()) return TRUE;
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, options->interrupted);
+  return TRUE;
+}
+
+gboolean ms_jobs_run_all(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options,
+                         GError **error) {
+  MsExtent extent;
+  if (!ms_jobs_run(items, func, data, options, &extent, error)) return FALSE;
+  if (!ms_extent_stopped(&extent)) return TRUE;
+  g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s: %u of %u %s were done", ms_interrupt_reason(), extent.done,
+              extent.of, extent.what);
   return FALSE;
 }

@@ -115,7 +115,7 @@ static double floor_of(const State *states, int n) {
 
 /* --- one candidate --------------------------------------------------------------------------------------------- */
 typedef struct {
-  const char *name; /* first: ms_jobs_run shows it */
+  MsJob job; /* first, as ms_jobs_run wants it */
   const State *states;
   int n_states;
   MsRobustRow *row;
@@ -172,8 +172,10 @@ static void judge(gpointer item, gconstpointer data) {
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsOutcome));
   for (int i = 0; i < job->n_states; i++) {
     guint before = all->len;
-    for (int k = 0; k < job->states[i].n; k++)
-      if (ms_interrupted() || !draw_outcomes(job, &job->states[i], &job->states[i].draw[k], all, &job->error)) return;
+    for (int k = 0; k < job->states[i].n; k++) {
+      job->job.done = !ms_interrupted();
+      if (!job->job.done || !draw_outcomes(job, &job->states[i], &job->states[i].draw[k], all, &job->error)) return;
+    }
     job->row->state_s[i] = ms_outcomes_mean(&g_array_index(all, MsOutcome, before), (int)(all->len - before));
   }
   job->row->expected_s = ms_outcomes_mean((MsOutcome *)(void *)all->data, (int)all->len);
@@ -203,11 +205,11 @@ static void rank(MsRobust *r) {
 static gboolean judge_all(MsRobust *r, const State *states, const MsPlanOptions *options, GError **error) {
   g_autoptr(GArray) jobs = g_array_new(FALSE, FALSE, sizeof(Job));
   for (int i = 0; i < r->n; i++) {
-    Job job = {r->row[i].entry->scenario->name, states, r->disturbances->n, &r->row[i], NULL};
+    Job job = {{r->row[i].entry->scenario->name}, states, r->disturbances->n, &r->row[i], NULL};
     g_array_append_val(jobs, job);
   }
-  const MsJobsOptions shift = {"disturbances", "interrupted", options->threads, options->progress};
-  gboolean ok = ms_jobs_run(jobs, judge, NULL, &shift, error);
+  const MsJobsOptions shift = {"disturbances", "layouts", options->threads, options->progress};
+  gboolean ok = ms_jobs_run_all(jobs, judge, NULL, &shift, error);
   for (guint i = 0; i < jobs->len; i++) {
     GError *why = g_array_index(jobs, Job, i).error;
     if (why && ok) g_propagate_error(error, why), ok = FALSE;

@@ -38,7 +38,7 @@ static MsHardware *machine_of(const Question *q, const MsHardware *base) {
 
 /* --- the same layout on another machine ------------------------------------------------------------------------ */
 typedef struct {
-  const char *what; /* first: ms_jobs_run shows it */
+  MsJob job; /* first, as ms_jobs_run wants it */
   MsScenario *scenario;
   MsHardware *machine;
   MsResult *result;
@@ -48,7 +48,7 @@ typedef struct {
 static void simulate(gpointer item, gconstpointer data) {
   (void)data;
   Job *job = item;
-  if (!ms_interrupted()) job->result = ms_simulate(job->scenario, MS_FIDELITY_FULL, NULL, &job->error);
+  job->result = ms_simulate(job->scenario, MS_FIDELITY_FULL, NULL, &job->error);
 }
 
 static void job_clear(gpointer item) {
@@ -64,8 +64,8 @@ static GArray *jobs_of(const MsScenario *winner) {
   g_array_set_clear_func(jobs, job_clear);
   for (int i = 0; i < N_QUESTIONS; i++) {
     if (questions[i].planned) continue;
-    Job job = {questions[i].what, ms_scenario_copy(winner, TRUE), machine_of(&questions[i], winner->hardware), NULL,
-               NULL};
+    Job job = {
+        {questions[i].what}, ms_scenario_copy(winner, TRUE), machine_of(&questions[i], winner->hardware), NULL, NULL};
     job.scenario->hardware = job.machine;
     g_array_append_val(jobs, job);
   }
@@ -81,15 +81,15 @@ static MsSensitivity *add_row(MsSensitivities *s, const char *what, gboolean pla
 static gboolean simulated_rows(MsSensitivities *s, const MsPlanEntry *winner, const MsPlanOptions *options,
                                GError **error) {
   g_autoptr(GArray) jobs = jobs_of(winner->scenario);
-  const MsJobsOptions shift = {"what would help", "interrupted", options->threads, options->progress};
-  if (!ms_jobs_run(jobs, simulate, NULL, &shift, error)) return FALSE;
+  const MsJobsOptions shift = {"what would help", "questions", options->threads, options->progress};
+  if (!ms_jobs_run_all(jobs, simulate, NULL, &shift, error)) return FALSE;
   for (guint i = 0; i < jobs->len; i++) {
     Job *job = &g_array_index(jobs, Job, i);
     if (!job->result) {
       g_propagate_error(error, g_steal_pointer(&job->error));
       return FALSE;
     }
-    MsSensitivity *row = add_row(s, job->what, FALSE);
+    MsSensitivity *row = add_row(s, job->job.name, FALSE);
     row->step_time_s = job->result->step_time_s;
     row->gain = 1 - row->step_time_s / winner->result->step_time_s;
   }

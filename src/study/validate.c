@@ -15,8 +15,9 @@ const char *const ms_by_words[] = {"none", "gpu", "model", "source", "confidence
 enum { MAX_WALK_DEPTH = 16 };
 
 typedef struct { /* one file; a worker fills what stands under the line */
-  char *file;    /* first: ms_jobs_run shows it */
-  MsJson *doc;   /* NULL when the file is broken: `message` says how */
+  MsJob job;     /* first, as ms_jobs_run wants it */
+  char *file;
+  MsJson *doc; /* NULL when the file is broken: `message` says how */
   const MsValidateOptions *options;
   /* --- */
   char *message; /* why it could not be predicted */
@@ -173,7 +174,7 @@ static void job_predict(Job *job) {
 static void job_run(gpointer item, gconstpointer data) {
   Job *job = item;
   job->options = data;
-  if (job->doc && !ms_interrupted()) job_predict(job);
+  if (job->doc) job_predict(job);
 }
 
 /* --- all files ------------------------------------------------------------------------------------------------- */
@@ -350,6 +351,7 @@ static void gather(MsValidation *v, Job *jobs, guint n) {
   v->files = n;
   for (guint i = 0; i < n; i++) {
     Job *job = &jobs[i];
+    if (!job->job.done) continue;
     if (!job->predicted) {
       v->refused++;
       count_refusal(refusals, job);
@@ -381,11 +383,12 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
   g_autoptr(GArray) jobs = g_array_new(FALSE, TRUE, sizeof(Job));
   g_array_set_clear_func(jobs, job_clear);
   if (!collect(paths, jobs, error)) return NULL;
-  const MsJobsOptions shift = {"validate",
-                               "interrupted: a summary over some of the files would mislead, none is printed",
-                               options->threads, options->progress};
-  if (!ms_jobs_run(jobs, job_run, options, &shift, error)) return NULL;
+  for (guint i = 0; i < jobs->len; i++) g_array_index(jobs, Job, i).job.name = g_array_index(jobs, Job, i).file;
+  const MsJobsOptions shift = {"validate", "files", options->threads, options->progress};
+  MsExtent extent;
+  if (!ms_jobs_run(jobs, job_run, options, &shift, &extent, error)) return NULL;
   MsValidation *v = g_new0(MsValidation, 1);
+  v->extent = extent;
   gather(v, (Job *)jobs->data, jobs->len);
   for (int m = 0; m < MS_N_METRICS; m++) v->metric[m] = summarise(v, m, MS_BY_NOTHING, NULL);
   v->groups = make_groups(v, options->by, &v->n_groups);

@@ -12,6 +12,7 @@
 #define MS_STUDY_VALIDATE_H
 
 #include "sim/simulate.h"
+#include "study/jobs.h"
 
 typedef enum { MS_METRIC_STEP_TIME /* s */, MS_METRIC_PEAK_MEMORY /* GiB */, MS_N_METRICS } MsMetric;
 extern const char *const ms_metric_words[]; /* step_time peak_memory */
@@ -58,6 +59,7 @@ typedef struct {
 } MsValidateGroup;
 
 typedef struct {
+  MsExtent extent; /* stopped: all below is of the files that were done */
   guint files, predicted, nothing_to_compare, refused;
   guint n_rows;
   MsValidateRow *rows; /* by file name, then metric */
@@ -83,8 +85,8 @@ typedef struct {
 } MsValidateOptions;
 
 void ms_validate_options_init(MsValidateOptions *options);
-/* `paths` is NULL-terminated. NULL and *error when a path cannot be read, a file named explicitly has no `measured`,
- * nothing is found, or the user interrupts. (transfer full) */
+/* `paths` is NULL-terminated. NULL and *error when a path cannot be read, a file named explicitly has no `measured`
+ * or nothing is found. (transfer full) */
 MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *options, GError **error);
 void ms_validation_free(MsValidation *validation);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsValidation, ms_validation_free)

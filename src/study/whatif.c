@@ -9,7 +9,7 @@
 #include "study/jobs.h"
 
 typedef struct { /* one point at work */
-  char *label;   /* first: ms_jobs_run shows it */
+  MsJob job;     /* first, as ms_jobs_run wants it */
   const MsWhatif *whatif;
   const MsJson *base;
   int index;
@@ -55,6 +55,10 @@ static MsScenario *winner(const MsJson *doc, const MsWhatifOptions *options, cha
   plan_options.progress = options->progress;
   g_autoptr(MsPlan) plan = ms_plan(request, &plan_options, error);
   if (!plan) return NULL;
+  if (plan->interrupted) { /* another layout may win */
+    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s before the layout was found", ms_interrupt_reason());
+    return NULL;
+  }
   if (plan->n_best > 0) return ms_scenario_copy(plan->best[0].scenario, FALSE);
   *why = g_strdup_printf("no layout is feasible; of %" G_GUINT64_FORMAT " most fail by %s", plan->searched,
                          plan->n_refusals > 0 ? plan->refusals[0].name : "nothing");
@@ -70,7 +74,6 @@ static void refuse(MsWhatifRow *row, const MsJson *base, GError *error) {
 static void job_run(gpointer item, gconstpointer data) {
   (void)data;
   Job *job = item;
-  if (ms_interrupted()) return;
   GError *error = NULL;
   g_autoptr(MsJson) doc = ms_whatif_apply(job->whatif, job->base, job->index);
   job->row->scenario = ms_scenario_from_doc(doc, &error);
@@ -85,6 +88,11 @@ static void job_plan(Job *job, const MsWhatifOptions *options) {
   GError *error = NULL;
   g_autoptr(MsJson) doc = ms_whatif_apply(job->whatif, job->base, job->index);
   if (!(job->row->scenario = winner(doc, options, &job->row->why, &error))) {
+    job->job.done = !g_error_matches(error, MS_ERROR, MS_ERROR_NOTHING);
+    if (!job->job.done) {
+      g_error_free(error);
+      return;
+    }
     g_autoptr(MsRequest) request = error ? ms_request_from_doc(doc, NULL) : NULL;
     if (request) refuse(job->row, job->base, error);
     else if (error) ms_whatif_blame(job->whatif, job->base, TRUE, job->index, error, &job->row->why, &job->error);
@@ -110,7 +118,6 @@ static void job_clear(gpointer data) {
 }
 
 static gboolean run_points(MsWhatifRun *run, const MsJson *base, const MsWhatifOptions *options, GError **error) {
-  static const char interrupted[] = "interrupted: a study with some of its points would mislead, none is printed";
   const MsWhatif *w = run->whatif;
   g_autoptr(GArray) jobs = g_array_new(FALSE, TRUE, sizeof(Job));
   g_array_set_clear_func(jobs, job_clear);
@@ -119,19 +126,22 @@ static gboolean run_points(MsWhatifRun *run, const MsJson *base, const MsWhatifO
   for (int i = 0; i < run->n; i++) {
     run->row[i].label = ms_whatif_label(w, i);
     run->row[i].value_s = NAN;
-    Job job = {.label = run->row[i].label, .whatif = w, .base = base, .index = i, .row = &run->row[i]};
+    Job job = {.job = {run->row[i].label}, .whatif = w, .base = base, .index = i, .row = &run->row[i]};
     g_array_append_val(jobs, job);
   }
   if (w->plan == MS_WHATIF_PLAN_POINTS) {
-    for (guint i = 0; i < jobs->len && !ms_interrupted(); i++) job_plan(&g_array_index(jobs, Job, i), options);
-    if (ms_interrupted()) {
-      g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, interrupted);
-      return FALSE;
+    run->extent = (MsExtent){0, jobs->len, "points"};
+    for (guint i = 0; i < jobs->len && !ms_interrupted(); i++) {
+      Job *job = &g_array_index(jobs, Job, i);
+      job->job.done = TRUE;
+      job_plan(job, options);
+      run->extent.done += job->job.done;
     }
   } else {
-    const MsJobsOptions shift = {"whatif", interrupted, options->threads, options->progress};
-    if (!ms_jobs_run(jobs, job_run, NULL, &shift, error)) return FALSE;
+    const MsJobsOptions shift = {"whatif", "points", options->threads, options->progress};
+    if (!ms_jobs_run(jobs, job_run, NULL, &shift, &run->extent, error)) return FALSE;
   }
+  for (guint i = 0; i < jobs->len; i++) run->row[i].done = g_array_index(jobs, Job, i).job.done;
   return first_error(jobs, error);
 }
 
@@ -150,6 +160,7 @@ static gboolean run_base(MsWhatifRun *run, const MsWhatifOptions *options, GErro
   const MsWhatif *w = run->whatif;
   char *why = NULL;
   run->base.label = g_strdup("base");
+  run->base.done = TRUE;
   run->base.scenario =
       w->plan == MS_WHATIF_PLAN_NONE ? ms_scenario_from_doc(w->base, error) : winner(w->base, options, &why, error);
   if (why) ms_json_error(w->source, "base", error, "%s", why);

@@ -8,10 +8,12 @@
 #define MS_STUDY_WHATIF_H
 
 #include "describe/whatif.h"
+#include "study/jobs.h"
 #include "study/parts.h"
 
 typedef struct {
   char *label;                                    /* "base", "50 GB/s, 8" */
+  gboolean done;                                  /* FALSE: the study was stopped before; nothing below is known */
   MsScenario *scenario;                           /* NULL when its values do not go together */
   MsResult *result;                               /* NULL when it cannot run: a rule, something unknown, no plan */
   char *why;                                      /* NULL: it runs and fits */
@@ -21,6 +23,7 @@ typedef struct {
 
 typedef struct {
   MsWhatif *whatif; /* owned */
+  MsExtent extent;  /* points done, of all */
   MsWhatifRow base;
   int n;
   MsWhatifRow *row; /* by point */
@@ -31,7 +34,8 @@ typedef struct {
   gboolean progress;
 } MsWhatifOptions;
 
-/* Takes `whatif`. NULL and *error when the base cannot run, a value is wrong, or after Ctrl-C. (transfer full) */
+/* Takes `whatif`. NULL and *error when the base cannot run, a value is wrong, or it was stopped while
+ * the base was still planned (MS_ERROR_NOTHING). (transfer full) */
 MsWhatifRun *ms_whatif_run(MsWhatif *whatif, const MsWhatifOptions *options, GError **error);
 void ms_whatif_run_free(MsWhatifRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWhatifRun, ms_whatif_run_free)

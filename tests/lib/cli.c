@@ -3,6 +3,7 @@
 
 #include <gio/gio.h>
 #include <glib/gstdio.h>
+#include <string.h>
 
 static char *program, *folder;
 
@@ -17,22 +18,48 @@ void ms_cli_end(void) {
   g_free(folder), g_free(program);
 }
 
-MsCliRun ms_cli_run(const char *const *argv, const char *input) {
-  MsCliRun r = {.status = -1};
+/* `progress_s` NULL: as the environment says. */
+static GSubprocess *start(const char *const *argv, const char *progress_s) {
   g_autoptr(GError) error = NULL;
+  g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(
+      G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE);
+  if (progress_s) g_subprocess_launcher_setenv(launcher, "MOESIM_PROGRESS_S", progress_s, TRUE);
   GPtrArray *all = g_ptr_array_new();
   g_ptr_array_add(all, program);
   for (int i = 0; argv[i]; i++) g_ptr_array_add(all, (char *)argv[i]);
   g_ptr_array_add(all, NULL);
-  g_autoptr(GSubprocess) child = g_subprocess_newv(
-      (const char *const *)all->pdata,
-      G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
+  GSubprocess *child = g_subprocess_launcher_spawnv(launcher, (const char *const *)all->pdata, &error);
   g_ptr_array_free(all, TRUE);
   if (!child) fail_msg("%s", error->message);
+  return child;
+}
+
+static MsCliRun finish(GSubprocess *child, const char *input) {
+  MsCliRun r = {.status = -1};
+  g_autoptr(GError) error = NULL;
   if (!g_subprocess_communicate_utf8(child, input, NULL, &r.out, &r.err, &error)) fail_msg("%s", error->message);
   r.status =
       g_subprocess_get_if_exited(child) ? g_subprocess_get_exit_status(child) : 1000 + g_subprocess_get_term_sig(child);
   return r;
+}
+
+MsCliRun ms_cli_run(const char *const *argv, const char *input) {
+  g_autoptr(GSubprocess) child = start(argv, NULL);
+  return finish(child, input);
+}
+
+MsCliRun ms_cli_stop(const char *const *argv, const char *told, int signal) {
+  g_autoptr(GSubprocess) child = start(argv, "0");
+  g_autoptr(GString) line = g_string_new(NULL);
+  char byte;
+  while (!strstr(line->str, told)) {
+    g_autoptr(GError) error = NULL;
+    if (g_input_stream_read(g_subprocess_get_stderr_pipe(child), &byte, 1, NULL, &error) != 1)
+      fail_msg("it ended before it told of \"%s\": %s", told, line->str);
+    g_string_append_c(line, byte);
+  }
+  g_subprocess_send_signal(child, signal);
+  return finish(child, "");
 }
 
 void ms_cli_run_clear(MsCliRun *r) {

@@ -20,6 +20,9 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(MsCliRun, ms_cli_run_clear)
 /* `argv` without the program, NULL-terminated; `input` stands on standard input. */
 MsCliRun ms_cli_run(const char *const *argv, const char *input);
 #define RUN(...) ms_cli_run((const char *const[]){__VA_ARGS__, NULL}, "")
+/* Runs what would take very long, and sends `signal` as soon as it tells of progress that holds `told` for the first
+ * time, whenever that is. */
+MsCliRun ms_cli_stop(const char *const *argv, const char *told, int signal);
 /* Fails, with the standard error, when it did not return `status`. */
 void ms_cli_expect(const MsCliRun *r, int status, const char *what);
 
