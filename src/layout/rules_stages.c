@@ -18,8 +18,7 @@ gint64 ms_layout_virtual_stages(const MsScenario *s, int chunks_per_rank) {
 
 void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *chunk) {
   *chunk = index / pp;
-  *stage = index % pp;
-  if (*chunk == 1 && ms_schedule_row(kind)->placement == MS_PLACE_V) *stage = pp - 1 - *stage;
+  *stage = ms_placement_stage(ms_schedule_row(kind)->placement, pp, index);
 }
 
 RULE(schedule_chunks) {

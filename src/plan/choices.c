@@ -79,7 +79,8 @@ static gboolean in_rules(const char *path) {
 
 /* --- the planner's own candidates ------------------------------------------------------------------------------ */
 
-static const char alike[] = "alike"; /* no layout string: ms_choice_apply turns it into MS_CUT_ALIKE */
+static const char *const regular[] = {"even", "other"}; /* no layout strings: ms_choice_apply turns them into
+                                                          MS_CUT_EVEN and MS_CUT_OTHER */
 
 gboolean ms_recompute_candidate(const MsScenario *s, int i, MsRecomputeSpec *spec) {
   static const struct {
@@ -163,10 +164,9 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   static const double fractions[] = {0, 0.5, 1};
   const char *path = open->path;
   *offered = TRUE;
-  if (!strcmp(path, "layout.pipeline_layout")) { /* NULL: balanced by what layers cost; else evenly, or where they do
-                                                    not divide, by their number */
-    p->text = i == 1 ? g_strdup(alike) : NULL;
-    return i < 2;
+  if (!strcmp(path, "layout.pipeline_layout")) { /* NULL: balanced by what layers cost */
+    p->text = i > 0 && i <= (int)G_N_ELEMENTS(regular) ? g_strdup(regular[i - 1]) : NULL;
+    return i <= (int)G_N_ELEMENTS(regular);
   }
   if (!strcmp(path, "options.recompute")) return ms_recompute_candidate(s, i, &p->value.recompute);
   if (!strcmp(path, "options.cuda_graph_scope")) return graphs_auto(s, i, p);
@@ -233,9 +233,16 @@ static gboolean given(MsChoice *c, const MsRequest *r, int i, GError **error) {
   return TRUE;
 }
 
+/* To rules about ranks the planner's own cuts look alike: they are written when they are made (ms_space_balance). */
+static gboolean written_later(const MsOpenKey *open) {
+  return open->n == 0 && !strcmp(open->path, "layout.pipeline_layout");
+}
+
 gboolean ms_choice_init(MsChoice *c, const MsRequest *r, const MsOpenKey *open, GError **error) {
-  *c = (MsChoice){
-      .open = open, .role = ms_role_of_key(open->path), .in_rules = in_rules(open->path), .size = size_of(open->field)};
+  *c = (MsChoice){.open = open,
+                  .role = ms_role_of_key(open->path),
+                  .in_rules = in_rules(open->path) && !written_later(open),
+                  .size = size_of(open->field)};
   c->offset = object_offset(open->path) + open->field->offset;
   for (int i = 0; i < open->n; i++)
     if (!given(c, r, i, error)) return FALSE;
@@ -262,9 +269,13 @@ void ms_choice_apply(const MsChoice *c, int value, MsScenario *s) {
     return;
   }
   char **text = (char **)(void *)member;
-  gboolean cut = g_strcmp0(c->value[value].text, alike) == 0;
-  if (s->layout.decoder_first_pipeline_num_layers == MS_CUT_ALIKE) s->layout.decoder_first_pipeline_num_layers = 0;
-  if (cut) s->layout.decoder_first_pipeline_num_layers = MS_CUT_ALIKE;
+  int *first = &s->layout.decoder_first_pipeline_num_layers;
   g_free(*text);
-  *text = cut ? NULL : g_strdup(c->value[value].text);
+  *text = g_strdup(c->value[value].text);
+  *first = MAX(*first, 0);
+  for (int i = 0; c->open->n == 0 && i < (int)G_N_ELEMENTS(regular); i++)
+    if (g_strcmp0(c->value[value].text, regular[i]) == 0) {
+      g_clear_pointer(text, g_free);
+      *first = MS_CUT_EVEN - i;
+    }
 }

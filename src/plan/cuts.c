@@ -14,6 +14,9 @@
  */
 static const double slacks[] = {0, 0.005, 0.02, 0.08};
 
+enum { MOST_ROUNDS = 2 };                      /* of the pipeline; with more the dearest rank decides */
+enum { MOST_CUTS = G_N_ELEMENTS(slacks) + 1 }; /* of one place of the MTP blocks */
+
 typedef struct {
   gint32 stages, ranks, placing, microbatches, costs;
 } CutKey;
@@ -134,10 +137,10 @@ int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPiec
 
 /* Two copies of the model share a rank. */
 static void place_stages(MsPlacement placement, int pp, int stages, int *rank) {
-  for (int k = 0; k < stages; k++)
-    rank[k] = placement == MS_PLACE_BIDIRECTIONAL      ? MIN(k, pp - 1 - k)
-              : placement == MS_PLACE_V && k / pp == 1 ? pp - 1 - k % pp
-                                                       : k % pp;
+  for (int k = 0; k < stages; k++) {
+    rank[k] = ms_placement_stage(placement, pp, k);
+    if (placement == MS_PLACE_BIDIRECTIONAL) rank[k] = MIN(rank[k], pp - 1 - rank[k]);
+  }
 }
 
 /* End of the last pass; a third of a stage's cost is its forward. */
@@ -177,6 +180,8 @@ static int by_least(const void *a, const void *b) {
 static int add_cuts(const MsLayerCosts *costs, const MsStages *on, int microbatches, int *counts, Candidate *all,
                     int n) {
   int found = ms_partition_by_cost(costs, on, slacks, G_N_ELEMENTS(slacks), counts);
+  if (microbatches > 0)
+    found += ms_partition_in_turn(costs, on, microbatches * (on->n / on->ranks), counts + found * on->n);
   for (int i = 0; i < found; i++) {
     int *own = counts + (size_t)i * (size_t)on->n;
     if (i > 0 && !memcmp(own, own - on->n, sizeof *own * (size_t)on->n)) continue;
@@ -199,9 +204,9 @@ static gboolean is_plain(const int *counts, int stages, gboolean apart) {
 /* The cut that ends first; of those that end together the one that was proposed first. Where no schedule is run, the
  * first of all. */
 static char *cut(const MsLayerCosts *costs, const CutKey *key, int mtp) {
-  size_t stages = (size_t)key->stages, slots = G_N_ELEMENTS(slacks) * stages;
+  size_t stages = (size_t)key->stages, slots = MOST_CUTS * stages;
   g_autofree int *rank = g_new(int, stages + 2 * slots);
-  Candidate all[2 * G_N_ELEMENTS(slacks)];
+  Candidate all[2 * MOST_CUTS];
   int n = 0, best = -1;
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
   MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank};
@@ -234,7 +239,7 @@ static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int s
   const MsLayoutSpec *l = &s->layout;
   gint64 replicas = MAX(1, s->gpus / ((gint64)l->tp * l->cp * l->pp)),
          microbatches = s->training.global_batch_size / (s->training.micro_batch_size * replicas);
-  int rounds = (int)CLAMP(microbatches / l->pp, 1, 2);
+  int rounds = (int)CLAMP(microbatches / l->pp, 1, MOST_ROUNDS);
   CutKey key = {stages, l->pp, ms_schedule_row(s->layout.schedule)->placement, rounds * l->pp, costs};
   g_mutex_lock(&cuts->lock);
   char *text = g_hash_table_lookup(cuts->texts, &key);
@@ -250,25 +255,45 @@ static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int s
   return *text ? text : NULL;
 }
 
-/* Layers counted alike, where they do not divide evenly. */
-static char *text_alike(const MsSpace *space, const MsScenario *s, int stages) {
-  int layers = s->model->num_layers, mtp = s->model->mtp_num_layers;
-  if (layers % stages == 0 && mtp == 0) return NULL;
-  g_autofree int *counts = g_new(int, stages);
-  return ms_partition(layers, stages, 0.3, space->tail, counts) && !is_plain(counts, stages, FALSE)
-             ? ms_partition_text(counts, stages, mtp, FALSE)
-             : NULL;
+/* The ways to count layers that divide among the stages as a user can ask for: plainly, the loss counted as one, the
+ * embedding, both. `which`: 0 the first of them, 1 the second. FALSE: there is no such. */
+static gboolean count_regularly(const MsScenario *s, int stages, int which, int *counts) {
+  static const struct { int embedding, loss; } way[] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+  int layers = s->model->num_layers, found = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(way); i++) {
+    int counted = layers + way[i].embedding + way[i].loss;
+    if (counted % stages != 0 || found++ < which) continue;
+    for (int k = 0; k < stages; k++) counts[k] = counted / stages;
+    counts[0] -= way[i].embedding, counts[stages - 1] -= way[i].loss;
+    return TRUE;
+  }
+  return FALSE;
+}
+
+/* A regular cut; FALSE where there is none, or the second is the first (two stages, embedding and loss counted).
+ * *text NULL: the plain one. */
+static gboolean text_regular(const MsScenario *s, int stages, int which, char **text) {
+  g_autofree int *counts = g_new(int, 2 * (gsize)stages);
+  if (!count_regularly(s, stages, which, counts)) return FALSE;
+  if (which > 0 && count_regularly(s, stages, 0, counts + stages) &&
+      !memcmp(counts, counts + stages, sizeof *counts * (size_t)stages))
+    return FALSE;
+  if (!is_plain(counts, stages, FALSE)) *text = ms_partition_text(counts, stages, s->model->mtp_num_layers, FALSE);
+  return TRUE;
 }
 
 gboolean ms_space_balance(const MsSpace *space, int costs, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;
-  gboolean alike = l->decoder_first_pipeline_num_layers == MS_CUT_ALIKE;
-  if (alike) l->decoder_first_pipeline_num_layers = 0;
+  int which = MS_CUT_EVEN - l->decoder_first_pipeline_num_layers;
+  gboolean counted = which >= 0;
+  if (counted) l->decoder_first_pipeline_num_layers = 0;
   gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
-  if (costs < 0 || stages < 1 || stages > s->model->num_layers + 2) return !alike;
+  if (costs < 0 || stages < 1 || stages > s->model->num_layers + 2) return !counted;
   const char *text = text_by_cost(space, s, (int)stages, costs);
-  l->pipeline_layout = alike ? text_alike(space, s, (int)stages) : g_strdup(text);
-  return !alike || g_strcmp0(l->pipeline_layout, text) != 0;
+  if (counted)
+    return text_regular(s, (int)stages, which, &l->pipeline_layout) && g_strcmp0(l->pipeline_layout, text) != 0;
+  l->pipeline_layout = g_strdup(text);
+  return TRUE;
 }
 
 MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsScenario *s) {

@@ -92,7 +92,7 @@ static void tell(Every *e, double done, double all) {
   g_snprintf(note, sizeof note, "%.3g layouts/s, %" G_GUINT64_FORMAT " simulated, best %.4g s",
              (double)x->s.plan->searched / MAX(s, 1e-3), x->s.plan->simulated,
              x->n_list ? x->list[0].step_time_s : 0.0);
-  ms_planner_tell(x, 0.2 + 0.8 * done / MAX(all, 1), note);
+  ms_planner_tell(x, 1 - 0.8 * (1 - done / MAX(all, 1)), note);
 }
 
 /* Simulates what is in the pool, cheapest first, until the rest cannot enter the list or, with `enough`, the list is

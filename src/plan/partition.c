@@ -29,32 +29,6 @@ double ms_head_weight(const MsModel *m, int seq_length) {
   return layer > 0 ? f.logits / layer : 1;
 }
 
-/* Smallest whole cap on (layers + end weight) of a stage that still holds all layers; what is left over is taken from
- * the first stages, which keep the most activations alive. */
-gboolean ms_partition(int layers, int stages, double embedding, double tail, int *counts) {
-  if (stages < 1 || layers < 1) return FALSE;
-  if (stages == 1) {
-    counts[0] = layers;
-    return TRUE;
-  }
-  int first_cost = (int)ceil(embedding - 1e-9), last_cost = (int)lround(tail);
-  for (int cap = (layers + stages - 1) / stages;; cap++) {
-    int first = MAX(0, cap - first_cost), last = MAX(0, cap - last_cost);
-    gint64 room = (gint64)first + last + (gint64)cap * (stages - 2);
-    if (room < layers) continue;
-    counts[0] = first;
-    counts[stages - 1] = last;
-    for (int i = 1; i < stages - 1; i++) counts[i] = cap;
-    int surplus = (int)(room - layers);
-    for (int i = 0; surplus > 0; i = (i + 1) % stages) {
-      int floor_of = i == 0 || i == stages - 1 ? 0 : 1;
-      if (counts[i] > floor_of) counts[i]--, surplus--;
-      else if (cap <= 1) return FALSE;
-    }
-    return TRUE;
-  }
-}
-
 /* What stage k holds beside decoder layers. */
 static double end_cost(const MsLayerCosts *c, const MsStages *on, int k) {
   return (k == 0 ? c->first : 0) + (k == on->n - 1 ? c->last : 0) +
@@ -277,8 +251,9 @@ static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers,
 
 /* --- mixed layers ---------------------------------------------------------------------------------------------- */
 
-/* The cut whose dearest stage costs least; of those, with the least sum of squares. */
-static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *counts) {
+/* The cut whose dearest stage costs least; of those, with the least sum of squares. With `share` a stage of the first
+ * chunks costs so much more of what stands before it. */
+static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, double share, int *counts) {
   typedef struct {
     double most, squares;
     int from;
@@ -293,12 +268,14 @@ static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *count
   for (int k = 0; k < stages; k++)
     for (int to = 0; to <= n; to++) {
       Cut *best = &cut[row * (size_t)(k + 1) + (size_t)to];
-      for (int from = k > last ? to : 0; from <= to; from++) {
+      for (int from = to, least = k > last ? to : 0; from >= least; from--) {
         const Cut *rest = &cut[row * (size_t)k + (size_t)from];
+        double own = before[to] - before[from] + end_cost(c, on, k);
+        if (k > 0 && k < on->ranks) own += share * (before[from] + c->first);
+        if (own > best->most) break;                                       /* with more layers it costs more */
         if (rest->from < 0 || (from == to && k > 0 && k < last)) continue; /* only the ends may be without layers */
-        double own = before[to] - before[from] + end_cost(c, on, k), most = MAX(rest->most, own),
-               squares = rest->squares + own * own;
-        if (most < best->most || (most == best->most && squares < best->squares)) *best = (Cut){most, squares, from};
+        double most = MAX(rest->most, own), squares = rest->squares + own * own;
+        if (most < best->most || (most == best->most && squares <= best->squares)) *best = (Cut){most, squares, from};
       }
     }
   if (cut[row * (size_t)stages + (size_t)n].from < 0) return FALSE;
@@ -351,9 +328,13 @@ int ms_partition_by_cost(const MsLayerCosts *c, const MsStages *on, const double
   if (on->n < 1 || c->layers < 1 || (on->mtp_apart && on->n < 2)) return 0;
   int first = first_layers(c);
   if (first <= MOST_FIRST && c->layer[c->layers - 1] > 0) return cut_body(c, on, first, slack, n_slacks, counts);
-  if (!cut_evenly(c, on, counts)) return 0;
+  if (!cut_evenly(c, on, 0, counts)) return 0;
   shift_layers(c, on, counts);
   return 1;
+}
+
+gboolean ms_partition_in_turn(const MsLayerCosts *c, const MsStages *on, int rounds, int *counts) {
+  return on->n >= 1 && c->layers >= 1 && cut_evenly(c, on, 1.0 / rounds, counts);
 }
 
 char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apart) {

@@ -108,6 +108,13 @@ static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *l
   }
 }
 
+/* A host that issues kernels for longer than they run sets the pace. */
+static MsTime launches(const MsCosted *c) {
+  MsTime sum = 0;
+  for (int i = 0; i < c->list->n; i++) sum += c->launch[i];
+  return sum;
+}
+
 enum {
   MANY = 12
 }; /* with drawn routing every layer is a piece of its own: too many pairs for a bound that must be quick */
@@ -128,4 +135,6 @@ void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *la
     t->line = t->start = t->end = 0;
   }
   if (pairs && w->n_pieces <= MANY) in_pairs(w, piece, lags, splits, time);
+  for (int i = 0; i < w->n_pieces; i++)
+    time[i].usual = MAX(time[i].usual, launches(&piece[i].forward) + launches(&piece[i].backward));
 }

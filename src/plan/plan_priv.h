@@ -76,7 +76,7 @@ typedef struct MsPieceMemo
 typedef struct { /* the request taken apart */
   const MsRequest *request;
   MsIntAxis axis[MS_N_AXES];
-  double tail; /* weight of MTP blocks and head in layers */
+  MsOpenKey cut; /* layout.pipeline_layout, where the request does not say */
   struct MsCuts *cuts;
   const MsPieceMemo *like; /* the search's first pieces, borrowed: others share their kernel curves */
   int n_choices;           /* by role, in the order of MsRole */
@@ -129,10 +129,6 @@ gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsSc
 gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *scenario);
 
 /* --- layers to virtual stages (partition.c, layer_costs.c, cuts.c) --------------------------------------------- */
-/* Layers of each of `stages` virtual stages, counted alike: the embedding weighs `embedding` layers, MTP blocks and the
- * head weigh `tail` at the end. FALSE when some stage other than the ends would be empty. counts[stages]. */
-gboolean ms_partition(int layers, int stages, double embedding, double tail, int *counts);
-
 /* What each layer takes, forward and backward; the embedding (first), the head with its loss (last), and all MTP
  * blocks. Any unit. */
 typedef struct MsLayerCosts {
@@ -159,6 +155,10 @@ typedef struct { /* the virtual stages that a model is cut into */
  * (partition.c) one for all; 0 when there are too few layers. Deterministic. */
 int ms_partition_by_cost(const MsLayerCosts *costs, const MsStages *stages, const double *slack, int n_slacks,
                          int *counts);
+/* A rank begins after the first chunks before it have passed on one of `rounds` microbatches and chunks, and ends
+ * before they do: the cut whose last rank to end ends first, by dynamic programming over stages. FALSE: too few layers.
+ */
+gboolean ms_partition_in_turn(const MsLayerCosts *costs, const MsStages *stages, int rounds, int *counts);
 void ms_stage_costs(const MsLayerCosts *costs, const MsStages *stages, const int *counts, double *cost /* [n] */);
 /* The layout string of such a partition. (transfer full) */
 char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apart);
@@ -170,7 +170,8 @@ void ms_cuts_free(MsCuts *cuts);
  * to the planner. `memo`: pieces of the combination that do not depend on the cut; NULL: they are made. */
 int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo,
                  const MsScenario *scenario);
-/* Writes the pipeline layout. FALSE: layers are to be counted alike, and balanced by cost they stand no different. */
+/* Writes the pipeline layout. FALSE: a regular cut is asked for, and there is none, or balanced by cost the layers
+ * stand no different. */
 gboolean ms_space_balance(const MsSpace *space, int costs, MsScenario *scenario);
 typedef struct {
   gboolean given, same;
@@ -179,11 +180,11 @@ typedef struct {
 MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs,
                                   MsScenario *scenario); /* the same, to be undone; `same`: it returned FALSE */
 void ms_space_undo_balance(MsUnbalanced before, MsScenario *scenario);
-#define MS_CUT_ALIKE                                                                                                \
-  (-1) /* layout.decoder_first_pipeline_num_layers of a combination whose layers are counted alike, not balanced by \
-          cost: until ms_space_balance */
+/* layout.decoder_first_pipeline_num_layers, until ms_space_balance, of a combination whose layers are counted, not
+ * balanced by cost: the first and the second of the ways in which they divide. */
+enum { MS_CUT_EVEN = -1, MS_CUT_OTHER = -2 };
 
-/* Weights of the ends in layers, from FLOP. */
+/* Weight of the head in layers, from FLOP. */
 double ms_head_weight(const MsModel *model, int seq_length);
 
 /* --- the bound (bound.c): step time and device memory of a layout, both never above what `full` finds ---------- */

@@ -68,10 +68,33 @@ static int compare_roles(const void *a, const void *b) {
 
 static gboolean path_is(const MsChoice *c, const char *path) { return !strcmp(c->open->path, path); }
 
+/* The request says nothing of how layers are cut into stages, which there may be several of: then it is "auto". */
+static gboolean leaves_cut(const MsSpace *space) {
+  static const char *const keys[] = {"layout.pipeline_layout", "layout.account_for_embedding_in_pipeline_split",
+                                     "layout.account_for_loss_in_pipeline_split",
+                                     "layout.decoder_first_pipeline_num_layers",
+                                     "layout.decoder_last_pipeline_num_layers"};
+  const MsRequest *r = space->request;
+  const MsLayoutSpec *l = &r->base->layout;
+  const MsIntAxis *pp = &space->axis[MS_AXIS_PP];
+  for (guint k = 0; k < G_N_ELEMENTS(keys); k++)
+    for (int i = 0; i < r->n_open; i++)
+      if (!strcmp(r->open[i].path, keys[k])) return FALSE;
+  return pp->value[pp->n - 1] > 1 && !l->pipeline_layout && !l->account_for_embedding_in_pipeline_split &&
+         !l->account_for_loss_in_pipeline_split && l->decoder_first_pipeline_num_layers <= 0 &&
+         l->decoder_last_pipeline_num_layers <= 0;
+}
+
 static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
   const MsRequest *r = space->request;
-  space->choice = g_new0(MsChoice, MAX(r->n_open, 1));
+  space->choice = g_new0(MsChoice, r->n_open + 1);
   double combos = 1;
+  if (leaves_cut(space)) {
+    space->cut = (MsOpenKey){.path = (char *)"layout.pipeline_layout",
+                             .field = ms_field_find(&ms_layout_table, "pipeline_layout")};
+    if (!ms_choice_init(&space->choice[space->n_choices++], r, &space->cut, error)) return FALSE;
+    combos *= space->choice[0].n;
+  }
   for (int i = 0; i < r->n_open; i++) {
     if (axis_of(r->open[i].path) >= 0) continue;
     MsChoice *c = &space->choice[space->n_choices++];
@@ -290,8 +313,6 @@ static gboolean make_axis(MsSpace *space, int axis, GError **error) {
 MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error) {
   MsSpace *space = g_new0(MsSpace, 1);
   space->request = request;
-  const MsModel *m = request->base->model;
-  space->tail = ms_head_weight(m, request->base->training.seq_length) + m->mtp_num_layers;
   gboolean ok = TRUE;
   for (int i = 0; ok && i < MS_N_AXES; i++) ok = make_axis(space, i, error);
   if (!ok || !make_choices(space, shared, error)) {

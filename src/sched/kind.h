@@ -24,6 +24,12 @@ typedef enum {
   MS_PLACE_BIDIRECTIONAL
 } MsPlacement;
 
+/* The stage where a virtual stage stands; its chunk is virtual_stage / stages. */
+static inline int ms_placement_stage(MsPlacement placement, int stages, int virtual_stage) {
+  return placement != MS_PLACE_ROUND_ROBIN && virtual_stage / stages == 1 ? 2 * stages - 1 - virtual_stage
+                                                                          : virtual_stage % stages;
+}
+
 /* Chunks of a copy of the model on a rank. */
 typedef enum { MS_CHUNKS_ANY, MS_CHUNKS_ONE, MS_CHUNKS_TWO } MsScheduleChunks;
 

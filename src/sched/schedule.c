@@ -119,7 +119,7 @@ int ms_virtual_stage(const MsSchedule *schedule, int stage, int chunk) {
 void ms_virtual_owner(const MsSchedule *schedule, int virtual_stage, int *stage, int *chunk) {
   int p = schedule->stages;
   *chunk = virtual_stage / p;
-  *stage = schedule->placement != MS_PLACE_ROUND_ROBIN && *chunk ? 2 * p - 1 - virtual_stage : virtual_stage % p;
+  *stage = ms_placement_stage(schedule->placement, p, virtual_stage);
 }
 
 int ms_virtual_before(const MsSchedule *schedule, int virtual_stage) {

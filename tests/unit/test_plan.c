@@ -367,10 +367,16 @@ static void auto_without_candidates_is_an_error(void **state) {
 /* --- pieces ---------------------------------------------------------------------------------------------------- */
 static void partitions_are_balanced(void **state) {
   (void)state;
-  int counts[64];
+  static const double none = 0;
+  double layer[96];
+  int counts[32], rank[32];
+  for (int i = 0; i < 96; i++) layer[i] = 1;
   for (int layers = 4; layers <= 96; layers += 7)
     for (int stages = 2; stages <= MIN(32, layers); stages++) {
-      if (!ms_partition(layers, stages, 0.3, 0.8, counts)) continue;
+      MsLayerCosts costs = {.layers = layers, .layer = layer, .first = 0.3, .last = 0.8};
+      for (int i = 0; i < stages; i++) rank[i] = i;
+      assert_int_equal(
+          ms_partition_by_cost(&costs, &(MsStages){.n = stages, .ranks = stages, .rank = rank}, &none, 1, counts), 1);
       int sum = 0, most = 0, least = layers;
       for (int i = 0; i < stages; i++) sum += counts[i];
       for (int i = 1; i + 1 < stages; i++) most = MAX(most, counts[i]), least = MIN(least, counts[i]);
@@ -583,7 +589,7 @@ static void counted_alike_is_a_candidate(void **state) {
       4096,
       256,
       "\"micro_batch_size\": 1, \"precision\": \"mxfp8\"",
-      "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"ep\": [8], \"etp\": 1",
+      "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"ep\": [8], \"etp\": 1, \"pipeline_layout\": [null]",
       ""};
   Small open = r;
   open.layout = "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"ep\": [8], \"etp\": 1, "

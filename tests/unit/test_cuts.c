@@ -1,0 +1,131 @@
+/* No cut of the layers into virtual stages that a user can write is faster than what the planner finds: the plain
+ * split, those that count the embedding or the loss as a layer, and layout strings, on random shapes. */
+#include "lib/close.h"
+#include "lib/plan_requests.h"
+#include "lib/tier.h"
+
+#include "layout/layout.h"
+#include "plan/plan.h"
+#include "study/parts.h"
+
+#include <string.h>
+
+static int any_of(GRand *rand, const int *value, int n) { return value[g_rand_int_range(rand, 0, n)]; }
+#define ANY(...) any_of(rand, (const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int)))
+
+typedef struct {
+  const char *model;
+  int tp, ep;         /* of which one is taken */
+  const char *layers; /* of a model of so many layers (%1$d, and one less: %2$d); NULL: as it is */
+} Kind;
+static const Kind kinds[] = {{"llama3-8b", 8, 1, "\"num_layers\": %d"},
+                             {"qwen3-32b", 8, 1, "\"num_layers\": %d"},
+                             {"mixtral-8x7b", 1, 8, "\"num_layers\": %d"},
+                             {"gpt-oss-20b", 1, 8, "\"num_layers\": %1$d, \"moe_layer_freq\": \"[1]*%1$d\""},
+                             {"deepseek-v3", 1, 8, "\"num_layers\": %1$d, \"moe_layer_freq\": \"[0]*1+[1]*%2$d\""},
+                             {"qwen3-next-80b-a3b", 1, 8, NULL}};
+
+/* The step of the planner's layout cut as its layout says now; 0 when a rule refuses that. */
+static double step_of(const MsScenario *s) {
+  double step_s = 0;
+  return ms_layout_check(s, NULL) && ms_step_time(s, NULL, &step_s, NULL) ? step_s : 0;
+}
+
+typedef struct {
+  int forms, strings, won;
+  double most; /* by which a string was faster, as a share */
+} Account;
+
+static void try_forms(const MsScenario *best, double step_s, Account *a) {
+  for (int form = 0; form < 4; form++) {
+    g_autoptr(MsScenario) s = ms_scenario_copy(best, TRUE);
+    g_clear_pointer(&s->layout.pipeline_layout, g_free);
+    s->layout.account_for_embedding_in_pipeline_split = form & 1,
+    s->layout.account_for_loss_in_pipeline_split = form / 2;
+    double own_s = step_of(s);
+    if (own_s == 0) continue;
+    a->forms++, a->won += own_s > step_s;
+    if (own_s < step_s) fail_msg("%s: counted (%d) it takes %.9g s, planned %.9g s", best->name, form, own_s, step_s);
+  }
+}
+
+/* Layers of each stage, about as even as it goes; then a few of them are moved. */
+static void draw_counts(GRand *rand, int layers, int stages, int *counts) {
+  for (int k = 0; k < stages; k++) counts[k] = layers / stages + (k > 0 && k <= layers % stages);
+  for (int moves = g_rand_int_range(rand, 0, 4); moves > 0; moves--) {
+    int from = g_rand_int_range(rand, 0, stages), to = g_rand_int_range(rand, 0, stages);
+    if (counts[from] > (from > 0 && from < stages - 1)) counts[from]--, counts[to]++;
+  }
+}
+
+/* (transfer full) */
+static char *text_of(const int *counts, int stages, int mtp, gboolean apart) {
+  g_autofree MsChunk *chunks = g_new0(MsChunk, stages);
+  for (int k = 0, layer = 0; k < stages; layer += counts[k++])
+    chunks[k].first_layer = layer, chunks[k].num_layers = counts[k];
+  chunks[0].has_embedding = chunks[stages - 1].has_loss = TRUE;
+  chunks[stages - 1 - apart].num_mtp = mtp;
+  return ms_pipeline_layout_text(chunks, stages);
+}
+
+static void try_strings(GRand *rand, const MsScenario *best, double step_s, int n, Account *a) {
+  int stages = best->layout.pp * best->layout.vpp, mtp = best->model->mtp_num_layers;
+  g_autofree int *counts = g_new(int, stages);
+  for (int i = 0; i < n; i++) {
+    g_autoptr(MsScenario) s = ms_scenario_copy(best, TRUE);
+    draw_counts(rand, best->model->num_layers, stages, counts);
+    g_free(s->layout.pipeline_layout);
+    s->layout.pipeline_layout = text_of(counts, stages, mtp, mtp > 0 && stages > 2 && ANY(0, 1));
+    double own_s = step_of(s);
+    if (own_s == 0) continue;
+    a->strings++, a->won += own_s > step_s;
+    a->most = MAX(a->most, step_s / own_s - 1);
+    if (step_s > own_s * 1.02)
+      fail_msg("%s: %s takes %.9g s, planned %.9g s with %s", best->name, s->layout.pipeline_layout, own_s, step_s,
+               best->layout.pipeline_layout ? best->layout.pipeline_layout : "the plain split");
+  }
+}
+
+static void one_shape(GRand *rand, int most_pp, int most_vpp, Account *a) {
+  static const char *const machines[] = {"h100-sxm", "b200-sxm", "gb200-nvl72", "h200-sxm"};
+  const Kind *kind = &kinds[g_rand_int_range(rand, 0, G_N_ELEMENTS(kinds))];
+  int pp = MIN(most_pp, ANY(2, 2, 4, 8, 16, 32)), vpp = MIN(most_vpp, ANY(1, 1, 2, 3, 4, 12));
+  int stages = pp * vpp, layers = stages + g_rand_int_range(rand, 0, 2 * stages + 8);
+  int tp = ANY(1, kind->tp), ep = ANY(1, kind->ep);
+  int gpus = MAX(tp, ep) * pp * ANY(1, 2), replicas = gpus / (tp * pp);
+  g_autofree char *size = kind->layers ? g_strdup_printf(kind->layers, layers, layers - 1) : NULL;
+  g_autofree char *model = g_strdup_printf("{\"base\": \"%s\"%s%s}", kind->model, size ? ", " : "", size ? size : "");
+  g_autofree char *layout =
+      g_strdup_printf("\"tp\": [%d], \"cp\": 1, \"pp\": %d, \"vpp\": %d, \"ep\": %d, \"etp\": 1", tp, pp, vpp, ep);
+  const MsSmallRequest small = {.name = "shape",
+                                .model = model,
+                                .hardware = machines[g_rand_int_range(rand, 0, G_N_ELEMENTS(machines))],
+                                .gpus = gpus,
+                                .seq = ANY(2048, 4096, 8192),
+                                .batch = replicas * pp * ANY(2, 4),
+                                .training = "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                .layout = layout,
+                                .options = ANY(0, 0, 0, 1) ? "\"optimizer_offload_fraction\": 0.5, " : ""};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  request->base->hardware->hbm_B = 1e15;
+  g_autoptr(MsPlan) plan = ms_small_plan(request, TRUE, 1, 1);
+  if (plan->n_best == 0) return; /* more stages than layers, or the group does not fit */
+  try_forms(plan->best[0].scenario, plan->best[0].result->step_time_s, a);
+  try_strings(rand, plan->best[0].scenario, plan->best[0].result->step_time_s, 6, a);
+}
+
+static void no_cut_is_faster(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = g_rand_new_with_seed(24);
+  Account a = {0};
+  int shapes = ms_by_tier(12, 150);
+  for (int i = 0; i < shapes; i++) one_shape(rand, ms_by_tier(16, 32), ms_by_tier(3, 12), &a);
+  print_message("%d counted cuts, %d strings, %d slower than planned; a string faster by %.3g %% at most\n", a.forms,
+                a.strings, a.won, 100 * a.most);
+  assert_true(a.forms > shapes / 10 && a.strings > shapes && a.won > shapes);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
