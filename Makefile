@@ -195,6 +195,11 @@ build-fuzz/fuzz/%: tests/fuzz/%.c $(TESTLIB) $(BUILD)/libmoesim.a
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Itests $(CFLAGS) -fsanitize=fuzzer,address,undefined $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
+# For programs that are linked to the library by other means (tests/rows.sh).
+link-flags:
+	@echo '$(LDFLAGS) $(LDLIBS) $(if $(SOUP),$(shell pkg-config --libs $(SOUP)))'
+.PHONY: link-flags
+
 # The page of all keys, from the field tables.
 reference: all
 	$(BUILD)/moesim schema --markdown >docs/reference.md

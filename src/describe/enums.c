@@ -18,7 +18,7 @@ const char *const ms_dispatcher_words[] = {
 const char *const ms_recompute_words[] = {"none", "selective", "full", NULL};
 const char *const ms_recompute_method_words[] = {"uniform", "block", NULL};
 const char *const ms_recompute_module_words[] = {
-#define MS_RECOMPUTE_MODULE(id, word, doc) word,
+#define MS_RECOMPUTE_MODULE(id, word, ...) word,
 #include "describe/recompute_module.def"
 #undef MS_RECOMPUTE_MODULE
     NULL};
@@ -57,12 +57,12 @@ const char *const ms_position_words[] = {"rope", "yarn", "learned_absolute", "no
 const char *const ms_router_score_words[] = {"softmax", "sigmoid", "sqrtsoftplus", NULL};
 
 /* --- sentences of the words whose rows have one ----------------------------------------------------------------- */
-#define MS_DISPATCHER(id, word, doc, ...)     doc,
-#define MS_PRECISION(id, word, doc, ...)      doc,
-#define MS_RECOMPUTE_MODULE(id, word, doc)    doc,
-#define MS_OFFLOAD_MODULE(id, word, doc, ...) doc,
-#define MS_CUDA_GRAPH(id, word, doc, ...)     doc,
-#define MS_ATTN_BACKEND(id, word, doc, ...)   doc,
+#define MS_DISPATCHER(id, word, doc, ...)       doc,
+#define MS_PRECISION(id, word, doc, ...)        doc,
+#define MS_RECOMPUTE_MODULE(id, word, doc, ...) doc,
+#define MS_OFFLOAD_MODULE(id, word, doc, ...)   doc,
+#define MS_CUDA_GRAPH(id, word, doc, ...)       doc,
+#define MS_ATTN_BACKEND(id, word, doc, ...)     doc,
 static const struct {
   const char *const *words;
   const char *doc[16];

@@ -21,14 +21,15 @@ gboolean ms_write_attention_backend(const MsScenario *s, MsRelease release, MsAr
   return TRUE;
 }
 
-/* Without a backend Transformer Engine chooses by its variables; --use-flash-attn speaks about the local implementation
- * only. */
+/* Without a backend Transformer Engine takes the first of its rows that its variables do not switch off;
+ * --use-flash-attn speaks about the local implementation only, which has no fused one. */
 static MsAttnBackend backend_of_environment(MsArgs *args, const MsScenario *s, gboolean use_flash) {
   const char *fused = ms_args_getenv(args, "NVTE_FUSED_ATTN"), *flash = ms_args_getenv(args, "NVTE_FLASH_ATTN");
-  gboolean no_fused = g_strcmp0(fused, "0") == 0, no_flash = g_strcmp0(flash, "0") == 0;
-  if (s->options.transformer_impl == MS_IMPL_LOCAL && !fused) return use_flash ? MS_ATTN_FLASH : MS_ATTN_UNFUSED;
-  if (!no_fused) return MS_ATTN_FUSED;
-  return no_flash ? MS_ATTN_UNFUSED : MS_ATTN_FLASH;
+  gboolean local = s->options.transformer_impl == MS_IMPL_LOCAL && !fused;
+  gboolean no_fused = local || g_strcmp0(fused, "0") == 0, no_flash = local ? !use_flash : g_strcmp0(flash, "0") == 0;
+  const MsAttnBackendRow *row = ms_attn_backends;
+  while ((no_fused && strcmp(row->nvte_fused, "1") == 0) || (no_flash && strcmp(row->nvte_flash, "1") == 0)) row++;
+  return (MsAttnBackend)(row - ms_attn_backends);
 }
 
 gboolean ms_read_attention_backend(MsArgs *args, MsScenario *s, GError **error) {

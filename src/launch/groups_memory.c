@@ -1,4 +1,5 @@
 /* src/launch/groups_memory.c - recompute, offload, CUDA graphs. */
+#include "describe/recompute.h"
 #include "launch/table.h"
 
 #include <string.h>
@@ -46,7 +47,7 @@ gboolean ms_write_recompute(const MsScenario *s, MsRelease release, MsArgs *args
     ms_args_addf(args, TRAINING, "--recompute-num-layers", "%d", r->num_layers);
   } else if (release == MS_RELEASE_MCORE) {
     add_words(args, "--recompute-modules", r->modules, ms_recompute_module_words);
-  } else if (r->modules != MS_RM_CORE_ATTN) {
+  } else if (r->modules != ms_recompute_default()) {
     return refuse_mt(s, release, "options.recompute.modules", "--recompute-modules: selective is core_attn there",
                      error);
   }
@@ -71,7 +72,7 @@ static gboolean read_full(MsArgs *args, MsRecomputeSpec *r, GError **error) {
 
 static gboolean read_selective(MsArgs *args, MsRecomputeSpec *r, GError **error) {
   const MsArg *modules = ms_args_take(args, "--recompute-modules");
-  r->modules = MS_RM_CORE_ATTN;
+  r->modules = ms_recompute_default();
   return !modules || read_words(args, modules, ms_recompute_module_words, &r->modules, error);
 }
 
@@ -79,8 +80,11 @@ gboolean ms_read_recompute(MsArgs *args, MsScenario *s, GError **error) {
   MsRecomputeSpec *r = &s->options.recompute;
   *r = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1};
   const MsArg *arg = ms_args_take(args, "--recompute-granularity");
-  gboolean moe = ms_args_take(args, "--moe-layer-recompute") != NULL;
-  if (ms_args_take(args, "--recompute-activations") || moe) r->granularity = MS_RECOMPUTE_SELECTIVE;
+  guint32 older = 0;
+  for (int i = 0; i < MS_N_RECOMPUTE_MODULES; i++)
+    if (ms_recompute_modules[i].launch_flag && ms_args_take(args, ms_recompute_modules[i].launch_flag))
+      older |= 1u << i;
+  if (ms_args_take(args, "--recompute-activations") || older) r->granularity = MS_RECOMPUTE_SELECTIVE;
   if (arg) {
     const char *text = ms_arg_value(args, arg, error);
     int word = text ? ms_arg_word(args, arg, text, ms_recompute_words, error) : -1;
@@ -89,7 +93,7 @@ gboolean ms_read_recompute(MsArgs *args, MsScenario *s, GError **error) {
   }
   if (r->granularity == MS_RECOMPUTE_FULL) return read_full(args, r, error);
   if (r->granularity == MS_RECOMPUTE_SELECTIVE && !read_selective(args, r, error)) return FALSE;
-  if (moe) r->modules |= MS_RM_MOE;
+  r->modules |= older;
   return TRUE;
 }
 

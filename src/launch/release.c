@@ -1,6 +1,7 @@
 /* src/launch/release.c - the rows. */
 #include "launch/release.h"
 
+#include "describe/recompute.h"
 #include "launch/launch.h"
 
 #include <math.h>
@@ -40,6 +41,28 @@ static gboolean captures_wgrad(const MsScenario *s) {
          (captures(s, MS_CG_MOE_ROUTER) && s->model->moe_shared_expert_intermediate_size > 0 &&
           !s->options.moe_shared_expert_overlap);
 }
+/* --- of modules that are recomputed --- */
+static gboolean makes_expert_inputs(const MsRecomputeModule *module, const MsScenario *s) {
+  (void)s;
+  return module->expert_inputs;
+}
+static gboolean draws_in_graph(const MsRecomputeModule *module, const MsScenario *s, MsDropout dropout) {
+  return module->dropout == dropout && captures_all_of(s, module->dropout_graph);
+}
+static gboolean draws_attention_in_graph(const MsRecomputeModule *module, const MsScenario *s) {
+  return draws_in_graph(module, s, MS_DROPOUT_ATTENTION);
+}
+static gboolean draws_hidden_in_graph(const MsRecomputeModule *module, const MsScenario *s) {
+  return draws_in_graph(module, s, MS_DROPOUT_HIDDEN);
+}
+static gboolean has_nothing(const MsRecomputeModule *module, const MsScenario *s) {
+  return ms_recompute_lacks(module, s->model) != NULL;
+}
+static gboolean is_not_launched(const MsRecomputeModule *module, const MsScenario *s) {
+  (void)s;
+  return !module->launched;
+}
+
 #define EXPERT_OFFLOAD (MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT | MS_OM_FUSED_GROUP_MLP)
 
 RULE(ce_native, !s->options.cross_entropy_fusion || s->options.cross_entropy_fusion_impl == MS_CE_NATIVE)
@@ -62,7 +85,7 @@ RULE(bf16_ends_on_stage, MAX(s->options.num_layers_at_start_in_bf16, s->options.
                              s->model->num_layers / s->layout.pp)
 RULE(offload_te, !s->options.offload_modules || s->options.transformer_impl == MS_IMPL_TE)
 RULE(offload_kinds, !s->options.offload_modules || s->options.cpu_offloading_num_layers == 0)
-RULE(offload_moe_recompute, !offloads(s, EXPERT_OFFLOAD) || !ms_recomputes(&s->options, MS_RM_MOE))
+RULE(offload_moe_recompute, !offloads(s, EXPERT_OFFLOAD) || !ms_recomputed(s, makes_expert_inputs))
 RULE(offload_fused_mlp, !offloads(s, MS_OM_FUSED_GROUP_MLP) || (s->options.use_transformer_engine_op_fuser &&
                                                                 !offloads(s, MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT)))
 RULE(offload_graphs, !s->options.offload_modules || !captures(s, MS_CG_MOE | MS_CG_FULL_ITERATION))
@@ -86,14 +109,10 @@ RULE(graph_preprocess, !captures(s, MS_CG_MOE_PREPROCESS) || !drops(s) || drops_
 RULE(graph_shared, s->options.cuda_graph_shared_experts)
 RULE(graph_offloading,
      !s->options.cuda_graph_scope || captures(s, MS_CG_FULL_ITERATION) || s->options.cpu_offloading_num_layers == 0)
-RULE(graph_attention_dropout, !(s->model->attention_dropout > 0) || !ms_recomputes(&s->options, MS_RM_CORE_ATTN) ||
-                                  !captures_all_of(s, MS_CG_ATTN))
-RULE(graph_hidden_dropout,
-     !(s->model->hidden_dropout > 0) || !((ms_recomputes(&s->options, MS_RM_MLP) && captures_all_of(s, MS_CG_MLP)) ||
-                                          (ms_recomputes(&s->options, MS_RM_MOE) && captures_all_of(s, MS_CG_MOE))))
-RULE(recompute_mla, !ms_recomputes(&s->options, MS_RM_MLA_UP_PROJ) || ms_model_has_mla(s->model))
-RULE(recompute_moe_act, !ms_recomputes(&s->options, MS_RM_MOE_ACT) || ms_is_moe(s))
-RULE(recompute_mhc, !ms_recomputes(&s->options, MS_RM_MHC))
+RULE(graph_attention_dropout, !(s->model->attention_dropout > 0) || !ms_recomputed(s, draws_attention_in_graph))
+RULE(graph_hidden_dropout, !(s->model->hidden_dropout > 0) || !ms_recomputed(s, draws_hidden_in_graph))
+RULE(recompute_needs, !ms_recomputed(s, has_nothing))
+RULE(recompute_launched, !ms_recomputed(s, is_not_launched))
 RULE(cpu_offload_layers,
      s->options.cpu_offloading_num_layers == 0 || s->options.cpu_offloading_num_layers < s->model->num_layers)
 RULE(defer_embedding,
@@ -160,10 +179,10 @@ static const ReleaseRule rules[] = {
      graph_attention_dropout},
     {"graph-hidden-dropout", "options.recompute.modules", "mlp and moe with dropout cannot be recomputed in a graph",
      graph_hidden_dropout},
-    {"recompute-mla", "options.recompute.modules", "mla_up_proj needs latent attention", recompute_mla},
-    {"recompute-moe-act", "options.recompute.modules", "moe_act needs experts", recompute_moe_act},
-    {"recompute-mhc", "options.recompute.modules", "mhc needs hyper-connections, which moesim does not launch",
-     recompute_mhc},
+    {"recompute-needs", "options.recompute.modules",
+     "mla_up_proj needs latent attention, moe_act experts, gdn_norm_out gated delta nets", recompute_needs},
+    {"recompute-launched", "options.recompute.modules", "mhc needs hyper-connections, which moesim does not launch",
+     recompute_launched},
     {"cpu-offload-layers", "options.cpu_offloading_num_layers", "must be fewer than the layers of the model",
      cpu_offload_layers},
     {"defer-embedding", "options.defer_embedding_wgrad_compute", "needs PP > 1 and gradient_accumulation_fusion",

@@ -2,6 +2,7 @@
 #ifndef MS_LAYOUT_INTERNAL_H
 #define MS_LAYOUT_INTERNAL_H
 
+#include "describe/recompute.h"
 #include "layout/layout.h"
 
 enum {

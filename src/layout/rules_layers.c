@@ -38,10 +38,15 @@ RULE(ep_overlap_schedule) {
   g_autofree char *words = ms_schedule_words_of(pairs);
   return REFUSE("EP overlap pairs forwards with backwards, as %s do, not %s", words, row->word);
 }
+static gboolean not_with_ep_overlap(const MsRecomputeModule *module, const MsScenario *s) {
+  (void)s;
+  return !module->ep_overlap;
+}
 RULE(ep_overlap_recompute) {
-  return !s->options.ep_overlap ||
-         !(s->options.recompute.granularity == MS_RECOMPUTE_FULL || ms_recomputes(&s->options, MS_RM_MOE)) ||
-         REFUSE("EP overlap excludes full recompute and recompute of moe");
+  if (!s->options.ep_overlap) return TRUE;
+  if (s->options.recompute.granularity == MS_RECOMPUTE_FULL) return REFUSE("EP overlap excludes full recompute");
+  const MsRecomputeModule *module = ms_recomputed(s, not_with_ep_overlap);
+  return !module || REFUSE("EP overlap excludes recompute of %s", module->word);
 }
 RULE(ep_overlap_shared) {
   return !s->options.ep_overlap || !s->options.moe_shared_expert_overlap ||
@@ -76,9 +81,13 @@ RULE(shared_overlap_dispatcher) {
   return !is_moe(s) || !s->options.moe_shared_expert_overlap || ms_dispatcher(&s->options)->shared_overlap ||
          REFUSE("shared-expert overlap does not work with the %s dispatcher", word(s));
 }
+static gboolean not_with_shared(const MsRecomputeModule *module, const MsScenario *s) {
+  (void)s;
+  return !module->shared_overlap;
+}
 RULE(shared_overlap_recompute) {
-  return !s->options.moe_shared_expert_overlap || !ms_recomputes(&s->options, MS_RM_SHARED_EXPERTS) ||
-         REFUSE("shared-expert overlap excludes recompute of shared_experts");
+  const MsRecomputeModule *module = s->options.moe_shared_expert_overlap ? ms_recomputed(s, not_with_shared) : NULL;
+  return !module || REFUSE("shared-expert overlap excludes recompute of %s", module->word);
 }
 
 /* --- layer kinds beside attention and experts ------------------------------------------------------------------ */
@@ -142,12 +151,19 @@ RULE(hybrid_cp_ranks) {
   return ranks <= pool || REFUSE("a sequence of %d tokens at %d a rank needs %d of %d data- and context-parallel ranks",
                                  l->length[l->n - 1], (int)most, (int)MIN(ranks, G_MAXINT), (int)pool);
 }
-RULE(mhc_needs_streams) {
-  if (!ms_recomputes(&s->options, MS_RM_MHC)) return TRUE;
-  if (ms_model_streams(s->model) == 1) return REFUSE("recompute of mhc needs a model with hyper_connections");
-  return !ms_recomputes(&s->options, MS_RM_MLP) || REFUSE("recompute of mhc excludes recompute of mlp");
+static gboolean refused_here(const MsRecomputeModule *module, const MsScenario *s) {
+  return !module->elsewhere_idle && ms_recompute_lacks(module, s->model);
 }
-RULE(norm_out_needs_delta) {
-  return !ms_recomputes(&s->options, MS_RM_GDN_NORM_OUT) || s->model->linear_attention.num_value_heads > 0 ||
-         REFUSE("recompute of gdn_norm_out needs a model with linear_attention");
+RULE(recompute_needs) {
+  const MsRecomputeModule *module = ms_recomputed(s, refused_here);
+  return !module || REFUSE("recompute of %s needs a model with %s", module->word, ms_recompute_lacks(module, s->model));
+}
+static gboolean has_excluded(const MsRecomputeModule *module, const MsScenario *s) {
+  return ms_recomputes(&s->options, module->excludes);
+}
+RULE(recompute_excludes) {
+  const MsRecomputeModule *module = ms_recomputed(s, has_excluded);
+  return !module ||
+         REFUSE("recompute of %s excludes recompute of %s", module->word,
+                ms_recompute_module_words[g_bit_nth_lsf(module->excludes & s->options.recompute.modules, -1)]);
 }

@@ -18,12 +18,16 @@ RULE(fp4_params_need_fp4) {
   return !s->options.fp4_param_gather || bits(s) == 4 ||
          REFUSE("fp4_param_gather needs nvfp4, not %s", ms_precision_words[s->training.precision]);
 }
+static gboolean not_with_delayed(const MsRecomputeModule *module, const MsScenario *s) {
+  (void)s;
+  return !module->delayed_fp8;
+}
 RULE(delayed_recipe) {
   if (!ms_precision(&s->training)->delayed) return TRUE;
   if (s->options.num_layers_at_start_in_bf16 > 0 || s->options.num_layers_at_end_in_bf16 > 0)
     return REFUSE("the delayed FP8 recipe excludes first and last layers in BF16");
-  return !ms_recomputes(&s->options, MS_RM_MOE_ACT | MS_RM_LAYERNORM) ||
-         REFUSE("the delayed FP8 recipe excludes recompute of moe_act and layernorm");
+  const MsRecomputeModule *module = ms_recomputed(s, not_with_delayed);
+  return !module || REFUSE("the delayed FP8 recipe excludes recompute of %s", module->word);
 }
 RULE(bf16_ends_fit) {
   gint64 ends = (gint64)s->options.num_layers_at_start_in_bf16 + s->options.num_layers_at_end_in_bf16;
@@ -93,10 +97,14 @@ RULE(graph_preprocess) {
   return !(scope & MS_CG_MOE_PREPROCESS) || (scope & MS_CG_MOE_ROUTER) ||
          REFUSE("a graph of moe_preprocess needs moe_router");
 }
+static gboolean not_with_graphs(const MsRecomputeModule *module, const MsScenario *s) {
+  return (module->excluded_graphs & s->options.cuda_graph_scope) != 0;
+}
 RULE(graph_recompute) {
   guint32 scope = s->options.cuda_graph_scope;
   if (scope && scope != MS_CG_FULL_ITERATION && s->options.recompute.granularity == MS_RECOMPUTE_FULL)
     return REFUSE("full recompute only goes with full_iteration graphs");
-  return !(scope & MS_CG_MOE_ROUTER) || !ms_recomputes(&s->options, MS_RM_MOE) ||
-         REFUSE("recompute of moe excludes graphs of moe_router");
+  const MsRecomputeModule *module = ms_recomputed(s, not_with_graphs);
+  return !module || REFUSE("recompute of %s excludes graphs of %s", module->word,
+                           ms_cuda_graph_words[g_bit_nth_lsf(module->excluded_graphs & scope, -1)]);
 }

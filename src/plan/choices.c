@@ -1,6 +1,7 @@
 /* src/plan/choices.c - the values of one open key: those of the request, or for "auto" the planner's own. */
 #include "plan/plan_priv.h"
 #include "base/err.h"
+#include "describe/recompute.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -83,27 +84,10 @@ static const char *const regular[] = {"even", "other"}; /* no layout strings: ms
                                                           MS_CUT_EVEN and MS_CUT_OTHER */
 
 gboolean ms_recompute_candidate(const MsScenario *s, int i, MsRecomputeSpec *spec) {
-  static const struct {
-    MsRecompute granularity;
-    guint32 modules;
-    gboolean mla, moe, dense;
-  } own[] = {
-      {MS_RECOMPUTE_NONE, 0, FALSE, FALSE, FALSE},
-      {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT, FALSE, TRUE, FALSE},
-      {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT | MS_RM_LAYERNORM, FALSE, TRUE, FALSE},
-      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ, TRUE, FALSE, FALSE},
-      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, TRUE, TRUE, FALSE},
-      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MLP | MS_RM_MOE_ACT | MS_RM_LAYERNORM, TRUE, TRUE, FALSE},
-      {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE | MS_RM_LAYERNORM, FALSE, TRUE, FALSE},
-      {MS_RECOMPUTE_SELECTIVE, MS_RM_CORE_ATTN, FALSE, FALSE, TRUE},
-      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP, FALSE, FALSE, TRUE},
-      {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP | MS_RM_LAYERNORM, FALSE, FALSE, TRUE},
-      {MS_RECOMPUTE_FULL, 0, FALSE, FALSE, FALSE}};
-  gboolean mla = ms_model_has_mla(s->model), moe = s->model->num_experts > 0;
-  int at = 0;
-  for (guint k = 0; k < G_N_ELEMENTS(own); k++) {
-    if ((own[k].mla && !mla) || (own[k].moe && !moe) || (own[k].dense && moe) || at++ != i) continue;
-    *spec = (MsRecomputeSpec){.granularity = own[k].granularity, .modules = own[k].modules, .num_layers = 1};
+  for (int k = 0; k < ms_n_recompute_searched; k++) {
+    const MsRecomputeSearched *row = &ms_recompute_searched[k];
+    if (!row->tried(s->model) || i-- > 0) continue;
+    *spec = (MsRecomputeSpec){.granularity = row->granularity, .modules = row->modules, .num_layers = 1};
     return TRUE;
   }
   return FALSE;

@@ -111,7 +111,7 @@ static void rules_of_the_release(void **state) {
               {"connections-one", run_on("llama3-8b", 8, 2)},    {"padding-quantised", run_on("mixtral-8x7b", 8, 1)},
               {"graph-moe-drops", run_on("mixtral-8x7b", 8, 1)}, {"fsdp-sharded", run_on("llama3-8b", 8, 1)},
               {"mtp-positions", run_on("llama3-8b", 8, 1)},      {"whole-nodes", run_on("llama3-8b", 12, 1)},
-              {"recompute-mla", run_on("llama3-8b", 8, 1)},      {"recompute-moe-act", run_on("llama3-8b", 8, 1)}};
+              {"recompute-needs", run_on("llama3-8b", 8, 1)},    {"recompute-needs", run_on("llama3-8b", 8, 1)}};
   rows[0].s->options.cross_entropy_fusion_impl = MS_CE_TE;
   rows[1].s->options.exp_avg_dtype = MS_DT_BF16, rows[1].s->options.distributed_optimizer = FALSE;
   rows[2].s->options.cuda_device_max_connections = 8;

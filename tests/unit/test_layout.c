@@ -852,9 +852,9 @@ static const struct {
     {"hybrid-cp", break_hybrid_fsdp},
     {"hybrid-cp", break_hybrid_gather},
     {"hybrid-cp-ranks", break_hybrid_ranks},
-    {"mhc-needs-streams", break_mhc_plain},
-    {"mhc-needs-streams", break_mhc_mlp},
-    {"norm-out-needs-delta", break_norm_out},
+    {"recompute-needs", break_mhc_plain},
+    {"recompute-excludes", break_mhc_mlp},
+    {"recompute-needs", break_norm_out},
 };
 
 /* The good scenario: 64 GPUs, TP 2 x CP 2 x PP 2 x DP 8; EP 8 x EDP 4. */

@@ -1,0 +1,54 @@
+/* src/describe/recompute.c - rows of recompute_module.def. */
+#include "describe/recompute.h"
+
+const MsRecomputeModule ms_recompute_modules[] = {
+#define MS_RECOMPUTE_MODULE(id, w, d, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13) \
+  [MS_RM_NUMBER_##id] = {c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, .word = w},
+#include "describe/recompute_module.def"
+#undef MS_RECOMPUTE_MODULE
+};
+
+const MsRecomputeModule *ms_recomputed(const MsScenario *s, MsRecomputeTest is) {
+  for (int i = 0; i < MS_N_RECOMPUTE_MODULES; i++)
+    if (ms_recomputes(&s->options, 1u << i) && is(&ms_recompute_modules[i], s)) return &ms_recompute_modules[i];
+  return NULL;
+}
+
+guint32 ms_recompute_default(void) {
+  guint32 modules = 0;
+  for (int i = 0; i < MS_N_RECOMPUTE_MODULES; i++)
+    if (ms_recompute_modules[i].by_default) modules |= 1u << i;
+  return modules;
+}
+
+const char *ms_recompute_lacks(const MsRecomputeModule *module, const MsModel *m) {
+  switch (module->part) {
+  case MS_PART_EVERY: break;
+  case MS_PART_EXPERTS: return m->num_experts > 0 ? NULL : "experts";
+  case MS_PART_LATENTS: return ms_model_has_mla(m) ? NULL : "multi_latent_attention";
+  case MS_PART_STREAMS: return ms_model_streams(m) > 1 ? NULL : "hyper_connections";
+  case MS_PART_DELTA_RULE: return m->linear_attention.num_value_heads > 0 ? NULL : "linear_attention";
+  }
+  return NULL;
+}
+
+/* --- the planner's candidates ---------------------------------------------------------------------------------- */
+static gboolean any(const MsModel *m) { return m != NULL; }
+static gboolean dense(const MsModel *m) { return m->num_experts == 0; }
+static gboolean moe(const MsModel *m) { return m->num_experts > 0; }
+static gboolean mla(const MsModel *m) { return ms_model_has_mla(m); }
+static gboolean moe_mla(const MsModel *m) { return moe(m) && mla(m); }
+
+const MsRecomputeSearched ms_recompute_searched[] = {
+    {MS_RECOMPUTE_NONE, 0, any},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT, moe},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT | MS_RM_LAYERNORM, moe},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ, mla},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, moe_mla},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MLP | MS_RM_MOE_ACT | MS_RM_LAYERNORM, moe_mla},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE | MS_RM_LAYERNORM, moe},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_CORE_ATTN, dense},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP, dense},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP | MS_RM_LAYERNORM, dense},
+    {MS_RECOMPUTE_FULL, 0, any}};
+const int ms_n_recompute_searched = G_N_ELEMENTS(ms_recompute_searched);

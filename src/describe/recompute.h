@@ -1,0 +1,43 @@
+/* src/describe/recompute.h - modules of selective recomputation as rows: what each needs, excludes and how it is
+ * launched. */
+#ifndef MS_DESCRIBE_RECOMPUTE_H
+#define MS_DESCRIBE_RECOMPUTE_H
+
+#include "describe/scenario.h"
+
+typedef enum { MS_PART_EVERY, MS_PART_EXPERTS, MS_PART_LATENTS, MS_PART_STREAMS, MS_PART_DELTA_RULE } MsModelPart;
+typedef enum { MS_DROPOUT_NONE, MS_DROPOUT_ATTENTION, MS_DROPOUT_HIDDEN } MsDropout;
+
+typedef struct {
+  const char *word;
+  MsModelPart part;                                 /* of the model that it makes again */
+  gboolean elsewhere_idle;                          /* does nothing in a model without; FALSE: is refused there */
+  guint32 excludes, excluded_graphs;                /* modules; scopes of graphs */
+  MsDropout dropout;                                /* that it draws again, ... */
+  guint32 dropout_graph;                            /* ... which Megatron-LM does not capture in these graphs */
+  gboolean delayed_fp8, ep_overlap, shared_overlap; /* goes with it */
+  gboolean expert_inputs;                           /* makes the experts' inputs again */
+  gboolean by_default;                              /* what "selective" is where no module is named */
+  gboolean launched;                                /* by the release of Megatron-Core (launch/) */
+  const char *launch_flag;                          /* of older releases, this module alone; NULL: none */
+} MsRecomputeModule;
+extern const MsRecomputeModule ms_recompute_modules[]; /* [MS_N_RECOMPUTE_MODULES] */
+
+/* The first module that is recomputed selectively and of which `is` holds; NULL. */
+typedef gboolean (*MsRecomputeTest)(const MsRecomputeModule *module, const MsScenario *scenario);
+const MsRecomputeModule *ms_recomputed(const MsScenario *scenario, MsRecomputeTest is);
+guint32 ms_recompute_default(void); /* modules of "selective" alone */
+
+/* What the planner tries where nothing is said ("auto"), in models of which `tried` holds. */
+typedef struct {
+  MsRecompute granularity;
+  guint32 modules;
+  gboolean (*tried)(const MsModel *model);
+} MsRecomputeSearched;
+extern const MsRecomputeSearched ms_recompute_searched[];
+extern const int ms_n_recompute_searched;
+
+/* What the model lacks that the module makes again, in words; NULL: nothing. */
+const char *ms_recompute_lacks(const MsRecomputeModule *module, const MsModel *model);
+
+#endif
