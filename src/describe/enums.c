@@ -55,6 +55,8 @@ const char *const ms_norm_words[] = {"RMSNorm", "LayerNorm", NULL};
 const char *const ms_activation_words[] = {"silu", "gelu", "quick_gelu", "squared_relu", NULL};
 const char *const ms_position_words[] = {"rope", "yarn", "learned_absolute", "none", NULL};
 const char *const ms_router_score_words[] = {"softmax", "sigmoid", "sqrtsoftplus", NULL};
+const char *const ms_balance_words[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "none", NULL};
+const char *const ms_rope_kind_words[] = {"none", "linear", "llama3", "yarn", NULL};
 
 /* --- sentences of the words whose rows have one ----------------------------------------------------------------- */
 #define MS_DISPATCHER(id, word, doc, ...)       doc,

@@ -115,6 +115,16 @@ typedef enum { MS_POS_ROPE, MS_POS_YARN, MS_POS_LEARNED, MS_POS_NONE } MsPositio
 extern const char *const ms_position_words[]; /* rope yarn learned_absolute none */
 typedef enum { MS_SCORE_SOFTMAX, MS_SCORE_SIGMOID, MS_SCORE_SQRTSOFTPLUS } MsRouterScore;
 extern const char *const ms_router_score_words[]; /* softmax sigmoid sqrtsoftplus */
+typedef enum {
+  MS_BALANCE_AUX,
+  MS_BALANCE_SEQ_AUX,
+  MS_BALANCE_GLOBAL_AUX,
+  MS_BALANCE_SINKHORN,
+  MS_BALANCE_NONE
+} MsBalance;
+extern const char *const ms_balance_words[]; /* aux_loss seq_aux_loss global_aux_loss sinkhorn none */
+typedef enum { MS_ROPE_PLAIN, MS_ROPE_LINEAR, MS_ROPE_LLAMA3, MS_ROPE_YARN } MsRopeKind;
+extern const char *const ms_rope_kind_words[]; /* none linear llama3 yarn */
 
 /* What each word of an enumeration means, one sentence each, where its table says it; else NULL. (transfer none) */
 const char *const *ms_word_sentences(const char *const *words);

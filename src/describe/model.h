@@ -64,6 +64,16 @@ typedef struct { /* an opaque stage before the decoder (vision or audio encoder)
   gboolean frozen;                /* no backward, no gradients, no optimizer states */
 } MsFrontEnd;
 
+typedef struct { /* rotary frequencies stretched for longer sequences than the model was first trained on; no prediction
+                    depends on it. Members that `type` does not use are ignored */
+  MsRopeKind type;
+  double factor;
+  int original_max_position_embeddings;
+  double low_freq_factor, high_freq_factor;            /* llama3 */
+  double beta_fast, beta_slow, mscale, mscale_all_dim; /* yarn */
+  gboolean truncate;                                   /* yarn: its range is rounded to whole dimensions */
+} MsRopeScaling;
+
 enum { /* what a layer is made of, in this order; a standard layer is attention and an MLP or experts */
        MS_MIX_MAMBA = 1,
        MS_MIX_ATTN = 2,
@@ -98,7 +108,10 @@ typedef struct MsModel {
   int moe_router_num_groups; /* G, 0 = none */
   int moe_router_group_topk; /* kg */
   MsRouterScore moe_router_score_function;
+  gboolean moe_router_pre_softmax;       /* softmax over all experts, before the choice */
+  double moe_router_topk_scaling_factor; /* of the weights of the chosen experts; 0 = none */
   gboolean moe_router_enable_expert_bias;
+  MsBalance moe_router_load_balancing_type;
   double moe_aux_loss_coeff; /* of the loss that balances the experts; 0 = none */
   char *moe_layer_freq;      /* as written, e.g. "[0]*3+[1]*58"; NULL = every layer is MoE when num_experts > 0 */
   guint8 *moe_layer;         /* derived: [num_layers], 1 where the layer is MoE */
@@ -119,7 +132,12 @@ typedef struct MsModel {
   gboolean gated; /* gated MLP: three matrices */
   MsActivation activation;
   MsNorm normalization;
+  double norm_epsilon;
+  gboolean layernorm_zero_centered_gamma; /* gains are stored as their distance from 1 */
   MsPosition position_embedding;
+  double rotary_base, rotary_percent;
+  MsRopeScaling rope_scaling;
+  double init_method_std; /* of the weights at the start */
   gboolean tie_embeddings;
   gboolean add_bias_linear;
   gboolean add_qkv_bias;

@@ -67,6 +67,22 @@ static const MsField hyper_fields[] = {
 const MsFieldTable ms_hyper_connections_table = {"model.hyper_connections",
                                                  "manifold-constrained hyper-connections (mHC)", hyper_fields};
 
+#define S MsRopeScaling
+static const MsField rope_scaling_fields[] = {
+    MS_ENUM(S, type, ms_rope_kind_words, "\"none\"", 0, "how rotary frequencies are stretched"),
+    MS_F64(S, factor, "", 0, 1e6, "1", 0, "how far"),
+    MS_INT(S, original_max_position_embeddings, 1, 1 << 30, "4096", 0, "llama3, yarn: sequence before stretching"),
+    MS_F64(S, low_freq_factor, "", 0, 1e6, "1", 0, "llama3: wavelengths above original / this are stretched whole"),
+    MS_F64(S, high_freq_factor, "", 0, 1e6, "4", 0, "llama3: wavelengths below original / this are not stretched"),
+    MS_F64(S, beta_fast, "", 0, 1e6, "32", 0, "yarn: turns from which a dimension is not stretched"),
+    MS_F64(S, beta_slow, "", 0, 1e6, "1", 0, "yarn: turns up to which a dimension is stretched whole"),
+    MS_F64(S, mscale, "", 0, 1e6, "1", 0, "yarn: scale of the attention scores"),
+    MS_F64(S, mscale_all_dim, "", 0, 1e6, "0", 0, "yarn: the same over all dimensions"),
+    MS_BOOL(S, truncate, "true", 0, "yarn: the range between beta_fast and beta_slow is rounded"),
+    {0}};
+#undef S
+const MsFieldTable ms_rope_scaling_table = {"model.rope_scaling", "stretched rotary frequencies", rope_scaling_fields};
+
 #define S MsFrontEnd
 static const MsField front_fields[] = {
     MS_F64(S, parameters, "", 0, 1e13, "0", MS_NULLABLE,

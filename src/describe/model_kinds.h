@@ -6,7 +6,7 @@
 #include "describe/model.h"
 
 extern const MsFieldTable ms_linear_attention_table, ms_sparse_attention_table, ms_compressed_attention_table,
-    ms_hyper_connections_table, ms_front_end_table;
+    ms_rope_scaling_table, ms_hyper_connections_table, ms_front_end_table;
 
 /* What one row of a table cannot see, and compress_ratio. On failure *key (static text) names the key and `why` the
  * reason. */

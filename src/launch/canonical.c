@@ -24,6 +24,9 @@ static void without_experts(MsModel *m) {
   m->moe_shared_expert_gate = m->moe_router_enable_expert_bias = FALSE;
   m->moe_router_score_function = MS_SCORE_SOFTMAX;
   m->moe_aux_loss_coeff = 0.001; /* the default of the key */
+  m->moe_router_load_balancing_type = MS_BALANCE_AUX;
+  m->moe_router_pre_softmax = FALSE;
+  m->moe_router_topk_scaling_factor = 0;
   g_clear_pointer(&m->moe_layer_freq, g_free);
 }
 
@@ -33,12 +36,17 @@ static void with_experts(MsModel *m) {
     m->moe_layer_freq = runs_of(m->moe_layer, m->num_layers);
   }
   if (m->moe_router_num_groups == 0) m->moe_router_group_topk = 0;
+  gboolean softmax = m->moe_router_score_function == MS_SCORE_SOFTMAX;
+  if (!softmax) m->moe_router_pre_softmax = FALSE;
+  else if (m->moe_router_topk == 1) m->moe_router_pre_softmax = TRUE; /* a softmax over one is no gate */
+  if (m->moe_router_topk_scaling_factor == 1) m->moe_router_topk_scaling_factor = 0;
   if (m->moe_shared_expert_intermediate_size == 0) m->moe_shared_expert_gate = FALSE;
 }
 
 void ms_model_canonical(MsModel *m, int seq_length) {
   if (m->num_experts == 0) without_experts(m);
   else with_experts(m);
+  ms_rope_scaling_canonical(m);
   if (ms_model_has_mla(m)) m->num_query_groups = m->num_attention_heads;
   if (m->add_bias_linear) m->add_qkv_bias = FALSE; /* included */
   if (m->sliding_window.window == 0) m->sliding_window.period = 0;

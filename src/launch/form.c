@@ -43,14 +43,16 @@ static void note_string(JsonObject *notes, const char *key, const char *value) {
   if (value) json_object_set_string_member(notes, key, value);
 }
 
-static JsonNode *routing_node(const MsScenario *s) {
+/* One key as it stands in a file. (transfer full) */
+static JsonNode *key_node(const MsFieldTable *table, const char *key, const void *object) {
   MsJsonOut *out = ms_json_out_new(0);
-  const MsField *field = ms_field_find(&ms_training_table, "routing");
+  const MsField one[] = {*ms_field_find(table, key), {0}};
+  const MsFieldTable alone = {"", "", one};
   ms_json_out_object(out, NULL);
-  field->print(out, "routing", &s->training.routing);
+  ms_fields_write(&alone, object, TRUE, out);
   ms_json_out_end(out);
   g_autoptr(JsonNode) written = ms_json_out_take_node(out);
-  return json_node_copy(json_object_get_member(json_node_get_object(written), "routing"));
+  return json_node_copy(json_object_get_member(json_node_get_object(written), key));
 }
 
 /* What no argument of `release` says of a canonical scenario. */
@@ -66,8 +68,11 @@ static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunch
   if (form == MS_LAUNCH_MODELZOO)
     json_object_set_int_member(notes, "gpus", s->gpus); /* no argument and no launcher says it */
   note_string(notes, "model", s->model->name);
+  MsRopeScaling said = ms_rope_scaling_said(s->model, release);
+  if (!ms_rope_scaling_is(&said, &s->model->rope_scaling))
+    json_object_set_member(notes, "rope_scaling", key_node(&ms_model_table, "rope_scaling", s->model));
   if (ms_is_moe(s) && (skewed || (forced && release != MS_RELEASE_MCORE)))
-    json_object_set_member(notes, "routing", routing_node(s));
+    json_object_set_member(notes, "routing", key_node(&ms_training_table, "routing", &s->training));
 }
 
 /* Lines "#moesim KEY JSON" of the notes. */
@@ -132,6 +137,9 @@ static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
   if (ms_args_has(c->args, "--moe-router-force-load-balancing"))
     g_string_append(head, "# --moe-router-force-load-balancing routes at random, as the scenario's balanced routing "
                           "does: for benchmarks, leave it out to train.\n");
+  if (json_object_has_member(c->args->notes, "rope_scaling"))
+    g_string_append(
+        head, "# No argument says all of model.rope_scaling below: what it leaves out is as the release has it.\n");
   append_notes(head, c->args);
   return head;
 }

@@ -1,4 +1,4 @@
-/* src/launch/groups_model.c - attention, latent attention, activation, positions, vocabulary. */
+/* src/launch/groups_model.c - attention, latent attention, activation, vocabulary. */
 #include "launch/table.h"
 
 #include <stdio.h>
@@ -139,33 +139,6 @@ gboolean ms_read_activation(MsArgs *args, MsScenario *s, GError **error) {
     if (ms_args_take(args, activations[i].flag)) found = i;
   s->model->gated = activations[found].gated;
   s->model->activation = activations[found].activation;
-  return TRUE;
-}
-
-/* --- positions: the table of learned ones has --max-position-embeddings rows, which every launch must give --- */
-gboolean ms_write_positions(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
-  MsPosition position = s->model->position_embedding;
-  gboolean learned = position == MS_POS_LEARNED;
-  if (release != MS_RELEASE_MCORE && position != MS_POS_ROPE && !learned)
-    return ms_refuse_key(s, error, "model.position_embedding", "%s has rope and learned_absolute, not %s",
-                         ms_release_words[release], ms_position_words[position]);
-  ms_args_add(args, MODEL, "--position-embedding-type", ms_position_words[position], NULL);
-  ms_args_addf(args, MODEL, "--max-position-embeddings", "%d",
-               learned ? MAX(s->model->seq_length_max, s->training.seq_length) : s->training.seq_length);
-  return TRUE;
-}
-
-gboolean ms_read_positions(MsArgs *args, MsScenario *s, GError **error) {
-  MsModel *m = s->model;
-  const MsArg *type = ms_args_take(args, "--position-embedding-type"),
-              *most = ms_args_take(args, "--max-position-embeddings");
-  gboolean rotary = ms_args_take(args, "--use-rotary-position-embeddings") != NULL;
-  const char *text = type ? ms_arg_value(args, type, error) : rotary ? "rope" : "learned_absolute";
-  int word = text ? ms_arg_word(args, type, text, ms_position_words, error) : -1;
-  gint64 rows = s->training.seq_length;
-  if (word < 0 || (most && !ms_arg_int(args, most, 1, 1 << 30, &rows, error))) return FALSE;
-  m->position_embedding = (MsPosition)word;
-  m->seq_length_max = word == MS_POS_LEARNED ? (int)rows : 0;
   return TRUE;
 }
 

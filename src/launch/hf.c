@@ -91,6 +91,9 @@ static const MapRow map[] = {
     {"num_experts_per_tok experts_per_token", "moe_router_topk", NULL},
     {"moe_intermediate_size", "moe_ffn_hidden_size", NULL},
     {"router_aux_loss_coef aux_loss_alpha", "moe_aux_loss_coeff", NULL},
+    {"routed_scaling_factor moe_routed_scaling_factor", "moe_router_topk_scaling_factor", NULL},
+    {"rms_norm_eps layer_norm_epsilon norm_epsilon norm_eps layer_norm_eps", "norm_epsilon", NULL},
+    {"initializer_range", "init_method_std", NULL},
     {"n_group", "moe_router_num_groups", NULL},
     {"topk_group", "moe_router_group_topk", NULL},
     {"num_nextn_predict_layers mtp_num_hidden_layers", "mtp_num_layers", NULL},
@@ -116,18 +119,66 @@ static gboolean read_map(MsHf *c) {
 }
 
 /* --- the whole --- */
-/* YaRN where the file says so; other scalings of RoPE change no shapes. */
-static void read_positions(MsHf *c) {
-  JsonNode *scaling = ms_hf_take(c, "rope_scaling");
-  c->model->position_embedding = MS_POS_ROPE;
-  if (!scaling || !JSON_NODE_HOLDS_OBJECT(scaling)) return;
-  JsonObject *object = json_node_get_object(scaling);
-  const char *const keys[] = {"rope_type", "type"};
-  for (guint i = 0; i < G_N_ELEMENTS(keys); i++) {
-    JsonNode *type = json_object_get_member(object, keys[i]);
-    gboolean text = type && JSON_NODE_HOLDS_VALUE(type) && json_node_get_value_type(type) == G_TYPE_STRING;
-    if (text && strcmp(json_node_get_string(type), "yarn") == 0) c->model->position_embedding = MS_POS_YARN;
+/* Rotary positions: the base and the part of a head stand beside the stretching, or, in newer files, in one object with
+ * it (rope_parameters), sometimes one for each kind of layer. */
+static gboolean rope_number(MsHf *c, JsonObject *object, const char *inside, const char *key, const char *field,
+                            void *at, const MsFieldTable *table) {
+  JsonNode *node = object ? json_object_get_member(object, key) : NULL;
+  if (!node || JSON_NODE_HOLDS_NULL(node)) return TRUE;
+  g_autofree char *path = *inside ? g_strconcat(inside, ".", key, NULL) : g_strdup(key);
+  return ms_field_set(ms_field_find(table, field), c->doc, node, path_of(c, path), at, c->error);
+}
+
+static const char *word_in(JsonObject *object, const char *key) {
+  JsonNode *node = json_object_get_member(object, key);
+  gboolean text = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
+  return text ? json_node_get_string(node) : NULL;
+}
+
+static gboolean rope_kind(MsHf *c, JsonObject *object, const char *inside) {
+  static const struct {
+    const char *word;
+    MsRopeKind kind;
+  } kinds[] = {{"default", MS_ROPE_PLAIN}, {"none", MS_ROPE_PLAIN},        {"mrope", MS_ROPE_PLAIN},
+               {"dynamic", MS_ROPE_PLAIN}, {"linear", MS_ROPE_LINEAR},     {"llama3", MS_ROPE_LLAMA3},
+               {"yarn", MS_ROPE_YARN},     {"deepseek_yarn", MS_ROPE_YARN}};
+  const char *word = word_in(object, "rope_type");
+  if (!word) word = word_in(object, "type");
+  if (!word) return TRUE;
+  for (guint i = 0; i < G_N_ELEMENTS(kinds); i++)
+    if (strcmp(kinds[i].word, word) == 0) return c->model->rope_scaling.type = kinds[i].kind, TRUE;
+  return ms_hf_bad(c, inside, "stretches rotary frequencies by \"%.40s\"; moesim has linear, llama3 and yarn", word);
+}
+
+static gboolean read_rope_object(MsHf *c, const char *inside) {
+  static const char *const numbers[] = {"factor",           "original_max_position_embeddings",
+                                        "low_freq_factor",  "beta_fast",
+                                        "high_freq_factor", "beta_slow",
+                                        "mscale",           "mscale_all_dim",
+                                        "truncate"};
+  MsModel *m = c->model;
+  JsonNode *node = ms_hf_take(c, inside);
+  JsonObject *object = node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  if (!object) return TRUE;
+  if (!rope_kind(c, object, inside)) return FALSE;
+  const MsFieldTable *table = ms_field_find(&ms_model_table, "rope_scaling")->sub;
+  for (guint i = 0; m->rope_scaling.type != MS_ROPE_PLAIN && i < G_N_ELEMENTS(numbers); i++)
+    if (!rope_number(c, object, inside, numbers[i], numbers[i], &m->rope_scaling, table)) return FALSE;
+  return rope_number(c, object, inside, "rope_theta", "rotary_base", m, &ms_model_table) &&
+         rope_number(c, object, inside, "partial_rotary_factor", "rotary_percent", m, &ms_model_table);
+}
+
+static gboolean read_positions(MsHf *c) {
+  static const char *const tops[][2] = {
+      {"rope_theta", "rotary_base"}, {"partial_rotary_factor", "rotary_percent"}, {"rotary_pct", "rotary_percent"}};
+  MsModel *m = c->model;
+  m->position_embedding = MS_POS_ROPE;
+  for (guint i = 0; i < G_N_ELEMENTS(tops); i++) {
+    JsonNode *node = ms_hf_take(c, tops[i][0]);
+    gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING;
+    if (number && !rope_number(c, c->json, "", tops[i][0], tops[i][1], m, &ms_model_table)) return FALSE;
   }
+  return read_rope_object(c, "rope_scaling") && read_rope_object(c, "rope_parameters");
 }
 
 static char *name_of(MsHf *c) {
@@ -163,9 +214,8 @@ static gboolean check_experts(MsHf *c) {
 static gboolean read_config(MsHf *c) {
   MsModel *m = c->model;
   const MsHfFamily *family = ms_hf_family(c);
-  if (!family || !read_map(c)) return FALSE;
-  read_positions(c);
-  if (!family->read(c) || !check_experts(c)) return FALSE;
+  m->norm_epsilon = 1e-6; /* of the classes whose files do not say it */
+  if (!family || !read_map(c) || !read_positions(c) || !family->read(c) || !check_experts(c)) return FALSE;
   if (m->num_experts > 0 && m->moe_ffn_hidden_size == 0) m->moe_ffn_hidden_size = m->ffn_hidden_size;
   if (!ms_model_finish(m, c->doc, "", c->error)) return FALSE;
   m->name = name_of(c);

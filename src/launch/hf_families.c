@@ -83,8 +83,11 @@ static gboolean read_sparse_step(MsHf *c) {
   return TRUE;
 }
 
-static gboolean read_norm_topk(MsHf *c) {
-  ms_hf_take(c, "norm_topk_prob"); /* before or after the softmax: no difference to shapes */
+/* norm_topk_prob: the weights of the chosen experts add up to 1, as a softmax over them does; else the softmax is over
+ * all experts, before the choice. Other scores are always divided by their sum. */
+static gboolean read_norm_topk(MsHf *c, gboolean absent) {
+  gboolean given = json_object_has_member(c->json, "norm_topk_prob"), on = ms_hf_is_true(c, "norm_topk_prob");
+  c->model->moe_router_pre_softmax = c->model->moe_router_score_function == MS_SCORE_SOFTMAX && !(given ? on : absent);
   return TRUE;
 }
 
@@ -93,10 +96,10 @@ static gboolean qwen2_moe(MsHf *c) {
   if (!ms_hf_take_int(c, "shared_expert_intermediate_size", 0, 1048576, &m->moe_shared_expert_intermediate_size))
     return FALSE;
   m->moe_shared_expert_gate = m->moe_shared_expert_intermediate_size > 0;
-  return qwen(c, TRUE, FALSE) && read_sparse_step(c) && read_norm_topk(c);
+  return qwen(c, TRUE, FALSE) && read_sparse_step(c) && read_norm_topk(c, FALSE);
 }
 
-static gboolean qwen3_moe(MsHf *c) { return qwen(c, FALSE, TRUE) && read_sparse_step(c) && read_norm_topk(c); }
+static gboolean qwen3_moe(MsHf *c) { return qwen(c, FALSE, TRUE) && read_sparse_step(c) && read_norm_topk(c, FALSE); }
 
 /* Every `every`-th layer is softmax attention, the others are gated delta nets; `layer_types` may say it once more. */
 static gboolean read_layer_types(MsHf *c, int every) {
@@ -128,8 +131,10 @@ static gboolean qwen_hybrid(MsHf *c) {
   m->moe_shared_expert_gate = m->moe_shared_expert_intermediate_size > 0;
   m->attention_output_gate =
       !json_object_has_member(c->json, "attn_output_gate") || ms_hf_is_true(c, "attn_output_gate");
+  m->layernorm_zero_centered_gamma = TRUE;
+  if (moe) m->moe_router_load_balancing_type = MS_BALANCE_GLOBAL_AUX;
   ms_hf_take(c, "use_sliding_window");
-  return qwen(c, FALSE, TRUE) && (!moe || (read_sparse_step(c) && read_norm_topk(c)));
+  return qwen(c, FALSE, TRUE) && (!moe || (read_sparse_step(c) && read_norm_topk(c, TRUE)));
 }
 
 static gboolean read_latent(MsHf *c) {
@@ -206,7 +211,9 @@ static gboolean deepseek(MsHf *c, const char *score, int unit, int dense) {
   m->qk_layernorm = TRUE;
   m->position_embedding = MS_POS_ROPE; /* its own scaling, in the attention */
   m->make_vocab_size_divisible_by = unit;
-  return TRUE;
+  gboolean given = json_object_has_member(c->json, "seq_aux");
+  if (ms_hf_is_true(c, "seq_aux") || !given) m->moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
+  return read_norm_topk(c, FALSE);
 }
 
 static gboolean deepseek_v2(MsHf *c) { return deepseek(c, "softmax", 3200, 0); }
@@ -234,6 +241,7 @@ static gboolean gpt_oss(MsHf *c) {
   m->add_bias_linear = TRUE;
   m->softmax_sink = TRUE;
   m->moe_aux_loss_coeff = 0; /* so trained, whatever the file says */
+  m->moe_router_load_balancing_type = MS_BALANCE_NONE;
   m->activation = MS_ACT_QUICK_GELU;
   m->sliding_window.period = 2;
   ms_hf_take(c, "hidden_act");
@@ -349,15 +357,17 @@ static gboolean glm4_moe(MsHf *c) {
   MsModel *m = c->model;
   m->moe_router_score_function = MS_SCORE_SIGMOID;
   m->moe_router_enable_expert_bias = TRUE;
+  m->moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
   if (!json_object_has_member(c->json, "router_aux_loss_coef"))
     m->moe_aux_loss_coeff = 1e-3; /* Megatron-Bridge, glm45_bridge.py */
-  return has_silu(c) && read_experts(c, 1) && read_norm_topk(c);
+  return has_silu(c) && read_experts(c, 1) && read_norm_topk(c, TRUE);
 }
 
 static gboolean olmoe(MsHf *c) {
   c->model->moe_ffn_hidden_size = c->model->ffn_hidden_size;
   c->model->qk_layernorm = TRUE;
-  return has_silu(c) && read_norm_topk(c);
+  c->model->moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
+  return has_silu(c) && read_norm_topk(c, FALSE);
 }
 
 /* One letter a layer (MsModel.hybrid_layer_pattern) from a pattern or from a list of words, the newer form; NULL when
@@ -420,6 +430,7 @@ static gboolean nemotron_h(MsHf *c) {
   } else {
     m->moe_router_score_function = MS_SCORE_SIGMOID;
     m->moe_router_enable_expert_bias = TRUE;
+    m->moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
     m->moe_aux_loss_coeff = 1e-4; /* Megatron-Bridge, nemotron_h_bridge.py */
     if (m->moe_router_num_groups <= 1) m->moe_router_num_groups = m->moe_router_group_topk = 0;
   }
@@ -427,7 +438,7 @@ static gboolean nemotron_h(MsHf *c) {
     if (!read_pattern(c, "mtp_hybrid_override_pattern", "mtp_layers_block_type", &m->mtp_pattern)) return FALSE;
     if (!m->mtp_pattern) m->mtp_pattern = g_strdup("*E"); /* what the class has */
   }
-  return read_norm_topk(c);
+  return read_norm_topk(c, TRUE);
 }
 
 static const MsHfFamily families[] = {{"llama", llama},

@@ -41,17 +41,20 @@ char *ms_import_text(const char *text, gsize length, const char *file, GError **
 
 /* --- notes --- */
 static gboolean read_note(MsArgs *args, const char *line, int number, GError **error) {
-  static const char *const keys[] = {"name", "doc", "software", "hardware", "gpus", "model", "routing", NULL};
+  static const char *const keys[] = {"name",  "doc",     "software",     "hardware", "gpus",
+                                     "model", "routing", "rope_scaling", NULL};
   g_auto(GStrv) parts = g_strsplit(line, " ", 2);
   if (!parts[0] || !g_strv_contains(keys, parts[0]) || !parts[1])
     return ms_input_error(error, args->file, number, "#moesim",
-                          "must be a key and a value; keys are name, doc, software, hardware, gpus, model, routing");
+                          "must be a key and a value; keys are name, doc, software, hardware, gpus, model, routing, "
+                          "rope_scaling");
   g_autoptr(GError) why = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(parts[1], -1, "", &why);
   if (!doc) return ms_input_error(error, args->file, number, parts[0], "is not JSON");
   JsonNode *root = ms_json_root(doc);
   gboolean text = JSON_NODE_HOLDS_VALUE(root) && json_node_get_value_type(root) == G_TYPE_STRING;
-  gboolean any = strcmp(parts[0], "hardware") == 0 || strcmp(parts[0], "routing") == 0,
+  gboolean any = strcmp(parts[0], "hardware") == 0 || strcmp(parts[0], "routing") == 0 ||
+                 strcmp(parts[0], "rope_scaling") == 0,
            integer = strcmp(parts[0], "gpus") == 0;
   if (!any && !integer && !text) return ms_input_error(error, args->file, number, parts[0], "must be a string");
   if (integer && !(JSON_NODE_HOLDS_VALUE(root) && json_node_get_value_type(root) == G_TYPE_INT64))
@@ -197,6 +200,23 @@ static gboolean note_routing(MsScenario *s, const MsArgs *args, GError **error) 
   return ms_input_error(error, args->file, 0, "#moesim", "%s", why->message);
 }
 
+/* Stretched frequencies that no argument says count as long as the arguments say what those of the note would. */
+static gboolean note_rope_scaling(MsScenario *s, const MsArgs *args, GError **error) {
+  JsonNode *node = json_object_get_member(args->notes, "rope_scaling");
+  g_autoptr(GError) why = NULL;
+  if (!node) return TRUE;
+  const MsRopeScaling read = s->model->rope_scaling;
+  if (!ms_field_set(ms_field_find(&ms_model_table, "rope_scaling"), NULL, node, "rope_scaling", s->model, &why))
+    return ms_input_error(error, args->file, 0, "#moesim", "%s", why->message);
+  ms_rope_scaling_canonical(s->model);
+  for (int release = 0; release < MS_N_RELEASES; release++) {
+    MsRopeScaling said = ms_rope_scaling_said(s->model, (MsRelease)release);
+    if (ms_rope_scaling_is(&said, &read)) return TRUE;
+  }
+  s->model->rope_scaling = read;
+  return TRUE;
+}
+
 /* --- what must not be lost --- */
 /* Arguments that moesim does not read and that change the model or its time. One that ends in '-' stands for all that
  * begin so. */
@@ -257,7 +277,7 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
   s->gpus = count_gpus(args, gpus, options, import);
   default_batch(args, s->gpus);
   if (!ms_args_read(args, s, error) || !check_ignored(args, options->allow, error) || !note_routing(s, args, error) ||
-      !finish_model(s, args, options, import, error))
+      !note_rope_scaling(s, args, error) || !finish_model(s, args, options, import, error))
     return FALSE;
   import->scenario = ms_launch_canonical(s);
   ms_import_list_ignored(import, args);

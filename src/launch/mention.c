@@ -6,7 +6,7 @@
 
 #include "launch/mention.h"
 
-#define MOST_DIFFERENCES 4
+#define MOST_DIFFERENCES 12
 
 /* Every key of a model. (transfer full) */
 static JsonNode *whole(const MsModel *model) {
@@ -28,15 +28,26 @@ static JsonObject *keys_of(const MsModel *model) {
   return keys;
 }
 
+/* An object at its defaults is written as null, which means "none". (transfer full) */
+static JsonNode *none_or(const MsModel *plain, const char *key, JsonNode *node) {
+  if (!JSON_NODE_HOLDS_OBJECT(node)) return json_node_copy(node);
+  JsonObject *keys = keys_of(plain);
+  gboolean none = json_node_equal(json_object_get_member(keys, key), node);
+  json_object_unref(keys);
+  return none ? json_node_new(JSON_NODE_NULL) : json_node_copy(node);
+}
+
 /* {"base": name, ...} with the members of `keys` that differ from those of `base`; NULL when more than MOST_DIFFERENCES
  * do. (transfer full) */
 static JsonObject *differences(JsonObject *keys, JsonObject *base, const char *name) {
   JsonObject *result = json_object_new();
   json_object_set_string_member(result, "base", name);
   g_autoptr(GList) members = json_object_get_members(keys);
+  g_autoptr(MsModel) plain = g_new0(MsModel, 1);
+  ms_fields_defaults(&ms_model_table, plain);
   for (GList *m = members; m; m = m->next) {
     JsonNode *mine = json_object_get_member(keys, m->data), *its = json_object_get_member(base, m->data);
-    if (!its || !json_node_equal(mine, its)) json_object_set_member(result, m->data, json_node_copy(mine));
+    if (!its || !json_node_equal(mine, its)) json_object_set_member(result, m->data, none_or(plain, m->data, mine));
   }
   if (json_object_get_size(result) <= MOST_DIFFERENCES + 1) return result;
   json_object_unref(result);

@@ -7,12 +7,10 @@ const char *const ms_launch_notes = "name software doc model.name hardware train
 const char *const ms_launch_unused =
     "schema gpus model training layout options measured model.schema model.doc model.source layout.dp layout.edp "
     "options.recompute "
-    "model.multi_latent_attention model.sliding_window"; /* gpus: the launcher says them; objects: by their keys */
+    "model.multi_latent_attention model.sliding_window model.rope_scaling"; /* gpus: the launcher says them; objects: by
+                                                                               their keys */
 
 gboolean ms_is_moe(const MsScenario *s) { return s->model->num_experts > 0; }
-static gboolean needs_pre_softmax(const MsScenario *s) {
-  return ms_is_moe(s) && s->model->moe_router_topk == 1 && s->model->moe_router_score_function == MS_SCORE_SOFTMAX;
-}
 /* Grouped experts with biases exist without the fused bias, dropout and addition only. */
 static gboolean has_biased_experts(const MsScenario *s) { return ms_is_moe(s) && s->model->add_bias_linear; }
 /* The gate of quick GELU is GPT-OSS's: clamped, and one added to the half that is not activated. */
@@ -123,7 +121,15 @@ const MsLaunchRow ms_launch_rows[] = {
     OFF(MODEL, "--disable-bias-linear", "model.add_bias_linear", M),
     ON(MODEL, "--add-qkv-bias", "model.add_qkv_bias", M),
     OFF(MODEL, "--untie-embeddings-and-output-weights", "model.tie_embeddings", M),
-    GROUP(MODEL, positions, "model.position_embedding model.seq_length_max"),
+    VALUE(MODEL, "--norm-epsilon", "model.norm_epsilon", "1e-05", M),
+    ON(MODEL, "--apply-layernorm-1p", "model.layernorm_zero_centered_gamma", M),
+    VALUE(MODEL, "--init-method-std", "model.init_method_std", "0.02", M),
+    GROUP(MODEL, positions, "model.position_embedding model.seq_length_max model.rotary_base model.rotary_percent"),
+    GROUP(MODEL, rope_scaling,
+          "model.rope_scaling.type model.rope_scaling.factor model.rope_scaling.original_max_position_embeddings "
+          "model.rope_scaling.low_freq_factor model.rope_scaling.high_freq_factor model.rope_scaling.beta_fast "
+          "model.rope_scaling.beta_slow model.rope_scaling.mscale model.rope_scaling.mscale_all_dim "
+          "model.rope_scaling.truncate"),
     GROUP(MODEL, vocabulary, "model.vocab_size model.make_vocab_size_divisible_by"),
     VALUE(MODEL, "--hidden-dropout", "model.hidden_dropout", "0.1", A | M),
     VALUE(MODEL, "--attention-dropout", "model.attention_dropout", "0.1", A | M),
@@ -138,8 +144,10 @@ const MsLaunchRow ms_launch_rows[] = {
     VALUE(MOE, "--moe-router-num-groups", "model.moe_router_num_groups", "0", 0),
     VALUE(MOE, "--moe-router-group-topk", "model.moe_router_group_topk", "0", 0),
     VALUE(MOE, "--moe-router-score-function", "model.moe_router_score_function", "\"softmax\"", 0),
-    FIXED(MOE, "--moe-router-pre-softmax", NULL, M, .when = needs_pre_softmax),
+    ON(MOE, "--moe-router-pre-softmax", "model.moe_router_pre_softmax", M),
+    VALUE(MOE, "--moe-router-topk-scaling-factor", "model.moe_router_topk_scaling_factor", "0", 0),
     ON(MOE, "--moe-router-enable-expert-bias", "model.moe_router_enable_expert_bias", 0),
+    VALUE(MOE, "--moe-router-load-balancing-type", "model.moe_router_load_balancing_type", "\"aux_loss\"", 0),
     VALUE(MOE, "--moe-aux-loss-coeff", "model.moe_aux_loss_coeff", "0", M, .when = ms_is_moe),
     FIXED(MOE, "--moe-grouped-gemm", NULL, M, .when = ms_is_moe),
     FIXED(MOE, "--moe-router-dtype", "fp32", 0, .when = ms_is_moe), /* what DeepEP and HybridEP ask for */

@@ -69,6 +69,11 @@ gboolean ms_refuse_key(const MsScenario *scenario, GError **error, const char *p
 /* Index of `text` in words, or an error that names the nearest one: -1. */
 int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error);
 gboolean ms_is_moe(const MsScenario *scenario);
+/* What arguments of the release say of a canonical model's stretched frequencies; what they do not is a note. */
+MsRopeScaling ms_rope_scaling_said(const MsModel *model, MsRelease release);
+gboolean ms_rope_scaling_is(const MsRopeScaling *a, const MsRopeScaling *b);
+/* Members without effect at their defaults; YaRN is said once. */
+void ms_rope_scaling_canonical(MsModel *model);
 
 #define MS_GROUP(name)                                                                                   \
   gboolean ms_write_##name(const MsScenario *scenario, MsRelease release, MsArgs *args, GError **error); \
@@ -91,7 +96,8 @@ MS_GROUP(widths);
 MS_GROUP(attention); /* groups_model.c */
 MS_GROUP(latent_attention);
 MS_GROUP(activation);
-MS_GROUP(positions);
+MS_GROUP(positions); /* groups_positions.c */
+MS_GROUP(rope_scaling);
 MS_GROUP(vocabulary);
 MS_GROUP(attention_backend); /* environment.c */
 MS_GROUP(environment);

@@ -43,6 +43,28 @@ static void draw_experts(GRand *rand, MsModel *m) {
   m->ffn_hidden_size = MAX(m->ffn_hidden_size, 4096);
 }
 
+/* What no prediction depends on. */
+static void draw_unpredicted(GRand *rand, MsModel *m) {
+  m->norm_epsilon = PICK(0, 1) ? 1e-6 : 1e-5;
+  m->init_method_std = PICK(0, 1) ? 0.006 : 0.02;
+  m->layernorm_zero_centered_gamma = chance(rand, 20);
+  m->rotary_base = PICK(10000, 500000);
+  m->rotary_percent = PICK(0, 1) ? 0.5 : 1;
+  m->rope_scaling = (MsRopeScaling){.type = (MsRopeKind)PICK(0, 1, 2, 3),
+                                    .factor = PICK(2, 40),
+                                    .original_max_position_embeddings = PICK(4096, 8192),
+                                    .low_freq_factor = PICK(1, 2),
+                                    .high_freq_factor = 4,
+                                    .beta_fast = PICK(1, 32),
+                                    .beta_slow = 1,
+                                    .mscale = PICK(0, 1) ? 0.707 : 1,
+                                    .mscale_all_dim = PICK(0, 1),
+                                    .truncate = PICK(0, 1)};
+  m->moe_router_pre_softmax = chance(rand, 30);
+  m->moe_router_topk_scaling_factor = PICK(0, 1) ? 2.5 : 0;
+  m->moe_router_load_balancing_type = (MsBalance)PICK(0, 1, 2, 3, 4);
+}
+
 static void draw_model(GRand *rand, MsScenario *s) {
   MsModel *m = s->model;
   if (chance(rand, 50)) return;
@@ -58,6 +80,7 @@ static void draw_model(GRand *rand, MsScenario *s) {
   m->mtp_num_layers = PICK(0, 0, 1, 2);
   m->mtp_use_repeated_layer = chance(rand, 20);
   m->make_vocab_size_divisible_by = PICK(1, 64, 128);
+  if (chance(rand, 50)) draw_unpredicted(rand, m);
 }
 
 static void draw_layout(GRand *rand, MsScenario *s, gboolean plain) {
@@ -144,6 +167,9 @@ static void make_plain(MsScenario *s) {
   o->num_distributed_optimizer_instances = 1;
   m->moe_router_num_groups = m->moe_router_group_topk = m->mtp_num_layers = 0;
   m->moe_router_score_function = MS_SCORE_SOFTMAX;
+  m->moe_router_topk_scaling_factor = 0;
+  m->moe_router_load_balancing_type = MS_BALANCE_AUX;
+  m->rope_scaling.type = m->rope_scaling.type == MS_ROPE_YARN ? MS_ROPE_PLAIN : m->rope_scaling.type;
   m->moe_router_enable_expert_bias = m->moe_shared_expert_gate = m->softmax_sink = m->attention_output_gate = FALSE;
   m->sliding_window = (MsSlidingWindow){0};
   if (m->position_embedding != MS_POS_LEARNED) m->position_embedding = MS_POS_ROPE;

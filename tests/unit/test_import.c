@@ -76,30 +76,28 @@ static void worked_example_mixtral(void **state) {
   (void)state;
   const MsImportOptions options = {.hardware = "h100-sxm"};
   g_autoptr(MsImport) import = import_data(ms_import_megatron, "mixtral-8x7b-64.sh", &options);
-  check_values(
-      "A", import->scenario,
-      (const Want[]){
-          {"name", "\"mixtral-8x7b-64\""},
-          {"gpus", "64"},
-          {"layout.tp", "1"},
-          {"layout.pp", "4"},
-          {"layout.vpp", "8"},
-          {"layout.ep", "8"},
-          {"layout.etp", "1"},
-          {"training.global_batch_size", "256"},
-          {"training.precision", "\"bf16\""},
-          {"training.routing", "\"natural\""},
-          {"options.dispatcher", "\"alltoall\""},
-          {"options.cuda_device_max_connections", "1"},
-          {"options.moe_permute_fusion", "true"},
-          {"options.moe_router_fusion", "false"},
-          {"options.cross_entropy_fusion", "false"},
-          {"options.overlap_param_gather", "true"},
-          {"model",
-           "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01,\"hidden_dropout\":0.1,\"attention_dropout\":0.1}"},
-          {NULL, NULL}});
+  check_values("A", import->scenario,
+               (const Want[]){{"name", "\"mixtral-8x7b-64\""},
+                              {"gpus", "64"},
+                              {"layout.tp", "1"},
+                              {"layout.pp", "4"},
+                              {"layout.vpp", "8"},
+                              {"layout.ep", "8"},
+                              {"layout.etp", "1"},
+                              {"training.global_batch_size", "256"},
+                              {"training.precision", "\"bf16\""},
+                              {"training.routing", "\"natural\""},
+                              {"options.dispatcher", "\"alltoall\""},
+                              {"options.cuda_device_max_connections", "1"},
+                              {"options.moe_permute_fusion", "true"},
+                              {"options.moe_router_fusion", "false"},
+                              {"options.cross_entropy_fusion", "false"},
+                              {"options.overlap_param_gather", "true"},
+                              {"model", "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01,\"rotary_base\":10000,"
+                                        "\"hidden_dropout\":0.1,\"attention_dropout\":0.1}"},
+                              {NULL, NULL}});
   assert_true(mentions(import->remarks, "32000 of mixtral-8x7b"));
-  assert_int_equal(import->ignored->len, 1);
+  assert_int_equal(import->ignored->len, 0);
 }
 
 /* The same run with other arguments at its end. */
@@ -185,7 +183,7 @@ static void worked_example_deepseek(void **state) {
                               {"options.moe_router_padding_for_quantization", "true"},
                               {"options.tp_comm_overlap", "false"},
                               {"options.cuda_device_max_connections", "32"},
-                              {"model", "\"deepseek-v3\""},
+                              {"model", "{\"base\":\"deepseek-v3\",\"norm_epsilon\":1e-05,\"rope_scaling\":null}"},
                               {NULL, NULL}});
 }
 
@@ -206,7 +204,7 @@ static void worked_example_qwen(void **state) {
                               {"options.cuda_graph_scope", "[\"moe_router\",\"moe_preprocess\"]"},
                               {"options.recompute.modules", "[\"moe_act\",\"layernorm\"]"},
                               {"options.tp_comm_overlap", "true"},
-                              {"model", "\"qwen3-235b-a22b\""},
+                              {"model", "{\"base\":\"qwen3-235b-a22b\",\"norm_epsilon\":1e-05,\"rotary_base\":10000}"},
                               {NULL, NULL}});
 }
 
@@ -217,20 +215,21 @@ static void mt_megatron_runner(void **state) {
       "tok",  NULL};
   const MsImportOptions options = {.hardware = "mtt-s5000", .gpus = 64, .words = words};
   g_autoptr(MsImport) import = import_data(ms_import_megatron, "mt-mixtral.sh", &options);
-  check_values("MT", import->scenario,
-               (const Want[]){{"gpus", "64"},
-                              {"layout.tp", "1"},
-                              {"layout.pp", "4"},
-                              {"layout.ep", "8"},
-                              {"layout.etp", "1"},
-                              {"training.global_batch_size", "256"},
-                              {"training.routing", "{\"capacity_factor\":4}"},
-                              {"options.recompute.granularity", "\"none\""},
-                              {"options.attention_backend", "\"flash\""},
-                              {"options.gradient_accumulation_fusion", "false"},
-                              {"options.transformer_impl", "\"local\""},
-                              {"model", "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01}"},
-                              {NULL, NULL}});
+  check_values(
+      "MT", import->scenario,
+      (const Want[]){{"gpus", "64"},
+                     {"layout.tp", "1"},
+                     {"layout.pp", "4"},
+                     {"layout.ep", "8"},
+                     {"layout.etp", "1"},
+                     {"training.global_batch_size", "256"},
+                     {"training.routing", "{\"capacity_factor\":4}"},
+                     {"options.recompute.granularity", "\"none\""},
+                     {"options.attention_backend", "\"flash\""},
+                     {"options.gradient_accumulation_fusion", "false"},
+                     {"options.transformer_impl", "\"local\""},
+                     {"model", "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01,\"rotary_base\":10000}"},
+                     {NULL, NULL}});
   assert_true(mentions(import->remarks, "a loop is skipped"));
   assert_true(mentions(import->remarks, "cannot be told"));
   assert_true(mentions(import->ignored, "--attention-softmax-in-fp32"));
@@ -291,8 +290,9 @@ static void modelzoo_recipes(void **state) {
         {"layout.decoder_last_pipeline_num_layers", "1"},
         {"training.precision", "\"bf16\""},
         {"options.tp_comm_overlap", "false"},
-        {"model", "{\"base\":\"deepseek-v3\",\"make_vocab_size_divisible_by\":3232,\"moe_aux_loss_coeff\":0,\"mtp_num_"
-                  "layers\":0}"}}},
+        {"model", "{\"base\":\"deepseek-v3\",\"make_vocab_size_divisible_by\":3232,"
+                  "\"moe_router_topk_scaling_factor\":0,\"moe_router_load_balancing_type\":\"aux_loss\","
+                  "\"moe_aux_loss_coeff\":0,\"norm_epsilon\":1e-05,\"rope_scaling\":null,\"mtp_num_layers\":0}"}}},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autofree char *all = g_strconcat("MOE_GROUPED_GEMM=true ", rows[i].variables, NULL);
@@ -468,7 +468,7 @@ static void families_of_hugging_face(void **state) {
     g_autoptr(MsJson) doc = ms_json_load(file, &error);
     g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL, shipped = ms_model_load(names[i], NULL);
     if (!model) fail_msg("%s", error->message);
-    assert_true(mentions(ignored, "rms_norm_eps"));
+    assert_false(mentions(ignored, "rms_norm_eps") || mentions(ignored, "rope_theta"));
     assert_string_equal(model->name, names[i]);
     MsParamCount got = ms_model_params(model), want = ms_model_params(shipped);
     if (got.total != want.total || got.active != want.active || got.mtp_block != want.mtp_block)
@@ -498,7 +498,7 @@ static void language_model_within(void **state) {
   g_autoptr(MsJson) doc = ms_json_load(DATA "hf/qwen3.5-moe.json", &error);
   g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
   if (!model) fail_msg("%s", error->message);
-  assert_true(mentions(ignored, "vision_config") && mentions(ignored, "text_config.rms_norm_eps") &&
+  assert_true(mentions(ignored, "vision_config") && !mentions(ignored, "rms_norm_eps") &&
               !mentions(ignored, "layer_types"));
   assert_true(model->attention_output_gate && model->moe_shared_expert_gate && model->qk_layernorm);
   assert_int_equal(model->linear_attention.frequency, 4);

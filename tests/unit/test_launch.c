@@ -41,6 +41,64 @@ static void shipped_models(void **state) {
   assert_true(said >= 35);
 }
 
+/* What changes the trained model and no prediction is in the launch; what no argument says travels as a note. */
+static void what_changes_the_trained_model(void **state) {
+  (void)state;
+  static const struct {
+    const char *model, *said, *noted; /* NULL: nothing has to be noted */
+  } rows[] = {
+      {"llama3-405b", "--rotary-base 500000 \\\n  --use-rope-scaling \\\n  --rope-scaling-factor 8", NULL},
+      {"gpt-oss-20b",
+       "--rotary-base 150000 \\\n  --rotary-scaling-factor 32 \\\n  --mscale 1 \\\n  --mscale-all-dim 0 \\\n  "
+       "--yarn-original-max-position-embeddings 4096 \\\n  --yarn-beta-fast 32 \\\n  --yarn-beta-slow 1 \\\n  "
+       "--no-yarn-correction-range-round-to-int",
+       NULL},
+      {"deepseek-v3", "--rotary-scaling-factor 40 \\\n  --mscale 1 \\\n  --mscale-all-dim 1", NULL},
+      {"deepseek-v3", "--norm-epsilon 1e-06", NULL},
+      {"deepseek-v3", "--moe-router-topk-scaling-factor 2.5", NULL},
+      {"deepseek-v3", "--moe-router-load-balancing-type seq_aux_loss", NULL},
+      {"kimi-k2", "--rotary-scaling-factor 32", "\n#moesim rope_scaling {\"type\":\"yarn\",\"factor\":32,"},
+      {"glm-4.5", "--rotary-percent 0.5", NULL},
+      {"deepseek-v2-lite", "--moe-router-pre-softmax", NULL},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(MsScenario) s = ms_test_run(rows[i].model, -1, "h100-sxm", 8);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MEGATRON, FALSE}, &error);
+    if (!text) fail_msg("%s", error->message);
+    if (!strstr(text, rows[i].said)) fail_msg("%s: no %s in\n%s", rows[i].model, rows[i].said, text);
+    if (!strstr(text, rows[i].noted ? rows[i].noted : "") || (!rows[i].noted && strstr(text, "#moesim rope_scaling")))
+      fail_msg("%s: notes of\n%s", rows[i].model, text);
+  }
+}
+
+/* Unusual values of all of them, in every form that can say them. */
+static void unusual_models_come_back(void **state) {
+  (void)state;
+  static const char *const bases[] = {"llama3-8b", "qwen3-30b-a3b", "deepseek-v2-lite"};
+  for (int i = 0; i < 4 * (int)G_N_ELEMENTS(bases); i++) {
+    g_autoptr(MsScenario) s = ms_test_run(bases[i / 4], -1, "h100-sxm", 8);
+    MsModel *m = s->model;
+    m->norm_epsilon = 3e-6, m->init_method_std = 0.008, m->layernorm_zero_centered_gamma = TRUE;
+    m->rotary_base = 12345, m->rotary_percent = 0.25;
+    m->rope_scaling = (MsRopeScaling){.type = (MsRopeKind)(i % 4),
+                                      .factor = 2.5,
+                                      .original_max_position_embeddings = 2048,
+                                      .low_freq_factor = 1.5,
+                                      .high_freq_factor = 3,
+                                      .beta_fast = 30,
+                                      .beta_slow = 2,
+                                      .mscale = 0.7,
+                                      .mscale_all_dim = 0.6};
+    if (m->num_experts > 0) {
+      m->moe_router_topk_scaling_factor = 1.75, m->moe_router_pre_softmax = !m->moe_router_pre_softmax;
+      m->moe_router_load_balancing_type = MS_BALANCE_GLOBAL_AUX;
+    }
+    assert_true(ms_test_round_trip(s, (MsLaunch){MS_LAUNCH_MEGATRON, FALSE}));
+    assert_true(ms_test_round_trip(s, (MsLaunch){MS_LAUNCH_MODELZOO, FALSE}));
+  }
+}
+
 /* --- the table --- */
 /* No key twice, none that does not exist. */
 static void every_row_names_a_key(void **state) {
@@ -218,11 +276,17 @@ static void slurm_jobs(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(some_round_trips),      cmocka_unit_test(shipped_models),
-      cmocka_unit_test(every_row_names_a_key), cmocka_unit_test(keys_without_an_argument),
-      cmocka_unit_test(schedules_of_others),   cmocka_unit_test(rules_of_the_release),
-      cmocka_unit_test(refusals_of_mt),        cmocka_unit_test(always_said),
-      cmocka_unit_test(gpt_oss_as_it_runs),    cmocka_unit_test(slurm_jobs)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),
+                                     cmocka_unit_test(shipped_models),
+                                     cmocka_unit_test(what_changes_the_trained_model),
+                                     cmocka_unit_test(unusual_models_come_back),
+                                     cmocka_unit_test(every_row_names_a_key),
+                                     cmocka_unit_test(keys_without_an_argument),
+                                     cmocka_unit_test(schedules_of_others),
+                                     cmocka_unit_test(rules_of_the_release),
+                                     cmocka_unit_test(refusals_of_mt),
+                                     cmocka_unit_test(always_said),
+                                     cmocka_unit_test(gpt_oss_as_it_runs),
+                                     cmocka_unit_test(slurm_jobs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
