@@ -9,6 +9,8 @@
 #   make accuracy-update writes the figures anew that `make check` guards
 #   make predictions-update  accepts the predictions of this tree: writes scenarios/check/baseline.json anew
 #   make studies-update  writes the figures of scenarios/whatif/README.md and scenarios/tour/README.md anew
+#   make soak            properties of random requests, other seeds each time (SEED=N SOAK_S=SECONDS of each)
+#   make mutants         deliberate mistakes in the planner: which test catches which (minutes)
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local   program, data, man page, completions, libmoesim with header and pkg-config file
 #   make deb             a Debian package in build-deb
@@ -218,6 +220,15 @@ laws: all
 	@rm -rf $(FITTED)
 	$(BUILD)/moesim validate --cross-validate --write-fitted $(FITTED) $(RUNS)
 	@for f in $$(cd $(FITTED) && find . -name '*.json' | sort); do diff -u0 $$f $(FITTED)/$$f | grep '^[-+]' || true; done
+
+# Each property for SOAK_S seconds; a counterexample is kept as a file in the temporary folder.
+SEED   ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+SOAK_S ?= 300
+.PHONY: soak mutants
+soak: $(BUILD)/tests/test_properties
+	MOESIM_SEED=$(SEED) MOESIM_SOAK_S=$(SOAK_S) $<
+mutants:
+	@tests/mutate.sh
 
 bench: all $(BENCH)
 	@for b in $(BENCH); do $$b || exit 1; done

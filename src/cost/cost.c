@@ -20,18 +20,18 @@ typedef struct {
 } Slot;
 
 struct MsCost {
-  gboolean borrowed; /* curves, slots and what these point to belong to another */
+  gint *users; /* of curves, slots and what these point to, which go with the last of them; atomic */
   const MsScenario *scenario;
   const MsHardware *hardware;
   MsDeviceRates device[MS_N_ODT];
   double element_B[MS_N_ODT];
   double expert_width, head_dim;
   double attention_backward; /* FLOP/s of backward over forward attention */
-  MsCurve
-      sparse_backward[MS_N_ODT]; /* of dense attention forward, at the share that sparse attention reaches backward */
-  MsCurve *fallback;             /* [MS_N_FALLBACKS] */
-  MsCurve *curves;               /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
-  guint8 *curve_op;              /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
+  MsCurve *sparse_backward;  /* [MS_N_ODT] of dense attention forward, at the share that sparse attention reaches
+                              * backward */
+  MsCurve *fallback;         /* [MS_N_FALLBACKS] */
+  MsCurve *curves;           /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
+  guint8 *curve_op;          /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
   Slot (*slot)[MS_N_ODT][MS_N_PASSES]; /* [MS_N_OPS] */
   MsGroup group[MS_N_GROUPS];          /* that the tables below are of */
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
@@ -289,6 +289,8 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
   if (!check_known(scenario, layout, error)) return NULL;
   MsCost *cost = g_new0(MsCost, 1);
   cost->scenario = scenario, cost->hardware = scenario->hardware;
+  *(cost->users = g_new(gint, 1)) = 1;
+  cost->sparse_backward = g_new0(MsCurve, MS_N_ODT);
   prepare_kernels(cost);
   prepare_exchanges(cost, NULL, layout);
   return cost;
@@ -302,7 +304,7 @@ MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const M
   if (!check_known(scenario, layout, error)) return NULL;
   MsCost *cost = g_memdup2(like, sizeof *like);
   cost->scenario = scenario;
-  cost->borrowed = TRUE;
+  g_atomic_int_inc(cost->users);
   set_shape(cost);
   prepare_exchanges(cost, like, layout);
   return cost;
@@ -311,7 +313,9 @@ MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const M
 void ms_cost_free(MsCost *cost) {
   if (!cost) return;
   g_free(cost->collective_fp32);
-  if (!cost->borrowed) {
+  if (g_atomic_int_dec_and_test(cost->users)) {
+    g_free(cost->users);
+    g_free(cost->sparse_backward);
     g_free(cost->fallback);
     g_free(cost->curves);
     g_free(cost->curve_op);

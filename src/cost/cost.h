@@ -18,9 +18,8 @@ double ms_sustained_clock(const MsScenario *scenario, MsOpFamily family);
 /* Prepares; NULL and *error when a data-sheet figure that any run needs is unknown (peak for the precision, HBM, links
  * that the layout uses). Borrows hardware and layout; only layout->group and sizes are read. (transfer full) */
 MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error);
-/* The same for another layout or other options of the same machine and model: kernel curves are borrowed from `like`,
- * or from whom it borrowed them, who must outlive the result; tables of groups that are the same are copied (NULL:
- * ms_cost_new). What a planner calls. */
+/* The same for another layout or other options of the same machine and model: kernel curves are shared with `like`,
+ * tables of groups that are the same are copied (NULL: ms_cost_new). What a planner calls. */
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error);
 void ms_cost_free(MsCost *cost);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCost, ms_cost_free)

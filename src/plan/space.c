@@ -68,21 +68,28 @@ static int compare_roles(const void *a, const void *b) {
 
 static gboolean path_is(const MsChoice *c, const char *path) { return !strcmp(c->open->path, path); }
 
-/* The request says nothing of how layers are cut into stages, which there may be several of: then it is "auto". */
+static gboolean is_open(const MsRequest *r, const char *path) {
+  for (int i = 0; i < r->n_open; i++)
+    if (!strcmp(r->open[i].path, path)) return TRUE;
+  return FALSE;
+}
+
+/* The request says nothing of how layers are cut into stages, which there may be several of: then it is "auto". Of what
+ * is open the base has some value; layouts with one that settles the cut have no other. */
 static gboolean leaves_cut(const MsSpace *space) {
-  static const char *const keys[] = {"layout.pipeline_layout", "layout.account_for_embedding_in_pipeline_split",
-                                     "layout.account_for_loss_in_pipeline_split",
-                                     "layout.decoder_first_pipeline_num_layers",
-                                     "layout.decoder_last_pipeline_num_layers"};
   const MsRequest *r = space->request;
   const MsLayoutSpec *l = &r->base->layout;
   const MsIntAxis *pp = &space->axis[MS_AXIS_PP];
-  for (guint k = 0; k < G_N_ELEMENTS(keys); k++)
-    for (int i = 0; i < r->n_open; i++)
-      if (!strcmp(r->open[i].path, keys[k])) return FALSE;
-  return pp->value[pp->n - 1] > 1 && !l->pipeline_layout && !l->account_for_embedding_in_pipeline_split &&
-         !l->account_for_loss_in_pipeline_split && l->decoder_first_pipeline_num_layers <= 0 &&
-         l->decoder_last_pipeline_num_layers <= 0;
+  const struct {
+    const char *path;
+    gboolean settles;
+  } key[] = {{"layout.account_for_embedding_in_pipeline_split", l->account_for_embedding_in_pipeline_split},
+             {"layout.account_for_loss_in_pipeline_split", l->account_for_loss_in_pipeline_split},
+             {"layout.decoder_last_pipeline_num_layers", l->decoder_last_pipeline_num_layers > 0}};
+  for (guint k = 0; k < G_N_ELEMENTS(key); k++)
+    if (key[k].settles && !is_open(r, key[k].path)) return FALSE;
+  return pp->value[pp->n - 1] > 1 && !l->pipeline_layout && l->decoder_first_pipeline_num_layers <= 0 &&
+         !is_open(r, "layout.pipeline_layout") && !is_open(r, "layout.decoder_first_pipeline_num_layers");
 }
 
 static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {

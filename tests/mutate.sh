@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# tests/mutate.sh [NAME...] - deliberate mistakes in the planner, each of which a test must catch.
+#
+# tests/mutants.txt lists them: a line "== NAME FILE PROGRAM", then lines with "-" that stand in the file exactly once,
+# and lines with "+" that replace them. Each is applied alone to a copy of the tree (in $MUTANTS, default a folder in
+# $TMPDIR); PROGRAM, the test program that should notice, is built and run, then the others that hold the planner, until
+# one fails. Says which test caught which mistake; status 1 when one survives, does not apply (the text moved: mend the
+# list) or does not build. Takes minutes: `make mutants`, no part of `make check`.
+set -u
+cd "$(dirname "$0")/.." || exit 4
+root=$PWD copy=${MUTANTS:-${TMPDIR:-/tmp}/moesim-mutants}
+programs="test_rules test_tree test_plan test_bounds test_properties test_full_bounds test_full_plan"
+export LC_ALL=C MOESIM_CHECK=1 MOESIM_TIER=quick
+unset MOESIM_DATA
+
+mkdir -p "$copy/as-is" || exit 4
+tar -C "$root" -cf - Makefile src tests mk bench | tee >(tar -C "$copy/as-is" -xf -) | tar -C "$copy" -xf -
+wait
+list=$copy/as-is/tests/mutants.txt
+# With CURDIR of the original a compiler cache knows the objects, and the tests read the original's data.
+build() { make -s -C "$copy" CURDIR="$root" BUILD=build "build/tests/$1" >"$copy/log" 2>&1; }
+
+apply() { # NAME FILE: writes the mutant over the copy's file; fails where the text is not there, or twice
+  perl -e '
+    my ($list, $name, $from, $to) = @ARGV;
+    my ($old, $new, $in) = ("", "", 0);
+    open my $l, "<", $list or die;
+    while (<$l>) {
+      if (/^== (\S+)/) { $in = $1 eq $name }
+      elsif ($in && /^-(.*\n)/) { $old .= $1 }
+      elsif ($in && /^\+(.*\n)/) { $new .= $1 }
+    }
+    local $/; open my $f, "<", $from or die; my $text = <$f>;
+    my $n = () = $text =~ /\Q$old\E/g;
+    exit 2 if $n != 1 || $old eq "";
+    $text =~ s/\Q$old\E/$new/;
+    open my $out, ">", $to or die; print $out $text;' "$list" "$1" "$copy/as-is/$2" "$copy/$2"
+}
+
+all=0 caught=0 wrong=""
+while read -r _ name file first; do
+  [ $# -eq 0 ] || case " $* " in *" $name "*) ;; *) continue ;; esac
+  all=$((all + 1)) verdict=survives
+  apply "$name" "$file" || verdict="does not stand once in $file"
+  for program in $first ${programs//$first/}; do
+    [ "$verdict" = survives ] || break
+    build "$program" || { verdict="does not build: $(grep -m 1 error "$copy/log")"; break; }
+    said=$(timeout 600 "$copy/build/tests/$program" 2>&1 </dev/null) && continue
+    verdict="caught by $program, $(grep -m 1 -o 'FAILED  \] [a-z][a-z_0-9]*' <<<"$said" | cut -d' ' -f4)"
+    caught=$((caught + 1))
+  done
+  echo "$name: $verdict"
+  case $verdict in caught*) ;; *) wrong="$wrong $name" ;; esac
+  cp "$copy/as-is/$file" "$copy/$file"
+done < <(grep '^== ' "$list")
+echo "$caught of $all mistakes caught${wrong:+; not:$wrong}"
+[ -z "$wrong" ]

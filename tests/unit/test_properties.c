@@ -1,0 +1,247 @@
+/* What holds for every request, on random ones: the order of values changes nothing, a list of values is as good as the
+ * best of them, and every way to search gives the same list.
+ *
+ * The seeds are fixed and few. `make soak` gives others (MOESIM_SEED) for as long as it is told (MOESIM_SOAK_S); what
+ * it finds is kept as a request file, whose name is printed. */
+#include "lib/close.h"
+#include "lib/draw_request.h"
+#include "lib/tier.h"
+
+#include "base/err.h"
+#include "plan/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- one plan -------------------------------------------------------------------------------------------------- */
+typedef struct {
+  int status; /* 0: a list, MS_ERROR_NOTHING: nothing feasible, else that of the error */
+  guint64 searched;
+  GPtrArray *list; /* char *: "step time scenario", exact */
+  double best_s;
+} Answer;
+
+static void answer_clear(Answer *a) { g_clear_pointer(&a->list, g_ptr_array_unref); }
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Answer, answer_clear)
+
+static char *line_of(const MsPlanEntry *e) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_scenario_write(e->scenario, NULL, out);
+  g_autofree char *text = ms_json_out_take(out);
+  return g_strdup_printf("%a %s", e->result->step_time_s, text);
+}
+
+static Answer ask(JsonNode *request, const MsPlanOptions *options) {
+  Answer a = {.status = MS_ERROR_INPUT, .list = g_ptr_array_new_with_free_func(g_free), .best_s = INFINITY};
+  g_autofree char *text = json_to_string(request, FALSE);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "drawn", &error);
+  g_autoptr(MsRequest) parsed = doc ? ms_request_from_doc(doc, &error) : NULL;
+  g_autoptr(MsPlan) plan = parsed ? ms_plan(parsed, options, &error) : NULL;
+  if (!plan) {
+    a.status = error->code;
+    return a;
+  }
+  a.status = plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;
+  a.searched = plan->searched;
+  for (int i = 0; i < plan->n_best; i++) g_ptr_array_add(a.list, line_of(&plan->best[i]));
+  if (plan->n_best > 0) a.best_s = plan->best[0].result->step_time_s;
+  return a;
+}
+
+static MsPlanOptions one_thread(int top) {
+  MsPlanOptions options;
+  ms_plan_options_init(&options);
+  options.progress = FALSE, options.threads = 1, options.top = top;
+  return options;
+}
+
+/* --- a list of values ------------------------------------------------------------------------------------------ */
+static void put_list(JsonNode *request, const MsDrawnKey *key, gboolean reversed) {
+  guint n = json_array_get_length(key->values);
+  JsonArray *list = json_array_new();
+  for (guint i = 0; i < n; i++)
+    json_array_add_element(list, json_node_copy(json_array_get_element(key->values, reversed ? n - 1 - i : i)));
+  g_autoptr(JsonNode) node = json_node_init_array(json_node_alloc(), list);
+  json_array_unref(list);
+  ms_request_put(request, key->section, key->key, node);
+}
+
+static gboolean same_key(const MsDrawnKey *a, const MsDrawnKey *b) {
+  return strcmp(a->section, b->section) == 0 && strcmp(a->key, b->key) == 0;
+}
+
+/* Of a request without a plan the step that `run` says; INFINITY where it cannot run. */
+static double run_s(JsonNode *request) {
+  g_autoptr(JsonNode) plain = json_node_copy(request);
+  json_object_remove_member(json_node_get_object(plain), "plan");
+  g_autofree char *text = json_to_string(plain, FALSE);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "drawn", NULL);
+  g_autoptr(MsScenario) s = doc ? ms_scenario_from_doc(doc, NULL) : NULL;
+  g_autoptr(MsResult) r = s ? ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL) : NULL;
+  return r ? r->step_time_s : INFINITY;
+}
+
+/* The best of all combinations, planned one by one; a run of the same keys is no faster. NULL, or what is wrong.
+ * (transfer full) */
+static char *best_alone(JsonNode *request, const MsDrawnKey *key, int n_keys, double *best_s) {
+  guint n[2] = {json_array_get_length(key[0].values), n_keys > 1 ? json_array_get_length(key[1].values) : 1};
+  MsPlanOptions options = one_thread(1);
+  for (guint i = 0; i < n[0] * n[1]; i++) {
+    ms_request_put(request, key[0].section, key[0].key, json_array_get_element(key[0].values, i % n[0]));
+    if (n_keys > 1)
+      ms_request_put(request, key[1].section, key[1].key, json_array_get_element(key[1].values, i / n[0]));
+    g_auto(Answer) alone = ask(request, &options);
+    *best_s = MIN(*best_s, alone.best_s);
+    double run = run_s(request);
+    if (alone.best_s > run * (1 + 1e-9)) return g_strdup_printf("planned alone %a, run %a", alone.best_s, run);
+  }
+  return NULL;
+}
+
+static char *order_of_values(GRand *rand, JsonNode *request) {
+  MsDrawnKey key[2] = {ms_draw_key(rand), ms_draw_key(rand)};
+  int n_keys = same_key(&key[0], &key[1]) || g_rand_boolean(rand) ? 1 : 2;
+  ms_request_put_text(request, "plan", "max_memory_fraction", "1");
+  g_autofree char *hardware = g_strdup_printf("{\"base\": \"%s\", \"hbm_B\": 1e15}",
+                                              json_object_get_string_member(json_node_get_object(request), "hardware"));
+  ms_request_put_text(request, "", "hardware", hardware);
+  double best_s = INFINITY;
+  char *wrong = best_alone(request, key, n_keys, &best_s);
+  for (int reversed = 0; reversed < 2 && !wrong; reversed++) {
+    for (int k = 0; k < n_keys; k++) put_list(request, &key[k], reversed);
+    MsPlanOptions options = one_thread(1);
+    g_auto(Answer) list = ask(request, &options);
+    if (list.best_s != best_s && !(list.status == MS_ERROR_INPUT && isinf(best_s)))
+      wrong = g_strdup_printf("%s %s%s%s in %s: %a (status %d), alone %a", key[0].section, key[0].key,
+                              n_keys > 1 ? ", " : "", n_keys > 1 ? key[1].key : "",
+                              reversed ? "reversed order" : "order", list.best_s, list.status, best_s);
+  }
+  ms_drawn_key_clear(&key[0]), ms_drawn_key_clear(&key[1]);
+  return wrong;
+}
+
+/* --- ways to search -------------------------------------------------------------------------------------------- */
+static void open_sizes(GRand *rand, JsonNode *request) {
+  static const char *const tp[] = {"[1, 2]", "[1, 2, 4]", "1"}, *const pp[] = {"[1, 2]", "[1, 2, 4]", "[2, 4]"},
+                           *const ep[] = {"[1, 2, 4]", "[2, 8]", "8", "[1, 8]"}, *const mbs[] = {"1", "[1, 2]", "2"},
+                           *const schedule[] = {"\"auto\"", "[\"1f1b\", \"zb-h1\"]",
+                                                "[\"1f1b\", \"dualpipe\", \"dualpipev\"]",
+                                                "[\"zb-v\", \"v-half\", \"v-min\", \"1f1b\"]", "[\"zb-h2\", \"1f1b\"]"};
+#define ONE_OF(list) list[g_rand_int_range(rand, 0, G_N_ELEMENTS(list))]
+  gboolean moe =
+      json_object_get_int_member(json_object_get_object_member(json_node_get_object(request), "layout"), "ep") > 1;
+  ms_request_put_text(request, "layout", "tp", ONE_OF(tp)), ms_request_put_text(request, "layout", "pp", ONE_OF(pp));
+  if (moe) ms_request_put_text(request, "layout", "ep", ONE_OF(ep));
+  ms_request_put_text(request, "layout", "vpp", g_rand_boolean(rand) ? "1" : "[1, 2]");
+  ms_request_put_text(request, "layout", "cp", g_rand_int_range(rand, 0, 3) ? "1" : "[1, 2]");
+  if (g_rand_int_range(rand, 0, 3) == 0) ms_request_put_text(request, "layout", "schedule", ONE_OF(schedule));
+  ms_request_put_text(request, "training", "micro_batch_size", ONE_OF(mbs));
+  ms_request_put_text(request, "", "gpus", g_rand_boolean(rand) ? "8" : "16");
+  ms_request_put_text(request, "training", "global_batch_size", g_rand_boolean(rand) ? "32" : "64");
+#undef ONE_OF
+}
+
+static gboolean same_answer(const Answer *a, const Answer *b) {
+  if (a->status != b->status || a->list->len != b->list->len) return FALSE;
+  for (guint i = 0; i < a->list->len; i++)
+    if (strcmp(a->list->pdata[i], b->list->pdata[i]) != 0) return FALSE;
+  return TRUE;
+}
+
+static char *other_way(JsonNode *request, const Answer *mine, const char *name, const MsPlanOptions *options) {
+  g_auto(Answer) other = ask(request, options);
+  return same_answer(mine, &other)
+             ? NULL
+             : g_strdup_printf("%s: status %d and %d, %u and %u layouts, best %a and %a", name, mine->status,
+                               other.status, mine->list->len, other.list->len, mine->best_s, other.best_s);
+}
+
+static char *no_worse(JsonNode *request, const Answer *mine, const char *name) {
+  MsPlanOptions options = one_thread(1);
+  g_auto(Answer) more = ask(request, &options);
+  return more.best_s <= mine->best_s ? NULL
+                                     : g_strdup_printf("%s is worse: %a and %a", name, mine->best_s, more.best_s);
+}
+
+static double memory_of(GRand *rand) { return 1e9 * (double)g_rand_int_range(rand, 16, 96); }
+
+static void put_memory(JsonNode *request, const char *machine, double memory_B) {
+  g_autofree char *hardware = g_strdup_printf("{\"base\": \"%s\", \"hbm_B\": %.0f}", machine, memory_B);
+  ms_request_put_text(request, "", "hardware", hardware);
+}
+
+static char *ways_to_search(GRand *rand, JsonNode *request) {
+  MsDrawnKey key = ms_draw_key(rand);
+  g_autofree char *machine = g_strdup(json_object_get_string_member(json_node_get_object(request), "hardware"));
+  double memory_B = memory_of(rand);
+  put_memory(request, machine, memory_B);
+  open_sizes(rand, request);
+  put_list(request, &key, FALSE);
+  ms_drawn_key_clear(&key);
+  MsPlanOptions options = one_thread(1 + g_rand_int_range(rand, 0, 4));
+  g_auto(Answer) mine = ask(request, &options);
+  if (mine.status != 0 && mine.status != MS_ERROR_NOTHING) return NULL;
+  options.threads = 2;
+  char *wrong = other_way(request, &mine, "two threads", &options);
+  options.branch = TRUE;
+  if (!wrong) wrong = other_way(request, &mine, "branch", &options);
+  options.branch = options.prune = FALSE;
+  if (!wrong && mine.searched <= 400) wrong = other_way(request, &mine, "no-prune", &options);
+  if (wrong || mine.status != 0) return wrong;
+  put_memory(request, machine, 1.5 * memory_B);
+  wrong = no_worse(request, &mine, "more memory");
+  put_memory(request, machine, memory_B);
+  ms_request_put_text(request, "layout", "pp", "[1, 2, 4, 8]");
+  return wrong ? wrong : no_worse(request, &mine, "a larger space");
+}
+
+/* --- draws ----------------------------------------------------------------------------------------------------- */
+typedef char *(*Property)(GRand *rand, JsonNode *request); /* NULL, or what is wrong (transfer full) */
+
+static double number_of(const char *variable, double fallback) {
+  const char *given = g_getenv(variable);
+  return given && *given ? g_ascii_strtod(given, NULL) : fallback;
+}
+
+/* Draw i of a seed is the same alone. */
+static gboolean holds(Property property, const char *name, guint32 seed, guint32 i) {
+  const guint32 seeds[] = {seed, i};
+  g_autoptr(GRand) rand = g_rand_new_with_seed_array(seeds, G_N_ELEMENTS(seeds));
+  g_autoptr(JsonNode) request = ms_draw_request(rand);
+  g_autofree char *wrong = property(rand, request);
+  if (!wrong) return TRUE;
+  g_autofree char *kept = g_strdup_printf("%s/moesim-%s-%u-%u.json", g_get_tmp_dir(), name, seed, i),
+                  *text = json_to_string(request, TRUE);
+  g_file_set_contents(kept, text, -1, NULL);
+  print_message("%s, seed %u, draw %u: %s; %s\n", name, seed, i, wrong, kept);
+  return FALSE;
+}
+
+static void hold(Property property, const char *name, guint few) {
+  double soak_s = number_of("MOESIM_SOAK_S", 0);
+  guint32 seed = (guint32)number_of("MOESIM_SEED", 1), draws = 0, wrong = 0;
+  gint64 until_us = g_get_monotonic_time() + (gint64)(soak_s * 1e6);
+  for (; soak_s > 0 ? g_get_monotonic_time() < until_us : draws < few; draws++)
+    wrong += !holds(property, name, seed, draws);
+  if (soak_s > 0) print_message("%s: seed %u, %u draws, %u counterexamples\n", name, seed, draws, wrong);
+  assert_int_equal(wrong, 0);
+}
+
+static void values_in_any_order(void **state) {
+  (void)state;
+  hold(order_of_values, "order-of-values", (guint)ms_by_tier(60, 240));
+}
+
+static void every_way_finds_the_same(void **state) {
+  (void)state;
+  hold(ways_to_search, "ways-to-search", (guint)ms_by_tier(12, 60));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(values_in_any_order),
+      cmocka_unit_test(every_way_finds_the_same),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
