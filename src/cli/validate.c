@@ -89,8 +89,8 @@ static int cross_validate(const MsVerb *verb, const Options *o, const char *cons
 static const char *wrong(const Options *o, int paths) {
   if (paths < 1) return "give folders or files with a `measured` section";
   if (ms_cli_picture(o->plot)) return ms_cli_picture(o->plot);
-  if (o->cross && (o->by || o->fidelity || o->ladders || o->plot || o->csv || o->all))
-    return "--cross-validate goes with --exact, --leave, --write-fitted, --threads and --json only";
+  if (o->cross && (o->fidelity || o->ladders || o->plot || o->csv || o->all))
+    return "--cross-validate goes with --by, --exact, --leave, --write-fitted, --threads and --json only";
   if (!o->cross && (o->leave || o->fitted)) return "--leave and --write-fitted belong to --cross-validate";
   return NULL;
 }
@@ -99,7 +99,8 @@ int ms_cli_validate(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("validate");
   Options o = {0};
   const GOptionEntry entries[] = {
-      {"by", 'b', 0, G_OPTION_ARG_STRING, &o.by, "summarise by this (source is the folder)",
+      {"by", 'b', 0, G_OPTION_ARG_STRING, &o.by,
+       "summarise by this (source is the folder); cross-validate: what is left out, group: gpu",
        "gpu|model|source|confidence|stack"},
       {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity,
        "closed form, schedule of chunks, or every operator (default full)", "bound|fast|full"},

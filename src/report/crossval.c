@@ -28,9 +28,9 @@ static MsTable *error_table(const char *first) {
 
 static void three_rows(MsTable *table, const char *name, const MsCrossErrors *e) {
   if (e->shipped.n == 0) return;
-  error_row(table, name, "as shipped", &e->shipped);
+  error_row(table, name, "refitted, left out", &e->left_out);
   error_row(table, "", "refitted, in sample", &e->in_sample);
-  error_row(table, "", "refitted, left out", &e->left_out);
+  error_row(table, "", "as shipped", &e->shipped);
 }
 
 static void take(GString *out, MsTable *table) {
@@ -44,13 +44,13 @@ char *ms_report_crossval(const MsCrossval *c) {
   ms_report_extent(out, &c->extent);
   g_string_append_printf(
       out,
-      "%u runs (%u configurations) of %u files (fast), %u shared figures refitted without one of %u groups (%s) at a "
+      "%u runs (%u configurations) of %u files, %u shared figures refitted without one of %u groups (%s) at a "
       "time\n",
       c->runs, c->configurations, c->files, c->n_shared, c->groups, left[c->leave]);
   MsTable *table = error_table("runs");
   three_rows(table, "all", &c->all);
   three_rows(table, "exactly known", &c->exact);
-  for (guint i = 0; i < c->n_gpus; i++) three_rows(table, c->gpus[i].name, &c->gpus[i].errors);
+  for (guint i = 0; i < c->n_parts; i++) three_rows(table, c->parts[i].name, &c->parts[i].errors);
   take(out, table);
   table = ms_table_new();
   ms_table_column(table, "figure", FALSE);
@@ -84,15 +84,17 @@ static const MsFigure error_rows[] = {
 static const MsFigures error_figures = {.rows = error_rows};
 
 #define THREE(S, m)                                                \
-  MS_FIGURE_PART("shipped", S, m.shipped, &error_figures),         \
+  MS_FIGURE_PART("left_out", S, m.left_out, &error_figures),       \
       MS_FIGURE_PART("in_sample", S, m.in_sample, &error_figures), \
-      MS_FIGURE_PART("left_out", S, m.left_out, &error_figures)
+      MS_FIGURE_PART("shipped", S, m.shipped, &error_figures)
 #define S MsCrossval
 static const MsFigure crossval_rows[] = {
     MS_REPORT_EXTENT(S, extent),
     MS_FIGURE_GROUP("all", MS_FIGURES(THREE(S, all))),
     MS_FIGURE_GROUP("exact", MS_FIGURES(THREE(S, exact))),
-    MS_FIGURE_ARRAY("gpu", MAP, S, gpus, n_gpus, MS_FIGURES(THREE(MsCrossGpu, errors)), .name = ms_figure_first_string),
+    MS_FIGURE_ARRAY("by", MAP, S, parts, n_parts, MS_FIGURES(THREE(MsCrossPart, errors)),
+                    .name = ms_figure_first_string,
+                    .doc = "by the label that --by asks for, else by what is left out, the GPU where that is a group"),
     MS_FIGURE_ARRAY("factors", MAP, S, shared, n_shared,
                     MS_FIGURES(MS_FIGURE_AS("", F64, MsCrossShared, factor, "1", NULL)), .name = ms_figure_first_string,
                     .unit = "1", .doc = "of the shared figure in the fit on all runs"),

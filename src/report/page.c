@@ -81,8 +81,8 @@ static char *validation_json(const MsValidation *v, const char *where) {
     if (row->metric != MS_METRIC_STEP_TIME || !row->counted) continue;
     ms_json_out_object(out, NULL);
     ms_json_out_string(out, "name", row->name);
-    ms_json_out_string(out, "gpu", row->label[MS_BY_GPU]);
-    ms_json_out_string(out, "model", row->label[MS_BY_MODEL]);
+    ms_json_out_string(out, "gpu", row->label.of[MS_BY_GPU]);
+    ms_json_out_string(out, "model", row->label.of[MS_BY_MODEL]);
     ms_json_out_double(out, "measured_s", row->measured);
     ms_json_out_double(out, "predicted_s", row->predicted);
     ms_json_out_double(out, "band", row->band);

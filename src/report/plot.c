@@ -10,7 +10,7 @@
 static char *gpus_of(const MsValidation *v) {
   g_autoptr(GTree) seen = g_tree_new((GCompareFunc)(void (*)(void))strcmp);
   for (guint i = 0; i < v->n_rows; i++)
-    if (v->rows[i].metric == MS_METRIC_STEP_TIME) g_tree_insert(seen, v->rows[i].label[MS_BY_GPU], NULL);
+    if (v->rows[i].metric == MS_METRIC_STEP_TIME) g_tree_insert(seen, v->rows[i].label.of[MS_BY_GPU], NULL);
   GString *out = g_string_new(NULL);
   for (GTreeNode *node = g_tree_node_first(seen); node; node = g_tree_node_next(node))
     g_string_append_printf(out, "%s%s", out->len ? " " : "", (const char *)g_tree_node_key(node));

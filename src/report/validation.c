@@ -87,8 +87,8 @@ static void append_worst(GString *out, const MsValidation *v, MsMetric metric) {
     ms_table_cellf(table, "%.4g", row->measured);
     ms_table_cellf(table, "%.4g", row->predicted);
     ms_table_cell(table, signed_percent(row->error, percent));
-    ms_table_cell(table, row->label[MS_BY_GPU]);
-    ms_table_cell(table, row->label[MS_BY_MODEL]);
+    ms_table_cell(table, row->label.of[MS_BY_GPU]);
+    ms_table_cell(table, row->label.of[MS_BY_MODEL]);
   }
   append_table(out, table);
 }
@@ -160,11 +160,12 @@ static const MsFigure row_rows[] = {
     MS_FIGURE_AS("error_band", F64, S, band, "1", "of the predicted time", UNKNOWN, .when = is_time, .only = "times"),
     MS_FIGURE_AS("inside_band", BOOL, S, inside, "", "the measured time is within it", .when = is_time,
                  .only = "times"),
-    MS_FIGURE_AS("gpu", STRING, S, label[MS_BY_GPU], "", "the machine"),
-    MS_FIGURE_AS("model", STRING, S, label[MS_BY_MODEL], "", "what was trained"),
-    MS_FIGURE_AS("source", STRING, S, label[MS_BY_SOURCE], "", "folder of the file", UNKNOWN),
-    MS_FIGURE_AS("confidence", STRING, S, label[MS_BY_CONFIDENCE], "", "how well its configuration is known", UNKNOWN),
-    MS_FIGURE_AS("stack", STRING, S, label[MS_BY_STACK], "", "software"),
+    MS_FIGURE_AS("gpu", STRING, S, label.of[MS_BY_GPU], "", "the machine"),
+    MS_FIGURE_AS("model", STRING, S, label.of[MS_BY_MODEL], "", "what was trained"),
+    MS_FIGURE_AS("source", STRING, S, label.of[MS_BY_SOURCE], "", "folder of the file", UNKNOWN),
+    MS_FIGURE_AS("confidence", STRING, S, label.of[MS_BY_CONFIDENCE], "", "how well its configuration is known",
+                 UNKNOWN),
+    MS_FIGURE_AS("stack", STRING, S, label.of[MS_BY_STACK], "", "software"),
     MS_FIGURE(STRING, S, file, "", "of the scenario"),
     {0}};
 #undef S

@@ -28,7 +28,7 @@ typedef struct { /* one run */
   MsJob job;     /* first, as ms_jobs_run wants it */
   char *file;
   gboolean usable, exact;
-  char *gpu, *stack, *model, *source;
+  MsRunLabels label;
   char *configuration;
   const char *group; /* one of the above, or `both` */
   char *both;        /* model and GPU */
@@ -36,6 +36,7 @@ typedef struct { /* one run */
       factor; /* index of its GPU and of its stack among the parameters; factor 0: the default stack, no parameter */
   double measured, weight;
   double log_time[N_DERATE][N_LAUNCH];
+  double detail;               /* added to each */
   double effect[MS_N_LAWS][2]; /* of each free law at its lowest and highest factor, on log time */
   double error[3];             /* shipped, in sample, left out */
 } Run;
@@ -43,10 +44,7 @@ typedef struct { /* one run */
 static void run_clear(gpointer data) {
   Run *run = data;
   g_free(run->file);
-  g_free(run->gpu);
-  g_free(run->stack);
-  g_free(run->model);
-  g_free(run->source);
+  ms_run_labels_clear(&run->label);
   g_free(run->configuration);
   g_free(run->both);
 }
@@ -75,10 +73,20 @@ static gboolean free_laws(FreeLaws *f, GError **error) {
 /* --- predictions on the grid ----------------------------------------------------------------------------------- */
 static double node(double low, double high, int i, int n) { return low + (high - low) * i / (n - 1); }
 
-static gboolean fast_log_s(const MsScenario *s, double *log_s) {
-  g_autoptr(MsResult) r = ms_interrupted() ? NULL : ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+static gboolean log_s_at(const MsScenario *s, MsFidelity fidelity, double *log_s) {
+  g_autoptr(MsResult) r = ms_interrupted() ? NULL : ms_simulate(s, fidelity, NULL, NULL);
   if (!r || !(r->step_time_s > 0)) return FALSE;
   *log_s = log(r->step_time_s);
+  return TRUE;
+}
+
+static gboolean fast_log_s(const MsScenario *s, double *log_s) { return log_s_at(s, MS_FIDELITY_FAST, log_s); }
+
+/* What `full` adds to `fast` with the shipped figures; taken for the same with others. */
+static gboolean fill_detail(Run *run, const MsScenario *s) {
+  double fast, full;
+  if (!fast_log_s(s, &fast) || !log_s_at(s, MS_FIDELITY_FULL, &full)) return FALSE;
+  run->detail = full - fast;
   return TRUE;
 }
 
@@ -121,16 +129,6 @@ static char *configuration_of(const MsScenario *s) {
   return ms_json_out_take(out);
 }
 
-/* The folder; those of one source that hold its unsure runs belong to it. */
-static char *source_of(const char *file) {
-  g_autofree char *folder = g_path_get_dirname(file);
-  char *name = g_path_get_basename(folder);
-  if (strcmp(name, "loose") != 0 && strcmp(name, "memory") != 0) return name;
-  g_autofree char *above = g_path_get_dirname(folder);
-  g_free(name);
-  return g_path_get_basename(above);
-}
-
 static double confidence(const MsMeasured *measured) {
   if (g_strcmp0(measured->config_confidence, "exact") == 0) return 1;
   return g_strcmp0(measured->config_confidence, "inferred") == 0 ? 0.5 : 0.25;
@@ -152,13 +150,10 @@ static void simulate(gpointer item, gconstpointer data) {
   run->exact = g_strcmp0(s->measured.config_confidence, "exact") == 0;
   if (!from || !(run->measured > 0) || !(run->weight > 0) || (study->options->exact && !run->exact)) return;
   run->error[1] = run->error[2] = NAN;
-  run->gpu = g_strdup(s->hardware->name);
-  run->stack = g_strdup(s->stack.name);
-  run->model = g_strdup(s->model->name);
-  run->source = source_of(run->file);
-  run->both = g_strdup_printf("%s on %s", run->model, run->gpu);
+  ms_run_labels_init(&run->label, s, run->file);
+  run->both = g_strdup_printf("%s on %s", s->model->name, s->hardware->name);
   run->configuration = configuration_of(s);
-  run->usable = fill_effects(run, s, &study->laws) && fill_grid(run, s);
+  run->usable = fill_detail(run, s) && fill_effects(run, s, &study->laws) && fill_grid(run, s);
   run->job.done = run->usable || !ms_interrupted();
 }
 
@@ -216,7 +211,8 @@ static double effect(const Free *f, const double at[2], double x) {
 }
 
 static double predict(const Fit *fit, const Run *run) {
-  double sum = interpolate(run, fit->x[run->derate] + (run->factor ? fit->x[run->factor] : 0), fit->x[LAUNCH]);
+  double sum =
+      run->detail + interpolate(run, fit->x[run->derate] + (run->factor ? fit->x[run->factor] : 0), fit->x[LAUNCH]);
   for (guint i = 0; i < fit->laws->n; i++) {
     double x = fit->x[first_law(fit) + i];
     if (x != 0) sum += effect(&fit->laws->law[i], run->effect[i], x);
@@ -294,9 +290,11 @@ static void fit_all(Fit *fit) {
 }
 
 /* --- groups ---------------------------------------------------------------------------------------------------- */
+static const char *gpu_of(const Run *run) { return run->label.of[MS_BY_GPU]; }
+
 static gint by_gpu_then_model(gconstpointer a, gconstpointer b) {
   const Run *x = *(const Run *const *)a, *y = *(const Run *const *)b;
-  int gpu = strcmp(x->gpu, y->gpu), model = strcmp(x->model, y->model);
+  int gpu = strcmp(gpu_of(x), gpu_of(y)), model = strcmp(x->label.of[MS_BY_MODEL], y->label.of[MS_BY_MODEL]);
   return gpu ? gpu : model ? model : strcmp(x->file, y->file);
 }
 
@@ -320,7 +318,7 @@ static void set_errors(const Fit *fit, Run *const *runs, guint n, int which) {
 static guint number_gpus(Run *const *runs, guint n, guint *first) {
   guint gpus = 0;
   for (guint i = 0; i < n; i++) {
-    if (i == 0 || !g_str_equal(runs[i]->gpu, runs[i - 1]->gpu)) first[gpus++] = i;
+    if (i == 0 || !g_str_equal(gpu_of(runs[i]), gpu_of(runs[i - 1]))) first[gpus++] = i;
     runs[i]->derate = FIRST_GPU + gpus - 1;
   }
   first[gpus] = n;
@@ -330,22 +328,23 @@ static guint number_gpus(Run *const *runs, guint n, guint *first) {
 static guint number_stacks(Run *const *runs, guint n, guint from, GPtrArray *names) {
   for (guint i = 0; i < n; i++) {
     guint at;
-    if (g_str_equal(runs[i]->stack, "default")) continue;
-    if (!g_ptr_array_find_with_equal_func(names, runs[i]->stack, g_str_equal, &at)) {
+    char *stack = runs[i]->label.of[MS_BY_STACK];
+    if (g_str_equal(stack, "default")) continue;
+    if (!g_ptr_array_find_with_equal_func(names, stack, g_str_equal, &at)) {
       at = names->len;
-      g_ptr_array_add(names, runs[i]->stack);
+      g_ptr_array_add(names, stack);
     }
     runs[i]->factor = from + at;
   }
   return names->len;
 }
 
+/* What a run is labelled with where that is left out; a group has a name of its own. */
+static const MsValidateBy label_of_leave[] = {MS_BY_NOTHING, MS_BY_SOURCE, MS_BY_MODEL, MS_BY_GPU};
+
 static void set_groups(Run *const *runs, guint n, MsLeave leave) {
-  for (guint i = 0; i < n; i++) {
-    Run *run = runs[i];
-    const char *const by[] = {run->both, run->source, run->model, run->gpu};
-    run->group = by[leave];
-  }
+  for (guint i = 0; i < n; i++)
+    runs[i]->group = leave == MS_LEAVE_GROUP ? runs[i]->both : runs[i]->label.of[label_of_leave[leave]];
 }
 
 static guint count_groups(Run *const *runs, guint n) {
@@ -397,12 +396,32 @@ static void add_shared(MsCrossval *c, const Fit *fit, guint at, MsSharedKind kin
 static void report_fit(MsCrossval *c, const Fit *fit, const guint *first, const GPtrArray *stacks) {
   add_shared(c, fit, LAUNCH, MS_SHARED_HOST, NULL, NAN);
   for (guint g = 0; g < fit->n_gpus; g++)
-    add_shared(c, fit, FIRST_GPU + g, MS_SHARED_CLOCK, fit->runs[first[g]]->gpu, NAN);
+    add_shared(c, fit, FIRST_GPU + g, MS_SHARED_CLOCK, gpu_of(fit->runs[first[g]]), NAN);
   for (guint k = 0; k < stacks->len; k++)
     add_shared(c, fit, FIRST_GPU + fit->n_gpus + k, MS_SHARED_STACK, g_ptr_array_index(stacks, k), NAN);
   for (guint i = 0; i < fit->laws->n; i++) {
     const Free *f = &fit->laws->law[i];
     add_shared(c, fit, first_law(fit) + i, MS_SHARED_LAW, ms_laws_table.fields[f->law].key, f->value);
+  }
+}
+
+static gint compare_text(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Errors of the runs of each label, by name. */
+static void add_parts(MsCrossval *c, Run *const *runs, guint n, MsValidateBy by) {
+  g_autoptr(GPtrArray) names = g_ptr_array_new();
+  g_autofree Run **some = g_new(Run *, n + 1);
+  for (guint i = 0; i < n; i++)
+    if (!g_ptr_array_find_with_equal_func(names, runs[i]->label.of[by], g_str_equal, NULL))
+      g_ptr_array_add(names, runs[i]->label.of[by]);
+  g_ptr_array_sort(names, compare_text);
+  c->parts = g_new0(MsCrossPart, names->len + 1);
+  for (c->n_parts = 0; c->n_parts < names->len; c->n_parts++) {
+    const char *name = g_ptr_array_index(names, c->n_parts);
+    guint kept = 0;
+    for (guint i = 0; i < n; i++)
+      if (g_str_equal(runs[i]->label.of[by], name)) some[kept++] = runs[i];
+    c->parts[c->n_parts] = (MsCrossPart){g_strdup(name), summarise_three(some, kept, FALSE)};
   }
 }
 
@@ -432,11 +451,6 @@ static gboolean study(MsCrossval *c, const Study *how, Run *const *runs, guint n
   }
   c->all = summarise_three(runs, n, FALSE);
   c->exact = summarise_three(runs, n, TRUE);
-  c->n_gpus = fit.n_gpus;
-  c->gpus = g_new0(MsCrossGpu, c->n_gpus + 1);
-  for (guint g = 0; g < c->n_gpus; g++)
-    c->gpus[g] =
-        (MsCrossGpu){g_strdup(runs[first[g]]->gpu), summarise_three(runs + first[g], first[g + 1] - first[g], FALSE)};
   return TRUE;
 }
 
@@ -508,15 +522,17 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
     ms_crossval_free(c);
     return NULL;
   }
+  MsValidateBy natural = leave == MS_LEAVE_GROUP ? MS_BY_GPU : label_of_leave[leave];
+  add_parts(c, (Run *const *)usable->pdata, usable->len, options->by == MS_BY_NOTHING ? natural : options->by);
   c->elapsed_s = (double)(g_get_monotonic_time() - begin_us) * 1e-6;
   return c;
 }
 
 void ms_crossval_free(MsCrossval *c) {
   if (!c) return;
-  for (guint i = 0; i < c->n_gpus; i++) g_free(c->gpus[i].name);
+  for (guint i = 0; i < c->n_parts; i++) g_free(c->parts[i].name);
   for (guint i = 0; i < c->n_shared; i++) g_free(c->shared[i].name), g_free(c->shared[i].of);
-  g_free(c->gpus);
+  g_free(c->parts);
   g_free(c->shared);
   g_free(c);
 }

@@ -7,8 +7,9 @@
  * are then predicted (left out). A GPU of which nothing is left takes the mean of the others. The fit is coordinate
  * descent with golden section in log space on the mean |log error|, weighted by the runs' weights and by how exactly
  * their configuration is known; a law is held near its value by its spread, and stays within two of them and its range.
- * Predictions are interpolated between `fast` simulations at fixed multiples of the figures, effects of laws added in
- * log time. Nothing is random: the same files give the same figures. */
+ * Predictions are interpolated between `fast` simulations at fixed multiples of the figures, effects of laws and what
+ * `full` says beyond `fast` with the shipped figures added in log time. Nothing is random: the same files give the same
+ * figures. */
 #ifndef MS_STUDY_CROSSVAL_H
 #define MS_STUDY_CROSSVAL_H
 
@@ -22,9 +23,9 @@ typedef struct {
 } MsCrossErrors; /* unweighted */
 
 typedef struct {
-  char *name; /* GPU */
+  char *name; /* GPU, model, source, confidence or stack */
   MsCrossErrors errors;
-} MsCrossGpu;
+} MsCrossPart;
 
 typedef enum { MS_SHARED_HOST, MS_SHARED_CLOCK, MS_SHARED_STACK, MS_SHARED_LAW } MsSharedKind;
 typedef struct {
@@ -44,16 +45,16 @@ typedef struct {
   MsExtent extent;           /* files predicted, then groups left out, of all; what was not reached is NaN */
   guint files, runs, groups; /* groups: what was left out, one at a time */
   MsLeave leave;
-  guint configurations;   /* of the runs, that differ in more than name, software and what was measured */
-  guint n_gpus, n_shared; /* n_shared 0: stopped before all files were predicted, nothing was refitted */
-  MsCrossGpu *gpus;       /* by name */
+  guint configurations;    /* of the runs, that differ in more than name, software and what was measured */
+  guint n_parts, n_shared; /* n_shared 0: stopped before all files were predicted, nothing was refitted */
+  MsCrossPart *parts;      /* of options->by, else by what is left out, a GPU where that is a group; by name */
   MsCrossShared *shared;
   MsCrossErrors all, exact; /* every run; those of exactly known configuration */
   double elapsed_s;
 } MsCrossval;
 
-/* Runs with a measured step time and weight > 0. Options: threads, progress, exact (fit and figures on exactly known
- * configurations only). NULL and *error as ms_validate. (transfer full) */
+/* Runs with a measured step time and weight > 0. Options: threads, progress, by, exact (fit and figures on
+ * exactly known configurations only). NULL and *error as ms_validate. (transfer full) */
 MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *options, MsLeave leave, GError **error);
 void ms_crossval_free(MsCrossval *crossval);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCrossval, ms_crossval_free)

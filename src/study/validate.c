@@ -26,10 +26,35 @@ typedef struct { /* one file; a worker fills what stands under the line */
   MsValidateRow row[MS_N_METRICS];
 } Job;
 
+/* The folder that names the source: the parent, or the one above "loose" and "memory". */
+static char *source_of(const char *file) {
+  g_autofree char *parent = g_path_get_dirname(file);
+  char *name = g_path_get_basename(parent);
+  if (g_str_equal(name, "loose") || g_str_equal(name, "memory")) {
+    g_autofree char *above = g_path_get_dirname(parent);
+    g_free(name);
+    name = g_path_get_basename(above);
+  }
+  return name;
+}
+
+void ms_run_labels_init(MsRunLabels *labels, const MsScenario *s, const char *file) {
+  *labels = (MsRunLabels){0};
+  labels->of[MS_BY_GPU] = g_strdup(s->hardware->name);
+  labels->of[MS_BY_MODEL] = g_strdup(s->model->name);
+  labels->of[MS_BY_SOURCE] = source_of(file);
+  labels->of[MS_BY_CONFIDENCE] = g_strdup(s->measured.config_confidence ? s->measured.config_confidence : "unknown");
+  labels->of[MS_BY_STACK] = g_strdup(s->stack.name);
+}
+
+void ms_run_labels_clear(MsRunLabels *labels) {
+  for (int i = 0; i < MS_N_BYS; i++) g_free(labels->of[i]);
+}
+
 static void row_clear(MsValidateRow *row) {
   g_free(row->name);
   g_free(row->file);
-  for (int i = 0; i < MS_N_BYS; i++) g_free(row->label[i]);
+  ms_run_labels_clear(&row->label);
 }
 
 void ms_validate_options_init(MsValidateOptions *options) {
@@ -71,29 +96,13 @@ static gboolean has_measured(const MsJson *doc) {
   return measured && JSON_NODE_HOLDS_OBJECT(measured);
 }
 
-/* The folder that names the source: the parent, or the one above "loose" and "memory". */
-static char *source_of(const char *file) {
-  g_autofree char *parent = g_path_get_dirname(file);
-  char *name = g_path_get_basename(parent);
-  if (g_str_equal(name, "loose") || g_str_equal(name, "memory")) {
-    g_autofree char *above = g_path_get_dirname(parent);
-    g_free(name);
-    name = g_path_get_basename(above);
-  }
-  return name;
-}
-
 static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *from, double measured, double predicted,
                     const MsResult *r) {
   if (!(measured > 0) || !isfinite(predicted)) return;
   MsValidateRow *row = &job->row[job->n_rows++];
   row->name = g_strdup(s->name);
   row->file = g_strdup(job->file);
-  row->label[MS_BY_GPU] = g_strdup(s->hardware->name);
-  row->label[MS_BY_MODEL] = g_strdup(s->model->name);
-  row->label[MS_BY_SOURCE] = source_of(job->file);
-  row->label[MS_BY_CONFIDENCE] = g_strdup(s->measured.config_confidence ? s->measured.config_confidence : "unknown");
-  row->label[MS_BY_STACK] = g_strdup(s->stack.name);
+  ms_run_labels_init(&row->label, s, job->file);
   row->metric = metric;
   row->from = from;
   row->measured = measured;
@@ -102,7 +111,7 @@ static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *
   row->weight = isnan(s->measured.weight) ? 1 : s->measured.weight;
   row->rounding = s->measured.rounding;
   row->counted = (job->options->all || row->weight > 0) &&
-                 (!job->options->exact || g_str_equal(row->label[MS_BY_CONFIDENCE], "exact"));
+                 (!job->options->exact || g_str_equal(row->label.of[MS_BY_CONFIDENCE], "exact"));
   row->band = metric == MS_METRIC_STEP_TIME ? r->band : NAN;
   row->band_curves = metric == MS_METRIC_STEP_TIME ? r->band_curves : NAN;
   row->inside = fabs(measured / predicted - 1) <= row->band;
@@ -255,7 +264,7 @@ MsErrorSummary ms_error_summary(const double *errors, const double *weights, gui
 }
 
 static gboolean in_group(const MsValidateRow *row, MsMetric metric, MsValidateBy by, const char *group) {
-  return row->counted && row->metric == metric && (!group || g_str_equal(row->label[by], group));
+  return row->counted && row->metric == metric && (!group || g_str_equal(row->label.of[by], group));
 }
 
 /* Share inside the band, and the common term that would hold 90 %. */
@@ -289,13 +298,13 @@ static MsErrorSummary summarise(const MsValidation *v, MsMetric metric, MsValida
   return s;
 }
 
-static MsValidateGroup *make_groups(const MsValidation *v, MsValidateBy by, guint *n) {
+MsValidateGroup *ms_validation_groups(const MsValidation *v, MsValidateBy by, guint *n) {
   *n = 0;
   if (by == MS_BY_NOTHING) return NULL;
   g_autoptr(GPtrArray) names = g_ptr_array_new();
   for (guint i = 0; i < v->n_rows; i++)
-    if (v->rows[i].counted && !g_ptr_array_find_with_equal_func(names, v->rows[i].label[by], g_str_equal, NULL))
-      g_ptr_array_add(names, v->rows[i].label[by]);
+    if (v->rows[i].counted && !g_ptr_array_find_with_equal_func(names, v->rows[i].label.of[by], g_str_equal, NULL))
+      g_ptr_array_add(names, v->rows[i].label.of[by]);
   g_ptr_array_sort(names, compare_text);
   MsValidateGroup *groups = g_new0(MsValidateGroup, names->len + 1);
   *n = names->len;
@@ -306,7 +315,7 @@ static MsValidateGroup *make_groups(const MsValidation *v, MsValidateBy by, guin
   return groups;
 }
 
-static void groups_free(MsValidateGroup *groups, guint n) {
+void ms_validation_groups_free(MsValidateGroup *groups, guint n) {
   for (guint i = 0; i < n; i++) g_free(groups[i].name);
   g_free(groups);
 }
@@ -391,8 +400,8 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
   v->extent = extent;
   gather(v, (Job *)jobs->data, jobs->len);
   for (int m = 0; m < MS_N_METRICS; m++) v->metric[m] = summarise(v, m, MS_BY_NOTHING, NULL);
-  v->groups = make_groups(v, options->by, &v->n_groups);
-  v->confidence = make_groups(v, MS_BY_CONFIDENCE, &v->n_confidence);
+  v->groups = ms_validation_groups(v, options->by, &v->n_groups);
+  v->confidence = ms_validation_groups(v, MS_BY_CONFIDENCE, &v->n_confidence);
   v->elapsed_s = (double)(g_get_monotonic_time() - begin_us) * 1e-6;
   return v;
 }
@@ -405,8 +414,8 @@ void ms_validation_free(MsValidation *v) {
     g_free(v->refusals[i].example);
   }
   g_free(v->rows);
-  groups_free(v->groups, v->n_groups);
-  groups_free(v->confidence, v->n_confidence);
+  ms_validation_groups_free(v->groups, v->n_groups);
+  ms_validation_groups_free(v->confidence, v->n_confidence);
   g_free(v->refusals);
   g_free(v);
 }

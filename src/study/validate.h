@@ -27,9 +27,16 @@ typedef enum {
 } MsValidateBy;
 extern const char *const ms_by_words[]; /* none gpu model source confidence stack */
 
+/* What a run belongs to, for each MsValidateBy; that of MS_BY_NOTHING is NULL. */
+typedef struct {
+  char *of[MS_N_BYS];
+} MsRunLabels;
+void ms_run_labels_init(MsRunLabels *labels, const MsScenario *s, const char *file);
+void ms_run_labels_clear(MsRunLabels *labels);
+
 typedef struct {
   char *name, *file;
-  char *label[MS_N_BYS]; /* group of this row for each MsValidateBy */
+  MsRunLabels label;
   MsMetric metric;
   const char *from; /* key of `measured` that was compared */
   double measured, predicted, error;
@@ -90,6 +97,10 @@ void ms_validate_options_init(MsValidateOptions *options);
 MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *options, GError **error);
 void ms_validation_free(MsValidation *validation);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsValidation, ms_validation_free)
+
+/* Counted rows by their labels, by name; none where `by` is MS_BY_NOTHING. (transfer full) */
+MsValidateGroup *ms_validation_groups(const MsValidation *validation, MsValidateBy by, guint *n);
+void ms_validation_groups_free(MsValidateGroup *groups, guint n);
 
 /* The step time that the run showed: the first time that is given, or the one that a rate stands for; *from names the
  * key. NaN and *from unchanged when there is none. */
