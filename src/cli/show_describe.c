@@ -280,16 +280,16 @@ static void append_chunks(GString *out, const MsLayout *layout) {
 }
 
 /* Key -> where its value comes from. (transfer full) */
-static JsonObject *origins_of(const MsScenario *scenario, const char *section, const MsFieldTable *table) {
+static JsonObject *origins_of(const MsScenario *scenario, const MsFieldTable *table) {
   JsonObject *origins = json_object_new();
   for (const MsField *f = table->fields; f->key; f++)
-    json_object_set_string_member(origins, f->key, ms_scenario_states(scenario, section, f->key) ? "file" : "default");
+    json_object_set_string_member(origins, f->key, ms_scenario_states(scenario, table, f->key) ? "file" : "default");
   return origins;
 }
 
-static void append_keys(GString *out, const MsScenario *scenario, const char *section, const MsFieldTable *table,
-                        const void *object, gboolean all) {
-  g_autoptr(JsonObject) origins = origins_of(scenario, section, table);
+static void append_keys(GString *out, const MsScenario *scenario, const MsFieldTable *table, const void *object,
+                        gboolean all) {
+  g_autoptr(JsonObject) origins = origins_of(scenario, table);
   g_autofree char *rows = object_table(table, object, all, origins);
   g_string_append_printf(out, "\n%s", rows);
 }
@@ -321,8 +321,8 @@ int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
       ms_text_count(flop.total, buf));
   append_groups(out, layout);
   append_chunks(out, layout);
-  append_keys(out, scenario, "training", &ms_training_table, &scenario->training, TRUE);
-  append_keys(out, scenario, "options", &ms_options_table, &scenario->options, FALSE);
+  append_keys(out, scenario, &ms_training_table, &scenario->training, TRUE);
+  append_keys(out, scenario, &ms_options_table, &scenario->options, FALSE);
   g_string_append(out, "every other option has the default that `moesim schema options` prints\n");
   ms_cli_print(g_string_free(out, FALSE));
   return 0;

@@ -204,6 +204,10 @@ static void set_free(JsonNode *node, JsonNode **member) {
   *member = json_node_copy(node);
 }
 
+gboolean ms_field_is_auto(const MsField *field, JsonNode *node) {
+  return (field->flags & MS_AUTO) && is_type(node, G_TYPE_STRING) && strcmp(json_node_get_string(node), "auto") == 0;
+}
+
 static void set_default(const MsField *field, void *object);
 static void clear_field(const MsField *field, void *object);
 
@@ -211,7 +215,7 @@ static gboolean set_field(const MsField *field, const MsJson *doc, JsonNode *nod
                           void *object, GError **error) {
   if (field->type == MS_T_CUSTOM) return field->parse(doc, node, path, AT(void, object, field), error);
   if (field->offset == MS_NO_OFFSET) return TRUE;
-  if (is_null(node) && (field->flags & MS_NULLABLE)) {
+  if ((is_null(node) && (field->flags & MS_NULLABLE)) || ms_field_is_auto(field, node)) {
     clear_field(field, object);
     set_default(field, object);
     return TRUE;
@@ -447,6 +451,7 @@ static char *range_text(const MsField *field) {
 
 static const char *default_column(const MsField *field) {
   if (field->flags & MS_REQUIRED) return "required";
+  if (field->flags & MS_AUTO) return "auto";
   if (field->fallback) return field->fallback;
   if (field->type == MS_T_OBJECT && !(field->flags & MS_NULLABLE) && field->offset != MS_NO_OFFSET) return "{}";
   return field->flags & MS_NULLABLE ? "null" : "-";

@@ -25,6 +25,7 @@ enum {
   MS_NULLABLE = 2, /* JSON null accepted; it means the default of the row or, without one: NaN for F64, NULL for STRING,
                       MS_NULL_INT for INT, -1 for BOOL and ENUM, the defaults of the sub-table for OBJECT */
   MS_OPEN = 4,     /* a plan request may leave it open: list, "auto" or {"from","to"} */
+  MS_AUTO = 8,     /* what it is by default follows from other keys, as `doc` says; "auto" is that default */
 };
 #define MS_NULL_INT  G_MININT
 #define MS_NO_OFFSET ((size_t)-1)
@@ -65,6 +66,8 @@ gboolean ms_fields_check_keys(const MsFieldTable *table, const MsJson *doc, Json
 /* Sets one key from a JSON value; path as in "layout.tp" only for messages. */
 gboolean ms_field_set(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *object,
                       GError **error);
+/* The value "auto" of a key that has it: its default. */
+gboolean ms_field_is_auto(const MsField *field, JsonNode *node);
 const MsField *ms_field_find(const MsFieldTable *table, const char *key); /* NULL when unknown */
 /* Writes every member that differs from its default (all of them when `all`) into the current JSON object. */
 void ms_fields_write(const MsFieldTable *table, const void *object, gboolean all, MsJsonOut *out);

@@ -108,6 +108,9 @@ static JsonNode *check_value(Reader *r, const MsField *field, JsonNode *node, co
 }
 
 static gboolean add_value(Reader *r, MsOpenKey *key, JsonNode *node, const char *path) {
+  if (ms_field_is_auto(key->field, node) || ((key->field->flags & MS_AUTO) && JSON_NODE_HOLDS_NULL(node)))
+    return ms_json_error(r->doc, path, r->error,
+                         "must be a value to try; null and \"auto\" stand alone, not in a list");
   JsonNode *kept = check_value(r, key->field, node, path);
   if (!kept) return FALSE;
   key->values[key->n++] = kept;

@@ -41,8 +41,9 @@ static const MsField layout_fields[] = {
     MS_INT(S, vpp, 1, 1024, "1", MS_OPEN, "model chunks per pipeline stage"),
     MS_INT(S, ep, 1, 16384, "1", MS_OPEN, "expert-parallel size"),
     MS_INT(S, etp, 1, 64, "1", MS_OPEN, "tensor-parallel size of experts"),
-    MS_INT(S, dp, 1, 1 << 20, NULL, MS_NULLABLE | MS_OPEN, "data-parallel size; follows from gpus"),
-    MS_INT(S, edp, 1, 1 << 20, NULL, MS_NULLABLE | MS_OPEN, "expert data-parallel size; follows from gpus"),
+    MS_INT(S, dp, 1, 1 << 20, NULL, MS_NULLABLE | MS_OPEN | MS_AUTO, "data-parallel size; auto: gpus / (tp cp pp)"),
+    MS_INT(S, edp, 1, 1 << 20, NULL, MS_NULLABLE | MS_OPEN | MS_AUTO,
+           "expert data-parallel size; auto: gpus / (etp ep pp)"),
     MS_INT(S, microbatch_group_size_per_virtual_pipeline_stage, 0, 65536, "0", MS_NULLABLE | MS_OPEN,
            "microbatches per virtual stage in a row; 0 = pp"),
     MS_ENUM(S, schedule, ms_schedule_words, "\"1f1b\"", MS_OPEN, "pipeline schedule"),
@@ -74,11 +75,11 @@ const MsFieldTable ms_recompute_table = {"scenario.options.recompute", "activati
 #define SWITCH(k, fb, d) MS_BOOL(S, k, fb, MS_OPEN, d)
 #define DTYPE(k, d)      MS_ENUM(S, k, ms_dtype_words, "\"fp32\"", MS_OPEN, d)
 static const MsField options_fields[] = {
-    MS_BOOL(S, sequence_parallel, NULL, MS_NULLABLE | MS_OPEN, "sequence parallelism; null = when tp > 1"),
-    MS_ENUM(S, dispatcher, ms_dispatcher_words, NULL, MS_NULLABLE | MS_OPEN,
-            "token dispatcher; null = hybridep where the machine has it and its scale-up link joins several nodes, "
+    MS_BOOL(S, sequence_parallel, NULL, MS_NULLABLE | MS_OPEN | MS_AUTO, "sequence parallelism; auto: when tp > 1"),
+    MS_ENUM(S, dispatcher, ms_dispatcher_words, NULL, MS_NULLABLE | MS_OPEN | MS_AUTO,
+            "token dispatcher; auto: hybridep where the machine has it and its scale-up link joins several nodes, "
             "deepep where the machine has it and ETP x EP is a number of ranks that it knows, beyond one scale-up "
-            "domain; else, and in a plan request, alltoall"),
+            "domain; else alltoall, which it is too in a plan request that leaves the key out"),
     SWITCH(ep_overlap, "false", "expert communication beside another microbatch's compute"),
     SWITCH(delay_wgrad, "false", "weight gradients delayed behind expert communication"),
     SWITCH(overlap_grad_reduce, "true", "gradient reduction beside the backward pass"),
@@ -97,8 +98,8 @@ static const MsField options_fields[] = {
     DTYPE(main_params_dtype, "master weights"),
     SWITCH(fp8_param_gather, "false", "parameters kept and gathered in FP8"),
     SWITCH(cross_entropy_fusion, "true", "fused cross entropy"),
-    MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", MS_OPEN,
-            "attention kernels; unfused stores the scores; left out: those of the software stack"),
+    MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", MS_OPEN | MS_AUTO,
+            "attention kernels; unfused stores the scores; auto: those of the software stack, mostly fused"),
     MS_ENUM(S, transformer_impl, ms_impl_words, "\"transformer_engine\"", MS_OPEN, "implementation of layers"),
     MS_ENUM(S, cross_entropy_fusion_impl, ms_ce_impl_words, "\"native\"", MS_OPEN, "with cross_entropy_fusion"),
     MS_ENUM(S, mhc_backend, ms_mhc_backend_words, "\"triton\"", MS_OPEN,
@@ -142,9 +143,10 @@ static const MsField options_fields[] = {
         S, wgrad_deferral_limit, 0, 1 << 20, "0", MS_OPEN,
         "passes through the head that wait so, one per microbatch and MTP block; the others are not deferred; 0 = all"),
     MS_BOOL(
-        S, optimizer_post_validation, NULL, MS_NULLABLE,
-        "stages do not meet at the gradient norm, the step is checked afterwards; null = with zero-bubble schedules"),
-    SWITCH(overlap_p2p_comm, "true", "pipeline communication beside compute; left out: as the software stack does"),
+        S, optimizer_post_validation, NULL, MS_NULLABLE | MS_AUTO,
+        "stages do not meet at the gradient norm, the step is checked afterwards; auto: with zero-bubble schedules"),
+    MS_BOOL(S, overlap_p2p_comm, "true", MS_OPEN | MS_AUTO,
+            "pipeline communication beside compute; auto: as the software stack does it, mostly true"),
     SWITCH(gradient_accumulation_fusion, "true", "weight gradients accumulated by the GEMM"),
     MS_INT(S, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),
     MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN,
@@ -271,14 +273,12 @@ const MsFieldTable ms_scenario_table = {"scenario", "one training run, scenarios
 /* --- loading
  * ---------------------------------------------------------------------------------------------------------
  */
-static JsonNode *stated(const MsScenario *scenario, const char *section, const char *key) {
-  JsonNode *node = scenario->stated ? json_object_get_member(scenario->stated, section) : NULL;
-  return node && JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_member(json_node_get_object(node), key) : NULL;
-}
-
-gboolean ms_scenario_states(const MsScenario *scenario, const char *section, const char *key) {
-  JsonNode *node = stated(scenario, section, key);
-  return node && !JSON_NODE_HOLDS_NULL(node);
+gboolean ms_scenario_states(const MsScenario *scenario, const MsFieldTable *table, const char *key) {
+  const char *section = strchr(table->name, '.') + 1; /* of "scenario.options" */
+  JsonNode *object = scenario->stated ? json_object_get_member(scenario->stated, section) : NULL;
+  if (!object || !JSON_NODE_HOLDS_OBJECT(object)) return FALSE;
+  JsonNode *node = json_object_get_member(json_node_get_object(object), key);
+  return node && !JSON_NODE_HOLDS_NULL(node) && !ms_field_is_auto(ms_field_find(table, key), node);
 }
 
 static void add_default(const char *key, JsonNode *node, GString *out) {
@@ -290,12 +290,12 @@ static void add_default(const char *key, JsonNode *node, GString *out) {
 }
 
 /* The values of keys that the file leaves out: all of them, or those that are not the fixed default of their row. */
-static void add_defaults(const MsScenario *s, const char *section, const MsFieldTable *table, const void *object,
-                         gboolean all, GString *out) {
+static void add_defaults(const MsScenario *s, const MsFieldTable *table, const void *object, gboolean all,
+                         GString *out) {
   for (const MsField *field = table->fields; field->key; field++) {
     const MsField one[] = {*field, {0}};
     const MsFieldTable alone = {"", "", one};
-    if (ms_scenario_states(s, section, field->key)) continue;
+    if (ms_scenario_states(s, table, field->key)) continue;
     MsJsonOut *written = ms_json_out_new(0);
     ms_json_out_object(written, NULL);
     ms_fields_write(&alone, object, all, written);
@@ -309,17 +309,17 @@ static void add_defaults(const MsScenario *s, const char *section, const MsField
 char *ms_scenario_defaults(const MsScenario *scenario) {
   GString *out = g_string_new(NULL);
   if (scenario->stated) {
-    add_defaults(scenario, "training", &ms_training_table, &scenario->training, TRUE, out);
-    add_defaults(scenario, "options", &ms_options_table, &scenario->options, FALSE, out);
+    add_defaults(scenario, &ms_training_table, &scenario->training, TRUE, out);
+    add_defaults(scenario, &ms_options_table, &scenario->options, FALSE, out);
   }
   return g_string_free(out, FALSE);
 }
 
 /* Options that the file leaves out and the software stack has its own way with. */
 static void take_from_stack(MsScenario *scenario) {
-  if (!stated(scenario, "options", "attention_backend"))
+  if (!ms_scenario_states(scenario, &ms_options_table, "attention_backend"))
     scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
-  if (!stated(scenario, "options", "overlap_p2p_comm"))
+  if (!ms_scenario_states(scenario, &ms_options_table, "overlap_p2p_comm"))
     scenario->options.overlap_p2p_comm = scenario->stack.overlap_p2p_comm;
 }
 

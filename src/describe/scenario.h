@@ -132,8 +132,8 @@ MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error);
 /* Deep copy; with share = TRUE model and hardware are not copied but borrowed from `from`, which must outlive it. */
 MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share);
 void ms_scenario_free(MsScenario *scenario);
-/* Whether the file it was loaded from gives that key a value; `section` "training", "layout" or "options". */
-gboolean ms_scenario_states(const MsScenario *scenario, const char *section, const char *key);
+/* Whether the file it was loaded from gives that key a value; `table` of training, layout or options. */
+gboolean ms_scenario_states(const MsScenario *scenario, const MsFieldTable *table, const char *key);
 /* "precision bf16, dispatcher deepep": what the file leaves out of `training`, and the options left out whose value
  * follows from something else than their row's default. Empty for what was not loaded. (transfer full) */
 char *ms_scenario_defaults(const MsScenario *scenario);

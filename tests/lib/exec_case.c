@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/close.h"
+#include "lib/world.h"
 
 const char *const ms_test_exec_models[] = {"dense", "gpt", "window", "moe", "mla", "mla-input", "latent", NULL};
 
@@ -36,19 +37,15 @@ static const struct {
 };
 
 static const char *const text =
-    "{\"schema\": 1, \"name\": \"exec\", \"model\": {%s}, \"hardware\": \"h100-sxm\", \"gpus\": 1, \"training\": "
-    "{\"seq_length\": 32, \"micro_batch_size\": 1, \"global_batch_size\": 8}, \"layout\": {}, \"options\": "
+    "{\"name\": \"exec\", \"model\": {%s}, \"hardware\": \"h100-sxm\", \"gpus\": 1, \"training\": "
+    "{\"seq_length\": 32, \"micro_batch_size\": 1, \"global_batch_size\": 8}, \"options\": "
     "{\"sequence_parallel\": true, \"overlap_grad_reduce\": false, \"overlap_param_gather\": false}}";
 
 MsScenario *ms_test_exec_scenario(const char *model) {
-  GError *error = NULL;
   for (guint i = 0; i < G_N_ELEMENTS(models); i++) {
     if (strcmp(models[i].name, model) != 0) continue;
     g_autofree char *json = g_strdup_printf(text, models[i].json);
-    g_autoptr(MsJson) doc = ms_json_parse(json, -1, model, &error);
-    MsScenario *s = doc ? ms_scenario_from_doc(doc, &error) : NULL;
-    if (!s) fail_msg("%s", error->message);
-    return s;
+    return ms_test_scenario_of(json);
   }
   fail_msg("no model \"%s\"", model);
   return NULL;

@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "lib/close.h"
+#include "lib/world.h"
 #include "plan/plan_priv.h"
 
 #include <string.h>
@@ -127,16 +128,12 @@ const MsSmallRequest ms_small_requests[] = {
 const guint ms_n_small_requests = G_N_ELEMENTS(ms_small_requests);
 
 MsRequest *ms_small_request_gpus(const MsSmallRequest *r, const char *gpus) {
-  g_autofree char *text = g_strdup_printf(
-      "{\"schema\": 1, \"name\": \"%s\", \"model\": %s, \"hardware\": \"%s\", \"gpus\": %s, \"training\": "
-      "{\"seq_length\": %d, \"global_batch_size\": %d, "
-      "%s}, \"layout\": {%s}, \"options\": {%s\"cross_entropy_fusion\": true}}",
-      r->name, r->model, r->hardware, gpus, r->seq, r->batch, r->training, r->layout, r->options);
-  GError *error = NULL;
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "request", &error);
-  MsRequest *request = doc ? ms_request_from_doc(doc, &error) : NULL;
-  if (!request) fail_msg("%s: %s", r->name, error->message);
-  return request;
+  g_autofree char *text =
+      g_strdup_printf("{\"name\": \"%s\", \"model\": %s, \"hardware\": \"%s\", \"gpus\": %s, "
+                      "\"training\": {\"seq_length\": %d, \"global_batch_size\": %d, %s}, "
+                      "\"layout\": {%s}, \"options\": {%s\"cross_entropy_fusion\": true}}",
+                      r->name, r->model, r->hardware, gpus, r->seq, r->batch, r->training, r->layout, r->options);
+  return ms_test_request_of(text);
 }
 
 MsRequest *ms_small_request(const MsSmallRequest *r) {
@@ -212,12 +209,8 @@ void ms_assert_list(const MsRequest *request, const MsPlan *p) {
     assert_int_equal(e->scenario->gpus, request->base->gpus);
     /* what is printed is what was simulated: the scenario, written and read again, gives the same time */
     g_autofree char *text = ms_scenario_text(e->scenario);
-    g_autoptr(GError) error = NULL;
-    g_autoptr(MsJson) doc = ms_json_parse(text, -1, "best", &error);
-    g_autoptr(MsScenario) again = doc ? ms_scenario_from_doc(doc, &error) : NULL;
-    if (!again) fail_msg("%s: %s", request->base->name, error->message);
-    g_autoptr(MsResult) result = ms_simulate(again, MS_FIDELITY_FULL, NULL, &error);
-    assert_non_null(result);
+    g_autoptr(MsScenario) again = ms_test_scenario_of(text);
+    g_autoptr(MsResult) result = ms_test_simulate(again, MS_FIDELITY_FULL);
     assert_close(result->step_time_s, e->result->step_time_s, 0);
   }
 }

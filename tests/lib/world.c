@@ -4,16 +4,59 @@
 
 #include <string.h>
 
+MsScenario *ms_test_scenario_of(const char *json) {
+  GError *error = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, "test.json", &error);
+  MsScenario *scenario = doc ? ms_scenario_from_doc(doc, &error) : NULL;
+  if (!scenario) fail_msg("%s\nin %s", error->message, json);
+  return scenario;
+}
+
+MsScenario *ms_test_scenario_file(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *name = g_strdup_vprintf(format, args), *file = g_canonicalize_filename(name, MS_SOURCE_DIR);
+  va_end(args);
+  GError *error = NULL;
+  MsScenario *scenario = ms_scenario_load(file, &error);
+  if (!scenario) fail_msg("%s", error->message);
+  return scenario;
+}
+
+MsRequest *ms_test_request_of(const char *json) {
+  GError *error = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, "request", &error);
+  MsRequest *request = doc ? ms_request_from_doc(doc, &error) : NULL;
+  if (!request) fail_msg("%s\nin %s", error->message, json);
+  return request;
+}
+
+char *ms_test_request_text(const char *model, const char *hardware, const char *gpus, const char *training,
+                           const char *layout, const char *options) {
+  return g_strdup_printf("{\"name\": \"small\", \"model\": %s, \"hardware\": %s, \"gpus\": %s, \"training\": "
+                         "{\"seq_length\": 4096, %s}, \"layout\": {%s}, \"options\": {%s}}",
+                         model, hardware, gpus, training, layout, options);
+}
+
+const char ms_test_small_request[] = "{\"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, "
+                                     "\"hardware\": \"h100-sxm\", \"gpus\": 8, "
+                                     "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, "
+                                     "\"layout\": {\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1}}";
+
+MsResult *ms_test_simulate(const MsScenario *scenario, MsFidelity fidelity) {
+  GError *error = NULL;
+  MsResult *result = ms_simulate(scenario, fidelity, NULL, &error);
+  if (!result) fail_msg("%s at %s: %s", scenario->name, ms_fidelity_words[fidelity], error->message);
+  return result;
+}
+
 MsScenario *ms_test_run(const char *model, int mtp, const char *hardware, int gpus) {
   g_autofree char *text =
-      g_strdup_printf("{\"schema\": 1, \"name\": \"test\", \"model\": \"%s\", \"hardware\": \"%s\", \"gpus\": %d, "
-                      "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": %d}, "
-                      "\"layout\": {}, \"options\": {\"overlap_grad_reduce\": false, \"overlap_param_gather\": false}}",
+      g_strdup_printf("{\"name\": \"test\", \"model\": \"%s\", \"hardware\": \"%s\", \"gpus\": %d, "
+                      "\"training\": {\"seq_length\": 4096, \"global_batch_size\": %d}, \"options\": "
+                      "{\"overlap_grad_reduce\": false, \"overlap_param_gather\": false}}",
                       model, hardware, gpus, gpus);
-  GError *error = NULL;
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "test", &error);
-  MsScenario *scenario = doc ? ms_scenario_from_doc(doc, &error) : NULL;
-  if (!scenario) fail_msg("%s on %s: %s", model, hardware, error->message);
+  MsScenario *scenario = ms_test_scenario_of(text);
   if (mtp >= 0) scenario->model->mtp_num_layers = mtp;
   return scenario;
 }

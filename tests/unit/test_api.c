@@ -166,18 +166,12 @@ static void errors_are_one_line_of_text(void **state) {
   moesim_scenario_free(scenario);
 }
 
-static const char request[] = "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", "
-                              "\"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, "
-                              "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32, \"micro_batch_size\": "
-                              "1, \"precision\": \"bf16\"}, "
-                              "\"layout\": {\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1}, \"options\": {}}";
-
 static void a_plan_gives_the_layouts_in_order_and_as_scenarios(void **state) {
   (void)state;
   char *error = NULL;
   g_autofree char *file = NULL;
   g_close(g_file_open_tmp("moesim-api-XXXXXX", &file, NULL), NULL);
-  assert_true(g_file_set_contents(file, request, -1, NULL));
+  assert_true(g_file_set_contents(file, ms_test_small_request, -1, NULL));
   moesim_plan *plan = moesim_plan_load(file, 3, 1, &error);
   if (!plan) fail_msg("%s", error);
   g_remove(file);

@@ -1,5 +1,6 @@
 /* plan --around: the request around a run tries what the run has, so that no winner is slower than it. */
 #include "lib/close.h"
+#include "lib/world.h"
 
 #include "plan/plan.h"
 
@@ -15,21 +16,9 @@ static const char run_text[] =
     "{\"sequence_parallel\": false, \"recompute\": {\"granularity\": \"selective\", \"modules\": [\"layernorm\"]}}, "
     "\"measured\": {\"step_time_s\": 1.5, \"source\": \"nowhere\"}}";
 
-static MsScenario *run_of(const char *text) {
-  GError *error = NULL;
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "run.json", &error);
-  MsScenario *run = doc ? ms_scenario_from_doc(doc, &error) : NULL;
-  if (!run) fail_msg("%s", error->message);
-  return run;
-}
-
 static MsRequest *request_around(const MsScenario *run, double needed) {
-  GError *error = NULL;
   g_autofree char *text = ms_request_around(run, needed);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "around", &error);
-  MsRequest *request = doc ? ms_request_from_doc(doc, &error) : NULL;
-  if (!request) fail_msg("%s\n%s", error->message, text);
-  return request;
+  return ms_test_request_of(text);
 }
 
 static const MsOpenKey *open_key(const MsRequest *request, const char *path) {
@@ -48,7 +37,7 @@ static gboolean offers_int(const MsRequest *request, const char *path, int value
 
 static void what_the_run_has_is_tried(void **state) {
   (void)state;
-  g_autoptr(MsScenario) run = run_of(run_text);
+  g_autoptr(MsScenario) run = ms_test_scenario_of(run_text);
   g_autoptr(MsRequest) request = request_around(run, 0);
   assert_true(offers_int(request, "training.micro_batch_size", 3) &&
               offers_int(request, "training.micro_batch_size", 4));
@@ -72,9 +61,8 @@ static void what_the_run_has_is_tried(void **state) {
 static void the_run_is_one_of_the_layouts(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(MsScenario) run = run_of(run_text);
-  g_autoptr(MsResult) alone = ms_simulate(run, MS_FIDELITY_FULL, NULL, &error);
-  assert_non_null(alone);
+  g_autoptr(MsScenario) run = ms_test_scenario_of(run_text);
+  g_autoptr(MsResult) alone = ms_test_simulate(run, MS_FIDELITY_FULL);
   g_autoptr(MsRequest) request = request_around(run, 0);
   MsPlanOptions options;
   ms_plan_options_init(&options);
@@ -114,7 +102,7 @@ static void the_run_is_one_of_the_layouts(void **state) {
 
 static void a_run_that_trains_fits(void **state) {
   (void)state;
-  g_autoptr(MsScenario) run = run_of(run_text);
+  g_autoptr(MsScenario) run = ms_test_scenario_of(run_text);
   g_autoptr(MsRequest) usual = request_around(run, 0.5), more = request_around(run, 0.97),
                        all = request_around(run, 1.2);
   assert_true(usual->max_memory_fraction == 0.94);

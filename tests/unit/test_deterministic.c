@@ -84,22 +84,15 @@ static void plain_permutation_sums_in_order(void **state) {
   assert_string_equal(p->forward.op[sum->wait[0]].name, "unpermute");
 }
 
-static MsResult *simulate(const MsScenario *s) {
-  GError *error = NULL;
-  MsResult *r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
-  return r;
-}
-
 static void what_it_costs(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 16);
   s->options.cross_entropy_fusion = FALSE;
   s->layout.tp = 2, s->options.sequence_parallel = FALSE; /* all-reduces */
   s->training.global_batch_size = 32;
-  g_autoptr(MsResult) off = simulate(s);
+  g_autoptr(MsResult) off = ms_test_simulate(s, MS_FIDELITY_FULL);
   s->options.deterministic_mode = TRUE;
-  g_autoptr(MsResult) on = simulate(s);
+  g_autoptr(MsResult) on = ms_test_simulate(s, MS_FIDELITY_FULL);
   double slower = on->time.family_s[MS_FAMILY_ATTENTION] / off->time.family_s[MS_FAMILY_ATTENTION];
   assert_true(slower > 1.15 && slower < 1.3); /* forward is as fast as it was */
   assert_true(on->time.family_s[MS_FAMILY_MEMORY] > off->time.family_s[MS_FAMILY_MEMORY]);

@@ -5,13 +5,6 @@
 #include "lib/world.h"
 #include "sim/simulate.h"
 
-static MsResult *simulate(const MsScenario *s, MsFidelity fidelity) {
-  GError *error = NULL;
-  MsResult *r = ms_simulate(s, fidelity, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
-  return r;
-}
-
 /* --- defer_embedding_wgrad_compute --- */
 
 enum { MICROBATCHES = 16, STAGES = 4 };
@@ -47,12 +40,12 @@ static void deferred_gradients_wait(void **state) {
 static void deferred_gradients_hide_in_the_flush(void **state) {
   (void)state;
   g_autoptr(MsScenario) off = pipeline(FALSE, 0);
-  g_autoptr(MsResult) plain = simulate(off, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) plain = ms_test_simulate(off, MS_FIDELITY_FULL);
   double last_s = plain->step_time_s;
   for (int limit = 1; limit <= 2; limit++) {
     g_autoptr(MsScenario) on = pipeline(TRUE, limit);
-    g_autoptr(MsResult) full = simulate(on, MS_FIDELITY_FULL), fast = simulate(on, MS_FIDELITY_FAST),
-                        bound = simulate(on, MS_FIDELITY_BOUND);
+    g_autoptr(MsResult) full = ms_test_simulate(on, MS_FIDELITY_FULL), fast = ms_test_simulate(on, MS_FIDELITY_FAST),
+                        bound = ms_test_simulate(on, MS_FIDELITY_BOUND);
     assert_close(full->time.compute_s, plain->time.compute_s, 1e-4); /* what shares SMs with it differs */
     assert_close(fast->time.compute_s, plain->time.compute_s, 1e-3);
     assert_close(fast->step_time_s, full->step_time_s, 0.02);
@@ -62,9 +55,9 @@ static void deferred_gradients_hide_in_the_flush(void **state) {
     for (int i = 0; i < STAGES - 1; i++) assert_true(full->memory->stage[i].peak_B == plain->memory->stage[i].peak_B);
   }
   g_autoptr(MsScenario) alone = ms_test_run("llama3-8b", 0, "h100-sxm", 8); /* without a pipeline nothing is deferred */
-  g_autoptr(MsResult) one = simulate(alone, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) one = ms_test_simulate(alone, MS_FIDELITY_FULL);
   alone->options.defer_embedding_wgrad_compute = TRUE;
-  g_autoptr(MsResult) same = simulate(alone, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) same = ms_test_simulate(alone, MS_FIDELITY_FULL);
   assert_true(one->step_time_s == same->step_time_s && one->memory->stage[0].peak_B == same->memory->stage[0].peak_B);
 }
 
@@ -131,7 +124,7 @@ static double peak_with(guint32 scope, gboolean ep_overlap) {
   s->layout.pp = 4, s->layout.vpp = 4, s->layout.ep = 64, s->layout.pipeline_layout = g_strdup("Et*4|(tttt|)*14tL");
   s->training.global_batch_size = 64 * 16;
   s->options.dispatcher = MS_DISPATCH_HYBRIDEP, s->options.cuda_graph_scope = scope, s->options.ep_overlap = ep_overlap;
-  g_autoptr(MsResult) r = simulate(s, MS_FIDELITY_FAST);
+  g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
   return r->memory->stage[2].activations_B;
 }
 
@@ -156,7 +149,7 @@ static void graphs_of_deepseek_v3(void **state) {
     s->training.global_batch_size = 32 * 64;
     s->options.dispatcher = MS_DISPATCH_HYBRIDEP;
     if (on) s->options.cuda_graph_scope = MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS;
-    g_autoptr(MsResult) r = simulate(s, MS_FIDELITY_FAST);
+    g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
     peak_B[on] = r->memory->stage[r->memory->peak_stage].peak_B;
   }
   if (fabs((peak_B[1] - peak_B[0]) / 7e9 - 1) > 1.0 / 3)
@@ -207,7 +200,7 @@ static MsScenario *offloading(int gpus_per_link) {
 static void ranks_share_the_link_to_the_host(void **state) {
   (void)state;
   g_autoptr(MsScenario) one = offloading(1), two = offloading(2);
-  g_autoptr(MsResult) alone = simulate(one, MS_FIDELITY_FULL), shared = simulate(two, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) alone = ms_test_simulate(one, MS_FIDELITY_FULL), shared = ms_test_simulate(two, MS_FIDELITY_FULL);
   assert_close(shared->time.comm_total_s[MS_COMM_OFFLOAD], 2 * alone->time.comm_total_s[MS_COMM_OFFLOAD],
                0.01); /* but the latency of a copy */
   assert_true(shared->step_time_s >= alone->step_time_s);
@@ -241,7 +234,7 @@ static void delayed_weight_gradients_hold_gradients(void **state) {
     s->options.ep_overlap = TRUE, s->options.delay_wgrad = on;
     s->model->num_layers = 8;
     s->model->vocab_size = 1024; /* the peak is in the layers */
-    g_autoptr(MsResult) r = simulate(s, MS_FIDELITY_FAST);
+    g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
     peak_B[on] = r->memory->stage[0].peak_B, static_B[on] = r->memory->stage[0].between_steps_B;
   }
   double rows = 4096 * 2, tokens = 4096; /* BF16: expert fc1 and fc2, attention's two, router */

@@ -2,15 +2,10 @@
  * scenario they were made of. */
 #include "lib/cli.h"
 #include "lib/close.h"
+#include "lib/world.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
-
-static const char request[] = "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", "
-                              "\"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": 8, "
-                              "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32, \"micro_batch_size\": "
-                              "1, \"precision\": \"bf16\"}, "
-                              "\"layout\": {\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1}, \"options\": {}}";
 
 static double number_at(MsJson *doc, const char *path) {
   return json_node_get_double(ms_cli_at(ms_json_root(doc), path));
@@ -22,7 +17,8 @@ static void expect_text(const MsCliRun *r, const char *part) {
 
 static void under_disturbances_as_text(void **state) {
   (void)state;
-  g_autofree char *plan = ms_cli_written("small.json", request), *under = ms_cli_shipped("under/common.json");
+  g_autofree char *plan = ms_cli_written("small.json", ms_test_small_request),
+                  *under = ms_cli_shipped("under/common.json");
   g_auto(MsCliRun) json = RUN("plan", "--json", "--under", under, plan), text = RUN("plan", "--under", under, plan);
   ms_cli_expect(&json, 0, "plan --under --json");
   ms_cli_expect(&text, 0, "plan --under");
@@ -38,7 +34,7 @@ static void under_disturbances_as_text(void **state) {
 /* The lines on the way are objects of their own; the last one is that of the plan without them. */
 static void lines_on_the_way(void **state) {
   (void)state;
-  g_autofree char *plan = ms_cli_written("small.json", request);
+  g_autofree char *plan = ms_cli_written("small.json", ms_test_small_request);
   g_auto(MsCliRun) follow = RUN("plan", "--json", "--follow", "--threads", "1", plan),
                    alone = RUN("plan", "--json", "--threads", "1", plan);
   ms_cli_expect(&follow, 0, "plan --follow");
@@ -68,7 +64,7 @@ static double step_of(const char *scenario) {
 /* What starts the winner, or a run, is read back as a scenario that takes the same time. */
 static void scripts_come_back(void **state) {
   (void)state;
-  g_autofree char *plan = ms_cli_written("small.json", request),
+  g_autofree char *plan = ms_cli_written("small.json", ms_test_small_request),
                   *scenario = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL;
   g_auto(MsCliRun) winner = RUN("plan", "--json", plan), script = RUN("plan", "--launch", "megatron", plan),
                    shown = RUN("show", "launch", "--form", "slurm", scenario);

@@ -27,20 +27,6 @@ static int free_files(void **state) {
   return 0;
 }
 
-static MsScenario *load(const char *path) {
-  GError *error = NULL;
-  MsScenario *scenario = ms_scenario_load(path, &error);
-  if (!scenario) fail_msg("%s", error->message);
-  return scenario;
-}
-
-static MsResult *run(const MsScenario *s, MsFidelity fidelity) {
-  GError *error = NULL;
-  MsResult *result = ms_simulate(s, fidelity, NULL, &error);
-  if (!result) fail_msg("%s at %s: %s", s->file, ms_fidelity_words[fidelity], error->message);
-  return result;
-}
-
 static double sum_of(const MsTimeParts *t) {
   return t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s;
 }
@@ -90,10 +76,10 @@ static void every_published_run_at_every_fidelity(void **state) {
   guint n = 0;
   double bias = 0;
   for (guint i = 0; i < files->len; i++) {
-    g_autoptr(MsScenario) s = load(files->pdata[i]);
-    g_autoptr(MsResult) bound = run(s, MS_FIDELITY_BOUND);
-    g_autoptr(MsResult) fast = run(s, MS_FIDELITY_FAST);
-    g_autoptr(MsResult) full = run(s, MS_FIDELITY_FULL);
+    g_autoptr(MsScenario) s = ms_test_scenario_file("%s", (char *)files->pdata[i]);
+    g_autoptr(MsResult) bound = ms_test_simulate(s, MS_FIDELITY_BOUND);
+    g_autoptr(MsResult) fast = ms_test_simulate(s, MS_FIDELITY_FAST);
+    g_autoptr(MsResult) full = ms_test_simulate(s, MS_FIDELITY_FULL);
     check_result(s, bound), check_result(s, fast), check_result(s, full);
     if (picoseconds(bound->step_time_s) > picoseconds(full->step_time_s))
       fail_msg("%s: bound %.12g s above full %.12g s", s->file, bound->step_time_s, full->step_time_s);
@@ -116,7 +102,7 @@ static void every_published_run_at_every_fidelity(void **state) {
 
 /* --- twice the same -------------------------------------------------------------------------------------------- */
 static char *json_of(const MsScenario *s, MsFidelity fidelity) {
-  g_autoptr(MsResult) r = run(s, fidelity);
+  g_autoptr(MsResult) r = ms_test_simulate(s, fidelity);
   r->elapsed_s = 0;
   MsJsonOut *out = ms_json_out_new(0);
   ms_figures_write(&ms_result_figures, r, NULL, out);
@@ -126,8 +112,8 @@ static char *json_of(const MsScenario *s, MsFidelity fidelity) {
 static void the_same_bytes_twice(void **state) {
   (void)state;
   for (guint i = 0; i < files->len; i += 7) {
-    g_autoptr(MsScenario) s = load(files->pdata[i]);
-    g_autoptr(MsScenario) again = load(files->pdata[i]);
+    g_autoptr(MsScenario) s = ms_test_scenario_file("%s", (char *)files->pdata[i]);
+    g_autoptr(MsScenario) again = ms_test_scenario_file("%s", (char *)files->pdata[i]);
     for (int f = 0; f < 3; f++) {
       g_autofree char *a = json_of(s, (MsFidelity)f), *b = json_of(again, (MsFidelity)f);
       assert_string_equal(a, b);
@@ -181,7 +167,7 @@ static void both_engines_on_published_runs(void **state) {
   (void)state;
   guint equal = 0, slower = 0;
   for (guint i = 0; i < files->len; i += 9) {
-    g_autoptr(MsScenario) s = load(files->pdata[i]);
+    g_autoptr(MsScenario) s = ms_test_scenario_file("%s", (char *)files->pdata[i]);
     check_engines(s, &equal, &slower);
   }
   print_message("%u steps where nothing is shared: both engines equal to the picosecond; %u with sharing\n", equal,
@@ -193,10 +179,10 @@ static void both_engines_on_published_runs(void **state) {
 static void twice_the_batch_at_most_twice_the_time(void **state) {
   (void)state;
   for (guint i = 0; i < files->len; i += 23) {
-    g_autoptr(MsScenario) s = load(files->pdata[i]);
-    g_autoptr(MsResult) was = run(s, MS_FIDELITY_FULL);
+    g_autoptr(MsScenario) s = ms_test_scenario_file("%s", (char *)files->pdata[i]);
+    g_autoptr(MsResult) was = ms_test_simulate(s, MS_FIDELITY_FULL);
     s->training.global_batch_size *= 2; /* twice the microbatches: at most twice the time, and more than before */
-    g_autoptr(MsResult) is = run(s, MS_FIDELITY_FULL);
+    g_autoptr(MsResult) is = ms_test_simulate(s, MS_FIDELITY_FULL);
     assert_true(is->step_time_s > was->step_time_s);
     if (is->step_time_s > 2.02 * was->step_time_s)
       fail_msg("%s: twice the batch takes %.3f times as long", s->file, is->step_time_s / was->step_time_s);

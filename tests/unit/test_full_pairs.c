@@ -18,19 +18,9 @@ static void compare(const char *what, double here, double published, double with
     fail_msg("%s: %g, published %g (%+.0f %%)", what, here, published, 100 * (here / published - 1));
 }
 
-static MsResult *predict(const MsScenario *s, MsFidelity fidelity) {
-  GError *error = NULL;
-  MsResult *r = ms_simulate(s, fidelity, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
-  return r;
-}
-
 static MsResult *published(const char *name) {
-  g_autofree char *file = g_strdup_printf("%s/scenarios/published/modelzoo/%s.json", MS_SOURCE_DIR, name);
-  GError *error = NULL;
-  g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
-  if (!s) fail_msg("%s", error->message);
-  return predict(s, MS_FIDELITY_FULL);
+  g_autoptr(MsScenario) s = ms_test_scenario_file("scenarios/published/modelzoo/%s.json", name);
+  return ms_test_simulate(s, MS_FIDELITY_FULL);
 }
 
 /* Qwen3-235B on 256 H100: 19.7 s, with EP overlap 17.6 s. */
@@ -46,21 +36,13 @@ static void ep_overlap(void **state) {
  * Table 3 is what Megatron-MoE-ModelZoo's estimator prints for 16 MoE layers of DeepSeek-V3 with 60 of them alive, in
  * GiB (it divides by 1024^3 and writes GB): the third of four stages here. Of table 5 the source does not say which
  * unit or which counter it is: it is compared with GiB of the device. */
-static MsScenario *fact(const char *folder, const char *name) {
-  g_autofree char *file = g_strdup_printf("%s/%s/%s.json", MS_SOURCE_DIR, folder, name);
-  GError *error = NULL;
-  MsScenario *s = ms_scenario_load(file, &error);
-  if (!s) fail_msg("%s", error->message);
-  return s;
-}
-
 enum { THIRD_STAGE = 2 };
 typedef struct {
   double weights, optimizer, activations, device;
 } Gibibytes; /* of the third stage; device: of the largest */
 
 static Gibibytes gibibytes_of(const MsScenario *s) {
-  g_autoptr(MsResult) r = predict(s, MS_FIDELITY_BOUND);
+  g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_BOUND);
   const MsStageMemory *m = &r->memory->stage[THIRD_STAGE];
   Gibibytes b = {(m->parameters_B + m->gradients_B) / MS_GIB, m->optimizer_B / MS_GIB, m->activations_B / MS_GIB, 0};
   for (int i = 0; i < r->stages; i++) b.device = MAX(b.device, r->memory->stage[i].device_B / MS_GIB);
@@ -68,7 +50,7 @@ static Gibibytes gibibytes_of(const MsScenario *s) {
 }
 
 static MsScenario *report_run(MsPrecision precision) {
-  MsScenario *s = fact("tests/data/memory", "dsv3-table-3");
+  MsScenario *s = ms_test_scenario_file("%s/%s.json", "tests/data/memory", "dsv3-table-3");
   s->options.moe_memory_efficient_permutation = TRUE;
   s->training.precision = precision;
   s->options.fp8_param_gather = precision == MS_MXFP8;
@@ -77,7 +59,7 @@ static MsScenario *report_run(MsPrecision precision) {
 
 static void memory_of_the_report(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = fact("tests/data/memory", "dsv3-table-3");
+  g_autoptr(MsScenario) s = ms_test_scenario_file("%s/%s.json", "tests/data/memory", "dsv3-table-3");
   Gibibytes table = gibibytes_of(s);
   compare("weights and gradients", table.weights, 36.4, 0.01); /* the estimator leaves out the router */
   compare("main weights and optimizer", table.optimizer, 32.1, 0.01);
@@ -121,13 +103,13 @@ static void recomputation_of_the_report(void **state) {
  * take about 7 GB. */
 static void activation_offload(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = fact("tests/data/memory", "dsv3-table-5"),
-                        offloads = fact("tests/data/memory", "dsv3-table-5-offload");
+  g_autoptr(MsScenario) s = ms_test_scenario_file("%s/%s.json", "tests/data/memory", "dsv3-table-5"),
+                        offloads = ms_test_scenario_file("%s/%s.json", "tests/data/memory", "dsv3-table-5-offload");
   double before = gibibytes_of(s).device, after = gibibytes_of(offloads).device;
   compare("device", before, 169, 0.03);
   compare("device with offload", after, 151, 0.03);
   compare("saved by offload", after - before, 151 - 169, 0.15);
-  g_autoptr(MsResult) kept = predict(s, MS_FIDELITY_FULL), gone = predict(offloads, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) kept = ms_test_simulate(s, MS_FIDELITY_FULL), gone = ms_test_simulate(offloads, MS_FIDELITY_FULL);
   double slower = gone->step_time_s / kept->step_time_s - 1;
   assert_true(slower > 0 && slower < 0.016 * 2);
   s->options.cuda_graph_scope = 0;
@@ -138,7 +120,8 @@ static void activation_offload(void **state) {
  * docs/accuracy.md. */
 static void offload_with_overlap(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = fact("scenarios/published/modelzoo", "MZ-qwen3-235b-gb200-mxfp8-offload");
+  g_autoptr(MsScenario) s =
+      ms_test_scenario_file("%s/%s.json", "scenarios/published/modelzoo", "MZ-qwen3-235b-gb200-mxfp8-offload");
   compare("device", gibibytes_of(s).device, 175, 0.12);
 }
 

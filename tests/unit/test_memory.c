@@ -167,9 +167,7 @@ static void fp8_store_keeps_one_byte(void **state) {
 /* DeepSeek's own run fits the GPUs that it ran on. */
 static void deepseek_fits_h800(void **state) {
   (void)state;
-  GError *error = NULL;
-  g_autoptr(MsScenario) s = ms_scenario_load(MS_SOURCE_DIR "/scenarios/tour/deepseek-v3-h800-dualpipe.json", &error);
-  if (!s) fail_msg("%s", error->message);
+  g_autoptr(MsScenario) s = ms_test_scenario_file("scenarios/tour/deepseek-v3-h800-dualpipe.json");
   g_auto(Run) run = run_of(s);
   for (int i = 0; i < run.memory->stages; i++) assert_true(run.memory->stage[i].device_B < s->hardware->hbm_B);
 }
@@ -183,11 +181,9 @@ static void stack_keeps_the_scores(void **state) {
     double printed_B;
   } runs[] = {{"1.5B_1F1B_m24", 30e9}, {"1.5B_1F1B-I_m24", 40e9}, {"6.2B_1F1B_m24", 39e9}};
   for (guint i = 0; i < G_N_ELEMENTS(runs); i++) {
-    GError *error = NULL;
     g_autofree char *file = g_strdup_printf(MS_SOURCE_DIR "/scenarios/published/zero-bubble/ZB-%s.json", runs[i].name),
                     *text = NULL;
-    g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
-    if (!s) fail_msg("%s", error->message);
+    g_autoptr(MsScenario) s = ms_test_scenario_file("scenarios/published/zero-bubble/ZB-%s.json", runs[i].name);
     assert_int_equal(s->options.attention_backend, MS_ATTN_UNFUSED);
     assert_false(s->options.overlap_p2p_comm);
     g_auto(Run) run = run_of(s);
@@ -198,9 +194,7 @@ static void stack_keeps_the_scores(void **state) {
     g_autoptr(GString) named = g_string_new(text);
     assert_int_equal(g_string_replace(named, "\"options\": {", "\"options\": {\"attention_backend\": \"fused\",", 1),
                      1);
-    g_autoptr(MsJson) doc = ms_json_parse(named->str, -1, file, &error);
-    g_autoptr(MsScenario) fused = ms_scenario_from_doc(doc, &error);
-    if (!fused) fail_msg("%s", error->message);
+    g_autoptr(MsScenario) fused = ms_test_scenario_of(named->str);
     assert_int_equal(fused->options.attention_backend, MS_ATTN_FUSED);
   }
 }

@@ -7,13 +7,6 @@
 #include "step/program.h"
 #include "sim/simulate.h"
 
-static MsResult *simulate(const MsScenario *s, MsFidelity fidelity) {
-  GError *error = NULL;
-  MsResult *r = ms_simulate(s, fidelity, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
-  return r;
-}
-
 static double sum_of(const MsPasses *p) {
   double sum = p->bubble_s + p->optimizer_s;
   for (int kind = 0; kind < MS_N_SLOTS; kind++) sum += p->total_s[kind];
@@ -43,7 +36,7 @@ static void every_schedule_adds_up(void **state) {
   for (int kind = 0; kind < MS_N_SCHEDULES; kind++) {
     g_autoptr(MsScenario) s = moe(kind, 4, 16);
     for (int f = MS_FIDELITY_FAST; f <= MS_FIDELITY_FULL; f++) {
-      g_autoptr(MsResult) r = simulate(s, (MsFidelity)f);
+      g_autoptr(MsResult) r = ms_test_simulate(s, (MsFidelity)f);
       for (int stage = 0; stage < 4; stage++) {
         const MsPasses *p = &r->passes[stage];
         assert_close(sum_of(p), r->step_time_s, 1e-12);
@@ -64,7 +57,7 @@ static void bubble_of_1f1b(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = moe(MS_SCHED_1F1B, 4, 16);
   s->model->vocab_size = 128;
-  g_autoptr(MsResult) r = simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FULL);
   const MsPasses *p = &r->passes[1];
   double slots_s = p->total_s[MS_SLOT_F] + p->total_s[MS_SLOT_B];
   assert_int_equal(p->count[MS_SLOT_F], 16);
@@ -74,10 +67,10 @@ static void bubble_of_1f1b(void **state) {
 static void one_stage_has_no_bubble(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = moe(MS_SCHED_1F1B, 1, 4);
-  g_autoptr(MsResult) r = simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FULL);
   assert_true(fabs(r->passes[0].bubble_s) < 1e-3 * r->step_time_s);
   s->options.ep_overlap = TRUE; /* F0, F1 & B0, F2 & B1, F3 & B2, B3 */
-  g_autoptr(MsResult) pairs = simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) pairs = ms_test_simulate(s, MS_FIDELITY_FULL);
   assert_int_equal(pairs->passes[0].count[MS_SLOT_FB], 3);
   assert_true(pairs->passes[0].total_s[MS_SLOT_FB] / 3 <
               (r->passes[0].total_s[MS_SLOT_F] + r->passes[0].total_s[MS_SLOT_B]) / 4);
@@ -89,20 +82,16 @@ static void one_stage_has_no_bubble(void **state) {
  * that communication leaves. */
 static void the_pair_of_deepseek_v3(void **state) {
   (void)state;
-  g_autofree char *file = g_build_filename(MS_SOURCE_DIR, "scenarios", "tour", "deepseek-v3-h800-dualpipe.json", NULL);
-  GError *error = NULL;
-  g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
-  if (!s) fail_msg("%s", error->message);
+  g_autoptr(MsScenario) s = ms_test_scenario_file("scenarios/tour/deepseek-v3-h800-dualpipe.json");
   s->training.global_batch_size = 128 * 32;
-  g_autoptr(MsResult) r = simulate(s, MS_FIDELITY_FAST);
+  g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
   assert_close(r->pass_s[MS_SLOT_FB], 129.01e-3, 0.1);
   assert_true(r->pass_s[MS_SLOT_FB] < r->pass_s[MS_SLOT_F] + r->pass_s[MS_SLOT_B]);
 }
 
 static void the_layer_of_deepseek_v3(void **state) {
   (void)state;
-  g_autofree char *file = g_build_filename(MS_SOURCE_DIR, "scenarios", "tour", "deepseek-v3-h800-dualpipe.json", NULL);
-  g_autoptr(MsScenario) s = ms_scenario_load(file, NULL);
+  g_autoptr(MsScenario) s = ms_test_scenario_file("scenarios/tour/deepseek-v3-h800-dualpipe.json");
   g_auto(MsLowered) l = ms_test_lower(s);
   MsCost *cost = ms_cost_new(s, l.layout, NULL);
   g_autoptr(MsProgram) p = ms_program_new(l.work, cost);

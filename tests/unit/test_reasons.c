@@ -1,5 +1,6 @@
 /* What surrounds a plan: layouts side by side, what would help the winner. */
 #include "lib/close.h"
+#include "lib/world.h"
 
 #include "base/err.h"
 #include "study/parts.h"
@@ -11,11 +12,9 @@
 /* Mixtral shortened to 8 layers on 16 H100, whose memory is cut so that recomputation pays; `hardware` and the open
  * keys come in from the test. */
 static char *request_text(const char *hardware, const char *layout, const char *recompute) {
-  return g_strdup_printf(
-      "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": 8}, \"hardware\": "
-      "%s, \"gpus\": 16, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": "
-      "64}, \"layout\": {%s}, \"options\": {\"recompute\": %s}}",
-      hardware, layout, recompute);
+  g_autofree char *options = g_strconcat("\"recompute\": ", recompute, NULL);
+  return ms_test_request_text("{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}", hardware, "16",
+                              "\"micro_batch_size\": [1, 2], \"global_batch_size\": 64", layout, options);
 }
 
 #define SIZES "\"tp\": [1, 2, 4, 8], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], \"etp\": 1"
@@ -25,12 +24,8 @@ static char *request_text(const char *hardware, const char *layout, const char *
 #define SHORT_OF_MEMORY "{\"base\": \"h100-sxm\", \"hbm_B\": 36e9}"
 
 static MsRequest *request_of(const char *hardware, const char *layout, const char *recompute) {
-  GError *error = NULL;
   g_autofree char *text = request_text(hardware, layout, recompute);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "request", &error);
-  MsRequest *request = doc ? ms_request_from_doc(doc, &error) : NULL;
-  if (!request) fail_msg("%s", error->message);
-  return request;
+  return ms_test_request_of(text);
 }
 
 static const MsPlanOptions few = {.top = 3, .prune = TRUE, .threads = 2};
@@ -94,10 +89,8 @@ static void refused(const char *model, const char *hardware, int gpus, const cha
   g_string_replace(changed, "[1, 2], \"global", "1, \"global", 1);
   g_autofree char *number = g_strdup_printf("\"gpus\": %d", gpus);
   g_string_replace(changed, "\"gpus\": 16", number, 1);
-  g_autoptr(MsJson) doc = ms_json_parse(changed->str, -1, "named.json", &error);
-  g_autoptr(MsScenario) other = doc ? ms_scenario_from_doc(doc, &error) : NULL;
+  g_autoptr(MsScenario) other = ms_test_scenario_of(changed->str);
   g_string_free(changed, TRUE);
-  if (!other) fail_msg("%s", error->message);
   gboolean same = ms_same_task(request->base, other, &error);
   assert_true(same == !want);
   if (want) assert_string_equal(error->message, want);
@@ -109,16 +102,16 @@ static void only_one_task(void **state) {
   const char *model = "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}";
   refused(model, "\"h100-sxm\"", 16, NULL);
   refused("\"mixtral-8x7b\"", "\"h100-sxm\"", 16,
-          "named.json: model: is a changed model, must be mixtral-8x7b as in the request: only layouts of one task can "
+          "test.json: model: is a changed model, must be mixtral-8x7b as in the request: only layouts of one task can "
           "be compared");
   refused("\"mixtral-8x22b\"", "\"h100-sxm\"", 16,
-          "named.json: model: is mixtral-8x22b, must be mixtral-8x7b as in the request: only layouts of one task can "
+          "test.json: model: is mixtral-8x22b, must be mixtral-8x7b as in the request: only layouts of one task can "
           "be compared");
   refused(model, "{\"base\": \"h100-sxm\", \"nic_Bps\": 1e10}", 16,
-          "named.json: hardware: is a changed machine, must be h100-sxm as in the request: only layouts of one task "
+          "test.json: hardware: is a changed machine, must be h100-sxm as in the request: only layouts of one task "
           "can be compared");
   refused(model, "\"h100-sxm\"", 32,
-          "named.json: gpus: is 32, must be 16 as in the request: only layouts of one task can be compared");
+          "test.json: gpus: is 32, must be 16 as in the request: only layouts of one task can be compared");
 }
 
 /* --- what would help ------------------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Choice under disturbances: outcomes, what each disturbance does to a step, and the claim that the winner is the best
  * of all. */
 #include "lib/close.h"
+#include "lib/world.h"
 
 #include "base/err.h"
 #include "cost/curve.h"
@@ -9,16 +10,10 @@
 #include <string.h>
 
 static MsRequest *request_of(const char *layout, const char *routing) {
-  GError *error = NULL;
-  g_autofree char *text = g_strdup_printf(
-      "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": 8}, \"hardware\": "
-      "\"h100-sxm\", \"gpus\": 16, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, "
-      "\"global_batch_size\": 64, \"precision\": \"bf16\", \"routing\": %s}, \"layout\": {%s}}",
-      routing, layout);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "request", &error);
-  MsRequest *request = doc ? ms_request_from_doc(doc, &error) : NULL;
-  if (!request) fail_msg("%s", error->message);
-  return request;
+  g_autofree char *training = g_strconcat("\"global_batch_size\": 64, \"routing\": ", routing, NULL),
+                  *text = ms_test_request_text("{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}", "\"h100-sxm\"", "16",
+                                               training, layout, "");
+  return ms_test_request_of(text);
 }
 
 #define SIZES "\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], \"etp\": 1"

@@ -137,20 +137,13 @@ static void what_ifs(void **state) {
 }
 
 /* --- what a run makes of it ------------------------------------------------------------------------------------ */
-static MsResult *simulate(const MsScenario *s, MsFidelity fidelity) {
-  GError *error = NULL;
-  MsResult *r = ms_simulate(s, fidelity, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
-  return r;
-}
-
 static void the_slowest_rank_decides(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run(MS_ROUTING_BALANCED, 0, 0);
-  g_autoptr(MsResult) balanced = simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) balanced = ms_test_simulate(s, MS_FIDELITY_FULL);
   s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.6, .seed = 4};
-  g_autoptr(MsResult) bound = simulate(s, MS_FIDELITY_BOUND), fast = simulate(s, MS_FIDELITY_FAST),
-                      full = simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) bound = ms_test_simulate(s, MS_FIDELITY_BOUND), fast = ms_test_simulate(s, MS_FIDELITY_FAST),
+                      full = ms_test_simulate(s, MS_FIDELITY_FULL);
   assert_true(bound->step_time_s <= full->step_time_s);
   assert_close(fast->step_time_s, full->step_time_s, 0.05);
   double grouped = full->time.family_s[MS_FAMILY_GROUPED] / balanced->time.family_s[MS_FAMILY_GROUPED];
@@ -198,9 +191,9 @@ static void replicas_cost_memory_and_gradients(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run(MS_ROUTING_ZIPF, 0.8, 4);
   s->training.routing.placement = MS_PLACEMENT_LOAD;
-  g_autoptr(MsResult) none = simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) none = ms_test_simulate(s, MS_FIDELITY_FULL);
   s->training.routing.replicas = 32; /* a quarter more experts on every rank */
-  g_autoptr(MsResult) more = simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) more = ms_test_simulate(s, MS_FIDELITY_FULL);
   g_auto(MsLowered) l = ms_test_lower(s);
   MsStageParams p = ms_work_stage_params(l.work, 1);
   s->training.routing.replicas = 0;
@@ -280,7 +273,7 @@ static void threads_change_nothing(void **state) {
   MsDraws one = draws(s, 24, 1), four = draws(s, 24, 4);
   assert_memory_equal(&one.step_time_s, &four.step_time_s, 3 * sizeof one.step_time_s);
   MsDraws first = draws(s, 1, 2);
-  g_autoptr(MsResult) alone = simulate(s, MS_FIDELITY_FAST);
+  g_autoptr(MsResult) alone = ms_test_simulate(s, MS_FIDELITY_FAST);
   assert_true(first.step_time_s.mean == alone->step_time_s && first.step_time_s.sd == 0); /* draw 0 is the scenario */
   assert_true(one.step_time_s.least <= alone->step_time_s && alone->step_time_s <= one.step_time_s.most);
 }

@@ -8,9 +8,7 @@
 #include <string.h>
 
 static double step_s(const MsScenario *s) {
-  GError *error = NULL;
-  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
+  g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
   return r->step_time_s;
 }
 
@@ -85,9 +83,7 @@ static void mfu_of_sparse_attention_is_told(void **state) {
   for (int sparse = 0; sparse < 2; sparse++) {
     g_autoptr(MsScenario) s = ms_test_run(sparse ? "deepseek-v3.2" : "deepseek-v3", 0, "gb200-nvl72", 256);
     s->training.seq_length = 1 << 20, s->layout.cp = 32, s->layout.ep = 64, s->layout.cp_comm_type = MS_CP_ALL_GATHER;
-    GError *error = NULL;
-    g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
-    if (!r) fail_msg("%s", error->message);
+    g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
     assert_close(r->peak_flops, 2.5e15, 0.01);
     g_autofree char *note = ms_report_mfu_note(r);
     if (sparse) assert_true(r->counted_over_run > 5 && note && strstr(note, "times the FLOP that run"));
@@ -97,16 +93,19 @@ static void mfu_of_sparse_attention_is_told(void **state) {
 
 /* --- what a file may leave out --------------------------------------------------------------------------------- */
 static MsScenario *smallest(const char *model, const char *hardware, int gpus, const char *more) {
-  GError *error = NULL;
   g_autofree char *text =
       g_strdup_printf("{\"model\": \"%s\", \"hardware\": \"%s\", \"gpus\": %d, \"training\": {\"seq_length\": 4096, "
                       "\"global_batch_size\": %d}%s}",
                       model, hardware, gpus, gpus, more);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "runs/small.json", &error);
-  MsScenario *s = doc ? ms_scenario_from_doc(doc, &error) : NULL;
-  if (!s) fail_msg("%s: %s", model, error->message);
-  assert_string_equal(s->name, "small");
+  MsScenario *s = ms_test_scenario_of(text);
+  assert_string_equal(s->name, "test"); /* of its file */
   return s;
+}
+
+static char *text_of(const MsScenario *scenario) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_scenario_write(scenario, NULL, out);
+  return ms_json_out_take(out);
 }
 
 /* Every shipped model runs from its name, a machine, GPUs, a sequence length and a batch, or does not fit and says so;
@@ -117,19 +116,13 @@ static void five_keys_make_a_scenario(void **state) {
   int fit = 0, too_large = 0;
   for (guint i = 0; i + 1 < names->len; i++) {
     g_autoptr(MsScenario) s = smallest(names->pdata[i], "b300-sxm", 64, "");
-    GError *error = NULL;
-    g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
-    if (!r) fail_msg("%s: %s", (char *)names->pdata[i], error->message);
+    g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
     fit += r->feasible, too_large += !r->feasible;
     if (r->feasible) assert_true(r->step_time_s > 0);
     else assert_non_null(strstr(r->why_infeasible, "GiB"));
-    MsJsonOut *out = ms_json_out_new(0);
-    ms_scenario_write(s, NULL, out);
-    g_autofree char *spelt = ms_json_out_take(out);
-    g_autoptr(MsJson) doc = ms_json_parse(spelt, -1, "whole.json", &error);
-    g_autoptr(MsScenario) whole = doc ? ms_scenario_from_doc(doc, &error) : NULL;
-    if (!whole) fail_msg("%s: %s", (char *)names->pdata[i], error->message);
-    g_autoptr(MsResult) again = ms_simulate(whole, MS_FIDELITY_FAST, NULL, &error);
+    g_autofree char *spelt = text_of(s);
+    g_autoptr(MsScenario) whole = ms_test_scenario_of(spelt);
+    g_autoptr(MsResult) again = ms_test_simulate(whole, MS_FIDELITY_FAST);
     assert_close(again->step_time_s, r->step_time_s, 0);
   }
   assert_true(fit >= 20 && too_large >= 5);
@@ -164,11 +157,42 @@ static void dispatcher_follows_machine_and_ep(void **state) {
   }
 }
 
+/* "auto" is what schema prints for keys that follow from others, and the same as leaving them out. */
+static void auto_is_the_default(void **state) {
+  (void)state;
+  GString *keys[] = {g_string_new(NULL), g_string_new(NULL)};
+  const MsFieldTable *const table[] = {&ms_layout_table, &ms_options_table};
+  for (int t = 0; t < 2; t++)
+    for (const MsField *f = table[t]->fields; f->key; f++) {
+      if (!(f->flags & MS_AUTO)) continue;
+      g_string_append_printf(keys[t], "%s\"%s\": \"auto\"", keys[t]->len ? ", " : "", f->key);
+      if (!strstr(f->doc, "auto: ")) fail_msg("%s does not say what auto is", f->key);
+    }
+  g_autofree char *more =
+      g_strdup_printf(", \"software\": \"zero-bubble-repo\", \"layout\": {\"ep\": 16, \"tp\": 2, %s}, "
+                      "\"options\": {%s}",
+                      keys[0]->str, keys[1]->str);
+  g_autoptr(MsScenario) said = smallest("qwen3-30b-a3b", "h100-sxm", 64, more),
+                        left_out =
+                            smallest("qwen3-30b-a3b", "h100-sxm", 64,
+                                     ", \"software\": \"zero-bubble-repo\", \"layout\": {\"ep\": 16, \"tp\": 2}");
+  for (int t = 0; t < 2; t++) g_string_free(keys[t], TRUE);
+  g_autofree char *a = text_of(said), *b = text_of(left_out);
+  assert_string_equal(a, b);
+  assert_int_equal(said->options.dispatcher, MS_DISPATCH_DEEPEP);
+  assert_false(ms_scenario_states(said, &ms_options_table, "dispatcher"));
+  assert_true(ms_scenario_states(said, &ms_layout_table, "ep"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(blockwise_is_mxfp8_on_blackwell), cmocka_unit_test(faster_parts_are_never_slower),
-      cmocka_unit_test(weak_scaling_is_nearly_flat),     cmocka_unit_test(mfu_of_sparse_attention_is_told),
-      cmocka_unit_test(five_keys_make_a_scenario),       cmocka_unit_test(dispatcher_follows_machine_and_ep),
+      cmocka_unit_test(blockwise_is_mxfp8_on_blackwell),
+      cmocka_unit_test(faster_parts_are_never_slower),
+      cmocka_unit_test(weak_scaling_is_nearly_flat),
+      cmocka_unit_test(mfu_of_sparse_attention_is_told),
+      cmocka_unit_test(five_keys_make_a_scenario),
+      cmocka_unit_test(dispatcher_follows_machine_and_ep),
+      cmocka_unit_test(auto_is_the_default),
   };
   return cmocka_run_group_tests_name("sanity", tests, NULL, NULL);
 }

@@ -8,13 +8,6 @@
 
 #include <string.h>
 
-static MsResult *simulate(const MsScenario *s) {
-  GError *error = NULL;
-  MsResult *r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
-  return r;
-}
-
 /* DeepSeek-V3 as the MoE report lays it out: PP 4, VPP 4, EP 64 on 256 GPUs, BF16, nothing recomputed. */
 static MsScenario *report(void) {
   MsScenario *s = ms_test_run("deepseek-v3", 1, "gb200-nvl72", 256);
@@ -29,9 +22,9 @@ static MsScenario *report(void) {
 static void memory_efficient_permutation(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = report();
-  g_autoptr(MsResult) on = simulate(s);
+  g_autoptr(MsResult) on = ms_test_simulate(s, MS_FIDELITY_FULL);
   s->options.moe_memory_efficient_permutation = FALSE;
-  g_autoptr(MsResult) off = simulate(s);
+  g_autoptr(MsResult) off = ms_test_simulate(s, MS_FIDELITY_FULL);
   double saved = 0;
   for (int i = 0; i < on->stages; i++)
     saved = MAX(saved, off->memory->stage[i].activations_B - on->memory->stage[i].activations_B);
@@ -43,9 +36,9 @@ static void memory_efficient_permutation(void **state) {
   assert_true(off->step_time_s >= on->step_time_s && off->step_time_s < 1.05 * on->step_time_s);
   /* with the whole layer recomputed nothing of it is kept either way */
   s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = MS_RM_MOE;
-  g_autoptr(MsResult) again_off = simulate(s);
+  g_autoptr(MsResult) again_off = ms_test_simulate(s, MS_FIDELITY_FULL);
   s->options.moe_memory_efficient_permutation = TRUE;
-  g_autoptr(MsResult) again_on = simulate(s);
+  g_autoptr(MsResult) again_on = ms_test_simulate(s, MS_FIDELITY_FULL);
   assert_close(again_off->memory->stage[0].activations_B, again_on->memory->stage[0].activations_B, 0);
 }
 
@@ -122,10 +115,10 @@ static void collectives_share_a_link(void **state) {
   g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 64);
   s->layout.ep = 8, s->layout.pp = 2;
   s->training.global_batch_size = 32 * 4;
-  g_autoptr(MsResult) apart = simulate(s);
+  g_autoptr(MsResult) apart = ms_test_simulate(s, MS_FIDELITY_FULL);
   s->options.overlap_grad_reduce =
       TRUE; /* gradients cross the network while experts cross NVLink and the pipeline sends */
-  g_autoptr(MsResult) beside = simulate(s);
+  g_autoptr(MsResult) beside = ms_test_simulate(s, MS_FIDELITY_FULL);
   assert_true(beside->time.comm_exposed_s[MS_COMM_DP] + beside->time.comm_exposed_s[MS_COMM_EDP] <
               apart->time.comm_exposed_s[MS_COMM_DP] + apart->time.comm_exposed_s[MS_COMM_EDP]);
   assert_true(beside->time.comm_total_s[MS_COMM_DP] >= apart->time.comm_total_s[MS_COMM_DP] * (1 - 1e-9));

@@ -10,7 +10,6 @@
 
 /* The scenario of lib/data.h, no host times, on a machine that is serial or not. */
 static MsScenario *scenario_on(gboolean serial, int pp) {
-  g_autoptr(GError) error = NULL;
   g_autofree char *box = g_strdup_printf(
       "{\"base\": \"box\", \"serial\": %s, \"kernel_launch_s\": 0, \"graph_launch_s\": 0, \"sync_s\": 0}",
       serial ? "true" : "false");
@@ -19,11 +18,7 @@ static MsScenario *scenario_on(gboolean serial, int pp) {
   g_string_replace(text, "\"pp\": 2", pp == 1 ? "\"pp\": 1" : "\"pp\": 2", 1);
   g_string_replace(text, ", \"pipeline_layout\": \"Ettt|tttL\"", "", 1);
   g_string_replace(text, "\"num_layers\": 6", "\"num_layers\": 6, \"mtp_num_layers\": 0", 1);
-  ms_test_data_write("serial.json", text->str);
-  g_autofree char *file = ms_test_data_path("serial.json");
-  MsScenario *s = ms_scenario_load(file, &error);
-  if (!s) fail_msg("%s", error->message);
-  return s;
+  return ms_test_scenario_of(text->str);
 }
 
 static void one_stage_is_the_sum_of_its_rows(void **state) {

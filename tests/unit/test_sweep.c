@@ -1,6 +1,7 @@
 /* Several clusters and models in one request, and the front of step time, free memory and GPUs against all layouts of a
  * small space. */
 #include "lib/close.h"
+#include "lib/world.h"
 
 #include "base/err.h"
 #include "base/io.h"
@@ -13,12 +14,10 @@
 #include <string.h>
 
 static char *request_text(const char *model, const char *hardware, const char *gpus) {
-  return g_strdup_printf(
-      "{\"schema\": 1, \"name\": \"small\", \"model\": %s, \"hardware\": %s, \"gpus\": %s, \"training\": "
-      "{\"seq_length\": 4096, \"micro_batch_size\": [1, 2], \"global_batch_size\": 64}, \"layout\": {\"tp\": [1, 2, "
-      "4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], \"etp\": 1}, \"options\": {\"recompute\": "
-      "[{\"granularity\": \"none\"}, {\"granularity\": \"full\"}]}}",
-      model, hardware, gpus);
+  return ms_test_request_text(
+      model, hardware, gpus, "\"micro_batch_size\": [1, 2], \"global_batch_size\": 64",
+      "\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": [2, 4, 8], \"etp\": 1",
+      "\"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": \"full\"}]");
 }
 
 #define MIXTRAL "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}"

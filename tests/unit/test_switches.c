@@ -412,13 +412,6 @@ static void two_ways_cost_the_same(void **state) {
 }
 
 /* --- communication --------------------------------------------------------------------------------------------- */
-static MsResult *simulate(const MsScenario *s) {
-  GError *error = NULL;
-  MsResult *r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
-  return r;
-}
-
 /* A class of communication takes time when, and only when, its group has more than one rank. */
 static void no_communication_no_time(void **state) {
   (void)state;
@@ -432,7 +425,7 @@ static void no_communication_no_time(void **state) {
           s->layout.tp = tp, s->layout.pp = pp, s->layout.ep = ep;
           s->options.sequence_parallel = tp > 1, s->options.distributed_optimizer = TRUE;
           s->training.global_batch_size = 4 * dp;
-          g_autoptr(MsResult) r = simulate(s);
+          g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FULL);
           const double *total = r->time.comm_total_s;
           assert_int_equal(total[MS_COMM_TP] > 0, tp > 1);
           assert_int_equal(total[MS_COMM_PP] > 0, pp > 1);
@@ -454,11 +447,11 @@ static void overlap_hides_what_exists(void **state) {
       g_autoptr(MsScenario) s = moe();
       s->layout.pp = pp, s->layout.vpp = pp > 1 ? 2 : 1;
       s->options.dispatcher = dispatchers[i];
-      g_autoptr(MsResult) apart = simulate(s);
+      g_autoptr(MsResult) apart = ms_test_simulate(s, MS_FIDELITY_FULL);
       double before = apart->step_time_s;
       for (int delay = 0; delay < 2; delay++) {
         s->options.ep_overlap = TRUE, s->options.delay_wgrad = delay;
-        g_autoptr(MsResult) r = simulate(s);
+        g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FULL);
         for (int stage = 0; stage < r->stages; stage++) {
           const MsTimeParts *t = &r->stage_time[stage];
           assert_true(t->comm_exposed_s[MS_COMM_EP] <= t->comm_total_s[MS_COMM_EP] * (1 + 1e-9));
@@ -518,9 +511,9 @@ static void nodes_of_a_pair(void **state) {
 static void overlap_warms_up_once_more(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = moe();
-  g_autoptr(MsResult) apart = simulate(s);
+  g_autoptr(MsResult) apart = ms_test_simulate(s, MS_FIDELITY_FULL);
   s->options.ep_overlap = TRUE;
-  g_autoptr(MsResult) pairs = simulate(s);
+  g_autoptr(MsResult) pairs = ms_test_simulate(s, MS_FIDELITY_FULL);
   for (int stage = 0; stage < 2; stage++) {
     const MsPasses *p = &pairs->passes[stage];
     int warm = 2 * (2 - stage - 1) + 2 + 1; /* (v - 1) N = 2 */

@@ -7,21 +7,14 @@
 
 #include <string.h>
 
-static MsResult *simulate(const MsScenario *s, MsFidelity fidelity) {
-  GError *error = NULL;
-  MsResult *r = ms_simulate(s, fidelity, NULL, &error);
-  if (!r) fail_msg("%s", error->message);
-  return r;
-}
-
 static double parts_sum(const MsTimeParts *t) {
   return t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s;
 }
 
 /* What every run must obey at every fidelity. Returns the full one. */
 static MsResult *sound(const MsScenario *s) {
-  MsResult *full = simulate(s, MS_FIDELITY_FULL);
-  g_autoptr(MsResult) bound = simulate(s, MS_FIDELITY_BOUND), fast = simulate(s, MS_FIDELITY_FAST);
+  MsResult *full = ms_test_simulate(s, MS_FIDELITY_FULL);
+  g_autoptr(MsResult) bound = ms_test_simulate(s, MS_FIDELITY_BOUND), fast = ms_test_simulate(s, MS_FIDELITY_FAST);
   if (bound->step_time_s > full->step_time_s)
     fail_msg("%s: bound %.6f above full %.6f", ms_schedule_words[s->layout.schedule], bound->step_time_s,
              full->step_time_s);
@@ -369,7 +362,7 @@ static void drawn_routing(void **state) {
   double before = balanced->time.family_s[MS_FAMILY_GROUPED];
   for (int i = 0; i < 3; i++) {
     s->training.routing.skew = 0.2 + 0.3 * i;
-    g_autoptr(MsResult) r = sound(s), again = simulate(s, MS_FIDELITY_FULL);
+    g_autoptr(MsResult) r = sound(s), again = ms_test_simulate(s, MS_FIDELITY_FULL);
     assert_true(r->step_time_s == again->step_time_s); /* same seed, same draw */
     assert_true(r->time.family_s[MS_FAMILY_GROUPED] > before);
     assert_true(r->memory->stage[0].activations_B > balanced->memory->stage[0].activations_B);
@@ -444,7 +437,7 @@ static void lower_complexity_products(void **state) {
       if (fast && on) {
         assert_true(r->lcma_growth >= 6 && r->lcma_s > 0 && r->lcma_s < r->step_time_s);
         s->options.lcma = FALSE;
-        g_autoptr(MsResult) off = simulate(s, MS_FIDELITY_FULL);
+        g_autoptr(MsResult) off = ms_test_simulate(s, MS_FIDELITY_FULL);
         assert_close(r->memory->stage[0].buffers_B, off->memory->stage[0].buffers_B + 2e9, 1e-12);
         assert_close(r->model_flop_per_token, off->model_flop_per_token,
                      0); /* the model's FLOP, not what is multiplied */
