@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/err.h"
 
@@ -19,6 +20,7 @@ struct MsWorkers {
   GQueue all; /* MsWorker, oldest first */
   guint running, waiting;
   gboolean closing;
+  pid_t server; /* this process */
 };
 
 struct MsWorker {
@@ -67,8 +69,10 @@ static void limit(int what, guint64 value) {
 }
 
 static void in_the_child(gpointer user) { /* between fork and exec */
-  const MsWorkerLimits *limits = user;
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a server that is killed leaves nothing running */
+  const MsWorkers *workers = user;
+  const MsWorkerLimits *limits = &workers->limits;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);                      /* a server that is killed leaves nothing running, */
+  if (getppid() != workers->server) _exit(MS_ERROR_ENV); /* not even what it had just begun */
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, 4 * (guint64)limits->time_s); /* of all its threads */
 #ifndef __SANITIZE_ADDRESS__                      /* whose shadow alone is larger */
@@ -226,7 +230,7 @@ static void start(MsWorker *w) {
       G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE);
   g_subprocess_launcher_set_cwd(launcher, workers->folder);
   g_subprocess_launcher_setenv(launcher, "NO_COLOR", "1", TRUE);
-  g_subprocess_launcher_set_child_setup(launcher, in_the_child, &workers->limits, NULL);
+  g_subprocess_launcher_set_child_setup(launcher, in_the_child, workers, NULL);
   w->process = g_subprocess_launcher_spawnv(launcher, (const char *const *)w->argv, &error);
   if (!w->process) {
     fail_to_start(w, error);
@@ -296,7 +300,7 @@ MsWorkers *ms_workers_new(const char *program, const MsWorkerLimits *limits, GEr
     return NULL;
   }
   MsWorkers *workers = g_new0(MsWorkers, 1);
-  *workers = (MsWorkers){.program = g_strdup(program), .folder = folder, .limits = *limits};
+  *workers = (MsWorkers){.program = g_strdup(program), .folder = folder, .limits = *limits, .server = getpid()};
   g_queue_init(&workers->all);
   return workers;
 }

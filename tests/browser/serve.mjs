@@ -313,6 +313,16 @@ await check('strangers are refused', async () => {
   );
 });
 
+await check('a name that is allowed is let in, and no other', async () => {
+  const named = await serve('--allow-host', 'sim.example');
+  equal((await ask(named, 'GET', '/', undefined, {Host: `sim.example:${named.port}`})).status, 200, 'the name');
+  equal((await ask(named, 'GET', '/', undefined, {Host: `sim.example.evil:${named.port}`})).status, 421, 'another');
+  const origin = {Host: `sim.example:${named.port}`, Origin: `http://sim.example:${named.port}`};
+  equal((await ask(named, 'POST', '/api/plan', small, origin)).status, 202, 'a plan of its page');
+  named.child.kill('SIGTERM');
+  equal(await named.ended, 0, 'exit status');
+});
+
 await check('oversized bodies, announced or not', async () => {
   equal((await ask(server, 'POST', '/api/plan', ' '.repeat(200000))).status, 413, 'announced');
   const endless = await new Promise(done => {
