@@ -13,7 +13,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 typedef struct {
   int top, threads, rank;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
-  gboolean explain, no_prune, branch, json, follow, front;
+  gboolean explain, no_prune, branch, json, follow, front, strict;
   char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
   char *seq_text, *batch_text;                        /* of the two that follow, as given */
   int seq_length, global_batch_size;
@@ -186,6 +186,8 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
   GError *error = NULL;
   g_autoptr(GPtrArray) requests = load(o, file, &error);
   if (!requests) return ms_cli_fail(error);
+  for (guint i = 0; o->strict && i < requests->len; i++)
+    ms_scenario_be_strict(((MsRequest *)g_ptr_array_index(requests, i))->base);
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
   if (o->explain || o->compare || o->under || o->follow || o->launch || o->out || o->checkpoint || o->resume ||
@@ -271,6 +273,8 @@ int ms_cli_plan(int argc, char **argv) {
        "what starts the winner: megatron, modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
       {"rank", 0, 0, G_OPTION_ARG_INT, &o.rank, "with --launch and --out: this one of the ranking instead of the first",
        "N"},
+      {"strict", 0, 0, G_OPTION_ARG_NONE, &o.strict, "refuse what needs a figure that the machine's file only assumes",
+       NULL},
       {"follow", 0, 0, G_OPTION_ARG_NONE, &o.follow,
        "with --json: a line of what was found so far, several times, before the last one, which has everything", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file",

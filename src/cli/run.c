@@ -9,7 +9,7 @@ enum { MAX_DRAWS = 1000000 };
 
 typedef struct {
   char *fidelity, *trace, *timeline;
-  gboolean json, explain;
+  gboolean json, explain, strict;
   int draws; /* 0: the scenario alone */
 } Options;
 
@@ -48,6 +48,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   gboolean wants_detail = o->trace || o->timeline;
   g_autoptr(MsScenario) scenario = ms_scenario_load(file, &error);
   if (!scenario) return ms_cli_fail(error);
+  if (o->strict) ms_scenario_be_strict(scenario);
   g_autoptr(MsResult) result = ms_simulate(scenario, fidelity, wants_detail ? &detail : NULL, &error);
   if (!result) return ms_cli_fail(error);
   MsDraws draws;
@@ -94,6 +95,8 @@ int ms_cli_run(int argc, char **argv) {
        "every stage, where the numbers come from, and the laws that act", NULL},
       {"draws", 0, 0, G_OPTION_ARG_INT, &o.draws,
        "also draw the routing N times (seed, seed + 1, ...): mean, p50, p95 with standard errors", "N"},
+      {"strict", 0, 0, G_OPTION_ARG_NONE, &o.strict, "refuse what needs a figure that the machine's file only assumes",
+       NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object per scenario and line", NULL},
       {NULL}};
   int status = 0;

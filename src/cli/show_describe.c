@@ -6,6 +6,7 @@
 #include "cli/show.h"
 #include "layout/layout.h"
 #include "work/work.h"
+#include "describe/sources.h"
 
 /* --- any described object as a table --------------------------------------------------------------------------- */
 static char *number_text(double value, const char *unit) {
@@ -224,6 +225,37 @@ static void append_curves(GString *out, const MsHardware *hw) {
   if (hw->curves_from) g_string_append_printf(out, "curve shapes inherited from %s\n", hw->curves_from);
 }
 
+static JsonObject *source_texts(const MsHardware *hw) {
+  JsonObject *texts = json_object_new();
+  for (const MsField *field = ms_hardware_table.fields; field->key; field++) {
+    g_autofree char *text = ms_source_text(hw, field->key);
+    if (text) json_object_set_string_member(texts, field->key, text);
+  }
+  return texts;
+}
+
+/* The assumed figures, the widest first, and what would measure each. */
+static void append_assumed(GString *out, const MsHardware *hw) {
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "assumed", FALSE);
+  ms_table_column(table, "within", TRUE);
+  ms_table_column(table, "measured by", FALSE);
+  int n = 0;
+  for (const MsField *field = ms_hardware_table.fields; field->key; field++) {
+    double within = ms_source_within(hw, field->key);
+    const char *by = ms_source_measured_by(field->key);
+    char buf[MS_TEXT];
+    if (!(within > 0)) continue;
+    ms_table_cell(table, field->key);
+    ms_table_cell(table, ms_text_percent(within, buf));
+    ms_table_cell(table, by ? by : "");
+    n++;
+  }
+  g_autofree char *text = ms_table_take(table);
+  if (n > 0)
+    g_string_append_printf(out, "\n%s`moesim run --explain SCENARIO` says how much of a step follows each.\n", text);
+}
+
 int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name) {
   (void)verb;
   GError *error = NULL;
@@ -234,11 +266,11 @@ int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name) {
     return 0;
   }
   GString *out = g_string_new(NULL);
-  g_autoptr(JsonObject) none = json_object_new();
-  JsonObject *sources = hw->sources && JSON_NODE_HOLDS_OBJECT(hw->sources) ? json_node_get_object(hw->sources) : none;
+  g_autoptr(JsonObject) sources = source_texts(hw);
   g_autofree char *fields = object_table(&ms_hardware_table, hw, TRUE, sources);
   g_string_append(out, fields);
   append_curves(out, hw);
+  append_assumed(out, hw);
   ms_cli_print(g_string_free(out, FALSE));
   return 0;
 }

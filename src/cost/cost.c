@@ -554,6 +554,17 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   return c;
 }
 
+const char *ms_cost_rate_key(const MsCost *cost, const MsOp *op, const MsOpCost *of) {
+  static const char *const peak[MS_N_ODT] = {"peak_fp32_flops", "peak_bf16_flops",  "peak_fp8_flops",
+                                             "peak_fp8_flops",  "peak_mxfp8_flops", "peak_nvfp4_flops"};
+  if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return "host_link_Bps";
+  MsOpFamily family = ms_op_families[op->kind];
+  if (family == MS_FAMILY_COMM) return of->level > 0 ? "nic_Bps" : "scaleup_Bps";
+  if (family == MS_FAMILY_MEMORY) return "hbm_Bps";
+  int dtype = MIN(op->dtype, MS_N_ODT - 1);
+  return dtype == MS_ODT_BF16 && is_fp16(cost->scenario) ? "peak_fp16_flops" : peak[dtype];
+}
+
 const char *ms_cost_laws(const MsCost *cost, const MsOp *op) {
   static const char *const laws[] = {[MS_FAMILY_GEMM] = "laws default_gemm_*",
                                      [MS_FAMILY_GROUPED] = "laws default_grouped_*",

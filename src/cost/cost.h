@@ -38,6 +38,9 @@ typedef struct {
 } MsOpCost;
 
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op);
+/* Key of the machine's figure that this time follows: a peak, "hbm_Bps", "scaleup_Bps", "nic_Bps" or "host_link_Bps".
+ * (transfer none) */
+const char *ms_cost_rate_key(const MsCost *cost, const MsOp *op, const MsOpCost *of);
 /* What decides the time of such a row where the machine has no curve for it: names of laws. (transfer none) */
 const char *ms_cost_laws(const MsCost *cost, const MsOp *op);
 /* Every kernel costs the same in both, so that what is known of one serves the other. Rows that communicate may differ.

@@ -7,12 +7,12 @@
 #include "describe/curve.h"
 #include "describe/rows.h"
 #include "describe/scenario.h"
+#include "describe/sources.h"
 
 #include <math.h>
 #include <string.h>
 
-/* --- the machine
- * ----------------------------------------------------------------------------------------------------- */
+/* --- the machine ----------------------------------------------------------------------------------------------- */
 #define S                       MsHardware
 #define NUMBER(k, u, lo, hi, d) MS_F64(S, k, u, lo, hi, NULL, MS_NULLABLE, d)
 #define FLOPS(k, d)             NUMBER(k, "flops", 1e9, 1e18, d)
@@ -82,15 +82,13 @@ static const MsField hardware_fields[] = {
      .parse = ms_curves_parse,
      .print = ms_curves_print,
      .doc = "list of fitted curves"},
-    MS_FREE(S, sources, "object: key -> where its figure comes from"),
+    MS_FREE(S, sources, "object: key -> where its figure comes from, a text or {mark, text, within}"),
     MS_STRING(S, curves_from, MS_NULLABLE, "profile whose curves serve for operators that this one has none for"),
     {0}};
 #undef S
 const MsFieldTable ms_hardware_table = {"hardware", "a machine, hardware/NAME.json", hardware_fields};
 
-/* --- loading
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- loading --------------------------------------------------------------------------------------------------- */
 static MsHardware *hardware_new(void) {
   MsHardware *hardware = g_new0(MsHardware, 1);
   ms_fields_defaults(&ms_hardware_table, hardware);
@@ -101,7 +99,7 @@ static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject 
                             GError **error) {
   char *sources = g_strdup_printf("%s%ssources", path, *path ? "." : "");
   gboolean ok = ms_fields_load(&ms_hardware_table, doc, json, path, whole, hardware, error) &&
-                (!hardware->sources || ms_json_need_object(doc, hardware->sources, sources, error));
+                ms_sources_check(hardware, doc, sources, error);
   g_free(sources);
   return ok;
 }
@@ -135,94 +133,111 @@ static void inherit(MsHardware *hardware, const MsHardware *donor) {
   }
 }
 
-static MsHardware *load_file(char *file, gboolean finish, GError **error);
+/* Machines are built upon machines: a file names its `base`, a scenario another. Deeper than this is a circle. */
+enum { DEEPEST_BASE = 8 };
+static MsHardware *load_file(char *file, int depth, gboolean borrow, GError **error);
 
-/* The donor's own curves_from is not followed, so that there can be no cycle but the machine itself. */
-static gboolean borrow_curves(MsHardware *hardware, const MsJson *doc, const char *path, GError **error) {
-  if (strcmp(hardware->curves_from, hardware->name) == 0)
-    return ms_json_error(doc, path, error, "names the machine itself, must name another profile");
-  MsHardware *donor = load_file(ms_find_mentioned("hardware", hardware->curves_from, doc, path, error), FALSE, error);
+/* The donor's own curves_from is not followed. */
+static gboolean borrow_curves(MsHardware *hardware, const MsJson *doc, const char *path, int depth, GError **error) {
+  if (!hardware->curves_from) return TRUE;
+  g_autofree char *full = g_strdup_printf("%s%scurves_from", path, *path ? "." : "");
+  if (g_strcmp0(hardware->curves_from, hardware->name) == 0)
+    return ms_json_error(doc, full, error, "names the machine itself, must name another profile");
+  char *file = ms_find_mentioned("hardware", hardware->curves_from, doc, full, error);
+  MsHardware *donor = load_file(file, depth + 1, FALSE, error);
   if (!donor) return FALSE;
   inherit(hardware, donor);
   ms_hardware_free(donor);
   return TRUE;
 }
 
-/* Takes `hardware`, which may be NULL; NULL on failure. */
-static MsHardware *finished(MsHardware *hardware, const MsJson *doc, const char *path, GError **error) {
-  if (!hardware) return NULL;
-  if (hardware->nvlink_domain_gpus == 0) hardware->nvlink_domain_gpus = hardware->gpus_per_node;
-  if (!hardware->curves_from) return hardware;
-  char *full = g_strdup_printf("%s%scurves_from", path, *path ? "." : "");
-  if (!borrow_curves(hardware, doc, full, error)) g_clear_pointer(&hardware, ms_hardware_free);
-  g_free(full);
-  return hardware;
+static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char *path, int depth, gboolean borrow,
+                                  GError **error) {
+  if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
+    return load_file(ms_find_mentioned("hardware", json_node_get_string(node), doc, path, error), depth, borrow, error);
+  ms_json_error(doc, path, error, "must be the name of a machine or a path");
+  return NULL;
 }
 
-static MsHardware *load_doc(const MsJson *doc, GError **error) {
-  MsHardware *hardware = hardware_new();
-  if (!load_object(hardware, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, error)) {
-    ms_hardware_free(hardware);
+/* Curves that the overrides do not give follow the links that they change, borrowed ones too. */
+static gboolean change(MsHardware *hardware, const MsJson *doc, JsonObject *changes, const char *path, int depth,
+                       GError **error) {
+  double scaleup_Bps = hardware->scaleup_Bps, nic_Bps = hardware->nic_Bps;
+  gboolean curves = json_object_has_member(changes, "curves"), from = json_object_has_member(changes, "curves_from");
+  JsonNode *sources = hardware->sources ? json_node_copy(hardware->sources) : NULL;
+  gboolean loaded = load_object(hardware, doc, changes, path, FALSE, error);
+  if (loaded) ms_sources_inherit(hardware, sources, changes);
+  g_clear_pointer(&sources, json_node_unref);
+  if (!loaded) return FALSE;
+  int own = curves ? hardware->num_curves : 0;
+  if ((curves || from) && !borrow_curves(hardware, doc, path, depth, error)) return FALSE;
+  ms_curves_follow_link(hardware, own, "scaleup_Bps", scaleup_Bps, hardware->scaleup_Bps);
+  ms_curves_follow_link(hardware, own, "nic_Bps", nic_Bps, hardware->nic_Bps);
+  return TRUE;
+}
+
+static MsHardware *changed(const MsJson *doc, JsonObject *json, const char *path, int depth, GError **error) {
+  g_autofree char *base_path = g_strdup_printf("%s%sbase", path, *path ? "." : "");
+  if (depth >= DEEPEST_BASE) {
+    ms_json_error(doc, base_path, error, "more than %d machines upon one another: do they name each other?",
+                  DEEPEST_BASE);
     return NULL;
   }
-  if (!hardware->name) hardware->name = ms_name_of_file(ms_json_filename(doc));
+  gboolean borrow = !json_object_has_member(json, "curves") && !json_object_has_member(json, "curves_from");
+  MsHardware *hardware = load_mentioned(doc, json_object_get_member(json, "base"), base_path, depth + 1, borrow, error);
+  if (!hardware) return NULL;
+  JsonObject *changes = ms_object_without(json, "base");
+  if (!change(hardware, doc, changes, path, depth, error)) g_clear_pointer(&hardware, ms_hardware_free);
+  json_object_unref(changes);
   return hardware;
 }
 
-/* Takes `file`, which may be NULL. Without `finish` overrides may follow. */
-static MsHardware *load_file(char *file, gboolean finish, GError **error) {
+static MsHardware *whole(const MsJson *doc, JsonObject *json, const char *path, int depth, gboolean borrow,
+                         GError **error) {
+  MsHardware *hardware = hardware_new();
+  if (!load_object(hardware, doc, json, path, TRUE, error) ||
+      (borrow && !borrow_curves(hardware, doc, path, depth, error)))
+    g_clear_pointer(&hardware, ms_hardware_free);
+  return hardware;
+}
+
+/* With `borrow` and the curves of another machine, where it names one. */
+static MsHardware *described(const MsJson *doc, JsonObject *json, const char *path, int depth, gboolean borrow,
+                             GError **error) {
+  return json_object_has_member(json, "base") ? changed(doc, json, path, depth, error)
+                                              : whole(doc, json, path, depth, borrow, error);
+}
+
+/* Takes `file`, which may be NULL. */
+static MsHardware *load_file(char *file, int depth, gboolean borrow, GError **error) {
   MsJson *doc = file ? ms_load_object(file, error) : NULL;
-  MsHardware *hardware = doc ? load_doc(doc, error) : NULL;
-  if (finish) hardware = finished(hardware, doc, "", error);
+  JsonObject *json = doc ? json_node_get_object(ms_json_root(doc)) : NULL;
+  MsHardware *hardware = json ? described(doc, json, "", depth, borrow, error) : NULL;
+  if (hardware && !json_object_has_member(json, "name")) {
+    g_free(hardware->name);
+    hardware->name = ms_name_of_file(ms_json_filename(doc));
+  }
   ms_json_free(doc);
   g_free(file);
   return hardware;
 }
 
-MsHardware *ms_hardware_load(const char *name, GError **error) {
-  char *file = strcmp(name, "-") == 0 ? g_strdup(name) : ms_find_data_file("hardware", name, error);
-  return load_file(file, TRUE, error);
-}
-
-static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char *path, gboolean finish,
-                                  GError **error) {
-  if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
-    return load_file(ms_find_mentioned("hardware", json_node_get_string(node), doc, path, error), finish, error);
-  ms_json_error(doc, path, error, "must be the name of a machine or a path");
-  return NULL;
-}
-
-/* "base" and overrides. Curves that the overrides do not give follow the links that they change, inherited ones too. */
-static MsHardware *changed(const MsJson *doc, JsonObject *json, const char *path, GError **error) {
-  char *base_path = g_strconcat(path, ".base", NULL);
-  MsHardware *hardware = load_mentioned(doc, json_object_get_member(json, "base"), base_path, FALSE, error);
-  g_free(base_path);
+/* Takes `hardware`, which may be NULL. */
+static MsHardware *finished(MsHardware *hardware) {
   if (!hardware) return NULL;
-  double scaleup_Bps = hardware->scaleup_Bps, nic_Bps = hardware->nic_Bps;
-  JsonObject *changes = ms_object_without(json, "base");
-  if (!load_object(hardware, doc, changes, path, FALSE, error)) g_clear_pointer(&hardware, ms_hardware_free);
-  int own = hardware && json_object_has_member(changes, "curves") ? hardware->num_curves : 0;
-  json_object_unref(changes);
-  hardware = finished(hardware, doc, path, error);
-  if (!hardware) return NULL;
-  ms_curves_follow_link(hardware, own, "scaleup_Bps", scaleup_Bps, hardware->scaleup_Bps);
-  ms_curves_follow_link(hardware, own, "nic_Bps", nic_Bps, hardware->nic_Bps);
+  if (hardware->nvlink_domain_gpus == 0) hardware->nvlink_domain_gpus = hardware->gpus_per_node;
+  if (!hardware->name) hardware->name = g_strdup("inline");
   return hardware;
 }
 
-static MsHardware *whole(const MsJson *doc, JsonObject *json, const char *path, GError **error) {
-  MsHardware *hardware = hardware_new();
-  if (!load_object(hardware, doc, json, path, TRUE, error)) g_clear_pointer(&hardware, ms_hardware_free);
-  if (hardware && !hardware->name) hardware->name = g_strdup("inline");
-  return finished(hardware, doc, path, error);
+MsHardware *ms_hardware_load(const char *name, GError **error) {
+  char *file = strcmp(name, "-") == 0 ? g_strdup(name) : ms_find_data_file("hardware", name, error);
+  return finished(load_file(file, 0, TRUE, error));
 }
 
 MsHardware *ms_hardware_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
-  if (JSON_NODE_HOLDS_OBJECT(node)) {
-    JsonObject *json = json_node_get_object(node);
-    return json_object_has_member(json, "base") ? changed(doc, json, path, error) : whole(doc, json, path, error);
-  }
-  return load_mentioned(doc, node, path, TRUE, error);
+  return finished(JSON_NODE_HOLDS_OBJECT(node) ? described(doc, json_node_get_object(node), path, 0, TRUE, error)
+                                               : load_mentioned(doc, node, path, 0, TRUE, error));
 }
 
 MsHardware *ms_hardware_copy(const MsHardware *hardware) {

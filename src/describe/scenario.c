@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "describe/dispatcher.h"
 #include "describe/rows.h"
+#include "describe/sources.h"
 
 #include <math.h>
 #include <string.h>
@@ -253,6 +254,8 @@ static const MsField scenario_fields[] = {
      .parse = hardware_parse,
      .print = hardware_print,
      .doc = "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"},
+    MS_BOOL(S, strict, "false", 0,
+            "figures that the machine's file assumes count as unknown: what needs them is refused"),
     MS_INT(S, gpus, 1, 1 << 20, NULL, MS_REQUIRED | MS_OPEN, "devices W"),
     MS_OBJECT(S, training, &ms_training_table, MS_REQUIRED, "what is trained on how much"),
     MS_OBJECT(S, layout, &ms_layout_table, 0, "how ranks share the model"),
@@ -341,12 +344,18 @@ static MsDispatcher usual_dispatcher(const MsScenario *s) {
   return beyond && can_use(s, MS_DISPATCH_DEEPEP) ? MS_DISPATCH_DEEPEP : MS_DISPATCH_ALLTOALL;
 }
 
+void ms_scenario_be_strict(MsScenario *scenario) {
+  scenario->strict = TRUE;
+  ms_sources_forget_assumed(scenario->hardware);
+}
+
 /* Takes what was loaded to what is predicted: every value that depends on others is settled, but for sequence
  * parallelism, which follows a TP that the planner may still choose. */
 static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json, gboolean closed, GError **error) {
   if (!ms_stack_find(scenario->software, &scenario->stack, error)) return FALSE;
   scenario->stated = json_object_ref(json);
   take_from_stack(scenario);
+  if (scenario->strict) ms_scenario_be_strict(scenario);
   if ((int)scenario->options.dispatcher < 0)
     scenario->options.dispatcher = closed ? usual_dispatcher(scenario) : MS_DISPATCH_ALLTOALL;
   if (!scenario->name) scenario->name = ms_name_of_file(ms_json_filename(doc));

@@ -118,6 +118,7 @@ typedef struct MsScenario {
   MsTraining training;
   MsLayoutSpec layout;
   MsOptions options;
+  gboolean strict;    /* assumed figures of the machine count as unknown (describe/sources.h) */
   gboolean borrowed;  /* model, hardware and their JSON belong to another scenario */
   JsonObject *stated; /* what the file says; NULL in copies and in what was made by hand */
   gboolean has_measured;
@@ -128,6 +129,8 @@ extern const MsFieldTable ms_scenario_table, ms_training_table, ms_layout_table,
     ms_measured_table;
 
 MsScenario *ms_scenario_load(const char *filename, GError **error); /* "-" is stdin */
+/* As if the file said "strict". */
+void ms_scenario_be_strict(MsScenario *scenario);
 MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error);
 /* Deep copy; with share = TRUE model and hardware are not copied but borrowed from `from`, which must outlive it. */
 MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share);

@@ -63,6 +63,7 @@ static void append_headline(GString *out, const MsScenario *scenario, const MsRe
     g_string_append_printf(out, "   (lower bound %s)", ms_text_seconds(r->step_time_lower_s, b));
   g_string_append_printf(out, "\n  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU\n", r->tokens_per_s_per_gpu,
                          r->tflops_per_gpu);
+  if (r->caveat) g_string_append_printf(out, "  caveat       %s\n", r->caveat);
   append_mfu(out, scenario, r);
   g_string_append_printf(out, "  batches      %d microbatches per replica, dp %d, edp %d\n", r->microbatches, r->dp,
                          r->edp);
@@ -258,6 +259,25 @@ static void append_origins(GString *out, const MsResult *r) {
   if (order->len > FEW_ORIGINS) g_string_append_printf(out, "  ... and %u more\n", order->len - FEW_ORIGINS);
 }
 
+/* Assumed figures of the machine, what to measure first in front. */
+static void append_assumed(GString *out, const MsResult *r) {
+  if (r->n_assumed == 0) return;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  assumed", FALSE);
+  ms_table_column(table, "within", TRUE);
+  ms_table_column(table, "of the step", TRUE);
+  ms_table_column(table, "adds to the band", TRUE);
+  for (int i = 0; i < r->n_assumed; i++) {
+    const MsAssumed *a = &r->assumed[i];
+    ms_table_cellf(table, "  %s", a->key);
+    cell_percent(table, a->within);
+    cell_percent(table, a->share);
+    cell_percent(table, a->share * a->within);
+  }
+  g_string_append_c(out, '\n');
+  append_table(out, table);
+}
+
 /* --- memory ---------------------------------------------------------------------------------------------------- */
 /* Those before the peak add up to it. */
 static const char *const memory_columns[] = {"parameters_B", "gradients_B", "optimizer_B", "activations_B",
@@ -332,5 +352,6 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned f
     g_string_append_printf(out, "\n%s", memory);
   }
   if (explain) append_origins(out, r);
+  if (explain) append_assumed(out, r);
   return g_string_free(out, FALSE);
 }

@@ -166,6 +166,8 @@ char *ms_report_whatif(const MsWhatifRun *run, unsigned flags) {
       out, "  change and parts in %% of the %s of the base: the base's own, then what each point adds\n\n",
       w->per == MS_WHATIF_TOKEN ? "GPU time per token" : "step");
   ms_report_extent(out, &run->extent);
+  if (run->base.result && run->base.result->caveat)
+    g_string_append_printf(out, "  caveat: %s\n\n", run->base.result->caveat);
   time_table(out, run);
   memory_table(out, run);
   reasons(out, run);

@@ -1,7 +1,10 @@
 /* src/sim/band.c - the error band of a prediction. */
 #include "sim/band.h"
 
+#include "describe/sources.h"
+
 #include <math.h>
+#include <string.h>
 
 /* Share of the communication of a stage that it waits for. */
 static double exposed_share(const MsTimeParts *t) {
@@ -26,4 +29,59 @@ double ms_band_common(const MsScenario *s) {
   if (named && s->stack.band > 0) return s->stack.band;
   if (s->hardware->band > 0) return s->hardware->band;
   return s->stack.band > 0 ? s->stack.band : s->laws.default_common_band;
+}
+
+/* --- assumed figures of the machine ---------------------------------------------------------------------------- */
+static MsAssumed *assumed_of(MsResult *r, const MsScenario *s, const char *key) {
+  for (int i = 0; i < r->n_assumed; i++)
+    if (strcmp(r->assumed[i].key, key) == 0) return &r->assumed[i];
+  double within = ms_source_within(s->hardware, key);
+  if (!(within > 0)) return NULL;
+  r->assumed = g_renew(MsAssumed, r->assumed, r->n_assumed + 1);
+  r->assumed[r->n_assumed] = (MsAssumed){.key = key, .within = within};
+  return &r->assumed[r->n_assumed++];
+}
+
+void ms_band_add_assumed(const MsScenario *s, MsResult *r, const char *key, gboolean communication, double time_s) {
+  MsAssumed *a = time_s > 0 ? assumed_of(r, s, key) : NULL;
+  if (a) a->share += time_s, a->communication = communication;
+}
+
+static int by_weight(const void *a, const void *b) {
+  const MsAssumed *x = a, *y = b;
+  double wx = x->share * x->within, wy = y->share * y->within;
+  return wx < wy ? 1 : wx > wy ? -1 : strcmp(x->key, y->key);
+}
+
+double ms_band_of_assumed(const MsScenario *s, MsResult *r, const MsTimeParts *stage) {
+  double squares = 0, exposed = exposed_share(stage);
+  ms_band_add_assumed(s, r, "kernel_launch_s", FALSE, stage->host_s);
+  for (int i = 0; i < r->n_assumed; i++) {
+    MsAssumed *a = &r->assumed[i];
+    a->share = r->step_time_s > 0 ? MIN(a->share / r->step_time_s, 1) * (a->communication ? exposed : 1) : 0;
+    squares += a->share * a->share * a->within * a->within;
+  }
+  if (r->n_assumed > 0) qsort(r->assumed, (size_t)r->n_assumed, sizeof *r->assumed, by_weight);
+  return sqrt(squares);
+}
+
+static void add_assumed(GString *out, const MsHardware *h) {
+  gboolean any = FALSE;
+  for (const MsField *field = ms_hardware_table.fields; field->key; field++) {
+    if (!(ms_source_within(h, field->key) > 0)) continue;
+    g_string_append_printf(out, "%s%s", any ? ", " : "", field->key);
+    any = TRUE;
+  }
+  if (any) g_string_append(out, " assumed; ");
+}
+
+char *ms_caveat(const MsScenario *s, MsFidelity fidelity) {
+  g_autoptr(GString) out = g_string_new(NULL);
+  add_assumed(out, s->hardware);
+  if (!(s->hardware->band > 0)) g_string_append(out, "no published run of it compared; ");
+  if (out->len > 0) g_string_prepend(out, ": "), g_string_prepend(out, s->hardware->name);
+  if (fidelity == MS_FIDELITY_FAST) g_string_append(out, "fast: an estimate of full; ");
+  if (out->len == 0) return NULL;
+  g_string_truncate(out, out->len - 2);
+  return g_strdup(out->str);
 }

@@ -15,6 +15,8 @@ void ms_result_free(MsResult *result) {
   ms_memory_free(result->memory);
   g_free(result->bottleneck);
   g_free(result->origins);
+  g_free(result->assumed);
+  g_free(result->caveat);
   g_free(result->gap);
   g_free(result);
 }
@@ -132,6 +134,8 @@ static double or_unknown(double value) { return value > 0 ? value : NAN; }
 static double mfu_peak(const void *result) { return or_unknown(((const MsResult *)result)->peak_flops); }
 static double counted_over_run(const void *result) { return or_unknown(((const MsResult *)result)->counted_over_run); }
 static gboolean has_lcma(const void *result) { return ((const MsResult *)result)->lcma_growth > 0; }
+static gboolean has_caveat(const void *result) { return ((const MsResult *)result)->caveat != NULL; }
+static gboolean has_assumed(const void *result) { return ((const MsResult *)result)->n_assumed > 0; }
 static gboolean is_drawn(const void *result) { return ((const MsResult *)result)->routing.hottest > 0; }
 
 static double mfu_points(const void *part) { return 100 * ((const MsGapPart *)part)->fraction; }
@@ -164,6 +168,13 @@ static const MsFigure result_rows[] = {
                  UNKNOWN),
     MS_FIGURE_AS("error_band", F64, S, band, "1",
                  "90 % of measured times are expected within this share of the predicted one", UNKNOWN),
+    MS_FIGURE(STRING, S, caveat, "", "what must stand beside these figures", .when = has_caveat,
+              .only = "machines with assumed figures or without compared runs; fidelity fast"),
+    MS_FIGURE_ARRAY("assumed", LIST, S, assumed, n_assumed,
+                    MS_FIGURES(MS_FIGURE(STRING, MsAssumed, key, "", "assumed figure of the machine"),
+                               MS_FIGURE(F64, MsAssumed, within, "1", "how far off it may be, 90 %"),
+                               MS_FIGURE(F64, MsAssumed, share, "1", "of the step that follows it")),
+                    .when = has_assumed, .only = "machines with assumed figures"),
     MS_FIGURE_GROUP("bound", MS_FIGURES(MS_FIGURE(F64, MsResult, step_time_lower_s, "s", "proven lower bound"))),
     MS_FIGURE_PART("time", S, time, &ms_time_figures, .doc = "of the step: mean over the stages"),
     MS_FIGURE_EACH("pass_s", MAP, one_pass, MS_FIGURES(MS_FIGURE_OF("", F64, pass_s, "s", NULL)),

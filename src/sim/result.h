@@ -37,6 +37,13 @@ typedef struct {        /* where numbers came from: one row per curve that was u
   gboolean communication;
 } MsOrigin;
 
+typedef struct { /* an assumed figure of the machine that the prediction rests on */
+  const char *key;
+  gboolean communication;
+  double within; /* how far off it may be, relative, 90 % */
+  double share;  /* of the step that follows it, on the slowest stage; of communication what compute waits for */
+} MsAssumed;
+
 typedef struct { /* one part of the step, sim/explain.h; fractions of all parts add up to 1, the first is MFU. A part
                     may be negative: work saved */
   char name[48];
@@ -58,6 +65,9 @@ typedef struct MsResult {
   double step_time_s;
   double step_time_lower_s; /* proven: never above `full`; `fast` estimates that and may fall below */
   double band, band_curves; /* relative half width of the 90 % band (sim/band.h); of the curves alone */
+  int n_assumed;
+  MsAssumed *assumed; /* what to measure first in front */
+  char *caveat;       /* a sentence that must stand beside the figures (sim/band.h), NULL: none */
   double tokens_per_s_per_gpu, model_flop_per_token, tflops_per_gpu, mfu;
   double peak_flops;       /* FLOP/s that mfu is a fraction of: dense peak of the run's precision; 0: not known */
   double counted_over_run; /* model FLOP by the convention / FLOP of the rows, recomputation apart. Far above 1 where

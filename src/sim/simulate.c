@@ -165,6 +165,8 @@ static void mean_parts(MsResult *r) {
 }
 
 static void add_origin(MsResult *r, const Parts *p, const MsOp *op, const MsOpCost *cost, double times) {
+  gboolean communication = ms_op_families[op->kind] == MS_FAMILY_COMM;
+  ms_band_add_assumed(p->work->scenario, r, ms_cost_rate_key(p->cost, op, cost), communication, times * cost->time_s);
   const char *word = cost->curve ? cost->curve->op : ms_op_words[op->kind];
   for (int i = 0; i < r->n_origins; i++)
     if (r->origins[i].curve == cost->curve && !strcmp(r->origins[i].op, word)) {
@@ -180,7 +182,7 @@ static void add_origin(MsResult *r, const Parts *p, const MsOp *op, const MsOpCo
   g_strlcpy(o->op, word, sizeof o->op);
   o->time_s = times * cost->time_s;
   o->band = cost->band;
-  o->communication = ms_op_families[op->kind] == MS_FAMILY_COMM;
+  o->communication = communication;
 }
 
 static void origins_of_list(MsResult *r, const Parts *p, const MsOpList *list, double times) {
@@ -215,7 +217,8 @@ static void origins(MsResult *r, const Parts *p) {
   }
   origins_of_list(r, p, &p->program->step[slowest].ops.after, 1);
   r->band_curves = ms_band_of_curves(p->work->scenario, r, &r->stage_time[slowest]);
-  r->band = hypot(r->band_curves, ms_band_common(p->work->scenario));
+  double assumed = ms_band_of_assumed(p->work->scenario, r, &r->stage_time[slowest]);
+  r->band = hypot(hypot(r->band_curves, ms_band_common(p->work->scenario)), assumed);
   qsort(r->origins, (size_t)r->n_origins, sizeof *r->origins, by_time);
 }
 
@@ -357,6 +360,7 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
   feasibility(r);
   routing_load(r, &p);
   origins(r, &p);
+  r->caveat = ms_caveat(s, fidelity);
   bottleneck(r);
   ms_explain(r, p.program, p.schedule);
   if (fidelity != MS_FIDELITY_BOUND && ms_schedule_splits(p.schedule))

@@ -1,0 +1,130 @@
+/* src/describe/sources.c - where the figures of a machine come from, and which are assumed. */
+#include "describe/sources.h"
+
+#include "base/err.h"
+
+#include <math.h>
+
+const char *const ms_mark_words[] = {"stated", "measured", "datasheet", "published", "assumed", NULL};
+
+static JsonNode *source_of(const MsHardware *hardware, const char *key) {
+  if (!hardware->sources || !JSON_NODE_HOLDS_OBJECT(hardware->sources)) return NULL;
+  return json_object_get_member(json_node_get_object(hardware->sources), key);
+}
+
+static const char *member_text(JsonNode *source, const char *key) {
+  if (!source) return NULL;
+  if (JSON_NODE_HOLDS_VALUE(source)) return strcmp(key, "text") == 0 ? json_node_get_string(source) : NULL;
+  return json_object_get_string_member_with_default(json_node_get_object(source), key, NULL);
+}
+
+static int mark_of_word(const char *word) {
+  for (int i = 0; word && ms_mark_words[i]; i++)
+    if (strcmp(word, ms_mark_words[i]) == 0) return i;
+  return -1;
+}
+
+MsMark ms_source_mark(const MsHardware *hardware, const char *key) {
+  return (MsMark)MAX(mark_of_word(member_text(source_of(hardware, key), "mark")), MS_MARK_STATED);
+}
+
+double ms_source_within(const MsHardware *hardware, const char *key) {
+  JsonNode *source = source_of(hardware, key);
+  if (ms_source_mark(hardware, key) != MS_MARK_ASSUMED) return 0;
+  return json_object_get_double_member_with_default(json_node_get_object(source), "within", 0);
+}
+
+char *ms_source_text(const MsHardware *hardware, const char *key) {
+  const char *text = member_text(source_of(hardware, key), "text");
+  MsMark mark = ms_source_mark(hardware, key);
+  double within = ms_source_within(hardware, key);
+  if (!text || mark == MS_MARK_STATED) return g_strdup(text);
+  return within > 0 ? g_strdup_printf("assumed within %.0f %%: %s", 100 * within, text)
+                    : g_strdup_printf("%s: %s", ms_mark_words[mark], text);
+}
+
+const char *ms_source_measured_by(const char *key) {
+  static const char *const by[][2] = {{"peak_", "moesim calibrate --gpu, then moesim fit"},
+                                      {"hbm_Bps", "moesim calibrate --gpu, then moesim fit"},
+                                      {"scaleup_Bps", "nccl-tests inside of a node, then moesim fit"},
+                                      {"nic_Bps", "nccl-tests over several nodes, then moesim fit"},
+                                      {"host_link_Bps", "nvbandwidth or its like"},
+                                      {"kernel_launch_s", "a run that waits for its host, then moesim validate"}};
+  for (guint i = 0; i < G_N_ELEMENTS(by); i++)
+    if (g_str_has_prefix(key, by[i][0])) return by[i][1];
+  return NULL;
+}
+
+/* --- checks ---------------------------------------------------------------------------------------------------- */
+static gboolean check_within(JsonNode *node, gboolean assumed, const MsJson *doc, const char *path, GError **error) {
+  if (!node) return TRUE;
+  if (!assumed) return ms_json_error(doc, path, error, "only an assumed figure has it; its mark says otherwise");
+  gboolean number = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING &&
+                    json_node_get_value_type(node) != G_TYPE_BOOLEAN;
+  double within = number ? json_node_get_double(node) : NAN;
+  return (within > 0 && within <= 2) ||
+         ms_json_error(doc, path, error,
+                       "must be a number above 0, at most 2: how far off the figure may be, relative");
+}
+
+static gboolean check_marked(JsonObject *source, const MsJson *doc, const char *path, GError **error) {
+  static const char *const known[] = {"mark", "text", "within", NULL};
+  g_autoptr(GList) keys = json_object_get_members(source);
+  for (GList *l = keys; l; l = l->next)
+    if (!g_strv_contains(known, l->data))
+      return ms_json_error(doc, path, error, "unknown key \"%s\"; a source has mark, text and within",
+                           (const char *)l->data);
+  const char *mark = json_object_get_string_member_with_default(source, "mark", NULL);
+  if (mark_of_word(mark) <= MS_MARK_STATED)
+    return ms_json_error(doc, path, error, "needs a mark: measured, datasheet, published or assumed");
+  if (!json_object_get_string_member_with_default(source, "text", NULL))
+    return ms_json_error(doc, path, error, "needs a text that says where the figure comes from");
+  g_autofree char *deeper = g_strconcat(path, ".within", NULL);
+  return check_within(json_object_get_member(source, "within"), mark_of_word(mark) == MS_MARK_ASSUMED, doc, deeper,
+                      error);
+}
+
+gboolean ms_sources_check(const MsHardware *hardware, const MsJson *doc, const char *path, GError **error) {
+  if (!hardware->sources) return TRUE;
+  if (!ms_json_need_object(doc, hardware->sources, path, error)) return FALSE;
+  JsonObject *sources = json_node_get_object(hardware->sources);
+  g_autoptr(GList) keys = json_object_get_members(sources);
+  for (GList *l = keys; l; l = l->next) {
+    JsonNode *source = json_object_get_member(sources, l->data);
+    g_autofree char *deeper = g_strconcat(path, ".", (const char *)l->data, NULL);
+    if (JSON_NODE_HOLDS_VALUE(source) && json_node_get_value_type(source) == G_TYPE_STRING) continue;
+    if (!JSON_NODE_HOLDS_OBJECT(source))
+      return ms_json_error(doc, deeper, error, "must be a text, or {\"mark\": ..., \"text\": ...}");
+    if (!check_marked(json_node_get_object(source), doc, deeper, error)) return FALSE;
+  }
+  return TRUE;
+}
+
+/* --- changes --------------------------------------------------------------------------------------------------- */
+static void add_members(JsonObject *to, JsonNode *from, JsonObject *except) {
+  if (!from || !JSON_NODE_HOLDS_OBJECT(from)) return;
+  g_autoptr(GList) keys = json_object_get_members(json_node_get_object(from));
+  for (GList *l = keys; l; l = l->next)
+    if (!except || !json_object_has_member(except, l->data))
+      json_object_set_member(to, l->data, json_object_dup_member(json_node_get_object(from), l->data));
+}
+
+void ms_sources_inherit(MsHardware *hardware, JsonNode *base, JsonObject *changes) {
+  JsonObject *sources = json_object_new();
+  add_members(sources, base, changes);
+  if (json_object_has_member(changes, "sources")) add_members(sources, hardware->sources, NULL);
+  if (hardware->sources) json_node_unref(hardware->sources);
+  hardware->sources = json_node_init_object(json_node_alloc(), sources);
+  json_object_unref(sources);
+}
+
+static void forget(MsHardware *hardware, const MsField *field) {
+  void *member = (char *)hardware + field->offset;
+  if (field->type == MS_T_F64) *(double *)member = NAN;
+  if (field->type == MS_T_INT) *(int *)member = 0;
+}
+
+void ms_sources_forget_assumed(MsHardware *hardware) {
+  for (const MsField *field = ms_hardware_table.fields; field->key; field++)
+    if (ms_source_within(hardware, field->key) > 0) forget(hardware, field);
+}
