@@ -278,7 +278,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
                          flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, base->gpus, base->hardware->name,
                          base->training.seq_length, base->training.global_batch_size);
   append_counts(out, plan);
-  g_autofree char *caveat = ms_caveat(base, MS_FIDELITY_FULL);
+  g_autofree char *caveat = ms_caveat(base, plan->n_best > 0 ? plan->best[0].result : NULL, MS_FIDELITY_FULL);
   if (caveat) g_string_append_printf(out, "caveat: %s\n", caveat);
   append_proof(out, request, plan);
   g_autofree char *assumption = ms_objective_assumption(request);

@@ -65,20 +65,29 @@ double ms_band_of_assumed(const MsScenario *s, MsResult *r, const MsTimeParts *s
   return sqrt(squares);
 }
 
-static void add_assumed(GString *out, const MsHardware *h) {
+enum { LEAST_PER_MILLE = 1 }; /* of the step, that an assumption must be able to move to be named */
+
+static gboolean rests_on(const MsResult *r, const char *key) {
+  for (int i = 0; r && i < r->n_assumed; i++)
+    if (strcmp(r->assumed[i].key, key) == 0)
+      return 1000 * r->assumed[i].share * r->assumed[i].within >= LEAST_PER_MILLE;
+  return r == NULL;
+}
+
+static void add_assumed(GString *out, const MsHardware *h, const MsResult *r) {
   gboolean any = FALSE;
   for (const MsField *field = ms_hardware_table.fields; field->key; field++) {
-    if (!(ms_source_within(h, field->key) > 0)) continue;
+    if (!(ms_source_within(h, field->key) > 0) || !rests_on(r, field->key)) continue;
     g_string_append_printf(out, "%s%s", any ? ", " : "", field->key);
     any = TRUE;
   }
   if (any) g_string_append(out, " assumed; ");
 }
 
-char *ms_caveat(const MsScenario *s, MsFidelity fidelity) {
+char *ms_caveat(const MsScenario *s, const MsResult *r, MsFidelity fidelity) {
   g_autoptr(GString) out = g_string_new(NULL);
-  add_assumed(out, s->hardware);
-  if (!(s->hardware->band > 0)) g_string_append(out, "no published run of it compared; ");
+  add_assumed(out, s->hardware, r);
+  if (!(s->hardware->band > 0)) g_string_append(out, "no published runs compared; ");
   if (out->len > 0) g_string_prepend(out, ": "), g_string_prepend(out, s->hardware->name);
   if (fidelity == MS_FIDELITY_FAST) g_string_append(out, "fast: an estimate of full; ");
   if (out->len == 0) return NULL;

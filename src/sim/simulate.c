@@ -360,7 +360,7 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
   feasibility(r);
   routing_load(r, &p);
   origins(r, &p);
-  r->caveat = ms_caveat(s, fidelity);
+  r->caveat = ms_caveat(s, r, fidelity);
   bottleneck(r);
   ms_explain(r, p.program, p.schedule);
   if (fidelity != MS_FIDELITY_BOUND && ms_schedule_splits(p.schedule))

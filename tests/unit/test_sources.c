@@ -1,0 +1,161 @@
+/* Where the figures of a machine come from: every shipped profile marks each; an assumed figure widens the band, is
+ * named beside the prediction and is refused under `strict`; machines are built upon machines. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "describe/sources.h"
+#include "lib/world.h"
+#include "sim/band.h"
+#include "sim/simulate.h"
+
+static MsHardware *machine(const char *json, const char *name, GError **error) {
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, name, error);
+  return doc ? ms_hardware_from_json(doc, ms_json_root(doc), "", error) : NULL;
+}
+
+/* --- the shipped profiles -------------------------------------------------------------------------------------- */
+/* Figures that no curve shows, by key: they decide whether and how fast a run is. */
+static const char *const decisive[] = {"peak_bf16_flops", "hbm_B",         "hbm_Bps",
+                                       "nic_Bps",         "gpus_per_node", "kernel_launch_s"};
+
+static void every_figure_is_marked(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) files = ms_test_files("hardware");
+  assert_true(files->len >= 20);
+  for (guint i = 0; i < files->len; i++) {
+    GError *error = NULL;
+    g_autoptr(MsHardware) hw = ms_hardware_load(files->pdata[i], &error);
+    if (!hw) fail_msg("%s", error->message);
+    for (guint k = 0; k < G_N_ELEMENTS(decisive); k++) {
+      g_autofree char *text = ms_source_text(hw, decisive[k]);
+      if (!text || ms_source_mark(hw, decisive[k]) == MS_MARK_STATED)
+        fail_msg("%s: %s has no marked source", hw->name, decisive[k]);
+    }
+    if (!(hw->peak_bf16_flops > 0 && hw->hbm_B > 0 && hw->hbm_Bps > 0 && hw->nic_Bps > 0 && hw->host_link_Bps > 0))
+      fail_msg("%s: a figure that every run may need is neither known nor assumed", hw->name);
+  }
+}
+
+/* Dense and MoE, on one node and on two: no machine lacks what a run needs. */
+static void every_machine_answers(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) files = ms_test_files("hardware");
+  for (guint i = 0; i < files->len; i++) {
+    g_autofree char *file = g_path_get_basename(files->pdata[i]), *name = g_strndup(file, strlen(file) - 5);
+    const char *const models[] = {"llama3-8b", "qwen3-30b-a3b"};
+    for (int m = 0; m < 2; m++) {
+      g_autoptr(MsScenario) s = ms_test_run(models[m], 0, name, 16);
+      s->layout.ep = m == 1 ? 8 : 1;
+      GError *error = NULL;
+      g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_BOUND, NULL, &error);
+      if (!r) fail_msg("%s on %s: %s", models[m], name, error->message);
+      assert_true(r->step_time_s > 0 && r->mfu > 0.02 && r->mfu < 1 && r->band > 0 && r->band < 2);
+      g_autofree char *caveat = ms_caveat(s, NULL, MS_FIDELITY_FULL);
+      assert_true((caveat != NULL) == (strstr(caveat ? caveat : "", "assumed") || !(s->hardware->band > 0)));
+    }
+  }
+}
+
+/* --- what an assumption does ----------------------------------------------------------------------------------- */
+static void an_assumption_is_said(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "mtt-s5000", 16);
+  s->layout.tp = 2;
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
+  assert_true(r && r->n_assumed >= 3);
+  assert_string_equal(r->assumed[0].key, "peak_bf16_flops");
+  assert_true(r->assumed[0].within == 0.2 && r->assumed[0].share > 0.5 && r->assumed[0].share <= 1);
+  assert_true(r->band > hypot(r->band_curves, ms_band_common(s)));
+  assert_non_null(strstr(r->caveat, "mtt-s5000: peak_bf16_flops"));
+  assert_non_null(strstr(r->caveat, "no published runs compared"));
+  for (int i = 1; i < r->n_assumed; i++)
+    assert_true(r->assumed[i - 1].share * r->assumed[i - 1].within >= r->assumed[i].share * r->assumed[i].within);
+}
+
+/* The vendor's figures for its own clusters: 60 % MFU dense, about 40 % MoE (ldeepai.com, reportify.ai). */
+static void the_vendors_figures_lie_in_the_band(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) dense = ms_test_run("llama3-8b", 0, "mtt-s5000", 64);
+  g_autoptr(MsScenario) moe = ms_test_run("qwen3-235b-a22b", 0, "mtt-s5000", 256);
+  dense->training.global_batch_size = moe->training.global_batch_size = 1024;
+  dense->options.overlap_grad_reduce = dense->options.overlap_param_gather = TRUE;
+  moe->options.overlap_grad_reduce = moe->options.overlap_param_gather = TRUE;
+  moe->layout.tp = moe->layout.pp = 2, moe->layout.ep = 8;
+  g_autoptr(MsResult) a = ms_simulate(dense, MS_FIDELITY_FAST, NULL, NULL),
+                      b = ms_simulate(moe, MS_FIDELITY_FAST, NULL, NULL);
+  assert_true(fabs(0.6 / a->mfu - 1) < a->band);
+  assert_true(fabs(0.4 / b->mfu - 1) < b->band);
+}
+
+static void strict_refuses_by_name(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "mtt-s5000", 16);
+  ms_scenario_be_strict(s);
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_BOUND, NULL, &error);
+  assert_null(r);
+  assert_non_null(strstr(error->message, "hardware mtt-s5000: peak_bf16_flops is unknown"));
+  g_clear_error(&error);
+  g_autoptr(MsScenario) known = ms_test_run("llama3-8b", 0, "h100-sxm", 16);
+  ms_scenario_be_strict(known);
+  g_autoptr(MsResult) same = ms_simulate(known, MS_FIDELITY_BOUND, NULL, NULL);
+  assert_true(same && !same->caveat && same->n_assumed == 0);
+}
+
+/* --- machines upon machines ------------------------------------------------------------------------------------ */
+static void an_override_is_stated(void **state) {
+  (void)state;
+  g_autoptr(MsHardware) hw = machine("{\"base\": \"mtt-s5000\", \"nic_Bps\": 4e10}", "x.json", NULL);
+  assert_true(hw->nic_Bps == 4e10 && ms_source_mark(hw, "nic_Bps") == MS_MARK_STATED);
+  assert_true(ms_source_within(hw, "nic_Bps") == 0 && ms_source_within(hw, "peak_bf16_flops") == 0.2);
+  g_autoptr(MsHardware) own = machine(
+      "{\"base\": \"h100-sxm\", \"nic_Bps\": 1e10, \"sources\": {\"nic_Bps\": {\"mark\": \"measured\", \"text\": "
+      "\"ours\"}}}",
+      "x.json", NULL);
+  g_autofree char *text = ms_source_text(own, "nic_Bps"), *kept = ms_source_text(own, "hbm_Bps");
+  assert_string_equal(text, "measured: ours");
+  assert_true(g_str_has_prefix(kept, "datasheet: "));
+}
+
+static void a_file_has_a_base(void **state) {
+  (void)state;
+  g_autoptr(MsHardware) base = ms_hardware_load("h200-sxm", NULL);
+  g_autoptr(MsHardware) nvl = ms_hardware_load("h200-nvl", NULL);
+  assert_string_equal(nvl->name, "h200-nvl");
+  assert_true(nvl->num_curves == base->num_curves && nvl->hbm_Bps == base->hbm_Bps);
+  assert_true(nvl->nvlink_domain_gpus == 4 && nvl->peak_bf16_flops < base->peak_bf16_flops);
+  for (int i = 0; i < nvl->num_curves; i++) /* those of the network follow its slower port */
+    if (nvl->curves[i].form == MS_FORM_SEGMENTS && g_strcmp0(nvl->curves[i].level, "network") == 0)
+      assert_true(fabs(nvl->curves[i].segment_Bps[0] / base->curves[i].segment_Bps[0] - 0.5) < 1e-12);
+}
+
+static void circles_end(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-base-XXXXXX", NULL);
+  g_autofree char *a = g_build_filename(folder, "a.json", NULL), *b = g_build_filename(folder, "b.json", NULL);
+  assert_true(ms_write_file(a, "{\"base\": \"./b.json\"}\n", -1, NULL));
+  assert_true(ms_write_file(b, "{\"base\": \"./a.json\", \"hbm_B\": 1e10}\n", -1, NULL));
+  g_autoptr(MsHardware) hw = ms_hardware_load(a, &error);
+  assert_null(hw);
+  assert_non_null(strstr(error->message, "machines upon one another"));
+  g_clear_error(&error);
+  remove(a), remove(b), remove(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_figure_is_marked), cmocka_unit_test(every_machine_answers),
+      cmocka_unit_test(an_assumption_is_said),  cmocka_unit_test(the_vendors_figures_lie_in_the_band),
+      cmocka_unit_test(strict_refuses_by_name), cmocka_unit_test(an_override_is_stated),
+      cmocka_unit_test(a_file_has_a_base),      cmocka_unit_test(circles_end)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
