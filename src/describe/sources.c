@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-const char *const ms_mark_words[] = {"stated", "measured", "datasheet", "published", "assumed", NULL};
+static const char *const mark_words[] = {"stated", "measured", "datasheet", "published", "assumed", NULL};
 
 static JsonNode *source_of(const MsHardware *hardware, const char *key) {
   if (!hardware->sources || !JSON_NODE_HOLDS_OBJECT(hardware->sources)) return NULL;
@@ -19,8 +19,8 @@ static const char *member_text(JsonNode *source, const char *key) {
 }
 
 static int mark_of_word(const char *word) {
-  for (int i = 0; word && ms_mark_words[i]; i++)
-    if (strcmp(word, ms_mark_words[i]) == 0) return i;
+  for (int i = 0; word && mark_words[i]; i++)
+    if (strcmp(word, mark_words[i]) == 0) return i;
   return -1;
 }
 
@@ -40,7 +40,7 @@ char *ms_source_text(const MsHardware *hardware, const char *key) {
   double within = ms_source_within(hardware, key);
   if (!text || mark == MS_MARK_STATED) return g_strdup(text);
   return within > 0 ? g_strdup_printf("assumed within %.0f %%: %s", 100 * within, text)
-                    : g_strdup_printf("%s: %s", ms_mark_words[mark], text);
+                    : g_strdup_printf("%s: %s", mark_words[mark], text);
 }
 
 const char *ms_source_measured_by(const char *key) {

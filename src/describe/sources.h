@@ -23,7 +23,6 @@ typedef enum {
   MS_MARK_ASSUMED,
   MS_N_MARKS
 } MsMark;
-extern const char *const ms_mark_words[]; /* NULL-terminated */
 
 MsMark ms_source_mark(const MsHardware *hardware, const char *key);
 /* How far an assumed figure may be off, relative, 90 %; 0 where it is not assumed or says nothing. */
