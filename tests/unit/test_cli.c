@@ -272,7 +272,11 @@ static void printed_json_is_as_documented(void **state) {
                   *plan = ms_cli_written("small.json", request);
   g_autofree char *two = two_clusters(), *clusters = ms_cli_written("clusters.json", two),
                   *best = ms_cli_path("best.json");
+  g_autofree char *assumed = ms_cli_written(
+      "assumed.json", "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": \"mtt-s5000\", \"gpus\": 8, "
+                      "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"tp\": 2}}");
   PRINTED(doc, "run", 0, "run", "--json", dense);
+  PRINTED(doc, "run", 0, "run", "--json", assumed);
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
   PRINTED(doc, "run", 0, "run", "--json", "--explain", "--draws", "2", drawn);
   PRINTED(doc, "whatif", 0, "whatif", "--json", whatif);
