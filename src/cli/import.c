@@ -49,10 +49,32 @@ static int put(const char *file, char *text) {
   return ms_write_file(file ? file : "-", line, -1, &error) ? 0 : ms_cli_fail(error);
 }
 
+/* Python writes Infinity, which JSON does not have, for bounds that no shape depends on: as null. */
+static void without_infinities(char *text) {
+  static const char word[] = "Infinity";
+  gboolean quoted = FALSE;
+  for (char *c = text; *c; c++) {
+    if (*c == '\\' && quoted && c[1]) c++;
+    else if (*c == '"') quoted = !quoted;
+    else if (!quoted && g_str_has_prefix(c, word)) {
+      memcpy(c, "null    ", strlen(word));
+      if (c > text && c[-1] == '-') c[-1] = ' ';
+    }
+  }
+}
+
+static MsJson *load_config(const char *file, GError **error) {
+  gsize length;
+  g_autofree char *text = ms_read_file(file, MS_IMPORT_MOST_BYTES, &length, error);
+  if (!text) return NULL;
+  if (!memchr(text, 0, length)) without_infinities(text);
+  return ms_json_parse(text, (gssize)length, file, error);
+}
+
 static int import_hf(const Options *o, const char *file) {
   GError *error = NULL;
   g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
-  g_autoptr(MsJson) doc = ms_json_load(file, &error);
+  g_autoptr(MsJson) doc = load_config(file, &error);
   g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
   if (!model) return ms_cli_fail(error);
   if (o->name) {

@@ -43,10 +43,33 @@ static void with_experts(MsModel *m) {
   if (m->moe_shared_expert_intermediate_size == 0) m->moe_shared_expert_gate = FALSE;
 }
 
+/* What a pattern of layers does not use, and what it says in any case. */
+static void canonical_hybrid(MsModel *m) {
+  static const struct {
+    int mixer;
+    char letter;
+  } letters[] = {{MS_MIX_MAMBA, 'M'}, {MS_MIX_DELTA, 'G'}, {MS_MIX_ATTN, '*'}, {MS_MIX_MLP, '-'}, {MS_MIX_MOE, 'E'}};
+  gboolean blocks = m->mtp_num_layers > 0;
+  if (!blocks) g_clear_pointer(&m->mtp_pattern, g_free);
+  if (m->hybrid_layer_pattern && blocks && !m->mtp_pattern) {
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (guint i = 0; i < G_N_ELEMENTS(letters); i++)
+      if (ms_model_mtp_mixers(m) & letters[i].mixer) g_string_append_c(text, letters[i].letter);
+    m->mtp_pattern = g_strdup(text->str);
+  }
+  gboolean mamba = (m->hybrid_layer_pattern && strchr(m->hybrid_layer_pattern, 'M')) ||
+                   (m->mtp_pattern && strchr(m->mtp_pattern, 'M'));
+  if (!mamba) m->mamba = (MsMamba){.conv_kernel = 4};
+  if (m->linear_attention.num_value_heads == 0) m->linear_attention = (MsLinearAttention){.conv_kernel = 4};
+  if (m->sparse_attention.indexer_topk == 0)
+    m->sparse_attention = (MsSparseAttention){.indexer_topk_freq = 1, .indexer_loss = TRUE};
+}
+
 void ms_model_canonical(MsModel *m, int seq_length) {
   if (m->num_experts == 0) without_experts(m);
   else with_experts(m);
   ms_rope_scaling_canonical(m);
+  canonical_hybrid(m);
   if (ms_model_has_mla(m)) m->num_query_groups = m->num_attention_heads;
   if (m->add_bias_linear) m->add_qkv_bias = FALSE; /* included */
   if (m->sliding_window.window == 0) m->sliding_window.period = 0;
@@ -67,6 +90,7 @@ static void canonical_split(MsScenario *s) {
     if (chunks % l->pp == 0) l->vpp = chunks / l->pp;
   }
   g_free(parsed);
+  if (ms_is_hybrid(s)) ms_hybrid_canonical_split(s);
   gboolean interleaved = l->vpp > 1;
   if (!interleaved || l->microbatch_group_size_per_virtual_pipeline_stage == l->pp)
     l->microbatch_group_size_per_virtual_pipeline_stage = 0;

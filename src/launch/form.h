@@ -25,6 +25,8 @@ char *ms_modelzoo_yaml(const MsFormContext *context); /* (transfer full) */
 
 /* A name as one harmless word: letters, digits, "-_.". (transfer full) */
 char *ms_plain_name(const char *name);
+/* The program of Megatron-LM that builds this model. */
+const char *ms_program(const MsScenario *scenario);
 /* " --flag value ..." */
 void ms_append_arg(GString *text, const MsArg *arg);
 void ms_append_exports(GString *text, const MsArgs *args);

@@ -85,6 +85,6 @@ void ms_form_modelzoo(const MsFormContext *c) {
   g_string_append_printf(c->text->per_node,
                          "eval \"$ZOO_ENV\"\neval \"torchrun --nnodes %d --nproc_per_node %d --node_rank $NODE_RANK "
                          "--master_addr $MASTER_ADDR --master_port $MASTER_PORT "
-                         "${MEGATRON_PATH:-.}/pretrain_gpt.py $ZOO_ARGS\"\n",
-                         c->nodes, c->gpus_per_node);
+                         "${MEGATRON_PATH:-.}/%s $ZOO_ARGS\"\n",
+                         c->nodes, c->gpus_per_node, ms_program(c->scenario));
 }

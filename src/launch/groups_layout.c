@@ -129,8 +129,10 @@ gboolean ms_write_pipeline(const MsScenario *s, MsRelease release, MsArgs *args,
                   "--microbatch-group-size-per-virtual-pipeline-stage", error))
     return FALSE;
   ms_args_addf(args, SECTION, "--pipeline-model-parallel-size", "%d", l->pp);
-  if (!write_chunks(s, release, args, error)) return FALSE;
-  write_split(s, args);
+  if (!ms_is_hybrid(s)) { /* else the pattern of layers says it */
+    if (!write_chunks(s, release, args, error)) return FALSE;
+    write_split(s, args);
+  }
   if (l->microbatch_group_size_per_virtual_pipeline_stage > 0)
     ms_args_addf(args, SECTION, "--microbatch-group-size-per-virtual-pipeline-stage", "%d",
                  l->microbatch_group_size_per_virtual_pipeline_stage);
@@ -170,6 +172,7 @@ gboolean ms_read_pipeline(MsArgs *args, MsScenario *s, GError **error) {
                  error) &&
          set_int(args, "--decoder-last-pipeline-num-layers", 0, 0, 10000, &l->decoder_last_pipeline_num_layers,
                  error) &&
+         ms_read_hybrid_split(args, s, error) &&
          set_int(args, "--microbatch-group-size-per-virtual-pipeline-stage", 0, 0, 65536,
                  &l->microbatch_group_size_per_virtual_pipeline_stage, error);
 }

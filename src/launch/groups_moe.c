@@ -90,6 +90,30 @@ gboolean ms_read_routing(MsArgs *args, MsScenario *s, GError **error) {
   return TRUE;
 }
 
+/* --- the loss that balances the experts; what forks call theirs is left to the list of what was ignored --- */
+gboolean ms_write_balancing(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  MsBalance type = s->model->moe_router_load_balancing_type;
+  if (type == MS_BALANCE_AUX) return TRUE;
+  if (release != MS_RELEASE_MCORE && type != MS_BALANCE_SINKHORN && type != MS_BALANCE_NONE)
+    return ms_refuse_key(s, error, "model.moe_router_load_balancing_type", "%s does not have %s",
+                         ms_release_words[release], ms_balance_words[type]);
+  ms_args_add(args, MOE, "--moe-router-load-balancing-type", ms_balance_words[type], NULL);
+  return TRUE;
+}
+
+gboolean ms_read_balancing(MsArgs *args, MsScenario *s, GError **error) {
+  (void)error;
+  s->model->moe_router_load_balancing_type = MS_BALANCE_AUX;
+  MsArg *arg = ms_args_take(args, "--moe-router-load-balancing-type");
+  if (!arg) return TRUE;
+  for (int i = 0; ms_balance_words[i]; i++) {
+    gboolean is = arg->values[0] && !arg->values[1] && strcmp(ms_balance_words[i], arg->values[0]) == 0;
+    if (is) return s->model->moe_router_load_balancing_type = (MsBalance)i, TRUE;
+  }
+  arg->used = FALSE;
+  return TRUE;
+}
+
 /* --- widths of the two kinds of MLP, and which layer has which --- */
 gboolean ms_write_widths(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsModel *m = s->model;
@@ -125,7 +149,8 @@ gboolean ms_read_widths(MsArgs *args, MsScenario *s, GError **error) {
       !read_width(args, "--moe-ffn-hidden-size", 1, 1048576, &m->moe_ffn_hidden_size, error))
     return FALSE;
   if (freq && !ms_arg_value(args, freq, error)) return FALSE;
-  if (freq && m->num_experts > 0 && strcmp(freq->values[0], "1") != 0) m->moe_layer_freq = g_strdup(freq->values[0]);
+  gboolean every = freq && (strcmp(freq->values[0], "1") == 0 || strcmp(freq->values[0], "-1") == 0); /* a fork's -1 */
+  if (freq && m->num_experts > 0 && !every) m->moe_layer_freq = g_strdup(freq->values[0]);
   gboolean own_width = m->moe_ffn_hidden_size > 0, only_moe = m->num_experts > 0 && !m->moe_layer_freq;
   if (m->ffn_hidden_size == 0 && !(only_moe && own_width)) m->ffn_hidden_size = default_width(args, m);
   if (m->num_experts > 0 && !own_width) m->moe_ffn_hidden_size = m->ffn_hidden_size;

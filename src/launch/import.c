@@ -181,6 +181,7 @@ static gboolean finish_model(MsScenario *s, MsArgs *args, const MsImportOptions 
                              GError **error) {
   const char *name = note(args, "model");
   g_autoptr(GError) why = NULL;
+  if (s->model->moe_router_group_topk == 0) s->model->moe_router_num_groups = 0; /* limits nothing, as the release */
   if (!find_vocabulary(s->model, args, options, import, error)) return FALSE;
   if (!ms_model_finish(s->model, NULL, "model", &why))
     return ms_input_error(error, args->file, 0, "", "%s", why->message);

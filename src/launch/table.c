@@ -7,7 +7,8 @@ const char *const ms_launch_notes = "name software doc model.name hardware train
 const char *const ms_launch_unused =
     "schema gpus model training layout options measured model.schema model.doc model.source layout.dp layout.edp "
     "options.recompute "
-    "model.multi_latent_attention model.sliding_window model.rope_scaling"; /* gpus: the launcher says them; objects: by
+    "model.multi_latent_attention model.sliding_window model.rope_scaling model.mamba model.linear_attention "
+    "model.sparse_attention"; /* gpus: the launcher says them; objects: by
                                                                                their keys */
 
 gboolean ms_is_moe(const MsScenario *s) { return s->model->num_experts > 0; }
@@ -102,8 +103,10 @@ const MsLaunchRow ms_launch_rows[] = {
           "options.main_grads_dtype options.grad_reduce_dtype options.main_params_dtype options.exp_avg_dtype "
           "options.exp_avg_sq_dtype"),
 
-    VALUE(MODEL, "--num-layers", "model.num_layers", NULL, A | M),
     VALUE(MODEL, "--hidden-size", "model.hidden_size", NULL, A | M),
+    GROUP(MODEL, hybrid,
+          "model.num_layers model.hybrid_layer_pattern model.mtp_pattern model.mamba.num_heads model.mamba.head_dim "
+          "model.mamba.state_dim model.mamba.num_groups model.mamba.conv_kernel"),
     GROUP(MODEL, attention,
           "model.num_attention_heads model.num_query_groups model.kv_channels model.sliding_window.window "
           "model.sliding_window.period model.softmax_sink"),
@@ -113,6 +116,14 @@ const MsLaunchRow ms_launch_rows[] = {
           "model.multi_latent_attention.q_lora_rank model.multi_latent_attention.kv_lora_rank "
           "model.multi_latent_attention.qk_head_dim "
           "model.multi_latent_attention.qk_pos_emb_head_dim model.multi_latent_attention.v_head_dim"),
+    GROUP(
+        MODEL, variants,
+        "model.linear_attention.num_key_heads model.linear_attention.num_value_heads "
+        "model.linear_attention.key_head_dim model.linear_attention.value_head_dim "
+        "model.linear_attention.conv_kernel model.linear_attention.frequency model.sparse_attention.indexer_num_heads "
+        "model.sparse_attention.indexer_head_dim model.sparse_attention.indexer_topk "
+        "model.sparse_attention.indexer_topk_freq model.sparse_attention.indexer_skip_topk_offset "
+        "model.sparse_attention.indexer_loss"),
     GROUP(MODEL, activation, "model.gated model.activation"),
     FIXED(MODEL, "--glu-linear-offset", "1.0", 0, .when = has_clamped_gate),
     FIXED(MODEL, "--activation-func-clamp-value", "7.0", 0, .when = has_clamped_gate),
@@ -133,7 +144,7 @@ const MsLaunchRow ms_launch_rows[] = {
     GROUP(MODEL, vocabulary, "model.vocab_size model.make_vocab_size_divisible_by"),
     VALUE(MODEL, "--hidden-dropout", "model.hidden_dropout", "0.1", A | M),
     VALUE(MODEL, "--attention-dropout", "model.attention_dropout", "0.1", A | M),
-    VALUE(MODEL, "--mtp-num-layers", "model.mtp_num_layers", "0", 0),
+    GROUP(MODEL, mtp, "model.mtp_num_layers"),
     ON(MODEL, "--mtp-use-repeated-layer", "model.mtp_use_repeated_layer", 0),
 
     GROUP(MOE, widths, "model.ffn_hidden_size model.num_experts model.moe_ffn_hidden_size model.moe_layer_freq"),
@@ -147,7 +158,7 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(MOE, "--moe-router-pre-softmax", "model.moe_router_pre_softmax", M),
     VALUE(MOE, "--moe-router-topk-scaling-factor", "model.moe_router_topk_scaling_factor", "0", 0),
     ON(MOE, "--moe-router-enable-expert-bias", "model.moe_router_enable_expert_bias", 0),
-    VALUE(MOE, "--moe-router-load-balancing-type", "model.moe_router_load_balancing_type", "\"aux_loss\"", 0),
+    GROUP(MOE, balancing, "model.moe_router_load_balancing_type"),
     VALUE(MOE, "--moe-aux-loss-coeff", "model.moe_aux_loss_coeff", "0", M, .when = ms_is_moe),
     FIXED(MOE, "--moe-grouped-gemm", NULL, M, .when = ms_is_moe),
     FIXED(MOE, "--moe-router-dtype", "fp32", 0, .when = ms_is_moe), /* what DeepEP and HybridEP ask for */

@@ -69,6 +69,11 @@ gboolean ms_refuse_key(const MsScenario *scenario, GError **error, const char *p
 /* Index of `text` in words, or an error that names the nearest one: -1. */
 int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error);
 gboolean ms_is_moe(const MsScenario *scenario);
+gboolean ms_is_hybrid(const MsScenario *scenario); /* has a pattern of layers */
+/* The split of a hybrid model as a pattern can say it: even, or a layout string. */
+void ms_hybrid_canonical_split(MsScenario *scenario);
+/* VPP and layout string from the pattern of an argument list, where it has stages. */
+gboolean ms_read_hybrid_split(MsArgs *args, MsScenario *scenario, GError **error);
 /* What arguments of the release say of a canonical model's stretched frequencies; what they do not is a note. */
 MsRopeScaling ms_rope_scaling_said(const MsModel *model, MsRelease release);
 gboolean ms_rope_scaling_is(const MsRopeScaling *a, const MsRopeScaling *b);
@@ -92,12 +97,16 @@ MS_GROUP(offload);
 MS_GROUP(graphs);
 MS_GROUP(dispatcher); /* groups_moe.c */
 MS_GROUP(routing);
+MS_GROUP(balancing);
 MS_GROUP(widths);
 MS_GROUP(attention); /* groups_model.c */
 MS_GROUP(latent_attention);
 MS_GROUP(activation);
 MS_GROUP(positions); /* groups_positions.c */
 MS_GROUP(rope_scaling);
+MS_GROUP(hybrid); /* groups_hybrid.c */
+MS_GROUP(mtp);
+MS_GROUP(variants);
 MS_GROUP(vocabulary);
 MS_GROUP(attention_backend); /* environment.c */
 MS_GROUP(environment);

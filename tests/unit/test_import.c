@@ -136,7 +136,7 @@ static void older_arguments(void **state) {
 /* What changes the run and is not read is refused by its name, unless it is allowed; a padded vocabulary is read. */
 static void what_must_not_be_lost(void **state) {
   (void)state;
-  static const char *const rows[] = {"--spec local", "--noop-layers 3,7", "--hybrid-attention-ratio 0.1",
+  static const char *const rows[] = {"--spec my.layers my_spec", "--noop-layers 3,7", "--hybrid-attention-ratio 0.1",
                                      "--rampup-batch-size 16 16 1000"};
   gsize length;
   g_autofree char *text = text_of(DATA "import/mixtral-8x7b-64.sh", &length);
@@ -156,6 +156,13 @@ static void what_must_not_be_lost(void **state) {
     if (!import) fail_msg("%s", error->message);
     assert_true(mentions(import->ignored, flag));
   }
+  g_autoptr(MsImport) fork = mixtral_with("--moe-router-load-balancing-type softmax_topk --moe-layer-freq -1 "
+                                          "--moe-router-num-groups 2 --moe-router-group-topk 0");
+  assert_true(mentions(fork->ignored, "--moe-router-load-balancing-type softmax_topk"));
+  assert_null(fork->scenario->model->moe_layer_freq);
+  assert_int_equal(fork->scenario->model->moe_router_num_groups, 0);
+  g_autoptr(MsImport) local = mixtral_with("--spec local");
+  assert_int_equal(local->scenario->options.transformer_impl, MS_IMPL_LOCAL);
   g_autoptr(MsImport) padded = mixtral_with("--padded-vocab-size 32064 --vocab-size 32000");
   assert_int_equal(padded->scenario->model->vocab_size, 32064);
   assert_int_equal(padded->scenario->model->make_vocab_size_divisible_by, 1);
