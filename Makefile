@@ -202,6 +202,15 @@ link-flags:
 	@echo '$(LDFLAGS) $(LDLIBS) $(if $(SOUP),$(shell pkg-config --libs $(SOUP)))'
 .PHONY: link-flags
 
+# Exported launches through the parser and the models of a checkout of Megatron-LM, given as MEGATRON=FOLDER; needs
+# python3-torch, numpy, einops, packaging and yaml, no GPU.
+.PHONY: check-real
+check-real: all
+	@if [ -z "$(MEGATRON)" ]; then echo "skipped: MEGATRON=FOLDER names no checkout of Megatron-LM"; \
+	elif ! python3 -c "import torch" 2>/dev/null; then echo "skipped: python3-torch is not installed"; \
+	else python3 tests/real/cases.py $(BUILD)/moesim $(BUILD)/real && \
+	  python3 tests/real/check.py $(MEGATRON) $(BUILD)/real/*.json; fi
+
 # The page of all keys, from the field tables.
 reference: all
 	$(BUILD)/moesim schema --markdown >docs/reference.md

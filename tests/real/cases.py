@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Writes what tests/real/check.py checks: launches of shipped models and what moesim says of them.
+
+cases.py MOESIM FOLDER: for each case FOLDER/NAME.json with the arguments and environment that the exported script hands
+to torchrun, and with the parameters of every stage, data-parallel size, microbatches and virtual stages."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+TORCHRUN = """#!/usr/bin/env python3
+import json, os, sys
+keep = ("NCCL", "CUDA", "PYTORCH", "NVTE", "NVLINK")
+json.dump({"argv": sys.argv[1:], "env": {k: v for k, v in os.environ.items() if k.startswith(keep)}},
+          open(os.environ["ARGUMENTS"], "w"))
+"""
+
+# name: model, GPUs, layout, options
+CASES = {
+    "deepseek-v2-lite": ("deepseek-v2-lite", 8, {"tp": 2, "ep": 8}, {}),
+    "deepseek-v3": ("deepseek-v3", 64, {"tp": 2, "ep": 64}, {}),
+    "deepseek-v3-pp": ("deepseek-v3", 128, {"pp": 4, "ep": 32, "pipeline_layout": "Et*15|t*16|t*15|t*15mL"}, {}),
+    "deepseek-v3.2": ("deepseek-v3.2", 64, {"tp": 2, "ep": 64}, {}),
+    "glm5-2": ("glm5-2", 64, {"tp": 2, "ep": 64}, {}),
+    "gpt-oss-20b": ("gpt-oss-20b", 8, {"tp": 2, "ep": 8}, {}),
+    "gpt3-175b": ("gpt3-175b", 64, {"tp": 8, "pp": 8, "vpp": 2}, {}),
+    "kimi-k2": ("kimi-k2", 64, {"ep": 64}, {}),
+    "llama3-405b": ("llama3-405b", 64, {"tp": 8, "pp": 2}, {}),
+    "mixtral-8x7b": ("mixtral-8x7b", 32, {"tp": 2, "pp": 4, "vpp": 2, "ep": 4}, {}),
+    "moonlight": ("moonlight-16b-a3b", 8, {"tp": 2, "ep": 8}, {}),
+    "nemotron-3-nano": ("nemotron-3-nano", 16, {"tp": 2, "pp": 2, "ep": 8}, {}),
+    "nemotron-3-nano-vpp": ("nemotron-3-nano", 16, {"tp": 2, "pp": 2, "vpp": 2, "ep": 8}, {}),
+    "nemotron-3-super": ("nemotron-3-super", 64, {"tp": 2, "pp": 4, "ep": 8}, {}),
+    "nemotron-3-nano-4b": ("nemotron-3-nano-4b", 16, {"tp": 2, "pp": 2}, {}),
+    "qwen3-30b-a3b": ("qwen3-30b-a3b", 8, {"ep": 8},
+                      {"recompute": {"granularity": "selective", "modules": ["moe_act", "layernorm"]}}),
+    "qwen3-next": ("qwen3-next-80b-a3b", 32, {"tp": 2, "pp": 2, "ep": 8}, {}),
+}
+
+
+def scenario(name, model, gpus, layout, options):
+    training = {"seq_length": 4096, "micro_batch_size": 1, "global_batch_size": 512, "precision": "bf16"}
+    options = {"sequence_parallel": True, "dispatcher": "alltoall", **options}
+    return {"schema": 1, "name": name, "model": model, "hardware": "h100-sxm", "gpus": gpus, "training": training,
+            "layout": layout, "options": options}
+
+
+def moesim(binary, *words):
+    run = subprocess.run([binary, *words], capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(f"moesim {' '.join(words)}: {run.stderr}")
+    return run.stdout
+
+
+def write_case(binary, folder, name, case):
+    model, gpus, layout, options = case
+    with tempfile.TemporaryDirectory() as place:
+        file, script, tool = f"{place}/{name}.json", f"{place}/run.sh", f"{place}/torchrun"
+        with open(file, "w") as out:
+            json.dump(scenario(name, model, gpus, layout, options), out)
+        with open(script, "w") as out:
+            out.write(moesim(binary, "show", "launch", file))
+        with open(tool, "w") as out:
+            out.write(TORCHRUN)
+        os.chmod(tool, 0o755)
+        arguments = f"{place}/arguments.json"
+        subprocess.run(["bash", script], check=True,
+                       env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "ARGUMENTS": arguments})
+        stages = json.loads(moesim(binary, "run", file, "--json"))["memory"]["stages"]
+        case = json.load(open(arguments))
+    pp, ranks = layout.get("pp", 1), gpus // (layout.get("tp", 1) * layout.get("cp", 1) * layout.get("pp", 1))
+    case["want"] = {"parameters": [stage["parameters_B"] / 2 for stage in stages], "stages": pp,
+                    "data_parallel": ranks, "microbatches": 512 // ranks, "virtual": layout.get("vpp", 1),
+                    "recompute": options.get("recompute", {}).get("modules", [])}
+    with open(f"{folder}/{name}.json", "w") as out:
+        json.dump(case, out)
+
+
+if __name__ == "__main__":
+    os.makedirs(sys.argv[2], exist_ok=True)
+    for name, case in CASES.items():
+        write_case(sys.argv[1], sys.argv[2], name, case)
+    print(f"{len(CASES)} cases in {sys.argv[2]}")
