@@ -48,9 +48,11 @@ static void expose(Account *a, int stage, const MsTask *task, MsTime span) {
   p->comm_exposed_s[ms_comm_class(a->tag_op[task->tag])] += seconds(span);
 }
 
+/* A task of no row is told elsewhere. */
 static void busy(Account *a, int stage, const MsTask *task, MsTime span) {
   const MsOp *op = a->tag_op[task->tag];
   MsTimeParts *p = &a->stage[stage];
+  if (!op) return;
   if (op->pass == MS_PASS_OPTIMIZER) {
     p->optimizer_s += seconds(span);
     return;
@@ -78,7 +80,7 @@ static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 next
     MsTime start = MAX(from, a->t->start[bound]);
     if (!here && !comm) break; /* another stage computes: bubble */
     if (comm) expose(a, stage, task, to - start);
-    else if (a->tag_op[task->tag]) busy(a, stage, task, to - start); /* kernels on a stream beside that of compute */
+    else busy(a, stage, task, to - start); /* kernels on a stream beside that of compute */
     to = start;
     next = bound;
     bound = a->t->bound_by[bound];

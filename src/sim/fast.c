@@ -1,47 +1,48 @@
-/* src/sim/fast.c - the schedule with whole chunks as tasks.
- *
- * Each distinct chunk is simulated alone, several times after one another, with every row, sharing and host launch; the
- * step between repetitions is its duration in steady state. The slots, messages and the step's own rows then go through
- * the engine as in `full`. */
+/* src/sim/fast.c - the schedule with slots as tables of lags, each as long as the event engine says of it in steady
+ * state (sim/steady.c), gathers and reductions of the step beside them (sim/rivals.c), and what follows the last slots
+ * row by row as in `full`. */
 #include "sim/fast.h"
 #include "base/units.h"
+#include "bound/stages.h"
 #include "sim/account.h"
 #include "sim/graph.h"
-#include <string.h>
+#include "sim/steady.h"
+#include "step/fetch.h"
 
-typedef struct { /* of the kinds that the schedule has; FB is in Fast.pair */
-  MsTime time[MS_N_SLOTS];
-  MsTimeParts part[MS_N_SLOTS];
-  MsTime head; /* of these in a backward, the weight gradient of the head, and its parts */
-  MsTimeParts head_part;
-} ChunkTime;
+#define NEVER MS_NEVER
 
-static MsChunks lone_pass(const MsChunk *chunk, MsSlotKind kind) {
-  return kind == MS_SLOT_F ? (MsChunks){.forward = chunk} : (MsChunks){.backward = chunk, .kind = kind};
-}
+typedef struct { /* parameters on their way for a piece: these rivals */
+  MsNeed need;
+  int from, to;
+} Fetch;
+static const MsNeed nobody = {-1, FALSE};
 
-static MsChunks both_of(const MsChunk *forward, const MsChunk *backward) {
-  return (MsChunks){.forward = forward, .backward = backward, .kind = MS_SLOT_B};
-}
+typedef struct {
+  const MsProgram *p;
+  const MsSchedule *schedule;
+  const MsOp *const *tag_op;
+  MsSteady *steady;
+  MsStages at;
+  MsRivals *rivals;      /* [stages] */
+  MsTime *from;          /* [stages] told so far: the parts of the stage add up to it */
+  MsTime *begun, *ready; /* [stages] when the stage stopped waiting for its first input, -1 = not yet; when it could
+                            begin */
+  Fetch *fetch;          /* [2 * stages] FSDP: of the forward (or only) pass, and of the backward beside it */
+  MsTimeParts *stage;
+  MsPasses *passes;
+} Fast;
 
-/* Duration and parts of one repetition in steady state: between the last computes of repetitions 2 and 4. */
-static MsTime steady(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, MsTimeParts *parts, guint64 *events) {
-  MsTime makespan[2];
-  MsTimeParts part[2];
-  for (int i = 0; i < 2; i++) {
-    g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, i == 0 ? 2 : 4);
-    g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
-    makespan[i] = t->makespan;
-    MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
-    ms_account(p, graph, t, tag_op, all);
-    part[i] = all[0];
-    g_free(all);
-    *events += t->events;
-  }
-  double *a = (double *)&part[0], *b = (double *)&part[1], *out = (double *)parts;
-  for (size_t i = 0; i < sizeof *parts / sizeof(double); i++) out[i] = (b[i] - a[i]) / 2;
-  return (makespan[1] - makespan[0]) / 2;
-}
+typedef struct { /* a turn on its stage */
+  int stage;
+  MsSteadySlot *slot;
+  MsTime tip[2];         /* of the forward, of the backward: when its input is there, then when its output is */
+  gboolean two;          /* one beside the other */
+  MsTime longer, gather; /* for what runs beside it; waited for parameters */
+  MsCommClass gathers;   /* over the group of these */
+  gboolean host;         /* it ends when the host has issued it */
+} Run;
+
+static double seconds(MsTime time) { return (double)time / MS_PS_PER_S; }
 
 static void add_parts(MsTimeParts *to, const MsTimeParts *from, double times) {
   const double *f = (const double *)from;
@@ -49,329 +50,359 @@ static void add_parts(MsTimeParts *to, const MsTimeParts *from, double times) {
   for (size_t i = 0; i < sizeof *to / sizeof(double); i++) t[i] += times * f[i];
 }
 
-/* The costed lists of the step are kept; every chunk becomes one row of one list. */
-typedef struct {
-  const MsProgram *p;
-  const MsSchedule *s;
-  ChunkTime *chunk; /* [num_chunks] chunk * pp + stage */
-  MsTime *pair;     /* [num_chunks * vpp] forward chunk with backward chunk of the same stage; with EP overlap only */
-  MsTimeParts *pair_parts;
-  MsTime *made, message; /* [tensors of the walk]; how long a message between stages takes */
-} Fast;
+static double own_s(const MsTimeParts *t) { return t->compute_s + t->exposed_comm_s + t->host_s + t->optimizer_s; }
 
-/* Rows [from, to) after `at`, each when its stream is free and its waits are over (those before `from` are). What
- * lengthens the list goes into `part` (may be NULL): compute is the optimizer's, communication is exposed. */
-static MsTime list_end(const MsCosted *c, int from, int to, MsTime at, MsTime *stream, MsTimeParts *part) {
-  MsTime last = at;
-  g_autofree MsTime *end = g_new(MsTime, MAX(to - from, 1));
+static void expose(MsTimeParts *part, MsCommClass class, MsTime time) {
+  part->exposed_comm_s += seconds(time), part->comm_exposed_s[class] += seconds(time);
+}
+
+static void compute(MsTimeParts *part, const MsOp *op, MsTime time) {
+  int family = ms_op_families[op->kind];
+  if (family == MS_FAMILY_COMM) /* a serial machine: the cores move it */
+    part->comm_total_s[ms_comm_class(op)] += seconds(time), expose(part, ms_comm_class(op), time);
+  else if (op->pass == MS_PASS_OPTIMIZER) part->optimizer_s += seconds(time);
+  else if (family <= MS_FAMILY_MEMORY) part->compute_s += seconds(time), part->family_s[family] += seconds(time);
+}
+
+/* --- gathers and reductions --- */
+
+static void count_comm(MsTimeParts *part, const MsOp *op, MsTime time) {
+  part->comm_total_s[ms_comm_class(op)] += seconds(time);
+}
+
+/* Rows [from, to) of one bucket behind `tip`, kernels on the compute stream and collectives beside what follows. */
+static void issue_bucket(Fast *f, int stage, const MsCosted *c, int from, int to, MsTime tip) {
+  MsTime *host = &f->at.host[stage], *stream = &f->at.compute[stage];
+  g_autofree int *rival = g_new(int, MAX(to - from, 1));
+  g_autofree MsTime *end = g_new0(MsTime, MAX(to - from, 1));
   for (int i = from; i < to; i++) {
     const MsOp *op = &c->list->op[i];
-    MsTime start = MAX(stream[op->stream], at);
-    for (int j = 0; j < 3; j++)
-      if (op->wait[j] >= from) start = MAX(start, end[op->wait[j] - from]);
-    end[i - from] = stream[op->stream] = start + c->duration[i];
-    if (op->stream == MS_STREAM_D2H) continue; /* nobody waits for it but rows that say so */
-    double longer = (double)MAX(0, end[i - from] - last) / MS_PS_PER_S;
-    last = MAX(last, end[i - from]);
-    if (!part) continue;
-    int family = ms_op_families[op->kind];
-    if (op->stream == MS_STREAM_COMPUTE && op->pass != MS_PASS_OPTIMIZER && family <= MS_FAMILY_MEMORY)
-      part->compute_s += longer, part->family_s[family] += longer;
-    else if (op->stream == MS_STREAM_COMPUTE && family != MS_FAMILY_COMM) part->optimizer_s += longer;
-    else part->exposed_comm_s += longer, part->comm_exposed_s[ms_comm_class(op)] += longer;
-  }
-  return last;
-}
-
-/* Compute rows before `to`: they hide nothing and nothing hides them. */
-static MsTime compute_before(const MsCosted *c, int to, MsTimeParts *part) {
-  MsTime sum = 0;
-  for (int i = 0; i < to; i++)
-    if (c->list->op[i].stream == MS_STREAM_COMPUTE) sum += c->duration[i];
-  part->optimizer_s += (double)sum / MS_PS_PER_S;
-  return sum;
-}
-
-static size_t pair_index(const Fast *f, int stage, int forward, int backward) {
-  return ((size_t)forward * (size_t)f->p->layout->vpp + (size_t)backward) * (size_t)f->p->layout->pp + (size_t)stage;
-}
-
-static const ChunkTime *chunk_time(const Fast *f, const MsSlotPass *pass) {
-  return &f->chunk[pass->chunk * f->p->layout->pp + pass->stage];
-}
-
-static MsTime pass_time(const Fast *f, const MsSlotPass *pass, MsTimeParts *part) {
-  const ChunkTime *c = chunk_time(f, pass);
-  add_parts(part, &c->part[pass->kind], 1);
-  return c->time[pass->kind];
-}
-
-static MsTime whole_turn_time(const Fast *f, const MsTurn *turn, MsTimeParts *part) {
-  const MsSlotPass *forward = turn->forward, *backward = turn->backward;
-  if (forward && backward && f->pair) {
-    size_t i = pair_index(f, turn->stage, forward->chunk, backward->chunk);
-    add_parts(part, &f->pair_parts[i], 1);
-    return f->pair[i];
-  }
-  MsTime time = forward ? pass_time(f, forward, part) : 0;
-  return backward ? time + pass_time(f, backward, part) : time;
-}
-
-static MsTime turn_time(const Fast *f, const MsTurn *turn, MsTimeParts *part) {
-  MsTime time = whole_turn_time(f, turn, part);
-  const MsSlotPass *backward = turn->backward;
-  if (!backward || backward->kind == MS_SLOT_I || !ms_chunks_of(f->p->work, turn).leaves_head) return time;
-  add_parts(part, &chunk_time(f, backward)->head_part, -1);
-  return time - chunk_time(f, backward)->head;
-}
-
-static void hand_on(const Fast *f, const MsSlotPass *pass, MsTime end) {
-  if (pass->kept >= 0) f->made[pass->kept] = end;
-  if (pass->out >= 0) f->made[pass->out] = end + (pass->goes ? f->message : 0);
-}
-
-/* Messages that a pass sends to another stage. */
-static void count_send(const Fast *f, const MsSlotPass *pass, MsTime *done, MsTimeParts *part) {
-  if (!pass->goes) return;
-  double s = (double)f->message / MS_PS_PER_S;
-  part->comm_total_s[MS_COMM_PP] += s;
-  if (!f->p->p2p_blocks) return;
-  *done += f->message;
-  part->exposed_comm_s += s;
-  part->comm_exposed_s[MS_COMM_PP] += s;
-}
-
-/* *first: when the stage stopped waiting for its first input. */
-static void run_turn(const Fast *f, const MsTurn *turn, MsTime *done, MsTime *first, MsTimeParts *part,
-                     MsPasses *passes) {
-  const MsSlotPass *forward = turn->forward, *backward = turn->backward;
-  MsSlotKind kind = forward && backward ? MS_SLOT_FB : forward ? MS_SLOT_F : backward->kind;
-  MsTime begin = *done;
-  if (forward && forward->in >= 0) begin = MAX(begin, f->made[forward->in]);
-  if (backward) begin = MAX(begin, f->made[backward->in]);
-  MsTime time = turn_time(f, turn, part);
-  passes->count[kind]++, passes->total_s[kind] += (double)time / MS_PS_PER_S;
-  if (*first < 0) *first = begin;
-  *done = begin + time;
-  if (forward) hand_on(f, forward, begin + time);
-  if (backward) hand_on(f, backward, begin + time);
-  if (forward) count_send(f, forward, done, part);
-  if (backward) count_send(f, backward, done, part);
-}
-
-/* done[]: from when each stage could start, to when it ended. idle[]: how long it waited for its first input. */
-static void run_slots(Fast *f, MsTime *done, MsTime *idle, MsTimeParts *stage, MsPasses *passes) {
-  int p = f->s->stages;
-  g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(f->s, MS_ALL_STAGES, TRUE);
-  g_autofree MsTime *made = f->made = g_new(MsTime, ms_slot_walk_tensors(walk));
-  g_autofree MsTime *first = g_new(MsTime, p), *ready = g_memdup2(done, sizeof *done * (size_t)p);
-  f->message = ms_time_of(f->p->p2p.time_s);
-  for (int s = 0; s < p; s++) first[s] = -1;
-  for (const MsTurn *t; (t = ms_slot_walk_next(walk));)
-    run_turn(f, t, &done[t->stage], &first[t->stage], &stage[t->stage], &passes[t->stage]);
-  ms_slot_walk_must_end(walk);
-  for (int s = 0; s < p; s++) idle[s] = MAX(0, first[s] - ready[s]);
-}
-
-/* The pair (forward chunk a, backward chunk b) of one stage; an equal pair seen before is reused. */
-static void pair_cost(Fast *f, int stage, int a, int b, const MsOp *const *tag_op, guint64 *events) {
-  const MsLayout *l = f->p->layout;
-  const MsChunk *ca = ms_layout_chunk(l, stage, a), *cb = ms_layout_chunk(l, stage, b);
-  size_t at = pair_index(f, stage, a, b);
-  for (int s = 0; s <= stage; s++)
-    for (int x = 0; x < l->vpp; x++)
-      for (int y = 0; y < l->vpp; y++) {
-        size_t other = pair_index(f, s, x, y);
-        if (s == stage && x * l->vpp + y >= a * l->vpp + b) continue;
-        if (!ms_same_pieces(f->p->work, ca, ms_layout_chunk(l, s, x)) ||
-            !ms_same_pieces(f->p->work, cb, ms_layout_chunk(l, s, y)))
-          continue;
-        f->pair[at] = f->pair[other];
-        f->pair_parts[at] = f->pair_parts[other];
-        return;
-      }
-  f->pair[at] = steady(f->p, both_of(ca, cb), tag_op, &f->pair_parts[at], events);
-}
-
-/* FSDP: communication of a backward goes on beside the forward that follows it, so a backward is what it adds to a
- * forward. */
-static void backward_beside_forward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op,
-                                    guint64 *events) {
-  MsTimeParts both;
-  MsTime time = steady(p, both_of(chunk, chunk), tag_op, &both, events);
-  if (time - c->time[MS_SLOT_F] >= c->time[MS_SLOT_B]) return;
-  c->time[MS_SLOT_B] = time - c->time[MS_SLOT_F];
-  c->part[MS_SLOT_B] = both;
-  add_parts(&c->part[MS_SLOT_B], &c->part[MS_SLOT_F], -1);
-}
-
-/* What a backward (or a slot of weight gradients) is shorter by when it leaves the head's weight gradient. */
-static void head_of_backward(const MsProgram *p, const MsChunk *chunk, ChunkTime *c, const MsOp *const *tag_op,
-                             guint64 *events) {
-  MsTimeParts without, with;
-  if (!chunk->has_loss || ms_work_deferred(p->work, G_MAXINT) == 0) return;
-  MsChunks of = lone_pass(chunk, MS_SLOT_B);
-  MsTime time = steady(p, of, tag_op, &with, events);
-  of.leaves_head = TRUE;
-  c->head = time - steady(p, of, tag_op, &without, events);
-  c->head_part = with;
-  add_parts(&c->head_part, &without, -1);
-}
-
-static void costs_of_chunks(Fast *f, const MsOp *const *tag_op, guint64 *events) {
-  const MsLayout *l = f->p->layout;
-  gboolean used[MS_N_SLOTS] = {FALSE};
-  for (int s = 0; s < f->s->stages; s++)
-    for (int i = 0; i < f->s->n[s]; i++) used[f->s->slot[s][i].kind] = TRUE;
-  if (used[MS_SLOT_FB] && !f->pair) used[MS_SLOT_F] = used[MS_SLOT_B] = TRUE;
-  for (int i = 0; i < l->num_chunks; i++) {
-    int same = -1;
-    for (int j = 0; j < i && same < 0; j++)
-      if (ms_same_pieces(f->p->work, &l->chunks[i], &l->chunks[j])) same = j;
-    if (same >= 0) {
-      f->chunk[i] = f->chunk[same];
+    MsTime ready = 0;
+    int wait[3], waits = 0;
+    for (int j = 0; j < 3; j++) {
+      int k = op->wait[j] - from;
+      wait[j] = k >= 0 ? rival[k] : -1;
+      if (k >= 0) ready = MAX(ready, end[k]), waits++;
+    }
+    if (!waits) ready = tip;
+    *host += c->launch[i];
+    if (c->launch[i] > 0) ready = MAX(ready, *host);
+    rival[i - from] = -1;
+    if (op->stream != MS_STREAM_COMPUTE) {
+      rival[i - from] = ms_rivals_add(&f->rivals[stage], c, i, ready, wait);
       continue;
     }
-    ChunkTime *c = &f->chunk[i];
-    for (int kind = MS_SLOT_F; kind < MS_SLOT_FB; kind++)
-      if (used[kind])
-        c->time[kind] = steady(f->p, lone_pass(&l->chunks[i], (MsSlotKind)kind), tag_op, &c->part[kind], events);
-    head_of_backward(f->p, &l->chunks[i], c, tag_op, events);
-    if (f->p->unit && used[MS_SLOT_F] && used[MS_SLOT_B])
-      backward_beside_forward(f->p, &l->chunks[i], c, tag_op, events);
-  }
-  if (!f->pair) return;
-  for (int s = 0; s < l->pp; s++)
-    for (int a = 0; a < l->vpp; a++)
-      for (int b = 0; b < l->vpp; b++) pair_cost(f, s, a, b, tag_op, events);
-}
-
-void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *tag_op, double *slot_s) {
-  const MsLayout *l = p->layout;
-  const MsChunk *first = ms_layout_chunk(l, l->pp / 2, 0), *last = ms_layout_chunk(l, l->pp / 2, l->vpp - 1);
-  MsTimeParts parts;
-  guint64 events = 0;
-  for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++)
-    if (kind != MS_SLOT_FB || ms_schedule_has(s, MS_SLOT_FB))
-      slot_s[kind] = (double)steady(p, kind == MS_SLOT_FB ? both_of(first, last) : lone_pass(first, (MsSlotKind)kind),
-                                    tag_op, &parts, &events) /
-                     MS_PS_PER_S;
-}
-
-static int crossing(const MsOpList *list) {
-  for (int i = 0; i < list->n; i++)
-    if (list->op[i].flags & MS_OPF_SYNC) return i + 1;
-  return list->n;
-}
-
-static void comm_totals(const MsCosted *c, MsTimeParts *part) {
-  for (int i = 0; i < c->list->n; i++) {
-    const MsOp *op = &c->list->op[i];
-    if (op->stream != MS_STREAM_COMPUTE || ms_op_families[op->kind] == MS_FAMILY_COMM)
-      part->comm_total_s[ms_comm_class(op)] += (double)c->duration[i] / MS_PS_PER_S;
+    end[i - from] = *stream = MAX(ready, *stream) + c->duration[i];
+    f->from[stage] += c->duration[i];
+    compute(&f->stage[stage], op, c->duration[i]);
   }
 }
 
-/* --- the step --- */
-static void tag_list(const MsCosted *c, const MsOp **tag_op) {
-  for (int i = 0; i < c->list->n; i++) tag_op[c->tag + (guint32)i] = &c->list->op[i];
+static void reduce(Fast *f, const MsSlotPass *pass, int piece, MsTime tip) {
+  const MsCostedStep *step = &f->p->step[pass->stage];
+  int from, to;
+  ms_bucket_rows(step->ops.reduce_at, step->reduce.list->n, pass->chunk, piece, &from, &to);
+  issue_bucket(f, pass->stage, &step->reduce, from, to, tip);
 }
 
-/* The row of every tag of the pieces. (transfer container) */
-static const MsOp **tags_of(const MsProgram *p) {
-  const MsOp **tag_op = g_new0(const MsOp *, p->n_tags);
-  for (int i = 0; i < p->work->n_pieces; i++) {
-    tag_list(&p->piece[i].forward, tag_op), tag_list(&p->piece[i].backward, tag_op),
-        tag_list(&p->piece[i].reload, tag_op);
-    if (p->unit)
-      tag_list(&p->unit[i].gather, tag_op), tag_list(&p->unit[i].cast, tag_op), tag_list(&p->unit[i].reduce, tag_op);
+/* Whether only its first piece waits for parameters, or leaves gradients. */
+static gboolean one_bucket(const MsBucket *at, int n, int chunk) {
+  for (int i = 0; i < n; i++)
+    if (at[i].chunk == chunk && at[i].piece > 0) return FALSE;
+  return TRUE;
+}
+
+/* --- turns --- */
+
+/* From `begin`, the compute stream would be busy for `alone`; returns how much longer what runs beside makes it. */
+static MsTime slowed_by(Fast *f, const Run *run, int part, MsTime begin, double alone) {
+  MsRivals *r = &f->rivals[run->stage];
+  MsBeside beside;
+  double left = 1;
+  ms_rivals_alone(r, begin);
+  while (left > 0 && ms_rivals_beside(r, &beside)) {
+    MsSlowed s = ms_steady_beside(f->steady, run->slot, part, beside);
+    MsTime was = r->now, end = was + (MsTime)(left * s.length) + 1;
+    ms_rivals_go(r, end, s.use);
+    left = r->now >= end ? 0 : left - (double)(r->now - was) / s.length;
   }
-  return tag_op;
+  MsTime end = r->now + (MsTime)(left * alone);
+  return MAX(0, end - begin - (MsTime)alone - 1);
 }
 
-/* When the stage may begin its first chunk: parameters of that one are awaited, those of later ones hide behind it. */
-static MsTime before_passes(const MsCostedStep *step, MsTimeParts *part) {
-  MsTime stream[MS_N_STREAMS] = {0};
-  MsTime ready = list_end(&step->before, 0, step->before.list->n, 0, stream, part);
-  memset(stream, 0, sizeof stream);
-  const MsCosted *g = &step->gather;
-  int n = 0;
-  while (n < g->list->n && step->ops.gather_at[n].chunk == 0 &&
-         step->ops.gather_at[n].piece == step->ops.gather_at[0].piece)
-    n++;
-  MsTime gather = list_end(g, 0, n, 0, stream, NULL);
-  if (gather > ready) {
-    part->exposed_comm_s += (double)(gather - ready) / MS_PS_PER_S;
-    part->comm_exposed_s[MS_COMM_DP] += (double)(gather - ready) / MS_PS_PER_S;
+/* Runs a table; the slot's, or that of one part (>= 0). */
+static void run_table(Fast *f, Run *run, int part, const MsLags *lags) {
+  int stage = run->stage;
+  MsTime before[MS_N_ENDS] = {run->tip[0], run->two ? run->tip[1] : NEVER, f->at.compute[stage], f->at.host[stage]},
+         after[MS_N_ENDS];
+  ms_lags_run(lags, before, after);
+  MsTime alone = MAX(0, lags->to[MS_END_COMPUTE][MS_END_COMPUTE]);
+  gboolean host = after[MS_END_COMPUTE] == before[MS_END_HOST] + lags->to[MS_END_COMPUTE][MS_END_HOST];
+  MsTime begin = after[MS_END_COMPUTE] - alone,
+         first = host ? MAX(before[MS_END_COMPUTE], MAX(before[MS_END_ENTRY], before[MS_END_BESIDE])) : begin;
+  if (f->rivals[stage].left > 0) {
+    MsTime longer = slowed_by(f, run, part, MIN(first, begin), (double)alone) - MAX(0, begin - first);
+    longer = MAX(0, longer);
+    after[MS_END_COMPUTE] += longer, after[MS_END_ENTRY] += longer, after[MS_END_BESIDE] += longer;
+    if (lags->to[MS_END_HOST][MS_END_COMPUTE] > NEVER / 2) after[MS_END_HOST] += longer;
+    run->longer += longer;
   }
-  comm_totals(g, part);
-  return MAX(ready, gather);
+  run->host |= host;
+  f->at.compute[stage] = after[MS_END_COMPUTE], f->at.host[stage] = after[MS_END_HOST];
+  run->tip[0] = after[MS_END_ENTRY];
+  if (run->two) run->tip[1] = after[MS_END_BESIDE];
 }
 
-/* When the stage comes to where all stages meet: reductions of the last chunk are exposed, earlier chunks' hide behind
- * the backward that follows. */
-static MsTime to_the_meeting(const MsCostedStep *step, MsTime done, MsTimeParts *part) {
-  MsTime stream[MS_N_STREAMS] = {0};
-  const MsCosted *r = &step->reduce, *a = &step->after;
-  int to = r->list->n, from = to; /* the bucket that ends last */
-  while (from > 0 && step->ops.reduce_at[from - 1].chunk == 0 && step->ops.reduce_at[from - 1].piece == 0) from--;
-  MsTime at = done + compute_before(r, from, part);
-  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
-  at = list_end(r, from, to, at, stream, part);
-  comm_totals(r, part);
-  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = at;
-  at = list_end(a, 0, crossing(a->list), at, stream, part);
-  comm_totals(a, part);
-  return at;
+/* The pass waits for rivals [from, to), which bring it its parameters. */
+static void wait_rivals(Fast *f, Run *run, int from, int to, MsTime *entry) {
+  MsRivals *r = &f->rivals[run->stage];
+  MsTime free = MAX(*entry, f->at.compute[run->stage]);
+  for (int i = from; i < to; i++) {
+    MsTime end = ms_rivals_end(r, i);
+    const MsRival *x = &g_array_index(r->rows, MsRival, i);
+    if (end > *entry) *entry = end, run->gathers = ms_comm_class(&x->list->list->op[x->row]);
+  }
+  run->gather += MAX(0, *entry - free);
 }
 
-static MsTime after_the_meeting(const MsCostedStep *step, MsTime from, MsTimeParts *part) {
-  MsTime stream[MS_N_STREAMS];
-  for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = from;
-  return list_end(&step->after, crossing(step->after.list), step->after.list->n, from, stream, part);
+/* Those of the bucket that begins with the piece: the first rivals, or rows of a serial machine's only stream. */
+static void wait_gathered(Fast *f, Run *run, const MsSlotPass *pass, int piece) {
+  const MsCostedStep *step = &f->p->step[pass->stage];
+  int from, to;
+  ms_bucket_rows(step->ops.gather_at, step->gather.list->n, pass->chunk, piece, &from, &to);
+  if (to > from && step->gather.list->op[from].stream != MS_STREAM_COMPUTE) wait_rivals(f, run, from, to, &run->tip[0]);
+}
+
+/* --- FSDP: parameters are gathered one piece ahead, gradients reduced behind each piece --- */
+
+static void fetch(Fast *f, int stage, Fetch *fetch, MsNeed need, MsTime entry) {
+  GArray *rows = f->rivals[stage].rows;
+  *fetch = (Fetch){.need = need, .from = (int)rows->len};
+  const MsCosted *c = &f->p->unit[need.piece].gather;
+  if (ms_needs_params(f->p, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
+    issue_bucket(f, stage, c, 0, c->list->n, entry);
+  fetch->to = (int)rows->len;
+}
+
+/* The piece waits for its parameters and for their low-precision copies; meanwhile those of the next are fetched. */
+static void use_fetched(Fast *f, Run *run, Fetch *own, MsNeed here, MsNeed next, MsTime *entry) {
+  MsSlotKind kind = here.backward ? MS_SLOT_B : MS_SLOT_F;
+  Fetch now = {.from = 0};
+  MsTime before = *entry;
+  if (ms_needs_fetch(f->p, here.piece, kind)) {
+    if (own->need.piece != here.piece || own->need.backward != here.backward) fetch(f, run->stage, own, here, before);
+    now = *own, own->need = nobody;
+  }
+  if (next.piece >= 0) fetch(f, run->stage, own, next, before);
+  wait_rivals(f, run, now.from, now.to, entry);
+  if (!ms_needs_params(f->p, here.piece, kind)) return;
+  const MsCosted *cast = &f->p->unit[here.piece].cast;
+  issue_bucket(f, run->stage, cast, 0, cast->list->n, *entry);
+  if (cast->list->n > 0) *entry = f->at.compute[run->stage];
+}
+
+static void fetch_ahead(Fast *f, Run *run, const MsPieceWalk *w, MsNeed then) {
+  Fetch *own = &f->fetch[2 * run->stage];
+  if (w->forward.at >= 0)
+    use_fetched(f, run, own, (MsNeed){w->forward.piece, FALSE}, ms_need_ahead(f->p, w, FALSE, then), &run->tip[0]);
+  if (w->backward.at >= 0 && w->of.kind != MS_SLOT_W)
+    use_fetched(f, run, own + run->two, (MsNeed){w->backward.piece, TRUE}, ms_need_ahead(f->p, w, TRUE, then),
+                &run->tip[run->two]);
+}
+
+static void reduce_unit(Fast *f, const Run *run, const MsPieceWalk *w) {
+  const MsCosted *c = &f->p->unit[w->backward.piece].reduce;
+  if (w->of.kind != MS_SLOT_I) issue_bucket(f, run->stage, c, 0, c->list->n, run->tip[run->two]);
+}
+
+/* Piece by piece where buckets begin or end inside a chunk. */
+static void run_pieces(Fast *f, Run *run, const MsTurn *turn, MsChunks of) {
+  const MsSlotPass *forward = turn->forward, *backward = turn->backward;
+  MsNeed then = run->two || !f->p->unit ? nobody : ms_need_of_slots(f->p, f->schedule, run->stage, turn->index + 1);
+  MsPieceWalk w = ms_piece_walk(f->p->work, of);
+  for (int i = 0; ms_piece_next(&w); i++) {
+    if (w.forward.at >= 0 && forward->nth == 0) wait_gathered(f, run, forward, w.forward.at);
+    if (f->p->unit) fetch_ahead(f, run, &w, then);
+    MsLags lags = ms_steady_part(f->steady, run->slot, i);
+    run_table(f, run, i, &lags);
+    if (f->p->unit && w.backward.at >= 0) reduce_unit(f, run, &w);
+    if (w.backward.at >= 0 && backward->last) reduce(f, backward, w.backward.at, run->tip[run->two]);
+  }
+}
+
+static gboolean in_pieces(const Fast *f, const MsTurn *turn) {
+  const MsCostedStep *step = &f->p->step[turn->stage];
+  if (f->p->unit) return TRUE;
+  if (turn->forward && turn->forward->nth == 0 &&
+      !one_bucket(step->ops.gather_at, step->gather.list->n, turn->forward->chunk))
+    return TRUE;
+  return turn->backward && turn->backward->last &&
+         !one_bucket(step->ops.reduce_at, step->reduce.list->n, turn->backward->chunk);
+}
+
+static void run_slot(Fast *f, Run *run, const MsTurn *turn, MsChunks of) {
+  run->slot = ms_steady_slot(f->steady, of);
+  if (in_pieces(f, turn)) {
+    run_pieces(f, run, turn, of);
+    return;
+  }
+  if (turn->forward && turn->forward->nth == 0) wait_gathered(f, run, turn->forward, 0);
+  run_table(f, run, -1, &run->slot->lags);
+}
+
+static void take(double *from, double *left_s) {
+  double x = CLAMP(*left_s, 0, *from);
+  *from -= x, *left_s -= x;
+}
+
+/* The parts of a slot that took `time_s`: when less than in steady state, it waited less, and for the host. */
+static void add_slot(MsTimeParts *part, const MsSteadySlot *slot, double time_s) {
+  MsTimeParts own = slot->parts;
+  double less_s = own_s(&own) + own.bubble_s - time_s;
+  take(&own.bubble_s, &less_s), take(&own.host_s, &less_s);
+  double told_s = own_s(&own) + own.bubble_s;
+  add_parts(part, &own, told_s > 0 ? time_s / told_s : 0);
+}
+
+/* What the compute stream did since it was told last. */
+static void tell(Fast *f, const Run *run, const MsTurn *turn) {
+  int stage = run->stage;
+  MsTimeParts *part = &f->stage[stage];
+  MsTime time = run->slot->time + run->longer, span = MAX(0, f->at.compute[stage] - f->from[stage]), gap = span - time;
+  const MsSlotPass *last = turn->backward ? turn->backward : turn->forward;
+  MsSlotKind kind = (MsSlotKind)f->schedule->slot[stage][turn->index].kind;
+  add_slot(part, run->slot, seconds(MIN(time, span)));
+  f->passes[stage].count[kind] += turn->opens, f->passes[stage].total_s[kind] += seconds(MIN(time, span));
+  f->from[stage] += span;
+  if (gap <= 0) return;
+  MsTime gather = MIN(gap, run->gather), message = last->comes ? MIN(gap - gather, f->at.message) : 0;
+  expose(part, run->gathers, gather), expose(part, MS_COMM_PP, message);
+  gap -= gather + message;
+  *(run->host ? &part->host_s : &part->bubble_s) += seconds(gap);
+}
+
+static void hand_on(Fast *f, const MsSlotPass *pass, MsTime tip) {
+  ms_stages_hand_on(&f->at, pass, tip);
+  if (pass->goes) f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(f->at.message);
+}
+
+static gboolean is_empty(const MsChunk *chunk) { return !chunk || ms_work_chunk_length(chunk) == 0; }
+
+static void run_turn(Fast *f, const MsTurn *turn) {
+  const MsSlotPass *fw = turn->forward, *bw = turn->backward;
+  int stage = turn->stage;
+  gboolean weights = !fw && bw->kind == MS_SLOT_W;
+  MsChunks of = ms_chunks_of(f->p->work, turn);
+  MsTime before = f->at.tip[stage], sent = weights ? NEVER : ms_stages_take_send(&f->at, stage);
+  Run run = {.stage = stage, .tip = {NEVER, NEVER}, .two = fw && bw};
+  if (fw) run.tip[0] = MAX(0, ms_stages_entry(&f->at, fw, sent));
+  if (bw) run.tip[run.two] = ms_stages_entry(&f->at, bw, sent);
+  if (f->begun[stage] < 0) f->begun[stage] = MAX(f->ready[stage], MAX(run.tip[0], run.tip[1]));
+  if (!is_empty(of.forward) || !is_empty(of.backward)) run_slot(f, &run, turn, of), tell(f, &run, turn);
+  MsTime f_tip = fw && is_empty(of.forward) ? ms_stages_passed_on(&f->at, fw, before) : run.tip[0],
+         b_tip = bw && is_empty(of.backward) ? ms_stages_passed_on(&f->at, bw, before) : run.tip[run.two];
+  f->at.tip[stage] = bw ? b_tip : f_tip;
+  if (bw && bw->last && !is_empty(of.backward) && !in_pieces(f, turn)) reduce(f, bw, 0, b_tip);
+  if (fw) hand_on(f, fw, f_tip);
+  if (bw) hand_on(f, bw, b_tip);
+}
+
+/* --- before and after the slots --- */
+
+static void run_before(Fast *f, int stage) {
+  const MsCosted *before = &f->p->step[stage].before, *gather = &f->p->step[stage].gather;
+  MsRowTimes rows = ms_stages_before(&f->at, stage);
+  MsTimeParts *part = &f->stage[stage];
+  MsTime told = 0;
+  for (int i = 0; i < before->list->n; i++) {
+    if (before->list->op[i].stream != MS_STREAM_COMPUTE) {
+      count_comm(part, &before->list->op[i], before->duration[i]);
+      continue;
+    }
+    MsTime begin = MAX(told, rows.end[i] - before->duration[i]);
+    part->host_s += seconds(begin - told);
+    compute(part, &before->list->op[i], rows.end[i] - begin);
+    told = rows.end[i];
+  }
+  f->at.host[stage] = rows.host;
+  f->from[stage] = f->ready[stage] = f->at.compute[stage] = MAX(told, f->at.compute[stage]);
+  g_free(rows.end);
+  const MsBucket *at = f->p->step[stage].ops.gather_at;
+  for (int i = 0, to; i < gather->list->n; i = to) {
+    for (to = i + 1; to < gather->list->n && at[to].chunk == at[i].chunk && at[to].piece == at[i].piece;) to++;
+    issue_bucket(f, stage, gather, i, to, 0);
+  }
+  f->passes[stage].optimizer_s = seconds(f->from[stage]);
+}
+
+/* What ran of the collectives of a stage beside its slots. */
+static void count_rivals(const MsRivals *r, MsTimeParts *part) {
+  for (guint i = 0; i < r->rows->len; i++) {
+    const MsRival *x = &g_array_index(r->rows, MsRival, i);
+    MsTime left = x->end < 0 ? (MsTime)x->left : 0;
+    count_comm(part, &x->list->list->op[x->row], x->list->duration[x->row] - left);
+  }
+}
+
+/* Rows behind the slots; returns the end of the step. */
+static MsTime run_after(Fast *f, guint64 *events) {
+  int stages = f->p->layout->pp;
+  for (int s = 0; s < stages; s++) count_rivals(&f->rivals[s], &f->stage[s]);
+  g_autoptr(MsGraph) graph = ms_lower_after(f->p, f->at.compute, f->at.host, f->at.tip, f->rivals);
+  g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+  g_autofree MsTimeParts *part = g_new0(MsTimeParts, stages);
+  g_autofree MsTime *last = g_new0(MsTime, stages);
+  ms_account(f->p, graph, t, f->tag_op, part);
+  for (guint32 i = 0; i < t->n; i++) {
+    guint32 s = ms_graph_task(graph, i)->device;
+    last[s] = MAX(last[s], t->end[i]);
+  }
+  MsTime end = 0;
+  for (int s = 0; s < stages; s++) {
+    f->passes[s].optimizer_s += own_s(&part[s]);
+    add_parts(&f->stage[s], &part[s], 1);
+    MsTime idle = f->p->skewed ? MAX(0, f->begun[s] - f->ready[s]) : 0;
+    end = MAX(end, last[s] - idle);
+  }
+  if (f->p->skewed) ms_parts_shorten(f->stage, stages, t->makespan - end);
+  *events += t->events;
+  return end;
 }
 
 /* What is not in another part waited for other stages. */
 static void close_parts(MsTimeParts *t, MsTime end) {
-  double total = (double)end / MS_PS_PER_S, known = t->compute_s + t->exposed_comm_s + t->host_s + t->optimizer_s;
+  double total = seconds(end), known = own_s(t) + t->other_s;
   t->bubble_s = MAX(0, total - known);
-  double sum = known + t->bubble_s;
-  if (sum > total) t->other_s = total - sum; /* rounding */
+  if (known > total) t->other_s += total - known; /* rounding */
 }
 
-MsTime ms_fast_step(const MsProgram *p, const MsSchedule *schedule, MsTimeParts *stage, MsPasses *passes,
-                    guint64 *events) {
-  const MsLayout *l = p->layout;
-  Fast f = {.p = p, .s = schedule, .chunk = g_new0(ChunkTime, l->num_chunks)};
-  if (p->scenario->options.ep_overlap) {
-    f.pair = g_new0(MsTime, (size_t)l->num_chunks * (size_t)l->vpp);
-    f.pair_parts = g_new0(MsTimeParts, (size_t)l->num_chunks * (size_t)l->vpp);
+MsTime ms_fast_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, const MsOp *const *tag_op,
+                    MsTimeParts *stage, MsPasses *passes, guint64 *events) {
+  int stages = schedule->stages;
+  g_autoptr(MsSteady) steady = ms_steady_new(p, lags, schedule, tag_op);
+  g_autofree MsTime *times = g_new0(MsTime, 3 * (gsize)stages);
+  g_autofree MsRivals *rivals = g_new(MsRivals, stages);
+  Fast f = {.p = p,
+            .schedule = schedule,
+            .tag_op = tag_op,
+            .steady = steady,
+            .at = ms_stages_new(p, schedule),
+            .rivals = rivals,
+            .stage = stage,
+            .passes = passes};
+  f.from = times, f.begun = times + stages, f.ready = f.begun + stages;
+  g_autofree Fetch *fetches = f.fetch = g_new(Fetch, 2 * (gsize)stages);
+  for (int i = 0; i < 2 * stages; i++) fetches[i].need = nobody;
+  ms_stages_send_messages(&f.at);
+  for (int s = 0; s < stages; s++) {
+    stage[s] = (MsTimeParts){0}, rivals[s] = ms_rivals_new(), f.begun[s] = -1;
+    run_before(&f, s);
   }
-  g_autofree const MsOp **tag_op = tags_of(p);
-  memset(stage, 0, (size_t)l->pp * sizeof *stage);
-  costs_of_chunks(&f, tag_op, events);
-  g_autofree MsTime *done = g_new0(MsTime, l->pp), *idle = g_new0(MsTime, l->pp), *came = g_new0(MsTime, l->pp);
-  for (int s = 0; s < l->pp; s++) {
-    done[s] = before_passes(&p->step[s], &stage[s]);
-    passes[s].optimizer_s = (double)done[s] / MS_PS_PER_S;
-  }
-  run_slots(&f, done, idle, stage, passes);
-  MsTime meet = 0, end = 0, period = 0;
-  for (int s = 0; s < l->pp; s++) {
-    came[s] = to_the_meeting(&p->step[s], done[s], &stage[s]);
-    passes[s].optimizer_s += (double)(came[s] - done[s]) / MS_PS_PER_S;
-    meet = MAX(meet, came[s]);
-  }
-  for (int s = 0; s < l->pp; s++) {
-    MsTime from = p->skewed ? came[s] : meet, at = after_the_meeting(&p->step[s], from, &stage[s]);
-    passes[s].optimizer_s += (double)(at - from) / MS_PS_PER_S;
-    end = MAX(end, at);
-    period = MAX(period, at - idle[s]);
-  }
-  if (p->skewed) end = period;
-  for (int s = 0; s < l->pp; s++) close_parts(&stage[s], end);
-  *events += (guint64)schedule->n[0] * (guint64)l->pp;
-  g_free(f.pair), g_free(f.pair_parts);
-  g_free(f.chunk);
+  for (const MsTurn *turn; (turn = ms_slot_walk_next(f.at.walk));) run_turn(&f, turn);
+  ms_slot_walk_must_end(f.at.walk);
+  MsTime end = run_after(&f, events);
+  for (int s = 0; s < stages; s++) close_parts(&stage[s], end), ms_rivals_clear(&rivals[s]);
+  ms_stages_clear(&f.at);
+  *events += ms_steady_events(steady) + (guint64)schedule->n[0] * (guint64)stages;
   return end;
 }

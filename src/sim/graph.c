@@ -3,6 +3,7 @@
 #include "sim/graph.h"
 #include "sim/account.h"
 #include "step/after.h"
+#include "step/fetch.h"
 #include "step/pair.h"
 #include <string.h>
 
@@ -15,11 +16,7 @@ typedef struct { /* what is on its way for the next piece of a stage: parameters
   guint32 id[4]; /* the last row on each stream */
 } Fetch;
 
-typedef struct {
-  int piece;
-  gboolean backward;
-} Need;
-static const Need nobody = {-1, FALSE};
+static const MsNeed nobody = {-1, FALSE};
 
 typedef struct { /* earlier tasks that something waits for; those of no number are left out */
   guint32 id[7];
@@ -145,16 +142,6 @@ static void lay_pair(Lower *l, int stage, const MsCosted *f, const MsCosted *b, 
 
 /* --- fetched one piece ahead: parameters that FSDP gathers, tensors that were offloaded --- */
 
-static gboolean needs_params(const Lower *l, int piece, MsSlotKind kind) {
-  if (!l->p->unit || l->p->unit[piece].gather.list->n == 0 || kind == MS_SLOT_W) return FALSE;
-  return kind == MS_SLOT_F || ms_work_is_unit(&l->p->work->pieces[piece]);
-}
-
-static gboolean needs_fetch(const Lower *l, int piece, MsSlotKind kind) {
-  return needs_params(l, piece, kind) ||
-         (kind != MS_SLOT_F && kind != MS_SLOT_W && l->p->piece[piece].reload.list->n > 0);
-}
-
 static void fetch_list(Lower *l, int stage, Fetch *f, const MsCosted *c, const Waits *entry) {
   for (int i = 0; i < c->list->n; i++) {
     guint32 id = add_row(l, stage, c, i, entry);
@@ -165,27 +152,27 @@ static void fetch_list(Lower *l, int stage, Fetch *f, const MsCosted *c, const W
 }
 
 /* May start when the piece before it does, whose entry is given. */
-static void fetch(Lower *l, int stage, Fetch *f, Need need, const Waits *entry) {
+static void fetch(Lower *l, int stage, Fetch *f, MsNeed need, const Waits *entry) {
   *f = (Fetch){.piece = need.piece, .backward = need.backward};
-  if (needs_params(l, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
+  if (ms_needs_params(l->p, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
     fetch_list(l, stage, f, &l->p->unit[need.piece].gather, entry);
   if (need.backward) fetch_list(l, stage, f, &l->p->piece[need.piece].reload, entry);
 }
 
 /* What a piece waits for, with what it needs; `next` (nobody: none): for which pass of which piece the next fetch goes
  * on while it runs. */
-static void use_fetched(Lower *l, int stage, Fetch *f, int piece, MsSlotKind kind, Need next, Waits *entry) {
+static void use_fetched(Lower *l, int stage, Fetch *f, int piece, MsSlotKind kind, MsNeed next, Waits *entry) {
   Fetch here = {.piece = -1};
   gboolean backward = kind != MS_SLOT_F;
   Waits before = *entry;
-  if (needs_fetch(l, piece, kind)) {
-    if (f->piece != piece || f->backward != backward) fetch(l, stage, f, (Need){piece, backward}, entry);
+  if (ms_needs_fetch(l->p, piece, kind)) {
+    if (f->piece != piece || f->backward != backward) fetch(l, stage, f, (MsNeed){piece, backward}, entry);
     here = *f;
     f->piece = -1;
   }
   if (next.piece >= 0) fetch(l, stage, f, next, &before); /* one piece ahead, no further */
   for (guint i = 0; i < here.n; i++) wait_for(entry, here.id[i]);
-  if (needs_params(l, piece, kind) && l->p->unit[piece].cast.list->n > 0)
+  if (ms_needs_params(l->p, piece, kind) && l->p->unit[piece].cast.list->n > 0)
     *entry = only(lay_list(l, &l->p->unit[piece].cast, stage, entry, MS_LIST_ALL));
 }
 
@@ -211,37 +198,6 @@ static void reduce_unit(Lower *l, int stage, int piece, guint32 tip) {
     guint32 id = add_row(l, stage, c, i, &after);
     if (l->reduced) l->reduced[MS_N_STREAMS * stage + c->list->op[i].stream] = id;
   }
-}
-
-/* What the forward, or the backward, of a walk needs next; `then` when it has ended. */
-static Need need_ahead(const Lower *l, const MsPieceWalk *w, gboolean backward, Need then) {
-  int piece = ms_piece_ahead(w, backward);
-  if (piece < 0) return then;
-  return needs_fetch(l, piece, backward ? w->of.kind : MS_SLOT_F) ? (Need){piece, backward} : nobody;
-}
-
-static Need first_need(const Lower *l, MsChunks of) {
-  MsPieceWalk w = ms_piece_walk(l->p->work, of);
-  return need_ahead(l, &w, !of.forward, nobody);
-}
-
-/* The first piece of the next slot of a stage that is not a weight gradient, from `at` on. */
-static Need next_in_slots(const Lower *l, int stage, int at) {
-  if (!l->fetches) return nobody;
-  while (at < l->schedule->n[stage] && l->schedule->slot[stage][at].kind == MS_SLOT_W) at++;
-  if (at == l->schedule->n[stage]) return nobody;
-  const MsSlot *slot = &l->schedule->slot[stage][at];
-  if (slot->kind == MS_SLOT_FB && l->p->scenario->options.ep_overlap) return nobody; /* it fetches its own */
-  const MsChunk *chunk = ms_layout_chunk(l->p->layout, stage, slot->chunk);
-  gboolean forward = slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB;
-  return first_need(l, forward ? (MsChunks){.forward = chunk}
-                               : (MsChunks){.backward = chunk, .kind = (MsSlotKind)slot->kind});
-}
-
-static gboolean anything_fetched(const MsProgram *p) {
-  for (int i = 0; i < p->work->n_pieces; i++)
-    if (p->piece[i].reload.list->n > 0) return TRUE;
-  return p->unit != NULL;
 }
 
 /* --- the step's own rows --- */
@@ -322,7 +278,7 @@ static void lay_after(Lower *l) {
 typedef struct {          /* the forward, or the backward, of a turn */
   const MsSlotPass *pass; /* NULL: there is none, or no step around it */
   Fetch *fetch;
-  Need then;   /* what its stage needs when it has ended */
+  MsNeed then; /* what its stage needs when it has ended */
   Waits entry; /* of its next piece */
   guint32 tip; /* end of its chain so far, NONE = no rows */
 } Side;
@@ -334,7 +290,7 @@ static void enter_piece(Lower *l, int stage, const MsPieceWalk *w, const MsPiece
   if (side->pass && !backward && side->pass->nth == 0) wait_gather(l, side->pass, turn->at, &side->entry);
   if (!l->fetches || kind == MS_SLOT_W) return;
   if (!backward && !paired) wait_leaving(l, stage, &side->entry);
-  use_fetched(l, stage, side->fetch, turn->piece, kind, need_ahead(l, w, backward, side->then), &side->entry);
+  use_fetched(l, stage, side->fetch, turn->piece, kind, ms_need_ahead(l->p, w, backward, side->then), &side->entry);
 }
 
 static void lay_alone(Lower *l, int stage, const MsCosted *c, MsSlotKind rows, Side *side) {
@@ -404,7 +360,7 @@ static guint32 input_of(const Lower *l, const MsSlotPass *pass) { return pass->i
 
 /* What the first piece waits for: the input, else the slot before; and the last blocking send. Weight gradients wait
  * for their own input gradients and for their turn on the compute stream. */
-static Side open_side(Lower *l, const MsSlotPass *pass, Fetch *fetch, Need then, guint32 sent) {
+static Side open_side(Lower *l, const MsSlotPass *pass, Fetch *fetch, MsNeed then, guint32 sent) {
   Side side = {.pass = pass, .fetch = fetch, .then = then, .tip = NONE};
   if (!pass) return side;
   guint32 input = input_of(l, pass);
@@ -431,7 +387,7 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
   int stage = turn->stage;
   guint32 before = l->tip[stage], sent = l->send[stage];
   if (f || b->kind != MS_SLOT_W) l->send[stage] = NONE;
-  Need then = f && b ? nobody : next_in_slots(l, stage, turn->index + 1);
+  MsNeed then = (f && b) || !l->fetches ? nobody : ms_need_of_slots(l->p, l->schedule, stage, turn->index + 1);
   Side forward = open_side(l, f, &l->fetch[2 * stage], then, sent),
        backward = open_side(l, b, &l->fetch[2 * stage + (f != NULL)], then, sent);
   lay_pieces(l, stage, ms_chunks_of(l->p->work, turn), &forward, &backward);
@@ -495,7 +451,7 @@ static void join_reductions(Lower *l) {
 MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base) {
   size_t stages = (size_t)schedule->stages;
   g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(schedule, MS_ALL_STAGES, p->scenario->options.ep_overlap);
-  Lower l = {.p = p, .schedule = schedule, .stages = schedule->stages, .fetches = anything_fetched(p)};
+  Lower l = {.p = p, .schedule = schedule, .stages = schedule->stages, .fetches = ms_program_fetches(p)};
   l.graph = new_graph(p, l.stages, ms_program_tasks(p, schedule) + 64.0 * l.stages);
   l.made = filled((size_t)ms_slot_walk_tensors(walk), NONE);
   l.gather = g_new0(guint32 *, stages), l.reduced = filled(MS_N_STREAMS * stages, NONE);
@@ -512,8 +468,90 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   return l.graph;
 }
 
+/* --- what follows the last slots, alone --- */
+
+static int by_time(gconstpointer a, gconstpointer b) {
+  MsTime x = *(const MsTime *)a, y = *(const MsTime *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Tasks that end at these times (sorted), on a stream of their own. (transfer container) */
+static guint32 *lay_moments(Lower *l, int stage, const GArray *times) {
+  guint32 *id = g_new(guint32, times->len);
+  MsTime told = 0;
+  for (guint i = 0; i < times->len; i++) {
+    MsTime at = g_array_index(times, MsTime, i);
+    MsTask task = {.device = (guint32)stage, .stream = MS_N_STREAMS, .duration = at - told, .tag = l->p->no_tag};
+    id[i] = ms_graph_add(l->graph, &task, NULL, 0);
+    told = at;
+  }
+  return id;
+}
+
+static guint32 moment(const GArray *times, const guint32 *id, MsTime at) {
+  guint i = 0;
+  while (g_array_index(times, MsTime, i) < at) i++;
+  return id[i];
+}
+
+/* When a collective may go on. */
+static MsTime goes_on(const MsRivals *r, const MsRival *x) {
+  MsTime at = x->left < (double)x->list->duration[x->row] ? r->now : x->ready;
+  for (int j = 0; j < 3; j++)
+    if (x->wait[j] >= 0) at = MAX(at, g_array_index(r->rows, MsRival, x->wait[j]).end);
+  return at;
+}
+
+static void lay_rivals(Lower *l, int stage, const MsRivals *r, const GArray *times, const guint32 *moments) {
+  g_autofree guint32 *id = filled(r->rows->len, NONE);
+  for (guint i = 0; i < r->rows->len; i++) {
+    const MsRival *x = &g_array_index(r->rows, MsRival, i);
+    if (x->end >= 0) continue;
+    Waits wait = only(moment(times, moments, goes_on(r, x)));
+    for (int j = 0; j < 3; j++)
+      if (x->wait[j] >= 0) wait_for(&wait, id[x->wait[j]]);
+    MsTask task = task_of(stage, x->list, x->row, (MsTime)x->left);
+    task.launch = 0; /* issued */
+    id[i] = ms_graph_add(l->graph, &task, wait.id, wait.n);
+    l->reduced[MS_N_STREAMS * stage + task.stream] = id[i];
+  }
+}
+
+static void lay_ends(Lower *l, int stage, MsTime compute, MsTime host, MsTime tip, const MsRivals *r) {
+  g_autoptr(GArray) times = g_array_new(FALSE, FALSE, sizeof(MsTime));
+  tip = MAX(tip, 0);
+  g_array_append_val(times, compute), g_array_append_val(times, tip);
+  for (guint i = 0; i < r->rows->len; i++) {
+    const MsRival *x = &g_array_index(r->rows, MsRival, i);
+    MsTime at = goes_on(r, x);
+    if (x->end < 0) g_array_append_val(times, at);
+  }
+  g_array_sort(times, by_time);
+  g_autofree guint32 *id = lay_moments(l, stage, times);
+  guint32 begins = moment(times, id, compute);
+  MsTask busy = {.device = (guint32)stage, .stream = MS_STREAM_COMPUTE, .tag = l->p->no_tag},
+         issue = {.device = (guint32)stage, .stream = MS_N_STREAMS, .launch = host, .tag = l->p->no_tag};
+  ms_graph_add(l->graph, &busy, &begins, 1);
+  ms_graph_add(l->graph, &issue, NULL, 0);
+  l->tip[stage] = moment(times, id, tip);
+  lay_rivals(l, stage, r, times, id);
+}
+
+MsGraph *ms_lower_after(const MsProgram *p, const MsTime *compute, const MsTime *host, const MsTime *tip,
+                        const MsRivals *rivals) {
+  size_t stages = (size_t)p->layout->pp;
+  Lower l = {.p = p, .stages = p->layout->pp, .graph = ms_graph_new(p->layout->pp, MS_N_STREAMS + 1)};
+  ms_graph_set_sms(l.graph, MAX(p->scenario->hardware->sm_count, 1));
+  l.tip = filled(stages, NONE), l.reduced = filled(MS_N_STREAMS * stages, NONE);
+  for (int s = 0; s < l.stages; s++) lay_ends(&l, s, compute[s], host[s], tip[s], &rivals[s]);
+  join_reductions(&l);
+  lay_after(&l);
+  g_free(l.tip), g_free(l.reduced);
+  return l.graph;
+}
+
 /* One turn of pieces on the one device; what follows waits for its ends. */
-static void lay_lone(Lower *l, MsChunks of, Need then, guint32 *f_tip, guint32 *b_tip) {
+static void lay_lone(Lower *l, MsChunks of, MsNeed then, guint32 *f_tip, guint32 *b_tip) {
   gboolean both = of.forward && of.backward;
   Side f = {.fetch = &l->fetch[0], .then = then, .entry = only(*f_tip), .tip = NONE},
        b = {.fetch = &l->fetch[both], .then = then, .entry = only(*b_tip), .tip = NONE};
@@ -522,18 +560,29 @@ static void lay_lone(Lower *l, MsChunks of, Need then, guint32 *f_tip, guint32 *
   if (b.tip != NONE) *b_tip = b.tip;
 }
 
-MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat) {
+/* The same in the middle of a pipeline. */
+static void lay_streaming(Lower *l, MsChunks of, MsNeed then) {
+  guint32 f_tip = NONE, b_tip = NONE;
+  lay_lone(l, of, then, &f_tip, &b_tip);
+  if (f_tip != NONE) send(l, &(MsSlotPass){.kind = MS_SLOT_F}, f_tip);
+  if (b_tip != NONE && of.kind != MS_SLOT_W) send(l, &(MsSlotPass){.kind = of.kind}, b_tip);
+}
+
+MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat, gboolean stream) {
   Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
-  guint32 leaving[2] = {NONE, NONE}, f_tip = NONE, b_tip = NONE;
-  Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .fetches = anything_fetched(p)};
+  guint32 leaving[2] = {NONE, NONE}, f_tip = NONE, b_tip = NONE, sent = NONE;
+  Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .send = &sent, .fetches = ms_program_fetches(p)};
   l.graph = new_graph(p, 1, 256);
   gboolean both = of.forward && of.backward, paired = both && p->scenario->options.ep_overlap;
   MsChunks forward = {.forward = of.forward}, backward = of;
   backward.forward = NULL;
-  Need first = first_need(&l, of.forward ? forward : backward);
+  MsNeed first = ms_first_need(p, of.forward ? forward : backward);
   for (int i = 0; i < repeat; i++) {
-    if (both && !paired)
-      lay_lone(&l, forward, first_need(&l, backward), &b_tip, &b_tip), lay_lone(&l, backward, first, &b_tip, &b_tip);
+    if (stream && both && !paired)
+      lay_streaming(&l, forward, ms_first_need(p, backward)), lay_streaming(&l, backward, first);
+    else if (stream) lay_streaming(&l, of, both ? nobody : first);
+    else if (both && !paired)
+      lay_lone(&l, forward, ms_first_need(p, backward), &b_tip, &b_tip), lay_lone(&l, backward, first, &b_tip, &b_tip);
     else lay_lone(&l, of, both ? nobody : first, &f_tip, &b_tip);
   }
   g_free(l.scratch);

@@ -3,6 +3,7 @@
 #define MS_SIM_GRAPH_H
 
 #include "sim/result.h"
+#include "sim/rivals.h"
 #include "step/program.h"
 
 /* Tasks that the full step would have. */
@@ -11,8 +12,13 @@ double ms_program_tasks(const MsProgram *program, const MsSchedule *schedule);
 MsGraph *ms_lower_full(const MsProgram *program, const MsSchedule *schedule, guint32 *slot_task,
                        const guint32 *slot_base);
 /* The pieces of one turn, `repeat` times after one another, alone on one device. Both chunks without EP overlap: the
- * forward, then the backward. */
-MsGraph *ms_lower_chunk(const MsProgram *program, MsChunks of, int repeat);
+ * forward, then the backward. Each waits for what comes before it; `stream`: as in the middle of a pipeline, inputs are
+ * there before the stage is free, and outputs leave. */
+MsGraph *ms_lower_chunk(const MsProgram *program, MsChunks of, int repeat, gboolean stream);
+/* What follows the last slots, where each stage's compute stream and host are free, and the chain of its slots has
+ * ended, at the moments given; rivals[stages]: collectives of the step that have not ended. */
+MsGraph *ms_lower_after(const MsProgram *program, const MsTime *compute, const MsTime *host, const MsTime *tip,
+                        const MsRivals *rivals);
 
 /* Seconds between two steps; takes what is not part of them off the parts. */
 MsTime ms_lower_period(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory,

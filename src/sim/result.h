@@ -63,7 +63,7 @@ typedef struct MsResult {
   gboolean feasible;
   char *why_infeasible; /* NULL when feasible */
   double step_time_s;
-  double step_time_lower_s; /* proven: never above `full`; `fast` estimates that and may fall below */
+  double step_time_lower_s; /* proven: never above `full`, nor above `fast` */
   double band, band_curves; /* relative half width of the 90 % band (sim/band.h); of the curves alone */
   int n_assumed;
   MsAssumed *assumed; /* what to measure first in front */

@@ -9,6 +9,7 @@
 #include "sim/account.h"
 #include "sim/fast.h"
 #include "sim/graph.h"
+#include "sim/steady.h"
 #include <math.h>
 #include <string.h>
 
@@ -142,14 +143,20 @@ static MsTime lower_bound(const Parts *p, double *compute_s) {
   return MAX(closed, relaxed);
 }
 
+/* Never below what is proven: the rest is waiting. */
+static MsTime fast_step(const Parts *p, MsResult *r, MsTime lower) {
+  MsTime step = ms_fast_step(p->program, p->lags, p->schedule, p->tag_op, r->stage_time, r->passes, &r->events);
+  for (int s = 0; s < r->stages && step < lower; s++) r->stage_time[s].bubble_s += (double)(lower - step) / MS_PS_PER_S;
+  return MAX(step, lower);
+}
+
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
   g_autofree double *compute_s = g_new(double, r->stages);
   MsTime lower = lower_bound(p, compute_s);
   for (int s = 0; s < r->stages; s++) r->stage_time[s].compute_s = compute_s[s];
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
-  if (r->fidelity == MS_FIDELITY_FAST)
-    *step = ms_fast_step(p->program, p->schedule, r->stage_time, r->passes, &r->events);
+  if (r->fidelity == MS_FIDELITY_FAST) *step = fast_step(p, r, lower);
   if (r->fidelity == MS_FIDELITY_FULL) return full_step(p, r, step, detail, error);
   return TRUE;
 }

@@ -1,7 +1,7 @@
 /* src/sim/simulate.h - from a scenario to a prediction.
  *
  *   bound  memory (lower bound) and a lower bound of step time, closed form
- *   fast   the schedule with chunk durations taken from one event simulation of each distinct chunk
+ *   fast   the schedule with slots as tables, as long as the event engine says of each distinct slot in steady state
  *   full   every operator row of every stage and microbatch through the event engine */
 #ifndef MS_SIM_SIMULATE_H
 #define MS_SIM_SIMULATE_H

@@ -171,7 +171,7 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   p->p2p = ms_cost_op(cost, &p->p2p_op);
   MsOp gather = ms_work_p2p_gather(work); /* the message is here when it is whole */
   if (gather.message_B > 0) p->p2p.time_s += ms_cost_op(cost, &gather).time_s;
-  p->p2p_tag = tag++;
+  p->p2p_tag = tag++, p->no_tag = tag++;
   p->n_tags = tag;
   gboolean waits = ms_schedule_row(p->scenario->layout.schedule)->sends == MS_SENDS_BLOCK;
   p->p2p_blocks =

@@ -47,9 +47,9 @@ typedef struct MsProgram { /* everything a step needs, costed; borrows scenario,
   MsCostedStep *step;   /* [pp] */
   MsOp p2p_op;          /* the message between virtual stages */
   MsOpCost p2p;
-  guint32 p2p_tag, n_tags;
-  gboolean p2p_blocks; /* non-interleaved: sends are waited for (docs/theory/communication.md 6) */
-  gboolean skewed;     /* ms_steps_overlap */
+  guint32 p2p_tag, no_tag, n_tags; /* no_tag: of tasks that are no row */
+  gboolean p2p_blocks;             /* non-interleaved: sends are waited for (docs/theory/communication.md 6) */
+  gboolean skewed;                 /* ms_steps_overlap */
 } MsProgram;
 
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);

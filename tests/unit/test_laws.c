@@ -20,6 +20,8 @@
 
 static const char *const cases[] = {
     SMALL ", \"hardware\": \"h20-sxm\"",
+    SMALL ", \"options.recompute\": {\"granularity\": \"selective\", \"modules\": [\"moe_act\", \"layernorm\"]}, "
+          "\"options.cuda_graph_scope\": [], \"hardware.kernel_launch_s\": 1e-4", /* the host decides */
     SMALL ", \"training.routing\": \"natural\", \"training.precision\": \"fp8-blockwise\", "
           "\"options.dispatcher\": \"deepep\", \"options.ep_overlap\": true, \"options.recompute\": "
           "{\"granularity\": \"selective\", \"modules\": [\"moe_act\"]}, \"options.cuda_graph_scope\": []",

@@ -1,0 +1,101 @@
+/* src/sim/rivals.c - collectives of the step beside slots, served as a fluid. */
+#include "sim/rivals.h"
+
+MsRivals ms_rivals_new(void) {
+  MsRivals r = {.rows = g_array_new(FALSE, FALSE, sizeof(MsRival))};
+  for (int s = 0; s < MS_N_STREAMS; s++) r.head[s] = r.last[s] = -1;
+  return r;
+}
+
+void ms_rivals_clear(MsRivals *r) { g_array_unref(r->rows); }
+
+static MsRival *rival(const MsRivals *r, int i) { return &g_array_index(r->rows, MsRival, i); }
+
+int ms_rivals_add(MsRivals *r, const MsCosted *list, int row, MsTime ready, const int wait[3]) {
+  MsRival x = {.list = list, .row = row, .ready = ready, .end = -1, .left = (double)list->duration[row], .next = -1};
+  int stream = list->list->op[row].stream, i = (int)r->rows->len;
+  for (int j = 0; j < 3; j++) x.wait[j] = wait[j];
+  g_array_append_val(r->rows, x);
+  if (r->head[stream] < 0) r->head[stream] = i;
+  else rival(r, r->last[stream])->next = i;
+  r->last[stream] = i, r->left++;
+  return i;
+}
+
+/* From when the row may run; G_MAXINT64: it waits for one that has not ended. */
+static MsTime opens(const MsRivals *r, const MsRival *x) {
+  MsTime at = x->ready;
+  for (int j = 0; j < 3; j++) {
+    if (x->wait[j] < 0) continue;
+    MsTime end = rival(r, x->wait[j])->end;
+    if (end < 0) return G_MAXINT64;
+    at = MAX(at, end);
+  }
+  return at;
+}
+
+static gboolean runs(const MsRivals *r, int i) { return i >= 0 && opens(r, rival(r, i)) <= r->now; }
+
+static MsBeside beside_of(const MsRivals *r) {
+  MsBeside b = {0};
+  for (int s = 0; s < MS_N_STREAMS; s++) {
+    if (!runs(r, r->head[s])) continue;
+    const MsRival *x = rival(r, r->head[s]);
+    int use = x->list->use[x->row];
+    b.sms += x->list->sms[x->row];
+    b.link[0] += use == MS_USE_LINK0, b.link[1] += use == MS_USE_LINK1;
+  }
+  return b;
+}
+
+gboolean ms_rivals_beside(const MsRivals *r, MsBeside *beside) {
+  *beside = beside_of(r);
+  return r->left > 0;
+}
+
+/* A link is split between the rows that use it; others use it for a share of the time. */
+static double rate_of(const MsRival *x, const MsBeside *beside, const double use[2]) {
+  int link = x->list->use[x->row] == MS_USE_LINK0 ? 0 : x->list->use[x->row] == MS_USE_LINK1 ? 1 : -1;
+  if (link < 0) return 1;
+  double n = beside->link[link];
+  return (1 - use[link]) / n + use[link] / (n + 1);
+}
+
+/* When another row may begin, or one that runs ends. */
+static MsTime next_change(const MsRivals *r, const MsBeside *beside, const double use[2]) {
+  MsTime next = G_MAXINT64;
+  for (int s = 0; s < MS_N_STREAMS; s++) {
+    if (r->head[s] < 0) continue;
+    const MsRival *x = rival(r, r->head[s]);
+    MsTime at = opens(r, x);
+    next = MIN(next, at > r->now ? at : r->now + (MsTime)(x->left / rate_of(x, beside, use)) + 1);
+  }
+  return next;
+}
+
+void ms_rivals_go(MsRivals *r, MsTime until, const double use[2]) {
+  MsBeside beside = beside_of(r);
+  MsTime next = next_change(r, &beside, use);
+  until = MIN(until, next);
+  int running[MS_N_STREAMS], n = 0;
+  for (int s = 0; s < MS_N_STREAMS; s++)
+    if (runs(r, r->head[s])) running[n++] = s;
+  for (int i = 0; i < n; i++) {
+    MsRival *x = rival(r, r->head[running[i]]);
+    x->left -= (double)(until - r->now) * rate_of(x, &beside, use);
+    if (x->left < 1) x->end = until, r->head[running[i]] = x->next, r->left--;
+  }
+  r->now = until;
+}
+
+static const double nobody[2] = {0, 0};
+
+void ms_rivals_alone(MsRivals *r, MsTime until) {
+  while (r->now < until && r->left > 0) ms_rivals_go(r, until, nobody);
+  r->now = MAX(r->now, until);
+}
+
+MsTime ms_rivals_end(MsRivals *r, int row) {
+  while (rival(r, row)->end < 0) ms_rivals_go(r, G_MAXINT64 / 2, nobody);
+  return rival(r, row)->end;
+}

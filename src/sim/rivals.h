@@ -1,0 +1,41 @@
+/* src/sim/rivals.h - gathers and reductions of a stage's parameters beside its slots.
+ *
+ * They queue on their streams, share links with each other and with the rows of the slots, and take SMs from compute:
+ * a queue served as a fluid, each row at the mean speed that its shares leave. */
+#ifndef MS_SIM_RIVALS_H
+#define MS_SIM_RIVALS_H
+
+#include "step/program.h"
+
+typedef struct {
+  const MsCosted *list;
+  int row;           /* of the list */
+  int wait[3];       /* earlier rivals, -1 = none */
+  MsTime ready, end; /* issued, and what else it waits for is over; end: -1 = not yet */
+  double left;       /* picoseconds alone */
+  int next;          /* of its stream, -1 = none yet */
+} MsRival;
+
+typedef struct {
+  GArray *rows;                               /* MsRival, in the order of issue */
+  int head[MS_N_STREAMS], last[MS_N_STREAMS]; /* first of each stream that has not ended, and last; -1 = none */
+  int left;                                   /* have not ended */
+  MsTime now;
+} MsRivals;
+
+typedef struct { /* what runs beside a slot: SMs taken, rows on each link */
+  int sms, link[2];
+} MsBeside;
+
+MsRivals ms_rivals_new(void);
+void ms_rivals_clear(MsRivals *rivals);
+int ms_rivals_add(MsRivals *rivals, const MsCosted *list, int row, MsTime ready, const int wait[3]);
+/* What runs now. FALSE: nothing is left. */
+gboolean ms_rivals_beside(const MsRivals *rivals, MsBeside *beside);
+/* Goes on to `until`, or until what runs changes; `use`: share of the time in which others use each link. */
+void ms_rivals_go(MsRivals *rivals, MsTime until, const double use[2]);
+void ms_rivals_alone(MsRivals *rivals, MsTime until); /* all the way, with the links to themselves */
+/* When the row ends if the stage waits for it. */
+MsTime ms_rivals_end(MsRivals *rivals, int row);
+
+#endif

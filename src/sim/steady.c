@@ -1,0 +1,348 @@
+/* src/sim/steady.c - slots in steady state: tables of rows, and their pieces alone in the event engine. */
+#include "sim/steady.h"
+#include "base/units.h"
+#include "sim/account.h"
+#include "sim/graph.h"
+#include "step/fetch.h"
+#include <string.h>
+
+typedef struct {
+  MsChunks of;
+  MsSteadySlot slot;
+} Known;
+
+typedef struct {
+  MsSlotPart part;
+  MsBeside beside;
+  MsLags lags;
+  double link[2]; /* picoseconds of the rows on each link */
+} SharedPart;
+
+struct MsSteady {
+  const MsProgram *p;
+  MsProgram pieces; /* the program without units: `p` */
+  MsPieceLags *lags;
+  const MsOp *const *tag_op;
+  MsSlotKind behind; /* what follows a forward in the middle of the schedule: B or I */
+  GPtrArray *known;  /* Known */
+  GArray *shared;    /* SharedPart */
+  MsRows rows, slow; /* scratch */
+  guint64 events;
+};
+
+static void free_known(gpointer data) {
+  Known *k = data;
+  g_free(k->slot.part);
+  g_array_unref(k->slot.slowed);
+  g_free(k);
+}
+
+MsSteady *ms_steady_new(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, const MsOp *const *tag_op) {
+  MsSteady *s = g_new0(MsSteady, 1);
+  *s = (MsSteady){.pieces = *p, .lags = lags, .tag_op = tag_op};
+  s->p = &s->pieces, s->pieces.unit = NULL;
+  s->behind = ms_schedule_has(schedule, MS_SLOT_I) ? MS_SLOT_I : MS_SLOT_B;
+  s->known = g_ptr_array_new_with_free_func(free_known);
+  s->shared = g_array_new(FALSE, FALSE, sizeof(SharedPart));
+  return s;
+}
+
+void ms_steady_free(MsSteady *s) {
+  if (!s) return;
+  g_ptr_array_unref(s->known);
+  g_array_unref(s->shared);
+  ms_rows_clear(&s->rows);
+  g_free(s);
+}
+
+guint64 ms_steady_events(const MsSteady *s) { return s->events; }
+
+/* --- the event engine --- */
+
+enum { FEW = 2, MORE = 4 }; /* repetitions; between them the state is steady */
+
+/* Duration and parts of one repetition. */
+static MsTime repeated(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, MsTimeParts *parts,
+                       guint64 *events) {
+  MsTime makespan[2];
+  MsTimeParts part[2];
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, i == 0 ? FEW : MORE, FALSE);
+    g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+    makespan[i] = t->makespan;
+    MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
+    ms_account(p, graph, t, tag_op, all);
+    part[i] = all[0];
+    g_free(all);
+    *events += t->events;
+  }
+  double *a = (double *)&part[0], *b = (double *)&part[1], *out = (double *)parts;
+  for (size_t i = 0; i < sizeof *parts / sizeof(double); i++) out[i] = (b[i] - a[i]) / (MORE - FEW);
+  return (makespan[1] - makespan[0]) / (MORE - FEW);
+}
+
+/* Duration of one repetition in the middle of a pipeline. */
+static MsTime streamed(const MsProgram *p, MsChunks of, guint64 *events) {
+  MsTime makespan[2];
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, i == 0 ? FEW : MORE, TRUE);
+    g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+    makespan[i] = t->makespan;
+    *events += t->events;
+  }
+  return (makespan[1] - makespan[0]) / (MORE - FEW);
+}
+
+static MsChunks lone_pass(const MsChunk *chunk, MsSlotKind kind) {
+  return kind == MS_SLOT_F ? (MsChunks){.forward = chunk} : (MsChunks){.backward = chunk, .kind = kind};
+}
+
+static MsChunks both_of(const MsChunk *forward, const MsChunk *backward) {
+  return (MsChunks){.forward = forward, .backward = backward, .kind = MS_SLOT_B};
+}
+
+void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *tag_op, double *slot_s) {
+  const MsLayout *l = p->layout;
+  const MsChunk *first = ms_layout_chunk(l, l->pp / 2, 0), *last = ms_layout_chunk(l, l->pp / 2, l->vpp - 1);
+  MsTimeParts parts;
+  guint64 events = 0;
+  for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++)
+    if (kind != MS_SLOT_FB || ms_schedule_has(s, MS_SLOT_FB))
+      slot_s[kind] = (double)repeated(p, kind == MS_SLOT_FB ? both_of(first, last) : lone_pass(first, (MsSlotKind)kind),
+                                      tag_op, &parts, &events) /
+                     MS_PS_PER_S;
+}
+
+static void add_parts(MsTimeParts *to, const MsTimeParts *from, double times) {
+  const double *f = (const double *)from;
+  double *t = (double *)to;
+  for (size_t i = 0; i < sizeof *to / sizeof(double); i++) t[i] += times * f[i];
+}
+
+/* Of a difference: what one of the two had more of is not told. */
+static void no_less_than_nothing(MsTimeParts *t) {
+  double *part = (double *)t;
+  for (size_t i = 0; i < sizeof *t / sizeof(double); i++) part[i] = MAX(part[i], 0);
+  t->exposed_comm_s = t->compute_s = 0;
+  for (int i = 0; i < MS_N_COMMS; i++) t->exposed_comm_s += t->comm_exposed_s[i];
+  for (guint i = 0; i < G_N_ELEMENTS(t->family_s); i++) t->compute_s += t->family_s[i];
+}
+
+/* Fetches from the host go on from one slot into the next, so that a backward behind a forward is what it adds to the
+ * forward. */
+static void behind_forward(MsSteady *s, MsChunks of, MsSteadySlot *slot) {
+  MsTimeParts both;
+  const MsSteadySlot *forward = ms_steady_slot(s, (MsChunks){.forward = of.backward, .kind = MS_SLOT_B});
+  of.forward = of.backward;
+  MsTime time = repeated(s->p, of, s->tag_op, &both, &s->events);
+  if (time - forward->time >= slot->time) return;
+  slot->time = MAX(0, time - forward->time), slot->parts = both;
+  add_parts(&slot->parts, &forward->parts, -1);
+  no_less_than_nothing(&slot->parts);
+}
+
+/* --- tables --- */
+
+static const MsLags *lags_of(MsSteady *s, const MsSlotPart *x) {
+  if (x->forward >= 0 && x->backward >= 0) return ms_piece_lags_pair(s->lags, x->forward, x->backward, MS_FROM_ALL);
+  return ms_piece_lags_pass(s->lags, x->rows, MAX(x->forward, x->backward), MS_FROM_ALL);
+}
+
+static MsLags in_turn(const MsLags *lags, const MsSlotPart *x) { return x->beside ? ms_lags_beside(lags) : *lags; }
+
+static void parts_of(MsSteady *s, MsChunks of, MsSteadySlot *slot) {
+  GArray *all = g_array_new(FALSE, FALSE, sizeof(MsSlotPart));
+  for (MsPieceWalk w = ms_piece_walk(s->p->work, of); ms_piece_next(&w);) {
+    gboolean f = w.forward.at >= 0, b = w.backward.at >= 0;
+    MsSlotPart x = {.forward = f ? w.forward.piece : -1,
+                    .backward = b ? w.backward.piece : -1,
+                    .rows = f ? w.forward.rows : w.backward.rows,
+                    .beside = of.forward && of.backward && !f};
+    g_array_append_val(all, x);
+  }
+  slot->n = (int)all->len, slot->part = (MsSlotPart *)(void *)g_array_free(all, FALSE);
+}
+
+static gboolean has_rows(const MsSlotPart *x) { return x->rows != MS_N_SLOTS; }
+
+/* A stage that runs these in turn and nothing else: how long that takes with nothing shared. `streams`: inputs are
+ * early. */
+static MsTime relaxed_time(const MsLags *const *lags, int n, gboolean streams) {
+  MsTime at[MS_N_ENDS] = {0}, end[2];
+  for (int i = 0; i < MORE * n; i++) {
+    MsTime after[MS_N_ENDS];
+    if (streams) at[MS_END_ENTRY] = at[MS_END_BESIDE] = 0;
+    ms_lags_run(lags[i % n], at, after);
+    memcpy(at, after, sizeof at);
+    if (i + 1 == FEW * n || i + 1 == MORE * n)
+      end[i + 1 == MORE * n] = MAX(MAX(at[MS_END_ENTRY], at[MS_END_BESIDE]), at[MS_END_COMPUTE]);
+  }
+  return (end[1] - end[0]) / (MORE - FEW);
+}
+
+static gboolean is_never(MsTime lag) { return lag < MS_NEVER / 2; }
+
+/* All but what the host does by itself; that too where it decides. */
+static void lengthen(MsLags *l, const MsTime by[2], gboolean host) {
+  for (int end = 0; end < MS_N_ENDS; end++)
+    for (int source = 0; source < MS_N_ENDS; source++) {
+      MsTime *lag = &l->to[end][source];
+      gboolean idle = end != MS_END_COMPUTE && end == source && *lag == 0; /* nothing runs from there to here */
+      if (is_never(*lag) || idle || (!host && end == MS_END_HOST && source == MS_END_HOST)) continue;
+      *lag += by[source == MS_END_COMPUTE || source == MS_END_HOST];
+    }
+}
+
+static MsLags table_of(MsSteady *s, const MsSteadySlot *slot) {
+  MsLags all = ms_no_rows;
+  for (int i = 0; i < slot->n; i++) {
+    if (!has_rows(&slot->part[i])) continue;
+    MsLags lags = in_turn(lags_of(s, &slot->part[i]), &slot->part[i]);
+    all = ms_lags_product(&lags, &all);
+  }
+  return all;
+}
+
+/* In the middle of a pipeline a slot's input is there before its turn, so that its first exchanges, and the messages of
+ * the slot before it, run beside that slot. A forward and the backward behind it share what they take longer then. */
+static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own) {
+  const MsLags *in_turn[2] = {own};
+  if (of.kind == MS_SLOT_W || s->p->scenario->options.ep_overlap)
+    return MAX(0, streamed(s->p, of, &s->events) - relaxed_time(in_turn, 1, TRUE));
+  const MsChunk *chunk = of.forward ? of.forward : of.backward;
+  MsChunks both = {.forward = chunk, .backward = chunk, .kind = of.forward ? s->behind : of.kind};
+  MsSteadySlot other = {0};
+  parts_of(s, of.forward ? (MsChunks){.backward = chunk, .kind = both.kind} : (MsChunks){.forward = chunk}, &other);
+  MsLags table = table_of(s, &other);
+  in_turn[!of.backward] = &table, in_turn[!!of.backward] = own;
+  double cycle = (double)own->to[MS_END_COMPUTE][MS_END_COMPUTE],
+         sum = cycle + (double)table.to[MS_END_COMPUTE][MS_END_COMPUTE];
+  MsTime longer = streamed(s->p, both, &s->events) - relaxed_time(in_turn, 2, TRUE);
+  g_free(other.part);
+  return longer > 0 && cycle > 0 ? (MsTime)((double)longer * cycle / sum) : 0;
+}
+
+static MsSteadySlot slot_of(MsSteady *s, MsChunks of) {
+  MsSteadySlot slot = {.slowed = g_array_new(FALSE, FALSE, sizeof(MsSlowed))};
+  parts_of(s, of, &slot);
+  slot.lags = table_of(s, &slot);
+  slot.time = repeated(s->p, of, s->tag_op, &slot.parts, &s->events);
+  if (of.backward && !of.forward && of.kind == MS_SLOT_B && ms_program_fetches(s->p) &&
+      !s->p->scenario->options.ep_overlap)
+    behind_forward(s, of, &slot);
+  const MsLags *lags = &slot.lags;
+  MsTime relaxed = relaxed_time(&lags, 1, FALSE);
+  slot.longer[0] = slot.longer[1] = MAX(0, slot.time - relaxed);
+  if (s->p->layout->pp > 1 && !s->p->p2p_blocks) slot.longer[1] = longer_in_stream(s, of, lags);
+  lengthen(&slot.lags, slot.longer, slot.lags.to[MS_END_HOST][MS_END_HOST] >= relaxed);
+  return slot;
+}
+
+static gboolean same_chunk(const MsSteady *s, const MsChunk *a, const MsChunk *b) {
+  return a == b || (a && b && ms_same_pieces(s->p->work, a, b));
+}
+
+static gboolean same_turn(const MsSteady *s, const MsChunks *a, const MsChunks *b) {
+  return a->kind == b->kind && a->leaves_head == b->leaves_head && same_chunk(s, a->forward, b->forward) &&
+         same_chunk(s, a->backward, b->backward);
+}
+
+MsSteadySlot *ms_steady_slot(MsSteady *s, MsChunks of) {
+  for (guint i = 0; i < s->known->len; i++) {
+    Known *k = s->known->pdata[i];
+    if (same_turn(s, &k->of, &of)) return &k->slot;
+  }
+  Known *k = g_new0(Known, 1);
+  k->of = of, k->slot = slot_of(s, of);
+  g_ptr_array_add(s->known, k);
+  return &k->slot;
+}
+
+/* Of what the slot is longer, each part has its share. */
+static double share_of(MsSteady *s, const MsSteadySlot *slot, int part) {
+  double sum = 0, own = 0;
+  for (int i = 0; i < slot->n; i++) {
+    if (!has_rows(&slot->part[i])) continue;
+    double length = (double)MAX(0, lags_of(s, &slot->part[i])->to[MS_END_COMPUTE][MS_END_COMPUTE]);
+    sum += length;
+    if (i == part) own = length;
+  }
+  return sum > 0 ? own / sum : 0;
+}
+
+MsLags ms_steady_part(MsSteady *s, const MsSteadySlot *slot, int part) {
+  const MsSlotPart *x = &slot->part[part];
+  if (!has_rows(x)) return ms_no_rows;
+  MsLags lags = in_turn(lags_of(s, x), x);
+  double share = share_of(s, slot, part);
+  lengthen(&lags, (MsTime[]){(MsTime)(share * (double)slot->longer[0]), (MsTime)(share * (double)slot->longer[1])},
+           FALSE);
+  return lags;
+}
+
+/* --- with collectives beside --- */
+
+static void rows_of(MsSteady *s, const MsSlotPart *x) {
+  const MsCostedPiece *piece = s->p->piece;
+  if (x->forward >= 0 && x->backward >= 0)
+    ms_rows_of_pair(&s->rows, &piece[x->forward].forward, &piece[x->backward].backward,
+                    s->p->scenario->options.delay_wgrad);
+  else if (x->forward >= 0) ms_rows_of_list(&s->rows, &piece[x->forward].forward, MS_LIST_ALL);
+  else ms_rows_of_list(&s->rows, &piece[x->backward].backward, ms_list_part(x->rows));
+}
+
+/* As the engine shares: a link between those that use it, SMs to what takes them, a tenth at least to compute. */
+static void slow_down(MsRow *row, MsBeside beside, int sms) {
+  double left = MAX(10 * (sms - beside.sms), sms);
+  if (row->use == MS_USE_COMPUTE && sms > 0) row->duration = (MsTime)((double)row->duration * (10 * sms) / left);
+  if (row->use == MS_USE_LINK0) row->duration *= 1 + beside.link[0];
+  if (row->use == MS_USE_LINK1) row->duration *= 1 + beside.link[1];
+}
+
+static const SharedPart *shared_part(MsSteady *s, const MsSlotPart *x, MsBeside beside) {
+  for (guint i = 0; i < s->shared->len; i++) {
+    const SharedPart *known = &g_array_index(s->shared, SharedPart, i);
+    if (!memcmp(&known->part, x, sizeof *x) && !memcmp(&known->beside, &beside, sizeof beside)) return known;
+  }
+  int sms = s->p->scenario->hardware->sm_count;
+  SharedPart new = {.part = *x, .beside = beside};
+  rows_of(s, x);
+  for (int i = 0; i < s->rows.n; i++) {
+    MsRow *row = &s->rows.row[i];
+    slow_down(row, beside, sms);
+    if (row->use == MS_USE_LINK0) new.link[0] += (double)row->duration;
+    if (row->use == MS_USE_LINK1) new.link[1] += (double)row->duration;
+  }
+  ms_lags_of_rows(&s->rows, sms, MS_FROM_ALL, &new.lags);
+  g_array_append_val(s->shared, new);
+  return &g_array_index(s->shared, SharedPart, s->shared->len - 1);
+}
+
+/* [from, to) of its parts. */
+static MsSlowed slowed(MsSteady *s, const MsSteadySlot *slot, int from, int to, MsBeside beside) {
+  MsLags all = ms_no_rows;
+  double link[2] = {0}, longer = 0;
+  for (int i = from; i < to; i++) {
+    if (!has_rows(&slot->part[i])) continue;
+    const SharedPart *x = shared_part(s, &slot->part[i], beside);
+    MsLags lags = in_turn(&x->lags, &slot->part[i]);
+    all = ms_lags_product(&lags, &all);
+    link[0] += x->link[0], link[1] += x->link[1];
+    if (to - from < slot->n) longer += share_of(s, slot, i) * (double)slot->longer[1];
+  }
+  if (to - from == slot->n) longer = (double)slot->longer[1];
+  MsSlowed r = {.beside = beside, .length = (double)MAX(1, all.to[MS_END_COMPUTE][MS_END_COMPUTE]) + longer};
+  for (int k = 0; k < 2; k++) r.use[k] = MIN(1, link[k] / r.length);
+  return r;
+}
+
+MsSlowed ms_steady_beside(MsSteady *s, MsSteadySlot *slot, int part, MsBeside beside) {
+  if (part >= 0) return slowed(s, slot, part, part + 1, beside);
+  for (guint i = 0; i < slot->slowed->len; i++) {
+    const MsSlowed *known = &g_array_index(slot->slowed, MsSlowed, i);
+    if (!memcmp(&known->beside, &beside, sizeof beside)) return *known;
+  }
+  MsSlowed r = slowed(s, slot, 0, slot->n, beside);
+  g_array_append_val(slot->slowed, r);
+  return r;
+}

@@ -1,0 +1,24 @@
+/* src/step/fetch.h - what is brought to a stage one piece ahead: parameters that FSDP gathers, tensors that were
+ * offloaded. */
+#ifndef MS_STEP_FETCH_H
+#define MS_STEP_FETCH_H
+
+#include "step/program.h"
+
+typedef struct {
+  int piece; /* -1: none */
+  gboolean backward;
+} MsNeed;
+
+/* Some piece has something brought to it. */
+gboolean ms_program_fetches(const MsProgram *program);
+gboolean ms_needs_params(const MsProgram *program, int piece, MsSlotKind kind);
+gboolean ms_needs_fetch(const MsProgram *program, int piece, MsSlotKind kind); /* those, or what was offloaded */
+/* What the forward, or the backward, of a walk needs next; `then` when it has ended. */
+MsNeed ms_need_ahead(const MsProgram *program, const MsPieceWalk *walk, gboolean backward, MsNeed then);
+/* The first piece of a turn. */
+MsNeed ms_first_need(const MsProgram *program, MsChunks of);
+/* Of the slots of a stage from `at` on, that of the first which is not a weight gradient. */
+MsNeed ms_need_of_slots(const MsProgram *program, const MsSchedule *schedule, int stage, int at);
+
+#endif
