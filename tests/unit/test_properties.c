@@ -8,7 +8,8 @@
 #include "lib/tier.h"
 
 #include "base/err.h"
-#include "plan/plan.h"
+#include "layout/layout.h"
+#include "plan/plan_priv.h"
 
 #include <math.h>
 #include <string.h>
@@ -196,6 +197,60 @@ static char *ways_to_search(GRand *rand, JsonNode *request) {
   return wrong ? wrong : no_worse(request, &mine, "a larger space");
 }
 
+/* --- bounds ---------------------------------------------------------------------------------------------------- */
+/* The first bound of a layout's memory against what it needs. (transfer full) */
+static char *memory_bound(const MsScenario *s, MsPieceMemo *memo, const MsShape *shape) {
+  MsScreen screen;
+  const MsLayoutSpec *l = &s->layout;
+  const MsStateBytes bytes = ms_state_bytes(memo, s);
+  double dp_cp = (double)s->gpus / l->tp / l->pp, edp = (double)s->gpus / l->etp / l->ep / l->pp,
+         bound_B = ms_bound_device_B(shape, memo, &bytes, dp_cp, edp, s->hardware);
+  return !ms_screen(s, ms_memo_cost(memo), &screen, NULL) || bound_B <= screen.device_B
+             ? NULL
+             : g_strdup_printf("%s: at least %.9g bytes, needs %.9g", s->name, bound_B, screen.device_B);
+}
+
+/* The first bound of its time, sums over its busiest stage, against the second, its passes slot by slot: both are of
+ * the passes alone, so that neither messages nor the optimizer hide what the first counts too much. */
+static char *bounds_of(const MsSpace *space, const MsCandidate *c) {
+  MsRefusal refusal;
+  int rule;
+  g_autoptr(MsScenario) s = ms_candidate_scenario(space, c), scratch = ms_space_scratch(space);
+  MsPieceMemo *memo = ms_layout_check(s, &refusal) ? ms_memo_new(s, NULL, NULL) : NULL;
+  if (!memo) return NULL;
+  MsShapes *shapes = ms_shapes_new();
+  ms_space_apply_combo(space, c->combo, scratch);
+  ms_space_apply_axes(c->value, scratch);
+  const MsShape *shape = ms_shapes_get(shapes, ms_shapes_map(shapes, memo), memo, space, c, scratch, &rule);
+  MsTime first = shape ? ms_bound_time(shape, memo) : 0, second = shape ? ms_bound_passes(memo, s) : 0;
+  char *wrong = shape ? memory_bound(s, memo, shape) : NULL;
+  ms_shapes_free(shapes);
+  ms_memo_free(memo);
+  return wrong || second == 0 || first <= second
+             ? wrong
+             : g_strdup_printf("%s: first bound %.9g ps, second %.9g ps", s->name, (double)first, (double)second);
+}
+
+static char *first_bound_is_below(GRand *rand, JsonNode *request) {
+  ms_request_put_text(request, "layout", "vpp", "[1, 2]");
+  ms_request_put_text(request, "layout", "schedule", "[\"1f1b\", \"gpipe\"]"); /* stages end one after the other */
+  if (g_rand_boolean(rand)) ms_request_put_text(request, "training", "optimizer", "\"muon\"");
+  g_autofree char *text = json_to_string(request, FALSE);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "drawn", NULL);
+  g_autoptr(MsRequest) parsed = doc ? ms_request_from_doc(doc, NULL) : NULL;
+  MsSpace *space = parsed ? ms_space_new(parsed, TRUE, NULL) : NULL;
+  char *wrong = NULL;
+  MsCandidate c = {0};
+  for (int axis = 0; space && axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[0];
+  for (int v = 0; space && v < space->axis[MS_AXIS_VPP].n; v++)
+    for (c.combo = 0; c.combo < space->n_combos && !wrong; c.combo++) {
+      c.value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[v];
+      wrong = bounds_of(space, &c);
+    }
+  ms_space_free(space);
+  return wrong;
+}
+
 /* --- draws ----------------------------------------------------------------------------------------------------- */
 typedef char *(*Property)(GRand *rand, JsonNode *request); /* NULL, or what is wrong (transfer full) */
 
@@ -238,10 +293,16 @@ static void every_way_finds_the_same(void **state) {
   hold(ways_to_search, "ways-to-search", (guint)ms_by_tier(12, 60));
 }
 
+static void first_bounds_hold(void **state) {
+  (void)state;
+  hold(first_bound_is_below, "first-bound", (guint)ms_by_tier(60, 300));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_in_any_order),
       cmocka_unit_test(every_way_finds_the_same),
+      cmocka_unit_test(first_bounds_hold),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
