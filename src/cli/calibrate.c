@@ -103,60 +103,89 @@ static void print_calibration(const MsCalibration *c, const char *file, const ch
   printf("\nwritten to %s; next: moesim calibrate --check%s%s\n", file, out ? " --hardware " : "", out ? out : "");
 }
 
-static void json_repeat(MsJsonOut *out, const char *key, MsRepeat r) {
-  ms_json_out_object(out, key);
-  ms_json_out_int(out, "n", r.n);
-  ms_json_out_double(out, "median", r.median);
-  ms_json_out_double(out, "p90", r.p90);
-  ms_json_out_end(out);
+#define UNKNOWN .flags = MS_FIGURE_NULLABLE
+static const MsFigures repeat_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(UINT, MsRepeat, n, "", "that were measured twice"),
+                               MS_FIGURE(F64, MsRepeat, median, "1", "of their relative difference", UNKNOWN),
+                               MS_FIGURE(F64, MsRepeat, p90, "1", "a tenth differs by more", UNKNOWN),
+                               {0}}};
+static const char *curve_form(const void *curve) {
+  return ms_curve_form_words[((const MsRowCurve *)curve)->curve.form];
 }
+static const void *curve_at(const void *calibration, guint i, MsFigureCursor *room) {
+  const MsLocalProfile *profile = ((const MsCalibration *)calibration)->profile;
+  const GArray *curves = profile ? profile->curves : NULL;
+  (void)room;
+  return curves && i < curves->len ? &g_array_index(curves, MsRowCurve, i) : NULL;
+}
+static const void *word_at(const GPtrArray *of, guint i) { return i < of->len ? &of->pdata[i] : NULL; }
+static const void *note_at(const void *calibration, guint i, MsFigureCursor *room) {
+  (void)room;
+  const MsLocalProfile *profile = ((const MsCalibration *)calibration)->profile;
+  return profile ? word_at(profile->notes, i) : NULL;
+}
+static const void *distrust_at(const void *calibration, guint i, MsFigureCursor *room) {
+  (void)room;
+  const MsLocalProfile *profile = ((const MsCalibration *)calibration)->profile;
+  return profile ? word_at(profile->distrust, i) : NULL;
+}
+static const char *word(const void *place) { return *(const char *const *)place; }
+static const MsFigures words = {.rows = (const MsFigure[]){MS_FIGURE_TEXT("", word, NULL), {0}}};
+static const char *cpu(const void *calibration) { return ((const MsCalibration *)calibration)->machine->cpu; }
+static const char *blas(const void *calibration) { return ((const MsCalibration *)calibration)->machine->blas; }
+static double cores(const void *calibration) { return ((const MsCalibration *)calibration)->machine->cores; }
 
-static void json_curve(MsJsonOut *out, const MsRowCurve *r) {
-  const MsCurve *c = &r->curve;
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "op", c->op);
-  ms_json_out_string(out, "pass", c->pass);
-  ms_json_out_string(out, "dtype", c->dtype);
-  ms_json_out_string(out, "form", ms_curve_form_words[c->form]);
-  ms_json_out_double(out, "share", r->share);
-  ms_json_out_double(out, "n_fitted", c->provenance.n_fitted);
-  ms_json_out_double(out, "n_held_back", c->provenance.n_held_back);
-  ms_json_out_double(out, "residual_median", c->provenance.residual_median);
-  ms_json_out_double(out, "residual_p90", c->provenance.residual_p90);
-  ms_json_out_end(out);
-}
-
-static void json_words(MsJsonOut *out, const char *key, const GPtrArray *words) {
-  ms_json_out_array(out, key);
-  for (guint i = 0; words && i < words->len; i++) ms_json_out_string(out, NULL, words->pdata[i]);
-  ms_json_out_end(out);
-}
-
-static void json_calibration(const MsCalibration *c, const char *file) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "cpu", c->machine->cpu);
-  ms_json_out_int(out, "cores", c->machine->cores);
-  ms_json_out_string(out, "blas", c->machine->blas);
-  ms_json_out_bool(out, "interrupted", c->interrupted);
-  ms_json_out_string(out, "profile", c->interrupted ? NULL : file);
-  ms_json_out_int(out, "steps", c->steps);
-  ms_json_out_int(out, "passes", c->passes);
-  ms_json_out_int(out, "rows", c->rows);
-  ms_json_out_int(out, "messages", c->messages);
-  ms_json_out_string(out, "refused", c->refused);
-  ms_json_out_string(out, "no_messages", c->no_messages);
-  ms_json_out_double(out, "elapsed_s", c->elapsed_s);
-  json_repeat(out, "row_repeat", c->row_repeat);
-  ms_json_out_array(out, "curves");
-  for (guint i = 0; c->profile && i < c->profile->curves->len; i++)
-    json_curve(out, &g_array_index(c->profile->curves, MsRowCurve, i));
-  ms_json_out_end(out);
-  json_words(out, "notes", c->profile ? c->profile->notes : NULL);
-  json_words(out, "distrust", c->profile ? c->profile->distrust : NULL);
-  ms_json_out_end(out);
-  ms_cli_print_json(out);
-}
+#define S MsRowCurve
+static const MsFigures curve_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE_AS("op", STRING, S, curve.op, "", "operator of the curve", UNKNOWN),
+        MS_FIGURE_AS("pass", STRING, S, curve.pass, "", "of the curve", UNKNOWN),
+        MS_FIGURE_AS("dtype", STRING, S, curve.dtype, "", "of its operands", UNKNOWN),
+        MS_FIGURE_TEXT("form", curve_form, "of the curve"),
+        MS_FIGURE(F64, S, share, "1", "of the time of all rows"),
+        MS_FIGURE_AS("n_fitted", F64, S, curve.provenance.n_fitted, "", "shapes", UNKNOWN),
+        MS_FIGURE_AS("n_held_back", F64, S, curve.provenance.n_held_back, "", "shapes", UNKNOWN),
+        MS_FIGURE_AS("residual_median", F64, S, curve.provenance.residual_median, "1", "of those held back", UNKNOWN),
+        MS_FIGURE_AS("residual_p90", F64, S, curve.provenance.residual_p90, "1", "of those held back", UNKNOWN),
+        {0}}};
+#undef S
+#define S MsCalibration
+static const MsFigures calibration_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE(INT, S, steps, "", "measured"),
+        MS_FIGURE(INT, S, passes, "", "over them"),
+        MS_FIGURE(INT, S, rows, "", "measured"),
+        MS_FIGURE(INT, S, messages, "", "measured"),
+        MS_FIGURE(STRING, S, refused, "", "the first step that could not be run, and why", UNKNOWN),
+        MS_FIGURE(STRING, S, no_messages, "", "why messages were not measured", UNKNOWN),
+        MS_FIGURE(F64, S, elapsed_s, "s", "of the whole calibration"),
+        MS_FIGURE_PART("row_repeat", S, row_repeat, &repeat_figures, .doc = "how well the machine repeats itself"),
+        MS_FIGURE_EACH("curves", LIST, curve_at, &curve_figures),
+        MS_FIGURE_EACH("notes", LIST, note_at, &words, .doc = "what got no curve"),
+        MS_FIGURE_EACH("distrust", LIST, distrust_at, &words, .doc = "curves that the held-back rows contradict"),
+        {0}}};
+#undef S
+typedef struct {
+  const MsCalibration *calibration;
+  const char *file;
+} Calibrated;
+#define S Calibrated
+const MsFigures ms_calibrate_figures = {
+    "calibrate", "`moesim calibrate --json`.",
+    (const MsFigure[]){{.type = MS_FIGURE_MEMBERS,
+                        .offset = offsetof(Calibrated, calibration),
+                        .pointer = TRUE,
+                        .sub = MS_FIGURES(MS_FIGURE_TEXT("cpu", cpu, "as it names itself"),
+                                          MS_FIGURE_OF("cores", INT, cores, "", "of the machine"),
+                                          MS_FIGURE_TEXT("blas", blas, "library of the products"),
+                                          MS_FIGURE(BOOL, MsCalibration, interrupted, "", "before all was measured"))},
+                       MS_FIGURE_AS("profile", STRING, S, file, "", "where it was written", UNKNOWN),
+                       {.type = MS_FIGURE_MEMBERS,
+                        .offset = offsetof(Calibrated, calibration),
+                        .pointer = TRUE,
+                        .sub = &calibration_figures},
+                       {0}}};
+#undef S
 
 /* Before the work: 0, or the status after a message. */
 static int can_write_profile(const char *file) {
@@ -191,7 +220,7 @@ static int calibrate(const Options *o) {
   ms_progress_end(ticks.progress);
   if (!c) return ms_cli_fail(error);
   if (!c->interrupted && !ms_write_file(file, c->profile->text, -1, &error)) return ms_cli_fail(error);
-  if (o->json) json_calibration(c, file);
+  if (o->json) ms_cli_print(ms_figures_json(&ms_calibrate_figures, &(Calibrated){c, c->interrupted ? NULL : file}));
   else if (c->interrupted || strcmp(file, "-") != 0) print_calibration(c, file, o->out);
   if (c->interrupted) {
     fputs("moesim: not all was measured: no profile is written\n", stderr);
@@ -276,60 +305,67 @@ static void print_check(const MsLocalCheck *c) {
   if (c->no_ranks) printf("  several ranks were not run: %s\n", c->no_ranks);
 }
 
-static void json_errors(MsJsonOut *out, const char *key, const MsErrors *e) {
-  ms_json_out_object(out, key);
-  ms_json_out_int(out, "n", e->n);
-  ms_json_out_double(out, "median", e->median);
-  ms_json_out_double(out, "p90", e->p90);
-  ms_json_out_double(out, "bias", e->bias);
-  ms_json_out_end(out);
+#define S MsErrors
+static const MsFigures error_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(UINT, S, n, "", "compared"),
+                               MS_FIGURE(F64, S, median, "1", "of |predicted / measured - 1|", UNKNOWN),
+                               MS_FIGURE(F64, S, p90, "1", "a tenth is larger", UNKNOWN),
+                               MS_FIGURE(F64, S, bias, "1", "median of the signed error", UNKNOWN),
+                               {0}}};
+#undef S
+static const MsCheckedStep *checked(const void *step) { return step; }
+static const char *step_name(const void *step) { return checked(step)->step->name; }
+static double step_ranks(const void *step) { return ms_local_ranks(checked(step)->step); }
+static double measured_s(const void *step) { return checked(step)->why ? NAN : checked(step)->measured_s; }
+static double predicted_s(const void *step) { return checked(step)->why ? NAN : checked(step)->predicted_s; }
+static double is_met(const void *check) { return ms_local_check_met(check); }
+static const void *op_at(const void *check, guint i, MsFigureCursor *room) {
+  const GArray *ops = ((const MsLocalCheck *)check)->ops;
+  (void)room;
+  return i < ops->len ? &g_array_index(ops, MsCheckedOp, i) : NULL;
 }
 
-static void json_step(MsJsonOut *out, const MsCheckedStep *s) {
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", s->step->name);
-  ms_json_out_int(out, "ranks", ms_local_ranks(s->step));
-  ms_json_out_string(out, "why", s->why);
-  ms_json_out_double(out, "measured_s", s->why ? NAN : s->measured_s);
-  ms_json_out_bool(out, "disturbed", s->disturbed);
-  ms_json_out_double(out, "predicted_s", s->why ? NAN : s->predicted_s);
-  ms_json_out_double(out, "measured_kept_B", s->measured_kept_B);
-  ms_json_out_double(out, "predicted_kept_B", s->predicted_kept_B);
-  ms_json_out_end(out);
-}
-
-static void json_check(const MsLocalCheck *c) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_array(out, "steps");
-  for (int i = 0; i < c->n; i++) json_step(out, &c->step[i]);
-  ms_json_out_end(out);
-  ms_json_out_array(out, "operators");
-  for (guint i = 0; i < c->ops->len; i++) {
-    const MsCheckedOp *op = &g_array_index(c->ops, MsCheckedOp, i);
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "op", op->op);
-    ms_json_out_string(out, "pass", op->pass);
-    ms_json_out_double(out, "share", op->share);
-    json_errors(out, "error", &op->error);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  json_errors(out, "one_rank", &c->one);
-  json_errors(out, "several_ranks", &c->several);
-  json_errors(out, "gemm", &c->gemm);
-  json_errors(out, "all_operators", &c->all_ops);
-  ms_json_out_double(out, "gemm_weighted", c->gemm_weighted);
-  ms_json_out_double(out, "all_weighted", c->all_weighted);
-  json_repeat(out, "row_repeat", c->row_repeat);
-  json_repeat(out, "one_rank_repeat", c->one_repeat);
-  json_repeat(out, "several_ranks_repeat", c->several_repeat);
-  ms_json_out_string(out, "no_ranks", c->no_ranks);
-  ms_json_out_bool(out, "interrupted", c->interrupted);
-  ms_json_out_bool(out, "met", ms_local_check_met(c));
-  ms_json_out_end(out);
-  ms_cli_print_json(out);
-}
+#define S MsCheckedStep
+static const MsFigures step_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_TEXT("name", step_name, "of the step"),
+                               MS_FIGURE_OF("ranks", INT, step_ranks, "", "it ran on"),
+                               MS_FIGURE(STRING, S, why, "", "it was not run or not predicted", UNKNOWN),
+                               MS_FIGURE_OF("measured_s", F64, measured_s, "s", "of the step", UNKNOWN),
+                               MS_FIGURE(BOOL, S, disturbed, "", "no run had its cores to itself: that is CPU time"),
+                               MS_FIGURE_OF("predicted_s", F64, predicted_s, "s", "of the step", UNKNOWN),
+                               MS_FIGURE(F64, S, measured_kept_B, "B", "held for backward at most", UNKNOWN),
+                               MS_FIGURE(F64, S, predicted_kept_B, "B", "the same, predicted", UNKNOWN),
+                               {0}}};
+#undef S
+#define S MsCheckedOp
+static const MsFigures op_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, op, "", "operator"),
+                               MS_FIGURE(STRING, S, pass, "", "its pass"),
+                               MS_FIGURE(F64, S, share, "1", "of the measured time of all rows"),
+                               MS_FIGURE_PART("error", S, error, &error_figures),
+                               {0}}};
+#undef S
+#define S               MsLocalCheck
+#define ERRORS(k, m, d) MS_FIGURE_PART(k, S, m, &error_figures, .doc = d)
+const MsFigures ms_local_check_figures = {
+    "calibrate-check", "`moesim calibrate --check --json`.",
+    (const MsFigure[]){
+        MS_FIGURE_ARRAY("steps", LIST, S, step, n, &step_figures),
+        MS_FIGURE_EACH("operators", LIST, op_at, &op_figures),
+        ERRORS("one_rank", one, "steps of one rank"),
+        ERRORS("several_ranks", several, "steps of several"),
+        ERRORS("gemm", gemm, "dense products"),
+        ERRORS("all_operators", all_ops, "all rows"),
+        MS_FIGURE(F64, S, gemm_weighted, "1", "sum of |predicted - measured| of products over what was measured"),
+        MS_FIGURE(F64, S, all_weighted, "1", "the same of all rows"),
+        MS_FIGURE_PART("row_repeat", S, row_repeat, &repeat_figures, .doc = "how well the machine repeats itself"),
+        MS_FIGURE_PART("one_rank_repeat", S, one_repeat, &repeat_figures),
+        MS_FIGURE_PART("several_ranks_repeat", S, several_repeat, &repeat_figures),
+        MS_FIGURE(STRING, S, no_ranks, "", "why steps of several ranks were not run", UNKNOWN),
+        MS_FIGURE(BOOL, S, interrupted, "", "fewer passes than asked for"),
+        MS_FIGURE_OF("met", BOOL, is_met, "", "errors are what they should be on a quiet machine"),
+        {0}}};
+#undef S
 
 static int check(const Options *o) {
   GError *error = NULL;
@@ -342,7 +378,7 @@ static int check(const Options *o) {
   ms_progress_end(ticks.progress);
   if (!c) return ms_cli_fail(error);
   if (o->out && !ms_local_check_write(c, hardware, o->out, date, &error)) return ms_cli_fail(error);
-  if (o->json) json_check(c);
+  if (o->json) ms_cli_print(ms_figures_json(&ms_local_check_figures, c));
   else print_check(c);
   if (o->out && !o->json) printf("\nwritten to %s/: moesim validate %s compares them again\n", o->out, o->out);
   return ms_local_check_met(c) ? 0 : MS_ERROR_NOTHING;

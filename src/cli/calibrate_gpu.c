@@ -26,29 +26,39 @@ static void print_text(const MsGpuInfo *info, const MsSurvey *survey, const char
          folder);
 }
 
-static void print_json(const MsGpuInfo *info, const MsSurvey *survey) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "vendor", info->vendor);
-  ms_json_out_string(out, "name", info->name);
-  ms_json_out_int(out, "device", info->device);
-  ms_json_out_int(out, "devices", info->count);
-  ms_json_out_int(out, "multiprocessors", info->multiprocessors);
-  ms_json_out_double(out, "memory_B", info->memory_B);
-  ms_json_out_array(out, "tables");
-  for (int i = 0; i < survey->n; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "file", survey->table[i].file);
-    ms_json_out_int(out, "rows", survey->table[i].rows);
-    ms_json_out_string(out, "fastest", survey->table[i].best);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_int(out, "refused", survey->refused);
-  ms_json_out_bool(out, "interrupted", survey->interrupted);
-  ms_json_out_end(out);
-  ms_cli_print_json(out);
-}
+typedef struct {
+  const MsGpuInfo *info;
+  const MsSurvey *survey;
+} Surveyed;
+#define S MsGpuInfo
+static const MsFigures info_figures = {.rows =
+                                           (const MsFigure[]){MS_FIGURE(CHARS, S, vendor, "", "cuda or musa"),
+                                                              MS_FIGURE(CHARS, S, name, "", "as the driver calls it"),
+                                                              MS_FIGURE(INT, S, device, "", "that is measured"),
+                                                              MS_FIGURE_AS("devices", INT, S, count, "", "visible"),
+                                                              MS_FIGURE(INT, S, multiprocessors, "", "of the device"),
+                                                              MS_FIGURE(F64, S, memory_B, "B", "of the device"),
+                                                              {0}}};
+#undef S
+#define S MsSurveyTable
+static const MsFigures table_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, file, "", "written"),
+                               MS_FIGURE(INT, S, rows, "", "in it"),
+                               MS_FIGURE_AS("fastest", STRING, S, best, "", "the highest rate seen, in words"),
+                               {0}}};
+#undef S
+#define S MsSurvey
+static const MsFigures survey_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_ARRAY("tables", LIST, S, table, n, &table_figures),
+                               MS_FIGURE(INT, S, refused, "", "measurements that did not fit into memory"),
+                               MS_FIGURE(BOOL, S, interrupted, "", "the tables hold what was measured until then"),
+                               {0}}};
+#undef S
+#define MEMBERS(m, s) \
+  { .type = MS_FIGURE_MEMBERS, .offset = offsetof(Surveyed, m), .pointer = TRUE, .sub = s }
+const MsFigures ms_survey_figures = {
+    "calibrate-gpu", "`moesim calibrate --gpu --json`.",
+    (const MsFigure[]){MEMBERS(info, &info_figures), MEMBERS(survey, &survey_figures), {0}}};
 
 int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor, int device, gboolean quick,
                          gboolean json) {
@@ -59,7 +69,7 @@ int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor
   if (!gpu) return ms_cli_fail(error);
   g_autoptr(MsSurvey) survey = ms_gpu_survey(gpu, out, &(MsSurveyOptions){.quick = quick, .progress = TRUE}, &error);
   if (!survey) return ms_cli_fail(error);
-  if (json) print_json(ms_gpu_info(gpu), survey);
+  if (json) ms_cli_print(ms_figures_json(&ms_survey_figures, &(Surveyed){ms_gpu_info(gpu), survey}));
   else print_text(ms_gpu_info(gpu), survey, out);
   if (survey->interrupted) fputs("moesim: the tables hold what was measured until then\n", stderr);
   return 0;

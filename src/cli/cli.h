@@ -5,7 +5,7 @@
 #define MS_CLI_CLI_H
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/figure.h"
 
 typedef struct {
   const char *name;
@@ -78,5 +78,9 @@ int ms_cli_exec(int argc, char **argv);
 int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor, int device, gboolean quick,
                          gboolean json);
 int ms_cli_serve(int argc, char **argv);
+
+/* What the verbs print with --json whose figures nothing else shows (the others are in report/report.h). */
+extern const MsFigures ms_calibrate_figures, ms_local_check_figures, ms_survey_figures, ms_evaluation_figures,
+    ms_exec_figures, ms_ops_figures, ms_decide_figures, ms_gemm_bench_figures, ms_gemm_device_figures;
 
 #endif

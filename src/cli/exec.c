@@ -26,60 +26,90 @@ static const char *list_text(const MsExecRow *r, char *buf, size_t size) {
 
 /* --- JSON ------------------------------------------------------------------------------------------------------ */
 
-static void put_numbers(MsJsonOut *out, const char *key, const double *values, int n) {
-  ms_json_out_array(out, key);
-  for (int i = 0; i < n; i++) ms_json_out_double(out, NULL, values[i]);
-  ms_json_out_end(out);
-}
+typedef struct {
+  const MsScenario *scenario;
+  const Options *options;
+  const MsExecResult *result;
+} Executed;
 
-static void put_row(MsJsonOut *out, const MsExecRow *r) {
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "list", ms_exec_list_words[r->list]);
-  if (r->piece >= 0) ms_json_out_int(out, "piece", r->piece);
-  ms_json_out_int(out, "row", r->row);
-  ms_json_out_string(out, "kind", ms_op_words[r->op.kind]);
-  ms_json_out_string(out, "name", r->op.name);
-  ms_json_out_string(out, "module", ms_module_words[r->op.module]);
-  ms_json_out_string(out, "pass", ms_pass_words[r->op.pass]);
-  ms_json_out_int(out, "calls", r->calls);
-  ms_json_out_double(out, "cpu_s", r->cpu_s);
-  ms_json_out_double(out, "wall_s", r->wall_s);
-  ms_json_out_double(out, "least_wall_s", r->least_wall_s);
-  ms_json_out_double(out, "flop", r->flop);
-  ms_json_out_double(out, "message_B", r->message_B);
-  ms_json_out_double(out, "keep_B", r->op.keep_B);
-  ms_json_out_double(out, "free_B", r->op.free_B);
-  ms_json_out_end(out);
+static const MsExecRow *row_of(const void *row) { return row; }
+static const char *row_kind(const void *row) { return ms_op_words[row_of(row)->op.kind]; }
+static const char *row_module(const void *row) { return ms_module_words[row_of(row)->op.module]; }
+static const char *row_pass(const void *row) { return ms_pass_words[row_of(row)->op.pass]; }
+static gboolean has_piece(const void *row) { return row_of(row)->piece >= 0; }
+static const void *row_that_ran(const void *result, guint i, MsFigureCursor *room) {
+  const MsExecResult *r = result;
+  (void)room;
+  if (i >= (guint)r->n_rows) return NULL;
+  return r->rows[i].calls > 0 ? (const void *)&r->rows[i] : ms_figure_skip;
 }
+static const char *name(const void *run) { return ((const Executed *)run)->scenario->name; }
+static const char *dtype(const void *run) { return ((const Executed *)run)->options->dtype; }
+static double is_checked(const void *run) { return !((const Executed *)run)->options->no_check; }
+static double is_interrupted(const void *run) {
+  const MsExecResult *r = ((const Executed *)run)->result;
+  return r->steps < r->steps_asked;
+}
+static gboolean is_compared(const void *run) { return ((const Executed *)run)->options->compare != NULL; }
 
-static void print_json(const MsScenario *scenario, const Options *o, const MsExecResult *r) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", scenario->name);
-  ms_json_out_string(out, "dtype", o->dtype);
-  ms_json_out_bool(out, "interrupted", r->steps < r->steps_asked);
-  ms_json_out_int(out, "ranks", r->ranks);
-  ms_json_out_double(out, "loss", r->loss);
-  ms_json_out_double(out, "gradient_norm", r->gradient_norm);
-  ms_json_out_bool(out, "checked", !o->no_check);
-  put_numbers(out, "step_s", r->step_s, r->steps);
-  put_numbers(out, "step_cpu_s", r->step_cpu_s, r->steps);
-  put_numbers(out, "peak_kept_B", r->peak_kept_B, r->ranks);
-  put_numbers(out, "flop", r->rank_flop, r->ranks);
-  put_numbers(out, "message_B", r->rank_message_B, r->ranks);
-  if (o->compare) {
-    ms_json_out_double(out, "gradient_difference", r->gradient_difference);
-    ms_json_out_string(out, "gradient_worst", r->gradient_worst);
-    ms_json_out_double(out, "parameter_difference", r->parameter_difference);
-    ms_json_out_string(out, "parameter_worst", r->parameter_worst);
-  }
-  ms_json_out_array(out, "rows");
-  for (int i = 0; i < r->n_rows; i++)
-    if (r->rows[i].calls > 0) put_row(out, &r->rows[i]);
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  ms_cli_print_json(out);
-}
+#define S MsExecRow
+static const MsFigures row_figures = {
+    .rows =
+        (const MsFigure[]){MS_FIGURE_WORDS("list", S, list, ms_exec_list_words, "of rows that it is from"),
+                           MS_FIGURE(INT, S, piece, "", "of the model", .when = has_piece, .only = "lists of a piece"),
+                           MS_FIGURE(INT, S, row, "", "index in the list"),
+                           MS_FIGURE_TEXT("kind", row_kind, "operator"),
+                           MS_FIGURE_AS("name", STRING, S, op.name, "", "of the row"),
+                           MS_FIGURE_TEXT("module", row_module, "of the model"),
+                           MS_FIGURE_TEXT("pass", row_pass, "it belongs to"),
+                           MS_FIGURE(INT, S, calls, "", "in all steps"),
+                           MS_FIGURE(F64, S, cpu_s, "s", "CPU time of the calls"),
+                           MS_FIGURE(F64, S, wall_s, "s", "of the calls"),
+                           MS_FIGURE(F64, S, least_wall_s, "s", "of the fastest call"),
+                           MS_FIGURE(F64, S, flop, "FLOP", "of a call, as done"),
+                           MS_FIGURE(F64, S, message_B, "B", "of a call, as sent"),
+                           MS_FIGURE_AS("keep_B", F64, S, op.keep_B, "B", "kept for backward from its end on"),
+                           MS_FIGURE_AS("free_B", F64, S, op.free_B, "B", "no longer kept from its end on"),
+                           {0}}};
+#undef S
+#define S                  MsExecResult
+#define EACH(k, m, n, ...) MS_FIGURE_ARRAY(k, LIST, S, m, n, &ms_figure_numbers, __VA_ARGS__)
+static const MsFigures loss_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE(INT, S, ranks, "", "in the run"),
+        MS_FIGURE(F64, S, loss, "", "of the last step, before its update", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE(F64, S, gradient_norm, "", "of the last step", .flags = MS_FIGURE_NULLABLE),
+        {0}}};
+static const MsFigures times_figures = {
+    .rows = (const MsFigure[]){EACH("step_s", step_s, steps, .unit = "s", .doc = "of the slowest rank"),
+                               EACH("step_cpu_s", step_cpu_s, steps, .unit = "s", .doc = "largest CPU time of a rank"),
+                               EACH("peak_kept_B", peak_kept_B, ranks, .unit = "B", .doc = "of each rank"),
+                               EACH("flop", rank_flop, ranks, .unit = "FLOP", .doc = "of a step, of each rank"),
+                               EACH("message_B", rank_message_B, ranks, .unit = "B", .doc = "of a step, of each rank"),
+                               {0}}};
+#define COMPARED(t, m, u, d) MS_FIGURE(t, S, m, u, d, .flags = MS_FIGURE_NULLABLE)
+static const MsFigures difference_figures = {
+    .rows = (const MsFigure[]){COMPARED(F64, gradient_difference, "1", "largest, relative"),
+                               COMPARED(STRING, gradient_worst, "", "tensor where"),
+                               COMPARED(F64, parameter_difference, "1", "largest, relative"),
+                               COMPARED(STRING, parameter_worst, "", "tensor where"),
+                               {0}}};
+static const MsFigures rows_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_EACH("rows", LIST, row_that_ran, &row_figures), {0}}};
+#undef S
+#define OF_RESULT(s, ...) \
+  { .type = MS_FIGURE_MEMBERS, .offset = offsetof(Executed, result), .pointer = TRUE, .sub = s, __VA_ARGS__ }
+const MsFigures ms_exec_figures = {
+    "exec", "`moesim exec --json`: a step that was run, on rank 0.",
+    (const MsFigure[]){MS_FIGURE_TEXT("name", name, "of the scenario"),
+                       MS_FIGURE_TEXT("dtype", dtype, "of the arithmetic"),
+                       MS_FIGURE_OF("interrupted", BOOL, is_interrupted, "", "fewer steps than asked for"),
+                       OF_RESULT(&loss_figures),
+                       MS_FIGURE_OF("checked", BOOL, is_checked, "", "every row against its counts"),
+                       OF_RESULT(&times_figures),
+                       OF_RESULT(&difference_figures, .when = is_compared, .only = "`--compare`"),
+                       OF_RESULT(&rows_figures),
+                       {0}}};
 
 /* --- for people ------------------------------------------------------------------------------------------------ */
 
@@ -163,7 +193,7 @@ static int run(const Options *o, const char *file, int type) {
     if (first) ms_cli_fail(error);
     else g_error_free(error);
   } else if (first && o->json) {
-    print_json(scenario, o, result);
+    ms_cli_print(ms_figures_json(&ms_exec_figures, &(Executed){scenario, o, result}));
   } else if (first) {
     print_result(scenario, o, result);
   }

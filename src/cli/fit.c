@@ -83,35 +83,48 @@ static int fit(const Options *o, char **files) {
 }
 
 /* --- evaluate -------------------------------------------------------------------------------------------------- */
-static void put_rows(MsJsonOut *out, const char *key, const GArray *rows) {
-  ms_json_out_array(out, key);
-  for (guint i = 0; i < rows->len; i++) {
-    const MsEvaluated *row = &g_array_index(rows, MsEvaluated, i);
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "file", row->file);
-    ms_json_out_string(out, "gpu", row->gpu);
-    ms_json_out_string(out, "dtype", row->dtype);
-    ms_json_out_string(out, "kind", row->kind);
-    ms_json_out_int(out, "n", row->n);
-    ms_json_out_double(out, "median", row->median);
-    ms_json_out_double(out, "p90", row->p90);
-    ms_json_out_double(out, "bias", row->bias);
-    ms_json_out_string(out, "library", row->library);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
+static const void *row_at(const GArray *rows, guint i) {
+  return i < rows->len ? &g_array_index(rows, MsEvaluated, i) : NULL;
+}
+static const void *rows_at(const void *evaluation, guint i, MsFigureCursor *room) {
+  (void)room;
+  return row_at(((const MsEvaluation *)evaluation)->rows, i);
+}
+static const void *others_at(const void *evaluation, guint i, MsFigureCursor *room) {
+  (void)room;
+  return row_at(((const MsEvaluation *)evaluation)->others, i);
+}
+static const void *kinds_at(const void *evaluation, guint i, MsFigureCursor *room) {
+  (void)room;
+  return row_at(((const MsEvaluation *)evaluation)->kinds, i);
+}
+static double is_interrupted(const void *evaluation) {
+  const MsEvaluation *e = evaluation;
+  return e->tables < e->all_tables;
 }
 
-static void print_json(const MsEvaluation *evaluation) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_bool(out, "interrupted", evaluation->tables < evaluation->all_tables);
-  put_rows(out, "rows", evaluation->rows);
-  put_rows(out, "other_libraries", evaluation->others);
-  put_rows(out, "kinds", evaluation->kinds);
-  ms_json_out_end(out);
-  ms_cli_print_json(out);
-}
+#define S MsEvaluated
+static const MsFigures row_figures = {
+    "evaluated", "Rows of a table of kernels against the curve of the profile.",
+    (const MsFigure[]){MS_FIGURE(STRING, S, file, "", "table"),
+                       MS_FIGURE(STRING, S, gpu, "", "it was measured on"),
+                       MS_FIGURE(STRING, S, dtype, "", "of the operands"),
+                       MS_FIGURE(STRING, S, kind, "", "of kernel"),
+                       MS_FIGURE(UINT, S, n, "", "rows"),
+                       MS_FIGURE(F64, S, median, "1", "of |predicted / measured - 1|"),
+                       MS_FIGURE(F64, S, p90, "1", "a tenth is larger"),
+                       MS_FIGURE(F64, S, bias, "1", "median of the signed error"),
+                       MS_FIGURE(STRING, S, library, "", "that ran"),
+                       {0}}};
+#undef S
+const MsFigures ms_evaluation_figures = {
+    "fit", "`moesim fit --evaluate --json`.",
+    (const MsFigure[]){
+        MS_FIGURE_OF("interrupted", BOOL, is_interrupted, "", "not every table was read"),
+        MS_FIGURE_EACH("rows", LIST, rows_at, &row_figures, .doc = "of the library that the curve was fitted to"),
+        MS_FIGURE_EACH("other_libraries", LIST, others_at, &row_figures, .doc = "how far they lie from the curve"),
+        MS_FIGURE_EACH("kinds", LIST, kinds_at, &row_figures, .doc = "all of `rows`, kind by kind"),
+        {0}}};
 
 static void cell_figures(MsTable *table, const MsEvaluated *row) {
   ms_table_cellf(table, "%u", row->n);
@@ -151,7 +164,7 @@ static int evaluate(const Options *o, char **files) {
   if (!evaluation) return ms_cli_fail(error);
   print_notes(evaluation->notes);
   if (o->json) {
-    print_json(evaluation);
+    ms_cli_print(ms_figures_json(&ms_evaluation_figures, evaluation));
     return ms_cli_found(evaluation->rows->len > 0);
   }
   if (evaluation->tables < evaluation->all_tables)

@@ -21,39 +21,62 @@ typedef struct {
 } Options;
 
 /* --- decide ---------------------------------------------------------------------------------------------------- */
-static void put_choice(MsJsonOut *out, const MsLcmaChoice *c, double library_s) {
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "scheme", c->plan);
-  ms_json_out_int(out, "levels", c->levels);
-  ms_json_out_double(out, "speedup", library_s / c->time_s);
-  ms_json_out_double(out, "time_s", c->time_s);
-  ms_json_out_double(out, "split_s", c->split_s);
-  ms_json_out_double(out, "multiply_s", c->multiply_s);
-  ms_json_out_double(out, "merge_s", c->merge_s);
-  ms_json_out_double(out, "product_flop", c->flop);
-  ms_json_out_double(out, "workspace_B", c->workspace_B);
-  ms_json_out_double(out, "error_growth", c->growth);
-  ms_json_out_end(out);
+typedef struct {
+  const char *machine, *dtype;
+  const GPtrArray *choices;
+  double library_s;
+  guint shown;
+} Decided;
+static const MsLcmaChoice *best_of(const void *d) { return ((const Decided *)d)->choices->pdata[0]; }
+static const char *best_plan(const void *d) { return best_of(d)->plan; }
+static double best_levels(const void *d) { return best_of(d)->levels; }
+static double best_speedup(const void *d) { return ((const Decided *)d)->library_s / best_of(d)->time_s; }
+static const void *candidate(const void *owner, guint i, MsFigureCursor *room) {
+  return ms_figure_place(owner, i, ((const Decided *)owner)->shown, room);
+}
+static const void *choice_of(const void *at) { return MS_FIGURE_OWNER(Decided, at)->choices->pdata[MS_FIGURE_I(at)]; }
+static double choice_speedup(const void *at) {
+  return MS_FIGURE_OWNER(Decided, at)->library_s / ((const MsLcmaChoice *)choice_of(at))->time_s;
 }
 
+#define S MsLcmaChoice
+static const MsFigures scheme_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE_AS("scheme", STRING, S, plan, "", "or library"), MS_FIGURE(INT, S, levels, "", "of recursion"), {0}}};
+static const MsFigures choice_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(F64, S, time_s, "s", "of the product"),
+                               MS_FIGURE(F64, S, split_s, "s", "of the sums before"),
+                               MS_FIGURE(F64, S, multiply_s, "s", "of the products"),
+                               MS_FIGURE(F64, S, merge_s, "s", "of the sums behind"),
+                               MS_FIGURE_AS("product_flop", F64, S, flop, "FLOP", "of the products"),
+                               MS_FIGURE(F64, S, workspace_B, "B", "beside the matrices"),
+                               MS_FIGURE_AS("error_growth", F64, S, growth, "1", "over the ordinary product's"),
+                               {0}}};
+#undef S
+#define CHOICE(s) \
+  { .type = MS_FIGURE_MEMBERS, .at = choice_of, .sub = s }
+#define S Decided
+const MsFigures ms_decide_figures = {
+    "gemm-decide", "`moesim gemm decide --json`.",
+    (const MsFigure[]){MS_FIGURE(STRING, S, machine, "", "that was asked about"),
+                       MS_FIGURE(STRING, S, dtype, "", "of the matrices"),
+                       MS_FIGURE_TEXT("scheme", best_plan, "the fastest, or library"),
+                       MS_FIGURE_OF("levels", INT, best_levels, "", "of recursion"),
+                       MS_FIGURE_OF("speedup", F64, best_speedup, "1", "over the library"),
+                       MS_FIGURE(F64, S, library_s, "s", "of the library"),
+                       MS_FIGURE_EACH("candidates", LIST, candidate,
+                                      MS_FIGURES(CHOICE(&scheme_figures),
+                                                 MS_FIGURE_OF("speedup", F64, choice_speedup, "1", "over the library"),
+                                                 CHOICE(&choice_figures))),
+                       {0}}};
+#undef S
+
 static void print_choices(const Options *o, const GPtrArray *choices, const char *machine) {
-  const MsLcmaChoice *best = choices->pdata[0];
   double library_s = ms_lcma_choice_of(choices, "library")->time_s;
   guint shown = MIN(choices->len, (guint)o->top);
   if (o->json) {
-    MsJsonOut *out = ms_json_out_new(0);
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "machine", machine);
-    ms_json_out_string(out, "dtype", ms_blas_type_words[o->type]);
-    ms_json_out_string(out, "scheme", best->plan);
-    ms_json_out_int(out, "levels", best->levels);
-    ms_json_out_double(out, "speedup", library_s / best->time_s);
-    ms_json_out_double(out, "library_s", library_s);
-    ms_json_out_array(out, "candidates");
-    for (guint i = 0; i < shown; i++) put_choice(out, choices->pdata[i], library_s);
-    ms_json_out_end(out);
-    ms_json_out_end(out);
-    ms_cli_print_json(out);
+    const Decided d = {machine, ms_blas_type_words[o->type], choices, library_s, shown};
+    ms_cli_print(ms_figures_json(&ms_decide_figures, &d));
     return;
   }
   static const char *const title[] = {"  scheme", "levels",     "time",      "sums",  "products",
@@ -148,39 +171,58 @@ static void draw(int done, int all) {
   ms_progress_update(progress, done, NULL);
 }
 
+typedef struct {
+  const char *machine, *dtype;
+  int threads;
+  const MsGemmBench *bench;
+} Benched;
+static const MsGemmBench *bench_of(const void *b) { return ((const Benched *)b)->bench; }
+static const void *own_timing(const void *b) { return &bench_of(b)->timing[0]; }
+static const void *fastest_timing(const void *b) {
+  return bench_of(b)->fastest ? &bench_of(b)->timing[bench_of(b)->fastest] : NULL;
+}
+static const void *library_at(const void *b, guint i, MsFigureCursor *room) {
+  (void)room;
+  return (int)i + 1 < bench_of(b)->n ? &bench_of(b)->timing[i + 1] : NULL;
+}
+
+#define S    MsGemmTiming
+#define TIME MS_FIGURE_AS("time_s", F64, S, median_s, "s", "median of a product")
+#define BEST MS_FIGURE(F64, S, best_s, "s", "the fastest")
+#define SPEEDUP                                                                                 \
+  MS_FIGURE_AS("speedup", F64, S, ratio, "1", "of the scheme over this library, by the clock"), \
+      MS_FIGURE_AS("speedup_cpu", F64, S, busy_ratio, "1", "the same by CPU time")
+#define ERROR MS_FIGURE(F64, S, relative_error, "1", "largest over largest element")
+#define QUIET MS_FIGURE_AS("undisturbed", F64, S, quiet, "1", "share of the runs that had their cores to themselves")
+#define B     MsGemmBench
+#define OF_BENCH(...) \
+  { .type = MS_FIGURE_MEMBERS, .offset = offsetof(Benched, bench), .pointer = TRUE, .sub = MS_FIGURES(__VA_ARGS__) }
+#define OF(f, ...) \
+  { .type = MS_FIGURE_MEMBERS, .at = f, .sub = MS_FIGURES(__VA_ARGS__) }
+const MsFigures ms_gemm_bench_figures = {
+    "gemm-bench", "`moesim gemm bench --json`.",
+    (const MsFigure[]){MS_FIGURE(STRING, Benched, machine, "", "it ran on"),
+                       MS_FIGURE(STRING, Benched, dtype, "", "of the matrices"),
+                       MS_FIGURE(INT, Benched, threads, "", "of each contender"),
+                       OF_BENCH(MS_FIGURE_AS("scheme", STRING, B, plan, "", "or library"),
+                                MS_FIGURE(INT, B, levels, "", "of recursion")),
+                       {.type = MS_FIGURE_MEMBERS,
+                        .at = fastest_timing,
+                        .only = "there is a library",
+                        .sub = MS_FIGURES(SPEEDUP, MS_FIGURE(STRING, S, library, "", "the fastest"))},
+                       OF(own_timing, ERROR),
+                       OF_BENCH(MS_FIGURE_AS("error_growth", F64, B, growth, "1", "over the ordinary product's")),
+                       OF(own_timing, TIME, BEST, QUIET),
+                       MS_FIGURE_EACH("libraries", LIST, library_at,
+                                      MS_FIGURES(MS_FIGURE_AS("name", STRING, S, library, "", "of the library"), TIME,
+                                                 BEST, SPEEDUP, ERROR, QUIET)),
+                       {0}}};
+#undef S
+#undef B
+
 static void put_bench(const Options *o, const MsGemmBench *b, const char *machine) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "machine", machine);
-  ms_json_out_string(out, "dtype", ms_blas_type_words[o->type]);
-  ms_json_out_int(out, "threads", threads_of(o));
-  ms_json_out_string(out, "scheme", b->plan);
-  ms_json_out_int(out, "levels", b->levels);
-  if (b->fastest) {
-    ms_json_out_double(out, "speedup", b->timing[b->fastest].ratio);
-    ms_json_out_double(out, "speedup_cpu", b->timing[b->fastest].busy_ratio);
-    ms_json_out_string(out, "library", b->timing[b->fastest].library);
-  }
-  ms_json_out_double(out, "relative_error", b->timing[0].relative_error);
-  ms_json_out_double(out, "error_growth", b->growth);
-  ms_json_out_double(out, "time_s", b->timing[0].median_s);
-  ms_json_out_double(out, "best_s", b->timing[0].best_s);
-  ms_json_out_double(out, "undisturbed", b->timing[0].quiet);
-  ms_json_out_array(out, "libraries");
-  for (int i = 1; i < b->n; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "name", b->timing[i].library);
-    ms_json_out_double(out, "time_s", b->timing[i].median_s);
-    ms_json_out_double(out, "best_s", b->timing[i].best_s);
-    ms_json_out_double(out, "speedup", b->timing[i].ratio);
-    ms_json_out_double(out, "speedup_cpu", b->timing[i].busy_ratio);
-    ms_json_out_double(out, "relative_error", b->timing[i].relative_error);
-    ms_json_out_double(out, "undisturbed", b->timing[i].quiet);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  ms_cli_print_json(out);
+  const Benched benched = {machine, ms_blas_type_words[o->type], threads_of(o), b};
+  ms_cli_print(ms_figures_json(&ms_gemm_bench_figures, &benched));
 }
 
 static void print_bench(const Options *o, const MsGemmBench *b, const char *machine) {

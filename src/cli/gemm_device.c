@@ -157,26 +157,39 @@ static double library_s(const MsGemmRequest *q) {
   return seconds;
 }
 
+typedef struct {
+  const char *machine, *dtype;
+  const Contender *all;
+  int n;
+  double library; /* 0: none */
+} Compared;
+static const char *best_scheme(const void *c) { return ((const Compared *)c)->all[0].name; }
+static gboolean has_library(const void *c) { return ((const Compared *)c)->library > 0; }
+
+#define S Contender
+static const MsFigures kernel_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_AS("scheme", STRING, S, name, "", "of the products"),
+                               MS_FIGURE_AS("time_s", F64, S, median_s, "s", "median of a product"),
+                               MS_FIGURE(F64, S, best_s, "s", "the fastest"),
+                               MS_FIGURE_AS("speedup", F64, S, ratio, "1", "over the library's"),
+                               MS_FIGURE(F64, S, relative_error, "1", "largest over largest element"),
+                               {0}}};
+#undef S
+#define S Compared
+const MsFigures ms_gemm_device_figures = {
+    "gemm-device", "`moesim gemm --device --json`.",
+    (const MsFigure[]){MS_FIGURE(STRING, S, machine, "", "as its driver calls it"),
+                       MS_FIGURE(STRING, S, dtype, "", "of the matrices"),
+                       MS_FIGURE_TEXT("scheme", best_scheme, "of the fastest kernel"),
+                       MS_FIGURE_AS("cublas_s", F64, S, library, "s", "of the library", .when = has_library,
+                                    .only = "cuBLAS is there"),
+                       MS_FIGURE_ARRAY("kernels", LIST, S, all, n, &kernel_figures),
+                       {0}}};
+#undef S
+
 static void print_json(const MsGemmRequest *q, const char *device, const Contender *all, int n, double library) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "machine", device);
-  ms_json_out_string(out, "dtype", ms_gpu_type_words[q->type]);
-  ms_json_out_string(out, "scheme", all[0].name);
-  if (library > 0) ms_json_out_double(out, "cublas_s", library);
-  ms_json_out_array(out, "kernels");
-  for (int i = 0; i < n; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "scheme", all[i].name);
-    ms_json_out_double(out, "time_s", all[i].median_s);
-    ms_json_out_double(out, "best_s", all[i].best_s);
-    ms_json_out_double(out, "speedup", all[i].ratio);
-    ms_json_out_double(out, "relative_error", all[i].relative_error);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  ms_cli_print_json(out);
+  const Compared c = {device, ms_gpu_type_words[q->type], all, n, library};
+  ms_cli_print(ms_figures_json(&ms_gemm_device_figures, &c));
 }
 
 static void print_table(const MsGemmRequest *q, const char *device, const Contender *all, int n, double library) {

@@ -6,25 +6,30 @@
 #include "describe/laws.h"
 
 /* --- all of them: a table, or a list --------------------------------------------------------------------------- */
-static void law_json(const MsField *field, const MsLawEntry *entry, MsJsonOut *out) {
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", field->key);
-  ms_json_out_double(out, "value", entry->value);
-  ms_json_out_string(out, "unit", field->unit);
-  ms_json_out_double(out, "smallest", field->lo);
-  ms_json_out_double(out, "largest", field->hi);
-  ms_json_out_double(out, "spread", entry->spread);
-  ms_json_out_string(out, "meaning", field->doc);
-  ms_json_out_string(out, "source", entry->source);
-  ms_json_out_string(out, "fitted_on", entry->fitted_on);
-  ms_json_out_end(out);
-}
+typedef struct {
+  const MsField *field;
+  const MsLawEntry *entry;
+} Law;
+#define OF(m, s) \
+  { .type = MS_FIGURE_MEMBERS, .offset = offsetof(Law, m), .pointer = TRUE, .sub = s }
+static const MsFigures law_figures = {
+    .rows = (const MsFigure[]){
+        OF(field, MS_FIGURES(MS_FIGURE_AS("name", STRING, MsField, key, "", "of the law"))),
+        OF(entry, MS_FIGURES(MS_FIGURE(F64, MsLawEntry, value, "", "in its unit"))),
+        OF(field, MS_FIGURES(MS_FIGURE(STRING, MsField, unit, "", "of its value"),
+                             MS_FIGURE_AS("smallest", F64, MsField, lo, "", "value that is taken"),
+                             MS_FIGURE_AS("largest", F64, MsField, hi, "", "value that is taken"))),
+        OF(entry, MS_FIGURES(MS_FIGURE(F64, MsLawEntry, spread, "", "before training runs are seen"))),
+        OF(field, MS_FIGURES(MS_FIGURE_AS("meaning", STRING, MsField, doc, "", "of the law"))),
+        OF(entry, MS_FIGURES(MS_FIGURE(STRING, MsLawEntry, source, "", "of the mechanism or the figure"),
+                             MS_FIGURE(STRING, MsLawEntry, fitted_on, "", "runs or measurements"))),
+        {0}}};
 
 static void print_json(const MsLawEntry *entries, int only) {
   MsJsonOut *out = ms_json_out_new(2);
   ms_json_out_array(out, NULL);
   for (int i = 0; i < MS_N_LAWS; i++)
-    if (only < 0 || only == i) law_json(&ms_laws_table.fields[i], &entries[i], out);
+    if (only < 0 || only == i) ms_figures_write(&law_figures, &(Law){&ms_laws_table.fields[i], &entries[i]}, NULL, out);
   ms_json_out_end(out);
   ms_cli_print_json(out);
 }

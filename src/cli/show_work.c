@@ -76,52 +76,50 @@ static void append_ops(GString *out, const MsOpList *const *list, int n) {
   g_string_append(out, rows);
 }
 
-static void write_ops(const char *key, const MsOpList *list, MsJsonOut *out) {
-  ms_json_out_array(out, key);
-  for (int i = 0; i < list->n; i++) {
-    const MsOp *op = &list->op[i];
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "name", op->name);
-    ms_json_out_string(out, "op", ms_op_words[op->kind]);
-    ms_json_out_string(out, "pass", ms_pass_words[op->pass]);
-    ms_json_out_string(out, "stream", ms_stream_words[op->stream]);
-    ms_json_out_string(out, "group", ms_group_words[op->group]);
-    ms_json_out_string(out, "dtype", ms_odt_words[op->dtype]);
-    ms_json_out_double(out, "m", op->m);
-    ms_json_out_double(out, "n", op->n);
-    ms_json_out_double(out, "k", op->k);
-    ms_json_out_int(out, "groups", op->groups);
-    ms_json_out_double(out, "flop", op->flop);
-    ms_json_out_double(out, "read_B", op->read_B);
-    ms_json_out_double(out, "write_B", op->write_B);
-    ms_json_out_double(out, "message_B", op->message_B);
-    ms_json_out_double(out, "keep_B", op->keep_B);
-    ms_json_out_double(out, "free_B", op->free_B);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-}
+static const MsOp *op_of(const void *op) { return op; }
+static const char *op_kind(const void *op) { return ms_op_words[op_of(op)->kind]; }
+static const char *op_pass(const void *op) { return ms_pass_words[op_of(op)->pass]; }
+static const char *op_stream(const void *op) { return ms_stream_words[op_of(op)->stream]; }
+static const char *op_group(const void *op) { return ms_group_words[op_of(op)->group]; }
+static const char *op_dtype(const void *op) { return ms_odt_words[op_of(op)->dtype]; }
 
-static void ops_json(const MsWork *work) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_array(out, "pieces");
-  for (int i = 0; i < work->n_pieces; i++) {
-    const MsPiece *p = &work->pieces[i];
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "name", p->name);
-    ms_json_out_double(out, "params_dense", p->params_dense);
-    ms_json_out_double(out, "params_expert", p->params_expert);
-    ms_json_out_double(out, "kept_B", p->kept_B);
-    ms_json_out_double(out, "model_flop", p->model_flop);
-    write_ops("forward", &p->forward, out);
-    write_ops("backward", &p->backward, out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  ms_cli_print_json(out);
-}
+#define S           MsOp
+#define SIZE(m, d)  MS_FIGURE(F64, S, m, "", d)
+#define BYTES(m, d) MS_FIGURE(F64, S, m, "B", d)
+static const MsFigures op_figures = {
+    "operator", "A row of work: `moesim schema` lists the operators.",
+    (const MsFigure[]){MS_FIGURE(STRING, S, name, "", "of the row"),
+                       MS_FIGURE_TEXT("op", op_kind, "operator"),
+                       MS_FIGURE_TEXT("pass", op_pass, "forward, dgrad, wgrad, ..."),
+                       MS_FIGURE_TEXT("stream", op_stream, "it runs on"),
+                       MS_FIGURE_TEXT("group", op_group, "of ranks that communicate"),
+                       MS_FIGURE_TEXT("dtype", op_dtype, "of the operands"),
+                       SIZE(m, "rows"),
+                       SIZE(n, "columns"),
+                       SIZE(k, "depth"),
+                       MS_FIGURE(INT, S, groups, "", "local experts; attention: batch x heads"),
+                       MS_FIGURE(F64, S, flop, "FLOP", "executed"),
+                       BYTES(read_B, "of memory"),
+                       BYTES(write_B, "of memory"),
+                       BYTES(message_B, "sent"),
+                       BYTES(keep_B, "kept for backward from its end on"),
+                       BYTES(free_B, "no longer kept from its end on"),
+                       {0}}};
+#undef S
+#define S MsPiece
+static const MsFigures piece_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(CHARS, S, name, "", "of the piece"),
+                               MS_FIGURE(F64, S, params_dense, "", "on a rank"),
+                               MS_FIGURE(F64, S, params_expert, "", "on a rank"),
+                               MS_FIGURE(F64, S, kept_B, "B", "for backward, of a microbatch"),
+                               MS_FIGURE(F64, S, model_flop, "FLOP", "of a microbatch"),
+                               MS_FIGURE_ARRAY("forward", LIST, S, forward.op, forward.n, &op_figures),
+                               MS_FIGURE_ARRAY("backward", LIST, S, backward.op, backward.n, &op_figures),
+                               {0}}};
+#undef S
+const MsFigures ms_ops_figures = {
+    "ops", "`moesim show --json ops`.",
+    (const MsFigure[]){MS_FIGURE_ARRAY("pieces", LIST, MsWork, pieces, n_pieces, &piece_figures), {0}}};
 
 static void append_piece(GString *out, const MsPiece *p) {
   char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT];
@@ -138,7 +136,7 @@ int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name) {
   g_auto(Lowered) l = {0};
   if (!lower(name, &l, &error)) return ms_cli_fail(error);
   if (show->json) {
-    ops_json(l.work);
+    ms_cli_print(ms_figures_json(&ms_ops_figures, l.work));
     return 0;
   }
   GString *out = g_string_new(NULL);
