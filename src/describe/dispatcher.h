@@ -8,37 +8,42 @@
 
 #include "describe/hardware.h"
 
-typedef enum {                  /* how a token reaches its experts; decides the messages and what they cost */
-               MS_CARRY_COPIES, /* all-to-all in the expert group, one copy for each of its experts; expert TP gathers
-                                   behind it */
-               MS_CARRY_ALL,    /* all-gather of all tokens, reduce-scatter of what comes back */
-               MS_CARRY_ONCE,   /* one copy for each rank that wants it, one over the network for each domain */
+/* How a token reaches its experts; decides the messages and what they cost */
+typedef enum {
+  MS_CARRY_COPIES, /* all-to-all in the expert group, one copy for each of its experts; expert TP gathers
+                      behind it */
+  MS_CARRY_ALL,    /* all-gather of all tokens, reduce-scatter of what comes back */
+  MS_CARRY_ONCE,   /* one copy for each rank that wants it, one over the network for each domain */
 } MsCarry;
 
-typedef enum { /* what a router weight goes with, when tokens (or, backward, their gradients) go */
-               MS_WITH_COPY,
-               MS_WITH_EXPERT,        /* every expert of the model, for each token */
-               MS_WITH_CHOICE,        /* every expert that the token chose */
-               MS_WITH_DOMAIN_EXPERT, /* every expert of the receiving domain, for each copy */
+/* What a router weight goes with, when tokens (or, backward, their gradients) go */
+typedef enum {
+  MS_WITH_COPY,
+  MS_WITH_EXPERT,        /* every expert of the model, for each token */
+  MS_WITH_CHOICE,        /* every expert that the token chose */
+  MS_WITH_DOMAIN_EXPERT, /* every expert of the receiving domain, for each copy */
 } MsWeightWith;
 
-typedef enum {                      /* who sorts the tokens by expert */
-               MS_PERMUTE_SENDER,   /* before they leave; what arrives in chunks is sorted again */
-               MS_PERMUTE_RECEIVER, /* behind the exchange, with the kernels of the framework */
-               MS_PERMUTE_EXCHANGE, /* a kernel of the dispatcher, on its stream */
+/* Who sorts the tokens by expert */
+typedef enum {
+  MS_PERMUTE_SENDER,   /* before they leave; what arrives in chunks is sorted again */
+  MS_PERMUTE_RECEIVER, /* behind the exchange, with the kernels of the framework */
+  MS_PERMUTE_EXCHANGE, /* a kernel of the dispatcher, on its stream */
 } MsPermutes;
 
-typedef enum {                  /* who pads the rows of an expert to the block of a low precision */
-               MS_PAD_NOT,      /* the expert module copies; moe_router_padding_for_quantization is refused */
-               MS_PAD_SENDER,   /* the router, on request: the padding travels */
-               MS_PAD_RECEIVER, /* the dispatcher, on request */
-               MS_PAD_ALWAYS,   /* the dispatcher, without being asked */
+/* Who pads the rows of an expert to the block of a low precision */
+typedef enum {
+  MS_PAD_NOT,      /* the expert module copies; moe_router_padding_for_quantization is refused */
+  MS_PAD_SENDER,   /* the router, on request: the padding travels */
+  MS_PAD_RECEIVER, /* the dispatcher, on request */
+  MS_PAD_ALWAYS,   /* the dispatcher, without being asked */
 } MsPads;
 
-typedef enum { /* what the ranks tell each other before a dispatch forward */
-               MS_ASK_NOTHING,
-               MS_ASK_COUNTS, /* rows for each expert, where no budget is fixed */
-               MS_ASK_MAP,    /* the whole map of tokens and experts */
+/* What the ranks tell each other before a dispatch forward */
+typedef enum {
+  MS_ASK_NOTHING,
+  MS_ASK_COUNTS, /* rows for each expert, where no budget is fixed */
+  MS_ASK_MAP,    /* the whole map of tokens and experts */
 } MsAsks;
 
 typedef enum {
@@ -46,16 +51,18 @@ typedef enum {
   MS_WAIT_BEHIND
 } MsHostWaits; /* without a fixed budget the host reads how many rows come */
 
-typedef enum { /* what moves the bytes, and so what compute beside it does to an exchange over the network */
-               MS_MOVED_BY_COLLECTIVE,   /* kernels of the collective library */
-               MS_MOVED_BY_SMS,          /* loads and stores of SMs: they are slowed, the NIC is not */
-               MS_MOVED_BY_ASYNC_COPIES, /* few data movers, asynchronous copies */
+/* What moves the bytes, and so what compute beside it does to an exchange over the network */
+typedef enum {
+  MS_MOVED_BY_COLLECTIVE,   /* kernels of the collective library */
+  MS_MOVED_BY_SMS,          /* loads and stores of SMs: they are slowed, the NIC is not */
+  MS_MOVED_BY_ASYNC_COPIES, /* few data movers, asynchronous copies */
 } MsMovers;
 
-typedef enum { /* registered buffers, memory/memory.c */
-               MS_BUFFERS_NONE,
-               MS_BUFFERS_CHANNELS, /* queues of fixed depth for each channel and peer */
-               MS_BUFFERS_TOKENS,   /* room for all tokens that may come */
+/* Registered buffers, memory/memory.c */
+typedef enum {
+  MS_BUFFERS_NONE,
+  MS_BUFFERS_CHANNELS, /* queues of fixed depth for each channel and peer */
+  MS_BUFFERS_TOKENS,   /* room for all tokens that may come */
 } MsDispatchBuffers;
 
 typedef struct {

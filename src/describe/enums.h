@@ -6,11 +6,12 @@
 #include "describe/cp_comm.h"
 #include "sched/kind.h"
 
-typedef enum { /* describe/precision.h says what they are */
+/* describe/precision.h says what they are */
+typedef enum {
 #define MS_PRECISION(id, ...) MS_##id,
 #include "describe/precision.def"
 #undef MS_PRECISION
-               MS_N_PRECISIONS
+  MS_N_PRECISIONS
 } MsPrecision;
 extern const char *const ms_precision_words[];
 /* Formats of the operands of a product. */
@@ -27,11 +28,12 @@ static inline double ms_dtype_B(MsDtype dtype) { return dtype == MS_DT_FP32 ? 4.
 typedef enum { MS_ORDER_DP_PP, MS_ORDER_PP_DP } MsRankOrder;
 extern const char *const ms_order_words[]; /* tp-cp-ep-dp-pp tp-cp-ep-pp-dp */
 
-typedef enum { /* describe/dispatcher.h says what they do */
+/* describe/dispatcher.h says what they do */
+typedef enum {
 #define MS_DISPATCHER(id, ...) MS_DISPATCH_##id,
 #include "describe/dispatcher.def"
 #undef MS_DISPATCHER
-               MS_N_DISPATCHERS
+  MS_N_DISPATCHERS
 } MsDispatcher;
 extern const char *const ms_dispatcher_words[];
 
@@ -67,8 +69,9 @@ enum {
 #undef MS_CUDA_GRAPH
 };
 extern const char *const ms_recompute_module_words[], *const ms_offload_module_words[], *const ms_cuda_graph_words[];
-enum { /* graphs that go with no other */
-       MS_CG_ALONE = 0
+/* Graphs that go with no other */
+enum {
+  MS_CG_ALONE = 0
 #define MS_CUDA_GRAPH(id, word, doc, modules, alone) | (alone ? MS_CG_##id : 0)
 #include "describe/cuda_graph.def"
 #undef MS_CUDA_GRAPH

@@ -60,7 +60,6 @@ static const MsField hardware_fields[] = {
             "overlaps"),
     OVERHEAD(kernel_launch_s, "5e-6", "host time to launch one kernel"),
     OVERHEAD(graph_launch_s, "1.5e-5", "host time to replay one graph"),
-    OVERHEAD(graph_kernel_s, "1.5e-6", "device gap per kernel inside a graph"),
     OVERHEAD(sync_s, "2e-5", "host cost of one device synchronisation"),
     FACTOR(sustained_derate, "1", "clock in long runs over benchmark clock"),
     MS_F64(S, band, "", 0, 2, NULL, MS_NULLABLE, "error that all predictions on it may have in common, 90 %"),

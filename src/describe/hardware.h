@@ -105,7 +105,6 @@ typedef struct MsHardware {
   /* overheads that no kernel benchmark shows, shared by all models (fitted; see provenance in `sources`) */
   double kernel_launch_s;  /* host time to launch one kernel eagerly (framework included) */
   double graph_launch_s;   /* host time to replay one captured graph */
-  double graph_kernel_s;   /* device-side gap per kernel inside a graph */
   double sync_s;           /* host cost of one device synchronisation */
   double sustained_derate; /* long-run clock over benchmark clock, matrix kernels; 1 = none */
   double wgrad_factor;     /* time of a weight-gradient GEMM over the forward one */

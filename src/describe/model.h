@@ -74,12 +74,13 @@ typedef struct { /* rotary frequencies stretched for longer sequences than the m
   gboolean truncate;                                   /* yarn: its range is rounded to whole dimensions */
 } MsRopeScaling;
 
-enum { /* what a layer is made of, in this order; a standard layer is attention and an MLP or experts */
-       MS_MIX_MAMBA = 1,
-       MS_MIX_ATTN = 2,
-       MS_MIX_MLP = 4,
-       MS_MIX_MOE = 8,
-       MS_MIX_DELTA = 16 /* gated delta net, runs where attention would */
+/* What a layer is made of, in this order; a standard layer is attention and an MLP or experts */
+enum {
+  MS_MIX_MAMBA = 1,
+  MS_MIX_ATTN = 2,
+  MS_MIX_MLP = 4,
+  MS_MIX_MOE = 8,
+  MS_MIX_DELTA = 16 /* gated delta net, runs where attention would */
 };
 
 typedef struct MsModel {

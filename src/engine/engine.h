@@ -14,14 +14,15 @@
 
 typedef gint64 MsTime; /* picoseconds */
 
-typedef enum {                  /* what a task uses up on its device while it runs */
-               MS_USE_NOTHING,  /* copies, host work: never slowed */
-               MS_USE_COMPUTE,  /* runs on the SMs: slowed by tasks that take SMs, and split equally between the streams
-                                   of a device that compute */
-               MS_USE_LINK0,    /* scale-up link: shared equally between the tasks that use it */
-               MS_USE_LINK1,    /* network */
-               MS_USE_HOSTLINK, /* host link */
-               MS_N_USES
+/* What a task uses up on its device while it runs */
+typedef enum {
+  MS_USE_NOTHING,  /* copies, host work: never slowed */
+  MS_USE_COMPUTE,  /* runs on the SMs: slowed by tasks that take SMs, and split equally between the streams
+                      of a device that compute */
+  MS_USE_LINK0,    /* scale-up link: shared equally between the tasks that use it */
+  MS_USE_LINK1,    /* network */
+  MS_USE_HOSTLINK, /* host link */
+  MS_N_USES
 } MsUse;
 
 typedef struct MsGraph MsGraph;

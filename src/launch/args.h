@@ -9,14 +9,15 @@
 #include <glib.h>
 #include <json-glib/json-glib.h>
 
-typedef enum { /* where an argument belongs; sections of the written forms, arrays of MT-Megatron */
-               MS_SECTION_PARALLEL,
-               MS_SECTION_TRAINING,
-               MS_SECTION_MODEL,
-               MS_SECTION_MOE,
-               MS_SECTION_PRECISION,
-               MS_SECTION_DATA,
-               MS_N_SECTIONS
+/* Where an argument belongs; sections of the written forms, arrays of MT-Megatron */
+typedef enum {
+  MS_SECTION_PARALLEL,
+  MS_SECTION_TRAINING,
+  MS_SECTION_MODEL,
+  MS_SECTION_MOE,
+  MS_SECTION_PRECISION,
+  MS_SECTION_DATA,
+  MS_N_SECTIONS
 } MsSection;
 
 typedef struct {

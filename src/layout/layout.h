@@ -10,24 +10,25 @@
 
 #include "describe/scenario.h"
 
-typedef enum { /* GROUP kinds that collectives name */
-               MS_GROUP_NONE,
-               MS_GROUP_TP,
-               MS_GROUP_CP,
-               MS_GROUP_DP,
-               MS_GROUP_DP_CP,
-               MS_GROUP_TP_CP,
-               MS_GROUP_TP_DP_CP,
-               MS_GROUP_PP,
-               MS_GROUP_EP,
-               MS_GROUP_ETP,
-               MS_GROUP_TP_EP /* ETP x EP */,
-               MS_GROUP_EDP,
-               MS_GROUP_EMBEDDING /* stages with a copy of the word embedding: first, standalone MTP, last */,
-               MS_GROUP_WORLD,
-               MS_GROUP_CP_INNER,
-               MS_GROUP_CP_OUTER, /* a2a+p2p: all-to-all inside, ring of those outside; of one rank otherwise */
-               MS_N_GROUPS
+/* GROUP kinds that collectives name */
+typedef enum {
+  MS_GROUP_NONE,
+  MS_GROUP_TP,
+  MS_GROUP_CP,
+  MS_GROUP_DP,
+  MS_GROUP_DP_CP,
+  MS_GROUP_TP_CP,
+  MS_GROUP_TP_DP_CP,
+  MS_GROUP_PP,
+  MS_GROUP_EP,
+  MS_GROUP_ETP,
+  MS_GROUP_TP_EP /* ETP x EP */,
+  MS_GROUP_EDP,
+  MS_GROUP_EMBEDDING /* stages with a copy of the word embedding: first, standalone MTP, last */,
+  MS_GROUP_WORLD,
+  MS_GROUP_CP_INNER,
+  MS_GROUP_CP_OUTER, /* a2a+p2p: all-to-all inside, ring of those outside; of one rank otherwise */
+  MS_N_GROUPS
 } MsGroupKind;
 extern const char *const
     ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world cp-inner cp-outer */
@@ -75,11 +76,12 @@ typedef struct {
   char why[192]; /* "EP 7 does not divide 256 experts" */
 } MsRefusal;
 
-typedef enum {                /* what a rule reads, so that a planner asks it once for all layouts that agree in that */
-               MS_RULE_RANKS, /* anything: sizes, batch, options */
-               MS_RULE_SPLIT, /* model, pp, vpp and the other keys of `layout`, but not gpus, tp, cp, ep, etp */
-               MS_RULE_OPTIONS, /* model, hardware, training and options, `layout.schedule`: no sizes of groups, no
-                                   batch */
+/* What a rule reads, so that a planner asks it once for all layouts that agree in that */
+typedef enum {
+  MS_RULE_RANKS,   /* anything: sizes, batch, options */
+  MS_RULE_SPLIT,   /* model, pp, vpp and the other keys of `layout`, but not gpus, tp, cp, ep, etp */
+  MS_RULE_OPTIONS, /* model, hardware, training and options, `layout.schedule`: no sizes of groups, no
+                      batch */
 } MsRuleKind;
 
 typedef struct MsRule MsRule;

@@ -25,7 +25,7 @@ static void source(MsJsonOut *out, const char *key, const char *format, ...) {
 }
 
 static void put_facts(MsJsonOut *out, const MsMachine *m, const Rates *r) {
-  static const char *const zero[] = {"kernel_launch_s", "graph_launch_s", "graph_kernel_s", "sync_s", "context_B"};
+  static const char *const zero[] = {"kernel_launch_s", "graph_launch_s", "sync_s", "context_B"};
   g_autofree char *doc = g_strdup_printf("%s, %d cores, L2 %.0f KiB, L3 %.0f MiB; %s. A device is one core; the "
                                          "executor of moesim stores and computes in float what its lists "
                                          "count as BF16, so \"BF16\" here means its float kernels.",

@@ -23,18 +23,19 @@ enum { MS_AXIS_GPUS, MS_AXIS_TP, MS_AXIS_CP, MS_AXIS_EP, MS_AXIS_ETP, MS_AXIS_MB
 enum { MS_N_OUTER = MS_AXIS_PP };         /* the axes before pp: what pieces of work depend on */
 extern const char *const ms_axis_paths[]; /* "gpus", "layout.tp", ... */
 
-typedef enum { /* what the values of an open key change, the most first: combinations that differ only in the later
-                  kinds share what the bound computes */
-               MS_ROLE_WORK,    /* any row of the pieces */
-               MS_ROLE_KERNELS, /* rows, but no matrix product */
-               MS_ROLE_BESIDE,  /* no compute row: messages, and what runs beside what */
-               MS_ROLE_ADDED,   /* rows or kept bytes on top of those of "none" (recompute, offloading, graphs) */
-               MS_ROLE_SHAPE, /* no row: which pieces stand where, in which order their passes come, how far messages go
-                               */
-               MS_ROLE_STATE, /* bytes of parameters, gradients and optimizer states, what follows the gradient norm;
-                                 not the first bound of the time */
-               MS_ROLE_BLIND, /* neither: what only the second bound and the simulation see */
-               MS_N_ROLES
+/* What the values of an open key change, the most first: combinations that differ only in the later
+ * kinds share what the bound computes */
+typedef enum {
+  MS_ROLE_WORK,    /* any row of the pieces */
+  MS_ROLE_KERNELS, /* rows, but no matrix product */
+  MS_ROLE_BESIDE,  /* no compute row: messages, and what runs beside what */
+  MS_ROLE_ADDED,   /* rows or kept bytes on top of those of "none" (recompute, offloading, graphs) */
+  MS_ROLE_SHAPE,   /* no row: which pieces stand where, in which order their passes come, how far messages go
+                    */
+  MS_ROLE_STATE,   /* bytes of parameters, gradients and optimizer states, what follows the gradient norm;
+                      not the first bound of the time */
+  MS_ROLE_BLIND,   /* neither: what only the second bound and the simulation see */
+  MS_N_ROLES
 } MsRole;
 
 typedef struct { /* one value of one open key, ready to be written into a scenario */

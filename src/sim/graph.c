@@ -1,6 +1,8 @@
 /* src/sim/graph.c - the step as a graph: every row of every slot, laid down in an order in which each task's waits
  * already exist. */
 #include "sim/graph.h"
+
+#include "base/err.h"
 #include "sim/account.h"
 #include "step/after.h"
 #include "step/fetch.h"
@@ -19,12 +21,14 @@ typedef struct { /* what is on its way for the next piece of a stage: parameters
 static const MsNeed nobody = {-1, FALSE};
 
 typedef struct { /* earlier tasks that something waits for; those of no number are left out */
-  guint32 id[7];
+  guint32 id[16];
   guint n;
 } Waits;
 
 static void wait_for(Waits *w, guint32 id) {
-  if (id != NONE && w->n < G_N_ELEMENTS(w->id)) w->id[w->n++] = id;
+  if (id == NONE) return;
+  if (w->n == G_N_ELEMENTS(w->id)) MS_BUG("a task waits for more than %u", w->n);
+  w->id[w->n++] = id;
 }
 
 static Waits only(guint32 id) { return (Waits){.id = {id}, .n = id != NONE}; }

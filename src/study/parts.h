@@ -5,18 +5,19 @@
 
 #include "sim/result.h"
 
-typedef enum { /* mean over stages; other_compute: on the compute stream, but of no family */
-               MS_PART_GEMM,
-               MS_PART_GROUPED_GEMM,
-               MS_PART_ATTENTION,
-               MS_PART_MEMORY_BOUND,
-               MS_PART_OTHER_COMPUTE,
-               MS_PART_EXPOSED, /* the first of MS_N_COMMS, by MsCommClass */
-               MS_PART_BUBBLE = MS_PART_EXPOSED + MS_N_COMMS,
-               MS_PART_HOST,
-               MS_PART_OPTIMIZER,
-               MS_PART_OTHER,
-               MS_N_PARTS
+/* Mean over stages; other_compute: on the compute stream, but of no family */
+typedef enum {
+  MS_PART_GEMM,
+  MS_PART_GROUPED_GEMM,
+  MS_PART_ATTENTION,
+  MS_PART_MEMORY_BOUND,
+  MS_PART_OTHER_COMPUTE,
+  MS_PART_EXPOSED, /* the first of MS_N_COMMS, by MsCommClass */
+  MS_PART_BUBBLE = MS_PART_EXPOSED + MS_N_COMMS,
+  MS_PART_HOST,
+  MS_PART_OPTIMIZER,
+  MS_PART_OTHER,
+  MS_N_PARTS
 } MsPart;
 extern const char *const ms_part_words[]; /* gemm grouped_gemm attention memory_bound other_compute exposed_tp ...
                                              exposed_offload bubble host optimizer other */

@@ -16,11 +16,12 @@
 #include "work/packing.h"
 #include "work/routing.h"
 
-typedef enum { /* rows of op.def */
+/* Rows of op.def */
+typedef enum {
 #define OP(id, word, family, doc) MS_OP_##id,
 #include "work/op.def"
 #undef OP
-               MS_N_OPS
+  MS_N_OPS
 } MsOpKind;
 typedef enum {
   MS_FAMILY_GEMM,
@@ -44,30 +45,32 @@ typedef enum {
 } MsPass;
 extern const char *const ms_pass_words[]; /* forward recompute dgrad wgrad optimizer */
 
-typedef enum { /* streams of one rank; rows of one stream run in list order, rows of different streams overlap */
-               MS_STREAM_COMPUTE,
-               MS_STREAM_TP,
-               MS_STREAM_CP,
-               MS_STREAM_EP,
-               MS_STREAM_DP,
-               MS_STREAM_EDP,
-               MS_STREAM_PP_SEND,
-               MS_STREAM_PP_RECV,
-               MS_STREAM_SIDE,
-               MS_STREAM_D2H,
-               MS_STREAM_H2D,
-               MS_N_STREAMS
+/* Streams of one rank; rows of one stream run in list order, rows of different streams overlap */
+typedef enum {
+  MS_STREAM_COMPUTE,
+  MS_STREAM_TP,
+  MS_STREAM_CP,
+  MS_STREAM_EP,
+  MS_STREAM_DP,
+  MS_STREAM_EDP,
+  MS_STREAM_PP_SEND,
+  MS_STREAM_PP_RECV,
+  MS_STREAM_SIDE,
+  MS_STREAM_D2H,
+  MS_STREAM_H2D,
+  MS_N_STREAMS
 } MsStream;
 extern const char *const ms_stream_words[];
 
-typedef enum { /* sub-modules of a layer in EP overlap (docs/theory/communication.md 8), also used by graphs, recompute
-                  and breakdowns */
-               MS_NODE_ATTN /* A: everything before dispatch */,
-               MS_NODE_DISPATCH /* D */,
-               MS_NODE_EXPERTS /* M */,
-               MS_NODE_COMBINE /* C */,
-               MS_NODE_POST /* P */,
-               MS_N_NODES
+/* Sub-modules of a layer in EP overlap (docs/theory/communication.md 8), also used by graphs, recompute
+ * and breakdowns */
+typedef enum {
+  MS_NODE_ATTN /* A: everything before dispatch */,
+  MS_NODE_DISPATCH /* D */,
+  MS_NODE_EXPERTS /* M */,
+  MS_NODE_COMBINE /* C */,
+  MS_NODE_POST /* P */,
+  MS_N_NODES
 } MsNode;
 
 typedef enum {
@@ -88,12 +91,13 @@ typedef enum {
 } MsModule;
 extern const char *const ms_module_words[];
 
-enum {                        /* MsOp.flags */
-       MS_OPF_SYNC = 1,       /* the host waits until this row has ended before it issues the next one */
-       MS_OPF_WEIGHT = 2,     /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
-       MS_OPF_QUANTIZED = 4,  /* runs in the scenario's low precision */
-       MS_OPF_ACCUMULATE = 8, /* adds into the main gradient */
-       MS_OPF_MODEL_FLOP = 16 /* counted by the published FLOP convention */
+/* MsOp.flags */
+enum {
+  MS_OPF_SYNC = 1,       /* the host waits until this row has ended before it issues the next one */
+  MS_OPF_WEIGHT = 2,     /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
+  MS_OPF_QUANTIZED = 4,  /* runs in the scenario's low precision */
+  MS_OPF_ACCUMULATE = 8, /* adds into the main gradient */
+  MS_OPF_MODEL_FLOP = 16 /* counted by the published FLOP convention */
 };
 
 double ms_element_B(int dtype); /* bytes of one element of such an operand, scales included */
