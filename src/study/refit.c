@@ -9,15 +9,16 @@
 #include <string.h>
 
 /* The number at `key` behind `anchor`, in the same object, times `factor`, in three digits. One that is not there is 1,
- * and written behind the anchor. */
+ * and written behind the anchor; without an anchor it stays away. */
 static void multiply(GString *text, const char *anchor, const char *key, double factor) {
   char value[G_ASCII_DTOSTR_BUF_SIZE];
   g_autofree char *quoted = g_strdup_printf("\"%s\": ", key);
   char *from = strstr(text->str, anchor);
   if (!from || factor == 1) return;
   from += strlen(anchor);
-  char *end = NULL, *at = g_strstr_len(from, (gssize)strcspn(from, "}"), quoted);
+  char *end = NULL, *at = g_strstr_len(from, (gssize)(*anchor ? strcspn(from, "}") : strlen(from)), quoted);
   double old = at ? g_ascii_strtod(at + strlen(quoted), &end) : 1;
+  if (!*anchor && (!at || end == at + strlen(quoted))) return; /* its base says it */
   g_ascii_formatd(value, sizeof value, "%.3g", old * factor);
   gssize where = (at ? at + strlen(quoted) : from) - text->str;
   if (at) g_string_erase(text, where, end - (at + strlen(quoted)));
