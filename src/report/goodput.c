@@ -29,8 +29,9 @@ static const char *left_out(const MsGoodputResult *r) {
 static void job(GString *out, const MsGoodputResult *r) {
   char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT], d[MS_TEXT];
   const MsGoodput *g = r->goodput;
-  g_string_append_printf(out, "  %s on %d x %s, %d nodes; step %s, failures as %s\n", g->run->model->name, r->gpus,
-                         g->run->hardware->name, r->nodes, ms_text_seconds(r->step_time_s, a), g->reliability.name);
+  g_string_append_printf(out, "  %s on %d x %s, %d nodes; step %s (%s), failures as %s\n", g->run->model->name, r->gpus,
+                         g->run->hardware->name, r->nodes, ms_text_seconds(r->step_time_s, a),
+                         ms_fidelity_words[g->fidelity], g->reliability.name);
   g_string_append_printf(out, "  checkpoint   %s, %s: stops training for %s, safe %s later, loads in %s\n",
                          ms_checkpoint_words[g->checkpoint.mode], ms_text_bytes(r->checkpoint_B, a),
                          time_text(r->model.stall_s, b), time_text(r->model.write_s, c), time_text(r->load_s, d));
@@ -163,6 +164,7 @@ static const MsGoodput *study(const void *o) { return ((const MsGoodputResult *)
 static const char *name(const void *o) { return study(o)->name; }
 static const char *run_name(const void *o) { return study(o)->run->name; }
 static const char *reliability(const void *o) { return study(o)->reliability.name; }
+static const char *fidelity(const void *o) { return ms_fidelity_words[study(o)->fidelity]; }
 static double seed(const void *o) { return study(o)->monte_carlo.seed; }
 static gboolean was_simulated(const void *o) { return ((const MsGoodputResult *)o)->runs > 0; }
 
@@ -201,6 +203,7 @@ static const MsFigure goodput_rows[] = {
     MS_FIGURE(INT, S, gpus, "", "spare nodes not counted"),
     MS_FIGURE(INT, S, nodes, "", "of the job"),
     MS_FIGURE(F64, S, step_time_s, "s", "predicted"),
+    MS_FIGURE_TEXT("fidelity", fidelity, "of it: bound, fast or full"),
     MS_FIGURE(F64, S, checkpoint_B, "B", "of the job"),
     MS_FIGURE_AS("stall_s", F64, S, model.stall_s, "s", "training stands still for a checkpoint"),
     MS_FIGURE_AS("write_s", F64, S, model.write_s, "s", "until it is safe"),

@@ -268,6 +268,7 @@ static const MsFigure whatif_rows[] = {
      .at = study,
      .sub = MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
                        MS_FIGURE(STRING, MsWhatif, doc, "", "what it is about", UNKNOWN),
+                       MS_FIGURE_WORDS("fidelity", MsWhatif, fidelity, ms_fidelity_words, "bound, fast or full"),
                        MS_FIGURE_WORDS("per", MsWhatif, per, ms_whatif_per_words, "what value_s is of: step or token"),
                        MS_FIGURE_ARRAY("axes", LIST, MsWhatif, axis, n_axes,
                                        MS_FIGURES(MS_FIGURE_AS("", STRING, MsAxis, name, "", NULL)),

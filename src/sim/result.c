@@ -49,7 +49,9 @@ static const MsFigure time_rows[] = {
     MS_FIGURE_EACH("comm", MAP, comm_class,
                    MS_FIGURES(MS_FIGURE_OF("total_s", F64, comm_total_s, "s",
                                            "by kind of group: tp cp ep etp pp dp edp, and offload"),
-                              MS_FIGURE_OF("exposed_s", F64, comm_exposed_s, "s", "of it what compute waits for")),
+                              MS_FIGURE_OF("exposed_s", F64, comm_exposed_s, "s",
+                                           "what compute waits for, other stages' too: messages, and "
+                                           "reductions before they meet")),
                    .words = ms_comm_words),
     MS_FIGURE_GROUP("compute_by_family", &ms_family_figures),
     {0}};
