@@ -11,6 +11,7 @@
 #   make studies-update  writes the figures of scenarios/whatif/README.md and scenarios/tour/README.md anew
 #   make soak            properties of random requests, other seeds each time (SEED=N SOAK_S=SECONDS of each)
 #   make mutants         deliberate mistakes in the planner: which test catches which (minutes)
+#   make machines        docs/machines.md: every shipped machine with a dense, a MoE and an FP8 plan
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local   program, data, man page, completions, libmoesim with header and pkg-config file
 #   make deb             a Debian package in build-deb
@@ -67,7 +68,7 @@ BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 .PHONY: all deb reference check golden-update smallcheck bigcheck check-layers check-format check-references \
         check-symbols check-units bench \
         headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz \
-        profiles published format
+        profiles published format machines
 .SECONDARY:
 
 all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a
@@ -215,6 +216,10 @@ check-real: all
 reference: all
 	$(BUILD)/moesim schema --markdown >docs/reference.md
 	$(BUILD)/moesim schema --output --markdown >docs/json.md
+
+# What every shipped machine would do, docs/machines.md.
+machines: all
+	mk/machines.sh $(BUILD) >$(BUILD)/machines && mv $(BUILD)/machines docs/machines.md
 
 golden-update: all reference
 	@tests/run.sh $(BUILD) golden-update
