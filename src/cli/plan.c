@@ -134,7 +134,8 @@ static int plan_one(const Options *o, MsRequest *request) {
   g_autoptr(MsRobust) robust =
       under && plan->n_best > 0 && reasons ? ms_robust(plan, options.top, under, &options, &error) : NULL;
   if (error && !forgive(&error)) return ms_cli_fail(error);
-  int status = print_plan(o, request, plan, &(MsPlanExtras){reasons, robust}, top);
+  g_autoptr(MsWays) ways = plan->n_best == 0 && !plan->interrupted ? ms_ways_new(request, &options) : NULL;
+  int status = print_plan(o, request, plan, &(MsPlanExtras){reasons, robust, ways}, top);
   say_interrupted(o);
   return status;
 }

@@ -61,6 +61,12 @@ typedef struct {
   gboolean done[MS_BATCH];
 } Batch;
 
+static gboolean rough_step_time(const MsScenario *s, double *step_s) {
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  if (r) *step_s = r->step_time_s;
+  return r != NULL;
+}
+
 static void simulate_one(int index, int thread, gpointer data) {
   (void)thread;
   Batch *b = data;
@@ -75,7 +81,8 @@ static void simulate_one(int index, int thread, gpointer data) {
   }
   g_autoptr(MsScenario) s = ms_candidate_scenario(b->x->s.space, c);
   double step_s = 0;
-  gboolean ok = ms_step_time(s, ms_planner_like(b->x), &step_s, NULL);
+  gboolean ok =
+      b->x->s.options->rough ? rough_step_time(s, &step_s) : ms_step_time(s, ms_planner_like(b->x), &step_s, NULL);
   *out = (MsOutcome){
       .candidate = *c, .step_time_s = step_s, .kind = ok ? MS_OUTCOME_RUN : MS_OUTCOME_ERROR, .index = index};
   b->done[index] = TRUE;
@@ -129,7 +136,8 @@ static void predict_one(int index, int thread, gpointer data) {
   MsPlanner *x = data;
   MsPlanEntry *e = &x->s.plan->best[index];
   e->scenario = ms_candidate_scenario(x->s.space, &x->list[index].candidate);
-  if (!x->list[index].result) x->list[index].result = ms_simulate(e->scenario, MS_FIDELITY_FULL, NULL, NULL);
+  MsFidelity fidelity = x->s.options->rough ? MS_FIDELITY_FAST : MS_FIDELITY_FULL;
+  if (!x->list[index].result) x->list[index].result = ms_simulate(e->scenario, fidelity, NULL, NULL);
   e->result = x->list[index].result;
   e->figure = ms_objective_figure(x->s.space->request, e->scenario->gpus, x->list[index].step_time_s);
 }
@@ -267,6 +275,7 @@ void ms_plan_free(MsPlan *plan) {
   for (int i = 0; i < plan->n_refusals; i++) {
     g_free(plan->refusals[i].name);
     g_free(plan->refusals[i].example);
+    g_free(plan->refusals[i].layout);
   }
   g_free(plan->best);
   g_free(plan->refusals);

@@ -15,6 +15,7 @@ typedef struct {
   guint without;   /* shortcuts that are left out: bits of MsShortcut. None of them changes the answer */
   gboolean branch; /* branch and bound even where there are few enough layouts to look at each */
   int threads;     /* 0 = all cores */
+  gboolean rough;  /* `fast` stands for `full`: what fits is the same, its order nearly */
   gboolean progress;
   /* Called after every batch by the thread that called ms_plan, with what was found so far (not to be kept) and the
    * share that is done; NULL: nobody. */
@@ -38,6 +39,8 @@ extern const char *const ms_shortcut_words[]; /* bound relaxed memory shared sam
 typedef struct { /* one refused class, for --explain */
   char *name;    /* rule word, or "memory", "slower than the best" */
   char *example; /* layout and reason of the nearest miss */
+  char *layout;  /* that layout alone, and by how much it missed, in the unit of the rule: of "memory" bytes */
+  double miss;
   guint64 count;
 } MsPlanRefusal;
 

@@ -78,10 +78,13 @@ void ms_refused_hand_over(const MsRefusedTable *t, const MsSpace *space, MsPlan 
     const MsRefused *r = &t->row[i];
     if (r->count == 0) continue;
     g_autoptr(MsScenario) s = ms_candidate_scenario(space, &r->example);
-    g_autofree char *layout = layout_text(space, s), *why = why_of(i, r, s);
+    g_autofree char *why = why_of(i, r, s);
+    char *layout = layout_text(space, s);
     plan->refusals[plan->n_refusals++] =
         (MsPlanRefusal){.name = g_strdup(i < ms_num_rules ? ms_rules[i].name : more_names[i - ms_num_rules]),
                         .example = g_strdup_printf("%s: %s", layout, why),
+                        .layout = layout,
+                        .miss = r->miss,
                         .count = r->count};
   }
   qsort(plan->refusals, (size_t)plan->n_refusals, sizeof *plan->refusals, more_first);

@@ -20,6 +20,7 @@ static const void *best_shown(const void *o, guint i, MsFigureCursor *room) {
   return i < (guint)printed(o)->shown ? &printed(o)->plan->best[i] : NULL;
 }
 static const void *robust(const void *o) { return printed(o)->robust; }
+static const void *ways(const void *o) { return printed(o)->ways; }
 static const void *with_reasons(const void *o) { return printed(o)->reasons ? o : NULL; }
 
 #define S       MsPlan
@@ -64,6 +65,7 @@ static const MsFigure plan_rows[] = {
                                .doc = "complete: it runs"})),
     {.type = MS_FIGURE_MEMBERS, .at = with_reasons, .sub = &ms_reasons_figures, .only = ""},
     MS_FIGURE_FOUND("robust", robust, &ms_robust_figures, .only = "`--under`"),
+    MS_FIGURE_FOUND("would_fit", ways, &ms_ways_figures, .only = "nothing fits"),
     {0}};
 #undef S
 const MsFigures ms_plan_figures = {"plan",
@@ -76,6 +78,7 @@ MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, cons
                          .plan = plan,
                          .reasons = extras ? extras->reasons : NULL,
                          .robust = extras ? extras->robust : NULL,
+                         .ways = extras ? extras->ways : NULL,
                          .shown = ms_plan_shown(plan, top),
                          .assumes = ms_objective_assumption(request)};
 }

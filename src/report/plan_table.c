@@ -19,6 +19,13 @@ char *ms_report_recompute(const MsRecomputeSpec *r) {
   return g_string_free(out, FALSE);
 }
 
+char *ms_report_layout(const MsScenario *s) {
+  const MsLayoutSpec *l = &s->layout;
+  g_autofree char *recompute = ms_report_recompute(&s->options.recompute);
+  return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp,
+                         s->training.micro_batch_size, recompute);
+}
+
 static double exposed_fraction(const MsResult *r) {
   return r->step_time_s > 0 ? r->time.exposed_comm_s / r->step_time_s : NAN;
 }
@@ -230,11 +237,43 @@ static void append_refusals(GString *out, const MsPlan *plan) {
     g_string_append_printf(out, "... and %d more rules\n", plan->n_refusals - FEW_REFUSALS);
 }
 
+static const MsPlanRefusal *short_of_memory(const MsPlan *plan) {
+  for (int i = 0; i < plan->n_refusals; i++)
+    if (strcmp(plan->refusals[i].name, "memory") == 0) return &plan->refusals[i];
+  return NULL;
+}
+
+/* Memory first: what the rules refuse is no news where it is short. */
+static void append_nothing(GString *out, const MsPlan *plan, const MsPlanExtras *extras) {
+  char more[MS_TEXT], limit[MS_TEXT];
+  const MsPlanRefusal *memory = short_of_memory(plan);
+  if (plan->interrupted) g_string_append(out, "nothing found yet\n");
+  else if (memory)
+    g_string_append_printf(out,
+                           "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
+                           "that a plan may use of a GPU; --explain lists what else was refused\n",
+                           memory->layout, ms_text_bytes(memory->miss, more),
+                           ms_text_bytes(plan->memory_limit_B, limit));
+  else g_string_append(out, "nothing feasible: no layout obeys the rules\n");
+  if (extras && extras->ways) {
+    g_autofree char *text = ms_report_ways(extras->ways);
+    g_string_append(out, text);
+  }
+}
+
 static void append_hint(GString *out, const MsPlan *plan) {
   const MsPlanEntry *best = &plan->best[0];
   if (best->result->bottleneck) g_string_append_printf(out, "\nbest: %s\n", best->result->bottleneck);
   g_string_append(out, "next: --explain says why; --out FILE keeps the winner for `moesim run` and `report`; --launch "
                        "slurm prints what starts it\n");
+}
+
+/* A number of GPUs that leaves a node in part is seldom what one has, and seldom has a good layout. */
+static void append_nodes(GString *out, const MsScenario *base) {
+  int below, above;
+  if (ms_whole_nodes(base->hardware, base->gpus, &below, &above))
+    g_string_append_printf(out, "%d GPUs leave one of their nodes of %d in part: %d and %d fill them\n", base->gpus,
+                           base->hardware->gpus_per_node, below, above);
 }
 
 static void append_counts(GString *out, const MsPlan *plan) {
@@ -277,6 +316,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
                          flags & MS_REPORT_COLOUR ? "\033[1m" : "", base->name,
                          flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, base->gpus, base->hardware->name,
                          base->training.seq_length, base->training.global_batch_size);
+  append_nodes(out, base);
   append_counts(out, plan);
   g_autofree char *caveat = ms_caveat(base, plan->n_best > 0 ? plan->best[0].result : NULL, MS_FIDELITY_FULL);
   if (caveat) g_string_append_printf(out, "caveat: %s\n", caveat);
@@ -286,8 +326,8 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
     g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "",
                            assumption ? assumption : "");
   if (plan->n_best > 0) append_ranking(out, request, plan, top);
-  else g_string_append(out, plan->interrupted ? "nothing found yet\n" : "nothing feasible\n");
-  if ((explain || plan->n_best == 0) && plan->n_refusals > 0) append_refusals(out, plan);
+  else append_nothing(out, plan, extras);
+  if ((explain || (plan->n_best == 0 && !short_of_memory(plan))) && plan->n_refusals > 0) append_refusals(out, plan);
   if (extras && extras->reasons) {
     g_autofree char *text = ms_report_reasons(plan, extras->reasons);
     g_string_append(out, text);

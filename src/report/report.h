@@ -15,6 +15,7 @@
 #include "study/robust.h"
 #include "study/sweep.h"
 #include "study/validate.h"
+#include "study/ways.h"
 #include "study/whatif.h"
 
 /* --- style.c --------------------------------------------------------------------------------------------------- */
@@ -52,10 +53,13 @@ typedef struct { /* a run as it is printed */
 } MsPrintedRun;
 
 /* --- plan_table.c ---------------------------------------------------------------------------------------------- */
+char *ms_report_layout(const MsScenario *scenario);          /* "tp 1 cp 1 ... mbs 1 full" (transfer full) */
+char *ms_report_ways(const MsWays *ways);                    /* (transfer full) */
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
 typedef struct {                                             /* what stands around a plan; each may be NULL */
   const MsReasons *reasons;
   const MsRobust *robust;
+  const MsWays *ways;
 } MsPlanExtras;
 /* At most `top` rows of the ranking (0: all); `extras` may be NULL. */
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags);
@@ -68,6 +72,7 @@ typedef struct { /* a plan as it is printed */
   const MsPlan *plan;
   const MsReasons *reasons; /* NULL: none */
   const MsRobust *robust;   /* NULL: none */
+  const MsWays *ways;       /* NULL: none */
   int shown;                /* of the ranking */
   gboolean in_sweep;        /* the time of the search is said once, for the whole sweep */
   char *assumes;            /* what the objective assumes; to be freed, NULL: nothing */
@@ -84,6 +89,7 @@ extern const MsFigures ms_plan_figures, ms_sweep_figures, ms_whatif_figures, ms_
 extern const MsFigures ms_ladders_figures; /* of MsLadders */
 extern const MsFigures ms_reasons_figures; /* of an MsPrintedPlan with reasons */
 extern const MsFigures ms_robust_figures;  /* of MsRobust */
+extern const MsFigures ms_ways_figures;    /* of MsWays */
 
 /* --- sweep.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_sweep(const MsSweep *sweep);

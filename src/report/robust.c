@@ -9,13 +9,6 @@ static void seconds_cell(MsTable *table, double time_s) {
   ms_table_cell(table, isfinite(time_s) ? ms_text_seconds(time_s, text) : "no memory");
 }
 
-static char *layout_text(const MsScenario *s) {
-  const MsLayoutSpec *l = &s->layout;
-  g_autofree char *recompute = ms_report_recompute(&s->options.recompute);
-  return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp,
-                         s->training.micro_batch_size, recompute);
-}
-
 static void append_proof(GString *out, const MsRobust *r) {
   char a[MS_TEXT], b[MS_TEXT];
   if (r->proven && !isfinite(r->outside_s))
@@ -42,7 +35,7 @@ char *ms_report_robust(const MsRobust *r, int top) {
   for (int d = 0; d < r->disturbances->n; d++) ms_table_column(table, r->disturbances->row[d].name, TRUE);
   for (int i = 0; i < r->n && (top <= 0 || i < top); i++) {
     const MsRobustRow *row = &r->row[i];
-    g_autofree char *layout = layout_text(row->entry->scenario);
+    g_autofree char *layout = ms_report_layout(row->entry->scenario);
     ms_table_cellf(table, "%d", i + 1), ms_table_cellf(table, "%d", row->place_p95),
         ms_table_cellf(table, "%d", row->place);
     ms_table_cell(table, layout);

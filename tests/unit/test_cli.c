@@ -275,6 +275,10 @@ static void printed_json_is_as_documented(void **state) {
   g_autofree char *assumed = ms_cli_written(
       "assumed.json", "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": \"mtt-s5000\", \"gpus\": 8, "
                       "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"tp\": 2}}");
+  g_autofree char *large =
+      ms_cli_written("large.json", "{\"model\": \"llama3-70b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+                                   "{\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"cp\": 1}}");
+  PRINTED(doc, "plan", 1, "plan", "--json", large);
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", assumed);
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
@@ -299,7 +303,8 @@ static void printed_json_is_as_documented(void **state) {
                                        "comparison", "whatif", "point", "check",  "goodput", "spread",
                                        "validate",   "errors", "drawn", "moved"};
   for (guint i = 0; i < G_N_ELEMENTS(tables); i++) ms_json_doc_check_met(doc, tables[i]);
-  g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(clusters), g_remove(best), g_remove(drawn);
+  g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(clusters), g_remove(best), g_remove(drawn),
+      g_remove(large);
 }
 
 /* The request that options mean is a file that plans to the same list. */

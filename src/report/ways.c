@@ -1,0 +1,64 @@
+/* src/report/ways.c - what would fit where nothing does, as text and JSON. */
+#include "base/text.h"
+#include "base/units.h"
+#include "report/report.h"
+
+static void append_tried(GString *out, const MsWays *w) {
+  const GArray *tried = w->gpus_tried;
+  for (guint i = 0; i < tried->len; i++)
+    g_string_append_printf(out, "%s%.0f", i ? ", " : "", g_array_index(tried, double, i));
+  if (tried->len > 0) g_string_append(out, " GPUs are too few\n");
+}
+
+char *ms_report_ways(const MsWays *w) {
+  GString *out = g_string_new(NULL);
+  if (w->n == 0)
+    g_string_append(out, "no way out was found: neither more GPUs, nor full recompute, offloading and sharding, nor a "
+                         "machine with more memory\n");
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "would fit", FALSE);
+  ms_table_column(table, "step time", TRUE), ms_table_column(table, "GiB", TRUE);
+  ms_table_column(table, "layout that needs little memory", FALSE);
+  for (int i = 0; i < w->n; i++) {
+    const MsWay *way = &w->way[i];
+    char time[MS_TEXT];
+    g_autofree char *layout = ms_report_layout(way->scenario);
+    ms_table_cellf(table, "%s%s", way->kind == MS_WAY_OPTIONS ? "with " : "", way->change);
+    ms_table_cell(table, ms_text_seconds(way->step_time_s, time));
+    ms_table_cellf(table, "%.1f", way->device_B / MS_GIB);
+    ms_table_cell(table, layout);
+  }
+  g_autofree char *text = ms_table_take(table);
+  if (w->n > 0) g_string_append_printf(out, "\n%s", text);
+  append_tried(out, w);
+  if (w->n > 0)
+    g_string_append(out, "these fit, and were found among layouts that save memory first: a plan of them finds faster "
+                         "ones\n");
+  return g_string_free(out, FALSE);
+}
+
+/* --- figures --------------------------------------------------------------------------------------------------- */
+static const void *tried(const void *ways, guint i, MsFigureCursor *room) {
+  const GArray *gpus = ((const MsWays *)ways)->gpus_tried;
+  (void)room;
+  return i < gpus->len ? &g_array_index(gpus, double, i) : NULL;
+}
+
+#define S MsWay
+static const MsFigure ways_rows[] = {
+    MS_FIGURE_ARRAY("ways", LIST, MsWays, way, n,
+                    MS_FIGURES(MS_FIGURE_WORDS("kind", S, kind, ms_way_words, "what is changed"),
+                               MS_FIGURE(STRING, S, change, "", "the change"),
+                               MS_FIGURE(F64, S, step_time_s, "s",
+                                         "`fast`, of a layout that needs little memory; a plan finds faster ones"),
+                               MS_FIGURE(F64, S, device_B, "B", "that it needs of a GPU"),
+                               {.key = "scenario",
+                                .type = MS_FIGURE_FILE,
+                                .offset = offsetof(S, scenario),
+                                .pointer = TRUE,
+                                .write = ms_report_scenario,
+                                .doc = "complete: it runs"})),
+    MS_FIGURE_EACH("gpus_tried", LIST, tried, &ms_figure_numbers, .doc = "numbers of GPUs that were too few"),
+    {0}};
+#undef S
+const MsFigures ms_ways_figures = {.rows = ways_rows};

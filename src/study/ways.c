@@ -1,0 +1,231 @@
+#include "study/ways.h"
+
+#include "base/io.h"
+#include "study/parts.h"
+
+#include <string.h>
+
+const char *const ms_way_words[] = {"gpus", "options", "machine", NULL};
+
+/* --- the request with a change --------------------------------------------------------------------------------- */
+static int place_of(const MsRequest *r, const char *path) {
+  for (int i = 0; i < r->n_open; i++)
+    if (strcmp(r->open[i].path, path) == 0) return i;
+  return -1;
+}
+
+/* TRUE where the planner was to choose the value by itself; then it no longer is. */
+static gboolean close_auto(MsRequest *r, const char *path) {
+  int at = place_of(r, path);
+  if (at < 0 || r->open[at].n > 0) return FALSE;
+  memmove(&r->open[at], &r->open[at + 1], (size_t)(r->n_open - at - 1) * sizeof *r->open);
+  r->n_open--;
+  return TRUE;
+}
+
+static const MsRecomputeSpec all_recomputed = {.granularity = MS_RECOMPUTE_FULL, .num_layers = 1};
+
+/* A size that the request leaves out, so that the planner would try all: 1. */
+static void close_size(MsRequest *r, const char *key, int *value) {
+  g_autofree char *path = g_strconcat("layout.", key, NULL);
+  guint64 bit = (guint64)1 << (ms_field_find(&ms_layout_table, key) - ms_layout_table.fields);
+  if ((r->layout_given & bit) || (place_of(r, path) >= 0 && !close_auto(r, path))) return;
+  r->layout_given |= bit;
+  *value = 1;
+}
+
+/* Of what the planner may choose the leanest. */
+static void make_lean(MsRequest *r) {
+  MsOptions *o = &r->base->options;
+  if (close_auto(r, "options.recompute")) o->recompute = all_recomputed;
+  if (close_auto(r, "options.cuda_graph_scope")) o->cuda_graph_scope = 0;
+  if (close_auto(r, "options.ep_overlap")) o->ep_overlap = FALSE;
+  if (close_auto(r, "options.delay_wgrad")) o->delay_wgrad = FALSE;
+  if (close_auto(r, "options.dispatcher")) o->dispatcher = MS_DISPATCH_ALLTOALL; /* without buffers, and the default */
+  if (close_auto(r, "training.micro_batch_size")) r->base->training.micro_batch_size = 1;
+  close_size(r, "vpp", &r->base->layout.vpp);
+  if (close_auto(r, "layout.schedule")) r->base->layout.schedule = MS_SCHED_1F1B;
+}
+
+/* Borrows all but base and open from the request. */
+static MsRequest variant_of(const MsRequest *request) {
+  MsRequest r = *request;
+  r.base = ms_scenario_copy(request->base, TRUE);
+  r.open = g_memdup2(request->open, (gsize)request->n_open * sizeof *request->open);
+  make_lean(&r);
+  return r;
+}
+
+static void variant_clear(MsRequest *r) {
+  ms_scenario_free(r->base);
+  g_free(r->open);
+}
+
+/* --- trying one ------------------------------------------------------------------------------------------------ */
+typedef struct {
+  MsWays *ways;
+  const MsRequest *request;
+  MsPlanOptions options;
+} Search;
+
+static void keep(MsWays *ways, MsWayKind kind, const char *change, MsHardware *machine, const MsPlanEntry *best) {
+  ways->way = g_renew(MsWay, ways->way, ways->n + 1);
+  MsScenario *s = ms_scenario_copy(best->scenario, TRUE);
+  ways->way[ways->n++] = (MsWay){.kind = kind,
+                                 .change = g_strdup(change),
+                                 .scenario = s,
+                                 .machine = machine,
+                                 .step_time_s = best->result->step_time_s,
+                                 .device_B = ms_device_B(best->result)};
+}
+
+/* Whether some layout of the variant fits; it is kept then, with its machine. A variant that cannot be planned does
+ * not. */
+static gboolean try(Search *x, MsRequest *variant, MsWayKind kind, const char *change, MsHardware *machine) {
+  if (ms_interrupted()) return FALSE;
+  g_autoptr(MsPlan) plan = ms_plan(variant, &x->options, NULL);
+  if (!plan || plan->n_best == 0) return FALSE;
+  keep(x->ways, kind, change, machine, &plan->best[0]);
+  return TRUE;
+}
+
+/* --- more GPUs ------------------------------------------------------------------------------------------------- */
+gboolean ms_whole_nodes(const MsHardware *hardware, int gpus, int *below, int *above) {
+  int node = hardware->gpus_per_node;
+  if (node <= 1 || gpus < node || gpus % node == 0) return FALSE;
+  *below = gpus / node * node, *above = *below + node;
+  return TRUE;
+}
+
+static gboolean try_gpus(Search *x, int gpus) {
+  MsRequest r = variant_of(x->request);
+  g_autofree char *change = g_strdup_printf("%d x %s", gpus, r.base->hardware->name);
+  r.base->gpus = gpus;
+  gboolean fits = try(x, &r, MS_WAY_GPUS, change, NULL);
+  variant_clear(&r);
+  double tried = gpus;
+  if (!fits) g_array_append_val(x->ways->gpus_tried, tried);
+  return fits;
+}
+
+/* Whole nodes beside the number that was asked for, then 1, 2, 3, 4, 6, 8, 12, ... nodes, up to the first that does. */
+static void try_more_gpus(Search *x) {
+  enum { MOST_GPUS = 65536, MOST_TIMES = 4096 };
+  const MsScenario *base = x->request->base;
+  int node = MAX(base->hardware->gpus_per_node, 1), below, above = base->gpus;
+  if (place_of(x->request, "gpus") >= 0) return;
+  if (ms_whole_nodes(base->hardware, base->gpus, &below, &above) && (try_gpus(x, below) | try_gpus(x, above))) return;
+  for (int power = 1; power <= MOST_TIMES; power *= 2)
+    for (int half = 2; half <= 3; half++) { /* power, then half as many again */
+      int nodes = power * half / 2;
+      if (nodes * node <= above || (half == 3 && power == 1)) continue;
+      if (nodes * node > MOST_GPUS || ms_interrupted() || try_gpus(x, nodes * node)) return;
+    }
+}
+
+/* --- less memory by options ------------------------------------------------------------------------------------ */
+static gboolean recompute_all(MsRequest *r) {
+  MsRecomputeSpec *own = &r->base->options.recompute;
+  if (place_of(r, "options.recompute") >= 0 || own->granularity == MS_RECOMPUTE_FULL) return FALSE;
+  *own = all_recomputed;
+  return TRUE;
+}
+
+static gboolean one_sequence(MsRequest *r) {
+  if (place_of(r, "training.micro_batch_size") >= 0 || r->base->training.micro_batch_size == 1) return FALSE;
+  r->base->training.micro_batch_size = 1;
+  return TRUE;
+}
+
+static gboolean shard_all(MsRequest *r) {
+  if (place_of(r, "options.fsdp") >= 0 || r->base->options.fsdp != MS_FSDP_NONE) return FALSE;
+  r->base->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
+  return TRUE;
+}
+
+static gboolean offload_optimizer(MsRequest *r) {
+  double *own = &r->base->options.optimizer_offload_fraction;
+  if (place_of(r, "options.optimizer_offload_fraction") >= 0 || *own == 1 || !(r->base->hardware->host_link_Bps > 0))
+    return FALSE;
+  *own = 1;
+  return TRUE;
+}
+
+static const struct {
+  const char *change;
+  gboolean (*apply)(MsRequest *r); /* FALSE: there is nothing to change */
+} savings[] = {{"recompute full", recompute_all},
+               {"micro_batch_size 1", one_sequence},
+               {"optimizer_offload_fraction 1", offload_optimizer},
+               {"fsdp optim_grads_params", shard_all}};
+
+/* Each alone; where none does, the first two, three, ... of them together. */
+static void try_options(Search *x) {
+  gboolean any = FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS(savings); i++) {
+    MsRequest r = variant_of(x->request);
+    any |= savings[i].apply(&r) && try(x, &r, MS_WAY_OPTIONS, savings[i].change, NULL);
+    variant_clear(&r);
+  }
+  for (guint n = 2; !any && n <= G_N_ELEMENTS(savings); n++) {
+    MsRequest r = variant_of(x->request);
+    g_autoptr(GString) change = g_string_new(NULL);
+    int applied = 0;
+    for (guint i = 0; i < n; i++)
+      if (savings[i].apply(&r)) g_string_append_printf(change, "%s%s", applied++ ? ", " : "", savings[i].change);
+    any = applied > 1 && try(x, &r, MS_WAY_OPTIONS, change->str, NULL);
+    variant_clear(&r);
+  }
+}
+
+/* --- other machines -------------------------------------------------------------------------------------------- */
+static gboolean try_machine(Search *x, const char *name) {
+  const MsHardware *own = x->request->base->hardware;
+  g_autoptr(MsHardware) machine = ms_hardware_load(name, NULL);
+  if (!machine || strcmp(name, own->name) == 0 || !(machine->hbm_B > own->hbm_B)) return FALSE;
+  MsRequest r = variant_of(x->request);
+  r.base->hardware = machine;
+  r.base->hardware_json = NULL; /* named by itself */
+  g_autofree char *change = g_strdup_printf("%d x %s", r.base->gpus, machine->name);
+  gboolean fits = try(x, &r, MS_WAY_MACHINE, change, machine);
+  variant_clear(&r);
+  if (fits) machine = NULL; /* now the way's */
+  return fits;
+}
+
+static int faster_first(const void *a, const void *b) {
+  const MsWay *x = a, *y = b;
+  if (x->step_time_s != y->step_time_s) return x->step_time_s < y->step_time_s ? -1 : 1;
+  return strcmp(x->change, y->change);
+}
+
+static void try_machines(Search *x) {
+  g_autoptr(GPtrArray) names = ms_data_names("hardware");
+  int before = x->ways->n;
+  for (guint i = 0; i + 1 < names->len; i++) try_machine(x, names->pdata[i]);
+  if (x->ways->n > before + 1)
+    qsort(&x->ways->way[before], (size_t)(x->ways->n - before), sizeof *x->ways->way, faster_first);
+}
+
+MsWays *ms_ways_new(const MsRequest *request, const MsPlanOptions *options) {
+  MsWays *ways = g_new0(MsWays, 1);
+  ways->gpus_tried = g_array_new(FALSE, FALSE, sizeof(double));
+  Search x = {ways, request, {.top = 1, .prune = TRUE, .rough = TRUE, .threads = options->threads}};
+  try_options(&x);
+  try_more_gpus(&x);
+  try_machines(&x);
+  if (ms_interrupted()) g_clear_pointer(&ways, ms_ways_free);
+  return ways;
+}
+
+void ms_ways_free(MsWays *ways) {
+  if (!ways) return;
+  for (int i = 0; i < ways->n; i++) {
+    g_free(ways->way[i].change);
+    ms_scenario_free(ways->way[i].scenario);
+    ms_hardware_free(ways->way[i].machine);
+  }
+  g_free(ways->way);
+  g_array_unref(ways->gpus_tried);
+  g_free(ways);
+}
