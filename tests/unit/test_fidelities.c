@@ -62,7 +62,71 @@ static void fast_is_near_full(void **state) {
   assert_true(far <= 0.01 * n);
 }
 
+/* --- a faster machine --- */
+
+typedef struct {
+  MsTime alone, shared; /* the step with nothing shared, and as it is; 0: it cannot run */
+} Times;
+
+static Times times_of(const MsScenario *s) {
+  char why[192];
+  Times t = {0};
+  g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, NULL);
+  g_autoptr(MsWork) work = layout ? ms_work_new(s, layout, NULL) : NULL;
+  g_autoptr(MsCost) cost = work ? ms_cost_new(s, layout, NULL) : NULL;
+  g_autoptr(MsProgram) program = cost ? ms_program_new(work, cost) : NULL;
+  g_autoptr(MsSchedule) schedule = program ? ms_program_schedule(program, why, sizeof why) : NULL;
+  if (!schedule || program->skewed || ms_schedule_row(s->layout.schedule)->costs == MS_COSTS_DECIDE ||
+      ms_program_tasks(program, schedule) > MOST_TASKS)
+    return t;
+  g_autoptr(MsGraph) graph = ms_lower_full(program, schedule, NULL, NULL);
+  g_autoptr(MsTrajectory) alone = ms_engine_relax(graph), shared = ms_engine_events(graph);
+  t.alone = alone->makespan, t.shared = shared->makespan;
+  return t;
+}
+
+/* With nothing shared the step is a maximum of sums of durations: no longer where each is no longer. Rows that share
+ * may get into each other's way when others end sooner (docs/theory/schedules.md 9), by no more than sharing costs. */
+static double faster(MsScenario *s, guint rate) {
+  MsHardware *h = s->hardware;
+  double *const rates[] = {&h->scaleup_Bps, &h->nic_Bps, &h->hbm_Bps, &h->host_link_Bps, &h->peak_bf16_flops};
+  double *own = rates[rate % G_N_ELEMENTS(rates)], was = *own;
+  if (!(was > 0)) return 0;
+  Times slow = times_of(s);
+  *own = 2 * was;
+  Times fast = slow.shared > 0 ? times_of(s) : slow;
+  *own = was;
+  if (slow.shared == 0 || fast.shared == 0) return 0;
+  if (fast.alone > slow.alone)
+    wrong(s, "a doubled rate makes the unshared step longer", (double)fast.alone / MS_PS_PER_S,
+          (double)slow.alone / MS_PS_PER_S);
+  double longer = (double)fast.shared / (double)slow.shared - 1;
+  if (longer > 0.01)
+    wrong(s, "a doubled rate makes the step longer", (double)fast.shared / MS_PS_PER_S,
+          (double)slow.shared / MS_PS_PER_S);
+  return longer;
+}
+
+static void a_faster_machine_is_not_slower(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = ms_soak_rand(16);
+  double most = 0;
+  int draws = 0, runs = 0, slower = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(1500, 10000)); draws++) {
+    g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
+    guint rate = g_rand_int(rand);
+    if (!ms_model_finish(s->model, NULL, "", NULL)) continue;
+    double longer = faster(s, rate);
+    runs += longer != 0, slower += longer > 0.0005, most = MAX(most, longer);
+  }
+  print_message("%d of %d draws run with a doubled rate; %d are slower by more than 0.05 %%, at most %.3f %%\n", runs,
+                draws, slower, 100 * most);
+  assert_true(runs >= 40);
+  assert_true(slower <= 0.01 * runs);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fast_is_near_full)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fast_is_near_full),
+                                     cmocka_unit_test(a_faster_machine_is_not_slower)};
   return cmocka_run_group_tests_name("fidelities", tests, NULL, NULL);
 }

@@ -53,6 +53,22 @@ static void check_parts(const MsScenario *s, const MsResult *r, const MsTimePart
   assert_close(family, t->compute_s, 1e-9);
 }
 
+/* A stage waits for what others send it, or reduce before they meet, and of a blocking message both ends wait: more
+ * than its own, but no more than all stages run, and twice the messages. */
+static void check_waits(const MsScenario *s, const MsResult *r) {
+  for (int c = MS_COMM_PP; c < MS_N_COMMS; c++) {
+    double total_s = 0;
+    for (int i = 0; i < r->stages; i++) total_s += r->stage_time[i].comm_total_s[c];
+    for (int i = 0; i < r->stages; i++)
+      if (r->stage_time[i].comm_exposed_s[c] > total_s * (1 + 1e-9) + 1e-9)
+        fail_msg("%s at %s: stage %d waits %.9g s for %s, all of it is %.9g s", s->file, ms_fidelity_words[r->fidelity],
+                 i, r->stage_time[i].comm_exposed_s[c], ms_comm_words[c], total_s);
+  }
+  if (r->time.comm_exposed_s[MS_COMM_PP] > 2 * r->time.comm_total_s[MS_COMM_PP] * (1 + 1e-9) + 1e-9)
+    fail_msg("%s at %s: messages of %.9g s are waited for %.9g s", s->file, ms_fidelity_words[r->fidelity],
+             r->time.comm_total_s[MS_COMM_PP], r->time.comm_exposed_s[MS_COMM_PP]);
+}
+
 static void check_result(const MsScenario *s, const MsResult *r) {
   assert_true(isfinite(r->step_time_s) && r->step_time_s > 0);
   if (!(r->step_time_lower_s > 0 && r->step_time_lower_s <= r->step_time_s))
@@ -63,6 +79,7 @@ static void check_result(const MsScenario *s, const MsResult *r) {
   assert_int_equal(r->feasible, r->why_infeasible == NULL);
   if (r->fidelity == MS_FIDELITY_BOUND) return;
   check_parts(s, r, &r->time);
+  check_waits(s, r);
   for (int i = 0; i < r->stages; i++) check_parts(s, r, &r->stage_time[i]);
 }
 
