@@ -83,7 +83,7 @@ offers "--fidelity" moesim run --fid
 offers "fast full" moesim run --fidelity f
 offers "hardware" moesim show har
 offers "deepseek-v2 deepseek-v2-lite" moesim show model deepseek-v2
-offers "gb200-nvl72" moesim import --hardware gb2
+offers "gb200-nvl72" moesim import --hardware gb200-nvl7
 if command -v fish >/dev/null; then
   fish_offers() { # EXPECTED LINE
     local got
@@ -92,7 +92,7 @@ if command -v fish >/dev/null; then
     [ "$got" = "$1 " ] || wrong "fish completion of '$2' offers '$got', not '$1'"
   }
   fish_offers "deepseek-v2 deepseek-v2-lite" "moesim show model deepseek-v2"
-  fish_offers "gb200-nvl72" "moesim import --hardware gb2"
+  fish_offers "gb200-nvl72" "moesim import --hardware gb200-nvl7"
 fi
 
 make -s BUILD="$build" DESTDIR="$root" PREFIX=/usr/local uninstall
