@@ -99,7 +99,7 @@ twin_predicts_the_same() {
 try_row src/describe/precision.def src/describe/precision.c MS_PRECISION 'TWIN, "twin"' '"BF16 under another name"' \
   '.peak = MS_PEAK(peak_bf16_flops)' '.bits = 16' '.operand = MS_ODT_BF16' '.dtype = MS_DT_BF16' '.row_align = 0' \
   '.amax = FALSE' \
-  '.delayed = FALSE' '.weight_B = 2' '.gathered_weight_B = 2' '.gathers_by_gradients = FALSE' '.output_proj = FALSE' \
+  '.delayed = FALSE' '.copy_B = 0' '.gathers_by_gradients = FALSE' '.output_proj = FALSE' \
   '.in_auto = TRUE' \
   '.launch_format = NULL' '.launch_recipe = NULL' '.launch_mt = TRUE' '.launch_modelzoo = "bf16"'
 
@@ -162,7 +162,7 @@ try_row src/describe/offload_module.def src/work/build.c,$words MS_OFFLOAD_MODUL
 try_row src/describe/cuda_graph.def src/work/graphs.c,$words MS_CUDA_GRAPH 'TWIN, "twin"' '"a scope"' 'M(ATTN)' FALSE
 nobody_names 'MS_ATTN_(FUSED|FLASH|UNFUSED)' src/describe/ 'MS_ATTN_FUSED[,;]'
 try_row src/describe/attention_backend.def $words MS_ATTN_BACKEND 'TWIN, "twin"' '"a kernel"' \
-  '.stores_scores = FALSE' '.stores_scores_local = FALSE' '.batch_first = FALSE' '.nvte_fused = "1"' \
-  '.nvte_flash = "0"' '.local_flag = NULL'
+  '.generation = MS_ATTN_NEWEST' '.stores_scores = FALSE' '.stores_scores_local = FALSE' '.batch_first = FALSE' \
+  '.nvte_fused = "1"' '.nvte_flash = "0"' '.local_flag = NULL'
 
 exit $bad

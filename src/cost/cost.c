@@ -53,9 +53,31 @@ MsDeviceRates ms_device_rates(const MsHardware *h, int dtype, gboolean fp16) {
   return (MsDeviceRates){peak[dtype], h->hbm_Bps, h->sm_count > 0 ? h->sm_count : 132};
 }
 
+/* Under another power limit than that of the runs which `sustained_derate` was found by. */
+static double power_clock(const MsScenario *s) {
+  const MsHardware *h = s->hardware;
+  if (!known(h->tdp_W) || !known(h->sustained_tdp_W) || h->tdp_W == h->sustained_tdp_W) return 1;
+  return pow(h->tdp_W / h->sustained_tdp_W, s->laws.power_clock_exponent);
+}
+
+/* Expected maximum of n normal deviates, in standard deviations: mode and mean of Gumbel's limit. */
+static double expected_maximum(double n) {
+  const double euler = 0.5772156649015329, pi = 3.141592653589793;
+  if (n < 2) return 0;
+  double a = sqrt(2 * log(n));
+  return a - (log(log(n)) + log(4 * pi)) / (2 * a) + euler / a;
+}
+
+/* Time of the slowest of all GPUs, which a synchronous step waits for, over that of as many as the runs had that clocks
+ * were found by. */
+static double slowest_of_all(const MsScenario *s) {
+  if (s->gpus < 1 || s->hardware->sustained_gpus < 1) return 1;
+  return 1 + s->laws.clock_spread * (expected_maximum(s->gpus) - expected_maximum(s->hardware->sustained_gpus));
+}
+
 /* Power limits the clock, and attention draws less than GEMMs do, as its matrix units wait for exponentials. */
 double ms_sustained_clock(const MsScenario *scenario, MsOpFamily family) {
-  double derate = or_else(scenario->hardware->sustained_derate, 1);
+  double derate = or_else(scenario->hardware->sustained_derate, 1) * power_clock(scenario) / slowest_of_all(scenario);
   return family == MS_FAMILY_ATTENTION ? 1 - scenario->laws.attention_clock_loss * (1 - derate)
          : family < MS_FAMILY_MEMORY   ? derate
                                        : 1;
@@ -298,7 +320,8 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
 
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
   gboolean fp16 = like && is_fp16(like->scenario) != is_fp16(scenario); /* another peak */
-  if (!like || fp16 || like->hardware != scenario->hardware || like->scenario->model != scenario->model ||
+  if (!like || fp16 || like->scenario->gpus != scenario->gpus || like->hardware != scenario->hardware ||
+      like->scenario->model != scenario->model ||
       memcmp(&like->scenario->laws, &scenario->laws, sizeof scenario->laws) != 0)
     return ms_cost_new(scenario, layout, error);
   if (!check_known(scenario, layout, error)) return NULL;
@@ -406,6 +429,19 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot **used) {
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_G_BW_WEIGHTS], 0.01)));
 }
 
+/* Time over that of the kernels which the machine's curves are of. */
+static double older_attention(const MsCost *cost, const MsOp *op) {
+  const MsLaws *laws = &cost->scenario->laws;
+  MsAttnGeneration generation = ms_attn_backends[cost->scenario->options.attention_backend].generation;
+  gboolean back = op->pass == MS_PASS_DGRAD;
+  double times = 1;
+  if (op->kind != MS_OP_ATTENTION || generation == MS_ATTN_NEWEST) return times;
+  if (cost->hardware->attention_after_fa2)
+    times = back ? laws->older_attention_backward : laws->older_attention_forward;
+  if (generation == MS_ATTN_IN_TRITON) times *= back ? laws->triton_attention_backward : laws->triton_attention_forward;
+  return times;
+}
+
 /* m query rows against n key rows count as a square of n with m/n as many heads: same thread blocks, same longest
  * block. Backward runs 2.5 times the FLOP and traffic of the forward row it belongs to (3 times for a delta rule), at
  * the forward's rate times the profile's factor. Without atomic sums the blocks of a backward wait for one another;
@@ -419,7 +455,7 @@ static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) 
   double waits = op->kind == MS_OP_ATTENTION && op->pass == MS_PASS_DGRAD && cost->scenario->options.deterministic_mode
                      ? cost->scenario->laws.deterministic_attention_backward
                      : 1;
-  return waits * times *
+  return waits * times * older_attention(cost, op) *
          ms_curve_attention_s(slot->use, &cost->device[op->dtype], op->flop / times, bytes, n, op->k / 2, heads,
                               MAX(gqa, 1), MAX(op->groups, 1));
 }

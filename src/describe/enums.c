@@ -40,8 +40,8 @@ const char *const ms_attn_backend_words[] = {
 #undef MS_ATTN_BACKEND
     NULL};
 const MsAttnBackendRow ms_attn_backends[] = {
-#define MS_ATTN_BACKEND(id, w, d, c1, c2, c3, c4, c5, c6) \
-  [MS_ATTN_##id] = {c1, c2, c3, c4, c5, c6, .word = w, .doc = d},
+#define MS_ATTN_BACKEND(id, w, d, c1, c2, c3, c4, c5, c6, c7) \
+  [MS_ATTN_##id] = {c1, c2, c3, c4, c5, c6, c7, .word = w, .doc = d},
 #include "describe/attention_backend.def"
 #undef MS_ATTN_BACKEND
 };

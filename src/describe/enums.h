@@ -89,8 +89,11 @@ typedef enum {
   MS_N_ATTN_BACKENDS
 } MsAttnBackend;
 extern const char *const ms_attn_backend_words[];
+/* Whose rate a kernel has: that of the machine's curves, FlashAttention-2's, or that of its forerunner in Triton. */
+typedef enum { MS_ATTN_NEWEST, MS_ATTN_SECOND, MS_ATTN_IN_TRITON } MsAttnGeneration;
 typedef struct {
   const char *word, *doc;
+  MsAttnGeneration generation;
   gboolean stores_scores, stores_scores_local; /* in layers with and without TransformerEngine */
   gboolean batch_first;                        /* works so, and keeps its output so */
   const char *nvte_fused, *nvte_flash;         /* NVTE_FUSED_ATTN and NVTE_FLASH_ATTN that choose it */

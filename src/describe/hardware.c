@@ -63,6 +63,13 @@ static const MsField hardware_fields[] = {
     OVERHEAD(sync_s, "2e-5", "host cost of one device synchronisation"),
     FACTOR(sustained_derate, "1", "clock in long runs over benchmark clock"),
     MS_F64(S, band, "", 0, 2, NULL, MS_NULLABLE, "error that all predictions on it may have in common, 90 %"),
+    MS_BOOL(S, attention_after_fa2, "false", 0,
+            "the curves of attention are of kernels later than FlashAttention-2's, which run on it too (Hopper and "
+            "later)"),
+    MS_INT(
+        S, sustained_gpus, 0, 1 << 20, "0", MS_NULLABLE,
+        "GPUs of the runs that sustained_derate was found by, of which the step waited for the slowest; 0 = unknown"),
+    NUMBER(sustained_tdp_W, "W", 1, 1e5, "power limit under which sustained_derate was found; left out: tdp_W"),
     FACTOR(wgrad_factor, "1.05", "time of a weight-gradient GEMM over the forward one"),
     FACTOR(dgrad_factor, "1", "time of a data-gradient GEMM over the forward one"),
     FACTOR(attention_backward_factor, "0.8", "FLOP/s of backward over forward attention"),

@@ -109,6 +109,9 @@ typedef struct MsHardware {
   double sustained_derate; /* long-run clock over benchmark clock, matrix kernels; 1 = none */
   double wgrad_factor;     /* time of a weight-gradient GEMM over the forward one */
   double dgrad_factor;
+  gboolean attention_after_fa2;     /* its curves of attention are of later kernels */
+  int sustained_gpus;               /* of the runs that sustained_derate was found by; 0: unknown */
+  double sustained_tdp_W;           /* power limit under which sustained_derate was found */
   double attention_backward_factor; /* FLOP/s of backward over forward attention, see docs/theory/costs.md 4 */
   double attention_sink_factor;     /* FLOP/s of attention with a learned softmax sink over attention without */
   double band; /* error that all runs on it may have in common, relative, 90 % (sim/band.h); NaN unknown */

@@ -12,14 +12,14 @@ typedef struct {
   } peak;
   int bits; /* of an element: 16, 8, 4 */
   MsOpDtype operand;
-  MsDtype dtype;                      /* of parameters beside the low-precision ones, and of activations */
-  double row_align;                   /* rows of a grouped product come in multiples of it; 0: of any number */
-  gboolean amax;                      /* a cast reads the tensor for its maximum first */
-  gboolean delayed;                   /* scales are state: they are known before a cast, and belong to a module */
-  double weight_B, gathered_weight_B; /* of a quantisable weight: parameter and copies; when parameters are low too */
-  gboolean gathers_by_gradients;      /* low parameters have no buffer of their own, the gradients' one serves */
-  gboolean output_proj;               /* TransformerEngine can do the head in it */
-  gboolean in_auto;                   /* a plan may choose it by itself */
+  MsDtype dtype;                 /* of parameters beside the low-precision ones, and of activations */
+  double row_align;              /* rows of a grouped product come in multiples of it; 0: of any number */
+  gboolean amax;                 /* a cast reads the tensor for its maximum first */
+  gboolean delayed;              /* scales are state: they are known before a cast, and belong to a module */
+  double copy_B;                 /* of a weight and its scales: one copy in the precision of the products */
+  gboolean gathers_by_gradients; /* low parameters have no buffer of their own, the gradients' one serves */
+  gboolean output_proj;          /* TransformerEngine can do the head in it */
+  gboolean in_auto;              /* a plan may choose it by itself */
   /* --fp8-format and --fp8-recipe, or those of fp4; whether the release of MT-MegatronLM has it; ModelZoo's PR */
   const char *launch_format, *launch_recipe;
   gboolean launch_mt;

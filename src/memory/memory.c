@@ -6,15 +6,10 @@
 
 /* --- static bytes (docs/theory/memory.md 1) --- */
 
-static double primary_B(const MsScenario *s) { /* bytes per quantisable weight */
-  const MsPrecisionRow *precision = ms_precision(&s->training);
-  return ms_gathers_low(s) ? precision->gathered_weight_B : precision->weight_B;
-}
-
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
   return (MsParamBytes){.weight = 2,
-                        .low_weight = primary_B(s),
+                        .low_weight = ms_low_weight_B(s),
                         .gradient = ms_dtype_B(s->options.main_grads_dtype),
                         .optimizer = s->options.offload_optimizer_states ? 0 : ms_optimizer_state_B(s),
                         .dense_shards = ms_work_shards(w, FALSE),

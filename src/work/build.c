@@ -196,16 +196,10 @@ static void cast_row(MsBuild *b, const char *name, double rows, double width, in
   op->dtype = (guint8)b->odt;
 }
 
-/* One scale for the whole tensor serves both directions of it: where the GEMMs take either operand as it lies, there is
- * no second copy. */
-static gboolean one_copy(const MsBuild *b) {
-  return b->odt == MS_ODT_FP8 && b->scenario->hardware && b->scenario->hardware->fp8_any_layout;
-}
-
 void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
   if (!b->quantized || rows * width <= 0) return;
   if (needs_amax(b)) amax_row(b, rows, width);
-  cast_row(b, name, rows, width, one_copy(b) ? 1 : 2);
+  cast_row(b, name, rows, width, ms_low_copies(b->scenario));
 }
 
 /* --- linear layers --- */
@@ -270,7 +264,8 @@ static void quantize_shard(MsBuild *b, const char *name, double rows, double wid
 
 /* What was gathered row by row, turned for the weight gradient where a GEMM cannot read it as it lies. */
 static void turn_gathered(MsBuild *b, const MsLinear *l, const char *name, double rows, double width) {
-  if (!l->low || !b->quantized || b->odt != MS_ODT_FP8 || one_copy(b) || !gathered_shards(b)) return;
+  if (!l->low || !b->quantized || b->odt != MS_ODT_FP8 || ms_low_copies(b->scenario) == 1 || !gathered_shards(b))
+    return;
   MsPass pass = b->pass;
   b->pass = MS_PASS_WGRAD;
   MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * width, b->quant_B * rows * width, 1);
@@ -306,7 +301,7 @@ static void quantize_input(MsBuild *b, const MsLinear *l) {
   if (l->kind == MS_LINEAR_COLUMN && gathered_shards(b)) {
     quantize_shard(b, "quantize input", l->m / b->t, l->k, by_norm);
   } else if (by_norm && b->quantized) {
-    cast_row(b, "quantize input", l->m, l->k, one_copy(b) ? 1 : 2);
+    cast_row(b, "quantize input", l->m, l->k, ms_low_copies(b->scenario));
   } else {
     ms_row_quantize(b, "quantize input", l->m, l->k);
   }

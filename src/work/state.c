@@ -1,9 +1,19 @@
 /* src/work/state.c - what the optimizer keeps of every element of its shard (docs/theory/memory.md 1.2). */
 #include "work/work.h"
 
-gboolean ms_gathers_low(const MsScenario *s) {
+/* Parameters are kept and gathered in the low precision of the run. */
+static gboolean gathers_low(const MsScenario *s) {
   int bits = ms_precision(&s->training)->bits;
   return bits == 8 ? s->options.fp8_param_gather : bits == 4 && s->options.fp4_param_gather;
+}
+
+int ms_low_copies(const MsScenario *s) {
+  return ms_precision(&s->training)->operand == MS_ODT_FP8 && s->hardware && s->hardware->fp8_any_layout ? 1 : 2;
+}
+
+double ms_low_weight_B(const MsScenario *s) {
+  double copies_B = ms_low_copies(s) * ms_precision(&s->training)->copy_B;
+  return gathers_low(s) ? copies_B : 2 + copies_B;
 }
 
 gboolean ms_optimizer_is_precision_aware(const MsOptions *o) {
@@ -13,7 +23,7 @@ gboolean ms_optimizer_is_precision_aware(const MsOptions *o) {
 double ms_optimizer_state_B(const MsScenario *s) {
   const MsOptions *o = &s->options;
   double master = ms_dtype_B(o->main_params_dtype);
-  if (ms_optimizer_is_precision_aware(o) && !ms_gathers_low(s) && o->main_params_dtype == MS_DT_FP32) master = 2;
+  if (ms_optimizer_is_precision_aware(o) && !gathers_low(s) && o->main_params_dtype == MS_DT_FP32) master = 2;
   return (master + ms_dtype_B(o->exp_avg_dtype) + ms_dtype_B(o->exp_avg_sq_dtype)) *
          (1 - o->optimizer_offload_fraction);
 }

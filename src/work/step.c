@@ -96,6 +96,19 @@ static void gather_rows(Step *s, double dense, double expert) {
 
 static double states_B(const Step *s, const MsStageParams *p);
 
+/* Low-precision copies of weights, made on the first microbatch; of weights that are gathered in low precision only the
+ * one that products read column by column, where they need one (TransformerEngine, post_all_gather_processing). */
+static void low_copies_row(Step *s, double weights) {
+  int copies = ms_low_copies(s->work->scenario);
+  if (!s->b.quantized || weights <= 0) return;
+  if (!s->o->fp8_param_gather) {
+    double written_B = copies * s->b.quant_B * weights;
+    ms_row_memory(&s->b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, written_B, 1)->dtype = (guint8)s->b.odt;
+  } else if (copies == 2 && s->b.odt == MS_ODT_FP8) {
+    ms_row_memory(&s->b, MS_OP_TRANSPOSE, "turn weights", s->b.quant_B * weights, s->b.quant_B * weights, 1);
+  }
+}
+
 static void zero_rows(Step *s, const MsStageParams *p) {
   if (s->o->offload_optimizer_states) /* beside the first forwards */
     ms_row_async(&s->b, MS_OP_D2H, "optimizer states to host", MS_STREAM_D2H)->message_B = states_B(s, p);
@@ -104,11 +117,7 @@ static void zero_rows(Step *s, const MsStageParams *p) {
     params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_ZERO_GRAD, "zero gradients", 0, s->grad_B * params, 2);
   double weights = p->quantizable_dense + p->quantizable_expert;
-  if (s->b.quantized && !s->o->fp8_param_gather && !s->shards_params &&
-      weights > 0) { /* low-precision copies, refreshed on the first microbatch */
-    MsOp *op = ms_row_memory(&s->b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, 2 * s->b.quant_B * weights, 1);
-    op->dtype = (guint8)s->b.odt;
-  }
+  if (!s->shards_params) low_copies_row(s, weights);
 }
 
 /* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated
@@ -498,10 +507,7 @@ void ms_work_unit_ops(const MsWork *work, int index, MsUnitOps *out) {
   if (s.shards_params) gather_rows(&s, piece->params_dense, piece->params_expert);
   list_to(&s, &out->cast);
   double weights = piece->params_quantizable_dense + piece->params_quantizable_expert;
-  if (s.shards_params && s.b.quantized && !s.o->fp8_param_gather && weights > 0) {
-    MsOp *op = ms_row_memory(&s.b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, 2 * s.b.quant_B * weights, 1);
-    op->dtype = (guint8)s.b.odt;
-  }
+  if (s.shards_params) low_copies_row(&s, weights);
   out->cast.tip = s.b.tip;
   list_to(&s, &out->reduce);
   s.b.pass = MS_PASS_WGRAD;

@@ -267,11 +267,14 @@ double ms_work_shards(const MsWork *work, gboolean expert);
 /* The precision-aware optimizer is in use as soon as a state is not FP32; it then stores the FP32 master of a BF16
  * weight as its 16 missing bits. */
 gboolean ms_optimizer_is_precision_aware(const MsOptions *options);
+/* Copies of a low-precision tensor: row by row and column by column, one where a scale of the whole tensor serves both
+ * and products take either operand as it lies (TransformerEngine, is_non_tn_fp8_gemm_supported; `fp8_any_layout`). */
+int ms_low_copies(const MsScenario *scenario);
+/* Bytes of a weight that products read in low precision: the parameter and its copies. */
+double ms_low_weight_B(const MsScenario *scenario);
 /* Bytes of master weight and moments per element of the shard, less the share that the host updates. With
  * `offload_optimizer_states` they are on the device during the update only, masters and moments alike (Megatron-LM dev
  * branch, core/optimizer/cpu_offloading/optimizer_state_offloader.py). */
-/* Parameters are kept and gathered in the low precision of the run. */
-gboolean ms_gathers_low(const MsScenario *scenario);
 double ms_optimizer_state_B(const MsScenario *scenario);
 
 /* --- totals of the model (docs/theory/operators.md 1, 2) ---------------------------------------------------------- */

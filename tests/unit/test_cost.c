@@ -481,6 +481,70 @@ static void clock_of_families(void **state) {
   close_to(ms_sustained_clock(&machine->scenario, MS_FAMILY_GROUPED), 0.8, 1e-15);
 }
 
+/* One dense row and one of attention, forward and backward. */
+static void three_rows(Machine *machine, double time_s[3]) {
+  MsOp gemm = {.kind = MS_OP_GEMM, .dtype = MS_ODT_BF16, .m = 8192, .n = 8192, .k = 8192, .flop = 2 * pow(8192, 3)};
+  MsOp attention = {.kind = MS_OP_ATTENTION,
+                    .dtype = MS_ODT_BF16,
+                    .m = 4096,
+                    .n = 4096,
+                    .k = 256,
+                    .groups = 32,
+                    .kv_groups = 8,
+                    .flop = 2 * 32 * 4096.0 * 4096 * 128,
+                    .read_B = 6e7,
+                    .write_B = 3e7};
+  g_autoptr(MsCost) cost = prepare(machine);
+  time_s[0] = ms_cost_op(cost, &gemm).time_s, time_s[1] = ms_cost_op(cost, &attention).time_s;
+  attention.pass = MS_PASS_DGRAD;
+  time_s[2] = ms_cost_op(cost, &attention).time_s;
+}
+
+/* docs/theory/laws.md: clock and scale. The expected maximum of 10752 deviates lies 1.02413 above that of 256. */
+static void clock_of_power_and_scale(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "attention", MS_FORM_ATTENTION), 5, (double[]){0.6, 0.5, 10e-6, 0, 0.5});
+  MsLaws *laws = &machine->scenario.laws;
+  double was[3], is[3];
+  machine->scenario.gpus = 1; /* of a machine whose clock is not that of runs */
+  three_rows(machine, was);
+  machine->hardware.sustained_gpus = 256, machine->scenario.gpus = 256;
+  three_rows(machine, is);
+  close_to(is[0], was[0], 0);
+  machine->scenario.gpus = 10752;
+  three_rows(machine, is);
+  close_to(is[0] / was[0], 1 + laws->clock_spread * 1.02413, 1e-5);
+  assert_true(is[1] > was[1] && is[1] / was[1] < is[0] / was[0]);
+  machine->scenario.gpus = 256, machine->hardware.tdp_W = 500, machine->hardware.sustained_tdp_W = 700;
+  three_rows(machine, is);
+  close_to(is[0] / was[0], pow(7.0 / 5, laws->power_clock_exponent), 1e-12);
+  machine->hardware.sustained_tdp_W = NAN;
+  three_rows(machine, is);
+  close_to(is[0], was[0], 0);
+}
+
+static void older_attention(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "attention", MS_FORM_ATTENTION), 5, (double[]){0.6, 0.5, 10e-6, 0, 0.5});
+  const MsLaws *laws = &machine->scenario.laws;
+  double newest[3], second[3], triton[3];
+  three_rows(machine, newest);
+  for (int later = 0; later < 2; later++) { /* curves of FlashAttention-2, and of a later kernel */
+    machine->hardware.attention_after_fa2 = later;
+    machine->scenario.options.attention_backend = MS_ATTN_FA2;
+    three_rows(machine, second);
+    close_to(second[1] / newest[1], later ? laws->older_attention_forward : 1, 1e-12);
+    close_to(second[2] / newest[2], later ? laws->older_attention_backward : 1, 1e-12);
+    machine->scenario.options.attention_backend = MS_ATTN_TRITON;
+    three_rows(machine, triton);
+    close_to(triton[1] / second[1], laws->triton_attention_forward, 1e-12);
+    close_to(triton[2] / second[2], laws->triton_attention_backward, 1e-12);
+    close_to(triton[0], newest[0], 0);
+  }
+}
+
 static void memory_rows(void **state) {
   (void)state;
   g_autofree Machine *machine = machine_new();
@@ -998,6 +1062,8 @@ int main(void) {
                                      cmocka_unit_test(grouped_or_one_by_one),
                                      cmocka_unit_test(attention_rows),
                                      cmocka_unit_test(clock_of_families),
+                                     cmocka_unit_test(clock_of_power_and_scale),
+                                     cmocka_unit_test(older_attention),
                                      cmocka_unit_test(memory_rows),
                                      cmocka_unit_test(never_under_the_bound),
                                      cmocka_unit_test(collective_limits),
