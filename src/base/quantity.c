@@ -174,3 +174,10 @@ char *ms_quantity_meant(double value, const char *unit, double lo, double hi) {
   }
   return g_string_free(out, out->len == 0);
 }
+
+double ms_round_digits(double value, int digits) {
+  if (value == 0 || !isfinite(value)) return value;
+  char text[40];
+  g_ascii_formatd(text, sizeof text, digits == 3 ? "%.3g" : digits == 4 ? "%.4g" : "%.5g", value);
+  return g_ascii_strtod(text, NULL);
+}

@@ -16,5 +16,7 @@ gboolean ms_quantity_has_suffix(const char *text);
 gboolean ms_quantity_parse(const char *text, const char *unit, gboolean whole, double *value, char **why);
 /* What a number outside of [lo, hi] was probably meant to be: "\"200GB/s\"", or NULL. (transfer full) */
 char *ms_quantity_meant(double value, const char *unit, double lo, double hi);
+/* `value` to 3, 4 or else 5 significant digits. */
+double ms_round_digits(double value, int digits);
 
 #endif

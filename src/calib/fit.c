@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/quantity.h"
 #include "base/stats.h"
 #include "describe/scenario.h"
 

@@ -48,8 +48,6 @@ MsFit *ms_fit(const MsFitOptions *options, GError **error);
 void ms_fit_free(MsFit *fit);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsFit, ms_fit_free)
 
-double ms_round_digits(double value, int digits);
-
 /* The profile's text with these curves in place of those with the same key (others stay as they are, to the byte), and
  * flat members replaced: `members` are triples key, JSON text, JSON text of its source, then NULL. NULL and *error when
  * the text is no profile. */

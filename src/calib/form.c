@@ -1,6 +1,7 @@
 /* src/calib/form.c - one curve from one series: parameters of the form, the residual grid, what is held back. */
 #include "calib/fit_priv.h"
 
+#include "base/quantity.h"
 #include "base/stats.h"
 #include "calib/solve.h"
 
@@ -139,13 +140,6 @@ typedef struct {
 } Job;
 
 /* --- errors ---------------------------------------------------------------------------------------------------- */
-double ms_round_digits(double value, int digits) {
-  if (value == 0 || !isfinite(value)) return value;
-  char text[40];
-  g_ascii_formatd(text, sizeof text, digits == 3 ? "%.3g" : digits == 4 ? "%.4g" : "%.5g", value);
-  return g_ascii_strtod(text, NULL);
-}
-
 /* Absolute relative errors of rows whose bucket lies in [from, to); error has room for n. Returns how many. */
 static guint errors_of(const MsCurve *curve, const MsDeviceRates *device, const MsSeries *series, const MsRow *row,
                        guint n, int from, int to, double *error) {

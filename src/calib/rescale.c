@@ -1,6 +1,7 @@
 /* src/calib/rescale.c - few rows move a curve that was fitted to many; they do not replace it. */
 #include "calib/fit_priv.h"
 
+#include "base/quantity.h"
 #include "base/stats.h"
 #include "cost/curve.h"
 

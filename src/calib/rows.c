@@ -1,6 +1,7 @@
 /* src/calib/rows.c - see rows.h. */
 #include "calib/rows.h"
 
+#include "base/quantity.h"
 #include "base/stats.h"
 #include "calib/fit_priv.h"
 #include "calib/solve.h"

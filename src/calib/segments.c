@@ -1,4 +1,5 @@
 /* src/calib/segments.c - the least of a few lines through collective timings. */
+#include "base/quantity.h"
 #include "calib/fit_priv.h"
 #include "calib/solve.h"
 

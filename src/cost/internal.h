@@ -5,6 +5,12 @@
 #include "cost/cost.h"
 #include "cost/curve.h"
 
+#include <math.h>
+
+/* Figures of a data sheet may be holes. */
+static inline gboolean known(double value) { return value > 0 && isfinite(value); }
+static inline double or_else(double value, double fallback) { return known(value) ? value : fallback; }
+
 /* Of the algorithms, not of any measurement. */
 #define MS_TREE_HOP_STEPS 2.0 /* a tree hop over the network in ring steps: reduce, then forward */
 #define MS_P2P_STEPS      2.0 /* start-up of a message over the network in ring steps: rendezvous, then data */

@@ -197,22 +197,3 @@ gboolean ms_model_finish_kinds(MsModel *m, const char **key, char *why, size_t s
   return check_linear(m, &w) && check_compressed(m, &w) && check_sparse(m, &w) && finish_ratios(m, &w) &&
          check_hyper(m, &w) && check_front_end(m, &w);
 }
-
-/* --- what a layer is ------------------------------------------------------------------------------------------- */
-
-int ms_model_compress_ratio(const MsModel *m, int layer) {
-  return m->compress_ratio ? m->compress_ratio[MIN(layer, m->num_compress_ratios - 1)] : 0;
-}
-
-gboolean ms_model_layer_is_sparse(const MsModel *m, int layer) {
-  if (m->sparse_attention.indexer_topk == 0) return FALSE;
-  return ms_model_has_compressed_attention(m) ? ms_model_compress_ratio(m, layer) == 4 : TRUE;
-}
-
-gboolean ms_model_layer_has_indexer(const MsModel *m, int layer) {
-  const MsSparseAttention *a = &m->sparse_attention;
-  if (!ms_model_layer_is_sparse(m, layer)) return FALSE;
-  if (layer >= m->num_layers || ms_model_has_compressed_attention(m)) return TRUE; /* an MTP block chooses for itself */
-  int past = layer + 1 - MAX(a->indexer_skip_topk_offset, 1);
-  return past <= 0 || past % a->indexer_topk_freq == 0;
-}

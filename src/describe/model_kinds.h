@@ -12,4 +12,6 @@ extern const MsFieldTable ms_linear_attention_table, ms_sparse_attention_table, 
  * reason. */
 gboolean ms_model_finish_kinds(MsModel *model, const char **key, char *why, size_t size);
 
+int ms_mixer_of(char letter); /* of a layer pattern: MS_MIX_*, 0 when it is none */
+
 #endif

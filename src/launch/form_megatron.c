@@ -1,8 +1,6 @@
 /* src/launch/form_megatron.c - one torchrun command. */
 #include "launch/form.h"
 
-const char *ms_program(const MsScenario *s) { return ms_is_hybrid(s) ? "pretrain_hybrid.py" : "pretrain_gpt.py"; }
-
 void ms_form_megatron(const MsFormContext *c) {
   GString *out = c->text->per_node;
   ms_append_exports(out, c->args);

@@ -2,7 +2,7 @@
  * transformers and the bridges of Megatron-Bridge for what a file does not say). */
 #include <string.h>
 
-#include "launch/hf_priv.h"
+#include "launch/hf_keys_priv.h"
 
 /* --- what several families share --- */
 static gboolean has_silu(MsHf *c) {

@@ -1,5 +1,6 @@
 /* src/launch/shell.c - reading a script: words with their expansions, commands, assignments, conditions. */
 #include "launch/shell.h"
+#include "launch/shell_eval.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,11 @@ char *ms_shell_get(const MsShell *shell, const char *name) {
   return values ? g_strjoinv(" ", values) : NULL;
 }
 
+static char *variable(const void *shell, const char *name) { return ms_shell_get(shell, name); }
+static gboolean arithmetic(const Reader *r, const char *text, gint64 *value) {
+  return ms_shell_arithmetic(text, variable, r->shell, value);
+}
+
 static void assign(MsShell *shell, const char *name, GPtrArray *words, gboolean append, gboolean array) {
   g_auto(GStrv) old = append ? value_of(shell, name) : NULL;
   GPtrArray *all = g_ptr_array_new();
@@ -221,7 +227,7 @@ static gboolean read_dollar(Reader *r, Words *w, gboolean quoted) {
     gint64 value;
     if (!end || end[1] != ')') return fail(r, "has $(( without ))");
     g_autofree char *text = g_strndup(r->p + 2, (gsize)(end - r->p - 2));
-    if (!ms_shell_arithmetic(r->shell, text, &value)) return keep_as_written(r, w, start, end + 2);
+    if (!arithmetic(r, text, &value)) return keep_as_written(r, w, start, end + 2);
     count_lines(r, end);
     r->p = end + 2;
     g_snprintf(buf, sizeof buf, "%" G_GINT64_FORMAT, value);
@@ -538,13 +544,13 @@ static gboolean read_arithmetic_command(Reader *r) {
   r->p = end + 2;
   if (n > 0 && body[gap] == '=' && body[gap + 1] != '=') {
     g_autofree char *name = g_strndup(body, n);
-    if (!is_active(r) || !ms_shell_arithmetic(r->shell, body + gap + 1, &value)) return TRUE;
+    if (!is_active(r) || !arithmetic(r, body + gap + 1, &value)) return TRUE;
     g_autoptr(GPtrArray) words = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_add(words, g_strdup_printf("%" G_GINT64_FORMAT, value));
     assign(r->shell, name, words, FALSE, FALSE);
     r->status = 1;
   } else if (is_active(r)) {
-    r->status = ms_shell_arithmetic(r->shell, body, &value) ? value != 0 : -1;
+    r->status = arithmetic(r, body, &value) ? value != 0 : -1;
   }
   return TRUE;
 }

@@ -36,10 +36,4 @@ char *ms_shell_get(const MsShell *shell, const char *name);
 /* The value it is given from outside (set, environment) or NULL. (transfer none) */
 const char *ms_shell_given(const MsShell *shell, const char *name);
 
-/* --- shell_eval.c --- */
-/* Integer arithmetic with + - * / % ( ) comparisons && ||, numbers and variables. FALSE when it is anything else. */
-gboolean ms_shell_arithmetic(const MsShell *shell, const char *text, gint64 *value);
-/* The words between [ and ] or after test. -1: cannot be told. */
-int ms_shell_test(char *const *words, int n);
-
 #endif

@@ -1,11 +1,12 @@
 /* src/launch/shell_eval.c - arithmetic and tests of shell scripts. */
-#include "launch/shell.h"
+#include "launch/shell_eval.h"
 
 #include <string.h>
 
 /* --- arithmetic: precedence climbing --- */
 typedef struct {
-  const MsShell *shell;
+  MsShellLookup *value_of;
+  const void *data;
   const char *p;
   int depth;
   gboolean bad;
@@ -27,7 +28,7 @@ static gint64 failed(Expression *e) {
 static gint64 variable(Expression *e) {
   gsize n = 0;
   while (g_ascii_isalnum(e->p[n]) || e->p[n] == '_') n++;
-  g_autofree char *name = g_strndup(e->p, n), *text = ms_shell_get(e->shell, name);
+  g_autofree char *name = g_strndup(e->p, n), *text = e->value_of(e->data, name);
   gint64 value = 0;
   e->p += n;
   return text && g_ascii_string_to_signed(text, 10, G_MININT, G_MAXINT, &value, NULL) ? value : failed(e);
@@ -116,8 +117,8 @@ static gint64 expression(Expression *e, int level) {
   return left;
 }
 
-gboolean ms_shell_arithmetic(const MsShell *shell, const char *text, gint64 *value) {
-  Expression e = {.shell = shell, .p = text};
+gboolean ms_shell_arithmetic(const char *text, MsShellLookup *value_of, const void *data, gint64 *value) {
+  Expression e = {.value_of = value_of, .data = data, .p = text};
   *value = expression(&e, 0);
   skip_space(&e);
   return !e.bad && !*e.p;

@@ -29,8 +29,10 @@ void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *ch
 /* The virtual stages in the order of the model. (transfer full) */
 MsChunk *ms_layout_cut(const MsScenario *scenario, int chunks_per_rank, int *n);
 
-/* Decoder layers of virtual stage `index` when no string is given; the scenario obeys the rules. */
-int ms_layout_even_layers(const MsScenario *scenario, int chunks_per_rank, int index);
+/* Decoder layers and whatever counts as one. */
+gint64 ms_layout_counted_layers(const MsScenario *scenario);
+/* Stages, and their layers, between those whose layers are given. */
+void ms_layout_between_ends(const MsScenario *scenario, int *stages, int *layers);
 
 static inline gboolean ms_layout_sequence_parallel(const MsScenario *scenario) { /* rule 6: cleared without TP */
   return scenario->layout.tp > 1 && scenario->options.sequence_parallel != FALSE;

@@ -1,25 +1,7 @@
-/* src/layout/rules_stages.c - rules of layers on stages and of schedules; where a virtual stage lies, and how many
- * layers it has. */
+/* src/layout/rules_stages.c - rules of layers on stages and of schedules. */
 #include "layout/rules.h"
 
 /* --- layers on stages ------------------------------------------------------------------------------------------ */
-
-int ms_layout_chunks_per_rank(const MsScenario *s) {
-  MsPipelineScan scan;
-  if (ms_schedule_chunks(s->layout.schedule) == 2) return 2;
-  if (!s->layout.pipeline_layout || s->layout.vpp > 1) return s->layout.vpp; /* layout-string-stages: they agree */
-  if (!ms_pipeline_layout_scan(s->layout.pipeline_layout, &scan, NULL, NULL, 0)) return -1;
-  return scan.virtual_stages % s->layout.pp == 0 ? scan.virtual_stages / s->layout.pp : -1;
-}
-
-gint64 ms_layout_virtual_stages(const MsScenario *s, int chunks_per_rank) {
-  return times(s->layout.pp, chunks_per_rank / (int)ms_schedule_row(s->layout.schedule)->copies);
-}
-
-void ms_layout_place(MsScheduleKind kind, int pp, int index, int *stage, int *chunk) {
-  *chunk = index / pp;
-  *stage = ms_placement_stage(ms_schedule_row(kind)->placement, pp, index);
-}
 
 RULE(schedule_chunks) {
   int vpp = s->layout.vpp, chunks = ms_schedule_chunks(s->layout.schedule);
@@ -76,13 +58,8 @@ RULE(string_mtp_place) {
 }
 
 /* Rule 11: layers counted, with the embedding and the loss where they stand for one. */
-static gint64 counted_layers(const MsScenario *s) {
-  return (gint64)s->model->num_layers + !!s->layout.account_for_embedding_in_pipeline_split +
-         !!s->layout.account_for_loss_in_pipeline_split;
-}
-
 RULE(layers_divide) {
-  gint64 layers = counted_layers(s);
+  gint64 layers = ms_layout_counted_layers(s);
   int v, pp = s->layout.pp;
   if (s->layout.pipeline_layout || has_ends(s)) return TRUE;
   v = ms_layout_chunks_per_rank(s);
@@ -94,12 +71,6 @@ RULE(layers_divide) {
 }
 
 /* Rule 12. Stages and layers between the ends. */
-static void between_ends(const MsScenario *s, int *stages, int *layers) {
-  int first = s->layout.decoder_first_pipeline_num_layers, last = s->layout.decoder_last_pipeline_num_layers;
-  *stages = s->layout.pp - (first > 0) - (last > 0);
-  *layers = (int)CLAMP((gint64)s->model->num_layers - MAX(first, 0) - MAX(last, 0), -1, G_MAXINT);
-}
-
 RULE(ends_divide) {
   int first = s->layout.decoder_first_pipeline_num_layers, last = s->layout.decoder_last_pipeline_num_layers;
   int stages, layers, v;
@@ -108,26 +79,13 @@ RULE(ends_divide) {
   if (has_account(s)) return REFUSE("first/last layer counts go without account_for_* keys");
   if (ms_schedule_chunks(s->layout.schedule) == 2)
     return REFUSE("schedule %s takes no first/last layer counts", ms_schedule_words[s->layout.schedule]);
-  between_ends(s, &stages, &layers);
+  ms_layout_between_ends(s, &stages, &layers);
   v = ms_layout_chunks_per_rank(s);
   if (layers < 0 || (stages == 0 ? layers > 0 : layers % stages != 0))
     return REFUSE("first %d and last %d layers leave %d for %d stages", first, last, layers, stages);
   return (first % v == 0 && last % v == 0 && (stages == 0 || layers / stages % v == 0)) ||
          REFUSE("VPP %d does not divide %d first, %d middle and %d last layers of a stage", v, first,
                 stages ? layers / stages : 0, last);
-}
-
-int ms_layout_even_layers(const MsScenario *s, int v, int index) {
-  int stages = (int)ms_layout_virtual_stages(s, v), pp = s->layout.pp, stage = index % pp, between, layers;
-  if (!has_ends(s))
-    return (int)(counted_layers(s) / stages) - (index == 0 && s->layout.account_for_embedding_in_pipeline_split) -
-           (index == stages - 1 && s->layout.account_for_loss_in_pipeline_split);
-  if (stage == 0 && s->layout.decoder_first_pipeline_num_layers > 0)
-    return s->layout.decoder_first_pipeline_num_layers / v;
-  if (stage == pp - 1 && s->layout.decoder_last_pipeline_num_layers > 0)
-    return s->layout.decoder_last_pipeline_num_layers / v;
-  between_ends(s, &between, &layers);
-  return layers / between / v;
 }
 
 /* --- the schedule ---------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/quantity.h"
 #include "base/stats.h"
 #include "calib/fit.h"
 

@@ -1,10 +1,6 @@
 /* src/report/plan_figures.c - the figures of a plan: all of it when it is done, and in short while it is searched. */
 #include "report/report.h"
 
-void ms_report_scenario(const void *scenario, const char *key, MsJsonOut *out) {
-  ms_scenario_write(scenario, key, out);
-}
-
 int ms_plan_shown(const MsPlan *plan, int top) { return top > 0 ? MIN(top, plan->n_best) : plan->n_best; }
 
 static const MsPrintedPlan *printed(const void *o) { return o; }

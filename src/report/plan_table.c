@@ -10,22 +10,6 @@
 enum { FEW_REFUSALS = 20 };
 
 /* --- table ----------------------------------------------------------------------------------------------------- */
-char *ms_report_recompute(const MsRecomputeSpec *r) {
-  if (r->granularity != MS_RECOMPUTE_SELECTIVE) return g_strdup(ms_recompute_words[r->granularity]);
-  GString *out = g_string_new(NULL);
-  for (int i = 0; ms_recompute_module_words[i]; i++)
-    if (r->modules & (1u << i)) g_string_append_printf(out, "%s%s", out->len ? "+" : "", ms_recompute_module_words[i]);
-  if (!out->len) g_string_append(out, "none");
-  return g_string_free(out, FALSE);
-}
-
-char *ms_report_layout(const MsScenario *s) {
-  const MsLayoutSpec *l = &s->layout;
-  g_autofree char *recompute = ms_report_recompute(&s->options.recompute);
-  return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp,
-                         s->training.micro_batch_size, recompute);
-}
-
 static double exposed_fraction(const MsResult *r) {
   return r->step_time_s > 0 ? r->time.exposed_comm_s / r->step_time_s : NAN;
 }

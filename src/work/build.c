@@ -3,11 +3,6 @@
 #include "base/err.h"
 #include <string.h>
 
-void ms_ops_clear(MsOpList *list) {
-  g_free(list->op);
-  memset(list, 0, sizeof *list);
-}
-
 static MsOp *append(MsOpList *list) {
   if (list->n == list->capacity) {
     list->capacity = list->capacity ? 2 * list->capacity : 128;

@@ -114,21 +114,6 @@ static void up_rows(MsBuild *b, const Csa *p) {
   ms_row_memory(b, MS_OP_ROPE, "rope", 2 * b->rows * (z->n + 1) * z->dr, 2 * b->rows * (z->n + 1) * z->dr, 2);
 }
 
-/* A compressor between its projections and its norm, operator by operator in PyTorch for sequences that are not packed
- * (csa.py, Compressor._forward_sbhd): positions are added (weights become FP32), groups that overlap are laid out
- * twice, softmax over a group in FP32, product, sum. Passes over an element, keys and weights together, in bytes read
- * and written; the backward of a slice zeroes and copies. */
-void ms_pool_rows(MsBuild *b, const char *name, double width, double ratio) {
-  static const struct {
-    double read_B, write_B;
-    int kernels;
-  } passes[2][2] = {{{16, 12, 5}, {22, 14, 7}}, {{22, 24, 11}, {52, 56, 25}}};
-  gboolean back = b->pass == MS_PASS_DGRAD, overlap = ratio == 4;
-  double elements = b->rows * (overlap ? 2 : 1) * width, out = 2 * b->rows / ratio * width;
-  ms_row_memory(b, MS_OP_POOL, name, passes[overlap][back].read_B * elements + (back ? out : 0),
-                passes[overlap][back].write_B * elements + (back ? 0 : out), passes[overlap][back].kernels);
-}
-
 static double compressed_B(const MsBuild *b, const Sizes *z) {
   return z->ratio > 0 ? 2 * b->rows * b->c / z->ratio * z->d : 0;
 }

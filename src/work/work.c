@@ -3,33 +3,6 @@
 #include "base/err.h"
 #include <string.h>
 
-const char *const ms_op_words[] = {
-#define OP(id, word, family, doc) word,
-#include "work/op.def"
-#undef OP
-    NULL};
-const char *const ms_op_docs[] = {
-#define OP(id, word, family, doc) doc,
-#include "work/op.def"
-#undef OP
-    NULL};
-const MsOpFamily ms_op_families[] = {
-#define OP(id, word, family, doc) MS_FAMILY_##family,
-#include "work/op.def"
-#undef OP
-};
-const char *const ms_pass_words[] = {"forward", "recompute", "dgrad", "wgrad", "optimizer", NULL};
-const char *const ms_stream_words[] = {"compute", "tp",      "cp",   "ep",  "dp",  "edp",
-                                       "pp send", "pp recv", "side", "d2h", "h2d", NULL};
-const char *const ms_module_words[] = {"none",           "embedding",      "attn", "mlp",  "moe_router",
-                                       "moe_preprocess", "shared_experts", "moe",  "head", "mtp",
-                                       "mamba",          "delta_net",      "step", NULL};
-
-double ms_element_B(int dtype) {
-  static const double element_B[MS_N_ODT] = {4, 2, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16};
-  return element_B[dtype];
-}
-
 static gboolean layer_is_quantized(const MsScenario *s, int layer) {
   return ms_precision(&s->training)->bits < 16 && layer >= s->options.num_layers_at_start_in_bf16 &&
          layer < s->model->num_layers - s->options.num_layers_at_end_in_bf16;

@@ -1,4 +1,4 @@
-/* src/layout/layout.c - from a scenario to its layout. */
+/* src/layout/resolve.c - from a scenario to its layout. */
 #include "layout/internal.h"
 
 #include "base/err.h"
@@ -39,20 +39,6 @@ static void set_sizes(MsLayout *layout, const MsScenario *s) {
                            : spec->pp;
   layout->sequence_parallel = ms_layout_sequence_parallel(s);
   layout->order = spec->order;
-}
-
-MsChunk *ms_layout_cut(const MsScenario *s, int chunks_per_rank, int *n) {
-  if (s->layout.pipeline_layout) return ms_pipeline_layout_parse(s->layout.pipeline_layout, n, NULL, 0);
-  *n = (int)ms_layout_virtual_stages(s, chunks_per_rank);
-  MsChunk *chunks = g_new0(MsChunk, *n);
-  for (int i = 0, layer = 0; i < *n; layer += chunks[i++].num_layers) {
-    chunks[i].first_layer = layer;
-    chunks[i].num_layers = ms_layout_even_layers(s, chunks_per_rank, i);
-  }
-  chunks[0].has_embedding = TRUE;
-  chunks[*n - 1].has_loss = TRUE;
-  chunks[*n - 1].num_mtp = s->model->mtp_num_layers;
-  return chunks;
 }
 
 static void count_layers(MsChunk *chunk, const MsModel *model) {

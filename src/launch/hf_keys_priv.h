@@ -1,6 +1,6 @@
-/* src/launch/hf_priv.h - private to hf*.c: one config.json while it is read. */
-#ifndef MS_LAUNCH_HF_PRIV_H
-#define MS_LAUNCH_HF_PRIV_H
+/* src/launch/hf_keys_priv.h - private to hf*.c: one config.json while it is read. */
+#ifndef MS_LAUNCH_HF_KEYS_PRIV_H
+#define MS_LAUNCH_HF_KEYS_PRIV_H
 
 #include "launch/launch.h"
 
@@ -23,6 +23,8 @@ typedef struct { /* a model_type */
 /* The family of the file; NULL and the error of the file when it has none that moesim knows. */
 const MsHfFamily *ms_hf_family(MsHf *config);
 
+/* The key with what it lies within. (static text) */
+const char *ms_hf_path(const MsHf *config, const char *key);
 /* Sets the error at a key. Always FALSE. */
 gboolean ms_hf_bad(const MsHf *config, const char *key, const char *format, ...) G_GNUC_PRINTF(3, 4);
 

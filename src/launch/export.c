@@ -1,0 +1,159 @@
+/* src/launch/export.c - a launch as text: notes, the order of checks, sbatch around a form. */
+#include "launch/form.h"
+
+#include <string.h>
+
+#include "layout/layout.h"
+#include "launch/release.h"
+
+const char *const ms_launch_words[] = {"megatron",       "modelzoo",          "mt-megatron", "slurm",
+                                       "slurm:modelzoo", "slurm:mt-megatron", NULL};
+
+MsLaunch ms_launch_of_word(int word) {
+  return (MsLaunch){.form = (MsLaunchForm)(word % MS_N_LAUNCH_FORMS), .slurm = word >= MS_N_LAUNCH_FORMS};
+}
+
+/* --- notes --- */
+static void note_string(JsonObject *notes, const char *key, const char *value) {
+  if (value) json_object_set_string_member(notes, key, value);
+}
+
+/* One key as it stands in a file. (transfer full) */
+static JsonNode *key_node(const MsFieldTable *table, const char *key, const void *object) {
+  MsJsonOut *out = ms_json_out_new(0);
+  const MsField one[] = {*ms_field_find(table, key), {0}};
+  const MsFieldTable alone = {"", "", one};
+  ms_json_out_object(out, NULL);
+  ms_fields_write(&alone, object, TRUE, out);
+  ms_json_out_end(out);
+  g_autoptr(JsonNode) written = ms_json_out_take_node(out);
+  return json_node_copy(json_object_get_member(json_node_get_object(written), key));
+}
+
+/* What no argument of `release` says of a canonical scenario. */
+static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunchForm form, JsonObject *notes) {
+  const MsRouting *r = &s->training.routing;
+  gboolean skewed = r->kind == MS_ROUTING_ZIPF || r->kind == MS_ROUTING_DIRICHLET;
+  gboolean forced = r->kind == MS_ROUTING_BALANCED || (r->kind == MS_ROUTING_CAPACITY && r->forced_balance);
+  note_string(notes, "name", s->name);
+  note_string(notes, "doc", s->doc);
+  note_string(notes, "software", s->software);
+  if (s->hardware_json) json_object_set_member(notes, "hardware", json_node_copy(s->hardware_json));
+  else note_string(notes, "hardware", s->hardware->name);
+  if (form == MS_LAUNCH_MODELZOO)
+    json_object_set_int_member(notes, "gpus", s->gpus); /* no argument and no launcher says it */
+  note_string(notes, "model", s->model->name);
+  MsRopeScaling said = ms_rope_scaling_said(s->model, release);
+  if (!ms_rope_scaling_is(&said, &s->model->rope_scaling))
+    json_object_set_member(notes, "rope_scaling", key_node(&ms_model_table, "rope_scaling", s->model));
+  if (ms_is_moe(s) && (skewed || (forced && release != MS_RELEASE_MCORE)))
+    json_object_set_member(notes, "routing", key_node(&ms_training_table, "routing", &s->training));
+}
+
+/* Lines "#moesim KEY JSON" of the notes. */
+static void append_notes(GString *text, const MsArgs *args) {
+  g_autoptr(GList) keys = json_object_get_members(args->notes);
+  for (GList *k = keys; k; k = k->next) {
+    MsJsonOut *out = ms_json_out_new(0);
+    ms_json_out_node(out, NULL, json_object_get_member(args->notes, k->data));
+    g_autofree char *value = ms_json_out_take(out);
+    g_string_append_printf(text, "#moesim %s %s\n", (const char *)k->data, value);
+  }
+}
+
+/* --- Slurm --- */
+static void append_sbatch(GString *out, const MsFormContext *c) {
+  const MsScenario *s = c->scenario;
+  g_autofree char *job = ms_plain_name(s->name);
+  g_string_append_printf(out,
+                         "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=1\n#SBATCH "
+                         "--gpus-per-node=%d\n#SBATCH --exclusive\n",
+                         job, c->nodes, c->gpus_per_node);
+  int segment = s->layout.ep * s->layout.etp /
+                c->gpus_per_node; /* nodes that share a scale-up domain, as that file counts them */
+  if (c->gpus_per_node < s->hardware->nvlink_domain_gpus && segment > 1 &&
+      s->layout.ep * s->layout.etp <= s->hardware->nvlink_domain_gpus)
+    g_string_append_printf(out,
+                           "# With Slurm 24.05 or newer and topology/block add --segment=%d to sbatch: nodes that "
+                           "share a scale-up domain.\n",
+                           segment);
+  g_string_append(out, "#SBATCH --time=01:00:00\n#SBATCH --output=%x-%j.log\n");
+}
+
+static char *around_slurm(const MsFormContext *c, GString *head) {
+  GString *out = g_string_new("#!/bin/bash\n");
+  append_sbatch(out, c);
+  g_string_append_len(out, head->str, (gssize)head->len);
+  g_string_append(out, "# Account, partition, container and time limit are yours to add.\nset -eu\n");
+  g_string_append_len(out, c->text->once->str, (gssize)c->text->once->len);
+  g_string_append(out, "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport "
+                       "MASTER_ADDR MASTER_PORT=${MASTER_PORT:-29500}\n"
+                       "on_node() {\nexport NODE_RANK=$SLURM_NODEID\n");
+  g_string_append_len(out, c->text->per_node->str, (gssize)c->text->per_node->len);
+  g_string_append(out, "}\nexport -f on_node\nsrun --kill-on-bad-exit=1 bash -c on_node\n");
+  return g_string_free(out, FALSE);
+}
+
+/* --- the whole --- */
+static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
+  GString *head = g_string_new(NULL);
+  g_autofree char *model = ms_plain_name(c->scenario->model->name);
+  g_string_append_printf(head, "# %s: %d GPUs, TP %d CP %d PP %d VPP %d EP %d ETP %d, written by moesim for %s.\n",
+                         model, c->scenario->gpus, c->scenario->layout.tp, c->scenario->layout.cp,
+                         c->scenario->layout.pp, c->scenario->layout.vpp, c->scenario->layout.ep,
+                         c->scenario->layout.etp,
+                         ms_release_words[form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE]);
+  g_string_append(head, "# Data, tokenizer, learning rate and checkpoints are placeholders; lines \"#moesim\" say what "
+                        "no argument says, `moesim import` reads them back.\n");
+  if (ms_args_has(c->args, "--moe-router-force-load-balancing"))
+    g_string_append(head, "# --moe-router-force-load-balancing routes at random, as the scenario's balanced routing "
+                          "does: for benchmarks, leave it out to train.\n");
+  if (json_object_has_member(c->args->notes, "rope_scaling"))
+    g_string_append(
+        head, "# No argument says all of model.rope_scaling below: what it leaves out is as the release has it.\n");
+  append_notes(head, c->args);
+  return head;
+}
+
+static char *render(const MsFormContext *c, MsLaunchForm form) {
+  g_autoptr(GString) head = head_of(c, form);
+  static void (*const forms[])(const MsFormContext *) = {
+      [MS_LAUNCH_MEGATRON] = ms_form_megatron, [MS_LAUNCH_MODELZOO] = ms_form_modelzoo, [MS_LAUNCH_MT] = ms_form_mt};
+  if (form == MS_LAUNCH_MODELZOO && !c->slurm) { /* a YAML file, not a script */
+    g_autofree char *yaml = ms_modelzoo_yaml(c);
+    return g_strconcat(head->str, yaml, NULL);
+  }
+  forms[form](c);
+  return c->slurm ? around_slurm(c, head)
+                  : g_strconcat("#!/bin/bash\n", head->str, c->text->once->str, c->text->per_node->str, NULL);
+}
+
+static gboolean check(const MsScenario *s, MsLaunch launch, GError **error) {
+  g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
+  if (!layout || !ms_release_check(s, error)) return FALSE;
+  int per_node = s->hardware->gpus_per_node;
+  return launch.form != MS_LAUNCH_MODELZOO || launch.slurm || per_node == 8 || per_node == 4 ||
+         ms_refuse_key(s, error, "hardware.gpus_per_node", "is %d: the model zoo's scripts know nodes of 8 and 4 GPUs",
+                       per_node);
+}
+
+char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error) {
+  MsRelease release = launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE;
+  g_autoptr(MsScenario) s = ms_launch_canonical(scenario);
+  if (!check(s, launch, error)) return NULL;
+  g_autoptr(MsArgs) args = ms_args_from_scenario(s, release, error);
+  if (!args) return NULL;
+  notes_from_scenario(s, release, launch.form, args->notes);
+  MsLaunchText text = {.once = g_string_new(NULL), .per_node = g_string_new(NULL)};
+  int per_node = MIN(s->gpus, s->hardware->gpus_per_node);
+  MsFormContext context = {.scenario = s,
+                           .args = args,
+                           .text = &text,
+                           .slurm = launch.slurm,
+                           .nodes = s->gpus / per_node,
+                           .gpus_per_node = per_node};
+  char *whole = render(&context, launch.form);
+  g_string_free(text.once, TRUE);
+  g_string_free(text.per_node, TRUE);
+  return whole;
+}

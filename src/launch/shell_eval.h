@@ -1,0 +1,14 @@
+/* src/launch/shell_eval.h - arithmetic and tests of shell scripts. */
+#ifndef MS_LAUNCH_SHELL_EVAL_H
+#define MS_LAUNCH_SHELL_EVAL_H
+
+#include <glib.h>
+
+/* The value of a variable, or NULL. (transfer full) */
+typedef char *MsShellLookup(const void *data, const char *name);
+/* Integer arithmetic with + - * / % ( ) comparisons && ||, numbers and variables. FALSE when it is anything else. */
+gboolean ms_shell_arithmetic(const char *text, MsShellLookup *value_of, const void *data, gint64 *value);
+/* The words between [ and ] or after test. -1: cannot be told. */
+int ms_shell_test(char *const *words, int n);
+
+#endif
