@@ -47,7 +47,7 @@ const MsVerb ms_verbs[] = {
      "\nA file names a run, the reliability of its machines (reliability/) and what is done about failures; `moesim "
      "schema goodput` lists its keys.\n",
      ms_cli_goodput, TRUE},
-    {"show", "model|hardware|scenario|ops|schedule|memory|launch|laws NAME",
+    {"show", "model|hardware|scenario|ops|schedule|memory|launch|fabric|laws NAME",
      "what was understood: parameters, data sheets and curves, groups, operators, schedules, bytes",
      "  moesim show model                       the names that are known; the same for hardware and schedule\n"
      "  moesim show model deepseek-v3\n"

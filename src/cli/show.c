@@ -16,9 +16,10 @@ static const What whats[] = {
     {"model", "models", FALSE, ms_show_model},   {"hardware", "hardware", FALSE, ms_show_hardware},
     {"scenario", NULL, FALSE, ms_show_scenario}, {"ops", NULL, FALSE, ms_show_ops},
     {"schedule", NULL, TRUE, ms_show_schedule},  {"memory", NULL, FALSE, ms_show_memory},
-    {"launch", NULL, FALSE, ms_show_launch},     {"laws", NULL, FALSE, ms_show_laws}};
-static const char *const what_words[] = {"model",  "hardware", "scenario", "ops", "schedule",
-                                         "memory", "launch",   "laws",     NULL};
+    {"launch", NULL, FALSE, ms_show_launch},     {"laws", NULL, FALSE, ms_show_laws},
+    {"fabric", NULL, FALSE, ms_show_fabric}};
+static const char *const what_words[] = {"model",  "hardware", "scenario", "ops",    "schedule",
+                                         "memory", "launch",   "laws",     "fabric", NULL};
 
 static int list_names(const MsShow *show, const char *folder) {
   g_autoptr(GPtrArray) names = ms_data_names(folder);
@@ -41,8 +42,8 @@ static int list_names(const MsShow *show, const char *folder) {
 
 static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **argv) {
   if (argc < 2)
-    return ms_cli_usage(verb,
-                        "show what? model, hardware, scenario, ops, schedule, memory or launch, and its name; or laws");
+    return ms_cli_usage(
+        verb, "show what? model, hardware, scenario, ops, schedule, memory, launch or fabric, and its name; or laws");
   int what = ms_cli_word(verb, "subject", argv[1], what_words);
   if (what < 0) return MS_ERROR_USAGE;
   gboolean given = show->stages || show->microbatches || show->chunks != MS_CLI_UNSET || show->group != MS_CLI_UNSET ||

@@ -21,6 +21,7 @@ int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name);
+int ms_show_fabric(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_show_launch(const MsVerb *verb, const MsShow *show, const char *name);
 int ms_list_schedules(const MsShow *show);
 int ms_show_laws(const MsVerb *verb, const MsShow *show, const char *name); /* NULL: all */

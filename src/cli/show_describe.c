@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cli/show.h"
 #include "layout/layout.h"
+#include "report/report.h"
 #include "work/work.h"
 #include "describe/sources.h"
 
@@ -357,5 +358,16 @@ int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
   append_keys(out, scenario, &ms_options_table, &scenario->options, FALSE);
   g_string_append(out, "every other option has the default that `moesim schema options` prints\n");
   ms_cli_print(g_string_free(out, FALSE));
+  return 0;
+}
+
+/* --- fabric ---------------------------------------------------------------------------------------------------- */
+int ms_show_fabric(const MsVerb *verb, const MsShow *show, const char *name) {
+  (void)verb;
+  GError *error = NULL;
+  g_autoptr(MsScenario) scenario = ms_scenario_load(name, &error);
+  char *text = scenario ? ms_report_fabric(scenario, show->json, &error) : NULL;
+  if (!text) return ms_cli_fail(error);
+  ms_cli_print(text);
   return 0;
 }

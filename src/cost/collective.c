@@ -118,7 +118,7 @@ static MsLines lines_scaleup(const MsScenario *scenario, const char *op, const c
  * group. */
 double ms_network_Bps(const MsHardware *hardware, const MsGroup *group) {
   double span = (double)(group->size - 1) * MAX(group->stride, 1) + 1;
-  double over = hardware->fabric_oversubscription;
+  double over = hardware->fabric.kind == MS_FABRIC_NONE ? hardware->fabric_oversubscription : 1;
   return over > 1 && span > hardware->gpus_per_rail_group ? hardware->nic_Bps / over : hardware->nic_Bps;
 }
 
@@ -149,6 +149,7 @@ MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, 
   MsCollective c = {.group = *group,
                     .link_Bps = hardware->scaleup_Bps,
                     .nic_Bps = ms_network_Bps(hardware, group),
+                    .tree_over_ring = 1,
                     .nvls = hardware->nvls,
                     .sharp = hardware->sharp,
                     .a2a_steps = scenario->laws.all_to_all_start_steps,
@@ -167,6 +168,16 @@ MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, 
                     : hardware->nccl_sms > 0 ? hardware->nccl_sms
                                              : scenario->laws.default_nccl_sms);
   return c;
+}
+
+static void slow_lines(MsLines *lines, double times) {
+  for (int i = 0; i < lines->n; i++) lines->Bps[i] /= times;
+}
+
+void ms_collective_slow(MsCollective *c, double network, double tree, double scaleup) {
+  slow_lines(&c->network, network);
+  slow_lines(&c->scaleup, scaleup), slow_lines(&c->scatter, scaleup), slow_lines(&c->gather, scaleup);
+  c->tree_over_ring = tree / network;
 }
 
 typedef struct {
@@ -202,13 +213,12 @@ static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring
   const MsGroup *g = &c->group;
   double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
   double hops = 2 * MS_TREE_HOP_STEPS * log2(D), bus = 2 * message_B * (z - 1) / z,
-         inner = message_B * (g->per_domain - 1) / g->per_domain;
+         inner = message_B * (g->per_domain - 1) / g->per_domain, treed = 2 * message_B / R * c->tree_over_ring;
   double ring = MAX(lines_steps_s(&c->network, 2 * (z - 1), bus / R), lines_or_0(&c->scaleup, bus));
   if (ring_only) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
-  double tree = lines_or_0(&c->scaleup, 0) +
-                MAX(lines_steps_s(&c->network, hops, 2 * message_B / R), lines_or_0(&c->scaleup, 2 * message_B));
-  double rails =
-      MIN(lines_steps_s(&c->network, 2 * (D - 1), 2 * share), lines_steps_s(&c->network, hops, 2 * message_B / R));
+  double tree =
+      lines_or_0(&c->scaleup, 0) + MAX(lines_steps_s(&c->network, hops, treed), lines_or_0(&c->scaleup, 2 * message_B));
+  double rails = MIN(lines_steps_s(&c->network, 2 * (D - 1), 2 * share), lines_steps_s(&c->network, hops, treed));
   if (c->sharp) { /* up to the switches and back, each byte once; in chunks, while the domain reduces the next ones */
     double switches = lines_steps_s(&c->network, 2 * MS_TREE_HOP_STEPS, message_B / R);
     rails = MIN(rails, switches);

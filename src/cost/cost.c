@@ -7,6 +7,7 @@
 #include "cost/terms.h"
 
 #include "base/err.h"
+#include "fabric/pattern.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,6 +38,7 @@ struct MsCost {
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
   MsCollective (*collective_fp32)[MS_N_GROUPS]; /* [MS_N_COLL] NULL: messages of FP32 are like any other */
   MsDispatch dispatch[2];                       /* and combine, between the expert ranks (MS_GROUP_TP_EP) */
+  MsFabricCosts *fabric;                        /* NULL: an ideal network */
 };
 
 /* --- preparing: device ----------------------------------------------------------------------------------------- */
@@ -294,6 +296,55 @@ static void prepare_exchanges(MsCost *cost, const MsCost *like, const MsLayout *
   }
 }
 
+/* Who exchanges: rings and trees serve the other groups. */
+static gboolean exchanges(MsGroupKind kind) {
+  return kind == MS_GROUP_EP || kind == MS_GROUP_TP_EP || kind == MS_GROUP_CP || kind == MS_GROUP_CP_INNER;
+}
+
+static gboolean passes_on(MsGroupKind kind) {
+  return kind == MS_GROUP_PP || kind == MS_GROUP_CP || kind == MS_GROUP_CP_OUTER;
+}
+
+/* Times over those of an ideal network, by pattern. */
+static gboolean slowdowns(const MsCost *cost, const MsLayout *layout, MsGroupKind g, double times[MS_N_PATTERNS],
+                          GError **error) {
+  for (int p = 0; p < MS_N_PATTERNS; p++) {
+    gboolean has = p == MS_PATTERN_EXCHANGE ? exchanges(g) : p == MS_PATTERN_PAIR ? passes_on(g) : TRUE;
+    times[p] = 1;
+    if (has && !ms_fabric_slowdown(cost->fabric, layout, g, (MsPattern)p, &times[p], error)) return FALSE;
+  }
+  return TRUE;
+}
+
+static void slow_group(MsCost *cost, MsGroupKind g, const double times[MS_N_PATTERNS], double port) {
+  static const MsPattern of[MS_N_COLL] = {MS_PATTERN_RING, MS_PATTERN_RING, MS_PATTERN_RING, MS_PATTERN_EXCHANGE,
+                                          MS_PATTERN_PAIR};
+  for (int kind = 0; kind < MS_N_COLL; kind++) {
+    ms_collective_slow(&cost->collective[kind][g], times[of[kind]], times[MS_PATTERN_TREE], port);
+    if (cost->collective_fp32)
+      ms_collective_slow(&cost->collective_fp32[kind][g], times[of[kind]], times[MS_PATTERN_TREE], port);
+  }
+  for (int combine = 0; g == MS_GROUP_TP_EP && combine < 2; combine++)
+    ms_dispatch_slow(&cost->dispatch[combine], times[MS_PATTERN_EXCHANGE], port);
+}
+
+static gboolean prepare_fabric(MsCost *cost, const MsLayout *layout, GError **error) {
+  double times[MS_N_PATTERNS];
+  if (!cost->fabric) return TRUE;
+  double port = ms_fabric_port_slowdown(ms_fabric_costs_graph(cost->fabric));
+  for (int g = MS_GROUP_NONE + 1; g < MS_N_GROUPS; g++) {
+    if (layout->group[g].size <= 1) continue;
+    if (!slowdowns(cost, layout, (MsGroupKind)g, times, error)) return FALSE;
+    slow_group(cost, (MsGroupKind)g, times, port);
+  }
+  return TRUE;
+}
+
+static MsCost *or_free(MsCost *cost, gboolean ok) {
+  if (!ok) ms_cost_free(cost);
+  return ok ? cost : NULL;
+}
+
 MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
   if (!check_known(scenario, layout, error)) return NULL;
   MsCost *cost = g_new0(MsCost, 1);
@@ -302,7 +353,9 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
   cost->sparse_backward = g_new0(MsCurve, MS_N_ODT);
   prepare_kernels(cost);
   prepare_exchanges(cost, NULL, layout);
-  return cost;
+  if (cost->hardware->fabric.kind == MS_FABRIC_NONE) return cost;
+  cost->fabric = ms_fabric_costs_new(scenario, error);
+  return or_free(cost, cost->fabric && prepare_fabric(cost, layout, error));
 }
 
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
@@ -316,13 +369,15 @@ MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const M
   cost->scenario = scenario;
   g_atomic_int_inc(cost->users);
   set_shape(cost);
-  prepare_exchanges(cost, like, layout);
-  return cost;
+  ms_fabric_costs_ref(cost->fabric);
+  prepare_exchanges(cost, cost->fabric ? NULL : like, layout);
+  return or_free(cost, prepare_fabric(cost, layout, error));
 }
 
 void ms_cost_free(MsCost *cost) {
   if (!cost) return;
   g_free(cost->collective_fp32);
+  ms_fabric_costs_unref(cost->fabric);
   if (g_atomic_int_dec_and_test(cost->users)) {
     g_free(cost->users);
     g_free(cost->sparse_backward);

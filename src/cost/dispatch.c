@@ -59,6 +59,10 @@ MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, con
   return d;
 }
 
+void ms_dispatch_slow(MsDispatch *d, double network, double scaleup) {
+  d->network.param[MS_D_LINK] /= network, d->scaleup.param[MS_D_LINK] /= scaleup;
+}
+
 MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, double tokens, double row_B, const double level_B[2]) {
   double z = d->group.size, Nd = MAX(d->group.per_domain, 1);
   if (z <= 1) return (MsOpCost){0};

@@ -51,6 +51,7 @@ typedef struct {
   MsLines network;
   double link_Bps, nic_Bps;
   gboolean nvls, sharp;
+  double tree_over_ring;        /* of what a fabric slows them by; 1 without */
   double a2a_steps, a2a_peer_s; /* start-up of an all-to-all: ring steps, and for each remote peer */
   guint16 sms;
 } MsCollective;
@@ -61,6 +62,8 @@ typedef enum { MS_COLL_AG, MS_COLL_RS, MS_COLL_AR, MS_COLL_A2A, MS_COLL_P2P, MS_
  */
 MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, const char *dtype,
                                    const MsGroup *group);
+/* On a fabric where its messages take so many times as long; what passes a tree, apart. All 1: nothing changes. */
+void ms_collective_slow(MsCollective *collective, double network, double tree, double scaleup);
 /* `local_fraction` <= 0: 1 / ranks. `ring`: an all-reduce in the order of a ring, NCCL_ALGO=Ring; inside a domain as
  * long as its two halves. */
 MsOpCost ms_collective_s(const MsCollective *collective, MsCollKind kind, double message_B, double local_fraction,
@@ -83,6 +86,7 @@ typedef struct {
                         whole, if at all */
 } MsDispatch;
 MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, const MsGroup *group);
+void ms_dispatch_slow(MsDispatch *dispatch, double network, double scaleup); /* as ms_collective_slow */
 /* `tokens` rows of `row_B` bytes are sent; 0 when that is not known. */
 MsOpCost ms_dispatch_s(const MsDispatch *dispatch, double message_B, double tokens, double row_B,
                        const double level_B[2]);

@@ -45,6 +45,14 @@ static const MsField hardware_fields[] = {
     BPS(nic_Bps, "network, per device and direction"),
     MS_F64(S, fabric_oversubscription, "", 1, 1000, "1", MS_NULLABLE, "1 = full bisection"),
     MS_INT(S, gpus_per_rail_group, 0, 1 << 20, "0", MS_NULLABLE, "devices below one switch group; 0 = no limit"),
+    {.key = "fabric",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = offsetof(S, fabric),
+     .sub = &ms_fabric_table,
+     .parse = ms_fabric_parse,
+     .print = ms_fabric_print,
+     .doc = "the network between nodes, in place of fabric_oversubscription; null = an ideal one"},
     BPS(host_link_Bps, "device to host, per direction"),
     MS_INT(S, host_link_gpus, 1, 4096, "1", 0,
            "devices behind one such link (a PCIe switch): all copy at the same time and share it"),
@@ -98,6 +106,7 @@ const MsFieldTable ms_hardware_table = {"hardware", "a machine, hardware/NAME.js
 static MsHardware *hardware_new(void) {
   MsHardware *hardware = g_new0(MsHardware, 1);
   ms_fields_defaults(&ms_hardware_table, hardware);
+  ms_fields_defaults(&ms_fabric_table, &hardware->fabric);
   return hardware;
 }
 
@@ -250,6 +259,7 @@ MsHardware *ms_hardware_copy(const MsHardware *hardware) {
   MsHardware *copy = g_new(MsHardware, 1);
   *copy = *hardware;
   ms_fields_copy(&ms_hardware_table, hardware, copy);
+  ms_fields_copy(&ms_fabric_table, &hardware->fabric, &copy->fabric);
   copy->curves = g_new0(MsCurve, hardware->num_curves + 1);
   for (int i = 0; i < hardware->num_curves; i++) ms_curve_copy(&hardware->curves[i], &copy->curves[i]);
   return copy;
@@ -258,6 +268,7 @@ MsHardware *ms_hardware_copy(const MsHardware *hardware) {
 void ms_hardware_free(MsHardware *hardware) {
   if (!hardware) return;
   ms_curves_free(hardware);
+  ms_fields_clear(&ms_fabric_table, &hardware->fabric);
   ms_fields_clear(&ms_hardware_table, hardware);
   g_free(hardware);
 }

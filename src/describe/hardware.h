@@ -7,6 +7,7 @@
 #define MS_DESCRIBE_HARDWARE_H
 
 #include "describe/enums.h"
+#include "describe/fabric.h"
 #include "describe/field.h"
 
 /* --- curves: forms of docs/theory/costs.md, as data ---
@@ -94,6 +95,7 @@ typedef struct MsHardware {
   double nic_Bps;                 /* per GPU, one direction */
   double fabric_oversubscription; /* 1 = full bisection */
   int gpus_per_rail_group;   /* GPUs under one leaf or rail switch group before oversubscription applies; 0 = none */
+  MsFabric fabric;           /* in place of these two; kind none: there is none */
   double host_link_Bps;      /* device to host, one direction */
   int host_link_gpus;        /* devices behind one such link: ranks copy at the same time, each gets its share */
   gboolean nvls;             /* in-switch reduction on the scale-up link */

@@ -96,7 +96,8 @@ static const char *const closed_keys[] = {"schema", "name", "doc", "measured",
 
 /* The table behind a member of the scenario that has keys of its own; NULL: none. */
 static const MsFieldTable *table_behind(const MsField *field, const char *key) {
-  if (field && (field->type == MS_T_OBJECT || field->sub == &ms_laws_table)) return field->sub;
+  if (field && (field->type == MS_T_OBJECT || field->sub == &ms_laws_table || field->sub == &ms_fabric_table))
+    return field->sub;
   if (g_str_equal(key, "hardware")) return &ms_hardware_table;
   return g_str_equal(key, "model") ? &ms_model_table : NULL;
 }

@@ -40,5 +40,8 @@ static inline gboolean ms_layout_sequence_parallel(const MsScenario *scenario) {
 
 /* Fills layout->group[]; needs sizes, order and chunks. */
 void ms_layout_measure_groups(MsLayout *layout, int domain, int node);
+/* The same for ranks that do not sit in a row: what is known of sizes stays. */
+struct MsSeats;
+void ms_layout_measure_seats(MsLayout *layout, const struct MsSeats *seats);
 
 #endif

@@ -1,5 +1,6 @@
 /* src/layout/resolve.c - from a scenario to its layout. */
 #include "layout/internal.h"
+#include "layout/seats.h"
 
 #include "base/err.h"
 
@@ -70,6 +71,7 @@ static void place_chunks(MsLayout *layout, const MsScenario *s) {
  * 72 + 72 + 40. */
 int ms_gpus_per_domain(const MsHardware *hardware, int world) {
   int domain = MAX(1, hardware->nvlink_domain_gpus), node = MAX(1, hardware->gpus_per_node);
+  if (hardware->fabric.segment_gpus > 0) return hardware->fabric.segment_gpus;
   if (world <= domain || domain <= node) return domain;
   for (int n = domain - domain % node; 2 * n >= domain; n -= node)
     if (world % n == 0) return n;
@@ -93,6 +95,10 @@ MsLayout *ms_layout_build(const MsScenario *scenario) {
   int domain = ms_gpus_per_domain(scenario->hardware, layout->world);
   layout->cp_inner = inner_cp(layout, scenario, domain);
   ms_layout_measure_groups(layout, domain, scenario->hardware->gpus_per_node);
+  if (ms_fabric_seating(&scenario->hardware->fabric) != MS_SEAT_CONTIGUOUS) {
+    g_autoptr(MsSeats) seats = ms_seats_new(scenario->hardware, layout->world, NULL, 0);
+    ms_layout_measure_seats(layout, seats);
+  }
   return layout;
 }
 

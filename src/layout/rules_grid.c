@@ -1,6 +1,7 @@
 /* src/layout/rules_grid.c - rules of sizes, of the grid of ranks, and of what tensor, context and expert parallelism
  * divide. */
 #include "layout/rules.h"
+#include "layout/seats.h"
 #include <string.h>
 
 /* --- sizes, grids, ranks --------------------------------------------------------------------------------------- */
@@ -32,6 +33,11 @@ RULE(pp_in_range) {
 RULE(world_divides) {
   return s->gpus % dense_ranks(s) == 0 ||
          REFUSE("TP %d x CP %d x PP %d does not divide %d GPUs", s->layout.tp, s->layout.cp, s->layout.pp, s->gpus);
+}
+RULE(fabric_holds_job) {
+  if (s->hardware->fabric.kind == MS_FABRIC_NONE) return TRUE;
+  g_autoptr(MsSeats) seats = ms_seats_new(s->hardware, s->gpus, why, size);
+  return seats != NULL;
 }
 RULE(ep_needs_experts) {
   return is_moe(s) || s->layout.ep == 1 || REFUSE("EP %d for a model without experts", s->layout.ep);

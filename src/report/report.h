@@ -87,6 +87,10 @@ extern const MsFigures ms_printed_run_figures, ms_draws_figures; /* of MsPrinted
 extern const MsFigures ms_plan_figures, ms_sweep_figures, ms_whatif_figures, ms_check_figures, ms_goodput_figures,
     ms_validation_figures, ms_crossval_figures;
 extern const MsFigures ms_ladders_figures; /* of MsLadders */
+extern const MsFigures ms_fabric_figures;  /* of a view that fabric.c makes */
+/* The fabric of the scenario's machine and what its collectives make of it, as text or JSON; NULL and *error where
+ * there is none or it cannot work. (transfer full) */
+char *ms_report_fabric(const MsScenario *scenario, gboolean json, GError **error);
 extern const MsFigures ms_reasons_figures; /* of an MsPrintedPlan with reasons */
 extern const MsFigures ms_robust_figures;  /* of MsRobust */
 extern const MsFigures ms_ways_figures;    /* of MsWays */

@@ -549,6 +549,7 @@ BREAKS(expert_world_huge) { LAYOUT.ep = LAYOUT.etp = G_MAXINT; }
 BREAKS(dp) { LAYOUT.dp = 3; }
 BREAKS(edp) { LAYOUT.edp = 1; }
 BREAKS(order) { LAYOUT.order = MS_ORDER_PP_DP; }
+BREAKS(fabric) { c->hardware.fabric = (MsFabric){.kind = MS_FABRIC_FAT_TREE, .nodes = 1}; }
 BREAKS(instances) { OPTIONS.num_distributed_optimizer_instances = 3; }
 BREAKS(heads) { c->model.num_attention_heads = 63; }
 BREAKS(kv_groups) { c->model.num_query_groups = 3; }
@@ -750,6 +751,7 @@ static const struct {
     {"dp-agrees", break_dp},
     {"edp-agrees", break_edp},
     {"order-pp-last", break_order},
+    {"fabric-holds-job", break_fabric},
     {"optimizer-instances-divide", break_instances},
     {"tp-divides-heads", break_heads},
     {"tp-fits-kv-groups", break_kv_groups},
