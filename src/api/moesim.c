@@ -13,6 +13,7 @@
 struct moesim_plan {
   MsRequest *request;
   MsPlan *plan;
+  MsPlanOptions options;
 };
 
 static void start(void) {
@@ -133,7 +134,7 @@ static moesim_plan *plan_from(MsJson *doc, GError *reason, int top, int threads,
   if (request->top > 0) options.top = request->top;
   if (top > 0) options.top = top;
   moesim_plan *plan = g_new0(moesim_plan, 1);
-  *plan = (moesim_plan){.request = request, .plan = ms_plan(request, &options, &reason)};
+  *plan = (moesim_plan){.request = request, .plan = ms_plan(request, &options, &reason), .options = options};
   if (plan->plan) return plan;
   moesim_plan_free(plan);
   return fail(error, reason);
@@ -182,5 +183,13 @@ char *moesim_plan_scenario_json(const moesim_plan *plan, int i) {
 }
 
 char *moesim_plan_json(const moesim_plan *plan) {
-  return plan ? ms_report_plan_json(plan->request, plan->plan, NULL, 0) : NULL;
+  if (!plan) return NULL;
+  gboolean any = plan->plan->n_best > 0;
+  g_autoptr(MsRobust) robust =
+      any && plan->request->under ? ms_robust(plan->plan, plan->options.top, plan->request->under, &plan->options, NULL)
+                                  : NULL;
+  g_autoptr(MsPicks) picks = any ? ms_picks_new(plan->request, plan->plan, robust, &plan->options, NULL) : NULL;
+  g_autoptr(MsWays) ways = any ? NULL : ms_ways_new(plan->request, &plan->options);
+  return ms_report_plan_json(plan->request, plan->plan, &(MsPlanExtras){.robust = robust, .picks = picks, .ways = ways},
+                             0);
 }

@@ -89,6 +89,22 @@ static int width(const char *text) {
   return g_utf8_validate(text, -1, NULL) ? (int)g_utf8_strlen(text, -1) : (int)strlen(text);
 }
 
+/* Words of `text`, of which the first begins in that column; lines after the first begin in column `indent`. */
+static void append_wrapped(GString *out, const char *text, int column, int indent) {
+  g_auto(GStrv) words = g_strsplit(text, " ", -1);
+  for (int i = 0; words[i]; i++) {
+    if (i > 0 && column + 1 + width(words[i]) > MS_TEXT_COLUMNS) {
+      g_string_append_printf(out, "\n%*s", indent, "");
+      column = indent;
+    } else if (i > 0) {
+      g_string_append_c(out, ' ');
+      column++;
+    }
+    g_string_append(out, words[i]);
+    column += width(words[i]);
+  }
+}
+
 static int column_width(const MsTable *table, guint column) {
   int widest = 0;
   for (guint i = column; i < table->cells->len; i += table->right->len)
@@ -108,19 +124,69 @@ static void end_line(GString *out) {
   g_string_append_c(out, '\n');
 }
 
-char *ms_table_take(MsTable *table) {
-  guint n = table->right->len;
-  GString *out = g_string_new(NULL);
-  int *widths = g_new0(int, n + 1);
-  for (guint c = 0; c < n; c++) widths[c] = column_width(table, c);
-  for (guint i = 0; n && i < table->cells->len; i++) {
-    if (i % n) g_string_append(out, "  ");
-    append_padded(out, g_ptr_array_index(table->cells, i), widths[i % n], g_array_index(table->right, gboolean, i % n));
-    if (i % n == n - 1 || i + 1 == table->cells->len) end_line(out);
+static int longest_word(const char *text) {
+  g_auto(GStrv) words = g_strsplit(text, " ", -1);
+  int longest = 0;
+  for (int i = 0; words[i]; i++) longest = MAX(longest, width(words[i]));
+  return longest;
+}
+
+/* What the last column needs at least, if it is text: its sentences are broken. */
+static int least_width(const MsTable *table, guint column) {
+  enum { READABLE = 30 };
+  int most = 0;
+  if (g_array_index(table->right, gboolean, column)) return column_width(table, column);
+  for (guint i = column; i < table->cells->len; i += table->right->len) {
+    const char *text = g_ptr_array_index(table->cells, i);
+    most = MAX(most, MIN(width(text), MAX(longest_word(text), READABLE)));
   }
-  g_free(widths);
+  return most;
+}
+
+/* The first column of the next line of each row; `left`: what stands left of its columns. */
+static guint line_end(const int *least, guint n, guint from, int left) {
+  guint end = from;
+  for (int sum = left - 2; end < n && (end == from || sum + 2 + least[end] <= MS_TEXT_COLUMNS); end++)
+    sum += 2 + least[end];
+  return end;
+}
+
+/* The cells of one row from column `from` to before `to`, behind `left` columns. */
+static void append_cells(GString *out, const MsTable *table, const int *widths, guint row, guint from, guint to,
+                         int left) {
+  guint n = table->right->len;
+  g_string_append_printf(out, "%*s", left, "");
+  for (guint c = from; c < to && row * n + c < table->cells->len; c++) {
+    const char *text = g_ptr_array_index(table->cells, row * n + c);
+    gboolean right = g_array_index(table->right, gboolean, c);
+    if (c > from) g_string_append(out, "  "), left += 2;
+    if (c == n - 1 && !right) append_wrapped(out, text, left, left);
+    else append_padded(out, text, widths[c], right);
+    left += widths[c];
+  }
+  end_line(out);
+}
+
+char *ms_table_take(MsTable *table) {
+  enum { INDENT = 6 };
+  guint n = table->right->len, rows = n ? (table->cells->len + n - 1) / n : 0;
+  GString *out = g_string_new(NULL);
+  g_autofree int *widths = g_new0(int, n + 1), *least = g_new0(int, n + 1);
+  for (guint c = 0; c < n; c++) least[c] = widths[c] = column_width(table, c);
+  if (n > 0) least[n - 1] = least_width(table, n - 1);
+  for (guint row = 0; row < rows; row++)
+    for (guint from = 0, to; from < n; from = to) {
+      to = line_end(least, n, from, from ? INDENT : 0);
+      append_cells(out, table, widths, row, from, to, from ? INDENT : 0);
+    }
   g_ptr_array_free(table->cells, TRUE);
   g_array_free(table->right, TRUE);
   g_free(table);
+  return g_string_free(out, FALSE);
+}
+
+char *ms_text_wrapped(const char *text, int indent) {
+  GString *out = g_string_new(NULL);
+  append_wrapped(out, text, 0, indent);
   return g_string_free(out, FALSE);
 }

@@ -12,7 +12,13 @@ const char *ms_text_seconds(double time_s, char *buf);   /* "12.34 s", "3.21 ms"
 const char *ms_text_count(double count, char *buf);      /* "671.03 G" (decimal prefixes) */
 const char *ms_text_percent(double fraction, char *buf); /* "41.9 %" */
 
-/* A plain-text table: columns aligned (left for text, right when `right`), two spaces between, no trailing blanks. */
+#define MS_TEXT_COLUMNS 100
+/* The same text with spaces turned into line breaks where a line would pass MS_TEXT_COLUMNS; lines after the first
+ * begin with `indent` spaces. (transfer full) */
+char *ms_text_wrapped(const char *text, int indent);
+
+/* A plain-text table: columns aligned (left for text, right when `right`), two spaces between, no trailing blanks.
+ * Columns beyond MS_TEXT_COLUMNS stand on a line of their own under each row. */
 typedef struct MsTable MsTable;
 MsTable *ms_table_new(void);
 void ms_table_column(MsTable *table, const char *title, gboolean right);

@@ -13,7 +13,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 typedef struct {
   int top, threads, rank;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
-  gboolean explain, no_prune, branch, json, follow, front, strict;
+  gboolean explain, no_prune, branch, json, follow, front, strict, all;
   char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
   char *seq_text, *batch_text;                        /* of the two that follow, as given */
   int seq_length, global_batch_size;
@@ -52,7 +52,9 @@ static int print_plan(const Options *o, const MsRequest *request, const MsPlan *
     int status = ms_cli_plan_keep(plan, extras->robust, o->out, o->rank);
     if (status != 0 || strcmp(o->out, "-") == 0) return status;
   }
-  unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
+  gboolean all = o->all || o->top != MS_CLI_UNSET || request->top > 0;
+  unsigned flags =
+      (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0) | (all ? MS_REPORT_ALL : 0);
   if (o->launch) {
     g_autofree char *json = o->json ? ms_report_plan_json(request, plan, extras, top) : NULL;
     return ms_cli_plan_launch(ms_cli_verb("plan"), plan, extras->robust, o->launch, o->rank, json);
@@ -110,6 +112,9 @@ static gboolean forgive(GError **error) {
   return ms_interrupted();
 }
 
+/* What is printed is one layout, or what starts it: nothing to choose from is looked for. */
+static gboolean wants_one(const Options *o) { return !o->json && (o->launch || g_strcmp0(o->out, "-") == 0); }
+
 static int plan_one(const Options *o, MsRequest *request) {
   GError *error = NULL;
   g_autoptr(MsDisturbances) given = o->under ? ms_disturbances_load(o->under, &error) : NULL;
@@ -135,7 +140,11 @@ static int plan_one(const Options *o, MsRequest *request) {
       under && plan->n_best > 0 && reasons ? ms_robust(plan, options.top, under, &options, &error) : NULL;
   if (error && !forgive(&error)) return ms_cli_fail(error);
   g_autoptr(MsWays) ways = plan->n_best == 0 && !plan->interrupted ? ms_ways_new(request, &options) : NULL;
-  int status = print_plan(o, request, plan, &(MsPlanExtras){reasons, robust, ways}, top);
+  g_autoptr(MsPicks) picks = plan->n_best > 0 && !plan->interrupted && !wants_one(o)
+                                 ? ms_picks_new(request, plan, robust, &options, &error)
+                                 : NULL;
+  if (error && !forgive(&error)) return ms_cli_fail(error);
+  int status = print_plan(o, request, plan, &(MsPlanExtras){reasons, robust, ways, picks}, top);
   say_interrupted(o);
   return status;
 }
@@ -247,8 +256,9 @@ int ms_cli_plan(int argc, char **argv) {
        "SCENARIO"},
       {"write-request", 0, 0, G_OPTION_ARG_FILENAME, &o.write_request,
        "keep the request of these options in FILE to edit it (- is standard output), and plan nothing", "FILE"},
-      {"top", 'n', 0, G_OPTION_ARG_INT, &o.top, "how many layouts to print (default 10, or the request's plan.top)",
-       "N"},
+      {"all", 'A', 0, G_OPTION_ARG_NONE, &o.all, "the whole ranking that was kept, below what to choose from", NULL},
+      {"top", 'n', 0, G_OPTION_ARG_INT, &o.top,
+       "how many layouts to keep, and the whole ranking (default 10, or the request's plan.top)", "N"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain,
        "what bounds the winner, what would help most, the runner-up, what was refused by which rule", NULL},
       {"compare", 'c', 0, G_OPTION_ARG_FILENAME, &o.compare,

@@ -81,7 +81,7 @@ static const char *key_title(const char *path) {
 }
 
 /* JSON as a person writes it in a table: a list joined by "+", yes and no. */
-static char *plain(const char *json) {
+char *ms_report_value(const char *json) {
   if (!json || strcmp(json, "null") == 0) return g_strdup("-");
   if (strcmp(json, "true") == 0 || strcmp(json, "false") == 0) return g_strdup(*json == 't' ? "yes" : "no");
   if (strcmp(json, "[]") == 0) return g_strdup("none");
@@ -136,7 +136,7 @@ static void append_same(GString *out, const MsPlan *plan, const OpenKeys *keys) 
   }
   for (guint i = 0; i < keys->same->len; i++) {
     const char *path = keys->same->pdata[i];
-    g_autofree char *value = plain(g_hash_table_lookup(keys->of[0], path));
+    g_autofree char *value = ms_report_value(g_hash_table_lookup(keys->of[0], path));
     g_string_append_printf(out, "%s%s %s", before, key_title(path), value);
     before = ", ";
   }
@@ -178,7 +178,7 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
     if (words_differ(plan, keys->rows, i)) ms_table_cell(table, word);
   }
   for (guint i = 0; i < keys->differ->len; i++) {
-    g_autofree char *value = plain(g_hash_table_lookup(keys->of[place - 1], keys->differ->pdata[i]));
+    g_autofree char *value = ms_report_value(g_hash_table_lookup(keys->of[place - 1], keys->differ->pdata[i]));
     ms_table_cell(table, value);
   }
 }
@@ -221,6 +221,16 @@ static void append_refusals(GString *out, const MsPlan *plan) {
     g_string_append_printf(out, "... and %d more rules\n", plan->n_refusals - FEW_REFUSALS);
 }
 
+/* As sentences of one paragraph, wrapped. */
+static void append_wrapped(GString *out, int indent, const char *format, ...) G_GNUC_PRINTF(3, 4);
+static void append_wrapped(GString *out, int indent, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *text = g_strdup_vprintf(format, args), *lines = ms_text_wrapped(text, indent);
+  va_end(args);
+  g_string_append_printf(out, "%s\n", lines);
+}
+
 static const MsPlanRefusal *short_of_memory(const MsPlan *plan) {
   for (int i = 0; i < plan->n_refusals; i++)
     if (strcmp(plan->refusals[i].name, "memory") == 0) return &plan->refusals[i];
@@ -233,11 +243,10 @@ static void append_nothing(GString *out, const MsPlan *plan, const MsPlanExtras 
   const MsPlanRefusal *memory = short_of_memory(plan);
   if (plan->interrupted) g_string_append(out, "nothing found yet\n");
   else if (memory)
-    g_string_append_printf(out,
-                           "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
-                           "that a plan may use of a GPU; --explain lists what else was refused\n",
-                           memory->layout, ms_text_bytes(memory->miss, more),
-                           ms_text_bytes(plan->memory_limit_B, limit));
+    append_wrapped(out, 2,
+                   "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
+                   "that a plan may use of a GPU; --explain lists what else was refused",
+                   memory->layout, ms_text_bytes(memory->miss, more), ms_text_bytes(plan->memory_limit_B, limit));
   else g_string_append(out, "nothing feasible: no layout obeys the rules\n");
   if (extras && extras->ways) {
     g_autofree char *text = ms_report_ways(extras->ways);
@@ -247,9 +256,11 @@ static void append_nothing(GString *out, const MsPlan *plan, const MsPlanExtras 
 
 static void append_hint(GString *out, const MsPlan *plan) {
   const MsPlanEntry *best = &plan->best[0];
-  if (best->result->bottleneck) g_string_append_printf(out, "\nbest: %s\n", best->result->bottleneck);
-  g_string_append(out, "next: --explain says why; --out FILE keeps the winner for `moesim run` and `report`; --launch "
-                       "slurm prints what starts it\n");
+  g_string_append_c(out, '\n');
+  if (best->result->bottleneck) append_wrapped(out, 6, "best: %s", best->result->bottleneck);
+  append_wrapped(out, 6,
+                 "next: --all ranks every layout that was kept; --explain says why; --out FILE keeps the winner; "
+                 "--launch slurm prints what starts it");
 }
 
 /* A number of GPUs that leaves a node in part is seldom what one has, and seldom has a good layout. */
@@ -263,18 +274,17 @@ static void append_nodes(GString *out, const MsScenario *base) {
 static void append_counts(GString *out, const MsPlan *plan) {
   char buf[MS_TEXT];
   if (plan->branched)
-    g_string_append_printf(out,
-                           "%.4g layouts: all but %.4g cut in sets by proven bounds; %" G_GUINT64_FORMAT
-                           " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated\n",
-                           (double)plan->searched, (double)(plan->searched - plan->pruned), plan->feasible,
-                           ms_text_bytes(plan->memory_limit_B, buf), plan->simulated);
+    append_wrapped(out, 2,
+                   "%.4g layouts: all but %.4g cut in sets by proven bounds; %" G_GUINT64_FORMAT
+                   " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated",
+                   (double)plan->searched, (double)(plan->searched - plan->pruned), plan->feasible,
+                   ms_text_bytes(plan->memory_limit_B, buf), plan->simulated);
   else
-    g_string_append_printf(out,
-                           "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT
-                           " seen to fit into %s, %" G_GUINT64_FORMAT " cut by a proven bound, %" G_GUINT64_FORMAT
-                           " simulated\n",
-                           plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf),
-                           plan->pruned, plan->simulated);
+    append_wrapped(out, 2,
+                   "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT
+                   " seen to fit into %s, %" G_GUINT64_FORMAT " cut by a proven bound, %" G_GUINT64_FORMAT " simulated",
+                   plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->pruned,
+                   plan->simulated);
 }
 
 /* What a search that was stopped has proven all the same. */
@@ -303,14 +313,20 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   append_nodes(out, base);
   append_counts(out, plan);
   g_autofree char *caveat = ms_caveat(base, plan->n_best > 0 ? plan->best[0].result : NULL, MS_FIDELITY_FULL);
-  if (caveat) g_string_append_printf(out, "caveat: %s\n", caveat);
+  if (caveat) append_wrapped(out, 2, "caveat: %s", caveat);
   append_proof(out, request, plan);
   g_autofree char *assumption = ms_objective_assumption(request);
   if (plan->objective != MS_GOAL_STEP_TIME)
     g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "",
                            assumption ? assumption : "");
-  if (plan->n_best > 0) append_ranking(out, request, plan, top);
-  else append_nothing(out, plan, extras);
+  const MsPicks *picks = extras ? extras->picks : NULL;
+  if (picks) {
+    g_autofree char *text = ms_report_picks(plan, picks);
+    g_string_append(out, text);
+  }
+  if (picks && (flags & MS_REPORT_ALL)) g_string_append_c(out, '\n');
+  if (plan->n_best > 0 && (!picks || (flags & MS_REPORT_ALL))) append_ranking(out, request, plan, top);
+  else if (plan->n_best == 0) append_nothing(out, plan, extras);
   if ((explain || (plan->n_best == 0 && !short_of_memory(plan))) && plan->n_refusals > 0) append_refusals(out, plan);
   if (extras && extras->reasons) {
     g_autofree char *text = ms_report_reasons(plan, extras->reasons);

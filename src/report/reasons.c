@@ -16,7 +16,7 @@ static void take_table(GString *out, MsTable *table) {
 /* A value as people write it: recomputation by its modules, words without quotes. (transfer full) */
 static char *readable(const char *json) {
   if (json[0] == '"') return g_strndup(json + 1, strlen(json) - 2);
-  if (!g_str_has_prefix(json, "{\"granularity\"")) return g_strdup(json);
+  if (!g_str_has_prefix(json, "{\"granularity\"")) return ms_report_value(json);
   MsRecomputeSpec spec = {0};
   g_autoptr(MsJson) doc = ms_json_parse(json, -1, NULL, NULL);
   ms_fields_defaults(&ms_recompute_table, &spec);
@@ -123,17 +123,21 @@ static gboolean follows(const MsComparison *c, const MsComparedKey *key) {
          (strcmp(key->path, "layout.pipeline_layout") == 0 || strcmp(key->path, "options.sequence_parallel") == 0);
 }
 
-static char *change_text(const MsSensitivity *row) {
-  if (!row->change) return g_strdup(row->planned ? "no other layout nearby is faster" : "");
+char *ms_report_change(const MsComparison *change) {
   GString *out = g_string_new(NULL);
-  for (int i = 0; i < row->change->n_keys; i++) {
-    const MsComparedKey *k = &row->change->key[i];
-    if (follows(row->change, k)) continue;
+  for (int i = 0; i < change->n_keys; i++) {
+    const MsComparedKey *k = &change->key[i];
+    if (follows(change, k)) continue;
     g_autofree char *a = readable(k->a), *b = readable(k->b);
     g_string_append_printf(out, "%s%s %s -> %s", out->len ? ", " : "",
                            strchr(k->path, '.') ? strchr(k->path, '.') + 1 : k->path, a, b);
   }
   return g_string_free(out, FALSE);
+}
+
+static char *change_text(const MsSensitivity *row) {
+  if (row->change) return ms_report_change(row->change);
+  return g_strdup(row->planned ? "no other layout nearby is faster" : "");
 }
 
 static void append_sensitivities(GString *out, const MsSensitivities *s) {

@@ -11,6 +11,7 @@
 #include "study/draws.h"
 #include "study/goodput.h"
 #include "study/ladder.h"
+#include "study/picks.h"
 #include "study/reasons.h"
 #include "study/robust.h"
 #include "study/sweep.h"
@@ -25,7 +26,11 @@ gboolean ms_report_colour(void);
 int ms_report_width(void);
 
 /* --- table.c --------------------------------------------------------------------------------------------------- */
-enum { MS_REPORT_COLOUR = 1, MS_REPORT_EXPLAIN = 2 /* every stage, and where the numbers come from */ };
+enum {
+  MS_REPORT_COLOUR = 1,
+  MS_REPORT_EXPLAIN = 2 /* every stage, and where the numbers come from */,
+  MS_REPORT_ALL = 4 /* the whole ranking of a plan, beside what to choose from */
+};
 /* One prediction: what, how long, where the time goes (parts that add up to the step), memory per stage, what holds it
  * back. `scenario` only adds the heading and may be NULL. */
 char *ms_report_result(const MsScenario *scenario, const MsResult *result, unsigned flags);
@@ -53,15 +58,19 @@ typedef struct { /* a run as it is printed */
 } MsPrintedRun;
 
 /* --- plan_table.c ---------------------------------------------------------------------------------------------- */
-char *ms_report_layout(const MsScenario *scenario);          /* "tp 1 cp 1 ... mbs 1 full" (transfer full) */
+char *ms_report_layout(const MsScenario *scenario); /* "tp 1 cp 1 ... mbs 1 full" (transfer full) */
+/* JSON as a person writes it in a table: a list joined by "+", yes and no. (transfer full) */
+char *ms_report_value(const char *json);
 char *ms_report_ways(const MsWays *ways);                    /* (transfer full) */
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
 typedef struct {                                             /* what stands around a plan; each may be NULL */
   const MsReasons *reasons;
   const MsRobust *robust;
   const MsWays *ways;
+  const MsPicks *picks;
 } MsPlanExtras;
-/* At most `top` rows of the ranking (0: all); `extras` may be NULL. */
+/* What to choose from, and with MS_REPORT_ALL or without `extras->picks` at most `top` rows of the ranking (0: all);
+ * `extras` may be NULL. */
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags);
 /* One line while it is searched: what was found so far, in short. */
 char *ms_report_plan_so_far(const MsPlan *plan, double done);
@@ -73,6 +82,7 @@ typedef struct { /* a plan as it is printed */
   const MsReasons *reasons; /* NULL: none */
   const MsRobust *robust;   /* NULL: none */
   const MsWays *ways;       /* NULL: none */
+  const MsPicks *picks;     /* NULL: none */
   int shown;                /* of the ranking */
   gboolean in_sweep;        /* the time of the search is said once, for the whole sweep */
   char *assumes;            /* what the objective assumes; to be freed, NULL: nothing */
@@ -94,6 +104,7 @@ char *ms_report_fabric(const MsScenario *scenario, gboolean json, GError **error
 extern const MsFigures ms_reasons_figures; /* of an MsPrintedPlan with reasons */
 extern const MsFigures ms_robust_figures;  /* of MsRobust */
 extern const MsFigures ms_ways_figures;    /* of MsWays */
+extern const MsFigures ms_picks_figures;   /* of MsPicks */
 
 /* --- sweep.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_sweep(const MsSweep *sweep);
@@ -104,6 +115,10 @@ gboolean ms_report_sweep_plot(const MsSweep *sweep, const char *filename, GError
 
 /* --- reasons.c ------------------------------------------------------------------------------------------------- */
 char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);
+char *ms_report_change(const MsComparison *change); /* "vpp 4 -> 2, ..." (transfer full) */
+
+/* --- picks.c --------------------------------------------------------------------------------------------------- */
+char *ms_report_picks(const MsPlan *plan, const MsPicks *picks);
 
 /* --- robust.c -------------------------------------------------------------------------------------------------- */
 char *ms_report_robust(const MsRobust *robust, int top);

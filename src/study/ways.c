@@ -2,63 +2,32 @@
 
 #include "base/io.h"
 #include "study/parts.h"
+#include "study/variant.h"
 
 #include <string.h>
 
 const char *const ms_way_words[] = {"gpus", "options", "machine", NULL};
 
 /* --- the request with a change --------------------------------------------------------------------------------- */
-static int place_of(const MsRequest *r, const char *path) {
-  for (int i = 0; i < r->n_open; i++)
-    if (strcmp(r->open[i].path, path) == 0) return i;
-  return -1;
-}
-
-/* TRUE where the planner was to choose the value by itself; then it no longer is. */
-static gboolean close_auto(MsRequest *r, const char *path) {
-  int at = place_of(r, path);
-  if (at < 0 || r->open[at].n > 0) return FALSE;
-  memmove(&r->open[at], &r->open[at + 1], (size_t)(r->n_open - at - 1) * sizeof *r->open);
-  r->n_open--;
-  return TRUE;
-}
-
 static const MsRecomputeSpec all_recomputed = {.granularity = MS_RECOMPUTE_FULL, .num_layers = 1};
-
-/* A size that the request leaves out, so that the planner would try all: 1. */
-static void close_size(MsRequest *r, const char *key, int *value) {
-  g_autofree char *path = g_strconcat("layout.", key, NULL);
-  guint64 bit = (guint64)1 << (ms_field_find(&ms_layout_table, key) - ms_layout_table.fields);
-  if ((r->layout_given & bit) || (place_of(r, path) >= 0 && !close_auto(r, path))) return;
-  r->layout_given |= bit;
-  *value = 1;
-}
 
 /* Of what the planner may choose the leanest. */
 static void make_lean(MsRequest *r) {
   MsOptions *o = &r->base->options;
-  if (close_auto(r, "options.recompute")) o->recompute = all_recomputed;
-  if (close_auto(r, "options.cuda_graph_scope")) o->cuda_graph_scope = 0;
-  if (close_auto(r, "options.ep_overlap")) o->ep_overlap = FALSE;
-  if (close_auto(r, "options.delay_wgrad")) o->delay_wgrad = FALSE;
-  if (close_auto(r, "options.dispatcher")) o->dispatcher = MS_DISPATCH_ALLTOALL; /* without buffers, and the default */
-  if (close_auto(r, "training.micro_batch_size")) r->base->training.micro_batch_size = 1;
-  close_size(r, "vpp", &r->base->layout.vpp);
-  if (close_auto(r, "layout.schedule")) r->base->layout.schedule = MS_SCHED_1F1B;
+  if (ms_close_auto(r, "options.recompute")) o->recompute = all_recomputed;
+  if (ms_close_auto(r, "options.cuda_graph_scope")) o->cuda_graph_scope = 0;
+  if (ms_close_auto(r, "options.ep_overlap")) o->ep_overlap = FALSE;
+  if (ms_close_auto(r, "options.delay_wgrad")) o->delay_wgrad = FALSE;
+  ms_close_dispatcher(r);
+  if (ms_close_auto(r, "training.micro_batch_size")) r->base->training.micro_batch_size = 1;
+  ms_close_size(r, "vpp", &r->base->layout.vpp);
+  if (ms_close_auto(r, "layout.schedule")) r->base->layout.schedule = MS_SCHED_1F1B;
 }
 
-/* Borrows all but base and open from the request. */
 static MsRequest variant_of(const MsRequest *request) {
-  MsRequest r = *request;
-  r.base = ms_scenario_copy(request->base, TRUE);
-  r.open = g_memdup2(request->open, (gsize)request->n_open * sizeof *request->open);
+  MsRequest r = ms_variant_of(request);
   make_lean(&r);
   return r;
-}
-
-static void variant_clear(MsRequest *r) {
-  ms_scenario_free(r->base);
-  g_free(r->open);
 }
 
 /* --- trying one ------------------------------------------------------------------------------------------------ */
@@ -102,7 +71,7 @@ static gboolean try_gpus(Search *x, int gpus) {
   g_autofree char *change = g_strdup_printf("%d x %s", gpus, r.base->hardware->name);
   r.base->gpus = gpus;
   gboolean fits = try(x, &r, MS_WAY_GPUS, change, NULL);
-  variant_clear(&r);
+  ms_variant_clear(&r);
   double tried = gpus;
   if (!fits) g_array_append_val(x->ways->gpus_tried, tried);
   return fits;
@@ -113,7 +82,7 @@ static void try_more_gpus(Search *x) {
   enum { MOST_GPUS = 65536, MOST_TIMES = 4096 };
   const MsScenario *base = x->request->base;
   int node = MAX(base->hardware->gpus_per_node, 1), below, above = base->gpus;
-  if (place_of(x->request, "gpus") >= 0) return;
+  if (ms_open_place(x->request, "gpus") >= 0) return;
   if (ms_whole_nodes(base->hardware, base->gpus, &below, &above) && (try_gpus(x, below) | try_gpus(x, above))) return;
   for (int power = 1; power <= MOST_TIMES; power *= 2)
     for (int half = 2; half <= 3; half++) { /* power, then half as many again */
@@ -126,26 +95,27 @@ static void try_more_gpus(Search *x) {
 /* --- less memory by options ------------------------------------------------------------------------------------ */
 static gboolean recompute_all(MsRequest *r) {
   MsRecomputeSpec *own = &r->base->options.recompute;
-  if (place_of(r, "options.recompute") >= 0 || own->granularity == MS_RECOMPUTE_FULL) return FALSE;
+  if (ms_open_place(r, "options.recompute") >= 0 || own->granularity == MS_RECOMPUTE_FULL) return FALSE;
   *own = all_recomputed;
   return TRUE;
 }
 
 static gboolean one_sequence(MsRequest *r) {
-  if (place_of(r, "training.micro_batch_size") >= 0 || r->base->training.micro_batch_size == 1) return FALSE;
+  if (ms_open_place(r, "training.micro_batch_size") >= 0 || r->base->training.micro_batch_size == 1) return FALSE;
   r->base->training.micro_batch_size = 1;
   return TRUE;
 }
 
 static gboolean shard_all(MsRequest *r) {
-  if (place_of(r, "options.fsdp") >= 0 || r->base->options.fsdp != MS_FSDP_NONE) return FALSE;
+  if (ms_open_place(r, "options.fsdp") >= 0 || r->base->options.fsdp != MS_FSDP_NONE) return FALSE;
   r->base->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
   return TRUE;
 }
 
 static gboolean offload_optimizer(MsRequest *r) {
   double *own = &r->base->options.optimizer_offload_fraction;
-  if (place_of(r, "options.optimizer_offload_fraction") >= 0 || *own == 1 || !(r->base->hardware->host_link_Bps > 0))
+  if (ms_open_place(r, "options.optimizer_offload_fraction") >= 0 || *own == 1 ||
+      !(r->base->hardware->host_link_Bps > 0))
     return FALSE;
   *own = 1;
   return TRUE;
@@ -165,7 +135,7 @@ static void try_options(Search *x) {
   for (guint i = 0; i < G_N_ELEMENTS(savings); i++) {
     MsRequest r = variant_of(x->request);
     any |= savings[i].apply(&r) && try(x, &r, MS_WAY_OPTIONS, savings[i].change, NULL);
-    variant_clear(&r);
+    ms_variant_clear(&r);
   }
   for (guint n = 2; !any && n <= G_N_ELEMENTS(savings); n++) {
     MsRequest r = variant_of(x->request);
@@ -174,7 +144,7 @@ static void try_options(Search *x) {
     for (guint i = 0; i < n; i++)
       if (savings[i].apply(&r)) g_string_append_printf(change, "%s%s", applied++ ? ", " : "", savings[i].change);
     any = applied > 1 && try(x, &r, MS_WAY_OPTIONS, change->str, NULL);
-    variant_clear(&r);
+    ms_variant_clear(&r);
   }
 }
 
@@ -188,7 +158,7 @@ static gboolean try_machine(Search *x, const char *name) {
   r.base->hardware_json = NULL; /* named by itself */
   g_autofree char *change = g_strdup_printf("%d x %s", r.base->gpus, machine->name);
   gboolean fits = try(x, &r, MS_WAY_MACHINE, change, machine);
-  variant_clear(&r);
+  ms_variant_clear(&r);
   if (fits) machine = NULL; /* now the way's */
   return fits;
 }

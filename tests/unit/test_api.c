@@ -55,6 +55,9 @@ static void a_few_words_are_the_command_lines_request(void **state) {
     g_autofree char *path = g_strdup_printf("best[%u].%s", i % 3, parts[i / 3]);
     assert_true(json_node_equal(ms_cli_at(ms_json_root(mine), path), ms_cli_at(ms_json_root(theirs), path)));
   }
+  JsonNode *offered = ms_cli_at(ms_json_root(mine), "choices.list[0]"),
+           *theirs_first = ms_cli_at(ms_json_root(theirs), "choices.list[0]");
+  assert_true(json_node_equal(offered, theirs_first));
   moesim_free(json);
   moesim_plan_free(plan);
   moesim_free(own);

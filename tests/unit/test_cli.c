@@ -374,7 +374,7 @@ static void plan_table_shows_open_keys(void **state) {
   g_string_replace(text, "\"micro_batch_size\": [1, 2]", "\"micro_batch_size\": 1", 1);
   assert_true(g_file_set_contents(file, text->str, -1, NULL));
   g_string_free(text, TRUE);
-  g_auto(MsCliRun) two = RUN("plan", file);
+  g_auto(MsCliRun) two = RUN("plan", "--all", file);
   ms_cli_expect(&two, 0, "plan with open options");
   const char *title = strstr(two.out, "cuda_graph_scope"), *with = strstr(two.out, "attn+mlp"),
              *without = strstr(two.out, "  none\n");

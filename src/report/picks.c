@@ -1,0 +1,175 @@
+/* src/report/picks.c - what to choose from, as text and JSON. */
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "report/report.h"
+#include "study/parts.h"
+
+static const char *const titles[MS_N_PICKS] = {"fastest", "cheapest", "memory to spare", "simplest to run", "robust"};
+
+/* "fastest, cheapest" (transfer full) */
+static char *title_of(const MsPick *pick) {
+  GString *out = g_string_new(NULL);
+  for (int k = 0; k < MS_N_PICKS; k++)
+    if (pick->kinds & (1u << k)) g_string_append_printf(out, "%s%s", out->len ? ", " : "", titles[k]);
+  if (!out->len) g_string_append(out, "best");
+  return g_string_free(out, FALSE);
+}
+
+static const MsPick *of_kind(const MsPicks *p, MsPickKind kind) {
+  for (int i = 1; i < p->n; i++)
+    if (p->pick[i].kinds & (1u << kind)) return &p->pick[i];
+  return NULL;
+}
+
+static int number_of(const MsPicks *p, const MsPick *pick) { return (int)(pick - p->pick) + 1; }
+
+/* "costs 2.8 %", "is 1.2 % faster" */
+static const char *price(double slower, char *buf) {
+  g_snprintf(buf, MS_TEXT, slower >= 0 ? "costs %.1f %% of the step" : "is %.1f %% faster", 100 * fabs(slower));
+  return buf;
+}
+
+/* --- what to do: at most three sentences, each with what was predicted ----------------------------------------- */
+static void append_line(GString *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
+static void append_line(GString *out, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *text = g_strdup_vprintf(format, args), *lines = ms_text_wrapped(text, 6);
+  va_end(args);
+  g_string_append_printf(out, "%s\n", lines);
+}
+
+static void append_advice(GString *out, const MsPicks *p) {
+  char time[MS_TEXT], band[MS_TEXT], memory[MS_TEXT], cost[MS_TEXT];
+  const MsResult *first = p->pick[0].entry->result;
+  append_line(out, "do:   take 1, %s a step +-%s, %.0f tokens/s/GPU%s", ms_text_seconds(first->step_time_s, time),
+              ms_text_percent(first->band, band), first->tokens_per_s_per_gpu,
+              p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
+  const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);
+  if (spare)
+    append_line(out, "      %.0f %% of the memory is used: %d frees %s of each GPU, and %s",
+                100 * ms_device_B(first) / first->capacity_B, number_of(p, spare),
+                ms_text_bytes(spare->more_free_B, memory), price(spare->slower, cost));
+  if (simple && simple != spare)
+    append_line(out, "      %d needs less to be set up, and %s%s", number_of(p, simple), price(simple->slower, cost),
+                simple->tied ? ", which is noise" : "");
+  g_string_append_c(out, '\n');
+}
+
+/* --- the choices ----------------------------------------------------------------------------------------------- */
+static gboolean gpus_differ(const MsPicks *p) {
+  for (int i = 1; i < p->n; i++)
+    if (p->pick[i].entry->scenario->gpus != p->pick[0].entry->scenario->gpus) return TRUE;
+  return FALSE;
+}
+
+static void pick_row(MsTable *table, const MsPlan *plan, const MsPicks *p, int i, gboolean gpus) {
+  const MsPick *pick = &p->pick[i];
+  const MsResult *r = pick->entry->result;
+  char buf[MS_TEXT];
+  g_autofree char *title = title_of(pick);
+  ms_table_cellf(table, "%d%s", i + 1, pick->tied ? " =" : "  ");
+  ms_table_cell(table, title);
+  if (gpus) ms_table_cellf(table, "%d", pick->entry->scenario->gpus);
+  if (plan->objective != MS_GOAL_STEP_TIME) ms_table_cellf(table, "%.4g", pick->entry->figure);
+  ms_table_cell(table, ms_text_seconds(r->step_time_s, buf));
+  ms_table_cell(table, ms_text_percent(r->band, buf));
+  ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
+  ms_table_cellf(table, "%.1f", 100 * r->mfu);
+  ms_table_cellf(table, "%.1f", ms_device_B(r) / MS_GIB);
+  if (i == 0) ms_table_cell(table, "-");
+  else ms_table_cellf(table, "%+.1f %%", 100 * pick->slower);
+}
+
+static void append_layouts(GString *out, const MsPicks *p) {
+  const MsScenario *first = p->pick[0].entry->scenario;
+  g_autofree char *layout = ms_report_layout(first);
+  append_line(out, "1     %s, dp %d, %s, %s%s", layout, p->pick[0].entry->result->dp,
+              ms_schedule_words[first->layout.schedule], ms_precision_words[first->training.precision],
+              first->options.ep_overlap ? ", ep_overlap" : "");
+  for (int i = 1; i < p->n; i++) {
+    g_autofree char *change = ms_report_change(p->pick[i].change);
+    append_line(out, "%d     as 1, but %s", i + 1, change);
+  }
+}
+
+static void append_notes(GString *out, const MsPlan *plan, const MsPicks *p) {
+  char text[MS_TEXT];
+  gboolean ties = FALSE;
+  for (int i = 1; i < p->n; i++) ties |= p->pick[i].tied;
+  if (ties)
+    append_line(out, "=     as fast as 1: the difference is within the %s by which the curves miss",
+                ms_text_percent(p->noise, text));
+  if (p->copies > 0)
+    append_line(out,
+                "%d more of the %d best differ from 1 only in recomputation, graphs or dispatcher, and are up to %s "
+                "slower",
+                p->copies, plan->n_best, ms_text_percent(p->copies_within, text));
+}
+
+char *ms_report_picks(const MsPlan *plan, const MsPicks *p) {
+  GString *out = g_string_new(NULL);
+  append_advice(out, p);
+  gboolean gpus = gpus_differ(p);
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "#", FALSE), ms_table_column(table, "choice", FALSE);
+  if (gpus) ms_table_column(table, "GPUs", TRUE);
+  if (plan->objective != MS_GOAL_STEP_TIME) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
+  static const char *const figure[] = {"step time", "+-", "tokens/s/GPU", "MFU %", "GiB", "than 1"};
+  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
+  for (int i = 0; i < p->n; i++) pick_row(table, plan, p, i, gpus);
+  g_autofree char *text = ms_table_take(table);
+  g_string_append(out, text);
+  append_layouts(out, p);
+  append_notes(out, plan, p);
+  return g_string_free(out, FALSE);
+}
+
+/* --- figures --------------------------------------------------------------------------------------------------- */
+static const void *scenario_of(const void *pick) { return ((const MsPick *)pick)->entry->scenario; }
+static const MsResult *result_of(const void *pick) { return ((const MsPick *)pick)->entry->result; }
+static double step_s(const void *pick) { return result_of(pick)->step_time_s; }
+static double band(const void *pick) { return result_of(pick)->band; }
+static double throughput(const void *pick) { return result_of(pick)->tokens_per_s_per_gpu; }
+static double mfu(const void *pick) { return result_of(pick)->mfu; }
+static double device_B(const void *pick) { return ms_device_B(result_of(pick)); }
+static double figure_of(const void *pick) { return ((const MsPick *)pick)->entry->figure; }
+
+static const char *kind_word(const void *cursor) { return ms_pick_words[MS_FIGURE_I(cursor)]; }
+static const void *kind_at(const void *pick, guint i, MsFigureCursor *room) {
+  if (i < MS_N_PICKS && !(((const MsPick *)pick)->kinds & (1u << i))) return ms_figure_skip;
+  return ms_figure_place(pick, i, MS_N_PICKS, room);
+}
+
+#define S MsPick
+static const MsFigure picks_rows[] = {
+    MS_FIGURE_ARRAY(
+        "list", LIST, MsPicks, pick, n,
+        MS_FIGURES(MS_FIGURE_EACH("kinds", LIST, kind_at,
+                                  MS_FIGURES({.key = "",
+                                              .type = MS_FIGURE_STRING,
+                                              .unit = "",
+                                              .text = kind_word,
+                                              .doc = "fastest, cheapest, memory, simplest, robust"}),
+                                  .doc = "what it is the choice for"),
+                   MS_FIGURE_OF("step_time_s", F64, step_s, "s", "of a step"),
+                   MS_FIGURE_OF("error_band", F64, band, "1", "half width of its 90 % band"),
+                   MS_FIGURE_OF("tokens_per_s_per_gpu", F64, throughput, "1/s", "tokens"),
+                   MS_FIGURE_OF("mfu", F64, mfu, "1", "model FLOP over the peak", .flags = MS_FIGURE_NULLABLE),
+                   MS_FIGURE_OF("device_B", F64, device_B, "B", "of the fullest stage"),
+                   MS_FIGURE_OF("objective_value", F64, figure_of, "", "in `objective_unit`"),
+                   MS_FIGURE(F64, S, slower, "1", "its step over that of the first - 1"),
+                   MS_FIGURE(F64, S, gpu_time, "1", "the same of GPU-seconds"),
+                   MS_FIGURE(F64, S, more_free_B, "B", "free of each GPU beyond what the first leaves"),
+                   MS_FIGURE(BOOL, S, tied, "", "with the first: `slower` is within `noise`"),
+                   MS_FIGURE_FILE_OF("scenario", scenario_of, ms_report_scenario, "complete: it runs"))),
+    MS_FIGURE(F64, MsPicks, noise, "1", "by which two layouts may differ and be as fast: the band of the curves alone"),
+    MS_FIGURE(BOOL, MsPicks, all_tied, "", "any of them will do"),
+    MS_FIGURE(INT, MsPicks, copies, "", "of `best` that differ from the first in recomputation, graphs or dispatcher"),
+    MS_FIGURE(F64, MsPicks, copies_within, "1", "slower than the first, at most"),
+    {0}};
+#undef S
+const MsFigures ms_picks_figures = {.rows = picks_rows};

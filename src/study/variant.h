@@ -1,0 +1,18 @@
+/* src/study/variant.h - a plan request with some of its open keys settled. */
+#ifndef MS_STUDY_VARIANT_H
+#define MS_STUDY_VARIANT_H
+
+#include "plan/plan.h"
+
+/* Owns its base and its list of open keys, borrows all else: the request must outlive it. */
+MsRequest ms_variant_of(const MsRequest *request);
+void ms_variant_clear(MsRequest *variant);
+
+int ms_open_place(const MsRequest *request, const char *path); /* among the open keys; -1: it is not open */
+/* TRUE where the planner was to choose the value by itself; then it no longer is. */
+gboolean ms_close_auto(MsRequest *variant, const char *path);
+/* A size of the layout that the request leaves out, so that the planner would try all: 1. `value` is its member. */
+void ms_close_size(MsRequest *variant, const char *key, int *value);
+void ms_close_dispatcher(MsRequest *variant); /* where the planner was to choose: the default */
+
+#endif
