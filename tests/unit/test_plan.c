@@ -651,7 +651,7 @@ static void the_order_of_values_changes_nothing(void **state) {
                            *const options[] = {"", "\"recompute\": {\"granularity\": \"full\", \"method\": \"block\", "
                                                    "\"num_layers\": [1, 3]},"};
   for (int i = 0; i < 4; i++) {
-    g_autofree char *layout[2];
+    char *layout[2];
     Small r[2];
     for (int k = 0; k < 2; k++) {
       layout[k] = g_strdup_printf("\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1, %s", layouts[k]);
@@ -666,6 +666,7 @@ static void the_order_of_values_changes_nothing(void **state) {
                      options[i / 2]};
     }
     double a = best_step_s(&r[0], i % 2), b = best_step_s(&r[1], i % 2);
+    g_free(layout[0]), g_free(layout[1]);
     assert_true(a > 0 && a == b);
   }
 }

@@ -25,7 +25,8 @@ static MsScenario *draw(GRand *rand) {
   int i = g_rand_int_range(rand, 0, G_N_ELEMENTS(odd));
   if (!loaded[i]) loaded[i] = ms_test_run(odd[i], -1, "h100-sxm", 8);
   MsScenario *own = ms_scenario_copy(loaded[i], FALSE);
-  own->model->num_layers = MIN(own->model->num_layers, ANY(12, 19, 27, 35, 100)); /* stages begin here and there */
+  int layers = ANY(12, 19, 27, 35, 100); /* stages begin here and there */
+  own->model->num_layers = MIN(own->model->num_layers, layers);
   own->training = s->training, own->options = s->options, own->gpus = s->gpus;
   own->layout = s->layout, s->layout.pipeline_layout = NULL;
   return own;
