@@ -158,7 +158,7 @@ int ms_cli_import(int argc, char **argv) {
       {"gpus", 0, 0, G_OPTION_ARG_INT, &o.gpus, "GPUs, when the file does not say them", "N"},
       {"vocab-size", 0, 0, G_OPTION_ARG_INT, &o.vocab_size, "vocabulary, when only the tokenizer knows it", "N"},
       {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.set,
-       "value of a variable of the file; the environment's are used too", "NAME=VALUE"},
+       "value of a variable or argument (1, 2, ...) of the file, whatever it says itself", "NAME=VALUE"},
       {"allow", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.allow,
        "ignore this argument although it changes the model or its time", "--ARGUMENT"},
       {NULL}};

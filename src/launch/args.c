@@ -65,6 +65,11 @@ void ms_args_addf(MsArgs *args, MsSection section, const char *flag, const char 
   ms_args_add(args, section, flag, value, NULL);
 }
 
+void ms_args_say(MsArgs *args, const MsArg *source, const char *flag, const char *value) {
+  int line = source->line;
+  ms_args_add(args, source->section, flag, value, NULL)->line = line;
+}
+
 static gboolean is_flag(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
 
 void ms_args_add_words(MsArgs *args, char *const *words, int line) {
@@ -148,13 +153,27 @@ const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error) {
   return NULL;
 }
 
+/* What to do about a value that a script leaves open; "" for others. (transfer full) */
+static char *how_to_say(const char *text) {
+  const char *dollar = strchr(text, '$');
+  if (!dollar || dollar[1] == '(') return g_strdup(dollar ? "; a command says it: put its result into the file" : "");
+  const char *name = dollar + 1 + (dollar[1] == '{');
+  int n = (int)strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+  if (g_ascii_isdigit(*name))
+    return g_strdup_printf("; it is an argument of the script: give those behind the file, or --set %.*s=VALUE", n,
+                           name);
+  return g_strdup_printf("; nothing sets it: give --set %.*s=VALUE", n, name);
+}
+
 gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, gint64 *value, GError **error) {
   const char *text = ms_arg_value(args, arg, error);
   if (!text) return FALSE;
   g_autoptr(GError) why = NULL;
   if (g_ascii_string_to_signed(text, 10, lo, hi, value, &why)) return TRUE;
+  g_autofree char *hint = how_to_say(text);
   return ms_arg_error(args, arg, error,
-                      "is \"%.60s\", must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]", text, lo, hi);
+                      "is \"%.60s\", must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]%s", text, lo,
+                      hi, hint);
 }
 
 gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double hi, double *value, GError **error) {

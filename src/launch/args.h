@@ -48,6 +48,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsArgs, ms_args_free)
 MsArg *ms_args_add(MsArgs *args, MsSection section, const char *flag, ...) G_GNUC_NULL_TERMINATED;
 /* Appends with one printed value. */
 void ms_args_addf(MsArgs *args, MsSection section, const char *flag, const char *format, ...) G_GNUC_PRINTF(4, 5);
+/* Appends `flag` with one value (NULL: a switch) in the place of `source`, which says the same in other words. */
+void ms_args_say(MsArgs *args, const MsArg *source, const char *flag, const char *value);
 /* Takes apart the words of a command: "--flag value value", "--flag=value"; words before the first flag are dropped. */
 void ms_args_add_words(MsArgs *args, char *const *words, int line);
 

@@ -156,9 +156,18 @@ static gboolean chunks_of_layers(MsArgs *args, MsScenario *s, GError **error) {
   return TRUE;
 }
 
+static gboolean read_schedule(MsArgs *args, MsLayoutSpec *l, GError **error) {
+  const MsArg *arg = ms_args_take(args, MS_PIPELINE_SCHEDULE);
+  l->schedule = MS_SCHED_1F1B;
+  if (!arg) return TRUE;
+  int word = ms_arg_word(args, arg, arg->values[0], ms_schedule_words, error);
+  l->schedule = (MsScheduleKind)MAX(word, 0);
+  if (ms_schedule_row(l->schedule)->chunks == MS_CHUNKS_TWO) l->vpp = 2;
+  return word >= 0;
+}
+
 gboolean ms_read_pipeline(MsArgs *args, MsScenario *s, GError **error) {
   MsLayoutSpec *l = &s->layout;
-  l->schedule = MS_SCHED_1F1B;
   l->account_for_embedding_in_pipeline_split = ms_args_take(args, "--account-for-embedding-in-pipeline-split") != NULL;
   l->account_for_loss_in_pipeline_split = ms_args_take(args, "--account-for-loss-in-pipeline-split") != NULL;
   g_clear_pointer(&l->pipeline_layout, g_free);
@@ -167,7 +176,7 @@ gboolean ms_read_pipeline(MsArgs *args, MsScenario *s, GError **error) {
   if (string) l->pipeline_layout = g_strdup(string->values[0]);
   return set_int(args, "--pipeline-model-parallel-size", 1, 1, 1024, &l->pp, error) &&
          set_int(args, "--num-virtual-stages-per-pipeline-rank", 1, 1, 1024, &l->vpp, error) &&
-         chunks_of_layers(args, s, error) &&
+         read_schedule(args, l, error) && chunks_of_layers(args, s, error) &&
          set_int(args, "--decoder-first-pipeline-num-layers", 0, 0, 10000, &l->decoder_first_pipeline_num_layers,
                  error) &&
          set_int(args, "--decoder-last-pipeline-num-layers", 0, 0, 10000, &l->decoder_last_pipeline_num_layers,

@@ -137,8 +137,9 @@ gboolean ms_read_activation(MsArgs *args, MsScenario *s, GError **error) {
   guint found = 0;
   for (guint i = 1; i < G_N_ELEMENTS(activations); i++)
     if (ms_args_take(args, activations[i].flag)) found = i;
-  s->model->gated = activations[found].gated;
-  s->model->activation = activations[found].activation;
+  gboolean gelu = ms_args_take(args, MS_GATED_GELU) != NULL;
+  s->model->gated = gelu || activations[found].gated;
+  s->model->activation = gelu ? MS_ACT_GELU : activations[found].activation;
   return TRUE;
 }
 

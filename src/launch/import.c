@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "launch/dialect.h"
 #include "launch/mention.h"
 
 #define DEFAULT_HARDWARE "h100-sxm"
@@ -143,6 +144,30 @@ static void default_batch(MsArgs *args, int gpus) {
 }
 
 /* --- the model --- */
+/* Entries of what a tokenizer is commonly run with, padding of Pai-Megatron-Patch aside (--extra-vocab-size). */
+static const struct {
+  const char *word;
+  int entries;
+} tokenizers[] = {{"GPT2BPETokenizer", 50257}, {"Llama2Tokenizer", 32000},      {"LLamaTokenizer", 32000},
+                  {"LLama2Tokenizer", 32000},  {"LLama3Tokenizer", 128000},     {"Qwen2Tokenizer", 151643},
+                  {"Qwen3Tokenizer", 151643},  {"DeepSeekV2Tokenizer", 100000}, {"BertWordPieceLowerCase", 30522}};
+
+static gboolean vocabulary_of_tokenizer(MsModel *m, MsArgs *args, MsImport *import) {
+  const MsArg *type = ms_args_take_any(args, "--patch-tokenizer-type"),
+              *extra = ms_args_take(args, "--extra-vocab-size");
+  gint64 more = 0;
+  if (!type) type = ms_args_take(args, "--tokenizer-type");
+  if (!type || (extra && !ms_arg_int(args, extra, 0, 1 << 20, &more, NULL))) return FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS(tokenizers); i++) {
+    if (g_strcmp0(type->values[0], tokenizers[i].word) != 0) continue;
+    m->vocab_size = tokenizers[i].entries + (int)more;
+    ms_import_remark(import, "vocabulary: the file does not say it, %d of %s is assumed; --vocab-size N says another",
+                     m->vocab_size, type->values[0]);
+    return TRUE;
+  }
+  return FALSE;
+}
+
 /* The vocabulary of the shipped model with the same width, heads, experts and, if possible, layers. */
 static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions *options, MsImport *import,
                                 GError **error) {
@@ -157,6 +182,7 @@ static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions 
     g_clear_pointer(&best, ms_model_free);
     best = g_steal_pointer(&shipped);
   }
+  if (!best && vocabulary_of_tokenizer(m, args, import)) return TRUE;
   if (!best)
     return ms_input_error(
         error, args->file, 0, "--vocab-size",
@@ -235,7 +261,17 @@ static const char *const changing[] = {"--spec",
                                        "--rampup-batch-size",
                                        "--num-experts-per-layer",
                                        "--use-torch-fsdp2",
-                                       "--enable-hyper-connections"};
+                                       "--enable-hyper-connections",
+                                       "--lora-",
+                                       "--tp-2d",
+                                       "--num-zero-experts",
+                                       "--share-kvstates",
+                                       "--cla-share-factor",
+                                       "--kv-compress",
+                                       "--enable-mhc",
+                                       "--add-dense-bias",
+                                       "--encoder-",
+                                       "--num-layer-list"};
 
 static gboolean changes_the_run(const char *flag) {
   for (guint i = 0; i < G_N_ELEMENTS(changing); i++)
@@ -275,6 +311,7 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
   if (!load_hardware(s, args, import, options, error) || !ms_stack_find(s->software, &s->stack, error) ||
       !ms_laws_load(&s->laws, error))
     return FALSE;
+  if (!ms_dialect_translate(args, import->remarks, &gpus, error)) return FALSE;
   s->gpus = count_gpus(args, gpus, options, import);
   default_batch(args, s->gpus);
   if (!ms_args_read(args, s, error) || !check_ignored(args, options->allow, error) || !note_routing(s, args, error) ||

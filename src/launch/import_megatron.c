@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/io.h"
+#include "launch/dialect.h"
 #include "launch/import.h"
 #include "launch/shell.h"
 
@@ -23,6 +25,29 @@ static const MsCommand *training_command(const MsShell *shell) {
     if (flags > 0 && flags >= most) best = command, most = flags;
   }
   return best;
+}
+
+/* Options that no launch goes without, or none but a part of one. */
+static gboolean trains(char *const *words) {
+  static const char *const needed[] = {
+      "--num-layers",           "--micro-batch-size",    "--tensor-model-parallel-size",
+      "--hybrid-layer-pattern", "--use-checkpoint-args", NULL};
+  for (; *words; words++)
+    for (int i = 0; needed[i]; i++)
+      if (g_str_has_prefix(*words, needed[i])) return TRUE;
+  return FALSE;
+}
+
+static gboolean variables_train(const MsShell *shell) {
+  GHashTableIter iter;
+  gpointer name;
+  g_hash_table_iter_init(&iter, shell->variables);
+  while (g_hash_table_iter_next(&iter, &name, NULL)) {
+    g_autofree char *text = ms_shell_get(shell, name);
+    g_auto(GStrv) words = g_strsplit_set(text, " \t\n", -1);
+    if (trains(words)) return TRUE;
+  }
+  return FALSE;
 }
 
 /* Arrays and variables that hold options, for files that only define them. */
@@ -125,9 +150,18 @@ static void know_launcher(MsArgs *launcher) {
                              "--redirects --log_dir --log-dir");
 }
 
+/* The program that a command runs, NULL when it is none of Python. */
+static const char *program_of(const MsCommand *command) {
+  int script = command ? find_script(command->words) : -1;
+  return script >= 0 ? command->words[script] : NULL;
+}
+
 static gboolean collect(MsImport *import, MsShell *shell, const char *text, MsArgs *args, int *gpus, GError **error) {
   const MsCommand *command = training_command(shell);
   g_autoptr(MsArgs) launcher = ms_args_new(args->file);
+  if (command && !trains(command->words) && variables_train(shell))
+    command = NULL; /* what submits a job of variables */
+  if (!ms_dialect_program(args, import->remarks, program_of(command), command ? command->line : 0, error)) return FALSE;
   if (command) split_words(command->words, command->line, launcher, args);
   else if (!add_variables(args, shell))
     return ms_input_error(error, args->file, 0, "", "has no command with --options of Megatron-LM");
@@ -135,10 +169,36 @@ static gboolean collect(MsImport *import, MsShell *shell, const char *text, MsAr
   *gpus = product(launcher_count(launcher, "--nnodes"), per_node);
   if (*gpus == 0) *gpus = gpus_of_variables(shell);
   if (*gpus == 0) *gpus = gpus_of_slurm(text);
+  if (*gpus == 0) *gpus = per_node; /* torchrun without --nnodes starts one node */
   know_launcher(launcher);
   add_environment(args, shell);
   ms_import_list_ignored(import, launcher);
   return TRUE;
+}
+
+/* The words behind "sh FILE" in a comment of the script itself, which shows how it is called. NULL when there are none.
+ * (transfer full) */
+static char **shown_call(const char *script, const char *file, int *line) {
+  g_autofree char *base = g_path_get_basename(file);
+  g_auto(GStrv) lines = g_strsplit(script, "\n", -1);
+  for (int i = 0; lines[i]; i++) {
+    const char *text = lines[i] + strspn(lines[i], " \t"), *name = strstr(text, base);
+    char **words = NULL;
+    if (*text != '#' || !name || !strstr(text, "sh ") || strstr(text, "sh ") > name) continue;
+    gboolean ends = g_ascii_isspace(name[strlen(base)]);
+    if (!ends || !g_shell_parse_argv(name + strlen(base), NULL, &words, NULL)) continue;
+    *line = i + 1;
+    return words;
+  }
+  return NULL;
+}
+
+/* A file that a script sources; NULL when it cannot be read as text. */
+static char *load(const char *path) {
+  gsize length;
+  g_autofree char *text = ms_read_file(path, MS_IMPORT_MOST_BYTES, &length, NULL);
+  return text && !memchr(text, 0, length) && g_utf8_validate(text, (gssize)length, NULL) ? g_steal_pointer(&text)
+                                                                                         : NULL;
 }
 
 MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options,
@@ -148,9 +208,20 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
   g_autoptr(MsImport) import = ms_import_new();
   g_autoptr(MsArgs) args = ms_args_new(file);
   g_autoptr(MsShell) shell = ms_shell_new(file);
-  shell->words = options->words;
+  int shown_line = 0;
+  gboolean called = options->words && options->words[0];
+  g_auto(GStrv) shown = called ? NULL : shown_call(script, file, &shown_line);
+  shell->words = shown ? (const char *const *)shown : options->words;
+  if (shown) {
+    g_autofree char *words = g_strjoinv(" ", shown);
+    ms_import_remark(import, "called as line %d shows (%.200s); other arguments may follow the file", shown_line,
+                     words);
+  }
   shell->set = options->set;
   shell->environment = options->environment;
+  g_autofree char *folder = g_path_get_dirname(file);
+  shell->folder = folder;
+  shell->load = options->environment ? load : NULL;
   int gpus = 0;
   if (!ms_import_notes(args, script, error) || !ms_shell_read(shell, script, error) ||
       !collect(import, shell, script, args, &gpus, error))

@@ -40,8 +40,8 @@ typedef struct {
   int gpus, vocab_size;     /* 0: from the file */
   const char *const *words; /* NULL or what a script is called with ($1, $2, ...) */
   const char *const *allow; /* NULL or arguments, such as --spec, that may be ignored although they change the run */
-  const char *const *set;   /* NULL or NAME=VALUE of variables, before the environment */
-  gboolean environment;     /* look up other variables in the environment of the process */
+  const char *const *set;   /* NULL or NAME=VALUE of variables, whatever the script gives them */
+  gboolean environment;     /* look up other variables in the environment of the process, and read sourced files */
 } MsImportOptions;
 
 typedef struct {

@@ -7,13 +7,26 @@
 
 #include "base/err.h"
 
-enum { MOST_TEXT = 16 << 20, MOST_NESTING = 32, MOST_COMMANDS = 100000 };
+enum { MOST_TEXT = 16 << 20, MOST_NESTING = 32, MOST_COMMANDS = 100000, MOST_ROUNDS = 10000, ROUND_TEXT = 64 };
 
 typedef enum { FRAME_IF, FRAME_LOOP, FRAME_CASE } FrameKind;
+typedef enum { CASE_SUBJECT, CASE_PATTERN, CASE_BODY } CaseState;
+typedef struct {          /* for NAME in WORDS, for (( ; CONDITION; STEP )) */
+  gboolean head, known;   /* before do; how often it runs can be told */
+  char *name, **values;   /* owned; NULL for the other form */
+  guint next;             /* value */
+  char *condition, *step; /* owned */
+  const char *start;      /* of the body */
+  int line, rounds;
+} Loop;
 typedef struct {
   FrameKind kind;
   gboolean active, taken, condition; /* commands count here; a branch was taken; reading the condition of if */
   int result;                        /* of the condition so far */
+  CaseState state;                   /* of case: what is read */
+  gboolean matched;                  /* a pattern of the branch that begins */
+  char *subject;                     /* owned */
+  Loop loop;
 } Frame;
 
 typedef struct {
@@ -37,6 +50,12 @@ typedef struct { /* the words of the command being read */
 } Words;
 
 static gboolean run_text(MsShell *shell, const char *text, int line, int depth, gsize *produced, GError **error);
+
+static void command_free(gpointer data) {
+  MsCommand *command = data;
+  g_strfreev(command->words);
+  g_free(command);
+}
 
 static gboolean fail(Reader *r, const char *message) {
   return ms_input_error(r->error, r->shell->file, r->line, "", "%s", message);
@@ -85,34 +104,51 @@ static gboolean put_split(Reader *r, Words *w, const char *text) {
   return TRUE;
 }
 
+static char **value_of(const MsShell *shell, const char *name);
+
 static gboolean put_value(Reader *r, Words *w, char *const *values, gboolean quoted, gboolean each) {
+  g_auto(GStrv) separators = value_of(r->shell, "IFS");
+  char joint = separators && separators[0] && *separators[0] ? *separators[0] : ' ';
   for (int i = 0; values[i]; i++) {
     if (i > 0 && each && !w->no_split) finish_word(w);
-    else if (i > 0 && !put_char(r, w, ' ')) return FALSE;
+    else if (i > 0 && !put_char(r, w, joint)) return FALSE;
     if (!(quoted ? put_text(r, w, values[i]) : put_split(r, w, values[i]))) return FALSE;
   }
   return TRUE;
 }
 
 /* --- variables ------------------------------------------------------------------------------------------------- */
-const char *ms_shell_given(const MsShell *shell, const char *name) {
+static const char *set_to(const MsShell *shell, const char *name) {
   gsize n = strlen(name);
   for (int i = 0; shell->set && shell->set[i]; i++)
     if (strncmp(shell->set[i], name, n) == 0 && shell->set[i][n] == '=') return shell->set[i] + n + 1;
-  return shell->environment ? g_getenv(name) : NULL;
+  return NULL;
 }
 
-/* Words of a variable or NULL. (transfer full) */
+const char *ms_shell_given(const MsShell *shell, const char *name) {
+  const char *set = set_to(shell, name);
+  return set ? set : shell->environment ? g_getenv(name) : NULL;
+}
+
+static char **one_word(const char *text) { return g_strdupv((char *[]){(char *)text, NULL}); }
+
+static char **argument(const MsShell *shell, const char *name) {
+  gint64 index = g_ascii_strtoll(name, NULL, 10), count = shell->words ? g_strv_length((char **)shell->words) : 0;
+  if (index == 0) return one_word(shell->file);
+  return index <= count ? one_word(shell->words[index - 1]) : NULL;
+}
+
+/* Words of a variable or NULL. What --set says wins over the script. (transfer full) */
 static char **value_of(const MsShell *shell, const char *name) {
-  if (g_ascii_isdigit(*name)) {
-    gint64 index = g_ascii_strtoll(name, NULL, 10), count = shell->words ? g_strv_length((char **)shell->words) : 0;
-    return index >= 1 && index <= count ? g_strdupv((char *[]){(char *)shell->words[index - 1], NULL}) : NULL;
-  }
+  const char *set = set_to(shell, name);
+  if (set) return one_word(set);
+  if (g_ascii_isdigit(*name)) return argument(shell, name);
+  if (strcmp(name, "BASH_SOURCE") == 0) return one_word(shell->file);
   if (strcmp(name, "@") == 0 || strcmp(name, "*") == 0) return shell->words ? g_strdupv((char **)shell->words) : NULL;
   char **own = g_hash_table_lookup(shell->variables, name);
   if (own) return g_strdupv(own);
   const char *given = ms_shell_given(shell, name);
-  return given ? g_strdupv((char *[]){(char *)given, NULL}) : NULL;
+  return given ? one_word(given) : NULL;
 }
 
 char *ms_shell_get(const MsShell *shell, const char *name) {
@@ -187,6 +223,10 @@ static gboolean put_default(Reader *r, Words *w, const char *text, gsize n, gboo
   return TRUE;
 }
 
+static void keep_first(char **values) {
+  for (int i = 1; values && values[0] && values[i]; i++) g_clear_pointer(&values[i], g_free);
+}
+
 /* ${...}: r->p behind the brace. */
 static gboolean read_braces(Reader *r, Words *w, gboolean quoted) {
   const char *start = r->p - 2, *end = closing(r->p, '{', '}');
@@ -196,9 +236,10 @@ static gboolean read_braces(Reader *r, Words *w, gboolean quoted) {
   g_autofree char *name = g_strndup(p, n);
   const char *after = p + n;
   gboolean each = g_str_has_prefix(after, "[@]"), all = each || g_str_has_prefix(after, "[*]");
-  if (all) after += 3;
+  if (all || g_str_has_prefix(after, "[0]")) after += 3;
   if (p != r->p || n == 0) return keep_as_written(r, w, start, end + 1); /* ${!x}, ${#x} */
   g_auto(GStrv) values = value_of(r->shell, name);
+  if (!all && *name != '@' && *name != '*') keep_first(values); /* of an array without a subscript */
   gboolean colon = *after == ':', empty = values && (!values[0] || (!*values[0] && !values[1]));
   const char *op = after + colon;
   gboolean missing = !values || (colon && empty);
@@ -219,6 +260,32 @@ static gboolean read_braces(Reader *r, Words *w, gboolean quoted) {
   return put_value(r, w, values, quoted, each || (all && !quoted) || (!all && !quoted));
 }
 
+/* What $(command) prints, where that is a matter of names alone; else as written. The command is between `from` and
+ * `end`, the whole from `start` to behind `end`. */
+static gboolean put_output(Reader *r, Words *w, gboolean quoted, const char *start, const char *from, const char *end) {
+  g_autofree char *script = g_strndup(from, (gsize)(end - from)), *output = NULL;
+  if (r->depth < 4 && !strchr(script, '|')) {
+    MsShell inner = *r->shell;
+    inner.commands = g_ptr_array_new_with_free_func(command_free);
+    inner.remarks = g_ptr_array_new_with_free_func(g_free);
+    inner.load = NULL;
+    if (run_text(&inner, script, r->line, r->depth + 1, r->produced, NULL)) {
+      g_autoptr(GPtrArray) commands = g_ptr_array_new();
+      for (guint i = 0; i < inner.commands->len; i++)
+        g_ptr_array_add(commands, ((MsCommand *)inner.commands->pdata[i])->words);
+      output = ms_shell_output(commands, r->shell->folder);
+    }
+    g_ptr_array_unref(inner.commands);
+    g_ptr_array_unref(inner.remarks);
+    g_hash_table_remove(r->shell->variables, "IFS"); /* was that of the subshell */
+  }
+  if (!output) return keep_as_written(r, w, start, end + 1);
+  count_lines(r, end);
+  r->p = end + 1;
+  w->open |= quoted;
+  return quoted ? put_text(r, w, output) : put_split(r, w, output);
+}
+
 static gboolean read_dollar(Reader *r, Words *w, gboolean quoted) {
   const char *start = r->p++;
   char buf[32];
@@ -235,7 +302,7 @@ static gboolean read_dollar(Reader *r, Words *w, gboolean quoted) {
   }
   if (*r->p == '(') {
     const char *end = closing(r->p + 1, '(', ')');
-    return end ? keep_as_written(r, w, start, end + 1) : fail(r, "has $( without )");
+    return end ? put_output(r, w, quoted, start, r->p + 1, end) : fail(r, "has $( without )");
   }
   if (*r->p == '{') {
     r->p++;
@@ -248,8 +315,7 @@ static gboolean read_dollar(Reader *r, Words *w, gboolean quoted) {
   if (!values) return keep_as_written(r, w, start, r->p + n);
   r->p += n;
   gboolean list = *name == '@' || *name == '*';
-  for (int i = 1; !list && values[0] && values[i]; i++)
-    g_clear_pointer(&values[i], g_free); /* $NAME of an array is its first word */
+  if (!list) keep_first(values); /* $NAME of an array is its first word */
   w->open |= quoted;
   return put_value(r, w, values, quoted, list && *name == '@');
 }
@@ -260,7 +326,7 @@ static gboolean read_part(Reader *r, Words *w, gboolean quoted) {
   if (c == '$') return read_dollar(r, w, quoted);
   if (c == '`') {
     const char *end = strchr(r->p + 1, '`');
-    return end ? keep_as_written(r, w, r->p, end + 1) : fail(r, "has a backquote without its end");
+    return end ? put_output(r, w, quoted, r->p, r->p + 1, end) : fail(r, "has a backquote without its end");
   }
   if (c == '\\') {
     r->p++;
@@ -378,10 +444,150 @@ static gboolean is_active(const Reader *r) {
 
 static Frame *top(Reader *r) { return r->frames->len ? &g_array_index(r->frames, Frame, r->frames->len - 1) : NULL; }
 
-static void push(Reader *r, FrameKind kind) {
+static void push(Reader *r, FrameKind kind, gboolean for_loop) {
   Frame frame = {.kind = kind, .active = kind == FRAME_IF, .condition = kind == FRAME_IF, .result = 1};
-  if (kind != FRAME_IF && is_active(r)) remark(r, kind == FRAME_LOOP ? "a loop is skipped" : "a case is skipped");
+  if (kind == FRAME_LOOP && !for_loop && is_active(r)) remark(r, "a loop is skipped");
+  frame.loop.head = for_loop;
   g_array_append_val(r->frames, frame);
+}
+
+static void pop(Reader *r) {
+  Loop *loop = &top(r)->loop;
+  g_free(top(r)->subject);
+  g_free(loop->name), g_free(loop->condition), g_free(loop->step);
+  g_strfreev(loop->values);
+  g_array_set_size(r->frames, r->frames->len - 1);
+}
+
+static gboolean in_active_frame(const Reader *r) { /* the innermost one aside */
+  for (guint i = 0; i + 1 < r->frames->len; i++)
+    if (!g_array_index(r->frames, Frame, i).active) return FALSE;
+  return TRUE;
+}
+
+/* Words of case up to the body of a branch: "SUBJECT in", then "PATTERN | PATTERN )". `end` ended them. */
+static void read_case(Reader *r, Words *w, char end) {
+  Frame *f = top(r);
+  guint i = 0;
+  if (f->state == CASE_SUBJECT && w->words->len > 0) {
+    f->subject = g_strdup(w->words->pdata[0]);
+    f->state = CASE_PATTERN;
+    if (strchr(f->subject, '$') && in_active_frame(r)) remark(r, "a case cannot be told and is skipped");
+    i = 2;
+  }
+  for (; f->state == CASE_PATTERN && i < w->words->len; i++)
+    f->matched |= !strchr(f->subject, '$') && g_pattern_match_simple(w->words->pdata[i], f->subject);
+  g_ptr_array_set_size(w->words, 0);
+  if (f->state != CASE_PATTERN || end != ')') return;
+  f->active = f->matched && !f->taken;
+  f->taken |= f->active;
+  f->state = CASE_BODY;
+}
+
+/* --- loops --- */
+static void assign_text(MsShell *shell, const char *name, const char *text) {
+  g_autoptr(GPtrArray) words = g_ptr_array_new();
+  g_ptr_array_add(words, (gpointer)text);
+  assign(shell, name, words, FALSE, FALSE);
+}
+
+/* NAME = EXPRESSION, NAME += EXPRESSION, NAME++ and the like, or an expression alone, whose value is *value. FALSE when
+ * it cannot be told. */
+static gboolean arithmetic_statement(Reader *r, const char *text, gint64 *value) {
+  const char *name_at = text + strspn(text, " +-");
+  gsize n = name_length(name_at), gap = n + strspn(name_at + n, " ");
+  const char *op = name_at + gap;
+  g_autofree char *name = g_strndup(name_at, n), *expression = NULL;
+  if (n > 0 && op[0] == '=' && op[1] != '=') expression = g_strdup(op + 1);
+  else if (n > 0 && (op[0] == '+' || op[0] == '-') && op[1] == '=')
+    expression = g_strdup_printf("%s %c (%s)", name, op[0], op + 2);
+  else if (n > 0 && (g_str_has_prefix(op, "++") || g_str_has_prefix(text, "++")))
+    expression = g_strdup_printf("%s + 1", name);
+  else if (n > 0 && (g_str_has_prefix(op, "--") || g_str_has_prefix(text, "--")))
+    expression = g_strdup_printf("%s - 1", name);
+  if (!expression) return arithmetic(r, text, value);
+  if (!arithmetic(r, expression, value)) return FALSE;
+  g_autofree char *number = g_strdup_printf("%" G_GINT64_FORMAT, *value);
+  assign_text(r->shell, name, number);
+  return TRUE;
+}
+
+/* "NAME in WORDS" between for and do. */
+static void read_for_words(Frame *f, GPtrArray *words) {
+  Loop *loop = &f->loop;
+  loop->name = g_strdup(words->pdata[0]);
+  loop->known = words->len > 1 && strcmp(words->pdata[1], "in") == 0;
+  g_autoptr(GPtrArray) values = g_ptr_array_new();
+  for (guint i = 2; i < words->len; i++) {
+    loop->known &= !strpbrk(words->pdata[i], "$`*?");
+    g_ptr_array_add(values, words->pdata[i]);
+  }
+  g_ptr_array_add(values, NULL);
+  loop->values = g_strdupv((char **)values->pdata);
+}
+
+/* "(( START; CONDITION; STEP" of for. */
+static void read_for_numbers(Reader *r, Frame *f, const char *text) {
+  g_auto(GStrv) parts = g_strsplit(text, ";", 3);
+  gint64 value;
+  Loop *loop = &f->loop;
+  loop->known = g_strv_length(parts) == 3 && (!in_active_frame(r) || arithmetic_statement(r, parts[0], &value));
+  if (!loop->known) return;
+  loop->condition = g_strdup(parts[1]);
+  loop->step = g_strdup(parts[2]);
+}
+
+/* Whether the body is read (once more): its variable is set. */
+static gboolean next_round(Reader *r, Loop *loop) {
+  gint64 value;
+  *r->produced += ROUND_TEXT; /* against loops in loops */
+  if (!loop->known || loop->rounds++ >= MOST_ROUNDS || *r->produced > MOST_TEXT) return FALSE;
+  if (loop->condition) return arithmetic(r, loop->condition, &value) && value;
+  if (!loop->values[loop->next]) return FALSE;
+  assign_text(r->shell, loop->name, loop->values[loop->next++]);
+  return TRUE;
+}
+
+static void begin_loop(Reader *r, Frame *f) { /* do */
+  Loop *loop = &f->loop;
+  if (!loop->head) return;
+  loop->head = FALSE;
+  loop->start = r->p;
+  loop->line = r->line;
+  if (!in_active_frame(r)) return;
+  if (!loop->known) remark(r, "a loop is skipped");
+  f->active = next_round(r, loop);
+}
+
+static void end_loop(Reader *r) { /* done */
+  Frame *f = top(r);
+  Loop *loop = &f->loop;
+  gint64 value;
+  gboolean again = loop->start && loop->known && in_active_frame(r);
+  if (again && loop->step) again = arithmetic_statement(r, loop->step, &value);
+  if (!again || !next_round(r, loop)) {
+    pop(r);
+    return;
+  }
+  f->active = TRUE;
+  r->p = loop->start;
+  r->line = loop->line;
+}
+
+/* break and continue: the rest of the body is not read. */
+static void leave_round(Reader *r, gboolean for_good) {
+  for (guint i = r->frames->len; i-- > 0;) {
+    Frame *f = &g_array_index(r->frames, Frame, i);
+    if (f->kind != FRAME_LOOP) continue;
+    f->active = FALSE;
+    if (for_good) f->loop.known = FALSE;
+    return;
+  }
+}
+
+static void end_branch(Frame *f) {
+  f->active = f->matched = FALSE;
+  f->state = CASE_PATTERN;
 }
 
 static void enter_branch(Reader *r, Frame *f) { /* then */
@@ -395,18 +601,19 @@ static void enter_branch(Reader *r, Frame *f) { /* then */
 /* TRUE when `word` at the start of a command is a keyword, which it obeys. */
 static gboolean keyword(Reader *r, const char *word) {
   Frame *f = top(r);
-  if (strcmp(word, "if") == 0) push(r, FRAME_IF);
-  else if (strcmp(word, "for") == 0 || strcmp(word, "while") == 0 || strcmp(word, "until") == 0 ||
-           strcmp(word, "select") == 0)
-    push(r, FRAME_LOOP);
-  else if (strcmp(word, "case") == 0) push(r, FRAME_CASE);
+  if (strcmp(word, "if") == 0) push(r, FRAME_IF, FALSE);
+  else if (strcmp(word, "for") == 0) push(r, FRAME_LOOP, TRUE);
+  else if (strcmp(word, "while") == 0 || strcmp(word, "until") == 0 || strcmp(word, "select") == 0)
+    push(r, FRAME_LOOP, FALSE);
+  else if (strcmp(word, "case") == 0) push(r, FRAME_CASE, FALSE);
+  else if (f && f->kind == FRAME_LOOP && strcmp(word, "do") == 0) begin_loop(r, f);
+  else if (f && f->kind == FRAME_LOOP && strcmp(word, "done") == 0) end_loop(r);
   else if (f && f->kind == FRAME_IF && strcmp(word, "then") == 0) enter_branch(r, f);
   else if (f && f->kind == FRAME_IF && strcmp(word, "elif") == 0) f->condition = TRUE, f->active = !f->taken;
   else if (f && f->kind == FRAME_IF && strcmp(word, "else") == 0) f->active = !f->taken, f->taken = TRUE;
   else if (f &&
-           ((f->kind == FRAME_IF && strcmp(word, "fi") == 0) || (f->kind == FRAME_LOOP && strcmp(word, "done") == 0) ||
-            (f->kind == FRAME_CASE && strcmp(word, "esac") == 0)))
-    g_array_set_size(r->frames, r->frames->len - 1);
+           ((f->kind == FRAME_IF && strcmp(word, "fi") == 0) || (f->kind == FRAME_CASE && strcmp(word, "esac") == 0)))
+    pop(r);
   else
     return strcmp(word, "do") == 0 || strcmp(word, "{") == 0 || strcmp(word, "}") == 0 || strcmp(word, "function") == 0;
   r->gate = 0;
@@ -414,12 +621,6 @@ static gboolean keyword(Reader *r, const char *word) {
 }
 
 /* --- commands -------------------------------------------------------------------------------------------------- */
-static void command_free(gpointer data) {
-  MsCommand *command = data;
-  g_strfreev(command->words);
-  g_free(command);
-}
-
 static gboolean is_option(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
 
 static void add_words_to(MsCommand *command, GPtrArray *words) {
@@ -461,6 +662,53 @@ static char *inner_script(GPtrArray *words) {
   return NULL;
 }
 
+/* A file that is not where a script says, in the folder of the script or up to four above it: the longest end of its
+ * path that is there and has a folder. (transfer full) or NULL; *near becomes its path. */
+static char *find_near(const MsShell *shell, const char *name, char **near) {
+  g_autofree char *folder = g_strdup(shell->folder);
+  for (int up = 0; up < 5; up++) {
+    for (const char *end = name; (end = strchr(end, '/')) && strchr(end + 1, '/'); end++) {
+      g_autofree char *path = g_build_filename(folder, end + 1, NULL), *text = shell->load(path);
+      if (!text) continue;
+      *near = g_steal_pointer(&path);
+      return g_steal_pointer(&text);
+    }
+    char *above = g_build_filename(folder, "..", NULL);
+    g_free(folder);
+    folder = above;
+  }
+  return NULL;
+}
+
+/* source FILE: its variables, where it can be read. */
+static gboolean read_sourced(Reader *r, const char *name) {
+  MsShell *shell = r->shell;
+  g_autofree char *near = g_path_is_absolute(name) ? g_strdup(name) : g_build_filename(shell->folder, name, NULL),
+                  *text = r->depth < 4 ? shell->load(near) : NULL, *other = NULL;
+  if (!text && r->depth < 4) text = find_near(shell, near, &other);
+  if (other) {
+    g_autofree char *what = g_strdup_printf("%.200s is not there, %.200s is read", name, other);
+    remark(r, what);
+    g_free(near);
+    near = g_steal_pointer(&other);
+  }
+  if (!text) {
+    g_autofree char *what = g_strdup_printf("%.200s cannot be read, what it sets is not known", name);
+    remark(r, what);
+    return TRUE;
+  }
+  const char *file = shell->file;
+  shell->file = near;
+  gboolean ok = run_text(shell, text, 1, r->depth + 1, r->produced, r->error);
+  shell->file = file;
+  return ok;
+}
+
+static gboolean is_source(const MsShell *shell, GPtrArray *words) {
+  gboolean named = strcmp(words->pdata[0], "source") == 0 || strcmp(words->pdata[0], ".") == 0;
+  return shell->load && named && words->len > 1 && !strpbrk(words->pdata[1], "$`");
+}
+
 static int status_of(GPtrArray *words) {
   char **w = (char **)words->pdata;
   int n = (int)words->len;
@@ -469,9 +717,31 @@ static int status_of(GPtrArray *words) {
   return strcmp(w[0], "true") == 0 ? 1 : strcmp(w[0], "false") == 0 ? 0 : -1;
 }
 
+/* printf -v NAME FORMAT WORDS */
+static void print_into(Reader *r, GPtrArray *words) {
+  g_ptr_array_add(words, NULL);
+  g_autofree char *text = ms_shell_printf((char **)words->pdata + 3);
+  g_ptr_array_set_size(words, (int)words->len - 1);
+  if (text) assign_text(r->shell, words->pdata[2], text);
+}
+
+/* TRUE for commands that are understood and leave nothing behind. */
+static gboolean run_builtin(Reader *r, GPtrArray *words) {
+  const char *first = words->pdata[0];
+  if (strcmp(first, "break") == 0 || strcmp(first, "continue") == 0) leave_round(r, *first == 'b');
+  else if (strcmp(first, "printf") == 0 && words->len > 3 && strcmp(words->pdata[1], "-v") == 0) print_into(r, words);
+  else return FALSE;
+  return TRUE;
+}
+
 static gboolean end_command(Reader *r, Words *w, int line) {
   finish_word(w);
   if (w->words->len == 0) return TRUE;
+  if (top(r) && top(r)->loop.head) {
+    read_for_words(top(r), w->words);
+    g_ptr_array_set_size(w->words, 0);
+    return TRUE;
+  }
   gboolean skip = !is_active(r) || (r->gate == '&' && r->status == 0) || (r->gate == '|' && r->status == 1);
   const Frame *f = top(r);
   gboolean condition = f && f->condition;
@@ -487,8 +757,10 @@ static gboolean end_command(Reader *r, Words *w, int line) {
       r->status = 1; /* other commands are thought to succeed */
     }
     g_autofree char *script = inner_script(w->words);
-    if (script && r->depth < 4 ? !run_text(r->shell, script, line, r->depth + 1, r->produced, r->error)
-                               : !keep_command(r, w->words, line))
+    if (is_source(r->shell, w->words) && !read_sourced(r, w->words->pdata[1])) return FALSE;
+    if (!run_builtin(r, w->words) &&
+        (script && r->depth < 4 ? !run_text(r->shell, script, line, r->depth + 1, r->produced, r->error)
+                                : !keep_command(r, w->words, line)))
       return FALSE;
   }
   g_ptr_array_set_size(w->words, 0);
@@ -537,21 +809,11 @@ static gboolean read_arithmetic_command(Reader *r) {
   const char *end = closing(r->p, '(', ')');
   if (!end || end[1] != ')') return fail(r, "has (( without ))");
   g_autofree char *text = g_strndup(r->p, (gsize)(end - r->p));
-  char *body = g_strstrip(text);
-  gsize n = name_length(body), gap = n + strspn(body + n, " ");
   gint64 value;
   count_lines(r, end);
   r->p = end + 2;
-  if (n > 0 && body[gap] == '=' && body[gap + 1] != '=') {
-    g_autofree char *name = g_strndup(body, n);
-    if (!is_active(r) || !arithmetic(r, body + gap + 1, &value)) return TRUE;
-    g_autoptr(GPtrArray) words = g_ptr_array_new_with_free_func(g_free);
-    g_ptr_array_add(words, g_strdup_printf("%" G_GINT64_FORMAT, value));
-    assign(r->shell, name, words, FALSE, FALSE);
-    r->status = 1;
-  } else if (is_active(r)) {
-    r->status = arithmetic(r, body, &value) ? value != 0 : -1;
-  }
+  if (top(r) && top(r)->loop.head) read_for_numbers(r, top(r), g_strstrip(text));
+  else if (is_active(r)) r->status = arithmetic_statement(r, g_strstrip(text), &value) ? value != 0 : -1;
   return TRUE;
 }
 
@@ -593,13 +855,23 @@ static gboolean read_operator(Reader *r, Words *w, int line) {
     look_at_first(r, w);
     return read_redirection(r);
   }
+  const char *at = r->p;
   finish_word(w);
   look_at_first(r, w);
+  if (r->p != at) return TRUE; /* another round of a loop */
+  Frame *f = top(r);
+  if (f && f->kind == FRAME_CASE && f->state != CASE_BODY) {
+    read_case(r, w, c);
+    r->line += c == '\n';
+    r->p++;
+    return TRUE;
+  }
   if (c == '(' && r->p[1] == '(' && w->words->len == 0) {
     r->p += 2;
     return read_arithmetic_command(r);
   }
   if (!end_command(r, w, line)) return FALSE;
+  if (f && f->kind == FRAME_CASE && c == ';' && twice) end_branch(f);
   r->gate = twice && (c == '&' || c == '|') ? c : 0;
   r->p += 1 + (twice && c != '\n' && c != '(' && c != ')');
   if (c != '\n') return TRUE;
@@ -607,11 +879,11 @@ static gboolean read_operator(Reader *r, Words *w, int line) {
   return take_documents(r);
 }
 
-static gboolean read_script(Reader *r, Words *w) {
-  int line = r->line;
+/* Up to the end of the text. */
+static gboolean read_on(Reader *r, Words *w, int *line) {
   while (*r->p) {
     gsize assignment;
-    if (w->words->len == 0 && !w->open) line = r->line;
+    if (w->words->len == 0 && !w->open) *line = r->line;
     if (at_blank(r)) {
       r->p++;
       finish_word(w);
@@ -619,7 +891,7 @@ static gboolean read_script(Reader *r, Words *w) {
     } else if (*r->p == '#' && !w->open) {
       skip_comment(r);
     } else if (strchr("\n;&|()<>", *r->p)) {
-      if (!read_operator(r, w, line)) return FALSE;
+      if (!read_operator(r, w, *line)) return FALSE;
     } else if (!w->open && is_declaration(w->words) && (assignment = assignment_at(r->p)) > 0) {
       gboolean skip = (r->gate == '&' && r->status == 0) || (r->gate == '|' && r->status == 1);
       if (!read_assignment(r, assignment, is_active(r) && !skip)) return FALSE;
@@ -628,7 +900,15 @@ static gboolean read_script(Reader *r, Words *w) {
     }
   }
   finish_word(w);
-  look_at_first(r, w);
+  look_at_first(r, w); /* may be the end of a loop that goes on */
+  return TRUE;
+}
+
+static gboolean read_script(Reader *r, Words *w) {
+  int line = r->line;
+  do {
+    if (!read_on(r, w, &line)) return FALSE;
+  } while (*r->p);
   return end_command(r, w, line);
 }
 
@@ -640,6 +920,7 @@ static gboolean run_text(MsShell *shell, const char *text, int line, int depth, 
   r.frames = g_array_new(FALSE, FALSE, sizeof(Frame));
   r.pending = g_ptr_array_new_with_free_func(g_free);
   gboolean ok = read_script(&r, &w);
+  while (r.frames->len > 0) pop(&r);
   g_array_unref(r.frames);
   g_ptr_array_unref(r.pending);
   words_clear(&w);

@@ -2,9 +2,10 @@
  *
  * Understood: comments, quotes, continuation lines, NAME=VALUE, NAME+=VALUE, NAME=( words ), export and declare, $NAME,
  * ${NAME}, ${NAME[@]}, ${NAME:-default} and its relatives, $1, $((arithmetic)), (( NAME = arithmetic )), if with [ ],
- * [[ ]] and test of strings and numbers, && and ||, eval, bash -c, here-documents, functions (read as if called where
- * they stand). Not understood: loops and case (skipped, with a remark), tests of files and results of commands (taken
- * as false, with a remark), $(command) and variables without a value (they stay as they are written). */
+ * [[ ]] and test of strings and numbers, case, && and ||, eval, bash -c, source, here-documents, functions (read as if
+ * called where they stand), for, $(command) of names alone: dirname, basename, realpath, pwd, cd, echo. Not understood:
+ * while and until (skipped, with a remark), tests of files and results of commands (taken as false, with a remark), any
+ * other $(command) and variables without a value (they stay as they are written). */
 #ifndef MS_LAUNCH_SHELL_H
 #define MS_LAUNCH_SHELL_H
 
@@ -17,13 +18,15 @@ typedef struct {
 
 typedef struct MsShell {
   const char *file;
-  GPtrArray *commands;      /* MsCommand * */
-  GPtrArray *documents;     /* char *: here-documents */
-  GPtrArray *remarks;       /* char * */
-  GHashTable *variables;    /* char * -> char **: words; a plain variable has one */
-  const char *const *words; /* $1, $2, ... */
-  const char *const *set;   /* NAME=VALUE of variables the script finds set; may be NULL */
-  gboolean environment;     /* and those of the process */
+  GPtrArray *commands;             /* MsCommand * */
+  GPtrArray *documents;            /* char *: here-documents */
+  GPtrArray *remarks;              /* char * */
+  GHashTable *variables;           /* char * -> char **: words; a plain variable has one */
+  const char *const *words;        /* $1, $2, ... */
+  const char *const *set;          /* NAME=VALUE of variables, whatever the script says; may be NULL */
+  gboolean environment;            /* and those of the process */
+  const char *folder;              /* of the script: where names without a folder are */
+  char *(*load)(const char *path); /* text of a file that it sources, NULL when there is none; NULL: none is read */
 } MsShell;
 
 MsShell *ms_shell_new(const char *file);

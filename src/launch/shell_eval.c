@@ -168,3 +168,62 @@ int ms_shell_test(char *const *words, int n) {
   }
   return -1;
 }
+
+/* --- what a command prints --- */
+char *ms_shell_printf(char *const *words) {
+  g_autoptr(GString) text = g_string_new(NULL);
+  char *const *next = words + 1;
+  if (!words[0]) return NULL;
+  for (const char *c = words[0]; *c; c++) {
+    if (*c == '\\' || strpbrk(c, "$`")) return NULL;
+    if (*c != '%') g_string_append_c(text, *c);
+    else if (c[1] != 's' && c[1] != 'd') return NULL;
+    else c++, g_string_append(text, *next ? *next++ : "");
+  }
+  for (char *const *w = words; *w; w++)
+    if (strpbrk(*w, "$`")) return NULL;
+  return *next ? NULL : g_string_free(g_steal_pointer(&text), FALSE);
+}
+
+/* "cd [--] FOLDER": the folder from there on. FALSE when it has no one name. */
+static gboolean change_folder(char *const *w, guint n, char **folder) {
+  guint i = n > 1 && strcmp(w[1], "--") == 0 ? 2 : 1;
+  if (n != i + 1) return FALSE;
+  char *to =
+      g_path_is_absolute(w[i]) || strcmp(*folder, ".") == 0 ? g_strdup(w[i]) : g_build_filename(*folder, w[i], NULL);
+  g_free(*folder);
+  *folder = to;
+  return TRUE;
+}
+
+static char *printed(char *const *w, guint n, const char *folder) {
+  guint i = n > 1 && (strcmp(w[1], "--") == 0 || strcmp(w[1], "-f") == 0) ? 2 : 1;
+  const char *name = n > i ? w[i] : NULL;
+  if (strcmp(w[0], "pwd") == 0) return g_strdup(folder);
+  if (strcmp(w[0], "echo") == 0) return g_strjoinv(" ", (char **)w + 1);
+  if (!name) return NULL;
+  if (strcmp(w[0], "dirname") == 0) return g_path_get_dirname(name);
+  if (strcmp(w[0], "realpath") == 0 || strcmp(w[0], "readlink") == 0) return g_strdup(name);
+  if (strcmp(w[0], "basename") != 0) return NULL;
+  char *base = g_path_get_basename(name);
+  if (n > i + 1 && g_str_has_suffix(base, w[i + 1])) base[strlen(base) - strlen(w[i + 1])] = '\0';
+  return base;
+}
+
+char *ms_shell_output(const GPtrArray *commands, const char *folder) {
+  g_autofree char *here = g_strdup(folder ? folder : "."), *text = NULL;
+  for (guint i = 0; i < commands->len; i++) {
+    char **words = commands->pdata[i];
+    guint n = g_strv_length(words);
+    for (guint k = 0; k < n; k++)
+      if (strpbrk(words[k], "$`")) return NULL;
+    if (strcmp(words[0], "cd") == 0) {
+      if (!change_folder(words, n, &here)) return NULL;
+      continue;
+    }
+    if (text) return NULL; /* more than one output */
+    text = printed(words, n, here);
+    if (!text) return NULL;
+  }
+  return g_steal_pointer(&text);
+}

@@ -80,6 +80,10 @@ gboolean ms_rope_scaling_is(const MsRopeScaling *a, const MsRopeScaling *b);
 /* Members without effect at their defaults; YaRN is said once. */
 void ms_rope_scaling_canonical(MsModel *model);
 
+/* What forks have and Megatron-LM has no argument for (dialect.h); such a scenario cannot be launched. */
+#define MS_GATED_GELU        "--gated-gelu"
+#define MS_PIPELINE_SCHEDULE "--pipeline-schedule" /* a word of layout.schedule */
+
 #define MS_GROUP(name)                                                                                   \
   gboolean ms_write_##name(const MsScenario *scenario, MsRelease release, MsArgs *args, GError **error); \
   gboolean ms_read_##name(MsArgs *args, MsScenario *scenario, GError **error)

@@ -1,0 +1,284 @@
+/* src/launch/dialect.c - words of MindSpeed-LLM, slime and Pai-Megatron-Patch as words of Megatron-LM. */
+#include "launch/dialect.h"
+
+#include <string.h>
+
+#include "base/err.h"
+
+static void remark(GPtrArray *remarks, const char *format, ...) G_GNUC_PRINTF(2, 3);
+static void remark(GPtrArray *remarks, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  g_ptr_array_add(remarks, g_strdup_vprintf(format, list));
+  va_end(list);
+}
+
+/* --- the same under another name ------------------------------------------------------------------------------- */
+static const struct {
+  const char *theirs, *ours;
+} renamed[] = {{"--moe-intermediate-size", "--moe-ffn-hidden-size"},
+               {"--intermediate-size", "--ffn-hidden-size"},
+               {"--shared-expert-gate", "--moe-shared-expert-gate"},
+               {"--add-rmsnorm-offset", "--apply-layernorm-1p"},
+               {"--partial-rotary-factor", "--rotary-percent"},
+               {"--moe-fb-overlap", "--overlap-moe-expert-parallel-comm"},
+               {"--use-ascend-coc", "--tp-comm-overlap"},
+               {"--use-ascend-mc2", "--tp-comm-overlap"},
+               {"--swap-optimizer", "--offload-optimizer-states"}};
+
+static void rename_flags(MsArgs *args) {
+  for (guint i = 0; i < G_N_ELEMENTS(renamed); i++) {
+    const MsArg *arg = ms_args_take(args, renamed[i].theirs);
+    if (arg && !ms_args_has(args, renamed[i].ours)) ms_args_say(args, arg, renamed[i].ours, arg->values[0]);
+  }
+}
+
+static const struct {
+  const char *flag, *theirs, *ours_flag, *ours;
+} words[] = {{"--position-embedding-type", "mrope", "--position-embedding-type", "rope"},
+             {"--position-embedding-type", "rotary", "--position-embedding-type", "rope"},
+             {"--context-parallel-algo", "megatron_cp_algo", "--cp-comm-type", "p2p"},
+             {"--context-parallel-algo", "ulysses_cp_algo", "--cp-comm-type", "a2a"},
+             {"--context-parallel-algo", "hybrid_cp_algo", "--cp-comm-type", "a2a+p2p"},
+             {"--context-parallel-algo", "kvallgather_cp_algo", "--cp-comm-type", "all_gather"},
+             {"--schedules-method", "dualpipev", MS_PIPELINE_SCHEDULE, "dualpipev"}};
+
+static void replace_words(MsArgs *args) {
+  guint before = args->list->len;
+  for (guint i = 0; i < before; i++) {
+    MsArg *arg = args->list->pdata[i];
+    for (guint k = 0; k < G_N_ELEMENTS(words); k++) {
+      if (strcmp(arg->flag, words[k].flag) != 0 || g_strcmp0(arg->values[0], words[k].theirs) != 0) continue;
+      arg->used = TRUE;
+      ms_args_say(args, arg, words[k].ours_flag, words[k].ours);
+    }
+  }
+}
+
+/* --- what is not modelled -------------------------------------------------------------------------------------- */
+static const struct {
+  const char *flag, *sentence;
+} unmodelled[] = {
+    {"--post-norm", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are missing"},
+    {"--swap-attention", "activations that go to the host and back are not modelled: memory is predicted too high"},
+    {"--recompute-activation-function", "recomputed activation functions are not modelled"},
+    {"--recompute-norm", "recomputed norms are not modelled"},
+    {"--moe-zero-memory", "what this recomputes in the experts is not modelled: memory is predicted too high"},
+    {"--reuse-fp32-param", "BF16 weights that live inside the FP32 ones are not modelled: 2 bytes a parameter less"},
+    {"--enable-recompute-layers-per-pp-rank", "the number of recomputed layers is taken for a virtual stage"},
+    {"--variable-seq-lengths", "every sequence is taken to be as long as --seq-length"},
+    {"--reset-attention-mask", "attention is taken over whole sequences, not document by document"},
+    {"--neat-pack", "attention is taken over whole sequences, not document by document"},
+    {"--interleave-sliding-window", "the window of every second layer is not modelled"}};
+
+static void note_unmodelled(MsArgs *args, GPtrArray *remarks) {
+  for (guint i = 0; i < G_N_ELEMENTS(unmodelled); i++)
+    if (ms_args_take(args, unmodelled[i].flag)) remark(remarks, "%s: %s", unmodelled[i].flag, unmodelled[i].sentence);
+}
+
+/* Layers whose specification says nothing that other arguments do not. */
+static const struct {
+  const char *module, *remark; /* last part of the module's path; NULL, or what is not modelled */
+} specs[] = {{"qwen3_spec", NULL},
+             {"deepseek_spec", NULL},
+             {"bailing_spec", NULL},
+             {"qwen2_moe_spec", NULL},
+             {"gemma2_spec", NULL}, /* its norms come with --post-norm */
+             {"minimax_spec", "norms of whole queries and keys are counted as norms of one head"},
+             {"grok_spec", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are "
+                           "missing"},
+             {"glm4", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are "
+                      "missing"}};
+
+static void read_spec(MsArgs *args, GPtrArray *remarks) {
+  for (guint i = 0; i < args->list->len; i++) {
+    MsArg *arg = args->list->pdata[i];
+    if (strcmp(arg->flag, "--spec") != 0 || !arg->values[0]) continue;
+    const char *dot = strrchr(arg->values[0], '.'), *module = dot ? dot + 1 : arg->values[0];
+    for (guint k = 0; k < G_N_ELEMENTS(specs); k++) {
+      if (strcmp(specs[k].module, module) != 0) continue;
+      arg->used = TRUE;
+      if (specs[k].remark) remark(remarks, "--spec %s: %s", arg->values[0], specs[k].remark);
+    }
+  }
+}
+
+/* --- MindSpeed-LLM --------------------------------------------------------------------------------------------- */
+static gboolean integer(MsArgs *args, const char *flag, gint64 absent, gint64 *value, GError **error) {
+  const MsArg *arg = ms_args_take(args, flag);
+  *value = absent;
+  return !arg || ms_arg_int(args, arg, 0, 1 << 24, value, error);
+}
+
+static void say_int(MsArgs *args, const MsArg *source, const char *flag, gint64 value) {
+  g_autofree char *text = g_strdup_printf("%" G_GINT64_FORMAT, value);
+  ms_args_say(args, source, flag, text);
+}
+
+/* So many experts for every token, of the width of a routed one. */
+static gboolean shared_experts(MsArgs *args, GError **error) {
+  const MsArg *arg = ms_args_take(args, "--n-shared-experts");
+  gint64 count, width, dense;
+  if (!arg || ms_args_has(args, "--moe-shared-expert-intermediate-size") || !ms_args_has(args, "--num-experts"))
+    return TRUE;
+  if (!ms_arg_int(args, arg, 0, 1024, &count, error) || !integer(args, "--ffn-hidden-size", 0, &dense, error) ||
+      !integer(args, "--moe-ffn-hidden-size", dense, &width, error))
+    return FALSE;
+  if (count > 0) say_int(args, arg, "--moe-shared-expert-intermediate-size", count * width);
+  return TRUE;
+}
+
+/* The ranks that would share every expert hold experts of their own. */
+static gboolean extend_experts(MsArgs *args, GError **error) {
+  const MsArg *arg = ms_args_take(args, "--moe-tp-extend-ep");
+  gint64 tp, ep;
+  if (!arg) return TRUE;
+  if (!integer(args, "--tensor-model-parallel-size", 1, &tp, error) ||
+      !integer(args, "--expert-model-parallel-size", 1, &ep, error))
+    return FALSE;
+  say_int(args, arg, "--expert-model-parallel-size", tp * ep);
+  say_int(args, arg, "--expert-tensor-parallel-size", 1);
+  return TRUE;
+}
+
+/* Arguments of one object under other names, with the fork's defaults. */
+typedef struct {
+  const char *theirs, *ours, *absent; /* absent: the value without it, NULL when nothing is said then */
+} Member;
+
+static void say_members(MsArgs *args, const MsArg *source, const Member *members, guint n) {
+  for (guint i = 0; i < n; i++) {
+    const MsArg *arg = ms_args_take(args, members[i].theirs);
+    const char *value = arg ? arg->values[0] : members[i].absent;
+    if (value) ms_args_say(args, arg ? arg : source, members[i].ours, value);
+  }
+}
+
+static void sparse_attention(MsArgs *args) {
+  static const Member members[] = {{"--index-n-heads", "--dsa-indexer-n-heads", "64"},
+                                   {"--index-head-dim", "--dsa-indexer-head-dim", "128"},
+                                   {"--index-topk", "--dsa-indexer-topk", "2048"},
+                                   {"--index-topk-freq", "--dsa-indexer-topk-freq", NULL},
+                                   {"--index-skip-topk-offset", "--dsa-indexer-skip-topk-offset", NULL},
+                                   {"--indexer-loss-coeff", "--dsa-indexer-loss-coeff", "1.0"}};
+  const MsArg *arg = ms_args_take(args, "--enable-dsa-indexer");
+  if (!arg) return;
+  ms_args_say(args, arg, "--experimental-attention-variant", "dsa");
+  say_members(args, arg, members, G_N_ELEMENTS(members));
+}
+
+/* Gated delta nets with softmax attention in every N-th layer, as in Qwen3-Next: its queries have a gate, and its short
+ * convolution is the one that Mamba's arguments describe. */
+static void linear_attention(MsArgs *args) {
+  static const Member members[] = {{"--full-attention-interval", "--linear-attention-freq", NULL},
+                                   {"--mamba-d-conv", "--linear-conv-kernel-dim", NULL}};
+  const MsArg *arg = ms_args_take(args, "--full-attention-interval");
+  gboolean on = arg && g_strcmp0(arg->values[0], "0") != 0;
+  if (!on) return;
+  ms_args_say(args, arg, "--experimental-attention-variant", "gdn");
+  ms_args_say(args, arg, "--attention-output-gate", NULL);
+  say_members(args, arg, members, G_N_ELEMENTS(members));
+  ms_args_take_any(args, "--mamba-chunk-size --mamba-expand");
+  for (guint i = 0; i < args->list->len; i++) {
+    MsArg *spec = args->list->pdata[i];
+    gboolean named = strcmp(spec->flag, "--spec") == 0 && spec->values[0];
+    if (named && g_str_has_suffix(spec->values[0], "qwen3_next_spec")) spec->used = TRUE;
+  }
+}
+
+/* The kind of stretching is a word; latent attention has its own arguments for YaRN. */
+static void rope_scaling(MsArgs *args) {
+  static const Member yarn[] = {{"--rope-scaling-factor", "--rotary-scaling-factor", NULL},
+                                {"--rope-scaling-mscale", "--mscale", NULL},
+                                {"--rope-scaling-mscale-all-dim", "--mscale-all-dim", NULL}};
+  const MsArg *arg = ms_args_take(args, "--rope-scaling-type");
+  if (!arg) return;
+  if (g_strcmp0(arg->values[0], "llama3") == 0) ms_args_say(args, arg, "--use-rope-scaling", NULL);
+  if (g_strcmp0(arg->values[0], "yarn") == 0 && ms_args_has(args, "--multi-latent-attention"))
+    say_members(args, arg, yarn, G_N_ELEMENTS(yarn));
+}
+
+/* Their gated GELU goes with the gate's width, whatever else is said. */
+static void gated_gelu(MsArgs *args) {
+  const MsArg *arg = ms_args_take_any(args, "--gelu-tanh --geglu");
+  if (arg) ms_args_say(args, arg, MS_GATED_GELU, NULL);
+}
+
+static gboolean check_stage(const MsArgs *args, GError **error) {
+  static const char *const others[] = {"dpo", "orm", "prm", "ppo", "simpo", "ray_ppo", "ray_grpo", NULL};
+  for (guint i = 0; i < args->list->len; i++) {
+    const MsArg *arg = args->list->pdata[i];
+    if (strcmp(arg->flag, "--stage") == 0 && arg->values[0] && g_strv_contains(others, arg->values[0]))
+      return ms_arg_error(args, arg, error, "is %s, which runs more than one forward and backward of one model",
+                          arg->values[0]);
+  }
+  return TRUE;
+}
+
+/* --- slime: Megatron-LM behind a launcher of reinforcement learning -------------------------------------------- */
+static void say_default(MsArgs *args, const char *flag, const char *value) {
+  const MsArg nowhere = {.section = MS_SECTION_TRAINING};
+  if (!ms_args_has(args, flag)) ms_args_say(args, &nowhere, flag, value);
+}
+
+static gboolean slime(MsArgs *args, GPtrArray *remarks, int *gpus, GError **error) {
+  gboolean is = ms_args_has(args, "--rollout-batch-size") ||
+                (ms_args_has(args, "--actor-num-gpus-per-node") && ms_args_has(args, "--hf-checkpoint"));
+  gint64 nodes, per_node, rollout, samples, steps;
+  if (!is) return TRUE;
+  if (!integer(args, "--actor-num-nodes", 1, &nodes, error) ||
+      !integer(args, "--actor-num-gpus-per-node", 8, &per_node, error) ||
+      !integer(args, "--rollout-batch-size", 1, &rollout, error) ||
+      !integer(args, "--n-samples-per-prompt", 1, &samples, error) ||
+      !integer(args, "--num-steps-per-rollout", 1, &steps, error))
+    return FALSE;
+  *gpus = (int)MIN(nodes * per_node, 1 << 20);
+  const MsArg *dispatcher = ms_args_take(args, "--moe-token-dispatcher-type");
+  if (dispatcher && g_strcmp0(dispatcher->values[0], "allgather") == 0)
+    ms_args_say(args, dispatcher, "--moe-token-dispatcher-type", "alltoall"); /* sequences differ in length */
+  if (!dispatcher) say_default(args, "--moe-token-dispatcher-type", "alltoall");
+  if (!ms_args_has(args, "--fp16")) say_default(args, "--bf16", NULL);
+  say_default(args, "--use-distributed-optimizer", NULL);
+  say_default(args, "--micro-batch-size", "1");
+  say_default(args, "--seq-length", "4096");
+  if (!ms_args_has(args, "--global-batch-size"))
+    say_int(args, &(MsArg){.section = MS_SECTION_TRAINING}, "--global-batch-size",
+            MAX(1, rollout * samples / MAX(steps, 1)));
+  ms_args_take(args, "--max-tokens-per-gpu");
+  if (ms_args_take(args, "--use-dynamic-batch-size"))
+    remark(remarks, "--use-dynamic-batch-size: samples of a rollout are packed by their length, which no "
+                    "argument says; every one is taken to have --seq-length tokens");
+  remark(remarks, "the training step of slime is read, not its rollouts");
+  return TRUE;
+}
+
+/* --- programs -------------------------------------------------------------------------------------------------- */
+gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *program, int line, GError **error) {
+  static const char *const others[] = {"pretrain_bert",   "pretrain_t5",   "pretrain_ict",  "pretrain_retro",
+                                       "pretrain_vision", "pretrain_dino", "pretrain_mimo", NULL};
+  if (!program) return TRUE;
+  g_autofree char *name = g_path_get_basename(program);
+  for (int i = 0; others[i]; i++)
+    if (g_str_has_prefix(name, others[i]))
+      return ms_input_error(error, args->file, line, name,
+                            "trains another model than a decoder, which is what moesim has");
+  if (!strstr(name, "train") && !strstr(name, "tune") && !strstr(name, "sft"))
+    remark(remarks, "%s does not train by its name: it is read as a training run of its model and layout", name);
+  return TRUE;
+}
+
+/* --- the whole ------------------------------------------------------------------------------------------------- */
+gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GError **error) {
+  rename_flags(args);
+  if (!check_stage(args, error) || !slime(args, remarks, gpus, error) || !shared_experts(args, error) ||
+      !extend_experts(args, error) || !ms_dialect_layers(args, error))
+    return FALSE;
+  sparse_attention(args);
+  linear_attention(args);
+  rope_scaling(args);
+  gated_gelu(args);
+  replace_words(args);
+  read_spec(args, remarks);
+  note_unmodelled(args, remarks);
+  return TRUE;
+}

@@ -1,0 +1,22 @@
+/* src/launch/dialect.h - private to launch: what forks of Megatron-LM and frameworks around it call otherwise, said in
+ * Megatron-LM's own arguments before the table reads them.
+ *
+ * Facts: MindSpeed-LLM (mindspeed_llm/features_manager and tasks/models/spec), slime (slime/utils/arguments.py,
+ * slime/backends/megatron_utils/arguments.py) and Pai-Megatron-Patch, as of 2026. */
+#ifndef MS_LAUNCH_DIALECT_H
+#define MS_LAUNCH_DIALECT_H
+
+#include "launch/table.h"
+
+/* Adds Megatron-LM's words for those of the forks, which become used; what they mean and moesim does not model goes to
+ * `remarks` (char *). *gpus is set where such an argument says it and the launcher did not. */
+gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GError **error);
+/* FALSE and the error when `program` (a path, may be NULL) trains no decoder; a remark when it does not train. */
+gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *program, int line, GError **error);
+
+/* --- dialect_layers.c --- */
+/* Layers without weights (--noop-layers), layers of every stage (--num-layer-list) and dense layers in front
+ * (--first-k-dense-replace) as a number of layers, a layout string and a pattern. */
+gboolean ms_dialect_layers(MsArgs *args, GError **error);
+
+#endif

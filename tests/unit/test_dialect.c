@@ -1,0 +1,187 @@
+/* Scripts of forks of Megatron-LM: their words for layers, experts and attention; files that a script sources. */
+#include "lib/close.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "launch/launch.h"
+
+/* 64 GPUs, TP 2, PP 4, 16 layers of Llama's kind. */
+static const char dense[] =
+    "torchrun --nproc_per_node 8 --nnodes 8 pretrain_gpt.py --num-layers 16 --hidden-size 1024 --ffn-hidden-size 4096 "
+    "--num-attention-heads 16 --seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 "
+    "--global-batch-size 64 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --vocab-size 1000 --bf16 "
+    "--swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear";
+#define EXPERTS " --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 512"
+#define LATENT                                                                                               \
+  " --multi-latent-attention --q-lora-rank 512 --kv-lora-rank 256 --qk-head-dim 64 --qk-pos-emb-head-dim 32" \
+  " --v-head-dim 64 --qk-layernorm"
+
+static MsImport *import(const char *script, const MsImportOptions *options, GError **error) {
+  return ms_import_megatron(script, strlen(script), "run.sh", options, error);
+}
+
+static MsImport *import_with(const char *more, GError **error) {
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  g_autofree char *script = g_strconcat(dense, " ", more, "\n", NULL);
+  return import(script, &options, error);
+}
+
+static gboolean mentions(const GPtrArray *lines, const char *text) {
+  for (guint i = 0; i < lines->len; i++)
+    if (strstr(lines->pdata[i], text)) return TRUE;
+  return FALSE;
+}
+
+/* The written scenario with its whole model. (transfer full) */
+static char *written(const MsScenario *s) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_fields_write(&ms_layout_table, &s->layout, TRUE, out);
+  ms_fields_write(&ms_model_table, s->model, TRUE, out);
+  ms_fields_write(&ms_options_table, &s->options, TRUE, out);
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}
+
+static void words_of_mindspeed(void **state) {
+  (void)state;
+  static const struct {
+    const char *more, *wants[3];
+  } rows[] = {
+      {"--noop-layers 0,15", {"\"num_layers\":14", "\"pipeline_layout\":\"Ettt|t*4|t*4|tttL\""}},
+      {"--noop-layers 3,15 --num-layers-per-virtual-pipeline-stage 2",
+       {"\"num_layers\":14", "\"pipeline_layout\":\"Ett|t|(tt|)*5tL\"", "\"vpp\":2"}},
+      {"--noop-layers 15 --schedules-method dualpipev --mtp-num-layers 1",
+       {"\"num_layers\":15", "\"pipeline_layout\":\"Ett|(tt|)*6tmL\"", "\"schedule\":\"dualpipev\""}},
+      {"--num-layer-list 3,4,4,5", {"\"num_layers\":16", "\"pipeline_layout\":\"Ettt|t*4|t*4|t*5L\""}},
+      {EXPERTS " --first-k-dense-replace 2 --moe-layer-freq 1 --n-shared-experts 2",
+       {"\"moe_layer_freq\":\"[0]*2+[1]*14\"", "\"moe_shared_expert_intermediate_size\":1024"}},
+      {EXPERTS " --first-k-dense-replace 2 --moe-layer-freq 1 --noop-layers 0,15",
+       {"\"moe_layer_freq\":\"[0]*1+[1]*13\"", "\"num_layers\":14"}},
+      {EXPERTS " --first-k-dense-replace -1 --moe-layer-freq -1", {"\"moe_layer_freq\":null"}},
+      {EXPERTS " --expert-model-parallel-size 4 --moe-tp-extend-ep", {"\"ep\":8", "\"etp\":1"}},
+      {"--context-parallel-size 2 --context-parallel-algo kvallgather_cp_algo", {"\"cp_comm_type\":\"all_gather\""}},
+      {"--context-parallel-size 2 --context-parallel-algo ulysses_cp_algo", {"\"cp_comm_type\":\"a2a\""}},
+      {LATENT " --enable-dsa-indexer --index-topk 1024",
+       {"\"indexer_topk\":1024", "\"indexer_num_heads\":64", "\"indexer_loss\":true"}},
+      {"--full-attention-interval 4 --linear-num-key-heads 8 --linear-num-value-heads 16 --linear-key-head-dim 64 "
+       "--linear-value-head-dim 64 --mamba-d-conv 4 --spec mindspeed_llm.tasks.models.spec.qwen3_next_spec layer_spec",
+       {"\"frequency\":4", "\"num_value_heads\":16", "\"attention_output_gate\":true"}},
+      {"--gelu-tanh", {"\"gated\":true", "\"activation\":\"gelu\""}},
+      {"--swap-optimizer", {"\"offload_optimizer_states\":true"}},
+      {"--position-embedding-type mrope", {"\"position_embedding\":\"rope\""}},
+      {LATENT " --rope-scaling-type yarn --rope-scaling-factor 40", {"\"type\":\"yarn\"", "\"factor\":40"}},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) got = import_with(rows[i].more, &error);
+    if (!got) fail_msg("%s: %s", rows[i].more, error->message);
+    g_autofree char *text = written(got->scenario);
+    for (int k = 0; k < 3 && rows[i].wants[k]; k++)
+      if (!strstr(text, rows[i].wants[k])) fail_msg("%s: no %s in %s", rows[i].more, rows[i].wants[k], text);
+  }
+}
+
+/* What moesim does not model is a remark; what changes the model or the step is refused. */
+static void what_is_not_modelled(void **state) {
+  (void)state;
+  static const char *const remarks[] = {"--post-norm", "--swap-attention", "--reuse-fp32-param",
+                                        "--reset-attention-mask"};
+  static const struct {
+    const char *more, *message;
+  } refused[] = {
+      {"--noop-layers 16", "run.sh:1: --noop-layers: names layer 16 of 16, the first is 0"},
+      {"--num-layer-list 3,4,4", "run.sh:1: --num-layer-list: has 3 stages and 11 layers, must have PP = 4 and 16"},
+      {"--noop-layers 1 --num-layers-per-virtual-pipeline-stage 3",
+       "run.sh:1: --noop-layers: 16 layers, those without weights among them, do not split evenly over PP 4"},
+      {"--stage dpo", "run.sh:1: --stage: is dpo, which runs more than one forward and backward of one model"},
+      {"--lora-r 16", "run.sh:1: --lora-r: changes the model or its time"},
+      {"--spec mindspeed_llm.tasks.models.spec.longcat_spec layer_spec", "run.sh:1: --spec: changes the model"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(remarks); i++) {
+    g_autoptr(MsImport) got = import_with(remarks[i], NULL);
+    assert_true(mentions(got->remarks, remarks[i]) && !mentions(got->ignored, remarks[i]));
+  }
+  for (guint i = 0; i < G_N_ELEMENTS(refused); i++) {
+    g_autoptr(GError) error = NULL;
+    assert_null(import_with(refused[i].more, &error));
+    if (!g_str_has_prefix(error->message, refused[i].message)) fail_msg("%s", error->message);
+  }
+}
+
+static void other_programs(void **state) {
+  (void)state;
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  g_autoptr(GString) script = g_string_new(dense);
+  g_string_replace(script, "pretrain_gpt.py", "inference.py", 0);
+  g_autoptr(MsImport) inference = import(script->str, &options, NULL);
+  assert_true(mentions(inference->remarks, "inference.py does not train by its name"));
+  g_string_replace(script, "inference.py", "pretrain_t5.py", 0);
+  g_autoptr(GError) error = NULL;
+  assert_null(import(script->str, &options, &error));
+  assert_string_equal(error->message,
+                      "run.sh:1: pretrain_t5.py: trains another model than a decoder, which is what moesim has");
+}
+
+static void slime(void **state) {
+  (void)state;
+  static const char script[] =
+      "ray job submit -- python3 train.py --actor-num-nodes 2 --actor-num-gpus-per-node 8 --num-layers 4 --hidden-size "
+      "256 --ffn-hidden-size 512 --num-attention-heads 4 --vocab-size 1000 --swiglu --normalization RMSNorm "
+      "--use-rotary-position-embeddings --disable-bias-linear --rollout-batch-size 32 --n-samples-per-prompt 8 "
+      "--tensor-model-parallel-size 2 --use-dynamic-batch-size --max-tokens-per-gpu 9216\n";
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  g_autoptr(MsImport) got = import(script, &options, NULL);
+  assert_int_equal(got->scenario->gpus, 16);
+  assert_int_equal(got->scenario->training.global_batch_size, 256);
+  assert_int_equal(got->scenario->training.micro_batch_size, 1);
+  assert_int_equal(got->scenario->training.precision, MS_BF16);
+  assert_true(got->scenario->options.distributed_optimizer);
+  assert_true(mentions(got->remarks, "--use-dynamic-batch-size: "));
+}
+
+/* A script that takes its sizes from files and arguments. */
+static void files_and_arguments(void **state) {
+  (void)state;
+  g_autofree char *folder = g_dir_make_tmp("moesim-test-XXXXXX", NULL),
+                  *models = g_build_filename(folder, "models", NULL),
+                  *model = g_build_filename(models, "small.sh", NULL), *file = g_build_filename(folder, "run.sh", NULL);
+  g_autofree char *script = g_strconcat("# sh run.sh 8 4\nDIR=$(cd -- \"$(dirname -- \"${BASH_SOURCE[0]}\")\" && pwd)\n"
+                                        "source \"$DIR/models/small.sh\"\nsource /elsewhere/models/small.sh\n",
+                                        dense, " --context-parallel-size $2 ${MODEL_ARGS[@]}\n", NULL);
+  static const char sourced[] = "FREQ=()\nfor ((i=0; i<4; i++)); do if (( i < 1 )); then FREQ+=(0); else FREQ+=(1); "
+                                "fi; done\nprintf -v F \"[%s]\" \"$(IFS=', '; echo \"${FREQ[*]}\")\"\n"
+                                "MODEL_ARGS=(--num-layers 4" EXPERTS " --moe-layer-freq $F)\n";
+  g_mkdir(models, 0755);
+  assert_true(g_file_set_contents(model, sourced, -1, NULL));
+  const MsImportOptions plain = {.hardware = "h100-sxm", .environment = TRUE};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsImport) shown = ms_import_megatron(script, strlen(script), file, &plain, &error);
+  if (!shown) fail_msg("%s", error->message);
+  assert_int_equal(shown->scenario->layout.cp, 4);
+  assert_string_equal(shown->scenario->model->moe_layer_freq, "[0]*1+[1]*3");
+  assert_true(mentions(shown->remarks, "called as line 1 shows (8 4)"));
+  assert_true(mentions(shown->remarks, "/elsewhere/models/small.sh is not there, "));
+
+  const char *const words[] = {"8", "2", NULL}, *const set[] = {"2=1", NULL};
+  MsImportOptions given = {.hardware = "h100-sxm", .environment = TRUE, .words = words};
+  g_autoptr(MsImport) called = ms_import_megatron(script, strlen(script), file, &given, NULL);
+  assert_int_equal(called->scenario->layout.cp, 2);
+  given.set = set;
+  g_autoptr(MsImport) overridden = ms_import_megatron(script, strlen(script), file, &given, NULL);
+  assert_int_equal(overridden->scenario->layout.cp, 1);
+
+  given.environment = FALSE; /* as where the text is not the user's own: no other file is read */
+  g_autoptr(MsImport) alone = ms_import_megatron(script, strlen(script), file, &given, NULL);
+  assert_int_equal(alone->scenario->model->num_layers, 16);
+  g_remove(model), g_rmdir(models), g_rmdir(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed), cmocka_unit_test(what_is_not_modelled),
+                                     cmocka_unit_test(other_programs), cmocka_unit_test(slime),
+                                     cmocka_unit_test(files_and_arguments)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
