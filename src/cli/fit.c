@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/io.h"
 #include "base/text.h"
@@ -17,13 +16,6 @@ static void print_notes(const GPtrArray *notes) {
 }
 
 /* --- fit ------------------------------------------------------------------------------------------------------- */
-static char *today(void) {
-  const char *epoch = g_getenv("SOURCE_DATE_EPOCH");
-  gint64 seconds = epoch && *epoch ? g_ascii_strtoll(epoch, NULL, 10) : (gint64)time(NULL);
-  g_autoptr(GDateTime) date = g_date_time_new_from_unix_utc(seconds);
-  return date ? g_date_time_format(date, "%Y-%m-%d") : g_strdup("unknown");
-}
-
 /* Names of tables without their folder, so that the text does not depend on where they lie. */
 static char *command_of(const Options *o, char **files) {
   GString *text = g_string_new("moesim fit --hardware ");
@@ -67,7 +59,7 @@ static void print_curves(const MsFit *fit, FILE *to) {
 
 static int fit(const Options *o, char **files) {
   GError *error = NULL;
-  g_autofree char *date = o->date ? g_strdup(o->date) : today(), *command = command_of(o, files);
+  g_autofree char *date = o->date ? g_strdup(o->date) : ms_cli_today(), *command = command_of(o, files);
   MsFitOptions options = {o->hardware, o->like, (const char *const *)files, date, command, TRUE};
   int status = ms_cli_outputs(o->out);
   if (status != 0) return status;

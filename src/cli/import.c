@@ -3,10 +3,11 @@
 
 #include "base/io.h"
 #include "cli/cli.h"
+#include "cli/import.h"
 #include "launch/launch.h"
 
 typedef struct {
-  char *out, *model_out, *hardware, *name;
+  char *out, *model_out, *hardware, *name, *date, *into;
   int gpus, vocab_size;
   char **set, **allow;
 } Options;
@@ -100,17 +101,21 @@ static int write_model(const Options *o, MsScenario *scenario) {
 /* 0: not given. */
 static int given(int value) { return value == MS_CLI_UNSET ? 0 : value; }
 
+static MsImportOptions options_of(const Options *o, char **words) {
+  return (MsImportOptions){.hardware = o->hardware,
+                           .name = o->name,
+                           .gpus = given(o->gpus),
+                           .vocab_size = given(o->vocab_size),
+                           .words = (const char *const *)words,
+                           .allow = (const char *const *)o->allow,
+                           .set = (const char *const *)o->set,
+                           .environment = TRUE};
+}
+
 static int import_scenario(const Options *o, Reader reader, const char *file, char **words) {
   GError *error = NULL;
   gsize length;
-  const MsImportOptions options = {.hardware = o->hardware,
-                                   .name = o->name,
-                                   .gpus = given(o->gpus),
-                                   .vocab_size = given(o->vocab_size),
-                                   .words = (const char *const *)words,
-                                   .allow = (const char *const *)o->allow,
-                                   .set = (const char *const *)o->set,
-                                   .environment = TRUE};
+  const MsImportOptions options = options_of(o, words);
   g_autofree char *text = ms_read_file(file, MS_IMPORT_MOST_BYTES, &length, &error);
   if (!text) return ms_cli_fail(error);
   g_autoptr(MsImport) import = reader(text, length, file, &options, &error);
@@ -121,29 +126,71 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
   return status ? status : put(o->out, scenario_text(import->scenario));
 }
 
-static int check(const MsVerb *verb, const Options *o, int kind, int words) {
-  if (words < 2) return ms_cli_usage(verb, "give one file (\"-\" is standard input)");
-  if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))
-    return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
+static int check(const MsVerb *verb, const Options *o, gboolean model, int words) {
+  if (o->date || o->into) return ms_cli_usage(verb, "--date and --into belong to logs");
+  if (words < 1) return ms_cli_usage(verb, "give one file (\"-\" is standard input)");
   if (o->vocab_size != MS_CLI_UNSET && (o->vocab_size < 1 || o->vocab_size > 1 << 24))
     return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);
   for (int i = 0; o->set && o->set[i]; i++)
     if (!strchr(o->set[i], '=')) return ms_cli_usage(verb, "--set %s: give NAME=VALUE", o->set[i]);
   gboolean runs_only = o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET ||
-                       o->set || o->allow || words > 2;
-  if (kind == 0 && runs_only)
+                       o->set || o->allow || words > 1;
+  if (model && runs_only)
     return ms_cli_usage(verb, "import hf takes one file, --name and --out: it makes a model, not a run");
   return 0;
 }
 
+static int import_model(const MsVerb *verb, const Options *o, int argc, char **words) {
+  int status = check(verb, o, TRUE, argc);
+  return status ? status : import_hf(o, words[0]);
+}
+
+static int import_megatron(const MsVerb *verb, const Options *o, int argc, char **words) {
+  int status = check(verb, o, FALSE, argc);
+  return status ? status : import_scenario(o, ms_import_megatron, words[0], words + 1);
+}
+
+static int import_modelzoo(const MsVerb *verb, const Options *o, int argc, char **words) {
+  int status = check(verb, o, FALSE, argc);
+  return status ? status : import_scenario(o, ms_import_modelzoo, words[0], words + 1);
+}
+
+static int import_bench(const MsVerb *verb, const Options *o, const char *form, int argc, char **words) {
+  if (argc < 1) return ms_cli_usage(verb, "give logs (\"-\" is standard input)");
+  if (!o->hardware) return ms_cli_usage(verb, "import %s needs --hardware, the machine that the logs are of", form);
+  if (o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into)
+    return ms_cli_usage(verb, "import %s takes logs, --hardware, --gpus, --name, --date and --out", form);
+  const char *date = ms_cli_date(o->date);
+  if (date) return ms_cli_usage(verb, "%s", date);
+  return ms_cli_import_bench(form, &(MsImportBench){o->hardware, o->name, o->out, o->date, given(o->gpus)}, words);
+}
+
+static int import_log(const MsVerb *verb, const Options *o, int argc, char **words) {
+  if (argc != 1) return ms_cli_usage(verb, "give one log (\"-\" is standard input)");
+  if (o->model_out || o->date || o->set) return ms_cli_usage(verb, "--model-out, --date and --set are not for a log");
+  const MsImportOptions options = options_of(o, words + 1);
+  return ms_cli_import_log(words[0], o->into, &options, o->out);
+}
+
+typedef struct {
+  const char *word;
+  int (*run)(const MsVerb *verb, const Options *o, int argc, char **words); /* NULL: a benchmark's log */
+} Kind;
+static const Kind kinds[] = {{"hf", import_model}, {"megatron", import_megatron}, {"modelzoo", import_modelzoo},
+                             {"log", import_log},  {"nccl-tests", NULL},          {"rccl-tests", NULL},
+                             {"hccl-test", NULL},  {"ib_write_bw", NULL},         {"stream", NULL}};
+
 static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {
-  static const char *const kinds[] = {"hf", "megatron", "modelzoo", NULL};
-  if (argc < 2) return ms_cli_usage(verb, "import what? hf, megatron or modelzoo, and a file");
-  int kind = ms_cli_word(verb, "kind", argv[1], kinds);
-  int status = kind < 0 ? MS_ERROR_USAGE : check(verb, o, kind, argc - 1);
-  if (status) return status;
-  if (kind == 0) return import_hf(o, argv[2]);
-  return import_scenario(o, kind == 1 ? ms_import_megatron : ms_import_modelzoo, argv[2], argv + 3);
+  const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};
+  for (gsize i = 0; i < G_N_ELEMENTS(kinds); i++) words[i] = kinds[i].word;
+  g_autofree char *all = g_strjoinv(", ", (char **)words);
+  if (argc < 2) return ms_cli_usage(verb, "import what? one of %s, and a file", all);
+  int kind = ms_cli_word(verb, "kind", argv[1], words);
+  if (kind < 0) return MS_ERROR_USAGE;
+  if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))
+    return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
+  return kinds[kind].run ? kinds[kind].run(verb, o, argc - 2, argv + 2)
+                         : import_bench(verb, o, kinds[kind].word, argc - 2, argv + 2);
 }
 
 int ms_cli_import(int argc, char **argv) {
@@ -156,6 +203,10 @@ int ms_cli_import(int argc, char **argv) {
       {"name", 0, 0, G_OPTION_ARG_STRING, &o.name, "name of the scenario or model (default: of the file)", "NAME"},
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "machine: a name in hardware/ or a path", "NAME"},
       {"gpus", 0, 0, G_OPTION_ARG_INT, &o.gpus, "GPUs, when the file does not say them", "N"},
+      {"into", 0, 0, G_OPTION_ARG_FILENAME, &o.into, "a training log: the scenario that gets what was measured",
+       "FILE"},
+      {"date", 0, 0, G_OPTION_ARG_STRING, &o.date,
+       "logs of benchmarks: date of the provenance (default: $SOURCE_DATE_EPOCH, else today)", "YYYY-MM-DD"},
       {"vocab-size", 0, 0, G_OPTION_ARG_INT, &o.vocab_size, "vocabulary, when only the tokenizer knows it", "N"},
       {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.set,
        "value of a variable or argument (1, 2, ...) of the file, whatever it says itself", "NAME=VALUE"},
@@ -168,7 +219,7 @@ int ms_cli_import(int argc, char **argv) {
     memcpy(words, argv, sizeof *words * (size_t)argc);
     status = import_one(verb, &o, argc, words);
   }
-  g_free(o.out), g_free(o.model_out), g_free(o.hardware), g_free(o.name);
+  g_free(o.out), g_free(o.model_out), g_free(o.hardware), g_free(o.name), g_free(o.date), g_free(o.into);
   g_strfreev(o.set), g_strfreev(o.allow);
   return status;
 }

@@ -128,8 +128,9 @@ const MsVerb ms_verbs[] = {
      "  moesim serve                     then open http://127.0.0.1:8080/\n"
      "  moesim serve --port 9000\n",
      ms_cli_serve},
-    {"import", "hf|megatron|modelzoo FILE [WORD…]",
-     "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML",
+    {"import", "hf|megatron|modelzoo FILE [WORD…] | log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
+     "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML, what "
+     "was measured from a training log, a machine from logs of benchmarks",
      "  moesim import hf config.json --out my-model.json\n"
      "  moesim import megatron run.sh --hardware h100-sxm --gpus 64 --out my-run.json\n"
      "  moesim import megatron run_pretrain_mixtral.sh WORK PATCH NAME hostfile DATA 1 4 8 1 256 TOKENIZER     a "
@@ -137,6 +138,10 @@ const MsVerb ms_verbs[] = {
      "  TP=1 PP=4 EP=8 CP=1 MBS=1 GBS=256 SEQ_LEN=4096 NNODES=8 moesim import modelzoo Mixtral-8x7B.yaml\n"
      "  moesim plan --launch megatron request.json | moesim import megatron -                               the same "
      "scenario again\n"
+     "  moesim import log train.log --hardware h100-sxm --out my-run.json     step time, memory, and the scenario "
+     "where "
+     "the log prints its arguments\n"
+     "  moesim import nccl-tests --hardware h100-sxm all_reduce_perf.log alltoall_perf.log --out my-cluster.json\n"
      "\nNothing of a script is run: variables, arrays, conditions on strings and numbers are read, the rest is skipped "
      "and said so. Arguments that\n"
      "mean nothing to a prediction are listed on standard error; what cannot be represented is an error that names it. "

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/io.h"
 #include "base/quantity.h"
@@ -213,4 +214,11 @@ const MsVerb *ms_cli_verb(const char *name) {
   for (const MsVerb *verb = ms_verbs; verb->name; verb++)
     if (strcmp(verb->name, name) == 0) return verb;
   return NULL;
+}
+
+char *ms_cli_today(void) {
+  const char *epoch = g_getenv("SOURCE_DATE_EPOCH");
+  gint64 seconds = epoch && *epoch ? g_ascii_strtoll(epoch, NULL, 10) : (gint64)time(NULL);
+  g_autoptr(GDateTime) date = g_date_time_new_from_unix_utc(seconds);
+  return date ? g_date_time_format(date, "%Y-%m-%d") : g_strdup("unknown");
 }

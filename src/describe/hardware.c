@@ -95,7 +95,8 @@ static const MsField hardware_fields[] = {
      .offset = 0,
      .parse = ms_curves_parse,
      .print = ms_curves_print,
-     .doc = "list of fitted curves"},
+     .doc =
+         "list of fitted curves; beside `base`: in place of those that describe the same, all others stay; [] = none"},
     MS_FREE(S, sources, "object: key -> where its figure comes from, a text or {mark, text, within}"),
     MS_STRING(S, curves_from, MS_NULLABLE, "profile whose curves serve for operators that this one has none for"),
     {0}};
@@ -174,17 +175,46 @@ static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char 
   return NULL;
 }
 
+/* Which curve of a machine: one that replaces another describes the same thing, at the same group size. */
+static gboolean same_curve(const MsCurve *a, const MsCurve *b) {
+  return strcmp(a->op, b->op) == 0 && g_strcmp0(a->dtype, b->dtype) == 0 && g_strcmp0(a->pass, b->pass) == 0 &&
+         g_strcmp0(a->level, b->level) == 0 && g_strcmp0(a->dispatcher, b->dispatcher) == 0 &&
+         a->head_dim == b->head_dim && a->ranks == b->ranks;
+}
+
+static gboolean gives(const MsHardware *hardware, const MsCurve *curve) {
+  for (int i = 0; i < hardware->num_curves; i++)
+    if (same_curve(&hardware->curves[i], curve)) return TRUE;
+  return FALSE;
+}
+
+/* Behind the curves of the file those of its base that it does not give; an empty list leaves none. Returns how many it
+ * gives. */
+static int keep_curves(MsHardware *hardware, MsHardware *base) {
+  int given = hardware->num_curves, n = given;
+  if (given == 0) return 0;
+  hardware->curves = g_renew(MsCurve, hardware->curves, given + base->num_curves + 1);
+  for (int i = 0; i < base->num_curves; i++)
+    if (!gives(hardware, &base->curves[i])) ms_curve_copy(&base->curves[i], &hardware->curves[n++]);
+  hardware->num_curves = n;
+  return given;
+}
+
 /* Curves that the overrides do not give follow the links that they change, borrowed ones too. */
 static gboolean change(MsHardware *hardware, const MsJson *doc, JsonObject *changes, const char *path, int depth,
                        GError **error) {
   double scaleup_Bps = hardware->scaleup_Bps, nic_Bps = hardware->nic_Bps;
   gboolean curves = json_object_has_member(changes, "curves"), from = json_object_has_member(changes, "curves_from");
   JsonNode *sources = hardware->sources ? json_node_copy(hardware->sources) : NULL;
+  MsHardware base = {.curves = curves ? g_steal_pointer(&hardware->curves) : NULL,
+                     .num_curves = curves ? hardware->num_curves : 0};
+  if (curves) hardware->num_curves = 0;
   gboolean loaded = load_object(hardware, doc, changes, path, FALSE, error);
   if (loaded) ms_sources_inherit(hardware, sources, changes);
   g_clear_pointer(&sources, json_node_unref);
+  int own = loaded && curves ? keep_curves(hardware, &base) : 0;
+  ms_curves_free(&base);
   if (!loaded) return FALSE;
-  int own = curves ? hardware->num_curves : 0;
   if ((curves || from) && !borrow_curves(hardware, doc, path, depth, error)) return FALSE;
   ms_curves_follow_link(hardware, own, "scaleup_Bps", scaleup_Bps, hardware->scaleup_Bps);
   ms_curves_follow_link(hardware, own, "nic_Bps", nic_Bps, hardware->nic_Bps);

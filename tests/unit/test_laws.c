@@ -46,10 +46,9 @@ static const char *const cases[] = {
     "\"training.global_batch_size\": 64, \"layout\": {\"ep\": 16}, " BARE,
     "\"model\": {\"base\": \"deepseek-v3.2\", \"num_layers\": 4, \"mtp_num_layers\": 0}, \"gpus\": 16, "
     "\"training.global_batch_size\": 64, \"layout\": {\"ep\": 16}",
-    SMALL
-    ", \"layout.ep\": 2, \"options.dispatcher\": \"alltoall\", \"hardware\": {\"base\": \"h100-sxm\", \"curves\": "
-    "[{\"op\": \"all_to_all\", \"level\": \"nvlink\", \"ranks\": 8, \"form\": \"segments\", "
-    "\"segments\": [[1e-4, 3e11]]}]}",
+    SMALL ", \"layout.ep\": 2, \"options.dispatcher\": \"alltoall\", \"hardware\": {\"base\": \"h20-sxm\", \"curves\": "
+          "[{\"op\": \"all_to_all\", \"level\": \"nvlink\", \"ranks\": 8, \"form\": \"segments\", "
+          "\"segments\": [[1e-4, 3e11]]}]}",
 };
 
 /* With the value as an axis of a study, or the shipped ones. */

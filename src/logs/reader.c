@@ -1,0 +1,147 @@
+/* src/logs/reader.c - bytes and lines of a file of any size. */
+#include "logs/reader.h"
+
+#include "base/err.h"
+
+#include <gio/gio.h>
+#include <string.h>
+
+enum { ROOM = 1 << 16 };
+
+struct MsReader {
+  char *filename;
+  GInputStream *in;
+  gboolean packed, cut;
+  char buffer[ROOM]; /* of the lines */
+  gsize at, end;
+  GString *line;
+  int number, next;
+};
+
+static MsReader *stream_new(const char *filename) {
+  MsReader *s = g_new0(MsReader, 1);
+  s->filename = g_strdup(filename);
+  s->line = g_string_new(NULL);
+  s->next = 1;
+  return s;
+}
+
+/* Looks at the first two bytes without taking them. */
+static gboolean is_gzip(GBufferedInputStream *in) {
+  gsize n = 0;
+  if (g_buffered_input_stream_fill(in, 2, NULL, NULL) < 0) return FALSE;
+  const guchar *bytes = g_buffered_input_stream_peek_buffer(in, &n);
+  return n >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
+}
+
+/* Takes `from`. */
+static MsReader *stream_on(const char *filename, GInputStream *from) {
+  MsReader *s = stream_new(filename);
+  s->in = g_buffered_input_stream_new_sized(from, ROOM);
+  g_object_unref(from);
+  s->packed = is_gzip(G_BUFFERED_INPUT_STREAM(s->in));
+  if (!s->packed) return s;
+  GZlibDecompressor *unzip = g_zlib_decompressor_new(G_ZLIB_COMPRESSOR_FORMAT_GZIP);
+  GInputStream *plain = g_converter_input_stream_new(s->in, G_CONVERTER(unzip));
+  g_object_unref(unzip);
+  g_object_unref(s->in);
+  s->in = plain;
+  return s;
+}
+
+MsReader *ms_reader_open(const char *filename, GError **error) {
+  GError *cause = NULL;
+  GFile *file = g_file_new_for_path(strcmp(filename, "-") == 0 ? "/dev/stdin" : filename);
+  GFileInputStream *in = g_file_read(file, NULL, &cause);
+  g_object_unref(file);
+  if (in) return stream_on(filename, G_INPUT_STREAM(in));
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", filename, cause->message);
+  g_error_free(cause);
+  return NULL;
+}
+
+MsReader *ms_reader_of(const char *bytes, gsize length, const char *filename) {
+  return stream_on(filename, g_memory_input_stream_new_from_data(bytes, (gssize)length, NULL));
+}
+
+void ms_reader_close(MsReader *s) {
+  if (!s) return;
+  g_object_unref(s->in);
+  g_string_free(s->line, TRUE);
+  g_free(s->filename);
+  g_free(s);
+}
+
+gboolean ms_reader_cut(const MsReader *s) { return s->cut; }
+int ms_reader_line_number(const MsReader *s) { return s->number; }
+
+/* The next bytes; 0 at the end, which is where a gzip file ends that was cut, -1 and *error. */
+static gssize read_some(MsReader *s, void *to, gsize most, GError **error) {
+  GError *cause = NULL;
+  if (s->cut) return 0;
+  gssize n = g_input_stream_read(s->in, to, most, NULL, &cause);
+  if (n >= 0) return n;
+  gboolean io = cause->domain == G_IO_ERROR;
+  s->cut = s->packed && io && cause->code == G_IO_ERROR_PARTIAL_INPUT;
+  if (!s->cut && s->packed && io && cause->code == G_IO_ERROR_INVALID_DATA)
+    ms_input_error(error, s->filename, 0, NULL, "damaged gzip data: %s", cause->message);
+  else if (!s->cut) g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", s->filename, cause->message);
+  g_error_free(cause);
+  return s->cut ? 0 : -1;
+}
+
+/* --- lines ----------------------------------------------------------------------------------------------------- */
+static gboolean fill(MsReader *s, GError **error) {
+  gssize n = read_some(s, s->buffer, sizeof s->buffer, error);
+  s->at = 0;
+  s->end = n > 0 ? (gsize)n : 0;
+  return n > 0;
+}
+
+/* Colours and the like: ESC [ ... letter. */
+static void without_colours(GString *line) {
+  gsize to = 0;
+  for (gsize i = 0; i < line->len; i++) {
+    if (line->str[i] != '\033') {
+      line->str[to++] = line->str[i];
+      continue;
+    }
+    if (line->str[i + 1] == '[')
+      for (i++; i + 1 < line->len && !g_ascii_isalpha(line->str[i + 1]);) i++;
+    i++;
+  }
+  g_string_truncate(line, MIN(to, line->len));
+}
+
+/* Bytes until the next end of a line; TRUE when it came. */
+static gboolean take(MsReader *s, char *end) {
+  gsize from = s->at;
+  while (s->at < s->end && s->buffer[s->at] != '\n' && s->buffer[s->at] != '\r') s->at++;
+  gsize room = MS_LINE_MOST > s->line->len ? MS_LINE_MOST - s->line->len : 0;
+  g_string_append_len(s->line, s->buffer + from, (gssize)MIN(s->at - from, room));
+  if (s->at == s->end) return FALSE;
+  *end = s->buffer[s->at++];
+  return TRUE;
+}
+
+const char *ms_reader_line(MsReader *s, GError **error) {
+  GError *cause = NULL;
+  char end = 0;
+  g_string_truncate(s->line, 0);
+  do {
+    if (s->at == s->end && !fill(s, &cause)) break;
+  } while (!take(s, &end));
+  if (cause) {
+    g_propagate_error(error, cause);
+    return NULL;
+  }
+  if (end == 0 && s->line->len == 0) return NULL;
+  s->number = s->next;
+  s->next += end == '\n';
+  if (memchr(s->line->str, 0, s->line->len)) {
+    ms_input_error(error, s->filename, s->number, NULL, "is no text: it holds a zero byte");
+    return NULL;
+  }
+  without_colours(s->line);
+  return s->line->str;
+}

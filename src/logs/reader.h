@@ -1,0 +1,27 @@
+/* src/logs/reader.h - bytes and lines of a file of any size: plain or gzip (by content, not by name), "-" is standard
+ * input. Nothing is held but a buffer. */
+#ifndef MS_LOGS_READER_H
+#define MS_LOGS_READER_H
+
+#include <glib.h>
+
+typedef struct MsReader MsReader;
+
+/* NULL and an MS_ERROR_ENV when it cannot be read. (transfer full) */
+MsReader *ms_reader_open(const char *filename, GError **error);
+/* From memory, which must stay; never fails. */
+MsReader *ms_reader_of(const char *bytes, gsize length, const char *filename);
+void ms_reader_close(MsReader *stream);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsReader, ms_reader_close)
+
+/* The gzip data ended before its end: what was read is what was left of it. */
+gboolean ms_reader_cut(const MsReader *stream);
+
+/* The next line without its end ("\n", "\r\n"; a "\r" alone, as progress bars write it, ends one too) and without
+ * colours of a terminal; valid until the next call. NULL at the end, and with *error on failure. What a line holds
+ * beyond MS_LINE_MOST bytes is left out, a zero byte is an error. */
+enum { MS_LINE_MOST = 1 << 20 };
+const char *ms_reader_line(MsReader *stream, GError **error);
+int ms_reader_line_number(const MsReader *stream); /* of that line, by "\n" */
+
+#endif

@@ -1,0 +1,314 @@
+/* src/logs/training.c - logs of training runs. */
+#include "logs/training.h"
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/stats.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_STEPS = 10000000, MOST_ARGUMENTS = 4096 };
+#define SLOW    1.1 /* over the median: still warming up */
+#define LONGEST 1e6 /* s, of a step */
+
+typedef struct {
+  MsTrainingLog *log;
+  const char *file;
+  MsReader *reader;
+  GError **error;
+  int form;                       /* of the table below; -1: not known yet */
+  gboolean inside;                /* the block of arguments */
+  double block_ms, block_samples; /* MLPerf */
+  GHashTable *ranks;              /* that report memory */
+} Reader;
+
+void ms_training_log_free(MsTrainingLog *log) {
+  if (!log) return;
+  g_array_unref(log->steps);
+  g_ptr_array_unref(log->arguments);
+  g_free(log);
+}
+
+/* --- numbers behind words -------------------------------------------------------------------------------------- */
+/* The number behind `key`, with thousands as TorchTitan prints them ("5,812"); NaN when there is none. */
+static double behind(const char *line, const char *key) {
+  const char *at = strstr(line, key);
+  char digits[64], *end;
+  gsize n = 0;
+  if (!at) return NAN;
+  at += strlen(key);
+  at += strspn(at, " :=");
+  for (; *at && n + 1 < sizeof digits; at++) {
+    if (*at == ',' && g_ascii_isdigit(at[1]) && n > 0 && g_ascii_isdigit(digits[n - 1])) continue;
+    if (!g_ascii_isalnum(*at) && !strchr("+-.", *at)) break;
+    digits[n++] = *at;
+  }
+  digits[n] = 0;
+  double value = g_ascii_strtod(digits, &end);
+  return end == digits ? NAN : value;
+}
+
+static gboolean wrong(Reader *r, const char *path, const char *format, ...) G_GNUC_PRINTF(3, 4);
+static gboolean wrong(Reader *r, const char *path, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *message = g_strdup_vprintf(format, args), *valid = g_utf8_make_valid(message, -1);
+  va_end(args);
+  return ms_input_error(r->error, r->file, ms_reader_line_number(r->reader), path, "%s", valid);
+}
+
+static gboolean add_step(Reader *r, MsLogStep *step, const char *from) {
+  gboolean timed = !isnan(step->time_s);
+  if (timed && !(step->time_s > 0 && step->time_s < LONGEST))
+    return wrong(r, from, "is %g s, must be above 0 and below %g", step->time_s, LONGEST);
+  if (r->log->steps->len >= MOST_STEPS) return wrong(r, NULL, "more than %d steps", MOST_STEPS);
+  step->line = ms_reader_line_number(r->reader);
+  g_array_append_val(r->log->steps, *step);
+  return TRUE;
+}
+
+static void more_memory(double *most, double GiB) {
+  if (GiB > 0 && GiB < 1e6 && !(*most >= GiB)) *most = GiB;
+}
+
+static int step_number(double value) { return value >= 0 && value < 1e9 ? (int)value : 0; }
+
+/* --- Megatron-LM, MindSpeed, Megatron Bridge ------------------------------------------------------------------- */
+/* "[Rank 0] (after 10 iterations) memory (MB) | allocated: 23112.3 | max allocated: 51234.5 | reserved: ... | max
+ * reserved: 60000.0" */
+static void megatron_memory(Reader *r, const char *line) {
+  const double to_GiB = 1.0 / 1024; /* its MB are 2^20 bytes */
+  g_hash_table_add(r->ranks, g_strndup(line, strcspn(line, "]")));
+  more_memory(&r->log->allocated_GiB, behind(line, "max allocated") * to_GiB);
+  more_memory(&r->log->reserved_GiB, behind(line, "max reserved") * to_GiB);
+}
+
+static gboolean megatron_line(Reader *r, const char *line) {
+  static const char time_key[] = "elapsed time per iteration (ms)";
+  if (strstr(line, "memory (MB)") && strstr(line, "max allocated")) return megatron_memory(r, line), TRUE;
+  const char *iteration = strstr(line, "iteration ");
+  if (!iteration || !strstr(line, time_key)) return TRUE;
+  more_memory(&r->log->allocated_GiB, behind(line, "mem-max-allocated-gigabytes"));
+  double batch = behind(line, "global batch size"), loss = behind(line, "lm loss");
+  if (batch > 0 && batch < 1e9) r->log->global_batch = (int)batch;
+  MsLogStep step = {.number = step_number(behind(iteration, "iteration ")),
+                    .time_s = behind(line, time_key) / 1e3,
+                    .tokens_per_s = NAN,
+                    .tflops = behind(line, "throughput per GPU (TFLOP/s/GPU)"),
+                    .bad = behind(line, "number of nan iterations") > 0 ||
+                           behind(line, "number of skipped iterations") > 0 ||
+                           (strstr(line, "lm loss") && isnan(loss))};
+  if (isnan(step.time_s)) return wrong(r, time_key, "no number follows");
+  return add_step(r, &step, time_key);
+}
+
+static gboolean is_megatron(const char *line) { return strstr(line, "elapsed time per iteration (ms)") != NULL; }
+
+/* "  hidden_size ..................................... 4096" */
+static void argument(Reader *r, const char *line) {
+  const char *name = line + strspn(line, " "), *dots = strstr(name, " ...");
+  if (!dots || r->log->arguments->len >= MOST_ARGUMENTS) return;
+  g_autofree char *dest = g_strndup(name, (gsize)(dots - name)), *value = g_strdup(dots + 1 + strspn(dots + 1, "."));
+  g_strstrip(value);
+  if (strcmp(dest, "world_size") == 0) r->log->world_size = step_number(g_ascii_strtod(value, NULL));
+  if (strcmp(dest, "global_batch_size") == 0) r->log->global_batch = step_number(g_ascii_strtod(value, NULL));
+  g_ptr_array_add(r->log->arguments, g_strdup_printf("%s %s", dest, value));
+}
+
+static void arguments_line(Reader *r, const char *line) {
+  if (strstr(line, "end of arguments -")) r->inside = FALSE;
+  else if (r->inside) {
+    const char *rank = strstr(line, "]:"); /* "[default0]:  hidden_size ..." as torchrun prefixes it */
+    argument(r, rank && rank - line < 24 ? rank + 2 : line);
+  } else if (strstr(line, "- arguments -")) {
+    r->inside = TRUE;
+    g_ptr_array_set_size(r->log->arguments, 0); /* of a restart: the last ones count */
+  }
+}
+
+/* --- NeMo 2 ---------------------------------------------------------------------------------------------------- */
+/* "Training epoch 0, iteration 10/100 | lr: ... | global_step: 10 | reduced_train_loss: 11.0 | train_step_timing in s:
+ * 9.12" */
+static gboolean is_nemo(const char *line) { return strstr(line, "train_step_timing in s") != NULL; }
+
+static gboolean nemo_line(Reader *r, const char *line) {
+  if (!is_nemo(line)) return TRUE;
+  double number = behind(line, "global_step"), batch = behind(line, "global_batch_size");
+  if (batch > 0 && batch < 1e9) r->log->global_batch = (int)batch;
+  MsLogStep step = {.number = step_number(isnan(number) ? behind(line, "iteration ") : number),
+                    .time_s = behind(line, "train_step_timing in s"),
+                    .tokens_per_s = NAN,
+                    .tflops = behind(line, "TFLOPS_per_GPU"),
+                    .bad = strstr(line, "reduced_train_loss") && isnan(behind(line, "reduced_train_loss"))};
+  if (isnan(step.time_s)) return wrong(r, "train_step_timing in s", "no number follows");
+  return add_step(r, &step, "train_step_timing in s");
+}
+
+/* --- TorchTitan ------------------------------------------------------------------------------------------------ */
+/* "... step: 10  loss: 8.1  grad_norm: 1.2  memory: 42.10GiB(44.30%)  tps: 5,812  tflops: 312.40  mfu: 31.59%": memory
+ * is what the allocator reserved at most, tps that of one GPU. */
+static gboolean is_titan(const char *line) { return strstr(line, "step:") && strstr(line, "tps:"); }
+
+static gboolean titan_line(Reader *r, const char *line) {
+  if (!is_titan(line)) return TRUE;
+  more_memory(&r->log->reserved_GiB, behind(line, "memory:"));
+  MsLogStep step = {.number = step_number(behind(line, "step:")),
+                    .time_s = NAN,
+                    .tokens_per_s = behind(line, "tps:"),
+                    .tflops = behind(line, "tflops:"),
+                    .bad = isnan(behind(line, "loss:"))};
+  if (!(step.tokens_per_s > 0)) return wrong(r, "tps", "no number above 0 follows");
+  return add_step(r, &step, "tps");
+}
+
+/* --- MLPerf ---------------------------------------------------------------------------------------------------- */
+static gboolean is_mllog(const char *line) { return strstr(line, ":::MLLOG {") != NULL; }
+
+static double member(JsonObject *object, const char *key) {
+  JsonNode *node = object && json_object_has_member(object, key) ? json_object_get_member(object, key) : NULL;
+  if (!node || !JSON_NODE_HOLDS_VALUE(node)) return NAN;
+  GType type = json_node_get_value_type(node);
+  return type == G_TYPE_INT64 || type == G_TYPE_DOUBLE ? json_node_get_double(node) : NAN;
+}
+
+static JsonObject *object_member(JsonObject *object, const char *key) {
+  JsonNode *node = json_object_has_member(object, key) ? json_object_get_member(object, key) : NULL;
+  return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+}
+
+/* Statistics between two log points: a step's time, or samples a second of the whole machine. */
+static gboolean mllog_stats(Reader *r, JsonObject *value, double number) {
+  double time_s = member(value, "train_step_time"), rate = member(value, "throughput");
+  if (isnan(time_s) && rate > 0 && r->log->global_batch > 0) time_s = r->log->global_batch / rate;
+  MsLogStep step = {
+      .number = step_number(number), .time_s = time_s, .tokens_per_s = NAN, .tflops = NAN, .bad = isnan(time_s)};
+  return isnan(time_s) ? TRUE : add_step(r, &step, "tracked_stats");
+}
+
+/* A block between two evaluations: its time over the steps in it. */
+static gboolean mllog_block(Reader *r, double ms, double samples) {
+  double steps = (samples - r->block_samples) / r->log->global_batch, time_s = (ms - r->block_ms) / 1e3 / steps;
+  MsLogStep step = {
+      .number = step_number(samples / r->log->global_batch), .time_s = time_s, .tokens_per_s = NAN, .tflops = NAN};
+  return steps >= 1 && time_s > 0 ? add_step(r, &step, "block_stop") : TRUE;
+}
+
+static gboolean mllog_event(Reader *r, JsonObject *event) {
+  JsonNode *word = json_object_has_member(event, "key") ? json_object_get_member(event, "key") : NULL;
+  gboolean text = word && JSON_NODE_HOLDS_VALUE(word) && json_node_get_value_type(word) == G_TYPE_STRING;
+  const char *key = text ? json_node_get_string(word) : "";
+  JsonObject *value = object_member(event, "value"), *metadata = object_member(event, "metadata");
+  double ms = member(event, "time_ms"), samples = member(metadata, "samples_count"), batch = member(event, "value");
+  if (strcmp(key, "global_batch_size") == 0 && batch >= 1 && batch < 1e9) r->log->global_batch = (int)batch;
+  if (strcmp(key, "tracked_stats") == 0 && value) return mllog_stats(r, value, member(metadata, "step"));
+  if (strcmp(key, "block_stop") == 0 && r->log->global_batch > 0 && r->block_ms > 0 && !mllog_block(r, ms, samples))
+    return FALSE;
+  if (strcmp(key, "block_start") == 0) r->block_ms = ms, r->block_samples = samples;
+  return TRUE;
+}
+
+static gboolean mllog_line(Reader *r, const char *line) {
+  if (!is_mllog(line)) return TRUE;
+  const char *text = strchr(strstr(line, ":::MLLOG"), '{');
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, r->file, NULL);
+  if (!doc) return TRUE; /* half a line, or two ranks in one: others say the same */
+  JsonNode *root = ms_json_root(doc);
+  return JSON_NODE_HOLDS_OBJECT(root) ? mllog_event(r, json_node_get_object(root)) : TRUE;
+}
+
+/* --- forms ----------------------------------------------------------------------------------------------------- */
+static const struct {
+  const char *name;
+  gboolean (*is)(const char *line); /* a line that only this form has */
+  gboolean (*line)(Reader *r, const char *line);
+} forms[] = {{"Megatron-LM", is_megatron, megatron_line},
+             {"NeMo", is_nemo, nemo_line},
+             {"TorchTitan", is_titan, titan_line},
+             {"MLPerf", is_mllog, mllog_line}};
+
+static gboolean read_lines(Reader *r) {
+  const char *line;
+  while ((line = ms_reader_line(r->reader, r->error))) {
+    arguments_line(r, line);
+    for (int i = 0; r->form < 0 && i < (int)G_N_ELEMENTS(forms); i++)
+      if (forms[i].is(line)) r->form = i;
+    if (r->form >= 0 && !forms[r->form].line(r, line)) return FALSE;
+    if (r->form < 0 && strstr(line, "memory (MB)") && !megatron_line(r, line)) return FALSE;
+  }
+  return *r->error == NULL;
+}
+
+/* --- what counts ----------------------------------------------------------------------------------------------- */
+static double length(const MsLogStep *s) { return isnan(s->time_s) ? 1 / s->tokens_per_s : s->time_s; }
+
+static double median_of(const MsTrainingLog *log, gboolean all, double (*of)(const MsLogStep *), double quantile) {
+  g_autofree double *values = g_new(double, log->steps->len + 1);
+  guint n = 0;
+  for (guint i = 0; i < log->steps->len; i++) {
+    const MsLogStep *s = &g_array_index(log->steps, MsLogStep, i);
+    if (!s->bad && (all || !s->warm) && !isnan(of(s))) values[n++] = of(s);
+  }
+  return n ? ms_quantile(values, n, quantile) : NAN;
+}
+
+static double time_of(const MsLogStep *s) { return s->time_s; }
+static double tokens_of(const MsLogStep *s) { return s->tokens_per_s; }
+static double tflops_of(const MsLogStep *s) { return s->tflops; }
+
+static void mark(MsTrainingLog *log) {
+  gboolean warming = FALSE;
+  double usual = median_of(log, TRUE, length, 0.5);
+  for (guint i = 0; i < log->steps->len; i++) {
+    MsLogStep *s = &g_array_index(log->steps, MsLogStep, i);
+    s->start = i == 0 || s->number <= g_array_index(log->steps, MsLogStep, i - 1).number;
+    warming = s->start || (warming && length(s) > SLOW * usual);
+    s->warm = warming;
+    log->starts += s->start, log->warm += s->warm, log->bad += s->bad;
+    if (s->bad || s->warm) continue;
+    if (log->kept++ == 0) log->first = s->number;
+    log->last = s->number;
+  }
+}
+
+static gboolean evaluate(Reader *r, GPtrArray *notes) {
+  MsTrainingLog *log = r->log;
+  if (log->steps->len == 0)
+    return ms_input_error(r->error, r->file, 0, NULL,
+                          "holds no step of Megatron-LM, NeMo, TorchTitan or MLPerf (:::MLLOG)");
+  mark(log);
+  if (log->kept == 0)
+    return ms_input_error(r->error, r->file, 0, NULL,
+                          "no step is left: %u steps, %d of them warm-up, %d NaN or skipped", log->steps->len,
+                          log->warm, log->bad);
+  log->form = forms[r->form].name;
+  log->time_s = median_of(log, FALSE, time_of, 0.5), log->tokens_per_s = median_of(log, FALSE, tokens_of, 0.5);
+  log->tflops = median_of(log, FALSE, tflops_of, 0.5);
+  log->low_s = median_of(log, FALSE, time_of, 0.1), log->high_s = median_of(log, FALSE, time_of, 0.9);
+  log->all_ranks = g_hash_table_size(r->ranks) > 1;
+  g_ptr_array_add(notes, g_strdup_printf("%s: %u of %u steps of %s count (%d to %d); %d of warm-up left out", r->file,
+                                         log->kept, log->steps->len, log->form, log->first, log->last, log->warm));
+  if (log->starts > 1)
+    g_ptr_array_add(notes, g_strdup_printf("%s: the run was started %d times: the warm-up of each is left out", r->file,
+                                           log->starts));
+  if (log->bad > 0)
+    g_ptr_array_add(notes, g_strdup_printf("%s: %d NaN or skipped steps are left out", r->file, log->bad));
+  if (ms_reader_cut(r->reader))
+    g_ptr_array_add(notes, g_strdup_printf("%s: the log is cut short: what it holds until there is taken", r->file));
+  return TRUE;
+}
+
+MsTrainingLog *ms_training_log_read(MsReader *reader, const char *file, GPtrArray *notes, GError **error) {
+  GError *cause = NULL;
+  Reader r = {.log = g_new0(MsTrainingLog, 1), .file = file, .reader = reader, .error = &cause, .form = -1};
+  r.ranks = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  r.log->steps = g_array_new(FALSE, FALSE, sizeof(MsLogStep));
+  r.log->arguments = g_ptr_array_new_with_free_func(g_free);
+  r.log->allocated_GiB = r.log->reserved_GiB = NAN;
+  if (!read_lines(&r) || !evaluate(&r, notes)) {
+    g_clear_pointer(&r.log, ms_training_log_free);
+    g_propagate_error(error, cause);
+  }
+  g_hash_table_unref(r.ranks);
+  return r.log;
+}

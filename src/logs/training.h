@@ -1,0 +1,42 @@
+/* src/logs/training.h - what training frameworks print, read as steps.
+ *
+ * Every line is shown to the forms of training.c: Megatron-LM (MindSpeed and Megatron Bridge print its line), NeMo 2,
+ * TorchTitan, MLPerf (:::MLLOG). The first that knows a line names the log; lines of another form are left alone from
+ * then on. The arguments that Megatron-LM prints are collected too.
+ *
+ * What a step time is taken from: steps that trained (no NaN, nothing skipped), behind the warm-up of every start of
+ * the program. A start is where the count of steps goes back. Warm-up are the first step of a start and those behind it
+ * that take more than a tenth longer than the median of all. Of the rest the median counts, which evaluations and
+ * checkpoints do not move. */
+#ifndef MS_LOGS_TRAINING_H
+#define MS_LOGS_TRAINING_H
+
+#include "logs/reader.h"
+
+typedef struct {
+  int number, line;
+  double time_s, tokens_per_s, tflops; /* the latter of one GPU; NaN: not printed */
+  gboolean bad;                        /* NaN or skipped */
+  gboolean start, warm;                /* the first of a start; warm-up */
+} MsLogStep;
+
+typedef struct {
+  const char *form;                    /* "Megatron-LM", ... */
+  GArray *steps;                       /* MsLogStep */
+  double allocated_GiB, reserved_GiB;  /* the most that a rank reports; NaN */
+  gboolean all_ranks;                  /* more than one rank reports memory */
+  int starts, bad, warm;               /* starts of the program, steps of each kind */
+  double time_s, tokens_per_s, tflops; /* medians; NaN */
+  double low_s, high_s;                /* a tenth of the steps is shorter, longer */
+  guint kept;
+  int first, last;              /* numbers of the steps that count */
+  GPtrArray *arguments;         /* char *: "--name value" as Megatron-LM prints them; empty: none */
+  int world_size, global_batch; /* 0: not printed */
+} MsTrainingLog;
+
+/* NULL and *error when there is nothing to learn. What was repaired goes to `notes`. (transfer full) */
+MsTrainingLog *ms_training_log_read(MsReader *reader, const char *file, GPtrArray *notes, GError **error);
+void ms_training_log_free(MsTrainingLog *log);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTrainingLog, ms_training_log_free)
+
+#endif

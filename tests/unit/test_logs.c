@@ -1,0 +1,226 @@
+/* Logs of benchmarks and of training runs: what is read, what comes out as a machine, what is refused. */
+#include "lib/close.h"
+
+#include "base/err.h"
+#include "cost/bench.h"
+#include "lib/data.h"
+#include "lib/mutate.h"
+#include "lib/refusals.h"
+#include "lib/tier.h"
+#include "logs/machine.h"
+#include "logs/training.h"
+
+#include <math.h>
+#include <string.h>
+
+static char *sample(const char *name) { return g_build_filename(MS_SOURCE_DIR, "tests/data/logs", name, NULL); }
+
+static int form_of(const char *word) {
+  for (int i = 0; ms_bench_words[i]; i++)
+    if (strcmp(ms_bench_words[i], word) == 0) return i;
+  return -1;
+}
+
+static MsBench *bench(const char *word, const char *name, int ranks, GPtrArray *notes) {
+  GError *error = NULL;
+  g_autofree char *file = sample(name);
+  g_autoptr(MsReader) reader = ms_reader_open(file, &error);
+  assert_null(error);
+  MsBench *b = ms_bench_read(form_of(word), reader, file, ranks, notes, &error);
+  assert_null(error);
+  return b;
+}
+
+static void benchmarks(void **state) {
+  (void)state;
+  static const struct {
+    const char *word, *file, *op;
+    int ranks, hosts;
+    guint rows;
+    double size_B, time_s; /* of the last row */
+  } expect[] = {{"nccl-tests", "all_reduce-16.log", "all_reduce", 16, 2, 14, 8589934592, 48261.1e-6},
+                {"rccl-tests", "all_reduce-8.log", "all_reduce", 8, 1, 14, 8589934592, 37307.9e-6},
+                {"nccl-tests", "alltoall_perf-16.log", "all_to_all", 16, 2, 14, 8589934592, 136541e-6},
+                {"hccl-test", "hccl_all_reduce.log", "all_reduce", 8, 0, 7, 1073741824, 15420.70e-6},
+                {"ib_write_bw", "ib_write_bw.log", "link", 0, 0, 2, 1048576, 1048576 / (392.98e9 / 8)},
+                {"stream", "stream.log", "memory", 0, 0, 4, 1e9, 1e9 / 2676543.1e6}};
+  for (gsize i = 0; i < G_N_ELEMENTS(expect); i++) {
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsBench) b = bench(expect[i].word, expect[i].file, 0, notes);
+    assert_string_equal(b->op, expect[i].op);
+    assert_int_equal(b->ranks, expect[i].ranks);
+    assert_int_equal(b->hosts, expect[i].hosts);
+    assert_int_equal(b->rows->len, expect[i].rows);
+    const MsBenchRow *last = &g_array_index(b->rows, MsBenchRow, b->rows->len - 1);
+    assert_close(last->size_B, expect[i].size_B, 1e-9);
+    assert_close(last->time_s, expect[i].time_s, 1e-2);
+    assert_int_equal(notes->len, 0);
+  }
+}
+
+/* A log as the cost model itself would print it gives back the step and the rate it was made with, and the machine
+ * file is one that loads, with the curves of its base behind its own. */
+static void machine(void **state) {
+  (void)state;
+  GError *error = NULL;
+  ms_test_data_write("wired.json", "{\"base\": \"box\", \"nic_Bps\": 5e10, \"curves\": [{\"op\": \"all_gather\", "
+                                   "\"level\": \"network\", \"form\": \"segments\", \"segments\": [[9e-6, 31e9]]}]}");
+  g_autofree char *wired = ms_test_data_path("wired.json");
+  g_autoptr(MsHardware) base = ms_hardware_load(wired, &error), box = ms_hardware_load("box", NULL);
+  assert_null(error);
+  assert_int_equal(base->num_curves, box->num_curves + 1); /* those of its base that it does not give stay */
+  MsScenario s = {.hardware = base};
+  assert_true(ms_laws_load(&s.laws, &error));
+  g_autoptr(GPtrArray) benches = g_ptr_array_new_with_free_func((GDestroyNotify)ms_bench_free),
+                       notes = g_ptr_array_new_with_free_func(g_free);
+  for (int ranks = 16; ranks <= 64; ranks *= 2) {
+    MsBench *b = g_new0(MsBench, 1);
+    *b = (MsBench){g_strdup("made"), "all_gather", ranks,
+                   ranks / 8,        NULL,         g_array_new(FALSE, FALSE, sizeof(MsBenchRow))};
+    MsGroup group = ms_bench_group(base, ranks, 8);
+    assert_int_equal(group.domains, ranks / 8);
+    for (double size = 1 << 16; size < 9e9; size *= 4) {
+      MsBenchRow row = {size, ms_bench_collective_s(&s, "all_gather", &group, size)};
+      g_array_append_val(b->rows, row);
+    }
+    g_ptr_array_add(benches, b);
+  }
+  const MsLogsMachine options = {wired, "mine", "2026-11-22", "a test"};
+  g_autofree char *text = ms_logs_machine(benches, &options, notes, &error);
+  assert_null(error);
+  ms_test_data_write("mine.json", text);
+  g_autofree char *file = ms_test_data_path("mine.json");
+  g_autoptr(MsHardware) mine = ms_hardware_load(file, &error), shipped = ms_hardware_load(wired, NULL);
+  assert_null(error);
+  assert_string_equal(mine->name, "mine");
+  assert_int_equal(mine->num_curves, shipped->num_curves); /* one in place of another */
+  const MsCurve *curve = &mine->curves[0];
+  assert_string_equal(curve->op, "all_gather");
+  assert_close(curve->segment_alpha_s[0], 9e-6, 0.02);
+  assert_close(curve->segment_Bps[0], 31e9, 0.02);
+  assert_in_range((int)(1e4 * curve->provenance.residual_p90), 0, 100);
+  assert_int_equal(notes->len, 1);
+}
+
+static MsTrainingLog *training(const char *name, GPtrArray *notes) {
+  GError *error = NULL;
+  g_autofree char *file = sample(name);
+  g_autoptr(MsReader) reader = ms_reader_open(file, &error);
+  MsTrainingLog *log = ms_training_log_read(reader, file, notes, &error);
+  assert_null(error);
+  return log;
+}
+
+static void runs(void **state) {
+  (void)state;
+  static const struct {
+    const char *file, *form;
+    double time_s, tokens_per_s, allocated_GiB, reserved_GiB; /* 0: not printed */
+    int kept, starts, bad, warm;
+  } expect[] = {{"megatron.log", "Megatron-LM", 9.3062, 0, 61234.5 / 1024, 68002.0 / 1024, 26, 2, 1, 3},
+                {"torchtitan.log", "TorchTitan", 0, 5768, 0, 46.99, 3, 1, 0, 1},
+                {"nemo.log", "NeMo", 9.121, 0, 0, 0, 3, 1, 0, 1},
+                {"mlperf.log", "MLPerf", 10.01, 0, 0, 0, 2, 1, 0, 1}};
+  for (gsize i = 0; i < G_N_ELEMENTS(expect); i++) {
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsTrainingLog) log = training(expect[i].file, notes);
+    const double is[] = {log->time_s, log->tokens_per_s, log->allocated_GiB, log->reserved_GiB},
+                 must[] = {expect[i].time_s, expect[i].tokens_per_s, expect[i].allocated_GiB, expect[i].reserved_GiB};
+    assert_string_equal(log->form, expect[i].form);
+    for (gsize k = 0; k < G_N_ELEMENTS(is); k++)
+      if (must[k] > 0) assert_close(is[k], must[k], 1e-4);
+      else assert_true(isnan(is[k]));
+    assert_int_equal(log->kept, expect[i].kept);
+    assert_int_equal(log->starts, expect[i].starts);
+    assert_int_equal(log->bad, expect[i].bad);
+    assert_int_equal(log->warm, expect[i].warm);
+    assert_int_equal(log->arguments->len > 0, strcmp(log->form, "Megatron-LM") == 0);
+  }
+}
+
+/* --- what is refused ------------------------------------------------------------------------------------------- */
+static GError *read_text(const char *kind, const char *text, gsize length) {
+  GError *error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsReader) reader = ms_reader_of(text, length, "log");
+  if (strcmp(kind, "log") == 0) ms_training_log_free(ms_training_log_read(reader, "log", notes, &error));
+  else ms_bench_free(ms_bench_read(form_of(kind), reader, "log", 0, notes, &error));
+  return error;
+}
+
+static GError *refuse(const char *kind, const char *file, const char *text, gsize length) {
+  (void)text, (void)length;
+  GError *error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsReader) reader = ms_reader_open(file, &error);
+  if (strcmp(kind, "log") == 0) ms_training_log_free(ms_training_log_read(reader, file, notes, &error));
+  else ms_bench_free(ms_bench_read(form_of(kind), reader, file, 0, notes, &error));
+  return error;
+}
+
+static void corpus(void **state) {
+  (void)state;
+  g_autofree char *folder = ms_test_data_path("");
+  ms_test_refusals("nccl-tests", folder, refuse, 7);
+  ms_test_refusals("log", folder, refuse, 5);
+}
+
+/* Damaged logs: something is read, or one line says what is wrong. */
+static void damaged(void **state) {
+  (void)state;
+  static const char *const files[][2] = {{"nccl-tests", "all_reduce-8.log"},
+                                         {"hccl-test", "hccl_all_reduce.log"},
+                                         {"ib_write_bw", "ib_write_bw.log"},
+                                         {"stream", "stream.log"},
+                                         {"log", "megatron.log"},
+                                         {"log", "torchtitan.log"},
+                                         {"log", "mlperf.log"},
+                                         {"log", "nemo.log"}};
+  g_autoptr(GRand) rand = g_rand_new_with_seed(23);
+  for (gsize i = 0; i < G_N_ELEMENTS(files); i++) {
+    g_autofree char *file = sample(files[i][1]), *text = NULL;
+    assert_true(g_file_get_contents(file, &text, NULL, NULL));
+    int refused = 0, rounds = ms_by_tier(100, 2000);
+    for (int k = 0; k < rounds; k++) {
+      g_autofree char *other = ms_test_mutate(rand, text);
+      g_autoptr(GError) error = read_text(files[i][0], other, strlen(other));
+      refused += error != NULL;
+      if (!error) continue;
+      assert_int_equal(error->code, MS_ERROR_INPUT);
+      assert_null(strchr(error->message, '\n'));
+    }
+    assert_true(refused < rounds);
+  }
+}
+
+/* A gzip file that ends early is read as far as it goes, and said to be. */
+static void cut_short(void **state) {
+  (void)state;
+  GString *text = g_string_new(NULL);
+  for (int i = 1; i <= 400; i++)
+    g_string_append_printf(text, " iteration %d/ 500 | elapsed time per iteration (ms): %d.%d | lm loss: 1.0E+00 |\n",
+                           i, 1000 + i * 7919 % 13, i * 31 % 10);
+  GConverter *pack = G_CONVERTER(g_zlib_compressor_new(G_ZLIB_COMPRESSOR_FORMAT_GZIP, 9));
+  g_autofree char *packed = g_malloc(text->len);
+  gsize read, written;
+  GError *error = NULL;
+  assert_int_equal(g_converter_convert(pack, text->str, text->len, packed, text->len, G_CONVERTER_INPUT_AT_END, &read,
+                                       &written, &error),
+                   G_CONVERTER_FINISHED);
+  g_object_unref(pack);
+  g_string_free(text, TRUE);
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsReader) reader = ms_reader_of(packed, written / 2, "cut.gz");
+  g_autoptr(MsTrainingLog) log = ms_training_log_read(reader, "cut.gz", notes, &error);
+  assert_null(error);
+  assert_in_range(log->steps->len, 10, 390);
+  assert_close(log->time_s, 1.006, 0.01);
+  assert_non_null(strstr(notes->pdata[notes->len - 1], "cut short"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(benchmarks), cmocka_unit_test(machine),
+                                     cmocka_unit_test(runs),       cmocka_unit_test(corpus),
+                                     cmocka_unit_test(damaged),    cmocka_unit_test(cut_short)};
+  return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
+}
