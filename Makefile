@@ -27,7 +27,7 @@ PKGS    := glib-2.0 gobject-2.0 gio-2.0 json-glib-1.0 gsl yaml-0.1
 SOUP    := $(shell pkg-config --exists libsoup-3.0 && echo libsoup-3.0)
 CC      ?= cc
 OPT     ?= -O2 -g
-CPPFLAGS += -Isrc -D_GNU_SOURCE -DG_LOG_DOMAIN='"moesim"' -DMS_VERSION='"$(VERSION)"' -DMS_SOURCE_DIR='"$(CURDIR)"' \
+CPPFLAGS += -Isrc -D_GNU_SOURCE -DG_LOG_DOMAIN='"moesim"' -DMS_VERSION='"$(VERSION)"' \
             $(shell pkg-config --cflags $(PKGS))
 # -ffp-contract=off: the same input gives the same bits whatever the optimiser does.
 CFLAGS  += -std=c11 $(OPT) -ffp-contract=off -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes \
@@ -52,8 +52,10 @@ $(shell mkdir -p $(BUILD))
 ifneq ($(strip $(file <$(BUILD)/flags)),$(STAMP))
 $(file >$(BUILD)/flags,$(STAMP))
 endif
-ifneq ($(strip $(file <$(BUILD)/prefix)),$(PREFIX))
-$(file >$(BUILD)/prefix,$(PREFIX))
+# Folders stand only in the objects that name them, so that trees in other places share the others (ccache).
+SOURCE_DIR := -DMS_SOURCE_DIR='"$(CURDIR)"'
+ifneq ($(strip $(file <$(BUILD)/prefix)),$(PREFIX) $(CURDIR))
+$(file >$(BUILD)/prefix,$(PREFIX) $(CURDIR))
 endif
 
 TWIN    := $(addsuffix _$(if $(filter 1,$(MPI)),serial,mpi).c,src/base/ranks src/exec/comm)
@@ -80,8 +82,10 @@ $(BUILD)/libmoesim.a: $(LIBOBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(BUILD)/src/base/io.o: CPPFLAGS += -DMS_DATA_DIR='"$(PREFIX)/share/moesim"'
-$(BUILD)/src/base/io.o: $(BUILD)/prefix
+$(BUILD)/src/base/io.o: CPPFLAGS += -DMS_DATA_DIR='"$(PREFIX)/share/moesim"' $(SOURCE_DIR)
+PLACED := $(patsubst %.c,$(BUILD)/%.o,$(shell grep -l MS_SOURCE_DIR tests/*/*.c bench/*.c))
+$(PLACED): CPPFLAGS += $(SOURCE_DIR)
+$(BUILD)/src/base/io.o $(PLACED): $(BUILD)/prefix
 
 # What a program of others links to: only the functions of src/api/moesim.h are visible.
 NOTLIB := $(addprefix $(BUILD)/src/,cli/% serve/% lcma/lcma.o lcma/bench.o)
