@@ -69,7 +69,8 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
 
 int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *s, const MsPieceMemo *like,
                MsPieceMemo **memo) {
-  const MsUnbalanced before = ms_space_try_balance(space, ms_cut_costs(space, value, combo, NULL, s), s);
+  const MsUnbalanced before =
+      ms_space_try_balance(space, ms_cut_costs(space, value, combo, NULL, s), ms_space_cut_of(space, combo), s);
   int rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
   if (memo && rule < 0 && !(*memo = ms_memo_new(s, like, NULL))) rule = ms_num_rules + MS_REFUSED_ERROR;
   ms_space_undo_balance(before, s);
@@ -291,7 +292,7 @@ const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const
                         costs};
   ShapeEntry *e = g_hash_table_lookup(shapes->known, &key);
   if (!e) {
-    const MsUnbalanced before = ms_space_try_balance(space, costs, s);
+    const MsUnbalanced before = ms_space_try_balance(space, costs, ms_space_cut_of(space, c->combo), s);
     e = entry_of(shapes, &key, memo, s, before.same);
     ms_space_undo_balance(before, s);
     g_hash_table_insert(shapes->known, g_memdup2(&key, sizeof key), e);

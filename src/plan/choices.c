@@ -80,9 +80,6 @@ static gboolean in_rules(const char *path) {
 
 /* --- the planner's own candidates ------------------------------------------------------------------------------ */
 
-static const char *const regular[] = {"even", "other"}; /* no layout strings: ms_choice_apply turns them into
-                                                          MS_CUT_EVEN and MS_CUT_OTHER */
-
 gboolean ms_recompute_candidate(const MsScenario *s, int i, MsRecomputeSpec *spec) {
   for (int k = 0; k < ms_n_recompute_searched; k++) {
     const MsRecomputeSearched *row = &ms_recompute_searched[k];
@@ -148,10 +145,7 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   static const double fractions[] = {0, 0.5, 1};
   const char *path = open->path;
   *offered = TRUE;
-  if (!strcmp(path, "layout.pipeline_layout")) { /* NULL: balanced by what layers cost */
-    p->text = i > 0 && i <= (int)G_N_ELEMENTS(regular) ? g_strdup(regular[i - 1]) : NULL;
-    return i <= (int)G_N_ELEMENTS(regular);
-  }
+  if (!strcmp(path, "layout.pipeline_layout")) return i < MS_N_CUTS; /* no text: it is written by ms_space_balance */
   if (!strcmp(path, "options.recompute")) return ms_recompute_candidate(s, i, &p->value.recompute);
   if (!strcmp(path, "options.cuda_graph_scope")) return graphs_auto(s, i, p);
   if (!strcmp(path, "options.offload_modules")) return offload_auto(s, i, p);
@@ -253,13 +247,6 @@ void ms_choice_apply(const MsChoice *c, int value, MsScenario *s) {
     return;
   }
   char **text = (char **)(void *)member;
-  int *first = &s->layout.decoder_first_pipeline_num_layers;
   g_free(*text);
   *text = g_strdup(c->value[value].text);
-  *first = MAX(*first, 0);
-  for (int i = 0; c->open->n == 0 && i < (int)G_N_ELEMENTS(regular); i++)
-    if (g_strcmp0(c->value[value].text, regular[i]) == 0) {
-      g_clear_pointer(text, g_free);
-      *first = MS_CUT_EVEN - i;
-    }
 }

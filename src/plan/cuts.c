@@ -282,28 +282,25 @@ static gboolean text_regular(const MsScenario *s, int stages, int which, char **
   return TRUE;
 }
 
-gboolean ms_space_balance(const MsSpace *space, int costs, MsScenario *s) {
+gboolean ms_space_balance(const MsSpace *space, int costs, MsCut cut, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;
-  int which = MS_CUT_EVEN - l->decoder_first_pipeline_num_layers;
-  gboolean counted = which >= 0;
-  if (counted) l->decoder_first_pipeline_num_layers = 0;
+  gboolean counted = cut != MS_CUT_BALANCED;
   gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
   if (costs < 0 || stages < 1 || stages > s->model->num_layers + 2) return !counted;
   const char *text = text_by_cost(space, s, (int)stages, costs);
   if (counted)
-    return text_regular(s, (int)stages, which, &l->pipeline_layout) && g_strcmp0(l->pipeline_layout, text) != 0;
+    return text_regular(s, (int)stages, cut - MS_CUT_EVEN, &l->pipeline_layout) &&
+           g_strcmp0(l->pipeline_layout, text) != 0;
   l->pipeline_layout = g_strdup(text);
   return TRUE;
 }
 
-MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsScenario *s) {
-  MsUnbalanced before = {.given = s->layout.pipeline_layout != NULL,
-                         .first_layers = s->layout.decoder_first_pipeline_num_layers};
-  before.same = !ms_space_balance(space, costs, s);
+MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsCut cut, MsScenario *s) {
+  MsUnbalanced before = {.given = s->layout.pipeline_layout != NULL};
+  before.same = !ms_space_balance(space, costs, cut, s);
   return before;
 }
 
 void ms_space_undo_balance(MsUnbalanced before, MsScenario *s) {
   if (!before.given) g_clear_pointer(&s->layout.pipeline_layout, g_free);
-  s->layout.decoder_first_pipeline_num_layers = before.first_layers;
 }

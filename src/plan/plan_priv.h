@@ -171,19 +171,19 @@ void ms_cuts_free(MsCuts *cuts);
  * to the planner. `memo`: pieces of the combination that do not depend on the cut; NULL: they are made. */
 int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo,
                  const MsScenario *scenario);
-/* Writes the pipeline layout. FALSE: a regular cut is asked for, and there is none, or balanced by cost the layers
- * stand no different. */
-gboolean ms_space_balance(const MsSpace *space, int costs, MsScenario *scenario);
+/* The planner's own cuts of a layout: balanced by cost, or the first and the second of the ways in which the layers,
+ * counted, divide. */
+typedef enum { MS_CUT_BALANCED, MS_CUT_EVEN, MS_CUT_OTHER, MS_N_CUTS } MsCut;
+MsCut ms_space_cut_of(const MsSpace *space, gint64 combo);
+/* Writes the pipeline layout. FALSE: a counted cut is asked for, and there is none, or the layers stand no different
+ * from those balanced by cost, or nothing is left to the planner (costs -1). */
+gboolean ms_space_balance(const MsSpace *space, int costs, MsCut cut, MsScenario *scenario);
 typedef struct {
   gboolean given, same;
-  int first_layers;
 } MsUnbalanced;
-MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs,
-                                  MsScenario *scenario); /* the same, to be undone; `same`: it returned FALSE */
+/* The same, to be undone; `same`: it returned FALSE. */
+MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsCut cut, MsScenario *scenario);
 void ms_space_undo_balance(MsUnbalanced before, MsScenario *scenario);
-/* layout.decoder_first_pipeline_num_layers, until ms_space_balance, of a combination whose layers are counted, not
- * balanced by cost: the first and the second of the ways in which they divide. */
-enum { MS_CUT_EVEN = -1, MS_CUT_OTHER = -2 };
 
 /* Weight of the head in layers, from FLOP. */
 double ms_head_weight(const MsModel *model, int seq_length);

@@ -85,11 +85,11 @@ static gboolean leaves_cut(const MsSpace *space) {
     gboolean settles;
   } key[] = {{"layout.account_for_embedding_in_pipeline_split", l->account_for_embedding_in_pipeline_split},
              {"layout.account_for_loss_in_pipeline_split", l->account_for_loss_in_pipeline_split},
+             {"layout.decoder_first_pipeline_num_layers", l->decoder_first_pipeline_num_layers > 0},
              {"layout.decoder_last_pipeline_num_layers", l->decoder_last_pipeline_num_layers > 0}};
   for (guint k = 0; k < G_N_ELEMENTS(key); k++)
     if (key[k].settles && !is_open(r, key[k].path)) return FALSE;
-  return pp->value[pp->n - 1] > 1 && !l->pipeline_layout && l->decoder_first_pipeline_num_layers <= 0 &&
-         !is_open(r, "layout.pipeline_layout") && !is_open(r, "layout.decoder_first_pipeline_num_layers");
+  return pp->value[pp->n - 1] > 1 && !l->pipeline_layout && !is_open(r, "layout.pipeline_layout");
 }
 
 static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
@@ -146,6 +146,13 @@ int ms_space_shape_of(const MsSpace *space, gint64 combo) {
     combo /= c->n;
   }
   return shape;
+}
+
+MsCut ms_space_cut_of(const MsSpace *space, gint64 combo) {
+  for (int i = space->n_choices - 1; i >= 0; combo /= space->choice[i--].n)
+    if (path_is(&space->choice[i], "layout.pipeline_layout") && space->choice[i].open->n == 0)
+      return (MsCut)(combo % space->choice[i].n);
+  return MS_CUT_BALANCED;
 }
 
 gboolean ms_space_tabulate(MsSpace *space) {
@@ -369,7 +376,7 @@ MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *c) {
   MsScenario *s = ms_space_scratch(space);
   ms_space_apply_combo(space, c->combo, s);
   ms_space_apply_axes(c->value, s);
-  ms_space_balance(space, ms_cut_costs(space, c->value, c->combo, NULL, s), s);
+  ms_space_balance(space, ms_cut_costs(space, c->value, c->combo, NULL, s), ms_space_cut_of(space, c->combo), s);
   if (s->options.sequence_parallel < 0)
     s->options.sequence_parallel = s->layout.tp > 1; /* null in the request: said in what is printed */
   const MsLayoutSpec *l = &s->layout;

@@ -31,7 +31,8 @@ static void draw_dense(GRand *rand, MsModel *m) {
 }
 
 static void draw_experts(GRand *rand, MsModel *m) {
-  m->moe_router_topk = MIN(m->num_experts, PICK(1, 2, 4, 8));
+  int topk = PICK(1, 2, 4, 8);
+  m->moe_router_topk = MIN(m->num_experts, topk);
   m->moe_router_num_groups = m->moe_router_group_topk = 0;
   m->moe_shared_expert_intermediate_size = PICK(0, 2048);
   m->moe_shared_expert_gate = chance(rand, 30);

@@ -69,8 +69,9 @@ static char *text_of(const int *counts, int stages, int mtp, gboolean apart) {
 }
 
 /* What the planner is known to miss: of many shapes (PP 2, VPP 2, 14 layers) one string was 14 % faster than its cut,
- * where layers of a chunk could be moved one by one; 1 % in the median. Counted forms are never faster. */
-#define NEAR (ms_by_tier(102, 130) / 100.0)
+ * where layers of a chunk could be moved one by one, 5 % of the few that are drawn here; 1 % in the median. Counted
+ * forms are never faster. */
+#define NEAR (ms_by_tier(106, 130) / 100.0)
 
 static void try_strings(GRand *rand, const MsScenario *best, double step_s, int n, Account *a) {
   int stages = best->layout.pp * best->layout.vpp, mtp = best->model->mtp_num_layers;
@@ -93,7 +94,8 @@ static void try_strings(GRand *rand, const MsScenario *best, double step_s, int 
 static void one_shape(GRand *rand, int most_pp, int most_vpp, Account *a) {
   static const char *const machines[] = {"h100-sxm", "b200-sxm", "gb200-nvl72", "h200-sxm"};
   const Kind *kind = &kinds[g_rand_int_range(rand, 0, G_N_ELEMENTS(kinds))];
-  int pp = MIN(most_pp, ANY(2, 2, 4, 8, 16, 32)), vpp = MIN(most_vpp, ANY(1, 1, 2, 3, 4, 12));
+  int pp = ANY(2, 2, 4, 8, 16, 32), vpp = ANY(1, 1, 2, 3, 4, 12);
+  pp = MIN(most_pp, pp), vpp = MIN(most_vpp, vpp);
   int stages = pp * vpp, layers = stages + g_rand_int_range(rand, 0, 2 * stages + 8);
   int tp = ANY(1, kind->tp), ep = ANY(1, kind->ep);
   int gpus = MAX(tp, ep) * pp * ANY(1, 2), replicas = gpus / (tp * pp);

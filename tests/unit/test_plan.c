@@ -542,7 +542,7 @@ static void costs_do_not_depend_on_the_pipeline(void **state) {
             continue;
           int flat = ms_cut_costs(space, value, combo, NULL, s);
           g_autoptr(MsScenario) whole = ms_scenario_copy(s, TRUE);
-          ms_space_balance(space, flat, whole);
+          ms_space_balance(space, flat, ms_space_cut_of(space, combo), whole);
           MsPieceMemo *memo = ms_memo_new(whole, NULL, NULL);
           assert_non_null(memo);
           assert_int_equal(ms_cut_costs(space, value, combo, memo, s), flat);
@@ -632,6 +632,36 @@ static void counted_alike_is_a_candidate(void **state) {
     assert_int_equal(c->n_best, 2);
     for (int i = 0; i < 2; i++) assert_null(c->best[i].scenario->layout.pipeline_layout);
   }
+}
+
+/* A list of first-stage layers with 0 in it leaves the cut to the planner there: all its cuts are among the layouts. */
+static void first_layers_leave_own_cuts(void **state) {
+  (void)state;
+  Small r = {"first layers",
+             "{\"base\": \"llama3-8b\", \"num_layers\": 14}",
+             "h100-sxm",
+             8,
+             4096,
+             32,
+             "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+             "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2]",
+             ""};
+  g_autoptr(MsRequest) closed = request_of(&r);
+  r.layout = "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], "
+             "\"decoder_first_pipeline_num_layers\": [3, 0, 5]";
+  g_autoptr(MsRequest) open = request_of(&r);
+  g_autoptr(MsPlan) a = plan(closed, TRUE, 1, 50), b = plan(open, TRUE, 1, 50), all = plan(open, FALSE, 2, 50);
+  g_autoptr(MsPlan) tree =
+      ms_plan(open, &(MsPlanOptions){.top = 50, .prune = TRUE, .branch = TRUE, .threads = 1}, NULL);
+  ms_assert_same_plans(open, b, all);
+  ms_assert_same_plans(open, b, tree);
+  int left = 0;
+  for (int i = 0; i < b->n_best; i++) {
+    const MsLayoutSpec *l = &b->best[i].scenario->layout;
+    if (l->decoder_first_pipeline_num_layers > 0) assert_null(l->pipeline_layout);
+    else assert_close(b->best[i].result->step_time_s, a->best[left++].result->step_time_s, 1e-12);
+  }
+  assert_true(left == a->n_best && b->n_best > a->n_best);
 }
 
 static double best_step_s(const Small *r, gboolean branch) {
@@ -758,6 +788,7 @@ int main(void) {
       cmocka_unit_test(costs_do_not_depend_on_the_pipeline),
       cmocka_unit_test(mtp_blocks_leave_the_loss),
       cmocka_unit_test(counted_alike_is_a_candidate),
+      cmocka_unit_test(first_layers_leave_own_cuts),
       cmocka_unit_test(the_order_of_values_changes_nothing),
       cmocka_unit_test(what_is_unknown_is_one_more_reason),
   };
