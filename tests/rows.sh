@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # tests/rows.sh BUILD - techniques are rows (src/*/*.def): a row with an empty or a missing column does not compile, a
 # new row needs no other edit, and no other folder asks for a technique by name. Works in a copy of the sources; prints
-# what is wrong, status 1 then. The quick tier leaves out the last column only, not each, and runs no twin.
+# what is wrong, status 1 then.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 bad=0
 build=${1:-build}
-tier=${MOESIM_TIER:-full}
 wrong() { echo "$*"; bad=1; }
 cp -r src "$copy/src"
 flags="-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-missing-field-initializers -I$copy/src \
@@ -39,7 +38,6 @@ try_row() { # DEF FILE MACRO COLUMN...
     row[i]=
     write_row "$def" "$macro" "${row[@]}"
     ! compiles "$file" || wrong "$def: a row with column $((i + 1)) empty compiles (${columns[i]})"
-    [ "$tier" = full ] || [ $((i + 1)) -eq ${#columns[@]} ] || continue
     unset 'row[i]'
     write_row "$def" "$macro" "${row[@]}"
     ! compiles "$file" || wrong "$def: a row without column $((i + 1)) compiles (${columns[i]})"
@@ -93,7 +91,7 @@ twin_predicts_the_same() {
   grep -q '"step_time_s":[0-9]' "$copy/alltoall.out" || wrong "no prediction: $(head -c 200 "$copy/alltoall.out")"
   cmp -s "$copy/alltoall.out" "$copy/twin.out" || wrong "a dispatcher is known by its name: alltoall's twin differs"
 }
-[ "$tier" != full ] || twin_predicts_the_same
+twin_predicts_the_same
 
 # --- precisions -----------------------------------------------------------------------------------------------------
 try_row src/describe/precision.def src/describe/precision.c MS_PRECISION 'TWIN, "twin"' '"BF16 under another name"' \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases.
 #
-# quick leaves out programs named test_full_* and the installation (tests/install.sh), not the tables of techniques
+# quick leaves out programs named test_full_*, the installation (tests/install.sh) and the tables of techniques
 # (tests/rows.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME
 # with `cmd` (a shell command that
 # calls `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
@@ -97,7 +97,7 @@ trap 'rm -rf "$results"' EXIT
     [ -x "$program" ] && printf '%s\0%s\0%s\0' --program "$program" "$results/$(basename "$program")"
   done
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/install.sh "$results/install"
-  [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/rows.sh "$results/rows"
+  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/rows.sh "$results/rows"
   [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/commands.sh "$results/commands"
   for script in tests/browser/*.mjs; do
     case $script in */harness.mjs) continue ;; esac

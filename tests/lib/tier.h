@@ -11,6 +11,12 @@ static inline int ms_by_tier(int quick, int full) {
   return g_strcmp0(g_getenv("MOESIM_TIER"), "full") == 0 ? full : quick;
 }
 
+/* A test that the quick tier has no time for. */
+#define MS_FULL_TIER_ONLY()        \
+  do {                             \
+    if (!ms_by_tier(0, 1)) skip(); \
+  } while (0)
+
 /* Tests of properties draw from a fixed seed, so that a failure comes again. Asked to, they go on from another one:
  * MOESIM_SOAK_S seconds from MOESIM_SEED (else one of the clock's), which they name when they fail. */
 static inline double ms_soak_s(void) {

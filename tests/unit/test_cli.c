@@ -4,6 +4,7 @@
 #include "lib/close.h"
 
 #include "lib/json_doc.h"
+#include "lib/tier.h"
 #include "lib/world.h"
 
 #include <glib/gstdio.h>
@@ -332,6 +333,7 @@ static void plan_without_a_file(void **state) {
 /* The scenario that --out keeps is that place of the ranking: it runs to the same figures. */
 static void plan_keeps_a_scenario(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree char *file = ms_cli_path("kept.json");
   g_auto(MsCliRun) plan = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8",
                               "--global-batch-size", "64", "--top", "3", "--json", "--out", file, "--rank", "2");
@@ -547,7 +549,8 @@ static void long_work_is_cut_short(void **state) {
 
 static void progress_is_lines_in_a_pipe(void **state) {
   (void)state;
-  const char *const ask[] = {"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", NULL};
+  g_autofree char *small = ms_cli_written("small.json", request);
+  const char *const ask[] = {"plan", small, NULL};
   g_auto(MsCliRun) quiet = ms_cli_run(ask, "");
   g_setenv("MOESIM_PROGRESS_S", "0", TRUE);
   g_auto(MsCliRun) told = ms_cli_run(ask, "");
@@ -555,6 +558,7 @@ static void progress_is_lines_in_a_pipe(void **state) {
   assert_string_equal(quiet.err, "");
   assert_non_null(strstr(told.err, "moesim: plan: "));
   assert_non_null(strstr(told.err, " s so far\n"));
+  g_remove(small);
 }
 
 int main(int argc, char **argv) {

@@ -48,7 +48,7 @@ static void fast_is_near_full(void **state) {
   g_autoptr(GRand) rand = ms_soak_rand(24);
   g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
   int draws = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(3000, 20000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(1600, 20000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     if (ms_model_finish(s->model, NULL, "", NULL)) compare(s, off);
   }
@@ -112,7 +112,7 @@ static void a_faster_machine_is_not_slower(void **state) {
   g_autoptr(GRand) rand = ms_soak_rand(16);
   double most = 0;
   int draws = 0, runs = 0, slower = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(1500, 10000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(1400, 10000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     guint rate = g_rand_int(rand);
     if (!ms_model_finish(s->model, NULL, "", NULL)) continue;

@@ -332,7 +332,7 @@ static void mutated_tables(void **state) {
       "2,128,1,1024,46\n"};
   g_autofree char *machine = temporary("moesim-fit-x1.json", profile, -1);
   static const char bytes[] = "0,\n\"9e-.x1";
-  for (int round = 0, rounds = ms_by_tier(100, 400); round < rounds; round++) {
+  for (int round = 0, rounds = ms_by_tier(40, 400); round < rounds; round++) {
     seed = (guint64)round * 977 + 5;
     g_autofree char *text = g_strdup(seeds[round % 5]);
     size_t length = strlen(text);

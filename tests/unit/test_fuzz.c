@@ -8,7 +8,7 @@
 #include "lib/mutate.h"
 #include "lib/tier.h"
 
-#define ROUNDS ms_by_tier(1000, 4000)
+#define ROUNDS ms_by_tier(400, 4000)
 
 static void run(const char *text, guint32 seed, int accepted_whole) {
   assert_int_equal(ms_test_load_anything(text), accepted_whole);

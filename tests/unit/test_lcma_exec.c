@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "lcma/exec.h"
 #include "lib/close.h"
+#include "lib/tier.h"
 
 static guint32 seed;
 static double uniform(void) { /* in [-1, 1), the same everywhere */
@@ -160,6 +161,7 @@ static void test_odd_sizes(void **state) {
 /* Wide enough for several chunks, groups of rows and threads. */
 static void test_several_chunks(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   for (size_t i = 0; i < G_N_ELEMENTS(plans); i += 2) {
     g_autoptr(MsLcmaPlan) plan = plan_of(plans[i]);
     right(&(Case){MS_BLAS_F32, 70, 2300, 90, FALSE, FALSE, 1, 0, 0}, plan, 3);

@@ -1,6 +1,7 @@
 /* What a plan offers to choose from: each pick is what its name says, as any search would find it, and all that is
  * printed of it is what was predicted. */
 #include "lib/close.h"
+#include "lib/tier.h"
 #include "lib/world.h"
 
 #include "report/report.h"
@@ -109,6 +110,7 @@ static void nothing_simple_is_faster(void **state) {
 /* Where the number of GPUs is searched, the fastest and the cheapest are two questions. */
 static void gpus_are_a_choice(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autoptr(MsRequest) request = experts("[8, 16, 32]", "{\"objective\": \"tokens_per_s_per_gpu\"}");
   g_auto(Picked) p = picked(request, 2, NULL);
   const MsPick *fastest = of_kind(p.picks, MS_PICK_FASTEST), *cheapest = of_kind(p.picks, MS_PICK_CHEAPEST);

@@ -285,12 +285,12 @@ static void hold(Property property, const char *name, guint few) {
 
 static void values_in_any_order(void **state) {
   (void)state;
-  hold(order_of_values, "order-of-values", (guint)ms_by_tier(60, 240));
+  hold(order_of_values, "order-of-values", (guint)ms_by_tier(24, 240));
 }
 
 static void every_way_finds_the_same(void **state) {
   (void)state;
-  hold(ways_to_search, "ways-to-search", (guint)ms_by_tier(12, 60));
+  hold(ways_to_search, "ways-to-search", (guint)ms_by_tier(8, 60));
 }
 
 static void first_bounds_hold(void **state) {

@@ -1,6 +1,7 @@
 /* Studies: rank order on made-up rows, golden section, the error band, cross-validation and the plot on a few published
  * runs. */
 #include "lib/close.h"
+#include "lib/tier.h"
 
 #include "base/err.h"
 #include "base/io.h"
@@ -295,6 +296,7 @@ static void written_as_fitted(const MsCrossval *c, const MsCrossShared *spread) 
 
 static void cross_validation_refits_laws(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   static const char *const natural[] = {"scenarios/published/modelzoo", NULL};
   MsValidateOptions options;
   ms_validate_options_init(&options);
