@@ -87,18 +87,20 @@ PLACED := $(patsubst %.c,$(BUILD)/%.o,$(shell grep -l MS_SOURCE_DIR tests/*/*.c 
 $(PLACED): CPPFLAGS += $(SOURCE_DIR)
 $(BUILD)/src/base/io.o $(PLACED): $(BUILD)/prefix
 
-# What a program of others links to: only the functions of src/api/moesim.h are visible.
-NOTLIB := $(addprefix $(BUILD)/src/,cli/% serve/% lcma/lcma.o lcma/bench.o)
-$(BUILD)/libmoesim.so.0: $(filter-out $(NOTLIB),$(LIBOBJ))
-	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ $(LDLIBS)
+# What a program of others links to: only the functions of src/api/moesim.h are visible. It has no ranks: MPI stays out.
+NOTLIB := $(addprefix $(BUILD)/src/,cli/% serve/% lcma/lcma.o lcma/bench.o base/ranks_mpi.o exec/comm_mpi.o)
+SHAREDOBJ := $(filter-out $(NOTLIB),$(LIBOBJ)) $(if $(filter 1,$(MPI)),$(TWIN:%.c=$(BUILD)/%.o))
+SHAREDLIBS = $(shell pkg-config --libs $(PKGS)) -lm -lpthread -ldl
+$(BUILD)/libmoesim.so.0: $(SHAREDOBJ)
+	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -Wl,--as-needed \
+	  -o $@ $^ $(SHAREDLIBS)
 
 # Matrix multiplication by itself, for programs that want nothing else of moesim: src/lcma/lcma.h.
 LCMAOBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/lcma/bench.c,$(wildcard src/lcma/*.c)) \
              $(wildcard src/blas/*.c) src/base/err.c src/base/vector.c)
-LCMAPKG := glib-2.0
+LCMALIBS = $(shell pkg-config --libs glib-2.0) -lm -lpthread -ldl
 $(BUILD)/libmoesim_lcma.so.0: $(LCMAOBJ)
-	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim_lcma.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ \
-	  $(shell pkg-config --libs $(LCMAPKG)) -lm -lpthread -ldl
+	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim_lcma.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -o $@ $^ $(LCMALIBS)
 $(BUILD)/libmoesim_lcma.a: $(LCMAOBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
@@ -301,12 +303,12 @@ install: all
 	install -m 755 $(BUILD)/libmoesim_lcma.so.0 $(DESTDIR)$(LIBDIR)/libmoesim_lcma.so.0
 	ln -sf libmoesim_lcma.so.0 $(DESTDIR)$(LIBDIR)/libmoesim_lcma.so
 	install -m 644 $(BUILD)/libmoesim_lcma.a $(DESTDIR)$(LIBDIR)/libmoesim_lcma.a
-	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@version@|$(VERSION)|; s|@requires@|$(LCMAPKG)|' \
+	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@version@|$(VERSION)|; s|@private@|$(LCMALIBS)|' \
 	  mk/moesim_lcma.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/moesim_lcma.pc
 	install -m 755 $(BUILD)/libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so.0
 	ln -sf libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so
 	install -m 644 $(BUILD)/libmoesim.a $(DESTDIR)$(LIBDIR)/libmoesim.a
-	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@version@|$(VERSION)|; s|@requires@|$(PKGS)|' \
+	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@version@|$(VERSION)|; s|@private@|$(LDLIBS)|' \
 	  mk/moesim.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/moesim.pc
 	cp LICENSE README.md $(SHARE)/doc/moesim/
 	cp -R docs examples $(SHARE)/doc/moesim/

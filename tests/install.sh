@@ -18,6 +18,11 @@ export PKG_CONFIG_PATH=$usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root LD_LIBRAR
 # shellcheck disable=SC2046
 ${CC:-cc} -std=c99 -Wall -Werror examples/predict.c $(pkg-config --cflags --libs moesim) -o "$root/predict" ||
   wrong "examples/predict.c does not build"
+for library in moesim moesim_lcma; do
+  flags=$(pkg-config --cflags "$library")
+  case $flags in *glib*) wrong "$library asks for headers of GLib: $flags" ;; esac
+done
+readelf -d "$usr/lib/libmoesim.so.0" | grep -q 'NEEDED.*libmpi' && wrong "libmoesim.so needs MPI"
 "$root/predict" scenarios/run-llama3-70b-h100-64.json scenarios/plan-llama3-70b-h100-64.json >"$root/out" ||
   wrong "examples/predict.c fails"
 step=$(moesim run scenarios/run-llama3-70b-h100-64.json | sed -n 's/^ *step time *\([0-9.]*\) s.*/\1/p')

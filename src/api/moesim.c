@@ -1,10 +1,11 @@
+#include "api/library.h"
 #include "api/moesim.h"
 
 #include <gsl/gsl_errno.h>
 #include <math.h>
 
 #include "base/err.h"
-#include "base/io.h"
+#include "base/library.h"
 #include "report/report.h"
 #include "study/parts.h"
 #include "study/ask.h"
@@ -16,7 +17,7 @@ struct moesim_plan {
   MsPlanOptions options;
 };
 
-static void start(void) {
+void ms_api_start(void) {
   static gsize started;
   if (!g_once_init_enter(&started)) return;
   gsl_set_error_handler_off(); /* its default aborts; every status is checked */
@@ -34,6 +35,7 @@ static void *fail(char **error, GError *reason) {
 
 const char *moesim_version(void) { return MS_VERSION; }
 void moesim_free(void *text) { g_free(text); }
+void moesim_set_data(const char *folder) { ms_data_dir_set(folder); }
 
 static const MsScenario *scenario_of(const moesim_scenario *s) { return (const MsScenario *)s; }
 
@@ -45,7 +47,7 @@ static moesim_scenario *scenario_from(MsJson *doc, GError *reason, char **error)
 
 moesim_scenario *moesim_scenario_load(const char *file, char **error) {
   if (!file) return fail(error, missing("file"));
-  start();
+  ms_api_start();
   GError *reason = NULL;
   MsJson *doc = ms_json_load(file, &reason);
   return scenario_from(doc, reason, error);
@@ -53,7 +55,7 @@ moesim_scenario *moesim_scenario_load(const char *file, char **error) {
 
 moesim_scenario *moesim_scenario_parse(const char *json, const char *name, char **error) {
   if (!json) return fail(error, missing("json"));
-  start();
+  ms_api_start();
   GError *reason = NULL;
   MsJson *doc = ms_json_parse(json, -1, name ? name : "json", &reason);
   return scenario_from(doc, reason, error);
@@ -110,7 +112,7 @@ char *moesim_result_json(const moesim_result *result) {
 
 char *moesim_request_json(const char *model, const char *hardware, const char *gpus, const char *precision,
                           int seq_length, int global_batch_size, char **error) {
-  start();
+  ms_api_start();
   GError *reason = NULL;
   MsAsk ask = {.model = model,
                .hardware = hardware,
@@ -142,7 +144,7 @@ static moesim_plan *plan_from(MsJson *doc, GError *reason, int top, int threads,
 
 moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **error) {
   if (!file) return fail(error, missing("file"));
-  start();
+  ms_api_start();
   GError *reason = NULL;
   MsJson *doc = ms_json_load(file, &reason);
   return plan_from(doc, reason, top, threads, error);
@@ -150,7 +152,7 @@ moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **err
 
 moesim_plan *moesim_plan_parse(const char *json, const char *name, int top, int threads, char **error) {
   if (!json) return fail(error, missing("json"));
-  start();
+  ms_api_start();
   GError *reason = NULL;
   MsJson *doc = ms_json_parse(json, -1, name ? name : "json", &reason);
   return plan_from(doc, reason, top, threads, error);
@@ -184,12 +186,8 @@ char *moesim_plan_scenario_json(const moesim_plan *plan, int i) {
 
 char *moesim_plan_json(const moesim_plan *plan) {
   if (!plan) return NULL;
-  gboolean any = plan->plan->n_best > 0;
-  g_autoptr(MsRobust) robust =
-      any && plan->request->under ? ms_robust(plan->plan, plan->options.top, plan->request->under, &plan->options, NULL)
-                                  : NULL;
-  g_autoptr(MsPicks) picks = any ? ms_picks_new(plan->request, plan->plan, robust, &plan->options, NULL) : NULL;
-  g_autoptr(MsWays) ways = any ? NULL : ms_ways_new(plan->request, &plan->options);
-  return ms_report_plan_json(plan->request, plan->plan, &(MsPlanExtras){.robust = robust, .picks = picks, .ways = ways},
-                             0);
+  MsPlanOptions options = plan->options;
+  g_auto(MsPlanExtras) extras = {0};
+  ms_plan_extras(plan->request, plan->plan, &options, &(MsExtrasAsked){0}, &extras, NULL);
+  return ms_report_plan_json(plan->request, plan->plan, &extras, 0);
 }

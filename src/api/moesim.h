@@ -39,6 +39,9 @@ typedef enum {
 
 MOESIM_API const char *moesim_version(void); /* "0.1.0"; not to be freed */
 MOESIM_API void moesim_free(void *text);     /* frees any string that this library returned as char *; NULL is fine */
+/* Where models/ and hardware/ lie, unless $MOESIM_DATA says so; NULL: where they were installed. Before anything else.
+ */
+MOESIM_API void moesim_set_data(const char *folder);
 
 /* --- one run --------------------------------------------------------------------------------------------------- */
 MOESIM_API moesim_scenario *moesim_scenario_load(const char *file, char **error);
@@ -91,6 +94,27 @@ MOESIM_API const moesim_result *moesim_plan_result(const moesim_plan *plan, int 
 MOESIM_API char *moesim_plan_scenario_json(const moesim_plan *plan,
                                            int i); /* a complete scenario file, or NULL; free with moesim_free */
 MOESIM_API char *moesim_plan_json(const moesim_plan *plan); /* free with moesim_free */
+
+/* --- every verb, JSON in and JSON out -------------------------------------------------------------------------- */
+typedef struct {
+  /* Not 0: the work ends soon, with what was found or with an error. May be set by any thread; NULL: never. */
+  const volatile int *stop;
+  /* Of a plan of one request, on the calling thread, after every batch: the share that is done and a line as `moesim
+   * plan --json --follow` prints it (not to be kept). NULL: not told. */
+  void (*progress)(double done, const char *so_far, void *user);
+  void *user;
+} moesim_watch;
+
+/* What the command line does, with the same answer: `run` (a scenario), `plan` (a request), `whatif`, `goodput` (a
+ * study) say what they print with --json; `launch` and `page` (a scenario) the launch script and the page; `request`
+ * (options alone) the request of a few words; `names` (nothing) the models and machines.
+ * It works on `file`, or on the text `json`, which `file` (or NULL) then names in messages and for paths beside it.
+ * `options`: NULL or a JSON object of the verb's options, `-` written `_`: {"fidelity": "fast"}, {"top": 3}.
+ * Returns the exit status of the command line: 0, 1 (an answer, but nothing feasible; or stopped before there was any),
+ * 2 options, 3 what a file says, 4 the environment. *answer (free with moesim_free) is NULL unless there is one, then
+ * *error is one line; both may be NULL. `watch` may be NULL. Several threads may call at once. */
+MOESIM_API int moesim_call(const char *verb, const char *file, const char *json, const char *options,
+                           const moesim_watch *watch, char **answer, char **error);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 #include "base/io.h"
 
 #include "base/err.h"
+#include "base/library.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -145,16 +146,24 @@ gboolean ms_flush_stdout(GError **error) {
   return env_error(error, "standard output", "cannot be written", errno ? errno : ms_stdout_abandoned() ? EPIPE : EIO);
 }
 
+static char *data_folder;
+
+void ms_data_dir_set(const char *folder) {
+  g_free(data_folder);
+  data_folder = g_strdup(folder);
+}
+
 const char *ms_data_dir(void) {
   const char *given = g_getenv("MOESIM_DATA");
   if (given && *given) return given;
+  if (data_folder) return data_folder;
 #ifndef MS_NO_SOURCE_DATA /* a package must not look into the tree it was built in */
   if (g_file_test(MS_SOURCE_DIR "/models", G_FILE_TEST_IS_DIR)) return MS_SOURCE_DIR;
 #endif
   return MS_DATA_DIR;
 }
 
-/* --- Ctrl-C and the time limit: the only mutable variables of the program, as signals require ----------------------
+/* --- Ctrl-C and the time limit: signals require variables ----------------------------------------------------------
  */
 static volatile sig_atomic_t interrupted, /* number of the signal */
     began_s;                              /* monotonic clock; 0: no long work */
@@ -187,10 +196,15 @@ void ms_interrupt_install(double limit_s) {
   set_timer(limit_s);
 }
 
-gboolean ms_interrupted(void) { return interrupted != 0; }
+static __thread const volatile int *own_stop; /* of one caller of a library, handed on to the threads of its work */
+
+void ms_stop_use(const volatile int *stop) { own_stop = stop; }
+const volatile int *ms_stop_used(void) { return own_stop; }
+
+gboolean ms_interrupted(void) { return interrupted != 0 || (own_stop && *own_stop); }
 
 const char *ms_interrupt_reason(void) {
-  return !interrupted ? NULL : interrupted == SIGALRM ? "the time limit was reached" : "interrupted";
+  return !ms_interrupted() ? NULL : interrupted == SIGALRM ? "the time limit was reached" : "interrupted";
 }
 
 /* --- progress ----------------------------------------------------------------------------------------------------- */

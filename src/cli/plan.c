@@ -106,12 +106,6 @@ static void say_interrupted(const Options *o) {
   ms_cli_say_stopped(next);
 }
 
-/* What explains the ranking is left out when there is no time for it; the ranking is printed. */
-static gboolean forgive(GError **error) {
-  if (ms_interrupted()) g_clear_error(error);
-  return ms_interrupted();
-}
-
 /* What is printed is one layout, or what starts it: nothing to choose from is looked for. */
 static gboolean wants_one(const Options *o) { return !o->json && (o->launch || g_strcmp0(o->out, "-") == 0); }
 
@@ -133,18 +127,10 @@ static int plan_one(const Options *o, MsRequest *request) {
   }
   options.watch = NULL;
   if (!plan) return ms_cli_fail(error);
-  g_autoptr(MsReasons) reasons =
-      ms_reasons_new(request, plan, &options, o->explain && !plan->interrupted, o->compare, &error);
-  if (!reasons && !forgive(&error)) return ms_cli_fail(error);
-  g_autoptr(MsRobust) robust =
-      under && plan->n_best > 0 && reasons ? ms_robust(plan, options.top, under, &options, &error) : NULL;
-  if (error && !forgive(&error)) return ms_cli_fail(error);
-  g_autoptr(MsWays) ways = plan->n_best == 0 && !plan->interrupted ? ms_ways_new(request, &options) : NULL;
-  g_autoptr(MsPicks) picks = plan->n_best > 0 && !plan->interrupted && !wants_one(o)
-                                 ? ms_picks_new(request, plan, robust, &options, &error)
-                                 : NULL;
-  if (error && !forgive(&error)) return ms_cli_fail(error);
-  int status = print_plan(o, request, plan, &(MsPlanExtras){reasons, robust, ways, picks}, top);
+  const MsExtrasAsked asked = {.under = under, .explain = o->explain, .compare = o->compare, .no_picks = wants_one(o)};
+  g_auto(MsPlanExtras) extras = {0};
+  if (!ms_plan_extras(request, plan, &options, &asked, &extras, &error)) return ms_cli_fail(error);
+  int status = print_plan(o, request, plan, &extras, top);
   say_interrupted(o);
   return status;
 }

@@ -1,6 +1,7 @@
 /* src/plan/parallel.c - one function on many indices, shared out between ranks and threads. Which thread takes which
  * index does not show in results: what is gathered is put in order or added up afterwards. */
 #include "plan/plan_priv.h"
+#include "base/library.h"
 #include "base/ranks.h"
 
 typedef struct {
@@ -8,6 +9,7 @@ typedef struct {
   gint *next;
   MsWorkFunc work;
   gpointer data;
+  const volatile int *stop;
 } Worker; /* next: NULL = shared out with other ranks */
 
 /* -1: no more. */
@@ -19,6 +21,7 @@ static int take(const Worker *w) {
 
 static gpointer run(gpointer data) {
   const Worker *w = data;
+  ms_stop_use(w->stop);
   for (int i; (i = take(w)) >= 0;) w->work(i, w->thread, w->data);
   return NULL;
 }
@@ -33,7 +36,7 @@ static void share_out(int n, gint *next, int threads, MsWorkFunc work, gpointer 
   threads = MIN(ms_parallel_threads(threads), MAX(1, n));
   g_autofree Worker *worker = g_new(Worker, threads);
   g_autofree GThread **thread = g_new0(GThread *, threads);
-  for (int i = 0; i < threads; i++) worker[i] = (Worker){n, i, next, work, data};
+  for (int i = 0; i < threads; i++) worker[i] = (Worker){n, i, next, work, data, ms_stop_used()};
   for (int i = 1; i < threads; i++)
     thread[i] = g_thread_try_new("plan", run, &worker[i], NULL); /* without it, the others do its share */
   run(&worker[0]);

@@ -9,6 +9,7 @@
 #include "study/check.h"
 #include "study/crossval.h"
 #include "study/draws.h"
+#include "study/extras.h"
 #include "study/goodput.h"
 #include "study/ladder.h"
 #include "study/picks.h"
@@ -63,12 +64,6 @@ char *ms_report_layout(const MsScenario *scenario); /* "tp 1 cp 1 ... mbs 1 full
 char *ms_report_value(const char *json);
 char *ms_report_ways(const MsWays *ways);                    /* (transfer full) */
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
-typedef struct {                                             /* what stands around a plan; each may be NULL */
-  const MsReasons *reasons;
-  const MsRobust *robust;
-  const MsWays *ways;
-  const MsPicks *picks;
-} MsPlanExtras;
 /* What to choose from, and with MS_REPORT_ALL or without `extras->picks` at most `top` rows of the ranking (0: all);
  * `extras` may be NULL. */
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags);

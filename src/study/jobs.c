@@ -2,16 +2,19 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "base/library.h"
 
 typedef struct {
   MsJobFunc func;
   gconstpointer data;
   GAsyncQueue *ended;
+  const volatile int *stop;
 } Shift;
 
 static void work(gpointer item, gpointer data) {
   const Shift *shift = data;
   MsJob *job = item;
+  ms_stop_use(shift->stop);
   if (!ms_interrupted()) {
     job->done = TRUE;
     shift->func(item, shift->data);
@@ -31,7 +34,7 @@ gboolean ms_extent_stopped(const MsExtent *extent) { return extent->done < exten
 gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options, MsExtent *extent,
                      GError **error) {
   g_autoptr(GAsyncQueue) ended = g_async_queue_new();
-  Shift shift = {func, data, ended};
+  Shift shift = {func, data, ended, ms_stop_used()};
   int threads = options->threads > 0 ? options->threads : (int)g_get_num_processors();
   gsize size = g_array_get_element_size(items);
   *extent = (MsExtent){0, items->len, options->items};

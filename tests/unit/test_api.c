@@ -201,6 +201,98 @@ static void a_plan_gives_the_layouts_in_order_and_as_scenarios(void **state) {
   moesim_plan_free(plan);
 }
 
+/* --- moesim_call: the verbs as the command line has them --- */
+typedef struct {
+  int status;
+  char *answer, *error;
+} Called;
+static void called_clear(Called *c) {
+  moesim_free(c->answer);
+  moesim_free(c->error);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Called, called_clear)
+
+static Called call(const char *verb, const char *file, const char *json, const char *options) {
+  Called c = {0};
+  c.status = moesim_call(verb, file, json, options, NULL, &c.answer, &c.error);
+  assert_true((c.answer != NULL) != (c.error != NULL));
+  if (c.error) assert_null(strchr(c.error, '\n'));
+  return c;
+}
+
+/* Both answers but for the seconds that they took. */
+static void same_but_for_time(const char *mine, const char *theirs) {
+  g_autoptr(GRegex) seconds = g_regex_new("\"elapsed_s\":[^,}]*", 0, 0, NULL);
+  g_autofree char *a = g_regex_replace_literal(seconds, mine, -1, 0, "", 0, NULL),
+                  *b = g_regex_replace_literal(seconds, theirs, -1, 0, "", 0, NULL);
+  assert_string_equal(g_strchomp(a), g_strchomp(b));
+}
+
+static void a_call_answers_what_the_command_line_prints(void **state) {
+  (void)state;
+  g_autofree char *run = ms_cli_shipped("run-llama3-70b-h100-64.json"),
+                  *request = ms_cli_written("request.json", ms_test_small_request);
+  g_auto(Called) fast = call("run", run, NULL, "{\"fidelity\": \"fast\"}"), planned = call("plan", request, NULL, NULL),
+                 asked =
+                     call("request", NULL, NULL, "{\"model\":\"llama3-8b\",\"hardware\":\"h100-sxm\",\"gpus\":\"8\"}"),
+                 text = call("launch", run, NULL, "{\"form\": \"slurm\"}"), all = call("names", NULL, NULL, NULL);
+  g_auto(MsCliRun) ran = RUN("run", run, "--fidelity", "fast", "--json"), plan = RUN("plan", request, "--json"),
+                   words = RUN("plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--write-request", "-"),
+                   shown = RUN("show", "launch", run, "--form", "slurm");
+  assert_int_equal(fast.status, 0), same_but_for_time(fast.answer, ran.out);
+  assert_int_equal(planned.status, 0), same_but_for_time(planned.answer, plan.out);
+  assert_string_equal(asked.answer, g_strchomp(words.out));
+  assert_string_equal(g_strchomp(text.answer), g_strchomp(shown.out));
+  assert_non_null(strstr(all.answer, "\"deepseek-v3\"")), assert_non_null(strstr(all.answer, "\"h100-sxm\""));
+  g_remove(request);
+}
+
+static void a_call_says_what_is_wrong_with_the_status_of_the_command_line(void **state) {
+  (void)state;
+  static const struct {
+    const char *verb, *file, *json, *options, *says;
+    int status;
+  } wrong[] = {
+      {"ran", NULL, NULL, NULL, "did you mean \"run\"", 2},
+      {NULL, NULL, NULL, NULL, "verb NULL", 2},
+      {"run", NULL, NULL, NULL, "file and json are both NULL", 2},
+      {"names", "x.json", NULL, NULL, "no document", 2},
+      {"run", "mine", "{}", "{\"fidelty\": \"fast\"}", "options:1: fidelty: unknown key", 3},
+      {"run", "mine", "{}", "[]", "options:1: ", 3},
+      {"run", "mine", "{\n \"nmae\": 1}", NULL, "mine:2: nmae", 3},
+      {"run", "/nonexistent.json", NULL, NULL, "/nonexistent.json", 4},
+      {"request", NULL, NULL, "{\"model\": \"llama3-8b\"}", "give model, hardware and gpus", 2},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(wrong); i++) {
+    g_auto(Called) c = call(wrong[i].verb, wrong[i].file, wrong[i].json, wrong[i].options);
+    if (c.status != wrong[i].status || !c.error || !strstr(c.error, wrong[i].says))
+      fail_msg("%s %s: %d %s", wrong[i].verb, wrong[i].options, c.status, c.error);
+  }
+  assert_int_equal(moesim_call("names", NULL, NULL, NULL, NULL, NULL, NULL), 0); /* nobody wants to know */
+}
+
+static void stop_at_once(double done, const char *so_far, void *user) {
+  assert_true(done >= 0 && done <= 1);
+  assert_non_null(strstr(so_far, "\"best\""));
+  *(volatile int *)user = 1;
+}
+
+/* A plan that is stopped from its own progress answers with what it has; a caller beside it is not stopped. */
+static void one_of_two_callers_stops(void **state) {
+  (void)state;
+  static volatile int stop;
+  moesim_watch watch = {.stop = &stop, .progress = stop_at_once, .user = (void *)&stop};
+  g_autofree char *request = moesim_request_json("deepseek-v3", "h100-sxm", "2048", NULL, 0, 0, NULL);
+  char *answer = NULL, *error = NULL;
+  int status = moesim_call("plan", "big", request, "{\"threads\": 2}", &watch, &answer, &error);
+  if (!answer) fail_msg("%d: %s", status, error);
+  assert_int_equal(stop, 1);
+  assert_non_null(strstr(answer, "\"interrupted\":true"));
+  moesim_free(answer);
+  g_auto(Called) other = call("plan", "small", ms_test_small_request, NULL);
+  assert_non_null(strstr(other.answer, "\"interrupted\":false"));
+}
+
 int main(int argc, char **argv) {
   (void)argc;
   const struct CMUnitTest tests[] = {
@@ -210,6 +302,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(null_is_no_crash),
       cmocka_unit_test(errors_are_one_line_of_text),
       cmocka_unit_test(a_plan_gives_the_layouts_in_order_and_as_scenarios),
+      cmocka_unit_test(a_call_answers_what_the_command_line_prints),
+      cmocka_unit_test(a_call_says_what_is_wrong_with_the_status_of_the_command_line),
+      cmocka_unit_test(one_of_two_callers_stops),
   };
   ms_cli_begin(argv[0]);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,274 @@
+/* src/api/verbs.c - moesim_call: a verb, what it works on, options by the names of the command line; JSON comes back.
+ */
+#include "api/library.h"
+#include "api/moesim.h"
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/library.h"
+#include "describe/rows.h"
+#include "launch/launch.h"
+#include "report/page.h"
+#include "study/ask.h"
+#include "study/parts.h"
+
+enum { MOST_DRAWS = 1000000, MOST_TOP = 10000, MOST_THREADS = 1024, MOST_BATCH = 1 << 30 };
+
+typedef struct {
+  int fidelity, draws, top, threads, seq_length, global_batch_size, form;
+  gboolean explain, strict, front;
+  char *compare, *under, *model, *hardware, *gpus, *precision, *around;
+} Options;
+
+typedef struct {
+  MsJson *doc; /* what it works on; NULL where the verb takes options alone */
+  const Options *o;
+  const moesim_watch *watch; /* may be NULL */
+  gboolean nothing;          /* out: it has nothing to show (exit status 1 of the command line) */
+} Call;
+
+/* Text of what it answers (transfer full), NULL and *error. */
+typedef char *(*Answer)(Call *call, GError **error);
+
+/* --- run, launch, page ----------------------------------------------------------------------------------------- */
+static MsScenario *scenario_of(const Call *c, GError **error) {
+  MsScenario *s = ms_scenario_from_doc(c->doc, error);
+  if (s && c->o->strict) ms_scenario_be_strict(s);
+  return s;
+}
+
+static char *run(Call *c, GError **error) {
+  const MsFidelity fidelity = (MsFidelity)c->o->fidelity;
+  g_autoptr(MsScenario) s = scenario_of(c, error);
+  g_autoptr(MsResult) result = s ? ms_simulate(s, fidelity, NULL, error) : NULL;
+  if (!result) return NULL;
+  MsDraws draws;
+  if (c->o->draws > 0 && !ms_draws_run(s, fidelity, c->o->draws, c->o->threads, FALSE, &draws, error)) return NULL;
+  g_autoptr(MsActingLaws) acting = c->o->explain ? ms_acting_laws(s, error) : NULL;
+  if (c->o->explain && !acting) return NULL;
+  return ms_figures_json(&ms_printed_run_figures, &(MsPrintedRun){result, c->o->draws > 0 ? &draws : NULL, acting});
+}
+
+static char *launch(Call *c, GError **error) {
+  g_autoptr(MsScenario) s = scenario_of(c, error);
+  return s ? ms_launch_text(s, ms_launch_of_word(c->o->form), error) : NULL;
+}
+
+static char *page(Call *c, GError **error) {
+  g_autoptr(MsDetail) detail = NULL;
+  g_autoptr(MsScenario) s = scenario_of(c, error);
+  g_autoptr(MsResult) result = s ? ms_simulate(s, MS_FIDELITY_FULL, &detail, error) : NULL;
+  if (!result) return NULL;
+  MsPage *html = ms_page_new(NULL);
+  ms_page_add_run(html, s, result, detail);
+  return ms_page_take(html);
+}
+
+/* --- plan ------------------------------------------------------------------------------------------------------ */
+static void report_so_far(const MsPlan *so_far, double done, gpointer user) {
+  const moesim_watch *w = user;
+  g_autofree char *text = ms_report_plan_so_far(so_far, done);
+  w->progress(done, text, w->user);
+}
+
+static MsPlanOptions plan_options(const Call *c, const MsRequest *first) {
+  MsPlanOptions options;
+  ms_plan_options_init(&options);
+  options.progress = FALSE;
+  options.threads = c->o->threads;
+  if (first->top > 0) options.top = first->top;
+  if (c->o->top > 0) options.top = c->o->top;
+  if (c->watch && c->watch->progress) options.watch = report_so_far, options.watch_user = (gpointer)c->watch;
+  return options;
+}
+
+static char *plan_one(Call *c, const MsRequest *request, GError **error) {
+  g_autoptr(MsDisturbances) given = c->o->under ? ms_disturbances_load(c->o->under, error) : NULL;
+  if (c->o->under && !given) return NULL;
+  const MsExtrasAsked asked = {.under = given, .explain = c->o->explain, .compare = c->o->compare};
+  MsPlanOptions options = plan_options(c, request);
+  int top = options.top;
+  if (given || request->under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
+  g_autoptr(MsPlan) plan = ms_plan(request, &options, error);
+  options.watch = NULL;
+  g_auto(MsPlanExtras) extras = {0};
+  if (!plan || !ms_plan_extras(request, plan, &options, &asked, &extras, error)) return NULL;
+  c->nothing = plan->n_best == 0;
+  return ms_report_plan_json(request, plan, &extras, top);
+}
+
+static char *plan(Call *c, GError **error) {
+  g_autoptr(GPtrArray) requests = ms_requests_from_doc(c->doc, error);
+  if (!requests) return NULL;
+  for (guint i = 0; c->o->strict && i < requests->len; i++)
+    ms_scenario_be_strict(((MsRequest *)g_ptr_array_index(requests, i))->base);
+  const MsRequest *first = g_ptr_array_index(requests, 0);
+  if (requests->len == 1 && !c->o->front) return plan_one(c, first, error);
+  if (c->o->explain || c->o->compare || c->o->under || first->under) {
+    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
+                "explain, compare and under (or plan.under) take one cluster and model, without front; %s has %u",
+                ms_json_filename(c->doc), requests->len);
+    return NULL;
+  }
+  MsPlanOptions options = plan_options(c, first);
+  options.watch = NULL; /* several searches at once */
+  g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, c->o->front);
+  c->nothing = TRUE;
+  for (int i = 0; i < sweep->n_cells; i++) c->nothing &= !(sweep->cell[i].plan && sweep->cell[i].plan->n_best > 0);
+  return ms_report_sweep_json(sweep);
+}
+
+static char *request(Call *c, GError **error) {
+  const Options *o = c->o;
+  const MsAsk ask = {o->model,
+                     o->hardware,
+                     o->gpus,
+                     o->precision,
+                     o->seq_length ? o->seq_length : MS_ASK_UNSET,
+                     o->global_batch_size ? o->global_batch_size : MS_ASK_UNSET,
+                     o->around};
+  return ms_ask_request(&ask, FALSE, error);
+}
+
+/* --- studies --------------------------------------------------------------------------------------------------- */
+static char *whatif(Call *c, GError **error) {
+  MsWhatif *study = ms_whatif_from_doc(g_steal_pointer(&c->doc), error);
+  g_autoptr(MsWhatifRun) done =
+      study ? ms_whatif_run(study, &(MsWhatifOptions){.threads = c->o->threads}, error) : NULL;
+  if (!done) return NULL;
+  c->nothing = done->extent.done == 0;
+  return ms_report_whatif_json(done);
+}
+
+static char *goodput(Call *c, GError **error) {
+  MsGoodput *study = ms_goodput_from_doc(c->doc, error);
+  g_autoptr(MsGoodputResult) done =
+      study ? ms_goodput_run(study, &(MsGoodputOptions){.threads = c->o->threads}, error) : NULL;
+  if (!done) return NULL;
+  c->nothing = done->extent.done == 0 && ms_extent_stopped(&done->extent);
+  return ms_report_goodput_json(done);
+}
+
+static char *names(Call *c, GError **error) {
+  static const char *const folders[] = {"models", "hardware"};
+  (void)c, (void)error;
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  for (guint f = 0; f < G_N_ELEMENTS(folders); f++) {
+    g_autoptr(GPtrArray) all = ms_data_names(folders[f]);
+    ms_json_out_array(out, folders[f]);
+    for (guint i = 0; i + 1 < all->len; i++) ms_json_out_string(out, NULL, all->pdata[i]);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}
+
+/* --- options of each verb -------------------------------------------------------------------------------------- */
+#define S       Options
+#define THREADS MS_INT(S, threads, 0, MOST_THREADS, "0", 0, "0: all cores; the answer is the same")
+#define STRICT  MS_BOOL(S, strict, "false", 0, "refuse what needs a figure that the machine's file only assumes")
+static const MsField run_fields[] = {
+    MS_ENUM(S, fidelity, ms_fidelity_words, "\"full\"", 0, "closed form, schedule of chunks, or every operator"),
+    MS_INT(S, draws, 0, MOST_DRAWS, "0", 0, "also draw the routing so many times"),
+    MS_BOOL(S, explain, "false", 0, "the laws that act"),
+    STRICT,
+    THREADS,
+    {0}};
+static const MsField plan_fields[] = {
+    MS_INT(S, top, 0, MOST_TOP, "0", 0, "how many layouts to keep; 0: the request's plan.top, else 10"),
+    MS_BOOL(S, explain, "false", 0, "what bounds the winner, what would help most, the runner-up"),
+    MS_STRING(S, compare, MS_NULLABLE, "file: a layout of the same task beside the winner"),
+    MS_STRING(S, under, MS_NULLABLE, "file: disturbances to choose under"),
+    MS_BOOL(S, front, "false", 0, "front of step time, free memory and GPUs"),
+    STRICT,
+    THREADS,
+    {0}};
+static const MsField request_fields[] = {
+    MS_STRING(S, model, MS_NULLABLE, "what to train; several separated by commas"),
+    MS_STRING(S, hardware, MS_NULLABLE, "on which machine; several separated by commas"),
+    MS_STRING(S, gpus, MS_NULLABLE, "on how many GPUs; several separated by commas"),
+    MS_STRING(S, precision, MS_NULLABLE, "default bf16; auto tries all that the machine has"),
+    MS_INT(S, seq_length, 0, MOST_BATCH, "0", 0, "tokens of a sequence; 0: 4096"),
+    MS_INT(S, global_batch_size, 0, MOST_BATCH, "0", 0, "sequences of a step; 0: 4 Mi tokens"),
+    MS_STRING(S, around, MS_NULLABLE, "instead of all these the file of a run: its layout is left open"),
+    {0}};
+static const MsField threads_fields[] = {THREADS, {0}};
+static const MsField launch_fields[] = {MS_ENUM(S, form, ms_launch_words, "\"megatron\"", 0, "of the launch"), {0}};
+static const MsField no_fields[] = {{0}};
+#undef S
+
+static const struct {
+  Answer answer;
+  gboolean alone; /* takes no document */
+  MsFieldTable options;
+} verbs[] = {
+    {run, FALSE, {"run", "a scenario; what `moesim run --json` prints", run_fields}},
+    {plan, FALSE, {"plan", "a plan request; what `moesim plan --json` prints", plan_fields}},
+    {request, TRUE, {"request", "a plan request from a few words, as `moesim plan --write-request`", request_fields}},
+    {whatif, FALSE, {"whatif", "a study; what `moesim whatif --json` prints", threads_fields}},
+    {goodput, FALSE, {"goodput", "a study; what `moesim goodput --json` prints", threads_fields}},
+    {launch, FALSE, {"launch", "a scenario; the text that starts it (no JSON)", launch_fields}},
+    {page, FALSE, {"page", "a scenario; the page of `moesim report` (HTML)", no_fields}},
+    {names, TRUE, {"names", "models and machines that are shipped", no_fields}},
+};
+
+/* --- the call -------------------------------------------------------------------------------------------------- */
+static int place_of(const char *verb, GError **error) {
+  const char *known[G_N_ELEMENTS(verbs) + 1] = {NULL};
+  for (guint i = 0; i < G_N_ELEMENTS(verbs); i++) {
+    known[i] = verbs[i].options.name;
+    if (g_strcmp0(verb, known[i]) == 0) return (int)i;
+  }
+  g_autofree char *suggestion = verb ? ms_suggest(verb, known, NULL) : NULL;
+  g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "verb %s is unknown%s%s", verb ? verb : "NULL", suggestion ? ": " : "",
+              suggestion ? suggestion : "");
+  return -1;
+}
+
+static gboolean load_options(const MsFieldTable *table, const char *text, Options *o, GError **error) {
+  ms_fields_defaults(table, o);
+  if (!text) return TRUE;
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "options", error);
+  if (!doc || !ms_json_need_object(doc, ms_json_root(doc), "", error)) return FALSE;
+  return ms_fields_load(table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, o, error);
+}
+
+static MsJson *load_doc(gboolean alone, const char *file, const char *json, GError **error) {
+  if (alone && (file || json))
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_USAGE, "this verb takes options alone, no document");
+  else if (!alone && !file && !json)
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_USAGE, "file and json are both NULL: give one of them");
+  else if (json) return ms_json_parse(json, -1, file ? file : "json", error);
+  else if (file) return ms_json_load(file, error);
+  return NULL;
+}
+
+int moesim_call(const char *verb, const char *file, const char *json, const char *options, const moesim_watch *watch,
+                char **answer, char **error) {
+  ms_api_start();
+  GError *reason = NULL;
+  Options o = {0};
+  char *text = NULL;
+  gboolean nothing = FALSE;
+  int place = place_of(verb, &reason);
+  const MsFieldTable *table = place < 0 ? NULL : &verbs[place].options;
+  const volatile int *before = ms_stop_used();
+  ms_stop_use(watch ? watch->stop : NULL);
+  if (table && load_options(table, options, &o, &reason)) {
+    Call c = {.o = &o, .watch = watch, .doc = load_doc(verbs[place].alone, file, json, &reason)};
+    if (!reason) text = verbs[place].answer(&c, &reason);
+    nothing = c.nothing;
+    ms_json_free(c.doc);
+  }
+  ms_stop_use(before);
+  if (table) ms_fields_clear(table, &o);
+  int status = text                                   ? (nothing ? MS_ERROR_NOTHING : 0)
+               : reason && reason->domain == MS_ERROR ? reason->code
+                                                      : MS_ERROR_ENV;
+  if (answer) *answer = text;
+  else g_free(text);
+  if (!text && error) *error = g_strdup(reason ? reason->message : "stopped");
+  g_clear_error(&reason);
+  return status;
+}

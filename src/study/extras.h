@@ -1,0 +1,32 @@
+/* src/study/extras.h - what is said beside the ranking of a plan: why, under what, what to choose from, what would fit.
+ * The command line and the library ask for it here, so that both say the same. */
+#ifndef MS_STUDY_EXTRAS_H
+#define MS_STUDY_EXTRAS_H
+
+#include "study/picks.h"
+#include "study/reasons.h"
+#include "study/robust.h"
+#include "study/ways.h"
+
+typedef struct { /* each may be NULL; owned */
+  MsReasons *reasons;
+  MsRobust *robust;
+  MsWays *ways;
+  MsPicks *picks;
+} MsPlanExtras;
+
+typedef struct {
+  const MsDisturbances *under; /* NULL: those of the request, if any; must outlive the extras */
+  gboolean explain;
+  const char *compare; /* file, NULL: none */
+  gboolean no_picks;   /* nothing to choose from is looked for */
+} MsExtrasAsked;
+
+/* All that is asked for and that the plan can say; what there is no time for once it is stopped is left out. `request`
+ * and `plan` must outlive `extras`, which is cleared on failure. FALSE and *error as of the parts. */
+gboolean ms_plan_extras(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options,
+                        const MsExtrasAsked *asked, MsPlanExtras *extras, GError **error);
+void ms_plan_extras_clear(MsPlanExtras *extras);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(MsPlanExtras, ms_plan_extras_clear)
+
+#endif
