@@ -7,7 +7,7 @@
 typedef struct {
   char *by, *fidelity, *ladders, *plot, *csv, *leave, *fitted;
   int threads;
-  gboolean all, exact, cross, json;
+  gboolean all, exact, cross, regret, json;
 } Options;
 
 static void options_clear(Options *o) {
@@ -42,17 +42,16 @@ static gboolean write_files(const Options *o, const MsValidation *validation, GE
   return !o->plot || ms_report_validation_plot(validation, o->plot, error);
 }
 
-static void print(const Options *o, const MsValidation *validation, const MsLadders *ladders,
+static void print(const Options *o, const MsValidation *validation, const MsLadders *ladders, const MsRegret *regret,
                   const MsValidateOptions *options) {
   if (g_strcmp0(o->csv, "-") == 0) return;
   if (o->json) {
-    ms_cli_print(ms_report_validation_json(validation, ladders, options));
+    ms_cli_print(ms_report_validation_json(validation, ladders, regret, options));
     return;
   }
   ms_cli_print(ms_report_validation(validation, options, ms_report_colour() ? MS_REPORT_COLOUR : 0));
-  if (!ladders) return;
-  fputc('\n', stdout);
-  ms_cli_print(ms_report_ladders(ladders));
+  if (ladders) fputc('\n', stdout), ms_cli_print(ms_report_ladders(ladders));
+  if (regret) fputc('\n', stdout), ms_cli_print(ms_report_regret(regret));
 }
 
 static int validate(const Options *o, const char *const *paths, const MsValidateOptions *options) {
@@ -67,7 +66,10 @@ static int validate(const Options *o, const char *const *paths, const MsValidate
   g_autoptr(MsLadders) ladders = sets ? ms_ladders(validation, sets, &error) : NULL;
   if (o->ladders && !ladders && !ms_interrupted()) return ms_cli_fail(error);
   g_clear_error(&error);
-  print(o, validation, ladders, options);
+  g_autoptr(MsRegret) regret = o->regret ? ms_regret(validation, &error) : NULL;
+  if (o->regret && !regret && !ms_interrupted()) return ms_cli_fail(error);
+  g_clear_error(&error);
+  print(o, validation, ladders, regret, options);
   gboolean nothing = ms_interrupted() && validation->n_rows == 0; /* to draw */
   if (!nothing && !write_files(o, validation, &error)) return ms_cli_fail(error);
   return ms_cli_found(validation->predicted > 0);
@@ -89,7 +91,7 @@ static int cross_validate(const MsVerb *verb, const Options *o, const char *cons
 static const char *wrong(const Options *o, int paths) {
   if (paths < 1) return "give folders or files with a `measured` section";
   if (ms_cli_picture(o->plot)) return ms_cli_picture(o->plot);
-  if (o->cross && (o->fidelity || o->ladders || o->plot || o->csv || o->all))
+  if (o->cross && (o->fidelity || o->ladders || o->plot || o->csv || o->all || o->regret))
     return "--cross-validate goes with --by, --exact, --leave, --write-fitted, --threads and --json only";
   if (!o->cross && (o->leave || o->fitted)) return "--leave and --write-fitted belong to --cross-validate";
   return NULL;
@@ -108,6 +110,8 @@ int ms_cli_validate(int argc, char **argv) {
       {"exact", 'x', 0, G_OPTION_ARG_NONE, &o.exact, "count only runs whose configuration is known exactly", NULL},
       {"ladders", 'l', 0, G_OPTION_ARG_FILENAME, &o.ladders,
        "rank order and single-knob changes over the sets of a ladders file", "FILE"},
+      {"regret", 0, 0, G_OPTION_ARG_NONE, &o.regret,
+       "what the run predicted fastest takes over the fastest one, among runs of one task", NULL},
       {"csv", 0, 0, G_OPTION_ARG_FILENAME, &o.csv, "write every row, - is stdout", "FILE"},
       {"plot", 'p', 0, G_OPTION_ARG_FILENAME, &o.plot,
        "predicted against measured step times, .svg or .png (needs gnuplot)", "FILE"},

@@ -14,6 +14,7 @@
 #include "study/ladder.h"
 #include "study/picks.h"
 #include "study/reasons.h"
+#include "study/regret.h"
 #include "study/robust.h"
 #include "study/sweep.h"
 #include "study/validate.h"
@@ -92,6 +93,7 @@ extern const MsFigures ms_printed_run_figures, ms_draws_figures; /* of MsPrinted
 extern const MsFigures ms_plan_figures, ms_sweep_figures, ms_whatif_figures, ms_check_figures, ms_goodput_figures,
     ms_validation_figures, ms_crossval_figures;
 extern const MsFigures ms_ladders_figures; /* of MsLadders */
+extern const MsFigures ms_regret_figures;  /* of MsRegret */
 extern const MsFigures ms_fabric_figures;  /* of a view that fabric.c makes */
 /* The fabric of the scenario's machine and what its collectives make of it, as text or JSON; NULL and *error where
  * there is none or it cannot work. (transfer full) */
@@ -120,12 +122,15 @@ char *ms_report_robust(const MsRobust *robust, int top);
 
 /* --- validation.c ---------------------------------------------------------------------------------------------- */
 char *ms_report_validation(const MsValidation *validation, const MsValidateOptions *options, unsigned flags);
-/* `ladders` may be NULL. */
-char *ms_report_validation_json(const MsValidation *validation, const MsLadders *ladders,
+/* `ladders` and `regret` may be NULL. */
+char *ms_report_validation_json(const MsValidation *validation, const MsLadders *ladders, const MsRegret *regret,
                                 const MsValidateOptions *options);
 
 /* --- ladders.c ------------------------------------------------------------------------------------------------- */
 char *ms_report_ladders(const MsLadders *ladders);
+
+/* --- regret.c -------------------------------------------------------------------------------------------------- */
+char *ms_report_regret(const MsRegret *regret);
 
 /* --- crossval.c ------------------------------------------------------------------------------------------------ */
 char *ms_report_crossval(const MsCrossval *crossval);

@@ -180,6 +180,7 @@ static const MsFigures row_figures = {.rows = row_rows};
 typedef struct { /* what is printed beside the validation itself */
   MsValidation v;
   const MsLadders *ladders;
+  const MsRegret *regret;
   MsFidelity fidelity;
 } Printed;
 
@@ -197,6 +198,12 @@ static const MsFigure validation_rows[] = {
      .pointer = TRUE,
      .sub = &ms_ladders_figures,
      .only = "rare: `--ladders`"},
+    {.key = "regret",
+     .type = MS_FIGURE_OBJECT,
+     .offset = offsetof(S, regret),
+     .pointer = TRUE,
+     .sub = &ms_regret_figures,
+     .only = "rare: `--regret`"},
     MS_FIGURE_GROUP(
         "fits", MS_FIGURES(MS_FIGURE_AS("out_of_memory", UINT, S, v.oom_measured, "", "runs that ran out of memory"),
                            MS_FIGURE_AS("out_of_memory_agreed", UINT, S, v.oom_agreed, "", "of these predicted so"),
@@ -217,8 +224,9 @@ static const MsFigure validation_rows[] = {
 #undef S
 const MsFigures ms_validation_figures = {"validate", "`moesim validate --json`.", validation_rows};
 
-char *ms_report_validation_json(const MsValidation *v, const MsLadders *ladders, const MsValidateOptions *options) {
-  return ms_figures_json(&ms_validation_figures, &(Printed){*v, ladders, options->fidelity});
+char *ms_report_validation_json(const MsValidation *v, const MsLadders *ladders, const MsRegret *regret,
+                                const MsValidateOptions *options) {
+  return ms_figures_json(&ms_validation_figures, &(Printed){*v, ladders, regret, options->fidelity});
 }
 
 char *ms_report_validation_csv(const MsValidation *v) {

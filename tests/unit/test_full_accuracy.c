@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "study/ladder.h"
+#include "study/regret.h"
 
 #include <string.h>
 
@@ -80,6 +81,10 @@ static void measure(void) {
   add("ladders_tau", ms_order_tau(&ladders->all), -0.03);
   add("ladders_published_tau", ms_order_tau(&ladders->published), -0.05);
   add("single_knob_right", (double)ladders->single.right / ladders->single.pairs, -0.03);
+  g_autoptr(MsRegret) regret = ms_regret(v, &error);
+  if (!regret) fail_msg("%s", error->message);
+  add("regret_mean", regret->mean, 0.005);
+  add("regret_max", regret->max, 0.05);
   add_sources(v);
 }
 

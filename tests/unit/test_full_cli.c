@@ -47,8 +47,8 @@ static void ladders_are_counted_alike(void **state) {
   (void)state;
   g_autofree char *folder = ms_cli_shipped("published/modelzoo");
   const char *ladders = MS_SOURCE_DIR "/tests/data/ladders.json";
-  g_auto(MsCliRun) text = RUN("validate", "--by", "gpu", "--ladders", ladders, folder),
-                   json = RUN("validate", "--json", "--ladders", ladders, folder);
+  g_auto(MsCliRun) text = RUN("validate", "--by", "gpu", "--regret", "--ladders", ladders, folder),
+                   json = RUN("validate", "--json", "--regret", "--ladders", ladders, folder);
   ms_cli_expect(&text, 0, "validate --ladders");
   ms_cli_expect(&json, 0, "validate --json --ladders");
   g_autoptr(MsJson) doc = ms_cli_json(json.out, "validate");
@@ -57,6 +57,8 @@ static void ladders_are_counted_alike(void **state) {
                       (int)json_node_get_int(ms_cli_at(ms_json_root(doc), "predicted")));
   assert_non_null(strstr(text.out, head));
   assert_non_null(strstr(text.out, "Kendall tau"));
+  assert_non_null(strstr(text.out, "regret: "));
+  assert_true(json_node_get_int(ms_cli_at(ms_json_root(doc), "regret.n")) >= 1);
   assert_true(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(doc), "ladders.ladders"))) >= 2);
   g_autoptr(MsJsonDoc) tables = ms_json_doc_load(MS_SOURCE_DIR "/docs/json.md");
   ms_json_doc_check(tables, "validate", ms_json_root(doc));

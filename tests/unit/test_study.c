@@ -107,6 +107,54 @@ static void scaling_is_ordered_by_rate(void **state) {
   assert_int_equal(l->all.wrong, 1); /* predicted 100 and 110 x 2 / 2.5 = 88 */
 }
 
+/* --- regret ---------------------------------------------------------------------------------------------------- */
+enum { CHOICES = 6 };
+
+/* Two tasks of two runs and of three, and one run that is alone in its own. */
+static MsRegret *regret_over(gboolean counted, GError **error) {
+  static const char *const text[CHOICES] = {
+      "{\"gpus\": 8, \"layout\": {\"tp\": 1}}",
+      "{\"gpus\": 8, \"layout\": {\"tp\": 2}, \"training\": {\"micro_batch_size\": 2}}",
+      "{\"gpus\": 16, \"layout\": {\"tp\": 1}}",
+      "{\"gpus\": 16, \"options\": {\"recompute\": {\"granularity\": \"full\"}}}",
+      "{\"gpus\": 16, \"layout\": {\"tp\": 2}}",
+      "{\"gpus\": 16, \"training\": {\"global_batch_size\": 32}}"};
+  static const double took[CHOICES] = {1.2, 1, 3, 2, 2.5, 1}, said[CHOICES] = {1, 1.1, 2, 2.5, 2, 9};
+  MsValidateRow rows[CHOICES] = {{0}};
+  MsValidation v = {.n_rows = CHOICES, .rows = rows};
+  for (int i = 0; i < CHOICES; i++) {
+    char *name = g_strdup_printf("choice%d.json", i);
+    rows[i] = (MsValidateRow){.name = name,
+                              .file = write_text(name, text[i]),
+                              .counted = counted,
+                              .measured = took[i],
+                              .predicted = said[i],
+                              .label.of[MS_BY_STACK] = (char *)"default"};
+  }
+  MsRegret *regret = ms_regret(&v, error);
+  for (int i = 0; i < CHOICES; i++) g_free(rows[i].name), g_free(rows[i].file);
+  return regret;
+}
+
+static void regret_is_of_runs_of_one_task(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsRegret) r = regret_over(TRUE, &error);
+  if (!r) fail_msg("%s", error->message);
+  assert_int_equal(r->n, 2);
+  assert_int_equal(r->runs, 5);
+  assert_int_equal(r->right, 0);
+  assert_string_equal(r->tasks[0].chosen, "choice2.json"); /* predicted like choice4, which was measured faster */
+  assert_string_equal(r->tasks[0].best, "choice3.json");
+  assert_close(r->tasks[0].regret, 0.5, 1e-12);
+  assert_close(r->tasks[1].regret, 0.2, 1e-12);
+  assert_close(r->mean, 0.35, 1e-12);
+  assert_close(r->max, 0.5, 1e-12);
+  g_autoptr(GError) none = NULL;
+  assert_null(regret_over(FALSE, &none));
+  assert_true(g_error_matches(none, MS_ERROR, MS_ERROR_INPUT));
+}
+
 static void wrong_ladders_are_named(void **state) {
   (void)state;
   static const char *const text[] = {"[]",
@@ -315,6 +363,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(pairs_are_counted_by_order_and_by_knob),
                                      cmocka_unit_test(scaling_is_ordered_by_rate),
                                      cmocka_unit_test(wrong_ladders_are_named),
+                                     cmocka_unit_test(regret_is_of_runs_of_one_task),
                                      cmocka_unit_test(golden_section_finds_the_minimum),
                                      cmocka_unit_test(bands_add_up_as_squares),
                                      cmocka_unit_test(common_term_is_of_the_stack_then_of_the_gpu),

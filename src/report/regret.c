@@ -1,0 +1,43 @@
+/* src/report/regret.c - what it costs to believe the predicted order, as text and JSON. */
+#include "base/text.h"
+#include "report/report.h"
+
+enum { WORST = 8 };
+
+char *ms_report_regret(const MsRegret *all) {
+  GString *out = g_string_new(NULL);
+  char mean[MS_TEXT], max[MS_TEXT], buf[MS_TEXT];
+  g_string_append_printf(out, "regret: %u tasks of %u runs, %u chosen right, mean %s, at most %s\n", all->n, all->runs,
+                         all->right, ms_text_percent(all->mean, mean), ms_text_percent(all->max, max));
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "chosen by prediction", FALSE);
+  ms_table_column(table, "fastest", FALSE);
+  ms_table_column(table, "of runs", TRUE);
+  ms_table_column(table, "slower by", TRUE);
+  for (guint i = 0; i < all->n && i < WORST && all->tasks[i].regret > 0; i++) {
+    ms_table_cell(table, all->tasks[i].chosen);
+    ms_table_cell(table, all->tasks[i].best);
+    ms_table_cellf(table, "%u", all->tasks[i].runs);
+    ms_table_cell(table, ms_text_percent(all->tasks[i].regret, buf));
+  }
+  g_autofree char *text = ms_table_take(table);
+  if (all->right < all->n) g_string_append_printf(out, "\n%s", text);
+  return g_string_free(out, FALSE);
+}
+
+/* --- figures --------------------------------------------------------------------------------------------------- */
+#define S MsRegret
+static const MsFigure regret_rows[] = {
+    MS_FIGURE_AS("n", UINT, S, n, "", "tasks with two runs or more"),
+    MS_FIGURE(UINT, S, runs, "", "of all of them"),
+    MS_FIGURE(UINT, S, right, "", "tasks whose fastest run was predicted to be it"),
+    MS_FIGURE(F64, S, mean, "1", "measured step of the run predicted fastest over the best, less one"),
+    MS_FIGURE(F64, S, max, "1", "the largest of them"),
+    MS_FIGURE_ARRAY("tasks", LIST, S, tasks, n,
+                    MS_FIGURES(MS_FIGURE(STRING, MsRegretTask, chosen, "", "run that was predicted fastest"),
+                               MS_FIGURE(STRING, MsRegretTask, best, "", "run that was measured fastest"),
+                               MS_FIGURE(UINT, MsRegretTask, runs, "", "of the task"),
+                               MS_FIGURE(F64, MsRegretTask, regret, "1", "of the task"))),
+    {0}};
+#undef S
+const MsFigures ms_regret_figures = {.rows = regret_rows};
