@@ -4,6 +4,7 @@
 #include "describe/precision.h"
 
 #include "base/err.h"
+#include "describe/contradictions.h"
 #include "describe/curve.h"
 #include "describe/rows.h"
 #include "describe/scenario.h"
@@ -249,8 +250,11 @@ static MsHardware *whole(const MsJson *doc, JsonObject *json, const char *path, 
 /* With `borrow` and the curves of another machine, where it names one. */
 static MsHardware *described(const MsJson *doc, JsonObject *json, const char *path, int depth, gboolean borrow,
                              GError **error) {
-  return json_object_has_member(json, "base") ? changed(doc, json, path, depth, error)
-                                              : whole(doc, json, path, depth, borrow, error);
+  MsHardware *hardware = json_object_has_member(json, "base") ? changed(doc, json, path, depth, error)
+                                                              : whole(doc, json, path, depth, borrow, error);
+  if (hardware && !ms_hardware_consistent(hardware, doc, json, path, error))
+    g_clear_pointer(&hardware, ms_hardware_free);
+  return hardware;
 }
 
 /* Takes `file`, which may be NULL. */

@@ -153,6 +153,10 @@ void ms_hardware_scale(MsHardware *hardware, const char *key, double factor);
 /* The second half alone: the curves from `first` on were measured at `from_Bps` of the link `key` ("scaleup_Bps" or
  * "nic_Bps") and shall tell what they would be at `to_Bps`. Nothing happens when either is unknown. */
 void ms_curves_follow_link(MsHardware *hardware, int first, const char *key, double from_Bps, double to_Bps);
+/* The key of the link that limits the curve of a collective or a dispatcher; NULL: a curve of anything else. */
+const char *ms_curve_link(const MsCurve *curve);
+/* The bandwidth that such a curve tends to. */
+double ms_curve_most_Bps(const MsCurve *curve);
 
 /* FALSE and an MS_ERROR_INPUT "hardware NAME: KEY is unknown; ..." when the value is NaN (or not > 0). */
 gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *key, GError **error);

@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* A curve of no level is one of the scale-up link, as in cost/. */
-static gboolean limited_by(const MsCurve *curve, const char *key) {
-  if (curve->form != MS_FORM_SEGMENTS && curve->form != MS_FORM_DISPATCH) return FALSE;
-  return (g_strcmp0(curve->level, "network") == 0) == (strcmp(key, "nic_Bps") == 0);
+const char *ms_curve_link(const MsCurve *curve) {
+  if (curve->form != MS_FORM_SEGMENTS && curve->form != MS_FORM_DISPATCH) return NULL;
+  return g_strcmp0(curve->level, "network") == 0 ? "nic_Bps" : "scaleup_Bps";
 }
 
 /* Index of the parameter link_Bps of the form "dispatch"; what one SM moves (per_sm_Bps) does not depend on the link.
@@ -18,6 +18,12 @@ static int link_parameter(void) {
   int i = 0;
   while (strcmp(words[i], "link_Bps") != 0) i++;
   return i;
+}
+
+double ms_curve_most_Bps(const MsCurve *curve) {
+  double most_Bps = curve->form == MS_FORM_DISPATCH ? curve->param[link_parameter()] : 0;
+  for (int i = 0; i < curve->n_segments; i++) most_Bps = fmax(most_Bps, curve->segment_Bps[i]);
+  return most_Bps;
 }
 
 static void scale_bandwidth(MsCurve *curve, double factor) {
@@ -35,7 +41,7 @@ static void note(MsCurve *curve, const char *key, double from_Bps, double to_Bps
 void ms_curves_follow_link(MsHardware *hardware, int first, const char *key, double from_Bps, double to_Bps) {
   if (!(from_Bps > 0 && to_Bps > 0) || from_Bps == to_Bps) return;
   for (int i = first; i < hardware->num_curves; i++) {
-    if (!limited_by(&hardware->curves[i], key)) continue;
+    if (g_strcmp0(ms_curve_link(&hardware->curves[i]), key) != 0) continue;
     scale_bandwidth(&hardware->curves[i], to_Bps / from_Bps);
     note(&hardware->curves[i], key, from_Bps, to_Bps);
   }

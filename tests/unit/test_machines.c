@@ -1,0 +1,69 @@
+/* Every shipped model on every shipped machine, on about as many GPUs as its states need: a plan is an answer or a
+ * named reason why there is none, never an error. A sample in the quick tier. */
+#include "lib/close.h"
+
+#include "lib/tier.h"
+#include "lib/world.h"
+#include "plan/plan.h"
+#include "work/work.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Twice what weights, gradients and optimizer take when they are all sharded, as a power of two. */
+static int enough_gpus(const MsModel *model, const MsHardware *hardware) {
+  const double bytes_per_parameter = 18, share = 0.5;
+  double need = ms_model_params(model).total * bytes_per_parameter / (share * hardware->hbm_B);
+  int gpus = 8;
+  while (gpus < need) gpus *= 2;
+  return gpus;
+}
+
+static MsRequest *small_request(const char *model, const char *hardware, int gpus) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"name\": \"pair\", \"model\": \"%s\", \"hardware\": \"%s\", \"gpus\": %d, "
+      "\"training\": {\"seq_length\": 4096, \"global_batch_size\": %d}, "
+      "\"layout\": {\"tp\": [1, 8], \"cp\": 1, \"pp\": [1, 8], \"vpp\": 1, \"ep\": [1, 8, 64], \"etp\": 1}, "
+      "\"options\": {\"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": \"full\"}]}}",
+      model, hardware, gpus, 4 * gpus);
+  return ms_test_request_of(text);
+}
+
+/* Whether something fits. */
+static gboolean pair(const char *model, const char *hardware) {
+  GError *error = NULL;
+  g_autoptr(MsModel) m = ms_model_load(model, &error);
+  g_autoptr(MsHardware) h = m ? ms_hardware_load(hardware, &error) : NULL;
+  if (!h) fail_msg("%s on %s: %s", model, hardware, error->message);
+  g_autoptr(MsRequest) request = small_request(model, hardware, enough_gpus(m, h));
+  g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 1, .prune = TRUE, .threads = 1}, &error);
+  if (!plan) fail_msg("%s on %s: %s", model, hardware, error->message);
+  for (int i = 0; i < plan->n_best; i++) {
+    const MsResult *r = plan->best[i].result;
+    if (!(isfinite(r->step_time_s) && r->step_time_s > 0 && r->mfu > 0.01 && r->mfu < 1))
+      fail_msg("%s on %s: a step of %g s, MFU %g", model, hardware, r->step_time_s, r->mfu);
+  }
+  if (plan->n_best == 0 && plan->n_refusals == 0) fail_msg("%s on %s: nothing, and no reason", model, hardware);
+  return plan->n_best > 0;
+}
+
+static void every_pair_plans(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) models = ms_data_names("models"), machines = ms_data_names("hardware");
+  const int every = ms_by_tier(499, 1); /* prime: the sample meets all models and machines in turn */
+  int number = 0, looked_at = 0, fit = 0;
+  for (guint h = 0; h + 1 < machines->len; h++)
+    for (guint m = 0; m + 1 < models->len; m++) {
+      if (number++ % every != 0) continue;
+      looked_at++;
+      gboolean fits = pair(models->pdata[m], machines->pdata[h]);
+      if (!fits) print_message("%s on %s: nothing fits\n", (char *)models->pdata[m], (char *)machines->pdata[h]);
+      fit += fits;
+    }
+  if (fit < 0.9 * looked_at) fail_msg("of %d pairs %d fit", looked_at, fit);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_plans)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
