@@ -7,7 +7,8 @@
 #include "launch/launch.h"
 
 typedef struct {
-  char *out, *model_out, *hardware, *name, *date, *into;
+  char *out, *model_out, *hardware, *name, *date, *into, *tables;
+  gboolean json;
   int gpus, vocab_size;
   char **set, **allow;
 } Options;
@@ -172,13 +173,22 @@ static int import_log(const MsVerb *verb, const Options *o, int argc, char **wor
   return ms_cli_import_log(words[0], o->into, &options, o->out);
 }
 
+static int import_kineto(const MsVerb *verb, const Options *o, int argc, char **words) {
+  if (argc < 1) return ms_cli_usage(verb, "give traces (\"-\" is standard input)");
+  if (o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->hardware || o->name ||
+      o->date || o->gpus != MS_CLI_UNSET)
+    return ms_cli_usage(verb, "import kineto takes traces, --json, --tables and --out");
+  return ms_cli_import_trace(&(MsImportTrace){o->out, o->tables, o->json}, words);
+}
+
 typedef struct {
   const char *word;
   int (*run)(const MsVerb *verb, const Options *o, int argc, char **words); /* NULL: a benchmark's log */
 } Kind;
 static const Kind kinds[] = {{"hf", import_model}, {"megatron", import_megatron}, {"modelzoo", import_modelzoo},
-                             {"log", import_log},  {"nccl-tests", NULL},          {"rccl-tests", NULL},
-                             {"hccl-test", NULL},  {"ib_write_bw", NULL},         {"stream", NULL}};
+                             {"log", import_log},  {"kineto", import_kineto},     {"nccl-tests", NULL},
+                             {"rccl-tests", NULL}, {"hccl-test", NULL},           {"ib_write_bw", NULL},
+                             {"stream", NULL}};
 
 static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {
   const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};
@@ -189,6 +199,8 @@ static int import_one(const MsVerb *verb, const Options *o, int argc, char **arg
   if (kind < 0) return MS_ERROR_USAGE;
   if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))
     return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
+  if ((o->json || o->tables) && kinds[kind].run != import_kineto)
+    return ms_cli_usage(verb, "--json and --tables are for kineto");
   return kinds[kind].run ? kinds[kind].run(verb, o, argc - 2, argv + 2)
                          : import_bench(verb, o, kinds[kind].word, argc - 2, argv + 2);
 }
@@ -205,6 +217,9 @@ int ms_cli_import(int argc, char **argv) {
       {"gpus", 0, 0, G_OPTION_ARG_INT, &o.gpus, "GPUs, when the file does not say them", "N"},
       {"into", 0, 0, G_OPTION_ARG_FILENAME, &o.into, "a training log: the scenario that gets what was measured",
        "FILE"},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "traces: one JSON object a line for each", NULL},
+      {"tables", 0, 0, G_OPTION_ARG_FILENAME, &o.tables,
+       "traces: write matrix products and collectives of known size there, as tables for moesim fit", "FOLDER"},
       {"date", 0, 0, G_OPTION_ARG_STRING, &o.date,
        "logs of benchmarks: date of the provenance (default: $SOURCE_DATE_EPOCH, else today)", "YYYY-MM-DD"},
       {"vocab-size", 0, 0, G_OPTION_ARG_INT, &o.vocab_size, "vocabulary, when only the tokenizer knows it", "N"},
@@ -220,6 +235,7 @@ int ms_cli_import(int argc, char **argv) {
     status = import_one(verb, &o, argc, words);
   }
   g_free(o.out), g_free(o.model_out), g_free(o.hardware), g_free(o.name), g_free(o.date), g_free(o.into);
+  g_free(o.tables);
   g_strfreev(o.set), g_strfreev(o.allow);
   return status;
 }

@@ -9,6 +9,13 @@ typedef struct {
   int gpus;                                 /* ranks of logs that do not say them; 0 */
 } MsImportBench;
 
+typedef struct {
+  const char *out, *tables; /* NULL: standard output; a folder for tables of fit, NULL: none */
+  gboolean json;
+} MsImportTrace;
+
+/* Profiles of a GPU (logs/trace.h): where their time went. The exit status. */
+int ms_cli_import_trace(const MsImportTrace *options, char **files);
 /* Logs of the form `word` (logs/bench.h) as a machine file. The exit status. */
 int ms_cli_import_bench(const char *word, const MsImportBench *options, char **files);
 /* A training log: the scenario `into` with what was measured, else that of the arguments which the log prints, else

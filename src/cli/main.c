@@ -128,9 +128,11 @@ const MsVerb ms_verbs[] = {
      "  moesim serve                     then open http://127.0.0.1:8080/\n"
      "  moesim serve --port 9000\n",
      ms_cli_serve},
-    {"import", "hf|megatron|modelzoo FILE [WORD…] | log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
+    {"import",
+     "hf|megatron|modelzoo FILE [WORD…] | kineto TRACE… | "
+     "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
      "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML, what "
-     "was measured from a training log, a machine from logs of benchmarks",
+     "was measured from a training log, a machine from logs of benchmarks, where the time of a profile went",
      "  moesim import hf config.json --out my-model.json\n"
      "  moesim import megatron run.sh --hardware h100-sxm --gpus 64 --out my-run.json\n"
      "  moesim import megatron run_pretrain_mixtral.sh WORK PATCH NAME hostfile DATA 1 4 8 1 256 TOKENIZER     a "
@@ -142,6 +144,8 @@ const MsVerb ms_verbs[] = {
      "where "
      "the log prints its arguments\n"
      "  moesim import nccl-tests --hardware h100-sxm all_reduce_perf.log alltoall_perf.log --out my-cluster.json\n"
+     "  moesim import kineto rank0.json.gz                                    kernels by class and stream, from a "
+     "profile of PyTorch\n"
      "\nNothing of a script is run: variables, arrays, conditions on strings and numbers are read, the rest is skipped "
      "and said so. Arguments that\n"
      "mean nothing to a prediction are listed on standard error; what cannot be represented is an error that names it. "

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "describe/goodput.h"
 #include "describe/whatif.h"
+#include "logs/trace_times.h"
 #include "report/report.h"
 #include "sched/kind.h"
 #include "study/baseline.h"
@@ -13,17 +14,30 @@ static const struct {
   const char *kind;
   const MsFieldTable *table;
   gboolean whole_file; /* stands on its own; the others are part of one that does */
-} kinds[] = {{"scenario", &ms_scenario_table, TRUE},    {"plan", &ms_plan_table, TRUE},
-             {"whatif", &ms_whatif_table, TRUE},        {"baseline", &ms_baseline_table, TRUE},
-             {"goodput", &ms_goodput_table, TRUE},      {"reliability", &ms_reliability_table, TRUE},
-             {"under", &ms_under_table, TRUE},          {"disturbance", &ms_disturbance_table, FALSE},
-             {"histogram", &ms_histogram_table, TRUE},  {"model", &ms_model_table, TRUE},
-             {"hardware", &ms_hardware_table, TRUE},    {"curve", &ms_curve_table, TRUE},
-             {"stack", &ms_stack_table, TRUE},          {"laws", &ms_laws_table, FALSE},
-             {"law-file", &ms_law_file_table, TRUE},    {"training", &ms_training_table, FALSE},
-             {"routing", &ms_routing_table, FALSE},     {"lengths", &ms_lengths_table, FALSE},
-             {"layout", &ms_layout_table, FALSE},       {"options", &ms_options_table, FALSE},
-             {"recompute", &ms_recompute_table, FALSE}, {"measured", &ms_measured_table, FALSE}};
+} kinds[] = {{"scenario", &ms_scenario_table, TRUE},
+             {"plan", &ms_plan_table, TRUE},
+             {"whatif", &ms_whatif_table, TRUE},
+             {"baseline", &ms_baseline_table, TRUE},
+             {"goodput", &ms_goodput_table, TRUE},
+             {"reliability", &ms_reliability_table, TRUE},
+             {"under", &ms_under_table, TRUE},
+             {"disturbance", &ms_disturbance_table, FALSE},
+             {"histogram", &ms_histogram_table, TRUE},
+             {"model", &ms_model_table, TRUE},
+             {"hardware", &ms_hardware_table, TRUE},
+             {"curve", &ms_curve_table, TRUE},
+             {"stack", &ms_stack_table, TRUE},
+             {"kernel-class", &ms_kernel_class_table, TRUE},
+             {"kernel-family", &ms_kernel_family_table, TRUE},
+             {"laws", &ms_laws_table, FALSE},
+             {"law-file", &ms_law_file_table, TRUE},
+             {"training", &ms_training_table, FALSE},
+             {"routing", &ms_routing_table, FALSE},
+             {"lengths", &ms_lengths_table, FALSE},
+             {"layout", &ms_layout_table, FALSE},
+             {"options", &ms_options_table, FALSE},
+             {"recompute", &ms_recompute_table, FALSE},
+             {"measured", &ms_measured_table, FALSE}};
 
 static const char reference_head[] = "# Keys of every file\n\n"
                                      "Made by `make reference` from the field tables that the loaders use; a test "
@@ -57,7 +71,7 @@ static const MsFigures *const outputs[] = {
     &ms_printed_run_figures, &ms_plan_figures,        &ms_sweep_figures,       &ms_whatif_figures, &ms_check_figures,
     &ms_goodput_figures,     &ms_validation_figures,  &ms_crossval_figures,    &ms_ops_figures,    &ms_exec_figures,
     &ms_evaluation_figures,  &ms_calibrate_figures,   &ms_local_check_figures, &ms_survey_figures, &ms_decide_figures,
-    &ms_gemm_bench_figures,  &ms_gemm_device_figures, &ms_fabric_figures};
+    &ms_gemm_bench_figures,  &ms_gemm_device_figures, &ms_fabric_figures,      &ms_trace_figures};
 
 static const char output_head[] =
     "# JSON that the commands print\n\n"

@@ -90,6 +90,11 @@ static gssize read_some(MsReader *s, void *to, gsize most, GError **error) {
   return s->cut ? 0 : -1;
 }
 
+gssize ms_reader_chunk(MsReader *s, const char **bytes, GError **error) {
+  *bytes = s->buffer;
+  return read_some(s, s->buffer, sizeof s->buffer, error);
+}
+
 /* --- lines ----------------------------------------------------------------------------------------------------- */
 static gboolean fill(MsReader *s, GError **error) {
   gssize n = read_some(s, s->buffer, sizeof s->buffer, error);

@@ -17,6 +17,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsReader, ms_reader_close)
 /* The gzip data ended before its end: what was read is what was left of it. */
 gboolean ms_reader_cut(const MsReader *stream);
 
+/* The next bytes, as many as there are at hand: > 0, 0 at the end, -1 and *error. They are valid until the next call.
+ * Not between lines. */
+gssize ms_reader_chunk(MsReader *stream, const char **bytes, GError **error);
+
 /* The next line without its end ("\n", "\r\n"; a "\r" alone, as progress bars write it, ends one too) and without
  * colours of a terminal; valid until the next call. NULL at the end, and with *error on failure. What a line holds
  * beyond MS_LINE_MOST bytes is left out, a zero byte is an error. */

@@ -1,0 +1,202 @@
+#include "cli/import.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "cli/cli.h"
+#include "logs/trace_times.h"
+
+enum { FEW = 12 };
+
+/* --- text ------------------------------------------------------------------------------------------------------ */
+static void seconds(MsTable *table, double time_s) {
+  char buf[MS_TEXT];
+  ms_table_cell(table, isnan(time_s) ? "" : ms_text_seconds(time_s, buf));
+}
+
+static void percent(MsTable *table, double share) {
+  char buf[MS_TEXT];
+  ms_table_cell(table, ms_text_percent(share, buf));
+}
+
+static void take(GString *out, MsTable *table) {
+  g_autofree char *text = ms_table_take(table);
+  g_string_append_printf(out, "\n%s", text);
+}
+
+static void append_head(GString *out, const MsTraceTimes *t) {
+  char step[MS_TEXT], span[MS_TEXT], busy[MS_TEXT], known[MS_TEXT];
+  g_string_append_printf(out, "%s", t->file);
+  if (t->device) g_string_append_printf(out, ": %s", t->device);
+  if (t->rank >= 0) g_string_append_printf(out, ", rank %d of %d", t->rank, t->ranks);
+  g_string_append_printf(out,
+                         "\n  %d step%s (by %s), each %s; from its first kernel to its last %s, in %s of these\n"
+                         "  some kernel runs; times below are of a step; families of kernels know %s of the time\n",
+                         t->steps, t->steps == 1 ? "" : "s", t->steps_by, ms_text_seconds(t->step_s, step),
+                         ms_text_seconds(t->span_s, span), ms_text_seconds(t->busy_s, busy),
+                         ms_text_percent(t->known, known));
+}
+
+static void append_classes(GString *out, const MsTraceTimes *t) {
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "class", FALSE);
+  ms_table_column(table, "time", TRUE);
+  ms_table_column(table, "share", TRUE);
+  ms_table_column(table, "kernels", TRUE);
+  ms_table_column(table, "median", TRUE);
+  for (int i = 0; i < t->n_streams && i < FEW; i++) {
+    g_autofree char *title = g_strdup_printf("on %s", t->streams[i].name);
+    ms_table_column(table, title, TRUE);
+  }
+  for (int i = 0; i < t->n_classes; i++) {
+    const MsTraceClassTime *c = &t->classes[i];
+    ms_table_cell(table, c->word);
+    seconds(table, c->time_s);
+    percent(table, c->share);
+    ms_table_cellf(table, "%.6g", c->kernels);
+    seconds(table, c->median_s);
+    for (int k = 0; k < t->n_streams && k < FEW; k++) {
+      double part_s = NAN;
+      for (int p = 0; p < t->streams[k].n_parts; p++)
+        if (strcmp(t->streams[k].parts[p].word, c->word) == 0) part_s = t->streams[k].parts[p].time_s;
+      seconds(table, part_s);
+    }
+  }
+  take(out, table);
+}
+
+static void append_streams(GString *out, const MsTraceTimes *t) {
+  static const char *const titles[] = {"kernels", "their time", "busy", "alone", "gaps", "median gap", "all gaps"};
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "stream", FALSE);
+  for (gsize i = 0; i < G_N_ELEMENTS(titles); i++) ms_table_column(table, titles[i], TRUE);
+  for (int i = 0; i < t->n_streams && i < FEW; i++) {
+    const MsTraceStreamTime *s = &t->streams[i];
+    ms_table_cell(table, s->name);
+    ms_table_cellf(table, "%.6g", s->kernels);
+    seconds(table, s->time_s);
+    seconds(table, s->busy_s);
+    seconds(table, s->alone_s);
+    ms_table_cellf(table, "%.6g", s->gaps);
+    seconds(table, s->median_gap_s);
+    seconds(table, s->gap_s);
+  }
+  take(out, table);
+  for (int i = 0; i < t->n_overlaps && i < FEW; i++) {
+    char both[MS_TEXT];
+    g_string_append_printf(out, "%s%s and %s %s", i ? ", " : "busy beside each other: ", t->overlaps[i].a,
+                           t->overlaps[i].b, ms_text_seconds(t->overlaps[i].both_s, both));
+  }
+  if (t->n_overlaps > 0) g_string_append_c(out, '\n');
+}
+
+static void append_strange(GString *out, const MsTraceTimes *t) {
+  if (t->n_strange == 0) return;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "unrecognised kernel", FALSE);
+  ms_table_column(table, "time", TRUE);
+  ms_table_column(table, "share", TRUE);
+  for (int i = 0; i < t->n_strange && i < FEW; i++) {
+    g_autofree char *name = g_utf8_strlen(t->strange[i].name, -1) > 60 ? g_utf8_substring(t->strange[i].name, 0, 60)
+                                                                       : g_strdup(t->strange[i].name);
+    ms_table_cell(table, name);
+    seconds(table, t->strange[i].time_s);
+    percent(table, t->strange[i].share);
+  }
+  take(out, table);
+}
+
+static void append_products(GString *out, const MsTraceTimes *t) {
+  if (t->n_products == 0) return;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "product", FALSE);
+  ms_table_column(table, "kernels", TRUE);
+  ms_table_column(table, "median", TRUE);
+  ms_table_column(table, "TFLOP/s", TRUE);
+  for (int i = 0; i < t->n_products; i++) {
+    const MsTraceProduct *p = &t->products[i];
+    if (p->groups > 1) ms_table_cellf(table, "%s %g x [%g %g %g]", p->dtype, p->groups, p->m, p->n, p->k);
+    else ms_table_cellf(table, "%s %g x %g x %g", p->dtype, p->m, p->n, p->k);
+    ms_table_cellf(table, "%g", p->kernels);
+    seconds(table, p->median_s);
+    ms_table_cellf(table, "%.4g", p->flops / 1e12);
+  }
+  take(out, table);
+}
+
+static char *text_of(const GPtrArray *times) {
+  GString *out = g_string_new(NULL);
+  for (guint i = 0; i < times->len; i++) {
+    const MsTraceTimes *t = times->pdata[i];
+    if (i > 0) g_string_append_c(out, '\n');
+    append_head(out, t);
+    append_classes(out, t);
+    append_streams(out, t);
+    append_products(out, t);
+    append_strange(out, t);
+  }
+  return g_string_free(out, FALSE);
+}
+
+static char *json_of(const GPtrArray *times) {
+  GString *out = g_string_new(NULL);
+  for (guint i = 0; i < times->len; i++) {
+    g_autofree char *line = ms_figures_json(&ms_trace_figures, times->pdata[i]);
+    g_string_append_printf(out, "%s\n", g_strchomp(line));
+  }
+  return g_string_free(out, FALSE);
+}
+
+/* --- files ----------------------------------------------------------------------------------------------------- */
+static gboolean write_table(const char *folder, const char *name, const char *text, GError **error) {
+  g_autofree char *file = g_build_filename(folder, name, NULL);
+  if (!text) return TRUE;
+  fprintf(stderr, "moesim: %s: for moesim fit\n", file);
+  return ms_write_file(file, text, -1, error);
+}
+
+static gboolean write_tables(const char *folder, const GPtrArray *times, GError **error) {
+  const MsTraceTimes *const *all = (const MsTraceTimes *const *)(gpointer)times->pdata;
+  g_autofree char *gemm = ms_trace_gemm_csv(all, (int)times->len),
+                  *collectives = ms_trace_collective_csv(all, (int)times->len);
+  if (!folder) return TRUE;
+  if (!gemm && !collectives)
+    return ms_input_error(error, all[0]->file, 0, NULL,
+                          "holds neither shapes of products nor sizes of collectives: record with "
+                          "record_shapes=True");
+  if (g_mkdir_with_parents(folder, 0777) != 0) {
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
+    return FALSE;
+  }
+  return write_table(folder, "gemm.csv", gemm, error) && write_table(folder, "collectives.csv", collectives, error);
+}
+
+static gboolean read_all(char **files, const MsKernelTable *table, GPtrArray *traces, GPtrArray *times,
+                         GPtrArray *notes, GError **error) {
+  for (int i = 0; files[i]; i++) {
+    g_autoptr(MsReader) reader = ms_reader_open(files[i], error);
+    MsTrace *trace = reader ? ms_trace_read(reader, files[i], table, notes, error) : NULL;
+    if (!trace) return FALSE;
+    g_ptr_array_add(traces, trace);
+    g_ptr_array_add(times, ms_trace_times_new(trace, table));
+  }
+  return TRUE;
+}
+
+int ms_cli_import_trace(const MsImportTrace *o, char **files) {
+  GError *error = NULL;
+  g_autoptr(GPtrArray) traces = g_ptr_array_new_with_free_func((GDestroyNotify)ms_trace_free),
+                       times = g_ptr_array_new_with_free_func((GDestroyNotify)ms_trace_times_free),
+                       notes = g_ptr_array_new_with_free_func(g_free);
+  int status = ms_cli_outputs(o->out);
+  if (status != 0) return status;
+  g_autoptr(MsKernelTable) table = ms_kernel_table_load(&error);
+  if (!table || !read_all(files, table, traces, times, notes, &error)) return ms_cli_fail(error);
+  for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
+  if (!write_tables(o->tables, times, &error)) return ms_cli_fail(error);
+  g_autofree char *text = o->json ? json_of(times) : text_of(times);
+  return ms_write_file(o->out ? o->out : "-", text, -1, &error) ? 0 : ms_cli_fail(error);
+}

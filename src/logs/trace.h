@@ -1,0 +1,69 @@
+/* src/logs/trace.h - profiles of a GPU: what the PyTorch profiler (Kineto) writes, read kernel by kernel.
+ *
+ * Chrome's trace format: {"traceEvents": [...]} or the list alone, plain or gzip, of any size: the file goes by once,
+ * of every kernel 32 bytes are kept. Kernels are complete events ("ph": "X") of the categories kernel, gpu_memcpy and
+ * gpu_memset; operators of the host count where they recorded the shapes of a matrix product. Of a file that was cut
+ * what is whole counts.
+ *
+ * Steps are the marks ProfilerStep# of the profiler, the GPU's own where it wrote them, else the host's; where there is
+ * none, a step ends with its optimizer; without optimizer all is one step. A kernel belongs to the step in which it
+ * began, one before the first or behind the last mark to the nearest. All times are of one rank: clocks of several
+ * files are never compared. */
+#ifndef MS_LOGS_TRACE_H
+#define MS_LOGS_TRACE_H
+
+#include "logs/kernels.h"
+#include "logs/reader.h"
+
+typedef struct {
+  gint64 start_ns, length_ns;
+  guint32 name;   /* index into names */
+  guint32 link;   /* reading: the operator that launched it; then index + 1 into shapes, 0: not known */
+  guint16 stream; /* index into streams */
+  gint16 step;
+} MsTraceKernel;
+
+typedef struct {
+  char *name;
+  int family, class_index; /* of the kernel table, -1: no family knows it */
+} MsTraceName;
+
+typedef struct { /* of a matrix product C[m,n] = A[m,k] B[k,n], `groups` of them */
+  double groups, m, n, k;
+  char dtype[8]; /* "bf16" */
+} MsTraceShape;
+
+typedef struct {
+  gint64 device, number; /* as the file calls them */
+} MsTraceStreamId;
+
+typedef struct {
+  gint64 start_ns, end_ns;
+  gint64 number; /* of its mark; 0 */
+} MsTraceStep;
+
+typedef struct { /* a collective whose size the profiler recorded */
+  guint32 name;  /* of its kernel */
+  double bytes_B, length_ns;
+  int ranks;
+} MsTraceMessage;
+
+typedef struct {
+  char *file, *device;  /* "NVIDIA H800"; NULL: the file does not say */
+  int rank, ranks;      /* -1, 0: the file does not say */
+  GArray *kernels;      /* MsTraceKernel, by start */
+  GArray *names;        /* MsTraceName */
+  GArray *shapes;       /* MsTraceShape */
+  GArray *streams;      /* MsTraceStreamId */
+  GArray *steps;        /* MsTraceStep, by start; at least one */
+  GArray *messages;     /* MsTraceMessage */
+  const char *steps_by; /* "marks of the GPU", "marks of the host", "its optimizer", "nothing: all is one" */
+} MsTrace;
+
+/* NULL and *error when there is no kernel in it. What was repaired or left out goes to `notes`. (transfer full) */
+MsTrace *ms_trace_read(MsReader *reader, const char *file, const MsKernelTable *table, GPtrArray *notes,
+                       GError **error);
+void ms_trace_free(MsTrace *trace);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTrace, ms_trace_free)
+
+#endif

@@ -1,0 +1,528 @@
+#include "logs/trace_times.h"
+
+#include "base/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_STREAMS = 64 }; /* counted apart: the busiest; the rest together in the last */
+
+typedef struct {
+  const MsTrace *t;
+  const MsKernelTable *table;
+  MsTraceTimes *out;
+  int *place;   /* of a stream of the trace: index into out->streams */
+  double steps; /* that all is divided by */
+} Sums;
+
+static const MsTraceKernel *kernel(const Sums *s, guint i) { return &g_array_index(s->t->kernels, MsTraceKernel, i); }
+static const MsTraceName *name_of(const Sums *s, const MsTraceKernel *k) {
+  return &g_array_index(s->t->names, MsTraceName, k->name);
+}
+static double seconds(gint64 ns) { return (double)ns * 1e-9; }
+
+/* --- growing lists of figures ---------------------------------------------------------------------------------- */
+typedef struct {
+  double kernels, time_s;
+  GArray *each_s; /* of one kernel; NULL: not asked for */
+} Pile;
+
+static void pile_add(Pile *p, double time_s) {
+  p->kernels++;
+  p->time_s += time_s;
+  if (p->each_s) g_array_append_val(p->each_s, time_s);
+}
+
+static double pile_median(const Pile *p) {
+  return ms_quantile((double *)(gpointer)p->each_s->data, p->each_s->len, 0.5);
+}
+
+/* --- classes, families, names ---------------------------------------------------------------------------------- */
+static int longer_class(const void *a, const void *b) {
+  const MsTraceClassTime *x = a, *y = b;
+  return x->time_s == y->time_s ? strcmp(x->word, y->word) : x->time_s < y->time_s ? 1 : -1;
+}
+
+static void sum_classes(Sums *s) {
+  int n = (int)s->table->classes->len + 1; /* the last: unrecognised */
+  g_autofree Pile *pile = g_new0(Pile, n);
+  for (int i = 0; i < n; i++) pile[i].each_s = g_array_new(FALSE, FALSE, sizeof(double));
+  for (guint i = 0; i < s->t->kernels->len; i++) {
+    const MsTraceKernel *k = kernel(s, i);
+    int c = name_of(s, k)->class_index;
+    if (k->step >= 0) pile_add(&pile[c < 0 ? n - 1 : c], seconds(k->length_ns));
+  }
+  s->out->classes = g_new0(MsTraceClassTime, n);
+  for (int i = 0; i < n; i++) s->out->time_s += pile[i].time_s / s->steps;
+  for (int i = 0; i < n; i++) {
+    MsTraceClassTime one = {ms_kernel_class_word(s->table, i), pile[i].kernels / s->steps, pile[i].time_s / s->steps};
+    one.share = s->out->time_s > 0 ? one.time_s / s->out->time_s : 0;
+    one.median_s = pile_median(&pile[i]);
+    if (pile[i].kernels > 0) s->out->classes[s->out->n_classes++] = one;
+    if (i == n - 1) s->out->known = 1 - one.share;
+    g_array_unref(pile[i].each_s);
+  }
+  qsort(s->out->classes, (size_t)s->out->n_classes, sizeof *s->out->classes, longer_class);
+}
+
+static int longer_kernel(const void *a, const void *b) {
+  const MsTraceKernelTime *x = a, *y = b;
+  return x->time_s == y->time_s ? strcmp(x->name, y->name) : x->time_s < y->time_s ? 1 : -1;
+}
+
+/* Those of `row` that occur, the longest first. */
+static MsTraceKernelTime *kept(const Sums *s, MsTraceKernelTime *row, int n, int *count) {
+  *count = 0;
+  for (int i = 0; i < n; i++) {
+    if (row[i].kernels <= 0) continue;
+    row[i].kernels /= s->steps;
+    row[i].time_s /= s->steps;
+    row[i].share = s->out->time_s > 0 ? row[i].time_s / s->out->time_s : 0;
+    row[(*count)++] = row[i];
+  }
+  qsort(row, (size_t)*count, sizeof *row, longer_kernel);
+  return row;
+}
+
+static void sum_names(Sums *s) {
+  guint n_families = s->table->families->len, n_names = s->t->names->len;
+  MsTraceKernelTime *family = g_new0(MsTraceKernelTime, n_families + 1),
+                    *strange = g_new0(MsTraceKernelTime, n_names + 1);
+  for (guint i = 0; i < n_families; i++) {
+    const MsKernelFamily *f = &g_array_index(s->table->families, MsKernelFamily, i);
+    family[i].name = f->name, family[i].class_word = f->class_word;
+  }
+  for (guint i = 0; i < s->t->kernels->len; i++) {
+    const MsTraceKernel *k = kernel(s, i);
+    const MsTraceName *name = name_of(s, k);
+    MsTraceKernelTime *row = name->family >= 0 ? &family[name->family] : &strange[k->name];
+    if (k->step < 0) continue;
+    if (name->family < 0) row->name = name->name, row->class_word = ms_kernel_class_word(s->table, -1);
+    row->kernels++;
+    row->time_s += seconds(k->length_ns);
+  }
+  s->out->families = kept(s, family, (int)n_families, &s->out->n_families);
+  s->out->strange = kept(s, strange, (int)n_names, &s->out->n_strange);
+}
+
+/* --- streams --------------------------------------------------------------------------------------------------- */
+typedef struct {
+  double time_s;
+  int index;
+} Busy;
+
+static int busier(const void *a, const void *b) {
+  const Busy *x = a, *y = b;
+  return x->time_s == y->time_s ? (x->index > y->index) - (x->index < y->index) : x->time_s < y->time_s ? 1 : -1;
+}
+
+static char *stream_name(const MsTrace *t, int index) {
+  const MsTraceStreamId *id = &g_array_index(t->streams, MsTraceStreamId, (guint)index);
+  gboolean several = FALSE;
+  for (guint i = 0; i < t->streams->len; i++)
+    several |= g_array_index(t->streams, MsTraceStreamId, i).device != id->device;
+  return several ? g_strdup_printf("%" G_GINT64_FORMAT ".%" G_GINT64_FORMAT, id->device, id->number)
+                 : g_strdup_printf("%" G_GINT64_FORMAT, id->number);
+}
+
+/* The busiest come first, each with its name. */
+static void name_streams(Sums *s) {
+  int n = (int)s->t->streams->len;
+  g_autofree Busy *busy = g_new0(Busy, n + 1);
+  for (int i = 0; i < n; i++) busy[i].index = i;
+  for (guint i = 0; i < s->t->kernels->len; i++)
+    if (kernel(s, i)->step >= 0) busy[kernel(s, i)->stream].time_s += seconds(kernel(s, i)->length_ns);
+  qsort(busy, (size_t)n, sizeof *busy, busier);
+  s->place = g_new0(int, n + 1);
+  s->out->n_streams = MIN(n, MOST_STREAMS);
+  s->out->streams = g_new0(MsTraceStreamTime, MOST_STREAMS);
+  for (int i = 0; i < n; i++) {
+    int place = MIN(i, MOST_STREAMS - 1);
+    s->place[busy[i].index] = place;
+    if (i >= MOST_STREAMS - 1 && n > MOST_STREAMS) {
+      if (i == place) s->out->streams[place].name = g_strdup("others");
+    } else s->out->streams[place].name = stream_name(s->t, busy[i].index);
+  }
+}
+
+static int longer_part(const void *a, const void *b) {
+  const MsTraceClassPart *x = a, *y = b;
+  return x->time_s == y->time_s ? strcmp(x->word, y->word) : x->time_s < y->time_s ? 1 : -1;
+}
+
+static void sum_parts(Sums *s) {
+  int classes = (int)s->table->classes->len + 1;
+  g_autofree double *time_s = g_new0(double, classes * s->out->n_streams);
+  for (guint i = 0; i < s->t->kernels->len; i++) {
+    const MsTraceKernel *k = kernel(s, i);
+    int c = name_of(s, k)->class_index, at = s->place[k->stream];
+    if (k->step < 0) continue;
+    time_s[at * classes + (c < 0 ? classes - 1 : c)] += seconds(k->length_ns) / s->steps;
+    s->out->streams[at].kernels += 1 / s->steps;
+    s->out->streams[at].time_s += seconds(k->length_ns) / s->steps;
+  }
+  for (int i = 0; i < s->out->n_streams; i++) {
+    MsTraceStreamTime *stream = &s->out->streams[i];
+    stream->parts = g_new0(MsTraceClassPart, classes);
+    for (int c = 0; c < classes; c++)
+      if (time_s[i * classes + c] > 0)
+        stream->parts[stream->n_parts++] =
+            (MsTraceClassPart){ms_kernel_class_word(s->table, c), time_s[i * classes + c]};
+    qsort(stream->parts, (size_t)stream->n_parts, sizeof *stream->parts, longer_part);
+  }
+}
+
+/* --- busy, alone, together ------------------------------------------------------------------------------------- */
+typedef struct { /* a stretch in which one stream is busy without a break */
+  gint64 start_ns, end_ns;
+} Stretch;
+
+typedef struct {
+  gint64 at_ns;
+  gint8 stream;
+  gint8 begins;
+} Edge;
+
+static int earlier(gconstpointer a, gconstpointer b) {
+  const Edge *x = a, *y = b;
+  if (x->at_ns != y->at_ns) return x->at_ns < y->at_ns ? -1 : 1;
+  return x->begins != y->begins ? x->begins - y->begins : x->stream - y->stream;
+}
+
+static void add_stretch(GArray *edges, const Stretch *one, int stream) {
+  if (one->end_ns == one->start_ns) return;
+  Edge a = {one->start_ns, (gint8)stream, 1}, b = {one->end_ns, (gint8)stream, 0};
+  g_array_append_val(edges, a);
+  g_array_append_val(edges, b);
+}
+
+/* Kernels come by start: those of a stream that touch or lie in each other make one stretch. */
+static GArray *find_edges(Sums *s, GArray *const *gaps) {
+  GArray *edges = g_array_new(FALSE, FALSE, sizeof(Edge));
+  Stretch open[MOST_STREAMS];
+  gboolean is_open[MOST_STREAMS] = {FALSE};
+  for (guint i = 0; i < s->t->kernels->len; i++) {
+    const MsTraceKernel *k = kernel(s, i);
+    if (k->step < 0) continue;
+    int at = s->place[k->stream];
+    Stretch mine = {k->start_ns, k->start_ns + k->length_ns};
+    if (is_open[at] && mine.start_ns <= open[at].end_ns) {
+      open[at].end_ns = MAX(open[at].end_ns, mine.end_ns);
+      continue;
+    }
+    if (is_open[at]) {
+      double gap_s = seconds(mine.start_ns - open[at].end_ns);
+      add_stretch(edges, &open[at], at);
+      if (gap_s <= MS_TRACE_GAP_MOST_S) g_array_append_val(gaps[at], gap_s);
+    }
+    open[at] = mine;
+    is_open[at] = TRUE;
+  }
+  for (int i = 0; i < s->out->n_streams; i++)
+    if (is_open[i]) add_stretch(edges, &open[i], i);
+  g_array_sort(edges, earlier);
+  return edges;
+}
+
+static void add_time(Sums *s, guint64 running, double time_s, double *both_s) {
+  if (running == 0) return;
+  s->out->busy_s += time_s;
+  for (int a = 0; a < s->out->n_streams; a++) {
+    if (!(running >> a & 1)) continue;
+    s->out->streams[a].busy_s += time_s;
+    if (running == G_GUINT64_CONSTANT(1) << a) s->out->streams[a].alone_s += time_s;
+    for (int b = a + 1; b < s->out->n_streams; b++)
+      if (running >> b & 1) both_s[a * MOST_STREAMS + b] += time_s;
+  }
+}
+
+static int longer_overlap(const void *a, const void *b) {
+  const MsTraceOverlap *x = a, *y = b;
+  if (x->both_s != y->both_s) return x->both_s < y->both_s ? 1 : -1;
+  int order = strcmp(x->a, y->a);
+  return order ? order : strcmp(x->b, y->b);
+}
+
+static void list_overlaps(Sums *s, const double *both_s) {
+  int n = s->out->n_streams;
+  s->out->overlaps = g_new0(MsTraceOverlap, n * n + 1);
+  for (int a = 0; a < n; a++)
+    for (int b = a + 1; b < n; b++)
+      if (both_s[a * MOST_STREAMS + b] > 0)
+        s->out->overlaps[s->out->n_overlaps++] =
+            (MsTraceOverlap){s->out->streams[a].name, s->out->streams[b].name, both_s[a * MOST_STREAMS + b]};
+  qsort(s->out->overlaps, (size_t)s->out->n_overlaps, sizeof *s->out->overlaps, longer_overlap);
+}
+
+static void sweep(Sums *s) {
+  GArray *gaps[MOST_STREAMS];
+  for (int i = 0; i < MOST_STREAMS; i++) gaps[i] = g_array_new(FALSE, FALSE, sizeof(double));
+  g_autoptr(GArray) edges = find_edges(s, gaps);
+  g_autofree double *both_s = g_new0(double, MOST_STREAMS *MOST_STREAMS);
+  guint64 running = 0;
+  gint64 last_ns = 0;
+  for (guint i = 0; i < edges->len; i++) {
+    const Edge *e = &g_array_index(edges, Edge, i);
+    add_time(s, running, seconds(e->at_ns - last_ns) / s->steps, both_s);
+    last_ns = e->at_ns;
+    if (e->begins) running |= G_GUINT64_CONSTANT(1) << e->stream;
+    else running &= ~(G_GUINT64_CONSTANT(1) << e->stream);
+  }
+  for (int i = 0; i < MOST_STREAMS; i++) {
+    MsTraceStreamTime *stream = &s->out->streams[i];
+    double *gap = (double *)(gpointer)gaps[i]->data;
+    for (guint k = 0; k < gaps[i]->len; k++) stream->gap_s += gap[k] / s->steps;
+    stream->gaps = gaps[i]->len / s->steps;
+    stream->median_gap_s = ms_quantile(gap, gaps[i]->len, 0.5);
+    g_array_unref(gaps[i]);
+  }
+  list_overlaps(s, both_s);
+}
+
+/* --- steps ----------------------------------------------------------------------------------------------------- */
+static void time_steps(Sums *s) {
+  GArray *steps = s->t->steps;
+  g_autofree double *length_s = g_new0(double, steps->len + 1);
+  double span_s = 0;
+  for (guint i = 0; i < steps->len; i++) {
+    const MsTraceStep *step = &g_array_index(steps, MsTraceStep, i);
+    length_s[i] = seconds((i + 1 < steps->len ? step[1].start_ns : step->end_ns) - step->start_ns);
+  }
+  for (guint i = 0; i < s->t->kernels->len;) { /* the kernels of a step follow each other */
+    int step = kernel(s, i)->step;
+    gint64 start = kernel(s, i)->start_ns, end = start;
+    for (; i < s->t->kernels->len && kernel(s, i)->step == step; i++)
+      end = MAX(end, kernel(s, i)->start_ns + kernel(s, i)->length_ns);
+    if (step >= 0) span_s += seconds(end - start);
+  }
+  s->out->step_s = ms_quantile(length_s, steps->len, 0.5);
+  s->out->span_s = span_s / s->steps;
+}
+
+/* --- shapes ---------------------------------------------------------------------------------------------------- */
+static int by_shape(const void *a, const void *b) {
+  const MsTraceProduct *x = a, *y = b;
+  const double p[] = {x->m, x->n, x->k, x->groups}, q[] = {y->m, y->n, y->k, y->groups};
+  for (int i = 0; i < 4; i++)
+    if (p[i] != q[i]) return p[i] < q[i] ? -1 : 1;
+  return strcmp(x->dtype, y->dtype);
+}
+
+static int by_shape_and_time(const void *a, const void *b) {
+  const MsTraceProduct *x = a, *y = b;
+  int order = by_shape(a, b);
+  return order ? order : (x->median_s > y->median_s) - (x->median_s < y->median_s);
+}
+
+static void sum_products(Sums *s) {
+  g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsTraceProduct));
+  for (guint i = 0; i < s->t->kernels->len; i++) {
+    const MsTraceKernel *k = kernel(s, i);
+    if (k->link == 0 || k->step < 0 || k->length_ns <= 0) continue;
+    const MsTraceShape *shape = &g_array_index(s->t->shapes, MsTraceShape, k->link - 1);
+    MsTraceProduct p = {shape->groups, shape->m, shape->n, shape->k, 1, seconds(k->length_ns), 0, ""};
+    g_strlcpy(p.dtype, shape->dtype, sizeof p.dtype);
+    g_array_append_val(all, p);
+  }
+  g_array_sort(all, by_shape_and_time);
+  s->out->products = g_new0(MsTraceProduct, all->len + 1);
+  for (guint i = 0, end; i < all->len; i = end) {
+    const MsTraceProduct *first = &g_array_index(all, MsTraceProduct, i);
+    for (end = i + 1; end < all->len && by_shape(first, &g_array_index(all, MsTraceProduct, end)) == 0;) end++;
+    MsTraceProduct p = g_array_index(all, MsTraceProduct, i + (end - i) / 2);
+    p.kernels = end - i;
+    p.flops = 2 * p.groups * p.m * p.n * p.k / p.median_s;
+    s->out->products[s->out->n_products++] = p;
+  }
+}
+
+static int by_message(const void *a, const void *b) {
+  const MsTraceCollective *x = a, *y = b;
+  int order = strcmp(x->op, y->op);
+  if (order) return order;
+  if (x->ranks != y->ranks) return x->ranks - y->ranks;
+  return (x->bytes_B > y->bytes_B) - (x->bytes_B < y->bytes_B);
+}
+
+static int by_message_and_time(const void *a, const void *b) {
+  const MsTraceCollective *x = a, *y = b;
+  int order = by_message(a, b);
+  return order ? order : (x->best_s > y->best_s) - (x->best_s < y->best_s);
+}
+
+static void sum_messages(Sums *s) {
+  static const char *const known[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", NULL};
+  g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsTraceCollective));
+  for (guint i = 0; i < s->t->messages->len; i++) {
+    const MsTraceMessage *m = &g_array_index(s->t->messages, MsTraceMessage, i);
+    const MsTraceName *name = &g_array_index(s->t->names, MsTraceName, m->name);
+    const char *op = ms_kernel_class_word(s->table, name->class_index);
+    MsTraceCollective one = {(char *)op, m->bytes_B, 1, m->length_ns * 1e-9, m->ranks};
+    if (g_strv_contains(known, op) && m->length_ns > 0) g_array_append_val(all, one);
+  }
+  g_array_sort(all, by_message_and_time);
+  s->out->collectives = g_new0(MsTraceCollective, all->len + 1);
+  for (guint i = 0, end; i < all->len; i = end) {
+    MsTraceCollective one = g_array_index(all, MsTraceCollective, i);
+    for (end = i + 1; end < all->len && by_message(&one, &g_array_index(all, MsTraceCollective, end)) == 0;) end++;
+    one.kernels = end - i;
+    s->out->collectives[s->out->n_collectives++] = one;
+  }
+}
+
+/* --- all of it ------------------------------------------------------------------------------------------------- */
+MsTraceTimes *ms_trace_times_new(const MsTrace *t, const MsKernelTable *table) {
+  MsTraceTimes *out = g_new0(MsTraceTimes, 1);
+  *out = (MsTraceTimes){.file = t->file,
+                        .device = t->device,
+                        .steps_by = t->steps_by,
+                        .rank = t->rank,
+                        .ranks = t->ranks,
+                        .steps = (int)t->steps->len};
+  Sums s = {t, table, out, NULL, t->steps->len};
+  sum_classes(&s);
+  sum_names(&s);
+  name_streams(&s);
+  sum_parts(&s);
+  sweep(&s);
+  time_steps(&s);
+  sum_products(&s);
+  sum_messages(&s);
+  g_free(s.place);
+  return out;
+}
+
+void ms_trace_times_free(MsTraceTimes *times) {
+  if (!times) return;
+  for (int i = 0; i < times->n_streams; i++) {
+    g_free(times->streams[i].name);
+    g_free(times->streams[i].parts);
+  }
+  void *const owned[] = {times->classes, times->streams,  times->overlaps,   times->families,
+                         times->strange, times->products, times->collectives};
+  for (gsize i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
+  g_free(times);
+}
+
+/* --- tables for fit -------------------------------------------------------------------------------------------- */
+char *ms_trace_gemm_csv(const MsTraceTimes *const *times, int n) {
+  GString *out = g_string_new("dtype,m,n,k,latency_us\n");
+  gsize head = out->len;
+  char text[32];
+  for (int i = 0; i < n; i++) {
+    for (int j = 0; j < times[i]->n_products; j++) {
+      const MsTraceProduct *p = &times[i]->products[j];
+      if (p->groups > 1 || !*p->dtype) continue;
+      g_string_append_printf(out, "%s,%.0f,%.0f,%.0f,%s\n", p->dtype, p->m, p->n, p->k,
+                             ms_double_text(p->median_s * 1e6, text));
+    }
+  }
+  return g_string_free(out, out->len == head);
+}
+
+char *ms_trace_collective_csv(const MsTraceTimes *const *times, int n) {
+  GString *out = g_string_new("op,num_gpus,bytes,latency_us\n");
+  gsize head = out->len;
+  char text[32];
+  for (int i = 0; i < n; i++) {
+    for (int j = 0; j < times[i]->n_collectives; j++) {
+      const MsTraceCollective *c = &times[i]->collectives[j];
+      g_string_append_printf(out, "%s,%d,%.0f,%s\n", c->op, c->ranks, c->bytes_B,
+                             ms_double_text(c->best_s * 1e6, text));
+    }
+  }
+  return g_string_free(out, out->len == head);
+}
+
+/* --- figures --------------------------------------------------------------------------------------------------- */
+#define S MsTraceClassTime
+static const MsFigures class_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_AS("class", STRING, S, word, "", "of software/kernels.json, or unrecognised"),
+                               MS_FIGURE(F64, S, kernels, "", "in a step"),
+                               MS_FIGURE(F64, S, time_s, "s", "of a step, all kernels one behind the other"),
+                               MS_FIGURE(F64, S, share, "1", "of the time of all kernels"),
+                               MS_FIGURE(F64, S, median_s, "s", "of one kernel"),
+                               {0}}};
+#undef S
+#define S MsTraceClassPart
+static const MsFigures part_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_AS("class", STRING, S, word, "", "on this stream"),
+                               MS_FIGURE(F64, S, time_s, "s", "of a step"),
+                               {0}}};
+#undef S
+#define S MsTraceStreamTime
+static const MsFigures stream_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE_AS("stream", STRING, S, name, "", "its number; with its device where there are several"),
+        MS_FIGURE(F64, S, kernels, "", "in a step"),
+        MS_FIGURE(F64, S, time_s, "s", "of a step, all kernels one behind the other"),
+        MS_FIGURE(F64, S, busy_s, "s", "while a kernel of it runs"),
+        MS_FIGURE(F64, S, alone_s, "s", "of these, no other stream is busy"),
+        MS_FIGURE(F64, S, gaps, "", "between its kernels, up to 100 us: longer ones are waits"),
+        MS_FIGURE(F64, S, gap_s, "s", "all of them in a step"),
+        MS_FIGURE(F64, S, median_gap_s, "s", "one of them", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE_ARRAY("classes", LIST, S, parts, n_parts, &part_figures),
+        {0}}};
+#undef S
+#define S MsTraceOverlap
+static const MsFigures overlap_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, a, "", "a stream"),
+                               MS_FIGURE(STRING, S, b, "", "another"),
+                               MS_FIGURE(F64, S, both_s, "s", "of a step in which both are busy"),
+                               {0}}};
+#undef S
+#define S MsTraceKernelTime
+static const MsFigures kernel_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, name, "", "of the family, or the kernel"),
+                               MS_FIGURE_AS("class", STRING, S, class_word, "", "what it counts as"),
+                               MS_FIGURE(F64, S, kernels, "", "in a step"),
+                               MS_FIGURE(F64, S, time_s, "s", "of a step"),
+                               MS_FIGURE(F64, S, share, "1", "of the time of all kernels"),
+                               {0}}};
+#undef S
+#define S MsTraceProduct
+static const MsFigures product_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(CHARS, S, dtype, "", "of the operands"),
+                               MS_FIGURE(F64, S, groups, "", "products in one kernel"),
+                               MS_FIGURE(F64, S, m, "", "rows"),
+                               MS_FIGURE(F64, S, n, "", "columns"),
+                               MS_FIGURE(F64, S, k, "", "depth"),
+                               MS_FIGURE(F64, S, kernels, "", "in all steps"),
+                               MS_FIGURE(F64, S, median_s, "s", "of one"),
+                               MS_FIGURE(F64, S, flops, "FLOP/s", "of that one"),
+                               {0}}};
+#undef S
+#define S MsTraceCollective
+static const MsFigures collective_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, op, "", "the collective"),
+                               MS_FIGURE(INT, S, ranks, "", "of its group"),
+                               MS_FIGURE(F64, S, bytes_B, "B", "as nccl-tests count"),
+                               MS_FIGURE(F64, S, kernels, "", "in the whole file"),
+                               MS_FIGURE(F64, S, best_s, "s", "the fastest: the others wait for ranks that are late"),
+                               {0}}};
+#undef S
+#define S MsTraceTimes
+const MsFigures ms_trace_figures = {
+    "trace", "`moesim import kineto --json`: one object a line for each trace.",
+    (const MsFigure[]){
+        MS_FIGURE(STRING, S, file, "", "the trace"),
+        MS_FIGURE(STRING, S, device, "", "as the trace says", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE(INT, S, rank, "", "as the trace says, -1 where it does not"),
+        MS_FIGURE(INT, S, ranks, "", "as the trace says, 0 where it does not"),
+        MS_FIGURE(INT, S, steps, "", "whole steps in the trace; every figure is of one"),
+        MS_FIGURE(STRING, S, steps_by, "", "what they were found by"),
+        MS_FIGURE(F64, S, step_s, "s", "median length of a step"),
+        MS_FIGURE(F64, S, span_s, "s", "from its first kernel to the end of its last"),
+        MS_FIGURE(F64, S, busy_s, "s", "of these, some kernel runs"),
+        MS_FIGURE(F64, S, time_s, "s", "all kernels one behind the other"),
+        MS_FIGURE(F64, S, known, "1", "of that time, kernels that a family of software/kernels.json knows"),
+        MS_FIGURE_ARRAY("classes", LIST, S, classes, n_classes, &class_figures),
+        MS_FIGURE_ARRAY("streams", LIST, S, streams, n_streams, &stream_figures),
+        MS_FIGURE_ARRAY("overlaps", LIST, S, overlaps, n_overlaps, &overlap_figures),
+        MS_FIGURE_ARRAY("families", LIST, S, families, n_families, &kernel_figures),
+        MS_FIGURE_ARRAY("unrecognised", LIST, S, strange, n_strange, &kernel_figures),
+        MS_FIGURE_ARRAY("gemms", LIST, S, products, n_products, &product_figures),
+        MS_FIGURE_ARRAY("collectives", LIST, S, collectives, n_collectives, &collective_figures),
+        {0}}};
+#undef S

@@ -1,0 +1,231 @@
+/* Profiles of GPUs: what is read, what a kernel is, where the time went, what is refused. */
+#include "lib/close.h"
+
+#include "base/err.h"
+#include "lib/data.h"
+#include "lib/mutate.h"
+#include "lib/refusals.h"
+#include "lib/tier.h"
+#include "logs/trace_times.h"
+#include "work/op.h"
+
+#include <math.h>
+#include <string.h>
+
+static MsKernelTable *table;
+
+static char *sample(void) {
+  char *text = NULL;
+  assert_true(g_file_get_contents(MS_SOURCE_DIR "/tests/data/logs/kineto.json", &text, NULL, NULL));
+  return text;
+}
+
+static MsTrace *read_text(const char *text, gsize length, GPtrArray *notes, GError **error) {
+  g_autoptr(MsReader) reader = ms_reader_of(text, length, "trace");
+  return ms_trace_read(reader, "trace", table, notes, error);
+}
+
+/* A whole text: nothing to say about it. */
+static MsTrace *whole(const char *text) {
+  GError *error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  MsTrace *trace = read_text(text, strlen(text), notes, &error);
+  assert_null(error);
+  assert_int_equal(notes->len, 0);
+  return trace;
+}
+
+static double class_s(const MsTraceTimes *t, const char *word) {
+  for (int i = 0; i < t->n_classes; i++)
+    if (strcmp(t->classes[i].word, word) == 0) return t->classes[i].time_s;
+  return NAN;
+}
+
+/* Two steps of 1 ms whose every kernel was written down by hand. */
+static void times(void **state) {
+  (void)state;
+  static const struct {
+    const char *word;
+    double time_s;
+  } expect[] = {{"gemm", 100.5e-6},   {"elementwise", 20e-6}, {"attention", 200e-6},
+                {"optimizer", 50e-6}, {"all_gather", 245e-6}, {"unrecognised", 9e-6}};
+  g_autofree char *text = sample();
+  g_autoptr(MsTrace) trace = whole(text);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  assert_string_equal(t->device, "NVIDIA H100 80GB HBM3");
+  assert_int_equal(t->rank, 3);
+  assert_int_equal(t->ranks, 16);
+  assert_int_equal(t->steps, 2);
+  assert_close(t->step_s, 1e-3, 1e-12);
+  assert_int_equal(t->n_classes, (int)G_N_ELEMENTS(expect));
+  for (gsize i = 0; i < G_N_ELEMENTS(expect); i++) assert_close(class_s(t, expect[i].word), expect[i].time_s, 1e-12);
+  assert_close(t->time_s, 624.5e-6, 1e-12);
+  assert_close(t->known, 1 - 9 / 624.5, 1e-12);
+  assert_close(t->busy_s, 394e-6, 1e-12);
+  assert_close(t->span_s, 959e-6, 1e-12);
+  assert_int_equal(t->n_streams, 2);
+  assert_string_equal(t->streams[0].name, "7");
+  assert_close(t->streams[0].busy_s, 379.5e-6, 1e-12);
+  assert_close(t->streams[0].alone_s, 149e-6, 1e-12);
+  assert_close(t->streams[0].gaps, 3 + 0.5, 1e-12); /* 2, 7.5 and 10 us in both steps, 41 us between them */
+  assert_close(t->streams[0].median_gap_s, 7.5e-6, 1e-12);
+  assert_close(t->streams[1].busy_s, 245e-6, 1e-12);
+  assert_int_equal(t->n_overlaps, 1);
+  assert_close(t->overlaps[0].both_s, 230.5e-6, 1e-12);
+  assert_int_equal(t->n_strange, 1);
+  assert_string_equal(t->strange[0].name, "mystery_v2");
+}
+
+/* Shapes and sizes that the profiler recorded become tables that fit reads. */
+static void tables(void **state) {
+  (void)state;
+  g_autofree char *text = sample();
+  g_autoptr(MsTrace) trace = whole(text);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  const MsTraceTimes *const all[] = {t};
+  g_autofree char *gemm = ms_trace_gemm_csv(all, 1), *collectives = ms_trace_collective_csv(all, 1);
+  assert_string_equal(gemm, "dtype,m,n,k,latency_us\nbf16,4096,1536,7168,100.5\n");
+  assert_string_equal(collectives, "op,num_gpus,bytes,latency_us\nall_gather,8,16000,240\n");
+}
+
+/* Without marks a step ends with its optimizer; what follows the last end is no whole step. */
+static void steps_without_marks(void **state) {
+  (void)state;
+  g_autofree char *text = sample();
+  for (char *at = text; (at = strstr(at, "ProfilerStep")) != NULL;) memcpy(at, "OtherRegion!", 12);
+  g_autoptr(MsTrace) trace = whole(text);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  assert_string_equal(t->steps_by, "its optimizer");
+  assert_int_equal(t->steps, 2);
+  assert_close(class_s(t, "gemm"), 100.5e-6, 1e-12);
+  assert_close(t->step_s, (1000 + 959) / 2.0 * 1e-6, 1e-12);
+}
+
+/* A file that was cut: what is whole counts, but for the step that is not; it says so. */
+static void cut(void **state) {
+  (void)state;
+  g_autofree char *text = sample();
+  GError *error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  gsize length = strlen(text) - 60; /* in the last event */
+  g_autoptr(MsTrace) trace = read_text(text, length, notes, &error);
+  assert_null(error);
+  assert_int_equal(notes->len, 1);
+  assert_non_null(strstr(notes->pdata[0], "ends early"));
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  assert_int_equal(t->steps, 1);
+  assert_close(class_s(t, "all_gather"), 250e-6, 1e-12);
+  assert_close(t->time_s, (624.5 + 5) * 1e-6, 1e-12);
+}
+
+/* --- families -------------------------------------------------------------------------------------------------- */
+static void known_names(void **state) {
+  (void)state;
+  static const char *const expect[][3] = {
+      {"sm90_xmma_gemm_bf16bf16_bf16f32_f32_nn_n_tilesize128x128x64_cublas", "gemm"},
+      {"void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x256_32x3_nn_align8>(Params)", "gemm"},
+      {"Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64_MI16x16x1", "gemm"},
+      {"MatMulV2", "gemm"},
+      {"void deep_gemm::fp8_gemm_kernel<4096u, 7168u, 128u, 128u, 128u, 1u, 5u>(...)", "gemm"},
+      {"void deep_gemm::sm90_fp8_gemm_1d2d_impl<deep_gemm::GemmType::MGroupedContiguous>(m_grouped)", "grouped_gemm"},
+      {"void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::GroupProblemShape<>>>",
+       "grouped_gemm"},
+      {"GroupedMatmul", "grouped_gemm"},
+      {"cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x128x128", "attention"},
+      {"void flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128>>(Flash_bwd_params)",
+       "attention"},
+      {"FlashAttentionScoreGrad", "attention"},
+      {"void transformer_engine::normalization::rmsnorm_fwd_tuned_kernel<>(Params)", "norm"},
+      {"void transformer_engine::fused_rope_forward_kernel<>(float const*)", "rope"},
+      {"void transformer_engine::cast_transpose_fused_kernel_notaligned<>(Param)", "quantize"},
+      {"void transformer_engine::dgated_act_cast_transpose_kernel<>()", "activation"},
+      {"triton_poi_fused_mul_silu_4", "activation"},
+      {"triton_red_fused_add_mean_3", "elementwise"},
+      {"void at::native::(anonymous namespace)::softmax_warp_forward<float>()", "softmax"},
+      {"void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::lambda()#1>>",
+       "elementwise"},
+      {"void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctorMaster<float>>(long)", "optimizer"},
+      {"void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*)", "dispatch"},
+      {"void deep_ep::internode::combine<false, 2, __nv_bfloat16>(int4*)", "combine"},
+      {"void deep_ep::intranode::notify_dispatch<8>(int const*)", "exchange_wait"},
+      {"ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "reduce_scatter"},
+      {"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", "p2p"},
+      {"ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "collective"},
+      {"ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "all_to_all", "all_to_allv"},
+      {"hcom_allReduce__123_0_1", "all_reduce"},
+      {"Memcpy HtoD (Pinned -> Device)", "memcpy"},
+      {"void at::native::(anonymous namespace)::indexSelectLargeIndex<c10::BFloat16, long>", "embedding"}};
+  for (gsize i = 0; i < G_N_ELEMENTS(expect); i++) {
+    int family = ms_kernel_family(table, expect[i][0], expect[i][2]);
+    const char *word = family < 0 ? "none" : g_array_index(table->families, MsKernelFamily, (guint)family).class_word;
+    if (strcmp(word, expect[i][1]) != 0) fail_msg("%s is %s, not %s", expect[i][0], word, expect[i][1]);
+  }
+}
+
+/* Every operator belongs to one class, every operator that a class names exists. */
+static void classes_cover_operators(void **state) {
+  (void)state;
+  int named = 0;
+  for (int op = 0; op < MS_N_OPS; op++)
+    if (ms_kernel_class_of_op(table, ms_op_words[op]) < 0) fail_msg("no class of kernels covers %s", ms_op_words[op]);
+  for (guint i = 0; i < table->classes->len; i++)
+    named += (int)json_array_get_length(json_node_get_array(g_array_index(table->classes, MsKernelClass, i).ops));
+  assert_int_equal(named, MS_N_OPS);
+}
+
+/* --- what is refused ------------------------------------------------------------------------------------------- */
+static GError *refuse(const char *kind, const char *file, const char *text, gsize length) {
+  (void)kind, (void)text, (void)length;
+  GError *error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsReader) reader = ms_reader_open(file, &error);
+  ms_trace_free(ms_trace_read(reader, file, table, notes, &error));
+  return error;
+}
+
+static void corpus(void **state) {
+  (void)state;
+  g_autofree char *folder = ms_test_data_path("");
+  ms_test_refusals("kineto", folder, refuse, 8);
+}
+
+/* Damaged traces: kernels are read, or one line says what is wrong. */
+static void damaged(void **state) {
+  (void)state;
+  g_autofree char *text = sample();
+  g_autoptr(GRand) rand = g_rand_new_with_seed(23);
+  int refused = 0, rounds = ms_by_tier(200, 5000);
+  for (int k = 0; k < rounds; k++) {
+    g_autofree char *other = ms_test_mutate(rand, text);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsTrace) trace = read_text(other, strlen(other), notes, &error);
+    refused += error != NULL;
+    if (trace) {
+      g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+      assert_true(t->busy_s <= t->time_s * (1 + 1e-9));
+    } else {
+      assert_int_equal(error->code, MS_ERROR_INPUT);
+      assert_null(strchr(error->message, '\n'));
+    }
+  }
+  assert_in_range(refused, 1, rounds - 1);
+}
+
+static int setup(void **state) {
+  table = ms_kernel_table_load(NULL); /* the shipped one: the folder of the tests has none */
+  return table ? ms_test_data_setup(state) : -1;
+}
+
+static int teardown(void **state) {
+  ms_kernel_table_free(table);
+  return ms_test_data_teardown(state);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(times),       cmocka_unit_test(tables), cmocka_unit_test(steps_without_marks),
+      cmocka_unit_test(cut),         cmocka_unit_test(corpus), cmocka_unit_test(classes_cover_operators),
+      cmocka_unit_test(known_names), cmocka_unit_test(damaged)};
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
