@@ -15,6 +15,7 @@
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local   program, data, man page, completions, libmoesim with header and pkg-config file
 #   make deb             a Debian package in build-deb
+#   make wheel           a wheel of the Python package in build/wheel, with library and data; needs python3, no network
 # DEV=1 turns warnings into errors. Objects and dependencies live in $(BUILD).
 
 comma   := ,
@@ -67,7 +68,8 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/un
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
-.PHONY: all deb reference check golden-update smallcheck bigcheck check-layers check-format check-references \
+.PHONY: all deb python wheel reference check golden-update smallcheck bigcheck check-layers check-format \
+        check-references \
         check-symbols check-units bench \
         headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz \
         profiles published format machines
@@ -310,11 +312,15 @@ install: all
 	install -m 644 $(BUILD)/libmoesim.a $(DESTDIR)$(LIBDIR)/libmoesim.a
 	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@version@|$(VERSION)|; s|@private@|$(LDLIBS)|' \
 	  mk/moesim.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/moesim.pc
+	@if command -v $(PYTHON) >/dev/null; then $(MAKE) -s BUILD='$(BUILD)' python && \
+	  install -d $(DESTDIR)$(PYTHONDIR)/moesim && \
+	  install -m 644 $(BUILD)/python/moesim/* $(DESTDIR)$(PYTHONDIR)/moesim/; \
+	else echo "no Python package: $(PYTHON) is not installed"; fi
 	cp LICENSE README.md $(SHARE)/doc/moesim/
 	cp -R docs examples $(SHARE)/doc/moesim/
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PREFIX)/include/moesim.h \
+	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PYTHONDIR)/moesim $(DESTDIR)$(PREFIX)/include/moesim.h \
 	  $(DESTDIR)$(LIBDIR)/libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so \
 	  $(DESTDIR)$(LIBDIR)/libmoesim.a $(DESTDIR)$(LIBDIR)/pkgconfig/moesim.pc \
 	  $(DESTDIR)$(PREFIX)/include/moesim_lcma.h \
@@ -323,6 +329,18 @@ uninstall:
 	  $(SHARE)/moesim $(SHARE)/doc/moesim $(SHARE)/man/man1/moesim.1 $(SHARE)/bash-completion/completions/moesim \
 	  $(SHARE)/zsh/vendor-completions/_moesim $(SHARE)/fish/vendor_completions.d/moesim.fish
 
+# The Python package with the classes that are made from the tables, in build/python; the wheel adds library and data.
+PYTHON ?= python3
+PYTHONDIR ?= $(PREFIX)/lib/python3/dist-packages
+$(BUILD)/python/made: $(wildcard python/moesim/*) mk/shapes.py $(BUILD)/moesim
+	@rm -rf $(@D) && mkdir -p $(@D)/moesim
+	@cp python/moesim/*.py python/moesim/py.typed $(@D)/moesim/
+	$(PYTHON) mk/shapes.py $(BUILD)/moesim $(@D)/moesim
+	@touch $@
+python: $(BUILD)/python/made
+wheel: $(BUILD)/python/made $(BUILD)/libmoesim.so.0
+	@$(PYTHON) mk/wheel.py $(VERSION) $(BUILD)/python/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/wheel
+
 # Built for PREFIX=/usr in a tree of its own, since the data folder is compiled in.
 deb:
 	@mk/deb.sh $(VERSION) build-deb
@@ -330,7 +348,8 @@ deb:
 # Form: .clang-format (version 14) where it is installed; no line above 120 columns, of pages but for their tables.
 FORMATTED := $(wildcard src/*/*.[ch] src/*/*.def tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] examples/*.c)
 LINED := Makefile bootstrap README.md $(filter-out docs/reference.md,$(wildcard docs/*.md docs/*/*.md)) $(wildcard \
-  mk/* src/*/*.inc src/report/page/*.js src/report/page/*.css tests/*.sh tests/browser/*.mjs bench/*.sh)
+  mk/* src/*/*.inc python/moesim/*.py tests/python/*.py src/report/page/*.js src/report/page/*.css tests/*.sh \
+  tests/browser/*.mjs bench/*.sh bench/*.py)
 format:
 	@clang-format -i $(FORMATTED)
 check-format:

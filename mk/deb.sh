@@ -24,7 +24,7 @@ Architecture: $arch
 Maintainer: moesim developers <moesim@localhost>
 Installed-Size: $(du -sk "$root/usr" | cut -f1)
 Depends: $depends
-Suggests: gnuplot-nox
+Suggests: gnuplot-nox, python3
 Section: science
 Priority: optional
 Description: simulator and parallelism planner for training large language models

@@ -32,6 +32,15 @@ exported=$(nm -D --defined-only "$usr/lib/libmoesim.so.0" |
   awk '$3 !~ /^moesim_/ && $3 !~ /^(_init|_fini|__asan|__ubsan|__odr_asan|\.)/ {print $3}' | head -3)
 [ -z "$exported" ] || wrong "libmoesim.so exports more than its header: $exported"
 
+# --- the Python package, where there is a python3 -------------------------------------------------------------------
+if command -v python3 >/dev/null; then
+  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$usr/lib/python3/dist-packages python3 -c '
+import moesim
+print("%.3f" % moesim.run("scenarios/run-llama3-70b-h100-64.json").step_time_s)' >"$root/out" 2>&1
+  grep -q "^${step%?}" "$root/out" ||
+    wrong "the installed Python package says $(tail -1 "$root/out"), the program $step"
+fi
+
 # --- libmoesim_lcma: its example, against the shared and the static library, checked against the plain definition ---
 # shellcheck disable=SC2046
 multiply() {
