@@ -308,10 +308,16 @@ static void document_figure(Document *d, const MsFigure *f, const char *before, 
   gboolean inside = f->type == MS_FIGURE_MEMBERS, named = f->key && !(f->flags & MS_FIGURE_ANY_KEY);
   const char *step = inside ? "" : named ? f->key : "*";
   const char *end = f->type == MS_FIGURE_LIST ? "[]" : f->type == MS_FIGURE_MAP && f->key ? ".*" : "";
-  g_autofree char *path = g_strdup_printf("%s%s%s%s", before, *before && !inside ? "." : "", step, end);
-  const MsFigure *value = f->sub && is_value(f->sub) ? &f->sub->rows[0] : f;
+  g_autoptr(GString) name = g_string_new(before);
+  g_string_append_printf(name, "%s%s%s", *before && !inside ? "." : "", step, end);
+  const MsFigure *value = f;
+  while (value->sub && is_value(value->sub)) { /* lists of lists: "stages[][]" */
+    value = &value->sub->rows[0];
+    if (value->type == MS_FIGURE_LIST) g_string_append(name, "[]");
+  }
+  const char *path = name->str;
   if (value->sub && value->sub->name) g_ptr_array_add(d->used, (gpointer)value->sub);
-  if (value == f && f->sub && !f->sub->name) document_rows(d, f->sub, path, only);
+  if (value->sub && !value->sub->name) document_rows(d, f->sub, path, only);
   else if (f->doc || !(f->flags & MS_FIGURE_ANY_KEY)) document_row(d, path, f, value, only);
 }
 

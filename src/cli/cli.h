@@ -82,6 +82,7 @@ int ms_cli_serve(int argc, char **argv);
 
 /* What the verbs print with --json whose figures nothing else shows (the others are in report/report.h). */
 extern const MsFigures ms_calibrate_figures, ms_local_check_figures, ms_survey_figures, ms_evaluation_figures,
-    ms_exec_figures, ms_ops_figures, ms_decide_figures, ms_gemm_bench_figures, ms_gemm_device_figures;
+    ms_exec_figures, ms_ops_figures, ms_decide_figures, ms_gemm_bench_figures, ms_gemm_device_figures,
+    ms_show_schedule_figures, ms_show_model_figures;
 
 #endif

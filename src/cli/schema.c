@@ -5,6 +5,7 @@
 #include "describe/goodput.h"
 #include "describe/whatif.h"
 #include "logs/trace_times.h"
+#include "report/page.h"
 #include "report/report.h"
 #include "sched/kind.h"
 #include "study/baseline.h"
@@ -68,10 +69,12 @@ static void schedules_markdown(GString *out) {
 
 /* --- what is printed ------------------------------------------------------------------------------------------- */
 static const MsFigures *const outputs[] = {
-    &ms_printed_run_figures, &ms_plan_figures,        &ms_sweep_figures,       &ms_whatif_figures, &ms_check_figures,
-    &ms_goodput_figures,     &ms_validation_figures,  &ms_crossval_figures,    &ms_ops_figures,    &ms_exec_figures,
-    &ms_evaluation_figures,  &ms_calibrate_figures,   &ms_local_check_figures, &ms_survey_figures, &ms_decide_figures,
-    &ms_gemm_bench_figures,  &ms_gemm_device_figures, &ms_fabric_figures,      &ms_trace_figures};
+    &ms_printed_run_figures, &ms_plan_figures,    &ms_sweep_figures,      &ms_whatif_figures,
+    &ms_check_figures,       &ms_goodput_figures, &ms_validation_figures, &ms_crossval_figures,
+    &ms_ops_figures,         &ms_exec_figures,    &ms_evaluation_figures, &ms_calibrate_figures,
+    &ms_local_check_figures, &ms_survey_figures,  &ms_decide_figures,     &ms_gemm_bench_figures,
+    &ms_gemm_device_figures, &ms_fabric_figures,  &ms_page_figures,       &ms_show_schedule_figures,
+    &ms_show_model_figures,  &ms_trace_figures};
 
 static const char output_head[] =
     "# JSON that the commands print\n\n"

@@ -145,19 +145,34 @@ static void append_flop(GString *out, const MsModel *model) {
   append_table(out, table);
 }
 
-static void model_json(const MsModel *model) {
-  MsParamCount p = ms_model_params(model);
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_json_out_object(out, NULL);
-  ms_json_out_object(out, "model");
+static void write_model(const void *model, const char *key, MsJsonOut *out) {
+  ms_json_out_object(out, key);
   ms_fields_write(&ms_model_table, model, TRUE, out);
   ms_json_out_end(out);
-  ms_json_out_object(out, "parameters");
-  ms_json_out_double(out, "total", p.total);
-  ms_json_out_double(out, "total_with_mtp", p.total_mtp);
-  ms_json_out_double(out, "active", p.active);
-  ms_json_out_end(out);
-  ms_json_out_end(out);
+}
+
+typedef struct {
+  const MsModel *model;
+  MsParamCount count;
+} Shown;
+
+static const MsFigure shown_rows[] = {
+    {.key = "model",
+     .type = MS_FIGURE_FILE,
+     .offset = offsetof(Shown, model),
+     .pointer = TRUE,
+     .write = write_model,
+     .doc = "every key, defaults included"},
+    MS_FIGURE_PART("parameters", Shown, count,
+                   MS_FIGURES(MS_FIGURE(F64, MsParamCount, total, "", "without MTP"),
+                              MS_FIGURE_AS("total_with_mtp", F64, MsParamCount, total_mtp, "", "with it"),
+                              MS_FIGURE(F64, MsParamCount, active, "", "per token, with embedding and head"))),
+    {0}};
+const MsFigures ms_show_model_figures = {"model", "`moesim show model NAME --json`.", shown_rows};
+
+static void model_json(const MsModel *model) {
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_figures_write(&ms_show_model_figures, &(Shown){model, ms_model_params(model)}, NULL, out);
   ms_cli_print_json(out);
 }
 

@@ -29,39 +29,69 @@ static gboolean parse_times(const char *text, Times *t) {
 
 static int default_chunks(int kind) { return MAX(1, ms_schedule_chunks((MsScheduleKind)kind)); }
 
-static void write_slot(const MsSlot *slot, MsJsonOut *out) {
-  ms_json_out_array(out, NULL);
-  ms_json_out_string(out, NULL, slot->kind == MS_SLOT_I ? "B" : ms_slot_words[slot->kind]);
-  ms_json_out_int(out, NULL, slot->mb);
-  ms_json_out_int(out, NULL, slot->chunk);
-  if (slot->kind == MS_SLOT_FB) {
-    ms_json_out_int(out, NULL, slot->mb2);
-    ms_json_out_int(out, NULL, slot->chunk2);
+/* --- as JSON --------------------------------------------------------------------------------------------------- */
+typedef struct {
+  const char *name;
+  const MsSchedule *schedule;
+  const MsScheduleRun *run;
+} Shown;
+
+static const void *schedule_of(const void *shown) { return ((const Shown *)shown)->schedule; }
+static const void *run_of(const void *shown) { return ((const Shown *)shown)->run; }
+static const void *stage_of(const void *schedule, guint i, MsFigureCursor *room) {
+  return ms_figure_place(schedule, i, (guint)((const MsSchedule *)schedule)->stages, room);
+}
+static double peak_in_flight(const void *stage) {
+  return ms_schedule_peak_in_flight(MS_FIGURE_OWNER(MsSchedule, stage), (int)MS_FIGURE_I(stage));
+}
+
+/* ["F", 0, 1], of a paired pass ["FB", 0, 1, 2, 3]. */
+static void write_order(const void *schedule, const char *key, MsJsonOut *out) {
+  const MsSchedule *s = schedule;
+  ms_json_out_array(out, key);
+  for (int i = 0; i < s->stages; i++) {
+    ms_json_out_array(out, NULL);
+    for (int k = 0; k < s->n[i]; k++) {
+      const MsSlot *slot = &s->slot[i][k];
+      const int number[] = {slot->mb, slot->chunk, slot->mb2, slot->chunk2};
+      ms_json_out_array(out, NULL);
+      ms_json_out_string(out, NULL, slot->kind == MS_SLOT_I ? "B" : ms_slot_words[slot->kind]);
+      for (int n = 0; n < (slot->kind == MS_SLOT_FB ? 4 : 2); n++) ms_json_out_int(out, NULL, number[n]);
+      ms_json_out_end(out);
+    }
+    ms_json_out_end(out);
   }
   ms_json_out_end(out);
 }
 
+static const MsFigure shown_rows[] = {
+    MS_FIGURE_AS("schedule", STRING, Shown, name, "", "its word"),
+    {.type = MS_FIGURE_MEMBERS,
+     .at = schedule_of,
+     .sub = MS_FIGURES(MS_FIGURE(INT, MsSchedule, stages, "", "of the pipeline"),
+                       MS_FIGURE(INT, MsSchedule, microbatches, "", "of a step"),
+                       MS_FIGURE(INT, MsSchedule, chunks, "", "of a stage"))},
+    {.type = MS_FIGURE_MEMBERS,
+     .at = run_of,
+     .sub = MS_FIGURES(MS_FIGURE(F64, MsScheduleRun, makespan, "", "in units of --times"),
+                       MS_FIGURE(F64, MsScheduleRun, span, "", "of the busiest stage, from its first pass to its last"),
+                       MS_FIGURE(F64, MsScheduleRun, bubble_fraction, "1", "of the span, in which the stage waits"))},
+    {.type = MS_FIGURE_MEMBERS,
+     .at = schedule_of,
+     .sub = MS_FIGURES(MS_FIGURE_EACH("peak_in_flight", LIST, stage_of,
+                                      MS_FIGURES(MS_FIGURE_OF("", INT, peak_in_flight, "", NULL)),
+                                      .doc = "forwards alive at most, of each stage"),
+                       {.key = "order",
+                        .type = MS_FIGURE_FILE,
+                        .write = write_order,
+                        .doc = "of each stage its passes: kind, microbatch, chunk, and of a pair the "
+                               "microbatch and chunk of the backward"})},
+    {0}};
+const MsFigures ms_show_schedule_figures = {"schedule", "`moesim show schedule NAME --json`.", shown_rows};
+
 static void print_json(const char *name, const MsSchedule *s, const MsScheduleRun *run) {
   MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "schedule", name);
-  ms_json_out_int(out, "stages", s->stages);
-  ms_json_out_int(out, "microbatches", s->microbatches);
-  ms_json_out_int(out, "chunks", s->chunks);
-  ms_json_out_double(out, "makespan", run->makespan);
-  ms_json_out_double(out, "span", run->span);
-  ms_json_out_double(out, "bubble_fraction", run->bubble_fraction);
-  ms_json_out_array(out, "peak_in_flight");
-  for (int i = 0; i < s->stages; i++) ms_json_out_int(out, NULL, ms_schedule_peak_in_flight(s, i));
-  ms_json_out_end(out);
-  ms_json_out_array(out, "order");
-  for (int i = 0; i < s->stages; i++) {
-    ms_json_out_array(out, NULL);
-    for (int k = 0; k < s->n[i]; k++) write_slot(&s->slot[i][k], out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
+  ms_figures_write(&ms_show_schedule_figures, &(Shown){name, s, run}, NULL, out);
   ms_cli_print_json(out);
 }
 

@@ -6,6 +6,8 @@
 #include "base/err.h"
 #include "report/page_text.h"
 
+#define UNKNOWN .flags = MS_FIGURE_NULLABLE
+
 struct MsPage {
   char *title;
   gboolean live;
@@ -14,84 +16,120 @@ struct MsPage {
 };
 
 /* --- one run --------------------------------------------------------------------------------------------------- */
-static void write_machine(const MsHardware *h, MsPrecision precision, MsJsonOut *out) {
-  ms_json_out_object(out, "machine");
-  ms_json_out_string(out, "name", h->name);
-  ms_json_out_double(out, "peak_flops", ms_hardware_peak_flops(h, precision));
-  ms_json_out_double(out, "hbm_B", h->hbm_B);
-  ms_json_out_double(out, "hbm_Bps", h->hbm_Bps);
-  ms_json_out_string(out, "scaleup", h->scaleup);
-  ms_json_out_double(out, "scaleup_Bps", h->scaleup_Bps);
-  ms_json_out_double(out, "nic_Bps", h->nic_Bps);
-  ms_json_out_double(out, "host_link_Bps", h->host_link_Bps);
-  ms_json_out_end(out);
+#define R(run) ((const MsPageRun *)(run))
+
+static const char *run_name(const void *run) { return R(run)->result->name; }
+static const void *run_result(const void *run) { return R(run)->result; }
+static const void *run_scenario(const void *run) { return R(run)->scenario; }
+static const void *run_machine(const void *run) { return R(run)->scenario->hardware; }
+static const void *simulated(const void *run) { return R(run)->detail ? run : NULL; }
+
+static double peak_flops(const void *run) {
+  const MsScenario *s = R(run)->scenario;
+  return ms_hardware_peak_flops(s->hardware, s->training.precision);
+}
+static const char *model_name(const void *run) { return R(run)->scenario->model->name; }
+static double model_layers(const void *run) { return R(run)->scenario->model->num_layers; }
+static double band_of_machine(const void *run) { return R(run)->scenario->hardware->band; }
+static const char *software(const void *run) { return R(run)->scenario->software; }
+
+static void write_scenario(const void *scenario, const char *key, MsJsonOut *out) {
+  ms_scenario_write(scenario, key, out);
 }
 
-static void write_model(const MsModel *m, MsJsonOut *out) {
-  MsParamCount count = ms_model_params(m);
-  ms_json_out_object(out, "model");
-  ms_json_out_string(out, "name", m->name);
-  ms_json_out_double(out, "parameters", count.total);
-  ms_json_out_double(out, "active", count.active);
-  ms_json_out_int(out, "layers", m->num_layers);
-  ms_json_out_end(out);
-}
-
-static void write_band_source(const MsScenario *s, const MsResult *r, MsJsonOut *out) {
-  ms_json_out_object(out, "band");
-  ms_json_out_double(out, "total", r->band);
-  ms_json_out_double(out, "curves", r->band_curves);
-  ms_json_out_double(out, "hardware", s->hardware->band);
-  ms_json_out_string(out, "software", s->software);
-  ms_json_out_end(out);
-}
+#define H MsHardware
+static const MsFigure run_rows[] = {
+    MS_FIGURE_TEXT("name", run_name, "of the scenario"),
+    MS_FIGURE_FOUND("result", run_result, &ms_result_figures),
+    MS_FIGURE_FILE_OF("scenario", run_scenario, write_scenario, "complete: it runs"),
+    MS_FIGURE_GROUP(
+        "machine",
+        MS_FIGURES(
+            {.type = MS_FIGURE_MEMBERS,
+             .at = run_machine,
+             .sub = MS_FIGURES(MS_FIGURE(STRING, H, name, "", "of the profile"))},
+            MS_FIGURE_OF("peak_flops", F64, peak_flops, "FLOP/s", "of the precision's matrix unit", UNKNOWN),
+            {.type = MS_FIGURE_MEMBERS,
+             .at = run_machine,
+             .sub = MS_FIGURES(MS_FIGURE(F64, H, hbm_B, "B", "device memory", UNKNOWN),
+                               MS_FIGURE(F64, H, hbm_Bps, "B/s", "of device memory", UNKNOWN),
+                               MS_FIGURE(STRING, H, scaleup, "", "name of the links in a domain", UNKNOWN),
+                               MS_FIGURE(F64, H, scaleup_Bps, "B/s", "of a GPU in its domain", UNKNOWN),
+                               MS_FIGURE(F64, H, nic_Bps, "B/s", "of a GPU on the network", UNKNOWN),
+                               MS_FIGURE(F64, H, host_link_Bps, "B/s", "between a GPU and its host", UNKNOWN))})),
+    MS_FIGURE_GROUP("model", MS_FIGURES(MS_FIGURE_TEXT("name", model_name, "of the model"),
+                                        MS_FIGURE_AS("parameters", F64, MsPageRun, params.total, "", "without MTP"),
+                                        MS_FIGURE_AS("active", F64, MsPageRun, params.active, "", "of them, per token"),
+                                        MS_FIGURE_OF("layers", INT, model_layers, "", "without MTP"))),
+    MS_FIGURE_GROUP("band", MS_FIGURES({.type = MS_FIGURE_MEMBERS,
+                                        .at = run_result,
+                                        .sub = MS_FIGURES(MS_FIGURE_AS("total", F64, MsResult, band, "1",
+                                                                       "error_band of the result", UNKNOWN),
+                                                          MS_FIGURE_AS("curves", F64, MsResult, band_curves, "1",
+                                                                       "from the curves' fits", UNKNOWN))},
+                                       MS_FIGURE_OF("hardware", F64, band_of_machine, "1", "of the profile", UNKNOWN),
+                                       MS_FIGURE_TEXT("software", software, "the stack", UNKNOWN))),
+    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_placement_figures, .only = "simulated in full"},
+    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_steps_figures, .only = ""},
+    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_kept_figures, .only = ""},
+    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_operators_figures, .only = ""},
+    {0}};
+#undef H
+const MsFigures ms_page_figures = {"report",
+                                   "`moesim report --json`, and what the page draws. Lists of plain numbers are rows "
+                                   "laid\nend to end.",
+                                   run_rows};
 
 void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_json_out_string(out, "name", r->name);
-  ms_figures_write(&ms_result_figures, r, "result", out);
-  ms_scenario_write(s, "scenario", out);
-  write_machine(s->hardware, s->training.precision, out);
-  write_model(s->model, out);
-  write_band_source(s, r, out);
+  MsPageRun run = {.scenario = s, .result = r, .detail = d, .params = ms_model_params(s->model)};
   if (d) {
-    ms_page_layout(s, d->layout, out);
-    ms_page_passes(d, out);
-    ms_page_kept(r->memory, d, out);
-    ms_page_comm(s, d, r, out);
-    ms_page_operators(s, d, out);
+    run.passes = ms_slot_spans_new(d);
+    ms_page_find_kept(&run), ms_page_find_operators(&run);
   }
-  ms_json_out_end(out);
+  ms_figures_write(&ms_page_figures, &run, key, out);
+  if (!d) return;
+  ms_slot_spans_clear(&run.passes);
+  GArray *const rows[] = {run.kept, run.comm, run.operators, run.roofs};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) g_array_free(rows[i], TRUE);
 }
 
 /* --- validation: the points of the scatter --------------------------------------------------------------------- */
-static char *validation_json(const MsValidation *v, const char *where) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "where", where);
-  const MsErrorSummary *e = &v->metric[MS_METRIC_STEP_TIME];
-  ms_json_out_int(out, "n", e->n);
-  ms_json_out_double(out, "median_ape", e->median_ape);
-  ms_json_out_double(out, "p90_ape", e->p90_ape);
-  ms_json_out_double(out, "bias", e->bias);
-  ms_json_out_double(out, "inside_band", e->inside);
-  ms_json_out_array(out, "rows");
-  for (guint i = 0; i < v->n_rows; i++) {
-    const MsValidateRow *row = &v->rows[i];
-    if (row->metric != MS_METRIC_STEP_TIME || !row->counted) continue;
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "name", row->name);
-    ms_json_out_string(out, "gpu", row->label.of[MS_BY_GPU]);
-    ms_json_out_string(out, "model", row->label.of[MS_BY_MODEL]);
-    ms_json_out_double(out, "measured_s", row->measured);
-    ms_json_out_double(out, "predicted_s", row->predicted);
-    ms_json_out_double(out, "band", row->band);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
+typedef struct {
+  const char *where;
+  const MsValidation *validation;
+} Scatter;
+
+static const void *step_time_errors(const void *scatter) {
+  return &((const Scatter *)scatter)->validation->metric[MS_METRIC_STEP_TIME];
 }
+static const void *compared_row(const void *scatter, guint i, MsFigureCursor *room) {
+  (void)room;
+  const MsValidation *v = ((const Scatter *)scatter)->validation;
+  if (i >= v->n_rows) return NULL;
+  const MsValidateRow *row = &v->rows[i];
+  return row->metric == MS_METRIC_STEP_TIME && row->counted ? (const void *)row : ms_figure_skip;
+}
+
+#define E MsErrorSummary
+#define V MsValidateRow
+static const MsFigure scatter_rows[] = {
+    MS_FIGURE(STRING, Scatter, where, "", "folder or file"),
+    {.type = MS_FIGURE_MEMBERS,
+     .at = step_time_errors,
+     .sub = MS_FIGURES(MS_FIGURE(INT, E, n, "", "runs"), MS_FIGURE(F64, E, median_ape, "1", "median error"),
+                       MS_FIGURE(F64, E, p90_ape, "1", "90th percentile"), MS_FIGURE(F64, E, bias, "1", "mean"),
+                       MS_FIGURE_AS("inside_band", F64, E, inside, "1", "share of runs in their band"))},
+    MS_FIGURE_EACH("rows", LIST, compared_row,
+                   MS_FIGURES(MS_FIGURE(STRING, V, name, "", "of the run"),
+                              MS_FIGURE_AS("gpu", STRING, V, label.of[MS_BY_GPU], "", "machine"),
+                              MS_FIGURE_AS("model", STRING, V, label.of[MS_BY_MODEL], "", "model"),
+                              MS_FIGURE_AS("measured_s", F64, V, measured, "s", "step time"),
+                              MS_FIGURE_AS("predicted_s", F64, V, predicted, "s", "step time"),
+                              MS_FIGURE(F64, V, band, "1", "error_band of the prediction"))),
+    {0}};
+#undef E
+#undef V
+static const MsFigures scatter_figures = {.rows = scatter_rows};
 
 /* --- the page -------------------------------------------------------------------------------------------------- */
 MsPage *ms_page_new(const char *title) {
@@ -111,13 +149,13 @@ void ms_page_add_run(MsPage *page, const MsScenario *s, const MsResult *r, const
 
 void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run) {
   MsJsonOut *out = ms_json_out_new(0);
-  ms_page_whatif(run, out);
+  ms_figures_write(&ms_page_study_figures, run, NULL, out);
   g_ptr_array_add(page->studies, ms_json_out_take(out));
 }
 
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where) {
   g_free(page->validation);
-  page->validation = validation_json(validation, where);
+  page->validation = ms_figures_json(&scatter_figures, &(Scatter){where, validation});
 }
 
 void ms_page_is_incomplete(MsPage *page) {

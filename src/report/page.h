@@ -8,12 +8,16 @@
 #define MS_REPORT_PAGE_H
 
 #include "report/report.h"
+#include "report/slots.h"
+#include "work/work.h"
 
 /* One run as the page wants it, into the current position of `out`: the result, the complete scenario, machine, layout,
  * passes, streams, operators of the middle of the step, memory, communication by link level. `detail` NULL (the run was
  * not simulated in full): without what comes from it. */
 void ms_page_run(const MsScenario *scenario, const MsResult *result, const MsDetail *detail, const char *key,
                  MsJsonOut *out);
+
+extern const MsFigures ms_page_figures, ms_page_study_figures; /* of what `report --json` prints; of a study */
 
 typedef struct MsPage MsPage;
 /* `title` NULL: the first run's name. */
@@ -29,16 +33,25 @@ char *ms_page_take(MsPage *page);
 /* The page that `moesim serve` hands out: no runs yet, it asks the server for them. (transfer full) */
 char *ms_page_live(void);
 
-/* --- internal to report/: the parts of a run, a study ---------------------------------------------------------- */
-void ms_page_passes(const MsDetail *detail,
-                    MsJsonOut *out); /* page_steps.c: "passes", "streams", "window", "memory_timeline" */
-void ms_page_layout(const MsScenario *scenario, const MsLayout *layout,
-                    MsJsonOut *out); /* page_layout.c: "placement" */
-void ms_page_comm(const MsScenario *scenario, const MsDetail *detail, const MsResult *result,
-                  MsJsonOut *out); /* page_ops.c: "comm" */
-void ms_page_operators(const MsScenario *scenario, const MsDetail *detail,
-                       MsJsonOut *out); /* page_ops.c: "roofs", "operators" */
-void ms_page_kept(const MsMemory *memory, const MsDetail *detail, MsJsonOut *out); /* page_layout.c: "kept" */
-void ms_page_whatif(const MsWhatifRun *run, MsJsonOut *out); /* page_whatif.c: an object of its own */
+/* --- internal to report/: what the parts of a run are printed from, and their tables --------------------------- */
+typedef struct {
+  const MsScenario *scenario;
+  const MsResult *result;
+  const MsDetail *detail; /* NULL: not simulated in full; then all below is empty */
+  MsParamCount params;
+  MsSlotSpans passes;
+  GArray *kept, *comm, *operators, *roofs; /* rows of page_layout.c and page_ops.c */
+} MsPageRun;
+void ms_page_find_kept(MsPageRun *run);
+void ms_page_find_operators(MsPageRun *run);
+extern const MsFigures ms_page_placement_figures, ms_page_kept_figures, ms_page_operators_figures; /* of an MsPageRun */
+extern const MsFigures ms_page_steps_figures;
+/* Element i of a list that a function of its own lists. */
+#define MS_PAGE_ROWS(f, member, T)                                       \
+  static const void *f(const void *run, guint i, MsFigureCursor *room) { \
+    (void)room;                                                          \
+    const GArray *rows = ((const MsPageRun *)run)->member;               \
+    return i < rows->len ? &g_array_index(rows, T, i) : NULL;            \
+  }
 
 #endif

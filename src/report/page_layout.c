@@ -5,79 +5,111 @@
 
 #include "report/page.h"
 
-static void write_grid(MsJsonOut *out, const char *key, const char *const *axis,
-                       const int *size) { /* axes in rank order, fastest first */
-  ms_json_out_array(out, key);
-  for (int i = 0; i < 4; i++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "axis", axis[i]);
-    ms_json_out_int(out, "size", size[i]);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
+#define R(run)    ((const MsPageRun *)(run))
+#define LAYOUT(o) (R(o)->detail->layout)
+
+/* --- rank grids: axes in rank order, fastest first -------------------------------------------------------------- */
+static const void *axis(const void *run, guint i, MsFigureCursor *room) { return ms_figure_place(run, i, 4, room); }
+
+/* The two outer axes change places where pipeline stages are next to each other. */
+static guint axis_at(const void *at) {
+  guint i = MS_FIGURE_I(at);
+  return i < 2 || LAYOUT(MS_FIGURE_OWNER(MsPageRun, at))->order == MS_ORDER_DP_PP ? i : 5 - i;
+}
+static const char *attention_axis(const void *at) {
+  return ((const char *const[]){"tp", "cp", "dp", "pp"})[axis_at(at)];
+}
+static const char *expert_axis(const void *at) {
+  return ((const char *const[]){"etp", "ep", "edp", "pp"})[axis_at(at)];
+}
+static double attention_size(const void *at) {
+  const MsLayout *l = LAYOUT(MS_FIGURE_OWNER(MsPageRun, at));
+  return ((const int[]){l->tp, l->cp, l->dp, l->pp})[axis_at(at)];
+}
+static double expert_size(const void *at) {
+  const MsLayout *l = LAYOUT(MS_FIGURE_OWNER(MsPageRun, at));
+  return ((const int[]){l->etp, l->ep, l->edp, l->pp})[axis_at(at)];
 }
 
-static void swap_outer(const char **axis, int *size) {
-  const char *a = axis[2];
-  int n = size[2];
-  axis[2] = axis[3], size[2] = size[3];
-  axis[3] = a, size[3] = n;
+/* --- stages and their chunks; groups ---------------------------------------------------------------------------- */
+static const void *stage_of_layout(const void *run, guint i, MsFigureCursor *room) {
+  return ms_figure_place(LAYOUT(run), i, (guint)LAYOUT(run)->pp, room);
 }
+static const void *chunk_of_stage(const void *at, guint i, MsFigureCursor *room) {
+  (void)room;
+  const MsLayout *l = MS_FIGURE_OWNER(MsLayout, at);
+  return i < (guint)l->vpp ? ms_layout_chunk(l, (int)MS_FIGURE_I(at), (int)i) : NULL;
+}
+static const void *group_of_layout(const void *run, guint i, MsFigureCursor *room) {
+  guint g = i + MS_GROUP_NONE + 1;
+  if (g >= MS_N_GROUPS) return NULL;
+  return LAYOUT(run)->group[g].size > 1 ? ms_figure_place(LAYOUT(run), g, MS_N_GROUPS, room) : ms_figure_skip;
+}
+static const char *group_word(const void *at) { return ms_group_words[MS_FIGURE_I(at)]; }
+static const void *group_at(const void *at) { return &MS_FIGURE_OWNER(MsLayout, at)->group[MS_FIGURE_I(at)]; }
 
-static void write_chunk(const MsChunk *c, MsJsonOut *out) {
-  ms_json_out_object(out, NULL);
-  ms_json_out_int(out, "first_layer", c->first_layer);
-  ms_json_out_int(out, "layers", c->num_layers);
-  ms_json_out_int(out, "moe", c->num_moe);
-  ms_json_out_bool(out, "embedding", c->has_embedding);
-  ms_json_out_bool(out, "loss", c->has_loss);
-  ms_json_out_int(out, "mtp", c->num_mtp);
-  ms_json_out_end(out);
+static const void *layout(const void *run) { return LAYOUT(run); }
+static double gpus_per_domain(const void *run) {
+  return ms_gpus_per_domain(R(run)->scenario->hardware, LAYOUT(run)->world);
 }
+static double gpus_per_node(const void *run) { return R(run)->scenario->hardware->gpus_per_node; }
+static double experts(const void *run) { return R(run)->scenario->model->num_experts; }
 
-static void write_groups(const MsLayout *l, MsJsonOut *out) {
-  ms_json_out_array(out, "groups");
-  for (int g = MS_GROUP_NONE + 1; g < MS_N_GROUPS; g++) {
-    if (l->group[g].size <= 1) continue;
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "group", ms_group_words[g]);
-    ms_json_out_int(out, "size", l->group[g].size);
-    ms_json_out_int(out, "stride", l->group[g].stride);
-    ms_json_out_int(out, "domains", l->group[g].domains);
-    ms_json_out_int(out, "nodes", l->group[g].nodes);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-}
-
-void ms_page_layout(const MsScenario *s, const MsLayout *l, MsJsonOut *out) {
-  const char *attention[] = {"tp", "cp", "dp", "pp"}, *expert[] = {"etp", "ep", "edp", "pp"};
-  int attention_size[] = {l->tp, l->cp, l->dp, l->pp}, expert_size[] = {l->etp, l->ep, l->edp, l->pp};
-  if (l->order != MS_ORDER_DP_PP) swap_outer(attention, attention_size), swap_outer(expert, expert_size);
-  ms_json_out_object(out, "placement");
-  ms_json_out_int(out, "gpus", l->world);
-  ms_json_out_int(out, "gpus_per_domain", ms_gpus_per_domain(s->hardware, l->world));
-  ms_json_out_int(out, "gpus_per_node", s->hardware->gpus_per_node);
-  write_grid(out, "attention", attention, attention_size);
-  write_grid(out, "expert", expert, expert_size);
-  ms_json_out_int(out, "experts", s->model->num_experts);
-  ms_json_out_int(out, "chunks", l->vpp);
-  ms_json_out_array(out, "stages"); /* of each stage its chunks */
-  for (int stage = 0; stage < l->pp; stage++) {
-    ms_json_out_array(out, NULL);
-    for (int c = 0; c < l->vpp; c++) write_chunk(ms_layout_chunk(l, stage, c), out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  write_groups(l, out);
-  ms_json_out_end(out);
-}
+#define L MsLayout
+#define C MsChunk
+#define G MsGroup
+static const MsFigures chunk_figures = {
+    "chunk", "Of `moesim report --json`: layers of one chunk of a stage.",
+    (const MsFigure[]){MS_FIGURE(INT, C, first_layer, "", "number of its first layer"),
+                       MS_FIGURE_AS("layers", INT, C, num_layers, "", "of the model"),
+                       MS_FIGURE_AS("moe", INT, C, num_moe, "", "of them with experts"),
+                       MS_FIGURE_AS("embedding", BOOL, C, has_embedding, "", "before them"),
+                       MS_FIGURE_AS("loss", BOOL, C, has_loss, "", "behind them"),
+                       MS_FIGURE_AS("mtp", INT, C, num_mtp, "", "MTP blocks behind them"),
+                       {0}}};
+static const MsFigure placement_rows[] = {
+    {.type = MS_FIGURE_MEMBERS, .at = layout, .sub = MS_FIGURES(MS_FIGURE_AS("gpus", INT, L, world, "", "of the job"))},
+    MS_FIGURE_OF("gpus_per_domain", INT, gpus_per_domain, "", "joined by the scale-up links"),
+    MS_FIGURE_OF("gpus_per_node", INT, gpus_per_node, "", "under one operating system"),
+    MS_FIGURE_EACH("attention", LIST, axis,
+                   MS_FIGURES(MS_FIGURE_TEXT("axis", attention_axis, "of the rank grid, fastest first"),
+                              MS_FIGURE_OF("size", INT, attention_size, "", "ranks along it"))),
+    MS_FIGURE_EACH("expert", LIST, axis,
+                   MS_FIGURES(MS_FIGURE_TEXT("axis", expert_axis, "of the grid of the expert layers"),
+                              MS_FIGURE_OF("size", INT, expert_size, "", "ranks along it"))),
+    MS_FIGURE_OF("experts", INT, experts, "", "of a layer"),
+    {.type = MS_FIGURE_MEMBERS, .at = layout, .sub = MS_FIGURES(MS_FIGURE_AS("chunks", INT, L, vpp, "", "of a stage"))},
+    MS_FIGURE_EACH("stages", LIST, stage_of_layout,
+                   MS_FIGURES({.key = "", .type = MS_FIGURE_LIST, .item = chunk_of_stage, .sub = &chunk_figures}),
+                   .doc = "of each stage its chunks"),
+    MS_FIGURE_EACH(
+        "groups", LIST, group_of_layout,
+        MS_FIGURES(MS_FIGURE_TEXT("group", group_word, "ranks that communicate, more than one"),
+                   {.type = MS_FIGURE_MEMBERS,
+                    .at = group_at,
+                    .sub = MS_FIGURES(MS_FIGURE(INT, G, size, "", "ranks of the group"),
+                                      MS_FIGURE(INT, G, stride, "", "between neighbours"),
+                                      MS_FIGURE(INT, G, domains, "", "scale-up domains that the widest one touches"),
+                                      MS_FIGURE(INT, G, nodes, "", "nodes that it touches"))})),
+    {0}};
+#undef L
+#undef C
+#undef G
+static const MsFigures placement_figures = {.rows = placement_rows};
+const MsFigures ms_page_placement_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_GROUP("placement", &placement_figures), {0}}};
 
 /* --- what is kept when the peak's pass begins ------------------------------------------------------------------ */
 typedef struct {
   const char *name, *module;
   double bytes_B;
 } Kept;
+
+typedef struct {
+  int stage, live_forwards;
+  guint n;
+  Kept *tensor; /* owned */
+} StageKept;
 
 static void add_kept(GArray *rows, const MsKept *kept, double times) {
   for (guint i = 0; i < rows->len; i++) {
@@ -105,41 +137,47 @@ static void live_chunks(const MsSchedule *schedule, int stage, int before, int *
   }
 }
 
-static void write_stage_kept(const MsDetail *d, int stage, const MsStageMemory *m, MsJsonOut *out) {
+static StageKept stage_kept(const MsDetail *d, int stage, const MsStageMemory *m) {
   const MsLayout *l = d->layout;
   g_autofree int *live = g_new0(int, l->vpp);
   GArray *rows = g_array_new(FALSE, FALSE, sizeof(Kept));
-  int microbatches = 0;
+  StageKept kept = {.stage = stage};
   live_chunks(d->schedule, stage, m->peak_slot, live);
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
-    microbatches += live[c];
+    kept.live_forwards += live[c];
     for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
       const MsPiece *piece = &d->work->pieces[ms_work_chunk_piece(d->work, chunk, i)];
       for (int k = 0; k < piece->n_kept; k++) add_kept(rows, &piece->kept[k], live[c]);
     }
   }
   g_array_sort(rows, by_bytes);
-  ms_json_out_object(out, NULL);
-  ms_json_out_int(out, "stage", stage);
-  ms_json_out_int(out, "live_forwards", microbatches);
-  ms_json_out_array(out, "tensors");
-  for (guint i = 0; i < rows->len; i++) {
-    const Kept *row = &g_array_index(rows, Kept, i);
-    if (!(row->bytes_B > 0)) continue;
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "name", row->name);
-    ms_json_out_string(out, "module", row->module);
-    ms_json_out_double(out, "bytes_B", row->bytes_B);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  g_array_free(rows, TRUE);
+  while (kept.n < rows->len && g_array_index(rows, Kept, kept.n).bytes_B > 0) kept.n++;
+  kept.tensor = (Kept *)(void *)g_array_free(rows, FALSE);
+  return kept;
 }
 
-void ms_page_kept(const MsMemory *memory, const MsDetail *d, MsJsonOut *out) {
-  ms_json_out_array(out, "kept");
-  for (int s = 0; s < memory->stages && s < d->schedule->stages; s++) write_stage_kept(d, s, &memory->stage[s], out);
-  ms_json_out_end(out);
+static void stage_kept_clear(gpointer kept) { g_free(((StageKept *)kept)->tensor); }
+
+void ms_page_find_kept(MsPageRun *run) {
+  const MsMemory *memory = run->result->memory;
+  run->kept = g_array_new(FALSE, FALSE, sizeof(StageKept));
+  g_array_set_clear_func(run->kept, stage_kept_clear);
+  for (int s = 0; s < memory->stages && s < run->detail->schedule->stages; s++) {
+    StageKept kept = stage_kept(run->detail, s, &memory->stage[s]);
+    g_array_append_val(run->kept, kept);
+  }
 }
+
+MS_PAGE_ROWS(kept_of_run, kept, StageKept)
+
+static const MsFigure kept_rows[] = {
+    MS_FIGURE_EACH("kept", LIST, kept_of_run,
+                   MS_FIGURES(MS_FIGURE(INT, StageKept, stage, "", "pipeline stage"),
+                              MS_FIGURE(INT, StageKept, live_forwards, "", "whose activations it holds at its peak"),
+                              MS_FIGURE_ARRAY("tensors", LIST, StageKept, tensor, n,
+                                              MS_FIGURES(MS_FIGURE(STRING, Kept, name, "", "kept for the backward"),
+                                                         MS_FIGURE(STRING, Kept, module, "", "that keeps it"),
+                                                         MS_FIGURE(F64, Kept, bytes_B, "B", "of all live forwards"))))),
+    {0}};
+const MsFigures ms_page_kept_figures = {.rows = kept_rows};

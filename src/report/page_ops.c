@@ -13,24 +13,28 @@ typedef struct { /* of all tasks with one tag */
 } TagSum;
 
 /* --- roofs ----------------------------------------------------------------------------------------------------- */
-static void write_roofs(const MsScenario *s, const gboolean *used, MsJsonOut *out) {
-  ms_json_out_array(out, "roofs");
+typedef struct {
+  const char *dtype;
+  double peak_flops;
+} Roof;
+
+static GArray *find_roofs(const MsScenario *s, const gboolean *used) {
+  GArray *roofs = g_array_new(FALSE, FALSE, sizeof(Roof));
   for (int dtype = 0; dtype < MS_N_ODT; dtype++) {
     if (!used[dtype]) continue;
     MsDeviceRates rates = ms_device_rates(s->hardware, dtype, ms_precision(&s->training)->dtype == MS_DT_FP16);
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "dtype", ms_odt_words[dtype]);
-    ms_json_out_double(out, "peak_flops", rates.peak_flops);
-    ms_json_out_end(out);
+    Roof roof = {ms_odt_words[dtype], rates.peak_flops};
+    g_array_append_val(roofs, roof);
   }
-  ms_json_out_end(out);
+  return roofs;
 }
 
 /* --- operators: one row per name, pass and type ---------------------------------------------------------------- */
 typedef struct {
   const MsOp *op;
   const char *name;
-  double n, time_s, flop, bytes_B;
+  double n, time_s, flop, bytes_B; /* sums over all stages */
+  int stages;
 } Row;
 
 static gboolean same(const Row *row, const MsOp *op, const char *name) {
@@ -38,11 +42,11 @@ static gboolean same(const Row *row, const MsOp *op, const char *name) {
          strcmp(row->name, name) == 0;
 }
 
-static void add_row(GArray *rows, const MsOp *op, const char *name, const TagSum *sum) {
+static void add_row(GArray *rows, const MsOp *op, const char *name, int stages, const TagSum *sum) {
   guint i = 0;
   while (i < rows->len && !same(&g_array_index(rows, Row, i), op, name)) i++;
   if (i == rows->len) {
-    Row fresh = {op, name, 0, 0, 0, 0};
+    Row fresh = {.op = op, .name = name, .stages = stages};
     g_array_append_val(rows, fresh);
   }
   Row *row = &g_array_index(rows, Row, i);
@@ -53,22 +57,6 @@ static void add_row(GArray *rows, const MsOp *op, const char *name, const TagSum
 static int by_time(gconstpointer a, gconstpointer b) {
   double x = ((const Row *)a)->time_s, y = ((const Row *)b)->time_s;
   return x < y ? 1 : x > y ? -1 : strcmp(((const Row *)a)->name, ((const Row *)b)->name);
-}
-
-static void write_row(const Row *row, int stages, MsJsonOut *out) {
-  static const char *const family_words[] = {"GEMM", "grouped GEMM", "attention", "memory-bound"};
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", row->name);
-  ms_json_out_string(out, "op", ms_op_words[row->op->kind]);
-  ms_json_out_string(out, "pass", ms_pass_words[row->op->pass]);
-  ms_json_out_string(out, "dtype", ms_odt_words[row->op->dtype]);
-  ms_json_out_string(out, "family", family_words[ms_op_families[row->op->kind]]);
-  ms_json_out_double(out, "calls", row->n / stages);
-  ms_json_out_double(out, "time_s", row->time_s / stages);
-  ms_json_out_double(out, "flop", row->flop / row->n);
-  ms_json_out_double(out, "bytes_B", row->bytes_B / row->n);
-  ms_json_out_double(out, "mean_s", row->time_s / row->n);
-  ms_json_out_end(out);
 }
 
 static TagSum *sum_tags(const MsDetail *d) {
@@ -82,28 +70,27 @@ static TagSum *sum_tags(const MsDetail *d) {
   return sum;
 }
 
-void ms_page_operators(const MsScenario *s, const MsDetail *d, MsJsonOut *out) {
+static void find_operators(MsPageRun *run) {
+  const MsDetail *d = run->detail;
   gboolean used[MS_N_ODT] = {FALSE};
   g_autofree TagSum *sum = sum_tags(d);
-  GArray *rows = g_array_new(FALSE, FALSE, sizeof(Row));
+  run->operators = g_array_new(FALSE, FALSE, sizeof(Row));
   for (guint32 i = 0; i < d->n_tags; i++) {
     const MsOp *op = d->tag_op[i];
     if (!op || !(sum[i].n > 0) || ms_op_families[op->kind] >= MS_FAMILY_COMM) continue;
     if (op->flop > 0 && ms_op_families[op->kind] < MS_FAMILY_MEMORY) used[op->dtype] = TRUE;
-    add_row(rows, op, d->tag_name[i], &sum[i]);
+    add_row(run->operators, op, d->tag_name[i], d->schedule->stages, &sum[i]);
   }
-  g_array_sort(rows, by_time);
-  write_roofs(s, used, out);
-  ms_json_out_array(out, "operators");
-  for (guint i = 0; i < rows->len; i++) write_row(&g_array_index(rows, Row, i), d->schedule->stages, out);
-  ms_json_out_end(out);
-  g_array_free(rows, TRUE);
+  g_array_sort(run->operators, by_time);
+  run->roofs = find_roofs(run->scenario, used);
 }
 
 /* --- communication: bytes and time of every class on every stage ----------------------------------------------- */
 typedef struct {
+  int class, stage;
   double level_B[3], time_s, n;
-  int group; /* of the rows that carry most; the page spreads the bytes over its members */
+  double exposed_s; /* NaN: not known */
+  int group;        /* of the rows that carry most; the page spreads the bytes over its members */
   double group_B;
 } CommSum;
 
@@ -116,25 +103,14 @@ static void add_comm(CommSum *c, const MsOp *op, const double level_B[3], double
   else if (bytes > c->group_B) c->group = op->group, c->group_B = bytes;
 }
 
-static void write_comm(int class, int stage, const CommSum *c, const MsTimeParts *parts, MsJsonOut *out) {
-  static const char *const level_words[] = {"scaleup_B", "network_B", "host_B"};
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "class", ms_comm_words[class]);
-  ms_json_out_string(out, "group", ms_group_words[c->group]);
-  ms_json_out_int(out, "stage", stage);
-  for (int i = 0; i < 3; i++) ms_json_out_double(out, level_words[i], c->level_B[i]);
-  ms_json_out_double(out, "time_s", c->time_s);
-  ms_json_out_double(out, "exposed_s", parts ? parts->comm_exposed_s[class] : NAN);
-  ms_json_out_double(out, "calls", c->n);
-  ms_json_out_end(out);
-}
-
-void ms_page_comm(const MsScenario *s, const MsDetail *d, const MsResult *result, MsJsonOut *out) {
+static void find_comm(MsPageRun *run) {
+  const MsDetail *d = run->detail;
+  const MsResult *result = run->result;
   int stages = d->schedule->stages;
   g_autofree CommSum *sum = g_new0(CommSum, (gsize)stages * MS_N_COMMS);
   g_autofree double *level_B = g_new0(double, 3 * ((gsize)d->n_tags + 1));
   for (guint32 i = 0; i < d->n_tags; i++)
-    if (d->tag_op[i]) ms_cost_level_B(s, d->layout, d->tag_op[i], &level_B[3 * i]);
+    if (d->tag_op[i]) ms_cost_level_B(run->scenario, d->layout, d->tag_op[i], &level_B[3 * i]);
   for (guint32 i = 0; i < d->trajectory->n; i++) {
     const MsTask *task = ms_graph_task(d->graph, i);
     const MsOp *op = task->tag < d->n_tags ? d->tag_op[task->tag] : NULL;
@@ -142,13 +118,64 @@ void ms_page_comm(const MsScenario *s, const MsDetail *d, const MsResult *result
     add_comm(&sum[task->device * MS_N_COMMS + ms_comm_class(op)], op, &level_B[3 * task->tag],
              (double)(d->trajectory->end[i] - d->trajectory->start[i]) / MS_PS_PER_S);
   }
-  ms_json_out_array(out, "comm");
-  for (int stage = 0; stage < stages; stage++)
-    for (int class = 0; class < MS_N_COMMS; class ++) {
-      const CommSum *c = &sum[stage * MS_N_COMMS + class];
-      if (c->n > 0)
-        write_comm(class, stage, c, result->stage_time && stage < result->stages ? &result->stage_time[stage] : NULL,
-                   out);
-    }
-  ms_json_out_end(out);
+  run->comm = g_array_new(FALSE, FALSE, sizeof(CommSum));
+  for (int i = 0; i < stages * MS_N_COMMS; i++) {
+    CommSum *c = &sum[i];
+    if (!(c->n > 0)) continue;
+    c->stage = i / MS_N_COMMS, c->class = i % MS_N_COMMS;
+    c->exposed_s =
+        result->stage_time && c->stage < result->stages ? result->stage_time[c->stage].comm_exposed_s[c->class] : NAN;
+    g_array_append_vals(run->comm, c, 1);
+  }
 }
+
+void ms_page_find_operators(MsPageRun *run) {
+  find_comm(run);
+  find_operators(run);
+}
+
+/* --- figures --------------------------------------------------------------------------------------------------- */
+#define OF(row) ((const Row *)(row))
+static const char *op_word(const void *row) { return ms_op_words[OF(row)->op->kind]; }
+static const char *pass_word(const void *row) { return ms_pass_words[OF(row)->op->pass]; }
+static const char *dtype_word(const void *row) { return ms_odt_words[OF(row)->op->dtype]; }
+static const char *family_word(const void *row) {
+  static const char *const words[] = {"GEMM", "grouped GEMM", "attention", "memory-bound"};
+  return words[ms_op_families[OF(row)->op->kind]];
+}
+static double calls(const void *row) { return OF(row)->n / OF(row)->stages; }
+static double time_s(const void *row) { return OF(row)->time_s / OF(row)->stages; }
+static double flop(const void *row) { return OF(row)->flop / OF(row)->n; }
+static double bytes_B(const void *row) { return OF(row)->bytes_B / OF(row)->n; }
+static double mean_s(const void *row) { return OF(row)->time_s / OF(row)->n; }
+
+MS_PAGE_ROWS(comm_of_run, comm, CommSum)
+MS_PAGE_ROWS(roof_of_run, roofs, Roof)
+MS_PAGE_ROWS(operator_of_run, operators, Row)
+
+static const MsFigure operators_rows[] = {
+    MS_FIGURE_EACH("comm", LIST, comm_of_run,
+                   MS_FIGURES(MS_FIGURE_WORDS("class", CommSum, class, ms_comm_words, "of communication"),
+                              MS_FIGURE_WORDS("group", CommSum, group, ms_group_words, "that carries most of it"),
+                              MS_FIGURE(INT, CommSum, stage, "", "pipeline stage"),
+                              MS_FIGURE_AS("scaleup_B", F64, CommSum, level_B[0], "B", "in the scale-up domain"),
+                              MS_FIGURE_AS("network_B", F64, CommSum, level_B[1], "B", "on the network"),
+                              MS_FIGURE_AS("host_B", F64, CommSum, level_B[2], "B", "to and from the host"),
+                              MS_FIGURE(F64, CommSum, time_s, "s", "of a step"),
+                              MS_FIGURE(F64, CommSum, exposed_s, "s", "of it not hidden", .flags = MS_FIGURE_NULLABLE),
+                              MS_FIGURE_AS("calls", F64, CommSum, n, "", "of a step"))),
+    MS_FIGURE_EACH("roofs", LIST, roof_of_run,
+                   MS_FIGURES(MS_FIGURE(STRING, Roof, dtype, "", "of a matrix product"),
+                              MS_FIGURE(F64, Roof, peak_flops, "FLOP/s", "of the machine"))),
+    MS_FIGURE_EACH("operators", LIST, operator_of_run,
+                   MS_FIGURES(MS_FIGURE(STRING, Row, name, "", "of the operator"),
+                              MS_FIGURE_TEXT("op", op_word, "its kind"), MS_FIGURE_TEXT("pass", pass_word, "it is in"),
+                              MS_FIGURE_TEXT("dtype", dtype_word, "of its operands"),
+                              MS_FIGURE_TEXT("family", family_word, "of curves"),
+                              MS_FIGURE_OF("calls", F64, calls, "", "of a step and stage"),
+                              MS_FIGURE_OF("time_s", F64, time_s, "s", "of a step and stage"),
+                              MS_FIGURE_OF("flop", F64, flop, "FLOP", "of a call"),
+                              MS_FIGURE_OF("bytes_B", F64, bytes_B, "B", "read and written by a call"),
+                              MS_FIGURE_OF("mean_s", F64, mean_s, "s", "of a call"))),
+    {0}};
+const MsFigures ms_page_operators_figures = {.rows = operators_rows};

@@ -51,11 +51,14 @@ static void write_stage_passes(const MsDetail *d, const MsSlotSpans *passes, int
   ms_json_out_end(out);
 }
 
-static void write_passes(const MsDetail *d, const MsSlotSpans *passes, MsJsonOut *out) {
+static void write_passes(const void *of, const char *key, MsJsonOut *out) {
+  const MsPageRun *run = of;
+  const MsDetail *d = run->detail;
+  const MsSlotSpans *passes = &run->passes;
   int longest = 1, stages = d->schedule->stages;
   for (int s = 0; s < stages; s++) longest = MAX(longest, d->schedule->n[s]);
   int shown = CLAMP(MOST_PASSES / longest, MIN(stages, 4), stages);
-  ms_json_out_array(out, "passes");
+  ms_json_out_array(out, key);
   for (int i = 0; i < shown; i++)
     write_stage_passes(d, passes, spread(stages, shown, i), MAX(MOST_PASSES / shown, 2), out);
   ms_json_out_end(out);
@@ -91,7 +94,8 @@ static void write_stream(const Streams *x, int stage, int stream, MsJsonOut *out
   ms_json_out_end(out);
 }
 
-static void write_streams(const MsDetail *d, MsJsonOut *out) {
+static void write_streams(const void *run, const char *key, MsJsonOut *out) {
+  const MsDetail *d = ((const MsPageRun *)run)->detail;
   int stages = d->schedule->stages, shown = MIN(stages, MOST_STAGES);
   Streams x = {stages, MAX((double)d->trajectory->makespan, 1) / BINS,
                g_new0(double, (size_t)stages *MS_N_STREAMS *BINS)};
@@ -100,7 +104,7 @@ static void write_streams(const MsDetail *d, MsJsonOut *out) {
     if ((int)task->device < stages && task->stream < MS_N_STREAMS)
       add_busy(&x, (int)task->device, task->stream, d->trajectory->start[i], d->trajectory->end[i]);
   }
-  ms_json_out_array(out, "streams");
+  ms_json_out_array(out, key);
   for (int i = 0; i < shown; i++)
     for (int stream = 0; stream < MS_N_STREAMS; stream++) write_stream(&x, spread(stages, shown, i), stream, out);
   ms_json_out_end(out);
@@ -131,7 +135,10 @@ static Window window_of(const MsDetail *d, const MsSlotSpans *passes, int stage)
   return w;
 }
 
-static void write_windows(const MsDetail *d, const MsSlotSpans *passes, MsJsonOut *out) {
+static void write_windows(const void *of, const char *key, MsJsonOut *out) {
+  const MsPageRun *run = of;
+  const MsDetail *d = run->detail;
+  const MsSlotSpans *passes = &run->passes;
   int stages = d->schedule->stages, shown = MIN(stages, MOST_STAGES), written = 0;
   g_autofree Window *window = g_new0(Window, stages);
   g_autofree int *place = g_new(int, stages);
@@ -149,7 +156,7 @@ static void write_windows(const MsDetail *d, const MsSlotSpans *passes, MsJsonOu
       continue;
     g_array_append_val(ops[place[s]], i);
   }
-  ms_json_out_array(out, "windows");
+  ms_json_out_array(out, key);
   for (int i = 0; i < shown; i++) {
     int s = spread(stages, shown, i);
     if (ops[i]->len > 0 && written + (int)ops[i]->len <= MOST_OPERATORS) {
@@ -175,8 +182,9 @@ static void write_windows(const MsDetail *d, const MsSlotSpans *passes, MsJsonOu
   ms_json_out_end(out);
 }
 
-static void write_tags(const MsDetail *d, MsJsonOut *out) {
-  ms_json_out_array(out, "tags"); /* name, operator, pass, group */
+static void write_tags(const void *run, const char *key, MsJsonOut *out) {
+  const MsDetail *d = ((const MsPageRun *)run)->detail;
+  ms_json_out_array(out, key); /* name, operator, pass, group */
   for (guint32 i = 0; i < d->n_tags; i++) {
     const MsOp *op = d->tag_op[i];
     ms_json_out_string(out, NULL, d->tag_name[i] ? d->tag_name[i] : "task");
@@ -233,7 +241,9 @@ static void add_point(gpointer user, int stage, MsTime time_ps, double allocated
   g_array_append_val(m->bytes, allocated_B);
 }
 
-static void write_memory(const MsDetail *d, const MsSlotSpans *passes, MsJsonOut *out) {
+static void write_memory(const void *of, const char *key, MsJsonOut *out) {
+  const MsPageRun *run = of;
+  const MsDetail *d = run->detail;
   int stages = d->schedule->stages;
   Memory m = {g_array_new(FALSE, FALSE, sizeof(double)),
               g_array_new(FALSE, FALSE, sizeof(double)),
@@ -241,27 +251,37 @@ static void write_memory(const MsDetail *d, const MsSlotSpans *passes, MsJsonOut
               MIN(stages, MOST_STAGES),
               stages,
               out};
-  ms_json_out_array(out, "memory_timeline");
-  ms_each_memory_point(d, passes, add_point, &m);
+  ms_json_out_array(out, key);
+  ms_each_memory_point(d, &run->passes, add_point, &m);
   flush_memory(&m);
   ms_json_out_end(out);
   g_array_free(m.time, TRUE);
   g_array_free(m.bytes, TRUE);
 }
 
-void ms_page_passes(const MsDetail *d, MsJsonOut *out) {
-  MsSlotSpans passes = ms_slot_spans_new(d);
-  ms_json_out_double(out, "makespan_s", (double)d->trajectory->makespan / MS_PS_PER_S);
-  ms_json_out_array(out, "slot_kinds");
-  for (int i = 0; i < MS_N_SLOTS; i++) ms_json_out_string(out, NULL, ms_slot_words[i]);
-  ms_json_out_end(out);
-  ms_json_out_array(out, "stream_kinds");
-  for (int i = 0; i < MS_N_STREAMS; i++) ms_json_out_string(out, NULL, ms_stream_words[i]);
-  ms_json_out_end(out);
-  write_passes(d, &passes, out);
-  write_streams(d, out);
-  write_windows(d, &passes, out);
-  write_tags(d, out);
-  write_memory(d, &passes, out);
-  ms_slot_spans_clear(&passes);
+/* --- figures --------------------------------------------------------------------------------------------------- */
+#define R(run) ((const MsPageRun *)(run))
+static const void *this_run(const void *run) { return run; }
+static double makespan_s(const void *run) { return (double)R(run)->detail->trajectory->makespan / MS_PS_PER_S; }
+static const void *slot_kind(const void *run, guint i, MsFigureCursor *room) {
+  (void)run, (void)room;
+  return i < MS_N_SLOTS ? &ms_slot_words[i] : NULL;
 }
+static const void *stream_kind(const void *run, guint i, MsFigureCursor *room) {
+  (void)run, (void)room;
+  return i < MS_N_STREAMS ? &ms_stream_words[i] : NULL;
+}
+
+static const MsFigures word_figures = {.rows = (const MsFigure[]){{.key = "", .type = MS_FIGURE_STRING}, {0}}};
+static const MsFigure steps_rows[] = {
+    MS_FIGURE_OF("makespan_s", F64, makespan_s, "s", "of the simulated passes"),
+    MS_FIGURE_EACH("slot_kinds", LIST, slot_kind, &word_figures, .doc = "that numbers of `passes` stand for"),
+    MS_FIGURE_EACH("stream_kinds", LIST, stream_kind, &word_figures, .doc = "that numbers of `windows` stand for"),
+    /* slots: kind, microbatch, chunk, microbatch and chunk of a pair's backward or -1, start us, duration us */
+    MS_FIGURE_FILE_OF("passes", this_run, write_passes, "of each stage shown: stage, left_out, slots of seven numbers"),
+    MS_FIGURE_FILE_OF("streams", this_run, write_streams, "busy_s, and percent busy of each 500th of the step"),
+    MS_FIGURE_FILE_OF("windows", this_run, write_windows, "tasks: stream, tag, start ns, duration ns"),
+    MS_FIGURE_FILE_OF("tags", this_run, write_tags, "name, operator, pass, group of each tag"),
+    MS_FIGURE_FILE_OF("memory_timeline", this_run, write_memory, "of each stage: points (us, MiB)"),
+    {0}};
+const MsFigures ms_page_steps_figures = {.rows = steps_rows};

@@ -2,52 +2,63 @@
  * point. */
 #include "report/page.h"
 
-static void write_axes(const MsWhatif *w, MsJsonOut *out) {
-  ms_json_out_array(out, "axes");
-  for (int a = 0; a < w->n_axes; a++) {
-    ms_json_out_object(out, NULL);
-    ms_json_out_string(out, "name", w->axis[a].name);
-    ms_json_out_array(out, "labels");
-    for (int p = 0; p < w->axis[a].n; p++) ms_json_out_string(out, NULL, w->axis[a].point[p].label);
-    ms_json_out_end(out);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
+#define STUDY(run) (((const MsWhatifRun *)(run))->whatif)
+#define ROW(row)   ((const MsWhatifRow *)(row))
+
+static const void *study(const void *run) { return STUDY(run); }
+static double crossed(const void *run) { return STUDY(run)->combine == MS_WHATIF_CROSS; }
+
+static const char *why(const void *row) {
+  return ROW(row)->done ? ROW(row)->why : "the study was stopped before this point";
+}
+static double runs(const void *row) { return ROW(row)->result != NULL; }
+static const void *result(const void *row) { return ROW(row)->result; }
+static const void *with_result(const void *row) { return ROW(row)->result ? row : NULL; }
+static double device_B(const void *row) {
+  double sum_B = 0;
+  for (int m = 0; m < MS_N_MEMS; m++) sum_B += ROW(row)->memory_B[m];
+  return sum_B;
 }
 
-static void write_row(const MsWhatifRow *row, const char *key, MsJsonOut *out) {
-  const MsResult *r = row->result;
-  ms_json_out_object(out, key);
-  ms_json_out_string(out, "label", row->label);
-  ms_json_out_string(out, "why", row->done ? row->why : "the study was stopped before this point");
-  ms_json_out_bool(out, "runs", r != NULL);
-  if (r) {
-    ms_json_out_bool(out, "fits", r->feasible);
-    ms_json_out_double(out, "value_s", row->value_s);
-    ms_json_out_double(out, "tokens_per_s_per_gpu", r->tokens_per_s_per_gpu);
-    ms_json_out_double(out, "mfu", r->mfu);
-    ms_json_out_double(out, "band", r->band);
-    double device_B = 0;
-    for (int m = 0; m < MS_N_MEMS; m++) device_B += row->memory_B[m];
-    ms_json_out_double(out, "device_B", device_B);
-    ms_json_out_object(out, "parts_s");
-    for (int p = 0; p < MS_N_PARTS; p++) ms_json_out_double(out, ms_part_words[p], row->part_s[p]);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-}
+#define S MsWhatifRow
+static const MsFigure ran_rows[] = {
+    {.type = MS_FIGURE_MEMBERS,
+     .at = result,
+     .sub = MS_FIGURES(MS_FIGURE_AS("fits", BOOL, MsResult, feasible, "", "into the memory of the device"))},
+    MS_FIGURE(F64, S, value_s, "s", "step time, or GPU seconds per token"),
+    {.type = MS_FIGURE_MEMBERS,
+     .at = result,
+     .sub = MS_FIGURES(MS_FIGURE(F64, MsResult, tokens_per_s_per_gpu, "1/s", "tokens"),
+                       MS_FIGURE(F64, MsResult, mfu, "1", "model FLOP over the peak"),
+                       MS_FIGURE(F64, MsResult, band, "1", "error_band"))},
+    MS_FIGURE_OF("device_B", F64, device_B, "B", "of the fullest stage"),
+    MS_FIGURE_BY_WORD("parts_s", S, part_s, ms_part_words, "s", "of the value"),
+    {0}};
+static const MsFigures point_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE(STRING, S, label, "", "its values"),
+        MS_FIGURE_TEXT("why", why, "it does not run or fit", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE_OF("runs", BOOL, runs, "", "there is a result"),
+        {.type = MS_FIGURE_MEMBERS, .at = with_result, .sub = &(const MsFigures){.rows = ran_rows}, .only = "it runs"},
+        {0}}};
+#undef S
 
-void ms_page_whatif(const MsWhatifRun *run, MsJsonOut *out) {
-  const MsWhatif *w = run->whatif;
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", w->name);
-  ms_json_out_string(out, "doc", w->doc);
-  ms_json_out_string(out, "per", ms_whatif_per_words[w->per]);
-  ms_json_out_bool(out, "crossed", w->combine == MS_WHATIF_CROSS);
-  write_axes(w, out);
-  write_row(&run->base, "base", out);
-  ms_json_out_array(out, "points");
-  for (int i = 0; i < run->n; i++) write_row(&run->row[i], NULL, out);
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-}
+#define AXIS(T, m, ...) MS_FIGURE(T, MsAxis, m, __VA_ARGS__)
+static const MsFigure study_rows[] = {
+    {.type = MS_FIGURE_MEMBERS,
+     .at = study,
+     .sub = MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
+                       MS_FIGURE(STRING, MsWhatif, doc, "", "its question", .flags = MS_FIGURE_NULLABLE),
+                       MS_FIGURE_WORDS("per", MsWhatif, per, ms_whatif_per_words, "step or token"))},
+    MS_FIGURE_OF("crossed", BOOL, crossed, "", "points are the product of the axes"),
+    {.type = MS_FIGURE_MEMBERS,
+     .at = study,
+     .sub = MS_FIGURES(MS_FIGURE_ARRAY(
+         "axes", LIST, MsWhatif, axis, n_axes,
+         MS_FIGURES(AXIS(STRING, name, "", "the key"),
+                    MS_FIGURE_ARRAY("labels", LIST, MsAxis, point, n,
+                                    MS_FIGURES(MS_FIGURE_AS("", STRING, MsAxisPoint, label, "", NULL))))))},
+    MS_FIGURE_PART("base", MsWhatifRun, base, &point_figures),
+    MS_FIGURE_ARRAY("points", LIST, MsWhatifRun, row, n, &point_figures),
+    {0}};
+const MsFigures ms_page_study_figures = {.rows = study_rows};

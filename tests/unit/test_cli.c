@@ -282,6 +282,9 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "plan", 1, "plan", "--json", large);
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", assumed);
+  PRINTED(doc, "report", 0, "report", "--json", dense);
+  PRINTED(doc, "schedule", 0, "show", "schedule", "dualpipe", "--stages", "4", "--microbatches", "8", "--json");
+  PRINTED(doc, "model", 0, "show", "model", "mixtral-8x7b", "--json");
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
   PRINTED(doc, "run", 0, "run", "--json", "--explain", "--draws", "2", drawn);
   PRINTED(doc, "whatif", 0, "whatif", "--json", whatif);
