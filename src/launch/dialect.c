@@ -22,6 +22,10 @@ static const struct {
                {"--add-rmsnorm-offset", "--apply-layernorm-1p"},
                {"--partial-rotary-factor", "--rotary-percent"},
                {"--moe-fb-overlap", "--overlap-moe-expert-parallel-comm"},
+               {"--combined-1f1b", "--overlap-moe-expert-parallel-comm"},
+               {"--fix-router", "--moe-router-force-load-balancing"},
+               {"--use-qk-norm", "--qk-layernorm"},
+               {"--num-layers-per-virtual-pipeline-stag", "--num-layers-per-virtual-pipeline-stage"},
                {"--use-ascend-coc", "--tp-comm-overlap"},
                {"--use-ascend-mc2", "--tp-comm-overlap"},
                {"--swap-optimizer", "--offload-optimizer-states"}};
@@ -37,10 +41,17 @@ static const struct {
   const char *flag, *theirs, *ours_flag, *ours;
 } words[] = {{"--position-embedding-type", "mrope", "--position-embedding-type", "rope"},
              {"--position-embedding-type", "rotary", "--position-embedding-type", "rope"},
+             {"--position-embedding-type", "absolute", "--position-embedding-type", "learned_absolute"},
+             {"--position-embedding-type", "alibi", "--position-embedding-type", "none"}, /* has no weights */
+             {"--normalization", "rmsnorm", "--normalization", "RMSNorm"},
+             {"--normalization", "layernorm", "--normalization", "LayerNorm"},
+             {"--attention-head-type", "multiquery", "--num-query-groups", "1"},
              {"--context-parallel-algo", "megatron_cp_algo", "--cp-comm-type", "p2p"},
              {"--context-parallel-algo", "ulysses_cp_algo", "--cp-comm-type", "a2a"},
              {"--context-parallel-algo", "hybrid_cp_algo", "--cp-comm-type", "a2a+p2p"},
              {"--context-parallel-algo", "kvallgather_cp_algo", "--cp-comm-type", "all_gather"},
+             {"--context-parallel-algo", "adaptive_cp_algo", "--cp-comm-type", "p2p"},
+             {"--context-parallel-algo", "hybrid_adaptive_cp_algo", "--cp-comm-type", "a2a+p2p"},
              {"--schedules-method", "dualpipev", MS_PIPELINE_SCHEDULE, "dualpipev"}};
 
 static void replace_words(MsArgs *args) {
@@ -51,6 +62,8 @@ static void replace_words(MsArgs *args) {
       if (strcmp(arg->flag, words[k].flag) != 0 || g_strcmp0(arg->values[0], words[k].theirs) != 0) continue;
       arg->used = TRUE;
       ms_args_say(args, arg, words[k].ours_flag, words[k].ours);
+      if (strcmp(words[k].ours_flag, "--num-query-groups") == 0)
+        ms_args_say(args, arg, "--group-query-attention", NULL);
     }
   }
 }
@@ -69,6 +82,20 @@ static const struct {
     {"--variable-seq-lengths", "every sequence is taken to be as long as --seq-length"},
     {"--reset-attention-mask", "attention is taken over whole sequences, not document by document"},
     {"--neat-pack", "attention is taken over whole sequences, not document by document"},
+    {"--embed-layernorm", "a norm behind the embedding is not modelled: two vectors of hidden_size are missing"},
+    {"--input-embeds-norm", "a factor on the embedding is not modelled"},
+    {"--rampup-batch-size", "the batch grows to --global-batch-size first; the step with the whole batch is read"},
+    {"--step-batch-size-schedule", "the batch changes during training; the step with --global-batch-size is read"},
+    {"--curriculum-learning", "sequences grow to --seq-length first; the step with whole sequences is read"},
+    {"--no-pad-to-seq-lengths", "every sequence is taken to be as long as --seq-length"},
+    {"--use-quantize-comm", "communication of quantized values is not modelled"},
+    {"--checkpoint-in-cpu", "what recomputing starts from stays on the GPU here: memory is predicted too high"},
+    {"--partition-activations", "what recomputing starts from is not split over TP here: memory is predicted too high"},
+    {"--moe-zerc", "its other order of tokens and experts is not modelled"},
+    {"--mla-swap-core-attn-out", "activations that go to the host and back are not modelled: memory is predicted too "
+                                 "high"},
+    {"--recompute-mla-up-proj", "recomputed up-projections are not modelled so: memory is predicted too high"},
+    {"--mtp-mem-efficient-logits", "logits of the MTP blocks are kept here: memory is predicted too high"},
     {"--interleave-sliding-window", "the window of every second layer is not modelled"}};
 
 static void note_unmodelled(MsArgs *args, GPtrArray *remarks) {
@@ -83,6 +110,9 @@ static const struct {
              {"deepseek_spec", NULL},
              {"bailing_spec", NULL},
              {"qwen2_moe_spec", NULL},
+             {"plm_spec", NULL},
+             {"phi35_moe_spec", "a bias of the output projection is not modelled: a vector of hidden_size a layer is "
+                                "missing"},
              {"gemma2_spec", NULL}, /* its norms come with --post-norm */
              {"minimax_spec", "norms of whole queries and keys are counted as norms of one head"},
              {"grok_spec", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are "
@@ -254,8 +284,17 @@ static gboolean slime(MsArgs *args, GPtrArray *remarks, int *gpus, GError **erro
 
 /* --- programs -------------------------------------------------------------------------------------------------- */
 gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *program, int line, GError **error) {
-  static const char *const others[] = {"pretrain_bert",   "pretrain_t5",   "pretrain_ict",  "pretrain_retro",
-                                       "pretrain_vision", "pretrain_dino", "pretrain_mimo", NULL};
+  static const char *const others[] = {"pretrain_bert",
+                                       "pretrain_t5",
+                                       "pretrain_ict",
+                                       "pretrain_retro",
+                                       "pretrain_vision",
+                                       "pretrain_dino",
+                                       "pretrain_mimo",
+                                       "preprocess",
+                                       "finetune_retriever",
+                                       "create_doc_index",
+                                       NULL};
   if (!program) return TRUE;
   g_autofree char *name = g_path_get_basename(program);
   for (int i = 0; others[i]; i++)
@@ -271,7 +310,7 @@ gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *
 gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GError **error) {
   rename_flags(args);
   if (!check_stage(args, error) || !slime(args, remarks, gpus, error) || !shared_experts(args, error) ||
-      !extend_experts(args, error) || !ms_dialect_layers(args, error))
+      !extend_experts(args, error) || !ms_dialect_deepspeed(args, remarks, error) || !ms_dialect_layers(args, error))
     return FALSE;
   sparse_attention(args);
   linear_attention(args);

@@ -19,4 +19,8 @@ gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *
  * (--first-k-dense-replace) as a number of layers, a layout string and a pattern. */
 gboolean ms_dialect_layers(MsArgs *args, GError **error);
 
+/* --- dialect_deepspeed.c --- */
+/* ZeRO, experts, Ulysses, stages and recomputing of Megatron-DeepSpeed; --checkpoint-activations of both. */
+gboolean ms_dialect_deepspeed(MsArgs *args, GPtrArray *remarks, GError **error);
+
 #endif

@@ -148,15 +148,47 @@ static void default_batch(MsArgs *args, int gpus) {
 static const struct {
   const char *word;
   int entries;
-} tokenizers[] = {{"GPT2BPETokenizer", 50257}, {"Llama2Tokenizer", 32000},      {"LLamaTokenizer", 32000},
-                  {"LLama2Tokenizer", 32000},  {"LLama3Tokenizer", 128000},     {"Qwen2Tokenizer", 151643},
-                  {"Qwen3Tokenizer", 151643},  {"DeepSeekV2Tokenizer", 100000}, {"BertWordPieceLowerCase", 30522}};
+} tokenizers[] = {{"GPT2BPETokenizer", 50257},      {"Llama2Tokenizer", 32000},      {"LLamaTokenizer", 32000},
+                  {"LLama2Tokenizer", 32000},       {"LLama3Tokenizer", 128000},     {"Qwen2Tokenizer", 151643},
+                  {"Qwen3Tokenizer", 151643},       {"DeepSeekV2Tokenizer", 100000}, {"BertWordPieceLowerCase", 30522},
+                  {"FalconTokenizer", 65024},       {"QwenTokenizer", 151851},       {"QwenVLTokenizer", 151851},
+                  {"IcetkGLM130BTokenizer", 150528}};
+
+/* The same by a word in the name of its file or folder. */
+static const struct {
+  const char *word;
+  int entries;
+} tokenizer_files[] = {{"gpt2", 50257},           {"t5-small", 32100},      {"llama-2", 32000},
+                       {"llama2", 32000},         {"llama-3", 128256},      {"llama3", 128256},
+                       {"qwen1.5", 151936},       {"qwen2", 151936},        {"qwen3.5", 248320},
+                       {"qwen3", 151936},         {"mistral-nemo", 131072}, {"minitron-8b", 256000},
+                       {"nemotron-mini", 256000}, {"deepseek-v2", 102400},  {"deepseek-v3", 129280},
+                       {"gemma3", 262144},        {"gemma-3", 262144},      {"gemma", 256000}};
+
+static gboolean vocabulary_of_file(MsModel *m, MsArgs *args, MsImport *import) {
+  static const char *const flags[] = {"--tokenizer-name-or-path", "--tokenizer-model", "--vocab-file"};
+  for (guint f = 0; f < G_N_ELEMENTS(flags); f++) {
+    const MsArg *arg = ms_args_take(args, flags[f]);
+    g_autofree char *name = arg && arg->values[0] ? g_ascii_strdown(arg->values[0], -1) : NULL;
+    for (guint i = 0; name && i < G_N_ELEMENTS(tokenizer_files); i++) {
+      if (!strstr(name, tokenizer_files[i].word)) continue;
+      m->vocab_size = tokenizer_files[i].entries;
+      ms_import_remark(import,
+                       "vocabulary: the file does not say it, %d of %s %s is assumed; --vocab-size N says another",
+                       m->vocab_size, flags[f], arg->values[0]);
+      return TRUE;
+    }
+  }
+  return FALSE;
+}
 
 static gboolean vocabulary_of_tokenizer(MsModel *m, MsArgs *args, MsImport *import) {
   const MsArg *type = ms_args_take_any(args, "--patch-tokenizer-type"),
               *extra = ms_args_take(args, "--extra-vocab-size");
   gint64 more = 0;
   if (!type) type = ms_args_take(args, "--tokenizer-type");
+  const MsArg merges = {.values = (char *[]){(char *)"GPT2BPETokenizer", NULL}};
+  if (!type && ms_args_take(args, "--merge-file")) type = &merges; /* the default of pretrain_gpt.py */
   if (!type || (extra && !ms_arg_int(args, extra, 0, 1 << 20, &more, NULL))) return FALSE;
   for (guint i = 0; i < G_N_ELEMENTS(tokenizers); i++) {
     if (g_strcmp0(type->values[0], tokenizers[i].word) != 0) continue;
@@ -182,7 +214,7 @@ static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions 
     g_clear_pointer(&best, ms_model_free);
     best = g_steal_pointer(&shipped);
   }
-  if (!best && vocabulary_of_tokenizer(m, args, import)) return TRUE;
+  if (!best && (vocabulary_of_file(m, args, import) || vocabulary_of_tokenizer(m, args, import))) return TRUE;
   if (!best)
     return ms_input_error(
         error, args->file, 0, "--vocab-size",
@@ -258,7 +290,6 @@ static const char *const changing[] = {"--spec",
                                        "--linear-",
                                        "--yaml-cfg",
                                        "--use-checkpoint-args",
-                                       "--rampup-batch-size",
                                        "--num-experts-per-layer",
                                        "--use-torch-fsdp2",
                                        "--enable-hyper-connections",
@@ -271,7 +302,16 @@ static const char *const changing[] = {"--spec",
                                        "--enable-mhc",
                                        "--add-dense-bias",
                                        "--encoder-",
-                                       "--num-layer-list"};
+                                       "--num-layer-list",
+                                       "--kd",
+                                       "--mos",
+                                       "--ds-sequence-parallel-fpdt",
+                                       "--glu-activation",
+                                       "--freeze-",
+                                       "--tune-mm-mlp-adapter",
+                                       "--retro-",
+                                       "--retriever-",
+                                       "--export-quant-cfg"};
 
 static gboolean changes_the_run(const char *flag) {
   for (guint i = 0; i < G_N_ELEMENTS(changing); i++)

@@ -147,13 +147,35 @@ static void know_launcher(MsArgs *launcher) {
   ms_args_take_any(launcher, "--node_rank --node-rank --master_addr --master-addr --master_port --master-port "
                              "--rdzv_id --rdzv-id --rdzv_backend --rdzv-backend "
                              "--rdzv_endpoint --rdzv-endpoint --standalone --max_restarts --max-restarts --tee "
-                             "--redirects --log_dir --log-dir");
+                             "--redirects --log_dir --log-dir --hostfile --force_multi");
 }
 
 /* The program that a command runs, NULL when it is none of Python. */
 static const char *program_of(const MsCommand *command) {
   int script = command ? find_script(command->words) : -1;
   return script >= 0 ? command->words[script] : NULL;
+}
+
+/* ZeRO's stage where the script writes DeepSpeed's configuration itself: "stage": N in a here-document, or
+ * s/ZERO_STAGE/N/ of sed. */
+static void add_zero_stage(MsArgs *args, const MsShell *shell) {
+  static const char key[] = "\"stage\":", edit[] = "s/ZERO_STAGE/";
+  g_autofree char *stage = NULL;
+  for (guint i = 0; i < shell->documents->len; i++) {
+    const char *at = strstr(shell->documents->pdata[i], key);
+    if (!at) continue;
+    at += strlen(key), at += strspn(at, " $\"{");
+    g_autofree char *word = g_strndup(at, strspn(at, G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "_"));
+    g_free(stage);
+    stage = g_ascii_isdigit(*word) ? g_strdup(word) : ms_shell_get(shell, word);
+  }
+  for (guint i = 0; i < shell->commands->len; i++) {
+    char *const *words = ((MsCommand *)shell->commands->pdata[i])->words;
+    for (; *words; words++)
+      if (g_str_has_prefix(*words, edit)) g_free(stage), stage = g_strndup(*words + strlen(edit), 1);
+  }
+  if (stage && g_ascii_isdigit(*stage) && !ms_args_has(args, "--zero-stage") && ms_args_has(args, "--deepspeed"))
+    ms_args_addf(args, MS_SECTION_TRAINING, "--zero-stage", "%s", stage);
 }
 
 static gboolean collect(MsImport *import, MsShell *shell, const char *text, MsArgs *args, int *gpus, GError **error) {
@@ -165,10 +187,12 @@ static gboolean collect(MsImport *import, MsShell *shell, const char *text, MsAr
   if (command) split_words(command->words, command->line, launcher, args);
   else if (!add_variables(args, shell))
     return ms_input_error(error, args->file, 0, "", "has no command with --options of Megatron-LM");
-  int per_node = launcher_count(launcher, "--nproc_per_node --nproc-per-node");
-  *gpus = product(launcher_count(launcher, "--nnodes"), per_node);
+  add_zero_stage(args, shell);
+  int per_node = launcher_count(launcher, "--nproc_per_node --nproc-per-node --num_gpus");
+  *gpus = product(launcher_count(launcher, "--nnodes --num_nodes"), per_node);
   if (*gpus == 0) *gpus = gpus_of_variables(shell);
   if (*gpus == 0) *gpus = gpus_of_slurm(text);
+  if (*gpus == 0 && ms_args_has(args, "--deepspeed")) *gpus = variable_count(shell, "NUM_GPUS"); /* of its examples */
   if (*gpus == 0) *gpus = per_node; /* torchrun without --nnodes starts one node */
   know_launcher(launcher);
   add_environment(args, shell);

@@ -84,11 +84,50 @@ static void words_of_mindspeed(void **state) {
   }
 }
 
+/* Megatron-DeepSpeed, over the same 64 GPUs; rows without "--deepspeed" are older scripts of Megatron-LM. */
+static void words_of_deepspeed(void **state) {
+  (void)state;
+  static const struct {
+    const char *more, *wants[3];
+  } rows[] = {
+      {"--checkpoint-activations",
+       {"\"granularity\":\"full\"", "\"method\":\"uniform\"", "\"distributed_optimizer\":false"}},
+      {"--activations-checkpoint-method block --activations-checkpoint-num-layers 2",
+       {"\"granularity\":\"full\"", "\"method\":\"block\"", "\"num_layers\":2"}},
+      {"--deepspeed --zero-stage 0", {"\"distributed_optimizer\":true"}}, /* BF16 keeps its states split */
+      {"--deepspeed --zero-stage 1", {"\"distributed_optimizer\":true", "\"fsdp\":\"none\""}},
+      {"--deepspeed --zero-stage 2 --no-pipeline-parallel", {"\"fsdp\":\"optim-grads\"", "\"pp\":1"}},
+      {"--deepspeed --zero-stage 3 --no-pipeline-parallel", {"\"fsdp\":\"optim-grads-params\"", "\"pp\":1"}},
+      {"--deepspeed --zero-stage 1 --cpu-optimizer", {"\"optimizer_offload_fraction\":1"}},
+      {"--deepspeed --zero-stage 1 --num-experts 8 8 --moe-expert-parallel-size 4 --topk 2 --no-pipeline-parallel",
+       {"\"moe_layer_freq\":\"[0]*1+[1]*1+[0]*1+[1]*1", "\"ep\":4", "\"etp\":1"}},
+      {"--deepspeed --zero-stage 1 --num-experts 8 --expert-interval 1 --topk 2 --disable-moe-token-dropping",
+       {"\"moe_layer_freq\":null", "\"moe_router_topk\":2"}},
+      {"--deepspeed --zero-stage 1 --num-experts 1 --topk 2", {"\"num_experts\":0"}},
+      {"--deepspeed --zero-stage 1 --ds-sequence-parallel-size 4", {"\"cp\":4", "\"cp_comm_type\":\"a2a\""}},
+      {"--deepspeed --zero-stage 1 --num-layers 14 --pp-partition-method 'type:transformer|embedding'",
+       {"\"account_for_embedding_in_pipeline_split\":true", "\"account_for_loss_in_pipeline_split\":true"}},
+      {"--deepspeed --zero-stage 1 --enable-zbh1-pipeline", {"\"schedule\":\"zb-h1\""}},
+      {"--deepspeed --zero-stage 1 --num-key-value-heads 4", {"\"num_query_groups\":4"}},
+      {"--attention-head-type multiquery", {"\"num_query_groups\":1"}},
+      {"--position-embedding-type alibi", {"\"position_embedding\":\"none\""}},
+      {"--normalization rmsnorm", {"\"normalization\":\"RMSNorm\""}},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) got = import_with(rows[i].more, &error);
+    if (!got) fail_msg("%s: %s", rows[i].more, error->message);
+    g_autofree char *text = written(got->scenario);
+    for (int k = 0; k < 3 && rows[i].wants[k]; k++)
+      if (!strstr(text, rows[i].wants[k])) fail_msg("%s: no %s in %s", rows[i].more, rows[i].wants[k], text);
+  }
+}
+
 /* What moesim does not model is a remark; what changes the model or the step is refused. */
 static void what_is_not_modelled(void **state) {
   (void)state;
   static const char *const remarks[] = {"--post-norm", "--swap-attention", "--reuse-fp32-param",
-                                        "--reset-attention-mask"};
+                                        "--reset-attention-mask", "--rampup-batch-size"};
   static const struct {
     const char *more, *message;
   } refused[] = {
@@ -98,6 +137,11 @@ static void what_is_not_modelled(void **state) {
        "run.sh:1: --noop-layers: 16 layers, those without weights among them, do not split evenly over PP 4"},
       {"--stage dpo", "run.sh:1: --stage: is dpo, which runs more than one forward and backward of one model"},
       {"--lora-r 16", "run.sh:1: --lora-r: changes the model or its time"},
+      {"--deepspeed --zero-stage 1 --num-experts 8 16",
+       "run.sh:1: --num-experts: is 8 in one layer and 16 in another, which moesim has no model of"},
+      {"--deepspeed --zero-stage 1 --num-experts 8 --mlp-type residual",
+       "run.sh:1: --mlp-type: is residual, moesim has only experts without a dense layer beside them"},
+      {"--deepspeed --zero-stage 1 --kd", "run.sh:1: --kd: changes the model or its time"},
       {"--spec mindspeed_llm.tasks.models.spec.longcat_spec layer_spec", "run.sh:1: --spec: changes the model"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(remarks); i++) {
@@ -123,6 +167,25 @@ static void other_programs(void **state) {
   assert_null(import(script->str, &options, &error));
   assert_string_equal(error->message,
                       "run.sh:1: pretrain_t5.py: trains another model than a decoder, which is what moesim has");
+}
+
+/* The stage that a script writes into DeepSpeed's configuration, and tokenizers known by their file. */
+static void deepspeed_scripts(void **state) {
+  (void)state;
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  g_autoptr(GString) script =
+      g_string_new("ZERO=0\ncat <<EOT > ds.json\n{\"zero_optimization\": {\"stage\": $ZERO}}\nEOT\n");
+  g_string_append_printf(script, "%s --deepspeed --fp16 --vocab-file data/gpt2-vocab.json\n", dense);
+  g_string_replace(script, "--bf16", "", 0), g_string_replace(script, "--vocab-size 1000", "", 0);
+  g_autoptr(MsImport) none = import(script->str, &options, NULL);
+  assert_false(none->scenario->options.distributed_optimizer);
+  assert_int_equal(none->scenario->model->vocab_size, 50257);
+  g_string_replace(script, "ZERO=0", "ZERO=1", 0);
+  g_autoptr(MsImport) one = import(script->str, &options, NULL);
+  assert_true(one->scenario->options.distributed_optimizer && !mentions(one->remarks, "ZeRO-1 is assumed"));
+  g_string_replace(script, "\"stage\"", "\"level\"", 0);
+  g_autoptr(MsImport) unsaid = import(script->str, &options, NULL);
+  assert_true(mentions(unsaid->remarks, "ZeRO-1 is assumed"));
 }
 
 static void slime(void **state) {
@@ -180,8 +243,9 @@ static void files_and_arguments(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed), cmocka_unit_test(what_is_not_modelled),
-                                     cmocka_unit_test(other_programs), cmocka_unit_test(slime),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed), cmocka_unit_test(words_of_deepspeed),
+                                     cmocka_unit_test(deepspeed_scripts),  cmocka_unit_test(what_is_not_modelled),
+                                     cmocka_unit_test(other_programs),     cmocka_unit_test(slime),
                                      cmocka_unit_test(files_and_arguments)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,7 +137,7 @@ static void older_arguments(void **state) {
 static void what_must_not_be_lost(void **state) {
   (void)state;
   static const char *const rows[] = {"--spec my.layers my_spec", "--tp-2d", "--hybrid-attention-ratio 0.1",
-                                     "--rampup-batch-size 16 16 1000"};
+                                     "--lora-r 16"};
   gsize length;
   g_autofree char *text = text_of(DATA "import/mixtral-8x7b-64.sh", &length);
   g_strchomp(text);
