@@ -46,7 +46,8 @@ static char *run(Call *c, GError **error) {
   if (c->o->draws > 0 && !ms_draws_run(s, fidelity, c->o->draws, c->o->threads, FALSE, &draws, error)) return NULL;
   g_autoptr(MsActingLaws) acting = c->o->explain ? ms_acting_laws(s, error) : NULL;
   if (c->o->explain && !acting) return NULL;
-  return ms_figures_json(&ms_printed_run_figures, &(MsPrintedRun){result, c->o->draws > 0 ? &draws : NULL, acting});
+  return ms_figures_json(&ms_printed_run_figures,
+                         &(MsPrintedRun){.result = result, .draws = c->o->draws > 0 ? &draws : NULL, .acting = acting});
 }
 
 static char *launch(Call *c, GError **error) {

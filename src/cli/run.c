@@ -5,12 +5,15 @@
 #include "cli/cli.h"
 #include "report/report.h"
 
-enum { MAX_DRAWS = 1000000 };
+enum { MAX_DRAWS = 1000000, CLUSTER_DRAWS = 8 };
+static const char *const fidelities[] = {"bound", "fast", "full", "cluster", NULL};
+enum { CLUSTER = MS_FIDELITY_FULL + 1 }; /* of `fidelities`: full, and every rank */
 
 typedef struct {
   char *fidelity, *trace, *timeline;
   gboolean json, explain, strict;
   int draws; /* 0: the scenario alone */
+  gboolean cluster;
 } Options;
 
 static void options_clear(Options *o) {
@@ -35,10 +38,24 @@ static void print_run(const Options *o, const MsScenario *scenario, const MsPrin
   if (!first) fputc('\n', stdout);
   ms_cli_print(ms_report_result(scenario, run->result, flags));
   if (run->acting) ms_cli_print(ms_report_acting(run->acting));
+  if (run->cluster) ms_cli_print(ms_report_cluster(run->cluster));
   if (run->draws) ms_cli_print(ms_report_draws(run->draws));
 }
 
 static gboolean to_stdout(const char *file) { return g_strcmp0(file, "-") == 0; }
+
+static gboolean not_simulated(const char *file, const char *what, const MsResult *result, GError **error) {
+  g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: %s, the step was not simulated: %s", file, what,
+              result->why_infeasible ? result->why_infeasible : "it is infeasible");
+  return FALSE;
+}
+
+static gboolean run_cluster(const Options *o, const MsScenario *s, const MsResult *full, const MsDetail *detail,
+                            MsCluster *cluster, GError **error) {
+  const MsClusterOptions options = {o->draws > 0 ? o->draws : CLUSTER_DRAWS, 0, TRUE, TRUE};
+  return detail ? ms_cluster_run(s, full, detail, &options, cluster, error)
+                : not_simulated(s->file, "no cluster", full, error);
+}
 
 static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboolean first) {
   GError *error = NULL;
@@ -49,32 +66,31 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   g_autoptr(MsScenario) scenario = ms_scenario_load(file, &error);
   if (!scenario) return ms_cli_fail(error);
   if (o->strict) ms_scenario_be_strict(scenario);
-  g_autoptr(MsResult) result = ms_simulate(scenario, fidelity, wants_detail ? &detail : NULL, &error);
+  g_autoptr(MsResult) result = ms_simulate(scenario, fidelity, wants_detail || o->cluster ? &detail : NULL, &error);
   if (!result) return ms_cli_fail(error);
   MsDraws draws;
-  if (o->draws > 0 && !ms_draws_run(scenario, fidelity, o->draws, 0, TRUE, &draws, &error)) return ms_cli_fail(error);
+  MsCluster cluster;
+  gboolean draws_routing = o->draws > 0 && !o->cluster;
+  if (o->cluster && !run_cluster(o, scenario, result, detail, &cluster, &error)) return ms_cli_fail(error);
+  if (draws_routing && !ms_draws_run(scenario, fidelity, o->draws, 0, TRUE, &draws, &error)) return ms_cli_fail(error);
   g_autoptr(MsActingLaws) acting = o->explain ? ms_acting_laws(scenario, &error) : NULL;
   if (o->explain && !acting && !ms_interrupted()) return ms_cli_fail(error);
   g_clear_error(&error); /* laws are left out of what was stopped */
-  const MsPrintedRun run = {result, o->draws > 0 ? &draws : NULL, acting};
+  const MsPrintedRun run = {result, draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting};
   if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_run(o, scenario, &run, first);
-  if (detail && !write_detail(o, detail, &error)) return ms_cli_fail(error);
-  if (wants_detail && !detail) {
-    g_set_error(&error, MS_ERROR, MS_ERROR_INPUT, "%s: no trace, the step was not simulated: %s", file,
-                result->why_infeasible ? result->why_infeasible : "it is infeasible");
-    return ms_cli_fail(error);
-  }
+  if (wants_detail && detail && !write_detail(o, detail, &error)) return ms_cli_fail(error);
+  if (wants_detail && !detail && !not_simulated(file, "no trace", result, &error)) return ms_cli_fail(error);
   return 0;
 }
 
 /* The fidelity asked for, -1 after a usage message. */
 static int check(const MsVerb *verb, const Options *o, int files) {
-  int fidelity = o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, ms_fidelity_words) : MS_FIDELITY_FULL;
+  int fidelity = o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, fidelities) : MS_FIDELITY_FULL;
   if (fidelity < 0) return -1;
   const char *wrong = NULL;
   if (files == 0) wrong = "which scenario? Give at least one file";
   if ((o->trace || o->timeline) && files > 1) wrong = "--trace and --timeline take one scenario";
-  if ((o->trace || o->timeline) && fidelity != MS_FIDELITY_FULL) wrong = "--trace and --timeline need --fidelity full";
+  if ((o->trace || o->timeline) && fidelity < MS_FIDELITY_FULL) wrong = "--trace and --timeline need --fidelity full";
   if (to_stdout(o->trace) && to_stdout(o->timeline)) wrong = "--trace and --timeline cannot both go to standard output";
   if (o->draws < 0 || o->draws > MAX_DRAWS) wrong = "--draws takes a number from 1 to 1000000";
   if (!wrong) return fidelity;
@@ -87,14 +103,17 @@ int ms_cli_run(int argc, char **argv) {
   Options o = {0};
   const GOptionEntry entries[] = {
       {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity,
-       "closed form, schedule of chunks, or every operator (default full)", "bound|fast|full"},
+       "closed form, schedule of chunks, every operator (default full), or every operator of every rank",
+       "bound|fast|full|cluster"},
       {"trace", 't', 0, G_OPTION_ARG_FILENAME, &o.trace, "write a Chrome trace for ui.perfetto.dev, - is stdout",
        "FILE"},
       {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &o.timeline, "write memory over time of every stage as CSV", "FILE"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain,
        "every stage, where the numbers come from, and the laws that act", NULL},
       {"draws", 0, 0, G_OPTION_ARG_INT, &o.draws,
-       "also draw the routing N times (seed, seed + 1, ...): mean, p50, p95 with standard errors", "N"},
+       "also draw the routing N times (seed, seed + 1, ...): mean, p50, p95 with standard errors; at fidelity cluster "
+       "draw N steps of it (default 8)",
+       "N"},
       {"strict", 0, 0, G_OPTION_ARG_NONE, &o.strict, "refuse what needs a figure that the machine's file only assumes",
        NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object per scenario and line", NULL},
@@ -102,6 +121,8 @@ int ms_cli_run(int argc, char **argv) {
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     int fidelity = check(verb, &o, argc - 1);
+    o.cluster = fidelity == CLUSTER;
+    if (o.cluster) fidelity = MS_FIDELITY_FULL;
     status = fidelity < 0 ? MS_ERROR_USAGE : 0;
     for (int i = 1; i < argc && status == 0 && (i == 1 || !ms_interrupted()); i++)
       status = run_one(&o, argv[i], (MsFidelity)fidelity, i == 1);

@@ -49,8 +49,8 @@ static double power_clock(const MsScenario *s) {
   return pow(h->tdp_W / h->sustained_tdp_W, s->laws.power_clock_exponent);
 }
 
-/* Expected maximum of n normal deviates, in standard deviations: mode and mean of Gumbel's limit. */
-static double expected_maximum(double n) {
+/* Mode and mean of Gumbel's limit. */
+double ms_expected_maximum(double n) {
   const double euler = 0.5772156649015329, pi = 3.141592653589793;
   if (n < 2) return 0;
   double a = sqrt(2 * log(n));
@@ -61,7 +61,7 @@ static double expected_maximum(double n) {
  * were found by. */
 static double slowest_of_all(const MsScenario *s) {
   if (s->gpus < 1 || s->hardware->sustained_gpus < 1) return 1;
-  return 1 + s->laws.clock_spread * (expected_maximum(s->gpus) - expected_maximum(s->hardware->sustained_gpus));
+  return 1 + s->laws.clock_spread * (ms_expected_maximum(s->gpus) - ms_expected_maximum(s->hardware->sustained_gpus));
 }
 
 /* Power limits the clock, and attention draws less than GEMMs do, as its matrix units wait for exponentials. */
@@ -372,6 +372,23 @@ MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const M
   ms_fabric_costs_ref(cost->fabric);
   prepare_exchanges(cost, cost->fabric ? NULL : like, layout);
   return or_free(cost, prepare_fabric(cost, layout, error));
+}
+
+static void slow_network(MsCollective *c, double times) { ms_collective_slow(c, times, times * c->tree_over_ring, 1); }
+
+MsCost *ms_cost_new_slower(const MsCost *like, double times) {
+  MsCost *cost = g_memdup2(like, sizeof *like);
+  g_atomic_int_inc(cost->users);
+  ms_fabric_costs_ref(cost->fabric);
+  if (like->collective_fp32)
+    cost->collective_fp32 = g_memdup2(like->collective_fp32, MS_N_COLL * sizeof *cost->collective_fp32);
+  for (int kind = 0; kind < MS_N_COLL; kind++)
+    for (int g = 0; g < MS_N_GROUPS; g++) {
+      slow_network(&cost->collective[kind][g], times);
+      if (cost->collective_fp32) slow_network(&cost->collective_fp32[kind][g], times);
+    }
+  for (int combine = 0; combine < 2; combine++) ms_dispatch_slow(&cost->dispatch[combine], times, 1);
+  return cost;
 }
 
 void ms_cost_free(MsCost *cost) {

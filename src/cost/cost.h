@@ -11,6 +11,8 @@
 
 typedef struct MsCost MsCost; /* a machine prepared for lookups: curves by operator and dtype */
 
+/* Expected maximum of n normal deviates, in standard deviations; 0 for one. */
+double ms_expected_maximum(double n);
 /* Clock of kernels of a family in training over that of short benchmarks, by whose times the curves are:
  * `sustained_derate`, for attention less (law attention_clock_loss); 1 where memory is the limit. */
 double ms_sustained_clock(const MsScenario *scenario, MsOpFamily family);
@@ -21,6 +23,9 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
 /* The same for another layout or other options of the same machine and model: kernel curves are shared with `like`,
  * tables of groups that are the same are copied (NULL: ms_cost_new). What a planner calls. */
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error);
+/* The same where bytes over the network take `times` as long as with `like`, whose scenario it is for. (transfer full)
+ */
+MsCost *ms_cost_new_slower(const MsCost *like, double times);
 void ms_cost_free(MsCost *cost);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCost, ms_cost_free)
 

@@ -268,6 +268,7 @@ static const MsField scenario_fields[] = {
      .parse = ms_laws_parse,
      .print = ms_laws_print,
      .doc = "laws in place of those of software/laws.json"},
+    MS_OBJECT(S, cluster, &ms_cluster_table, 0, "what differs between GPUs, for run --fidelity cluster"),
     MS_OBJECT(S, measured, &ms_measured_table, MS_NULLABLE, "figures of a real run; null = none"),
     {0}};
 #undef S
@@ -352,7 +353,9 @@ void ms_scenario_be_strict(MsScenario *scenario) {
 /* Takes what was loaded to what is predicted: every value that depends on others is settled, but for sequence
  * parallelism, which follows a TP that the planner may still choose. */
 static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json, gboolean closed, GError **error) {
-  if (!ms_stack_find(scenario->software, &scenario->stack, error)) return FALSE;
+  if (!ms_stack_find(scenario->software, &scenario->stack, error) ||
+      !ms_cluster_check(&scenario->cluster, scenario->gpus, doc, error))
+    return FALSE;
   scenario->stated = json_object_ref(json);
   take_from_stack(scenario);
   if (scenario->strict) ms_scenario_be_strict(scenario);

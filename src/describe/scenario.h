@@ -4,6 +4,7 @@
 #ifndef MS_DESCRIBE_SCENARIO_H
 #define MS_DESCRIBE_SCENARIO_H
 
+#include "describe/cluster.h"
 #include "describe/dispatcher.h"
 #include "describe/disturbance.h"
 #include "describe/hardware.h"
@@ -118,6 +119,7 @@ typedef struct MsScenario {
   MsTraining training;
   MsLayoutSpec layout;
   MsOptions options;
+  MsClusterSpec cluster;
   gboolean strict;    /* assumed figures of the machine count as unknown (describe/sources.h) */
   gboolean borrowed;  /* model, hardware and their JSON belong to another scenario */
   JsonObject *stated; /* what the file says; NULL in copies and in what was made by hand */

@@ -43,6 +43,7 @@ static const MsFigures law_figures = {
 /* --- a run as it is printed ------------------------------------------------------------------------------------ */
 static const void *result_of(const void *run) { return ((const MsPrintedRun *)run)->result; }
 static const void *draws_of(const void *run) { return ((const MsPrintedRun *)run)->draws; }
+static const void *cluster_of(const void *run) { return ((const MsPrintedRun *)run)->cluster; }
 static const void *acting_of(const void *run) { return ((const MsPrintedRun *)run)->acting; }
 
 const MsFigures ms_printed_run_figures = {
@@ -50,6 +51,7 @@ const MsFigures ms_printed_run_figures = {
     (const MsFigure[]){
         {.type = MS_FIGURE_MEMBERS, .at = result_of, .sub = &ms_run_figures, .doc = "what was predicted; and"},
         MS_FIGURE_FOUND("draws", draws_of, &ms_draws_figures, .only = "`--draws`"),
+        MS_FIGURE_FOUND("cluster", cluster_of, &ms_cluster_figures, .only = "`--fidelity cluster`"),
         {.type = MS_FIGURE_MEMBERS,
          .at = acting_of,
          .sub = MS_FIGURES(MS_FIGURE_ARRAY("laws", LIST, MsActingLaws, law, n, &law_figures)),

@@ -38,7 +38,7 @@ char *ms_report_draws(const MsDraws *d) {
 }
 
 #define S MsSpread
-static const MsFigures spread_figures = {
+const MsFigures ms_spread_figures = {
     "drawn", "A figure over the draws of `moesim run --draws`.",
     (const MsFigure[]){MS_FIGURE(F64, S, mean, "", "of the draws"),
                        MS_FIGURE_AS("mean_standard_error", F64, S, mean_error, "", "of the mean"),
@@ -57,8 +57,8 @@ const MsFigures ms_draws_figures = {
                                MS_FIGURE(INT, S, n, "", "draws of the routing"),
                                MS_FIGURE_AS("first_seed", UINT, S, first_seed, "", "of the first of them"),
                                MS_FIGURE(INT, S, feasible, "", "of them, that fit into memory"),
-                               MS_FIGURE_PART("step_time_s", S, step_time_s, &spread_figures, .unit = "s"),
-                               MS_FIGURE_PART("peak_memory_B", S, peak_B, &spread_figures, .unit = "B"),
-                               MS_FIGURE_PART("hottest_rank_over_mean", S, hottest, &spread_figures, .unit = "1"),
+                               MS_FIGURE_PART("step_time_s", S, step_time_s, &ms_spread_figures, .unit = "s"),
+                               MS_FIGURE_PART("peak_memory_B", S, peak_B, &ms_spread_figures, .unit = "B"),
+                               MS_FIGURE_PART("hottest_rank_over_mean", S, hottest, &ms_spread_figures, .unit = "1"),
                                {0}}};
 #undef S

@@ -4,6 +4,7 @@
 #ifndef MS_REPORT_REPORT_H
 #define MS_REPORT_REPORT_H
 
+#include "cluster/cluster.h"
 #include "plan/plan.h"
 #include "study/acting.h"
 #include "study/check.h"
@@ -51,11 +52,16 @@ extern const MsFigures ms_extent_figures;
 /* --- draws.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_draws(const MsDraws *draws);
 
+/* --- cluster.c ------------------------------------------------------------------------------------------------- */
+char *ms_report_cluster(const MsCluster *cluster);
+extern const MsFigures ms_cluster_figures;
+
 /* --- acting.c -------------------------------------------------------------------------------------------------- */
 char *ms_report_acting(const MsActingLaws *acting);
 typedef struct { /* a run as it is printed */
   const MsResult *result;
   const MsDraws *draws;       /* NULL: none */
+  const MsCluster *cluster;   /* NULL: not at this fidelity */
   const MsActingLaws *acting; /* NULL: not asked for */
 } MsPrintedRun;
 
@@ -89,7 +95,7 @@ void ms_report_scenario(const void *scenario, const char *key,
                         MsJsonOut *out); /* `write` of a row that is a scenario */
 
 /* --- tables of figures, one per object that the verbs print (ms_result_figures is in sim/result.h) --- */
-extern const MsFigures ms_printed_run_figures, ms_draws_figures; /* of MsPrintedRun, of MsDraws */
+extern const MsFigures ms_printed_run_figures, ms_draws_figures, ms_spread_figures; /* of MsPrintedRun, of MsDraws */
 extern const MsFigures ms_plan_figures, ms_sweep_figures, ms_whatif_figures, ms_check_figures, ms_goodput_figures,
     ms_validation_figures, ms_crossval_figures;
 extern const MsFigures ms_ladders_figures; /* of MsLadders */

@@ -287,6 +287,7 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "model", 0, "show", "model", "mixtral-8x7b", "--json");
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
   PRINTED(doc, "run", 0, "run", "--json", "--explain", "--draws", "2", drawn);
+  PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "cluster", "--draws", "1", assumed);
   PRINTED(doc, "whatif", 0, "whatif", "--json", whatif);
   PRINTED(doc, "check", 1, "check", "--json", baseline);
   PRINTED(doc, "goodput", 0, "goodput", "--json", runs);

@@ -87,10 +87,11 @@ static gboolean moves(MsScenario *s, MsLaw law, double to, const Outcome *was) {
 
 static void every_law_acts_somewhere(void **state) {
   (void)state;
-  gboolean acts[MS_N_LAWS] = {[MS_LAW_default_common_band] = TRUE, /* test_study: the default stack has one */
-                              [MS_LAW_fp8_training_rate] = TRUE,   /* these three in `moesim fit` */
-                              [MS_LAW_mxfp8_training_rate] = TRUE,
-                              [MS_LAW_mla_backward_rate] = TRUE};
+  gboolean acts[MS_N_LAWS] = {
+      [MS_LAW_default_common_band] = TRUE, /* test_study: the default stack has one */
+      [MS_LAW_kernel_jitter] = TRUE,       /* these two in test_cluster */
+      [MS_LAW_host_jitter] = TRUE,         [MS_LAW_fp8_training_rate] = TRUE, /* these three in `moesim fit` */
+      [MS_LAW_mxfp8_training_rate] = TRUE, [MS_LAW_mla_backward_rate] = TRUE};
   for (int i = 0; i < (int)G_N_ELEMENTS(cases); i++) {
     g_autoptr(MsScenario) s = case_with(i, "natural_spread", "0.7");
     Outcome was = outcome(s);

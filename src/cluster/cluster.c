@@ -1,0 +1,243 @@
+/* src/cluster/cluster.c - draws of how GPUs differ, and their steps. */
+#include "cluster/cluster.h"
+
+#include "base/err.h"
+
+#include <gsl/gsl_cdf.h>
+#include <math.h>
+#include <string.h>
+
+const char *const ms_cause_words[] = {"kernel jitter", "host jitter", "clocks of GPUs", "slow GPUs", "slow NICs", NULL};
+
+/* --- time of a row over a slower network, each factor worked out once --- */
+
+typedef struct {
+  const MsDetail *detail;
+  MsCost *cost;
+  int n;
+  double *factor;
+  MsCost **slower; /* [n] */
+} Network;
+
+static double slow_row(gconstpointer data, guint32 tag, double factor) {
+  const Network *net = data;
+  int i = 0;
+  while (i < net->n && net->factor[i] != factor) i++;
+  if (i == net->n) MS_BUG("no costs of a network %g times as slow", factor);
+  const MsOp *op = net->detail->tag_op[tag];
+  double alone = ms_cost_op(net->cost, op).time_s;
+  return alone > 0 ? ms_cost_op(net->slower[i], op).time_s / alone : 1;
+}
+
+static void add_factor(Network *net, double factor) {
+  for (int i = 0; i < net->n; i++)
+    if (net->factor[i] == factor) return;
+  net->factor = g_renew(double, net->factor, net->n + 1), net->slower = g_renew(MsCost *, net->slower, net->n + 1);
+  net->factor[net->n] = factor, net->slower[net->n++] = ms_cost_new_slower(net->cost, factor);
+}
+
+static gboolean open_network(Network *net, const MsScenario *s, const MsDetail *detail, GError **error) {
+  *net = (Network){.detail = detail, .cost = ms_cost_new(s, detail->layout, error)};
+  if (!net->cost) return FALSE;
+  g_autofree double *named = g_new(double, s->gpus);
+  ms_cluster_named(s->cluster.slow_nics, s->gpus, named);
+  for (int r = 0; r < s->gpus; r++) {
+    double both = named[r] * s->cluster.slow_nic_factor;
+    if (named[r] != 1) add_factor(net, named[r]);
+    if (s->cluster.slow_nic_rate > 0 && both != 1) add_factor(net, both);
+  }
+  return TRUE;
+}
+
+static void close_network(Network *net) {
+  for (int i = 0; i < net->n; i++) ms_cost_free(net->slower[i]);
+  g_free(net->slower), g_free(net->factor);
+  ms_cost_free(net->cost);
+}
+
+/* --- how GPUs differ in one draw --- */
+
+/* In (0, 1), of seed, rank and purpose. */
+static double uniform(guint64 seed, int rank, int purpose) {
+  guint64 x = seed * 0x9e3779b97f4a7c15u + (guint64)rank * MS_N_CAUSES + (guint64)purpose;
+  for (int i = 0; i < 2; i++) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u, x = (x ^ x >> 27) * 0x94d049bb133111ebu, x ^= x >> 31;
+  }
+  return ((double)(x >> 11) + 0.5) / 9007199254740992.0; /* 2^53 */
+}
+
+/* Products of a GPU `deviate` standard deviations slower than the mean, over what the full step takes them to need,
+ * which is the slowest of all; attention loses a part of that clock. */
+static void set_clock(const MsScenario *s, double deviate, double *clock, double *attention) {
+  double sd = s->laws.clock_spread, of_runs = s->hardware->sustained_gpus >= 1 ? s->hardware->sustained_gpus : s->gpus;
+  double fitted = sd * ms_expected_maximum(of_runs);
+  double own = 1 + sd * deviate - fitted, full = 1 + sd * ms_expected_maximum(s->gpus) - fitted;
+  double derate = ms_sustained_clock(s, MS_FAMILY_GEMM), loss = s->laws.attention_clock_loss;
+  *clock = MAX(own / full, 0.5);
+  *attention = ms_sustained_clock(s, MS_FAMILY_ATTENTION) / (1 - loss * (1 - derate / *clock));
+}
+
+static void draw_slow(double *factor, int gpus, double rate, double by, guint64 seed, int purpose) {
+  for (int r = 0; rate > 0 && r < gpus; r++)
+    if (uniform(seed, r, purpose) < rate) factor[r] *= by;
+}
+
+static MsRankStates states_new(const MsScenario *s, guint64 seed, guint causes) {
+  const MsClusterSpec *c = &s->cluster;
+  int n = s->gpus;
+  MsRankStates x = {.clock = g_new(double, n), .attention = g_new(double, n), .gpu = g_new(double, n)};
+  x.nic = g_new(double, n), x.seed = seed;
+  ms_cluster_named(causes >> MS_CAUSE_SLOW_GPUS & 1 ? c->slow_gpus : NULL, n, x.gpu);
+  ms_cluster_named(causes >> MS_CAUSE_SLOW_NICS & 1 ? c->slow_nics : NULL, n, x.nic);
+  if (causes >> MS_CAUSE_SLOW_GPUS & 1)
+    draw_slow(x.gpu, n, c->slow_gpu_rate, c->slow_gpu_factor, seed, MS_CAUSE_SLOW_GPUS);
+  if (causes >> MS_CAUSE_SLOW_NICS & 1)
+    draw_slow(x.nic, n, c->slow_nic_rate, c->slow_nic_factor, seed, MS_CAUSE_SLOW_NICS);
+  gboolean spread = c->jitter && s->laws.clock_spread > 0;
+  for (int r = 0; r < n; r++) {
+    x.clock[r] = x.attention[r] = 1;
+    if (!spread) continue;
+    double z = causes >> MS_CAUSE_CLOCKS & 1 ? gsl_cdf_ugaussian_Pinv(uniform(seed, r, MS_CAUSE_CLOCKS)) : 0;
+    set_clock(s, z, &x.clock[r], &x.attention[r]);
+  }
+  x.kernel_jitter = c->jitter && causes >> MS_CAUSE_KERNELS & 1 ? s->laws.kernel_jitter : 0;
+  x.host_jitter = c->jitter && causes >> MS_CAUSE_HOSTS & 1 ? s->laws.host_jitter : 0;
+  return x;
+}
+
+static void states_clear(MsRankStates *x) { g_free(x->clock), g_free(x->attention), g_free(x->gpu), g_free(x->nic); }
+
+/* Those that the scenario has, as bits. */
+static guint acting(const MsScenario *s) {
+  const MsClusterSpec *c = &s->cluster;
+  gboolean gpus = c->slow_gpu_rate > 0 && c->slow_gpu_factor > 1, nics = c->slow_nic_rate > 0 && c->slow_nic_factor > 1;
+  guint bits = 0;
+  if (c->jitter && s->laws.kernel_jitter > 0) bits |= 1u << MS_CAUSE_KERNELS;
+  if (c->jitter && s->laws.host_jitter > 0) bits |= 1u << MS_CAUSE_HOSTS;
+  if (c->jitter && s->laws.clock_spread > 0) bits |= 1u << MS_CAUSE_CLOCKS;
+  if (gpus || (c->slow_gpus && JSON_NODE_HOLDS_OBJECT(c->slow_gpus))) bits |= 1u << MS_CAUSE_SLOW_GPUS;
+  if (nics || (c->slow_nics && JSON_NODE_HOLDS_OBJECT(c->slow_nics))) bits |= 1u << MS_CAUSE_SLOW_NICS;
+  return bits;
+}
+
+/* --- ranks that are alike --- */
+
+/* A number for each way to be slow, in the order of the stages. */
+static guint32 *properties(const MsLayout *l, const MsRankStates *x) {
+  g_autofree int *rank = ms_ranks_by_stage(l);
+  guint32 *property = g_new(guint32, l->world), n = 0;
+  g_autoptr(GHashTable) known = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
+  for (int i = 0; i < l->world; i++) {
+    int r = rank[i];
+    GBytes *key = g_bytes_new((const double[]){x->clock[r], x->attention[r], x->gpu[r], x->nic[r]}, 4 * sizeof(double));
+    guint32 number = GPOINTER_TO_UINT(g_hash_table_lookup(known, key));
+    if (number > 0) g_bytes_unref(key);
+    else g_hash_table_insert(known, key, GUINT_TO_POINTER(number = ++n));
+    property[i] = number;
+  }
+  return property;
+}
+
+static MsUnits *units_of(const MsLayout *l, const MsRankStates *x, gboolean merge) {
+  if (!merge || x->kernel_jitter > 0 || x->host_jitter > 0) return ms_units_new(l, NULL);
+  g_autofree guint32 *property = properties(l, x);
+  return ms_units_new(l, property);
+}
+
+/* --- draws --- */
+
+typedef struct {
+  const MsScenario *scenario;
+  const MsStepPlan *plan;
+  const Network *network;
+  guint causes;
+  gboolean merge;
+} Shared;
+
+typedef struct {
+  MsJob job; /* first, as ms_jobs_run wants it */
+  int index;
+  guint32 units;
+  MsWalked all;
+  double without_s[MS_N_CAUSES];
+} One;
+
+static MsWalked walk(const Shared *x, int index, guint causes, gboolean shares, guint32 *units) {
+  MsRankStates states = states_new(x->scenario, (guint64)(x->scenario->cluster.seed + index), causes);
+  g_autoptr(MsUnits) of = units_of(x->plan->detail->layout, &states, x->merge);
+  MsWalked walked = ms_walk_step(x->plan, of, &states, slow_row, x->network, shares);
+  states_clear(&states);
+  if (units) *units = of->units;
+  return walked;
+}
+
+static void draw(gpointer item, gconstpointer data) {
+  One *one = item;
+  const Shared *x = data;
+  one->all = walk(x, one->index, x->causes, one->index == 0, &one->units);
+  for (int c = 0; c < MS_N_CAUSES; c++)
+    if (x->causes >> c & 1) one->without_s[c] = walk(x, one->index, x->causes & ~(1u << c), FALSE, NULL).step_s;
+}
+
+/* --- summing up --- */
+
+static int by_share(const void *a, const void *b) {
+  const MsRankShare *x = a, *y = b;
+  if (x->path_s != y->path_s) return x->path_s < y->path_s ? 1 : -1;
+  if (x->awaited_s != y->awaited_s) return x->awaited_s < y->awaited_s ? 1 : -1;
+  return x->rank - y->rank;
+}
+
+static void take_first(const MsWalked *w, MsCluster *out) {
+  out->path_compute_s = w->path_compute_s, out->path_comm_s = w->path_comm_s;
+  out->path_host_s = w->path_host_s, out->path_other_s = w->path_other_s;
+  out->tasks = w->tasks;
+  for (int r = 0; r < out->world; r++) out->path_ranks += w->share[r].path_s > 0;
+  qsort(w->share, (size_t)out->world, sizeof *w->share, by_share);
+  out->n_shares = MIN(out->world, MS_CLUSTER_SHARES);
+  memcpy(out->share, w->share, sizeof *out->share * (size_t)out->n_shares);
+}
+
+static void sum_up(const GArray *all, guint causes, MsCluster *out) {
+  g_autofree double *step = g_new(double, all->len);
+  double cost[MS_N_CAUSES] = {0};
+  int n = 0;
+  for (guint i = 0; i < all->len; i++) {
+    const One *one = &g_array_index(all, One, i);
+    if (!one->job.done) continue;
+    for (int c = 0; c < MS_N_CAUSES; c++) cost[c] += one->all.step_s - one->without_s[c];
+    for (int g = 0; g < MS_N_GROUPS; g++) out->waits_s[g] += one->all.waits_s[g];
+    out->units = MAX(out->units, one->units);
+    if (one->all.share) take_first(&one->all, out);
+    step[n++] = one->all.step_s;
+  }
+  for (int g = 0; g < MS_N_GROUPS; g++) out->waits_s[g] /= n;
+  for (int c = 0; c < MS_N_CAUSES; c++)
+    if (causes >> c & 1) out->cause[out->n_causes++] = (MsCauseCost){(MsCause)c, cost[c] / n};
+  out->step_s = ms_spread(step, n);
+}
+
+gboolean ms_cluster_run(const MsScenario *s, const MsResult *full, const MsDetail *detail,
+                        const MsClusterOptions *options, MsCluster *out, GError **error) {
+  gint64 began = g_get_monotonic_time();
+  Network network;
+  *out = (MsCluster){.world = s->gpus, .stages = detail->layout->pp, .full_s = full->step_time_s};
+  out->first_seed = (guint32)s->cluster.seed;
+  if (!open_network(&network, s, detail, error)) return FALSE;
+  g_autoptr(MsStepPlan) plan = ms_step_plan_new(detail, full->step_time_s);
+  Shared shared = {s, plan, &network, acting(s), options->merge};
+  g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(One));
+  for (int i = 0; i < options->draws; i++) g_array_append_val(all, ((One){.job = {s->file}, .index = i}));
+  const MsJobsOptions shift = {"draws", "draws", options->threads, options->progress};
+  gboolean ok = ms_jobs_run(all, draw, &shared, &shift, &out->extent, error);
+  if (ok && out->extent.done == 0) {
+    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "stopped before the first draw");
+    ok = FALSE;
+  }
+  if (ok) sum_up(all, shared.causes, out);
+  for (guint i = 0; i < all->len; i++) ms_walked_clear(&g_array_index(all, One, i).all);
+  close_network(&network);
+  out->elapsed_s = (double)(g_get_monotonic_time() - began) / 1e6;
+  return ok;
+}

@@ -1,0 +1,72 @@
+/* src/describe/cluster.c - the table of the key `cluster`. */
+#include "describe/cluster.h"
+
+#include "base/err.h"
+#include "describe/rows.h"
+
+#include <string.h>
+
+#define S MsClusterSpec
+static const MsField cluster_fields[] = {
+    MS_BOOL(S, jitter, "true", 0,
+            "kernels and launches vary as the laws kernel_jitter and host_jitter say, GPUs as clock_spread; false: "
+            "ranks are alike but for those that are slow"),
+    MS_INT(S, seed, 0, 1 << 30, "1", 0, "of the first draw"),
+    MS_FREE(S, slow_gpus, "object: rank -> how many times as long its kernels take, {\"17\": 1.3}"),
+    MS_FREE(S, slow_nics, "object: rank -> how many times as slow its NIC is, {\"17\": 4}"),
+    MS_F64(S, slow_gpu_rate, "", 0, 1, "0", 0, "probability that a GPU is slow in a step"),
+    MS_F64(S, slow_gpu_factor, "", 1, 1e3, "1.2", 0, "how many times as long its kernels take then"),
+    MS_F64(S, slow_nic_rate, "", 0, 1, "0", 0, "probability that a NIC is slow in a step"),
+    MS_F64(S, slow_nic_factor, "", 1, 1e3, "4", 0, "how many times as slow it is then"),
+    {0}};
+#undef S
+const MsFieldTable ms_cluster_table = {"scenario.cluster", "what differs between GPUs, for run --fidelity cluster",
+                                       cluster_fields};
+
+static double number_of(JsonNode *node) {
+  GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : G_TYPE_INVALID;
+  return type == G_TYPE_INT64    ? (double)json_node_get_int(node)
+         : type == G_TYPE_DOUBLE ? json_node_get_double(node)
+                                 : 0;
+}
+
+/* -1: no rank of the job. */
+static int rank_of(const char *key, int gpus) {
+  guint64 rank;
+  return g_ascii_string_to_unsigned(key, 10, 0, (guint64)gpus - 1, &rank, NULL) ? (int)rank : -1;
+}
+
+static gboolean check_ranks(JsonNode *node, const char *key, int gpus, const MsJson *doc, GError **error) {
+  g_autofree char *path = g_strconcat("cluster.", key, NULL);
+  if (!node || JSON_NODE_HOLDS_NULL(node)) return TRUE;
+  if (!JSON_NODE_HOLDS_OBJECT(node))
+    return ms_json_error(doc, path, error, "must be an object of ranks and how many times as slow they are");
+  JsonObjectIter iter;
+  const char *name;
+  JsonNode *value;
+  json_object_iter_init_ordered(&iter, json_node_get_object(node));
+  while (json_object_iter_next_ordered(&iter, &name, &value)) {
+    g_autofree char *at = g_strdup_printf("%s.%s", path, name);
+    double factor = number_of(value);
+    if (rank_of(name, gpus) < 0) return ms_json_error(doc, at, error, "must be a rank of the job, 0 to %d", gpus - 1);
+    if (!(factor >= 1 && factor <= 1e3))
+      return ms_json_error(doc, at, error, "must say how many times as slow, 1 to 1000");
+  }
+  return TRUE;
+}
+
+gboolean ms_cluster_check(const MsClusterSpec *spec, int gpus, const MsJson *doc, GError **error) {
+  return check_ranks(spec->slow_gpus, "slow_gpus", gpus, doc, error) &&
+         check_ranks(spec->slow_nics, "slow_nics", gpus, doc, error);
+}
+
+void ms_cluster_named(const JsonNode *object, int gpus, double *factor) {
+  for (int i = 0; i < gpus; i++) factor[i] = 1;
+  JsonNode *node = (JsonNode *)object;
+  if (!node || !JSON_NODE_HOLDS_OBJECT(node)) return;
+  JsonObjectIter iter;
+  const char *name;
+  JsonNode *value;
+  json_object_iter_init_ordered(&iter, json_node_get_object(node));
+  while (json_object_iter_next_ordered(&iter, &name, &value)) factor[rank_of(name, gpus)] = number_of(value);
+}

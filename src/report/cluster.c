@@ -1,0 +1,115 @@
+/* src/report/cluster.c - steps of a job whose GPUs differ, as text and figures. */
+#include "report/report.h"
+
+#define S MsRankShare
+static const MsFigures share_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE(INT, S, rank, "", "of the job"),
+        MS_FIGURE(INT, S, stage, "", "its pipeline stage"),
+        MS_FIGURE(F64, S, path_s, "s", "of the critical path of the first draw that ran on it"),
+        MS_FIGURE(F64, S, awaited_s, "s",
+                  "summed over the ranks of its collectives: how long they waited when it came last"),
+        {0}}};
+#undef S
+#define S MsCauseCost
+static const MsFigures cause_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_WORDS("cause", S, cause, ms_cause_words, "what makes GPUs differ"),
+                               MS_FIGURE(F64, S, cost_s, "s",
+                                         "mean of the step over what the same step takes without it: GPUs of mean "
+                                         "clock, no jitter, none slow"),
+                               {0}}};
+#undef S
+
+#define S                MsCluster
+#define HELD(k, m, n, s) /* a list that the struct holds itself */                          \
+  {                                                                                         \
+    .key = k, .type = MS_FIGURE_LIST, .offset = offsetof(S, m), .n_offset = offsetof(S, n), \
+    .stride = sizeof((const S *)0)->m[0], .sub = s                                          \
+  }
+const MsFigures ms_cluster_figures = {
+    .rows = (const MsFigure[]){
+        MS_REPORT_EXTENT(S, extent),
+        MS_FIGURE(INT, S, world, "", "ranks, each with durations of its own"),
+        MS_FIGURE_AS("ranks_told_apart", UINT, S, units, "", "of each stage; the others are one of these to the bit"),
+        MS_FIGURE(UINT, S, first_seed, "", "of the first draw"),
+        MS_FIGURE_AS("full_step_time_s", F64, S, full_s, "s",
+                     "at fidelity full: no jitter, every GPU as slow as the slowest is expected to be"),
+        MS_FIGURE_PART("step_time_s", S, step_s, &ms_spread_figures, .unit = "s"),
+        HELD("causes", cause, n_causes, &cause_figures),
+        MS_FIGURE_BY_WORD("waits_s", S, waits_s, ms_group_words, "s",
+                          "of a rank in collectives of this group for the last to come, whether hidden or not"),
+        MS_FIGURE(F64, S, path_compute_s, "s", "of the critical path over all ranks, first draw: kernels"),
+        MS_FIGURE(F64, S, path_comm_s, "s", "messages"),
+        MS_FIGURE(F64, S, path_host_s, "s", "launches"),
+        MS_FIGURE(F64, S, path_other_s, "s", "copies and other work of the host"),
+        MS_FIGURE(INT, S, path_ranks, "", "ranks that it passes"),
+        HELD("ranks", share, n_shares, &share_figures),
+        MS_FIGURE(U64, S, tasks, "", "of one step, times ranks that are told apart"),
+        {0}}};
+#undef HELD
+#undef S
+
+/* --- text --- */
+
+static void append_causes(GString *out, const MsCluster *c) {
+  char a[MS_TEXT], b[MS_TEXT];
+  if (c->n_causes == 0) return;
+  MsTable *t = ms_table_new();
+  ms_table_column(t, "  what it costs", FALSE), ms_table_column(t, "a step", TRUE), ms_table_column(t, "of it", TRUE);
+  for (int i = 0; i < c->n_causes; i++) {
+    ms_table_cellf(t, "  %s", ms_cause_words[c->cause[i].cause]);
+    ms_table_cell(t, ms_text_seconds(c->cause[i].cost_s, a));
+    ms_table_cell(t, ms_text_percent(c->cause[i].cost_s / c->step_s.mean, b));
+  }
+  g_autofree char *text = ms_table_take(t);
+  g_string_append_printf(out, "\n%s", text);
+}
+
+static void append_waits(GString *out, const MsCluster *c) {
+  char a[MS_TEXT];
+  gboolean any = FALSE;
+  for (int g = 0; g < MS_N_GROUPS; g++) {
+    if (c->waits_s[g] < 1e-6) continue;
+    g_string_append_printf(out, "%s %s %s",
+                           any ? "," : "\n  waits of a rank for the last of its group:", ms_group_words[g],
+                           ms_text_seconds(c->waits_s[g], a));
+    any = TRUE;
+  }
+  if (any) g_string_append_c(out, '\n');
+}
+
+static void append_path(GString *out, const MsCluster *c) {
+  char a[MS_TEXT], b[MS_TEXT], d[MS_TEXT], e[MS_TEXT];
+  g_string_append_printf(out,
+                         "  critical path of the first draw over %d ranks: kernels %s, messages %s, launches %s, "
+                         "copies %s\n\n",
+                         c->path_ranks, ms_text_seconds(c->path_compute_s, a), ms_text_seconds(c->path_comm_s, b),
+                         ms_text_seconds(c->path_host_s, d), ms_text_seconds(c->path_other_s, e));
+  MsTable *t = ms_table_new();
+  ms_table_column(t, "  rank", FALSE), ms_table_column(t, "stage", TRUE), ms_table_column(t, "of the path", TRUE);
+  ms_table_column(t, "others waited for it", TRUE);
+  for (int i = 0; i < MIN(c->n_shares, 8); i++) {
+    ms_table_cellf(t, "  %d", c->share[i].rank), ms_table_cellf(t, "%d", c->share[i].stage);
+    ms_table_cell(t, ms_text_seconds(c->share[i].path_s, a));
+    ms_table_cell(t, ms_text_seconds(c->share[i].awaited_s, b));
+  }
+  g_autofree char *text = ms_table_take(t);
+  g_string_append(out, text);
+}
+
+char *ms_report_cluster(const MsCluster *c) {
+  char full[MS_TEXT], mean[MS_TEXT], sd[MS_TEXT], p50[MS_TEXT], p95[MS_TEXT], most[MS_TEXT];
+  GString *out = g_string_new("\n");
+  ms_report_extent(out, &c->extent);
+  g_string_append_printf(out,
+                         "cluster   %d GPUs on their own (%u of each stage told apart), %u draws: step %s, sd %s, "
+                         "median %s, p95 %s, longest %s; full %s\n",
+                         c->world, c->units, c->extent.done, ms_text_seconds(c->step_s.mean, mean),
+                         ms_text_seconds(c->step_s.sd, sd), ms_text_seconds(c->step_s.p50, p50),
+                         ms_text_seconds(c->step_s.p95, p95), ms_text_seconds(c->step_s.most, most),
+                         ms_text_seconds(c->full_s, full));
+  append_causes(out, c);
+  append_waits(out, c);
+  append_path(out, c);
+  return g_string_free(out, FALSE);
+}

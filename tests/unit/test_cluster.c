@@ -1,0 +1,122 @@
+/* Steps in which every GPU is a device of its own: equal ranks give the full step, to the bit; taken together or not
+ * makes no difference, nor do threads; what is slow costs something, and who is slow is named. */
+#include "lib/close.h"
+#include "lib/world.h"
+
+#include "base/err.h"
+#include "cluster/cluster.h"
+
+#include <string.h>
+
+/* Each a layout whose graph has other kinds of rows: experts over domains, TP and CP, split weight gradients, FSDP. */
+static const char *const jobs[] = {
+    "\"model\": \"qwen3-30b-a3b\", \"hardware\": \"h100-sxm\", \"gpus\": 64, \"layout\": {\"pp\": 2, \"ep\": 16}",
+    "\"model\": \"qwen3-30b-a3b\", \"hardware\": \"h100-sxm\", \"gpus\": 64, \"layout\": {\"pp\": 2, \"vpp\": 2, "
+    "\"ep\": 8}, \"options\": {\"ep_overlap\": true, \"delay_wgrad\": true}",
+    "\"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 32, \"layout\": {\"tp\": 2, \"cp\": 2, \"pp\": 4}",
+    "\"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 32, \"layout\": {\"pp\": 4, \"schedule\": "
+    "\"zb-h1\", \"order\": \"tp-cp-ep-pp-dp\"}",
+    "\"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 16, \"layout\": {\"tp\": 2}, \"options\": "
+    "{\"fsdp\": \"optim-grads-params\"}"};
+
+static MsScenario *job(int i, const char *cluster) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"schema\": 1, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 256}, \"cluster\": %s, %s}", cluster,
+      jobs[i]);
+  return ms_test_scenario_of(text);
+}
+
+static MsCluster run_of(const MsScenario *s, int draws, int threads, gboolean merge) {
+  GError *error = NULL;
+  g_autoptr(MsDetail) detail = NULL;
+  g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, &detail, &error);
+  if (!full) fail_msg("%s", error->message);
+  MsCluster c;
+  if (!ms_cluster_run(s, full, detail, &(MsClusterOptions){draws, threads, FALSE, merge}, &c, &error))
+    fail_msg("%s", error->message);
+  c.elapsed_s = 0;
+  return c;
+}
+
+static MsCluster run(int i, const char *cluster, int draws, int threads, gboolean merge) {
+  g_autoptr(MsScenario) s = job(i, cluster);
+  return run_of(s, draws, threads, merge);
+}
+
+static void equal_ranks_are_the_full_step(void **state) {
+  (void)state;
+  for (guint i = 0; i < G_N_ELEMENTS(jobs); i++)
+    for (int merge = 0; merge < 2; merge++) {
+      MsCluster c = run((int)i, "{\"jitter\": false}", 1, 1, merge);
+      assert_memory_equal(&c.step_s.mean, &c.full_s, sizeof(double));
+      assert_int_equal(c.n_causes, 0);
+      if (merge) assert_int_equal(c.units, 1);
+      assert_close(c.path_compute_s + c.path_comm_s + c.path_host_s + c.path_other_s, c.full_s, i == 3 ? 0.2 : 1e-9);
+    }
+}
+
+static const char *const slow =
+    "{\"jitter\": false, \"slow_gpus\": {\"5\": 1.5, \"13\": 1.1}, \"slow_nics\": {\"3\": 4}}";
+
+static void merged_ranks_are_as_unmerged_ones(void **state) {
+  (void)state;
+  for (guint i = 0; i < G_N_ELEMENTS(jobs); i++) {
+    MsCluster one = run((int)i, slow, 1, 1, TRUE), all = run((int)i, slow, 1, 1, FALSE);
+    assert_memory_equal(&one.step_s, &all.step_s, sizeof one.step_s);
+    assert_memory_equal(one.cause, all.cause, sizeof one.cause);
+    for (int g = 0; g < MS_N_GROUPS; g++) assert_close(one.waits_s[g], all.waits_s[g], 1e-9);
+    assert_true(one.units <= all.units);
+  }
+  assert_int_equal(run(0, "{\"jitter\": false, \"slow_gpus\": {\"5\": 2}}", 1, 1, TRUE).units, 4);
+}
+
+static void threads_make_no_difference(void **state) {
+  (void)state;
+  const char *drawn = "{\"slow_gpu_rate\": 0.05, \"slow_nic_rate\": 0.05}";
+  MsCluster one = run(0, drawn, 6, 1, TRUE), many = run(0, drawn, 6, 4, TRUE);
+  assert_memory_equal(&one, &many, sizeof one);
+  assert_true(one.step_s.sd > 0 && one.n_causes == MS_N_CAUSES);
+  for (int k = 0; k < one.n_causes; k++) assert_true(one.cause[k].cost_s != 0); /* each acts */
+}
+
+/* A slow GPU costs at most what it costs when all ranks of its stage are as slow, and more the slower it is. */
+static void a_slow_gpu_is_found(void **state) {
+  (void)state;
+  double last = 0;
+  for (int tenths = 12; tenths <= 20; tenths += 4) {
+    g_autofree char *text = g_strdup_printf("{\"jitter\": false, \"slow_gpus\": {\"13\": %g}}", tenths / 10.0);
+    g_autoptr(MsScenario) s = job(2, text);
+    MsCluster c = run_of(s, 1, 1, TRUE);
+    g_autoptr(MsResult) stage = ms_simulate_slow_gpu(s, 13 / 8, tenths / 10.0, NULL);
+    assert_true(c.step_s.mean > c.full_s && c.step_s.mean > last);
+    assert_true(c.step_s.mean <= stage->step_time_s * 1.001);
+    assert_close(c.cause[0].cost_s, c.step_s.mean - c.full_s, 1e-9);
+    last = c.step_s.mean;
+    int awaited = 0;
+    for (int k = 1; k < c.n_shares; k++)
+      if (c.share[k].awaited_s > c.share[awaited].awaited_s) awaited = k;
+    assert_int_equal(c.share[awaited].rank, 13);
+  }
+}
+
+/* Waiting for the slowest of many grows with jitter; without a cause its cost is nothing. */
+static void jitter_costs(void **state) {
+  (void)state;
+  double last = 0;
+  for (int i = 0; i < 3; i++) {
+    g_autoptr(MsScenario) s = job(0, "{}");
+    s->laws.kernel_jitter = 0.03 * i, s->laws.host_jitter = 0, s->laws.clock_spread = 0;
+    MsCluster c = run_of(s, 2, 1, TRUE);
+    assert_int_equal(c.n_causes, i > 0);
+    assert_true(i == 0 ? c.step_s.mean == c.full_s : c.step_s.mean > last);
+    last = c.step_s.mean;
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(equal_ranks_are_the_full_step),
+                                     cmocka_unit_test(merged_ranks_are_as_unmerged_ones),
+                                     cmocka_unit_test(threads_make_no_difference),
+                                     cmocka_unit_test(a_slow_gpu_is_found), cmocka_unit_test(jitter_costs)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
