@@ -151,6 +151,11 @@ const MsVerb ms_verbs[] = {
      "mean nothing to a prediction are listed on standard error; what cannot be represented is an error that names it. "
      "docs/launch.md has the details.\n",
      ms_cli_import},
+    {"diff", "A B", "where two profiles of a step differ: each a scenario, a trace or a saved result",
+     "  moesim diff my-run.json rank0.json.gz           predicted beside measured, the costliest difference first\n"
+     "  moesim diff before.json after.json              two scenarios, kernel class by kernel class\n"
+     "  moesim diff --stage 3 my-run.json saved.json    saved: what run --json or import kineto --json printed\n",
+     ms_cli_diff, TRUE},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
      "  moesim schema layout\n",

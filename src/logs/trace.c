@@ -179,7 +179,7 @@ static guint32 name_index(Reading *r) {
 /* -1: too many. */
 static int stream_index(Reading *r) {
   const Event *e = &r->event;
-  MsTraceStreamId id = {e->has_device ? e->device : e->process, e->has_stream ? e->stream : e->thread};
+  MsTraceStreamId id = {e->has_device ? e->device : e->process, e->has_stream ? e->stream : e->thread, NULL};
   g_autofree char *key = g_strdup_printf("%" G_GINT64_FORMAT " %" G_GINT64_FORMAT, id.device, id.number);
   guint known = GPOINTER_TO_UINT(g_hash_table_lookup(r->stream_of, key));
   if (known) return (int)known - 1;
@@ -439,7 +439,7 @@ static void give_steps(Reading *r) {
 /* --- all of it ------------------------------------------------------------------------------------------------- */
 static void clear_name(gpointer name) { g_free(((MsTraceName *)name)->name); }
 
-static MsTrace *trace_new(const char *file) {
+MsTrace *ms_trace_new(const char *file) {
   MsTrace *t = g_new0(MsTrace, 1);
   *t = (MsTrace){.file = g_strdup(file),
                  .rank = -1,
@@ -504,7 +504,7 @@ static gboolean finish(Reading *r, MsReader *reader, MsToken last, GPtrArray *no
 
 MsTrace *ms_trace_read(MsReader *reader, const char *file, const MsKernelTable *table, GPtrArray *notes,
                        GError **error) {
-  g_autoptr(MsTrace) t = trace_new(file);
+  g_autoptr(MsTrace) t = ms_trace_new(file);
   g_autoptr(MsJsonStream) json = ms_json_stream_new(reader, file);
   Reading r = {.t = t,
                .json = json,

@@ -35,6 +35,7 @@ typedef struct { /* of a matrix product C[m,n] = A[m,k] B[k,n], `groups` of them
 
 typedef struct {
   gint64 device, number; /* as the file calls them */
+  const char *word;      /* in place of the number; NULL */
 } MsTraceStreamId;
 
 typedef struct {
@@ -60,6 +61,8 @@ typedef struct {
   const char *steps_by; /* "marks of the GPU", "marks of the host", "its optimizer", "nothing: all is one" */
 } MsTrace;
 
+/* Without kernels, steps and streams. (transfer full) */
+MsTrace *ms_trace_new(const char *file);
 /* NULL and *error when there is no kernel in it. What was repaired or left out goes to `notes`. (transfer full) */
 MsTrace *ms_trace_read(MsReader *reader, const char *file, const MsKernelTable *table, GPtrArray *notes,
                        GError **error);

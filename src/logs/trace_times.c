@@ -120,6 +120,7 @@ static int busier(const void *a, const void *b) {
 static char *stream_name(const MsTrace *t, int index) {
   const MsTraceStreamId *id = &g_array_index(t->streams, MsTraceStreamId, (guint)index);
   gboolean several = FALSE;
+  if (id->word) return g_strdup(id->word);
   for (guint i = 0; i < t->streams->len; i++)
     several |= g_array_index(t->streams, MsTraceStreamId, i).device != id->device;
   return several ? g_strdup_printf("%" G_GINT64_FORMAT ".%" G_GINT64_FORMAT, id->device, id->number)

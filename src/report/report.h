@@ -9,6 +9,7 @@
 #include "study/acting.h"
 #include "study/check.h"
 #include "study/crossval.h"
+#include "study/diff.h"
 #include "study/draws.h"
 #include "study/extras.h"
 #include "study/goodput.h"
@@ -185,5 +186,9 @@ char *ms_report_schedule_svg(const char *name, const MsSchedule *schedule, const
 gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **error);
 /* CSV "stage,time_s,allocated_B,slot": allocated bytes after every slot of every stage. */
 gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError **error);
+
+/* --- two profiles of a step beside each other ---------------------------------------------------------------- */
+extern const MsFigures ms_diff_figures; /* of MsDiff */
+char *ms_report_diff(const MsDiff *diff);
 
 #endif

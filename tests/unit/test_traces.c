@@ -6,7 +6,7 @@
 #include "lib/mutate.h"
 #include "lib/refusals.h"
 #include "lib/tier.h"
-#include "logs/trace_times.h"
+#include "study/diff.h"
 #include "work/op.h"
 
 #include <math.h>
@@ -173,6 +173,110 @@ static void classes_cover_operators(void **state) {
   assert_int_equal(named, MS_N_OPS);
 }
 
+/* --- beside each other ----------------------------------------------------------------------------------------- */
+static MsProfile *profile(const char *file) {
+  GError *error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  MsProfile *p = ms_profile_load(file, -1, -1, table, notes, &error);
+  if (error) fail_msg("%s", error->message);
+  return p;
+}
+
+static const MsProfilePart *part(const MsProfile *p, const char *word) {
+  for (int i = 0; i < p->n_parts; i++)
+    if (strcmp(p->part[i].word, word) == 0) return &p->part[i];
+  fail_msg("%s has no %s", p->file, word);
+  return NULL;
+}
+
+static const char scenario_text[] =
+    "{\"model\": \"moe\", \"hardware\": \"box\", \"gpus\": 8, \"training\": {\"seq_length\": 4096, "
+    "\"micro_batch_size\": 1, \"global_batch_size\": 16}, \"layout\": {\"tp\": 2, \"pp\": 1, \"ep\": 4}, "
+    "\"options\": {\"dispatcher\": \"alltoall\"}}";
+
+/* The simulated stage holds the seconds of computation that the result says. */
+static void simulated_stage(void **state) {
+  (void)state;
+  g_autofree char *file = ms_test_data_path("scenario.json");
+  ms_test_data_write("scenario.json", scenario_text);
+  g_autoptr(MsProfile) p = profile(file);
+  assert_int_equal(p->kind, MS_PROFILE_SCENARIO);
+  assert_close(p->step_s, p->result->step_time_s, 1e-6);
+  assert_true(p->busy_s <= p->step_s && p->busy_s > 0.1 * p->step_s);
+  double grouped_s = p->result->stage_time[p->stage].family_s[MS_FAMILY_GROUPED];
+  assert_true(grouped_s > 0);
+  assert_close(part(p, "grouped_gemm")->time_s, grouped_s, 1e-3);
+}
+
+/* What was saved says the same as the trace itself. */
+static void saved(void **state) {
+  (void)state;
+  g_autofree char *text = sample(), *file = ms_test_data_path("saved.json"), *raw = ms_test_data_path("raw.json");
+  g_autoptr(MsTrace) trace = whole(text);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  g_autofree char *json = ms_figures_json(&ms_trace_figures, t);
+  ms_test_data_write("saved.json", json);
+  ms_test_data_write("raw.json", text);
+  g_autoptr(MsProfile) a = profile(raw), b = profile(file);
+  assert_int_equal(b->kind, MS_PROFILE_SAVED_TRACE);
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  GError *error = NULL;
+  g_autoptr(MsDiff) d = ms_diff_new(a, b, table, notes, &error);
+  assert_null(error);
+  assert_int_equal(d->n_rows, t->n_classes);
+  assert_int_equal(d->n_streams, 2);
+  assert_int_equal(d->n_keys, 0);
+  for (int i = 0; i < d->n_rows; i++) assert_close(d->row[i].ratio, 1, 1e-12);
+}
+
+/* Rows by seconds at stake; streams by what runs on them, whatever they are called. */
+static void differences(void **state) {
+  (void)state;
+  g_autofree char *text = sample(), *a_file = ms_test_data_path("a.json"), *b_file = ms_test_data_path("b.json");
+  ms_test_data_write("a.json", text);
+  for (char *at = text; (at = strstr(at, "\"dur\": 200.000")) != NULL;) memcpy(at, "\"dur\": 260.000", 14);
+  for (char *at = text; (at = strstr(at, "\"stream\": 20")) != NULL;) memcpy(at, "\"stream\": 31", 12);
+  ms_test_data_write("b.json", text);
+  g_autoptr(MsProfile) a = profile(a_file), b = profile(b_file);
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  GError *error = NULL;
+  g_autoptr(MsDiff) d = ms_diff_new(a, b, table, notes, &error);
+  assert_null(error);
+  assert_string_equal(d->row[0].word, "attention");
+  assert_close(d->row[0].stake_s, -60e-6, 1e-9);
+  assert_close(d->row[0].ratio, 200.0 / 260, 1e-9);
+  assert_close(d->row[1].stake_s + 1, 1, 1e-12);
+  assert_string_equal(d->stream[0].a, "7");
+  assert_string_equal(d->stream[0].b, "7");
+  assert_string_equal(d->stream[1].a, "20");
+  assert_string_equal(d->stream[1].b, "31");
+}
+
+/* A trace of another model is refused; a saved prediction is compared by families. */
+static void other_model(void **state) {
+  (void)state;
+  g_autofree char *file = ms_test_data_path("scenario.json"), *raw = ms_test_data_path("raw.json"), *text = sample(),
+                  *saved_file = ms_test_data_path("saved-run.json");
+  ms_test_data_write("scenario.json", scenario_text);
+  ms_test_data_write("raw.json", text);
+  g_autoptr(MsProfile) a = profile(file), b = profile(raw);
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(GError) error = NULL;
+  assert_null(ms_diff_new(a, b, table, notes, &error));
+  assert_non_null(strstr(error->message, "is of another model"));
+  assert_non_null(strstr(error->message, "4096 x 1536 x 7168"));
+  g_autofree char *json = ms_figures_json(&ms_run_figures, a->result);
+  ms_test_data_write("saved-run.json", json);
+  g_autoptr(MsProfile) c = profile(saved_file);
+  assert_int_equal(c->kind, MS_PROFILE_SAVED_RUN);
+  g_autoptr(MsDiff) d = ms_diff_new(a, c, table, notes, NULL);
+  assert_true(a->coarse);
+  double mean_s = 0; /* what was saved is the mean over stages */
+  for (int i = 0; i < a->result->stages; i++)
+    mean_s += a->result->stage_time[i].family_s[MS_FAMILY_GEMM] / a->result->stages;
+  assert_close(part(c, "gemm")->time_s, mean_s, 1e-9);
+}
+
 /* --- what is refused ------------------------------------------------------------------------------------------- */
 static GError *refuse(const char *kind, const char *file, const char *text, gsize length) {
   (void)kind, (void)text, (void)length;
@@ -224,8 +328,9 @@ static int teardown(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(times),       cmocka_unit_test(tables), cmocka_unit_test(steps_without_marks),
-      cmocka_unit_test(cut),         cmocka_unit_test(corpus), cmocka_unit_test(classes_cover_operators),
-      cmocka_unit_test(known_names), cmocka_unit_test(damaged)};
+      cmocka_unit_test(times),       cmocka_unit_test(tables),      cmocka_unit_test(steps_without_marks),
+      cmocka_unit_test(cut),         cmocka_unit_test(corpus),      cmocka_unit_test(classes_cover_operators),
+      cmocka_unit_test(known_names), cmocka_unit_test(damaged),     cmocka_unit_test(simulated_stage),
+      cmocka_unit_test(saved),       cmocka_unit_test(differences), cmocka_unit_test(other_model)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,164 @@
+/* src/report/diff.c - two profiles of a step beside each other. */
+#include <math.h>
+
+#include "base/text.h"
+#include "report/report.h"
+
+/* --- figures --------------------------------------------------------------------------------------------------- */
+static const char *kind_of(const void *profile) { return ms_profile_words[((const MsProfile *)profile)->kind]; }
+
+#define S MsProfile
+static const MsFigures side_figures = {
+    .rows =
+        (const MsFigure[]){MS_FIGURE(STRING, S, file, "", "what was given"),
+                           MS_FIGURE_TEXT("kind", kind_of, "scenario, trace, saved profile, saved prediction"),
+                           MS_FIGURE(STRING, S, device, "", "machine of a scenario, what a profiler calls the GPU",
+                                     .flags = MS_FIGURE_NULLABLE),
+                           MS_FIGURE(INT, S, stage, "", "pipeline stage of a scenario that is shown, -1 otherwise"),
+                           MS_FIGURE(F64, S, step_s, "s", "of a step", .flags = MS_FIGURE_NULLABLE),
+                           MS_FIGURE(F64, S, busy_s, "s", "of these, some kernel runs", .flags = MS_FIGURE_NULLABLE),
+                           {0}}};
+#undef S
+#define S MsDiffRow
+static const MsFigures row_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_AS("class", STRING, S, word, "", "of kernels, or family of operators"),
+                               MS_FIGURE(F64, S, a_s, "s", "of a step, all kernels one behind the other"),
+                               MS_FIGURE(F64, S, b_s, "s", "likewise"),
+                               MS_FIGURE(F64, S, ratio, "1", "a / b", .flags = MS_FIGURE_NULLABLE),
+                               MS_FIGURE(F64, S, stake_s, "s", "a - b"),
+                               {0}}};
+#undef S
+#define S MsDiffStream
+static const MsFigures stream_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE(STRING, S, a, "", "a stream", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE(STRING, S, b, "", "that which has most of its classes", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE(F64, S, a_s, "s", "of a step in which it is busy", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE(F64, S, b_s, "s", "likewise", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE(F64, S, ratio, "1", "a / b", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE(F64, S, stake_s, "s", "a - b", .flags = MS_FIGURE_NULLABLE),
+        {0}}};
+#undef S
+#define S MsComparedKey
+static const MsFigures key_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_AS("key", STRING, S, path, "", "that differs"),
+                               MS_FIGURE(STRING, S, a, "", "its value, as JSON where it is of a scenario"),
+                               MS_FIGURE(STRING, S, b, "", "likewise"),
+                               {0}}};
+#undef S
+static const void *side_a(const void *diff) { return ((const MsDiff *)diff)->a; }
+static const void *side_b(const void *diff) { return ((const MsDiff *)diff)->b; }
+#define S MsDiff
+const MsFigures ms_diff_figures = {
+    "diff", "`moesim diff --json`.",
+    (const MsFigure[]){MS_FIGURE_FOUND("a", side_a, &side_figures, .doc = "the first file"),
+                       MS_FIGURE_FOUND("b", side_b, &side_figures, .doc = "the second"),
+                       MS_FIGURE_ARRAY("classes", LIST, S, row, n_rows, &row_figures),
+                       MS_FIGURE_ARRAY("streams", LIST, S, stream, n_streams, &stream_figures),
+                       MS_FIGURE_ARRAY("configuration", LIST, S, key, n_keys, &key_figures),
+                       {0}}};
+#undef S
+
+/* --- text ------------------------------------------------------------------------------------------------------ */
+static gboolean is_predicted(const MsProfile *p) {
+  return p->kind == MS_PROFILE_SCENARIO || p->kind == MS_PROFILE_SAVED_RUN;
+}
+
+static void titles(const MsDiff *d, const char **a, const char **b) {
+  gboolean x = is_predicted(d->a), y = is_predicted(d->b);
+  *a = x == y ? "A" : x ? "predicted" : "measured";
+  *b = x == y ? "B" : y ? "predicted" : "measured";
+}
+
+static void append_side(GString *out, const char *title, const MsProfile *p) {
+  char step[MS_TEXT], busy[MS_TEXT];
+  g_string_append_printf(out, "%s: %s (%s", title, p->file, ms_profile_words[p->kind]);
+  if (p->device) g_string_append_printf(out, ", %s", p->device);
+  if (p->stage >= 0 && p->result && p->result->stages > 1) g_string_append_printf(out, ", stage %d", p->stage);
+  g_string_append_printf(out, "), step %s", ms_text_seconds(p->step_s, step));
+  if (!isnan(p->busy_s)) g_string_append_printf(out, ", some kernel runs in %s", ms_text_seconds(p->busy_s, busy));
+  g_string_append_c(out, '\n');
+}
+
+static void seconds(MsTable *table, double time_s) {
+  char buf[MS_TEXT];
+  ms_table_cell(table, time_s == 0 || isnan(time_s) ? "-" : ms_text_seconds(time_s, buf));
+}
+
+static void figures(MsTable *table, double a_s, double b_s, double ratio, double stake_s) {
+  char buf[MS_TEXT];
+  seconds(table, a_s);
+  seconds(table, b_s);
+  if (isnan(ratio)) ms_table_cell(table, "");
+  else ms_table_cellf(table, "%.3f", ratio);
+  if (isnan(stake_s)) ms_table_cell(table, "");
+  else if (fabs(stake_s) < 5e-10) ms_table_cell(table, "-"); /* a profiler's clock */
+  else ms_table_cellf(table, "%s%s", stake_s < 0 ? "-" : "+", ms_text_seconds(fabs(stake_s), buf));
+}
+
+static void four_columns(MsTable *table, const char *a, const char *b) {
+  ms_table_column(table, a, TRUE);
+  ms_table_column(table, b, TRUE);
+  ms_table_column(table, "ratio", TRUE);
+  ms_table_column(table, "at stake", TRUE);
+}
+
+static void take(GString *out, MsTable *table) {
+  g_autofree char *text = ms_table_take(table);
+  g_string_append_printf(out, "\n%s", text);
+}
+
+static void append_classes(GString *out, const MsDiff *d, const char *a, const char *b) {
+  MsTable *table = ms_table_new();
+  double sum_a = 0, sum_b = 0;
+  ms_table_column(table, "class", FALSE);
+  four_columns(table, a, b);
+  for (int i = 0; i < d->n_rows; i++) {
+    const MsDiffRow *r = &d->row[i];
+    ms_table_cell(table, r->word);
+    figures(table, r->a_s, r->b_s, r->ratio, r->stake_s);
+    sum_a += r->a_s, sum_b += r->b_s;
+  }
+  ms_table_cell(table, "all kernels");
+  figures(table, sum_a, sum_b, sum_b > 0 ? sum_a / sum_b : NAN, sum_a - sum_b);
+  take(out, table);
+}
+
+static void append_streams(GString *out, const MsDiff *d, const char *a, const char *b) {
+  if (d->a->n_streams == 0 || d->b->n_streams == 0) return;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "streams", FALSE);
+  four_columns(table, a, b);
+  for (int i = 0; i < d->n_streams; i++) {
+    const MsDiffStream *s = &d->stream[i];
+    ms_table_cellf(table, "%s | %s", s->a ? s->a : "-", s->b ? s->b : "-");
+    figures(table, s->a_s, s->b_s, s->ratio, s->stake_s);
+  }
+  take(out, table);
+}
+
+static void append_keys(GString *out, const MsDiff *d, const char *a, const char *b) {
+  if (d->n_keys == 0) return;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "differs in", FALSE);
+  ms_table_column(table, a, FALSE);
+  ms_table_column(table, b, FALSE);
+  for (int i = 0; i < d->n_keys; i++) {
+    ms_table_cell(table, d->key[i].path);
+    ms_table_cell(table, d->key[i].a);
+    ms_table_cell(table, d->key[i].b);
+  }
+  take(out, table);
+}
+
+char *ms_report_diff(const MsDiff *diff) {
+  const char *a, *b;
+  titles(diff, &a, &b);
+  GString *out = g_string_new(NULL);
+  append_side(out, a, diff->a);
+  append_side(out, b, diff->b);
+  append_classes(out, diff, a, b);
+  append_streams(out, diff, a, b);
+  append_keys(out, diff, a, b);
+  return g_string_free(out, FALSE);
+}
