@@ -1,5 +1,5 @@
 /* src/exec/bind.c - from rows to handlers, before anything runs; and what kept tensors are called here. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include "base/err.h"
 #include <string.h>

@@ -1,5 +1,5 @@
 /* src/exec/block.c - copies and sums of blocks of elements that are no kernels of a row of their own, and the batch. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include <string.h>
 

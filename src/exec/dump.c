@@ -3,7 +3,7 @@
  *
  * Not part of a step: what is sent for it is not counted. */
 #include "exec/dump_file.h"
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include "base/io.h"
 #include "base/ranks.h"

@@ -1,5 +1,5 @@
 /* src/exec/exec.c - a run: what it refuses, what one rank sets up, its steps, and the result. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 #include "exec/subnormal.h"
 
 #include "base/clock.h"
@@ -7,27 +7,10 @@
 #include "base/ranks.h"
 #include "memory/memory.h"
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 const char *const ms_exec_list_words[] = {"forward", "backward", "unit gather", "unit reduce", "before",
                                           "reduce",  "gather",   "after",       "p2p",         NULL};
-
-void ms_exec_fail(Exec *x, MsErrorCode code, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  g_autofree char *text = g_strdup_vprintf(format, args);
-  va_end(args);
-  if (x->layout->world > 1) {
-    fprintf(stderr, "moesim: %s: rank %d: %s\n", x->scenario->file ? x->scenario->file : "scenario", x->rank, text);
-    fflush(stderr);
-    ms_comm_abort(x->comm, code);
-  }
-  g_set_error(&x->error, MS_ERROR, code, "%s: %s", x->scenario->file ? x->scenario->file : "scenario", text);
-  g_free(g_steal_pointer(&text)); /* the jump passes the automatic one by */
-  longjmp(x->fail, 1);
-}
 
 /* --- what is not executed, beside rows that have no handler ---------------------------------------------------- */
 

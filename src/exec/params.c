@@ -1,6 +1,6 @@
 /* src/exec/params.c - the parameters of one rank: which part of which matrix of the model it holds, in two flat arrays
  * (dense, experts), and their gradients. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,20 +1,9 @@
 /* src/exec/rows.c - one list of rows: each is run, timed, and compared with what the list says of it. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include "base/clock.h"
 #include <math.h>
 #include <string.h>
-
-const char *ms_exec_row_text(const Exec *x) {
-  static _Thread_local char text[200];
-  const MsOp *op = x->row ? x->row->op : NULL;
-  if (!op) return "the executor";
-  g_snprintf(text, sizeof text, "%s \"%s\" (%s, %s%s%s)", ms_op_words[op->kind], op->name, ms_module_words[op->module],
-             ms_pass_words[op->pass], x->now ? ", " : "", x->now ? x->work->pieces[x->now->piece].name : "");
-  return text;
-}
-
-void ms_exec_sent(Exec *x, double elements, double width_B) { x->message_B += elements * width_B; }
 
 /* --- ledger ---------------------------------------------------------------------------------------------------- */
 
@@ -40,10 +29,6 @@ static double tensors_B(Exec *x, const MsKept *kept, gboolean freeing) {
 }
 
 /* --- natural routing: the list says what comes on average, so what depends on it is not compared --------------- */
-
-gboolean ms_exec_natural(const Exec *x) {
-  return x->model->num_experts > 0 && x->scenario->training.routing.kind == MS_ROUTING_NATURAL;
-}
 
 static gboolean kept_routed(const Exec *x, const MsKept *kept) {
   static const char *const routed[] = {"expert input",

@@ -1,7 +1,7 @@
 /* src/exec/rows_attention.c - from the projections to the output of attention and back: GQA and MLA shapes, the core,
  * and every way of context parallelism. With exchanged heads (a2a) a rank holds the tokens of `inner` ranks and 1 /
  * inner of its heads; K and V of the others go round (p2p). */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* src/exec/rows_ends.c - where tokens come in and losses come out: embedding, MTP blocks around their layer, head and
  * cross entropy. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* src/exec/rows_linear.c - linear layers with their tensor-parallel messages, norms, activations of plain MLPs,
  * residual adds. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  *
  * Rows of an expert rank are in the order of its experts; within an expert by the rank that they came from (ETP, then
  * EP), then by token. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* src/exec/rows_step.c - what runs once a step: zeroing, gradients summed over the ranks, their norm, Adam, parameters
  * back to all ranks. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* src/exec/step.c - the slots of the schedule: pieces of chunks forward and back, messages between stages, and the rows
  * of the step around them. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include "memory/memory.h"
 #include <math.h>

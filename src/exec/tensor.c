@@ -1,6 +1,6 @@
 /* src/exec/tensor.c - named tensors of a frame. Memory is taken from a pool, so that from the second microbatch on no
  * row pays for fresh pages. */
-#include "exec/exec_priv.h"
+#include "exec/state_priv.h"
 
 #include <stdlib.h>
 #include <string.h>

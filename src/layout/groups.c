@@ -308,3 +308,14 @@ void ms_layout_measure_groups(MsLayout *layout, int domain, int node) {
   for (int kind = 0; kind < MS_N_GROUPS; kind++)
     layout->group[kind] = measure_kind(layout, kind, &grid[group_axes[kind].expert], domain, node);
 }
+
+/* Schedulers cut a job into equal segments, one per domain (Slurm's --segment): 256 GPUs on NVL72 are 4 x 64, not 72 +
+ * 72 + 72 + 40. */
+int ms_gpus_per_domain(const MsHardware *hardware, int world) {
+  int domain = MAX(1, hardware->nvlink_domain_gpus), node = MAX(1, hardware->gpus_per_node);
+  if (hardware->fabric.segment_gpus > 0) return hardware->fabric.segment_gpus;
+  if (world <= domain || domain <= node) return domain;
+  for (int n = domain - domain % node; 2 * n >= domain; n -= node)
+    if (world % n == 0) return n;
+  return domain;
+}

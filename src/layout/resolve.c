@@ -67,17 +67,6 @@ static void place_chunks(MsLayout *layout, const MsScenario *s) {
   layout->mtp_standalone = mtp_stage >= 0 && mtp_stage != loss_stage;
 }
 
-/* Schedulers cut a job into equal segments, one per domain (Slurm's --segment): 256 GPUs on NVL72 are 4 x 64, not 72 +
- * 72 + 72 + 40. */
-int ms_gpus_per_domain(const MsHardware *hardware, int world) {
-  int domain = MAX(1, hardware->nvlink_domain_gpus), node = MAX(1, hardware->gpus_per_node);
-  if (hardware->fabric.segment_gpus > 0) return hardware->fabric.segment_gpus;
-  if (world <= domain || domain <= node) return domain;
-  for (int n = domain - domain % node; 2 * n >= domain; n -= node)
-    if (world % n == 0) return n;
-  return domain;
-}
-
 /* The most CP ranks of one scale-up domain among which the heads of a TP rank divide: the hierarchy of a2a+p2p. */
 static int inner_cp(const MsLayout *layout, const MsScenario *s, int domain) {
   int heads = s->model->num_attention_heads / layout->tp, most = MAX(1, domain / layout->tp);

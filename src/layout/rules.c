@@ -18,18 +18,7 @@
  *   33  expandable segments: no such key */
 #include "layout/rules.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-
-gboolean ms_refuse(char *why, size_t size, const char *format, ...) {
-  va_list args;
-  if (size == 0) return FALSE;
-  va_start(args, format);
-  vsnprintf(why, size, format, args);
-  va_end(args);
-  return FALSE;
-}
 
 const MsRule ms_rules[] = {
 #define RULE_ROW(id, word, path, number, doc, kind, reads) \

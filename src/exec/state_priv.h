@@ -1,10 +1,10 @@
-/* src/exec/exec_priv.h - internal to exec/: one rank of a run, its parameters, its tensors, and the handlers of rows.
+/* src/exec/state_priv.h - internal to exec/: one rank of a run, its parameters, its tensors, and the handlers of rows.
  *
  * Tensors are rows x width, row = position x batch + sequence (sequences side by side), as the kernels want them. A
  * tensor is found by its name in the frame of its piece and microbatch; gradients have the name of what they are the
  * gradient of with "d " in front. */
-#ifndef MS_EXEC_PRIV_H
-#define MS_EXEC_PRIV_H
+#ifndef MS_EXEC_STATE_PRIV_H
+#define MS_EXEC_STATE_PRIV_H
 
 #include "base/err.h"
 #include "exec/comm.h"
