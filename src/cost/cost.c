@@ -511,7 +511,9 @@ static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) 
   double times = !scaled ? 1 : op->kind == MS_OP_DELTA_RULE ? 3 : 2.5, n = MAX(op->n, 1);
   double heads = MAX(op->groups, 1) * (op->m / n), gqa = (double)MAX(op->groups, 1) / MAX(op->kv_groups, 1);
   double bytes = (op->read_B + op->write_B) / times;
-  double waits = op->kind == MS_OP_ATTENTION && op->pass == MS_PASS_DGRAD && cost->scenario->options.deterministic_mode
+  const MsOptions *o = &cost->scenario->options;
+  gboolean orderly = o->deterministic_mode || o->deterministic_attention;
+  double waits = op->kind == MS_OP_ATTENTION && op->pass == MS_PASS_DGRAD && orderly
                      ? cost->scenario->laws.deterministic_attention_backward
                      : 1;
   return waits * times * older_attention(cost, op) *

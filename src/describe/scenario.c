@@ -157,6 +157,15 @@ static const MsField options_fields[] = {
     SWITCH(deterministic_mode, "false",
            "same result bit for bit: new tensors are filled, sums go through sorts, attention's backward is slower, no "
            "NVLink SHARP; needs cross_entropy_fusion and tp_comm_overlap off"),
+    SWITCH(
+        deterministic_attention, "false",
+        "attention's backward without atomic sums (NVTE_ALLOW_NONDETERMINISTIC_ALGO=0), as deterministic_mode has it "
+        "too"),
+    SWITCH(use_fused_weighted_squared_relu, "true",
+           "experts' squared ReLU and router weight in one kernel; else three, the last two of them in FP32"),
+    SWITCH(check_for_nan_in_loss_and_grad, "false",
+           "the host looks at every loss and at the norm of every bucket of gradients; Megatron-LM's own default is "
+           "true, performance recipes turn it off"),
     SWITCH(hybrid_context_parallel, "false", "each packed sequence goes to as few context-parallel ranks as hold it"),
     MS_INT(S, max_seqlen_per_dp_cp_rank, 0, 1 << 27, "0", MS_NULLABLE | MS_OPEN,
            "tokens of one sequence that a rank holds with hybrid_context_parallel; 0 = seq_length / cp"),

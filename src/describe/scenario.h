@@ -81,12 +81,19 @@ typedef struct {
   gboolean optimizer_post_validation; /* -1: when the schedule is a zero-bubble one */
   int num_distributed_optimizer_instances;
   MsOuterDp outer_dp_sharding_strategy;
-  gboolean moe_memory_efficient_permutation, deterministic_mode;
+  gboolean moe_memory_efficient_permutation, deterministic_mode, deterministic_attention;
+  gboolean use_fused_weighted_squared_relu, check_for_nan_in_loss_and_grad;
   gboolean hybrid_context_parallel;
   int max_seqlen_per_dp_cp_rank; /* 0 = seq_length / cp */
   gboolean lcma;
   double lcma_workspace_B;
 } MsOptions;
+
+/* One kernel holds the experts' activation and the router's weight: all gated ones, squared ReLU where it is asked for
+ * (Megatron-LM transformer/moe/experts.py, fusions/fused_weighted_squared_relu.py). */
+static inline gboolean ms_weighted_in_kernel(const MsModel *m, const MsOptions *o) {
+  return m->gated || (m->activation == MS_ACT_SQUARED_RELU && o->use_fused_weighted_squared_relu);
+}
 
 static inline const MsDispatcherRow *ms_dispatcher(const MsOptions *options) {
   return &ms_dispatchers[options->dispatcher];

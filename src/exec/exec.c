@@ -40,6 +40,7 @@ static const char *refusal(const Exec *x) {
   if (o->num_distributed_optimizer_instances > 1)
     return "options.num_distributed_optimizer_instances: more than one is not executed";
   if (o->fsdp >= MS_FSDP_OPTIM_GRADS) return "options.fsdp: sharded gradients or parameters are not executed";
+  if (o->check_for_nan_in_loss_and_grad) return "options.check_for_nan_in_loss_and_grad: checks are not executed";
   if (o->deterministic_mode) return "options.deterministic_mode: fills and sorted sums are not executed";
   if (o->defer_embedding_wgrad_compute) return "options.defer_embedding_wgrad_compute: is not executed";
   if (x->layout->tp > 1 && o->tp_comm_overlap)

@@ -625,15 +625,16 @@ static gint64 *identity(Exec *x, gint64 n) {
   return to;
 }
 
-/* Only the gated activation has a kernel with the router weight inside; others multiply behind it. */
+/* What has no kernel with the router weight inside multiplies behind it. */
 static void expert_activation(Exec *x) {
+  gboolean inside = ms_weighted_in_kernel(x->model, &x->scenario->options);
   gint64 *rows = expert_rows(x), n = sum_of(rows, (int)local_experts(x)), width = fm(x);
   MsKernelActivation kind = ms_exec_activation(x);
   double clamp = kind == MS_KACT_GEGLU_QUICK ? MS_EXEC_CLAMP : 0;
   const void *in = ms_exec_get(x, "expert fc1 out", n * fc1_width(x)), *weight = ms_exec_get(x, "permuted probs", n);
   if (!is_back(x)) {
     void *out = ms_exec_new(x, "expert activation out", n * width);
-    if (x->model->gated) {
+    if (inside) {
       x->k->activation_forward(kind, n, width, clamp, in, weight, out);
       return;
     }
@@ -644,7 +645,7 @@ static void expert_activation(Exec *x) {
   }
   const void *d = ms_exec_get(x, "d expert activation out", n * width);
   void *d_in = ms_exec_new(x, "d expert fc1 out", n * fc1_width(x)), *d_weight = ms_exec_new(x, "d copy weights", n);
-  if (x->model->gated) {
+  if (inside) {
     x->k->activation_backward(kind, n, width, clamp, in, weight, d, d_in, d_weight);
   } else {
     void *d_plain = ms_exec_scratch(x, n * width);

@@ -73,6 +73,10 @@ static void canonical_options(MsScenario *s) {
   if (s->layout.tp == 1) o->tp_comm_overlap = FALSE;
   if (!o->lcma) ms_key_reset(s, "options.lcma_workspace_B");
   if (!o->cross_entropy_fusion) o->cross_entropy_fusion_impl = MS_CE_NATIVE;
+  if (s->model->num_experts == 0 || s->model->activation != MS_ACT_SQUARED_RELU)
+    o->use_fused_weighted_squared_relu = TRUE;
+  if (ms_attn_backends[o->attention_backend].generation != MS_ATTN_NEWEST)
+    o->attention_backend = MS_ATTN_FLASH; /* no argument says which generation is installed */
   canonical_moe(s);
   canonical_recompute(&o->recompute);
   canonical_precision(s);

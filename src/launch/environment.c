@@ -70,6 +70,7 @@ gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *ar
   int connections = ms_launch_connections(s);
   g_autofree char *text = g_strdup_printf("%d", connections);
   if (connections > 0) ms_args_setenv(args, "CUDA_DEVICE_MAX_CONNECTIONS", text);
+  if (o->deterministic_attention) ms_args_setenv(args, "NVTE_ALLOW_NONDETERMINISTIC_ALGO", "0");
   if (release != MS_RELEASE_MCORE)
     return !o->fused_grouped_mlp || ms_refuse_key(s, error, "options.fused_grouped_mlp", "%s has no fused grouped MLP",
                                                   ms_release_words[release]);
@@ -99,6 +100,7 @@ gboolean ms_read_environment(MsArgs *args, MsScenario *s, GError **error) {
                         "is \"%.60s\", must be an integer in [1, 32]", connections);
   s->options.cuda_device_max_connections = (int)value;
   s->options.fused_grouped_mlp = g_strcmp0(ms_args_getenv(args, "NVTE_CUTEDSL_FUSED_GROUPED_MLP"), "1") == 0;
+  s->options.deterministic_attention = g_strcmp0(ms_args_getenv(args, "NVTE_ALLOW_NONDETERMINISTIC_ALGO"), "0") == 0;
   for (int i = 0; implied[i]; i++) ms_args_getenv(args, implied[i]);
   for (int i = 0; i < MS_N_DISPATCHERS; i++)
     if (ms_dispatchers[i].launch_domain) ms_args_getenv(args, ms_dispatchers[i].launch_domain);

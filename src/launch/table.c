@@ -20,7 +20,9 @@ static gboolean has_clamped_gate(const MsScenario *s) {
 }
 static gboolean has_cross_entropy_fusion(const MsScenario *s) { return s->options.cross_entropy_fusion; }
 static gboolean uses_optimizer_offload(const MsScenario *s) { return s->options.optimizer_offload_fraction > 0; }
-static gboolean captures_iteration(const MsScenario *s) { return s->options.cuda_graph_scope == MS_CG_FULL_ITERATION; }
+static gboolean has_squared_relu_experts(const MsScenario *s) {
+  return ms_is_moe(s) && s->model->activation == MS_ACT_SQUARED_RELU;
+}
 
 #define VALUE(section_, flag_, field_, value_, flags_, ...)                                                   \
   {                                                                                                           \
@@ -89,9 +91,10 @@ const MsLaunchRow ms_launch_rows[] = {
     FIXED(TRAINING, "--overlap-cpu-optimizer-d2h-h2d", NULL, 0, .when = uses_optimizer_offload),
     VALUE(TRAINING, "--cpu-offloading-num-layers", "options.cpu_offloading_num_layers", "0", 0),
     GROUP(TRAINING, graphs, "options.cuda_graph_scope"),
-    FIXED(TRAINING, "--no-check-for-nan-in-loss-and-grad", NULL, 0, .when = captures_iteration),
+    OFF(TRAINING, "--no-check-for-nan-in-loss-and-grad", "options.check_for_nan_in_loss_and_grad", M),
     GROUP(TRAINING, attention_backend, "options.attention_backend"),
-    GROUP(TRAINING, environment, "options.cuda_device_max_connections options.fused_grouped_mlp"),
+    GROUP(TRAINING, environment,
+          "options.cuda_device_max_connections options.fused_grouped_mlp options.deterministic_attention"),
 
     GROUP(PRECISION, precision, "training.precision"),
     ON(PRECISION, "--fp8-param-gather", "options.fp8_param_gather", 0),
@@ -168,6 +171,8 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(MOE, "--delay-wgrad-compute", "options.delay_wgrad", 0),
     ON(MOE, "--moe-router-fusion", "options.moe_router_fusion", 0, .when = ms_is_moe),
     ON(MOE, "--moe-permute-fusion", "options.moe_permute_fusion", 0, .when = ms_is_moe),
+    ON(MOE, "--use-fused-weighted-squared-relu", "options.use_fused_weighted_squared_relu", 0,
+       .when = has_squared_relu_experts),
     ON(MOE, "--moe-shared-expert-overlap", "options.moe_shared_expert_overlap", M),
     ON(MOE, "--moe-router-padding-for-quantization --moe-router-padding-for-fp8",
        "options.moe_router_padding_for_quantization", 0),

@@ -92,6 +92,11 @@ RULE(graph_scope_alone) {
   return !(scope & MS_CG_ALONE) || (scope & (scope - 1)) == 0 ||
          REFUSE("full_iteration and layer each stand alone in cuda_graph_scope");
 }
+RULE(graph_checks) {
+  return !s->options.check_for_nan_in_loss_and_grad || s->options.cuda_graph_scope != MS_CG_FULL_ITERATION ||
+         REFUSE(
+             "the host cannot look for NaN inside a graph of the whole iteration: check_for_nan_in_loss_and_grad off");
+}
 RULE(graph_preprocess) {
   guint32 scope = s->options.cuda_graph_scope;
   return !(scope & MS_CG_MOE_PREPROCESS) || (scope & MS_CG_MOE_ROUTER) ||

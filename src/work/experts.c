@@ -119,9 +119,8 @@ void ms_experts_forward(MsBuild *b) {
   copy_padded(b, "unpad expert rows");
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_MOE_ACT)) return;
   ms_keep(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
-  /* only the gated activation has a kernel with the routing weight inside; others multiply after it and keep both
-   * factors */
-  if (!b->model->gated) ms_keep(b, "expert activation, unweighted", 2 * kept * fm);
+  /* what multiplies after its kernel keeps both factors */
+  if (!ms_weighted_in_kernel(b->model, b->options)) ms_keep(b, "expert activation, unweighted", 2 * kept * fm);
 }
 
 void ms_experts_backward(MsBuild *b) {

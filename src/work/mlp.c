@@ -15,6 +15,13 @@ void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, dou
     op->read_B = op->write_B = passes / 2;
     op->kernels = back ? 16 : 8;
   }
+  if (kind == MS_OP_WEIGHTED_ACTIVATION && !ms_weighted_in_kernel(b->model, b->options)) {
+    /* the compiled activation, its product with the FP32 weight, and a cast back; backward the cast, both gradients of
+     * the product (one cast, one summed) and the activation's */
+    double bytes = (back ? 40 : 16) * rows * width;
+    op->read_B = op->write_B = bytes / 2;
+    op->kernels = back ? 6 : 3;
+  }
 }
 
 /* --- inputs of SwiGLU that are kept in FP8: a cast behind it, and one back in front of its backward (kernels of their

@@ -435,6 +435,7 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
     loss_rows(b, logits, FALSE);
     ms_keep(b, head_name("logits", i), (te_loss(b) ? 2 : 4) * logits);
   }
+  if (b->options->check_for_nan_in_loss_and_grad && b->list->n > 0) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
   for (int i = copies - 1; i >= 0; i--) {
     b->pass = MS_PASS_DGRAD;

@@ -301,40 +301,6 @@ static double head_norm_params(const MsWork *work, int stage) {
   return norms * 2 * ms_norm_params(m, m->kv_channels);
 }
 
-static void after_rows(Step *s, int stage, const MsStageParams *p) {
-  const MsLayout *l = s->work->layout;
-  double dense = p->params_dense + p->embedding_copy, expert = p->params_expert;
-  int states = -1;
-  if (s->o->offload_optimizer_states) { /* while gradients are reduced */
-    MsOp *op = ms_row_async(&s->b, MS_OP_H2D, "optimizer states from host", MS_STREAM_H2D);
-    op->message_B = states_B(s, p);
-    states = ms_row_index(&s->b, op);
-  }
-  if (!s->o->overlap_grad_reduce && !s->shards_gradients) {
-    reduce_rows(s, dense, expert);
-    int rows = s->b.list->n;
-    for (int i = MAX(0, rows - 2); i < rows; i++)
-      if (s->b.list->op[i].stream != MS_STREAM_COMPUTE) ms_join(&s->b, i);
-  }
-  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP,
-                   4 * (s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage))),
-       4);
-  WordEmbedding word = word_embedding(s->work, stage);
-  if ((word.embedding || word.user) && embedding_copied(s->work))
-    wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
-                     s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size),
-         s->grad_B);
-  mirror_row(s, "mirror gradients", s->wire_B, dense, expert);
-  replica_row(s, expert);
-  double shard = dense / s->shard + expert / s->expert_shard;
-  ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8);
-  MsOp *norm = wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4), 4);
-  (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
-  optimizer_rows(s, stage, dense, expert, states);
-  if (sharded_optimizer(s)) mirror_row(s, "mirror parameters", s->param_B, dense, expert);
-  if (!s->o->overlap_param_gather && !s->shards_params) gather_rows(s, dense, expert);
-}
-
 /* --- buckets (docs/theory/communication.md 7): only the first chunk of the first stage has several, each of at least
  * max(40 M, 1 M x DP) parameters; every other chunk reduces and gathers its parameters in one piece --- */
 
@@ -371,6 +337,62 @@ static int buckets_of(const MsWork *work, int stage, int c, Bucket **out) {
     now = (Bucket){0};
   }
   return n;
+}
+
+static int count_buckets(const Step *s, int stage) {
+  int n = 0;
+  for (int c = 0; c < s->work->layout->vpp; c++) {
+    Bucket *bucket;
+    n += buckets_of(s->work, stage, c, &bucket);
+    g_free(bucket);
+  }
+  return n;
+}
+
+/* The norm of every bucket is taken before it is reduced, and the host asks whether it is a number (Megatron-LM
+ * core/distributed/param_and_grad_buffer.py, check_grads): one kernel each, two questions. They stand together here,
+ * behind the last backward pass. */
+static void check_rows(Step *s, int stage, double dense, double expert) {
+  if (!s->o->check_for_nan_in_loss_and_grad) return;
+  double held = s->shards_gradients ? dense / s->shard + expert / s->expert_shard : dense + expert;
+  MsOp *op =
+      ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradients checked", s->grad_B * held, 0, 3 * count_buckets(s, stage));
+  op->flags |= MS_OPF_SYNC;
+}
+
+static void after_rows(Step *s, int stage, const MsStageParams *p) {
+  const MsLayout *l = s->work->layout;
+  double dense = p->params_dense + p->embedding_copy, expert = p->params_expert;
+  int states = -1;
+  check_rows(s, stage, dense, expert);
+  if (s->o->offload_optimizer_states) { /* while gradients are reduced */
+    MsOp *op = ms_row_async(&s->b, MS_OP_H2D, "optimizer states from host", MS_STREAM_H2D);
+    op->message_B = states_B(s, p);
+    states = ms_row_index(&s->b, op);
+  }
+  if (!s->o->overlap_grad_reduce && !s->shards_gradients) {
+    reduce_rows(s, dense, expert);
+    int rows = s->b.list->n;
+    for (int i = MAX(0, rows - 2); i < rows; i++)
+      if (s->b.list->op[i].stream != MS_STREAM_COMPUTE) ms_join(&s->b, i);
+  }
+  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP,
+                   4 * (s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage))),
+       4);
+  WordEmbedding word = word_embedding(s->work, stage);
+  if ((word.embedding || word.user) && embedding_copied(s->work))
+    wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
+                     s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size),
+         s->grad_B);
+  mirror_row(s, "mirror gradients", s->wire_B, dense, expert);
+  replica_row(s, expert);
+  double shard = dense / s->shard + expert / s->expert_shard;
+  ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8);
+  MsOp *norm = wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4), 4);
+  (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
+  optimizer_rows(s, stage, dense, expert, states);
+  if (sharded_optimizer(s)) mirror_row(s, "mirror parameters", s->param_B, dense, expert);
+  if (!s->o->overlap_param_gather && !s->shards_params) gather_rows(s, dense, expert);
 }
 
 static void add_bucket(Step *s, MsOpList *list, MsBucket **at, const Bucket *bucket, int chunk, gboolean reduce) {

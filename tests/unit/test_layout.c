@@ -665,6 +665,7 @@ BREAKS(outer_grads) { OPTIONS.outer_dp_sharding_strategy = MS_OUTER_OPTIM, OPTIO
 BREAKS(attn_proj) { OPTIONS.offload_modules = MS_OM_ATTN_PROJ; }
 BREAKS(no_graphs) { OPTIONS.cuda_graph_scope = MS_CG_ATTN, c->hardware.cuda_graphs = FALSE; }
 BREAKS(graph_alone) { OPTIONS.cuda_graph_scope = MS_CG_ATTN | MS_CG_FULL_ITERATION; }
+BREAKS(graph_checks) { OPTIONS.cuda_graph_scope = MS_CG_FULL_ITERATION, OPTIONS.check_for_nan_in_loss_and_grad = TRUE; }
 BREAKS(graph_preprocess) { OPTIONS.cuda_graph_scope = MS_CG_MOE_PREPROCESS; }
 BREAKS(graph_full) { OPTIONS.cuda_graph_scope = MS_CG_ATTN, OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL; }
 BREAKS(graph_moe) {
@@ -838,6 +839,7 @@ static const struct {
     {"outer-sharding-needs-fsdp", break_outer_grads},
     {"graphs-on-hardware", break_no_graphs},
     {"graph-scope-alone", break_graph_alone},
+    {"graph-checks", break_graph_checks},
     {"graph-preprocess", break_graph_preprocess},
     {"graph-recompute", break_graph_full},
     {"graph-recompute", break_graph_moe},

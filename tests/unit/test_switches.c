@@ -129,6 +129,12 @@ static MsScenario *moe_flat(void) {
   s->layout.pp = s->layout.vpp = 1;
   return s;
 }
+static MsScenario *moe_squared_relu(void) {
+  MsScenario *s = moe();
+  s->model->gated = FALSE, s->model->activation = MS_ACT_SQUARED_RELU;
+  return s;
+}
+
 static MsScenario *moe_plain_loss(void) {
   MsScenario *s = moe();
   s->options.cross_entropy_fusion = FALSE;
@@ -237,6 +243,9 @@ SWITCH(unfused_permute) { O.moe_permute_fusion = FALSE; }
 SWITCH(no_accumulation_fusion) { O.gradient_accumulation_fusion = FALSE; }
 SWITCH(unfused_cross_entropy) { O.cross_entropy_fusion = FALSE; }
 SWITCH(deterministic) { O.deterministic_mode = TRUE; }
+SWITCH(deterministic_attention) { O.deterministic_attention = TRUE; }
+SWITCH(nan_checks) { O.check_for_nan_in_loss_and_grad = TRUE; }
+SWITCH(plain_squared_relu) { O.use_fused_weighted_squared_relu = FALSE; }
 SWITCH(fused_experts) { O.fused_grouped_mlp = TRUE; }
 SWITCH(fp8_attention) { O.fp8_dot_product_attention = TRUE; }
 SWITCH(fp8_dispatch) { O.fp8_dispatch = TRUE; }
@@ -314,6 +323,10 @@ static const struct {
     {"no_accumulation_fusion", moe, no_accumulation_fusion, "BUFFERS- GROUPED- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"unfused_cross_entropy", moe, unfused_cross_entropy, "TRANSIENT- MEMORY_BOUND+ STEP+"},
     {"deterministic", moe_plain_loss, deterministic, "ATTENTION+ MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
+    {"deterministic_attention", moe, deterministic_attention, "ATTENTION+ STEP+"},
+    {"nan_checks", moe, nan_checks, "STEP_ROWS+ HOST+ STREAMS+ STEP+"},
+    {"plain_squared_relu", moe_squared_relu, plain_squared_relu, "ACTIVATIONS+ MEMORY_BOUND+ HOST+ STEP+"},
+    {"plain_squared_relu", moe, plain_squared_relu, ""},
     {"fused_experts", moe_mxfp8, fused_experts, "MEMORY_BOUND- HOST- STREAMS- STEP-"},
     {"fp8_attention", moe_mxfp8, fp8_attention, "ACTIVATIONS- ATTENTION- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"fp8_dispatch", fp8_deepep, fp8_dispatch, "MEMORY_BOUND- HOST- EP- STREAMS+ STEP-"},
