@@ -266,14 +266,6 @@ static int size_rule(const MsTree *t, const gint32 *v) {
   return t->space->request->base->training.global_batch_size % sequences ? rule_named("batch-divides") : -1;
 }
 
-void ms_tree_write_shape(const MsTree *t, MsTreeWorker *w, const MsCandidate *c) {
-  MsScenario *s = w->scratch;
-  s->layout.microbatch_group_size_per_virtual_pipeline_stage =
-      t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
-  ms_space_apply_choices(t->space, MS_ROLE_SHAPE, c->combo, s);
-  ms_space_apply_axes(c->value, s);
-}
-
 /* Options that only the simulation sees, at values that need the least memory. */
 static void write_least(const MsTree *t, MsScenario *s) {
   if (is_open(t->space, "options.grad_reduce_dtype")) s->options.grad_reduce_dtype = MS_DT_BF16;

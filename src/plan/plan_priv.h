@@ -318,7 +318,7 @@ void ms_checkpoint_free(MsCheckpoint *checkpoint);
 /* Everything that was kept or added; the rows belong to the checkpoint. */
 const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *checkpoint, guint *n);
 
-/* --- a search under way (plan.c): the list, and simulation ----------------------------------------------------- */
+/* --- a search under way (planner.c): the list, and simulation -------------------------------------------------- */
 enum {
   MS_BATCH = 16
 }; /* candidates simulated between two updates of the threshold: fixed, so that counts do not depend on threads or ranks
@@ -352,6 +352,7 @@ void ms_planner_simulate(MsPlanner *planner, const MsCandidate *candidate, int n
 void ms_planner_settle(MsPlanner *planner, const MsOutcome *outcome); /* into the list */
 /* Says on the terminal, and to whom watches, how far it is: `done` of 1. */
 void ms_planner_tell(MsPlanner *planner, double done, const char *note);
+void ms_planner_hand_over(MsPlanner *planner); /* fills the plan: its list, on rank 0, and what was refused */
 
 /* Looks at every layout, so that what was refused is counted rule by rule (every.c). */
 gboolean ms_search_every(MsPlanner *planner, GError **error);

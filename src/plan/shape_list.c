@@ -4,6 +4,14 @@
 #include "plan/tree.h"
 #include <string.h>
 
+void ms_tree_write_shape(const MsTree *t, MsTreeWorker *w, const MsCandidate *c) {
+  MsScenario *s = w->scratch;
+  s->layout.microbatch_group_size_per_virtual_pipeline_stage =
+      t->space->request->base->layout.microbatch_group_size_per_virtual_pipeline_stage;
+  ms_space_apply_choices(t->space, MS_ROLE_SHAPE, c->combo, s);
+  ms_space_apply_axes(c->value, s);
+}
+
 typedef struct {
   gint32 pp, microbatches, map, costs, shape_of;
 } ListKey; /* shape_of: of the node, which has settled its shape where nothing is shared */

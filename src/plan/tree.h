@@ -81,12 +81,12 @@ gboolean ms_tree_dear(const MsTree *tree, double cost); /* more than what may en
 /* Pieces of the first unit for which they can be made: their kernel curves are everybody's. */
 void ms_tree_find_first(MsTree *tree);
 void ms_tree_sort_rules(MsTree *tree);
-/* Writes the axes and the keys of MS_ROLE_SHAPE into the worker's scratch. */
-void ms_tree_write_shape(const MsTree *tree, MsTreeWorker *worker, const MsCandidate *c);
 
 /* --- shape_list.c: shapes of one pipeline size that the tree bounds at once ------------------------------------ */
 MsShapeLists *ms_shape_lists_new(void);
 void ms_shape_lists_free(MsShapeLists *lists);
+/* Writes the axes and the keys of MS_ROLE_SHAPE into the worker's scratch. */
+void ms_tree_write_shape(const MsTree *tree, MsTreeWorker *worker, const MsCandidate *c);
 /* MsShapeGroup of a node's pieces at the PP of `c`, which divides; the worker's scratch has the node's combination
  * written in. Borrowed. */
 const GArray *ms_shape_list(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c);

@@ -1,0 +1,183 @@
+/* src/plan/planner.c - what a search does with the layouts that it finds: simulation of those that may enter the list,
+ * the list, who watches it, and what is handed over. */
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "base/ranks.h"
+#include "plan/plan_priv.h"
+
+gboolean ms_planner_cuts(const MsPlanner *x, MsShortcut shortcut) {
+  return x->s.options->prune && !(x->s.options->without & (1u << shortcut));
+}
+
+/* --- the list --- */
+
+static int compare_entries(const MsListed *a, const MsListed *b) {
+  if (a->cost != b->cost) return a->cost < b->cost ? -1 : 1;
+  if (a->step_time_s != b->step_time_s) return a->step_time_s < b->step_time_s ? -1 : 1;
+  MsCandidate x = a->candidate, y = b->candidate;
+  x.cost = y.cost = 0, x.bound = y.bound = 0;
+  return ms_candidate_compare(&x, &y);
+}
+
+static void keep_best(MsPlanner *x, MsListed entry) {
+  int at = x->n_list;
+  while (at > 0 && compare_entries(&entry, &x->list[at - 1]) < 0) at--;
+  memmove(&x->list[at + 1], &x->list[at], (size_t)(x->n_list - at) * sizeof entry);
+  x->list[at] = entry;
+  if (++x->n_list > x->top) ms_result_free(x->list[--x->n_list].result);
+}
+
+/* What costs more cannot enter the list. */
+double ms_planner_threshold(const MsPlanner *x) {
+  return x->s.options->prune && x->n_list == x->top ? x->list[x->top - 1].cost : INFINITY;
+}
+
+const MsCost *ms_planner_like(const MsPlanner *x) { return x->s.first ? ms_memo_cost(x->s.first) : NULL; }
+
+/* --- simulation --- */
+
+void ms_planner_refuse(MsPlanner *x, int row, double miss, const MsCandidate *c) {
+  ms_refused_add(&x->s.refused, ms_num_rules + row, 1, miss, G_MAXUINT64, c);
+}
+
+double ms_planner_late_s(const MsPlanner *x, const MsCandidate *c, double step_s) {
+  const MsRequest *r = x->s.space->request;
+  return ms_objective_figure(r, c->value[MS_AXIS_GPUS], step_s) - r->deadline_s;
+}
+
+typedef struct {
+  MsPlanner *x;
+  const MsCandidate *candidate;
+  MsOutcome outcome[MS_BATCH];
+  gboolean done[MS_BATCH];
+} Batch;
+
+static gboolean rough_step_time(const MsScenario *s, double *step_s) {
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  if (r) *step_s = r->step_time_s;
+  return r != NULL;
+}
+
+static void simulate_one(int index, int thread, gpointer data) {
+  (void)thread;
+  Batch *b = data;
+  const MsCandidate *c = &b->candidate[index];
+  MsOutcome *out = &b->outcome[index];
+  const MsOutcome *before = ms_checkpoint_find(b->x->checkpoint, c);
+  if (ms_interrupted()) return;
+  if (before) {
+    *out = *before, out->index = index;
+    b->done[index] = TRUE;
+    return;
+  }
+  g_autoptr(MsScenario) s = ms_candidate_scenario(b->x->s.space, c);
+  double step_s = 0;
+  gboolean ok =
+      b->x->s.options->rough ? rough_step_time(s, &step_s) : ms_step_time(s, ms_planner_like(b->x), &step_s, NULL);
+  *out = (MsOutcome){
+      .candidate = *c, .step_time_s = step_s, .kind = ok ? MS_OUTCOME_RUN : MS_OUTCOME_ERROR, .index = index};
+  b->done[index] = TRUE;
+}
+
+void ms_planner_settle(MsPlanner *x, const MsOutcome *o) {
+  MsPlan *plan = x->s.plan;
+  if (o->kind == MS_OUTCOME_ERROR) {
+    plan->feasible--;
+    ms_planner_refuse(x, MS_REFUSED_ERROR, INFINITY, &o->candidate);
+    return;
+  }
+  double cost = ms_objective_cost(x->s.space->request, o->candidate.value[MS_AXIS_GPUS], o->step_time_s);
+  plan->simulated++;
+  if (isinf(cost)) {
+    ms_planner_refuse(x, MS_REFUSED_DEADLINE, ms_planner_late_s(x, &o->candidate, o->step_time_s), &o->candidate);
+    plan->simulated--;
+  } else {
+    keep_best(x, (MsListed){o->candidate, cost, o->step_time_s, NULL});
+  }
+}
+
+void ms_planner_simulate(MsPlanner *x, const MsCandidate *candidate, int n, gboolean *done) {
+  Batch b = {.x = x, .candidate = candidate};
+  ms_parallel(n, x->s.options->threads, simulate_one, &b);
+  g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsOutcome));
+  for (int i = 0; i < n; i++)
+    if (b.done[i]) g_array_append_val(all, b.outcome[i]);
+  ms_ranks_gather(all);
+  gboolean seen[MS_BATCH] = {FALSE};
+  MsOutcome outcome[MS_BATCH];
+  for (guint i = 0; i < all->len; i++) {
+    const MsOutcome *o = &g_array_index(all, MsOutcome, i);
+    outcome[o->index] = *o, seen[o->index] = TRUE;
+  }
+  for (int i = 0; i < n; i++) {
+    if (done) done[i] = seen[i];
+    if (!seen[i]) continue; /* interrupted */
+    if (ms_checkpoint_find(x->checkpoint, &outcome[i].candidate)) x->s.plan->resumed++;
+    else ms_checkpoint_add(x->checkpoint, &outcome[i]);
+    ms_planner_settle(x, &outcome[i]);
+  }
+  if (!x->error) ms_checkpoint_write(x->checkpoint, FALSE, &x->error);
+}
+
+gboolean ms_planner_stopped(MsPlanner *x) { return ms_ranks_any(ms_interrupted() || x->error); }
+
+/* The whole prediction of one layout of the list. */
+static void predict_one(int index, int thread, gpointer data) {
+  (void)thread;
+  MsPlanner *x = data;
+  MsPlanEntry *e = &x->s.plan->best[index];
+  e->scenario = ms_candidate_scenario(x->s.space, &x->list[index].candidate);
+  MsFidelity fidelity = x->s.options->rough ? MS_FIDELITY_FAST : MS_FIDELITY_FULL;
+  if (!x->list[index].result) x->list[index].result = ms_simulate(e->scenario, fidelity, NULL, NULL);
+  e->result = x->list[index].result;
+  e->figure = ms_objective_figure(x->s.space->request, e->scenario->gpus, x->list[index].step_time_s);
+}
+
+/* Times that stood in a file are those that this program simulates, or the file is refused. */
+static gboolean check_resumed(MsPlanner *x) {
+  const char *file = x->s.options->resume;
+  for (int i = 0; file && !x->error && i < x->n_list; i++) {
+    const MsResult *r = x->list[i].result;
+    if (r && fabs(r->step_time_s - x->list[i].step_time_s) <= 1e-9 * r->step_time_s) continue;
+    g_set_error(&x->error, MS_ERROR, MS_ERROR_INPUT,
+                "%s: simulated: has a layout with %.9g s a step, which %s: it was changed, or written by another "
+                "version; start without --resume",
+                file, x->list[i].step_time_s, r ? "takes another time" : "cannot be");
+  }
+  return !x->error;
+}
+
+/* The plan without its list; the results stay in x->list. */
+static void unlist(MsPlanner *x) {
+  MsPlan *p = x->s.plan;
+  while (p->n_best > 0) ms_scenario_free(p->best[--p->n_best].scenario);
+}
+
+/* FALSE: there is an error. */
+static gboolean predict_list(MsPlanner *x) {
+  x->s.plan->n_best = x->n_list;
+  ms_parallel_here(x->n_list, x->s.options->threads, predict_one, x);
+  return check_resumed(x);
+}
+
+/* What was found so far, for who watches. */
+static void show(MsPlanner *x, double done) {
+  MsPlan *p = x->s.plan;
+  if (!x->s.options->watch || ms_ranks_own() != 0) return;
+  if (predict_list(x)) x->s.options->watch(p, done, x->s.options->watch_user);
+  unlist(x);
+}
+
+void ms_planner_tell(MsPlanner *x, double done, const char *note) {
+  ms_progress_update(x->s.progress, done, note);
+  show(x, done);
+}
+
+/* Only rank 0 prints, so only it needs the whole predictions. */
+void ms_planner_hand_over(MsPlanner *x) {
+  ms_refused_hand_over(&x->s.refused, x->s.space, x->s.plan);
+  if (ms_ranks_own() == 0 && !predict_list(x)) unlist(x);
+}
