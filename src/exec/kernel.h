@@ -19,7 +19,7 @@
 
 #include "base/vector.h"
 #include "blas/blas.h"
-#include "work/work.h"
+#include "work/op.h"
 
 typedef struct { /* of one executing thread; not shared */
   const MsBlas *blas;
