@@ -75,7 +75,9 @@ BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
         profiles published format machines
 .SECONDARY:
 
-all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a
+PYTHON ?= python3
+all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a \
+     $(if $(shell command -v $(PYTHON)),$(BUILD)/python/made)
 
 $(BUILD)/moesim: $(BUILD)/src/cli/main.o $(BUILD)/libmoesim.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(if $(SOUP),$(shell pkg-config --libs $(SOUP)))
@@ -312,7 +314,7 @@ install: all
 	install -m 644 $(BUILD)/libmoesim.a $(DESTDIR)$(LIBDIR)/libmoesim.a
 	sed -e 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@version@|$(VERSION)|; s|@private@|$(LDLIBS)|' \
 	  mk/moesim.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/moesim.pc
-	@if command -v $(PYTHON) >/dev/null; then $(MAKE) -s BUILD='$(BUILD)' python && \
+	@if command -v $(PYTHON) >/dev/null; then \
 	  install -d $(DESTDIR)$(PYTHONDIR)/moesim && \
 	  install -m 644 $(BUILD)/python/moesim/* $(DESTDIR)$(PYTHONDIR)/moesim/; \
 	else echo "no Python package: $(PYTHON) is not installed"; fi
@@ -330,7 +332,6 @@ uninstall:
 	  $(SHARE)/zsh/vendor-completions/_moesim $(SHARE)/fish/vendor_completions.d/moesim.fish
 
 # The Python package with the classes that are made from the tables, in build/python; the wheel adds library and data.
-PYTHON ?= python3
 PYTHONDIR ?= $(PREFIX)/lib/python3/dist-packages
 $(BUILD)/python/made: $(wildcard python/moesim/*) mk/shapes.py $(BUILD)/moesim
 	@rm -rf $(@D) && mkdir -p $(@D)/moesim

@@ -7,7 +7,6 @@ build=$(cd "$1" && pwd)
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
-make -s BUILD="$build" python
 export PYTHONDONTWRITEBYTECODE=1
 PYTHONPATH=$build/python MOESIM_LIBRARY=$build/libmoesim.so.0 python3 tests/python/test_moesim.py
 
