@@ -69,6 +69,10 @@ def _commas(names: Names | None) -> str | None:
     return ",".join(str(name) for name in names)
 
 
+def _text(value: str | float | None) -> str | None:
+    return None if value is None else value if isinstance(value, str) else repr(value)
+
+
 def _path(file: str | os.PathLike[str] | None) -> str | None:
     return None if file is None else os.fspath(file)
 
@@ -98,23 +102,33 @@ def request(
     gpus: Names | None = None,
     *,
     precision: str | None = None,
-    seq_length: int | None = None,
-    global_batch_size: int | None = None,
+    seq_length: Names | None = None,
+    global_batch_size: Names | None = None,
+    tokens: str | float | None = None,
+    deadline: str | float | None = None,
+    gpu_hour: float | None = None,
+    max_watts: str | float | None = None,
     around: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """The plan request of a few words, as `moesim plan --write-request`: to change it and hand it to plan().
 
     model, hardware, gpus: names or numbers; several as a list or separated by commas. precision: default "bf16", "auto"
     tries all that the machine has. seq_length in tokens (default 4096), global_batch_size in sequences (default 4 Mi
-    tokens). around: instead of all these the file of a run, whose layout is left open.
+    tokens); several of each as a list. tokens of the whole training (15e12 or "15T"), deadline for them ("30d", or
+    seconds), gpu_hour: price of a GPU-hour, max_watts of all GPUs together ("1.2MW"): as the options of the command
+    line. around: instead of all these the file of a run, whose layout is left open.
     """
     options = dict(
         model=_commas(model),
         hardware=_commas(hardware),
         gpus=_commas(gpus),
         precision=precision,
-        seq_length=seq_length,
-        global_batch_size=global_batch_size,
+        seq_lengths=_commas(seq_length),
+        global_batch_sizes=_commas(global_batch_size),
+        tokens=_text(tokens),
+        deadline=_text(deadline),
+        gpu_hour=_text(gpu_hour),
+        max_watts=_text(max_watts),
         around=_path(around),
     )
     return json.loads(_call("request", None, options))

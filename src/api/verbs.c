@@ -17,7 +17,8 @@ enum { MOST_DRAWS = 1000000, MOST_TOP = 10000, MOST_THREADS = 1024, MOST_BATCH =
 typedef struct {
   int fidelity, draws, top, threads, seq_length, global_batch_size, form;
   gboolean explain, strict, front;
-  char *compare, *under, *model, *hardware, *gpus, *precision, *around;
+  char *compare, *under, *model, *hardware, *gpus, *precision, *around, *seq_lengths, *global_batch_sizes, *tokens,
+      *deadline, *gpu_hour, *max_watts;
 } Options;
 
 typedef struct {
@@ -121,13 +122,19 @@ static char *plan(Call *c, GError **error) {
 
 static char *request(Call *c, GError **error) {
   const Options *o = c->o;
-  const MsAsk ask = {o->model,
-                     o->hardware,
-                     o->gpus,
-                     o->precision,
-                     o->seq_length ? o->seq_length : MS_ASK_UNSET,
-                     o->global_batch_size ? o->global_batch_size : MS_ASK_UNSET,
-                     o->around};
+  const MsAsk ask = {.model = o->model,
+                     .hardware = o->hardware,
+                     .gpus = o->gpus,
+                     .precision = o->precision,
+                     .seq_length = o->seq_length ? o->seq_length : MS_ASK_UNSET,
+                     .global_batch_size = o->global_batch_size ? o->global_batch_size : MS_ASK_UNSET,
+                     .around = o->around,
+                     .seq_lengths = o->seq_lengths,
+                     .global_batch_sizes = o->global_batch_sizes,
+                     .tokens = o->tokens,
+                     .deadline = o->deadline,
+                     .gpu_hour = o->gpu_hour,
+                     .max_watts = o->max_watts};
   return ms_ask_request(&ask, FALSE, error);
 }
 
@@ -188,7 +195,13 @@ static const MsField plan_fields[] = {
 static const MsField request_fields[] = {
     MS_STRING(S, model, MS_NULLABLE, "what to train; several separated by commas"),
     MS_STRING(S, hardware, MS_NULLABLE, "on which machine; several separated by commas"),
-    MS_STRING(S, gpus, MS_NULLABLE, "on how many GPUs; several separated by commas"),
+    MS_STRING(S, gpus, MS_NULLABLE, "on how many GPUs; several separated by commas, 256..2048 doubles"),
+    MS_STRING(S, seq_lengths, MS_NULLABLE, "instead of seq_length: several, separated by commas"),
+    MS_STRING(S, global_batch_sizes, MS_NULLABLE, "instead of global_batch_size: several, separated by commas"),
+    MS_STRING(S, tokens, MS_NULLABLE, "of the whole training, 15T"),
+    MS_STRING(S, deadline, MS_NULLABLE, "for these tokens, 30d"),
+    MS_STRING(S, gpu_hour, MS_NULLABLE, "price of a GPU-hour"),
+    MS_STRING(S, max_watts, MS_NULLABLE, "of all GPUs together, 1.2MW"),
     MS_STRING(S, precision, MS_NULLABLE, "default bf16; auto tries all that the machine has"),
     MS_INT(S, seq_length, 0, MOST_BATCH, "0", 0, "tokens of a sequence; 0: 4096"),
     MS_INT(S, global_batch_size, 0, MOST_BATCH, "0", 0, "sequences of a step; 0: 4 Mi tokens"),

@@ -15,13 +15,28 @@ typedef struct {
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, branch, json, follow, front, strict, all;
   char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
-  char *seq_text, *batch_text;                        /* of the two that follow, as given */
+  char *tokens, *deadline, *gpu_hour, *max_watts;     /* MsAsk */
+  char *seq_text, *batch_text;                        /* of the two that follow, as given; lists stay texts */
   int seq_length, global_batch_size;
   char *write_request; /* keep the request in this file, "-" is standard output, and plan nothing */
 } Options;
 
+static gboolean is_list(const char *text) { return text && strchr(text, ','); }
+
 static MsAsk ask_of(const Options *o) {
-  return (MsAsk){o->model, o->hardware, o->gpus, o->precision, o->seq_length, o->global_batch_size, o->around};
+  return (MsAsk){.model = o->model,
+                 .hardware = o->hardware,
+                 .gpus = o->gpus,
+                 .precision = o->precision,
+                 .seq_length = o->seq_length,
+                 .global_batch_size = o->global_batch_size,
+                 .around = o->around,
+                 .seq_lengths = is_list(o->seq_text) ? o->seq_text : NULL,
+                 .global_batch_sizes = is_list(o->batch_text) ? o->batch_text : NULL,
+                 .tokens = o->tokens,
+                 .deadline = o->deadline,
+                 .gpu_hour = o->gpu_hour,
+                 .max_watts = o->max_watts};
 }
 
 /* Of --model, --hardware, --gpus and what goes with them the first that is given, or NULL. */
@@ -32,6 +47,10 @@ static const char *first_word(const Options *o) {
          : o->precision  ? "--precision"
          : o->seq_text   ? "--seq-length"
          : o->batch_text ? "--global-batch-size"
+         : o->tokens     ? "--tokens"
+         : o->deadline   ? "--deadline"
+         : o->gpu_hour   ? "--gpu-hour"
+         : o->max_watts  ? "--max-watts"
                          : NULL;
 }
 
@@ -230,10 +249,20 @@ int ms_cli_plan(int argc, char **argv) {
       {"model", 'm', 0, G_OPTION_ARG_STRING, &o.model,
        "without a request file: what to train; several separated by commas", "NAME"},
       {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.hardware, "on which machine; several separated by commas", "NAME"},
-      {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.gpus, "on how many GPUs; several separated by commas", "N"},
-      {"seq-length", 's', 0, G_OPTION_ARG_STRING, &o.seq_text, "tokens of a sequence, 8k is 8192 (default 4096)", "N"},
+      {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.gpus,
+       "on how many GPUs; several separated by commas, 256..2048 doubles from one to the other", "N"},
+      {"seq-length", 's', 0, G_OPTION_ARG_STRING, &o.seq_text,
+       "tokens of a sequence, 8k is 8192 (default 4096); several separated by commas", "N"},
       {"global-batch-size", 'b', 0, G_OPTION_ARG_STRING, &o.batch_text,
-       "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU)", "N"},
+       "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU); several separated by commas",
+       "N"},
+      {"tokens", 0, 0, G_OPTION_ARG_STRING, &o.tokens,
+       "of the whole training, 15T: days with failures, GPU-hours, MWh and tCO2e of every choice", "N"},
+      {"deadline", 0, 0, G_OPTION_ARG_STRING, &o.deadline,
+       "for these tokens, 30d; with several --gpus the fewest that keep it", "TIME"},
+      {"gpu-hour", 0, 0, G_OPTION_ARG_STRING, &o.gpu_hour, "price of a GPU-hour, any currency", "PRICE"},
+      {"max-watts", 0, 0, G_OPTION_ARG_STRING, &o.max_watts, "of all GPUs together, 1.2MW: more GPUs are left out",
+       "POWER"},
       {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.precision, "default bf16; auto tries all that the machine has",
        "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
       {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.around,
@@ -279,8 +308,9 @@ int ms_cli_plan(int argc, char **argv) {
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
-    gboolean counts = ms_cli_count(verb, "--seq-length", o.seq_text, "tokens", &o.seq_length) &&
-                      ms_cli_count(verb, "--global-batch-size", o.batch_text, "", &o.global_batch_size);
+    gboolean counts =
+        (is_list(o.seq_text) || ms_cli_count(verb, "--seq-length", o.seq_text, "tokens", &o.seq_length)) &&
+        (is_list(o.batch_text) || ms_cli_count(verb, "--global-batch-size", o.batch_text, "", &o.global_batch_size));
     status = counts ? check(verb, &o, argc - 1) : MS_ERROR_USAGE;
     if (o.around && !o.compare && !o.launch) o.compare = g_strdup(o.around);
     if (status == 0) status = o.write_request ? keep_request(&o) : plan(verb, &o, argv[1]);
@@ -290,5 +320,6 @@ int ms_cli_plan(int argc, char **argv) {
   g_strfreev(o.without);
   g_free(o.model), g_free(o.hardware), g_free(o.gpus), g_free(o.precision), g_free(o.around), g_free(o.write_request);
   g_free(o.seq_text), g_free(o.batch_text);
+  g_free(o.tokens), g_free(o.deadline), g_free(o.gpu_hour), g_free(o.max_watts);
   return status;
 }

@@ -25,13 +25,19 @@ static const MsField plan_fields[] = {
      .parse = under_parse,
      .doc = "states of the cluster to choose under, as in a file of --under: list of disturbances"},
     MS_ENUM(S, objective, ms_goal_words, "\"step_time\"", 0, "what plans are ranked by; gpus may be a list or a range"),
-    MS_F64(S, gpu_hour_price, "", 1e-6, 1e9, NULL, MS_NULLABLE,
-           "price of one GPU for one hour, any currency; for cost_per_token"),
+    MS_F64(S, gpu_hour_price, "", 1e-6, 1e9, NULL, MS_NULLABLE, "price of one GPU for one hour, any currency"),
     MS_STRING(S, gpu_hour_price_source, MS_NULLABLE, "where that price comes from; required with it"),
     MS_F64(S, gpu_power_W, "W", 1, 1e6, NULL, MS_NULLABLE,
-           "power per GPU while it trains, for energy_per_token; null = tdp_W of the hardware"),
-    MS_F64(S, training_tokens, "", 1, 1e18, NULL, MS_NULLABLE, "tokens of the whole training, for gpus_for_deadline"),
-    MS_F64(S, deadline_s, "s", 1, 1e12, NULL, MS_NULLABLE, "longest time for all of them, for gpus_for_deadline"),
+           "power per GPU while it trains; null = tdp_W of the hardware"),
+    MS_F64(S, training_tokens, "", 1, 1e18, NULL, MS_NULLABLE,
+           "tokens of the whole training: days, GPU-hours, energy and price are then said of every choice"),
+    MS_F64(S, deadline_s, "s", 1, 1e12, NULL, MS_NULLABLE, "longest time for all of them"),
+    MS_F64(S, max_power_W, "W", 1, 1e12, NULL, MS_NULLABLE, "of all GPUs together; more GPUs than that are refused"),
+    MS_F64(S, goodput, "", 0.01, 1, NULL, MS_NULLABLE,
+           "share of the time that trains; null = by `reliability`, with checkpoints at their optimal interval"),
+    MS_STRING(S, reliability, MS_NULLABLE, "failures that the days of training include; null = llama3-h100"),
+    MS_F64(S, grid_kg_per_kWh, "", 0, 10, "0.48", MS_NULLABLE,
+           "CO2e of electricity, kg per kWh; the world's mean in 2023 (Ember, Global Electricity Review 2024)"),
     {0}};
 #undef S
 const MsFieldTable ms_plan_table = {"request.plan", "how a plan request is searched", plan_fields};
@@ -270,7 +276,8 @@ MsRequest *ms_request_load(const char *filename, GError **error) {
 
 /* --- several requests in one file
  * ------------------------------------------------------------------------------------ */
-static const char *const listed_keys[] = {"model", "hardware", "gpus"};
+static const char *const listed_keys[] = {"model", "hardware", "gpus", "training.seq_length",
+                                          "training.global_batch_size"};
 
 /* Numbers of GPUs are one search when it is ranked by something else than step time, as the GPUs that a deadline needs.
  */
@@ -281,6 +288,31 @@ static gboolean one_search(JsonObject *json, const char *key) {
   return objective && !JSON_NODE_HOLDS_NULL(objective) && !is_string(objective, "step_time");
 }
 
+/* "training.seq_length": the member of the object inside; *inside NULL where there is none. */
+static const char *place_of(JsonObject *json, const char *path, JsonObject **inside) {
+  const char *dot = strchr(path, '.');
+  if (!dot) return *inside = json, path;
+  g_autofree char *section = g_strndup(path, (gsize)(dot - path));
+  JsonNode *node = json_object_get_member(json, section);
+  *inside = node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  return dot + 1;
+}
+
+/* A copy with another value there. */
+static JsonObject *with_value(JsonObject *json, const char *path, JsonNode *value) {
+  const char *dot = strchr(path, '.');
+  g_autofree char *key = dot ? g_strndup(path, (gsize)(dot - path)) : g_strdup(path);
+  JsonObject *copy = ms_object_without(json, key);
+  if (!dot) {
+    json_object_set_member(copy, key, json_node_copy(value));
+    return copy;
+  }
+  JsonObject *inner = ms_object_without(json_object_get_object_member(json, key), dot + 1);
+  json_object_set_member(inner, dot + 1, json_node_copy(value));
+  json_object_set_object_member(copy, key, inner);
+  return copy;
+}
+
 /* Adds the requests of `json` whose keys from `key` on are still to be taken from their lists. */
 static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray *out, GError **error) {
   if (key == G_N_ELEMENTS(listed_keys)) {
@@ -288,22 +320,23 @@ static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray
     if (request) g_ptr_array_add(out, request);
     return request != NULL;
   }
-  JsonNode *node = json_object_get_member(json, listed_keys[key]);
-  if (!node || !JSON_NODE_HOLDS_ARRAY(node) || one_search(json, listed_keys[key]))
-    return expand(doc, json, key + 1, out, error);
+  const char *path = listed_keys[key];
+  JsonObject *inside;
+  const char *name = place_of(json, path, &inside);
+  JsonNode *node = inside ? json_object_get_member(inside, name) : NULL;
+  if (!node || !JSON_NODE_HOLDS_ARRAY(node) || one_search(json, path)) return expand(doc, json, key + 1, out, error);
   JsonArray *list = json_node_get_array(node);
   guint n = json_array_get_length(list);
   if (n < 1 || n > MS_REQUESTS_MAX)
-    return ms_json_error(doc, listed_keys[key], error, "is a list of %u values, must hold 1 to %d", n, MS_REQUESTS_MAX);
+    return ms_json_error(doc, path, error, "is a list of %u values, must hold 1 to %d", n, MS_REQUESTS_MAX);
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < n; i++) {
-    JsonObject *one = ms_object_without(json, listed_keys[key]);
-    json_object_set_member(one, listed_keys[key], json_node_copy(json_array_get_element(list, i)));
+    JsonObject *one = with_value(json, path, json_array_get_element(list, i));
     ok = expand(doc, one, key + 1, out, error);
     json_object_unref(one);
     if (ok && out->len > MS_REQUESTS_MAX)
-      ok = ms_json_error(doc, listed_keys[key], error,
-                         "makes more than %d requests of models, machines and numbers of GPUs", MS_REQUESTS_MAX);
+      ok = ms_json_error(doc, path, error, "makes more than %d requests of models, machines, GPUs and batches",
+                         MS_REQUESTS_MAX);
   }
   return ok;
 }

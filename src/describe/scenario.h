@@ -171,15 +171,15 @@ typedef struct MsRequest {
   MsDisturbances *under;      /* "plan.under"; NULL: none */
   double max_memory_fraction; /* of device memory; "plan.max_memory_fraction", default 0.94 */
   MsGoal objective; /* what the plans are ranked by; the other rows of "plan" below, NaN or NULL when not given */
-  double gpu_hour_price, gpu_power_W, training_tokens, deadline_s;
-  char *gpu_hour_price_source;
+  double gpu_hour_price, gpu_power_W, training_tokens, deadline_s, max_power_W, goodput, grid_kg_per_kWh;
+  char *gpu_hour_price_source, *reliability;
 } MsRequest;
 
 MsRequest *ms_request_load(const char *filename, GError **error);
 MsRequest *ms_request_from_doc(const MsJson *doc, GError **error);
-/* The same where `model`, `hardware` and `gpus` may be lists: one request for every combination, the last key changing
- * fastest. A list of `gpus` stays open in one request when plan.objective is given and not step_time. (transfer full)
- * of MsRequest, 1 to MS_REQUESTS_MAX. */
+/* The same where `model`, `hardware`, `gpus`, `training.seq_length` and `training.global_batch_size` may be lists: one
+ * request for every combination, the last key changing fastest. A list of `gpus` stays open in one request when
+ * plan.objective is given and not step_time. (transfer full) of MsRequest, 1 to MS_REQUESTS_MAX. */
 #define MS_REQUESTS_MAX 256
 GPtrArray *ms_requests_load(const char *filename, GError **error);
 GPtrArray *ms_requests_from_doc(const MsJson *doc, GError **error);

@@ -2,19 +2,32 @@
 #include "plan/plan.h"
 #include "base/err.h"
 #include <math.h>
+#include <string.h>
 
 #define S_PER_HOUR       3600.0
+#define S_PER_DAY        86400.0
 #define TOKENS_OF_FIGURE 1e6 /* prices and energies are said per million tokens */
 
 static double tokens_per_step(const MsScenario *s) {
   return (double)s->training.global_batch_size * s->training.seq_length;
 }
 
-static double power_W(const MsRequest *r) { return r->gpu_power_W > 0 ? r->gpu_power_W : r->base->hardware->tdp_W; }
+double ms_request_gpu_W(const MsRequest *r) { return r->gpu_power_W > 0 ? r->gpu_power_W : r->base->hardware->tdp_W; }
 
 /* The last step may be partly filled. */
 static double training_s(const MsRequest *r, double step_s) {
   return ceil(r->training_tokens / tokens_per_step(r->base)) * step_s;
+}
+
+static gboolean power_suffices(const MsRequest *r, int gpus, GError **error) {
+  double W = ms_request_gpu_W(r);
+  if (!(W > 0))
+    return ms_input_error(error, r->base->file, 0, "plan.gpu_power_W",
+                          "max_power_W needs the power of a GPU, and the hardware has no tdp_W");
+  return gpus * W <= r->max_power_W ||
+         ms_input_error(error, r->base->file, 0, "gpus",
+                        "%d GPUs of %g W draw %.4g kW, more than plan.max_power_W, %.4g kW: at most %d", gpus, W,
+                        gpus * W / 1e3, r->max_power_W / 1e3, (int)(r->max_power_W / W));
 }
 
 gboolean ms_objective_check(const MsRequest *r, GError **error) {
@@ -22,10 +35,16 @@ gboolean ms_objective_check(const MsRequest *r, GError **error) {
   if (r->gpu_hour_price > 0 && !r->gpu_hour_price_source)
     return ms_input_error(error, file, 0, "plan.gpu_hour_price",
                           "needs gpu_hour_price_source: say where the price comes from");
+  for (int i = 0; r->max_power_W > 0 && i < r->n_open; i++)
+    for (int k = 0; strcmp(r->open[i].path, "gpus") == 0 && k < r->open[i].n; k++)
+      if (!power_suffices(r, (int)json_node_get_int(r->open[i].values[k]), error)) return FALSE;
+  if (r->max_power_W > 0 && !power_suffices(r, r->base->gpus, error)) return FALSE;
+  g_autofree char *failures = r->reliability ? ms_find_data_file("reliability", r->reliability, error) : NULL;
+  if (r->reliability && !failures) return g_prefix_error(error, "plan.reliability: "), FALSE;
   if (r->objective == MS_GOAL_COST && !(r->gpu_hour_price > 0))
     return ms_input_error(error, file, 0, "plan.gpu_hour_price",
                           "the objective cost_per_token needs the price of a GPU-hour");
-  if (r->objective == MS_GOAL_ENERGY && !(power_W(r) > 0))
+  if (r->objective == MS_GOAL_ENERGY && !(ms_request_gpu_W(r) > 0))
     return ms_input_error(error, file, 0, "plan.gpu_power_W",
                           "the objective energy_per_token needs a power, and the hardware has no tdp_W");
   if (r->objective == MS_GOAL_DEADLINE && !(r->training_tokens > 0 && r->deadline_s > 0))
@@ -55,7 +74,7 @@ double ms_objective_figure(const MsRequest *r, int gpus, double step_s) {
   case MS_GOAL_STEP_TIME: return step_s;
   case MS_GOAL_TOKENS: return 1 / gpu_s_per_token;
   case MS_GOAL_COST: return gpu_s_per_token * TOKENS_OF_FIGURE * r->gpu_hour_price / S_PER_HOUR;
-  case MS_GOAL_ENERGY: return gpu_s_per_token * TOKENS_OF_FIGURE * power_W(r);
+  case MS_GOAL_ENERGY: return gpu_s_per_token * TOKENS_OF_FIGURE * ms_request_gpu_W(r);
   default: return training_s(r, step_s);
   }
 }
@@ -69,10 +88,11 @@ char *ms_objective_assumption(const MsRequest *r) {
   if (r->objective == MS_GOAL_COST)
     return g_strdup_printf("%g per GPU and hour (%s)", r->gpu_hour_price, r->gpu_hour_price_source);
   if (r->objective == MS_GOAL_ENERGY)
-    return g_strdup_printf("%g W per GPU throughout (%s); hosts, network and cooling are not counted", power_W(r),
+    return g_strdup_printf("%g W per GPU throughout (%s); hosts, network and cooling are not counted",
+                           ms_request_gpu_W(r),
                            r->gpu_power_W > 0 ? "the request's gpu_power_W" : "tdp_W of the hardware");
   if (r->objective == MS_GOAL_DEADLINE)
-    return g_strdup_printf("%g tokens within %g s of uninterrupted steps, as few GPUs as possible", r->training_tokens,
-                           r->deadline_s);
+    return g_strdup_printf("%g tokens within %.4g days of uninterrupted steps, as few GPUs as possible",
+                           r->training_tokens, r->deadline_s / S_PER_DAY);
   return NULL;
 }

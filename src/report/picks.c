@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "base/units.h"
+#include "report/budget.h"
 #include "report/report.h"
 #include "study/parts.h"
 
@@ -48,6 +49,11 @@ static void append_advice(GString *out, const MsPicks *p) {
   append_line(out, "do:   take 1, %s a step +-%s, %.0f tokens/s/GPU%s", ms_text_seconds(first->step_time_s, time),
               ms_text_percent(first->band, band), first->tokens_per_s_per_gpu,
               p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
+  const MsBudget *b = &p->pick[0].budget;
+  if (ms_budget_known(b) && b->deadline_days > 0)
+    append_line(out, "      the %.4g tokens take %.1f of the %.4g days%s", b->tokens, b->days, b->deadline_days,
+                b->late ? ": LATE, so give more GPUs (--gpus 256..2048 finds how many)" : "");
+  else if (ms_budget_known(b)) append_line(out, "      the %.4g tokens take %.1f days", b->tokens, b->days);
   const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);
   if (spare)
     append_line(out, "      %.0f %% of the memory is used: %d frees %s of each GPU, and %s",
@@ -66,6 +72,11 @@ static gboolean gpus_differ(const MsPicks *p) {
   return FALSE;
 }
 
+/* Step time has a column of its own, days of training a table. */
+static gboolean has_figure(const MsPlan *plan) {
+  return plan->objective != MS_GOAL_STEP_TIME && plan->objective != MS_GOAL_DEADLINE;
+}
+
 static void pick_row(MsTable *table, const MsPlan *plan, const MsPicks *p, int i, gboolean gpus) {
   const MsPick *pick = &p->pick[i];
   const MsResult *r = pick->entry->result;
@@ -74,7 +85,7 @@ static void pick_row(MsTable *table, const MsPlan *plan, const MsPicks *p, int i
   ms_table_cellf(table, "%d%s", i + 1, pick->tied ? " =" : "  ");
   ms_table_cell(table, title);
   if (gpus) ms_table_cellf(table, "%d", pick->entry->scenario->gpus);
-  if (plan->objective != MS_GOAL_STEP_TIME) ms_table_cellf(table, "%.4g", pick->entry->figure);
+  if (has_figure(plan)) ms_table_cellf(table, "%.4g", pick->figure);
   ms_table_cell(table, ms_text_seconds(r->step_time_s, buf));
   ms_table_cell(table, ms_text_percent(r->band, buf));
   ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
@@ -110,14 +121,29 @@ static void append_notes(GString *out, const MsPlan *plan, const MsPicks *p) {
                 p->copies, plan->n_best, ms_text_percent(p->copies_within, text));
 }
 
-char *ms_report_picks(const MsPlan *plan, const MsPicks *p) {
+static void append_training(GString *out, const MsRequest *request, const MsPicks *p) {
+  if (!ms_budget_known(&p->pick[0].budget)) return;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "#", FALSE), ms_table_column(table, "GPUs", TRUE);
+  ms_report_budget_columns(table);
+  for (int i = 0; i < p->n; i++) {
+    ms_table_cellf(table, "%d", i + 1);
+    ms_table_cellf(table, "%d", p->pick[i].entry->scenario->gpus);
+    ms_report_budget_cells(table, &p->pick[i].budget);
+  }
+  g_autofree char *text = ms_table_take(table), *note = ms_report_budget_note(request, &p->pick[0].budget);
+  g_string_append_printf(out, "\nthe whole training:\n%s", text);
+  append_line(out, "      %s", note);
+}
+
+char *ms_report_picks(const MsRequest *request, const MsPlan *plan, const MsPicks *p) {
   GString *out = g_string_new(NULL);
   append_advice(out, p);
   gboolean gpus = gpus_differ(p);
   MsTable *table = ms_table_new();
   ms_table_column(table, "#", FALSE), ms_table_column(table, "choice", FALSE);
   if (gpus) ms_table_column(table, "GPUs", TRUE);
-  if (plan->objective != MS_GOAL_STEP_TIME) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
+  if (has_figure(plan)) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
   static const char *const figure[] = {"step time", "+-", "tokens/s/GPU", "MFU %", "GiB", "than 1"};
   for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
   for (int i = 0; i < p->n; i++) pick_row(table, plan, p, i, gpus);
@@ -125,6 +151,7 @@ char *ms_report_picks(const MsPlan *plan, const MsPicks *p) {
   g_string_append(out, text);
   append_layouts(out, p);
   append_notes(out, plan, p);
+  append_training(out, request, p);
   return g_string_free(out, FALSE);
 }
 
@@ -136,7 +163,12 @@ static double band(const void *pick) { return result_of(pick)->band; }
 static double throughput(const void *pick) { return result_of(pick)->tokens_per_s_per_gpu; }
 static double mfu(const void *pick) { return result_of(pick)->mfu; }
 static double device_B(const void *pick) { return ms_device_B(result_of(pick)); }
-static double figure_of(const void *pick) { return ((const MsPick *)pick)->entry->figure; }
+static double figure_of(const void *pick) { return ((const MsPick *)pick)->figure; }
+
+static const void *budget_of(const void *pick) {
+  const MsBudget *b = &((const MsPick *)pick)->budget;
+  return ms_budget_known(b) ? b : NULL;
+}
 
 static const char *kind_word(const void *cursor) { return ms_pick_words[MS_FIGURE_I(cursor)]; }
 static const void *kind_at(const void *pick, guint i, MsFigureCursor *room) {
@@ -165,6 +197,7 @@ static const MsFigure picks_rows[] = {
                    MS_FIGURE(F64, S, gpu_time, "1", "the same of GPU-seconds"),
                    MS_FIGURE(F64, S, more_free_B, "B", "free of each GPU beyond what the first leaves"),
                    MS_FIGURE(BOOL, S, tied, "", "with the first: `slower` is within `noise`"),
+                   MS_FIGURE_FOUND("training", budget_of, &ms_budget_figures, .only = "plan.training_tokens"),
                    MS_FIGURE_FILE_OF("scenario", scenario_of, ms_report_scenario, "complete: it runs"))),
     MS_FIGURE(F64, MsPicks, noise, "1", "by which two layouts may differ and be as fast: the band of the curves alone"),
     MS_FIGURE(BOOL, MsPicks, all_tied, "", "any of them will do"),

@@ -321,7 +321,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
                            assumption ? assumption : "");
   const MsPicks *picks = extras ? extras->picks : NULL;
   if (picks) {
-    g_autofree char *text = ms_report_picks(plan, picks);
+    g_autofree char *text = ms_report_picks(request, plan, picks);
     g_string_append(out, text);
   }
   if (picks && (flags & MS_REPORT_ALL)) g_string_append_c(out, '\n');

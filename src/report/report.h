@@ -122,7 +122,7 @@ char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);
 char *ms_report_change(const MsComparison *change); /* "vpp 4 -> 2, ..." (transfer full) */
 
 /* --- picks.c --------------------------------------------------------------------------------------------------- */
-char *ms_report_picks(const MsPlan *plan, const MsPicks *picks);
+char *ms_report_picks(const MsRequest *request, const MsPlan *plan, const MsPicks *picks);
 
 /* --- robust.c -------------------------------------------------------------------------------------------------- */
 char *ms_report_robust(const MsRobust *robust, int top);

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "report/budget.h"
 #include "report/gnuplot.h"
 #include "report/report.h"
 #include "study/parts.h"
@@ -14,6 +15,21 @@ static char *layout_text(const MsScenario *s) {
   g_autofree char *recompute = ms_report_recompute(&s->options.recompute);
   return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp,
                          s->training.micro_batch_size, recompute);
+}
+
+/* Sizes of the task that differ between cells, each a column. */
+typedef struct {
+  gboolean seq, batch;
+} Sizes;
+
+static Sizes sizes_of(const MsSweep *s) {
+  Sizes sizes = {FALSE, FALSE};
+  for (int i = 1; i < s->n_cells; i++) {
+    const MsTraining *a = &s->cell[0].request->base->training, *b = &s->cell[i].request->base->training;
+    sizes.seq |= a->seq_length != b->seq_length;
+    sizes.batch |= a->global_batch_size != b->global_batch_size;
+  }
+  return sizes;
 }
 
 static void place_cells(MsTable *table, const MsScenario *s) {
@@ -34,9 +50,20 @@ static void take(GString *out, MsTable *table) {
 }
 
 /* --- cells ----------------------------------------------------------------------------------------------------- */
-static void cell_row(MsTable *table, const MsSweepCell *cell) {
+static void size_columns(MsTable *table, Sizes sizes) {
+  if (sizes.seq) ms_table_column(table, "sequence", TRUE);
+  if (sizes.batch) ms_table_column(table, "batch", TRUE);
+}
+
+static void size_cells(MsTable *table, Sizes sizes, const MsScenario *s) {
+  if (sizes.seq) ms_table_cellf(table, "%d", s->training.seq_length);
+  if (sizes.batch) ms_table_cellf(table, "%d", s->training.global_batch_size);
+}
+
+static void cell_row(MsTable *table, Sizes sizes, const MsSweepCell *cell) {
   char text[MS_TEXT];
   place_cells(table, cell->request->base);
+  size_cells(table, sizes, cell->request->base);
   if (!cell->plan || cell->plan->n_best == 0) {
     for (int i = 0; i < 4; i++) ms_table_cell(table, "-");
     ms_table_cell(table, cell->why ? cell->why : cell->plan->interrupted ? "nothing found yet" : "nothing feasible");
@@ -91,13 +118,41 @@ static void append_interrupted(GString *out, const MsSweep *s) {
   else g_string_append(out, "better layouts may be missing\n");
 }
 
-char *ms_report_sweep(const MsSweep *s) {
-  static const char *const column[] = {"model",        "hardware", "GPUs",        "step time",
-                                       "tokens/s/GPU", "MFU",      "free memory", "best layout"};
-  GString *out = g_string_new(NULL);
-  MsTable *table = table_of(column, G_N_ELEMENTS(column), 3);
-  for (int i = 0; i < s->n_cells; i++) cell_row(table, &s->cell[i]);
+/* What the training takes on each, where the request says how many tokens. */
+static void append_training(GString *out, const MsSweep *s, Sizes sizes) {
+  static const char *const place[] = {"model", "hardware", "GPUs"};
+  const MsSweepCell *first = NULL;
+  for (int i = 0; i < s->n_cells && !first; i++)
+    if (ms_budget_known(&s->cell[i].budget)) first = &s->cell[i];
+  if (!first) return;
+  MsTable *table = ms_table_new();
+  for (guint i = 0; i < G_N_ELEMENTS(place); i++) ms_table_column(table, place[i], i == 2);
+  size_columns(table, sizes);
+  ms_report_budget_columns(table);
+  for (int i = 0; i < s->n_cells; i++) {
+    place_cells(table, s->cell[i].request->base);
+    size_cells(table, sizes, s->cell[i].request->base);
+    ms_report_budget_cells(table, &s->cell[i].budget);
+  }
+  g_autofree char *note = ms_report_budget_note(first->request, &first->budget), *lines = ms_text_wrapped(note, 2);
+  g_string_append(out, "\nthe whole training:\n");
   take(out, table);
+  g_string_append_printf(out, "%s\n", lines);
+}
+
+char *ms_report_sweep(const MsSweep *s) {
+  static const char *const place[] = {"model", "hardware", "GPUs"}, *const figure[] = {"step time", "tokens/s/GPU",
+                                                                                       "MFU", "free memory"};
+  GString *out = g_string_new(NULL);
+  MsTable *table = ms_table_new();
+  Sizes sizes = sizes_of(s);
+  for (guint i = 0; i < G_N_ELEMENTS(place); i++) ms_table_column(table, place[i], i == 2);
+  size_columns(table, sizes);
+  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
+  ms_table_column(table, "best layout", FALSE);
+  for (int i = 0; i < s->n_cells; i++) cell_row(table, sizes, &s->cell[i]);
+  take(out, table);
+  append_training(out, s, sizes);
   if (s->n_points > 0) append_front(out, s);
   if (s->interrupted) append_interrupted(out, s);
   return g_string_free(out, FALSE);
@@ -107,6 +162,7 @@ char *ms_report_sweep(const MsSweep *s) {
 typedef struct {
   MsPrintedPlan plan;
   const char *why;
+  const MsBudget *budget;
 } Cell;
 typedef struct {
   const MsSweep *sweep;
@@ -115,6 +171,12 @@ typedef struct {
 } Printed;
 
 static const void *request_base(const void *cell) { return ((const Cell *)cell)->plan.request->base; }
+static double seq_length(const void *cell) { return ((const Cell *)cell)->plan.request->base->training.seq_length; }
+static double batch(const void *cell) { return ((const Cell *)cell)->plan.request->base->training.global_batch_size; }
+static const void *cell_budget(const void *cell) {
+  const MsBudget *b = ((const Cell *)cell)->budget;
+  return ms_budget_known(b) ? b : NULL;
+}
 static const void *cell_plan(const void *cell) { return ((const Cell *)cell)->plan.plan ? cell : NULL; }
 static double elapsed_s(const void *printed) {
   const MsSweep *s = ((const Printed *)printed)->sweep;
@@ -152,6 +214,9 @@ static const MsFigure sweep_rows[] = {
         "cells", LIST, Printed, cell, n,
         MS_FIGURES(
             {.type = MS_FIGURE_MEMBERS, .at = request_base, .sub = &place_figures},
+            MS_FIGURE_OF("seq_length", INT, seq_length, "tokens", "of a sequence"),
+            MS_FIGURE_OF("global_batch_size", INT, batch, "", "sequences of a step"),
+            MS_FIGURE_FOUND("training", cell_budget, &ms_budget_figures, .only = "plan.training_tokens"),
             MS_FIGURE(STRING, Cell, why, "", "why nothing could be planned there", .flags = MS_FIGURE_NULLABLE),
             {.type = MS_FIGURE_MEMBERS,
              .at = cell_plan,
@@ -189,7 +254,7 @@ char *ms_report_sweep_json(const MsSweep *s) {
   for (int i = 0; i < s->n_cells; i++) {
     const MsSweepCell *from = &s->cell[i];
     if (from->plan) cell[i].plan = ms_printed_plan(from->request, from->plan, NULL, 0), cell[i].plan.in_sweep = TRUE;
-    cell[i].plan.request = from->request, cell[i].why = from->why;
+    cell[i].plan.request = from->request, cell[i].why = from->why, cell[i].budget = &from->budget;
   }
   char *text = ms_figures_json(&ms_sweep_figures, &(Printed){s, s->n_cells, cell});
   for (int i = 0; i < s->n_cells; i++) g_free(cell[i].plan.assumes);

@@ -333,13 +333,22 @@ static void write_request(SoupServerMessage *msg) {
   g_autoptr(MsJson) doc = ms_json_parse(body, -1, "request", &error);
   JsonObject *object = json_node_get_object(ms_json_root(doc)); /* checked_body has seen that it is one */
   g_autofree char *model = word_of(object, "model"), *hardware = word_of(object, "hardware"),
-                  *gpus = word_of(object, "gpus"), *precision = word_of(object, "precision");
+                  *gpus = word_of(object, "gpus"), *precision = word_of(object, "precision"),
+                  *seq_lengths = word_of(object, "seq_lengths"), *batches = word_of(object, "global_batch_sizes"),
+                  *tokens = word_of(object, "tokens"), *deadline = word_of(object, "deadline"),
+                  *gpu_hour = word_of(object, "gpu_hour"), *max_watts = word_of(object, "max_watts");
   MsAsk ask = {.model = model,
                .hardware = hardware,
                .gpus = gpus,
                .precision = precision,
                .seq_length = number_of(object, "seq_length"),
-               .global_batch_size = number_of(object, "global_batch_size")};
+               .global_batch_size = number_of(object, "global_batch_size"),
+               .seq_lengths = seq_lengths,
+               .global_batch_sizes = batches,
+               .tokens = tokens,
+               .deadline = deadline,
+               .gpu_hour = gpu_hour,
+               .max_watts = max_watts};
   g_autofree char *text = ms_ask_request(&ask, FALSE, &error);
   if (text) answer_json(msg, SOUP_STATUS_OK, text);
   else answer_error(msg, SOUP_STATUS_BAD_REQUEST, error->message);

@@ -1,5 +1,6 @@
 #include "study/ask.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -26,19 +27,102 @@ static gboolean wrong(GError **error, gboolean dashes, const char *key, const ch
   return FALSE;
 }
 
-static gboolean read_gpus(const char *text, gboolean dashes, GArray *gpus, GError **error) {
+/* One number of a list of `key`, from 1 to `most`; `text` is the whole list. */
+static gboolean read_count(const char *word, const char *unit, const char *key, const char *text, gint64 most,
+                           gboolean dashes, gint64 *value, GError **error) {
+  g_autofree char *why = NULL;
+  double number = 0;
+  gboolean ok = ms_quantity_parse(word, unit, TRUE, &number, &why);
+  if (!ok && ms_quantity_has_suffix(word)) return wrong(error, dashes, key, ": %s", why);
+  *value = ok && number <= (double)most ? (gint64)number : 0;
+  return *value >= 1 ||
+         wrong(error, dashes, key, " %s: give numbers from 1 to %" G_GINT64_FORMAT ", separated by commas", text, most);
+}
+
+static gboolean read_list(const char *text, const char *unit, const char *key, gint64 most, gboolean dashes,
+                          GArray *list, GError **error) {
   g_auto(GStrv) words = g_strsplit(text, ",", -1);
   for (int i = 0; words[i]; i++) {
-    g_autofree char *why = NULL;
-    double number = 0;
-    gboolean ok = ms_quantity_parse(words[i], "", TRUE, &number, &why);
-    if (!ok && ms_quantity_has_suffix(words[i])) return wrong(error, dashes, "gpus", ": %s", why);
-    gint64 value = ok && number <= MOST_GPUS ? (gint64)number : 0;
-    if (value < 1)
-      return wrong(error, dashes, "gpus", " %s: give numbers from 1 to %d, separated by commas", text, MOST_GPUS);
-    g_array_append_val(gpus, value);
+    gint64 value;
+    if (!read_count(words[i], unit, key, text, most, dashes, &value, error)) return FALSE;
+    g_array_append_val(list, value);
   }
-  return gpus->len > 0 || wrong(error, dashes, "gpus", " %s: give at least one number", text);
+  return list->len > 0 || wrong(error, dashes, key, " %s: give at least one number", text);
+}
+
+/* "256..2048": 256, 512, 1024, 2048; "96..500": 96, 192, 384, 500. */
+static gboolean read_doubling(const char *text, const char *dots, gboolean dashes, GArray *gpus, GError **error) {
+  g_autofree char *first = g_strndup(text, (gsize)(dots - text));
+  gint64 from, to;
+  if (!read_count(first, "", "gpus", text, MOST_GPUS, dashes, &from, error) ||
+      !read_count(dots + 2, "", "gpus", text, MOST_GPUS, dashes, &to, error))
+    return FALSE;
+  if (from > to) return wrong(error, dashes, "gpus", " %s: the range ends before it begins", text);
+  for (; from < to; from *= 2) g_array_append_val(gpus, from);
+  g_array_append_val(gpus, to);
+  return TRUE;
+}
+
+static gboolean read_gpus(const char *text, gboolean dashes, GArray *gpus, GError **error) {
+  const char *dots = strstr(text, "..");
+  return dots ? read_doubling(text, dots, dashes, gpus, error)
+              : read_list(text, "", "gpus", MOST_GPUS, dashes, gpus, error);
+}
+
+/* --- the training as a whole ----------------------------------------------------------------------------------- */
+typedef struct {
+  double tokens, deadline_s, gpu_hour, max_W; /* 0: not given */
+} Budget;
+
+static gboolean read_amount(const char *text, const char *unit, const char *key, gboolean dashes, double *value,
+                            GError **error) {
+  g_autofree char *why = NULL;
+  if (!text) return TRUE;
+  if (!ms_quantity_parse(text, unit, FALSE, value, &why)) return wrong(error, dashes, key, " %s: %s", text, why);
+  return *value > 0 || wrong(error, dashes, key, " %s: must be positive", text);
+}
+
+static gboolean read_budget(const MsAsk *a, gboolean dashes, Budget *b, GError **error) {
+  *b = (Budget){0};
+  if (!read_amount(a->tokens, "", "tokens", dashes, &b->tokens, error) ||
+      !read_amount(a->deadline, "s", "deadline", dashes, &b->deadline_s, error) ||
+      !read_amount(a->gpu_hour, "", "gpu_hour", dashes, &b->gpu_hour, error) ||
+      !read_amount(a->max_watts, "W", "max_watts", dashes, &b->max_W, error))
+    return FALSE;
+  if (b->deadline_s > 0 && !(b->tokens > 0))
+    return wrong(error, dashes, "deadline", " needs the tokens of the whole training beside it");
+  if (b->gpu_hour > 0 && !(b->tokens > 0))
+    return wrong(error, dashes, "gpu_hour", " needs the tokens of the whole training beside it");
+  return TRUE;
+}
+
+/* Leaves out what draws more on every machine. */
+static gboolean within_power(const Budget *b, char *const *machines, gboolean dashes, GArray *gpus, GError **error) {
+  double least_W = INFINITY;
+  for (int i = 0; b->max_W > 0 && machines[i]; i++) {
+    g_autoptr(MsHardware) machine = ms_hardware_load(machines[i], error);
+    if (!machine) return FALSE;
+    if (machine->tdp_W > 0) least_W = MIN(least_W, machine->tdp_W);
+  }
+  if (!(b->max_W > 0) || isinf(least_W)) return TRUE;
+  for (guint i = gpus->len; i-- > 0;)
+    if ((double)g_array_index(gpus, gint64, i) * least_W > b->max_W) g_array_remove_index(gpus, i);
+  return gpus->len > 0 || wrong(error, dashes, "max_watts", " %.6g kW: of GPUs of %g W these are at most %d",
+                                b->max_W / 1e3, least_W, (int)(b->max_W / least_W));
+}
+
+static void write_budget(MsJsonOut *out, const Budget *b, gboolean several_gpus) {
+  if (!(b->tokens > 0) && !(b->max_W > 0)) return;
+  ms_json_out_object(out, "plan");
+  if (b->deadline_s > 0 && several_gpus) ms_json_out_string(out, "objective", ms_goal_words[MS_GOAL_DEADLINE]);
+  if (b->tokens > 0) ms_json_out_double(out, "training_tokens", b->tokens);
+  if (b->deadline_s > 0) ms_json_out_double(out, "deadline_s", b->deadline_s);
+  if (b->gpu_hour > 0) {
+    ms_json_out_double(out, "gpu_hour_price", b->gpu_hour);
+    ms_json_out_string(out, "gpu_hour_price_source", "as asked");
+  }
+  if (b->max_W > 0) ms_json_out_double(out, "max_power_W", b->max_W);
+  ms_json_out_end(out);
 }
 
 static gboolean precision_known(const char *text, gboolean dashes, GError **error) {
@@ -74,11 +158,11 @@ static void write_names(MsJsonOut *out, const char *key, char *const *names) {
   if (several) ms_json_out_end(out);
 }
 
-static void write_gpus(MsJsonOut *out, const GArray *gpus) {
-  if (gpus->len > 1) ms_json_out_array(out, "gpus");
-  for (guint i = 0; i < gpus->len; i++)
-    ms_json_out_int(out, gpus->len > 1 ? NULL : "gpus", g_array_index(gpus, gint64, i));
-  if (gpus->len > 1) ms_json_out_end(out);
+static void write_numbers(MsJsonOut *out, const char *key, const GArray *list) {
+  if (list->len > 1) ms_json_out_array(out, key);
+  for (guint i = 0; i < list->len; i++)
+    ms_json_out_int(out, list->len > 1 ? NULL : key, g_array_index(list, gint64, i));
+  if (list->len > 1) ms_json_out_end(out);
 }
 
 static gint64 common_multiple(gint64 a, gint64 b) {
@@ -130,6 +214,20 @@ static char *request_around(const char *file, GError **error) {
   return result ? ms_request_around(run, ms_device_B(result) / run->hardware->hbm_B) : NULL;
 }
 
+/* Sequence lengths and batches: those of the lists, else of the numbers, else the usual ones. */
+static gboolean read_sizes(const MsAsk *a, gboolean dashes, const GArray *gpus, GArray *seq, GArray *batch,
+                           GError **error) {
+  gint64 length = a->seq_length != MS_ASK_UNSET ? a->seq_length : DEFAULT_SEQ_LENGTH;
+  if (!a->seq_lengths) g_array_append_val(seq, length);
+  else if (!read_list(a->seq_lengths, "tokens", "seq_length", G_MAXINT, dashes, seq, error)) return FALSE;
+  gint64 longest = 0;
+  for (guint i = 0; i < seq->len; i++) longest = MAX(longest, g_array_index(seq, gint64, i));
+  gint64 sequences = a->global_batch_size != MS_ASK_UNSET ? a->global_batch_size : default_batch(gpus, (int)longest);
+  if (!a->global_batch_sizes) g_array_append_val(batch, sequences);
+  else return read_list(a->global_batch_sizes, "", "global_batch_size", G_MAXINT, dashes, batch, error);
+  return TRUE;
+}
+
 /* FALSE when what is given cannot be asked, whatever models and machines there are. */
 static gboolean sizes_make_sense(const MsAsk *a, gboolean dashes, GError **error) {
   if (a->seq_length != MS_ASK_UNSET && a->seq_length < 1)
@@ -149,14 +247,18 @@ static gboolean is_complete(const MsAsk *a, gboolean dashes, GError **error) {
 char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   if (a->around) return request_around(a->around, error);
   if (!is_complete(a, dashes, error) || !sizes_make_sense(a, dashes, error)) return NULL;
-  int seq_length = a->seq_length != MS_ASK_UNSET ? a->seq_length : DEFAULT_SEQ_LENGTH, batch = a->global_batch_size;
   g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(gint64));
+  g_autoptr(GArray) seq = g_array_new(FALSE, FALSE, sizeof(gint64));
+  g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(gint64));
+  Budget budget;
   g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
   gboolean experts;
   if (!models[0] || !machines[0])
     return wrong(error, dashes, models[0] ? "hardware" : "model", ": give at least one name"), NULL;
   if (!precision_known(a->precision, dashes, error) || !read_gpus(a->gpus, dashes, gpus, error) ||
-      !any_experts(models, &experts, error) || !machines_exist(machines, error))
+      !any_experts(models, &experts, error) || !machines_exist(machines, error) ||
+      !read_budget(a, dashes, &budget, error) || !within_power(&budget, machines, dashes, gpus, error) ||
+      !read_sizes(a, dashes, gpus, seq, batch, error))
     return NULL;
   g_autofree char *what = short_names(models), *where = short_names(machines),
                   *name = g_strdup_printf("%s-%s-%s", what, where, a->gpus);
@@ -166,10 +268,10 @@ char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   ms_json_out_string(out, "name", name);
   write_names(out, "model", models);
   write_names(out, "hardware", machines);
-  write_gpus(out, gpus);
+  write_numbers(out, "gpus", gpus);
   ms_json_out_object(out, "training");
-  ms_json_out_int(out, "seq_length", seq_length);
-  ms_json_out_int(out, "global_batch_size", batch != MS_ASK_UNSET ? batch : default_batch(gpus, seq_length));
+  write_numbers(out, "seq_length", seq);
+  write_numbers(out, "global_batch_size", batch);
   ms_json_out_string(out, "micro_batch_size", "auto");
   ms_json_out_string(out, "precision", a->precision ? a->precision : "bf16");
   ms_json_out_end(out);
@@ -177,6 +279,7 @@ char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   ms_json_out_string(out, "pipeline_layout", "auto");
   ms_json_out_end(out);
   write_open_options(out, experts);
+  write_budget(out, &budget, gpus->len > 1);
   ms_json_out_end(out);
   return ms_json_out_take(out);
 }

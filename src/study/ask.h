@@ -12,11 +12,18 @@ enum { MS_ASK_UNSET = G_MININT };
 typedef struct {     /* NULL and MS_ASK_UNSET: not given */
   const char *model; /* names or files; several separated by commas */
   const char *hardware;
-  const char *gpus;
+  const char *gpus;      /* "256..2048": these and those between, doubling */
   const char *precision; /* default bf16; "auto": all that the machine has */
   int seq_length;        /* tokens; default 4096 */
   int global_batch_size; /* sequences; default 4 Mi tokens, at least one sequence for each GPU */
   const char *around;    /* a scenario instead of all of these: its layout is left open */
+  /* As a person writes them, with units: several lengths and batches separated by commas, instead of the two numbers */
+  const char *seq_lengths, *global_batch_sizes;
+  const char *tokens; /* of the whole training, "15T" */
+  const char
+      *deadline; /* for all of them, "30d"; with several numbers of GPUs the fewest that keep it are looked for */
+  const char *gpu_hour;  /* price of a GPU-hour, "2.50" */
+  const char *max_watts; /* of all GPUs together, "1.2MW": numbers of GPUs that draw more are left out */
 } MsAsk;
 
 /* The request file that they mean, indented as a person would keep it: layout (and the layers of each stage),

@@ -194,7 +194,7 @@ MsGoodputResult *ms_goodput_run(MsGoodput *goodput, const MsGoodputOptions *opti
   if (ok) failures(r);
   ok = ok && interval(r, error);
   if (ok) closed_forms(r);
-  ok = ok && monte_carlo(r, options, error);
+  ok = ok && (options->closed_form || monte_carlo(r, options, error));
   if (!ok) g_clear_pointer(&r, ms_goodput_result_free);
   return r;
 }

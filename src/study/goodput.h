@@ -45,6 +45,7 @@ extern const char *const ms_goodput_part_words[]; /* work rework slowed checkpoi
 typedef struct {
   int threads; /* 0 = all cores */
   gboolean progress;
+  gboolean closed_form; /* nothing is simulated */
 } MsGoodputOptions;
 
 /* Takes `goodput`. NULL and *error. (transfer full) */

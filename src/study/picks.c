@@ -213,6 +213,11 @@ MsPicks *ms_picks_new(const MsRequest *request, const MsPlan *plan, const MsRobu
   if (ms_interrupted()) return ms_input_error(error, NULL, 0, NULL, "interrupted"), NULL;
   count_copies(p, plan);
   mark_ties(p);
+  for (int i = 0; i < p->n; i++) {
+    const MsPlanEntry *e = p->pick[i].entry;
+    p->pick[i].figure = ms_objective_figure(request, e->scenario->gpus, e->result->step_time_s);
+    ms_budget_of(request, e->scenario, e->result, &p->pick[i].budget);
+  }
   return g_steal_pointer(&p);
 }
 

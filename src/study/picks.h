@@ -16,6 +16,7 @@
 #define MS_STUDY_PICKS_H
 
 #include "study/compare.h"
+#include "study/budget.h"
 #include "study/robust.h"
 
 #define MS_PICK_LOSS  0.05
@@ -40,6 +41,8 @@ typedef struct {
   double gpu_time;          /* GPU-seconds of a step over those of the first pick - 1 */
   double more_free_B;       /* of a GPU, than with the first pick */
   gboolean tied;            /* with the first pick: `slower` is below the noise */
+  double figure;            /* of the request's objective, whatever it was found by */
+  MsBudget budget;          /* of the training on it */
   MsComparison *change;     /* from the first pick (a) to this one (b); NULL of the first */
 } MsPick;
 

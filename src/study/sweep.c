@@ -11,6 +11,8 @@ static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options) {
   if (own.top <= 0) own.top = cell->request->top;
   cell->plan = ms_plan(cell->request, &own, &error);
   if (!cell->plan) cell->why = g_strdup(error->message);
+  else if (cell->plan->n_best > 0)
+    ms_budget_of(cell->request, cell->plan->best[0].scenario, cell->plan->best[0].result, &cell->budget);
 }
 
 /* --- the front ------------------------------------------------------------------------------------------------- */

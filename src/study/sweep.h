@@ -8,7 +8,7 @@
 #ifndef MS_STUDY_SWEEP_H
 #define MS_STUDY_SWEEP_H
 
-#include "plan/plan.h"
+#include "study/budget.h"
 
 #define MS_SWEEP_STEP 0.02 /* of device memory */
 
@@ -16,6 +16,7 @@ typedef struct {
   const MsRequest *request; /* borrowed */
   MsPlan *plan;             /* NULL: `why` */
   char *why;                /* what makes this cluster or model impossible */
+  MsBudget budget;          /* of the training with the best layout */
 } MsSweepCell;
 
 typedef struct {

@@ -155,7 +155,7 @@ static void trace_and_timeline(void **state) {
 static const char request[] =
     "{\"schema\": 1, \"name\": \"small\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": "
     "\"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 64, \"micro_batch_size\": "
-    "[1, 2]}, \"layout\": {\"cp\": 1}}";
+    "[1, 2]}, \"layout\": {\"cp\": 1}, \"plan\": {\"training_tokens\": 1e12}}";
 
 /* The request for two clusters. (transfer full) */
 static char *two_clusters(void) {

@@ -85,7 +85,8 @@ static void picks_are_what_they_are_called(void **state) {
   assert_true(s->layout.vpp == 1 && s->options.cuda_graph_scope == 0 && !s->options.ep_overlap &&
               s->options.dispatcher == MS_DISPATCH_ALLTOALL);
   check_figures(p.picks);
-  g_autofree char *text = ms_report_picks(p.plan, p.picks), *other = ms_report_picks(again.plan, again.picks);
+  g_autofree char *text = ms_report_picks(request, p.plan, p.picks),
+                  *other = ms_report_picks(request, again.plan, again.picks);
   assert_string_equal(text, other); /* on one thread and two */
   g_auto(GStrv) line = g_strsplit(text, "\n", -1);
   for (int i = 0; line[i]; i++) assert_true(strlen(line[i]) <= MS_TEXT_COLUMNS);

@@ -1,0 +1,67 @@
+/* src/report/budget.c - what a whole training takes: a table beside the choices of a plan or the cells of a sweep. */
+#include "report/budget.h"
+
+#include <math.h>
+
+#include "base/text.h"
+
+#define S MsBudget
+static const MsFigure budget_rows[] = {
+    MS_FIGURE(F64, S, tokens, "", "of the whole training"),
+    MS_FIGURE(F64, S, step_days, "d", "of steps without a failure"),
+    MS_FIGURE(F64, S, goodput, "1", "share of the time that trains; null: the machine lacks a figure for it",
+              .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(F64, S, days, "d", "with failures and restarts"),
+    MS_FIGURE(F64, S, deadline_days, "d", "plan.deadline_s", .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(BOOL, S, late, "", "it takes longer than the deadline"),
+    MS_FIGURE(F64, S, gpu_hours, "h", "of all GPUs over these days"),
+    MS_FIGURE(F64, S, price, "", "of them, at plan.gpu_hour_price", .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(F64, S, power_W, "W", "of all GPUs", .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(F64, S, energy_MWh, "MWh", "of the GPUs alone", .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(F64, S, co2_t, "t", "CO2e of that energy, at plan.grid_kg_per_kWh", .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(STRING, S, reliability, "", "failures in the days; null: plan.goodput was given",
+              .flags = MS_FIGURE_NULLABLE),
+    {0}};
+#undef S
+const MsFigures ms_budget_figures = {.rows = budget_rows};
+
+gboolean ms_budget_known(const MsBudget *b) { return b->days > 0; }
+
+static const char *const column[] = {"days", "goodput", "kGPU-hours", "price", "MWh", "tCO2e"};
+
+void ms_report_budget_columns(MsTable *table) {
+  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+}
+
+/* "66.1k", "2.31M" */
+static void amount(MsTable *table, double value) {
+  if (isnan(value)) ms_table_cell(table, "-");
+  else if (value < 1e4) ms_table_cellf(table, "%.4g", value);
+  else ms_table_cellf(table, value < 1e6 ? "%.4gk" : "%.4gM", value / (value < 1e6 ? 1e3 : 1e6));
+}
+
+void ms_report_budget_cells(MsTable *table, const MsBudget *b) {
+  char buf[MS_TEXT];
+  if (!ms_budget_known(b)) {
+    for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_cell(table, "-");
+    return;
+  }
+  if (b->deadline_days > 0) ms_table_cellf(table, "%.1f of %.4g%s", b->days, b->deadline_days, b->late ? " LATE" : "");
+  else ms_table_cellf(table, "%.1f", b->days);
+  ms_table_cell(table, isnan(b->goodput) ? "-" : ms_text_percent(b->goodput, buf));
+  ms_table_cellf(table, "%.4g", b->gpu_hours / 1e3);
+  amount(table, b->price), amount(table, b->energy_MWh), amount(table, b->co2_t);
+}
+
+char *ms_report_budget_note(const MsRequest *r, const MsBudget *b) {
+  GString *out = g_string_new(NULL);
+  g_string_append_printf(out, "days of %.4g tokens", b->tokens);
+  if (b->reliability)
+    g_string_append_printf(out, " with the failures of %s, checkpoints at their optimal interval", b->reliability);
+  else if (isnan(b->goodput)) g_string_append(out, " without a failure (the machine lacks a figure for goodput)");
+  if (b->price > 0) g_string_append_printf(out, "; price at %g a GPU-hour", r->gpu_hour_price);
+  if (b->gpu_W > 0)
+    g_string_append_printf(out, "; %.4g W a GPU (%.4g MW), hosts, network and cooling not counted; %g kg CO2e per kWh",
+                           b->gpu_W, b->power_W / 1e6, r->grid_kg_per_kWh);
+  return g_string_free(out, FALSE);
+}

@@ -1,0 +1,74 @@
+#include "study/budget.h"
+
+#include <math.h>
+
+#include "study/goodput.h"
+
+#define DAY_S          86400.0
+#define HOUR_S         3600.0
+#define W_H_OF_MWH     1e6
+#define KWH_OF_MWH     1e3
+#define KG_OF_T        1e3
+#define STORAGE_BPS    2e12
+#define RESTART_S      300.0
+#define REWARM_S       120.0
+#define USUAL_FAILURES "llama3-h100"
+
+/* The study of the run with what is usual, as a file would say it. */
+static MsGoodput *study_of(const MsScenario *s, double step_s, double tokens, const char *reliability,
+                           const char *mode) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_int(out, "schema", 1);
+  ms_scenario_write(s, "run", out);
+  ms_json_out_string(out, "fidelity", ms_fidelity_words[MS_FIDELITY_BOUND]);
+  ms_json_out_double(out, "step_time_s", step_s);
+  ms_json_out_string(out, "reliability", reliability);
+  ms_json_out_object(out, "checkpoint");
+  ms_json_out_string(out, "mode", mode);
+  ms_json_out_double(out, "storage_Bps", STORAGE_BPS);
+  ms_json_out_end(out);
+  ms_json_out_object(out, "recovery");
+  ms_json_out_double(out, "restart_s", RESTART_S);
+  ms_json_out_double(out, "rewarm_s", REWARM_S);
+  ms_json_out_end(out);
+  ms_json_out_object(out, "budget");
+  ms_json_out_double(out, "tokens", tokens);
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  g_autofree char *text = ms_json_out_take(out);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, s->file ? s->file : "plan", NULL);
+  return doc ? ms_goodput_from_doc(doc, NULL) : NULL;
+}
+
+/* Copies beside training where the machine says how fast its host link is, else training waits. */
+static double closed_form(const MsScenario *s, double step_s, double tokens, const char *reliability) {
+  MsGoodput *study = study_of(
+      s, step_s, tokens, reliability,
+      ms_checkpoint_words[s->hardware->host_link_Bps > 0 ? MS_CHECKPOINT_ASYNCHRONOUS : MS_CHECKPOINT_SYNCHRONOUS]);
+  g_autoptr(MsGoodputResult) r = study ? ms_goodput_run(study, &(MsGoodputOptions){.closed_form = TRUE}, NULL) : NULL;
+  return r ? r->work_s / r->expected_s : NAN;
+}
+
+void ms_budget_of(const MsRequest *q, const MsScenario *s, const MsResult *r, MsBudget *b) {
+  double per_step = (double)s->training.global_batch_size * s->training.seq_length;
+  *b = (MsBudget){.tokens = q->training_tokens, .step_days = NAN, .goodput = NAN, .days = NAN, .deadline_days = NAN};
+  b->gpu_hours = b->price = b->energy_MWh = b->co2_t = NAN;
+  b->gpu_W = ms_request_gpu_W(q);
+  b->power_W = b->gpu_W * s->gpus;
+  if (!(b->tokens > 0) || !(r->step_time_s > 0)) return;
+  b->step_days = ceil(b->tokens / per_step) * r->step_time_s / DAY_S;
+  b->deadline_days = q->deadline_s / DAY_S;
+  b->goodput = q->goodput;
+  if (isnan(b->goodput)) {
+    b->reliability = q->reliability ? q->reliability : USUAL_FAILURES;
+    b->goodput = closed_form(s, r->step_time_s, b->tokens, b->reliability);
+  }
+  if (!(b->goodput > 0)) b->goodput = NAN, b->reliability = NULL;
+  b->days = b->step_days / (isnan(b->goodput) ? 1 : b->goodput);
+  b->late = b->days > b->deadline_days;
+  b->gpu_hours = b->days * DAY_S / HOUR_S * s->gpus;
+  b->price = b->gpu_hours * q->gpu_hour_price;
+  b->energy_MWh = b->gpu_hours * b->gpu_W / W_H_OF_MWH;
+  b->co2_t = b->energy_MWh * KWH_OF_MWH * q->grid_kg_per_kWh / KG_OF_T;
+}

@@ -1,0 +1,156 @@
+/* What a whole training takes, and how it is asked for: words to a request, days and prices by hand. */
+#include "lib/close.h"
+
+#include "base/err.h"
+#include "study/ask.h"
+#include "study/budget.h"
+#include "study/sweep.h"
+
+#include <math.h>
+#include <string.h>
+
+static const MsAsk usual = {
+    .model = "llama3-8b", .hardware = "h100-sxm", .gpus = "8", .seq_length = MS_ASK_UNSET, .global_batch_size = 64};
+
+static GPtrArray *requests_of(const char *text) {
+  GError *error = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "asked", &error);
+  GPtrArray *requests = doc ? ms_requests_from_doc(doc, &error) : NULL;
+  if (!requests) fail_msg("%s", error->message);
+  return requests;
+}
+
+static GPtrArray *asked(MsAsk ask) {
+  GError *error = NULL;
+  g_autofree char *text = ms_ask_request(&ask, TRUE, &error);
+  if (!text) fail_msg("%s", error->message);
+  return requests_of(text);
+}
+
+static void ranges_and_lists_make_requests(void **state) {
+  (void)state;
+  MsAsk ask = usual;
+  ask.gpus = "96..500", ask.seq_lengths = "4k,8k", ask.global_batch_sizes = "1024,2048";
+  g_autoptr(GPtrArray) requests = asked(ask);
+  assert_int_equal(requests->len, 4 * 2 * 2);
+  static const int gpus[] = {96, 192, 384, 500};
+  for (guint i = 0; i < requests->len; i++) {
+    const MsScenario *s = ((MsRequest *)requests->pdata[i])->base;
+    assert_int_equal(s->gpus, gpus[i / 4]);
+    assert_int_equal(s->training.seq_length, i / 2 % 2 ? 8192 : 4096);
+    assert_int_equal(s->training.global_batch_size, i % 2 ? 2048 : 1024);
+  }
+}
+
+static void a_deadline_leaves_the_number_of_gpus_open(void **state) {
+  (void)state;
+  MsAsk ask = usual;
+  ask.gpus = "8..32", ask.tokens = "15T", ask.deadline = "30d", ask.gpu_hour = "2.50", ask.max_watts = "12kW";
+  g_autoptr(GPtrArray) requests = asked(ask);
+  assert_int_equal(requests->len, 1);
+  const MsRequest *r = requests->pdata[0];
+  assert_int_equal(r->objective, MS_GOAL_DEADLINE);
+  assert_true(r->training_tokens == 15e12 && r->deadline_s == 30 * 86400.0 && r->gpu_hour_price == 2.5);
+  assert_true(r->max_power_W == 12e3);
+  for (int i = 0; i < r->n_open; i++)
+    if (strcmp(r->open[i].path, "gpus") == 0) assert_int_equal(r->open[i].n, 2); /* 32 draw 22 kW */
+}
+
+static void wrong_words_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *gpus, *tokens, *deadline, *gpu_hour, *max_watts, *batches, *says;
+  } rows[] = {
+      {"32..8", NULL, NULL, NULL, NULL, NULL, "--gpus 32..8: the range ends"},
+      {"8..x", NULL, NULL, NULL, NULL, NULL, "--gpus 8..x: give numbers"},
+      {"8..", NULL, NULL, NULL, NULL, NULL, "--gpus 8..: give numbers"},
+      {"8", "15X", NULL, NULL, NULL, NULL, "--tokens 15X: "},
+      {"8", "0", NULL, NULL, NULL, NULL, "--tokens 0: must be positive"},
+      {"8", NULL, "30d", NULL, NULL, NULL, "--deadline needs the tokens"},
+      {"8", NULL, NULL, "2", NULL, NULL, "--gpu-hour needs the tokens"},
+      {"8", "1T", "soon", NULL, NULL, NULL, "--deadline soon: "},
+      {"8", NULL, NULL, NULL, "1kW", NULL, "--max-watts 1 kW: of GPUs of 700 W these are at most 1"},
+      {"8", NULL, NULL, NULL, NULL, "64,,128", "--global-batch-size 64,,128: give numbers"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    MsAsk ask = usual;
+    ask.gpus = rows[i].gpus, ask.tokens = rows[i].tokens, ask.deadline = rows[i].deadline;
+    ask.gpu_hour = rows[i].gpu_hour, ask.max_watts = rows[i].max_watts, ask.global_batch_sizes = rows[i].batches;
+    assert_null(ms_ask_request(&ask, TRUE, &error));
+    assert_int_equal(error->code, MS_ERROR_USAGE);
+    if (!g_str_has_prefix(error->message, rows[i].says)) fail_msg("%s, not %s", error->message, rows[i].says);
+  }
+}
+
+#define TASK(plan)                                                                                                   \
+  "{\"name\": \"task\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", "       \
+  "\"gpus\": 8, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"tp\": 1, \"cp\": 1," \
+  " \"pp\": 1, \"vpp\": 1}, \"plan\": " plan "}"
+
+static MsBudget budget_of(const char *text) {
+  g_autoptr(GPtrArray) requests = requests_of(text);
+  const MsRequest *request = requests->pdata[0];
+  MsResult result = {.step_time_s = 0.5};
+  MsBudget b;
+  ms_budget_of(request, request->base, &result, &b);
+  b.reliability = NULL; /* was the request's */
+  return b;
+}
+
+static void same(double got, double want) {
+  if (!(fabs(got - want) <= 1e-12 * fabs(want))) fail_msg("%.17g, not %.17g", got, want);
+}
+
+static void days_prices_and_energy_by_hand(void **state) {
+  (void)state;
+  MsBudget b = budget_of(TASK("{\"training_tokens\": 1e12, \"deadline_s\": 86400, \"goodput\": 0.8, \"gpu_power_W\": "
+                              "650, \"gpu_hour_price\": 2.5, \"gpu_hour_price_source\": \"x\", "
+                              "\"grid_kg_per_kWh\": 0.1}"));
+  double steps = ceil(1e12 / (32 * 4096)), days = steps * 0.5 / 86400 / 0.8;
+  same(b.step_days, steps * 0.5 / 86400), same(b.days, days), same(b.goodput, 0.8);
+  same(b.gpu_hours, days * 24 * 8), same(b.price, days * 24 * 8 * 2.5);
+  same(b.energy_MWh, days * 24 * 8 * 650 / 1e6), same(b.co2_t, days * 24 * 8 * 650 / 1e6 * 0.1);
+  same(b.power_W, 8 * 650), same(b.deadline_days, 1);
+  assert_true(b.late);
+}
+
+static void failures_cost_days_and_more_of_them_more(void **state) {
+  (void)state;
+  MsBudget usual_failures = budget_of(TASK("{\"training_tokens\": 1e12}")),
+           more = budget_of(TASK("{\"training_tokens\": 1e12, \"reliability\": \"meta-rsc1\"}")),
+           nothing_asked = budget_of(TASK("{}"));
+  assert_true(usual_failures.goodput > 0.9 && usual_failures.goodput < 1);
+  assert_true(more.goodput < usual_failures.goodput && more.days > usual_failures.days);
+  assert_true(usual_failures.days > usual_failures.step_days);
+  assert_true(isnan(usual_failures.price) && isnan(usual_failures.deadline_days) && !usual_failures.late);
+  assert_true(isnan(nothing_asked.days) && isnan(nothing_asked.tokens));
+}
+
+static void refused(const char *text, const char *says) {
+  g_autoptr(GPtrArray) requests = requests_of(text);
+  g_autoptr(GError) error = NULL;
+  MsPlanOptions options;
+  ms_plan_options_init(&options);
+  options.progress = FALSE;
+  assert_null(ms_plan(requests->pdata[0], &options, &error));
+  if (!strstr(error->message, says)) fail_msg("%s, not %s", error->message, says);
+}
+
+static void more_than_the_power_and_unknown_failures_are_refused(void **state) {
+  (void)state;
+  refused(TASK("{\"max_power_W\": 5000}"), "8 GPUs of 700 W draw 5.6 kW, more than plan.max_power_W, 5 kW: at most 7");
+  refused(TASK("{\"training_tokens\": 1e12, \"reliability\": \"llama4\"}"), "plan.reliability: ");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranges_and_lists_make_requests),
+      cmocka_unit_test(a_deadline_leaves_the_number_of_gpus_open),
+      cmocka_unit_test(wrong_words_are_refused),
+      cmocka_unit_test(days_prices_and_energy_by_hand),
+      cmocka_unit_test(failures_cost_days_and_more_of_them_more),
+      cmocka_unit_test(more_than_the_power_and_unknown_failures_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
