@@ -75,14 +75,16 @@ static MsJson *load_config(const char *file, GError **error) {
 
 static int import_hf(const Options *o, const char *file) {
   GError *error = NULL;
-  g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free),
+                       remarks = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(MsJson) doc = load_config(file, &error);
-  g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
+  g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, remarks, &error) : NULL;
   if (!model) return ms_cli_fail(error);
   if (o->name) {
     g_free(model->name);
     model->name = g_strdup(o->name);
   }
+  print_remarks(file, remarks);
   print_ignored(file, ignored);
   return put(o->out, model_text(model));
 }

@@ -12,24 +12,25 @@ typedef struct {
 } MapRow;
 
 static const MapRow map[] = {
-    {"num_hidden_layers", "num_layers", "layers_block_type"},
-    {"hidden_size", "hidden_size", ""},
-    {"num_attention_heads", "num_attention_heads", ""},
-    {"vocab_size", "vocab_size", ""},
-    {"intermediate_size", "ffn_hidden_size", NULL},
-    {"num_key_value_heads", "num_query_groups", NULL},
-    {"head_dim", "kv_channels", NULL},
+    {"num_hidden_layers num_layers n_layer n_layers", "num_layers", "layers_block_type"},
+    {"hidden_size n_embd d_model", "hidden_size", ""},
+    {"num_attention_heads n_head n_heads", "num_attention_heads", ""},
+    {"vocab_size padded_vocab_size", "vocab_size", ""},
+    {"intermediate_size ffn_hidden_size n_inner ffn_dim", "ffn_hidden_size", NULL},
+    {"num_key_value_heads multi_query_group_num num_kv_heads", "num_query_groups", NULL},
+    {"head_dim kv_channels attention_head_dim", "kv_channels", NULL},
     {"tie_word_embeddings", "tie_embeddings", NULL},
-    {"attention_bias", "add_qkv_bias", NULL},
+    {"attention_bias use_qkv_bias add_qkv_bias", "add_qkv_bias", NULL},
     {"mlp_bias", "add_bias_linear", NULL},
     {"use_qk_norm", "qk_layernorm", NULL},
     {"attention_dropout", "attention_dropout", NULL},
-    {"num_experts num_local_experts n_routed_experts", "num_experts", NULL},
-    {"num_experts_per_tok experts_per_token", "moe_router_topk", NULL},
+    {"num_experts num_local_experts n_routed_experts moe_num_experts", "num_experts", NULL},
+    {"num_experts_per_tok experts_per_token moe_topk moe_k", "moe_router_topk", NULL},
     {"moe_intermediate_size", "moe_ffn_hidden_size", NULL},
     {"router_aux_loss_coef aux_loss_alpha", "moe_aux_loss_coeff", NULL},
-    {"routed_scaling_factor moe_routed_scaling_factor", "moe_router_topk_scaling_factor", NULL},
-    {"rms_norm_eps layer_norm_epsilon norm_epsilon norm_eps layer_norm_eps", "norm_epsilon", NULL},
+    {"routed_scaling_factor moe_routed_scaling_factor moe_router_scaling_factor", "moe_router_topk_scaling_factor",
+     NULL},
+    {"rms_norm_eps layer_norm_epsilon norm_epsilon norm_eps layer_norm_eps layernorm_epsilon", "norm_epsilon", NULL},
     {"initializer_range", "init_method_std", NULL},
     {"n_group", "moe_router_num_groups", NULL},
     {"topk_group", "moe_router_group_topk", NULL},
@@ -78,12 +79,18 @@ static gboolean rope_kind(MsHf *c, JsonObject *object, const char *inside) {
     MsRopeKind kind;
   } kinds[] = {{"default", MS_ROPE_PLAIN}, {"none", MS_ROPE_PLAIN},        {"mrope", MS_ROPE_PLAIN},
                {"dynamic", MS_ROPE_PLAIN}, {"linear", MS_ROPE_LINEAR},     {"llama3", MS_ROPE_LLAMA3},
-               {"yarn", MS_ROPE_YARN},     {"deepseek_yarn", MS_ROPE_YARN}};
+               {"yarn", MS_ROPE_YARN},     {"deepseek_yarn", MS_ROPE_YARN}},
+    lists[] = {{"longrope", MS_ROPE_PLAIN}, {"su", MS_ROPE_PLAIN}};
   const char *word = word_in(object, "rope_type");
   if (!word) word = word_in(object, "type");
   if (!word) return TRUE;
   for (guint i = 0; i < G_N_ELEMENTS(kinds); i++)
     if (strcmp(kinds[i].word, word) == 0) return c->model->rope_scaling.type = kinds[i].kind, TRUE;
+  for (guint i = 0; i < G_N_ELEMENTS(lists); i++)
+    if (strcmp(lists[i].word, word) == 0)
+      return ms_hf_remark(c, "%s: a factor for every frequency (%s) is not kept; no prediction depends on it", inside,
+                          word),
+             TRUE;
   return ms_hf_bad(c, inside, "stretches rotary frequencies by \"%.40s\"; moesim has linear, llama3 and yarn", word);
 }
 
@@ -106,8 +113,10 @@ static gboolean read_rope_object(MsHf *c, const char *inside) {
 }
 
 static gboolean read_positions(MsHf *c) {
-  static const char *const tops[][2] = {
-      {"rope_theta", "rotary_base"}, {"partial_rotary_factor", "rotary_percent"}, {"rotary_pct", "rotary_percent"}};
+  static const char *const tops[][2] = {{"rope_theta", "rotary_base"},
+                                        {"rotary_emb_base", "rotary_base"},
+                                        {"partial_rotary_factor", "rotary_percent"},
+                                        {"rotary_pct", "rotary_percent"}};
   MsModel *m = c->model;
   m->position_embedding = MS_POS_ROPE;
   for (guint i = 0; i < G_N_ELEMENTS(tops); i++) {
@@ -138,7 +147,7 @@ static gboolean check_experts(MsHf *c) {
   if (!ms_hf_take_int(c, "zero_expert_num", 0, 65536, &none)) return FALSE;
   if (none > 0) return ms_hf_bad(c, "zero_expert_num", "is %d; moesim has no experts that compute nothing", none);
   if (c->model->num_experts > 0 || c->model->hybrid_layer_pattern) return TRUE;
-  const char *const counts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
+  const char *const counts[] = {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"};
   for (guint i = 0; i < G_N_ELEMENTS(counts); i++)
     if (g_hash_table_contains(c->used, counts[i])) return TRUE; /* says 0 or null */
   if (!ms_hf_take_int(c, "moe_intermediate_size", 0, 1048576, &width)) return FALSE;
@@ -148,11 +157,64 @@ static gboolean check_experts(MsHf *c) {
                                  width);
 }
 
+/* --- families --- */
+static const MsHfFamily *const tables[] = {ms_hf_families, ms_hf_dense_families, ms_hf_expert_families};
+
+static gboolean is_draft(MsHf *c) {
+  JsonNode *node = json_object_get_member(c->json, "architectures");
+  JsonArray *list = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+  JsonNode *first = list && json_array_get_length(list) > 0 ? json_array_get_element(list, 0) : NULL;
+  gboolean text = first && JSON_NODE_HOLDS_VALUE(first) && json_node_get_value_type(first) == G_TYPE_STRING;
+  const char *name = text ? json_node_get_string(first) : "";
+  return strstr(name, "Eagle") || strstr(name, "DraftModel") || json_object_has_member(c->json, "draft_vocab_size");
+}
+
+static const MsHfFamily *find_family(MsHf *c) {
+  const char *type = ms_hf_take_string(c, "model_type");
+  g_autoptr(GPtrArray) known = g_ptr_array_new();
+  const MsHfFamily *found = NULL;
+  for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
+    for (const MsHfFamily *f = tables[t]; f->type; f++) {
+      if (type && strcmp(f->type, type) == 0) found = f;
+      if (!f->refused) g_ptr_array_add(known, (gpointer)f->type);
+    }
+  guint families = known->len;
+  g_ptr_array_add(known, NULL);
+  const char *near = type ? ms_nearest(type, (const char *const *)known->pdata) : NULL;
+  if (!type) ms_hf_bad(c, "model_type", "is missing, must name one of the %u families of docs/launch.md", families);
+  else if (!found && near) ms_hf_bad(c, "model_type", "is \"%.60s\", did you mean \"%s\"?", type, near);
+  else if (!found)
+    ms_hf_bad(c, "model_type", "is \"%.60s\", moesim imports %u families, which docs/launch.md lists", type, families);
+  else if (found->refused)
+    ms_hf_bad(c, "model_type", "is \"%s\", which moesim has no model of: %s", found->type, found->refused);
+  else if (is_draft(c))
+    ms_hf_bad(c, "architectures", "name a draft model of speculative decoding, which is trained beside another model");
+  else return found;
+  return NULL;
+}
+
+/* Keys of a text_config that Python leaves out because they are as its class has them. */
+static gboolean fill_in(MsHf *c, const char *absent) {
+  g_autoptr(MsJson) doc = absent && *c->within ? ms_json_parse(absent, -1, "", c->error) : NULL;
+  if (!doc) return !absent || !*c->within;
+  JsonObject *values = json_node_get_object(ms_json_root(doc));
+  g_autoptr(GList) members = json_object_get_members(values);
+  for (GList *m = members; m; m = m->next)
+    if (!json_object_has_member(c->json, m->data))
+      json_object_set_member(c->json, m->data, json_node_copy(json_object_get_member(values, m->data)));
+  return TRUE;
+}
+
 static gboolean read_config(MsHf *c) {
   MsModel *m = c->model;
-  const MsHfFamily *family = ms_hf_family(c);
+  const MsHfFamily *family = find_family(c);
+  const char *const lists[] = {"moe_intermediate_size", "moe_topk", "num_shared_expert", "moe_num_experts"};
   m->norm_epsilon = 1e-6; /* of the classes whose files do not say it */
-  if (!family || !read_map(c) || !read_positions(c) || !family->read(c) || !check_experts(c)) return FALSE;
+  if (!family || !fill_in(c, family->absent)) return FALSE;
+  c->traits = family->traits;
+  for (guint i = 0; i < G_N_ELEMENTS(lists); i++) ms_hf_flatten(c, lists[i]);
+  if (!read_map(c) || !read_positions(c) || !ms_hf_read_traits(c) || !family->read(c) || !check_experts(c))
+    return FALSE;
   if (m->num_experts > 0 && m->moe_ffn_hidden_size == 0) m->moe_ffn_hidden_size = m->ffn_hidden_size;
   if (!ms_model_finish(m, c->doc, "", c->error)) return FALSE;
   m->name = name_of(c);
@@ -162,23 +224,45 @@ static gboolean read_config(MsHf *c) {
   return TRUE;
 }
 
-MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GError **error) {
+/* The part of a multimodal file that is the language model; what is around it would be a front_end. */
+static void enter_part(MsHf *c, GPtrArray *ignored) {
+  static const struct {
+    const char *key, *within;
+  } parts[] = {{"thinker_config", "thinker_config."},
+               {"text_config", "text_config."},
+               {"language_config", "language_config."},
+               {"llm_config", "llm_config."}};
+  for (guint i = 0; i < G_N_ELEMENTS(parts); i++) {
+    JsonNode *part = json_object_get_member(c->json, parts[i].key);
+    if (!part || !JSON_NODE_HOLDS_OBJECT(part)) continue;
+    g_hash_table_add(c->used, (gpointer)parts[i].key);
+    g_hash_table_add(c->used, (gpointer) "model_type");
+    list_ignored(c, ignored);
+    g_autofree char *within = g_strconcat(c->within, parts[i].within, NULL);
+    JsonObject *inner = json_node_get_object(part);
+    JsonNode *tie = json_object_get_member(c->json, "tie_word_embeddings");
+    if (tie && !json_object_has_member(inner, "tie_word_embeddings"))
+      json_object_set_member(inner, "tie_word_embeddings", json_node_copy(tie)); /* of the whole */
+    c->json = inner, c->within = g_intern_string(within);
+  }
+}
+
+MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GPtrArray *remarks, GError **error) {
   JsonNode *root = ms_json_root(doc);
   if (!JSON_NODE_HOLDS_OBJECT(root))
     return ms_json_error(doc, "", error, "must be one JSON object, the config.json of a model"), NULL;
   g_autoptr(MsModel) model = g_new0(MsModel, 1);
   g_autoptr(GHashTable) used = g_hash_table_new(g_str_hash, g_str_equal);
   ms_fields_defaults(&ms_model_table, model);
-  MsHf c = {.doc = doc, .json = json_node_get_object(root), .model = model, .within = "", .used = used, .error = error};
+  MsHf c = {.doc = doc,
+            .json = json_node_get_object(root),
+            .model = model,
+            .within = "",
+            .used = used,
+            .remarks = remarks,
+            .error = error};
   g_hash_table_add(used, (gpointer) "architectures"); /* says the family once more */
-  JsonNode *part = json_object_get_member(c.json, "text_config");
-  if (part &&
-      JSON_NODE_HOLDS_OBJECT(part)) { /* a multimodal model: what is around its language model would be a front_end */
-    g_hash_table_add(used, (gpointer) "text_config");
-    g_hash_table_add(used, (gpointer) "model_type");
-    list_ignored(&c, ignored);
-    c.json = json_node_get_object(part), c.within = "text_config.";
-  }
+  enter_part(&c, ignored);
   if (!read_config(&c)) return NULL;
   list_ignored(&c, ignored);
   return g_steal_pointer(&model);

@@ -5,7 +5,7 @@
 #include "launch/hf_keys_priv.h"
 
 /* --- what several families share --- */
-static gboolean has_silu(MsHf *c) {
+gboolean ms_hf_has_silu(MsHf *c) {
   const char *act = ms_hf_take_string(c, "hidden_act");
   return !act || strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0 ||
          ms_hf_bad(c, "hidden_act", "is \"%.40s\", this family has silu", act);
@@ -24,42 +24,26 @@ static char *dense_first(const MsModel *m, int dense) {
 }
 
 /* --- families --- */
-static gboolean llama(MsHf *c) { return has_silu(c); }
+static gboolean llama(MsHf *c) { return ms_hf_has_silu(c); }
 
-static gboolean mistral(MsHf *c) { return has_silu(c) && read_window(c, TRUE); }
+static gboolean mistral(MsHf *c) { return ms_hf_has_silu(c) && read_window(c, TRUE); }
 
 static gboolean mixtral(MsHf *c) {
   c->model->moe_ffn_hidden_size = c->model->ffn_hidden_size;
-  return has_silu(c) && read_window(c, TRUE);
+  return ms_hf_has_silu(c) && read_window(c, TRUE);
 }
 
 static gboolean qwen(MsHf *c, gboolean qkv_bias, gboolean qk_norm) {
   if (qkv_bias && !json_object_has_member(c->json, "attention_bias"))
     c->model->add_qkv_bias = TRUE; /* the class has it without a key */
   c->model->qk_layernorm |= qk_norm;
-  return has_silu(c) && read_window(c, ms_hf_is_true(c, "use_sliding_window"));
+  return ms_hf_has_silu(c) && read_window(c, ms_hf_is_true(c, "use_sliding_window"));
 }
 
 static gboolean qwen2(MsHf *c) { return qwen(c, TRUE, FALSE); }
 static gboolean qwen3(MsHf *c) { return qwen(c, FALSE, TRUE); }
 
-/* --- lists over the layers, as a model file writes them: "[a,b,c]" --- */
-static void list_add(GString *list, gint64 value) {
-  g_string_append_printf(list, "%c%" G_GINT64_FORMAT, list->len > 0 ? ',' : '[', value);
-}
-static char *list_text(const GString *list) { return g_strconcat(list->str, "]", NULL); }
-
-/* 1 for layers with experts; nothing is said when all have them. */
-static void set_moe_layers(MsModel *m, const GString *list) {
-  if (strchr(list->str, '0')) m->moe_layer_freq = list_text(list);
-}
-
-static gboolean is_integer(JsonNode *node, gint64 *value) {
-  if (!node || !JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_INT64) return FALSE;
-  *value = json_node_get_int(node);
-  return TRUE;
-}
-
+/* --- experts --- */
 /* decoder_sparse_step N: layers N, 2N, ... have experts; those of mlp_only_layers (from 0) never. */
 static gboolean read_sparse_step(MsHf *c) {
   MsModel *m = c->model;
@@ -73,19 +57,19 @@ static gboolean read_sparse_step(MsHf *c) {
     gboolean moe = step > 0 && (i + 1) % step == 0;
     for (guint k = 0; dense && k < json_array_get_length(dense) && k < MS_HF_MOST_LAYERS; k++) {
       gint64 layer;
-      if (!is_integer(json_array_get_element(dense, k), &layer))
+      if (!ms_hf_is_integer(json_array_get_element(dense, k), &layer))
         return ms_hf_bad(c, "mlp_only_layers", "must be a list of layers");
       moe &= layer != i;
     }
-    list_add(freq, moe);
+    ms_hf_list_add(freq, moe);
   }
-  set_moe_layers(m, freq);
+  ms_hf_set_moe_layers(m, freq);
   return TRUE;
 }
 
 /* norm_topk_prob: the weights of the chosen experts add up to 1, as a softmax over them does; else the softmax is over
  * all experts, before the choice. Other scores are always divided by their sum. */
-static gboolean read_norm_topk(MsHf *c, gboolean absent) {
+gboolean ms_hf_read_norm_topk(MsHf *c, gboolean absent) {
   gboolean given = json_object_has_member(c->json, "norm_topk_prob"), on = ms_hf_is_true(c, "norm_topk_prob");
   c->model->moe_router_pre_softmax = c->model->moe_router_score_function == MS_SCORE_SOFTMAX && !(given ? on : absent);
   return TRUE;
@@ -96,10 +80,12 @@ static gboolean qwen2_moe(MsHf *c) {
   if (!ms_hf_take_int(c, "shared_expert_intermediate_size", 0, 1048576, &m->moe_shared_expert_intermediate_size))
     return FALSE;
   m->moe_shared_expert_gate = m->moe_shared_expert_intermediate_size > 0;
-  return qwen(c, TRUE, FALSE) && read_sparse_step(c) && read_norm_topk(c, FALSE);
+  return qwen(c, TRUE, FALSE) && read_sparse_step(c) && ms_hf_read_norm_topk(c, FALSE);
 }
 
-static gboolean qwen3_moe(MsHf *c) { return qwen(c, FALSE, TRUE) && read_sparse_step(c) && read_norm_topk(c, FALSE); }
+static gboolean qwen3_moe(MsHf *c) {
+  return qwen(c, FALSE, TRUE) && read_sparse_step(c) && ms_hf_read_norm_topk(c, FALSE);
+}
 
 /* Every `every`-th layer is softmax attention, the others are gated delta nets; `layer_types` may say it once more. */
 static gboolean read_layer_types(MsHf *c, int every) {
@@ -134,10 +120,10 @@ static gboolean qwen_hybrid(MsHf *c) {
   m->layernorm_zero_centered_gamma = TRUE;
   if (moe) m->moe_router_load_balancing_type = MS_BALANCE_GLOBAL_AUX;
   ms_hf_take(c, "use_sliding_window");
-  return qwen(c, FALSE, TRUE) && (!moe || (read_sparse_step(c) && read_norm_topk(c, TRUE)));
+  return qwen(c, FALSE, TRUE) && (!moe || (read_sparse_step(c) && ms_hf_read_norm_topk(c, TRUE)));
 }
 
-static gboolean read_latent(MsHf *c) {
+gboolean ms_hf_read_latent(MsHf *c) {
   MsMla *mla = &c->model->multi_latent_attention;
   return ms_hf_take_int(c, "q_lora_rank", 0, 1048576, &mla->q_lora_rank) &&
          ms_hf_take_int(c, "kv_lora_rank", 512, 1048576, &mla->kv_lora_rank) &&
@@ -146,7 +132,7 @@ static gboolean read_latent(MsHf *c) {
          ms_hf_take_int(c, "v_head_dim", 128, 65536, &mla->v_head_dim);
 }
 
-static gboolean read_score(MsHf *c, const char *absent) {
+gboolean ms_hf_read_score(MsHf *c, const char *absent) {
   const char *score = ms_hf_take_string(c, "scoring_func");
   if (!score) score = absent;
   for (int i = 0; ms_router_score_words[i]; i++) {
@@ -171,15 +157,15 @@ static gboolean read_mlp_types(MsHf *c, gboolean *given) {
     gboolean dense = strcmp(types[i], "dense") == 0;
     if (!dense && strcmp(types[i], "sparse") != 0)
       return ms_hf_bad(c, "mlp_layer_types", "is \"%.40s\" at layer %d, must be dense or sparse", types[i], i);
-    list_add(freq, !dense);
+    ms_hf_list_add(freq, !dense);
   }
-  set_moe_layers(c->model, freq);
+  ms_hf_set_moe_layers(c->model, freq);
   return TRUE;
 }
 
 /* Which layers have experts (the first `absent` have none where the file does not say), and the width of the shared
  * expert. */
-static gboolean read_experts(MsHf *c, int absent) {
+gboolean ms_hf_read_experts(MsHf *c, int absent) {
   MsModel *m = c->model;
   int dense, shared;
   gboolean given;
@@ -200,7 +186,7 @@ static gboolean read_experts(MsHf *c, int absent) {
 static gboolean deepseek(MsHf *c, const char *score, int unit, int dense) {
   MsModel *m = c->model;
   int every;
-  if (!has_silu(c) || !read_latent(c) || !read_score(c, score) || !read_experts(c, dense) ||
+  if (!ms_hf_has_silu(c) || !ms_hf_read_latent(c) || !ms_hf_read_score(c, score) || !ms_hf_read_experts(c, dense) ||
       !ms_hf_take_int(c, "moe_layer_freq", 1, MS_HF_MOST_LAYERS, &every))
     return FALSE;
   if (every != 1)
@@ -213,10 +199,20 @@ static gboolean deepseek(MsHf *c, const char *score, int unit, int dense) {
   m->make_vocab_size_divisible_by = unit;
   gboolean given = json_object_has_member(c->json, "seq_aux");
   if (ms_hf_is_true(c, "seq_aux") || !given) m->moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
-  return read_norm_topk(c, FALSE);
+  return ms_hf_read_norm_topk(c, FALSE);
 }
 
-static gboolean deepseek_v2(MsHf *c) { return deepseek(c, "softmax", 3200, 0); }
+/* The first models, and small ones of the second: attention with whole keys and values. */
+static gboolean deepseek_plain(MsHf *c) {
+  c->model->moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
+  return ms_hf_has_silu(c) && ms_hf_read_score(c, "softmax") && ms_hf_read_experts(c, 0) &&
+         ms_hf_read_norm_topk(c, FALSE);
+}
+
+static gboolean deepseek_v2(MsHf *c) {
+  gboolean whole = json_object_has_member(c->json, "use_mla") && !ms_hf_is_true(c, "use_mla");
+  return whole ? deepseek_plain(c) : deepseek(c, "softmax", 3200, 0);
+}
 
 /* DeepSeek-V3's block; the first `dense` layers have no experts where the file does not say. */
 static gboolean deepseek_block(MsHf *c, int dense) {
@@ -288,11 +284,11 @@ static char *ratios_of_list(MsHf *c, JsonArray *list) {
   g_autoptr(GString) ratios = g_string_new(NULL);
   for (int i = 0; i < blocks; i++) {
     gint64 ratio = 0;
-    if ((i < n || i < layers) && !is_integer(i < n ? json_array_get_element(list, (guint)i) : NULL, &ratio))
+    if ((i < n || i < layers) && !ms_hf_is_integer(i < n ? json_array_get_element(list, (guint)i) : NULL, &ratio))
       return ms_hf_bad(c, "compress_ratios", "must be a list of an integer for every layer"), NULL;
-    list_add(ratios, ratio);
+    ms_hf_list_add(ratios, ratio);
   }
-  return list_text(ratios);
+  return ms_hf_list_text(ratios);
 }
 
 /* layer_types, with compress_rates where a kind has another rate than usual; MTP blocks see their window only. */
@@ -308,16 +304,16 @@ static char *ratios_of_types(MsHf *c, char *const *types, JsonNode *rates) {
     gint64 ratio = strcmp(type, "compressed_sparse_attention") == 0    ? 4
                    : strcmp(type, "heavily_compressed_attention") == 0 ? 128
                                                                        : 0;
-    is_integer(rate_of ? json_object_get_member(rate_of, type) : NULL, &ratio);
+    ms_hf_is_integer(rate_of ? json_object_get_member(rate_of, type) : NULL, &ratio);
     if (ratio == 0 && strcmp(type, "sliding_attention") != 0)
       return ms_hf_bad(c, "layer_types",
                        "is \"%.40s\" at layer %d, must be sliding_attention, compressed_sparse_attention or "
                        "heavily_compressed_attention",
                        type, i),
              NULL;
-    list_add(ratios, ratio);
+    ms_hf_list_add(ratios, ratio);
   }
-  return list_text(ratios);
+  return ms_hf_list_text(ratios);
 }
 
 static char *read_ratios(MsHf *c) {
@@ -332,7 +328,7 @@ static char *read_ratios(MsHf *c) {
 static gboolean deepseek_v4(MsHf *c) {
   MsModel *m = c->model;
   MsCompressedAttention *a = &m->compressed_attention;
-  if (!has_silu(c) || !read_score(c, "sqrtsoftplus") || !read_experts(c, 0) || !read_indexer(c) ||
+  if (!ms_hf_has_silu(c) || !ms_hf_read_score(c, "sqrtsoftplus") || !ms_hf_read_experts(c, 0) || !read_indexer(c) ||
       !ms_hf_take_int(c, "q_lora_rank", 1024, 1048576, &a->q_lora_rank) ||
       !ms_hf_take_int(c, "qk_rope_head_dim", 64, 65536, &a->qk_pos_emb_head_dim) ||
       !ms_hf_take_int(c, "o_groups", 8, 65536, &a->o_groups) ||
@@ -360,14 +356,14 @@ static gboolean glm4_moe(MsHf *c) {
   m->moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
   if (!json_object_has_member(c->json, "router_aux_loss_coef"))
     m->moe_aux_loss_coeff = 1e-3; /* Megatron-Bridge, glm45_bridge.py */
-  return has_silu(c) && read_experts(c, 1) && read_norm_topk(c, TRUE);
+  return ms_hf_has_silu(c) && ms_hf_read_experts(c, 1) && ms_hf_read_norm_topk(c, TRUE);
 }
 
 static gboolean olmoe(MsHf *c) {
   c->model->moe_ffn_hidden_size = c->model->ffn_hidden_size;
   c->model->qk_layernorm = TRUE;
   c->model->moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
-  return has_silu(c) && read_norm_topk(c, FALSE);
+  return ms_hf_has_silu(c) && ms_hf_read_norm_topk(c, FALSE);
 }
 
 /* One letter a layer (MsModel.hybrid_layer_pattern) from a pattern or from a list of words, the newer form; NULL when
@@ -438,44 +434,44 @@ static gboolean nemotron_h(MsHf *c) {
     if (!read_pattern(c, "mtp_hybrid_override_pattern", "mtp_layers_block_type", &m->mtp_pattern)) return FALSE;
     if (!m->mtp_pattern) m->mtp_pattern = g_strdup("*E"); /* what the class has */
   }
-  return read_norm_topk(c, TRUE);
+  return ms_hf_read_norm_topk(c, TRUE);
 }
 
-static const MsHfFamily families[] = {{"llama", llama},
-                                      {"mistral", mistral},
-                                      {"mixtral", mixtral},
-                                      {"qwen2", qwen2},
-                                      {"qwen3", qwen3},
-                                      {"qwen3_vl_text", qwen3},
-                                      {"qwen3_vl_moe_text", qwen3_moe},
-                                      {"mimo", qwen2},
-                                      {"qwen2_moe", qwen2_moe},
-                                      {"qwen3_moe", qwen3_moe},
-                                      {"deepseek_v2", deepseek_v2},
-                                      {"deepseek_v3", deepseek_v3},
-                                      {"deepseek_v32", deepseek_v32},
-                                      {"deepseek_v4", deepseek_v4},
-                                      {"kimi_k2", kimi_k2},
-                                      {"glm4_moe", glm4_moe},
-                                      {"glm4_moe_lite", glm4_moe_lite},
-                                      {"glm_moe_dsa", glm_moe_dsa},
-                                      {"gpt_oss", gpt_oss},
-                                      {"olmoe", olmoe},
-                                      {"nemotron_h", nemotron_h},
-                                      {"qwen3_next", qwen_hybrid},
-                                      {"qwen3_5_text", qwen_hybrid},
-                                      {"qwen3_5_moe_text", qwen_hybrid},
-                                      {"qwen3_5", qwen_hybrid},
-                                      {"qwen3_5_moe", qwen_hybrid}};
-
-const MsHfFamily *ms_hf_family(MsHf *c) {
-  const char *type = ms_hf_take_string(c, "model_type");
-  for (guint i = 0; type && i < G_N_ELEMENTS(families); i++)
-    if (strcmp(families[i].type, type) == 0) return &families[i];
-  g_autoptr(GString) known = g_string_new(NULL);
-  for (guint i = 0; i < G_N_ELEMENTS(families); i++)
-    g_string_append_printf(known, "%s%s", i ? ", " : "", families[i].type);
-  ms_hf_bad(c, "model_type", "%s%.60s%s, moesim imports %s", type ? "is \"" : "is missing", type ? type : "",
-            type ? "\"" : "", known->str);
-  return NULL;
-}
+const MsHfFamily ms_hf_families[] = {{"llama", llama, 0,
+                                      "{\"num_hidden_layers\":32,\"hidden_size\":4096,\"num_attention_heads\":32,"
+                                      "\"intermediate_size\":11008,\"vocab_size\":32000}"},
+                                     {"mistral", mistral},
+                                     {"mixtral", mixtral},
+                                     {"qwen2", qwen2},
+                                     {"qwen3", qwen3},
+                                     {"qwen2_vl", qwen2},
+                                     {"qwen2_vl_text", qwen2},
+                                     {"qwen2_5_vl", qwen2},
+                                     {"qwen2_5_vl_text", qwen2},
+                                     {"qwen2_5_omni_text", qwen2},
+                                     {"qwen3_omni_moe_text", qwen3_moe},
+                                     {"qwen3_vl_text", qwen3},
+                                     {"qwen3_vl_moe_text", qwen3_moe},
+                                     {"mimo", qwen2},
+                                     {"deepseek_ref", deepseek_v4},
+                                     {"qwen2_moe", qwen2_moe},
+                                     {"qwen3_moe", qwen3_moe},
+                                     {"deepseek", deepseek_plain},
+                                     {"deepseek_v2", deepseek_v2},
+                                     {"deepseek_v3", deepseek_v3},
+                                     {"deepseek_v32", deepseek_v32},
+                                     {"deepseek_v4", deepseek_v4},
+                                     {"kimi_k2", kimi_k2},
+                                     {"glm4_moe", glm4_moe},
+                                     {"glm4v_moe_text", glm4_moe},
+                                     {"glm4_moe_lite", glm4_moe_lite},
+                                     {"glm_moe_dsa", glm_moe_dsa},
+                                     {"gpt_oss", gpt_oss},
+                                     {"olmoe", olmoe},
+                                     {"nemotron_h", nemotron_h},
+                                     {"qwen3_next", qwen_hybrid},
+                                     {"qwen3_5_text", qwen_hybrid},
+                                     {"qwen3_5_moe_text", qwen_hybrid},
+                                     {"qwen3_5", qwen_hybrid},
+                                     {"qwen3_5_moe", qwen_hybrid},
+                                     {NULL}};

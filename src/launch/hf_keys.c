@@ -62,3 +62,11 @@ gboolean ms_hf_take_words(MsHf *c, const char *key, char ***words) {
   *words = g_steal_pointer(&copy);
   return TRUE;
 }
+
+void ms_hf_remark(MsHf *c, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  char *text = g_strdup_vprintf(format, args);
+  va_end(args);
+  g_ptr_array_add(c->remarks, text);
+}

@@ -59,8 +59,9 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
                              GError **error);
 MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options,
                              GError **error);
-/* A Hugging Face config.json as a model; keys that are not used go to `ignored`. (transfer full) */
-MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GError **error);
+/* A Hugging Face config.json as a model; keys that are not used go to `ignored`, what the file says and a model cannot
+ * say goes to `remarks` (both char *). (transfer full) */
+MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GPtrArray *remarks, GError **error);
 
 /* The shipped model with the same keys (name, doc and source aside) as JSON: its name, {"base": NAME, ...} for up to
  * four differences, or else the whole model. The model is canonical. (transfer full) */

@@ -46,7 +46,7 @@ gboolean ms_test_import_config(const char *text, gsize length) {
   g_autoptr(GError) error = NULL;
   g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(MsJson) doc = ms_json_parse(text, (gssize)length, "fuzz", &error);
-  g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
+  g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, ignored, &error) : NULL;
   if (!model) check_error(error);
   else json_node_unref(ms_model_mention(model));
   return model != NULL;

@@ -475,7 +475,8 @@ static void families_of_hugging_face(void **state) {
     g_autoptr(GError) error = NULL;
     g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(MsJson) doc = ms_json_load(file, &error);
-    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL, shipped = ms_model_load(names[i], NULL);
+    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, ignored, &error) : NULL,
+                       shipped = ms_model_load(names[i], NULL);
     if (!model) fail_msg("%s", error->message);
     assert_false(mentions(ignored, "rms_norm_eps") || mentions(ignored, "rope_theta"));
     assert_string_equal(model->name, names[i]);
@@ -505,7 +506,7 @@ static void language_model_within(void **state) {
   g_autoptr(GError) error = NULL;
   g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(MsJson) doc = ms_json_load(DATA "hf/qwen3.5-moe.json", &error);
-  g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
+  g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, ignored, &error) : NULL;
   if (!model) fail_msg("%s", error->message);
   assert_true(mentions(ignored, "vision_config") && !mentions(ignored, "rms_norm_eps") &&
               !mentions(ignored, "layer_types"));
@@ -529,7 +530,7 @@ static void lists_of_words(void **state) {
       g_autoptr(GError) error = NULL;
       g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
       g_autoptr(MsJson) doc = ms_json_load(file, &error);
-      g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
+      g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, ignored, &error) : NULL;
       if (!model) fail_msg("%s", error->message);
       g_free(model->name), g_free(model->source);
       model->name = g_strdup("same"), model->source = NULL;
@@ -556,12 +557,147 @@ static void families_without_a_model(void **state) {
     g_autoptr(GError) error = NULL;
     g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(MsJson) doc = ms_json_load(file, &error);
-    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, &error) : NULL;
+    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, ignored, &error) : NULL;
     if (!model) fail_msg("%s", error->message);
     MsParamCount count = ms_model_params(model);
     if (fabs(count.total / rows[i].total - 1) > rows[i].tolerance ||
         fabs(count.active / rows[i].active - 1) > rows[i].tolerance)
       fail_msg("%s: %.6g parameters, %.6g active", rows[i].name, count.total, count.active);
+  }
+}
+
+/* One file of each family of the tables, in as few keys as its class needs: published numbers of parameters. */
+static void families_of_tables(void **state) {
+  (void)state;
+#define LAYERS(n, h, heads, kv, f, v)                                                   \
+  "\"num_hidden_layers\":" #n ",\"hidden_size\":" #h ",\"num_attention_heads\":" #heads \
+  ",\"num_key_value_heads\":" #kv ",\"intermediate_size\":" #f ",\"vocab_size\":" #v ","
+#define UNTIED "\"tie_word_embeddings\":false,"
+  static const struct {
+    const char *json;
+    double total, active, tolerance; /* in 1e9; active 0 = total */
+    const char *remark;              /* a word of one, or NULL when there are none */
+  } rows[] = {
+      {"{" LAYERS(42, 3584, 16, 8, 14336, 256000) "\"head_dim\":256,\"sliding_window\":4096,\"model_type\":\"gemma2\"}",
+       9.24, 0, 0.001, "norms behind"},
+      {"{\"model_type\":\"gemma3\",\"text_config\":{\"model_type\":\"gemma3_text\",\"hidden_size\":5376,\"head_dim\":"
+       "128,"
+       "\"intermediate_size\":21504,\"num_attention_heads\":32,\"num_key_value_heads\":16,\"num_hidden_layers\":62}}",
+       27.01, 0, 0.001, "norms behind"},
+      {"{" LAYERS(40, 5120, 40, 10, 17920, 100352) UNTIED "\"model_type\":\"phi3\"}", 14.66, 0, 0.001, NULL},
+      {"{" LAYERS(32, 2560, 32, 32, 10240, 51200) UNTIED "\"model_type\":\"phi\"}", 2.78, 0, 0.001,
+       "beside each other"},
+      {"{" LAYERS(32, 4096, 32, 8, 6400, 32064) "\"num_local_experts\":16,\"num_experts_per_tok\":2,\"model_type\":"
+                                                "\"phimoe\"}",
+       41.87, 6.64, 0.002, NULL},
+      {"{" LAYERS(40, 8192, 64, 64, 22528, 256000) "\"model_type\":\"cohere\"}", 34.98, 0, 0.001, "beside each other"},
+      {"{" LAYERS(32, 4096, 32, 8, 14336, 92544) "\"bias\":false,\"model_type\":\"internlm2\"}", 7.74, 0, 0.001, NULL},
+      {"{\"num_layers\":40,\"hidden_size\":4096,\"num_attention_heads\":32,\"multi_query_group_num\":2,\"kv_channels\":"
+       "128,"
+       "\"multi_query_attention\":true,\"ffn_hidden_size\":13696,\"padded_vocab_size\":151552,\"model_type\":"
+       "\"chatglm\"}",
+       9.40, 0, 0.001, NULL},
+      {"{" LAYERS(32, 4096, 32, 32, 22016, 151936) "\"model_type\":\"qwen\"}", 7.72, 0, 0.001, NULL},
+      {"{" LAYERS(40, 5120, 40, 40, 13696, 125696) "\"model_type\":\"baichuan\"}", 13.9, 0, 0.002, NULL},
+      {"{" LAYERS(64, 5120, 80, 8, 27648,
+                  155136) "\"head_dim\":128,\"attention_bias\":true,\"model_type\":\"seed_oss\"}",
+       36.15, 0, 0.001, NULL},
+      {"{" LAYERS(32, 4096, 32, 32, 11008, 100352) "\"model_type\":\"olmo2\"}", 7.30, 0, 0.001, "whole queries"},
+      {"{\"n_layer\":48,\"n_embd\":1600,\"n_head\":25,\"n_positions\":1024,\"vocab_size\":50257,\"model_type\":"
+       "\"gpt2\"}",
+       1.5576, 0, 0.001, NULL},
+      {"{\"n_layer\":70,\"hidden_size\":14336,\"n_head\":112,\"vocab_size\":250880,\"model_type\":\"bloom\"}", 176.25,
+       0, 0.001, NULL},
+      {"{" LAYERS(36, 5120, 40, 40, 20480, 50688) UNTIED "\"model_type\":\"gpt_neox\"}", 11.85, 0, 0.001, "beside"},
+      {"{" LAYERS(32, 4544, 71, 71, null, 65024) "\"multi_query\":true,\"bias\":false,\"model_type\":\"falcon\"}", 6.92,
+       0, 0.001, "beside"},
+      {"{\"n_layers\":32,\"d_model\":4096,\"n_heads\":32,\"vocab_size\":50432,\"model_type\":\"mpt\"}", 6.65, 0, 0.001,
+       NULL},
+      {"{" LAYERS(
+           62, 2560, 40, 40, 6400,
+           73448) "\"q_lora_rank\":768,\"kv_lora_rank\":256,\"qk_nope_head_dim\":64,"
+                  "\"qk_rope_head_dim\":32,\"rope_scaling\":{\"type\":\"longrope\"},\"model_type\":\"minicpm3\"}",
+       4.07, 0, 0.002, "longrope"},
+      {"{" LAYERS(
+           62, 3072, 48, 8, 1536,
+           200064) "\"head_dim\":128,\"num_local_experts\":256,\"num_experts_per_tok\":8,"
+                   "\"rotary_dim\":64,\"use_qk_norm\":true,\"use_routing_bias\":true,\"model_type\":\"minimax_m2\"}",
+       228.69, 11.03, 0.001, NULL},
+      {"{" LAYERS(48, 5120, 40, 8, 8192, 202048) "\"head_dim\":128,\"num_local_experts\":16,\"num_experts_per_tok\":1,"
+                                                 "\"attention_chunk_size\":8192,\"model_type\":\"llama4_text\"}",
+       107.77, 17.17, 0.001, "attention_chunk_size"},
+      {"{" LAYERS(28, 2048, 16, 4, 5632,
+                  126464) "\"moe_intermediate_size\":1408,\"num_experts\":64,\"num_experts_per_tok\":6,"
+                          "\"num_shared_experts\":2,\"model_type\":\"bailing_moe\"}",
+       16.802, 2.753, 0.001, NULL},
+      {"{" LAYERS(28, 2560, 20, 4, 12288,
+                  103424) "\"moe_num_experts\":64,\"moe_k\":6,\"moe_intermediate_size\":1536,"
+                          "\"moe_num_shared_experts\":2,\"moe_layer_start_index\":1,\"model_type\":\"ernie4_5_moe\"}",
+       21.825, 3.35, 0.02, NULL},
+      {"{" LAYERS(62, 4096, 32, 32, 10944, 152064) "\"n_routed_experts\":128,\"num_experts_per_tok\":6,"
+                                                   "\"moe_intermediate_size\":1408,\"n_shared_experts\":2,\"first_k_"
+                                                   "dense_replace\":1,\"model_type\":\"dots1\"}",
+       142.77, 14.02, 0.001, NULL},
+      {"{" LAYERS(32, 4096, 32, 8, 3072,
+                  128167) "\"num_experts\":64,\"moe_topk\":[8,8],\"moe_intermediate_size\":[3072,3072],"
+                          "\"num_shared_expert\":[1,1],\"use_qk_norm\":true,\"tie_word_embeddings\":true,\"model_"
+                          "type\":\"hunyuan\"}",
+       80.39, 12.75, 0.001, NULL},
+      {"{\"n_layers\":40,\"d_model\":6144,\"n_heads\":48,\"vocab_size\":100352,\"attn_config\":{\"kv_n_heads\":8,"
+       "\"rope_theta\":5e5},"
+       "\"ffn_config\":{\"ffn_hidden_size\":10752,\"moe_num_experts\":16,\"moe_top_k\":4,\"moe_loss_weight\":0.05},"
+       "\"model_type\":\"dbrx\"}",
+       131.6, 36.5, 0.01, NULL},
+      {"{" LAYERS(28, 2048, 16, 16, 10944, 102400) "\"n_routed_experts\":64,\"num_experts_per_tok\":6,"
+                                                   "\"moe_intermediate_size\":1408,\"n_shared_experts\":2,\"first_k_"
+                                                   "dense_replace\":1,\"model_type\":\"deepseek\"}",
+       16.38, 2.83, 0.01, NULL},
+      {"{\"model_type\":\"llava\",\"text_config\":{\"model_type\":\"llama\",\"vocab_size\":32064}}", 6.74, 0, 0.001,
+       NULL},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free),
+                         remarks = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsJson) doc = ms_json_parse(rows[i].json, -1, "config.json", &error);
+    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, remarks, &error) : NULL;
+    if (!model) fail_msg("%s: %s", rows[i].json, error->message);
+    MsParamCount count = ms_model_params(model);
+    double active = rows[i].active > 0 ? rows[i].active : count.active / 1e9;
+    if (fabs(count.total / 1e9 / rows[i].total - 1) > rows[i].tolerance ||
+        fabs(count.active / 1e9 / active - 1) > rows[i].tolerance)
+      fail_msg("%s: %.6g parameters, %.6g active", rows[i].json, count.total, count.active);
+    if (rows[i].remark ? !mentions(remarks, rows[i].remark) : remarks->len > 0)
+      fail_msg("%s: %s", rows[i].json, remarks->len ? (char *)remarks->pdata[0] : "no remark");
+  }
+#undef LAYERS
+#undef UNTIED
+}
+
+/* Which layers see a window, and what no list of MsSlidingWindow can say. */
+static void windows_of_layers(void **state) {
+  (void)state;
+  static const struct {
+    const char *types;
+    int window, period;
+    gboolean remark;
+  } rows[] = {
+      {"[\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]", 512, 3, FALSE},
+      {"[\"full_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]", 512, 2, TRUE},
+      {"[\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]", 512, 0, FALSE},
+      {"[\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]", 0, 0, FALSE}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *json = g_strdup_printf("{\"model_type\":\"olmo3\",\"num_hidden_layers\":4,\"hidden_size\":64,"
+                                            "\"num_attention_heads\":4,\"vocab_size\":100,"
+                                            "\"intermediate_size\":128,\"sliding_window\":512,\"layer_types\":%s}",
+                                            rows[i].types);
+    g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free),
+                         remarks = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsJson) doc = ms_json_parse(json, -1, "config.json", NULL);
+    g_autoptr(MsModel) model = ms_import_hf(doc, ignored, remarks, NULL);
+    assert_int_equal(model->sliding_window.window, rows[i].window);
+    assert_int_equal(model->sliding_window.period, rows[i].period);
+    assert_int_equal(mentions(remarks, "layer_types: "), rows[i].remark);
   }
 }
 
@@ -632,7 +768,7 @@ static GError *refusal_of(const char *kind, const char *file, const char *text, 
   if (strcmp(kind, "hf") == 0) {
     g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(MsJson) doc = ms_json_parse(text, (gssize)length, file, &error);
-    ms_model_free(doc ? ms_import_hf(doc, ignored, &error) : NULL);
+    ms_model_free(doc ? ms_import_hf(doc, ignored, ignored, &error) : NULL);
   } else {
     ms_import_free((strcmp(kind, "megatron") == 0 ? ms_import_megatron : ms_import_modelzoo)(text, length, file,
                                                                                              &options, &error));
@@ -707,6 +843,8 @@ int main(void) {
                                      cmocka_unit_test(language_model_within),
                                      cmocka_unit_test(lists_of_words),
                                      cmocka_unit_test(families_without_a_model),
+                                     cmocka_unit_test(families_of_tables),
+                                     cmocka_unit_test(windows_of_layers),
                                      cmocka_unit_test(shell_words),
                                      cmocka_unit_test(shell_growth),
                                      cmocka_unit_test(refusals),

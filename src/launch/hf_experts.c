@@ -1,0 +1,201 @@
+/* src/launch/hf_experts.c - families with experts beside those of hf_families.c (their published classes). */
+#include <string.h>
+
+#include "launch/hf_keys_priv.h"
+
+/* Experts as wide as the dense layers of other families, softmax over the chosen ones. */
+static gboolean like_mixtral(MsHf *c) {
+  c->model->moe_ffn_hidden_size = c->model->ffn_hidden_size;
+  return ms_hf_has_silu(c);
+}
+
+/* The bias that balances experts, where `key` says so, or by itself. */
+static void balanced_by_bias(MsHf *c, const char *key) {
+  MsModel *m = c->model;
+  if (json_object_has_member(c->json, key) && !ms_hf_is_true(c, key)) return;
+  m->moe_router_enable_expert_bias = TRUE;
+  m->moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
+}
+
+static gboolean phimoe(MsHf *c) {
+  if (c->model->add_qkv_bias)
+    ms_hf_remark(c,
+                 "attention_bias: the bias of the output projection is not modelled: a vector of hidden_size a layer "
+                 "is missing");
+  return like_mixtral(c);
+}
+
+static gboolean minimax_m2(MsHf *c) {
+  MsModel *m = c->model;
+  int rotary, mtp, wide = 0;
+  const char *norm = ms_hf_take_string(c, "qk_norm_type");
+  if (m->qk_layernorm && norm && strcmp(norm, "per_layer") == 0)
+    ms_hf_remark(c, "qk_norm_type: norms of whole queries and keys are counted as norms of one head");
+  if (!ms_hf_take_int(c, "rotary_dim", 0, 65536, &rotary) || !ms_hf_take_int(c, "num_mtp_modules", 0, 64, &mtp) ||
+      !ms_hf_take_int(c, "shared_intermediate_size", 0, 1048576, &wide))
+    return FALSE;
+  if (rotary > 0 && m->kv_channels > 0) m->rotary_percent = MIN(1.0, (double)rotary / m->kv_channels);
+  if (ms_hf_is_true(c, "use_mtp")) m->mtp_num_layers = mtp;
+  m->moe_shared_expert_intermediate_size = wide;
+  balanced_by_bias(c, "use_routing_bias");
+  return ms_hf_read_score(c, "sigmoid") && like_mixtral(c);
+}
+
+/* Layer i has experts when interleave_moe_layer_step divides i + 1, beside one that all tokens pass. */
+static gboolean llama4(MsHf *c) {
+  MsModel *m = c->model;
+  int every, dense;
+  if (!ms_hf_take_int(c, "interleave_moe_layer_step", 1, MS_HF_MOST_LAYERS, &every) ||
+      !ms_hf_take_int(c, "intermediate_size_mlp", 16384, 1048576, &dense))
+    return FALSE;
+  m->moe_ffn_hidden_size = m->moe_shared_expert_intermediate_size = m->ffn_hidden_size;
+  m->ffn_hidden_size = dense;
+  m->moe_router_score_function = MS_SCORE_SIGMOID;
+  g_autoptr(GString) list = g_string_new(NULL);
+  for (int i = 0; i < m->num_layers; i++) ms_hf_list_add(list, every > 0 && (i + 1) % every == 0);
+  ms_hf_set_moe_layers(m, list);
+  ms_hf_take(c, "moe_layers");
+  if (m->qk_layernorm) {
+    m->qk_layernorm = FALSE;
+    ms_hf_remark(c, "use_qk_norm: a norm without gains is not modelled");
+  }
+  return ms_hf_has_silu(c) && ms_hf_read_windows(c, 4); /* every fourth layer has no positions and sees all */
+}
+
+static gboolean shared_experts(MsHf *c, const char *key) {
+  int shared;
+  if (!ms_hf_take_int(c, key, 0, 64, &shared)) return FALSE;
+  c->model->moe_shared_expert_intermediate_size = shared * MIN(c->model->moe_ffn_hidden_size, 1 << 20);
+  return TRUE;
+}
+
+/* Ling and Ring: DeepSeek's experts with grouped attention. */
+static gboolean bailing(MsHf *c) {
+  MsModel *m = c->model;
+  int kept;
+  ms_hf_take(c, "num_shared_experts"); /* read below */
+  if (!ms_hf_read_experts(c, 0) || !shared_experts(c, "num_shared_experts") ||
+      !ms_hf_take_int(c, "moe_shared_expert_intermediate_size", 0, 1048576, &kept))
+    return FALSE;
+  if (kept > 0) {
+    gint64 width = (gint64)kept * (m->moe_shared_expert_intermediate_size / MAX(m->moe_ffn_hidden_size, 1));
+    m->moe_shared_expert_intermediate_size = (int)MIN(width, 1048576);
+  }
+  return ms_hf_has_silu(c) && ms_hf_read_norm_topk(c, TRUE);
+}
+
+static gboolean bailing_v1(MsHf *c) {
+  c->model->add_qkv_bias |= ms_hf_is_true(c, "use_qkv_bias");
+  return bailing(c);
+}
+
+static gboolean bailing_v2(MsHf *c) {
+  const char *score = ms_hf_take_string(c, "score_function");
+  if (score && !json_object_has_member(c->json, "scoring_func"))
+    json_object_set_string_member(c->json, "scoring_func", score);
+  balanced_by_bias(c, "moe_router_enable_expert_bias");
+  return ms_hf_read_score(c, "sigmoid") && bailing_v1(c);
+}
+
+/* Layers moe_layer_start_index to moe_layer_end_index, every moe_layer_interval-th of them. */
+static gboolean ernie_moe(MsHf *c) {
+  MsModel *m = c->model;
+  int start, end, every;
+  if (!ms_hf_take_int(c, "moe_layer_start_index", 0, MS_HF_MOST_LAYERS, &start) ||
+      !ms_hf_take_int(c, "moe_layer_interval", 1, MS_HF_MOST_LAYERS, &every))
+    return FALSE;
+  gint64 given;
+  end = ms_hf_is_integer(ms_hf_take(c, "moe_layer_end_index"), &given) && given >= 0 && given < m->num_layers
+            ? (int)given
+            : m->num_layers - 1;
+  g_autoptr(GString) list = g_string_new(NULL);
+  for (int i = 0; i < m->num_layers; i++)
+    ms_hf_list_add(list, i >= start && i <= end && every > 0 && (i + 1) % every == 0);
+  ms_hf_set_moe_layers(m, list);
+  m->add_bias_linear = ms_hf_is_true(c, "use_bias");
+  if (ms_hf_is_true(c, "moe_use_aux_free")) m->moe_router_enable_expert_bias = TRUE;
+  return ms_hf_has_silu(c) && shared_experts(c, "moe_num_shared_experts");
+}
+
+static gboolean dots1(MsHf *c) {
+  balanced_by_bias(c, "use_routing_bias");
+  return ms_hf_has_silu(c) && ms_hf_read_score(c, "sigmoid") && ms_hf_read_experts(c, 0) &&
+         ms_hf_read_norm_topk(c, TRUE) && ms_hf_read_windows(c, 0);
+}
+
+static gboolean hunyuan(MsHf *c) {
+  MsModel *m = c->model;
+  if (ms_hf_is_true(c, "use_cla"))
+    return ms_hf_bad(c, "use_cla", "is true; moesim has no layers that share keys and values");
+  if (ms_hf_is_true(c, "use_mla")) return ms_hf_bad(c, "use_mla", "is true; moesim imports grouped attention of it");
+  if (m->moe_ffn_hidden_size == 0) m->moe_ffn_hidden_size = m->ffn_hidden_size;
+  ms_hf_take(c, "use_mixed_mlp_moe"), ms_hf_take(c, "cla_share_factor");
+  return ms_hf_has_silu(c) && shared_experts(c, "num_shared_expert");
+}
+
+/* Sizes of attention and experts in objects of their own. */
+static gboolean dbrx(MsHf *c) {
+  MsModel *m = c->model;
+  static const struct {
+    const char *object, *key, *field;
+  } rows[] = {{"attn_config", "kv_n_heads", "num_query_groups"},
+              {"attn_config", "rope_theta", "rotary_base"},
+              {"ffn_config", "ffn_hidden_size", "moe_ffn_hidden_size"},
+              {"ffn_config", "moe_num_experts", "num_experts"},
+              {"ffn_config", "moe_top_k", "moe_router_topk"},
+              {"ffn_config", "moe_loss_weight", "moe_aux_loss_coeff"}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    JsonNode *object = ms_hf_take(c, rows[i].object),
+             *node = object && JSON_NODE_HOLDS_OBJECT(object)
+                         ? json_object_get_member(json_node_get_object(object), rows[i].key)
+                         : NULL;
+    g_autofree char *path = g_strconcat(rows[i].object, ".", rows[i].key, NULL);
+    if (!node) return ms_hf_bad(c, rows[i].object, "has no %s", rows[i].key);
+    if (!ms_field_set(ms_field_find(&ms_model_table, rows[i].field), c->doc, node, ms_hf_path(c, path), m, c->error))
+      return FALSE;
+  }
+  m->ffn_hidden_size = m->moe_ffn_hidden_size;
+  m->normalization = MS_NORM_LAYER;
+  m->moe_router_pre_softmax = TRUE;
+  return TRUE;
+}
+
+/* Step-3.5 and later: experts behind dense layers, one shared; a window in most layers. */
+static gboolean step3(MsHf *c) {
+  MsModel *m = c->model;
+  if (ms_hf_take(c, "attention_other_setting"))
+    return ms_hf_bad(c, "attention_other_setting",
+                     "gives layers with a window other heads than the rest, which moesim has no model of");
+  balanced_by_bias(c, "use_moe_router_bias");
+  if (!ms_hf_read_score(c, "sigmoid") || !ms_hf_read_experts(c, 0) ||
+      !ms_hf_take_int(c, "share_expert_dim", m->moe_shared_expert_intermediate_size, 1048576,
+                      &m->moe_shared_expert_intermediate_size))
+    return FALSE;
+  return ms_hf_has_silu(c) && ms_hf_read_windows(c, 0);
+}
+
+const MsHfFamily ms_hf_expert_families[] = {
+    {"phimoe", phimoe, MS_HF_LAYER_NORM | MS_HF_WINDOWED},
+    {"granitemoe", like_mixtral, 0},
+    {"minimax_m2", minimax_m2, 0},
+    {"llama4_text", llama4, 0},
+    {"bailing_moe", bailing_v1, 0},
+    {"bailing_moe_v2", bailing_v2, MS_HF_QK_NORM},
+    {"ernie4_5_moe", ernie_moe, MS_HF_TIED},
+    {"dots1", dots1, MS_HF_QK_NORM},
+    {"hunyuan", hunyuan, 0},
+    {"hunyuan_v1_moe", hunyuan, MS_HF_QK_NORM},
+    {"dbrx", dbrx, 0},
+    {"step3p5", step3, MS_HF_QK_NORM},
+    {"step3p7", step3, MS_HF_QK_NORM},
+    /* --- refused --- */
+    {"minimax", NULL, .refused = "it has lightning attention in most layers"},
+    {"minimax_text_01", NULL, .refused = "it has lightning attention in most layers"},
+    {"minimax_m1", NULL, .refused = "it has lightning attention in most layers"},
+    {"minimax_m3", NULL, .refused = "its attention is sparse by blocks"},
+    {"mimo_v2_flash", NULL, .refused = "layers with a window have other key-value heads than layers that see all"},
+    {"longcat_flash", NULL, .refused = "it has experts that compute nothing, and two attentions a layer"},
+    {"bailing_moe_linear", NULL, .refused = "it has lightning attention in most layers"},
+    {"bailing_hybrid", NULL, .refused = "it has lightning attention in most layers"},
+    {"ernie4_5_moe_vl", NULL, .refused = "text and images have experts of their own"},
+    {NULL}};
