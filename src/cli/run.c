@@ -69,7 +69,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   g_autoptr(MsResult) result = ms_simulate(scenario, fidelity, wants_detail || o->cluster ? &detail : NULL, &error);
   if (!result) return ms_cli_fail(error);
   MsDraws draws;
-  MsCluster cluster;
+  g_auto(MsCluster) cluster = {0};
   gboolean draws_routing = o->draws > 0 && !o->cluster;
   if (o->cluster && !run_cluster(o, scenario, result, detail, &cluster, &error)) return ms_cli_fail(error);
   if (draws_routing && !ms_draws_run(scenario, fidelity, o->draws, 0, TRUE, &draws, &error)) return ms_cli_fail(error);

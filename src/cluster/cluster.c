@@ -2,6 +2,7 @@
 #include "cluster/cluster.h"
 
 #include "base/err.h"
+#include "cluster/links.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
@@ -9,50 +10,125 @@
 
 const char *const ms_cause_words[] = {"kernel jitter", "host jitter", "clocks of GPUs", "slow GPUs", "slow NICs", NULL};
 
-/* --- time of a row over a slower network, each factor worked out once --- */
+/* --- time of rows over a slower network, each factor worked out once --- */
+
+#define MOST_FACTORS 4096
 
 typedef struct {
   const MsDetail *detail;
-  MsCost *cost;
-  int n;
-  double *factor;
-  MsCost **slower; /* [n] */
+  double *share[MS_N_GROUPS][MS_N_PATTERNS]; /* [world] as MsRankStates.fabric */
+  GArray *factor;                            /* double, sorted */
+  double *times;                             /* [factors * tags] */
 } Network;
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
 
 static double slow_row(gconstpointer data, guint32 tag, double factor) {
   const Network *net = data;
-  int i = 0;
-  while (i < net->n && net->factor[i] != factor) i++;
-  if (i == net->n) MS_BUG("no costs of a network %g times as slow", factor);
-  const MsOp *op = net->detail->tag_op[tag];
-  double alone = ms_cost_op(net->cost, op).time_s;
-  return alone > 0 ? ms_cost_op(net->slower[i], op).time_s / alone : 1;
+  guint at;
+  if (!g_array_binary_search(net->factor, &factor, by_size, &at))
+    MS_BUG("no costs of a network %g times as slow", factor);
+  return net->times[(gsize)at * net->detail->n_tags + tag];
 }
 
-static void add_factor(Network *net, double factor) {
-  for (int i = 0; i < net->n; i++)
-    if (net->factor[i] == factor) return;
-  net->factor = g_renew(double, net->factor, net->n + 1), net->slower = g_renew(MsCost *, net->slower, net->n + 1);
-  net->factor[net->n] = factor, net->slower[net->n++] = ms_cost_new_slower(net->cost, factor);
+static void add_distinct(GArray *to, double value) {
+  for (guint i = 0; i < to->len; i++)
+    if (g_array_index(to, double, i) == value) return;
+  g_array_append_val(to, value);
 }
 
-static gboolean open_network(Network *net, const MsScenario *s, const MsDetail *detail, GError **error) {
-  *net = (Network){.detail = detail, .cost = ms_cost_new(s, detail->layout, error)};
-  if (!net->cost) return FALSE;
+/* What the fabric slows groups of a kind by, each over what it slows the worst
+ * by. Groups that end within what flows are taken together are alike. */
+static gboolean find_share(Network *net, MsFabricCosts *fabric, const MsLayout *l, MsGroupKind kind, MsPattern pattern,
+                           GError **error) {
+  const double alike = 0.01;
+  double worst;
+  gboolean differ = FALSE;
+  g_autofree double *times = g_new(double, l->world);
+  if (!ms_fabric_slowdown(fabric, l, kind, pattern, &worst, error)) return FALSE;
+  if (worst == 1) return TRUE;
+  if (!ms_pattern_group_times(ms_fabric_costs_graph(fabric), l, kind, pattern, times, error)) return FALSE;
+  for (int r = 0; r < l->world; r++) {
+    times[r] = times[r] < worst * (1 - alike) ? times[r] / worst : 1;
+    differ |= times[r] != 1;
+  }
+  if (differ) net->share[kind][pattern] = g_steal_pointer(&times);
+  return TRUE;
+}
+
+static gboolean find_shares(Network *net, const MsScenario *s, const MsStepPlan *plan, GError **error) {
+  gboolean seen[MS_N_GROUPS][MS_N_PATTERNS] = {{FALSE}};
+  if (s->hardware->fabric.kind == MS_FABRIC_NONE) return TRUE;
+  MsFabricCosts *fabric = ms_fabric_costs_new(s, error);
+  gboolean ok = fabric != NULL;
+  for (guint32 i = 0; ok && i < plan->n; i++) {
+    const MsStepTask *t = &plan->task[i];
+    MsGroupKind kind = t->role == MS_ROLE_PASSES ? MS_GROUP_PP : (MsGroupKind)t->group;
+    gboolean over = ms_graph_task(plan->detail->graph, i)->use == MS_USE_LINK1;
+    if (!over || (t->role != MS_ROLE_PASSES && t->role != MS_ROLE_MEETS) || seen[kind][t->pattern]) continue;
+    seen[kind][t->pattern] = TRUE;
+    ok = find_share(net, fabric, plan->detail->layout, kind, (MsPattern)t->pattern, error);
+  }
+  ms_fabric_costs_unref(fabric);
+  return ok;
+}
+
+/* Every share of the fabric times every state of a NIC. */
+static void find_factors(Network *net, const MsScenario *s) {
+  g_autoptr(GArray) nic = g_array_new(FALSE, FALSE, sizeof(double));
+  g_autoptr(GArray) share = g_array_new(FALSE, FALSE, sizeof(double));
   g_autofree double *named = g_new(double, s->gpus);
   ms_cluster_named(s->cluster.slow_nics, s->gpus, named);
+  add_distinct(nic, 1), add_distinct(share, 1);
   for (int r = 0; r < s->gpus; r++) {
-    double both = named[r] * s->cluster.slow_nic_factor;
-    if (named[r] != 1) add_factor(net, named[r]);
-    if (s->cluster.slow_nic_rate > 0 && both != 1) add_factor(net, both);
+    add_distinct(nic, named[r]);
+    if (s->cluster.slow_nic_rate > 0) add_distinct(nic, named[r] * s->cluster.slow_nic_factor);
+  }
+  for (int k = 0; k < MS_N_GROUPS * MS_N_PATTERNS; k++) {
+    const double *of = ((double **)net->share)[k];
+    for (int r = 0; of && r < s->gpus; r++) add_distinct(share, of[r]);
+  }
+  net->factor = g_array_new(FALSE, FALSE, sizeof(double));
+  for (guint i = 0; i < nic->len; i++)
+    for (guint k = 0; k < share->len && net->factor->len <= MOST_FACTORS; k++)
+      add_distinct(net->factor, g_array_index(nic, double, i) * g_array_index(share, double, k));
+  g_array_sort(net->factor, by_size);
+}
+
+static gboolean find_times(Network *net, const MsScenario *s, GError **error) {
+  guint32 tags = net->detail->n_tags;
+  g_autoptr(MsCost) cost = ms_cost_new(s, net->detail->layout, error);
+  if (!cost) return FALSE;
+  net->times = g_new(double, (gsize)net->factor->len *tags);
+  for (guint i = 0; i < net->factor->len; i++) {
+    g_autoptr(MsCost) slower = ms_cost_new_slower(cost, g_array_index(net->factor, double, i));
+    for (guint32 tag = 0; tag < tags; tag++) {
+      const MsOp *op = net->detail->tag_op[tag];
+      gboolean sends = op && ms_op_families[op->kind] == MS_FAMILY_COMM;
+      double alone = sends ? ms_cost_op(cost, op).time_s : 0;
+      net->times[(gsize)i * tags + tag] = alone > 0 ? ms_cost_op(slower, op).time_s / alone : 1;
+    }
   }
   return TRUE;
 }
 
 static void close_network(Network *net) {
-  for (int i = 0; i < net->n; i++) ms_cost_free(net->slower[i]);
-  g_free(net->slower), g_free(net->factor);
-  ms_cost_free(net->cost);
+  for (int k = 0; k < MS_N_GROUPS * MS_N_PATTERNS; k++) g_free(((double **)net->share)[k]);
+  if (net->factor) g_array_unref(net->factor);
+  g_free(net->times);
+}
+
+static gboolean open_network(Network *net, const MsScenario *s, const MsStepPlan *plan, GError **error) {
+  *net = (Network){.detail = plan->detail};
+  if (!find_shares(net, s, plan, error)) return FALSE;
+  find_factors(net, s);
+  if (net->factor->len > MOST_FACTORS)
+    return ms_input_error(error, s->file, 0, "cluster.slow_nics", "more than %d different speeds of the network",
+                          MOST_FACTORS);
+  return find_times(net, s, error);
 }
 
 /* --- how GPUs differ in one draw --- */
@@ -67,8 +143,9 @@ static double uniform(guint64 seed, int rank, int purpose) {
   return ((double)(x >> 11) + 0.5) / 9007199254740992.0; /* 2^53 */
 }
 
-/* Products of a GPU `deviate` standard deviations slower than the mean, over what the full step takes them to need,
- * which is the slowest of all; attention loses a part of that clock. */
+/* Products of a GPU `deviate` standard deviations slower than the mean, over
+ * what the full step takes them to need, which is the slowest of all; attention
+ * loses a part of that clock. */
 static void set_clock(const MsScenario *s, double deviate, double *clock, double *attention) {
   double sd = s->laws.clock_spread, of_runs = s->hardware->sustained_gpus >= 1 ? s->hardware->sustained_gpus : s->gpus;
   double fitted = sd * ms_expected_maximum(of_runs);
@@ -125,12 +202,18 @@ static guint acting(const MsScenario *s) {
 
 /* A number for each way to be slow, in the order of the stages. */
 static guint32 *properties(const MsLayout *l, const MsRankStates *x) {
+  const double *const *fabric = (const double *const *)x->fabric;
+  double way[4 + MS_N_GROUPS * MS_N_PATTERNS];
   g_autofree int *rank = ms_ranks_by_stage(l);
   guint32 *property = g_new(guint32, l->world), n = 0;
   g_autoptr(GHashTable) known = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
   for (int i = 0; i < l->world; i++) {
     int r = rank[i];
-    GBytes *key = g_bytes_new((const double[]){x->clock[r], x->attention[r], x->gpu[r], x->nic[r]}, 4 * sizeof(double));
+    int ways = 0;
+    way[ways++] = x->clock[r], way[ways++] = x->attention[r], way[ways++] = x->gpu[r], way[ways++] = x->nic[r];
+    for (int k = 0; k < MS_N_GROUPS * MS_N_PATTERNS; k++)
+      if (fabric[k]) way[ways++] = fabric[k][r];
+    GBytes *key = g_bytes_new(way, (gsize)ways * sizeof *way);
     guint32 number = GPOINTER_TO_UINT(g_hash_table_lookup(known, key));
     if (number > 0) g_bytes_unref(key);
     else g_hash_table_insert(known, key, GUINT_TO_POINTER(number = ++n));
@@ -165,6 +248,7 @@ typedef struct {
 
 static MsWalked walk(const Shared *x, int index, guint causes, gboolean shares, guint32 *units) {
   MsRankStates states = states_new(x->scenario, (guint64)(x->scenario->cluster.seed + index), causes);
+  memcpy(states.fabric, x->network->share, sizeof states.fabric);
   g_autoptr(MsUnits) of = units_of(x->plan->detail->layout, &states, x->merge);
   MsWalked walked = ms_walk_step(x->plan, of, &states, slow_row, x->network, shares);
   states_clear(&states);
@@ -218,14 +302,22 @@ static void sum_up(const GArray *all, guint causes, MsCluster *out) {
   out->step_s = ms_spread(step, n);
 }
 
+void ms_cluster_clear(MsCluster *c) {
+  if (c->links) g_array_unref(c->links);
+  c->links = NULL;
+}
+
 gboolean ms_cluster_run(const MsScenario *s, const MsResult *full, const MsDetail *detail,
                         const MsClusterOptions *options, MsCluster *out, GError **error) {
   gint64 began = g_get_monotonic_time();
   Network network;
   *out = (MsCluster){.world = s->gpus, .stages = detail->layout->pp, .full_s = full->step_time_s};
   out->first_seed = (guint32)s->cluster.seed;
-  if (!open_network(&network, s, detail, error)) return FALSE;
   g_autoptr(MsStepPlan) plan = ms_step_plan_new(detail, full->step_time_s);
+  if (!open_network(&network, s, plan, error)) {
+    close_network(&network);
+    return FALSE;
+  }
   Shared shared = {s, plan, &network, acting(s), options->merge};
   g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(One));
   for (int i = 0; i < options->draws; i++) g_array_append_val(all, ((One){.job = {s->file}, .index = i}));
@@ -236,6 +328,7 @@ gboolean ms_cluster_run(const MsScenario *s, const MsResult *full, const MsDetai
     ok = FALSE;
   }
   if (ok) sum_up(all, shared.causes, out);
+  ok = ok && ms_link_loads(s, plan, out->step_s.mean, &out->links, error);
   for (guint i = 0; i < all->len; i++) ms_walked_clear(&g_array_index(all, One, i).all);
   close_network(&network);
   out->elapsed_s = (double)(g_get_monotonic_time() - began) / 1e6;

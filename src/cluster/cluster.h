@@ -1,5 +1,5 @@
-/* src/cluster/cluster.h - steps of a job whose GPUs differ: how long they take, what each cause costs, who is waited
- * for. */
+/* src/cluster/cluster.h - steps of a job whose GPUs differ: how long they take,
+ * what each cause costs, who is waited for. */
 #ifndef MS_CLUSTER_CLUSTER_H
 #define MS_CLUSTER_CLUSTER_H
 
@@ -18,7 +18,8 @@ extern const char *const ms_cause_words[];
 
 typedef struct {
   MsCause cause;
-  double cost_s; /* mean over the draws of the step less the step without it: all GPUs of mean clock, none slow */
+  double cost_s; /* mean over the draws of the step less the step without it:
+                    all GPUs of mean clock, none slow */
 } MsCauseCost;
 
 enum { MS_CLUSTER_SHARES = 16 };
@@ -26,7 +27,8 @@ typedef struct {
   MsExtent extent; /* draws done, of those asked for */
   int world, stages;
   guint32 units, first_seed; /* ranks of a stage that are told apart */
-  double full_s;             /* the full step: every GPU as slow as the slowest is expected to be, no jitter */
+  double full_s;             /* the full step: every GPU as slow as the slowest is expected
+                                to be, no jitter */
   MsSpread step_s;
   int n_causes;
   MsCauseCost cause[MS_N_CAUSES]; /* those that act */
@@ -34,14 +36,20 @@ typedef struct {
   /* of the first draw */
   double path_compute_s, path_comm_s, path_host_s, path_other_s;
   int path_ranks, n_shares;             /* ranks on the critical path */
-  MsRankShare share[MS_CLUSTER_SHARES]; /* most of the path first, then longest awaited */
+  MsRankShare share[MS_CLUSTER_SHARES]; /* most of the path first, then longest
+                                           awaited */
   guint64 tasks;                        /* of one step, times ranks that are told apart */
+  GArray *links;                        /* MsLinkLoad, the fullest first; NULL: no fabric. Owned */
   double elapsed_s;
 } MsCluster;
+void ms_cluster_clear(MsCluster *cluster);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(MsCluster, ms_cluster_clear)
 
-/* `full` and its detail: of the scenario at full fidelity. n draws on `threads` threads (0: one per processor), the
- * same figures for any number. `merge` FALSE: equal ranks are not taken together, which changes nothing but the time.
- * FALSE and *error when the costs cannot be prepared or all was stopped before the first draw. */
+/* `full` and its detail: of the scenario at full fidelity. n draws on `threads`
+ * threads (0: one per processor), the same figures for any number. `merge`
+ * FALSE: equal ranks are not taken together, which changes nothing but the
+ * time. FALSE and *error when the costs cannot be prepared or all was stopped
+ * before the first draw. */
 typedef struct {
   int draws, threads;
   gboolean progress, merge;

@@ -1,4 +1,5 @@
-/* src/cluster/units.c - classes of places, refined until groups tell no two of one class apart. */
+/* src/cluster/units.c - classes of places, refined until groups tell no two of
+ * one class apart. */
 #include "cluster/units.h"
 
 #include <string.h>

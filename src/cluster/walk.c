@@ -1,4 +1,5 @@
-/* src/cluster/walk.c - one pass over the tasks of the full step, in the order of their creation, for all units. */
+/* src/cluster/walk.c - one pass over the tasks of the full step, in the order
+ * of their creation, for all units. */
 #include "cluster/walk.h"
 
 #include "base/err.h"
@@ -25,6 +26,17 @@ static MsRole role_of(const MsDetail *d, const MsTask *task, const MsOp *op) {
   if (op->group == MS_GROUP_WORLD) return MS_ROLE_WORLD;
   gboolean meets = ms_meets_in_stage(op->group) && d->layout->group[op->group].size > 1;
   return meets ? MS_ROLE_MEETS : MS_ROLE_OTHER;
+}
+
+/* That its messages are on a fabric. */
+static MsPattern pattern_of(const MsOp *op) {
+  switch ((MsOpKind)op->kind) {
+  case MS_OP_ALL_TO_ALL:
+  case MS_OP_DISPATCH:
+  case MS_OP_COMBINE: return MS_PATTERN_EXCHANGE;
+  case MS_OP_P2P: return MS_PATTERN_PAIR;
+  default: return MS_PATTERN_RING;
+  }
 }
 
 static void note_uses(MsStepPlan *p) {
@@ -59,6 +71,7 @@ MsStepPlan *ms_step_plan_new(const MsDetail *d, double step_time_s) {
                               .last_use = i,
                               .to = (guint16)task->device,
                               .role = (guint8)role,
+                              .pattern = role >= MS_ROLE_MEETS ? (guint8)pattern_of(op) : 0,
                               .group = role == MS_ROLE_MEETS ? op->group : MS_GROUP_NONE};
   }
   note_uses(p);
@@ -80,7 +93,8 @@ static inline guint64 mix(guint64 x) {
 
 #define STEP 0x9e3779b97f4a7c15u
 
-/* Of mean 0 and standard deviation 1: four uniform numbers of 16 bits added, nearly normal and never beyond 3.5. */
+/* Of mean 0 and standard deviation 1: four uniform numbers of 16 bits added,
+ * nearly normal and never beyond 3.5. */
 static inline double deviate(guint64 of_rank, guint64 task) {
   const double mean = 2 * 65535.0, sd = 37837.227; /* 65536 sqrt(4 / 12) */
   guint64 x = mix(of_rank + task * STEP);
@@ -102,22 +116,24 @@ typedef struct {
   const MsRankStates *states;
   MsSlowRow slow;
   gconstpointer data;
-  gboolean any_slow_nic;
-  guint32 n;                       /* units */
-  double *clock, *attention, *gpu; /* [stages * n] */
-  guint64 *chance, *host_chance;   /* [stages * n] */
-  double *nic[MS_N_GROUPS];        /* [stages * groups that differ] the slowest of each */
-  MsTime *cursor;                  /* [stages * n] of the hosts */
-  guint32 *last;                   /* [stages * streams] last task, NONE */
-  guint32 *slot;                   /* [tasks] where its ends are */
-  GPtrArray *ends;                 /* slots: MsTime[n] */
-  GArray *free_slots;              /* guint32 */
-  MsTime *ready, *most;            /* [n], [most groups of a kind] */
-  guint32 *who;                    /* [most groups of a kind] */
-  guint8 *why;                     /* [tasks * n], NULL: not kept */
-  guint32 *met;                    /* [tasks] where in `last_of` those of its groups begin */
-  GArray *last_of;                 /* guint32: of each group of a collective the unit that came last */
-  GHashTable *world;               /* task -> World */
+  gboolean any_slow;
+  guint32 n;                               /* units */
+  double *clock, *attention, *gpu;         /* [stages * n] */
+  guint64 *chance, *host_chance;           /* [stages * n] */
+  double *nic[MS_N_GROUPS][MS_N_PATTERNS]; /* [stages * groups that differ] how
+                                              slow the network of each is */
+  MsTime *cursor;                          /* [stages * n] of the hosts */
+  guint32 *last;                           /* [stages * streams] last task, NONE */
+  guint32 *slot;                           /* [tasks] where its ends are */
+  GPtrArray *ends;                         /* slots: MsTime[n] */
+  GArray *free_slots;                      /* guint32 */
+  MsTime *ready, *most;                    /* [n], [most groups of a kind] */
+  guint32 *who;                            /* [most groups of a kind] */
+  guint8 *why;                             /* [tasks * n], NULL: not kept */
+  guint32 *met;                            /* [tasks] where in `last_of` those of its groups begin */
+  GArray *last_of;                         /* guint32: of each group of a collective the unit that came
+                                              last */
+  GHashTable *world;                       /* task -> World */
   MsTime makespan;
   guint32 end_task, end_unit;
   double *awaited; /* [stages * n] */
@@ -143,7 +159,8 @@ static void close_slot(Walk *w, guint32 task, guint32 now) {
   w->slot[task] = NONE;
 }
 
-/* A rank of the unit; of several the first, so that what it draws does not depend on how they are taken together. */
+/* A rank of the unit; of several the first, so that what it draws does not
+ * depend on how they are taken together. */
 static int rank_of(const Walk *w, guint32 stage, guint32 unit) { return ms_unit_rank(w->units, (int)stage, unit); }
 
 /* --- when each unit is ready --- */
@@ -241,18 +258,21 @@ static void meet(Walk *w, const MsTask *task, guint32 i, MsTime *end) {
     w->met[i] = w->last_of->len;
     g_array_append_vals(w->last_of, w->who, m->n);
   }
-  const double *nic = w->any_slow_nic ? w->nic[t->group] + task->device * m->n : NULL;
+  const double *nic = w->any_slow ? w->nic[t->group][t->pattern] + task->device * m->n : NULL;
   for (guint32 g = 0; g < m->n; g++) w->most[g] += over_network(w, task, t->duration, nic ? nic[g] : 1);
   for (guint32 u = 0; u < w->n; u++) end[u] = w->most[m->of[u]];
 }
 
+static double message_nic(const Walk *w, const MsTask *task, const MsStepTask *t, guint32 unit) {
+  int from = rank_of(w, task->device, unit);
+  const double *fabric = w->states->fabric[MS_GROUP_PP][MS_PATTERN_PAIR];
+  return MAX(w->states->nic[from], w->states->nic[rank_of(w, t->to, unit)]) * (fabric ? fabric[from] : 1);
+}
+
 static void pass(const Walk *w, const MsTask *task, guint32 i, MsTime *end) {
   const MsStepTask *t = &w->plan->task[i];
-  for (guint32 u = 0; u < w->n; u++) {
-    double nic =
-        w->any_slow_nic ? MAX(w->states->nic[rank_of(w, task->device, u)], w->states->nic[rank_of(w, t->to, u)]) : 1;
-    end[u] = w->ready[u] + over_network(w, task, t->duration, nic);
-  }
+  for (guint32 u = 0; u < w->n; u++)
+    end[u] = w->ready[u] + over_network(w, task, t->duration, w->any_slow ? message_nic(w, task, t, u) : 1);
 }
 
 static double slowest_nic(const Walk *w) {
@@ -318,13 +338,12 @@ static double seconds(MsTime t) { return (double)t / MS_PS_PER_S; }
 static MsTime took(const Walk *w, const MsTask *task, guint32 i, guint32 unit, double nic) {
   const MsStepTask *t = &w->plan->task[i];
   if (t->role == MS_ROLE_WORLD) return over_network(w, task, t->duration, nic);
-  if (t->role == MS_ROLE_MEETS && w->any_slow_nic) {
+  if (t->role == MS_ROLE_MEETS && w->any_slow) {
     const MsMeet *m = &w->units->meet[t->group];
-    return over_network(w, task, t->duration, w->nic[t->group][task->device * m->n + m->of[unit]]);
+    return over_network(w, task, t->duration, w->nic[t->group][t->pattern][task->device * m->n + m->of[unit]]);
   }
-  if (t->role == MS_ROLE_PASSES && w->any_slow_nic)
-    return over_network(w, task, t->duration,
-                        MAX(w->states->nic[rank_of(w, task->device, unit)], w->states->nic[rank_of(w, t->to, unit)]));
+  if (t->role == MS_ROLE_PASSES && w->any_slow)
+    return over_network(w, task, t->duration, message_nic(w, task, t, unit));
   if (t->role != MS_ROLE_COMPUTE && t->role != MS_ROLE_CLOCKED && t->role != MS_ROLE_ATTENTION) return t->duration;
   guint32 at = task->device * w->n + unit;
   double s = (double)t->duration * w->gpu[at] *
@@ -370,7 +389,8 @@ static Point before(const Walk *w, const MsTask *task, guint32 i, guint32 unit, 
   return (Point){why == BY_STREAM ? w->last[i] : wait[why], unit};
 }
 
-/* Each task's forerunner on its stream, in place of the last task of each stream. */
+/* Each task's forerunner on its stream, in place of the last task of each
+ * stream. */
 static void link_streams(Walk *w) {
   guint32 streams = (guint32)w->units->stages * MS_N_STREAMS;
   g_autofree guint32 *last = w->last;
@@ -418,19 +438,24 @@ static guint32 most_groups(const MsUnits *x) {
   return most;
 }
 
-/* The slowest NIC of each group that differs, on each stage. */
-static void find_nics(Walk *w) {
-  const MsUnits *x = w->units;
-  w->any_slow_nic = slowest_nic(w) > 1;
-  for (int kind = 0; kind < MS_N_GROUPS && w->any_slow_nic; kind++) {
-    const MsMeet *m = &x->meet[kind];
-    w->nic[kind] = g_new(double, (gsize)x->stages *MAX(m->n, 1));
-    for (guint32 k = 0; k < (guint32)x->stages * m->n; k++) w->nic[kind][k] = 1;
-    for (guint32 s = 0; s < (guint32)x->stages && m->n > 0; s++)
-      for (guint32 u = 0; u < w->n; u++) {
-        double *slowest = &w->nic[kind][s * m->n + m->of[u]];
-        *slowest = MAX(*slowest, w->states->nic[rank_of(w, s, u)]);
-      }
+static gboolean any_slow(const Walk *w) {
+  gboolean any = slowest_nic(w) > 1;
+  for (int k = 0; k < MS_N_GROUPS * MS_N_PATTERNS; k++) any |= ((const double *const *)w->states->fabric)[k] != NULL;
+  return any;
+}
+
+/* How slow the network of each group that differs is, on each stage: its
+ * slowest NIC, its share of the fabric. */
+static void find_nics(Walk *w, MsGroupKind kind, MsPattern pattern) {
+  const MsMeet *m = &w->units->meet[kind];
+  const double *fabric = w->states->fabric[kind][pattern];
+  guint32 stages = (guint32)w->units->stages;
+  double *nic = w->nic[kind][pattern] = g_new(double, (gsize)stages * m->n);
+  for (guint32 k = 0; k < stages * m->n; k++) nic[k] = 1;
+  for (guint32 s = 0; s < stages; s++) {
+    for (guint32 u = 0; u < w->n; u++)
+      nic[s * m->n + m->of[u]] = MAX(nic[s * m->n + m->of[u]], w->states->nic[rank_of(w, s, u)]);
+    for (guint32 g = 0; fabric && g < m->n; g++) nic[s * m->n + g] *= fabric[rank_of(w, s, m->example[g])];
   }
 }
 
@@ -452,7 +477,11 @@ static void take_states(Walk *w) {
 static void open_walk(Walk *w, gboolean shares) {
   guint32 stages = (guint32)w->units->stages, tasks = MAX(w->plan->n, 1), groups = most_groups(w->units);
   w->n = w->units->units;
-  take_states(w), find_nics(w);
+  take_states(w);
+  w->any_slow = any_slow(w);
+  for (int kind = 0; kind < MS_N_GROUPS && w->any_slow; kind++)
+    for (int pattern = 0; pattern < MS_N_PATTERNS && w->units->meet[kind].n > 0; pattern++)
+      find_nics(w, (MsGroupKind)kind, (MsPattern)pattern);
   w->cursor = g_new0(MsTime, (gsize)stages * w->n), w->last = g_new(guint32, (gsize)stages * MS_N_STREAMS);
   memset(w->last, 0xff, sizeof *w->last * stages * MS_N_STREAMS);
   w->slot = g_new(guint32, tasks);
@@ -470,7 +499,7 @@ static void close_walk(Walk *w) {
   g_free(w->clock), g_free(w->attention), g_free(w->gpu), g_free(w->chance), g_free(w->host_chance), g_free(w->cursor);
   g_free(w->last), g_free(w->slot), g_free(w->ready), g_free(w->most), g_free(w->who);
   g_ptr_array_unref(w->ends), g_array_unref(w->free_slots);
-  for (int kind = 0; kind < MS_N_GROUPS; kind++) g_free(w->nic[kind]);
+  for (int k = 0; k < MS_N_GROUPS * MS_N_PATTERNS; k++) g_free(((double **)w->nic)[k]);
   g_free(w->why), g_free(w->met), g_free(w->awaited);
   if (w->last_of) g_array_unref(w->last_of);
   if (w->world) g_hash_table_unref(w->world);

@@ -43,6 +43,8 @@ static void torus_print(MsJsonOut *out, const char *key, const void *member) {
 static const MsField fabric_fields[] = {
     MS_ENUM(S, kind, ms_fabric_kind_words, "\"none\"", 0, "how switches are joined; none: an ideal network"),
     COUNT(nodes, MS_FABRIC_NODES, "nodes of the fabric; 0 = those of the job"),
+    MS_INT(S, jobs, 1, 64, "1", 0,
+           "jobs like this one on the fabric at once, seated one after another: their messages meet"),
     COUNT(segment_gpus, 65536,
           "GPUs that the job takes of each scale-up domain; 0 = the most, at least half, that divide it evenly"),
     COUNT(nics_per_node, 1024, "NICs that share a node's rate; 0 = one for each GPU"),

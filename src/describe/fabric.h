@@ -17,7 +17,8 @@ typedef enum { MS_SEAT_CONTIGUOUS, MS_SEAT_BY_RAIL, MS_SEAT_SCATTERED, MS_SEAT_L
 
 typedef struct {
   int kind;          /* MsFabricKind */
-  int nodes;         /* 0: those of the job */
+  int nodes;         /* 0: those of the jobs */
+  int jobs;          /* alike, at once, seated one after another */
   int segment_gpus;  /* that the job takes of each scale-up domain; 0: as a scheduler cuts it */
   int nics_per_node; /* 0: one for each GPU */
   int rails;         /* 0: as many as a node has NICs; of MS_FABRIC_RAILS */

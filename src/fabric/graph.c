@@ -255,7 +255,7 @@ static gboolean has_nic(const MsFabricGraph *g, int gpu) {
 }
 
 static gboolean has_nics(const MsFabricGraph *g, const MsScenario *s, GError **error) {
-  for (int r = 0; r < g->seats->world; r++)
+  for (int r = 0; r < g->seats->world * g->seats->jobs; r++)
     if (!has_nic(g, g->seats->gpu[r]))
       return refuse(s, error, "failed", "rank %d, node%d.gpu%d, is left without a NIC", r,
                     g->seats->gpu[r] / g->node_gpus, g->seats->gpu[r] % g->node_gpus);

@@ -1,4 +1,5 @@
-/* src/fabric/pattern.c - collectives as flows, their time on a fabric over that on an ideal network. */
+/* src/fabric/pattern.c - collectives as flows, their time on a fabric over that
+ * on an ideal network. */
 #include "fabric/pattern.h"
 
 #include "base/err.h"
@@ -7,8 +8,10 @@
 #include <string.h>
 
 #define MOST_FLOWS 4e6
-#define SLACK      0.005 /* flows of one collective that end within half a percent end together */
-#define SAME       1e-9  /* a slowdown of less than this is rounding */
+#define SLACK                                                                            \
+  0.005           /* flows of one collective that end within half a percent end together \
+                   */
+#define SAME 1e-9 /* a slowdown of less than this is rounding */
 
 const char *const ms_pattern_words[] = {"ring", "tree", "exchange", "pair", NULL};
 
@@ -19,6 +22,7 @@ typedef struct {
   MsGroupKind kind;
   guint8 *seen;
   int rank, n, *member; /* of the group at hand */
+  int job;              /* whose */
 } Groups;
 
 static Groups groups_of(const MsLayout *l, MsGroupKind kind) {
@@ -38,7 +42,11 @@ static gboolean next_group(Groups *g) {
   return FALSE;
 }
 
-/* --- one group by scale-up domains, these in the order of their first ranks --- */
+/* Index into the seats. */
+static int seat_of(const Groups *g, int member) { return g->job * g->layout->world + g->member[member]; }
+
+/* --- one group by scale-up domains, these in the order of their first ranks
+ * --- */
 
 typedef struct {
   int n, least, *from, *gpu; /* [n + 1], GPUs of each domain together; the fewest in one */
@@ -59,19 +67,20 @@ static void sort_out(Domains *d, const MsSeats *seats, const Groups *g) {
   d->n = 0, d->least = g->n;
   memset(d->from, 0, sizeof(int) * (gsize)(g->n + 2));
   for (int i = 0; i < g->n; i++) {
-    int *place = &d->place[ms_seats_domain(seats, g->member[i])];
+    int *place = &d->place[ms_seats_domain(seats, seat_of(g, i))];
     if (*place < 0) *place = d->n++;
     d->of[i] = *place, d->from[*place + 2]++;
   }
   for (int i = 0; i < d->n; i++) d->least = MIN(d->least, d->from[i + 2]), d->from[i + 2] += d->from[i + 1];
   for (int i = 0; i < g->n; i++) {
-    d->gpu[d->from[d->of[i] + 1]++] = seats->gpu[g->member[i]];
-    d->place[ms_seats_domain(seats, g->member[i])] = -1;
+    d->gpu[d->from[d->of[i] + 1]++] = seats->gpu[seat_of(g, i)];
+    d->place[ms_seats_domain(seats, seat_of(g, i))] = -1;
   }
 }
 
 static int gpus_in(const Domains *d, int domain) { return d->from[domain + 1] - d->from[domain]; }
-/* The `channel`th GPU of a domain, again from the first when there are fewer. */
+/* The `channel`th GPU of a domain, again from the first when there are fewer.
+ */
 static int gpu_of(const Domains *d, int domain, int channel) {
   return d->gpu[d->from[domain] + channel % gpus_in(d, domain)];
 }
@@ -105,8 +114,9 @@ static int parent_of(int rank, int n) {
   return up < n ? up : rank ^ bit;
 }
 
-/* The second tree is the first with ranks mirrored, or moved by one where they are odd in number: leaves become inner
- * ranks. Bytes go up and come down, half of them in each tree. */
+/* The second tree is the first with ranks mirrored, or moved by one where they
+ * are odd in number: leaves become inner ranks. Bytes go up and come down, half
+ * of them in each tree. */
 static void tree(Maker *m, int channel, int part) {
   int n = m->at.n;
   for (int second = 0; second < 2; second++) {
@@ -136,7 +146,7 @@ static void exchange(Maker *m, int members) {
 static void pairs(Maker *m, const Groups *g) {
   const MsSeats *seats = m->graph->seats;
   for (int i = 0; i < (g->kind == MS_GROUP_PP ? g->n - 1 : g->n); i++) {
-    int from = g->member[i], to = g->member[(i + 1) % g->n];
+    int from = seat_of(g, i), to = seat_of(g, (i + 1) % g->n);
     for (int part = 0; part < m->graph->parts && ms_seats_domain(seats, from) != ms_seats_domain(seats, to); part++) {
       session(m, m->graph->nic_Bps / m->graph->parts);
       hop(m, seats->gpu[from], seats->gpu[to], part, 0);
@@ -159,31 +169,47 @@ static void group_flows(Maker *m, const Groups *g, MsPattern pattern) {
 
 static gboolean can_hold(const MsFabricGraph *graph, const MsLayout *l, MsGroupKind kind, MsPattern pattern,
                          GError **error) {
-  double flows = (double)l->world * MAX(1, l->group[kind].domains - 1) * graph->parts;
+  double flows = (double)l->world * graph->seats->jobs * MAX(1, l->group[kind].domains - 1) * graph->parts;
   return pattern != MS_PATTERN_EXCHANGE || flows <= MOST_FLOWS ||
          ms_input_error(error, NULL, 0, "hardware.fabric",
-                        "an exchange over groups %s of %d domains is %.3g flows, at most %.3g", ms_group_words[kind],
-                        l->group[kind].domains, flows, MOST_FLOWS);
+                        "an exchange over groups %s of %d domains is %.3g "
+                        "flows, at most %.3g",
+                        ms_group_words[kind], l->group[kind].domains, flows, MOST_FLOWS);
 }
 
-MsFlows *ms_pattern_flows(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
-                          GError **error) {
+/* `end`: of each group the number of flows then, guint32; NULL: not asked for.
+ */
+static MsFlows *flows_by_group(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
+                               GArray *end, GError **error) {
   if (!can_hold(graph, layout, kind, pattern, error)) return NULL;
   Maker m = {graph, ms_flows_new(graph->n_links), domains_new(graph, layout->world)};
-  for (Groups g = groups_of(layout, kind); next_group(&g);) group_flows(&m, &g, pattern);
+  for (int job = 0; job < graph->seats->jobs; job++)
+    for (Groups g = groups_of(layout, kind); next_group(&g);) {
+      g.job = job;
+      group_flows(&m, &g, pattern);
+      if (end && job == 0) g_array_append_val(end, m.flows->n);
+    }
   domains_clear(&m.at);
   return m.flows;
 }
 
+MsFlows *ms_pattern_flows(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
+                          GError **error) {
+  return flows_by_group(graph, layout, kind, pattern, NULL, error);
+}
+
 /* --- times --- */
 
-/* Time until the last flow has ended; `ideal`: where only NICs have a limit. */
-static double last_end_s(const MsFabricGraph *g, const MsFlows *flows, gboolean ideal) {
+/* `ideal`: where only NICs have a limit. */
+static MsFlowTimes *times_of(const MsFabricGraph *g, const MsFlows *flows, gboolean ideal) {
   g_autofree double *Bps = g_new(double, g->n_links);
   for (guint32 l = 0; l < g->n_links; l++)
     Bps[l] = ideal ? ms_fabric_ideal_Bps(g, l) : ms_fabric_is_port(g, l) ? HUGE_VAL : g->Bps[l];
-  g_autoptr(MsFlowTimes) t = ms_flows_run(flows, Bps, SLACK);
-  return t->makespan_s;
+  return ms_flows_run(flows, Bps, SLACK);
+}
+
+static double slowdown_of(double real_s, double ideal_s) {
+  return real_s > ideal_s * (1 + SAME) ? real_s / ideal_s : 1;
 }
 
 static void find_busiest(const MsFabricGraph *g, const MsFlows *flows, double time_s, MsFabricTime *time) {
@@ -201,10 +227,55 @@ gboolean ms_pattern_time(const MsFabricGraph *graph, const MsLayout *layout, MsG
   g_autoptr(MsFlows) flows = ms_pattern_flows(graph, layout, kind, pattern, error);
   if (!flows) return FALSE;
   if (flows->n == 0) return TRUE;
-  double real = last_end_s(graph, flows, FALSE), ideal = last_end_s(graph, flows, TRUE), over = real / ideal;
-  time->slowdown = over > 1 + SAME ? over : 1;
+  g_autoptr(MsFlowTimes) real = times_of(graph, flows, FALSE);
+  g_autoptr(MsFlowTimes) ideal = times_of(graph, flows, TRUE);
+  time->slowdown = slowdown_of(real->makespan_s, ideal->makespan_s);
   time->flows = flows->n;
-  find_busiest(graph, flows, real, time);
+  find_busiest(graph, flows, real->makespan_s, time);
+  return TRUE;
+}
+
+static double last_end_s(const MsFlowTimes *t, guint32 from, guint32 to) {
+  double last = 0;
+  for (guint32 i = from; i < to; i++) last = MAX(last, t->end_s[i]);
+  return last;
+}
+
+gboolean ms_pattern_group_times(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
+                                double *times, GError **error) {
+  g_autoptr(GArray) end = g_array_new(FALSE, FALSE, sizeof(guint32));
+  for (int r = 0; r < layout->world; r++) times[r] = 1;
+  if (layout->group[kind].domains <= 1) return TRUE;
+  g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, end, error);
+  if (!flows) return FALSE;
+  g_autoptr(MsFlowTimes) real = times_of(graph, flows, FALSE);
+  g_autoptr(MsFlowTimes) ideal = times_of(graph, flows, TRUE);
+  guint32 from = 0, nth = 0;
+  for (Groups g = groups_of(layout, kind); next_group(&g); nth++) {
+    guint32 to = g_array_index(end, guint32, nth);
+    double over = slowdown_of(last_end_s(real, from, to), last_end_s(ideal, from, to));
+    for (int i = 0; i < g.n; i++) times[g.member[i]] = over;
+    from = to;
+  }
+  return TRUE;
+}
+
+gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
+                          const double *stage_B, double *carried_B, GError **error) {
+  g_autoptr(GArray) end = g_array_new(FALSE, FALSE, sizeof(guint32));
+  if (layout->group[kind].domains <= 1) return TRUE;
+  g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, end, error);
+  if (!flows) return FALSE;
+  guint32 flow = 0, nth = 0;
+  for (Groups g = groups_of(layout, kind); next_group(&g); nth++) {
+    int coord[4];
+    ms_rank_coords(layout, FALSE, g.member[0], coord);
+    double times = stage_B[coord[3]] / graph->nic_Bps; /* a flow's bytes are those of a NIC
+                                                          that moves nic_Bps */
+    for (; flow < g_array_index(end, guint32, nth); flow++)
+      for (guint32 k = flows->first[flow]; k < flows->first[flow + 1]; k++)
+        carried_B[flows->link[k]] += times * flows->bytes[flow];
+  }
   return TRUE;
 }
 
@@ -251,7 +322,8 @@ void ms_fabric_costs_unref(MsFabricCosts *c) {
 
 const MsFabricGraph *ms_fabric_costs_graph(const MsFabricCosts *c) { return c->graph; }
 
-/* Groups of the same ranks have the same flows, whatever they are called; in a pipeline they do not close. */
+/* Groups of the same ranks have the same flows, whatever they are called; in a
+ * pipeline they do not close. */
 static char *key_of(const MsLayout *l, MsGroupKind kind, MsPattern pattern) {
   GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
   for (Groups g = groups_of(l, kind); next_group(&g);) {

@@ -5,6 +5,11 @@
 
 #include <string.h>
 
+/* Places of all jobs, each of which begins in a domain of its own where there are several. */
+static int places(const MsSeats *s) {
+  return s->jobs == 1 ? s->world : s->jobs * ((s->world + s->segment - 1) / s->segment) * s->segment;
+}
+
 /* --- nodes of the job, in the order in which ranks fill them --- */
 
 /* The job's slots run through the segments of the domains; a slot of a whole node each. */
@@ -25,7 +30,7 @@ static void shuffle(int *node, int n, int used, guint64 seed) {
 
 /* Ranks next to each other on the same rail of the next node, leaf by leaf. */
 static int by_rail(const MsSeats *s, int rank, int leaf_nodes) {
-  int nodes = (s->world + s->node_gpus - 1) / s->node_gpus, block = MIN(leaf_nodes > 0 ? leaf_nodes : nodes, nodes);
+  int nodes = (places(s) + s->node_gpus - 1) / s->node_gpus, block = MIN(leaf_nodes > 0 ? leaf_nodes : nodes, nodes);
   int first = rank / (block * s->node_gpus) * block, here = MIN(block, nodes - first), at = rank - first * s->node_gpus;
   return (first + at % here) * s->node_gpus + at / here;
 }
@@ -37,11 +42,11 @@ static void seat_listed(MsSeats *s, const MsFabric *f) {
 }
 
 static void seat_scattered(MsSeats *s, const MsFabric *f, int slots) {
-  int used = (s->world + s->node_gpus - 1) / s->node_gpus;
+  int used = (places(s) + s->node_gpus - 1) / s->node_gpus;
   g_autofree int *node = g_new(int, slots);
   for (int i = 0; i < slots; i++) node[i] = node_of_slot(s, i);
   shuffle(node, slots, used, (guint64)f->seed);
-  for (int r = 0; r < s->world; r++) s->gpu[r] = node[r / s->node_gpus] * s->node_gpus + r % s->node_gpus;
+  for (int r = 0; r < places(s); r++) s->gpu[r] = node[r / s->node_gpus] * s->node_gpus + r % s->node_gpus;
 }
 
 static int contiguous(const MsSeats *s, int rank) { return rank / s->segment * s->domain_gpus + rank % s->segment; }
@@ -65,7 +70,7 @@ static gboolean list_fits(const MsSeats *s, const MsFabric *f, char *why, size_t
 
 /* Nodes that the fabric must have for the ranks as they are placed. */
 static int needed(const MsSeats *s, const MsFabric *f) {
-  if (ms_fabric_seating(f) != MS_SEAT_LIST) return contiguous(s, s->world - 1) / s->node_gpus + 1;
+  if (ms_fabric_seating(f) != MS_SEAT_LIST) return contiguous(s, places(s) - 1) / s->node_gpus + 1;
   int most = 0;
   JsonArray *list = json_node_get_array(f->placement);
   for (guint i = 0; i < json_array_get_length(list); i++) most = MAX(most, (int)json_array_get_int_element(list, i));
@@ -74,6 +79,8 @@ static int needed(const MsSeats *s, const MsFabric *f) {
 
 static gboolean fits(MsSeats *s, const MsFabric *f, char *why, size_t size) {
   MsSeating placement = ms_fabric_seating(f);
+  if (s->jobs > 1 && placement == MS_SEAT_LIST)
+    return ms_refuse(why, size, "placement lists the nodes of one job, jobs is %d", s->jobs);
   if (s->segment > s->domain_gpus)
     return ms_refuse(why, size, "segments of %d GPUs in scale-up domains of %d", s->segment, s->domain_gpus);
   gboolean whole_nodes = s->segment % s->node_gpus == 0 && s->domain_gpus % s->node_gpus == 0;
@@ -83,7 +90,8 @@ static gboolean fits(MsSeats *s, const MsFabric *f, char *why, size_t size) {
   int least = needed(s, f);
   if (s->nodes == 0) s->nodes = least;
   if (s->nodes < least && placement != MS_SEAT_LIST)
-    return ms_refuse(why, size, "a fabric of %d nodes for a job that needs %d", s->nodes, least);
+    return ms_refuse(why, size, "a fabric of %d nodes for %s %d", s->nodes,
+                     s->jobs == 1 ? "a job that needs" : "jobs that need", least);
   return placement != MS_SEAT_LIST || list_fits(s, f, why, size);
 }
 
@@ -91,16 +99,18 @@ MsSeats *ms_seats_new(const MsHardware *h, int world, char *why, size_t size) {
   const MsFabric *f = &h->fabric;
   MsSeating placement = ms_fabric_seating(f);
   g_autoptr(MsSeats) s = g_new0(MsSeats, 1);
-  s->world = world, s->nodes = f->nodes, s->node_gpus = MAX(1, h->gpus_per_node);
+  s->world = world, s->jobs = MAX(1, f->jobs), s->nodes = f->nodes, s->node_gpus = MAX(1, h->gpus_per_node);
   s->domain_gpus = MAX(1, h->nvlink_domain_gpus), s->segment = ms_gpus_per_domain(h, world);
   if (f->segment_gpus == 0 && placement != MS_SEAT_CONTIGUOUS && s->segment % s->node_gpus) s->segment = s->domain_gpus;
   if (!fits(s, f, why, size)) return NULL;
-  s->gpu = g_new(int, world);
+  s->gpu = g_new(int, places(s));
   if (placement == MS_SEAT_LIST) seat_listed(s, f);
   else if (placement == MS_SEAT_SCATTERED && s->domain_gpus >= s->node_gpus) seat_scattered(s, f, free_slots(s));
   else
-    for (int r = 0; r < world; r++)
+    for (int r = 0; r < places(s); r++)
       s->gpu[r] = contiguous(s, placement == MS_SEAT_BY_RAIL ? by_rail(s, r, f->leaf_nodes) : r);
+  for (int job = 1; job < s->jobs; job++)
+    memmove(s->gpu + job * world, s->gpu + job * (places(s) / s->jobs), sizeof *s->gpu * (size_t)world);
   return g_steal_pointer(&s);
 }
 

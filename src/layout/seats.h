@@ -8,9 +8,10 @@
 #include "layout/layout.h"
 
 typedef struct MsSeats {
-  int world, node_gpus, domain_gpus, segment;
-  int nodes; /* of the fabric, the job's or more */
-  int *gpu;  /* [world] */
+  int world, jobs; /* ranks of one of them */
+  int node_gpus, domain_gpus, segment;
+  int nodes; /* of the fabric, those of the jobs or more */
+  int *gpu;  /* [jobs * world] those of the job at hand in front */
 } MsSeats;
 
 /* NULL and `why` (size 0: does not write) when the job does not fit. (transfer full) */

@@ -11,6 +11,19 @@ static const MsFigures share_figures = {
                   "summed over the ranks of its collectives: how long they waited when it came last"),
         {0}}};
 #undef S
+#define S MsLinkLoad
+static const MsFigures link_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE(CHARS, S, name, "", "as in `moesim show fabric`"),
+                               MS_FIGURE(F64, S, bytes_B, "B", "of this job that pass it in a step"),
+                               MS_FIGURE(F64, S, load, "1", "of what it could carry in a step"),
+                               {0}}};
+#undef S
+static const void *link_at(const void *cluster, guint i, MsFigureCursor *room) {
+  const GArray *links = ((const MsCluster *)cluster)->links;
+  (void)room;
+  return links && i < links->len ? &g_array_index(links, MsLinkLoad, i) : NULL;
+}
+
 #define S MsCauseCost
 static const MsFigures cause_figures = {
     .rows = (const MsFigure[]){MS_FIGURE_WORDS("cause", S, cause, ms_cause_words, "what makes GPUs differ"),
@@ -44,6 +57,7 @@ const MsFigures ms_cluster_figures = {
         MS_FIGURE(F64, S, path_other_s, "s", "copies and other work of the host"),
         MS_FIGURE(INT, S, path_ranks, "", "ranks that it passes"),
         HELD("ranks", share, n_shares, &share_figures),
+        MS_FIGURE_EACH("links", LIST, link_at, &link_figures, .only = "machines with a fabric"),
         MS_FIGURE(U64, S, tasks, "", "of one step, times ranks that are told apart"),
         {0}}};
 #undef HELD
@@ -97,6 +111,20 @@ static void append_path(GString *out, const MsCluster *c) {
   g_string_append(out, text);
 }
 
+static void append_links(GString *out, const MsCluster *c) {
+  char bytes[MS_TEXT], load[MS_TEXT];
+  if (!c->links || c->links->len == 0) return;
+  MsTable *t = ms_table_new();
+  ms_table_column(t, "  fullest links", FALSE), ms_table_column(t, "a step", TRUE), ms_table_column(t, "full", TRUE);
+  for (guint i = 0; i < MIN(c->links->len, 5); i++) {
+    const MsLinkLoad *l = &g_array_index(c->links, MsLinkLoad, i);
+    ms_table_cellf(t, "  %s", l->name);
+    ms_table_cell(t, ms_text_bytes(l->bytes_B, bytes)), ms_table_cell(t, ms_text_percent(l->load, load));
+  }
+  g_autofree char *text = ms_table_take(t);
+  g_string_append_printf(out, "\n%s", text);
+}
+
 char *ms_report_cluster(const MsCluster *c) {
   char full[MS_TEXT], mean[MS_TEXT], sd[MS_TEXT], p50[MS_TEXT], p95[MS_TEXT], most[MS_TEXT];
   GString *out = g_string_new("\n");
@@ -111,5 +139,6 @@ char *ms_report_cluster(const MsCluster *c) {
   append_causes(out, c);
   append_waits(out, c);
   append_path(out, c);
+  append_links(out, c);
   return g_string_free(out, FALSE);
 }

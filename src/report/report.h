@@ -5,6 +5,7 @@
 #define MS_REPORT_REPORT_H
 
 #include "cluster/cluster.h"
+#include "cluster/links.h"
 #include "plan/plan.h"
 #include "study/acting.h"
 #include "study/check.h"

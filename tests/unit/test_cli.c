@@ -265,7 +265,7 @@ static void printed_json_is_as_documented(void **state) {
                   *moe = ms_cli_shipped("run-qwen3-235b-h100-256.json"),
                   *runs = ms_cli_shipped("goodput/elastic-llama3-70b-64.json");
   g_autofree char *budget = ms_cli_shipped("goodput/deepseek-v3-2048.json"),
-                  *states = ms_cli_shipped("under/common.json"),
+                  *states = ms_cli_shipped("under/common.json"), *slow = ms_cli_shipped("fabric/slow-ranks.json"),
                   *published =
                       ms_cli_shipped("published/mcore-moe-recipes/MR-deepseek-v3-gb200-mxfp8_256GPU_TP1PP4EP64.json");
   g_autofree char *study = g_strdup_printf(every_part, moe), *drawn = drawn_routing(moe);
@@ -287,7 +287,7 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "model", 0, "show", "model", "mixtral-8x7b", "--json");
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", moe);
   PRINTED(doc, "run", 0, "run", "--json", "--explain", "--draws", "2", drawn);
-  PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "cluster", "--draws", "1", assumed);
+  PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "cluster", "--draws", "1", slow);
   PRINTED(doc, "whatif", 0, "whatif", "--json", whatif);
   PRINTED(doc, "check", 1, "check", "--json", baseline);
   PRINTED(doc, "goodput", 0, "goodput", "--json", runs);

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "cluster/cluster.h"
+#include "cluster/links.h"
 
 #include <string.h>
 
@@ -113,10 +114,58 @@ static void jitter_costs(void **state) {
   }
 }
 
+/* --- on a fabric ------------------------------------------------------------------------------------------------- */
+
+static MsScenario *on_fabric(const char *fabric, const char *cluster) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"schema\": 1, \"model\": \"qwen3-30b-a3b\", \"hardware\": {\"base\": \"h100-sxm\", \"fabric\": %s}, "
+      "\"gpus\": 128, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 256}, \"cluster\": %s, "
+      "\"layout\": {\"pp\": 2, \"ep\": 32}}",
+      fabric, cluster);
+  return ms_test_scenario_of(text);
+}
+
+/* Where all groups meet the same the step is the full one; where one leaf has a slow link, only its groups wait, and
+ * the step is between that of a whole fabric and the full one, which takes every group to be the worst. */
+static void groups_have_their_own_links(void **state) {
+  (void)state;
+  const char *alike = "{\"jitter\": false}", *whole = "{\"kind\": \"fat-tree\", \"leaf_nodes\": 2}",
+             *bad = "{\"kind\": \"fat-tree\", \"leaf_nodes\": 2, \"slow\": {\"leaf1\": 8}}";
+  g_autoptr(MsScenario) a = on_fabric(whole, alike);
+  g_autoptr(MsScenario) b = on_fabric(bad, alike);
+  g_auto(MsCluster) fine = run_of(a, 1, 1, TRUE), one = run_of(b, 1, 1, TRUE);
+  assert_memory_equal(&fine.step_s.mean, &fine.full_s, sizeof(double));
+  assert_true(one.step_s.mean > fine.step_s.mean && one.step_s.mean < one.full_s);
+  assert_true(one.units > 1);
+  g_auto(MsCluster) apart = run_of(b, 1, 1, FALSE);
+  assert_memory_equal(&one.step_s, &apart.step_s, sizeof one.step_s);
+}
+
+/* What leaves NICs comes into NICs; of an exchange among four nodes below two leaves two thirds go over the uplinks. */
+static void links_carry_what_is_sent(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = on_fabric("{\"kind\": \"fat-tree\", \"leaf_nodes\": 2}", "{\"jitter\": false}");
+  s->options.dispatcher = MS_DISPATCH_ALLTOALL;
+  g_auto(MsCluster) c = run_of(s, 1, 1, TRUE);
+  double out = 0, in = 0, up = 0, down = 0;
+  for (guint i = 0; i < c.links->len; i++) {
+    const MsLinkLoad *l = &g_array_index(c.links, MsLinkLoad, i);
+    gboolean back = g_str_has_suffix(l->name, ".in");
+    assert_true(l->load > 0 && l->load < 1);
+    *(strstr(l->name, "nic") ? (back ? &in : &out) : back ? &down : &up) += l->bytes_B;
+  }
+  assert_close(out, in, 1e-9);
+  assert_close(up, down, 1e-9);
+  assert_true(up > 0.4 * out && up < 0.8 * out);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(equal_ranks_are_the_full_step),
                                      cmocka_unit_test(merged_ranks_are_as_unmerged_ones),
                                      cmocka_unit_test(threads_make_no_difference),
-                                     cmocka_unit_test(a_slow_gpu_is_found), cmocka_unit_test(jitter_costs)};
+                                     cmocka_unit_test(a_slow_gpu_is_found),
+                                     cmocka_unit_test(jitter_costs),
+                                     cmocka_unit_test(groups_have_their_own_links),
+                                     cmocka_unit_test(links_carry_what_is_sent)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

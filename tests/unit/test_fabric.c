@@ -286,6 +286,21 @@ static void hashes_collide(void **state) {
   assert_true(other != one && other > 1.2);
 }
 
+/* Two jobs on leaves of their own do not meet; on nodes that were drawn they share the uplinks. */
+static void jobs_meet(void **state) {
+  (void)state;
+  const char *leaves = "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"oversubscription\": 4, \"jobs\": %d, "
+                       "\"nodes\": %d, \"placement\": \"%s\"}";
+  double s[2][2];
+  for (int jobs = 1; jobs <= 2; jobs++)
+    for (int drawn = 0; drawn < 2; drawn++) {
+      g_autofree char *f = g_strdup_printf(leaves, jobs, drawn ? 24 : 0, drawn ? "scattered" : "contiguous");
+      s[jobs - 1][drawn] = slowdown(f, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE);
+    }
+  assert_memory_equal(&s[0][0], &s[1][0], sizeof(double));
+  if (!(s[1][1] > s[0][1] * 1.05)) fail_msg("alone %g, beside another job %g", s[0][1], s[1][1]);
+}
+
 /* A torus of 2 x 4 nodes: rings of neighbours are its own; by dimension order an exchange loads links by hand. */
 static void torus_by_hand(void **state) {
   (void)state;
@@ -411,6 +426,7 @@ int main(void) {
                                      cmocka_unit_test(patterns_are_complete),
                                      cmocka_unit_test(hashes_collide),
                                      cmocka_unit_test(torus_by_hand),
+                                     cmocka_unit_test(jobs_meet),
                                      cmocka_unit_test(steps_follow),
                                      cmocka_unit_test(segments_cut_groups),
                                      cmocka_unit_test(seats_are_a_permutation),

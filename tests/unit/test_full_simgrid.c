@@ -1,0 +1,186 @@
+/* Ends of flows against SimGrid's fluid model (Debian: libsimgrid-dev), flow by flow: collectives and traffic of other
+ * kinds over each kind of fabric, with hashes, failed and slow links. Skipped by name where SimGrid or a C++ compiler
+ * is missing. */
+#include "lib/close.h"
+#include "lib/world.h"
+
+#include "fabric/pattern.h"
+
+#include <gio/gio.h>
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+
+static char *oracle; /* the program that asks SimGrid; NULL: there is none */
+static char *folder;
+
+static int build_oracle(void **state) {
+  (void)state;
+  g_autofree char *compiler = g_find_program_in_path("g++");
+  folder = g_dir_make_tmp("moesim-simgrid-XXXXXX", NULL);
+  if (!compiler || !folder || !g_file_test("/usr/include/simgrid/s4u.hpp", G_FILE_TEST_EXISTS)) return 0;
+  char *program = g_build_filename(folder, "flows", NULL);
+  const char *argv[] = {compiler,    "-std=c++17", "-O1",
+                        "-o",        program,      MS_SOURCE_DIR "/tests/oracles/flows_simgrid.cpp",
+                        "-lsimgrid", NULL};
+  g_autoptr(GSubprocess) child = g_subprocess_newv(argv, G_SUBPROCESS_FLAGS_STDERR_SILENCE, NULL);
+  if (child && g_subprocess_wait_check(child, NULL, NULL)) oracle = program;
+  else g_free(program);
+  return 0;
+}
+
+static int remove_oracle(void **state) {
+  (void)state;
+  if (oracle) g_remove(oracle);
+  if (folder) g_rmdir(folder);
+  g_free(oracle), g_free(folder);
+  return 0;
+}
+
+/* --- what flows ------------------------------------------------------------------------------------------------- */
+
+static const char *const fabrics[] = {
+    "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"oversubscription\": 4}",
+    "{\"kind\": \"fat-tree\", \"leaf_nodes\": 2, \"pod_nodes\": 8, \"oversubscription\": 2, \"core_oversubscription\": "
+    "3}",
+    "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"routing\": \"ecmp\", \"seed\": 3}",
+    "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"routing\": \"ecmp\", \"paths_per_flow\": 4, \"failed\": "
+    "[\"leaf1.up2\"], \"slow\": {\"leaf0.up5\": 3}}",
+    "{\"kind\": \"rail-optimized\", \"leaf_nodes\": 4, \"oversubscription\": 2, \"slow\": {\"node3.nic2\": 4}}",
+    "{\"kind\": \"rail-optimized\", \"leaf_nodes\": 4, \"routing\": \"ecmp\", \"placement\": \"scattered\"}",
+    "{\"kind\": \"dragonfly+\", \"leaf_nodes\": 2, \"pod_nodes\": 4, \"core_oversubscription\": 2}",
+    "{\"kind\": \"torus\", \"torus\": [4, 4], \"link_Bps\": 100e9}"};
+
+static MsScenario *job(const char *fabric) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"schema\": 1, \"model\": \"qwen3-30b-a3b\", \"hardware\": {\"base\": \"h100-sxm\", \"fabric\": %s}, "
+      "\"gpus\": 128, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 512}, \"layout\": {\"ep\": 64}, "
+      "\"options\": {\"dispatcher\": \"alltoall\"}}",
+      fabric);
+  return ms_test_scenario_of(text);
+}
+
+static void message(MsFlows *f, const MsFabricGraph *g, int from, int to, double bytes) {
+  guint32 link[MS_FABRIC_PATH_MAX];
+  if (from == to) return;
+  int n = ms_fabric_path(g, from, to, 0, 0, link);
+  ms_flows_add(f, bytes, link, (guint32)n);
+}
+
+/* One GPU of each node sends to the same one. */
+static MsFlows *incast(const MsFabricGraph *g, const MsLayout *l) {
+  (void)l;
+  MsFlows *f = ms_flows_new(g->n_links);
+  for (int node = 1; node < g->nodes; node++) message(f, g, node * g->node_gpus, 3, 1e9);
+  return f;
+}
+
+/* Every GPU to another that is drawn, messages of other sizes. */
+static MsFlows *permutation(const MsFabricGraph *g, const MsLayout *l) {
+  MsFlows *f = ms_flows_new(g->n_links);
+  g_autoptr(GRand) rand = g_rand_new_with_seed(11);
+  g_autofree int *to = g_new(int, l->world);
+  for (int i = 0; i < l->world; i++) to[i] = i;
+  for (int i = l->world; i-- > 1;) {
+    int j = g_rand_int_range(rand, 0, i + 1), was = to[i];
+    to[i] = to[j], to[j] = was;
+  }
+  for (int i = 0; i < l->world; i++) message(f, g, i, to[i], g_rand_int_range(rand, 1, 9) * 1e8);
+  return f;
+}
+
+/* Nodes of even number are one job, the others another: a ring of neighbours beside an exchange over the same spines.
+ */
+static MsFlows *two_jobs(const MsFabricGraph *g, const MsLayout *l) {
+  (void)l;
+  MsFlows *f = ms_flows_new(g->n_links);
+  for (int a = 0; a < g->nodes; a += 2)
+    for (int b = 0; b < g->nodes; b += 2) message(f, g, a * g->node_gpus, b * g->node_gpus, 2e8);
+  for (int a = 1; a < g->nodes; a += 2)
+    for (int gpu = 0; gpu < g->node_gpus; gpu++)
+      message(f, g, a * g->node_gpus + gpu, (a + 2) % g->nodes * g->node_gpus + gpu, 1e9);
+  return f;
+}
+
+static MsFlows *exchange(const MsFabricGraph *g, const MsLayout *l) {
+  return ms_pattern_flows(g, l, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE, NULL);
+}
+
+static MsFlows *replicas(const MsFabricGraph *g, const MsLayout *l) {
+  return ms_pattern_flows(g, l, MS_GROUP_EDP, MS_PATTERN_PAIR, NULL);
+}
+
+static MsFlows *neighbours(const MsFabricGraph *g, const MsLayout *l) {
+  return ms_pattern_flows(g, l, MS_GROUP_DP_CP, MS_PATTERN_PAIR, NULL);
+}
+
+static MsFlows *(*const patterns[])(const MsFabricGraph *, const MsLayout *) = {incast,   permutation, two_jobs,
+                                                                                exchange, replicas,    neighbours};
+
+/* --- asking ------------------------------------------------------------------------------------------------------ */
+
+static char *question(const MsFlows *f, const double *Bps) {
+  GString *text = g_string_new(NULL);
+  g_string_append_printf(text, "%u\n", f->n_links);
+  for (guint32 l = 0; l < f->n_links; l++) g_string_append_printf(text, "%.17g ", Bps[l]);
+  g_string_append_printf(text, "\n%u\n", f->n);
+  for (guint32 i = 0; i < f->n; i++) {
+    g_string_append_printf(text, "%.17g %u", f->bytes[i], f->first[i + 1] - f->first[i]);
+    for (guint32 k = f->first[i]; k < f->first[i + 1]; k++) g_string_append_printf(text, " %u", f->link[k]);
+    g_string_append_c(text, '\n');
+  }
+  return g_string_free(text, FALSE);
+}
+
+/* Ends of all flows within 2 % of SimGrid's; the largest difference. */
+static double compare(const MsFlows *f, const double *Bps, const char *what) {
+  g_autofree char *asked = question(f, Bps), *answer = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GSubprocess) child = g_subprocess_new(G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE |
+                                                      G_SUBPROCESS_FLAGS_STDERR_SILENCE,
+                                                  &error, oracle, NULL);
+  if (!child || !g_subprocess_communicate_utf8(child, asked, NULL, &answer, NULL, &error))
+    fail_msg("%s", error->message);
+  g_autoptr(MsFlowTimes) t = ms_flows_run(f, Bps, 0);
+  double worst = 0;
+  char *at = answer;
+  for (guint32 i = 0; i < f->n; i++) {
+    double end_s = g_ascii_strtod(at, &at), off = fabs(t->end_s[i] / end_s - 1);
+    if (!(end_s > 0 && off <= 0.02))
+      fail_msg("%s: flow %u ends at %g s, SimGrid says %g s", what, i, t->end_s[i], end_s);
+    worst = MAX(worst, off);
+  }
+  return worst;
+}
+
+static void flows_end_as_simgrid_says(void **state) {
+  (void)state;
+  if (!oracle) {
+    print_message("skipped: no SimGrid (libsimgrid-dev) or no g++\n");
+    skip();
+  }
+  int n = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(fabrics); i++) {
+    GError *error = NULL;
+    g_autoptr(MsScenario) s = job(fabrics[i]);
+    g_autoptr(MsLayout) l = ms_layout_new(s, NULL);
+    g_autoptr(MsFabricGraph) g = ms_fabric_graph_new(s, &error);
+    if (!g) fail_msg("%s", error->message);
+    g_autofree double *Bps = g_memdup2(g->Bps, sizeof *g->Bps * g->n_links);
+    for (guint32 k = 0; k < g->n_links; k++)
+      Bps[k] = MAX(Bps[k], 1); /* SimGrid knows no link of rate 0; none is used */
+    for (guint k = 0; k < G_N_ELEMENTS(patterns); k++, n++) {
+      g_autoptr(MsFlows) f = patterns[k](g, l);
+      g_autofree char *what = g_strdup_printf("fabric %u, pattern %u", i, k);
+      assert_true(f->n > 0);
+      double worst = compare(f, Bps, what);
+      if (worst > 0.001) print_message("%s: %u flows, off by %.2f %% at most\n", what, f->n, 100 * worst);
+    }
+  }
+  assert_true(n >= 40);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(flows_end_as_simgrid_says)};
+  return cmocka_run_group_tests(tests, build_oracle, remove_oracle);
+}
