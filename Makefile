@@ -265,6 +265,8 @@ plots: all
 	@mkdir -p $(FIGURES)
 	$(BUILD)/moesim validate --exact --plot $(FIGURES)/validation.svg $(VALIDATION) >$(BUILD)/validation.txt
 	$(BUILD)/moesim whatif --plot $(FIGURES)/whatif-nic.svg scenarios/whatif/nic.json >$(BUILD)/whatif-nic.txt
+	$(BUILD)/moesim whatif --plot $(FIGURES)/whatif-fabric.svg scenarios/whatif/fabric-oversubscription.json \
+	  >$(BUILD)/whatif-fabric.txt
 	$(BUILD)/moesim show schedule dualpipe --stages 8 --microbatches 20 --svg $(FIGURES)/dualpipe.svg \
 	  >$(BUILD)/dualpipe.txt
 	$(BUILD)/moesim report --no-validation scenarios/run-deepseek-v3-2048-pp16.json --html $(BUILD)/page.html

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/import.h"
 #include "launch/launch.h"
+#include "logs/topology.h"
 
 typedef struct {
   char *out, *model_out, *hardware, *name, *date, *into, *tables;
@@ -183,14 +184,50 @@ static int import_kineto(const MsVerb *verb, const Options *o, int argc, char **
   return ms_cli_import_trace(&(MsImportTrace){o->out, o->tables, o->json}, words);
 }
 
+/* What a cluster says of its switches, or a node of its NICs, as a machine with a fabric. */
+static int import_topology(const MsVerb *verb, const Options *o, MsTopologyForm form, int argc, char **words) {
+  const char *word = ms_topology_words[form];
+  gboolean slurm = form == MS_TOPOLOGY_SLURM;
+  GError *error = NULL;
+  gsize length;
+  if (argc < 1 || argc > 1 + slurm)
+    return ms_cli_usage(verb, "import %s takes one file%s", word,
+                        slurm ? " and perhaps a list of the job's nodes" : "");
+  if (o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->date || o->name ||
+      o->gpus != MS_CLI_UNSET)
+    return ms_cli_usage(verb, "import %s takes --hardware and --out", word);
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autofree char *text = ms_read_file(words[0], MS_IMPORT_MOST_BYTES, &length, &error);
+  char *json = text ? ms_topology_machine(form, text, words[0], o->hardware, words[1], notes, &error) : NULL;
+  if (!json) return ms_cli_fail(error);
+  for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
+  return put(o->out, json);
+}
+
+static int import_slurm(const MsVerb *verb, const Options *o, int argc, char **words) {
+  return import_topology(verb, o, MS_TOPOLOGY_SLURM, argc, words);
+}
+
+static int import_nccl_topo(const MsVerb *verb, const Options *o, int argc, char **words) {
+  return import_topology(verb, o, MS_TOPOLOGY_NCCL, argc, words);
+}
+
 typedef struct {
   const char *word;
   int (*run)(const MsVerb *verb, const Options *o, int argc, char **words); /* NULL: a benchmark's log */
 } Kind;
-static const Kind kinds[] = {{"hf", import_model}, {"megatron", import_megatron}, {"modelzoo", import_modelzoo},
-                             {"log", import_log},  {"kineto", import_kineto},     {"nccl-tests", NULL},
-                             {"rccl-tests", NULL}, {"hccl-test", NULL},           {"ib_write_bw", NULL},
-                             {"stream", NULL}};
+static const Kind kinds[] = {{"hf", import_model},
+                             {"megatron", import_megatron},
+                             {"modelzoo", import_modelzoo},
+                             {"log", import_log},
+                             {"kineto", import_kineto},
+                             {"nccl-tests", NULL},
+                             {"rccl-tests", NULL},
+                             {"hccl-test", NULL},
+                             {"ib_write_bw", NULL},
+                             {"stream", NULL},
+                             {"slurm-topology", import_slurm},
+                             {"nccl-topo", import_nccl_topo}};
 
 static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {
   const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};

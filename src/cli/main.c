@@ -129,10 +129,11 @@ const MsVerb ms_verbs[] = {
      "  moesim serve --port 9000\n",
      ms_cli_serve},
     {"import",
-     "hf|megatron|modelzoo FILE [WORD…] | kineto TRACE… | "
+     "hf|megatron|modelzoo FILE [WORD…] | kineto TRACE… | slurm-topology FILE [NODES] | nccl-topo FILE | "
      "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
      "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML, what "
-     "was measured from a training log, a machine from logs of benchmarks, where the time of a profile went",
+     "was measured from a training log, a machine from logs of benchmarks, where the time of a profile went, a fabric "
+     "from what a cluster says of itself",
      "  moesim import hf config.json --out my-model.json\n"
      "  moesim import megatron run.sh --hardware h100-sxm --gpus 64 --out my-run.json\n"
      "  moesim import megatron run_pretrain_mixtral.sh WORK PATCH NAME hostfile DATA 1 4 8 1 256 TOKENIZER     a "
@@ -140,6 +141,8 @@ const MsVerb ms_verbs[] = {
      "  TP=1 PP=4 EP=8 CP=1 MBS=1 GBS=256 SEQ_LEN=4096 NNODES=8 moesim import modelzoo Mixtral-8x7B.yaml\n"
      "  moesim plan --launch megatron request.json | moesim import megatron -                               the same "
      "scenario again\n"
+     "  moesim import slurm-topology /etc/slurm/topology.conf $SLURM_JOB_NODELIST --hardware h100-sxm     leaves, pods "
+     "and where the job sits\n"
      "  moesim import log train.log --hardware h100-sxm --out my-run.json     step time, memory, and the scenario "
      "where "
      "the log prints its arguments\n"

@@ -1,0 +1,119 @@
+/* Fabrics from Slurm's topology.conf and from NCCL's description of a node. */
+#include "lib/close.h"
+#include "lib/world.h"
+
+#include "base/err.h"
+#include "logs/topology.h"
+
+#include <string.h>
+
+static void lists_of_hosts(void **state) {
+  (void)state;
+  static const struct {
+    const char *list, *names;
+  } cases[] = {{"a", "a"},
+               {"a,b", "a b"},
+               {"n[0-2,7]", "n0 n1 n2 n7"},
+               {"n[08-11],login", "n08 n09 n10 n11 login"},
+               {"r[1-2]n[0-1]x", "r1n0x r1n1x r2n0x r2n1x"}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *why = NULL;
+    g_autoptr(GPtrArray) names = ms_host_list(cases[i].list, 100, &why);
+    assert_non_null(names);
+    g_ptr_array_add(names, NULL);
+    g_autofree char *all = g_strjoinv(" ", (char **)names->pdata);
+    assert_string_equal(all, cases[i].names);
+  }
+  static const char *const bad[] = {"", "n[0-", "n[2-1]", "n[a]", "n[]", "a,,b", "n[0-999]"};
+  for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
+    g_autofree char *why = NULL;
+    assert_null(ms_host_list(bad[i], 100, &why));
+    assert_non_null(why);
+  }
+}
+
+static char *read_all(MsTopologyForm form, const char *text, const char *nodes, GError **error) {
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  return ms_topology_machine(form, text, "x.conf", "h100-sxm", nodes, notes, error);
+}
+
+static const char two_pods[] = "# two pods of two leaves\n"
+                               "SwitchName=leaf0 Nodes=n[0-3]\nSwitchName=leaf1 Nodes=n[4-7] LinkSpeed=100\n"
+                               "SwitchName=leaf2 Nodes=n[8-11]\nSwitchName=leaf3 \\\n  Nodes=n[12-14]\n"
+                               "switchname=pod0 switches=leaf[0-1]\nSwitchName=pod1 Switches=leaf2,leaf3\n"
+                               "SwitchName=core Switches=pod[0-1]\n";
+
+/* The machine that comes out is one: a scenario on it has leaves and pods, and its ranks sit where the list says. */
+static void slurm_makes_a_fabric(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *json = read_all(MS_TOPOLOGY_SLURM, two_pods, "n[2-3,12-13]", &error);
+  if (!json) fail_msg("%s", error->message);
+  g_autofree char *text = g_strdup_printf(
+      "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": %s, \"gpus\": 32, \"training\": {\"seq_length\": 4096, "
+      "\"global_batch_size\": 64}}",
+      json);
+  g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+  const MsFabric *f = &s->hardware->fabric;
+  assert_int_equal(f->kind, MS_FABRIC_FAT_TREE);
+  assert_int_equal(f->nodes, 16);
+  assert_int_equal(f->leaf_nodes, 4);
+  assert_int_equal(f->pod_nodes, 8);
+  static const int want[] = {2, 3, 12, 13};
+  JsonArray *place = json_node_get_array(f->placement);
+  for (guint i = 0; i < 4; i++) assert_int_equal(json_array_get_int_element(place, i), want[i]);
+}
+
+static void nccl_describes_a_node(void **state) {
+  (void)state;
+  const char *xml =
+      "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0\"><pci busid=\"1\"><gpu dev=\"0\" sm=\"90\"/>"
+      "</pci><pci busid=\"2\"><nic><net name=\"mlx5_0\" speed=\"400000\"/></nic></pci></pci>"
+      "<pci busid=\"3\"><gpu dev=\"1\" sm=\"90\"/><nic><net name=\"mlx5_1\" speed=\"200000\"/></nic></pci>"
+      "</cpu></system>";
+  GError *error = NULL;
+  g_autofree char *json = read_all(MS_TOPOLOGY_NCCL, xml, NULL, &error);
+  if (!json) fail_msg("%s", error->message);
+  assert_non_null(strstr(json, "\"gpus_per_node\": 2"));
+  assert_non_null(strstr(json, "\"nic_Bps\": 25000000000"));
+  assert_non_null(strstr(json, "\"nics_per_node\": 2"));
+}
+
+static void bad_files_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    MsTopologyForm form;
+    const char *text, *nodes, *says;
+  } cases[] = {
+      {MS_TOPOLOGY_SLURM, "", NULL, "x.conf:1: no SwitchName: this is no topology.conf of topology/tree"},
+      {MS_TOPOLOGY_SLURM, "SwitchName=a\n", NULL, "x.conf:1: switch a must have Nodes or Switches, and one of them"},
+      {MS_TOPOLOGY_SLURM, "\nSwitchName=a Nods=n1\n", NULL,
+       "x.conf:2: unknown key \"Nods\", must be SwitchName, Nodes, Switches or LinkSpeed"},
+      {MS_TOPOLOGY_SLURM, "SwitchName=a Nodes=n[0-\n", NULL, "x.conf:1: a bracket is not closed at \"[0-\""},
+      {MS_TOPOLOGY_SLURM, "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n2\n", NULL,
+       "x.conf:1: switch a is joined to no other"},
+      {MS_TOPOLOGY_SLURM, "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n1\nSwitchName=s Switches=a,b\n", NULL,
+       "x.conf:2: node n1 hangs on two switches"},
+      {MS_TOPOLOGY_SLURM, "SwitchName=s Switches=a\n", NULL, "x.conf:1: switch s has an unknown switch a below it"},
+      {MS_TOPOLOGY_SLURM, "SwitchName=s Switches=t\nSwitchName=t Switches=s\n", NULL,
+       "x.conf:1: switch s: more than eight tiers, or a circle"},
+      {MS_TOPOLOGY_SLURM, "SwitchName=a Nodes=n1\n", "n2", "x.conf: no switch has the node n2"},
+      {MS_TOPOLOGY_NCCL, "<system><gpu/></system>", NULL, "x.conf:1: no <net>: the node has no NIC that NCCL knows"},
+      {MS_TOPOLOGY_NCCL, "<system/>", NULL, "x.conf:1: no <gpu>: this is no file of NCCL_TOPO_DUMP_FILE"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autofree char *json = read_all(cases[i].form, cases[i].text, cases[i].nodes, &error);
+    assert_null(json);
+    assert_string_equal(error->message, cases[i].says);
+  }
+  g_autoptr(GError) error = NULL;
+  assert_null(read_all(MS_TOPOLOGY_NCCL, "<system><gpu></system>", NULL, &error));
+  assert_true(g_str_has_prefix(error->message, "x.conf:1: "));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(lists_of_hosts), cmocka_unit_test(slurm_makes_a_fabric),
+                                     cmocka_unit_test(nccl_describes_a_node), cmocka_unit_test(bad_files_are_refused)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
