@@ -74,6 +74,7 @@ int ms_cli_fit(int argc, char **argv);
 int ms_cli_gemm(int argc, char **argv);
 int ms_cli_import(int argc, char **argv);
 int ms_cli_diff(int argc, char **argv);
+int ms_cli_anchor(int argc, char **argv);
 int ms_cli_report(int argc, char **argv);
 int ms_cli_calibrate(int argc, char **argv);
 int ms_cli_exec(int argc, char **argv);

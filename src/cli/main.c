@@ -159,6 +159,15 @@ const MsVerb ms_verbs[] = {
      "  moesim diff before.json after.json              two scenarios, kernel class by kernel class\n"
      "  moesim diff --stage 3 my-run.json saved.json    saved: what run --json or import kineto --json printed\n",
      ms_cli_diff, TRUE},
+    {"anchor", "SCENARIO [TRACE]… | --evaluate DIR…",
+     "a machine file that holds what runs and profiles of your own say: later predictions start from them",
+     "  moesim anchor my-run.json other-run.json --out my-cluster.json       scenarios with `measured`\n"
+     "  moesim anchor my-run.json rank0.json.gz --out my-cluster.json        and a profile of that run\n"
+     "  moesim plan --model llama3-70b --hardware ./my-cluster.json --gpus 64\n"
+     "  moesim anchor --evaluate scenarios/published                         what is an anchor worth?\n"
+     "\nOf a log moesim import log makes a scenario with `measured`; of logs of benchmarks moesim import nccl-tests a "
+     "machine to start from (--hardware).\n",
+     ms_cli_anchor, TRUE},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
      "  moesim schema layout\n",

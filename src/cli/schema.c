@@ -27,6 +27,7 @@ static const struct {
              {"model", &ms_model_table, TRUE},
              {"hardware", &ms_hardware_table, TRUE},
              {"curve", &ms_curve_table, TRUE},
+             {"anchor", &ms_anchor_table, FALSE},
              {"stack", &ms_stack_table, TRUE},
              {"kernel-class", &ms_kernel_class_table, TRUE},
              {"kernel-family", &ms_kernel_family_table, TRUE},
@@ -74,7 +75,7 @@ static const MsFigures *const outputs[] = {
     &ms_ops_figures,         &ms_exec_figures,    &ms_evaluation_figures, &ms_calibrate_figures,
     &ms_local_check_figures, &ms_survey_figures,  &ms_decide_figures,     &ms_gemm_bench_figures,
     &ms_gemm_device_figures, &ms_fabric_figures,  &ms_page_figures,       &ms_show_schedule_figures,
-    &ms_show_model_figures,  &ms_trace_figures,   &ms_diff_figures};
+    &ms_show_model_figures,  &ms_trace_figures,   &ms_diff_figures,       &ms_anchor_figures};
 
 static const char output_head[] =
     "# JSON that the commands print\n\n"

@@ -527,15 +527,19 @@ static double memory_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   return t + slot->use->param[MS_B_LAUNCH] * (MAX(op->kernels, 1) - 1);
 }
 
-/* Of the software stack; 0 in scenarios built by hand means 1. */
+/* Of the software stack (0 in scenarios built by hand means 1), and of what was learned on the machine. */
 static double stack_factor(const MsCost *cost, MsOpFamily family) {
+  static const MsAnchorClass anchored[] = {MS_ANCHOR_GEMM,         MS_ANCHOR_GROUPED_GEMM,  MS_ANCHOR_ATTENTION,
+                                           MS_ANCHOR_MEMORY_BOUND, MS_ANCHOR_COMMUNICATION, MS_ANCHOR_COMMUNICATION};
   const MsStack *s = &cost->scenario->stack;
+  const MsModel *model = cost->scenario->model;
+  double learned = ms_anchor_factor(&cost->hardware->anchor, anchored[family], model ? model->name : NULL);
   double factor = family == MS_FAMILY_GEMM        ? s->gemm
                   : family == MS_FAMILY_GROUPED   ? s->grouped_gemm
                   : family == MS_FAMILY_ATTENTION ? s->attention
                   : family == MS_FAMILY_MEMORY    ? s->memory_bound
                                                   : s->communication;
-  return factor > 0 ? factor : 1;
+  return (factor > 0 ? factor : 1) * learned;
 }
 
 /* A dense product by a lower-complexity scheme, where the model of lcma/decide.h predicts a gain within the workspace

@@ -98,6 +98,7 @@ static const MsField hardware_fields[] = {
      .print = ms_curves_print,
      .doc =
          "list of fitted curves; beside `base`: in place of those that describe the same, all others stay; [] = none"},
+    MS_OBJECT(S, anchor, &ms_anchor_table, MS_NULLABLE, "what was learned from runs on it (moesim anchor)"),
     MS_FREE(S, sources, "object: key -> where its figure comes from, a text or {mark, text, within}"),
     MS_STRING(S, curves_from, MS_NULLABLE, "profile whose curves serve for operators that this one has none for"),
     {0}};
@@ -115,8 +116,10 @@ static MsHardware *hardware_new(void) {
 static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject *json, const char *path, gboolean whole,
                             GError **error) {
   char *sources = g_strdup_printf("%s%ssources", path, *path ? "." : "");
+  g_autofree char *anchor = g_strdup_printf("%s%sanchor", path, *path ? "." : "");
   gboolean ok = ms_fields_load(&ms_hardware_table, doc, json, path, whole, hardware, error) &&
-                ms_sources_check(hardware, doc, sources, error);
+                ms_sources_check(hardware, doc, sources, error) &&
+                ms_anchor_check(&hardware->anchor, doc, anchor, error);
   g_free(sources);
   return ok;
 }

@@ -6,6 +6,7 @@
 #ifndef MS_DESCRIBE_HARDWARE_H
 #define MS_DESCRIBE_HARDWARE_H
 
+#include "describe/anchor.h"
 #include "describe/enums.h"
 #include "describe/fabric.h"
 #include "describe/field.h"
@@ -124,6 +125,7 @@ typedef struct MsHardware {
   double reserve_ratio;                   /* reserved over allocated */
   int num_curves;
   MsCurve *curves;
+  MsAnchor anchor;   /* what was learned from runs on it */
   JsonNode *sources; /* object: key -> text */
   char *curves_from; /* the profile whose curve shapes were inherited, NULL = its own */
 } MsHardware;

@@ -8,6 +8,7 @@
 #include "cluster/links.h"
 #include "plan/plan.h"
 #include "study/acting.h"
+#include "study/anchor.h"
 #include "study/check.h"
 #include "study/crossval.h"
 #include "study/diff.h"
@@ -191,5 +192,10 @@ gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError
 /* --- two profiles of a step beside each other ---------------------------------------------------------------- */
 extern const MsFigures ms_diff_figures; /* of MsDiff */
 char *ms_report_diff(const MsDiff *diff);
+
+/* --- what runs of one's own say of a machine ------------------------------------------------------------------- */
+char *ms_report_anchored(const MsAnchored *anchored); /* three lines (transfer full) */
+extern const MsFigures ms_anchor_figures;             /* of MsAnchorEvaluation */
+char *ms_report_anchor_evaluation(const MsAnchorEvaluation *evaluation);
 
 #endif

@@ -26,6 +26,8 @@ double ms_band_of_curves(const MsScenario *s, const MsResult *r, const MsTimePar
 
 double ms_band_common(const MsScenario *s) {
   gboolean named = g_strcmp0(s->stack.name, "default") != 0;
+  double learned = ms_anchor_band(&s->hardware->anchor, s->model ? s->model->name : NULL);
+  if (learned > 0) return learned;
   if (named && s->stack.band > 0) return s->stack.band;
   if (s->hardware->band > 0) return s->hardware->band;
   return s->stack.band > 0 ? s->stack.band : s->laws.default_common_band;

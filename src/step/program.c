@@ -47,6 +47,12 @@ static int find_kernel(const MsCosted *like, const MsOp *op, int *at) {
   return -1;
 }
 
+/* Host time of a framework operator. */
+static double operator_time_s(const MsScenario *s) {
+  double learned = ms_anchor_factor(&s->hardware->anchor, MS_ANCHOR_HOST, s->model ? s->model->name : NULL);
+  return s->hardware->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1) * learned;
+}
+
 /* `like`: a list much like it whose kernels cost the same, or NULL. */
 static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, const MsOpList *list, const MsCosted *like,
                       guint32 *tag) {
@@ -60,7 +66,7 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
   c->beside = c->duration + n, c->launch = c->beside + n;
   c->sms = (guint16 *)(gpointer)(c->launch + n), c->use = (guint8 *)(c->sms + n);
   gboolean in_graph = FALSE, sync = FALSE;
-  double operator_s = hw->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1);
+  double operator_s = operator_time_s(s);
   for (int i = 0; i < n; i++) {
     const MsOp *op = &list->op[i];
     int known = like ? find_kernel(like, op, &at) : -1;
@@ -91,8 +97,7 @@ static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) 
   if (!s->options.ep_overlap || (s->options.cuda_graph_scope & MS_CG_FULL_ITERATION)) return;
   int cut[MS_PAIR_NODES + 1];
   ms_pair_cut(c->list, backward, cut);
-  double call_s = (backward ? s->laws.node_backward_operators : s->laws.node_forward_operators) *
-                  s->hardware->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1);
+  double call_s = (backward ? s->laws.node_backward_operators : s->laws.node_forward_operators) * operator_time_s(s);
   for (int i = 0; i < MS_PAIR_NODES; i++)
     if (cut[i + 1] > cut[i]) c->launch[cut[i]] += ms_time_of(call_s);
 }

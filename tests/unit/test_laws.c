@@ -91,7 +91,11 @@ static void every_law_acts_somewhere(void **state) {
       [MS_LAW_default_common_band] = TRUE, /* test_study: the default stack has one */
       [MS_LAW_kernel_jitter] = TRUE,       /* these two in test_cluster */
       [MS_LAW_host_jitter] = TRUE,         [MS_LAW_fp8_training_rate] = TRUE, /* these three in `moesim fit` */
-      [MS_LAW_mxfp8_training_rate] = TRUE, [MS_LAW_mla_backward_rate] = TRUE};
+      [MS_LAW_mxfp8_training_rate] = TRUE, [MS_LAW_mla_backward_rate] = TRUE,
+      [MS_LAW_anchor_site_spread] = TRUE, /* these six in test_anchor */
+      [MS_LAW_anchor_known_spread] = TRUE, [MS_LAW_anchor_class_spread] = TRUE,
+      [MS_LAW_anchor_model_spread] = TRUE, [MS_LAW_anchor_run_noise] = TRUE,
+      [MS_LAW_anchor_profile_noise] = TRUE};
   for (int i = 0; i < (int)G_N_ELEMENTS(cases); i++) {
     g_autoptr(MsScenario) s = case_with(i, "natural_spread", "0.7");
     Outcome was = outcome(s);

@@ -1,0 +1,220 @@
+/* Runs and profiles of one's own as a machine: what is learned of them, the file, what is refused, what it is worth. */
+#include "lib/close.h"
+
+#include "base/err.h"
+#include "lib/data.h"
+#include "study/anchor.h"
+#include "study/profile.h"
+
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+
+/* A run on "box", of a batch, measured at `times` its prediction (0: nothing measured). */
+static char *write_run(const char *name, int batch, double times) {
+  static const char text[] = "{\"model\": \"moe\", \"hardware\": \"box\", \"gpus\": 8, \"training\": {\"seq_length\": "
+                             "4096, \"micro_batch_size\": 1, \"global_batch_size\": %d}, \"layout\": {\"tp\": 2, "
+                             "\"pp\": 1, \"ep\": 4}, \"options\": {\"dispatcher\": \"alltoall\"}%s}";
+  GError *error = NULL;
+  char *file = ms_test_data_path(name);
+  g_autofree char *bare = g_strdup_printf(text, batch, "");
+  ms_test_data_write(name, bare);
+  if (times <= 0) return file;
+  g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
+  assert_null(error);
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
+  assert_null(error);
+  g_autofree char *measured = g_strdup_printf(", \"measured\": {\"step_time_s\": %.9g, \"source\": \"made\", "
+                                              "\"config_confidence\": \"exact\"}",
+                                              times * r->step_time_s),
+                  *whole = g_strdup_printf(text, batch, measured);
+  ms_test_data_write(name, whole);
+  return file;
+}
+
+static MsAnchored *anchor(const char *a, const char *b, const char *hardware, GError **error) {
+  const char *const files[] = {a, b, NULL};
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  const MsAnchorOptions options = {files, hardware, NULL, "2026-11-23", "a test", 1};
+  return ms_anchor(&options, notes, error);
+}
+
+static double step_on(const char *file, const char *hardware) {
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
+  assert_null(error);
+  if (hardware) {
+    ms_hardware_free(s->hardware);
+    s->hardware = ms_hardware_load(hardware, &error);
+    assert_null(error);
+  }
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
+  assert_null(error);
+  return r->step_time_s;
+}
+
+/* What was learned stands in a file that loads, and other runs are predicted by it. */
+static void one_run(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *run = write_run("run.json", 16, 1.2), *other = write_run("other.json", 64, 0);
+  g_autoptr(MsAnchored) a = anchor(run, NULL, NULL, &error);
+  assert_null(error);
+  assert_int_equal(a->runs, 1);
+  assert_close(a->seen[0].before, 1 / 1.2 - 1, 1e-6);
+  assert_true(fabs(a->seen[0].after) < 0.3 * fabs(a->seen[0].before));
+  assert_true(a->band < 1.645 * sqrt(0.18 * 0.18 + 0.06 * 0.06));
+  assert_true(a->models_band < a->band);
+  for (int c = 0; c < MS_N_ANCHORS; c++) assert_true(a->learned[c].sd < a->learned[c].sd_before);
+  ms_test_data_write("mine.json", a->text);
+  g_autofree char *mine = ms_test_data_path("mine.json");
+  double measured = 1.2 * step_on(run, NULL);
+  assert_close(step_on(run, mine) / measured, 1 + a->seen[0].after, 0.02); /* as the linear model said */
+  double ratio = step_on(other, mine) / step_on(other, NULL);
+  assert_true(ratio > 1.12 && ratio < 1.2);
+}
+
+/* Anchoring what is anchored already starts from it. */
+static void again(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *run = write_run("run.json", 16, 1.2), *mine = ms_test_data_path("mine.json"),
+                  *twice = ms_test_data_path("twice.json");
+  g_autoptr(MsAnchored) a = anchor(run, NULL, NULL, &error);
+  ms_test_data_write("mine.json", a->text);
+  g_autoptr(MsAnchored) b = anchor(run, NULL, mine, &error);
+  assert_null(error);
+  assert_true(fabs(b->seen[0].before - a->seen[0].after) < 0.02);
+  ms_test_data_write("twice.json", b->text);
+  assert_true(fabs(log(step_on(run, twice) / step_on(run, NULL) / 1.2)) < fabs(log1p(a->seen[0].after)));
+}
+
+/* A saved profile of what is predicted for `run`, but for expert GEMMs that take 1.3 times as long. */
+static char *write_profile(const char *run) {
+  GError *error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsKernelTable) table = ms_kernel_table_load(&error);
+  g_autoptr(MsProfile) p = ms_profile_load(run, -1, -1, table, notes, &error);
+  assert_null(error);
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_array(out, "classes");
+  for (int i = 0; i < p->n_parts; i++) {
+    ms_json_out_object(out, NULL);
+    ms_json_out_string(out, "class", p->part[i].word);
+    ms_json_out_double(out, "time_s", p->part[i].time_s * (strcmp(p->part[i].word, "grouped_gemm") == 0 ? 1.3 : 1));
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+  g_autofree char *text = ms_json_out_take(out);
+  ms_test_data_write("saved.json", text);
+  return ms_test_data_path("saved.json");
+}
+
+/* A profile corrects the class whose kernels were slower, others hardly. */
+static void profile(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *run = write_run("run.json", 16, 0), *saved = write_profile(run);
+  g_autoptr(MsAnchored) a = anchor(run, saved, NULL, &error);
+  assert_null(error);
+  assert_int_equal(a->traces, 1);
+  assert_int_equal(a->runs, 0);
+  assert_int_equal(a->learned[MS_ANCHOR_GROUPED_GEMM].profiles, 1);
+  assert_int_equal(a->learned[MS_ANCHOR_HOST].profiles, 0);
+  assert_true(a->learned[MS_ANCHOR_GROUPED_GEMM].factor > 1.1);
+  assert_true(a->learned[MS_ANCHOR_GROUPED_GEMM].factor > a->learned[MS_ANCHOR_GEMM].factor * 1.08);
+}
+
+/* Each of its laws moves what is learned, on unknown or on known software. */
+static void laws(void **state) {
+  (void)state;
+  static const char *const names[] = {"anchor_site_spread",  "anchor_known_spread", "anchor_class_spread",
+                                      "anchor_model_spread", "anchor_run_noise",    "anchor_profile_noise"};
+  g_autofree char *run = write_run("run.json", 16, 1.2), *saved = write_profile(run), *text = NULL;
+  assert_true(g_file_get_contents(run, &text, NULL, NULL));
+  ms_test_data_write("software/stacks.json", "{\"stacks\": [{\"name\": \"mine\", \"band\": 0.05}]}");
+  for (gsize i = 0; i < G_N_ELEMENTS(names); i++) {
+    char *found[2];
+    for (int k = 0; k < 2; k++) {
+      g_autofree char *law = g_strdup_printf("{\"laws\": {\"%s\": %g}, %s", names[i], k ? 0.5 : 0.05,
+                                             i == 1 ? "\"software\": \"mine\"," : ""),
+                      *whole = g_strconcat(law, text + 1, NULL);
+      GError *error = NULL;
+      ms_test_data_write("run.json", whole);
+      g_autoptr(MsAnchored) a = anchor(run, saved, NULL, &error);
+      assert_null(error);
+      found[k] = g_strdup(a->text);
+    }
+    gboolean same = strcmp(found[0], found[1]) == 0;
+    g_free(found[0]), g_free(found[1]);
+    if (same) fail_msg("law %s changes nothing", names[i]);
+  }
+}
+
+static void refused(void **state) {
+  (void)state;
+  g_autofree char *bare = write_run("bare.json", 16, 0), *run = write_run("run.json", 16, 1.2),
+                  *trace = g_build_filename(MS_SOURCE_DIR, "tests/data/logs/kineto.json", NULL),
+                  *other = ms_test_data_path("elsewhere.json"), *text = NULL;
+  assert_true(g_file_get_contents(run, &text, NULL, NULL));
+  char *at = strstr(text, "\"box\"");
+  g_autofree char *before = g_strndup(text, (gsize)(at - text)),
+                  *moved = g_strconcat(before, "{\"base\": \"box\", \"name\": \"bx2\"}", at + 5, NULL);
+  ms_test_data_write("elsewhere.json", moved);
+  const struct {
+    const char *a, *b, *say;
+  } cases[] = {{bare, NULL, "measured: gives no step time"},
+               {trace, run, "is a profile: give the scenario of its run in front of it"},
+               {run, trace, "is of another model or layout"},
+               {run, other, "hardware: is bx2, that of"}};
+  for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(GError) error = NULL;
+    assert_null(anchor(cases[i].a, cases[i].b, NULL, &error));
+    assert_int_equal(error->code, MS_ERROR_INPUT);
+    if (!strstr(error->message, cases[i].say)) fail_msg("%s, not: %s", error->message, cases[i].say);
+  }
+}
+
+/* Runs of a site that are all slower by as much: one says most of it, two more. */
+static void worth(void **state) {
+  (void)state;
+  GError *error = NULL;
+  MsValidateOptions options;
+  g_autofree char *folder = ms_test_data_path("site");
+  assert_int_equal(g_mkdir(folder, 0777), 0);
+  static const char *const names[] = {"site/a.json", "site/b.json", "site/c.json", "site/d.json"};
+  for (int i = 0; i < 4; i++) g_free(write_run(names[i], 16 << i, 1.2));
+  ms_validate_options_init(&options);
+  options.threads = 1;
+  const char *const paths[] = {folder, NULL};
+  g_autoptr(MsAnchorEvaluation) e = ms_anchor_evaluate(paths, FALSE, &options, &error);
+  assert_null(error);
+  assert_int_equal(e->n_sources, 1);
+  assert_int_equal(e->sites, 1);
+  assert_int_equal(e->all.pairs, 12);
+  assert_close(e->all.before, 1 - 1 / 1.2, 1e-6);
+  assert_true(e->all.after[0] < 0.3 * e->all.before);
+  assert_true(e->all.after[1] < e->all.after[0]);
+  for (int i = 0; i < 4; i++) {
+    g_autofree char *file = ms_test_data_path(names[i]);
+    g_unlink(file);
+  }
+  g_rmdir(folder);
+}
+
+/* The shipped families of kernels, which the folder of the tests lacks. */
+static int setup(void **state) {
+  g_autofree char *text = NULL;
+  if (!g_file_get_contents(MS_SOURCE_DIR "/software/kernels.json", &text, NULL, NULL)) return -1;
+  int status = ms_test_data_setup(state);
+  if (status == 0) ms_test_data_write("software/kernels.json", text);
+  return status;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_run), cmocka_unit_test(again), cmocka_unit_test(profile),
+                                     cmocka_unit_test(refused), cmocka_unit_test(worth), cmocka_unit_test(laws)};
+  return cmocka_run_group_tests(tests, setup, ms_test_data_teardown);
+}
