@@ -20,15 +20,20 @@ struct MsPieceMemo {
   int n;
   MsCostedPiece *piece; /* [n] */
   MsPieceLags *lags;
-  MsPieceTime *time[2]; /* [n], for whole and for split backwards; NULL until asked for */
-  int cost_number[MS_COST_LEVELS];
+  MsPieceTime *time[2];                /* [n], for whole and for split backwards; NULL until asked for */
+  GArray *cost_number;                 /* CostNumber */
   double *kept, *dense, *expert, *low; /* [n] bytes of a microbatch, parameters */
 };
+
+typedef struct {
+  int pp, cut, number;
+} CostNumber;
 
 const MsCost *ms_memo_cost(const MsPieceMemo *memo) { return memo->cost; }
 
 void ms_memo_free(MsPieceMemo *m) {
   if (!m) return;
+  if (m->cost_number) g_array_unref(m->cost_number);
   g_free(m->time[0]);
   g_free(m->time[1]);
   ms_piece_lags_free(m->lags);
@@ -51,7 +56,7 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
     return NULL;
   }
   m->n = m->work->n_pieces;
-  for (int i = 0; i < MS_COST_LEVELS; i++) m->cost_number[i] = -1;
+  m->cost_number = g_array_new(FALSE, FALSE, sizeof(CostNumber));
   guint32 tag = 0;
   gboolean same = like && ms_cost_same_kernels(like->cost, m->cost);
   m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
@@ -77,7 +82,15 @@ int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenar
   return rule;
 }
 
-int *ms_memo_cost_number(MsPieceMemo *m, int level) { return &m->cost_number[level]; }
+int *ms_memo_cost_number(MsPieceMemo *m, int pp, int cut) {
+  for (guint i = 0; i < m->cost_number->len; i++) {
+    CostNumber *known = &g_array_index(m->cost_number, CostNumber, i);
+    if (known->pp == pp && known->cut == cut) return &known->number;
+  }
+  CostNumber own = {pp, cut, -1};
+  g_array_append_val(m->cost_number, own);
+  return &g_array_index(m->cost_number, CostNumber, m->cost_number->len - 1).number;
+}
 
 static const MsPieceTime *times_of(MsPieceMemo *m, gboolean splits) {
   if (m->time[splits]) return m->time[splits];
@@ -351,14 +364,22 @@ int *ms_pieces_of_model(const MsWork *w) {
   return count;
 }
 
-double ms_memo_layer(MsPieceMemo *m, MsPieceKind kind, int index) {
-  const MsWork *w = m->work;
+static int piece_of(const MsWork *w, MsPieceKind kind, int index) {
   int mtp = index > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp;
-  int piece = kind == MS_PIECE_LAYER       ? w->piece_of_layer[index]
-              : kind == MS_PIECE_EMBEDDING ? w->piece_embedding
-              : kind == MS_PIECE_HEAD      ? w->piece_head
-                                           : mtp;
+  return kind == MS_PIECE_LAYER       ? w->piece_of_layer[index]
+         : kind == MS_PIECE_EMBEDDING ? w->piece_embedding
+         : kind == MS_PIECE_HEAD      ? w->piece_head
+                                      : mtp;
+}
+
+double ms_memo_layer(MsPieceMemo *m, MsPieceKind kind, int index) {
+  int piece = piece_of(m->work, kind, index);
   return piece < 0 ? 0 : (double)times_of(m, FALSE)[piece].usual;
+}
+
+void ms_memo_params(const MsPieceMemo *m, MsPieceKind kind, int index, double *dense, double *expert) {
+  int piece = piece_of(m->work, kind, index);
+  *dense = piece < 0 ? 0 : m->dense[piece], *expert = piece < 0 ? 0 : m->expert[piece];
 }
 
 static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) {

@@ -3,8 +3,8 @@
  * What layers, head and MTP blocks cost depends on the layout (TP, EP, recomputation, ...), so the costs are those of
  * its own pieces, in layers and rounded: many layouts then share a cut. Cuts that give way a little more in the dearest
  * rank for a cheaper dearest stage, MTP blocks with the loss or before it, are run through the schedule slot by slot;
- * the one that ends first is the layout's. */
-#include "plan/plan_priv.h"
+ * those that end first are improved layer by layer (climb.c), and the best of them is the layout's. */
+#include "plan/cuts_priv.h"
 #include "layout/layout.h"
 #include <math.h>
 #include <string.h>
@@ -14,12 +14,13 @@
  */
 static const double slacks[] = {0, 0.005, 0.02, 0.08};
 
-enum { MOST_ROUNDS = 2 };                      /* of the pipeline; with more the dearest rank decides */
-enum { MOST_CUTS = G_N_ELEMENTS(slacks) + 1 }; /* of one place of the MTP blocks */
+enum { MOST_ROUNDS = 8 };                  /* microbatches / PP that are told apart */
+enum { MOST_CUTS = G_N_ELEMENTS(slacks) }; /* of one place of the MTP blocks */
+enum { MOST_CLIMBS = 2 };                  /* cuts that are improved */
 
 typedef struct {
-  gint32 stages, ranks, placing, microbatches, costs;
-} CutKey;
+  gint32 stages, ranks, placing, rounds, costs;
+} CutKey; /* rounds 0: no schedule is run */
 typedef struct {
   gint32 value[MS_N_OUTER], combo[2];
 } CostsKey;
@@ -30,6 +31,8 @@ struct MsCuts {
   GHashTable *numbers; /* rounded costs as bytes -> their number */
   GPtrArray *rounded;  /* MsLayerCosts by number */
   GHashTable *texts;   /* CutKey -> layout string, "" = none */
+  GHashTable *turns;   /* CutKey without costs -> MsScheduleTurns, NULL = there is no such schedule */
+  double update_ps;    /* seconds that the optimizer takes for an element of a shard; < 0: not known yet */
 };
 
 static guint hash_cut(gconstpointer key) { return ms_hash_words(key, sizeof(CutKey) / sizeof(gint32)); }
@@ -45,6 +48,8 @@ MsCuts *ms_cuts_new(void) {
   c->numbers = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
   c->rounded = g_ptr_array_new_with_free_func(free_costs);
   c->texts = g_hash_table_new_full(hash_cut, equal_cut, g_free, g_free);
+  c->turns = g_hash_table_new_full(hash_cut, equal_cut, g_free, (GDestroyNotify)ms_schedule_turns_free);
+  c->update_ps = -1;
   return c;
 }
 
@@ -55,21 +60,48 @@ void ms_cuts_free(MsCuts *c) {
   g_hash_table_unref(c->numbers);
   g_ptr_array_unref(c->rounded);
   g_hash_table_unref(c->texts);
+  g_hash_table_unref(c->turns);
   g_free(c);
 }
 
 /* --- costs --- */
 
-/* Costs are rounded to a layer, a half or a quarter, about a twelfth of what a rank has or less: finer steps made
- * hundreds of costs, but hardly another cut. */
-static int level_of(const MsModel *model, int pp) {
-  int level = 0;
-  for (double q = 1; level < MS_COST_LEVELS - 1 && q * 12 * pp > model->num_layers; q /= 2) level++;
-  return level;
+/* Costs are rounded to a 24th of what a rank has or less. */
+static double quantum_of(const MsModel *model, int pp) {
+  double q = 1;
+  for (; q > 1.0 / 64 && q * 24 * pp > model->num_layers;) q /= 2;
+  return q;
 }
 
-static int number_of(MsCuts *cuts, const MsLayerCosts *costs, int level) {
-  MsLayerCosts *rounded = ms_layer_costs_rounded(costs, 1.0 / (1 << level));
+/* Rounds of the pipeline in a step. */
+static double rounds_of(const MsScenario *s) {
+  const MsLayoutSpec *l = &s->layout;
+  gint64 replicas = MAX(1, s->gpus / ((gint64)l->tp * l->cp * l->pp)),
+         microbatches = s->training.global_batch_size / (s->training.micro_batch_size * replicas);
+  return MAX(1.0, (double)microbatches / l->pp);
+}
+static int told_apart(double rounds) { return (int)MIN(rounds, MOST_ROUNDS); }
+
+/* Adam on a shard, or its share on the host, of options as the request has them: keys of MS_ROLE_STATE are open when a
+ * cut is made. */
+static double update_ps(const MsSpace *space) {
+  MsCuts *cuts = space->cuts;
+  g_mutex_lock(&cuts->lock);
+  if (cuts->update_ps < 0) cuts->update_ps = ms_update_ps(space->request->base, space->like);
+  double ps = cuts->update_ps;
+  g_mutex_unlock(&cuts->lock);
+  return ps;
+}
+
+/* `after` is rounded to a 64th of what a layer takes in the whole step. */
+static int number_of(const MsSpace *space, const MsLayerCosts *costs, const MsScenario *s) {
+  MsCuts *cuts = space->cuts;
+  const MsOptions *state = &space->request->base->options;
+  int pp = s->layout.pp;
+  double rounds = rounds_of(s), told = told_apart(rounds),
+         shards = state->distributed_optimizer || state->fsdp != MS_FSDP_NONE ? pp : 1,
+         scale = costs->after ? update_ps(space) * shards * told / rounds : 0;
+  MsLayerCosts *rounded = ms_layer_costs_rounded(costs, quantum_of(s->model, pp), scale, told * pp / 64);
   GBytes *key = ms_layer_costs_bytes(rounded);
   gpointer number;
   g_mutex_lock(&cuts->lock);
@@ -105,7 +137,8 @@ static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, g
   g_autoptr(MsScenario) s = ms_space_scratch(space);
   ms_space_apply_combo(space, own, s);
   ms_space_apply_axes(value, s);
-  costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like) : ms_layer_costs_new(NULL, s);
+  costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like, &space->request->base->options)
+                            : ms_layer_costs_new(NULL, s);
   g_mutex_lock(&cuts->lock);
   MsLayerCosts *first = g_hash_table_lookup(cuts->costs, &key); /* another thread may have been quicker */
   if (!first) g_hash_table_insert(cuts->costs, g_memdup2(&key, sizeof key), costs);
@@ -126,10 +159,11 @@ static gboolean is_settled(const MsScenario *s) {
 
 int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo, const MsScenario *s) {
   if (is_settled(s)) return -1;
-  int level = level_of(s->model, s->layout.pp), *number = memo ? ms_memo_cost_number(memo, level) : NULL;
+  int *number = memo ? ms_memo_cost_number(memo, s->layout.pp, 0) : NULL;
   if (number && *number >= 0) return *number;
   MsLayerCosts *own = memo ? ms_layer_costs_new(memo, s) : NULL;
-  int found = number_of(space->cuts, own ? own : costs_of(space, value, combo), level);
+  if (own) ms_layer_costs_add_after(own, memo, s, &space->request->base->options);
+  int found = number_of(space, own ? own : costs_of(space, value, combo), s);
   ms_layer_costs_free(own);
   if (number) *number = found;
   return found;
@@ -143,32 +177,12 @@ static void place_stages(MsPlacement placement, int pp, int stages, int *rank) {
   }
 }
 
-/* End of the last pass; a third of a stage's cost is its forward. */
-static double end_of(const MsSchedule *schedule, const MsLayerCosts *costs, const MsStages *on, const int *counts) {
-  g_autofree double *forward = g_new(double, 2 * (gsize)on->n);
-  double *backward = forward + on->n;
-  ms_stage_costs(costs, on, counts, backward);
-  for (int k = 0; k < on->n; k++) forward[k] = backward[k] / 3, backward[k] *= 2.0 / 3;
-  return ms_schedule_makespan(schedule, forward, backward);
-}
-
-/* A rank begins when the first chunks before it have let a microbatch through, and its last backward has to go back
- * through them: no schedule ends sooner. */
-static double least_end(const MsLayerCosts *costs, const MsStages *on, const int *counts, int microbatches) {
-  g_autofree double *cost = g_new0(double, (gsize)on->n + (gsize)on->ranks);
-  double *load = cost + on->n, most = 0, ahead = 0;
-  ms_stage_costs(costs, on, counts, cost);
-  for (int k = 0; k < on->n; k++) load[on->rank[k]] += cost[k];
-  for (int r = 0; r < on->ranks; ahead += cost[r++]) most = MAX(most, ahead + load[r] * microbatches);
-  return most;
-}
-
-/* A cut that may be the layout's: `least` bounds the end of its last pass from below. */
+/* A cut that may be the layout's: `least` bounds the end of its step from below. */
 typedef struct {
-  double least;
+  double least, end;
   int order;
-  gboolean apart;
   int *counts;
+  MsCutTrial *trial;
 } Candidate;
 
 static int by_least(const void *a, const void *b) {
@@ -176,19 +190,23 @@ static int by_least(const void *a, const void *b) {
   return x->least != y->least ? (x->least < y->least ? -1 : 1) : x->order - y->order;
 }
 
+static int by_end(const void *a, const void *b) {
+  const Candidate *x = a, *y = b;
+  return x->end != y->end ? (x->end < y->end ? -1 : 1) : x->order - y->order;
+}
+
 /* Appends the cuts of one place of the MTP blocks to `all`; their number. */
-static int add_cuts(const MsLayerCosts *costs, const MsStages *on, int microbatches, int *counts, Candidate *all,
-                    int n) {
-  int found = ms_partition_by_cost(costs, on, slacks, G_N_ELEMENTS(slacks), counts);
-  if (microbatches > 0)
-    found += ms_partition_in_turn(costs, on, microbatches * (on->n / on->ranks), counts + found * on->n);
+static int add_cuts(MsCutTrial *trial, int *counts, Candidate *all, int n) {
+  const MsStages *on = &trial->on;
+  int found = ms_partition_by_cost(trial->costs, on, slacks, G_N_ELEMENTS(slacks), counts);
   for (int i = 0; i < found; i++) {
     int *own = counts + (size_t)i * (size_t)on->n;
     if (i > 0 && !memcmp(own, own - on->n, sizeof *own * (size_t)on->n)) continue;
-    all[n] = (Candidate){.least = microbatches > 0 ? least_end(costs, on, own, microbatches) : 0,
+    all[n] = (Candidate){.least = trial->turns ? ms_cut_least(trial, own) : 0,
+                         .end = INFINITY,
                          .order = n,
-                         .apart = on->mtp_apart,
-                         .counts = own};
+                         .counts = own,
+                         .trial = trial};
     n++;
   }
   return n;
@@ -203,50 +221,79 @@ static gboolean is_plain(const int *counts, int stages, gboolean apart) {
 
 /* The cut that ends first; of those that end together the one that was proposed first. Where no schedule is run, the
  * first of all. */
-static char *cut(const MsLayerCosts *costs, const CutKey *key, int mtp) {
+static const Candidate *first_to_end(Candidate *all, int n) {
+  double first = INFINITY;
+  int best = 0;
+  if (n == 0) return NULL;
+  qsort(all, (size_t)n, sizeof *all, by_least);
+  if (!all->trial->turns) return all;
+  for (int i = 0; i < n && all[i].least <= first * (1 + 1e-9); i++) {
+    all[i].end = ms_cut_end(all[i].trial, all[i].counts);
+    first = MIN(first, all[i].end);
+  }
+  qsort(all, (size_t)n, sizeof *all, by_end);
+  for (int i = 0; i < MIN(n, MOST_CLIMBS) && !isinf(all[i].end); i++)
+    all[i].end = ms_cut_climb(all[i].trial, all[i].counts, all[i].end);
+  for (int i = 1; i < n; i++) {
+    gboolean together = fabs(all[i].end - all[best].end) <= all[best].end * 1e-9;
+    if (together ? all[i].order < all[best].order : all[i].end < all[best].end) best = i;
+  }
+  return &all[best];
+}
+
+/* Borrowed from the cuts; NULL: none is run. */
+static const MsScheduleTurns *turns_of(MsCuts *cuts, const CutKey *of) {
+  CutKey key = {.stages = of->stages, .ranks = of->ranks, .rounds = MIN(of->rounds, MS_CUT_ROUNDS)};
+  gpointer turns = NULL;
+  if (key.rounds == 0) return NULL;
+  g_mutex_lock(&cuts->lock);
+  gboolean known = g_hash_table_lookup_extended(cuts->turns, &key, NULL, &turns);
+  g_mutex_unlock(&cuts->lock);
+  if (known) return turns;
+  g_autoptr(MsSchedule) schedule =
+      ms_schedule_new(MS_SCHED_1F1B, key.ranks, key.rounds * key.ranks, key.stages / key.ranks, 0, FALSE, NULL, 0);
+  MsScheduleTurns *own = schedule ? ms_schedule_turns_new(schedule) : NULL;
+  g_mutex_lock(&cuts->lock);
+  if (g_hash_table_lookup_extended(cuts->turns, &key, NULL, &turns)) ms_schedule_turns_free(own);
+  else g_hash_table_insert(cuts->turns, g_memdup2(&key, sizeof key), turns = own);
+  g_mutex_unlock(&cuts->lock);
+  return turns;
+}
+
+static char *cut(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, int mtp) {
   size_t stages = (size_t)key->stages, slots = MOST_CUTS * stages;
   g_autofree int *rank = g_new(int, stages + 2 * slots);
   Candidate all[2 * MOST_CUTS];
-  int n = 0, best = -1;
+  const MsScheduleTurns *turns = turns_of(cuts, key);
+  g_autoptr(MsCutTrial) with = NULL;
+  g_autoptr(MsCutTrial) apart = NULL;
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
   MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank};
-  gboolean runs = key->placing == MS_PLACE_ROUND_ROBIN;
-  for (int apart = 0; apart < (costs->mtp > 0 && key->stages > 2 && rank[stages - 2] != 0 ? 2 : 1); apart++) {
-    on.mtp_apart = apart;
-    n = add_cuts(costs, &on, runs ? key->microbatches : 0, rank + stages + (size_t)apart * slots, all, n);
+  with = ms_cut_trial_new(costs, &on, key->rounds, turns);
+  int n = add_cuts(with, rank + stages, all, 0);
+  if (costs->mtp > 0 && key->stages > 2 && rank[stages - 2] != 0) {
+    on.mtp_apart = TRUE;
+    apart = ms_cut_trial_new(costs, &on, key->rounds, turns);
+    n = add_cuts(apart, rank + stages + slots, all, n);
   }
-  qsort(all, (size_t)n, sizeof *all, by_least);
-  g_autoptr(MsSchedule) schedule = runs && n > 1 ? ms_schedule_new(MS_SCHED_1F1B, key->ranks, key->microbatches,
-                                                                   key->stages / key->ranks, 0, FALSE, NULL, 0)
-                                                 : NULL;
-  double first = INFINITY;
-  for (int i = 0; i < n && all[i].least <= first * (1 + 1e-9); i++) {
-    on.mtp_apart = all[i].apart;
-    double end = schedule ? end_of(schedule, costs, &on, all[i].counts) : all[i].order;
-    if (end < 0) continue;
-    gboolean together = fabs(end - first) <= first * 1e-9;
-    if (best < 0 || (together ? all[i].order < all[best].order : end < first)) best = i;
-    first = MIN(first, end);
-  }
-  return best < 0 || is_plain(all[best].counts, key->stages, all[best].apart)
+  const Candidate *best = first_to_end(all, n);
+  return !best || is_plain(best->counts, key->stages, best->trial->on.mtp_apart)
              ? g_strdup("")
-             : ms_partition_text(all[best].counts, key->stages, mtp, all[best].apart);
+             : ms_partition_text(best->counts, key->stages, mtp, best->trial->on.mtp_apart);
 }
 
-/* Borrowed from the cuts; NULL: no string. Some rounds of the pipeline tell which cut is the best of many. */
+/* Borrowed from the cuts; NULL: no string. */
 static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int stages, int costs) {
   MsCuts *cuts = space->cuts;
   const MsLayoutSpec *l = &s->layout;
-  gint64 replicas = MAX(1, s->gpus / ((gint64)l->tp * l->cp * l->pp)),
-         microbatches = s->training.global_batch_size / (s->training.micro_batch_size * replicas);
-  int rounds = (int)CLAMP(microbatches / l->pp, 1, MOST_ROUNDS);
-  CutKey key = {stages, l->pp, ms_schedule_row(s->layout.schedule)->placement, rounds * l->pp, costs};
+  MsPlacement placing = ms_schedule_row(l->schedule)->placement;
+  CutKey key = {stages, l->pp, placing, placing == MS_PLACE_ROUND_ROBIN ? told_apart(rounds_of(s)) : 0, costs};
   g_mutex_lock(&cuts->lock);
   char *text = g_hash_table_lookup(cuts->texts, &key);
   const MsLayerCosts *rounded = cuts->rounded->pdata[costs];
   g_mutex_unlock(&cuts->lock);
   if (!text) {
-    char *own = cut(rounded, &key, s->model->mtp_num_layers);
+    char *own = cut(cuts, rounded, &key, s->model->mtp_num_layers);
     g_mutex_lock(&cuts->lock);
     if ((text = g_hash_table_lookup(cuts->texts, &key))) g_free(own);
     else g_hash_table_insert(cuts->texts, g_memdup2(&key, sizeof key), text = own);

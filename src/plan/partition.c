@@ -251,9 +251,8 @@ static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers,
 
 /* --- mixed layers ---------------------------------------------------------------------------------------------- */
 
-/* The cut whose dearest stage costs least; of those, with the least sum of squares. With `share` a stage of the first
- * chunks costs so much more of what stands before it. */
-static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, double share, int *counts) {
+/* The cut whose dearest stage costs least; of those, with the least sum of squares. */
+static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *counts) {
   typedef struct {
     double most, squares;
     int from;
@@ -271,7 +270,6 @@ static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, double sha
       for (int from = to, least = k > last ? to : 0; from >= least; from--) {
         const Cut *rest = &cut[row * (size_t)k + (size_t)from];
         double own = before[to] - before[from] + end_cost(c, on, k);
-        if (k > 0 && k < on->ranks) own += share * (before[from] + c->first);
         if (own > best->most) break;                                       /* with more layers it costs more */
         if (rest->from < 0 || (from == to && k > 0 && k < last)) continue; /* only the ends may be without layers */
         double most = MAX(rest->most, own), squares = rest->squares + own * own;
@@ -328,13 +326,9 @@ int ms_partition_by_cost(const MsLayerCosts *c, const MsStages *on, const double
   if (on->n < 1 || c->layers < 1 || (on->mtp_apart && on->n < 2)) return 0;
   int first = first_layers(c);
   if (first <= MOST_FIRST && c->layer[c->layers - 1] > 0) return cut_body(c, on, first, slack, n_slacks, counts);
-  if (!cut_evenly(c, on, 0, counts)) return 0;
+  if (!cut_evenly(c, on, counts)) return 0;
   shift_layers(c, on, counts);
   return 1;
-}
-
-gboolean ms_partition_in_turn(const MsLayerCosts *c, const MsStages *on, int rounds, int *counts) {
-  return on->n >= 1 && c->layers >= 1 && cut_evenly(c, on, 1.0 / rounds, counts);
 }
 
 char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apart) {

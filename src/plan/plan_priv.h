@@ -131,18 +131,27 @@ gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, cons
 
 /* --- layers to virtual stages (partition.c, layer_costs.c, cuts.c) --------------------------------------------- */
 /* What each layer takes, forward and backward; the embedding (first), the head with its loss (last), and all MTP
- * blocks. Any unit. */
+ * blocks. Any unit. `after`, NULL: nothing: what each adds to the optimizer's step of its rank, of costs as they are in
+ * elements of its shard with PP 1, of rounded ones in the unit of `layer`. */
 typedef struct MsLayerCosts {
   int layers;
   double *layer, first, last, mtp;
+  double *after, after_first, after_last, after_mtp;
 } MsLayerCosts;
 MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo,
                                  const MsScenario *scenario); /* picoseconds; NULL memo: by FLOP, in layers */
-MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario,
-                                  const MsPieceMemo *like); /* of the scenario's pieces without a pipeline */
+MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario, const MsPieceMemo *like,
+                                  const MsOptions *state); /* of the scenario's pieces without a pipeline */
+/* Fills in `after`: the optimizer's shards are those of the options `state`, sizes those of the scenario. */
+void ms_layer_costs_add_after(MsLayerCosts *costs, const MsPieceMemo *memo, const MsScenario *scenario,
+                              const MsOptions *state);
+/* Picoseconds that the optimizer's step takes for an element of a rank's shard: norm, Adam, what is offloaded. 0: not
+ * known. */
+double ms_update_ps(const MsScenario *base, const MsPieceMemo *like);
 /* In units of the last layer; the embedding, the head and the MTP blocks, and all other layers together, are within a
- * `quantum` each. */
-MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *costs, double quantum);
+ * `quantum` each. `after` is multiplied by `after_scale`, each within an `after_quantum`. */
+MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *costs, double quantum, double after_scale,
+                                     double after_quantum);
 GBytes *ms_layer_costs_bytes(const MsLayerCosts *costs); /* equal when the costs are */
 void ms_layer_costs_free(MsLayerCosts *costs);
 
@@ -156,10 +165,6 @@ typedef struct { /* the virtual stages that a model is cut into */
  * (partition.c) one for all; 0 when there are too few layers. Deterministic. */
 int ms_partition_by_cost(const MsLayerCosts *costs, const MsStages *stages, const double *slack, int n_slacks,
                          int *counts);
-/* A rank begins after the first chunks before it have passed on one of `rounds` microbatches and chunks, and ends
- * before they do: the cut whose last rank to end ends first, by dynamic programming over stages. FALSE: too few layers.
- */
-gboolean ms_partition_in_turn(const MsLayerCosts *costs, const MsStages *stages, int rounds, int *counts);
 void ms_stage_costs(const MsLayerCosts *costs, const MsStages *stages, const int *counts, double *cost /* [n] */);
 /* The layout string of such a partition. (transfer full) */
 char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apart);
@@ -218,8 +223,10 @@ void ms_memo_free(MsPieceMemo *memo);
 int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *scenario, const MsPieceMemo *like,
                MsPieceMemo **memo);
 
-enum { MS_COST_LEVELS = 3 };
-int *ms_memo_cost_number(MsPieceMemo *memo, int level); /* kept for ms_cut_costs; -1: not known */
+/* Kept for ms_cut_costs, by PP and cut; -1: not known. Until the next call. */
+int *ms_memo_cost_number(MsPieceMemo *memo, int pp, int cut);
+/* Parameters of a rank of one layer, or of embedding, head or MTP block `index`. */
+void ms_memo_params(const MsPieceMemo *memo, MsPieceKind kind, int index, double *dense, double *expert);
 /* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward. */
 double ms_memo_layer(MsPieceMemo *memo, MsPieceKind kind, int index);
 typedef enum {

@@ -94,20 +94,12 @@ static gboolean lists_valid(const MsSchedule *schedule, char *why, size_t size) 
 typedef struct {
   const MsSchedule *schedule;
   double duration[MS_N_SLOTS], comm;
-  const double *forward, *backward; /* [model stages] instead of `duration`, when not NULL */
-  double *start, *end;              /* of every slot, stage after stage */
+  double *start, *end; /* of every slot, stage after stage */
 } Run;
-
-static double stage_time(const Run *run, const double *time, const MsSlotPass *pass) {
-  gboolean copies = run->schedule->placement == MS_PLACE_BIDIRECTIONAL;
-  return time[copies ? pass->here % run->schedule->stages : pass->here];
-}
 
 static double turn_time(const Run *run, const MsTurn *turn) {
   const MsSlotPass *f = turn->forward, *b = turn->backward;
-  if (!run->forward) return run->duration[f && b ? MS_SLOT_FB : f ? MS_SLOT_F : b->kind];
-  return (f ? stage_time(run, run->forward, f) : 0) +
-         (b ? stage_time(run, run->backward, b) * (b->kind == MS_SLOT_B ? 1 : 0.5) : 0);
+  return run->duration[f && b ? MS_SLOT_FB : f ? MS_SLOT_F : b->kind];
 }
 
 static void hand_over(const Run *run, double *made, const MsSlotPass *pass, double end) {
@@ -172,12 +164,75 @@ MsScheduleRun *ms_schedule_run(const MsSchedule *schedule, double f, double i, d
   return result;
 }
 
-double ms_schedule_makespan(const MsSchedule *schedule, const double *forward, const double *backward) {
-  Run run = {.schedule = schedule, .forward = forward, .backward = backward};
-  double last = -1;
-  if (run_lists(&run, NULL, 0))
-    for (int s = 0, slots = 0; s < schedule->stages; s++) slots += schedule->n[s], last = MAX(last, run.end[slots - 1]);
-  g_free(run.start), g_free(run.end);
+/* --- executed again and again ---------------------------------------------------------------------------------- */
+
+enum { FORWARD, BACKWARD, HALF, N_TIMES }; /* of each stage of the model: what a pass takes */
+
+typedef struct { /* places in `time` and `made`; what a turn does not have takes nothing, is there, goes nowhere */
+  gint32 stage, time[2], in[2], out[2], kept;
+} Turn;
+
+struct MsScheduleTurns {
+  int stages, model_stages, n, tensors; /* tensors: behind them one that is there from the start, one nobody takes */
+  Turn *turn;                           /* [n] */
+};
+
+void ms_schedule_turns_free(MsScheduleTurns *t) {
+  if (!t) return;
+  g_free(t->turn);
+  g_free(t);
+}
+
+static void add_pass(const MsScheduleTurns *t, const MsSlotPass *pass, int half, Turn *turn) {
+  turn->time[half] = N_TIMES * t->model_stages, turn->in[half] = t->tensors, turn->out[half] = t->tensors + 1;
+  if (!pass) return;
+  int what = pass->kind == MS_SLOT_F ? FORWARD : pass->kind == MS_SLOT_B ? BACKWARD : HALF;
+  turn->time[half] = what * t->model_stages + pass->here % t->model_stages;
+  if (pass->in >= 0) turn->in[half] = pass->in;
+  if (pass->out >= 0) turn->out[half] = pass->out;
+  if (pass->kept >= 0) turn->kept = pass->kept;
+}
+
+MsScheduleTurns *ms_schedule_turns_new(const MsSchedule *s) {
+  gboolean copies = s->placement == MS_PLACE_BIDIRECTIONAL;
+  g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(s, MS_ALL_STAGES, TRUE);
+  MsScheduleTurns *t = g_new0(MsScheduleTurns, 1);
+  int slots = 0, at;
+  for (int i = 0; i < s->stages; i++) slots += s->n[i];
+  t->stages = s->stages, t->model_stages = copies ? s->stages : s->stages * s->chunks;
+  t->tensors = ms_slot_walk_tensors(walk);
+  t->turn = g_new(Turn, MAX(slots, 1));
+  for (const MsTurn *turn; (turn = ms_slot_walk_next(walk));) {
+    Turn *own = &t->turn[t->n++];
+    own->stage = turn->stage, own->kept = t->tensors + 1;
+    add_pass(t, turn->forward, 0, own), add_pass(t, turn->backward, 1, own);
+  }
+  if (ms_slot_walk_stuck(walk, &at) < 0) return t;
+  ms_schedule_turns_free(t);
+  return NULL;
+}
+
+int ms_schedule_turns_count(const MsScheduleTurns *t) { return t->n; }
+
+size_t ms_schedule_turns_scratch(const MsScheduleTurns *t) {
+  return (size_t)N_TIMES * (size_t)t->model_stages + 1 + (size_t)t->stages + (size_t)t->tensors + 2;
+}
+
+double ms_schedule_turns_end(const MsScheduleTurns *t, const double *forward, const double *backward, double *scratch) {
+  int n = t->model_stages;
+  double *time = scratch, *clock = time + N_TIMES * n + 1, *made = clock + t->stages, last = 0;
+  memcpy(time + FORWARD * n, forward, sizeof *time * (size_t)n);
+  memcpy(time + BACKWARD * n, backward, sizeof *time * (size_t)n);
+  for (int k = 0; k < n; k++) time[HALF * n + k] = backward[k] / 2;
+  time[N_TIMES * n] = made[t->tensors] = 0;
+  memset(clock, 0, sizeof *clock * (size_t)t->stages);
+  for (const Turn *turn = t->turn, *end = turn + t->n; turn < end; turn++) {
+    double at = clock[turn->stage];
+    at = MAX(at, made[turn->in[0]]), at = MAX(at, made[turn->in[1]]);
+    at += time[turn->time[0]] + time[turn->time[1]];
+    clock[turn->stage] = made[turn->out[0]] = made[turn->out[1]] = made[turn->kept] = at;
+  }
+  for (int s = 0; s < t->stages; s++) last = MAX(last, clock[s]);
   return last;
 }
 

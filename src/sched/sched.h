@@ -76,10 +76,19 @@ typedef struct {
   double *start, *end;    /* flat, stage-major in list order; owned */
 } MsScheduleRun;
 MsScheduleRun *ms_schedule_run(const MsSchedule *schedule, double f, double i, double w, double pair, double comm);
-/* End of the last slot of a valid schedule when passes take forward[k] and backward[k] on stage k of the model (virtual
- * stages; of a bidirectional schedule its stages), half of the backward in each part of a split one. Negative on
- * deadlock. */
-double ms_schedule_makespan(const MsSchedule *schedule, const double *forward, const double *backward);
+/* The slots of a schedule in an order in which they can run, for whoever runs it with many costs. NULL: it deadlocks.
+ * (transfer full) */
+typedef struct MsScheduleTurns MsScheduleTurns;
+MsScheduleTurns *ms_schedule_turns_new(const MsSchedule *schedule);
+void ms_schedule_turns_free(MsScheduleTurns *turns);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScheduleTurns, ms_schedule_turns_free)
+int ms_schedule_turns_count(const MsScheduleTurns *turns);
+/* End of the last slot when passes take forward[k] and backward[k] on stage k of the model (virtual stages; of a
+ * bidirectional schedule its stages), half of the backward in each part of a split one, and messages nothing.
+ * scratch[ms_schedule_turns_scratch()]. */
+double ms_schedule_turns_end(const MsScheduleTurns *turns, const double *forward, const double *backward,
+                             double *scratch);
+size_t ms_schedule_turns_scratch(const MsScheduleTurns *turns);
 void ms_schedule_run_free(MsScheduleRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScheduleRun, ms_schedule_run_free)
 

@@ -68,10 +68,9 @@ static char *text_of(const int *counts, int stages, int mtp, gboolean apart) {
   return ms_pipeline_layout_text(chunks, stages);
 }
 
-/* What the planner is known to miss: of many shapes (PP 2, VPP 2, 14 layers) one string was 14 % faster than its cut,
- * where layers of a chunk could be moved one by one, 5 % of the few that are drawn here; 1 % in the median. Counted
- * forms are never faster. */
-#define NEAR (ms_by_tier(106, 130) / 100.0)
+/* What the planner is known to miss: of 60 shapes the best found by moving layers one by one was up to 4 % faster, 0.5
+ * % in the mean. Counted forms are never faster. */
+#define NEAR (ms_by_tier(103, 130) / 100.0)
 
 static void try_strings(GRand *rand, const MsScenario *best, double step_s, int n, Account *a) {
   int stages = best->layout.pp * best->layout.vpp, mtp = best->model->mtp_num_layers;
@@ -131,7 +130,43 @@ static void no_cut_is_faster(void **state) {
   assert_true(a.forms > shapes / 10 && a.strings > shapes && a.won > shapes);
 }
 
+/* Two stages, a few microbatches: the optimizer, part of it on the host, takes as long as the passes, and the stage
+ * with the fewer parameters waits for the other. Every split is tried. */
+static void cuts_see_the_optimizer(void **state) {
+  (void)state;
+  static const char *const options[] = {"", "\"optimizer_offload_fraction\": 0.5, ",
+                                        "\"optimizer_offload_fraction\": 1, "};
+  double most = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(options); i++) {
+    const MsSmallRequest small = {.name = "optimizer",
+                                  .model = "{\"base\": \"deepseek-v3\", \"num_layers\": 4, "
+                                           "\"moe_layer_freq\": \"[0]*1+[1]*3\"}",
+                                  .hardware = "h100-sxm",
+                                  .gpus = 4,
+                                  .seq = 4096,
+                                  .batch = 16,
+                                  .training = "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                  .layout = "\"tp\": [1], \"cp\": 1, \"pp\": 2, \"vpp\": 1, \"ep\": 1, \"etp\": 1",
+                                  .options = options[i]};
+    g_autoptr(MsRequest) request = ms_small_request(&small);
+    request->base->hardware->hbm_B = 1e15;
+    g_autoptr(MsPlan) plan = ms_small_plan(request, TRUE, 1, 1);
+    assert_int_equal(plan->n_best, 1);
+    double step_s = plan->best[0].result->step_time_s;
+    for (int first = 0; first <= 4; first++) {
+      g_autoptr(MsScenario) s = ms_scenario_copy(plan->best[0].scenario, TRUE);
+      g_free(s->layout.pipeline_layout);
+      s->layout.pipeline_layout = text_of((const int[]){first, 4 - first}, 2, 1, FALSE);
+      double own_s = step_of(s);
+      if (own_s > 0 && step_s > own_s * 1.001)
+        fail_msg("%s takes %.9g s, planned %.9g s", s->layout.pipeline_layout, own_s, step_s);
+      most = MAX(most, own_s / step_s);
+    }
+  }
+  assert_true(most > 1.1);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster), cmocka_unit_test(cuts_see_the_optimizer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,141 @@
+/* src/plan/climb.c - a cut improved layer by layer: moved from one virtual stage to another as long as the pipeline
+ * ends sooner.
+ *
+ * What a cut takes: the schedule slot by slot over some rounds of the pipeline, at its stages' costs; what the dearest
+ * rank adds with every further round; the optimizer's step of the rank that has most to update. Most moves are seen to
+ * gain nothing by a bound of a few sums. */
+#include "plan/cuts_priv.h"
+#include <math.h>
+#include <string.h>
+
+/* Slots that all runs of one climb take together, a fifth of a millisecond: of a long pipeline not every move is tried.
+ */
+enum { MOST_SLOTS = 40000 };
+
+/* A third of a stage's cost is its forward. */
+#define FORWARD_SHARE (1.0 / 3)
+
+/* What a move has to gain, as a share. */
+#define GAIN 1e-4
+
+MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsStages *on, int rounds, const MsScheduleTurns *turns) {
+  MsCutTrial *t = g_new0(MsCutTrial, 1);
+  size_t n = (size_t)on->n, ranks = (size_t)on->ranks, rows = (size_t)costs->layers + 1;
+  t->costs = costs, t->on = *on, t->rounds = rounds, t->turns = turns;
+  t->cost = g_new(double, 4 * n + 2 * ranks + 2 * rows + (turns ? ms_schedule_turns_scratch(turns) : 0));
+  t->after = t->cost + n, t->forward = t->after + n, t->backward = t->forward + n;
+  t->load = t->backward + n, t->update = t->load + ranks;
+  t->before = t->update + ranks, t->before_after = t->before + rows, t->scratch = t->before_after + rows;
+  t->first = g_new(int, n);
+  t->before[0] = t->before_after[0] = 0;
+  for (int i = 0; i < costs->layers; i++) {
+    t->before[i + 1] = t->before[i] + costs->layer[i];
+    t->before_after[i + 1] = t->before_after[i] + (costs->after ? costs->after[i] : 0);
+  }
+  return t;
+}
+
+void ms_cut_trial_free(MsCutTrial *t) {
+  if (!t) return;
+  g_free(t->cost);
+  g_free(t->first);
+  g_free(t);
+}
+
+static double of_ends(const MsStages *on, int k, double first, double last, double mtp) {
+  return (k == 0 ? first : 0) + (k == on->n - 1 ? last : 0) + (k == on->n - 1 - (on->mtp_apart ? 1 : 0) ? mtp : 0);
+}
+
+/* What stages lo .. hi cost, whose layers begin at t->first[lo]. */
+static void weigh(MsCutTrial *t, const int *counts, int lo, int hi) {
+  const MsLayerCosts *c = t->costs;
+  for (int k = lo, layer = t->first[lo]; k <= hi; k++) {
+    int to = layer + counts[k];
+    t->first[k] = layer;
+    t->cost[k] = t->before[to] - t->before[layer] + of_ends(&t->on, k, c->first, c->last, c->mtp);
+    t->after[k] =
+        t->before_after[to] - t->before_after[layer] + of_ends(&t->on, k, c->after_first, c->after_last, c->after_mtp);
+    layer = to;
+  }
+}
+
+/* Loads of the ranks; returns the largest, and that of what follows the passes. */
+static double most_of(MsCutTrial *t, double *update) {
+  double most = 0;
+  memset(t->load, 0, sizeof *t->load * (size_t)t->on.ranks);
+  memset(t->update, 0, sizeof *t->update * (size_t)t->on.ranks);
+  for (int k = 0; k < t->on.n; k++) t->load[t->on.rank[k]] += t->cost[k], t->update[t->on.rank[k]] += t->after[k];
+  *update = 0;
+  for (int r = 0; r < t->on.ranks; r++) most = MAX(most, t->load[r]), *update = MAX(*update, t->update[r]);
+  return most;
+}
+
+static double least(MsCutTrial *t) {
+  double most = 0, ahead = 0, update;
+  most_of(t, &update);
+  for (int r = 0; r < t->on.ranks; ahead += t->cost[r++])
+    most = MAX(most, ahead + t->load[r] * t->rounds * t->on.ranks);
+  return most + update;
+}
+
+static double end_of_step(MsCutTrial *t) {
+  double update, dearest = most_of(t, &update);
+  for (int k = 0; k < t->on.n; k++)
+    t->forward[k] = FORWARD_SHARE * t->cost[k], t->backward[k] = t->cost[k] - t->forward[k];
+  t->slots += ms_schedule_turns_count(t->turns);
+  return ms_schedule_turns_end(t->turns, t->forward, t->backward, t->scratch) +
+         MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks * dearest + update;
+}
+
+static void weigh_all(MsCutTrial *t, const int *counts) {
+  t->first[0] = 0;
+  weigh(t, counts, 0, t->on.n - 1);
+}
+
+double ms_cut_least(MsCutTrial *t, const int *counts) {
+  weigh_all(t, counts);
+  return least(t);
+}
+
+double ms_cut_end(MsCutTrial *t, const int *counts) {
+  weigh_all(t, counts);
+  return end_of_step(t);
+}
+
+/* Only the ends may be without layers, and the stage before the loss where the MTP blocks stand there. */
+static gboolean may_give(const MsStages *on, const int *counts, int from) {
+  int last = on->n - 1 - (on->mtp_apart ? 1 : 0);
+  return counts[from] > (from == 0 || from == last ? 0 : 1);
+}
+
+/* Nobody stands behind the MTP blocks but the loss. */
+static gboolean may_take(const MsStages *on, int to) { return to < on->n - (on->mtp_apart ? 1 : 0); }
+
+/* Neighbours, and stages of the same rank or a neighbour's in the chunk before or behind; the ends with all. */
+static gboolean is_near(const MsStages *on, int from, int to) {
+  int apart = ABS(from - to), last = on->n - 1 - (on->mtp_apart ? 1 : 0);
+  return on->n <= 12 || apart <= 2 || ABS(apart - on->ranks) <= 1 || from == 0 || to == 0 || from == last || to == last;
+}
+
+static void move(MsCutTrial *t, int *counts, int from, int to) {
+  counts[from]--, counts[to]++;
+  weigh(t, counts, MIN(from, to), MAX(from, to));
+}
+
+double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
+  const MsStages *on = &t->on;
+  gint64 until = t->slots + MOST_SLOTS;
+  weigh_all(t, counts);
+  for (gboolean moved = TRUE; moved;) {
+    moved = FALSE;
+    for (int from = 0; from < on->n; from++)
+      for (int to = 0; to < on->n && t->slots < until; to++) {
+        if (from == to || !is_near(on, from, to) || !may_give(on, counts, from) || !may_take(on, to)) continue;
+        move(t, counts, from, to);
+        double now = least(t) < end * (1 - GAIN) ? end_of_step(t) : end;
+        if (now < end * (1 - GAIN)) end = now, moved = TRUE;
+        else move(t, counts, to, from);
+      }
+  }
+  return end;
+}

@@ -1,0 +1,34 @@
+/* src/plan/cuts_priv.h - internal to plan/: a cut tried out, and improved. */
+#ifndef MS_PLAN_CUTS_PRIV_H
+#define MS_PLAN_CUTS_PRIV_H
+
+#include "plan/plan_priv.h"
+#include "sched/sched.h"
+
+enum { MS_CUT_ROUNDS = 2 }; /* of the pipeline that are run slot by slot; with more the dearest rank decides */
+
+typedef struct { /* borrows costs, ranks and turns */
+  const MsLayerCosts *costs;
+  MsStages on;
+  int rounds;                    /* microbatches / ranks */
+  const MsScheduleTurns *turns;  /* of MS_CUT_ROUNDS rounds at most; NULL: none is run */
+  int *first;                    /* [n] first layer of each stage of the cut that is weighed */
+  double *cost, *after;          /* [n] */
+  double *forward, *backward;    /* [n] */
+  double *load, *update;         /* [ranks] sums of cost and after */
+  double *before, *before_after; /* [layers + 1] sums over the layers before */
+  double *scratch;
+  gint64 slots; /* run so far */
+} MsCutTrial;
+MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsStages *on, int rounds, const MsScheduleTurns *turns);
+void ms_cut_trial_free(MsCutTrial *trial);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCutTrial, ms_cut_trial_free)
+/* Never more than the next: a rank begins when the first chunks before it have let a microbatch through, and its last
+ * backward has to go back through them. */
+double ms_cut_least(MsCutTrial *trial, const int *counts);
+/* End of a step of these rounds, in the unit of the costs. */
+double ms_cut_end(MsCutTrial *trial, const int *counts);
+/* Moves layers while the step ends sooner than `end`; returns when it ends. */
+double ms_cut_climb(MsCutTrial *trial, int *counts, double end);
+
+#endif
