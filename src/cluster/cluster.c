@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *const ms_cause_words[] = {"kernel jitter", "host jitter", "clocks of GPUs", "slow GPUs", "slow NICs", NULL};
+const char *const ms_cause_words[] = {"kernel jitter",  "host jitter", "clocks of GPUs", "slow GPUs", "slow NICs",
+                                      "uneven experts", NULL};
 
 /* --- time of rows over a slower network, each factor worked out once --- */
 
@@ -17,6 +18,7 @@ const char *const ms_cause_words[] = {"kernel jitter", "host jitter", "clocks of
 typedef struct {
   const MsDetail *detail;
   double *share[MS_N_GROUPS][MS_N_PATTERNS]; /* [world] as MsRankStates.fabric */
+  double *rows, *mean_rows;                  /* as MsRankStates.rows; NULL: routing is not drawn */
   GArray *factor;                            /* double, sorted */
   double *times;                             /* [factors * tags] */
 } Network;
@@ -115,7 +117,21 @@ static gboolean find_times(Network *net, const MsScenario *s, GError **error) {
   return TRUE;
 }
 
+/* Rows of each rank of an expert group over its layer's hottest, and the mean of them. */
+static void find_rows(Network *net) {
+  const MsRoutingDraw *draw = net->detail->work->draw;
+  if (!draw) return;
+  gsize all = (gsize)draw->layers * (gsize)draw->ranks;
+  net->rows = g_new(double, all), net->mean_rows = g_new(double, all);
+  for (gsize i = 0; i < all; i++) {
+    double hottest = ms_routing_hottest(draw, (int)(i / (gsize)draw->ranks));
+    net->rows[i] = hottest > 0 ? draw->rows[i] / hottest : 1,
+    net->mean_rows[i] = hottest > 0 ? draw->mean / hottest : 1;
+  }
+}
+
 static void close_network(Network *net) {
+  g_free(net->rows), g_free(net->mean_rows);
   for (int k = 0; k < MS_N_GROUPS * MS_N_PATTERNS; k++) g_free(((double **)net->share)[k]);
   if (net->factor) g_array_unref(net->factor);
   g_free(net->times);
@@ -124,6 +140,7 @@ static void close_network(Network *net) {
 static gboolean open_network(Network *net, const MsScenario *s, const MsStepPlan *plan, GError **error) {
   *net = (Network){.detail = plan->detail};
   if (!find_shares(net, s, plan, error)) return FALSE;
+  find_rows(net);
   find_factors(net, s);
   if (net->factor->len > MOST_FACTORS)
     return ms_input_error(error, s->file, 0, "cluster.slow_nics", "more than %d different speeds of the network",
@@ -135,7 +152,7 @@ static gboolean open_network(Network *net, const MsScenario *s, const MsStepPlan
 
 /* In (0, 1), of seed, rank and purpose. */
 static double uniform(guint64 seed, int rank, int purpose) {
-  guint64 x = seed * 0x9e3779b97f4a7c15u + (guint64)rank * MS_N_CAUSES + (guint64)purpose;
+  guint64 x = seed * 0x9e3779b97f4a7c15u + (guint64)rank * 5 + (guint64)purpose;
   for (int i = 0; i < 2; i++) {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u, x = (x ^ x >> 27) * 0x94d049bb133111ebu, x ^= x >> 31;
@@ -186,7 +203,7 @@ static MsRankStates states_new(const MsScenario *s, guint64 seed, guint causes) 
 static void states_clear(MsRankStates *x) { g_free(x->clock), g_free(x->attention), g_free(x->gpu), g_free(x->nic); }
 
 /* Those that the scenario has, as bits. */
-static guint acting(const MsScenario *s) {
+static guint acting(const MsScenario *s, const Network *net) {
   const MsClusterSpec *c = &s->cluster;
   gboolean gpus = c->slow_gpu_rate > 0 && c->slow_gpu_factor > 1, nics = c->slow_nic_rate > 0 && c->slow_nic_factor > 1;
   guint bits = 0;
@@ -195,6 +212,7 @@ static guint acting(const MsScenario *s) {
   if (c->jitter && s->laws.clock_spread > 0) bits |= 1u << MS_CAUSE_CLOCKS;
   if (gpus || (c->slow_gpus && JSON_NODE_HOLDS_OBJECT(c->slow_gpus))) bits |= 1u << MS_CAUSE_SLOW_GPUS;
   if (nics || (c->slow_nics && JSON_NODE_HOLDS_OBJECT(c->slow_nics))) bits |= 1u << MS_CAUSE_SLOW_NICS;
+  if (net->rows) bits |= 1u << MS_CAUSE_EXPERTS;
   return bits;
 }
 
@@ -203,7 +221,7 @@ static guint acting(const MsScenario *s) {
 /* A number for each way to be slow, in the order of the stages. */
 static guint32 *properties(const MsLayout *l, const MsRankStates *x) {
   const double *const *fabric = (const double *const *)x->fabric;
-  double way[4 + MS_N_GROUPS * MS_N_PATTERNS];
+  double way[5 + MS_N_GROUPS * MS_N_PATTERNS];
   g_autofree int *rank = ms_ranks_by_stage(l);
   guint32 *property = g_new(guint32, l->world), n = 0;
   g_autoptr(GHashTable) known = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
@@ -211,6 +229,9 @@ static guint32 *properties(const MsLayout *l, const MsRankStates *x) {
     int r = rank[i];
     int ways = 0;
     way[ways++] = x->clock[r], way[ways++] = x->attention[r], way[ways++] = x->gpu[r], way[ways++] = x->nic[r];
+    int coord[4];
+    ms_rank_coords(l, TRUE, r, coord);
+    way[ways++] = x->rows ? coord[1] : 0;
     for (int k = 0; k < MS_N_GROUPS * MS_N_PATTERNS; k++)
       if (fabric[k]) way[ways++] = fabric[k][r];
     GBytes *key = g_bytes_new(way, (gsize)ways * sizeof *way);
@@ -249,6 +270,7 @@ typedef struct {
 static MsWalked walk(const Shared *x, int index, guint causes, gboolean shares, guint32 *units) {
   MsRankStates states = states_new(x->scenario, (guint64)(x->scenario->cluster.seed + index), causes);
   memcpy(states.fabric, x->network->share, sizeof states.fabric);
+  states.rows = causes >> MS_CAUSE_EXPERTS & 1 ? x->network->rows : x->network->mean_rows;
   g_autoptr(MsUnits) of = units_of(x->plan->detail->layout, &states, x->merge);
   MsWalked walked = ms_walk_step(x->plan, of, &states, slow_row, x->network, shares);
   states_clear(&states);
@@ -318,7 +340,7 @@ gboolean ms_cluster_run(const MsScenario *s, const MsResult *full, const MsDetai
     close_network(&network);
     return FALSE;
   }
-  Shared shared = {s, plan, &network, acting(s), options->merge};
+  Shared shared = {s, plan, &network, acting(s, &network), options->merge};
   g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(One));
   for (int i = 0; i < options->draws; i++) g_array_append_val(all, ((One){.job = {s->file}, .index = i}));
   const MsJobsOptions shift = {"draws", "draws", options->threads, options->progress};

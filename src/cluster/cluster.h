@@ -12,6 +12,7 @@ typedef enum {
   MS_CAUSE_CLOCKS,    /* clock_spread */
   MS_CAUSE_SLOW_GPUS, /* named and drawn */
   MS_CAUSE_SLOW_NICS,
+  MS_CAUSE_EXPERTS, /* drawn routing: ranks of experts have rows of their own */
   MS_N_CAUSES
 } MsCause;
 extern const char *const ms_cause_words[];
@@ -19,7 +20,8 @@ extern const char *const ms_cause_words[];
 typedef struct {
   MsCause cause;
   double cost_s; /* mean over the draws of the step less the step without it:
-                    all GPUs of mean clock, none slow */
+                    all GPUs of mean clock, none slow,
+                    the mean of rows on every expert rank */
 } MsCauseCost;
 
 enum { MS_CLUSTER_SHARES = 16 };

@@ -39,6 +39,29 @@ static MsPattern pattern_of(const MsOp *op) {
   }
 }
 
+static gboolean is_kernel(MsRole role) {
+  return role == MS_ROLE_COMPUTE || role == MS_ROLE_CLOCKED || role == MS_ROLE_ATTENTION;
+}
+
+/* Of each row on the tokens of experts, where routing is drawn, 1 + its layer; of the others 0. (transfer full) */
+static guint16 *layers_of_tags(const MsDetail *d) {
+  guint16 *layer = g_new0(guint16, MAX(d->n_tags, 1));
+  const MsWork *w = d->work;
+  for (int l = 0; w->draw && l < w->draw->layers; l++) {
+    int piece = l + 1 < w->draw->layers ? w->piece_of_layer[l] : w->piece_mtp;
+    if (piece < 0 || !(ms_routing_hottest(w->draw, l) > 0)) continue;
+    const MsOpList *list[] = {&w->pieces[piece].forward, &w->pieces[piece].backward};
+    for (guint32 tag = 0; tag < d->n_tags; tag++)
+      for (int k = 0; k < 2; k++) {
+        const MsOp *op = d->tag_op[tag];
+        if (op >= list[k]->op && op < list[k]->op + list[k]->n && op->node == MS_NODE_EXPERTS &&
+            op->module == MS_MODULE_MOE)
+          layer[tag] = (guint16)(1 + l);
+      }
+  }
+  return layer;
+}
+
 static void note_uses(MsStepPlan *p) {
   const MsGraph *g = p->detail->graph;
   g_autofree guint32 *last = g_new(guint32, (gsize)p->detail->layout->pp * MS_N_STREAMS);
@@ -63,13 +86,14 @@ MsStepPlan *ms_step_plan_new(const MsDetail *d, double step_time_s) {
   p->detail = d, p->n = ms_graph_count(d->graph), p->task = g_new0(MsStepTask, MAX(p->n, 1));
   p->makespan = d->trajectory->makespan;
   p->period = ms_steps_overlap(d->work->scenario) ? ms_time_of(step_time_s) : p->makespan;
+  g_autofree guint16 *layer = layers_of_tags(d);
   for (guint32 i = 0; i < p->n; i++) {
     const MsTask *task = ms_graph_task(d->graph, i);
     const MsOp *op = d->tag_op[task->tag];
     MsRole role = role_of(d, task, op);
     p->task[i] = (MsStepTask){.duration = d->trajectory->end[i] - d->trajectory->start[i],
                               .last_use = i,
-                              .to = (guint16)task->device,
+                              .to = is_kernel(role) ? layer[task->tag] : (guint16)task->device,
                               .role = (guint8)role,
                               .pattern = role >= MS_ROLE_MEETS ? (guint8)pattern_of(op) : 0,
                               .group = role == MS_ROLE_MEETS ? op->group : MS_GROUP_NONE};
@@ -119,6 +143,7 @@ typedef struct {
   gboolean any_slow;
   guint32 n;                               /* units */
   double *clock, *attention, *gpu;         /* [stages * n] */
+  int *expert;                             /* [stages * n] place in the expert group */
   guint64 *chance, *host_chance;           /* [stages * n] */
   double *nic[MS_N_GROUPS][MS_N_PATTERNS]; /* [stages * groups that differ] how
                                               slow the network of each is */
@@ -217,15 +242,23 @@ static void meet_world(Walk *w, const MsTask *task, guint32 i) {
 
 /* --- how long it takes --- */
 
+/* Of each rank of an expert group, over the hottest's; NULL: the kernel is not one of theirs. */
+static const double *rows_of(const Walk *w, const MsStepTask *t) {
+  return w->states->rows && t->to > 0 ? w->states->rows + (gsize)(t->to - 1) * (gsize)w->plan->detail->layout->ep
+                                      : NULL;
+}
+
 static void kernels(const Walk *w, guint32 stage, guint32 i, MsTime *end) {
   const MsStepTask *t = &w->plan->task[i];
   const double *clock = t->role == MS_ROLE_CLOCKED ? w->clock : t->role == MS_ROLE_ATTENTION ? w->attention : NULL;
   const double *gpu = w->gpu + stage * w->n;
   const guint64 *chance = w->chance + stage * w->n;
   double sd = w->states->kernel_jitter, alone = (double)t->duration;
+  const double *rows = rows_of(w, t);
   if (clock) clock += stage * w->n;
   for (guint32 u = 0; u < w->n; u++) {
     double took = alone * (clock ? clock[u] * gpu[u] : gpu[u]);
+    if (rows) took *= rows[w->expert[stage * w->n + u]];
     if (sd > 0) took *= 1 + sd * deviate(chance[u], i);
     end[u] = w->ready[u] + (MsTime)(took + 0.5);
   }
@@ -344,12 +377,13 @@ static MsTime took(const Walk *w, const MsTask *task, guint32 i, guint32 unit, d
   }
   if (t->role == MS_ROLE_PASSES && w->any_slow)
     return over_network(w, task, t->duration, message_nic(w, task, t, unit));
-  if (t->role != MS_ROLE_COMPUTE && t->role != MS_ROLE_CLOCKED && t->role != MS_ROLE_ATTENTION) return t->duration;
+  if (!is_kernel((MsRole)t->role)) return t->duration;
   guint32 at = task->device * w->n + unit;
   double s = (double)t->duration * w->gpu[at] *
              (t->role == MS_ROLE_CLOCKED     ? w->clock[at]
               : t->role == MS_ROLE_ATTENTION ? w->attention[at]
                                              : 1);
+  if (rows_of(w, t)) s *= rows_of(w, t)[w->expert[at]];
   if (w->states->kernel_jitter > 0) s *= 1 + w->states->kernel_jitter * deviate(w->chance[at], i);
   return (MsTime)(s + 0.5);
 }
@@ -462,11 +496,15 @@ static void find_nics(Walk *w, MsGroupKind kind, MsPattern pattern) {
 static void take_states(Walk *w) {
   gsize all = (gsize)w->units->stages * w->n;
   w->clock = g_new(double, all), w->attention = g_new(double, all), w->gpu = g_new(double, all);
+  w->expert = g_new(int, all);
   w->chance = g_new(guint64, all), w->host_chance = g_new(guint64, all);
   for (guint32 s = 0; s < (guint32)w->units->stages; s++)
     for (guint32 u = 0; u < w->n; u++) {
       guint32 at = s * w->n + u;
       int rank = rank_of(w, s, u);
+      int coord[4];
+      ms_rank_coords(w->plan->detail->layout, TRUE, rank, coord);
+      w->expert[at] = coord[1];
       w->clock[at] = w->states->clock[rank], w->attention[at] = w->states->attention[rank];
       w->gpu[at] = w->states->gpu[rank];
       w->chance[at] = mix(mix(w->states->seed * STEP + 1) + 2 * (guint64)rank);
@@ -496,7 +534,8 @@ static void open_walk(Walk *w, gboolean shares) {
 }
 
 static void close_walk(Walk *w) {
-  g_free(w->clock), g_free(w->attention), g_free(w->gpu), g_free(w->chance), g_free(w->host_chance), g_free(w->cursor);
+  g_free(w->clock), g_free(w->attention), g_free(w->gpu), g_free(w->chance), g_free(w->host_chance), g_free(w->cursor),
+      g_free(w->expert);
   g_free(w->last), g_free(w->slot), g_free(w->ready), g_free(w->most), g_free(w->who);
   g_ptr_array_unref(w->ends), g_array_unref(w->free_slots);
   for (int k = 0; k < MS_N_GROUPS * MS_N_PATTERNS; k++) g_free(((double **)w->nic)[k]);

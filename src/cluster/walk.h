@@ -26,8 +26,9 @@ typedef enum {
 
 typedef struct {
   MsTime duration;
-  guint32 last_use;             /* last task that needs its end; itself: none does */
-  guint16 to;                   /* stage that a message goes to, its own: nobody waits for it */
+  guint32 last_use; /* last task that needs its end; itself: none does */
+  guint16 to; /* stage that a message goes to, its own: nobody waits for it; of kernels on the rows of experts that
+                 were drawn 1 + their layer, else 0 */
   guint8 role : 4, pattern : 4; /* MsRole; MsPattern of what communicates */
   guint8 group;                 /* MsGroupKind of a collective */
 } MsStepTask;
@@ -48,6 +49,9 @@ typedef struct {                         /* how ranks differ in one step: times 
   double *clock, *attention, *gpu, *nic; /* [world] of products, of attention, of all kernels; of messages */
   double kernel_jitter, host_jitter;     /* standard deviations over the means; 0: none */
   guint64 seed;                          /* of jitter */
+  /* Rows of an expert rank over those of its layer's hottest, which the full step has: [layers * ranks of an expert
+   * group]; NULL: all are alike. Borrowed. */
+  const double *rows;
   /* [world] what the fabric slows the rank's group by, over what it slows the
    * worst by, which the full step has; NULL: all alike. Borrowed. */
   const double *fabric[MS_N_GROUPS][MS_N_PATTERNS];
