@@ -117,7 +117,7 @@ typedef struct MsHardware {
   double sustained_tdp_W;           /* power limit under which sustained_derate was found */
   double attention_backward_factor; /* FLOP/s of backward over forward attention, see docs/theory/costs.md 4 */
   double attention_sink_factor;     /* FLOP/s of attention with a learned softmax sink over attention without */
-  double band; /* error that all runs on it may have in common, relative, 90 % (sim/band.h); NaN unknown */
+  int published_runs;               /* that predictions on it were compared with; 0: the band grows (sim/band.h) */
   int nccl_sms, deepep_sms, hybridep_sms; /* SMs a running collective takes from compute */
   double blas_workspace_B;                /* scratch of cuBLAS for each thread that launches products */
   double te_workspace_B;                  /* of TransformerEngine, the same again for each of four grouped products */

@@ -22,8 +22,6 @@ static const MsField stack_fields[] = {
     MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", 0,
             "attention kernels of scenarios that name none"),
     MS_BOOL(S, overlap_p2p_comm, "true", 0, "pipeline communication beside compute, of scenarios that do not say"),
-    MS_F64(S, band, "", 0, 2, NULL, MS_NULLABLE,
-           "what errors of all its runs have in common, 90 %; null = that of the GPU"),
     MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
     {0}};
 #undef S

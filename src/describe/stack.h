@@ -20,7 +20,6 @@ typedef struct {
                                 arrival */
   int attention_backend;     /* MsAttnBackend of scenarios that name none */
   gboolean overlap_p2p_comm; /* of scenarios that do not say */
-  double band;               /* what errors of this stack have in common, relative, 90 %; NaN unknown (sim/band.h) */
   char *source;
 } MsStack;
 

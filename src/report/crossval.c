@@ -38,6 +38,29 @@ static void take(GString *out, MsTable *table) {
   g_string_append_printf(out, "\n%s", text);
 }
 
+static MsTable *coverage_table(void) {
+  static const char *const column[] = {"n", "in 90 %", "in 80 %", "in 50 %"};
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "runs left out", FALSE);
+  ms_table_column(table, "bands", FALSE);
+  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  return table;
+}
+
+static void coverage_row(MsTable *table, const char *name, const char *how, const MsBandCoverage *c) {
+  ms_table_cell(table, name);
+  ms_table_cell(table, how);
+  ms_table_cellf(table, "%u", c->n);
+  for (guint q = 0; q < G_N_ELEMENTS(c->inside); q++) percent(table, c->inside[q], FALSE);
+}
+
+static void coverage_rows(MsTable *table, const char *name, const MsBandCoverage *shipped,
+                          const MsBandCoverage *refitted) {
+  if (shipped->n == 0) return;
+  coverage_row(table, name, "as shipped", shipped);
+  coverage_row(table, "", "refitted without the group", refitted);
+}
+
 char *ms_report_crossval(const MsCrossval *c) {
   static const char *const left[] = {"a model on a GPU", "the runs of one source", "a model", "a GPU"};
   GString *out = g_string_new(NULL);
@@ -51,6 +74,12 @@ char *ms_report_crossval(const MsCrossval *c) {
   three_rows(table, "all", &c->all);
   three_rows(table, "exactly known", &c->exact);
   for (guint i = 0; i < c->n_parts; i++) three_rows(table, c->parts[i].name, &c->parts[i].errors);
+  take(out, table);
+  table = coverage_table();
+  coverage_rows(table, "all", &c->bands, &c->bands_refitted);
+  coverage_rows(table, "exactly known", &c->bands_exact, &c->bands_exact_refitted);
+  for (guint i = 0; i < c->n_parts; i++)
+    coverage_rows(table, c->parts[i].name, &c->parts[i].bands, &c->parts[i].bands_refitted);
   take(out, table);
   table = ms_table_new();
   ms_table_column(table, "figure", FALSE);
@@ -87,12 +116,23 @@ static const MsFigures error_figures = {.rows = error_rows};
   MS_FIGURE_PART("left_out", S, m.left_out, &error_figures),       \
       MS_FIGURE_PART("in_sample", S, m.in_sample, &error_figures), \
       MS_FIGURE_PART("shipped", S, m.shipped, &error_figures)
+#define INSIDE(k, q, d) MS_FIGURE_AS(k, F64, MsBandCoverage, inside[q], "1", d)
+static const MsFigure coverage_figure_rows[] = {MS_FIGURE(UINT, MsBandCoverage, n, "", "runs that were left out"),
+                                                INSIDE("inside_90", 0, "share inside the 90 % band"),
+                                                INSIDE("inside_80", 1, "inside the 80 % band"),
+                                                INSIDE("inside_50", 2, "inside the 50 % band"),
+                                                {0}};
+static const MsFigures coverage_figures = {.rows = coverage_figure_rows};
+#define COVERAGE(S, m, r) \
+  MS_FIGURE_PART("bands", S, m, &coverage_figures), MS_FIGURE_PART("bands_refitted", S, r, &coverage_figures)
+
 #define S MsCrossval
 static const MsFigure crossval_rows[] = {
     MS_REPORT_EXTENT(S, extent),
-    MS_FIGURE_GROUP("all", MS_FIGURES(THREE(S, all))),
-    MS_FIGURE_GROUP("exact", MS_FIGURES(THREE(S, exact))),
-    MS_FIGURE_ARRAY("by", MAP, S, parts, n_parts, MS_FIGURES(THREE(MsCrossPart, errors)),
+    MS_FIGURE_GROUP("all", MS_FIGURES(THREE(S, all), COVERAGE(S, bands, bands_refitted))),
+    MS_FIGURE_GROUP("exact", MS_FIGURES(THREE(S, exact), COVERAGE(S, bands_exact, bands_exact_refitted))),
+    MS_FIGURE_ARRAY("by", MAP, S, parts, n_parts,
+                    MS_FIGURES(THREE(MsCrossPart, errors), COVERAGE(MsCrossPart, bands, bands_refitted)),
                     .name = ms_figure_first_string,
                     .doc = "by the label that --by asks for, else by what is left out, the GPU where that is a group"),
     MS_FIGURE_ARRAY("factors", MAP, S, shared, n_shared,

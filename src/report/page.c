@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "report/page_text.h"
+#include "sim/band.h"
 
 #define UNKNOWN .flags = MS_FIGURE_NULLABLE
 
@@ -30,7 +31,7 @@ static double peak_flops(const void *run) {
 }
 static const char *model_name(const void *run) { return R(run)->scenario->model->name; }
 static double model_layers(const void *run) { return R(run)->scenario->model->num_layers; }
-static double band_of_machine(const void *run) { return R(run)->scenario->hardware->band; }
+static double band_common(const void *run) { return ms_band_common(&R(run)->scenario->laws, &R(run)->result->ground); }
 static const char *software(const void *run) { return R(run)->scenario->software; }
 
 static void write_scenario(const void *scenario, const char *key, MsJsonOut *out) {
@@ -61,14 +62,15 @@ static const MsFigure run_rows[] = {
                                         MS_FIGURE_AS("parameters", F64, MsPageRun, params.total, "", "without MTP"),
                                         MS_FIGURE_AS("active", F64, MsPageRun, params.active, "", "of them, per token"),
                                         MS_FIGURE_OF("layers", INT, model_layers, "", "without MTP"))),
-    MS_FIGURE_GROUP("band", MS_FIGURES({.type = MS_FIGURE_MEMBERS,
-                                        .at = run_result,
-                                        .sub = MS_FIGURES(MS_FIGURE_AS("total", F64, MsResult, band, "1",
-                                                                       "error_band of the result", UNKNOWN),
-                                                          MS_FIGURE_AS("curves", F64, MsResult, band_curves, "1",
-                                                                       "from the curves' fits", UNKNOWN))},
-                                       MS_FIGURE_OF("hardware", F64, band_of_machine, "1", "of the profile", UNKNOWN),
-                                       MS_FIGURE_TEXT("software", software, "the stack", UNKNOWN))),
+    MS_FIGURE_GROUP(
+        "band",
+        MS_FIGURES({.type = MS_FIGURE_MEMBERS,
+                    .at = run_result,
+                    .sub = MS_FIGURES(
+                        MS_FIGURE_AS("total", F64, MsResult, band, "1", "error_band of the result", UNKNOWN),
+                        MS_FIGURE_AS("curves", F64, MsResult, band_curves, "1", "from the curves' fits", UNKNOWN))},
+                   MS_FIGURE_OF("common", F64, band_common, "1", "what errors have in common", UNKNOWN),
+                   MS_FIGURE_TEXT("software", software, "the stack", UNKNOWN))),
     {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_placement_figures, .only = "simulated in full"},
     {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_steps_figures, .only = ""},
     {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_kept_figures, .only = ""},

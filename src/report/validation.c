@@ -29,16 +29,18 @@ static const MsFigure error_rows[] = {
     SHARE("p90_ape", p90_ape, "p90", plain_percent, "a tenth is larger"),
     SHARE("bias", bias, "bias", signed_percent, "mean signed relative error"),
     SHARE("weighted_mape", weighted_mape, "weighted MAPE", plain_percent, "by the weights of the runs"),
-    SHARE("inside_band", inside, "in band", plain_percent, "share of runs inside their band"),
-    SHARE("common_term", common, "common", plain_percent, "band term with which 90 % of them would be inside"),
+    SHARE("inside_band", inside, "in 90 %", plain_percent, "share of runs inside their 90 % band"),
+    SHARE("inside_band_80", inside_80, "in 80 %", plain_percent, "inside their 80 % band"),
+    SHARE("inside_band_50", inside_50, "in 50 %", plain_percent, "inside their 50 % band"),
     {0}};
 #undef S
 static const MsFigures error_figures = {"errors", "Of predictions: predicted / measured - 1.", error_rows};
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 
-static const char *const summary[] = {"n",           "mape",        "median_ape", "p90_ape", "bias", "weighted_mape",
-                                      "inside_band", "common_term", NULL};
+static const char *const summary[] = {
+    "n",           "mape",           "median_ape",     "p90_ape", "bias", "weighted_mape",
+    "inside_band", "inside_band_80", "inside_band_50", NULL};
 
 static MsTable *summary_table(const char *first) {
   MsTable *table = ms_table_new();
@@ -158,6 +160,8 @@ static const MsFigure row_rows[] = {
     MS_FIGURE(F64, S, rounding, "1", "half of the last printed digit, as a share", UNKNOWN),
     MS_FIGURE(BOOL, S, counted, "", "in the summaries"),
     MS_FIGURE_AS("error_band", F64, S, band, "1", "of the predicted time", UNKNOWN, .when = is_time, .only = "times"),
+    MS_FIGURE_AS("error_band_80", F64, S, band_80, "1", "80 %", UNKNOWN, .when = is_time, .only = "times"),
+    MS_FIGURE_AS("error_band_50", F64, S, band_50, "1", "50 %", UNKNOWN, .when = is_time, .only = "times"),
     MS_FIGURE_AS("inside_band", BOOL, S, inside, "", "the measured time is within it", .when = is_time,
                  .only = "times"),
     MS_FIGURE_AS("gpu", STRING, S, label.of[MS_BY_GPU], "", "the machine"),

@@ -24,13 +24,31 @@ double ms_band_of_curves(const MsScenario *s, const MsResult *r, const MsTimePar
   return sqrt(squares);
 }
 
-double ms_band_common(const MsScenario *s) {
-  gboolean named = g_strcmp0(s->stack.name, "default") != 0;
-  double learned = ms_anchor_band(&s->hardware->anchor, s->model ? s->model->name : NULL);
-  if (learned > 0) return learned;
-  if (named && s->stack.band > 0) return s->stack.band;
-  if (s->hardware->band > 0) return s->hardware->band;
-  return s->stack.band > 0 ? s->stack.band : s->laws.default_common_band;
+double ms_band_common(const MsLaws *laws, const MsBandGround *g) {
+  if (g->learned > 0) return g->learned;
+  const double term[] = {laws->site_band, laws->host_band * g->host, laws->bubble_band * g->bubble,
+                         g->single ? laws->last_gradients_band : 0, laws->unseen_machine_band * g->unseen};
+  double squares = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(term); i++) squares += term[i] * term[i];
+  return sqrt(squares);
+}
+
+double ms_band_unseen(const MsHardware *machine) { return 1 / sqrt(1.0 + machine->published_runs); }
+
+double ms_band_of(const MsLaws *laws, const MsBandGround *g) {
+  return hypot(hypot(g->curves, ms_band_common(laws, g)), g->assumed);
+}
+
+void ms_band_fill(const MsScenario *s, MsResult *r) {
+  MsBandGround *g = &r->ground;
+  double step = r->step_time_s > 0 ? r->step_time_s : 1;
+  g->host = MAX(r->time.host_s, 0) / step, g->bubble = MAX(r->time.bubble_s, 0) / step;
+  g->single = r->microbatches == 1 && r->dp > 1;
+  g->unseen = ms_band_unseen(s->hardware);
+  g->learned = ms_anchor_band(&s->hardware->anchor, s->model ? s->model->name : NULL);
+  r->band_curves = g->curves;
+  r->band = ms_band_of(&s->laws, g);
+  r->band_80 = s->laws.band_80_share * r->band, r->band_50 = s->laws.band_50_share * r->band;
 }
 
 /* --- assumed figures of the machine ---------------------------------------------------------------------------- */
@@ -89,7 +107,7 @@ static void add_assumed(GString *out, const MsHardware *h, const MsResult *r) {
 char *ms_caveat(const MsScenario *s, const MsResult *r, MsFidelity fidelity) {
   g_autoptr(GString) out = g_string_new(NULL);
   add_assumed(out, s->hardware, r);
-  if (!(s->hardware->band > 0)) g_string_append(out, "no published runs compared; ");
+  if (s->hardware->published_runs == 0) g_string_append(out, "no published runs compared; ");
   if (out->len > 0) g_string_prepend(out, ": "), g_string_prepend(out, s->hardware->name);
   if (fidelity == MS_FIDELITY_FAST) g_string_append(out, "fast: an estimate of full; ");
   if (out->len == 0) return NULL;

@@ -170,6 +170,8 @@ static const MsFigure result_rows[] = {
                  UNKNOWN),
     MS_FIGURE_AS("error_band", F64, S, band, "1",
                  "90 % of measured times are expected within this share of the predicted one", UNKNOWN),
+    MS_FIGURE_AS("error_band_80", F64, S, band_80, "1", "80 % of them", UNKNOWN),
+    MS_FIGURE_AS("error_band_50", F64, S, band_50, "1", "half of them", UNKNOWN),
     MS_FIGURE(STRING, S, caveat, "", "what must stand beside these figures", .when = has_caveat,
               .only = "machines with assumed figures or without compared runs; fidelity fast"),
     MS_FIGURE_ARRAY("assumed", LIST, S, assumed, n_assumed,

@@ -44,6 +44,14 @@ typedef struct { /* an assumed figure of the machine that the prediction rests o
   double share;  /* of the step that follows it, on the slowest stage; of communication what compute waits for */
 } MsAssumed;
 
+typedef struct {          /* what the band follows from (sim/band.h): shares of the step, relative errors */
+  double curves, assumed; /* half widths of 90 %: residuals of the curves; assumed figures of the machine */
+  double host, bubble;    /* shares of the step, mean over the stages */
+  double learned;         /* what own runs left (describe/anchor.h), in place of what no run tells; 0: none */
+  gboolean single;        /* one microbatch for each replica, of several */
+  double unseen;          /* 1 / sqrt(1 + published runs of the machine) */
+} MsBandGround;
+
 typedef struct { /* one part of the step, sim/explain.h; fractions of all parts add up to 1, the first is MFU. A part
                     may be negative: work saved */
   char name[48];
@@ -63,8 +71,10 @@ typedef struct MsResult {
   gboolean feasible;
   char *why_infeasible; /* NULL when feasible */
   double step_time_s;
-  double step_time_lower_s; /* proven: never above `full`, nor above `fast` */
-  double band, band_curves; /* relative half width of the 90 % band (sim/band.h); of the curves alone */
+  double step_time_lower_s;      /* proven: never above `full`, nor above `fast` */
+  double band, band_80, band_50; /* relative half widths of the 90, 80 and 50 % bands (sim/band.h) */
+  double band_curves;            /* of the 90 % band of the curves alone */
+  MsBandGround ground;
   int n_assumed;
   MsAssumed *assumed; /* what to measure first in front */
   char *caveat;       /* a sentence that must stand beside the figures (sim/band.h), NULL: none */

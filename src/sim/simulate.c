@@ -223,9 +223,9 @@ static void origins(MsResult *r, const Parts *p) {
     origins_of_list(r, p, &p->work->pieces[i].backward, times[i]);
   }
   origins_of_list(r, p, &p->program->step[slowest].ops.after, 1);
-  r->band_curves = ms_band_of_curves(p->work->scenario, r, &r->stage_time[slowest]);
-  double assumed = ms_band_of_assumed(p->work->scenario, r, &r->stage_time[slowest]);
-  r->band = hypot(hypot(r->band_curves, ms_band_common(p->work->scenario)), assumed);
+  r->ground.curves = ms_band_of_curves(p->work->scenario, r, &r->stage_time[slowest]);
+  r->ground.assumed = ms_band_of_assumed(p->work->scenario, r, &r->stage_time[slowest]);
+  ms_band_fill(p->work->scenario, r);
   qsort(r->origins, (size_t)r->n_origins, sizeof *r->origins, by_time);
 }
 

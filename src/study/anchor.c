@@ -24,7 +24,8 @@ typedef struct {
   double measured_s, predicted_s, log_error, noise_share; /* noise variance over that of a run of weight 1 */
   double follows[MS_N_ANCHORS];                           /* d log step / d log factor */
   double band, common;                                    /* of the prediction */
-  guint place;                                            /* of its model */
+  MsBandGround ground;
+  guint place; /* of its model */
   GError *error;
 } Run;
 
@@ -102,6 +103,7 @@ static gboolean predict(Run *r, gboolean unnamed, GError **error) {
   r->predicted_s = result->step_time_s;
   r->log_error = r->measured_s > 0 ? log(r->measured_s / r->predicted_s) : NAN;
   r->band = result->band;
+  r->ground = result->ground;
   r->common = sqrt(MAX(result->band * result->band - result->band_curves * result->band_curves, 0));
   return r->predicted_s > 0 && find_follows(r, error);
 }
@@ -193,7 +195,7 @@ static double spread(const Belief *b, const Run *r, guint place) {
   return variance(b, h) + noise * noise + (seen ? 0 : model * model * h[SITE] * h[SITE]);
 }
 
-/* The common band afterwards. That of a named stack was found on its runs: it shrinks as the spread does. Where nobody
+/* The common band afterwards. That of a named stack shrinks as the spread does. Where nobody
  * has checked, the spread says it. */
 static double band_after(const Belief *before, const Belief *after, const Run *r, double common, guint place) {
   double left = spread(after, r, place);
@@ -405,7 +407,7 @@ static const char *most_unknown(const Belief *b, Run *const *runs, guint n) {
 
 static void bands(MsAnchored *a, const Belief *before, const Belief *after, Run *const *runs, guint n) {
   for (guint i = 0; i < n; i++) {
-    double common = ms_band_common(runs[i]->scenario);
+    double common = ms_band_common(&runs[i]->scenario->laws, &runs[i]->ground);
     a->band_before = MAX(a->band_before, common);
     a->band = MAX(a->band, band_after(before, after, runs[i], common, MOST_MODELS));
     a->models_band = MAX(a->models_band, band_after(before, after, runs[i], common, runs[i]->place));

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "study/band_fit.h"
 #include "study/jobs.h"
 
 #include <math.h>
@@ -39,6 +40,8 @@ typedef struct { /* one run */
   double detail;               /* added to each */
   double effect[MS_N_LAWS][2]; /* of each free law at its lowest and highest factor, on log time */
   double error[3];             /* shipped, in sample, left out */
+  double log_clock;            /* of its GPU, as shipped */
+  MsBandGround ground;
 } Run;
 
 static void run_clear(gpointer data) {
@@ -73,19 +76,20 @@ static gboolean free_laws(FreeLaws *f, GError **error) {
 /* --- predictions on the grid ----------------------------------------------------------------------------------- */
 static double node(double low, double high, int i, int n) { return low + (high - low) * i / (n - 1); }
 
-static gboolean log_s_at(const MsScenario *s, MsFidelity fidelity, double *log_s) {
+static gboolean log_s_at(const MsScenario *s, MsFidelity fidelity, double *log_s, MsBandGround *ground) {
   g_autoptr(MsResult) r = ms_interrupted() ? NULL : ms_simulate(s, fidelity, NULL, NULL);
   if (!r || !(r->step_time_s > 0)) return FALSE;
   *log_s = log(r->step_time_s);
+  if (ground) *ground = r->ground;
   return TRUE;
 }
 
-static gboolean fast_log_s(const MsScenario *s, double *log_s) { return log_s_at(s, MS_FIDELITY_FAST, log_s); }
+static gboolean fast_log_s(const MsScenario *s, double *log_s) { return log_s_at(s, MS_FIDELITY_FAST, log_s, NULL); }
 
 /* What `full` adds to `fast` with the shipped figures; taken for the same with others. */
 static gboolean fill_detail(Run *run, const MsScenario *s) {
   double fast, full;
-  if (!fast_log_s(s, &fast) || !log_s_at(s, MS_FIDELITY_FULL, &full)) return FALSE;
+  if (!fast_log_s(s, &fast) || !log_s_at(s, MS_FIDELITY_FULL, &full, &run->ground)) return FALSE;
   run->detail = full - fast;
   return TRUE;
 }
@@ -110,6 +114,7 @@ static gboolean fill_effects(Run *run, MsScenario *s, const FreeLaws *laws) {
 static gboolean fill_grid(Run *run, MsScenario *s) {
   double derate = s->hardware->sustained_derate > 0 ? s->hardware->sustained_derate : 1,
          launch = s->hardware->kernel_launch_s;
+  run->log_clock = log(derate);
   for (int d = 0; d < N_DERATE; d++)
     for (int l = 0; l < N_LAUNCH; l++) {
       s->hardware->sustained_derate = derate * exp(node(LOW_DERATE, HIGH_DERATE, d, N_DERATE));
@@ -267,14 +272,20 @@ static gboolean has_runs(const Fit *fit, guint parameter) {
   return FALSE;
 }
 
-/* A GPU of which nothing is left takes the mean of the others. */
+static double log_clock_of(const Fit *fit, guint gpu) {
+  for (guint i = 0; i < fit->n; i++)
+    if (fit->runs[i]->derate == gpu) return fit->runs[i]->log_clock;
+  return 0;
+}
+
+/* A GPU of which nothing is left has the mean clock of the others. */
 static void fill_empty(Fit *fit) {
   double sum = 0;
   guint known = 0;
   for (guint g = FIRST_GPU; g < FIRST_GPU + fit->n_gpus; g++)
-    if (has_runs(fit, g)) sum += fit->x[g], known++;
+    if (has_runs(fit, g)) sum += log_clock_of(fit, g) + fit->x[g], known++;
   for (guint g = FIRST_GPU; g < FIRST_GPU + fit->n_gpus; g++)
-    if (!has_runs(fit, g)) fit->x[g] = known > 0 ? sum / known : 0;
+    if (!has_runs(fit, g)) fit->x[g] = known > 0 ? sum / known - log_clock_of(fit, g) : 0;
 }
 
 static void fit_all(Fit *fit) {
@@ -362,8 +373,11 @@ static void leave_groups_out(MsCrossval *c, Fit *fit, gboolean progress) {
     fit->group = fit->runs[i]->group;
     if (!g_hash_table_add(done, (gpointer)fit->group)) continue;
     fit_all(fit);
-    for (guint k = i; k < fit->n; k++)
-      if (left_out(fit, fit->runs[k])) set_errors(fit, fit->runs + k, 1, 2);
+    for (guint k = i; k < fit->n; k++) {
+      if (!left_out(fit, fit->runs[k])) continue;
+      set_errors(fit, fit->runs + k, 1, 2);
+      if (!has_runs(fit, fit->runs[k]->derate)) fit->runs[k]->ground.unseen = 1;
+    }
     ms_progress_update(shown, ++c->extent.done, fit->group);
   }
   ms_progress_end(shown);
@@ -405,6 +419,65 @@ static void report_fit(MsCrossval *c, const Fit *fit, const guint *first, const 
   }
 }
 
+/* --- bands ----------------------------------------------------------------------------------------------------- */
+static void cover(MsBandCoverage *c, const gboolean inside[MS_N_BAND_LEVELS]) {
+  for (int q = 0; q < MS_N_BAND_LEVELS; q++) c->inside[q] = (c->inside[q] * c->n + (inside[q] ? 1 : 0)) / (c->n + 1);
+  c->n++;
+}
+
+static MsCrossPart *part_of(MsCrossval *c, const Run *run, MsValidateBy by) {
+  for (guint i = 0; i < c->n_parts; i++)
+    if (g_str_equal(c->parts[i].name, run->label.of[by])) return &c->parts[i];
+  return NULL;
+}
+
+static void cover_run(MsCrossval *c, const Run *run, MsValidateBy by, gboolean refitted, const gboolean inside[]) {
+  MsCrossPart *part = part_of(c, run, by);
+  cover(refitted ? &c->bands_refitted : &c->bands, inside);
+  if (run->exact) cover(refitted ? &c->bands_exact_refitted : &c->bands_exact, inside);
+  if (part) cover(refitted ? &part->bands_refitted : &part->bands, inside);
+}
+
+/* Runs that were left out, with the bands as shipped and with those fitted to the other groups' left-out runs; what
+ * fits all of them is reported among the laws. */
+static void judge_bands(MsCrossval *c, Run *const *runs, guint n, MsValidateBy by) {
+  g_autofree MsBandRun *row = g_new0(MsBandRun, n + 1);
+  g_autofree guint *of = g_new(guint, n + 1);
+  g_autoptr(GHashTable) done = g_hash_table_new(g_str_hash, g_str_equal);
+  MsLaws shipped, laws;
+  guint kept = 0;
+  gboolean inside[MS_N_BAND_LEVELS];
+  for (guint i = 0; i < n; i++)
+    if (!isnan(runs[i]->error[2]))
+      row[kept] = (MsBandRun){runs[i]->group, runs[i]->ground, fabs(1 / (1 + runs[i]->error[2]) - 1)}, of[kept++] = i;
+  if (kept == 0 || !ms_laws_load(&shipped, NULL)) return;
+  for (guint i = 0; i < kept; i++) {
+    ms_band_inside(&row[i], &shipped, inside);
+    cover_run(c, runs[of[i]], by, FALSE, inside);
+    if (!g_hash_table_add(done, (gpointer)row[i].group)) continue;
+    laws = shipped;
+    ms_band_fit(row, kept, row[i].group, &laws);
+    for (guint k = i; k < kept; k++) {
+      if (!g_str_equal(row[k].group, row[i].group)) continue;
+      ms_band_inside(&row[k], &laws, inside);
+      cover_run(c, runs[of[k]], by, TRUE, inside);
+    }
+  }
+  laws = shipped;
+  ms_band_fit(row, kept, NULL, &laws);
+  for (int i = 0; i < MS_N_BAND_LAWS; i++) {
+    double was = ms_law_get(&shipped, ms_band_laws[i]);
+    const char *key = ms_laws_table.fields[ms_band_laws[i]].key;
+    c->shared = g_renew(MsCrossShared, c->shared, c->n_shared + 1);
+    c->shared[c->n_shared++] = (MsCrossShared){.name = g_strconcat("law ", key, NULL),
+                                               .of = g_strdup(key),
+                                               .kind = MS_SHARED_LAW,
+                                               .runs = kept,
+                                               .factor = was > 0 ? ms_law_get(&laws, ms_band_laws[i]) / was : 1,
+                                               .shipped = was};
+  }
+}
+
 static gint compare_text(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Errors of the runs of each label, by name. */
@@ -421,7 +494,7 @@ static void add_parts(MsCrossval *c, Run *const *runs, guint n, MsValidateBy by)
     guint kept = 0;
     for (guint i = 0; i < n; i++)
       if (g_str_equal(runs[i]->label.of[by], name)) some[kept++] = runs[i];
-    c->parts[c->n_parts] = (MsCrossPart){g_strdup(name), summarise_three(some, kept, FALSE)};
+    c->parts[c->n_parts] = (MsCrossPart){.name = g_strdup(name), .errors = summarise_three(some, kept, FALSE)};
   }
 }
 
@@ -523,7 +596,9 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
     return NULL;
   }
   MsValidateBy natural = leave == MS_LEAVE_GROUP ? MS_BY_GPU : label_of_leave[leave];
-  add_parts(c, (Run *const *)usable->pdata, usable->len, options->by == MS_BY_NOTHING ? natural : options->by);
+  MsValidateBy by = options->by == MS_BY_NOTHING ? natural : options->by;
+  add_parts(c, (Run *const *)usable->pdata, usable->len, by);
+  judge_bands(c, (Run *const *)usable->pdata, usable->len, by);
   c->elapsed_s = (double)(g_get_monotonic_time() - begin_us) * 1e-6;
   return c;
 }

@@ -4,11 +4,13 @@
  * `kernel_launch_s` (host time per operator; one factor for all machines), the speed of each named software stack (one
  * factor on its matrix kernels for all GPUs) and the laws of software/laws.json that have a spread. They are refitted
  * together as factors on what is shipped, once on all runs (in sample) and once for every group without its runs, which
- * are then predicted (left out). A GPU of which nothing is left takes the mean of the others. The fit is coordinate
- * descent with golden section in log space on the mean |log error|, weighted by the runs' weights and by how exactly
- * their configuration is known; a law is held near its value by its spread, and stays within two of them and its range.
- * Predictions are interpolated between `fast` simulations at fixed multiples of the figures, effects of laws and what
- * `full` says beyond `fast` with the shipped figures added in log time. Nothing is random: the same files give the same
+ * are then predicted (left out). A GPU of which nothing is left takes the mean clock of the others. The fit is
+ * coordinate descent with golden section in log space on the mean |log error|, weighted by the runs' weights and by how
+ * exactly their configuration is known; a law is held near its value by its spread, and stays within two of them and
+ * its range. Predictions are interpolated between `fast` simulations at fixed multiples of the figures, effects of laws
+ * and what `full` says beyond `fast` with the shipped figures added in log time. Then the laws of the bands are fitted
+ * to the errors of what was left out (study/band_fit.h), and how many of these runs their bands hold is counted twice:
+ * with the shipped laws, and with laws fitted without the run's group. Nothing is random: the same files give the same
  * figures. */
 #ifndef MS_STUDY_CROSSVAL_H
 #define MS_STUDY_CROSSVAL_H
@@ -22,9 +24,16 @@ typedef struct {
   MsErrorSummary shipped, in_sample, left_out;
 } MsCrossErrors; /* unweighted */
 
+/* Shares of the runs inside their 90, 80 and 50 % bands (sim/band.h), predicted with their group left out. */
+typedef struct {
+  guint n;
+  double inside[3];
+} MsBandCoverage;
+
 typedef struct {
   char *name; /* GPU, model, source, confidence or stack */
   MsCrossErrors errors;
+  MsBandCoverage bands, bands_refitted; /* as shipped; fitted to the left-out runs of the other groups */
 } MsCrossPart;
 
 typedef enum { MS_SHARED_HOST, MS_SHARED_CLOCK, MS_SHARED_STACK, MS_SHARED_LAW } MsSharedKind;
@@ -50,6 +59,7 @@ typedef struct {
   MsCrossPart *parts;      /* of options->by, else by what is left out, a GPU where that is a group; by name */
   MsCrossShared *shared;
   MsCrossErrors all, exact; /* every run; those of exactly known configuration */
+  MsBandCoverage bands, bands_exact, bands_refitted, bands_exact_refitted;
   double elapsed_s;
 } MsCrossval;
 

@@ -57,7 +57,9 @@ static double residual(const MsCurve *c) {
 static void draw_errors(Draw *d, const MsScenario *s, guint32 seed) {
   gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
   gsl_rng_set(rng, seed);
-  d->common = exp(gsl_ran_gaussian(rng, ms_band_common(s) / P90_OF_SIGMA));
+  /* what is the same for every candidate */
+  const MsBandGround machine = {.unseen = ms_band_unseen(s->hardware)};
+  d->common = exp(gsl_ran_gaussian(rng, ms_band_common(&s->laws, &machine) / P90_OF_SIGMA));
   double least = 1;
   for (int i = 0; i < d->machine->num_curves; i++) {
     double factor = exp(gsl_ran_gaussian(rng, residual(&d->machine->curves[i]) / P90_OF_SIGMA));

@@ -112,8 +112,9 @@ static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *
   row->rounding = s->measured.rounding;
   row->counted = (job->options->all || row->weight > 0) &&
                  (!job->options->exact || g_str_equal(row->label.of[MS_BY_CONFIDENCE], "exact"));
-  row->band = metric == MS_METRIC_STEP_TIME ? r->band : NAN;
-  row->band_curves = metric == MS_METRIC_STEP_TIME ? r->band_curves : NAN;
+  gboolean time = metric == MS_METRIC_STEP_TIME;
+  row->band = time ? r->band : NAN, row->band_80 = time ? r->band_80 : NAN, row->band_50 = time ? r->band_50 : NAN;
+  row->band_curves = time ? r->band_curves : NAN;
   row->inside = fabs(measured / predicted - 1) <= row->band;
 }
 
@@ -243,7 +244,7 @@ static gboolean collect(const char *const *paths, GArray *jobs, GError **error) 
 
 /* --- summaries ------------------------------------------------------------------------------------------------- */
 MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n) {
-  MsErrorSummary s = {n, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+  MsErrorSummary s = {n, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
   if (n == 0) return s;
   g_autofree double *ape = g_new(double, n);
   double sum = 0, bias = 0, weighted = 0, weight_sum = 0;
@@ -267,20 +268,18 @@ static gboolean in_group(const MsValidateRow *row, MsMetric metric, MsValidateBy
   return row->counted && row->metric == metric && (!group || g_str_equal(row->label.of[by], group));
 }
 
-/* Share inside the band, and the common term that would hold 90 %. */
+/* Shares inside the bands. */
 static void coverage(const MsValidation *v, MsValidateBy by, const char *group, MsErrorSummary *s) {
-  g_autofree double *need = g_new(double, v->n_rows + 1);
-  guint n = 0, inside = 0;
+  guint n = 0, inside[3] = {0};
   for (guint i = 0; i < v->n_rows; i++) {
     const MsValidateRow *row = &v->rows[i];
     if (!in_group(row, MS_METRIC_STEP_TIME, by, group)) continue;
-    double miss = row->measured / row->predicted - 1;
-    need[n++] = sqrt(MAX(0, miss * miss - row->band_curves * row->band_curves));
-    inside += row->inside != 0;
+    double miss = fabs(row->measured / row->predicted - 1);
+    n++;
+    inside[0] += miss <= row->band, inside[1] += miss <= row->band_80, inside[2] += miss <= row->band_50;
   }
   if (n == 0) return;
-  s->inside = (double)inside / n;
-  s->common = ms_quantile(need, n, 0.9);
+  s->inside = (double)inside[0] / n, s->inside_80 = (double)inside[1] / n, s->inside_50 = (double)inside[2] / n;
 }
 
 /* Over the counted rows of `metric`, all of them or those of one group. */

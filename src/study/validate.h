@@ -7,7 +7,8 @@
  * configuration is not known exactly do not enter it with `exact`.  Order is that of the file names, whatever the
  * threads do.
  *
- * A time is inside its band when |measured / predicted - 1| <= band; a 90 % band should hold 85 to 95 % of the runs. */
+ * A time is inside its band when |measured / predicted - 1| <= band. Bands are of runs that took no part in a fit:
+ * those that shaped the shipped figures lie inside more often. */
 #ifndef MS_STUDY_VALIDATE_H
 #define MS_STUDY_VALIDATE_H
 
@@ -40,18 +41,17 @@ typedef struct {
   MsMetric metric;
   const char *from; /* key of `measured` that was compared */
   double measured, predicted, error;
-  double weight, rounding;  /* rounding NaN: not stated */
-  double band, band_curves; /* of a time; NaN for memory */
-  gboolean inside;          /* the truth lies in the band */
-  gboolean counted;         /* in the summary */
+  double weight, rounding;                    /* rounding NaN: not stated */
+  double band, band_80, band_50, band_curves; /* of a time; NaN for memory */
+  gboolean inside;                            /* the truth lies in the 90 % band */
+  gboolean counted;                           /* in the summary */
 } MsValidateRow;
 
 typedef struct {
   guint n;
   double mape, median_ape, p90_ape, bias; /* unweighted; bias = mean signed error */
   double weighted_mape;
-  double inside; /* share of the times inside their band */
-  double common; /* common term (sim/band.h) with which 90 % of them would be inside */
+  double inside, inside_80, inside_50; /* shares of the times inside their 90, 80 and 50 % bands */
 } MsErrorSummary;
 
 typedef struct { /* scenarios that could not be predicted, or a reason counted over them */
@@ -108,7 +108,7 @@ double ms_measured_time(const MsScenario *scenario, const char **from);
 /* Adds the *.json files under every path, in order, to `files` (which frees its strings). */
 gboolean ms_validation_files(const char *const *paths, GPtrArray *files, GError **error);
 
-/* Summary of n signed errors; sorts a copy. Weights may be NULL. n 0: NaN everywhere; inside and common are left NaN.
+/* Summary of n signed errors; sorts a copy. Weights may be NULL. n 0: NaN everywhere; the shares inside are left NaN.
  */
 MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n);
 

@@ -134,7 +134,7 @@ static void laws(void **state) {
                                       "anchor_model_spread", "anchor_run_noise",    "anchor_profile_noise"};
   g_autofree char *run = write_run("run.json", 16, 1.2), *saved = write_profile(run), *text = NULL;
   assert_true(g_file_get_contents(run, &text, NULL, NULL));
-  ms_test_data_write("software/stacks.json", "{\"stacks\": [{\"name\": \"mine\", \"band\": 0.05}]}");
+  ms_test_data_write("software/stacks.json", "{\"stacks\": [{\"name\": \"mine\"}]}");
   for (gsize i = 0; i < G_N_ELEMENTS(names); i++) {
     char *found[2];
     for (int k = 0; k < 2; k++) {

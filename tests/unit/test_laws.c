@@ -16,7 +16,7 @@
 #define SMALL                                                                                              \
   "\"model\": {\"base\": \"moonlight-16b-a3b\", \"num_layers\": 3, \"mtp_num_layers\": 0}, \"gpus\": 16, " \
   "\"training.global_batch_size\": 64, \"layout\": {\"ep\": 16}"
-#define BARE "\"hardware\": {\"base\": \"h100-sxm\", \"curves\": [], \"nccl_sms\": 0, \"band\": null}"
+#define BARE "\"hardware\": {\"base\": \"h100-sxm\", \"curves\": [], \"nccl_sms\": 0}"
 
 static const char *const cases[] = {
     SMALL ", \"hardware\": \"h20-sxm\"",
@@ -88,8 +88,9 @@ static gboolean moves(MsScenario *s, MsLaw law, double to, const Outcome *was) {
 static void every_law_acts_somewhere(void **state) {
   (void)state;
   gboolean acts[MS_N_LAWS] = {
-      [MS_LAW_default_common_band] = TRUE, /* test_study: the default stack has one */
-      [MS_LAW_kernel_jitter] = TRUE,       /* these two in test_cluster */
+      [MS_LAW_last_gradients_band] = TRUE, [MS_LAW_unseen_machine_band] = TRUE, /* these four in test_study */
+      [MS_LAW_band_80_share] = TRUE,       [MS_LAW_band_50_share] = TRUE,
+      [MS_LAW_kernel_jitter] = TRUE,                                          /* these two in test_cluster */
       [MS_LAW_host_jitter] = TRUE,         [MS_LAW_fp8_training_rate] = TRUE, /* these three in `moesim fit` */
       [MS_LAW_mxfp8_training_rate] = TRUE, [MS_LAW_mla_backward_rate] = TRUE,
       [MS_LAW_anchor_site_spread] = TRUE, /* these six in test_anchor */

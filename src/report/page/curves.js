@@ -256,7 +256,7 @@ function drawSources(run) {
     `Residuals are those of the fit on points held back, 90th percentile. ${
       known(run.band.total)
         ? `The band of ± ${text.percent(run.band.total)} combines ± ${text.percent(run.band.curves)} of these ` +
-          `curves with an error that runs on this machine and software have in common.`
+          `curves with what site, release, host and bubbles add.`
         : ''
     }`,
   );
