@@ -99,13 +99,22 @@ static GArray *groups_new(void) {
   return groups;
 }
 
+/* The curve that the simulator takes: that of the row's pass, else for a product that of all passes. */
+static int curve_for(const MsHardware *hardware, const MsSeries *series) {
+  int own = ms_fit_find_curve(hardware, series);
+  MsSeries any = *series;
+  any.key.pass = NULL;
+  gboolean product = series->kind == MS_ROW_GEMM || series->kind == MS_ROW_GROUPED;
+  return own < 0 && product ? ms_fit_find_curve(hardware, &any) : own;
+}
+
 static void evaluate(const MsHardware *hardware, const GPtrArray *series, gboolean held_back, GArray *kinds,
                      MsEvaluation *out) {
   GArray *own = groups_new(), *others = groups_new();
   for (guint i = 0; i < series->len; i++) {
     const MsSeries *s = series->pdata[i];
     ms_series_merge(s->rows);
-    int at = ms_fit_find_curve(hardware, s);
+    int at = curve_for(hardware, s);
     MsDeviceRates device = ms_device_rates(hardware, s->dtype, FALSE);
     if (at < 0 || !(device.peak_flops > 0)) {
       const char *words[] = {s->key.op, s->key.dtype, s->key.pass, s->library};

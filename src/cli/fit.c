@@ -164,11 +164,11 @@ static int evaluate(const Options *o, char **files) {
   print_table(evaluation->rows);
   fputs("\n", stdout);
   print_kinds(evaluation->kinds);
-  if (o->others && evaluation->others->len > 0) {
+  if ((o->others || evaluation->rows->len == 0) && evaluation->others->len > 0) {
     fputs("\nother libraries than the curves were fitted to:\n", stdout);
     print_table(evaluation->others);
   }
-  return ms_cli_found(evaluation->rows->len > 0);
+  return ms_cli_found(evaluation->rows->len + evaluation->others->len > 0);
 }
 
 static int check(const MsVerb *verb, const Options *o, int files) {
@@ -197,7 +197,8 @@ int ms_cli_fit(int argc, char **argv) {
        NULL},
       {"held-back", 0, 0, G_OPTION_ARG_NONE, &o.held_back,
        "with --evaluate: only the 15 % of shapes that a fit never sees", NULL},
-      {"others", 0, 0, G_OPTION_ARG_NONE, &o.others, "with --evaluate: also the rows of other libraries", NULL},
+      {"others", 0, 0, G_OPTION_ARG_NONE, &o.others,
+       "with --evaluate: also the rows of other libraries, which are shown anyway where there are no others", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "with --evaluate: one JSON object {\"rows\": [...]}", NULL},
       {NULL}};
   int status = 0;

@@ -282,6 +282,18 @@ static void whole_fit(void **state) {
   assert_string_equal(row->kind, "gemm");
   assert_int_equal(row->n, 7);
   assert_true(row->median < 0.1);
+  /* products of a training framework in each pass, by the curve of all passes; of another library, so shown apart */
+  g_autofree char *training = temporary("moesim-fit-training.csv",
+                                        "gpu,role,m,n,k,latency_us,source\nx1,fwd,4096,1024,1024,24,te:1\n"
+                                        "x1,dgrad,4096,1024,1024,26,te:1\nx1,wgrad,1024,1024,4096,48,te:1\n",
+                                        -1);
+  const char *passes[] = {training, NULL};
+  g_autoptr(MsEvaluation) trained = ms_fit_evaluate(new_machine, passes, FALSE, &error);
+  if (!trained) fail_msg("%s", error->message);
+  assert_int_equal(trained->notes->len, 0);
+  assert_int_equal(trained->rows->len, 0);
+  assert_int_equal(trained->others->len, 1);
+  assert_int_equal(g_array_index(trained->others, MsEvaluated, 0).n, 3);
   /* a table without a row of the machine is an error, not a comparison of nothing */
   g_autofree char *others =
       temporary("moesim-fit-others.csv", "gpu,dtype,m,n,k,latency_us\nsomething,bfloat16,128,128,128,5\n", -1);
