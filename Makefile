@@ -63,7 +63,7 @@ TWIN    := $(addsuffix _$(if $(filter 1,$(MPI)),serial,mpi).c,src/base/ranks src
 SRC     := $(filter-out $(TWIN),$(sort $(wildcard src/*/*.c)))
 LIBOBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/main.c,$(SRC))) $(BUILD)/gen/page_text.o
 PAGE    := $(addprefix src/report/page/,page.html page.css base.js figure.js summary.js steps.js memory.js map.js \
-             traffic.js roofline.js curves.js live.js main.js)
+             layouts.js traffic.js roofline.js curves.js live.js main.js)
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/*.c)))
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))

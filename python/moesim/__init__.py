@@ -143,15 +143,17 @@ def plan(
     compare: str | os.PathLike[str] | None = None,
     under: str | os.PathLike[str] | None = None,
     front: bool = False,
+    map: bool = False,
     strict: bool = False,
     progress: Progress | None = None,
     **words: Any,
 ) -> Plan | Sweep:
     """Finds the layouts that do it best, as `moesim plan`: of a request, or of a few words (see moesim.request).
 
-    top: how many to keep (default: the request's plan.top, else 10). explain: what bounds the winner, what would help.
-    compare: file of a layout of the same task. under: file of disturbances to choose under. front: front of step time,
-    free memory and GPUs. Several models, machines or numbers of GPUs, and front, give a Sweep.
+    top: how many to keep (default: the request's plan.top, else 10). explain: what bounds the winner, what would
+    help. compare: file of a layout of the same task. under: file of disturbances to choose under. front: front of
+    step time, free memory and GPUs. map: step time and memory of all layouts, for a picture. Several models,
+    machines or numbers of GPUs, and front, give a Sweep.
     progress(done, so_far): called after every batch with the share that is done and what was found; False ends the
     search with that, an exception ends it and comes out here. Ctrl-C ends it as well.
     """
@@ -166,6 +168,7 @@ def plan(
         compare=_path(compare),
         under=_path(under),
         front=front,
+        map=map,
         strict=strict,
     )
     answer = json.loads(_call("plan", request, options, progress, long=True))

@@ -13,7 +13,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 typedef struct {
   int top, threads, rank;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
-  gboolean explain, no_prune, branch, json, follow, front, strict, all;
+  gboolean explain, no_prune, branch, json, follow, front, strict, all, map;
   char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
   char *tokens, *deadline, *gpu_hour, *max_watts;     /* MsAsk */
   char *seq_text, *batch_text;                        /* of the two that follow, as given; lists stay texts */
@@ -146,7 +146,8 @@ static int plan_one(const Options *o, MsRequest *request) {
   }
   options.watch = NULL;
   if (!plan) return ms_cli_fail(error);
-  const MsExtrasAsked asked = {.under = under, .explain = o->explain, .compare = o->compare, .no_picks = wants_one(o)};
+  const MsExtrasAsked asked = {
+      .under = under, .explain = o->explain, .compare = o->compare, .no_picks = wants_one(o), .map = o->map};
   g_auto(MsPlanExtras) extras = {0};
   if (!ms_plan_extras(request, plan, &options, &asked, &extras, &error)) return ms_cli_fail(error);
   int status = print_plan(o, request, plan, &extras, top);
@@ -205,11 +206,11 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
     ms_scenario_be_strict(((MsRequest *)g_ptr_array_index(requests, i))->base);
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
-  if (o->explain || o->compare || o->under || o->follow || o->launch || o->out || o->checkpoint || o->resume ||
-      first->under)
+  if (o->explain || o->compare || o->under || o->follow || o->map || o->launch || o->out || o->checkpoint ||
+      o->resume || first->under)
     return ms_cli_usage(verb,
-                        "--explain, --compare, --under (or plan.under), --launch, --out, --checkpoint, --resume and "
-                        "--follow take one cluster and model, and neither --front nor "
+                        "--explain, --compare, --under (or plan.under), --launch, --out, --checkpoint, --resume, "
+                        "--follow and --map take one cluster and model, and neither --front nor "
                         "--plot; %s has %u of them",
                         file ? file : "the request", requests->len);
   return plan_sweep(o, requests);
@@ -226,6 +227,7 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (o->out && strcmp(o->out, "-") == 0 && (o->launch || o->json))
     return ms_cli_usage(verb, "--out - and %s both want standard output", o->launch ? "--launch" : "--json");
   if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
+  if (o->map && !o->json) return ms_cli_usage(verb, "--map goes with --json; the page of `moesim serve` draws it");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
   const char *beside = first_word(o);
@@ -303,6 +305,8 @@ int ms_cli_plan(int argc, char **argv) {
        NULL},
       {"follow", 0, 0, G_OPTION_ARG_NONE, &o.follow,
        "with --json: a line of what was found so far, several times, before the last one, which has everything", NULL},
+      {"map", 0, 0, G_OPTION_ARG_NONE, &o.map,
+       "with --json: step time and memory of all layouts, or of a sample that stands for them, for a picture", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file",
        NULL},
       {NULL}};

@@ -18,6 +18,7 @@ static const void *best_shown(const void *o, guint i, MsFigureCursor *room) {
 static const void *robust(const void *o) { return printed(o)->robust; }
 static const void *ways(const void *o) { return printed(o)->ways; }
 static const void *picks(const void *o) { return printed(o)->picks; }
+static const void *map(const void *o) { return printed(o)->map; }
 static const void *with_reasons(const void *o) { return printed(o)->reasons ? o : NULL; }
 
 #define S       MsPlan
@@ -63,6 +64,7 @@ static const MsFigure plan_rows[] = {
     {.type = MS_FIGURE_MEMBERS, .at = with_reasons, .sub = &ms_reasons_figures, .only = ""},
     MS_FIGURE_FOUND("robust", robust, &ms_robust_figures, .only = "`--under`"),
     MS_FIGURE_FOUND("choices", picks, &ms_picks_figures, .only = "something fits"),
+    MS_FIGURE_FOUND("map", map, &ms_map_figures, .only = "`--map`"),
     MS_FIGURE_FOUND("would_fit", ways, &ms_ways_figures, .only = "nothing fits"),
     {0}};
 #undef S
@@ -78,6 +80,7 @@ MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, cons
                          .robust = extras ? extras->robust : NULL,
                          .ways = extras ? extras->ways : NULL,
                          .picks = extras ? extras->picks : NULL,
+                         .map = extras ? extras->map : NULL,
                          .shown = ms_plan_shown(plan, top),
                          .assumes = ms_objective_assumption(request)};
 }

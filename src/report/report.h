@@ -88,6 +88,7 @@ typedef struct { /* a plan as it is printed */
   const MsRobust *robust;   /* NULL: none */
   const MsWays *ways;       /* NULL: none */
   const MsPicks *picks;     /* NULL: none */
+  const MsLayoutMap *map;   /* NULL: none */
   int shown;                /* of the ranking */
   gboolean in_sweep;        /* the time of the search is said once, for the whole sweep */
   char *assumes;            /* what the objective assumes; to be freed, NULL: nothing */
@@ -111,6 +112,7 @@ extern const MsFigures ms_reasons_figures; /* of an MsPrintedPlan with reasons *
 extern const MsFigures ms_robust_figures;  /* of MsRobust */
 extern const MsFigures ms_ways_figures;    /* of MsWays */
 extern const MsFigures ms_picks_figures;   /* of MsPicks */
+extern const MsFigures ms_map_figures;     /* of MsLayoutMap */
 
 /* --- sweep.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_sweep(const MsSweep *sweep);

@@ -260,7 +260,7 @@ static void work_on(Server *server, SoupServerMessage *msg, const char *const *a
 
 /* --- plans ----------------------------------------------------------------------------------------------------- */
 static void start_plan(Server *server, SoupServerMessage *msg) {
-  static const char *const argv[] = {"plan", "--json", "--follow", "--threads", "1", "--", "-", NULL};
+  static const char *const argv[] = {"plan", "--json", "--follow", "--map", "--threads", "1", "--", "-", NULL};
   g_autofree char *body = checked_body(msg);
   if (!body) return;
   MsWorker *worker = ms_workers_start(server->workers, argv, body, NULL, NULL);

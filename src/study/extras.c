@@ -1,6 +1,33 @@
 #include "study/extras.h"
 
+#include <string.h>
+
 #include "base/io.h"
+#include "study/knobs.h"
+
+/* {path: value} of what differs from `first`; names and files do not count. (transfer full) */
+static char *differences(GHashTable *first, const MsScenario *s) {
+  g_autoptr(GHashTable) own = ms_knobs_of_scenario(s);
+  g_autoptr(GList) paths = g_list_sort(g_hash_table_get_keys(own), (GCompareFunc)strcmp);
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  for (const GList *at = paths; at; at = at->next) {
+    const char *value = g_hash_table_lookup(own, at->data);
+    if (g_strcmp0(value, g_hash_table_lookup(first, at->data)) == 0) continue;
+    g_autoptr(JsonNode) node = json_from_string(value, NULL);
+    ms_json_out_node(out, at->data, node);
+  }
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}
+
+static gboolean add_map(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options, MsPlanExtras *e,
+                        GError **error) {
+  e->map = ms_layout_map(request, options, MS_MAP_POINTS, error);
+  g_autoptr(GHashTable) first = ms_knobs_of_scenario(plan->best[0].scenario);
+  for (int i = 0; e->map && i < e->map->n; i++) e->map->point[i].set = differences(first, e->map->point[i].scenario);
+  return e->map != NULL;
+}
 
 static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options,
                     const MsExtrasAsked *asked, MsPlanExtras *e, GError **error) {
@@ -11,6 +38,7 @@ static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOp
   if (under && any && !(e->robust = ms_robust(plan, options->top, under, options, error))) return FALSE;
   if (plan->interrupted) return TRUE;
   if (!any) e->ways = ms_ways_new(request, options);
+  if (any && asked->map && !add_map(request, plan, options, e, error)) return FALSE;
   if (!any || asked->no_picks) return TRUE;
   e->picks = ms_picks_new(request, plan, e->robust, options, error);
   return e->picks != NULL;
@@ -26,6 +54,7 @@ gboolean ms_plan_extras(const MsRequest *request, const MsPlan *plan, const MsPl
 }
 
 void ms_plan_extras_clear(MsPlanExtras *e) {
+  g_clear_pointer(&e->map, ms_layout_map_free);
   g_clear_pointer(&e->picks, ms_picks_free);
   g_clear_pointer(&e->ways, ms_ways_free);
   g_clear_pointer(&e->robust, ms_robust_free);

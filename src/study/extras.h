@@ -3,6 +3,7 @@
 #ifndef MS_STUDY_EXTRAS_H
 #define MS_STUDY_EXTRAS_H
 
+#include "plan/map.h"
 #include "study/picks.h"
 #include "study/reasons.h"
 #include "study/robust.h"
@@ -13,6 +14,7 @@ typedef struct { /* each may be NULL; owned */
   MsRobust *robust;
   MsWays *ways;
   MsPicks *picks;
+  MsLayoutMap *map; /* what its points differ in from the winner is set */
 } MsPlanExtras;
 
 typedef struct {
@@ -20,6 +22,7 @@ typedef struct {
   gboolean explain;
   const char *compare; /* file, NULL: none */
   gboolean no_picks;   /* nothing to choose from is looked for */
+  gboolean map;        /* where something fits: what all layouts look like */
 } MsExtrasAsked;
 
 /* All that is asked for and that the plan can say; what there is no time for once it is stopped is left out. `request`

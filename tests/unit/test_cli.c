@@ -300,7 +300,7 @@ static void printed_json_is_as_documented(void **state) {
   g_autofree char *winner = ms_json_out_take(out);
   assert_true(g_file_set_contents(best, winner, -1, NULL));
   PRINTED(doc, "plan", 0, "plan", "--json", "--explain", "--compare", best, plan);
-  PRINTED(doc, "plan", 0, "plan", "--json", "--under", states, plan);
+  PRINTED(doc, "plan", 0, "plan", "--json", "--under", states, "--map", plan);
   PRINTED(doc, "sweep", 0, "plan", "--json", "--front", "--top", "1", clusters);
   g_auto(MsCliRun) sweep = RUN("plan", "--json", clusters);
   says_once("\"elapsed_s\"", first.out), says_once("\"elapsed_s\"", sweep.out);

@@ -14,12 +14,13 @@ function section(id, title, note) {
   return node;
 }
 
-/* A plot that knows its width. draw(node, width) fills the emptied node. */
-function plot(parent, draw, label) {
+/* A plot that knows its width. draw(node, width) fills the emptied node. keep: it outlives the run that is shown. */
+function plot(parent, draw, label, keep = false) {
   const node = html('div', {class: 'plot', role: label ? 'group' : undefined, 'aria-label': label});
   parent.append(node);
   const figure = {
     node,
+    keep,
     width: 0,
     draw() {
       node.replaceChildren();
@@ -40,16 +41,17 @@ const widths = new ResizeObserver(entries => {
     }
   }
 });
-function showFigures() {
-  for (const f of figures) {
-    f.width = Math.floor(f.node.clientWidth) || 320;
-    f.draw();
-    widths.observe(f.node);
-  }
+function showFigure(f) {
+  f.width = Math.floor(f.node.clientWidth) || 320;
+  f.draw();
+  widths.observe(f.node);
 }
+const showFigures = () => figures.forEach(showFigure);
+/* Those of a run go; what is of the plan stays. */
 function clearFigures() {
+  const kept = figures.filter(f => f.keep && f.node.isConnected);
   widths.disconnect();
-  figures.length = 0;
+  figures.splice(0, figures.length, ...kept);
   document.getElementById('main').replaceChildren();
   document.getElementById('sections').replaceChildren();
 }

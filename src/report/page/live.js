@@ -225,7 +225,8 @@ async function startLive() {
       bar,
     ),
     list = html('div', {}),
-    flags = html('div', {});
+    flags = html('div', {}),
+    map = html('div', {});
   const search = html('button', {type: 'button', class: 'button strong', id: 'live-search'}, 'Search layouts'),
     stop = html('button', {type: 'button', class: 'button', hidden: true}, 'Stop');
   const compare = html(
@@ -250,21 +251,22 @@ async function startLive() {
     list,
     flags,
   );
+  place.append(map);
 
-  const look = async (best, picked) => {
+  const look = async scenarios => {
     note.textContent = 'Simulating …';
     try {
-      page.runs = await Promise.all(picked.map(i => ask('POST', 'api/run', JSON.stringify(best[i].scenario))));
+      page.runs = await Promise.all(scenarios.map(s => ask('POST', 'api/run', JSON.stringify(s))));
     } catch (e) {
       note.textContent = e.message;
       return;
     }
-    note.textContent = picked.length > 1 ? 'Side by side below.' : 'Shown below.';
+    note.textContent = scenarios.length > 1 ? 'Side by side below.' : 'Shown below.';
     state.run = 0;
     state.stage = null;
     drawRuns();
     drawRun();
-    document.getElementById(picked.length > 1 ? 'compare' : 'summary').scrollIntoView();
+    document.getElementById(scenarios.length > 1 ? 'compare' : 'summary').scrollIntoView();
   };
   const launch = async (scenario, as) => {
     flags.replaceChildren();
@@ -292,7 +294,7 @@ async function startLive() {
     const act = whole
       ? {
           forms: choices.launch_forms,
-          look: picked => look(best, picked),
+          look: picked => look(picked.map(i => best[i].scenario)),
           launch: (i, f) => launch(best[i].scenario, f),
           chosen: () => {
             compare.disabled = chosen.size < 2;
@@ -311,7 +313,9 @@ async function startLive() {
         ),
       );
     compare.hidden = !whole || best.length < 2;
-    compare.onclick = () => look(best, [...chosen].sort((a, b) => a - b).slice(0, 4));
+    compare.onclick = () => act.look([...chosen].sort((a, b) => a - b).slice(0, 4));
+    map.replaceChildren();
+    if (whole) drawLayouts(map, plan, {look: scenario => look([scenario])});
   };
   search.addEventListener('click', async () => {
     let id = null;
@@ -321,6 +325,7 @@ async function startLive() {
     compare.hidden = true;
     flags.replaceChildren();
     list.replaceChildren();
+    map.replaceChildren();
     bar.style.width = '0';
     note.textContent = 'Searching …';
     stop.onclick = () => {

@@ -1,0 +1,363 @@
+/* layouts.js - the map of all layouts of a plan: step time against memory, a point for each or for many of them. */
+
+const MAP_KEYS = [
+  ['layout.pp', 'PP'],
+  ['layout.ep', 'EP'],
+  ['layout.tp', 'TP'],
+  ['layout.cp', 'CP'],
+  ['layout.vpp', 'VPP'],
+  ['layout.etp', 'ETP'],
+  ['training.micro_batch_size', 'micro-batch'],
+  ['training.precision', 'precision'],
+  ['layout.schedule', 'schedule'],
+  ['options.recompute', 'recompute'],
+  ['options.dispatcher', 'dispatcher'],
+  ['gpus', 'GPUs'],
+];
+const valueAt = (scenario, path) => path.split('.').reduce((at, key) => (at ? at[key] : undefined), scenario);
+const keyWord = value =>
+  value && value.granularity
+    ? value.granularity === 'selective'
+      ? value.modules.join(', ')
+      : value.granularity
+    : Array.isArray(value)
+      ? value.join(', ') || 'none'
+      : String(value);
+
+/* What the plan says of point `p`: its own value where it differs from the winner. */
+const mapValue = (plan, p, path) => (path in p.set ? p.set[path] : valueAt(plan.best[0].scenario, path));
+function mapScenario(plan, p) {
+  const scenario = JSON.parse(JSON.stringify(plan.best[0].scenario));
+  for (const [path, value] of Object.entries(p.set)) {
+    const keys = path.split('.'),
+      last = keys.pop();
+    keys.reduce((at, key) => (at[key] = at[key] || {}), scenario)[last] = value;
+  }
+  return scenario;
+}
+
+/* Values of one key over all points, in order, and their colours. */
+function mapScale(plan, path) {
+  const words = [...new Set(plan.map.points.map(p => keyWord(mapValue(plan, p, path))))];
+  words.sort((a, b) => (Number(a) - Number(b) || (a < b ? -1 : a > b ? 1 : 0)));
+  return {words, of: p => rampOf(words.indexOf(keyWord(mapValue(plan, p, path))), words.length)};
+}
+function logTicks(lo, hi) {
+  const list = [];
+  for (let e = Math.floor(Math.log10(lo)); e <= Math.ceil(Math.log10(hi)); e++)
+    for (const k of [1, 2, 5]) if (k * 10 ** e >= lo && k * 10 ** e <= hi) list.push(k * 10 ** e);
+  return list.length > 2 ? list : ticks(lo, hi, 5);
+}
+
+/* act.look(scenario) shows a layout. */
+function drawLayouts(parent, plan, act) {
+  if (!plan.map || !plan.map.points.length || !plan.best.length) return;
+  const points = plan.map.points,
+    best = plan.best[0],
+    limit = plan.memory_limit_B,
+    noise = plan.choices ? plan.choices.noise : 0;
+  const keys = MAP_KEYS.filter(([path]) => mapScale(plan, path).words.length > 1),
+    local = {key: (keys[0] || MAP_KEYS[0])[0], only: '', onlyKey: '', box: null, at: null};
+  const needed = b => Math.max(...b.memory.stages.map(s => s.device_B));
+  const card = html(
+    'section',
+    {id: 'layouts', class: 'card', 'aria-label': 'Map of all layouts'},
+    html('h2', {}, 'Map of all layouts'),
+    html(
+      'p',
+      {class: 'note'},
+      `${plan.map.drawn ? 'About ' : ''}${Math.round(plan.map.layouts).toLocaleString('en-US')} layouts obey the ` +
+        'rules; ' +
+        (plan.map.drawn
+          ? `${points.length} of them were drawn at random. `
+          : points.length < plan.map.layouts
+            ? `${points.length} of them stand for all, half of them among the fastest tenth. `
+            : 'each is a point. ') +
+        'Predicted at fidelity fast. Hover or arrow keys show a layout, a click keeps it, dragging selects an area.',
+    ),
+  );
+  parent.append(card);
+  const legend = html('ul', {class: 'legend'}),
+    info = html('div', {class: 'note', 'aria-live': 'polite', id: 'layouts-info'}),
+    values = html('select', {'aria-label': 'Value', hidden: true});
+  let paint = () => {};
+  const shown = p =>
+    (!local.only || keyWord(mapValue(plan, p, local.onlyKey)) === local.only) &&
+    (!local.box ||
+      (p.device_B >= local.box.memory[0] &&
+        p.device_B <= local.box.memory[1] &&
+        p.step_time_s >= local.box.time[0] &&
+        p.step_time_s <= local.box.time[1]));
+  const describe = p => ({
+    title: `${text.seconds(p.step_time_s)}, ${text.GiB(p.device_B)}${p.device_B > limit ? ' (does not fit)' : ''}`,
+    rows: [
+      ...keys.map(([path, word]) => [word, keyWord(mapValue(plan, p, path))]),
+      p.count >= 1.5 ? ['stands for', `${Math.round(p.count).toLocaleString('en-US')} layouts`] : null,
+    ],
+  });
+  const tell = () => {
+    const list = points.filter(shown),
+      fit = list.filter(p => p.device_B <= limit);
+    info.replaceChildren(
+      ...(local.at
+        ? [
+            html(
+              'p',
+              {},
+              (c =>
+                `${c.title}: ${c.rows
+                  .filter(Boolean)
+                  .map(r => r.join(' '))
+                  .join(' · ')}`)(describe(local.at)),
+            ),
+            controls(
+              button('Show this layout', 'Show this layout', () => act.look(mapScenario(plan, local.at))),
+              button('Scenario', 'Download the scenario of this layout', () => {
+                const s = mapScenario(plan, local.at);
+                save(`${s.name}.json`, JSON.stringify(s, null, 2));
+              }),
+            ),
+          ]
+        : []),
+      html(
+        'p',
+        {},
+        `${Math.round(sum(list.map(p => p.count))).toLocaleString('en-US')} layouts` +
+          (local.box || local.only ? ' selected' : '') +
+          `, ${text.percent(sum(fit.map(p => p.count)) / Math.max(sum(list.map(p => p.count)), 1))} of them fit` +
+          (fit.length
+            ? `; the fastest of the points takes ${text.seconds(Math.min(...fit.map(p => p.step_time_s)))}`
+            : ''),
+      ),
+    );
+  };
+  const again = () => {
+    paint();
+    tell();
+  };
+  const offer = path => {
+    local.onlyKey = path;
+    local.only = '';
+    values.hidden = !path;
+    if (path)
+      values.replaceChildren(
+        html('option', {value: ''}, 'all'),
+        ...mapScale(plan, path).words.map(w => html('option', {value: w}, w)),
+      );
+    again();
+  };
+  values.addEventListener('change', () => {
+    local.only = values.value;
+    again();
+  });
+  card.append(
+    controls(
+      choice('Colour', keys.length ? keys : [MAP_KEYS[0]], local.key, v => {
+        local.key = v;
+        again();
+      }),
+      choice('Only', [['', 'all layouts'], ...keys], '', offer),
+      values,
+      button('All', 'Take the selection back', () => {
+        local.box = null;
+        again();
+      }),
+    ),
+    legend,
+  );
+
+  const top = Math.max(limit * 1.25, needed(best) * 1.1),
+    bottom = Math.min(...points.map(p => p.step_time_s), best.step_time_s) * 0.96,
+    sorted = points.map(p => p.step_time_s).sort((a, b) => a - b),
+    ceiling = Math.max(sorted[Math.floor(0.98 * (sorted.length - 1))], best.step_time_s * 1.5) * 1.05;
+  const figure = plot(
+    card,
+    (at, width) => {
+      const height = Math.max(260, Math.min(440, Math.round(width * 0.45))),
+        left = 62,
+        below = 40,
+        {node, ctx} = canvas(width, height, 'Step time over memory of all layouts; arrow keys go from point to point');
+      const x = B => left + (Math.min(B, top) / top) * (width - left - 8),
+        y = s => {
+          const share = Math.log(Math.min(Math.max(s, bottom), ceiling) / bottom) / Math.log(ceiling / bottom);
+          return height - below - share * (height - below - 8);
+        };
+      const back = (px, py) => [
+        ((px - left) / (width - left - 8)) * top,
+        bottom * Math.exp(((height - below - py) / (height - below - 8)) * Math.log(ceiling / bottom)),
+      ];
+      let drag = null;
+      paint = () => {
+        const scale = mapScale(plan, local.key),
+          ink = colour('soft');
+        ctx.clearRect(0, 0, width, height);
+        ctx.textAlign = 'right';
+        for (const s of logTicks(bottom, ceiling)) {
+          ctx.fillStyle = colour('grid');
+          ctx.fillRect(left, Math.round(y(s)), width - left - 8, 1);
+          ctx.fillStyle = ink;
+          ctx.fillText(text.seconds(s), left - 6, y(s));
+        }
+        ctx.textAlign = 'center';
+        for (const g of ticks(0, top / 2 ** 30, (width - left) / 90)) {
+          ctx.fillStyle = colour('grid');
+          ctx.fillRect(Math.round(x(g * 2 ** 30)), 8, 1, height - below - 8);
+          ctx.fillStyle = ink;
+          if (x(g * 2 ** 30) < width - 20) ctx.fillText(`${digits(g)}`, x(g * 2 ** 30), height - below + 12);
+        }
+        ctx.fillText('GiB of the fullest stage', left + (width - left) / 2, height - 10);
+        ctx.fillStyle = colour('grid');
+        const tie = y(best.step_time_s * (1 + noise));
+        ctx.fillRect(left, tie, width - left - 8, Math.max(y(best.step_time_s) - tie, 1));
+        ctx.fillStyle = colour('bad');
+        ctx.fillRect(Math.round(x(limit)), 8, 2, height - below - 8);
+        ctx.textAlign = 'right';
+        ctx.fillText(`limit ${text.GiB(limit)}`, x(limit) - 4, 16);
+        for (const pass of [false, true])
+          for (const p of points) {
+            if (shown(p) !== pass) continue;
+            ctx.globalAlpha = pass ? 0.8 : 0.1;
+            ctx.fillStyle = scale.of(p);
+            ctx.beginPath();
+            ctx.arc(x(p.device_B), y(p.step_time_s), 2.2 + Math.log10(Math.max(p.count, 1)), 0, 7);
+            ctx.fill();
+          }
+        ctx.globalAlpha = 1;
+        const mark = (B, s, name, edge) => {
+          const [px, py] = [x(B), y(s)];
+          ctx.fillStyle = edge;
+          ctx.strokeStyle = colour('card');
+          ctx.lineWidth = 2;
+          ctx.beginPath();
+          for (const [dx, dy] of [
+            [7, 0],
+            [0, 7],
+            [-7, 0],
+            [0, -7],
+          ])
+            ctx.lineTo(px + dx, py + dy);
+          ctx.closePath();
+          ctx.fill();
+          ctx.stroke();
+          ctx.textAlign = px > width - 90 ? 'right' : 'left';
+          ctx.fillText(name, px + (px > width - 90 ? -11 : 11), py);
+        };
+        mark(needed(best), best.step_time_s, 'best', colour('accent'));
+        if (plan.named) mark(plan.named.device_B, plan.named.step_time_s, 'mine', colour('comm'));
+        if (local.at) {
+          ctx.strokeStyle = colour('ink');
+          ctx.lineWidth = 2;
+          ctx.beginPath();
+          ctx.arc(x(local.at.device_B), y(local.at.step_time_s), 7, 0, 7);
+          ctx.stroke();
+        }
+        if (drag && drag.to) {
+          ctx.strokeStyle = colour('accent');
+          ctx.lineWidth = 1;
+          ctx.strokeRect(drag.from[0], drag.from[1], drag.to[0] - drag.from[0], drag.to[1] - drag.from[1]);
+        }
+        legend.replaceChildren(
+          ...scale.words.slice(0, 14).map((w, i) =>
+            html('li', {}, html('i', {style: `background:${rampOf(i, scale.words.length)}`}), w),
+          ),
+        );
+      };
+      const place = e => {
+        const b = node.getBoundingClientRect();
+        return [e.clientX - b.left, e.clientY - b.top];
+      };
+      const nearest = ([px, py]) => {
+        let found = null,
+          least = 14 ** 2;
+        for (const p of points) {
+          const d = (x(p.device_B) - px) ** 2 + (y(p.step_time_s) - py) ** 2;
+          if (d < least && shown(p)) [found, least] = [p, d];
+        }
+        return found;
+      };
+      const select = () => {
+        const [a, b] = [back(...drag.from), back(...drag.to)];
+        local.box = {
+          memory: [Math.min(a[0], b[0]), Math.max(a[0], b[0]) >= top ? Infinity : Math.max(a[0], b[0])],
+          time: [Math.min(a[1], b[1]), Math.max(a[1], b[1]) >= ceiling ? Infinity : Math.max(a[1], b[1])],
+        };
+        local.at = null;
+      };
+      const step = by => {
+        const list = points.filter(shown).sort((a, b) => a.step_time_s - b.step_time_s);
+        if (!list.length) return;
+        local.at = list[Math.min(Math.max(list.indexOf(local.at) + by, 0), list.length - 1)];
+        const b = node.getBoundingClientRect();
+        again();
+        showTip(describe(local.at), b.left + x(local.at.device_B), b.top + y(local.at.step_time_s));
+      };
+      fill(
+        node,
+        {
+          onpointerdown: e => {
+            drag = {from: place(e), to: null};
+            node.setPointerCapture(e.pointerId);
+          },
+          onpointermove: e => {
+            const at = place(e);
+            if (drag && (drag.to || Math.hypot(at[0] - drag.from[0], at[1] - drag.from[1]) > 6)) {
+              drag.to = at;
+              hideTip();
+              return paint();
+            }
+            const p = nearest(at);
+            p ? showTip(describe(p), e.clientX, e.clientY) : hideTip();
+          },
+          onpointerup: e => {
+            if (drag && drag.to) select();
+            else local.at = nearest(place(e));
+            drag = null;
+            again();
+          },
+          onpointerleave: hideTip,
+          onblur: hideTip,
+          onkeydown: e => {
+            const by = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[e.key];
+            if (by) {
+              e.preventDefault();
+              step(by);
+            } else if (e.key === 'Enter' && local.at) act.look(mapScenario(plan, local.at));
+          },
+        },
+        [],
+      );
+      at.append(node);
+      paint();
+    },
+    'Map of all layouts',
+    true,
+  );
+  card.append(
+    info,
+    folded('as a table', () =>
+      table(
+        [
+          (keys.find(([k]) => k === local.key) || MAP_KEYS[0])[1],
+          'layouts',
+          'that fit',
+          'fastest that fits',
+          'least memory',
+        ],
+        mapScale(plan, local.key).words.map(w => {
+          const list = points.filter(p => keyWord(mapValue(plan, p, local.key)) === w),
+            fit = list.filter(p => p.device_B <= limit);
+          return [
+            w,
+            Math.round(sum(list.map(p => p.count))).toLocaleString('en-US'),
+            Math.round(sum(fit.map(p => p.count))).toLocaleString('en-US'),
+            fit.length ? text.seconds(Math.min(...fit.map(p => p.step_time_s))) : '–',
+            text.GiB(Math.min(...list.map(p => p.device_B))),
+          ];
+        }),
+        [0],
+      ),
+    ),
+  );
+  tell();
+  showFigure(figure);
+}
