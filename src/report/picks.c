@@ -19,21 +19,6 @@ static char *title_of(const MsPick *pick) {
   return g_string_free(out, FALSE);
 }
 
-static const MsPick *of_kind(const MsPicks *p, MsPickKind kind) {
-  for (int i = 1; i < p->n; i++)
-    if (p->pick[i].kinds & (1u << kind)) return &p->pick[i];
-  return NULL;
-}
-
-static int number_of(const MsPicks *p, const MsPick *pick) { return (int)(pick - p->pick) + 1; }
-
-/* "costs 2.8 %", "is 1.2 % faster" */
-static const char *price(double slower, char *buf) {
-  g_snprintf(buf, MS_TEXT, slower >= 0 ? "costs %.1f %% of the step" : "is %.1f %% faster", 100 * fabs(slower));
-  return buf;
-}
-
-/* --- what to do: at most three sentences, each with what was predicted ----------------------------------------- */
 static void append_line(GString *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
 static void append_line(GString *out, const char *format, ...) {
   va_list args;
@@ -44,24 +29,7 @@ static void append_line(GString *out, const char *format, ...) {
 }
 
 static void append_advice(GString *out, const MsPicks *p) {
-  char time[MS_TEXT], band[MS_TEXT], memory[MS_TEXT], cost[MS_TEXT];
-  const MsResult *first = p->pick[0].entry->result;
-  append_line(out, "do:   take 1, %s a step +-%s, %.0f tokens/s/GPU%s", ms_text_seconds(first->step_time_s, time),
-              ms_text_percent(first->band, band), first->tokens_per_s_per_gpu,
-              p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
-  const MsBudget *b = &p->pick[0].budget;
-  if (ms_budget_known(b) && b->deadline_days > 0)
-    append_line(out, "      the %.4g tokens take %.1f of the %.4g days%s", b->tokens, b->days, b->deadline_days,
-                b->late ? ": LATE, so give more GPUs (--gpus 256..2048 finds how many)" : "");
-  else if (ms_budget_known(b)) append_line(out, "      the %.4g tokens take %.1f days", b->tokens, b->days);
-  const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);
-  if (spare)
-    append_line(out, "      %.0f %% of the memory is used: %d frees %s of each GPU, and %s",
-                100 * ms_device_B(first) / first->capacity_B, number_of(p, spare),
-                ms_text_bytes(spare->more_free_B, memory), price(spare->slower, cost));
-  if (simple && simple != spare)
-    append_line(out, "      %d needs less to be set up, and %s%s", number_of(p, simple), price(simple->slower, cost),
-                simple->tied ? ", which is noise" : "");
+  for (int i = 0; i < p->n_advice; i++) append_line(out, "%s%s", i ? "      " : "do:   ", p->advice[i]);
   g_string_append_c(out, '\n');
 }
 
@@ -199,6 +167,8 @@ static const MsFigure picks_rows[] = {
                    MS_FIGURE(BOOL, S, tied, "", "with the first: `slower` is within `noise`"),
                    MS_FIGURE_FOUND("training", budget_of, &ms_budget_figures, .only = "plan.training_tokens"),
                    MS_FIGURE_FILE_OF("scenario", scenario_of, ms_report_scenario, "complete: it runs"))),
+    MS_FIGURE_ARRAY("advice", LIST, MsPicks, advice, n_advice,
+                    MS_FIGURES({.key = "", .type = MS_FIGURE_STRING, .unit = "", .doc = "what to do, a sentence"})),
     MS_FIGURE(F64, MsPicks, noise, "1", "by which two layouts may differ and be as fast: the band of the curves alone"),
     MS_FIGURE(BOOL, MsPicks, all_tied, "", "any of them will do"),
     MS_FIGURE(INT, MsPicks, copies, "", "of `best` that differ from the first in recomputation, graphs or dispatcher"),

@@ -1,4 +1,5 @@
 #include "study/picks.h"
+#include "study/advice.h"
 
 #include <string.h>
 
@@ -218,6 +219,7 @@ MsPicks *ms_picks_new(const MsRequest *request, const MsPlan *plan, const MsRobu
     p->pick[i].figure = ms_objective_figure(request, e->scenario->gpus, e->result->step_time_s);
     ms_budget_of(request, e->scenario, e->result, &p->pick[i].budget);
   }
+  ms_picks_advise(p);
   return g_steal_pointer(&p);
 }
 
@@ -227,6 +229,8 @@ void ms_picks_free(MsPicks *p) {
     ms_comparison_free(p->pick[i].change);
     if (p->pick[i].found) ms_plan_free(p->pick[i].found);
   }
+  for (int i = 0; i < p->n_advice; i++) g_free(p->advice[i]);
+  g_free(p->advice);
   g_free(p->pick);
   g_free(p);
 }

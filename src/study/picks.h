@@ -53,6 +53,8 @@ typedef struct {
   gboolean all_tied;
   int copies; /* of the plan's ranking: differ from the first only in recomputation, graphs, offloading, dispatcher */
   double copies_within; /* slower than the first, at most */
+  int n_advice;
+  char **advice; /* [n_advice] what to do, a sentence each with what was predicted; choices are numbered from 1 */
 } MsPicks;
 
 /* plan->n_best > 0; plan and robust (NULL: none) must outlive the result. NULL and *error as of ms_plan, and on Ctrl-C.

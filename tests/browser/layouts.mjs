@@ -39,6 +39,10 @@ for (const width of [1280, 390])
     ok(box.x >= 0 && box.x + box.width <= width && box.height > 200, JSON.stringify(box));
     ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
 
+    const advice = await page.locator('#live-choices li').allInnerTexts();
+    ok(/^Take 1, .* a step .* tokens\/s\/GPU/.test(advice[0]), advice.join(' | '));
+    ok((await page.locator('#live-choices tbody tr').count()) >= 1, 'choices');
+
     await canvas.scrollIntoViewIfNeeded();
     await canvas.focus();
     await page.waitForTimeout(600); /* scrolling hides what is shown of a point */

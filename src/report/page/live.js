@@ -176,6 +176,49 @@ function ranking(best, chosen, act) {
   );
 }
 
+/* What to do, and the few layouts to choose from. */
+function choiceCard(plan, act) {
+  const list = plan.choices.list;
+  return html(
+    'div',
+    {id: 'live-choices'},
+    html(
+      'ul',
+      {class: 'advice'},
+      plan.choices.advice.map(s => html('li', {}, s[0].toUpperCase() + s.slice(1) + '.')),
+    ),
+    table(
+      ['', 'choice', 'layout', 'recompute', 'step time', 'tokens/s/GPU', 'MFU', 'memory', 'than 1', ''],
+      list.map((c, i) => [
+        `${i + 1}`,
+        c.kinds.join(', '),
+        layoutText(c.scenario),
+        recomputeText(c.scenario),
+        text.seconds(c.step_time_s),
+        Math.round(c.tokens_per_s_per_gpu).toLocaleString('en-US'),
+        text.percent(c.mfu),
+        text.GiB(c.device_B),
+        i ? `${c.tied ? '= ' : ''}${text.signed(c.slower)}` : '',
+        html(
+          'td',
+          {},
+          html(
+            'button',
+            {
+              type: 'button',
+              class: 'button',
+              'aria-label': `Show choice ${i + 1}`,
+              onclick: () => act.show(c.scenario),
+            },
+            'show',
+          ),
+        ),
+      ]),
+      [1, 2, 3],
+    ),
+  );
+}
+
 async function startLive() {
   const place = document.getElementById('live'),
     card = html('section', {class: 'card', id: 'plan', 'aria-label': 'Plan'}),
@@ -295,6 +338,7 @@ async function startLive() {
       ? {
           forms: choices.launch_forms,
           look: picked => look(picked.map(i => best[i].scenario)),
+          show: scenario => look([scenario]),
           launch: (i, f) => launch(best[i].scenario, f),
           chosen: () => {
             compare.disabled = chosen.size < 2;
@@ -302,6 +346,7 @@ async function startLive() {
         }
       : null;
     list.replaceChildren(
+      act && plan.choices ? choiceCard(plan, act) : '',
       best.length ? ranking(best, chosen, act) : html('p', {class: 'note'}, whole ? 'No layout fits.' : ''),
     );
     if (whole && !best.length && plan.refused)
@@ -315,7 +360,7 @@ async function startLive() {
     compare.hidden = !whole || best.length < 2;
     compare.onclick = () => act.look([...chosen].sort((a, b) => a - b).slice(0, 4));
     map.replaceChildren();
-    if (whole) drawLayouts(map, plan, {look: scenario => look([scenario])});
+    if (whole) drawLayouts(map, plan, {look: act.show});
   };
   search.addEventListener('click', async () => {
     let id = null;
