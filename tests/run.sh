@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases.
 #
-# quick leaves out programs named test_full_*, the installation (tests/install.sh) and the tables of techniques
-# (tests/rows.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME
+# quick leaves out programs named test_full_*, the installation (tests/install.sh), the tables of techniques
+# (tests/rows.sh) and Slurm (tests/slurm.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a
+# folder tests/golden/NAME
 # with `cmd` (a shell command that
 # calls `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
 # `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always
@@ -101,6 +102,7 @@ trap 'rm -rf "$results"' EXIT
   done
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/install.sh "$results/install"
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/rows.sh "$results/rows"
+  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/slurm.sh "$results/slurm"
   [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/commands.sh "$results/commands"
   [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/python.sh "$results/python"
   for script in tests/browser/*.mjs; do

@@ -73,6 +73,7 @@ int ms_cli_validate(int argc, char **argv);
 int ms_cli_fit(int argc, char **argv);
 int ms_cli_gemm(int argc, char **argv);
 int ms_cli_import(int argc, char **argv);
+int ms_cli_launch(int argc, char **argv);
 int ms_cli_diff(int argc, char **argv);
 int ms_cli_anchor(int argc, char **argv);
 int ms_cli_report(int argc, char **argv);

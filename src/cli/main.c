@@ -62,6 +62,15 @@ const MsVerb ms_verbs[] = {
      "of the same microbatch and chunk follows), \"W\", and [\"FB\",microbatch,chunk,microbatch,chunk] for a merged "
      "pair.\n",
      ms_cli_show},
+    {"launch", "SCENARIO", "what starts a run: arguments and environment, for a shell, Slurm, Kubernetes or SkyPilot",
+     "  moesim launch my-run.json                          one torchrun a node\n"
+     "  moesim launch --form slurm --restarts 3 my-run.json\n"
+     "  moesim launch --form k8s:jobset --out job.yaml my-run.json\n"
+     "  moesim launch --explain my-run.json                which key of the scenario each argument says\n"
+     "  moesim launch --preflight my-run.json              a script that checks the nodes first\n"
+     "\nNothing is started: the text is printed. A scenario that the release cannot say, or would reject, is refused "
+     "with the key and the rule.\n",
+     ms_cli_launch},
     {"validate", "DIR|FILE…", "compare predictions with the `measured` section of scenarios",
      "  moesim validate my-runs/\n"
      "  moesim validate --by gpu --fidelity fast scenarios/published\n"

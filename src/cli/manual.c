@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "launch/launch.h"
+
+#define VERSION_DATE "2026-11-22" /* of MS_VERSION: the page must not depend on the day of its build */
 
 /* --- what both read -------------------------------------------------------------------------------------------- */
 
@@ -19,6 +22,13 @@ static char **words_of(const char *text) {
 }
 
 static gboolean takes_value(const GOptionEntry *e) { return e->arg != G_OPTION_ARG_NONE; }
+
+/* The words that the value of an option may be; NULL when it may be anything. (transfer full) */
+static char **values_of(const GOptionEntry *e) {
+  if (!takes_value(e)) return NULL;
+  if (g_strcmp0(e->arg_description, "FORM") == 0) return g_strdupv((char **)ms_launch_words);
+  return words_of(e->arg_description);
+}
 
 /* --- man page -------------------------------------------------------------------------------------------------- */
 
@@ -68,7 +78,8 @@ static void roff_verb(const MsVerb *verb, const void *entries, gpointer data) {
 
 char *ms_cli_man_page(void) {
   GString *out = g_string_new(
-      ".\\\" made by `moesim help --man`\n.TH MOESIM 1 \"\" \"moesim " MS_VERSION "\" \"User Commands\"\n"
+      ".\\\" made by `moesim help --man`\n.TH MOESIM 1 \"" VERSION_DATE "\" \"moesim " MS_VERSION
+      "\" \"User Commands\"\n"
       ".SH NAME\nmoesim \\- simulator and parallelism planner for training mixture\\-of\\-experts and dense models\n"
       ".SH SYNOPSIS\n.B moesim\n.I VERB\n[\\fIOPTION\\fR...] [\\fIFILE\\fR...]\n.SH DESCRIPTION\n"
       "Predicts step time, throughput, memory and communication of a training run from its model, machine and parallel "
@@ -116,7 +127,7 @@ static void bash_verb(const MsVerb *verb, const void *entries, gpointer data) {
     if (names_of(e))
       g_string_append_printf(values, "        --%s) words=$(\"${COMP_WORDS[0]}\" show %s 2>/dev/null) ;;\n",
                              e->long_name, names_of(e));
-    g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
+    g_auto(GStrv) words = values_of(e);
     if (!words) continue;
     g_autofree char *all = g_strjoinv(" ", words);
     g_string_append_printf(values, "        --%s) words=\"%s\" ;;\n", e->long_name, all);
@@ -171,9 +182,11 @@ static void zsh_verb(const MsVerb *verb, const void *entries, gpointer data) {
     g_string_append_printf(out, " \\\n            '--%s%s[", e->long_name, takes_value(e) ? "=" : "");
     quoted(out, e->description ? e->description : "");
     g_string_append_c(out, ']');
-    g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
+    g_auto(GStrv) words = values_of(e);
     g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
-    if (all) g_string_append_printf(out, ":value:(%s)", all);
+    g_autoptr(GString) escaped = g_string_new(all);
+    g_string_replace(escaped, ":", "\\:", 0);
+    if (all) g_string_append_printf(out, ":value:(%s)", escaped->str);
     else if (names_of(e)) g_string_append_printf(out, ":name: _moesim_names %s", names_of(e));
     else if (e->arg == G_OPTION_ARG_FILENAME) g_string_append(out, ":file:_files");
     else if (takes_value(e)) g_string_append(out, ":value: ");
@@ -222,7 +235,7 @@ static void fish_verb(const MsVerb *verb, const void *entries, gpointer data) {
     g_string_append_printf(out, "complete -c moesim -n '__fish_seen_subcommand_from %s' -l %s", verb->name,
                            e->long_name);
     if (e->short_name) g_string_append_printf(out, " -s %c", e->short_name);
-    g_auto(GStrv) words = words_of(takes_value(e) ? e->arg_description : NULL);
+    g_auto(GStrv) words = values_of(e);
     g_autofree char *all = words ? g_strjoinv(" ", words) : NULL;
     if (all) g_string_append_printf(out, " -x -a '%s'", all);
     else if (names_of(e)) g_string_append_printf(out, " -r -a '(moesim show %s 2>/dev/null)'", names_of(e));

@@ -298,7 +298,7 @@ int ms_cli_plan(int argc, char **argv) {
        "keep the winner as a scenario in FILE, to run, report or launch it (- prints it in place of the ranking)",
        "FILE"},
       {"launch", 0, 0, G_OPTION_ARG_STRING, &o.launch,
-       "what starts the winner: megatron, modelzoo, mt-megatron, slurm, slurm:modelzoo, slurm:mt-megatron", "FORM"},
+       "what starts the winner, in a form of docs/launch.md: megatron, modelzoo, slurm, k8s, ...", "FORM"},
       {"rank", 0, 0, G_OPTION_ARG_INT, &o.rank, "with --launch and --out: this one of the ranking instead of the first",
        "N"},
       {"strict", 0, 0, G_OPTION_ARG_NONE, &o.strict, "refuse what needs a figure that the machine's file only assumes",

@@ -25,12 +25,14 @@ typedef struct {
   char **values; /* NULL-terminated, empty for a switch */
   int line;      /* in the file it was read from; 0 = none */
   MsSection section;
-  gboolean used; /* understood on import */
+  gboolean used;      /* understood on import */
+  const char *fields; /* export: keys of a scenario that it says, separated by spaces; NULL: what a run needs besides */
 } MsArg;
 
 typedef struct {
   char *name, *value;
   gboolean used;
+  const char *fields; /* as of MsArg */
 } MsVariable;
 
 typedef struct MsArgs {

@@ -1,4 +1,4 @@
-/* src/launch/export.c - a launch as text: notes, the order of checks, sbatch around a form. */
+/* src/launch/export.c - a launch as text: its forms, notes, the order of checks. */
 #include "launch/form.h"
 
 #include <string.h>
@@ -7,11 +7,21 @@
 #include "launch/release.h"
 
 const char *const ms_launch_words[] = {"megatron",       "modelzoo",          "mt-megatron", "slurm",
-                                       "slurm:modelzoo", "slurm:mt-megatron", NULL};
+                                       "slurm:modelzoo", "slurm:mt-megatron", "k8s",         "k8s:jobset",
+                                       "k8s:volcano",    "skypilot",          NULL};
+static const MsLaunch launches[] = {{.form = MS_LAUNCH_MEGATRON},
+                                    {.form = MS_LAUNCH_MODELZOO},
+                                    {.form = MS_LAUNCH_MT},
+                                    {.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_SLURM},
+                                    {.form = MS_LAUNCH_MODELZOO, .around = MS_AROUND_SLURM},
+                                    {.form = MS_LAUNCH_MT, .around = MS_AROUND_SLURM},
+                                    {.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_PYTORCHJOB},
+                                    {.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_JOBSET},
+                                    {.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_VOLCANO},
+                                    {.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_SKYPILOT}};
+G_STATIC_ASSERT(G_N_ELEMENTS(ms_launch_words) == G_N_ELEMENTS(launches) + 1);
 
-MsLaunch ms_launch_of_word(int word) {
-  return (MsLaunch){.form = (MsLaunchForm)(word % MS_N_LAUNCH_FORMS), .slurm = word >= MS_N_LAUNCH_FORMS};
-}
+MsLaunch ms_launch_of_word(int word) { return launches[word]; }
 
 /* --- notes --- */
 static void note_string(JsonObject *notes, const char *key, const char *value) {
@@ -61,39 +71,6 @@ static void append_notes(GString *text, const MsArgs *args) {
   }
 }
 
-/* --- Slurm --- */
-static void append_sbatch(GString *out, const MsFormContext *c) {
-  const MsScenario *s = c->scenario;
-  g_autofree char *job = ms_plain_name(s->name);
-  g_string_append_printf(out,
-                         "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=1\n#SBATCH "
-                         "--gpus-per-node=%d\n#SBATCH --exclusive\n",
-                         job, c->nodes, c->gpus_per_node);
-  int segment = s->layout.ep * s->layout.etp /
-                c->gpus_per_node; /* nodes that share a scale-up domain, as that file counts them */
-  if (c->gpus_per_node < s->hardware->nvlink_domain_gpus && segment > 1 &&
-      s->layout.ep * s->layout.etp <= s->hardware->nvlink_domain_gpus)
-    g_string_append_printf(out,
-                           "# With Slurm 24.05 or newer and topology/block add --segment=%d to sbatch: nodes that "
-                           "share a scale-up domain.\n",
-                           segment);
-  g_string_append(out, "#SBATCH --time=01:00:00\n#SBATCH --output=%x-%j.log\n");
-}
-
-static char *around_slurm(const MsFormContext *c, GString *head) {
-  GString *out = g_string_new("#!/bin/bash\n");
-  append_sbatch(out, c);
-  g_string_append_len(out, head->str, (gssize)head->len);
-  g_string_append(out, "# Account, partition, container and time limit are yours to add.\nset -eu\n");
-  g_string_append_len(out, c->text->once->str, (gssize)c->text->once->len);
-  g_string_append(out, "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport "
-                       "MASTER_ADDR MASTER_PORT=${MASTER_PORT:-29500}\n"
-                       "on_node() {\nexport NODE_RANK=$SLURM_NODEID\n");
-  g_string_append_len(out, c->text->per_node->str, (gssize)c->text->per_node->len);
-  g_string_append(out, "}\nexport -f on_node\nsrun --kill-on-bad-exit=1 bash -c on_node\n");
-  return g_string_free(out, FALSE);
-}
-
 /* --- the whole --- */
 static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
   GString *head = g_string_new(NULL);
@@ -115,45 +92,56 @@ static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
   return head;
 }
 
-static char *render(const MsFormContext *c, MsLaunchForm form) {
+static char *render(const MsFormContext *c, MsLaunch launch) {
+  MsLaunchForm form = launch.form;
   g_autoptr(GString) head = head_of(c, form);
   static void (*const forms[])(const MsFormContext *) = {
       [MS_LAUNCH_MEGATRON] = ms_form_megatron, [MS_LAUNCH_MODELZOO] = ms_form_modelzoo, [MS_LAUNCH_MT] = ms_form_mt};
-  if (form == MS_LAUNCH_MODELZOO && !c->slurm) { /* a YAML file, not a script */
+  if (form == MS_LAUNCH_MODELZOO && !c->placed) { /* a YAML file, not a script */
     g_autofree char *yaml = ms_modelzoo_yaml(c);
     return g_strconcat(head->str, yaml, NULL);
   }
   forms[form](c);
-  return c->slurm ? around_slurm(c, head)
-                  : g_strconcat("#!/bin/bash\n", head->str, c->text->once->str, c->text->per_node->str, NULL);
+  return c->placed ? ms_around(c, launch, head)
+                   : g_strconcat("#!/bin/bash\n", head->str, c->text->once->str, c->text->per_node->str, NULL);
 }
 
 static gboolean check(const MsScenario *s, MsLaunch launch, GError **error) {
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
-  if (!layout || !ms_release_check(s, error)) return FALSE;
+  if (!layout || !ms_release_check(s, error) || !ms_around_check(s, launch, error)) return FALSE;
   int per_node = s->hardware->gpus_per_node;
-  return launch.form != MS_LAUNCH_MODELZOO || launch.slurm || per_node == 8 || per_node == 4 ||
+  return launch.form != MS_LAUNCH_MODELZOO || launch.around || per_node == 8 || per_node == 4 ||
          ms_refuse_key(s, error, "hardware.gpus_per_node", "is %d: the model zoo's scripts know nodes of 8 and 4 GPUs",
                        per_node);
 }
 
-char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error) {
+/* The canonical scenario with its arguments, or NULL and the error. (transfer full) */
+static MsArgs *args_of(MsScenario *s, MsLaunch launch, GError **error) {
   MsRelease release = launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE;
+  return check(s, launch, error) ? ms_args_from_scenario(s, release, error) : NULL;
+}
+
+char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error) {
   g_autoptr(MsScenario) s = ms_launch_canonical(scenario);
-  if (!check(s, launch, error)) return NULL;
-  g_autoptr(MsArgs) args = ms_args_from_scenario(s, release, error);
+  g_autoptr(MsArgs) args = args_of(s, launch, error);
   if (!args) return NULL;
-  notes_from_scenario(s, release, launch.form, args->notes);
+  notes_from_scenario(s, launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE, launch.form, args->notes);
   MsLaunchText text = {.once = g_string_new(NULL), .per_node = g_string_new(NULL)};
   int per_node = MIN(s->gpus, s->hardware->gpus_per_node);
   MsFormContext context = {.scenario = s,
                            .args = args,
                            .text = &text,
-                           .slurm = launch.slurm,
+                           .placed = launch.around != MS_AROUND_NOTHING,
                            .nodes = s->gpus / per_node,
                            .gpus_per_node = per_node};
-  char *whole = render(&context, launch.form);
+  char *whole = render(&context, launch);
   g_string_free(text.once, TRUE);
   g_string_free(text.per_node, TRUE);
   return whole;
+}
+
+char *ms_launch_explain(const MsScenario *scenario, MsLaunch launch, GError **error) {
+  g_autoptr(MsScenario) s = ms_launch_canonical(scenario);
+  g_autoptr(MsArgs) args = args_of(s, launch, error);
+  return args ? ms_explain_args(s, args) : NULL;
 }

@@ -14,7 +14,7 @@ typedef struct {
   const MsScenario *scenario; /* canonical */
   const MsArgs *args;
   MsLaunchText *text;
-  gboolean slurm; /* NODE_RANK, MASTER_ADDR, MASTER_PORT come from Slurm */
+  gboolean placed; /* NODE_RANK, MASTER_ADDR, MASTER_PORT come from what is around the form */
   int nodes, gpus_per_node;
 } MsFormContext;
 
@@ -22,6 +22,15 @@ void ms_form_megatron(const MsFormContext *context);
 void ms_form_mt(const MsFormContext *context);
 void ms_form_modelzoo(const MsFormContext *context);
 char *ms_modelzoo_yaml(const MsFormContext *context); /* (transfer full) */
+
+/* --- around.c --- */
+/* FALSE and *error when what is around cannot name the machine. */
+gboolean ms_around_check(const MsScenario *scenario, MsLaunch launch, GError **error);
+/* The whole text, comments `head` on top. (transfer full) */
+char *ms_around(const MsFormContext *context, MsLaunch launch, const GString *head);
+/* --- explain.c --- */
+/* Arguments and environment with the keys of the canonical scenario that they say. (transfer full) */
+char *ms_explain_args(const MsScenario *scenario, const MsArgs *args);
 
 /* A name as one harmless word: letters, digits, "-_.". (transfer full) */
 char *ms_plain_name(const char *name);

@@ -59,7 +59,7 @@ static void append_variables(GString *out, const MsFormContext *c) {
 
 char *ms_modelzoo_yaml(const MsFormContext *c) {
   GString *out = g_string_new(NULL);
-  if (!c->slurm) {
+  if (!c->placed) {
     g_autoptr(GString) variables = g_string_new(NULL);
     g_autofree char *model = ms_plain_name(c->scenario->model->name);
     append_variables(variables, c);

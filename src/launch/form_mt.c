@@ -68,7 +68,7 @@ static const char *program(const MsScenario *s) {
 }
 
 static void append_places(GString *out, const MsFormContext *c) {
-  if (!c->slurm)
+  if (!c->placed)
     g_string_append_printf(out,
                            "# hostfile: one host a line, %d of them. From one host: for h in $(cut -d' ' -f1 "
                            "hostfile); do ssh -fn $h \"cd $PWD && bash $0 hostfile\"; done\n"

@@ -10,11 +10,20 @@
 #include "describe/scenario.h"
 
 typedef enum { MS_LAUNCH_MEGATRON, MS_LAUNCH_MODELZOO, MS_LAUNCH_MT, MS_N_LAUNCH_FORMS } MsLaunchForm;
+typedef enum { /* what starts it on all nodes */
+               MS_AROUND_NOTHING,
+               MS_AROUND_SLURM, /* sbatch */
+               MS_AROUND_PYTORCHJOB,
+               MS_AROUND_JOBSET,
+               MS_AROUND_VOLCANO,
+               MS_AROUND_SKYPILOT
+} MsLaunchAround;
 typedef struct {
   MsLaunchForm form;
-  gboolean slurm; /* an sbatch script around it */
+  MsLaunchAround around;
+  int restarts; /* of a failed job, by what is around it */
 } MsLaunch;
-extern const char *const ms_launch_words[]; /* megatron modelzoo mt-megatron slurm slurm:modelzoo slurm:mt-megatron */
+extern const char *const ms_launch_words[]; /* ends with NULL; docs/launch.md, Forms */
 /* The launch of ms_launch_words[word]. */
 MsLaunch ms_launch_of_word(int word);
 
@@ -25,6 +34,12 @@ MsScenario *ms_launch_canonical(const MsScenario *scenario);
 /* The text of the form. NULL and an MS_ERROR_INPUT that names the key or rule when the layout is not valid or the
  * release cannot say it or would reject it. (transfer full) */
 char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error);
+
+/* The arguments of the same launch with the keys that each says. Errors as above. (transfer full) */
+char *ms_launch_explain(const MsScenario *scenario, MsLaunch launch, GError **error);
+/* A script that checks one node against the machine of the scenario. NULL and an MS_ERROR_INPUT when moesim does not
+ * know that vendor's tools. (transfer full) */
+char *ms_launch_preflight(const MsScenario *scenario, GError **error);
 
 /* CUDA_DEVICE_MAX_CONNECTIONS as it is launched: as given, else 32 with EP overlap, 1 where the release asserts it,
  * else 0 = unset. */

@@ -213,16 +213,18 @@ MsArgs *ms_args_from_scenario(const MsScenario *scenario, MsRelease release, GEr
   if (!check_all_said(scenario, error)) return NULL;
   for (int i = 0; i < ms_num_launch_rows; i++) {
     const MsLaunchRow *row = &ms_launch_rows[i];
+    guint before = args->list->len, variables = args->env->len;
     if (row->when && !row->when(scenario)) continue;
     if (row->kind == MS_ROW_GROUP) {
-      guint before = args->list->len;
       if (!row->write(scenario, release, args, error)) return NULL;
-      for (; before < args->list->len; before++) ((MsArg *)args->list->pdata[before])->section = row->section;
+      for (guint k = before; k < args->list->len; k++) ((MsArg *)args->list->pdata[k])->section = row->section;
     } else if (row->kind != MS_ROW_FIXED) {
       write_simple(row, scenario, release, args, refused);
     } else if (release == MS_RELEASE_MCORE || (row->flags & MS_ROW_MT)) {
       ms_args_add(args, row->section, row->flag, row->value, NULL);
     }
+    for (; before < args->list->len; before++) ((MsArg *)args->list->pdata[before])->fields = row->fields;
+    for (; variables < args->env->len; variables++) ((MsVariable *)args->env->pdata[variables])->fields = row->fields;
   }
   if (refused->len == 0) return g_steal_pointer(&args);
   g_ptr_array_add(refused, NULL);

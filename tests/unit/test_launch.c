@@ -3,6 +3,7 @@
 #include "lib/close.h"
 
 #include <string.h>
+#include <yaml.h>
 
 #include "base/err.h"
 #include "launch/launch.h"
@@ -327,6 +328,92 @@ static void slurm_jobs(void **state) {
   assert_non_null(strstr(text, "# With Slurm 24.05 or newer and topology/block add --segment=2 to sbatch"));
 }
 
+static gboolean is_yaml(const char *text) {
+  yaml_parser_t parser;
+  yaml_document_t document;
+  yaml_parser_initialize(&parser);
+  yaml_parser_set_input_string(&parser, (const unsigned char *)text, strlen(text));
+  gboolean ok = yaml_parser_load(&parser, &document), map = FALSE;
+  if (ok) {
+    yaml_node_t *root = yaml_document_get_root_node(&document);
+    map = root && root->type == YAML_MAPPING_NODE;
+    yaml_document_delete(&document);
+  }
+  yaml_parser_delete(&parser);
+  return map;
+}
+
+/* Schedulers around a form: what each says of nodes and restarts, and that the run inside comes back. */
+static void schedulers(void **state) {
+  (void)state;
+  static const struct {
+    MsLaunchAround around;
+    const char *parts[4];
+  } rows[] = {{MS_AROUND_SLURM,
+               {"#SBATCH --requeue\n", "-lt 3 ]; then\n", "scontrol requeue \"$SLURM_JOB_ID\"", "--nodes=8\n"}},
+              {MS_AROUND_PYTORCHJOB,
+               {"kind: PyTorchJob\n", "backoffLimit: 3\n", "Worker:\n      replicas: 7\n", "nvidia.com/gpu: 8"}},
+              {MS_AROUND_JOBSET,
+               {"kind: JobSet\n", "maxRestarts: 3\n", "completions: 8\n", "MASTER_ADDR=my-run-1-node-0-0.my-run-1 "}},
+              {MS_AROUND_VOLCANO, {"kind: Job\n", "maxRetry: 3\n", "minAvailable: 8\n", "action: RestartJob\n"}},
+              {MS_AROUND_SKYPILOT,
+               {"num_nodes: 8\n", "max_restarts_on_errors: 3\n", "accelerators: H100:8 ", "name: my-run-1\n"}}};
+  g_autoptr(MsScenario) s = run_on("llama3-8b", 64, 1);
+  g_free(s->name);
+  s->name = g_strdup("My run_1");
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text =
+        ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON, .around = rows[i].around, .restarts = 3}, &error);
+    if (!text) fail_msg("%s", error->message);
+    for (guint k = 0; k < 4; k++)
+      if (!strstr(text, rows[i].parts[k])) fail_msg("no %s in\n%s", rows[i].parts[k], text);
+    assert_int_equal(is_yaml(text), rows[i].around != MS_AROUND_SLURM);
+    assert_true(ms_test_round_trip(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON, .around = rows[i].around, .restarts = 3}));
+  }
+  g_clear_pointer(&s->hardware->vendor, g_free);
+  g_autoptr(GError) error = NULL;
+  assert_null(ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_JOBSET}, &error));
+  assert_non_null(strstr(error->message, "hardware.vendor: is not said: Kubernetes needs"));
+}
+
+/* Every argument of a launch is explained by keys that are there, or as needed besides. */
+static void explained(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run_on("deepseek-v3", 64, 8);
+  s->layout.ep = 8;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON}, &error);
+  g_autofree char *why = ms_launch_explain(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON}, &error);
+  if (!text || !why) fail_msg("%s", error->message);
+  g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+  int arguments = 0;
+  for (int i = 0; lines[i]; i++) {
+    if (!g_str_has_prefix(lines[i], "  --")) continue;
+    g_autofree char *flag = g_strndup(lines[i] + 2, strcspn(lines[i] + 2, " "));
+    if (!strstr(why, flag)) fail_msg("%s is not explained", flag);
+    arguments++;
+  }
+  assert_true(arguments > 40);
+  assert_non_null(strstr(why, "--expert-model-parallel-size 8\n"));
+  assert_non_null(strstr(why, "    layout.ep = 8: expert-parallel size\n"));
+  assert_non_null(strstr(why, "    (no key: what a run of this kind needs besides)\n"));
+}
+
+static void preflight(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run_on("llama3-8b", 64, 1);
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = ms_launch_preflight(s, &error);
+  if (!text) fail_msg("%s", error->message);
+  assert_non_null(strstr(text, "want_nodes=8 want_gpus=8 want_MiB="));
+  assert_non_null(strstr(text, " want_W=686 want_Gbps=3136\n")); /* 98 % of 700 W and of 8 times 400 Gb/s */
+  g_free(s->hardware->vendor);
+  s->hardware->vendor = g_strdup("AMD");
+  assert_null(ms_launch_preflight(s, &error));
+  assert_non_null(strstr(error->message, "hardware.vendor: is AMD: the preflight script knows"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),
                                      cmocka_unit_test(shipped_models),
@@ -340,6 +427,9 @@ int main(void) {
                                      cmocka_unit_test(refusals_of_mt),
                                      cmocka_unit_test(always_said),
                                      cmocka_unit_test(gpt_oss_as_it_runs),
-                                     cmocka_unit_test(slurm_jobs)};
+                                     cmocka_unit_test(slurm_jobs),
+                                     cmocka_unit_test(schedulers),
+                                     cmocka_unit_test(explained),
+                                     cmocka_unit_test(preflight)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
