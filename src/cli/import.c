@@ -187,12 +187,12 @@ static int import_kineto(const MsVerb *verb, const Options *o, int argc, char **
 /* What a cluster says of its switches, or a node of its NICs, as a machine with a fabric. */
 static int import_topology(const MsVerb *verb, const Options *o, MsTopologyForm form, int argc, char **words) {
   const char *word = ms_topology_words[form];
-  gboolean slurm = form == MS_TOPOLOGY_SLURM;
+  gboolean switches = form != MS_TOPOLOGY_NCCL;
   GError *error = NULL;
   gsize length;
-  if (argc < 1 || argc > 1 + slurm)
+  if (argc < 1 || argc > 1 + switches)
     return ms_cli_usage(verb, "import %s takes one file%s", word,
-                        slurm ? " and perhaps a list of the job's nodes" : "");
+                        switches ? " and perhaps a list of the job's nodes" : "");
   if (o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->date || o->name ||
       o->gpus != MS_CLI_UNSET)
     return ms_cli_usage(verb, "import %s takes --hardware and --out", word);
@@ -206,6 +206,10 @@ static int import_topology(const MsVerb *verb, const Options *o, MsTopologyForm 
 
 static int import_slurm(const MsVerb *verb, const Options *o, int argc, char **words) {
   return import_topology(verb, o, MS_TOPOLOGY_SLURM, argc, words);
+}
+
+static int import_ib(const MsVerb *verb, const Options *o, int argc, char **words) {
+  return import_topology(verb, o, MS_TOPOLOGY_IB, argc, words);
 }
 
 static int import_nccl_topo(const MsVerb *verb, const Options *o, int argc, char **words) {
@@ -227,6 +231,7 @@ static const Kind kinds[] = {{"hf", import_model},
                              {"ib_write_bw", NULL},
                              {"stream", NULL},
                              {"slurm-topology", import_slurm},
+                             {"ibnetdiscover", import_ib},
                              {"nccl-topo", import_nccl_topo}};
 
 static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {

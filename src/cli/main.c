@@ -138,7 +138,8 @@ const MsVerb ms_verbs[] = {
      "  moesim serve --port 9000\n",
      ms_cli_serve},
     {"import",
-     "hf|megatron|modelzoo FILE [WORD…] | kineto TRACE… | slurm-topology FILE [NODES] | nccl-topo FILE | "
+     "hf|megatron|modelzoo FILE [WORD…] | kineto TRACE… | "
+     "slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | "
      "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
      "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML, what "
      "was measured from a training log, a machine from logs of benchmarks, where the time of a profile went, a fabric "

@@ -1,4 +1,4 @@
-/* src/logs/topology.c - reading topology.conf and NCCL's description of a node. */
+/* src/logs/topology.c - reading topology.conf, ibnetdiscover and NCCL's description of a node. */
 #include "logs/topology.h"
 
 #include "base/err.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-const char *const ms_topology_words[] = {"slurm-topology", "nccl-topo", NULL};
+const char *const ms_topology_words[] = {"slurm-topology", "ibnetdiscover", "nccl-topo", NULL};
 
 #define MOST_NODES (1 << 20)
 
@@ -296,6 +296,165 @@ static char *from_slurm(const char *text, const char *file, const char *base, co
   return json;
 }
 
+/* --- what ibnetdiscover prints -------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  int line;
+  GPtrArray *nodes;       /* names, each once, in the order of ports */
+  GHashTable *hcas, *ups; /* sets of HCAs and of switches that it is joined to */
+  int uplinks;
+  double Bps; /* of the slowest link to a switch, 0: none */
+} Leaf;
+
+typedef struct {
+  Tree tree;           /* for its messages and numbers of nodes */
+  GHashTable *by_name; /* name of a switch -> Leaf */
+  GPtrArray *order;    /* Leaf, in the order of the file */
+  Leaf *at;            /* whose block is read, NULL: that of an HCA */
+} Fabric;
+
+static void leaf_free(gpointer data) {
+  Leaf *l = data;
+  g_ptr_array_unref(l->nodes), g_hash_table_unref(l->hcas), g_hash_table_unref(l->ups);
+  g_free(l);
+}
+
+/* "4xHDR" at the end of a line, data rate of one direction; 0: none that is known. */
+static double speed_of(const char *line) {
+  static const struct {
+    const char *word;
+    double Gbps; /* of a lane */
+  } lanes[] = {{"SDR", 2},  {"DDR", 4},  {"QDR", 8},   {"FDR10", 10}, {"FDR", 13.64},
+               {"EDR", 25}, {"HDR", 50}, {"NDR", 100}, {"XDR", 200}};
+  const char *word = strrchr(line, ' ');
+  char *end;
+  double width = word ? g_ascii_strtod(word + 1, &end) : 0;
+  for (guint i = 0; width > 0 && *end == 'x' && i < G_N_ELEMENTS(lanes); i++)
+    if (g_str_equal(end + 1, lanes[i].word)) return width * lanes[i].Gbps * 1e9 / 8;
+  return 0;
+}
+
+/* What stands between the first two quotes behind `from`. (transfer full) */
+static char *quoted(const char *from) {
+  const char *a = from ? strchr(from, '"') : NULL, *b = a ? strchr(a + 1, '"') : NULL;
+  return b ? g_strndup(a + 1, (gsize)(b - a - 1)) : NULL;
+}
+
+static void add_node(Leaf *l, const char *description) {
+  g_autofree char *name = g_strndup(description, strcspn(description, " "));
+  for (guint i = 0; i < l->nodes->len; i++)
+    if (g_str_equal(l->nodes->pdata[i], name)) return;
+  g_ptr_array_add(l->nodes, g_steal_pointer(&name));
+}
+
+/* [21] "S-..."[5] # "spine01" lid 1 4xHDR */
+static gboolean read_port(Fabric *f, int line, const char *text, GError **error) {
+  g_autofree char *peer = quoted(text), *description = quoted(strchr(text, '#'));
+  if (!f->at) return TRUE;
+  if (!peer || !description || (peer[0] != 'H' && peer[0] != 'S'))
+    return fail(&f->tree, line, error, "a port must be joined to \"H-...\" or \"S-...\" and say what that is behind #");
+  if (peer[0] == 'H') {
+    add_node(f->at, description), g_hash_table_add(f->at->hcas, g_steal_pointer(&peer));
+    return TRUE;
+  }
+  double Bps = speed_of(text);
+  f->at->uplinks++;
+  if (Bps > 0) f->at->Bps = f->at->Bps > 0 ? MIN(f->at->Bps, Bps) : Bps;
+  g_hash_table_add(f->at->ups, g_steal_pointer(&peer));
+  return TRUE;
+}
+
+static gboolean read_ports(Fabric *f, const char *text, GError **error) {
+  g_auto(GStrv) line = g_strsplit(text, "\n", -1);
+  for (int i = 0; line[i]; i++) {
+    g_strchomp(line[i]);
+    if (line[i][0] == '[' && !read_port(f, i + 1, line[i], error)) return FALSE;
+    if (g_str_has_prefix(line[i], "Ca") || g_str_has_prefix(line[i], "Rt")) f->at = NULL;
+    if (!g_str_has_prefix(line[i], "Switch\t") && !g_str_has_prefix(line[i], "Switch ")) continue;
+    char *name = quoted(line[i]);
+    if (!name) return fail(&f->tree, i + 1, error, "a switch without a name");
+    f->at = g_new0(Leaf, 1);
+    f->at->line = i + 1, f->at->nodes = g_ptr_array_new_with_free_func(g_free);
+    f->at->hcas = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    f->at->ups = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_ptr_array_add(f->order, f->at), g_hash_table_replace(f->by_name, name, f->at);
+  }
+  return f->order->len > 0 || fail(&f->tree, 1, error, "no Switch: this is nothing that ibnetdiscover prints");
+}
+
+typedef struct {
+  int nodes, leaf_nodes, rails, nics, uplinks, spines; /* nodes: with room for the largest leaf */
+  double Bps;
+} Shape;
+
+/* Leaves of the same nodes are rails of one another; nodes are numbered by the first of them. */
+static gboolean find_shape(Fabric *f, Shape *s, GPtrArray *notes, GError **error) {
+  int hcas = 0, blocks = 0;
+  for (guint i = 0; i < f->order->len; i++) {
+    const Leaf *l = f->order->pdata[i];
+    if (l->nodes->len == 0) continue;
+    s->leaf_nodes = MAX(s->leaf_nodes, (int)l->nodes->len);
+    if (s->uplinks > 0 && l->uplinks != s->uplinks)
+      g_ptr_array_add(notes, g_strdup_printf("%s:%d: a leaf of %d links up beside one of %d: the fewer are taken",
+                                             f->tree.file, l->line, l->uplinks, s->uplinks));
+    s->uplinks = s->uplinks > 0 ? MIN(s->uplinks, l->uplinks) : l->uplinks;
+    s->spines = MAX(s->spines, (int)g_hash_table_size(l->ups));
+    if (l->Bps > 0) s->Bps = s->Bps > 0 ? MIN(s->Bps, l->Bps) : l->Bps;
+    hcas += (int)g_hash_table_size(l->hcas);
+    GHashTableIter iter;
+    gpointer up;
+    g_hash_table_iter_init(&iter, l->ups);
+    while (g_hash_table_iter_next(&iter, &up, NULL)) {
+      const Leaf *spine = g_hash_table_lookup(f->by_name, up);
+      if (spine && spine->nodes->len > 0)
+        return fail(&f->tree, l->line, error, "two switches with nodes are joined: a fabric has leaves and spines");
+    }
+  }
+  if (s->leaf_nodes == 0) return fail(&f->tree, 1, error, "no switch has a node");
+  for (guint i = 0; i < f->order->len; i++) {
+    const Leaf *l = f->order->pdata[i];
+    gboolean known = l->nodes->len > 0 && g_hash_table_contains(f->tree.node, l->nodes->pdata[0]);
+    for (guint k = 0; !known && k < l->nodes->len; k++)
+      g_hash_table_insert(f->tree.node, l->nodes->pdata[k], GINT_TO_POINTER(blocks * s->leaf_nodes + (int)k + 1));
+    blocks += !known && l->nodes->len > 0, s->rails += known;
+  }
+  s->rails = s->rails / blocks + 1, s->nics = hcas / MAX((int)g_hash_table_size(f->tree.node), 1);
+  s->nodes = blocks * s->leaf_nodes;
+  if (blocks * s->rails > 1 && s->uplinks == 0) return fail(&f->tree, 1, error, "a leaf is joined to no other switch");
+  return TRUE;
+}
+
+static char *write_shape(const Shape *s, const char *base, const GArray *place) {
+  MsJsonOut *out = begin(base);
+  ms_json_out_object(out, "fabric");
+  ms_json_out_string(out, "kind", s->rails > 1 ? "rail-optimized" : "fat-tree");
+  ms_json_out_int(out, "nodes", s->nodes);
+  ms_json_out_int(out, "nics_per_node", MAX(s->nics, 1));
+  if (s->rails > 1) ms_json_out_int(out, "rails", s->rails);
+  ms_json_out_int(out, "leaf_nodes", s->leaf_nodes);
+  if (s->uplinks > 0) ms_json_out_int(out, "leaf_uplinks", s->uplinks);
+  if (s->spines > 0 && s->uplinks % s->spines == 0) ms_json_out_int(out, "spines", s->spines);
+  if (s->Bps > 0) ms_json_out_double(out, "link_Bps", s->Bps);
+  if (place->len > 0) ms_json_out_array(out, "placement");
+  for (guint i = 0; i < place->len; i++) ms_json_out_int(out, NULL, g_array_index(place, int, i));
+  if (place->len > 0) ms_json_out_end(out);
+  return end(out);
+}
+
+static char *from_ib(const char *text, const char *file, const char *base, const char *nodes, GPtrArray *notes,
+                     GError **error) {
+  Fabric f = {.tree = {.file = file}, .order = g_ptr_array_new_with_free_func(leaf_free)};
+  Shape s = {0};
+  f.tree.node = g_hash_table_new(g_str_hash, g_str_equal);
+  f.by_name = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  gboolean ok = read_ports(&f, text, error) && find_shape(&f, &s, notes, error);
+  g_autoptr(GArray) place = ok ? placement_of(&f.tree, nodes, error) : NULL;
+  char *json = place ? write_shape(&s, base, place) : NULL;
+  g_hash_table_unref(f.tree.node), g_hash_table_unref(f.by_name), g_ptr_array_unref(f.order);
+  return json;
+}
+
 /* --- NCCL's description of a node ----------------------------------------------------------------------------------
  */
 
@@ -354,6 +513,6 @@ static char *from_nccl(const char *text, const char *file, const char *base, GPt
 
 char *ms_topology_machine(MsTopologyForm form, const char *text, const char *file, const char *base, const char *nodes,
                           GPtrArray *notes, GError **error) {
-  return form == MS_TOPOLOGY_SLURM ? from_slurm(text, file, base, nodes, notes, error)
-                                   : from_nccl(text, file, base, notes, error);
+  if (form == MS_TOPOLOGY_NCCL) return from_nccl(text, file, base, notes, error);
+  return (form == MS_TOPOLOGY_SLURM ? from_slurm : from_ib)(text, file, base, nodes, notes, error);
 }

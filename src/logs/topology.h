@@ -1,6 +1,7 @@
 /* src/logs/topology.h - a fabric from what clusters say of themselves.
  *
  *   slurm-topology  topology.conf of Slurm's topology/tree: switches, the nodes and switches below them
+ *   ibnetdiscover   what InfiniBand's tool of that name prints: switches, their links, HCAs of nodes; two tiers
  *   nccl-topo       the XML of NCCL_TOPO_DUMP_FILE: GPUs and NICs of one node
  *
  * What comes out is text of a machine: {"base": NAME, "fabric": {...}}, keys of describe/fabric.h. */
@@ -9,8 +10,8 @@
 
 #include <glib.h>
 
-typedef enum { MS_TOPOLOGY_SLURM, MS_TOPOLOGY_NCCL } MsTopologyForm;
-extern const char *const ms_topology_words[]; /* slurm-topology nccl-topo */
+typedef enum { MS_TOPOLOGY_SLURM, MS_TOPOLOGY_IB, MS_TOPOLOGY_NCCL } MsTopologyForm;
+extern const char *const ms_topology_words[]; /* slurm-topology ibnetdiscover nccl-topo */
 
 /* `base`: machine that the keys change, NULL: none is named. `nodes`: list of the job's nodes as Slurm writes it
  * ("node[0-3,7]"), which becomes the placement; NULL: none. notes: char *, what the file does not say. NULL and an

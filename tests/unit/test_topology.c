@@ -64,6 +64,37 @@ static void slurm_makes_a_fabric(void **state) {
   for (guint i = 0; i < 4; i++) assert_int_equal(json_array_get_int_element(place, i), want[i]);
 }
 
+/* Two nodes on two rails, two spines with two links to each leaf. */
+static void ports_make_a_fabric(void **state) {
+  (void)state;
+  GString *text = g_string_new("vendid=0x2c9\n");
+  for (int leaf = 0; leaf < 2; leaf++) {
+    g_string_append_printf(text, "Switch\t4 \"S-%d\"\t# \"leaf%d\" lid 1\n", leaf, leaf);
+    for (int node = 0; node < 2; node++)
+      g_string_append_printf(text, "[%d]\t\"H-%d%d\"[1](1)\t# \"node%d mlx5_%d\" lid 5 4xNDR\n", node + 1, node, leaf,
+                             node, leaf);
+    for (int up = 0; up < 4; up++)
+      g_string_append_printf(text, "[%d]\t\"S-spine%d\"[1]\t# \"spine\" lid 9 4xHDR\n", up + 3, up / 2);
+  }
+  g_string_append(text, "Switch\t4 \"S-spine0\"\t# \"spine\"\n[1]\t\"S-0\"[3]\t# \"leaf0\" lid 1 4xHDR\n"
+                        "Ca\t1 \"H-00\"\t# \"node0 mlx5_0\"\n[1](1)\t\"S-0\"[1]\t# lid 5 \"leaf0\" lid 1 4xNDR\n");
+  GError *error = NULL;
+  g_autofree char *json = read_all(MS_TOPOLOGY_IB, text->str, "node1,node0", &error);
+  g_string_free(text, TRUE);
+  if (!json) fail_msg("%s", error->message);
+  static const char *const says[] = {"\"kind\": \"rail-optimized\"",
+                                     "\"nodes\": 2",
+                                     "\"nics_per_node\": 2",
+                                     "\"rails\": 2",
+                                     "\"leaf_nodes\": 2",
+                                     "\"leaf_uplinks\": 4",
+                                     "\"spines\": 2",
+                                     "\"link_Bps\": 25000000000",
+                                     "\"placement\": [1, 0]"};
+  for (guint i = 0; i < G_N_ELEMENTS(says); i++)
+    if (!strstr(json, says[i])) fail_msg("no %s in %s", says[i], json);
+}
+
 static void nccl_describes_a_node(void **state) {
   (void)state;
   const char *xml =
@@ -98,6 +129,13 @@ static void bad_files_are_refused(void **state) {
       {MS_TOPOLOGY_SLURM, "SwitchName=s Switches=t\nSwitchName=t Switches=s\n", NULL,
        "x.conf:1: switch s: more than eight tiers, or a circle"},
       {MS_TOPOLOGY_SLURM, "SwitchName=a Nodes=n1\n", "n2", "x.conf: no switch has the node n2"},
+      {MS_TOPOLOGY_IB, "Ca\t1 \"H-0\"\n", NULL, "x.conf:1: no Switch: this is nothing that ibnetdiscover prints"},
+      {MS_TOPOLOGY_IB, "Switch\t4 \"S-0\"\n[1]\t\"H-0\"[1]\n", NULL,
+       "x.conf:2: a port must be joined to \"H-...\" or \"S-...\" and say what that is behind #"},
+      {MS_TOPOLOGY_IB,
+       "Switch\t4 \"S-0\"\n[1]\t\"H-0\"[1] # \"a\"\n[2]\t\"S-1\"[2] # \"b\"\nSwitch\t4 \"S-1\"\n"
+       "[1]\t\"H-1\"[1] # \"c\"\n[2]\t\"S-0\"[2] # \"d\"\n",
+       NULL, "x.conf:1: two switches with nodes are joined: a fabric has leaves and spines"},
       {MS_TOPOLOGY_NCCL, "<system><gpu/></system>", NULL, "x.conf:1: no <net>: the node has no NIC that NCCL knows"},
       {MS_TOPOLOGY_NCCL, "<system/>", NULL, "x.conf:1: no <gpu>: this is no file of NCCL_TOPO_DUMP_FILE"},
   };
@@ -114,6 +152,7 @@ static void bad_files_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(lists_of_hosts), cmocka_unit_test(slurm_makes_a_fabric),
-                                     cmocka_unit_test(nccl_describes_a_node), cmocka_unit_test(bad_files_are_refused)};
+                                     cmocka_unit_test(ports_make_a_fabric), cmocka_unit_test(nccl_describes_a_node),
+                                     cmocka_unit_test(bad_files_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
