@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "logs/trace_times.h"
 
-enum { FEW = 12 };
+enum { FEW = 12, FEW_COLUMNS = 4 };
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void seconds(MsTable *table, double time_s) {
@@ -47,7 +47,7 @@ static void append_classes(GString *out, const MsTraceTimes *t) {
   ms_table_column(table, "share", TRUE);
   ms_table_column(table, "kernels", TRUE);
   ms_table_column(table, "median", TRUE);
-  for (int i = 0; i < t->n_streams && i < FEW; i++) {
+  for (int i = 0; i < t->n_streams && i < FEW_COLUMNS; i++) {
     g_autofree char *title = g_strdup_printf("on %s", t->streams[i].name);
     ms_table_column(table, title, TRUE);
   }
@@ -58,7 +58,7 @@ static void append_classes(GString *out, const MsTraceTimes *t) {
     percent(table, c->share);
     ms_table_cellf(table, "%.6g", c->kernels);
     seconds(table, c->median_s);
-    for (int k = 0; k < t->n_streams && k < FEW; k++) {
+    for (int k = 0; k < t->n_streams && k < FEW_COLUMNS; k++) {
       double part_s = NAN;
       for (int p = 0; p < t->streams[k].n_parts; p++)
         if (strcmp(t->streams[k].parts[p].word, c->word) == 0) part_s = t->streams[k].parts[p].time_s;

@@ -12,6 +12,7 @@ const MsVerb ms_verbs[] = {
      "  moesim run scenarios/run-deepseek-v3-gb200-256.json\n"
      "  moesim run --explain scenarios/run-deepseek-v3-gb200-256.json\n"
      "  moesim run --trace step.json scenarios/run-deepseek-v3-gb200-256.json   open step.json in ui.perfetto.dev\n"
+     "  moesim run --trace rank0.json --like kineto scenarios/run-llama3-70b-h100-64.json   as PyTorch's profiler\n"
      "  moesim run --json scenarios/*.json\n",
      ms_cli_run, TRUE},
     {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/quantity.h"
 #include "cli/cli.h"
 #include "report/report.h"
 
@@ -14,16 +15,72 @@ typedef struct {
   gboolean json, explain, strict;
   int draws; /* 0: the scenario alone */
   gboolean cluster;
+  char *like, *ranks, *limit;
+  int steps; /* MS_CLI_UNSET */
 } Options;
 
 static void options_clear(Options *o) {
   g_free(o->fidelity);
   g_free(o->trace);
   g_free(o->timeline);
+  g_free(o->like);
+  g_free(o->ranks);
+  g_free(o->limit);
 }
 
-static gboolean write_detail(const Options *o, const MsDetail *detail, GError **error) {
-  if (o->trace && !ms_report_trace(detail, o->trace, error)) return FALSE;
+/* --- the trace in the form of a profiler ----------------------------------------------------------------------- */
+enum { MOST_RANKS = 256, MOST_STEPS = 1000 };
+
+/* "0,8": numbers from 0 on, none twice. NULL: not that. (transfer full) */
+static GArray *ranks_of(const char *text) {
+  g_auto(GStrv) words = g_strsplit(text ? text : "0", ",", -1);
+  GArray *ranks = g_array_new(FALSE, FALSE, sizeof(int));
+  for (int i = 0; words[i]; i++) {
+    guint64 number = 0;
+    gboolean good = g_ascii_string_to_unsigned(words[i], 10, 0, 1 << 28, &number, NULL) && i < MOST_RANKS;
+    int rank = (int)number;
+    for (guint k = 0; k < ranks->len; k++) good = good && g_array_index(ranks, int, k) != rank;
+    if (!good) {
+      g_array_unref(ranks);
+      return NULL;
+    }
+    g_array_append_val(ranks, rank);
+  }
+  return ranks;
+}
+
+/* NULL, or what is wrong. */
+static const char *wrong_kineto(const Options *o) {
+  if (!o->like)
+    return o->ranks || o->limit || o->steps != MS_CLI_UNSET ? "--ranks, --steps and --limit need --like" : NULL;
+  if (strcmp(o->like, "kineto") != 0) return "--like takes kineto";
+  if (!o->trace) return "--like needs --trace";
+  g_autoptr(GArray) ranks = ranks_of(o->ranks);
+  double limit_B;
+  g_autofree char *why = NULL;
+  if (!ranks) return "--ranks takes up to 256 numbers from 0 on, separated by commas, none twice";
+  if (o->steps != MS_CLI_UNSET && (o->steps < 1 || o->steps > MOST_STEPS))
+    return "--steps takes a number from 1 to 1000";
+  if (o->limit && (!ms_quantity_parse(o->limit, "B", FALSE, &limit_B, &why) || !(limit_B >= 1)))
+    return "--limit takes bytes, such as 20MB";
+  return NULL;
+}
+
+static gboolean write_kineto(const Options *o, const MsScenario *scenario, const MsDetail *detail, GError **error) {
+  g_autoptr(GArray) ranks = ranks_of(o->ranks);
+  guint64 left_out = 0;
+  MsKinetoOptions options = {(const int *)(gpointer)ranks->data, (int)ranks->len,
+                             o->steps == MS_CLI_UNSET ? 1 : o->steps, 0};
+  if (o->limit) ms_quantity_parse(o->limit, "B", FALSE, &options.limit_B, NULL);
+  if (!ms_report_trace_kineto(scenario, detail, &options, o->trace, &left_out, error)) return FALSE;
+  if (left_out > 0)
+    fprintf(stderr, "moesim: %s: %" G_GUINT64_FORMAT " events beyond %s are left out\n", o->trace, left_out, o->limit);
+  return TRUE;
+}
+
+static gboolean write_detail(const Options *o, const MsScenario *scenario, const MsDetail *detail, GError **error) {
+  if (o->trace && !(o->like ? write_kineto(o, scenario, detail, error) : ms_report_trace(detail, o->trace, error)))
+    return FALSE;
   return !o->timeline || ms_report_timeline(detail, o->timeline, error);
 }
 
@@ -78,7 +135,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   g_clear_error(&error); /* laws are left out of what was stopped */
   const MsPrintedRun run = {result, draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting};
   if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_run(o, scenario, &run, first);
-  if (wants_detail && detail && !write_detail(o, detail, &error)) return ms_cli_fail(error);
+  if (wants_detail && detail && !write_detail(o, scenario, detail, &error)) return ms_cli_fail(error);
   if (wants_detail && !detail && !not_simulated(file, "no trace", result, &error)) return ms_cli_fail(error);
   return 0;
 }
@@ -87,7 +144,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
 static int check(const MsVerb *verb, const Options *o, int files) {
   int fidelity = o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, fidelities) : MS_FIDELITY_FULL;
   if (fidelity < 0) return -1;
-  const char *wrong = NULL;
+  const char *wrong = wrong_kineto(o);
   if (files == 0) wrong = "which scenario? Give at least one file";
   if ((o->trace || o->timeline) && files > 1) wrong = "--trace and --timeline take one scenario";
   if ((o->trace || o->timeline) && fidelity < MS_FIDELITY_FULL) wrong = "--trace and --timeline need --fidelity full";
@@ -100,13 +157,17 @@ static int check(const MsVerb *verb, const Options *o, int files) {
 
 int ms_cli_run(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("run");
-  Options o = {0};
+  Options o = {.steps = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity,
        "closed form, schedule of chunks, every operator (default full), or every operator of every rank",
        "bound|fast|full|cluster"},
       {"trace", 't', 0, G_OPTION_ARG_FILENAME, &o.trace, "write a Chrome trace for ui.perfetto.dev, - is stdout",
        "FILE"},
+      {"like", 0, 0, G_OPTION_ARG_STRING, &o.like, "form of --trace: that of the PyTorch profiler", "kineto"},
+      {"ranks", 0, 0, G_OPTION_ARG_STRING, &o.ranks, "--like: these ranks, such as 0,8 (default 0)", "N,…"},
+      {"steps", 0, 0, G_OPTION_ARG_INT, &o.steps, "--like: so many steps one behind the other (default 1)", "N"},
+      {"limit", 0, 0, G_OPTION_ARG_STRING, &o.limit, "--like: size of the file at most, such as 20MB", "BYTES"},
       {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &o.timeline, "write memory over time of every stage as CSV", "FILE"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain,
        "every stage, where the numbers come from, and the laws that act", NULL},

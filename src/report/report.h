@@ -188,6 +188,16 @@ char *ms_report_schedule_svg(const char *name, const MsSchedule *schedule, const
 /* Chrome trace (Perfetto, chrome://tracing): a process per stage, a thread per stream, one span per operator, memory as
  * counters. */
 gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **error);
+/* The same in the form of the PyTorch profiler, of the stages of some ranks, each with its host; steps one behind the
+ * other. Events beyond the limit are left out and counted: the file stays whole. An MS_ERROR_INPUT for a rank that
+ * there is not. */
+typedef struct {
+  const int *rank; /* [n_ranks], at least one */
+  int n_ranks, steps;
+  double limit_B; /* of the file; 0: none */
+} MsKinetoOptions;
+gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *detail, const MsKinetoOptions *options,
+                                const char *filename, guint64 *left_out, GError **error);
 /* CSV "stage,time_s,allocated_B,slot": allocated bytes after every slot of every stage. */
 gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError **error);
 

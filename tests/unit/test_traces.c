@@ -6,6 +6,7 @@
 #include "lib/mutate.h"
 #include "lib/refusals.h"
 #include "lib/tier.h"
+#include "report/report.h"
 #include "study/diff.h"
 #include "work/op.h"
 
@@ -277,6 +278,47 @@ static void other_model(void **state) {
   assert_close(part(c, "gemm")->time_s, mean_s, 1e-9);
 }
 
+/* What is written in the form of the profiler is read as what was simulated; a limit leaves a whole file. */
+static void round_trip(void **state) {
+  (void)state;
+  GError *error = NULL;
+  guint64 left_out = 0;
+  static const int rank = 5;
+  MsKinetoOptions options = {&rank, 1, 2, 0};
+  g_autofree char *file = ms_test_data_path("scenario.json"), *out = ms_test_data_path("kineto.json");
+  ms_test_data_write("scenario.json", scenario_text);
+  g_autoptr(MsProfile) want = profile(file);
+  g_autoptr(MsDetail) detail = NULL;
+  g_autoptr(MsResult) result = ms_simulate(want->scenario, MS_FIDELITY_FULL, &detail, &error);
+  assert_null(error);
+  assert_true(ms_report_trace_kineto(want->scenario, detail, &options, out, &left_out, &error));
+  assert_int_equal(left_out, 0);
+  g_autofree char *text = NULL;
+  gsize length = 0;
+  assert_true(g_file_get_contents(out, &text, &length, NULL));
+  g_autoptr(MsJson) strict =
+      ms_json_parse(text, (gssize)length, "trace", &error); /* as JSON is, not only as read here */
+  assert_null(error);
+  g_autoptr(MsTrace) trace = whole(text);
+  assert_int_equal(trace->steps->len, 2);
+  assert_int_equal(trace->rank, 5);
+  assert_int_equal(trace->ranks, 8);
+  g_autoptr(MsProfile) got = profile(out);
+  assert_int_equal(got->n_parts, want->n_parts);
+  for (int i = 0; i < want->n_parts; i++)
+    assert_close(part(got, want->part[i].word)->time_s, want->part[i].time_s, 2e-3);
+  assert_close(got->step_s, want->step_s, 1e-6);
+  assert_int_equal(got->n_products, want->n_products); /* shapes come back */
+  options.limit_B = (double)length / 3;
+  assert_true(ms_report_trace_kineto(want->scenario, detail, &options, out, &left_out, &error));
+  assert_true(left_out > 0);
+  g_autofree char *less = NULL;
+  assert_true(g_file_get_contents(out, &less, &length, NULL));
+  assert_true((double)length < options.limit_B + 16);
+  g_autoptr(MsTrace) part_of = whole(less);
+  assert_true(part_of->kernels->len > 0 && part_of->kernels->len < trace->kernels->len);
+}
+
 /* --- what is refused ------------------------------------------------------------------------------------------- */
 static GError *refuse(const char *kind, const char *file, const char *text, gsize length) {
   (void)kind, (void)text, (void)length;
@@ -331,6 +373,7 @@ int main(void) {
       cmocka_unit_test(times),       cmocka_unit_test(tables),      cmocka_unit_test(steps_without_marks),
       cmocka_unit_test(cut),         cmocka_unit_test(corpus),      cmocka_unit_test(classes_cover_operators),
       cmocka_unit_test(known_names), cmocka_unit_test(damaged),     cmocka_unit_test(simulated_stage),
-      cmocka_unit_test(saved),       cmocka_unit_test(differences), cmocka_unit_test(other_model)};
+      cmocka_unit_test(saved),       cmocka_unit_test(differences), cmocka_unit_test(other_model),
+      cmocka_unit_test(round_trip)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
