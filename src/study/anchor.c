@@ -128,14 +128,12 @@ typedef struct {
   const MsLaws *laws;
 } Belief;
 
-static Belief belief_new(const MsLaws *laws, gboolean known, int models) {
+static Belief belief_new(const MsLaws *laws, double site_spread, int models) {
   Belief b = {FIRST_MODEL + models, NULL, NULL, laws};
   b.mean = g_new0(double, b.n);
   b.cov = g_new0(double, b.n *b.n);
   for (int i = 0; i < b.n; i++) {
-    double sd = i == SITE         ? (known ? laws->anchor_known_spread : laws->anchor_site_spread)
-                : i < FIRST_MODEL ? laws->anchor_class_spread
-                                  : laws->anchor_model_spread;
+    double sd = i == SITE ? site_spread : i < FIRST_MODEL ? laws->anchor_class_spread : laws->anchor_model_spread;
     b.cov[i * b.n + i] = sd * sd;
   }
   return b;
@@ -160,14 +158,53 @@ static double variance(const Belief *b, const double *h) {
   return sum;
 }
 
-/* One observation y = h x + noise of that variance. */
-static void observe(Belief *b, const double *h, double y, double noise) {
+/* One observation y = h x + noise of that variance; the logarithm of how likely it was. */
+static double belief_observe(Belief *b, const double *h, double y, double noise) {
   g_autofree double *gain = g_new(double, b->n);
   for (int i = 0; i < b->n; i++) gain[i] = dot(b->cov + i * b->n, h, b->n);
   double all = dot(gain, h, b->n) + noise, miss = y - dot(b->mean, h, b->n);
   for (int i = 0; i < b->n; i++) b->mean[i] += gain[i] * miss / all;
   for (int i = 0; i < b->n; i++)
     for (int k = 0; k < b->n; k++) b->cov[i * b->n + k] -= gain[i] * gain[k] / all;
+  return -0.5 * (miss * miss / all + log(all));
+}
+
+/* --- two beliefs: the site is like those that figures were fitted to, or it is not ----------------------------- */
+typedef struct {
+  Belief part[2];
+  double log_weight[2];
+} Mixture;
+
+static Mixture mixture_new(const MsLaws *laws, gboolean known, int models) {
+  double chance = known ? 0 : 0.5;
+  return (Mixture){
+      {belief_new(laws, laws->anchor_known_spread, models), belief_new(laws, laws->anchor_site_spread, models)},
+      {log(1 - chance), log(chance)}};
+}
+
+static void mixture_clear(Mixture *m) {
+  belief_clear(&m->part[0]);
+  belief_clear(&m->part[1]);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Mixture, mixture_clear)
+
+static void observe(Mixture *m, const double *h, double y, double noise) {
+  for (int k = 0; k < 2; k++) m->log_weight[k] += belief_observe(&m->part[k], h, y, noise);
+}
+
+/* Mean and covariance of both together. */
+static Belief settled(const Mixture *m) {
+  int n = m->part[0].n;
+  double odds = exp(m->log_weight[1] - m->log_weight[0]), weight[2] = {1 / (1 + odds), 1 - 1 / (1 + odds)};
+  Belief b = {n, g_new0(double, n), g_new0(double, n *n), m->part[0].laws};
+  for (int i = 0; i < n; i++) b.mean[i] = weight[0] * m->part[0].mean[i] + weight[1] * m->part[1].mean[i];
+  for (int k = 0; k < 2; k++) {
+    const Belief *p = &m->part[k];
+    for (int i = 0; i < n; i++)
+      for (int j = 0; j < n; j++)
+        b.cov[i * n + j] += weight[k] * (p->cov[i * n + j] + (p->mean[i] - b.mean[i]) * (p->mean[j] - b.mean[j]));
+  }
+  return b;
 }
 
 /* What a step follows; a model that was not seen (place beyond) has no entry of its own. */
@@ -182,9 +219,9 @@ static double noise_of(const Belief *b, const Run *r) {
   return b->laws->anchor_run_noise * b->laws->anchor_run_noise * r->noise_share;
 }
 
-static void observe_run(Belief *b, const Run *r) {
-  g_autofree double *h = steps_of(b, r, r->place);
-  observe(b, h, r->log_error, noise_of(b, r));
+static void observe_run(Mixture *m, const Run *r) {
+  g_autofree double *h = steps_of(&m->part[0], r, r->place);
+  observe(m, h, r->log_error, noise_of(&m->part[0], r));
 }
 
 /* Variance of the log error of another run like `r`; of its model nothing may be known. */
@@ -219,8 +256,9 @@ static double sum_s(const MsProfile *p) {
   return sum;
 }
 
-static gboolean observe_profile(Belief *b, const Run *r, const char *scenario, MsAnchored *a, GPtrArray *notes,
+static gboolean observe_profile(Mixture *m, const Run *r, const char *scenario, MsAnchored *a, GPtrArray *notes,
                                 GError **error) {
+  const Belief *b = &m->part[0];
   g_autoptr(MsKernelTable) table = ms_kernel_table_load(error);
   g_autoptr(MsProfile) measured = table ? ms_profile_load(r->trace, -1, -1, table, notes, error) : NULL;
   g_autoptr(MsProfile) predicted = measured ? ms_profile_load(scenario, -1, measured->rank, table, notes, error) : NULL;
@@ -238,7 +276,7 @@ static gboolean observe_profile(Belief *b, const Run *r, const char *scenario, M
         continue;
       g_autofree double *h = g_new0(double, b->n);
       h[SITE] = h[FIRST_CLASS + families[i].class_index] = h[FIRST_MODEL + (int)r->place] = 1;
-      observe(b, h, -log(row->ratio), b->laws->anchor_profile_noise * b->laws->anchor_profile_noise);
+      observe(m, h, -log(row->ratio), b->laws->anchor_profile_noise * b->laws->anchor_profile_noise);
       a->learned[families[i].class_index].profiles++;
     }
   }
@@ -423,12 +461,13 @@ static gboolean update(MsAnchored *a, const MsAnchorOptions *o, Run *const *runs
     known = known && runs[i]->known;
     if (!same_machine(runs[0], runs[i], error)) return FALSE;
   }
-  g_auto(Belief) before = belief_new(&runs[0]->scenario->laws, known, (int)models),
-                 after = belief_new(&runs[0]->scenario->laws, known, (int)models);
+  g_auto(Mixture) both = mixture_new(&runs[0]->scenario->laws, known, (int)models);
+  g_auto(Belief) before = settled(&both);
   for (guint i = 0; i < n; i++) {
-    if (runs[i]->trace && !observe_profile(&after, runs[i], runs[i]->file, a, notes, error)) return FALSE;
-    if (runs[i]->measured_s > 0) observe_run(&after, runs[i]);
+    if (runs[i]->trace && !observe_profile(&both, runs[i], runs[i]->file, a, notes, error)) return FALSE;
+    if (runs[i]->measured_s > 0) observe_run(&both, runs[i]);
   }
+  g_auto(Belief) after = settled(&both);
   a->hardware = g_strdup(runs[0]->scenario->hardware->name);
   learn(a, &before, &after);
   see(a, &after, runs, n);
@@ -518,13 +557,15 @@ static void try_site(Pile *p, Run *const *site, guint n) {
   p->runs += n;
   p->sites++;
   if (models > MOST_MODELS) return;
-  g_auto(Belief) before = belief_new(&site[0]->scenario->laws, site[0]->known, (int)models);
+  g_auto(Mixture) nothing = mixture_new(&site[0]->scenario->laws, site[0]->known, (int)models);
+  g_auto(Belief) before = settled(&nothing);
   for (guint i = 0; i < n; i++) {
     for (int anchors = 1; anchors <= 2; anchors++) {
       guint second = (i + 1) % n;
-      g_auto(Belief) after = belief_new(&site[0]->scenario->laws, site[0]->known, (int)models);
-      observe_run(&after, site[i]);
-      if (anchors > 1) observe_run(&after, site[second]);
+      g_auto(Mixture) both = mixture_new(&site[0]->scenario->laws, site[0]->known, (int)models);
+      observe_run(&both, site[i]);
+      if (anchors > 1) observe_run(&both, site[second]);
+      g_auto(Belief) after = settled(&both);
       for (guint k = 0; k < n; k++)
         if (k != i && (anchors == 1 || k != second)) try_on(p, &before, &after, site, k, anchors);
     }

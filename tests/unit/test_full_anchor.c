@@ -24,7 +24,7 @@ static void unknown_software(void **state) {
   g_autoptr(MsAnchorEvaluation) e = evaluate(TRUE, folders);
   assert_int_equal(e->n_sources, 4);
   assert_true(e->all.before > 0.15);
-  assert_true(e->all.after[0] < 0.35 * e->all.before);
+  assert_true(e->all.after[0] < 0.5 * e->all.before);
   assert_true(e->all.after[1] < e->all.after[0]);
 }
 
